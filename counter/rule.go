@@ -1,0 +1,103 @@
+package counter
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Bounds of a rule.
+const (
+	MaxLimit  = 1_000_000_000
+	MinWindow = time.Second
+	MaxWindow = 24 * time.Hour
+	narrowMax = 16_000 // the largest limit that 16-bit lanes hold: see lanes.go
+)
+
+// Estimate says how a counter's sub-windows become one number.
+type Estimate uint8
+
+const (
+	// Nearest weighs the oldest sub-window by its share of the window and rounds to the nearest whole number, because
+	// counts are whole. It is the most accurate.
+	Nearest Estimate = iota
+	// Lower leaves the oldest sub-window out. It is never above the exact count, so it never refuses a source that is
+	// at or under its limit (up to the clock skew between edges).
+	Lower
+	// Unrounded is Nearest without the rounding, as published for two plain counters (Cloudflare, 2017).
+	Unrounded
+)
+
+func (e Estimate) String() string { return [...]string{"nearest", "lower", "unrounded"}[e] }
+
+// ParseEstimate reads "nearest" or "lower".
+func ParseEstimate(s string) (Estimate, error) {
+	switch s {
+	case "nearest":
+		return Nearest, nil
+	case "lower":
+		return Lower, nil
+	}
+	return 0, fmt.Errorf("counter: estimate %q: want nearest or lower", s)
+}
+
+// Rule says how hits are counted and how many are allowed. It is immutable once made, and what it counts is known by
+// Name and the shape of its counters, not by the pointer: two rules that agree in Name, Window, SubWindows and lane width
+// share their counters.
+type Rule struct {
+	Name       string // names the counters: the rule's name, its key and its variant, in any unambiguous form
+	Limit      uint32 // hits allowed in a window
+	Window     time.Duration
+	SubWindows int // 1, 2, 4, 8 or 12
+	Estimate   Estimate
+
+	ID    uint32 // stands for the counters within this process; see NewRule and Renumber
+	sub   int64  // length of a sub-window, ns
+	shift uint8  // log2 of the lanes in a group
+}
+
+// NewRule checks and completes a rule. Errors name the field and its range.
+func NewRule(name string, limit uint32, window time.Duration, subWindows int, e Estimate) (*Rule, error) {
+	switch {
+	case limit < 1 || limit > MaxLimit:
+		return nil, fmt.Errorf("limit %d: want 1 to %d", limit, MaxLimit)
+	case window < MinWindow || window > MaxWindow:
+		return nil, fmt.Errorf("window %v: want %v to %v", window, MinWindow, MaxWindow)
+	}
+	switch subWindows {
+	case 1, 2, 4, 8, 12:
+	default:
+		return nil, fmt.Errorf("sub_windows %d: want 1, 2, 4, 8 or 12", subWindows)
+	}
+	r := &Rule{Name: name, Limit: limit, Window: window, SubWindows: subWindows, Estimate: e}
+	r.sub = int64(window) / int64(subWindows)
+	r.shift = 2
+	if limit > narrowMax {
+		r.shift = 1
+	}
+	r.ID = uint32(xxhash.Sum64String(r.Identity()))
+	return r, nil
+}
+
+// Wide reports whether the rule's lanes have 32 bits, two to a group, and not 16.
+func (r *Rule) Wide() bool { return r.shift == 1 }
+
+// Identity names the rule's counters in full: numbers counted under one identity mean the same to every edge.
+func (r *Rule) Identity() string {
+	return fmt.Sprintf("%s/%d/%d", r.Name, r.sub, 64>>r.shift)
+}
+
+// Renumber gives rules that are in force together distinct IDs: a 32-bit hash would now and then give two of ten
+// thousand rules the same one. Rules of one identity keep one ID.
+func Renumber(rules []*Rule) {
+	taken := make(map[uint32]string, len(rules))
+	for _, r := range rules {
+		for identity := r.Identity(); ; r.ID++ {
+			if other, ok := taken[r.ID]; !ok || other == identity {
+				taken[r.ID] = identity
+				break
+			}
+		}
+	}
+}

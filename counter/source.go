@@ -1,0 +1,118 @@
+package counter
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Source is who a request is counted for: an address prefix, or the digest of something a client sent. It is a plain
+// value of 17 bytes without pointers, comparable and fit for a map key. The zero Source is nobody.
+type Source struct {
+	id   [16]byte
+	code uint8
+}
+
+// Values of Source.code: which kind it is and, for an address, its prefix length.
+const (
+	codeIPv4   = 1              // to 33: IPv4, /0 to /32
+	codeIPv6   = codeIPv4 + 33  // to 162: IPv6, /0 to /128
+	codeDigest = codeIPv6 + 129 // a keyed digest
+)
+
+// SourceOf is the source that addr belongs to when IPv4 sources are told apart by their first v4 bits (0 to 32) and
+// IPv6 sources by their first v6 (0 to 128). A mapped address (::ffff:192.0.2.1) is its IPv4 address; a zone is
+// dropped. It panics on prefix lengths out of range and returns the zero Source for the zero Addr.
+func SourceOf(addr netip.Addr, v4, v6 int) Source {
+	if !addr.IsValid() {
+		return Source{}
+	}
+	addr = addr.Unmap().WithZone("")
+	bits, code := v6, codeIPv6
+	if addr.Is4() {
+		bits, code = v4, codeIPv4
+	}
+	p, err := addr.Prefix(bits)
+	if err != nil {
+		panic(fmt.Sprintf("counter: prefix length %d for %s", bits, addr))
+	}
+	s := Source{code: uint8(code + bits)}
+	if a := p.Addr(); a.Is4() {
+		b := a.As4()
+		copy(s.id[:], b[:])
+	} else {
+		s.id = a.As16()
+	}
+	return s
+}
+
+// SourceOfDigest is the source named by a digest. The digest must come from a hash keyed with a secret, or clients could
+// make two values that count as one.
+func SourceOfDigest(d [16]byte) Source { return Source{id: d, code: codeDigest} }
+
+// IsValid reports whether s is anybody.
+func (s Source) IsValid() bool { return s.code != 0 }
+
+// Prefix is the address prefix of s, and false if s is a digest or nobody.
+func (s Source) Prefix() (netip.Prefix, bool) {
+	switch {
+	case s.code >= codeDigest || s.code < codeIPv4:
+		return netip.Prefix{}, false
+	case s.code >= codeIPv6:
+		return netip.PrefixFrom(netip.AddrFrom16(s.id), int(s.code-codeIPv6)), true
+	}
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte(s.id[:4])), int(s.code-codeIPv4)), true
+}
+
+// String is the address of s where the prefix is a whole address, else the prefix in CIDR form; "#" and 32 hexadecimal
+// digits for a digest; and "nobody" for the zero Source. ParseSource reads it back.
+func (s Source) String() string {
+	if p, ok := s.Prefix(); ok {
+		if p.IsSingleIP() {
+			return p.Addr().String()
+		}
+		return p.String()
+	}
+	if s.code == codeDigest {
+		return "#" + hex.EncodeToString(s.id[:])
+	}
+	return "nobody"
+}
+
+// ParseSource reads what String writes.
+func ParseSource(text string) (Source, error) {
+	if digest, ok := strings.CutPrefix(text, "#"); ok {
+		b, err := hex.DecodeString(digest)
+		if err != nil || len(b) != 16 {
+			return Source{}, fmt.Errorf("counter: parse source %q: want # and 32 hexadecimal digits", text)
+		}
+		return SourceOfDigest([16]byte(b)), nil
+	}
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return SourceOf(p.Addr(), min(p.Bits(), 32), p.Bits()), nil
+	}
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return Source{}, fmt.Errorf("counter: parse source %q: want an address, a prefix, or # and 32 hexadecimal digits", text)
+	}
+	return SourceOf(addr, 32, 128), nil
+}
+
+// SourceSize is how many bytes AppendBinary appends.
+const SourceSize = 17
+
+// AppendBinary appends the 17 bytes that stand for s in a hash or on the wire.
+func (s Source) AppendBinary(b []byte) []byte { return append(append(b, s.code), s.id[:]...) }
+
+// SourceFromBinary reads what AppendBinary appended, and reports whether it was a source.
+func SourceFromBinary(b []byte) (Source, bool) {
+	if len(b) != SourceSize || b[0] == 0 || b[0] > codeDigest {
+		return Source{}, false
+	}
+	s := Source{code: b[0], id: [16]byte(b[1:])}
+	if p, ok := s.Prefix(); ok && s != SourceOf(p.Addr(), min(p.Bits(), 32), p.Bits()) {
+		return Source{}, false // bits beyond the prefix, or an IPv4 address in IPv6 clothes
+	}
+	return s, true
+}

@@ -1,0 +1,50 @@
+package pop
+
+// Op is what a Command asks of a node. All of them are commands of memcached's classic text protocol, because nothing
+// else passes through twemproxy.
+type Op uint8
+
+const (
+	Incr   Op = iota // add Delta to the number at Key
+	Add              // store Value at Key unless there is one
+	Set              // store Value at Key
+	Append           // append Value to what is at Key
+	Delete           // remove Key
+	Get              // read Keys
+)
+
+func (o Op) String() string { return [...]string{"incr", "add", "set", "append", "delete", "get"}[o] }
+
+// Command is one thing to ask of one node.
+type Command struct {
+	Node   int // index into Config.Nodes
+	Op     Op
+	Report bool     // part of a report of counters: goes over the node's pipeline, else through gomemcache
+	Key    string   // 1 to 250 bytes of printable ASCII
+	Keys   []string // Get only, instead of Key; at most 100
+	Delta  uint64   // Incr only
+	Value  []byte   // Add, Set, Append
+	Expire int32    // Add, Set: seconds until memcached forgets, 1 to 30 days
+	Tag    uint64   // comes back in the Result
+}
+
+// Status is what became of a Command.
+type Status uint8
+
+const (
+	Done     Status = iota // stored, incremented, deleted, or read
+	NotThere               // Incr, Append, Delete: no such key. Add: there is one already
+	Unsent                 // certainly not carried out: no connection, node down, or the node said so
+	Unknown                // sent, and no usable answer: it may have been carried out or not
+)
+
+func (s Status) String() string { return [...]string{"done", "not_there", "unsent", "unknown"}[s] }
+
+// Result answers one Command.
+type Result struct {
+	Command
+	Status Status
+	Number uint64   // Incr: the new number
+	Values [][]byte // Get: one for each of Keys, nil where there is none
+	Err    error    // for Unsent and Unknown: what happened
+}
