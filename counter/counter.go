@@ -1,0 +1,31 @@
+// Package counter counts hits of sources in sliding windows and says whether one more would be too many.
+//
+// A window of length W is cut into k sub-windows of length s = W/k, numbered from the Unix epoch plus an offset that
+// belongs to the source. In sub-window i, a share e of it gone, the estimate of the hits in the last W is
+//
+//	estimate = c[i] + c[i-1] + … + c[i-k+1] + c[i-k] * (1 - e)
+//
+// the sliding window counter of Cloudflare ("How we built rate limiting capable of scaling to millions of domains",
+// 2017) with k sub-windows in place of one. A Table holds the counters of many sources under many rules. Reserve asks
+// several rules at once whether n more hits stay within their limits; what it admits counts, what it refuses never was.
+//
+// Several edges count one source together through a tier of memcached nodes. A Table knows, for each sub-window, the
+// largest number it has cause to believe: its own hits, and the tier's total plus what the tier has not been told. It
+// hands out its unreported hits (Dirty, Take) and takes in the tier's answers (Counted, Read), and leaves it to others to
+// carry them. Nothing here does I/O, starts a goroutine or reads a clock.
+package counter
+
+// Options configures a Table.
+type Options struct {
+	// Counters is how many counters the table holds, fixed at the start; 0 means 1,000,000. A counter takes 64 bytes,
+	// and two more for its place; memory is touched only as the table fills. Rules of more than 16,000 hits have wider
+	// counters of 88 bytes, a sixteenth as many.
+	Counters int
+	// Tier says that hits are to be reported and totals learned. Without it a table counts alone.
+	Tier bool
+	// Phase spreads the window boundaries of sources: a source's windows begin Phase(source)/65536 of a group of
+	// sub-windows late. All edges that share counters must agree on it. nil means no offset.
+	Phase func(Source) uint16
+	// Wake, if not nil, is called when hits are waiting to be reported and none were before. It must not block or call back.
+	Wake func()
+}

@@ -1,0 +1,163 @@
+package counter
+
+import (
+	"math"
+	"time"
+)
+
+// Four sub-windows, the lanes of a group, share one 64-bit number of 16 bits each: adding 1 << (16*lane) counts a hit,
+// and whoever reads the number sees all four. A rule with a limit over 16,000 has two lanes of 32 bits. Lanes never carry
+// into each other:
+//
+//   - in memory a lane stops at its maximum, 2^15-1 (2^31-1), which also keeps the whole number below 2^63, beyond which
+//     memcached may refuse to increment;
+//   - in the tier, an edge does not report to a lane that it knows to be at 2^14 (2^30) or more, and reports at most
+//     1/MaxEdges of that at once, so the edges together cannot pass 2^15 (2^31).
+//
+// A limit is at most 16,000 (10^9), so a lane that no longer counts is over the limit anyway.
+
+// MaxEdges is the largest number of edges that may share counters.
+const MaxEdges = 64
+
+// maxGroups is the largest number of groups that a window of 12 sub-windows touches: 13 lanes, two to a group.
+const maxGroups = 7
+
+func (r *Rule) lanes() int        { return 1 << r.shift }         // lanes in a group
+func (r *Rule) width() uint       { return 64 >> r.shift }        // bits of a lane
+func (r *Rule) laneMax() uint64   { return 1<<(r.width()-1) - 1 } // where a lane stops in memory
+func (r *Rule) reportMax() uint64 { return 1 << (r.width() - 2) } // where edges stop reporting
+
+// groups is how many groups the newest sub-window and the SubWindows before it can touch.
+func (r *Rule) groups() int { return (r.SubWindows+r.lanes()-1)>>r.shift + 1 }
+
+func (r *Rule) lane(group uint64, i int) uint64 {
+	return group >> (uint(i) * r.width()) & (1<<r.width() - 1)
+}
+
+// add adds n to lane i of group and stops at the lane's maximum.
+func (r *Rule) add(group uint64, i int, n uint64) uint64 {
+	have := r.lane(group, i)
+	n = min(n, r.laneMax()-min(have, r.laneMax()))
+	return group + n<<(uint(i)*r.width())
+}
+
+// eachLane combines two groups lane by lane; a lane stops at its maximum.
+func (r *Rule) eachLane(a, b uint64, f func(x, y uint64) uint64) (group uint64) {
+	for i := range r.lanes() {
+		group |= min(f(r.lane(a, i), r.lane(b, i)), r.laneMax()) << (uint(i) * r.width())
+	}
+	return group
+}
+
+func plus(x, y uint64) uint64  { return x + y }
+func minus(x, y uint64) uint64 { return x - min(x, y) }
+func most(x, y uint64) uint64  { return max(x, y) }
+
+// sum adds up the lanes of a group.
+func (r *Rule) sum(group uint64) uint64 {
+	if r.shift == 1 {
+		return group>>32 + group&math.MaxUint32
+	}
+	pairs := group&0x0000ffff0000ffff + group>>16&0x0000ffff0000ffff
+	return pairs>>32 + pairs&math.MaxUint32
+}
+
+// position is an instant in the sub-windows of one source.
+type position struct {
+	group uint32  // modulo 2^32
+	lane  int     // within the group
+	gone  float64 // share of the sub-window that has passed, 0 to 1
+}
+
+func (r *Rule) position(now time.Time, phase uint16) position {
+	ns := now.UnixNano() - r.offset(phase)
+	n := ns / r.sub
+	return position{
+		group: uint32(n >> r.shift),
+		lane:  int(n) & (r.lanes() - 1),
+		gone:  float64(ns-n*r.sub) / float64(r.sub),
+	}
+}
+
+func (r *Rule) offset(phase uint16) int64 { return (r.sub << r.shift >> 16) * int64(phase) }
+
+// view is what a window that ends at a position sees of a counter.
+type view struct {
+	full   uint64 // hits in the sub-windows that lie wholly within the window, and in any that began after it
+	oldest uint64 // hits in the one that the window's beginning cuts
+}
+
+// view reads groups, the newest first, for a window that ends in the given lane of groups[0]. Lanes after that one are
+// hits of edges whose clock is ahead: they have happened, so they count. A lane beyond the group stands for a time to
+// come, in which nothing has been counted yet.
+func (r *Rule) view(groups []uint64, lane int) view {
+	first := lane - r.SubWindows + 1 // the first full lane; lane 0 of groups[0] is 0, older ones are negative
+	var v view
+	g, i := r.locate(first)
+	for _, group := range groups[:g] {
+		v.full += r.sum(group)
+	}
+	v.full += r.sum(groups[g] >> (uint(i) * r.width()))
+	g, i = r.locate(first - 1)
+	v.oldest = r.lane(groups[g], i)
+	return v
+}
+
+// locate turns a lane counted from lane 0 of the newest group into a group and a lane in it.
+func (r *Rule) locate(lane int) (group, i int) {
+	if lane >= 0 {
+		return 0, lane
+	}
+	group = (-lane + r.lanes() - 1) >> r.shift
+	return group, lane + group<<r.shift
+}
+
+// estimate is the formula of the package comment. For Lower the sub-window that the window cuts is left out.
+func (r *Rule) estimate(v view, gone float64) float64 {
+	if r.Estimate == Lower {
+		return float64(v.full)
+	}
+	return float64(v.full) + float64(v.oldest)*(1-gone)
+}
+
+// over reports whether an estimate says that the limit is passed.
+func (r *Rule) over(estimate float64) bool {
+	if r.Estimate == Nearest {
+		estimate = math.Floor(estimate + 0.5)
+	}
+	return estimate > float64(r.Limit)
+}
+
+// remaining is how many more hits an estimate leaves.
+func (r *Rule) remaining(estimate float64) uint32 {
+	if r.Estimate == Nearest {
+		estimate = math.Floor(estimate + 0.5)
+	}
+	return uint32(max(0, float64(r.Limit)-math.Ceil(estimate)))
+}
+
+// retryAfter is how long it takes until n more hits are within the limit if nothing else arrives: sub-windows leave the
+// window one by one, each evenly over its length. More than 0, and at most a window and a group; a window where n alone
+// is over the limit.
+func (r *Rule) retryAfter(groups []uint64, p position, n float64) time.Duration {
+	room := float64(r.Limit) - n
+	if r.Estimate == Nearest {
+		room += 0.5
+	}
+	if room < 0 {
+		return r.Window
+	}
+	gone := p.gone
+	for ahead := 0; ; ahead++ {
+		v := r.view(groups, p.lane+ahead)
+		if left := room - float64(v.full); left >= 0 {
+			at := gone
+			if r.Estimate != Lower && float64(v.oldest) > left {
+				at = max(gone, 1-left/float64(v.oldest))
+			}
+			wait := (float64(ahead) + at - p.gone) * float64(r.sub)
+			return time.Duration(wait) + time.Microsecond // rounded up, beyond the last rounding error
+		}
+		gone = 0
+	}
+}

@@ -1,0 +1,126 @@
+package counter
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Table holds counters. It is safe for concurrent use; a call touches one shard, the source's, unless its rules are asked
+// about several sources.
+type Table struct {
+	options Options
+	seed    maphash.Seed // of this process, so that nobody can aim at one bucket
+	shards  []shard
+	edges   atomic.Uint32
+	began   time.Time // first use, from which recency is told
+}
+
+// A shard is a lock and what it guards. All counters of a source are in one shard.
+type shard struct {
+	mu      sync.Mutex
+	narrow  store
+	wide    store
+	works   []work   // what is on its way to the tier, or held; works[0] is not used
+	free    []uint16 // unused places in works
+	dirty   []uint16 // works that wait to be taken
+	waiting map[Key]chan struct{}
+	waking  bool // Wake was called and Dirty has not been since
+	stats   Stats
+	_       [64]byte // neighbours' locks on other cache lines
+}
+
+// Stats is what a Table has done and holds.
+type Stats struct {
+	Counters   int    // in the table
+	Capacity   int    // how many there is room for
+	Evicted    uint64 // counters that made room for others
+	Unreported uint64 // hits that the tier has not confirmed
+	// Hits that the tier will never be told of, by reason. This table still counts them.
+	LostUnknown   uint64 // sent, and no answer came
+	LostExpired   uint64 // their sub-window left the window before they could be sent
+	LostBacklog   uint64 // too many sources had unreported hits
+	LostSaturated uint64 // their lane in the tier is full
+	LostEvicted   uint64 // their counter made room for another
+}
+
+// Key names a counter: what a rule, known by its ID, counts of a source.
+type Key struct {
+	Rule   uint32
+	Source Source
+}
+
+// New makes a table.
+func New(o Options) *Table {
+	if o.Counters <= 0 {
+		o.Counters = 1_000_000
+	}
+	n := 1
+	for n < 256 && o.Counters/n > 4096 {
+		n *= 2
+	}
+	t := &Table{options: o, seed: maphash.MakeSeed(), shards: make([]shard, n)}
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.narrow = newStore((o.Counters+n-1)/n, narrowGroups)
+		s.wide = newStore((o.Counters/16+n-1)/n, maxGroups)
+		s.works = make([]work, 1)
+	}
+	t.edges.Store(1)
+	return t
+}
+
+// SetEdges tells how many edges share the counters: the more there are, the sooner a hit must be reported.
+func (t *Table) SetEdges(n int) { t.edges.Store(uint32(min(max(n, 1), MaxEdges))) }
+
+// hash places a source, the same for all rules in its upper half, which chooses the shard.
+func (t *Table) hash(s Source) uint64 {
+	var b [SourceSize]byte
+	return maphash.Bytes(t.seed, s.AppendBinary(b[:0]))
+}
+
+func (t *Table) shard(hash uint64) *shard {
+	return &t.shards[hash>>32&uint64(len(t.shards)-1)]
+}
+
+func (s *shard) store(r *Rule) *store {
+	if r.Wide() {
+		return &s.wide
+	}
+	return &s.narrow
+}
+
+// Stats adds up the shards.
+func (t *Table) Stats() (sum Stats) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		sum.Counters += s.narrow.used + s.wide.used
+		sum.Capacity += s.narrow.capacity()
+		sum.Evicted += s.stats.Evicted
+		sum.Unreported += s.stats.Unreported
+		sum.LostUnknown += s.stats.LostUnknown
+		sum.LostExpired += s.stats.LostExpired
+		sum.LostBacklog += s.stats.LostBacklog
+		sum.LostSaturated += s.stats.LostSaturated
+		sum.LostEvicted += s.stats.LostEvicted
+		s.mu.Unlock()
+	}
+	return sum
+}
+
+// Forget drops what is known of a source under a rule: the next hit starts from nothing.
+func (t *Table) Forget(r *Rule, source Source) {
+	h := t.hash(source)
+	s := t.shard(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.store(r)
+	if i, ok := st.find(h, r.ID, source); ok {
+		if w := st.heads[i].work; w != 0 {
+			s.release(w, &s.stats.LostExpired)
+		}
+		st.remove(i)
+	}
+}

@@ -1,0 +1,314 @@
+package counter
+
+import "time"
+
+// work is what of a counter is on its way: hits that the tier has not been told of, hits that it is being told of, and
+// open reservations. A counter has one only while there is any of these, so a table pays for it only where something
+// happens. Its groups are those of the counter, the newest first.
+type work struct {
+	rule    *Rule
+	source  Source
+	slot    int32
+	queued  bool // in shard.dirty
+	held    uint32
+	hits    uint32 // pending and flying, all lanes
+	pending [maxGroups]uint64
+	flying  [maxGroups]uint64
+}
+
+// maxWorks bounds the sources of a shard that have something on its way. With 256 shards that is 4 million sources.
+const maxWorks = 1 << 14
+
+// workOf gives the counter at i its work, or 0 if there are too many already.
+func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
+	h := &st.heads[i]
+	if h.work != 0 {
+		return h.work
+	}
+	var w uint16
+	switch {
+	case len(s.free) > 0:
+		w = s.free[len(s.free)-1]
+		s.free = s.free[:len(s.free)-1]
+	case len(s.works) < maxWorks:
+		w = uint16(len(s.works))
+		s.works = append(s.works, work{})
+	default:
+		return 0
+	}
+	s.works[w] = work{rule: r, source: Source{id: h.id, code: h.code}, slot: int32(i)}
+	h.work = w
+	return w
+}
+
+// release gives up a work whose counter goes away. Hits still in it are lost.
+func (s *shard) release(w uint16, lost *uint64) {
+	k := &s.works[w]
+	*lost += uint64(k.hits)
+	s.stats.Unreported -= uint64(k.hits)
+	s.store(k.rule).heads[k.slot].work = 0
+	*k = work{queued: k.queued}
+	if !k.queued { // a queued one is freed when it leaves the queue
+		s.free = append(s.free, w)
+	}
+}
+
+// rest releases a work in which nothing is left.
+func (s *shard) rest(w uint16) {
+	if k := &s.works[w]; k.hits == 0 && k.held == 0 {
+		var none uint64
+		s.release(w, &none)
+	}
+}
+
+// age makes the groups of a work older by n; hits that fall off its end are lost.
+func (s *shard) age(k *work, r *Rule, n int) {
+	groups := r.groups()
+	for i := max(groups-n, 0); i < groups; i++ {
+		lost := r.sum(k.pending[i]) + r.sum(k.flying[i])
+		k.hits -= uint32(lost)
+		s.stats.Unreported -= lost
+		s.stats.LostExpired += r.sum(k.pending[i])
+	}
+	shift(k.pending[:groups], min(n, groups))
+	shift(k.flying[:groups], min(n, groups))
+}
+
+// count adds hits to the counter at i and, with a tier, to what it must be told.
+func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32) {
+	groups := st.groups(i)
+	groups[0] = r.add(groups[0], at.lane, uint64(hits))
+	if !t.options.Tier {
+		return
+	}
+	if r.lane(groups[0], at.lane) > r.reportMax() {
+		s.stats.LostSaturated += uint64(hits)
+		return
+	}
+	w := s.workOf(r, st, i)
+	if w == 0 {
+		s.stats.LostBacklog += uint64(hits)
+		return
+	}
+	k := &s.works[w]
+	k.rule = r
+	k.pending[0] = r.add(k.pending[0], at.lane, uint64(hits))
+	k.hits += hits
+	s.stats.Unreported += uint64(hits)
+	if k.flying == [maxGroups]uint64{} {
+		s.queue(w) // else it is the next report, when the one under way is answered
+	}
+}
+
+func (s *shard) queue(w uint16) {
+	if k := &s.works[w]; !k.queued {
+		k.queued = true
+		s.dirty = append(s.dirty, w)
+	}
+}
+
+// wakes reports whether hits have begun to wait since it was last asked.
+func (s *shard) wakes() bool {
+	if len(s.dirty) == 0 || s.waking {
+		return false
+	}
+	s.waking = true
+	return true
+}
+
+func (s *shard) hold(t *Table, a *Ask, l *lookup) bool {
+	w := s.workOf(a.Rule, l.store, l.i)
+	if w == 0 {
+		return false
+	}
+	s.works[w].held += a.Hits
+	return true
+}
+
+func (s *shard) unhold(st *store, i int, hits uint32) {
+	w := st.heads[i].work
+	if w == 0 {
+		return
+	}
+	s.works[w].held -= min(hits, s.works[w].held)
+	s.rest(w)
+}
+
+// Dirty appends to buf the counters that have hits to report, each once until more arrive, and returns it.
+func (t *Table) Dirty(buf []Counter) []Counter {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.waking = false
+		for _, w := range s.dirty {
+			k := &s.works[w]
+			k.queued = false
+			if k.rule == nil { // released while it waited
+				s.free = append(s.free, w)
+				continue
+			}
+			buf = append(buf, Counter{k.rule, k.source})
+		}
+		s.dirty = s.dirty[:0]
+		s.mu.Unlock()
+	}
+	return buf
+}
+
+// Counter names a counter by the rule that counts and the source that is counted.
+type Counter struct {
+	Rule   *Rule
+	Source Source
+}
+
+// Part is one group of a report. Hits and Known are packed lanes.
+type Part struct {
+	Group uint32
+	Hits  uint64 // not yet reported: add them to the tier's number
+	Known uint64 // all that is known of the group, these hits included: what to store where the tier has no number
+	Heard bool   // the tier has a number, or had one when it last answered
+}
+
+// Report is what to tell the tier of a counter, and what to ask it.
+type Report struct {
+	Parts [maxGroups]Part
+	N     int // how many of Parts are meant
+	// Past says that the older groups should be read as well: Oldest to Newest-1, modulo 2^32.
+	Past           bool
+	Oldest, Newest uint32
+}
+
+// Take hands out what a counter has to report; until every part is answered by Counted, Returned or Lost, further hits
+// wait. It reports whether there is anything.
+func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
+	t.at(c, func(s *shard, st *store, i int) {
+		s.advance(st, i, c.Rule, now)
+		h, groups := &st.heads[i], st.groups(i)
+		if h.work == 0 {
+			return
+		}
+		k := &s.works[h.work]
+		if k.flying != [maxGroups]uint64{} {
+			return
+		}
+		r := c.Rule
+		most := r.reportMax() / MaxEdges
+		for g := range r.groups() {
+			if k.pending[g] == 0 {
+				continue
+			}
+			hits := r.eachLane(k.pending[g], 0, func(x, _ uint64) uint64 { return min(x, most) })
+			k.pending[g] = r.eachLane(k.pending[g], hits, minus)
+			k.flying[g] = hits
+			rep.Parts[rep.N] = Part{
+				Group: h.base - uint32(g), Hits: hits,
+				Known: r.eachLane(groups[g], 0, func(x, _ uint64) uint64 { return min(x, r.reportMax()) }),
+				Heard: g == 0 && h.state&heardNow != 0,
+			}
+			rep.N++
+		}
+		ok = rep.N > 0
+		if ok && h.state&readPast == 0 {
+			h.state |= readPast
+			rep.Past = true
+			rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
+		}
+		s.rest(h.work)
+	})
+	return rep, ok
+}
+
+// Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
+func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) (over bool) {
+	return t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {}, total, true)
+}
+
+// Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.
+func (t *Table) Returned(c Counter, p Part, now time.Time) {
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
+		k.pending[g] = c.Rule.eachLane(k.pending[g], p.Hits, plus)
+		n := c.Rule.sum(p.Hits)
+		k.hits += uint32(n)
+		s.stats.Unreported += n
+	}, 0, false)
+}
+
+// Lost gives a part up of which nobody can tell whether it reached the tier. Its hits still count here; they are not
+// reported again, because counting them twice would be worse than not at all.
+func (t *Table) Lost(c Counter, p Part, now time.Time) {
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
+		s.stats.LostUnknown += c.Rule.sum(p.Hits)
+	}, 0, false)
+}
+
+// Read takes in the tier's number for a group of which this table reported nothing just now.
+func (t *Table) Read(c Counter, group uint32, total uint64, now time.Time) (over bool) {
+	return t.answered(c, group, 0, now, func(*shard, *work, int) {}, total, true)
+}
+
+// answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one. It
+// reports whether what is known now is over the limit.
+func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *work, int), total uint64, learn bool) (over bool) {
+	r := c.Rule
+	t.at(c, func(s *shard, st *store, i int) {
+		at := s.advance(st, i, r, now)
+		h, groups := &st.heads[i], st.groups(i)
+		g := int(int32(h.base - group))
+		if g >= 0 && g < r.groups() {
+			var unreported uint64
+			if w := h.work; w != 0 {
+				k := &s.works[w]
+				if hits != 0 && k.flying[g] != 0 {
+					n := r.sum(k.flying[g])
+					k.flying[g] = 0
+					k.hits -= uint32(n)
+					s.stats.Unreported -= n
+					do(s, k, g)
+				}
+				unreported = r.eachLane(k.pending[g], k.flying[g], plus)
+			}
+			if learn {
+				groups[g] = r.eachLane(groups[g], r.eachLane(total, unreported, plus), most)
+				if g == 0 {
+					h.state |= heardNow
+				}
+			}
+		}
+		if learn {
+			h.state |= heardOnce
+			h.heard = instant(now)
+			v := r.view(groups, at.lane)
+			estimate := r.estimate(v, at.gone)
+			over = r.over(estimate)
+			h.state = h.state&^heatMask | heat(estimate, r.Limit)
+			key := Key{r.ID, c.Source}
+			if ch, ok := s.waiting[key]; ok {
+				delete(s.waiting, key)
+				close(ch)
+			}
+		}
+		if w := h.work; w != 0 {
+			if k := &s.works[w]; k.flying == [maxGroups]uint64{} && k.pending != [maxGroups]uint64{} {
+				s.queue(w)
+			}
+			s.rest(w)
+		}
+	})
+	return over
+}
+
+// at runs f on the counter c with its shard locked, if the table still has it.
+func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
+	h := t.hash(c.Source)
+	s := t.shard(h)
+	s.mu.Lock()
+	st := s.store(c.Rule)
+	if i, ok := st.find(h, c.Rule.ID, c.Source); ok {
+		f(s, st, i)
+	}
+	wake := s.wakes()
+	s.mu.Unlock()
+	if wake && t.options.Wake != nil {
+		t.options.Wake()
+	}
+}
