@@ -61,7 +61,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 			a.held = true
 			continue
 		}
-		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits)
+		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
 	}
 	wake := t.unlock(found)
 	if wake && t.options.Wake != nil {
@@ -95,7 +95,7 @@ func (t *Table) settle(a *Ask, now time.Time, count bool) {
 	}
 	if count {
 		l.at = l.s.advance(l.store, l.i, a.Rule, now)
-		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits)
+		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
 	}
 	wake = l.s.wakes()
 	l.s.mu.Unlock()

@@ -19,16 +19,17 @@ type Table struct {
 
 // A shard is a lock and what it guards. All counters of a source are in one shard.
 type shard struct {
-	mu      sync.Mutex
-	narrow  store
-	wide    store
-	works   []work   // what is on its way to the tier, or held; works[0] is not used
-	free    []uint16 // unused places in works
-	dirty   []uint16 // works that wait to be taken
-	waiting map[Key]chan struct{}
-	waking  bool // Wake was called and Dirty has not been since
-	stats   Stats
-	_       [64]byte // neighbours' locks on other cache lines
+	mu       sync.Mutex
+	narrow   store
+	wide     store
+	works    []work   // what is on its way to the tier, or held; works[0] is not used
+	free     []uint16 // unused places in works
+	dirty    []uint16 // works that wait to be taken
+	waiting  map[Key]chan struct{}
+	maxWorks int
+	waking   bool // Wake was called and Dirty has not been since
+	stats    Stats
+	_        [64]byte // neighbours' locks on other cache lines
 }
 
 // Stats is what a Table has done and holds.
@@ -66,6 +67,7 @@ func New(o Options) *Table {
 		s.narrow = newStore((o.Counters+n-1)/n, narrowGroups)
 		s.wide = newStore((o.Counters/16+n-1)/n, maxGroups)
 		s.works = make([]work, 1)
+		s.maxWorks = min(max(o.Counters/n/4, 256), 1<<15)
 	}
 	t.edges.Store(1)
 	return t

@@ -10,14 +10,12 @@ type work struct {
 	source  Source
 	slot    int32
 	queued  bool // in shard.dirty
+	urgent  bool // to be reported at once; else it may wait until its group ends
 	held    uint32
 	hits    uint32 // pending and flying, all lanes
 	pending [maxGroups]uint64
 	flying  [maxGroups]uint64
 }
-
-// maxWorks bounds the sources of a shard that have something on its way. With 256 shards that is 4 million sources.
-const maxWorks = 1 << 14
 
 // workOf gives the counter at i its work, or 0 if there are too many already.
 func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
@@ -30,7 +28,7 @@ func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
 	case len(s.free) > 0:
 		w = s.free[len(s.free)-1]
 		s.free = s.free[:len(s.free)-1]
-	case len(s.works) < maxWorks:
+	case len(s.works) <= s.maxWorks:
 		w = uint16(len(s.works))
 		s.works = append(s.works, work{})
 	default:
@@ -75,7 +73,7 @@ func (s *shard) age(k *work, r *Rule, n int) {
 }
 
 // count adds hits to the counter at i and, with a tier, to what it must be told.
-func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32) {
+func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64, now time.Time) {
 	groups := st.groups(i)
 	groups[0] = r.add(groups[0], at.lane, uint64(hits))
 	if !t.options.Tier {
@@ -95,9 +93,23 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 	k.pending[0] = r.add(k.pending[0], at.lane, uint64(hits))
 	k.hits += hits
 	s.stats.Unreported += uint64(hits)
-	if k.flying == [maxGroups]uint64{} {
+	k.urgent = k.urgent || t.urgent(r, &st.heads[i], k, estimate, now)
+	if k.urgent && k.flying == [maxGroups]uint64{} {
 		s.queue(w) // else it is the next report, when the one under way is answered
 	}
+}
+
+// urgent says whether hits must be reported at once. They may wait while they could not matter: if every edge kept as many
+// to itself, and the source went on elsewhere as fast as it is known to be while nothing was heard of it, it would still be
+// within a quarter of its limit's headroom. What an edge knows nothing of, it asks about.
+func (t *Table) urgent(r *Rule, h *head, k *work, estimate float64, now time.Time) bool {
+	if h.state&heardOnce == 0 {
+		return true
+	}
+	hidden := float64(k.hits) * float64(t.edges.Load())
+	silence := float64(time.Duration(instant(now)-h.heard) * recency)
+	hidden += estimate * silence / float64(r.Window)
+	return 4*hidden >= float64(r.Limit)-estimate
 }
 
 func (s *shard) queue(w uint16) {
@@ -155,6 +167,58 @@ func (t *Table) Dirty(buf []Counter) []Counter {
 	return buf
 }
 
+// Sweep puts on the dirty list what can no longer wait: hits of a group that has ended, and hits that came back. Call it some ten
+// times a second. It drops what has left the window.
+func (t *Table) Sweep(now time.Time) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		for w := 1; w < len(s.works); w++ {
+			k := &s.works[w]
+			if k.rule == nil || k.queued {
+				continue
+			}
+			s.advance(s.store(k.rule), int(k.slot), k.rule, now)
+			if k.flying == [maxGroups]uint64{} && (k.urgent || k.pending[0] == 0) && k.hits > 0 {
+				s.queue(uint16(w))
+			}
+			s.rest(uint16(w))
+		}
+		// Who still waits has waited longer than anybody should, or asked just now and goes on a little early.
+		for key, ch := range s.waiting {
+			delete(s.waiting, key)
+			close(ch)
+		}
+		wake := s.wakes()
+		s.mu.Unlock()
+		if wake && t.options.Wake != nil {
+			t.options.Wake()
+		}
+	}
+}
+
+// Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
+// it is closed already.
+func (t *Table) Await(r *Rule, source Source) <-chan struct{} {
+	s := t.shard(t.hash(source))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := Key{r.ID, source}
+	ch, ok := s.waiting[key]
+	if !ok {
+		ch = make(chan struct{})
+		if !t.options.Tier {
+			close(ch)
+			return ch
+		}
+		if s.waiting == nil {
+			s.waiting = make(map[Key]chan struct{})
+		}
+		s.waiting[key] = ch
+	}
+	return ch
+}
+
 // Counter names a counter by the rule that counts and the source that is counted.
 type Counter struct {
 	Rule   *Rule
@@ -208,6 +272,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			rep.N++
 		}
 		ok = rep.N > 0
+		k.urgent = false
 		if ok && h.state&readPast == 0 {
 			h.state |= readPast
 			rep.Past = true
@@ -227,6 +292,7 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) (over bo
 func (t *Table) Returned(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
 		k.pending[g] = c.Rule.eachLane(k.pending[g], p.Hits, plus)
+		k.urgent = true
 		n := c.Rule.sum(p.Hits)
 		k.hits += uint32(n)
 		s.stats.Unreported += n
@@ -288,8 +354,8 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 			}
 		}
 		if w := h.work; w != 0 {
-			if k := &s.works[w]; k.flying == [maxGroups]uint64{} && k.pending != [maxGroups]uint64{} {
-				s.queue(w)
+			if k := &s.works[w]; learn && k.urgent && k.flying == [maxGroups]uint64{} && k.pending != [maxGroups]uint64{} {
+				s.queue(w) // after an answer that taught nothing, Sweep does, so that a dead node is not asked in a loop
 			}
 			s.rest(w)
 		}
