@@ -161,3 +161,9 @@ func (r *Rule) retryAfter(groups []uint64, p position, n float64) time.Duration 
 		gone = 0
 	}
 }
+
+// Groups gives the first and last group, modulo 2^32, that the tier may hold of a source with the given phase at now.
+func (r *Rule) Groups(now time.Time, phase uint16) (oldest, newest uint32) {
+	p := r.position(now, phase)
+	return p.group - uint32(r.groups()-1), p.group
+}

@@ -52,9 +52,12 @@ type Rule struct {
 	SubWindows int // 1, 2, 4, 8 or 12
 	Estimate   Estimate
 
-	ID    uint32 // stands for the counters within this process; see NewRule and Renumber
-	sub   int64  // length of a sub-window, ns
-	shift uint8  // log2 of the lanes in a group
+	ID uint32 // stands for the counters within this process; see Renumber
+
+	sub   int64 // length of a sub-window, ns
+	shift uint8 // log2 of the lanes in a group
+
+	identity string
 }
 
 // NewRule checks and completes a rule. Errors name the field and its range.
@@ -76,7 +79,8 @@ func NewRule(name string, limit uint32, window time.Duration, subWindows int, e 
 	if limit > narrowMax {
 		r.shift = 1
 	}
-	r.ID = uint32(xxhash.Sum64String(r.Identity()))
+	r.identity = fmt.Sprintf("%s/%d/%d", r.Name, r.sub, r.width())
+	r.ID = uint32(xxhash.Sum64String(r.identity))
 	return r, nil
 }
 
@@ -84,9 +88,10 @@ func NewRule(name string, limit uint32, window time.Duration, subWindows int, e 
 func (r *Rule) Wide() bool { return r.shift == 1 }
 
 // Identity names the rule's counters in full: numbers counted under one identity mean the same to every edge.
-func (r *Rule) Identity() string {
-	return fmt.Sprintf("%s/%d/%d", r.Name, r.sub, 64>>r.shift)
-}
+func (r *Rule) Identity() string { return r.identity }
+
+// Lifetime is how long the tier needs a group of the rule's counters: while it is counted and while a window sees it.
+func (r *Rule) Lifetime() time.Duration { return r.Window + time.Duration(r.sub<<r.shift) }
 
 // Renumber gives rules that are in force together distinct IDs: a 32-bit hash would now and then give two of ten
 // thousand rules the same one. Rules of one identity keep one ID.

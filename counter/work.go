@@ -168,8 +168,8 @@ func (t *Table) Dirty(buf []Counter) []Counter {
 }
 
 // Sweep puts on the dirty list what can no longer wait: hits of a group that has ended, and hits that came back. Call it some ten
-// times a second. It drops what has left the window.
-func (t *Table) Sweep(now time.Time) {
+// times a second. It drops what has left the window. With all, nothing waits any longer.
+func (t *Table) Sweep(now time.Time, all bool) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
@@ -179,7 +179,7 @@ func (t *Table) Sweep(now time.Time) {
 				continue
 			}
 			s.advance(s.store(k.rule), int(k.slot), k.rule, now)
-			if k.flying == [maxGroups]uint64{} && (k.urgent || k.pending[0] == 0) && k.hits > 0 {
+			if k.flying == [maxGroups]uint64{} && (all || k.urgent || k.pending[0] == 0) && k.hits > 0 {
 				s.queue(uint16(w))
 			}
 			s.rest(uint16(w))

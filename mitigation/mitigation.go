@@ -45,11 +45,15 @@ type Bit struct {
 	Reason  string // for people; empty for a verdict
 }
 
-// News is a bit that this edge started and the PoP has yet to be told of.
+// News is what happened at this edge and the PoP has yet to be told of: a bit that was started or, without End, one that an
+// operator lifted.
 type News struct {
 	Key Key
 	Bit Bit
 }
+
+// maxNews bounds the news that wait. More are dropped: other edges then learn of the bits at first sight of their sources.
+const maxNews = 1 << 16
 
 // Table holds bits. It is safe for concurrent use.
 type Table struct {
@@ -79,8 +83,8 @@ type Started struct {
 	By   By
 }
 
-// New makes a table for so many bits; 0 means 1,000,000. wake, if not nil, is called when there is news for the PoP; it
-// must not block.
+// New makes a table for so many bits; 0 means 1,000,000. wake is called when there is news for the PoP and must not block; nil
+// means that there is nobody to tell.
 func New(capacity int, wake func()) *Table {
 	if capacity <= 0 {
 		capacity = 1_000_000
@@ -160,14 +164,21 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	}
 	t.startedMu.Unlock()
 	if b.By != ByPoP {
-		t.news.mu.Lock()
-		t.news.list = append(t.news.list, News{k, b})
-		t.news.mu.Unlock()
-		if t.wake != nil {
-			t.wake()
-		}
+		t.tell(News{k, b})
 	}
 	return true
+}
+
+func (t *Table) tell(n News) {
+	if t.wake == nil {
+		return
+	}
+	t.news.mu.Lock()
+	if len(t.news.list) < maxNews {
+		t.news.list = append(t.news.list, n)
+	}
+	t.news.mu.Unlock()
+	t.wake()
 }
 
 // makeRoom drops what has ended or, if nothing has, the bit among a few that ends first.
@@ -190,14 +201,18 @@ func (s *shard) makeRoom(now time.Time) {
 	delete(s.bits, first)
 }
 
-// Lift ends the mitigation of k and reports whether there was one.
-func (t *Table) Lift(k Key) bool {
+// Lift ends the mitigation of k and reports whether there was one. Lifted by an operator, it is news for the PoP even if
+// there was none here.
+func (t *Table) Lift(k Key, by By, now time.Time) bool {
 	s := t.shard(k)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	_, ok := s.bits[k]
 	delete(s.bits, k)
 	s.n.Store(int32(len(s.bits)))
+	s.mu.Unlock()
+	if by == ByAdmin {
+		t.tell(News{k, Bit{Start: now, By: by}})
+	}
 	return ok
 }
 

@@ -1,0 +1,304 @@
+package pop
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+
+	"github.com/dchest/siphash"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// record is a mitigation bit, or its lifting, as it stands in the tier: alone under the source's bit key, and as a line of the
+// mitigation log. Every record carries a MAC under the PoP's secret, so that whoever else reaches the tier can block
+// nobody; one that does not check is as good as missing.
+type record struct {
+	rule   uint64 // Secret.ruleDigest
+	source counter.Source
+	start  time.Time
+	end    time.Time // the zero Time lifts
+	by     mitigation.By
+	reason string
+}
+
+const (
+	recordFixed = 8 + counter.SourceSize + 8 + 8 + 1
+	macSize     = 16
+	maxReason   = 200
+)
+
+// seal encodes r as one line of text without its end.
+func (s Secret) seal(r record) []byte {
+	b := make([]byte, 0, recordFixed+len(r.reason)+macSize)
+	b = binary.BigEndian.AppendUint64(b, r.rule)
+	b = r.source.AppendBinary(b)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.start.UnixNano()))
+	end := int64(0)
+	if !r.end.IsZero() {
+		end = r.end.UnixNano()
+	}
+	b = binary.BigEndian.AppendUint64(b, uint64(end))
+	b = append(b, byte(r.by))
+	b = append(b, r.reason[:min(len(r.reason), maxReason)]...)
+	return base64.RawStdEncoding.AppendEncode(nil, s.appendMAC(b))
+}
+
+func (s Secret) appendMAC(b []byte) []byte {
+	lo, hi := siphash.Hash128(s.k0, s.k1, append(b[:len(b):len(b)], forMAC))
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, lo), hi)
+}
+
+// open decodes what seal made and reports whether it is authentic.
+func (s Secret) open(text []byte) (r record, ok bool) {
+	if len(text) > base64.RawStdEncoding.EncodedLen(recordFixed+maxReason+macSize) {
+		return r, false
+	}
+	b, err := base64.RawStdEncoding.AppendDecode(nil, text)
+	if err != nil || len(b) < recordFixed+macSize {
+		return r, false
+	}
+	body := b[:len(b)-macSize]
+	if !bytes.Equal(s.appendMAC(bytes.Clone(body)), b) {
+		return r, false
+	}
+	r.rule = binary.BigEndian.Uint64(body)
+	r.source, ok = counter.SourceFromBinary(body[8 : 8+counter.SourceSize])
+	rest := body[8+counter.SourceSize:]
+	r.start = time.Unix(0, int64(binary.BigEndian.Uint64(rest)))
+	if end := int64(binary.BigEndian.Uint64(rest[8:])); end != 0 {
+		r.end = time.Unix(0, end)
+	}
+	r.by = mitigation.By(rest[16])
+	r.reason = string(rest[17:])
+	return r, ok && r.by <= mitigation.ByAdmin
+}
+
+// announce tells the tier of a bit: its own key first, so that it is there for whoever looks, then the log.
+func (m *Machine) announce(n mitigation.News, now time.Time) {
+	rule := m.rules.Load().byID[n.Key.Rule]
+	if rule == nil {
+		return
+	}
+	c := counter.Counter{Rule: rule.Counter, Source: n.Key.Source}
+	i := m.place(c.Source)
+	if i < 0 {
+		return
+	}
+	f := flight{what: aBit, counter: c, record: record{
+		rule: rule.digest, source: c.Source, start: n.Bit.Start, end: n.Bit.End, by: n.Bit.By, reason: n.Bit.Reason,
+	}}
+	if n.Bit.End.IsZero() {
+		m.forget(c, i, now)
+		m.send(Command{Node: i, Op: Delete, Key: m.secret.bitKey(c)}, f)
+		return
+	}
+	op := Add
+	if n.Bit.By == mitigation.ByAdmin {
+		op = Set // an operator's word replaces a verdict
+	}
+	m.send(m.bitCommand(i, op, f.record, c, now), f)
+}
+
+func (m *Machine) bitCommand(node int, op Op, r record, c counter.Counter, now time.Time) Command {
+	// A second after the end, because memcached's seconds are coarse; what counts is the end in the value.
+	return Command{Node: node, Op: op, Key: m.secret.bitKey(c), Value: m.secret.seal(r), Expire: seconds(r.end.Sub(now)) + 1}
+}
+
+// bitAnswered goes on to the log, or looks who was there first.
+func (m *Machine) bitAnswered(f flight, r Result, now time.Time) {
+	switch {
+	case r.Status == NotThere && r.Op == Add:
+		f.what = aBitLook
+		m.send(Command{Node: r.Node, Op: Get, Keys: []string{r.Key}}, f)
+	default: // stored, lifted, or unknown: the log is worth a try in any case
+		m.appendLog(r.Node, f.record, now)
+	}
+}
+
+// bitLooked decides between our bit and the one that was there. One in force has been announced by its edge; one that has
+// ended stands there only because memcached is slow to forget.
+func (m *Machine) bitLooked(f flight, r Result, now time.Time) {
+	if r.Status == Done && r.Values[0] != nil {
+		if there, ok := m.secret.open(r.Values[0]); ok && there.end.After(now) && there.rule == f.record.rule && there.source == f.record.source {
+			m.learn(there, now)
+			return
+		}
+	}
+	f.what = aBit
+	m.send(m.bitCommand(r.Node, Set, f.record, f.counter, now), f)
+}
+
+// learn puts a record from the tier into force here and reports whether that was news.
+func (m *Machine) learn(r record, now time.Time) (news bool) {
+	rule := m.rules.Load().byDigest[r.rule]
+	if rule == nil {
+		return false
+	}
+	key := mitigation.Key{Rule: rule.Counter.ID, Source: r.source}
+	if r.end.IsZero() {
+		if lifted := m.lifted[key]; r.start.After(lifted) && now.Sub(r.start) < logKept {
+			m.lifted[key] = r.start
+			m.bits.Lift(key, mitigation.ByPoP, now)
+			m.counters.Forget(rule.Counter, r.source)
+		}
+		return false
+	}
+	if !r.start.After(m.lifted[key]) {
+		return false // a block from before it was lifted, read once more
+	}
+	longest := max(rule.Timeout, rule.Counter.Lifetime())
+	if r.by == mitigation.ByAdmin {
+		longest = mitigation.MaxTimeout
+	}
+	end := r.end
+	if latest := now.Add(longest); end.After(latest) {
+		end = latest
+	}
+	// now carries the monotonic clock, and ends are held against that.
+	return m.bits.Start(key, mitigation.Bit{Start: r.start, End: now.Add(end.Sub(now)), By: mitigation.ByPoP, Reason: r.reason}, now)
+}
+
+// forget removes what the tier holds of a counter.
+func (m *Machine) forget(c counter.Counter, node int, now time.Time) {
+	key := mitigation.Key{Rule: c.Rule.ID, Source: c.Source}
+	m.lifted[key] = now
+	oldest, newest := c.Rule.Groups(now, m.secret.Phase(c.Source))
+	for g := oldest; ; g++ {
+		m.send(Command{Node: node, Op: Delete, Key: m.secret.counterKey(c, g)}, flight{what: aDelete})
+		if g == newest {
+			return
+		}
+	}
+}
+
+// The mitigation log of a node is a list of lines per second, in parts of bounded size.
+const (
+	logKept    = 10 * time.Second
+	logPart    = 48 << 10 // bytes after which a writer goes on to the next part
+	logParts   = 16       // a second's parts; what comes beyond is not logged, and found at first sight
+	logOverlap = time.Second
+)
+
+type logWriter struct {
+	second int64
+	part   int
+	size   int
+}
+
+// appendLog adds a line to the log of a node.
+func (m *Machine) appendLog(node int, r record, now time.Time) {
+	line := append(m.secret.seal(r), '\n')
+	m.writeLog(node, line, now)
+}
+
+func (m *Machine) writeLog(node int, lines []byte, now time.Time) {
+	w := &m.nodes[node].writer
+	if second := now.Unix(); second != w.second {
+		*w = logWriter{second: second}
+	}
+	if w.size > logPart {
+		w.part, w.size = w.part+1, 0
+	}
+	if w.part >= logParts {
+		m.stats.LogFull++
+		return
+	}
+	w.size += len(lines)
+	m.send(Command{Node: node, Op: Append, Key: m.secret.logKey(w.second, w.part), Value: lines}, flight{what: aLog})
+}
+
+// logAnswered makes the part if there was none. A part that can be neither appended to nor made is full.
+func (m *Machine) logAnswered(r Result, now time.Time) {
+	w := &m.nodes[r.Node].writer
+	switch {
+	case r.Status != NotThere:
+		return
+	case r.Op == Append:
+		m.send(Command{Node: r.Node, Op: Add, Key: r.Key, Value: r.Value, Expire: seconds(logKept)}, flight{what: aLog})
+	case r.Key == m.secret.logKey(w.second, w.part):
+		// Somebody made it in between, or it is full. The next part is certainly not.
+		w.size = logPart + 1
+		m.writeLog(r.Node, r.Value, now)
+	default:
+		m.writeLog(r.Node, r.Value, now)
+	}
+}
+
+type logPlace struct {
+	second int64
+	part   int
+}
+
+// logReader reads a node's log, a little of it again each time, because a line may be written late.
+type logReader struct {
+	until time.Time        // everything before this has been read
+	seen  map[logPlace]int // bytes of a part that have been read
+	asked []logPlace       // of the probe under way
+}
+
+func newLogReader(now time.Time) logReader {
+	return logReader{until: now, seen: make(map[logPlace]int)}
+}
+
+// keys names the parts to read: from a little before what has been read to a second ahead, because clocks differ.
+func (l *logReader) keys(s Secret, now time.Time) []string {
+	l.asked = l.asked[:0]
+	from := l.until.Add(-logOverlap)
+	if oldest := now.Add(-logKept); from.Before(oldest) {
+		from = oldest // what was missed is found at first sight of its sources
+	}
+	var keys []string
+	for second := from.Unix(); second <= now.Unix()+1; second++ {
+		for part := 0; part < logParts && len(keys) < maxKeys; part++ {
+			p := logPlace{second, part}
+			l.asked = append(l.asked, p)
+			keys = append(keys, s.logKey(second, part))
+			if _, ok := l.seen[p]; !ok {
+				break
+			}
+		}
+	}
+	return keys
+}
+
+// maxKeys is how many keys a Get may have.
+const maxKeys = 100
+
+// readLog learns the lines that are new since the last reading.
+func (m *Machine) readLog(n *node, r Result, now time.Time) {
+	l := &n.log
+	for i, p := range l.asked {
+		if i >= len(r.Values) || r.Values[i] == nil {
+			continue
+		}
+		text, seen := r.Values[i], l.seen[p]
+		if len(text) < seen {
+			seen = 0 // the node came back without it, and somebody wrote anew
+		}
+		for line := range bytes.Lines(text[seen:]) {
+			if line[len(line)-1] != '\n' {
+				break
+			}
+			seen += len(line)
+			if rec, ok := m.secret.open(line[:len(line)-1]); !ok {
+				m.stats.Forged++
+			} else if m.learn(rec, now) {
+				m.stats.Propagation.Observe(now.Sub(rec.start))
+			}
+		}
+		l.seen[p] = seen
+	}
+	l.until = n.probed
+	for p := range l.seen {
+		if time.Unix(p.second, 0).Before(now.Add(-2 * logKept)) {
+			delete(l.seen, p)
+		}
+	}
+}
+
+func seconds(d time.Duration) int32 {
+	return int32(min(max((d+time.Second-1)/time.Second, 1), 30*24*3600))
+}

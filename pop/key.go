@@ -1,0 +1,101 @@
+package pop
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/dchest/siphash"
+
+	"sluice/counter"
+)
+
+// Secret is what the edges of a PoP share and clients do not know. It keys where sources are placed, when their windows
+// begin, what memcached keys are called, and what in the tier is authentic.
+type Secret struct {
+	k0, k1 uint64
+}
+
+// SecretOf makes the secret from any bytes that are hard to guess. Made from a PoP's name alone it keeps nobody out who knows
+// the name and reaches the tier.
+func SecretOf(b []byte) Secret {
+	h := sha256.Sum256(append([]byte("sluice pop secret\x00"), b...))
+	return Secret{binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16])}
+}
+
+// Bytes is the key itself, for digests of what clients send.
+func (s Secret) Bytes() (key [16]byte) {
+	binary.LittleEndian.PutUint64(key[:8], s.k0)
+	binary.LittleEndian.PutUint64(key[8:], s.k1)
+	return key
+}
+
+// What a hash is for is hashed with it, so that no two uses share values.
+const (
+	forPlace   = 'n'
+	forPhase   = 'p'
+	forCounter = 'c'
+	forBit     = 'b'
+	forLog     = 'l'
+	forEdge    = 'e'
+	forRule    = 'r'
+	forMAC     = 'm'
+)
+
+func (s Secret) hashSource(use byte, source counter.Source) uint64 {
+	var b [1 + counter.SourceSize]byte
+	b[0] = use
+	return siphash.Hash(s.k0, s.k1, source.AppendBinary(b[:1]))
+}
+
+// Phase is how late a source's windows begin: see counter.Options.
+func (s Secret) Phase(source counter.Source) uint16 {
+	return uint16(s.hashSource(forPhase, source))
+}
+
+// Keys are of fixed width and hold no user data: a letter, then a keyed 128-bit digest of what they name.
+
+// counterKey names a group of a counter: 29 characters.
+func (s Secret) counterKey(c counter.Counter, group uint32) string {
+	var text [64]byte
+	key := s.appendDigest(text[:0], forCounter, c)
+	return string(fmt.Appendf(key, "%06x", group&0xffffff))
+}
+
+// bitKey names the mitigation bit of a counter: 23 characters.
+func (s Secret) bitKey(c counter.Counter) string {
+	var text [64]byte
+	return string(s.appendDigest(text[:0], forBit, c))
+}
+
+func (s Secret) appendDigest(key []byte, use byte, c counter.Counter) []byte {
+	var b [192]byte
+	named := append(b[:0], use)
+	named = c.Source.AppendBinary(named)
+	named = append(named, c.Rule.Identity()...)
+	return s.append128(append(key, use), named)
+}
+
+func (s Secret) append128(key, named []byte) []byte {
+	lo, hi := siphash.Hash128(s.k0, s.k1, named)
+	var d [16]byte
+	binary.LittleEndian.PutUint64(d[:8], lo)
+	binary.LittleEndian.PutUint64(d[8:], hi)
+	return base64.RawURLEncoding.AppendEncode(key, d[:])
+}
+
+// logKey names a part of the mitigation log of one node and second.
+func (s Secret) logKey(second int64, part int) string {
+	return string(s.append128([]byte{forLog}, fmt.Appendf(nil, "%c%d/%d", forLog, second, part)))
+}
+
+// edgeKey names a slot in which an edge says that it is there.
+func (s Secret) edgeKey(slot int) string {
+	return string(s.append128([]byte{forEdge}, fmt.Appendf(nil, "%c%d", forEdge, slot)))
+}
+
+// ruleDigest names a rule's counters in the mitigation log.
+func (s Secret) ruleDigest(r *counter.Rule) uint64 {
+	return siphash.Hash(s.k0, s.k1, append([]byte{forRule}, r.Identity()...))
+}

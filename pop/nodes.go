@@ -1,0 +1,126 @@
+package pop
+
+import (
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sluice/counter"
+)
+
+// How a node's health is told. A probe is a read of the mitigation log, so it is a round trip that had to be made anyway.
+const (
+	probeEvery = 100 * time.Millisecond
+	downAfter  = 350 * time.Millisecond // without an answer, though one was asked for
+	upAfter    = time.Second            // of answers, so that a flapping node stays down
+)
+
+// node is what the machine knows of a memcached node.
+type node struct {
+	name     string
+	hash     uint64
+	up       bool
+	probing  bool      // a probe is under way
+	probed   time.Time // when the last one was sent
+	answered time.Time // when the last good answer came
+	good     time.Time // since when all answers have been good
+	log      logReader
+	writer   logWriter
+}
+
+// place chooses the node of a source among those that are up by rendezvous hashing (Thaler and Ravishankar, 1998): every
+// node scores the source and the highest wins, so a lost node moves its own sources only. It returns -1 if none is up.
+func (m *Machine) place(s counter.Source) int {
+	h := m.secret.hashSource(forPlace, s)
+	best, most := -1, uint64(0)
+	for i := range m.nodes {
+		if n := &m.nodes[i]; n.up {
+			if score := mix(h ^ n.hash); best < 0 || score > most {
+				best, most = i, score
+			}
+		}
+	}
+	return best
+}
+
+// mix is the finaliser of SplitMix64: every bit of x moves half the bits of the result.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+func newNode(name string, now time.Time) node {
+	return node{name: name, hash: xxhash.Sum64String(name), up: true, answered: now, good: now, log: newLogReader(now)}
+}
+
+// probe asks a node for the mitigation log if it is time to.
+func (m *Machine) probe(i int, now time.Time) {
+	n := &m.nodes[i]
+	if n.up && n.probing && now.Sub(n.answered) >= downAfter && now.Sub(n.probed) >= downAfter {
+		m.down(i, now)
+	}
+	if n.probing && now.Sub(n.probed) < time.Second || now.Sub(n.probed) < probeEvery {
+		return
+	}
+	n.probing, n.probed = true, now
+	m.send(Command{Node: i, Op: Get, Keys: n.log.keys(m.secret, now)}, flight{what: aProbe})
+}
+
+// probeAnswered takes in what a probe brought.
+func (m *Machine) probeAnswered(r Result, now time.Time) {
+	n := &m.nodes[r.Node]
+	n.probing = false
+	if r.Status != Done {
+		n.good = time.Time{}
+		if n.up && now.Sub(n.answered) >= downAfter {
+			m.down(r.Node, now)
+		}
+		return
+	}
+	n.answered = now
+	if n.good.IsZero() {
+		n.good = now
+	}
+	if !n.up && now.Sub(n.good) >= upAfter {
+		n.up = true
+		m.publish()
+	}
+	m.readLog(n, r, now)
+}
+
+// down gives a node up: what was under way to it is lost, and its sources move to other nodes with the next report.
+func (m *Machine) down(i int, now time.Time) {
+	n := &m.nodes[i]
+	n.up, n.good = false, time.Time{}
+	for tag := range m.flights {
+		f := &m.flights[tag]
+		if f.node == i && f.what == aReport && !f.late {
+			m.counters.Lost(f.counter, f.part, now)
+			f.late = true
+		}
+	}
+	m.publish()
+}
+
+// publish lets the request path know which nodes are up.
+func (m *Machine) publish() {
+	health := make([]bool, len(m.nodes))
+	for i := range m.nodes {
+		health[i] = m.nodes[i].up
+	}
+	m.health.Store(&health)
+}
+
+// Health says which nodes are up, in the order of Config.Nodes. It may be called from anywhere; do not change the result.
+func (m *Machine) Health() []bool { return *m.health.Load() }
+
+// Up reports whether any node is left to count a source in: a lost node's sources move to the others at once.
+func (m *Machine) Up() bool {
+	for _, up := range m.Health() {
+		if up {
+			return true
+		}
+	}
+	return false
+}

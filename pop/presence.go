@@ -1,0 +1,99 @@
+package pop
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"sluice/counter"
+)
+
+// Edges learn how many of them share the tier from slots: each edge keeps one filled, for as long as it lives.
+const (
+	slots         = counter.MaxEdges
+	presenceEvery = time.Second
+	presenceKept  = 4 * time.Second
+	edgesHold     = 10 * time.Second // a number once seen is believed so long: a lost node must not halve it
+)
+
+type presence struct {
+	slot     int // ours, or -1
+	next     time.Time
+	edges    int
+	highest  int
+	highTime time.Time
+}
+
+// meet says that this edge is there and asks who else is. All edges do so on the same node.
+func (m *Machine) meet(now time.Time) {
+	p := &m.presence
+	if now.Before(p.next) {
+		return
+	}
+	p.next = now.Add(presenceEvery)
+	node := m.placeFixed()
+	if node < 0 {
+		return
+	}
+	if p.slot >= 0 {
+		m.send(Command{Node: node, Op: Set, Key: m.secret.edgeKey(p.slot), Value: m.self(), Expire: seconds(presenceKept)}, flight{what: aPresence})
+	}
+	keys := make([]string, slots)
+	for i := range keys {
+		keys[i] = m.secret.edgeKey(i)
+	}
+	m.send(Command{Node: node, Op: Get, Keys: keys}, flight{what: aRollCall})
+}
+
+func (m *Machine) self() []byte { return fmt.Appendf(nil, "%016x", m.id) }
+
+// placeFixed is the node that everybody agrees on for what belongs to no source.
+func (m *Machine) placeFixed() int {
+	best := -1
+	for i := range m.nodes {
+		if n := &m.nodes[i]; n.up && (best < 0 || n.hash > m.nodes[best].hash) {
+			best = i
+		}
+	}
+	return best
+}
+
+// rollCalled counts the edges and takes a free slot if this one has none, or lost it to another.
+func (m *Machine) rollCalled(r Result, now time.Time) {
+	if r.Status != Done {
+		return
+	}
+	p := &m.presence
+	self, free, seen := m.self(), -1, 0
+	if p.slot >= 0 && r.Values[p.slot] != nil && !bytes.Equal(r.Values[p.slot], self) {
+		p.slot = -1
+	}
+	for i := range r.Values {
+		switch v := r.Values[i]; {
+		case len(v) == len(self) && !bytes.Equal(v, self):
+			seen++
+		case v == nil && free < 0:
+			free = i
+		}
+	}
+	if p.slot < 0 && free >= 0 {
+		m.send(Command{Node: r.Node, Op: Add, Key: m.secret.edgeKey(free), Value: self, Expire: seconds(presenceKept)}, flight{what: aPresence, slot: free})
+	}
+	p.edges = seen + 1
+	if p.edges >= p.highest || now.Sub(p.highTime) > edgesHold {
+		p.highest, p.highTime = p.edges, now
+	}
+	if m.config.Edges == 0 {
+		m.counters.SetEdges(p.highest)
+	}
+}
+
+// slotAnswered keeps a slot that was free.
+func (m *Machine) slotAnswered(f flight, r Result) {
+	if r.Op == Add && r.Status == Done {
+		m.presence.slot = f.slot
+	}
+}
+
+// Edges is how many edges share the tier as far as this one knows.
+func (m *Machine) edges() int { return max(m.presence.highest, 1) }
