@@ -29,6 +29,10 @@ type Source struct {
 	Name string     // unique in its trace: an address, or file, day and address of a folded log
 	Addr netip.Addr // the address it has in the log; several sources of a folded log may share one
 	Role Role
+
+	// Spread above 1 says that its requests come from so many addresses, Addr and those after it: a client that rotates
+	// through a prefix which counts as one source. See Trace.Addr.
+	Spread uint32
 }
 
 // Request is one request of a trace.
@@ -36,9 +40,10 @@ type Request struct {
 	At     time.Duration // since the trace's start
 	Source int32         // index into Trace.Sources
 	Status int16         // the origin's answer if the log knows it, else 0
-	Method string
+	Role   Role          // of this request, where its source is shared by good and bad; Unknown: the source's
+	Method string        // empty where the log's request line was odd; see Line
 	Host   string
-	Path   string
+	Path   string // with the query
 }
 
 // Trace is a stream of requests in the order of At.
@@ -72,4 +77,5 @@ type Decision struct {
 	Over     bool          // in estimator mode: the estimate says over the limit
 	Estimate float64       // of the window's count, the present request included; NaN where the answer did not tell
 	Until    time.Duration // for Limited and Mitigated: when the mitigation ends, since the run's start; 0 for throttling
+	Role     Role          // of the request: Trace.Role
 }
