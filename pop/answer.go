@@ -1,0 +1,227 @@
+package pop
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+const (
+	maxLine  = 2048    // memcached's own longest line
+	maxValue = 1 << 20 // memcached's own largest item
+)
+
+var (
+	// ErrNotNumber is in the Result of an Incr, which is Unsent, when what is at its key is not a number: somebody
+	// else wrote it, and only a Delete helps.
+	ErrNotNumber = errors.New("pop: the value at the key is not a number")
+	// errFull is in a Result, which is Unsent, when the node has no memory for the item.
+	errFull = errors.New("pop: node is out of memory for this item")
+	// errAnswer is the reason for a dropped connection when the node said something that is no answer to what was asked.
+	// From there on nobody knows which answer belongs to which command.
+	errAnswer = errors.New("pop: wrong answer")
+)
+
+func wrongAnswer(op Op, line []byte) error {
+	return fmt.Errorf("%w to %s: %.80q", errAnswer, op, line)
+}
+
+// answers reads answers of memcached's classic text protocol. It holds what it has of a Get whose answer is still
+// coming in.
+type answers struct {
+	values [][]byte
+	next   int // the key expected next: nodes answer in the order of the keys, twemproxy not quite
+}
+
+// read reads the answer to r.Command from in and fills in r. It says how many bytes of in it consumed, and whether
+// the answer is complete; if not, it wants to be called again with what follows those bytes. After an error the
+// connection is of no use any more.
+func (a *answers) read(in []byte, r *Result) (used int, complete bool, err error) {
+	if r.Op == Get {
+		return a.readValues(in, r)
+	}
+	line, used, err := cutLine(in)
+	if line == nil || err != nil {
+		return 0, false, err
+	}
+	switch r.Op {
+	case Incr:
+		if n, ok := parseNumber(line); ok {
+			r.Status, r.Number = Done, n
+			return used, true, nil
+		}
+		if string(line) == "NOT_FOUND" {
+			r.Status = NotThere
+			return used, true, nil
+		}
+	case Delete:
+		switch string(line) {
+		case "DELETED":
+			r.Status = Done
+			return used, true, nil
+		case "NOT_FOUND":
+			r.Status = NotThere
+			return used, true, nil
+		}
+	case Add, Set, Append:
+		switch string(line) {
+		case "STORED":
+			r.Status = Done
+			return used, true, nil
+		case "NOT_STORED":
+			if r.Op != Set {
+				r.Status = NotThere
+				return used, true, nil
+			}
+		}
+	}
+	if r.Err = refusal(line); r.Err != nil {
+		r.Status = Unsent
+		return used, true, nil
+	}
+	return 0, false, wrongAnswer(r.Op, line)
+}
+
+// refusal recognises the error lines by which memcached says for certain that it did nothing, and after which the next
+// answer is where it should be. Any other error line may stand for anything: twemproxy sends one for a command that
+// timed out and may have been carried out.
+func refusal(line []byte) error {
+	switch {
+	case string(line) == "CLIENT_ERROR cannot increment or decrement non-numeric value":
+		return ErrNotNumber
+	case bytes.HasPrefix(line, []byte("SERVER_ERROR out of memory")),
+		string(line) == "SERVER_ERROR object too large for cache":
+		return errFull
+	}
+	return nil
+}
+
+// readValues reads as many of a Get's values as in holds.
+func (a *answers) readValues(in []byte, r *Result) (used int, complete bool, err error) {
+	if a.values == nil {
+		a.values, a.next = make([][]byte, len(r.Keys)), 0
+	}
+	for {
+		line, n, err := cutLine(in[used:])
+		if line == nil || err != nil {
+			return used, false, err
+		}
+		if string(line) == "END" {
+			r.Status, r.Values = Done, a.values
+			a.values = nil
+			return used + n, true, nil
+		}
+		key, size, ok := parseValueLine(line)
+		if !ok {
+			return used, false, wrongAnswer(Get, line)
+		}
+		i, ok := a.asked(r.Keys, key)
+		if !ok {
+			return used, false, wrongAnswer(Get, line)
+		}
+		body := in[used+n:]
+		if len(body) < size+2 {
+			return used, false, nil // the line will be read again when its value is here
+		}
+		if body[size] != '\r' || body[size+1] != '\n' {
+			return used, false, wrongAnswer(Get, line)
+		}
+		a.values[i] = append(make([]byte, 0, size), body[:size]...)
+		a.next = i + 1
+		used += n + size + 2
+	}
+}
+
+// asked finds which of keys a value is for, if it was asked for and has not been given yet.
+func (a *answers) asked(keys []string, key []byte) (int, bool) {
+	for range keys {
+		if a.next >= len(keys) {
+			a.next = 0
+		}
+		if a.values[a.next] == nil && keys[a.next] == string(key) {
+			return a.next, true
+		}
+		a.next++
+	}
+	return 0, false
+}
+
+// cutLine gives the first line of in without its end, and its length with it; a nil line if it is not complete yet.
+func cutLine(in []byte) (line []byte, used int, err error) {
+	i := bytes.IndexByte(in[:min(len(in), maxLine)], '\n')
+	switch {
+	case i < 0 && len(in) >= maxLine:
+		return nil, 0, fmt.Errorf("%w: a line of more than %d bytes: %.40q", errAnswer, maxLine, in)
+	case i < 0:
+		return nil, 0, nil
+	case i == 0 || in[i-1] != '\r':
+		return nil, 0, fmt.Errorf("%w: a line without its carriage return: %.40q", errAnswer, in[:i+1])
+	}
+	return in[:i-1], i + 1, nil
+}
+
+// parseNumber reads an unsigned number of 64 bits. Spaces may follow it: memcached overwrites a longer number in place.
+func parseNumber(b []byte) (n uint64, ok bool) {
+	i := 0
+	for ; i < len(b) && b[i] >= '0' && b[i] <= '9'; i++ {
+		d := uint64(b[i] - '0')
+		if n > (1<<64-1)/10 || n*10 > (1<<64-1)-d {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	if i == 0 || i > 20 {
+		return 0, false
+	}
+	for _, c := range b[i:] {
+		if c != ' ' {
+			return 0, false
+		}
+	}
+	return n, true
+}
+
+// parseValueLine reads "VALUE key flags bytes [unique]" and refuses what no item can be.
+func parseValueLine(line []byte) (key []byte, size int, ok bool) {
+	rest, ok := bytes.CutPrefix(line, []byte("VALUE "))
+	if !ok {
+		return nil, 0, false
+	}
+	key, rest, _ = bytes.Cut(rest, []byte(" "))
+	flags, rest, _ := bytes.Cut(rest, []byte(" "))
+	length, unique, more := bytes.Cut(rest, []byte(" "))
+	if _, ok := digits(flags); !ok {
+		return nil, 0, false
+	}
+	if more {
+		if _, ok := digits(unique); !ok {
+			return nil, 0, false
+		}
+	}
+	n, ok := digits(length)
+	if !ok || n > maxValue || !legalKey(string(key)) {
+		return nil, 0, false
+	}
+	return key, int(n), true
+}
+
+// digits is parseNumber for places where no space may follow.
+func digits(b []byte) (uint64, bool) {
+	if len(b) == 0 || b[len(b)-1] == ' ' {
+		return 0, false
+	}
+	return parseNumber(b)
+}
+
+// legalKey tells whether memcached takes the key, and, because a key is written as it is, whether it could smuggle a second command.
+func legalKey(key string) bool {
+	if len(key) == 0 || len(key) > 250 {
+		return false
+	}
+	for i := range len(key) {
+		if key[i] <= ' ' || key[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}

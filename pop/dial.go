@@ -1,0 +1,126 @@
+package pop
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	dialTimeout = 250 * time.Millisecond
+	dialPause   = 100 * time.Millisecond // between two attempts at one node, at the least
+	dialPauses  = 300 * time.Millisecond // what the pause grows to: short enough to find a node within half a second of its return
+)
+
+// errBackoff is why a command is Unsent while its node is not being dialled.
+var errBackoff = errors.New("pop: node failed a moment ago, and it is too soon to connect again")
+
+// dialError says that no connection came about, so that nothing was sent.
+type dialError struct{ err error }
+
+func (e *dialError) Error() string { return "pop: connect: " + e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
+
+// dialer connects to one node, for its pipeline and for gomemcache together: a node that comes back must not be met by
+// a storm, so attempts after the first connections are at least dialPause apart, and further with every failure.
+// It is safe for concurrent use.
+type dialer struct {
+	address string
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	dials   atomic.Uint64
+	// losses counts failed exchanges and lost connections. A pooled connection from before the last one is likely
+	// dead too, and using it would cost an operation.
+	losses  atomic.Uint64
+	trouble atomic.Bool // something failed since the last good answer
+
+	mu    sync.Mutex
+	free  int           // connections that may be opened without spacing: each one's first
+	last  time.Time     // the last attempt
+	pause time.Duration // to keep after last, jittered
+	grown time.Duration // pause without jitter; dialPause while all is well
+}
+
+func newDialer(address string, connections int, dial func(ctx context.Context, network, address string) (net.Conn, error)) *dialer {
+	return &dialer{address: address, dial: dial, free: connections, pause: dialPause, grown: dialPause}
+}
+
+// connect opens a connection. While the node was well until a moment ago it waits for its turn; once attempts
+// have failed it says errBackoff instead. Every error is a *dialError.
+func (d *dialer) connect(ctx context.Context) (net.Conn, error) {
+	for {
+		wait := d.turn()
+		if wait == 0 {
+			break
+		}
+		if wait < 0 {
+			return nil, &dialError{errBackoff}
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, &dialError{ctx.Err()}
+		}
+	}
+	d.dials.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	c, err := d.dial(ctx, "tcp", d.address)
+	if err != nil {
+		d.failed()
+		return nil, &dialError{err}
+	}
+	return c, nil
+}
+
+// turn takes the right to dial now and says 0, or how long to wait for it, or -1: not worth waiting.
+func (d *dialer) turn() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	if d.free > 0 && !d.trouble.Load() {
+		d.free--
+		d.last = now
+		return 0
+	}
+	if wait := d.last.Add(d.pause).Sub(now); wait > 0 && !d.last.IsZero() {
+		if d.grown > dialPause {
+			return -1
+		}
+		return wait
+	}
+	d.last = now
+	d.pause = d.grown + rand.N(d.grown/2)
+	return 0
+}
+
+// lost notes a lost connection, or an exchange that came to nothing.
+func (d *dialer) lost() {
+	d.losses.Add(1)
+	d.trouble.Store(true)
+}
+
+// failed notes a failed attempt.
+func (d *dialer) failed() {
+	d.lost()
+	d.mu.Lock()
+	d.grown = min(2*d.grown, dialPauses)
+	d.pause = d.grown + rand.N(d.grown/2)
+	d.mu.Unlock()
+}
+
+// answered notes a good answer: the node is well.
+func (d *dialer) answered() {
+	if !d.trouble.Load() {
+		return
+	}
+	d.mu.Lock()
+	d.trouble.Store(false)
+	d.grown = dialPause
+	d.mu.Unlock()
+}

@@ -1,0 +1,363 @@
+package pop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Backlog is how many commands a node's pipeline takes before their answers are there. What a Machine sends beyond it
+// comes back Unsent.
+const Backlog = 1 << 14
+
+const (
+	backlogBytes = 8 << 20     // not yet written; commands beyond it come back Unsent as well
+	patience     = time.Second // without a complete answer, or for a write, before the connection is given up
+	readBuffer   = 64 << 10
+	batch        = 256 // results delivered at a time, at most
+)
+
+var (
+	errPanic   = errors.New("pop: panic")
+	errStopped = errors.New("pop: stopped")
+	errBacklog = errors.New("pop: too many commands under way to this node")
+	errKey     = errors.New("pop: not a key: 1 to 250 bytes of printable ASCII are")
+)
+
+// pipeline carries the reports to one node: many small commands on one connection. What gathers while a burst is being
+// written is the next burst, so that there is no flush interval to tune; answers come in the order of the commands.
+//
+// A command is carried out at most once: nothing is ever sent again. When the connection is lost, commands that were written in full
+// are Unknown and all others Unsent.
+type pipeline struct {
+	dialer  *dialer
+	deliver func([]Result) // called by one goroutine at a time; the slice is valid until it returns
+	wake    chan struct{}  // something is queued
+	trips   *Histogram     // one observation for each burst: from its write to its last answer
+	drops   *drops
+
+	mu sync.Mutex
+	// ring[i%Backlog] for head <= i < tail: the commands not yet answered, of which those before sent have been given to the
+	// connection. The reader reads slots before sent without mu: they change only after head has passed them.
+	ring             []slot
+	head, sent, tail uint64
+	buf              []byte  // ring[sent:tail] as bytes
+	bursts           []burst // on their way, oldest first
+}
+
+// slot is a command in a pipeline.
+type slot struct {
+	Command
+	end int // where its bytes end in those of its burst
+}
+
+// burst is what one write carried.
+type burst struct {
+	end uint64 // the number of the command behind its last
+	at  time.Time
+}
+
+// drops counts lost connections by their reason.
+type drops struct {
+	closed, timeout, wrong atomic.Uint64
+}
+
+func (d *drops) count(err error) {
+	switch {
+	case errors.Is(err, errAnswer):
+		d.wrong.Add(1)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		d.timeout.Add(1)
+	default:
+		d.closed.Add(1)
+	}
+}
+
+func newPipeline(d *dialer, deliver func([]Result)) *pipeline {
+	return &pipeline{
+		dialer:  d,
+		deliver: deliver,
+		trips:   new(Histogram),
+		drops:   new(drops),
+		wake:    make(chan struct{}, 1),
+		ring:    make([]slot, Backlog),
+	}
+}
+
+// send queues commands and returns at once. What it has no room for it returns: those have not been sent.
+// It does not keep cmds itself.
+func (p *pipeline) send(cmds []Command) (refused []Command) {
+	p.mu.Lock()
+	for len(cmds) > 0 && p.tail-p.head < Backlog && len(p.buf) < backlogBytes {
+		s := &p.ring[p.tail%Backlog]
+		s.Command = cmds[0]
+		p.buf = appendCommand(p.buf, &cmds[0])
+		s.end = len(p.buf)
+		p.tail++
+		cmds = cmds[1:]
+	}
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	return cmds
+}
+
+// backlog is how many commands have no answer yet.
+func (p *pipeline) backlog() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int(p.tail - p.head)
+}
+
+// appendCommand writes c as the classic text protocol has it.
+func appendCommand(b []byte, c *Command) []byte {
+	b = append(b, c.Op.String()...)
+	if c.Op == Get {
+		for _, k := range c.Keys {
+			b = append(b, ' ')
+			b = append(b, k...)
+		}
+		return append(b, "\r\n"...)
+	}
+	b = append(b, ' ')
+	b = append(b, c.Key...)
+	switch c.Op {
+	case Incr:
+		b = append(b, ' ')
+		b = strconv.AppendUint(b, c.Delta, 10)
+	case Add, Set, Append:
+		b = append(b, " 0 "...)
+		b = strconv.AppendInt(b, int64(c.Expire), 10)
+		b = append(b, ' ')
+		b = strconv.AppendInt(b, int64(len(c.Value)), 10)
+		b = append(b, "\r\n"...)
+		b = append(b, c.Value...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// check finds a command that must not be written: what a key may smuggle in would shift every later answer.
+func check(c *Command) error {
+	if c.Op != Get {
+		if !legalKey(c.Key) {
+			return errKey
+		}
+		return nil
+	}
+	if len(c.Keys) == 0 || len(c.Keys) > 100 {
+		return fmt.Errorf("pop: get of %d keys: 1 to 100 are possible", len(c.Keys))
+	}
+	for _, k := range c.Keys {
+		if !legalKey(k) {
+			return errKey
+		}
+	}
+	return nil
+}
+
+// run connects whenever there is something to send and no connection, until ctx is done. Then all that is not answered
+// comes back.
+func (p *pipeline) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			p.giveUp(errStopped, 0, 0)
+			return
+		case <-p.wake:
+		}
+		if p.backlog() == 0 {
+			continue
+		}
+		conn, err := p.dialer.connect(ctx)
+		if err != nil {
+			p.giveUp(err, 0, 0)
+			continue
+		}
+		p.talk(ctx, conn)
+	}
+}
+
+// talk uses one connection until it is lost or ctx is done.
+func (p *pipeline) talk(ctx context.Context, conn net.Conn) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+
+	var readErr error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer conn.Close() // which also ends a write under way
+		defer func() {
+			if v := recover(); v != nil {
+				readErr = fmt.Errorf("%w: %v", errPanic, v)
+			}
+		}()
+		readErr = p.read(conn)
+	}()
+	from, written, err := p.write(conn, done)
+	conn.Close()
+	<-done
+	switch {
+	case ctx.Err() != nil:
+		err = errStopped
+	case readErr != nil && !errors.Is(readErr, net.ErrClosed):
+		err = readErr // the reader knows better why: the writer only sees a closed connection
+	}
+	if ctx.Err() == nil {
+		p.drops.count(err)
+		p.dialer.lost()
+	}
+	p.giveUp(err, from, written)
+}
+
+// write writes bursts until the connection is lost or done is closed. It returns the number of the first command that
+// was not given to the connection in a whole burst, and how many bytes from there on were.
+func (p *pipeline) write(conn net.Conn, done <-chan struct{}) (from uint64, written int, err error) {
+	var buf []byte
+	for {
+		p.mu.Lock()
+		from = p.sent
+		buf, p.buf = p.buf, buf[:0]
+		if cap(p.buf) > backlogBytes/8 {
+			p.buf = nil // an exceptional burst does not hold its memory for ever
+		}
+		if len(buf) > 0 {
+			now := time.Now()
+			if p.head == p.sent { // nothing was on its way: from now on the node owes us an answer
+				conn.SetReadDeadline(now.Add(patience))
+			}
+			p.sent = p.tail
+			if len(p.bursts) < 64 { // of more on their way, some are not timed
+				p.bursts = append(p.bursts, burst{p.sent, now})
+			}
+			conn.SetWriteDeadline(now.Add(patience))
+		}
+		p.mu.Unlock()
+		if len(buf) > 0 {
+			if n, err := conn.Write(buf); err != nil {
+				return from, n, err
+			}
+			continue
+		}
+		select {
+		case <-p.wake:
+		case <-done:
+			return from, 0, nil
+		}
+	}
+}
+
+// read reads answers until something is wrong, and says what.
+func (p *pipeline) read(conn net.Conn) error {
+	var (
+		in       = make([]byte, readBuffer)
+		from, to int // in[from:to] is not used up yet
+		state    answers
+		results  = make([]Result, 0, batch)
+	)
+	for {
+		if from == to {
+			from, to = 0, 0
+		} else if to == len(in) {
+			if from > 0 {
+				to = copy(in, in[from:to])
+				from = 0
+			} else {
+				in = append(in, make([]byte, len(in))...) // at most a value and its lines: answers refuses longer ones
+			}
+		}
+		n, err := conn.Read(in[to:])
+		to += n
+		if n == 0 && err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		p.mu.Lock()
+		head, sent := p.head, p.sent
+		p.mu.Unlock()
+		for head < sent {
+			results = append(results, Result{Command: p.ring[head%Backlog].Command})
+			used, complete, err := state.read(in[from:to], &results[len(results)-1])
+			from += used
+			if !complete {
+				results = results[:len(results)-1]
+			} else {
+				head++
+			}
+			if err != nil || !complete || head == sent || len(results) == batch {
+				p.answered(conn, head, results)
+				results = results[:0]
+				if err != nil {
+					return err
+				}
+				if !complete {
+					break
+				}
+			}
+		}
+		if head == sent && from < to {
+			// More than sent may have been asked for since, but nothing can have been answered that was not sent when Read returned.
+			return fmt.Errorf("%w: nothing was asked: %.80q", errAnswer, in[from:to])
+		}
+	}
+}
+
+// answered delivers results and moves head past them.
+func (p *pipeline) answered(conn net.Conn, head uint64, results []Result) {
+	if len(results) == 0 {
+		return // bytes, but no answer: a node that drips must not move its deadline
+	}
+	p.deliver(results)
+	p.dialer.answered()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.head = head
+	var deadline time.Time
+	if p.head < p.sent {
+		deadline = now.Add(patience)
+	}
+	conn.SetReadDeadline(deadline)
+	for len(p.bursts) > 0 && p.bursts[0].end <= head {
+		p.trips.Observe(now.Sub(p.bursts[0].at))
+		p.bursts = append(p.bursts[:0], p.bursts[1:]...)
+	}
+}
+
+// giveUp delivers all commands that are still without an answer. Of those from the number from on, only so many bytes
+// were written. A command that lacks its last byte is none to the node.
+func (p *pipeline) giveUp(err error, from uint64, written int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	results := make([]Result, 0, batch)
+	for i := p.head; i < p.tail; i++ {
+		s := &p.ring[i%Backlog]
+		status := Unsent
+		if i < p.sent && (i < from || s.end <= written) {
+			status = Unknown
+		}
+		results = append(results, Result{Command: s.Command, Status: status, Err: err})
+		if len(results) == batch {
+			p.deliver(results)
+			results = results[:0]
+		}
+	}
+	if len(results) > 0 {
+		p.deliver(results)
+	}
+	clear(p.ring)
+	p.head, p.sent = p.tail, p.tail
+	p.buf = p.buf[:0]
+	p.bursts = p.bursts[:0]
+}
