@@ -106,29 +106,29 @@ func (t *Table) settle(a *Ask, now time.Time, count bool) {
 
 // Peek says what Reserve would say to one hit, and whether the source is in the table. It changes nothing.
 func (t *Table) Peek(r *Rule, source Source, now time.Time) (Verdict, bool) {
-	h := t.hash(source)
-	s := t.shard(h)
+	hash := t.hash(source)
+	s := t.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.store(r)
-	i, ok := st.find(h, r.ID, source)
+	i, ok := st.find(hash, r.ID, source)
 	if !ok {
 		return Verdict{Remaining: r.Limit, Known: !t.options.Tier}, false
 	}
-	at := s.advance(st, i, r, now)
-	var v Verdict
+	h := &st.heads[i]
+	var room [maxGroups]uint64
+	groups := room[:copy(room[:], st.groups(i)[:r.groups()])]
+	at, moved := r.move(h.base, r.position(now, h.phase))
+	shift(groups, moved)
 	held := uint32(0)
-	if w := st.heads[i].work; w != 0 {
-		held = s.works[w].held
+	if h.work != 0 {
+		held = s.works[h.work].held
 	}
-	before := r.estimate(r.view(st.groups(i), at.lane), at.gone) + float64(held)
-	v.Estimate = before
-	v.Remaining = r.remaining(before)
-	v.Over = r.over(before + 1)
-	if v.Over {
-		v.RetryAfter = r.retryAfter(st.groups(i), at, float64(held)+1)
+	v := Verdict{Estimate: r.estimate(r.view(groups, at.lane), at.gone) + float64(held), Known: t.known(h, r, now)}
+	v.Remaining = r.remaining(v.Estimate)
+	if v.Over = r.over(v.Estimate + 1); v.Over {
+		v.RetryAfter = r.retryAfter(groups, at, float64(held)+1)
 	}
-	v.Known = t.known(&st.heads[i], r, now)
 	return v, true
 }
 
@@ -205,7 +205,9 @@ func (t *Table) judge(a *Ask, l *lookup, now time.Time) {
 	} else {
 		a.Remaining = r.remaining(estimate)
 	}
-	h.state = h.state&^heatMask | heat(estimate, r.Limit)
+	if ok { // who comes once is nobody yet: a flood of strangers must not push out who came twice
+		h.state = h.state&^heatMask | heat(estimate, r.Limit)
+	}
 }
 
 func heat(estimate float64, limit uint32) uint8 {

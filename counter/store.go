@@ -138,25 +138,33 @@ func (st *store) remove(i int) {
 }
 
 // advance moves a counter to the group that a position is in, dropping groups that are too old, and returns the position
-// to count at. A clock that stepped back by less than a window stays in the newest group the counter has seen; one
-// that stepped back by more starts the counter anew. moved is by how many groups the lanes were shifted.
+// to count at and by how many groups the lanes were shifted.
 func (st *store) advance(i int, r *Rule, p position) (at position, moved int) {
-	h, groups := &st.heads[i], st.groups(i)[:r.groups()]
-	d := int32(p.group - h.base)
-	if d == 0 {
+	h := &st.heads[i]
+	at, moved = r.move(h.base, p)
+	if moved > 0 {
+		shift(st.groups(i)[:r.groups()], moved)
+		h.base = p.group
+		h.state &^= heardNow | readPast
+	}
+	return at, moved
+}
+
+// move says by how many groups the lanes of a counter whose newest group is base must be shifted for a position, and where
+// to count then. A clock that stepped back by less than a window stays in the newest group that the counter has seen; one
+// that stepped back by more starts the counter anew.
+func (r *Rule) move(base uint32, p position) (at position, by int) {
+	d := int(int32(p.group - base))
+	switch n := r.groups(); {
+	case d == 0:
 		return p, 0
+	case d > 0 && d < n:
+		return p, d
+	case d < 0 && -d < n:
+		return position{group: base}, 0
+	default:
+		return p, n
 	}
-	if d < 0 && -int(d) < len(groups) {
-		return position{group: h.base}, 0
-	}
-	moved = len(groups)
-	if d > 0 && int(d) < len(groups) {
-		moved = int(d)
-	}
-	shift(groups, moved)
-	h.base = p.group
-	h.state &^= heardNow | readPast
-	return p, moved
 }
 
 // shift makes groups older by n places.

@@ -1,0 +1,329 @@
+package counter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func rule(t testing.TB, limit uint32, window time.Duration, subWindows int, e Estimate) *Rule {
+	t.Helper()
+	r, err := NewRule("test", limit, window, subWindows, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func address(n uint32) Source {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], n)
+	return SourceOf(netip.AddrFrom4(b), 32, 64)
+}
+
+var epoch = time.Unix(1_700_000_040, 0) // a whole minute
+
+func TestReserveSteps(t *testing.T) {
+	type step struct {
+		at   time.Duration
+		hits uint32
+		want bool
+	}
+	f := func(name string, r *Rule, steps ...step) {
+		t.Helper()
+		table := New(Options{Counters: 100})
+		for i, s := range steps {
+			asks := []Ask{{Rule: r, Source: address(1), Hits: s.hits}}
+			if got := table.Reserve(asks, epoch.Add(s.at)); got != s.want {
+				t.Errorf("%s, step %d at %v: admitted = %v, want %v (%+v)", name, i, s.at, got, s.want, asks[0].Verdict)
+			}
+		}
+	}
+	f("a full window refuses, and forgives as it slides", rule(t, 3, time.Minute, 12, Nearest),
+		step{0, 1, true}, step{1 * time.Second, 1, true}, step{2 * time.Second, 1, true},
+		step{3 * time.Second, 1, false}, step{59 * time.Second, 1, false}, step{65 * time.Second, 3, true})
+	f("refused hits do not count", rule(t, 1, time.Minute, 1, Nearest),
+		step{0, 1, true}, step{1 * time.Second, 1, false}, step{2 * time.Second, 1, false}, step{119 * time.Second, 1, true})
+	f("more than the limit at once never fits", rule(t, 5, time.Minute, 4, Lower), step{0, 6, false}, step{0, 5, true})
+	f("the clock steps back a little", rule(t, 2, time.Minute, 12, Nearest),
+		step{30 * time.Second, 2, true}, step{0, 1, false}, step{-5 * time.Second, 1, false}, step{31 * time.Second, 1, false})
+	f("the clock steps back more than a window", rule(t, 2, time.Minute, 12, Nearest),
+		step{time.Hour, 2, true}, step{0, 1, true}, step{time.Second, 1, true}, step{2 * time.Second, 1, false})
+	f("the clock steps forward", rule(t, 2, time.Minute, 12, Nearest),
+		step{0, 2, true}, step{time.Hour, 2, true}, step{time.Hour + time.Second, 1, false})
+	f("a wide counter", rule(t, 1_000_000, time.Minute, 12, Nearest),
+		step{0, 600_000, true}, step{30 * time.Second, 400_000, true}, step{31 * time.Second, 1, false}, step{66 * time.Second, 600_000, true})
+}
+
+func TestRulesAreAskedTogether(t *testing.T) {
+	table := New(Options{Counters: 1000})
+	strict, loose := rule(t, 1, time.Minute, 12, Nearest), rule(t, 10, time.Hour, 12, Nearest)
+	s := address(1)
+	asks := []Ask{{Rule: loose, Source: s, Hits: 1}, {Rule: strict, Source: s, Hits: 1}}
+	if !table.Reserve(asks, epoch) {
+		t.Fatalf("the first hit was refused: %+v", asks)
+	}
+	for range 20 {
+		if table.Reserve(asks, epoch.Add(time.Second)) {
+			t.Fatal("a hit beyond the strict rule's limit was admitted")
+		}
+	}
+	if v, _ := table.Peek(loose, s, epoch.Add(time.Second)); v.Remaining != 9 {
+		t.Errorf("the loose rule has %d left, want 9: refused hits must not count in any rule", v.Remaining)
+	}
+	asks[1].Shadow = true
+	if !table.Reserve(asks, epoch.Add(time.Second)) || !asks[1].Over {
+		t.Error("a shadow rule must be over and refuse nobody")
+	}
+	if v, _ := table.Peek(strict, s, epoch.Add(time.Second)); v.Estimate != 1 {
+		t.Errorf("the shadow rule counts %v, want 1: what it would have refused must not count", v.Estimate)
+	}
+	asks[1].Shadow, asks[1].Always = false, true
+	table.Reserve(asks, epoch.Add(time.Second))
+	if v, _ := table.Peek(strict, s, epoch.Add(time.Second)); v.Estimate != 2 {
+		t.Errorf("a rule that counts attempts counts %v, want 2", v.Estimate)
+	}
+}
+
+func TestHoldCommitCancel(t *testing.T) {
+	table := New(Options{Counters: 100})
+	r := rule(t, 2, time.Minute, 12, Nearest)
+	hold := func() *Ask {
+		asks := []Ask{{Rule: r, Source: address(1), Hits: 1, Hold: true}}
+		if !table.Reserve(asks, epoch) {
+			return nil
+		}
+		return &asks[0]
+	}
+	a, b := hold(), hold()
+	if a == nil || b == nil || hold() != nil {
+		t.Fatal("two reservations must fit a limit of two, and a third must not: parallel requests see each other")
+	}
+	table.Cancel(a)
+	table.Cancel(a) // twice is once
+	if a = hold(); a == nil {
+		t.Fatal("a cancelled reservation must make room")
+	}
+	table.Commit(a, epoch)
+	table.Commit(b, epoch)
+	table.Cancel(b) // after Commit it counts
+	if v, _ := table.Peek(r, address(1), epoch); v.Estimate != 2 {
+		t.Errorf("estimate %v after two commits, want 2", v.Estimate)
+	}
+	if hold() != nil {
+		t.Error("two counted hits must fill a limit of two")
+	}
+}
+
+// exactLog counts by keeping every timestamp: the slow, obvious twin.
+type exactLog struct {
+	window time.Duration
+	hits   []hits
+}
+
+type hits struct {
+	at time.Time
+	n  int
+}
+
+func (l *exactLog) count(now time.Time) (n int) {
+	for _, h := range l.hits {
+		if h.at.After(now.Add(-l.window)) {
+			n += h.n
+		}
+	}
+	return n
+}
+
+// TestAgainstExactLog sends random bursts and pauses and holds every verdict against an exact log.
+func TestAgainstExactLog(t *testing.T) {
+	for _, sub := range []int{1, 2, 4, 8, 12} {
+		for _, limit := range []uint32{1, 5, 40, 20_000} {
+			for _, e := range []Estimate{Nearest, Lower} {
+				t.Run(fmt.Sprintf("%d/%d/%v", sub, limit, e), func(t *testing.T) {
+					rng := rand.New(rand.NewPCG(uint64(sub), uint64(limit)))
+					table := New(Options{Counters: 100, Phase: func(Source) uint16 { return uint16(rng.Uint32()) }})
+					r := rule(t, limit, time.Minute, sub, e)
+					log := exactLog{window: r.Window}
+					now := epoch
+					for range 1000 {
+						gap := time.Duration(rng.ExpFloat64() * float64(2*r.Window) / float64(min(limit, 200)))
+						now = now.Add(gap)
+						n := uint32(1 + rng.IntN(int(max(limit/100, 1))))
+						asks := []Ask{{Rule: r, Source: address(1), Hits: n}}
+						admitted := table.Reserve(asks, now)
+						exact := log.count(now) + int(n)
+						if e == Lower && !admitted && exact <= int(limit) {
+							t.Fatalf("lower refused at %d hits of %d", exact, limit)
+						}
+						if admitted {
+							log.hits = append(log.hits, hits{now, int(n)})
+						} else {
+							// Who waits as long as told is served, and not much sooner than needed.
+							later := now.Add(asks[0].RetryAfter)
+							if v, _ := table.Peek(r, address(1), later); n == 1 && v.Over {
+								t.Fatalf("still over after waiting %v", asks[0].RetryAfter)
+							}
+							early := now.Add(asks[0].RetryAfter - r.Window/1000)
+							if v, _ := table.Peek(r, address(1), early); n == 1 && early.After(now) && !v.Over {
+								t.Fatalf("told to wait %v, but was free before", asks[0].RetryAfter)
+							}
+						}
+						// The estimate can be wrong by the hits of one sub-window at most.
+						s := time.Duration(r.sub)
+						inner, outer := exactLog{r.Window - s, log.hits}, exactLog{r.Window + s, log.hits}
+						v, _ := table.Peek(r, address(1), now)
+						if lo, hi := float64(inner.count(now)), float64(outer.count(now)); v.Estimate < lo || v.Estimate > hi {
+							t.Fatalf("estimate %v, but between %v and %v hits in a window a sub-window shorter or longer", v.Estimate, lo, hi)
+						}
+						for len(log.hits) > 0 && log.hits[0].at.Before(now.Add(-3*r.Window)) {
+							log.hits = log.hits[1:]
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestLanesDoNotCarry(t *testing.T) {
+	for _, limit := range []uint32{1, narrowMax, narrowMax + 1, MaxLimit} {
+		r := rule(t, limit, time.Minute, 12, Nearest)
+		for i := range r.lanes() {
+			g := r.add(0, i, 1<<40)
+			g = r.add(g, i, 1<<40)
+			for j := range r.lanes() {
+				want := uint64(0)
+				if j == i {
+					want = r.laneMax()
+				}
+				if got := r.lane(g, j); got != want {
+					t.Errorf("limit %d: lane %d of %d filled: lane %d holds %d, want %d", limit, i, r.lanes(), j, got, want)
+				}
+			}
+			if g >= 1<<63 {
+				t.Errorf("limit %d: the group reaches 2^63", limit)
+			}
+		}
+		// All edges report at once to a lane that was just below where they stop.
+		if most := (r.reportMax() - 1) + MaxEdges*(r.reportMax()/MaxEdges); most > r.laneMax() {
+			t.Errorf("limit %d: reports can fill a lane to %d, more than %d", limit, most, r.laneMax())
+		}
+	}
+}
+
+func TestFullTableKeepsWhoMatters(t *testing.T) {
+	table := New(Options{Counters: 1000})
+	r := rule(t, 10, time.Minute, 12, Nearest)
+	hot := address(0)
+	for range 9 {
+		table.Reserve([]Ask{{Rule: r, Source: hot, Hits: 1}}, epoch)
+	}
+	for i := range uint32(100_000) {
+		table.Reserve([]Ask{{Rule: r, Source: address(i + 1), Hits: 1}}, epoch.Add(time.Second))
+	}
+	st := table.Stats()
+	if st.Counters > 1110 || st.Counters < 990 {
+		t.Errorf("%d counters in a table of 1000", st.Counters)
+	}
+	if st.Evicted != 100_001-uint64(st.Counters) {
+		t.Errorf("%d evicted, %d there: they must make 100,001", st.Evicted, st.Counters)
+	}
+	if v, _ := table.Peek(r, hot, epoch.Add(2*time.Second)); v.Estimate != 9 {
+		t.Errorf("the source near its limit has %v hits after a flood of strangers, want 9", v.Estimate)
+	}
+}
+
+func TestTableHoldsWhatItPromises(t *testing.T) {
+	const n = 100_000
+	table := New(Options{Counters: n})
+	r := rule(t, 10, time.Minute, 12, Nearest)
+	for i := range uint32(n) {
+		table.Reserve([]Ask{{Rule: r, Source: address(i), Hits: 1}}, epoch)
+	}
+	if st := table.Stats(); st.Evicted > n/50 {
+		t.Errorf("%d of %d evicted from a table made for them", st.Evicted, n)
+	}
+}
+
+func TestReserveAllocatesNothing(t *testing.T) {
+	table := New(Options{Counters: 1000})
+	rules := []*Rule{rule(t, 1e6, time.Minute, 12, Nearest), rule(t, 100, time.Hour, 8, Lower), rule(t, 5, time.Second, 1, Nearest)}
+	asks := make([]Ask, len(rules))
+	now := epoch
+	if n := testing.AllocsPerRun(1000, func() {
+		now = now.Add(10 * time.Millisecond)
+		for i, r := range rules {
+			asks[i] = Ask{Rule: r, Source: address(7), Hits: 1}
+		}
+		table.Reserve(asks, now)
+	}); n != 0 {
+		t.Errorf("a decision for a known source allocates %v times", n)
+	}
+}
+
+// FuzzTable holds a table against an exact log for hits at any times, the clock running backwards included.
+func FuzzTable(f *testing.F) {
+	f.Add(uint8(4), uint16(20), []byte{0, 1, 2, 3, 250, 9})
+	f.Add(uint8(0), uint16(20_000), []byte{200, 200, 1, 1})
+	f.Fuzz(func(t *testing.T, sub uint8, limit uint16, gaps []byte) {
+		r, err := NewRule("fuzz", uint32(limit)+1, time.Minute, []int{1, 2, 4, 8, 12}[sub%5], Lower)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table := New(Options{Counters: 10, Tier: limit%2 == 0})
+		log := exactLog{window: r.Window}
+		now, latest := epoch, epoch
+		for _, g := range gaps {
+			now = now.Add(time.Duration(int(g)-64) * 300 * time.Millisecond) // a quarter of the steps go back
+			asks := []Ask{{Rule: r, Source: address(1), Hits: 1}}
+			admitted := table.Reserve(asks, now)
+			if latest.Sub(now) > r.Window/2 {
+				return // a large step back starts anew
+			}
+			if !now.Before(latest) {
+				latest = now
+				if !admitted && log.count(now)+1 <= int(r.Limit) {
+					t.Fatalf("refused at %d of %d", log.count(now)+1, r.Limit)
+				}
+			}
+			if admitted {
+				log.hits = append(log.hits, hits{now, 1})
+			} else if asks[0].RetryAfter <= 0 || asks[0].RetryAfter > 2*r.Window+r.Window/3 {
+				t.Fatalf("retry after %v", asks[0].RetryAfter)
+			}
+		}
+	})
+}
+
+func BenchmarkReserve(b *testing.B) {
+	for _, sources := range []int{1000, 100_000, 1_000_000} {
+		for _, n := range []int{1, 3} {
+			b.Run(fmt.Sprintf("sources=%d/rules=%d", sources, n), func(b *testing.B) {
+				table := New(Options{Counters: 3 * 1_000_000})
+				var rules []*Rule
+				for i := range n {
+					rules = append(rules, rule(b, uint32(1000+i), time.Minute, 12, Nearest))
+					rules[i].ID = uint32(i)
+				}
+				list := make([]Source, sources)
+				for i := range list {
+					list[i] = address(rand.Uint32())
+				}
+				asks := make([]Ask, n)
+				b.ReportAllocs()
+				b.ResetTimer()
+				for i := range b.N {
+					s := list[i%sources]
+					for j := range asks {
+						asks[j] = Ask{Rule: rules[j], Source: s, Hits: 1}
+					}
+					table.Reserve(asks, epoch.Add(time.Duration(i)*time.Microsecond))
+				}
+			})
+		}
+	}
+}
