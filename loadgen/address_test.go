@@ -1,0 +1,100 @@
+package loadgen
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestLoopbackAddresses(t *testing.T) {
+	trace := &Trace{Sources: make([]Source, 100_000)}
+	got := Loopback.Addresses(trace)
+	seen := make(map[netip.Addr]bool)
+	networks := make(map[byte]int)
+	for i, a := range got {
+		b := a.As4()
+		if b[0] != 127 || b[1] == 0 || b[1] == 255 {
+			t.Fatalf("source %d has %s", i, a)
+		}
+		if seen[a] {
+			t.Fatalf("%s is given twice", a)
+		}
+		seen[a] = true
+		networks[b[1]]++
+	}
+	for n := range 254 {
+		if c := networks[byte(n+1)]; c < 350 || c > 440 {
+			t.Errorf("127.%d.0.0/16 has %d of 100,000 sources: not spread", n+1, c)
+		}
+	}
+	for i, a := range Loopback.Addresses(&Trace{Sources: make([]Source, 10)}) {
+		if a != got[i] {
+			t.Errorf("source %d: %s in a short trace, %s in a long one", i, a, got[i])
+		}
+	}
+}
+
+func TestForwardedAddresses(t *testing.T) {
+	addr := netip.MustParseAddr
+	trace := &Trace{Sources: []Source{
+		{Addr: addr("192.0.2.1")},
+		{Addr: addr("198.51.100.7")}, {Addr: addr("198.51.100.7")}, // two days of a folded log
+		{Addr: addr("2001:db8::1")},
+		{Addr: addr("::ffff:192.0.2.9")},
+		{}, // a host name, or a workload's source
+		{Addr: addr("10.1.158.54").Prev()},
+	}}
+	got := Forwarded.Addresses(trace)
+	for i, want := range map[int]string{0: "192.0.2.1", 4: "192.0.2.9", 6: "10.1.158.53"} {
+		if got[i] != addr(want) {
+			t.Errorf("source %d has %s, want %s", i, got[i], want)
+		}
+	}
+	seen := make(map[netip.Addr]bool)
+	for i, a := range got {
+		if !a.Is4() || seen[a] {
+			t.Errorf("source %d has %s: not IPv4, or given twice", i, a)
+		}
+		seen[a] = true
+	}
+}
+
+func TestParseCarrier(t *testing.T) {
+	for c := Loopback; c <= Proxy; c++ {
+		if got, err := ParseCarrier(c.String()); err != nil || got != c {
+			t.Errorf("%s: %v, %v", c, got, err)
+		}
+	}
+	if _, err := ParseCarrier("carrier pigeon"); err == nil || !strings.Contains(err.Error(), "xff") {
+		t.Errorf("error %v does not tell the choices", err)
+	}
+}
+
+func TestAppendRequest(t *testing.T) {
+	f := func(q Request, forwarded, want string) {
+		t.Helper()
+		var a netip.Addr
+		if forwarded != "" {
+			a = netip.MustParseAddr(forwarded)
+		}
+		if got := string(appendRequest(nil, &q, a)); got != strings.ReplaceAll(want, "|", "\r\n")+"\r\n\r\n" {
+			t.Errorf("%+v: %q", q, got)
+		}
+	}
+	f(Request{Method: "GET", Host: "example.org:8080", Path: "/a?b=c"}, "", "GET /a?b=c HTTP/1.1|Host: example.org:8080")
+	f(Request{}, "192.0.2.1", "GET / HTTP/1.1|Host: sluice.test|X-Forwarded-For: 192.0.2.1")
+	f(Request{Method: "POST", Path: "/x y\x00"}, "", "POST /x%20y%00 HTTP/1.1|Host: sluice.test|Content-Length: 0")
+	f(Request{Method: "\x16\x03", Host: "a:b", Path: "\xff"}, "", "GET /%FF HTTP/1.1|Host: sluice.test")
+	f(Request{Method: "GET", Host: "evil\r\nX: y", Path: "http://h/p"}, "", "GET /p HTTP/1.1|Host: sluice.test")
+	f(Request{Method: "HEAD", Path: "http://h"}, "", "HEAD / HTTP/1.1|Host: sluice.test")
+	f(Request{Method: "OPTIONS", Path: "*"}, "", "OPTIONS /* HTTP/1.1|Host: sluice.test")
+	f(Request{Path: "/go?to=http://h/"}, "", "GET /go?to=http://h/ HTTP/1.1|Host: sluice.test")
+}
+
+func TestAppendProxy(t *testing.T) {
+	got := appendProxy(nil, netip.MustParseAddr("192.0.2.1"), 0x1234, netip.MustParseAddrPort("127.0.0.1:80"))
+	want := "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\xc0\x00\x02\x01\x7f\x00\x00\x01\x12\x34\x00\x50"
+	if string(got) != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,142 @@
+package loadgen
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// maxOriginSources bounds the sources that an Origin tells apart; further ones count as Others.
+const maxOriginSources = 1 << 20
+
+// OriginStatsPath is where an Origin tells what it received. Requests for it are not counted.
+const OriginStatsPath = "/__stats"
+
+// Origin is a small HTTP server to stand behind edges. It answers every request alike and counts requests by the first
+// address of their X-Forwarded-For header, which is the source as the edge saw it. The zero Origin answers 200 with two
+// bytes at once.
+type Origin struct {
+	Status int           // 0: 200
+	Size   int           // bytes of body; 0: "ok"
+	Delay  time.Duration // before each answer
+
+	mu       sync.Mutex // guards what follows
+	received int
+	others   int
+	bySource map[string]*int
+	server   *fasthttp.Server
+}
+
+// OriginStats is what an Origin received.
+type OriginStats struct {
+	Received int            `json:"received"`
+	Others   int            `json:"others"` // of sources beyond those told apart
+	BySource map[string]int `json:"by_source"`
+}
+
+// Serve answers on ln until Shutdown, and returns nil then.
+func (o *Origin) Serve(ln net.Listener) error {
+	body := []byte("ok")
+	if o.Size > 0 {
+		body = make([]byte, o.Size)
+		for i := range body {
+			body[i] = "0123456789abcdef"[i%16]
+		}
+	}
+	status := o.Status
+	if status == 0 {
+		status = fasthttp.StatusOK
+	}
+	server := &fasthttp.Server{
+		NoDefaultServerHeader:         true,
+		NoDefaultDate:                 true,
+		DisablePreParseMultipartForm:  true,
+		ReadBufferSize:                64 << 10,
+		Concurrency:                   1 << 20,
+		CloseOnShutdown:               true,
+		DisableHeaderNamesNormalizing: false,
+		Handler: func(ctx *fasthttp.RequestCtx) {
+			if string(ctx.Path()) == OriginStatsPath {
+				o.answerStats(ctx)
+				return
+			}
+			o.count(ctx.Request.Header.Peek("X-Forwarded-For"))
+			if o.Delay > 0 {
+				time.Sleep(o.Delay)
+			}
+			ctx.SetStatusCode(status)
+			ctx.SetContentType("text/plain")
+			ctx.Response.SetBodyRaw(body)
+		},
+	}
+	o.mu.Lock()
+	o.server = server
+	o.mu.Unlock()
+	if err := server.Serve(ln); err != nil {
+		return fmt.Errorf("loadgen: serve origin on %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
+
+// Shutdown makes Serve return once the requests under way are answered.
+func (o *Origin) Shutdown() error {
+	o.mu.Lock()
+	server := o.server
+	o.mu.Unlock()
+	if server == nil {
+		return nil
+	}
+	return server.Shutdown()
+}
+
+// Stats is what was received so far.
+func (o *Origin) Stats() OriginStats {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := OriginStats{Received: o.received, Others: o.others, BySource: make(map[string]int, len(o.bySource))}
+	for source, n := range o.bySource {
+		s.BySource[source] = *n
+	}
+	return s
+}
+
+func (o *Origin) count(forwarded []byte) {
+	source := forwarded
+	for i, c := range forwarded {
+		if c == ',' || c == ' ' {
+			source = forwarded[:i]
+			break
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.received++
+	if n, ok := o.bySource[string(source)]; ok {
+		*n++
+		return
+	}
+	if len(o.bySource) >= maxOriginSources || len(source) > 64 {
+		o.others++
+		return
+	}
+	if o.bySource == nil {
+		o.bySource = make(map[string]*int)
+	}
+	n := 1
+	o.bySource[string(source)] = &n
+}
+
+func (o *Origin) answerStats(ctx *fasthttp.RequestCtx) {
+	b, err := json.Marshal(o.Stats())
+	if err != nil {
+		ctx.Error(strconv.Quote(err.Error()), fasthttp.StatusInternalServerError)
+		return
+	}
+	ctx.SetContentType("application/json")
+	ctx.SetBody(b)
+}

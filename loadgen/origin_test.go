@@ -1,0 +1,62 @@
+package loadgen
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestOriginCountsBySource(t *testing.T) {
+	o := &Origin{Status: 201, Size: 20}
+	ln := listen(t)
+	ended := make(chan error)
+	go func() { ended <- o.Serve(ln) }()
+	base := "http://" + ln.Addr().String()
+
+	client := &http.Client{Transport: &http.Transport{}}
+	get := func(path, forwarded string) (int, string) {
+		t.Helper()
+		q, err := http.NewRequest("GET", base+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if forwarded != "" {
+			q.Header.Set("X-Forwarded-For", forwarded)
+		}
+		a, err := client.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		b, err := io.ReadAll(a.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.StatusCode, string(b)
+	}
+	for _, forwarded := range []string{"192.0.2.1", "192.0.2.1, 127.0.0.1", "192.0.2.2,10.0.0.1", "", strings.Repeat("x", 99)} {
+		if status, body := get("/", forwarded); status != 201 || body != "0123456789abcdef0123" {
+			t.Errorf("answered %d %q", status, body)
+		}
+	}
+	status, body := get(OriginStatsPath, "192.0.2.1")
+	var got OriginStats
+	if err := json.Unmarshal([]byte(body), &got); err != nil || status != 200 {
+		t.Fatalf("stats: %d %q: %v", status, body, err)
+	}
+	want := OriginStats{Received: 5, Others: 1, BySource: map[string]int{"192.0.2.1": 2, "192.0.2.2": 1, "": 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("stats (-want +got):\n%s", diff)
+	}
+	client.CloseIdleConnections()
+	if err := o.Shutdown(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+}

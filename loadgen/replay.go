@@ -1,0 +1,217 @@
+package loadgen
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Replay sends a trace to running edges in an open loop: each request is sent when it is due, whether or not earlier ones
+// were answered, because an abuser does not wait for answers either.
+//
+// Run time is trace time divided by Speed, and everything in an Outcome is in run time: at Speed 60 an edge with a window
+// of one second stands for one with a minute, and is judged against a window of one second.
+//
+// As behind anycast and ECMP, Affinity chooses the PoP of a source and a hash of each connection the edge within it. A
+// source that has a request due while its connections are busy opens another one. An edge that refuses connections is
+// left out for a second, as a router's health check would have it; a request whose reused connection died without a byte
+// of an answer is sent once more if its method allows that (RFC 9110, 9.2.2), as browsers do.
+//
+// One goroutine on one thread does all the sending, and no descriptor or memory grows with the rate: beyond MaxConns
+// connections, idle ones are closed and then requests wait. What waits, for that or for the processor, is sent late, and
+// SendError says how late.
+type Replay struct {
+	PoPs          [][]netip.AddrPort   // the edges of each PoP: IPv4
+	Affinity      func(netip.Addr) int // the PoP of a source by its address in the trace; nil: the first
+	Carrier       Carrier              // how sources reach the edge; zero: Loopback
+	Speed         float64              // trace seconds per second; 0: 1
+	PerConnection int                  // requests on a connection before a new one is opened; 0: 20
+	Seed          uint64               // of the choice of edges
+	MaxConns      int                  // open connections at once; 0: 8192
+	MaxPerSource  int                  // open connections of one source at once; 0: 64
+	Idle          time.Duration        // how long an idle connection is kept; 0: 5 s
+	Timeout       time.Duration        // of an answer; 0: 10 s
+	Progress      func(Progress)       // called ten times a second from the sending goroutine: must not block
+	clock         func() time.Duration // nil: the time since the start
+}
+
+// Progress is how far a replay has come.
+type Progress struct {
+	Elapsed, Total time.Duration // run time
+	Requests       int           // in the trace
+	Sent           int           // so far
+	Answered       int
+	Refused        int // of the answered: by the limiter
+	Failed         int
+}
+
+// Outcome is what a replay saw, on the client's side.
+type Outcome struct {
+	Start       time.Time               // the instant of run time 0
+	Took        time.Duration           // until the last answer
+	Decisions   []Decision              // one per request sent, in the order of At
+	Addresses   []netip.Addr            // of the trace's sources, as the edges saw them
+	Sent        int                     // requests written, repeats not included
+	Answered    int                     // complete answers
+	Statuses    map[int]int             // answers by status
+	Errors      map[string]int          // requests without an answer, by reason
+	Connections int                     // opened
+	Retried     int                     // requests sent once more after their reused connection died
+	Rerouted    int                     // connections refused by one edge and opened to another
+	SendError   *hdrhistogram.Histogram // ns from when a request was due to when it was written
+	Latency     *hdrhistogram.Histogram // ns from when a request was written to the end of its answer
+}
+
+// ClientErrors is how many requests a client would call failed: no answer, or 500 and above other than by a rule that
+// fails closed.
+func (o *Outcome) ClientErrors() int {
+	n := 0
+	for _, d := range o.Decisions {
+		if d.Verdict == Failed {
+			n++
+		}
+	}
+	return n
+}
+
+// Reasons of Outcome.Errors.
+var (
+	errAgain       = errors.New("would have to wait")
+	errRefused     = errors.New("connection refused")
+	errReset       = errors.New("connection reset")
+	errExhausted   = errors.New("no descriptors or ports left")
+	errClosedEarly = errors.New("connection closed before the answer")
+	errCut         = errors.New("answer cut short")
+	errTimeout     = errors.New("no answer in time")
+)
+
+// Run sends the trace and returns when every request is answered or has failed. When ctx ends it sends no more, waits
+// shortly for answers under way and returns what there is, together with ctx's error.
+func (r Replay) Run(ctx context.Context, trace *Trace) (*Outcome, error) {
+	if err := r.complete(); err != nil {
+		return nil, err
+	}
+	poller, err := newPoller()
+	if err != nil {
+		return nil, err
+	}
+	defer poller.close()
+
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	fineTimers()
+
+	s := newSender(&r, trace, poller)
+	defer s.closeAll()
+	err = s.loop(ctx)
+	s.out.Took = s.now()
+	slices.SortStableFunc(s.out.Decisions, func(a, b Decision) int { return cmp.Compare(a.At, b.At) })
+	return s.out, err
+}
+
+// complete fills in the defaults and refuses what cannot work.
+func (r *Replay) complete() error {
+	r.Speed = cmp.Or(r.Speed, 1)
+	r.PerConnection = cmp.Or(r.PerConnection, 20)
+	r.MaxConns = cmp.Or(r.MaxConns, 8192)
+	r.MaxPerSource = cmp.Or(r.MaxPerSource, 64)
+	r.Idle = cmp.Or(r.Idle, 5*time.Second)
+	r.Timeout = cmp.Or(r.Timeout, 10*time.Second)
+	if r.Affinity == nil {
+		r.Affinity = func(netip.Addr) int { return 0 }
+	}
+	switch {
+	case !(r.Speed > 0):
+		return fmt.Errorf("loadgen: replay at speed %v: want more than 0", r.Speed)
+	case r.PerConnection < 1:
+		return fmt.Errorf("loadgen: replay with %d requests per connection: want at least 1", r.PerConnection)
+	case len(r.PoPs) == 0:
+		return errors.New("loadgen: replay to no edge: name at least one")
+	}
+	for i, edges := range r.PoPs {
+		if len(edges) == 0 {
+			return fmt.Errorf("loadgen: replay to PoP %d: it has no edge", i)
+		}
+		for _, e := range edges {
+			if !e.Addr().Is4() || e.Port() == 0 {
+				return fmt.Errorf("loadgen: replay to edge %s: want an IPv4 address and a port", e)
+			}
+		}
+	}
+	return nil
+}
+
+// due is when a request of the trace is to be sent, in run time.
+func (r *Replay) due(at time.Duration) time.Duration {
+	if r.Speed == 1 {
+		return at
+	}
+	return time.Duration(float64(at) / r.Speed)
+}
+
+// edgeOf chooses the edge of a connection within its PoP, as ECMP's hash of the five-tuple would: evenly, not
+// predictably, and here the same in every run of one seed.
+func (r *Replay) edgeOf(pop int, pool int32, nth uint32) int {
+	x := r.Seed ^ uint64(pool)<<32 ^ uint64(nth) ^ uint64(pop)<<56
+	for range 2 { // splitmix64's finalizer (Steele, Lea, Flood 2014)
+		x += 0x9e3779b97f4a7c15
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		x ^= x >> 31
+	}
+	return int(x % uint64(len(r.PoPs[pop])))
+}
+
+// loop is the life of a replay: send what is due, take what has arrived, sleep until the next of either.
+func (s *sender) loop(ctx context.Context) error {
+	const (
+		burst = 32                     // requests sent between two looks at the sockets
+		chore = 100 * time.Millisecond // between two rounds of housekeeping
+	)
+	requests := s.trace.Requests
+	events := make([]event, 0, 256)
+	next, nextChore := 0, time.Duration(0)
+	var stopped error
+	for {
+		now := s.now()
+		for range burst {
+			if next == len(requests) || s.due(requests[next].At) > now {
+				break
+			}
+			s.dispatch(int32(next), false)
+			next++
+		}
+		if now >= nextChore {
+			s.housekeep(now, next)
+			nextChore = now + chore
+			if stopped == nil && ctx.Err() != nil {
+				stopped = ctx.Err()
+				requests = requests[:next]
+				s.dropQueued()
+				s.Timeout = min(s.Timeout, time.Second)
+			}
+		}
+		if next == len(requests) && s.busy == 0 && s.queued == 0 {
+			return stopped
+		}
+		wake := nextChore
+		if next < len(requests) {
+			wake = min(wake, s.due(requests[next].At))
+		}
+		var err error
+		if events, err = s.poller.wait(wake-s.now(), events[:0]); err != nil {
+			return err
+		}
+		for _, e := range events {
+			s.ready(e)
+		}
+		s.drain()
+	}
+}

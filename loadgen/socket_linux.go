@@ -1,0 +1,157 @@
+package loadgen
+
+import (
+	"fmt"
+	"net/netip"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// Numbers that package syscall does not have, the same on all Linux ports.
+const (
+	ipBindAddressNoPort = 24  // IP_BIND_ADDRESS_NO_PORT, ip(7)
+	sysEpollPwait2      = 441 // epoll_pwait2(2), Linux 5.11: epoll_wait with a timeout in nanoseconds
+	epollET             = 1 << 31
+)
+
+// poller waits for many sockets at once. One goroutine owns it.
+type poller struct {
+	fd     int
+	coarse bool // the kernel has no epoll_pwait2
+	buf    [256]syscall.EpollEvent
+}
+
+// event says that the socket registered under the tag may be read or written again.
+type event struct {
+	slot, generation int32
+	hangup           bool // the peer closed, or an error waits: read to the end
+}
+
+func newPoller() (*poller, error) {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("loadgen: epoll: %w", err)
+	}
+	return &poller{fd: fd}, nil
+}
+
+func (p *poller) close() { syscall.Close(p.fd) }
+
+// add registers a socket once for its whole life: edge-triggered, for both directions, which spares a system call per
+// change of mind.
+func (p *poller) add(fd int, e event) error {
+	return syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{
+		Events: syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | epollET,
+		Fd:     e.slot,
+		Pad:    e.generation,
+	})
+}
+
+// wait appends what happened to events, after at most d.
+func (p *poller) wait(d time.Duration, events []event) ([]event, error) {
+	n, err := p.sleep(max(d, 0))
+	if err != nil && err != syscall.EINTR {
+		return events, fmt.Errorf("loadgen: epoll: %w", err)
+	}
+	for i := range max(n, 0) {
+		e := &p.buf[i]
+		hangup := e.Events&(syscall.EPOLLRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0
+		events = append(events, event{e.Fd, e.Pad, hangup})
+	}
+	return events, nil
+}
+
+func (p *poller) sleep(d time.Duration) (int, error) {
+	if !p.coarse && d > 0 {
+		ts := syscall.NsecToTimespec(int64(d))
+		n, _, errno := syscall.Syscall6(sysEpollPwait2, uintptr(p.fd), uintptr(unsafe.Pointer(&p.buf[0])),
+			uintptr(len(p.buf)), uintptr(unsafe.Pointer(&ts)), 0, 0)
+		if errno == 0 {
+			return int(n), nil
+		}
+		if errno != syscall.ENOSYS && errno != syscall.EPERM {
+			return 0, errno
+		}
+		p.coarse = true
+	}
+	return syscall.EpollWait(p.fd, p.buf[:], int(d/time.Millisecond))
+}
+
+// fineTimers asks the kernel to wake this thread when it asked to be, not up to 50 µs later (prctl(2)).
+func fineTimers() {
+	const prSetTimerSlack = 29
+	syscall.Syscall(syscall.SYS_PRCTL, prSetTimerSlack, 1, 0)
+}
+
+// dial starts a connection to an IPv4 address, from the given one if it is valid. It does not wait for it to stand:
+// writing before that gives errAgain. The port is chosen when connecting and not when binding, so that only the
+// four-tuple must be unique and not the port.
+func dial(from netip.Addr, to netip.AddrPort) (int, error) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, sentinel(err)
+	}
+	if err := connect(fd, from, to); err != nil {
+		syscall.Close(fd)
+		return -1, sentinel(err)
+	}
+	return fd, nil
+}
+
+func connect(fd int, from netip.Addr, to netip.AddrPort) error {
+	if err := syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1); err != nil {
+		return err
+	}
+	if from.IsValid() {
+		if err := syscall.SetsockoptInt(fd, syscall.IPPROTO_IP, ipBindAddressNoPort, 1); err != nil {
+			return err
+		}
+		if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: from.As4()}); err != nil {
+			return err
+		}
+	}
+	err := syscall.Connect(fd, &syscall.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())})
+	if err == syscall.EINPROGRESS {
+		return nil
+	}
+	return err
+}
+
+// write and read give errAgain where they would have to wait, and read gives 0 bytes at the end of the stream.
+func write(fd int, b []byte) (int, error) {
+	for {
+		n, err := syscall.Write(fd, b)
+		if err != syscall.EINTR {
+			return n, sentinel(err)
+		}
+	}
+}
+
+func read(fd int, b []byte) (int, error) {
+	for {
+		n, err := syscall.Read(fd, b)
+		if err != syscall.EINTR {
+			return n, sentinel(err)
+		}
+	}
+}
+
+func closeSocket(fd int) { syscall.Close(fd) }
+
+// sentinel names the outcomes of a socket call that a replay tells apart.
+func sentinel(err error) error {
+	switch err {
+	case nil:
+		return nil
+	case syscall.EAGAIN, syscall.ENOTCONN:
+		return errAgain
+	case syscall.ECONNREFUSED:
+		return errRefused
+	case syscall.ECONNRESET, syscall.EPIPE:
+		return errReset
+	case syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM:
+		return errExhausted
+	}
+	return err
+}
