@@ -108,8 +108,8 @@ type Event struct {
 	Results []Result
 }
 
-// tick is how often a Machine must be stepped when nothing happens.
-const tick = 20 * time.Millisecond
+// Tick is how often a Machine must be stepped when nothing happens.
+const Tick = 20 * time.Millisecond
 
 const (
 	sweepEvery = 100 * time.Millisecond

@@ -1,0 +1,19 @@
+package pop
+
+import (
+	"time"
+
+	"sluice/counter"
+)
+
+// For tests from outside that play an intruder who reaches the tier.
+
+func Seal(s Secret, r Rule, source counter.Source, start, end time.Time) []byte {
+	return s.seal(record{rule: s.ruleDigest(r.Counter), source: source, start: start, end: end})
+}
+
+func LogKey(s Secret, second int64, part int) string { return s.logKey(second, part) }
+
+func BitKey(s Secret, r Rule, source counter.Source) string {
+	return s.bitKey(counter.Counter{Rule: r.Counter, Source: source})
+}

@@ -1,0 +1,304 @@
+package pop_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+	"sluice/pop"
+	"sluice/pop/poptest"
+)
+
+var began = time.Unix(1_700_000_000, 0)
+
+func address(n uint32) counter.Source {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], n)
+	return counter.SourceOf(netip.AddrFrom4(b), 32, 64)
+}
+
+func newRule(t testing.TB, limit uint32, window, timeout time.Duration, e counter.Estimate) pop.Rule {
+	t.Helper()
+	r, err := counter.NewRule("test", limit, window, 12, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pop.Rule{Counter: r, Timeout: timeout}
+}
+
+func newWorld(t testing.TB, c poptest.WorldConfig, rules ...pop.Rule) *poptest.World {
+	t.Helper()
+	c.Secret = pop.SecretOf([]byte("test"))
+	w, err := poptest.NewWorld(c, rules, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// ask sends one request to an edge.
+func ask(e *poptest.Edge, r pop.Rule, s counter.Source) bool {
+	a := [1]counter.Ask{{Rule: r.Counter, Source: s, Hits: 1}}
+	_, ok := e.Decide(r, &a)
+	return ok
+}
+
+func mitigated(w *poptest.World, e *poptest.Edge, r pop.Rule, s counter.Source) bool {
+	return !e.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now()).IsZero()
+}
+
+func TestAttackerIsBlockedOnEveryEdge(t *testing.T) {
+	r := newRule(t, 100, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, poptest.WorldConfig{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+	rng := rand.New(rand.NewPCG(1, 2))
+	attacker, good := address(1), address(2)
+	admitted, served, everywhere := 0, 0, time.Time{}
+	const perSecond = 500
+	for i := range perSecond * 30 {
+		w.Run(began.Add(time.Duration(i) * time.Second / perSecond))
+		if ask(w.Edges[rng.IntN(3)], r, attacker) {
+			admitted++
+		}
+		if i%perSecond == 0 && ask(w.Edges[rng.IntN(3)], r, good) {
+			served++
+		}
+		if everywhere.IsZero() && mitigated(w, w.Edges[0], r, attacker) && mitigated(w, w.Edges[1], r, attacker) && mitigated(w, w.Edges[2], r, attacker) {
+			everywhere = w.Now()
+		}
+	}
+	if admitted < 100 || admitted > 103 {
+		t.Errorf("%d requests of the attacker were admitted at a limit of 100", admitted)
+	}
+	if served != 30 {
+		t.Errorf("%d of the good source's 30 requests were served", served)
+	}
+	crossing := began.Add(100 * time.Second / perSecond)
+	if d := everywhere.Sub(crossing); everywhere.IsZero() || d > 150*time.Millisecond {
+		t.Errorf("in force on every edge %v after the crossing", d)
+	}
+}
+
+// TestFirstSight: what one edge has counted, another knows after its first request.
+func TestFirstSight(t *testing.T) {
+	r := newRule(t, 20, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, poptest.WorldConfig{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
+	s := address(7)
+	at := began
+	for range 20 { // over several groups of sub-windows
+		ask(w.Edges[0], r, s)
+		at = at.Add(2500 * time.Millisecond)
+		w.Run(at)
+	}
+	if !ask(w.Edges[1], r, s) {
+		t.Fatal("a first sight must be decided on what the edge knows, which is nothing")
+	}
+	w.Run(at.Add(2 * time.Millisecond))
+	v, _ := w.Edges[1].Counters.Peek(r.Counter, s, w.Now())
+	if v.Estimate != 21 || !v.Known {
+		t.Errorf("a round trip later the second edge counts %v (known: %v), want all 21", v.Estimate, v.Known)
+	}
+	if !mitigated(w, w.Edges[1], r, s) {
+		t.Error("21 hits of 20 must began a mitigation, whoever counted them")
+	}
+}
+
+func TestBlockReachesEdgesThatNeverSawTheSource(t *testing.T) {
+	r := newRule(t, 5, time.Second, time.Second, counter.Nearest)
+	w := newWorld(t, poptest.WorldConfig{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+	at := began
+	for block := range 20 { // blocks as short as memcached's seconds are coarse: old bits must not stand in the way
+		s := address(9)
+		for range 8 {
+			ask(w.Edges[block%3], r, s)
+			w.Run(w.Now().Add(time.Millisecond))
+		}
+		w.Run(w.Now().Add(250 * time.Millisecond))
+		for i, e := range w.Edges {
+			if !mitigated(w, e, r, s) {
+				t.Fatalf("block %d: edge %d does not know of it 250 ms later", block, i)
+			}
+		}
+		at = at.Add(2 * time.Second)
+		w.Run(at)
+	}
+}
+
+func TestNodeRestartsEmpty(t *testing.T) {
+	r := newRule(t, 50, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, poptest.WorldConfig{Edges: 3, Nodes: 1, RTT: time.Millisecond}, r)
+	s, admitted := address(3), 0
+	for i := range 90 {
+		w.Run(began.Add(time.Duration(i) * 100 * time.Millisecond))
+		if i == 40 {
+			w.Nodes[0].Kill()
+			if err := w.Nodes[0].Restart(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ask(w.Edges[i%3], r, s) {
+			admitted++
+		}
+	}
+	if admitted > 57 {
+		t.Errorf("%d admitted at a limit of 50 over a restart: the edges must put back what they know", admitted)
+	}
+}
+
+func TestLostNode(t *testing.T) {
+	r := newRule(t, 30, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, poptest.WorldConfig{Edges: 2, Nodes: 3, RTT: time.Millisecond}, r)
+	w.Run(began.Add(time.Second))
+	w.Nodes[1].Kill()
+	died := w.Now()
+	for w.Edges[0].Machine.Health()[1] {
+		w.Tick(0)
+		w.Run(w.Now().Add(pop.Tick))
+	}
+	if d := w.Now().Sub(died); d > 500*time.Millisecond {
+		t.Errorf("found dead after %v", d)
+	}
+	// All sources are counted together again.
+	for n := range uint32(50) {
+		admitted := 0
+		for i := range 60 {
+			if ask(w.Edges[i%2], r, address(n)) {
+				admitted++
+			}
+			w.Run(w.Now().Add(2 * time.Millisecond))
+		}
+		if admitted > 32 {
+			t.Errorf("source %d: %d admitted at a limit of 30 with two nodes left", n, admitted)
+		}
+	}
+	if err := w.Nodes[1].Restart(); err != nil {
+		t.Fatal(err)
+	}
+	back := w.Now()
+	for !w.Edges[0].Machine.Health()[1] {
+		w.Tick(0)
+		w.Run(w.Now().Add(pop.Tick))
+	}
+	if d := w.Now().Sub(back); d > 2*time.Second {
+		t.Errorf("back after %v", d)
+	}
+}
+
+func TestWholeTierGone(t *testing.T) {
+	r := newRule(t, 30, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, poptest.WorldConfig{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
+	w.Nodes[0].Hang()
+	for range 100 {
+		w.Tick(0)
+		w.Tick(1)
+		w.Run(w.Now().Add(pop.Tick))
+	}
+	if w.Edges[0].Machine.Up() {
+		t.Fatal("a hung node is still up after two seconds")
+	}
+	admitted := 0
+	for i := range 300 {
+		if ask(w.Edges[i%2], r, address(1)) {
+			admitted++
+		}
+		w.Run(w.Now().Add(10 * time.Millisecond))
+	}
+	if admitted != 60 {
+		t.Errorf("%d admitted by two edges that count alone, want a limit each", admitted)
+	}
+}
+
+func TestLiftReachesEveryEdge(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	w := newWorld(t, poptest.WorldConfig{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
+	s := address(4)
+	for range 8 {
+		ask(w.Edges[0], r, s)
+	}
+	w.Run(began.Add(time.Second))
+	if !mitigated(w, w.Edges[1], r, s) {
+		t.Fatal("not blocked on the other edge")
+	}
+	key := mitigation.Key{Rule: r.Counter.ID, Source: s}
+	w.Edges[1].Bits.Lift(key, mitigation.ByAdmin, w.Now())
+	w.Edges[1].Counters.Forget(r.Counter, s)
+	for range 100 {
+		w.Tick(0)
+		w.Tick(1)
+		w.Run(w.Now().Add(pop.Tick))
+	}
+	for i, e := range w.Edges {
+		if mitigated(w, e, r, s) || !ask(e, r, s) {
+			t.Errorf("edge %d still refuses two seconds after the block was lifted", i)
+		}
+	}
+}
+
+func TestStrangersCannotBlock(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, poptest.WorldConfig{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
+	ask(w.Edges[0], r, address(1))
+	w.Run(began.Add(time.Second))
+	ours := pop.SecretOf([]byte("test"))
+	theirs := pop.SecretOf([]byte("guess"))
+	n := w.Nodes[0]
+	for _, value := range [][]byte{
+		pop.Seal(theirs, r, address(1), w.Now(), w.Now().Add(time.Hour)),
+		[]byte("garbage"), {}, make([]byte, 5000), []byte("\x00\xff"),
+	} {
+		line := append(value, '\n')
+		for part := range 3 {
+			n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.LogKey(ours, w.Now().Unix(), part), Value: line, Expire: 100})
+		}
+		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.BitKey(ours, r, address(1)), Value: value, Expire: 100})
+		for range 50 {
+			w.Tick(0)
+			w.Run(w.Now().Add(pop.Tick))
+		}
+		if mitigated(w, w.Edges[0], r, address(1)) {
+			t.Fatalf("%q blocked a source", value)
+		}
+	}
+	// The same in our own hand does block, but no longer than the rule says.
+	n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.LogKey(ours, w.Now().Unix(), 0), Expire: 100,
+		Value: append(pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour)), '\n')})
+	for range 50 {
+		w.Tick(0)
+		w.Run(w.Now().Add(pop.Tick))
+	}
+	until := w.Edges[0].Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: address(1)}, w.Now())
+	if until.IsZero() || until.After(w.Now().Add(r.Counter.Lifetime())) {
+		t.Errorf("an authentic bit of an hour ends %v from now", until.Sub(w.Now()))
+	}
+}
+
+// TestOverAdmissionIsBounded is the bound of the design: N, and what the other edges admit in a round trip.
+func TestOverAdmissionIsBounded(t *testing.T) {
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		edges, limit := 1+rng.IntN(8), uint32(1+rng.IntN(60))
+		rtt := time.Duration(1+rng.IntN(5)) * time.Millisecond
+		t.Run(fmt.Sprintf("%d edges, limit %d, %v", edges, limit, rtt), func(t *testing.T) {
+			r := newRule(t, limit, 10*time.Second, 10*time.Second, counter.Lower)
+			w := newWorld(t, poptest.WorldConfig{Edges: edges, Nodes: 2, RTT: rtt}, r)
+			rate := 50 + rng.IntN(5000)
+			s, admitted := address(uint32(seed)), 0
+			for i := range rate * 3 {
+				w.Run(began.Add(time.Duration(i) * time.Second / time.Duration(rate)))
+				if ask(w.Edges[rng.IntN(edges)], r, s) {
+					admitted++
+				}
+			}
+			// A report and its answer, and one that had just left when the hit came: two round trips.
+			inFlight := int(float64(rate)*2*rtt.Seconds()) + 1
+			bound := int(limit) + (edges-1)*min(int(limit), inFlight) + edges
+			if admitted > bound {
+				t.Errorf("%d admitted, the bound is %d", admitted, bound)
+			}
+		})
+	}
+}

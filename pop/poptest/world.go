@@ -1,0 +1,229 @@
+package poptest
+
+import (
+	"container/heap"
+	"fmt"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+	"sluice/pop"
+)
+
+// World is a PoP in virtual time: edges with their tables and machines, nodes, and the way between them. It runs the very
+// machine that edges run, without sockets, goroutines or sleep. It is for one goroutine.
+type World struct {
+	Edges []*Edge
+	Nodes []*Node
+
+	rtt      time.Duration
+	now      time.Time
+	events   events
+	sequence uint64
+	flying   int // commands and answers under way that are not probes
+	lively   time.Time
+}
+
+// WorldConfig says how large a World is.
+type WorldConfig struct {
+	Edges, Nodes int
+	RTT          time.Duration                // from an edge to a node and back
+	Counters     int                          // of each edge's table; 0 means 100,000
+	Capacity     int                          // of each node, in items; 0: no bound
+	Skew         func(edge int) time.Duration // how far ahead an edge's clock is; nil: not at all
+	Secret       pop.Secret
+}
+
+// Edge is one edge of a World.
+type Edge struct {
+	Counters *counter.Table
+	Bits     *mitigation.Table
+	Machine  *pop.Machine
+
+	world *World
+	index int
+	skew  time.Duration
+	awake bool
+	tick  time.Time // when the machine is next stepped for nothing
+}
+
+// NewWorld makes a World that begins at start, every edge enforcing rules.
+func NewWorld(c WorldConfig, rules []pop.Rule, start time.Time) (*World, error) {
+	w := &World{rtt: c.RTT, now: start, lively: start}
+	names := make([]string, c.Nodes)
+	for i := range c.Nodes {
+		w.Nodes = append(w.Nodes, New(c.Capacity))
+		names[i] = fmt.Sprintf("node%d:11211", i)
+	}
+	if c.Counters == 0 {
+		c.Counters = 100_000
+	}
+	for i := range c.Edges {
+		e := &Edge{world: w, index: i, tick: start}
+		if c.Skew != nil {
+			e.skew = c.Skew(i)
+		}
+		wake := func() { e.awake = true }
+		e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: c.Secret.Phase, Wake: wake})
+		e.Bits = mitigation.New(c.Counters, wake)
+		m, err := pop.NewMachine(pop.Config{
+			Nodes: names, Secret: c.Secret, ID: uint64(i + 1), Edges: c.Edges, Counters: e.Counters, Bits: e.Bits,
+		}, e.clock())
+		if err != nil {
+			return nil, err
+		}
+		m.SetRules(rules)
+		e.Machine = m
+		w.Edges = append(w.Edges, e)
+	}
+	return w, nil
+}
+
+// clock is the time as the edge sees it.
+func (e *Edge) clock() time.Time { return e.world.now.Add(e.skew) }
+
+// Now is the virtual time.
+func (w *World) Now() time.Time { return w.now }
+
+// Decide asks the rules of an edge about a request at the current time, as the edge's request path does: bits first, then
+// counters. A rule that is over and has a timeout starts a mitigation.
+func (e *Edge) Decide(rule pop.Rule, ask *[1]counter.Ask) (mitigated time.Time, admitted bool) {
+	now := e.clock()
+	key := mitigation.Key{Rule: ask[0].Rule.ID, Source: ask[0].Source}
+	if until := e.Bits.Until(key, now); !until.IsZero() {
+		return until, false
+	}
+	admitted = e.Counters.Reserve(ask[:], now)
+	if end := mitigation.End(ask[0].Verdict, rule.Timeout, now); !end.IsZero() {
+		e.Bits.Start(key, mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge}, now)
+	}
+	e.attend()
+	return time.Time{}, admitted
+}
+
+// attend steps the machine if its tables have something new.
+func (e *Edge) attend() {
+	for e.awake {
+		e.awake = false
+		e.step(pop.Event{})
+	}
+}
+
+// Flush sends what the edge has not reported, as an edge does when it stops.
+func (e *Edge) Flush() { e.send(e.Machine.Flush(e.clock())) }
+
+func (e *Edge) step(ev pop.Event) {
+	e.send(e.Machine.Step(e.clock(), ev))
+}
+
+func (e *Edge) send(commands []pop.Command) {
+	w := e.world
+	for _, c := range commands {
+		if c.Op == pop.Append {
+			w.lively = w.now // something is in the log that all edges will want to read
+		}
+		w.push(event{at: w.now.Add(w.rtt / 2), edge: e.index, command: c, probe: c.Op == pop.Get && !c.Report})
+	}
+}
+
+// quiet is how long after the last line in the mitigation log the edges have surely read it.
+const quiet = 500 * time.Millisecond
+
+// Run lets time pass until the given instant. Where nothing is under way, and nobody has anything to learn, it does not step the
+// machines every few milliseconds as a real edge would, but now and then.
+func (w *World) Run(until time.Time) {
+	for {
+		next, tick := until, -1
+		pace := time.Second
+		if w.flying > 0 || w.now.Sub(w.lively) < quiet {
+			pace = 0
+		}
+		for i, e := range w.Edges {
+			at := e.tick.Add(pace)
+			if pace > 0 && e.Counters.Stats().Unreported == 0 {
+				continue
+			}
+			if at.Before(w.now) {
+				at = w.now
+			}
+			if at.Before(next) {
+				next, tick = at, i
+			}
+		}
+		if len(w.events) > 0 && !w.events[0].at.After(next) {
+			ev := heap.Pop(&w.events).(event)
+			if ev.at.After(w.now) {
+				w.now = ev.at
+			}
+			w.deliver(ev)
+			continue
+		}
+		if tick < 0 {
+			break
+		}
+		w.now = next
+		w.Tick(tick)
+	}
+	if until.After(w.now) {
+		w.now = until
+	}
+}
+
+// Tick steps one edge because time has passed.
+func (w *World) Tick(edge int) {
+	e := w.Edges[edge]
+	e.tick = w.now.Add(pop.Tick)
+	e.step(pop.Event{})
+	e.attend()
+}
+
+// deliver lets a command arrive at its node, or an answer at its edge.
+func (w *World) deliver(ev event) {
+	if !ev.probe {
+		w.flying--
+	}
+	if !ev.answer {
+		r := w.Nodes[ev.command.Node].Do(w.now, ev.command)
+		w.push(event{at: w.now.Add(w.rtt - w.rtt/2), edge: ev.edge, answer: true, result: r, probe: ev.probe})
+		return
+	}
+	e := w.Edges[ev.edge]
+	e.step(pop.Event{Results: []pop.Result{ev.result}})
+	e.attend()
+}
+
+type event struct {
+	at       time.Time
+	sequence uint64 // events of one instant keep their order
+	edge     int
+	answer   bool
+	probe    bool // goes on for ever: nothing waits for it
+	command  pop.Command
+	result   pop.Result
+}
+
+type events []event
+
+func (w *World) push(e event) {
+	w.sequence++
+	e.sequence = w.sequence
+	if !e.probe {
+		w.flying++
+	}
+	heap.Push(&w.events, e)
+}
+
+func (h events) Len() int { return len(h) }
+func (h events) Less(i, j int) bool {
+	if h[i].at.Equal(h[j].at) {
+		return h[i].sequence < h[j].sequence
+	}
+	return h[i].at.Before(h[j].at)
+}
+func (h events) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *events) Push(x any)   { *h = append(*h, x.(event)) }
+func (h *events) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
