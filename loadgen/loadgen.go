@@ -55,6 +55,7 @@ type Trace struct {
 	Requests []Request
 	Lines    int            // lines read, for a trace that came from a log
 	Skipped  map[string]int // reason to number of lines that gave no request
+	Coarse   bool           // some stamps were of whole seconds, and were spread
 }
 
 // Verdict is what became of a request.

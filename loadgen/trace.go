@@ -157,6 +157,7 @@ func (g *gatherer) add(r *record, line int) (skipped string, err error) {
 		}
 	}
 	if r.coarse {
+		g.trace.Coarse = true
 		at += int64(mix(g.seed+uint64(line)) % uint64(time.Second))
 	}
 	client := g.client(r.client, r.role)
@@ -385,6 +386,7 @@ func Merge(traces ...*Trace) *Trace {
 			m.Seed = t.Seed
 		}
 		m.Lines += t.Lines
+		m.Coarse = m.Coarse || t.Coarse
 		for r, count := range t.Skipped {
 			m.Skipped[r] += count
 		}
@@ -404,6 +406,19 @@ func Merge(traces ...*Trace) *Trace {
 	m.Name = strings.Join(parts, " + ")
 	sortRequests(m)
 	return m
+}
+
+// Speed is the trace so many times as fast: the same requests in a shorter time.
+func (t *Trace) Speed(times float64) *Trace {
+	if times == 1 {
+		return t
+	}
+	fast := *t
+	fast.Requests = slices.Clone(t.Requests)
+	for i := range fast.Requests {
+		fast.Requests[i].At = time.Duration(float64(fast.Requests[i].At) / times)
+	}
+	return &fast
 }
 
 // mix is the finaliser of SplitMix64: neighbouring inputs give unrelated outputs.

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sluice/loadgen"
+)
+
+// cmdGenerate writes a trace from a named workload and a seed, or rewrites a trace in another format.
+func cmdGenerate(ctx context.Context, args []string) error {
+	flags := pflag.NewFlagSet("generate", pflag.ContinueOnError)
+	traffic := addTrace(flags)
+	limit := flags.Uint32("limit", 100, "requests per window of the rule that the workload plays against")
+	window := flags.Duration("window", time.Minute, "of that rule")
+	edges := flags.Int("edges", 8, "how many edges the workload may meet")
+	speed := flags.Float64("speed", 1, "write the trace so many times as fast")
+	out := flags.StringP("out", "o", "", "`FILE` to write: .jsonl, .csv or .log, and .gz after any of them; none: .jsonl to standard output")
+	if err := parse(flags, args, false); err != nil {
+		return err
+	}
+	switch {
+	case *limit == 0:
+		return usagef("--limit 0: want at least 1")
+	case *window <= 0:
+		return usagef("--window %v: must be positive", *window)
+	case *edges < 1:
+		return usagef("--edges %d: want at least 1", *edges)
+	case !(*speed > 0):
+		return usagef("--speed %v: must be positive", *speed)
+	}
+	format, err := formatOf(*out)
+	if err != nil {
+		return err
+	}
+	trace, err := traffic.load(*limit, *window, *edges)
+	if err != nil {
+		return err
+	}
+	trace = trace.Speed(*speed)
+	if *out == "" {
+		return loadgen.WriteTrace(os.Stdout, trace, format)
+	}
+	err = toFile(*out, func(w io.Writer) error {
+		if !strings.HasSuffix(strings.ToLower(*out), ".gz") {
+			return loadgen.WriteTrace(w, trace, format)
+		}
+		b := bufio.NewWriter(w)
+		z := gzip.NewWriter(b)
+		if err := loadgen.WriteTrace(z, trace, format); err != nil {
+			return err
+		}
+		if err := z.Close(); err != nil {
+			return err
+		}
+		return b.Flush()
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%s: %d requests of %d sources over %v\n", *out, len(trace.Requests), len(trace.Sources),
+		trace.Duration().Round(time.Second/10))
+	return nil
+}
+
+// formatOf is the format that a file's ending asks for.
+func formatOf(name string) (loadgen.Format, error) {
+	base := strings.TrimSuffix(strings.ToLower(filepath.Base(name)), ".gz")
+	switch ext := filepath.Ext(base); {
+	case name == "", ext == ".jsonl", ext == ".ndjson":
+		return loadgen.JSONL, nil
+	case ext == ".csv":
+		return loadgen.CSV, nil
+	case ext == ".log":
+		return loadgen.CLF, nil
+	}
+	return 0, usagef("--out %s: want a name that ends in .jsonl, .csv or .log, and .gz after it to compress", name)
+}

@@ -1,0 +1,332 @@
+package loadgen
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Names of the table's rows that other code needs.
+const (
+	rowRequests       = "requests"
+	rowSources        = "sources"
+	rowWrong          = "wrong decisions"
+	rowGap            = "mean gap between estimate and truth"
+	rowFalseNegatives = "sources never blocked that were over"
+	rowFalsePositives = "sources blocked that never were over"
+)
+
+// row is one line of the table. Its value is empty where a run has nothing to say.
+type row struct {
+	name  string
+	value func(*Figures) string
+}
+
+func rows() []row {
+	count := func(of func(*Figures) uint64) func(*Figures) string {
+		return func(f *Figures) string { return thousands(of(f)) }
+	}
+	some := func(of func(*Figures) uint64) func(*Figures) string { // nothing to say where there were none
+		return func(f *Figures) string {
+			if of(f) == 0 {
+				return ""
+			}
+			return thousands(of(f))
+		}
+	}
+	deployed := func(value func(*Figures) string) func(*Figures) string {
+		return func(f *Figures) string {
+			if f.FreeRunningIdeal == nil {
+				return ""
+			}
+			return value(f)
+		}
+	}
+	return []row{
+		{rowRequests, count(func(f *Figures) uint64 { return f.Requests })},
+		{rowSources, count(func(f *Figures) uint64 { return uint64(f.Sources) })},
+		{rowWrong, func(f *Figures) string { return percentage(f.WrongRatio) }},
+		{"  let pass above the limit", count(func(f *Figures) uint64 { return f.WronglyAllowed })},
+		{"  limited at or under it", count(func(f *Figures) uint64 { return f.WronglyLimited })},
+		{"  refusals that followed from those", deployed(count(func(f *Figures) uint64 { return f.WronglyMitigated }))},
+		{"  per block", deployed(func(f *Figures) string { return significant(f.WrongPerBlock) })},
+		{rowGap, func(f *Figures) string { return percentage(f.MeanGap) }},
+		{"  from half the limit on", func(f *Figures) string { return percentage(f.MeanGapHot) }},
+		{rowFalseNegatives, func(f *Figures) string { return margin(f.FalseNegativeSources, f.FalseNegativeMargin, "over") }},
+		{rowFalsePositives, func(f *Figures) string { return margin(f.FalsePositiveSources, f.FalsePositiveMargin, "under") }},
+		{"requests refused of such sources", count(func(f *Figures) uint64 { return f.RefusedOfInnocent })},
+		{"requests refused of good clients", some(func(f *Figures) uint64 { return f.RefusedGood })},
+		{"  who share a source with an abuser", some(func(f *Figures) uint64 { return f.Collateral })},
+		{"admitted", count(func(f *Figures) uint64 { return f.Admitted })},
+		{"refused", count(func(f *Figures) uint64 { return f.Refused })},
+		{"  by a mitigation in force", deployed(count(func(f *Figures) uint64 { return f.Mitigated }))},
+		{"  because the tier was gone", some(func(f *Figures) uint64 { return f.Closed })},
+		{"without a verdict", some(func(f *Figures) uint64 { return f.Failed })},
+		{"blocks", deployed(count(func(f *Figures) uint64 { return f.Blocks }))},
+		{"admitted above the limit, per block", deployed(func(f *Figures) string { return quantiles(&f.Overshoot, significant) })},
+		{"time to block, first edge", func(f *Figures) string {
+			if f.TimeToBlock == nil {
+				return ""
+			}
+			return quantiles(&f.TimeToBlock.FirstEdge, duration)
+		}},
+		{"time to block, every edge", func(f *Figures) string {
+			if f.TimeToBlock == nil {
+				return ""
+			}
+			return quantiles(&f.TimeToBlock.EveryEdge, duration)
+		}},
+		{"tier commands per 1,000 requests", func(f *Figures) string {
+			if f.TierOpsPer1000 == nil {
+				return ""
+			}
+			return significant(*f.TierOpsPer1000)
+		}},
+		{"tier commands while all are mitigated", func(f *Figures) string {
+			if f.TierOpsMitigated == nil {
+				return ""
+			}
+			return thousands(*f.TierOpsMitigated)
+		}},
+		{"sent late by", func(f *Figures) string {
+			if f.SendError == nil {
+				return ""
+			}
+			return quantiles(f.SendError, duration)
+		}},
+		{"an exact limiter would have admitted", deployed(count(func(f *Figures) uint64 { return f.FreeRunningIdeal.Admitted }))},
+		{"  and blocked so many times", deployed(count(func(f *Figures) uint64 { return f.FreeRunningIdeal.Blocks }))},
+		{"decisions per second", func(f *Figures) string {
+			if f.DecisionsASecond == 0 {
+				return ""
+			}
+			return thousands(uint64(f.DecisionsASecond))
+		}},
+	}
+}
+
+// WriteText writes reports as tables. Quantiles are p50 / p99 / max.
+func WriteText(w io.Writer, reports ...*Report) error {
+	var b strings.Builder
+	for i, r := range reports {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		for _, line := range r.Run.lines() {
+			b.WriteString(line + "\n")
+		}
+		b.WriteByte('\n')
+		writeTable(&b, r.table())
+		if r.Split != nil {
+			b.WriteByte('\n')
+			writeTable(&b, r.Split.table())
+		}
+		if len(r.Designs) > 0 {
+			b.WriteByte('\n')
+			writeTable(&b, r.designs())
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// lines says in a few lines what was run.
+func (r *Run) lines() []string {
+	out := []string{fmt.Sprintf("%s, %s mode: %s", r.Command, r.Mode, r.Trace+r.Workload)}
+	about := []string{"seed " + strconv.FormatUint(r.Seed, 10)}
+	if r.Start != nil {
+		about = append(about, "from "+r.Start.Format(time.RFC3339))
+	}
+	about = append(about, "over "+r.Duration.round())
+	if r.Speed != 0 && r.Speed != 1 {
+		about = append(about, significant(r.Speed)+" times as fast")
+	}
+	if r.Lines > 0 {
+		about = append(about, thousands(uint64(r.Lines))+" lines read, "+(&Trace{Skipped: r.Skipped}).skippedText())
+	}
+	out = append(out, "  "+strings.Join(about, ", "))
+	timeout := "block for " + r.MitigationTimeout.String()
+	if r.MitigationTimeout == 0 {
+		timeout = "throttle"
+	}
+	out = append(out, fmt.Sprintf("  limit %s in %v, %d sub-windows, estimate %s, %s", thousands(uint64(r.Limit)), r.Window, r.SubWindows, r.Estimate, timeout))
+	place := []string{plural(r.Edges, "edge"), plural(r.Nodes, "node")}
+	if r.PoPs > 1 {
+		place = append([]string{plural(r.PoPs, "PoP")}, place...)
+	}
+	if r.RoundTrip > 0 {
+		place = append(place, "round trip "+r.RoundTrip.String())
+	}
+	if r.PerConnection > 0 {
+		place = append(place, plural(r.PerConnection, "request")+" per connection")
+	}
+	if r.Skew > 0 {
+		place = append(place, "clocks up to "+r.Skew.String()+" apart")
+	}
+	if r.Carrier != "" {
+		place = append(place, "sources by "+r.Carrier)
+	}
+	out = append(out, "  "+strings.Join(place, ", "))
+	for _, f := range r.Faults {
+		out = append(out, "  fault: "+f)
+	}
+	for _, n := range r.Notes {
+		out = append(out, "  "+n)
+	}
+	return out
+}
+
+func (s Seconds) round() string { return time.Duration(s).Round(time.Second / 10).String() }
+
+// table is the figures in columns: this run, the baseline, what was published.
+func (r *Report) table() [][]string {
+	head := []string{"", "this run"}
+	if r.Baseline != nil {
+		head = append(head, "two counters")
+	}
+	out := [][]string{append(head, "Cloudflare 2017")}
+	theirs := published()
+	for _, row := range rows() {
+		cells := []string{row.name, row.value(&r.Figures)}
+		if r.Baseline != nil {
+			cells = append(cells, row.value(r.Baseline))
+		}
+		cells = append(cells, theirs[row.name])
+		if strings.Join(cells[1:], "") != "" {
+			out = append(out, cells)
+		}
+	}
+	return out
+}
+
+func (s *Split) table() [][]string {
+	out := [][]string{{"where it comes from", "wrong", "of requests", "mean gap"}}
+	for _, p := range []struct {
+		name string
+		part SplitPart
+	}{{"formula", s.Formula}, {"delay", s.Delay}, {"faults", s.Faults}} {
+		out = append(out, []string{p.name, strconv.FormatInt(p.part.Wrong, 10), percentage(p.part.WrongRatio), percentage(p.part.MeanGap)})
+	}
+	return out
+}
+
+func (r *Report) designs() [][]string {
+	out := [][]string{{"design", "wrong", "allowed", "limited", "mean gap", "overshoot", "tier/1,000", "round trips", "bytes/source"}}
+	add := func(name string, f *Figures) {
+		cells := []string{name, percentage(f.WrongRatio), thousands(f.WronglyAllowed), thousands(f.WronglyLimited), percentage(f.MeanGap),
+			quantiles(&f.Overshoot, significant), "", "", ""}
+		if f.TierOpsPer1000 != nil {
+			cells[6] = significant(*f.TierOpsPer1000)
+		}
+		if f.AddedRoundTrips != nil {
+			cells[7] = significant(*f.AddedRoundTrips)
+		}
+		if f.BytesPerSource > 0 {
+			cells[8] = significant(f.BytesPerSource)
+		}
+		out = append(out, cells)
+	}
+	add("this run", &r.Figures)
+	for i := range r.Designs {
+		add(r.Designs[i].Name, &r.Designs[i].Figures)
+	}
+	return out
+}
+
+// writeTable aligns the first column to the left and the others to the right.
+func writeTable(b *strings.Builder, table [][]string) {
+	var widths []int
+	for _, cells := range table {
+		for i, c := range cells {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+		}
+	}
+	for _, cells := range table {
+		line := ""
+		for i, c := range cells {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c))
+			if i == 0 {
+				line = c + pad
+			} else {
+				line += "  " + pad + c
+			}
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
+
+// thousands writes 1234567 as 1,234,567.
+func thousands(n uint64) string {
+	s := strconv.FormatUint(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// significant writes three significant digits, but all those before the point.
+func significant(v float64) string {
+	switch a := math.Abs(v); {
+	case a == 0:
+		return "0"
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return ""
+	case a >= 100:
+		s := thousands(uint64(math.Round(a)))
+		if v < 0 {
+			s = "-" + s
+		}
+		return s
+	default:
+		decimals := 2 - int(math.Floor(math.Log10(a)))
+		s := strconv.FormatFloat(v, 'f', decimals, 64)
+		if strings.Contains(s, ".") {
+			s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+		}
+		return s
+	}
+}
+
+func percentage(v float64) string { return significant(100*v) + " %" }
+
+// duration writes seconds in the unit that suits them.
+func duration(v float64) string {
+	switch a := math.Abs(v); {
+	case a == 0:
+		return "0"
+	case a < 1e-3:
+		return significant(v*1e6) + " µs"
+	case a < 1:
+		return significant(v*1e3) + " ms"
+	}
+	return significant(v) + " s"
+}
+
+// quantiles writes p50 / p99 / max, and nothing where there was no value.
+func quantiles(q *Quantiles, write func(float64) string) string {
+	if q.N == 0 {
+		return ""
+	}
+	return write(q.P50) + " / " + write(q.P99) + " / " + write(q.Max)
+}
+
+func margin(n int, by float64, what string) string {
+	if n == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%s, up to %s %s", thousands(uint64(n)), percentage(by), what)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return thousands(uint64(n)) + " " + what + "s"
+}

@@ -1,0 +1,212 @@
+package loadgen
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Workload is traffic that has a name.
+type Workload struct {
+	Name  string
+	About string
+	weave func(*weaver)
+}
+
+// Workloads lists them, plain ones first, then the adversaries.
+func Workloads() []Workload {
+	return []Workload{
+		{"steady", "good sources, each at an even rate below the limit", (*weaver).steady},
+		{"burst", "good sources that load pages: bursts below the limit; and some that burst above it", (*weaver).burst},
+		{"onoff", "abusers on and off at the window's period", (*weaver).onOff},
+		{"distributed", "a few hundred abusers, each somewhat above the limit, at once", (*weaver).distributed},
+		{"mixed", "good sources, and every kind of abuser among them; at least 1,000 requests/s", (*weaver).mixed},
+		{"constant", "one abuser at an even rate far above the limit", (*weaver).constant},
+		{"ramp", "an abuser that starts slowly and speeds up until far above the limit", (*weaver).ramp},
+		{"edge-burst", "bursts just under the limit right before and right after each full window", (*weaver).edgeBurst},
+		{"just-above", "fifteen abusers, at 1 % to 15 % above the limit", (*weaver).justAbove},
+		{"parallel", "volleys of requests at one instant, enough to fill the limit on every edge", (*weaver).parallel},
+		{"rotate-64", "an abuser that changes its address within one IPv6 /64 at every request", (*weaver).rotate64},
+		{"rotate-24", "an abuser that changes its address within one IPv4 /24 at every request", (*weaver).rotate24},
+		{"below", "thousands of abusers, each below the limit", (*weaver).below},
+		{"nat", "200 good users and one abuser behind one address", (*weaver).nat},
+		{"flash-crowd", "ten times as many good sources within seconds", (*weaver).flashCrowd},
+		{"stuffing", "credential stuffing: POST /login from rotating addresses, few tries each", (*weaver).stuffing},
+	}
+}
+
+// WorkloadOptions shapes a workload. Zero fields take the values said.
+type WorkloadOptions struct {
+	Seed     uint64
+	Limit    uint32        // of the rule that the workload plays against; 100
+	Window   time.Duration // of that rule; a minute
+	Duration time.Duration // five windows, or a minute if that is longer
+	Rate     float64       // requests per second in all; what suits the workload
+	Edges    int           // how many edges it may meet; 8
+}
+
+// requestsMax is how many requests a workload may have: a trace is held in memory.
+const requestsMax = 50_000_000
+
+// Generate makes the workload of that name. The same name and options give the same trace. An unknown name or an impossible
+// option is an error.
+func Generate(name string, o WorkloadOptions) (*Trace, error) {
+	var chosen *Workload
+	var names []string
+	for _, w := range Workloads() {
+		names = append(names, w.Name)
+		if w.Name == name {
+			chosen = &w
+		}
+	}
+	if chosen == nil {
+		return nil, fmt.Errorf("workload %q: there is none of that name; want one of %s", name, strings.Join(names, ", "))
+	}
+	if o.Limit == 0 {
+		o.Limit = 100
+	}
+	if o.Window == 0 {
+		o.Window = time.Minute
+	}
+	if o.Duration == 0 {
+		o.Duration = max(5*o.Window, time.Minute)
+	}
+	if o.Edges == 0 {
+		o.Edges = 8
+	}
+	if o.Window < 0 || o.Duration < 0 || o.Rate < 0 || math.IsNaN(o.Rate) || math.IsInf(o.Rate, 0) {
+		return nil, fmt.Errorf("workload %s: window %v, duration %v, rate %v: must be positive", name, o.Window, o.Duration, o.Rate)
+	}
+	w := &weaver{o: o, t: &Trace{Name: name, Seed: o.Seed}, rng: rand.New(rand.NewPCG(o.Seed, hashString(name)))}
+	chosen.weave(w)
+	if w.full {
+		return nil, fmt.Errorf("workload %s: more than %d requests; lower --rate or --duration", name, requestsMax)
+	}
+	if len(w.t.Requests) == 0 {
+		return nil, fmt.Errorf("workload %s: no request within %v; raise --rate or --duration", name, o.Duration)
+	}
+	sortRequests(w.t)
+	return w.t, nil
+}
+
+// weaver puts a workload together, source by source.
+type weaver struct {
+	o              WorkloadOptions
+	t              *Trace
+	rng            *rand.Rand
+	full           bool // more requests than there may be
+	goods, abusers uint32
+
+	// Of the requests that are sent from here on.
+	method, path string // empty: GET, and one of some pages
+	role         Role
+}
+
+// limitRate is the even rate, per second, that just meets the limit.
+func (w *weaver) limitRate() float64 { return float64(w.o.Limit) / w.o.Window.Seconds() }
+
+// rate is what the options ask for, or else what is given.
+func (w *weaver) rate(otherwise float64) float64 {
+	if w.o.Rate > 0 {
+		return w.o.Rate
+	}
+	return otherwise
+}
+
+// good is a new source that means well; abuser one that does not. Their addresses are out of the range for benchmarks
+// (198.18.0.0/15) as long as it lasts, then out of the one that carriers share (100.64.0.0/10).
+func (w *weaver) good() int32 {
+	w.goods++
+	return w.source(Good, address(w.goods, "198.18.0.0", "100.64.0.0"))
+}
+
+func (w *weaver) abuser() int32 {
+	w.abusers++
+	return w.source(Abuser, address(w.abusers, "198.19.0.0", "100.96.0.0"))
+}
+
+func address(n uint32, first, then string) netip.Addr {
+	if n < 1<<16 {
+		return addrPlus(netip.MustParseAddr(first), n)
+	}
+	return addrPlus(netip.MustParseAddr(then), n)
+}
+
+func (w *weaver) source(role Role, addr netip.Addr) int32 {
+	w.t.Sources = append(w.t.Sources, Source{Name: addr.String(), Addr: addr, Role: role})
+	return int32(len(w.t.Sources) - 1)
+}
+
+// send adds a request, unless it lies outside the workload's duration.
+func (w *weaver) send(source int32, at float64) {
+	t := time.Duration(at * float64(time.Second))
+	if t < 0 || t >= w.o.Duration || w.full {
+		return
+	}
+	if len(w.t.Requests) == requestsMax {
+		w.full = true
+		return
+	}
+	r := Request{At: t, Source: source, Role: w.role, Method: "GET", Host: "demo.test", Path: w.path}
+	if w.method != "" {
+		r.Method = w.method
+	}
+	if r.Path == "" {
+		r.Path = [...]string{"/", "/news", "/about", "/search?q=weir", "/products/1", "/products/2", "/style.css", "/app.js"}[w.rng.IntN(8)]
+	}
+	w.t.Requests = append(w.t.Requests, r)
+}
+
+// even sends at an even rate from one time until another, every request anywhere in the first half of its turn. So no window
+// holds more than rate*window + 1.5 requests.
+func (w *weaver) even(source int32, rate, from, until float64) {
+	step := 1 / rate
+	for i := 0; ; i++ {
+		turn := from + float64(i)*step
+		if turn >= until || w.full {
+			return
+		}
+		w.send(source, turn+w.rng.Float64()*step/2)
+	}
+}
+
+// modest is an even rate that is the given share of the limit's, lowered so far that no window ever holds more than the limit,
+// and no more than most.
+func (w *weaver) modest(share, most float64) float64 {
+	limit := float64(w.o.Limit)
+	per := min(share*limit, limit-1.5)
+	if limit <= 2 {
+		per = 0.4
+	}
+	return min(per/w.o.Window.Seconds(), most)
+}
+
+func (w *weaver) seconds() float64 { return w.o.Duration.Seconds() }
+
+// between is evenly distributed.
+func (w *weaver) between(low, high float64) float64 { return low + w.rng.Float64()*(high-low) }
+
+// goodCrowd is so many good sources that send at most so many requests per second together, from a time until another:
+// half of them evenly, half in pages: a burst below the limit, then at least a window's pause.
+func (w *weaver) goodCrowd(n int, rate, from, until float64) {
+	window := w.o.Window.Seconds()
+	for i := range n {
+		s := w.good()
+		each := w.modest(w.between(0.2, 0.6), rate/float64(n))
+		if i%2 == 0 {
+			w.even(s, each, from+w.rng.Float64()/each, until)
+			continue
+		}
+		page := max(1, min(0.6*float64(w.o.Limit), 12))
+		for t := from + w.rng.Float64()*window; t < until; {
+			n := 1 + w.rng.IntN(int(page))
+			for range n {
+				w.send(s, t+w.rng.Float64())
+			}
+			t += window + 1 + w.rng.ExpFloat64()*max(float64(n)/each-window, 0.1)
+		}
+	}
+}
