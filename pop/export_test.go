@@ -3,6 +3,7 @@ package pop
 import (
 	"context"
 	"net"
+	"time"
 )
 
 // Pipeline is a node's pipeline, for tests that need poptest and so cannot be in this package.
@@ -15,7 +16,7 @@ type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
 func NewPipeline(dial Dial, address string, deliver func([]Result)) Pipeline {
 	d := newDialer(address, 1, dial)
-	return Pipeline{newPipeline(d, deliver), d}
+	return Pipeline{newPipeline(d, deliver, func(any) {}), d}
 }
 
 func (p Pipeline) Send(cmds []Command) []Command { return p.p.send(cmds) }
@@ -40,3 +41,26 @@ var (
 	ErrBackoff = errBackoff
 	ErrStopped = errStopped
 )
+
+// Client is what carries out single commands with gomemcache.
+type Client struct {
+	c      *client
+	d      *dialer
+	panics *int
+}
+
+func NewClient(dial Dial, address string) Client {
+	d, panics := newDialer(address, 1, dial), new(int)
+	return Client{newClient(d, func(any) { *panics++ }), d, panics}
+}
+
+func (c Client) Do(cmd Command) Result { return c.c.do(cmd) }
+func (c Client) Close()                { c.c.close() }
+func (c Client) Dials() uint64         { return c.d.dials.Load() }
+func (c Client) Panics() int           { return *c.panics }
+func (c Client) Lost()                 { c.d.lost() }
+
+// NewScriptedTier is a Tier with something else than a Machine inside.
+func NewScriptedTier(step func(time.Time, Event) []Command, flush func(time.Time) []Command, nodes []string) (*Tier, error) {
+	return newTier(stepper{step, flush}, nodes)
+}

@@ -39,6 +39,7 @@ var (
 type pipeline struct {
 	dialer  *dialer
 	deliver func([]Result) // called by one goroutine at a time; the slice is valid until it returns
+	caught  func(any)      // is told of a panic
 	wake    chan struct{}  // something is queued
 	trips   *Histogram     // one observation for each burst: from its write to its last answer
 	drops   *drops
@@ -80,10 +81,11 @@ func (d *drops) count(err error) {
 	}
 }
 
-func newPipeline(d *dialer, deliver func([]Result)) *pipeline {
+func newPipeline(d *dialer, deliver func([]Result), caught func(any)) *pipeline {
 	return &pipeline{
 		dialer:  d,
 		deliver: deliver,
+		caught:  caught,
 		trips:   new(Histogram),
 		drops:   new(drops),
 		wake:    make(chan struct{}, 1),
@@ -198,6 +200,7 @@ func (p *pipeline) talk(ctx context.Context, conn net.Conn) {
 		defer conn.Close() // which also ends a write under way
 		defer func() {
 			if v := recover(); v != nil {
+				p.caught(v)
 				readErr = fmt.Errorf("%w: %v", errPanic, v)
 			}
 		}()

@@ -1,0 +1,147 @@
+package pop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+)
+
+// exchange is how long a command that is not part of a report may take, connecting included. It is also what it takes to
+// notice that a node has stopped answering.
+const exchange = 250 * time.Millisecond
+
+// client carries out single commands on one node, with gomemcache, over one connection of its own: bits, the mitigation log,
+// presence and with them the proof of a node's health. One goroutine may use it.
+type client struct {
+	dialer   *dialer
+	caught   func(any) // is told of a panic
+	mc       *memcache.Client
+	conn     *guard    // the connection gomemcache has, or had last
+	deadline time.Time // of the exchange under way
+	losses   uint64    // the dialer's, when conn was last known to be good
+}
+
+// nodeAddress picks the one node that a client has. It resolves no name: the dialer does, each time it connects.
+type nodeAddress string
+
+func (nodeAddress) Network() string                       { return "tcp" }
+func (a nodeAddress) String() string                      { return string(a) }
+func (a nodeAddress) PickServer(string) (net.Addr, error) { return a, nil }
+func (a nodeAddress) Each(f func(net.Addr) error) error   { return f(a) }
+
+func newClient(d *dialer, caught func(any)) *client {
+	c := &client{dialer: d, caught: caught, mc: memcache.NewFromSelector(nodeAddress(d.address))}
+	c.mc.Timeout = exchange
+	c.mc.MaxIdleConns = 1
+	c.mc.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		ctx, cancel := context.WithDeadline(ctx, c.deadline)
+		defer cancel()
+		conn, err := d.connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.conn = &guard{Conn: conn}
+		c.conn.begin(c.deadline)
+		return c.conn, nil
+	}
+	return c
+}
+
+// close ends the connection, if there is one.
+func (c *client) close() {
+	c.mc.Close()
+	c.conn = nil
+}
+
+// do carries out one command, within exchange.
+func (c *client) do(cmd Command) (r Result) {
+	deadline := time.Now().Add(exchange)
+	if losses := c.dialer.losses.Load(); losses != c.losses {
+		c.close() // an exchange failed since: the connection may be from before the node's restart
+		c.losses = losses
+	}
+	c.deadline = deadline
+	if c.conn != nil {
+		c.conn.begin(deadline)
+	}
+	r.Command = cmd
+	defer func() {
+		if v := recover(); v != nil {
+			c.caught(v)
+			// gomemcache has put the connection back in its pool, with half an answer in it.
+			c.failed(&r, fmt.Errorf("%w in gomemcache: %v", errPanic, v))
+		}
+	}()
+	err := c.call(&r)
+	switch {
+	case err == nil:
+		c.dialer.answered()
+	case errors.Is(err, memcache.ErrCacheMiss), errors.Is(err, memcache.ErrNotStored):
+		c.dialer.answered()
+		r.Status = NotThere
+	case errors.Is(err, memcache.ErrMalformedKey):
+		r.Status, r.Err = Unsent, err
+	default:
+		c.failed(&r, err)
+	}
+	return r
+}
+
+func (c *client) failed(r *Result, err error) {
+	defer c.close()
+	r.Status, r.Err = Unknown, err
+	if c.conn != nil && c.conn.err != nil {
+		r.Err = c.conn.err
+	}
+	var dial *dialError
+	if errors.As(err, &dial) {
+		r.Status, r.Err = Unsent, err
+		return // the dialer knows
+	}
+	c.dialer.lost()
+	if c.conn != nil && c.conn.refused != nil {
+		r.Status, r.Err = Unsent, c.conn.refused
+	}
+}
+
+// call maps the command to gomemcache's.
+func (c *client) call(r *Result) (err error) {
+	switch r.Op {
+	case Incr:
+		r.Number, err = c.mc.Increment(r.Key, r.Delta)
+		return err
+	case Add:
+		return c.mc.Add(item(&r.Command))
+	case Set:
+		return c.mc.Set(item(&r.Command))
+	case Append:
+		return c.mc.Append(item(&r.Command))
+	case Delete:
+		return c.mc.Delete(r.Key)
+	}
+	// A panic in GetMulti would be in a goroutine of its own, out of our reach. The guard keeps from it what could cause one.
+	items, err := c.mc.GetMulti(r.Keys)
+	if err != nil {
+		return err // items may hold some; whoever asked wants all
+	}
+	values, found := make([][]byte, len(r.Keys)), 0
+	for i, k := range r.Keys {
+		if it := items[k]; it != nil {
+			values[i] = it.Value
+			found++
+		}
+	}
+	if found != len(items) {
+		return fmt.Errorf("%w: a value under a key that was not asked for", errAnswer)
+	}
+	r.Values = values
+	return nil
+}
+
+func item(c *Command) *memcache.Item {
+	return &memcache.Item{Key: c.Key, Value: c.Value, Expiration: c.Expire}
+}

@@ -1,0 +1,279 @@
+package pop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	pace      = 250 * time.Microsecond // between two steps, at the least: what comes faster shares one
+	unsentFor = 10 * time.Millisecond  // before the machine hears of commands that were not sent, so that it does not send them again at once
+	lastWords = time.Second            // for the last report, once Sync is to end
+)
+
+// Tier runs a Machine against real nodes. Its fields may be set before Sync; their zero values are the defaults.
+type Tier struct {
+	// Dial connects to a node; nil is a net.Dialer's DialContext.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Caught is told of a panic that was caught, and of where; nil ignores it. It is counted either way.
+	Caught func(v any, stack []byte)
+
+	machine stepper
+	nodes   []string
+	wake    chan struct{}
+	woken   atomic.Bool
+	links   atomic.Pointer[[]*link]
+	inbox   inbox
+	steps   atomic.Uint64
+	panics  atomic.Uint64
+
+	mu         sync.Mutex
+	operations []Operations // by node
+}
+
+// stepper is what a Tier needs of a Machine, as functions.
+type stepper struct {
+	step  func(now time.Time, e Event) []Command
+	flush func(now time.Time) []Command
+}
+
+// inbox gathers results until the machine's next step. It holds no more than the commands under way.
+type inbox struct {
+	ready   chan struct{}
+	mu      sync.Mutex
+	results []Result
+}
+
+func (i *inbox) put(rs []Result) {
+	i.mu.Lock()
+	i.results = append(i.results, rs...)
+	i.mu.Unlock()
+	select {
+	case i.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what has gathered, in exchange for a slice to gather the next in.
+func (i *inbox) take(empty []Result) []Result {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	rs := i.results
+	i.results = empty[:0]
+	return rs
+}
+
+// NewTier makes a Tier of the nodes, host:port each, that m was configured with. It connects to none yet.
+func NewTier(m *Machine, nodes []string) (*Tier, error) {
+	return newTier(stepper{m.Step, m.Flush}, nodes)
+}
+
+func newTier(m stepper, nodes []string) (*Tier, error) {
+	if len(nodes) == 0 {
+		return nil, errors.New("pop: no memcached node")
+	}
+	for _, n := range nodes {
+		host, port, err := net.SplitHostPort(n)
+		if err != nil {
+			return nil, fmt.Errorf("pop: memcached node %q: want host:port: %w", n, err)
+		}
+		if p, err := strconv.ParseUint(port, 10, 16); err != nil || p == 0 || host == "" {
+			return nil, fmt.Errorf("pop: memcached node %q: want host:port, with a port from 1 to 65535", n)
+		}
+	}
+	return &Tier{
+		machine:    m,
+		nodes:      nodes,
+		wake:       make(chan struct{}, 1),
+		inbox:      inbox{ready: make(chan struct{}, 1)},
+		operations: make([]Operations, len(nodes)),
+	}, nil
+}
+
+// Wake says that the tables have something to report. It is cheap and never blocks: the request path calls it.
+func (t *Tier) Wake() {
+	if t.woken.Load() || t.woken.Swap(true) {
+		return
+	}
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Sync works until ctx is done; then it reports what is left, waits up to a second for the answers, and returns when all that it
+// started has ended. It is to be called once. The error says what could not be reported.
+func (t *Tier) Sync(ctx context.Context) error {
+	dial := t.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	links := make([]*link, len(t.nodes))
+	var wg sync.WaitGroup
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	for i, n := range t.nodes {
+		links[i] = newLink(newDialer(n, 1+lanes, dial), t.inbox.put, t.caught)
+		wg.Go(func() { links[i].run(background) })
+	}
+	t.links.Store(&links)
+	left := t.loop(ctx, links)
+	stop()
+	wg.Wait()
+	t.count(t.inbox.take(nil))
+	if left > 0 {
+		return fmt.Errorf("pop: %d commands of the last report were not answered", left)
+	}
+	return nil
+}
+
+// loop owns the machine.
+//
+// A lone hit goes out at once. Under load, steps are pace apart, and what gathered meanwhile for a node, hits and answers
+// alike, goes out as one burst.
+func (t *Tier) loop(ctx context.Context, links []*link) (left int) {
+	var (
+		answers = make([]Result, 0, batch) // for the next step
+		spare   []Result                   // the inbox's other slice
+		held    []Result                   // not sent, and told late
+		heldAt  time.Time                  // since when
+		last    time.Time
+		timer   = time.NewTimer(0)
+		done    = ctx.Done()
+		flushed bool
+		pending int       // commands sent and not answered
+		end     time.Time // of the wait for the last report
+	)
+	defer timer.Stop()
+	for {
+		select {
+		case <-done:
+			done = nil // once is enough
+		case <-t.inbox.ready:
+		case <-t.wake:
+		case <-timer.C:
+		}
+		if wait := pace - time.Since(last); wait > 0 && ctx.Err() == nil {
+			timer.Reset(wait)
+			select {
+			case <-timer.C:
+			case <-done:
+			}
+		}
+		t.woken.Store(false) // before the step looks, so that what comes after wakes again
+		now := time.Now()
+		last = now
+
+		got := t.inbox.take(spare)
+		answers = answers[:0]
+		t.count(got)
+		pending -= len(got)
+		for i := range got {
+			if got[i].Status == Unsent && !flushed {
+				if len(held) == 0 {
+					heldAt = now
+				}
+				held = append(held, got[i])
+			} else {
+				answers = append(answers, got[i])
+			}
+		}
+		clear(got)
+		spare = got
+		if len(held) > 0 && now.Sub(heldAt) >= unsentFor {
+			answers = append(answers, held...)
+			clear(held)
+			held = held[:0]
+		}
+		pending += t.send(links, t.step(now, answers), flushed)
+		if ctx.Err() != nil && !flushed {
+			flushed, end = true, now.Add(lastWords)
+			pending += t.send(links, t.flush(now), flushed)
+		}
+		next := Tick
+		if len(held) > 0 {
+			next = unsentFor
+		}
+		if flushed {
+			if pending == 0 || !now.Before(end) {
+				return pending
+			}
+			next = min(next, end.Sub(now))
+		}
+		timer.Reset(next)
+	}
+}
+
+// step calls the machine and survives it.
+func (t *Tier) step(now time.Time, answers []Result) (cmds []Command) {
+	t.steps.Add(1)
+	defer t.recover()
+	return t.machine.step(now, Event{Results: answers})
+}
+
+func (t *Tier) flush(now time.Time) []Command {
+	defer t.recover()
+	return t.machine.flush(now)
+}
+
+func (t *Tier) recover() {
+	if v := recover(); v != nil {
+		t.caught(v)
+	}
+}
+
+func (t *Tier) caught(v any) {
+	t.panics.Add(1)
+	if t.Caught != nil {
+		t.Caught(v, debug.Stack())
+	}
+}
+
+// send hands commands to their nodes, and those of reports in runs, so that they leave as one burst. It says how many
+// results will come of it. At the end only reports and writes are sent: nobody is there to use what a read would bring.
+func (t *Tier) send(links []*link, cmds []Command, ending bool) (sent int) {
+	for len(cmds) > 0 {
+		c, n := &cmds[0], 1
+		l := links[c.Node]
+		switch err := check(c); {
+		case ending && c.Op == Get:
+			cmds = cmds[1:]
+			continue
+		case err != nil:
+			t.refuse(cmds[:1], err)
+		case !c.Report:
+			if !l.send(*c) {
+				t.refuse(cmds[:1], errQueue)
+			}
+		default:
+			for n < len(cmds) && cmds[n].Report && cmds[n].Node == c.Node && check(&cmds[n]) == nil && !(ending && cmds[n].Op == Get) {
+				n++
+			}
+			t.refuse(l.pipe.send(cmds[:n]), errBacklog)
+		}
+		sent += n
+		cmds = cmds[n:]
+	}
+	return sent
+}
+
+// refuse answers commands that found no room.
+func (t *Tier) refuse(cmds []Command, err error) {
+	for _, c := range cmds {
+		t.inbox.put([]Result{{Command: c, Status: Unsent, Err: err}})
+	}
+}
+
+func (t *Tier) count(rs []Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range rs {
+		t.operations[rs[i].Node][rs[i].Op][rs[i].Status]++
+	}
+}
