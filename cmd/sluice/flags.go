@@ -1,0 +1,165 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sluice/counter"
+	"sluice/edge"
+)
+
+// flags are what the command line says. They win over the configuration file, at the start and at every reload.
+type flags struct {
+	set *pflag.FlagSet
+
+	config, listen, admin, pop string
+	origins, memcached         []string
+	limit                      int64
+	window, timeout            time.Duration
+	estimate                   string
+	shadow, verdictHeader      bool
+	logLevel, logFormat        string
+	grace                      time.Duration
+}
+
+func parseFlags(args []string) (*flags, error) {
+	f := &flags{set: pflag.NewFlagSet("sluice", pflag.ContinueOnError)}
+	s := f.set
+	s.SortFlags = false
+	s.Usage = func() {}
+	s.StringVar(&f.config, "config", "", "configuration `FILE` (YAML); flags win over it")
+	s.StringVar(&f.listen, "listen", ":8080", "address to serve on")
+	s.StringVar(&f.admin, "admin", "127.0.0.1:9090", "address for metrics, health and API")
+	s.StringArrayVar(&f.origins, "origin", nil, "`URL` of a server to protect; may be repeated")
+	s.StringVar(&f.pop, "pop", "local", "name of the point of presence")
+	s.StringSliceVar(&f.memcached, "memcached", nil, "`HOST:PORT,...` of the nodes that edges share; without, this edge counts alone")
+	s.Int64Var(&f.limit, "limit", 100, "requests a source may make in a window, where no file gives rules")
+	s.DurationVar(&f.window, "window", time.Minute, "the window, where no file gives rules")
+	s.DurationVar(&f.timeout, "mitigation-timeout", time.Minute, "how long a source is blocked that was over; 0 throttles; where no file gives rules")
+	s.StringVar(&f.estimate, "estimate", "", "`nearest|lower`, for rules that do not say")
+	s.BoolVar(&f.shadow, "shadow", false, "every rule only reports what it would do")
+	s.BoolVar(&f.verdictHeader, "verdict-header", false, "answers tell how they were decided (Sluice-Verdict)")
+	s.DurationVar(&f.grace, "grace", 20*time.Second, "how long requests in flight may take after SIGTERM")
+	s.StringVar(&f.logLevel, "log-level", "info", "`debug|info|warn|error`")
+	s.StringVar(&f.logFormat, "log-format", "text", "`text|json`")
+	if err := s.Parse(args); err != nil {
+		return f, err
+	}
+	if s.NArg() > 0 {
+		return f, fmt.Errorf("unexpected argument %q", s.Arg(0))
+	}
+	var level slog.Level
+	if level.UnmarshalText([]byte(f.logLevel)) != nil {
+		return f, fmt.Errorf("--log-level %q: want debug, info, warn or error", f.logLevel)
+	}
+	if f.logFormat != "text" && f.logFormat != "json" {
+		return f, fmt.Errorf("--log-format %q: want text or json", f.logFormat)
+	}
+	return f, nil
+}
+
+func usage(f *flags) string {
+	return "Usage:\n  sluice [flags]       serve\n  sluice check FILE    validate a configuration\n  sluice version\n\nFlags:\n" +
+		f.set.FlagUsages()
+}
+
+// load puts file and flags together.
+func (f *flags) load() (*edge.Config, error) {
+	c := edge.Default()
+	if f.config != "" {
+		var err error
+		if c, err = readConfig(f.config); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.over(c); err != nil {
+		return nil, err
+	}
+	return c, c.Check()
+}
+
+// over lays the flags that were given over what a file says.
+func (f *flags) over(c *edge.Config) error {
+	given := f.set.Changed
+	if given("listen") {
+		if err := edge.CheckAddress(f.listen); err != nil {
+			return fmt.Errorf("--listen: %w", err)
+		}
+		c.Listen = f.listen
+	}
+	if given("admin") {
+		if err := edge.CheckAddress(f.admin); err != nil {
+			return fmt.Errorf("--admin: %w", err)
+		}
+		c.Admin = f.admin
+	}
+	if given("pop") {
+		if err := edge.CheckPoPName(f.pop); err != nil {
+			return fmt.Errorf("--pop: %w", err)
+		}
+		c.PoP.Name = f.pop
+	}
+	if given("memcached") {
+		for _, node := range f.memcached {
+			if err := edge.CheckNode(node); err != nil {
+				return fmt.Errorf("--memcached: %w", err)
+			}
+		}
+		c.PoP.Memcached = f.memcached
+	}
+	if given("origin") {
+		o := edge.OriginConfig{Hosts: []string{"*"}, Timeout: time.Minute}
+		for _, text := range f.origins {
+			u, err := edge.ParseOrigin(text)
+			if err != nil {
+				return fmt.Errorf("--origin: %w", err)
+			}
+			o.Servers = append(o.Servers, u)
+		}
+		c.Origins = []edge.OriginConfig{o}
+	}
+	if given("estimate") {
+		e, err := counter.ParseEstimate(f.estimate)
+		if err != nil {
+			return fmt.Errorf("--estimate %q: want nearest or lower", f.estimate)
+		}
+		c.Estimate = e
+	}
+	c.Shadow = c.Shadow || f.shadow
+	c.VerdictHeader = c.VerdictHeader || f.verdictHeader
+	return f.defaultRule(c)
+}
+
+// defaultRule is the rule that holds where no file gives any.
+func (f *flags) defaultRule(c *edge.Config) error {
+	var given []string
+	for _, name := range []string{"limit", "window", "mitigation-timeout"} {
+		if f.set.Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	if len(c.Rules) > 0 {
+		if len(given) > 0 {
+			return fmt.Errorf("%s: %s gives rules, so there is no default rule to set: remove the flag or the rules",
+				strings.Join(given, ", "), f.config)
+		}
+		return nil
+	}
+	switch {
+	case f.limit < 1 || f.limit > counter.MaxLimit:
+		return fmt.Errorf("--limit %d is out of range: want 1 to %d", f.limit, counter.MaxLimit)
+	case f.window < counter.MinWindow || f.window > counter.MaxWindow:
+		return fmt.Errorf("--window %v is out of range: want %v to %v", f.window, counter.MinWindow, counter.MaxWindow)
+	case f.timeout < 0 || f.timeout > 24*time.Hour:
+		return errors.New("--mitigation-timeout " + f.timeout.String() + " is out of range: want 0 to 24h")
+	}
+	r := edge.DefaultRule("default", uint32(f.limit))
+	r.Window, r.MitigationTimeout = edge.Duration(f.window), edge.Duration(f.timeout)
+	c.Rules = []edge.RuleConfig{r}
+	return nil
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"sluice/edge"
+	"sluice/edge/admin"
+	"sluice/pop"
+)
+
+// serve runs an edge until it is told to stop. Everything that can fail because of bad input comes before anything is
+// started; what is started is stopped in the opposite order:
+//
+//	start: tier, admin, edge            (the edge last: nobody is served by half of it)
+//	stop:  edge drained, tier's last report, admin   (it answers /readyz and /metrics to the end)
+func serve(c *edge.Config, f *flags, stderr io.Writer) error {
+	log := newLog(stderr, f.logLevel, f.logFormat)
+	secret, err := popSecret(c, log)
+	if err != nil {
+		return err
+	}
+	token, err := readToken(c.AdminTokenFile)
+	if err != nil {
+		return err
+	}
+	if err := findOrigins(c, log); err != nil {
+		return err
+	}
+	shared, err := share(c, secret, log)
+	if err != nil {
+		return err
+	}
+	server, err := edge.New(edge.Options{
+		Config: c, Table: shared.table, Bits: shared.bits, Tier: shared.tier, Secret: secret.Bytes(), Warn: log.Warn,
+	})
+	if err != nil {
+		return err
+	}
+	front, err := listen("listen", c.Listen)
+	if err != nil {
+		return err
+	}
+	defer front.Close()
+	back, err := listen("admin", c.Admin)
+	if err != nil {
+		return err
+	}
+	defer back.Close()
+
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(server.Collector(), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if shared.metrics != nil {
+		metrics.MustRegister(shared.metrics)
+	}
+	reload := &reloader{flags: f, server: server, log: log}
+	operators := &http.Server{
+		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Hosts: c.AdminHosts,
+			Address: back.Addr().String(), Token: token}),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       time.Minute,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+
+	stop, unhook := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer unhook()
+	background, cancel := context.WithCancel(context.Background())
+	failed := make(chan error, 3)
+	var edges, others sync.WaitGroup
+	others.Go(func() {
+		if err := shared.sync(background); err != nil {
+			log.Warn("last report to the tier", "error", err)
+		}
+	})
+	others.Go(func() { sweep(background, server) })
+	others.Go(func() { reload.watch(background) })
+	others.Go(func() {
+		if err := operators.Serve(back); !errors.Is(err, http.ErrServerClosed) {
+			failed <- fmt.Errorf("admin listener: %w", err)
+		}
+	})
+	edges.Go(func() {
+		if err := server.Serve(front); err != nil {
+			failed <- fmt.Errorf("listener: %w", err)
+		}
+	})
+	log.Info("serving", "version", version(), "listen", front.Addr().String(), "admin", back.Addr().String(),
+		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
+
+	select {
+	case <-stop.Done():
+	case err = <-failed:
+	}
+	unhook() // a second signal ends the process at once
+	log.Info("draining", "grace", f.grace)
+	grace, done := context.WithTimeout(context.Background(), f.grace)
+	defer done()
+	if cut := server.Drain(grace); cut != nil {
+		log.Warn("connections were cut at the end of the grace time", "error", cut)
+	}
+	edges.Wait()
+	cancel()
+	last, done := context.WithTimeout(context.Background(), time.Second)
+	defer done()
+	if operators.Shutdown(last) != nil {
+		operators.Close()
+	}
+	others.Wait()
+	log.Info("stopped")
+	return err
+}
+
+func sweep(ctx context.Context, server *edge.Server) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			server.Sweep(now)
+		}
+	}
+}
+
+func listen(what, address string) (net.Listener, error) {
+	ln, err := net.Listen("tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s %s: the port is in use: stop what uses it or choose another with --%s", what, address, what)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("%s %s: this user may not listen there: choose a port above 1023 with --%s", what, address, what)
+	case err != nil:
+		return nil, fmt.Errorf("%s %s: one cannot listen there (%w): give an address of this machine with --%s", what, address, err, what)
+	}
+	return ln, nil
+}
+
+// popSecret reads what the edges of a PoP share, or makes it from the PoP's name.
+func popSecret(c *edge.Config, log *slog.Logger) (pop.Secret, error) {
+	if c.PoP.SecretFile == "" {
+		for _, node := range c.PoP.Memcached {
+			if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {
+				log.Warn("the PoP's secret follows from its name: whoever reaches the tier can write into it; give pop.secret_file",
+					"pop", c.PoP.Name)
+				break
+			}
+		}
+		return pop.SecretOf([]byte(c.PoP.Name)), nil
+	}
+	text, err := os.ReadFile(c.PoP.SecretFile)
+	if err != nil {
+		return pop.Secret{}, fmt.Errorf("pop.secret_file: %w: give a readable file of at least 16 bytes", err)
+	}
+	if len(strings.TrimSpace(string(text))) < 16 {
+		return pop.Secret{}, fmt.Errorf("pop.secret_file: %s has less than 16 bytes: head -c 32 /dev/urandom | base64 makes a good one", c.PoP.SecretFile)
+	}
+	return pop.SecretOf([]byte(strings.TrimSpace(string(text)))), nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func readToken(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("admin_token_file: %w: give a readable file that holds the token", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("admin_token_file: %s is empty: put the token into it", file)
+	}
+	return token, nil
+}
+
+// findOrigins looks every origin up, and tries to reach it. A name that does not resolve is a mistake; a server that does
+// not answer may come later.
+func findOrigins(c *edge.Config, log *slog.Logger) error {
+	for _, o := range c.Origins {
+		for _, u := range o.Servers {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			_, err := net.DefaultResolver.LookupHost(ctx, u.Hostname())
+			cancel()
+			if err != nil {
+				return fmt.Errorf("origin %s: the name %s cannot be found: check its spelling or the name server", u, u.Hostname())
+			}
+			port := u.Port()
+			if port == "" {
+				port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+			}
+			nc, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), port), time.Second)
+			if err != nil {
+				log.Warn("origin "+u.String()+" cannot be reached: requests get 502 until it is there", "error", err)
+				continue
+			}
+			nc.Close()
+		}
+	}
+	return nil
+}

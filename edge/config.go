@@ -1,0 +1,215 @@
+package edge
+
+import (
+	"errors"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/counter"
+)
+
+// Config is what a configuration file says, with the defaults for what it does not say. ParseConfig and Default make one;
+// whoever changes a field afterwards (flags) calls Check again.
+type Config struct {
+	Listen         string // host:port of the listener for requests
+	Admin          string // host:port of the listener for metrics, health and API
+	AdminHosts     []string
+	AdminTokenFile string
+	PoP            PoPConfig
+	Counters       int // how many counters the table holds
+	Source         SourceConfig
+	Deny, Allow    []netip.Prefix
+	Limits         Limits
+	Origins        []OriginConfig
+	Rules          []RuleConfig
+	Estimate       counter.Estimate // of rules that do not say
+	Shadow         bool             // every rule that is not off is a shadow
+	VerdictHeader  bool             // answers carry Sluice-Verdict
+}
+
+// PoPConfig says which PoP the edge belongs to and how it shares what it counts.
+type PoPConfig struct {
+	Name       string
+	Memcached  []string // host:port; none is the embedded tier
+	SecretFile string
+	Edges      int           // 0: learned from presence
+	Wait       time.Duration // how long a request may wait for the PoP's count where a rule says first_sight: wait
+}
+
+// SourceConfig says who a request is counted for.
+type SourceConfig struct {
+	IPv4Prefix, IPv6Prefix int
+	Trust                  []netip.Prefix // peers whose Header is believed
+	Header                 string         // X-Forwarded-For, X-Real-IP or Forwarded
+}
+
+// Limits bound what clients can take.
+type Limits struct {
+	Connections   int // in all
+	PerSource     int // connections of one source
+	HeaderBytes   int // request line and headers
+	BodyBytes     int // 0: unlimited
+	HeaderTimeout time.Duration
+	IdleTimeout   time.Duration
+}
+
+// OriginConfig is a group of servers that answer for some hosts.
+type OriginConfig struct {
+	Hosts   []string
+	Servers []*url.URL    // http or https, host and port only
+	Timeout time.Duration // from the request to the head of the answer, and without progress in a body
+	Balance Balance
+}
+
+// Balance says how an origin's servers share its requests.
+type Balance uint8
+
+const (
+	RoundRobin Balance = iota
+	LeastConnections
+)
+
+// RuleConfig is one rule as an operator writes it. The JSON form has the names of the YAML form, so that what the API
+// shows can be put into a file.
+type RuleConfig struct {
+	Name              string            `json:"name"`
+	Match             Match             `json:"match"`
+	Key               []string          `json:"key"`
+	Limit             uint32            `json:"limit"`
+	Window            Duration          `json:"window"`
+	SubWindows        int               `json:"sub_windows"`
+	Estimate          *counter.Estimate `json:"-"` // nil: Config.Estimate
+	MitigationTimeout Duration          `json:"mitigation_timeout"`
+	Mode              Mode              `json:"mode"`
+	FirstSight        FirstSight        `json:"first_sight"`
+	OnStoreFailure    Posture           `json:"on_store_failure"`
+	Count             Count             `json:"count"`
+	Response          Response          `json:"response"`
+}
+
+// Match says which requests a rule is about. Empty fields match everything.
+type Match struct {
+	Hosts   []string       `json:"hosts,omitempty"`   // exact, "*", or "*.example.com"
+	Path    string         `json:"path,omitempty"`    // exact, "/prefix/*", or "~regexp", of the canonical path
+	Methods []string       `json:"methods,omitempty"` // in capitals
+	regexp  *regexp.Regexp // of a Path that begins with ~
+}
+
+// Mode says what a rule's verdict does.
+type Mode string
+
+const (
+	Enforce Mode = "enforce"
+	Shadow  Mode = "shadow" // counts and decides under counters of its own, refuses nobody
+	Off     Mode = "off"
+)
+
+// FirstSight says what to do with a request of a source whose count in the PoP is not known yet.
+type FirstSight string
+
+const (
+	Go   FirstSight = "go"
+	Wait FirstSight = "wait" // up to PoPConfig.Wait
+)
+
+// Posture says how a rule decides about sources whose node is down.
+type Posture string
+
+const (
+	Local  Posture = "local"  // on what this edge has counted
+	Open   Posture = "open"   // admit
+	Closed Posture = "closed" // refuse with 503
+)
+
+// Count says which requests a rule counts. The zero Count is every admitted request.
+type Count struct {
+	Statuses []int `json:"statuses,omitempty"` // only those that the origin answers with one of these
+	Refused  bool  `json:"refused,omitempty"`  // refused ones as well: every attempt
+}
+
+// Response is what a refused client gets. An empty Body stands for the usual JSON.
+type Response struct {
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type"`
+	Body        string `json:"body"`
+}
+
+// Default returns the configuration of an empty file. It has no origin yet.
+func Default() *Config {
+	return &Config{
+		Listen:   ":8080",
+		Admin:    "127.0.0.1:9090",
+		PoP:      PoPConfig{Name: "local", Wait: 5 * time.Millisecond},
+		Counters: 1_000_000,
+		Source:   SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
+		Limits: Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10,
+			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute},
+	}
+}
+
+// DefaultRule returns a rule with the default of every field but name and limit.
+func DefaultRule(name string, limit uint32) RuleConfig {
+	return RuleConfig{
+		Name: name, Limit: limit,
+		Key:               []string{"source"},
+		Window:            Duration(time.Minute),
+		SubWindows:        12,
+		MitigationTimeout: Duration(time.Minute),
+		Mode:              Enforce,
+		FirstSight:        Go,
+		OnStoreFailure:    Local,
+		Response:          Response{Status: 429, ContentType: "application/json"},
+	}
+}
+
+// Check reports what no single field shows: what is missing once file and flags are put together.
+func (c *Config) Check() error {
+	switch {
+	case len(c.Origins) == 0:
+		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
+	case c.Listen == c.Admin:
+		return errors.New("listen and admin are both " + c.Listen + ": give them different addresses")
+	}
+	return nil
+}
+
+// ParseOrigin reads the URL of a server: scheme and host, and nothing else.
+func ParseOrigin(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("\"" + text + "\" is not the URL of an origin: want http://HOST:PORT or https://HOST:PORT")
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return nil, errors.New("origin \"" + text + "\" has more than scheme, host and port: requests keep their own path; write " +
+			u.Scheme + "://" + u.Host)
+	}
+	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
+}
+
+// countedHeaders are the headers that may carry the address of a client.
+func countedHeader(name string) bool {
+	return slices.ContainsFunc([]string{"X-Forwarded-For", "X-Real-IP", "Forwarded"}, func(h string) bool {
+		return strings.EqualFold(h, name)
+	})
+}
+
+// Duration is a time.Duration that is written as in a configuration file: 1m, 1h30m.
+type Duration time.Duration
+
+func (d Duration) String() string {
+	s := time.Duration(d).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// MarshalText makes JSON show what a file says.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }

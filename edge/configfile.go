@@ -1,0 +1,345 @@
+package edge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"sluice/counter"
+)
+
+// ParseConfig reads a configuration file. The error joins everything that is wrong with it, one line each in the form
+// file:line:column: what is wrong, and the remedy.
+func ParseConfig(file string, text []byte) (*Config, error) {
+	c, r := Default(), &reader{file: file}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return c, nil
+	}
+	if root := r.parse(text); root != nil && len(r.errs) == 0 {
+		r.config(root, c)
+	}
+	if len(r.errs) > 0 {
+		return nil, errors.Join(r.errs...)
+	}
+	return c, nil
+}
+
+func (r *reader) config(n ast.Node, c *Config) {
+	names := make(map[string]ast.Node)
+	r.mapping(n, "configuration", fields{
+		"listen":           r.address("listen", &c.Listen),
+		"admin":            r.address("admin", &c.Admin),
+		"admin_hosts":      r.texts("admin_hosts", func(_ ast.Node, h string) { c.AdminHosts = append(c.AdminHosts, strings.ToLower(h)) }),
+		"admin_token_file": r.str("admin_token_file", &c.AdminTokenFile),
+		"pop":              func(n ast.Node) { r.pop(n, &c.PoP) },
+		"table": func(n ast.Node) {
+			r.mapping(n, "table", fields{
+				"counters": r.integer("table.counters", 1024, 1<<30, func(v int64) { c.Counters = int(v) }),
+			})
+		},
+		"source":         func(n ast.Node) { r.source(n, &c.Source) },
+		"deny":           r.prefixes("deny", &c.Deny),
+		"allow":          r.prefixes("allow", &c.Allow),
+		"limits":         func(n ast.Node) { r.limits(n, &c.Limits) },
+		"origins":        func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
+		"shed":           r.later("shed", "answer"),
+		"check_path":     r.later("check_path", "none"),
+		"verdict_header": r.boolean("verdict_header", &c.VerdictHeader),
+		"rules":          func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
+	})
+}
+
+// address reads host:port, where the host may be missing.
+func (r *reader) address(what string, to *string) func(ast.Node) {
+	return r.text(what, func(n ast.Node, text string) {
+		if err := CheckAddress(text); err != nil {
+			r.fail(n, "%s: %v", what, err)
+			return
+		}
+		*to = text
+	})
+}
+
+// CheckAddress reports whether one can listen on an address as it is written.
+func CheckAddress(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535", text)
+	}
+	return nil
+}
+
+func (r *reader) pop(n ast.Node, p *PoPConfig) {
+	r.mapping(n, "pop", fields{
+		"name": r.text("pop.name", func(n ast.Node, text string) {
+			if err := CheckPoPName(text); err != nil {
+				r.fail(n, "pop.name: %v", err)
+				return
+			}
+			p.Name = text
+		}),
+		"memcached": r.texts("pop.memcached", func(n ast.Node, text string) {
+			if err := CheckNode(text); err != nil {
+				r.fail(n, "pop.memcached: %v", err)
+				return
+			}
+			if slices.Contains(p.Memcached, text) {
+				r.fail(n, "pop.memcached: %s is there twice: remove one", text)
+				return
+			}
+			p.Memcached = append(p.Memcached, text)
+		}),
+		"secret_file": r.str("pop.secret_file", &p.SecretFile),
+		"edges":       r.integer("pop.edges", 0, counter.MaxEdges, func(v int64) { p.Edges = int(v) }),
+		"wait":        r.duration("pop.wait", 100*time.Microsecond, time.Second, true, &p.Wait),
+	})
+}
+
+// CheckPoPName reports whether a PoP may have this name.
+func CheckPoPName(name string) error {
+	if !plainName(name) {
+		return fmt.Errorf("%q is not a name for a PoP: want 1 to 64 letters, digits, dots, dashes or underscores", name)
+	}
+	return nil
+}
+
+// CheckNode reports whether text is the host:port of a memcached node.
+func CheckNode(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	if p, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || p == 0 || host == "" {
+		return fmt.Errorf("%q is not the address of a node: want HOST:PORT", text)
+	}
+	return nil
+}
+
+func (r *reader) source(n ast.Node, s *SourceConfig) {
+	r.mapping(n, "source", fields{
+		"ipv4_prefix": r.integer("source.ipv4_prefix", 8, 32, func(v int64) { s.IPv4Prefix = int(v) }),
+		"ipv6_prefix": r.integer("source.ipv6_prefix", 16, 128, func(v int64) { s.IPv6Prefix = int(v) }),
+		"trust":       r.prefixes("source.trust", &s.Trust),
+		"header": r.text("source.header", func(n ast.Node, text string) {
+			if !countedHeader(text) {
+				r.fail(n, "source.header: %q is not possible: want X-Forwarded-For, X-Real-IP or Forwarded", text)
+				return
+			}
+			s.Header = text
+		}),
+		"proxy_protocol": r.later("source.proxy_protocol", "false"),
+	})
+}
+
+func (r *reader) limits(n ast.Node, l *Limits) {
+	r.mapping(n, "limits", fields{
+		"connections":            r.integer("limits.connections", 1, 10_000_000, func(v int64) { l.Connections = int(v) }),
+		"connections_per_source": r.integer("limits.connections_per_source", 1, 10_000_000, func(v int64) { l.PerSource = int(v) }),
+		"header_bytes":           r.size("limits.header_bytes", 1<<10, 1<<20, false, &l.HeaderBytes),
+		"body_bytes":             r.size("limits.body_bytes", 1, 1<<50, true, &l.BodyBytes),
+		"header_timeout":         r.duration("limits.header_timeout", 100*time.Millisecond, time.Hour, false, &l.HeaderTimeout),
+		"idle_timeout":           r.duration("limits.idle_timeout", 100*time.Millisecond, 24*time.Hour, false, &l.IdleTimeout),
+	})
+}
+
+func (r *reader) origin(n ast.Node, c *Config) {
+	o := OriginConfig{Timeout: time.Minute}
+	balance := "round_robin"
+	seen := r.mapping(n, "origin", fields{
+		"hosts": r.texts("origins.hosts", func(n ast.Node, text string) {
+			if host, err := parseHostPattern(text); err != nil {
+				r.fail(n, "origins.hosts: %v", err)
+			} else {
+				o.Hosts = append(o.Hosts, host)
+			}
+		}),
+		"servers": r.texts("origins.servers", func(n ast.Node, text string) {
+			u, err := ParseOrigin(text)
+			if err != nil {
+				r.fail(n, "origins.servers: %v", err)
+				return
+			}
+			o.Servers = append(o.Servers, u)
+		}),
+		"health": func(n ast.Node) {
+			r.mapping(n, "origins.health", fields{"active": r.later("origins.health.active", "none")})
+		},
+		"timeout": r.duration("origins.timeout", time.Millisecond, 24*time.Hour, false, &o.Timeout),
+		"balance": oneOf(r, "origins.balance", &balance, "round_robin", "least_connections"),
+	})
+	if seen == nil {
+		return
+	}
+	if seen["servers"] == nil || len(o.Servers) == 0 && len(r.errs) == 0 {
+		r.fail(n, "origin: no servers: give at least one URL under servers")
+	}
+	if len(o.Hosts) == 0 {
+		o.Hosts = []string{"*"}
+	}
+	if balance == "least_connections" {
+		o.Balance = LeastConnections
+	}
+	for _, other := range c.Origins {
+		for _, h := range o.Hosts {
+			if slices.Contains(other.Hosts, h) {
+				r.fail(n, "origin: host %s has an origin above already: put all its servers there", h)
+			}
+		}
+	}
+	c.Origins = append(c.Origins, o)
+}
+
+func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
+	rule := DefaultRule("", 0)
+	rule.Key = nil
+	var window, timeout = time.Duration(rule.Window), time.Duration(rule.MitigationTimeout)
+	seen := r.mapping(n, "rule", fields{
+		"name": r.text("rule name", func(n ast.Node, text string) {
+			switch other := names[text]; {
+			case !plainName(text):
+				r.fail(n, "rule name: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
+			case other != nil:
+				line, _ := place(other)
+				r.fail(n, "rule name: %s is the name of the rule at line %d already: choose another", text, line)
+			default:
+				names[text] = n
+				rule.Name = text
+			}
+		}),
+		"match":  func(n ast.Node) { r.match(n, &rule.Match) },
+		"key":    r.key(&rule.Key),
+		"limit":  r.integer("limit", 1, counter.MaxLimit, func(v int64) { rule.Limit = uint32(v) }),
+		"window": r.duration("window", counter.MinWindow, counter.MaxWindow, false, &window),
+		"sub_windows": func(n ast.Node) {
+			r.integer("sub_windows", 1, 12, func(v int64) {
+				if !slices.Contains([]int64{1, 2, 4, 8, 12}, v) {
+					r.fail(n, "sub_windows: %d is not possible: want 1, 2, 4, 8 or 12", v)
+				}
+				rule.SubWindows = int(v)
+			})(n)
+		},
+		"estimate": r.text("estimate", func(n ast.Node, text string) {
+			e, err := counter.ParseEstimate(text)
+			if err != nil {
+				r.fail(n, "estimate: %q is not possible: want nearest or lower", text)
+			}
+			rule.Estimate = &e
+		}),
+		"mitigation_timeout": r.duration("mitigation_timeout", time.Millisecond, 24*time.Hour, true, &timeout),
+		"mode":               oneOf(r, "mode", &rule.Mode, Enforce, Shadow, Off),
+		"first_sight":        oneOf(r, "first_sight", &rule.FirstSight, Go, Wait),
+		"on_store_failure":   oneOf(r, "on_store_failure", &rule.OnStoreFailure, Local, Open, Closed),
+		"count":              func(n ast.Node) { r.count(n, &rule.Count) },
+		"response":           func(n ast.Node) { r.response(n, &rule.Response) },
+	})
+	if seen == nil {
+		return
+	}
+	for _, required := range []string{"name", "limit"} {
+		if seen[required] == nil {
+			r.fail(n, "rule: no %s: every rule needs a name and a limit", required)
+		}
+	}
+	if rule.Key == nil {
+		rule.Key = []string{"source"}
+	}
+	rule.Window, rule.MitigationTimeout = Duration(window), Duration(timeout)
+	c.Rules = append(c.Rules, rule)
+}
+
+func plainName(s string) bool {
+	for _, c := range []byte(s) {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return len(s) >= 1 && len(s) <= 64
+}
+
+func (r *reader) match(n ast.Node, m *Match) {
+	r.mapping(n, "match", fields{
+		"hosts": r.texts("match.hosts", func(n ast.Node, text string) {
+			if host, err := parseHostPattern(text); err != nil {
+				r.fail(n, "match.hosts: %v", err)
+			} else {
+				m.Hosts = append(m.Hosts, host)
+			}
+		}),
+		"path": r.text("match.path", func(n ast.Node, text string) {
+			if err := m.setPath(text); err != nil {
+				r.fail(n, "match.path: %v", err)
+			}
+		}),
+		"methods": r.texts("match.methods", func(n ast.Node, text string) {
+			if !isToken([]byte(text)) || strings.ToUpper(text) != text {
+				r.fail(n, "match.methods: %q is not a method: want a name in capitals, such as POST", text)
+				return
+			}
+			m.Methods = append(m.Methods, text)
+		}),
+	})
+}
+
+// key reads one part of a key or a list of them.
+func (r *reader) key(to *[]string) func(ast.Node) {
+	one := func(n ast.Node, text string) {
+		if _, err := parseKeyPart(text); err != nil {
+			r.fail(n, "key: %v", err)
+			return
+		}
+		if slices.Contains(*to, text) {
+			r.fail(n, "key: %s is there twice: remove one", text)
+			return
+		}
+		*to = append(*to, text)
+	}
+	return func(n ast.Node) {
+		if s, ok := r.resolve(n).(*ast.SequenceNode); ok {
+			if len(s.Values) == 0 {
+				r.fail(n, "key: an empty list counts nobody: want source, header:NAME or cookie:NAME")
+			}
+			r.texts("key", one)(n)
+			return
+		}
+		r.text("key", one)(n)
+	}
+}
+
+func (r *reader) count(n ast.Node, c *Count) {
+	r.mapping(n, "count", fields{
+		"statuses": func(n ast.Node) {
+			r.list(n, "count.statuses", r.integer("count.statuses", 200, 599, func(v int64) { c.Statuses = append(c.Statuses, int(v)) }))
+		},
+		"refused": r.boolean("count.refused", &c.Refused),
+	})
+	if c.Refused && len(c.Statuses) > 0 {
+		r.fail(n, "count: statuses and refused together: a refused request has no status of the origin; keep one")
+	}
+}
+
+func (r *reader) response(n ast.Node, p *Response) {
+	r.mapping(n, "response", fields{
+		"status":       r.integer("response.status", 400, 599, func(v int64) { p.Status = int(v) }),
+		"content_type": r.headerValue("response.content_type", &p.ContentType),
+		"body":         r.str("response.body", &p.Body),
+	})
+}
+
+func (r *reader) headerValue(what string, to *string) func(ast.Node) {
+	return r.text(what, func(n ast.Node, text string) {
+		for _, b := range []byte(text) {
+			if b < 0x20 || b == 0x7f {
+				r.fail(n, "%s: %q has bytes that no header may have", what, text)
+				return
+			}
+		}
+		*to = text
+	})
+}

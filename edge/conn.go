@@ -1,0 +1,273 @@
+package edge
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"sluice/counter"
+)
+
+const (
+	// acceptPause is the first pause after a failed accept; it doubles up to a second. Without descriptors there is
+	// nothing to do but to wait for somebody to close one.
+	acceptPause = 5 * time.Millisecond
+	// minBodyRate is how slowly a client may send a body, bytes a second, once the header timeout has passed.
+	minBodyRate = 500
+	// stopTime is how long a listener that stops still accepts what is waiting.
+	stopTime = 50 * time.Millisecond
+	// lingerTime and lingerBytes bound what is read of a refused body, so that the refusal arrives: closing a connection with
+	// unread bytes resets it, and a reset takes the answer with it.
+	lingerTime  = time.Second
+	lingerBytes = 256 << 10
+)
+
+// A listener accepts connections for the server: it goes on after temporary failures, caps the connections of a source,
+// and knows which are open, so that draining can end them.
+type listener struct {
+	net.Listener
+	stats     *stats
+	perSource int
+	source    func(netip.Addr) (counter.Source, bool) // false: a trusted proxy, which has no cap
+	write     time.Duration                           // how long a write may take without progress
+
+	stopping atomic.Bool
+
+	mu     sync.Mutex
+	conns  map[*conn]struct{}
+	counts map[counter.Source]int
+}
+
+// Accept returns io.EOF once the listener is closed, which ends the server's loop without an error.
+func (l *listener) Accept() (net.Conn, error) {
+	pause := acceptPause
+	for {
+		nc, err := l.Listener.Accept()
+		switch {
+		case err == nil:
+		case errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF):
+			return nil, io.EOF
+		case l.stopping.Load():
+			l.Listener.Close()
+			return nil, io.EOF
+		case errors.Is(err, syscall.ECONNABORTED):
+			continue
+		default:
+			l.stats.acceptFails.Add(1)
+			time.Sleep(pause)
+			pause = min(2*pause, time.Second)
+			continue
+		}
+		if c := l.admit(nc); c != nil {
+			return c, nil
+		}
+		l.stats.turnedAway.Add(1)
+		nc.Close()
+	}
+}
+
+// admit counts a connection for its source; nil means that the source has too many.
+func (l *listener) admit(nc net.Conn) *conn {
+	c := &conn{Conn: nc, listener: l, peer: peerAddr(nc.RemoteAddr())}
+	source, capped := l.source(c.peer)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if capped {
+		if l.counts[source] >= l.perSource {
+			return nil
+		}
+		l.counts[source]++
+		c.source = source
+	}
+	l.conns[c] = struct{}{}
+	return c
+}
+
+func (l *listener) forget(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+	if !c.source.IsValid() {
+		return
+	}
+	if l.counts[c.source]--; l.counts[c.source] <= 0 {
+		delete(l.counts, c.source)
+	}
+}
+
+func (l *listener) open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.conns)
+}
+
+// closeAll cuts every connection that is still open.
+func (l *listener) closeAll() {
+	l.mu.Lock()
+	open := make([]*conn, 0, len(l.conns))
+	for c := range l.conns {
+		open = append(open, c)
+	}
+	l.mu.Unlock()
+	for _, c := range open {
+		c.Conn.Close() // not conn.Close: no lingering now
+	}
+}
+
+func peerAddr(a net.Addr) netip.Addr {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return netip.IPv6Unspecified() // an in-memory connection
+}
+
+// A conn is a client's connection. But for Close it belongs to the goroutine that serves it, or, while a body is on its
+// way to the origin, its reading half to the goroutine that sends the body.
+type conn struct {
+	net.Conn
+	listener *listener
+	peer     netip.Addr
+	source   counter.Source // whose connections it counts among; zero: nobody's
+	closed   atomic.Bool
+
+	exchange *exchange // of a request that began in the ExpectHandler
+	owed     []owed    // answers on their way to the client
+	failed   bool      // the client will not get all that was meant for it
+	linger   bool      // a body was left unread
+
+	body      bool // a body is being read: the end of the connection is not the end of the body
+	aborted   atomic.Bool
+	bodyStart time.Time
+	bodyGrace time.Duration
+	bodyBytes int64
+
+	writeBy time.Time // the write deadline that is set
+}
+
+// owed is an answer that has been made; it counts when it has been written.
+type owed struct {
+	code int
+	from from
+}
+
+// startBody tells the connection that what it reads from now on is a body. The client must then keep up a pace: at any time
+// the body must have begun at most grace + bytes/minBodyRate ago.
+func (c *conn) startBody(now time.Time, grace time.Duration) {
+	c.body, c.bodyStart, c.bodyGrace, c.bodyBytes = true, now, grace, 0
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	if c.body {
+		due := c.bodyStart.Add(c.bodyGrace + time.Duration(c.bodyBytes/minBodyRate)*time.Second)
+		if err := c.Conn.SetReadDeadline(due); err != nil {
+			return 0, err
+		}
+		if c.aborted.Load() {
+			return 0, net.ErrClosed
+		}
+	}
+	n, err := c.Conn.Read(p)
+	if c.body {
+		c.bodyBytes += int64(n)
+		if err == io.EOF {
+			// The server takes a chunked body that breaks off for a complete one if it sees io.EOF.
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	return n, err
+}
+
+// abortBody ends the reading of a body, from another goroutine. Nothing can be read from the connection afterwards.
+func (c *conn) abortBody() {
+	c.aborted.Store(true) // before the deadline: a Read that sets its own after this one looks again
+	_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+// Write gives every write its own deadline: one for a whole answer would cut long downloads, none would let a client that
+// does not read keep the connection for ever. The deadline is moved at most once a second, because moving it costs.
+func (c *conn) Write(p []byte) (int, error) {
+	if now := time.Now(); c.writeBy.Sub(now) < c.listener.write-time.Second {
+		c.writeBy = now.Add(c.listener.write)
+		if err := c.Conn.SetWriteDeadline(c.writeBy); err != nil {
+			c.failed = true
+			return 0, err
+		}
+	}
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		c.failed = true
+	}
+	return n, err
+}
+
+func (c *conn) Close() error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	defer c.listener.forget(c)
+	if c.linger {
+		c.lingeringClose()
+	}
+	return c.Conn.Close()
+}
+
+// lingeringClose says that no more will be sent, and reads a little of what the client still sends (RFC 9112, 9.6).
+func (c *conn) lingeringClose() {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil || c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
+}
+
+// owe notes that an answer has been made.
+func (c *conn) owe(code int, f from) { c.owed = append(c.owed, owed{code, f}) }
+
+// settle counts the answers that were owed: the server says that it has written them, or that the connection is over.
+func (c *conn) settle(s *stats) {
+	for _, o := range c.owed {
+		if c.failed {
+			s.aborted.Add(1)
+		} else {
+			s.answered(o.code, o.from)
+		}
+	}
+	c.owed = c.owed[:0]
+}
+
+// connState is called by the goroutine that serves nc, after an answer and at the end.
+func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
+	c, ok := nc.(*conn)
+	if !ok {
+		return
+	}
+	switch state {
+	case fasthttp.StateIdle:
+		c.settle(s.stats)
+	case fasthttp.StateClosed:
+		c.settle(s.stats)
+		if c.exchange != nil { // invited to send its body, and gone
+			s.stats.aborted.Add(1)
+			s.release(c.exchange)
+			c.exchange = nil
+		}
+	}
+}
+
+// stop takes the connections that are waiting to be accepted, and then no more: closing at once would reset them.
+func (l *listener) stop() {
+	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
+		l.stopping.Store(true)
+		if d.SetDeadline(time.Now().Add(stopTime)) == nil {
+			return
+		}
+	}
+	l.Listener.Close()
+}

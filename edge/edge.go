@@ -1,0 +1,279 @@
+// Package edge is the HTTP side of Sluice: a reverse proxy that asks, for every request, whether its source may make it.
+//
+// The life of a request, top to bottom (handle in this file):
+//
+//	head     the header lines are scanned once; what two servers could read differently is refused (head.go)
+//	source   who: the peer's address, or what a trusted proxy reports, read from right to left (source.go)
+//	lists    deny refuses, allow passes without counting
+//	rules    which rules are about this host, path and method, each in one canonical form (ruleset.go, path.go, host.go)
+//	decide   mitigated until? else reserve in all counters at once (limiter.go); a mitigation starts where one is over
+//	answer   refused: 429 at once, and the connection stays open (answer.go)
+//	         admitted: on to the origin, streaming both ways (proxy.go, upload.go, body.go)
+//	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (conn.go)
+//
+// Nothing in it waits for the tier, but rules that say first_sight: wait. Rules, lists and origins are one immutable
+// snapshot (snapshot.go), swapped whole: a request is judged by exactly one version.
+package edge
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// Options is what a Server is made of.
+type Options struct {
+	Config *Config
+	Table  *counter.Table    // who has done how much
+	Bits   *mitigation.Table // who is blocked until when
+	Tier   Tier              // the PoP; the zero Tier counts alone
+	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
+	// Warn, if not nil, is told of failures that an operator should know of. It must not block.
+	Warn func(message string, args ...any)
+}
+
+// Server is one edge.
+type Server struct {
+	http     *fasthttp.Server
+	listener *listener
+	limiter  limiter
+	limits   Limits
+	secret   secret
+	stats    *stats
+	warn     func(message string, args ...any)
+	snap     atomic.Pointer[snapshot]
+	draining atomic.Bool
+	apply    sync.Mutex // one Apply at a time
+	pool     sync.Pool  // of *exchange
+}
+
+// New makes a server. Nothing is started yet.
+func New(o Options) (*Server, error) {
+	c := o.Config
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		limiter: limiter{table: o.Table, bits: o.Bits, tier: o.Tier, budget: c.PoP.Wait},
+		limits:  c.Limits,
+		secret:  newSecret(o.Secret),
+		stats:   newStats(),
+		warn:    o.Warn,
+	}
+	if s.warn == nil {
+		s.warn = func(string, ...any) {}
+	}
+	s.pool.New = func() any { return &exchange{server: s} }
+	if err := s.Apply(c); err != nil {
+		return nil, err
+	}
+	s.stats.reloads[1].Store(0) // the first set of rules is not read again
+	s.listener = &listener{
+		stats: s.stats, perSource: c.Limits.PerSource, write: c.Limits.IdleTimeout,
+		source: s.connectionSource,
+		conns:  make(map[*conn]struct{}), counts: make(map[counter.Source]int),
+	}
+	s.http = &fasthttp.Server{
+		Handler:       s.handle,
+		ErrorHandler:  s.malformed,
+		ExpectHandler: s.expect,
+		ConnState:     s.connState,
+		Logger:        discardLog{}, // connections end in all kinds of ways; what matters is counted
+
+		Concurrency:           c.Limits.Connections,
+		ReadBufferSize:        c.Limits.HeaderBytes,
+		WriteBufferSize:       8 << 10,
+		ReadTimeout:           c.Limits.HeaderTimeout,
+		IdleTimeout:           c.Limits.IdleTimeout,
+		CloseOnShutdown:       true,
+		SecureErrorLogMessage: true,
+
+		// One byte of a body may be read before the handler decides; the rest is streamed. The server takes no less.
+		StreamRequestBody:            true,
+		MaxRequestBodySize:           1,
+		DisablePreParseMultipartForm: true,
+		NoDefaultServerHeader:        true,
+		NoDefaultDate:                true,
+		NoDefaultContentType:         true,
+	}
+	return s, nil
+}
+
+type discardLog struct{}
+
+func (discardLog) Printf(string, ...any) {}
+
+// Serve accepts connections on ln until Drain. It blocks, and closes ln.
+func (s *Server) Serve(ln net.Listener) error {
+	s.listener.Listener = ln
+	return s.http.Serve(s.listener)
+}
+
+// Ready reports whether the server takes requests: it does not while it drains.
+func (s *Server) Ready() bool { return !s.draining.Load() }
+
+// drainNotice is how long open connections have to learn that they will be closed: each answer says so.
+const drainNotice = time.Second
+
+// Drain stops accepting, lets every request in flight finish, and returns when no connection is left or ctx is done; what
+// is still open then is cut, and the error says so.
+func (s *Server) Drain(ctx context.Context) error {
+	s.draining.Store(true)
+	s.listener.stop()
+	for end := time.Now().Add(drainNotice); s.listener.open() > 0 && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+			continue
+		}
+		break
+	}
+	err := s.http.ShutdownWithContext(ctx)
+	if n := s.listener.open(); n > 0 {
+		s.listener.closeAll()
+		err = errors.Join(err, errCut)
+	}
+	for _, o := range s.snap.Load().origins.all {
+		o.sweep(time.Time{})
+	}
+	return err
+}
+
+var errCut = errors.New("edge: drain: connections were cut at the end of the grace time")
+
+// Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
+func (s *Server) Sweep(now time.Time) {
+	s.limiter.bits.Sweep(now)
+	for _, o := range s.snap.Load().origins.all {
+		o.sweep(now)
+	}
+}
+
+// connectionSource says whose connection a peer's counts as; false is a trusted proxy, which brings many clients.
+func (s *Server) connectionSource(peer netip.Addr) (counter.Source, bool) {
+	sources := s.snap.Load().sources
+	return sources.of(peer), !isIn(sources.trust, peer)
+}
+
+// An exchange is the life of one request and its answer. It is used again; nothing of it outlives the handler.
+type exchange struct {
+	server   *Server
+	snap     *snapshot
+	conn     *conn
+	now      time.Time // the one instant at which the request is judged
+	head     head
+	client   netip.Addr
+	chain    []netip.Addr // addresses believed, the nearest first
+	trusted  bool         // the peer is
+	rawHost  []byte       // as the origin gets it
+	host     []byte       // as rules see it
+	path     []byte
+	decision decision
+	from     from
+	bodyRead bool
+	hijacked bool // the answer is written by other means
+
+	forwardedHost    bool
+	hostBuf, pathBuf []byte
+	buf              []byte
+	doomed           []string
+}
+
+// begin counts a request as received and takes what its life needs.
+func (s *Server) begin(c *conn) *exchange {
+	s.stats.received.Add(1)
+	x := s.pool.Get().(*exchange)
+	x.snap, x.conn, x.now = s.snap.Load(), c, time.Now()
+	x.chain, x.rawHost, x.host, x.path = x.chain[:0], nil, nil, nil
+	x.bodyRead, x.hijacked, x.from = false, false, fromEdge
+	return x
+}
+
+func (s *Server) release(x *exchange) {
+	s.limiter.settle(&x.decision, 0, x.now) // what is still held never was
+	x.decision.reset()
+	x.snap, x.conn = nil, nil
+	s.pool.Put(x)
+}
+
+// handle is the life of a request.
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	c := ctx.Conn().(*conn)
+	x := c.exchange
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked(ctx, c, x, p)
+		}
+	}()
+	if x != nil {
+		c.exchange = nil // admitted before it was invited to send its body
+	} else if x = s.begin(c); !x.admit(ctx) {
+		s.finish(ctx, x)
+		return
+	}
+	status := x.forward(ctx)
+	if status != 0 {
+		x.from = fromOrigin
+	}
+	if x.decision.held {
+		s.limiter.settle(&x.decision, status, time.Now())
+	}
+	x.limitHeaders(&ctx.Response.Header)
+	x.verdictHeader(&ctx.Response.Header)
+	s.finish(ctx, x)
+}
+
+// expect is asked in place of handle when a client waits to be invited to send its body: one that is refused is not.
+func (s *Server) expect(ctx *fasthttp.RequestCtx) (status int) {
+	c := ctx.Conn().(*conn)
+	x := s.begin(c)
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked(ctx, c, x, p)
+			status = fasthttp.StatusInternalServerError
+		}
+	}()
+	if x.admit(ctx) {
+		c.exchange = x
+		return fasthttp.StatusContinue
+	}
+	x.bodyRead = true // none will come
+	s.finish(ctx, x)
+	return ctx.Response.StatusCode()
+}
+
+// finish is the end of every request: its body must not be taken for the next request, and its answer is to be counted.
+func (s *Server) finish(ctx *fasthttp.RequestCtx, x *exchange) {
+	if !x.bodyRead && ctx.RequestBodyStream() != nil && ctx.Request.Header.ContentLength() != 0 {
+		x.skipBody(ctx)
+	}
+	if s.draining.Load() {
+		ctx.SetConnectionClose()
+	}
+	x.conn.body = x.conn.body && x.hijacked
+	if !x.hijacked {
+		x.conn.owe(ctx.Response.StatusCode(), x.from)
+	}
+	s.release(x)
+}
+
+// panicked keeps a fault within its request.
+func (s *Server) panicked(ctx *fasthttp.RequestCtx, c *conn, x *exchange, p any) {
+	s.stats.panics.Add(1)
+	s.warn("fault in the edge", "panic", p)
+	answer(ctx, fasthttp.StatusInternalServerError, "internal", "This server made a mistake.")
+	ctx.SetConnectionClose()
+	c.owe(fasthttp.StatusInternalServerError, fromEdge)
+	if x != nil {
+		s.limiter.settle(&x.decision, 0, time.Now())
+	}
+}

@@ -1,0 +1,246 @@
+package edge
+
+import (
+	"bytes"
+	"errors"
+)
+
+// maxHeaderLines bounds the headers of a request or an answer. Servers commonly allow 100.
+const maxHeaderLines = 128
+
+var (
+	errHeaderSyntax = errors.New("edge: a header line is not NAME: VALUE")
+	errHeaderCount  = errors.New("edge: too many header lines")
+)
+
+// A head is the header lines of a request as they came, each classified once. What is forwarded is written from these
+// lines, so it keeps their order and spelling, and what no rule of HTTP takes out arrives unchanged.
+type head struct {
+	lines []line
+}
+
+type line struct {
+	name, value []byte // the value without the white space around it
+	kind        lineKind
+	drop        bool // hop-by-hop, or named by Connection
+}
+
+// lineKind tells apart the headers that a proxy has something to do with.
+type lineKind uint8
+
+const (
+	lineOther lineKind = iota
+	lineConnection
+	lineHopByHop // ends at this hop: Keep-Alive, Proxy-Connection, TE, Trailer, Upgrade
+	lineTransferEncoding
+	lineContentLength
+	lineHost
+	lineCookie
+	lineExpect
+	lineForwardedFor
+	lineRealIP
+	lineForwarded
+	lineForwardedProto
+	lineForwardedHost
+	lineForwardedOther // other X-Forwarded-*: claims that only a trusted proxy may make
+	lineVia
+)
+
+// scan reads a header block as the parser of the server left it: lines that end in CRLF, and an empty line. The server's
+// parser is more lenient than HTTP allows; what scan does not take is refused: a line that ends in LF alone, one that
+// continues the line before, a name with white space. The lines point into block.
+func (h *head) scan(block []byte) error {
+	h.lines = h.lines[:0]
+	nominates := false
+	for len(block) > 0 {
+		i := bytes.IndexByte(block, '\n')
+		if i < 1 || block[i-1] != '\r' {
+			return errHeaderSyntax
+		}
+		text := block[:i-1]
+		block = block[i+1:]
+		if len(text) == 0 {
+			break
+		}
+		colon := bytes.IndexByte(text, ':')
+		if colon < 1 || !isToken(text[:colon]) {
+			return errHeaderSyntax
+		}
+		if len(h.lines) == maxHeaderLines {
+			return errHeaderCount
+		}
+		l := line{name: text[:colon], value: trimSpace(text[colon+1:])}
+		l.kind = classify(l.name)
+		switch l.kind {
+		case lineConnection:
+			l.drop, nominates = true, true
+		case lineHopByHop, lineTransferEncoding:
+			l.drop = true
+		}
+		h.lines = append(h.lines, l)
+	}
+	if nominates {
+		h.dropNominated()
+	}
+	return nil
+}
+
+// dropNominated drops the headers that Connection names (RFC 9110, 7.6.1), except those that frame or route the message
+// or say who sent it: a client must not be able to have them removed.
+func (h *head) dropNominated() {
+	for _, c := range h.lines {
+		if c.kind != lineConnection {
+			continue
+		}
+		for list := c.value; len(list) > 0; {
+			var name []byte
+			name, list, _ = bytes.Cut(list, []byte{','})
+			name = trimSpace(name)
+			for i := range h.lines {
+				if l := &h.lines[i]; (l.kind == lineOther || l.kind == lineExpect) && bytes.EqualFold(l.name, name) {
+					l.drop = true
+				}
+			}
+		}
+	}
+}
+
+// only returns the value of the one line with this name, and false if there is none, an empty one, or several.
+func (h *head) only(name []byte) ([]byte, bool) {
+	var value []byte
+	for i := range h.lines {
+		if l := &h.lines[i]; len(l.name) == len(name) && bytes.EqualFold(l.name, name) {
+			if value != nil {
+				return nil, false
+			}
+			value = l.value
+		}
+	}
+	return value, len(value) > 0
+}
+
+// cookie is only for the cookie of this name.
+func (h *head) cookie(name []byte) ([]byte, bool) {
+	var value []byte
+	for i := range h.lines {
+		if h.lines[i].kind != lineCookie {
+			continue
+		}
+		for rest := h.lines[i].value; len(rest) > 0; {
+			var pair []byte
+			pair, rest, _ = bytes.Cut(rest, []byte{';'})
+			key, v, ok := bytes.Cut(trimSpace(pair), []byte{'='})
+			if !ok || !bytes.Equal(trimSpace(key), name) {
+				continue
+			}
+			if value != nil {
+				return nil, false
+			}
+			value = trimSpace(v)
+		}
+	}
+	return value, len(value) > 0
+}
+
+func classify(name []byte) lineKind {
+	is := func(s string) bool { return equalFold(name, s) }
+	switch len(name) {
+	case 2:
+		if is("te") {
+			return lineHopByHop
+		}
+	case 3:
+		if is("via") {
+			return lineVia
+		}
+	case 4:
+		if is("host") {
+			return lineHost
+		}
+	case 6:
+		if is("cookie") {
+			return lineCookie
+		} else if is("expect") {
+			return lineExpect
+		}
+	case 7:
+		if is("upgrade") || is("trailer") {
+			return lineHopByHop
+		}
+	case 9:
+		if is("forwarded") {
+			return lineForwarded
+		} else if is("x-real-ip") {
+			return lineRealIP
+		}
+	case 10:
+		if is("connection") {
+			return lineConnection
+		} else if is("keep-alive") {
+			return lineHopByHop
+		}
+	case 14:
+		if is("content-length") {
+			return lineContentLength
+		}
+	case 15:
+		if is("x-forwarded-for") {
+			return lineForwardedFor
+		}
+	case 16:
+		if is("x-forwarded-host") {
+			return lineForwardedHost
+		} else if is("proxy-connection") {
+			return lineHopByHop
+		}
+	case 17:
+		if is("x-forwarded-proto") {
+			return lineForwardedProto
+		} else if is("transfer-encoding") {
+			return lineTransferEncoding
+		}
+	}
+	if len(name) > 12 && equalFold(name[:12], "x-forwarded-") {
+		return lineForwardedOther
+	}
+	return lineOther
+}
+
+// equalFold compares with a string of the same length that is in lower case.
+func equalFold(name []byte, lower string) bool {
+	if len(name) != len(lower) {
+		return false
+	}
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// isToken reports whether s is a token of RFC 9110, 5.6.2.
+func isToken(s []byte) bool {
+	for _, c := range s {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_':
+		case bytes.IndexByte([]byte("!#$%&'*+.^`|~"), c) >= 0:
+		default:
+			return false
+		}
+	}
+	return len(s) > 0
+}
+
+func trimSpace(s []byte) []byte {
+	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for len(s) > 0 && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}

@@ -1,0 +1,65 @@
+package edge
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// appendCanonicalHost appends the form of a Host that rules are matched against: lower case, without port and without the
+// dot that may end it. It reports whether host could be one at all (RFC 3986: a name, an IPv4 address, or an IPv6 address
+// in brackets, with or without a port).
+func appendCanonicalHost(buf, host []byte) ([]byte, bool) {
+	name, port := host, []byte(nil)
+	if len(host) > 0 && host[0] == '[' {
+		i := bytes.IndexByte(host, ']')
+		if i < 0 {
+			return buf, false
+		}
+		name, port = host[:i+1], host[i+1:]
+	} else if i := bytes.IndexByte(host, ':'); i >= 0 {
+		name, port = host[:i], host[i:]
+	}
+	if len(name) == 0 || len(name) > 255 {
+		return buf, false
+	}
+	if len(port) > 0 && (port[0] != ':' || len(port) > 6) {
+		return buf, false
+	}
+	for i, c := range port {
+		if i > 0 && (c < '0' || c > '9') {
+			return buf, false
+		}
+	}
+	if name[0] != '[' {
+		name = bytes.TrimSuffix(name, []byte("."))
+	}
+	for _, c := range name {
+		switch {
+		case c >= 'A' && c <= 'Z':
+			c += 'a' - 'A'
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~' || c == '%':
+		case name[0] == '[' && (c == ':' || c == '[' || c == ']'):
+		default:
+			return buf, false
+		}
+		buf = append(buf, c)
+	}
+	return buf, len(name) > 0
+}
+
+// parseHostPattern reads an exact host, "*", or "*.example.com", and returns it in canonical form.
+func parseHostPattern(text string) (string, error) {
+	if text == "*" {
+		return text, nil
+	}
+	name, wild := strings.CutPrefix(text, "*.")
+	canonical, ok := appendCanonicalHost(nil, []byte(name))
+	if !ok || strings.Contains(name, "*") || strings.Contains(strings.TrimPrefix(name, "["), ":") && name[0] != '[' {
+		return "", fmt.Errorf("%q is not a host: want example.com without a port, *.example.com, or *", text)
+	}
+	if wild {
+		return "*." + string(canonical), nil
+	}
+	return string(canonical), nil
+}

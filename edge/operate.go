@@ -1,0 +1,154 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// What operators see and do, for the API. Times are as the clock has them; a source is named as counter.Source writes it.
+
+// ErrNoRule says that no rule in force has the name that was given.
+var ErrNoRule = errors.New("edge: no such rule")
+
+// Mitigation is a bit in force.
+type Mitigation struct {
+	Rule    string    `json:"rule"`
+	Source  string    `json:"source"`
+	Start   time.Time `json:"start"`
+	End     time.Time `json:"end"`
+	Learned time.Time `json:"learned"` // when it came into force on this edge
+	By      string    `json:"by"`      // edge, pop or admin
+	Reason  string    `json:"reason,omitempty"`
+}
+
+// Standing is how a source stands under a rule.
+type Standing struct {
+	Rule      string     `json:"rule"`
+	Source    string     `json:"source"`
+	Mode      Mode       `json:"mode"`
+	Estimate  float64    `json:"estimate"` // hits in the window, as far as this edge knows
+	Limit     uint32     `json:"limit"`
+	Remaining uint32     `json:"remaining"`
+	Until     *time.Time `json:"mitigated_until"` // null: not mitigated
+}
+
+// Rules returns the rules as they are configured, those that are off as well.
+func (s *Server) Rules() []RuleConfig {
+	var list []RuleConfig
+	for _, r := range s.snap.Load().rules.all {
+		list = append(list, r.config)
+	}
+	return list
+}
+
+// Config returns the configuration in force. It must not be changed.
+func (s *Server) Config() *Config { return s.snap.Load().config }
+
+// Mitigations returns the bits in force at now, in no order.
+func (s *Server) Mitigations(now time.Time) []Mitigation {
+	names := make(map[uint32]string)
+	for _, r := range s.snap.Load().rules.rules {
+		names[r.counter.ID] = r.config.Name
+	}
+	list := []Mitigation{}
+	for key, bit := range s.limiter.bits.All(now) {
+		if name, known := names[key.Rule]; known {
+			list = append(list, Mitigation{Rule: name, Source: key.Source.String(), Start: bit.Start, End: bit.End,
+				Learned: bit.Learned, By: bit.By.String(), Reason: bit.Reason})
+		}
+	}
+	return list
+}
+
+// Block refuses a source under a rule for a while. Errors are ErrNoRule, and what is wrong with the source or the time.
+func (s *Server) Block(rule, source string, d time.Duration, reason string, now time.Time) (Mitigation, error) {
+	r, key, err := s.keyOf(rule, source)
+	if err != nil {
+		return Mitigation{}, err
+	}
+	if d <= 0 || d > mitigation.MaxTimeout {
+		return Mitigation{}, fmt.Errorf("edge: block for %v: want more than 0 and at most %v", d, Duration(mitigation.MaxTimeout))
+	}
+	s.limiter.bits.Start(key, mitigation.Bit{Start: now, End: now.Add(d), By: mitigation.ByAdmin, Reason: reason}, now)
+	bit, _ := s.limiter.bits.Get(key, now)
+	return Mitigation{Rule: r.config.Name, Source: key.Source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned,
+		By: bit.By.String(), Reason: bit.Reason}, nil
+}
+
+// Lift ends the mitigation of a source under a rule and forgets what was counted of it, so that it starts afresh. It
+// reports whether there was a mitigation here.
+func (s *Server) Lift(rule, source string, now time.Time) (bool, error) {
+	r, key, err := s.keyOf(rule, source)
+	if err != nil {
+		return false, err
+	}
+	lifted := s.limiter.bits.Lift(key, mitigation.ByAdmin, now)
+	s.limiter.table.Forget(r.counter, key.Source)
+	return lifted, nil
+}
+
+// Standings tells how an address stands under every rule that counts by source.
+func (s *Server) Standings(addr netip.Addr, now time.Time) []Standing {
+	snap, list := s.snap.Load(), []Standing{}
+	source := snap.sources.of(addr)
+	for _, r := range snap.rules.rules {
+		if r.parts != nil {
+			continue // counted by something that an address does not tell
+		}
+		v, known := s.limiter.table.Peek(r.counter, source, now)
+		st := Standing{Rule: r.config.Name, Source: source.String(), Mode: r.config.Mode, Limit: r.config.Limit, Remaining: r.config.Limit}
+		if known {
+			// Peek answers for one hit more.
+			st.Estimate = max(0, v.Estimate-1)
+			st.Remaining = uint32(max(0, float64(r.config.Limit)-st.Estimate))
+		}
+		if until := s.limiter.bits.Until(mitigation.Key{Rule: r.counter.ID, Source: source}, now); !until.IsZero() {
+			st.Until = &until
+		}
+		list = append(list, st)
+	}
+	return list
+}
+
+// Nodes describes the tier; none on an edge that counts alone.
+func (s *Server) Nodes() []NodeStatus {
+	if s.limiter.tier.Nodes == nil {
+		return nil
+	}
+	return s.limiter.tier.Nodes()
+}
+
+// Failed counts a reload that never came to Apply.
+func (s *Server) Failed() { s.stats.reloads[0].Add(1) }
+
+// keyOf finds a rule by name and a source in the form that the rule counts.
+func (s *Server) keyOf(rule, source string) (*rule, mitigation.Key, error) {
+	snap := s.snap.Load()
+	r := snap.rules.byName(rule)
+	if r == nil {
+		return nil, mitigation.Key{}, fmt.Errorf("%w: %s", ErrNoRule, rule)
+	}
+	src, err := counter.ParseSource(source)
+	if err != nil {
+		return nil, mitigation.Key{}, fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits", source)
+	}
+	if p, ok := src.Prefix(); ok {
+		if r.parts != nil {
+			return nil, mitigation.Key{}, fmt.Errorf("edge: rule %s does not count by address: name the source as GET /v1/mitigations does", rule)
+		}
+		want := snap.sources.v6
+		if p.Addr().Is4() {
+			want = snap.sources.v4
+		}
+		if p.Bits() < want {
+			return nil, mitigation.Key{}, fmt.Errorf("edge: source %s: sources here are /%d: name one of them", source, want)
+		}
+		src = snap.sources.of(p.Addr())
+	}
+	return r, mitigation.Key{Rule: r.counter.ID, Source: src}, nil
+}

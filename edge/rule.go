@@ -1,0 +1,109 @@
+package edge
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/counter"
+)
+
+// A rule is one RuleConfig made ready for the request path. It is immutable but for its tallies, which are shared with the
+// rule of the same name in the snapshots before and after.
+type rule struct {
+	config  RuleConfig
+	counter *counter.Rule
+	parts   []keyPart // nil: the source itself
+	shadow  bool
+	hold    bool // counts by the status of the answer
+	timeout time.Duration
+	tally   *tally
+	text    answerText
+}
+
+// newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
+// its key, and whether it enforces, because a shadow counts what it would have admitted.
+func newRule(c RuleConfig, defaults *Config) (*rule, error) {
+	r := &rule{config: c, shadow: c.Mode == Shadow || defaults.Shadow, timeout: time.Duration(c.MitigationTimeout)}
+	if r.shadow {
+		r.config.Mode = Shadow
+	}
+	if !slices.Equal(c.Key, []string{"source"}) {
+		for _, text := range c.Key {
+			part, err := parseKeyPart(text)
+			if err != nil {
+				return nil, fmt.Errorf("rule %s: key: %w", c.Name, err)
+			}
+			r.parts = append(r.parts, part)
+		}
+	}
+	estimate := defaults.Estimate
+	if c.Estimate != nil {
+		estimate = *c.Estimate
+	}
+	r.config.Estimate = &estimate
+	if c.Match.Path != "" && c.Match.Path[0] == '~' && c.Match.regexp == nil {
+		if err := r.config.Match.setPath(c.Match.Path); err != nil {
+			return nil, fmt.Errorf("rule %s: path: %w", c.Name, err)
+		}
+	}
+	var err error
+	name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), r.config.Mode)
+	r.counter, err = counter.NewRule(name, c.Limit, time.Duration(c.Window), c.SubWindows, estimate)
+	if err != nil {
+		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
+	}
+	r.hold = len(c.Count.Statuses) > 0
+	r.text = newAnswerText(r)
+	return r, nil
+}
+
+// counts reports whether a rule that counts by status counts an answer with this one.
+func (r *rule) counts(status int) bool { return slices.Contains(r.config.Count.Statuses, status) }
+
+// loosened reports whether now admits something that before did not, so that who was blocked under before may not be
+// blocked under now.
+func (now *rule) loosened(before *rule) bool {
+	return now.shadow != before.shadow ||
+		now.config.Limit > before.config.Limit ||
+		float64(now.config.Limit)/float64(now.config.Window) > float64(before.config.Limit)/float64(before.config.Window) ||
+		now.timeout < before.timeout
+}
+
+// setPath reads a path pattern: exact, a prefix that ends in *, or a regular expression after ~.
+func (m *Match) setPath(text string) error {
+	m.Path, m.regexp = text, nil
+	switch {
+	case strings.HasPrefix(text, "~"):
+		re, err := regexp.Compile(text[1:])
+		if err != nil {
+			return fmt.Errorf("%q is not a regular expression: %v", text[1:], err)
+		}
+		m.regexp = re
+	case !strings.HasPrefix(text, "/") && text != "*":
+		return fmt.Errorf("%q is not a path: want /exact, /prefix/* or ~regexp", text)
+	case strings.Contains(strings.TrimSuffix(text, "*"), "*"):
+		return fmt.Errorf("%q has a * before its end: use a regular expression, ~...", text)
+	default:
+		exact := strings.TrimSuffix(text, "*")
+		if c := string(appendCanonicalPath(nil, []byte(exact))); exact != "" && c != exact {
+			return fmt.Errorf("%q is never the path of a request as rules see it: write %s", text, c+text[len(exact):])
+		}
+	}
+	return nil
+}
+
+// method reports whether the rule is about requests with this method.
+func (m *Match) method(method []byte) bool {
+	if len(m.Methods) == 0 {
+		return true
+	}
+	for _, want := range m.Methods {
+		if string(method) == want {
+			return true
+		}
+	}
+	return false
+}

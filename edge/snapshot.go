@@ -1,0 +1,116 @@
+package edge
+
+import (
+	"time"
+
+	"github.com/gaissmai/bart"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// A snapshot is everything that a reload changes. It is immutable; a request keeps the one that it began with.
+type snapshot struct {
+	generation    int
+	config        *Config
+	rules         *ruleset
+	sources       *sources
+	deny, allow   *bart.Lite
+	origins       *origins
+	verdictHeader bool
+	waits         bool // a rule says first_sight: wait
+}
+
+// Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins from
+// now on. Other fields take effect when the process starts. If c cannot be put in force, what was stays, and the error
+// says why. Counters of rules whose counting did not change go on; so do mitigations, unless their rule is gone or looser.
+func (s *Server) Apply(c *Config) error {
+	s.apply.Lock()
+	defer s.apply.Unlock()
+	before := s.snap.Load()
+	if err := c.Check(); err != nil {
+		s.stats.reloads[0].Add(1)
+		return err
+	}
+	rules, err := newRuleset(c, s.stats.tally)
+	if err != nil {
+		s.stats.reloads[0].Add(1)
+		return err
+	}
+	now := &snapshot{
+		generation: 1, config: c, rules: rules,
+		sources: newSources(c.Source), deny: newPrefixes(c.Deny), allow: newPrefixes(c.Allow),
+		verdictHeader: c.VerdictHeader,
+	}
+	var had *origins
+	if before != nil {
+		now.generation, had = before.generation+1, before.origins
+	}
+	now.origins = newOrigins(c.Origins, had)
+	tier := make([]TierRule, 0, len(rules.rules))
+	for _, r := range rules.rules {
+		now.waits = now.waits || r.config.FirstSight == Wait
+		tier = append(tier, TierRule{Counter: r.counter, Name: r.config.Name, Timeout: r.timeout, Shadow: r.shadow})
+	}
+	if s.limiter.tier.Rules != nil {
+		s.limiter.tier.Rules(tier) // first: the tier may be asked about them as soon as they are in force
+	}
+	if before != nil {
+		s.carryOver(before.rules, rules)
+	}
+	s.snap.Store(now)
+	s.stats.keep(rules.all)
+	s.stats.reloads[1].Add(1)
+	if had != nil {
+		closeUnused(had, now.origins)
+	}
+	return nil
+}
+
+// carryOver moves the mitigations of rules that are counted otherwise now, and lifts those of rules that are gone or
+// admit more.
+func (s *Server) carryOver(before, now *ruleset) {
+	bits, at := s.limiter.bits, time.Now()
+	to := make(map[uint32]*counter.Rule) // nil: lift
+	for _, old := range before.rules {
+		r := now.byName(old.config.Name)
+		switch {
+		case r == nil || r.loosened(old):
+			to[old.counter.ID] = nil
+		case r.counter.ID != old.counter.ID:
+			to[old.counter.ID] = r.counter
+		}
+	}
+	if len(to) == 0 {
+		return
+	}
+	type move struct {
+		key mitigation.Key
+		bit mitigation.Bit
+	}
+	var moves []move
+	for key, bit := range bits.All(at) {
+		if _, concerned := to[key.Rule]; concerned {
+			moves = append(moves, move{key, bit})
+		}
+	}
+	for _, m := range moves {
+		if r := to[m.key.Rule]; r != nil {
+			m.bit.By = mitigation.ByPoP // no news: every edge reads the same file
+			bits.Start(mitigation.Key{Rule: r.ID, Source: m.key.Source}, m.bit, at)
+		}
+		bits.Lift(m.key, mitigation.ByPoP, at)
+	}
+}
+
+func closeUnused(before, now *origins) {
+	used := make(map[*origin]bool, len(now.all))
+	for _, o := range now.all {
+		used[o] = true
+	}
+	for _, o := range before.all {
+		if !used[o] {
+			o.sweep(time.Time{})
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package edge
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/mitigation"
+)
+
+// From says who made an answer.
+type from uint8
+
+const (
+	fromOrigin from = iota
+	fromLimit
+	fromEdge
+	froms
+)
+
+func (f from) String() string { return [...]string{"origin", "limit", "edge"}[f] }
+
+// codes bounds what is counted by status: a status has three digits.
+const codes = 1000
+
+// stats counts what the edge does. Every request is counted in received when it is seen, and in exactly one of answers and
+// aborted when it is over.
+type stats struct {
+	received atomic.Uint64
+	aborted  atomic.Uint64 // the client was gone, or its answer broke off
+	answers  [froms][codes]atomic.Uint64
+
+	panics      atomic.Uint64
+	turnedAway  atomic.Uint64 // connections above the cap of their source
+	acceptFails atomic.Uint64
+	reloads     [2]atomic.Uint64 // failed, done
+
+	deciding prometheus.Histogram
+
+	mu      sync.Mutex
+	tallies map[string]*tally
+}
+
+// sampling is how many decisions share one measurement of their time: two readings of a clock cost as much as a decision.
+const sampling = 64
+
+func newStats() *stats {
+	return &stats{
+		tallies: make(map[string]*tally),
+		deciding: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "sluice_decision_seconds",
+			Help:    "Time that a decision took, without waiting for the tier; one in 64 is measured.",
+			Buckets: prometheus.ExponentialBuckets(100e-9, 2, 16),
+		}),
+	}
+}
+
+// A tally counts what a rule said. It belongs to the rule's name, so it goes on when rules are read again.
+type tally struct {
+	verdicts [verdicts]atomic.Uint64
+	open     atomic.Uint64
+	closed   atomic.Uint64
+}
+
+func (t *tally) failed(p Posture) {
+	if p == Open {
+		t.open.Add(1)
+	} else {
+		t.closed.Add(1)
+	}
+}
+
+func (s *stats) tally(name string) *tally {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tallies[name]
+	if t == nil {
+		t = new(tally)
+		s.tallies[name] = t
+	}
+	return t
+}
+
+// keep drops the tallies of rules that are gone, so that there are never more than rules.
+func (s *stats) keep(rules []*rule) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := make(map[string]*tally, len(rules))
+	for _, r := range rules {
+		kept[r.config.Name] = r.tally
+	}
+	s.tallies = kept
+}
+
+func (s *stats) answered(code int, f from) {
+	if code < 0 || code >= codes {
+		code = 0
+	}
+	s.answers[f][code].Add(1)
+}
+
+// collector hands the counts to Prometheus. They live in plain atomics, so the request path pays no lookup of labels.
+type collector struct{ server *Server }
+
+// Collector returns the edge's metrics.
+func (s *Server) Collector() prometheus.Collector { return collector{s} }
+
+// Describe sends nothing: which metrics there are depends on the rules (an unchecked collector).
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	s := c.server
+	emit := func(kind prometheus.ValueType, v float64, name, help string, labels ...string) {
+		names, values := make([]string, 0, 2), make([]string, 0, 2)
+		for i := 0; i < len(labels); i += 2 {
+			names, values = append(names, labels[i]), append(values, labels[i+1])
+		}
+		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, v, values...)
+	}
+	count := func(v uint64, name, help string, labels ...string) {
+		emit(prometheus.CounterValue, float64(v), name, help, labels...)
+	}
+	gauge := func(v float64, name, help string, labels ...string) {
+		emit(prometheus.GaugeValue, v, name, help, labels...)
+	}
+
+	// Answers before received: at rest the two agree, and under load a request in flight is seen as such.
+	for f := range froms {
+		for code := range codes {
+			if n := s.stats.answers[f][code].Load(); n > 0 {
+				count(n, "sluice_answers_total", "Answers given, by status and by who made them.",
+					"code", strconv.Itoa(code), "from", f.String())
+			}
+		}
+	}
+	count(s.stats.aborted.Load(), "sluice_aborted_total", "Requests whose client did not get its answer.")
+	count(s.stats.received.Load(), "sluice_received_total", "Requests received.")
+	count(s.stats.panics.Load(), "sluice_panics_total", "Requests that failed by a fault in the edge.")
+	count(s.stats.turnedAway.Load(), "sluice_connections_refused_total", "Connections above the cap of their source.")
+	count(s.stats.acceptFails.Load(), "sluice_accept_failures_total", "Failures to accept a connection, such as lack of descriptors.")
+	gauge(float64(s.listener.open()), "sluice_connections", "Open connections of clients.")
+	count(s.stats.reloads[1].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "done")
+	count(s.stats.reloads[0].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "failed")
+
+	snap := s.snap.Load()
+	gauge(float64(snap.generation), "sluice_rules_generation", "How many sets of rules have been in force.")
+	for _, o := range snap.origins.all {
+		count(o.attempts.Load(), "sluice_origin_attempts_total", "Requests sent to an origin.", "origin", o.name)
+		for code := range codes {
+			if n := o.answers[code].Load(); n > 0 {
+				count(n, "sluice_origin_requests_total", "Answers got from an origin.", "origin", o.name, "code", strconv.Itoa(code))
+			}
+		}
+	}
+
+	names := make(map[uint32]string, len(snap.rules.rules))
+	active := make(map[uint32]int, len(snap.rules.rules))
+	for _, r := range snap.rules.rules {
+		names[r.counter.ID], active[r.counter.ID] = r.config.Name, 0
+	}
+	for _, r := range snap.rules.all {
+		for v := range verdicts {
+			count(r.tally.verdicts[v].Load(), "sluice_requests_total", "Requests under a rule, by what it said.",
+				"rule", r.config.Name, "verdict", v.String())
+		}
+		if p := r.config.OnStoreFailure; p == Open || p == Closed {
+			count(r.tally.open.Load(), "sluice_store_failure_total", "Decisions made without the tier because a node was down.",
+				"rule", r.config.Name, "posture", string(Open))
+			count(r.tally.closed.Load(), "sluice_store_failure_total", "Decisions made without the tier because a node was down.",
+				"rule", r.config.Name, "posture", string(Closed))
+		}
+	}
+	for key := range s.limiter.bits.All(time.Now()) {
+		if _, known := names[key.Rule]; known {
+			active[key.Rule]++
+		}
+	}
+	for id, n := range active {
+		gauge(float64(n), "sluice_mitigations_active", "Mitigations in force.", "rule", names[id])
+	}
+	started := s.limiter.bits.Started()
+	for id, name := range names {
+		for by := mitigation.ByEdge; by <= mitigation.ByAdmin; by++ {
+			count(started[mitigation.Started{Rule: id, By: by}], "sluice_mitigations_started_total", "Mitigations begun, by whom.",
+				"rule", name, "by", by.String())
+		}
+	}
+
+	t := s.limiter.table.Stats()
+	gauge(float64(t.Counters), "sluice_counters", "Counters in the table.")
+	count(t.Evicted, "sluice_counters_evicted_total", "Counters that made room for others.")
+	gauge(float64(t.Unreported), "sluice_unreported_hits", "Hits that the tier has not confirmed.")
+	for reason, n := range map[string]uint64{"unknown": t.LostUnknown, "expired": t.LostExpired, "backlog": t.LostBacklog,
+		"saturated": t.LostSaturated, "evicted": t.LostEvicted} {
+		count(n, "sluice_hits_lost_total", "Hits that the tier will never be told of.", "reason", reason)
+	}
+	s.stats.deciding.Collect(out)
+}

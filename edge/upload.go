@@ -1,0 +1,153 @@
+package edge
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"time"
+)
+
+// inlineBody is how large a body may be that is sent to the origin before its answer is read. Anything larger goes in a
+// goroutine of its own, because an origin may answer, and want its answer read, before it has read the request.
+const inlineBody = 64 << 10
+
+var errBodyTooLarge = errors.New("edge: request body above limits.body_bytes")
+
+// An upload sends a request's body to the origin.
+type upload struct {
+	stream  io.Reader
+	link    *link
+	client  *conn
+	length  int64 // -1: chunked
+	limit   int64 // 0: none
+	timeout time.Duration
+	started bool          // in a goroutine of its own
+	done    chan struct{} // closed at its end
+	err     error         // why it failed
+	clients bool          // the failure is the client's, not the origin's
+}
+
+// run sends the body. If the client fails, the connection to the origin is closed at once: an origin must never take a
+// part of a request for the whole.
+func (u *upload) run(flush bool) {
+	buf := make([]byte, 16<<10)
+	var total int64
+	for {
+		n, err := u.stream.Read(buf)
+		if n > 0 {
+			total += int64(n)
+			if u.limit > 0 && total > u.limit {
+				u.fail(errBodyTooLarge, true)
+				return
+			}
+			if werr := u.write(buf[:n], flush); werr != nil {
+				u.fail(werr, false)
+				return
+			}
+		}
+		switch {
+		case err == io.EOF && u.length >= 0 && total != u.length:
+			u.fail(io.ErrUnexpectedEOF, true)
+			return
+		case err == io.EOF:
+			if u.length < 0 {
+				_, err = u.link.bw.WriteString("0\r\n\r\n")
+			}
+			if err == nil || err == io.EOF {
+				err = u.link.bw.Flush()
+			}
+			if err != nil {
+				u.fail(err, false)
+			}
+			return
+		case err != nil:
+			u.fail(err, true)
+			return
+		}
+	}
+}
+
+func (u *upload) write(p []byte, flush bool) error {
+	w := u.link.bw
+	if err := u.link.SetWriteDeadline(time.Now().Add(u.timeout)); err != nil {
+		return err
+	}
+	if u.length < 0 {
+		var size [18]byte
+		if _, err := w.Write(append(strconv.AppendInt(size[:0], int64(len(p)), 16), '\r', '\n')); err != nil {
+			return err
+		}
+	}
+	if _, err := w.Write(p); err != nil {
+		return err
+	}
+	if u.length < 0 {
+		if _, err := w.WriteString("\r\n"); err != nil {
+			return err
+		}
+	}
+	if flush {
+		return w.Flush()
+	}
+	return nil
+}
+
+func (u *upload) fail(err error, client bool) {
+	u.err, u.clients = err, client
+	if client {
+		u.link.Close()
+	}
+}
+
+// start runs the upload in a goroutine, which end or wait waits for.
+func (u *upload) start() {
+	u.started, u.done = true, make(chan struct{})
+	go func() {
+		defer close(u.done)
+		defer func() {
+			if p := recover(); p != nil {
+				u.fail(errors.New("edge: panic while sending a body"), true)
+			}
+		}()
+		u.run(true)
+	}()
+}
+
+// over reports whether the body is sent, or has failed.
+func (u *upload) over() bool {
+	if !u.started {
+		return true
+	}
+	select {
+	case <-u.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// end is called when the answer is over. An upload that is still under way then is cut off: the origin has said what it
+// had to say. It reports whether the whole body was sent.
+func (u *upload) end() bool {
+	if !u.over() {
+		u.link.Close()
+		u.client.abortBody()
+		<-u.done
+		u.client.linger = true
+		return false
+	}
+	return u.err == nil
+}
+
+// status is the answer to a request whose body failed on the client's side.
+func (u *upload) status() (int, string, string) {
+	var timeout net.Error
+	switch {
+	case errors.Is(u.err, errBodyTooLarge):
+		return 413, "body_too_large", "The body is larger than this server accepts."
+	case errors.As(u.err, &timeout) && timeout.Timeout():
+		return 408, "body_timeout", "The body came too slowly."
+	}
+	return 400, "body_incomplete", "The body is malformed or incomplete."
+}

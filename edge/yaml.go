@@ -1,0 +1,337 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// A reader walks the syntax tree of a configuration file and collects everything that is wrong with it, each with its
+// place. It reads field by field instead of decoding into structs, because an error should name the place and the remedy,
+// and nothing may be accepted and ignored.
+type reader struct {
+	file    string
+	errs    []error
+	anchors map[string]ast.Node
+}
+
+// A field is what a mapping may contain: how to read each key's value.
+type fields map[string]func(ast.Node)
+
+func (r *reader) parse(text []byte) ast.Node {
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		var syntax yaml.Error
+		if errors.As(err, &syntax) && syntax.GetToken() != nil {
+			at := syntax.GetToken().Position
+			r.errs = append(r.errs, fmt.Errorf("%s:%d:%d: %s", r.file, at.Line, at.Column, syntax.GetMessage()))
+		} else {
+			r.errs = append(r.errs, fmt.Errorf("%s:1:1: %s", r.file, firstLine(err.Error())))
+		}
+		return nil
+	}
+	var body ast.Node
+	for _, doc := range file.Docs {
+		switch {
+		case doc.Body == nil:
+		case body != nil:
+			r.fail(doc.Body, "a second document: put everything into one")
+		default:
+			body = doc.Body
+		}
+	}
+	return body
+}
+
+func (r *reader) fail(n ast.Node, format string, args ...any) {
+	line, column := place(n)
+	r.errs = append(r.errs, fmt.Errorf("%s:%d:%d: %s", r.file, line, column, fmt.Sprintf(format, args...)))
+}
+
+// place is where a node begins. A mapping's own token is its first colon, so its first key stands for it.
+func place(n ast.Node) (line, column int) {
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		if len(m.Values) > 0 && !m.IsFlowStyle {
+			return place(m.Values[0].Key)
+		}
+	case *ast.MappingValueNode:
+		return place(m.Key)
+	}
+	if t := n.GetToken(); t != nil && t.Position != nil {
+		return t.Position.Line, t.Position.Column
+	}
+	return 1, 1
+}
+
+// resolve looks through anchors and aliases.
+func (r *reader) resolve(n ast.Node) ast.Node {
+	for {
+		switch v := n.(type) {
+		case *ast.AnchorNode:
+			if r.anchors == nil {
+				r.anchors = make(map[string]ast.Node)
+			}
+			r.anchors[v.Name.String()] = v.Value
+			n = v.Value
+		case *ast.AliasNode:
+			target, ok := r.anchors[v.Value.String()]
+			if !ok {
+				r.fail(v, "alias *%s: there is no anchor &%s above it", v.Value.String(), v.Value.String())
+				return nil
+			}
+			n = target
+		default:
+			return n
+		}
+	}
+}
+
+// mapping reads the keys of a mapping, each at most once, and returns where each stands.
+func (r *reader) mapping(n ast.Node, what string, f fields) map[string]ast.Node {
+	var values []*ast.MappingValueNode
+	switch m := r.resolve(n).(type) {
+	case *ast.MappingNode:
+		values = m.Values
+	case *ast.MappingValueNode:
+		values = []*ast.MappingValueNode{m}
+	case nil:
+		return nil
+	default:
+		r.fail(n, "%s: want fields (name: value), not %s", what, kind(m))
+		return nil
+	}
+	seen := make(map[string]ast.Node, len(values))
+	for _, v := range values {
+		name := scalar(v.Key)
+		read, known := f[name]
+		switch {
+		case seen[name] != nil:
+			r.fail(v.Key, "%s: %s is there twice: remove one", what, name)
+		case !known:
+			r.fail(v.Key, "%s: unknown field %s: want %s", what, name, names(f))
+		default:
+			seen[name] = v.Key
+			read(v.Value)
+		}
+	}
+	return seen
+}
+
+func names(f fields) string {
+	list := make([]string, 0, len(f))
+	for name := range f {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	if len(list) == 1 {
+		return list[0]
+	}
+	return strings.Join(list[:len(list)-1], ", ") + " or " + list[len(list)-1]
+}
+
+// list reads every entry of a sequence.
+func (r *reader) list(n ast.Node, what string, each func(ast.Node)) {
+	switch s := r.resolve(n).(type) {
+	case *ast.SequenceNode:
+		for _, v := range s.Values {
+			each(v)
+		}
+	case nil:
+	default:
+		r.fail(n, "%s: want a list, not %s", what, kind(s))
+	}
+}
+
+// text reads a scalar as it is written.
+func (r *reader) text(what string, set func(n ast.Node, text string)) func(ast.Node) {
+	return func(n ast.Node) {
+		switch v := r.resolve(n).(type) {
+		case nil:
+		case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+			set(n, scalar(v))
+		default:
+			r.fail(n, "%s: want a value, not %s", what, kind(v))
+		}
+	}
+}
+
+func (r *reader) texts(what string, each func(n ast.Node, text string)) func(ast.Node) {
+	return func(n ast.Node) { r.list(n, what, r.text(what, each)) }
+}
+
+func (r *reader) str(what string, to *string) func(ast.Node) {
+	return r.text(what, func(_ ast.Node, text string) { *to = text })
+}
+
+func (r *reader) boolean(what string, to *bool) func(ast.Node) {
+	return func(n ast.Node) {
+		if b, ok := r.resolve(n).(*ast.BoolNode); ok {
+			*to = b.Value
+		} else {
+			r.fail(n, "%s: want true or false", what)
+		}
+	}
+}
+
+// integer reads a whole number in low..high.
+func (r *reader) integer(what string, low, high int64, set func(int64)) func(ast.Node) {
+	return func(n ast.Node) {
+		v := r.resolve(n)
+		i, ok := v.(*ast.IntegerNode)
+		number, err := int64(0), error(nil)
+		if ok {
+			number, err = strconv.ParseInt(strings.ReplaceAll(i.Token.Value, "_", ""), 0, 64)
+		}
+		switch {
+		case v == nil:
+		case !ok:
+			r.fail(n, "%s: %s is not a whole number: want %d to %d", what, scalar(v), low, high)
+		case err != nil || number < low || number > high:
+			r.fail(n, "%s: %s is out of range: want %d to %d", what, i.Token.Value, low, high)
+		default:
+			set(number)
+		}
+	}
+}
+
+// duration reads a time with a unit in low..high; 0 as well if it may be.
+func (r *reader) duration(what string, low, high time.Duration, zero bool, to *time.Duration) func(ast.Node) {
+	bounds := fmt.Sprintf("want %v to %v", Duration(low), Duration(high))
+	if zero {
+		bounds = "want 0, or " + strings.TrimPrefix(bounds, "want ")
+	}
+	return r.text(what, func(n ast.Node, text string) {
+		d, err := time.ParseDuration(text)
+		switch {
+		case err != nil:
+			r.fail(n, "%s: %q is not a time with a unit, such as 30s or 5m: %s", what, text, bounds)
+		case d == 0 && zero:
+			*to = 0
+		case d < low || d > high:
+			r.fail(n, "%s: %s is out of range: %s", what, text, bounds)
+		default:
+			*to = d
+		}
+	})
+}
+
+// size reads a number of bytes, plain or with KiB, MiB or GiB.
+func (r *reader) size(what string, low, high int, zero bool, to *int) func(ast.Node) {
+	return r.text(what, func(n ast.Node, text string) {
+		number, unit := text, 1
+		for suffix, u := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+			if digits, ok := strings.CutSuffix(text, suffix); ok {
+				number, unit = strings.TrimSpace(digits), u
+			}
+		}
+		v, err := strconv.Atoi(number)
+		switch {
+		case err != nil || v < 0 || v > math.MaxInt/unit:
+			r.fail(n, "%s: %q is not a size: want a number of bytes, or one with KiB, MiB or GiB", what, text)
+		case v == 0 && zero:
+			*to = 0
+		case v*unit < low || v*unit > high:
+			r.fail(n, "%s: %s is out of range: want %d to %d bytes", what, text, low, high)
+		default:
+			*to = v * unit
+		}
+	})
+}
+
+// prefixes reads a list of addresses and CIDR prefixes.
+func (r *reader) prefixes(what string, to *[]netip.Prefix) func(ast.Node) {
+	return r.texts(what, func(n ast.Node, text string) {
+		p, err := parsePrefix(text)
+		if err != nil {
+			r.fail(n, "%s: %v", what, err)
+			return
+		}
+		*to = append(*to, p)
+	})
+}
+
+// parsePrefix reads a prefix or an address, mapped addresses as IPv4.
+func parsePrefix(text string) (netip.Prefix, error) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		addr = addr.Unmap().WithZone("")
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("%q is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address", text)
+	case p.Masked() != p:
+		return p, fmt.Errorf("%s has bits beyond its prefix: write %s", text, p.Masked())
+	case p.Addr().Is4In6():
+		return p, fmt.Errorf("%s is IPv4 in IPv6: write the IPv4 prefix", text)
+	}
+	return p, nil
+}
+
+// oneOf reads one of some words.
+func oneOf[T ~string](r *reader, what string, to *T, words ...T) func(ast.Node) {
+	return r.text(what, func(n ast.Node, text string) {
+		if !slices.Contains(words, T(text)) {
+			var list []string
+			for _, w := range words {
+				list = append(list, string(w))
+			}
+			r.fail(n, "%s: %q is not possible: want %s", what, text, strings.Join(list, " or "))
+			return
+		}
+		*to = T(text)
+	})
+}
+
+// later refuses a field whose feature is not there yet, unless it says what holds anyway.
+func (r *reader) later(what, standard string) func(ast.Node) {
+	return r.text(what, func(n ast.Node, text string) {
+		if text != standard {
+			r.fail(n, "%s: %s is not supported yet: leave it out", what, text)
+		}
+	})
+}
+
+func scalar(n ast.Node) string {
+	switch v := n.(type) {
+	case *ast.StringNode:
+		return v.Value
+	case *ast.LiteralNode:
+		return v.Value.Value
+	case *ast.NullNode:
+		return "nothing"
+	}
+	if t := n.GetToken(); t != nil {
+		return t.Value
+	}
+	return n.String()
+}
+
+func kind(n ast.Node) string {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "fields"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.NullNode:
+		return "nothing"
+	case *ast.TagNode:
+		return "a tag"
+	}
+	return "a single value"
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
