@@ -1,0 +1,224 @@
+package pop_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/pop"
+	"sluice/pop/poptest"
+)
+
+// do carries out one command and waits for its result.
+type do func(pop.Command) pop.Result
+
+// conformance is what Sluice expects of a node, whoever it is and however it is reached. Keys persist from line to line.
+var conformance = []struct {
+	command pop.Command
+	status  pop.Status
+	number  uint64
+	values  []string // of a get; "-" is none
+}{
+	// Increments count only what is there.
+	{command: incr("n"), status: pop.NotThere},
+	{command: add("n", "00000000000000000041"), status: pop.Done},
+	{command: add("n", "7"), status: pop.NotThere},
+	{command: incr("n"), number: 42},
+	{command: pop.Command{Op: pop.Incr, Key: "n", Delta: 1 << 48}, number: 42 + 1<<48},
+	{command: pop.Command{Op: pop.Incr, Key: "n", Delta: 0}, number: 42 + 1<<48},
+	// A number stays as long as what was there, which keeps it in place.
+	{command: get("n"), values: []string{"281474976710698     "}},
+	{command: add("short", "9"), status: pop.Done},
+	{command: incr("short"), number: 10},
+	{command: get("short"), values: []string{"10"}},
+	// 64 bits, and around.
+	{command: set("big", "09223372036854775807"), status: pop.Done},
+	{command: incr("big"), number: 1 << 63},
+	{command: pop.Command{Op: pop.Incr, Key: "big", Delta: 1<<63 - 1}, number: 1<<64 - 1},
+	{command: pop.Command{Op: pop.Incr, Key: "big", Delta: 5}, number: 4},
+	{command: get("big"), values: []string{"4" + strings.Repeat(" ", 19)}},
+	// What is no number says so, and stays.
+	{command: set("word", "word"), status: pop.Done},
+	{command: incr("word"), status: pop.Unsent},
+	{command: get("word"), values: []string{"word"}},
+	{command: set("nothing", ""), status: pop.Done},
+	{command: get("nothing"), values: []string{""}},
+	{command: incr("nothing"), status: pop.Unsent},
+	// Append.
+	{command: pop.Command{Op: pop.Append, Key: "log", Value: []byte("a\n")}, status: pop.NotThere},
+	{command: add("log", "a\n"), status: pop.Done},
+	{command: pop.Command{Op: pop.Append, Key: "log", Value: []byte("b\r\nEND\r\n")}, status: pop.Done},
+	{command: get("log"), values: []string{"a\nb\r\nEND\r\n"}},
+	// An item that would get too long is as good as missing, and is there.
+	{command: set("full", strings.Repeat("x", 1_000_000)), status: pop.Done},
+	{command: pop.Command{Op: pop.Append, Key: "full", Value: bytes.Repeat([]byte("y"), 100_000)}, status: pop.NotThere},
+	{command: add("full", "z"), status: pop.NotThere},
+	{command: pop.Command{Op: pop.Delete, Key: "full"}, status: pop.Done},
+	// Reads of several keys answer for each.
+	{command: get("none", "short", "nil", "log", "word"), values: []string{"-", "10", "-", "a\nb\r\nEND\r\n", "word"}},
+	{command: get("none"), values: []string{"-"}},
+	// Delete.
+	{command: pop.Command{Op: pop.Delete, Key: "short"}, status: pop.Done},
+	{command: pop.Command{Op: pop.Delete, Key: "short"}, status: pop.NotThere},
+	{command: incr("short"), status: pop.NotThere},
+	// The longest key there may be.
+	{command: add(strings.Repeat("k", 250), "1"), status: pop.Done},
+	{command: incr(strings.Repeat("k", 250)), number: 2},
+	// An expiry of up to thirty days is one; beyond, it would mean a date in 1970.
+	{command: pop.Command{Op: pop.Set, Key: "month", Value: []byte("1"), Expire: 30 * 24 * 3600}, status: pop.Done},
+	{command: get("month"), values: []string{"1"}},
+	{command: pop.Command{Op: pop.Set, Key: "gone", Value: []byte("1"), Expire: 30*24*3600 + 1}, status: pop.Done},
+	{command: get("gone"), values: []string{"-"}},
+}
+
+// conform runs the script.
+func conform(t *testing.T, node do) {
+	t.Helper()
+	for i, c := range conformance {
+		r := node(c.command)
+		name := fmt.Sprintf("line %d: %s %.40s", i, c.command.Op, c.command.Key)
+		switch {
+		case r.Status != c.status:
+			t.Errorf("%s: %v (%v), want %v", name, r.Status, r.Err, c.status)
+		case r.Status == pop.Unsent && r.Op == pop.Incr && !errors.Is(r.Err, pop.ErrNotNumber):
+			t.Errorf("%s: %v, want that it is no number", name, r.Err)
+		case r.Op == pop.Incr && r.Number != c.number:
+			t.Errorf("%s: %d, want %d", name, r.Number, c.number)
+		case r.Op == pop.Get && len(r.Values) != len(c.values):
+			t.Errorf("%s: %d values, want %d", name, len(r.Values), len(c.values))
+		case r.Op == pop.Get:
+			for j, v := range r.Values {
+				got := string(v)
+				if v == nil {
+					got = "-"
+				}
+				if got != c.values[j] {
+					t.Errorf("%s: value %d: %.40q, want %.40q", name, j, got, c.values[j])
+				}
+			}
+		}
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Run("in memory", func(t *testing.T) {
+		n := poptest.New(0)
+		now := time.Now()
+		conform(t, func(c pop.Command) pop.Result { return n.Do(now, c) })
+	})
+	for name, serve := range map[string]func(t *testing.T) (address string){
+		"in memory, over a socket": func(t *testing.T) string {
+			n := poptest.New(0)
+			t.Cleanup(n.Close)
+			address, err := n.Listen()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return address
+		},
+		"memcached":          func(t *testing.T) string { return startMemcached(t) },
+		"through nutcracker": func(t *testing.T) string { return startNutcracker(t, startMemcached(t), startMemcached(t)) },
+	} {
+		t.Run(name+"/pipeline", func(t *testing.T) { conform(t, overPipeline(t, serve(t))) })
+		t.Run(name+"/gomemcache", func(t *testing.T) {
+			c := pop.NewClient(new(net.Dialer).DialContext, serve(t))
+			t.Cleanup(c.Close)
+			conform(t, c.Do)
+			if c.Panics() > 0 || name != "through nutcracker" && c.Dials() > 1+uint64(refusals()) {
+				t.Errorf("%d panics, %d dials", c.Panics(), c.Dials())
+			}
+		})
+	}
+}
+
+// refusals is how many lines of the script gomemcache answers with an error, after which it closes its connection.
+func refusals() (n int) {
+	for _, c := range conformance {
+		if c.status == pop.Unsent {
+			n++
+		}
+	}
+	return n
+}
+
+func overPipeline(t *testing.T, address string) do {
+	results := make(chan pop.Result, 1)
+	p := pop.NewPipeline(new(net.Dialer).DialContext, address, func(rs []pop.Result) {
+		for _, r := range rs {
+			results <- r
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if closed, timeout, wrong := p.Drops(); closed+timeout+wrong > 0 || p.Dials() != 1 {
+			t.Errorf("connection lost: closed %d, silent %d, wrong %d; %d dials", closed, timeout, wrong, p.Dials())
+		}
+	})
+	return func(c pop.Command) pop.Result {
+		p.Send([]pop.Command{c})
+		return <-results
+	}
+}
+
+// The part of the script that needs time to pass, which only the node in memory can do without waiting.
+func TestExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := poptest.New(0)
+		defer n.Close()
+		direct := func(c pop.Command) pop.Result { return n.Do(time.Now(), c) }
+		c := pop.NewClient(n.Dial, "node:11211")
+		defer c.Close()
+		for _, node := range []do{direct, c.Do} {
+			node(pop.Command{Op: pop.Set, Key: "k", Value: []byte("1"), Expire: 10})
+			time.Sleep(8 * time.Second)
+			if r := node(incr("k")); r.Number != 2 {
+				t.Errorf("after 8 s of 10: %d (%v), want 2", r.Number, r.Status)
+			}
+			time.Sleep(2 * time.Second) // an incr does not prolong it
+			if r := node(incr("k")); r.Status != pop.NotThere {
+				t.Errorf("after 10 s of 10: %v, want none", r.Status)
+			}
+			if r := node(add("k", "1")); r.Status != pop.Done {
+				t.Errorf("add after expiry: %v", r.Status)
+			}
+			node(pop.Command{Op: pop.Delete, Key: "k"})
+			// Seconds are coarse: an expiry of 1 ends with the second.
+			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(1900 * time.Millisecond)))
+			node(pop.Command{Op: pop.Set, Key: "brief", Value: []byte("1"), Expire: 1})
+			time.Sleep(150 * time.Millisecond)
+			if r := node(get("brief")); r.Values[0] != nil {
+				t.Errorf("an expiry of 1 set late in a second lived into the next by more than its rest")
+			}
+		}
+	})
+}
+
+// An evicting node drops first what nobody reads, and a counter that is only incremented is such a one.
+func TestEviction(t *testing.T) {
+	n := poptest.New(100)
+	now := time.Now()
+	n.Do(now, add("read", "0"))
+	n.Do(now, add("counted", "0"))
+	for i := range 1000 {
+		n.Do(now, add(fmt.Sprint("other", i), "0"))
+		n.Do(now, incr("counted"))
+		n.Do(now, get("read"))
+	}
+	r := n.Do(now, get("read", "counted"))
+	if r.Values[0] == nil || r.Values[1] != nil || n.Items() != 100 || n.Evicted() != 902 {
+		t.Errorf("%q; %d items, %d evicted", r.Values, n.Items(), n.Evicted())
+	}
+}
