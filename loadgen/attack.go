@@ -60,27 +60,27 @@ func (w *weaver) distributed() {
 func (w *weaver) mixed() {
 	const good = 300
 	end := w.seconds()
-	rate := w.rate(max(1000, 3*good*w.modest(0.4, math.Inf(1))))
+	rate := w.rate(max(1100, 3*good*w.modest(0.4, math.Inf(1))))
 	w.goodCrowd(good, rate/3, 0, end)
 
-	// The abusers' part. They start late and pause, so the rates they are given add up to more.
-	rate = 1.35 * (rate - float64(len(w.t.Requests))/end)
-
 	limit, window := w.limitRate(), w.o.Window.Seconds()
+
+	// What is left for the abusers; each divisor is the share of the time that one of that kind sends.
+	rate -= float64(len(w.t.Requests))/end + 5*1.09*limit
 	for range 4 { // floods
-		w.even(w.abuser(), max(0.4*rate/4, 2*limit), w.between(0, end/4), end)
+		w.even(w.abuser(), max(0.4*rate/4/0.875, 2*limit), w.between(0, end/4), end)
 	}
 	for range 10 { // on and off at the window's period
 		s := w.abuser()
 		for t := w.rng.Float64() * window; t < end; t += window {
-			w.even(s, max(0.4*rate/10, 2*limit), t, t+window/2)
+			w.even(s, max(0.2*rate/10/0.5, 2*limit), t, t+window/2)
 		}
 	}
 	for range 50 { // many at once, each not much above the limit
-		w.even(w.abuser(), max(0.3*rate/50, 1.3*limit), w.between(0, end/2), end)
+		w.even(w.abuser(), max(0.3*rate/50/0.75, 1.3*limit), w.between(0, end/2), end)
 	}
 	for range 2 {
-		w.speedUp(w.abuser(), 0.1*limit, max(0.1*rate/2, 4*limit))
+		w.speedUp(w.abuser(), 0.1*limit, max(0.1*rate/2/0.5, 4*limit))
 	}
 	for i := range 5 { // just above
 		w.even(w.abuser(), limit*(1.03+0.03*float64(i)), w.rng.Float64(), end)

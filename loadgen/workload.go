@@ -80,16 +80,23 @@ func Generate(name string, o WorkloadOptions) (*Trace, error) {
 	if o.Window < 0 || o.Duration < 0 || o.Rate < 0 || math.IsNaN(o.Rate) || math.IsInf(o.Rate, 0) {
 		return nil, fmt.Errorf("workload %s: window %v, duration %v, rate %v: must be positive", name, o.Window, o.Duration, o.Rate)
 	}
+	if o.Rate*o.Duration.Seconds() > requestsMax {
+		return nil, tooMany(name)
+	}
 	w := &weaver{o: o, t: &Trace{Name: name, Seed: o.Seed}, rng: rand.New(rand.NewPCG(o.Seed, hashString(name)))}
 	chosen.weave(w)
 	if w.full {
-		return nil, fmt.Errorf("workload %s: more than %d requests; lower --rate or --duration", name, requestsMax)
+		return nil, tooMany(name)
 	}
 	if len(w.t.Requests) == 0 {
 		return nil, fmt.Errorf("workload %s: no request within %v; raise --rate or --duration", name, o.Duration)
 	}
 	sortRequests(w.t)
 	return w.t, nil
+}
+
+func tooMany(name string) error {
+	return fmt.Errorf("workload %s: more than %d requests; lower --rate or --duration", name, requestsMax)
 }
 
 // weaver puts a workload together, source by source.

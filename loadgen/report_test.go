@@ -1,0 +1,154 @@
+package loadgen
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden reports anew")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *rewrite {
+		if err := os.MkdirAll("testdata", 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (go test -rewrite, if it should be so):\n%s", name, diff)
+	}
+}
+
+// sample is a report with something in every field.
+func sample() *Report {
+	some := func(v float64) *float64 { return &v }
+	none := uint64(0)
+	start := time.Date(2021, 3, 15, 7, 0, 0, 0, time.UTC)
+	return &Report{
+		Run: Run{
+			Command: "lab", Mode: "deployed", Trace: "mill.log.gz", Seed: 1, Spread: "evenly", Lines: 372_231,
+			Skipped: map[string]int{SkippedTime: 2, SkippedEmpty: 11}, Start: &start,
+			Limit: 20, Window: Seconds(time.Second), SubWindows: 12, Estimate: "nearest", MitigationTimeout: Seconds(time.Second),
+			PoPs: 1, Edges: 3, Nodes: 2, RoundTrip: Seconds(time.Millisecond), PerConnection: 20, Speed: 60, Carrier: "loopback",
+			Duration: Seconds(time.Minute), Took: Seconds(61 * time.Second), Faults: []string{"20s kill memcached/0"}, Notes: []string{"a note"},
+		},
+		Figures: Figures{
+			Requests: 1_234_567, Sources: 4_321, WrongRatio: 0.0000025, Wrong: 3, WronglyAllowed: 2, WronglyLimited: 1,
+			WronglyMitigated: 40, WrongAnswersRatio: 0.00003483, MeanGap: 0.00437, MeanGapHot: 0.0301,
+			FalseNegativeSources: 1, FalseNegativeMargin: 0.05, FalsePositiveSources: 2, FalsePositiveMargin: 0.1,
+			RefusedOfInnocent: 17, RefusedGood: 5, Collateral: 4, Admitted: 1_000_000, Refused: 234_000, Mitigated: 230_000, Closed: 7,
+			Failed: 567, Blocks: 1_500, WrongPerBlock: 0.002, Overshoot: Quantiles{N: 1500, P50: 0, P99: 2, Max: 31},
+			TimeToBlock: &TimeToBlock{
+				FirstEdge: Quantiles{N: 1500, P50: 0, P99: 0.00123, Max: 0.0456},
+				EveryEdge: Quantiles{N: 1490, P50: 0.055, P99: 0.1234, Max: 1.5}, Partly: 10,
+			},
+			TierOpsPer1000: some(123.4), TierOpsMitigated: &none, SendError: &Quantiles{N: 10, P50: 0.00005, P99: 0.0007, Max: 0.002},
+			FreeRunningIdeal:  &Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
+			ErrorDistribution: Bins{From: -1, Width: 0.5, N: []uint64{0, 3, 9, 0}},
+		},
+		Baseline: &Figures{
+			Requests: 1_234_567, Sources: 4_321, WrongRatio: 0.00187, Wrong: 2_309, WronglyAllowed: 2_000, WronglyLimited: 309,
+			MeanGap: 0.0637, MeanGapHot: 0.04, Admitted: 1_000_100, Refused: 234_467, Blocks: 1_480, WrongPerBlock: 1.56,
+			Overshoot: Quantiles{N: 1480, P50: 1, P99: 15, Max: 400}, FreeRunningIdeal: &Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
+		},
+		Designs: []Design{{Name: "token bucket", Figures: Figures{
+			WrongRatio: 0.01, WronglyAllowed: 100, MeanGap: 0.2, AddedRoundTrips: some(1), BytesPerSource: 16, TierOpsPer1000: some(1000),
+		}}},
+		Split: &Split{Formula: SplitPart{1, 1e-6, 0.004}, Delay: SplitPart{3, 2.5e-6, 0.0004}, Faults: SplitPart{-1, -1e-6, 0}},
+	}
+}
+
+func TestReport(t *testing.T) {
+	var text, data bytes.Buffer
+	if err := WriteText(&text, sample()); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "report.txt", text.Bytes())
+	if err := WriteJSON(&data, sample()); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "report.json", data.Bytes())
+}
+
+func TestSeveralReports(t *testing.T) {
+	var text, data bytes.Buffer
+	second := &Report{Run: Run{Command: "simulate", Mode: "estimator", Workload: "mixed"}}
+	if err := WriteText(&text, sample(), second); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "\n\nsimulate, estimator mode: mixed\n") {
+		t.Error(text.String())
+	}
+	if err := WriteJSON(&data, sample(), second); err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Runs []Report }
+	if err := json.Unmarshal(data.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Runs) != 2 || got.Runs[0].Run.Window != Seconds(time.Second) || got.Runs[1].Designs == nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	f := func(write func(float64) string, v float64, want string) {
+		t.Helper()
+		if got := write(v); got != want {
+			t.Errorf("%v: %q, want %q", v, got, want)
+		}
+	}
+	f(significant, 0, "0")
+	f(significant, 1234567.8, "1,234,568")
+	f(significant, -1234, "-1,234")
+	f(significant, 99.96, "100")
+	f(significant, 12.34, "12.3")
+	f(significant, 0.0012345, "0.00123")
+	f(significant, 0.5, "0.5")
+	f(significant, 120, "120")
+	f(percentage, 0.00003, "0.003 %")
+	f(percentage, 0.0000025, "0.00025 %")
+	f(percentage, 0.06, "6 %")
+	f(percentage, 1, "100 %")
+	f(duration, 0.0000012, "1.2 µs")
+	f(duration, 0.0123, "12.3 ms")
+	f(duration, 61, "61 s")
+	f(duration, 0, "0")
+}
+
+func TestSplit(t *testing.T) {
+	formula, delay := &Figures{Wrong: 5, WrongRatio: 0.05}, &Figures{Wrong: 8, WrongRatio: 0.08}
+	got := NewSplit(formula, delay, nil)
+	if got.Formula.Wrong != 5 || got.Delay.Wrong != 3 || got.Faults.Wrong != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestQuantilesOf(t *testing.T) {
+	var ds []time.Duration
+	for i := range 200 {
+		ds = append(ds, time.Duration(200-i)*time.Millisecond)
+	}
+	if got, want := QuantilesOf(ds), (Quantiles{200, 0.1, 0.198, 0.2}); got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := QuantilesOf(nil); got != (Quantiles{}) {
+		t.Error(got)
+	}
+}
