@@ -32,8 +32,8 @@ func (c Carrier) String() string { return [...]string{"loopback", "xff", "proxy"
 
 // Addresses gives each source of the trace the address under which an edge sees it, no two the same. Loopback addresses
 // follow from the source's place in the trace. The other carriers keep the address of the log where it is an IPv4
-// address that one source alone has, and replace it by one of 10.0.0.0/8 otherwise: an edge counts an IPv6 source by its
-// prefix, and a folded log has one address under several names.
+// address that one source alone has, or one that rotates through a prefix, and replace it by one of 10.0.0.0/8 otherwise:
+// an edge counts an IPv6 source by its prefix, and a folded log has one address under several names.
 func (c Carrier) Addresses(trace *Trace) []netip.Addr {
 	out := make([]netip.Addr, len(trace.Sources))
 	next := spread{network: 127}
@@ -45,7 +45,7 @@ func (c Carrier) Addresses(trace *Trace) []netip.Addr {
 		}
 	}
 	for i, s := range trace.Sources {
-		if a := s.Addr.Unmap(); c != Loopback && a.Is4() && seen[a] == 1 {
+		if a := s.Addr.Unmap(); c != Loopback && (a.Is4() && seen[a] == 1 || s.Spread > 1) {
 			out[i] = a
 			continue
 		}
@@ -79,10 +79,17 @@ func (s *spread) addr() netip.Addr {
 
 // appendProxy appends a PROXY protocol v2 header (haproxy.org, proxy-protocol.txt, section 2.2) for a TCP connection.
 func appendProxy(b []byte, from netip.Addr, port uint16, to netip.AddrPort) []byte {
-	src, dst := from.As4(), to.Addr().As4()
-	b = append(b, "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c"...)
-	b = append(b, src[:]...)
-	b = append(b, dst[:]...)
+	b = append(b, "\r\n\r\n\x00\r\nQUIT\n\x21"...)
+	if from.Is4() {
+		b = append(b, 0x11, 0, 12)
+		b = append(b, from.AsSlice()...)
+		b = append(b, to.Addr().AsSlice()...)
+	} else {
+		b = append(b, 0x21, 0, 36)
+		src, dst := from.As16(), to.Addr().As16()
+		b = append(b, src[:]...)
+		b = append(b, dst[:]...)
+	}
 	b = binary.BigEndian.AppendUint16(b, port)
 	return binary.BigEndian.AppendUint16(b, to.Port())
 }

@@ -26,7 +26,7 @@ type answer struct {
 	close   bool // the peer closes after it
 	body    int64
 
-	step    step
+	stage   stage
 	head    bool   // answers a HEAD request: no body whatever the headers say
 	length  int64  // Content-Length, -1 without
 	chunked bool   // Transfer-Encoding: chunked
@@ -34,10 +34,10 @@ type answer struct {
 	line    []byte // the start of a line that came in pieces
 }
 
-type step uint8
+type stage uint8
 
 const (
-	atStatus step = iota
+	atStatus stage = iota
 	atHeader
 	atBody     // left bytes
 	atChunk    // a chunk's size
@@ -61,15 +61,15 @@ type verdict struct {
 func (a *answer) reset(head bool) { *a = answer{head: head, length: -1, line: a.line[:0]} }
 
 // started reports whether any byte of the answer has come.
-func (a *answer) started() bool { return a.step != atStatus || len(a.line) > 0 }
+func (a *answer) started() bool { return a.stage != atStatus || len(a.line) > 0 }
 
 // done reports whether the answer is complete.
-func (a *answer) done() bool { return a.step == atEnd }
+func (a *answer) done() bool { return a.stage == atEnd }
 
 // feed takes the bytes that arrived. Bytes behind the answer's end are an error, because nothing else was asked.
 func (a *answer) feed(b []byte) error {
 	for len(b) > 0 {
-		switch a.step {
+		switch a.stage {
 		case atEnd:
 			return errExtra
 		case atClose:
@@ -79,9 +79,9 @@ func (a *answer) feed(b []byte) error {
 			n := min(int64(len(b)), a.left)
 			b, a.left, a.body = b[n:], a.left-n, a.body+n
 			if a.left == 0 {
-				a.step = atEnd
+				a.stage = atEnd
 				if a.chunked {
-					a.step = atChunkEnd
+					a.stage = atChunkEnd
 				}
 			}
 		default:
@@ -111,15 +111,15 @@ func (a *answer) feed(b []byte) error {
 
 // ended takes the end of the connection, and reports whether the answer is complete with it.
 func (a *answer) ended() bool {
-	if a.step == atClose {
-		a.step = atEnd
+	if a.stage == atClose {
+		a.stage = atEnd
 	}
-	return a.step == atEnd
+	return a.stage == atEnd
 }
 
 // take reads one line of the header, of chunk framing or of the trailer.
 func (a *answer) take(line []byte) error {
-	switch a.step {
+	switch a.stage {
 	case atStatus:
 		if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[8] != ' ' {
 			return errBadAnswer
@@ -130,7 +130,7 @@ func (a *answer) take(line []byte) error {
 		}
 		a.status = int(n)
 		a.close = line[7] == '0'
-		a.step = atHeader
+		a.stage = atHeader
 	case atHeader:
 		if len(line) == 0 {
 			a.headerDone()
@@ -145,18 +145,18 @@ func (a *answer) take(line []byte) error {
 		if !ok {
 			return errBadAnswer
 		}
-		a.left, a.step = n, atBody
+		a.left, a.stage = n, atBody
 		if n == 0 {
-			a.step = atTrailer
+			a.stage = atTrailer
 		}
 	case atChunkEnd:
 		if len(line) != 0 {
 			return errBadAnswer
 		}
-		a.step = atChunk
+		a.stage = atChunk
 	case atTrailer:
 		if len(line) == 0 {
-			a.step = atEnd
+			a.stage = atEnd
 		}
 	}
 	return nil
@@ -167,15 +167,15 @@ func (a *answer) headerDone() {
 	case a.status < 200: // an interim answer: the real one follows
 		a.reset(a.head)
 	case a.head || a.status == 204 || a.status == 304:
-		a.step = atEnd
+		a.stage = atEnd
 	case a.chunked:
-		a.step = atChunk
+		a.stage = atChunk
 	case a.length > 0:
-		a.left, a.step = a.length, atBody
+		a.left, a.stage = a.length, atBody
 	case a.length == 0:
-		a.step = atEnd
+		a.stage = atEnd
 	default:
-		a.close, a.step = true, atClose
+		a.close, a.stage = true, atClose
 	}
 }
 

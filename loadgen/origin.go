@@ -22,7 +22,7 @@ const OriginStatsPath = "/__stats"
 // bytes at once.
 type Origin struct {
 	Status int           // 0: 200
-	Size   int           // bytes of body; 0: "ok"
+	Size   int           // bytes of body; 0: "ok"; below 0: none
 	Delay  time.Duration // before each answer
 
 	mu       sync.Mutex // guards what follows
@@ -42,7 +42,10 @@ type OriginStats struct {
 // Serve answers on ln until Shutdown, and returns nil then.
 func (o *Origin) Serve(ln net.Listener) error {
 	body := []byte("ok")
-	if o.Size > 0 {
+	switch {
+	case o.Size < 0:
+		body = nil
+	case o.Size > 0:
 		body = make([]byte, o.Size)
 		for i := range body {
 			body[i] = "0123456789abcdef"[i%16]

@@ -62,6 +62,7 @@ type Outcome struct {
 	Answered    int                     // complete answers
 	Statuses    map[int]int             // answers by status
 	Errors      map[string]int          // requests without an answer, by reason
+	Troubled    int                     // answers of 500 and above, other than by a rule that fails closed
 	Connections int                     // opened
 	Retried     int                     // requests sent once more after their reused connection died
 	Rerouted    int                     // connections refused by one edge and opened to another
@@ -69,14 +70,11 @@ type Outcome struct {
 	Latency     *hdrhistogram.Histogram // ns from when a request was written to the end of its answer
 }
 
-// ClientErrors is how many requests a client would call failed: no answer, or 500 and above other than by a rule that
-// fails closed.
+// ClientErrors is how many requests a client would call failed: no answer, or one of 500 and above that no rule meant.
 func (o *Outcome) ClientErrors() int {
-	n := 0
-	for _, d := range o.Decisions {
-		if d.Verdict == Failed {
-			n++
-		}
+	n := o.Troubled
+	for _, c := range o.Errors {
+		n += c
 	}
 	return n
 }

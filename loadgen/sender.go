@@ -111,6 +111,16 @@ func (s *sender) poolOf(request int32) int32 {
 	return source
 }
 
+// address is where a request comes from as its edge is to see it: the source's, except that one which rotates through a
+// prefix changes it with each request where the carrier can.
+func (s *sender) address(request int32) netip.Addr {
+	source := s.trace.Requests[request].Source
+	if s.Carrier != Loopback && s.trace.Sources[source].Spread > 1 {
+		return s.trace.Addr(int(request))
+	}
+	return s.out.Addresses[source]
+}
+
 // dispatch sends a request on an idle connection of its pool or on a new one, or queues it where the bounds forbid
 // another. A repeat never takes a connection that has been used.
 func (s *sender) dispatch(request int32, repeat bool) {
@@ -164,7 +174,7 @@ func (s *sender) open(id, request int32) {
 
 // connect opens a connection and writes the request. It returns an error before anything was written, none after.
 func (s *sender) connect(id, request int32, edge int) error {
-	source := s.out.Addresses[s.trace.Requests[request].Source]
+	source := s.address(request)
 	var from netip.Addr
 	if s.Carrier == Loopback {
 		from = source
@@ -225,7 +235,7 @@ func (s *sender) prepare(c *conn, request int32) {
 	q := &s.trace.Requests[request]
 	var forwarded netip.Addr
 	if s.Carrier == Forwarded {
-		forwarded = s.out.Addresses[q.Source]
+		forwarded = s.address(request)
 	}
 	c.buf = appendRequest(c.buf, q, forwarded)
 	c.rest = c.buf
@@ -304,9 +314,12 @@ func (s *sender) finish(c *conn) {
 	now := s.now()
 	a := &c.answer
 	d := a.decision(s.out.Start, c.since, now)
-	d.Source, d.Edge = s.trace.Requests[c.request].Source, c.edge
+	d.Source, d.Edge, d.Role = s.trace.Requests[c.request].Source, c.edge, s.trace.Role(int(c.request))
 	s.out.Decisions = append(s.out.Decisions, d)
 	s.out.Statuses[a.status]++
+	if a.status >= 500 && d.Verdict != Closed {
+		s.out.Troubled++
+	}
 	s.out.Answered++
 	observe(s.out.Latency, now-c.since)
 	s.busy--
@@ -450,6 +463,7 @@ func (s *sender) fail(request int32, edge int, err error) {
 	s.out.Errors[reason]++
 	s.out.Decisions = append(s.out.Decisions, Decision{
 		At: s.now(), Source: s.trace.Requests[request].Source, Edge: int16(edge), Verdict: Failed, Estimate: math.NaN(),
+		Role: s.trace.Role(int(request)),
 	})
 }
 

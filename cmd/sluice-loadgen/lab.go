@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"sluice/counter"
+	"sluice/loadgen"
+	"sluice/pop"
+)
+
+// labFlags say what a lab consists of and what happens to it.
+type labFlags struct {
+	pops, edges, nodes int
+	twemproxy          bool
+	sluice             string
+	posture            string
+	faults             []string
+	check              string
+	demo               bool
+}
+
+func addLab(flags *pflag.FlagSet) *labFlags {
+	f := new(labFlags)
+	flags.IntVar(&f.pops, "pops", 1, "points of presence; sources belong to one by their routed prefix")
+	flags.IntVar(&f.edges, "edges", 3, "edges of each")
+	flags.IntVar(&f.nodes, "memcached", 2, "memcached nodes of each; 0: every edge counts alone")
+	flags.BoolVar(&f.twemproxy, "twemproxy", false, "put a nutcracker between the edges and the nodes")
+	flags.StringVar(&f.sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
+	flags.StringVar(&f.posture, "on-store-failure", "local", "of the rule: local, open or closed")
+	flags.StringArrayVar(&f.faults, "fault", nil, `what happens when, such as "20s kill memcached/0"; also term, stop, cont, restart, of edge/N,`+"\n"+
+		"memcached/N, twemproxy/N and origin/0; in the time of the run; repeatable")
+	flags.StringVar(&f.check, "check", "", "instead of replaying a trace, check one thing: "+strings.Join(checkNames(), " or "))
+	flags.BoolVar(&f.demo, "demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
+	return f
+}
+
+// cmdLab starts PoPs, replays, reports and stops all, a run for each limit and estimate.
+func cmdLab(ctx context.Context, args []string) error {
+	flags := pflag.NewFlagSet("lab", pflag.ContinueOnError)
+	f, traffic, rule, send, output := addLab(flags), addTrace(flags), addRule(flags), addSend(flags), addOutput(flags)
+	if err := parse(flags, args, false); err != nil {
+		return err
+	}
+	if f.demo {
+		if err := f.demonstrate(flags); err != nil {
+			return err
+		}
+	}
+	if err := f.complete(); err != nil {
+		return err
+	}
+	if err := send.check(); err != nil {
+		return err
+	}
+	mode, err := loadgen.ParseMode(rule.mode)
+	if err != nil {
+		return usagef("--%v", err)
+	}
+	rules, err := rule.rules()
+	if err != nil {
+		return err
+	}
+	var faults []loadgen.Fault
+	for _, text := range f.faults {
+		fault, err := loadgen.ParseFault(text)
+		if err != nil {
+			return usagef("--%v", err)
+		}
+		faults = append(faults, fault)
+	}
+	if f.check != "" {
+		if len(rules) != 1 {
+			return usagef("--check %s: one --limit and one --estimate", f.check)
+		}
+		return f.runCheck(ctx, rules[0], send, flags)
+	}
+
+	var reports []*loadgen.Report
+	var unsound error
+	for _, r := range rules {
+		l := &live{command: "lab", mode: mode, rule: r, send: send, secret: pop.SecretOf([]byte(labSecret)),
+			pops: f.pops, edges: f.edges, nodes: f.nodes}
+		if l.trace, err = send.trace(traffic, r, f.edges); err != nil {
+			return err
+		}
+		report, err := f.run(ctx, l, traffic.seed, faults)
+		if report == nil {
+			return err
+		}
+		unsound = errors.Join(unsound, err)
+		reports = append(reports, report)
+	}
+	if err := output.write(os.Stdout, reports...); err != nil {
+		return err
+	}
+	for _, name := range []string{output.json, output.html} {
+		if name != "" {
+			fmt.Fprintf(os.Stderr, "report written to %s\n", name)
+		}
+	}
+	return unsound
+}
+
+// labSecret keys the PoPs of a lab, so that windows begin and sources are placed the same in every run.
+const labSecret = "a secret that everybody knows, for labs alone"
+
+func (f *labFlags) complete() error {
+	switch {
+	case f.pops < 1 || f.pops > 64:
+		return usagef("--pops %d: want 1 to 64", f.pops)
+	case f.edges < 1 || f.edges > counter.MaxEdges:
+		return usagef("--edges %d: want 1 to %d", f.edges, counter.MaxEdges)
+	case f.nodes < 0 || f.nodes > 64:
+		return usagef("--memcached %d: want 0 to 64", f.nodes)
+	case !slices.Contains([]string{"local", "open", "closed"}, f.posture):
+		return usagef("--on-store-failure %s: want local, open or closed", f.posture)
+	}
+	if f.sluice == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		f.sluice = filepath.Join(filepath.Dir(self), "sluice")
+	}
+	return nil
+}
+
+// lab is the site for a rule.
+func (f *labFlags) lab(rule pop.Rule, mode loadgen.Mode, carrier loadgen.Carrier) (loadgen.Lab, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return loadgen.Lab{}, err
+	}
+	return loadgen.Lab{
+		PoPs: f.pops, Edges: f.edges, Memcached: f.nodes, Twemproxy: f.twemproxy,
+		Sluice: f.sluice, Origin: []string{self, "origin"}, Secret: labSecret, Carrier: carrier,
+		Rule: loadgen.LabRule{
+			Limit: rule.Counter.Limit, Window: rule.Counter.Window, MitigationTimeout: rule.Timeout,
+			SubWindows: rule.Counter.SubWindows, Estimate: rule.Counter.Estimate.String(), OnStoreFailure: f.posture, Mode: mode,
+		},
+		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
+	}, nil
+}
+
+// run makes one run. A report comes with an error where the run can be judged but was not sound.
+func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadgen.Fault) (*loadgen.Report, error) {
+	lab, err := f.lab(l.rule, l.mode, l.send.carrier)
+	if err != nil {
+		return nil, err
+	}
+	site, err := lab.Start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer site.Stop()
+	m := newMeter("lab", len(l.trace.Requests))
+	out, err := site.Run(ctx, loadgen.Replay{
+		Affinity: affinity(f.pops), PerConnection: l.send.perConnection, Seed: seed, Progress: m.show,
+	}, l.trace, faults)
+	m.done()
+	if err != nil {
+		return nil, err
+	}
+	report := l.judge(out.Outcome, out.InForce)
+	report.Figures.SetTierOps(out.Ops())
+	report.Run.Faults = out.Happened
+	report.Run.Notes = append(report.Run.Notes, labNotes(out)...)
+	return report, out.Err()
+}
+
+// labNotes is what was seen from inside.
+func labNotes(out *loadgen.LabOutcome) []string {
+	var notes []string
+	var kinds []string
+	for _, kind := range slices.Sorted(maps.Keys(out.TierOps)) {
+		if n := out.TierOps[kind]; n > 0 {
+			kinds = append(kinds, fmt.Sprintf("%s %.0f", kind, math.Round(n)))
+		}
+	}
+	if len(kinds) > 0 {
+		notes = append(notes, "tier commands by the edges: "+strings.Join(kinds, ", "))
+	}
+	for _, n := range out.Nodes {
+		line := n.Name + " counted: "
+		if n.Err != nil {
+			line += "it does not answer (" + n.Err.Error() + ")"
+		} else {
+			line += fmt.Sprintf("get %d, set and add %d, incr %d, evicted %d, items now %d", n.Stats["cmd_get"], n.Stats["cmd_set"],
+				n.Stats["incr_hits"]+n.Stats["incr_misses"], n.Stats["evictions"], n.Stats["curr_items"])
+		}
+		notes = append(notes, line)
+	}
+	for _, r := range out.Balance.Rows {
+		notes = append(notes, "balance: "+r.String())
+	}
+	for _, n := range out.Balance.Notes {
+		notes = append(notes, "balance: "+n)
+	}
+	verdict := "balance: exact"
+	if out.Balance.Err() != nil {
+		verdict = "balance: OFF"
+	}
+	return append(notes, verdict)
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/pflag"
+
+	"sluice/counter"
+	"sluice/loadgen"
+	"sluice/pop"
+)
+
+// sendFlags say how a trace is sent to edges that are really there.
+type sendFlags struct {
+	speed         float64
+	perConnection int
+	source        string
+	carrier       loadgen.Carrier
+}
+
+func addSend(flags *pflag.FlagSet) *sendFlags {
+	f := new(sendFlags)
+	flags.Float64Var(&f.speed, "speed", 1, "send so many times as fast; the limit and its window are the edge's all the same:\n"+
+		"at --speed 60 a window of 1s stands for a minute of the trace, and figures are in the time of the run")
+	flags.IntVar(&f.perConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
+	flags.StringVar(&f.source, "source", "loopback", "how a source's address is carried: loopback (a peer of its own in 127.0.0.0/8), xff or proxy")
+	return f
+}
+
+func (f *sendFlags) check() (err error) {
+	if !(f.speed > 0) {
+		return usagef("--speed %v: must be positive", f.speed)
+	}
+	if f.perConnection < 1 {
+		return usagef("--per-connection %d: want at least 1", f.perConnection)
+	}
+	if f.carrier, err = loadgen.ParseCarrier(f.source); err != nil {
+		return usagef("--%v", err)
+	}
+	return nil
+}
+
+// trace reads or makes the trace, in the time of the run. What a workload plays against is the edge's rule as the trace
+// sees it: a window longer by the speed.
+func (f *sendFlags) trace(traffic *traceFlags, rule pop.Rule, edges int) (*loadgen.Trace, error) {
+	t, err := traffic.load(rule.Counter.Limit, time.Duration(float64(rule.Counter.Window)*f.speed), edges)
+	if err != nil {
+		return nil, err
+	}
+	return t.Speed(f.speed), nil
+}
+
+// live is a run against real edges, and all that is needed to judge it.
+type live struct {
+	command string
+	mode    loadgen.Mode
+	rule    pop.Rule
+	secret  pop.Secret
+	send    *sendFlags
+	trace   *loadgen.Trace // in the time of the run
+	pops    int
+	edges   int // of each PoP
+	nodes   int // of each PoP
+}
+
+// slack is how badly the time of a decision is known: edges tell it themselves, but another thread may have run between a
+// clock's reading and the verdict.
+const slack = time.Millisecond
+
+// judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge.
+func (l *live) judge(out *loadgen.Outcome, inForce []loadgen.InForce) *loadgen.Report {
+	o := loadgen.JudgeOptions{
+		Limit: l.rule.Counter.Limit, Window: l.rule.Counter.Window, Timeout: l.rule.Timeout, Edges: l.edges, Slack: slack,
+	}
+	base, worst := loadgen.Baseline(l.trace, l.mode, o)
+	o.Watch = worst
+	perfect := &solo{
+		rule: l.rule, mode: l.mode, start: out.Start,
+		counters: counter.New(counter.Options{Counters: roomFor(l.trace), Phase: l.secret.Phase}),
+	}
+	for _, a := range out.Addresses {
+		perfect.sources = append(perfect.sources, sourceOf(a))
+	}
+	o.Ideal = perfect.ideal
+
+	report := &loadgen.Report{Baseline: &base, Figures: loadgen.Judge(l.mode, o, out.Decisions, inForce)}
+	late := quantiles(out)
+	report.Figures.SendError = &late
+	r := &report.Run
+	r.Describe(l.trace)
+	r.Command, r.Mode = l.command, l.mode.String()
+	r.Limit, r.Window, r.MitigationTimeout = o.Limit, loadgen.Seconds(o.Window), loadgen.Seconds(o.Timeout)
+	r.SubWindows, r.Estimate = l.rule.Counter.SubWindows, l.rule.Counter.Estimate.String()
+	r.PoPs, r.Edges, r.Nodes = l.pops, l.edges, l.nodes
+	r.PerConnection, r.Speed, r.Carrier = l.send.perConnection, l.send.speed, l.send.carrier.String()
+	r.Took = loadgen.Seconds(out.Took)
+	r.Notes = append(r.Notes, clientNotes(out)...)
+	return report
+}
+
+func sourceOf(a netip.Addr) counter.Source { return counter.SourceOf(a, 32, 64) }
+
+func quantiles(out *loadgen.Outcome) loadgen.Quantiles {
+	h := out.SendError
+	at := func(q float64) float64 { return time.Duration(h.ValueAtPercentile(q)).Seconds() }
+	return loadgen.Quantiles{N: h.TotalCount(), P50: at(50), P99: at(99), Max: at(100)}
+}
+
+// clientNotes is what the load generator saw on the wire.
+func clientNotes(out *loadgen.Outcome) []string {
+	at := func(q float64) time.Duration {
+		return time.Duration(out.Latency.ValueAtPercentile(q)).Round(time.Microsecond)
+	}
+	notes := []string{
+		fmt.Sprintf("client: %d sent, %d answered over %d connections in %v; answers by status: %s", out.Sent, out.Answered,
+			out.Connections, out.Took.Round(100*time.Millisecond), counts(out.Statuses)),
+		fmt.Sprintf("client: answered within %v / %v / %v (p50 / p99 / max)", at(50), at(99), at(100)),
+	}
+	if out.Retried+out.Rerouted > 0 {
+		notes = append(notes, fmt.Sprintf("client: %d requests sent again after their connection died unanswered, %d connections refused and made to another edge",
+			out.Retried, out.Rerouted))
+	}
+	line := fmt.Sprintf("client errors: %d", out.ClientErrors())
+	if out.ClientErrors() > 0 {
+		line += " (" + out.Trouble() + ")"
+	}
+	return append(notes, line)
+}
+
+// meter shows how far a replay is: a bar on a terminal, else a line every few seconds.
+type meter struct {
+	bar  *progressbar.ProgressBar
+	said time.Duration
+}
+
+func newMeter(what string, total int) *meter {
+	if info, err := os.Stderr.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return &meter{}
+	}
+	return &meter{bar: progress(total, what)}
+}
+
+func (m *meter) show(p loadgen.Progress) {
+	if m.bar != nil {
+		m.bar.Describe(fmt.Sprintf("%v of %v, %d refused, %d failed", p.Elapsed.Round(time.Second), p.Total.Round(time.Second), p.Refused, p.Failed))
+		m.bar.Set(p.Sent)
+		return
+	}
+	if p.Elapsed-m.said < 5*time.Second {
+		return
+	}
+	m.said = p.Elapsed
+	fmt.Fprintf(os.Stderr, "%v of %v: %d of %d sent, %d answered, %d refused, %d failed\n", p.Elapsed.Round(time.Second),
+		p.Total.Round(time.Second), p.Sent, p.Requests, p.Answered, p.Refused, p.Failed)
+}
+
+func (m *meter) done() {
+	if m.bar != nil {
+		m.bar.Finish()
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"sluice/loadgen"
+	"sluice/pop"
+)
+
+// cmdReplay sends a trace to edges that run already, and judges what they did by the verdicts in their answers.
+func cmdReplay(ctx context.Context, args []string) error {
+	flags := pflag.NewFlagSet("replay", pflag.ContinueOnError)
+	pops := flags.StringArray("pop", nil, "`HOST:PORT,...` of the edges of a PoP, started with --verdict-header; repeatable, a PoP each")
+	secret := flags.String("secret", "", "`FILE` with the PoP's secret, from which windows begin; none: that of the default PoP")
+	traffic, rule, send, output := addTrace(flags), addRule(flags), addSend(flags), addOutput(flags)
+	if err := parse(flags, args, false); err != nil {
+		return err
+	}
+	if err := send.check(); err != nil {
+		return err
+	}
+	mode, err := loadgen.ParseMode(rule.mode)
+	if err != nil {
+		return usagef("--%v", err)
+	}
+	rules, err := rule.rules()
+	if err != nil {
+		return err
+	}
+	if len(rules) != 1 {
+		return usagef("--limit and --estimate: one each, those of the running edges")
+	}
+	l := &live{command: "replay", mode: mode, rule: rules[0], send: send, secret: pop.SecretOf([]byte("local"))}
+	if *secret != "" {
+		b, err := os.ReadFile(*secret)
+		if err != nil {
+			return err
+		}
+		l.secret = pop.SecretOf(bytes.TrimSpace(b))
+	}
+	r := loadgen.Replay{Carrier: send.carrier, PerConnection: send.perConnection, Seed: traffic.seed}
+	if r.PoPs, err = resolve(*pops); err != nil {
+		return err
+	}
+	l.pops = len(r.PoPs)
+	for _, edges := range r.PoPs {
+		l.edges = max(l.edges, len(edges))
+	}
+	if l.trace, err = send.trace(traffic, l.rule, l.edges); err != nil {
+		return err
+	}
+	r.Affinity = affinity(l.pops)
+	m := newMeter("replay", len(l.trace.Requests))
+	r.Progress = m.show
+	out, err := r.Run(ctx, l.trace)
+	m.done()
+	if err != nil {
+		return err
+	}
+	if out.Answered == 0 {
+		return fmt.Errorf("no answer from %s: %s; is an edge listening there?", strings.Join(*pops, ","), out.Trouble())
+	}
+	if err := output.write(os.Stdout, l.judge(out, nil)); err != nil {
+		return err
+	}
+	if n := out.ClientErrors(); n > 0 {
+		return fmt.Errorf("%d client errors: %s", n, out.Trouble())
+	}
+	return nil
+}
+
+// resolve makes addresses of the --pop flags.
+func resolve(pops []string) (out [][]netip.AddrPort, err error) {
+	if len(pops) == 0 {
+		return nil, usagef("no edge to send to: give --pop HOST:PORT")
+	}
+	for _, list := range pops {
+		var edges []netip.AddrPort
+		for _, text := range strings.Split(list, ",") {
+			a, err := net.ResolveTCPAddr("tcp4", text)
+			if err != nil || a.Port == 0 {
+				return nil, usagef("--pop %s: %q is no address of an edge: want HOST:PORT", list, text)
+			}
+			addr := a.AddrPort()
+			if a.IP == nil {
+				addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), addr.Port())
+			}
+			edges = append(edges, netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()))
+		}
+		out = append(out, edges)
+	}
+	return out, nil
+}
+
+// counts writes how many there are of each status.
+func counts(statuses map[int]int) string {
+	var out []string
+	for _, status := range slices.Sorted(maps.Keys(statuses)) {
+		out = append(out, fmt.Sprintf("%d: %d", status, statuses[status]))
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,312 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Lab starts points of presence of real processes on this machine: edges, the memcached nodes that they share and, if
+// wanted, a twemproxy between, all before one origin. Everything listens on free ports of 127.0.0.1.
+type Lab struct {
+	PoPs      int  // 0: 1
+	Edges     int  // of each PoP; 0: 1
+	Memcached int  // nodes of each PoP; 0: none, and each edge counts alone
+	Twemproxy bool // edges reach the nodes through a nutcracker
+
+	Sluice  string   // the edge's executable
+	Origin  []string // command that serves an origin; "--listen ADDRESS" is appended
+	Secret  string   // of the PoPs: placement and phases of sources follow from it
+	Rule    LabRule
+	Carrier Carrier
+
+	Log func(format string, args ...any) // what is being done, a line at a time; nil: nowhere
+}
+
+// LabRule is the one rule of a lab's edges.
+type LabRule struct {
+	Limit             uint32
+	Window            time.Duration
+	MitigationTimeout time.Duration // 0: throttle
+	SubWindows        int           // 0: the edge's default
+	Estimate          string        // empty: the edge's default
+	OnStoreFailure    string        // empty: the edge's default
+
+	// Mode Estimator counts every request and refuses none.
+	Mode Mode
+}
+
+// Site is a Lab that runs.
+type Site struct {
+	Lab
+	PoPs [][]netip.AddrPort // addresses of the edges
+
+	dir     string
+	nodes   []*member
+	proxies []*member
+	edges   []*member
+	origin  *member
+}
+
+// member is a process of a site and where it listens.
+type member struct {
+	process
+	addr   netip.AddrPort
+	admin  netip.AddrPort // of an edge
+	ready  func() error
+	harmed bool // a fault was done to it that loses what it counted
+}
+
+const (
+	patience = 10 * time.Second // for a process to be ready
+	grace    = 8 * time.Second  // for one to end
+)
+
+// Start starts everything and returns when all of it is ready; on an error nothing is left. The caller stops the site.
+func (l Lab) Start(ctx context.Context) (*Site, error) {
+	l.PoPs, l.Edges = max(l.PoPs, 1), max(l.Edges, 1)
+	if l.Log == nil {
+		l.Log = func(string, ...any) {}
+	}
+	s := &Site{Lab: l}
+	if err := s.start(ctx); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Site) start(ctx context.Context) error {
+	if err := s.plan(); err != nil {
+		return err
+	}
+	s.Log("starting %s", s.describe())
+	for _, group := range [][]*member{s.nodes, s.proxies, {s.origin}, s.edges} {
+		for _, m := range group {
+			if err := m.start(); err != nil {
+				return err
+			}
+		}
+		for _, m := range group {
+			if err := m.await(ctx, patience, m.ready); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Site) describe() string {
+	out := fmt.Sprintf("%d edges", len(s.edges))
+	if len(s.PoPs) > 1 {
+		out += fmt.Sprintf(" in %d PoPs", len(s.PoPs))
+	}
+	switch {
+	case len(s.nodes) == 0:
+		out += ", each counting alone"
+	case s.Twemproxy:
+		out += fmt.Sprintf(", %d memcached nodes behind twemproxy", len(s.nodes))
+	default:
+		out += fmt.Sprintf(", %d memcached nodes", len(s.nodes))
+	}
+	return out + ", one origin"
+}
+
+// plan finds the programs, chooses the ports and writes the configurations. Nothing runs yet.
+func (s *Site) plan() error {
+	var err error
+	if s.Sluice, err = program(s.Sluice, "build it with make build, or name it with --sluice"); err != nil {
+		return err
+	}
+	if len(s.Origin) == 0 {
+		return errors.New("loadgen: lab: no command for the origin")
+	}
+	memcached, nutcracker := "", ""
+	if s.Memcached > 0 {
+		if memcached, err = program("memcached", "install it (apt-get install memcached), or use --memcached 0"); err != nil {
+			return err
+		}
+	}
+	if s.Twemproxy {
+		if s.Memcached == 0 {
+			return errors.New("loadgen: lab: a twemproxy needs memcached nodes behind it")
+		}
+		if nutcracker, err = program("nutcracker", "install it (apt-get install nutcracker), or leave --twemproxy out"); err != nil {
+			return err
+		}
+	}
+	if s.dir, err = os.MkdirTemp("", "sluice-lab-"); err != nil {
+		return fmt.Errorf("loadgen: lab: %w", err)
+	}
+	pops := s.Lab.PoPs
+	free, err := ports(pops*(2*s.Edges+s.Memcached+2) + 1)
+	if err != nil {
+		return err
+	}
+	next := func() netip.AddrPort {
+		a := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(free[0]))
+		free = free[1:]
+		return a
+	}
+	secret := ""
+	if s.Secret != "" {
+		if secret, err = s.file("secret", s.Secret); err != nil {
+			return err
+		}
+	}
+	s.origin = newMember("origin/0", s.Origin[0], next())
+	s.origin.args = append(append([]string{}, s.Origin[1:]...), "--listen", s.origin.addr.String())
+	s.origin.ready = func() error { return getOK(s.origin.addr, OriginStatsPath) }
+
+	s.PoPs = make([][]netip.AddrPort, pops)
+	for pop := range pops {
+		var tier []netip.AddrPort
+		for range s.Memcached {
+			m := newMember(fmt.Sprint("memcached/", len(s.nodes)), memcached, next())
+			m.args = memcachedArguments(m.addr)
+			m.ready = func() error { return answersMemcached(m.addr) }
+			s.nodes = append(s.nodes, m)
+			tier = append(tier, m.addr)
+		}
+		if s.Twemproxy {
+			m := newMember(fmt.Sprint("twemproxy/", len(s.proxies)), nutcracker, next())
+			m.ready = func() error { return answersMemcached(m.addr) }
+			file, err := s.file(fmt.Sprintf("nutcracker-%d.yml", pop), nutcrackerConfig(m.addr, tier))
+			if err != nil {
+				return err
+			}
+			m.args = []string{"-c", file, "-a", "127.0.0.1", "-s", fmt.Sprint(next().Port())}
+			s.proxies = append(s.proxies, m)
+			tier = []netip.AddrPort{m.addr}
+		}
+		for range s.Edges {
+			m := newMember(fmt.Sprint("edge/", len(s.edges)), s.Sluice, next())
+			m.admin = next()
+			file, err := s.file(fmt.Sprintf("edge-%d.yaml", len(s.edges)), s.edgeConfig(pop, m, tier, secret))
+			if err != nil {
+				return err
+			}
+			m.args = []string{"--config", file}
+			m.ready = func() error { return getOK(m.admin, "/readyz") }
+			s.edges = append(s.edges, m)
+			s.PoPs[pop] = append(s.PoPs[pop], m.addr)
+		}
+	}
+	return nil
+}
+
+func newMember(name, path string, addr netip.AddrPort) *member {
+	return &member{process: process{name: name, path: path}, addr: addr}
+}
+
+func (s *Site) file(name, text string) (string, error) {
+	path := filepath.Join(s.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return "", fmt.Errorf("loadgen: lab: %w", err)
+	}
+	return path, nil
+}
+
+// Stop ends every process, the edges first so that they can report what they still hold, and returns when all are gone.
+// It may be called more than once.
+func (s *Site) Stop() {
+	for _, group := range [][]*member{s.edges, s.proxies, s.nodes, {s.origin}} {
+		var all sync.WaitGroup
+		for _, m := range group {
+			if m != nil {
+				all.Go(func() { m.stop(grace) })
+			}
+		}
+		all.Wait()
+	}
+	if s.dir != "" {
+		os.RemoveAll(s.dir)
+	}
+}
+
+// Crashed names a process that ended without being told to.
+func (s *Site) Crashed() error {
+	for _, m := range s.members() {
+		if err := m.crashed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Pids are the process numbers of what runs.
+func (s *Site) Pids() []int {
+	var out []int
+	for _, m := range s.members() {
+		if _, running := m.running(); running {
+			out = append(out, m.pid())
+		}
+	}
+	return out
+}
+
+func (s *Site) members() []*member {
+	all := append(append(append([]*member{}, s.edges...), s.proxies...), s.nodes...)
+	if s.origin != nil {
+		all = append(all, s.origin)
+	}
+	return all
+}
+
+// member finds the target of a fault.
+func (s *Site) member(f Fault) (*member, error) {
+	group := map[string][]*member{
+		"edge": s.edges, "memcached": s.nodes, "twemproxy": s.proxies, "origin": {s.origin},
+	}[f.Kind]
+	if f.Index >= len(group) {
+		return nil, fmt.Errorf("loadgen: fault %q: there is no %s; of this kind there are %d", f, f.Target(), len(group))
+	}
+	return group[f.Index], nil
+}
+
+// Check reports whether the faults can be done here.
+func (s *Site) Check(faults []Fault) error {
+	for _, f := range faults {
+		if _, err := s.member(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// do does a fault. A restart returns when the process is ready again.
+func (s *Site) do(ctx context.Context, f Fault) error {
+	m, err := s.member(f)
+	if err != nil {
+		return err
+	}
+	if f.Action == Kill || f.Action == Term || f.Action == Restart {
+		m.harmed = true
+	}
+	switch f.Action {
+	case Kill:
+		return m.signal(syscall.SIGKILL)
+	case Term:
+		return m.signal(syscall.SIGTERM)
+	case Stop:
+		return m.signal(syscall.SIGSTOP)
+	case Cont:
+		return m.signal(syscall.SIGCONT)
+	}
+	if exited, running := m.running(); running {
+		if err := m.signal(syscall.SIGKILL); err != nil {
+			return err
+		}
+		<-exited
+	}
+	if err := m.start(); err != nil {
+		return err
+	}
+	return m.await(ctx, patience, m.ready)
+}

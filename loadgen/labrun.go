@@ -1,0 +1,269 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// LabOutcome is what a replay on a Site saw, from the client's side and from inside.
+type LabOutcome struct {
+	*Outcome
+	InForce  []InForce // when each edge had each mitigation; its edges, and those of Decisions, count from 0 in each PoP
+	Balance  Balance
+	TierOps  map[string]float64 // commands that edges sent to the tier, by kind
+	Nodes    []NodeDelta
+	Happened []string // the faults, as they were done
+	Excused  bool     // a fault was done to an edge or to the origin, which clients may notice
+}
+
+// NodeDelta is what a memcached node counted during the run.
+type NodeDelta struct {
+	Name  string
+	Stats NodeStats
+	Err   error // it did not answer, before or after
+}
+
+// Ops is the number of commands that edges sent to the tier.
+func (o *LabOutcome) Ops() uint64 {
+	total := 0.0
+	for _, n := range o.TierOps {
+		total += n
+	}
+	return uint64(math.Round(total))
+}
+
+// Err is nil if the run was sound: the balance holds, and no client met an error that no fault explains.
+func (o *LabOutcome) Err() error {
+	errs := []error{o.Balance.Err()}
+	if n := o.ClientErrors(); n > 0 && !o.Excused {
+		errs = append(errs, fmt.Errorf("loadgen: %d client errors that no fault explains: %s", n, o.Trouble()))
+	}
+	return errors.Join(errs...)
+}
+
+// Trouble says what the client errors were.
+func (o *Outcome) Trouble() string {
+	var out []string
+	for reason, n := range o.Errors {
+		out = append(out, fmt.Sprintf("%s: %d", reason, n))
+	}
+	for status, n := range o.Statuses {
+		if status >= 500 {
+			out = append(out, fmt.Sprintf("status %d: %d", status, n))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// Run replays a trace on the site, doing the faults at their times, and collects what everybody saw. The replay's edges,
+// and its way of carrying sources, are the site's.
+func (s *Site) Run(ctx context.Context, r Replay, trace *Trace, faults []Fault) (*LabOutcome, error) {
+	if err := s.Check(faults); err != nil {
+		return nil, err
+	}
+	r.PoPs, r.Carrier = s.PoPs, s.Carrier
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	edgesBefore, err := s.settle(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	originBefore, err := s.originStats(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	nodesBefore := s.nodeStats()
+
+	w := &watcher{client: client, seen: make(map[sighting]learned)}
+	for _, e := range s.edges {
+		w.edges = append(w.edges, e.admin)
+	}
+	inside, stop := context.WithCancel(ctx)
+	defer stop()
+	var helpers sync.WaitGroup
+	out := &LabOutcome{}
+	if s.Rule.Mode == Deployed && s.Rule.MitigationTimeout > 0 {
+		helpers.Go(func() { w.run(inside, watchPeriod(s.Rule.MitigationTimeout)) })
+	}
+	helpers.Go(func() { out.Happened = s.suffer(inside, faults) })
+	out.Outcome, err = r.Run(ctx, trace)
+	stop()
+	helpers.Wait()
+	if err != nil {
+		return out, err
+	}
+
+	epoch := out.Start
+	sources := make(map[string]int32, len(out.Addresses))
+	for i, a := range out.Addresses {
+		sources[a.String()] = int32(i)
+	}
+	for i := range w.edges {
+		w.look(ctx, i) // what began after it was last asked
+	}
+	out.InForce = w.inForce(epoch, sources, s.Edges)
+	for i := range out.Decisions {
+		out.Decisions[i].Edge %= int16(s.Edges)
+	}
+
+	b := books{out: out.Outcome, shared: anySpread(trace)}
+	for _, m := range s.members() {
+		if m.harmed {
+			switch kind, _, _ := strings.Cut(m.name, "/"); kind {
+			case "edge":
+				b.noEdges, b.harmed = true, append(b.harmed, m.name)
+			case "origin":
+				b.noOrig, b.harmed = true, append(b.harmed, m.name)
+			}
+		}
+	}
+	for _, f := range faults {
+		out.Excused = out.Excused || f.Kind == "edge" || f.Kind == "origin"
+	}
+	edges, err := s.settle(ctx, client)
+	if err != nil {
+		return out, err
+	}
+	b.edges = edges.Minus(edgesBefore)
+	if !b.noOrig {
+		origin, err := s.originStats(ctx, client)
+		if err != nil {
+			return out, err
+		}
+		b.origin = origin.minus(originBefore)
+	}
+	out.Balance = b.balance()
+	out.TierOps = b.edges.By("sluice_tier_operations_total", "op")
+	out.Nodes = delta(nodesBefore, s.nodeStats())
+	return out, s.Crashed()
+}
+
+// watchPeriod is how often edges are asked for their mitigations: several times in the life of the shortest.
+func watchPeriod(timeout time.Duration) time.Duration {
+	return max(50*time.Millisecond, min(timeout/5, 200*time.Millisecond))
+}
+
+func anySpread(t *Trace) bool {
+	return slices.ContainsFunc(t.Sources, func(s Source) bool { return s.Spread > 1 })
+}
+
+// suffer does the faults at their times, each without waiting for the one before to be over.
+func (s *Site) suffer(ctx context.Context, faults []Fault) []string {
+	var mu sync.Mutex
+	var happened []string
+	var all sync.WaitGroup
+	start := time.Now()
+	sorted := slices.Clone(faults)
+	slices.SortStableFunc(sorted, func(a, b Fault) int { return int(a.At - b.At) })
+	for _, f := range sorted {
+		timer := time.NewTimer(time.Until(start.Add(f.At)))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			all.Wait()
+			return append(happened, fmt.Sprintf("%s: the run was over by then", f))
+		case <-timer.C:
+		}
+		began := time.Now()
+		s.Log("fault: %s", f)
+		all.Go(func() {
+			err := s.do(ctx, f)
+			line := f.String()
+			switch took := time.Since(began); {
+			case err != nil:
+				line += ": " + err.Error()
+			case f.Action == Restart:
+				line += fmt.Sprintf(" (ready after %v)", took.Round(time.Millisecond))
+			}
+			mu.Lock()
+			happened = append(happened, line)
+			mu.Unlock()
+		})
+		if f.Action != Restart {
+			all.Wait() // at once done; a stop and its cont must not overtake each other
+		}
+	}
+	all.Wait()
+	return happened
+}
+
+// settle waits until the edges are at rest, all requests received being answered or aborted, and gives their metrics, added
+// up. Edges that do not run are left out. One that never comes to rest shows in the balance.
+func (s *Site) settle(ctx context.Context, client *http.Client) (Metrics, error) {
+	var sum Metrics
+	for range 40 {
+		sum = make(Metrics)
+		for _, e := range s.edges {
+			if _, running := e.running(); !running {
+				continue
+			}
+			if err := get(ctx, client, e.admin, "/metrics", func(r io.Reader) error { return sum.parse(r) }); err != nil {
+				if ctx.Err() == nil && e.harmed {
+					continue
+				}
+				return nil, fmt.Errorf("loadgen: read the metrics of %s: %w", e.name, err)
+			}
+		}
+		if sum.Sum("sluice_received_total") == sum.Sum("sluice_answers_total")+sum.Sum("sluice_aborted_total") {
+			return sum, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return sum, nil
+}
+
+func (s *Site) originStats(ctx context.Context, client *http.Client) (OriginStats, error) {
+	var out OriginStats
+	err := get(ctx, client, s.origin.addr, OriginStatsPath, asJSON(&out))
+	if err != nil {
+		return out, fmt.Errorf("loadgen: read the origin's counts: %w", err)
+	}
+	return out, nil
+}
+
+func (o OriginStats) minus(earlier OriginStats) OriginStats {
+	out := OriginStats{Received: o.Received - earlier.Received, Others: o.Others - earlier.Others, BySource: make(map[string]int)}
+	for source, n := range o.BySource {
+		if n -= earlier.BySource[source]; n > 0 {
+			out.BySource[source] = n
+		}
+	}
+	return out
+}
+
+func (s *Site) nodeStats() []NodeDelta {
+	out := make([]NodeDelta, len(s.nodes))
+	for i, n := range s.nodes {
+		stats, err := memcachedStats(n.addr)
+		out[i] = NodeDelta{n.name, stats, err}
+	}
+	return out
+}
+
+// delta is what nodes counted between two looks. A node that was restarted counts from then.
+func delta(before, after []NodeDelta) []NodeDelta {
+	out := make([]NodeDelta, len(after))
+	for i, a := range after {
+		out[i] = NodeDelta{a.Name, make(NodeStats), errors.Join(before[i].Err, a.Err)}
+		for name, v := range a.Stats {
+			if was := before[i].Stats[name]; was <= v {
+				v -= was
+			}
+			out[i].Stats[name] = v
+		}
+	}
+	return out
+}

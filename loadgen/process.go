@@ -1,0 +1,231 @@
+package loadgen
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is a program that a lab runs. It leads a process group of its own, so that a signal to the lab's terminal does
+// not reach it before the lab has decided, and where the system can it dies with the lab even if that is killed.
+type process struct {
+	name string // as in "edge/1"
+	path string
+	args []string
+
+	mu      sync.Mutex // guards what follows
+	command *exec.Cmd
+	tail    *tail
+	exited  chan struct{} // closed when the process is gone and waited for
+	wanted  bool          // it was told to end
+}
+
+// start runs the program. It must not be running.
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	command := exec.Command(p.path, p.args...)
+	out := &tail{}
+	command.Stdout, command.Stderr = out, out
+	command.SysProcAttr = attributes()
+	command.WaitDelay = time.Second
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("loadgen: start %s: %w", p.name, err)
+	}
+	exited := make(chan struct{})
+	p.command, p.tail, p.exited, p.wanted = command, out, exited, false
+	go func() {
+		command.Wait()
+		close(exited)
+	}()
+	return nil
+}
+
+// running reports whether the process lives, and a channel that is closed once it does not.
+func (p *process) running() (<-chan struct{}, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.exited == nil {
+		return nil, false
+	}
+	select {
+	case <-p.exited:
+		return p.exited, false
+	default:
+		return p.exited, true
+	}
+}
+
+// signal sends a signal to the process's group. A process that has ended is not an error.
+func (p *process) signal(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.command == nil {
+		return nil
+	}
+	select {
+	case <-p.exited:
+		return nil // its number may belong to another by now
+	default:
+	}
+	if sig == syscall.SIGTERM || sig == syscall.SIGKILL {
+		p.wanted = true
+	}
+	if err := syscall.Kill(-p.command.Process.Pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("loadgen: signal %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// stop ends the process: politely, then after the grace time not. It returns when the process is gone.
+func (p *process) stop(grace time.Duration) {
+	exited, running := p.running()
+	if !running {
+		return
+	}
+	p.signal(syscall.SIGTERM)
+	p.signal(syscall.SIGCONT) // one that was stopped could not heed the first
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-exited:
+		return
+	case <-timer.C:
+	}
+	p.signal(syscall.SIGKILL)
+	<-exited
+}
+
+// await calls ready until it succeeds. It fails when the process ends, after the patience, or with ctx, and says what the process
+// said last.
+func (p *process) await(ctx context.Context, patience time.Duration, ready func() error) error {
+	exited, _ := p.running()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-exited:
+			return fmt.Errorf("loadgen: %s ended at once: %s", p.name, p.said())
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("loadgen: %s is not ready after %v: %w; it said: %s", p.name, patience, err, p.said())
+			}
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// crashed says so if the process ended without being told to.
+func (p *process) crashed() error {
+	_, running := p.running()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if running || p.wanted || p.command == nil {
+		return nil
+	}
+	return fmt.Errorf("loadgen: %s ended by itself (%v): %s", p.name, p.command.ProcessState, p.tail)
+}
+
+// said is the last lines that the process wrote.
+func (p *process) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tail.String()
+}
+
+// tail keeps the last bytes written to it.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailSize = 4 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, b...)
+	if extra := len(t.buf) - tailSize; extra > tailSize {
+		t.buf = append(t.buf[:0], t.buf[extra:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.buf[max(0, len(t.buf)-tailSize):]
+	lines := strings.Split(strings.TrimSpace(string(bytes.ToValidUTF8(b, nil))), "\n")
+	if s := strings.Join(lines[max(0, len(lines)-5):], " | "); s != "" {
+		return s
+	}
+	return "(nothing)"
+}
+
+// program finds an executable by path or on the PATH. The hint says how to get it.
+func program(name, hint string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		// Debian keeps nutcracker in a directory that is on root's PATH alone.
+		if at := "/usr/sbin/" + name; !strings.Contains(name, "/") && executable(at) {
+			return at, nil
+		}
+		return "", fmt.Errorf("loadgen: there is no %s: %s", name, hint)
+	}
+	return path, nil
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// ports finds n free TCP ports of 127.0.0.1. They lie below the range from which systems take the ports of outgoing
+// connections, so that none of the thousands that a replay opens takes one before its server does.
+func ports(n int) ([]int, error) {
+	const first, last = 20000, 31999
+	var out []int
+	var held []net.Listener
+	defer func() {
+		for _, ln := range held {
+			ln.Close()
+		}
+	}()
+	at := first + os.Getpid()*31%(last-first) // several labs at once start looking in different places
+	for range last - first {
+		if at++; at > last {
+			at = first
+		}
+		ln, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", at))
+		if err != nil {
+			continue
+		}
+		held = append(held, ln)
+		if out = append(out, at); len(out) == n {
+			return out, nil
+		}
+	}
+	return nil, fmt.Errorf("loadgen: fewer than %d ports are free between %d and %d of 127.0.0.1", n, first, last)
+}
+
+// pid is the number of the process that was started last.
+func (p *process) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.command.Process.Pid
+}
