@@ -57,6 +57,10 @@ const maxNews = 1 << 16
 
 // Table holds bits. It is safe for concurrent use.
 type Table struct {
+	// Observe, if not nil, is called with every bit that comes into force. Set it before the table is used; it must not block or
+	// call back.
+	Observe func(Key, Bit)
+
 	seed   maphash.Seed
 	shards [64]shard
 	news   struct {
@@ -163,6 +167,9 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 		t.started[Started{k.Rule, b.By}]++
 	}
 	t.startedMu.Unlock()
+	if t.Observe != nil {
+		t.Observe(k, b)
+	}
 	if b.By != ByPoP {
 		t.tell(News{k, b})
 	}

@@ -87,7 +87,8 @@ func (s Secret) append128(key, named []byte) []byte {
 
 // logKey names a part of the mitigation log of one node and second.
 func (s Secret) logKey(second int64, part int) string {
-	return string(s.append128([]byte{forLog}, fmt.Appendf(nil, "%c%d/%d", forLog, second, part)))
+	named := binary.BigEndian.AppendUint64([]byte{forLog}, uint64(second))
+	return string(s.append128([]byte{forLog}, append(named, byte(part))))
 }
 
 // edgeKey names a slot in which an edge says that it is there.

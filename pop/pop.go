@@ -78,7 +78,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
-		presence: presence{slot: -1}, lifted: make(map[mitigation.Key]time.Time), swept: now, cleaned: now,
+		presence: newPresence(c.Secret), lifted: make(map[mitigation.Key]time.Time), swept: now, cleaned: now,
 	}
 	for _, name := range c.Nodes {
 		m.nodes = append(m.nodes, newNode(name, now))

@@ -18,10 +18,19 @@ const (
 
 type presence struct {
 	slot     int // ours, or -1
+	keys     []string
 	next     time.Time
 	edges    int
 	highest  int
 	highTime time.Time
+}
+
+func newPresence(s Secret) presence {
+	p := presence{slot: -1, keys: make([]string, slots)}
+	for i := range p.keys {
+		p.keys[i] = s.edgeKey(i)
+	}
+	return p
 }
 
 // meet says that this edge is there and asks who else is. All edges do so on the same node.
@@ -36,13 +45,9 @@ func (m *Machine) meet(now time.Time) {
 		return
 	}
 	if p.slot >= 0 {
-		m.send(Command{Node: node, Op: Set, Key: m.secret.edgeKey(p.slot), Value: m.self(), Expire: seconds(presenceKept)}, flight{what: aPresence})
+		m.send(Command{Node: node, Op: Set, Key: p.keys[p.slot], Value: m.self(), Expire: seconds(presenceKept)}, flight{what: aPresence})
 	}
-	keys := make([]string, slots)
-	for i := range keys {
-		keys[i] = m.secret.edgeKey(i)
-	}
-	m.send(Command{Node: node, Op: Get, Keys: keys}, flight{what: aRollCall})
+	m.send(Command{Node: node, Op: Get, Keys: p.keys}, flight{what: aRollCall})
 }
 
 func (m *Machine) self() []byte { return fmt.Appendf(nil, "%016x", m.id) }
@@ -77,7 +82,7 @@ func (m *Machine) rollCalled(r Result, now time.Time) {
 		}
 	}
 	if p.slot < 0 && free >= 0 {
-		m.send(Command{Node: r.Node, Op: Add, Key: m.secret.edgeKey(free), Value: self, Expire: seconds(presenceKept)}, flight{what: aPresence, slot: free})
+		m.send(Command{Node: r.Node, Op: Add, Key: p.keys[free], Value: self, Expire: seconds(presenceKept)}, flight{what: aPresence, slot: free})
 	}
 	p.edges = seen + 1
 	if p.edges >= p.highest || now.Sub(p.highTime) > edgesHold {

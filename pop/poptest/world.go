@@ -16,6 +16,8 @@ type World struct {
 	Edges []*Edge
 	Nodes []*Node
 
+	Commands uint64 // sent to nodes, those for the mitigation log and for presence not included
+
 	rtt      time.Duration
 	now      time.Time
 	events   events
@@ -44,6 +46,7 @@ type Edge struct {
 	index int
 	skew  time.Duration
 	awake bool
+	busy  bool      // it may have something to report that is not under way
 	tick  time.Time // when the machine is next stepped for nothing
 }
 
@@ -59,7 +62,7 @@ func NewWorld(c WorldConfig, rules []pop.Rule, start time.Time) (*World, error) 
 		c.Counters = 100_000
 	}
 	for i := range c.Edges {
-		e := &Edge{world: w, index: i, tick: start}
+		e := &Edge{world: w, index: i, tick: start.Add(pace * time.Duration(i) / time.Duration(c.Edges))}
 		if c.Skew != nil {
 			e.skew = c.Skew(i)
 		}
@@ -93,6 +96,7 @@ func (e *Edge) Decide(rule pop.Rule, ask *[1]counter.Ask) (mitigated time.Time, 
 	if until := e.Bits.Until(key, now); !until.IsZero() {
 		return until, false
 	}
+	e.busy = true
 	admitted = e.Counters.Reserve(ask[:], now)
 	if end := mitigation.End(ask[0].Verdict, rule.Timeout, now); !end.IsZero() {
 		e.Bits.Start(key, mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge}, now)
@@ -119,6 +123,9 @@ func (e *Edge) step(ev pop.Event) {
 func (e *Edge) send(commands []pop.Command) {
 	w := e.world
 	for _, c := range commands {
+		if c.Report || c.Op != pop.Get && c.Op != pop.Set {
+			w.Commands++
+		}
 		if c.Op == pop.Append {
 			w.lively = w.now // something is in the log that all edges will want to read
 		}
@@ -126,22 +133,24 @@ func (e *Edge) send(commands []pop.Command) {
 	}
 }
 
-// quiet is how long after the last line in the mitigation log the edges have surely read it.
-const quiet = 500 * time.Millisecond
+const (
+	pace  = 100 * time.Millisecond // between two steps of a machine for nothing: what probes and sweeps need
+	idle  = time.Second            // the same where nobody can have news
+	quiet = 500 * time.Millisecond // after the last line in the mitigation log, all edges have surely read it
+)
 
 // Run lets time pass until the given instant. Where nothing is under way, and nobody has anything to learn, it does not step the
 // machines every few milliseconds as a real edge would, but now and then.
 func (w *World) Run(until time.Time) {
 	for {
 		next, tick := until, -1
-		pace := time.Second
-		if w.flying > 0 || w.now.Sub(w.lively) < quiet {
-			pace = 0
-		}
 		for i, e := range w.Edges {
-			at := e.tick.Add(pace)
-			if pace > 0 && e.Counters.Stats().Unreported == 0 {
-				continue
+			at := e.tick
+			if w.flying == 0 && w.now.Sub(w.lively) >= quiet {
+				if !e.busy {
+					continue
+				}
+				at = at.Add(idle - pace)
 			}
 			if at.Before(w.now) {
 				at = w.now
@@ -172,9 +181,10 @@ func (w *World) Run(until time.Time) {
 // Tick steps one edge because time has passed.
 func (w *World) Tick(edge int) {
 	e := w.Edges[edge]
-	e.tick = w.now.Add(pop.Tick)
+	e.tick = w.now.Add(pace)
 	e.step(pop.Event{})
 	e.attend()
+	e.busy = e.Counters.Stats().Unreported > 0
 }
 
 // deliver lets a command arrive at its node, or an answer at its edge.
