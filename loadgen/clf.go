@@ -109,9 +109,6 @@ func names(b []byte, r *record) bool {
 	third, rest := field(rest)
 	fourth, _ := field(rest)
 	r.client = trimClient(first)
-	if len(first) == 0 {
-		return false
-	}
 	if len(fourth) > 0 && len(third) > 0 && !isAddr(first) {
 		// Four names. The first is a host if it has a port, or if the second is an address; else the user has a space.
 		host, port := cutPort(first)
@@ -119,7 +116,7 @@ func names(b []byte, r *record) bool {
 			r.host, r.client = host, trimClient(second)
 		}
 	}
-	return true
+	return len(r.client) > 0
 }
 
 // isAddr reports whether b looks like an address and not like a host name: cheap, for it runs on every vhost line.

@@ -113,6 +113,7 @@ func TestCLFSkips(t *testing.T) {
 	f(`192.0.2.7 - - [15/Mar/2021:12:00:00 +00x0] "GET / HTTP/1.1" 200 1`, SkippedTime)
 	f(`192.0.2.7 - - [15/Mar/2021:12:00:00 +0000`, SkippedTime)
 	f(`[15/Mar/2021:12:00:00 +0000] "GET / HTTP/1.1" 200 1`, SkippedSource)
+	f(`, [15/Mar/2021:12:00:00 +0000] "GET / HTTP/1.1" 200 1`, SkippedSource)
 }
 
 // TestDirtyLog reads a log with all kinds of dirt in it and accounts for every line.
