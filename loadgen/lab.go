@@ -103,17 +103,17 @@ func (s *Site) start(ctx context.Context) error {
 }
 
 func (s *Site) describe() string {
-	out := fmt.Sprintf("%d edges", len(s.edges))
+	out := plural(len(s.edges), "edge")
 	if len(s.PoPs) > 1 {
 		out += fmt.Sprintf(" in %d PoPs", len(s.PoPs))
 	}
 	switch {
 	case len(s.nodes) == 0:
-		out += ", each counting alone"
+		out += ", counting alone"
 	case s.Twemproxy:
-		out += fmt.Sprintf(", %d memcached nodes behind twemproxy", len(s.nodes))
+		out += ", " + plural(len(s.nodes), "memcached node") + " behind twemproxy"
 	default:
-		out += fmt.Sprintf(", %d memcached nodes", len(s.nodes))
+		out += ", " + plural(len(s.nodes), "memcached node")
 	}
 	return out + ", one origin"
 }
@@ -169,7 +169,7 @@ func (s *Site) plan() error {
 		var tier []netip.AddrPort
 		for range s.Memcached {
 			m := newMember(fmt.Sprint("memcached/", len(s.nodes)), memcached, next())
-			m.args = memcachedArguments(m.addr)
+			m.args, m.nobody = memcachedArguments(m.addr), true
 			m.ready = func() error { return answersMemcached(m.addr) }
 			s.nodes = append(s.nodes, m)
 			tier = append(tier, m.addr)

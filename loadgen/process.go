@@ -17,9 +17,10 @@ import (
 // process is a program that a lab runs. It leads a process group of its own, so that a signal to the lab's terminal does
 // not reach it before the lab has decided, and where the system can it dies with the lab even if that is killed.
 type process struct {
-	name string // as in "edge/1"
-	path string
-	args []string
+	name   string // as in "edge/1"
+	path   string
+	args   []string
+	nobody bool // started by root, it runs as nobody
 
 	mu      sync.Mutex // guards what follows
 	command *exec.Cmd
@@ -35,7 +36,7 @@ func (p *process) start() error {
 	command := exec.Command(p.path, p.args...)
 	out := &tail{}
 	command.Stdout, command.Stderr = out, out
-	command.SysProcAttr = attributes()
+	command.SysProcAttr = attributes(p.nobody)
 	command.WaitDelay = time.Second
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("loadgen: start %s: %w", p.name, err)
@@ -108,8 +109,8 @@ func (p *process) stop(grace time.Duration) {
 // said last.
 func (p *process) await(ctx context.Context, patience time.Duration, ready func() error) error {
 	exited, _ := p.running()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -121,10 +122,9 @@ func (p *process) await(ctx context.Context, patience time.Duration, ready func(
 		case <-exited:
 			return fmt.Errorf("loadgen: %s ended at once: %s", p.name, p.said())
 		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return fmt.Errorf("loadgen: %s is not ready after %v: %w; it said: %s", p.name, patience, err, p.said())
-			}
 			return ctx.Err()
+		case <-timer.C:
+			return fmt.Errorf("loadgen: %s is not ready after %v: %w; it said: %s", p.name, patience, err, p.said())
 		case <-tick.C:
 		}
 	}

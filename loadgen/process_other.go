@@ -5,4 +5,4 @@ package loadgen
 import "syscall"
 
 // attributes makes a process lead its own group.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func attributes(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

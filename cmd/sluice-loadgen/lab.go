@@ -82,7 +82,7 @@ func cmdLab(ctx context.Context, args []string) error {
 		if len(rules) != 1 {
 			return usagef("--check %s: one --limit and one --estimate", f.check)
 		}
-		return f.runCheck(ctx, rules[0], send, flags)
+		return f.runCheck(ctx, rules[0], send)
 	}
 
 	var reports []*loadgen.Report

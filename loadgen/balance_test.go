@@ -1,0 +1,135 @@
+package loadgen
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const exposition = `# HELP sluice_received_total Requests received.
+# TYPE sluice_received_total counter
+sluice_received_total 10
+sluice_answers_total{code="200",from="origin"} 6
+sluice_answers_total{code="429",from="limit"} 3
+sluice_answers_total{code="400",from="edge"} 1 1700000000000
+sluice_aborted_total 0
+sluice_origin_requests_total{code="200",origin="http://127.0.0.1:1 {odd} place"} 6
+sluice_tier_operations_total{node="a",op="incr",result="done"} 1.2e+01
+sluice_tier_operations_total{node="b",op="incr",result="unknown"} 1
+sluice_tier_operations_total{node="b",op="get",result="done"} 5
+sluice_decision_seconds_bucket{le="+Inf"} 4
+
+what is this
+sluice_nothing NaN-sense
+`
+
+func TestMetrics(t *testing.T) {
+	m := make(Metrics)
+	for range 2 { // two edges that say the same
+		if err := m.parse(strings.NewReader(exposition)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := func(got, want float64) {
+		t.Helper()
+		if got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	f(m.Sum("sluice_received_total"), 20)
+	f(m.Sum("sluice_answers_total"), 20)
+	f(m.Sum("sluice_answers_total", "code", "429"), 6)
+	f(m.Sum("sluice_answers_total", "from", "origin", "code", "200"), 12)
+	f(m.Sum("sluice_answers_total", "from", "origin", "code", "429"), 0)
+	f(m.Sum("sluice_answers"), 0)
+	f(m.Sum("sluice_origin_requests_total"), 12)
+	f(m.Sum("sluice_nothing"), 0)
+	if diff := cmp.Diff(map[string]float64{"incr": 26, "get": 10}, m.By("sluice_tier_operations_total", "op")); diff != "" {
+		t.Errorf("tier operations (-want +got):\n%s", diff)
+	}
+	earlier := Metrics{"sluice_received_total": 5}
+	f(m.Minus(earlier).Sum("sluice_received_total"), 15)
+	f(m.Minus(earlier).Sum("sluice_answers_total"), 20)
+}
+
+// booksOf is a run in which everything is as it should be: of 10 requests of two sources, 6 passed, 3 were limited and one
+// was malformed.
+func booksOf() books {
+	a, b := netip.MustParseAddr("127.1.1.1"), netip.MustParseAddr("127.2.2.2")
+	out := &Outcome{Addresses: []netip.Addr{a, b}, Sent: 10, Answered: 10,
+		Statuses: map[int]int{200: 6, 429: 3, 400: 1}, Errors: map[string]int{}}
+	for i, v := range []Verdict{Admitted, Admitted, Admitted, Limited, Mitigated, Mitigated, Admitted, Admitted, Admitted, Failed} {
+		out.Decisions = append(out.Decisions, Decision{Source: int32(i / 6), Verdict: v})
+	}
+	m := make(Metrics)
+	m.parse(strings.NewReader(exposition))
+	return books{out: out, edges: m, origin: OriginStats{Received: 6, BySource: map[string]int{a.String(): 3, b.String(): 3}}}
+}
+
+func TestBalance(t *testing.T) {
+	f := func(name string, change func(*books), want ...string) {
+		t.Helper()
+		b := booksOf()
+		change(&b)
+		balance := b.balance()
+		err := balance.Err()
+		if len(want) == 0 {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			return
+		}
+		for _, w := range want {
+			if err == nil || !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: error %v, want one with %q", name, err, w)
+			}
+		}
+	}
+	f("as it should be", func(*books) {})
+	f("a request lost in an edge", func(b *books) { b.edges["sluice_received_total"]++ }, "11 IS NOT 10")
+	f("an answer lost on the way", func(b *books) { b.out.Answered-- }, "answers by edges, got: 10 IS NOT 9")
+	f("the origin got one more", func(b *books) { b.origin.Received++ },
+		"answers of the origin: 7 IS NOT 6", "admitted: 7 IS NOT 6")
+	f("counted for another source", func(b *books) {
+		b.origin.BySource["127.1.1.1"]--
+		b.origin.BySource["127.2.2.2"]++
+	}, "2 IS NOT 0")
+	f("counted for a stranger", func(b *books) {
+		b.origin.BySource["127.2.2.2"] = 0
+		b.origin.BySource["192.0.2.1"] = 3
+	}, "2 IS NOT 0")
+
+	f("a repeat that came twice", func(b *books) {
+		b.out.Retried = 1
+		b.edges["sluice_received_total"]++
+		b.edges["sluice_aborted_total"]++
+	})
+	f("a repeat does not excuse fewer", func(b *books) {
+		b.out.Retried = 1
+		b.origin.Received--
+	}, "admitted: 5 IS NOT 6")
+	f("an edge was killed", func(b *books) {
+		b.noEdges, b.harmed = true, []string{"edge/1"}
+		b.edges = nil
+		b.origin.Received++
+	})
+	f("the origin was killed", func(b *books) {
+		b.noOrig, b.harmed = true, []string{"origin/0"}
+		b.origin = OriginStats{}
+	})
+}
+
+func TestBalanceRowString(t *testing.T) {
+	f := func(r BalanceRow, want string) {
+		t.Helper()
+		if got := r.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	f(BalanceRow{"a, b", 3, 3, false}, "a, b: 3 = 3")
+	f(BalanceRow{"a, b", 4, 3, false}, "a, b: 4 IS NOT 3")
+	f(BalanceRow{"a, b", 4, 3, true}, "a, b: 4 >= 3")
+	f(BalanceRow{"a, b", 2, 3, true}, "a, b: 2 IS NOT 3")
+}

@@ -1,0 +1,240 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Check is one promise of a limiter, held against a running site: what was seen, and whether that keeps it.
+type Check struct {
+	Name string
+	Seen []string
+	Kept bool
+}
+
+func (c *Check) see(format string, args ...any) {
+	c.Seen = append(c.Seen, fmt.Sprintf(format, args...))
+}
+
+// checkSources is how many sources a check blocks.
+const checkSources = 20
+
+// CheckQuiet checks that requests of mitigated sources cost the tier nothing: while blocked sources send as fast as the
+// edges answer, for the given time, the memcached nodes count no more commands than in as long a time when nobody sends
+// (edges read the mitigation log and tell of their presence all the time). The rule's mitigation timeout must be well
+// over three times as long.
+func (s *Site) CheckQuiet(ctx context.Context, length time.Duration) (*Check, error) {
+	c := &Check{Name: "quiet"}
+	if len(s.nodes) == 0 {
+		return nil, errors.New("loadgen: check quiet: there is no memcached node to be quiet")
+	}
+	if s.Rule.MitigationTimeout < 3*length+5*time.Second {
+		return nil, fmt.Errorf("loadgen: check quiet: the mitigation timeout is %v: want at least %v", s.Rule.MitigationTimeout, 3*length+5*time.Second)
+	}
+	s.Log("blocking %d sources", checkSources)
+	if _, err := s.block(ctx, s.PoPs); err != nil {
+		return nil, err
+	}
+	if err := s.everyEdgeKnows(ctx, checkSources); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, 2*time.Second); err != nil { // the last reports of the blocked, and presence, settle
+		return nil, err
+	}
+
+	phase := func(what string, during func() error) ([]uint64, error) {
+		s.Log("%s for %v", what, length)
+		before := s.nodeStats()
+		if err := during(); err != nil {
+			return nil, err
+		}
+		var out []uint64
+		for _, n := range delta(before, s.nodeStats()) {
+			if n.Err != nil {
+				return nil, fmt.Errorf("loadgen: check quiet: %w", n.Err)
+			}
+			out = append(out, n.Stats.Commands())
+		}
+		return out, nil
+	}
+	idle := func() error { return pause(ctx, length) }
+	first, err := phase("nobody sends", idle)
+	if err != nil {
+		return nil, err
+	}
+	var out *Outcome
+	attack, err := phase("only blocked sources send, as fast as they can,", func() (err error) {
+		out, err = s.storm(ctx, length)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	second, err := phase("nobody sends", idle)
+	if err != nil {
+		return nil, err
+	}
+	others := 0
+	for _, d := range out.Decisions {
+		if d.Verdict != Mitigated {
+			others++
+		}
+	}
+	c.see("%d requests of %d mitigated sources in %v (%.0f/s), %d of them not refused by the mitigation", len(out.Decisions),
+		checkSources, length, float64(len(out.Decisions))/length.Seconds(), others)
+	c.Kept = others == 0 && len(out.Decisions) > 0
+	slackness := uint64(2 * len(s.edges)) // each edge's regular commands may fall on either side of a phase's ends
+	for i, n := range s.nodes {
+		c.see("%s: %d commands while they sent; %d and %d in as long a time when nobody sent", n.name, attack[i], first[i], second[i])
+		c.Kept = c.Kept && attack[i] <= max(first[i], second[i])+slackness
+	}
+	return c, nil
+}
+
+// CheckShared checks that the edges of the first PoP share their mitigations: sources that were blocked by its first
+// edge are refused by every other edge on their first request there, so long after the block began.
+func (s *Site) CheckShared(ctx context.Context, after time.Duration) (*Check, error) {
+	c := &Check{Name: "shared", Kept: true}
+	edges := s.PoPs[0]
+	if len(edges) < 2 || len(s.nodes) == 0 {
+		return nil, errors.New("loadgen: check shared: want at least two edges and a memcached node")
+	}
+	s.Log("blocking %d sources on edge/0", checkSources)
+	began, err := s.block(ctx, [][]netip.AddrPort{{edges[0]}})
+	if err != nil {
+		return nil, err
+	}
+	s.Log("and asking the other edges %v later", after)
+	outs, errs := make([]*Outcome, len(edges)), make([]error, len(edges))
+	var all sync.WaitGroup
+	for i := 1; i < len(edges); i++ {
+		all.Go(func() {
+			trace := &Trace{Name: "check", Sources: make([]Source, checkSources)}
+			now := time.Now()
+			for source, at := range began {
+				trace.Requests = append(trace.Requests, Request{At: max(at.Add(after).Sub(now), 0), Source: int32(source)})
+			}
+			sortRequests(trace)
+			outs[i], errs[i] = Replay{PoPs: [][]netip.AddrPort{{edges[i]}}, Carrier: s.Carrier}.Run(ctx, trace)
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for i := 1; i < len(edges); i++ {
+		refused, latest := 0, time.Duration(0)
+		for _, d := range outs[i].Decisions {
+			if d.Verdict == Mitigated {
+				refused++
+			}
+			latest = max(latest, outs[i].Start.Add(d.At).Sub(began[d.Source]))
+		}
+		c.see("edge/%d refused the first request of %d of %d sources, made %v to %v after edge/0 had blocked them", i, refused,
+			checkSources, after, latest.Round(time.Millisecond))
+		c.Kept = c.Kept && refused == checkSources
+	}
+	return c, nil
+}
+
+// block sends more than the limit of every source, within a tenth of a second, and tells when each was refused first.
+func (s *Site) block(ctx context.Context, pops [][]netip.AddrPort) ([]time.Time, error) {
+	trace := &Trace{Name: "check", Sources: make([]Source, checkSources)}
+	each := int(s.Rule.Limit)*3/2 + 5
+	for i := range each {
+		for source := range checkSources {
+			at := time.Duration(i) * 100 * time.Millisecond / time.Duration(each)
+			trace.Requests = append(trace.Requests, Request{At: at, Source: int32(source)})
+		}
+	}
+	out, err := Replay{PoPs: pops, Carrier: s.Carrier}.Run(ctx, trace)
+	if err != nil {
+		return nil, err
+	}
+	began := make([]time.Time, checkSources)
+	for _, d := range out.Decisions {
+		if began[d.Source].IsZero() && (d.Verdict == Limited || d.Verdict == Mitigated) {
+			began[d.Source] = out.Start.Add(d.At)
+		}
+	}
+	for source, at := range began {
+		if at.IsZero() {
+			return nil, fmt.Errorf("loadgen: %s sent %d requests at a limit of %d and was not refused; client errors: %d (%s)",
+				out.Addresses[source], each, s.Rule.Limit, out.ClientErrors(), out.Trouble())
+		}
+	}
+	return began, nil
+}
+
+// everyEdgeKnows waits until every edge holds that many mitigations.
+func (s *Site) everyEdgeKnows(ctx context.Context, n int) error {
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for _, e := range s.edges {
+		held := -1
+		for range 100 {
+			var list mitigationsAnswer
+			if err := get(ctx, client, e.admin, "/v1/mitigations", asJSON(&list)); err != nil {
+				return fmt.Errorf("loadgen: ask %s for its mitigations: %w", e.name, err)
+			}
+			if held = len(list); held >= n {
+				break
+			}
+			if err := pause(ctx, 50*time.Millisecond); err != nil {
+				return err
+			}
+		}
+		if held < n {
+			return fmt.Errorf("loadgen: %s holds %d mitigations after 5s, want %d", e.name, held, n)
+		}
+	}
+	return nil
+}
+
+// storm has the check's sources send as fast as they are answered.
+func (s *Site) storm(ctx context.Context, length time.Duration) (*Outcome, error) {
+	const most = 1_000_000 // requests: more than any machine of today sends in so short a time
+	trace := &Trace{Name: "check", Sources: make([]Source, checkSources), Requests: make([]Request, most)}
+	for i := range trace.Requests {
+		trace.Requests[i].Source = int32(i % checkSources)
+	}
+	brief, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	out, err := Replay{PoPs: s.PoPs, Carrier: s.Carrier, PerConnection: math.MaxInt, MaxPerSource: 4}.Run(brief, trace)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = nil
+	}
+	return out, err
+}
+
+// pause waits, unless ctx ends before.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// WriteTo writes the check for people.
+func (c *Check) WriteTo(w io.Writer) (int64, error) {
+	text := "check " + c.Name + ": kept\n"
+	if !c.Kept {
+		text = "check " + c.Name + ": NOT KEPT\n"
+	}
+	for _, line := range c.Seen {
+		text += "  " + line + "\n"
+	}
+	n, err := io.WriteString(w, text)
+	return int64(n), err
+}

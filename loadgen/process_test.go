@@ -1,0 +1,177 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func shell(t *testing.T, script string) *process {
+	t.Helper()
+	p := &process{name: "shell/0", path: "/bin/sh", args: []string{"-c", script}}
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.signal(syscall.SIGKILL)
+		<-p.exited
+	})
+	return p
+}
+
+// gone reports whether nothing of the process's group is left but what init has yet to collect.
+func gone(p *process) bool {
+	return errors.Is(syscall.Kill(-p.pid(), 0), syscall.ESRCH)
+}
+
+// heard is ready once the process has written the word.
+func heard(p *process, word string) func() error {
+	return func() error {
+		if !strings.Contains(p.said(), word) {
+			return errors.New("not heard")
+		}
+		return nil
+	}
+}
+
+func TestProcessStops(t *testing.T) {
+	f := func(name, script string, before func(*process), grace time.Duration) {
+		t.Helper()
+		p := shell(t, script)
+		if err := p.await(t.Context(), 10*time.Second, heard(p, "up")); err != nil {
+			t.Fatal(err)
+		}
+		if before != nil {
+			before(p)
+		}
+		p.stop(grace)
+		if _, running := p.running(); running {
+			t.Errorf("%s: it runs after stop", name)
+		}
+		if err := p.crashed(); err != nil {
+			t.Errorf("%s: told to end, it counts as crashed: %v", name, err)
+		}
+		p.stop(grace) // again: nothing to do
+		if err := p.signal(syscall.SIGTERM); err != nil {
+			t.Errorf("%s: a signal to one that has ended: %v", name, err)
+		}
+	}
+	f("polite", "echo up; exec sleep 1000", nil, time.Minute)
+	f("stopped", "echo up; exec sleep 1000", func(p *process) { p.signal(syscall.SIGSTOP) }, time.Minute)
+	f("deaf", "trap '' TERM; echo up; while :; do sleep 1000; done", nil, 50*time.Millisecond)
+}
+
+func TestProcessTakesItsChildrenAlong(t *testing.T) {
+	p := shell(t, "sleep 1000 & echo up; wait")
+	if err := p.await(t.Context(), 10*time.Second, heard(p, "up")); err != nil {
+		t.Fatal(err)
+	}
+	p.stop(time.Minute)
+	if err := eventually(t.Context(), func() bool { return gone(p) }); err != nil {
+		t.Errorf("its child outlives it: %v", err)
+	}
+}
+
+// eventually asks until the answer is yes, or gives up after ten seconds.
+func eventually(ctx context.Context, yes func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !yes() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+func TestProcessThatEndsByItself(t *testing.T) {
+	p := shell(t, "echo first; echo no such port >&2; exit 3")
+	never := func() error { return errors.New("not ready") }
+	err := p.await(t.Context(), time.Minute, never)
+	if err == nil || !strings.Contains(err.Error(), "shell/0") || !strings.Contains(err.Error(), "no such port") {
+		t.Errorf("awaiting it: %v", err)
+	}
+	if err := p.crashed(); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("crashed: %v", err)
+	}
+	p = shell(t, "exec sleep 1000")
+	if err := p.await(t.Context(), time.Millisecond, never); err == nil || !strings.Contains(err.Error(), "not ready after 1ms") {
+		t.Errorf("awaiting one that is never ready: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.await(ctx, time.Minute, never); !errors.Is(err, context.Canceled) {
+		t.Errorf("awaiting one when told to stop: %v", err)
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	var out tail
+	for range 10_000 {
+		out.Write([]byte("a line that is written many times\n"))
+	}
+	out.Write([]byte("the last\n"))
+	if got := out.String(); !strings.HasSuffix(got, "| the last") || len(got) > 300 {
+		t.Errorf("tail %q", got)
+	}
+	if len(out.buf) > 3*tailSize {
+		t.Errorf("it keeps %d bytes", len(out.buf))
+	}
+	if got := new(tail).String(); got != "(nothing)" {
+		t.Errorf("empty tail %q", got)
+	}
+}
+
+func TestLabStartFailsClean(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	// The "origin" runs for good and leaves its number, but answers nobody; so does not the edge.
+	origin := script("origin", `echo $$ > `+dir+`/pid; exec sleep 1000`)
+	broken := script("broken", `echo cannot bind >&2; exit 1`)
+
+	f := func(l Lab, want string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		site, err := l.Start(ctx)
+		if err == nil {
+			site.Stop()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, want one with %q", l, err, want)
+		}
+		left, _ := filepath.Glob(filepath.Join(dir, "sluice-lab-*"))
+		if len(left) > 0 {
+			t.Errorf("%+v: it leaves %v", l, left)
+		}
+	}
+	rule := LabRule{Limit: 1, Window: time.Second}
+	f(Lab{Sluice: filepath.Join(dir, "nothing"), Origin: []string{origin}, Rule: rule}, "make build")
+	f(Lab{Sluice: broken, Rule: rule}, "origin")
+	f(Lab{Sluice: broken, Origin: []string{origin}, Twemproxy: true, Rule: rule}, "twemproxy needs memcached")
+	f(Lab{Sluice: broken, Origin: []string{broken}, Rule: rule}, "cannot bind")
+	f(Lab{Sluice: broken, Origin: []string{origin}, Rule: rule}, context.DeadlineExceeded.Error())
+	b, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(b))); err == nil {
+		t.Errorf("the origin, process %s, still runs", b)
+	}
+}

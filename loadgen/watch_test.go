@@ -1,0 +1,97 @@
+package loadgen
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWatcherTellsWhoKnewWhen(t *testing.T) {
+	epoch := time.Unix(1700000000, 0)
+	at := func(d time.Duration) string { return epoch.Add(d).Format(time.RFC3339Nano) }
+	entry := func(source, by string, start, end, learned time.Duration) string {
+		return fmt.Sprintf(`{"rule":"default","source":%q,"start":%q,"end":%q,"learned":%q,"by":%q}`,
+			source, at(start), at(end), at(learned), by)
+	}
+	const s = time.Second
+	lists := [][]string{ // what each of two edges says, look by look
+		{
+			"[" + entry("127.1.1.1", "edge", 1*s, 2*s, 1*s) + "," + entry("127.9.9.9", "edge", 1*s, 2*s, 1*s) + "]",
+			"[" + entry("127.1.1.1", "edge", 1*s, 2*s, 1*s) + "," + entry("127.2.2.2", "pop", 5*s, 6*s, 5*s) + "]",
+		},
+		{"not JSON", "[" + entry("127.1.1.1", "pop", 1*s, 2*s, 1100*time.Millisecond) + "," + entry("127.2.2.2", "pop", 5*s, 6*s, 5200*time.Millisecond) + "]"},
+	}
+	w := &watcher{client: http.DefaultClient, seen: make(map[sighting]learned)}
+	for i := range lists {
+		looks := 0
+		w.edges = append(w.edges, serve(t, func(rw http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v1/mitigations" {
+				http.NotFound(rw, r)
+				return
+			}
+			fmt.Fprint(rw, lists[i][looks])
+			looks++
+		}))
+	}
+	for range lists[0] {
+		for edge := range w.edges {
+			w.look(t.Context(), edge)
+		}
+	}
+	got := w.inForce(epoch, map[string]int32{"127.1.1.1": 0, "127.2.2.2": 1}, 2)
+	want := []InForce{
+		{Source: 0, Edge: 0, Start: 1 * s, At: 1 * s, Until: 2 * s},
+		{Source: 0, Edge: 1, Start: 1 * s, At: 1100 * time.Millisecond, Until: 2 * s},
+		{Source: 1, Edge: 0, Start: 5 * s, At: 5 * s, Until: 6 * s, Total: true},
+		{Source: 1, Edge: 1, Start: 5 * s, At: 5200 * time.Millisecond, Until: 6 * s, Total: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("in force (-want +got):\n%s", diff)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestMemcachedStats(t *testing.T) {
+	ln := listen(t)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			var b [64]byte
+			n, _ := c.Read(b[:])
+			if string(b[:n]) == "stats\r\n" {
+				fmt.Fprint(c, "STAT pid 12\r\nSTAT version 1.6.18\r\nSTAT cmd_get 3\r\nSTAT incr_hits 4\r\nSTAT rusage_user 0.25\r\nEND\r\n")
+			}
+			c.Close()
+		}
+	}()
+	addr := netip.MustParseAddrPort(ln.Addr().String())
+	got, err := memcachedStats(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(NodeStats{"pid": 12, "cmd_get": 3, "incr_hits": 4}, got); diff != "" {
+		t.Errorf("stats (-want +got):\n%s", diff)
+	}
+	if n := got.Commands(); n != 7 {
+		t.Errorf("%d commands, want 7", n)
+	}
+	if err := answersMemcached(addr); err == nil {
+		t.Error("a server that closes counts as ready")
+	}
+}
+
+func TestDeltaOfNodes(t *testing.T) {
+	before := []NodeDelta{{Name: "memcached/0", Stats: NodeStats{"cmd_get": 10, "cmd_set": 9}}}
+	after := []NodeDelta{{Name: "memcached/0", Stats: NodeStats{"cmd_get": 15, "cmd_set": 2}}}
+	want := []NodeDelta{{Name: "memcached/0", Stats: NodeStats{"cmd_get": 5, "cmd_set": 2}}} // restarted: its count is new
+	if diff := cmp.Diff(want, delta(before, after)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
