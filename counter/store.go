@@ -37,6 +37,7 @@ const (
 	heardOnce = 0x10 // the tier has answered about this counter
 	heardNow  = 0x20 // the tier has answered about the newest group
 	readPast  = 0x40 // the tier has been asked about the older groups since the newest began
+	toldFull  = 0x80 // whoever found the counter at its limit has said so
 )
 
 // newStore has room for n counters, and a tenth more so that few are pushed out before there are n.

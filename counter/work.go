@@ -283,9 +283,17 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 	return rep, ok
 }
 
+// Standing is what a counter says after an answer of the tier.
+type Standing struct {
+	Over bool // the PoP has counted more than the limit
+	// Full says that the limit is just reached, and was not when the tier last answered: the next hit will be over, wherever it
+	// arrives. Edges that have not seen the source would admit it, so they should be told.
+	Full bool
+}
+
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
-func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) (over bool) {
-	return t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {}, total, true)
+func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
+	return t.answered(c, p.Group, p.Hits, now, nil, total, true)
 }
 
 // Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.
@@ -308,13 +316,42 @@ func (t *Table) Lost(c Counter, p Part, now time.Time) {
 }
 
 // Read takes in the tier's number for a group of which this table reported nothing just now.
-func (t *Table) Read(c Counter, group uint32, total uint64, now time.Time) (over bool) {
-	return t.answered(c, group, 0, now, func(*shard, *work, int) {}, total, true)
+func (t *Table) Read(c Counter, group uint32, total uint64, now time.Time) Standing {
+	return t.answered(c, group, 0, now, nil, total, true)
 }
 
-// answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one. It
-// reports whether what is known now is over the limit.
-func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *work, int), total uint64, learn bool) (over bool) {
+// Snapshot is what is known of a counter: its groups of lanes, the newest first, and which that is.
+func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint64) {
+	t.at(c, func(s *shard, st *store, i int) {
+		s.advance(st, i, c.Rule, now)
+		newest = st.heads[i].base
+		groups = append(groups, st.groups(i)[:c.Rule.groups()]...)
+	})
+	return newest, groups
+}
+
+// Learn takes in another table's Snapshot, also of a source that this one has never seen.
+func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) {
+	l := lookup{hash: t.hash(c.Source)}
+	l.s = t.shard(l.hash)
+	l.s.mu.Lock()
+	l.store = l.s.store(c.Rule)
+	if i, ok := l.store.find(l.hash, c.Rule.ID, c.Source); ok {
+		l.i = i
+	} else {
+		t.locate(&l, c.Rule, c.Source, now)
+	}
+	l.store.heads[l.i].state |= toldFull // by whom this comes from
+	l.s.mu.Unlock()
+	for i, total := range groups {
+		if total != 0 {
+			t.Read(c, newest-uint32(i), total, now)
+		}
+	}
+}
+
+// answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
+func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *work, int), total uint64, learn bool) (standing Standing) {
 	r := c.Rule
 	t.at(c, func(s *shard, st *store, i int) {
 		at := s.advance(st, i, r, now)
@@ -329,7 +366,9 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 					k.flying[g] = 0
 					k.hits -= uint32(n)
 					s.stats.Unreported -= n
-					do(s, k, g)
+					if do != nil {
+						do(s, k, g)
+					}
 				}
 				unreported = r.eachLane(k.pending[g], k.flying[g], plus)
 			}
@@ -341,17 +380,7 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 			}
 		}
 		if learn {
-			h.state |= heardOnce
-			h.heard = instant(now)
-			v := r.view(groups, at.lane)
-			estimate := r.estimate(v, at.gone)
-			over = r.over(estimate)
-			h.state = h.state&^heatMask | heat(estimate, r.Limit)
-			key := Key{r.ID, c.Source}
-			if ch, ok := s.waiting[key]; ok {
-				delete(s.waiting, key)
-				close(ch)
-			}
+			standing = s.heard(c, h, r.estimate(r.view(groups, at.lane), at.gone), now)
 		}
 		if w := h.work; w != 0 {
 			if k := &s.works[w]; learn && k.urgent && k.flying == [maxGroups]uint64{} && k.pending != [maxGroups]uint64{} {
@@ -360,7 +389,26 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 			s.rest(w)
 		}
 	})
-	return over
+	return standing
+}
+
+// heard notes an answer of the tier, and what the counter's estimate says after it.
+func (s *shard) heard(c Counter, h *head, estimate float64, now time.Time) (standing Standing) {
+	h.heard = instant(now)
+	h.state = h.state&^heatMask | heat(estimate, c.Rule.Limit) | heardOnce
+	standing.Over = c.Rule.over(estimate)
+	if c.Rule.remaining(estimate) > 0 {
+		h.state &^= toldFull
+	} else {
+		standing.Full = !standing.Over && h.state&toldFull == 0
+		h.state |= toldFull
+	}
+	key := Key{c.Rule.ID, c.Source}
+	if ch, ok := s.waiting[key]; ok {
+		delete(s.waiting, key)
+		close(ch)
+	}
+	return standing
 }
 
 // at runs f on the counter c with its shard locked, if the table still has it.

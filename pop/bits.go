@@ -12,37 +12,54 @@ import (
 	"sluice/mitigation"
 )
 
-// record is a mitigation bit, or its lifting, as it stands in the tier: alone under the source's bit key, and as a line of the
-// mitigation log. Every record carries a MAC under the PoP's secret, so that whoever else reaches the tier can block
-// nobody; one that does not check is as good as missing.
+// record is a line of the mitigation log: a bit, its lifting, or how a counter stands that has just reached its limit. A bit
+// stands under its source's key, too. Every record carries a MAC under the PoP's secret, so that whoever else reaches the
+// tier can block nobody; one that does not check is as good as missing.
 type record struct {
+	kind   kind
 	rule   uint64 // Secret.ruleDigest
 	source counter.Source
 	start  time.Time
-	end    time.Time // the zero Time lifts
-	by     mitigation.By
-	reason string
+	end    time.Time     // aBlock
+	by     mitigation.By // aBlock
+	reason string        // aBlock
+	newest uint32        // aCount: the group of groups[0]
+	groups []uint64      // aCount: lanes, the newest group first
 }
 
+type kind uint8
+
 const (
-	recordFixed = 8 + counter.SourceSize + 8 + 8 + 1
+	aBlock kind = iota
+	aLift
+	aCount
+)
+
+const (
+	recordFixed = 1 + 8 + counter.SourceSize + 8
 	macSize     = 16
 	maxReason   = 200
+	maxRecord   = recordFixed + 9 + maxReason + macSize
 )
 
 // seal encodes r as one line of text without its end.
 func (s Secret) seal(r record) []byte {
-	b := make([]byte, 0, recordFixed+len(r.reason)+macSize)
+	b := make([]byte, 0, maxRecord)
+	b = append(b, byte(r.kind))
 	b = binary.BigEndian.AppendUint64(b, r.rule)
 	b = r.source.AppendBinary(b)
 	b = binary.BigEndian.AppendUint64(b, uint64(r.start.UnixNano()))
-	end := int64(0)
-	if !r.end.IsZero() {
-		end = r.end.UnixNano()
+	switch r.kind {
+	case aBlock:
+		b = binary.BigEndian.AppendUint64(b, uint64(r.end.UnixNano()))
+		b = append(b, byte(r.by))
+		b = append(b, r.reason[:min(len(r.reason), maxReason)]...)
+	case aCount:
+		b = binary.BigEndian.AppendUint32(b, r.newest)
+		for _, g := range r.groups {
+			b = binary.BigEndian.AppendUint64(b, g)
+		}
 	}
-	b = binary.BigEndian.AppendUint64(b, uint64(end))
-	b = append(b, byte(r.by))
-	b = append(b, r.reason[:min(len(r.reason), maxReason)]...)
 	return base64.RawStdEncoding.AppendEncode(nil, s.appendMAC(b))
 }
 
@@ -53,7 +70,7 @@ func (s Secret) appendMAC(b []byte) []byte {
 
 // open decodes what seal made and reports whether it is authentic.
 func (s Secret) open(text []byte) (r record, ok bool) {
-	if len(text) > base64.RawStdEncoding.EncodedLen(recordFixed+maxReason+macSize) {
+	if len(text) > base64.RawStdEncoding.EncodedLen(maxRecord) {
 		return r, false
 	}
 	b, err := base64.RawStdEncoding.AppendDecode(nil, text)
@@ -64,16 +81,32 @@ func (s Secret) open(text []byte) (r record, ok bool) {
 	if !bytes.Equal(s.appendMAC(bytes.Clone(body)), b) {
 		return r, false
 	}
-	r.rule = binary.BigEndian.Uint64(body)
-	r.source, ok = counter.SourceFromBinary(body[8 : 8+counter.SourceSize])
-	rest := body[8+counter.SourceSize:]
-	r.start = time.Unix(0, int64(binary.BigEndian.Uint64(rest)))
-	if end := int64(binary.BigEndian.Uint64(rest[8:])); end != 0 {
-		r.end = time.Unix(0, end)
+	r.kind = kind(body[0])
+	r.rule = binary.BigEndian.Uint64(body[1:])
+	if r.source, ok = counter.SourceFromBinary(body[9 : 9+counter.SourceSize]); !ok {
+		return r, false
 	}
-	r.by = mitigation.By(rest[16])
-	r.reason = string(rest[17:])
-	return r, ok && r.by <= mitigation.ByAdmin
+	body = body[9+counter.SourceSize:]
+	r.start = time.Unix(0, int64(binary.BigEndian.Uint64(body)))
+	switch body = body[8:]; r.kind {
+	case aBlock:
+		if len(body) < 9 || body[8] > byte(mitigation.ByAdmin) {
+			return r, false
+		}
+		r.end, r.by, r.reason = time.Unix(0, int64(binary.BigEndian.Uint64(body))), mitigation.By(body[8]), string(body[9:])
+	case aLift:
+	case aCount:
+		if len(body) < 4 || len(body)%8 != 4 {
+			return r, false
+		}
+		r.newest = binary.BigEndian.Uint32(body)
+		for body = body[4:]; len(body) > 0; body = body[8:] {
+			r.groups = append(r.groups, binary.BigEndian.Uint64(body))
+		}
+	default:
+		return r, false
+	}
+	return r, true
 }
 
 // announce tells the tier of a bit: its own key first, so that it is there for whoever looks, then the log.
@@ -91,6 +124,7 @@ func (m *Machine) announce(n mitigation.News, now time.Time) {
 		rule: rule.digest, source: c.Source, start: n.Bit.Start, end: n.Bit.End, by: n.Bit.By, reason: n.Bit.Reason,
 	}}
 	if n.Bit.End.IsZero() {
+		f.record.kind = aLift
 		m.forget(c, i, now)
 		m.send(Command{Node: i, Op: Delete, Key: m.secret.bitKey(c)}, f)
 		return
@@ -122,7 +156,7 @@ func (m *Machine) bitAnswered(f flight, r Result, now time.Time) {
 // ended stands there only because memcached is slow to forget.
 func (m *Machine) bitLooked(f flight, r Result, now time.Time) {
 	if r.Status == Done && r.Values[0] != nil {
-		if there, ok := m.secret.open(r.Values[0]); ok && there.end.After(now) && there.rule == f.record.rule && there.source == f.record.source {
+		if there, ok := m.secret.open(r.Values[0]); ok && there.kind == aBlock && there.end.After(now) && there.rule == f.record.rule && there.source == f.record.source {
 			m.learn(there, now)
 			return
 		}
@@ -138,7 +172,13 @@ func (m *Machine) learn(r record, now time.Time) (news bool) {
 		return false
 	}
 	key := mitigation.Key{Rule: rule.Counter.ID, Source: r.source}
-	if r.end.IsZero() {
+	switch r.kind {
+	case aCount:
+		if now.Sub(r.start) < logKept {
+			m.counters.Learn(counter.Counter{Rule: rule.Counter, Source: r.source}, r.newest, r.groups, now)
+		}
+		return false
+	case aLift:
 		if lifted := m.lifted[key]; r.start.After(lifted) && now.Sub(r.start) < logKept {
 			m.lifted[key] = r.start
 			m.bits.Lift(key, mitigation.ByPoP, now)
@@ -207,7 +247,7 @@ func (m *Machine) writeLog(node int, lines []byte, now time.Time) {
 		return
 	}
 	w.size += len(lines)
-	m.send(Command{Node: node, Op: Append, Key: m.secret.logKey(w.second, w.part), Value: lines}, flight{what: aLog})
+	m.send(Command{Node: node, Op: Append, Key: m.logKeys.key(logPlace{w.second, w.part}), Value: lines}, flight{what: aLog})
 }
 
 // logAnswered makes the part if there was none. A part that can be neither appended to nor made is full.
@@ -218,7 +258,7 @@ func (m *Machine) logAnswered(r Result, now time.Time) {
 		return
 	case r.Op == Append:
 		m.send(Command{Node: r.Node, Op: Add, Key: r.Key, Value: r.Value, Expire: seconds(logKept)}, flight{what: aLog})
-	case r.Key == m.secret.logKey(w.second, w.part):
+	case r.Key == m.logKeys.key(logPlace{w.second, w.part}):
 		// Somebody made it in between, or it is full. The next part is certainly not.
 		w.size = logPart + 1
 		m.writeLog(r.Node, r.Value, now)
@@ -230,6 +270,23 @@ func (m *Machine) logAnswered(r Result, now time.Time) {
 type logPlace struct {
 	second int64
 	part   int
+}
+
+// logKeys remembers keys of the last seconds, which are asked for again and again.
+type logKeys struct {
+	secret Secret
+	last   [64]struct {
+		place logPlace
+		key   string
+	}
+}
+
+func (l *logKeys) key(p logPlace) string {
+	at := &l.last[(uint64(p.second)*4+uint64(p.part))%uint64(len(l.last))]
+	if at.place != p || at.key == "" {
+		at.place, at.key = p, l.secret.logKey(p.second, p.part)
+	}
+	return at.key
 }
 
 // logReader reads a node's log, a little of it again each time, because a line may be written late.
@@ -244,7 +301,7 @@ func newLogReader(now time.Time) logReader {
 }
 
 // keys names the parts to read: from a little before what has been read to a second ahead, because clocks differ.
-func (l *logReader) keys(s Secret, now time.Time) []string {
+func (l *logReader) keys(names *logKeys, now time.Time) []string {
 	l.asked = l.asked[:0]
 	from := l.until.Add(-logOverlap)
 	if oldest := now.Add(-logKept); from.Before(oldest) {
@@ -255,7 +312,7 @@ func (l *logReader) keys(s Secret, now time.Time) []string {
 		for part := 0; part < logParts && len(keys) < maxKeys; part++ {
 			p := logPlace{second, part}
 			l.asked = append(l.asked, p)
-			keys = append(keys, s.logKey(second, part))
+			keys = append(keys, names.key(p))
 			if _, ok := l.seen[p]; !ok {
 				break
 			}

@@ -5,7 +5,7 @@
 // reports its new hits with incr, whose answer is the PoP's total, so the report is also the query. What gathers for a
 // counter while a report is under way is the next report: a source costs at most one increment per edge and round trip.
 // When a total, or an edge's own verdict, says that a source is over its limit, a mitigation bit is set and appended to a
-// log that every edge reads every 100 ms.
+// log that every edge reads forty times a second.
 //
 // Machine decides all this without sockets, goroutines or clock, in the manner of etcd's raft: Step is told what happened,
 // works on the two tables it shares with the request path, and returns what to send. Tier runs a Machine against
@@ -59,6 +59,7 @@ type Machine struct {
 	health   atomic.Pointer[[]bool]
 	nodes    []node
 	presence presence
+	logKeys  logKeys
 	lifted   map[mitigation.Key]time.Time
 
 	flights []flight // by tag
@@ -78,7 +79,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
-		presence: newPresence(c.Secret), lifted: make(map[mitigation.Key]time.Time), swept: now, cleaned: now,
+		presence: newPresence(c.Secret), logKeys: logKeys{secret: c.Secret}, lifted: make(map[mitigation.Key]time.Time), swept: now, cleaned: now,
 	}
 	for _, name := range c.Nodes {
 		m.nodes = append(m.nodes, newNode(name, now))
@@ -315,7 +316,7 @@ func (m *Machine) lookedBack(f flight, r Result, now time.Time) {
 	if r.Status != Done {
 		return
 	}
-	c, over := f.counter, false
+	c, standing := f.counter, counter.Standing{}
 	for i, v := range r.Values {
 		switch {
 		case v == nil:
@@ -331,10 +332,10 @@ func (m *Machine) lookedBack(f flight, r Result, now time.Time) {
 				m.stats.Forged++
 				continue
 			}
-			over = m.counters.Read(c, f.part.Group+uint32(i-1), total, now)
+			standing = join(standing, m.counters.Read(c, f.part.Group+uint32(i-1), total, now))
 		}
 	}
-	m.judge(c, over, now)
+	m.judge(c, standing, now)
 }
 
 // parseTotal reads a number as memcached keeps it: digits, with spaces behind where a longer number stood.
@@ -354,10 +355,23 @@ func parseTotal(v []byte) (n uint64, ok bool) {
 	return n, true
 }
 
-// judge starts a mitigation when the PoP's total is over the limit: the requests that made it so went through several edges
-// at once, and none of them saw it.
-func (m *Machine) judge(c counter.Counter, over bool, now time.Time) {
-	if !over {
+// join keeps the last word on Over, and any on Full.
+func join(a, b counter.Standing) counter.Standing {
+	return counter.Standing{Over: b.Over, Full: a.Full || b.Full}
+}
+
+// judge acts on what a counter says after an answer. If the limit is just reached, the log tells all edges how the counter
+// stands, so that even one that has never seen the source refuses its next request. If the PoP's total is over the limit, a
+// mitigation starts: the requests that made it so went through several edges at once, and none of them saw it.
+func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
+	if standing.Full {
+		if node := m.place(c.Source); node >= 0 {
+			rec := record{kind: aCount, rule: m.secret.ruleDigest(c.Rule), source: c.Source, start: now}
+			rec.newest, rec.groups = m.counters.Snapshot(c, now)
+			m.appendLog(node, rec, now)
+		}
+	}
+	if !standing.Over {
 		return
 	}
 	rule := m.rules.Load().byID[c.Rule.ID]

@@ -1,7 +1,6 @@
 package poptest
 
 import (
-	"container/heap"
 	"fmt"
 	"time"
 
@@ -18,12 +17,12 @@ type World struct {
 
 	Commands uint64 // sent to nodes, those for the mitigation log and for presence not included
 
-	rtt      time.Duration
-	now      time.Time
-	events   events
-	sequence uint64
-	flying   int // commands and answers under way that are not probes
-	lively   time.Time
+	rtt     time.Duration
+	now     time.Time
+	events  []event // what is under way, in the order of arrival; events[:arrived] has arrived
+	arrived int
+	flying  int // commands and answers under way that are not probes
+	lively  time.Time
 }
 
 // WorldConfig says how large a World is.
@@ -129,14 +128,14 @@ func (e *Edge) send(commands []pop.Command) {
 		if c.Op == pop.Append {
 			w.lively = w.now // something is in the log that all edges will want to read
 		}
-		w.push(event{at: w.now.Add(w.rtt / 2), edge: e.index, command: c, probe: c.Op == pop.Get && !c.Report})
+		w.push(event{edge: e.index, command: c, probe: c.Op == pop.Get && !c.Report})
 	}
 }
 
 const (
-	pace  = 100 * time.Millisecond // between two steps of a machine for nothing: what probes and sweeps need
+	pace  = 25 * time.Millisecond  // between two steps of a machine for nothing: what probes and sweeps need
 	idle  = time.Second            // the same where nobody can have news
-	quiet = 500 * time.Millisecond // after the last line in the mitigation log, all edges have surely read it
+	quiet = 100 * time.Millisecond // after the last line in the mitigation log, all edges have surely read it
 )
 
 // Run lets time pass until the given instant. Where nothing is under way, and nobody has anything to learn, it does not step the
@@ -159,8 +158,12 @@ func (w *World) Run(until time.Time) {
 				next, tick = at, i
 			}
 		}
-		if len(w.events) > 0 && !w.events[0].at.After(next) {
-			ev := heap.Pop(&w.events).(event)
+		if w.arrived < len(w.events) && !w.events[w.arrived].at.After(next) {
+			ev := w.events[w.arrived]
+			w.events[w.arrived] = event{}
+			if w.arrived++; w.arrived == len(w.events) {
+				w.events, w.arrived = w.events[:0], 0
+			}
 			if ev.at.After(w.now) {
 				w.now = ev.at
 			}
@@ -194,7 +197,7 @@ func (w *World) deliver(ev event) {
 	}
 	if !ev.answer {
 		r := w.Nodes[ev.command.Node].Do(w.now, ev.command)
-		w.push(event{at: w.now.Add(w.rtt - w.rtt/2), edge: ev.edge, answer: true, result: r, probe: ev.probe})
+		w.push(event{edge: ev.edge, answer: true, result: r, probe: ev.probe})
 		return
 	}
 	e := w.Edges[ev.edge]
@@ -203,37 +206,19 @@ func (w *World) deliver(ev event) {
 }
 
 type event struct {
-	at       time.Time
-	sequence uint64 // events of one instant keep their order
-	edge     int
-	answer   bool
-	probe    bool // goes on for ever: nothing waits for it
-	command  pop.Command
-	result   pop.Result
+	at      time.Time
+	edge    int
+	answer  bool
+	probe   bool // goes on for ever: nothing waits for it
+	command pop.Command
+	result  pop.Result
 }
 
-type events []event
-
+// push sends an event on its way, which takes half a round trip, for all alike: so they arrive as they leave.
 func (w *World) push(e event) {
-	w.sequence++
-	e.sequence = w.sequence
+	e.at = w.now.Add(w.rtt / 2)
 	if !e.probe {
 		w.flying++
 	}
-	heap.Push(&w.events, e)
-}
-
-func (h events) Len() int { return len(h) }
-func (h events) Less(i, j int) bool {
-	if h[i].at.Equal(h[j].at) {
-		return h[i].sequence < h[j].sequence
-	}
-	return h[i].at.Before(h[j].at)
-}
-func (h events) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *events) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *events) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
+	w.events = append(w.events, e)
 }
