@@ -212,8 +212,9 @@ func (b *answerBody) CloseWithError(err error) error {
 
 // finish waits for the request's body and gives the connection back.
 func (b *answerBody) finish() {
-	if b.upload != nil && !b.upload.end() {
-		b.reuse = false
+	if b.upload != nil {
+		b.reuse = b.upload.end() && b.reuse
+		b.client.body = false
 	}
 	b.link.origin.active.Add(-1)
 	if b.reuse && b.finished() && b.link.br.Buffered() == 0 {

@@ -38,15 +38,25 @@ type listener struct {
 	source    func(netip.Addr) (counter.Source, bool) // false: a trusted proxy, which has no cap
 	write     time.Duration                           // how long a write may take without progress
 
-	stopping atomic.Bool
+	ended chan struct{} // closed when the last connection has been accepted
 
-	mu     sync.Mutex
-	conns  map[*conn]struct{}
-	counts map[counter.Source]int
+	mu       sync.Mutex
+	stopping bool
+	conns    map[*conn]struct{}
+	counts   map[counter.Source]int
 }
 
 // Accept returns io.EOF once the listener is closed, which ends the server's loop without an error.
 func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.accept()
+	if err != nil {
+		close(l.ended) // the server does not call again after an error
+		return nil, err
+	}
+	return c, nil
+}
+
+func (l *listener) accept() (*conn, error) {
 	pause := acceptPause
 	for {
 		nc, err := l.Listener.Accept()
@@ -54,7 +64,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		case err == nil:
 		case errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF):
 			return nil, io.EOF
-		case l.stopping.Load():
+		case l.stopped():
 			l.Listener.Close()
 			return nil, io.EOF
 		case errors.Is(err, syscall.ECONNABORTED):
@@ -147,6 +157,7 @@ type conn struct {
 	bodyStart time.Time
 	bodyGrace time.Duration
 	bodyBytes int64
+	bodyErr   error // reading it failed; the server's parser forgets that where a trailer should come
 
 	writeBy time.Time // the write deadline that is set
 }
@@ -160,7 +171,7 @@ type owed struct {
 // startBody tells the connection that what it reads from now on is a body. The client must then keep up a pace: at any time
 // the body must have begun at most grace + bytes/minBodyRate ago.
 func (c *conn) startBody(now time.Time, grace time.Duration) {
-	c.body, c.bodyStart, c.bodyGrace, c.bodyBytes = true, now, grace, 0
+	c.body, c.bodyStart, c.bodyGrace, c.bodyBytes, c.bodyErr = true, now, grace, 0, nil
 }
 
 func (c *conn) Read(p []byte) (int, error) {
@@ -179,6 +190,9 @@ func (c *conn) Read(p []byte) (int, error) {
 		if err == io.EOF {
 			// The server takes a chunked body that breaks off for a complete one if it sees io.EOF.
 			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			c.bodyErr = err
 		}
 	}
 	return n, err
@@ -261,13 +275,46 @@ func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
 	}
 }
 
+// start makes ln the one to accept on, and reports whether there is still something to accept.
+func (l *listener) start(ln net.Listener) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stopping {
+		return false
+	}
+	l.Listener = ln
+	return true
+}
+
+// Close is called by the server as well; the second time is no failure.
+func (l *listener) Close() error {
+	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
 // stop takes the connections that are waiting to be accepted, and then no more: closing at once would reset them.
 func (l *listener) stop() {
-	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
-		l.stopping.Store(true)
-		if d.SetDeadline(time.Now().Add(stopTime)) == nil {
-			return
-		}
+	l.mu.Lock()
+	ln, before := l.Listener, l.stopping
+	l.stopping = true
+	l.mu.Unlock()
+	switch {
+	case before:
+		return
+	case ln == nil:
+		close(l.ended)
+		return
 	}
-	l.Listener.Close()
+	if d, ok := ln.(interface{ SetDeadline(time.Time) error }); ok && d.SetDeadline(time.Now().Add(stopTime)) == nil {
+		return // Accept closes it when the time is up
+	}
+	ln.Close()
+}
+
+func (l *listener) stopped() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stopping
 }

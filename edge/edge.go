@@ -79,7 +79,8 @@ func New(o Options) (*Server, error) {
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
 	s.listener = &listener{
 		stats: s.stats, perSource: c.Limits.PerSource, write: c.Limits.IdleTimeout,
-		source: s.connectionSource,
+		source: func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.connection(peer) },
+		ended:  make(chan struct{}),
 		conns:  make(map[*conn]struct{}), counts: make(map[counter.Source]int),
 	}
 	s.http = &fasthttp.Server{
@@ -114,7 +115,9 @@ func (discardLog) Printf(string, ...any) {}
 
 // Serve accepts connections on ln until Drain. It blocks, and closes ln.
 func (s *Server) Serve(ln net.Listener) error {
-	s.listener.Listener = ln
+	if !s.listener.start(ln) {
+		return ln.Close() // drained before it began
+	}
 	return s.http.Serve(s.listener)
 }
 
@@ -129,6 +132,10 @@ const drainNotice = time.Second
 func (s *Server) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	s.listener.stop()
+	select {
+	case <-s.listener.ended:
+	case <-ctx.Done():
+	}
 	for end := time.Now().Add(drainNotice); s.listener.open() > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
@@ -158,12 +165,6 @@ func (s *Server) Sweep(now time.Time) {
 	}
 }
 
-// connectionSource says whose connection a peer's counts as; false is a trusted proxy, which brings many clients.
-func (s *Server) connectionSource(peer netip.Addr) (counter.Source, bool) {
-	sources := s.snap.Load().sources
-	return sources.of(peer), !isIn(sources.trust, peer)
-}
-
 // An exchange is the life of one request and its answer. It is used again; nothing of it outlives the handler.
 type exchange struct {
 	server   *Server
@@ -179,6 +180,7 @@ type exchange struct {
 	path     []byte
 	decision decision
 	from     from
+	open     *answerBody // the exchange with the origin, until it is over or the server streams its answer
 	bodyRead bool
 	hijacked bool // the answer is written by other means
 
@@ -194,14 +196,14 @@ func (s *Server) begin(c *conn) *exchange {
 	x := s.pool.Get().(*exchange)
 	x.snap, x.conn, x.now = s.snap.Load(), c, time.Now()
 	x.chain, x.rawHost, x.host, x.path = x.chain[:0], nil, nil, nil
-	x.bodyRead, x.hijacked, x.from = false, false, fromEdge
+	x.bodyRead, x.hijacked, x.from, x.open = false, false, fromEdge, nil
 	return x
 }
 
 func (s *Server) release(x *exchange) {
 	s.limiter.settle(&x.decision, 0, x.now) // what is still held never was
 	x.decision.reset()
-	x.snap, x.conn = nil, nil
+	x.snap, x.conn, x.open = nil, nil, nil
 	s.pool.Put(x)
 }
 
@@ -259,7 +261,6 @@ func (s *Server) finish(ctx *fasthttp.RequestCtx, x *exchange) {
 	if s.draining.Load() {
 		ctx.SetConnectionClose()
 	}
-	x.conn.body = x.conn.body && x.hijacked
 	if !x.hijacked {
 		x.conn.owe(ctx.Response.StatusCode(), x.from)
 	}
@@ -273,7 +274,12 @@ func (s *Server) panicked(ctx *fasthttp.RequestCtx, c *conn, x *exchange, p any)
 	answer(ctx, fasthttp.StatusInternalServerError, "internal", "This server made a mistake.")
 	ctx.SetConnectionClose()
 	c.owe(fasthttp.StatusInternalServerError, fromEdge)
-	if x != nil {
-		s.limiter.settle(&x.decision, 0, time.Now())
+	if x == nil {
+		return
+	}
+	s.limiter.settle(&x.decision, 0, time.Now())
+	if b := x.open; b != nil { // between origin and client, and nobody else will end it
+		b.reuse = false
+		b.finish()
 	}
 }

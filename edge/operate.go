@@ -103,9 +103,7 @@ func (s *Server) Standings(addr netip.Addr, now time.Time) []Standing {
 		v, known := s.limiter.table.Peek(r.counter, source, now)
 		st := Standing{Rule: r.config.Name, Source: source.String(), Mode: r.config.Mode, Limit: r.config.Limit, Remaining: r.config.Limit}
 		if known {
-			// Peek answers for one hit more.
-			st.Estimate = max(0, v.Estimate-1)
-			st.Remaining = uint32(max(0, float64(r.config.Limit)-st.Estimate))
+			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
 		if until := s.limiter.bits.Until(mitigation.Key{Rule: r.counter.ID, Source: source}, now); !until.IsZero() {
 			st.Until = &until

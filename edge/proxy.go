@@ -44,10 +44,14 @@ func (x *exchange) forward(ctx *fasthttp.RequestCtx) int {
 			return 0
 		}
 		b := &answerBody{link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin}
+		x.open = b
 		err = x.exchangeOn(ctx, o, b)
 		if err == nil {
-			return x.relay(ctx, o, b)
+			status := x.relay(ctx, o, b)
+			x.open = nil
+			return status
 		}
+		x.open = nil
 		l.Close()
 		if err == io.EOF && l.reused && b.upload == nil && isSafe(ctx.Method()) {
 			fresh = true
@@ -61,11 +65,9 @@ func (x *exchange) forward(ctx *fasthttp.RequestCtx) int {
 
 // failed answers for an origin that did not, or tells the client that its own body was at fault.
 func (x *exchange) failed(ctx *fasthttp.RequestCtx, o *origin, b *answerBody, err error) {
-	ctx.Response.Header.DisableNormalizing()
 	if u := b.upload; u != nil {
-		b.upload.end()
-		ctx.SetConnectionClose()
-		x.conn.linger = true
+		u.end()
+		x.conn.body, x.conn.linger = false, true
 		if u.clients {
 			status, code, message := u.status()
 			answer(ctx, status, code, message)

@@ -34,6 +34,11 @@ func newSources(c SourceConfig) *sources {
 
 func (s *sources) of(addr netip.Addr) counter.Source { return counter.SourceOf(addr, s.v4, s.v6) }
 
+// connection says whose connection a peer's counts as; false is a trusted proxy, which brings many clients.
+func (s *sources) connection(peer netip.Addr) (counter.Source, bool) {
+	return s.of(peer), !isIn(s.trust, peer)
+}
+
 // identify finds the address that a request comes from: the peer's own, or, if the peer is trusted, the one that it and
 // the trusted proxies before it report. The forwarding header is read from right to left, over all its lines, to the first
 // address that is not trusted; what stands left of it was written by that client and is not read at all. An entry that is

@@ -47,6 +47,9 @@ func (u *upload) run(flush bool) {
 			}
 		}
 		switch {
+		case err == io.EOF && u.client.bodyErr != nil:
+			u.fail(u.client.bodyErr, true)
+			return
 		case err == io.EOF && u.length >= 0 && total != u.length:
 			u.fail(io.ErrUnexpectedEOF, true)
 			return

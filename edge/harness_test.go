@@ -1,0 +1,304 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// An edgeUnderTest serves on a loopback socket until the test ends.
+type edgeUnderTest struct {
+	*Server
+	t    *testing.T
+	addr string
+	ln   net.Listener
+	done chan error
+}
+
+// startEdge serves a configuration before an origin. The YAML may leave the origin out.
+func startEdge(t *testing.T, origin, yaml string) *edgeUnderTest {
+	t.Helper()
+	c, err := ParseConfig("test.yaml", []byte(yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Origins) == 0 {
+		u, err := ParseOrigin(origin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Origins = []OriginConfig{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 2 * time.Second}}
+	}
+	return startConfig(t, c)
+}
+
+func startConfig(t *testing.T, c *Config) *edgeUnderTest {
+	t.Helper()
+	s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &edgeUnderTest{Server: s, t: t, addr: ln.Addr().String(), ln: ln, done: make(chan error, 1)}
+	go func() { e.done <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = e.Drain(ctx)
+		if err := <-e.done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return e
+}
+
+// raw sends bytes on a connection of its own and returns all that comes back until the edge closes it or has been silent
+// for a while after an answer.
+func (e *edgeUnderTest) raw(request string) string {
+	e.t.Helper()
+	c := e.dial()
+	defer c.Close()
+	if _, err := io.WriteString(c, request); err != nil {
+		e.t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(3 * time.Second))
+	all, _ := io.ReadAll(c)
+	return string(all)
+}
+
+func (e *edgeUnderTest) dial() net.Conn {
+	e.t.Helper()
+	c, err := net.Dial("tcp", e.addr)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c
+}
+
+// a talk is a connection on which requests and answers follow one another.
+type talk struct {
+	t *testing.T
+	net.Conn
+	r *bufio.Reader
+}
+
+func (e *edgeUnderTest) talk() *talk {
+	c := e.dial()
+	return &talk{e.t, c, bufio.NewReader(c)}
+}
+
+// say sends a request and reads its answer, body and all.
+func (c *talk) say(request string) (*http.Response, string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, request); err != nil {
+		c.t.Fatal(err)
+	}
+	method, _, _ := strings.Cut(request, " ")
+	return c.hear(method)
+}
+
+func (c *talk) hear(method string) (*http.Response, string) {
+	c.t.Helper()
+	resp, err := http.ReadResponse(c.r, &http.Request{Method: method})
+	if err != nil {
+		c.t.Fatalf("no answer: %v", err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return resp, string(body) + " then " + err.Error()
+	}
+	return resp, string(body)
+}
+
+// get is one request on a connection of its own.
+func (e *edgeUnderTest) get(path string, header ...string) (*http.Response, string) {
+	e.t.Helper()
+	c := e.talk()
+	defer c.Close()
+	return c.say("GET " + path + " HTTP/1.1\r\nHost: example.com\r\n" + lines(header) + "\r\n")
+}
+
+func lines(header []string) string {
+	if len(header) == 0 {
+		return ""
+	}
+	return strings.Join(header, "\r\n") + "\r\n"
+}
+
+// A recorder is an origin that keeps every request as it came, byte for byte, and answers as it is told.
+type recorder struct {
+	addr  string
+	mu    sync.Mutex
+	got   []string
+	conns int
+}
+
+// startRecorder answers the nth request (from 0) with answer(n, request). An answer that ends in "\x00" closes the connection
+// after what stands before it.
+func startRecorder(t *testing.T, answer func(n int, request string) string) *recorder {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &recorder{addr: ln.Addr().String()}
+	var all sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() { cancel(); ln.Close(); all.Wait() })
+	all.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			o.mu.Lock()
+			o.conns++
+			o.mu.Unlock()
+			stop := context.AfterFunc(ctx, func() { c.Close() })
+			all.Go(func() {
+				defer stop()
+				defer c.Close()
+				o.serve(c, answer)
+			})
+		}
+	})
+	return o
+}
+
+func (o *recorder) url() string { return "http://" + o.addr }
+
+func (o *recorder) serve(c net.Conn, answer func(int, string) string) {
+	var log bytes.Buffer
+	r := bufio.NewReader(io.TeeReader(c, &log))
+	for {
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			if log.Len() > 0 {
+				o.keep("BROKEN " + log.String())
+			}
+			return
+		}
+		if _, err := io.Copy(io.Discard, req.Body); err != nil {
+			o.keep("BROKEN " + log.String())
+			return
+		}
+		text := log.String()
+		if r.Buffered() > 0 {
+			text = text[:len(text)-r.Buffered()]
+		}
+		rest := log.String()[len(text):]
+		log.Reset()
+		log.WriteString(rest)
+		n := o.keep(text)
+		a, last := strings.CutSuffix(answer(n, text), "\x00")
+		if _, err := io.WriteString(c, a); err != nil || last {
+			return
+		}
+	}
+}
+
+func (o *recorder) keep(request string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.got = append(o.got, request)
+	return len(o.got) - 1
+}
+
+func (o *recorder) requests() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]string(nil), o.got...)
+}
+
+// hello answers every request alike.
+func hello(int, string) string { return "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello" }
+
+// netOrigin is an origin of net/http.
+func netOrigin(t *testing.T, h http.HandlerFunc) string {
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// metrics gathers the edge's metrics as "name{label=value,…}" to value, those that are zero left out.
+func (e *edgeUnderTest) metrics() map[string]float64 {
+	e.t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(e.Collector())
+	families, err := registry.Gather()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	all := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if v := value(m); v != 0 {
+				all[f.GetName()+labels(m)] = v
+			}
+		}
+	}
+	return all
+}
+
+func value(m *dto.Metric) float64 {
+	switch {
+	case m.Counter != nil:
+		return m.Counter.GetValue()
+	case m.Gauge != nil:
+		return m.Gauge.GetValue()
+	}
+	return 0
+}
+
+func labels(m *dto.Metric) string {
+	var parts []string
+	for _, l := range m.Label {
+		parts = append(parts, fmt.Sprintf("%s=%s", l.GetName(), l.GetValue()))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}
+
+// rest waits until every request received has been counted as answered or aborted, and checks the balance.
+func (e *edgeUnderTest) rest() map[string]float64 {
+	e.t.Helper()
+	var m map[string]float64
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		m = e.metrics()
+		answered := m["sluice_aborted_total"]
+		for name, v := range m {
+			if strings.HasPrefix(name, "sluice_answers_total") {
+				answered += v
+			}
+		}
+		if m["sluice_received_total"] == answered {
+			return m
+		}
+		if time.Now().After(deadline) {
+			e.t.Fatalf("the balance is off: %v received, %v answered or aborted", m["sluice_received_total"], answered)
+		}
+	}
+}

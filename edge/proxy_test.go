@@ -1,0 +1,401 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What the origin gets: the target and headers as they came, less what ends at the edge, and with the edge's own.
+func TestForwardedHead(t *testing.T) {
+	for _, test := range []struct {
+		name, yaml, request, want string
+	}{
+		{"nothing is added but where the request comes from", "",
+			"GET /a/../b//c%2f?q=%20#x HTTP/1.1\r\nHost: a\r\n\r\n", ""}, // a fragment is refused
+		{"the target goes as it came", "",
+			"GET /a/../b//c%2f?q=%20 HTTP/1.1\r\nHost: Ex.Com:81\r\n\r\n",
+			"GET /a/../b//c%2f?q=%20 HTTP/1.1\r\nHost: Ex.Com:81\r\nX-Forwarded-For: 127.0.0.1\r\n" +
+				"X-Forwarded-Proto: http\r\nX-Forwarded-Host: Ex.Com:81\r\nVia: 1.1 sluice\r\n\r\n"},
+		{"headers keep order and spelling; a client's claims and what is hop-by-hop go", "",
+			"GET / HTTP/1.1\r\nx-LOWER: 1\r\nHost: a\r\nX-Forwarded-For: 1.2.3.4\r\nX-Real-IP: 1.2.3.4\r\nForwarded: for=1.2.3.4\r\n" +
+				"X-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Port: 1\r\nVia: 1.0 other\r\n" +
+				"Connection: keep-alive, X-Mine\r\nConnection: X-Other, Host, X-Forwarded-For, Content-Length\r\nX-Mine: 1\r\nX-Other: 2\r\nKeep-Alive: 5\r\n" +
+				"Proxy-Connection: x\r\nTE: trailers\r\nTrailer: X\r\nUpgrade: websocket\r\nCookie: a=b; c=d\r\nCookie: e\r\nZ: last\r\n\r\n",
+			"GET / HTTP/1.1\r\nHost: a\r\nx-LOWER: 1\r\nCookie: a=b; c=d\r\nCookie: e\r\nZ: last\r\nX-Forwarded-For: 127.0.0.1\r\n" +
+				"X-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\nVia: 1.1 sluice\r\n\r\n"},
+		{"a trusted proxy's word is passed on, as far as it is believed", "source: {trust: [127.0.0.0/8, 10.0.0.0/8]}",
+			"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6, 192.0.2.1\r\nX-Forwarded-For: 10.0.0.2\r\nX-Forwarded-Proto: https\r\n" +
+				"X-Forwarded-Host: b\r\nVia: 1.1 lb\r\n\r\n",
+			"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b\r\nVia: 1.1 lb, 1.1 sluice\r\n" +
+				"X-Forwarded-For: 192.0.2.1, 10.0.0.2, 127.0.0.1\r\n\r\n"},
+		{"a body keeps its framing", "",
+			"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+			"POST / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\nVia: 1.1 sluice\r\n" +
+				"Content-Length: 3\r\n\r\nabc"},
+		{"chunks stay chunks", "",
+			"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;ext=1\r\nabc\r\n0\r\nX-Trailer: 1\r\n\r\n",
+			"POST / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\nVia: 1.1 sluice\r\n" +
+				"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"},
+		{"an absolute target becomes a path", "",
+			"GET http://a?x HTTP/1.1\r\nHost: a\r\n\r\n",
+			"GET /?x HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\nVia: 1.1 sluice\r\n\r\n"},
+		{"HTTP/1.0 without a host gets the origin's", "",
+			"GET / HTTP/1.0\r\n\r\n",
+			"GET / HTTP/1.1\r\nHost: ORIGIN\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\nVia: 1.0 sluice\r\n\r\n"},
+		{"multipart stays what it is", "",
+			"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: 57\r\n\r\n" +
+				"--x\r\nContent-Disposition: form-data; name=a\r\n\r\nb\r\n--x--\r\n",
+			"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=x\r\nX-Forwarded-For: 127.0.0.1\r\n" +
+				"X-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\nVia: 1.1 sluice\r\nContent-Length: 57\r\n\r\n" +
+				"--x\r\nContent-Disposition: form-data; name=a\r\n\r\nb\r\n--x--\r\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := startRecorder(t, hello)
+			e := startEdge(t, o.url(), test.yaml)
+			e.talk().say(test.request)
+			got := strings.Join(o.requests(), "|")
+			if want := strings.ReplaceAll(test.want, "ORIGIN", o.addr); got != want {
+				t.Errorf("the origin got\n%q\nwant\n%q", got, want)
+			}
+		})
+	}
+}
+
+// What the client gets of the origin's answer.
+func TestForwardedAnswer(t *testing.T) {
+	for _, test := range []struct{ name, request, answer, want string }{
+		{"nothing is added", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+			"HTTP/1.1 299 Whatever\r\nContent-Length: 2\r\nX-Y: z\r\n\r\nhi",
+			"HTTP/1.1 299 Whatever\r\nContent-Length: 2\r\nX-Y: z\r\nConnection: close\r\n\r\nhi"},
+		{"hop-by-hop goes, with what Connection names", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+			"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: x-secret, close\r\nX-Secret: 1\r\nKeep-Alive: timeout=5\r\nUpgrade: h2c\r\nProxy-Connection: a\r\n\r\nhi",
+			"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi"},
+		{"an origin of HTTP/1.0", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+			"HTTP/1.0 200 OK\r\n\r\nuntil the end\x00",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\nd\r\nuntil the end\r\n0\r\n\r\n"},
+		{"a client of HTTP/1.0 gets no chunks", "GET / HTTP/1.0\r\n\r\n",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+			"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nabcde"},
+		{"HEAD has a length and no body", "HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+			"HTTP/1.1 200 OK\r\nContent-Length: 12345\r\n\r\n",
+			"HTTP/1.1 200 OK\r\nContent-Length: 12345\r\nConnection: close\r\n\r\n"},
+		{"204 has neither", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+			"HTTP/1.1 204 No Content\r\n\r\n",
+			"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"},
+		{"304 keeps its length", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+			"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\nETag: x\r\n\r\n",
+			"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\nEtag: x\r\nConnection: close\r\n\r\n"},
+		{"interim answers are not the answer", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+			"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+			"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi"},
+		{"a truncated chunked body does not end", "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n\x00",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"},
+		{"nor does one with a malformed chunk", "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n\r\n0\r\n\r\n",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := startRecorder(t, func(int, string) string { return test.answer })
+			e := startConfig(t, withoutRules(t, o.url()))
+			if got := e.raw(test.request); got != test.want {
+				t.Errorf("the client got\n%q\nwant\n%q", got, test.want)
+			}
+			e.rest()
+		})
+	}
+}
+
+func withoutRules(t *testing.T, origin string) *Config {
+	t.Helper()
+	c := Default()
+	u, err := ParseOrigin(origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Origins = []OriginConfig{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 300 * time.Millisecond}}
+	return c
+}
+
+// A body that is cut short of its length must not look whole, and is not an answer that was given.
+func TestTruncatedAnswer(t *testing.T) {
+	o := startRecorder(t, func(int, string) string { return "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nabc\x00" })
+	e := startConfig(t, withoutRules(t, o.url()))
+	got := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n") || len(got) > 200 {
+		t.Errorf("got %q", got)
+	}
+	if m := e.rest(); m["sluice_aborted_total"] != 1 {
+		t.Errorf("metrics: %v", m)
+	}
+}
+
+// Origin hits per client request, for an origin that fails in each way: at most two for safe methods, one for others, and
+// never after a timeout.
+func TestOriginFaults(t *testing.T) {
+	const get, post = "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"
+	for _, test := range []struct {
+		name, request, answer string
+		status, hits          int
+	}{
+		{"GET, closed at once", get, "\x00", 502, 1},
+		{"POST, closed at once", post, "\x00", 502, 1},
+		{"GET, silent", get, "", 504, 1},
+		{"POST, silent", post, "", 504, 1},
+		{"GET, half a head", get, "HTTP/1.1 200 OK\r\nX: \x00", 502, 1},
+		{"GET, garbage", get, "SSH-2.0-OpenSSH_9.2\r\n\r\n\x00", 502, 1},
+		{"GET, unasked upgrade", get, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nsecret", 502, 1},
+		{"GET, 64 KB of headers", get, "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", 64<<10) + "\r\n\r\n", 502, 1},
+		{"GET, interim answers without end", get, strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 200), 502, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := startRecorder(t, func(int, string) string { return test.answer })
+			e := startConfig(t, withoutRules(t, o.url()))
+			resp, body := e.talk().say(test.request)
+			if resp.StatusCode != test.status || !strings.Contains(body, `"error"`) {
+				t.Errorf("%d %q, want %d", resp.StatusCode, body, test.status)
+			}
+			if hits := len(o.requests()); hits != test.hits {
+				t.Errorf("%d hits, want %d", hits, test.hits)
+			}
+			if m := e.rest(); m["sluice_origin_attempts_total{origin="+o.url()+"}"] != float64(test.hits) {
+				t.Errorf("attempts: %v", m)
+			}
+		})
+	}
+}
+
+// A connection that the origin closes just as the next request comes is the one reason to send a request again, and only
+// if that does no harm.
+func TestRetryOnStaleConnection(t *testing.T) {
+	for _, test := range []struct {
+		method       string
+		status, hits int
+	}{{"GET", 200, 3}, {"HEAD", 200, 3}, {"DELETE", 502, 2}} {
+		o := startRecorder(t, func(n int, _ string) string {
+			if n == 1 {
+				return "\x00" // read, and closed without a byte
+			}
+			return "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+		})
+		e := startConfig(t, withoutRules(t, o.url()))
+		c := e.talk()
+		c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		resp, _ := c.say(test.method + " / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if hits := len(o.requests()); resp.StatusCode != test.status || hits != test.hits {
+			t.Errorf("%s: %d after %d hits, want %d after %d", test.method, resp.StatusCode, hits, test.status, test.hits)
+		}
+	}
+}
+
+// Bytes that follow an answer belong to nobody: the next request must not get them.
+func TestLeftoversAreNotAnAnswer(t *testing.T) {
+	const poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
+	o := startRecorder(t, func(n int, _ string) string {
+		if n == 0 {
+			return "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello" + poison
+		}
+		return "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nworld"
+	})
+	e := startConfig(t, withoutRules(t, o.url()))
+	if _, body := e.get("/"); body != "hello" {
+		t.Fatalf("first: %q", body)
+	}
+	if _, body := e.get("/"); body != "world" {
+		t.Errorf("second: %q", body)
+	}
+}
+
+func TestOriginDown(t *testing.T) {
+	e := startConfig(t, withoutRules(t, "http://127.0.0.1:1"))
+	resp, body := e.get("/")
+	if resp.StatusCode != 502 || body != `{"error":{"code":"origin_unreachable","message":"The server behind this one cannot be reached."}}`+"\n" {
+		t.Errorf("%d %q", resp.StatusCode, body)
+	}
+}
+
+// A client that breaks off in mid-upload: the origin never sees a complete request.
+func TestBrokenUpload(t *testing.T) {
+	for name, request := range map[string]string{
+		"chunked, between chunks":     "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+		"chunked, before the trailer": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n",
+		"chunked, malformed":          "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n",
+		"short":                       "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc",
+		"long":                        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("x", 70000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := startRecorder(t, hello)
+			e := startConfig(t, withoutRules(t, o.url()))
+			c := e.dial()
+			_, _ = io.WriteString(c, request)
+			_ = c.(interface{ CloseWrite() error }).CloseWrite()
+			all, _ := io.ReadAll(c)
+			if len(all) > 0 && !bytes.HasPrefix(all, []byte("HTTP/1.1 400 ")) {
+				t.Errorf("answer %q", all)
+			}
+			for _, r := range o.requests() {
+				if !strings.HasPrefix(r, "BROKEN ") {
+					t.Errorf("the origin took this for a request: %q", r)
+				}
+			}
+			e.rest()
+		})
+	}
+}
+
+// Bodies of all sizes arrive as they were sent, both ways and in both framings.
+func TestBodiesArriveWhole(t *testing.T) {
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		sum := sha256.New()
+		_, _ = io.Copy(io.MultiWriter(sum), r.Body)
+		w.Header().Set("X-Sum", fmt.Sprintf("%x", sum.Sum(nil)))
+		var size int
+		var chunk bool
+		_, _ = fmt.Sscanf(r.URL.RawQuery, "%d,%t", &size, &chunk)
+		if !chunk {
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+		}
+		_, _ = io.Copy(w, io.LimitReader(rand.NewChaCha8([32]byte{byte(size)}), int64(size)))
+	})
+	e := startEdge(t, origin, "")
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for _, size := range []int{0, 1, 2, 4095, 4096, 4097, 32 << 10, 64 << 10, 64<<10 + 1, 1 << 20, 5<<20 + 3} {
+		for _, chunked := range []bool{false, true} {
+			body := make([]byte, size)
+			_, _ = rand.NewChaCha8([32]byte{byte(size)}).Read(body)
+			req, _ := http.NewRequest("POST", fmt.Sprintf("http://%s/?%d,%t", e.addr, size, chunked), bytes.NewReader(body))
+			if chunked {
+				req.ContentLength = -1
+			}
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || !bytes.Equal(got, body) {
+				t.Errorf("size %d, chunked %t: %d bytes came back, %v", size, chunked, len(got), err)
+			}
+			if sum := fmt.Sprintf("%x", sha256.Sum256(body)); resp.Header.Get("X-Sum") != sum {
+				t.Errorf("size %d, chunked %t: the origin got something else", size, chunked)
+			}
+		}
+	}
+	e.rest()
+}
+
+// Each part of a stream comes when the origin sends it, not at the end.
+func TestAnswersAreStreamed(t *testing.T) {
+	next := make(chan string)
+	origin := netOrigin(t, func(w http.ResponseWriter, _ *http.Request) {
+		for part := range next {
+			_, _ = io.WriteString(w, part)
+			w.(http.Flusher).Flush()
+		}
+	})
+	e := startEdge(t, origin, "")
+	c := e.talk()
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	for i, part := range []string{"one\n", "two\n", "three\n"} {
+		next <- part
+		for {
+			line, err := c.r.ReadString('\n')
+			if err != nil {
+				t.Fatalf("part %d: %v", i, err)
+			}
+			if line == part {
+				break
+			}
+		}
+	}
+	close(next)
+}
+
+// An origin may talk while the client still talks: neither is buffered.
+func TestRequestAndAnswerStreamTogether(t *testing.T) {
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		w.WriteHeader(200)
+		in := bufio.NewReader(r.Body)
+		for {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(w, "echo "+line)
+			w.(http.Flusher).Flush()
+		}
+	})
+	e := startEdge(t, origin, "")
+	c := e.talk()
+	_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+	for i := range 3 {
+		part := fmt.Sprintf("line %d\n", i)
+		fmt.Fprintf(c, "%x\r\n%s\r\n", len(part), part)
+		for {
+			line, err := c.r.ReadString('\n')
+			if err != nil {
+				t.Fatalf("%d: %v", i, err)
+			}
+			if line == "echo "+part {
+				break
+			}
+		}
+	}
+	_, _ = io.WriteString(c, "0\r\n\r\n")
+}
+
+// An answer that comes before the body has been sent reaches the client, and ends the connection without a reset.
+func TestEarlyAnswer(t *testing.T) {
+	origin := netOrigin(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(413)
+	})
+	e := startEdge(t, origin, "")
+	c := e.dial()
+	_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n"+strings.Repeat("x", 100000))
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || resp.StatusCode != 413 || !resp.Close {
+		t.Fatalf("%v %v", resp, err)
+	}
+	e.rest()
+}
+
+func TestBalancing(t *testing.T) {
+	a, b := startRecorder(t, hello), startRecorder(t, hello)
+	for _, balance := range []string{"round_robin", "least_connections"} {
+		e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q, %q], balance: %s}]", a.url(), b.url(), balance))
+		for range 10 {
+			e.get("/")
+		}
+	}
+	if len(a.requests()) != 10 || len(b.requests()) != 10 {
+		t.Errorf("%d and %d requests, want 10 each", len(a.requests()), len(b.requests()))
+	}
+	if a.conns > 2 || b.conns > 2 {
+		t.Errorf("%d and %d connections for requests one after another", a.conns, b.conns)
+	}
+}
+
+func TestOriginsByHost(t *testing.T) {
+	a, b := startRecorder(t, hello), startRecorder(t, hello)
+	e := startEdge(t, "", fmt.Sprintf("origins: [{hosts: [a.example], servers: [%q]}, {hosts: ['*.b.example'], servers: [%q]}]", a.url(), b.url()))
+	for host, want := range map[string]int{"a.example": 200, "A.example.:80": 200, "x.b.example": 200, "b.example": 421, "c": 421} {
+		if resp, _ := e.talk().say("GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n"); resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", host, resp.StatusCode, want)
+		}
+	}
+	if len(a.requests()) != 2 || len(b.requests()) != 1 {
+		t.Errorf("%d and %d requests", len(a.requests()), len(b.requests()))
+	}
+}

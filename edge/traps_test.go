@@ -1,0 +1,318 @@
+package edge
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"sluice/counter"
+)
+
+// Each test here holds a fact about our parts that we work round. Where one fails after an upgrade, look whether the work
+// is still needed.
+
+// Requests that two servers could read differently, or that no server should take: refused with the right status, the
+// connection closed, and the origin left alone.
+func TestRefusedRequests(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), "limits: {header_bytes: 8KiB, header_timeout: 300ms}")
+	for _, test := range []struct {
+		name, request string
+		status        int
+	}{
+		{"no host", "GET / HTTP/1.1\r\n\r\n", 400},
+		{"two hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
+		{"odd host", "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400},
+		{"host with an account", "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400},
+		{"host and target differ", "GET http://a/ HTTP/1.1\r\nHost: b\r\n\r\n", 400},
+		{"another scheme", "GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+		{"fragment", "GET /#a HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+		{"asterisk for GET", "GET * HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+		{"no slash", "GET a HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+		{"CONNECT", "CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", 405},
+		{"TRACE", "TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405},
+		{"HTTP/1.2", "GET / HTTP/1.2\r\nHost: a\r\n\r\n", 505},
+		{"HTTP/2.0", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505},
+		{"HTTP/0.9", "GET /\r\n\r\n", 400},
+		{"space in a name", "GET / HTTP/1.1\r\nHost: a\r\nX Y: 1\r\n\r\n", 400},
+		{"space before the colon", "GET / HTTP/1.1\r\nHost: a\r\nX : 1\r\n\r\n", 400},
+		{"folded line", "GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n 2\r\n\r\n", 400},
+		{"bare line feed", "GET / HTTP/1.1\r\nHost: a\r\nX: 1\nY: 2\r\n\r\n", 400},
+		{"null byte", "GET / HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n", 400},
+		{"length and chunks", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+		{"two lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", 400},
+		{"a list of lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3\r\n\r\nabc", 400},
+		{"signed length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +3\r\n\r\nabc", 400},
+		{"another coding", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
+		{"chunked for HTTP/1.0", "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501},
+		{"identity", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n", 501},
+		{"other expectation", "GET / HTTP/1.1\r\nHost: a\r\nExpect: wonders\r\n\r\n", 417},
+		{"long head", "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 9000) + "\r\n\r\n", 431},
+		{"many headers", "GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("X: y\r\n", 130) + "\r\n", 431},
+		{"slow head", "GET / HTTP/1.1\r\nHost:", 408},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := e.raw(test.request)
+			if !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", test.status)) || !strings.Contains(got, "Connection: close\r\n") {
+				t.Errorf("%q, want %d and the connection closed", got, test.status)
+			}
+		})
+	}
+	if got := o.requests(); len(got) > 0 {
+		t.Errorf("the origin got %q", got)
+	}
+	e.rest()
+}
+
+// F3: without descriptors an accept fails; the loop goes on when there are some again.
+func TestAcceptSurvivesErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		faulty := &faultyListener{errs: []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOMEM, errors.New("odd")}}
+		l := &listener{Listener: faulty, stats: newStats(), perSource: 1, ended: make(chan struct{}),
+			source: newSources(Default().Source).connection, conns: map[*conn]struct{}{}, counts: map[counter.Source]int{}}
+		start := time.Now()
+		c, err := l.Accept()
+		if err != nil || c == nil {
+			t.Fatalf("%v, %v", c, err)
+		}
+		if took := time.Since(start); took < acceptPause || took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+		faulty.errs = []error{net.ErrClosed}
+		if _, err := l.Accept(); err != io.EOF {
+			t.Errorf("closed: %v, want io.EOF", err)
+		}
+	})
+}
+
+type faultyListener struct {
+	net.Listener
+	errs []error
+}
+
+func (l *faultyListener) Accept() (net.Conn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return nil, &net.OpError{Op: "accept", Err: err}
+	}
+	a, _ := net.Pipe()
+	return a, nil
+}
+
+// F4: a fault in a handler is that request's alone.
+func TestPanicStaysWithItsRequest(t *testing.T) {
+	c, err := ParseConfig("", []byte("rules: [{name: r, limit: 5, on_store_failure: closed}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
+	e := startConfig(t, c)
+	e.limiter.tier.Up = func(counter.Source) bool { panic("a bug") }
+	for range 2 {
+		resp, _ := e.get("/")
+		if resp.StatusCode != 500 || !resp.Close {
+			t.Fatalf("%d", resp.StatusCode)
+		}
+	}
+	e.talk().say("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+	if m := e.rest(); m["sluice_panics_total"] != 3 || m["sluice_answers_total{code=500,from=edge}"] != 3 {
+		t.Errorf("metrics: %v", m)
+	}
+}
+
+// F13: slow bodies are cut, whole downloads are not.
+func TestSlowBodyIsCut(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), "limits: {header_timeout: 200ms}")
+	resp, _ := e.talk().say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc")
+	if resp.StatusCode != 408 || !resp.Close {
+		t.Errorf("%d", resp.StatusCode)
+	}
+	e.rest()
+}
+
+// F13: one source cannot take all connections; others are served.
+func TestConnectionsPerSource(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), "limits: {connections_per_source: 3}")
+	for range 3 {
+		if resp, _ := e.talk().say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 {
+			t.Fatal(resp.StatusCode)
+		}
+	}
+	if got := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); got != "" {
+		t.Errorf("a fourth connection got %q", got)
+	}
+	other, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}).Dial("tcp", e.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	_, _ = io.WriteString(other, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if resp, err := http.ReadResponse(bufio.NewReader(other), nil); err != nil || resp.StatusCode != 200 {
+		t.Errorf("another source: %v", err)
+	}
+	if m := e.metrics(); m["sluice_connections_refused_total"] == 0 {
+		t.Errorf("metrics: %v", m)
+	}
+}
+
+// F11: the limit on bodies holds for streamed ones, and without a Content-Length.
+func TestBodyLimit(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), "limits: {body_bytes: 100}")
+	for request, want := range map[string]int{
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n" + strings.Repeat("x", 100):                                200,
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\n\r\n" + strings.Repeat("x", 101):                                413,
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + strings.Repeat("x", 101) + "\r\n0\r\n\r\n": 413,
+	} {
+		if resp, _ := e.talk().say(request); resp.StatusCode != want {
+			t.Errorf("%d bytes: %d, want %d", len(request), resp.StatusCode, want)
+		}
+	}
+	e.rest()
+}
+
+// F21: a refused source is not invited to send its body; an admitted one is, once it is admitted.
+func TestExpectContinue(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), fmt.Sprintf(oneRule, 1))
+	const head = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
+	c := e.dial()
+	r := bufio.NewReader(c)
+	_, _ = io.WriteString(c, head)
+	if line, err := r.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
+		t.Fatalf("%q %v", line, err)
+	}
+	_, _ = r.ReadString('\n')
+	_, _ = io.WriteString(c, "abc")
+	if resp, err := http.ReadResponse(r, nil); err != nil || resp.StatusCode != 200 || resp.Header.Get("RateLimit") == "" {
+		t.Fatalf("%v", err)
+	}
+	if got := o.requests(); len(got) != 1 || strings.Contains(got[0], "Expect") || !strings.HasSuffix(got[0], "abc") {
+		t.Fatalf("the origin got %q", got)
+	}
+	got := e.raw(head)
+	if !strings.HasPrefix(got, "HTTP/1.1 429 ") || !strings.Contains(got, `"code":"rate_limited"`) || !strings.Contains(got, "Retry-After: ") {
+		t.Errorf("refused: %q", got)
+	}
+	gone := e.dial() // invited, and gone
+	e2 := startEdge(t, o.url(), "")
+	gone.Close()
+	c2 := e2.dial()
+	_, _ = io.WriteString(c2, head)
+	_, _ = bufio.NewReader(c2).ReadString('\n')
+	c2.Close()
+	e.rest()
+	e2.rest()
+}
+
+// F22 and CONTRACT: a refused POST keeps its connection if its body is short, and gets its answer in any case.
+func TestRefusedBodies(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), fmt.Sprintf(oneRule, 1))
+	e.get("/")
+	c := e.talk()
+	for i := range 3 {
+		resp, _ := c.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 15\r\n\r\nGET /smuggled X")
+		if resp.StatusCode != 429 || resp.Close {
+			t.Fatalf("refusal %d: %d, close %t", i, resp.StatusCode, resp.Close)
+		}
+		resp, _ = c.say("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+		if resp.StatusCode != 429 || resp.Close {
+			t.Fatalf("refusal %d, chunked: %d, close %t", i, resp.StatusCode, resp.Close)
+		}
+	}
+	big := e.talk()
+	resp, _ := big.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n" + strings.Repeat("x", 200_000))
+	if resp.StatusCode != 429 || !resp.Close {
+		t.Errorf("a long body: %d, close %t", resp.StatusCode, resp.Close)
+	}
+	if len(o.requests()) != 1 {
+		t.Errorf("the origin got %q", o.requests())
+	}
+	e.rest()
+}
+
+// F15: answers on a connection that drains say so; a request in flight is finished; Drain then returns.
+func TestDrain(t *testing.T) {
+	arrived, leave := make(chan struct{}), make(chan struct{})
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			close(arrived)
+			<-leave
+		}
+		_, _ = io.WriteString(w, "done")
+	})
+	e := startEdge(t, origin, "")
+	idle, busy := e.talk(), e.talk()
+	idle.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	_, _ = io.WriteString(busy, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-arrived
+	var drained error
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		drained = e.Drain(ctx)
+	})
+	<-e.listener.ended
+	if e.Ready() {
+		t.Error("ready while draining")
+	}
+	if resp, _ := idle.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 || !resp.Close {
+		t.Errorf("%d, close %t", resp.StatusCode, resp.Close)
+	}
+	if _, err := net.Dial("tcp", e.addr); err == nil {
+		t.Error("a new connection was accepted")
+	}
+	close(leave)
+	if resp, body := busy.hear("GET"); resp.StatusCode != 200 || body != "done" || !resp.Close {
+		t.Errorf("in flight: %d %q, close %t", resp.StatusCode, body, resp.Close)
+	}
+	wait.Wait()
+	if drained != nil {
+		t.Errorf("drain: %v", drained)
+	}
+	e.rest()
+}
+
+// The server keeps what the ExpectHandler puts into the answer, though it says that it must not be changed.
+func TestFasthttpKeepsTheAnswerOfExpectHandler(t *testing.T) {
+	s := &fasthttp.Server{
+		Handler: func(*fasthttp.RequestCtx) {},
+		ExpectHandler: func(ctx *fasthttp.RequestCtx) int {
+			ctx.Response.Header.Set("X-Kept", "1")
+			ctx.SetBodyString("kept")
+			return 429
+		},
+		StreamRequestBody: true,
+	}
+	client, server := net.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- s.ServeConn(server) }()
+	_, _ = io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != 429 || resp.Header.Get("X-Kept") != "1" || string(body) != "kept" {
+		t.Errorf("%d %v %q", resp.StatusCode, resp.Header, body)
+	}
+	client.Close()
+	<-done
+}
