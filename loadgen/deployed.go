@@ -51,6 +51,7 @@ type DeployedJudge struct {
 	partly    int
 	states    []deployedState
 	series    seriesSet
+	timeline  Timeline
 }
 
 const never = math.MinInt64
@@ -107,7 +108,7 @@ func NewDeployedJudge(o JudgeOptions) *DeployedJudge {
 		overshoot: hdrhistogram.New(1, 1_000_000_000, 3),
 		first:     hdrhistogram.New(1, int64(24*time.Hour), 3),
 		every:     hdrhistogram.New(1, int64(24*time.Hour), 3),
-		series:    newSeriesSet(o.Watch),
+		series:    newSeriesSet(o.Watch, o.Limit),
 	}
 	return j
 }
@@ -134,11 +135,13 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	t.requests++
 	s := j.state(d.Source)
 	s.seen = true
+	now := int64(d.At)
+	step := j.timeline.in(now)
 	if d.Verdict == Failed {
 		t.failed++
+		j.timeline.Failed[step]++
 		return
 	}
-	now := int64(d.At)
 	j.free(s, now)
 	j.expire(s, now)
 	s.log.drop(now, j.window)
@@ -171,12 +174,17 @@ func (j *DeployedJudge) Decide(d *Decision) {
 		j.series.add(d.Source, now, d.Estimate, exact, d.Verdict != Admitted)
 	}
 	if d.Verdict == Admitted {
+		j.timeline.Admitted[step]++
+		if over {
+			j.timeline.Wrong[step]++
+		}
 		j.admitted(s, now, exact, over)
 		return
 	}
 
 	t.refused++
 	s.refused++
+	j.timeline.Refused[step]++
 	if d.Role == Good {
 		s.good++
 	}
@@ -199,6 +207,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	switch finding {
 	case foundWrong:
 		s.wrong++
+		j.timeline.Wrong[step]++
 		t.miss(true, min(exact, j.o.Limit))
 	case foundFollows:
 		s.wrong++
@@ -439,6 +448,8 @@ func (j *DeployedJudge) Figures() Figures {
 	ideal := j.ideal
 	f.FreeRunningIdeal = &ideal
 	f.Series = j.series.list()
+	timeline := j.timeline
+	f.Timeline = &timeline
 	return f
 }
 

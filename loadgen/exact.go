@@ -119,7 +119,7 @@ func NewEstimatorJudge(o JudgeOptions) *EstimatorJudge {
 	return &EstimatorJudge{
 		limit: o.Limit, half: o.Limit/2 + o.Limit%2, window: int64(o.Window),
 		tally:  newTally(o.Limit),
-		series: newSeriesSet(o.Watch),
+		series: newSeriesSet(o.Watch, o.Limit),
 	}
 }
 

@@ -57,7 +57,8 @@ type Figures struct {
 	FreeRunningIdeal  *Ideal     `json:"ideal,omitempty"`
 	ErrorDistribution Bins       `json:"error_distribution,omitzero"` // requests by (estimate - exact) / exact
 	WrongByCount      Bins       `json:"wrong_by_count,omitzero"`     // wrong decisions by exact / limit - 1
-	Series            []Series   `json:"-"`
+	Series            []Series   `json:"-"`                           // of the sources in JudgeOptions.Watch
+	Timeline          *Timeline  `json:"-"`
 }
 
 // TimeToBlock is how long after a source crossed its limit the verdict was in force, over all blocks, in seconds.
@@ -186,14 +187,20 @@ type tally struct {
 
 const (
 	errorBins = 100 // -100 % to +100 % in steps of 2 %
-	wrongBins = 60  // 50 % under the limit to 100 % over, in steps of 2.5 %
+	wrongBins = 60  // about 50 % under the limit to 100 % over, in steps of 2.5 % or more
 )
+
+// wrongByCount is bins that begin at whole counts, so that as many counts fall into each.
+func wrongByCount(limit uint32) Bins {
+	width := math.Ceil(0.025*float64(limit)) / float64(limit)
+	return Bins{From: -math.Ceil(0.5/width) * width, Width: width, N: make([]uint64, wrongBins)}
+}
 
 func newTally(limit uint32) tally {
 	return tally{
 		limit: limit, falsePositiveLeast: math.MaxUint32,
 		errors: Bins{From: -1, Width: 0.02, N: make([]uint64, errorBins)},
-		wrongs: Bins{From: -0.5, Width: 0.025, N: make([]uint64, wrongBins)},
+		wrongs: wrongByCount(limit),
 	}
 }
 
@@ -303,72 +310,6 @@ func ratio(a float64, b uint64) float64 {
 		return 0
 	}
 	return a / float64(b)
-}
-
-// Series is what a limiter thought of one source, and what was true, over time.
-type Series struct {
-	Source int32
-	Points []Point
-}
-
-// Point is one request of a Series.
-type Point struct {
-	At       time.Duration
-	Exact    uint32
-	Estimate float64 // NaN: not known
-	Refused  bool
-}
-
-// seriesMax is how many points of a source are kept. When they are reached, every second one goes, and from then on only every
-// second one comes.
-const seriesMax = 4096
-
-type seriesSet struct {
-	watched map[int32]*watch
-}
-
-type watch struct {
-	points       []Point
-	every, since int
-}
-
-func newSeriesSet(sources []int32) seriesSet {
-	if len(sources) == 0 {
-		return seriesSet{}
-	}
-	w := make(map[int32]*watch, len(sources))
-	for _, s := range sources {
-		w[s] = &watch{every: 1}
-	}
-	return seriesSet{w}
-}
-
-func (s *seriesSet) add(source int32, at int64, estimate float64, exact uint32, refused bool) {
-	w := s.watched[source]
-	if w == nil {
-		return
-	}
-	if w.since++; w.since < w.every {
-		return
-	}
-	w.since = 0
-	if len(w.points) == seriesMax {
-		for i := range seriesMax / 2 {
-			w.points[i] = w.points[2*i]
-		}
-		w.points = w.points[:seriesMax/2]
-		w.every *= 2
-	}
-	w.points = append(w.points, Point{time.Duration(at), exact, estimate, refused})
-}
-
-func (s *seriesSet) list() []Series {
-	var out []Series
-	for source, w := range s.watched {
-		out = append(out, Series{source, w.points})
-	}
-	slices.SortFunc(out, func(a, b Series) int { return cmp.Compare(a.Source, b.Source) })
-	return out
 }
 
 func worst(n, of int, wrong func(int32) uint32) []int32 {

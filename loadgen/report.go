@@ -13,6 +13,8 @@ type Report struct {
 	Baseline *Figures `json:"baseline,omitempty"` // two plain counters, one edge, not rounded, the same stream
 	Designs  []Design `json:"designs"`
 	Split    *Split   `json:"split,omitempty"` // where wrong decisions come from, if runs were made to tell
+
+	Names []string `json:"-"` // of the trace's sources, for the plots of some of them; see SetNames
 }
 
 // Design is another limiter judged on the same stream.
@@ -53,6 +55,14 @@ type Run struct {
 	Took          Seconds  `json:"took"`     // of the run
 	Faults        []string `json:"faults,omitempty"`
 	Notes         []string `json:"notes,omitempty"`
+}
+
+// SetNames enters the names of the trace's sources.
+func (r *Report) SetNames(t *Trace) {
+	r.Names = make([]string, len(t.Sources))
+	for i := range t.Sources {
+		r.Names[i] = t.Sources[i].Name
+	}
 }
 
 // Seconds is a duration that JSON shows as a number of seconds.

@@ -86,6 +86,40 @@ func TestReport(t *testing.T) {
 	golden(t, "report.json", data.Bytes())
 }
 
+// TestHTML makes the page of a run in which everything is drawn: whole in itself, and safe from what traces call their sources.
+func TestHTML(t *testing.T) {
+	trace, err := Generate("mixed", WorkloadOptions{Seed: 1, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := JudgeOptions{Limit: 20, Window: time.Second, Timeout: time.Second}
+	_, worst := Baseline(trace, Deployed, o)
+	trace.Sources[worst[0]].Name = "<script>alert(1)</script>"
+	o.Watch = worst
+	r := sample()
+	r.SetNames(trace)
+	r.Figures, _ = Baseline(trace, Deployed, o)
+	r.Baseline = &r.Figures
+	var b bytes.Buffer
+	if err := WriteHTML(&b, r, sample()); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	for _, bad := range []string{"<script", "http://", "https://", "src=", "@import", "url(", "ZgotmplZ", "#0101", "#0303", "NaN", "font-family:Lib"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page has %q in it", bad)
+		}
+	}
+	if got, want := strings.Count(page, "<svg"), 4+len(worst)+1; got != want {
+		t.Errorf("%d plots, want %d", got, want)
+	}
+	for _, want := range []string{"&lt;script&gt;alert(1)", "prefers-color-scheme: dark", "@media print", "Cloudflare 2017", "two counters", "token bucket"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
 func TestSeveralReports(t *testing.T) {
 	var text, data bytes.Buffer
 	second := &Report{Run: Run{Command: "simulate", Mode: "estimator", Workload: "mixed"}}

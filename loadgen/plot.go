@@ -1,0 +1,270 @@
+package loadgen
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"html/template"
+	"image/color"
+	"math"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// shade is a colour by what it stands for. The page's style sheet says what it is, so that a plot is light or dark as the page
+// is.
+type shade uint8
+
+const (
+	inkShade shade = iota + 1
+	faintShade
+	oursShade
+	theirsShade
+	alarmShade
+)
+
+// RGBA is an almost black of which svg makes what it stands for.
+func (s shade) RGBA() (r, g, b, a uint32) {
+	return uint32(s) * 0x101, uint32(s) * 0x101, uint32(s) * 0x101, 0xffff
+}
+
+// String is the name of the style sheet's variable.
+func (s shade) String() string {
+	return [...]string{"", "--ink", "--faint", "--ours", "--theirs", "--alarm"}[s]
+}
+
+// chart is a plot in the page's style, and what its lines are.
+type chart struct {
+	*plot.Plot
+	Keys []chartKey
+}
+
+type chartKey struct {
+	Name  string
+	Shade shade
+}
+
+var svgHead = regexp.MustCompile(`(?s)^.*?<svg width="[^"]*" height="[^"]*" (viewBox="[^"]*")[^>]*>`)
+
+var fontFamily = regexp.MustCompile(`font-family:[^;"]*;?(font-(variant|weight|style):[^;"]*;?)*`)
+
+// newChart is an empty plot.
+func newChart(x, y string) *chart {
+	p := plot.New()
+	p.BackgroundColor = color.Transparent
+	p.X.Label.Text, p.Y.Label.Text = x, y
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Color, a.Label.TextStyle.Color, a.Tick.Color, a.Tick.Label.Color = inkShade, inkShade, inkShade, inkShade
+		a.LineStyle.Width, a.Tick.LineStyle.Width = vg.Points(0.6), vg.Points(0.6)
+		a.Padding = vg.Points(2)
+	}
+	grid := plotter.NewGrid()
+	grid.Vertical.Width = 0
+	grid.Horizontal.Color, grid.Horizontal.Width = faintShade, vg.Points(0.5)
+	p.Add(grid)
+	return &chart{Plot: p}
+}
+
+// line adds a line, in steps or straight.
+func (c *chart) line(name string, of shade, steps bool, points plotter.XYs) error {
+	l, err := plotter.NewLine(points)
+	if err != nil {
+		return err
+	}
+	l.Color, l.Width = of, vg.Points(1.1)
+	if steps {
+		l.StepStyle = plotter.PostStep
+	}
+	c.Add(l)
+	c.Keys = append(c.Keys, chartKey{name, of})
+	return nil
+}
+
+// dashed adds a mark from one point to another.
+func (c *chart) dashed(from, to plotter.XY) error {
+	l, err := plotter.NewLine(plotter.XYs{from, to})
+	if err != nil {
+		return err
+	}
+	l.Color, l.Width, l.Dashes = alarmShade, vg.Points(0.8), []vg.Length{vg.Points(4), vg.Points(3)}
+	c.Add(l)
+	return nil
+}
+
+// svg draws the chart so that it can stand in a page.
+func (c *chart) svg() (template.HTML, error) {
+	canvas := vgsvg.New(vg.Points(520), vg.Points(230))
+	c.Draw(draw.Crop(draw.New(canvas), 0, vg.Points(-14), 0, vg.Points(-4))) // room for half a label
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return "", fmt.Errorf("loadgen: draw a plot: %w", err)
+	}
+	s := svgHead.ReplaceAllString(b.String(), `<svg role="img" $1>`)
+	s = fontFamily.ReplaceAllString(s, "")
+	for of := inkShade; of <= alarmShade; of++ {
+		s = strings.ReplaceAll(s, fmt.Sprintf("#%02x%02x%02x", uint8(of), uint8(of), uint8(of)), "var("+of.String()+")")
+	}
+	return template.HTML(s), nil // all text in it was escaped when it was drawn
+}
+
+// unitFor is a unit for an axis of that length.
+func unitFor(d time.Duration) (time.Duration, string) {
+	switch {
+	case d > 10*time.Hour:
+		return time.Hour, "h"
+	case d > 10*time.Minute:
+		return time.Minute, "min"
+	case d > 10*time.Second:
+		return time.Second, "s"
+	}
+	return time.Millisecond, "ms"
+}
+
+// seriesChart is a source's estimate and exact count over time.
+func seriesChart(s *Series, limit uint32) (*chart, error) {
+	from, to := s.Points[0].At, s.Points[len(s.Points)-1].At
+	unit, name := unitFor(to - from)
+	var exact, estimate plotter.XYs
+	for _, pt := range s.Points {
+		x := float64(pt.At-from) / float64(unit)
+		exact = append(exact, plotter.XY{X: x, Y: float64(pt.Exact)})
+		estimate = append(estimate, plotter.XY{X: x, Y: pt.Estimate})
+	}
+	c := newChart(fmt.Sprintf("%s from %v into the run", name, from.Round(time.Second)), "requests in the window")
+	err := errors.Join(
+		c.line("exact", theirsShade, true, exact),
+		c.line("estimate", oursShade, true, estimate),
+		c.dashed(plotter.XY{Y: float64(limit)}, plotter.XY{X: exact[len(exact)-1].X, Y: float64(limit)}),
+	)
+	c.Keys = append(c.Keys, chartKey{"limit", alarmShade})
+	c.Y.Min = 0
+	return c, err
+}
+
+// binsChart is one or two distributions over the same steps, on a logarithmic scale: as counts, or as percentages of all.
+func binsChart(x, y string, counts bool, a, b Bins) (*chart, error) {
+	c := newChart(x, y)
+	low, high := math.Inf(1), math.Inf(-1) // of the bins that hold anything
+	for _, bins := range []Bins{a, b} {
+		for i, n := range bins.N {
+			if n > 0 {
+				at := bins.From + float64(i)*bins.Width
+				low, high = min(low, at), max(high, at)
+			}
+		}
+	}
+	least := 0.5 // what stands for none, since the scale has no zero
+	if !counts {
+		least = 0.0005
+	}
+	for i, bins := range []Bins{b, a} {
+		if bins.IsZero() {
+			continue
+		}
+		per := 1.0
+		if !counts {
+			sum := uint64(0)
+			for _, n := range bins.N {
+				sum += n
+			}
+			per = 100 / float64(sum)
+		}
+		points := plotter.XYs{{X: 100 * (low - bins.Width), Y: least}}
+		for i, n := range bins.N {
+			if at := bins.From + float64(i)*bins.Width; at > low-bins.Width/2 && at < high+bins.Width/2 {
+				points = append(points, plotter.XY{X: 100 * at, Y: max(float64(n)*per, least)})
+			}
+		}
+		points = append(points, plotter.XY{X: 100 * (high + bins.Width), Y: least}, plotter.XY{X: 100 * (high + 2*bins.Width), Y: least})
+		name, of := "two counters", theirsShade
+		if i == 1 {
+			name, of = "this run", oursShade
+		}
+		if err := c.line(name, of, true, points); err != nil {
+			return nil, err
+		}
+	}
+	c.Y.Scale, c.Y.Tick.Marker = plot.LogScale{}, powersOfTen{}
+	c.Y.Min, c.Y.Max = least, max(c.Y.Max*1.3, 20*least)
+	return c, nil
+}
+
+// powersOfTen is the ticks of a logarithmic scale.
+type powersOfTen struct{}
+
+func (powersOfTen) Ticks(low, high float64) []plot.Tick {
+	var out []plot.Tick
+	for e := math.Ceil(math.Log10(low)); math.Pow(10, e) <= high; e++ {
+		out = append(out, plot.Tick{Value: math.Pow(10, e), Label: significant(math.Pow(10, e))})
+	}
+	return out
+}
+
+// blockChart is the share of blocks that were in force within a time.
+func blockChart(t *TimeToBlock) (*chart, error) {
+	unit, name := unitFor(time.Duration(max(t.FirstEdge.Max, t.EveryEdge.Max) * float64(time.Second)))
+	c := newChart(name+" since the source crossed its limit", "% of blocks in force")
+	for _, e := range []struct {
+		name string
+		of   shade
+		h    *hdrhistogram.Histogram
+	}{{"on every edge", theirsShade, t.everyEdge}, {"on the first edge", oursShade, t.firstEdge}} {
+		if e.h == nil || e.h.TotalCount() == 0 {
+			continue
+		}
+		points := plotter.XYs{{X: 0, Y: 0}}
+		for _, b := range e.h.CumulativeDistribution() {
+			points = append(points, plotter.XY{X: float64(b.ValueAt) / float64(unit), Y: b.Quantile})
+		}
+		if err := c.line(e.name, e.of, true, points); err != nil {
+			return nil, err
+		}
+	}
+	c.Y.Min, c.Y.Max = 0, 102
+	return c, nil
+}
+
+// timelineChart is what became of requests over time, with a mark at every fault.
+func timelineChart(t *Timeline, faults []string) (*chart, error) {
+	unit, name := unitFor(time.Duration(len(t.Admitted)) * t.Step)
+	c := newChart(name+" into the run", "requests per second")
+	top := 0.0
+	for _, l := range []struct {
+		name   string
+		of     shade
+		counts []uint32
+	}{{"refused", theirsShade, t.Refused}, {"admitted", oursShade, t.Admitted}, {"decided wrongly", alarmShade, t.Wrong}, {"no verdict", inkShade, t.Failed}} {
+		var points plotter.XYs
+		highest := 0.0
+		for i, n := range l.counts {
+			rate := float64(n) / t.Step.Seconds()
+			highest = max(highest, rate)
+			points = append(points, plotter.XY{X: float64(i) * float64(t.Step) / float64(unit), Y: rate})
+		}
+		if highest == 0 {
+			continue
+		}
+		top = max(top, highest)
+		if err := c.line(l.name, l.of, true, points); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range faults {
+		at, _, _ := strings.Cut(f, " ")
+		if d, err := time.ParseDuration(at); err == nil {
+			if err := c.dashed(plotter.XY{X: float64(d) / float64(unit)}, plotter.XY{X: float64(d) / float64(unit), Y: top}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c.Y.Min, c.Y.Max = 0, max(top*1.05, 1)
+	return c, nil
+}
