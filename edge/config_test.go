@@ -1,0 +1,145 @@
+package edge
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestConfigErrors(t *testing.T) {
+	f := func(yaml, want string) {
+		t.Helper()
+		_, err := ParseConfig("f.yaml", []byte(yaml))
+		if err == nil {
+			t.Errorf("%q was accepted, want %s", yaml, want)
+		} else if got := err.Error(); got != want {
+			t.Errorf("%q\n got %s\nwant %s", yaml, got, want)
+		}
+	}
+	const rule = "rules:\n- name: a\n  limit: 1\n"
+	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want admin, admin_hosts, admin_token_file, allow, check_path, deny, limits, listen, origins, pop, rules, shed, source, table or verdict_header")
+	f("listen: 80", `f.yaml:1:9: listen: "80" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
+	f("listen: \":70000\"", `f.yaml:1:9: listen: ":70000" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
+	f("listen:\n", "f.yaml:1:9: listen: want a value, not nothing")
+	f("- a", "f.yaml:1:1: configuration: want fields (name: value), not a list")
+	f("rules: 5", "f.yaml:1:8: rules: want a list, not a single value")
+	f(rule+"  limit: 2\n", `f.yaml:4:3: mapping key "limit" already defined at [3:3]`)
+	f("rules:\n- name: a\n  limit: 0\n", "f.yaml:3:10: limit: 0 is out of range: want 1 to 1000000000")
+	f("rules:\n- name: a\n  limit: -1\n", "f.yaml:3:10: limit: -1 is out of range: want 1 to 1000000000")
+	f("rules:\n- name: a\n  limit: 1000000000000000000\n", "f.yaml:3:10: limit: 1000000000000000000 is out of range: want 1 to 1000000000")
+	f("rules:\n- name: a\n  limit: 99999999999999999999999\n", "f.yaml:3:10: limit: 99999999999999999999999 is not a whole number: want 1 to 1000000000")
+	f("rules:\n- name: a\n  limit: 1.5\n", "f.yaml:3:10: limit: 1.5 is not a whole number: want 1 to 1000000000")
+	f("rules:\n- name: a\n  limit: many\n", "f.yaml:3:10: limit: many is not a whole number: want 1 to 1000000000")
+	f("rules:\n- name: a\n", "f.yaml:2:3: rule: no limit: every rule needs a name and a limit")
+	f("rules:\n- limit: 1\n", "f.yaml:2:3: rule: no name: every rule needs a name and a limit")
+	f(rule+"- name: a\n  limit: 2\n", "f.yaml:4:9: rule name: a is the name of the rule at line 2 already: choose another")
+	f("rules:\n- name: a b\n  limit: 1\n", `f.yaml:2:9: rule name: "a b" is not possible: want 1 to 64 letters, digits, dots, dashes or underscores`)
+	f(rule+"  window: 500ms\n", "f.yaml:4:11: window: 500ms is out of range: want 1s to 24h")
+	f(rule+"  window: 25h\n", "f.yaml:4:11: window: 25h is out of range: want 1s to 24h")
+	f(rule+"  window: 60\n", `f.yaml:4:11: window: "60" is not a time with a unit, such as 30s or 5m: want 1s to 24h`)
+	f(rule+"  window: 0\n", "f.yaml:4:11: window: 0 is out of range: want 1s to 24h")
+	f(rule+"  mitigation_timeout: 25h\n", "f.yaml:4:23: mitigation_timeout: 25h is out of range: want 0, or 1ms to 24h")
+	f(rule+"  sub_windows: 3\n", "f.yaml:4:16: sub_windows: 3 is not possible: want 1, 2, 4, 8 or 12")
+	f(rule+"  estimate: best\n", `f.yaml:4:13: estimate: "best" is not possible: want nearest or lower`)
+	f(rule+"  mode: dry\n", `f.yaml:4:9: mode: "dry" is not possible: want enforce or shadow or off`)
+	f(rule+"  key: ip\n", `f.yaml:4:8: key: "ip" is not possible: want source, header:NAME or cookie:NAME`)
+	f(rule+"  key: [source, source]\n", "f.yaml:4:17: key: source is there twice: remove one")
+	f(rule+"  match: {path: \"~(\"}\n", "f.yaml:4:17: match.path: \"(\" is not a regular expression: error parsing regexp: missing closing ): `(`")
+	f(rule+"  match: {path: login}\n", `f.yaml:4:17: match.path: "login" is not a path: want /exact, /prefix/* or ~regexp`)
+	f(rule+"  match: {path: /a//b}\n", `f.yaml:4:17: match.path: "/a//b" is never the path of a request as rules see it: write /a/b`)
+	f(rule+"  match: {path: /a/*/b}\n", `f.yaml:4:17: match.path: "/a/*/b" has a * before its end: use a regular expression, ~...`)
+	f(rule+"  match: {hosts: [\"a:80\"]}\n", `f.yaml:4:19: match.hosts: "a:80" is not a host: want example.com without a port, *.example.com, or *`)
+	f(rule+"  match: {methods: [post]}\n", `f.yaml:4:21: match.methods: "post" is not a method: want a name in capitals, such as POST`)
+	f(rule+"  count: {statuses: [99]}\n", "f.yaml:4:22: count.statuses: 99 is out of range: want 200 to 599")
+	f(rule+"  count: {statuses: [401], refused: true}\n", "f.yaml:4:10: count: statuses and refused together: a refused request has no status of the origin; keep one")
+	f("deny: [1.2.3.4/33]", `f.yaml:1:8: deny: "1.2.3.4/33" is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address`)
+	f("deny: [1.2.3.4/24]", "f.yaml:1:8: deny: 1.2.3.4/24 has bits beyond its prefix: write 1.2.3.0/24")
+	f("origins: [{servers: [\"127.0.0.1:3000\"]}]", `f.yaml:1:22: origins.servers: "127.0.0.1:3000" is not the URL of an origin: want http://HOST:PORT or https://HOST:PORT`)
+	f("origins: [{servers: [\"http://a/b\"]}]", `f.yaml:1:22: origins.servers: origin "http://a/b" has more than scheme, host and port: requests keep their own path; write http://a`)
+	f("origins:\n- hosts: [a]\n", "f.yaml:2:3: origin: no servers: give at least one URL under servers")
+	f("shed: connection", "f.yaml:1:7: shed: connection is not supported yet: leave it out")
+	f("check_path: /check", "f.yaml:1:13: check_path: /check is not supported yet: leave it out")
+	f("source: {proxy_protocol: true}", "f.yaml:1:26: source.proxy_protocol: true is not supported yet: leave it out")
+	f("origins: [{servers: [\"http://a\"], health: {active: /ok}}]", "f.yaml:1:52: origins.health.active: /ok is not supported yet: leave it out")
+	f("limits: {header_bytes: 1}", "f.yaml:1:24: limits.header_bytes: 1 is out of range: want 1024 to 1048576 bytes")
+	f("limits: {header_bytes: 1KB}", `f.yaml:1:24: limits.header_bytes: "1KB" is not a size: want a number of bytes, or one with KiB, MiB or GiB`)
+	f("pop: {memcached: [localhost]}", `f.yaml:1:19: pop.memcached: "localhost" is not the address of a node: want HOST:PORT`)
+	f("source: {header: X-Client}", `f.yaml:1:18: source.header: "X-Client" is not possible: want X-Forwarded-For, X-Real-IP or Forwarded`)
+	f("verdict_header: yes", "f.yaml:1:17: verdict_header: want true or false")
+	f("rules: *x", "f.yaml:1:8: alias *x: there is no anchor &x above it")
+	f("table: {counters: 1}\nlisten: x\n", "f.yaml:1:19: table.counters: 1 is out of range: want 1024 to 1073741824\n"+
+		`f.yaml:2:9: listen: "x" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
+	for _, broken := range []string{"a: [", "a: {", "\tx", "a: b: c", "'", "rules:\n  - name: a\n limit: 1", "a: \"\\x"} {
+		if _, err := ParseConfig("f.yaml", []byte(broken)); err == nil || !strings.HasPrefix(err.Error(), "f.yaml:") {
+			t.Errorf("%q: %v", broken, err)
+		}
+	}
+}
+
+// The file of testdata has every field, with the default of each but those that have none.
+func TestConfigDefaults(t *testing.T) {
+	text, err := os.ReadFile("testdata/defaults.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseConfig("defaults.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Origins, want.Rules = got.Origins, got.Rules
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(), cmpopts.IgnoreUnexported(Match{})); diff != "" {
+		t.Errorf("what the file calls the defaults is not (-default +file):\n%s", diff)
+	}
+	rule := DefaultRule("login", 5)
+	rule.Estimate = got.Rules[0].Estimate
+	if diff := cmp.Diff(rule, got.Rules[0], cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Match{}), cmpopts.IgnoreFields(RuleConfig{}, "Match")); diff != "" {
+		t.Errorf("rule (-default +file):\n%s", diff)
+	}
+	if o := got.Origins[0]; o.Timeout != time.Minute || o.Balance != RoundRobin || o.Hosts[0] != "*" {
+		t.Errorf("origin: %+v", o)
+	}
+}
+
+func TestRuleAsJSON(t *testing.T) {
+	r := DefaultRule("login", 5)
+	r.Window = Duration(90 * time.Minute)
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// JSON is YAML: what the API shows may stand in a file.
+	c, err := ParseConfig("", []byte(`{"rules":[`+string(text)+`]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r, c.Rules[0], cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Match{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "0s", time.Second: "1s", time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m",
+		90 * time.Second: "1m30s", 24 * time.Hour: "24h", 5 * time.Millisecond: "5ms", 10 * time.Minute: "10m", 20 * time.Hour: "20h"} {
+		if got := Duration(d).String(); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	f.Add("rules:\n- name: a\n  limit: 1\n")
+	f.Add("a: &x [1]\nb: *x\n")
+	f.Add("{}")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := ParseConfig("f", []byte(text))
+		if (c == nil) == (err == nil) {
+			t.Fatalf("%v, %v", c, err)
+		}
+	})
+}
