@@ -29,15 +29,16 @@ type head struct {
 	heard uint16 // when the tier last answered about this counter: see recency
 	work  uint16 // index of its work in the shard, or 0
 	code  uint8
-	state uint8 // heat in the lower half, flags in the upper
+	state uint8 // heat and flags
 }
 
 const (
-	heatMask  = 0x0f // how near its limit the counter was at its last hit, in fifteenths
-	heardOnce = 0x10 // the tier has answered about this counter
-	heardNow  = 0x20 // the tier has answered about the newest group
-	readPast  = 0x40 // the tier has been asked about the older groups since the newest began
-	toldFull  = 0x80 // whoever found the counter at its limit has said so
+	heatMask  = 0x07 // how near its limit the counter was when last looked at, in sevenths
+	heardOnce = 0x08 // the tier has answered about this counter
+	heardNow  = 0x10 // the tier has answered about the newest group
+	readPast  = 0x20 // the tier has been asked about the older groups since the newest began
+	toldNear  = 0x40 // whoever found the counter in the last quarter of its limit has said so
+	toldFull  = 0x80 // whoever found it at its limit has said so
 )
 
 // newStore has room for n counters, and a tenth more so that few are pushed out before there are n.

@@ -286,9 +286,10 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 // Standing is what a counter says after an answer of the tier.
 type Standing struct {
 	Over bool // the PoP has counted more than the limit
-	// Full says that the limit is just reached, and was not when the tier last answered: the next hit will be over, wherever it
-	// arrives. Edges that have not seen the source would admit it, so they should be told.
-	Full bool
+	// News says that the counter has come into the last quarter of its limit, or to the limit itself, and was not there when the
+	// tier last answered. Other edges should be told: some hold hits back because they do not know how near the limit is, and one
+	// that has never seen the source would admit it once more.
+	News bool
 }
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
@@ -341,7 +342,6 @@ func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) 
 	} else {
 		t.locate(&l, c.Rule, c.Source, now)
 	}
-	l.store.heads[l.i].state |= toldFull // by whom this comes from
 	l.s.mu.Unlock()
 	for i, total := range groups {
 		if total != 0 {
@@ -380,7 +380,11 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 			}
 		}
 		if learn {
-			standing = s.heard(c, h, r.estimate(r.view(groups, at.lane), at.gone), now)
+			estimate := r.estimate(r.view(groups, at.lane), at.gone)
+			standing = s.heard(c, h, estimate, now)
+			if w := h.work; w != 0 && s.works[w].hits > 0 {
+				s.works[w].urgent = s.works[w].urgent || t.urgent(r, h, &s.works[w], estimate, now)
+			}
 		}
 		if w := h.work; w != 0 {
 			if k := &s.works[w]; learn && k.urgent && k.flying == [maxGroups]uint64{} && k.pending != [maxGroups]uint64{} {
@@ -397,12 +401,15 @@ func (s *shard) heard(c Counter, h *head, estimate float64, now time.Time) (stan
 	h.heard = instant(now)
 	h.state = h.state&^heatMask | heat(estimate, c.Rule.Limit) | heardOnce
 	standing.Over = c.Rule.over(estimate)
-	if c.Rule.remaining(estimate) > 0 {
-		h.state &^= toldFull
-	} else {
-		standing.Full = !standing.Over && h.state&toldFull == 0
-		h.state |= toldFull
+	told := uint8(0)
+	switch left := c.Rule.remaining(estimate); {
+	case left == 0:
+		told = toldNear | toldFull
+	case left <= c.Rule.Limit/4:
+		told = toldNear
 	}
+	standing.News = !standing.Over && told&^h.state != 0
+	h.state = h.state&^(toldNear|toldFull) | told
 	key := Key{c.Rule.ID, c.Source}
 	if ch, ok := s.waiting[key]; ok {
 		delete(s.waiting, key)

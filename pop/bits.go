@@ -12,7 +12,7 @@ import (
 	"sluice/mitigation"
 )
 
-// record is a line of the mitigation log: a bit, its lifting, or how a counter stands that has just reached its limit. A bit
+// record is a line of the mitigation log: a bit, its lifting, or how a counter stands that has come near its limit. A bit
 // stands under its source's key, too. Every record carries a MAC under the PoP's secret, so that whoever else reaches the
 // tier can block nobody; one that does not check is as good as missing.
 type record struct {

@@ -355,16 +355,16 @@ func parseTotal(v []byte) (n uint64, ok bool) {
 	return n, true
 }
 
-// join keeps the last word on Over, and any on Full.
+// join keeps the last word on Over, and any on News.
 func join(a, b counter.Standing) counter.Standing {
-	return counter.Standing{Over: b.Over, Full: a.Full || b.Full}
+	return counter.Standing{Over: b.Over, News: a.News || b.News}
 }
 
-// judge acts on what a counter says after an answer. If the limit is just reached, the log tells all edges how the counter
-// stands, so that even one that has never seen the source refuses its next request. If the PoP's total is over the limit, a
+// judge acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
+// stands: they report what they have held back, and even one that has never seen the source knows when to refuse it. If the PoP's total is over the limit, a
 // mitigation starts: the requests that made it so went through several edges at once, and none of them saw it.
 func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
-	if standing.Full {
+	if standing.News {
 		if node := m.place(c.Source); node >= 0 {
 			rec := record{kind: aCount, rule: m.secret.ruleDigest(c.Rule), source: c.Source, start: now}
 			rec.newest, rec.groups = m.counters.Snapshot(c, now)
