@@ -13,6 +13,7 @@ import (
 type ruleset struct {
 	rules []*rule // all that are not off, in the order of the file
 	all   []*rule // those that are off as well, for display
+	names map[string]*rule
 	hosts map[string]*paths
 	wild  map[string]*paths // by what follows the *, with its dot
 	any   *paths
@@ -28,7 +29,8 @@ type paths struct {
 }
 
 func newRuleset(c *Config, tallies func(string) *tally) (*ruleset, error) {
-	s := &ruleset{hosts: make(map[string]*paths), wild: make(map[string]*paths), any: &paths{}}
+	s := &ruleset{hosts: make(map[string]*paths), wild: make(map[string]*paths), any: &paths{},
+		names: make(map[string]*rule, len(c.Rules))}
 	var counters []*counter.Rule
 	for _, config := range c.Rules {
 		r, err := newRule(config, c)
@@ -40,7 +42,7 @@ func newRuleset(c *Config, tallies func(string) *tally) (*ruleset, error) {
 		if config.Mode == Off {
 			continue
 		}
-		s.rules = append(s.rules, r)
+		s.rules, s.names[config.Name] = append(s.rules, r), r
 		counters = append(counters, r.counter)
 		s.add(r)
 	}
@@ -153,11 +155,5 @@ func takeOne(found []*rule, r *rule, method []byte) []*rule {
 	return append(found, r)
 }
 
-func (s *ruleset) byName(name string) *rule {
-	for _, r := range s.rules {
-		if r.config.Name == name {
-			return r
-		}
-	}
-	return nil
-}
+// byName returns the rule of that name if there is one and it is not off.
+func (s *ruleset) byName(name string) *rule { return s.names[name] }

@@ -154,7 +154,7 @@ func (f *flags) defaultRule(c *edge.Config) error {
 	case f.limit < 1 || f.limit > counter.MaxLimit:
 		return fmt.Errorf("--limit %d is out of range: want 1 to %d", f.limit, counter.MaxLimit)
 	case f.window < counter.MinWindow || f.window > counter.MaxWindow:
-		return fmt.Errorf("--window %v is out of range: want %v to %v", f.window, counter.MinWindow, counter.MaxWindow)
+		return fmt.Errorf("--window %v is out of range: want 1s to 24h", f.window)
 	case f.timeout < 0 || f.timeout > 24*time.Hour:
 		return errors.New("--mitigation-timeout " + f.timeout.String() + " is out of range: want 0 to 24h")
 	}

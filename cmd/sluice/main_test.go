@@ -1,0 +1,283 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test binary be sluice itself, so that signals and exit codes can be tested.
+func TestMain(m *testing.M) {
+	if os.Getenv("SLUICE_UNDER_TEST") == "1" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "sluice.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Bad input gets one sentence that names the thing and the remedy, and nothing is started.
+func TestBadInput(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	origin := "http://" + busy.Addr().String()
+	taken := busy.Addr().String()
+	rules := write(t, "rules: [{name: a, limit: 1}]")
+	wrong := write(t, "rules: [{name: a, limit: 0}]\nlisten: x\n")
+	for _, test := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"", 1, "sluice: no origin: give one with --origin URL or under origins in the configuration file\n"},
+		{"--origin localhost:3000", 1, `sluice: --origin: "localhost:3000" is not the URL of an origin: want http://HOST:PORT or https://HOST:PORT` + "\n"},
+		{"--origin http://no-such-host.invalid:1", 1, "sluice: origin http://no-such-host.invalid:1: the name no-such-host.invalid cannot be found: check its spelling or the name server\n"},
+		{"--origin " + origin + " --listen " + taken, 1, "sluice: listen " + taken + ": the port is in use: stop what uses it or choose another with --listen\n"},
+		{"--origin " + origin + " --listen 127.0.0.1:0 --admin " + taken, 1, "sluice: admin " + taken + ": the port is in use: stop what uses it or choose another with --admin\n"},
+		{"--origin " + origin + " --listen 203.0.113.99:1", 1, "sluice: listen 203.0.113.99:1: one cannot listen there (listen tcp 203.0.113.99:1: bind: cannot assign requested address): give an address of this machine with --listen\n"},
+		{"--origin " + origin + " --listen nowhere", 1, `sluice: --listen: "nowhere" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535` + "\n"},
+		{"--origin " + origin + " --limit 0", 1, "sluice: --limit 0 is out of range: want 1 to 1000000000\n"},
+		{"--origin " + origin + " --limit 1000000001", 1, "sluice: --limit 1000000001 is out of range: want 1 to 1000000000\n"},
+		{"--origin " + origin + " --window 1ms", 1, "sluice: --window 1ms is out of range: want 1s to 24h\n"},
+		{"--origin " + origin + " --mitigation-timeout 25h", 1, "sluice: --mitigation-timeout 25h0m0s is out of range: want 0 to 24h\n"},
+		{"--origin " + origin + " --estimate best", 1, `sluice: --estimate "best": want nearest or lower` + "\n"},
+		{"--origin " + origin + " --pop a/b", 1, `sluice: --pop: "a/b" is not a name for a PoP: want 1 to 64 letters, digits, dots, dashes or underscores` + "\n"},
+		{"--origin " + origin + " --memcached nowhere", 1, `sluice: --memcached: "nowhere" is not the address of a node: want HOST:PORT` + "\n"},
+		{"--config /nonexistent/x.yaml", 1, "sluice: /nonexistent/x.yaml: cannot be read: no such file or directory: give the path of a readable file\n"},
+		{"--config " + wrong, 1, "sluice: " + wrong + ":1:26: limit: 0 is out of range: want 1 to 1000000000 (and 1 more: sluice check FILE shows all)\n"},
+		{"--config " + rules + " --origin " + origin + " --limit 5", 1, "sluice: --limit: " + rules + " gives rules, so there is no default rule to set: remove the flag or the rules\n"},
+		{"--frobnicate", 2, "sluice: unknown flag: --frobnicate (sluice --help tells more)\n"},
+		{"--limit many", 2, `sluice: invalid argument "many" for "--limit" flag: strconv.ParseInt: parsing "many": invalid syntax (sluice --help tells more)` + "\n"},
+		{"--log-level loud", 2, `sluice: --log-level "loud": want debug, info, warn or error (sluice --help tells more)` + "\n"},
+		{"--log-format xml", 2, `sluice: --log-format "xml": want text or json (sluice --help tells more)` + "\n"},
+		{"--origin x y", 2, `sluice: unexpected argument "y" (sluice --help tells more)` + "\n"},
+		{"frobnicate", 2, `sluice: unknown command "frobnicate": want check, version, or flags alone to serve (sluice --help tells more)` + "\n"},
+		{"check", 2, "sluice: check wants one file: sluice check FILE (sluice --help tells more)\n"},
+		{"check " + wrong, 1, wrong + ":1:26: limit: 0 is out of range: want 1 to 1000000000\n" +
+			wrong + `:2:9: listen: "x" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535` + "\n"},
+		{"check " + rules, 0, ""},
+		{"version", 0, ""},
+		{"--help", 0, ""},
+	} {
+		t.Run(strings.ReplaceAll(test.args, "/", "_"), func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(strings.Fields(test.args), &stdout, &stderr)
+			if code != test.code || stderr.String() != test.says {
+				t.Errorf("exit %d\n got %swant %s", code, stderr.String(), test.says)
+			}
+			if (code == 0) != (stdout.Len() > 0) {
+				t.Errorf("standard output: %q", stdout.String())
+			}
+		})
+	}
+}
+
+// A process is sluice, run as a child.
+type process struct {
+	t           *testing.T
+	cmd         *exec.Cmd
+	log         *bytes.Buffer
+	front, back string
+}
+
+// start runs sluice before an origin, on ports of its own, and returns once it is ready.
+func start(t *testing.T, origin string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, front: freePort(t), back: freePort(t), log: new(bytes.Buffer)}
+	args = append([]string{"--listen", p.front, "--admin", p.back, "--origin", origin, "--grace", "5s"}, args...)
+	p.cmd = exec.Command(os.Args[0], args...)
+	p.cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1")
+	p.cmd.Stderr = p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			_ = p.cmd.Process.Kill()
+			_ = p.cmd.Wait()
+		}
+	})
+	p.until("ready", func() bool { status, _ := p.admin("GET", "/readyz"); return status == 200 })
+	return p
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// until tries again until ok, which is a matter of another process.
+func (p *process) until(what string, ok func() bool) {
+	p.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			_ = p.cmd.Process.Kill()
+			_ = p.cmd.Wait()
+			p.t.Fatalf("not %s after 10 s; it said:\n%s", what, p.log)
+		}
+	}
+}
+
+func (p *process) admin(method, path string) (int, string) {
+	return fetch(method, "http://"+p.back+path)
+}
+func (p *process) get() int { status, _ := fetch("GET", "http://"+p.front+"/"); return status }
+
+func fetch(method, url string) (int, string) {
+	req, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		return 0, err.Error()
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body)
+}
+
+func (p *process) stop(signal os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("%v: %v; it said:\n%s", signal, err, p.log)
+	}
+}
+
+func origin(t *testing.T) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestServeAndStop(t *testing.T) {
+	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		p := start(t, origin(t), "--limit", "2", "--log-format", "json")
+		for i, want := range []int{200, 200, 429, 429} {
+			if got := p.get(); got != want {
+				t.Errorf("request %d: %d, want %d", i, got, want)
+			}
+		}
+		if _, body := p.admin("GET", "/metrics"); !strings.Contains(body, `sluice_answers_total{code="429",from="limit"} 2`) {
+			t.Errorf("metrics: %s", body)
+		}
+		p.stop(signal)
+		if !strings.Contains(p.log.String(), `"msg":"stopped"`) {
+			t.Errorf("it said %s", p.log)
+		}
+	}
+}
+
+func TestReloads(t *testing.T) {
+	file := write(t, "rules: [{name: a, limit: 1}]")
+	p := start(t, origin(t), "--config", file)
+	limit := func() string {
+		resp, err := http.Get("http://" + p.front)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.Header.Get("X-RateLimit-Limit")
+	}
+	becomes := func(how, want string) {
+		t.Helper()
+		p.until(how+": limit "+want, func() bool { return limit() == want })
+	}
+	put := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	becomes("start", "1")
+	put("rules: [{name: a, limit: 2}]")
+	becomes("changed", "2")
+	next := file + ".next"
+	if err := os.WriteFile(next, []byte("rules: [{name: a, limit: 3}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, file); err != nil {
+		t.Fatal(err)
+	}
+	becomes("replaced", "3")
+
+	put("rules: [{name: a, limit: 0}]")
+	status, body := p.admin("POST", "/v1/reload")
+	if status != 400 || !strings.Contains(body, file+":1:26: limit: 0 is out of range") {
+		t.Errorf("reload of a bad file: %d %s", status, body)
+	}
+	if got := limit(); got != "3" {
+		t.Errorf("after a bad file: limit %s", got)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := p.admin("POST", "/v1/reload"); status != 400 {
+		t.Errorf("reload without a file: %d", status)
+	}
+	if got := limit(); got != "3" {
+		t.Errorf("without a file: limit %s", got)
+	}
+	put("rules: [{name: a, limit: 4}]")
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	becomes("SIGHUP", "4")
+	p.stop(syscall.SIGTERM)
+	if !strings.Contains(p.log.String(), "the old one stays in force") {
+		t.Errorf("it said %s", p.log)
+	}
+}
+
+// An origin that is not there yet is a warning: requests get 502 until it is.
+func TestOriginMayComeLater(t *testing.T) {
+	nowhere := freePort(t)
+	p := start(t, "http://"+nowhere)
+	if got := p.get(); got != 502 {
+		t.Errorf("%d, want 502", got)
+	}
+	ln, err := net.Listen("tcp", nowhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {})}
+	go func() { _ = s.Serve(ln) }()
+	defer s.Close()
+	if got := p.get(); got != 200 {
+		t.Errorf("%d, want 200", got)
+	}
+	p.stop(syscall.SIGTERM)
+	if !strings.Contains(p.log.String(), "http://"+nowhere+" cannot be reached: requests get 502 until it is there") {
+		t.Errorf("it said %s", p.log)
+	}
+}

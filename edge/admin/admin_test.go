@@ -1,0 +1,171 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/counter"
+	"sluice/edge"
+	"sluice/mitigation"
+)
+
+const yaml = `
+origins: [{servers: ["http://127.0.0.1:1"]}]
+rules: [{name: login, match: {path: /login}, limit: 5}]
+`
+
+func newAPI(t *testing.T, change func(*Options)) (http.Handler, *edge.Server) {
+	t.Helper()
+	c, err := edge.ParseConfig("test.yaml", []byte(yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 4096}), Bits: mitigation.New(1024, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(s.Collector())
+	o := Options{Edge: s, Metrics: metrics, Address: "10.1.2.3:9090", Hosts: []string{"edge.example"}, Reload: func() error { return nil }}
+	if change != nil {
+		change(&o)
+	}
+	return New(o), s
+}
+
+func do(h http.Handler, method, path, body string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Host = "localhost:9090"
+	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestStatuses(t *testing.T) {
+	h, _ := newAPI(t, nil)
+	for _, test := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{"GET", "/healthz", "", 200},
+		{"GET", "/readyz", "", 200},
+		{"GET", "/metrics", "", 200},
+		{"GET", "/v1/rules", "", 200},
+		{"GET", "/v1/rules/login", "", 200},
+		{"GET", "/v1/rules/none", "", 404},
+		{"GET", "/v1/mitigations", "", 200},
+		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","reason":"x"}`, 200},
+		{"PUT", "/v1/mitigations/login/2001:db8::/64", `{"for":"10m"}`, 200},
+		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","until":"x"}`, 400},
+		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10"}`, 400},
+		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"48h"}`, 400},
+		{"PUT", "/v1/mitigations/login/nobody", `{"for":"10m"}`, 400},
+		{"PUT", "/v1/mitigations/none/192.0.2.1", `{"for":"10m"}`, 404},
+		{"DELETE", "/v1/mitigations/login/192.0.2.1", "", 200},
+		{"GET", "/v1/sources/192.0.2.1", "", 200},
+		{"GET", "/v1/sources/2001:db8::1", "", 200},
+		{"GET", "/v1/sources/nobody", "", 400},
+		{"GET", "/v1/nodes", "", 200},
+		{"POST", "/v1/reload", "", 200},
+		{"GET", "/v1/top?by=refused", "", 501},
+		{"PUT", "/v1/rules/login", "{}", 501},
+		{"DELETE", "/v1/rules/login", "", 501},
+		{"GET", "/", "", 501},
+		{"GET", "/elsewhere", "", 404},
+		{"GET", "/v1/reload", "", 405},
+	} {
+		if w := do(h, test.method, test.path, test.body); w.Code != test.want {
+			t.Errorf("%s %s: %d %s, want %d", test.method, test.path, w.Code, w.Body, test.want)
+		}
+	}
+}
+
+func TestMitigations(t *testing.T) {
+	h, _ := newAPI(t, nil)
+	do(h, "PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","reason":"<scraper>"}`)
+	var list []edge.Mitigation
+	if err := json.Unmarshal(do(h, "GET", "/v1/mitigations", "").Body.Bytes(), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || list[0].Rule != "login" || list[0].Source != "192.0.2.1" || list[0].By != "admin" || list[0].Reason != "<scraper>" ||
+		list[0].End.Sub(list[0].Start).Minutes() != 10 || list[0].Learned.IsZero() {
+		t.Errorf("%+v", list)
+	}
+	var standings []edge.Standing
+	if err := json.Unmarshal(do(h, "GET", "/v1/sources/192.0.2.1", "").Body.Bytes(), &standings); err != nil {
+		t.Fatal(err)
+	}
+	if len(standings) != 1 || standings[0].Until == nil || !standings[0].Until.Equal(list[0].End) || standings[0].Remaining != 5 {
+		t.Errorf("%+v", standings)
+	}
+	do(h, "DELETE", "/v1/mitigations/login/192.0.2.1", "")
+	if body := do(h, "GET", "/v1/mitigations", "").Body.String(); body != "[]\n" {
+		t.Errorf("after the lift: %s", body)
+	}
+}
+
+// A page in an operator's browser must not use the API, whatever name it has given to 127.0.0.1.
+func TestForeignPages(t *testing.T) {
+	h, _ := newAPI(t, nil)
+	for _, test := range []struct {
+		header []string
+		want   int
+	}{
+		{[]string{"Host", "localhost:9090"}, 200}, {[]string{"Host", "127.0.0.1:9090"}, 200}, {[]string{"Host", "[::1]:9090"}, 200},
+		{[]string{"Host", "10.1.2.3:9090"}, 200}, {[]string{"Host", "EDGE.example:1"}, 200},
+		{[]string{"Host", "evil.example"}, 403}, {[]string{"Host", "10.1.2.4:9090"}, 403}, {[]string{"Host", ""}, 403},
+		{[]string{"Host", "localhost:9090", "Origin", "http://localhost:9090"}, 200},
+		{[]string{"Host", "localhost:9090", "Origin", "http://evil.example"}, 403}, {[]string{"Host", "localhost:9090", "Origin", "null"}, 403},
+	} {
+		if w := do(h, "GET", "/v1/rules", "", test.header...); w.Code != test.want {
+			t.Errorf("%v: %d, want %d", test.header, w.Code, test.want)
+		}
+	}
+	if w := do(h, "GET", "/healthz", "", "Host", "evil.example"); w.Code != 200 {
+		t.Errorf("health: %d", w.Code)
+	}
+}
+
+func TestToken(t *testing.T) {
+	h, _ := newAPI(t, func(o *Options) { o.Token = "secret" })
+	for _, test := range []struct {
+		path, authorization string
+		want                int
+	}{
+		{"/v1/rules", "", 401}, {"/v1/rules", "Bearer wrong", 401}, {"/v1/rules", "Bearer secret", 200}, {"/metrics", "", 401},
+		{"/healthz", "", 200}, {"/readyz", "", 200},
+	} {
+		if w := do(h, "GET", test.path, "", "Authorization", test.authorization); w.Code != test.want {
+			t.Errorf("%s with %q: %d, want %d", test.path, test.authorization, w.Code, test.want)
+		}
+	}
+}
+
+func TestReloadTellsWhatIsWrong(t *testing.T) {
+	h, _ := newAPI(t, func(o *Options) { o.Reload = func() error { return errors.New("f.yaml:1:1: wrong") } })
+	if w := do(h, "POST", "/v1/reload", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "f.yaml:1:1: wrong") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestRulesAreConfiguration(t *testing.T) {
+	h, _ := newAPI(t, nil)
+	body, _ := io.ReadAll(do(h, "GET", "/v1/rules/login", "").Body)
+	c, err := edge.ParseConfig("", []byte("rules: ["+string(body)+"]"))
+	if err != nil || c.Rules[0].Match.Path != "/login" || c.Rules[0].Limit != 5 {
+		t.Errorf("%v from %s", err, body)
+	}
+}

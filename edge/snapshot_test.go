@@ -1,0 +1,210 @@
+package edge
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sluice/mitigation"
+)
+
+// apply puts other rules in force before the same origin.
+func (e *edgeUnderTest) apply(rules string) error {
+	e.t.Helper()
+	c, err := ParseConfig("reload.yaml", []byte(rules))
+	if err != nil {
+		return err
+	}
+	c.Origins = e.Config().Origins
+	return e.Apply(c)
+}
+
+// What becomes of a count and of a mitigation when rules are read again.
+func TestReload(t *testing.T) {
+	const before = "rules: [{name: r, limit: 2, window: 1m, mitigation_timeout: 10m}, {name: other, match: {path: /x}, limit: 1}]"
+	for _, test := range []struct {
+		name, after string
+		statuses    [2]int // of the source that had made 2 requests, and of the one that is mitigated
+	}{
+		{"the same", before, [2]int{429, 429}},
+		{"reordered, and others edited", "rules: [{name: new, match: {path: /y}, limit: 1}, {name: r, limit: 2, window: 1m, mitigation_timeout: 10m}]", [2]int{429, 429}},
+		{"tighter", "rules: [{name: r, limit: 1, window: 1m, mitigation_timeout: 10m}]", [2]int{429, 429}},
+		{"a longer timeout", "rules: [{name: r, limit: 2, window: 1m, mitigation_timeout: 20m}]", [2]int{429, 429}},
+		{"a longer window keeps bits and not counts", "rules: [{name: r, limit: 2, window: 2m, mitigation_timeout: 10m}]", [2]int{200, 429}},
+		{"loosened lifts and keeps counts", "rules: [{name: r, limit: 3, window: 1m, mitigation_timeout: 10m}]", [2]int{200, 200}},
+		{"a shorter timeout lifts", "rules: [{name: r, limit: 2, window: 1m, mitigation_timeout: 1m}]", [2]int{429, 429}},
+		{"gone", "rules: [{name: other, match: {path: /x}, limit: 1}]", [2]int{200, 200}},
+		{"a shadow", "rules: [{name: r, limit: 2, window: 1m, mitigation_timeout: 10m, mode: shadow}]", [2]int{200, 200}},
+		{"off", "rules: [{name: r, limit: 2, mode: off}]", [2]int{200, 200}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := startEdge(t, startRecorder(t, hello).url(), "source: {trust: [127.0.0.1]}\n"+before)
+			from := func(source string) int {
+				resp, _ := e.get("/", "X-Forwarded-For: "+source)
+				return resp.StatusCode
+			}
+			for range 2 {
+				from("192.0.2.1")
+			}
+			for range 3 {
+				from("192.0.2.2")
+			}
+			if err := e.apply("source: {trust: [127.0.0.1]}\n" + test.after); err != nil {
+				t.Fatal(err)
+			}
+			if got := [2]int{from("192.0.2.1"), from("192.0.2.2")}; got != test.statuses {
+				t.Errorf("%v, want %v", got, test.statuses)
+			}
+		})
+	}
+}
+
+func TestBadReloadChangesNothing(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 1}]")
+	c := *e.Config()
+	c.Origins = nil
+	if err := e.Apply(&c); err == nil {
+		t.Fatal("a configuration without origins was accepted")
+	}
+	e.get("/")
+	if resp, _ := e.get("/"); resp.StatusCode != 429 {
+		t.Errorf("%d", resp.StatusCode)
+	}
+	m := e.metrics()
+	if m["sluice_reloads_total{result=failed}"] != 1 || m["sluice_rules_generation"] != 1 {
+		t.Errorf("metrics: %v", m)
+	}
+}
+
+// Reloads under load: no request fails, and each is judged by exactly one version.
+func TestReloadUnderLoad(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 1000000}]")
+	var load sync.WaitGroup
+	for range 4 {
+		load.Go(func() {
+			c := e.talk()
+			for range 300 {
+				resp, body := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				policy, limit := resp.Header.Get("RateLimit-Policy"), resp.Header.Get("X-Ratelimit-Limit")
+				if resp.StatusCode != 200 || body != "hello" || !strings.Contains(policy, ";q="+limit+";") {
+					t.Errorf("%d %q %q %q", resp.StatusCode, body, policy, limit)
+					return
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { load.Wait(); close(done) }()
+	for i := 0; ; i++ {
+		select {
+		case <-done:
+			e.rest()
+			return
+		default:
+			if err := e.apply(fmt.Sprintf("rules: [{name: r, limit: %d}]", 1_000_000+i%2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Ten thousand rules are no error: they are ready soon, and a request does not look at all of them.
+func TestManyRules(t *testing.T) {
+	c := Default()
+	for i := range 10_000 {
+		r := DefaultRule(fmt.Sprint("r", i), 5)
+		switch i % 4 {
+		case 0:
+			r.Match.Path = fmt.Sprintf("/p%d", i)
+		case 1:
+			r.Match.Path = fmt.Sprintf("/p%d/*", i)
+		case 2:
+			r.Match.Hosts = []string{fmt.Sprintf("h%d.example", i)}
+		case 3:
+			r.Match.Hosts = []string{fmt.Sprintf("*.h%d.example", i)}
+		}
+		c.Rules = append(c.Rules, r)
+	}
+	start := time.Now()
+	set, err := newRuleset(c, newStats().tally)
+	if took := time.Since(start); err != nil || took > 2*time.Second {
+		t.Fatalf("%v after %v", err, took)
+	}
+	for _, test := range []struct {
+		host, path string
+		want       []string
+	}{
+		{"a", "/p8", []string{"r8"}}, {"a", "/p9/x/y", []string{"r9"}}, {"a", "/p9", nil}, {"h10.example", "/p8", []string{"r8", "r10"}},
+		{"x.y.h11.example", "/", []string{"r11"}}, {"h11.example", "/", nil}, {"a", "/", nil},
+	} {
+		var got []string
+		for _, r := range set.match(nil, []byte(test.host), []byte(test.path), []byte("GET")) {
+			got = append(got, r.config.Name)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(test.want) {
+			t.Errorf("%s%s: %v, want %v", test.host, test.path, got, test.want)
+		}
+	}
+}
+
+func BenchmarkMatchManyRules(b *testing.B) {
+	c := Default()
+	for i := range 10_000 {
+		r := DefaultRule(fmt.Sprint("r", i), 5)
+		r.Match.Path = fmt.Sprintf("/p%d/*", i)
+		c.Rules = append(c.Rules, r)
+	}
+	set, err := newRuleset(c, newStats().tally)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var found []*rule
+	host, path, method := []byte("example.com"), []byte("/p77/some/path"), []byte("GET")
+	b.ReportAllocs()
+	for b.Loop() {
+		found = set.match(found[:0], host, path, method)
+	}
+}
+
+func TestOperators(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), `
+rules:
+  - {name: r, limit: 3, window: 1m, mitigation_timeout: 1m}
+  - {name: k, match: {path: /k}, key: "header:K", limit: 1}
+`)
+	now := time.Now()
+	m, err := e.Block("r", "127.0.0.1", 10*time.Minute, "because", now)
+	if err != nil || m.By != "admin" || m.Reason != "because" || m.End.Sub(now) != 10*time.Minute {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if resp, _ := e.get("/"); resp.StatusCode != 429 {
+		t.Errorf("blocked: %d", resp.StatusCode)
+	}
+	if list := e.Mitigations(time.Now()); len(list) != 1 || list[0].Source != "127.0.0.1" || list[0].Rule != "r" {
+		t.Errorf("%+v", list)
+	}
+	if lifted, err := e.Lift("r", "127.0.0.1", time.Now()); !lifted || err != nil {
+		t.Errorf("%t, %v", lifted, err)
+	}
+	for i := range 3 { // counts are forgotten too
+		if resp, _ := e.get("/"); resp.StatusCode != 200 {
+			t.Errorf("request %d after the lift: %d", i, resp.StatusCode)
+		}
+	}
+	if st := e.Standings(netip.MustParseAddr("127.0.0.1"), time.Now()); len(st) != 1 || st[0].Estimate != 3 || st[0].Remaining != 0 || st[0].Until != nil {
+		t.Errorf("%+v", st)
+	}
+	for _, bad := range []struct{ rule, source string }{{"none", "1.2.3.4"}, {"r", "1.2.3"}, {"r", "10.0.0.0/8"}, {"k", "1.2.3.4"}} {
+		if _, err := e.Block(bad.rule, bad.source, time.Minute, "", now); err == nil {
+			t.Errorf("%+v was accepted", bad)
+		}
+	}
+	for _, d := range []time.Duration{0, -1, mitigation.MaxTimeout + 1} {
+		if _, err := e.Block("r", "1.2.3.4", d, "", now); err == nil {
+			t.Errorf("%v was accepted", d)
+		}
+	}
+}
