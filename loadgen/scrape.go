@@ -178,3 +178,6 @@ func (n NodeStats) Commands() uint64 {
 	}
 	return total
 }
+
+// Increments is how many of the commands counted hits.
+func (n NodeStats) Increments() uint64 { return n["incr_hits"] + n["incr_misses"] }

@@ -196,7 +196,7 @@ func labNotes(out *loadgen.LabOutcome) []string {
 			line += "it does not answer (" + n.Err.Error() + ")"
 		} else {
 			line += fmt.Sprintf("get %d, set and add %d, incr %d, evicted %d, items now %d", n.Stats["cmd_get"], n.Stats["cmd_set"],
-				n.Stats["incr_hits"]+n.Stats["incr_misses"], n.Stats["evictions"], n.Stats["curr_items"])
+				n.Stats.Increments(), n.Stats["evictions"], n.Stats["curr_items"])
 		}
 		notes = append(notes, line)
 	}

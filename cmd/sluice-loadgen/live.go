@@ -92,6 +92,7 @@ func (l *live) judge(out *loadgen.Outcome, inForce []loadgen.InForce) *loadgen.R
 	report.Figures.SendError = &late
 	r := &report.Run
 	r.Describe(l.trace)
+	r.Duration = loadgen.Seconds(float64(l.trace.Duration()) * l.send.speed)
 	r.Command, r.Mode = l.command, l.mode.String()
 	r.Limit, r.Window, r.MitigationTimeout = o.Limit, loadgen.Seconds(o.Window), loadgen.Seconds(o.Timeout)
 	r.SubWindows, r.Estimate = l.rule.Counter.SubWindows, l.rule.Counter.Estimate.String()

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binaries builds the edge and the load generator once, with the race detector if the test has it.
+var binaries = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "sluice-lab-test-")
+	if err != nil {
+		return "", err
+	}
+	args := []string{"build", "-o", dir}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "sluice/cmd/sluice", "sluice/cmd/sluice-loadgen")...).CombinedOutput()
+	if err != nil {
+		return dir, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, _ := binaries(); dir != "" {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// labProcess is a running `sluice-loadgen lab`. Whatever it starts inherits a mark in its environment.
+type labProcess struct {
+	*exec.Cmd
+	mark           string
+	stdout, stderr *lockedBuffer
+}
+
+func startLab(t *testing.T, args ...string) *labProcess {
+	t.Helper()
+	if _, err := exec.LookPath("memcached"); err != nil {
+		t.Fatal("this test needs a memcached on the PATH: install it (apt-get install memcached)")
+	}
+	dir, err := binaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &labProcess{
+		Cmd:    exec.Command(filepath.Join(dir, "sluice-loadgen"), append([]string{"lab"}, args...)...),
+		mark:   fmt.Sprintf("SLUICE_LAB_TEST=%d-%s", os.Getpid(), t.Name()),
+		stdout: new(lockedBuffer), stderr: new(lockedBuffer),
+	}
+	p.Env = append(os.Environ(), p.mark, "TMPDIR="+t.TempDir())
+	p.Stdout, p.Stderr = p.stdout, p.stderr
+	p.WaitDelay = 10 * time.Second
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, pid := range p.alive(t) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		p.Wait()
+	})
+	return p
+}
+
+// alive is the processes that carry the mark.
+func (p *labProcess) alive(t *testing.T) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		environ, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if err == nil && bytes.Contains(environ, []byte(p.mark+"\x00")) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// eventually asks until the answer is yes, or gives up after twenty seconds.
+func eventually(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !yes() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not within 20 s: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *labProcess) leavesNothing(t *testing.T) {
+	t.Helper()
+	eventually(t, "all that the lab started is gone", func() bool { return len(p.alive(t)) == 0 })
+}
+
+// lockedBuffer may be read while a process writes to it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestLab(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "report.json")
+	p := startLab(t, "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "2s", "--rate", "1000",
+		"--limit", "20", "--window", "1s", "--mitigation-timeout", "1s", "--json", file)
+	if err := p.Wait(); err != nil {
+		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
+	}
+	p.leavesNothing(t)
+	for _, want := range []string{"balance: exact", "client errors: 0", "time to block, every edge", "tier commands per 1,000 requests"} {
+		if !strings.Contains(p.stdout.String(), want) {
+			t.Errorf("the table has no %q:\n%s", want, p.stdout)
+		}
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		Run     struct{ Edges, Nodes int }
+		Figures struct {
+			Requests, Admitted, Refused uint64
+			TierOps                     float64 `json:"tier_ops_per_1000"`
+		}
+	}
+	if err := json.Unmarshal(b, &report); err != nil {
+		t.Fatal(err)
+	}
+	f := report.Figures
+	if report.Run.Edges != 2 || report.Run.Nodes != 1 || f.Requests < 1000 || f.Admitted+f.Refused != f.Requests || f.Refused == 0 || f.TierOps == 0 {
+		t.Errorf("the report: %+v", report)
+	}
+}
+
+func TestLabGoesOnWithoutItsTier(t *testing.T) {
+	p := startLab(t, "--edges", "2", "--memcached", "2", "--workload", "mixed", "--duration", "3s", "--rate", "1000",
+		"--limit", "20", "--window", "1s", "--mitigation-timeout", "1s",
+		"--fault", "500ms kill memcached/0", "--fault", "1s stop memcached/1", "--fault", "2s restart memcached/0")
+	if err := p.Wait(); err != nil {
+		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
+	}
+	p.leavesNothing(t)
+	for _, want := range []string{"balance: exact", "client errors: 0", "fault: 500ms kill memcached/0", "fault: 2s restart memcached/0 (ready after"} {
+		if !strings.Contains(p.stdout.String(), want) {
+			t.Errorf("the table has no %q:\n%s", want, p.stdout)
+		}
+	}
+}
+
+func TestLabChecks(t *testing.T) {
+	p := startLab(t, "--edges", "3", "--memcached", "2", "--limit", "20", "--window", "10s", "--check", "shared")
+	if err := p.Wait(); err != nil {
+		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
+	}
+	p.leavesNothing(t)
+	if !strings.Contains(p.stdout.String(), "check shared: kept") {
+		t.Errorf("it says %s", p.stdout)
+	}
+}
+
+func TestLabLeavesNothingWhenEnded(t *testing.T) {
+	f := func(sig syscall.Signal, graceful bool) {
+		t.Helper()
+		p := startLab(t, "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "5m")
+		eventually(t, "an origin, a node, two edges and the lab", func() bool { return len(p.alive(t)) == 5 })
+		p.Process.Signal(sig)
+		err := p.Wait()
+		p.leavesNothing(t)
+		if !graceful {
+			return
+		}
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(p.stderr.String(), "interrupted") {
+			t.Errorf("after %v: %v, saying %q; want exit code 1 and to be told", sig, err, p.stderr)
+		}
+	}
+	f(syscall.SIGINT, true)
+	f(syscall.SIGTERM, true)
+	f(syscall.SIGKILL, false)
+}

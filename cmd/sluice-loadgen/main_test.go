@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestCommandLines(t *testing.T) {
+	f := func(line string, code int, want ...string) {
+		t.Helper()
+		var stderr bytes.Buffer
+		got := run(t.Context(), strings.Fields(line), &stderr)
+		if got != code {
+			t.Errorf("%q: exit code %d, want %d; it says %q", line, got, code, stderr.String())
+		}
+		for _, w := range want {
+			if !strings.Contains(stderr.String(), w) {
+				t.Errorf("%q: it says %q, want something with %q", line, stderr.String(), w)
+			}
+		}
+		if code != 0 && strings.HasPrefix(stderr.String(), "sluice-loadgen") && strings.Count(stderr.String(), "\n") != 1 {
+			t.Errorf("%q: it says %q, want one line", line, stderr.String())
+		}
+	}
+	f("", 2, "Usage", "replay", "lab", "origin")
+	f("help", 0, "Usage")
+	f("explode", 2, `"explode"`, "help")
+	f("compare", 1, "not supported yet")
+	f("what-if", 1, "not supported yet")
+
+	f("origin --listen", 2, "--listen", "--help")
+	f("origin --status 99", 2, "--status 99", "200 to 599")
+	f("origin --size -1", 2, "--size -1")
+	f("origin --delay 2h", 2, "--delay")
+	f("origin extra", 2, `"extra"`)
+	f("origin --listen 127.0.0.1:99999", 1, "127.0.0.1:99999", "--listen")
+
+	f("replay", 2, "--pop HOST:PORT")
+	f("replay --pop nonsense --workload steady", 2, "nonsense", "HOST:PORT")
+	f("replay --pop 127.0.0.1:1", 2, "--trace FILE", "--workload NAME")
+	f("replay --pop 127.0.0.1:1 --workload none-such", 2, "none-such")
+	f("replay --pop 127.0.0.1:1 --trace /no/such/file.log", 1, "/no/such/file.log")
+	f("replay --pop 127.0.0.1:1 --workload steady --speed 0", 2, "--speed 0")
+	f("replay --pop 127.0.0.1:1 --workload steady --per-connection 0", 2, "--per-connection 0")
+	f("replay --pop 127.0.0.1:1 --workload steady --source pigeon", 2, "pigeon", "loopback, xff or proxy")
+	f("replay --pop 127.0.0.1:1 --workload steady --limit 0", 2, "limit 0")
+	f("replay --pop 127.0.0.1:1 --workload steady --limit 1,2", 2, "one each")
+	f("replay --pop 127.0.0.1:1 --workload steady --rate 50 --duration 100ms", 1, "no answer from 127.0.0.1:1", "connection refused")
+
+	f("lab --edges 0 --workload steady", 2, "--edges 0")
+	f("lab --pops 0 --workload steady", 2, "--pops 0")
+	f("lab --memcached -1 --workload steady", 2, "--memcached -1")
+	f("lab --on-store-failure maybe --workload steady", 2, "maybe", "closed")
+	f("lab --workload steady --mode dreaming", 2, "dreaming")
+	f("lab --workload steady --window 10ms", 2, "window 10ms")
+	f("lab --workload steady --estimate perhaps", 2, "perhaps")
+	f("lab --workload steady --fault explode", 2, "explode", "20s kill memcached/0")
+	f("lab --check everything", 2, "everything", "quiet or shared")
+	f("lab --sluice /no/such/sluice --workload steady", 1, "/no/such/sluice", "make build")
+	f("lab", 2, "--trace FILE")
+}
+
+func TestHelpOfEach(t *testing.T) {
+	for _, c := range commands() {
+		if c.name == "compare" || c.name == "what-if" {
+			continue
+		}
+		var stderr bytes.Buffer
+		if code := run(t.Context(), []string{c.name, "--help"}, &stderr); code != 0 {
+			t.Errorf("%s --help: exit code %d: %s", c.name, code, stderr.String())
+		}
+	}
+}
