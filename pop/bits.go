@@ -292,6 +292,7 @@ func (l *logKeys) key(p logPlace) string {
 // logReader reads a node's log, a little of it again each time, because a line may be written late.
 type logReader struct {
 	until time.Time        // everything before this has been read
+	news  time.Time        // when it last had something new
 	seen  map[logPlace]int // bytes of a part that have been read
 	asked []logPlace       // of the probe under way
 }
@@ -340,6 +341,7 @@ func (m *Machine) readLog(n *node, r Result, now time.Time) {
 				break
 			}
 			seen += len(line)
+			l.news = now
 			if rec, ok := m.secret.open(line[:len(line)-1]); !ok {
 				m.stats.Forged++
 			} else if m.learn(rec, now) {

@@ -61,7 +61,7 @@ func NewWorld(c WorldConfig, rules []pop.Rule, start time.Time) (*World, error) 
 		c.Counters = 100_000
 	}
 	for i := range c.Edges {
-		e := &Edge{world: w, index: i, tick: start.Add(pace * time.Duration(i) / time.Duration(c.Edges))}
+		e := &Edge{world: w, index: i, tick: start.Add(pop.Tick * time.Duration(i) / time.Duration(c.Edges))}
 		if c.Skew != nil {
 			e.skew = c.Skew(i)
 		}
@@ -133,8 +133,7 @@ func (e *Edge) send(commands []pop.Command) {
 }
 
 const (
-	pace  = 25 * time.Millisecond  // between two steps of a machine for nothing: what probes and sweeps need
-	idle  = time.Second            // the same where nobody can have news
+	idle  = time.Second            // between two steps of a machine where nobody can have news
 	quiet = 100 * time.Millisecond // after the last line in the mitigation log, all edges have surely read it
 )
 
@@ -149,7 +148,7 @@ func (w *World) Run(until time.Time) {
 				if !e.busy {
 					continue
 				}
-				at = at.Add(idle - pace)
+				at = at.Add(idle)
 			}
 			if at.Before(w.now) {
 				at = w.now
@@ -184,7 +183,7 @@ func (w *World) Run(until time.Time) {
 // Tick steps one edge because time has passed.
 func (w *World) Tick(edge int) {
 	e := w.Edges[edge]
-	e.tick = w.now.Add(pace)
+	e.tick = w.now.Add(e.Machine.Pace(e.clock()))
 	e.step(pop.Event{})
 	e.attend()
 	e.busy = e.Counters.Stats().Unreported > 0
