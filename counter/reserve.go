@@ -63,10 +63,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 		}
 		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
 	}
-	wake := t.unlock(found)
-	if wake && t.options.Wake != nil {
-		t.options.Wake()
-	}
+	t.unlock(found)
 	return admitted
 }
 
@@ -86,7 +83,6 @@ func (t *Table) settle(a *Ask, now time.Time, count bool) {
 	l.s = t.shard(l.hash)
 	l.s.mu.Lock()
 	l.store = l.s.store(a.Rule)
-	wake := false
 	if i, ok := l.store.find(l.hash, a.Rule.ID, a.Source); ok {
 		l.i = i
 		l.s.unhold(l.store, i, a.Hits)
@@ -97,11 +93,7 @@ func (t *Table) settle(a *Ask, now time.Time, count bool) {
 		l.at = l.s.advance(l.store, l.i, a.Rule, now)
 		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
 	}
-	wake = l.s.wakes()
-	l.s.mu.Unlock()
-	if wake && t.options.Wake != nil {
-		t.options.Wake()
-	}
+	l.s.unlock(t)
 }
 
 // Peek says what Reserve would say to one hit, and whether the source is in the table. It changes nothing.
@@ -170,15 +162,13 @@ func (t *Table) lock(found []lookup) {
 	}
 }
 
-// unlock undoes lock and reports whether hits have begun to wait.
-func (t *Table) unlock(found []lookup) (wake bool) {
+// unlock undoes lock.
+func (t *Table) unlock(found []lookup) {
 	for i := range found {
 		if found[i].first {
-			wake = found[i].s.wakes() || wake
-			found[i].s.mu.Unlock()
+			found[i].s.unlock(t)
 		}
 	}
-	return wake
 }
 
 // judge finds the counter of a, or makes it, and fills in the verdict.

@@ -189,11 +189,7 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			delete(s.waiting, key)
 			close(ch)
 		}
-		wake := s.wakes()
-		s.mu.Unlock()
-		if wake && t.options.Wake != nil {
-			t.options.Wake()
-		}
+		s.unlock(t)
 	}
 }
 
@@ -316,7 +312,7 @@ func (t *Table) Lost(c Counter, p Part, now time.Time) {
 	}, 0, false)
 }
 
-// Read takes in the tier's number for a group of which this table reported nothing just now.
+// Read takes in the tier's number for a group of which this table has nothing under way.
 func (t *Table) Read(c Counter, group uint32, total uint64, now time.Time) Standing {
 	return t.answered(c, group, 0, now, nil, total, true)
 }
@@ -331,23 +327,27 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 	return newest, groups
 }
 
-// Learn takes in another table's Snapshot, also of a source that this one has never seen.
-func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) {
+// Learn takes in what the tier, or another table's Snapshot, has of a counter: groups, the newest first. The source need not
+// be in the table.
+func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) (standing Standing) {
 	l := lookup{hash: t.hash(c.Source)}
 	l.s = t.shard(l.hash)
 	l.s.mu.Lock()
 	l.store = l.s.store(c.Rule)
 	if i, ok := l.store.find(l.hash, c.Rule.ID, c.Source); ok {
-		l.i = i
+		l.i, l.at = i, l.s.advance(l.store, i, c.Rule, now)
 	} else {
 		t.locate(&l, c.Rule, c.Source, now)
 	}
-	l.s.mu.Unlock()
+	base := l.store.heads[l.i].base
 	for i, total := range groups {
-		if total != 0 {
-			t.Read(c, newest-uint32(i), total, now)
+		if g := int(int32(base - newest + uint32(i))); total != 0 && g >= 0 && g < c.Rule.groups() {
+			l.s.merge(l.store, l.i, c.Rule, g, total)
 		}
 	}
+	standing = l.s.heard(t, c, l.store, l.i, l.at, now)
+	l.s.unlock(t)
+	return standing
 }
 
 // answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
@@ -355,62 +355,69 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 	r := c.Rule
 	t.at(c, func(s *shard, st *store, i int) {
 		at := s.advance(st, i, r, now)
-		h, groups := &st.heads[i], st.groups(i)
-		g := int(int32(h.base - group))
-		if g >= 0 && g < r.groups() {
-			var unreported uint64
-			if w := h.work; w != 0 {
-				k := &s.works[w]
-				if hits != 0 && k.flying[g] != 0 {
-					n := r.sum(k.flying[g])
-					k.flying[g] = 0
-					k.hits -= uint32(n)
-					s.stats.Unreported -= n
-					if do != nil {
-						do(s, k, g)
-					}
+		h := &st.heads[i]
+		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
+			if k := &s.works[h.work]; hits != 0 && h.work != 0 && k.flying[g] != 0 {
+				n := r.sum(k.flying[g])
+				k.flying[g] = 0
+				k.hits -= uint32(n)
+				s.stats.Unreported -= n
+				if do != nil {
+					do(s, k, g)
 				}
-				unreported = r.eachLane(k.pending[g], k.flying[g], plus)
 			}
 			if learn {
-				groups[g] = r.eachLane(groups[g], r.eachLane(total, unreported, plus), most)
-				if g == 0 {
-					h.state |= heardNow
-				}
+				s.merge(st, i, r, g, total)
 			}
 		}
 		if learn {
-			estimate := r.estimate(r.view(groups, at.lane), at.gone)
-			standing = s.heard(c, h, estimate, now)
-			if w := h.work; w != 0 && s.works[w].hits > 0 {
-				s.works[w].urgent = s.works[w].urgent || t.urgent(r, h, &s.works[w], estimate, now)
-			}
+			standing = s.heard(t, c, st, i, at, now)
 		}
-		if w := h.work; w != 0 {
-			if k := &s.works[w]; learn && k.urgent && k.flying == [maxGroups]uint64{} && k.pending != [maxGroups]uint64{} {
-				s.queue(w) // after an answer that taught nothing, Sweep does, so that a dead node is not asked in a loop
-			}
-			s.rest(w)
+		if h.work != 0 {
+			s.rest(h.work)
 		}
 	})
 	return standing
 }
 
-// heard notes an answer of the tier, and what the counter's estimate says after it.
-func (s *shard) heard(c Counter, h *head, estimate float64, now time.Time) (standing Standing) {
-	h.heard = instant(now)
-	h.state = h.state&^heatMask | heat(estimate, c.Rule.Limit) | heardOnce
-	standing.Over = c.Rule.over(estimate)
+// merge takes the tier's total for a group: with what the tier has not been told of, it is the least that has been counted.
+func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) {
+	h, groups := &st.heads[i], st.groups(i)
+	var unreported uint64
+	if h.work != 0 {
+		k := &s.works[h.work]
+		unreported = r.eachLane(k.pending[g], k.flying[g], plus)
+	}
+	groups[g] = r.eachLane(groups[g], r.eachLane(total, unreported, plus), most)
+	if g == 0 {
+		h.state |= heardNow
+	}
+}
+
+// heard notes an answer of the tier, and what the counter says after it. Hits that could wait may have become urgent by it.
+func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now time.Time) (standing Standing) {
+	r, h := c.Rule, &st.heads[i]
+	estimate := r.estimate(r.view(st.groups(i), at.lane), at.gone)
+	standing.Over = r.over(estimate)
 	told := uint8(0)
-	switch left := c.Rule.remaining(estimate); {
+	switch left := r.remaining(estimate); {
 	case left == 0:
 		told = toldNear | toldFull
-	case left <= c.Rule.Limit/4:
+	case left <= r.Limit/4:
 		told = toldNear
 	}
 	standing.News = !standing.Over && told&^h.state != 0
-	h.state = h.state&^(toldNear|toldFull) | told
-	key := Key{c.Rule.ID, c.Source}
+	h.heard = instant(now)
+	h.state = h.state&^(toldNear|toldFull|heatMask) | told | heat(estimate, r.Limit) | heardOnce
+	if w := h.work; w != 0 {
+		k := &s.works[w]
+		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k, estimate, now)
+		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
+		if k.urgent && k.flying == [maxGroups]uint64{} && k.pending != [maxGroups]uint64{} {
+			s.queue(w)
+		}
+	}
+	key := Key{r.ID, c.Source}
 	if ch, ok := s.waiting[key]; ok {
 		delete(s.waiting, key)
 		close(ch)
@@ -427,6 +434,11 @@ func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
 	if i, ok := st.find(h, c.Rule.ID, c.Source); ok {
 		f(s, st, i)
 	}
+	s.unlock(t)
+}
+
+// unlock unlocks a shard, and wakes who waits for hits to report.
+func (s *shard) unlock(t *Table) {
 	wake := s.wakes()
 	s.mu.Unlock()
 	if wake && t.options.Wake != nil {

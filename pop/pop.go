@@ -14,6 +14,7 @@ package pop
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,7 +48,7 @@ type ruleSet struct {
 	byDigest map[uint64]*knownRule
 }
 
-// Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Health, Up and Stats may be called
+// Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Ask, Health, Up and Stats may be called
 // from anywhere.
 type Machine struct {
 	config   Config
@@ -62,6 +63,7 @@ type Machine struct {
 	logKeys  logKeys
 	lifted   map[mitigation.Key]time.Time
 
+	asks    asks
 	flights []flight // by tag
 	free    []uint64
 	out     []Command
@@ -70,6 +72,12 @@ type Machine struct {
 	swept   time.Time
 	cleaned time.Time
 	stats   machineStats
+}
+
+// asks are the counters that requests wait for.
+type asks struct {
+	mu   sync.Mutex
+	list []counter.Counter
 }
 
 // NewMachine makes a Machine that holds all nodes up until they prove otherwise.
@@ -143,6 +151,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 			}
 		}
 	}
+	m.ask(now)
 	m.report(now)
 	m.tell(now)
 	return m.out
@@ -177,19 +186,48 @@ func (m *Machine) report(now time.Time) {
 			m.sendPart(node, op, c, p, 0)
 		}
 		if rep.Past {
-			m.lookBack(node, c, rep)
+			m.look(node, c, rep.Oldest, rep.Newest-1)
 		}
 	}
 }
 
-// lookBack reads what the PoP counted in the older groups of a window, and whether the source is mitigated: other edges may
-// know more than this one of a source that it sees for the first time, or again.
-func (m *Machine) lookBack(node int, c counter.Counter, rep counter.Report) {
-	keys := []string{m.secret.bitKey(c)}
-	for g := rep.Oldest; g != rep.Newest; g++ {
-		keys = append(keys, m.secret.counterKey(c, g))
+// Ask asks the tier about a counter that this edge does not know, because a request waits for the answer
+// (counter.Table.Await). It may be called from anywhere; a Step follows it up.
+func (m *Machine) Ask(c counter.Counter) {
+	m.asks.mu.Lock()
+	defer m.asks.mu.Unlock()
+	if len(m.asks.list) < maxAsks { // who finds the list full goes on without an answer, as after the longest wait
+		m.asks.list = append(m.asks.list, c)
 	}
-	m.send(Command{Node: node, Op: Get, Report: true, Keys: keys}, flight{what: aPast, counter: c, part: counter.Part{Group: rep.Oldest}})
+}
+
+const maxAsks = 1 << 14
+
+func (m *Machine) ask(now time.Time) {
+	m.asks.mu.Lock()
+	m.dirty = append(m.dirty[:0], m.asks.list...)
+	m.asks.list = m.asks.list[:0]
+	m.asks.mu.Unlock()
+	for _, c := range m.dirty {
+		if node := m.place(c.Source); node >= 0 {
+			oldest, newest := c.Rule.Groups(now, m.secret.Phase(c.Source))
+			m.look(node, c, oldest, newest)
+		}
+	}
+}
+
+// look reads what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
+// more than this one of a source that it sees for the first time, or again.
+func (m *Machine) look(node int, c counter.Counter, oldest, newest uint32) {
+	keys := make([]string, 0, 8)
+	keys = append(keys, m.secret.bitKey(c))
+	for g := newest; ; g-- {
+		keys = append(keys, m.secret.counterKey(c, g))
+		if g == oldest {
+			break
+		}
+	}
+	m.send(Command{Node: node, Op: Get, Report: true, Keys: keys}, flight{what: aLook, counter: c, part: counter.Part{Group: newest}})
 }
 
 // sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so
@@ -230,7 +268,7 @@ type purpose uint8
 const (
 	landed purpose = iota // no flight
 	aReport
-	aPast
+	aLook
 	aBit
 	aBitLook
 	aLog
@@ -259,8 +297,8 @@ func (m *Machine) answered(r Result, now time.Time) {
 	switch f.what {
 	case aReport:
 		m.reported(f, r, now)
-	case aPast:
-		m.lookedBack(f, r, now)
+	case aLook:
+		m.looked(f, r, now)
 	case aBit:
 		m.bitAnswered(f, r, now)
 	case aBitLook:
@@ -312,30 +350,27 @@ func (m *Machine) reported(f flight, r Result, now time.Time) {
 	}
 }
 
-func (m *Machine) lookedBack(f flight, r Result, now time.Time) {
+func (m *Machine) looked(f flight, r Result, now time.Time) {
 	if r.Status != Done {
 		return
 	}
-	c, standing := f.counter, counter.Standing{}
-	for i, v := range r.Values {
-		switch {
-		case v == nil:
-		case i == 0:
-			if rec, ok := m.secret.open(v); !ok {
-				m.stats.Forged++
-			} else if rec.source == c.Source && rec.rule == m.secret.ruleDigest(c.Rule) {
-				m.learn(rec, now)
-			}
-		default:
-			total, ok := parseTotal(v)
-			if !ok {
-				m.stats.Forged++
-				continue
-			}
-			standing = join(standing, m.counters.Read(c, f.part.Group+uint32(i-1), total, now))
+	c := f.counter
+	if bit := r.Values[0]; bit != nil {
+		if rec, ok := m.secret.open(bit); !ok {
+			m.stats.Forged++
+		} else if rec.source == c.Source && rec.rule == m.secret.ruleDigest(c.Rule) {
+			m.learn(rec, now)
 		}
 	}
-	m.judge(c, standing, now)
+	var groups [8]uint64
+	for i, v := range r.Values[1:] {
+		total, ok := parseTotal(v)
+		if v != nil && !ok {
+			m.stats.Forged++
+		}
+		groups[i] = total
+	}
+	m.judge(c, m.counters.Learn(c, f.part.Group, groups[:len(r.Values)-1], now), now)
 }
 
 // parseTotal reads a number as memcached keeps it: digits, with spaces behind where a longer number stood.
@@ -353,11 +388,6 @@ func parseTotal(v []byte) (n uint64, ok bool) {
 		n = n*10 + uint64(d-'0')
 	}
 	return n, true
-}
-
-// join keeps the last word on Over, and any on News.
-func join(a, b counter.Standing) counter.Standing {
-	return counter.Standing{Over: b.Over, News: a.News || b.News}
 }
 
 // judge acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
