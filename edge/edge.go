@@ -181,6 +181,7 @@ type exchange struct {
 	decision decision
 	from     from
 	open     *answerBody // the exchange with the origin, until it is over or the server streams its answer
+	spare    *answerBody // for an exchange with the origin that ends within the handler
 	bodyRead bool
 	hijacked bool // the answer is written by other means
 

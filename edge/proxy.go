@@ -43,7 +43,11 @@ func (x *exchange) forward(ctx *fasthttp.RequestCtx) int {
 			answer(ctx, fasthttp.StatusBadGateway, "origin_unreachable", "The server behind this one cannot be reached.")
 			return 0
 		}
-		b := &answerBody{link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin}
+		if x.spare == nil {
+			x.spare = new(answerBody)
+		}
+		b := x.spare
+		*b = answerBody{link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin}
 		x.open = b
 		err = x.exchangeOn(ctx, o, b)
 		if err == nil {
@@ -189,6 +193,7 @@ func (x *exchange) relay(ctx *fasthttp.RequestCtx, o *origin, b *answerBody) int
 		b.finish()
 	case length >= 0:
 		b.framing, b.left = fixed, int64(length)
+		x.spare = nil // it outlives the handler
 		resp.SetBodyStream(b, length)
 	case length == -1:
 		b.framing = chunked
@@ -202,6 +207,7 @@ func (x *exchange) relay(ctx *fasthttp.RequestCtx, o *origin, b *answerBody) int
 
 // stream sends a body whose length nobody knows: chunked, or, to a client of HTTP/1.0, up to the end of the connection.
 func (x *exchange) stream(ctx *fasthttp.RequestCtx, b *answerBody) {
+	x.spare = nil // it outlives the handler
 	if ctx.Request.Header.IsHTTP11() {
 		ctx.Response.SetBodyStream(b, -1)
 		return

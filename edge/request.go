@@ -82,9 +82,8 @@ func (x *exchange) writeHead(w *bufio.Writer, ctx *fasthttp.RequestCtx, o *origi
 	case n == -1:
 		_, _ = w.WriteString("\r\nTransfer-Encoding: chunked")
 	case n > 0 || n == 0 && !ctx.IsGet() && !ctx.IsHead():
-		var digits [20]byte
 		_, _ = w.WriteString("\r\nContent-Length: ")
-		_, _ = w.Write(fasthttp.AppendUint(digits[:0], n))
+		_, _ = w.Write(fasthttp.AppendUint(w.AvailableBuffer(), n))
 	}
 	_, _ = w.WriteString("\r\n\r\n")
 	x.forwardedHost = false
@@ -99,8 +98,7 @@ func writeLine(w *bufio.Writer, name string, value []byte, more string) {
 }
 
 func writeAddr(w *bufio.Writer, a netip.Addr) {
-	var text [46]byte
-	_, _ = w.Write(a.AppendTo(text[:0]))
+	_, _ = w.Write(a.AppendTo(w.AvailableBuffer()))
 }
 
 // originForm is the target in the form that an origin expects: an absolute one without scheme and authority.

@@ -1,0 +1,132 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+const (
+	benchRequest = "GET /some/path?x=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: bench\r\nAccept: */*\r\nAccept-Encoding: gzip\r\n\r\n"
+	benchAnswer  = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1000\r\n\r\n"
+)
+
+// BenchmarkRequest is a request on a kept connection through the edge and back, client and origin included, beside the
+// same through a plain fasthttp proxy.
+func BenchmarkRequest(b *testing.B) {
+	origin := listenBench(b, func(c net.Conn) {
+		answer := append([]byte(benchAnswer), bytes.Repeat([]byte("x"), 1000)...)
+		r := bufio.NewReader(c)
+		for {
+			line, err := r.ReadSlice('\n')
+			if err != nil {
+				return
+			}
+			if len(line) == 2 {
+				if _, err := c.Write(answer); err != nil {
+					return
+				}
+			}
+		}
+	})
+	b.Run("plain", func(b *testing.B) {
+		client := &fasthttp.HostClient{Addr: origin}
+		s := &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
+			if err := client.Do(&ctx.Request, &ctx.Response); err != nil {
+				ctx.SetStatusCode(502)
+			}
+		}}
+		ln := mustListen(b)
+		go func() { _ = s.Serve(ln) }()
+		defer func() { _ = s.Shutdown() }()
+		benchClient(b, ln.Addr().String())
+	})
+	for name, rules := range map[string]string{
+		"no rule": "", "one rule": "rules: [{name: r, limit: 1000000}]", "refused": "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]",
+	} {
+		b.Run(name, func(b *testing.B) {
+			c, err := ParseConfig("", []byte("origins: [{servers: ['http://"+origin+"']}]\n"+rules))
+			if err != nil {
+				b.Fatal(err)
+			}
+			s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ln := mustListen(b)
+			go func() { _ = s.Serve(ln) }()
+			defer func() { _ = s.Drain(context.Background()) }()
+			benchClient(b, ln.Addr().String())
+		})
+	}
+}
+
+func mustListen(b *testing.B) net.Listener {
+	b.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return ln
+}
+
+func listenBench(b *testing.B, serve func(net.Conn)) string {
+	ln := mustListen(b)
+	b.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer c.Close(); serve(c) }()
+		}
+	}()
+	return ln.Addr().String()
+}
+
+func benchClient(b *testing.B, addr string) {
+	b.ReportAllocs()
+	b.SetParallelism(16)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		r := bufio.NewReader(c)
+		length := 0
+		for pb.Next() {
+			if _, err := io.WriteString(c, benchRequest); err != nil {
+				b.Error(err)
+				return
+			}
+			for {
+				line, err := r.ReadSlice('\n')
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+					length, _ = fasthttp.ParseUint(bytes.TrimSpace(value))
+				}
+				if len(line) == 2 {
+					break
+				}
+			}
+			_, _ = r.Discard(length)
+		}
+	})
+}
