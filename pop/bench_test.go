@@ -11,6 +11,8 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
+	"sluice/counter"
+	"sluice/mitigation"
 	"sluice/pop"
 )
 
@@ -98,4 +100,83 @@ func BenchmarkIncr(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "incr/s")
 		})
 	}
+}
+
+// BenchmarkNewSources is what it takes from a source's first request until the tier knows of it: the table, the machine, the
+// pipeline and a real memcached's answer.
+func BenchmarkNewSources(b *testing.B) {
+	rule, err := counter.NewRule("bench", 100, time.Minute, 12, counter.Nearest)
+	if err != nil {
+		b.Fatal(err)
+	}
+	nodes := []string{startMemcached(b, "-m", "1024")}
+	var tier *pop.Tier
+	secret := pop.SecretOf([]byte("bench"))
+	wake := func() { tier.Wake() }
+	counters := counter.New(counter.Options{Counters: 2 * b.N, Tier: true, Phase: secret.Phase, Wake: wake})
+	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: secret, ID: 1, Counters: counters, Bits: mitigation.New(1000, wake)}, time.Now())
+	if err != nil {
+		b.Fatal(err)
+	}
+	m.SetRules([]pop.Rule{{Counter: rule, Timeout: time.Minute}})
+	if tier, err = pop.NewTier(m, nodes); err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { tier.Sync(ctx) })
+	b.ReportAllocs()
+	b.ResetTimer()
+	var ask [1]counter.Ask
+	for i := range b.N {
+		ask[0] = counter.Ask{Rule: rule, Source: address(uint32(i)), Hits: 1}
+		counters.Reserve(ask[:], time.Now())
+	}
+	for tick := time.NewTicker(time.Millisecond); counters.Stats().Unreported > 0; {
+		<-tick.C
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sources/s")
+	b.ReportMetric(float64(tier.Stats().Steps), "steps")
+	cancel()
+	wg.Wait()
+}
+
+// BenchmarkLoneHit is how long a hit takes to the tier and its total back, when nothing else is going on.
+func BenchmarkLoneHit(b *testing.B) {
+	address := startMemcached(b)
+	answered := make(chan time.Time)
+	var mu sync.Mutex
+	var queue []pop.Command
+	tier, err := pop.NewScriptedTier(func(now time.Time, e pop.Event) []pop.Command {
+		if len(e.Results) > 0 {
+			answered <- now
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out := queue
+		queue = nil
+		return out
+	}, func(time.Time) []pop.Command { return nil }, []string{address})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { tier.Sync(ctx) })
+	pause := time.NewTicker(2 * time.Millisecond)
+	var total time.Duration
+	for range b.N {
+		<-pause.C
+		mu.Lock()
+		queue = append(queue, pop.Command{Op: pop.Incr, Report: true, Key: "k", Delta: 1})
+		mu.Unlock()
+		start := time.Now()
+		tier.Wake()
+		total += (<-answered).Sub(start)
+	}
+	b.ReportMetric(float64(total.Microseconds())/float64(b.N), "µs/hit")
+	b.ReportMetric(0, "ns/op")
+	cancel()
+	wg.Wait()
 }

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	pace      = 250 * time.Microsecond // between two steps, at the least: what comes faster shares one
+	pace      = 250 * time.Microsecond // between two steps, on average: what comes faster shares one
+	ahead     = 4                      // steps that may come at once
 	unsentFor = 10 * time.Millisecond  // before the machine hears of commands that were not sent, so that it does not send them again at once
 	lastWords = time.Second            // for the last report, once Sync is to end
 )
@@ -123,31 +124,32 @@ func (t *Tier) Sync(ctx context.Context) error {
 		wg.Go(func() { links[i].run(background) })
 	}
 	t.links.Store(&links)
-	left := t.loop(ctx, links)
+	lost := t.loop(ctx, links)
 	stop()
 	wg.Wait()
 	t.count(t.inbox.take(nil))
-	if left > 0 {
-		return fmt.Errorf("pop: %d commands of the last report were not answered", left)
+	if lost > 0 {
+		return fmt.Errorf("pop: %d commands of the last report may not have reached the tier", lost)
 	}
 	return nil
 }
 
 // loop owns the machine.
 //
-// A lone hit goes out at once. Under load, steps are pace apart, and what gathered meanwhile for a node, hits and answers
-// alike, goes out as one burst.
-func (t *Tier) loop(ctx context.Context, links []*link) (left int) {
+// A lone hit goes out at once, and its answer comes in at once. Under load, steps are pace apart, and what gathered meanwhile
+// for a node, hits and answers alike, goes out as one burst.
+func (t *Tier) loop(ctx context.Context, links []*link) int {
 	var (
 		answers = make([]Result, 0, batch) // for the next step
 		spare   []Result                   // the inbox's other slice
 		held    []Result                   // not sent, and told late
 		heldAt  time.Time                  // since when
-		last    time.Time
+		due     = time.Now()               // when the next step would come if all were pace apart
 		timer   = time.NewTimer(0)
 		done    = ctx.Done()
 		flushed bool
 		pending int       // commands sent and not answered
+		lost    int       // commands of the last report that came to nothing
 		end     time.Time // of the wait for the last report
 	)
 	defer timer.Stop()
@@ -159,8 +161,8 @@ func (t *Tier) loop(ctx context.Context, links []*link) (left int) {
 		case <-t.wake:
 		case <-timer.C:
 		}
-		if wait := pace - time.Since(last); wait > 0 && ctx.Err() == nil {
-			timer.Reset(wait)
+		if wait := time.Until(due) - ahead*pace; wait > 0 && ctx.Err() == nil {
+			timer.Reset(wait + pace) // and then some, or the timer would be set for every step
 			select {
 			case <-timer.C:
 			case <-done:
@@ -168,7 +170,10 @@ func (t *Tier) loop(ctx context.Context, links []*link) (left int) {
 		}
 		t.woken.Store(false) // before the step looks, so that what comes after wakes again
 		now := time.Now()
-		last = now
+		if due.Before(now) {
+			due = now
+		}
+		due = due.Add(pace)
 
 		got := t.inbox.take(spare)
 		answers = answers[:0]
@@ -182,6 +187,9 @@ func (t *Tier) loop(ctx context.Context, links []*link) (left int) {
 				held = append(held, got[i])
 			} else {
 				answers = append(answers, got[i])
+			}
+			if flushed && got[i].Status >= Unsent && got[i].Op != Get {
+				lost++
 			}
 		}
 		clear(got)
@@ -202,7 +210,7 @@ func (t *Tier) loop(ctx context.Context, links []*link) (left int) {
 		}
 		if flushed {
 			if pending == 0 || !now.Before(end) {
-				return pending
+				return pending + lost
 			}
 			next = min(next, end.Sub(now))
 		}

@@ -67,10 +67,9 @@ func TestMemcachedIncrStaysInPlace(t *testing.T) {
 	s := converse(t, startMemcached(t))
 	s.want("STORED", "add k 0 100 20\r\n%020d", 41)
 	s.want("42", "incr k 1")
-	s.want("HD s20", "mg k s")
 	s.want("18446744073709551615", "incr k 18446744073709551573")
-	s.want("HD s20", "mg k s")
 	s.want("4", "incr k 5") // around
+	// Asked once: an increment while an answer to a read still holds the item makes a new one, as long as its number.
 	s.want("HD s20", "mg k s")
 }
 

@@ -1,0 +1,269 @@
+package pop_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+	"sluice/pop"
+	"sluice/pop/poptest"
+)
+
+// edge is one edge as a process has it: tables, machine, and the tier that runs it.
+type edge struct {
+	counters *counter.Table
+	bits     *mitigation.Table
+	tier     *pop.Tier
+	rule     pop.Rule
+	stop     func() error
+}
+
+// startEdge starts an edge whose tier reaches its nodes by dial.
+func startEdge(t *testing.T, id uint64, rule pop.Rule, nodes []string, dial pop.Dial) *edge {
+	t.Helper()
+	e := &edge{rule: rule}
+	wake := func() { e.tier.Wake() }
+	secret := pop.SecretOf([]byte("test"))
+	e.counters = counter.New(counter.Options{Counters: 10_000, Tier: true, Phase: secret.Phase, Wake: wake})
+	e.bits = mitigation.New(10_000, wake)
+	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: secret, ID: id, Counters: e.counters, Bits: e.bits}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.SetRules([]pop.Rule{rule})
+	if e.tier, err = pop.NewTier(m, nodes); err != nil {
+		t.Fatal(err)
+	}
+	e.tier.Dial = dial
+	e.tier.Caught = func(v any, stack []byte) { t.Errorf("panic: %v\n%s", v, stack) }
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- e.tier.Sync(ctx) }()
+	e.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-result
+	})
+	return e
+}
+
+// ask sends one request, and reports whether it is admitted.
+func (e *edge) ask(s counter.Source) bool {
+	now := time.Now()
+	key := mitigation.Key{Rule: e.rule.Counter.ID, Source: s}
+	if !e.bits.Until(key, now).IsZero() {
+		return false
+	}
+	ask := [1]counter.Ask{{Rule: e.rule.Counter, Source: s, Hits: 1}}
+	admitted := e.counters.Reserve(ask[:], now)
+	if end := mitigation.End(ask[0].Verdict, e.rule.Timeout, now); !end.IsZero() {
+		e.bits.Start(key, mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge}, now)
+	}
+	return admitted
+}
+
+func (e *edge) blocked(s counter.Source) bool {
+	return !e.bits.Until(mitigation.Key{Rule: e.rule.Counter.ID, Source: s}, time.Now()).IsZero()
+}
+
+func (e *edge) commands() (n uint64) {
+	for _, node := range e.tier.Stats().Nodes {
+		for op, by := range node.Operations {
+			if pop.Op(op) != pop.Get && pop.Op(op) != pop.Set { // probes and presence go on for ever
+				for _, c := range by {
+					n += c
+				}
+			}
+		}
+	}
+	return n
+}
+
+// pipes are nodes in memory by their names, and the way to them.
+type pipes map[string]*poptest.Node
+
+func newPipes(n int) (p pipes, names []string) {
+	p = make(pipes)
+	for i := range n {
+		names = append(names, fmt.Sprintf("node%d:11211", i))
+		p[names[i]] = poptest.New(0)
+	}
+	return p, names
+}
+
+func (p pipes) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return p[address].Dial(ctx, network, address)
+}
+
+func (p pipes) close() {
+	for _, n := range p {
+		n.Close()
+	}
+}
+
+// A source that attacks through three edges is admitted little more than its limit, blocked on all of them, and then costs the
+// tier nothing; a good one is served all the time.
+func TestEdgesBlockTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, names := newPipes(2)
+		defer nodes.close()
+		rule := newRule(t, 100, time.Minute, time.Minute, counter.Nearest)
+		var edges []*edge
+		for i := range uint64(3) {
+			e := startEdge(t, i+1, rule, names, nodes.dial)
+			defer e.stop()
+			edges = append(edges, e)
+		}
+		time.Sleep(3 * time.Second) // the edges meet
+		attacker, good := address(1), address(2)
+		admitted := 0
+		for i := range 600 {
+			if edges[i%2].ask(attacker) { // the third edge does not see it
+				admitted++
+			}
+			if i%100 == 0 && !edges[i/100%3].ask(good) {
+				t.Errorf("the good source was refused at %d", i)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		if admitted < 100 || admitted > 105 {
+			t.Errorf("%d requests of the attacker admitted, want about 100", admitted)
+		}
+		for i, e := range edges {
+			if !e.blocked(attacker) || e.blocked(good) {
+				t.Errorf("edge %d: attacker blocked: %v, good source blocked: %v", i, e.blocked(attacker), e.blocked(good))
+			}
+		}
+		time.Sleep(time.Second)
+		var before, after uint64
+		for _, e := range edges {
+			before += e.commands()
+		}
+		for i := range 10_000 {
+			if edges[i%3].ask(attacker) {
+				t.Fatalf("admitted while blocked")
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+		for _, e := range edges {
+			after += e.commands()
+		}
+		if after != before {
+			t.Errorf("a blocked source cost %d commands", after-before)
+		}
+	})
+}
+
+// What an edge has not reported when it is stopped reaches the tier, and the next edge learns it.
+func TestEdgeStopsWithLastReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, names := newPipes(2)
+		defer nodes.close()
+		rule := newRule(t, 1000, time.Minute, time.Minute, counter.Nearest)
+		first := startEdge(t, 1, rule, names, nodes.dial)
+		time.Sleep(time.Second)
+		for s := range uint32(100) {
+			for range 3 {
+				first.ask(address(s))
+			}
+		}
+		if err := first.stop(); err != nil {
+			t.Fatal(err)
+		}
+		second := startEdge(t, 2, rule, names, nodes.dial)
+		defer second.stop()
+		time.Sleep(100 * time.Millisecond)
+		for s := range uint32(100) {
+			second.ask(address(s))
+		}
+		time.Sleep(2 * time.Second)
+		for s := range uint32(100) {
+			if v, _ := second.counters.Peek(rule.Counter, address(s), time.Now()); v.Estimate < 4 || v.Estimate > 5 {
+				t.Errorf("source %d: the second edge estimates %.2f, want 4 (and what Peek asks for)", s, v.Estimate)
+			}
+		}
+	})
+}
+
+// While a node hangs, the sources of the other one are counted together as ever, and afterwards those of this one again.
+func TestEdgesWithHungNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, names := newPipes(2)
+		defer nodes.close()
+		rule := newRule(t, 50, 10*time.Second, 10*time.Second, counter.Nearest)
+		a := startEdge(t, 1, rule, names, nodes.dial)
+		defer a.stop()
+		b := startEdge(t, 2, rule, names, nodes.dial)
+		defer b.stop()
+		time.Sleep(3 * time.Second)
+		nodes[names[0]].Hang()
+		attack := func(from uint32) (worst int) {
+			for s := from; s < from+20; s++ {
+				admitted := 0
+				for i := range 200 {
+					if []*edge{a, b}[i%2].ask(address(s)) {
+						admitted++
+					}
+					time.Sleep(time.Millisecond)
+				}
+				worst = max(worst, admitted)
+			}
+			return worst
+		}
+		attack(100)
+		time.Sleep(time.Second) // the node is known to be down by now
+		if worst := attack(200); worst > 55 {
+			t.Errorf("while it hangs: %d admitted of a limit of 50", worst)
+		}
+		nodes[names[0]].Resume()
+		time.Sleep(3 * time.Second)
+		if worst := attack(300); worst > 55 {
+			t.Errorf("after its return: %d admitted of a limit of 50", worst)
+		}
+		for _, e := range []*edge{a, b} {
+			if d := e.tier.Stats().Nodes[0].Dials; d > 100 {
+				t.Errorf("%d dials", d)
+			}
+		}
+	})
+}
+
+// The same with real parts: two memcached processes, three edges, real time.
+func TestEdgesOverMemcached(t *testing.T) {
+	names := []string{startMemcached(t), startMemcached(t)}
+	rule := newRule(t, 100, time.Minute, time.Minute, counter.Nearest)
+	var edges []*edge
+	for i := range uint64(3) {
+		e := startEdge(t, i+1, rule, names, nil)
+		defer e.stop()
+		edges = append(edges, e)
+	}
+	attacker, admitted := address(1), 0
+	deadline := time.Now().Add(10 * time.Second)
+	for i := 0; !(edges[0].blocked(attacker) && edges[1].blocked(attacker) && edges[2].blocked(attacker)); i++ {
+		if edges[i%2].ask(attacker) {
+			admitted++
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not blocked everywhere after 10 s and %d requests: %v %v %v %+v", i, edges[0].blocked(attacker), edges[1].blocked(attacker), edges[2].blocked(attacker), edges[2].tier.Stats())
+		}
+	}
+	if admitted < 100 {
+		t.Errorf("%d admitted of a limit of 100", admitted)
+	}
+	for _, e := range edges {
+		if err := e.stop(); err != nil {
+			t.Error(err)
+		}
+		for _, n := range e.tier.Stats().Nodes {
+			if n.Closed+n.Silent+n.Wrong > 0 {
+				t.Errorf("connections lost: %+v", n)
+			}
+		}
+	}
+}
