@@ -243,7 +243,7 @@ func (m *Machine) writeLog(node int, lines []byte, now time.Time) {
 		w.part, w.size = w.part+1, 0
 	}
 	if w.part >= logParts {
-		m.stats.LogFull++
+		m.stats.logFull.Add(1)
 		return
 	}
 	w.size += len(lines)
@@ -343,9 +343,9 @@ func (m *Machine) readLog(n *node, r Result, now time.Time) {
 			seen += len(line)
 			l.news = now
 			if rec, ok := m.secret.open(line[:len(line)-1]); !ok {
-				m.stats.Forged++
+				m.stats.forged.Add(1)
 			} else if m.learn(rec, now) {
-				m.stats.Propagation.Observe(now.Sub(rec.start))
+				m.stats.propagation.Observe(now.Sub(rec.start))
 			}
 		}
 		l.seen[p] = seen

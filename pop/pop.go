@@ -357,7 +357,7 @@ func (m *Machine) looked(f flight, r Result, now time.Time) {
 	c := f.counter
 	if bit := r.Values[0]; bit != nil {
 		if rec, ok := m.secret.open(bit); !ok {
-			m.stats.Forged++
+			m.stats.forged.Add(1)
 		} else if rec.source == c.Source && rec.rule == m.secret.ruleDigest(c.Rule) {
 			m.learn(rec, now)
 		}
@@ -366,7 +366,7 @@ func (m *Machine) looked(f flight, r Result, now time.Time) {
 	for i, v := range r.Values[1:] {
 		total, ok := parseTotal(v)
 		if v != nil && !ok {
-			m.stats.Forged++
+			m.stats.forged.Add(1)
 		}
 		groups[i] = total
 	}

@@ -88,6 +88,7 @@ func (m *Machine) rollCalled(r Result, now time.Time) {
 	if p.edges >= p.highest || now.Sub(p.highTime) > edgesHold {
 		p.highest, p.highTime = p.edges, now
 	}
+	m.stats.edges.Store(int64(p.highest))
 	if m.config.Edges == 0 {
 		m.counters.SetEdges(p.highest)
 	}
@@ -99,6 +100,3 @@ func (m *Machine) slotAnswered(f flight, r Result) {
 		m.presence.slot = f.slot
 	}
 }
-
-// Edges is how many edges share the tier as far as this one knows.
-func (m *Machine) edges() int { return max(m.presence.highest, 1) }

@@ -29,9 +29,26 @@ func (h *Histogram) Snapshot() (buckets map[float64]uint64, count uint64, sum fl
 	return buckets, count, time.Duration(h.sum.Load()).Seconds()
 }
 
-// machineStats is what a Machine has seen. Forged and LogFull belong to the machine's goroutine.
+// machineStats is what a Machine has seen.
 type machineStats struct {
-	Propagation Histogram // from a verdict on one edge until it is in force on this one
-	Forged      uint64    // values in the tier that are not of the form, or not authentic
-	LogFull     uint64    // bits that found the log full
+	propagation Histogram
+	forged      atomic.Uint64
+	logFull     atomic.Uint64
+	edges       atomic.Int64
+}
+
+// MachineStats is what a Machine has seen since it was made.
+type MachineStats struct {
+	Propagation *Histogram // from a verdict on another edge until it was in force on this one
+	Forged      uint64     // values in the tier that were not of the form, or not authentic
+	LogFull     uint64     // lines that found the log full
+	Edges       int        // that share the tier
+}
+
+// Stats may be called from anywhere.
+func (m *Machine) Stats() MachineStats {
+	return MachineStats{
+		Propagation: &m.stats.propagation, Forged: m.stats.forged.Load(), LogFull: m.stats.logFull.Load(),
+		Edges: int(max(m.stats.edges.Load(), 1)),
+	}
 }

@@ -2,8 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,12 +26,53 @@ type shared struct {
 	sync func(ctx context.Context) error
 }
 
-func share(c *edge.Config, _ pop.Secret, _ *slog.Logger) (*shared, error) {
-	if len(c.PoP.Memcached) > 0 {
-		return nil, errors.New("memcached is not supported yet: leave --memcached and pop.memcached out")
+func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error) {
+	if len(c.PoP.Memcached) == 0 {
+		s := &shared{table: counter.New(counter.Options{Counters: c.Counters}), bits: mitigation.New(0, nil)}
+		s.sync = s.alone
+		return s, nil
 	}
-	s := &shared{table: counter.New(counter.Options{Counters: c.Counters}), bits: mitigation.New(0, nil)}
-	s.sync = s.alone
+	var tier *pop.Tier
+	wake := func() { tier.Wake() }
+	s := &shared{
+		table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: secret.Phase, Wake: wake}),
+		bits:  mitigation.New(0, wake),
+	}
+	machine, err := pop.NewMachine(pop.Config{
+		Nodes: c.PoP.Memcached, Secret: secret, ID: rand.Uint64(), Edges: c.PoP.Edges, Counters: s.table, Bits: s.bits,
+	}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if tier, err = pop.NewTier(machine, c.PoP.Memcached); err != nil {
+		return nil, fmt.Errorf("pop.memcached: %w", err)
+	}
+	tier.Caught = func(v any, stack []byte) {
+		log.Error("a panic in the tier's goroutines was caught", "panic", v, "stack", string(stack))
+	}
+	s.sync = tier.Sync
+	s.metrics = newTierMetrics(tier, machine)
+	s.tier = edge.Tier{
+		Up: func(counter.Source) bool { return machine.Up() },
+		Ask: func(rule *counter.Rule, source counter.Source) {
+			machine.Ask(counter.Counter{Rule: rule, Source: source})
+			tier.Wake()
+		},
+		Rules: func(rules []edge.TierRule) {
+			known := make([]pop.Rule, len(rules))
+			for i, r := range rules {
+				known[i] = pop.Rule{Counter: r.Counter, Timeout: r.Timeout}
+			}
+			machine.SetRules(known)
+		},
+		Nodes: func() []edge.NodeStatus {
+			nodes := make([]edge.NodeStatus, len(c.PoP.Memcached))
+			for i, up := range machine.Health() {
+				nodes[i] = edge.NodeStatus{Address: c.PoP.Memcached[i], Up: up}
+			}
+			return nodes
+		},
+	}
 	return s, nil
 }
 

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/pop"
+)
+
+// tierMetrics shows a tier to Prometheus. Labels are nodes of the configuration and words of ours, so their number is fixed.
+type tierMetrics struct {
+	tier    *pop.Tier
+	machine *pop.Machine
+
+	operations, seconds, up, dials, dropped, edges, propagation, forged, logFull *prometheus.Desc
+}
+
+func newTierMetrics(tier *pop.Tier, machine *pop.Machine) *tierMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("sluice_"+name, help, labels, nil)
+	}
+	return &tierMetrics{
+		tier: tier, machine: machine,
+		operations:  desc("tier_operations_total", "Commands to a memcached node, by what was asked and what became of it.", "node", "op", "result"),
+		seconds:     desc("tier_operation_seconds", "Round trips to a memcached node.", "node"),
+		up:          desc("tier_node_up", "Whether a memcached node is held to be up.", "node"),
+		dials:       desc("tier_dials_total", "Attempts to connect to a memcached node.", "node"),
+		dropped:     desc("tier_connections_dropped_total", "Connections to a memcached node that were given up, by what ended them.", "node", "reason"),
+		edges:       desc("tier_edges", "Edges that share the tier, as far as this one knows."),
+		propagation: desc("propagation_seconds", "From a verdict on another edge until it was in force on this one."),
+		forged:      desc("tier_forged_total", "Values in the tier that were not of the form, or not authentic."),
+		logFull:     desc("tier_log_full_total", "Mitigations that found the log full; other edges learn of them at first sight."),
+	}
+}
+
+func (m *tierMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
+
+func (m *tierMetrics) Collect(ch chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	histogram := func(d *prometheus.Desc, h *pop.Histogram, labels ...string) {
+		buckets, n, sum := h.Snapshot()
+		ch <- prometheus.MustNewConstHistogram(d, n, sum, buckets, labels...)
+	}
+	health := m.machine.Health()
+	for i, n := range m.tier.Stats().Nodes {
+		for op := range n.Operations {
+			for status, times := range n.Operations[op] {
+				if times > 0 {
+					count(m.operations, times, n.Node, pop.Op(op).String(), pop.Status(status).String())
+				}
+			}
+		}
+		histogram(m.seconds, n.Trips, n.Node)
+		up := 0.0
+		if health[i] {
+			up = 1
+		}
+		gauge(m.up, up, n.Node)
+		count(m.dials, n.Dials, n.Node)
+		count(m.dropped, n.Closed, n.Node, "closed")
+		count(m.dropped, n.Silent, n.Node, "silent")
+		count(m.dropped, n.Wrong, n.Node, "wrong")
+	}
+	s := m.machine.Stats()
+	gauge(m.edges, float64(s.Edges))
+	histogram(m.propagation, s.Propagation)
+	count(m.forged, s.Forged)
+	count(m.logFull, s.LogFull)
+}
