@@ -1,23 +1,11 @@
 package loadgen
 
 import (
-	"cmp"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
-
-// InForce says that an edge came to know that a source is mitigated: it decided so, or heard of it.
-type InForce struct {
-	Source int32
-	Edge   int16
-	Start  time.Duration // when the mitigation began
-	At     time.Duration // when this edge had it in its table
-	Until  time.Duration // its end; 0: Start and the timeout
-	Total  bool          // it began with the PoP's total being over the limit, not with a request refused
-}
 
 // DeployedJudge judges in deployed mode: against an exact log, for each source, of the requests that this limiter itself
 // counted (admitted), over all its edges, in the order of time.
@@ -456,39 +444,4 @@ func (j *DeployedJudge) Figures() Figures {
 // Worst is the sources with the most wrong decisions, at most n of them, the worst first.
 func (j *DeployedJudge) Worst(n int) []int32 {
 	return worst(n, len(j.states), func(i int32) uint32 { return j.states[i].wrong })
-}
-
-// SortDecisions brings the decisions of a live run, which come as answers do, into the order of time.
-func SortDecisions(d []Decision) {
-	slices.SortStableFunc(d, func(a, b Decision) int { return cmp.Compare(a.At, b.At) })
-}
-
-// SortInForce does the same for news of mitigations.
-func SortInForce(f []InForce) {
-	slices.SortStableFunc(f, func(a, b InForce) int { return cmp.Compare(a.At, b.At) })
-}
-
-// Judge judges a run that is over. It sorts both slices.
-func Judge(mode Mode, o JudgeOptions, decisions []Decision, inForce []InForce) Figures {
-	SortDecisions(decisions)
-	if mode == Estimator {
-		j := NewEstimatorJudge(o)
-		for i := range decisions {
-			j.Decide(&decisions[i])
-		}
-		return j.Figures()
-	}
-	SortInForce(inForce)
-	j := NewDeployedJudge(o)
-	for i := range decisions {
-		for len(inForce) > 0 && inForce[0].At < decisions[i].At {
-			j.InForce(inForce[0])
-			inForce = inForce[1:]
-		}
-		j.Decide(&decisions[i])
-	}
-	for _, f := range inForce {
-		j.InForce(f)
-	}
-	return j.Figures()
 }

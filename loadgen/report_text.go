@@ -136,7 +136,7 @@ func WriteText(w io.Writer, reports ...*Report) error {
 
 // lines says in a few lines what was run.
 func (r *Run) lines() []string {
-	out := []string{fmt.Sprintf("%s, %s mode: %s", r.Command, r.Mode, r.Trace+r.Workload)}
+	out := []string{strings.TrimPrefix(fmt.Sprintf("%s, %s mode: %s", r.Command, r.Mode, r.Trace+r.Workload), ", ")}
 	about := []string{"seed " + strconv.FormatUint(r.Seed, 10)}
 	if r.Start != nil {
 		about = append(about, "from "+r.Start.Format(time.RFC3339))
