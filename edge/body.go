@@ -25,6 +25,7 @@ type answerBody struct {
 	link    *link
 	client  *conn
 	upload  *upload // may still be under way
+	length  int64   // as the head says: bytes, lengthChunked or lengthUnknown
 	framing framing
 	left    int64 // of the fixed length or of the current chunk
 	begun   bool  // a chunk has been read: a line end comes before the next

@@ -171,7 +171,7 @@ func (c *Config) Check() error {
 	switch {
 	case len(c.Origins) == 0:
 		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
-	case c.Listen == c.Admin:
+	case c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0"):
 		return errors.New("listen and admin are both " + c.Listen + ": give them different addresses")
 	}
 	return nil

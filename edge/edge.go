@@ -188,7 +188,7 @@ type exchange struct {
 	forwardedHost    bool
 	hostBuf, pathBuf []byte
 	buf              []byte
-	doomed           []string
+	answer           answerHead
 }
 
 // begin counts a request as received and takes what its life needs.

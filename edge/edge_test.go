@@ -114,14 +114,37 @@ func TestVerdictHeader(t *testing.T) {
 	if got[1]["until"] != got[2]["until"] || got[1]["until"] == "0" {
 		t.Errorf("until %s, then %s", got[1]["until"], got[2]["until"])
 	}
-	off := startEdge(t, startRecorder(t, func(int, string) string {
-		return "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSluice-Verdict: forged\r\nX-RateLimit-Limit: 7\r\nRatelimit: x\r\n\r\n"
-	}).url(), "")
-	resp, _ := off.get("/")
-	for _, name := range []string{"Sluice-Verdict", "X-Ratelimit-Limit", "Ratelimit"} {
-		if resp.Header.Get(name) != "" {
-			t.Errorf("the origin's own %s came through", name)
+}
+
+// An origin's own limits give way to those of a rule, and stay where there is none; its verdict never comes through.
+func TestOriginsOwnLimits(t *testing.T) {
+	o := startRecorder(t, func(int, string) string {
+		return "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSluice-Verdict: forged\r\nX-RateLimit-Limit: 7\r\nratelimit: x\r\nX-RateLimit-Limit: 8\r\n\r\n"
+	})
+	e := startEdge(t, o.url(), "rules: [{name: r, match: {path: /r}, limit: 9}]")
+	for path, want := range map[string]string{"/r": `[9] ["r";r=8;t=60] []`, "/other": "[7 8] [x] []"} {
+		resp, _ := e.get(path)
+		h := resp.Header
+		if got := fmt.Sprint(h["X-Ratelimit-Limit"], h["Ratelimit"], h["Sluice-Verdict"]); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
 		}
+	}
+}
+
+// Requests may come before the answers to those before them: answers keep their order.
+func TestPipelining(t *testing.T) {
+	o := startRecorder(t, func(n int, _ string) string { return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d", n) })
+	e := startEdge(t, o.url(), "rules: [{name: r, limit: 3}]")
+	c := e.talk()
+	_, _ = io.WriteString(c, strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", 5))
+	for i, want := range []int{200, 200, 200, 429, 429} {
+		resp, body := c.hear("GET")
+		if resp.StatusCode != want || want == 200 && body != strconv.Itoa(i) {
+			t.Errorf("answer %d: %d %q", i, resp.StatusCode, body)
+		}
+	}
+	if m := e.rest(); m["sluice_received_total"] != 5 {
+		t.Errorf("metrics: %v", m)
 	}
 }
 

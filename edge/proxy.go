@@ -1,22 +1,12 @@
 package edge
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"net"
-	"strconv"
 	"time"
 
 	"github.com/valyala/fasthttp"
-)
-
-// maxInterim bounds the answers with a status of 1xx before the real one.
-const maxInterim = 8
-
-var (
-	errUpgrade = errors.New("edge: the origin switched protocols unasked")
-	errInterim = errors.New("edge: the origin sent too many interim answers")
 )
 
 // forward passes the request on and puts the origin's answer into ctx.Response, its body still to be streamed. It returns
@@ -131,7 +121,7 @@ func (x *exchange) exchangeOn(ctx *fasthttp.RequestCtx, o *origin, b *answerBody
 		// The origin may have answered and closed before it read everything: what it said still counts.
 		_ = l.SetReadDeadline(time.Now().Add(time.Second))
 	}
-	if head := readAnswerHead(l.br, &ctx.Response); head != nil {
+	if head := x.readAnswerHead(b, &ctx.Response); head != nil {
 		if err != nil && b.upload != nil {
 			return err
 		}
@@ -140,35 +130,11 @@ func (x *exchange) exchangeOn(ctx *fasthttp.RequestCtx, o *origin, b *answerBody
 	return nil
 }
 
-// readAnswerHead reads up to the final answer's head.
-func readAnswerHead(br *bufio.Reader, resp *fasthttp.Response) error {
-	for range maxInterim {
-		if err := resp.Header.Read(br); err != nil {
-			return err
-		}
-		switch status := resp.StatusCode(); {
-		case status == fasthttp.StatusSwitchingProtocols:
-			return errUpgrade // we never ask for it: Upgrade is not passed on
-		case status >= 200:
-			return nil
-		}
-	}
-	return errInterim
-}
-
-// relay makes the origin's answer the client's: headers that end at this hop go, and so do those of the names that are
-// ours, and the body is streamed.
+// relay makes the origin's answer the client's; its body is streamed.
 func (x *exchange) relay(ctx *fasthttp.RequestCtx, o *origin, b *answerBody) int {
 	resp := &ctx.Response
-	h := &resp.Header
-	status := resp.StatusCode()
+	h, status, length := &resp.Header, resp.StatusCode(), b.length
 	o.answers[status%codes].Add(1)
-	length := h.ContentLength()
-	b.reuse = !h.ConnectionClose()
-	if seconds, ok := keepAliveTimeout(h.Peek("Keep-Alive")); ok {
-		b.keep = min(b.keep, seconds)
-	}
-	x.cleanAnswer(h)
 	h.ResetConnectionClose()
 	h.SetProtocol(protocol11)
 	if b.upload != nil && !b.upload.over() {
@@ -179,23 +145,20 @@ func (x *exchange) relay(ctx *fasthttp.RequestCtx, o *origin, b *answerBody) int
 	switch {
 	case bodyless(ctx.Method(), status):
 		b.done = true
-		if status == fasthttp.StatusNoContent {
-			h.Del(fasthttp.HeaderContentLength)
-		}
 		resp.SkipBody = true
 		b.finish()
-	case length >= 0 && length <= br.Buffered():
+	case length >= 0 && length <= int64(br.Buffered()):
 		// All there: copying it frees the origin's connection before the client has read a byte.
-		body, _ := br.Peek(length)
+		body, _ := br.Peek(int(length))
 		resp.SetBody(body)
-		_, _ = br.Discard(length)
+		_, _ = br.Discard(int(length))
 		b.done = true
 		b.finish()
 	case length >= 0:
-		b.framing, b.left = fixed, int64(length)
+		b.framing, b.left = fixed, length
 		x.spare = nil // it outlives the handler
-		resp.SetBodyStream(b, length)
-	case length == -1:
+		resp.SetBodyStream(b, int(length))
+	case length == lengthChunked:
 		b.framing = chunked
 		x.stream(ctx, b)
 	default:
@@ -225,46 +188,4 @@ func (x *exchange) stream(ctx *fasthttp.RequestCtx, b *answerBody) {
 		c.owe(status, fromOrigin)
 		c.settle(stats)
 	})
-}
-
-// cleanAnswer removes what is between the origin and this edge alone, and what only the edge may say.
-func (x *exchange) cleanAnswer(h *fasthttp.ResponseHeader) {
-	x.doomed = x.doomed[:0]
-	for name, value := range h.All() {
-		switch len(name) {
-		case 2, 7, 9, 10, 14, 15, 16, 17, 19, 21, 22:
-		default:
-			continue
-		}
-		switch {
-		case equalFold(name, "connection"):
-			for _, nominated := range splitList(value) {
-				if k := classify(nominated); k == lineOther && !equalFold(nominated, "content-type") {
-					x.doomed = append(x.doomed, string(nominated))
-				}
-			}
-			x.doomed = append(x.doomed, "Connection")
-		case classify(name) == lineHopByHop, equalFold(name, "transfer-encoding"),
-			equalFold(name, "ratelimit"), equalFold(name, "ratelimit-policy"), equalFold(name, "sluice-verdict"),
-			equalFold(name, "x-ratelimit-limit"), equalFold(name, "x-ratelimit-remaining"), equalFold(name, "x-ratelimit-reset"):
-			x.doomed = append(x.doomed, string(name))
-		}
-	}
-	for _, name := range x.doomed {
-		h.Del(name)
-	}
-}
-
-// keepAliveTimeout reads how long an origin keeps an idle connection, less a second for the way.
-func keepAliveTimeout(value []byte) (time.Duration, bool) {
-	for _, part := range splitList(value) {
-		if len(part) > 8 && equalFold(part[:8], "timeout=") {
-			n, err := strconv.Atoi(string(part[8:]))
-			if err != nil || n < 0 || n > 86400 {
-				return 0, false
-			}
-			return max(0, time.Duration(n-1)*time.Second), true
-		}
-	}
-	return 0, false
 }

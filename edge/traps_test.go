@@ -165,7 +165,7 @@ func TestConnectionsPerSource(t *testing.T) {
 	if resp, err := http.ReadResponse(bufio.NewReader(other), nil); err != nil || resp.StatusCode != 200 {
 		t.Errorf("another source: %v", err)
 	}
-	if m := e.metrics(); m["sluice_connections_refused_total"] == 0 {
+	if m := e.metrics(); m["sluice_connections_refused_total{cap=source}"] == 0 {
 		t.Errorf("metrics: %v", m)
 	}
 }

@@ -36,6 +36,7 @@ func (r *reloader) now() error {
 		r.server.Failed()
 	} else {
 		before := r.server.Config()
+		fitDescriptors(c)
 		if err = r.server.Apply(c); err == nil {
 			r.log.Info("configuration read again", "rules", len(c.Rules))
 			r.tellLater(before, c)

@@ -41,6 +41,7 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	if err := findOrigins(c, log); err != nil {
 		return err
 	}
+	wanted := fitDescriptors(c)
 	shared, err := share(c, secret, log)
 	if err != nil {
 		return err
@@ -77,6 +78,10 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 
+	if wanted > c.Limits.Connections {
+		log.Warn("this process may open fewer files than limits.connections needs: raise ulimit -n",
+			"connections", c.Limits.Connections, "wanted", wanted)
+	}
 	stop, unhook := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer unhook()
 	background, cancel := context.WithCancel(context.Background())
@@ -171,6 +176,20 @@ func popSecret(c *edge.Config, log *slog.Logger) (pop.Secret, error) {
 		return pop.Secret{}, fmt.Errorf("pop.secret_file: %s has less than 16 bytes: head -c 32 /dev/urandom | base64 makes a good one", c.PoP.SecretFile)
 	}
 	return pop.SecretOf([]byte(strings.TrimSpace(string(text)))), nil
+}
+
+// spareDescriptors are for what is not a client and its origin: nodes, operators, files.
+const spareDescriptors = 64
+
+// fitDescriptors keeps the cap on connections below what the process may open, and returns what was asked for: a client
+// needs one descriptor and its request to the origin another. Without any left, nobody could connect, operators included.
+func fitDescriptors(c *edge.Config) (wanted int) {
+	wanted = c.Limits.Connections
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
+		c.Limits.Connections = min(wanted, max(1, (int(min(limit.Cur, 1<<30))-spareDescriptors)/2))
+	}
+	return wanted
 }
 
 func isLoopback(host string) bool {

@@ -1,0 +1,209 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// maxInterim bounds the answers with a status of 1xx before the real one.
+const maxInterim = 8
+
+// Lengths of bodies that have none.
+const (
+	lengthChunked = -1
+	lengthUnknown = -2 // up to the end of the connection
+)
+
+var (
+	errAnswer  = errors.New("edge: the head of the origin's answer is malformed")
+	errFraming = errors.New("edge: the origin's answer does not say unmistakably where its body ends")
+	errUpgrade = errors.New("edge: the origin switched protocols unasked")
+	errInterim = errors.New("edge: the origin sent too many interim answers")
+)
+
+// An answerHead reads the heads of answers as strictly as those of requests. Lines that end at this hop are taken out
+// before the server's own type gets them: it would take them out in a way that changes the order of the others, and the
+// order of lines with one name has a meaning (RFC 9110, 5.3).
+type answerHead struct {
+	head
+	text []byte // the head without those lines
+	src  bytes.Reader
+	br   *bufio.Reader
+}
+
+// readAnswerHead reads up to the final answer's head, and says in b how its body is delimited and whether the connection
+// can be used again. io.EOF means that the connection ended before any byte.
+func (x *exchange) readAnswerHead(b *answerBody, resp *fasthttp.Response) error {
+	for range maxInterim {
+		raw, err := peekHead(b.link.br)
+		if err != nil {
+			return err
+		}
+		status, old, err := x.answer.parse(raw)
+		if err != nil {
+			return err
+		}
+		switch {
+		case status == fasthttp.StatusSwitchingProtocols:
+			return errUpgrade // we never ask for it: Upgrade is not passed on
+		case status >= 200:
+			if err := x.answer.frame(b, old); err != nil {
+				return err
+			}
+			text := x.answer.filter(raw, status, x.decision.Rule != nil)
+			_, _ = b.link.br.Discard(len(raw))
+			return x.answer.hand(text, resp)
+		}
+		_, _ = b.link.br.Discard(len(raw))
+	}
+	return errInterim
+}
+
+// peekHead waits for a whole head, up to the empty line.
+func peekHead(br *bufio.Reader) ([]byte, error) {
+	searched := 0
+	for n := 1; ; n = br.Buffered() + 1 {
+		if _, err := br.Peek(n); err != nil {
+			var timeout net.Error
+			switch {
+			case errors.As(err, &timeout) && timeout.Timeout():
+				return nil, err
+			case n == 1:
+				return nil, io.EOF // however it ended
+			}
+			return nil, unexpected(err)
+		}
+		have, _ := br.Peek(br.Buffered())
+		if i := bytes.Index(have[searched:], []byte("\r\n\r\n")); i >= 0 {
+			return have[:searched+i+4], nil
+		}
+		searched = max(0, len(have)-3)
+	}
+}
+
+// parse reads the status line and scans the header lines. old is an origin of HTTP/1.0.
+func (a *answerHead) parse(raw []byte) (status int, old bool, err error) {
+	i := bytes.IndexByte(raw, '\n')
+	line := raw[:max(i, 0)]
+	if len(line) < 13 || line[len(line)-1] != '\r' || string(line[:7]) != "HTTP/1." || line[8] != ' ' || line[7] != '0' && line[7] != '1' {
+		return 0, false, errAnswer
+	}
+	for _, c := range line[9:12] {
+		if c < '0' || c > '9' {
+			return 0, false, errAnswer
+		}
+		status = status*10 + int(c-'0')
+	}
+	if status < 100 || line[12] != ' ' && line[12] != '\r' {
+		return 0, false, errAnswer
+	}
+	return status, line[7] == '0', a.scan(raw[i+1:])
+}
+
+// frame finds out how the body is delimited (RFC 9112, 6.3). What could be read in two ways is an error: one server's body
+// would be another's next answer.
+func (a *answerHead) frame(b *answerBody, old bool) error {
+	b.length, b.reuse = lengthUnknown, !old
+	counted := false
+	for i := range a.lines {
+		l := &a.lines[i]
+		switch l.kind {
+		case lineContentLength:
+			n, err := strconv.ParseUint(string(l.value), 10, 62)
+			if err != nil || counted || l.value[0] == '+' {
+				return errFraming
+			}
+			counted, b.length = true, int64(n)
+		case lineConnection:
+			for _, token := range splitList(l.value) {
+				if equalFold(token, "close") {
+					b.reuse, old = false, false // old: close outdoes keep-alive
+				} else if old && equalFold(token, "keep-alive") {
+					b.reuse = true
+				}
+			}
+		case lineHopByHop:
+			if seconds, ok := keepAliveTimeout(l); ok {
+				b.keep = min(b.keep, seconds)
+			}
+		}
+	}
+	for i := range a.lines {
+		if l := &a.lines[i]; l.kind == lineTransferEncoding {
+			if counted || b.length == lengthChunked || old || !equalFold(l.value, "chunked") {
+				return errFraming
+			}
+			b.length = lengthChunked
+		}
+	}
+	return nil
+}
+
+// filter is the head as the client may get it: without what ends at this hop, and without what only the edge may say: its
+// verdict, and, where a rule has something to tell, limits. An origin's own limits stay where no rule applies.
+func (a *answerHead) filter(raw []byte, status int, limits bool) []byte {
+	out := append(a.text[:0], raw[:bytes.IndexByte(raw, '\n')+1]...)
+	for i := range a.lines {
+		l := &a.lines[i]
+		switch {
+		case l.drop, equalFold(l.name, "sluice-verdict"), limits && tellsLimit(l.name),
+			l.kind == lineContentLength && status == fasthttp.StatusNoContent:
+			continue
+		}
+		out = append(out, l.name...)
+		out = append(out, ": "...)
+		out = append(out, l.value...)
+		out = append(out, "\r\n"...)
+	}
+	a.text = append(out, "\r\n"...)
+	return a.text
+}
+
+// hand gives the head to the server's type.
+func (a *answerHead) hand(text []byte, resp *fasthttp.Response) error {
+	a.src.Reset(text)
+	if a.br == nil {
+		a.br = bufio.NewReaderSize(&a.src, originHead+256) // a value without space before it has one now
+	} else {
+		a.br.Reset(&a.src)
+	}
+	return resp.Header.Read(a.br)
+}
+
+func tellsLimit(name []byte) bool {
+	switch len(name) {
+	case len("ratelimit"):
+		return equalFold(name, "ratelimit")
+	case len("ratelimit-policy"):
+		return equalFold(name, "ratelimit-policy")
+	case len("x-ratelimit-limit"): // and -reset
+		return equalFold(name, "x-ratelimit-limit") || equalFold(name, "x-ratelimit-reset")
+	case len("x-ratelimit-remaining"):
+		return equalFold(name, "x-ratelimit-remaining")
+	}
+	return false
+}
+
+// keepAliveTimeout reads how long an origin keeps an idle connection, less a second for the way.
+func keepAliveTimeout(l *line) (time.Duration, bool) {
+	if !equalFold(l.name, "keep-alive") {
+		return 0, false
+	}
+	for _, part := range splitList(l.value) {
+		if len(part) > 8 && equalFold(part[:8], "timeout=") {
+			n, err := strconv.Atoi(string(part[8:]))
+			if err != nil || n < 0 || n > 86400 {
+				return 0, false
+			}
+			return max(0, time.Duration(n-1)*time.Second), true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,62 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// What is taken for the head of an answer can be handed on, says the same there, and has nothing left that ends here.
+func FuzzAnswerHead(f *testing.F) {
+	for _, s := range []string{
+		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+		"HTTP/1.0 404\r\nConnection: keep-alive, x\r\nX: 1\r\n\r\n",
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 \r\nKeep-Alive: timeout=5\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		x, resp := &exchange{}, fasthttp.AcquireResponse()
+		defer fasthttp.ReleaseResponse(resp)
+		b := &answerBody{link: &link{br: bufio.NewReaderSize(bytes.NewReader(answer), originHead)}, keep: time.Minute}
+		if x.readAnswerHead(b, resp) != nil {
+			return
+		}
+		if b.length < lengthUnknown || b.length >= 0 && resp.StatusCode() != 204 && int64(resp.Header.ContentLength()) != b.length {
+			t.Fatalf("length %d, handed on as %d", b.length, resp.Header.ContentLength())
+		}
+		var again head
+		_, lines, _ := bytes.Cut(x.answer.text, []byte("\r\n"))
+		if err := again.scan(lines); err != nil {
+			t.Fatalf("%q: %v", x.answer.text, err)
+		}
+		for _, l := range again.lines {
+			if l.kind == lineConnection || l.kind == lineHopByHop || l.kind == lineTransferEncoding || l.kind == lineContentLength && resp.StatusCode() == 204 {
+				t.Fatalf("%s was handed on", l.name)
+			}
+		}
+	})
+}
+
+func TestConnectionOfAnswers(t *testing.T) {
+	for head, want := range map[string]bool{
+		"HTTP/1.1 200 OK\r\n":                                                true,
+		"HTTP/1.1 200 OK\r\nConnection: close\r\n":                           false,
+		"HTTP/1.1 200 OK\r\nConnection: x, Close\r\n":                        false,
+		"HTTP/1.0 200 OK\r\n":                                                false,
+		"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n":                      true,
+		"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nConnection: close\r\n": false,
+		"HTTP/1.0 200 OK\r\nConnection: close, keep-alive\r\n":               false,
+	} {
+		x := &exchange{}
+		b := &answerBody{link: &link{br: bufio.NewReader(strings.NewReader(head + "Content-Length: 0\r\n\r\n"))}}
+		if err := x.readAnswerHead(b, &fasthttp.Response{}); err != nil || b.reuse != want {
+			t.Errorf("%q: reuse %t, %v", head, b.reuse, err)
+		}
+	}
+}
