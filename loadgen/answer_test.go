@@ -127,3 +127,27 @@ func TestDecisionOfAnswer(t *testing.T) {
 	f("another's answer", answer{status: 404}, Decision{At: middle, Verdict: Admitted, Estimate: none})
 	f("bad gateway", answer{status: 502}, Decision{At: middle, Verdict: Failed, Estimate: none})
 }
+
+// However an answer is cut into pieces, it is read the same, and nothing makes the reader hang or panic.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), uint8(3), false)
+	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), uint8(1), false)
+	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429 No\r\nSluice-Verdict: limited;at=1;e=2\r\n\r\n"), uint8(7), true)
+	f.Fuzz(func(t *testing.T, text []byte, size uint8, head bool) {
+		read := func(size int) (a answer, failed bool) {
+			a.reset(head)
+			for i := 0; i < len(text); i += size {
+				if a.feed(text[i:min(i+size, len(text))]) != nil {
+					return a, true
+				}
+			}
+			return a, false
+		}
+		whole, failed := read(len(text) + 1)
+		pieces, failedToo := read(int(size) + 1)
+		if failed != failedToo || !failed && (whole.status != pieces.status || whole.body != pieces.body || whole.stage != pieces.stage) {
+			t.Errorf("at once: %v, stage %d, status %d, body %d; in pieces of %d: %v, stage %d, status %d, body %d", failed,
+				whole.stage, whole.status, whole.body, int(size)+1, failedToo, pieces.stage, pieces.status, pieces.body)
+		}
+	})
+}

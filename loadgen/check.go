@@ -39,7 +39,7 @@ func (s *Site) CheckQuiet(ctx context.Context, length time.Duration) (*Check, er
 		return nil, fmt.Errorf("loadgen: check quiet: the mitigation timeout is %v: want at least %v", s.Rule.MitigationTimeout, 3*length+5*time.Second)
 	}
 	s.Log("blocking %d sources", checkSources)
-	if _, err := s.block(ctx, s.PoPs); err != nil {
+	if _, err := s.block(ctx, s.Targets); err != nil {
 		return nil, err
 	}
 	if err := s.everyEdgeKnows(ctx, checkSources); err != nil {
@@ -102,7 +102,7 @@ func (s *Site) CheckQuiet(ctx context.Context, length time.Duration) (*Check, er
 // edge are refused by every other edge on their first request there, so long after the block began.
 func (s *Site) CheckShared(ctx context.Context, after time.Duration) (*Check, error) {
 	c := &Check{Name: "shared", Kept: true}
-	edges := s.PoPs[0]
+	edges := s.Targets[0]
 	if len(edges) < 2 || len(s.nodes) == 0 {
 		return nil, errors.New("loadgen: check shared: want at least two edges and a memcached node")
 	}
@@ -227,7 +227,7 @@ func (s *Site) storm(ctx context.Context, length time.Duration) (*Outcome, error
 	}
 	brief, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
-	out, err := Replay{PoPs: s.PoPs, Carrier: s.Carrier, PerConnection: math.MaxInt, MaxPerSource: 4}.Run(brief, trace)
+	out, err := Replay{PoPs: s.Targets, Carrier: s.Carrier, PerConnection: math.MaxInt, MaxPerSource: 4}.Run(brief, trace)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = nil
 	}

@@ -45,7 +45,7 @@ type LabRule struct {
 // Site is a Lab that runs.
 type Site struct {
 	Lab
-	PoPs [][]netip.AddrPort // addresses of the edges
+	Targets [][]netip.AddrPort // of each PoP, the addresses of its edges
 
 	dir     string
 	nodes   []*member
@@ -104,8 +104,8 @@ func (s *Site) start(ctx context.Context) error {
 
 func (s *Site) describe() string {
 	out := plural(len(s.edges), "edge")
-	if len(s.PoPs) > 1 {
-		out += fmt.Sprintf(" in %d PoPs", len(s.PoPs))
+	if s.PoPs > 1 {
+		out += fmt.Sprintf(" in %d PoPs", s.PoPs)
 	}
 	switch {
 	case len(s.nodes) == 0:
@@ -144,8 +144,7 @@ func (s *Site) plan() error {
 	if s.dir, err = os.MkdirTemp("", "sluice-lab-"); err != nil {
 		return fmt.Errorf("loadgen: lab: %w", err)
 	}
-	pops := s.Lab.PoPs
-	free, err := ports(pops*(2*s.Edges+s.Memcached+2) + 1)
+	free, err := ports(s.PoPs*(2*s.Edges+s.Memcached+2) + 1)
 	if err != nil {
 		return err
 	}
@@ -164,8 +163,8 @@ func (s *Site) plan() error {
 	s.origin.args = append(append([]string{}, s.Origin[1:]...), "--listen", s.origin.addr.String())
 	s.origin.ready = func() error { return getOK(s.origin.addr, OriginStatsPath) }
 
-	s.PoPs = make([][]netip.AddrPort, pops)
-	for pop := range pops {
+	s.Targets = make([][]netip.AddrPort, s.PoPs)
+	for pop := range s.PoPs {
 		var tier []netip.AddrPort
 		for range s.Memcached {
 			m := newMember(fmt.Sprint("memcached/", len(s.nodes)), memcached, next())
@@ -195,7 +194,7 @@ func (s *Site) plan() error {
 			m.args = []string{"--config", file}
 			m.ready = func() error { return getOK(m.admin, "/readyz") }
 			s.edges = append(s.edges, m)
-			s.PoPs[pop] = append(s.PoPs[pop], m.addr)
+			s.Targets[pop] = append(s.Targets[pop], m.addr)
 		}
 	}
 	return nil

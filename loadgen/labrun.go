@@ -70,7 +70,7 @@ func (s *Site) Run(ctx context.Context, r Replay, trace *Trace, faults []Fault) 
 	if err := s.Check(faults); err != nil {
 		return nil, err
 	}
-	r.PoPs, r.Carrier = s.PoPs, s.Carrier
+	r.PoPs, r.Carrier = s.Targets, s.Carrier
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	edgesBefore, err := s.settle(ctx, client)

@@ -88,8 +88,10 @@ func cmdLab(ctx context.Context, args []string) error {
 	var reports []*loadgen.Report
 	var unsound error
 	for _, r := range rules {
-		l := &live{command: "lab", mode: mode, rule: r, send: send, secret: pop.SecretOf([]byte(labSecret)),
-			pops: f.pops, edges: f.edges, nodes: f.nodes}
+		l := &live{command: "lab", mode: mode, rule: r, send: send, pops: f.pops, edges: f.edges, nodes: f.nodes}
+		if f.nodes > 0 {
+			l.phase = pop.SecretOf([]byte(labSecret)).Phase
+		}
 		if l.trace, err = send.trace(traffic, r, f.edges); err != nil {
 			return err
 		}

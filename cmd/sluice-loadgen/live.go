@@ -59,7 +59,7 @@ type live struct {
 	command string
 	mode    loadgen.Mode
 	rule    pop.Rule
-	secret  pop.Secret
+	phase   func(counter.Source) uint16 // when windows of sources begin; nil: all on the clock's
 	send    *sendFlags
 	trace   *loadgen.Trace // in the time of the run
 	pops    int
@@ -80,7 +80,7 @@ func (l *live) judge(out *loadgen.Outcome, inForce []loadgen.InForce) *loadgen.R
 	o.Watch = worst
 	perfect := &solo{
 		rule: l.rule, mode: l.mode, start: out.Start,
-		counters: counter.New(counter.Options{Counters: roomFor(l.trace), Phase: l.secret.Phase}),
+		counters: counter.New(counter.Options{Counters: roomFor(l.trace), Phase: l.phase}),
 	}
 	for _, a := range out.Addresses {
 		perfect.sources = append(perfect.sources, sourceOf(a))

@@ -21,7 +21,8 @@ import (
 func cmdReplay(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("replay", pflag.ContinueOnError)
 	pops := flags.StringArray("pop", nil, "`HOST:PORT,...` of the edges of a PoP, started with --verdict-header; repeatable, a PoP each")
-	secret := flags.String("secret", "", "`FILE` with the PoP's secret, from which windows begin; none: that of the default PoP")
+	secret := flags.String("secret", "", "`FILE` with the secret of the edges' PoP, from which follows when the windows of a source begin;\n"+
+		"none: the edge counts alone")
 	traffic, rule, send, output := addTrace(flags), addRule(flags), addSend(flags), addOutput(flags)
 	if err := parse(flags, args, false); err != nil {
 		return err
@@ -40,13 +41,13 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if len(rules) != 1 {
 		return usagef("--limit and --estimate: one each, those of the running edges")
 	}
-	l := &live{command: "replay", mode: mode, rule: rules[0], send: send, secret: pop.SecretOf([]byte("local"))}
+	l := &live{command: "replay", mode: mode, rule: rules[0], send: send}
 	if *secret != "" {
 		b, err := os.ReadFile(*secret)
 		if err != nil {
 			return err
 		}
-		l.secret = pop.SecretOf(bytes.TrimSpace(b))
+		l.phase = pop.SecretOf(bytes.TrimSpace(b)).Phase
 	}
 	r := loadgen.Replay{Carrier: send.carrier, PerConnection: send.perConnection, Seed: traffic.seed}
 	if r.PoPs, err = resolve(*pops); err != nil {
