@@ -190,8 +190,8 @@ func ParseOrigin(text string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
-// countedHeaders are the headers that may carry the address of a client.
-func countedHeader(name string) bool {
+// isForwardingHeader reports whether a header of that name can tell the address of a client.
+func isForwardingHeader(name string) bool {
 	return slices.ContainsFunc([]string{"X-Forwarded-For", "X-Real-IP", "Forwarded"}, func(h string) bool {
 		return strings.EqualFold(h, name)
 	})

@@ -128,7 +128,7 @@ func (r *reader) source(n ast.Node, s *SourceConfig) {
 		"ipv6_prefix": r.integer("source.ipv6_prefix", 16, 128, func(v int64) { s.IPv6Prefix = int(v) }),
 		"trust":       r.prefixes("source.trust", &s.Trust),
 		"header": r.text("source.header", func(n ast.Node, text string) {
-			if !countedHeader(text) {
+			if !isForwardingHeader(text) {
 				r.fail(n, "source.header: %q is not possible: want X-Forwarded-For, X-Real-IP or Forwarded", text)
 				return
 			}

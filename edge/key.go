@@ -3,7 +3,6 @@ package edge
 import (
 	"encoding/binary"
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"github.com/dchest/siphash"
@@ -75,10 +74,4 @@ func (k secret) digest(parts []keyPart, h *head, source counter.Source, buf []by
 	binary.LittleEndian.PutUint64(d[:8], a)
 	binary.LittleEndian.PutUint64(d[8:], b)
 	return counter.SourceOfDigest(d), buf
-}
-
-// A client is who sent a request, as rules see it.
-type client struct {
-	addr   netip.Addr
-	source counter.Source
 }

@@ -62,7 +62,7 @@ func (x *exchange) failed(ctx *fasthttp.RequestCtx, o *origin, b *answerBody, er
 	if u := b.upload; u != nil {
 		u.end()
 		x.conn.body, x.conn.linger = false, true
-		if u.clients {
+		if u.byClient {
 			status, code, message := u.status()
 			answer(ctx, status, code, message)
 			ctx.SetConnectionClose()
@@ -107,7 +107,7 @@ func (x *exchange) exchangeOn(ctx *fasthttp.RequestCtx, o *origin, b *answerBody
 		x.conn.startBody(x.now, x.server.limits.HeaderTimeout)
 		if b.upload.length >= 0 && b.upload.length <= inlineBody {
 			b.upload.run(false)
-			if b.upload.clients {
+			if b.upload.byClient {
 				return b.upload.err
 			}
 			err = b.upload.err

@@ -16,16 +16,16 @@ var errBodyTooLarge = errors.New("edge: request body above limits.body_bytes")
 
 // An upload sends a request's body to the origin.
 type upload struct {
-	stream  io.Reader
-	link    *link
-	client  *conn
-	length  int64 // -1: chunked
-	limit   int64 // 0: none
-	timeout time.Duration
-	started bool          // in a goroutine of its own
-	done    chan struct{} // closed at its end
-	err     error         // why it failed
-	clients bool          // the failure is the client's, not the origin's
+	stream   io.Reader
+	link     *link
+	client   *conn
+	length   int64 // -1: chunked
+	limit    int64 // 0: none
+	timeout  time.Duration
+	started  bool          // in a goroutine of its own
+	done     chan struct{} // closed at its end
+	err      error         // why it failed
+	byClient bool          // the failure is the client's, not the origin's
 }
 
 // run sends the body. If the client fails, the connection to the origin is closed at once: an origin must never take a
@@ -97,7 +97,7 @@ func (u *upload) write(p []byte, flush bool) error {
 }
 
 func (u *upload) fail(err error, client bool) {
-	u.err, u.clients = err, client
+	u.err, u.byClient = err, client
 	if client {
 		u.link.Close()
 	}
