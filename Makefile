@@ -1,0 +1,45 @@
+# The habits of this repository, each one command. They need Go; `make test` installs what else it needs, and says so.
+
+GO ?= go
+FUZZTIME ?= 30s
+BENCH ?= .
+BENCHTIME ?= 1s
+LOGS ?=
+
+export GO
+export PATH := $(PATH):/usr/sbin:/sbin
+
+.PHONY: build demo test needs race fuzz bench lint accuracy bench-peers
+
+build: # bin/sluice and bin/sluice-loadgen
+	$(GO) build -o bin/ ./cmd/...
+
+demo: build # a PoP, an origin and an attack, on this machine
+	bin/sluice-loadgen lab --demo
+
+test: needs # every test; NO_INSTALL=1 installs nothing and fails if something is missing
+	$(GO) test -race -shuffle=on ./...
+
+needs:
+	@.ci/needs
+
+race: needs # the tests again, with other interleavings
+	$(GO) test -race -shuffle=on -count=1 -cpu=1,2,4 ./...
+
+fuzz: # every fuzz target for FUZZTIME
+	@.ci/fuzz $(FUZZTIME)
+
+bench: needs # benchmarks, those that match BENCH
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem ./...
+
+lint: # format, vet, staticcheck, and who imports whom; the linter is pinned in tools.mod and built the first time
+	@test -z "$$(gofmt -l .)" || { gofmt -l . | sed 's/$$/: not formatted; run gofmt -w/' >&2; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool -modfile=tools.mod golangci-lint run ./...
+
+accuracy: build # wrong decisions on the access logs in LOGS, beside two plain counters
+	@test -n "$(LOGS)" || { echo 'accuracy: say where the access logs are: make accuracy LOGS=DIR' >&2; exit 1; }
+	for log in $(LOGS)/*.log*; do bin/sluice-loadgen simulate --trace "$$log" --fold --limit 20,60,120 || exit 1; done
+
+bench-peers: # cost per request beside nginx and HAProxy
+	@echo 'bench-peers: not supported yet' >&2; exit 1
