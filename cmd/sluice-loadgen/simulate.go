@@ -106,6 +106,7 @@ func (f *popFlags) check() error {
 func cmdSimulate(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("simulate", pflag.ContinueOnError)
 	trace, rule, size, out := addTrace(flags), addRule(flags), addPoP(flags), addOutput(flags)
+	scale := flags.Int("scale", 1, "of --workload published-bursty and published-poisson (400 million requests of 270,000 sources):\none part in so many")
 	if err := parse(flags, args, false); err != nil {
 		return err
 	}
@@ -119,6 +120,16 @@ func cmdSimulate(ctx context.Context, args []string) error {
 	rules, err := rule.rules()
 	if err != nil {
 		return err
+	}
+	if trace.workload == loadgen.PublishedBursty || trace.workload == loadgen.PublishedPoisson {
+		if len(rule.limits) != 1 || size.edges != 1 || mode != loadgen.Estimator || *scale < 1 || len(trace.files) > 0 {
+			return usagef("--workload %s is for --mode estimator, one --limit, one edge, no --trace and a --scale of at least 1", trace.workload)
+		}
+		reports, err := simulatePublished(ctx, trace.workload, *scale, trace.seed, rules)
+		if err != nil {
+			return err
+		}
+		return out.write(os.Stdout, reports...)
 	}
 	var reports []*loadgen.Report
 	for _, r := range rules {
@@ -146,6 +157,8 @@ func simulate(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rule pop
 
 	report := &loadgen.Report{Baseline: &base}
 	report.Run.Describe(t)
+	report.SetNames(t)
+	report.Run.Command = "simulate"
 	report.Run.Limit, report.Run.Window = rule.Counter.Limit, loadgen.Seconds(rule.Counter.Window)
 	report.Run.SubWindows, report.Run.Estimate = rule.Counter.SubWindows, rule.Counter.Estimate.String()
 	report.Run.MitigationTimeout = loadgen.Seconds(rule.Timeout)

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/counter"
+	"sluice/loadgen"
+	"sluice/pop"
+)
+
+// simulatePublished judges every rule, and two plain counters, on one stream of the published size, one edge, in estimator
+// mode. Sources are independent, so each core takes the next one and needs the memory of one.
+func simulatePublished(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*loadgen.Report, error) {
+	first := rules[0].Counter
+	stream, err := loadgen.NewPublished(name, scale)
+	if err != nil {
+		return nil, err
+	}
+	stream.Seed, stream.Limit, stream.Window = seed, first.Limit, first.Window
+	counts := stream.Counts()
+	o := loadgen.JudgeOptions{Limit: first.Limit, Window: first.Window}
+
+	workers := make([]*bench, runtime.GOMAXPROCS(0))
+	var next, done atomic.Int64
+	var wg sync.WaitGroup
+	began := time.Now()
+	for i := range workers {
+		b := newBench(o, rules)
+		workers[i] = b
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				source := int(next.Add(1)) - 1
+				if source >= len(counts) {
+					return
+				}
+				b.source(stream, source, counts[source])
+				done.Add(counts[source])
+			}
+		})
+	}
+	bar := progress(int(stream.Requests), name)
+	finished := make(chan struct{})
+	go func() { wg.Wait(); close(finished) }()
+	for tick := time.NewTicker(200 * time.Millisecond); ; {
+		select {
+		case <-tick.C:
+			bar.Set(int(done.Load()))
+			continue
+		case <-finished:
+			tick.Stop()
+		}
+		break
+	}
+	bar.Finish()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	took := time.Since(began)
+
+	total := workers[0]
+	for _, b := range workers[1:] {
+		total.add(b)
+	}
+	var reports []*loadgen.Report
+	base := total.base.Figures()
+	for i, r := range rules {
+		f := total.judges[i].Figures()
+		f.DecisionsASecond = float64(len(rules)) * float64(f.Requests) / took.Seconds() / float64(len(workers))
+		report := &loadgen.Report{Figures: f, Baseline: &base}
+		report.Run = loadgen.Run{
+			Command: "simulate", Mode: loadgen.Estimator.String(), Workload: name, Seed: seed,
+			Limit: r.Counter.Limit, Window: loadgen.Seconds(r.Counter.Window), SubWindows: r.Counter.SubWindows,
+			Estimate: r.Counter.Estimate.String(), Edges: 1, Took: loadgen.Seconds(took),
+		}
+		reports = append(reports, report)
+	}
+	return reports, nil
+}
+
+// bench judges all rules on one source after the other.
+type bench struct {
+	rules    []pop.Rule
+	counters []*counter.Table
+	judges   []*loadgen.EstimatorJudge
+	twin     *loadgen.TwoCounters
+	base     *loadgen.EstimatorJudge
+}
+
+func newBench(o loadgen.JudgeOptions, rules []pop.Rule) *bench {
+	b := &bench{rules: rules, twin: loadgen.NewTwoCounters(o, epoch), base: loadgen.NewEstimatorJudge(o)}
+	for range rules {
+		b.counters = append(b.counters, counter.New(counter.Options{Counters: 100, Phase: simSecret.Phase}))
+		b.judges = append(b.judges, loadgen.NewEstimatorJudge(o))
+	}
+	return b
+}
+
+func (b *bench) source(stream loadgen.Published, source int, n int64) {
+	key := sourceKey(int32(source))
+	var ask [1]counter.Ask
+	for at := range stream.Arrivals(source, n) {
+		now := epoch.Add(at)
+		for i, r := range b.rules {
+			ask[0] = counter.Ask{Rule: r.Counter, Source: key, Hits: 1, Always: true}
+			b.counters[i].Reserve(ask[:], now)
+			b.judges[i].Observe(0, int64(at), ask[0].Estimate, ask[0].Over)
+		}
+		estimate, over := b.twin.Estimate(0, int64(at))
+		b.base.Observe(0, int64(at), estimate, over)
+	}
+	if n == 0 {
+		return
+	}
+	for i, r := range b.rules {
+		b.counters[i].Forget(r.Counter, key)
+		b.judges[i].Done(0)
+	}
+	b.twin.Forget(0)
+	b.base.Done(0)
+}
+
+func (b *bench) add(other *bench) {
+	for i := range b.judges {
+		b.judges[i].Add(other.judges[i])
+	}
+	b.base.Add(other.base)
+}
