@@ -130,15 +130,19 @@ func (s *Site) CheckShared(ctx context.Context, after time.Duration) (*Check, er
 		return nil, err
 	}
 	for i := 1; i < len(edges); i++ {
-		refused, latest := 0, time.Duration(0)
+		refused, mitigated, latest := 0, 0, time.Duration(0)
 		for _, d := range outs[i].Decisions {
-			if d.Verdict == Mitigated {
+			switch d.Verdict {
+			case Mitigated:
+				mitigated++
+				refused++
+			case Limited: // it knew the count, and not yet the block
 				refused++
 			}
 			latest = max(latest, outs[i].Start.Add(d.At).Sub(began[d.Source]))
 		}
-		c.see("edge/%d refused the first request of %d of %d sources, made %v to %v after edge/0 had blocked them", i, refused,
-			checkSources, after, latest.Round(time.Millisecond))
+		c.see("edge/%d refused the first request of %d of %d sources, made %v to %v after edge/0 had blocked them; %d of them by the block, the others by the count",
+			i, refused, checkSources, after, latest.Round(time.Millisecond), mitigated)
 		c.Kept = c.Kept && refused == checkSources
 	}
 	return c, nil
