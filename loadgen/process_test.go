@@ -24,9 +24,10 @@ func shell(t *testing.T, script string) *process {
 	return p
 }
 
-// gone reports whether nothing of the process's group is left but what init has yet to collect.
-func gone(p *process) bool {
-	return errors.Is(syscall.Kill(-p.pid(), 0), syscall.ESRCH)
+// gone reports whether the process has ended, be it that init has yet to collect it.
+func gone(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
 // heard is ready once the process has written the word.
@@ -67,12 +68,16 @@ func TestProcessStops(t *testing.T) {
 }
 
 func TestProcessTakesItsChildrenAlong(t *testing.T) {
-	p := shell(t, "sleep 1000 & echo up; wait")
+	p := shell(t, "sleep 1000 & echo child $! up; wait")
 	if err := p.await(t.Context(), 10*time.Second, heard(p, "up")); err != nil {
 		t.Fatal(err)
 	}
+	child := strings.Fields(p.said())[1]
+	if gone(child) {
+		t.Fatalf("process %s is not there to begin with", child)
+	}
 	p.stop(time.Minute)
-	if err := eventually(t.Context(), func() bool { return gone(p) }); err != nil {
+	if err := eventually(t.Context(), func() bool { return gone(child) }); err != nil {
 		t.Errorf("its child outlives it: %v", err)
 	}
 }
