@@ -17,27 +17,35 @@ import (
 	"time"
 )
 
-// binaries builds the edge and the load generator once, with the race detector if the test has it.
-var binaries = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "sluice-lab-test-")
-	if err != nil {
-		return "", err
-	}
-	args := []string{"build", "-o", dir}
-	if raceEnabled {
-		args = append(args, "-race")
-	}
-	out, err := exec.Command("go", append(args, "sluice/cmd/sluice", "sluice/cmd/sluice-loadgen")...).CombinedOutput()
-	if err != nil {
-		return dir, fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return dir, nil
-})
+// built is where the edge and the load generator are, once a test has wanted them.
+var built struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// binaries builds them, with the race detector if the test has it.
+func binaries() (string, error) {
+	built.once.Do(func() {
+		if built.dir, built.err = os.MkdirTemp("", "sluice-lab-test-"); built.err != nil {
+			return
+		}
+		args := []string{"build", "-o", built.dir}
+		if raceEnabled {
+			args = append(args, "-race")
+		}
+		out, err := exec.Command("go", append(args, "sluice/cmd/sluice", "sluice/cmd/sluice-loadgen")...).CombinedOutput()
+		if err != nil {
+			built.err = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	})
+	return built.dir, built.err
+}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, _ := binaries(); dir != "" {
-		os.RemoveAll(dir)
+	if built.dir != "" {
+		os.RemoveAll(built.dir)
 	}
 	os.Exit(code)
 }
