@@ -2,6 +2,7 @@ package counter
 
 import (
 	"math"
+	"sort"
 	"time"
 )
 
@@ -85,6 +86,7 @@ func (r *Rule) offset(phase uint16) int64 { return (r.sub << r.shift >> 16) * in
 type view struct {
 	full   uint64 // hits in the sub-windows that lie wholly within the window, and in any that began after it
 	oldest uint64 // hits in the one that the window's beginning cuts
+	own    *bins  // those of them that this table counted itself, by when; nil if it does not know
 }
 
 // view reads groups, the newest first, for a window that ends in the given lane of groups[0]. Lanes after that one are
@@ -112,12 +114,23 @@ func (r *Rule) locate(lane int) (group, i int) {
 	return group, lane + group<<r.shift
 }
 
-// estimate is the formula of the package comment. For Lower the sub-window that the window cuts is left out.
+// estimate is the formula of the package comment, but for hits of the cut sub-window of which the table knows when they
+// came. Lower counts only those that certainly came after the cut.
 func (r *Rule) estimate(v view, gone float64) float64 {
-	if r.Estimate == Lower {
-		return float64(v.full)
+	after, others := 0.0, float64(v.oldest)
+	if v.own != nil {
+		bin := min(int(gone*fineBins), fineBins-1)
+		after = float64(v.own.sum(bin + 1))
+		if r.Estimate != Lower {
+			after += float64(v.own[bin]) * (float64(bin+1) - gone*fineBins)
+		}
+		after = min(after, others)
+		others = max(0, others-float64(v.own.sum(0)))
 	}
-	return float64(v.full) + float64(v.oldest)*(1-gone)
+	if r.Estimate == Lower {
+		return float64(v.full) + after
+	}
+	return float64(v.full) + after + others*(1-gone)
 }
 
 // over reports whether an estimate says that the limit is passed.
@@ -139,7 +152,7 @@ func (r *Rule) remaining(estimate float64) uint32 {
 // retryAfter is how long it takes until n more hits are within the limit if nothing else arrives: sub-windows leave the
 // window one by one, each evenly over its length. More than 0, and at most a window and a group; a window where n alone
 // is over the limit.
-func (r *Rule) retryAfter(groups []uint64, p position, n float64) time.Duration {
+func (r *Rule) retryAfter(groups []uint64, own func(ahead int) *bins, p position, n float64) time.Duration {
 	room := float64(r.Limit) - n
 	if r.Estimate == Nearest {
 		room += 0.5
@@ -147,18 +160,31 @@ func (r *Rule) retryAfter(groups []uint64, p position, n float64) time.Duration 
 	if room < 0 {
 		return r.Window
 	}
-	gone := p.gone
 	for ahead := 0; ; ahead++ {
 		v := r.view(groups, p.lane+ahead)
-		if left := room - float64(v.full); left >= 0 {
-			at := gone
-			if r.Estimate != Lower && float64(v.oldest) > left {
-				at = max(gone, 1-left/float64(v.oldest))
-			}
-			wait := (float64(ahead) + at - p.gone) * float64(r.sub)
-			return time.Duration(wait) + time.Microsecond // rounded up, beyond the last rounding error
+		if float64(v.full) > room {
+			continue
 		}
-		gone = 0
+		v.own = own(ahead)
+		from := 0.0
+		if ahead == 0 {
+			from = p.gone
+		}
+		if r.estimate(v, math.Nextafter(1, 0)) > room {
+			continue
+		}
+		// In this sub-window, then. The estimate falls from bin to bin, and evenly within one.
+		first := int(from * fineBins)
+		bin := first + sort.Search(fineBins-1-first, func(i int) bool {
+			return r.estimate(v, math.Nextafter(float64(first+i+1)/fineBins, 0)) <= room
+		})
+		begin, end := max(from, float64(bin)/fineBins), math.Nextafter(float64(bin+1)/fineBins, 0)
+		at := begin
+		if high, low := r.estimate(v, begin), r.estimate(v, end); high > room {
+			at += (end - begin) * (high - room) / (high - low)
+		}
+		wait := (float64(ahead) + at - p.gone) * float64(r.sub)
+		return time.Duration(wait) + time.Microsecond // rounded up, beyond the last rounding error
 	}
 }
 

@@ -116,10 +116,12 @@ func (t *Table) Peek(r *Rule, source Source, now time.Time) (Verdict, bool) {
 	if h.work != 0 {
 		held = s.works[h.work].held
 	}
-	v := Verdict{Estimate: r.estimate(r.view(groups, at.lane), at.gone) + float64(held), Known: t.known(h, r, now)}
+	seen := r.view(groups, at.lane)
+	seen.own = s.own(r, i, at, 0)
+	v := Verdict{Estimate: r.estimate(seen, at.gone) + float64(held), Known: t.known(h, r, now)}
 	v.Remaining = r.remaining(v.Estimate)
 	if v.Over = r.over(v.Estimate + 1); v.Over {
-		v.RetryAfter = r.retryAfter(groups, at, float64(held)+1)
+		v.RetryAfter = r.retryAfter(groups, func(ahead int) *bins { return s.own(r, i, at, ahead) }, at, float64(held)+1)
 	}
 	return v, true
 }
@@ -182,16 +184,17 @@ func (t *Table) judge(a *Ask, l *lookup, now time.Time) {
 	} else {
 		t.locate(l, r, a.Source, now)
 	}
-	h, groups := &l.store.heads[l.i], l.store.groups(l.i)
+	h := &l.store.heads[l.i]
 	hits := float64(a.Hits)
 	if h.work != 0 {
 		hits += float64(l.s.works[h.work].held)
 	}
-	estimate := r.estimate(r.view(groups, l.at.lane), l.at.gone) + hits
+	estimate := l.s.estimate(r, l.store, l.i, l.at) + hits
 	a.Verdict = Verdict{Estimate: estimate, Over: r.over(estimate), Known: t.known(h, r, now)}
 	a.held = false
 	if a.Over {
-		a.RetryAfter = r.retryAfter(groups, l.at, hits)
+		s, i, at := l.s, l.i, l.at
+		a.RetryAfter = r.retryAfter(l.store.groups(i), func(ahead int) *bins { return s.own(r, i, at, ahead) }, at, hits)
 	} else {
 		a.Remaining = r.remaining(estimate)
 	}
@@ -204,6 +207,15 @@ func heat(estimate float64, limit uint32) uint8 {
 	return uint8(min(heatMask, estimate*heatMask/float64(limit)))
 }
 
+// estimate is what a counter says at a position.
+func (s *shard) estimate(r *Rule, st *store, i int, at position) float64 {
+	v := r.view(st.groups(i), at.lane)
+	if v.oldest > 0 {
+		v.own = s.own(r, i, at, 0)
+	}
+	return r.estimate(v, at.gone)
+}
+
 // locate makes a counter for a source that has none.
 func (t *Table) locate(l *lookup, r *Rule, source Source, now time.Time) {
 	i, work, full := l.store.insert(l.hash, r.ID, source)
@@ -212,6 +224,7 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now time.Time) {
 	}
 	if full {
 		l.s.stats.Evicted++
+		l.s.dropFine(place{r.Wide(), int32(i)})
 	}
 	h := &l.store.heads[i]
 	if t.options.Phase != nil {

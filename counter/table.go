@@ -24,9 +24,13 @@ type shard struct {
 	wide     store
 	works    []work   // what is on its way to the tier, or held; works[0] is not used
 	free     []uint16 // unused places in works
+	fines    []fine   // of the sources that are worth it
+	fineOf   map[place]int32
+	hand     int      // where newFine looks next
 	dirty    []uint16 // works that wait to be taken
 	waiting  map[Key]chan struct{}
 	maxWorks int
+	maxFines int
 	waking   bool // Wake was called and Dirty has not been since
 	stats    Stats
 	_        [64]byte // neighbours' locks on other cache lines
@@ -67,6 +71,8 @@ func New(o Options) *Table {
 		s.narrow = newStore((o.Counters+n-1)/n, narrowGroups)
 		s.wide = newStore((o.Counters/16+n-1)/n, maxGroups)
 		s.works = make([]work, 1)
+		s.fineOf = make(map[place]int32)
+		s.maxFines = o.Counters/n/fineShare + 16
 		s.maxWorks = min(max(o.Counters/n/4, 256), 1<<15)
 	}
 	t.edges.Store(1)
@@ -123,6 +129,7 @@ func (t *Table) Forget(r *Rule, source Source) {
 		if w := st.heads[i].work; w != 0 {
 			s.release(w, &s.stats.LostExpired)
 		}
+		s.dropFine(place{r.Wide(), int32(i)})
 		st.remove(i)
 	}
 }

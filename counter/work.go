@@ -76,6 +76,7 @@ func (s *shard) age(k *work, r *Rule, n int) {
 func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64, now time.Time) {
 	groups := st.groups(i)
 	groups[0] = r.add(groups[0], at.lane, uint64(hits))
+	s.note(r, i, at, hits, estimate)
 	if !t.options.Tier {
 		return
 	}
@@ -397,7 +398,7 @@ func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) {
 // heard notes an answer of the tier, and what the counter says after it. Hits that could wait may have become urgent by it.
 func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now time.Time) (standing Standing) {
 	r, h := c.Rule, &st.heads[i]
-	estimate := r.estimate(r.view(st.groups(i), at.lane), at.gone)
+	estimate := s.estimate(r, st, i, at)
 	standing.Over = r.over(estimate)
 	told := uint8(0)
 	switch left := r.remaining(estimate); {
