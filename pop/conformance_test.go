@@ -129,22 +129,25 @@ func TestConformance(t *testing.T) {
 		t.Run(name+"/gomemcache", func(t *testing.T) {
 			c := pop.NewClient(new(net.Dialer).DialContext, serve(t))
 			t.Cleanup(c.Close)
-			conform(t, c.Do)
-			if c.Panics() > 0 || name != "through nutcracker" && c.Dials() > 1+uint64(refusals()) {
-				t.Errorf("%d panics, %d dials", c.Panics(), c.Dials())
+			conform(t, patiently(c.Do))
+			if c.Panics() > 0 {
+				t.Errorf("%d panics", c.Panics())
 			}
 		})
 	}
 }
 
-// refusals is how many lines of the script gomemcache answers with an error, after which it closes its connection.
-func refusals() (n int) {
-	for _, c := range conformance {
-		if c.status == pop.Unsent {
-			n++
+// patiently says a command again while there is no connection to say it on: gomemcache closes its connection with every
+// error that it is told, and a new one has to wait for its turn.
+func patiently(node do) do {
+	return func(c pop.Command) (r pop.Result) {
+		deadline := time.Now().Add(10 * time.Second)
+		for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
+			if r = node(c); !pop.NotConnected(r.Err) || time.Now().After(deadline) {
+				return r
+			}
 		}
 	}
-	return n
 }
 
 func overPipeline(t *testing.T, address string) do {

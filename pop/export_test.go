@@ -2,6 +2,7 @@ package pop
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 )
@@ -59,6 +60,12 @@ func (c Client) Close()                { c.c.close() }
 func (c Client) Dials() uint64         { return c.d.dials.Load() }
 func (c Client) Panics() int           { return *c.panics }
 func (c Client) Lost()                 { c.d.lost() }
+
+// NotConnected reports whether a command failed because there was no connection.
+func NotConnected(err error) bool {
+	var d *dialError
+	return errors.As(err, &d)
+}
 
 // NewScriptedTier is a Tier with something else than a Machine inside.
 func NewScriptedTier(step func(time.Time, Event) []Command, flush func(time.Time) []Command, nodes []string) (*Tier, error) {

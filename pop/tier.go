@@ -273,8 +273,14 @@ func (t *Tier) send(links []*link, cmds []Command, ending bool) (sent int) {
 
 // refuse answers commands that found no room.
 func (t *Tier) refuse(cmds []Command, err error) {
-	for _, c := range cmds {
-		t.inbox.put([]Result{{Command: c, Status: Unsent, Err: err}})
+	for len(cmds) > 0 {
+		n := min(len(cmds), batch)
+		results := make([]Result, n)
+		for i, c := range cmds[:n] {
+			results[i] = Result{Command: c, Status: Unsent, Err: err}
+		}
+		t.inbox.put(results)
+		cmds = cmds[n:]
 	}
 }
 
