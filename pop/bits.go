@@ -148,7 +148,7 @@ func (m *Machine) bitAnswered(f flight, r Result, now time.Time) {
 		f.what = aBitLook
 		m.send(Command{Node: r.Node, Op: Get, Keys: []string{r.Key}}, f)
 	default: // stored, lifted, or unknown: the log is worth a try in any case
-		m.appendLog(r.Node, f.record, now)
+		m.appendLog(r.Node, f.record)
 	}
 }
 
@@ -226,43 +226,58 @@ type logWriter struct {
 	second int64
 	part   int
 	size   int
+	lines  []byte // of this Step
 }
 
-// appendLog adds a line to the log of a node.
-func (m *Machine) appendLog(node int, r record, now time.Time) {
-	line := append(m.secret.seal(r), '\n')
-	m.writeLog(node, line, now)
+// appendLog adds a line to the log of a node. Lines of one Step leave together.
+func (m *Machine) appendLog(node int, r record) {
+	w := &m.nodes[node].writer
+	w.lines = append(append(w.lines, m.secret.seal(r)...), '\n')
+}
+
+// writeLogs sends the lines that a Step has gathered.
+func (m *Machine) writeLogs(now time.Time) {
+	for i := range m.nodes {
+		if w := &m.nodes[i].writer; len(w.lines) > 0 {
+			m.writeLog(i, bytes.Clone(w.lines), now)
+			w.lines = w.lines[:0]
+		}
+	}
 }
 
 func (m *Machine) writeLog(node int, lines []byte, now time.Time) {
 	w := &m.nodes[node].writer
 	if second := now.Unix(); second != w.second {
-		*w = logWriter{second: second}
+		w.second, w.part, w.size = second, 0, 0
 	}
 	if w.size > logPart {
 		w.part, w.size = w.part+1, 0
 	}
 	if w.part >= logParts {
-		m.stats.logFull.Add(1)
+		m.stats.logFull.Add(uint64(bytes.Count(lines, []byte{'\n'})))
 		return
 	}
 	w.size += len(lines)
 	m.send(Command{Node: node, Op: Append, Key: m.logKeys.key(logPlace{w.second, w.part}), Value: lines}, flight{what: aLog})
 }
 
-// logAnswered makes the part if there was none. A part that can be neither appended to nor made is full.
-func (m *Machine) logAnswered(r Result, now time.Time) {
-	w := &m.nodes[r.Node].writer
-	switch {
-	case r.Status != NotThere:
+// logAnswered makes the part if there was none. If somebody made it in between, it is appended to after all; a part that can be
+// neither appended to nor made is full.
+func (m *Machine) logAnswered(f flight, r Result, now time.Time) {
+	if r.Status != NotThere {
 		return
-	case r.Op == Append:
-		m.send(Command{Node: r.Node, Op: Add, Key: r.Key, Value: r.Value, Expire: seconds(logKept)}, flight{what: aLog})
-	case r.Key == m.logKeys.key(logPlace{w.second, w.part}):
-		// Somebody made it in between, or it is full. The next part is certainly not.
-		w.size = logPart + 1
-		m.writeLog(r.Node, r.Value, now)
+	}
+	c := Command{Node: r.Node, Op: Append, Key: r.Key, Value: r.Value}
+	switch {
+	case r.Op == Append && f.tries == 0:
+		c.Op, c.Expire = Add, seconds(logKept)
+		m.send(c, flight{what: aLog, tries: 1})
+	case r.Op == Add:
+		m.send(c, flight{what: aLog, tries: 1})
 	default:
+		if w := &m.nodes[r.Node].writer; r.Key == m.logKeys.key(logPlace{w.second, w.part}) {
+			w.size = logPart + 1
+		}
 		m.writeLog(r.Node, r.Value, now)
 	}
 }

@@ -149,6 +149,30 @@ func TestFullIsKnownEverywhere(t *testing.T) {
 	}
 }
 
+// TestManyBlocksAtOnce: the log takes many lines of one instant from several edges, and every edge reads them all.
+func TestManyBlocksAtOnce(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, poptest.WorldConfig{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+	const sources = 2000
+	for n := range uint32(sources) {
+		for range 7 {
+			ask(w.Edges[n%3], r, address(n))
+		}
+	}
+	w.Run(w.Now().Add(200 * time.Millisecond))
+	for i, e := range w.Edges {
+		missing := 0
+		for n := range uint32(sources) {
+			if !mitigated(w, e, r, address(n)) {
+				missing++
+			}
+		}
+		if missing > 0 {
+			t.Errorf("edge %d does not know of %d of %d blocks 200 ms later", i, missing, sources)
+		}
+	}
+}
+
 func TestNodeRestartsEmpty(t *testing.T) {
 	r := newRule(t, 50, time.Minute, time.Minute, counter.Nearest)
 	w := newWorld(t, poptest.WorldConfig{Edges: 3, Nodes: 1, RTT: time.Millisecond}, r)

@@ -154,6 +154,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	m.ask(now)
 	m.report(now)
 	m.tell(now)
+	m.writeLogs(now)
 	return m.out
 }
 
@@ -163,6 +164,7 @@ func (m *Machine) Flush(now time.Time) []Command {
 	m.counters.Sweep(now, true)
 	m.report(now)
 	m.tell(now)
+	m.writeLogs(now)
 	return m.out
 }
 
@@ -304,7 +306,7 @@ func (m *Machine) answered(r Result, now time.Time) {
 	case aBitLook:
 		m.bitLooked(f, r, now)
 	case aLog:
-		m.logAnswered(r, now)
+		m.logAnswered(f, r, now)
 	case aProbe:
 		m.probeAnswered(r, now)
 	case aPresence:
@@ -398,7 +400,7 @@ func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.T
 		if node := m.place(c.Source); node >= 0 {
 			rec := record{kind: aCount, rule: m.secret.ruleDigest(c.Rule), source: c.Source, start: now}
 			rec.newest, rec.groups = m.counters.Snapshot(c, now)
-			m.appendLog(node, rec, now)
+			m.appendLog(node, rec)
 		}
 	}
 	if !standing.Over {
