@@ -102,9 +102,10 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 
 // urgent says whether hits must be reported at once. They may wait while they could not matter: if every edge kept as many
 // to itself, and the source went on elsewhere as fast as it is known to be while nothing was heard of it, it would still be
-// within a quarter of its limit's headroom. What an edge knows nothing of, it asks about.
+// within a quarter of its limit's headroom. Nothing waits once the source is in the last quarter of its limit, and what an edge
+// knows nothing of, it asks about.
 func (t *Table) urgent(r *Rule, h *head, k *work, estimate float64, now time.Time) bool {
-	if h.state&heardOnce == 0 {
+	if h.state&heardOnce == 0 || h.state&toldNear != 0 {
 		return true
 	}
 	hidden := float64(k.hits) * float64(t.edges.Load())
