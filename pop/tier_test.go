@@ -302,6 +302,7 @@ func TestTierLastReport(t *testing.T) {
 		if string(r.Values[0]) != "7" || string(r.Values[1]) != "1" {
 			t.Errorf("%q", r.Values)
 		}
+		synctest.Wait() // the node notices
 		if n.Open() > 0 {
 			t.Errorf("%d connections left open", n.Open())
 		}
