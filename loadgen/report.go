@@ -19,9 +19,11 @@ type Report struct {
 
 // Design is another limiter judged on the same stream.
 type Design struct {
-	Name    string  `json:"name"`
-	About   string  `json:"about,omitempty"`
-	Figures Figures `json:"figures"`
+	Name      string  `json:"name"`
+	About     string  `json:"about,omitempty"`
+	Kind      Kind    `json:"kind,omitempty"`
+	Uncounted bool    `json:"uncounted,omitempty"` // it has no estimate, so its gap says nothing
+	Figures   Figures `json:"figures"`
 }
 
 // Run is what a run was given. Fields that did not matter to it are left out.

@@ -120,6 +120,10 @@ func WriteText(w io.Writer, reports ...*Report) error {
 			b.WriteString(line + "\n")
 		}
 		b.WriteByte('\n')
+		if r.Run.Command == compareCommand {
+			r.writeComparison(&b)
+			continue
+		}
 		writeTable(&b, r.table())
 		if r.Split != nil {
 			b.WriteByte('\n')
@@ -210,29 +214,6 @@ func (s *Split) table() [][]string {
 		part SplitPart
 	}{{"formula", s.Formula}, {"delay", s.Delay}, {"faults", s.Faults}} {
 		out = append(out, []string{p.name, strconv.FormatInt(p.part.Wrong, 10), percentage(p.part.WrongRatio), percentage(p.part.MeanGap)})
-	}
-	return out
-}
-
-func (r *Report) designs() [][]string {
-	out := [][]string{{"design", "wrong", "allowed", "limited", "mean gap", "overshoot", "tier/1,000", "round trips", "bytes/source"}}
-	add := func(name string, f *Figures) {
-		cells := []string{name, percentage(f.WrongRatio), thousands(f.WronglyAllowed), thousands(f.WronglyLimited), percentage(f.MeanGap),
-			quantiles(&f.Overshoot, significant), "", "", ""}
-		if f.TierOpsPer1000 != nil {
-			cells[6] = significant(*f.TierOpsPer1000)
-		}
-		if f.AddedRoundTrips != nil {
-			cells[7] = significant(*f.AddedRoundTrips)
-		}
-		if f.BytesPerSource > 0 {
-			cells[8] = significant(f.BytesPerSource)
-		}
-		out = append(out, cells)
-	}
-	add("this run", &r.Figures)
-	for i := range r.Designs {
-		add(r.Designs[i].Name, &r.Designs[i].Figures)
 	}
 	return out
 }

@@ -30,7 +30,7 @@ func commands() []command {
 		{"generate", "writes a trace from a named workload and a seed", cmdGenerate},
 		{"origin", "a small HTTP origin to test against", cmdOrigin},
 		{"simulate", "the same limiter in virtual time", cmdSimulate},
-		{"compare", "every design on one stream", notYet("compare")},
+		{"compare", "every design on one stream", cmdCompare},
 		{"what-if", "what rules would have done to a log", notYet("what-if")},
 	}
 }

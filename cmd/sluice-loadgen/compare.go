@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sluice/loadgen"
+	"sluice/pop"
+)
+
+// cmdCompare runs every design over one stream and writes one table.
+func cmdCompare(ctx context.Context, args []string) error {
+	flags := pflag.NewFlagSet("compare", pflag.ContinueOnError)
+	trace, rule, out := addTrace(flags), addRule(flags), addOutput(flags)
+	size := new(popFlags)
+	flags.IntVar(&size.edges, "edges", 8, "edges that count together")
+	flags.IntVar(&size.nodes, "memcached", 0, "memcached nodes of Sluice; 0: one for every two edges")
+	flags.DurationVar(&size.rtt, "rtt", time.Millisecond, "`TIME` from an edge to the store and back")
+	flags.IntVar(&size.perConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
+	sync := flags.Duration("sync", time.Second, "how `OFTEN` the design that syncs periodically does")
+	lease := flags.Uint32("lease", 0, "requests that the design with reservations reserves at once; 0: a tenth of the limit")
+	if err := parse(flags, args, false); err != nil {
+		return err
+	}
+	if err := size.check(); err != nil {
+		return err
+	}
+	if *sync <= 0 {
+		return usagef("--sync %v: must be positive", *sync)
+	}
+	mode, err := loadgen.ParseMode(rule.mode)
+	if err != nil {
+		return usagef("--%v", err)
+	}
+	rules, err := rule.rules()
+	if err != nil {
+		return err
+	}
+	if *lease > rules[0].Counter.Limit {
+		return usagef("--lease %d: want at most the limit, %d", *lease, rules[0].Counter.Limit)
+	}
+	var reports []*loadgen.Report
+	for len(rules) > 0 { // limit by limit: those of one limit differ in their estimate
+		same := rules[:len(rule.estimates)]
+		rules = rules[len(same):]
+		t, err := trace.load(same[0].Counter.Limit, same[0].Counter.Window, size.edges)
+		if err != nil {
+			return err
+		}
+		report, err := compare(ctx, t, mode, same, size, loadgen.DesignOptions{SyncEvery: *sync, Lease: *lease})
+		if err != nil {
+			return err
+		}
+		reports = append(reports, report)
+	}
+	return out.write(os.Stdout, reports...)
+}
+
+// compare runs the designs of others, and Sluice under each of the rules, which differ in their estimate alone.
+func compare(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) (*loadgen.Report, error) {
+	began := time.Now()
+	rule := rules[0]
+	d.Mode, d.Limit, d.Window, d.Timeout = mode, rule.Counter.Limit, rule.Counter.Window, rule.Timeout
+	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.edges, size.rtt, rule.Counter.SubWindows
+	o := loadgen.JudgeOptions{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout}
+
+	report := &loadgen.Report{}
+	report.Run.Command = "compare"
+	report.Run.Describe(t)
+	report.Run.Mode, report.Run.Limit, report.Run.Window = mode.String(), d.Limit, loadgen.Seconds(d.Window)
+	report.Run.SubWindows, report.Run.Estimate = d.SubWindows, rule.Counter.Estimate.String()
+	report.Run.MitigationTimeout = loadgen.Seconds(d.Timeout)
+	report.Run.Edges, report.Run.Nodes, report.Run.RoundTrip = size.edges, size.nodes, loadgen.Seconds(size.rtt)
+	report.Run.PerConnection = size.perConnection
+	report.SetNames(t)
+
+	base, worst := loadgen.Baseline(t, mode, o)
+	report.Baseline = &base
+	entries, err := contenders(t, mode, rules, size, d)
+	if err != nil {
+		return nil, err
+	}
+	left := 0
+	bar := progress(len(entries)*len(t.Requests), fmt.Sprintf("limit %d", d.Limit))
+	defer bar.Finish()
+	for i, c := range entries {
+		if mode == loadgen.Estimator && c.Uncounted {
+			left++
+			continue
+		}
+		bar.Describe(fmt.Sprintf("limit %d, %s", d.Limit, c.Name))
+		v := loadgen.VirtualOptions{Edges: size.edges, PerConnection: size.perConnection, Seed: t.Seed,
+			Progress: func(done int) { bar.Set(i*len(t.Requests) + done) }}
+		judge := o
+		main := c.Name == ours(rule, size.edges)
+		if main {
+			judge.Watch = worst
+		}
+		design, err := c.Run(ctx, t, mode, judge, v)
+		if err != nil {
+			return nil, err
+		}
+		report.Designs = append(report.Designs, design)
+		if main {
+			report.Figures = design.Figures
+		}
+	}
+	if left > 0 {
+		report.Run.Notes = append(report.Run.Notes,
+			fmt.Sprintf("%d designs have no estimate of the requests in a window and are left out; --mode deployed has them", left))
+	}
+	report.Run.Took = loadgen.Seconds(time.Since(began))
+	return report, nil
+}
+
+// ours is how the limiter is called in the table.
+func ours(r pop.Rule, edges int) string {
+	if edges == 1 {
+		return fmt.Sprintf("Sluice, %v", r.Counter.Estimate)
+	}
+	return fmt.Sprintf("Sluice, %v, %d edges", r.Counter.Estimate, edges)
+}
+
+// contenders is all designs: of each kind, those of others and then ours.
+func contenders(t *loadgen.Trace, mode loadgen.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) ([]loadgen.Contender, error) {
+	var alone, together []loadgen.Contender
+	for _, rule := range rules {
+		alone = append(alone, loadgen.Contender{
+			Name: ours(rule, 1), Kind: loadgen.Algorithm,
+			About: "the limiter itself; its bytes are those of its tables, with the names of sources",
+			Start: func() (loadgen.Limiter, func() loadgen.Cost) {
+				s := newSolo(t, mode, rule)
+				return s.limiter(), func() loadgen.Cost {
+					return loadgen.Cost{Bytes: counterBytes * uint64(s.counters.Stats().Counters)}
+				}
+			},
+		})
+		if size.edges == 1 {
+			continue
+		}
+		if _, err := newVirtualPoP(t, mode, rule, size); err != nil {
+			return nil, err
+		}
+		together = append(together, loadgen.Contender{
+			Name: ours(rule, size.edges), Kind: loadgen.Coordination,
+			About: "edges decide from memory; what gathers in a round trip is the next report, its answer the total of all edges",
+			Start: func() (loadgen.Limiter, func() loadgen.Cost) {
+				v, err := newVirtualPoP(t, mode, rule, size)
+				if err != nil {
+					panic(err) // it could be made a moment ago
+				}
+				return v.limiter(), func() loadgen.Cost {
+					c := loadgen.Cost{Commands: v.world.Commands, Bytes: groupBytes(rule) * uint64(len(t.Sources))}
+					for _, e := range v.world.Edges {
+						c.Bytes += counterBytes * uint64(e.Counters.Stats().Counters)
+					}
+					return c
+				}
+			},
+		})
+	}
+	var all []loadgen.Contender
+	for _, c := range loadgen.Designs(d) {
+		if c.Kind == loadgen.Coordination && len(alone) > 0 {
+			all, alone = append(all, alone...), nil
+		}
+		all = append(all, c)
+	}
+	return append(append(all, alone...), together...), nil
+}
+
+// counterBytes is a counter in a table: 64 bytes, 2 for its place, and its part of the finer counts that one in 64 may have.
+const counterBytes = 64 + 2 + 18
+
+// groupBytes is what the tier holds of a source at most: as many 64-bit numbers as a window and its oldest sub-window touch.
+func groupBytes(r pop.Rule) uint64 {
+	lanes := 4
+	if r.Counter.Wide() {
+		lanes = 2
+	}
+	return 8 * uint64((r.Counter.SubWindows+lanes-1)/lanes+1)
+}
