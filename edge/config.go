@@ -45,6 +45,10 @@ type SourceConfig struct {
 	IPv4Prefix, IPv6Prefix int
 	Trust                  []netip.Prefix // peers whose Header is believed
 	Header                 string         // X-Forwarded-For, X-Real-IP or Forwarded
+	// ProxyProtocol says that trusted peers begin every connection with a PROXY header (version 1 or 2), which names its
+	// client: one without is closed. The client named is then the peer, and is believed about others only if it is trusted as
+	// well. From peers that are not trusted such a header is refused, as it always is without ProxyProtocol.
+	ProxyProtocol bool
 }
 
 // Limits bound what clients can take.
@@ -169,6 +173,8 @@ func DefaultRule(name string, limit uint32) RuleConfig {
 // Check reports what no single field shows: what is missing once file and flags are put together.
 func (c *Config) Check() error {
 	switch {
+	case c.Source.ProxyProtocol && len(c.Source.Trust) == 0:
+		return errors.New("source.proxy_protocol is on but nobody is trusted: name the proxies that send the header under source.trust")
 	case len(c.Origins) == 0:
 		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
 	case c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0"):

@@ -134,7 +134,7 @@ func (r *reader) source(n ast.Node, s *SourceConfig) {
 			}
 			s.Header = text
 		}),
-		"proxy_protocol": r.later("source.proxy_protocol", "false"),
+		"proxy_protocol": r.boolean("source.proxy_protocol", &s.ProxyProtocol),
 	})
 }
 

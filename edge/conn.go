@@ -36,6 +36,8 @@ type listener struct {
 	stats     *stats
 	perSource int
 	source    func(netip.Addr) (counter.Source, bool) // false: a trusted proxy, which has no cap
+	proxied   func(netip.Addr) bool                   // does a peer begin with a PROXY header?
+	header    time.Duration                           // how long the head of a request may take
 	write     time.Duration                           // how long a write may take without progress
 
 	ended chan struct{} // closed when the last connection has been accepted
@@ -85,31 +87,51 @@ func (l *listener) accept() (*conn, error) {
 
 // admit counts a connection for its source; nil means that the source has too many.
 func (l *listener) admit(nc net.Conn) *conn {
-	c := &conn{Conn: nc, listener: l, peer: peerAddr(nc.RemoteAddr())}
+	c := &conn{Conn: nc, raw: nc, listener: l, peer: peerAddr(nc.RemoteAddr())}
+	if l.proxied != nil && l.proxied(c.peer) {
+		c.Conn = &proxied{Conn: nc, conn: c, then: l.header}
+	}
+	if !l.recount(c) {
+		return nil
+	}
+	return c
+}
+
+// recount counts a connection for the source that its peer is, in place of the one it was counted for. It reports whether
+// that has room for it.
+func (l *listener) recount(c *conn) bool {
 	source, capped := l.source(c.peer)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if c.source.IsValid() {
+		l.discount(c)
+	}
 	if capped {
 		if l.counts[source] >= l.perSource {
-			return nil
+			return false
 		}
 		l.counts[source]++
 		c.source = source
 	}
 	l.conns[c] = struct{}{}
-	return c
+	return true
 }
 
 func (l *listener) forget(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)
-	if !c.source.IsValid() {
-		return
+	if c.source.IsValid() {
+		l.discount(c)
 	}
+}
+
+// discount needs the lock.
+func (l *listener) discount(c *conn) {
 	if l.counts[c.source]--; l.counts[c.source] <= 0 {
 		delete(l.counts, c.source)
 	}
+	c.source = counter.Source{}
 }
 
 func (l *listener) open() int {
@@ -127,7 +149,7 @@ func (l *listener) closeAll() {
 	}
 	l.mu.Unlock()
 	for _, c := range open {
-		c.Conn.Close() // not conn.Close: no lingering now
+		c.raw.Close() // not conn.Close: no lingering now
 	}
 }
 
@@ -142,8 +164,9 @@ func peerAddr(a net.Addr) netip.Addr {
 // way to the origin, its reading half to the goroutine that sends the body.
 type conn struct {
 	net.Conn
+	raw      net.Conn // what Conn is made of: the socket
 	listener *listener
-	peer     netip.Addr
+	peer     netip.Addr     // or the client that a trusted proxy names in a PROXY header
 	source   counter.Source // whose connections it counts among; zero: nobody's
 	closed   atomic.Bool
 

@@ -79,9 +79,11 @@ func New(o Options) (*Server, error) {
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
 	s.listener = &listener{
 		stats: s.stats, perSource: c.Limits.PerSource, write: c.Limits.IdleTimeout,
-		source: func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.connection(peer) },
-		ended:  make(chan struct{}),
-		conns:  make(map[*conn]struct{}), counts: make(map[counter.Source]int),
+		source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.connection(peer) },
+		proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.proxied(peer) },
+		header:  c.Limits.HeaderTimeout,
+		ended:   make(chan struct{}),
+		conns:   make(map[*conn]struct{}), counts: make(map[counter.Source]int),
 	}
 	s.http = &fasthttp.Server{
 		Handler:       s.handle,

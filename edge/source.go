@@ -19,10 +19,11 @@ type sources struct {
 	v4, v6 int
 	trust  *bart.Lite // nil: nobody
 	header lineKind
+	proxy  bool // trusted peers begin with a PROXY header
 }
 
 func newSources(c SourceConfig) *sources {
-	s := &sources{v4: c.IPv4Prefix, v6: c.IPv6Prefix, trust: newPrefixes(c.Trust), header: lineForwardedFor}
+	s := &sources{v4: c.IPv4Prefix, v6: c.IPv6Prefix, trust: newPrefixes(c.Trust), header: lineForwardedFor, proxy: c.ProxyProtocol}
 	switch strings.ToLower(c.Header) {
 	case "x-real-ip":
 		s.header = lineRealIP
@@ -38,6 +39,9 @@ func (s *sources) of(addr netip.Addr) counter.Source { return counter.SourceOf(a
 func (s *sources) connection(peer netip.Addr) (counter.Source, bool) {
 	return s.of(peer), !isIn(s.trust, peer)
 }
+
+// proxied reports whether a peer must begin its connections with a PROXY header. From any other, one is no HTTP.
+func (s *sources) proxied(peer netip.Addr) bool { return s.proxy && isIn(s.trust, peer) }
 
 // identify finds the address that a request comes from: the peer's own, or, if the peer is trusted, the one that it and
 // the trusted proxies before it report. The forwarding header is read from right to left, over all its lines, to the first

@@ -1,0 +1,86 @@
+package edge
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/pires/go-proxyproto"
+)
+
+const (
+	// proxyTimeout is how long a proxy may take for its PROXY header, which it sends before anything else and at once. The
+	// connection waits in a goroutine of its own: a silent one holds up nobody.
+	proxyTimeout = 3 * time.Second
+	// proxyBuffer is what is read at once in search of a header. Longer ones are read in pieces.
+	proxyBuffer = 512
+)
+
+// A proxied is the connection of a trusted proxy that names its client in a PROXY header, version 1 or 2 (haproxy.org,
+// proxy-protocol.txt). The first Read reads the header; without a valid one the connection ends unanswered.
+type proxied struct {
+	net.Conn
+	conn *conn // is told who the client is
+	then time.Duration
+	read bool
+	err  error
+	br   *bufio.Reader // what came with the header; nil once it has been read
+}
+
+func (p *proxied) Read(b []byte) (int, error) {
+	if !p.read {
+		p.read = true
+		p.err = p.header()
+	}
+	if p.err != nil {
+		return 0, p.err
+	}
+	if p.br != nil {
+		if p.br.Buffered() > 0 {
+			return p.br.Read(b)
+		}
+		p.br = nil
+	}
+	return p.Conn.Read(b)
+}
+
+// header reads the header and counts the connection for the source that it names.
+func (p *proxied) header() error {
+	if err := p.Conn.SetReadDeadline(time.Now().Add(min(proxyTimeout, p.then))); err != nil {
+		return err
+	}
+	p.br = bufio.NewReaderSize(p.Conn, proxyBuffer)
+	client, local, err := readProxyHeader(p.br)
+	l := p.conn.listener
+	if err != nil {
+		l.stats.badProxy.Add(1)
+		return io.EOF // there is nobody to answer: to the server the connection has ended
+	}
+	if !local {
+		p.conn.peer = client
+		if !l.recount(p.conn) {
+			l.stats.turnedAway.Add(1)
+			return io.EOF
+		}
+	}
+	return p.Conn.SetReadDeadline(time.Now().Add(p.then))
+}
+
+// readProxyHeader returns the client that a header names; local means that it names none, as in a proxy's own health check:
+// then the peer speaks for itself.
+func readProxyHeader(br *bufio.Reader) (client netip.Addr, local bool, err error) {
+	h, err := proxyproto.Read(br)
+	if err != nil {
+		return client, false, err
+	}
+	if h.Command.IsLocal() {
+		return client, true, nil
+	}
+	a, ok := h.SourceAddr.(*net.TCPAddr)
+	if !ok {
+		return client, false, proxyproto.ErrUnsupportedAddressFamilyAndProtocol
+	}
+	return a.AddrPort().Addr().Unmap().WithZone(""), false, nil
+}

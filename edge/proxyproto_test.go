@@ -1,0 +1,142 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/pires/go-proxyproto"
+)
+
+const (
+	proxyYAML = "source: {trust: [127.0.0.1], proxy_protocol: true}\nlimits: {header_timeout: 300ms, connections_per_source: 2}"
+	plainGet  = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+)
+
+func proxyV2(t testing.TB, source string) string {
+	h := proxyproto.HeaderProxyFromAddrs(2, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source)),
+		net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.200:80")))
+	if strings.HasPrefix(source, "[") {
+		h = proxyproto.HeaderProxyFromAddrs(2, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source)),
+			net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[2001:db8::200]:80")))
+	}
+	if err := h.SetTLVs([]proxyproto.TLV{{Type: proxyproto.PP2_TYPE_ALPN, Value: []byte("http/1.1")}}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := h.Format()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestProxyProtocol(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), proxyYAML)
+	local := "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
+	for _, test := range []struct{ name, header, source string }{
+		{"version 1", "PROXY TCP4 192.0.2.1 192.0.2.200 4000 80\r\n", "192.0.2.1"},
+		{"version 1, IPv6", "PROXY TCP6 2001:db8::1 2001:db8::200 4000 80\r\n", "2001:db8::1"},
+		{"version 1, unknown", "PROXY UNKNOWN\r\n", "127.0.0.1"},
+		{"version 2", proxyV2(t, "192.0.2.2:4000"), "192.0.2.2"},
+		{"version 2, IPv6", proxyV2(t, "[2001:db8::2]:4000"), "2001:db8::2"},
+		{"version 2, local", local, "127.0.0.1"},
+		{"none", "", ""},
+		{"cut", "PROXY TCP4 192.", ""},
+		{"silent", "\x00", ""},
+		{"not CRLF", "PROXY TCP4 192.0.2.1 192.0.2.200 4000 80\n", ""},
+		{"no address", "PROXY TCP4 a b 1 2\r\n", ""},
+		{"too long", "PROXY TCP4 " + strings.Repeat("1", 200) + "\r\n", ""},
+		{"unix", "\r\n\r\n\x00\r\nQUIT\n\x21\x31\x00\xd8" + strings.Repeat("a", 216), ""},
+		{"version 3", "\r\n\r\n\x00\r\nQUIT\n\x31\x11\x00\x0c" + strings.Repeat("a", 12), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := len(o.requests())
+			request := test.header + plainGet
+			if test.name == "cut" || test.name == "silent" {
+				request = test.header[:max(0, len(test.header)-1)]
+			}
+			got := e.raw(request)
+			if test.source == "" {
+				if got != "" || len(o.requests()) != before {
+					t.Errorf("the client got %q, the origin %q", got, o.requests()[before:])
+				}
+				return
+			}
+			if all := o.requests(); !strings.HasPrefix(got, "HTTP/1.1 200 ") || len(all) != before+1 ||
+				!strings.Contains(all[before], "X-Forwarded-For: "+test.source+"\r\n") {
+				t.Errorf("the client got %q, the origin %q", got, all[before:])
+			}
+		})
+	}
+	if m := e.rest(); m["sluice_proxy_headers_refused_total"] != 8 {
+		t.Errorf("metrics: %v", m["sluice_proxy_headers_refused_total"])
+	}
+}
+
+// A header from a peer that is not trusted is no HTTP, whether or not others may send one.
+func TestProxyProtocolOfStrangers(t *testing.T) {
+	o := startRecorder(t, hello)
+	for _, yaml := range []string{"", "source: {trust: [203.0.113.1], proxy_protocol: true}", "source: {trust: [127.0.0.1]}"} {
+		e := startEdge(t, o.url(), yaml)
+		for _, header := range []string{"PROXY TCP4 192.0.2.1 192.0.2.200 4000 80\r\n", proxyV2(t, "192.0.2.2:4000")} {
+			if got := e.raw(header + plainGet); !strings.HasPrefix(got, "HTTP/1.1 400 ") && !strings.HasPrefix(got, "HTTP/1.1 505 ") {
+				t.Errorf("%q: %q", yaml, got)
+			}
+		}
+	}
+	if got := o.requests(); len(got) > 0 {
+		t.Errorf("the origin got %q", got)
+	}
+}
+
+// F16: a connection that sends no header does not hold up others, and connections are counted for the clients named.
+func TestProxyProtocolCountsClients(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), strings.Replace(proxyYAML, "300ms", "5s", 1))
+	for range 5 {
+		e.dial() // silent
+	}
+	header := proxyV2(t, "192.0.2.9:4000")
+	open := func(header string) (net.Conn, bool) {
+		c := e.dial()
+		_, _ = io.WriteString(c, header+"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		return c, err == nil && resp.StatusCode == 200
+	}
+	first, ok1 := open(header)
+	_, ok2 := open(header)
+	_, ok3 := open(header)
+	if !ok1 || !ok2 || ok3 {
+		t.Errorf("of three connections of one client with a cap of two: %t %t %t", ok1, ok2, ok3)
+	}
+	if _, ok := open(proxyV2(t, "192.0.2.10:4000")); !ok {
+		t.Error("another client through the same proxy was turned away")
+	}
+	first.Close()
+	for ok := false; !ok; { // the edge sees the end of the connection when it sees it
+		_, ok = open(header)
+	}
+}
+
+func FuzzProxyHeader(f *testing.F) {
+	f.Add([]byte("PROXY TCP4 192.0.2.1 192.0.2.200 4000 80\r\nGET"))
+	f.Add([]byte("PROXY UNKNOWN whatever\r\n"))
+	f.Add([]byte(proxyV2(f, "192.0.2.2:4000")))
+	f.Add([]byte(proxyV2(f, "[2001:db8::2]:4000") + "GET / HTTP/1.1\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		br := bufio.NewReaderSize(bytes.NewReader(b), proxyBuffer)
+		client, local, err := readProxyHeader(br)
+		if err == nil && local == client.IsValid() {
+			t.Errorf("local %t, client %v", local, client)
+		}
+		if client.IsValid() && (client.Is4In6() || client.Zone() != "") {
+			t.Errorf("client %v", client)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package edge
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/gaissmai/bart"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// A Rehearsal judges requests that are over, those of an access log, as an edge with this configuration would have: with the
+// same sources, lists, rules and limiter, at the times that its caller gives. It counts alone. It is for one goroutine.
+//
+// A log has no headers. So a rule that tells clients apart by a header or a cookie counts each source as one that sent none.
+type Rehearsal struct {
+	sources     *sources
+	deny, allow *bart.Lite
+	rules       *ruleset
+	index       map[*rule]int
+	limiter     limiter
+	decision    decision
+	head        head // of no lines
+	host        []byte
+	path        []byte
+	target      []byte
+	said        Rehearsed
+}
+
+// PastRequest is a request as a log has it.
+type PastRequest struct {
+	Addr                 netip.Addr // of the client
+	Method, Host, Target string     // an empty or impossible Host is no host
+	Status               int        // of the origin's answer; 0: not known
+}
+
+// Rehearsed is what would have become of a request.
+type Rehearsed struct {
+	Denied, Allowed bool // by the lists; then no rule was asked
+	Refused         bool // by a rule
+	Rule            int  // the one that the client would have been told of, as an index of Config.Rules; -1: none
+	Cases           []RehearsedCase
+}
+
+// RehearsedCase is one rule that a request falls under.
+type RehearsedCase struct {
+	Rule    int            // index of Config.Rules
+	Source  counter.Source // whom it counts
+	Refuses bool           // it refuses, or would if it were not a shadow
+	Over    bool           // because of this request, and not of a mitigation in force
+	Counts  bool           // an answer with this status is one that the rule counts
+}
+
+// NewRehearsal makes a Rehearsal that counts in table and blocks in bits. Of c it takes source, deny, allow and rules.
+func NewRehearsal(c *Config, table *counter.Table, bits *mitigation.Table) (*Rehearsal, error) {
+	rules, err := newRuleset(c, func(string) *tally { return new(tally) })
+	if err != nil {
+		return nil, err
+	}
+	r := &Rehearsal{
+		sources: newSources(c.Source), deny: newPrefixes(c.Deny), allow: newPrefixes(c.Allow),
+		rules: rules, index: make(map[*rule]int), limiter: limiter{table: table, bits: bits},
+	}
+	for i, rule := range rules.all {
+		r.index[rule] = i
+	}
+	return r, nil
+}
+
+// Judge judges a request that came at now, which is not before the one judged last. The answer is valid until the next call.
+func (r *Rehearsal) Judge(q PastRequest, now time.Time) *Rehearsed {
+	said := &r.said
+	*said = Rehearsed{Rule: -1, Cases: said.Cases[:0]}
+	addr := q.Addr.Unmap().WithZone("")
+	switch {
+	case isIn(r.deny, addr):
+		said.Denied = true
+		return said
+	case isIn(r.allow, addr):
+		said.Allowed = true
+		return said
+	}
+	var ok bool
+	r.target = append(r.target[:0], q.Target...)
+	r.path = appendCanonicalPath(r.path[:0], r.target)
+	if r.host, ok = appendCanonicalHost(r.host[:0], []byte(q.Host)); !ok {
+		r.host = r.host[:0]
+	}
+	d := &r.decision
+	d.reset()
+	d.found = r.rules.match(d.found[:0], r.host, r.path, []byte(q.Method))
+	source := r.sources.of(addr)
+	for _, rule := range d.found {
+		s := source
+		if rule.parts != nil {
+			s, d.buf = secret{}.digest(rule.parts, &r.head, source, d.buf)
+		}
+		d.add(rule, s)
+	}
+	r.limiter.decide(d, now)
+	for i := range d.cases {
+		c := &d.cases[i]
+		said.Cases = append(said.Cases, RehearsedCase{
+			Rule: r.index[c.rule], Source: c.source, Refuses: c.verdict != Passed,
+			Over:   c.ask != nil && c.ask.Over,
+			Counts: !c.rule.hold || c.rule.counts(q.Status),
+		})
+	}
+	if said.Refused = d.refused(); said.Refused {
+		said.Rule = r.index[d.Rule.rule]
+	}
+	r.limiter.settle(d, q.Status, now)
+	return said
+}
