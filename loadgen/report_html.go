@@ -21,6 +21,7 @@ type page struct {
 	Lines          []string
 	Table          [][]string
 	Split, Designs [][]string
+	Abouts         [][2]string // of the designs
 	Plots          []figure
 }
 
@@ -35,7 +36,7 @@ func WriteHTML(w io.Writer, reports ...*Report) error {
 			p.Split = r.Split.table()
 		}
 		if len(r.Designs) > 0 {
-			p.Designs = r.designs()
+			p.Designs, p.Abouts = r.designs(), r.abouts()
 		}
 		var err error
 		if p.Plots, err = r.plots(); err != nil {
@@ -111,7 +112,43 @@ const htmlReport = `<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Sluice: how accurate it was</title>
-<style>
+` + pageStyle + `<h1>Sluice: how accurate it was</h1>
+{{- if gt (len .) 1}}
+<nav><ol>{{range .}}<li><a href="#run{{.Number}}">{{.Title}}</a></li>{{end}}</ol></nav>
+{{- end}}
+{{- range .}}
+<section id="run{{.Number}}">
+<h2>{{.Title}}</h2>
+{{- range .Lines}}
+<p class="about">{{.}}</p>
+{{- end}}
+{{template "table" .Table}}
+{{- with .Split}}
+<h3>Where wrong decisions come from</h3>
+{{template "table" .}}
+{{- end}}
+{{- with .Designs}}
+<h3>Other designs on the same stream</h3>
+{{template "table" .}}
+{{- end}}
+{{- range .Abouts}}
+<p class="about"><b>{{index . 0}}</b>: {{index . 1}}</p>
+{{- end}}
+</section>
+<div class="plots">
+{{- range .Plots}}
+<figure><p class="keys">{{range .Keys}}<span><i class="key{{.Shade}}"></i>{{.Name}}</span>{{end}}</p>
+{{.Plot}}<figcaption>{{.Caption}}</figcaption></figure>
+{{- end}}
+</div>
+{{- end}}
+<p class="about">Where a cell has three numbers, they are the median, the 99th percentile and the largest. Two counters: two plain counters per source on one
+edge, not rounded, on the same stream. Cloudflare 2017: as published, of 400 million requests.</p>
+</html>
+` + pageTable
+
+// pageStyle is how all pages look.
+const pageStyle = `<style>
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c2430; --soft: #5b6675; --faint: #dfe4ea; --ours: #0b6bcb; --theirs: #d9730d; --alarm: #c62f3b; }
 @media (prefers-color-scheme: dark) {
   :root { --paper: #14181d; --ink: #e4e9ef; --soft: #9aa6b4; --faint: #2e363f; --ours: #5cb0ff; --theirs: #f2a154; --alarm: #ff7680; }
@@ -141,37 +178,10 @@ figcaption { color: var(--soft); font-size: 0.9rem; }
 svg { width: 100%; height: auto; fill: var(--ink); font-family: system-ui, sans-serif; }
 a { color: var(--ours); }
 </style>
-<h1>Sluice: how accurate it was</h1>
-{{- if gt (len .) 1}}
-<nav><ol>{{range .}}<li><a href="#run{{.Number}}">{{.Title}}</a></li>{{end}}</ol></nav>
-{{- end}}
-{{- range .}}
-<section id="run{{.Number}}">
-<h2>{{.Title}}</h2>
-{{- range .Lines}}
-<p class="about">{{.}}</p>
-{{- end}}
-{{template "table" .Table}}
-{{- with .Split}}
-<h3>Where wrong decisions come from</h3>
-{{template "table" .}}
-{{- end}}
-{{- with .Designs}}
-<h3>Other designs on the same stream</h3>
-{{template "table" .}}
-{{- end}}
-</section>
-<div class="plots">
-{{- range .Plots}}
-<figure><p class="keys">{{range .Keys}}<span><i class="key{{.Shade}}"></i>{{.Name}}</span>{{end}}</p>
-{{.Plot}}<figcaption>{{.Caption}}</figcaption></figure>
-{{- end}}
-</div>
-{{- end}}
-<p class="about">Where a cell has three numbers, they are the median, the 99th percentile and the largest. Two counters: two plain counters per source on one
-edge, not rounded, on the same stream. Cloudflare 2017: as published, of 400 million requests.</p>
-</html>
-{{define "table"}}
+`
+
+// pageTable is the template of a table: the first row is its head.
+const pageTable = `{{define "table"}}
 <div class="wide"><table>
 {{- range $i, $row := .}}
 <tr>{{range .}}{{if $i}}<td>{{.}}</td>{{else}}<th>{{.}}</th>{{end}}{{end}}</tr>
