@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -63,6 +64,12 @@ func cmdCompare(ctx context.Context, args []string) error {
 // compare runs the designs of others, and Sluice under each of the rules, which differ in their estimate alone.
 func compare(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) (*loadgen.Report, error) {
 	began := time.Now()
+	if mode == loadgen.Estimator { // nobody is blocked, by no edge and not by the PoP
+		rules = slices.Clone(rules)
+		for i := range rules {
+			rules[i].Timeout = 0
+		}
+	}
 	rule := rules[0]
 	d.Mode, d.Limit, d.Window, d.Timeout = mode, rule.Counter.Limit, rule.Counter.Window, rule.Timeout
 	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.edges, size.rtt, rule.Counter.SubWindows

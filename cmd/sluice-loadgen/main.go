@@ -31,7 +31,7 @@ func commands() []command {
 		{"origin", "a small HTTP origin to test against", cmdOrigin},
 		{"simulate", "the same limiter in virtual time", cmdSimulate},
 		{"compare", "every design on one stream", cmdCompare},
-		{"what-if", "what rules would have done to a log", notYet("what-if")},
+		{"what-if", "what rules would have done to a log", cmdWhatIf},
 	}
 }
 

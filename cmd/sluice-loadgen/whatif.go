@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sluice/counter"
+	"sluice/edge"
+	"sluice/loadgen"
+	"sluice/mitigation"
+)
+
+// whatIfFlags say which rules are asked about.
+type whatIfFlags struct {
+	set *pflag.FlagSet
+
+	config          string
+	limit           uint32
+	window, timeout time.Duration
+	subWindows      int
+	estimate        string
+	good, curves    []string
+	top             int
+}
+
+func addWhatIf(flags *pflag.FlagSet) *whatIfFlags {
+	f := &whatIfFlags{set: flags}
+	flags.StringVar(&f.config, "config", "", "rules of this `FILE`, a configuration of the edge; its source, allow and deny count, too")
+	flags.Uint32Var(&f.limit, "limit", 100, "requests allowed in a window, where no file gives rules")
+	flags.DurationVar(&f.window, "window", time.Minute, "`LENGTH` of the sliding window, where no file gives rules")
+	flags.DurationVar(&f.timeout, "mitigation-timeout", time.Minute, "how `LONG` a source that went over is refused; 0 throttles; where no file gives rules")
+	flags.IntVar(&f.subWindows, "sub-windows", 12, "1 (two plain counters), 2, 4, 8 or 12, where no file gives rules")
+	flags.StringVar(&f.estimate, "estimate", "nearest", "nearest or lower, for rules that do not say")
+	flags.StringSliceVar(&f.good, "good", nil, "`PREFIX,...` of addresses that should never be refused: how many of their requests would have been")
+	flags.StringSliceVar(&f.curves, "curve", nil, "`RULE,...` to try at other limits, each alone; without, the rule if there is only one")
+	flags.IntVar(&f.top, "top", 20, "how many refused sources to show")
+	return f
+}
+
+// cmdWhatIf tells what rules would have done to a log.
+func cmdWhatIf(ctx context.Context, args []string) error {
+	flags := pflag.NewFlagSet("what-if", pflag.ContinueOnError)
+	trace, ask, out := addTrace(flags), addWhatIf(flags), addOutput(flags)
+	if err := parse(flags, args, false); err != nil {
+		return err
+	}
+	if trace.fold {
+		return usagef("--fold: rules know sources by their addresses, so days cannot be laid onto each other")
+	}
+	if ask.top < 1 {
+		return usagef("--top %d: want at least 1", ask.top)
+	}
+	good, err := ask.prefixes()
+	if err != nil {
+		return err
+	}
+	config, err := ask.load()
+	if err != nil {
+		return err
+	}
+	curves, err := ask.curved(config)
+	if err != nil {
+		return err
+	}
+	first := config.Rules[0] // what a workload plays against
+	t, err := trace.load(first.Limit, time.Duration(first.Window), 1)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	passes := 1
+	for _, r := range curves {
+		passes += len(loadgen.LimitsAround(config.Rules[r].Limit, counter.MaxLimit))
+	}
+	bar, pass := progress(passes*len(t.Requests), "as it is"), 0
+	defer bar.Finish()
+	run := func(c *edge.Config, top int) (*loadgen.WhatIf, error) {
+		o, err := rehearse(t, c)
+		if err != nil {
+			return nil, err
+		}
+		o.Good, o.Top = good, top
+		base := pass * len(t.Requests)
+		o.Progress = func(done int) { bar.Set(base + done) }
+		pass++
+		return loadgen.RunWhatIf(ctx, t, o)
+	}
+	report, err := run(config, ask.top)
+	if err != nil {
+		return err
+	}
+	for _, r := range curves {
+		curve, err := drawCurve(config, config.Rules[r], func(c *edge.Config, limit uint32) (*loadgen.WhatIf, error) {
+			bar.Describe(fmt.Sprintf("%s at %d", config.Rules[r].Name, limit))
+			return run(c, 1)
+		})
+		if err != nil {
+			return err
+		}
+		report.Curves = append(report.Curves, curve)
+	}
+	bar.Finish()
+	report.Run.Command = "what-if"
+	report.Run.Describe(t)
+	report.Run.Edges = 1
+	report.Run.Notes = notes(t, config)
+	report.Run.Took = loadgen.Seconds(time.Since(began))
+	if err := loadgen.WriteWhatIfText(os.Stdout, report); err != nil {
+		return err
+	}
+	if err := toFile(out.json, func(w io.Writer) error { return loadgen.WriteWhatIfJSON(w, report) }); err != nil {
+		return err
+	}
+	return toFile(out.html, func(w io.Writer) error { return loadgen.WriteWhatIfHTML(w, report) })
+}
+
+// prefixes reads --good.
+func (f *whatIfFlags) prefixes() (list []netip.Prefix, err error) {
+	for _, text := range f.good {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			a, err := netip.ParseAddr(text)
+			if err != nil {
+				return nil, usagef("--good %s: want an address such as 192.0.2.7, or a prefix such as 192.0.2.0/24", text)
+			}
+			a = a.Unmap()
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
+}
+
+// load puts file and flags together: what the edge would have in force. There is at least one rule that is not off.
+func (f *whatIfFlags) load() (*edge.Config, error) {
+	c := edge.Default()
+	if f.config != "" {
+		text, err := os.ReadFile(f.config)
+		if err != nil {
+			var path *os.PathError
+			if errors.As(err, &path) {
+				err = path.Err
+			}
+			return nil, fmt.Errorf("--config %s: cannot be read: %w", f.config, err)
+		}
+		if c, err = edge.ParseConfig(f.config, text); err != nil {
+			first, rest, more := strings.Cut(err.Error(), "\n")
+			if more {
+				return nil, fmt.Errorf("%s (and %d more: sluice check %s shows all)", first, 1+strings.Count(rest, "\n"), f.config)
+			}
+			return nil, err
+		}
+	}
+	e, err := counter.ParseEstimate(f.estimate)
+	if err != nil {
+		return nil, usagef("--estimate %s: want nearest or lower", f.estimate)
+	}
+	if f.set.Changed("estimate") || f.config == "" {
+		c.Estimate = e
+	}
+	if len(c.Rules) > 0 {
+		for _, name := range []string{"limit", "window", "mitigation-timeout", "sub-windows"} {
+			if f.set.Changed(name) {
+				return nil, usagef("--%s: %s gives rules, so there is no rule to set: remove the flag, or change the file", name, f.config)
+			}
+		}
+		if !slices.ContainsFunc(c.Rules, func(r edge.RuleConfig) bool { return r.Mode != edge.Off }) {
+			return nil, fmt.Errorf("%s: every rule is off: there is nothing to ask about", f.config)
+		}
+		c.Rules = slices.DeleteFunc(c.Rules, func(r edge.RuleConfig) bool { return r.Mode == edge.Off })
+		return c, nil
+	}
+	if f.timeout < 0 || f.timeout > mitigation.MaxTimeout {
+		return nil, usagef("--mitigation-timeout %v: want 0 to %v", f.timeout, mitigation.MaxTimeout)
+	}
+	if _, err := counter.NewRule("default", f.limit, f.window, f.subWindows, e); err != nil {
+		return nil, usagef("--%s", strings.Replace(err.Error(), "sub_windows", "sub-windows", 1))
+	}
+	r := edge.DefaultRule("default", f.limit)
+	r.Window, r.MitigationTimeout, r.SubWindows = edge.Duration(f.window), edge.Duration(f.timeout), f.subWindows
+	c.Rules = []edge.RuleConfig{r}
+	return c, nil
+}
+
+// curved is the rules to try at other limits.
+func (f *whatIfFlags) curved(c *edge.Config) (rules []int, err error) {
+	if len(f.curves) == 0 && len(c.Rules) == 1 {
+		return []int{0}, nil
+	}
+	for _, name := range f.curves {
+		i := slices.IndexFunc(c.Rules, func(r edge.RuleConfig) bool { return r.Name == name })
+		if i < 0 {
+			var names []string
+			for _, r := range c.Rules {
+				names = append(names, r.Name)
+			}
+			return nil, usagef("--curve %s: no rule of that name is on; there is %s", name, strings.Join(names, ", "))
+		}
+		rules = append(rules, i)
+	}
+	return rules, nil
+}
+
+// drawCurve tries a rule at other limits, alone and enforced.
+func drawCurve(c *edge.Config, r edge.RuleConfig, run func(*edge.Config, uint32) (*loadgen.WhatIf, error)) (loadgen.Curve, error) {
+	curve := loadgen.Curve{Rule: r.Name, Limit: r.Limit}
+	for _, limit := range loadgen.LimitsAround(r.Limit, counter.MaxLimit) {
+		alone := *c
+		r.Limit, r.Mode = limit, edge.Enforce
+		alone.Rules, alone.Shadow = []edge.RuleConfig{r}, false
+		w, err := run(&alone, limit)
+		if err != nil {
+			return curve, err
+		}
+		curve.Points = append(curve.Points, w.Point(limit))
+	}
+	return curve, nil
+}
+
+// rehearse has one edge with the configuration judge a trace, as loadgen wants it.
+func rehearse(t *loadgen.Trace, c *edge.Config) (loadgen.WhatIfOptions, error) {
+	var o loadgen.WhatIfOptions
+	room := len(c.Rules) * roomFor(t)
+	counters := min(room, 20_000_000)
+	r, err := edge.NewRehearsal(c, counter.New(counter.Options{Counters: counters, Phase: simSecret.Phase}), mitigation.New(counters, nil))
+	if err != nil {
+		return o, err
+	}
+	for _, rule := range c.Rules {
+		o.Rules = append(o.Rules, loadgen.WhatIfRule{
+			Name: rule.Name, About: about(rule), Limit: rule.Limit, Window: time.Duration(rule.Window),
+			Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == edge.Shadow,
+		})
+	}
+	start := startOf(t)
+	numbers := make([]map[counter.Source]int32, len(c.Rules))
+	for i := range numbers {
+		numbers[i] = make(map[counter.Source]int32)
+	}
+	var cases []loadgen.RehearsedCase
+	o.Rehearse = func(i int) loadgen.Rehearsed {
+		q := &t.Requests[i]
+		method, target := q.Line()
+		said := r.Judge(edge.PastRequest{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status)}, start.Add(q.At))
+		cases = cases[:0]
+		for _, k := range said.Cases {
+			n, there := numbers[k.Rule][k.Source]
+			if !there {
+				n = int32(len(numbers[k.Rule]))
+				numbers[k.Rule][k.Source] = n
+			}
+			cases = append(cases, loadgen.RehearsedCase{Rule: k.Rule, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts})
+		}
+		return loadgen.Rehearsed{Denied: said.Denied, Allowed: said.Allowed, Refused: said.Refused, Cases: cases}
+	}
+	return o, nil
+}
+
+// about says in a few words which requests a rule is about and how it counts them; nothing for a rule about all.
+func about(r edge.RuleConfig) string {
+	var parts []string
+	if len(r.Match.Methods) > 0 {
+		parts = append(parts, strings.Join(r.Match.Methods, ", "))
+	}
+	if r.Match.Path != "" {
+		parts = append(parts, r.Match.Path)
+	}
+	if len(r.Match.Hosts) > 0 && !slices.Contains(r.Match.Hosts, "*") {
+		parts = append(parts, "on "+strings.Join(r.Match.Hosts, ", "))
+	}
+	if len(r.Count.Statuses) > 0 {
+		statuses := make([]string, len(r.Count.Statuses))
+		for i, s := range r.Count.Statuses {
+			statuses[i] = fmt.Sprint(s)
+		}
+		parts = append(parts, "answered with "+strings.Join(statuses, ", "))
+	}
+	if r.Count.Refused {
+		parts = append(parts, "refused ones count, too")
+	}
+	if !slices.Equal(r.Key, []string{"source"}) {
+		parts = append(parts, "by "+strings.Join(r.Key, " and "))
+	}
+	return strings.Join(parts, " ")
+}
+
+// notes says where a log knows less than an edge does.
+func notes(t *loadgen.Trace, c *edge.Config) (notes []string) {
+	unknown := 0
+	for i := range t.Requests {
+		if t.Requests[i].Status == 0 {
+			unknown++
+		}
+	}
+	for _, r := range c.Rules {
+		if len(r.Count.Statuses) > 0 && unknown > 0 {
+			notes = append(notes, fmt.Sprintf("%d requests have no status, so that rule %s, which counts by status, does not count them", unknown, r.Name))
+		}
+		if len(r.Key) > 1 || len(r.Key) == 1 && r.Key[0] != "source" {
+			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))
+		}
+	}
+	if c.Source.IPv6Prefix > 64 {
+		notes = append(notes, fmt.Sprintf("source.ipv6_prefix is %d, but IPv6 addresses of one /64 are read as one source", c.Source.IPv6Prefix))
+	}
+	if len(c.Rules)*roomFor(t) > math.MaxInt32 {
+		notes = append(notes, "more counters than there is room for: some were forgotten")
+	}
+	return notes
+}

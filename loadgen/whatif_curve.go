@@ -1,0 +1,90 @@
+package loadgen
+
+import (
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+)
+
+// Curve is what a rule alone would have done at other limits than its own.
+type Curve struct {
+	Rule   string       `json:"rule"`
+	Limit  uint32       `json:"limit"` // its own
+	Points []CurvePoint `json:"points"`
+}
+
+// CurvePoint is what it would have done at one of them.
+type CurvePoint struct {
+	Limit               uint32  `json:"limit"`
+	Refused             uint64  `json:"refused"`
+	RefusedRatio        float64 `json:"refused_ratio"`
+	RefusedSources      int     `json:"refused_sources"`
+	RefusedSourcesRatio float64 `json:"refused_sources_ratio"`
+	Blocks              uint64  `json:"blocks"`
+	Innocent            uint64  `json:"innocent"`               // requests refused of sources that never exceeded the limit
+	AnsweredRatio       float64 `json:"refused_answered_ratio"` // see GoodTraffic
+	known               bool    // whether the log has answers
+}
+
+// Point is the figures as a point of a curve.
+func (w *WhatIf) Point(limit uint32) CurvePoint {
+	f := &w.Figures
+	return CurvePoint{
+		Limit: limit, Refused: f.Refused, RefusedRatio: f.RefusedRatio,
+		RefusedSources: f.RefusedSources, RefusedSourcesRatio: ratio(float64(f.RefusedSources), uint64(f.Sources)),
+		Blocks: f.Blocks, Innocent: w.Good.Within.Refused, AnsweredRatio: w.Good.AnsweredRatio, known: w.Good.RefusedKnown > 0,
+	}
+}
+
+// LimitsAround is a geometric series of limits, two for each doubling, from an eighth of the given one to eight times it.
+func LimitsAround(limit, most uint32) (limits []uint32) {
+	for i := -6; i <= 6; i++ {
+		l := uint32(min(math.Round(float64(limit)*math.Pow(2, float64(i)/2)), float64(most)))
+		if l > 0 && (len(limits) == 0 || l > limits[len(limits)-1]) {
+			limits = append(limits, l)
+		}
+	}
+	return limits
+}
+
+// chart draws both shares over the limit.
+func (c *Curve) chart() (*chart, error) {
+	p := newChart("limit", "% refused")
+	for _, l := range []struct {
+		name string
+		of   shade
+		y    func(*CurvePoint) float64
+	}{
+		{"of sources", theirsShade, func(p *CurvePoint) float64 { return p.RefusedSourcesRatio }},
+		{"of requests", oursShade, func(p *CurvePoint) float64 { return p.RefusedRatio }},
+	} {
+		var points plotter.XYs
+		for i := range c.Points {
+			points = append(points, plotter.XY{X: float64(c.Points[i].Limit), Y: 100 * l.y(&c.Points[i])})
+		}
+		if err := p.line(l.name, l.of, false, points); err != nil {
+			return nil, err
+		}
+	}
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, limitTicks(c.Points)
+	p.Y.Min = 0
+	p.Y.Max = math.Max(p.Y.Max, 0.1)
+	err := p.dashed(plotter.XY{X: float64(c.Limit)}, plotter.XY{X: float64(c.Limit), Y: p.Y.Max})
+	p.Keys = append(p.Keys, chartKey{"the rule's limit", alarmShade})
+	return p, err
+}
+
+// limitTicks marks the limits of a curve, every other one with its number.
+type limitTicks []CurvePoint
+
+func (l limitTicks) Ticks(_, _ float64) (out []plot.Tick) {
+	for i, p := range l {
+		t := plot.Tick{Value: float64(p.Limit)}
+		if i%2 == 0 {
+			t.Label = thousands(uint64(p.Limit))
+		}
+		out = append(out, t)
+	}
+	return out
+}

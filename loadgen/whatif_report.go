@@ -1,0 +1,218 @@
+package loadgen
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// String is the instant in UTC, or the time since the trace's start; nothing for the zero Moment.
+func (m Moment) String() string {
+	if m.start.IsZero() {
+		if m.Since == 0 {
+			return ""
+		}
+		return m.Since.Round(time.Millisecond).String()
+	}
+	return m.start.Add(m.Since).UTC().Format(time.DateTime)
+}
+
+// MarshalJSON writes the instant, or the seconds since the trace's start.
+func (m Moment) MarshalJSON() ([]byte, error) {
+	if m.start.IsZero() {
+		return json.Marshal(m.Since.Seconds())
+	}
+	return json.Marshal(m.start.Add(m.Since).UTC())
+}
+
+// WriteWhatIfJSON writes a report as one object.
+func WriteWhatIfJSON(w io.Writer, r *WhatIf) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}
+
+// WriteWhatIfText writes a report as tables.
+func WriteWhatIfText(w io.Writer, r *WhatIf) error {
+	var b strings.Builder
+	for _, line := range append(r.lines(), "", r.sentence(), "") {
+		b.WriteString(line + "\n")
+	}
+	writeTable(&b, r.rulesTable())
+	if rows := r.refusedTable(); len(rows) > 1 {
+		b.WriteString("\n")
+		writeTable(&b, rows)
+		if more := len(r.Refused) - r.top; more > 0 {
+			fmt.Fprintf(&b, "and %s more; --top shows more of them, --json all\n", thousands(uint64(more)))
+		}
+	}
+	b.WriteString("\n")
+	writeTable(&b, r.goodTable())
+	if line := r.answers(); line != "" {
+		b.WriteString("\n" + line + "\n")
+	}
+	for i := range r.Curves {
+		b.WriteString("\n")
+		writeTable(&b, r.Curves[i].table(true))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// lines says in a few lines what was asked.
+func (r *WhatIf) lines() []string {
+	run := &r.Run
+	out := []string{"what-if: " + run.Trace + run.Workload}
+	about := []string{fmt.Sprintf("seed %d", run.Seed)}
+	if run.Start != nil {
+		about = append(about, "from "+run.Start.Format(time.RFC3339))
+	}
+	about = append(about, "over "+run.Duration.round())
+	if run.Lines > 0 {
+		about = append(about, thousands(uint64(run.Lines))+" lines read, "+(&Trace{Skipped: run.Skipped}).skippedText())
+	}
+	out = append(out, "  "+strings.Join(about, ", "))
+	for _, o := range r.Rules {
+		if o.About != "" {
+			out = append(out, "  rule "+o.Name+": "+o.About)
+		}
+	}
+	for _, n := range run.Notes {
+		out = append(out, "  "+n)
+	}
+	return out
+}
+
+// sentence is the answer in one sentence.
+func (r *WhatIf) sentence() string {
+	f := &r.Figures
+	s := fmt.Sprintf("Would have refused %s of %s requests (%s), of %s of %s sources (%s).",
+		thousands(f.Refused), thousands(f.Requests), percentage(f.RefusedRatio),
+		thousands(uint64(f.RefusedSources)), thousands(uint64(f.Sources)), percentage(ratio(float64(f.RefusedSources), uint64(f.Sources))))
+	if f.Denied > 0 {
+		s += fmt.Sprintf(" Denied by the list: %s.", thousands(f.Denied))
+	}
+	if f.Allowed > 0 {
+		s += fmt.Sprintf(" Allowed by the list: %s.", thousands(f.Allowed))
+	}
+	return s
+}
+
+func (r *WhatIf) rulesTable() [][]string {
+	out := [][]string{{"rule", "limit", "window", "block", "requests", "refused", "share", "sources", "over it", "blocks", "first", "last"}}
+	for i := range r.Rules {
+		o := &r.Rules[i]
+		name, block := o.Name, o.Timeout.String()
+		if o.Shadow {
+			name += " (shadow)"
+		}
+		if o.Timeout == 0 {
+			block = "throttle"
+		}
+		out = append(out, []string{name, thousands(uint64(o.Limit)), o.Window.String(), block, thousands(o.Requests), thousands(o.Refused),
+			percentage(ratio(float64(o.Refused), o.Requests)), thousands(uint64(o.RefusedSources)), thousands(uint64(o.Over)), thousands(o.Blocks),
+			o.First.String(), o.Last.String()})
+	}
+	return out
+}
+
+func (r *WhatIf) refusedTable() [][]string {
+	several := len(r.Rules) > 1
+	head := []string{"who would be refused", "requests", "refused", "share", "blocks", "most in a window", "first", "last", "answered 2xx/3xx", ""}
+	if several {
+		head = append([]string{head[0], "rule"}, head[1:]...)
+	}
+	out := [][]string{head}
+	for i := range r.Refused[:min(r.top, len(r.Refused))] {
+		s := &r.Refused[i]
+		remark := ""
+		switch {
+		case s.Good && s.Innocent:
+			remark = "good, never over"
+		case s.Good:
+			remark = "good"
+		case s.Innocent:
+			remark = "never over"
+		}
+		answered := ""
+		if r.Good.Known > 0 {
+			answered = percentage(ratio(float64(s.Answered), s.Refused))
+		}
+		cells := []string{s.Source, thousands(s.Requests), thousands(s.Refused), percentage(ratio(float64(s.Refused), s.Requests)),
+			thousands(s.Blocks), thousands(uint64(s.Most)), s.First.String(), s.Last.String(), answered, remark}
+		if several {
+			rule := s.Rule
+			if s.Shadow {
+				rule += " (shadow)"
+			}
+			cells = append([]string{s.Source, rule}, cells[1:]...)
+		}
+		out = append(out, cells)
+	}
+	return out
+}
+
+func (r *WhatIf) goodTable() [][]string {
+	out := [][]string{{"good traffic caught", "requests", "refused", "share", "sources", "refused"}}
+	add := func(name string, c *Caught) {
+		if c != nil {
+			out = append(out, []string{name, thousands(c.Requests), thousands(c.Refused), percentage(c.RefusedRatio),
+				thousands(uint64(c.Sources)), thousands(uint64(c.RefusedSources))})
+		}
+	}
+	add("of sources that never were over a limit", &r.Good.Within)
+	add("of sources called good (--good)", r.Good.Called)
+	add("requests that the workload means well", r.Good.Meant)
+	return out
+}
+
+// answers says what the origin thought of the requests.
+func (r *WhatIf) answers() string {
+	g := &r.Good
+	if g.Known == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("The origin had answered %s of all requests with 2xx or 3xx", percentage(ratio(float64(g.Answered), g.Known)))
+	if g.RefusedKnown == 0 {
+		return s + "."
+	}
+	return s + fmt.Sprintf(", and of the refused ones %s: %s of %s.", percentage(g.AnsweredRatio), thousands(g.RefusedAnswered), thousands(g.RefusedKnown))
+}
+
+// table is the curve in rows, with a bar for the share of refused requests where bars are wanted.
+func (c *Curve) table(bars bool) [][]string {
+	out := [][]string{{"limit of " + c.Rule, "refused", "of requests", "sources", "of sources", "blocks", "of those never over", "answered 2xx/3xx"}}
+	most := 0.0
+	for i := range c.Points {
+		most = max(most, c.Points[i].RefusedRatio)
+	}
+	width := len("limit of " + c.Rule)
+	for i := range c.Points {
+		p := &c.Points[i]
+		mark := ""
+		if p.Limit == c.Limit {
+			mark = "> "
+		}
+		name := fmt.Sprintf("%*s", width, mark+thousands(uint64(p.Limit)))
+		answered := ""
+		if p.known {
+			answered = percentage(p.AnsweredRatio)
+		}
+		cells := []string{name, thousands(p.Refused), percentage(p.RefusedRatio), thousands(uint64(p.RefusedSources)),
+			percentage(p.RefusedSourcesRatio), thousands(p.Blocks), thousands(p.Innocent), answered}
+		if bars && most > 0 {
+			const width = 24
+			n := int(p.RefusedRatio/most*width + 0.5)
+			bar := strings.Repeat("█", n)
+			if n == 0 && p.Refused > 0 {
+				bar, n = "▏", 1
+			}
+			cells = append(cells, bar+strings.Repeat(" ", width-n))
+		}
+		out = append(out, cells)
+	}
+	return out
+}
