@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"regexp"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -146,6 +147,9 @@ func (x *exchange) skipBody(ctx *fasthttp.RequestCtx) {
 	ctx.SetConnectionClose()
 }
 
+// otherVersion is a version of HTTP that is none of ours. What else may stand in its place is not HTTP at all.
+var otherVersion = regexp.MustCompile(`unsupported http version "HTTP/[0-9](\.[0-9])?"$`)
+
 // malformed answers what the server's parser did not take.
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	c, ok := ctx.Conn().(*conn)
@@ -162,13 +166,15 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	var small *fasthttp.ErrSmallBuffer
 	var timeout net.Error
 	switch {
+	case errors.As(err, &small) && !c.sawLine:
+		status, code, message = fasthttp.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts."
 	case errors.As(err, &small):
 		status, code, message = fasthttp.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts."
 	case errors.As(err, &timeout) && timeout.Timeout():
 		status, code, message = fasthttp.StatusRequestTimeout, "timeout", "The request came too slowly."
 	case errors.Is(err, fasthttp.ErrUnsupportedTransferEncoding):
 		status, code, message = fasthttp.StatusNotImplemented, "bad_encoding", "The only transfer encoding here is chunked."
-	case bytes.Contains([]byte(err.Error()), []byte("unsupported http version")): // the parser has no other sign for it
+	case otherVersion.MatchString(err.Error()): // the parser has no other sign for it
 		status, code, message = fasthttp.StatusHTTPVersionNotSupported, "bad_version", "This server speaks HTTP/1.1."
 	}
 	answer(ctx, status, code, message)

@@ -40,7 +40,7 @@ type answerHead struct {
 
 // readAnswerHead reads up to the final answer's head, and says in b how its body is delimited and whether the connection
 // can be used again. io.EOF means that the connection ended before any byte.
-func (x *exchange) readAnswerHead(b *answerBody, resp *fasthttp.Response) error {
+func (x *exchange) readAnswerHead(b *answerBody, ctx *fasthttp.RequestCtx) error {
 	for range maxInterim {
 		raw, err := peekHead(b.link.br)
 		if err != nil {
@@ -59,11 +59,23 @@ func (x *exchange) readAnswerHead(b *answerBody, resp *fasthttp.Response) error 
 			}
 			text := x.answer.filter(raw, status, x.decision.Rule != nil)
 			_, _ = b.link.br.Discard(len(raw))
-			return x.answer.hand(text, resp)
+			return x.answer.hand(text, &ctx.Response)
+		}
+		if status != fasthttp.StatusContinue && !old {
+			x.interim(ctx, x.answer.filter(raw, status, false))
 		}
 		_, _ = b.link.br.Discard(len(raw))
 	}
 	return errInterim
+}
+
+// interim passes an answer of status 1xx on, such as early hints (RFC 9110, 15.2). A 100 ends here: whether the client is to
+// send its body has been settled before. Nor does a client of HTTP/1.0 get any, or one whose earlier answers may not all be
+// written: it would take this one for a part of those.
+func (x *exchange) interim(ctx *fasthttp.RequestCtx, head []byte) {
+	if ctx.Request.Header.IsHTTP11() && x.conn.flushed {
+		_, _ = x.conn.Write(head) // a failure shows when the answer itself is written
+	}
 }
 
 // peekHead waits for a whole head, up to the empty line.
@@ -154,7 +166,7 @@ func (a *answerHead) filter(raw []byte, status int, limits bool) []byte {
 		l := &a.lines[i]
 		switch {
 		case l.drop, equalFold(l.name, "sluice-verdict"), limits && tellsLimit(l.name),
-			l.kind == lineContentLength && status == fasthttp.StatusNoContent:
+			l.kind == lineContentLength && (status < 200 || status == fasthttp.StatusNoContent):
 			continue
 		}
 		out = append(out, l.name...)

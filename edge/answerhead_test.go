@@ -21,10 +21,10 @@ func FuzzAnswerHead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		x, resp := &exchange{}, fasthttp.AcquireResponse()
-		defer fasthttp.ReleaseResponse(resp)
+		x, ctx := &exchange{conn: &conn{}}, &fasthttp.RequestCtx{}
+		resp := &ctx.Response
 		b := &answerBody{link: &link{br: bufio.NewReaderSize(bytes.NewReader(answer), originHead)}, keep: time.Minute}
-		if x.readAnswerHead(b, resp) != nil {
+		if x.readAnswerHead(b, ctx) != nil {
 			return
 		}
 		if b.length < lengthUnknown || b.length >= 0 && resp.StatusCode() != 204 && int64(resp.Header.ContentLength()) != b.length {
@@ -53,9 +53,9 @@ func TestConnectionOfAnswers(t *testing.T) {
 		"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nConnection: close\r\n": false,
 		"HTTP/1.0 200 OK\r\nConnection: close, keep-alive\r\n":               false,
 	} {
-		x := &exchange{}
+		x := &exchange{conn: &conn{}}
 		b := &answerBody{link: &link{br: bufio.NewReader(strings.NewReader(head + "Content-Length: 0\r\n\r\n"))}}
-		if err := x.readAnswerHead(b, &fasthttp.Response{}); err != nil || b.reuse != want {
+		if err := x.readAnswerHead(b, &fasthttp.RequestCtx{}); err != nil || b.reuse != want {
 			t.Errorf("%q: reuse %t, %v", head, b.reuse, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -21,6 +22,10 @@ const (
 	acceptPause = 5 * time.Millisecond
 	// minBodyRate is how slowly a client may send a body, bytes a second, once the header timeout has passed.
 	minBodyRate = 500
+	// A chunked body may cost at most bodyCost bytes on the wire for each of its own, and bodySlack bytes more: what goes
+	// beyond is chunk extensions and trailers that have no end.
+	bodyCost  = 16
+	bodySlack = 128 << 10
 	// stopTime is how long a listener that stops still accepts what is waiting.
 	stopTime = 50 * time.Millisecond
 	// lingerTime and lingerBytes bound what is read of a refused body, so that the refusal arrives: closing a connection with
@@ -179,11 +184,17 @@ type conn struct {
 	aborted   atomic.Bool
 	bodyStart time.Time
 	bodyGrace time.Duration
-	bodyBytes int64
+	bodyBytes int64 // as they come: chunk lines and what comes after the body are among them
+	bodyGot   int64 // of the body itself
 	bodyErr   error // reading it failed; the server's parser forgets that where a trailer should come
 
 	writeBy time.Time // the write deadline that is set
+
+	sawLine bool // the head being read has a line end: it is its headers that are too long, not its target
+	flushed bool // all answers before this one are written: the server reads on only then
 }
+
+var errBodyCost = errors.New("edge: a chunked body has too much around its bytes")
 
 // owed is an answer that has been made; it counts when it has been written.
 type owed struct {
@@ -194,7 +205,7 @@ type owed struct {
 // startBody tells the connection that what it reads from now on is a body. The client must then keep up a pace: at any time
 // the body must have begun at most grace + bytes/minBodyRate ago.
 func (c *conn) startBody(now time.Time, grace time.Duration) {
-	c.body, c.bodyStart, c.bodyGrace, c.bodyBytes, c.bodyErr = true, now, grace, 0, nil
+	c.body, c.bodyStart, c.bodyGrace, c.bodyBytes, c.bodyGot, c.bodyErr = true, now, grace, 0, 0, nil
 }
 
 func (c *conn) Read(p []byte) (int, error) {
@@ -206,9 +217,16 @@ func (c *conn) Read(p []byte) (int, error) {
 		if c.aborted.Load() {
 			return 0, net.ErrClosed
 		}
+		if c.bodyBytes > bodyCost*c.bodyGot+bodySlack {
+			c.bodyErr = errBodyCost
+			return 0, errBodyCost
+		}
 	}
 	n, err := c.Conn.Read(p)
-	if c.body {
+	if !c.body {
+		c.flushed = true
+		c.sawLine = c.sawLine || bytes.IndexByte(p[:n], '\n') >= 0
+	} else {
 		c.bodyBytes += int64(n)
 		if err == io.EOF {
 			// The server takes a chunked body that breaks off for a complete one if it sees io.EOF.
@@ -288,6 +306,7 @@ func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
 	switch state {
 	case fasthttp.StateIdle:
 		c.settle(s.stats)
+		c.sawLine, c.flushed = false, false
 	case fasthttp.StateClosed:
 		c.settle(s.stats)
 		if c.exchange != nil { // invited to send its body, and gone

@@ -37,6 +37,7 @@ func (u *upload) run(flush bool) {
 		n, err := u.stream.Read(buf)
 		if n > 0 {
 			total += int64(n)
+			u.client.bodyGot = total
 			if u.limit > 0 && total > u.limit {
 				u.fail(errBodyTooLarge, true)
 				return
