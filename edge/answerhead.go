@@ -52,7 +52,12 @@ func (x *exchange) readAnswerHead(b *answerBody, ctx *fasthttp.RequestCtx) error
 		}
 		switch {
 		case status == fasthttp.StatusSwitchingProtocols:
-			return errUpgrade // we never ask for it: Upgrade is not passed on
+			if old || !x.switched() {
+				return errUpgrade
+			}
+			text := x.answer.filter(raw, status, x.decision.Rule != nil)
+			_, _ = b.link.br.Discard(len(raw))
+			return x.answer.hand(text, &ctx.Response)
 		case status >= 200:
 			if err := x.answer.frame(b, old); err != nil {
 				return err

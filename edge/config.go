@@ -59,6 +59,7 @@ type Limits struct {
 	BodyBytes     int // 0: unlimited
 	HeaderTimeout time.Duration
 	IdleTimeout   time.Duration
+	TunnelTimeout time.Duration // after which a tunnel ends in which nothing moves
 }
 
 // OriginConfig is a group of servers that answer for some hosts.
@@ -67,6 +68,9 @@ type OriginConfig struct {
 	Servers []*url.URL    // http or https, host and port only
 	Timeout time.Duration // from the request to the head of the answer, and without progress in a body
 	Balance Balance
+	// Upgrades are the protocols, in lower case, that a request may switch to (Upgrade): the connection then becomes a tunnel
+	// to a server, and what is said in it is not counted. nil is websocket alone; an empty list is none.
+	Upgrades []string
 }
 
 // Balance says how an origin's servers share its requests.
@@ -151,7 +155,7 @@ func Default() *Config {
 		Counters: 1_000_000,
 		Source:   SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		Limits: Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10,
-			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute},
+			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
 	}
 }
 

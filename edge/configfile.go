@@ -146,6 +146,7 @@ func (r *reader) limits(n ast.Node, l *Limits) {
 		"body_bytes":             r.size("limits.body_bytes", 1, 1<<50, true, &l.BodyBytes),
 		"header_timeout":         r.duration("limits.header_timeout", 100*time.Millisecond, time.Hour, false, &l.HeaderTimeout),
 		"idle_timeout":           r.duration("limits.idle_timeout", 100*time.Millisecond, 24*time.Hour, false, &l.IdleTimeout),
+		"tunnel_timeout":         r.duration("limits.tunnel_timeout", time.Second, 24*time.Hour, false, &l.TunnelTimeout),
 	})
 }
 
@@ -172,6 +173,20 @@ func (r *reader) origin(n ast.Node, c *Config) {
 			r.mapping(n, "origins.health", fields{"active": r.later("origins.health.active", "none")})
 		},
 		"timeout": r.duration("origins.timeout", time.Millisecond, 24*time.Hour, false, &o.Timeout),
+		"upgrades": func(n ast.Node) {
+			o.Upgrades = []string{}
+			r.texts("origins.upgrades", func(n ast.Node, text string) {
+				name := strings.ToLower(text)
+				switch {
+				case !isToken([]byte(name)):
+					r.fail(n, "origins.upgrades: %q is not the name of a protocol: want one such as websocket", text)
+				case strings.HasPrefix(name, "h2") || name == "http" || name == "tls":
+					r.fail(n, "origins.upgrades: %s cannot be tunnelled: requests in it would pass all rules by", text)
+				default:
+					o.Upgrades = append(o.Upgrades, name)
+				}
+			})(n)
+		},
 		"balance": oneOf(r, "origins.balance", &balance, "round_robin", "least_connections"),
 	})
 	if seen == nil {

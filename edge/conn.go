@@ -39,6 +39,7 @@ const (
 type listener struct {
 	net.Listener
 	stats     *stats
+	most      int // connections, tunnels among them; 0: any number
 	perSource int
 	source    func(netip.Addr) (counter.Source, bool) // false: a trusted proxy, which has no cap
 	proxied   func(netip.Addr) bool                   // does a peer begin with a PROXY header?
@@ -110,6 +111,9 @@ func (l *listener) recount(c *conn) bool {
 	defer l.mu.Unlock()
 	if c.source.IsValid() {
 		l.discount(c)
+	}
+	if _, known := l.conns[c]; !known && l.most > 0 && len(l.conns) >= l.most {
+		return false
 	}
 	if capped {
 		if l.counts[source] >= l.perSource {

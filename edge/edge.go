@@ -56,6 +56,10 @@ type Server struct {
 	pool     sync.Pool  // of *exchange
 }
 
+// spareConnections are accepted above the cap: the server answers those with 503. Only tunnels, which it does not count, can
+// fill them up; then a connection is closed unanswered.
+const spareConnections = 64
+
 // New makes a server. Nothing is started yet.
 func New(o Options) (*Server, error) {
 	c := o.Config
@@ -78,7 +82,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
 	s.listener = &listener{
-		stats: s.stats, perSource: c.Limits.PerSource, write: c.Limits.IdleTimeout,
+		stats: s.stats, most: c.Limits.Connections + spareConnections, perSource: c.Limits.PerSource, write: c.Limits.IdleTimeout,
 		source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.connection(peer) },
 		proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.proxied(peer) },
 		header:  c.Limits.HeaderTimeout,
@@ -147,6 +151,12 @@ func (s *Server) Drain(ctx context.Context) error {
 		break
 	}
 	err := s.http.ShutdownWithContext(ctx)
+	for s.listener.open() > 0 && ctx.Err() == nil { // tunnels, and what else the server has handed over
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 	if n := s.listener.open(); n > 0 {
 		s.listener.closeAll()
 		err = errors.Join(err, errCut)
@@ -183,6 +193,7 @@ type exchange struct {
 	decision decision
 	from     from
 	open     *answerBody // the exchange with the origin, until it is over or the server streams its answer
+	upgrade  []byte      // the protocol that the origin is asked to switch to; nil: none
 	spare    *answerBody // for an exchange with the origin that ends within the handler
 	bodyRead bool
 	hijacked bool // the answer is written by other means

@@ -173,10 +173,11 @@ func (o *origin) sweep(now time.Time) {
 
 // A group is the servers that answer for a host.
 type group struct {
-	servers []*origin
-	balance Balance
-	timeout time.Duration
-	next    atomic.Uint32
+	servers  []*origin
+	balance  Balance
+	timeout  time.Duration
+	upgrades []string // protocols that requests may switch to, in lower case
+	next     atomic.Uint32
 }
 
 // pick chooses the server for a request.
@@ -217,7 +218,10 @@ func newOrigins(c []OriginConfig, before *origins) *origins {
 	}
 	used := make(map[string]bool)
 	for _, config := range c {
-		g := &group{balance: config.Balance, timeout: config.Timeout}
+		g := &group{balance: config.Balance, timeout: config.Timeout, upgrades: config.Upgrades}
+		if config.Upgrades == nil {
+			g.upgrades = []string{"websocket"}
+		}
 		for _, u := range config.Servers {
 			fresh := newOrigin(u)
 			o := servers[fresh.name]

@@ -23,7 +23,8 @@ func (x *exchange) forward(ctx *fasthttp.RequestCtx) int {
 	}
 	o := g.pick()
 	o.active.Add(1)
-	fresh := false
+	x.upgrade = x.wantsUpgrade(ctx, g)
+	fresh := x.upgrade != nil
 	for {
 		o.attempts.Add(1)
 		l, err := o.acquire(x.now, fresh)
@@ -143,6 +144,8 @@ func (x *exchange) relay(ctx *fasthttp.RequestCtx, o *origin, b *answerBody) int
 
 	br := b.link.br
 	switch {
+	case status == fasthttp.StatusSwitchingProtocols:
+		x.tunnel(ctx, b)
 	case bodyless(ctx.Method(), status):
 		b.done = true
 		resp.SkipBody = true

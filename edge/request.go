@@ -78,6 +78,10 @@ func (x *exchange) writeHead(w *bufio.Writer, ctx *fasthttp.RequestCtx, o *origi
 		_, _ = w.Write(h.Protocol()[len("HTTP/"):])
 		_, _ = w.WriteString(" sluice")
 	}
+	if x.upgrade != nil {
+		_, _ = w.WriteString("\r\nConnection: Upgrade\r\nUpgrade: ")
+		_, _ = w.Write(x.upgrade)
+	}
 	switch n := h.ContentLength(); {
 	case n == -1:
 		_, _ = w.WriteString("\r\nTransfer-Encoding: chunked")

@@ -1,0 +1,186 @@
+package edge
+
+import (
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// halfOpen is how long a tunnel stays open in one direction after the other has ended.
+const halfOpen = 10 * time.Second
+
+// wantsUpgrade returns the protocol that a request asks to switch to, if the origin's servers may be asked for it. A request
+// with a body, or one that asks for anything else, is an ordinary request: the wish ends at this hop (RFC 9110, 7.8).
+//
+// What is said in a tunnel is not judged, so nothing may be tunnelled that could carry further requests: HTTP/2 is none of
+// the protocols that a configuration accepts.
+func (x *exchange) wantsUpgrade(ctx *fasthttp.RequestCtx, g *group) []byte {
+	h := &ctx.Request.Header
+	if len(g.upgrades) == 0 || !h.IsHTTP11() || !h.IsGet() || h.ContentLength() > 0 || ctx.RequestBodyStream() != nil && h.ContentLength() != 0 {
+		return nil
+	}
+	asked, protocol := false, []byte(nil)
+	for i := range x.head.lines {
+		switch l := &x.head.lines[i]; {
+		case l.kind == lineConnection:
+			for _, token := range splitList(l.value) {
+				asked = asked || equalFold(token, "upgrade")
+			}
+		case l.kind == lineHopByHop && equalFold(l.name, "upgrade"):
+			if protocol != nil {
+				return nil
+			}
+			protocol = l.value
+		}
+	}
+	if !asked {
+		return nil
+	}
+	for _, may := range g.upgrades {
+		if equalFold(protocol, may) {
+			return protocol
+		}
+	}
+	return nil
+}
+
+// switched reports whether the head of a 101 switches to the protocol that was asked for.
+func (x *exchange) switched() bool {
+	found := false
+	for i := range x.answer.lines {
+		if l := &x.answer.lines[i]; l.kind == lineHopByHop && equalFold(l.name, "upgrade") {
+			if found || !equalFold(l.value, lowered(x.upgrade)) {
+				return false
+			}
+			found = true
+		}
+	}
+	return found && x.upgrade != nil
+}
+
+func lowered(b []byte) string {
+	out := make([]byte, len(b))
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		out[i] = c
+	}
+	return string(out)
+}
+
+// tunnel hands both connections over to a tunnel once the handler is done. Neither is ever used for a request again.
+func (x *exchange) tunnel(ctx *fasthttp.RequestCtx, b *answerBody) {
+	x.spare = nil // it outlives the handler
+	b.reuse = false
+	c, s, protocol := x.conn, x.server, string(x.upgrade)
+	x.hijacked = true
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(func(client net.Conn) {
+		defer func() {
+			if p := recover(); p != nil {
+				s.stats.panics.Add(1)
+				s.warn("fault in a tunnel", "panic", p)
+			}
+		}()
+		defer b.finish()
+		h := &ctx.Response.Header
+		h.ResetConnectionClose()
+		h.Set(fasthttp.HeaderConnection, "Upgrade")
+		h.Set(fasthttp.HeaderUpgrade, protocol)
+		c.writeBy = time.Time{} // the server has taken the deadline away
+		_, err := c.Write(h.Header())
+		c.owe(fasthttp.StatusSwitchingProtocols, fromOrigin)
+		c.settle(s.stats)
+		if err == nil {
+			s.stats.tunnels.Add(1)
+			join(client, b.link, s.limits.TunnelTimeout)
+			s.stats.tunnels.Add(-1)
+		}
+	})
+}
+
+// A pipe copies between two connections until both directions have ended or nothing has moved in either for a while.
+type pipe struct {
+	idle time.Duration
+	last atomic.Int64 // when something moved last, Unix nanoseconds
+	half atomic.Bool  // one direction has ended
+}
+
+// join blocks until the tunnel is over. The origin's end may have been read ahead of.
+func join(client net.Conn, origin *link, idle time.Duration) {
+	t := &pipe{idle: idle}
+	t.last.Store(time.Now().UnixNano())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if recover() != nil {
+				origin.Close()
+			}
+		}()
+		t.copy(origin, client, client)
+	}()
+	_ = origin.SetDeadline(time.Time{})
+	t.copy(client, origin, origin.br)
+	<-done
+}
+
+// copy moves what from holds, which is src and perhaps something read from it before.
+func (t *pipe) copy(dst, src net.Conn, from interface{ Read([]byte) (int, error) }) {
+	buf := make([]byte, 16<<10)
+	for {
+		last := time.Unix(0, t.last.Load())
+		if !t.half.Load() {
+			if src.SetReadDeadline(last.Add(t.idle)) != nil {
+				break
+			}
+		}
+		n, err := from.Read(buf)
+		if n > 0 {
+			now := time.Now()
+			t.last.Store(now.UnixNano())
+			if dst.SetWriteDeadline(now.Add(t.idle)) != nil {
+				break
+			}
+			if _, err := dst.Write(buf[:n]); err != nil {
+				break
+			}
+		}
+		var timeout net.Error
+		switch {
+		case err == nil:
+			continue
+		case errors.As(err, &timeout) && timeout.Timeout() && !t.half.Load() && time.Since(time.Unix(0, t.last.Load())) < t.idle:
+			continue // the other direction was busy
+		}
+		break
+	}
+	// The end of one direction is passed on; the other may have something left to say, but not for ever.
+	t.half.Store(true)
+	_ = dst.SetReadDeadline(time.Now().Add(halfOpen))
+	if half, ok := socket(dst).(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+		_ = dst.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// socket looks through what wraps a connection.
+func socket(c net.Conn) net.Conn {
+	for {
+		switch v := c.(type) {
+		case interface{ UnsafeConn() net.Conn }:
+			c = v.UnsafeConn()
+		case *conn:
+			c = v.Conn
+		case *proxied:
+			c = v.Conn
+		case *link:
+			c = v.Conn
+		default:
+			return c
+		}
+	}
+}
