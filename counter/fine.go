@@ -35,7 +35,7 @@ func (r *Rule) number(p position) uint32 { return p.group<<r.shift | uint32(p.la
 // own returns the bins of what the table itself counted in the sub-window that a window's beginning cuts, ahead sub-windows
 // after p, or nil if that is not known.
 func (s *shard) own(r *Rule, i int, p position, ahead int) *bins {
-	if len(s.fineOf) == 0 {
+	if s.store(r).head(i).state&hasFine == 0 {
 		return nil
 	}
 	k, ok := s.fineOf[place{r.Wide(), int32(i)}]
@@ -50,9 +50,13 @@ func (s *shard) own(r *Rule, i int, p position, ahead int) *bins {
 }
 
 // note adds hits to the bins of a counter that has, or now gets, a fine.
-func (s *shard) note(r *Rule, i int, p position, hits uint32, estimate float64) {
+func (s *shard) note(r *Rule, st *store, i int, p position, hits uint32, estimate float64) {
 	at := place{r.Wide(), int32(i)}
-	k, ok := s.fineOf[at]
+	var k int32
+	ok := false
+	if st.head(i).state&hasFine != 0 {
+		k, ok = s.fineOf[at]
+	}
 	if !ok {
 		if r.SubWindows == 1 || estimate*fineFrom < float64(r.Limit) {
 			return
@@ -60,6 +64,7 @@ func (s *shard) note(r *Rule, i int, p position, hits uint32, estimate float64) 
 		if k, ok = s.newFine(r, p); !ok {
 			return
 		}
+		st.head(i).state |= hasFine
 		s.fineOf[at] = k
 		s.fines[k] = fine{place: at}
 		for j := range s.fines[k].lanes { // no lane is that of a sub-window to come
@@ -93,9 +98,10 @@ func (s *shard) newFine(r *Rule, p position) (int32, bool) {
 		if !ok || k != int32(s.hand) {
 			return int32(s.hand), true
 		}
-		h := &st.heads[f.place.i]
+		h := st.head(int(f.place.i))
 		if h.state&heatMask == 0 || h.rule == r.ID && r.number(p)-f.last > uint32(r.SubWindows) {
 			s.dropFine(f.place)
+			h.state &^= hasFine
 			return k, true
 		}
 	}

@@ -70,13 +70,14 @@ type position struct {
 	gone  float64 // share of the sub-window that has passed, 0 to 1
 }
 
-func (r *Rule) position(now time.Time, phase uint16) position {
-	ns := now.UnixNano() - r.offset(phase)
+// position places an instant, in ns since the epoch.
+func (r *Rule) position(ns int64, phase uint16) position {
+	ns -= r.offset(phase)
 	n := ns / r.sub
 	return position{
 		group: uint32(n >> r.shift),
 		lane:  int(n) & (r.lanes() - 1),
-		gone:  float64(ns-n*r.sub) / float64(r.sub),
+		gone:  float64(ns-n*r.sub) * r.perSub,
 	}
 }
 
@@ -117,8 +118,15 @@ func (r *Rule) locate(lane int) (group, i int) {
 // estimate is the formula of the package comment, but for hits of the cut sub-window of which the table knows when they
 // came. Lower counts only those that certainly came after the cut.
 func (r *Rule) estimate(v view, gone float64) float64 {
-	after, others := 0.0, float64(v.oldest)
-	if v.own != nil {
+	full, others := float64(int64(v.full)), float64(int64(v.oldest)) // they fit, and signed numbers convert faster
+	if v.own == nil {
+		if r.Estimate == Lower {
+			return full
+		}
+		return full + others*(1-gone)
+	}
+	after := 0.0
+	{
 		bin := min(int(gone*fineBins), fineBins-1)
 		after = float64(v.own.sum(bin + 1))
 		if r.Estimate != Lower {
@@ -128,9 +136,9 @@ func (r *Rule) estimate(v view, gone float64) float64 {
 		others = max(0, others-float64(v.own.sum(0)))
 	}
 	if r.Estimate == Lower {
-		return float64(v.full) + after
+		return full + after
 	}
-	return float64(v.full) + after + others*(1-gone)
+	return full + after + others*(1-gone)
 }
 
 // over reports whether an estimate says that the limit is passed.
@@ -190,6 +198,6 @@ func (r *Rule) retryAfter(groups []uint64, own func(ahead int) *bins, p position
 
 // Groups gives the first and last group, modulo 2^32, that the tier may hold of a source with the given phase at now.
 func (r *Rule) Groups(now time.Time, phase uint16) (oldest, newest uint32) {
-	p := r.position(now, phase)
+	p := r.position(now.UnixNano(), phase)
 	return p.group - uint32(r.groups()-1), p.group
 }

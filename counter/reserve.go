@@ -38,33 +38,56 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 	if len(asks) == 0 {
 		return true
 	}
-	var room [4]lookup
+	ns := now.UnixNano()
+	if len(asks) == 1 {
+		a := &asks[0]
+		l := lookup{hash: t.hash(&a.Source)}
+		l.s = t.shard(l.hash)
+		l.s.mu.Lock()
+		l.find(a)
+		t.judge(a, &l, ns, nil)
+		admitted := a.Shadow || !a.Over
+		t.keep(a, &l, admitted, ns)
+		l.s.unlock(t)
+		return admitted
+	}
+	var room [8]lookup
 	found := room[:0]
 	for i := range asks {
-		found = append(found, lookup{hash: t.hash(asks[i].Source)})
+		if i > 0 && asks[i].Source == asks[i-1].Source {
+			found = append(found, lookup{hash: found[i-1].hash})
+			continue
+		}
+		found = append(found, lookup{hash: t.hash(&asks[i].Source)})
 	}
 	t.lock(found)
+	// First all are looked for, then all are judged: memory answers several questions as fast as one.
+	for i := range asks {
+		found[i].find(&asks[i])
+	}
 	admitted := true
 	for i := range asks {
-		a, l := &asks[i], &found[i]
-		t.judge(a, l, now)
+		a := &asks[i]
+		t.judge(a, &found[i], ns, found)
 		admitted = admitted && (a.Shadow || !a.Over)
 	}
 	for i := range asks {
-		a, l := &asks[i], &found[i]
-		switch {
-		case a.Always, admitted && !a.Over:
-		default:
-			continue
-		}
-		if a.Hold && !a.Over && l.s.hold(t, a, l) {
-			a.held = true
-			continue
-		}
-		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
+		t.keep(&asks[i], &found[i], admitted, ns)
 	}
 	t.unlock(found)
 	return admitted
+}
+
+// keep reserves or counts what has been judged.
+func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
+	if !a.Always && (!admitted || a.Over) {
+		return
+	}
+	if a.Hold && !a.Over && l.s.hold(t, a, l) {
+		a.held = true
+		return
+	}
+	l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
 }
 
 // Commit counts a held reservation, in the sub-window of now. Anything else it leaves alone: an ask that was not held
@@ -79,38 +102,39 @@ func (t *Table) settle(a *Ask, now time.Time, count bool) {
 		return
 	}
 	a.held = false
-	l := lookup{hash: t.hash(a.Source)}
+	l := lookup{hash: t.hash(&a.Source)}
 	l.s = t.shard(l.hash)
 	l.s.mu.Lock()
 	l.store = l.s.store(a.Rule)
-	if i, ok := l.store.find(l.hash, a.Rule.ID, a.Source); ok {
+	if i, ok := l.store.find(l.hash, a.Rule.ID, &a.Source); ok {
 		l.i = i
 		l.s.unhold(l.store, i, a.Hits)
 	} else if count {
-		t.locate(&l, a.Rule, a.Source, now)
+		t.locate(&l, a.Rule, a.Source, now.UnixNano(), nil)
 	}
 	if count {
-		l.at = l.s.advance(l.store, l.i, a.Rule, now)
-		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
+		ns := now.UnixNano()
+		l.at = l.s.advance(l.store, l.i, a.Rule, ns)
+		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, ns)
 	}
 	l.s.unlock(t)
 }
 
 // Peek says what Reserve would say to one hit, and whether the source is in the table. It changes nothing.
 func (t *Table) Peek(r *Rule, source Source, now time.Time) (Verdict, bool) {
-	hash := t.hash(source)
+	hash := t.hash(&source)
 	s := t.shard(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.store(r)
-	i, ok := st.find(hash, r.ID, source)
+	i, ok := st.find(hash, r.ID, &source)
 	if !ok {
 		return Verdict{Remaining: r.Limit, Known: !t.options.Tier}, false
 	}
-	h := &st.heads[i]
+	h := st.head(i)
 	var room [maxGroups]uint64
 	groups := room[:copy(room[:], st.groups(i)[:r.groups()])]
-	at, moved := r.move(h.base, r.position(now, h.phase))
+	at, moved := r.move(h.base, r.position(now.UnixNano(), h.phase))
 	shift(groups, moved)
 	held := uint32(0)
 	if h.work != 0 {
@@ -118,7 +142,7 @@ func (t *Table) Peek(r *Rule, source Source, now time.Time) (Verdict, bool) {
 	}
 	seen := r.view(groups, at.lane)
 	seen.own = s.own(r, i, at, 0)
-	v := Verdict{Estimate: r.estimate(seen, at.gone) + float64(held), Known: t.known(h, r, now)}
+	v := Verdict{Estimate: r.estimate(seen, at.gone) + float64(held), Known: t.known(h, r, now.UnixNano())}
 	v.Remaining = r.remaining(v.Estimate)
 	if v.Over = r.over(v.Estimate + 1); v.Over {
 		v.RetryAfter = r.retryAfter(groups, func(ahead int) *bins { return s.own(r, i, at, ahead) }, at, float64(held)+1)
@@ -134,6 +158,13 @@ type lookup struct {
 	i     int
 	at    position
 	first bool // this lookup locked the shard
+	there bool // i is the counter's
+}
+
+// find looks for the counter of a.
+func (l *lookup) find(a *Ask) {
+	l.store = l.s.store(a.Rule)
+	l.i, l.there = l.store.find(l.hash, a.Rule.ID, &a.Source)
 }
 
 // lock locks the shards of all lookups, each once and in the order of their places, so that two calls cannot wait for
@@ -173,18 +204,16 @@ func (t *Table) unlock(found []lookup) {
 	}
 }
 
-// judge finds the counter of a, or makes it, and fills in the verdict.
-func (t *Table) judge(a *Ask, l *lookup, now time.Time) {
-	r := a.Rule
-	l.store = l.s.store(r)
-	i, ok := l.store.find(l.hash, r.ID, a.Source)
-	if ok {
-		l.i = i
-		l.at = l.s.advance(l.store, i, r, now)
+// judge makes the counter of a where there is none, and fills in the verdict. together are the lookups of asks that are judged
+// together.
+func (t *Table) judge(a *Ask, l *lookup, now int64, together []lookup) {
+	r, old := a.Rule, l.there
+	if old {
+		l.at = l.s.advance(l.store, l.i, r, now)
 	} else {
-		t.locate(l, r, a.Source, now)
+		t.locate(l, r, a.Source, now, together)
 	}
-	h := &l.store.heads[l.i]
+	h := l.store.head(l.i)
 	hits := float64(a.Hits)
 	if h.work != 0 {
 		hits += float64(l.s.works[h.work].held)
@@ -198,14 +227,12 @@ func (t *Table) judge(a *Ask, l *lookup, now time.Time) {
 	} else {
 		a.Remaining = r.remaining(estimate)
 	}
-	if ok { // who comes once is nobody yet: a flood of strangers must not push out who came twice
-		h.state = h.state&^heatMask | heat(estimate, r.Limit)
+	if old { // who comes once is nobody yet: a flood of strangers must not push out who came twice
+		h.state = h.state&^heatMask | r.heatOf(estimate)
 	}
 }
 
-func heat(estimate float64, limit uint32) uint8 {
-	return uint8(min(heatMask, estimate*heatMask/float64(limit)))
-}
+func (r *Rule) heatOf(estimate float64) uint8 { return uint8(min(heatMask, estimate*r.heat)) }
 
 // estimate is what a counter says at a position.
 func (s *shard) estimate(r *Rule, st *store, i int, at position) float64 {
@@ -216,9 +243,16 @@ func (s *shard) estimate(r *Rule, st *store, i int, at position) float64 {
 	return r.estimate(v, at.gone)
 }
 
-// locate makes a counter for a source that has none.
-func (t *Table) locate(l *lookup, r *Rule, source Source, now time.Time) {
-	i, work, full := l.store.insert(l.hash, r.ID, source)
+// locate makes a counter for a source that has none. It does not take the place of one that is judged together with it.
+func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []lookup) {
+	var room [ways]int
+	inUse := room[:0]
+	for i := range together {
+		if o := &together[i]; o.there && o.store == l.store {
+			inUse = append(inUse, o.i)
+		}
+	}
+	i, work, full := l.store.insert(l.hash, r.ID, source, inUse)
 	if work != 0 {
 		l.s.release(work, &l.s.stats.LostEvicted)
 	}
@@ -226,17 +260,17 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now time.Time) {
 		l.s.stats.Evicted++
 		l.s.dropFine(place{r.Wide(), int32(i)})
 	}
-	h := &l.store.heads[i]
+	h := l.store.head(i)
 	if t.options.Phase != nil {
 		h.phase = t.options.Phase(source)
 	}
-	l.i, l.at = i, r.position(now, h.phase)
+	l.i, l.there, l.at = i, true, r.position(now, h.phase)
 	h.base = l.at.group
 }
 
 // advance brings a counter, and what of it is on its way, to the group of now.
-func (s *shard) advance(st *store, i int, r *Rule, now time.Time) position {
-	h := &st.heads[i]
+func (s *shard) advance(st *store, i int, r *Rule, now int64) position {
+	h := st.head(i)
 	at, moved := st.advance(i, r, r.position(now, h.phase))
 	if moved > 0 && h.work != 0 {
 		s.age(&s.works[h.work], r, moved)
@@ -245,16 +279,16 @@ func (s *shard) advance(st *store, i int, r *Rule, now time.Time) position {
 }
 
 // known reports whether the tier has answered about a counter in the last second, or sub-window if that is shorter.
-func (t *Table) known(h *head, r *Rule, now time.Time) bool {
+func (t *Table) known(h *head, r *Rule, now int64) bool {
 	if !t.options.Tier {
 		return true
 	}
-	fresh := min(uint16(time.Second/recency), uint16(time.Duration(min(r.sub, int64(time.Second)))/recency))
-	return h.state&heardOnce != 0 && instant(now)-h.heard <= fresh
+	fresh := uint16(min(r.sub, int64(time.Second)) / int64(recency))
+	return h.heard != 0 && instant(now)-h.heard <= fresh
 }
 
 // recency is the unit of head.heard. 16 bits of it are 17 minutes; a counter unheard of for a multiple of that may pass for
 // known, and be a first sight one hit later than it should.
 const recency = 16 * time.Millisecond
 
-func instant(now time.Time) uint16 { return uint16(now.UnixNano() / int64(recency)) }
+func instant(now int64) uint16 { return uint16(now / int64(recency)) }

@@ -54,8 +54,10 @@ type Rule struct {
 
 	ID uint32 // stands for the counters within this process; see Renumber
 
-	sub   int64 // length of a sub-window, ns
-	shift uint8 // log2 of the lanes in a group
+	sub    int64   // length of a sub-window, ns
+	perSub float64 // 1/sub
+	heat   float64 // heatMask/Limit
+	shift  uint8   // log2 of the lanes in a group
 
 	identity string
 }
@@ -75,6 +77,7 @@ func NewRule(name string, limit uint32, window time.Duration, subWindows int, e 
 	}
 	r := &Rule{Name: name, Limit: limit, Window: window, SubWindows: subWindows, Estimate: e}
 	r.sub = int64(window) / int64(subWindows)
+	r.perSub, r.heat = 1/float64(r.sub), heatMask/float64(limit)
 	r.shift = 2
 	if limit > narrowMax {
 		r.shift = 1

@@ -66,14 +66,18 @@ func New(o Options) *Table {
 		n *= 2
 	}
 	t := &Table{options: o, seed: maphash.MakeSeed(), shards: make([]shard, n)}
+	// One piece for all shards, so that large pages can hold it. Nothing of it is touched before it is used.
+	b, wide := bucketsFor((o.Counters+n-1)/n), bucketsFor((o.Counters/16+n-1)/n)
+	records, tags := make([]record, n*b*ways), make([]uint64, n*b)
+	wideRecords, wideTags := make([]wideRecord, n*wide*ways), make([]uint64, n*wide)
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.narrow = newStore((o.Counters+n-1)/n, narrowGroups)
-		s.wide = newStore((o.Counters/16+n-1)/n, maxGroups)
+		s.narrow = store{narrow: records[i*b*ways : (i+1)*b*ways], tags: tags[i*b : (i+1)*b]}
+		s.wide = store{wide: wideRecords[i*wide*ways : (i+1)*wide*ways], tags: wideTags[i*wide : (i+1)*wide]}
 		s.works = make([]work, 1)
 		s.fineOf = make(map[place]int32)
 		s.maxFines = o.Counters/n/fineShare + 16
-		s.maxWorks = min(max(o.Counters/n/4, 256), 1<<15)
+		s.maxWorks = min(max(o.Counters/n/4, 256), 1<<15-1)
 	}
 	t.edges.Store(1)
 	return t
@@ -83,9 +87,8 @@ func New(o Options) *Table {
 func (t *Table) SetEdges(n int) { t.edges.Store(uint32(min(max(n, 1), MaxEdges))) }
 
 // hash places a source, the same for all rules in its upper half, which chooses the shard.
-func (t *Table) hash(s Source) uint64 {
-	var b [SourceSize]byte
-	return maphash.Bytes(t.seed, s.AppendBinary(b[:0]))
+func (t *Table) hash(s *Source) uint64 {
+	return maphash.Bytes(t.seed, s.id[:]) ^ uint64(s.code)*0xd6e8feb86659fd93
 }
 
 func (t *Table) shard(hash uint64) *shard {
@@ -120,13 +123,13 @@ func (t *Table) Stats() (sum Stats) {
 
 // Forget drops what is known of a source under a rule: the next hit starts from nothing.
 func (t *Table) Forget(r *Rule, source Source) {
-	h := t.hash(source)
+	h := t.hash(&source)
 	s := t.shard(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.store(r)
-	if i, ok := st.find(h, r.ID, source); ok {
-		if w := st.heads[i].work; w != 0 {
+	if i, ok := st.find(h, r.ID, &source); ok {
+		if w := st.head(i).work; w != 0 {
 			s.release(w, &s.stats.LostExpired)
 		}
 		s.dropFine(place{r.Wide(), int32(i)})

@@ -291,39 +291,10 @@ func FuzzTable(f *testing.F) {
 				}
 			}
 			if admitted {
-				log.hits = append(log.hits, hits{now, 1})
+				log.hits = append(log.hits, hits{latest, 1}) // a step back does not make it older than it was
 			} else if asks[0].RetryAfter <= 0 || asks[0].RetryAfter > 2*r.Window+r.Window/3 {
 				t.Fatalf("retry after %v", asks[0].RetryAfter)
 			}
 		}
 	})
-}
-
-func BenchmarkReserve(b *testing.B) {
-	for _, sources := range []int{1000, 100_000, 1_000_000} {
-		for _, n := range []int{1, 3} {
-			b.Run(fmt.Sprintf("sources=%d/rules=%d", sources, n), func(b *testing.B) {
-				table := New(Options{Counters: 3 * 1_000_000})
-				var rules []*Rule
-				for i := range n {
-					rules = append(rules, rule(b, uint32(1000+i), time.Minute, 12, Nearest))
-					rules[i].ID = uint32(i)
-				}
-				list := make([]Source, sources)
-				for i := range list {
-					list[i] = address(rand.Uint32())
-				}
-				asks := make([]Ask, n)
-				b.ReportAllocs()
-				b.ResetTimer()
-				for i := range b.N {
-					s := list[i%sources]
-					for j := range asks {
-						asks[j] = Ask{Rule: rules[j], Source: s, Hits: 1}
-					}
-					table.Reserve(asks, epoch.Add(time.Duration(i)*time.Microsecond))
-				}
-			})
-		}
-	}
 }

@@ -19,7 +19,7 @@ type work struct {
 
 // workOf gives the counter at i its work, or 0 if there are too many already.
 func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
-	h := &st.heads[i]
+	h := st.head(i)
 	if h.work != 0 {
 		return h.work
 	}
@@ -44,7 +44,7 @@ func (s *shard) release(w uint16, lost *uint64) {
 	k := &s.works[w]
 	*lost += uint64(k.hits)
 	s.stats.Unreported -= uint64(k.hits)
-	s.store(k.rule).heads[k.slot].work = 0
+	s.store(k.rule).head(int(k.slot)).work = 0
 	*k = work{queued: k.queued}
 	if !k.queued { // a queued one is freed when it leaves the queue
 		s.free = append(s.free, w)
@@ -73,10 +73,10 @@ func (s *shard) age(k *work, r *Rule, n int) {
 }
 
 // count adds hits to the counter at i and, with a tier, to what it must be told.
-func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64, now time.Time) {
+func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64, now int64) {
 	groups := st.groups(i)
 	groups[0] = r.add(groups[0], at.lane, uint64(hits))
-	s.note(r, i, at, hits, estimate)
+	s.note(r, st, i, at, hits, estimate)
 	if !t.options.Tier {
 		return
 	}
@@ -94,7 +94,7 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 	k.pending[0] = r.add(k.pending[0], at.lane, uint64(hits))
 	k.hits += hits
 	s.stats.Unreported += uint64(hits)
-	k.urgent = k.urgent || t.urgent(r, &st.heads[i], k, estimate, now)
+	k.urgent = k.urgent || t.urgent(r, st.head(i), k, estimate, now)
 	if k.urgent && k.flying == [maxGroups]uint64{} {
 		s.queue(w) // else it is the next report, when the one under way is answered
 	}
@@ -104,8 +104,8 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 // to itself, and the source went on elsewhere as fast as it is known to be while nothing was heard of it, it would still be
 // within a quarter of its limit's headroom. Nothing waits once the source is in the last quarter of its limit, and what an edge
 // knows nothing of, it asks about.
-func (t *Table) urgent(r *Rule, h *head, k *work, estimate float64, now time.Time) bool {
-	if h.state&heardOnce == 0 || h.state&toldNear != 0 {
+func (t *Table) urgent(r *Rule, h *head, k *work, estimate float64, now int64) bool {
+	if h.heard == 0 || h.state&toldNear != 0 {
 		return true
 	}
 	hidden := float64(k.hits) * float64(t.edges.Load())
@@ -140,7 +140,7 @@ func (s *shard) hold(t *Table, a *Ask, l *lookup) bool {
 }
 
 func (s *shard) unhold(st *store, i int, hits uint32) {
-	w := st.heads[i].work
+	w := st.head(i).work
 	if w == 0 {
 		return
 	}
@@ -180,7 +180,7 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			if k.rule == nil || k.queued {
 				continue
 			}
-			s.advance(s.store(k.rule), int(k.slot), k.rule, now)
+			s.advance(s.store(k.rule), int(k.slot), k.rule, now.UnixNano())
 			if k.flying == [maxGroups]uint64{} && (all || k.urgent || k.pending[0] == 0) && k.hits > 0 {
 				s.queue(uint16(w))
 			}
@@ -198,7 +198,7 @@ func (t *Table) Sweep(now time.Time, all bool) {
 // Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
 // it is closed already.
 func (t *Table) Await(r *Rule, source Source) <-chan struct{} {
-	s := t.shard(t.hash(source))
+	s := t.shard(t.hash(&source))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := Key{r.ID, source}
@@ -244,8 +244,8 @@ type Report struct {
 // wait. It reports whether there is anything.
 func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 	t.at(c, func(s *shard, st *store, i int) {
-		s.advance(st, i, c.Rule, now)
-		h, groups := &st.heads[i], st.groups(i)
+		s.advance(st, i, c.Rule, now.UnixNano())
+		h, groups := st.head(i), st.groups(i)
 		if h.work == 0 {
 			return
 		}
@@ -288,6 +288,8 @@ type Standing struct {
 	// tier last answered. Other edges should be told: some hold hits back because they do not know how near the limit is, and one
 	// that has never seen the source would admit it once more.
 	News bool
+	// Behind says that whoever stands behind what was learned knows less of an ended group than this table does, and should be told.
+	Behind bool
 }
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
@@ -322,8 +324,8 @@ func (t *Table) Read(c Counter, group uint32, total uint64, now time.Time) Stand
 // Snapshot is what is known of a counter: its groups of lanes, the newest first, and which that is.
 func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint64) {
 	t.at(c, func(s *shard, st *store, i int) {
-		s.advance(st, i, c.Rule, now)
-		newest = st.heads[i].base
+		s.advance(st, i, c.Rule, now.UnixNano())
+		newest = st.head(i).base
 		groups = append(groups, st.groups(i)[:c.Rule.groups()]...)
 	})
 	return newest, groups
@@ -332,22 +334,25 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 // Learn takes in what the tier, or another table's Snapshot, has of a counter: groups, the newest first. The source need not
 // be in the table.
 func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) (standing Standing) {
-	l := lookup{hash: t.hash(c.Source)}
+	l := lookup{hash: t.hash(&c.Source)}
 	l.s = t.shard(l.hash)
 	l.s.mu.Lock()
 	l.store = l.s.store(c.Rule)
-	if i, ok := l.store.find(l.hash, c.Rule.ID, c.Source); ok {
-		l.i, l.at = i, l.s.advance(l.store, i, c.Rule, now)
+	if i, ok := l.store.find(l.hash, c.Rule.ID, &c.Source); ok {
+		l.i, l.at = i, l.s.advance(l.store, i, c.Rule, now.UnixNano())
 	} else {
-		t.locate(&l, c.Rule, c.Source, now)
+		t.locate(&l, c.Rule, c.Source, now.UnixNano(), nil)
 	}
-	base := l.store.heads[l.i].base
+	base := l.store.head(l.i).base
+	behind := false
 	for i, total := range groups {
-		if g := int(int32(base - newest + uint32(i))); total != 0 && g >= 0 && g < c.Rule.groups() {
-			l.s.merge(l.store, l.i, c.Rule, g, total)
+		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.groups() {
+			known := l.s.merge(l.store, l.i, c.Rule, g, total)
+			behind = behind || g > 0 && known != total
 		}
 	}
-	standing = l.s.heard(t, c, l.store, l.i, l.at, now)
+	standing = l.s.heard(t, c, l.store, l.i, l.at, now.UnixNano())
+	standing.Behind = behind && !standing.Over
 	l.s.unlock(t)
 	return standing
 }
@@ -356,8 +361,8 @@ func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) 
 func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *work, int), total uint64, learn bool) (standing Standing) {
 	r := c.Rule
 	t.at(c, func(s *shard, st *store, i int) {
-		at := s.advance(st, i, r, now)
-		h := &st.heads[i]
+		at := s.advance(st, i, r, now.UnixNano())
+		h := st.head(i)
 		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
 			if k := &s.works[h.work]; hits != 0 && h.work != 0 && k.flying[g] != 0 {
 				n := r.sum(k.flying[g])
@@ -373,7 +378,10 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 			}
 		}
 		if learn {
-			standing = s.heard(t, c, st, i, at, now)
+			standing = s.heard(t, c, st, i, at, now.UnixNano())
+			// Hits that were held back until after their group's end: who read that group before does not know of them.
+			late := hits != 0 && group != h.base && h.state&toldNear != 0
+			standing.News = standing.News || late && !standing.Over
 		}
 		if h.work != 0 {
 			s.rest(h.work)
@@ -382,23 +390,25 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 	return standing
 }
 
-// merge takes the tier's total for a group: with what the tier has not been told of, it is the least that has been counted.
-func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) {
-	h, groups := &st.heads[i], st.groups(i)
+// merge takes the tier's total for a group: with what the tier has not been told of, it is the least that has been counted. It
+// returns what is known now without that.
+func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) (reported uint64) {
+	h, groups := st.head(i), st.groups(i)
 	var unreported uint64
 	if h.work != 0 {
 		k := &s.works[h.work]
 		unreported = r.eachLane(k.pending[g], k.flying[g], plus)
 	}
 	groups[g] = r.eachLane(groups[g], r.eachLane(total, unreported, plus), most)
-	if g == 0 {
+	if g == 0 && total != 0 {
 		h.state |= heardNow
 	}
+	return r.eachLane(groups[g], unreported, minus)
 }
 
 // heard notes an answer of the tier, and what the counter says after it. Hits that could wait may have become urgent by it.
-func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now time.Time) (standing Standing) {
-	r, h := c.Rule, &st.heads[i]
+func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now int64) (standing Standing) {
+	r, h := c.Rule, st.head(i)
 	estimate := s.estimate(r, st, i, at)
 	standing.Over = r.over(estimate)
 	told := uint8(0)
@@ -409,8 +419,8 @@ func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now ti
 		told = toldNear
 	}
 	standing.News = !standing.Over && told&^h.state != 0
-	h.heard = instant(now)
-	h.state = h.state&^(toldNear|toldFull|heatMask) | told | heat(estimate, r.Limit) | heardOnce
+	h.heard = max(instant(now), 1)
+	h.state = h.state&^(toldNear|toldFull|heatMask) | told | r.heatOf(estimate)
 	if w := h.work; w != 0 {
 		k := &s.works[w]
 		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k, estimate, now)
@@ -429,11 +439,11 @@ func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now ti
 
 // at runs f on the counter c with its shard locked, if the table still has it.
 func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
-	h := t.hash(c.Source)
+	h := t.hash(&c.Source)
 	s := t.shard(h)
 	s.mu.Lock()
 	st := s.store(c.Rule)
-	if i, ok := st.find(h, c.Rule.ID, c.Source); ok {
+	if i, ok := st.find(h, c.Rule.ID, &c.Source); ok {
 		f(s, st, i)
 	}
 	s.unlock(t)

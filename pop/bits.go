@@ -175,7 +175,9 @@ func (m *Machine) learn(r record, now time.Time) (news bool) {
 	switch r.kind {
 	case aCount:
 		if now.Sub(r.start) < logKept {
-			m.counters.Learn(counter.Counter{Rule: rule.Counter, Source: r.source}, r.newest, r.groups, now)
+			c := counter.Counter{Rule: rule.Counter, Source: r.source}
+			standing := m.counters.Learn(c, r.newest, r.groups, now)
+			m.judge(c, counter.Standing{Over: standing.Over, News: standing.Behind}, now)
 		}
 		return false
 	case aLift:

@@ -1,0 +1,175 @@
+package counter
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"runtime/metrics"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// benchRules makes n rules that a request falls under together.
+func benchRules(b *testing.B, n int) []*Rule {
+	rules := make([]*Rule, n)
+	for i := range rules {
+		rules[i] = rule(b, uint32(1000+i), time.Minute, 12, Nearest)
+		rules[i].ID = uint32(i)
+	}
+	return rules
+}
+
+// fill makes a table in which so many sources are known under all rules, and gives the sources in random order.
+func fill(tier bool, sources, capacity int, rules []*Rule) (*Table, []Source) {
+	table := New(Options{Counters: capacity, Tier: tier})
+	list := make([]Source, sources)
+	ask := make([]Ask, len(rules))
+	for i := range list {
+		list[i] = address(uint32(i))
+		for j, r := range rules {
+			ask[j] = Ask{Rule: r, Source: list[i], Hits: 1}
+		}
+		table.Reserve(ask, epoch)
+	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return table, list
+}
+
+// cpu reports the processor time of this process from the call until the function it returns is called: a machine that others use
+// too makes ns/op larger, and this hardly.
+func cpu(b *testing.B) (report func()) {
+	used := func() int64 {
+		var u syscall.Rusage
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+		return u.Utime.Nano() + u.Stime.Nano()
+	}
+	b.ResetTimer()
+	start := used()
+	return func() { b.ReportMetric(float64(used()-start)/float64(b.N), "cpu-ns/op") }
+}
+
+// BenchmarkReserve is a decision about a source in the table. The sources come in random order, so with a million of them the
+// processor's caches hold nearly none; ten thousand are as many as an edge sees in a second.
+func BenchmarkReserve(b *testing.B) {
+	for _, sources := range []int{1000, 10_000, 100_000, 1_000_000} {
+		for _, n := range []int{1, 3} {
+			b.Run(fmt.Sprintf("sources=%d/rules=%d", sources, n), func(b *testing.B) {
+				rules := benchRules(b, n)
+				table, list := fill(false, sources, max(n*sources, 10_000), rules)
+				asks := make([]Ask, n)
+				now := epoch.Add(time.Second)
+				b.ReportAllocs()
+				defer cpu(b)()
+				for i := range b.N {
+					s := list[i%sources]
+					for j := range asks {
+						asks[j] = Ask{Rule: rules[j], Source: s, Hits: 1}
+					}
+					table.Reserve(asks, now.Add(time.Duration(i)*time.Microsecond))
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkReserveParallel is the same on as many processors as -cpu says: compare -cpu 1,2.
+func BenchmarkReserveParallel(b *testing.B) {
+	const sources = 1_000_000
+	rules := benchRules(b, 1)
+	table, list := fill(false, sources, sources, rules)
+	var start atomic.Uint32
+	defer cpu(b)()
+	b.RunParallel(func(pb *testing.PB) {
+		i := int(start.Add(sources / 7))
+		asks := make([]Ask, 1)
+		now := epoch.Add(time.Second)
+		for pb.Next() {
+			i++
+			asks[0] = Ask{Rule: rules[0], Source: list[i%sources], Hits: 1}
+			table.Reserve(asks, now.Add(time.Duration(i)*time.Microsecond))
+		}
+	})
+}
+
+// BenchmarkReserveRefused is a decision about a source that is over its limit, which also tells when it may come back.
+func BenchmarkReserveRefused(b *testing.B) {
+	table := New(Options{Counters: 10_000})
+	asks := []Ask{{Rule: rule(b, 100, time.Minute, 12, Nearest), Source: address(1), Hits: 1}}
+	for i := range 150 {
+		table.Reserve(asks, epoch.Add(time.Duration(i)*300*time.Millisecond))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		table.Reserve(asks, epoch.Add(45*time.Second))
+	}
+}
+
+// BenchmarkReserveStrangers is a decision about a source that was never seen, in a table with room and in a full one, where
+// another must go. Both take the same few steps.
+func BenchmarkReserveStrangers(b *testing.B) {
+	for name, share := range map[string]int{"room": 2, "full": 20} {
+		b.Run(name, func(b *testing.B) {
+			rules := benchRules(b, 1)
+			table := New(Options{Counters: max(b.N*2/share, 10_000)})
+			asks := make([]Ask, 1)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				asks[0] = Ask{Rule: rules[0], Source: address(uint32(i)), Hits: 1}
+				table.Reserve(asks, epoch)
+			}
+		})
+	}
+}
+
+// BenchmarkMemory fills tables and reports what a counter takes of the heap.
+func BenchmarkMemory(b *testing.B) {
+	for _, n := range []int{1_000_000, 10_000_000} {
+		b.Run(fmt.Sprintf("counters=%d", n), func(b *testing.B) {
+			rules := benchRules(b, 1)
+			for range b.N {
+				var before, after runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				table := New(Options{Counters: n})
+				asks := make([]Ask, 1)
+				for i := range uint32(n) {
+					asks[0] = Ask{Rule: rules[0], Source: address(i), Hits: 1}
+					table.Reserve(asks, epoch)
+				}
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				// The table of wide counters is a sixteenth of the size and is not touched: its pages do not exist.
+				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB-reserved")
+				s := &table.shards[0]
+				touched := len(table.shards) * (len(s.narrow.narrow)*64 + len(s.narrow.tags)*8)
+				b.ReportMetric(float64(touched)/1e6, "MB-touched")
+				b.ReportMetric(float64(touched)/float64(n), "B/counter")
+				b.ReportMetric(float64(table.Stats().Evicted)/float64(n), "evicted/counter")
+			}
+		})
+	}
+}
+
+// BenchmarkGarbageCollection reports the longest pause of a collection with a million sources in the table.
+func BenchmarkGarbageCollection(b *testing.B) {
+	table, _ := fill(true, 1_000_000, 1_000_000, benchRules(b, 1))
+	b.ResetTimer()
+	for range b.N {
+		runtime.GC()
+	}
+	b.StopTimer()
+	sample := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
+	metrics.Read(sample)
+	h, worst := sample[0].Value.Float64Histogram(), 0.0
+	for i, n := range h.Counts {
+		if n > 0 && !math.IsInf(h.Buckets[i+1], 1) {
+			worst = h.Buckets[i+1]
+		}
+	}
+	b.ReportMetric(worst*1e6, "µs-longest-pause")
+	runtime.KeepAlive(table)
+}
