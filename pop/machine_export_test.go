@@ -17,3 +17,11 @@ func LogKey(s Secret, second int64, part int) string { return s.logKey(second, p
 func BitKey(s Secret, r Rule, source counter.Source) string {
 	return s.bitKey(counter.Counter{Rule: r.Counter, Source: source})
 }
+
+func CounterKeys(s Secret, r Rule, source counter.Source, now time.Time) (keys []string) {
+	oldest, newest := r.Counter.Groups(now, s.Phase(source))
+	for g := oldest; g != newest+1; g++ {
+		keys = append(keys, s.counterKey(counter.Counter{Rule: r.Counter, Source: source}, g))
+	}
+	return keys
+}

@@ -347,3 +347,24 @@ func TestOverAdmissionIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestPoisonedCounter: what is no number under a counter's key goes away, and counting goes on.
+func TestPoisonedCounter(t *testing.T) {
+	r := newRule(t, 20, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, poptest.WorldConfig{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
+	s, admitted := address(5), 0
+	for i := range 60 {
+		if i == 10 {
+			for _, key := range pop.CounterKeys(pop.SecretOf([]byte("test")), r, s, w.Now()) {
+				w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: key, Value: []byte("garbage"), Expire: 100})
+			}
+		}
+		if ask(w.Edges[i%2], r, s) {
+			admitted++
+		}
+		w.Run(w.Now().Add(60 * time.Millisecond))
+	}
+	if admitted < 20 || admitted > 23 {
+		t.Errorf("%d admitted at a limit of 20", admitted)
+	}
+}

@@ -25,10 +25,12 @@ type node struct {
 	name     string
 	hash     uint64
 	up       bool
-	probing  bool      // a probe is under way
-	probed   time.Time // when the last one was sent
-	answered time.Time // when the last good answer came
-	good     time.Time // since when all answers have been good
+	probing  bool              // a probe is under way
+	probed   time.Time         // when the last one was sent
+	answered time.Time         // when the last good answer came
+	good     time.Time         // since when all answers have been good
+	flying   int               // commands under way
+	waiting  []counter.Counter // to be reported when fewer are
 	log      logReader
 	writer   logWriter
 }

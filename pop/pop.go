@@ -13,6 +13,7 @@
 package pop
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -170,11 +171,21 @@ func (m *Machine) Flush(now time.Time) []Command {
 
 // report sends what counters have gathered to their nodes.
 func (m *Machine) report(now time.Time) {
-	m.dirty = m.counters.Dirty(m.dirty[:0])
+	m.dirty = m.dirty[:0]
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		m.dirty = append(m.dirty, n.waiting...) // placed anew: the node may have died
+		n.waiting = n.waiting[:0]
+	}
+	m.dirty = m.counters.Dirty(m.dirty)
 	for _, c := range m.dirty {
 		node := m.place(c.Source)
 		if node < 0 {
 			continue // it counts here, and is swept up when a node is back
+		}
+		if n := &m.nodes[node]; n.flying >= maxFlying {
+			n.waiting = append(n.waiting, c) // its hits gather; there are no more of them than the table has works
+			continue
 		}
 		rep, ok := m.counters.Take(c, now)
 		if !ok {
@@ -282,6 +293,7 @@ const (
 
 func (m *Machine) send(c Command, f flight) {
 	f.node = c.Node
+	m.nodes[c.Node].flying++
 	if n := len(m.free); n > 0 {
 		c.Tag, m.free = m.free[n-1], m.free[:n-1]
 		m.flights[c.Tag] = f
@@ -296,6 +308,7 @@ func (m *Machine) answered(r Result, now time.Time) {
 	f := m.flights[r.Tag]
 	m.flights[r.Tag] = flight{}
 	m.free = append(m.free, r.Tag)
+	m.nodes[f.node].flying--
 	switch f.what {
 	case aReport:
 		m.reported(f, r, now)
@@ -315,6 +328,10 @@ func (m *Machine) answered(r Result, now time.Time) {
 		m.rollCalled(r, now)
 	}
 }
+
+// maxFlying is how many commands may be under way to a node before further reports wait for answers: half of what its
+// pipeline takes, so that none of the rest is turned away.
+const maxFlying = Backlog / 2
 
 // maxTries ends a race between edges that add, and a node that forgets, for a counter. Hits that lose it wait for the next
 // report.
@@ -346,6 +363,10 @@ func (m *Machine) reported(f flight, r Result, now time.Time) {
 		}
 		m.sendPart(r.Node, op, c, p, f.tries+1)
 	case Unsent:
+		if errors.Is(r.Err, ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
+			m.stats.forged.Add(1)
+			m.send(Command{Node: r.Node, Op: Delete, Key: r.Key}, flight{what: aDelete})
+		}
 		m.counters.Returned(c, p, now)
 	case Unknown:
 		m.counters.Lost(c, p, now)
