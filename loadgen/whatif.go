@@ -14,7 +14,7 @@ type WhatIf struct {
 	Run     Run             `json:"run"`
 	Figures WhatIfFigures   `json:"figures"`
 	Rules   []RuleOutcome   `json:"rules"`
-	Refused []RefusedSource `json:"refused"` // the most refused first
+	Refused []RefusedSource `json:"refused"` // the most refused first, shadows' after all others
 	Good    GoodTraffic     `json:"good"`
 	Curves  []Curve         `json:"curves"`
 
@@ -339,6 +339,9 @@ func (g *whatIfGather) finish() {
 		g.Refused = append(g.Refused, *p)
 	}
 	slices.SortStableFunc(g.Refused, func(a, b RefusedSource) int {
+		if a.Shadow != b.Shadow { // what would have been refused, before what might
+			return cmp.Compare(btoi(a.Shadow), btoi(b.Shadow))
+		}
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.First.Since, b.First.Since))
 	})
 	f := &g.Figures
@@ -366,6 +369,13 @@ func (g *whatIfGather) source(i int) {
 	if s.good > 0 {
 		called(&g.Good.Meant).add(s.good, s.goodRefused)
 	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 func called(c **Caught) *Caught {

@@ -16,25 +16,33 @@ type Curve struct {
 
 // CurvePoint is what it would have done at one of them.
 type CurvePoint struct {
-	Limit               uint32  `json:"limit"`
-	Refused             uint64  `json:"refused"`
-	RefusedRatio        float64 `json:"refused_ratio"`
-	RefusedSources      int     `json:"refused_sources"`
-	RefusedSourcesRatio float64 `json:"refused_sources_ratio"`
-	Blocks              uint64  `json:"blocks"`
-	Innocent            uint64  `json:"innocent"`               // requests refused of sources that never exceeded the limit
-	AnsweredRatio       float64 `json:"refused_answered_ratio"` // see GoodTraffic
-	known               bool    // whether the log has answers
+	Limit               uint32   `json:"limit"`
+	Refused             uint64   `json:"refused"`
+	RefusedRatio        float64  `json:"refused_ratio"`
+	RefusedSources      int      `json:"refused_sources"`
+	RefusedSourcesRatio float64  `json:"refused_sources_ratio"`
+	Blocks              uint64   `json:"blocks"`
+	Innocent            uint64   `json:"innocent"`                     // requests refused of sources that never exceeded the limit
+	AnsweredRatio       float64  `json:"refused_answered_ratio"`       // see GoodTraffic
+	Good                *float64 `json:"good_refused_ratio,omitempty"` // of the requests called good, or else of those that a workload means well
+
+	known bool // whether the log has answers
 }
 
 // Point is the figures as a point of a curve.
 func (w *WhatIf) Point(limit uint32) CurvePoint {
 	f := &w.Figures
-	return CurvePoint{
+	p := CurvePoint{
 		Limit: limit, Refused: f.Refused, RefusedRatio: f.RefusedRatio,
 		RefusedSources: f.RefusedSources, RefusedSourcesRatio: ratio(float64(f.RefusedSources), uint64(f.Sources)),
 		Blocks: f.Blocks, Innocent: w.Good.Within.Refused, AnsweredRatio: w.Good.AnsweredRatio, known: w.Good.RefusedKnown > 0,
 	}
+	for _, c := range []*Caught{w.Good.Called, w.Good.Meant} {
+		if c != nil && p.Good == nil {
+			p.Good = &c.RefusedRatio
+		}
+	}
+	return p
 }
 
 // LimitsAround is a geometric series of limits, two for each doubling, from an eighth of the given one to eight times it.

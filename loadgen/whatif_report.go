@@ -121,7 +121,10 @@ func (r *WhatIf) rulesTable() [][]string {
 
 func (r *WhatIf) refusedTable() [][]string {
 	several := len(r.Rules) > 1
-	head := []string{"who would be refused", "requests", "refused", "share", "blocks", "most in a window", "first", "last", "answered 2xx/3xx", ""}
+	head := []string{"who would be refused", "requests", "refused", "share", "blocks", "most in a window", "first", "last"}
+	if r.Good.Known > 0 {
+		head = append(head, "answered 2xx/3xx")
+	}
 	if several {
 		head = append([]string{head[0], "rule"}, head[1:]...)
 	}
@@ -137,12 +140,14 @@ func (r *WhatIf) refusedTable() [][]string {
 		case s.Innocent:
 			remark = "never over"
 		}
-		answered := ""
-		if r.Good.Known > 0 {
-			answered = percentage(ratio(float64(s.Answered), s.Refused))
-		}
 		cells := []string{s.Source, thousands(s.Requests), thousands(s.Refused), percentage(ratio(float64(s.Refused), s.Requests)),
-			thousands(s.Blocks), thousands(uint64(s.Most)), s.First.String(), s.Last.String(), answered, remark}
+			thousands(s.Blocks), thousands(uint64(s.Most)), s.First.String(), s.Last.String()}
+		if r.Good.Known > 0 {
+			cells = append(cells, percentage(ratio(float64(s.Answered), s.Refused)))
+		}
+		if remark != "" {
+			cells = append(cells, remark)
+		}
 		if several {
 			rule := s.Rule
 			if s.Shadow {
@@ -184,35 +189,51 @@ func (r *WhatIf) answers() string {
 
 // table is the curve in rows, with a bar for the share of refused requests where bars are wanted.
 func (c *Curve) table(bars bool) [][]string {
-	out := [][]string{{"limit of " + c.Rule, "refused", "of requests", "sources", "of sources", "blocks", "of those never over", "answered 2xx/3xx"}}
-	most := 0.0
+	known, good, most := false, false, 0.0
 	for i := range c.Points {
-		most = max(most, c.Points[i].RefusedRatio)
+		p := &c.Points[i]
+		known, good, most = known || p.known, good || p.Good != nil, max(most, p.RefusedRatio)
 	}
-	width := len("limit of " + c.Rule)
+	head := []string{"limit of " + c.Rule, "refused", "of requests", "sources", "of sources", "blocks", "of those never over"}
+	if good {
+		head = append(head, "of the good")
+	}
+	if known {
+		head = append(head, "answered 2xx/3xx")
+	}
+	out := [][]string{head}
 	for i := range c.Points {
 		p := &c.Points[i]
 		mark := ""
 		if p.Limit == c.Limit {
 			mark = "> "
 		}
-		name := fmt.Sprintf("%*s", width, mark+thousands(uint64(p.Limit)))
-		answered := ""
-		if p.known {
-			answered = percentage(p.AnsweredRatio)
+		cells := []string{fmt.Sprintf("%*s", len(head[0]), mark+thousands(uint64(p.Limit))), thousands(p.Refused), percentage(p.RefusedRatio),
+			thousands(uint64(p.RefusedSources)), percentage(p.RefusedSourcesRatio), thousands(p.Blocks), thousands(p.Innocent)}
+		if p.Good != nil {
+			cells = append(cells, percentage(*p.Good))
 		}
-		cells := []string{name, thousands(p.Refused), percentage(p.RefusedRatio), thousands(uint64(p.RefusedSources)),
-			percentage(p.RefusedSourcesRatio), thousands(p.Blocks), thousands(p.Innocent), answered}
+		switch {
+		case p.known:
+			cells = append(cells, percentage(p.AnsweredRatio))
+		case known:
+			cells = append(cells, "")
+		}
 		if bars && most > 0 {
-			const width = 24
-			n := int(p.RefusedRatio/most*width + 0.5)
-			bar := strings.Repeat("█", n)
-			if n == 0 && p.Refused > 0 {
-				bar, n = "▏", 1
-			}
-			cells = append(cells, bar+strings.Repeat(" ", width-n))
+			cells = append(cells, bar(p.RefusedRatio/most))
 		}
 		out = append(out, cells)
 	}
 	return out
+}
+
+// bar is a share of 24 blocks, at least a sign of one where there is anything.
+func bar(share float64) string {
+	const width = 24
+	n := int(share*width + 0.5)
+	s := strings.Repeat("█", n)
+	if n == 0 && share > 0 {
+		s, n = "▏", 1
+	}
+	return s + strings.Repeat(" ", width-n)
 }
