@@ -23,6 +23,13 @@ type World struct {
 	arrived int
 	flying  int // commands and answers under way that are not probes
 	lively  time.Time
+
+	rules    []pop.Rule
+	config   WorldConfig
+	names    []string    // of the nodes
+	held     [][]event   // by node: what it was sent while it hung, in the order of arrival
+	died     []time.Time // by node: when it was last killed
+	restless time.Time   // until then every machine is stepped at its pace, because something has just broken or come back
 }
 
 // WorldConfig says how large a World is.
@@ -47,38 +54,52 @@ type Edge struct {
 	awake bool
 	busy  bool      // it may have something to report that is not under way
 	tick  time.Time // when the machine is next stepped for nothing
+	life  int       // how often it was started; what an earlier life sent is not answered
+	gone  bool      // it does not run
 }
 
 // NewWorld makes a World that begins at start, every edge enforcing rules.
 func NewWorld(c WorldConfig, rules []pop.Rule, start time.Time) (*World, error) {
-	w := &World{rtt: c.RTT, now: start, lively: start}
-	names := make([]string, c.Nodes)
-	for i := range c.Nodes {
-		w.Nodes = append(w.Nodes, New(c.Capacity))
-		names[i] = fmt.Sprintf("node%d:11211", i)
-	}
 	if c.Counters == 0 {
 		c.Counters = 100_000
 	}
+	w := &World{
+		rtt: c.RTT, now: start, lively: start, rules: rules, config: c,
+		held: make([][]event, c.Nodes), died: make([]time.Time, c.Nodes),
+	}
+	for i := range c.Nodes {
+		w.Nodes = append(w.Nodes, New(c.Capacity))
+		w.names = append(w.names, fmt.Sprintf("node%d:11211", i))
+	}
 	for i := range c.Edges {
-		e := &Edge{world: w, index: i, tick: start.Add(pop.Tick * time.Duration(i) / time.Duration(c.Edges))}
+		e := &Edge{world: w, index: i}
 		if c.Skew != nil {
 			e.skew = c.Skew(i)
 		}
-		wake := func() { e.awake = true }
-		e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: c.Secret.Phase, Wake: wake})
-		e.Bits = mitigation.New(c.Counters, wake)
-		m, err := pop.NewMachine(pop.Config{
-			Nodes: names, Secret: c.Secret, ID: uint64(i + 1), Edges: c.Edges, Counters: e.Counters, Bits: e.Bits,
-		}, e.clock())
-		if err != nil {
+		if err := e.begin(); err != nil {
 			return nil, err
 		}
-		m.SetRules(rules)
-		e.Machine = m
+		e.tick = start.Add(pop.Tick * time.Duration(i) / time.Duration(c.Edges))
 		w.Edges = append(w.Edges, e)
 	}
 	return w, nil
+}
+
+// begin gives an edge new tables and a new machine, as a process has them that has just started.
+func (e *Edge) begin() error {
+	c := &e.world.config
+	wake := func() { e.awake = true }
+	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: c.Secret.Phase, Wake: wake})
+	e.Bits = mitigation.New(c.Counters, wake)
+	m, err := pop.NewMachine(pop.Config{
+		Nodes: e.world.names, Secret: c.Secret, ID: uint64(e.life*c.Edges + e.index + 1), Edges: c.Edges, Counters: e.Counters, Bits: e.Bits,
+	}, e.clock())
+	if err != nil {
+		return err
+	}
+	m.SetRules(e.world.rules)
+	e.Machine, e.life, e.awake, e.gone = m, e.life+1, false, false
+	return nil
 }
 
 // clock is the time as the edge sees it.
@@ -128,7 +149,7 @@ func (e *Edge) send(commands []pop.Command) {
 		if c.Op == pop.Append {
 			w.lively = w.now // something is in the log that all edges will want to read
 		}
-		w.push(event{edge: e.index, command: c, probe: c.Op == pop.Get && !c.Report})
+		w.push(event{edge: e.index, life: e.life, sent: w.now, command: c, probe: c.Op == pop.Get && !c.Report})
 	}
 }
 
@@ -141,13 +162,16 @@ const (
 // machines every few milliseconds as a real edge would, but now and then.
 func (w *World) Run(until time.Time) {
 	for {
-		next, tick := until, -1
+		next, tick, overdue := until, -1, -1
 		for i, e := range w.Edges {
 			at := e.tick
-			if w.flying == 0 && w.now.Sub(w.lively) >= quiet {
-				if !e.busy {
-					continue
-				}
+			switch {
+			case e.gone:
+				continue
+			case w.flying > 0 || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless):
+			case !e.busy:
+				continue
+			default:
 				at = at.Add(idle)
 			}
 			if at.Before(w.now) {
@@ -155,6 +179,13 @@ func (w *World) Run(until time.Time) {
 			}
 			if at.Before(next) {
 				next, tick = at, i
+			}
+		}
+		for node, held := range w.held {
+			if len(held) > 0 {
+				if at := held[0].sent.Add(patience); at.Before(next) {
+					next, tick, overdue = at, -1, node
+				}
 			}
 		}
 		if w.arrived < len(w.events) && !w.events[w.arrived].at.After(next) {
@@ -167,6 +198,12 @@ func (w *World) Run(until time.Time) {
 				w.now = ev.at
 			}
 			w.deliver(ev)
+			continue
+		}
+		if overdue >= 0 {
+			w.now = next
+			w.lose(w.held[overdue][0])
+			w.held[overdue] = w.held[overdue][1:]
 			continue
 		}
 		if tick < 0 {
@@ -195,11 +232,13 @@ func (w *World) deliver(ev event) {
 		w.flying--
 	}
 	if !ev.answer {
-		r := w.Nodes[ev.command.Node].Do(w.now, ev.command)
-		w.push(event{edge: ev.edge, answer: true, result: r, probe: ev.probe})
+		w.arrive(ev)
 		return
 	}
 	e := w.Edges[ev.edge]
+	if e.gone || e.life != ev.life {
+		return
+	}
 	e.step(pop.Event{Results: []pop.Result{ev.result}})
 	e.attend()
 }
@@ -207,6 +246,8 @@ func (w *World) deliver(ev event) {
 type event struct {
 	at      time.Time
 	edge    int
+	life    int       // of the edge when it sent it
+	sent    time.Time // when it did
 	answer  bool
 	probe   bool // goes on for ever: nothing waits for it
 	command pop.Command

@@ -1,0 +1,97 @@
+package poptest
+
+import (
+	"time"
+
+	"sluice/pop"
+)
+
+const (
+	patience = time.Second     // as long as an edge waits for an answer
+	unrest   = 5 * time.Second // in which edges notice whatever happened to a node
+)
+
+// Kill ends a node as SIGKILL ends a process: what it holds is gone, and what is on its way to it comes to nothing.
+func (w *World) Kill(node int) {
+	w.Nodes[node].Kill()
+	for _, ev := range w.held[node] {
+		w.lose(ev)
+	}
+	w.held[node] = nil
+	w.died[node] = w.now
+	w.restless = w.now.Add(unrest)
+}
+
+// Restart brings a node up empty, whether it was killed or not.
+func (w *World) Restart(node int) error {
+	w.Kill(node)
+	return w.Nodes[node].Restart()
+}
+
+// Hang stops a node as SIGSTOP does: it takes what it is sent, and answers nothing.
+func (w *World) Hang(node int) {
+	w.Nodes[node].Hang()
+	w.restless = w.now.Add(unrest)
+}
+
+// Resume lets a hung node go on. It carries out what it was sent and edges still wait for.
+func (w *World) Resume(node int) {
+	w.Nodes[node].Resume()
+	held := w.held[node]
+	w.held[node] = nil
+	for _, ev := range held {
+		w.arrive(ev)
+	}
+	w.restless = w.now.Add(unrest)
+}
+
+// Stop ends an edge: with flush it reports what it has, as after SIGTERM, else what it knows is gone with it.
+func (w *World) Stop(edge int, flush bool) {
+	e := w.Edges[edge]
+	if e.gone {
+		return
+	}
+	if flush {
+		e.Flush()
+	}
+	e.gone, e.busy = true, false
+}
+
+// Start starts an edge that was stopped, with empty tables. One that runs is killed first.
+func (w *World) Start(edge int) error {
+	e := w.Edges[edge]
+	observe := e.Bits.Observe
+	if err := e.begin(); err != nil {
+		return err
+	}
+	e.Bits.Observe = observe
+	e.tick = w.now
+	w.restless = w.now.Add(unrest)
+	return nil
+}
+
+// Runs reports whether an edge runs.
+func (w *World) Runs(edge int) bool { return !w.Edges[edge].gone }
+
+// arrive lets a command reach its node. One that had left before the node was killed may or may not have been carried out, for all
+// that the edge can tell; one to a node that is down never leaves. A hung node keeps it.
+func (w *World) arrive(ev event) {
+	node := ev.command.Node
+	r := w.Nodes[node].Do(w.now, ev.command)
+	switch {
+	case r.Status == pop.Unknown:
+		w.held[node] = append(w.held[node], ev)
+		return
+	case ev.sent.Before(w.died[node]):
+		r = pop.Result{Command: ev.command, Status: pop.Unknown, Err: ErrDown}
+	}
+	w.push(event{edge: ev.edge, life: ev.life, answer: true, result: r, probe: ev.probe})
+}
+
+// lose tells an edge that nobody knows what became of a command.
+func (w *World) lose(ev event) {
+	w.push(event{
+		edge: ev.edge, life: ev.life, answer: true, probe: ev.probe,
+		result: pop.Result{Command: ev.command, Status: pop.Unknown, Err: ErrHung},
+	})
+}
