@@ -1,0 +1,34 @@
+package pop
+
+import "time"
+
+// Hearing is how long it takes at most, with the given round trip to the nodes, until every edge knows of a hit of a source that is
+// near its limit. The hit may have to wait for the report that is under way, and that one's counter may be new and its add lose a
+// race: two and a half round trips to the node, half a one back. News of it goes to the log, whose part may be new as well: two
+// and a half. The other edges read the log every 25 ms, which takes one more.
+func Hearing(roundTrip time.Duration) time.Duration { return 13*roundTrip/2 + probeEvery }
+
+// Bound is the most requests of one source that a PoP of so many edges admits in any window, all its edges and nodes running. Heard
+// is the most requests that the source sends within Hearing, cut the most within a sub-window and what clocks are apart.
+//
+// Let e be the edge that admits the last request of a window. Its estimate was at most the limit N then, so what was admitted
+// is at most N, what e did not know, and what its formula left out.
+//
+// What it did not know: once the tier's total is in the last quarter of the limit, news of that is on its way to all edges, which
+// then hold back nothing and know of a hit within Hearing; until then, they hold back a quarter of the limit at most, all
+// together (counter.Table), so the total gets there before the source has been admitted N times. So everything that is admitted
+// above N is admitted within Hearing by edges that count at least their own hits: each of the other E-1 edges at most N, and at
+// most what the source sends.
+//
+// What the formula leaves out is hits in the sub-window that the window's beginning cuts. They are at most what the source
+// sends in that time. They are no more than N if blocks last a window, because a source of which more was counted is blocked
+// until they are out of the window.
+func (r Rule) Bound(edges int, heard, cut uint32) uint64 {
+	n := uint64(r.Counter.Limit)
+	base := n + uint64(edges-1)*min(n, uint64(heard))
+	most := base
+	if r.Timeout >= r.Counter.Window {
+		most = n
+	}
+	return base + min(most, uint64(cut))
+}
