@@ -81,6 +81,7 @@ type deployedState struct {
 	freeUntil int64
 
 	most, refused, wrong uint32
+	admitted             uint32 // at most so many in any window
 	good                 uint32 // refused, and called good
 	exceeded             bool   // the limit, at some time
 	seen, hasAbuser      bool
@@ -143,7 +144,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	switch {
 	case crossed && s.crossed == never:
 		s.crossed = now
-		j.time(s, now) // it may be blocked already
+		j.time(d.Source, s, now) // it may be blocked already
 	case !crossed && !s.open:
 		s.crossed = never
 	}
@@ -213,7 +214,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	}
 	j.opened(s, until)
 	if d.Verdict == Limited {
-		j.inForce(s, d.Edge, now)
+		j.inForce(d.Source, s, d.Edge, now)
 	}
 }
 
@@ -232,6 +233,7 @@ func (j *DeployedJudge) admitted(s *deployedState, now int64, exact uint32, over
 		}
 	}
 	s.log.push(now)
+	s.admitted = max(s.admitted, exact) // a window that holds the most ends with an admission
 	if exact >= j.o.Limit {
 		s.full.extend(now, s.log.below(j.o.Limit, now, j.window))
 	}
@@ -351,19 +353,19 @@ func (j *DeployedJudge) InForce(f InForce) {
 		}
 	}
 	j.opened(s, until)
-	j.inForce(s, f.Edge, now)
+	j.inForce(f.Source, s, f.Edge, now)
 }
 
-func (j *DeployedJudge) inForce(s *deployedState, edge int16, now int64) {
+func (j *DeployedJudge) inForce(source int32, s *deployedState, edge int16, now int64) {
 	if edge < 0 || edge > 63 || j.timeout == 0 {
 		return
 	}
 	s.known |= 1 << edge
-	j.time(s, now)
+	j.time(source, s, now)
 }
 
 // time takes the time to block, if that happened just now.
-func (j *DeployedJudge) time(s *deployedState, now int64) {
+func (j *DeployedJudge) time(source int32, s *deployedState, now int64) {
 	if s.crossed == never || s.known == 0 {
 		return
 	}
@@ -371,7 +373,11 @@ func (j *DeployedJudge) time(s *deployedState, now int64) {
 		s.first = true
 		keep(j.first, &j.most[1], now-s.crossed)
 	}
-	if !s.every && s.known&j.running == j.running {
+	needed := j.running
+	if j.o.Reach != nil {
+		needed &= j.o.Reach(source)
+	}
+	if !s.every && s.known&needed == needed {
 		s.every = true
 		keep(j.every, &j.most[2], now-s.crossed)
 	}
@@ -423,6 +429,7 @@ func (j *DeployedJudge) Figures() Figures {
 		}
 	}
 	f := t.figures()
+	j.worstWindow(&f)
 	f.Admitted = t.requests - t.failed - t.refused
 	f.Overshoot = quantilesOf(j.overshoot, j.most[0], 1)
 	f.TimeToBlock = &TimeToBlock{
@@ -439,6 +446,25 @@ func (j *DeployedJudge) Figures() Figures {
 	timeline := j.timeline
 	f.Timeline = &timeline
 	return f
+}
+
+// worstWindow enters the most that was admitted of one source in any window, beside what may be.
+func (j *DeployedJudge) worstWindow(f *Figures) {
+	for i := range j.states {
+		admitted, bound := j.states[i].admitted, uint32(0)
+		if admitted == 0 {
+			continue
+		}
+		if j.o.Bound != nil {
+			if bound = j.o.Bound(int32(i)); admitted > bound {
+				f.BeyondBound++
+			}
+		}
+		if admitted > f.WorstWindow || admitted == f.WorstWindow && bound < f.Bound {
+			f.WorstWindow, f.Bound = admitted, bound
+		}
+	}
+	f.WorstExcess = max(f.WorstWindow, j.o.Limit) - j.o.Limit
 }
 
 // Worst is the sources with the most wrong decisions, at most n of them, the worst first.

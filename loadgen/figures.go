@@ -48,6 +48,11 @@ type Figures struct {
 	Overshoot     Quantiles    `json:"overshoot"` // requests admitted above the limit, per block
 	TimeToBlock   *TimeToBlock `json:"time_to_block,omitempty"`
 
+	WorstWindow uint32 `json:"worst_window,omitempty"` // the most admitted of one source in any window; deployed mode
+	WorstExcess uint32 `json:"worst_excess"`           // by how much that is above the limit
+	Bound       uint32 `json:"bound,omitempty"`        // what the design allows of that source in any window
+	BeyondBound int    `json:"beyond_bound"`           // sources of which more was admitted than it allows: must be 0
+
 	TierOpsPer1000    *float64   `json:"tier_ops_per_1000,omitempty"`  // tier commands per 1000 requests
 	TierOpsMitigated  *uint64    `json:"tier_ops_mitigated,omitempty"` // commands while only mitigated sources sent
 	SendError         *Quantiles `json:"send_error,omitempty"`         // how late the load generator sent

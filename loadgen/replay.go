@@ -29,7 +29,7 @@ import (
 // SendError says how late.
 type Replay struct {
 	PoPs          [][]netip.AddrPort   // the edges of each PoP: IPv4
-	Affinity      func(netip.Addr) int // the PoP of a source by its address in the trace; nil: the first
+	Affinity      Affinity             // nil: all go to the first PoP
 	Carrier       Carrier              // how sources reach the edge; zero: Loopback
 	Speed         float64              // trace seconds per second; 0: 1
 	PerConnection int                  // requests on a connection before a new one is opened; 0: 20
@@ -41,6 +41,10 @@ type Replay struct {
 	Progress      func(Progress)       // called ten times a second from the sending goroutine: must not block
 	clock         func() time.Duration // nil: the time since the start
 }
+
+// Affinity tells the PoP of a source by its address in the trace, at a time of the run. When it changes, the source's idle
+// connections are closed, and requests under way are answered where they are.
+type Affinity func(source netip.Addr, at time.Duration) int
 
 // Progress is how far a replay has come.
 type Progress struct {
@@ -123,7 +127,7 @@ func (r *Replay) complete() error {
 	r.Idle = cmp.Or(r.Idle, 5*time.Second)
 	r.Timeout = cmp.Or(r.Timeout, 10*time.Second)
 	if r.Affinity == nil {
-		r.Affinity = func(netip.Addr) int { return 0 }
+		r.Affinity = func(netip.Addr, time.Duration) int { return 0 }
 	}
 	switch {
 	case !(r.Speed > 0):

@@ -369,7 +369,7 @@ func TestReplayChoosesPoPsByAffinity(t *testing.T) {
 		clear(got)
 		out := replay(t, Replay{
 			PoPs:     [][]netip.AddrPort{pop("even"), pop("odd")},
-			Affinity: func(a netip.Addr) int { return int(a.As4()[3] % 2) },
+			Affinity: func(a netip.Addr, _ time.Duration) int { return int(a.As4()[3] % 2) },
 			Carrier:  c,
 		}, trace)
 		if diff := cmp.Diff(map[string]int{"even": 4, "odd": 1}, got); diff != "" {
@@ -379,6 +379,36 @@ func TestReplayChoosesPoPsByAffinity(t *testing.T) {
 			if want := int16(d.Source % 2); d.Edge != want {
 				t.Errorf("%s: source %d was decided by edge %d, want %d", c, d.Source, d.Edge, want)
 			}
+		}
+	}
+}
+
+// TestReplayFollowsRoutes: a source whose route changes meets the other PoP with its next request, though it has an idle connection
+// to the first.
+func TestReplayFollowsRoutes(t *testing.T) {
+	edge := func() []netip.AddrPort {
+		return []netip.AddrPort{serve(t, func(http.ResponseWriter, *http.Request) {})}
+	}
+	for _, c := range []Carrier{Loopback, Forwarded} {
+		trace := script(0, 0, 0, 0)
+		for i := range trace.Requests {
+			trace.Requests[i].At = time.Duration(i) * 40 * time.Millisecond
+		}
+		out := replay(t, Replay{
+			PoPs: [][]netip.AddrPort{edge(), edge()}, Carrier: c,
+			Affinity: func(_ netip.Addr, at time.Duration) int {
+				if at >= 60*time.Millisecond {
+					return 1
+				}
+				return 0
+			},
+		}, trace)
+		var got []int16
+		for _, d := range out.Decisions {
+			got = append(got, d.Edge)
+		}
+		if diff := cmp.Diff([]int16{0, 0, 1, 1}, got); diff != "" {
+			t.Errorf("%s: edges (-want +got):\n%s", c, diff)
 		}
 	}
 }

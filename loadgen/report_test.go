@@ -54,6 +54,7 @@ func sample() *Report {
 			FalseNegativeSources: 1, FalseNegativeMargin: 0.05, FalsePositiveSources: 2, FalsePositiveMargin: 0.1,
 			RefusedOfInnocent: 17, RefusedGood: 5, Collateral: 4, Admitted: 1_000_000, Refused: 234_000, Mitigated: 230_000, Closed: 7,
 			Failed: 567, Blocks: 1_500, WrongPerBlock: 0.002, Overshoot: Quantiles{N: 1500, P50: 0, P99: 2, Max: 31},
+			WorstWindow: 131, WorstExcess: 31, Bound: 140,
 			TimeToBlock: &TimeToBlock{
 				FirstEdge: Quantiles{N: 1500, P50: 0, P99: 0.00123, Max: 0.0456},
 				EveryEdge: Quantiles{N: 1490, P50: 0.055, P99: 0.1234, Max: 1.5}, Partly: 10,

@@ -68,6 +68,19 @@ func rows() []row {
 		{"without a verdict", some(func(f *Figures) uint64 { return f.Failed })},
 		{"blocks", deployed(count(func(f *Figures) uint64 { return f.Blocks }))},
 		{"admitted above the limit, per block", deployed(func(f *Figures) string { return quantiles(&f.Overshoot, significant) })},
+		{"admitted in the worst window", deployed(func(f *Figures) string {
+			if f.WorstWindow == 0 {
+				return ""
+			}
+			return fmt.Sprintf("%s, %s over", thousands(uint64(f.WorstWindow)), thousands(uint64(f.WorstExcess)))
+		})},
+		{"  the design allows that source", some(func(f *Figures) uint64 { return uint64(f.Bound) })},
+		{"  sources beyond what it allows", func(f *Figures) string {
+			if f.Bound == 0 {
+				return ""
+			}
+			return thousands(uint64(f.BeyondBound))
+		}},
 		{"time to block, first edge", func(f *Figures) string {
 			if f.TimeToBlock == nil {
 				return ""

@@ -71,7 +71,7 @@ func newSender(r *Replay, trace *Trace, p *poller) *sender {
 	}
 	s.shunned = make([]time.Duration, len(s.edges))
 	for i, source := range trace.Sources {
-		s.popOf[i] = min(max(r.Affinity(source.Addr), 0), len(r.PoPs)-1)
+		s.popOf[i] = min(max(r.Affinity(source.Addr, 0), 0), len(r.PoPs)-1)
 	}
 	s.pools = make([]pool, len(trace.Sources))
 	if r.Carrier == Forwarded {
@@ -106,6 +106,7 @@ func (s *sender) address(request int32) netip.Addr {
 // dispatch sends a request on an idle connection of its pool or on a new one, or queues it where the bounds forbid
 // another. A repeat never takes a connection that has been used.
 func (s *sender) dispatch(request int32, repeat bool) {
+	s.route(s.trace.Requests[request].Source)
 	id := s.poolOf(request)
 	p := &s.pools[id]
 	switch n := len(p.idle); {
@@ -124,6 +125,23 @@ func (s *sender) dispatch(request int32, repeat bool) {
 			s.close(s.oldest)
 		}
 		s.open(id, request)
+	}
+}
+
+// route finds the PoP of a source anew.
+func (s *sender) route(source int32) {
+	if len(s.PoPs) == 1 {
+		return
+	}
+	pop := min(max(s.Affinity(s.trace.Sources[source].Addr, s.now()), 0), len(s.PoPs)-1)
+	if pop == s.popOf[source] {
+		return
+	}
+	s.popOf[source] = pop
+	if s.Carrier != Forwarded { // there a pool is a PoP's
+		for idle := s.pools[source].idle; len(idle) > 0; idle = s.pools[source].idle {
+			s.close(idle[len(idle)-1])
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -24,8 +25,10 @@ type VirtualOptions struct {
 	Edges         int
 	PerConnection int    // requests of a connection, after which the source may meet another edge; 0: 20
 	Seed          uint64 // of the edges that connections meet
-	// Running tells which edges run at a time, as a set of bits; nil: all, always.
-	Running func(at time.Duration) uint64
+	// Running tells which edges run at the time that the limiter was advanced to, as a set of bits; nil: all, always.
+	Running func() uint64
+	// Reach tells which edges a source's connections may meet at present, as a set of bits: those of its PoP. Nil: all.
+	Reach func(source int32) uint64
 	// Progress, if not nil, is told now and then how many requests are done.
 	Progress func(done int)
 }
@@ -46,7 +49,7 @@ func Simulate(ctx context.Context, t *Trace, mode Mode, o JudgeOptions, v Virtua
 	if v.PerConnection == 0 {
 		v.PerConnection = 20
 	}
-	o.Edges = v.Edges
+	o.Edges, o.Reach = v.Edges, v.Reach
 	estimator, deployed := NewEstimatorJudge(o), NewDeployedJudge(o)
 	rng := rand.New(rand.NewPCG(v.Seed, 0x5eed))
 	connections := make([]connection, len(t.Sources))
@@ -57,7 +60,7 @@ func Simulate(ctx context.Context, t *Trace, mode Mode, o JudgeOptions, v Virtua
 			}
 		}
 	}
-	all := uint64(1)<<v.Edges - 1
+	all := uint64(math.MaxUint64) >> (64 - v.Edges)
 	for i := range t.Requests {
 		if i&0xfff == 0 {
 			if ctx.Err() != nil {
@@ -74,8 +77,11 @@ func Simulate(ctx context.Context, t *Trace, mode Mode, o JudgeOptions, v Virtua
 		}
 		running := all
 		if v.Running != nil {
-			running = v.Running(r.At)
+			running = v.Running()
 			deployed.Running(running)
+		}
+		if v.Reach != nil {
+			running &= v.Reach(r.Source)
 		}
 		c := &connections[r.Source]
 		if c.left == 0 || r.At-c.last > idleClose || running>>c.edge&1 == 0 {
@@ -102,7 +108,7 @@ func Simulate(ctx context.Context, t *Trace, mode Mode, o JudgeOptions, v Virtua
 	return deployed.Figures(), nil
 }
 
-// pickEdge chooses among the running edges, each as likely as the other.
+// pickEdge chooses among the running edges, each as likely as the other; among all, if none runs.
 func pickEdge(rng *rand.Rand, running uint64, edges int) int32 {
 	for {
 		if e := rng.IntN(edges); running>>e&1 == 1 || running == 0 {
