@@ -1,25 +1,29 @@
 package main
 
 import (
-	"hash/fnv"
-	"net/netip"
+	"sluice/pop"
 )
 
-// affinity stands in for anycast: it gives each routed prefix (/24, /48) to one of the PoPs, the same in every run.
-func affinity(pops int) func(netip.Addr) int {
-	return func(a netip.Addr) int {
-		a = a.Unmap()
-		bits := 48
-		if a.Is4() {
-			bits = 24
+// parseFlaps reads changes of routes as --flap gives them.
+func parseFlaps(flaps []string, pops int) ([]pop.Route, error) {
+	var routes []pop.Route
+	for _, text := range flaps {
+		r, err := pop.ParseRoute(text)
+		if err != nil {
+			return nil, usagef("--flap: %v", err)
 		}
-		p, err := a.Prefix(bits)
-		if err != nil || pops < 2 {
-			return 0
-		}
-		h := fnv.New64a()
-		h.Write(p.Addr().AsSlice())
-		x := h.Sum64()
-		return int((x ^ x>>32) % uint64(pops)) // the low bits of FNV alone are weak
+		routes = append(routes, r)
 	}
+	if _, err := pop.NewAffinity(pops, routes); err != nil {
+		return nil, usagef("--flap: %v", err)
+	}
+	return routes, nil
+}
+
+// flapLines is how reports show them.
+func flapLines(flaps []string) (lines []string) {
+	for _, f := range flaps {
+		lines = append(lines, "route changes: "+f)
+	}
+	return lines
 }

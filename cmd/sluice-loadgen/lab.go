@@ -24,7 +24,8 @@ type labFlags struct {
 	twemproxy          bool
 	sluice             string
 	posture            string
-	faults             []string
+	faults, flaps      []string
+	routes             []pop.Route // what flaps say
 	check              string
 	demo               bool
 }
@@ -39,6 +40,7 @@ func addLab(flags *pflag.FlagSet) *labFlags {
 	flags.StringVar(&f.posture, "on-store-failure", "local", "of the rule: local, open or closed")
 	flags.StringArrayVar(&f.faults, "fault", nil, `what happens when, such as "20s kill memcached/0"; also term, stop, cont, restart, of edge/N,`+"\n"+
 		"memcached/N, twemproxy/N and origin/0; in the time of the run; repeatable")
+	flags.StringArrayVar(&f.flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
 	flags.StringVar(&f.check, "check", "", "instead of replaying a trace, check one thing: "+strings.Join(checkNames(), " or "))
 	flags.BoolVar(&f.demo, "demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
 	return f
@@ -127,6 +129,10 @@ func (f *labFlags) complete() error {
 	case !slices.Contains([]string{"local", "open", "closed"}, f.posture):
 		return usagef("--on-store-failure %s: want local, open or closed", f.posture)
 	}
+	var err error
+	if f.routes, err = parseFlaps(f.flaps, f.pops); err != nil {
+		return err
+	}
 	if f.sluice == "" {
 		self, err := os.Executable()
 		if err != nil {
@@ -160,6 +166,10 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadg
 	if err != nil {
 		return nil, err
 	}
+	affinity, err := pop.NewAffinity(f.pops, f.routes)
+	if err != nil {
+		return nil, err
+	}
 	site, err := lab.Start(ctx)
 	if err != nil {
 		return nil, err
@@ -167,7 +177,7 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadg
 	defer site.Stop()
 	m := newMeter("lab", len(l.trace.Requests))
 	out, err := site.Run(ctx, loadgen.Replay{
-		Affinity: affinity(f.pops), PerConnection: l.send.perConnection, Seed: seed, Progress: m.show,
+		Affinity: affinity.PoP, PerConnection: l.send.perConnection, Seed: seed, Progress: m.show,
 	}, l.trace, faults)
 	m.done()
 	if err != nil {
@@ -175,7 +185,7 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadg
 	}
 	report := l.judge(out.Outcome, out.InForce)
 	report.Figures.SetTierOps(out.Ops())
-	report.Run.Faults = out.Happened
+	report.Run.Faults = append(out.Happened, flapLines(f.flaps)...)
 	report.Run.Notes = append(report.Run.Notes, labNotes(out)...)
 	return report, out.Err()
 }

@@ -59,6 +59,11 @@ func TestCommandLines(t *testing.T) {
 	f("lab --check everything", 2, "everything", "quiet or shared")
 	f("lab --sluice /no/such/sluice --workload steady", 1, "/no/such/sluice", "make build")
 	f("lab", 2, "--trace FILE")
+	f("lab --pops 2 --workload steady --flap nonsense", 2, "--flap", "nonsense")
+
+	f("simulate --workload steady --edges 2 --fault explode", 2, "explode")
+	f("simulate --workload steady --edges 2 --fault 1s,kill,memcached/0", 2, "20s kill memcached/0")
+	f("simulate --workload steady --edges 40 --pops 2", 2, "--pops 2", "at most 64")
 }
 
 func TestHelpOfEach(t *testing.T) {

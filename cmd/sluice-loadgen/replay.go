@@ -60,7 +60,11 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if l.trace, err = send.trace(traffic, l.rule, l.edges); err != nil {
 		return err
 	}
-	r.Affinity = affinity(l.pops)
+	affinity, err := pop.NewAffinity(l.pops, nil)
+	if err != nil {
+		return err
+	}
+	r.Affinity = affinity.PoP
 	m := newMeter("replay", len(l.trace.Requests))
 	r.Progress = m.show
 	out, err := r.Run(ctx, l.trace)

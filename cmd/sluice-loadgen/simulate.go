@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -66,28 +68,37 @@ func (f *ruleFlags) rules() (rules []pop.Rule, err error) {
 	return rules, nil
 }
 
-// popFlags say how large the PoP is.
+// popFlags say how large the PoPs are, and what happens to them.
 type popFlags struct {
-	edges, nodes  int
+	pops          int // 0: 1
+	edges, nodes  int // of each
 	rtt           time.Duration
 	perConnection int
 	skew          time.Duration
-	faults        []string
+	faults, flaps []string
+
+	troubles []loadgen.Fault // what faults and flaps say
+	routes   []pop.Route
 }
 
 func addPoP(flags *pflag.FlagSet) *popFlags {
 	f := new(popFlags)
-	flags.IntVar(&f.edges, "edges", 1, "edges of the PoP; one alone counts without a tier unless --memcached is given")
+	flags.IntVar(&f.pops, "pops", 1, "points of presence; sources belong to one by their routed prefix (/24, /48)")
+	flags.IntVar(&f.edges, "edges", 1, "edges of each; one alone counts without a tier unless --memcached is given")
 	flags.IntVar(&f.nodes, "memcached", 0, "memcached nodes; 0: one for every two edges")
 	flags.DurationVar(&f.rtt, "rtt", time.Millisecond, "`TIME` from an edge to a node and back")
 	flags.IntVar(&f.perConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
 	flags.DurationVar(&f.skew, "skew", 0, "how far the clocks of the edges are `APART` at most")
-	flags.StringArrayVar(&f.faults, "fault", nil, `what happens when, such as "20s kill memcached/0"; repeatable`)
+	flags.StringArrayVar(&f.faults, "fault", nil, `what happens when, such as "20s kill memcached/0"; kill, stop, cont and restart of memcached/N,`+"\n"+
+		"kill, term and restart of edge/N; an edge killed at 0s and restarted later is one that is added; repeatable")
+	flags.StringArrayVar(&f.flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
 	return f
 }
 
 func (f *popFlags) check() error {
 	switch {
+	case f.pops < 0 || f.pops > counter.MaxEdges:
+		return usagef("--pops %d: want 1 to %d", f.pops, counter.MaxEdges)
 	case f.edges < 1 || f.edges > counter.MaxEdges:
 		return usagef("--edges %d: want 1 to %d", f.edges, counter.MaxEdges)
 	case f.nodes < 0:
@@ -97,8 +108,44 @@ func (f *popFlags) check() error {
 	case f.perConnection < 1:
 		return usagef("--per-connection %d: want at least 1", f.perConnection)
 	}
-	if f.nodes == 0 && f.edges > 1 {
+	f.pops = max(f.pops, 1)
+	if f.pops*f.edges > counter.MaxEdges {
+		return usagef("--pops %d, --edges %d: at most %d edges in all", f.pops, f.edges, counter.MaxEdges)
+	}
+	if f.nodes == 0 && (f.edges > 1 || f.pops > 1) {
 		f.nodes = (f.edges + 1) / 2
+	}
+	var err error
+	if f.routes, err = parseFlaps(f.flaps, f.pops); err != nil {
+		return err
+	}
+	f.troubles = nil
+	for _, text := range f.faults {
+		fault, err := loadgen.ParseFault(text)
+		if err != nil {
+			return usagef("--%v", err)
+		}
+		if err := f.knows(fault); err != nil {
+			return err
+		}
+		f.troubles = append(f.troubles, fault)
+	}
+	return nil
+}
+
+// knows tells whether a fault can happen in virtual time.
+func (f *popFlags) knows(fault loadgen.Fault) error {
+	there := map[string]int{"edge": f.pops * f.edges, "memcached": f.pops * f.nodes}
+	n, known := there[fault.Kind]
+	switch {
+	case !known:
+		return usagef("--fault %q: in virtual time there are edges and memcached nodes", fault)
+	case fault.Kind == "edge" && f.nodes == 0:
+		return usagef("--fault %q: an only edge; give --memcached or more --edges", fault)
+	case fault.Index >= n:
+		return usagef("--fault %q: there is no %s; of this kind there are %d", fault, fault.Target(), n)
+	case fault.Kind == "edge" && (fault.Action == loadgen.Stop || fault.Action == loadgen.Cont):
+		return usagef("--fault %q: an edge in virtual time can be killed, ended (term) and restarted", fault)
 	}
 	return nil
 }
@@ -122,7 +169,7 @@ func cmdSimulate(ctx context.Context, args []string) error {
 		return err
 	}
 	if trace.workload == loadgen.PublishedBursty || trace.workload == loadgen.PublishedPoisson {
-		if len(rule.limits) != 1 || size.edges != 1 || mode != loadgen.Estimator || *scale < 1 || len(trace.files) > 0 {
+		if len(rule.limits) != 1 || size.edges != 1 || size.nodes != 0 || mode != loadgen.Estimator || *scale < 1 || len(trace.files) > 0 {
 			return usagef("--workload %s is for --mode estimator, one --limit, one edge, no --trace and a --scale of at least 1", trace.workload)
 		}
 		reports, err := simulatePublished(ctx, trace.workload, *scale, trace.seed, rules)
@@ -166,39 +213,55 @@ func simulate(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rule pop
 	report.Run.Edges, report.Run.Nodes = size.edges, size.nodes
 	report.Run.RoundTrip, report.Run.Skew = loadgen.Seconds(size.rtt), loadgen.Seconds(size.skew)
 	report.Run.PerConnection = size.perConnection
-	report.Run.Faults = size.faults
+	report.Run.Faults = append(slices.Clone(size.faults), flapLines(size.flaps)...)
+	if size.pops > 1 {
+		report.Run.PoPs = size.pops
+	}
 
 	bar := progress(len(t.Requests), fmt.Sprintf("limit %d, %s", rule.Counter.Limit, rule.Counter.Estimate))
 	defer bar.Finish()
 	v.Progress = func(done int) { bar.Set(done) }
 
+	o.Bound = boundOf(t, rule, &popFlags{edges: 1})
 	alone := v
 	alone.Edges = 1
-	solo := newSolo(t, mode, rule)
-	perfect := solo.limiter()
 	started := time.Now()
-	formula, err := loadgen.Simulate(ctx, t, mode, o, alone, perfect)
+	formula, err := loadgen.Simulate(ctx, t, mode, o, alone, newSolo(t, mode, rule).limiter())
 	if err != nil {
 		return nil, err
 	}
 	formula.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
 	report.Figures = formula
 	if size.nodes > 0 {
-		world, err := newVirtualPoP(t, mode, rule, size)
+		o.Bound = boundOf(t, rule, size)
+		pop := func(undisturbed bool) (*loadgen.Figures, error) {
+			site, err := newVirtualSite(t, mode, rule, size, undisturbed)
+			if err != nil {
+				return nil, err
+			}
+			o.Ideal = newSolo(t, loadgen.Deployed, rule).ideal
+			started := time.Now()
+			f, err := loadgen.Simulate(ctx, t, mode, o, site.options(v), site.limiter())
+			if err = cmp.Or(err, site.err); err != nil {
+				return nil, err
+			}
+			f.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
+			f.SetTierOps(site.commands())
+			return &f, nil
+		}
+		delay, err := pop(true)
 		if err != nil {
 			return nil, err
 		}
-		o.Ideal = newSolo(t, loadgen.Deployed, rule).ideal
-		started = time.Now()
-		figures, err := loadgen.Simulate(ctx, t, mode, o, v, world.limiter())
-		if err != nil {
-			return nil, err
+		var faults *loadgen.Figures
+		report.Figures = *delay
+		if len(size.troubles)+len(size.routes) > 0 {
+			if faults, err = pop(false); err != nil {
+				return nil, err
+			}
+			report.Figures = *faults
 		}
-		figures.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
-		ops := 1000 * float64(world.world.Commands) / float64(max(len(t.Requests), 1))
-		figures.TierOpsPer1000 = &ops
-		report.Figures = figures
-		split := loadgen.NewSplit(&formula, &figures, nil)
+		split := loadgen.NewSplit(&formula, delay, faults)
 		report.Split = &split
 	}
 	report.Run.Took = loadgen.Seconds(time.Since(began))
@@ -256,15 +319,16 @@ func newSolo(t *loadgen.Trace, mode loadgen.Mode, rule pop.Rule) *solo {
 	s := &solo{
 		rule: rule, mode: mode, start: startOf(t),
 		counters: counter.New(counter.Options{Counters: roomFor(t), Phase: simSecret.Phase}),
-		bits:     mitigation.New(len(t.Sources), nil),
+		bits:     mitigation.New(roomFor(t), nil),
 		sources:  sourceKeys(t),
 	}
 	s.now = s.start
 	return s
 }
 
-// roomFor is a table in which no source of the trace is ever in another's way.
-func roomFor(t *loadgen.Trace) int { return 2*len(t.Sources) + 1000 }
+// roomFor is a table in which no source of the trace is ever in another's way, so that every run gives the same. A part of a table
+// is for what it counts in fine bins: hence so much.
+func roomFor(t *loadgen.Trace) int { return 8*len(t.Sources) + 1000 }
 
 func sourceKeys(t *loadgen.Trace) []counter.Source {
 	keys := make([]counter.Source, len(t.Sources))
@@ -327,6 +391,7 @@ type virtualPoP struct {
 	sources []counter.Source
 	ask     [1]counter.Ask
 	news    []loadgen.InForce
+	first   int // number of its first edge among those of all PoPs
 }
 
 func newVirtualPoP(t *loadgen.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags) (*virtualPoP, error) {
@@ -344,7 +409,7 @@ func newVirtualPoP(t *loadgen.Trace, mode loadgen.Mode, rule pop.Rule, size *pop
 	for i, e := range w.Edges {
 		e.Bits.Observe = func(k mitigation.Key, b mitigation.Bit) {
 			v.news = append(v.news, loadgen.InForce{
-				Source: sourceIndex(k.Source), Edge: int16(i), Start: b.Start.Sub(start), At: w.Now().Sub(start), Until: b.End.Sub(start),
+				Source: sourceIndex(k.Source), Edge: int16(v.first + i), Start: b.Start.Sub(start), At: w.Now().Sub(start), Until: b.End.Sub(start),
 				Total: b.By == mitigation.ByPoP,
 			})
 		}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"sluice/loadgen"
+)
+
+// simulated runs simulate over a short workload and reads its report.
+func simulated(t *testing.T, args ...string) loadgen.Report {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "report.json")
+	stdout := os.Stdout
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stdout = null
+	err = cmdSimulate(t.Context(), append(args, "--json", file))
+	os.Stdout = stdout
+	null.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r loadgen.Report
+	if err := json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+var justAbove = []string{"--workload", "just-above", "--limit", "20", "--window", "10s", "--mitigation-timeout", "10s", "--edges", "4", "--memcached", "2"}
+
+func with(args []string, more ...string) []string { return append(append([]string{}, args...), more...) }
+
+// TestSimulateFaults: what faults cost is told apart from what delay costs, and the run without them is unchanged by it.
+func TestSimulateFaults(t *testing.T) {
+	plain := simulated(t, justAbove...)
+	if plain.Figures.Failed != 0 || plain.Split.Faults != (loadgen.SplitPart{}) || plain.Figures.BeyondBound != 0 || plain.Figures.Bound == 0 {
+		t.Errorf("without faults: %+v, split %+v", plain.Figures, plain.Split)
+	}
+	r := simulated(t, with(justAbove, "--fault", "12s kill memcached/0", "--fault", "15s stop memcached/1", "--fault", "20s cont memcached/1",
+		"--fault", "25s restart memcached/0", "--fault", "30s kill edge/1", "--fault", "35s restart edge/1", "--fault", "40s term edge/2")...)
+	if r.Figures.Failed != 0 {
+		t.Errorf("%d requests without a verdict: faults must cost accuracy, never an answer", r.Figures.Failed)
+	}
+	if r.Split == nil || r.Split.Delay != plain.Split.Delay || r.Split.Formula != plain.Split.Formula {
+		t.Errorf("formula and delay are %+v, without faults they were %+v", r.Split, plain.Split)
+	}
+	if want := int64(r.Figures.Wrong) - int64(plain.Figures.Wrong); r.Split.Faults.Wrong != want || r.Figures.MeanGap <= plain.Figures.MeanGap {
+		t.Errorf("faults are said to have cost %d wrong decisions, want %d; the gap is %v, without them %v", r.Split.Faults.Wrong, want, r.Figures.MeanGap, plain.Figures.MeanGap)
+	}
+	// Worse than alone it cannot be: every edge still counts what it sees.
+	if r.Figures.WorstWindow > 4*20 {
+		t.Errorf("%d admitted in a window by four edges at a limit of 20", r.Figures.WorstWindow)
+	}
+}
+
+// TestSimulateEdgesCome: an edge that is added late serves, and knows what it must.
+func TestSimulateEdgesCome(t *testing.T) {
+	r := simulated(t, with(justAbove, "--fault", "0s kill edge/3", "--fault", "20s restart edge/3")...)
+	if r.Figures.Failed != 0 || r.Figures.WorstExcess > 3 {
+		t.Errorf("%d without a verdict, worst window %d", r.Figures.Failed, r.Figures.WorstWindow)
+	}
+	if gone := simulated(t, with(justAbove, "--fault", "0s kill edge/0", "--fault", "0s kill edge/1", "--fault", "0s kill edge/2", "--fault", "0s kill edge/3")...); gone.Figures.Failed != gone.Figures.Requests {
+		t.Errorf("%d of %d requests failed with no edge left", gone.Figures.Failed, gone.Figures.Requests)
+	}
+}
+
+// TestSimulateFlap: a source that moves starts fresh at its new PoP, which costs a limit at most, and nothing sticks.
+func TestSimulateFlap(t *testing.T) {
+	pops := with(justAbove, "--pops", "2")
+	still := simulated(t, pops...)
+	if still.Figures.BeyondBound != 0 || still.Figures.WorstExcess > 3 {
+		t.Errorf("two PoPs without flaps: %+v", still.Figures)
+	}
+	r := simulated(t, with(pops, "--flap", "8s 198.19.0.0/24 1", "--flap", "9500ms 198.19.0.0/24 0")...)
+	if r.Split.Faults.Wrong <= 0 || r.Split.Delay != still.Split.Delay {
+		t.Errorf("the split is %+v, without flaps %+v", r.Split, still.Split)
+	}
+	if r.Figures.WorstWindow > 2*20+6 {
+		t.Errorf("%d admitted in a window by two PoPs at a limit of 20", r.Figures.WorstWindow)
+	}
+	if r.Figures.FalsePositiveSources != 0 {
+		t.Errorf("%d sources blocked that never were over", r.Figures.FalsePositiveSources)
+	}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"sluice/loadgen"
+	"sluice/pop"
+)
+
+// virtualSite is PoPs in virtual time, what goes wrong in them, and the routes that lead to them. Its edges are numbered through:
+// those of the first PoP, then those of the second.
+type virtualSite struct {
+	pops     []*virtualPoP
+	edges    int // of each PoP
+	nodes    int // of each PoP
+	start    time.Time
+	faults   []loadgen.Fault // still to come, the next one first
+	affinity *pop.Affinity
+	trace    *loadgen.Trace
+	now      time.Duration
+	err      error
+}
+
+// newVirtualSite makes the PoPs of size, without the faults and changes of routes if undisturbed.
+func newVirtualSite(t *loadgen.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags, undisturbed bool) (*virtualSite, error) {
+	s := &virtualSite{edges: size.edges, nodes: size.nodes, start: startOf(t), trace: t}
+	routes := size.routes
+	if undisturbed {
+		routes = nil
+	} else {
+		s.faults = slices.Clone(size.troubles)
+		slices.SortStableFunc(s.faults, func(a, b loadgen.Fault) int { return cmp.Compare(a.At, b.At) })
+	}
+	var err error
+	if s.affinity, err = pop.NewAffinity(size.pops, routes); err != nil {
+		return nil, err
+	}
+	for i := range size.pops {
+		v, err := newVirtualPoP(t, mode, rule, size)
+		if err != nil {
+			return nil, err
+		}
+		v.first = i * size.edges
+		s.pops = append(s.pops, v)
+	}
+	return s, nil
+}
+
+func (s *virtualSite) limiter() loadgen.Limiter {
+	return loadgen.Limiter{Advance: s.advance, Decide: s.decide, News: s.news}
+}
+
+// options completes how the simulation runs.
+func (s *virtualSite) options(v loadgen.VirtualOptions) loadgen.VirtualOptions {
+	v.Edges = len(s.pops) * s.edges
+	if len(s.faults) > 0 {
+		v.Running = s.running
+	}
+	if len(s.pops) > 1 {
+		v.Reach = s.reach
+	}
+	return v
+}
+
+func (s *virtualSite) commands() (n uint64) {
+	for _, p := range s.pops {
+		n += p.world.Commands
+	}
+	return n
+}
+
+// advance lets time pass, and what is to go wrong meanwhile go wrong at its time.
+func (s *virtualSite) advance(at time.Duration) {
+	for len(s.faults) > 0 && s.faults[0].At <= at {
+		f := s.faults[0]
+		s.faults = s.faults[1:]
+		s.run(f.At)
+		if err := s.do(f); err != nil && s.err == nil {
+			s.err = fmt.Errorf("fault %q: %w", f, err)
+		}
+	}
+	s.run(at)
+}
+
+func (s *virtualSite) run(at time.Duration) {
+	s.now = at
+	for _, p := range s.pops {
+		p.world.Run(s.start.Add(at))
+	}
+}
+
+func (s *virtualSite) do(f loadgen.Fault) error {
+	if f.Kind == "edge" {
+		w, i := s.pops[f.Index/s.edges].world, f.Index%s.edges
+		if f.Action == loadgen.Restart {
+			return w.Start(i)
+		}
+		w.Stop(i, f.Action == loadgen.Term)
+		return nil
+	}
+	w, i := s.pops[f.Index/s.nodes].world, f.Index%s.nodes
+	switch f.Action {
+	case loadgen.Stop:
+		w.Hang(i)
+	case loadgen.Cont:
+		w.Resume(i)
+	case loadgen.Restart:
+		return w.Restart(i)
+	default:
+		w.Kill(i)
+	}
+	return nil
+}
+
+func (s *virtualSite) decide(edge int, source int32) loadgen.Decision {
+	p, i := s.pops[edge/s.edges], edge%s.edges
+	if !p.world.Runs(i) {
+		return loadgen.Decision{Verdict: loadgen.Failed, Estimate: math.NaN()}
+	}
+	return p.decide(i, source)
+}
+
+func (s *virtualSite) news() (all []loadgen.InForce) {
+	for _, p := range s.pops {
+		all = append(all, p.news...)
+		p.news = p.news[:0]
+	}
+	if len(s.pops) > 1 {
+		slices.SortStableFunc(all, func(a, b loadgen.InForce) int { return cmp.Compare(a.At, b.At) })
+	}
+	return all
+}
+
+func (s *virtualSite) running() (edges uint64) {
+	for _, p := range s.pops {
+		for i := range s.edges {
+			if p.world.Runs(i) {
+				edges |= 1 << (p.first + i)
+			}
+		}
+	}
+	return edges
+}
+
+func (s *virtualSite) reach(source int32) uint64 {
+	first := s.edges * s.affinity.PoP(s.trace.Sources[source].Addr, s.now)
+	return (1<<s.edges - 1) << first
+}
+
+// boundOf is how many requests of a source the design allows in any window, or nil where the run leaves it: a PoP knows nothing of
+// what another has counted, and what a node or an edge lost counts as little.
+func boundOf(t *loadgen.Trace, rule pop.Rule, size *popFlags) func(source int32) uint32 {
+	if len(size.troubles)+len(size.routes) > 0 {
+		return nil
+	}
+	heard := t.Peaks(pop.Hearing(size.rtt))
+	cut := t.Peaks(rule.Counter.Window/time.Duration(rule.Counter.SubWindows) + size.skew)
+	return func(source int32) uint32 {
+		return uint32(min(rule.Bound(size.edges, heard[source], cut[source]), math.MaxUint32))
+	}
+}
