@@ -125,20 +125,13 @@ func (r *Rule) estimate(v view, gone float64) float64 {
 		}
 		return full + others*(1-gone)
 	}
-	after := 0.0
-	{
-		bin := min(int(gone*fineBins), fineBins-1)
-		after = float64(v.own.sum(bin + 1))
-		if r.Estimate != Lower {
-			after += float64(v.own[bin]) * (float64(bin+1) - gone*fineBins)
-		}
-		after = min(after, others)
-		others = max(0, others-float64(v.own.sum(0)))
-	}
+	bin := min(int(gone*fineBins), fineBins-1)
+	after := float64(v.own.sum(bin + 1))
 	if r.Estimate == Lower {
-		return full + after
+		return full + min(after, others)
 	}
-	return full + after + others*(1-gone)
+	after = min(after+float64(v.own[bin])*(float64(bin+1)-gone*fineBins), others)
+	return full + after + max(0, others-float64(v.own.sum(0)))*(1-gone)
 }
 
 // over reports whether an estimate says that the limit is passed.

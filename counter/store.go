@@ -96,7 +96,7 @@ func (st *store) place(hash uint64, rule uint32) (a, b, home int, tag uint8) {
 func (st *store) find(hash uint64, rule uint32, s *Source) (int, bool) {
 	a, b, home, tag := st.place(hash, rule)
 	tagsA, tagsB := st.tags[a], st.tags[b]
-	if h := st.head(home); h.rule == rule && h.is(s) {
+	if h := st.head(home); h.rule == rule && h.is(s) && s.IsValid() { // nobody is like an empty record
 		return home, true
 	}
 	for m := match(tagsA, tag); m != 0; m &= m - 1 {
@@ -114,8 +114,7 @@ func (st *store) find(hash uint64, rule uint32, s *Source) (int, bool) {
 	return 0, false
 }
 
-// is reports whether h counts s. An empty record counts nobody.
-func (h *head) is(s *Source) bool { return h.id == s.id && h.code == s.code && h.code != 0 }
+func (h *head) is(s *Source) bool { return h.id == s.id && h.code == s.code }
 
 // match marks the highest bit of each byte of tags that may equal tag: all that do, and rarely one more.
 func match(tags uint64, tag uint8) uint64 {
@@ -129,12 +128,12 @@ func (st *store) insert(hash uint64, rule uint32, s Source, keep []int) (i int, 
 	a, b, home, tag := st.place(hash, rule)
 	freeA, freeB := match(st.tags[a], 0), match(st.tags[b], 0)
 	bucket, free := a, freeA
-	at := bits.OnesCount64(freeA)
-	if n := bits.OnesCount64(freeB); n > at+aside || n > at && st.head(home).code != 0 {
+	at, homeFree := bits.OnesCount64(freeA), byte(st.tags[a]>>(uint(home%ways)*8)) == 0
+	if n := bits.OnesCount64(freeB); n > at+aside || n > at && !homeFree {
 		bucket, free = b, freeB
 	}
 	switch {
-	case bucket == a && st.head(home).code == 0:
+	case bucket == a && homeFree:
 		i = home
 		st.used++
 	case free != 0:
