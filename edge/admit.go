@@ -22,14 +22,18 @@ func (x *exchange) admit(ctx *fasthttp.RequestCtx) bool {
 		return false
 	}
 	x.client, x.chain, x.trusted = x.snap.sources.identify(x.conn.peer, &x.head, x.chain)
+	x.source = x.snap.sources.of(x.client)
+	x.server.requests.hit(x.source)
 	switch {
 	case isIn(x.snap.deny, x.client):
+		x.server.refusals.hit(x.source)
 		answer(ctx, fasthttp.StatusForbidden, "denied", "Requests from this address are not accepted.")
 		return false
 	case isIn(x.snap.allow, x.client):
 	default:
 		x.judge(h.Method())
 		if x.decision.refused() {
+			x.server.refusals.hit(x.source)
 			x.from = fromLimit
 			x.refuse(ctx)
 			return false
@@ -49,11 +53,10 @@ func (x *exchange) judge(method []byte) {
 	if len(d.found) == 0 {
 		return
 	}
-	source := x.snap.sources.of(x.client)
 	for _, r := range d.found {
-		s := source
+		s := x.source
 		if r.parts != nil {
-			s, d.buf = x.server.secret.digest(r.parts, &x.head, source, d.buf)
+			s, d.buf = x.server.secret.digest(r.parts, &x.head, x.source, d.buf)
 		}
 		d.add(r, s)
 	}

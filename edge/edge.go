@@ -52,6 +52,9 @@ type Server struct {
 	warn     func(message string, args ...any)
 	snap     atomic.Pointer[snapshot]
 	draining atomic.Bool
+	requests *top // who asks most
+	refusals *top // who is refused most
+	faded    atomic.Int64
 	apply    sync.Mutex // one Apply at a time
 	pool     sync.Pool  // of *exchange
 }
@@ -67,11 +70,12 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		limiter: limiter{table: o.Table, bits: o.Bits, tier: o.Tier, budget: c.PoP.Wait},
-		limits:  c.Limits,
-		secret:  newSecret(o.Secret),
-		stats:   newStats(),
-		warn:    o.Warn,
+		limiter:  limiter{table: o.Table, bits: o.Bits, tier: o.Tier, budget: c.PoP.Wait},
+		limits:   c.Limits,
+		secret:   newSecret(o.Secret),
+		stats:    newStats(),
+		requests: newTop(), refusals: newTop(),
+		warn: o.Warn,
 	}
 	if s.warn == nil {
 		s.warn = func(string, ...any) {}
@@ -172,6 +176,14 @@ var errCut = errors.New("edge: drain: connections were cut at the end of the gra
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
 func (s *Server) Sweep(now time.Time) {
 	s.limiter.bits.Sweep(now)
+	switch at := s.faded.Load(); {
+	case at == 0:
+		s.faded.Store(now.UnixNano())
+	case now.UnixNano()-at >= int64(topHalf):
+		s.faded.Store(now.UnixNano())
+		s.requests.fade()
+		s.refusals.fade()
+	}
 	for _, o := range s.snap.Load().origins.all {
 		o.sweep(now)
 	}
@@ -185,10 +197,11 @@ type exchange struct {
 	now      time.Time // the one instant at which the request is judged
 	head     head
 	client   netip.Addr
-	chain    []netip.Addr // addresses believed, the nearest first
-	trusted  bool         // the peer is
-	rawHost  []byte       // as the origin gets it
-	host     []byte       // as rules see it
+	source   counter.Source // the client's
+	chain    []netip.Addr   // addresses believed, the nearest first
+	trusted  bool           // the peer is
+	rawHost  []byte         // as the origin gets it
+	host     []byte         // as rules see it
 	path     []byte
 	decision decision
 	from     from

@@ -281,3 +281,51 @@ func TestOriginMayComeLater(t *testing.T) {
 		t.Errorf("it said %s", p.log)
 	}
 }
+
+// Rules changed over the API are in force at once and in the file, and an impossible one changes neither.
+func TestRulesOverTheAPI(t *testing.T) {
+	const text = "# mine\nrules:\n  - name: a # first\n    limit: 1\n  - name: b\n    limit: 9\n"
+	file := write(t, text)
+	p := start(t, origin(t), "--config", file)
+	put := func(method, path, body string) (int, string) {
+		req, _ := http.NewRequest(method, "http://"+p.back+path, strings.NewReader(body))
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		answer, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(answer)
+	}
+	holds := func(want string) {
+		t.Helper()
+		if got, _ := os.ReadFile(file); string(got) != want {
+			t.Errorf("the file holds %s, want %s", got, want)
+		}
+	}
+	if status, body := put("PUT", "/v1/rules/b", `{"limit":0}`); status != 400 || !strings.Contains(body, "limit: 0 is out of range") {
+		t.Errorf("an impossible rule: %d %s", status, body)
+	}
+	holds(text)
+	_, was := p.admin("GET", "/v1/rules/b")
+	if status, body := put("PUT", "/v1/rules/b", strings.Replace(was, `"limit": 9`, `"limit": 2`, 1)); status != 200 || !strings.Contains(body, `"limit": 2`) {
+		t.Errorf("what GET gave: %d %s", status, body)
+	}
+	holds(strings.Replace(text, "limit: 9", "limit: 2\n    estimate: nearest", 1))
+	if status, body := put("DELETE", "/v1/rules/a", ""); status != 200 {
+		t.Errorf("delete: %d %s", status, body)
+	}
+	holds("# mine\nrules:\n  - name: b\n    limit: 2\n    estimate: nearest\n")
+	if status, _ := put("DELETE", "/v1/rules/a", ""); status != 404 {
+		t.Errorf("deleted again: %d", status)
+	}
+	for i, want := range []int{200, 200, 429} {
+		if got := p.get(); got != want {
+			t.Errorf("request %d: %d, want %d", i, got, want)
+		}
+	}
+	if _, body := p.admin("GET", "/v1/top?by=refused"); !strings.Contains(body, `"source": "127.0.0.1"`) || !strings.Contains(body, `"count": 1`) {
+		t.Errorf("top: %s", body)
+	}
+	p.stop(syscall.SIGTERM)
+}

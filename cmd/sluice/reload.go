@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -14,6 +15,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"sluice/edge"
+	"sluice/edge/admin"
 )
 
 // settle is how long a changed file must have been left alone: an editor writes it in pieces.
@@ -25,12 +27,14 @@ type reloader struct {
 	server *edge.Server
 	log    *slog.Logger
 	mu     sync.Mutex
+	last   string // what the file said when it was read last
 }
 
 // now reads the configuration and puts it in force. If anything is wrong with it, what was in force stays.
 func (r *reloader) now() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.last = r.content()
 	c, err := r.flags.load()
 	if err != nil {
 		r.server.Failed()
@@ -83,26 +87,107 @@ func (r *reloader) watch(ctx context.Context) {
 	}
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	last := r.content()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hup:
-			last = r.content()
 			_ = r.now() // it has been logged
 		case <-changes:
 			timer.Reset(settle)
 		case err := <-errs:
 			r.log.Warn("watching the configuration file", "error", err)
 		case <-timer.C:
-			// Only what the file says matters, not that something in its folder moved.
-			if text := r.content(); text != last {
-				last = text
+			if r.changed() {
 				_ = r.now()
 			}
 		}
 	}
+}
+
+// changed reports whether the file says something else than when it was read: only that matters, not that something in its
+// folder moved.
+func (r *reloader) changed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.content() != r.last
+}
+
+// edit changes a rule, or takes it out: in the file, if there is one, and in force. A change that is not possible changes
+// neither.
+func (r *reloader) edit(name string, rule *edge.RuleConfig) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.flags.config == "" {
+		c := *r.server.Config()
+		var err error
+		if c.Rules, err = edge.WithRule(c.Rules, name, rule); err != nil {
+			return err
+		}
+		return r.server.Apply(&c)
+	}
+	text, err := os.ReadFile(r.flags.config)
+	if err != nil {
+		return err
+	}
+	if text, err = edge.EditRules(r.flags.config, text, name, rule); err != nil {
+		return err
+	}
+	c, err := edge.ParseConfig(r.flags.config, text)
+	if err != nil {
+		return err
+	}
+	if err := r.flags.over(c); err != nil {
+		return err
+	}
+	fitDescriptors(c)
+	draft, err := writeBeside(r.flags.config, text)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(draft) // gone if it has taken the file's place
+	if err := r.server.Apply(c); err != nil {
+		return err
+	}
+	file, err := filepath.EvalSymlinks(r.flags.config)
+	if err == nil {
+		err = os.Rename(draft, file)
+	}
+	if err != nil {
+		r.log.Error("a rule has changed but the file could not be written", "rule", name, "error", err)
+		return fmt.Errorf("%w: %w", admin.ErrNotSaved, err)
+	}
+	r.last = string(text)
+	r.log.Info("rule changed by an operator", "rule", name, "removed", rule == nil)
+	return nil
+}
+
+// writeBeside writes what is to take a file's place into the same folder, all the way to the disk.
+func writeBeside(file string, text []byte) (draft string, err error) {
+	if file, err = filepath.EvalSymlinks(file); err != nil {
+		return "", err
+	}
+	mode := os.FileMode(0o644)
+	if info, err := os.Stat(file); err == nil {
+		mode = info.Mode().Perm()
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+	if err != nil {
+		return "", err
+	}
+	if _, err = f.Write(text); err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return f.Name(), err
 }
 
 func (r *reloader) content() string {

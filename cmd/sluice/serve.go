@@ -70,8 +70,9 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 		metrics.MustRegister(shared.metrics)
 	}
 	reload := &reloader{flags: f, server: server, log: log}
+	reload.last = reload.content()
 	operators := &http.Server{
-		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Hosts: c.AdminHosts,
+		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Edit: reload.edit, Hosts: c.AdminHosts,
 			Address: back.Addr().String(), Token: token}),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,

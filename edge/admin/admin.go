@@ -10,10 +10,12 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,11 +29,17 @@ import (
 type Options struct {
 	Edge    *edge.Server
 	Metrics prometheus.Gatherer
+	// Edit puts a rule in the place of the one of that name, or takes that out if rule is nil: in force and in the file. It
+	// may be nil. edge.ErrNoRule says that there is none, ErrNotSaved that the file could not be written.
+	Edit    func(name string, rule *edge.RuleConfig) error
 	Reload  func() error // reads the configuration again; its error goes to the operator
 	Hosts   []string     // names under which this listener may be addressed, beside localhost and its own addresses
 	Address string       // where it listens
 	Token   string       // "": none wanted
 }
+
+// ErrNotSaved says that a change is in force but could not be written to the file.
+var ErrNotSaved = errors.New("the change is in force but not in the file: it is lost at the next reload")
 
 // maxBody bounds what the API reads.
 const maxBody = 1 << 20
@@ -51,11 +59,9 @@ func New(o Options) http.Handler {
 	private.HandleFunc("GET /v1/sources/{address}", a.source)
 	private.HandleFunc("GET /v1/nodes", a.nodes)
 	private.HandleFunc("POST /v1/reload", a.reload)
-	for _, later := range []string{"PUT /v1/rules/{name}", "DELETE /v1/rules/{name}", "GET /v1/top", "GET /{$}"} {
-		private.HandleFunc(later, func(w http.ResponseWriter, _ *http.Request) {
-			fail(w, http.StatusNotImplemented, "not supported yet")
-		})
-	}
+	private.HandleFunc("PUT /v1/rules/{name}", a.putRule)
+	private.HandleFunc("DELETE /v1/rules/{name}", a.deleteRule)
+	private.HandleFunc("GET /v1/top", a.top)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -65,6 +71,7 @@ func New(o Options) http.Handler {
 		}
 		text(w, http.StatusOK, "ready\n")
 	})
+	mux.HandleFunc("GET /{$}", dashboard)
 	mux.Handle("/", a.authorized(private))
 	return a.local(mux)
 }
@@ -151,6 +158,65 @@ func edgeRules(s *edge.Server) []ruleJSON {
 		list = append(list, ruleJSON{r, r.Estimate.String()})
 	}
 	return list
+}
+
+func (a api) putRule(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		fail(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
+		return
+	}
+	rule, err := edge.ParseRule(r.PathValue("name"), text)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if a.edit(w, rule.Name, &rule) {
+		a.rule(w, r)
+	}
+}
+
+func (a api) deleteRule(w http.ResponseWriter, r *http.Request) {
+	if a.edit(w, r.PathValue("name"), nil) {
+		reply(w, map[string]bool{"deleted": true})
+	}
+}
+
+func (a api) edit(w http.ResponseWriter, name string, rule *edge.RuleConfig) bool {
+	if a.Edit == nil {
+		fail(w, http.StatusNotImplemented, "rules cannot be changed here")
+		return false
+	}
+	err := a.Edit(name, rule)
+	switch {
+	case errors.Is(err, ErrNotSaved):
+		fail(w, http.StatusInternalServerError, err.Error())
+	case err != nil:
+		failed(w, err)
+	}
+	return err == nil
+}
+
+// topMost bounds what one answer shows.
+const topMost = 1000
+
+func (a api) top(w http.ResponseWriter, r *http.Request) {
+	n := 20
+	if text := r.URL.Query().Get("n"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > topMost {
+			fail(w, http.StatusBadRequest, "n is not a number of sources: want 1 to 1000")
+			return
+		}
+	}
+	switch r.URL.Query().Get("by") {
+	case "requests", "":
+		reply(w, a.Edge.TopRequests(n))
+	case "refused":
+		reply(w, a.Edge.TopRefused(n))
+	default:
+		fail(w, http.StatusBadRequest, "by is not possible: want requests or refused")
+	}
 }
 
 func (a api) mitigations(w http.ResponseWriter, _ *http.Request) {

@@ -1,0 +1,90 @@
+package edge
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// TestRehearsal asks about requests of a log: at so many seconds, from whom, what, and what was answered; and what comes of it:
+// the name of the rule that refuses, or pass, deny or allow; after a slash, the other rules that would refuse.
+func TestRehearsal(t *testing.T) {
+	c, err := ParseConfig("test.yaml", []byte(`
+source: {ipv4_prefix: 24}
+deny: [198.51.100.0/24]
+allow: [192.0.2.128/25]
+rules:
+  - {name: login, match: {path: /login, methods: [POST], hosts: [example.com]}, limit: 1, mitigation_timeout: 10m}
+  - {name: "off", limit: 1, mode: "off"}
+  - {name: errors, limit: 2, window: 10s, mitigation_timeout: 0, count: {statuses: [401]}, match: {path: /api/*}}
+  - {name: trial, limit: 2, mode: shadow, key: "header:Authorization", match: {path: /x}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewRehearsal(c, counter.New(counter.Options{Counters: 1000}), mitigation.New(1000, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(second int, addr, method, host, target string, status int, want string) {
+		t.Helper()
+		said := r.Judge(PastRequest{netip.MustParseAddr(addr), method, host, target, status}, epoch.Add(time.Duration(second)*time.Second))
+		got := "pass"
+		switch {
+		case said.Denied:
+			got = "deny"
+		case said.Allowed:
+			got = "allow"
+		case said.Refused:
+			got = c.Rules[said.Rule].Name
+		}
+		var others []string
+		for _, k := range said.Cases {
+			if k.Refuses && k.Rule != said.Rule {
+				others = append(others, c.Rules[k.Rule].Name)
+			}
+		}
+		if len(others) > 0 {
+			got += "/" + strings.Join(others, ",")
+		}
+		if got != want {
+			t.Errorf("at %d s, %s %s %s%s: %s, want %s", second, addr, method, host, target, got, want)
+		}
+	}
+	f(0, "198.51.100.7", "GET", "", "/", 200, "deny")
+	f(0, "::ffff:198.51.100.7", "GET", "", "/", 200, "deny")
+	for range 3 {
+		f(0, "192.0.2.200", "POST", "example.com", "/login", 200, "allow")
+	}
+	f(1, "192.0.2.1", "POST", "example.com", "/login", 200, "pass")
+	f(1, "192.0.2.1", "GET", "example.com", "/login", 200, "pass")
+	f(1, "192.0.2.1", "POST", "other.example", "/login", 200, "pass")
+	f(1, "192.0.2.1", "POST", "not a host", "/login", 200, "pass")
+	f(2, "192.0.2.9", "POST", "EXAMPLE.com:80", "//x/../%6cogin?a=b", 200, "login") // of the same /24, and the same path
+	f(601, "192.0.2.9", "POST", "example.com", "/login", 200, "login")              // blocked for ten minutes
+	f(602, "192.0.2.9", "POST", "example.com", "/login", 200, "pass")
+
+	f(0, "203.0.113.1", "GET", "", "/api/a", 200, "pass")
+	f(0, "203.0.113.1", "GET", "", "/api/a", 401, "pass")
+	f(0, "203.0.113.1", "GET", "", "/api/a", 0, "pass") // not known: not counted
+	f(1, "203.0.113.1", "GET", "", "/api/b", 401, "pass")
+	f(2, "203.0.113.1", "GET", "", "/api/b", 200, "errors") // two were counted, and this might be the third
+	f(30, "203.0.113.1", "GET", "", "/api/b", 200, "pass")
+
+	f(0, "203.0.113.2", "GET", "", "/x", 200, "pass")
+	f(0, "203.0.113.2", "GET", "", "/x", 200, "pass")
+	f(0, "203.0.113.2", "GET", "", "/x", 200, "pass/trial")
+	f(9, "203.0.113.2", "GET", "", "/x", 200, "pass/trial")
+	f(9, "2001:db8::1", "GET", "", "/x", 200, "pass")
+}
+
+func TestRehearsalOfABadRule(t *testing.T) {
+	bad := DefaultRule("bad", 0)
+	if _, err := NewRehearsal(&Config{Rules: []RuleConfig{bad}}, nil, nil); err == nil || !strings.Contains(err.Error(), "limit 0") {
+		t.Errorf("error %v", err)
+	}
+}

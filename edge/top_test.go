@@ -1,0 +1,63 @@
+package edge
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"sluice/counter"
+)
+
+// The heaviest are found among many more than there is room for, with the error they state, and what is halved keeps its order.
+func TestTop(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	source := func(n uint32) counter.Source {
+		return counter.SourceOf(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32, 64)
+	}
+	top, exact := newTop(), make(map[string]uint64)
+	for range 200_000 {
+		n := random.Uint32N(50_000)
+		if random.Uint32N(4) == 0 {
+			n = 1_000_000 + min(random.Uint32N(10), random.Uint32N(10))
+		}
+		top.hit(source(n))
+		exact[source(n).String()]++
+	}
+	all := top.heaviest(1 << 20)
+	if len(all) > topShards*topEntries {
+		t.Errorf("%d entries", len(all))
+	}
+	for _, h := range all {
+		if n := exact[h.Source]; h.Count < n || h.Count-h.Error > n {
+			t.Errorf("%s: %d, of which %d in doubt; it had %d", h.Source, h.Count, h.Error, n)
+		}
+	}
+	heavy := make(map[string]bool)
+	for _, h := range top.heaviest(8) {
+		heavy[h.Source] = true
+	}
+	for n := range uint32(5) {
+		if s := source(1_000_000 + n).String(); !heavy[s] {
+			t.Errorf("%s with %d is not among %v", s, exact[s], heavy)
+		}
+	}
+	first := top.heaviest(1)[0]
+	top.fade()
+	if again := top.heaviest(1)[0]; again.Source != first.Source || again.Count != first.Count/2 {
+		t.Errorf("%+v became %+v", first, again)
+	}
+	if n := testing.AllocsPerRun(100, func() { top.hit(source(1_000_000)) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkTop(b *testing.B) {
+	top := newTop()
+	var sources [1024]counter.Source
+	for i := range sources {
+		sources[i] = counter.SourceOf(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32, 64)
+	}
+	for i := 0; b.Loop(); i++ {
+		top.hit(sources[i%1024])
+	}
+}
