@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -60,6 +61,9 @@ func (s *Server) Apply(c *Config) error {
 	}
 	s.snap.Store(now)
 	s.stats.keep(rules.all)
+	s.limiter.bits.Forget(func(id uint32) bool {
+		return slices.ContainsFunc(rules.rules, func(r *rule) bool { return r.counter.ID == id })
+	})
 	s.stats.reloads[1].Add(1)
 	if had != nil {
 		closeUnused(had, now.origins)

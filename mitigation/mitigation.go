@@ -62,6 +62,7 @@ type Table struct {
 	Observe func(Key, Bit)
 
 	seed   maphash.Seed
+	n      atomic.Int64 // bits in all shards, changed with a shard's lock held: 0 most of the time
 	shards [64]shard
 	news   struct {
 		mu   sync.Mutex
@@ -78,7 +79,7 @@ type shard struct {
 	n    atomic.Int32 // len(bits), read without the lock: most shards are empty most of the time
 	max  int
 	bits map[Key]Bit
-	_    [64]byte
+	_    [64]byte // a shard's lock and its neighbour's do not share a cache line
 }
 
 // Started labels a count of mitigations.
@@ -117,9 +118,24 @@ func (t *Table) shard(k Key) *shard {
 }
 
 // Until returns when the mitigation of k ends, or the zero Time if it is not mitigated at now.
+//
+// It is asked about every request, and nearly always nobody is mitigated: then it costs one load of a number that seldom
+// changes, which every processor has in its cache.
 func (t *Table) Until(k Key, now time.Time) time.Time {
-	b, _ := t.Get(k, now)
-	return b.End
+	if t.n.Load() == 0 {
+		return time.Time{}
+	}
+	s := t.shard(k)
+	if s.n.Load() == 0 {
+		return time.Time{}
+	}
+	s.mu.RLock()
+	end := s.bits[k].End
+	s.mu.RUnlock()
+	if !now.Before(end) {
+		return time.Time{}
+	}
+	return end
 }
 
 // Get returns the bit of k if it is in force at now.
@@ -159,7 +175,7 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 		s.makeRoom(now)
 	}
 	s.bits[k] = b
-	s.n.Store(int32(len(s.bits)))
+	t.counted(s)
 	s.mu.Unlock()
 
 	t.startedMu.Lock()
@@ -215,7 +231,7 @@ func (t *Table) Lift(k Key, by By, now time.Time) bool {
 	s.mu.Lock()
 	_, ok := s.bits[k]
 	delete(s.bits, k)
-	s.n.Store(int32(len(s.bits)))
+	t.counted(s)
 	s.mu.Unlock()
 	if by == ByAdmin {
 		t.tell(News{k, Bit{Start: now, By: by}})
@@ -246,9 +262,15 @@ func (t *Table) Sweep(now time.Time) {
 				delete(s.bits, k)
 			}
 		}
-		s.n.Store(int32(len(s.bits)))
+		t.counted(s)
 		s.mu.Unlock()
 	}
+}
+
+// counted makes the counts that are read without a lock true again. s is locked.
+func (t *Table) counted(s *shard) {
+	n := int32(len(s.bits))
+	t.n.Add(int64(n - s.n.Swap(n)))
 }
 
 // All ranges over the bits in force at now, in no order. The table must not be changed from within.
@@ -271,6 +293,17 @@ func (s *shard) each(now time.Time, yield func(Key, Bit) bool) bool {
 		}
 	}
 	return true
+}
+
+// Forget drops the counts of rules that are gone, so that there are never more than rules. kept says which are not.
+func (t *Table) Forget(kept func(rule uint32) bool) {
+	t.startedMu.Lock()
+	defer t.startedMu.Unlock()
+	for k := range t.started {
+		if !kept(k.Rule) {
+			delete(t.started, k)
+		}
+	}
 }
 
 // Started returns how many mitigations have begun, by rule and by whom.
