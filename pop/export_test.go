@@ -69,5 +69,5 @@ func NotConnected(err error) bool {
 
 // NewScriptedTier is a Tier with something else than a Machine inside.
 func NewScriptedTier(step func(time.Time, Event) []Command, flush func(time.Time) []Command, nodes []string) (*Tier, error) {
-	return newTier(stepper{step, flush}, nodes)
+	return newTier(stepper{step, flush, func(time.Time) time.Duration { return Tick }}, nodes)
 }

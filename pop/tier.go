@@ -15,7 +15,6 @@ import (
 const (
 	pace      = 250 * time.Microsecond // between two steps, on average: what comes faster shares one
 	ahead     = 4                      // steps that may come at once
-	unsentFor = 10 * time.Millisecond  // before the machine hears of commands that were not sent, so that it does not send them again at once
 	lastWords = time.Second            // for the last report, once Sync is to end
 )
 
@@ -43,6 +42,7 @@ type Tier struct {
 type stepper struct {
 	step  func(now time.Time, e Event) []Command
 	flush func(now time.Time) []Command
+	pace  func(now time.Time) time.Duration
 }
 
 // inbox gathers results until the machine's next step. It holds no more than the commands under way.
@@ -73,7 +73,7 @@ func (i *inbox) take(empty []Result) []Result {
 
 // NewTier makes a Tier of the nodes, host:port each, that m was configured with. It connects to none yet.
 func NewTier(m *Machine, nodes []string) (*Tier, error) {
-	return newTier(stepper{m.Step, m.Flush}, nodes)
+	return newTier(stepper{m.Step, m.Flush, m.Pace}, nodes)
 }
 
 func newTier(m stepper, nodes []string) (*Tier, error) {
@@ -140,11 +140,8 @@ func (t *Tier) Sync(ctx context.Context) error {
 // for a node, hits and answers alike, goes out as one burst.
 func (t *Tier) loop(ctx context.Context, links []*link) int {
 	var (
-		answers = make([]Result, 0, batch) // for the next step
-		spare   []Result                   // the inbox's other slice
-		held    []Result                   // not sent, and told late
-		heldAt  time.Time                  // since when
-		due     = time.Now()               // when the next step would come if all were pace apart
+		spare   []Result     // the inbox's other slice
+		due     = time.Now() // when the next step would come if all were pace apart
 		timer   = time.NewTimer(0)
 		done    = ctx.Done()
 		flushed bool
@@ -176,38 +173,21 @@ func (t *Tier) loop(ctx context.Context, links []*link) int {
 		due = due.Add(pace)
 
 		got := t.inbox.take(spare)
-		answers = answers[:0]
 		t.count(got)
 		pending -= len(got)
 		for i := range got {
-			if got[i].Status == Unsent && !flushed {
-				if len(held) == 0 {
-					heldAt = now
-				}
-				held = append(held, got[i])
-			} else {
-				answers = append(answers, got[i])
-			}
 			if flushed && got[i].Status >= Unsent && got[i].Op != Get {
 				lost++
 			}
 		}
+		pending += t.send(links, t.step(now, got), flushed)
 		clear(got)
 		spare = got
-		if len(held) > 0 && now.Sub(heldAt) >= unsentFor {
-			answers = append(answers, held...)
-			clear(held)
-			held = held[:0]
-		}
-		pending += t.send(links, t.step(now, answers), flushed)
 		if ctx.Err() != nil && !flushed {
 			flushed, end = true, now.Add(lastWords)
 			pending += t.send(links, t.flush(now), flushed)
 		}
-		next := Tick
-		if len(held) > 0 {
-			next = unsentFor
-		}
+		next := t.machine.pace(now)
 		if flushed {
 			if pending == 0 || !now.Before(end) {
 				return pending + lost
