@@ -30,6 +30,7 @@ func commands() []command {
 		{"generate", "writes a trace from a named workload and a seed", cmdGenerate},
 		{"origin", "a small HTTP origin to test against", cmdOrigin},
 		{"simulate", "the same limiter in virtual time", cmdSimulate},
+		{"accuracy", "everything by which accuracy is judged, and one summary", cmdAccuracy},
 		{"compare", "every design on one stream", cmdCompare},
 		{"what-if", "what rules would have done to a log", cmdWhatIf},
 	}
@@ -87,10 +88,6 @@ func help() string {
 	}
 	b.WriteString("\nsluice-loadgen SUBCOMMAND --help lists its flags.\n")
 	return b.String()
-}
-
-func notYet(name string) func(context.Context, []string) error {
-	return func(context.Context, []string) error { return fmt.Errorf("%s: not supported yet", name) }
 }
 
 // usageError marks a command line that makes no sense: exit code 2.

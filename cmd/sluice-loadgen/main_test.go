@@ -26,8 +26,30 @@ func TestCommandLines(t *testing.T) {
 	f("", 2, "Usage", "replay", "lab", "origin")
 	f("help", 0, "Usage")
 	f("explode", 2, `"explode"`, "help")
-	f("compare", 1, "not supported yet")
-	f("what-if", 1, "not supported yet")
+
+	f("compare", 2, "--trace FILE")
+	f("compare --workload steady --edges 0", 2, "--edges 0")
+	f("compare --workload steady --edges 65", 2, "--edges 65", "1 to 64")
+	f("compare --workload steady --rtt -1ms", 2, "--rtt -1ms")
+	f("compare --workload steady --sync 0", 2, "--sync 0s")
+	f("compare --workload steady --lease 101", 2, "--lease 101", "100")
+	f("compare --workload steady --mode dreaming", 2, "dreaming")
+	f("compare --workload steady --limit 0", 2, "limit 0")
+	f("compare --workload steady --estimate perhaps", 2, "perhaps")
+	f("compare --trace /no/such/file.log", 1, "/no/such/file.log")
+
+	f("what-if", 2, "--trace FILE")
+	f("what-if --trace /no/such/file.log", 1, "/no/such/file.log")
+	f("what-if --workload steady --fold", 2, "--fold", "addresses")
+	f("what-if --workload steady --limit 0", 2, "--limit 0")
+	f("what-if --workload steady --window 10ms", 2, "--window 10ms")
+	f("what-if --workload steady --sub-windows 5", 2, "--sub-windows 5")
+	f("what-if --workload steady --mitigation-timeout 25h", 2, "--mitigation-timeout 25h")
+	f("what-if --workload steady --estimate perhaps", 2, "perhaps")
+	f("what-if --workload steady --good 300.1.2.3", 2, "300.1.2.3", "192.0.2.0/24")
+	f("what-if --workload steady --curve login", 2, "--curve login", "default")
+	f("what-if --workload steady --top 0", 2, "--top 0")
+	f("what-if --workload steady --config /no/such/file.yaml", 1, "/no/such/file.yaml", "no such file")
 
 	f("origin --listen", 2, "--listen", "--help")
 	f("origin --status 99", 2, "--status 99", "200 to 599")
@@ -68,9 +90,6 @@ func TestCommandLines(t *testing.T) {
 
 func TestHelpOfEach(t *testing.T) {
 	for _, c := range commands() {
-		if c.name == "compare" || c.name == "what-if" {
-			continue
-		}
 		var stderr bytes.Buffer
 		if code := run(t.Context(), []string{c.name, "--help"}, &stderr); code != 0 {
 			t.Errorf("%s --help: exit code %d: %s", c.name, code, stderr.String())

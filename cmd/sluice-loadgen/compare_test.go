@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sluice/loadgen"
+)
+
+// runJSON runs a command line that writes JSON, and reads it.
+func runJSON(t *testing.T, line string, to any) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "report.json")
+	var stderr bytes.Buffer
+	if code := run(t.Context(), append(strings.Fields(line), "--json", name), &stderr); code != 0 {
+		t.Fatalf("%s: exit code %d: %s", line, code, stderr.String())
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	for _, mode := range []string{"deployed", "estimator"} {
+		var r loadgen.Report
+		runJSON(t, "compare --workload onoff --limit 20 --window 10s --mitigation-timeout 10s --duration 40s --edges 3 --estimate nearest,lower --mode "+mode, &r)
+		designs := make(map[string]loadgen.Design)
+		for _, d := range r.Designs {
+			if _, twice := designs[d.Name]; twice {
+				t.Errorf("%s: %s is there twice", mode, d.Name)
+			}
+			designs[d.Name] = d
+		}
+		if want := map[string]int{"deployed": 17, "estimator": 13}[mode]; len(r.Designs) != want {
+			t.Errorf("%s: %d designs, want %d", mode, len(r.Designs), want)
+		}
+		if d := designs["sliding log"]; d.Figures.Wrong != 0 || d.Figures.MeanGap != 0 || d.Figures.Requests == 0 {
+			t.Errorf("%s: sliding log: %+v", mode, d.Figures)
+		}
+		if d := designs["two counters"]; d.Figures.Wrong != r.Baseline.Wrong {
+			t.Errorf("%s: two counters decided wrongly %d times, the baseline %d times", mode, d.Figures.Wrong, r.Baseline.Wrong)
+		}
+		alone, together := designs["each edge alone"], designs["Sluice, nearest, 3 edges"]
+		if together.Figures.Requests == 0 || together.Figures.Wrong != r.Figures.Wrong || together.Figures.Wrong >= alone.Figures.Wrong {
+			t.Errorf("%s: ours %+v, alone %+v", mode, together.Figures, alone.Figures)
+		}
+		if lower := designs["Sluice, lower"]; lower.Figures.WronglyLimited != 0 || lower.Kind != loadgen.Algorithm {
+			t.Errorf("%s: %+v", mode, lower)
+		}
+		if mode == "estimator" && (together.Figures.Refused == 0 || together.Figures.WrongRatio > 0.05) {
+			t.Errorf("estimator: somebody was blocked: %+v", together.Figures)
+		}
+	}
+}
+
+// TestCompareOneEdge has nobody to coordinate with.
+func TestCompareOneEdge(t *testing.T) {
+	var r struct{ Runs []loadgen.Report }
+	runJSON(t, "compare --workload constant --limit 20,40 --window 10s --duration 20s --rate 40 --edges 1", &r)
+	if len(r.Runs) != 2 {
+		t.Fatalf("%d reports, want one for each limit", len(r.Runs))
+	}
+	for _, r := range r.Runs {
+		if n := len(r.Designs); n != 14 || r.Figures.Requests == 0 {
+			t.Errorf("%d designs, figures %+v", n, r.Figures)
+		}
+	}
+}

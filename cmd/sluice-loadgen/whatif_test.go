@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/loadgen"
+)
+
+// someLog is an access log: a source that guesses passwords every two seconds, one that looks at three pages a second for ten
+// seconds, and one of a kind.
+func someLog(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	line := func(at time.Time, addr, request string, status int) {
+		fmt.Fprintf(&b, "%s - - [%s] %q %d 0\n", addr, at.Format("02/Jan/2006:15:04:05 -0700"), request, status)
+	}
+	start := time.Date(2021, 3, 15, 7, 0, 0, 0, time.UTC)
+	for s := range 60 {
+		at := start.Add(time.Duration(s) * time.Second)
+		if s%2 == 0 {
+			line(at, "192.0.2.1", "POST /login HTTP/1.1", 401)
+		}
+		if s >= 20 && s < 30 {
+			for range 3 {
+				line(at, "198.51.100.2", "GET /page?n=1 HTTP/1.1", 200)
+			}
+		}
+		if s%10 == 5 {
+			line(at, "203.0.113.3", "POST /login HTTP/1.1", 200)
+		}
+	}
+	name := filepath.Join(t.TempDir(), "access.log")
+	if err := os.WriteFile(name, []byte(b.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "sluice.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// asked is the part of the JSON that the tests look at.
+type asked struct {
+	Run     struct{ Notes []string }
+	Figures struct {
+		Requests, Refused uint64
+		RefusedSources    int `json:"refused_sources"`
+	}
+	Rules []struct {
+		Name, About                       string
+		Shadow                            bool
+		Requests, Refused, Blocks         uint64
+		First, Last                       time.Time
+		RefusedSources, MitigationTimeout float64
+	}
+	Refused []struct{ Source, Rule string }
+	Good    struct {
+		Within, Called *loadgen.Caught
+		Refused        uint64 `json:"refused_answered"`
+	}
+	Curves []loadgen.Curve
+}
+
+func TestWhatIfOfOneRule(t *testing.T) {
+	var r asked
+	runJSON(t, "what-if --limit 20 --window 30s --mitigation-timeout 10s --good 198.51.100.0/24 --trace "+someLog(t), &r)
+	if f := r.Figures; f.Requests != 66 || f.Refused != 10 || f.RefusedSources != 1 {
+		t.Errorf("%+v", f)
+	}
+	if len(r.Rules) != 1 || r.Rules[0].Name != "default" || r.Rules[0].Blocks != 1 || r.Rules[0].First.Second() != 26 || r.Rules[0].Last.Second() != 29 {
+		t.Errorf("%+v", r.Rules)
+	}
+	if len(r.Refused) != 1 || r.Refused[0].Source != "198.51.100.2" {
+		t.Errorf("%+v", r.Refused)
+	}
+	if r.Good.Within.Refused != 0 || r.Good.Within.Sources != 2 || r.Good.Called.Refused != 10 || r.Good.Refused != 10 {
+		t.Errorf("%+v", r.Good)
+	}
+	if len(r.Curves) != 1 || len(r.Curves[0].Points) < 10 {
+		t.Fatalf("%+v", r.Curves)
+	}
+	last := uint64(1 << 60)
+	for _, p := range r.Curves[0].Points {
+		if p.Limit == 20 && p.Refused != r.Figures.Refused || p.Refused > last {
+			t.Errorf("at %d the curve has %d refused, after %d", p.Limit, p.Refused, last)
+		}
+		last = p.Refused
+	}
+}
+
+func TestWhatIfOfAFile(t *testing.T) {
+	config := writeConfig(t, `
+rules:
+  - {name: login, match: {path: /login, methods: [POST]}, limit: 5, window: 30s, mitigation_timeout: 0, count: {statuses: [401]}}
+  - {name: trial, limit: 1, mode: shadow, key: "cookie:session", match: {path: /page}}
+  - {name: gone, limit: 1, mode: "off"}
+`)
+	var r asked
+	runJSON(t, "what-if --config "+config+" --trace "+someLog(t), &r)
+	var got []string
+	for _, o := range r.Rules {
+		got = append(got, fmt.Sprintf("%s (%s, shadow %v): %d of %d", o.Name, o.About, o.Shadow, o.Refused, o.Requests))
+	}
+	want := []string{
+		"login (POST /login answered with 401, shadow false): 20 of 36", // five pass in every half minute
+		"trial (/page by cookie:session, shadow true): 29 of 30",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if r.Figures.Refused != 20 || r.Figures.RefusedSources != 1 || r.Good.Refused != 0 {
+		t.Errorf("%+v", r)
+	}
+	if len(r.Curves) != 0 || len(r.Run.Notes) != 1 || !strings.Contains(r.Run.Notes[0], "no headers") {
+		t.Errorf("%+v", r)
+	}
+	runJSON(t, "what-if --curve login --config "+config+" --trace "+someLog(t), &r)
+	if len(r.Curves) != 1 || r.Curves[0].Rule != "login" {
+		t.Errorf("%+v", r.Curves)
+	}
+}
+
+func TestWhatIfFilesThatMakeNoSense(t *testing.T) {
+	f := func(text, flags string, code int, want ...string) {
+		t.Helper()
+		var stderr bytes.Buffer
+		line := "what-if --workload steady --config " + writeConfig(t, text) + " " + flags
+		if got := run(t.Context(), strings.Fields(line), &stderr); got != code {
+			t.Errorf("%q: exit code %d, want %d", text, got, code)
+		}
+		for _, w := range want {
+			if !strings.Contains(stderr.String(), w) {
+				t.Errorf("%q: it says %q, want something with %q", text, stderr.String(), w)
+			}
+		}
+	}
+	f("rules:\n  - {name: a, limit: 0}\n", "", 1, "sluice.yaml:2:", "limit")
+	f("rules:\n  - {name: a, limit: 0, colour: red}\n", "", 1, "1 more")
+	f("rules:\n  - {name: a, limit: 5, mode: \"off\"}\n", "", 1, "every rule is off")
+	f("rules:\n  - {name: a, limit: 5}\n", "--limit 7", 2, "--limit", "gives rules")
+	f("rules:\n  - {name: a, limit: 5}\n", "--curve b", 2, "--curve b", "there is a")
+}
