@@ -181,6 +181,9 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 		status, code, message = fasthttp.StatusHTTPVersionNotSupported, "bad_version", "This server speaks HTTP/1.1."
 	}
 	answer(ctx, status, code, message)
+	if s.access != nil {
+		s.access.note(ctx, &exchange{conn: c, now: time.Now(), from: fromEdge, unread: true})
+	}
 	c.linger = true
 	c.owe(status, fromEdge)
 }

@@ -26,6 +26,7 @@ type Config struct {
 	Limits         Limits
 	Origins        []OriginConfig
 	Rules          []RuleConfig
+	AccessLog      AccessLogConfig
 	Estimate       counter.Estimate // of rules that do not say
 	Shadow         bool             // every rule that is not off is a shadow
 	VerdictHeader  bool             // answers carry Sluice-Verdict
@@ -149,11 +150,12 @@ type Response struct {
 // Default returns the configuration of an empty file. It has no origin yet.
 func Default() *Config {
 	return &Config{
-		Listen:   ":8080",
-		Admin:    "127.0.0.1:9090",
-		PoP:      PoPConfig{Name: "local", Wait: 5 * time.Millisecond},
-		Counters: 1_000_000,
-		Source:   SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
+		Listen:    ":8080",
+		Admin:     "127.0.0.1:9090",
+		PoP:       PoPConfig{Name: "local", Wait: 5 * time.Millisecond},
+		Counters:  1_000_000,
+		AccessLog: AccessLogConfig{Format: "combined", Refused: 1},
+		Source:    SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		Limits: Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
 	}

@@ -44,11 +44,18 @@ func (r *reader) config(n ast.Node, c *Config) {
 				"counters": r.integer("table.counters", 1024, 1<<30, func(v int64) { c.Counters = int(v) }),
 			})
 		},
-		"source":         func(n ast.Node) { r.source(n, &c.Source) },
-		"deny":           r.prefixes("deny", &c.Deny),
-		"allow":          r.prefixes("allow", &c.Allow),
-		"limits":         func(n ast.Node) { r.limits(n, &c.Limits) },
-		"origins":        func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
+		"source":  func(n ast.Node) { r.source(n, &c.Source) },
+		"deny":    r.prefixes("deny", &c.Deny),
+		"allow":   r.prefixes("allow", &c.Allow),
+		"limits":  func(n ast.Node) { r.limits(n, &c.Limits) },
+		"origins": func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
+		"access_log": func(n ast.Node) {
+			r.mapping(n, "access_log", fields{
+				"file":    r.str("access_log.file", &c.AccessLog.File),
+				"format":  oneOf(r, "access_log.format", &c.AccessLog.Format, "combined", "json"),
+				"refused": r.integer("access_log.refused", 1, 1_000_000, func(v int64) { c.AccessLog.Refused = int(v) }),
+			})
+		},
 		"shed":           r.later("shed", "answer"),
 		"check_path":     r.later("check_path", "none"),
 		"verdict_header": r.boolean("verdict_header", &c.VerdictHeader),

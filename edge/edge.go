@@ -36,6 +36,7 @@ type Options struct {
 	Table  *counter.Table    // who has done how much
 	Bits   *mitigation.Table // who is blocked until when
 	Tier   Tier              // the PoP; the zero Tier counts alone
+	Access *AccessLog        // nil: none
 	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
 	// Warn, if not nil, is told of failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
@@ -54,6 +55,7 @@ type Server struct {
 	draining atomic.Bool
 	requests *top // who asks most
 	refusals *top // who is refused most
+	access   *AccessLog
 	faded    atomic.Int64
 	apply    sync.Mutex // one Apply at a time
 	pool     sync.Pool  // of *exchange
@@ -74,6 +76,7 @@ func New(o Options) (*Server, error) {
 		limits:   c.Limits,
 		secret:   newSecret(o.Secret),
 		stats:    newStats(),
+		access:   o.Access,
 		requests: newTop(), refusals: newTop(),
 		warn: o.Warn,
 	}
@@ -209,6 +212,7 @@ type exchange struct {
 	upgrade  []byte      // the protocol that the origin is asked to switch to; nil: none
 	spare    *answerBody // for an exchange with the origin that ends within the handler
 	bodyRead bool
+	unread   bool // the server's parser did not take it
 	hijacked bool // the answer is written by other means
 
 	forwardedHost    bool
@@ -222,6 +226,7 @@ func (s *Server) begin(c *conn) *exchange {
 	s.stats.received.Add(1)
 	x := s.pool.Get().(*exchange)
 	x.snap, x.conn, x.now = s.snap.Load(), c, time.Now()
+	x.client = netip.Addr{}
 	x.chain, x.rawHost, x.host, x.path = x.chain[:0], nil, nil, nil
 	x.bodyRead, x.hijacked, x.from, x.open = false, false, fromEdge, nil
 	return x
@@ -287,6 +292,9 @@ func (s *Server) finish(ctx *fasthttp.RequestCtx, x *exchange) {
 	}
 	if s.draining.Load() {
 		ctx.SetConnectionClose()
+	}
+	if s.access != nil {
+		s.access.note(ctx, x)
 	}
 	if !x.hijacked {
 		x.conn.owe(ctx.Response.StatusCode(), x.from)

@@ -54,6 +54,11 @@ func startConfig(t *testing.T, c *Config) *edgeUnderTest {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveTest(t, s)
+}
+
+func serveTest(t *testing.T, s *Server) *edgeUnderTest {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

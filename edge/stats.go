@@ -138,6 +138,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			}
 		}
 	}
+	if s.access != nil {
+		count(s.access.Lost(), "sluice_log_lines_lost_total", "Lines of the access log that could not be written.")
+	}
 	count(s.stats.aborted.Load(), "sluice_aborted_total", "Requests whose client did not get its answer.")
 	count(s.stats.received.Load(), "sluice_received_total", "Requests received.")
 	count(s.stats.panics.Load(), "sluice_panics_total", "Requests that failed by a fault in the edge.")

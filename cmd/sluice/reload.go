@@ -56,7 +56,7 @@ func (r *reloader) now() error {
 func (r *reloader) tellLater(before, now *edge.Config) {
 	for name, pair := range map[string][2]any{
 		"listen": {before.Listen, now.Listen}, "admin": {before.Admin, now.Admin}, "pop": {before.PoP, now.PoP},
-		"table": {before.Counters, now.Counters}, "limits": {before.Limits, now.Limits},
+		"table": {before.Counters, now.Counters}, "access_log": {before.AccessLog, now.AccessLog}, "limits": {before.Limits, now.Limits},
 		"admin_hosts": {before.AdminHosts, now.AdminHosts}, "admin_token_file": {before.AdminTokenFile, now.AdminTokenFile},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {

@@ -46,7 +46,12 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	access, err := openAccessLog(c.AccessLog)
+	if err != nil {
+		return err
+	}
 	server, err := edge.New(edge.Options{
+		Access: access,
 		Config: c, Table: shared.table, Bits: shared.bits, Tier: shared.tier, Secret: secret.Bytes(), Warn: log.Warn,
 	})
 	if err != nil {
@@ -94,6 +99,11 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 		}
 	})
 	others.Go(func() { sweep(background, server) })
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		writeAccessLog(background, access, log)
+	}()
 	others.Go(func() { reload.watch(background) })
 	others.Go(func() {
 		if err := operators.Serve(back); !errors.Is(err, http.ErrServerClosed) {
@@ -127,6 +137,10 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 		operators.Close()
 	}
 	others.Wait()
+	select {
+	case <-written:
+	case <-last.Done(): // whoever reads the log has stopped reading
+	}
 	log.Info("stopped")
 	return err
 }

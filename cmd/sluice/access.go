@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"sluice/edge"
+)
+
+// openAccessLog opens the access log if there is to be one.
+func openAccessLog(c edge.AccessLogConfig) (*edge.AccessLog, error) {
+	if c.File == "" {
+		return nil, nil
+	}
+	l, err := edge.NewAccessLog(c, func() (io.WriteCloser, error) {
+		if c.File == "-" {
+			return standardOutput{os.Stdout}, nil
+		}
+		return os.OpenFile(c.File, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("access_log.file: %w: give the path of a file that can be written", err)
+	}
+	return l, nil
+}
+
+// standardOutput stays open.
+type standardOutput struct{ io.Writer }
+
+func (standardOutput) Close() error { return nil }
+
+// writeAccessLog writes until ctx is done, and opens the file again on SIGUSR1. Without a log the signal means nothing.
+func writeAccessLog(ctx context.Context, l *edge.AccessLog, log *slog.Logger) {
+	usr1 := make(chan os.Signal, 1)
+	signal.Notify(usr1, syscall.SIGUSR1)
+	defer signal.Stop(usr1)
+	var writer sync.WaitGroup
+	if l != nil {
+		writer.Go(func() {
+			if err := l.Run(ctx); err != nil {
+				log.Error("access log", "error", err)
+			}
+		})
+	}
+	for {
+		select {
+		case <-usr1:
+			if l != nil {
+				l.Reopen()
+			}
+		case <-ctx.Done():
+			writer.Wait()
+			return
+		}
+	}
+}

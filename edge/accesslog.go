@@ -1,0 +1,267 @@
+package edge
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/valyala/fasthttp"
+)
+
+// AccessLogConfig says which requests are written down, where and how.
+type AccessLogConfig struct {
+	File   string // "" is no log, "-" standard output
+	Format string // combined (that of Apache and nginx) or json (an object a line)
+	// Refused says that only one of so many requests that rules refused is written down; the line then ends with sample=N,
+	// or has a field of that name. 0 and 1 are all of them.
+	Refused int
+}
+
+// accessQueue is how many lines may wait to be written.
+const accessQueue = 4096
+
+// An AccessLog writes a line for every request, when its answer is made; its bytes are those announced, or - where the
+// answer has no length. Requests never wait for it: when lines come faster than they can be written, those that find the
+// queue full are lost, and counted.
+type AccessLog struct {
+	config  AccessLogConfig
+	open    func() (io.WriteCloser, error)
+	out     io.WriteCloser
+	lines   chan *[]byte
+	reopen  chan struct{}
+	spare   sync.Pool
+	refused atomic.Uint64
+	lost    atomic.Uint64
+}
+
+// NewAccessLog opens the log. open is called again for every Reopen.
+func NewAccessLog(c AccessLogConfig, open func() (io.WriteCloser, error)) (*AccessLog, error) {
+	out, err := open()
+	if err != nil {
+		return nil, err
+	}
+	l := &AccessLog{config: c, open: open, out: out, lines: make(chan *[]byte, accessQueue), reopen: make(chan struct{}, 1)}
+	l.spare.New = func() any { return new([]byte) }
+	return l, nil
+}
+
+// Reopen makes Run open the file again, after whoever rotates logs has moved it away. It does not wait.
+func (l *AccessLog) Reopen() {
+	select {
+	case l.reopen <- struct{}{}:
+	default: // it is under way
+	}
+}
+
+// Lost is how many lines could not be written.
+func (l *AccessLog) Lost() uint64 { return l.lost.Load() }
+
+// Run writes until ctx is done and what was queued by then is written. Its error is the first failure to open the file again;
+// the old one is kept then.
+func (l *AccessLog) Run(ctx context.Context) error {
+	var failed error
+	w := bufio.NewWriterSize(l.out, 64<<10)
+	write := func(line *[]byte) {
+		if _, err := w.Write(*line); err != nil {
+			l.lost.Add(1)
+			w.Reset(l.out) // a disk may have room again
+		}
+		l.spare.Put(line)
+	}
+	for {
+		select {
+		case line := <-l.lines:
+			write(line)
+			if len(l.lines) > 0 {
+				continue
+			}
+			if w.Flush() != nil {
+				l.lost.Add(1)
+				w.Reset(l.out)
+			}
+		case <-l.reopen:
+			_ = w.Flush()
+			if out, err := l.open(); err != nil {
+				failed = errors.Join(failed, err)
+			} else {
+				_ = l.out.Close()
+				l.out = out
+			}
+			w.Reset(l.out)
+		case <-ctx.Done():
+			for len(l.lines) > 0 {
+				write(<-l.lines)
+			}
+			return errors.Join(failed, w.Flush(), l.out.Close())
+		}
+	}
+}
+
+// note queues the line of a request.
+func (l *AccessLog) note(ctx *fasthttp.RequestCtx, x *exchange) {
+	sample := uint64(1)
+	if x.from == fromLimit && l.config.Refused > 1 {
+		if sample = uint64(l.config.Refused); l.refused.Add(1)%sample != 1 {
+			return
+		}
+	}
+	if len(l.lines) == cap(l.lines) {
+		l.lost.Add(1) // without writing it first: under attack that is most of the work
+		return
+	}
+	line := l.spare.Get().(*[]byte)
+	if l.config.Format == "json" {
+		*line = x.appendJSON((*line)[:0], ctx, sample)
+	} else {
+		*line = x.appendCombined((*line)[:0], ctx, sample)
+	}
+	select {
+	case l.lines <- line:
+	default:
+		l.lost.Add(1)
+	}
+}
+
+func (x *exchange) appendCombined(b []byte, ctx *fasthttp.RequestCtx, sample uint64) []byte {
+	b = x.logged().AppendTo(b)
+	b = append(b, " - - ["...)
+	b = x.now.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
+	b = append(b, `] "`...)
+	h := &ctx.Request.Header
+	if x.unread {
+		b = append(b, "- - -"...)
+	} else {
+		b = appendEscaped(b, h.Method())
+		b = append(b, ' ')
+		b = appendEscaped(b, h.RequestURI())
+		b = append(b, ' ')
+		b = appendEscaped(b, h.Protocol())
+	}
+	b = append(b, `" `...)
+	b = strconv.AppendInt(b, int64(ctx.Response.StatusCode()), 10)
+	b = append(b, ' ')
+	if n := answerLength(ctx); n >= 0 {
+		b = strconv.AppendInt(b, int64(n), 10)
+	} else {
+		b = append(b, '-')
+	}
+	for _, name := range [...]string{fasthttp.HeaderReferer, fasthttp.HeaderUserAgent} {
+		b = append(b, ` "`...)
+		if v := h.Peek(name); len(v) > 0 {
+			b = appendEscaped(b, v)
+		} else {
+			b = append(b, '-')
+		}
+		b = append(b, '"')
+	}
+	if sample > 1 {
+		b = append(b, " sample="...)
+		b = strconv.AppendUint(b, sample, 10)
+	}
+	return append(b, '\n')
+}
+
+func (x *exchange) appendJSON(b []byte, ctx *fasthttp.RequestCtx, sample uint64) []byte {
+	h := &ctx.Request.Header
+	b = append(b, `{"t":`...)
+	b = strconv.AppendFloat(b, float64(x.now.UnixMicro())/1e6, 'f', 6, 64)
+	b = append(b, `,"source":"`...)
+	b = x.logged().AppendTo(b)
+	b = append(b, '"')
+	for _, field := range [...]struct {
+		name  string
+		value []byte
+	}{{"host", h.Host()}, {"method", h.Method()}, {"path", h.RequestURI()}, {"referer", h.Peek(fasthttp.HeaderReferer)},
+		{"user_agent", h.Peek(fasthttp.HeaderUserAgent)}} {
+		if len(field.value) > 0 && !x.unread {
+			b = append(b, `,"`...)
+			b = append(b, field.name...)
+			b = append(b, `":"`...)
+			b = appendJSONText(b, field.value)
+			b = append(b, '"')
+		}
+	}
+	b = append(b, `,"status":`...)
+	b = strconv.AppendInt(b, int64(ctx.Response.StatusCode()), 10)
+	if n := answerLength(ctx); n >= 0 {
+		b = append(b, `,"bytes":`...)
+		b = strconv.AppendInt(b, int64(n), 10)
+	}
+	b = append(b, `,"seconds":`...)
+	b = strconv.AppendFloat(b, time.Since(x.now).Seconds(), 'f', 6, 64)
+	b = append(b, `,"from":"`...)
+	b = append(b, x.from.String()...)
+	b = append(b, '"')
+	if m := x.decision.Named; m != nil {
+		b = append(b, `,"rule":"`...)
+		b = append(b, m.rule.config.Name...)
+		b = append(b, `","verdict":"`...)
+		b = append(b, x.decision.Verdict.String()...)
+		b = append(b, '"')
+	}
+	if sample > 1 {
+		b = append(b, `,"sample":`...)
+		b = strconv.AppendUint(b, sample, 10)
+	}
+	return append(b, "}\n"...)
+}
+
+// logged is the client, or the peer of a request that was refused before its client was known.
+func (x *exchange) logged() interface{ AppendTo([]byte) []byte } {
+	if x.client.IsValid() {
+		return x.client
+	}
+	return x.conn.peer
+}
+
+func answerLength(ctx *fasthttp.RequestCtx) int {
+	switch {
+	case ctx.Response.IsBodyStream():
+		return ctx.Response.Header.ContentLength()
+	case ctx.Response.SkipBody:
+		return 0
+	}
+	return len(ctx.Response.Body())
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendEscaped writes what a client sent so that it stays within its quotes and its line, as nginx and Apache do.
+func appendEscaped(b, text []byte) []byte {
+	for _, c := range text {
+		if c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+			b = append(b, '\\', 'x', hexDigits[c>>4], hexDigits[c&15])
+			continue
+		}
+		b = append(b, c)
+	}
+	return b
+}
+
+// appendJSONText writes text as the inside of a JSON string; bytes that are no UTF-8 become U+FFFD.
+func appendJSONText(b, text []byte) []byte {
+	for len(text) > 0 {
+		c := text[0]
+		switch {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < 0x20 || c == 0x7f:
+			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		case c < utf8.RuneSelf:
+			b = append(b, c)
+		default:
+			r, n := utf8.DecodeRune(text)
+			b = utf8.AppendRune(b, r)
+			text = text[n:]
+			continue
+		}
+		text = text[1:]
+	}
+	return b
+}

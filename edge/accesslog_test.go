@@ -1,0 +1,159 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// files keeps what was written to every file that was opened.
+type files struct {
+	mu   sync.Mutex
+	text []*bytes.Buffer
+	full bool // writing fails
+}
+
+type file struct {
+	all *files
+	buf *bytes.Buffer
+}
+
+func (f *files) open() (io.WriteCloser, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := new(bytes.Buffer)
+	f.text = append(f.text, b)
+	return file{f, b}, nil
+}
+
+func (f file) Write(p []byte) (int, error) {
+	f.all.mu.Lock()
+	defer f.all.mu.Unlock()
+	if f.all.full {
+		return 0, errors.New("no space left")
+	}
+	return f.buf.Write(p)
+}
+
+func (f file) Close() error { return nil }
+
+func startLogged(t *testing.T, c AccessLogConfig, yaml string) (*edgeUnderTest, *files, func()) {
+	config, err := ParseConfig("", []byte(yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
+	f := &files{}
+	l, err := NewAccessLog(c, f.open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Options{Config: config, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil), Access: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := serveTest(t, s)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wait sync.WaitGroup
+	wait.Go(func() { _ = l.Run(ctx) })
+	return e, f, func() { e.rest(); cancel(); wait.Wait() }
+}
+
+func TestAccessLog(t *testing.T) {
+	const rules = "source: {trust: [127.0.0.0/8]}\nrules: [{name: r, limit: 1, window: 1h}]"
+	requests := func(e *edgeUnderTest) {
+		e.get("/a?b=\"\\\x80", "X-Forwarded-For: 192.0.2.1", "User-Agent: x\"y", "Referer: http://a/")
+		e.get("/b", "X-Forwarded-For: 192.0.2.1")
+		e.raw("GET / oops\r\nHost: a\r\n\r\n")
+	}
+	e, f, stop := startLogged(t, AccessLogConfig{Format: "combined"}, rules)
+	requests(e)
+	stop()
+	got := regexp.MustCompile(`\[[^]]*\]`).ReplaceAllString(f.text[0].String(), "[T]")
+	want := `192.0.2.1 - - [T] "GET /a?b=\x22\x5c\x80 HTTP/1.1" 200 5 "http://a/" "x\x22y"
+192.0.2.1 - - [T] "GET /b HTTP/1.1" 429 N "-" "-"
+127.0.0.1 - - [T] "- - -" 400 N "-" "-"
+`
+	if got = regexp.MustCompile(`(4..) \d+`).ReplaceAllString(got, "$1 N"); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+
+	e, f, stop = startLogged(t, AccessLogConfig{Format: "json"}, rules)
+	requests(e)
+	stop()
+	var lines []map[string]any
+	for line := range strings.Lines(f.text[0].String()) {
+		var v map[string]any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		lines = append(lines, v)
+	}
+	if len(lines) != 3 || lines[0]["source"] != "192.0.2.1" || lines[0]["path"] != "/a?b=\"\\\ufffd" || lines[0]["status"] != 200.0 ||
+		lines[0]["verdict"] != "pass" || lines[1]["rule"] != "r" || lines[1]["from"] != "limit" || lines[1]["verdict"] != "limited" || lines[2]["status"] != 400.0 {
+		t.Errorf("%v", lines)
+	}
+}
+
+// Of refusals one in ten is written, and the line says so; a reopened file gets what comes then; what cannot be written is
+// counted and holds up nobody.
+func TestAccessLogSamplesReopensAndLoses(t *testing.T) {
+	e, f, stop := startLogged(t, AccessLogConfig{Format: "combined", Refused: 10}, "rules: [{name: r, limit: 1, window: 1h}]")
+	c := e.talk()
+	for range 21 {
+		c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	e.access.Reopen()
+	for n := 0; n < 2; {
+		f.mu.Lock()
+		n = len(f.text)
+		f.mu.Unlock()
+	}
+	for range 10 {
+		c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	f.mu.Lock()
+	f.full = true
+	f.mu.Unlock()
+	for range 20 {
+		c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	stop()
+	first, second := f.text[0].String(), f.text[1].String()
+	if strings.Count(first, "\n") != 3 || strings.Count(first, " sample=10\n") != 2 || strings.Count(second, " sample=10\n") > 1 {
+		t.Errorf("first:\n%ssecond:\n%s", first, second)
+	}
+	if e.access.Lost() == 0 {
+		t.Error("nothing was lost")
+	}
+}
+
+// A log that nobody reads loses lines; requests are answered all the same.
+func TestAccessLogNeverBlocks(t *testing.T) {
+	l, err := NewAccessLog(AccessLogConfig{}, (&files{}).open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := withoutRules(t, startRecorder(t, hello).url())
+	s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil), Access: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := serveTest(t, s)
+	k := e.talk()
+	for range accessQueue + 100 {
+		k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	if l.Lost() != 100 {
+		t.Errorf("lost %d", l.Lost())
+	}
+}
