@@ -76,6 +76,7 @@ type popFlags struct {
 	perConnection int
 	skew          time.Duration
 	faults, flaps []string
+	quiet         bool // no bar
 
 	troubles []loadgen.Fault // what faults and flaps say
 	routes   []pop.Route
@@ -218,9 +219,11 @@ func simulate(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rule pop
 		report.Run.PoPs = size.pops
 	}
 
-	bar := progress(len(t.Requests), fmt.Sprintf("limit %d, %s", rule.Counter.Limit, rule.Counter.Estimate))
-	defer bar.Finish()
-	v.Progress = func(done int) { bar.Set(done) }
+	if !size.quiet {
+		bar := progress(len(t.Requests), fmt.Sprintf("limit %d, %s", rule.Counter.Limit, rule.Counter.Estimate))
+		defer bar.Finish()
+		v.Progress = func(done int) { bar.Set(done) }
+	}
 
 	o.Bound = boundOf(t, rule, &popFlags{edges: 1})
 	alone := v
@@ -326,9 +329,9 @@ func newSolo(t *loadgen.Trace, mode loadgen.Mode, rule pop.Rule) *solo {
 	return s
 }
 
-// roomFor is a table in which no source of the trace is ever in another's way, so that every run gives the same. A part of a table
-// is for what it counts in fine bins: hence so much.
-func roomFor(t *loadgen.Trace) int { return 8*len(t.Sources) + 1000 }
+// roomFor is a table in which no source of the trace is ever in another's way, so that every run gives the same: one counter in 64 may
+// have fine bins. It is no larger than an edge's.
+func roomFor(t *loadgen.Trace) int { return min(64*len(t.Sources)+1000, 1_000_000) }
 
 func sourceKeys(t *loadgen.Trace) []counter.Source {
 	keys := make([]counter.Source, len(t.Sources))

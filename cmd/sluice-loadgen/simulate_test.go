@@ -38,7 +38,9 @@ func simulated(t *testing.T, args ...string) loadgen.Report {
 
 var justAbove = []string{"--workload", "just-above", "--limit", "20", "--window", "10s", "--mitigation-timeout", "10s", "--edges", "4", "--memcached", "2"}
 
-func with(args []string, more ...string) []string { return append(append([]string{}, args...), more...) }
+func with(args []string, more ...string) []string {
+	return append(append([]string{}, args...), more...)
+}
 
 // TestSimulateFaults: what faults cost is told apart from what delay costs, and the run without them is unchanged by it.
 func TestSimulateFaults(t *testing.T) {
