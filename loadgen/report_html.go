@@ -21,6 +21,7 @@ type page struct {
 	Lines          []string
 	Table          [][]string
 	Split, Designs [][]string
+	Legend         []string    // of Designs
 	Abouts         [][2]string // of the designs
 	Plots          []figure
 }
@@ -36,7 +37,7 @@ func WriteHTML(w io.Writer, reports ...*Report) error {
 			p.Split = r.Split.table()
 		}
 		if len(r.Designs) > 0 {
-			p.Designs, p.Abouts = r.designs(), r.abouts()
+			p.Designs, p.Legend, p.Abouts = r.designs(), r.legend(), r.abouts()
 		}
 		var err error
 		if p.Plots, err = r.plots(); err != nil {
@@ -130,6 +131,12 @@ const htmlReport = `<!doctype html>
 {{- with .Designs}}
 <h3>Other designs on the same stream</h3>
 {{template "table" .}}
+{{- end}}
+{{- range .Legend}}
+<p class="about">{{.}}.</p>
+{{- end}}
+{{- with .Abouts}}
+<p></p>
 {{- end}}
 {{- range .Abouts}}
 <p class="about"><b>{{index . 0}}</b>: {{index . 1}}</p>

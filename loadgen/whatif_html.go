@@ -13,14 +13,8 @@ type whatIfPage struct {
 	Lines                    []string
 	Rules, Refused, Good     [][]string
 	More                     int
-	Timeline                 *figure
-	Curves                   []whatIfCurve
-}
-
-type whatIfCurve struct {
-	Rule  string
-	Plot  figure
-	Table [][]string
+	Plots                    []figure
+	Curves                   [][][]string
 }
 
 // WriteWhatIfHTML writes a report as one page that needs nothing else, in the manner of WriteHTML.
@@ -33,34 +27,30 @@ func WriteWhatIfHTML(w io.Writer, r *WhatIf) error {
 	if rows := r.refusedTable(); len(rows) > 1 {
 		p.Refused = rows
 	}
-	if len(r.timeline.Admitted) > 1 {
-		c, err := timelineChart(&r.timeline, nil)
+	add := func(c *chart, err error, caption string) error {
 		if err != nil {
 			return err
 		}
 		drawn, err := c.svg()
-		if err != nil {
+		p.Plots = append(p.Plots, figure{drawn, c.Keys, caption})
+		return err
+	}
+	if len(r.timeline.Admitted) > 1 {
+		c, err := timelineChart(&r.timeline, nil)
+		if err := add(c, err, fmt.Sprintf("What would have become of the requests, in steps of %s.", Seconds(r.timeline.Step).round())); err != nil {
 			return err
 		}
-		p.Timeline = &figure{drawn, c.Keys, fmt.Sprintf("What would have become of the requests, in steps of %s.", duration(r.timeline.Step.Seconds()))}
 	}
 	for i := range r.Curves {
 		curve := &r.Curves[i]
+		p.Curves = append(p.Curves, curve.table(false))
 		if len(curve.Points) < 2 {
 			continue
 		}
 		c, err := curve.chart()
-		if err != nil {
+		if err := add(c, err, "Share of requests and of sources refused by "+curve.Rule+" alone, by its limit."); err != nil {
 			return err
 		}
-		drawn, err := c.svg()
-		if err != nil {
-			return err
-		}
-		p.Curves = append(p.Curves, whatIfCurve{
-			Rule: curve.Rule, Plot: figure{drawn, c.Keys, "Share of requests and of sources refused by " + curve.Rule + " alone, by its limit."},
-			Table: curve.table(false),
-		})
 	}
 	t, err := template.New("what-if").Parse(htmlWhatIf)
 	if err != nil {
@@ -87,24 +77,21 @@ const htmlWhatIf = `<!doctype html>
 {{- end}}
 <p>{{.Sentence}}{{with .Answers}} {{.}}{{end}}</p>
 {{template "table" .Rules}}
-<h3>Good traffic caught</h3>
 {{template "table" .Good}}
 </section>
-{{- with .Timeline}}
+<div class="plots">
+{{- range .Plots}}
 <figure><p class="keys">{{range .Keys}}<span><i class="key{{.Shade}}"></i>{{.Name}}</span>{{end}}</p>
 {{.Plot}}<figcaption>{{.Caption}}</figcaption></figure>
 {{- end}}
+</div>
 {{- range .Curves}}
 <section>
-<h3>Other limits of {{.Rule}}</h3>
-<figure><p class="keys">{{range .Plot.Keys}}<span><i class="key{{.Shade}}"></i>{{.Name}}</span>{{end}}</p>
-{{.Plot.Plot}}<figcaption>{{.Plot.Caption}}</figcaption></figure>
-{{template "table" .Table}}
+{{template "table" .}}
 </section>
 {{- end}}
 {{- with .Refused}}
 <section>
-<h3>Who would have been refused</h3>
 {{template "table" .}}
 {{- if gt $.More 0}}
 <p class="about">And {{$.More}} more, in the JSON.</p>

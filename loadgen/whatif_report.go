@@ -123,7 +123,7 @@ func (r *WhatIf) refusedTable() [][]string {
 	several := len(r.Rules) > 1
 	head := []string{"who would be refused", "requests", "refused", "share", "blocks", "most in a window", "first", "last"}
 	if r.Good.Known > 0 {
-		head = append(head, "answered 2xx/3xx")
+		head = append(head, "2xx/3xx")
 	}
 	if several {
 		head = append([]string{head[0], "rule"}, head[1:]...)
@@ -199,7 +199,7 @@ func (c *Curve) table(bars bool) [][]string {
 		head = append(head, "of the good")
 	}
 	if known {
-		head = append(head, "answered 2xx/3xx")
+		head = append(head, "2xx/3xx")
 	}
 	out := [][]string{head}
 	for i := range c.Points {
@@ -208,7 +208,11 @@ func (c *Curve) table(bars bool) [][]string {
 		if p.Limit == c.Limit {
 			mark = "> "
 		}
-		cells := []string{fmt.Sprintf("%*s", len(head[0]), mark+thousands(uint64(p.Limit))), thousands(p.Refused), percentage(p.RefusedRatio),
+		limit := mark + thousands(uint64(p.Limit))
+		if bars { // in a text, where a first column stands left
+			limit = fmt.Sprintf("%*s", len(head[0]), limit)
+		}
+		cells := []string{limit, thousands(p.Refused), percentage(p.RefusedRatio),
 			thousands(uint64(p.RefusedSources)), percentage(p.RefusedSourcesRatio), thousands(p.Blocks), thousands(p.Innocent)}
 		if p.Good != nil {
 			cells = append(cells, percentage(*p.Good))

@@ -112,7 +112,14 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 	bar.Finish()
 	report.Run.Command = "what-if"
 	report.Run.Describe(t)
-	report.Run.Edges = 1
+	report.Run.Mode, report.Run.Edges = loadgen.Deployed.String(), 1
+	if r := first; len(config.Rules) == 1 {
+		report.Run.Limit, report.Run.Window, report.Run.SubWindows = r.Limit, loadgen.Seconds(r.Window), r.SubWindows
+		report.Run.MitigationTimeout, report.Run.Estimate = loadgen.Seconds(r.MitigationTimeout), config.Estimate.String()
+		if r.Estimate != nil {
+			report.Run.Estimate = r.Estimate.String()
+		}
+	}
 	report.Run.Notes = notes(t, config)
 	report.Run.Took = loadgen.Seconds(time.Since(began))
 	if err := loadgen.WriteWhatIfText(os.Stdout, report); err != nil {
