@@ -13,6 +13,7 @@ type Table struct {
 	options Options
 	seed    maphash.Seed // of this process, so that nobody can aim at one bucket
 	shards  []shard
+	stirred [4]atomic.Uint64 // a bit for each shard
 	edges   atomic.Uint32
 	began   time.Time // first use, from which recency is told
 }
@@ -31,7 +32,9 @@ type shard struct {
 	waiting  map[Key]chan struct{}
 	maxWorks int
 	maxFines int
-	waking   bool // Wake was called and Dirty has not been since
+	waking   bool           // Wake was called and Dirty has not been since
+	stirred  *atomic.Uint64 // a bit of it says that dirty is not empty: Dirty locks no shard for nothing
+	stir     uint64         // that bit
 	stats    Stats
 	_        [64]byte // neighbours' locks on other cache lines
 }
@@ -74,6 +77,7 @@ func New(o Options) *Table {
 		s := &t.shards[i]
 		s.narrow = store{narrow: records[i*b*ways : (i+1)*b*ways], tags: tags[i*b : (i+1)*b]}
 		s.wide = store{wide: wideRecords[i*wide*ways : (i+1)*wide*ways], tags: wideTags[i*wide : (i+1)*wide]}
+		s.stirred, s.stir = &t.stirred[i/64], 1<<(i%64)
 		s.works = make([]work, 1)
 		s.fineOf = make(map[place]int32)
 		s.maxFines = o.Counters/n/fineShare + 16

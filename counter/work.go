@@ -1,6 +1,9 @@
 package counter
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // work is what of a counter is on its way: hits that the tier has not been told of, hits that it is being told of, and
 // open reservations. A counter has one only while there is any of these, so a table pays for it only where something
@@ -118,6 +121,9 @@ func (s *shard) queue(w uint16) {
 	if k := &s.works[w]; !k.queued {
 		k.queued = true
 		s.dirty = append(s.dirty, w)
+		if len(s.dirty) == 1 {
+			s.stirred.Or(s.stir)
+		}
 	}
 }
 
@@ -150,21 +156,23 @@ func (s *shard) unhold(st *store, i int, hits uint32) {
 
 // Dirty appends to buf the counters that have hits to report, each once until more arrive, and returns it.
 func (t *Table) Dirty(buf []Counter) []Counter {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.Lock()
-		s.waking = false
-		for _, w := range s.dirty {
-			k := &s.works[w]
-			k.queued = false
-			if k.rule == nil { // released while it waited
-				s.free = append(s.free, w)
-				continue
+	for word := range t.stirred {
+		for some := t.stirred[word].Swap(0); some != 0; some &= some - 1 {
+			s := &t.shards[64*word+bits.TrailingZeros64(some)]
+			s.mu.Lock()
+			s.waking = false
+			for _, w := range s.dirty {
+				k := &s.works[w]
+				k.queued = false
+				if k.rule == nil { // released while it waited
+					s.free = append(s.free, w)
+					continue
+				}
+				buf = append(buf, Counter{k.rule, k.source})
 			}
-			buf = append(buf, Counter{k.rule, k.source})
+			s.dirty = s.dirty[:0]
+			s.mu.Unlock()
 		}
-		s.dirty = s.dirty[:0]
-		s.mu.Unlock()
 	}
 	return buf
 }
