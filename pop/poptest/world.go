@@ -223,7 +223,7 @@ func (w *World) Tick(edge int) {
 	e.tick = w.now.Add(e.Machine.Pace(e.clock()))
 	e.step(pop.Event{})
 	e.attend()
-	e.busy = e.Counters.Stats().Unreported > 0
+	e.busy = e.busy && e.Counters.Stats().Unreported > 0
 }
 
 // deliver lets a command arrive at its node, or an answer at its edge.
