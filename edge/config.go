@@ -69,17 +69,29 @@ type OriginConfig struct {
 	Servers []*url.URL    // http or https, host and port only
 	Timeout time.Duration // from the request to the head of the answer, and without progress in a body
 	Balance Balance
+	Health  HealthConfig
+	// MaxRequests is how many requests may be under way at each server, so that a slow one does not take everything; what goes
+	// beyond is answered with 503. 0 is any number.
+	MaxRequests int
 	// Upgrades are the protocols, in lower case, that a request may switch to (Upgrade): the connection then becomes a tunnel
 	// to a server, and what is said in it is not counted. nil is websocket alone; an empty list is none.
 	Upgrades []string
+}
+
+// HealthConfig says how servers are checked beside what their answers tell: three failures in a row take one out for ten
+// seconds. An only server, or the last, is never taken out.
+type HealthConfig struct {
+	Active   string        // a path to ask each server for, which answers 200 to 399; "": nothing is asked
+	Interval time.Duration // between two such checks; two failures in a row take a server out until it succeeds
 }
 
 // Balance says how an origin's servers share its requests.
 type Balance uint8
 
 const (
-	RoundRobin Balance = iota
-	LeastConnections
+	RoundRobin       Balance = iota
+	LeastConnections         // where the fewest requests are under way
+	BySource                 // always the same for a source, as long as it is healthy
 )
 
 // RuleConfig is one rule as an operator writes it. The JSON form has the names of the YAML form, so that what the API

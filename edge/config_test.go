@@ -64,7 +64,7 @@ func TestConfigErrors(t *testing.T) {
 	f("origins:\n- hosts: [a]\n", "f.yaml:2:3: origin: no servers: give at least one URL under servers")
 	f("shed: connection", "f.yaml:1:7: shed: connection is not supported yet: leave it out")
 	f("check_path: /check", "f.yaml:1:13: check_path: /check is not supported yet: leave it out")
-	f("origins: [{servers: [\"http://a\"], health: {active: /ok}}]", "f.yaml:1:52: origins.health.active: /ok is not supported yet: leave it out")
+	f("origins: [{servers: [\"http://a\"], health: {active: ok}}]", `f.yaml:1:52: origins.health.active: "ok" is not a path: want one such as /healthz, or none`)
 	f("limits: {header_bytes: 1}", "f.yaml:1:24: limits.header_bytes: 1 is out of range: want 1024 to 1048576 bytes")
 	f("limits: {header_bytes: 1KB}", `f.yaml:1:24: limits.header_bytes: "1KB" is not a size: want a number of bytes, or one with KiB, MiB or GiB`)
 	f("pop: {memcached: [localhost]}", `f.yaml:1:19: pop.memcached: "localhost" is not the address of a node: want HOST:PORT`)

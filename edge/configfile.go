@@ -158,7 +158,7 @@ func (r *reader) limits(n ast.Node, l *Limits) {
 }
 
 func (r *reader) origin(n ast.Node, c *Config) {
-	o := OriginConfig{Timeout: time.Minute}
+	o := OriginConfig{Timeout: time.Minute, Health: HealthConfig{Interval: 5 * time.Second}}
 	balance := "round_robin"
 	seen := r.mapping(n, "origin", fields{
 		"hosts": r.texts("origins.hosts", func(n ast.Node, text string) {
@@ -177,7 +177,18 @@ func (r *reader) origin(n ast.Node, c *Config) {
 			o.Servers = append(o.Servers, u)
 		}),
 		"health": func(n ast.Node) {
-			r.mapping(n, "origins.health", fields{"active": r.later("origins.health.active", "none")})
+			r.mapping(n, "origins.health", fields{
+				"active": r.text("origins.health.active", func(n ast.Node, text string) {
+					switch {
+					case text == "none":
+					case !strings.HasPrefix(text, "/") || strings.ContainsAny(text, " \t\r\n#"):
+						r.fail(n, "origins.health.active: %q is not a path: want one such as /healthz, or none", text)
+					default:
+						o.Health.Active = text
+					}
+				}),
+				"interval": r.duration("origins.health.interval", 100*time.Millisecond, time.Hour, false, &o.Health.Interval),
+			})
 		},
 		"timeout": r.duration("origins.timeout", time.Millisecond, 24*time.Hour, false, &o.Timeout),
 		"upgrades": func(n ast.Node) {
@@ -194,7 +205,8 @@ func (r *reader) origin(n ast.Node, c *Config) {
 				}
 			})(n)
 		},
-		"balance": oneOf(r, "origins.balance", &balance, "round_robin", "least_connections"),
+		"balance":      oneOf(r, "origins.balance", &balance, "round_robin", "least_connections", "source"),
+		"max_requests": r.integer("origins.max_requests", 0, 1_000_000, func(v int64) { o.MaxRequests = int(v) }),
 	})
 	if seen == nil {
 		return
@@ -205,8 +217,11 @@ func (r *reader) origin(n ast.Node, c *Config) {
 	if len(o.Hosts) == 0 {
 		o.Hosts = []string{"*"}
 	}
-	if balance == "least_connections" {
+	switch balance {
+	case "least_connections":
 		o.Balance = LeastConnections
+	case "source":
+		o.Balance = BySource
 	}
 	for _, other := range c.Origins {
 		for _, h := range o.Hosts {

@@ -126,6 +126,9 @@ func (c *talk) say(request string) (*http.Response, string) {
 func (c *talk) hear(method string) (*http.Response, string) {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.r, &http.Request{Method: method})
+	for err == nil && resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols { // an interim one
+		resp, err = http.ReadResponse(c.r, &http.Request{Method: method})
+	}
 	if err != nil {
 		c.t.Fatalf("no answer: %v", err)
 	}

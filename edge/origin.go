@@ -6,11 +6,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 	"net/url"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"sluice/counter"
 )
 
 const (
@@ -31,6 +34,21 @@ type origin struct {
 	addr   string
 	tls    *tls.Config // nil: plain
 	dialer net.Dialer
+
+	lookup string // the name, if the server is not known by an address
+	port   string
+	addrs  atomic.Pointer[[]string] // host:port of each address of the name; nil: not looked up yet
+	turn   atomic.Uint32
+
+	failures  atomic.Int32 // in a row
+	ejected   atomic.Int64 // until when, Unix nanoseconds; 0: it is not
+	down      atomic.Bool  // its checks fail
+	probe     atomic.Pointer[probe]
+	probing   atomic.Bool
+	probeAt   atomic.Int64
+	resolveAt atomic.Int64
+
+	probesFailed int // in a row; belongs to the check under way
 
 	attempts atomic.Uint64
 	answers  [codes]atomic.Uint64
@@ -55,12 +73,15 @@ type link struct {
 
 func newOrigin(u *url.URL) *origin {
 	o := &origin{name: u.Scheme + "://" + u.Host, host: u.Host, addr: u.Host, dialer: net.Dialer{Timeout: connectTimeout}}
-	if u.Port() == "" {
-		port := "80"
+	if o.port = u.Port(); o.port == "" {
+		o.port = "80"
 		if u.Scheme == "https" {
-			port = "443"
+			o.port = "443"
 		}
-		o.addr = net.JoinHostPort(u.Hostname(), port)
+		o.addr = net.JoinHostPort(u.Hostname(), o.port)
+	}
+	if _, err := netip.ParseAddr(u.Hostname()); err != nil {
+		o.lookup = u.Hostname()
 	}
 	if u.Scheme == "https" {
 		o.tls = &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}
@@ -91,7 +112,7 @@ func (o *origin) acquire(now time.Time, fresh bool) (*link, error) {
 }
 
 func (o *origin) dial() (*link, error) {
-	nc, err := o.dialer.Dial("tcp", o.addr)
+	nc, err := o.connect()
 	if err != nil {
 		return nil, err
 	}
@@ -175,28 +196,88 @@ func (o *origin) sweep(now time.Time) {
 type group struct {
 	servers  []*origin
 	balance  Balance
+	most     int64 // requests under way at each server; 0: any number
 	timeout  time.Duration
 	upgrades []string // protocols that requests may switch to, in lower case
 	next     atomic.Uint32
 }
 
-// pick chooses the server for a request.
-func (g *group) pick() *origin {
-	n := uint32(len(g.servers))
-	if n == 1 {
-		return g.servers[0]
+// pick chooses the server for a request, one of those that are healthy and have room, and counts the request among those
+// under way there. If none is healthy, all are taken to be: an answer from a doubtful server is better than none. nil means
+// that none has room.
+func (g *group) pick(source counter.Source, now time.Time, not *origin) *origin {
+	if len(g.servers) == 1 {
+		return g.take(g.servers[0])
 	}
-	first := g.next.Add(1)
-	if g.balance == RoundRobin {
-		return g.servers[first%n]
-	}
-	best := g.servers[first%n] // a tie goes round
-	for i := uint32(1); i < n; i++ {
-		if o := g.servers[(first+i)%n]; o.active.Load() < best.active.Load() {
-			best = o
+	for _, any := range [...]bool{false, true} {
+		if o := g.choose(source, now, not, any); o != nil {
+			return o
 		}
 	}
-	return best
+	return nil
+}
+
+func (g *group) choose(source counter.Source, now time.Time, not *origin, any bool) *origin {
+	n := uint32(len(g.servers))
+	first := g.next.Add(1)
+	tried := uint64(0) // a bit for each of the first 64
+	for range n {
+		var best *origin
+		at, weight := uint32(0), uint64(0)
+		for i := range n {
+			at2 := (first + i) % n // a tie goes round
+			o := g.servers[at2]
+			if o == not || tried&(1<<(at2%64)) != 0 || !any && !o.healthy(now) {
+				continue
+			}
+			var w uint64
+			switch g.balance {
+			case LeastConnections:
+				w = ^uint64(o.active.Load())
+			case BySource:
+				w = affinity(o.name, source)
+			}
+			if best == nil || w > weight {
+				best, at, weight = o, at2, w
+			}
+			if g.balance == RoundRobin {
+				break
+			}
+		}
+		if best == nil {
+			return nil
+		}
+		if o := g.take(best); o != nil {
+			return o
+		}
+		tried |= 1 << (at % 64)
+	}
+	return nil
+}
+
+// take counts a request as under way at a server, if there is room for it.
+func (g *group) take(o *origin) *origin {
+	if n := o.active.Add(1); g.most > 0 && n > g.most {
+		o.active.Add(-1)
+		return nil
+	}
+	return o
+}
+
+// affinity weighs a server for a source (rendezvous hashing): the source goes to the heaviest that is healthy, so a server
+// that is lost moves only its own. The hash is FNV-1a with the finish of MurmurHash3, alike on all edges.
+func affinity(server string, source counter.Source) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(server) {
+		h = (h ^ uint64(server[i])) * 1099511628211
+	}
+	var buf [counter.SourceSize]byte
+	for _, c := range source.AppendBinary(buf[:0]) {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
 }
 
 // origins finds the group for a host.
@@ -218,7 +299,7 @@ func newOrigins(c []OriginConfig, before *origins) *origins {
 	}
 	used := make(map[string]bool)
 	for _, config := range c {
-		g := &group{balance: config.Balance, timeout: config.Timeout, upgrades: config.Upgrades}
+		g := &group{balance: config.Balance, timeout: config.Timeout, most: int64(config.MaxRequests), upgrades: config.Upgrades}
 		if config.Upgrades == nil {
 			g.upgrades = []string{"websocket"}
 		}
@@ -229,6 +310,11 @@ func newOrigins(c []OriginConfig, before *origins) *origins {
 				o = fresh
 				servers[o.name] = o
 			}
+			var p *probe
+			if config.Health.Active != "" {
+				p = &probe{config.Health.Active, config.Health.Interval}
+			}
+			o.probe.Store(p)
 			if !used[o.name] {
 				used[o.name] = true
 				s.all = append(s.all, o)

@@ -21,16 +21,27 @@ func (x *exchange) forward(ctx *fasthttp.RequestCtx) int {
 		answer(ctx, fasthttp.StatusMisdirectedRequest, "no_origin", "This server does not answer for that host.")
 		return 0
 	}
-	o := g.pick()
-	o.active.Add(1)
+	o := g.pick(x.source, x.now, nil)
+	if o == nil {
+		busy(ctx)
+		return 0
+	}
 	x.upgrade = x.wantsUpgrade(ctx, g)
-	fresh := x.upgrade != nil
+	fresh, moved := x.upgrade != nil, false
 	for {
 		o.attempts.Add(1)
 		l, err := o.acquire(x.now, fresh)
 		if err != nil {
 			o.active.Add(-1)
+			o.failing(x.now)
 			x.server.warn("origin unreachable", "origin", o.name, "error", err)
+			if !moved && len(g.servers) > 1 {
+				// Nothing has been sent: another server may have the request, whatever it is.
+				if other := g.pick(x.source, x.now, o); other != nil {
+					o, moved = other, true
+					continue
+				}
+			}
 			answer(ctx, fasthttp.StatusBadGateway, "origin_unreachable", "The server behind this one cannot be reached.")
 			return 0
 		}
@@ -42,6 +53,7 @@ func (x *exchange) forward(ctx *fasthttp.RequestCtx) int {
 		x.open = b
 		err = x.exchangeOn(ctx, o, b)
 		if err == nil {
+			o.succeeded()
 			status := x.relay(ctx, o, b)
 			x.open = nil
 			return status
@@ -70,6 +82,7 @@ func (x *exchange) failed(ctx *fasthttp.RequestCtx, o *origin, b *answerBody, er
 			return
 		}
 	}
+	o.failing(time.Now())
 	var timeout net.Error
 	if errors.Is(err, fasthttp.ErrTimeout) || errors.As(err, &timeout) && timeout.Timeout() {
 		x.server.warn("origin too slow", "origin", o.name, "error", err)

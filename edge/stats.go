@@ -156,6 +156,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	snap := s.snap.Load()
 	gauge(float64(snap.generation), "sluice_rules_generation", "How many sets of rules have been in force.")
 	for _, o := range snap.origins.all {
+		up := 0.0
+		if o.healthy(time.Now()) {
+			up = 1
+		}
+		gauge(up, "sluice_origin_up", "Whether an origin is taken to be healthy.", "origin", o.name)
+		gauge(float64(o.active.Load()), "sluice_origin_active", "Requests under way at an origin.", "origin", o.name)
 		count(o.attempts.Load(), "sluice_origin_attempts_total", "Requests sent to an origin.", "origin", o.name)
 		for code := range codes {
 			if n := o.answers[code].Load(); n > 0 {

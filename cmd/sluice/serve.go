@@ -99,6 +99,7 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 		}
 	})
 	others.Go(func() { sweep(background, server) })
+	others.Go(func() { server.Watch(background) })
 	written := make(chan struct{})
 	go func() {
 		defer close(written)

@@ -1,0 +1,176 @@
+package edge
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+const (
+	// ejectAfter failures in a row take a server out of its group for ejectTime. Then it is tried again, and one failure is
+	// enough to take it out again; one success forgets them all.
+	ejectAfter = 3
+	ejectTime  = 10 * time.Second
+	// probeFailures checks in a row take a server out until one succeeds.
+	probeFailures = 2
+	probeTimeout  = 2 * time.Second
+	// resolveEvery is how often names of servers are looked up again.
+	resolveEvery   = 30 * time.Second
+	resolveTimeout = 5 * time.Second
+)
+
+// failing notes that a server did not answer as it should, and succeeded that it did.
+func (o *origin) failing(now time.Time) {
+	if o.failures.Add(1) >= ejectAfter {
+		o.ejected.Store(now.Add(ejectTime).UnixNano())
+	}
+}
+
+func (o *origin) succeeded() {
+	if o.failures.Load() != 0 {
+		o.failures.Store(0)
+		o.ejected.Store(0)
+	}
+}
+
+// healthy reports whether requests should go to a server while there are others.
+func (o *origin) healthy(now time.Time) bool {
+	return !o.down.Load() && (o.ejected.Load() == 0 || now.UnixNano() >= o.ejected.Load())
+}
+
+// Watch keeps an eye on the origins until ctx is done: it looks their names up again, and checks those whose configuration
+// asks for it. It blocks until all that it started has ended.
+func (s *Server) Watch(ctx context.Context) {
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		now := time.Now()
+		for _, o := range s.snap.Load().origins.all {
+			if o.lookup != "" && o.resolveAt.Load() <= now.UnixNano() {
+				o.resolveAt.Store(now.Add(resolveEvery).UnixNano())
+				wait.Go(func() { o.resolve(ctx) })
+			}
+			p := o.probe.Load()
+			if p == nil {
+				o.down.Store(false)
+				continue
+			}
+			if o.probeAt.Load() <= now.UnixNano() && o.probing.CompareAndSwap(false, true) {
+				o.probeAt.Store(now.Add(p.every).UnixNano())
+				wait.Go(func() {
+					defer o.probing.Store(false)
+					o.check(ctx, p.path, s.warn)
+				})
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// A probe is how a server is checked.
+type probe struct {
+	path  string
+	every time.Duration
+}
+
+// check asks a server for a path. A status of 200 to 399 within the time is health.
+func (o *origin) check(ctx context.Context, path string, warn func(string, ...any)) {
+	status, err := o.ask(ctx, path)
+	switch {
+	case ctx.Err() != nil:
+	case err == nil && status >= 200 && status < 400:
+		o.probesFailed = 0
+		if o.down.Swap(false) {
+			warn("origin is back", "origin", o.name)
+		}
+	default:
+		if o.probesFailed++; o.probesFailed >= probeFailures && !o.down.Swap(true) {
+			warn("origin fails its checks: it gets no requests while others do not", "origin", o.name, "status", status, "error", err)
+		}
+	}
+}
+
+func (o *origin) ask(ctx context.Context, path string) (int, error) {
+	l, err := o.dial()
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := l.SetDeadline(time.Now().Add(probeTimeout)); err != nil {
+		return 0, err
+	}
+	if _, err := io.WriteString(l, "GET "+path+" HTTP/1.1\r\nHost: "+o.host+"\r\nUser-Agent: sluice\r\nConnection: close\r\n\r\n"); err != nil {
+		return 0, err
+	}
+	var head answerHead
+	for range maxInterim {
+		raw, err := peekHead(l.br)
+		if err != nil {
+			return 0, err
+		}
+		status, _, err := head.parse(raw)
+		if err != nil || status >= 200 {
+			return status, err
+		}
+		_, _ = l.br.Discard(len(raw))
+	}
+	return 0, errInterim
+}
+
+// resolve looks a server's name up. What was known stays if that fails.
+func (o *origin) resolve(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", o.lookup)
+	if err != nil || len(list) == 0 {
+		return
+	}
+	o.learn(list)
+}
+
+func (o *origin) learn(list []netip.Addr) {
+	addrs := make([]string, len(list))
+	for i, a := range list {
+		addrs[i] = net.JoinHostPort(a.Unmap().String(), o.port)
+	}
+	o.addrs.Store(&addrs)
+}
+
+// connect dials the server by one of its addresses, the next if that one does not answer. Before they are known the name
+// itself is dialled.
+func (o *origin) connect() (net.Conn, error) {
+	known := o.addrs.Load()
+	if known == nil {
+		return o.dialer.Dial("tcp", o.addr)
+	}
+	var err error
+	first := o.turn.Add(1)
+	for i := range min(uint32(len(*known)), 3) {
+		var nc net.Conn
+		if nc, err = o.dialer.Dial("tcp", (*known)[(first+i)%uint32(len(*known))]); err == nil {
+			return nc, nil
+		}
+	}
+	o.resolveAt.Store(0) // perhaps it has moved
+	return nil, err
+}
+
+// busy answers a request for which no server has room.
+func busy(ctx *fasthttp.RequestCtx) {
+	answer(ctx, fasthttp.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.")
+	ctx.Response.Header.SetCanonical(nameRetryAfter, strconv.AppendInt(nil, 1, 10))
+}

@@ -1,0 +1,195 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sluice/counter"
+)
+
+func groupOf(balance Balance, most int64, names ...string) *group {
+	g := &group{balance: balance, most: most}
+	for _, name := range names {
+		g.servers = append(g.servers, newOrigin(&url.URL{Scheme: "http", Host: name}))
+	}
+	return g
+}
+
+// Which server each of ten requests goes to, none of them ending, as failures come and time passes.
+func TestPick(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	source := func(i int) counter.Source {
+		return counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 32, 64)
+	}
+	picks := func(g *group, now time.Time, n int) string {
+		out := ""
+		for i := range n {
+			if o := g.pick(source(i), now, nil); o != nil {
+				out += o.host
+			} else {
+				out += "-"
+			}
+		}
+		return out
+	}
+	fail := func(o *origin, n int) {
+		for range n {
+			o.failing(start)
+		}
+	}
+
+	g := groupOf(RoundRobin, 0, "a", "b", "c")
+	fail(g.servers[0], ejectAfter-1)
+	if got := picks(g, start, 6); got != "bcabca" {
+		t.Errorf("two failures: %s", got)
+	}
+	fail(g.servers[0], 1)
+	if got := picks(g, start, 4); strings.Contains(got, "a") {
+		t.Errorf("three failures: %s", got)
+	}
+	if got := picks(g, start.Add(ejectTime), 3); strings.Count(got, "a") != 1 {
+		t.Errorf("after its time: %s", got)
+	}
+	fail(g.servers[0], 1)
+	if got := picks(g, start, 4); strings.Contains(got, "a") {
+		t.Errorf("failed again: %s", got)
+	}
+	g.servers[0].succeeded()
+	if got := picks(g, start, 3); strings.Count(got, "a") != 1 {
+		t.Errorf("back: %s", got)
+	}
+	for _, o := range g.servers {
+		o.down.Store(true)
+	}
+	if got := picks(g, start, 6); len(strings.Trim(got, "-")) != 6 {
+		t.Errorf("all down: %s", got)
+	}
+
+	g = groupOf(RoundRobin, 0, "a")
+	fail(g.servers[0], 10)
+	if got := picks(g, start, 2); got != "aa" {
+		t.Errorf("an only server: %s", got)
+	}
+
+	g = groupOf(LeastConnections, 2, "a", "b")
+	g.servers[0].active.Store(1)
+	if got := picks(g, start, 5); strings.Count(got, "a") != 1 || strings.Count(got, "b") != 2 || !strings.HasSuffix(got, "--") || got[0] != 'b' {
+		t.Errorf("with room for two each: %s", got)
+	}
+
+	g = groupOf(BySource, 0, "a", "b", "c")
+	first := picks(g, start, 200)
+	if again := picks(g, start, 200); again != first {
+		t.Error("a source did not stay")
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if n := strings.Count(first, name); n < 40 {
+			t.Errorf("%s has %d of 200 sources", name, n)
+		}
+	}
+	g.servers[1].down.Store(true)
+	for i, name := range picks(g, start, 200) {
+		if was := first[i]; was != 'b' && byte(name) != was || name == 'b' {
+			t.Fatalf("source %d moved from %c to %c", i, was, name)
+		}
+	}
+}
+
+// A server that is gone fails nobody while there is another, and is soon left alone.
+func TestDeadServer(t *testing.T) {
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Close()
+	o := startRecorder(t, hello)
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: ['http://%s', %q]}]", dead.Addr(), o.url()))
+	for i := range 20 {
+		request := "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+		if i%2 == 0 {
+			request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+		}
+		if resp, _ := e.talk().say(request); resp.StatusCode != 200 {
+			t.Fatalf("request %d: %d", i, resp.StatusCode)
+		}
+	}
+	if n := e.metrics()["sluice_origin_attempts_total{origin=http://"+dead.Addr().String()+"}"]; n != ejectAfter {
+		t.Errorf("%v attempts at the dead server, want %d", n, ejectAfter)
+	}
+	e.rest()
+}
+
+// A server that has no room answers nobody else's requests late.
+func TestOriginConcurrency(t *testing.T) {
+	arrived, leave := make(chan struct{}), make(chan struct{})
+	slow := netOrigin(t, func(w http.ResponseWriter, r *http.Request) { close(arrived); <-leave })
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], max_requests: 1}]", slow))
+	first := e.talk()
+	_, _ = io.WriteString(first, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-arrived
+	if resp, body := e.get("/"); resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "1" || !strings.Contains(body, "origin_busy") {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	close(leave)
+	if resp, _ := first.hear("GET"); resp.StatusCode != 200 {
+		t.Errorf("the first: %d", resp.StatusCode)
+	}
+	e.rest()
+	if o := e.snap.Load().origins.all[0]; o.active.Load() != 0 {
+		t.Errorf("%d under way at rest", o.active.Load())
+	}
+}
+
+func TestChecks(t *testing.T) {
+	var status atomic.Int32
+	var path atomic.Value
+	u, _ := url.Parse(netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		path.Store(r.URL.Path)
+		w.WriteHeader(int(status.Load()))
+	}))
+	o := newOrigin(u)
+	for i, step := range []struct {
+		status int32
+		down   bool
+	}{{200, false}, {500, false}, {204, false}, {500, false}, {503, true}, {404, true}, {302, false}} {
+		status.Store(step.status)
+		if o.check(context.Background(), "/ok", func(string, ...any) {}); o.down.Load() != step.down {
+			t.Errorf("step %d: down %t", i, !step.down)
+		}
+	}
+	if path.Load() != "/ok" {
+		t.Errorf("asked for %v", path.Load())
+	}
+}
+
+// Names are dialled by the addresses known of them, one after another.
+func TestAddressesOfAName(t *testing.T) {
+	r := startRecorder(t, hello)
+	host, port, _ := net.SplitHostPort(r.addr)
+	o := newOrigin(&url.URL{Scheme: "http", Host: "name.invalid:" + port})
+	if _, err := o.connect(); err == nil {
+		t.Error("a name that does not exist was dialled")
+	}
+	o.learn([]netip.Addr{netip.MustParseAddr("127.0.0.99"), netip.MustParseAddr("::ffff:" + host)})
+	for range 4 {
+		nc, err := o.connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc.Close()
+	}
+	o.learn([]netip.Addr{netip.MustParseAddr("127.0.0.99")})
+	o.resolveAt.Store(5)
+	if _, err := o.connect(); err == nil || o.resolveAt.Load() != 0 {
+		t.Errorf("%v; looked up again at %d", err, o.resolveAt.Load())
+	}
+}
