@@ -5,6 +5,7 @@ FUZZTIME ?= 30s
 BENCH ?= .
 BENCHTIME ?= 1s
 LOGS ?=
+FLAGS ?=
 
 export GO
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -41,5 +42,6 @@ accuracy: build # wrong decisions on the access logs in LOGS, beside two plain c
 	@test -n "$(LOGS)" || { echo 'accuracy: say where the access logs are: make accuracy LOGS=DIR' >&2; exit 1; }
 	for log in $(LOGS)/*.log*; do bin/sluice-loadgen simulate --trace "$$log" --fold --limit 20,60,120 || exit 1; done
 
-bench-peers: # cost per request beside nginx and HAProxy
-	@echo 'bench-peers: not supported yet' >&2; exit 1
+bench-peers: build # cost per request beside nginx and HAProxy; FLAGS=--short for one quick round, FLAGS="--json FILE"
+	@.ci/needs nginx haproxy memcached
+	bin/sluice-loadgen bench-peers $(FLAGS)

@@ -29,6 +29,7 @@ func commands() []command {
 		{"lab", "starts points of presence on this machine, replays, reports, stops all", cmdLab},
 		{"generate", "writes a trace from a named workload and a seed", cmdGenerate},
 		{"origin", "a small HTTP origin to test against", cmdOrigin},
+		{"bench-peers", "what a request costs here, and at nginx and HAProxy", cmdBenchPeers},
 		{"simulate", "the same limiter in virtual time", cmdSimulate},
 		{"accuracy", "everything by which accuracy is judged, and one summary", cmdAccuracy},
 		{"compare", "every design on one stream", cmdCompare},

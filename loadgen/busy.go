@@ -1,0 +1,213 @@
+package loadgen
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Busy is a closed loop: a load that finds out what an edge costs: each of its connections sends the next request as soon as the last one is
+// answered. Unlike Replay it does not say how an edge does at a given rate, only what it does when it is busy.
+type Busy struct {
+	Edge    netip.AddrPort
+	Conns   int           // at once
+	Sources int           // named in X-Forwarded-For, one after the other; 0 or 1: the connection's own address, and no header
+	Fresh   bool          // a connection for each request
+	Warm    time.Duration // before anything counts
+	For     time.Duration // how long to measure
+	Begun   func()        // called when the warm-up is over; nil: nothing
+	Ended   func()        // called when the measurement is
+}
+
+// BusyOutcome is what a Busy load saw.
+type BusyOutcome struct {
+	Took     time.Duration
+	Answers  int // complete, within For
+	Statuses map[int]int
+	Failed   int // connections that broke
+	Latency  *hdrhistogram.Histogram
+}
+
+// busyConn is one of the connections of a Busy load.
+type busyConn struct {
+	fd         int
+	generation int32
+	rest       []byte
+	buf        []byte
+	since      time.Duration
+	answer     answer
+}
+
+// busyRun is a Busy load under way. One goroutine owns it.
+type busyRun struct {
+	*Busy
+	poller  *poller
+	conns   []busyConn
+	start   time.Time
+	source  uint32
+	measure bool
+	out     *BusyOutcome
+	scratch [64 << 10]byte
+}
+
+// Run applies the load. It returns early with ctx's error.
+func (c Busy) Run(ctx context.Context) (*BusyOutcome, error) {
+	p, err := newPoller()
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	r := &busyRun{Busy: &c, poller: p, conns: make([]busyConn, c.Conns), start: time.Now(),
+		out: &BusyOutcome{Statuses: make(map[int]int), Latency: hdrhistogram.New(1000, int64(10*time.Second), 3)}}
+	defer func() {
+		for i := range r.conns {
+			if r.conns[i].fd > 0 {
+				abort(r.conns[i].fd)
+			}
+		}
+	}()
+	for i := range r.conns {
+		if err := r.open(int32(i)); err != nil {
+			return nil, fmt.Errorf("loadgen: connect to %s: %w", c.Edge, err)
+		}
+	}
+	return r.out, r.loop(ctx)
+}
+
+func (r *busyRun) loop(ctx context.Context) error {
+	events := make([]event, 0, 256)
+	var begun time.Duration
+	for {
+		now := time.Since(r.start)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !r.measure && now >= r.Warm:
+			r.measure, begun = true, now
+			if r.Begun != nil {
+				r.Begun()
+			}
+		case r.measure && now-begun >= r.For:
+			if r.Ended != nil {
+				r.Ended()
+			}
+			r.out.Took = now - begun
+			return nil
+		}
+		var err error
+		if events, err = r.poller.wait(10*time.Millisecond, events[:0]); err != nil {
+			return err
+		}
+		for _, e := range events {
+			if err := r.ready(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// open makes the connection in a slot and sends a request on it.
+func (r *busyRun) open(slot int32) error {
+	c := &r.conns[slot]
+	fd, err := dial(netip.Addr{}, r.Edge)
+	if err != nil {
+		return err
+	}
+	c.fd = fd
+	c.generation++
+	if err := r.poller.add(fd, event{slot: slot, generation: c.generation}); err != nil {
+		return err
+	}
+	return r.send(c)
+}
+
+func (r *busyRun) send(c *busyConn) error {
+	c.buf = append(c.buf[:0], "GET /some/path?x=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: bench\r\nAccept: */*\r\n"...)
+	if r.Sources > 1 {
+		n := r.source % uint32(r.Sources)
+		r.source++
+		c.buf = append(c.buf, "X-Forwarded-For: "...)
+		c.buf = netip.AddrFrom4([4]byte{198, 18 + byte(n>>16), byte(n >> 8), byte(n)}).AppendTo(c.buf)
+		c.buf = append(c.buf, "\r\n"...)
+	}
+	c.buf = append(c.buf, "\r\n"...)
+	c.rest, c.since = c.buf, time.Since(r.start)
+	c.answer.reset(false)
+	return r.flush(c)
+}
+
+func (r *busyRun) flush(c *busyConn) error {
+	for len(c.rest) > 0 {
+		n, err := write(c.fd, c.rest)
+		if err == errAgain {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		c.rest = c.rest[n:]
+	}
+	return nil
+}
+
+// ready takes an event of a connection. A connection that breaks is counted and opened again.
+func (r *busyRun) ready(e event) error {
+	c := &r.conns[e.slot]
+	if c.generation != e.generation {
+		return nil
+	}
+	again := func(failed bool) error {
+		if failed && r.measure {
+			r.out.Failed++
+		}
+		abort(c.fd)
+		return r.open(e.slot)
+	}
+	if err := r.flush(c); err != nil {
+		return again(true)
+	}
+	for len(c.rest) == 0 {
+		n, err := read(c.fd, r.scratch[:])
+		switch {
+		case err == errAgain:
+			return nil
+		case err != nil:
+			return again(true)
+		case n == 0 && !c.answer.ended():
+			return again(c.answer.started() || !r.Fresh)
+		case n > 0:
+			if err := c.answer.feed(r.scratch[:n]); err != nil {
+				return again(true)
+			}
+		}
+		if !c.answer.done() {
+			continue
+		}
+		if r.measure {
+			r.out.Answers++
+			r.out.Statuses[c.answer.status]++
+			observe(r.out.Latency, time.Since(r.start)-c.since)
+		}
+		if r.Fresh || c.answer.close || n == 0 {
+			return again(false)
+		}
+		if err := r.send(c); err != nil {
+			return again(true)
+		}
+		return nil // its answer is another event
+	}
+	return nil
+}
+
+// abort closes a connection with a reset: thousands a second would soon use up all ports otherwise, each for a minute.
+func abort(fd int) {
+	_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
+	closeSocket(fd)
+}
