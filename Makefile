@@ -10,7 +10,7 @@ FLAGS ?=
 export GO
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test needs race fuzz bench lint accuracy bench-peers
+.PHONY: build demo test needs race fuzz bench lint accuracy accuracy-short bench-peers
 
 build: # bin/sluice and bin/sluice-loadgen
 	$(GO) build -o bin/ ./cmd/...
@@ -38,9 +38,12 @@ lint: # format, vet, staticcheck, and who imports whom; the linter is pinned in 
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools.mod golangci-lint run ./...
 
-accuracy: build # wrong decisions on the access logs in LOGS, beside two plain counters
+accuracy: build # everything by which accuracy is judged, on the access logs in LOGS and on made traffic: half an hour
 	@test -n "$(LOGS)" || { echo 'accuracy: say where the access logs are: make accuracy LOGS=DIR' >&2; exit 1; }
-	for log in $(LOGS)/*.log*; do bin/sluice-loadgen simulate --trace "$$log" --fold --limit 20,60,120 || exit 1; done
+	bin/sluice-loadgen accuracy --logs "$(LOGS)"
+
+accuracy-short: build # the same on small made traffic: seconds
+	bin/sluice-loadgen accuracy --short
 
 bench-peers: build # cost per request beside nginx and HAProxy; FLAGS=--short for one quick round, FLAGS="--json FILE"
 	@.ci/needs nginx haproxy memcached
