@@ -30,14 +30,14 @@ type CurvePoint struct {
 }
 
 // Point is the figures as a point of a curve.
-func (w *WhatIf) Point(limit uint32) CurvePoint {
-	f := &w.Figures
+func (r *WhatIf) Point(limit uint32) CurvePoint {
+	f := &r.Figures
 	p := CurvePoint{
 		Limit: limit, Refused: f.Refused, RefusedRatio: f.RefusedRatio,
 		RefusedSources: f.RefusedSources, RefusedSourcesRatio: ratio(float64(f.RefusedSources), uint64(f.Sources)),
-		Blocks: f.Blocks, Innocent: w.Good.Within.Refused, AnsweredRatio: w.Good.AnsweredRatio, known: w.Good.RefusedKnown > 0,
+		Blocks: f.Blocks, Innocent: r.Good.Within.Refused, AnsweredRatio: r.Good.AnsweredRatio, known: r.Good.RefusedKnown > 0,
 	}
-	for _, c := range []*Caught{w.Good.Called, w.Good.Meant} {
+	for _, c := range []*Caught{r.Good.Called, r.Good.Meant} {
 		if c != nil && p.Good == nil {
 			p.Good = &c.RefusedRatio
 		}
