@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -34,10 +35,8 @@ const (
 	lingerBytes = 256 << 10
 )
 
-// A listener accepts connections for the server: it goes on after temporary failures, caps the connections of a source,
-// and knows which are open, so that draining can end them.
-type listener struct {
-	net.Listener
+// A registry knows which connections are open, so that draining can end them, and caps those of a source.
+type registry struct {
 	stats     *stats
 	most      int // connections, tunnels among them; 0: any number
 	perSource int
@@ -46,12 +45,19 @@ type listener struct {
 	header    time.Duration                           // how long the head of a request may take
 	write     time.Duration                           // how long a write may take without progress
 
-	ended chan struct{} // closed when the last connection has been accepted
+	mu     sync.Mutex
+	conns  map[*conn]struct{}
+	counts map[counter.Source]int
+}
 
-	mu       sync.Mutex
-	stopping bool
-	conns    map[*conn]struct{}
-	counts   map[counter.Source]int
+// A listener accepts connections for the server on one socket: it goes on after temporary failures.
+type listener struct {
+	net.Listener
+	*registry
+	tls *tls.Config // nil: plain
+
+	ended    chan struct{} // closed when the last connection has been accepted
+	stopping atomic.Bool
 }
 
 // Accept returns io.EOF once the listener is closed, which ends the server's loop without an error.
@@ -72,7 +78,7 @@ func (l *listener) accept() (*conn, error) {
 		case err == nil:
 		case errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF):
 			return nil, io.EOF
-		case l.stopped():
+		case l.stopping.Load():
 			l.Listener.Close()
 			return nil, io.EOF
 		case errors.Is(err, syscall.ECONNABORTED):
@@ -93,9 +99,12 @@ func (l *listener) accept() (*conn, error) {
 
 // admit counts a connection for its source; nil means that the source has too many.
 func (l *listener) admit(nc net.Conn) *conn {
-	c := &conn{Conn: nc, raw: nc, listener: l, peer: peerAddr(nc.RemoteAddr())}
+	c := &conn{Conn: nc, raw: nc, listener: l.registry, peer: peerAddr(nc.RemoteAddr())}
 	if l.proxied != nil && l.proxied(c.peer) {
 		c.Conn = &proxied{Conn: nc, conn: c, then: l.header}
+	}
+	if l.tls != nil {
+		c.secure, c.Conn = true, tls.Server(c.Conn, l.tls) // the first Read shakes hands
 	}
 	if !l.recount(c) {
 		return nil
@@ -105,7 +114,7 @@ func (l *listener) admit(nc net.Conn) *conn {
 
 // recount counts a connection for the source that its peer is, in place of the one it was counted for. It reports whether
 // that has room for it.
-func (l *listener) recount(c *conn) bool {
+func (l *registry) recount(c *conn) bool {
 	source, capped := l.source(c.peer)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +135,7 @@ func (l *listener) recount(c *conn) bool {
 	return true
 }
 
-func (l *listener) forget(c *conn) {
+func (l *registry) forget(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)
@@ -136,21 +145,21 @@ func (l *listener) forget(c *conn) {
 }
 
 // discount needs the lock.
-func (l *listener) discount(c *conn) {
+func (l *registry) discount(c *conn) {
 	if l.counts[c.source]--; l.counts[c.source] <= 0 {
 		delete(l.counts, c.source)
 	}
 	c.source = counter.Source{}
 }
 
-func (l *listener) open() int {
+func (l *registry) open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.conns)
 }
 
 // closeAll cuts every connection that is still open.
-func (l *listener) closeAll() {
+func (l *registry) closeAll() {
 	l.mu.Lock()
 	open := make([]*conn, 0, len(l.conns))
 	for c := range l.conns {
@@ -163,8 +172,11 @@ func (l *listener) closeAll() {
 }
 
 func peerAddr(a net.Addr) netip.Addr {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		return tcp.AddrPort().Addr().Unmap().WithZone("")
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.AddrPort().Addr().Unmap().WithZone("")
+	case *net.UnixAddr:
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}) // whoever it is, it is this machine
 	}
 	return netip.IPv6Unspecified() // an in-memory connection
 }
@@ -174,7 +186,8 @@ func peerAddr(a net.Addr) netip.Addr {
 type conn struct {
 	net.Conn
 	raw      net.Conn // what Conn is made of: the socket
-	listener *listener
+	listener *registry
+	secure   bool           // TLS
 	peer     netip.Addr     // or the client that a trusted proxy names in a PROXY header
 	source   counter.Source // whose connections it counts among; zero: nobody's
 	closed   atomic.Bool
@@ -193,6 +206,9 @@ type conn struct {
 	bodyErr   error // reading it failed; the server's parser forgets that where a trailer should come
 
 	writeBy time.Time // the write deadline that is set
+	readBy  time.Time // the read deadline that is set, as far as it matters
+	readDue time.Time // the one that the server wants
+	direct  bool      // not the server but a tunnel has the connection now: deadlines are set when they are given
 
 	sawLine bool // the head being read has a line end: it is its headers that are too long, not its target
 	flushed bool // all answers before this one are written: the server reads on only then
@@ -215,6 +231,7 @@ func (c *conn) startBody(now time.Time, grace time.Duration) {
 func (c *conn) Read(p []byte) (int, error) {
 	if c.body {
 		due := c.bodyStart.Add(c.bodyGrace + time.Duration(c.bodyBytes/minBodyRate)*time.Second)
+		c.readBy = time.Time{}
 		if err := c.Conn.SetReadDeadline(due); err != nil {
 			return 0, err
 		}
@@ -224,6 +241,14 @@ func (c *conn) Read(p []byte) (int, error) {
 		if c.bodyBytes > bodyCost*c.bodyGot+bodySlack {
 			c.bodyErr = errBodyCost
 			return 0, errBodyCost
+		}
+	}
+	if !c.body && !c.direct {
+		if d := c.readDue.Sub(c.readBy); d > c.listener.slack || d < -c.listener.slack {
+			if err := c.Conn.SetReadDeadline(c.readDue); err != nil {
+				return 0, err
+			}
+			c.readBy = c.readDue
 		}
 	}
 	n, err := c.Conn.Read(p)
@@ -241,6 +266,23 @@ func (c *conn) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// SetReadDeadline is called by the server twice for each request: how long the next one may be away, and how long its head may
+// take. Nearly always the whole head is there when its first byte is, and the next request comes soon; so the deadline is
+// set when the connection is read, and only if the one that is set is not nearly the same: by no more than listener.slack.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if c.direct {
+		return c.Conn.SetReadDeadline(t)
+	}
+	c.readDue = t
+	return nil
+}
+
+// SetDeadline is called by the server when it gives the connection away.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.direct = true
+	return c.Conn.SetDeadline(t)
 }
 
 // abortBody ends the reading of a body, from another goroutine. Nothing can be read from the connection afterwards.
@@ -279,7 +321,7 @@ func (c *conn) Close() error {
 
 // lingeringClose says that no more will be sent, and reads a little of what the client still sends (RFC 9112, 9.6).
 func (c *conn) lingeringClose() {
-	half, ok := c.Conn.(interface{ CloseWrite() error })
+	half, ok := socket(c.Conn).(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}
@@ -321,17 +363,6 @@ func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
 	}
 }
 
-// start makes ln the one to accept on, and reports whether there is still something to accept.
-func (l *listener) start(ln net.Listener) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.stopping {
-		return false
-	}
-	l.Listener = ln
-	return true
-}
-
 // Close is called by the server as well; the second time is no failure.
 func (l *listener) Close() error {
 	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
@@ -342,25 +373,11 @@ func (l *listener) Close() error {
 
 // stop takes the connections that are waiting to be accepted, and then no more: closing at once would reset them.
 func (l *listener) stop() {
-	l.mu.Lock()
-	ln, before := l.Listener, l.stopping
-	l.stopping = true
-	l.mu.Unlock()
-	switch {
-	case before:
-		return
-	case ln == nil:
-		close(l.ended)
+	if l.stopping.Swap(true) {
 		return
 	}
-	if d, ok := ln.(interface{ SetDeadline(time.Time) error }); ok && d.SetDeadline(time.Now().Add(stopTime)) == nil {
+	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok && d.SetDeadline(time.Now().Add(stopTime)) == nil {
 		return // Accept closes it when the time is up
 	}
-	ln.Close()
-}
-
-func (l *listener) stopped() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.stopping
+	l.Listener.Close()
 }

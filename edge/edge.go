@@ -17,6 +17,7 @@ package edge
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/netip"
@@ -45,7 +46,8 @@ type Options struct {
 // Server is one edge.
 type Server struct {
 	http     *fasthttp.Server
-	listener *listener
+	open     *registry
+	ears     []*listener // guarded by apply
 	limiter  limiter
 	limits   Limits
 	secret   secret
@@ -88,12 +90,11 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
-	s.listener = &listener{
-		stats: s.stats, most: c.Limits.Connections + spareConnections, perSource: c.Limits.PerSource, write: c.Limits.IdleTimeout,
+	s.open = &registry{
+		stats: s.stats, most: c.Limits.Connections + spareConnections, perSource: c.Limits.PerSource,
+		header: c.Limits.HeaderTimeout, write: c.Limits.IdleTimeout,
 		source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.connection(peer) },
 		proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.proxied(peer) },
-		header:  c.Limits.HeaderTimeout,
-		ended:   make(chan struct{}),
 		conns:   make(map[*conn]struct{}), counts: make(map[counter.Source]int),
 	}
 	s.http = &fasthttp.Server{
@@ -126,12 +127,23 @@ type discardLog struct{}
 
 func (discardLog) Printf(string, ...any) {}
 
-// Serve accepts connections on ln until Drain. It blocks, and closes ln.
-func (s *Server) Serve(ln net.Listener) error {
-	if !s.listener.start(ln) {
+// Serve accepts connections on ln until Drain. It blocks, and closes ln. It may be called for several listeners, whose
+// connections share the caps.
+func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
+
+// ServeTLS is Serve for clients that speak TLS.
+func (s *Server) ServeTLS(ln net.Listener, c *Certificates) error { return s.serve(ln, c.config()) }
+
+func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
+	l := &listener{Listener: ln, registry: s.open, tls: secure, ended: make(chan struct{})}
+	s.apply.Lock()
+	if s.draining.Load() {
+		s.apply.Unlock()
 		return ln.Close() // drained before it began
 	}
-	return s.http.Serve(s.listener)
+	s.ears = append(s.ears, l)
+	s.apply.Unlock()
+	return s.http.Serve(l)
 }
 
 // Ready reports whether the server takes requests: it does not while it drains.
@@ -143,13 +155,20 @@ const drainNotice = time.Second
 // Drain stops accepting, lets every request in flight finish, and returns when no connection is left or ctx is done; what
 // is still open then is cut, and the error says so.
 func (s *Server) Drain(ctx context.Context) error {
+	s.apply.Lock()
 	s.draining.Store(true)
-	s.listener.stop()
-	select {
-	case <-s.listener.ended:
-	case <-ctx.Done():
+	ears := s.ears
+	s.apply.Unlock()
+	for _, l := range ears {
+		l.stop()
 	}
-	for end := time.Now().Add(drainNotice); s.listener.open() > 0 && time.Now().Before(end); {
+	for _, l := range ears {
+		select {
+		case <-l.ended:
+		case <-ctx.Done():
+		}
+	}
+	for end := time.Now().Add(drainNotice); s.open.open() > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
 		case <-time.After(10 * time.Millisecond):
@@ -158,14 +177,14 @@ func (s *Server) Drain(ctx context.Context) error {
 		break
 	}
 	err := s.http.ShutdownWithContext(ctx)
-	for s.listener.open() > 0 && ctx.Err() == nil { // tunnels, and what else the server has handed over
+	for s.open.open() > 0 && ctx.Err() == nil { // tunnels, and what else the server has handed over
 		select {
 		case <-ctx.Done():
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	if n := s.listener.open(); n > 0 {
-		s.listener.closeAll()
+	if n := s.open.open(); n > 0 {
+		s.open.closeAll()
 		err = errors.Join(err, errCut)
 	}
 	for _, o := range s.snap.Load().origins.all {

@@ -69,6 +69,35 @@ type link struct {
 	raw    syscall.RawConn
 	peek   func(fd uintptr)
 	quiet  bool // what peek found: nothing to read, not closed
+
+	setAt   time.Time     // when begin set a deadline,
+	setFor  time.Duration // how far ahead,
+	touched atomic.Bool   // and whether another has been set since
+}
+
+// begin gives an exchange its deadline. Moving deadlines costs, so one that a request set just now will do for the next.
+func (l *link) begin(now time.Time, timeout time.Duration) error {
+	if since := now.Sub(l.setAt); timeout == l.setFor && since >= 0 && since < min(timeout/64, time.Second) && !l.touched.Load() {
+		return nil
+	}
+	l.setAt, l.setFor = now, timeout
+	l.touched.Store(false)
+	return l.Conn.SetDeadline(now.Add(timeout))
+}
+
+func (l *link) SetDeadline(t time.Time) error {
+	l.touched.Store(true)
+	return l.Conn.SetDeadline(t)
+}
+
+func (l *link) SetReadDeadline(t time.Time) error {
+	l.touched.Store(true)
+	return l.Conn.SetReadDeadline(t)
+}
+
+func (l *link) SetWriteDeadline(t time.Time) error {
+	l.touched.Store(true)
+	return l.Conn.SetWriteDeadline(t)
 }
 
 func newOrigin(u *url.URL) *origin {

@@ -108,8 +108,7 @@ func isSafe(method []byte) bool {
 // before any byte of it.
 func (x *exchange) exchangeOn(ctx *fasthttp.RequestCtx, o *origin, b *answerBody) error {
 	l := b.link
-	due := time.Now().Add(b.timeout)
-	if err := l.SetDeadline(due); err != nil {
+	if err := l.begin(time.Now(), b.timeout); err != nil {
 		return err
 	}
 	x.writeHead(l.bw, ctx, o)
