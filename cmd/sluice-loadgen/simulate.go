@@ -399,6 +399,9 @@ type virtualPoP struct {
 
 func newVirtualPoP(t *loadgen.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags) (*virtualPoP, error) {
 	start := startOf(t)
+	if mode == loadgen.Estimator {
+		rule.Timeout = 0 // nobody is blocked, by no edge and not by the PoP
+	}
 	w, err := poptest.NewWorld(poptest.WorldConfig{
 		Edges: size.edges, Nodes: size.nodes, RTT: size.rtt, Counters: roomFor(t), Secret: simSecret,
 		Skew: func(edge int) time.Duration { // spread evenly over the whole of it
@@ -434,11 +437,7 @@ func (v *virtualPoP) limiter() loadgen.Limiter {
 
 func (v *virtualPoP) decide(edge int, source int32) loadgen.Decision {
 	v.ask[0] = counter.Ask{Rule: v.rule.Counter, Source: v.sources[source], Hits: 1, Always: v.mode == loadgen.Estimator}
-	rule := v.rule
-	if v.mode == loadgen.Estimator {
-		rule.Timeout = 0
-	}
-	until, admitted := v.world.Edges[edge].Decide(rule, &v.ask)
+	until, admitted := v.world.Edges[edge].Decide(v.rule, &v.ask)
 	d := loadgen.Decision{Estimate: v.ask[0].Estimate, Over: v.ask[0].Over}
 	switch {
 	case !until.IsZero():
