@@ -15,7 +15,9 @@ import (
 // Config is what a configuration file says, with the defaults for what it does not say. ParseConfig and Default make one;
 // whoever changes a field afterwards (flags) calls Check again.
 type Config struct {
-	Listen         string // host:port of the listener for requests
+	Listen         string // host:port of the listener for requests, or unix:/path
+	ListenTLS      string // the same for requests over TLS; "": none
+	TLS            TLSConfig
 	Admin          string // host:port of the listener for metrics, health and API
 	AdminHosts     []string
 	AdminTokenFile string
@@ -191,6 +193,12 @@ func DefaultRule(name string, limit uint32) RuleConfig {
 // Check reports what no single field shows: what is missing once file and flags are put together.
 func (c *Config) Check() error {
 	switch {
+	case c.ListenTLS != "" && c.TLS == TLSConfig{}:
+		return errors.New("listen_tls is " + c.ListenTLS + " but there is no certificate: give tls.certificate and tls.key, or tls.folder")
+	case c.ListenTLS == "" && c.TLS != TLSConfig{}:
+		return errors.New("tls has certificates but nothing listens for TLS: give listen_tls, such as \":8443\"")
+	case (c.TLS.Certificate == "") != (c.TLS.Key == ""):
+		return errors.New("tls: certificate and key belong together: give both")
 	case c.Source.ProxyProtocol && len(c.Source.Trust) == 0:
 		return errors.New("source.proxy_protocol is on but nobody is trusted: name the proxies that send the header under source.trust")
 	case len(c.Origins) == 0:

@@ -22,7 +22,7 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	const rule = "rules:\n- name: a\n  limit: 1\n"
-	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_token_file, allow, check_path, deny, limits, listen, origins, pop, rules, shed, source, table or verdict_header")
+	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_token_file, allow, check_path, deny, limits, listen, listen_tls, origins, pop, rules, shed, source, table, tls or verdict_header")
 	f("listen: 80", `f.yaml:1:9: listen: "80" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
 	f("listen: \":70000\"", `f.yaml:1:9: listen: ":70000" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
 	f("listen:\n", "f.yaml:1:9: listen: want a value, not nothing")

@@ -34,8 +34,16 @@ func ParseConfig(file string, text []byte) (*Config, error) {
 func (r *reader) config(n ast.Node, c *Config) {
 	names := make(map[string]ast.Node)
 	r.mapping(n, "configuration", fields{
-		"listen":           r.address("listen", &c.Listen),
-		"admin":            r.address("admin", &c.Admin),
+		"listen":     r.address("listen", &c.Listen),
+		"listen_tls": r.address("listen_tls", &c.ListenTLS),
+		"admin":      r.address("admin", &c.Admin),
+		"tls": func(n ast.Node) {
+			r.mapping(n, "tls", fields{
+				"certificate": r.str("tls.certificate", &c.TLS.Certificate),
+				"key":         r.str("tls.key", &c.TLS.Key),
+				"folder":      r.str("tls.folder", &c.TLS.Folder),
+			})
+		},
 		"admin_hosts":      r.texts("admin_hosts", func(_ ast.Node, h string) { c.AdminHosts = append(c.AdminHosts, strings.ToLower(h)) }),
 		"admin_token_file": r.str("admin_token_file", &c.AdminTokenFile),
 		"pop":              func(n ast.Node) { r.pop(n, &c.PoP) },
@@ -76,6 +84,12 @@ func (r *reader) address(what string, to *string) func(ast.Node) {
 
 // CheckAddress reports whether one can listen on an address as it is written.
 func CheckAddress(text string) error {
+	if path, unix := strings.CutPrefix(text, "unix:"); unix {
+		if !strings.HasPrefix(path, "/") || len(path) > 100 {
+			return fmt.Errorf("%q is not a Unix socket to listen on: want unix:/PATH of at most 100 bytes", text)
+		}
+		return nil
+	}
 	_, port, err := net.SplitHostPort(text)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)

@@ -44,6 +44,7 @@ type registry struct {
 	proxied   func(netip.Addr) bool                   // does a peer begin with a PROXY header?
 	header    time.Duration                           // how long the head of a request may take
 	write     time.Duration                           // how long a write may take without progress
+	slack     time.Duration                           // by how much a read deadline may be off
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}

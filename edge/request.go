@@ -68,6 +68,9 @@ func (x *exchange) writeHead(w *bufio.Writer, ctx *fasthttp.RequestCtx, o *origi
 	writeAddr(w, x.conn.peer)
 	if !proto {
 		_, _ = w.WriteString("\r\nX-Forwarded-Proto: http")
+		if x.conn.secure {
+			_ = w.WriteByte('s')
+		}
 	}
 	if !x.forwardedHost && len(x.rawHost) > 0 {
 		_, _ = w.WriteString("\r\nX-Forwarded-Host: ")

@@ -149,7 +149,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	count(s.stats.badProxy.Load(), "sluice_proxy_headers_refused_total", "Connections of trusted proxies that did not begin with a valid PROXY header.")
 	count(s.stats.acceptFails.Load(), "sluice_accept_failures_total", "Failures to accept a connection, such as lack of descriptors.")
 	gauge(float64(s.stats.tunnels.Load()), "sluice_tunnels", "Connections that switched to another protocol.")
-	gauge(float64(s.listener.open()), "sluice_connections", "Open connections of clients.")
+	gauge(float64(s.open.open()), "sluice_connections", "Open connections of clients.")
 	count(s.stats.reloads[1].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "done")
 	count(s.stats.reloads[0].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "failed")
 

@@ -95,8 +95,8 @@ func TestRefusedRequests(t *testing.T) {
 func TestAcceptSurvivesErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := &faultyListener{errs: []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOMEM, errors.New("odd")}}
-		l := &listener{Listener: faulty, stats: newStats(), perSource: 1, ended: make(chan struct{}),
-			source: newSources(Default().Source).connection, conns: map[*conn]struct{}{}, counts: map[counter.Source]int{}}
+		l := &listener{Listener: faulty, ended: make(chan struct{}), registry: &registry{stats: newStats(), perSource: 1,
+			source: newSources(Default().Source).connection, conns: map[*conn]struct{}{}, counts: map[counter.Source]int{}}}
 		start := time.Now()
 		c, err := l.Accept()
 		if err != nil || c == nil {
@@ -284,7 +284,7 @@ func TestDrain(t *testing.T) {
 		defer cancel()
 		drained = e.Drain(ctx)
 	})
-	<-e.listener.ended
+	<-e.ears[0].ended
 	if e.Ready() {
 		t.Error("ready while draining")
 	}

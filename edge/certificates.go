@@ -1,0 +1,133 @@
+package edge
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+)
+
+// TLSConfig says where the certificates are: one pair of files in PEM, a folder of them, or both. In a folder NAME.crt or
+// NAME.pem holds a certificate with its chain, and NAME.key the key.
+type TLSConfig struct {
+	Certificate, Key string
+	Folder           string
+}
+
+// Certificates are what the edge shows to clients that speak TLS: the one for the name that the client asks for (SNI),
+// else the first: that of the single pair, or of the folder's first file. It is safe for concurrent use.
+type Certificates struct {
+	files TLSConfig
+	set   atomic.Pointer[certificateSet]
+}
+
+type certificateSet struct {
+	digest [sha256.Size]byte // of all files
+	first  *tls.Certificate
+	names  map[string]*tls.Certificate // in lower case; "*.example.com" as well
+}
+
+// LoadCertificates reads all of them. Errors name the file.
+func LoadCertificates(c TLSConfig) (*Certificates, error) {
+	all := &Certificates{files: c}
+	if _, err := all.Refresh(); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Refresh reads the files again if any of them has changed, for handshakes from now on, and reports whether it has. After an
+// error the old certificates stay.
+func (c *Certificates) Refresh() (bool, error) {
+	pairs, err := c.files.pairs()
+	if err != nil {
+		return false, err
+	}
+	set, digest := &certificateSet{names: make(map[string]*tls.Certificate)}, sha256.New()
+	texts := make([][2][]byte, len(pairs))
+	for i, pair := range pairs {
+		for j, file := range pair {
+			if texts[i][j], err = os.ReadFile(file); err != nil {
+				return false, fmt.Errorf("edge: certificates: %w", err)
+			}
+			fmt.Fprintf(digest, "%s %d ", file, len(texts[i][j]))
+			digest.Write(texts[i][j])
+		}
+	}
+	digest.Sum(set.digest[:0])
+	if before := c.set.Load(); before != nil && before.digest == set.digest {
+		return false, nil
+	}
+	for i, pair := range pairs {
+		cert, err := tls.X509KeyPair(texts[i][0], texts[i][1])
+		if err != nil {
+			return false, fmt.Errorf("edge: certificate %s: %w", pair[0], err)
+		}
+		if set.first == nil {
+			set.first = &cert
+		}
+		names := cert.Leaf.DNSNames
+		if len(names) == 0 && cert.Leaf.Subject.CommonName != "" {
+			names = []string{cert.Leaf.Subject.CommonName}
+		}
+		for _, name := range names {
+			if name = strings.ToLower(name); set.names[name] == nil {
+				set.names[name] = &cert
+			}
+		}
+	}
+	c.set.Store(set)
+	return true, nil
+}
+
+// pairs are the files of certificates and their keys.
+func (c TLSConfig) pairs() (pairs [][2]string, err error) {
+	if c.Certificate != "" {
+		pairs = append(pairs, [2]string{c.Certificate, c.Key})
+	}
+	if c.Folder == "" {
+		return pairs, nil
+	}
+	files, err := os.ReadDir(c.Folder) // sorted
+	if err != nil {
+		return nil, fmt.Errorf("edge: certificates: %w", err)
+	}
+	for _, f := range files {
+		ext := filepath.Ext(f.Name())
+		if f.IsDir() || ext != ".crt" && ext != ".pem" {
+			continue
+		}
+		base := filepath.Join(c.Folder, strings.TrimSuffix(f.Name(), ext))
+		pairs = append(pairs, [2]string{base + ext, base + ".key"})
+	}
+	if len(pairs) == 0 {
+		return nil, errors.New("edge: certificates: " + c.Folder + " has no NAME.crt or NAME.pem: put certificates with their NAME.key there")
+	}
+	return pairs, nil
+}
+
+func (c *Certificates) config() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"http/1.1"},
+		GetCertificate: c.choose,
+	}
+}
+
+func (c *Certificates) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	set, name := c.set.Load(), strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
+	if cert := set.names[name]; cert != nil {
+		return cert, nil
+	}
+	if i := bytes.IndexByte([]byte(name), '.'); i > 0 {
+		if cert := set.names["*"+name[i:]]; cert != nil {
+			return cert, nil
+		}
+	}
+	return set.first, nil
+}
