@@ -13,7 +13,8 @@ type Table struct {
 	options Options
 	seed    maphash.Seed // of this process, so that nobody can aim at one bucket
 	shards  []shard
-	stirred [4]atomic.Uint64 // a bit for each shard
+	stirred [4]atomic.Uint64 // a bit for each shard: see there
+	laden   [4]atomic.Uint64 // the same
 	edges   atomic.Uint32
 	began   time.Time // first use, from which recency is told
 }
@@ -33,8 +34,9 @@ type shard struct {
 	maxWorks int
 	maxFines int
 	waking   bool           // Wake was called and Dirty has not been since
-	stirred  *atomic.Uint64 // a bit of it says that dirty is not empty: Dirty locks no shard for nothing
-	stir     uint64         // that bit
+	bit      uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
+	stirred  *atomic.Uint64 // dirty is not empty
+	laden    *atomic.Uint64 // there may be a work, or somebody waiting
 	stats    Stats
 	_        [64]byte // neighbours' locks on other cache lines
 }
@@ -77,7 +79,7 @@ func New(o Options) *Table {
 		s := &t.shards[i]
 		s.narrow = store{narrow: records[i*b*ways : (i+1)*b*ways], tags: tags[i*b : (i+1)*b]}
 		s.wide = store{wide: wideRecords[i*wide*ways : (i+1)*wide*ways], tags: wideTags[i*wide : (i+1)*wide]}
-		s.stirred, s.stir = &t.stirred[i/64], 1<<(i%64)
+		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
 		s.works = make([]work, 1)
 		s.fineOf = make(map[place]int32)
 		s.maxFines = o.Counters/n/fineShare + 16

@@ -38,6 +38,7 @@ func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
 		return 0
 	}
 	s.works[w] = work{rule: r, source: Source{id: h.id, code: h.code}, slot: int32(i)}
+	s.laden.Or(s.bit)
 	h.work = w
 	return w
 }
@@ -122,7 +123,7 @@ func (s *shard) queue(w uint16) {
 		k.queued = true
 		s.dirty = append(s.dirty, w)
 		if len(s.dirty) == 1 {
-			s.stirred.Or(s.stir)
+			s.stirred.Or(s.bit)
 		}
 	}
 }
@@ -182,6 +183,9 @@ func (t *Table) Dirty(buf []Counter) []Counter {
 func (t *Table) Sweep(now time.Time, all bool) {
 	for i := range t.shards {
 		s := &t.shards[i]
+		if s.laden.Load()&s.bit == 0 {
+			continue
+		}
 		s.mu.Lock()
 		for w := 1; w < len(s.works); w++ {
 			k := &s.works[w]
@@ -198,6 +202,9 @@ func (t *Table) Sweep(now time.Time, all bool) {
 		for key, ch := range s.waiting {
 			delete(s.waiting, key)
 			close(ch)
+		}
+		if len(s.free) == len(s.works)-1 {
+			s.laden.And(^s.bit)
 		}
 		s.unlock(t)
 	}
@@ -221,6 +228,7 @@ func (t *Table) Await(r *Rule, source Source) <-chan struct{} {
 			s.waiting = make(map[Key]chan struct{})
 		}
 		s.waiting[key] = ch
+		s.laden.Or(s.bit)
 	}
 	return ch
 }
