@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -36,6 +37,9 @@ func (x *exchange) admit(ctx *fasthttp.RequestCtx) bool {
 			x.server.refusals.hit(x.source)
 			x.from = fromLimit
 			x.refuse(ctx)
+			if len(x.snap.sheds) > 0 && !x.decision.Rule.until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, x.decision.Rule.rule) {
+				ctx.SetConnectionClose()
+			}
 			return false
 		}
 	}

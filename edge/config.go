@@ -30,6 +30,7 @@ type Config struct {
 	Rules          []RuleConfig
 	AccessLog      AccessLogConfig
 	Estimate       counter.Estimate // of rules that do not say
+	Shed           bool             // shed: connection; see Server.shed
 	Shadow         bool             // every rule that is not off is a shadow
 	VerdictHeader  bool             // answers carry Sluice-Verdict
 }

@@ -62,7 +62,7 @@ func TestConfigErrors(t *testing.T) {
 	f("origins: [{servers: [\"127.0.0.1:3000\"]}]", `f.yaml:1:22: origins.servers: "127.0.0.1:3000" is not the URL of an origin: want http://HOST:PORT or https://HOST:PORT`)
 	f("origins: [{servers: [\"http://a/b\"]}]", `f.yaml:1:22: origins.servers: origin "http://a/b" has more than scheme, host and port: requests keep their own path; write http://a`)
 	f("origins:\n- hosts: [a]\n", "f.yaml:2:3: origin: no servers: give at least one URL under servers")
-	f("shed: connection", "f.yaml:1:7: shed: connection is not supported yet: leave it out")
+	f("shed: all", `f.yaml:1:7: shed: "all" is not possible: want answer or connection`)
 	f("check_path: /check", "f.yaml:1:13: check_path: /check is not supported yet: leave it out")
 	f("origins: [{servers: [\"http://a\"], health: {active: ok}}]", `f.yaml:1:52: origins.health.active: "ok" is not a path: want one such as /healthz, or none`)
 	f("limits: {header_bytes: 1}", "f.yaml:1:24: limits.header_bytes: 1 is out of range: want 1024 to 1048576 bytes")

@@ -64,7 +64,11 @@ func (r *reader) config(n ast.Node, c *Config) {
 				"refused": r.integer("access_log.refused", 1, 1_000_000, func(v int64) { c.AccessLog.Refused = int(v) }),
 			})
 		},
-		"shed":           r.later("shed", "answer"),
+		"shed": func(n ast.Node) {
+			shed := "answer"
+			oneOf(r, "shed", &shed, "answer", "connection")(n)
+			c.Shed = shed == "connection"
+		},
 		"check_path":     r.later("check_path", "none"),
 		"verdict_header": r.boolean("verdict_header", &c.VerdictHeader),
 		"rules":          func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },

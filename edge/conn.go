@@ -41,6 +41,7 @@ type registry struct {
 	most      int // connections, tunnels among them; 0: any number
 	perSource int
 	source    func(netip.Addr) (counter.Source, bool) // false: a trusted proxy, which has no cap
+	shed      func(netip.Addr) bool                   // is a peer to be turned away?
 	proxied   func(netip.Addr) bool                   // does a peer begin with a PROXY header?
 	header    time.Duration                           // how long the head of a request may take
 	write     time.Duration                           // how long a write may take without progress
@@ -93,7 +94,6 @@ func (l *listener) accept() (*conn, error) {
 		if c := l.admit(nc); c != nil {
 			return c, nil
 		}
-		l.stats.turnedAway.Add(1)
 		nc.Close()
 	}
 }
@@ -107,7 +107,7 @@ func (l *listener) admit(nc net.Conn) *conn {
 	if l.tls != nil {
 		c.secure, c.Conn = true, tls.Server(c.Conn, l.tls) // the first Read shakes hands
 	}
-	if !l.recount(c) {
+	if l.shed != nil && l.shed(c.peer) || !l.recount(c) {
 		return nil
 	}
 	return c
@@ -123,10 +123,12 @@ func (l *registry) recount(c *conn) bool {
 		l.discount(c)
 	}
 	if _, known := l.conns[c]; !known && l.most > 0 && len(l.conns) >= l.most {
+		l.stats.turnedAway.Add(1)
 		return false
 	}
 	if capped {
 		if l.counts[source] >= l.perSource {
+			l.stats.turnedAway.Add(1)
 			return false
 		}
 		l.counts[source]++

@@ -95,6 +95,7 @@ func New(o Options) (*Server, error) {
 		header: c.Limits.HeaderTimeout, write: c.Limits.IdleTimeout,
 		slack:   min(c.Limits.HeaderTimeout, c.Limits.IdleTimeout) / 64,
 		source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.connection(peer) },
+		shed:    s.shed,
 		proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.proxied(peer) },
 		conns:   make(map[*conn]struct{}), counts: make(map[counter.Source]int),
 	}

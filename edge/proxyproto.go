@@ -60,8 +60,7 @@ func (p *proxied) header() error {
 	}
 	if !local {
 		p.conn.peer = client
-		if !l.recount(p.conn) {
-			l.stats.turnedAway.Add(1)
+		if l.shed != nil && l.shed(client) || !l.recount(p.conn) {
 			return io.EOF
 		}
 	}

@@ -95,6 +95,11 @@ func (m *Match) setPath(text string) error {
 	return nil
 }
 
+// everything reports whether the rule is about all requests.
+func (m *Match) everything() bool {
+	return (len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (m.Path == "" || m.Path == "*" || m.Path == "/*") && len(m.Methods) == 0
+}
+
 // method reports whether the rule is about requests with this method.
 func (m *Match) method(method []byte) bool {
 	if len(m.Methods) == 0 {

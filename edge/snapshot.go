@@ -19,7 +19,8 @@ type snapshot struct {
 	deny, allow   *bart.Lite
 	origins       *origins
 	verdictHeader bool
-	waits         bool // a rule says first_sight: wait
+	waits         bool    // a rule says first_sight: wait
+	sheds         []*rule // whose mitigations end connections
 }
 
 // Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins from
@@ -51,6 +52,9 @@ func (s *Server) Apply(c *Config) error {
 	tier := make([]TierRule, 0, len(rules.rules))
 	for _, r := range rules.rules {
 		now.waits = now.waits || r.config.FirstSight == Wait
+		if c.Shed && r.parts == nil && !r.shadow && r.config.Match.everything() {
+			now.sheds = append(now.sheds, r)
+		}
 		tier = append(tier, TierRule{Counter: r.counter, Name: r.config.Name, Timeout: r.timeout, Shadow: r.shadow})
 	}
 	if s.limiter.tier.Rules != nil {

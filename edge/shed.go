@@ -1,0 +1,26 @@
+package edge
+
+import (
+	"net/netip"
+	"time"
+
+	"sluice/mitigation"
+)
+
+// shed reports whether a new connection is to be closed unanswered, because whatever it asks would be refused. That is known
+// (with shed: connection) of a peer that is no trusted proxy, while it is mitigated under a rule about all requests that counts
+// by source. It costs a source that goes on knocking the least possible, and its client an answer that says why.
+func (s *Server) shed(peer netip.Addr) bool {
+	snap := s.snap.Load()
+	if len(snap.sheds) == 0 || isIn(snap.sources.trust, peer) || isIn(snap.allow, peer) {
+		return false
+	}
+	source, now := snap.sources.of(peer), time.Now()
+	for _, r := range snap.sheds {
+		if !s.limiter.bits.Until(mitigation.Key{Rule: r.counter.ID, Source: source}, now).IsZero() {
+			s.stats.shed.Add(1)
+			return true
+		}
+	}
+	return false
+}
