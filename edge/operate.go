@@ -80,6 +80,25 @@ func (s *Server) Block(rule, source string, d time.Duration, reason string, now 
 		By: bit.By.String(), Reason: bit.Reason}, nil
 }
 
+// Adopt takes over a mitigation that another process on this edge's place knows of. One of a rule that there is not, or longer
+// than the rule allows, is cut or left out.
+func (s *Server) Adopt(m Mitigation, now time.Time) {
+	r, key, err := s.keyOf(m.Rule, m.Source)
+	if err != nil || !m.End.After(now) {
+		return
+	}
+	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Reason: m.Reason}
+	most := mitigation.MaxTimeout
+	if m.By != mitigation.ByAdmin.String() {
+		// A bit may end later than the timeout: when the source would be admitted again.
+		most = r.timeout + time.Duration(r.config.Window)
+	}
+	if end := now.Add(min(most, m.End.Sub(now))); end.After(now) {
+		bit.End = end // on the monotonic clock of this process
+		s.limiter.bits.Start(key, bit, now)
+	}
+}
+
 // Lift ends the mitigation of a source under a rule and forgets what was counted of it, so that it starts afresh. It
 // reports whether there was a mitigation here.
 func (s *Server) Lift(rule, source string, now time.Time) (bool, error) {

@@ -55,7 +55,7 @@ func (r *reloader) now() error {
 // tellLater names what changed but takes effect only at the next start.
 func (r *reloader) tellLater(before, now *edge.Config) {
 	for name, pair := range map[string][2]any{
-		"listen": {before.Listen, now.Listen}, "admin": {before.Admin, now.Admin}, "pop": {before.PoP, now.PoP},
+		"listen": {before.Listen, now.Listen}, "listen_tls": {before.ListenTLS, now.ListenTLS}, "tls": {before.TLS, now.TLS}, "admin": {before.Admin, now.Admin}, "pop": {before.PoP, now.PoP},
 		"table": {before.Counters, now.Counters}, "access_log": {before.AccessLog, now.AccessLog}, "limits": {before.Limits, now.Limits},
 		"admin_hosts": {before.AdminHosts, now.AdminHosts}, "admin_token_file": {before.AdminTokenFile, now.AdminTokenFile},
 	} {

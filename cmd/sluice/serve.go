@@ -30,6 +30,13 @@ import (
 //	stop:  edge drained, tier's last report, admin   (it answers /readyz and /metrics to the end)
 func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	log := newLog(stderr, f.logLevel, f.logFormat)
+	// A signal that comes before somebody listens for it must not end the process.
+	early := make(chan os.Signal, 1)
+	signal.Notify(early, syscall.SIGHUP, syscall.SIGUSR1)
+	defer signal.Stop(early)
+	usr2 := make(chan os.Signal, 1)
+	signal.Notify(usr2, syscall.SIGUSR2)
+	defer signal.Stop(usr2)
 	secret, err := popSecret(c, log)
 	if err != nil {
 		return err
@@ -57,16 +64,42 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	front, err := listen("listen", c.Listen)
+	var certificates *edge.Certificates
+	if c.ListenTLS != "" {
+		if certificates, err = edge.LoadCertificates(c.TLS); err != nil {
+			return err
+		}
+	}
+	program, err := os.Executable() // now: later its place may have been taken by a new one
 	if err != nil {
 		return err
 	}
-	defer front.Close()
-	back, err := listen("admin", c.Admin)
+	ours, err := givenSockets()
 	if err != nil {
 		return err
 	}
-	defer back.Close()
+	defer ours.close(true)
+	front, err := ours.listen("listen", c.Listen)
+	if err != nil {
+		return err
+	}
+	var secure net.Listener
+	if certificates != nil {
+		if secure, err = ours.listen("listen_tls", c.ListenTLS); err != nil {
+			return err
+		}
+	}
+	back, err := ours.listen("admin", c.Admin)
+	if err != nil {
+		return err
+	}
+	ours.close(false)
+	older := newHeir()
+	if older != nil {
+		if err := older.take(server); err != nil {
+			return fmt.Errorf("the older process did not tell its mitigations: %w", err)
+		}
+	}
 
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(server.Collector(), collectors.NewGoCollector(),
@@ -91,7 +124,7 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	stop, unhook := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer unhook()
 	background, cancel := context.WithCancel(context.Background())
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	var edges, others sync.WaitGroup
 	others.Go(func() {
 		if err := shared.sync(background); err != nil {
@@ -107,7 +140,7 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	}()
 	others.Go(func() { reload.watch(background) })
 	others.Go(func() {
-		if err := operators.Serve(back); !errors.Is(err, http.ErrServerClosed) {
+		if err := operators.Serve(back); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			failed <- fmt.Errorf("admin listener: %w", err)
 		}
 	})
@@ -116,20 +149,38 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 			failed <- fmt.Errorf("listener: %w", err)
 		}
 	})
-	log.Info("serving", "version", version(), "listen", front.Addr().String(), "admin", back.Addr().String(),
+	if secure != nil {
+		edges.Go(func() {
+			if err := server.ServeTLS(secure, certificates); err != nil {
+				failed <- fmt.Errorf("TLS listener: %w", err)
+			}
+		})
+		others.Go(func() { refresh(background, certificates, log) })
+	}
+	if older != nil {
+		go older.serve(server) // ends with the older process
+	}
+	notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
+	log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", front.Addr().String(), "admin", back.Addr().String(),
 		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
 
-	select {
-	case <-stop.Done():
-	case err = <-failed:
-	}
+	next := &handover{program: program, args: os.Args[1:], sockets: ours, server: server, log: log}
+	defer next.close()
+	err = wait(stop.Done(), failed, usr2, next)
 	unhook() // a second signal ends the process at once
 	log.Info("draining", "grace", f.grace)
+	if next.out == nil {
+		notify("STOPPING=1")
+	} else {
+		_ = back.Close() // the new process has it; operators should reach that one
+	}
 	grace, done := context.WithTimeout(context.Background(), f.grace)
 	defer done()
+	next.again()
 	if cut := server.Drain(grace); cut != nil {
 		log.Warn("connections were cut at the end of the grace time", "error", cut)
 	}
+	next.again()
 	edges.Wait()
 	cancel()
 	last, done := context.WithTimeout(context.Background(), time.Second)
@@ -146,6 +197,47 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	return err
 }
 
+// wait returns when the process is to end: it was told to, or something failed, which is the error, or a new process has
+// taken over (SIGUSR2).
+func wait(stop <-chan struct{}, failed <-chan error, usr2 <-chan os.Signal, next *handover) error {
+	for {
+		select {
+		case <-stop:
+			return nil
+		case err := <-failed:
+			return err
+		case <-usr2:
+			err := next.start()
+			if err == nil {
+				return nil
+			}
+			next.log.Error("no new process has taken over: this one goes on", "error", err)
+		}
+	}
+}
+
+// refreshEvery is how often certificates are looked at.
+const refreshEvery = 5 * time.Second
+
+// refresh reads certificates again when they change, until ctx is done.
+func refresh(ctx context.Context, c *edge.Certificates, log *slog.Logger) {
+	tick := time.NewTicker(refreshEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			switch changed, err := c.Refresh(); {
+			case err != nil:
+				log.Error("the certificates are wrong: the old ones stay in use", "error", err)
+			case changed:
+				log.Info("certificates read again")
+			}
+		}
+	}
+}
+
 func sweep(ctx context.Context, server *edge.Server) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -157,19 +249,6 @@ func sweep(ctx context.Context, server *edge.Server) {
 			server.Sweep(now)
 		}
 	}
-}
-
-func listen(what, address string) (net.Listener, error) {
-	ln, err := net.Listen("tcp", address)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s %s: the port is in use: stop what uses it or choose another with --%s", what, address, what)
-	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("%s %s: this user may not listen there: choose a port above 1023 with --%s", what, address, what)
-	case err != nil:
-		return nil, fmt.Errorf("%s %s: one cannot listen there (%w): give an address of this machine with --%s", what, address, err, what)
-	}
-	return ln, nil
 }
 
 // popSecret reads what the edges of a PoP share, or makes it from the PoP's name.

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"sluice/edge"
+)
+
+// startTime is how long a new process may take to be ready.
+const startTime = 30 * time.Second
+
+// A handover replaces this process by a new one without a connection lost (SIGUSR2). The new process gets the listening
+// sockets and two pipes:
+//
+//	old                                   new
+//	starts new, sockets open       --->   reads configuration, listens on the same sockets
+//	mitigations, a line each       --->   takes them over
+//	an empty line                  --->   serves
+//	                               <---   "ready"
+//	stops accepting, drains
+//	mitigations of meanwhile       --->   takes them over
+//	ends
+//
+// As long as "ready" has not come the old process goes on as if nothing had happened, and so it does for good if the new one
+// fails: a wrong configuration, a binary that does not start.
+type handover struct {
+	program string // as it was when this process started: a new binary has been put in its place
+	args    []string
+	sockets *sockets
+	server  *edge.Server
+	log     *slog.Logger
+	out     *os.File // to the new process, once it is ready
+}
+
+// start starts a new process and returns when it is ready.
+func (h *handover) start() (err error) {
+	files := make([]*os.File, 0, len(h.sockets.open)+2)
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	var names []string
+	for _, s := range h.sockets.open {
+		f, err := duplicate(s)
+		if err != nil {
+			return fmt.Errorf("%s cannot be handed over: %w", s.name, err)
+		}
+		files, names = append(files, f), append(names, s.name)
+	}
+	ready, sayReady, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	state, out, err := os.Pipe()
+	if err != nil {
+		sayReady.Close()
+		return err
+	}
+	files = append(files, sayReady, state)
+	defer func() {
+		if err != nil {
+			out.Close()
+		}
+	}()
+
+	n := 3 + len(names)
+	cmd := exec.Command(h.program, h.args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.ExtraFiles = files
+	cmd.Env = append(os.Environ(), handedSockets+"="+strings.Join(names, ":"), fmt.Sprintf("%s=%d:%d", handedPipes, n, n+1))
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for _, f := range files { // its own now: the end of the new process must show as the end of its pipes
+		f.Close()
+	}
+	files = nil
+	failed := func(err error) error {
+		_ = cmd.Process.Kill()
+		<-ended
+		return err
+	}
+	if err := out.SetWriteDeadline(time.Now().Add(startTime)); err != nil {
+		return failed(err)
+	}
+	if err := h.tell(out); err != nil {
+		return failed(fmt.Errorf("it did not take the mitigations: %w", err))
+	}
+	if err := ready.SetReadDeadline(time.Now().Add(startTime)); err != nil {
+		return failed(err)
+	}
+	if line, err := bufio.NewReader(ready).ReadString('\n'); line != "ready\n" {
+		if err == io.EOF {
+			return failed(errors.New("it ended before it was ready: its log tells why"))
+		}
+		return failed(fmt.Errorf("it was not ready after %v: %w", startTime, err))
+	}
+	h.out = out
+	h.log.Info("handed over", "to", cmd.Process.Pid)
+	return nil
+}
+
+// duplicate returns another descriptor of a socket. Not by its method File: what comes from there becomes blocking when it is
+// passed on, and the socket itself with it, so that an Accept under way here would not end when it should.
+func duplicate(s socket) (*os.File, error) {
+	c, ok := s.Listener.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd uintptr
+	var errno syscall.Errno
+	err = raw.Control(func(old uintptr) { fd, _, errno = syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 0) })
+	switch {
+	case err != nil:
+		return nil, err
+	case errno != 0:
+		return nil, errno
+	}
+	return os.NewFile(fd, s.name), nil
+}
+
+// tell writes the mitigations in force, a line each, and an empty line.
+func (h *handover) tell(out *os.File) error {
+	w := bufio.NewWriter(out)
+	e := json.NewEncoder(w)
+	for _, m := range h.server.Mitigations(time.Now()) {
+		if err := e.Encode(m); err != nil {
+			return err
+		}
+	}
+	if err := w.WriteByte('\n'); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// again tells the new process, if there is one, what has begun since.
+func (h *handover) again() {
+	if h.out == nil {
+		return
+	}
+	if h.out.SetWriteDeadline(time.Now().Add(time.Second)) != nil || h.tell(h.out) != nil {
+		h.log.Warn("the new process did not take the last mitigations")
+	}
+}
+
+func (h *handover) close() {
+	if h.out != nil {
+		h.out.Close()
+	}
+}
+
+// A heir is the other side: what an older process of ours has left to this one. nil: this process starts afresh.
+type heir struct {
+	ready *os.File
+	state *os.File
+	lines *bufio.Reader
+}
+
+func newHeir() *heir {
+	text := os.Getenv(handedPipes)
+	os.Unsetenv(handedPipes)
+	first, second, ok := strings.Cut(text, ":")
+	ready, err1 := strconv.Atoi(first)
+	state, err2 := strconv.Atoi(second)
+	if !ok || err1 != nil || err2 != nil || ready < 3 || state < 3 {
+		return nil
+	}
+	h := &heir{ready: os.NewFile(uintptr(ready), "ready"), state: os.NewFile(uintptr(state), "state")}
+	h.lines = bufio.NewReader(h.state)
+	return h
+}
+
+// take takes mitigations over, up to an empty line.
+func (h *heir) take(server *edge.Server) error {
+	for {
+		line, err := h.lines.ReadBytes('\n')
+		if err != nil {
+			return err
+		}
+		if len(line) == 1 {
+			return nil
+		}
+		var m edge.Mitigation
+		if err := json.Unmarshal(line, &m); err != nil {
+			return err
+		}
+		server.Adopt(m, time.Now())
+	}
+}
+
+// serve says ready, and goes on taking until the older process has ended.
+func (h *heir) serve(server *edge.Server) {
+	_, _ = io.WriteString(h.ready, "ready\n")
+	h.ready.Close()
+	for h.take(server) == nil {
+	}
+	h.state.Close()
+}
+
+// notify tells systemd (sd_notify(3)), if it has asked to be told.
+func notify(text string) {
+	name := os.Getenv("NOTIFY_SOCKET")
+	if name == "" {
+		return
+	}
+	if name[0] == '@' {
+		name = "\x00" + name[1:]
+	}
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_, _ = io.WriteString(c, text)
+}

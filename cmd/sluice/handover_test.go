@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A lineage is sluice and the processes that take over from it. They log into one file.
+type lineage struct {
+	*process
+	file string
+}
+
+func startLineage(t *testing.T, origin string, extra []*os.File, env []string, args ...string) *lineage {
+	t.Helper()
+	l := &lineage{process: &process{t: t, front: freePort(t), back: freePort(t), log: new(bytes.Buffer)}, file: filepath.Join(t.TempDir(), "log")}
+	out, err := os.Create(l.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	l.cmd = exec.Command(os.Args[0], append([]string{"--listen", l.front, "--admin", l.back, "--origin", origin, "--grace", "5s"}, args...)...)
+	l.cmd.Env = append(append(os.Environ(), "SLUICE_UNDER_TEST=1"), env...)
+	l.cmd.Stderr, l.cmd.ExtraFiles = out, extra
+	if err := l.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, pid := range l.pids() { // what has ended already is not there
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		_ = l.cmd.Wait()
+	})
+	l.until("serving", func() bool { return len(l.pids()) > 0 })
+	return l
+}
+
+func (l *lineage) text() string {
+	text, err := os.ReadFile(l.file)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return string(text)
+}
+
+var servingPID = regexp.MustCompile(`msg=serving .*pid=(\d+)`)
+
+// pids are all processes that have served, the newest last.
+func (l *lineage) pids() (pids []int) {
+	for _, m := range servingPID.FindAllStringSubmatch(l.text(), -1) {
+		pid, _ := strconv.Atoi(m[1])
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func (l *lineage) signal(s syscall.Signal) {
+	l.t.Helper()
+	pids := l.pids()
+	if err := syscall.Kill(pids[len(pids)-1], s); err != nil {
+		l.t.Fatalf("%v\n%s", err, l.text())
+	}
+}
+
+// replace starts a new process and returns once it serves.
+func (l *lineage) replace() {
+	l.t.Helper()
+	n := len(l.pids())
+	l.signal(syscall.SIGUSR2)
+	l.until("replaced", func() bool { return len(l.pids()) > n })
+}
+
+// Twenty new processes under load, with connections that stay and connections that are new: nobody is refused, reset or
+// served an error.
+func TestTwentyRestartsUnderLoad(t *testing.T) {
+	l := startLineage(t, origin(t), nil, nil, "--limit", "1000000000")
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	var served, failed atomic.Int64
+	var firsts sync.Map
+	for i := range 4 {
+		transport := &http.Transport{DisableKeepAlives: i%2 == 0, MaxIdleConnsPerHost: 4}
+		client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+		clients.Go(func() {
+			defer transport.CloseIdleConnections()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				resp, err := client.Get("http://" + l.front + "/")
+				if err == nil {
+					var body []byte
+					body, err = io.ReadAll(resp.Body)
+					resp.Body.Close()
+					if err == nil && (resp.StatusCode != 200 || string(body) != "hello") {
+						err = fmt.Errorf("%d %q", resp.StatusCode, body)
+					}
+				}
+				if err != nil {
+					failed.Add(1)
+					firsts.LoadOrStore(err.Error(), true)
+				}
+				served.Add(1)
+			}
+		})
+	}
+	for range 20 {
+		before := served.Load()
+		l.replace()
+		l.until("served", func() bool { return served.Load() > before+20 })
+	}
+	close(stop)
+	clients.Wait()
+	if failed.Load() > 0 {
+		firsts.Range(func(k, _ any) bool { t.Error(k); return true })
+		t.Errorf("%d of %d requests failed", failed.Load(), served.Load())
+	}
+	if err := l.cmd.Wait(); err != nil {
+		t.Errorf("the first process: %v\n%s", err, l.text())
+	}
+	l.signal(syscall.SIGTERM)
+	l.until("stopped", func() bool { return strings.Count(l.text(), "msg=stopped") == 21 })
+}
+
+// Whom the old process has blocked the new one refuses; a lift by hand before it has ended is not undone by it.
+func TestMitigationsAreHandedOver(t *testing.T) {
+	l := startLineage(t, origin(t), nil, nil, "--limit", "1", "--window", "1h", "--mitigation-timeout", "1h")
+	if a, b := l.get(), l.get(); a != 200 || b != 429 {
+		t.Fatalf("%d %d", a, b)
+	}
+	l.replace()
+	http.DefaultClient.CloseIdleConnections()
+	l.until("of the new process", func() bool {
+		http.DefaultClient.CloseIdleConnections()
+		_, body := l.admin("GET", "/v1/mitigations")
+		return strings.Contains(body, `"by": "pop"`) && strings.Contains(body, "127.0.0.1")
+	})
+	if got := l.get(); got != 429 {
+		t.Errorf("after the handover: %d", got)
+	}
+}
+
+// A new process that cannot start changes nothing.
+func TestFailedReplacement(t *testing.T) {
+	file := write(t, "rules: [{name: a, limit: 7}]")
+	l := startLineage(t, origin(t), nil, nil, "--config", file)
+	if err := os.WriteFile(file, []byte("rules: [{name: a, limit: 0}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.signal(syscall.SIGUSR2)
+	l.until("told", func() bool { return strings.Contains(l.text(), "no new process has taken over") })
+	for range 3 {
+		if got := l.get(); got != 200 {
+			t.Errorf("%d", got)
+		}
+	}
+	if status, _ := l.admin("GET", "/readyz"); status != 200 || len(l.pids()) != 1 {
+		t.Errorf("ready: %d; %d have served", status, len(l.pids()))
+	}
+	if err := os.WriteFile(file, []byte("rules: [{name: a, limit: 9}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.replace() // and now it can
+	if got := l.get(); got != 200 {
+		t.Errorf("%d", got)
+	}
+}
+
+// Sockets that systemd has opened are served on, whatever the configuration says.
+func TestSocketActivation(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	f, err := ln.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	// LISTEN_PID is the process's own: a shell can know it.
+	t.Setenv("SLUICE_TEST_BINARY", os.Args[0])
+	back := freePort(t)
+	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$SLUICE_TEST_BINARY" --admin `+back+" --origin "+origin(t))
+	cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=web")
+	cmd.ExtraFiles = []*os.File{f}
+	log := new(bytes.Buffer)
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{t: t, cmd: cmd, front: ln.Addr().String(), back: back, log: log}
+	p.until("ready", func() bool { status, _ := p.admin("GET", "/readyz"); return status == 200 })
+	if got := p.get(); got != 200 {
+		t.Errorf("%d", got)
+	}
+	p.stop(syscall.SIGTERM)
+}
+
+func TestUnixSocketIsTakenOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	first, err := listen("listen", "unix:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen("listen", "unix:"+path); err == nil {
+		t.Error("a socket in use was taken")
+	}
+	first.(*net.UnixListener).SetUnlinkOnClose(false)
+	first.Close()
+	again, err := listen("listen", "unix:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
+}
