@@ -1,0 +1,76 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+)
+
+// What is forwarded of a request is one request to another server as well, with the method, target, host and length that
+// this one saw, and nothing of it ends at this hop.
+func FuzzRequestHead(f *testing.F) {
+	for _, s := range []string{
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST /a/../b%2f?c HTTP/1.1\r\nHost: a:80\r\nContent-Length: 3\r\nX: y\r\n\r\nabc",
+		"PUT http://A/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: x, close\r\nX: 1\r\n\r\n0\r\n\r\n",
+		"OPTIONS * HTTP/1.0\r\nKeep-Alive: 1\r\nVia: 1.1 x\r\nForwarded: for=a\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n",
+	} {
+		f.Add([]byte(s))
+	}
+	o := &origin{host: "origin.example"}
+	f.Fuzz(func(t *testing.T, request []byte) {
+		ctx, x := &fasthttp.RequestCtx{}, &exchange{conn: &conn{peer: netip.MustParseAddr("192.0.2.1")}}
+		h := &ctx.Request.Header
+		if h.Read(bufio.NewReaderSize(bytes.NewReader(request), 32<<10)) != nil || !x.understand(ctx) {
+			return
+		}
+		var out bytes.Buffer
+		w := bufio.NewWriter(&out)
+		x.writeHead(w, ctx, o)
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		target := string(originForm(h.RequestURI()))
+		line, _, _ := strings.Cut(out.String(), "\r\n")
+		if want := string(h.Method()) + " " + target + " HTTP/1.1"; line != want || strings.Count(line, " ") != 2 {
+			t.Fatalf("%q became %q", request, line)
+		}
+		var again head
+		_, lines, _ := bytes.Cut(out.Bytes(), []byte("\r\n"))
+		if err := again.scan(lines); err != nil {
+			t.Fatalf("%q: %v", out.Bytes(), err)
+		}
+		hosts := 0
+		for _, l := range again.lines {
+			switch l.kind {
+			case lineHost:
+				hosts++
+			case lineConnection, lineHopByHop, lineExpect:
+				t.Fatalf("%s was passed on: %q", l.name, out.Bytes())
+			}
+		}
+		if hosts != 1 {
+			t.Fatalf("%d hosts in %q", hosts, out.Bytes())
+		}
+		req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(out.Bytes())))
+		if err != nil {
+			return // another server may be stricter: it refuses the request
+		}
+		wantHost := string(x.rawHost)
+		if wantHost == "" {
+			wantHost = o.host
+		}
+		if req.Host != wantHost || req.RequestURI != target {
+			t.Fatalf("another server sees %s %s, want %s %s", req.Host, req.RequestURI, wantHost, target)
+		}
+		if want := int64(max(h.ContentLength(), -1)); h.ContentLength() >= -1 && req.ContentLength != want {
+			t.Fatalf("another server sees a length of %d, want %d: %q", req.ContentLength, want, out.Bytes())
+		}
+	})
+}
