@@ -65,7 +65,7 @@ type Server struct {
 
 // spareConnections are accepted above the cap: the server answers those with 503. Only tunnels, which it does not count, can
 // fill them up; then a connection is closed unanswered.
-const spareConnections = 64
+const spareConnections = 16
 
 // New makes a server. Nothing is started yet.
 func New(o Options) (*Server, error) {

@@ -41,7 +41,8 @@ type handover struct {
 	sockets *sockets
 	server  *edge.Server
 	log     *slog.Logger
-	out     *os.File // to the new process, once it is ready
+	out     *os.File  // to the new process, once it is ready
+	told    time.Time // when it was told last
 }
 
 // start starts a new process and returns when it is ready.
@@ -77,6 +78,7 @@ func (h *handover) start() (err error) {
 		}
 	}()
 
+	h.told = time.Time{} // a process before this one may have been told, and have failed
 	n := 3 + len(names)
 	cmd := exec.Command(h.program, h.args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -139,11 +141,17 @@ func duplicate(s socket) (*os.File, error) {
 	return os.NewFile(fd, s.name), nil
 }
 
-// tell writes the mitigations in force, a line each, and an empty line.
+// tell writes the mitigations in force that have not been told yet, a line each, and an empty line. What has been told is not
+// told again: an operator may have lifted it in the new process.
 func (h *handover) tell(out *os.File) error {
 	w := bufio.NewWriter(out)
 	e := json.NewEncoder(w)
-	for _, m := range h.server.Mitigations(time.Now()) {
+	before, now := h.told, time.Now()
+	h.told = now
+	for _, m := range h.server.Mitigations(now) {
+		if m.Learned.Before(before) {
+			continue
+		}
 		if err := e.Encode(m); err != nil {
 			return err
 		}

@@ -145,7 +145,6 @@ func TestMitigationsAreHandedOver(t *testing.T) {
 		t.Fatalf("%d %d", a, b)
 	}
 	l.replace()
-	http.DefaultClient.CloseIdleConnections()
 	l.until("of the new process", func() bool {
 		http.DefaultClient.CloseIdleConnections()
 		_, body := l.admin("GET", "/v1/mitigations")
@@ -153,6 +152,13 @@ func TestMitigationsAreHandedOver(t *testing.T) {
 	})
 	if got := l.get(); got != 429 {
 		t.Errorf("after the handover: %d", got)
+	}
+	if status, body := l.admin("DELETE", "/v1/mitigations/default/127.0.0.1"); status != 200 {
+		t.Fatalf("lift: %d %s", status, body)
+	}
+	l.until("rid of the old process", func() bool { return strings.Contains(l.text(), "msg=stopped") })
+	if _, body := l.admin("GET", "/v1/mitigations"); strings.Contains(body, "127.0.0.1") {
+		t.Errorf("the old process undid the lift: %s", body)
 	}
 }
 
