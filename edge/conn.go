@@ -297,7 +297,7 @@ func (c *conn) abortBody() {
 // Write gives every write its own deadline: one for a whole answer would cut long downloads, none would let a client that
 // does not read keep the connection for ever. The deadline is moved at most once a second, because moving it costs.
 func (c *conn) Write(p []byte) (int, error) {
-	if now := time.Now(); c.writeBy.Sub(now) < c.listener.write-time.Second {
+	if now := time.Now(); c.writeBy.Sub(now) < c.listener.write-min(time.Second, c.listener.write/4) {
 		c.writeBy = now.Add(c.listener.write)
 		if err := c.Conn.SetWriteDeadline(c.writeBy); err != nil {
 			c.failed = true

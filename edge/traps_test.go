@@ -159,6 +159,30 @@ func TestSlowBodyIsCut(t *testing.T) {
 	e.rest()
 }
 
+// F13: a client that does not read its answer is cut, and the origin's connection is not kept; one that reads goes on as long as
+// it likes, however short the timeout.
+func TestSlowReaders(t *testing.T) {
+	part := strings.Repeat("x", 1<<20)
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		for range 64 {
+			if _, err := io.WriteString(w, part); err != nil {
+				return
+			}
+		}
+	})
+	e := startEdge(t, origin, "limits: {idle_timeout: 200ms}")
+	idle := e.dial()
+	_, _ = io.WriteString(idle, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	for e.metrics()["sluice_aborted_total"] == 0 { // until the test's own time is up
+		if resp, body := e.talk().say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 || len(body) != 64<<20 {
+			t.Fatalf("%d, %d bytes", resp.StatusCode, len(body))
+		}
+	}
+	if m := e.rest(); m["sluice_aborted_total"] != 1 {
+		t.Errorf("metrics: %v", m)
+	}
+}
+
 // F13: one source cannot take all connections; others are served.
 func TestConnectionsPerSource(t *testing.T) {
 	o := startRecorder(t, hello)
