@@ -259,7 +259,7 @@ func TestExpectContinue(t *testing.T) {
 	e2.rest()
 }
 
-// F22 and CONTRACT: a refused POST keeps its connection if its body is short, and gets its answer in any case.
+// F22: a refused POST keeps its connection if its body is short, and gets its answer in any case.
 func TestRefusedBodies(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), fmt.Sprintf(oneRule, 1))
