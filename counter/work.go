@@ -106,7 +106,7 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 
 // urgent says whether hits must be reported at once. They may wait while they could not matter: if every edge kept as many
 // to itself, and the source went on elsewhere as fast as it is known to be while nothing was heard of it, it would still be
-// within a quarter of its limit's headroom. Nothing waits once the source is in the last quarter of its limit, and what an edge
+// within a third of its limit's headroom. Nothing waits once the source is in the last quarter of its limit, and what an edge
 // knows nothing of, it asks about.
 func (t *Table) urgent(r *Rule, h *head, k *work, estimate float64, now int64) bool {
 	if h.heard == 0 || h.state&toldNear != 0 {
@@ -115,7 +115,7 @@ func (t *Table) urgent(r *Rule, h *head, k *work, estimate float64, now int64) b
 	hidden := float64(k.hits) * float64(t.edges.Load())
 	silence := float64(time.Duration(instant(now)-h.heard) * recency)
 	hidden += estimate * silence / float64(r.Window)
-	return 4*hidden >= float64(r.Limit)-estimate
+	return 3*hidden >= float64(r.Limit)-estimate
 }
 
 func (s *shard) queue(w uint16) {
@@ -260,7 +260,7 @@ type Report struct {
 // wait. It reports whether there is anything.
 func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 	t.at(c, func(s *shard, st *store, i int) {
-		s.advance(st, i, c.Rule, now.UnixNano())
+		at := s.advance(st, i, c.Rule, now.UnixNano())
 		h, groups := st.head(i), st.groups(i)
 		if h.work == 0 {
 			return
@@ -287,7 +287,9 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		}
 		ok = rep.N > 0
 		k.urgent = false
-		if ok && h.state&readPast == 0 {
+		// Older groups matter to who may be near its limit. An edge that has reported to them knows about half of what the
+		// others counted in them, and for who is far enough from the limit even so, that will do.
+		if ok && h.state&readPast == 0 && (h.heard == 0 || s.estimate(r, st, i, at)*float64(t.edges.Load()+1) >= 2*float64(r.Limit)) {
 			h.state |= readPast
 			rep.Past = true
 			rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
