@@ -184,8 +184,12 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	defer stop()
 	var before, after time.Duration
 	var cpuErr error
+	warm := max(p.For/3, 500*time.Millisecond)
+	if c.Work != "proxy" {
+		warm += time.Duration(c.Sources) * 200 * time.Microsecond // so that all have had what they are admitted
+	}
 	load := Busy{Edge: netip.MustParseAddrPort(at), Conns: c.Conns, Sources: c.Sources, Fresh: c.Work == "refuse new",
-		Warm: max(p.For/3, 500*time.Millisecond), For: p.For,
+		Warm: warm, For: p.For,
 		Begun: func() { before, cpuErr = cpuTime(proc.pid()) },
 		Ended: func() { after, err = cpuTime(proc.pid()); cpuErr = errors.Join(cpuErr, err) },
 	}
