@@ -30,7 +30,7 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	flags.IntSliceVar(&p.Sources, "sources", []int{1, 10_000}, "of the requests; more than one are named in X-Forwarded-For")
 	flags.StringSliceVar(&p.Edges, "edges", loadgen.PeerNames, "what to measure")
 	flags.StringSliceVar(&p.Works, "work", loadgen.PeerWorks, "what they do")
-	flags.BoolVar(&short, "short", false, "one round of one second with 64 connections: whether it works, not how fast")
+	flags.BoolVar(&short, "short", false, "one round of one second with 64 connections and one source: whether it works, not how fast")
 	flags.StringVar(&p.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
 	flags.StringVar(&jsonFile, "json", "", "write the figures to `FILE`")
 	flags.StringVar(&bare, "bare", "", "serve as the bare proxy at `ADDR`")
@@ -56,7 +56,7 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 		}
 	}
 	if short {
-		p.Rounds, p.For, p.Conns = 1, time.Second, []int{64}
+		p.Rounds, p.For, p.Conns, p.Sources = 1, time.Second, []int{64}, []int{1}
 	}
 	var err error
 	if p.Self, err = os.Executable(); err != nil {
