@@ -68,7 +68,7 @@ const (
 	hasFine  = 0x08 // shard.fineOf knows the counter
 	heardNow = 0x10 // the tier has answered about the newest group
 	readPast = 0x20 // the tier has been asked about the older groups since the newest began
-	toldNear = 0x40 // whoever found the counter in the last quarter of its limit has said so
+	toldNear = 0x40 // whoever found the counter in the last third of its limit has said so
 	toldFull = 0x80 // whoever found it at its limit has said so
 )
 

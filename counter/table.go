@@ -4,7 +4,6 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Table holds counters. It is safe for concurrent use; a call touches one shard, the source's, unless its rules are asked
@@ -16,7 +15,6 @@ type Table struct {
 	stirred [4]atomic.Uint64 // a bit for each shard: see there
 	laden   [4]atomic.Uint64 // the same
 	edges   atomic.Uint32
-	began   time.Time // first use, from which recency is told
 }
 
 // A shard is a lock and what it guards. All counters of a source are in one shard.

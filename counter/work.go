@@ -106,7 +106,7 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 
 // urgent says whether hits must be reported at once. They may wait while they could not matter: if every edge kept as many
 // to itself, and the source went on elsewhere as fast as it is known to be while nothing was heard of it, it would still be
-// within a third of its limit's headroom. Nothing waits once the source is in the last quarter of its limit, and what an edge
+// within a third of its limit's headroom. Nothing waits once the source is in the last third of its limit, and what an edge
 // knows nothing of, it asks about.
 func (t *Table) urgent(r *Rule, h *head, k *work, estimate float64, now int64) bool {
 	if h.heard == 0 || h.state&toldNear != 0 {
@@ -302,7 +302,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 // Standing is what a counter says after an answer of the tier.
 type Standing struct {
 	Over bool // the PoP has counted more than the limit
-	// News says that the counter has come into the last quarter of its limit, or to the limit itself, and was not there when the
+	// News says that the counter has come into the last third of its limit, or to the limit itself, and was not there when the
 	// tier last answered. Other edges should be told: some hold hits back because they do not know how near the limit is, and one
 	// that has never seen the source would admit it once more.
 	News bool
@@ -433,7 +433,7 @@ func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now in
 	switch left := r.remaining(estimate); {
 	case left == 0:
 		told = toldNear | toldFull
-	case left <= r.Limit/4:
+	case left <= r.Limit/3:
 		told = toldNear
 	}
 	standing.News = !standing.Over && told&^h.state != 0

@@ -52,7 +52,7 @@ func TestConfigErrors(t *testing.T) {
 	f(rule+"  match: {path: \"~(\"}\n", "f.yaml:4:17: match.path: \"(\" is not a regular expression: error parsing regexp: missing closing ): `(`")
 	f(rule+"  match: {path: login}\n", `f.yaml:4:17: match.path: "login" is not a path: want /exact, /prefix/* or ~regexp`)
 	f(rule+"  match: {path: /a//b}\n", `f.yaml:4:17: match.path: "/a//b" is never the path of a request as rules see it: write /a/b`)
-	f(rule+"  match: {path: /a/*/b}\n", `f.yaml:4:17: match.path: "/a/*/b" has a * before its end: use a regular expression, ~...`)
+	f(rule+"  match: {path: /a/*/b}\n", `f.yaml:4:17: match.path: "/a/*/b" has a * before its end: use a regular expression, which begins with ~`)
 	f(rule+"  match: {hosts: [\"a:80\"]}\n", `f.yaml:4:19: match.hosts: "a:80" is not a host: want example.com without a port, *.example.com, or *`)
 	f(rule+"  match: {methods: [post]}\n", `f.yaml:4:21: match.methods: "post" is not a method: want a name in capitals, such as POST`)
 	f(rule+"  count: {statuses: [99]}\n", "f.yaml:4:22: count.statuses: 99 is out of range: want 200 to 599")

@@ -63,13 +63,13 @@ func newRule(c RuleConfig, defaults *Config) (*rule, error) {
 // counts reports whether a rule that counts by status counts an answer with this one.
 func (r *rule) counts(status int) bool { return slices.Contains(r.config.Count.Statuses, status) }
 
-// loosened reports whether now admits something that before did not, so that who was blocked under before may not be
-// blocked under now.
-func (now *rule) loosened(before *rule) bool {
-	return now.shadow != before.shadow ||
-		now.config.Limit > before.config.Limit ||
-		float64(now.config.Limit)/float64(now.config.Window) > float64(before.config.Limit)/float64(before.config.Window) ||
-		now.timeout < before.timeout
+// loosened reports whether r admits something that before did not, so that who was blocked under before may not be
+// blocked under r.
+func (r *rule) loosened(before *rule) bool {
+	return r.shadow != before.shadow ||
+		r.config.Limit > before.config.Limit ||
+		float64(r.config.Limit)/float64(r.config.Window) > float64(before.config.Limit)/float64(before.config.Window) ||
+		r.timeout < before.timeout
 }
 
 // setPath reads a path pattern: exact, a prefix that ends in *, or a regular expression after ~.
@@ -85,7 +85,7 @@ func (m *Match) setPath(text string) error {
 	case !strings.HasPrefix(text, "/") && text != "*":
 		return fmt.Errorf("%q is not a path: want /exact, /prefix/* or ~regexp", text)
 	case strings.Contains(strings.TrimSuffix(text, "*"), "*"):
-		return fmt.Errorf("%q has a * before its end: use a regular expression, ~...", text)
+		return fmt.Errorf("%q has a * before its end: use a regular expression, which begins with ~", text)
 	default:
 		exact := strings.TrimSuffix(text, "*")
 		if c := string(appendCanonicalPath(nil, []byte(exact))); exact != "" && c != exact {

@@ -28,18 +28,17 @@ import (
 // connections, idle ones are closed and then requests wait. What waits, for that or for the processor, is sent late, and
 // SendError says how late.
 type Replay struct {
-	PoPs          [][]netip.AddrPort   // the edges of each PoP: IPv4
-	Affinity      Affinity             // nil: all go to the first PoP
-	Carrier       Carrier              // how sources reach the edge; zero: Loopback
-	Speed         float64              // trace seconds per second; 0: 1
-	PerConnection int                  // requests on a connection before a new one is opened; 0: 20
-	Seed          uint64               // of the choice of edges
-	MaxConns      int                  // open connections at once; 0: 8192
-	MaxPerSource  int                  // open connections of one source at once; 0: 64
-	Idle          time.Duration        // how long an idle connection is kept; 0: 5 s
-	Timeout       time.Duration        // of an answer; 0: 10 s
-	Progress      func(Progress)       // called ten times a second from the sending goroutine: must not block
-	clock         func() time.Duration // nil: the time since the start
+	PoPs          [][]netip.AddrPort // the edges of each PoP: IPv4
+	Affinity      Affinity           // nil: all go to the first PoP
+	Carrier       Carrier            // how sources reach the edge; zero: Loopback
+	Speed         float64            // trace seconds per second; 0: 1
+	PerConnection int                // requests on a connection before a new one is opened; 0: 20
+	Seed          uint64             // of the choice of edges
+	MaxConns      int                // open connections at once; 0: 8192
+	MaxPerSource  int                // open connections of one source at once; 0: 64
+	Idle          time.Duration      // how long an idle connection is kept; 0: 5 s
+	Timeout       time.Duration      // of an answer; 0: 10 s
+	Progress      func(Progress)     // called ten times a second from the sending goroutine: must not block
 }
 
 // Affinity tells the PoP of a source by its address in the trace, at a time of the run. When it changes, the source's idle
