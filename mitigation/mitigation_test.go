@@ -1,0 +1,174 @@
+package mitigation
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"sluice/counter"
+)
+
+var start = time.Unix(1_700_000_000, 0)
+
+func bit(from, until time.Duration, by By) Bit {
+	return Bit{Start: start.Add(from), End: start.Add(until), By: by}
+}
+
+func TestStartNeverShortens(t *testing.T) {
+	type step struct {
+		at, until time.Duration
+		news      bool
+		end       time.Duration // in force afterwards until then; 0: nothing is
+	}
+	f := func(name string, steps ...step) {
+		t.Helper()
+		table := New(10, nil)
+		for i, s := range steps {
+			now := start.Add(s.at)
+			if news := table.Start(key(1), bit(s.at, s.until, ByEdge), now); news != s.news {
+				t.Errorf("%s, step %d: news = %v, want %v", name, i, news, s.news)
+			}
+			var end time.Time
+			if s.end != 0 {
+				end = start.Add(s.end)
+			}
+			if got := table.Until(key(1), now); !got.Equal(end) {
+				t.Errorf("%s, step %d: in force until %v, want %v", name, i, got, end)
+			}
+		}
+	}
+	f("a second start that ends sooner changes nothing",
+		step{0, 10 * time.Second, true, 10 * time.Second}, step{time.Second, 5 * time.Second, false, 10 * time.Second})
+	f("one that ends later prolongs",
+		step{0, 10 * time.Second, true, 10 * time.Second}, step{time.Second, 20 * time.Second, true, 20 * time.Second})
+	f("the same end is no news",
+		step{0, 10 * time.Second, true, 10 * time.Second}, step{time.Second, 10 * time.Second, false, 10 * time.Second})
+	f("after its end a source can be blocked again",
+		step{0, 10 * time.Second, true, 10 * time.Second}, step{10 * time.Second, 12 * time.Second, true, 12 * time.Second})
+	f("what has ended does not start", step{10 * time.Second, 9 * time.Second, false, 0}, step{10 * time.Second, 10 * time.Second, false, 0})
+}
+
+func TestEndsExactly(t *testing.T) {
+	table := New(10, nil)
+	table.Start(key(1), bit(0, time.Second, ByEdge), start)
+	if table.Until(key(1), start.Add(time.Second-1)).IsZero() {
+		t.Error("not in force a nanosecond before its end")
+	}
+	if !table.Until(key(1), start.Add(time.Second)).IsZero() {
+		t.Error("in force at its end")
+	}
+	if !table.Until(key(2), start).IsZero() {
+		t.Error("another source is blocked")
+	}
+	other := key(1)
+	other.Rule = 2
+	if !table.Until(other, start).IsZero() {
+		t.Error("the source is blocked under another rule")
+	}
+}
+
+func TestProlongedBitKeepsItsStart(t *testing.T) {
+	table := New(10, nil)
+	table.Start(key(1), bit(0, time.Second, ByPoP), start)
+	table.Start(key(1), bit(500*time.Millisecond, time.Minute, ByEdge), start.Add(500*time.Millisecond))
+	b, ok := table.Get(key(1), start.Add(2*time.Second))
+	if !ok || !b.Start.Equal(start) || !b.Learned.Equal(start) {
+		t.Errorf("start %v, learned %v, want both %v", b.Start, b.Learned, start)
+	}
+}
+
+// TestNews: the PoP hears of what this edge and its operators did, and not of what it told itself.
+func TestNews(t *testing.T) {
+	woken := 0
+	table := New(10, func() { woken++ })
+	table.Start(key(1), bit(0, time.Second, ByEdge), start)
+	table.Start(key(2), bit(0, time.Second, ByPoP), start)
+	table.Start(key(3), bit(0, time.Second, ByAdmin), start)
+	table.Lift(key(2), ByPoP, start)
+	table.Lift(key(9), ByAdmin, start)
+	var told []string
+	for _, n := range table.News(nil) {
+		told = append(told, fmt.Sprintf("%s %s %v", n.Key.Source, n.Bit.By, n.Bit.End.IsZero()))
+	}
+	want := []string{"0.0.0.1 edge false", "0.0.0.3 admin false", "0.0.0.9 admin true"}
+	if fmt.Sprint(told) != fmt.Sprint(want) {
+		t.Errorf("news %q, want %q", told, want)
+	}
+	if len(table.News(nil)) != 0 {
+		t.Error("news was given twice")
+	}
+	if woken != len(want) {
+		t.Errorf("woken %d times for %d news", woken, len(want))
+	}
+}
+
+func TestLift(t *testing.T) {
+	table := New(10, nil)
+	table.Start(key(1), bit(0, time.Hour, ByEdge), start)
+	if !table.Lift(key(1), ByPoP, start) || table.Lift(key(1), ByPoP, start) {
+		t.Error("the first lift must find a mitigation, the second none")
+	}
+	if !table.Until(key(1), start).IsZero() {
+		t.Error("still blocked after it was lifted")
+	}
+	if !table.Start(key(1), bit(0, time.Minute, ByEdge), start) {
+		t.Error("a lifted source cannot be blocked again")
+	}
+}
+
+// TestFullTableDropsWhatEndsFirst: it stays within its size, and those blocked for longest mostly stay.
+func TestFullTableDropsWhatEndsFirst(t *testing.T) {
+	const room = 64 * 32
+	table := New(room, nil)
+	for n := range uint32(10 * room) {
+		until := time.Minute
+		if n < room/4 {
+			until = time.Hour
+		}
+		table.Start(key(n), bit(0, until, ByPoP), start)
+	}
+	short, long := 0, 0
+	for _, b := range table.All(start) {
+		if b.End.Sub(start) == time.Hour {
+			long++
+		} else {
+			short++
+		}
+	}
+	if short+long > room {
+		t.Errorf("%d bits in a table for %d", short+long, room)
+	}
+	if long < room/4*9/10 {
+		t.Errorf("%d of %d long blocks are left", long, room/4)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	table := New(10_000, nil)
+	for n := range uint32(50) {
+		table.Start(key(n), bit(0, time.Duration(n+1)*time.Second, ByEdge), start)
+	}
+	table.Sweep(start.Add(20 * time.Second))
+	for n := range uint32(50) {
+		if got, want := !table.Until(key(n), start).IsZero(), n >= 20; got != want {
+			t.Errorf("bit %d there = %v, want %v", n, got, want)
+		}
+	}
+	if n := table.Started()[Started{1, ByEdge}]; n != 50 {
+		t.Errorf("%d started, want 50: sweeping does not undo", n)
+	}
+}
+
+func TestEnd(t *testing.T) {
+	f := func(over bool, retry, timeout, want time.Duration) {
+		t.Helper()
+		end := End(counter.Verdict{Over: over, RetryAfter: retry}, timeout, start)
+		if want == 0 && !end.IsZero() || want != 0 && !end.Equal(start.Add(want)) {
+			t.Errorf("End(over %v, retry %v, timeout %v) = %v, want %v", over, retry, timeout, end, want)
+		}
+	}
+	f(true, 10*time.Second, time.Minute, time.Minute)
+	f(true, 2*time.Minute, time.Minute, 2*time.Minute) // or an honest retry would be refused
+	f(true, 10*time.Second, 0, 0)                      // a throttle has no mitigation
+	f(false, 0, time.Minute, 0)
+}
