@@ -38,7 +38,7 @@ func (s *shard) own(r *Rule, i int, p position, ahead int) *bins {
 	if s.store(r).head(i).state&hasFine == 0 {
 		return nil
 	}
-	k, ok := s.fineOf[place{r.Wide(), int32(i)}]
+	k, ok := s.fineAt(place{r.Wide(), int32(i)})
 	if !ok {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (s *shard) note(r *Rule, st *store, i int, p position, hits uint32, estimat
 	var k int32
 	ok := false
 	if st.head(i).state&hasFine != 0 {
-		k, ok = s.fineOf[at]
+		k, ok = s.fineAt(at)
 	}
 	if !ok {
 		if r.SubWindows == 1 || estimate*fineFrom < float64(r.Limit) {
@@ -79,6 +79,25 @@ func (s *shard) note(r *Rule, st *store, i int, p position, hits uint32, estimat
 	f.last = n
 	b := &f.bins[lane][min(int(p.gone*fineBins), fineBins-1)]
 	*b = uint16(min(uint32(*b)+hits, 1<<16-1))
+}
+
+// fineAt finds the fine of a counter. The last one found is remembered: hits of a busy source come in a row, and each asks
+// twice.
+func (s *shard) fineAt(at place) (int32, bool) {
+	if s.lately.place == at && s.lately.found {
+		return s.lately.k, true
+	}
+	k, ok := s.fineOf[at]
+	if ok {
+		s.lately = foundFine{place: at, k: k, found: true}
+	}
+	return k, ok
+}
+
+type foundFine struct {
+	place place
+	k     int32
+	found bool
 }
 
 // newFine finds room for a fine: a free one, or one of a few of which the source has been silent for a window.
@@ -109,7 +128,10 @@ func (s *shard) newFine(r *Rule, p position) (int32, bool) {
 }
 
 // dropFine forgets the fine of a counter that goes away.
-func (s *shard) dropFine(at place) { delete(s.fineOf, at) }
+func (s *shard) dropFine(at place) {
+	delete(s.fineOf, at)
+	s.lately = foundFine{}
+}
 
 // sum adds up the hits of bins from b on.
 func (o *bins) sum(b int) (n uint64) {

@@ -26,6 +26,7 @@ type shard struct {
 	free     []uint16 // unused places in works
 	fines    []fine   // of the sources that are worth it
 	fineOf   map[place]int32
+	lately   foundFine
 	hand     int      // where newFine looks next
 	dirty    []uint16 // works that wait to be taken
 	waiting  map[Key]chan struct{}
