@@ -6,7 +6,8 @@
 //	estimate = c[i] + c[i-1] + … + c[i-k+1] + c[i-k] * (1 - e)
 //
 // the sliding window counter of Cloudflare ("How we built rate limiting capable of scaling to millions of domains",
-// 2017) with k sub-windows in place of one. A Table holds the counters of many sources under many rules. Reserve asks
+// 2017) with k sub-windows in place of one. Of its own hits in c[i-k] a table knows when they came and need not weigh them
+// (fine.go). A Table holds the counters of many sources under many rules. Reserve asks
 // several rules at once whether n more hits stay within their limits; what it admits counts, what it refuses never was.
 //
 // Several edges count one source together through a tier of memcached nodes. A Table knows, for each sub-window, the
@@ -17,9 +18,9 @@ package counter
 
 // Options configures a Table.
 type Options struct {
-	// Counters is how many counters the table holds, fixed at the start; 0 means 1,000,000. A counter takes 64 bytes,
-	// and two more for its place; memory is touched only as the table fills. Rules of more than 16,000 hits have wider
-	// counters of 88 bytes, a sixteenth as many.
+	// Counters is how many counters the table holds, fixed at the start; 0 means 1,000,000. A counter takes 72 bytes,
+	// slack included, and one in 64 may have a kilobyte more; memory is touched only as the table fills. Rules of more
+	// than 16,000 hits have wider counters of their own, a sixteenth as many. A full table drops who matters least.
 	Counters int
 	// Tier says that hits are to be reported and totals learned. Without it a table counts alone.
 	Tier bool

@@ -1,0 +1,327 @@
+package counter
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Dirty appends to buf the counters that have hits to report, each once until more arrive, and returns it.
+func (t *Table) Dirty(buf []Counter) []Counter {
+	for word := range t.stirred {
+		for some := t.stirred[word].Swap(0); some != 0; some &= some - 1 {
+			s := &t.shards[64*word+bits.TrailingZeros64(some)]
+			s.mu.Lock()
+			s.waking = false
+			for _, w := range s.dirty {
+				k := &s.works[w]
+				k.queued = false
+				if k.rule == nil { // released while it waited
+					s.free = append(s.free, w)
+					continue
+				}
+				buf = append(buf, Counter{k.rule, k.source})
+			}
+			s.dirty = s.dirty[:0]
+			s.mu.Unlock()
+		}
+	}
+	return buf
+}
+
+// Sweep puts on the dirty list what can no longer wait: hits of a group that has ended, and hits that came back. Call it some ten
+// times a second. It drops what has left the window. With all, nothing waits any longer.
+func (t *Table) Sweep(now time.Time, all bool) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		if s.laden.Load()&s.bit == 0 {
+			continue
+		}
+		s.mu.Lock()
+		for w := 1; w < len(s.works); w++ {
+			k := &s.works[w]
+			if k.rule == nil || k.queued {
+				continue
+			}
+			s.advance(s.store(k.rule), int(k.slot), k.rule, now.UnixNano())
+			if k.flying == [maxGroups]uint64{} && (all || k.urgent || k.pending[0] == 0) && k.hits > 0 {
+				s.queue(uint16(w))
+			}
+			s.rest(uint16(w))
+		}
+		// Who still waits has waited longer than anybody should, or asked just now and goes on a little early.
+		for key, ch := range s.waiting {
+			delete(s.waiting, key)
+			close(ch)
+		}
+		if len(s.free) == len(s.works)-1 {
+			s.laden.And(^s.bit)
+		}
+		s.unlock(t)
+	}
+}
+
+// Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
+// it is closed already.
+func (t *Table) Await(r *Rule, source Source) <-chan struct{} {
+	s := t.shard(t.hash(&source))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := Key{r.ID, source}
+	ch, ok := s.waiting[key]
+	if !ok {
+		ch = make(chan struct{})
+		if !t.options.Tier {
+			close(ch)
+			return ch
+		}
+		if s.waiting == nil {
+			s.waiting = make(map[Key]chan struct{})
+		}
+		s.waiting[key] = ch
+		s.laden.Or(s.bit)
+	}
+	return ch
+}
+
+// Counter names a counter by the rule that counts and the source that is counted.
+type Counter struct {
+	Rule   *Rule
+	Source Source
+}
+
+// Part is one group of a report. Hits and Known are packed lanes.
+type Part struct {
+	Group uint32
+	Hits  uint64 // not yet reported: add them to the tier's number
+	Known uint64 // all that is known of the group, these hits included: what to store where the tier has no number
+	Heard bool   // the tier has a number, or had one when it last answered
+}
+
+// Report is what to tell the tier of a counter, and what to ask it.
+type Report struct {
+	Parts [maxGroups]Part
+	N     int // how many of Parts are meant
+	// Past says that the older groups should be read as well: Oldest to Newest-1, modulo 2^32.
+	Past           bool
+	Oldest, Newest uint32
+}
+
+// Take hands out what a counter has to report; until every part is answered by Counted, Returned or Lost, further hits
+// wait. It reports whether there is anything.
+func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
+	t.at(c, func(s *shard, st *store, i int) {
+		at := s.advance(st, i, c.Rule, now.UnixNano())
+		h, groups := st.head(i), st.groups(i)
+		if h.work == 0 {
+			return
+		}
+		k := &s.works[h.work]
+		if k.flying != [maxGroups]uint64{} {
+			return
+		}
+		r := c.Rule
+		most := r.reportMax() / MaxEdges
+		for g := range r.groups() {
+			if k.pending[g] == 0 {
+				continue
+			}
+			hits := r.eachLane(k.pending[g], 0, func(x, _ uint64) uint64 { return min(x, most) })
+			k.pending[g] = r.eachLane(k.pending[g], hits, minus)
+			k.flying[g] = hits
+			rep.Parts[rep.N] = Part{
+				Group: h.base - uint32(g), Hits: hits,
+				Known: r.eachLane(groups[g], 0, func(x, _ uint64) uint64 { return min(x, r.reportMax()) }),
+				Heard: g == 0 && h.state&heardNow != 0,
+			}
+			rep.N++
+		}
+		ok = rep.N > 0
+		k.urgent = false
+		// Older groups matter to who may be near its limit. An edge that has reported to them knows about half of what the
+		// others counted in them, and for who is far enough from the limit even so, that will do.
+		if ok && h.state&readPast == 0 && (h.heard == 0 || s.estimate(r, st, i, at)*float64(t.edges.Load()+1) >= 2*float64(r.Limit)) {
+			h.state |= readPast
+			rep.Past = true
+			rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
+		}
+		s.rest(h.work)
+	})
+	return rep, ok
+}
+
+// Standing is what a counter says after an answer of the tier.
+type Standing struct {
+	Over bool // the PoP has counted more than the limit
+	// News says that the counter has come into the last third of its limit, or to the limit itself, and was not there when the
+	// tier last answered. Other edges should be told: some hold hits back because they do not know how near the limit is, and one
+	// that has never seen the source would admit it once more.
+	News bool
+	// Behind says that whoever stands behind what was learned knows less of an ended group than this table does, and should be told.
+	Behind bool
+}
+
+// Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
+func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
+	return t.answered(c, p.Group, p.Hits, now, nil, total, true)
+}
+
+// Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.
+func (t *Table) Returned(c Counter, p Part, now time.Time) {
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
+		k.pending[g] = c.Rule.eachLane(k.pending[g], p.Hits, plus)
+		k.urgent = true
+		n := c.Rule.sum(p.Hits)
+		k.hits += uint32(n)
+		s.stats.Unreported += n
+	}, 0, false)
+}
+
+// Lost gives a part up of which nobody can tell whether it reached the tier. Its hits still count here; they are not
+// reported again, because counting them twice would be worse than not at all.
+func (t *Table) Lost(c Counter, p Part, now time.Time) {
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
+		s.stats.LostUnknown += c.Rule.sum(p.Hits)
+	}, 0, false)
+}
+
+// Read takes in the tier's number for a group of which this table has nothing under way.
+func (t *Table) Read(c Counter, group uint32, total uint64, now time.Time) Standing {
+	return t.answered(c, group, 0, now, nil, total, true)
+}
+
+// Snapshot is what is known of a counter: its groups of lanes, the newest first, and which that is.
+func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint64) {
+	t.at(c, func(s *shard, st *store, i int) {
+		s.advance(st, i, c.Rule, now.UnixNano())
+		newest = st.head(i).base
+		groups = append(groups, st.groups(i)[:c.Rule.groups()]...)
+	})
+	return newest, groups
+}
+
+// Learn takes in what the tier, or another table's Snapshot, has of a counter: groups, the newest first. The source need not
+// be in the table.
+func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) (standing Standing) {
+	l := lookup{hash: t.hash(&c.Source)}
+	l.s = t.shard(l.hash)
+	l.s.mu.Lock()
+	l.store = l.s.store(c.Rule)
+	if i, ok := l.store.find(l.hash, c.Rule.ID, &c.Source); ok {
+		l.i, l.at = i, l.s.advance(l.store, i, c.Rule, now.UnixNano())
+	} else {
+		t.locate(&l, c.Rule, c.Source, now.UnixNano(), nil)
+	}
+	base := l.store.head(l.i).base
+	behind := false
+	for i, total := range groups {
+		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.groups() {
+			known := l.s.merge(l.store, l.i, c.Rule, g, total)
+			behind = behind || g > 0 && known != total
+		}
+	}
+	standing = l.s.heard(t, c, l.store, l.i, l.at, now.UnixNano())
+	standing.Behind = behind && !standing.Over
+	l.s.unlock(t)
+	return standing
+}
+
+// answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
+func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *work, int), total uint64, learn bool) (standing Standing) {
+	r := c.Rule
+	t.at(c, func(s *shard, st *store, i int) {
+		at := s.advance(st, i, r, now.UnixNano())
+		h := st.head(i)
+		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
+			if k := &s.works[h.work]; hits != 0 && h.work != 0 && k.flying[g] != 0 {
+				n := r.sum(k.flying[g])
+				k.flying[g] = 0
+				k.hits -= uint32(n)
+				s.stats.Unreported -= n
+				if do != nil {
+					do(s, k, g)
+				}
+			}
+			if learn {
+				s.merge(st, i, r, g, total)
+			}
+		}
+		if learn {
+			standing = s.heard(t, c, st, i, at, now.UnixNano())
+			// Hits that were held back until after their group's end: who read that group before does not know of them.
+			late := hits != 0 && group != h.base && h.state&toldNear != 0
+			standing.News = standing.News || late && !standing.Over
+		}
+		if h.work != 0 {
+			s.rest(h.work)
+		}
+	})
+	return standing
+}
+
+// merge takes the tier's total for a group: with what the tier has not been told of, it is the least that has been counted. It
+// returns what is known now without that.
+func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) (reported uint64) {
+	h, groups := st.head(i), st.groups(i)
+	var unreported uint64
+	if h.work != 0 {
+		k := &s.works[h.work]
+		unreported = r.eachLane(k.pending[g], k.flying[g], plus)
+	}
+	groups[g] = r.eachLane(groups[g], r.eachLane(total, unreported, plus), most)
+	if g == 0 && total != 0 {
+		h.state |= heardNow
+	}
+	return r.eachLane(groups[g], unreported, minus)
+}
+
+// heard notes an answer of the tier, and what the counter says after it. Hits that could wait may have become urgent by it.
+func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now int64) (standing Standing) {
+	r, h := c.Rule, st.head(i)
+	estimate := s.estimate(r, st, i, at)
+	standing.Over = r.over(estimate)
+	told := uint8(0)
+	switch left := r.remaining(estimate); {
+	case left == 0:
+		told = toldNear | toldFull
+	case left <= r.Limit/3:
+		told = toldNear
+	}
+	standing.News = !standing.Over && told&^h.state != 0
+	h.heard = max(instant(now), 1)
+	h.state = h.state&^(toldNear|toldFull|heatMask) | told | r.heatOf(estimate)
+	if w := h.work; w != 0 {
+		k := &s.works[w]
+		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k, estimate, now)
+		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
+		if k.urgent && k.flying == [maxGroups]uint64{} && k.pending != [maxGroups]uint64{} {
+			s.queue(w)
+		}
+	}
+	key := Key{r.ID, c.Source}
+	if ch, ok := s.waiting[key]; ok {
+		delete(s.waiting, key)
+		close(ch)
+	}
+	return standing
+}
+
+// at runs f on the counter c with its shard locked, if the table still has it.
+func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
+	h := t.hash(&c.Source)
+	s := t.shard(h)
+	s.mu.Lock()
+	st := s.store(c.Rule)
+	if i, ok := st.find(h, c.Rule.ID, &c.Source); ok {
+		f(s, st, i)
+	}
+	s.unlock(t)
+}
+
+// unlock unlocks a shard, and wakes who waits for hits to report.
+func (s *shard) unlock(t *Table) {
+	wake := s.wakes()
+	s.mu.Unlock()
+	if wake && t.options.Wake != nil {
+		t.options.Wake()
+	}
+}
