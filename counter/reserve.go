@@ -226,6 +226,9 @@ func (t *Table) judge(a *Ask, l *lookup, now int64, together []lookup) {
 		a.RetryAfter = r.retryAfter(l.store.groups(i), func(ahead int) *bins { return s.own(r, i, at, ahead) }, at, hits)
 	} else {
 		a.Remaining = r.remaining(estimate)
+		if a.Remaining > r.Limit/3 {
+			h.state &^= toldNear | toldFull // or it would come near its limit unannounced the next time
+		}
 	}
 	if old { // who comes once is nobody yet: a flood of strangers must not push out who came twice
 		h.state = h.state&^heatMask | r.heatOf(estimate)
