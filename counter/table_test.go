@@ -265,6 +265,29 @@ func TestReserveAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestNewsEachTime: a source that comes near its limit is news, and again the next time, also if this table first meets it when
+// it is near already.
+func TestNewsEachTime(t *testing.T) {
+	table := New(Options{Counters: 100, Tier: true})
+	r := rule(t, 60, time.Minute, 12, Nearest)
+	c := Counter{Rule: r, Source: address(1)}
+	for round := range 3 {
+		now := epoch.Add(time.Duration(round) * 5 * time.Minute)
+		table.Reserve([]Ask{{Rule: r, Source: c.Source, Hits: 1}}, now)
+		_, newest := r.Groups(now, 0)
+		if standing := table.Learn(c, newest, []uint64{50}, now); !standing.News {
+			t.Errorf("round %d: 50 of 60 are no news", round)
+		}
+		if standing := table.Learn(c, newest, []uint64{51}, now); standing.News {
+			t.Errorf("round %d: 51 of 60 are news after 50", round)
+		}
+		// 59, and the one hit that the tier has not been told of.
+		if standing := table.Learn(c, newest, []uint64{59}, now); !standing.News {
+			t.Errorf("round %d: the limit itself is no news", round)
+		}
+	}
+}
+
 // FuzzTable holds a table against an exact log for hits at any times, the clock running backwards included.
 func FuzzTable(f *testing.F) {
 	f.Add(uint8(4), uint16(20), []byte{0, 1, 2, 3, 250, 9})
