@@ -144,17 +144,9 @@ func (r *busyRun) send(c *busyConn) error {
 }
 
 func (r *busyRun) flush(c *busyConn) error {
-	for len(c.rest) > 0 {
-		n, err := write(c.fd, c.rest)
-		if err == errAgain {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		c.rest = c.rest[n:]
-	}
-	return nil
+	var err error
+	c.rest, err = writeMost(c.fd, c.rest)
+	return err
 }
 
 // ready takes an event of a connection. A connection that breaks is counted and opened again.

@@ -97,17 +97,26 @@ func (s *sender) prepare(c *conn, request int32) {
 	s.busy++
 }
 
-// flush writes what is left of the request.
-func (s *sender) flush(c *conn) error {
-	for len(c.rest) > 0 {
-		n, err := write(c.fd, c.rest)
+// writeMost writes as much as the socket takes now and returns what is left.
+func writeMost(fd int, b []byte) (left []byte, err error) {
+	for len(b) > 0 {
+		n, err := write(fd, b)
 		if err == errAgain {
-			return nil
+			return b, nil
 		}
 		if err != nil {
-			return err
+			return b, err
 		}
-		c.rest = c.rest[n:]
+		b = b[n:]
+	}
+	return b, nil
+}
+
+// flush writes what is left of the request.
+func (s *sender) flush(c *conn) error {
+	var err error
+	if c.rest, err = writeMost(c.fd, c.rest); err != nil || len(c.rest) > 0 {
+		return err
 	}
 	c.since = s.now()
 	if !s.again[c.request].written {
