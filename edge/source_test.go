@@ -79,6 +79,9 @@ func FuzzForwardedHeaders(f *testing.F) {
 		f.Add(s, uint8(2))
 	}
 	f.Fuzz(func(t *testing.T, written string, which uint8) {
+		if strings.ContainsAny(written, "\r\n") {
+			return // it would make lines of its own, and what the proxy adds would stand in another header
+		}
 		name := []string{"X-Forwarded-For", "X-Real-IP", "Forwarded"}[which%3]
 		entry := "192.0.2.1"
 		if name == "Forwarded" {
@@ -87,11 +90,6 @@ func FuzzForwardedHeaders(f *testing.F) {
 		h := &head{}
 		if h.scan([]byte(name+": "+written+"\r\n"+name+": "+written+", "+entry+"\r\n\r\n")) != nil {
 			return
-		}
-		for i := range h.lines { // what was written may have made lines of its own
-			if i == len(h.lines)-1 && !strings.HasSuffix(string(h.lines[i].value), entry) {
-				return
-			}
 		}
 		client, _, _ := trusting(name).identify(netip.MustParseAddr("10.0.0.1"), h, nil)
 		if client != netip.MustParseAddr("192.0.2.1") {
