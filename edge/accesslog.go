@@ -137,9 +137,9 @@ func (x *exchange) appendCombined(b []byte, ctx *fasthttp.RequestCtx, sample uin
 	if x.unread {
 		b = append(b, "- - -"...)
 	} else {
-		b = appendEscaped(b, h.Method())
+		b = appendEscaped(b, x.method)
 		b = append(b, ' ')
-		b = appendEscaped(b, h.RequestURI())
+		b = appendEscaped(b, x.target)
 		b = append(b, ' ')
 		b = appendEscaped(b, h.Protocol())
 	}
@@ -177,7 +177,7 @@ func (x *exchange) appendJSON(b []byte, ctx *fasthttp.RequestCtx, sample uint64)
 	for _, field := range [...]struct {
 		name  string
 		value []byte
-	}{{"host", h.Host()}, {"method", h.Method()}, {"path", h.RequestURI()}, {"referer", h.Peek(fasthttp.HeaderReferer)},
+	}{{"host", x.rawHost}, {"method", x.method}, {"path", x.target}, {"referer", h.Peek(fasthttp.HeaderReferer)},
 		{"user_agent", h.Peek(fasthttp.HeaderUserAgent)}} {
 		if len(field.value) > 0 && !x.unread {
 			b = append(b, `,"`...)

@@ -25,6 +25,11 @@ func (x *exchange) admit(ctx *fasthttp.RequestCtx) bool {
 	x.client, x.chain, x.trusted = x.snap.sources.identify(x.conn.peer, &x.head, x.chain)
 	x.source = x.snap.sources.of(x.client)
 	x.server.requests.hit(x.source)
+	check := x.snap.check.is(x.path, x.target)
+	if check && x.trusted && x.ask(x.snap.check) != nil {
+		answer(ctx, fasthttp.StatusBadRequest, "bad_check", "The request to be judged is malformed, or told in two ways.")
+		return false
+	}
 	switch {
 	case isIn(x.snap.deny, x.client):
 		x.server.refusals.hit(x.source)
@@ -32,7 +37,7 @@ func (x *exchange) admit(ctx *fasthttp.RequestCtx) bool {
 		return false
 	case isIn(x.snap.allow, x.client):
 	default:
-		x.judge(h.Method())
+		x.judge(x.method)
 		if x.decision.refused() {
 			x.server.refusals.hit(x.source)
 			x.from = fromLimit
@@ -42,6 +47,10 @@ func (x *exchange) admit(ctx *fasthttp.RequestCtx) bool {
 			}
 			return false
 		}
+	}
+	if check {
+		x.grant(ctx)
+		return false
 	}
 	if limit := x.server.limits.BodyBytes; limit > 0 && h.ContentLength() > limit {
 		answer(ctx, fasthttp.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this server accepts.")
@@ -76,6 +85,7 @@ func (x *exchange) judge(method []byte) {
 // understand reads the head and refuses what is not plain: anything that this edge and the origin could read differently.
 func (x *exchange) understand(ctx *fasthttp.RequestCtx) bool {
 	h := &ctx.Request.Header
+	x.method, x.target, x.rawHost = h.Method(), h.RequestURI(), h.Host()
 	refuse := func(status int, code, message string) bool {
 		answer(ctx, status, code, message)
 		return false
@@ -88,7 +98,7 @@ func (x *exchange) understand(ctx *fasthttp.RequestCtx) bool {
 	if p := h.Protocol(); string(p) != http11 && string(p) != "HTTP/1.0" {
 		return refuse(fasthttp.StatusHTTPVersionNotSupported, "bad_version", "This server speaks HTTP/1.1.")
 	}
-	method, target := h.Method(), h.RequestURI()
+	method, target := x.method, x.target
 	if string(method) == fasthttp.MethodConnect || string(method) == fasthttp.MethodTrace {
 		refuse(fasthttp.StatusMethodNotAllowed, "bad_method", "This server does not do that.")
 		ctx.Response.Header.Set("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
@@ -98,7 +108,6 @@ func (x *exchange) understand(ctx *fasthttp.RequestCtx) bool {
 	if !ok || bytes.IndexByte(target, '#') >= 0 || target[0] == '*' && (len(target) > 1 || string(method) != fasthttp.MethodOptions) {
 		return refuse(fasthttp.StatusBadRequest, "bad_target", "The request target is malformed.")
 	}
-	x.rawHost = h.Host()
 	if len(x.rawHost) > 0 {
 		if x.hostBuf, ok = appendCanonicalHost(x.hostBuf[:0], x.rawHost); !ok {
 			return refuse(fasthttp.StatusBadRequest, "bad_host", "The Host header is malformed.")

@@ -30,6 +30,7 @@ type Config struct {
 	Rules          []RuleConfig
 	AccessLog      AccessLogConfig
 	Estimate       counter.Estimate // of rules that do not say
+	CheckPath      string           // where other proxies ask for verdicts: a path, or one that ends in /*; "": nowhere
 	Shed           bool             // shed: connection; see Server.shed
 	Shadow         bool             // every rule that is not off is a shadow
 	VerdictHeader  bool             // answers carry Sluice-Verdict
@@ -202,7 +203,7 @@ func (c *Config) Check() error {
 		return errors.New("tls: certificate and key belong together: give both")
 	case c.Source.ProxyProtocol && len(c.Source.Trust) == 0:
 		return errors.New("source.proxy_protocol is on but nobody is trusted: name the proxies that send the header under source.trust")
-	case len(c.Origins) == 0:
+	case len(c.Origins) == 0 && c.CheckPath == "":
 		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
 	case c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0"):
 		return errors.New("listen and admin are both " + c.Listen + ": give them different addresses")

@@ -69,7 +69,13 @@ func (r *reader) config(n ast.Node, c *Config) {
 			oneOf(r, "shed", &shed, "answer", "connection")(n)
 			c.Shed = shed == "connection"
 		},
-		"check_path":     r.later("check_path", "none"),
+		"check_path": r.text("check_path", func(n ast.Node, text string) {
+			if _, err := parseCheckPath(text); err != nil {
+				r.fail(n, "check_path: %v", err)
+			} else if text != "none" {
+				c.CheckPath = text
+			}
+		}),
 		"verdict_header": r.boolean("verdict_header", &c.VerdictHeader),
 		"rules":          func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
 	})

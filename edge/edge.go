@@ -224,7 +224,9 @@ type exchange struct {
 	source   counter.Source // the client's
 	chain    []netip.Addr   // addresses believed, the nearest first
 	trusted  bool           // the peer is
-	rawHost  []byte         // as the origin gets it
+	method   []byte         // as rules see it
+	target   []byte         // the path's, before it was made canonical
+	rawHost  []byte         // as it came, and as the origin gets it
 	host     []byte         // as rules see it
 	path     []byte
 	decision decision

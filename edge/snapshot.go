@@ -18,6 +18,7 @@ type snapshot struct {
 	sources       *sources
 	deny, allow   *bart.Lite
 	origins       *origins
+	check         checkPath
 	verdictHeader bool
 	waits         bool    // a rule says first_sight: wait
 	sheds         []*rule // whose mitigations end connections
@@ -43,6 +44,10 @@ func (s *Server) Apply(c *Config) error {
 		generation: 1, config: c, rules: rules,
 		sources: newSources(c.Source), deny: newPrefixes(c.Deny), allow: newPrefixes(c.Allow),
 		verdictHeader: c.VerdictHeader,
+	}
+	if now.check, err = parseCheckPath(c.CheckPath); err != nil {
+		s.stats.reloads[0].Add(1)
+		return err
 	}
 	var had *origins
 	if before != nil {

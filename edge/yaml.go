@@ -293,15 +293,6 @@ func oneOf[T ~string](r *reader, what string, to *T, words ...T) func(ast.Node) 
 	})
 }
 
-// later refuses a field whose feature is not there yet, unless it says what holds anyway.
-func (r *reader) later(what, standard string) func(ast.Node) {
-	return r.text(what, func(n ast.Node, text string) {
-		if text != standard {
-			r.fail(n, "%s: %s is not supported yet: leave it out", what, text)
-		}
-	})
-}
-
 func scalar(n ast.Node) string {
 	switch v := n.(type) {
 	case *ast.StringNode:

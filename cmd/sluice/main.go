@@ -70,7 +70,7 @@ func misuse(w io.Writer, err error) int {
 // check prints everything that is wrong with a file, a line each.
 func check(file string, stdout, stderr io.Writer) int {
 	c, err := readConfig(file)
-	if err == nil && len(c.Origins) == 0 {
+	if err == nil && len(c.Origins) == 0 && c.CheckPath == "" {
 		fmt.Fprintf(stdout, "%s: good, but it names no origin: serving needs --origin URL\n", file)
 		return 0
 	}

@@ -1,0 +1,131 @@
+package edge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+)
+
+// A checkPath is where other proxies ask for verdicts (nginx's auth_request, Traefik's ForwardAuth, Caddy's forward_auth,
+// Envoy's ext_authz over HTTP): a request there is judged and counted as the one that it is about would be, and answered
+// instead of forwarded.
+//
+// Who asks is identified as the source of any request is: a trusted proxy names its client in source.header. What the
+// request was is read as well from trusted peers only. Anybody else who asks gets a verdict on this very request, for
+// himself: he can neither count for others nor learn how they stand.
+type checkPath struct {
+	exact string // the canonical path; "": none
+	below string // what the target begins with, with its last slash, where the original's target follows; "": none
+}
+
+// parseCheckPath reads none, a path, or a path that ends in /*.
+func parseCheckPath(text string) (checkPath, error) {
+	if text == "" || text == "none" {
+		return checkPath{}, nil
+	}
+	prefix, below := strings.CutSuffix(text, "*")
+	switch canonical := string(appendCanonicalPath(nil, []byte(prefix))); {
+	case !strings.HasPrefix(text, "/") || strings.ContainsAny(prefix, "*?# \t") || below && !strings.HasSuffix(prefix, "/") || prefix == "/":
+		return checkPath{}, fmt.Errorf("%q is not a path to ask at: want one such as /check, or /check/* where the original path follows, or none", text)
+	case canonical != prefix:
+		return checkPath{}, fmt.Errorf("%q is never the path of a request as rules see it: write %s", text, canonical+text[len(prefix):])
+	case below:
+		return checkPath{below: prefix}, nil
+	}
+	return checkPath{exact: text}, nil
+}
+
+// is reports whether a request asks for a verdict. A prefix is compared with the target as it came: what follows it is a
+// target of its own, whose dots must not lead out of it.
+func (c checkPath) is(path, target []byte) bool {
+	return c.exact != "" && string(path) == c.exact || c.below != "" && bytes.HasPrefix(target, []byte(c.below))
+}
+
+var errAsked = errors.New("edge: the request that a proxy asks about is malformed, or told in two ways")
+
+// Headers in which proxies say what the request was that they ask about.
+var (
+	askedTargets = [...][]byte{[]byte("x-original-uri"), []byte("x-forwarded-uri")}
+	askedMethods = [...][]byte{[]byte("x-original-method"), []byte("x-forwarded-method")}
+	askedHosts   = [...][]byte{[]byte("x-forwarded-host")}
+)
+
+// ask puts the request that a trusted proxy asks about in place of the one that asks, for rules and the log. What it does
+// not say is taken from the request that asks. Below a prefix the target follows, and nothing else is read: such a proxy
+// sends method and host as they were.
+func (x *exchange) ask(c checkPath) error {
+	if c.below != "" {
+		x.target = x.target[len(c.below)-1:]
+		return x.canonical()
+	}
+	target, err := x.asked(askedTargets[:])
+	if err != nil {
+		return err
+	}
+	method, err := x.asked(askedMethods[:])
+	if err != nil {
+		return err
+	}
+	host, err := x.asked(askedHosts[:])
+	if err != nil {
+		return err
+	}
+	if host != nil {
+		canonical, ok := appendCanonicalHost(x.hostBuf[:0], host)
+		if !ok {
+			return errAsked
+		}
+		x.hostBuf, x.host, x.rawHost = canonical, canonical, host
+	}
+	if method != nil {
+		if !isToken(method) {
+			return errAsked
+		}
+		x.method = method
+	}
+	if target == nil {
+		return nil
+	}
+	x.target = target
+	return x.canonical()
+}
+
+// canonical is the path of the target that is asked about.
+func (x *exchange) canonical() error {
+	if _, _, ok := authority(x.target); !ok || len(x.target) == 0 {
+		return errAsked
+	}
+	x.path = appendCanonicalPath(nil, x.target)
+	return nil
+}
+
+// asked is the one value of some headers; nil if none is there. A proxy sets one of them and passes the others on as its
+// client wrote them, so two that differ may be an attempt to be judged as somebody else's request.
+func (x *exchange) asked(names [][]byte) (value []byte, err error) {
+	for i := range x.head.lines {
+		l := &x.head.lines[i]
+		for _, name := range names {
+			if len(l.name) != len(name) || !bytes.EqualFold(l.name, name) {
+				continue
+			}
+			if len(l.value) == 0 || value != nil && !bytes.Equal(value, l.value) {
+				return nil, errAsked
+			}
+			value = l.value
+		}
+	}
+	return value, nil
+}
+
+// grant answers a check that no rule refused: with what the strictest of them has left. There is no answer of an origin, so
+// rules that count by its status count nothing here.
+func (x *exchange) grant(ctx *fasthttp.RequestCtx) {
+	h := &ctx.Response.Header
+	x.limitHeaders(h)
+	x.verdictHeader(h)
+	h.SetCanonical(nameCache, noStore)
+	ctx.SetStatusCode(fasthttp.StatusOK)
+}

@@ -1,0 +1,132 @@
+package edge
+
+import (
+	"strings"
+	"testing"
+)
+
+const checkRules = `
+rules:
+- {name: login, match: {hosts: [a.example], path: /login, methods: [POST]}, limit: 1, window: 1h}
+- {name: all, limit: 1000, window: 1h}
+`
+
+// Which request a check is taken for: the rule login, of which there is one, tells.
+func TestCheckedRequest(t *testing.T) {
+	const asked = "X-Original-URI: /login?a=b\r\nX-Original-Method: POST\r\nX-Forwarded-Host: A.example:80\r\nX-Forwarded-For: 192.0.2.1\r\n"
+	for _, test := range []struct {
+		name, path, request string
+		trust               bool
+		status              int
+		login               bool // counted under login
+	}{
+		{"nginx", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\n" + asked, true, 200, true},
+		{"Traefik and Caddy", "/check", "GET /check HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-Uri: /./login\r\nX-Forwarded-Method: POST\r\n", true, 200, true},
+		{"Envoy", "/check/*", "POST /check//x/../login HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n", true, 200, true},
+		{"a path that leads out", "/check/*", "POST /check/../login HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n", true, 200, true},
+		{"a path in other letters", "/check", "GET //x/../%63heck?a HTTP/1.1\r\nHost: sluice\r\n" + asked, true, 200, true},
+		{"an absolute target", "/check", "GET /check HTTP/1.1\r\nHost: a.example\r\nX-Original-URI: http://b/login\r\nX-Original-Method: POST\r\n", true, 200, true},
+		{"another method", "/check", "GET /check HTTP/1.1\r\nHost: a.example\r\nX-Original-URI: /login\r\n", true, 200, false},
+		{"it says nothing", "/check", "GET /check HTTP/1.1\r\nHost: a.example\r\n", true, 200, false},
+		{"a stranger's word", "/check", "GET /check HTTP/1.1\r\nHost: a.example\r\n" + asked, false, 200, false},
+		{"a stranger's path", "/check/*", "POST /check/login HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n", false, 200, false},
+		{"what a prefix does not ask for", "/check/*", "GET /check/x HTTP/1.1\r\nHost: sluice\r\n" + asked, true, 200, false},
+		{"a body", "/check", "POST /check HTTP/1.1\r\nHost: sluice\r\nContent-Length: 3\r\n" + asked, true, 200, true},
+		{"told twice alike", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Uri: /login?a=b\r\n" + asked, true, 200, true},
+		{"told in two ways", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Uri: /\r\n" + asked, true, 400, false},
+		{"two methods", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Method: GET\r\n" + asked, true, 400, false},
+		{"two hosts", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Host: b\r\n" + asked, true, 400, false},
+		{"no target", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Original-URI: login\r\n", true, 400, false},
+		{"an empty target", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Original-URI:\r\n", true, 400, false},
+		{"no method", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Original-Method: A B\r\n", true, 400, false},
+		{"no host", "/check", "GET /check HTTP/1.1\r\nHost: sluice\r\nX-Forwarded-Host: a, b\r\n", true, 400, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := startRecorder(t, hello)
+			yaml := "check_path: " + test.path + "\n" + checkRules
+			if test.trust {
+				yaml += "source: {trust: [127.0.0.1]}\n"
+			}
+			e := startEdge(t, o.url(), yaml)
+			body := ""
+			if strings.Contains(test.request, "Content-Length: 3") {
+				body = "abc"
+			}
+			c := e.talk()
+			for range 2 { // the connection stays open
+				resp, text := c.say(test.request + "\r\n" + body)
+				want := test.status
+				if m := e.rest(); test.login && m["sluice_requests_total{rule=login,verdict=limited}"] == 1 {
+					want = 429
+				}
+				if resp.StatusCode != want || resp.Close || want == 200 && (text != "" || resp.Header.Get("RateLimit") == "" ||
+					resp.Header.Get("Cache-Control") != "no-store") || want == 429 && resp.Header.Get("Retry-After") == "" {
+					t.Fatalf("%d %v %q, want %d", resp.StatusCode, resp.Header, text, want)
+				}
+			}
+			m := e.rest()
+			counted := m["sluice_requests_total{rule=login,verdict=pass}"] == 1 && m["sluice_requests_total{rule=login,verdict=limited}"] == 1
+			if counted != test.login {
+				t.Errorf("counted under login: %t; %v", counted, m)
+			}
+			if got := o.requests(); len(got) > 0 {
+				t.Errorf("the origin got %q", got)
+			}
+		})
+	}
+}
+
+// A check counts for the client that a trusted proxy names, and stands in the access log as the request that it is about;
+// everything else is forwarded as ever, and lists hold.
+func TestChecksOfClients(t *testing.T) {
+	e, f, stop := startLogged(t, AccessLogConfig{Format: "json"},
+		"check_path: /check\nsource: {trust: [127.0.0.1]}\ndeny: [198.51.100.1]\nallow: [198.51.100.2]\n"+checkRules)
+	ask := func(client string) int {
+		resp, _ := e.get("/check", "X-Original-URI: /login", "X-Original-Method: POST", "X-Forwarded-Host: a.example", "X-Forwarded-For: "+client)
+		return resp.StatusCode
+	}
+	for _, step := range []struct {
+		client string
+		want   int
+	}{{"192.0.2.1", 200}, {"192.0.2.1", 429}, {"192.0.2.2", 200}, {"198.51.100.1", 403}, {"198.51.100.2", 200}, {"198.51.100.2", 200}} {
+		if got := ask(step.client); got != step.want {
+			t.Errorf("%s: %d, want %d", step.client, got, step.want)
+		}
+	}
+	if resp, body := e.get("/checks"); resp.StatusCode != 200 || body != "hello" {
+		t.Errorf("another path: %d %q", resp.StatusCode, body)
+	}
+	stop()
+	first := `"source":"192.0.2.1","host":"a.example","method":"POST","path":"/login","status":200`
+	if text := f.text[0].String(); !strings.Contains(text, first) {
+		t.Errorf("no %s in %s", first, text)
+	}
+}
+
+// Rules that count by the origin's answer have none here: they count nothing, and hold nothing either.
+func TestChecksHaveNoStatus(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), "check_path: /check\nrules: [{name: r, limit: 2, window: 1h, count: {statuses: [200]}}]\n")
+	for range 5 {
+		if resp, _ := e.get("/check"); resp.StatusCode != 200 {
+			t.Fatal(resp.StatusCode)
+		}
+	}
+}
+
+// An edge may do nothing but answer checks: then it needs no origin.
+func TestChecksWithoutOrigin(t *testing.T) {
+	c, err := ParseConfig("", []byte("check_path: /check\nrules: [{name: r, limit: 1, window: 1h}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := startConfig(t, c)
+	for i, want := range []int{200, 429} {
+		if resp, _ := e.get("/check"); resp.StatusCode != want {
+			t.Errorf("check %d: %d, want %d", i, resp.StatusCode, want)
+		}
+	}
+	if resp, body := startConfig(t, c).get("/"); resp.StatusCode != 421 {
+		t.Errorf("what is no check: %d %s", resp.StatusCode, body)
+	}
+}
