@@ -121,6 +121,7 @@ func (s *sender) flush(c *conn) error {
 	c.since = s.now()
 	if !s.again[c.request].written {
 		s.out.Sent++
+		s.out.LastSent = c.since
 		late := c.since - s.due(s.trace.Requests[c.request].At)
 		observe(s.out.SendError, late)
 	}

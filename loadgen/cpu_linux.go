@@ -34,6 +34,15 @@ func cpuTime(pid int) (time.Duration, error) {
 	return sum, nil
 }
 
+// ownCPU is the processor time that this process has used so far.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // memoryOf is how much of a process is in memory, in bytes.
 func memoryOf(pid int) int64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))

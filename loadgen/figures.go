@@ -133,6 +133,9 @@ func quantilesOf(h *hdrhistogram.Histogram, most int64, unit float64) Quantiles 
 	return Quantiles{N: h.TotalCount(), P50: at(50), P99: at(99), Max: float64(most) / unit}
 }
 
+// secondsOf reads a histogram of nanoseconds.
+func secondsOf(h *hdrhistogram.Histogram) Quantiles { return quantilesOf(h, h.Max(), 1e9) }
+
 // Split says where wrong decisions come from: the same stream judged with perfect knowledge, then with edges and their delay, then
 // with the faults as well. Each part is what its step added.
 type Split struct {

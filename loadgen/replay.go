@@ -69,6 +69,8 @@ type Outcome struct {
 	Connections int                     // opened
 	Retried     int                     // requests sent once more after their reused connection died
 	Rerouted    int                     // connections refused by one edge and opened to another
+	LastSent    time.Duration           // when the last request was written
+	CPU         time.Duration           // processor time of this process meanwhile
 	SendError   *hdrhistogram.Histogram // ns from when a request was due to when it was written
 	Latency     *hdrhistogram.Histogram // ns from when a request was written to the end of its answer
 }
@@ -81,6 +83,9 @@ func (o *Outcome) ClientErrors() int {
 	}
 	return n
 }
+
+// Late is how late requests were sent, in seconds.
+func (o *Outcome) Late() Quantiles { return secondsOf(o.SendError) }
 
 // Reasons of Outcome.Errors.
 var (
@@ -111,8 +116,9 @@ func (r Replay) Run(ctx context.Context, trace *Trace) (*Outcome, error) {
 
 	s := newSender(&r, trace, poller)
 	defer s.closeAll()
+	before := ownCPU()
 	err = s.loop(ctx)
-	s.out.Took = s.now()
+	s.out.Took, s.out.CPU = s.now(), ownCPU()-before
 	slices.SortStableFunc(s.out.Decisions, func(a, b Decision) int { return cmp.Compare(a.At, b.At) })
 	return s.out, err
 }

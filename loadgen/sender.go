@@ -174,7 +174,9 @@ func (s *sender) open(id, request int32) {
 
 func (s *sender) unidle(c *conn) {
 	p := &s.pools[c.pool]
-	if i := slices.Index(p.idle, c); i >= 0 {
+	if last := len(p.idle) - 1; p.idle[last] == c { // as a rule: the last used is the next used
+		p.idle = p.idle[:last]
+	} else if i := slices.Index(p.idle, c); i >= 0 {
 		p.idle = slices.Delete(p.idle, i, i+1)
 	}
 	if c.older != nil {

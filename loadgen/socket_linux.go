@@ -50,7 +50,7 @@ func (p *poller) add(fd int, e event) error {
 
 // wait appends what happened to events, after at most d.
 func (p *poller) wait(d time.Duration, events []event) ([]event, error) {
-	n, err := p.sleep(max(d, 0))
+	n, err := p.sleep(d)
 	if err != nil && err != syscall.EINTR {
 		return events, fmt.Errorf("loadgen: epoll: %w", err)
 	}
@@ -62,9 +62,25 @@ func (p *poller) wait(d time.Duration, events []event) ([]event, error) {
 	return events, nil
 }
 
+// nap is a sleep too short for answers to end it: at tens of thousands of requests a second an answer is read that much later and
+// together with others, and the next request goes out when it is due.
+const nap = 50 * time.Microsecond
+
+// sleep waits for an event, or after a nap only looks for some. A call that takes no longer than a nap need not tell the Go
+// scheduler: it would give this thread's place to another goroutine, and the thread would have to get it back.
 func (p *poller) sleep(d time.Duration) (int, error) {
-	if !p.coarse && d > 0 {
-		ts := syscall.NsecToTimespec(int64(d))
+	ts := syscall.NsecToTimespec(int64(max(d, 0)))
+	if d < nap {
+		if d > 0 {
+			syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0) // a signal cuts it short: no harm
+		}
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.buf[0])), uintptr(len(p.buf)), 0, 0, 0)
+		if errno != 0 {
+			return 0, errno
+		}
+		return int(n), nil
+	}
+	if !p.coarse {
 		n, _, errno := syscall.Syscall6(sysEpollPwait2, uintptr(p.fd), uintptr(unsafe.Pointer(&p.buf[0])),
 			uintptr(len(p.buf)), uintptr(unsafe.Pointer(&ts)), 0, 0)
 		if errno == 0 {
@@ -119,20 +135,20 @@ func connect(fd int, from netip.Addr, to netip.AddrPort) error {
 }
 
 // write and read give errAgain where they would have to wait, and read gives 0 bytes at the end of the stream.
-func write(fd int, b []byte) (int, error) {
-	for {
-		n, err := syscall.Write(fd, b)
-		if err != syscall.EINTR {
-			return n, sentinel(err)
-		}
-	}
-}
+func write(fd int, b []byte) (int, error) { return transfer(syscall.SYS_WRITE, fd, b) }
 
-func read(fd int, b []byte) (int, error) {
+func read(fd int, b []byte) (int, error) { return transfer(syscall.SYS_READ, fd, b) }
+
+// transfer makes a call that never waits, and so need not tell the Go scheduler of it.
+func transfer(call uintptr, fd int, b []byte) (int, error) {
 	for {
-		n, err := syscall.Read(fd, b)
-		if err != syscall.EINTR {
-			return n, sentinel(err)
+		n, _, errno := syscall.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+		switch errno {
+		case 0:
+			return int(n), nil
+		case syscall.EINTR:
+		default:
+			return 0, sentinel(errno)
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (l *live) judge(out *loadgen.Outcome, inForce []loadgen.InForce) *loadgen.R
 	o.Ideal = perfect.ideal
 
 	report := &loadgen.Report{Baseline: &base, Figures: loadgen.Judge(l.mode, o, out.Decisions, inForce)}
-	late := quantiles(out)
+	late := out.Late()
 	report.Figures.SendError = &late
 	r := &report.Run
 	r.Describe(l.trace)
@@ -105,12 +105,6 @@ func (l *live) judge(out *loadgen.Outcome, inForce []loadgen.InForce) *loadgen.R
 
 func sourceOf(a netip.Addr) counter.Source { return counter.SourceOf(a, 32, 64) }
 
-func quantiles(out *loadgen.Outcome) loadgen.Quantiles {
-	h := out.SendError
-	at := func(q float64) float64 { return time.Duration(h.ValueAtPercentile(q)).Seconds() }
-	return loadgen.Quantiles{N: h.TotalCount(), P50: at(50), P99: at(99), Max: at(100)}
-}
-
 // clientNotes is what the load generator saw on the wire.
 func clientNotes(out *loadgen.Outcome) []string {
 	at := func(q float64) time.Duration {
@@ -120,6 +114,9 @@ func clientNotes(out *loadgen.Outcome) []string {
 		fmt.Sprintf("client: %d sent, %d answered over %d connections in %v; answers by status: %s", out.Sent, out.Answered,
 			out.Connections, out.Took.Round(100*time.Millisecond), counts(out.Statuses)),
 		fmt.Sprintf("client: answered within %v / %v / %v (p50 / p99 / max)", at(50), at(99), at(100)),
+	}
+	if out.Sent > 0 {
+		notes = append(notes, fmt.Sprintf("client: %.1f µs of processor time to send a request and read its answer", float64(out.CPU.Microseconds())/float64(out.Sent)))
 	}
 	if out.Retried+out.Rerouted > 0 {
 		notes = append(notes, fmt.Sprintf("client: %d requests sent again after their connection died unanswered, %d connections refused and made to another edge",

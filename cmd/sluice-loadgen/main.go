@@ -29,6 +29,7 @@ func commands() []command {
 		{"lab", "starts points of presence on this machine, replays, reports, stops all", cmdLab},
 		{"generate", "writes a trace from a named workload and a seed", cmdGenerate},
 		{"origin", "a small HTTP origin to test against", cmdOrigin},
+		{"pace", "how many requests a second this load generator sends on one core, and how late", cmdPace},
 		{"bench-peers", "what a request costs here, and at nginx and HAProxy", cmdBenchPeers},
 		{"simulate", "the same limiter in virtual time", cmdSimulate},
 		{"accuracy", "everything by which accuracy is judged, and one summary", cmdAccuracy},

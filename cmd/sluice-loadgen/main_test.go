@@ -70,6 +70,11 @@ func TestCommandLines(t *testing.T) {
 	f("replay --pop 127.0.0.1:1 --workload steady --limit 1,2", 2, "one each")
 	f("replay --pop 127.0.0.1:1 --workload steady --rate 50 --duration 100ms", 1, "no answer from 127.0.0.1:1", "connection refused")
 
+	f("pace --rate 0", 2, "--rate 0")
+	f("pace --rate 50000 --time 1h", 2, "180000000 requests")
+	f("pace --sources 0", 2, "--sources 0")
+	f("pace --source pigeon", 2, "pigeon", "loopback, xff or proxy")
+
 	f("lab --edges 0 --workload steady", 2, "--edges 0")
 	f("lab --pops 0 --workload steady", 2, "--pops 0")
 	f("lab --memcached -1 --workload steady", 2, "--memcached -1")
