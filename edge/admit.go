@@ -152,7 +152,7 @@ func (x *exchange) framed(ctx *fasthttp.RequestCtx, refuse func(int, string, str
 func (x *exchange) skipBody(ctx *fasthttp.RequestCtx) {
 	stream, length := ctx.RequestBodyStream(), ctx.Request.Header.ContentLength()
 	if length <= skipLimit && !ctx.Response.ConnectionClose() {
-		x.conn.startBody(time.Now(), lingerTime)
+		x.conn.startBody(lingerTime, lingerTime)
 		n, err := io.CopyN(io.Discard, stream, skipLimit+1)
 		x.conn.body = false
 		if err == io.EOF && n <= skipLimit {

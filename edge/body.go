@@ -48,6 +48,8 @@ func (b *answerBody) SupportsBodyWriteTo() bool { return true }
 
 // WriteTo sends the body on. What has arrived goes out before it waits for more, so that a slow stream is not held up.
 func (b *answerBody) WriteTo(w io.Writer) (int64, error) {
+	b.client.startAnswer()
+	defer b.client.endAnswer()
 	var total int64
 	for {
 		part, err := b.next()

@@ -62,6 +62,8 @@ type Limits struct {
 	PerSource     int // connections of one source
 	HeaderBytes   int // request line and headers
 	BodyBytes     int // 0: unlimited
+	BodyRate      int // bytes a second of a request's body that a client must send at least; 0: any number
+	AnswerRate    int // bytes a second of an answer that a client must take at least; 0: any number
 	HeaderTimeout time.Duration
 	IdleTimeout   time.Duration
 	TunnelTimeout time.Duration // after which a tunnel ends in which nothing moves
@@ -172,7 +174,7 @@ func Default() *Config {
 		Counters:  1_000_000,
 		AccessLog: AccessLogConfig{Format: "combined", Refused: 1},
 		Source:    SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
-		Limits: Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10,
+		Limits: Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
 	}
 }

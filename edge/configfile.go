@@ -175,6 +175,8 @@ func (r *reader) limits(n ast.Node, l *Limits) {
 		"connections_per_source": r.integer("limits.connections_per_source", 1, 10_000_000, func(v int64) { l.PerSource = int(v) }),
 		"header_bytes":           r.size("limits.header_bytes", 1<<10, 1<<20, false, &l.HeaderBytes),
 		"body_bytes":             r.size("limits.body_bytes", 1, 1<<50, true, &l.BodyBytes),
+		"body_rate":              r.size("limits.body_rate", 1, 1<<30, true, &l.BodyRate),
+		"answer_rate":            r.size("limits.answer_rate", 1, 1<<30, true, &l.AnswerRate),
 		"header_timeout":         r.duration("limits.header_timeout", 100*time.Millisecond, time.Hour, false, &l.HeaderTimeout),
 		"idle_timeout":           r.duration("limits.idle_timeout", 100*time.Millisecond, 24*time.Hour, false, &l.IdleTimeout),
 		"tunnel_timeout":         r.duration("limits.tunnel_timeout", time.Second, 24*time.Hour, false, &l.TunnelTimeout),

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,11 +19,10 @@ import (
 )
 
 const (
-	// acceptPause is the first pause after a failed accept; it doubles up to a second. Without descriptors there is
-	// nothing to do but to wait for somebody to close one.
-	acceptPause = 5 * time.Millisecond
-	// minBodyRate is how slowly a client may send a body, bytes a second, once the header timeout has passed.
-	minBodyRate = 500
+	// acceptPause is the first pause after a failed accept; it doubles up to acceptPauses. Without descriptors there is nothing
+	// to do but to wait for somebody to close one.
+	acceptPause  = 5 * time.Millisecond
+	acceptPauses = 100 * time.Millisecond
 	// A chunked body may cost at most bodyCost bytes on the wire for each of its own, and bodySlack bytes more: what goes
 	// beyond is chunk extensions and trailers that have no end.
 	bodyCost  = 16
@@ -45,6 +45,8 @@ type registry struct {
 	proxied   func(netip.Addr) bool                   // does a peer begin with a PROXY header?
 	header    time.Duration                           // how long the head of a request may take
 	write     time.Duration                           // how long a write may take without progress
+	bodies    int                                     // bytes a second that a client must send of a body; 0: any number
+	answers   int                                     // and take of an answer
 	slack     time.Duration                           // by how much a read deadline may be off
 
 	mu     sync.Mutex
@@ -88,7 +90,7 @@ func (l *listener) accept() (*conn, error) {
 		default:
 			l.stats.acceptFails.Add(1)
 			time.Sleep(pause)
-			pause = min(2*pause, time.Second)
+			pause = min(2*pause, acceptPauses)
 			continue
 		}
 		if c := l.admit(nc); c != nil {
@@ -202,12 +204,13 @@ type conn struct {
 
 	body      bool // a body is being read: the end of the connection is not the end of the body
 	aborted   atomic.Bool
-	bodyStart time.Time
-	bodyGrace time.Duration
+	sending   pace  // of that body
 	bodyBytes int64 // as they come: chunk lines and what comes after the body are among them
 	bodyGot   int64 // of the body itself
 	bodyErr   error // reading it failed; the server's parser forgets that where a trailer should come
 
+	paced   bool      // an answer is being streamed, which holds a connection to the origin
+	taking  pace      // of that answer
 	writeBy time.Time // the write deadline that is set
 	readBy  time.Time // the read deadline that is set, as far as it matters
 	readDue time.Time // the one that the server wants
@@ -225,17 +228,26 @@ type owed struct {
 	from from
 }
 
-// startBody tells the connection that what it reads from now on is a body. The client must then keep up a pace: at any time
-// the body must have begun at most grace + bytes/minBodyRate ago.
-func (c *conn) startBody(now time.Time, grace time.Duration) {
-	c.body, c.bodyStart, c.bodyGrace, c.bodyBytes, c.bodyGot, c.bodyErr = true, now, grace, 0, 0, nil
+// startBody tells the connection that what it reads from now on is a body, which the client must send at a pace. It may be
+// late by grace at first, and by most once it has sent enough.
+func (c *conn) startBody(grace, most time.Duration) {
+	c.body, c.bodyBytes, c.bodyGot, c.bodyErr = true, 0, 0, nil
+	c.sending = pace{rate: c.listener.bodies, most: max(grace, most), left: grace}
 }
 
+// startAnswer tells the connection that what it writes from now on is an answer that is streamed, which the client must take
+// at a pace, until endAnswer.
+func (c *conn) startAnswer() {
+	c.paced, c.taking = true, pace{rate: c.listener.answers, most: c.listener.write, left: c.listener.write}
+}
+
+func (c *conn) endAnswer() { c.paced = false }
+
 func (c *conn) Read(p []byte) (int, error) {
+	var began time.Time
 	if c.body {
-		due := c.bodyStart.Add(c.bodyGrace + time.Duration(c.bodyBytes/minBodyRate)*time.Second)
-		c.readBy = time.Time{}
-		if err := c.Conn.SetReadDeadline(due); err != nil {
+		began, c.readBy = time.Now(), time.Time{}
+		if err := c.Conn.SetReadDeadline(began.Add(c.sending.left)); err != nil {
 			return 0, err
 		}
 		if c.aborted.Load() {
@@ -260,6 +272,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.sawLine = c.sawLine || bytes.IndexByte(p[:n], '\n') >= 0
 	} else {
 		c.bodyBytes += int64(n)
+		c.sending.waited(time.Since(began), n)
 		if err == io.EOF {
 			// The server takes a chunked body that breaks off for a complete one if it sees io.EOF.
 			err = io.ErrUnexpectedEOF
@@ -295,18 +308,32 @@ func (c *conn) abortBody() {
 }
 
 // Write gives every write its own deadline: one for a whole answer would cut long downloads, none would let a client that
-// does not read keep the connection for ever. The deadline is moved at most once a second, because moving it costs.
+// does not read keep the connection for ever. The deadline is moved at most once a second, because moving it costs, unless the
+// client is behind its pace.
 func (c *conn) Write(p []byte) (int, error) {
-	if now := time.Now(); c.writeBy.Sub(now) < c.listener.write-min(time.Second, c.listener.write/4) {
-		c.writeBy = now.Add(c.listener.write)
+	now, wait := time.Now(), c.listener.write
+	if c.paced {
+		wait = c.taking.left
+	}
+	if ahead := c.writeBy.Sub(now); ahead > wait || ahead < wait-min(time.Second, wait/4) {
+		c.writeBy = now.Add(wait)
 		if err := c.Conn.SetWriteDeadline(c.writeBy); err != nil {
 			c.failed = true
 			return 0, err
 		}
 	}
 	n, err := c.Conn.Write(p)
+	if c.paced {
+		c.taking.waited(time.Since(now), n)
+	}
 	if err != nil {
 		c.failed = true
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			c.listener.stats.slowReaders.Add(1)
+			if tcp, ok := socket(c.Conn).(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0) // what it has not taken is not kept for it by the kernel
+			}
+		}
 	}
 	return n, err
 }

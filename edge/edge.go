@@ -92,7 +92,7 @@ func New(o Options) (*Server, error) {
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
 	s.open = &registry{
 		stats: s.stats, most: c.Limits.Connections + spareConnections, perSource: c.Limits.PerSource,
-		header: c.Limits.HeaderTimeout, write: c.Limits.IdleTimeout,
+		header: c.Limits.HeaderTimeout, write: c.Limits.IdleTimeout, bodies: c.Limits.BodyRate, answers: c.Limits.AnswerRate,
 		slack:   min(c.Limits.HeaderTimeout, c.Limits.IdleTimeout) / 64,
 		source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.connection(peer) },
 		shed:    s.shed,
@@ -145,6 +145,7 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 	}
 	s.ears = append(s.ears, l)
 	s.apply.Unlock()
+	boundUnsent(ln)
 	return s.http.Serve(l)
 }
 

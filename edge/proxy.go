@@ -117,7 +117,7 @@ func (x *exchange) exchangeOn(ctx *fasthttp.RequestCtx, o *origin, b *answerBody
 		b.upload = &upload{stream: stream, link: l, client: x.conn, length: int64(ctx.Request.Header.ContentLength()),
 			limit: int64(x.server.limits.BodyBytes), timeout: b.timeout}
 		x.bodyRead = true
-		x.conn.startBody(x.now, x.server.limits.HeaderTimeout)
+		x.conn.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
 		if b.upload.length >= 0 && b.upload.length <= inlineBody {
 			b.upload.run(false)
 			if b.upload.byClient {

@@ -38,6 +38,7 @@ type stats struct {
 	shed        atomic.Uint64 // connections of mitigated sources
 	badProxy    atomic.Uint64 // connections of proxies without a valid PROXY header
 	acceptFails atomic.Uint64
+	slowReaders atomic.Uint64 // answers cut because their clients did not take them
 	tunnels     atomic.Int64
 	reloads     [2]atomic.Uint64 // failed, done
 
@@ -143,6 +144,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		count(s.access.Lost(), "sluice_log_lines_lost_total", "Lines of the access log that could not be written.")
 	}
 	count(s.stats.aborted.Load(), "sluice_aborted_total", "Requests whose client did not get its answer.")
+	count(s.stats.slowReaders.Load(), "sluice_slow_readers_total", "Connections cut because the client took its answer too slowly.")
 	count(s.stats.received.Load(), "sluice_received_total", "Requests received.")
 	count(s.stats.panics.Load(), "sluice_panics_total", "Requests that failed by a fault in the edge.")
 	count(s.stats.turnedAway.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "source")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -105,7 +106,10 @@ func listen(what, address string) (net.Listener, error) {
 	} else {
 		path = address
 	}
-	ln, err := net.Listen(network, path)
+	// Plain TCP: what is set on a multipath socket, Go's default, is not inherited by the connections accepted from it.
+	var config net.ListenConfig
+	config.SetMultipathTCP(false)
+	ln, err := config.Listen(context.Background(), network, path)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("%s %s: the port is in use: stop what uses it or choose another with %s", what, address, flag)

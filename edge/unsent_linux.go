@@ -1,0 +1,24 @@
+package edge
+
+import (
+	"net"
+	"syscall"
+)
+
+const tcpNotsentLowat = 25 // TCP_NOTSENT_LOWAT, tcp(7)
+
+// boundUnsent bounds what the kernel holds of answers that clients do not take. Left alone it lets megabytes gather for a
+// client that once was fast, and tells of room only when a third of that has gone: one that reads slowly would seem to read
+// nothing for minutes. Accepted connections inherit it from the socket that listens (one of multipath
+// TCP does not pass it on).
+func boundUnsent(ln net.Listener) {
+	tcp, ok := ln.(*net.TCPListener)
+	if !ok {
+		return
+	}
+	if raw, err := tcp.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotsentLowat, maxUnsent)
+		})
+	}
+}
