@@ -159,7 +159,7 @@ func (x *exchange) skipBody(ctx *fasthttp.RequestCtx) {
 			return
 		}
 	}
-	x.conn.linger = true
+	x.conn.linger.Store(true)
 	ctx.SetConnectionClose()
 }
 
@@ -197,6 +197,6 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	if s.access != nil {
 		s.access.note(ctx, &exchange{conn: c, now: time.Now(), from: fromEdge, unread: true})
 	}
-	c.linger = true
+	c.linger.Store(true)
 	c.owe(status, fromEdge)
 }

@@ -64,7 +64,7 @@ func BenchmarkRequest(b *testing.B) {
 			}
 			ln := mustListen(b)
 			go func() { _ = s.Serve(ln) }()
-			defer func() { _ = s.Drain(context.Background()) }()
+			defer func() { _ = s.Drain(context.Background(), nil) }()
 			benchClient(b, ln.Addr().String())
 		})
 	}

@@ -49,6 +49,8 @@ type registry struct {
 	answers   int                                     // and take of an answer
 	slack     time.Duration                           // by how much a read deadline may be off
 
+	retiring atomic.Bool // idle connections are to end: see drain.go
+
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
 	counts map[counter.Source]int
@@ -197,10 +199,10 @@ type conn struct {
 	source   counter.Source // whose connections it counts among; zero: nobody's
 	closed   atomic.Bool
 
-	exchange *exchange // of a request that began in the ExpectHandler
-	owed     []owed    // answers on their way to the client
-	failed   bool      // the client will not get all that was meant for it
-	linger   bool      // a body was left unread
+	exchange *exchange   // of a request that began in the ExpectHandler
+	owed     []owed      // answers on their way to the client
+	failed   bool        // the client will not get all that was meant for it
+	linger   atomic.Bool // what the client still sends is read before it is closed
 
 	body      bool // a body is being read: the end of the connection is not the end of the body
 	aborted   atomic.Bool
@@ -264,9 +266,15 @@ func (c *conn) Read(p []byte) (int, error) {
 				return 0, err
 			}
 			c.readBy = c.readDue
+			if c.listener.retiring.Load() {
+				_ = c.Conn.SetReadDeadline(longAgo)
+			}
 		}
 	}
 	n, err := c.Conn.Read(p)
+	if err != nil && n == 0 && c.listener.retiring.Load() {
+		n, err = c.readOn(p, began, err)
+	}
 	if !c.body {
 		c.flushed = true
 		c.sawLine = c.sawLine || bytes.IndexByte(p[:n], '\n') >= 0
@@ -304,7 +312,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 // abortBody ends the reading of a body, from another goroutine. Nothing can be read from the connection afterwards.
 func (c *conn) abortBody() {
 	c.aborted.Store(true) // before the deadline: a Read that sets its own after this one looks again
-	_ = c.Conn.SetReadDeadline(time.Unix(1, 0))
+	_ = c.Conn.SetReadDeadline(longAgo)
 }
 
 // Write gives every write its own deadline: one for a whole answer would cut long downloads, none would let a client that
@@ -343,7 +351,7 @@ func (c *conn) Close() error {
 		return nil
 	}
 	defer c.listener.forget(c)
-	if c.linger {
+	if c.linger.Load() {
 		c.lingeringClose()
 	}
 	return c.Conn.Close()

@@ -16,9 +16,7 @@
 package edge
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -149,55 +147,6 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 	return s.http.Serve(l)
 }
 
-// Ready reports whether the server takes requests: it does not while it drains.
-func (s *Server) Ready() bool { return !s.draining.Load() }
-
-// drainNotice is how long open connections have to learn that they will be closed: each answer says so.
-const drainNotice = time.Second
-
-// Drain stops accepting, lets every request in flight finish, and returns when no connection is left or ctx is done; what
-// is still open then is cut, and the error says so.
-func (s *Server) Drain(ctx context.Context) error {
-	s.apply.Lock()
-	s.draining.Store(true)
-	ears := s.ears
-	s.apply.Unlock()
-	for _, l := range ears {
-		l.stop()
-	}
-	for _, l := range ears {
-		select {
-		case <-l.ended:
-		case <-ctx.Done():
-		}
-	}
-	for end := time.Now().Add(drainNotice); s.open.open() > 0 && time.Now().Before(end); {
-		select {
-		case <-ctx.Done():
-		case <-time.After(10 * time.Millisecond):
-			continue
-		}
-		break
-	}
-	err := s.http.ShutdownWithContext(ctx)
-	for s.open.open() > 0 && ctx.Err() == nil { // tunnels, and what else the server has handed over
-		select {
-		case <-ctx.Done():
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	if n := s.open.open(); n > 0 {
-		s.open.closeAll()
-		err = errors.Join(err, errCut)
-	}
-	for _, o := range s.snap.Load().origins.all {
-		o.sweep(time.Time{})
-	}
-	return err
-}
-
-var errCut = errors.New("edge: drain: connections were cut at the end of the grace time")
-
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
 func (s *Server) Sweep(now time.Time) {
 	s.limiter.bits.Sweep(now)
@@ -316,6 +265,7 @@ func (s *Server) finish(ctx *fasthttp.RequestCtx, x *exchange) {
 	}
 	if s.draining.Load() {
 		ctx.SetConnectionClose()
+		x.conn.linger.Store(true)
 	}
 	if s.access != nil {
 		s.access.note(ctx, x)

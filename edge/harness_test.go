@@ -68,7 +68,7 @@ func serveTest(t *testing.T, s *Server) *edgeUnderTest {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = e.Drain(ctx)
+		_ = e.Drain(ctx, nil)
 		if err := <-e.done; err != nil {
 			t.Errorf("serve: %v", err)
 		}

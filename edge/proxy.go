@@ -74,7 +74,8 @@ func (x *exchange) forward(ctx *fasthttp.RequestCtx) int {
 func (x *exchange) failed(ctx *fasthttp.RequestCtx, o *origin, b *answerBody, err error) {
 	if u := b.upload; u != nil {
 		u.end()
-		x.conn.body, x.conn.linger = false, true
+		x.conn.body = false
+		x.conn.linger.Store(true)
 		if u.byClient {
 			status, code, message := u.status()
 			answer(ctx, status, code, message)

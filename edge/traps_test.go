@@ -306,7 +306,7 @@ func TestDrain(t *testing.T) {
 	wait.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		drained = e.Drain(ctx)
+		drained = e.Drain(ctx, nil)
 	})
 	<-e.ears[0].ended
 	if e.Ready() {

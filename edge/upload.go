@@ -138,7 +138,7 @@ func (u *upload) end() bool {
 		u.link.Close()
 		u.client.abortBody()
 		<-u.done
-		u.client.linger = true
+		u.client.linger.Store(true)
 		return false
 	}
 	return u.err == nil

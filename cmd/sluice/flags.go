@@ -24,7 +24,7 @@ type flags struct {
 	estimate                   string
 	shadow, verdictHeader      bool
 	logLevel, logFormat        string
-	grace                      time.Duration
+	notice, grace              time.Duration
 }
 
 func parseFlags(args []string) (*flags, error) {
@@ -44,7 +44,8 @@ func parseFlags(args []string) (*flags, error) {
 	s.StringVar(&f.estimate, "estimate", "", "`nearest|lower`, for rules that do not say")
 	s.BoolVar(&f.shadow, "shadow", false, "every rule only reports what it would do")
 	s.BoolVar(&f.verdictHeader, "verdict-header", false, "answers tell how they were decided (Sluice-Verdict)")
-	s.DurationVar(&f.grace, "grace", 20*time.Second, "how long requests in flight may take after SIGTERM")
+	s.DurationVar(&f.notice, "notice", 0, "how long after SIGTERM new connections are still taken, while /readyz says 503: longer than a balancer takes to notice")
+	s.DurationVar(&f.grace, "grace", 20*time.Second, "how long requests in flight may take once no more are taken")
 	s.StringVar(&f.logLevel, "log-level", "info", "`debug|info|warn|error`")
 	s.StringVar(&f.logFormat, "log-format", "text", "`text|json`")
 	if err := s.Parse(args); err != nil {
@@ -56,6 +57,9 @@ func parseFlags(args []string) (*flags, error) {
 	var level slog.Level
 	if level.UnmarshalText([]byte(f.logLevel)) != nil {
 		return f, fmt.Errorf("--log-level %q: want debug, info, warn or error", f.logLevel)
+	}
+	if f.notice < 0 || f.grace < 0 {
+		return f, fmt.Errorf("--notice %v, --grace %v: want durations that are not negative", f.notice, f.grace)
 	}
 	if f.logFormat != "text" && f.logFormat != "json" {
 		return f, fmt.Errorf("--log-format %q: want text or json", f.logFormat)

@@ -167,20 +167,13 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	next := &handover{program: program, args: os.Args[1:], sockets: ours, server: server, log: log}
 	defer next.close()
 	err = wait(stop.Done(), failed, usr2, next)
-	unhook() // a second signal ends the process at once
-	log.Info("draining", "grace", f.grace)
-	if next.out == nil {
-		notify("STOPPING=1")
+	context.AfterFunc(stop, unhook) // a second signal ends the process at once
+	end := &departure{server: server, operators: operators, back: back, notice: f.notice, grace: f.grace, log: log}
+	if next.out != nil {
+		end.to(next, stop)
 	} else {
-		_ = back.Close() // the new process has it; operators should reach that one
+		end.toNobody(err == nil)
 	}
-	grace, done := context.WithTimeout(context.Background(), f.grace)
-	defer done()
-	next.again()
-	if cut := server.Drain(grace); cut != nil {
-		log.Warn("connections were cut at the end of the grace time", "error", cut)
-	}
-	next.again()
 	edges.Wait()
 	cancel()
 	last, done := context.WithTimeout(context.Background(), time.Second)

@@ -1,0 +1,133 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+	"time"
+)
+
+// How an edge leaves without a request lost, step by step:
+//
+//	Leave    Ready says no, and every answer asks its client to close: balancers and clients go elsewhere
+//	Drain    no connection is accepted any more
+//	notice   a client that goes on using its connections has been told on each of them by now
+//	retire   connections on which no request is under way are closed; one whose request has just arrived is not
+//	the end  when no connection is left, or the grace time is over
+//
+// A connection is closed by saying that no more will be sent, and reading on until the client closes as well, or for a
+// second: a request that crosses that, or was sent ahead of its answer (pipelined), must not reset the connection and take an
+// answer with it. The client sees which of its requests were not answered, and that the connection was ended in order.
+
+// longAgo as a deadline wakes who reads.
+var longAgo = time.Unix(1, 0)
+
+var errCut = errors.New("edge: drain: connections were cut at the end of the grace time")
+
+// Ready reports whether the server wants requests: it does not once it is to leave.
+func (s *Server) Ready() bool { return !s.draining.Load() }
+
+// Leave says that the server will stop: it still takes requests, but is not Ready, and asks clients to close.
+func (s *Server) Leave() { s.draining.Store(true) }
+
+// Drain stops accepting, lets every request in flight finish, and returns when no connection is left or ctx is done; what
+// is still open then is cut, and the error says so. Idle connections stay open until noticed, so that the answer to a further
+// request can say that no more will be taken on that connection.
+func (s *Server) Drain(ctx context.Context, noticed <-chan struct{}) error {
+	s.apply.Lock()
+	s.Leave()
+	ears := s.ears
+	s.apply.Unlock()
+	for _, l := range ears {
+		l.stop()
+	}
+	for _, l := range ears {
+		select {
+		case <-l.ended:
+		case <-ctx.Done():
+		}
+	}
+	s.open.wait(ctx, noticed)
+	s.open.retire()
+	s.open.wait(ctx, nil)
+	cut := s.open.open() > 0
+	s.open.closeAll()
+	err := s.http.ShutdownWithContext(ctx) // now there is nothing left to wait for
+	if cut {
+		err = errors.Join(err, errCut)
+	}
+	for _, o := range s.snap.Load().origins.all {
+		o.sweep(time.Time{})
+	}
+	return err
+}
+
+// wait returns when no connection is open, enough is closed or ctx is done.
+func (l *registry) wait(ctx context.Context, enough <-chan struct{}) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for l.open() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-enough:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// retire closes the connections that are idle, and any other as soon as it is: it wakes all that read, and readOn looks who
+// they are.
+func (l *registry) retire() {
+	l.retiring.Store(true) // before the deadlines: a Read that sets its own after this one looks again
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		_ = c.raw.SetReadDeadline(longAgo)
+	}
+}
+
+// readOn goes on with a Read that failed with err, perhaps because retire woke it. An idle connection ends here, unless a
+// request has arrived in this very moment. began is when the Read of a body began.
+func (c *conn) readOn(p []byte, began time.Time, err error) (int, error) {
+	// Twice: this connection's deadline may be set by retire and, at the same time, by Read.
+	for n := 0; n < 2 && errors.Is(err, os.ErrDeadlineExceeded) && !c.direct && !c.aborted.Load(); n++ {
+		if !c.body && !c.flushed && !c.waiting() {
+			c.linger.Store(true)
+			return 0, io.EOF
+		}
+		due := c.readDue
+		if c.body {
+			due = began.Add(c.sending.left)
+		}
+		if !time.Now().Before(due) || c.Conn.SetReadDeadline(due) != nil {
+			break
+		}
+		var got int
+		if got, err = c.Conn.Read(p); err == nil || got > 0 {
+			return got, err
+		}
+	}
+	return 0, err
+}
+
+// waiting reports whether the client has sent something that has not been read.
+func (c *conn) waiting() bool {
+	sc, ok := c.raw.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var b [1]byte
+	n := 0
+	err = raw.Control(func(fd uintptr) {
+		n, _, _ = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	})
+	return err == nil && n > 0
+}

@@ -1,0 +1,185 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// drain drains the edge in the background without notice; the function it returns waits for that.
+func (e *edgeUnderTest) drain() (wait func() error) {
+	done, noticed := make(chan error, 1), make(chan struct{})
+	close(noticed)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		done <- e.Drain(ctx, noticed)
+	}()
+	return func() error { return <-done }
+}
+
+// until asks again until the answer is yes.
+func until(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !yes(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+// Once it is to leave an edge still takes connections and requests; every answer asks the client to go.
+func TestLeave(t *testing.T) {
+	e := startEdge(t, netOrigin(t, func(http.ResponseWriter, *http.Request) {}), "")
+	old := e.talk()
+	if resp, _ := old.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.Close {
+		t.Error("close before it leaves")
+	}
+	e.Leave()
+	for _, c := range []*talk{old, e.talk()} {
+		if resp, _ := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 || !resp.Close {
+			t.Errorf("%d, close %t", resp.StatusCode, resp.Close)
+		}
+	}
+	if e.Ready() {
+		t.Error("ready")
+	}
+}
+
+// An idle connection ends in order: what its client sends too late resets nothing.
+func TestDrainEndsIdleConnectionsInOrder(t *testing.T) {
+	e := startEdge(t, netOrigin(t, func(http.ResponseWriter, *http.Request) {}), "")
+	used, fresh := e.talk(), e.talk()
+	used.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	drained := e.drain()
+	for _, c := range []*talk{used, fresh} {
+		for range 2 { // the second time after a request that the edge has not asked for
+			if b, err := io.ReadAll(c.r); err != nil || len(b) > 0 {
+				t.Errorf("%q, %v: want the end of the stream", b, err)
+			}
+			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		}
+		c.Close()
+	}
+	if err := drained(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Of requests sent ahead (pipelined) some are answered, the last of them with Connection: close; then the stream ends in order,
+// though the edge has not read the others.
+func TestDrainWithPipelinedRequests(t *testing.T) {
+	arrived, leave := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	e := startEdge(t, netOrigin(t, func(_ http.ResponseWriter, r *http.Request) {
+		once.Do(func() { close(arrived) })
+		<-leave
+	}), "")
+	c := e.talk()
+	one := "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 10_000) + "\r\n\r\n"
+	if _, err := io.WriteString(c, strings.Repeat(one, 20)); err != nil { // more than the edge reads at once
+		t.Fatal(err)
+	}
+	<-arrived
+	drained := e.drain()
+	<-e.ears[0].ended
+	close(leave)
+	if resp, _ := c.hear("GET"); resp.StatusCode != 200 || !resp.Close {
+		t.Errorf("%d, close %t", resp.StatusCode, resp.Close)
+	}
+	if b, err := io.ReadAll(c.r); err != nil || len(b) > 0 {
+		t.Errorf("%d bytes, %v: want the end of the stream", len(b), err)
+	}
+	c.Close()
+	if err := drained(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Waking those who read ends neither a request whose head or body is on its way nor one that has arrived in that moment.
+func TestRetireCutsNoRequest(t *testing.T) {
+	var got bytes.Buffer
+	e := startEdge(t, netOrigin(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(&got, r.Body) }), "")
+	head, body := e.talk(), e.talk()
+	_, _ = io.WriteString(head, "GET / HTTP/1.1\r\nHo")
+	_, _ = io.WriteString(body, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello")
+	until(t, "read", func() bool {
+		e.open.mu.Lock()
+		defer e.open.mu.Unlock()
+		n := 0
+		for c := range e.open.conns {
+			if !c.waiting() {
+				n++
+			}
+		}
+		return n == 2 && e.stats.received.Load() == 1
+	})
+	drained := e.drain()
+	until(t, "retired", e.open.retiring.Load)
+	_, _ = io.WriteString(head, "st: a\r\n\r\n")
+	_, _ = io.WriteString(body, "world")
+	for _, c := range []*talk{head, body} {
+		if resp, _ := c.hear("GET"); resp.StatusCode != 200 || !resp.Close {
+			t.Errorf("%d, close %t", resp.StatusCode, resp.Close)
+		}
+		c.Close()
+	}
+	if got.String() != "helloworld" {
+		t.Errorf("the origin got %q", got.String())
+	}
+	if err := drained(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadOfARetiredConnection(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	raw, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	l := &registry{}
+	l.retiring.Store(true)
+	f := func(what string, change func(*conn), want error) {
+		t.Helper()
+		c := &conn{Conn: raw, raw: raw, listener: l, readDue: time.Now().Add(time.Minute)}
+		change(c)
+		c.readBy = c.readDue
+		_ = raw.SetReadDeadline(longAgo)
+		n, err := c.Read(make([]byte, 1))
+		if !errors.Is(err, want) || (n == 1) != (want == nil) {
+			t.Errorf("%s: %d, %v, want %v", what, n, err, want)
+		}
+		if c.linger.Load() != (want == io.EOF) {
+			t.Errorf("%s: lingers %t", what, c.linger.Load())
+		}
+	}
+	f("idle", func(*conn) {}, io.EOF)
+	f("in a head whose time is up", func(c *conn) { c.flushed, c.readDue = true, time.Now() }, os.ErrDeadlineExceeded)
+	f("aborted", func(c *conn) { c.aborted.Store(true) }, os.ErrDeadlineExceeded)
+	if _, err := client.Write([]byte("ab")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the bytes are there", (&conn{raw: raw}).waiting)
+	f("a request has just arrived", func(*conn) {}, nil)
+	f("in a head", func(c *conn) { c.flushed = true }, nil)
+}
