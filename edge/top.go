@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	topShards  = 16
-	topEntries = 64 // of a shard
+	topSets = 128
+	topWays = 8 // entries of a set
 	// topHalf is how often counts are halved, so that what is heavy now comes before what was heavy once.
 	topHalf = 10 * time.Minute
 )
 
 // A top counts the heaviest sources in bounded memory (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and
-// top-k elements in data streams", 2005). A source that is not among the entries takes the place of the lightest one, with its
-// count for a start: no count is too small, and none is too large by more than the entry says. With n hits in a shard, every
-// source with more than n/64 of them is there.
+// top-k elements in data streams", 2005), in small sets, so that a hit looks at a few entries and needs neither index nor order. A
+// source that is not among the entries of its set takes the place of the lightest one, with its count for a start: no count is
+// too small, and none is too large by more than the entry says. With n hits in a set, every source with more than n/8 of
+// them is there.
 type top struct {
-	seed   maphash.Seed
-	shards [topShards]topShard
+	seed maphash.Seed
+	sets [topSets]topSet
 }
 
-type topShard struct {
-	mu    sync.Mutex
-	index map[counter.Source]int
-	heap  []topEntry // the lightest first
-	_     [64]byte   // shards do not share a cache line
+type topSet struct {
+	mu      sync.Mutex
+	entries [topWays]topEntry
+	_       [64]byte // sets do not share a cache line
 }
 
 type topEntry struct {
 	source counter.Source
-	count  uint64
+	count  uint64 // 0: a free entry
 	over   uint64
 }
 
@@ -46,66 +46,38 @@ type Heavy struct {
 	Error  uint64 `json:"error"`
 }
 
-func newTop() *top {
-	t := &top{seed: maphash.MakeSeed()}
-	for i := range t.shards {
-		t.shards[i].index = make(map[counter.Source]int, topEntries)
-	}
-	return t
-}
+func newTop() *top { return &top{seed: maphash.MakeSeed()} }
 
 func (t *top) hit(s counter.Source) {
-	shard := &t.shards[maphash.Comparable(t.seed, s)%topShards]
-	shard.mu.Lock()
-	shard.hit(s)
-	shard.mu.Unlock()
+	set := &t.sets[maphash.Comparable(t.seed, s)%topSets]
+	set.mu.Lock()
+	set.hit(s)
+	set.mu.Unlock()
 }
 
-func (h *topShard) hit(s counter.Source) {
-	i, known := h.index[s]
-	switch {
-	case known:
-	case len(h.heap) < topEntries:
-		i = len(h.heap)
-		h.heap = append(h.heap, topEntry{source: s})
-		h.index[s] = i
-		for i > 0 && h.heap[(i-1)/2].count > 0 { // it has no count yet: it belongs at the front
-			h.swap(i, (i-1)/2)
-			i = (i - 1) / 2
-		}
-	default:
-		lightest := &h.heap[0]
-		delete(h.index, lightest.source)
-		*lightest = topEntry{source: s, count: lightest.count, over: lightest.count}
-		h.index[s], i = 0, 0
-	}
-	h.heap[i].count++
-	for { // heavier than before: further back
-		child := 2*i + 1
-		if child+1 < len(h.heap) && h.heap[child+1].count < h.heap[child].count {
-			child++
-		}
-		if child >= len(h.heap) || h.heap[i].count <= h.heap[child].count {
+func (h *topSet) hit(s counter.Source) {
+	lightest := &h.entries[0]
+	for i := range h.entries {
+		e := &h.entries[i]
+		if e.source == s {
+			e.count++
 			return
 		}
-		h.swap(i, child)
-		i = child
+		if e.count < lightest.count {
+			lightest = e
+		}
 	}
-}
-
-func (h *topShard) swap(i, j int) {
-	h.heap[i], h.heap[j] = h.heap[j], h.heap[i]
-	h.index[h.heap[i].source], h.index[h.heap[j].source] = i, j
+	*lightest = topEntry{source: s, count: lightest.count + 1, over: lightest.count}
 }
 
 // fade halves all counts. That keeps their order.
 func (t *top) fade() {
-	for i := range t.shards {
-		h := &t.shards[i]
+	for i := range t.sets {
+		h := &t.sets[i]
 		h.mu.Lock()
-		for j := range h.heap {
-			h.heap[j].count /= 2
-			h.heap[j].over /= 2
+		for j := range h.entries {
+			h.entries[j].count /= 2
+			h.entries[j].over /= 2
 		}
 		h.mu.Unlock()
 	}
@@ -114,10 +86,10 @@ func (t *top) fade() {
 // heaviest returns at most n sources, the heaviest first.
 func (t *top) heaviest(n int) []Heavy {
 	list := []Heavy{}
-	for i := range t.shards {
-		h := &t.shards[i]
+	for i := range t.sets {
+		h := &t.sets[i]
 		h.mu.Lock()
-		for _, e := range h.heap {
+		for _, e := range h.entries {
 			if e.count > e.over {
 				list = append(list, Heavy{e.source.String(), e.count, e.over})
 			}

@@ -24,7 +24,7 @@ func TestTop(t *testing.T) {
 		exact[source(n).String()]++
 	}
 	all := top.heaviest(1 << 20)
-	if len(all) > topShards*topEntries {
+	if len(all) > topSets*topWays {
 		t.Errorf("%d entries", len(all))
 	}
 	for _, h := range all {
