@@ -41,6 +41,7 @@ func (x *exchange) admit(ctx *fasthttp.RequestCtx) bool {
 		if x.decision.refused() {
 			x.server.refusals.hit(x.source)
 			x.from = fromLimit
+			x.conn.writeAt = x.now
 			x.refuse(ctx)
 			if len(x.snap.sheds) > 0 && !x.decision.Rule.until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, x.decision.Rule.rule) {
 				ctx.SetConnectionClose()

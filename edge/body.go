@@ -213,18 +213,20 @@ func (b *answerBody) CloseWithError(err error) error {
 	return nil
 }
 
-// finish waits for the request's body and gives the connection back.
-func (b *answerBody) finish() {
+// finish waits for the request's body and gives the connection back. It returns when that was.
+func (b *answerBody) finish() time.Time {
 	if b.upload != nil {
 		b.reuse = b.upload.end() && b.reuse
 		b.client.body = false
 	}
 	b.link.origin.active.Add(-1)
+	now := time.Now()
 	if b.reuse && b.finished() && b.link.br.Buffered() == 0 {
-		b.link.origin.release(b.link, time.Now(), b.keep)
-		return
+		b.link.origin.release(b.link, now, b.keep)
+	} else {
+		b.link.Close()
 	}
-	b.link.Close()
+	return now
 }
 
 func unexpected(err error) error {

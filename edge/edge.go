@@ -19,6 +19,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,6 +96,7 @@ func New(o Options) (*Server, error) {
 		source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.connection(peer) },
 		shed:    s.shed,
 		proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.proxied(peer) },
+		alone:   runtime.GOMAXPROCS(0) == 1,
 		conns:   make(map[*conn]struct{}), counts: make(map[counter.Source]int),
 	}
 	s.http = &fasthttp.Server{
@@ -199,7 +201,7 @@ func (s *Server) begin(c *conn) *exchange {
 	s.stats.received.Add(1)
 	x := s.pool.Get().(*exchange)
 	x.snap, x.conn, x.now = s.snap.Load(), c, time.Now()
-	x.client = netip.Addr{}
+	x.client, c.writeAt = netip.Addr{}, time.Time{}
 	x.chain, x.rawHost, x.host, x.path = x.chain[:0], nil, nil, nil
 	x.bodyRead, x.hijacked, x.from, x.open = false, false, fromEdge, nil
 	return x

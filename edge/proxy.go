@@ -109,7 +109,11 @@ func isSafe(method []byte) bool {
 // before any byte of it.
 func (x *exchange) exchangeOn(ctx *fasthttp.RequestCtx, o *origin, b *answerBody) error {
 	l := b.link
-	if err := l.begin(time.Now(), b.timeout); err != nil {
+	now := x.now
+	if !l.reused { // connecting took its time
+		now = time.Now()
+	}
+	if err := l.begin(now, b.timeout); err != nil {
 		return err
 	}
 	x.writeHead(l.bw, ctx, o)
@@ -135,6 +139,7 @@ func (x *exchange) exchangeOn(ctx *fasthttp.RequestCtx, o *origin, b *answerBody
 		// The origin may have answered and closed before it read everything: what it said still counts.
 		_ = l.SetReadDeadline(time.Now().Add(time.Second))
 	}
+	x.server.open.giveWay()
 	if head := x.readAnswerHead(b, ctx); head != nil {
 		if err != nil && b.upload != nil {
 			return err
@@ -156,20 +161,21 @@ func (x *exchange) relay(ctx *fasthttp.RequestCtx, o *origin, b *answerBody) int
 	}
 
 	br := b.link.br
+	resp.ImmediateHeaderFlush = br.Buffered() == 0 // nobody knows when the first byte of a streamed body comes
 	switch {
 	case status == fasthttp.StatusSwitchingProtocols:
 		x.tunnel(ctx, b)
 	case bodyless(ctx.Method(), status):
 		b.done = true
 		resp.SkipBody = true
-		b.finish()
+		x.conn.writeAt = b.finish()
 	case length >= 0 && length <= int64(br.Buffered()):
 		// All there: copying it frees the origin's connection before the client has read a byte.
 		body, _ := br.Peek(int(length))
 		resp.SetBody(body)
 		_, _ = br.Discard(int(length))
 		b.done = true
-		b.finish()
+		x.conn.writeAt = b.finish()
 	case length >= 0:
 		b.framing, b.left = fixed, length
 		x.spare = nil // it outlives the handler

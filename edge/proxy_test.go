@@ -309,10 +309,11 @@ func TestBodiesArriveWhole(t *testing.T) {
 	e.rest()
 }
 
-// Each part of a stream comes when the origin sends it, not at the end.
+// The head and each part of a stream come when the origin sends them, not with what follows.
 func TestAnswersAreStreamed(t *testing.T) {
 	next := make(chan string)
 	origin := netOrigin(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.(http.Flusher).Flush()
 		for part := range next {
 			_, _ = io.WriteString(w, part)
 			w.(http.Flusher).Flush()
@@ -321,6 +322,9 @@ func TestAnswersAreStreamed(t *testing.T) {
 	e := startEdge(t, origin, "")
 	c := e.talk()
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if line, err := c.r.ReadString('\n'); err != nil || line != "HTTP/1.1 200 OK\r\n" {
+		t.Fatalf("the head: %q, %v", line, err)
+	}
 	for i, part := range []string{"one\n", "two\n", "three\n"} {
 		next <- part
 		for {
