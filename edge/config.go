@@ -60,6 +60,7 @@ type SourceConfig struct {
 type Limits struct {
 	Connections   int // in all
 	PerSource     int // connections of one source
+	Memory        int // bytes in use near which new connections are turned away; 0: unlimited
 	HeaderBytes   int // request line and headers
 	BodyBytes     int // 0: unlimited
 	BodyRate      int // bytes a second of a request's body that a client must send at least; 0: any number

@@ -42,6 +42,7 @@ type registry struct {
 	most      int // connections, tunnels among them; 0: any number
 	perSource int
 	source    func(netip.Addr) (counter.Source, bool) // false: a trusted proxy, which has no cap
+	memory    *memoryCap                              // nil: no limit
 	shed      func(netip.Addr) bool                   // is a peer to be turned away?
 	proxied   func(netip.Addr) bool                   // does a peer begin with a PROXY header?
 	header    time.Duration                           // how long the head of a request may take
@@ -104,8 +105,12 @@ func (l *listener) accept() (*conn, error) {
 	}
 }
 
-// admit counts a connection for its source; nil means that the source has too many.
+// admit counts a connection for its source; nil means that the source has too many, or the process too little memory.
 func (l *listener) admit(nc net.Conn) *conn {
+	if l.memory != nil && l.memory.exceeded(time.Now()) {
+		l.stats.starved.Add(1)
+		return nil
+	}
 	c := &conn{Conn: nc, raw: nc, listener: l.registry, peer: peerAddr(nc.RemoteAddr())}
 	if l.proxied != nil && l.proxied(c.peer) {
 		c.Conn = &proxied{Conn: nc, conn: c, then: l.header}

@@ -89,8 +89,13 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
+	memory, err := newMemoryCap(c.Limits.Memory)
+	if err != nil {
+		return nil, err
+	}
 	s.open = &registry{
-		stats: s.stats, most: c.Limits.Connections + spareConnections, perSource: c.Limits.PerSource,
+		memory: memory,
+		stats:  s.stats, most: c.Limits.Connections + spareConnections, perSource: c.Limits.PerSource,
 		header: c.Limits.HeaderTimeout, write: c.Limits.IdleTimeout, bodies: c.Limits.BodyRate, answers: c.Limits.AnswerRate,
 		slack:   min(c.Limits.HeaderTimeout, c.Limits.IdleTimeout) / 64,
 		source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.connection(peer) },
@@ -152,6 +157,7 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
 func (s *Server) Sweep(now time.Time) {
 	s.limiter.bits.Sweep(now)
+	s.open.memory.sweep(now)
 	switch at := s.faded.Load(); {
 	case at == 0:
 		s.faded.Store(now.UnixNano())

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,6 +50,9 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 		return err
 	}
 	wanted := fitDescriptors(c)
+	if c.Limits.Memory > 0 {
+		debug.SetMemoryLimit(int64(c.Limits.Memory))
+	}
 	shared, err := share(c, secret, log)
 	if err != nil {
 		return err

@@ -1,0 +1,69 @@
+package edge
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMemoryCap(t *testing.T) {
+	start := time.Unix(1000, 0)
+	used := uint64(0)
+	m := &memoryCap{most: 100, used: func() uint64 { return used }}
+	for i, step := range []struct {
+		after time.Duration
+		used  uint64
+		want  bool
+	}{
+		{0, 100, false},
+		{memoryEvery - 1, 101, false}, // it is not looked up yet
+		{memoryEvery, 101, true},
+		{2*memoryEvery - 1, 1, true},
+		{2 * memoryEvery, 1, false},
+	} {
+		used = step.used
+		if got := m.exceeded(start.Add(step.after)); got != step.want {
+			t.Errorf("step %d: %t, want %t", i, got, step.want)
+		}
+	}
+	if none, err := newMemoryCap(0); none != nil || err != nil || none.exceeded(start) {
+		t.Errorf("without a limit: %v, %v", none, err)
+	}
+	if _, err := newMemoryCap(4096); err == nil || !strings.Contains(err.Error(), "limits.memory: three quarters of 4096 bytes are less than") {
+		t.Errorf("too little: %v", err)
+	}
+}
+
+// Above the limit new connections are closed, open ones are served, and all is well when memory is free again.
+func TestMemoryShedsConnections(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "limits: {memory: 1GiB}")
+	const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	kept := e.talk()
+	kept.say(get)
+	set := func(used uint64) {
+		m := e.open.memory
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.next, m.used = time.Time{}, func() uint64 { return used }
+	}
+	set(1 << 30)
+	if c, err := net.Dial("tcp", e.addr); err == nil { // the kernel accepts
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		if all, _ := io.ReadAll(c); len(all) > 0 {
+			t.Errorf("a new connection got %q", all)
+		}
+		c.Close()
+	}
+	if resp, _ := kept.say(get); resp.StatusCode != 200 {
+		t.Errorf("an open connection got %d", resp.StatusCode)
+	}
+	if m := e.metrics(); m["sluice_connections_refused_total{cap=memory}"] != 1 {
+		t.Errorf("metrics: %v", m)
+	}
+	set(0)
+	if resp, _ := e.get("/"); resp.StatusCode != 200 {
+		t.Errorf("with memory to spare: %d", resp.StatusCode)
+	}
+}
