@@ -375,7 +375,7 @@ func (j *DeployedJudge) time(source int32, s *deployedState, now int64) {
 	}
 	needed := j.running
 	if j.o.Reach != nil {
-		needed &= j.o.Reach(source)
+		needed &= j.o.Reach(source, time.Duration(now))
 	}
 	if !s.every && s.known&needed == needed {
 		s.every = true

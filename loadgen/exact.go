@@ -49,9 +49,9 @@ type JudgeOptions struct {
 	// when a source crosses its limit, from which time_to_block is measured. Nil: the exact log says it.
 	Ideal func(source int32, at time.Duration, counted bool) (over bool)
 
-	// Reach tells which edges a source's requests may meet at present, as a set of bits; nil: all. A block is in force
-	// everywhere when these know of it.
-	Reach func(source int32) uint64
+	// Reach tells which edges a source's requests may meet at a time, as a set of bits: those of its PoP; nil: all. A block is in
+	// force everywhere when these know of it.
+	Reach func(source int32, at time.Duration) uint64
 
 	// Bound is how many requests of a source may be admitted in any window, as the design states it; nil: it is not checked.
 	Bound func(source int32) uint32

@@ -266,6 +266,28 @@ func TestDeployedJudgeStories(t *testing.T) {
 		func(f *Figures) string {
 			return is("every", f.TimeToBlock.EveryEdge.N, 0, "partly", f.TimeToBlock.Partly, 1, "wrong", f.Wrong, 0)
 		})
+	pops := JudgeOptions{Limit: 2, Timeout: time.Second, Edges: 4, Reach: func(_ int32, at time.Duration) uint64 {
+		if at < 500*ms {
+			return 0b0011
+		}
+		return 0b1100 // its route changes to the second PoP
+	}}
+	f("the edges of another PoP need not hear", pops,
+		[]step{{0, 0, Admitted, 0}, {10, 1, Admitted, 0}, {20, 0, Limited, 1020}},
+		[]InForce{{Source: 0, Edge: 0, Start: 20 * ms, At: 20 * ms}, {Source: 0, Edge: 1, Start: 20 * ms, At: 30 * ms}},
+		func(f *Figures) string {
+			return is("every", f.TimeToBlock.EveryEdge, Quantiles{1, 0.01, 0.01, 0.01}, "partly", f.TimeToBlock.Partly, 0)
+		})
+	f("and what they hear does not count", pops,
+		[]step{{0, 0, Admitted, 0}, {10, 1, Admitted, 0}, {20, 0, Limited, 1020}},
+		[]InForce{{Source: 0, Edge: 0, Start: 20 * ms, At: 20 * ms}, {Source: 0, Edge: 3, Start: 20 * ms, At: 30 * ms}},
+		func(f *Figures) string {
+			return is("every", f.TimeToBlock.EveryEdge.N, 0, "partly", f.TimeToBlock.Partly, 1)
+		})
+	f("a source moves to edges that have heard of nothing", pops,
+		[]step{{0, 0, Admitted, 0}, {10, 1, Admitted, 0}, {490, 0, Limited, 1490}},
+		[]InForce{{Source: 0, Edge: 0, Start: 490 * ms, At: 490 * ms}, {Source: 0, Edge: 1, Start: 490 * ms, At: 510 * ms}},
+		func(f *Figures) string { return is("every", f.TimeToBlock.EveryEdge.N, 0) })
 	f("two edges start a block each; the later end counts", two,
 		[]step{{0, 0, Admitted, 0}, {0, 1, Admitted, 0}, {20, 0, Limited, 1020}, {50, 1, Limited, 1050}, {1040, 1, Mitigated, 1050}, {1060, 0, Admitted, 0}}, nil,
 		func(f *Figures) string {

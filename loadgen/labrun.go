@@ -16,7 +16,7 @@ import (
 // LabOutcome is what a replay on a Site saw, from the client's side and from inside.
 type LabOutcome struct {
 	*Outcome
-	InForce  []InForce // when each edge had each mitigation; its edges, and those of Decisions, count from 0 in each PoP
+	InForce  []InForce // when each edge had each mitigation; edges are numbered through, those of the first PoP first
 	Balance  Balance
 	TierOps  map[string]float64 // commands that edges sent to the tier, by kind
 	Nodes    []NodeDelta
@@ -110,10 +110,7 @@ func (s *Site) Run(ctx context.Context, r Replay, trace *Trace, faults []Fault) 
 	for i := range w.edges {
 		w.look(ctx, i) // what began after it was last asked
 	}
-	out.InForce = w.inForce(epoch, sources, s.Edges)
-	for i := range out.Decisions {
-		out.Decisions[i].Edge %= int16(s.Edges)
-	}
+	out.InForce = w.inForce(epoch, sources)
 
 	b := books{out: out.Outcome, shared: anySpread(trace)}
 	for _, m := range s.members() {

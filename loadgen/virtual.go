@@ -27,8 +27,8 @@ type VirtualOptions struct {
 	Seed          uint64 // of the edges that connections meet
 	// Running tells which edges run at the time that the limiter was advanced to, as a set of bits; nil: all, always.
 	Running func() uint64
-	// Reach tells which edges a source's connections may meet at present, as a set of bits: those of its PoP. Nil: all.
-	Reach func(source int32) uint64
+	// Reach is as in JudgeOptions: it also tells which edges a source's connections may meet.
+	Reach func(source int32, at time.Duration) uint64
 	// Progress, if not nil, is told now and then how many requests are done.
 	Progress func(done int)
 }
@@ -81,7 +81,7 @@ func Simulate(ctx context.Context, t *Trace, mode Mode, o JudgeOptions, v Virtua
 			deployed.Running(running)
 		}
 		if v.Reach != nil {
-			running &= v.Reach(r.Source)
+			running &= v.Reach(r.Source, r.At)
 		}
 		c := &connections[r.Source]
 		if c.left == 0 || r.At-c.last > idleClose || running>>c.edge&1 == 0 {

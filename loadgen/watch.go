@@ -77,9 +77,9 @@ func (w *watcher) look(ctx context.Context, edge int) {
 	}
 }
 
-// inForce is what was seen, for a judge: sources by their addresses, edges by their place in their PoP, times since epoch. A
+// inForce is what was seen, for a judge: sources by their addresses, edges as they are numbered here, times since epoch. A
 // mitigation that an edge has from the PoP and knew the moment it began is one that the PoP's total began there.
-func (w *watcher) inForce(epoch time.Time, sources map[string]int32, perPoP int) []InForce {
+func (w *watcher) inForce(epoch time.Time, sources map[string]int32) []InForce {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	type block struct {
@@ -99,7 +99,7 @@ func (w *watcher) inForce(epoch time.Time, sources map[string]int32, perPoP int)
 			continue
 		}
 		out = append(out, InForce{
-			Source: source, Edge: int16(key.edge % perPoP), Start: key.start.Sub(epoch), At: l.at.Sub(epoch), Until: l.until.Sub(epoch),
+			Source: source, Edge: int16(key.edge), Start: key.start.Sub(epoch), At: l.at.Sub(epoch), Until: l.until.Sub(epoch),
 			Total: totals[block{key.rule, key.source, key.start}],
 		})
 	}

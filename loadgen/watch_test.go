@@ -26,6 +26,7 @@ func TestWatcherTellsWhoKnewWhen(t *testing.T) {
 		{"not JSON", "[" + entry("127.1.1.1", "pop", 1*s, 2*s, 1100*time.Millisecond) + "," + entry("127.2.2.2", "pop", 5*s, 6*s, 5200*time.Millisecond) + "]"},
 	}
 	w := &watcher{client: http.DefaultClient, seen: make(map[sighting]learned)}
+	w.edges = append(w.edges, serve(t, func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, "[]") })) // of another PoP
 	for i := range lists {
 		looks := 0
 		w.edges = append(w.edges, serve(t, func(rw http.ResponseWriter, r *http.Request) {
@@ -42,12 +43,12 @@ func TestWatcherTellsWhoKnewWhen(t *testing.T) {
 			w.look(t.Context(), edge)
 		}
 	}
-	got := w.inForce(epoch, map[string]int32{"127.1.1.1": 0, "127.2.2.2": 1}, 2)
+	got := w.inForce(epoch, map[string]int32{"127.1.1.1": 0, "127.2.2.2": 1})
 	want := []InForce{
-		{Source: 0, Edge: 0, Start: 1 * s, At: 1 * s, Until: 2 * s},
-		{Source: 0, Edge: 1, Start: 1 * s, At: 1100 * time.Millisecond, Until: 2 * s},
-		{Source: 1, Edge: 0, Start: 5 * s, At: 5 * s, Until: 6 * s, Total: true},
-		{Source: 1, Edge: 1, Start: 5 * s, At: 5200 * time.Millisecond, Until: 6 * s, Total: true},
+		{Source: 0, Edge: 1, Start: 1 * s, At: 1 * s, Until: 2 * s},
+		{Source: 0, Edge: 2, Start: 1 * s, At: 1100 * time.Millisecond, Until: 2 * s},
+		{Source: 1, Edge: 1, Start: 5 * s, At: 5 * s, Until: 6 * s, Total: true},
+		{Source: 1, Edge: 2, Start: 5 * s, At: 5200 * time.Millisecond, Until: 6 * s, Total: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)

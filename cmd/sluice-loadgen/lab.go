@@ -90,7 +90,10 @@ func cmdLab(ctx context.Context, args []string) error {
 	var reports []*loadgen.Report
 	var unsound error
 	for _, r := range rules {
-		l := &live{command: "lab", mode: mode, rule: r, send: send, pops: f.pops, edges: f.edges, nodes: f.nodes}
+		l := &live{command: "lab", mode: mode, rule: r, send: send, edges: slices.Repeat([]int{f.edges}, f.pops), nodes: f.nodes}
+		if l.affinity, err = pop.NewAffinity(f.pops, f.routes); err != nil {
+			return err
+		}
 		if f.nodes > 0 {
 			l.phase = pop.SecretOf([]byte(labSecret)).Phase
 		}
@@ -124,6 +127,8 @@ func (f *labFlags) complete() error {
 		return usagef("--pops %d: want 1 to 64", f.pops)
 	case f.edges < 1 || f.edges > counter.MaxEdges:
 		return usagef("--edges %d: want 1 to %d", f.edges, counter.MaxEdges)
+	case f.pops*f.edges > counter.MaxEdges:
+		return usagef("--pops %d, --edges %d: at most %d edges in all", f.pops, f.edges, counter.MaxEdges)
 	case f.nodes < 0 || f.nodes > 64:
 		return usagef("--memcached %d: want 0 to 64", f.nodes)
 	case !slices.Contains([]string{"local", "open", "closed"}, f.posture):
@@ -166,10 +171,6 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadg
 	if err != nil {
 		return nil, err
 	}
-	affinity, err := pop.NewAffinity(f.pops, f.routes)
-	if err != nil {
-		return nil, err
-	}
 	site, err := lab.Start(ctx)
 	if err != nil {
 		return nil, err
@@ -177,7 +178,7 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadg
 	defer site.Stop()
 	m := newMeter("lab", len(l.trace.Requests))
 	out, err := site.Run(ctx, loadgen.Replay{
-		Affinity: affinity.PoP, PerConnection: l.send.perConnection, Seed: seed, Progress: m.show,
+		Affinity: l.affinity.PoP, PerConnection: l.send.perConnection, Seed: seed, Progress: m.show,
 	}, l.trace, faults)
 	m.done()
 	if err != nil {

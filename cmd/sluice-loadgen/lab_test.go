@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sluice/loadgen"
 )
 
 // built is where the edge and the load generator are, once a test has wanted them.
@@ -176,6 +178,28 @@ func TestLab(t *testing.T) {
 	f := report.Figures
 	if report.Run.Edges != 2 || report.Run.Nodes != 1 || f.Requests < 1000 || f.Admitted+f.Refused != f.Requests || f.Refused == 0 || f.TierOps == 0 {
 		t.Errorf("the report: %+v", report)
+	}
+}
+
+// Each PoP blocks its own sources, and a block is in force everywhere when the edges of one of them know of it.
+func TestLabOfTwoPoPs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "report.json")
+	p := startLab(t, "--pops", "2", "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "2s", "--rate", "1000",
+		"--limit", "20", "--window", "1s", "--mitigation-timeout", "10s", "--json", file)
+	if err := p.Wait(); err != nil {
+		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report struct{ Figures loadgen.Figures }
+	if err := json.Unmarshal(b, &report); err != nil {
+		t.Fatal(err)
+	}
+	f := report.Figures
+	if blocked := f.TimeToBlock; blocked.FirstEdge.N == 0 || blocked.EveryEdge.N == 0 { // the last ones may still be on their way
+		t.Errorf("of %d blocks %d were in force on an edge, and %d on every edge of the PoP", f.Blocks, blocked.FirstEdge.N, blocked.EveryEdge.N)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -62,9 +63,10 @@ type live struct {
 	phase   func(counter.Source) uint16 // when windows of sources begin; nil: all on the clock's
 	send    *sendFlags
 	trace   *loadgen.Trace // in the time of the run
-	pops    int
-	edges   int // of each PoP
-	nodes   int // of each PoP
+	edges   []int          // of each PoP; at most 64 in all
+	nodes   int            // of each PoP
+
+	affinity *pop.Affinity
 }
 
 // slack is how badly the time of a decision is known: edges tell it themselves, but another thread may have run between a
@@ -74,7 +76,11 @@ const slack = time.Millisecond
 // judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge.
 func (l *live) judge(out *loadgen.Outcome, inForce []loadgen.InForce) *loadgen.Report {
 	o := loadgen.JudgeOptions{
-		Limit: l.rule.Counter.Limit, Window: l.rule.Counter.Window, Timeout: l.rule.Timeout, Edges: l.edges, Slack: slack,
+		Limit: l.rule.Counter.Limit, Window: l.rule.Counter.Window, Timeout: l.rule.Timeout, Slack: slack,
+		Reach: reach(l.trace, l.affinity, l.edges),
+	}
+	for _, n := range l.edges {
+		o.Edges += n
 	}
 	base, worst := loadgen.Baseline(l.trace, l.mode, o)
 	o.Watch = worst
@@ -96,7 +102,7 @@ func (l *live) judge(out *loadgen.Outcome, inForce []loadgen.InForce) *loadgen.R
 	r.Command, r.Mode = l.command, l.mode.String()
 	r.Limit, r.Window, r.MitigationTimeout = o.Limit, loadgen.Seconds(o.Window), loadgen.Seconds(o.Timeout)
 	r.SubWindows, r.Estimate = l.rule.Counter.SubWindows, l.rule.Counter.Estimate.String()
-	r.PoPs, r.Edges, r.Nodes = l.pops, l.edges, l.nodes
+	r.PoPs, r.Edges, r.Nodes = len(l.edges), slices.Max(l.edges), l.nodes
 	r.PerConnection, r.Speed, r.Carrier = l.send.perConnection, l.send.speed, l.send.carrier.String()
 	r.Took = loadgen.Seconds(out.Took)
 	r.Notes = append(r.Notes, clientNotes(out)...)

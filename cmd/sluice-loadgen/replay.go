@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/counter"
 	"sluice/loadgen"
 	"sluice/pop"
 )
@@ -53,18 +54,21 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if r.PoPs, err = resolve(*pops); err != nil {
 		return err
 	}
-	l.pops = len(r.PoPs)
+	all := 0
 	for _, edges := range r.PoPs {
-		l.edges = max(l.edges, len(edges))
+		l.edges = append(l.edges, len(edges))
+		all += len(edges)
 	}
-	if l.trace, err = send.trace(traffic, l.rule, l.edges); err != nil {
+	if all > counter.MaxEdges {
+		return usagef("--pop: %d edges; want at most %d in all", all, counter.MaxEdges)
+	}
+	if l.trace, err = send.trace(traffic, l.rule, slices.Max(l.edges)); err != nil {
 		return err
 	}
-	affinity, err := pop.NewAffinity(l.pops, nil)
-	if err != nil {
+	if l.affinity, err = pop.NewAffinity(len(l.edges), nil); err != nil {
 		return err
 	}
-	r.Affinity = affinity.PoP
+	r.Affinity = l.affinity.PoP
 	m := newMeter("replay", len(l.trace.Requests))
 	r.Progress = m.show
 	out, err := r.Run(ctx, l.trace)

@@ -21,7 +21,6 @@ type virtualSite struct {
 	faults   []loadgen.Fault // still to come, the next one first
 	affinity *pop.Affinity
 	trace    *loadgen.Trace
-	now      time.Duration
 	err      error
 }
 
@@ -61,7 +60,7 @@ func (s *virtualSite) options(v loadgen.VirtualOptions) loadgen.VirtualOptions {
 		v.Running = s.running
 	}
 	if len(s.pops) > 1 {
-		v.Reach = s.reach
+		v.Reach = reach(s.trace, s.affinity, slices.Repeat([]int{s.edges}, len(s.pops)))
 	}
 	return v
 }
@@ -87,7 +86,6 @@ func (s *virtualSite) advance(at time.Duration) {
 }
 
 func (s *virtualSite) run(at time.Duration) {
-	s.now = at
 	for _, p := range s.pops {
 		p.world.Run(s.start.Add(at))
 	}
@@ -144,11 +142,6 @@ func (s *virtualSite) running() (edges uint64) {
 		}
 	}
 	return edges
-}
-
-func (s *virtualSite) reach(source int32) uint64 {
-	first := s.edges * s.affinity.PoP(s.trace.Sources[source].Addr, s.now)
-	return (1<<s.edges - 1) << first
 }
 
 // boundOf is how many requests of a source the design allows in any window, or nil where the run leaves it: a PoP knows nothing of
