@@ -105,6 +105,9 @@ func (x *exchange) understand(ctx *fasthttp.RequestCtx) bool {
 		ctx.Response.Header.Set("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
 		return false
 	}
+	if !isMethod(method) {
+		return refuse(fasthttp.StatusBadRequest, "bad_method", "The method is malformed: methods are in capitals.")
+	}
 	host, absolute, ok := authority(target)
 	if !ok || bytes.IndexByte(target, '#') >= 0 || target[0] == '*' && (len(target) > 1 || string(method) != fasthttp.MethodOptions) {
 		return refuse(fasthttp.StatusBadRequest, "bad_target", "The request target is malformed.")
@@ -121,6 +124,9 @@ func (x *exchange) understand(ctx *fasthttp.RequestCtx) bool {
 	x.path = appendCanonicalPath(x.pathBuf, target)
 	if cap(x.path) > cap(x.pathBuf) && !isCanonical(rawPath(target)) {
 		x.pathBuf = x.path
+	}
+	if bytes.IndexByte(x.path, 0) >= 0 { // an origin may take it for the end of the path
+		return refuse(fasthttp.StatusBadRequest, "bad_target", "The request target is malformed.")
 	}
 	return x.framed(ctx, refuse)
 }

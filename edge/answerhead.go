@@ -121,6 +121,11 @@ func (a *answerHead) parse(raw []byte) (status int, old bool, err error) {
 	if status < 100 || line[12] != ' ' && line[12] != '\r' {
 		return 0, false, errAnswer
 	}
+	for _, c := range line[12 : len(line)-1] { // the reason goes to the client
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return 0, false, errAnswer
+		}
+	}
 	return status, line[7] == '0', a.scan(raw[i+1:])
 }
 

@@ -3,6 +3,7 @@ package edge
 import (
 	"bufio"
 	"bytes"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,21 @@ func FuzzAnswerHead(f *testing.F) {
 		if b.length < lengthUnknown || b.length >= 0 && resp.StatusCode() != 204 && int64(resp.Header.ContentLength()) != b.length {
 			t.Fatalf("length %d, handed on as %d", b.length, resp.Header.ContentLength())
 		}
+		if br := bufio.NewReader(bytes.NewReader(x.answer.text)); resp.StatusCode() >= 200 {
+			theirs, err := http.ReadResponse(br, &http.Request{Method: http.MethodGet})
+			if err != nil {
+				return // a client may be stricter
+			}
+			want := b.length
+			if resp.StatusCode() == 204 || resp.StatusCode() == 304 {
+				want = 0
+			}
+			// Transfer-Encoding is hop-by-hop: the server writes its own for a body of unknown length.
+			if theirs.StatusCode != resp.StatusCode() || want >= 0 && theirs.ContentLength != want || br.Buffered() > 0 {
+				t.Fatalf("%q: a client sees %d, length %d, want %d; %d bytes left", x.answer.text, theirs.StatusCode, theirs.ContentLength, want, br.Buffered())
+			}
+		}
+		readAnswerElsewhere(t, answer, b, resp.StatusCode())
 		var again head
 		_, lines, _ := bytes.Cut(x.answer.text, []byte("\r\n"))
 		if err := again.scan(lines); err != nil {
@@ -41,6 +57,27 @@ func FuzzAnswerHead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// readAnswerElsewhere lets a client read the very same bytes: where it takes them for an answer, its body is delimited in the
+// same way and begins at the same byte.
+func readAnswerElsewhere(t *testing.T, answer []byte, b *answerBody, status int) {
+	t.Helper()
+	br := bufio.NewReaderSize(bytes.NewReader(answer), originHead)
+	theirs, err := http.ReadResponse(br, &http.Request{Method: http.MethodGet})
+	for err == nil && theirs.StatusCode < 200 && theirs.StatusCode != http.StatusSwitchingProtocols {
+		theirs, err = http.ReadResponse(br, &http.Request{Method: http.MethodGet})
+	}
+	if err != nil || status == http.StatusNoContent || status == http.StatusNotModified || status == http.StatusSwitchingProtocols {
+		return
+	}
+	chunked := len(theirs.TransferEncoding) > 0
+	if theirs.StatusCode != status || chunked != (b.length == lengthChunked) || !chunked && theirs.ContentLength != max(b.length, -1) {
+		t.Fatalf("%q: a client sees %d, length %d, chunked %t, we length %d", answer, theirs.StatusCode, theirs.ContentLength, chunked, b.length)
+	}
+	if br.Buffered() != b.link.br.Buffered() {
+		t.Fatalf("%q: %d bytes are left after the head, but %d for a client", answer, b.link.br.Buffered(), br.Buffered())
+	}
 }
 
 func TestConnectionOfAnswers(t *testing.T) {

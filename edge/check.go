@@ -81,7 +81,7 @@ func (x *exchange) ask(c checkPath) error {
 		x.hostBuf, x.host, x.rawHost = canonical, canonical, host
 	}
 	if method != nil {
-		if !isToken(method) {
+		if !isMethod(method) {
 			return errAsked
 		}
 		x.method = method
@@ -98,7 +98,9 @@ func (x *exchange) canonical() error {
 	if _, _, ok := authority(x.target); !ok || len(x.target) == 0 {
 		return errAsked
 	}
-	x.path = appendCanonicalPath(nil, x.target)
+	if x.path = appendCanonicalPath(nil, x.target); bytes.IndexByte(x.path, 0) >= 0 {
+		return errAsked
+	}
 	return nil
 }
 

@@ -105,11 +105,12 @@ func New(o Options) (*Server, error) {
 		conns:   make(map[*conn]struct{}), counts: make(map[counter.Source]int),
 	}
 	s.http = &fasthttp.Server{
-		Handler:       s.handle,
-		ErrorHandler:  s.malformed,
-		ExpectHandler: s.expect,
-		ConnState:     s.connState,
-		Logger:        discardLog{}, // connections end in all kinds of ways; what matters is counted
+		Handler:        s.handle,
+		ErrorHandler:   s.malformed,
+		HeaderReceived: withoutOldExpect,
+		ExpectHandler:  s.expect,
+		ConnState:      s.connState,
+		Logger:         discardLog{}, // connections end in all kinds of ways; what matters is counted
 
 		Concurrency:           c.Limits.Connections,
 		ReadBufferSize:        c.Limits.HeaderBytes,
@@ -247,6 +248,15 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	s.finish(ctx, x)
 }
 
+// withoutOldExpect hides from the server that a client of HTTP/1.0 waits to be invited: it would not understand the invitation
+// (RFC 9110, 10.1.1).
+func withoutOldExpect(h *fasthttp.RequestHeader) (none fasthttp.RequestConfig) {
+	if !h.IsHTTP11() {
+		h.Del(fasthttp.HeaderExpect)
+	}
+	return none
+}
+
 // expect is asked in place of handle when a client waits to be invited to send its body: one that is refused is not.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) (status int) {
 	c := ctx.Conn().(*conn)
@@ -268,6 +278,9 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) (status int) {
 
 // finish is the end of every request: its body must not be taken for the next request, and its answer is to be counted.
 func (s *Server) finish(ctx *fasthttp.RequestCtx, x *exchange) {
+	if x.head.close { // the server's parser takes only a line of its own in lower case for it
+		ctx.SetConnectionClose()
+	}
 	if !x.bodyRead && ctx.RequestBodyStream() != nil && ctx.Request.Header.ContentLength() != 0 {
 		x.skipBody(ctx)
 	}

@@ -17,6 +17,7 @@ var (
 // lines, so it keeps their order and spelling, and what no rule of HTTP takes out arrives unchanged.
 type head struct {
 	lines []line
+	close bool // Connection says so, in whatever case and company
 }
 
 type line struct {
@@ -50,7 +51,7 @@ const (
 // parser is more lenient than HTTP allows; what scan does not take is refused: a line that ends in LF alone, one that
 // continues the line before, a name with white space. The lines point into block.
 func (h *head) scan(block []byte) error {
-	h.lines = h.lines[:0]
+	h.lines, h.close = h.lines[:0], false
 	nominates := false
 	for len(block) > 0 {
 		i := bytes.IndexByte(block, '\n')
@@ -96,6 +97,7 @@ func (h *head) dropNominated() {
 			var name []byte
 			name, list, _ = bytes.Cut(list, []byte{','})
 			name = trimSpace(name)
+			h.close = h.close || equalFold(name, "close")
 			for i := range h.lines {
 				if l := &h.lines[i]; (l.kind == lineOther || l.kind == lineExpect) && bytes.EqualFold(l.name, name) {
 					l.drop = true
@@ -233,6 +235,17 @@ func isToken(s []byte) bool {
 		}
 	}
 	return len(s) > 0
+}
+
+// isMethod reports whether s is a method as all servers take it. HTTP allows small letters and tells get from GET (RFC 9110,
+// 9.1), but many an origin does not, and a rule about POST must not be dodged by writing post.
+func isMethod(s []byte) bool {
+	for _, c := range s {
+		if 'a' <= c && c <= 'z' {
+			return false
+		}
+	}
+	return isToken(s)
 }
 
 func trimSpace(s []byte) []byte {

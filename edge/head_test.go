@@ -20,6 +20,8 @@ func FuzzRequestHead(f *testing.F) {
 		"PUT http://A/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: x, close\r\nX: 1\r\n\r\n0\r\n\r\n",
 		"OPTIONS * HTTP/1.0\r\nKeep-Alive: 1\r\nVia: 1.1 x\r\nForwarded: for=a\r\n\r\n",
 		"GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n",
+		"GET / HTTP/1.1\nHost: a\r\nX: 1\n\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
+		"\r\nPOST /?x HTTP/1.1\r\nHost:a \r\nTransfer-Encoding:\tchunked\r\n\r\n3;x\r\nabc\r\n0\r\n\r\n",
 	} {
 		f.Add([]byte(s))
 	}
@@ -27,7 +29,8 @@ func FuzzRequestHead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, request []byte) {
 		ctx, x := &fasthttp.RequestCtx{}, &exchange{conn: &conn{peer: netip.MustParseAddr("192.0.2.1")}}
 		h := &ctx.Request.Header
-		if h.Read(bufio.NewReaderSize(bytes.NewReader(request), 32<<10)) != nil || !x.understand(ctx) {
+		ours := bufio.NewReaderSize(bytes.NewReader(request), 32<<10)
+		if h.Read(ours) != nil || !x.understand(ctx) {
 			return
 		}
 		var out bytes.Buffer
@@ -36,6 +39,7 @@ func FuzzRequestHead(f *testing.F) {
 		if err := w.Flush(); err != nil {
 			t.Fatal(err)
 		}
+		readElsewhere(t, request, h, ours.Buffered())
 		target := string(originForm(h.RequestURI()))
 		line, _, _ := strings.Cut(out.String(), "\r\n")
 		if want := string(h.Method()) + " " + target + " HTTP/1.1"; line != want || strings.Count(line, " ") != 2 {
@@ -73,4 +77,27 @@ func FuzzRequestHead(f *testing.F) {
 			t.Fatalf("another server sees a length of %d, want %d: %q", req.ContentLength, want, out.Bytes())
 		}
 	})
+}
+
+// readElsewhere lets another server read the very same bytes: where it takes them for a request, it is the same one, and what
+// follows the head begins at the same byte.
+func readElsewhere(t *testing.T, request []byte, h *fasthttp.RequestHeader, left int) {
+	t.Helper()
+	br := bufio.NewReaderSize(bytes.NewReader(request), 32<<10)
+	req, err := http.ReadRequest(br)
+	if err != nil {
+		return // it is stricter
+	}
+	length := req.ContentLength
+	if length < 0 {
+		length = 0
+	}
+	chunked := len(req.TransferEncoding) > 0
+	if req.Method != string(h.Method()) || req.RequestURI != string(h.RequestURI()) || !strings.EqualFold(req.Host, string(h.Host())) ||
+		chunked != (h.ContentLength() == -1) || length != int64(max(h.ContentLength(), 0)) {
+		t.Fatalf("%q: another server sees %s %s of %s, length %d, chunked %t", request, req.Method, req.RequestURI, req.Host, req.ContentLength, chunked)
+	}
+	if br.Buffered() != left {
+		t.Fatalf("%q: %d bytes are left after the head, but %d for another server", request, left, br.Buffered())
+	}
 }

@@ -34,7 +34,12 @@ func appendCanonicalHost(buf, host []byte) ([]byte, bool) {
 	if name[0] != '[' {
 		name = bytes.TrimSuffix(name, []byte("."))
 	}
+	dot := true // no label is empty
 	for _, c := range name {
+		if c == '.' && dot {
+			return buf, false
+		}
+		dot = c == '.'
 		switch {
 		case c >= 'A' && c <= 'Z':
 			c += 'a' - 'A'
@@ -45,7 +50,7 @@ func appendCanonicalHost(buf, host []byte) ([]byte, bool) {
 		}
 		buf = append(buf, c)
 	}
-	return buf, len(name) > 0
+	return buf, !dot
 }
 
 // parseHostPattern reads an exact host, "*", or "*.example.com", and returns it in canonical form.

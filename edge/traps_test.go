@@ -23,74 +23,6 @@ import (
 // Each test here holds a fact about our parts that we work round. Where one fails after an upgrade, look whether the work
 // is still needed.
 
-// Requests that two servers could read differently, or that no server should take: refused with the right status, the
-// connection closed, and the origin left alone.
-func TestRefusedRequests(t *testing.T) {
-	o := startRecorder(t, hello)
-	e := startEdge(t, o.url(), "limits: {header_bytes: 8KiB, header_timeout: 300ms}")
-	for _, test := range []struct {
-		name, request string
-		status        int
-	}{
-		{"no host", "GET / HTTP/1.1\r\n\r\n", 400},
-		{"two hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
-		{"odd host", "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400},
-		{"host with an account", "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400},
-		{"host and target differ", "GET http://a/ HTTP/1.1\r\nHost: b\r\n\r\n", 400},
-		{"another scheme", "GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400},
-		{"fragment", "GET /#a HTTP/1.1\r\nHost: a\r\n\r\n", 400},
-		{"asterisk for GET", "GET * HTTP/1.1\r\nHost: a\r\n\r\n", 400},
-		{"no slash", "GET a HTTP/1.1\r\nHost: a\r\n\r\n", 400},
-		{"CONNECT", "CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", 405},
-		{"TRACE", "TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405},
-		{"HTTP/1.2", "GET / HTTP/1.2\r\nHost: a\r\n\r\n", 505},
-		{"HTTP/2.0", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505},
-		{"HTTP/0.9", "GET /\r\n\r\n", 400},
-		{"space in a name", "GET / HTTP/1.1\r\nHost: a\r\nX Y: 1\r\n\r\n", 400},
-		{"space before the colon", "GET / HTTP/1.1\r\nHost: a\r\nX : 1\r\n\r\n", 400},
-		{"folded line", "GET / HTTP/1.1\r\nHost: a\r\nX: 1\r\n 2\r\n\r\n", 400},
-		{"bare line feed", "GET / HTTP/1.1\r\nHost: a\r\nX: 1\nY: 2\r\n\r\n", 400},
-		{"null byte", "GET / HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n", 400},
-		{"length and chunks", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
-		{"two lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", 400},
-		{"a list of lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3\r\n\r\nabc", 400},
-		{"signed length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +3\r\n\r\nabc", 400},
-		{"another coding", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
-		{"chunked for HTTP/1.0", "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501},
-		{"identity", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n", 501},
-		{"other expectation", "GET / HTTP/1.1\r\nHost: a\r\nExpect: wonders\r\n\r\n", 417},
-		{"long head", "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 9000) + "\r\n\r\n", 431},
-		{"long target", "GET /" + strings.Repeat("x", 9000) + " HTTP/1.1\r\nHost: a\r\n\r\n", 414},
-		{"no version", "GET / \r\nHost: a\r\n\r\n", 400},
-		{"no name", "GET / HTTP/1.1\r\nHost: a\r\n: 1\r\n\r\n", 400},
-		{"line of white space", "GET / HTTP/1.1\r\nHost: a\r\n \r\n\r\n", 400},
-		{"folded first line", "GET / HTTP/1.1\r\n Host: a\r\n\r\n", 400},
-		{"space before Content-Length's colon", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 3\r\n\r\nabc", 400},
-		{"carriage return in a value", "GET / HTTP/1.1\r\nHost: a\r\nX: 1\rY: 2\r\n\r\n", 400},
-		{"hexadecimal length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x3\r\n\r\nabc", 400},
-		{"empty length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\nabc", 400},
-		{"negative length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\nabc", 400},
-		{"huge length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\nabc", 400},
-		{"chunked twice", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501},
-		{"chunked, then identity", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", 501},
-		{"chunked with a tab of the old kind", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400},
-		{"space in the target", "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", 400},
-		{"many headers", "GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("X: y\r\n", 130) + "\r\n", 431},
-		{"slow head", "GET / HTTP/1.1\r\nHost:", 408},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			got := e.raw(test.request)
-			if !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", test.status)) || !strings.Contains(got, "Connection: close\r\n") {
-				t.Errorf("%q, want %d and the connection closed", got, test.status)
-			}
-		})
-	}
-	if got := o.requests(); len(got) > 0 {
-		t.Errorf("the origin got %q", got)
-	}
-	e.rest()
-}
-
 // F3: without descriptors an accept fails; the loop goes on when there are some again.
 func TestAcceptSurvivesErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -354,44 +286,4 @@ func TestFasthttpKeepsTheAnswerOfExpectHandler(t *testing.T) {
 	}
 	client.Close()
 	<-done
-}
-
-// F12: what is around a body's bytes on the wire has a bound, and so has what is malformed: the origin never sees the end
-// of such a request.
-func TestRefusedChunks(t *testing.T) {
-	o := startRecorder(t, hello)
-	e := startEdge(t, o.url(), "limits: {header_timeout: 2s}")
-	const head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-	for _, test := range []struct{ name, body string }{
-		{"endless extension", "3;" + strings.Repeat("x", 400_000)},
-		{"extensions without end", strings.Repeat("1;"+strings.Repeat("x", 4000)+"\r\na\r\n", 100)},
-		{"endless trailer", "0\r\n" + strings.Repeat("X: y\r\n", 70_000)},
-		{"line feed in an extension", "3;a\nb\r\nabc\r\n0\r\n\r\n"},
-		{"bare line feed", "3\nabc\n0\n\n"},
-		{"sign", "+3\r\nabc\r\n0\r\n\r\n"},
-		{"prefix", "0x3\r\nabc\r\n0\r\n\r\n"},
-		{"space before the extension", "3 ;a\r\nabc\r\n0\r\n\r\n"},
-		{"no size", ";a\r\nabc\r\n0\r\n\r\n"},
-		{"too large", "ffffffffffffffff1\r\nabc\r\n0\r\n\r\n"},
-		{"longer than it says", "3\r\nabcd\r\n0\r\n\r\n"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := e.talk()
-			go func() { _, _ = io.WriteString(c, head+test.body) }() // the edge may stop reading before its end
-			resp, _ := c.hear("POST")
-			if resp.StatusCode != 400 && resp.StatusCode != 431 || !resp.Close {
-				t.Errorf("%d, close %t", resp.StatusCode, resp.Close)
-			}
-		})
-	}
-	for _, got := range o.requests() {
-		if !strings.HasPrefix(got, "BROKEN ") || strings.HasSuffix(got, "0\r\n\r\n") {
-			t.Errorf("the origin got %q", got)
-		}
-	}
-	// Small chunks with short extensions are odd, and allowed.
-	if resp, _ := e.talk().say(head + strings.Repeat("1;x\r\na\r\n", 50_000) + "0\r\n\r\n"); resp.StatusCode != 200 {
-		t.Errorf("small chunks: %d", resp.StatusCode)
-	}
-	e.rest()
 }

@@ -48,7 +48,7 @@ func (u *upload) run(flush bool) {
 			}
 		}
 		switch {
-		case err == io.EOF && u.client.bodyErr != nil:
+		case err != nil && u.client.bodyErr != nil:
 			u.fail(u.client.bodyErr, true)
 			return
 		case err == io.EOF && u.length >= 0 && total != u.length:

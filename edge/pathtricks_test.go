@@ -1,0 +1,89 @@
+package edge
+
+import (
+	"strings"
+	"testing"
+)
+
+// Ways to ask for /login that a rule on /login must see, ways that are another path and so fall under other rules, and ways
+// that are refused. Where an origin takes more for the same page than this (small and capital letters alike, parameters after
+// a semicolon, a slash at the end), its rule must say so: deploy/README.md has the pattern.
+func TestPathTricksAgainstRuleOnLogin(t *testing.T) {
+	const same, other, refused = 429, 200, 400
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), `
+rules:
+  - {name: login, match: {hosts: [a], path: /login}, limit: 1, window: 1h}
+  - {name: wide, match: {hosts: [b], path: "~(?i)^/login/?(;|$)"}, limit: 1, window: 1h}
+`)
+	for _, host := range []string{"a", "b"} {
+		if resp, _ := e.talk().say("GET /login HTTP/1.1\r\nHost: " + host + "\r\n\r\n"); resp.StatusCode != 200 {
+			t.Fatal(resp.StatusCode)
+		}
+	}
+	for target, want := range map[string]struct{ exact, wide int }{
+		"/login":                 {same, same},
+		"/login?x":               {same, same},
+		"/login?/../x":           {same, same},
+		"//login":                {same, same},
+		"///login":               {same, same},
+		"/./login":               {same, same},
+		"/a/../login":            {same, same},
+		"/../login":              {same, same},
+		"/login/.":               {other, same}, // as /login/
+		"/login/../login":        {same, same},
+		"/a/b/../../login":       {same, same},
+		"/%6cogin":               {same, same},
+		"/%6C%6F%67%69%6E":       {same, same},
+		"/%2flogin":              {same, same},
+		"/%2e%2e/login":          {same, same},
+		"/a/%2e%2e%2flogin":      {same, same},
+		"/\\login":               {same, same},
+		"/a\\..\\login":          {same, same},
+		"/%5clogin":              {same, same},
+		"http://HOST/login":      {same, same},
+		"HTTP://HOST//login?x":   {same, same},
+		"http://HOST/a/../login": {same, same},
+
+		"/login/":      {other, same},
+		"/LOGIN":       {other, same},
+		"/login;x":     {other, same},
+		"/login;x=1/y": {other, same},
+		"/login.php":   {other, other},
+		"/loginx":      {other, other},
+		"/log%69n%20":  {other, other},
+		"/%256cogin":   {other, other}, // decoded once, as it is by an origin
+		"/?/login":     {other, other},
+
+		"/login%00":          {refused, refused},
+		"/login%00.jpg":      {refused, refused},
+		"/login\x00":         {refused, refused},
+		"/login\t":           {refused, refused},
+		"/login#x":           {refused, refused},
+		"\\login":            {refused, refused},
+		"login":              {refused, refused},
+		"http://other/login": {refused, refused},
+	} {
+		for host, want := range map[string]int{"a": want.exact, "b": want.wide} {
+			before := len(o.requests())
+			target := strings.ReplaceAll(target, "HOST", host)
+			resp, _ := e.talk().say("GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n")
+			if resp.StatusCode != want {
+				t.Errorf("%s: %d, want %d", target, resp.StatusCode, want)
+			}
+			got := o.requests()[before:]
+			if want != other {
+				if len(got) > 0 {
+					t.Errorf("%s: the origin got %q", target, got)
+				}
+			} else if len(got) != 1 || !strings.HasPrefix(got[0], "GET "+target+" HTTP/1.1\r\n") {
+				t.Errorf("%s: the origin got %q, want the target as it came", target, got)
+			}
+		}
+	}
+	// A method that some origins take for POST is none here.
+	if resp, _ := e.talk().say("post /login HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"); resp.StatusCode != refused {
+		t.Errorf("post: %d", resp.StatusCode)
+	}
+	e.rest()
+}
