@@ -18,6 +18,7 @@ type Busy struct {
 	Conns   int           // at once
 	Sources int           // named in X-Forwarded-For, one after the other; 0 or 1: the connection's own address, and no header
 	Fresh   bool          // a connection for each request
+	Shed    bool          // with Fresh: a connection that ends before its answer has been refused, and is answered so
 	Warm    time.Duration // before anything counts
 	For     time.Duration // how long to measure
 	Begun   func()        // called when the warm-up is over; nil: nothing
@@ -29,6 +30,7 @@ type BusyOutcome struct {
 	Took     time.Duration
 	Answers  int // complete, within For
 	Statuses map[int]int
+	Shed     int // of them: connections that ended unanswered
 	Failed   int // connections that broke
 	Latency  *hdrhistogram.Histogram
 }
@@ -155,8 +157,20 @@ func (r *busyRun) ready(e event) error {
 	if c.generation != e.generation {
 		return nil
 	}
+	done := func() {
+		if r.measure {
+			r.out.Answers++
+			observe(r.out.Latency, time.Since(r.start)-c.since)
+		}
+	}
 	again := func(failed bool) error {
-		if failed && r.measure {
+		switch {
+		case r.Shed && !c.answer.started() && !c.answer.ended():
+			done()
+			if r.measure {
+				r.out.Shed++
+			}
+		case failed && r.measure:
 			r.out.Failed++
 		}
 		abort(c.fd)
@@ -182,10 +196,9 @@ func (r *busyRun) ready(e event) error {
 		if !c.answer.done() {
 			continue
 		}
+		done()
 		if r.measure {
-			r.out.Answers++
 			r.out.Statuses[c.answer.status]++
-			observe(r.out.Latency, time.Since(r.start)-c.since)
 		}
 		if r.Fresh || c.answer.close || n == 0 {
 			return again(false)

@@ -34,7 +34,7 @@ type Peers struct {
 
 // PeerNames are the edges that Peers can measure, and PeerWorks what they can do.
 var (
-	PeerNames = []string{"nginx", "haproxy", "fasthttp", "sluice off", "sluice", "sluice memcached"}
+	PeerNames = []string{"nginx", "haproxy", "fasthttp", "sluice off", "sluice", "sluice memcached", "sluice shed"}
 	PeerWorks = []string{"proxy", "refuse", "refuse new"}
 )
 
@@ -103,7 +103,7 @@ func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 	for _, c := range p.cases() {
 		var rows []PeerFigures
 		for _, e := range p.Edges {
-			if can(e, c.Work) {
+			if can(e, c) {
 				rows = append(rows, PeerFigures{PeerCase: c, Edge: e})
 			}
 		}
@@ -158,8 +158,16 @@ func (p *Peers) cases() (list []PeerCase) {
 	return list
 }
 
-// can reports whether an edge does the work: one without a limiter refuses nobody.
-func can(edge, work string) bool { return work == "proxy" || edge != "sluice off" }
+// can reports whether an edge does the work: one without a limiter refuses nobody, and one that sheds connections keeps none.
+func can(edge string, c PeerCase) bool {
+	switch edge {
+	case "sluice off":
+		return c.Work == "proxy"
+	case "sluice shed":
+		return c.Work == "refuse new" && c.Sources == 1
+	}
+	return true
+}
 
 // measure runs one edge in one case.
 func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFigures, err error) {
@@ -188,7 +196,7 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	if c.Work != "proxy" {
 		warm += time.Duration(c.Sources) * 200 * time.Microsecond // so that all have had what they are admitted
 	}
-	load := Busy{Edge: netip.MustParseAddrPort(at), Conns: c.Conns, Sources: c.Sources, Fresh: c.Work == "refuse new",
+	load := Busy{Edge: netip.MustParseAddrPort(at), Conns: c.Conns, Sources: c.Sources, Fresh: c.Work == "refuse new", Shed: edge == "sluice shed",
 		Warm: warm, For: p.For,
 		Begun: func() { before, cpuErr = cpuTime(proc.pid()) },
 		Ended: func() { after, err = cpuTime(proc.pid()); cpuErr = errors.Join(cpuErr, err) },
@@ -210,7 +218,7 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 		CPU: (after - before).Seconds() / n, Rate: n / out.Took.Seconds(),
 		P50: float64(out.Latency.ValueAtQuantile(50)) / 1e9, P99: float64(out.Latency.ValueAtQuantile(99)) / 1e9,
 		Memory: float64(memoryOf(proc.pid())),
-		Wrong:  float64(out.Answers-out.Statuses[want]+out.Failed) / (n + float64(out.Failed)),
+		Wrong:  float64(out.Answers-out.Shed-out.Statuses[want]+out.Failed) / (n + float64(out.Failed)),
 	}, proc.crashed()
 }
 

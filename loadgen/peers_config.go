@@ -129,6 +129,9 @@ func (p *Peers) sluice(name, at string, admin int, refuse, header bool) string {
 	if name == "sluice memcached" {
 		fmt.Fprintf(&b, "pop: {name: bench, memcached: [%q]}\n", p.tier)
 	}
+	if name == "sluice shed" {
+		b.WriteString("shed: connection\n")
+	}
 	fmt.Fprintf(&b, "rules: [{name: sources, limit: %d, window: 1m, mitigation_timeout: 1m, mode: %s}]\n", limit, mode)
 	return b.String()
 }

@@ -107,7 +107,8 @@ func listen(what, address string) (net.Listener, error) {
 		path = address
 	}
 	// Plain TCP: what is set on a multipath socket, Go's default, is not inherited by the connections accepted from it.
-	var config net.ListenConfig
+	// Without keep-alive probes: whatever waits for a client has a deadline, and setting them costs four system calls a connection.
+	config := net.ListenConfig{KeepAlive: -1}
 	config.SetMultipathTCP(false)
 	ln, err := config.Listen(context.Background(), network, path)
 	switch {
