@@ -64,7 +64,7 @@ func BenchmarkRequest(b *testing.B) {
 			}
 			ln := mustListen(b)
 			go func() { _ = s.Serve(ln) }()
-			defer func() { _ = s.Drain(context.Background(), nil) }()
+			defer func() { _ = s.Drain(context.Background(), 0) }()
 			benchClient(b, ln.Addr().String())
 		})
 	}

@@ -52,7 +52,9 @@ type registry struct {
 	slack     time.Duration                           // by how much a read deadline may be off
 	alone     bool                                    // there is one processor
 
-	retiring atomic.Bool // idle connections are to end: see drain.go
+	left    atomic.Int64 // when Leave was called, Unix nanoseconds; this and what follows: see drain.go
+	notice  atomic.Int64 // that idle connections have, nanoseconds
+	retired atomic.Int64 // those accepted until then are to end when idle, Unix nanoseconds
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
@@ -111,7 +113,7 @@ func (l *listener) admit(nc net.Conn) *conn {
 		l.stats.starved.Add(1)
 		return nil
 	}
-	c := &conn{Conn: nc, raw: nc, listener: l.registry, peer: peerAddr(nc.RemoteAddr())}
+	c := &conn{Conn: nc, raw: nc, listener: l.registry, peer: peerAddr(nc.RemoteAddr()), accepted: time.Now().UnixNano()}
 	if l.proxied != nil && l.proxied(c.peer) {
 		c.Conn = &proxied{Conn: nc, conn: c, then: l.header}
 	}
@@ -214,6 +216,8 @@ type conn struct {
 	peer     netip.Addr     // or the client that a trusted proxy names in a PROXY header
 	source   counter.Source // whose connections it counts among; zero: nobody's
 	closed   atomic.Bool
+	accepted int64 // when, Unix nanoseconds
+	woken    bool  // by retire; guarded by the registry
 
 	exchange *exchange   // of a request that began in the ExpectHandler
 	owed     []owed      // answers on their way to the client
@@ -283,7 +287,7 @@ func (c *conn) Read(p []byte) (int, error) {
 				return 0, err
 			}
 			c.readBy = c.readDue
-			if c.listener.retiring.Load() {
+			if c.old() {
 				_ = c.Conn.SetReadDeadline(longAgo)
 			}
 		}
@@ -292,7 +296,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.listener.giveWay()
 	}
 	n, err := c.Conn.Read(p)
-	if err != nil && n == 0 && c.listener.retiring.Load() {
+	if err != nil && n == 0 && c.old() {
 		n, err = c.readOn(p, began, err)
 	}
 	if !c.body {

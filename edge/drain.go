@@ -13,9 +13,10 @@ import (
 //
 //	Leave    Ready says no, and every answer asks its client to close: balancers and clients go elsewhere
 //	Drain    no connection is accepted any more
-//	notice   a client that goes on using its connections has been told on each of them by now
-//	retire   connections on which no request is under way are closed; one whose request has just arrived is not
+//	retire   connections that are idle, and have had notice, are closed; one whose request has just arrived is not
 //	the end  when no connection is left, or the grace time is over
+//
+// A connection has notice for a while after Leave, or after it was accepted: a client that goes on using it is told by then.
 //
 // A connection is closed by saying that no more will be sent, and reading on until the client closes as well, or for a
 // second: a request that crosses that, or was sent ahead of its answer (pipelined), must not reset the connection and take an
@@ -30,14 +31,24 @@ var errCut = errors.New("edge: drain: connections were cut at the end of the gra
 func (s *Server) Ready() bool { return !s.draining.Load() }
 
 // Leave says that the server will stop: it still takes requests, but is not Ready, and asks clients to close.
-func (s *Server) Leave() { s.draining.Store(true) }
+func (s *Server) Leave() {
+	if s.draining.CompareAndSwap(false, true) {
+		s.open.left.Store(time.Now().UnixNano())
+	}
+}
+
+// Connections is how many are open.
+func (s *Server) Connections() int { return s.open.open() }
+
+// Hurry has Drain close idle connections without more notice than this.
+func (s *Server) Hurry(notice time.Duration) { s.open.notice.Store(int64(notice)) }
 
 // Drain stops accepting, lets every request in flight finish, and returns when no connection is left or ctx is done; what
-// is still open then is cut, and the error says so. Idle connections stay open until noticed, so that the answer to a further
-// request can say that no more will be taken on that connection.
-func (s *Server) Drain(ctx context.Context, noticed <-chan struct{}) error {
+// is still open then is cut, and the error says so. Idle connections are closed once they have had notice for so long.
+func (s *Server) Drain(ctx context.Context, notice time.Duration) error {
 	s.apply.Lock()
 	s.Leave()
+	s.open.notice.CompareAndSwap(0, int64(notice)) // unless somebody is in a hurry already
 	ears := s.ears
 	s.apply.Unlock()
 	for _, l := range ears {
@@ -49,9 +60,15 @@ func (s *Server) Drain(ctx context.Context, noticed <-chan struct{}) error {
 		case <-ctx.Done():
 		}
 	}
-	s.open.wait(ctx, noticed)
-	s.open.retire()
-	s.open.wait(ctx, nil)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for s.open.open() > 0 && ctx.Err() == nil {
+		s.open.retire(time.Now())
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
 	cut := s.open.open() > 0
 	s.open.closeAll()
 	err := s.http.ShutdownWithContext(ctx) // now there is nothing left to wait for
@@ -64,31 +81,25 @@ func (s *Server) Drain(ctx context.Context, noticed <-chan struct{}) error {
 	return err
 }
 
-// wait returns when no connection is open, enough is closed or ctx is done.
-func (l *registry) wait(ctx context.Context, enough <-chan struct{}) {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for l.open() > 0 {
-		select {
-		case <-ctx.Done():
-			return
-		case <-enough:
-			return
-		case <-tick.C:
+// retire closes the connections that are idle and have had notice: it wakes those who read, and readOn looks who they are.
+func (l *registry) retire(now time.Time) {
+	before := now.UnixNano() - l.notice.Load()
+	if l.left.Load() > before {
+		return
+	}
+	l.retired.Store(before) // before the deadlines: a Read that sets its own after this one looks again
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		if !c.woken && c.old() {
+			c.woken = true
+			_ = c.raw.SetReadDeadline(longAgo)
 		}
 	}
 }
 
-// retire closes the connections that are idle, and any other as soon as it is: it wakes all that read, and readOn looks who
-// they are.
-func (l *registry) retire() {
-	l.retiring.Store(true) // before the deadlines: a Read that sets its own after this one looks again
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.conns {
-		_ = c.raw.SetReadDeadline(longAgo)
-	}
-}
+// old reports whether the connection is to end as soon as it is idle.
+func (c *conn) old() bool { return c.accepted <= c.listener.retired.Load() }
 
 // readOn goes on with a Read that failed with err, perhaps because retire woke it. An idle connection ends here, unless a
 // request has arrived in this very moment. began is when the Read of a body began.

@@ -17,12 +17,11 @@ import (
 
 // drain drains the edge in the background without notice; the function it returns waits for that.
 func (e *edgeUnderTest) drain() (wait func() error) {
-	done, noticed := make(chan error, 1), make(chan struct{})
-	close(noticed)
+	done := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		done <- e.Drain(ctx, noticed)
+		done <- e.Drain(ctx, 0)
 	}()
 	return func() error { return <-done }
 }
@@ -124,7 +123,7 @@ func TestRetireCutsNoRequest(t *testing.T) {
 		return n == 2 && e.stats.received.Load() == 1
 	})
 	drained := e.drain()
-	until(t, "retired", e.open.retiring.Load)
+	until(t, "retired", func() bool { return e.open.retired.Load() > 0 })
 	_, _ = io.WriteString(head, "st: a\r\n\r\n")
 	_, _ = io.WriteString(body, "world")
 	for _, c := range []*talk{head, body} {
@@ -158,7 +157,7 @@ func TestReadOfARetiredConnection(t *testing.T) {
 	}
 	defer raw.Close()
 	l := &registry{}
-	l.retiring.Store(true)
+	l.retired.Store(1)
 	f := func(what string, change func(*conn), want error) {
 		t.Helper()
 		c := &conn{Conn: raw, raw: raw, listener: l, readDue: time.Now().Add(time.Minute)}

@@ -68,7 +68,7 @@ func serveTest(t *testing.T, s *Server) *edgeUnderTest {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = e.Drain(ctx, nil)
+		_ = e.Drain(ctx, time.Second)
 		if err := <-e.done; err != nil {
 			t.Errorf("serve: %v", err)
 		}

@@ -238,7 +238,7 @@ func TestDrain(t *testing.T) {
 	wait.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		drained = e.Drain(ctx, nil)
+		drained = e.Drain(ctx, time.Second)
 	})
 	<-e.ears[0].ended
 	if e.Ready() {

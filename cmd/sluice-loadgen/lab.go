@@ -27,6 +27,7 @@ type labFlags struct {
 	faults, flaps      []string
 	routes             []pop.Route // what flaps say
 	check              string
+	times              int
 	demo               bool
 }
 
@@ -42,6 +43,7 @@ func addLab(flags *pflag.FlagSet) *labFlags {
 		"memcached/N, twemproxy/N and origin/0; in the time of the run; repeatable")
 	flags.StringArrayVar(&f.flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
 	flags.StringVar(&f.check, "check", "", "instead of replaying a trace, check one thing: "+strings.Join(checkNames(), " or "))
+	flags.IntVar(&f.times, "times", 20, "how often --check upgrades and --check restarts restart an edge, under 2,000 requests/s or --rate")
 	flags.BoolVar(&f.demo, "demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
 	return f
 }
@@ -84,7 +86,7 @@ func cmdLab(ctx context.Context, args []string) error {
 		if len(rules) != 1 {
 			return usagef("--check %s: one --limit and one --estimate", f.check)
 		}
-		return f.runCheck(ctx, rules[0], send)
+		return f.runCheck(ctx, rules[0], send, traffic.rate)
 	}
 
 	var reports []*loadgen.Report
@@ -161,7 +163,7 @@ func (f *labFlags) lab(rule pop.Rule, mode loadgen.Mode, carrier loadgen.Carrier
 			Limit: rule.Counter.Limit, Window: rule.Counter.Window, MitigationTimeout: rule.Timeout,
 			SubWindows: rule.Counter.SubWindows, Estimate: rule.Counter.Estimate.String(), OnStoreFailure: f.posture, Mode: mode,
 		},
-		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
+		Log: logLine,
 	}, nil
 }
 

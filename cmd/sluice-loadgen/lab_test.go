@@ -229,6 +229,20 @@ func TestLabChecks(t *testing.T) {
 	}
 }
 
+// The short form of what the checks do 20 times at 2,000 requests/s.
+func TestLabChecksRestarts(t *testing.T) {
+	for _, name := range []string{"upgrades", "restarts"} {
+		p := startLab(t, "--check", name, "--times", "2", "--rate", "300")
+		if err := p.Wait(); err != nil {
+			t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
+		}
+		p.leavesNothing(t)
+		if !strings.Contains(p.stdout.String(), "check "+name+": kept") || !strings.Contains(p.stdout.String(), "pipelined") {
+			t.Errorf("it says %s", p.stdout)
+		}
+	}
+}
+
 func TestLabLeavesNothingWhenEnded(t *testing.T) {
 	f := func(sig syscall.Signal, graceful bool) {
 		t.Helper()
