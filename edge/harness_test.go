@@ -25,10 +25,15 @@ import (
 // An edgeUnderTest serves on a loopback socket until the test ends.
 type edgeUnderTest struct {
 	*Server
-	t    *testing.T
-	addr string
+	caller
 	ln   net.Listener
 	done chan error
+}
+
+// A caller makes requests of whatever listens at an address.
+type caller struct {
+	t    *testing.T
+	addr string
 }
 
 // startEdge serves a configuration before an origin. The YAML may leave the origin out.
@@ -63,7 +68,7 @@ func serveTest(t *testing.T, s *Server) *edgeUnderTest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &edgeUnderTest{Server: s, t: t, addr: ln.Addr().String(), ln: ln, done: make(chan error, 1)}
+	e := &edgeUnderTest{Server: s, caller: caller{t, ln.Addr().String()}, ln: ln, done: make(chan error, 1)}
 	go func() { e.done <- s.Serve(ln) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -78,7 +83,7 @@ func serveTest(t *testing.T, s *Server) *edgeUnderTest {
 
 // raw sends bytes on a connection of its own and returns all that comes back until the edge closes it or has been silent
 // for a while after an answer.
-func (e *edgeUnderTest) raw(request string) string {
+func (e *caller) raw(request string) string {
 	e.t.Helper()
 	c := e.dial()
 	defer c.Close()
@@ -90,7 +95,7 @@ func (e *edgeUnderTest) raw(request string) string {
 	return string(all)
 }
 
-func (e *edgeUnderTest) dial() net.Conn {
+func (e *caller) dial() net.Conn {
 	e.t.Helper()
 	c, err := net.Dial("tcp", e.addr)
 	if err != nil {
@@ -108,7 +113,7 @@ type talk struct {
 	r *bufio.Reader
 }
 
-func (e *edgeUnderTest) talk() *talk {
+func (e *caller) talk() *talk {
 	c := e.dial()
 	return &talk{e.t, c, bufio.NewReader(c)}
 }
@@ -140,7 +145,7 @@ func (c *talk) hear(method string) (*http.Response, string) {
 }
 
 // get is one request on a connection of its own.
-func (e *edgeUnderTest) get(path string, header ...string) (*http.Response, string) {
+func (e *caller) get(path string, header ...string) (*http.Response, string) {
 	e.t.Helper()
 	c := e.talk()
 	defer c.Close()
@@ -237,6 +242,12 @@ func (o *recorder) requests() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return append([]string(nil), o.got...)
+}
+
+func (o *recorder) connections() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.conns
 }
 
 // hello answers every request alike.

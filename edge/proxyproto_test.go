@@ -95,7 +95,7 @@ func TestProxyProtocolOfStrangers(t *testing.T) {
 	}
 }
 
-// F16: a connection that sends no header does not hold up others, and connections are counted for the clients named.
+// A connection that sends no header does not hold up others, and connections are counted for the clients named.
 func TestProxyProtocolCountsClients(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), strings.Replace(proxyYAML, "300ms", "5s", 1))

@@ -81,7 +81,7 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
-// F2: a 101 that nobody asked for, or for something else than was asked, is no answer.
+// A 101 that nobody asked for, or for something else than was asked, is no answer.
 func TestUnaskedUpgrades(t *testing.T) {
 	for _, test := range []struct{ name, yaml, request, answer, status string }{
 		{"not asked", "", plainGet, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", "502"},

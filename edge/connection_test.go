@@ -20,10 +20,7 @@ import (
 	"sluice/counter"
 )
 
-// Each test here holds a fact about our parts that we work round. Where one fails after an upgrade, look whether the work
-// is still needed.
-
-// F3: without descriptors an accept fails; the loop goes on when there are some again.
+// Without descriptors an accept fails; the loop goes on when there are some again.
 func TestAcceptSurvivesErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := &faultyListener{errs: []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOMEM, errors.New("odd")}}
@@ -59,7 +56,7 @@ func (l *faultyListener) Accept() (net.Conn, error) {
 	return a, nil
 }
 
-// F4: a fault in a handler is that request's alone.
+// A fault in a handler is that request's alone.
 func TestPanicStaysWithItsRequest(t *testing.T) {
 	c, err := ParseConfig("", []byte("rules: [{name: r, limit: 5, on_store_failure: closed}]"))
 	if err != nil {
@@ -80,7 +77,7 @@ func TestPanicStaysWithItsRequest(t *testing.T) {
 	}
 }
 
-// F13: slow bodies are cut, whole downloads are not.
+// Slow bodies are cut, whole downloads are not.
 func TestSlowBodyIsCut(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), "limits: {header_timeout: 200ms}")
@@ -91,7 +88,7 @@ func TestSlowBodyIsCut(t *testing.T) {
 	e.rest()
 }
 
-// F13: a client that does not read its answer is cut, and the origin's connection is not kept; one that reads goes on as long as
+// A client that does not read its answer is cut, and the origin's connection is not kept; one that reads goes on as long as
 // it likes, however short the timeout.
 func TestSlowReaders(t *testing.T) {
 	part := strings.Repeat("x", 1<<20)
@@ -115,7 +112,7 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// F13: one source cannot take all connections; others are served.
+// One source cannot take all connections; others are served.
 func TestConnectionsPerSource(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), "limits: {connections_per_source: 3}")
@@ -141,7 +138,7 @@ func TestConnectionsPerSource(t *testing.T) {
 	}
 }
 
-// F11: the limit on bodies holds for streamed ones, and without a Content-Length.
+// The limit on bodies holds for streamed ones, and without a Content-Length.
 func TestBodyLimit(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), "limits: {body_bytes: 100}")
@@ -157,7 +154,7 @@ func TestBodyLimit(t *testing.T) {
 	e.rest()
 }
 
-// F21: a refused source is not invited to send its body; an admitted one is, once it is admitted.
+// A refused source is not invited to send its body; an admitted one is, once it is admitted.
 func TestExpectContinue(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), fmt.Sprintf(oneRule, 1))
@@ -191,7 +188,7 @@ func TestExpectContinue(t *testing.T) {
 	e2.rest()
 }
 
-// F22: a refused POST keeps its connection if its body is short, and gets its answer in any case.
+// A refused POST keeps its connection if its body is short, and gets its answer in any case.
 func TestRefusedBodies(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), fmt.Sprintf(oneRule, 1))
@@ -218,7 +215,7 @@ func TestRefusedBodies(t *testing.T) {
 	e.rest()
 }
 
-// F15: answers on a connection that drains say so; a request in flight is finished; Drain then returns.
+// Answers on a connection that drains say so; a request in flight is finished; Drain then returns.
 func TestDrain(t *testing.T) {
 	arrived, leave := make(chan struct{}), make(chan struct{})
 	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
@@ -262,7 +259,7 @@ func TestDrain(t *testing.T) {
 }
 
 // The server keeps what the ExpectHandler puts into the answer, though it says that it must not be changed.
-func TestFasthttpKeepsTheAnswerOfExpectHandler(t *testing.T) {
+func TestTrapAnswerOfExpectHandlerIsKept(t *testing.T) {
 	s := &fasthttp.Server{
 		Handler: func(*fasthttp.RequestCtx) {},
 		ExpectHandler: func(ctx *fasthttp.RequestCtx) int {

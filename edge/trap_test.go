@@ -1,0 +1,174 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// A trap is something that a plain proxy made of fasthttp does and that nobody may do who faces the internet. Each is tried
+// twice, by the same steps: on such a proxy, which must fall into it, and on this edge, which must not. So after an upgrade
+// of fasthttp a failing test tells either that a work-round is broken, or that it is not needed any more.
+type trap struct {
+	yaml   string                             // limits of the edge
+	server func(*fasthttp.Server)             // the like of them for the plain proxy, where it has any
+	client func(*fasthttp.HostClient)         // and for its way to the origin
+	answer func(n int, request string) string // of the origin; nil: hello
+	origin func(t *testing.T) string          // in place of answer: the address of an origin of its own
+	// falls takes the steps and says what went wrong; "" is all right.
+	falls func(p *front) string
+}
+
+// A front is a proxy under test.
+type front struct {
+	caller
+	origin   *recorder
+	patience time.Duration // how long to wait for what the plain proxy never does
+	serve    func(net.Listener) error
+	stop     func(context.Context) error
+	alone    func(net.Conn) error // serves a connection in the caller's goroutine; nil: it cannot
+	logged   func() string
+}
+
+func (test trap) try(t *testing.T) {
+	t.Helper()
+	t.Run("plain", func(t *testing.T) {
+		what := test.falls(test.startPlain(t))
+		if what == "" {
+			t.Error("a plain proxy of fasthttp does not fall into this trap: is the way round it still needed?")
+		}
+		t.Log(what)
+	})
+	t.Run("edge", func(t *testing.T) {
+		if what := test.falls(test.startEdge(t)); what != "" {
+			t.Error(what)
+		}
+	})
+}
+
+func (test trap) startOrigin(t *testing.T) (*recorder, string) {
+	if test.origin != nil {
+		return nil, test.origin(t)
+	}
+	answer := test.answer
+	if answer == nil {
+		answer = hello
+	}
+	o := startRecorder(t, answer)
+	return o, o.addr
+}
+
+// startPlain serves what is in every introduction to fasthttp, streaming both ways. The path /refused stands for whatever a
+// limiter would not let pass, and /panic for a fault.
+func (test trap) startPlain(t *testing.T) *front {
+	t.Helper()
+	o, addr := test.startOrigin(t)
+	client := &fasthttp.HostClient{Addr: addr, StreamResponseBody: true}
+	var log testLog
+	server := &fasthttp.Server{StreamRequestBody: true, Logger: &log, Handler: func(ctx *fasthttp.RequestCtx) {
+		switch string(ctx.Path()) {
+		case "/refused":
+			ctx.SetStatusCode(fasthttp.StatusTooManyRequests)
+			return
+		case "/panic":
+			panic("a bug")
+		}
+		if err := client.Do(&ctx.Request, &ctx.Response); err != nil {
+			ctx.Error("bad gateway", fasthttp.StatusBadGateway)
+		}
+	}}
+	if test.server != nil {
+		test.server(server)
+	}
+	if test.client != nil {
+		test.client(client)
+	}
+	p := &front{origin: o, caller: caller{t: t}, patience: 300 * time.Millisecond, serve: server.Serve, stop: server.ShutdownWithContext,
+		alone: server.ServeConn, logged: log.String}
+	p.listen()
+	return p
+}
+
+func (test trap) startEdge(t *testing.T) *front {
+	t.Helper()
+	o, addr := test.startOrigin(t)
+	c, err := ParseConfig("test.yaml", []byte(test.yaml+`
+rules:
+  - {name: refused, match: {path: /refused}, limit: 1, window: 1h}
+  - {name: panic, match: {path: /panic}, limit: 1, on_store_failure: closed}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Origins = withoutRules(t, "http://"+addr).Origins
+	var log testLog
+	s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil),
+		Warn: func(message string, args ...any) { log.Printf("%s %q", message, args) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.limiter.tier.Up = func(counter.Source) bool { panic("a bug") }
+	p := &front{origin: o, caller: caller{t: t}, patience: 10 * time.Second, serve: s.Serve, logged: log.String,
+		stop: func(ctx context.Context) error { return s.Drain(ctx, 0) }}
+	p.listen()
+	return p
+}
+
+func (p *front) listen() {
+	p.t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.caller.addr = ln.Addr().String()
+	p.on(ln)
+}
+
+// on serves a listener until the test ends.
+func (p *front) on(ln net.Listener) {
+	done := make(chan error, 1)
+	go func() { done <- p.serve(ln) }()
+	p.t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = p.stop(ctx)
+		ln.Close()
+		<-done
+	})
+}
+
+// ends reports whether a connection is closed, or something comes on it, before patience ends.
+func (p *front) ends(c net.Conn) bool {
+	_ = c.SetReadDeadline(time.Now().Add(p.patience))
+	_, err := c.Read(make([]byte, 1))
+	var timeout net.Error
+	return !errors.As(err, &timeout) || !timeout.Timeout()
+}
+
+// A testLog keeps what a server logs.
+type testLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *testLog) Printf(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fmt.Fprintf(&b.text, format+"\n", args...)
+}
+
+func (b *testLog) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
