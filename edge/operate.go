@@ -46,6 +46,15 @@ func (s *Server) Rules() []RuleConfig {
 	return list
 }
 
+// Counted returns what the rules in force count by.
+func (s *Server) Counted() []*counter.Rule {
+	var list []*counter.Rule
+	for _, r := range s.snap.Load().rules.rules {
+		list = append(list, r.counter)
+	}
+	return list
+}
+
 // Config returns the configuration in force. It must not be changed.
 func (s *Server) Config() *Config { return s.snap.Load().config }
 

@@ -10,11 +10,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"sluice/counter"
 	"sluice/edge"
 )
 
@@ -22,15 +22,18 @@ import (
 const startTime = 30 * time.Second
 
 // A handover replaces this process by a new one without a connection lost (SIGUSR2). The new process gets the listening
-// sockets and two pipes:
+// sockets and three pipes, the third for counters, which only an edge has that counts alone:
 //
 //	old                                   new
 //	starts new, sockets open       --->   reads configuration, listens on the same sockets
 //	mitigations, a line each       --->   takes them over
-//	an empty line                  --->   serves
+//	an empty line                  --->
+//	counters                       --->   takes them over; without them, or half of them, sources start afresh
+//	                                      serves
 //	                               <---   "ready"
 //	stops accepting, drains
 //	mitigations of meanwhile       --->   takes them over
+//	counters, once more            --->   the larger number counts
 //	ends
 //
 // As long as "ready" has not come the old process goes on as if nothing had happened, and so it does for good if the new one
@@ -40,9 +43,12 @@ type handover struct {
 	args    []string
 	sockets *sockets
 	server  *edge.Server
+	table   *counter.Table // nil: the tier has the counts
 	log     *slog.Logger
-	out     *os.File  // to the new process, once it is ready
-	told    time.Time // when it was told last
+	told    time.Time // when mitigations were told last
+
+	// To the new process, once it is ready. The second is nil if it does not take counters.
+	out, counters *os.File
 }
 
 // start starts a new process and returns when it is ready.
@@ -71,10 +77,18 @@ func (h *handover) start() (err error) {
 		sayReady.Close()
 		return err
 	}
-	files = append(files, sayReady, state)
+	counters, tellCounters, err := os.Pipe()
+	if err != nil {
+		sayReady.Close()
+		state.Close()
+		out.Close()
+		return err
+	}
+	files = append(files, sayReady, state, counters)
 	defer func() {
 		if err != nil {
 			out.Close()
+			tellCounters.Close()
 		}
 	}()
 
@@ -84,6 +98,9 @@ func (h *handover) start() (err error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = files
 	cmd.Env = append(os.Environ(), handedSockets+"="+strings.Join(names, ":"), fmt.Sprintf("%s=%d:%d", handedPipes, n, n+1))
+	if h.table != nil {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", handedCounters, n+2))
+	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -104,6 +121,8 @@ func (h *handover) start() (err error) {
 	if err := h.tell(out); err != nil {
 		return failed(fmt.Errorf("it did not take the mitigations: %w", err))
 	}
+	told := make(chan error, 1)
+	go func() { told <- h.tellCounters(tellCounters) }()
 	if err := ready.SetReadDeadline(time.Now().Add(startTime)); err != nil {
 		return failed(err)
 	}
@@ -114,8 +133,27 @@ func (h *handover) start() (err error) {
 		return failed(fmt.Errorf("it was not ready after %v: %w", startTime, err))
 	}
 	h.out = out
+	_ = tellCounters.SetWriteDeadline(time.Now()) // the new process has them, or does not want them
+	if err := <-told; err != nil {
+		h.log.Warn("the new process did not take the counters: sources start afresh there", "error", err)
+		tellCounters.Close()
+	} else {
+		h.counters = tellCounters
+	}
 	h.log.Info("handed over", "to", cmd.Process.Pid)
 	return nil
+}
+
+// tellCounters writes the counters of an edge that counts alone.
+func (h *handover) tellCounters(out *os.File) error {
+	if h.table == nil {
+		return nil
+	}
+	if err := out.SetWriteDeadline(time.Now().Add(inheritTime)); err != nil {
+		return err
+	}
+	_, err := writeCounters(out, h.table, h.server.Counted(), time.Now())
+	return err
 }
 
 // duplicate returns another descriptor of a socket. Not by its method File: what comes from there becomes blocking when it is
@@ -162,6 +200,14 @@ func (h *handover) tell(out *os.File) error {
 	return w.Flush()
 }
 
+// last tells the new process what this one has counted to its end.
+func (h *handover) last() {
+	h.again()
+	if h.counters != nil && h.tellCounters(h.counters) != nil {
+		h.log.Warn("the new process did not take the last counters")
+	}
+}
+
 // again tells the new process, if there is one, what has begun since.
 func (h *handover) again() {
 	if h.out == nil {
@@ -176,54 +222,9 @@ func (h *handover) close() {
 	if h.out != nil {
 		h.out.Close()
 	}
-}
-
-// A heir is the other side: what an older process of ours has left to this one. nil: this process starts afresh.
-type heir struct {
-	ready *os.File
-	state *os.File
-	lines *bufio.Reader
-}
-
-func newHeir() *heir {
-	text := os.Getenv(handedPipes)
-	os.Unsetenv(handedPipes)
-	first, second, ok := strings.Cut(text, ":")
-	ready, err1 := strconv.Atoi(first)
-	state, err2 := strconv.Atoi(second)
-	if !ok || err1 != nil || err2 != nil || ready < 3 || state < 3 {
-		return nil
+	if h.counters != nil {
+		h.counters.Close()
 	}
-	h := &heir{ready: os.NewFile(uintptr(ready), "ready"), state: os.NewFile(uintptr(state), "state")}
-	h.lines = bufio.NewReader(h.state)
-	return h
-}
-
-// take takes mitigations over, up to an empty line.
-func (h *heir) take(server *edge.Server) error {
-	for {
-		line, err := h.lines.ReadBytes('\n')
-		if err != nil {
-			return err
-		}
-		if len(line) == 1 {
-			return nil
-		}
-		var m edge.Mitigation
-		if err := json.Unmarshal(line, &m); err != nil {
-			return err
-		}
-		server.Adopt(m, time.Now())
-	}
-}
-
-// serve says ready, and goes on taking until the older process has ended.
-func (h *heir) serve(server *edge.Server) {
-	_, _ = io.WriteString(h.ready, "ready\n")
-	h.ready.Close()
-	for h.take(server) == nil {
-	}
-	h.state.Close()
 }
 
 // notify tells systemd (sd_notify(3)), if it has asked to be told.

@@ -52,7 +52,7 @@ func (d *departure) to(next *handover, stop context.Context) {
 	next.again()
 	defer context.AfterFunc(stop, func() { d.server.Hurry(leastNotice) })()
 	d.drain(max(leastNotice, d.grace*3/4))
-	next.again()
+	next.last()
 }
 
 func (d *departure) drain(notice time.Duration) {

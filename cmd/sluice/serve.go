@@ -103,6 +103,11 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 		if err := older.take(server); err != nil {
 			return fmt.Errorf("the older process did not tell its mitigations: %w", err)
 		}
+		if shared.alone() {
+			older.takeCounters("counters", shared.table, server, log)
+		} else {
+			older.counters.Close() // if there is such a pipe
+		}
 	}
 
 	metrics := prometheus.NewRegistry()
@@ -162,13 +167,17 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 		others.Go(func() { refresh(background, certificates, log) })
 	}
 	if older != nil {
-		go older.serve(server) // ends with the older process
+		go older.serve(server) // ends with the older process, and so does this:
+		go older.takeLast(shared.table, server, log)
 	}
 	notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
 	log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", front.Addr().String(), "admin", back.Addr().String(),
 		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
 
 	next := &handover{program: program, args: os.Args[1:], sockets: ours, server: server, log: log}
+	if shared.alone() {
+		next.table = shared.table
+	}
 	defer next.close()
 	err = wait(stop.Done(), failed, usr2, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once

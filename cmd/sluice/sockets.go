@@ -15,6 +15,8 @@ import (
 const (
 	handedSockets = "SLUICE_SOCKETS" // by an older process of ours: names, separated by colons
 	handedPipes   = "SLUICE_PIPES"   // the descriptors of its pipes: where to say ready, where mitigations come from
+
+	handedCounters = "SLUICE_COUNTERS" // and where counters come from, if they do
 )
 
 // A socket is a place to listen at, under the name of the flag or field that says where.

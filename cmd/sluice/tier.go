@@ -29,7 +29,7 @@ type shared struct {
 func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &shared{table: counter.New(counter.Options{Counters: c.Counters}), bits: mitigation.New(0, nil)}
-		s.sync = s.alone
+		s.sync = s.tidy
 		return s, nil
 	}
 	var tier *pop.Tier
@@ -76,8 +76,11 @@ func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error)
 	return s, nil
 }
 
-// alone keeps the tables of an edge without a tier tidy.
-func (s *shared) alone(ctx context.Context) error {
+// alone reports whether there is no tier.
+func (s *shared) alone() bool { return s.tier.Up == nil }
+
+// tidy keeps the tables of an edge without a tier tidy.
+func (s *shared) tidy(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {

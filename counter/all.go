@@ -1,0 +1,64 @@
+package counter
+
+import (
+	"iter"
+	"time"
+)
+
+// All ranges over the counters of rules in which something is counted at now, for another table's Learn: their groups are
+// those of Snapshot, the newest first, and good until the next. What is reserved is not among them. Nothing is locked while a
+// counter is looked at; hits that come meanwhile may be in it or not.
+func (t *Table) All(rules []*Rule, now time.Time) iter.Seq[Copy] {
+	byID := make(map[uint32]*Rule, len(rules))
+	for _, r := range rules {
+		byID[r.ID] = r
+	}
+	return func(yield func(Copy) bool) {
+		var copies []Copy
+		var groups []uint64
+		for i := range t.shards {
+			copies, groups = t.shards[i].copies(byID, now.UnixNano(), copies[:0], groups[:0])
+			for _, c := range copies {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Copy is what a table has counted of a source under a rule.
+type Copy struct {
+	Counter
+	Newest uint32 // the number of the first group
+	Groups []uint64
+}
+
+func (s *shard) copies(rules map[uint32]*Rule, now int64, out []Copy, groups []uint64) ([]Copy, []uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range []*store{&s.narrow, &s.wide} {
+		for i := range len(st.tags) * ways {
+			if byte(st.tags[i/ways]>>(uint(i%ways)*8)) == 0 {
+				continue
+			}
+			h := st.head(i)
+			r := rules[h.rule]
+			if r == nil || s.store(r) != st {
+				continue
+			}
+			s.advance(st, i, r, now)
+			var sum uint64
+			from := len(groups)
+			for _, g := range st.groups(i)[:r.groups()] {
+				groups, sum = append(groups, g), sum|g
+			}
+			if sum == 0 {
+				groups = groups[:from]
+				continue
+			}
+			out = append(out, Copy{Counter{r, Source{id: h.id, code: h.code}}, h.base, groups[from:len(groups):len(groups)]})
+		}
+	}
+	return out, groups
+}
