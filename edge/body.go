@@ -33,6 +33,15 @@ type answerBody struct {
 	reuse   bool  // the origin keeps the connection
 	keep    time.Duration
 	timeout time.Duration
+	due     time.Time // of the whole answer; zero: it may take any time
+}
+
+// within is how long the origin may take for its next word, or for taking ours.
+func (b *answerBody) within(now time.Time) time.Duration {
+	if b.due.IsZero() {
+		return b.timeout
+	}
+	return min(b.timeout, b.due.Sub(now))
 }
 
 type framing uint8
@@ -122,7 +131,8 @@ func (b *answerBody) fill(n int) error {
 	if b.link.br.Buffered() >= n {
 		return nil
 	}
-	if err := b.link.SetReadDeadline(time.Now().Add(b.timeout)); err != nil {
+	now := time.Now()
+	if err := b.link.SetReadDeadline(now.Add(b.within(now))); err != nil {
 		return err
 	}
 	_, err := b.link.br.Peek(n)

@@ -92,11 +92,14 @@ func (r *reader) address(what string, to *string) func(ast.Node) {
 	})
 }
 
+// maxSocketPath is how long the path of a Unix socket may be everywhere.
+const maxSocketPath = 100
+
 // CheckAddress reports whether one can listen on an address as it is written.
 func CheckAddress(text string) error {
 	if path, unix := strings.CutPrefix(text, "unix:"); unix {
-		if !strings.HasPrefix(path, "/") || len(path) > 100 {
-			return fmt.Errorf("%q is not a Unix socket to listen on: want unix:/PATH of at most 100 bytes", text)
+		if !strings.HasPrefix(path, "/") || len(path) > maxSocketPath {
+			return fmt.Errorf("%q is not a Unix socket to listen on: want unix:/PATH of at most %d bytes", text, maxSocketPath)
 		}
 		return nil
 	}
@@ -182,82 +185,6 @@ func (r *reader) limits(n ast.Node, l *Limits) {
 		"idle_timeout":           r.duration("limits.idle_timeout", 100*time.Millisecond, 24*time.Hour, false, &l.IdleTimeout),
 		"tunnel_timeout":         r.duration("limits.tunnel_timeout", time.Second, 24*time.Hour, false, &l.TunnelTimeout),
 	})
-}
-
-func (r *reader) origin(n ast.Node, c *Config) {
-	o := OriginConfig{Timeout: time.Minute, Health: HealthConfig{Interval: 5 * time.Second}}
-	balance := "round_robin"
-	seen := r.mapping(n, "origin", fields{
-		"hosts": r.texts("origins.hosts", func(n ast.Node, text string) {
-			if host, err := parseHostPattern(text); err != nil {
-				r.fail(n, "origins.hosts: %v", err)
-			} else {
-				o.Hosts = append(o.Hosts, host)
-			}
-		}),
-		"servers": r.texts("origins.servers", func(n ast.Node, text string) {
-			u, err := ParseOrigin(text)
-			if err != nil {
-				r.fail(n, "origins.servers: %v", err)
-				return
-			}
-			o.Servers = append(o.Servers, u)
-		}),
-		"health": func(n ast.Node) {
-			r.mapping(n, "origins.health", fields{
-				"active": r.text("origins.health.active", func(n ast.Node, text string) {
-					switch {
-					case text == "none":
-					case !strings.HasPrefix(text, "/") || strings.ContainsAny(text, " \t\r\n#"):
-						r.fail(n, "origins.health.active: %q is not a path: want one such as /healthz, or none", text)
-					default:
-						o.Health.Active = text
-					}
-				}),
-				"interval": r.duration("origins.health.interval", 100*time.Millisecond, time.Hour, false, &o.Health.Interval),
-			})
-		},
-		"timeout": r.duration("origins.timeout", time.Millisecond, 24*time.Hour, false, &o.Timeout),
-		"upgrades": func(n ast.Node) {
-			o.Upgrades = []string{}
-			r.texts("origins.upgrades", func(n ast.Node, text string) {
-				name := strings.ToLower(text)
-				switch {
-				case !isToken([]byte(name)):
-					r.fail(n, "origins.upgrades: %q is not the name of a protocol: want one such as websocket", text)
-				case strings.HasPrefix(name, "h2") || name == "http" || name == "tls":
-					r.fail(n, "origins.upgrades: %s cannot be tunnelled: requests in it would pass all rules by", text)
-				default:
-					o.Upgrades = append(o.Upgrades, name)
-				}
-			})(n)
-		},
-		"balance":      oneOf(r, "origins.balance", &balance, "round_robin", "least_connections", "source"),
-		"max_requests": r.integer("origins.max_requests", 0, 1_000_000, func(v int64) { o.MaxRequests = int(v) }),
-	})
-	if seen == nil {
-		return
-	}
-	if seen["servers"] == nil || len(o.Servers) == 0 && len(r.errs) == 0 {
-		r.fail(n, "origin: no servers: give at least one URL under servers")
-	}
-	if len(o.Hosts) == 0 {
-		o.Hosts = []string{"*"}
-	}
-	switch balance {
-	case "least_connections":
-		o.Balance = LeastConnections
-	case "source":
-		o.Balance = BySource
-	}
-	for _, other := range c.Origins {
-		for _, h := range o.Hosts {
-			if slices.Contains(other.Hosts, h) {
-				r.fail(n, "origin: host %s has an origin above already: put all its servers there", h)
-			}
-		}
-	}
-	c.Origins = append(c.Origins, o)
 }
 
 func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {

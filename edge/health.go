@@ -23,6 +23,10 @@ const (
 	// resolveEvery is how often names of servers are looked up again.
 	resolveEvery   = 30 * time.Second
 	resolveTimeout = 5 * time.Second
+	// maxAddresses of a name are tried for one connection.
+	maxAddresses = 3
+	// refreshEvery is how often files for TLS to origins are read again.
+	refreshEvery = 5 * time.Second
 )
 
 // failing notes that a server did not answer as it should, and succeeded that it did.
@@ -44,16 +48,27 @@ func (o *origin) healthy(now time.Time) bool {
 	return !o.down.Load() && (o.ejected.Load() == 0 || now.UnixNano() >= o.ejected.Load())
 }
 
-// Watch keeps an eye on the origins until ctx is done: it looks their names up again, and checks those whose configuration
-// asks for it. It blocks until all that it started has ended.
+// Watch keeps an eye on the origins until ctx is done: it looks their names up and reads their files for TLS again, and checks
+// those whose configuration asks for it. It blocks until all that it started has ended.
 func (s *Server) Watch(ctx context.Context) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	refreshed := time.Now()
 	for {
 		now := time.Now()
+		refresh := now.Sub(refreshed) >= refreshEvery
+		if refresh {
+			refreshed = now
+		}
 		for _, o := range s.snap.Load().origins.all {
+			if refresh && o.secure.Load() != nil && o.reading.CompareAndSwap(false, true) {
+				wait.Go(func() {
+					defer o.reading.Store(false)
+					o.refresh(s.warn)
+				})
+			}
 			if o.lookup != "" && o.resolveAt.Load() <= now.UnixNano() {
 				o.resolveAt.Store(now.Add(resolveEvery).UnixNano())
 				wait.Go(func() { o.resolve(ctx) })
@@ -103,7 +118,7 @@ func (o *origin) check(ctx context.Context, path string, warn func(string, ...an
 }
 
 func (o *origin) ask(ctx context.Context, path string) (int, error) {
-	l, err := o.dial()
+	l, err := o.dial(probeTimeout)
 	if err != nil {
 		return 0, err
 	}
@@ -150,18 +165,24 @@ func (o *origin) learn(list []netip.Addr) {
 	o.addrs.Store(&addrs)
 }
 
-// connect dials the server by one of its addresses, the next if that one does not answer. Before they are known the name
-// itself is dialled.
-func (o *origin) connect() (net.Conn, error) {
+// connect dials the server by one of its addresses, the next if that one does not answer in its share of the time. Before
+// they are known the name itself is dialled.
+func (o *origin) connect(deadline time.Time) (net.Conn, error) {
+	dialer := net.Dialer{Deadline: deadline}
+	if o.socket != "" {
+		return dialer.Dial("unix", o.socket)
+	}
 	known := o.addrs.Load()
 	if known == nil {
-		return o.dialer.Dial("tcp", o.addr)
+		return dialer.Dial("tcp", o.addr)
 	}
 	var err error
-	first := o.turn.Add(1)
-	for i := range min(uint32(len(*known)), 3) {
+	first, n := o.turn.Add(1), uint32(len(*known))
+	for i := range min(n, maxAddresses) {
+		now := time.Now()
+		dialer.Deadline = now.Add(deadline.Sub(now) / time.Duration(min(n, maxAddresses)-i))
 		var nc net.Conn
-		if nc, err = o.dialer.Dial("tcp", (*known)[(first+i)%uint32(len(*known))]); err == nil {
+		if nc, err = dialer.Dial("tcp", (*known)[(first+i)%n]); err == nil {
 			return nc, nil
 		}
 	}

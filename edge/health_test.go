@@ -176,12 +176,12 @@ func TestAddressesOfAName(t *testing.T) {
 	r := startRecorder(t, hello)
 	host, port, _ := net.SplitHostPort(r.addr)
 	o := newOrigin(&url.URL{Scheme: "http", Host: "name.invalid:" + port})
-	if _, err := o.connect(); err == nil {
+	if _, err := o.connect(time.Now().Add(time.Second)); err == nil {
 		t.Error("a name that does not exist was dialled")
 	}
 	o.learn([]netip.Addr{netip.MustParseAddr("127.0.0.99"), netip.MustParseAddr("::ffff:" + host)})
 	for range 4 {
-		nc, err := o.connect()
+		nc, err := o.connect(time.Now().Add(time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func TestAddressesOfAName(t *testing.T) {
 	}
 	o.learn([]netip.Addr{netip.MustParseAddr("127.0.0.99")})
 	o.resolveAt.Store(5)
-	if _, err := o.connect(); err == nil || o.resolveAt.Load() != 0 {
+	if _, err := o.connect(time.Now().Add(time.Second)); err == nil || o.resolveAt.Load() != 0 {
 		t.Errorf("%v; looked up again at %d", err, o.resolveAt.Load())
 	}
 }

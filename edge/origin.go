@@ -12,13 +12,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"sluice/counter"
 )
 
 const (
-	// connectTimeout bounds a connect, and a TLS handshake with it.
-	connectTimeout = 5 * time.Second
 	// idleOrigin is how long a connection to an origin is kept for the next request, unless the origin says less.
 	idleOrigin = 30 * time.Second
 	maxIdle    = 512 // kept connections to one server
@@ -29,11 +25,11 @@ const (
 
 // An origin is one server that requests are passed on to, with the connections to it.
 type origin struct {
-	name   string // scheme://host:port; the label of its metrics
+	name   string // scheme://host:port, or unix:/path; the label of its metrics
 	host   string // for requests that name none
 	addr   string
-	tls    *tls.Config // nil: plain
-	dialer net.Dialer
+	socket string                    // the path of a Unix socket; "": it is reached by addr
+	secure atomic.Pointer[originTLS] // nil: plain
 
 	lookup string // the name, if the server is not known by an address
 	port   string
@@ -45,6 +41,7 @@ type origin struct {
 	down      atomic.Bool  // its checks fail
 	probe     atomic.Pointer[probe]
 	probing   atomic.Bool
+	reading   atomic.Bool // its files for TLS
 	probeAt   atomic.Int64
 	resolveAt atomic.Int64
 
@@ -62,6 +59,7 @@ type origin struct {
 type link struct {
 	net.Conn
 	origin *origin
+	secure *originTLS // what it was made under
 	br     *bufio.Reader
 	bw     *bufio.Writer
 	reused bool
@@ -101,7 +99,10 @@ func (l *link) SetWriteDeadline(t time.Time) error {
 }
 
 func newOrigin(u *url.URL) *origin {
-	o := &origin{name: u.Scheme + "://" + u.Host, host: u.Host, addr: u.Host, dialer: net.Dialer{Timeout: connectTimeout}}
+	if u.Scheme == "unix" {
+		return &origin{name: "unix:" + u.Path, host: "localhost", socket: u.Path}
+	}
+	o := &origin{name: u.Scheme + "://" + u.Host, host: u.Host, addr: u.Host}
 	if o.port = u.Port(); o.port == "" {
 		o.port = "80"
 		if u.Scheme == "https" {
@@ -112,14 +113,11 @@ func newOrigin(u *url.URL) *origin {
 	if _, err := netip.ParseAddr(u.Hostname()); err != nil {
 		o.lookup = u.Hostname()
 	}
-	if u.Scheme == "https" {
-		o.tls = &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}
-	}
 	return o
 }
 
 // acquire returns a connection: an idle one, the most recently used first, or a new one.
-func (o *origin) acquire(now time.Time, fresh bool) (*link, error) {
+func (o *origin) acquire(now time.Time, fresh bool, within time.Duration) (*link, error) {
 	for !fresh {
 		o.mu.Lock()
 		n := len(o.idle)
@@ -131,37 +129,39 @@ func (o *origin) acquire(now time.Time, fresh bool) (*link, error) {
 		o.idle[n-1] = nil
 		o.idle = o.idle[:n-1]
 		o.mu.Unlock()
-		if now.Before(l.until) && l.alive() {
+		if now.Before(l.until) && l.secure == o.secure.Load() && l.alive() {
 			l.reused = true
 			return l, nil
 		}
 		l.Close()
 	}
-	return o.dial()
+	return o.dial(within)
 }
 
-func (o *origin) dial() (*link, error) {
-	nc, err := o.connect()
+// dial makes a new connection, and shakes hands where it is TLS, within the given time.
+func (o *origin) dial(within time.Duration) (*link, error) {
+	deadline := time.Now().Add(within)
+	nc, err := o.connect(deadline)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{Conn: nc, origin: o}
-	if tcp, ok := nc.(*net.TCPConn); ok {
-		if l.raw, err = tcp.SyscallConn(); err != nil {
+	l := &link{Conn: nc, origin: o, secure: o.secure.Load()}
+	if sock, ok := nc.(syscall.Conn); ok {
+		if l.raw, err = sock.SyscallConn(); err != nil {
 			nc.Close()
 			return nil, err
 		}
 		l.peek = l.look
 	}
-	if o.tls != nil {
-		secure := tls.Client(nc, o.tls)
-		ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	if l.secure != nil {
+		secure := tls.Client(nc, l.secure.config)
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		defer cancel()
 		if err := secure.HandshakeContext(ctx); err != nil {
 			nc.Close()
 			return nil, err
 		}
-		l.Conn, l.raw = secure, nil
+		l.Conn = secure
 	}
 	l.br = bufio.NewReaderSize(l.Conn, originHead)
 	l.bw = bufio.NewWriterSize(l.Conn, originWriter)
@@ -169,7 +169,8 @@ func (o *origin) dial() (*link, error) {
 }
 
 // alive reports whether an idle connection may carry a request. One that the origin has closed would fail it; one with
-// something to read has an answer on it that nobody asked for, which the next client must not get.
+// something to read has an answer on it that nobody asked for, which the next client must not get, or, where it is TLS, an
+// alert that it is over.
 func (l *link) alive() bool {
 	if l.br.Buffered() > 0 {
 		return false
@@ -219,166 +220,4 @@ func (o *origin) sweep(now time.Time) {
 	for _, l := range old {
 		l.Close()
 	}
-}
-
-// A group is the servers that answer for a host.
-type group struct {
-	servers  []*origin
-	balance  Balance
-	most     int64 // requests under way at each server; 0: any number
-	timeout  time.Duration
-	upgrades []string // protocols that requests may switch to, in lower case
-	next     atomic.Uint32
-}
-
-// pick chooses the server for a request, one of those that are healthy and have room, and counts the request among those
-// under way there. If none is healthy, all are taken to be: an answer from a doubtful server is better than none. nil means
-// that none has room.
-func (g *group) pick(source counter.Source, now time.Time, not *origin) *origin {
-	if len(g.servers) == 1 {
-		return g.take(g.servers[0])
-	}
-	for _, any := range [...]bool{false, true} {
-		if o := g.choose(source, now, not, any); o != nil {
-			return o
-		}
-	}
-	return nil
-}
-
-func (g *group) choose(source counter.Source, now time.Time, not *origin, any bool) *origin {
-	n := uint32(len(g.servers))
-	first := g.next.Add(1)
-	tried := uint64(0) // a bit for each of the first 64
-	for range n {
-		var best *origin
-		at, weight := uint32(0), uint64(0)
-		for i := range n {
-			at2 := (first + i) % n // a tie goes round
-			o := g.servers[at2]
-			if o == not || tried&(1<<(at2%64)) != 0 || !any && !o.healthy(now) {
-				continue
-			}
-			var w uint64
-			switch g.balance {
-			case LeastConnections:
-				w = ^uint64(o.active.Load())
-			case BySource:
-				w = affinity(o.name, source)
-			}
-			if best == nil || w > weight {
-				best, at, weight = o, at2, w
-			}
-			if g.balance == RoundRobin {
-				break
-			}
-		}
-		if best == nil {
-			return nil
-		}
-		if o := g.take(best); o != nil {
-			return o
-		}
-		tried |= 1 << (at % 64)
-	}
-	return nil
-}
-
-// take counts a request as under way at a server, if there is room for it.
-func (g *group) take(o *origin) *origin {
-	if n := o.active.Add(1); g.most > 0 && n > g.most {
-		o.active.Add(-1)
-		return nil
-	}
-	return o
-}
-
-// affinity weighs a server for a source (rendezvous hashing): the source goes to the heaviest that is healthy, so a server
-// that is lost moves only its own. The hash is FNV-1a with the finish of MurmurHash3, alike on all edges.
-func affinity(server string, source counter.Source) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(server) {
-		h = (h ^ uint64(server[i])) * 1099511628211
-	}
-	var buf [counter.SourceSize]byte
-	for _, c := range source.AppendBinary(buf[:0]) {
-		h = (h ^ uint64(c)) * 1099511628211
-	}
-	h = (h ^ h>>33) * 0xff51afd7ed558ccd
-	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
-}
-
-// origins finds the group for a host.
-type origins struct {
-	all    []*origin // each server once
-	byHost map[string]*group
-	wild   map[string]*group
-	any    *group
-}
-
-// newOrigins keeps the servers of before that are still there, with their connections and counts.
-func newOrigins(c []OriginConfig, before *origins) *origins {
-	s := &origins{byHost: make(map[string]*group), wild: make(map[string]*group)}
-	servers := make(map[string]*origin)
-	if before != nil {
-		for _, o := range before.all {
-			servers[o.name] = o
-		}
-	}
-	used := make(map[string]bool)
-	for _, config := range c {
-		g := &group{balance: config.Balance, timeout: config.Timeout, most: int64(config.MaxRequests), upgrades: config.Upgrades}
-		if config.Upgrades == nil {
-			g.upgrades = []string{"websocket"}
-		}
-		for _, u := range config.Servers {
-			fresh := newOrigin(u)
-			o := servers[fresh.name]
-			if o == nil {
-				o = fresh
-				servers[o.name] = o
-			}
-			var p *probe
-			if config.Health.Active != "" {
-				p = &probe{config.Health.Active, config.Health.Interval}
-			}
-			o.probe.Store(p)
-			if !used[o.name] {
-				used[o.name] = true
-				s.all = append(s.all, o)
-			}
-			g.servers = append(g.servers, o)
-		}
-		for _, h := range config.Hosts {
-			switch {
-			case h == "*":
-				s.any = g
-			case h[0] == '*':
-				s.wild[h[1:]] = g
-			default:
-				s.byHost[h] = g
-			}
-		}
-	}
-	return s
-}
-
-// of returns the group for a canonical host: the host's own, that of the longest suffix, that of all; nil if there is none.
-func (s *origins) of(host []byte) *group {
-	if len(s.byHost) > 0 {
-		if g := s.byHost[string(host)]; g != nil {
-			return g
-		}
-	}
-	if len(s.wild) > 0 {
-		for i, c := range host {
-			if c == '.' {
-				if g := s.wild[string(host[i:])]; g != nil {
-					return g
-				}
-			}
-		}
-	}
-	return s.any
 }

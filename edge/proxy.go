@@ -30,7 +30,7 @@ func (x *exchange) forward(ctx *fasthttp.RequestCtx) int {
 	fresh, moved := x.upgrade != nil, false
 	for {
 		o.attempts.Add(1)
-		l, err := o.acquire(x.now, fresh)
+		l, err := o.acquire(x.now, fresh, g.connect)
 		if err != nil {
 			o.active.Add(-1)
 			o.failing(x.now)
@@ -50,6 +50,9 @@ func (x *exchange) forward(ctx *fasthttp.RequestCtx) int {
 		}
 		b := x.spare
 		*b = answerBody{link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin}
+		if g.total > 0 {
+			b.due = x.now.Add(g.total)
+		}
 		x.open = b
 		err = x.exchangeOn(ctx, o, b)
 		if err == nil {
@@ -113,14 +116,14 @@ func (x *exchange) exchangeOn(ctx *fasthttp.RequestCtx, o *origin, b *answerBody
 	if !l.reused { // connecting took its time
 		now = time.Now()
 	}
-	if err := l.begin(now, b.timeout); err != nil {
+	if err := l.begin(now, b.within(now)); err != nil {
 		return err
 	}
 	x.writeHead(l.bw, ctx, o)
 	var err error
 	if stream := ctx.RequestBodyStream(); stream != nil && ctx.Request.Header.ContentLength() != 0 {
 		b.upload = &upload{stream: stream, link: l, client: x.conn, length: int64(ctx.Request.Header.ContentLength()),
-			limit: int64(x.server.limits.BodyBytes), timeout: b.timeout}
+			limit: int64(x.server.limits.BodyBytes), within: b.within, due: b.due}
 		x.bodyRead = true
 		x.conn.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
 		if b.upload.length >= 0 && b.upload.length <= inlineBody {

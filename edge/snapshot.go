@@ -53,7 +53,10 @@ func (s *Server) Apply(c *Config) error {
 	if before != nil {
 		now.generation, had = before.generation+1, before.origins
 	}
-	now.origins = newOrigins(c.Origins, had)
+	if now.origins, err = newOrigins(c.Origins, had); err != nil {
+		s.stats.reloads[0].Add(1)
+		return err
+	}
 	tier := make([]TierRule, 0, len(rules.rules))
 	for _, r := range rules.rules {
 		now.waits = now.waits || r.config.FirstSight == Wait

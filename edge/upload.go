@@ -19,13 +19,14 @@ type upload struct {
 	stream   io.Reader
 	link     *link
 	client   *conn
-	length   int64 // -1: chunked
-	limit    int64 // 0: none
-	timeout  time.Duration
-	started  bool          // in a goroutine of its own
-	done     chan struct{} // closed at its end
-	err      error         // why it failed
-	byClient bool          // the failure is the client's, not the origin's
+	length   int64                             // -1: chunked
+	limit    int64                             // 0: none
+	within   func(now time.Time) time.Duration // how long the origin may take to take something
+	due      time.Time                         // of the whole answer; zero: any time
+	started  bool                              // in a goroutine of its own
+	done     chan struct{}                     // closed at its end
+	err      error                             // why it failed
+	byClient bool                              // the failure is the client's, not the origin's
 }
 
 // run sends the body. If the client fails, the connection to the origin is closed at once: an origin must never take a
@@ -55,13 +56,7 @@ func (u *upload) run(flush bool) {
 			u.fail(io.ErrUnexpectedEOF, true)
 			return
 		case err == io.EOF:
-			if u.length < 0 {
-				_, err = u.link.bw.WriteString("0\r\n\r\n")
-			}
-			if err == nil || err == io.EOF {
-				err = u.link.bw.Flush()
-			}
-			if err != nil {
+			if err = u.finish(); err != nil {
 				u.fail(err, false)
 			}
 			return
@@ -74,7 +69,7 @@ func (u *upload) run(flush bool) {
 
 func (u *upload) write(p []byte, flush bool) error {
 	w := u.link.bw
-	if err := u.link.SetWriteDeadline(time.Now().Add(u.timeout)); err != nil {
+	if err := u.extend(); err != nil {
 		return err
 	}
 	if u.length < 0 {
@@ -97,6 +92,29 @@ func (u *upload) write(p []byte, flush bool) error {
 	return nil
 }
 
+// finish writes what comes after the body.
+func (u *upload) finish() error {
+	if u.length < 0 {
+		if err := u.extend(); err != nil {
+			return err
+		}
+		if _, err := u.link.bw.WriteString("0\r\n\r\n"); err != nil {
+			return err
+		}
+	}
+	return u.link.bw.Flush()
+}
+
+// extend gives the origin its time anew: for the next write, and, where the head of the answer is read after that, for
+// beginning to answer.
+func (u *upload) extend() error {
+	now := time.Now()
+	if u.started {
+		return u.link.SetWriteDeadline(now.Add(u.within(now)))
+	}
+	return u.link.SetDeadline(now.Add(u.within(now)))
+}
+
 func (u *upload) fail(err error, client bool) {
 	u.err, u.byClient = err, client
 	if client {
@@ -104,11 +122,17 @@ func (u *upload) fail(err error, client bool) {
 	}
 }
 
-// start runs the upload in a goroutine, which end or wait waits for.
+// start runs the upload in a goroutine, which end waits for. The origin may answer meanwhile, but it need not: its time for
+// that begins at the end.
 func (u *upload) start() {
 	u.started, u.done = true, make(chan struct{})
+	_ = u.link.SetReadDeadline(u.due) // a failure shows when the link is read
 	go func() {
 		defer close(u.done)
+		defer func() {
+			now := time.Now()
+			_ = u.link.SetReadDeadline(now.Add(u.within(now)))
+		}()
 		defer func() {
 			if p := recover(); p != nil {
 				u.fail(errors.New("edge: panic while sending a body"), true)

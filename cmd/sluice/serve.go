@@ -318,17 +318,21 @@ func readToken(file string) (string, error) {
 func findOrigins(c *edge.Config, log *slog.Logger) error {
 	for _, o := range c.Origins {
 		for _, u := range o.Servers {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			_, err := net.DefaultResolver.LookupHost(ctx, u.Hostname())
-			cancel()
-			if err != nil {
-				return fmt.Errorf("origin %s: the name %s cannot be found: check its spelling or the name server", u, u.Hostname())
+			network, address := "tcp", u.Host
+			if u.Scheme == "unix" {
+				network, address = "unix", u.Path
+			} else {
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				_, err := net.DefaultResolver.LookupHost(ctx, u.Hostname())
+				cancel()
+				if err != nil {
+					return fmt.Errorf("origin %s: the name %s cannot be found: check its spelling or the name server", u, u.Hostname())
+				}
+				if u.Port() == "" {
+					address = net.JoinHostPort(u.Hostname(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+				}
 			}
-			port := u.Port()
-			if port == "" {
-				port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-			}
-			nc, err := net.DialTimeout("tcp", net.JoinHostPort(u.Hostname(), port), time.Second)
+			nc, err := net.DialTimeout(network, address, time.Second)
 			if err != nil {
 				log.Warn("origin "+u.String()+" cannot be reached: requests get 502 until it is there", "error", err)
 				continue

@@ -1,0 +1,110 @@
+package edge
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+func (r *reader) origin(n ast.Node, c *Config) {
+	o := OriginConfig{Timeout: time.Minute, ConnectTimeout: defaultConnect, Health: HealthConfig{Interval: 5 * time.Second}}
+	balance, at := "round_robin", n
+	seen := r.mapping(n, "origin", fields{
+		"hosts": r.texts("origins.hosts", func(n ast.Node, text string) {
+			if host, err := parseHostPattern(text); err != nil {
+				r.fail(n, "origins.hosts: %v", err)
+			} else {
+				o.Hosts = append(o.Hosts, host)
+			}
+		}),
+		"servers": r.texts("origins.servers", func(n ast.Node, text string) {
+			u, err := ParseOrigin(text)
+			if err != nil {
+				r.fail(n, "origins.servers: %v", err)
+				return
+			}
+			o.Servers = append(o.Servers, u)
+		}),
+		"tls": func(n ast.Node) {
+			at = n
+			r.mapping(n, "origins.tls", fields{
+				"ca_file":     r.str("origins.tls.ca_file", &o.TLS.CAFile),
+				"cert_file":   r.str("origins.tls.cert_file", &o.TLS.CertFile),
+				"key_file":    r.str("origins.tls.key_file", &o.TLS.KeyFile),
+				"server_name": r.str("origins.tls.server_name", &o.TLS.ServerName),
+			})
+			if (o.TLS.CertFile == "") != (o.TLS.KeyFile == "") {
+				r.fail(n, "origins.tls: cert_file and key_file belong together: give both")
+			}
+		},
+		"health": func(n ast.Node) {
+			r.mapping(n, "origins.health", fields{
+				"active": r.text("origins.health.active", func(n ast.Node, text string) {
+					switch {
+					case text == "none":
+					case !strings.HasPrefix(text, "/") || strings.ContainsAny(text, " \t\r\n#"):
+						r.fail(n, "origins.health.active: %q is not a path: want one such as /healthz, or none", text)
+					default:
+						o.Health.Active = text
+					}
+				}),
+				"interval": r.duration("origins.health.interval", 100*time.Millisecond, time.Hour, false, &o.Health.Interval),
+			})
+		},
+		"timeout":         r.duration("origins.timeout", time.Millisecond, 24*time.Hour, false, &o.Timeout),
+		"connect_timeout": r.duration("origins.connect_timeout", time.Millisecond, time.Hour, false, &o.ConnectTimeout),
+		"total_timeout":   r.duration("origins.total_timeout", time.Millisecond, 24*time.Hour, true, &o.TotalTimeout),
+		"upgrades": func(n ast.Node) {
+			o.Upgrades = []string{}
+			r.texts("origins.upgrades", func(n ast.Node, text string) {
+				name := strings.ToLower(text)
+				switch {
+				case !isToken([]byte(name)):
+					r.fail(n, "origins.upgrades: %q is not the name of a protocol: want one such as websocket", text)
+				case strings.HasPrefix(name, "h2") || name == "http" || name == "tls":
+					r.fail(n, "origins.upgrades: %s cannot be tunnelled: requests in it would pass all rules by", text)
+				default:
+					o.Upgrades = append(o.Upgrades, name)
+				}
+			})(n)
+		},
+		"balance":      oneOf(r, "origins.balance", &balance, "round_robin", "least_connections", "source"),
+		"max_requests": r.integer("origins.max_requests", 0, 1_000_000, func(v int64) { o.MaxRequests = int(v) }),
+	})
+	if seen == nil {
+		return
+	}
+	if seen["servers"] == nil || len(o.Servers) == 0 && len(r.errs) == 0 {
+		r.fail(n, "origin: no servers: give at least one URL under servers")
+	}
+	if len(o.Servers) > 0 && o.TLS != (OriginTLS{}) && !slices.ContainsFunc(o.Servers, isHTTPS) {
+		r.fail(at, "origins.tls: none of the servers is https://: write them so, or remove tls")
+	}
+	if len(o.Hosts) == 0 {
+		o.Hosts = []string{"*"}
+	}
+	switch balance {
+	case "least_connections":
+		o.Balance = LeastConnections
+	case "source":
+		o.Balance = BySource
+	}
+	for _, other := range c.Origins {
+		for _, h := range o.Hosts {
+			if slices.Contains(other.Hosts, h) {
+				r.fail(n, "origin: host %s has an origin above already: put all its servers there", h)
+			}
+		}
+		for _, u := range o.Servers {
+			if isHTTPS(u) && other.TLS != o.TLS && slices.ContainsFunc(other.Servers, func(v *url.URL) bool { return *u == *v }) {
+				r.fail(at, "origins.tls: %s is above already with another tls: write the same here", u)
+			}
+		}
+	}
+	c.Origins = append(c.Origins, o)
+}
+
+func isHTTPS(u *url.URL) bool { return u.Scheme == "https" }

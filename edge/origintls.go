@@ -1,0 +1,81 @@
+package edge
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+)
+
+// OriginTLS says how servers of an origin prove to the edge who they are, and it to them. A server is always verified:
+// one with a certificate of its own making is trusted by naming that certificate as CAFile.
+type OriginTLS struct {
+	CAFile            string // certificates in PEM, one of which must have signed the server's; "": those of the system
+	CertFile, KeyFile string // the edge's own, in PEM, for servers that ask for one; "": none
+	ServerName        string // what the server is asked for (SNI) and must prove; "": the host of its URL
+}
+
+// An originTLS is what the files said when they were read last. It is immutable.
+type originTLS struct {
+	files  OriginTLS
+	host   string
+	digest [sha256.Size]byte
+	config *tls.Config
+}
+
+// loadOriginTLS reads the files. Errors name the file.
+func loadOriginTLS(files OriginTLS, host string) (*originTLS, error) {
+	t := &originTLS{files: files, host: host, config: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}}
+	if files.ServerName != "" {
+		t.config.ServerName = files.ServerName
+	}
+	var texts [3][]byte
+	sum := sha256.New()
+	for i, file := range [...]string{files.CAFile, files.CertFile, files.KeyFile} {
+		if file == "" {
+			continue
+		}
+		var err error
+		if texts[i], err = os.ReadFile(file); err != nil {
+			return nil, fmt.Errorf("tls: %w: give a readable file", err)
+		}
+		fmt.Fprintf(sum, "%d %d ", i, len(texts[i]))
+		sum.Write(texts[i])
+	}
+	sum.Sum(t.digest[:0])
+	if files.CAFile != "" {
+		t.config.RootCAs = x509.NewCertPool()
+		if !t.config.RootCAs.AppendCertsFromPEM(texts[0]) {
+			return nil, fmt.Errorf("tls: %s has no certificate in PEM: put the CA's there", files.CAFile)
+		}
+	}
+	if files.CertFile != "" {
+		cert, err := tls.X509KeyPair(texts[1], texts[2])
+		if err != nil {
+			return nil, fmt.Errorf("tls: %s and %s: %w", files.CertFile, files.KeyFile, err)
+		}
+		t.config.Certificates = []tls.Certificate{cert}
+	}
+	return t, nil
+}
+
+// same reports whether connections made under t are as good as those that would be made under other.
+func (t *originTLS) same(other *originTLS) bool {
+	return t != nil && t.files == other.files && t.digest == other.digest
+}
+
+// refresh reads the files again, for connections from now on; idle ones made before are not used any more. After an error
+// what was read before stays.
+func (o *origin) refresh(warn func(string, ...any)) {
+	had := o.secure.Load()
+	now, err := loadOriginTLS(had.files, had.host)
+	switch {
+	case err != nil:
+		warn("the files for TLS to an origin are wrong: what was read before stays in use", "origin", o.name, "error", err)
+	case !had.same(now):
+		if o.secure.CompareAndSwap(had, now) { // else a reload has been quicker
+			warn("files for TLS to an origin read again", "origin", o.name)
+		}
+	}
+}

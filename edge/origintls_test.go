@@ -1,0 +1,236 @@
+package edge
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startTLSOrigin answers over TLS with the certificate base.crt, to clients that show the certificate asks.crt if asks is not "".
+func startTLSOrigin(t *testing.T, base, asks string, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	cert, err := tls.LoadX509KeyPair(base+".crt", base+".key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(h)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+	if asks != "" {
+		text, err := os.ReadFile(asks + ".crt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.TLS.ClientAuth, s.TLS.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+		s.TLS.ClientCAs.AppendCertsFromPEM(text)
+	}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Which servers are trusted, and with what the edge shows itself.
+func TestTLSToOrigins(t *testing.T) {
+	dir := t.TempDir()
+	server, client := filepath.Join(dir, "server"), filepath.Join(dir, "client")
+	writeCertificate(t, server, "origin.internal")
+	writeCertificate(t, client, "edge")
+	named := make(chan string, 16)
+	answers := func(_ http.ResponseWriter, r *http.Request) { named <- r.TLS.ServerName }
+	plain, asking := startTLSOrigin(t, server, "", answers), startTLSOrigin(t, server, client, answers)
+	for _, test := range []struct {
+		name string
+		s    *httptest.Server
+		tls  string
+		want int
+	}{
+		{"a server that nobody vouches for", plain, "{server_name: origin.internal}", 502},
+		{"a private CA", plain, "{ca_file: SERVER.crt, server_name: origin.internal}", 200},
+		{"its name is not that of the URL", plain, "{ca_file: SERVER.crt}", 502},
+		{"another name", plain, "{ca_file: SERVER.crt, server_name: other.internal}", 502},
+		{"another CA", plain, "{ca_file: CLIENT.crt, server_name: origin.internal}", 502},
+		{"a certificate that nobody asks for", plain, "{ca_file: SERVER.crt, cert_file: CLIENT.crt, key_file: CLIENT.key, server_name: origin.internal}", 200},
+		{"one that is asked for", asking, "{ca_file: SERVER.crt, cert_file: CLIENT.crt, key_file: CLIENT.key, server_name: origin.internal}", 200},
+		{"one that is missing", asking, "{ca_file: SERVER.crt, server_name: origin.internal}", 502},
+		{"another one", asking, "{ca_file: SERVER.crt, cert_file: SERVER.crt, key_file: SERVER.key, server_name: origin.internal}", 502},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			text := strings.NewReplacer("SERVER", server, "CLIENT", client).Replace(test.tls)
+			e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], tls: %s}]", test.s.URL, text))
+			resp, body := e.get("/")
+			if resp.StatusCode != test.want {
+				t.Errorf("%d %s, want %d", resp.StatusCode, body, test.want)
+			}
+			if test.want == 200 && <-named != "origin.internal" {
+				t.Error("the server was asked for another name")
+			}
+			e.rest()
+		})
+	}
+}
+
+// Files that change are read again: connections that are kept from before are not used any more, and a file that is wrong
+// changes nothing.
+func TestTLSFilesOfOriginsAreReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	one, two, ca := filepath.Join(dir, "one"), filepath.Join(dir, "two"), filepath.Join(dir, "ca.crt")
+	writeCertificate(t, one, "origin.internal")
+	writeCertificate(t, two, "origin.internal")
+	put := func(from string) {
+		t.Helper()
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(ca, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(one + ".crt")
+	s := startTLSOrigin(t, one, "", func(http.ResponseWriter, *http.Request) {})
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], tls: {ca_file: %s, server_name: origin.internal}}]", s.URL, ca))
+	o := e.snap.Load().origins.all[0]
+	said := ""
+	read := func() {
+		said = ""
+		o.refresh(func(message string, _ ...any) { said = message })
+	}
+	status := func() int { resp, _ := e.get("/"); return resp.StatusCode }
+
+	if got := status(); got != 200 {
+		t.Fatalf("at first: %d", got)
+	}
+	if read(); said != "" || status() != 200 || len(o.idle) != 1 {
+		t.Errorf("nothing has changed: %q, %d kept", said, len(o.idle))
+	}
+	kept := o.idle[0]
+	if err := os.WriteFile(ca, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if read(); !strings.Contains(said, "wrong") || status() != 200 || o.idle[0] != kept {
+		t.Errorf("a broken file: %q", said)
+	}
+	put(two + ".crt")
+	if read(); !strings.Contains(said, "read again") {
+		t.Errorf("another CA: %q", said)
+	}
+	if got := status(); got != 502 {
+		t.Errorf("the server is not trusted any more: %d", got)
+	}
+	put(one + ".crt")
+	if read(); status() != 200 {
+		t.Error("trusted again, and not used")
+	}
+
+	// A reload reads them too; one with a file that is not there changes nothing.
+	c := *e.Config()
+	c.Origins = append([]OriginConfig(nil), c.Origins...)
+	c.Origins[0].TLS.CAFile = filepath.Join(dir, "nowhere")
+	if err := e.Apply(&c); err == nil || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if status() != 200 {
+		t.Error("after a bad reload")
+	}
+	c.Origins[0].TLS.CAFile = two + ".crt"
+	if err := e.Apply(&c); err != nil || status() != 502 {
+		t.Errorf("another file: %v, %d", err, status())
+	}
+}
+
+// F18: a connection over TLS that the origin has closed is not used for the next request, which may be one that must not be
+// sent twice.
+func TestClosedTLSConnections(t *testing.T) {
+	base := filepath.Join(t.TempDir(), "server")
+	writeCertificate(t, base, "origin.internal")
+	s := startTLSOrigin(t, base, "", func(http.ResponseWriter, *http.Request) {})
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], tls: {ca_file: %s.crt, server_name: origin.internal}}]", s.URL, base))
+	c := e.talk()
+	for i := range 5 {
+		if resp, body := c.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"); resp.StatusCode != 200 {
+			t.Fatalf("request %d: %d %s", i, resp.StatusCode, body)
+		}
+		if o := e.snap.Load().origins.all[0]; len(o.idle) != 1 {
+			t.Fatalf("%d connections are kept", len(o.idle))
+		}
+		if i%2 == 1 {
+			s.CloseClientConnections()
+		}
+	}
+}
+
+// A server that takes a connection and says nothing fails the handshake in time, and nobody is served by it.
+func TestHandshakeDeadline(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: ['https://%s'], connect_timeout: 50ms}]", ln.Addr()))
+	start := time.Now()
+	if resp, _ := e.get("/"); resp.StatusCode != 502 || time.Since(start) > defaultConnect {
+		t.Errorf("%d after %v", resp.StatusCode, time.Since(start))
+	}
+}
+
+// total_timeout bounds an answer however busily it comes, and what is cut off does not look whole.
+func TestTotalTimeout(t *testing.T) {
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/silent" {
+			<-r.Context().Done()
+			return
+		}
+		for {
+			if _, err := io.WriteString(w, "part\n"); err != nil {
+				return
+			}
+		}
+	})
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], timeout: 20s, total_timeout: 200ms}]", origin))
+	c := e.talk()
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%v %v", resp, err)
+	}
+	if n, err := io.Copy(io.Discard, resp.Body); err != io.ErrUnexpectedEOF {
+		t.Errorf("after %d bytes: %v", n, err)
+	}
+	if resp, _ := e.get("/silent"); resp.StatusCode != 504 {
+		t.Errorf("an answer that does not begin: %d", resp.StatusCode)
+	}
+	e.rest()
+}
+
+func TestUnixOrigin(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Host) }))
+	s.Listener.Close()
+	s.Listener = ln
+	s.Start()
+	defer s.Close()
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: ['unix:%s']}]", path))
+	c := e.talk()
+	for request, want := range map[string]string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n": "a", "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n": "localhost"} {
+		if resp, body := c.say(request); resp.StatusCode != 200 || body != want {
+			t.Errorf("%d %q, want %q", resp.StatusCode, body, want)
+		}
+	}
+	if o := e.snap.Load().origins.all[0]; o.name != "unix:"+path || len(o.idle) != 1 {
+		t.Errorf("%s keeps %d connections", o.name, len(o.idle))
+	}
+}
