@@ -189,9 +189,10 @@ func TestServeAndStop(t *testing.T) {
 				t.Errorf("request %d: %d, want %d", i, got, want)
 			}
 		}
-		if _, body := p.admin("GET", "/metrics"); !strings.Contains(body, `sluice_answers_total{code="429",from="limit"} 2`) {
-			t.Errorf("metrics: %s", body)
-		}
+		p.until("counting two refusals", func() bool { // once they are written
+			_, body := p.admin("GET", "/metrics")
+			return strings.Contains(body, `sluice_answers_total{code="429",from="limit"} 2`)
+		})
 		p.stop(signal)
 		if !strings.Contains(p.log.String(), `"msg":"stopped"`) {
 			t.Errorf("it said %s", p.log)
