@@ -165,10 +165,11 @@ type recorder struct {
 	mu    sync.Mutex
 	got   []string
 	conns int
+	ended func() // if not nil, is called after a connection has been closed
 }
 
 // startRecorder answers the nth request (from 0) with answer(n, request). An answer that ends in "\x00" closes the connection
-// after what stands before it.
+// after what stands before it, one that ends in "\x01" resets it.
 func startRecorder(t *testing.T, answer func(n int, request string) string) *recorder {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -191,8 +192,11 @@ func startRecorder(t *testing.T, answer func(n int, request string) string) *rec
 			stop := context.AfterFunc(ctx, func() { c.Close() })
 			all.Go(func() {
 				defer stop()
-				defer c.Close()
 				o.serve(c, answer)
+				c.Close()
+				if o.ended != nil {
+					o.ended()
+				}
 			})
 		}
 	})
@@ -225,6 +229,10 @@ func (o *recorder) serve(c net.Conn, answer func(int, string) string) {
 		log.WriteString(rest)
 		n := o.keep(text)
 		a, last := strings.CutSuffix(answer(n, text), "\x00")
+		a, reset := strings.CutSuffix(a, "\x01")
+		if reset {
+			last = c.(*net.TCPConn).SetLinger(0) == nil
+		}
 		if _, err := io.WriteString(c, a); err != nil || last {
 			return
 		}

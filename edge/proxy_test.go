@@ -145,50 +145,6 @@ func TestTruncatedAnswer(t *testing.T) {
 	}
 }
 
-// Origin hits per client request, for an origin that fails in each way: at most two for safe methods, one for others, and
-// never after a timeout.
-func TestOriginFaults(t *testing.T) {
-	const get, post = "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"
-	for _, test := range []struct {
-		name, request, answer string
-		status, hits          int
-	}{
-		{"GET, closed at once", get, "\x00", 502, 1},
-		{"POST, closed at once", post, "\x00", 502, 1},
-		{"GET, silent", get, "", 504, 1},
-		{"POST, silent", post, "", 504, 1},
-		{"GET, half a head", get, "HTTP/1.1 200 OK\r\nX: \x00", 502, 1},
-		{"GET, garbage", get, "SSH-2.0-OpenSSH_9.2\r\n\r\n\x00", 502, 1},
-		{"GET, unasked upgrade", get, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nsecret", 502, 1},
-		{"GET, length and chunks", get, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 502, 1},
-		{"GET, two lengths", get, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nContent-Length: 0\r\n\r\n", 502, 1},
-		{"GET, signed length", get, "HTTP/1.1 200 OK\r\nContent-Length: +0\r\n\r\n", 502, 1},
-		{"GET, another coding", get, "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", 502, 1},
-		{"GET, chunks in HTTP/1.0", get, "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 502, 1},
-		{"GET, folded line", get, "HTTP/1.1 200 OK\r\nX: y\r\n z\r\nContent-Length: 0\r\n\r\n", 502, 1},
-		{"GET, bare line feed", get, "HTTP/1.1 200 OK\r\nX: y\nContent-Length: 0\r\n\r\n", 502, 1},
-		{"GET, space before the colon", get, "HTTP/1.1 200 OK\r\nContent-Length : 0\r\n\r\n", 502, 1},
-		{"GET, odd status", get, "HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n", 502, 1},
-		{"GET, 64 KB of headers", get, "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", 64<<10) + "\r\n\r\n", 502, 1},
-		{"GET, interim answers without end", get, strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 200), 502, 1},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			o := startRecorder(t, func(int, string) string { return test.answer })
-			e := startConfig(t, withoutRules(t, o.url()))
-			resp, body := e.talk().say(test.request)
-			if resp.StatusCode != test.status || !strings.Contains(body, `"error"`) {
-				t.Errorf("%d %q, want %d", resp.StatusCode, body, test.status)
-			}
-			if hits := len(o.requests()); hits != test.hits {
-				t.Errorf("%d hits, want %d", hits, test.hits)
-			}
-			if m := e.rest(); m["sluice_origin_attempts_total{origin="+o.url()+"}"] != float64(test.hits) {
-				t.Errorf("attempts: %v", m)
-			}
-		})
-	}
-}
-
 // A connection that the origin closes just as the next request comes is the one reason to send a request again, and only
 // if that does no harm.
 func TestRetryOnStaleConnection(t *testing.T) {
@@ -209,32 +165,6 @@ func TestRetryOnStaleConnection(t *testing.T) {
 		if hits := len(o.requests()); resp.StatusCode != test.status || hits != test.hits {
 			t.Errorf("%s: %d after %d hits, want %d after %d", test.method, resp.StatusCode, hits, test.status, test.hits)
 		}
-	}
-}
-
-// Bytes that follow an answer belong to nobody: the next request must not get them.
-func TestLeftoversAreNotAnAnswer(t *testing.T) {
-	const poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
-	o := startRecorder(t, func(n int, _ string) string {
-		if n == 0 {
-			return "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello" + poison
-		}
-		return "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nworld"
-	})
-	e := startConfig(t, withoutRules(t, o.url()))
-	if _, body := e.get("/"); body != "hello" {
-		t.Fatalf("first: %q", body)
-	}
-	if _, body := e.get("/"); body != "world" {
-		t.Errorf("second: %q", body)
-	}
-}
-
-func TestOriginDown(t *testing.T) {
-	e := startConfig(t, withoutRules(t, "http://127.0.0.1:1"))
-	resp, body := e.get("/")
-	if resp.StatusCode != 502 || body != `{"error":{"code":"origin_unreachable","message":"The server behind this one cannot be reached."}}`+"\n" {
-		t.Errorf("%d %q", resp.StatusCode, body)
 	}
 }
 
