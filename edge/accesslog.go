@@ -151,9 +151,9 @@ func (x *exchange) appendCombined(b []byte, ctx *fasthttp.RequestCtx, sample uin
 	} else {
 		b = append(b, '-')
 	}
-	for _, name := range [...]string{fasthttp.HeaderReferer, fasthttp.HeaderUserAgent} {
+	for _, name := range [...]string{"referer", "user-agent"} {
 		b = append(b, ` "`...)
-		if v := h.Peek(name); len(v) > 0 {
+		if v := x.head.first(name); len(v) > 0 {
 			b = appendEscaped(b, v)
 		} else {
 			b = append(b, '-')
@@ -168,7 +168,6 @@ func (x *exchange) appendCombined(b []byte, ctx *fasthttp.RequestCtx, sample uin
 }
 
 func (x *exchange) appendJSON(b []byte, ctx *fasthttp.RequestCtx, sample uint64) []byte {
-	h := &ctx.Request.Header
 	b = append(b, `{"t":`...)
 	b = strconv.AppendFloat(b, float64(x.now.UnixMicro())/1e6, 'f', 6, 64)
 	b = append(b, `,"source":"`...)
@@ -177,8 +176,8 @@ func (x *exchange) appendJSON(b []byte, ctx *fasthttp.RequestCtx, sample uint64)
 	for _, field := range [...]struct {
 		name  string
 		value []byte
-	}{{"host", x.rawHost}, {"method", x.method}, {"path", x.target}, {"referer", h.Peek(fasthttp.HeaderReferer)},
-		{"user_agent", h.Peek(fasthttp.HeaderUserAgent)}} {
+	}{{"host", x.rawHost}, {"method", x.method}, {"path", x.target}, {"referer", x.head.first("referer")},
+		{"user_agent", x.head.first("user-agent")}} {
 		if len(field.value) > 0 && !x.unread {
 			b = append(b, `,"`...)
 			b = append(b, field.name...)

@@ -22,18 +22,21 @@ const (
 // must not take a part for the whole. When the server has written it, or has given up, it calls CloseWithError, and the
 // connection to the origin goes back to the pool or away.
 type answerBody struct {
-	link    *link
-	client  *conn
-	upload  *upload // may still be under way
-	length  int64   // as the head says: bytes, lengthChunked or lengthUnknown
-	framing framing
-	left    int64 // of the fixed length or of the current chunk
-	begun   bool  // a chunk has been read: a line end comes before the next
-	done    bool  // the whole body has been read
-	reuse   bool  // the origin keeps the connection
-	keep    time.Duration
-	timeout time.Duration
-	due     time.Time // of the whole answer; zero: it may take any time
+	link      *link
+	client    *conn
+	upload    *upload // may still be under way
+	length    int64   // as the head says: bytes, lengthChunked or lengthUnknown
+	framing   framing
+	left      int64 // of the fixed length or of the current chunk
+	begun     bool  // a chunk has been read: a line end comes before the next
+	done      bool  // the whole body has been read
+	reuse     bool  // the origin keeps the connection
+	keep      time.Duration
+	timeout   time.Duration
+	head      *fasthttp.ResponseHeader // where trailers go; nil: they are dropped
+	trailers  []byte                   // the lines after the last chunk
+	nominated [][]byte                 // by the head's Connection
+	due       time.Time                // of the whole answer; zero: it may take any time
 }
 
 // within is how long the origin may take for its next word, or for taking ours.
@@ -146,8 +149,7 @@ func (b *answerBody) discard(n int) {
 	}
 }
 
-// nextChunk reads the line before a chunk and sets left to its size; at the last chunk it reads the trailer, which is
-// dropped (RFC 9110, 6.5.1).
+// nextChunk reads the line before a chunk and sets left to its size; at the last chunk it reads the trailers as well.
 func (b *answerBody) nextChunk() error {
 	if b.begun {
 		if err := b.fill(2); err != nil {
@@ -182,8 +184,12 @@ func (b *answerBody) nextChunk() error {
 			return err
 		}
 		if len(text) == 0 {
+			if len(b.trailers) > 0 {
+				return b.passTrailers()
+			}
 			break
 		}
+		b.trailers = append(append(b.trailers, text...), "\r\n"...)
 		if rest -= len(text); rest <= 0 {
 			return errChunk
 		}

@@ -174,28 +174,30 @@ func (s *Server) Sweep(now time.Time) {
 
 // An exchange is the life of one request and its answer. It is used again; nothing of it outlives the handler.
 type exchange struct {
-	server   *Server
-	snap     *snapshot
-	conn     *conn
-	now      time.Time // the one instant at which the request is judged
-	head     head
-	client   netip.Addr
-	source   counter.Source // the client's
-	chain    []netip.Addr   // addresses believed, the nearest first
-	trusted  bool           // the peer is
-	method   []byte         // as rules see it
-	target   []byte         // the path's, before it was made canonical
-	rawHost  []byte         // as it came, and as the origin gets it
-	host     []byte         // as rules see it
-	path     []byte
-	decision decision
-	from     from
-	open     *answerBody // the exchange with the origin, until it is over or the server streams its answer
-	upgrade  []byte      // the protocol that the origin is asked to switch to; nil: none
-	spare    *answerBody // for an exchange with the origin that ends within the handler
-	bodyRead bool
-	unread   bool // the server's parser did not take it
-	hijacked bool // the answer is written by other means
+	server    *Server
+	snap      *snapshot
+	conn      *conn
+	now       time.Time // the one instant at which the request is judged
+	head      head
+	client    netip.Addr
+	source    counter.Source // the client's
+	chain     []netip.Addr   // addresses believed, the nearest first
+	trusted   bool           // the peer is
+	method    []byte         // as rules see it
+	target    []byte         // the path's, before it was made canonical
+	rawHost   []byte         // as it came, and as the origin gets it
+	host      []byte         // as rules see it
+	path      []byte
+	decision  decision
+	from      from
+	open      *answerBody // the exchange with the origin, until it is over or the server streams its answer
+	upgrade   []byte      // the protocol that the origin is asked to switch to; nil: none
+	trailers  bool        // the client takes those of the answer
+	announced [][]byte    // trailers of the request that may go to the origin
+	spare     *answerBody // for an exchange with the origin that ends within the handler
+	bodyRead  bool
+	unread    bool // the server's parser did not take it
+	hijacked  bool // the answer is written by other means
 
 	forwardedHost    bool
 	hostBuf, pathBuf []byte

@@ -121,6 +121,17 @@ func (h *head) only(name []byte) ([]byte, bool) {
 	return value, len(value) > 0
 }
 
+// first returns the value of the first line with this name, which is given in lower case. The server's own lookup may not be used once a body is on its way to
+// the origin: the trailers that come after it are put to the same headers.
+func (h *head) first(name string) []byte {
+	for i := range h.lines {
+		if l := &h.lines[i]; equalFold(l.name, name) {
+			return l.value
+		}
+	}
+	return nil
+}
+
 // cookie is only for the cookie of this name.
 func (h *head) cookie(name []byte) ([]byte, bool) {
 	var value []byte

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -123,7 +124,8 @@ func (x *exchange) exchangeOn(ctx *fasthttp.RequestCtx, o *origin, b *answerBody
 	var err error
 	if stream := ctx.RequestBodyStream(); stream != nil && ctx.Request.Header.ContentLength() != 0 {
 		b.upload = &upload{stream: stream, link: l, client: x.conn, length: int64(ctx.Request.Header.ContentLength()),
-			limit: int64(x.server.limits.BodyBytes), within: b.within, due: b.due}
+			limit: int64(x.server.limits.BodyBytes), within: b.within, due: b.due,
+			header: &ctx.Request.Header, announced: slices.Clone(x.announced)}
 		x.bodyRead = true
 		x.conn.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
 		if b.upload.length >= 0 && b.upload.length <= inlineBody {
@@ -159,7 +161,7 @@ func (x *exchange) relay(ctx *fasthttp.RequestCtx, o *origin, b *answerBody) int
 	o.answers[status%codes].Add(1)
 	h.ResetConnectionClose()
 	h.SetProtocol(protocol11)
-	if b.upload != nil && !b.upload.over() {
+	if b.upload != nil && !b.upload.taken.Load() && !b.upload.over() {
 		ctx.SetConnectionClose() // an answer before the end of the request: the rest of it will not be read
 	}
 
@@ -185,6 +187,9 @@ func (x *exchange) relay(ctx *fasthttp.RequestCtx, o *origin, b *answerBody) int
 		resp.SetBodyStream(b, int(length))
 	case length == lengthChunked:
 		b.framing = chunked
+		if x.trailers {
+			x.expectTrailers(h, b)
+		}
 		x.stream(ctx, b)
 	default:
 		b.framing, b.reuse = untilClose, false

@@ -31,7 +31,7 @@ func TestForwardedHead(t *testing.T) {
 				"Connection: keep-alive, X-Mine\r\nConnection: X-Other, Host, X-Forwarded-For, Content-Length\r\nX-Mine: 1\r\nX-Other: 2\r\nKeep-Alive: 5\r\n" +
 				"Proxy-Connection: x\r\nTE: trailers\r\nTrailer: X\r\nUpgrade: websocket\r\nCookie: a=b; c=d\r\nCookie: e\r\nZ: last\r\n\r\n",
 			"GET / HTTP/1.1\r\nHost: a\r\nx-LOWER: 1\r\nCookie: a=b; c=d\r\nCookie: e\r\nZ: last\r\nX-Forwarded-For: 127.0.0.1\r\n" +
-				"X-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\nVia: 1.1 sluice\r\n\r\n"},
+				"X-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\nVia: 1.1 sluice\r\nConnection: TE\r\nTE: trailers\r\n\r\n"},
 		{"a trusted proxy's word is passed on, as far as it is believed", "source: {trust: [127.0.0.0/8, 10.0.0.0/8]}",
 			"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6, 192.0.2.1\r\nX-Forwarded-For: 10.0.0.2\r\nX-Forwarded-Proto: https\r\n" +
 				"X-Forwarded-Host: b\r\nVia: 1.1 lb\r\n\r\n",

@@ -28,9 +28,13 @@ func (x *exchange) writeHead(w *bufio.Writer, ctx *fasthttp.RequestCtx, o *origi
 	_, _ = w.WriteString("\r\n")
 
 	proto, via := false, false
+	x.trailers, x.announced = false, x.announced[:0]
 	for i := range x.head.lines {
 		l := &x.head.lines[i]
 		if l.drop {
+			if l.kind == lineHopByHop {
+				x.wish(l, h.IsHTTP11())
+			}
 			continue
 		}
 		switch l.kind {
@@ -84,10 +88,13 @@ func (x *exchange) writeHead(w *bufio.Writer, ctx *fasthttp.RequestCtx, o *origi
 	if x.upgrade != nil {
 		_, _ = w.WriteString("\r\nConnection: Upgrade\r\nUpgrade: ")
 		_, _ = w.Write(x.upgrade)
+	} else if x.trailers {
+		_, _ = w.WriteString("\r\nConnection: TE\r\nTE: trailers")
 	}
 	switch n := h.ContentLength(); {
 	case n == -1:
 		_, _ = w.WriteString("\r\nTransfer-Encoding: chunked")
+		x.announce(w)
 	case n > 0 || n == 0 && !ctx.IsGet() && !ctx.IsHead():
 		_, _ = w.WriteString("\r\nContent-Length: ")
 		_, _ = w.Write(fasthttp.AppendUint(w.AvailableBuffer(), n))

@@ -5,28 +5,37 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // inlineBody is how large a body may be that is sent to the origin before its answer is read. Anything larger goes in a
 // goroutine of its own, because an origin may answer, and want its answer read, before it has read the request.
 const inlineBody = 64 << 10
 
+// lastMoment is how long the end of a body may take to be sent to an origin that has answered already.
+const lastMoment = 100 * time.Millisecond
+
 var errBodyTooLarge = errors.New("edge: request body above limits.body_bytes")
 
 // An upload sends a request's body to the origin.
 type upload struct {
-	stream   io.Reader
-	link     *link
-	client   *conn
-	length   int64                             // -1: chunked
-	limit    int64                             // 0: none
-	within   func(now time.Time) time.Duration // how long the origin may take to take something
-	due      time.Time                         // of the whole answer; zero: any time
-	started  bool                              // in a goroutine of its own
-	done     chan struct{}                     // closed at its end
-	err      error                             // why it failed
-	byClient bool                              // the failure is the client's, not the origin's
+	stream    io.Reader
+	link      *link
+	client    *conn
+	length    int64                             // -1: chunked
+	limit     int64                             // 0: none
+	within    func(now time.Time) time.Duration // how long the origin may take to take something
+	due       time.Time                         // of the whole answer; zero: any time
+	header    *fasthttp.RequestHeader           // has the trailers at the end
+	announced [][]byte                          // those that may go on
+	started   bool                              // in a goroutine of its own
+	taken     atomic.Bool                       // the client has sent all of it
+	done      chan struct{}                     // closed at its end
+	err       error                             // why it failed
+	byClient  bool                              // the failure is the client's, not the origin's
 }
 
 // run sends the body. If the client fails, the connection to the origin is closed at once: an origin must never take a
@@ -36,8 +45,11 @@ func (u *upload) run(flush bool) {
 	var total int64
 	for {
 		n, err := u.stream.Read(buf)
+		total += int64(n)
+		if err == io.EOF && u.client.bodyErr == nil && (u.length < 0 || total == u.length) {
+			u.taken.Store(true) // before the last of it is sent: the answer may come before that call returns
+		}
 		if n > 0 {
-			total += int64(n)
 			u.client.bodyGot = total
 			if u.limit > 0 && total > u.limit {
 				u.fail(errBodyTooLarge, true)
@@ -98,7 +110,10 @@ func (u *upload) finish() error {
 		if err := u.extend(); err != nil {
 			return err
 		}
-		if _, err := u.link.bw.WriteString("0\r\n\r\n"); err != nil {
+		if _, err := u.link.bw.WriteString("0\r\n"); err != nil {
+			return err
+		}
+		if err := writeTrailers(u.link.bw, u.header, u.announced); err != nil {
 			return err
 		}
 	}
@@ -158,6 +173,18 @@ func (u *upload) over() bool {
 // end is called when the answer is over. An upload that is still under way then is cut off: the origin has said what it
 // had to say. It reports whether the whole body was sent.
 func (u *upload) end() bool {
+	if !u.over() && u.taken.Load() {
+		// Nothing is left to read of the client, which can go on; that the last of it is sent is a matter of a moment, or never
+		// comes to pass.
+		moment := time.NewTimer(lastMoment)
+		defer moment.Stop()
+		select {
+		case <-u.done:
+		case <-moment.C:
+			u.link.Close()
+			<-u.done
+		}
+	}
 	if !u.over() {
 		u.link.Close()
 		u.client.abortBody()
