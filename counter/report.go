@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Dirty appends to buf the counters that have hits to report, each once until more arrive, and returns it.
+// Dirty appends to buf the counters that have hits to report, and returns it. Each is given out once until it is taken.
 func (t *Table) Dirty(buf []Counter) []Counter {
 	for word := range t.stirred {
 		for some := t.stirred[word].Swap(0); some != 0; some &= some - 1 {
@@ -19,6 +19,7 @@ func (t *Table) Dirty(buf []Counter) []Counter {
 					s.free = append(s.free, w)
 					continue
 				}
+				k.handed = true
 				buf = append(buf, Counter{k.rule, k.source})
 			}
 			s.dirty = s.dirty[:0]
@@ -39,11 +40,18 @@ func (t *Table) Sweep(now time.Time, all bool) {
 		s.mu.Lock()
 		for w := 1; w < len(s.works); w++ {
 			k := &s.works[w]
-			if k.rule == nil || k.queued {
+			if k.rule == nil {
 				continue
 			}
-			s.advance(s.store(k.rule), int(k.slot), k.rule, now.UnixNano())
-			if k.flying == [maxGroups]uint64{} && (all || k.urgent || k.pending[0] == 0) && k.hits > 0 {
+			k.urgent, k.last = k.urgent || all, k.last || all
+			if k.queued || k.handed {
+				continue
+			}
+			st := s.store(k.rule)
+			at := s.advance(st, int(k.slot), k.rule, now.UnixNano())
+			first := st.head(int(k.slot)).heard&follows == 0
+			ended := [maxGroups - 1]uint64(k.pending[1:]) != [maxGroups - 1]uint64{} && (first || at.lane > 0 || at.gone > followsAfter)
+			if k.flying == [maxGroups]uint64{} && (k.urgent || ended) && k.hits > 0 {
 				s.queue(uint16(w))
 			}
 			s.rest(uint16(w))
@@ -59,6 +67,10 @@ func (t *Table) Sweep(now time.Time, all bool) {
 		s.unlock(t)
 	}
 }
+
+// followsAfter is the part of a sub-window for which hits of a group that has ended wait once more where another edge usually is the
+// first to report: so it stays the first, its add succeeds, and everybody else's incr does.
+const followsAfter = 0.25
 
 // Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
 // it is closed already.
@@ -116,13 +128,19 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			return
 		}
 		k := &s.works[h.work]
+		k.handed = false
 		if k.flying != [maxGroups]uint64{} {
 			return
 		}
 		r := c.Rule
+		// Hits of groups that have ended go once, whole. Those of the newest wait for its end, unless they matter by themselves.
+		newest := k.urgent
+		if fresh := r.sum(k.pending[0]); newest && !k.last && uint64(k.hits) > fresh {
+			newest = t.urgent(r, h, uint32(fresh), s.estimate(r, st, i, at))
+		}
 		most := r.reportMax() / MaxEdges
 		for g := range r.groups() {
-			if k.pending[g] == 0 {
+			if k.pending[g] == 0 || g == 0 && !newest {
 				continue
 			}
 			hits := r.eachLane(k.pending[g], 0, func(x, _ uint64) uint64 { return min(x, most) })
@@ -131,7 +149,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			rep.Parts[rep.N] = Part{
 				Group: h.base - uint32(g), Hits: hits,
 				Known: r.eachLane(groups[g], 0, func(x, _ uint64) uint64 { return min(x, r.reportMax()) }),
-				Heard: g == 0 && h.state&heardNow != 0,
+				Heard: h.heard&follows != 0 || h.answered(g),
 			}
 			rep.N++
 		}
@@ -139,7 +157,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		k.urgent = false
 		// Older groups matter to who may be near its limit. An edge that has reported to them knows about half of what the
 		// others counted in them, and for who is far enough from the limit even so, that will do.
-		if ok && h.state&readPast == 0 && (h.heard == 0 || s.estimate(r, st, i, at)*float64(t.edges.Load()+1) >= 2*float64(r.Limit)) {
+		if ok && h.state&readPast == 0 && (!h.met() || s.estimate(r, st, i, at)*float64(t.edges.Load()+1) >= 2*float64(r.Limit)) {
 			h.state |= readPast
 			rep.Past = true
 			rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
@@ -162,7 +180,16 @@ type Standing struct {
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
 func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
-	return t.answered(c, p.Group, p.Hits, now, nil, total, true)
+	return t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
+		h := s.store(c.Rule).head(int(k.slot))
+		if h.answered(g) {
+			return // not the first answer about this group
+		}
+		h.heard &^= follows
+		if total != p.Known {
+			h.heard |= follows
+		}
+	}, total, true)
 }
 
 // Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.
@@ -287,11 +314,11 @@ func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now in
 		told = toldNear
 	}
 	standing.News = !standing.Over && told&^h.state != 0
-	h.heard = max(instant(now), 1)
+	h.heard = h.heard&^instants | instant(now)
 	h.state = h.state&^(toldNear|toldFull|heatMask) | told | r.heatOf(estimate)
 	if w := h.work; w != 0 {
 		k := &s.works[w]
-		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k, estimate, now)
+		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate)
 		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
 		if k.urgent && k.flying == [maxGroups]uint64{} && k.pending != [maxGroups]uint64{} {
 			s.queue(w)

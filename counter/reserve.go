@@ -47,7 +47,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 		l.find(a)
 		t.judge(a, &l, ns, nil)
 		admitted := a.Shadow || !a.Over
-		t.keep(a, &l, admitted, ns)
+		t.keep(a, &l, admitted)
 		l.s.unlock(t)
 		return admitted
 	}
@@ -72,14 +72,14 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 		admitted = admitted && (a.Shadow || !a.Over)
 	}
 	for i := range asks {
-		t.keep(&asks[i], &found[i], admitted, ns)
+		t.keep(&asks[i], &found[i], admitted)
 	}
 	t.unlock(found)
 	return admitted
 }
 
 // keep reserves or counts what has been judged.
-func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
+func (t *Table) keep(a *Ask, l *lookup, admitted bool) {
 	if !a.Always && (!admitted || a.Over) {
 		return
 	}
@@ -87,7 +87,7 @@ func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
 		a.held = true
 		return
 	}
-	l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
+	l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate)
 }
 
 // Commit counts a held reservation, in the sub-window of now. Anything else it leaves alone: an ask that was not held
@@ -115,7 +115,7 @@ func (t *Table) settle(a *Ask, now time.Time, count bool) {
 	if count {
 		ns := now.UnixNano()
 		l.at = l.s.advance(l.store, l.i, a.Rule, ns)
-		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, ns)
+		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate)
 	}
 	l.s.unlock(t)
 }
@@ -280,18 +280,3 @@ func (s *shard) advance(st *store, i int, r *Rule, now int64) position {
 	}
 	return at
 }
-
-// known reports whether the tier has answered about a counter in the last second, or sub-window if that is shorter.
-func (t *Table) known(h *head, r *Rule, now int64) bool {
-	if !t.options.Tier {
-		return true
-	}
-	fresh := uint16(min(r.sub, int64(time.Second)) / int64(recency))
-	return h.heard != 0 && instant(now)-h.heard <= fresh
-}
-
-// recency is the unit of head.heard. 16 bits of it are 17 minutes; a counter unheard of for a multiple of that may pass for
-// known, and be a first sight one hit later than it should.
-const recency = 16 * time.Millisecond
-
-func instant(now int64) uint16 { return uint16(now / int64(recency)) }

@@ -57,7 +57,7 @@ type head struct {
 	rule  uint32
 	base  uint32 // the group of the first lanes
 	phase uint16
-	heard uint16 // when the tier last answered about this counter, 0: never; see recency
+	heard uint16 // when the tier last answered about this counter, 0: never, and a flag; see recency
 	work  uint16 // index of its work in the shard, or 0
 	code  uint8
 	state uint8 // heat and flags
@@ -195,7 +195,7 @@ func (st *store) advance(i int, r *Rule, p position) (at position, moved int) {
 	if moved > 0 {
 		shift(st.groups(i)[:r.groups()], moved)
 		h.base = p.group
-		h.state &^= heardNow | readPast
+		h.turn(moved)
 	}
 	return at, moved
 }

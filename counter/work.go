@@ -1,7 +1,5 @@
 package counter
 
-import "time"
-
 // work is what of a counter is on its way: hits that the tier has not been told of, hits that it is being told of, and
 // open reservations. A counter has one only while there is any of these, so a table pays for it only where something
 // happens. Its groups are those of the counter, the newest first.
@@ -10,7 +8,9 @@ type work struct {
 	source  Source
 	slot    int32
 	queued  bool // in shard.dirty
+	handed  bool // given out by Dirty, and not taken yet
 	urgent  bool // to be reported at once; else it may wait until its group ends
+	last    bool // to be reported whole: there is no later
 	held    uint32
 	hits    uint32 // pending and flying, all lanes
 	pending [maxGroups]uint64
@@ -74,7 +74,7 @@ func (s *shard) age(k *work, r *Rule, n int) {
 }
 
 // count adds hits to the counter at i and, with a tier, to what it must be told.
-func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64, now int64) {
+func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64) {
 	groups := st.groups(i)
 	groups[0] = r.add(groups[0], at.lane, uint64(hits))
 	s.note(r, st, i, at, hits, estimate)
@@ -95,28 +95,26 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 	k.pending[0] = r.add(k.pending[0], at.lane, uint64(hits))
 	k.hits += hits
 	s.stats.Unreported += uint64(hits)
-	k.urgent = k.urgent || t.urgent(r, st.head(i), k, estimate, now)
+	k.urgent = k.urgent || t.urgent(r, st.head(i), k.hits, estimate)
 	if k.urgent && k.flying == [maxGroups]uint64{} {
 		s.queue(w) // else it is the next report, when the one under way is answered
 	}
 }
 
-// urgent says whether hits must be reported at once. They may wait while they could not matter: if every edge kept as many
-// to itself, and the source went on elsewhere as fast as it is known to be while nothing was heard of it, it would still be
-// within a third of its limit's headroom. Nothing waits once the source is in the last third of its limit, and what an edge
-// knows nothing of, it asks about.
-func (t *Table) urgent(r *Rule, h *head, k *work, estimate float64, now int64) bool {
-	if h.heard == 0 || h.state&toldNear != 0 {
+// urgent says whether so many unreported hits must be reported at once. They may wait while they could not matter: if every
+// edge kept as many to itself, less than a third of the limit would be hidden, and less and less of it as the source is known to
+// come nearer. So the tier has two thirds of a limit when a source has used it up, and from there on nothing waits: whose report
+// finds a counter in the last third tells all edges. What an edge knows nothing of, it asks about.
+func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64) bool {
+	if !h.met() || h.state&toldNear != 0 {
 		return true
 	}
-	hidden := float64(k.hits) * float64(t.edges.Load())
-	silence := float64(time.Duration(instant(now)-h.heard) * recency)
-	hidden += estimate * silence / float64(r.Window)
-	return 3*hidden >= float64(r.Limit)-estimate
+	hidden := float64(hits) * float64(t.edges.Load())
+	return 3*hidden >= float64(r.Limit)-estimate/2
 }
 
 func (s *shard) queue(w uint16) {
-	if k := &s.works[w]; !k.queued {
+	if k := &s.works[w]; !k.queued && !k.handed {
 		k.queued = true
 		s.dirty = append(s.dirty, w)
 		if len(s.dirty) == 1 {

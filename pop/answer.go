@@ -29,8 +29,9 @@ func wrongAnswer(op Op, line []byte) error {
 // answers reads answers of memcached's classic text protocol. It holds what it has of a Get whose answer is still
 // coming in.
 type answers struct {
-	values [][]byte
-	next   int // the key expected next: nodes answer in the order of the keys, twemproxy not quite
+	none   [maxKeys][]byte // what a Get of keys that are not there brings; never written
+	values [][]byte // nil before the first value
+	next   int      // the key expected next: nodes answer in the order of the keys, twemproxy not quite
 }
 
 // read reads the answer to r.Command from in and fills in r. It says how many bytes of in it consumed, and whether
@@ -98,9 +99,6 @@ func refusal(line []byte) error {
 
 // readValues reads as many of a Get's values as in holds.
 func (a *answers) readValues(in []byte, r *Result) (used int, complete bool, err error) {
-	if a.values == nil {
-		a.values, a.next = make([][]byte, len(r.Keys)), 0
-	}
 	for {
 		line, n, err := cutLine(in[used:])
 		if line == nil || err != nil {
@@ -108,12 +106,18 @@ func (a *answers) readValues(in []byte, r *Result) (used int, complete bool, err
 		}
 		if string(line) == "END" {
 			r.Status, r.Values = Done, a.values
+			if a.values == nil {
+				r.Values = a.none[:len(r.Keys)]
+			}
 			a.values = nil
 			return used + n, true, nil
 		}
 		key, size, ok := parseValueLine(line)
 		if !ok {
 			return used, false, wrongAnswer(Get, line)
+		}
+		if a.values == nil {
+			a.values, a.next = make([][]byte, len(r.Keys)), 0
 		}
 		i, ok := a.asked(r.Keys, key)
 		if !ok {

@@ -120,7 +120,7 @@ func (m *Machine) announce(n mitigation.News, now time.Time) {
 	if i < 0 {
 		return
 	}
-	f := flight{what: aBit, counter: c, record: record{
+	f := flight{what: aBit, counter: c, record: &record{
 		rule: rule.digest, source: c.Source, start: n.Bit.Start, end: n.Bit.End, by: n.Bit.By, reason: n.Bit.Reason,
 	}}
 	if n.Bit.End.IsZero() {
@@ -133,7 +133,7 @@ func (m *Machine) announce(n mitigation.News, now time.Time) {
 	if n.Bit.By == mitigation.ByAdmin {
 		op = Set // an operator's word replaces a verdict
 	}
-	m.send(m.bitCommand(i, op, f.record, c, now), f)
+	m.send(m.bitCommand(i, op, *f.record, c, now), f)
 }
 
 func (m *Machine) bitCommand(node int, op Op, r record, c counter.Counter, now time.Time) Command {
@@ -142,19 +142,19 @@ func (m *Machine) bitCommand(node int, op Op, r record, c counter.Counter, now t
 }
 
 // bitAnswered goes on to the log, or looks who was there first.
-func (m *Machine) bitAnswered(f flight, r Result, now time.Time) {
+func (m *Machine) bitAnswered(f flight, r *Result, now time.Time) {
 	switch {
 	case r.Status == NotThere && r.Op == Add:
 		f.what = aBitLook
 		m.send(Command{Node: r.Node, Op: Get, Keys: []string{r.Key}}, f)
 	default: // stored, lifted, or unknown: the log is worth a try in any case
-		m.appendLog(r.Node, f.record)
+		m.appendLog(r.Node, *f.record)
 	}
 }
 
 // bitLooked decides between our bit and the one that was there. One in force has been announced by its edge; one that has
 // ended stands there only because memcached is slow to forget.
-func (m *Machine) bitLooked(f flight, r Result, now time.Time) {
+func (m *Machine) bitLooked(f flight, r *Result, now time.Time) {
 	if r.Status == Done && r.Values[0] != nil {
 		if there, ok := m.secret.open(r.Values[0]); ok && there.kind == aBlock && there.end.After(now) && there.rule == f.record.rule && there.source == f.record.source {
 			m.learn(there, now)
@@ -162,7 +162,7 @@ func (m *Machine) bitLooked(f flight, r Result, now time.Time) {
 		}
 	}
 	f.what = aBit
-	m.send(m.bitCommand(r.Node, Set, f.record, f.counter, now), f)
+	m.send(m.bitCommand(r.Node, Set, *f.record, f.counter, now), f)
 }
 
 // learn puts a record from the tier into force here and reports whether that was news.
@@ -259,13 +259,18 @@ func (m *Machine) writeLog(node int, lines []byte, now time.Time) {
 		m.stats.logFull.Add(uint64(bytes.Count(lines, []byte{'\n'})))
 		return
 	}
+	p := logPlace{w.second, w.part}
+	c := Command{Node: node, Op: Append, Key: m.logKeys.key(p), Value: lines}
+	if _, there := m.nodes[node].log.seen[p]; !there && w.size == 0 { // most seconds have one line, if any
+		c.Op, c.Expire = Add, seconds(logKept)
+	}
 	w.size += len(lines)
-	m.send(Command{Node: node, Op: Append, Key: m.logKeys.key(logPlace{w.second, w.part}), Value: lines}, flight{what: aLog})
+	m.send(c, flight{what: aLog})
 }
 
-// logAnswered makes the part if there was none. If somebody made it in between, it is appended to after all; a part that can be
-// neither appended to nor made is full.
-func (m *Machine) logAnswered(f flight, r Result, now time.Time) {
+// logAnswered makes the part if there was none. If somebody made it in between, it is appended to after all; a part that is there
+// and cannot be appended to is full.
+func (m *Machine) logAnswered(f flight, r *Result, now time.Time) {
 	if r.Status != NotThere {
 		return
 	}
@@ -343,7 +348,7 @@ func (l *logReader) keys(names *logKeys, now time.Time) []string {
 const maxKeys = 100
 
 // readLog learns the lines that are new since the last reading.
-func (m *Machine) readLog(n *node, r Result, now time.Time) {
+func (m *Machine) readLog(n *node, r *Result, now time.Time) {
 	l := &n.log
 	for i, p := range l.asked {
 		if i >= len(r.Values) || r.Values[i] == nil {

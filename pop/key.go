@@ -58,9 +58,39 @@ func (s Secret) Phase(source counter.Source) uint16 {
 
 // counterKey names a group of a counter: 29 characters.
 func (s Secret) counterKey(c counter.Counter, group uint32) string {
-	var text [64]byte
-	key := s.appendDigest(text[:0], forCounter, c)
-	return string(fmt.Appendf(key, "%06x", group&0xffffff))
+	var text [counterKeySize]byte
+	return string(appendGroup(s.appendDigest(text[:0], forCounter, c), group))
+}
+
+const counterKeySize = 1 + 22 + 6
+
+func appendGroup(key []byte, group uint32) []byte {
+	const digits = "0123456789abcdef"
+	for shift := 20; shift >= 0; shift -= 4 {
+		key = append(key, digits[group>>shift&15])
+	}
+	return key
+}
+
+// lookKeys are the keys of a counter's bit and of its groups from newest to oldest. All are parts of one string.
+func (s Secret) lookKeys(c counter.Counter, oldest, newest uint32) []string {
+	var room [8 * counterKeySize]byte
+	text := s.appendDigest(room[:0], forBit, c)
+	bit := len(text)
+	digest := len(s.appendDigest(text, forCounter, c)) - bit
+	for g := newest; ; g-- {
+		text = appendGroup(append(text, text[bit:bit+digest]...), g)
+		if g == oldest {
+			break
+		}
+	}
+	whole := string(text)
+	keys := make([]string, 1, 8)
+	keys[0] = whole[:bit]
+	for whole = whole[bit:]; whole != ""; whole = whole[counterKeySize:] {
+		keys = append(keys, whole[:counterKeySize])
+	}
+	return keys
 }
 
 // bitKey names the mitigation bit of a counter: 23 characters.

@@ -25,12 +25,12 @@ type node struct {
 	name     string
 	hash     uint64
 	up       bool
-	probing  bool              // a probe is under way
-	probed   time.Time         // when the last one was sent
-	answered time.Time         // when the last good answer came
-	good     time.Time         // since when all answers have been good
-	flying   int               // commands under way
-	waiting  []counter.Counter // to be reported when fewer are
+	probing  bool      // a probe is under way
+	probed   time.Time // when the last one was sent
+	answered time.Time // when the last good answer came
+	good     time.Time // since when all answers have been good
+	flying   int       // commands under way
+	waiting  queue     // to be reported when fewer are
 	log      logReader
 	writer   logWriter
 }
@@ -91,7 +91,7 @@ func (m *Machine) Pace(now time.Time) time.Duration {
 }
 
 // probeAnswered takes in what a probe brought.
-func (m *Machine) probeAnswered(r Result, now time.Time) {
+func (m *Machine) probeAnswered(r *Result, now time.Time) {
 	n := &m.nodes[r.Node]
 	n.probing = false
 	if r.Status != Done {
@@ -128,6 +128,7 @@ func (m *Machine) down(i int, now time.Time) {
 
 // publish lets the request path know which nodes are up.
 func (m *Machine) publish() {
+	m.moved = true
 	health := make([]bool, len(m.nodes))
 	for i := range m.nodes {
 		health[i] = m.nodes[i].up
@@ -146,4 +147,30 @@ func (m *Machine) Up() bool {
 		}
 	}
 	return false
+}
+
+// queue is counters that wait, first in, first out.
+type queue struct {
+	list []counter.Counter
+	next int
+}
+
+func (q *queue) push(c counter.Counter) { q.list = append(q.list, c) }
+
+func (q *queue) len() int { return len(q.list) - q.next }
+
+func (q *queue) pop() (c counter.Counter, ok bool) {
+	if q.next == len(q.list) {
+		q.list, q.next = q.list[:0], 0
+		return c, false
+	}
+	q.next++
+	return q.list[q.next-1], true
+}
+
+// drain appends all to buf and returns it.
+func (q *queue) drain(buf []counter.Counter) []counter.Counter {
+	buf = append(buf, q.list[q.next:]...)
+	q.list, q.next = q.list[:0], 0
+	return buf
 }

@@ -13,7 +13,6 @@
 package pop
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -70,6 +69,8 @@ type Machine struct {
 	out     []Command
 	dirty   []counter.Counter
 	news    []mitigation.News
+	adrift  queue // to be reported when a node is up
+	moved   bool  // a node died or came back since the last report
 	swept   time.Time
 	cleaned time.Time
 	stats   machineStats
@@ -118,7 +119,7 @@ type Event struct {
 	Results []Result
 }
 
-// Tick is how often a Machine must be stepped when nothing happens.
+// Tick is about how often a Machine is stepped when nothing happens; what it wants at a time Pace says.
 const Tick = 20 * time.Millisecond
 
 const (
@@ -130,8 +131,8 @@ const (
 // one Result, whatever happens to it.
 func (m *Machine) Step(now time.Time, e Event) []Command {
 	m.out = m.out[:0]
-	for _, r := range e.Results {
-		m.answered(r, now)
+	for i := range e.Results {
+		m.answered(&e.Results[i], now)
 	}
 	for i := range m.nodes {
 		m.probe(i, now)
@@ -169,38 +170,53 @@ func (m *Machine) Flush(now time.Time) []Command {
 	return m.out
 }
 
-// report sends what counters have gathered to their nodes.
+// report sends what counters have gathered to their nodes, as much of it as may be under way.
 func (m *Machine) report(now time.Time) {
 	m.dirty = m.dirty[:0]
-	for i := range m.nodes {
-		n := &m.nodes[i]
-		m.dirty = append(m.dirty, n.waiting...) // placed anew: the node may have died
-		n.waiting = n.waiting[:0]
+	if m.moved { // a node died or came back, and what waits may have another place
+		m.moved = false
+		for i := range m.nodes {
+			m.dirty = m.nodes[i].waiting.drain(m.dirty)
+		}
+		m.dirty = m.adrift.drain(m.dirty)
 	}
 	m.dirty = m.counters.Dirty(m.dirty)
 	for _, c := range m.dirty {
-		node := m.place(c.Source)
-		if node < 0 {
-			continue // it counts here, and is swept up when a node is back
+		if node := m.place(c.Source); node >= 0 {
+			m.nodes[node].waiting.push(c)
+		} else {
+			m.adrift.push(c) // it counts here, and is reported when a node is back
 		}
-		if n := &m.nodes[node]; n.flying >= maxFlying {
-			n.waiting = append(n.waiting, c) // its hits gather; there are no more of them than the table has works
-			continue
+	}
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		if n.flying > maxFlying/2 && n.waiting.len() > maxFlying/2 {
+			continue // large bursts cost less than small ones
 		}
-		rep, ok := m.counters.Take(c, now)
-		if !ok {
-			continue
-		}
-		for _, p := range rep.Parts[:rep.N] {
-			op := Add
-			if p.Heard {
-				op = Incr
+		for n.flying < maxFlying { // of the rest, hits gather; a counter waits once, however many there are
+			c, ok := n.waiting.pop()
+			if !ok {
+				break
 			}
-			m.sendPart(node, op, c, p, 0)
+			m.reportTo(i, c, now)
 		}
-		if rep.Past {
-			m.look(node, c, rep.Oldest, rep.Newest-1)
+	}
+}
+
+func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
+	rep, ok := m.counters.Take(c, now)
+	if !ok {
+		return
+	}
+	for _, p := range rep.Parts[:rep.N] {
+		op := Add
+		if p.Heard {
+			op = Incr
 		}
+		m.sendPart(node, op, c, p, 0)
+	}
+	if rep.Past {
+		m.look(node, c, rep.Oldest, rep.Newest-1)
 	}
 }
 
@@ -232,15 +248,7 @@ func (m *Machine) ask(now time.Time) {
 // look reads what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
 // more than this one of a source that it sees for the first time, or again.
 func (m *Machine) look(node int, c counter.Counter, oldest, newest uint32) {
-	keys := make([]string, 0, 8)
-	keys = append(keys, m.secret.bitKey(c))
-	for g := newest; ; g-- {
-		keys = append(keys, m.secret.counterKey(c, g))
-		if g == oldest {
-			break
-		}
-	}
-	m.send(Command{Node: node, Op: Get, Report: true, Keys: keys}, flight{what: aLook, counter: c, part: counter.Part{Group: newest}})
+	m.send(Command{Node: node, Op: Get, Report: true, Keys: m.secret.lookKeys(c, oldest, newest)}, flight{what: aLook, counter: c, part: counter.Part{Group: newest}})
 }
 
 // sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so
@@ -250,7 +258,7 @@ func (m *Machine) sendPart(node int, op Op, c counter.Counter, p counter.Part, t
 	if op == Incr {
 		cmd.Delta = p.Hits
 	} else {
-		cmd.Value = fmt.Appendf(make([]byte, 0, 20), "%020d", p.Known)
+		cmd.Value = appendDigits(make([]byte, 0, 20), p.Known)
 		cmd.Expire = seconds(c.Rule.Lifetime()) + 2
 	}
 	m.send(cmd, flight{what: aReport, counter: c, part: p, tries: tries})
@@ -261,187 +269,5 @@ func (m *Machine) tell(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {
 		m.announce(n, now)
-	}
-}
-
-// flight is a command that has not been answered, and what for.
-type flight struct {
-	what    purpose
-	node    int
-	late    bool // its node was given up meanwhile, and its hits with it
-	tries   int
-	slot    int
-	counter counter.Counter
-	part    counter.Part
-	record  record
-}
-
-type purpose uint8
-
-const (
-	landed purpose = iota // no flight
-	aReport
-	aLook
-	aBit
-	aBitLook
-	aLog
-	aDelete
-	aProbe
-	aPresence
-	aRollCall
-)
-
-func (m *Machine) send(c Command, f flight) {
-	f.node = c.Node
-	m.nodes[c.Node].flying++
-	if n := len(m.free); n > 0 {
-		c.Tag, m.free = m.free[n-1], m.free[:n-1]
-		m.flights[c.Tag] = f
-	} else {
-		c.Tag = uint64(len(m.flights))
-		m.flights = append(m.flights, f)
-	}
-	m.out = append(m.out, c)
-}
-
-func (m *Machine) answered(r Result, now time.Time) {
-	f := m.flights[r.Tag]
-	m.flights[r.Tag] = flight{}
-	m.free = append(m.free, r.Tag)
-	m.nodes[f.node].flying--
-	switch f.what {
-	case aReport:
-		m.reported(f, r, now)
-	case aLook:
-		m.looked(f, r, now)
-	case aBit:
-		m.bitAnswered(f, r, now)
-	case aBitLook:
-		m.bitLooked(f, r, now)
-	case aLog:
-		m.logAnswered(f, r, now)
-	case aProbe:
-		m.probeAnswered(r, now)
-	case aPresence:
-		m.slotAnswered(f, r)
-	case aRollCall:
-		m.rollCalled(r, now)
-	}
-}
-
-// maxFlying is how many commands may be under way to a node before further reports wait for answers: half of what its
-// pipeline takes, so that none of the rest is turned away.
-const maxFlying = Backlog / 2
-
-// maxTries ends a race between edges that add, and a node that forgets, for a counter. Hits that lose it wait for the next
-// report.
-const maxTries = 4
-
-func (m *Machine) reported(f flight, r Result, now time.Time) {
-	c, p := f.counter, f.part
-	if f.late { // already given up; a total is welcome all the same
-		if r.Status == Done && r.Op == Incr {
-			m.judge(c, m.counters.Read(c, p.Group, r.Number, now), now)
-		}
-		return
-	}
-	switch r.Status {
-	case Done:
-		total := p.Known
-		if r.Op == Incr {
-			total = r.Number
-		}
-		m.judge(c, m.counters.Counted(c, p, total, now), now)
-	case NotThere:
-		if f.tries >= maxTries {
-			m.counters.Returned(c, p, now)
-			return
-		}
-		op := Add
-		if r.Op == Add {
-			op = Incr
-		}
-		m.sendPart(r.Node, op, c, p, f.tries+1)
-	case Unsent:
-		if errors.Is(r.Err, ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
-			m.stats.forged.Add(1)
-			m.send(Command{Node: r.Node, Op: Delete, Key: r.Key}, flight{what: aDelete})
-		}
-		m.counters.Returned(c, p, now)
-	case Unknown:
-		m.counters.Lost(c, p, now)
-	}
-}
-
-func (m *Machine) looked(f flight, r Result, now time.Time) {
-	if r.Status != Done {
-		return
-	}
-	c := f.counter
-	if bit := r.Values[0]; bit != nil {
-		if rec, ok := m.secret.open(bit); !ok {
-			m.stats.forged.Add(1)
-		} else if rec.source == c.Source && rec.rule == m.secret.ruleDigest(c.Rule) {
-			m.learn(rec, now)
-		}
-	}
-	var groups [8]uint64
-	for i, v := range r.Values[1:] {
-		total, ok := parseTotal(v)
-		if v != nil && !ok {
-			m.stats.forged.Add(1)
-		}
-		groups[i] = total
-	}
-	m.judge(c, m.counters.Learn(c, f.part.Group, groups[:len(r.Values)-1], now), now)
-}
-
-// parseTotal reads a number as memcached keeps it: digits, with spaces behind where a longer number stood.
-func parseTotal(v []byte) (n uint64, ok bool) {
-	for len(v) > 0 && v[len(v)-1] == ' ' {
-		v = v[:len(v)-1]
-	}
-	if len(v) == 0 || len(v) > 20 {
-		return 0, false
-	}
-	for _, d := range v {
-		if d < '0' || d > '9' || n > (1<<63)/10 {
-			return 0, false
-		}
-		n = n*10 + uint64(d-'0')
-	}
-	return n, true
-}
-
-// judge acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
-// stands: they report what they have held back, and even one that has never seen the source knows when to refuse it. If the PoP's total is over the limit, a
-// mitigation starts: the requests that made it so went through several edges at once, and none of them saw it.
-func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
-	if standing.News {
-		if node := m.place(c.Source); node >= 0 {
-			rec := record{kind: aCount, rule: m.secret.ruleDigest(c.Rule), source: c.Source, start: now}
-			rec.newest, rec.groups = m.counters.Snapshot(c, now)
-			m.appendLog(node, rec)
-		}
-	}
-	if !standing.Over {
-		return
-	}
-	rule := m.rules.Load().byID[c.Rule.ID]
-	if rule == nil || rule.Timeout == 0 {
-		return
-	}
-	key := mitigation.Key{Rule: c.Rule.ID, Source: c.Source}
-	if !m.bits.Until(key, now).IsZero() {
-		return
-	}
-	v, _ := m.counters.Peek(c.Rule, c.Source, now)
-	end := mitigation.End(v, rule.Timeout, now)
-	if end.IsZero() {
-		return
-	}
-	bit := mitigation.Bit{Start: now, End: end, By: mitigation.ByPoP}
-	if m.bits.Start(key, bit, now) {
-		m.announce(mitigation.News{Key: key, Bit: bit}, now)
 	}
 }

@@ -64,7 +64,7 @@ func (m *Machine) placeFixed() int {
 }
 
 // rollCalled counts the edges and takes a free slot if this one has none, or lost it to another.
-func (m *Machine) rollCalled(r Result, now time.Time) {
+func (m *Machine) rollCalled(r *Result, now time.Time) {
 	if r.Status != Done {
 		return
 	}
@@ -95,7 +95,7 @@ func (m *Machine) rollCalled(r Result, now time.Time) {
 }
 
 // slotAnswered keeps a slot that was free.
-func (m *Machine) slotAnswered(f flight, r Result) {
+func (m *Machine) slotAnswered(f flight, r *Result) {
 	if r.Op == Add && r.Status == Done {
 		m.presence.slot = f.slot
 	}

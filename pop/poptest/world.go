@@ -146,7 +146,7 @@ func (e *Edge) send(commands []pop.Command) {
 		if c.Report || c.Op != pop.Get && c.Op != pop.Set {
 			w.Commands++
 		}
-		if c.Op == pop.Append {
+		if !c.Report && (c.Op == pop.Append || c.Op == pop.Add) {
 			w.lively = w.now // something is in the log that all edges will want to read
 		}
 		w.push(event{edge: e.index, life: e.life, sent: w.now, command: c, probe: c.Op == pop.Get && !c.Report})

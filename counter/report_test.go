@@ -1,0 +1,95 @@
+package counter
+
+import (
+	"testing"
+	"time"
+)
+
+// reporter is a counter of a table with a tier, and the tier's numbers of it by group.
+type reporter struct {
+	t     *testing.T
+	table *Table
+	c     Counter
+	tier  map[uint32]uint64
+}
+
+func newReporter(t *testing.T, r *Rule, tier map[uint32]uint64) *reporter {
+	return &reporter{t: t, table: New(Options{Counters: 100, Tier: true}), c: Counter{r, address(1)}, tier: tier}
+}
+
+func (r *reporter) hit(at time.Time) {
+	ask := [1]Ask{{Rule: r.c.Rule, Source: r.c.Source, Hits: 1}}
+	r.table.Reserve(ask[:], at)
+}
+
+// report answers what there is to report, after a Sweep, and says how many commands that took and how many hits it brought.
+func (r *reporter) report(at time.Time, all bool) (commands int, hits uint64) {
+	r.table.Sweep(at, all)
+	for _, c := range r.table.Dirty(nil) {
+		rep, _ := r.table.Take(c, at)
+		for _, p := range rep.Parts[:rep.N] {
+			if _, there := r.tier[p.Group]; there == p.Heard {
+				commands++ // incr of what is there, or add of what is not
+			} else {
+				commands += 2
+			}
+			r.tier[p.Group] += p.Hits
+			hits += c.Rule.sum(p.Hits)
+			r.table.Counted(c, p, r.tier[p.Group], at)
+		}
+	}
+	return commands, hits
+}
+
+// TestGroupsAreReportedOnce: far from its limit a source costs each edge one command for each group, and what an edge has not
+// reported at its end goes then, all of it.
+func TestGroupsAreReportedOnce(t *testing.T) {
+	r := rule(t, 1000, time.Minute, 12, Nearest)
+	tier := make(map[uint32]uint64)
+	edges := []*reporter{newReporter(t, r, tier), newReporter(t, r, tier), newReporter(t, r, tier)}
+	begin := time.Unix(1_700_000_000/20*20, 0) // of a group of four sub-windows of 5 s
+	commands, sent, got := 0, uint64(0), uint64(0)
+	for tick := range 10 * 60 * 10 { // ten minutes
+		at := begin.Add(time.Duration(tick) * 100 * time.Millisecond)
+		for i, e := range edges {
+			e.table.SetEdges(len(edges))
+			if (tick+i)%4 == 0 {
+				e.hit(at)
+				sent++
+			}
+			n, hits := e.report(at, false)
+			commands, got = commands+n, got+hits
+		}
+	}
+	if groups := 30; commands > groups*len(edges)+2*len(edges) {
+		t.Errorf("%d commands for %d groups of %d edges", commands, groups, len(edges))
+	}
+	for _, e := range edges { // at the end all goes, that of an older group and that of the newest
+		at := begin.Add(10 * time.Minute)
+		e.hit(at)
+		sent++
+		_, hits := e.report(at, true)
+		got += hits
+	}
+	if got != sent {
+		t.Errorf("%d hits reported of %d", got, sent)
+	}
+}
+
+// TestGivenOutOnce: however many hits come, a counter that waits to be taken waits once.
+func TestGivenOutOnce(t *testing.T) {
+	e := newReporter(t, rule(t, 100, time.Minute, 12, Nearest), nil)
+	at := time.Unix(1_700_000_000, 0)
+	given := 0
+	for range 50 {
+		e.hit(at)
+		e.table.Sweep(at, false)
+		given += len(e.table.Dirty(nil))
+	}
+	if given != 1 {
+		t.Errorf("given out %d times before it was taken, want once", given)
+	}
+	if rep, ok := e.table.Take(e.c, at); !ok || e.c.Rule.sum(rep.Parts[0].Hits) != 50 {
+		t.Errorf("took %+v, want 50 hits", rep)
+	}
+}

@@ -1,0 +1,201 @@
+package pop
+
+import (
+	"errors"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// flight is a command that has not been answered, and what for.
+type flight struct {
+	what    purpose
+	node    int
+	late    bool // its node was given up meanwhile, and its hits with it
+	tries   int
+	slot    int
+	counter counter.Counter
+	part    counter.Part
+	record  *record // of a bit
+}
+
+type purpose uint8
+
+const (
+	landed purpose = iota // no flight
+	aReport
+	aLook
+	aBit
+	aBitLook
+	aLog
+	aDelete
+	aProbe
+	aPresence
+	aRollCall
+)
+
+func (m *Machine) send(c Command, f flight) {
+	f.node = c.Node
+	m.nodes[c.Node].flying++
+	if n := len(m.free); n > 0 {
+		c.Tag, m.free = m.free[n-1], m.free[:n-1]
+		m.flights[c.Tag] = f
+	} else {
+		c.Tag = uint64(len(m.flights))
+		m.flights = append(m.flights, f)
+	}
+	m.out = append(m.out, c)
+}
+
+func (m *Machine) answered(r *Result, now time.Time) {
+	f := m.flights[r.Tag]
+	m.flights[r.Tag] = flight{}
+	m.free = append(m.free, r.Tag)
+	m.nodes[f.node].flying--
+	switch f.what {
+	case aReport:
+		m.reported(f, r, now)
+	case aLook:
+		m.looked(f, r, now)
+	case aBit:
+		m.bitAnswered(f, r, now)
+	case aBitLook:
+		m.bitLooked(f, r, now)
+	case aLog:
+		m.logAnswered(f, r, now)
+	case aProbe:
+		m.probeAnswered(r, now)
+	case aPresence:
+		m.slotAnswered(f, r)
+	case aRollCall:
+		m.rollCalled(r, now)
+	}
+}
+
+// maxFlying is how many commands may be under way to a node before further reports wait for answers: half of what its
+// pipeline takes, so that none of the rest is turned away.
+const maxFlying = Backlog / 2
+
+// maxTries ends a race between edges that add, and a node that forgets, for a counter. Hits that lose it wait for the next
+// report.
+const maxTries = 4
+
+func (m *Machine) reported(f flight, r *Result, now time.Time) {
+	c, p := f.counter, f.part
+	if f.late { // already given up; a total is welcome all the same
+		if r.Status == Done && r.Op == Incr {
+			m.judge(c, m.counters.Read(c, p.Group, r.Number, now), now)
+		}
+		return
+	}
+	switch r.Status {
+	case Done:
+		total := p.Known
+		if r.Op == Incr {
+			total = r.Number
+		}
+		m.judge(c, m.counters.Counted(c, p, total, now), now)
+	case NotThere:
+		if f.tries >= maxTries {
+			m.counters.Returned(c, p, now)
+			return
+		}
+		op := Add
+		if r.Op == Add {
+			op = Incr
+		}
+		m.sendPart(r.Node, op, c, p, f.tries+1)
+	case Unsent:
+		if errors.Is(r.Err, ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
+			m.stats.forged.Add(1)
+			m.send(Command{Node: r.Node, Op: Delete, Key: r.Key}, flight{what: aDelete})
+		}
+		m.counters.Returned(c, p, now)
+	case Unknown:
+		m.counters.Lost(c, p, now)
+	}
+}
+
+func (m *Machine) looked(f flight, r *Result, now time.Time) {
+	if r.Status != Done {
+		return
+	}
+	c := f.counter
+	if bit := r.Values[0]; bit != nil {
+		if rec, ok := m.secret.open(bit); !ok {
+			m.stats.forged.Add(1)
+		} else if rec.source == c.Source && rec.rule == m.secret.ruleDigest(c.Rule) {
+			m.learn(rec, now)
+		}
+	}
+	var groups [8]uint64
+	for i, v := range r.Values[1:] {
+		total, ok := parseTotal(v)
+		if v != nil && !ok {
+			m.stats.forged.Add(1)
+		}
+		groups[i] = total
+	}
+	m.judge(c, m.counters.Learn(c, f.part.Group, groups[:len(r.Values)-1], now), now)
+}
+
+// appendDigits appends n in 20 digits.
+func appendDigits(b []byte, n uint64) []byte {
+	var digits [20]byte
+	for i := len(digits) - 1; i >= 0; i-- {
+		digits[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return append(b, digits[:]...)
+}
+
+// parseTotal reads a number as memcached keeps it: digits, with spaces behind where a longer number stood.
+func parseTotal(v []byte) (n uint64, ok bool) {
+	for len(v) > 0 && v[len(v)-1] == ' ' {
+		v = v[:len(v)-1]
+	}
+	if len(v) == 0 || len(v) > 20 {
+		return 0, false
+	}
+	for _, d := range v {
+		if d < '0' || d > '9' || n > (1<<63)/10 {
+			return 0, false
+		}
+		n = n*10 + uint64(d-'0')
+	}
+	return n, true
+}
+
+// judge acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
+// stands: they report what they have held back, and even one that has never seen the source knows when to refuse it. If the PoP's total is over the limit, a
+// mitigation starts: the requests that made it so went through several edges at once, and none of them saw it.
+func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
+	if standing.News {
+		if node := m.place(c.Source); node >= 0 {
+			rec := record{kind: aCount, rule: m.secret.ruleDigest(c.Rule), source: c.Source, start: now}
+			rec.newest, rec.groups = m.counters.Snapshot(c, now)
+			m.appendLog(node, rec)
+		}
+	}
+	if !standing.Over {
+		return
+	}
+	rule := m.rules.Load().byID[c.Rule.ID]
+	if rule == nil || rule.Timeout == 0 {
+		return
+	}
+	key := mitigation.Key{Rule: c.Rule.ID, Source: c.Source}
+	if !m.bits.Until(key, now).IsZero() {
+		return
+	}
+	v, _ := m.counters.Peek(c.Rule, c.Source, now)
+	end := mitigation.End(v, rule.Timeout, now)
+	if end.IsZero() {
+		return
+	}
+	bit := mitigation.Bit{Start: now, End: end, By: mitigation.ByPoP}
+	if m.bits.Start(key, bit, now) {
+		m.announce(mitigation.News{Key: key, Bit: bit}, now)
+	}
+}
