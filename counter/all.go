@@ -38,10 +38,7 @@ func (s *shard) copies(rules map[uint32]*Rule, now int64, out []Copy, groups []u
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range []*store{&s.narrow, &s.wide} {
-		for i := range len(st.tags) * ways {
-			if byte(st.tags[i/ways]>>(uint(i%ways)*8)) == 0 {
-				continue
-			}
+		for i := range st.all() {
 			h := st.head(i)
 			r := rules[h.rule]
 			if r == nil || s.store(r) != st {

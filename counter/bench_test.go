@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // benchRules makes n rules that a request falls under together.
@@ -24,7 +28,9 @@ func benchRules(b *testing.B, n int) []*Rule {
 
 // fill makes a table in which so many sources are known under all rules, and gives the sources in random order.
 func fill(tier bool, sources, capacity int, rules []*Rule) (*Table, []Source) {
-	table := New(Options{Counters: capacity, Tier: tier})
+	// Sources have phases as in a PoP: how far each is in its group differs from one decision to the next.
+	phase := func(s Source) uint16 { return uint16(xxhash.Sum64(s.id[:])) }
+	table := New(Options{Counters: capacity, Tier: tier, Phase: phase})
 	list := make([]Source, sources)
 	ask := make([]Ask, len(rules))
 	for i := range list {
@@ -144,33 +150,47 @@ func BenchmarkReserveStrangers(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory fills tables and reports what a counter takes of the heap.
+// BenchmarkMemory fills tables and reports what a counter takes of memory when the table is full, and how much of it there is when
+// a tenth and a half of the counters are there.
 func BenchmarkMemory(b *testing.B) {
 	for _, n := range []int{1_000_000, 10_000_000} {
 		b.Run(fmt.Sprintf("counters=%d", n), func(b *testing.B) {
 			rules := benchRules(b, 1)
 			for range b.N {
-				var before, after runtime.MemStats
-				runtime.GC()
-				runtime.ReadMemStats(&before)
+				debug.FreeOSMemory()
+				before := resident(b)
 				table := New(Options{Counters: n})
 				asks := make([]Ask, 1)
 				for i := range uint32(n) {
 					asks[0] = Ask{Rule: rules[0], Source: address(i), Hits: 1}
 					table.Reserve(asks, epoch)
+					switch i + 1 {
+					case uint32(n / 10):
+						b.ReportMetric(float64(resident(b)-before)/1e6, "MB-at-10%")
+					case uint32(n / 2):
+						b.ReportMetric(float64(resident(b)-before)/1e6, "MB-at-50%")
+					case uint32(n):
+						b.ReportMetric(float64(resident(b)-before)/1e6, "MB")
+						b.ReportMetric(float64(resident(b)-before)/float64(n), "B/counter")
+					}
 				}
-				runtime.GC()
-				runtime.ReadMemStats(&after)
-				// The table of wide counters is a sixteenth of the size and is not touched: its pages do not exist.
-				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB-reserved")
-				s := &table.shards[0]
-				touched := len(table.shards) * (len(s.narrow.narrow)*64 + len(s.narrow.tags)*8)
-				b.ReportMetric(float64(touched)/1e6, "MB-touched")
-				b.ReportMetric(float64(touched)/float64(n), "B/counter")
 				b.ReportMetric(float64(table.Stats().Evicted)/float64(n), "evicted/counter")
 			}
 		})
 	}
+}
+
+// resident is how much memory of this process exists.
+func resident(b *testing.B) int {
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		b.Fatal(err) // only Linux tells
+	}
+	var size, pages int
+	if _, err := fmt.Sscan(string(statm), &size, &pages); err != nil {
+		b.Fatal(err)
+	}
+	return pages * os.Getpagesize()
 }
 
 // BenchmarkGarbageCollection reports the longest pause of a collection with a million sources in the table.

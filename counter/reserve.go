@@ -255,20 +255,27 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []
 			inUse = append(inUse, o.i)
 		}
 	}
-	i, work, full := l.store.insert(l.hash, r.ID, source, inUse)
-	if work != 0 {
-		l.s.release(work, &l.s.stats.LostEvicted)
-	}
-	if full {
-		l.s.stats.Evicted++
-		l.s.dropFine(place{r.Wide(), int32(i)})
-	}
+	i := l.s.insert(l.store, l.hash, r.ID, source, inUse)
+	l.s.grows = l.s.grows || l.store.crowded()
 	h := l.store.head(i)
 	if t.options.Phase != nil {
 		h.phase = t.options.Phase(source)
 	}
 	l.i, l.there, l.at = i, true, r.position(now, h.phase)
 	h.base = l.at.group
+}
+
+// insert makes room for a counter, and gives up what belongs to one that has to go.
+func (s *shard) insert(st *store, hash uint64, rule uint32, source Source, inUse []int) int {
+	i, work, full := st.insert(hash, rule, source, inUse)
+	if work != 0 {
+		s.release(work, &s.stats.LostEvicted)
+	}
+	if full {
+		s.stats.Evicted++
+		s.dropFine(place{st.wide != nil, int32(i)})
+	}
+	return i
 }
 
 // advance brings a counter, and what of it is on its way, to the group of now.

@@ -5,17 +5,27 @@ import (
 	"slices"
 )
 
-// A store is a set-associative cache, like a processor's: a counter may stand in either of two buckets of eight, so that
-// finding it looks at two tags words and, nearly always, one record; and adding one to a full pair of buckets pushes out the
-// one of eight that matters least. No chains, no tombstones, no pointers for the garbage collector, nothing to resize.
-//
-// A counter of 16-bit lanes is one line of a processor's cache: a decision about a source that has not been seen for a
-// while waits for memory twice, for the tags and for the record. One of 32-bit lanes is a line and a half.
+// A store is a set-associative cache, like a processor's: a counter stands in one page of memory, which a hash chooses, and in
+// that page nearly always at home, where the hash puts it if that is free. The page begins with a line of tags, a byte of hash
+// for each of its records. So a decision about a source that has not been seen for a while waits for memory about once: for a
+// page, in which the tags and, if it is at home, the record are read at the same time. Adding a counter to a full page pushes
+// out the one of eight that matters least. No chains, no pointers for the garbage collector, nothing to resize: a store that
+// is not full uses the first of its pages only, and spreads to more as it fills (grow.go).
 type store struct {
-	narrow []record     // the one or
-	wide   []wideRecord // the other
-	tags   []uint64     // of a bucket: one byte of hash for each record, 0 where it is empty
-	used   int
+	narrow []page     // the one or
+	wide   []widePage // the other: the pages of all shards
+	words  int        // of tags in a page
+	first  int        // this shard's pages: first, first+stride, and so on, so that all shards together use the first pages
+	stride int
+	pages  int // how many it may use
+	spread     // how many it does use
+	used   int // records
+}
+
+// A page of 63 counters is one of the processor's pages. Each record has a line of its cache to itself.
+type page struct {
+	tags    [8]uint64
+	records [63]record
 }
 
 type record struct {
@@ -23,33 +33,52 @@ type record struct {
 	lanes [narrowGroups]uint64 // the newest group first
 }
 
+type widePage struct {
+	tags    [5]uint64
+	records [39]wideRecord
+}
+
 type wideRecord struct {
 	head
 	lanes [maxGroups]uint64
 }
 
+// Tags that are no hash; those are odd. A page's first tag stands for the tags themselves.
+const (
+	tagEmpty = 0
+	tagSelf  = 2
+	tagGone  = 4 // empty, but its word of tags was full: counters that did not fit may stand in the next
+)
+
+const (
+	slotBits = 6 // a counter's index is its page's, and in the lowest bits its tag's place in that
+	slots    = 1 << slotBits
+	ways     = 8 // tags in a word, and so who competes to stay
+)
+
 func (st *store) head(i int) *head {
 	if st.wide == nil {
-		return &st.narrow[i].head
+		return &st.narrow[i>>slotBits].records[i&(slots-1)-1].head
 	}
-	return &st.wide[i].head
+	return &st.wide[i>>slotBits].records[i&(slots-1)-1].head
 }
 
 func (st *store) groups(i int) []uint64 {
 	if st.wide == nil {
-		return st.narrow[i].lanes[:]
+		return st.narrow[i>>slotBits].records[i&(slots-1)-1].lanes[:]
 	}
-	return st.wide[i].lanes[:]
+	return st.wide[i>>slotBits].records[i&(slots-1)-1].lanes[:]
+}
+
+func (st *store) tags(page int) []uint64 {
+	if st.wide == nil {
+		return st.narrow[page].tags[:]
+	}
+	return st.wide[page].tags[:]
 }
 
 // narrowGroups is how many groups of 16-bit lanes a window touches: 13 lanes, four to a group.
 const narrowGroups = 4
-
-const ways = 8 // records in a bucket
-
-// aside is how much fuller than the second bucket the first may be for a counter to go home. More leaves more of them at
-// home, and pushes more out before the table is full.
-const aside = 2
 
 // head is what a counter is besides its lanes: 32 bytes.
 type head struct {
@@ -72,49 +101,54 @@ const (
 	toldFull = 0x80 // whoever found it at its limit has said so
 )
 
-// bucketsFor is how many buckets hold n counters, and a tenth more so that few are pushed out before there are n.
-func bucketsFor(n int) int { return (max(n, 1)*11/10 + ways) / ways }
+// pagesFor is how many pages hold n counters with a tenth to spare, so that few are pushed out before there are n: 72 bytes for
+// each narrow counter.
+func pagesFor(n, perPage int) int {
+	sparse := perPage * 12 / 13
+	return max((n*11+perPage*5)/(perPage*10), (n+sparse-1)/sparse, 1)
+}
 
-func (st *store) capacity() int { return len(st.tags) * ways * 10 / 11 }
+func (st *store) perPage() int { return st.words*ways - 1 }
 
-// place gives the two buckets and the tag of a counter, and its home: the place in the first bucket where it stands if
-// that was free.
-func (st *store) place(hash uint64, rule uint32) (a, b, home int, tag uint8) {
+func (st *store) capacity() int { return st.pages * st.perPage() * 10 / 11 }
+
+// place gives a counter's page, its home there, and its tag.
+func (st *store) place(hash uint64, rule uint32) (page, home int, tag uint8) {
 	x := hash ^ uint64(rule)*0x9e3779b97f4a7c15
 	x ^= x >> 32
 	x *= 0xd6e8feb86659fd93
 	x ^= x >> 32
-	n := uint64(len(st.tags))
-	hi, lo := bits.Mul64(x, n)
-	y := lo * 0xa0761d6478bd642f
-	other, lo := bits.Mul64(y, n)
-	return int(hi), int(other), int(hi)*ways + int(y>>3&(ways-1)), uint8(lo>>56) | 1
+	y := x * 0xa0761d6478bd642f
+	return st.first + st.stride*st.spread.page(x), 1 + int(y>>48)*st.perPage()>>16, uint8(y>>32) | 1
 }
 
-// find finds a counter. Tags and home are read at once, because memory answers several questions as fast as one; a counter
-// at home needs no second look.
+// find finds a counter. Nothing depends on a record before its tag is known to match: a processor that guesses that the counter
+// is at home reads the tags and the record at once, and would wait for a wrong record in vain.
 func (st *store) find(hash uint64, rule uint32, s *Source) (int, bool) {
-	a, b, home, tag := st.place(hash, rule)
-	tagsA, tagsB := st.tags[a], st.tags[b]
-	if h := st.head(home); h.rule == rule && h.is(s) && s.IsValid() { // nobody is like an empty record
-		return home, true
+	page, home, tag := st.place(hash, rule)
+	tags, w := st.tags(page), home/ways
+	if i := page<<slotBits | home; uint8(tags[w]>>(uint(home%ways)*8)) == tag && st.head(i).is(rule, s) {
+		return i, true
 	}
-	for m := match(tagsA, tag); m != 0; m &= m - 1 {
-		i := a*ways + bits.TrailingZeros64(m)>>3
-		if h := st.head(i); h.rule == rule && h.is(s) {
-			return i, true
+	for range tags {
+		for m := match(tags[w], tag); m != 0; m &= m - 1 {
+			if i := page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3; st.head(i).is(rule, s) {
+				return i, true
+			}
 		}
-	}
-	for m := match(tagsB, tag); m != 0; m &= m - 1 {
-		i := b*ways + bits.TrailingZeros64(m)>>3
-		if h := st.head(i); h.rule == rule && h.is(s) {
-			return i, true
+		if match(tags[w], tagEmpty) != 0 { // it never was full, so nobody stands behind it
+			break
+		}
+		if w++; w == len(tags) {
+			w = 0
 		}
 	}
 	return 0, false
 }
 
-func (h *head) is(s *Source) bool { return h.id == s.id && h.code == s.code }
+func (h *head) is(rule uint32, s *Source) bool {
+	return h.rule == rule && h.id == s.id && h.code == s.code
+}
 
 // match marks the highest bit of each byte of tags that may equal tag: all that do, and rarely one more.
 func match(tags uint64, tag uint8) uint64 {
@@ -125,37 +159,56 @@ func match(tags uint64, tag uint8) uint64 {
 // insert makes room for a counter that find did not find. evicted is the work of the one that had to go, or 0.
 // keep are counters that are in use and must stay.
 func (st *store) insert(hash uint64, rule uint32, s Source, keep []int) (i int, evicted uint16, full bool) {
-	a, b, home, tag := st.place(hash, rule)
-	freeA, freeB := match(st.tags[a], 0), match(st.tags[b], 0)
-	bucket, free := a, freeA
-	at, homeFree := bits.OnesCount64(freeA), byte(st.tags[a]>>(uint(home%ways)*8)) == 0
-	if n := bits.OnesCount64(freeB); n > at+aside || n > at && !homeFree {
-		bucket, free = b, freeB
-	}
-	switch {
-	case bucket == a && homeFree:
-		i = home
+	page, home, tag := st.place(hash, rule)
+	slot, ok := freeSlot(st.tags(page), home)
+	if ok {
+		i = page<<slotBits | slot
 		st.used++
-	case free != 0:
-		i = bucket*ways + bits.TrailingZeros64(free)>>3
-		st.used++
-	default:
-		i = st.victim(bucket, int(hash&(ways-1)), keep)
+	} else {
+		i = st.victim(page<<slotBits|home&^(ways-1), int(hash%ways), keep)
 		evicted, full = st.head(i).work, true
 	}
-	shift := uint(i%ways) * 8
-	st.tags[bucket] = st.tags[bucket]&^(0xff<<shift) | uint64(tag)<<shift
+	st.tag(i, tag)
 	*st.head(i) = head{id: s.id, code: s.code, rule: rule}
 	clear(st.groups(i))
 	return i, evicted, full
 }
 
-// victim chooses who leaves a full bucket: the coldest counter that has no work. If even that was warm, all the others
-// cool by as much, so that a source that was near its limit long ago does not stay for ever. keep are not to leave.
-func (st *store) victim(bucket, start int, keep []int) int {
+// freeSlot finds a free place in a page: home, its neighbour, which memory brings along, or the next.
+func freeSlot(tags []uint64, home int) (slot int, ok bool) {
+	tags[0] = tags[0]&^0xff | tagSelf
+	for _, slot := range [...]int{home, home ^ 1} {
+		if t := uint8(tags[slot/ways] >> (uint(slot%ways) * 8)); t == tagEmpty || t == tagGone {
+			return slot, true
+		}
+	}
+	w := home / ways
+	for range tags {
+		if m := match(tags[w], tagEmpty) | match(tags[w], tagGone); m != 0 {
+			return w*ways | bits.TrailingZeros64(m)>>3, true
+		}
+		if w++; w == len(tags) {
+			w = 0
+		}
+	}
+	return 0, false
+}
+
+func (st *store) tag(i int, tag uint8) {
+	word, shift := &st.tags(i >> slotBits)[i&(slots-1)/ways], uint(i%ways)*8
+	*word = *word&^(0xff<<shift) | uint64(tag)<<shift
+}
+
+// victim chooses who leaves a full page, among the eight from first on: the coldest counter that has no work. If even that
+// was warm, all the others cool by as much, so that a source that was near its limit long ago does not stay for ever. keep are
+// not to leave.
+func (st *store) victim(first, start int, keep []int) int {
 	best, least := -1, uint8(0xff)
 	for n := range ways {
-		i := bucket*ways + (start+n)%ways
+		i := first + (start+n)%ways
+		if i%slots == 0 { // the tags
+			continue
+		}
 		h := st.head(i)
 		heat := h.state & heatMask
 		switch {
@@ -168,12 +221,15 @@ func (st *store) victim(bucket, start int, keep []int) int {
 			best, least = i, heat
 		}
 	}
-	if best < 0 { // rules that are asked together fill a bucket by themselves
-		return bucket*ways + start
+	if best < 0 { // rules that are asked together fill all the places by themselves
+		return first + max(start, 1)
 	}
 	if least > 0 {
-		for i := range ways {
-			h := st.head(bucket*ways + i)
+		for i := first; i < first+ways; i++ {
+			if i%slots == 0 {
+				continue
+			}
+			h := st.head(i)
 			h.state -= min(h.state&heatMask, least)
 		}
 	}
@@ -181,7 +237,7 @@ func (st *store) victim(bucket, start int, keep []int) int {
 }
 
 func (st *store) remove(i int) {
-	st.tags[i/ways] &^= 0xff << (uint(i%ways) * 8)
+	st.tag(i, tagGone)
 	*st.head(i) = head{}
 	clear(st.groups(i))
 	st.used--

@@ -32,6 +32,7 @@ type shard struct {
 	waiting  map[Key]chan struct{}
 	maxWorks int
 	maxFines int
+	grows    bool           // a page should be split
 	waking   bool           // Wake was called and Dirty has not been since
 	bit      uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
 	stirred  *atomic.Uint64 // dirty is not empty
@@ -66,18 +67,23 @@ func New(o Options) *Table {
 		o.Counters = 1_000_000
 	}
 	n := 1
-	for n < 256 && o.Counters/n > 4096 {
+	for n < 256 && o.Counters/n > 8192 {
 		n *= 2
 	}
 	t := &Table{options: o, seed: maphash.MakeSeed(), shards: make([]shard, n)}
-	// One piece for all shards, so that large pages can hold it. Nothing of it is touched before it is used.
-	b, wide := bucketsFor((o.Counters+n-1)/n), bucketsFor((o.Counters/16+n-1)/n)
-	records, tags := make([]record, n*b*ways), make([]uint64, n*b)
-	wideRecords, wideTags := make([]wideRecord, n*wide*ways), make([]uint64, n*wide)
+	// One piece for all shards, of which nothing is touched before it is used.
+	narrow := store{words: len(page{}.tags), stride: n}
+	narrow.pages = pagesFor((o.Counters+n-1)/n, narrow.perPage())
+	narrow.narrow, narrow.spread = make([]page, n*narrow.pages), newSpread(narrow.pages)
+	wide := store{words: len(widePage{}.tags), stride: n}
+	wide.pages = pagesFor((o.Counters/16+n-1)/n, wide.perPage())
+	wide.wide, wide.spread = make([]widePage, n*wide.pages), newSpread(wide.pages)
+	hugePages(narrow.narrow)
+	hugePages(wide.wide)
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.narrow = store{narrow: records[i*b*ways : (i+1)*b*ways], tags: tags[i*b : (i+1)*b]}
-		s.wide = store{wide: wideRecords[i*wide*ways : (i+1)*wide*ways], tags: wideTags[i*wide : (i+1)*wide]}
+		s.narrow, s.wide = narrow, wide
+		s.narrow.first, s.wide.first = i, i
 		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
 		s.works = make([]work, 1)
 		s.fineOf = make(map[place]int32)

@@ -1,0 +1,139 @@
+package counter
+
+import (
+	"iter"
+	"math/bits"
+)
+
+// spread says over how many pages a store's counters are spread: a few at the start, and twice as many whenever those are rather
+// full, so that a table takes memory as it fills, and few sources share few pages, which stay in the processor's caches. The
+// pages of a size are split one by one, from the last to the first, one for each counter added. A hash falls into pages in its
+// own order, so the counters of page j of n belong in pages from j on of the n' that come next, and none of those but j itself
+// is yet to be split.
+type spread struct {
+	size  int // how many pages a hash chooses from
+	split int // of these, those from here on have been split:
+	next  int // a hash that falls into one of them chooses from so many
+}
+
+// steps is how often a store's pages double until it uses all.
+const steps = 5
+
+// newSpread begins with a part of the pages.
+func newSpread(pages int) spread {
+	n := (pages + 1<<steps - 1) >> steps
+	return spread{size: n, split: n, next: following(n, pages)}
+}
+
+// following is the next size on the way to so many pages.
+func following(size, pages int) int {
+	for n := steps; n > 0; n-- {
+		if next := (pages + 1<<(n-1) - 1) >> (n - 1); next > size {
+			return next
+		}
+	}
+	return pages
+}
+
+func (p *spread) page(x uint64) int {
+	page, _ := bits.Mul64(x, uint64(p.size))
+	if int(page) >= p.split {
+		page, _ = bits.Mul64(x, uint64(p.next))
+	}
+	return int(page)
+}
+
+// inUse is how many pages may hold counters.
+func (p *spread) inUse() int {
+	if p.split == p.size {
+		return p.size
+	}
+	return p.next
+}
+
+// all ranges over the counters.
+func (st *store) all() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for page := range st.inUse() {
+			for i := range st.within(st.first + st.stride*page) {
+				if !yield(i) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// within ranges over the counters of a page.
+func (st *store) within(page int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for w, tags := range st.tags(page) {
+			for m := tags & 0x0101010101010101; m != 0; m &= m - 1 { // tags of counters are odd
+				if !yield(page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// crowded reports whether a page should be split. Pages overflow by chance, and one of more than nine sixteenths in the mean
+// would too often.
+func (st *store) crowded() bool {
+	return st.size < st.pages && (st.split < st.size || 16*st.used > 9*st.size*st.perPage())
+}
+
+// spreadOut splits a page of the stores that should grow.
+func (s *shard) spreadOut(t *Table) {
+	s.grows = false
+	for _, st := range [...]*store{&s.narrow, &s.wide} {
+		if st.crowded() {
+			s.grow(t, st)
+		}
+	}
+}
+
+// grow splits a page of a store: its counters move to where they belong among more pages.
+func (s *shard) grow(t *Table, st *store) {
+	st.split--
+	page := st.first + st.stride*st.split
+	var room [slots]moved
+	list := room[:0]
+	for i := range st.within(page) {
+		m := moved{head: *st.head(i), fine: -1}
+		copy(m.lanes[:], st.groups(i))
+		if at := (place{st.wide != nil, int32(i)}); m.state&hasFine != 0 {
+			if k, ok := s.fineOf[at]; ok {
+				m.fine = k
+				s.dropFine(at)
+			}
+		}
+		list = append(list, m)
+	}
+	clear(st.tags(page))
+	st.used -= len(list)
+	for k := range list {
+		m := &list[k]
+		source := Source{id: m.id, code: m.code}
+		i := s.insert(st, t.hash(&source), m.rule, source, nil)
+		*st.head(i) = m.head
+		copy(st.groups(i), m.lanes[:])
+		if m.work != 0 {
+			s.works[m.work].slot = int32(i)
+		}
+		if m.fine >= 0 {
+			at := place{st.wide != nil, int32(i)}
+			s.fineOf[at], s.fines[m.fine].place = m.fine, at
+		}
+	}
+	if st.split == 0 {
+		st.size, st.split, st.next = st.next, st.next, following(st.next, st.pages)
+	}
+}
+
+// moved is a counter on its way from one page to another.
+type moved struct {
+	head
+	lanes [maxGroups]uint64
+	fine  int32 // or -1
+}

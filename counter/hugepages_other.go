@@ -1,0 +1,5 @@
+//go:build !linux
+
+package counter
+
+func hugePages[P any]([]P) {}
