@@ -1,9 +1,14 @@
 package loadgen
 
 import (
+	"net"
+	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestLoopbackAddresses(t *testing.T) {
@@ -97,4 +102,42 @@ func TestAppendProxy(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+func TestReplayCarriers(t *testing.T) {
+	trace := script(0, 1, 2, 0, 1, 2)
+	trace.Sources[1].Addr = netip.MustParseAddr("192.0.2.7")
+	var mu sync.Mutex
+	got := map[string]int{}
+	count := func(name string) {
+		mu.Lock()
+		got[name]++
+		mu.Unlock()
+	}
+	check := func(name string, out *Outcome) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		want := map[string]int{}
+		for _, a := range out.Addresses {
+			want[a.String()] = 2
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		got = map[string]int{}
+	}
+
+	edge := serve(t, func(w http.ResponseWriter, r *http.Request) { count(r.Header.Get("X-Forwarded-For")) })
+	out := replay(t, Replay{PoPs: [][]netip.AddrPort{{edge}}, Carrier: Forwarded}, trace)
+	check("xff", out)
+	if out.Addresses[1] != trace.Sources[1].Addr {
+		t.Errorf("xff: the source of %s is sent as %s", trace.Sources[1].Addr, out.Addresses[1])
+	}
+
+	edge = serveOn(t, proxied{listen(t)}, func(w http.ResponseWriter, r *http.Request) {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		count(host)
+	})
+	check("proxy", replay(t, Replay{PoPs: [][]netip.AddrPort{{edge}}, Carrier: Proxy}, trace))
 }

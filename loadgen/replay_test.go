@@ -1,11 +1,9 @@
 package loadgen
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"net/http"
@@ -18,37 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 )
-
-// serve answers requests with h on a loopback port until the test ends, and gives that port's address.
-func serve(t *testing.T, h http.HandlerFunc) netip.AddrPort {
-	t.Helper()
-	return serveOn(t, listen(t), h)
-}
-
-func serveOn(t *testing.T, ln net.Listener, h http.HandlerFunc) netip.AddrPort {
-	t.Helper()
-	server := &http.Server{Handler: h}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		server.Serve(ln)
-	}()
-	t.Cleanup(func() {
-		server.Close()
-		<-ended
-	})
-	return ln.Addr().(*net.TCPAddr).AddrPort()
-}
-
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	return ln
-}
 
 // script is a trace of GET requests: the i-th source of sources sends the i-th request at the i-th of a millisecond.
 func script(sources ...int32) *Trace {
@@ -209,37 +176,6 @@ func TestReplayBoundsConnections(t *testing.T) {
 	f("shared", Replay{Carrier: Forwarded, MaxConns: 5}, script(many...), 5)
 }
 
-// scripted serves raw connections: each gets the answers of its turn, one per request, and is closed at once after the
-// last. An empty answer closes on the request.
-func scripted(t *testing.T, turns ...[]string) netip.AddrPort {
-	t.Helper()
-	ln := listen(t)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for i := 0; ; i++ {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			answers := turns[min(i, len(turns)-1)]
-			r := bufio.NewReader(c)
-			for _, a := range answers {
-				if _, err := http.ReadRequest(r); err != nil {
-					break
-				}
-				io.WriteString(c, a)
-			}
-			c.Close()
-		}
-	}()
-	t.Cleanup(func() {
-		ln.Close()
-		<-ended
-	})
-	return ln.Addr().(*net.TCPAddr).AddrPort()
-}
-
 func TestReplaySendsAgainOnlyWhatItMay(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	f := func(name, method string, turns [][]string, answered, retried int, errs map[string]int) {
@@ -289,66 +225,6 @@ func TestReplayGoesRoundRefusingEdges(t *testing.T) {
 	if out.ClientErrors() != 40 {
 		t.Errorf("%d client errors, want 40", out.ClientErrors())
 	}
-}
-
-func TestReplayCarriers(t *testing.T) {
-	trace := script(0, 1, 2, 0, 1, 2)
-	trace.Sources[1].Addr = netip.MustParseAddr("192.0.2.7")
-	var mu sync.Mutex
-	got := map[string]int{}
-	count := func(name string) {
-		mu.Lock()
-		got[name]++
-		mu.Unlock()
-	}
-	check := func(name string, out *Outcome) {
-		t.Helper()
-		mu.Lock()
-		defer mu.Unlock()
-		want := map[string]int{}
-		for _, a := range out.Addresses {
-			want[a.String()] = 2
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-		got = map[string]int{}
-	}
-
-	edge := serve(t, func(w http.ResponseWriter, r *http.Request) { count(r.Header.Get("X-Forwarded-For")) })
-	out := replay(t, Replay{PoPs: [][]netip.AddrPort{{edge}}, Carrier: Forwarded}, trace)
-	check("xff", out)
-	if out.Addresses[1] != trace.Sources[1].Addr {
-		t.Errorf("xff: the source of %s is sent as %s", trace.Sources[1].Addr, out.Addresses[1])
-	}
-
-	edge = serveOn(t, proxied{listen(t)}, func(w http.ResponseWriter, r *http.Request) {
-		host, _, _ := net.SplitHostPort(r.RemoteAddr)
-		count(host)
-	})
-	check("proxy", replay(t, Replay{PoPs: [][]netip.AddrPort{{edge}}, Carrier: Proxy}, trace))
-}
-
-// proxied reads the PROXY header of what it accepts.
-type proxied struct{ net.Listener }
-
-type proxiedConn struct {
-	net.Conn
-	peer net.Addr
-}
-
-func (c proxiedConn) RemoteAddr() net.Addr { return c.peer }
-
-func (l proxied) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	var h [28]byte
-	if _, err := io.ReadFull(c, h[:]); err != nil {
-		return nil, err
-	}
-	return proxiedConn{c, &net.TCPAddr{IP: h[16:20], Port: int(h[24])<<8 | int(h[25])}}, nil
 }
 
 func TestReplayChoosesPoPsByAffinity(t *testing.T) {

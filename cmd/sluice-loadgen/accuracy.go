@@ -158,8 +158,8 @@ func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*loadgen.Re
 		all = append(all, reports...)
 	}
 	for _, name := range []string{loadgen.PublishedBursty, loadgen.PublishedPoisson} {
-		f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}}
-		rules, err := f.rules()
+		f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}, mode: loadgen.Estimator.String()}
+		_, rules, err := f.rules()
 		if err != nil {
 			return nil, err
 		}
@@ -195,8 +195,8 @@ func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*loadgen.Report
 	if err != nil {
 		return nil, err
 	}
-	f := &ruleFlags{limits: []uint{r.limit}, window: s.window, timeout: s.window, subWindows: 12, estimates: []string{r.estimate}}
-	rules, err := f.rules()
+	f := &ruleFlags{limits: []uint{r.limit}, window: s.window, timeout: s.window, subWindows: 12, estimates: []string{r.estimate}, mode: r.mode.String()}
+	mode, rules, err := f.rules()
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*loadgen.Report
 	if err := size.check(); err != nil {
 		return nil, err
 	}
-	return simulate(ctx, t, r.mode, rules[0], size)
+	return simulate(ctx, t, mode, rules[0], size)
 }
 
 // promises names what was promised without an if, and not kept.

@@ -33,11 +33,7 @@ func cmdCompare(ctx context.Context, args []string) error {
 	if *sync <= 0 {
 		return usagef("--sync %v: must be positive", *sync)
 	}
-	mode, err := loadgen.ParseMode(rule.mode)
-	if err != nil {
-		return usagef("--%v", err)
-	}
-	rules, err := rule.rules()
+	mode, rules, err := rule.rules()
 	if err != nil {
 		return err
 	}
@@ -149,20 +145,20 @@ func contenders(t *loadgen.Trace, mode loadgen.Mode, rules []pop.Rule, size *pop
 		if size.edges == 1 {
 			continue
 		}
-		if _, err := newVirtualPoP(t, mode, rule, size); err != nil {
+		if _, err := newVirtualSite(t, mode, rule, size, true); err != nil {
 			return nil, err
 		}
 		together = append(together, loadgen.Contender{
 			Name: ours(rule, size.edges), Kind: loadgen.Coordination,
 			About: "edges decide from memory; what gathers in a round trip is the next report, its answer the total of all edges",
 			Start: func() (loadgen.Limiter, func() loadgen.Cost) {
-				v, err := newVirtualPoP(t, mode, rule, size)
+				s, err := newVirtualSite(t, mode, rule, size, true)
 				if err != nil {
 					panic(err) // it could be made a moment ago
 				}
-				return v.limiter(), func() loadgen.Cost {
-					c := loadgen.Cost{Commands: v.world.Commands, Bytes: groupBytes(rule) * uint64(len(t.Sources))}
-					for _, e := range v.world.Edges {
+				return s.limiter(), func() loadgen.Cost {
+					c := loadgen.Cost{Commands: s.commands(), Bytes: groupBytes(rule) * uint64(len(t.Sources))}
+					for _, e := range s.pops[0].world.Edges {
 						c.Bytes += counterBytes * uint64(e.Counters.Stats().Counters)
 					}
 					return c

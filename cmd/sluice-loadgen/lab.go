@@ -66,21 +66,13 @@ func cmdLab(ctx context.Context, args []string) error {
 	if err := send.check(); err != nil {
 		return err
 	}
-	mode, err := loadgen.ParseMode(rule.mode)
-	if err != nil {
-		return usagef("--%v", err)
-	}
-	rules, err := rule.rules()
+	mode, rules, err := rule.rules()
 	if err != nil {
 		return err
 	}
-	var faults []loadgen.Fault
-	for _, text := range f.faults {
-		fault, err := loadgen.ParseFault(text)
-		if err != nil {
-			return usagef("--%v", err)
-		}
-		faults = append(faults, fault)
+	faults, err := parseFaults(f.faults)
+	if err != nil {
+		return err
 	}
 	if f.check != "" {
 		if len(rules) != 1 {

@@ -31,11 +31,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if err := send.check(); err != nil {
 		return err
 	}
-	mode, err := loadgen.ParseMode(rule.mode)
-	if err != nil {
-		return usagef("--%v", err)
-	}
-	rules, err := rule.rules()
+	mode, rules, err := rule.rules()
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sluice/counter"
+	"sluice/loadgen"
+	"sluice/pop"
+)
+
+// popFlags say how large the PoPs are, and what happens to them.
+type popFlags struct {
+	pops          int // 0: 1
+	edges, nodes  int // of each
+	rtt           time.Duration
+	perConnection int
+	skew          time.Duration
+	faults, flaps []string
+	quiet         bool // no bar
+
+	troubles []loadgen.Fault // what faults and flaps say
+	routes   []pop.Route
+}
+
+func addPoP(flags *pflag.FlagSet) *popFlags {
+	f := new(popFlags)
+	flags.IntVar(&f.pops, "pops", 1, "points of presence; sources belong to one by their routed prefix (/24, /48)")
+	flags.IntVar(&f.edges, "edges", 1, "edges of each; one alone counts without a tier unless --memcached is given")
+	flags.IntVar(&f.nodes, "memcached", 0, "memcached nodes; 0: one for every two edges")
+	flags.DurationVar(&f.rtt, "rtt", time.Millisecond, "`TIME` from an edge to a node and back")
+	flags.IntVar(&f.perConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
+	flags.DurationVar(&f.skew, "skew", 0, "how far the clocks of the edges are `APART` at most")
+	flags.StringArrayVar(&f.faults, "fault", nil, `what happens when, such as "20s kill memcached/0"; kill, stop, cont and restart of memcached/N,`+"\n"+
+		"kill, term and restart of edge/N; an edge killed at 0s and restarted later is one that is added; repeatable")
+	flags.StringArrayVar(&f.flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
+	return f
+}
+
+func (f *popFlags) check() error {
+	switch {
+	case f.pops < 0 || f.pops > counter.MaxEdges:
+		return usagef("--pops %d: want 1 to %d", f.pops, counter.MaxEdges)
+	case f.edges < 1 || f.edges > counter.MaxEdges:
+		return usagef("--edges %d: want 1 to %d", f.edges, counter.MaxEdges)
+	case f.nodes < 0:
+		return usagef("--memcached %d: must not be negative", f.nodes)
+	case f.rtt < 0 || f.skew < 0:
+		return usagef("--rtt %v, --skew %v: must not be negative", f.rtt, f.skew)
+	case f.perConnection < 1:
+		return usagef("--per-connection %d: want at least 1", f.perConnection)
+	}
+	f.pops = max(f.pops, 1)
+	if f.pops*f.edges > counter.MaxEdges {
+		return usagef("--pops %d, --edges %d: at most %d edges in all", f.pops, f.edges, counter.MaxEdges)
+	}
+	if f.nodes == 0 && (f.edges > 1 || f.pops > 1) {
+		f.nodes = (f.edges + 1) / 2
+	}
+	var err error
+	if f.routes, err = parseFlaps(f.flaps, f.pops); err != nil {
+		return err
+	}
+	if f.troubles, err = parseFaults(f.faults); err != nil {
+		return err
+	}
+	for _, fault := range f.troubles {
+		if err := f.knows(fault); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseFaults reads --fault.
+func parseFaults(texts []string) (faults []loadgen.Fault, err error) {
+	for _, text := range texts {
+		fault, err := loadgen.ParseFault(text)
+		if err != nil {
+			return nil, usagef("--%v", err)
+		}
+		faults = append(faults, fault)
+	}
+	return faults, nil
+}
+
+// knows tells whether a fault can happen in virtual time.
+func (f *popFlags) knows(fault loadgen.Fault) error {
+	there := map[string]int{"edge": f.pops * f.edges, "memcached": f.pops * f.nodes}
+	n, known := there[fault.Kind]
+	switch {
+	case !known:
+		return usagef("--fault %q: in virtual time there are edges and memcached nodes", fault)
+	case fault.Kind == "edge" && f.nodes == 0:
+		return usagef("--fault %q: an only edge; give --memcached or more --edges", fault)
+	case fault.Index >= n:
+		return usagef("--fault %q: there is no %s; of this kind there are %d", fault, fault.Target(), n)
+	case fault.Kind == "edge" && (fault.Action == loadgen.Stop || fault.Action == loadgen.Cont):
+		return usagef("--fault %q: an edge in virtual time can be killed, ended (term) and restarted", fault)
+	}
+	return nil
+}
