@@ -71,6 +71,9 @@ func (s *Site) Run(ctx context.Context, r Replay, trace *Trace, faults []Fault) 
 		return nil, err
 	}
 	r.PoPs, r.Carrier = s.Targets, s.Carrier
+	for _, m := range s.members() {
+		m.harmed = false // what an earlier run did to it is in both readings
+	}
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	edgesBefore, err := s.settle(ctx, client)

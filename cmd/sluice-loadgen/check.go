@@ -12,15 +12,23 @@ import (
 	"sluice/pop"
 )
 
-func checkNames() []string { return []string{"quiet", "shared", "upgrades", "restarts"} }
+func checkNames() []string { return []string{"quiet", "shared", "upgrades", "restarts", "soak"} }
 
 // runCheck starts the lab and checks one promise.
-func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags, rate float64) error {
+func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags, traffic *traceFlags) error {
 	if !slices.Contains(checkNames(), f.check) {
 		return usagef("--check %s: want %s", f.check, strings.Join(checkNames(), " or "))
 	}
 	if f.check == "upgrades" || f.check == "restarts" {
-		return f.checkRestarts(ctx, rate)
+		return f.checkRestarts(ctx, traffic.rate)
+	}
+	if f.check == "soak" {
+		switch {
+		case f.times < 3:
+			return usagef("--check soak: --times %d: want at least 3 rounds, to compare the last with the first", f.times)
+		case len(traffic.files) > 0:
+			return usagef("--check soak: it runs a --workload, not a --trace")
+		}
 	}
 	lab, err := f.lab(rule, loadgen.Deployed, send.carrier)
 	if err != nil {
@@ -37,6 +45,8 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 		c, err = site.CheckQuiet(ctx, 5*time.Second)
 	case "shared":
 		c, err = site.CheckShared(ctx, 500*time.Millisecond)
+	case "soak":
+		c, err = f.soak(ctx, site, rule, send, traffic)
 	}
 	if err != nil {
 		return err
@@ -45,6 +55,29 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 		return err
 	}
 	return site.Crashed()
+}
+
+// soak runs rounds of a workload, a minute each unless told otherwise, with a fault in each.
+func (f *labFlags) soak(ctx context.Context, site *loadgen.Site, rule pop.Rule, send *sendFlags, traffic *traceFlags) (*loadgen.Check, error) {
+	if traffic.duration == 0 {
+		traffic.duration = time.Minute
+	}
+	if traffic.workload == "" {
+		traffic.workload = "mixed"
+	}
+	affinity, err := pop.NewAffinity(f.pops, f.routes)
+	if err != nil {
+		return nil, err
+	}
+	seed := traffic.seed
+	return site.CheckSoak(ctx, loadgen.Soak{
+		Rounds: f.times, Length: traffic.duration, Seed: seed,
+		Replay: loadgen.Replay{Affinity: affinity.PoP, PerConnection: send.perConnection, Seed: seed, Speed: send.speed},
+		Trace: func(round int) (*loadgen.Trace, error) {
+			traffic.seed = seed + uint64(round)
+			return traffic.load(rule.Counter.Limit, rule.Counter.Window, f.edges)
+		},
+	})
 }
 
 // checkRestarts restarts edges of its own under load.

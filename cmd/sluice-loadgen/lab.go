@@ -43,7 +43,8 @@ func addLab(flags *pflag.FlagSet) *labFlags {
 		"memcached/N, twemproxy/N and origin/0; in the time of the run; repeatable")
 	flags.StringArrayVar(&f.flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
 	flags.StringVar(&f.check, "check", "", "instead of replaying a trace, check one thing: "+strings.Join(checkNames(), " or "))
-	flags.IntVar(&f.times, "times", 20, "how often --check upgrades and --check restarts restart an edge, under 2,000 requests/s or --rate")
+	flags.IntVar(&f.times, "times", 20, "how often --check upgrades and --check restarts restart an edge, under 2,000 requests/s or --rate;\n"+
+		"and how many rounds --check soak makes, of a minute or --duration each, a fault in each")
 	flags.BoolVar(&f.demo, "demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
 	return f
 }
@@ -78,7 +79,7 @@ func cmdLab(ctx context.Context, args []string) error {
 		if len(rules) != 1 {
 			return usagef("--check %s: one --limit and one --estimate", f.check)
 		}
-		return f.runCheck(ctx, rules[0], send, traffic.rate)
+		return f.runCheck(ctx, rules[0], send, traffic)
 	}
 
 	var reports []*loadgen.Report

@@ -243,6 +243,19 @@ func TestLabChecksRestarts(t *testing.T) {
 	}
 }
 
+// So short a soak cannot tell what grows from what breathes; that the other half of the promise is kept, it can.
+func TestLabSoak(t *testing.T) {
+	p := startLab(t, "--edges", "2", "--memcached", "2", "--limit", "20", "--window", "1s", "--mitigation-timeout", "1s",
+		"--check", "soak", "--times", "3", "--duration", "1s", "--rate", "300")
+	err := p.Wait()
+	p.leavesNothing(t)
+	said := p.stdout.String()
+	if strings.Count(said, "balance exact, no client error") != 3 || strings.Count(said, "descriptors") != 2 ||
+		strings.Contains(said, "check soak: kept") != (err == nil) {
+		t.Errorf("%v; it says %s%s", err, p.stdout, p.stderr)
+	}
+}
+
 func TestLabLeavesNothingWhenEnded(t *testing.T) {
 	f := func(sig syscall.Signal, graceful bool) {
 		t.Helper()
