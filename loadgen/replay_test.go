@@ -66,6 +66,8 @@ func TestReplaySendsFromPeersOfTheirOwn(t *testing.T) {
 	}
 	trace := script(sources...)
 	out := replay(t, Replay{PoPs: [][]netip.AddrPort{edges}, PerConnection: 10, Speed: 2}, trace)
+	mu.Lock()
+	defer mu.Unlock()
 
 	requests, peers := map[string]int{}, map[string]int{}
 	for i := range got {
@@ -242,15 +244,17 @@ func TestReplayChoosesPoPsByAffinity(t *testing.T) {
 		trace.Sources[i].Addr = netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})
 	}
 	for _, c := range []Carrier{Loopback, Forwarded} {
-		clear(got)
 		out := replay(t, Replay{
 			PoPs:     [][]netip.AddrPort{pop("even"), pop("odd")},
 			Affinity: func(a netip.Addr, _ time.Duration) int { return int(a.As4()[3] % 2) },
 			Carrier:  c,
 		}, trace)
+		mu.Lock()
 		if diff := cmp.Diff(map[string]int{"even": 4, "odd": 1}, got); diff != "" {
 			t.Errorf("%s: requests by PoP (-want +got):\n%s", c, diff)
 		}
+		clear(got)
+		mu.Unlock()
 		for _, d := range out.Decisions {
 			if want := int16(d.Source % 2); d.Edge != want {
 				t.Errorf("%s: source %d was decided by edge %d, want %d", c, d.Source, d.Edge, want)
