@@ -1,9 +1,8 @@
 package edge
 
 import (
-	"bufio"
+	"bytes"
 	"context"
-	"errors"
 	"io"
 	"strconv"
 	"sync"
@@ -59,48 +58,75 @@ func (l *AccessLog) Reopen() {
 	}
 }
 
+// File is where it is written, as configured.
+func (l *AccessLog) File() string { return l.config.File }
+
 // Lost is how many lines could not be written.
 func (l *AccessLog) Lost() uint64 { return l.lost.Load() }
 
-// Run writes until ctx is done and what was queued by then is written. Its error is the first failure to open the file again;
+// accessBatch is how many bytes are written at once while more lines wait.
+const accessBatch = 64 << 10
+
+// Run writes until ctx is done and what was queued by then is written. failed is told when the file cannot be opened again;
 // the old one is kept then.
-func (l *AccessLog) Run(ctx context.Context) error {
-	var failed error
-	w := bufio.NewWriterSize(l.out, 64<<10)
-	write := func(line *[]byte) {
-		if _, err := w.Write(*line); err != nil {
-			l.lost.Add(1)
-			w.Reset(l.out) // a disk may have room again
-		}
+func (l *AccessLog) Run(ctx context.Context, failed func(error)) {
+	w := batch{out: l.out}
+	add := func(line *[]byte) {
+		w.text = append(w.text, *line...)
 		l.spare.Put(line)
+		if len(w.text) >= accessBatch {
+			l.lost.Add(w.flush())
+		}
 	}
 	for {
 		select {
 		case line := <-l.lines:
-			write(line)
-			if len(l.lines) > 0 {
-				continue
-			}
-			if w.Flush() != nil {
-				l.lost.Add(1)
-				w.Reset(l.out)
+			add(line)
+			if len(l.lines) == 0 {
+				l.lost.Add(w.flush())
 			}
 		case <-l.reopen:
-			_ = w.Flush()
+			l.lost.Add(w.flush())
 			if out, err := l.open(); err != nil {
-				failed = errors.Join(failed, err)
+				failed(err)
 			} else {
-				_ = l.out.Close()
-				l.out = out
+				_ = w.out.Close()
+				w.out = out
 			}
-			w.Reset(l.out)
 		case <-ctx.Done():
 			for len(l.lines) > 0 {
-				write(<-l.lines)
+				add(<-l.lines)
 			}
-			return errors.Join(failed, w.Flush(), l.out.Close())
+			l.lost.Add(w.flush())
+			_ = w.out.Close()
+			return
 		}
 	}
+}
+
+// A batch is lines that are written together.
+type batch struct {
+	out  io.WriteCloser
+	text []byte
+	torn bool // the file ends in the middle of a line
+}
+
+// flush writes the lines, and returns how many were lost. One of which only the beginning could be written is, and ends there, so
+// that it spoils no other.
+func (w *batch) flush() (lost uint64) {
+	if w.torn && len(w.text) > 0 {
+		if _, err := w.out.Write([]byte{'\n'}); err == nil {
+			w.torn = false
+		}
+	}
+	n := 0
+	if !w.torn && len(w.text) > 0 {
+		n, _ = w.out.Write(w.text)
+		w.torn = n > 0 && w.text[n-1] != '\n'
+	}
+	lost = uint64(bytes.Count(w.text[n:], []byte{'\n'}))
+	w.text = w.text[:0]
+	return lost
 }
 
 // note queues the line of a request.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/netip"
@@ -91,7 +93,7 @@ func (r Restarts) against(ctx context.Context, c *Check, what string, n int, beg
 	if err != nil {
 		return fmt.Errorf("loadgen: check %s: %w", c.Name, err)
 	}
-	origin := &http.Server{Handler: http.HandlerFunc(crowdOrigin)}
+	origin := &http.Server{Handler: http.HandlerFunc(crowdOrigin), ErrorLog: log.New(io.Discard, "", 0)} // the clients see what fails
 	go func() { _ = origin.Serve(ln) }()
 	defer origin.Close()
 	free, err := ports(2 * n)

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"sluice/edge"
 )
@@ -43,13 +44,21 @@ func writeAccessLog(ctx context.Context, l *edge.AccessLog, log *slog.Logger) {
 	var writer sync.WaitGroup
 	if l != nil {
 		writer.Go(func() {
-			if err := l.Run(ctx); err != nil {
-				log.Error("access log", "error", err)
-			}
+			l.Run(ctx, func(err error) {
+				log.Error("the access log cannot be opened again: the old file stays in use", "error", err)
+			})
 		})
 	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	lost := uint64(0)
 	for {
 		select {
+		case <-tick.C:
+			if l != nil && l.Lost() > lost {
+				log.Warn("lines of the access log were lost: it is written too slowly, or not at all", "lost", l.Lost()-lost, "file", l.File())
+				lost = l.Lost()
+			}
 		case <-usr1:
 			if l != nil {
 				l.Reopen()

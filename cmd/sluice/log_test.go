@@ -31,3 +31,35 @@ func TestLogIsCalm(t *testing.T) {
 		}
 	})
 }
+
+// blocked is a reader who does not read, until it is let go.
+type blocked struct {
+	bytes.Buffer
+	entered, leave chan struct{}
+}
+
+func (b *blocked) Write(p []byte) (int, error) {
+	select {
+	case b.entered <- struct{}{}:
+	default:
+	}
+	<-b.leave
+	return b.Buffer.Write(p)
+}
+
+// Whoever logs does not wait for whoever reads the log; what was lost is said.
+func TestLogNeverBlocks(t *testing.T) {
+	out := &blocked{entered: make(chan struct{}, 1), leave: make(chan struct{})}
+	var lost uint64
+	w := newLogWriter(out, func(n uint64) { lost += n })
+	_, _ = w.Write([]byte("first\n"))
+	<-out.entered // it is being written
+	for range logQueue + 10 {
+		_, _ = w.Write([]byte("line\n"))
+	}
+	close(out.leave)
+	w.close()
+	if n := strings.Count(out.String(), "line\n"); n != logQueue || lost != 10 {
+		t.Errorf("%d lines written, %d lost", n, lost)
+	}
+}

@@ -30,7 +30,11 @@ import (
 //	start: tier, admin, edge            (the edge last: nobody is served by half of it)
 //	stop:  edge drained, tier's last report, admin   (it answers /readyz and /metrics to the end)
 func serve(c *edge.Config, f *flags, stderr io.Writer) error {
-	log := newLog(stderr, f.logLevel, f.logFormat)
+	direct := newLog(stderr, f.logLevel, f.logFormat)
+	lines := newLogWriter(stderr, func(lost uint64) { direct.Warn("lines of this log were lost: it is read too slowly", "lost", lost) })
+	defer lines.close()
+	log := newLog(lines, f.logLevel, f.logFormat)
+	signal.Ignore(syscall.SIGPIPE) // whoever reads the logs may go; that is no reason to end
 	// A signal that comes before somebody listens for it must not end the process.
 	early := make(chan os.Signal, 1)
 	signal.Notify(early, syscall.SIGHUP, syscall.SIGUSR1)
@@ -198,6 +202,7 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	select {
 	case <-written:
 	case <-last.Done(): // whoever reads the log has stopped reading
+		log.Warn("the access log could not be written to its end")
 	}
 	log.Info("stopped")
 	return err

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// startWriting is start, with places for standard output and error.
+func startWriting(t *testing.T, stdout, stderr *os.File, yaml string) *process {
+	t.Helper()
+	p := &process{t: t, front: freePort(t), back: freePort(t), log: new(bytes.Buffer)}
+	p.cmd = exec.Command(os.Args[0], "--config", write(t, yaml), "--listen", p.front, "--admin", p.back, "--origin", origin(t), "--limit", "1000000")
+	p.cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1")
+	if p.cmd.Stdout, p.cmd.Stderr = stdout, stderr; stderr == nil {
+		p.cmd.Stderr = p.log
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if p.cmd.ProcessState == nil {
+			_ = p.cmd.Process.Kill()
+			_ = p.cmd.Wait()
+		}
+	})
+	p.until("ready", func() bool { status, _ := p.admin("GET", "/readyz"); return status == 200 })
+	return p
+}
+
+// serves checks that n requests are answered.
+func (p *process) serves(n int) {
+	p.t.Helper()
+	for range n {
+		if got := p.get(); got != 200 {
+			p.t.Fatalf("%d", got)
+		}
+	}
+}
+
+func (p *process) losesLines() {
+	p.t.Helper()
+	p.until("counting lost lines", func() bool {
+		_, body := p.admin("GET", "/metrics")
+		return strings.Contains(body, "\nsluice_log_lines_lost_total ") && !strings.Contains(body, "\nsluice_log_lines_lost_total 0\n")
+	})
+}
+
+// A pipe that nobody reads, one whose reader has gone, a full disk: requests are answered, lost lines are counted, the process
+// ends well.
+func TestAccessLogThatCannotBeWritten(t *testing.T) {
+	pipe := func() (r, w *os.File) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Close(); w.Close() })
+		return r, w
+	}
+	toOutput := "access_log: {file: \"-\", format: json}"
+	_, w := pipe()
+	p := startWriting(t, w, nil, toOutput)
+	p.serves(100)
+	path := "/" + strings.Repeat("x", 20_000) // a few of these fill the pipe, and some thousand the queue
+	p.until("full", func() bool {
+		for range 100 {
+			if status, _ := fetch("GET", "http://"+p.front+path); status != 200 {
+				t.Fatal(status)
+			}
+		}
+		_, body := p.admin("GET", "/metrics")
+		return !strings.Contains(body, "\nsluice_log_lines_lost_total 0\n")
+	})
+	p.serves(100)
+	p.stop(syscall.SIGTERM)
+
+	r, w := pipe()
+	p = startWriting(t, w, nil, toOutput)
+	w.Close()
+	r.Close()
+	p.serves(10)
+	p.losesLines()
+	p.stop(syscall.SIGTERM)
+
+	p = startWriting(t, nil, nil, "access_log: {file: /dev/full}")
+	p.serves(10)
+	p.losesLines()
+	p.stop(syscall.SIGTERM)
+}
+
+// The process's own log may be read by nobody, too.
+func TestLogThatNobodyReads(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := startWriting(t, nil, w, "")
+	w.Close()
+	p.serves(10)
+	r.Close()
+	for range 3 { // it has something to say, and nobody to say it to
+		if status, _ := p.admin("POST", "/v1/reload"); status != 200 {
+			t.Errorf("reload: %d", status)
+		}
+	}
+	p.serves(10)
+	p.stop(syscall.SIGTERM)
+}
+
+// A log that was moved away is opened again on SIGUSR1; no line is in neither.
+func TestAccessLogIsRotated(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "access.log")
+	p := startWriting(t, nil, nil, "access_log: {file: "+file+"}")
+	p.serves(10)
+	if err := os.Rename(file, file+".1"); err != nil {
+		t.Fatal(err)
+	}
+	p.serves(10)
+	if err := p.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	p.until("rotated", func() bool { _, err := os.Stat(file); return err == nil })
+	p.serves(10)
+	p.stop(syscall.SIGTERM)
+	first, err1 := os.ReadFile(file + ".1")
+	second, err2 := os.ReadFile(file)
+	if n, m := bytes.Count(first, []byte("\n")), bytes.Count(second, []byte("\n")); err1 != nil || err2 != nil || n < 20 || n+m != 30 {
+		t.Errorf("%d and %d lines: %v, %v", n, m, err1, err2)
+	}
+}
