@@ -39,6 +39,11 @@ func (p *clfParser) parse(line []byte, r *record) string {
 		return SkippedSource
 	}
 	r.at, r.coarse = at, true
+	if i := bytes.LastIndexByte(line, ' '); i > end && bytes.HasPrefix(line[i+1:], []byte("sample=")) {
+		if n, ok := decimal(line[i+1+len("sample="):]); ok {
+			r.sample = int64(n)
+		}
+	}
 	request(line[end:], r)
 	return ""
 }

@@ -19,6 +19,7 @@ type record struct {
 	role                       Role
 	coarse                     bool // a stamp of one second
 	relative                   bool
+	sample                     int64 // requests that the line stands for; 0: one
 }
 
 type foldKey struct {
@@ -77,6 +78,9 @@ func (g *gatherer) add(r *record, line int) (skipped string, err error) {
 	if r.coarse {
 		g.trace.Coarse = true
 		at += int64(mix(g.seed+uint64(line)) % uint64(time.Second))
+	}
+	if r.sample > 1 {
+		g.trace.Skipped[SkippedSample] += int(r.sample - 1)
 	}
 	client := g.client(r.client, r.role)
 	if g.names[client].Role != r.role {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// parseJSON reads one object: {"t":seconds,"source":"…","host":…,"method":…,"path":…,"status":…,"role":…}. Only t and
+// parseJSON reads one object: {"t":seconds,"source":"…","host":…,"method":…,"path":…,"status":…,"role":…,"sample":…}. Only t and
 // source must be there; fields it does not know are let be.
 func parseJSON(line []byte, r *record) string {
 	if line[0] == '#' {
@@ -19,6 +19,7 @@ func parseJSON(line []byte, r *record) string {
 		Path   string          `json:"path"`
 		Status json.RawMessage `json:"status"`
 		Role   string          `json:"role"`
+		Sample json.RawMessage `json:"sample"`
 	}
 	if json.Unmarshal(line, &v) != nil {
 		return SkippedSyntax
@@ -30,6 +31,9 @@ func parseJSON(line []byte, r *record) string {
 	r.host, r.method, r.path = []byte(v.Host), []byte(v.Method), []byte(v.Path)
 	if n, ok := decimal(bytes.Trim(v.Status, `"`)); ok && n <= 999 {
 		r.status = int16(n)
+	}
+	if n, ok := decimal(v.Sample); ok {
+		r.sample = int64(n)
 	}
 	r.role = parseRole([]byte(v.Role))
 	return ""

@@ -50,9 +50,20 @@ func (g *gatherer) file(index int32, name string) (err error) {
 	case ".csv":
 		parse = new(csvParser).parse
 	default:
-		parse = new(clfParser).parse
+		parse = new(logParser).parse
 	}
 	return g.lines(in, parse)
+}
+
+// logParser reads access logs of whatever name, for rotated ones are called all kinds of things: lines that are JSON objects,
+// and any others.
+type logParser struct{ clfParser }
+
+func (p *logParser) parse(line []byte, r *record) string {
+	if line[0] == '{' {
+		return parseJSON(line, r)
+	}
+	return p.clfParser.parse(line, r)
 }
 
 // lines feeds g the lines of in.

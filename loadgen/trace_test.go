@@ -317,6 +317,9 @@ not json
 {"t":"noon","source":"192.0.2.8"}
 {"t":3}
 `, map[string]int{SkippedSyntax: 1, SkippedTime: 1, SkippedSource: 1})
+	f("access.log.1", `{"t":1.25,"source":"192.0.2.7","host":"x.example","method":"GET","path":"/a,b","status":200,"role":"good","sample":10}
+{"t":2.000000001,"source":"192.0.2.8","sample":"x"}
+`, map[string]int{SkippedSample: 9})
 	f("a.csv", `status,source,t,path,x,host,method,role
 200,192.0.2.7,1.25,"/a,b",,x.example,GET,good
 ,192.0.2.8,2.000000001

@@ -200,6 +200,42 @@ func TestServeAndStop(t *testing.T) {
 	}
 }
 
+// A request under way is finished within the grace time, and cut after it; either way the edge ends well.
+func TestGrace(t *testing.T) {
+	f := func(grace string, released bool) {
+		arrived, leave := make(chan struct{}), make(chan struct{})
+		slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			close(arrived)
+			<-leave
+		}))
+		defer slow.Close()
+		p := start(t, slow.URL, "--grace", grace)
+		status := make(chan int, 1)
+		go func() { status <- p.get() }()
+		<-arrived
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		p.until("not ready", func() bool { status, _ := p.admin("GET", "/readyz"); return status != 200 })
+		if released {
+			close(leave)
+		} else {
+			defer close(leave)
+		}
+		if got := <-status; (got == 200) != released {
+			t.Errorf("grace %s: the request got %d", grace, got)
+		}
+		if err := p.cmd.Wait(); err != nil {
+			t.Errorf("grace %s: %v", grace, err)
+		}
+		if cut := strings.Contains(p.log.String(), "connections were cut at the end of the grace time"); cut == released {
+			t.Errorf("grace %s: it said %s", grace, p.log)
+		}
+	}
+	f("30s", true)
+	f("10ms", false)
+}
+
 func TestReloads(t *testing.T) {
 	file := write(t, "rules: [{name: a, limit: 1}]")
 	p := start(t, origin(t), "--config", file)
