@@ -193,3 +193,61 @@ func TestAddressesOfAName(t *testing.T) {
 		t.Errorf("%v; looked up again at %d", err, o.resolveAt.Load())
 	}
 }
+
+// Watch checks the servers that are to be checked, one check of each at a time, and looks names up again.
+func TestWatch(t *testing.T) {
+	var status atomic.Int32
+	asked := make(chan struct{})
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		case <-r.Context().Done():
+		}
+		w.WriteHeader(int(status.Load()))
+	})
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(origin, "http://"))
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: ['http://localhost:%s'], health: {active: /ok, interval: 100ms}}]", port))
+	o := e.snap.Load().origins.all[0]
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); e.Watch(ctx) }()
+	for _, step := range []struct {
+		status int32
+		down   bool
+	}{{500, true}, {200, false}, {503, true}} {
+		status.Store(step.status)
+		for range probeFailures + 1 { // when the last comes, those before it have been judged
+			<-asked
+		}
+		if o.down.Load() != step.down {
+			t.Errorf("after %d: down %t", step.status, !step.down)
+		}
+		if got := e.metrics()["sluice_origin_up{origin="+o.name+"}"]; (got == 1) == step.down {
+			t.Errorf("after %d: the metric says %v", step.status, got)
+		}
+	}
+	cancel()
+	<-ended
+	if o.resolveAt.Load() < time.Now().UnixNano() {
+		t.Error("the name was not looked up")
+	}
+}
+
+func TestResolve(t *testing.T) {
+	o := newOrigin(&url.URL{Scheme: "http", Host: "localhost:81"})
+	o.resolve(context.Background())
+	known := o.addrs.Load()
+	if known == nil || len(*known) == 0 {
+		t.Fatal("localhost was not found")
+	}
+	for _, a := range *known {
+		if !netip.MustParseAddrPort(a).Addr().IsLoopback() || !strings.HasSuffix(a, ":81") {
+			t.Errorf("localhost is %s", a)
+		}
+	}
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	if o.resolve(gone); o.addrs.Load() != known {
+		t.Error("a lookup that failed took what was known away")
+	}
+}
