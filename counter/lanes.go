@@ -93,26 +93,24 @@ type view struct {
 // view reads groups, the newest first, for a window that ends in the given lane of groups[0]. Lanes after that one are
 // hits of edges whose clock is ahead: they have happened, so they count. A lane beyond the group stands for a time to
 // come, in which nothing has been counted yet.
-func (r *Rule) view(groups []uint64, lane int) view {
-	first := lane - r.SubWindows + 1 // the first full lane; lane 0 of groups[0] is 0, older ones are negative
-	var v view
-	g, i := r.locate(first)
+func (r *Rule) view(groups []uint64, lane int) (v view) {
+	first := lane - r.SubWindows + 1 // the first full one; lane 0 of groups[0] is 0, older ones are negative
+	g, i := r.locate(first, len(groups))
 	for _, group := range groups[:g] {
 		v.full += r.sum(group)
 	}
 	v.full += r.sum(groups[g] >> (uint(i) * r.width()))
-	g, i = r.locate(first - 1)
+	g, i = r.locate(first-1, len(groups))
 	v.oldest = r.lane(groups[g], i)
 	return v
 }
 
-// locate turns a lane counted from lane 0 of the newest group into a group and a lane in it.
-func (r *Rule) locate(lane int) (group, i int) {
-	if lane >= 0 {
-		return 0, lane
-	}
-	group = (-lane + r.lanes() - 1) >> r.shift
-	return group, lane + group<<r.shift
+// locate turns a lane counted from lane 0 of the newest group into a group and a lane in it, without a branch, because which it
+// is differs from source to source. It counts from the oldest of n groups.
+func (r *Rule) locate(lane, n int) (group, i int) {
+	lane += (n - 1) << r.shift
+	group = max(n-1-lane>>r.shift, 0)
+	return group, lane - (n-1-group)<<r.shift
 }
 
 // estimate is the formula of the package comment, but for hits of the cut sub-window of which the table knows when they
@@ -134,20 +132,24 @@ func (r *Rule) estimate(v view, gone float64) float64 {
 	return full + after + max(0, others-float64(v.own.sum(0)))*(1-gone)
 }
 
-// over reports whether an estimate says that the limit is passed.
-func (r *Rule) over(estimate float64) bool {
+// used is an estimate as a whole number, which may be compared with the limit.
+func (r *Rule) used(estimate float64) int64 {
 	if r.Estimate == Nearest {
-		estimate = math.Floor(estimate + 0.5)
+		return int64(estimate + 0.5)
 	}
-	return estimate > float64(r.Limit)
+	n := int64(estimate)
+	if float64(n) < estimate {
+		n++
+	}
+	return n
 }
+
+// over reports whether an estimate says that the limit is passed.
+func (r *Rule) over(estimate float64) bool { return r.used(estimate) > int64(r.Limit) }
 
 // remaining is how many more hits an estimate leaves.
 func (r *Rule) remaining(estimate float64) uint32 {
-	if r.Estimate == Nearest {
-		estimate = math.Floor(estimate + 0.5)
-	}
-	return uint32(max(0, float64(r.Limit)-math.Ceil(estimate)))
+	return uint32(max(0, int64(r.Limit)-r.used(estimate)))
 }
 
 // retryAfter is how long it takes until n more hits are within the limit if nothing else arrives: sub-windows leave the
