@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -34,6 +35,10 @@ func (x *exchange) forward(ctx *fasthttp.RequestCtx) int {
 		l, err := o.acquire(x.now, fresh, g.connect)
 		if err != nil {
 			o.active.Add(-1)
+			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+				busy(ctx) // it is the edge that lacks something, not the origin
+				return 0
+			}
 			o.failing(x.now)
 			x.server.warn("origin unreachable", "origin", o.name, "error", err)
 			if !moved && len(g.servers) > 1 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -186,6 +187,14 @@ func TestBrokenUpload(t *testing.T) {
 			all, _ := io.ReadAll(c)
 			if len(all) > 0 && !bytes.HasPrefix(all, []byte("HTTP/1.1 400 ")) {
 				t.Errorf("answer %q", all)
+			}
+			for i, linger := range []int{-1, 0} { // it closes, it resets
+				gone := e.dial().(*net.TCPConn)
+				_ = gone.SetLinger(linger)
+				_, _ = io.WriteString(gone, request)
+				for e.metrics()["sluice_received_total"] < float64(i+2) { // until the test's own time is up
+				}
+				gone.Close()
 			}
 			for _, r := range o.requests() {
 				if !strings.HasPrefix(r, "BROKEN ") {

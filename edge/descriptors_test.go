@@ -1,0 +1,37 @@
+package edge
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Without descriptors no server can be reached: that is not held against any.
+func TestNoDescriptorsIsNotTheOriginsFault(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "")
+	c := e.talk()
+	c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // it is connected
+	o := e.snap.Load().origins.all[0]
+	o.sweep(time.Time{}) // and no connection to the origin is kept
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		if resp, _ := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("without: %d", resp.StatusCode)
+		}
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if n := o.failures.Load(); n != 0 {
+		t.Errorf("%d failures of the origin", n)
+	}
+	if resp, _ := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 {
+		t.Errorf("with: %d", resp.StatusCode)
+	}
+}
