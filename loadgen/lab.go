@@ -26,6 +26,10 @@ type Lab struct {
 	Rule    LabRule
 	Carrier Carrier
 
+	Limits      string         // of the edges, as in a configuration file: "header_timeout: 5s, idle_timeout: 10s"
+	Descriptors int            // how many files an edge may open; 0: as many as this process
+	Before      netip.AddrPort // the origin of the edges, if it is not to be the lab's own
+
 	Log func(format string, args ...any) // what is being done, a line at a time; nil: nowhere
 }
 
@@ -192,6 +196,10 @@ func (s *Site) plan() error {
 				return err
 			}
 			m.args = []string{"--config", file}
+			if s.Descriptors > 0 {
+				m.args = append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, s.Descriptors), m.path}, m.args...)
+				m.path = "/bin/sh"
+			}
 			m.ready = func() error { return getOK(m.admin, "/readyz") }
 			s.edges = append(s.edges, m)
 			s.Targets[pop] = append(s.Targets[pop], m.addr)

@@ -55,17 +55,27 @@ func (s *Site) edgeConfig(pop int, m *member, tier []netip.AddrPort, secret stri
 	if secret != "" {
 		line("  secret_file: %q", secret)
 	}
+	var limits []string
 	if s.Carrier != Loopback {
 		line("source:")
 		line("  trust: [127.0.0.0/8]")
 		if s.Carrier == Proxy {
 			line("  proxy_protocol: true")
 		}
-		line("limits:")
-		line("  connections_per_source: 10000") // all come from one peer
+		limits = append(limits, "connections_per_source: 10000") // all come from one peer
+	}
+	if s.Limits != "" {
+		limits = append(limits, s.Limits)
+	}
+	if len(limits) > 0 {
+		line("limits: {%s}", strings.Join(limits, ", "))
+	}
+	origin := s.origin.addr
+	if s.Before.IsValid() {
+		origin = s.Before
 	}
 	line("origins:")
-	line("  - servers: [%q]", "http://"+s.origin.addr.String())
+	line("  - servers: [%q]", "http://"+origin.String())
 	line("rules:")
 	line("  - name: default")
 	line("    limit: %d", s.Rule.Limit)

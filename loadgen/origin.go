@@ -3,8 +3,10 @@ package loadgen
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,12 +16,17 @@ import (
 // maxOriginSources bounds the sources that an Origin tells apart; further ones count as Others.
 const maxOriginSources = 1 << 20
 
+// OriginBytesPath and a number of bytes is what an Origin answers with as many; GET /bytes/1000000.
+const OriginBytesPath = "/bytes/"
+
+const maxBytesAsked = 1 << 30
+
 // OriginStatsPath is where an Origin tells what it received. Requests for it are not counted.
 const OriginStatsPath = "/__stats"
 
 // Origin is a small HTTP server to stand behind edges. It answers every request alike and counts requests by the first
 // address of their X-Forwarded-For header, which is the source as the edge saw it. The zero Origin answers 200 with two
-// bytes at once.
+// bytes at once. A path that begins with OriginBytesPath asks for as many bytes as it says.
 type Origin struct {
 	Status int           // 0: 200
 	Size   int           // bytes of body; 0: "ok"; below 0: none
@@ -74,6 +81,10 @@ func (o *Origin) Serve(ln net.Listener) error {
 			}
 			ctx.SetStatusCode(status)
 			ctx.SetContentType("text/plain")
+			if n, ok := sizeAsked(ctx.Path()); ok {
+				ctx.Response.SetBodyStream(io.LimitReader(pattern{}, n), int(n))
+				return
+			}
 			ctx.Response.SetBodyRaw(body)
 		},
 	}
@@ -84,6 +95,26 @@ func (o *Origin) Serve(ln net.Listener) error {
 		return fmt.Errorf("loadgen: serve origin on %s: %w", ln.Addr(), err)
 	}
 	return nil
+}
+
+// sizeAsked reads how many bytes a path asks for, if it does.
+func sizeAsked(path []byte) (int64, bool) {
+	digits, ok := strings.CutPrefix(string(path), OriginBytesPath)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	return n, err == nil && n >= 0 && n <= maxBytesAsked
+}
+
+// A pattern is sixteen bytes again and again.
+type pattern struct{}
+
+func (pattern) Read(p []byte) (int, error) {
+	for n := copy(p, "0123456789abcdef"); n < len(p); n *= 2 {
+		copy(p[n:], p[:n])
+	}
+	return len(p), nil
 }
 
 // Shutdown makes Serve return once the requests under way are answered.

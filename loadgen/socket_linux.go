@@ -153,6 +153,18 @@ func transfer(call uintptr, fd int, b []byte) (int, error) {
 	}
 }
 
+// socketError is what has befallen a connection since it was asked last: a reset shows here before what has come has been read.
+func socketError(fd int) error {
+	n, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_ERROR)
+	if err == nil && n != 0 {
+		err = syscall.Errno(n)
+	}
+	return sentinel(err)
+}
+
+// smallWindow lets a connection hold little that has not been read.
+func smallWindow(fd int) { syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) }
+
 func closeSocket(fd int) { syscall.Close(fd) }
 
 // sentinel names the outcomes of a socket call that a replay tells apart.

@@ -26,4 +26,6 @@ func fineTimers()                                                     {}
 func dial(netip.Addr, netip.AddrPort) (int, error)                    { return -1, errPlatform }
 func write(int, []byte) (int, error)                                  { return 0, errPlatform }
 func read(int, []byte) (int, error)                                   { return 0, errPlatform }
+func socketError(int) error                                           { return errPlatform }
+func smallWindow(int)                                                 {}
 func closeSocket(int)                                                 {}

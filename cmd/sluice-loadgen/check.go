@@ -12,23 +12,27 @@ import (
 	"sluice/pop"
 )
 
-func checkNames() []string { return []string{"quiet", "shared", "upgrades", "restarts", "soak"} }
+func checkNames() []string {
+	return []string{"quiet", "shared", "upgrades", "restarts", "soak", "slow", "bodies", "descriptors"}
+}
 
 // runCheck starts the lab and checks one promise.
 func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags, traffic *traceFlags) error {
 	if !slices.Contains(checkNames(), f.check) {
-		return usagef("--check %s: want %s", f.check, strings.Join(checkNames(), " or "))
+		return usagef("--check %s: want %s", f.check, oneOf(checkNames()))
 	}
-	if f.check == "upgrades" || f.check == "restarts" {
+	switch f.check {
+	case "upgrades", "restarts":
 		return f.checkRestarts(ctx, traffic.rate)
-	}
-	if f.check == "soak" {
+	case "soak":
 		switch {
 		case f.times < 3:
 			return usagef("--check soak: --times %d: want at least 3 rounds, to compare the last with the first", f.times)
 		case len(traffic.files) > 0:
 			return usagef("--check soak: it runs a --workload, not a --trace")
 		}
+	case "slow", "bodies", "descriptors":
+		return f.checkFront(ctx, rule, traffic.seed)
 	}
 	lab, err := f.lab(rule, loadgen.Deployed, send.carrier)
 	if err != nil {
@@ -112,3 +116,9 @@ func told(c *loadgen.Check) error {
 }
 
 func logLine(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
+// oneOf is a choice in words.
+func oneOf(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}

@@ -256,6 +256,24 @@ func TestLabSoak(t *testing.T) {
 	}
 }
 
+// The short form of what clients can do to an edge.
+func TestLabChecksTheFront(t *testing.T) {
+	for name, want := range map[string]string{
+		"slow":        "200 slow readers of as many sources  200 cut",
+		"bodies":      ": 0 with a wrong digest, or none",
+		"descriptors": "accepts failed; a new client was served",
+	} {
+		p := startLab(t, "--check", name, "--short")
+		if err := p.Wait(); err != nil {
+			t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
+		}
+		p.leavesNothing(t)
+		if !strings.Contains(p.stdout.String(), "check "+name+": kept") || !strings.Contains(p.stdout.String(), want) {
+			t.Errorf("it says %s", p.stdout)
+		}
+	}
+}
+
 func TestLabLeavesNothingWhenEnded(t *testing.T) {
 	f := func(sig syscall.Signal, graceful bool) {
 		t.Helper()

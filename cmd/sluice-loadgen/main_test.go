@@ -83,7 +83,7 @@ func TestCommandLines(t *testing.T) {
 	f("lab --workload steady --window 10ms", 2, "window 10ms")
 	f("lab --workload steady --estimate perhaps", 2, "perhaps")
 	f("lab --workload steady --fault explode", 2, "explode", "20s kill memcached/0")
-	f("lab --check everything", 2, "everything", "quiet or shared")
+	f("lab --check everything", 2, "everything", "want quiet, shared, ")
 	f("lab --check soak --times 0 --sluice true", 2, "--times 0", "at least 3")
 	f("lab --check soak --trace x.log --sluice true", 2, "--trace")
 	f("lab --sluice /no/such/sluice --workload steady", 1, "/no/such/sluice", "make build")

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+
+	"sluice/loadgen"
+	"sluice/pop"
+)
+
+// checkFront checks what clients can do to one edge by itself, with a rule that nobody reaches.
+func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) error {
+	lab, err := f.lab(rule, loadgen.Deployed, loadgen.Loopback)
+	if err != nil {
+		return err
+	}
+	lab.PoPs, lab.Edges, lab.Memcached, lab.Twemproxy, lab.Rule.Limit = 1, 1, 0, false, 1_000_000_000
+	var run func(*loadgen.Site) (*loadgen.Check, error)
+	switch f.check {
+	case "slow":
+		scale := loadgen.SlowScales(f.short)
+		lab.Limits = scale.Limits()
+		run = func(s *loadgen.Site) (*loadgen.Check, error) { return s.CheckSlow(ctx, scale) }
+	case "bodies":
+		origin, err := loadgen.StartBodyOrigin()
+		if err != nil {
+			return err
+		}
+		defer origin.Stop()
+		lab.Before = origin.Addr
+		exchanges, largest := 200, int64(64<<20)
+		if f.short {
+			exchanges, largest = 40, 4<<20
+		}
+		run = func(s *loadgen.Site) (*loadgen.Check, error) {
+			return s.CheckBodies(ctx, origin, exchanges, largest, seed)
+		}
+	case "descriptors":
+		lab.Descriptors = loadgen.FewDescriptors
+		run = func(s *loadgen.Site) (*loadgen.Check, error) { return s.CheckDescriptors(ctx) }
+	}
+	site, err := lab.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer site.Stop()
+	c, err := run(site)
+	if err != nil {
+		return err
+	}
+	return told(c)
+}
