@@ -121,9 +121,6 @@ func clientNotes(out *loadgen.Outcome) []string {
 			out.Connections, out.Took.Round(100*time.Millisecond), counts(out.Statuses)),
 		fmt.Sprintf("client: answered within %v / %v / %v (p50 / p99 / max)", at(50), at(99), at(100)),
 	}
-	if out.Sent > 0 {
-		notes = append(notes, fmt.Sprintf("client: %.1f µs of processor time to send a request and read its answer", float64(out.CPU.Microseconds())/float64(out.Sent)))
-	}
 	if out.Retried+out.Rerouted > 0 {
 		notes = append(notes, fmt.Sprintf("client: %d requests sent again after their connection died unanswered, %d connections refused and made to another edge",
 			out.Retried, out.Rerouted))

@@ -75,7 +75,10 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if out.Answered == 0 {
 		return fmt.Errorf("no answer from %s: %s; is an edge listening there?", strings.Join(*pops, ","), out.Trouble())
 	}
-	if err := output.write(os.Stdout, l.judge(out, nil)); err != nil {
+	report := l.judge(out, nil)
+	report.Run.Notes = append(report.Run.Notes, fmt.Sprintf("client: %.0f requests a second, for %.1f µs of processor time each",
+		float64(out.Sent)/out.LastSent.Seconds(), float64(out.CPU.Microseconds())/float64(out.Sent)))
+	if err := output.write(os.Stdout, report); err != nil {
 		return err
 	}
 	if n := out.ClientErrors(); n > 0 {
