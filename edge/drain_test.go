@@ -1,13 +1,16 @@
 package edge
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -69,6 +72,68 @@ func TestDrainEndsIdleConnectionsInOrder(t *testing.T) {
 		}
 		c.Close()
 	}
+	if err := drained(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A TLS client is told that the end is the end (close_notify), and a request that it sends within a connection's notice is
+// answered after all the waking.
+func TestDrainOverTLS(t *testing.T) {
+	folder := t.TempDir()
+	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
+	certificates, err := LoadCertificates(TLSConfig{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := startEdge(t, netOrigin(t, func(http.ResponseWriter, *http.Request) {}), "")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = e.ServeTLS(ln, certificates) }()
+	connect := func() (*tls.Conn, *bufio.Reader) {
+		c, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{ServerName: "a.example", InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		return c, bufio.NewReader(c)
+	}
+	ask := func(c net.Conn, r *bufio.Reader) (closes bool) {
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatal(resp, err)
+		}
+		return resp.Close
+	}
+	idle, r := connect()
+	ask(idle, r)
+	half, r2 := connect()
+	_, _ = io.WriteString(half, "GET / HTTP/1.1\r\n")
+	until(t, "the half of a head has been read", func() bool {
+		e.open.mu.Lock()
+		defer e.open.mu.Unlock()
+		n := 0
+		for c := range e.open.conns {
+			if !c.waiting() {
+				n++
+			}
+		}
+		return n == 2
+	})
+	drained := e.drain()
+	if b, err := io.ReadAll(r); err != nil || len(b) > 0 { // without close_notify: unexpected EOF
+		t.Errorf("idle: %q, %v", b, err)
+	}
+	idle.Close()
+	_, _ = io.WriteString(half, "Host: a\r\n\r\n")
+	if resp, err := http.ReadResponse(r2, nil); err != nil || resp.StatusCode != 200 || !resp.Close {
+		t.Errorf("half a head: %v, %v", resp, err)
+	}
+	half.Close()
 	if err := drained(); err != nil {
 		t.Error(err)
 	}
