@@ -27,6 +27,16 @@ func (h *head) answered(g int) bool {
 	return g == 0 && h.state&heardNow != 0 || g == 1 && h.heard&heardLast != 0
 }
 
+// refresh is how often a busy counter of long groups is read: 1,024 units of recency.
+const refresh = recency << refreshBits
+
+const refreshBits = 10
+
+// refreshes reports whether the tier last answered before this refresh began: answers of a busy source come all the time.
+func (h *head) refreshes(now int64) bool {
+	return h.met() && (instant(now)^h.heard)&instants>>refreshBits != 0
+}
+
 // met reports whether the tier has ever answered about a counter.
 func (h *head) met() bool { return h.heard&instants != 0 }
 

@@ -113,7 +113,8 @@ type Part struct {
 type Report struct {
 	Parts [maxGroups]Part
 	N     int // how many of Parts are meant
-	// Past says that the older groups should be read as well: Oldest to Newest-1, modulo 2^32.
+	// Past says that groups should be read as well: Oldest to Newest-1, modulo 2^32, which are those before the newest, and now and
+	// then the newest, too.
 	Past           bool
 	Oldest, Newest uint32
 }
@@ -157,10 +158,16 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		k.urgent = false
 		// Older groups matter to who may be near its limit. An edge that has reported to them knows about half of what the
 		// others counted in them, and for who is far enough from the limit even so, that will do.
-		if ok && h.state&readPast == 0 && (!h.met() || s.estimate(r, st, i, at)*float64(t.edges.Load()+1) >= 2*float64(r.Limit)) {
+		estimate := s.estimate(r, st, i, at)
+		rep.Past = ok && h.state&readPast == 0 && (!h.met() || estimate*float64(t.edges.Load()+1) >= 2*float64(r.Limit))
+		rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
+		// memcached takes a number that is only incremented for one that nobody needs, and drops it first. So where groups are
+		// long, whoever has used a quarter of its limit is read, the newest group as well, about once a minute.
+		if ok && r.sub<<r.shift > int64(refresh) && 4*estimate >= float64(r.Limit) && h.refreshes(now.UnixNano()) {
+			rep.Past, rep.Newest = true, h.base+1
+		}
+		if rep.Past {
 			h.state |= readPast
-			rep.Past = true
-			rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
 		}
 		s.rest(h.work)
 	})

@@ -93,3 +93,37 @@ func TestGivenOutOnce(t *testing.T) {
 		t.Errorf("took %+v, want 50 hits", rep)
 	}
 }
+
+// TestBusyCountersAreRead: about once a minute, so that memcached keeps them; others are not.
+func TestBusyCountersAreRead(t *testing.T) {
+	f := func(window, every time.Duration, used, least, most int) {
+		t.Helper()
+		e := newReporter(t, rule(t, 1000, window, 12, Nearest), make(map[uint32]uint64))
+		at, reads := time.Unix(1_700_000_000, 0), 0
+		for range used {
+			e.hit(at)
+		}
+		for end := at.Add(20 * time.Minute); at.Before(end); at = at.Add(every) {
+			e.hit(at)
+			e.table.Sweep(at, true)
+			for _, c := range e.table.Dirty(nil) {
+				rep, _ := e.table.Take(c, at)
+				newest, _ := e.table.Snapshot(c, at)
+				if rep.Past && rep.Newest == newest+1 {
+					reads++
+				}
+				for _, p := range rep.Parts[:rep.N] {
+					e.tier[p.Group] += p.Hits
+					e.table.Counted(c, p, e.tier[p.Group], at)
+				}
+			}
+		}
+		if reads < least || reads > most {
+			t.Errorf("a window of %v, %d hits and one every %v: read %d times in 20 minutes, want %d to %d", window, used, every, reads, least, most)
+		}
+	}
+	f(time.Hour, 10*time.Second, 600, 16, 20)
+	f(24*time.Hour, 10*time.Second, 600, 16, 20)
+	f(time.Hour, 10*time.Second, 0, 0, 0)
+	f(time.Minute, time.Second, 600, 0, 0) // its numbers do not live long enough
+}

@@ -30,8 +30,8 @@ func wrongAnswer(op Op, line []byte) error {
 // coming in.
 type answers struct {
 	none   [maxKeys][]byte // what a Get of keys that are not there brings; never written
-	values [][]byte // nil before the first value
-	next   int      // the key expected next: nodes answer in the order of the keys, twemproxy not quite
+	values [][]byte        // nil before the first value
+	next   int             // the key expected next: nodes answer in the order of the keys, twemproxy not quite
 }
 
 // read reads the answer to r.Command from in and fills in r. It says how many bytes of in it consumed, and whether

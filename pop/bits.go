@@ -208,8 +208,9 @@ func (m *Machine) forget(c counter.Counter, node int, now time.Time) {
 	key := mitigation.Key{Rule: c.Rule.ID, Source: c.Source}
 	m.lifted[key] = now
 	oldest, newest := c.Rule.Groups(now, m.secret.Phase(c.Source))
+	name := m.secret.counterName(c)
 	for g := oldest; ; g++ {
-		m.send(Command{Node: node, Op: Delete, Key: m.secret.counterKey(c, g)}, flight{what: aDelete})
+		m.send(Command{Node: node, Op: Delete, Key: name.key(g)}, flight{what: aDelete})
 		if g == newest {
 			return
 		}

@@ -26,6 +26,7 @@ const (
 	landed purpose = iota // no flight
 	aReport
 	aLook
+	anAsk // a look that a request waits for
 	aBit
 	aBitLook
 	aLog
@@ -56,7 +57,7 @@ func (m *Machine) answered(r *Result, now time.Time) {
 	switch f.what {
 	case aReport:
 		m.reported(f, r, now)
-	case aLook:
+	case aLook, anAsk:
 		m.looked(f, r, now)
 	case aBit:
 		m.bitAnswered(f, r, now)
@@ -73,9 +74,9 @@ func (m *Machine) answered(r *Result, now time.Time) {
 	}
 }
 
-// maxFlying is how many commands may be under way to a node before further reports wait for answers: half of what its
-// pipeline takes, so that none of the rest is turned away.
-const maxFlying = Backlog / 2
+// maxFlying is how many commands may be under way to a node before further reports wait for answers: so many that a round trip of
+// a millisecond carries two million a second, and so few that their bytes stay in a processor's cache. The pipeline takes more.
+const maxFlying = Backlog / 8
 
 // maxTries ends a race between edges that add, and a node that forgets, for a counter. Hits that lose it wait for the next
 // report.
@@ -105,7 +106,7 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		if r.Op == Add {
 			op = Incr
 		}
-		m.sendPart(r.Node, op, c, p, f.tries+1)
+		m.sendPart(r.Node, op, r.Key, c, p, f.tries+1)
 	case Unsent:
 		if errors.Is(r.Err, ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
 			m.stats.forged.Add(1)
@@ -130,12 +131,17 @@ func (m *Machine) looked(f flight, r *Result, now time.Time) {
 		}
 	}
 	var groups [8]uint64
+	found := false
 	for i, v := range r.Values[1:] {
 		total, ok := parseTotal(v)
 		if v != nil && !ok {
 			m.stats.forged.Add(1)
 		}
 		groups[i] = total
+		found = found || ok
+	}
+	if !found && f.what == aLook {
+		return // a source's first request: there are many of those
 	}
 	m.judge(c, m.counters.Learn(c, f.part.Group, groups[:len(r.Values)-1], now), now)
 }

@@ -56,16 +56,25 @@ func (s Secret) Phase(source counter.Source) uint16 {
 
 // Keys are of fixed width and hold no user data: a letter, then a keyed 128-bit digest of what they name.
 
-// counterKey names a group of a counter: 29 characters.
-func (s Secret) counterKey(c counter.Counter, group uint32) string {
-	var text [counterKeySize]byte
-	return string(appendGroup(s.appendDigest(text[:0], forCounter, c), group))
+// counterName is what the keys of a counter's groups begin with.
+type counterName [1 + 22]byte
+
+func (s Secret) counterName(c counter.Counter) (name counterName) {
+	s.appendDigest(name[:0], forCounter, c)
+	return name
 }
 
-const counterKeySize = 1 + 22 + 6
+const counterKeySize = len(counterName{}) + 6
 
-func appendGroup(key []byte, group uint32) []byte {
+// key names a group of a counter: 29 characters.
+func (n counterName) key(group uint32) string {
+	var room [counterKeySize]byte
+	return string(n.append(room[:0], group))
+}
+
+func (n counterName) append(key []byte, group uint32) []byte {
 	const digits = "0123456789abcdef"
+	key = append(key, n[:]...)
 	for shift := 20; shift >= 0; shift -= 4 {
 		key = append(key, digits[group>>shift&15])
 	}
@@ -73,20 +82,18 @@ func appendGroup(key []byte, group uint32) []byte {
 }
 
 // lookKeys are the keys of a counter's bit and of its groups from newest to oldest. All are parts of one string.
-func (s Secret) lookKeys(c counter.Counter, oldest, newest uint32) []string {
+func (s Secret) lookKeys(c counter.Counter, name counterName, oldest, newest uint32) []string {
 	var room [8 * counterKeySize]byte
 	text := s.appendDigest(room[:0], forBit, c)
 	bit := len(text)
-	digest := len(s.appendDigest(text, forCounter, c)) - bit
 	for g := newest; ; g-- {
-		text = appendGroup(append(text, text[bit:bit+digest]...), g)
+		text = name.append(text, g)
 		if g == oldest {
 			break
 		}
 	}
 	whole := string(text)
-	keys := make([]string, 1, 8)
-	keys[0] = whole[:bit]
+	keys := append(make([]string, 0, 8), whole[:bit])
 	for whole = whole[bit:]; whole != ""; whole = whole[counterKeySize:] {
 		keys = append(keys, whole[:counterKeySize])
 	}

@@ -20,8 +20,9 @@ func BitKey(s Secret, r Rule, source counter.Source) string {
 
 func CounterKeys(s Secret, r Rule, source counter.Source, now time.Time) (keys []string) {
 	oldest, newest := r.Counter.Groups(now, s.Phase(source))
+	name := s.counterName(counter.Counter{Rule: r.Counter, Source: source})
 	for g := oldest; g != newest+1; g++ {
-		keys = append(keys, s.counterKey(counter.Counter{Rule: r.Counter, Source: source}, g))
+		keys = append(keys, name.key(g))
 	}
 	return keys
 }

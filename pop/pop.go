@@ -208,15 +208,16 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 	if !ok {
 		return
 	}
+	name := m.secret.counterName(c)
 	for _, p := range rep.Parts[:rep.N] {
 		op := Add
 		if p.Heard {
 			op = Incr
 		}
-		m.sendPart(node, op, c, p, 0)
+		m.sendPart(node, op, name.key(p.Group), c, p, 0)
 	}
 	if rep.Past {
-		m.look(node, c, rep.Oldest, rep.Newest-1)
+		m.look(node, aLook, name, c, rep.Oldest, rep.Newest-1)
 	}
 }
 
@@ -240,21 +241,21 @@ func (m *Machine) ask(now time.Time) {
 	for _, c := range m.dirty {
 		if node := m.place(c.Source); node >= 0 {
 			oldest, newest := c.Rule.Groups(now, m.secret.Phase(c.Source))
-			m.look(node, c, oldest, newest)
+			m.look(node, anAsk, m.secret.counterName(c), c, oldest, newest)
 		}
 	}
 }
 
 // look reads what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
 // more than this one of a source that it sees for the first time, or again.
-func (m *Machine) look(node int, c counter.Counter, oldest, newest uint32) {
-	m.send(Command{Node: node, Op: Get, Report: true, Keys: m.secret.lookKeys(c, oldest, newest)}, flight{what: aLook, counter: c, part: counter.Part{Group: newest}})
+func (m *Machine) look(node int, what purpose, name counterName, c counter.Counter, oldest, newest uint32) {
+	m.send(Command{Node: node, Op: Get, Report: true, Keys: m.secret.lookKeys(c, name, oldest, newest)}, flight{what: what, counter: c, part: counter.Part{Group: newest}})
 }
 
 // sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so
 // that later increments stay in place.
-func (m *Machine) sendPart(node int, op Op, c counter.Counter, p counter.Part, tries int) {
-	cmd := Command{Node: node, Op: op, Report: true, Key: m.secret.counterKey(c, p.Group)}
+func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, tries int) {
+	cmd := Command{Node: node, Op: op, Report: true, Key: key}
 	if op == Incr {
 		cmd.Delta = p.Hits
 	} else {
