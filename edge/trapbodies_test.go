@@ -127,3 +127,21 @@ func TestTrapEarlyAnswerIsReset(t *testing.T) {
 		},
 	}.try(t)
 }
+
+// The body of a request that is refused unread is not the next request.
+func TestTrapUnreadBodyIsTheNextRequest(t *testing.T) {
+	body := strings.Repeat(smuggled, 1000)
+	trap{
+		falls: func(p *front) string {
+			p.get("/refused")
+			c := p.dial()
+			_, _ = io.WriteString(c, fmt.Sprintf("POST /refused HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+			_ = c.(*net.TCPConn).CloseWrite()
+			got, _ := io.ReadAll(c)
+			if n := strings.Count(string(got), "HTTP/1.1 "); n != 1 {
+				return fmt.Sprintf("%d answers to one request", n)
+			}
+			return ""
+		},
+	}.try(t)
+}
