@@ -93,6 +93,10 @@ func TestOriginFaults(t *testing.T) {
 					if hits := len(o.requests()) - before; hits != want {
 						t.Errorf("%s, kept %t: %d hits, want %d", method, kept, hits, want)
 					}
+					if strings.HasSuffix(test.answer, "\x00") || strings.HasSuffix(test.answer, "\x01") {
+						// A HEAD has its answer before the connection ends: the next request may or may not find it ended.
+						e.snap.Load().origins.all[0].sweep(time.Time{})
+					}
 					if resp, body := e.get("/"); resp.StatusCode != 200 || body != "own" {
 						t.Errorf("%s, kept %t: the next client: %d %q", method, kept, resp.StatusCode, body)
 					}
