@@ -2,12 +2,10 @@ package counter
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -82,6 +80,23 @@ func BenchmarkReserve(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkFill is a decision about one of all sources, in random order, in a table for a million of which a part is there.
+func BenchmarkFill(b *testing.B) {
+	for _, share := range []int{10, 50, 90, 100} {
+		b.Run(fmt.Sprintf("%d%%", share), func(b *testing.B) {
+			rules := benchRules(b, 1)
+			table, list := fill(false, share*10_000, 1_000_000, rules)
+			asks := make([]Ask, 1)
+			now := epoch.Add(time.Second)
+			defer cpu(b)()
+			for i := range b.N {
+				asks[0] = Ask{Rule: rules[0], Source: list[i%len(list)], Hits: 1}
+				table.Reserve(asks, now.Add(time.Duration(i)*time.Microsecond))
+			}
+		})
 	}
 }
 
@@ -191,24 +206,4 @@ func resident(b *testing.B) int {
 		b.Fatal(err)
 	}
 	return pages * os.Getpagesize()
-}
-
-// BenchmarkGarbageCollection reports the longest pause of a collection with a million sources in the table.
-func BenchmarkGarbageCollection(b *testing.B) {
-	table, _ := fill(true, 1_000_000, 1_000_000, benchRules(b, 1))
-	b.ResetTimer()
-	for range b.N {
-		runtime.GC()
-	}
-	b.StopTimer()
-	sample := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
-	metrics.Read(sample)
-	h, worst := sample[0].Value.Float64Histogram(), 0.0
-	for i, n := range h.Counts {
-		if n > 0 && !math.IsInf(h.Buckets[i+1], 1) {
-			worst = h.Buckets[i+1]
-		}
-	}
-	b.ReportMetric(worst*1e6, "µs-longest-pause")
-	runtime.KeepAlive(table)
 }

@@ -1,0 +1,134 @@
+package counter
+
+import (
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"runtime/metrics"
+	"testing"
+	"time"
+)
+
+// churn is traffic of which most sources come once: each second of virtual time so many of them, as many hits of sources that came
+// before, a tier that answers what is reported, and now and then a rule that forgets somebody.
+type churn struct {
+	table *Table
+	rules []*Rule
+	now   time.Time
+	next  uint32 // the next stranger
+	dirty []Counter
+	asks  []Ask
+}
+
+func newChurn(t testing.TB, counters int) *churn {
+	c := &churn{table: New(Options{Counters: counters, Tier: true}), now: epoch, asks: make([]Ask, 2)}
+	c.rules = []*Rule{rule(t, 20, time.Minute, 12, Nearest), rule(t, 50_000, time.Minute, 12, Nearest)}
+	Renumber(c.rules)
+	return c
+}
+
+func (c *churn) hit(source uint32) {
+	for i, r := range c.rules {
+		c.asks[i] = Ask{Rule: r, Source: address(source), Hits: 1}
+	}
+	c.table.Reserve(c.asks, c.now)
+}
+
+func (c *churn) second(strangers int, rng *rand.Rand) {
+	for range strangers {
+		c.hit(c.next)
+		c.next++
+		c.hit(c.next - min(c.next, uint32(rng.ExpFloat64()*float64(10*strangers)))) // who came in the last seconds
+	}
+	c.table.Forget(c.rules[0], address(c.next-1))
+	c.now = c.now.Add(time.Second)
+	c.table.Sweep(c.now, false)
+	c.dirty = c.table.Dirty(c.dirty[:0])
+	for _, d := range c.dirty {
+		rep, _ := c.table.Take(d, c.now)
+		for _, p := range rep.Parts[:rep.N] {
+			c.table.Counted(d, p, p.Known, c.now)
+		}
+	}
+}
+
+// TestChurnDoesNotGrow: an hour of strangers, a hundred times as many as the table has room for, leaves it as large as ten minutes
+// did, and what it keeps beside its counters within bounds.
+func TestChurnDoesNotGrow(t *testing.T) {
+	c := newChurn(t, 3000)
+	rng := rand.New(rand.NewPCG(1, 2))
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	minutes := func(n int) {
+		for range n * 60 {
+			c.second(100, rng)
+		}
+	}
+	minutes(10)
+	begin := heap()
+	minutes(50)
+	if end := heap(); end > begin+64<<10 {
+		t.Errorf("the heap grew from %d to %d bytes in 50 minutes", begin, end)
+	}
+	for i := range c.table.shards {
+		s := &c.table.shards[i]
+		if len(s.fines) > s.maxFines || len(s.fineOf) > s.maxFines || len(s.works) > s.maxWorks+1 || len(s.waiting) > 0 {
+			t.Errorf("shard %d: %d fines by %d names of %d, %d works of %d, %d waiting",
+				i, len(s.fines), len(s.fineOf), s.maxFines, len(s.works), s.maxWorks, len(s.waiting))
+		}
+	}
+	if st := c.table.Stats(); st.Evicted < 300_000 || st.Counters > 2*st.Capacity {
+		t.Errorf("%d evicted and %d of %d there: this was no churn", st.Evicted, st.Counters, st.Capacity)
+	}
+	runtime.KeepAlive(c)
+}
+
+// BenchmarkChurn is an hour of a full table for a million sources, 500 strangers and 500 others in a second of it, and a
+// collection of garbage in each minute. It reports the longest pause of those and by how much the heap grew after ten minutes.
+func BenchmarkChurn(b *testing.B) {
+	for range b.N {
+		c := newChurn(b, 1_000_000)
+		rng := rand.New(rand.NewPCG(1, 2))
+		for range 1_000_000 {
+			c.hit(c.next)
+			c.next++
+		}
+		before := pauses()
+		var begin, end runtime.MemStats
+		for second := range 3600 {
+			c.second(500, rng)
+			if second%60 == 59 {
+				runtime.GC()
+			}
+			if second == 599 {
+				runtime.ReadMemStats(&begin)
+			}
+		}
+		runtime.ReadMemStats(&end)
+		b.ReportMetric(longest(before, pauses())*1e6, "µs-longest-pause")
+		b.ReportMetric(float64(int64(end.HeapAlloc)-int64(begin.HeapAlloc))/1e3, "kB-grown")
+		b.ReportMetric(float64(end.HeapAlloc)/1e6, "MB-heap")
+		runtime.KeepAlive(c)
+	}
+}
+
+// pauses is how often collections have stopped the world, by for how long.
+func pauses() *metrics.Float64Histogram {
+	sample := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
+	metrics.Read(sample)
+	return sample[0].Value.Float64Histogram()
+}
+
+// longest is the longest pause between two looks, at most.
+func longest(before, after *metrics.Float64Histogram) (worst float64) {
+	for i, n := range after.Counts {
+		if n > before.Counts[i] && !math.IsInf(after.Buckets[i+1], 1) {
+			worst = after.Buckets[i+1]
+		}
+	}
+	return worst
+}
