@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"sluice/loadgen"
 	"sluice/pop"
@@ -45,7 +46,7 @@ func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) e
 	defer site.Stop()
 	c, err := run(site)
 	if err != nil {
-		return err
+		return errors.Join(site.Crashed(), err) // that it has gone is why it could not be asked
 	}
 	return told(c)
 }
