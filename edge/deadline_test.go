@@ -1,7 +1,10 @@
 package edge
 
 import (
+	"bufio"
 	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -28,6 +31,40 @@ func TestSlowUploadIsNoSlowOrigin(t *testing.T) {
 			}
 			if resp, body := c.say(request[1]); resp.StatusCode != 200 || body != "hello" {
 				t.Errorf("%d %q", resp.StatusCode, body)
+			}
+			e.rest()
+		})
+	}
+}
+
+// An origin that gives up in the middle of a body has failed, not the client.
+func TestOriginFailsDuringUpload(t *testing.T) {
+	for name, answer := range map[string]string{"closed": "", "garbage": "SSH-2.0-OpenSSH_9.2\r\n\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.Close()
+			go func() {
+				for {
+					c, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = http.ReadRequest(bufio.NewReader(c)) // its head
+					_, _ = io.WriteString(c, answer)
+					c.Close()
+				}
+			}()
+			e := startConfig(t, withoutRules(t, "http://"+ln.Addr().String()))
+			c := e.talk()
+			_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"+strings.Repeat("x", 70000))
+			if resp, body := c.hear("POST"); resp.StatusCode != 502 || !resp.Close {
+				t.Errorf("%d %s", resp.StatusCode, body)
+			}
+			if n := e.snap.Load().origins.all[0].failures.Load(); n != 1 {
+				t.Errorf("%d failures of the origin", n)
 			}
 			e.rest()
 		})

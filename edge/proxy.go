@@ -82,10 +82,11 @@ func (x *exchange) forward(ctx *fasthttp.RequestCtx) int {
 // failed answers for an origin that did not, or tells the client that its own body was at fault.
 func (x *exchange) failed(ctx *fasthttp.RequestCtx, o *origin, b *answerBody, err error) {
 	if u := b.upload; u != nil {
+		failed := u.failed.Load() // else it is cut off now because the origin has failed
 		u.end()
 		x.conn.body = false
 		x.conn.linger.Store(true)
-		if u.byClient {
+		if failed && u.byClient {
 			status, code, message := u.status()
 			answer(ctx, status, code, message)
 			ctx.SetConnectionClose()

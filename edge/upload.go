@@ -33,6 +33,7 @@ type upload struct {
 	announced [][]byte                          // those that may go on
 	started   bool                              // in a goroutine of its own
 	taken     atomic.Bool                       // the client has sent all of it
+	failed    atomic.Bool                       // err is set
 	done      chan struct{}                     // closed at its end
 	err       error                             // why it failed
 	byClient  bool                              // the failure is the client's, not the origin's
@@ -132,6 +133,7 @@ func (u *upload) extend() error {
 
 func (u *upload) fail(err error, client bool) {
 	u.err, u.byClient = err, client
+	u.failed.Store(true) // before the link is closed: that ends the wait for an answer
 	if client {
 		u.link.Close()
 	}
