@@ -70,3 +70,18 @@ func TestOriginFailsDuringUpload(t *testing.T) {
 		})
 	}
 }
+
+// A client that takes all of total_timeout for its body has used it up, not the origin.
+func TestTotalTimeoutOfUpload(t *testing.T) {
+	o := startRecorder(t, hello)
+	e := startEdge(t, "", "origins: [{servers: ['"+o.url()+"'], timeout: 20s, total_timeout: 200ms}]")
+	c := e.talk()
+	resp, body := c.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("x", 70000))
+	if resp.StatusCode != 408 || !resp.Close {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	if n := e.snap.Load().origins.all[0].failures.Load(); n != 0 {
+		t.Errorf("%d failures of the origin", n)
+	}
+	e.rest()
+}

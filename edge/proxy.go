@@ -82,11 +82,12 @@ func (x *exchange) forward(ctx *fasthttp.RequestCtx) int {
 // failed answers for an origin that did not, or tells the client that its own body was at fault.
 func (x *exchange) failed(ctx *fasthttp.RequestCtx, o *origin, b *answerBody, err error) {
 	if u := b.upload; u != nil {
-		failed := u.failed.Load() // else it is cut off now because the origin has failed
+		failed := u.failed.Load() // else it is cut off now because the origin has failed, or the time for all of it is up
+		late := !failed && !u.taken.Load() && !b.due.IsZero() && !time.Now().Before(b.due)
 		u.end()
 		x.conn.body = false
 		x.conn.linger.Store(true)
-		if failed && u.byClient {
+		if (failed || late) && u.byClient {
 			status, code, message := u.status()
 			answer(ctx, status, code, message)
 			ctx.SetConnectionClose()
