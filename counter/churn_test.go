@@ -52,7 +52,7 @@ func (c *churn) second(strangers int, rng *rand.Rand) {
 	}
 }
 
-// TestChurnDoesNotGrow: an hour of strangers, a hundred times as many as the table has room for, leaves it as large as ten minutes
+// TestChurnDoesNotGrow: an hour of strangers, more than a hundred times as many as the table has room for, leaves it as large as ten minutes
 // did, and what it keeps beside its counters within bounds.
 func TestChurnDoesNotGrow(t *testing.T) {
 	c := newChurn(t, 3000)
