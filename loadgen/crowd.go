@@ -76,7 +76,7 @@ func (c *crowd) run(ctx context.Context) {
 				for n := range h.beats(ctx, h.each, 0) {
 					all.Go(func() {
 						v := &visitor{crowd: c, habit: h}
-						v.visit(n)
+						v.visit(n, n)
 						v.leave()
 					})
 				}
@@ -87,7 +87,7 @@ func (c *crowd) run(ctx context.Context) {
 				v := &visitor{crowd: c, habit: h}
 				defer v.leave()
 				for n := range h.beats(ctx, h.each, h.each*time.Duration(i)/time.Duration(h.clients)) {
-					v.visit(n*h.clients + i)
+					v.visit(n*h.clients+i, n+i)
 				}
 			})
 		}
@@ -99,7 +99,7 @@ func (h *habit) beats(ctx context.Context, each, first time.Duration) func(func(
 	return func(yield func(int) bool) {
 		start := time.Now().Add(first)
 		for n := 0; ; n++ {
-			if pause(ctx, time.Until(start.Add(time.Duration(n)*each))) != nil || !yield(n) {
+			if pause(ctx, time.Until(start.Add(time.Duration(n)*each))) != nil || ctx.Err() != nil || !yield(n) {
 				return
 			}
 		}
@@ -114,12 +114,12 @@ type visitor struct {
 	br   *bufio.Reader
 }
 
-// visit makes as many requests as the habit sends ahead.
-func (v *visitor) visit(n int) {
+// visit makes as many requests as the habit sends ahead: number says which in all, turn which of this client.
+func (v *visitor) visit(number, turn int) {
 	began := time.Now()
 	var asked []*http.Request
 	for i := range v.ahead {
-		asked = append(asked, v.request(n*v.ahead+i))
+		asked = append(asked, v.request(number*v.ahead+i, turn*v.ahead+i))
 	}
 	for left := asked; len(left) > 0; {
 		answered, err := v.ask(left)
@@ -135,19 +135,19 @@ func (v *visitor) visit(n int) {
 	}
 }
 
-func (v *visitor) request(n int) *http.Request {
-	method, path, body := http.MethodGet, fmt.Sprintf("/%s/%d", strings.ReplaceAll(v.name, " ", "-"), n), ""
-	if n%16 == 5 && v.ahead == 1 {
+func (v *visitor) request(number, turn int) *http.Request {
+	method, path, body := http.MethodGet, fmt.Sprintf("/%s/%d", strings.ReplaceAll(v.name, " ", "-"), number), ""
+	if turn%16 == 5 && v.ahead == 1 {
 		path = "/slow" + path
 	}
-	if n%4 == 3 {
+	if turn%4 == 3 {
 		method, body = http.MethodPost, strings.Repeat("x", crowdBody)
 	}
 	r, err := http.NewRequest(method, "http://edge.test"+path, strings.NewReader(body))
 	if err != nil {
 		panic(err) // the names above are no URL
 	}
-	r.Close = v.clients == 0 && n%2 == 0
+	r.Close = v.clients == 0 && turn%2 == 0
 	return r
 }
 
