@@ -27,6 +27,9 @@ func (h *head) answered(g int) bool {
 	return g == 0 && h.state&heardNow != 0 || g == 1 && h.heard&heardLast != 0
 }
 
+// burst is within how long after an answer of the tier further hits are taken for those of a burst.
+const burst = 6 * recency
+
 // refresh is how often a busy counter of long groups is read: 1,024 units of recency.
 const refresh = recency << refreshBits
 

@@ -43,7 +43,7 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			if k.rule == nil {
 				continue
 			}
-			k.urgent, k.last = k.urgent || all, k.last || all
+			k.urgent = k.urgent || all
 			if k.queued || k.handed {
 				continue
 			}
@@ -134,11 +134,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			return
 		}
 		r := c.Rule
-		// Hits of groups that have ended go once, whole. Those of the newest wait for its end, unless they matter by themselves.
-		newest := k.urgent
-		if fresh := r.sum(k.pending[0]); newest && !k.last && uint64(k.hits) > fresh {
-			newest = t.urgent(r, h, uint32(fresh), s.estimate(r, st, i, at))
-		}
+		newest := k.urgent // else only what is left of groups that have ended goes, and hits of the newest wait for its end
 		most := r.reportMax() / MaxEdges
 		for g := range r.groups() {
 			if k.pending[g] == 0 || g == 0 && !newest {
@@ -325,7 +321,7 @@ func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now in
 	h.state = h.state&^(toldNear|toldFull|heatMask) | told | r.heatOf(estimate)
 	if w := h.work; w != 0 {
 		k := &s.works[w]
-		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate)
+		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate, now)
 		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
 		if k.urgent && k.flying == [maxGroups]uint64{} && k.pending != [maxGroups]uint64{} {
 			s.queue(w)

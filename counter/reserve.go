@@ -47,7 +47,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 		l.find(a)
 		t.judge(a, &l, ns, nil)
 		admitted := a.Shadow || !a.Over
-		t.keep(a, &l, admitted)
+		t.keep(a, &l, admitted, ns)
 		l.s.unlock(t)
 		return admitted
 	}
@@ -72,14 +72,14 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 		admitted = admitted && (a.Shadow || !a.Over)
 	}
 	for i := range asks {
-		t.keep(&asks[i], &found[i], admitted)
+		t.keep(&asks[i], &found[i], admitted, ns)
 	}
 	t.unlock(found)
 	return admitted
 }
 
 // keep reserves or counts what has been judged.
-func (t *Table) keep(a *Ask, l *lookup, admitted bool) {
+func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
 	if !a.Always && (!admitted || a.Over) {
 		return
 	}
@@ -87,7 +87,7 @@ func (t *Table) keep(a *Ask, l *lookup, admitted bool) {
 		a.held = true
 		return
 	}
-	l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate)
+	l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
 }
 
 // Commit counts a held reservation, in the sub-window of now. Anything else it leaves alone: an ask that was not held
@@ -115,7 +115,7 @@ func (t *Table) settle(a *Ask, now time.Time, count bool) {
 	if count {
 		ns := now.UnixNano()
 		l.at = l.s.advance(l.store, l.i, a.Rule, ns)
-		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate)
+		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, ns)
 	}
 	l.s.unlock(t)
 }

@@ -10,7 +10,6 @@ type work struct {
 	queued  bool // in shard.dirty
 	handed  bool // given out by Dirty, and not taken yet
 	urgent  bool // to be reported at once; else it may wait until its group ends
-	last    bool // to be reported whole: there is no later
 	held    uint32
 	hits    uint32 // pending and flying, all lanes
 	pending [maxGroups]uint64
@@ -74,7 +73,7 @@ func (s *shard) age(k *work, r *Rule, n int) {
 }
 
 // count adds hits to the counter at i and, with a tier, to what it must be told.
-func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64) {
+func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64, now int64) {
 	groups := st.groups(i)
 	groups[0] = r.add(groups[0], at.lane, uint64(hits))
 	s.note(r, st, i, at, hits, estimate)
@@ -95,22 +94,25 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 	k.pending[0] = r.add(k.pending[0], at.lane, uint64(hits))
 	k.hits += hits
 	s.stats.Unreported += uint64(hits)
-	k.urgent = k.urgent || t.urgent(r, st.head(i), k.hits, estimate)
+	k.urgent = k.urgent || t.urgent(r, st.head(i), k.hits, estimate, now)
 	if k.urgent && k.flying == [maxGroups]uint64{} {
 		s.queue(w) // else it is the next report, when the one under way is answered
 	}
 }
 
 // urgent says whether so many unreported hits must be reported at once. They may wait while they could not matter: if every
-// edge kept as many to itself, less than a third of the limit would be hidden, and less and less of it as the source is known to
-// come nearer. So the tier has two thirds of a limit when a source has used it up, and from there on nothing waits: whose report
+// edge kept as many to itself, less than a third of the limit would be hidden, less and less of it as the source is known to
+// come nearer, and of a burst no more than a third of what is left of the limit. So the tier has two thirds of a limit when a source has used it up, and from there on nothing waits: whose report
 // finds a counter in the last third tells all edges. What an edge knows nothing of, it asks about.
-func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64) bool {
+func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64, now int64) bool {
 	if !h.met() || h.state&toldNear != 0 {
 		return true
 	}
 	hidden := float64(hits) * float64(t.edges.Load())
-	return 3*hidden >= float64(r.Limit)-estimate/2
+	if h.silence(now) > burst {
+		estimate /= 2
+	}
+	return 3*hidden >= float64(r.Limit)-estimate
 }
 
 func (s *shard) queue(w uint16) {
