@@ -2,16 +2,12 @@ package edge
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -20,191 +16,15 @@ import (
 )
 
 const (
-	// acceptPause is the first pause after a failed accept; it doubles up to acceptPauses. Without descriptors there is nothing
-	// to do but to wait for somebody to close one.
-	acceptPause  = 5 * time.Millisecond
-	acceptPauses = 100 * time.Millisecond
 	// A chunked body may cost at most bodyCost bytes on the wire for each of its own, and bodySlack bytes more: what goes
 	// beyond is chunk extensions and trailers that have no end.
 	bodyCost  = 16
 	bodySlack = 128 << 10
-	// stopTime is how long a listener that stops still accepts what is waiting.
-	stopTime = 50 * time.Millisecond
 	// lingerTime and lingerBytes bound what is read of a refused body, so that the refusal arrives: closing a connection with
 	// unread bytes resets it, and a reset takes the answer with it.
 	lingerTime  = time.Second
 	lingerBytes = 256 << 10
 )
-
-// A registry knows which connections are open, so that draining can end them, and caps those of a source.
-type registry struct {
-	stats     *stats
-	most      int // connections, tunnels among them; 0: any number
-	perSource int
-	source    func(netip.Addr) (counter.Source, bool) // false: a trusted proxy, which has no cap
-	memory    *memoryCap                              // nil: no limit
-	shed      func(netip.Addr) bool                   // is a peer to be turned away?
-	proxied   func(netip.Addr) bool                   // does a peer begin with a PROXY header?
-	header    time.Duration                           // how long the head of a request may take
-	write     time.Duration                           // how long a write may take without progress
-	bodies    int                                     // bytes a second that a client must send of a body; 0: any number
-	answers   int                                     // and take of an answer
-	slack     time.Duration                           // by how much a read deadline may be off
-	alone     bool                                    // there is one processor
-
-	left    atomic.Int64 // when Leave was called, Unix nanoseconds; this and what follows: see drain.go
-	notice  atomic.Int64 // that idle connections have, nanoseconds
-	retired atomic.Int64 // those accepted until then are to end when idle, Unix nanoseconds
-
-	mu     sync.Mutex
-	conns  map[*conn]struct{}
-	counts map[counter.Source]int
-}
-
-// A listener accepts connections for the server on one socket: it goes on after temporary failures.
-type listener struct {
-	net.Listener
-	*registry
-	tls *tls.Config // nil: plain
-
-	ended    chan struct{} // closed when the last connection has been accepted
-	stopping atomic.Bool
-}
-
-// Accept returns io.EOF once the listener is closed, which ends the server's loop without an error.
-func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.accept()
-	if err != nil {
-		close(l.ended) // the server does not call again after an error
-		return nil, err
-	}
-	return c, nil
-}
-
-func (l *listener) accept() (*conn, error) {
-	pause := acceptPause
-	for {
-		nc, err := l.Listener.Accept()
-		switch {
-		case err == nil:
-		case errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF):
-			return nil, io.EOF
-		case l.stopping.Load():
-			l.Listener.Close()
-			return nil, io.EOF
-		case errors.Is(err, syscall.ECONNABORTED):
-			continue
-		default:
-			l.stats.acceptFails.Add(1)
-			time.Sleep(pause)
-			pause = min(2*pause, acceptPauses)
-			continue
-		}
-		if c := l.admit(nc); c != nil {
-			return c, nil
-		}
-		nc.Close()
-	}
-}
-
-// admit counts a connection for its source; nil means that the source has too many, or the process too little memory.
-func (l *listener) admit(nc net.Conn) *conn {
-	if l.memory != nil && l.memory.exceeded(time.Now()) {
-		l.stats.starved.Add(1)
-		return nil
-	}
-	c := &conn{Conn: nc, raw: nc, listener: l.registry, peer: peerAddr(nc.RemoteAddr()), accepted: time.Now().UnixNano()}
-	if l.proxied != nil && l.proxied(c.peer) {
-		c.Conn = &proxied{Conn: nc, conn: c, then: l.header}
-	}
-	if l.tls != nil {
-		c.secure, c.Conn = true, tls.Server(c.Conn, l.tls) // the first Read shakes hands
-	}
-	if l.shed != nil && l.shed(c.peer) || !l.recount(c) {
-		return nil
-	}
-	return c
-}
-
-// recount counts a connection for the source that its peer is, in place of the one it was counted for. It reports whether
-// that has room for it.
-func (l *registry) recount(c *conn) bool {
-	source, capped := l.source(c.peer)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c.source.IsValid() {
-		l.discount(c)
-	}
-	if _, known := l.conns[c]; !known && l.most > 0 && len(l.conns) >= l.most {
-		l.stats.turnedAway.Add(1)
-		return false
-	}
-	if capped {
-		if l.counts[source] >= l.perSource {
-			l.stats.turnedAway.Add(1)
-			return false
-		}
-		l.counts[source]++
-		c.source = source
-	}
-	l.conns[c] = struct{}{}
-	return true
-}
-
-func (l *registry) forget(c *conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.conns, c)
-	if c.source.IsValid() {
-		l.discount(c)
-	}
-}
-
-// discount needs the lock.
-func (l *registry) discount(c *conn) {
-	if l.counts[c.source]--; l.counts[c.source] <= 0 {
-		delete(l.counts, c.source)
-	}
-	c.source = counter.Source{}
-}
-
-// giveWay lets other goroutines run before a read that would find nothing yet: when this one is back, what it reads has come,
-// which saves a read in vain and a wait for more. Only on one processor is that cheap: on several, giving way takes a lock
-// that all of them share and wakes the idle ones.
-func (l *registry) giveWay() {
-	if l.alone {
-		runtime.Gosched()
-	}
-}
-
-func (l *registry) open() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.conns)
-}
-
-// closeAll cuts every connection that is still open.
-func (l *registry) closeAll() {
-	l.mu.Lock()
-	open := make([]*conn, 0, len(l.conns))
-	for c := range l.conns {
-		open = append(open, c)
-	}
-	l.mu.Unlock()
-	for _, c := range open {
-		c.raw.Close() // not conn.Close: no lingering now
-	}
-}
-
-func peerAddr(a net.Addr) netip.Addr {
-	switch a := a.(type) {
-	case *net.TCPAddr:
-		return a.AddrPort().Addr().Unmap().WithZone("")
-	case *net.UnixAddr:
-		return netip.AddrFrom4([4]byte{127, 0, 0, 1}) // whoever it is, it is this machine
-	}
-	return netip.IPv6Unspecified() // an in-memory connection
-}
 
 // A conn is a client's connection. But for Close it belongs to the goroutine that serves it, or, while a body is on its
 // way to the origin, its reading half to the goroutine that sends the body.
@@ -426,23 +246,4 @@ func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
 			c.exchange = nil
 		}
 	}
-}
-
-// Close is called by the server as well; the second time is no failure.
-func (l *listener) Close() error {
-	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
-}
-
-// stop takes the connections that are waiting to be accepted, and then no more: closing at once would reset them.
-func (l *listener) stop() {
-	if l.stopping.Swap(true) {
-		return
-	}
-	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok && d.SetDeadline(time.Now().Add(stopTime)) == nil {
-		return // Accept closes it when the time is up
-	}
-	l.Listener.Close()
 }

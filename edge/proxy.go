@@ -151,7 +151,6 @@ func (x *exchange) exchangeOn(ctx *fasthttp.RequestCtx, o *origin, b *answerBody
 		// The origin may have answered and closed before it read everything: what it said still counts.
 		_ = l.SetReadDeadline(time.Now().Add(time.Second))
 	}
-	x.server.open.giveWay()
 	if head := x.readAnswerHead(b, ctx); head != nil {
 		if err != nil && b.upload != nil {
 			return err
