@@ -118,6 +118,7 @@ func New(o Options) (*Server, error) {
 		ReadTimeout:           c.Limits.HeaderTimeout,
 		IdleTimeout:           c.Limits.IdleTimeout,
 		CloseOnShutdown:       true,
+		ReduceMemoryUsage:     true, // who waits for a request holds no buffer for the answer: the next answer finds one in the cache
 		SecureErrorLogMessage: true,
 
 		// One byte of a body may be read before the handler decides; the rest is streamed. The server takes no less.
