@@ -76,7 +76,7 @@ func (s *Site) CheckSlow(ctx context.Context, scale SlowScale) (*Check, error) {
 			attacks = append(attacks, &slowAttack{kind: k, most: scale.Connections, source: from})
 		}
 	}
-	flood := slowKind{name: "silent", held: func(header, _ time.Duration) time.Duration { return header }, ends: slow408}
+	flood := slowKind{name: "silent", held: func(header, _ time.Duration) time.Duration { return header }, ends: slowClosed}
 	attacks = append(attacks, &slowAttack{kind: flood, most: scale.Flood, source: attacks[3].source})
 	for i, a := range attacks {
 		capped := i >= len(slowKinds())

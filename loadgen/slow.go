@@ -36,7 +36,8 @@ const (
 	slow408     = "answered 408"
 	slowOther   = "answered otherwise"
 	slowCut     = "cut"
-	slowRefused = "turned away" // closed without a byte
+	slowClosed  = "closed"      // without a byte, after a while
+	slowRefused = "turned away" // at once
 )
 
 // slowPeriod is how often a slow connection moves.
@@ -156,6 +157,8 @@ func (a *slowAttack) end(c *slowConn, now time.Duration) {
 		c.outcome = slow408
 	case len(c.got) > 0:
 		c.outcome = slowOther
+	case c.lasted > a.ramp: // half of the time it may have
+		c.outcome = slowClosed
 	default:
 		c.outcome = slowRefused
 	}
@@ -184,7 +187,7 @@ func (a *slowAttack) tally() slowTally {
 
 func (t slowTally) String() string {
 	out := ""
-	for _, outcome := range []string{slow408, slowCut, slowRefused, slowOther, slowOpen} {
+	for _, outcome := range []string{slow408, slowCut, slowClosed, slowRefused, slowOther, slowOpen} {
 		if n := t.by[outcome]; n > 0 {
 			out += ", " + strconv.Itoa(n) + " " + outcome
 		}
