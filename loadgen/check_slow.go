@@ -76,7 +76,8 @@ func (s *Site) CheckSlow(ctx context.Context, scale SlowScale) (*Check, error) {
 			attacks = append(attacks, &slowAttack{kind: k, most: scale.Connections, source: from})
 		}
 	}
-	flood := slowKind{name: "silent", held: func(header, _ time.Duration) time.Duration { return header }, ends: slowClosed}
+	// Silent but for a byte: a connection on which nothing at all comes is closed without an answer, as one that is turned away.
+	flood := slowKind{name: "silent ones", begin: "G", held: func(header, _ time.Duration) time.Duration { return header }, ends: slow408}
 	attacks = append(attacks, &slowAttack{kind: flood, most: scale.Flood, source: attacks[3].source})
 	for i, a := range attacks {
 		capped := i >= len(slowKinds())

@@ -36,8 +36,7 @@ const (
 	slow408     = "answered 408"
 	slowOther   = "answered otherwise"
 	slowCut     = "cut"
-	slowClosed  = "closed"      // without a byte, after a while
-	slowRefused = "turned away" // at once
+	slowRefused = "turned away" // closed without a byte
 )
 
 // slowPeriod is how often a slow connection moves.
@@ -157,8 +156,6 @@ func (a *slowAttack) end(c *slowConn, now time.Duration) {
 		c.outcome = slow408
 	case len(c.got) > 0:
 		c.outcome = slowOther
-	case c.lasted > a.ramp: // half of the time it may have
-		c.outcome = slowClosed
 	default:
 		c.outcome = slowRefused
 	}
@@ -187,7 +184,7 @@ func (a *slowAttack) tally() slowTally {
 
 func (t slowTally) String() string {
 	out := ""
-	for _, outcome := range []string{slow408, slowCut, slowClosed, slowRefused, slowOther, slowOpen} {
+	for _, outcome := range []string{slow408, slowCut, slowRefused, slowOther, slowOpen} {
 		if n := t.by[outcome]; n > 0 {
 			out += ", " + strconv.Itoa(n) + " " + outcome
 		}
