@@ -77,16 +77,22 @@ func (a *again) SetWriteDeadline(time.Time) error { return nil }
 type crowd struct {
 	again
 	requests, sources, sent int
+	buf, rest               []byte // a request, and what of it has not been read
 }
 
 func (c *crowd) Read(p []byte) (int, error) {
-	if c.sent == c.requests {
-		return 0, io.EOF
+	if len(c.rest) == 0 {
+		if c.sent == c.requests {
+			return 0, io.EOF
+		}
+		n := c.sent % c.sources
+		c.sent++
+		c.buf = fmt.Appendf(append(c.buf[:0], benchRequest[:len(benchRequest)-2]...), "X-Forwarded-For: 198.18.%d.%d\r\n\r\n", n>>8, n&255)
+		c.rest = c.buf
 	}
-	n := c.sent % c.sources
-	c.sent++
-	head := append(p[:0], benchRequest[:len(benchRequest)-2]...)
-	return len(fmt.Appendf(head, "X-Forwarded-For: 198.18.%d.%d\r\n\r\n", n>>8, n&255)), nil
+	n := copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
 }
 
 func (c *crowd) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }

@@ -95,20 +95,24 @@ func (l *listener) accept() (*conn, error) {
 	}
 }
 
-// admit counts a connection for its source; nil means that the source has too many, or the process too little memory.
+// admit counts a connection for its source; nil means that the source is shed or has too many, or the process too little memory.
 func (l *listener) admit(nc net.Conn) *conn {
+	peer := peerAddr(nc.RemoteAddr())
+	if l.shed != nil && l.shed(peer) {
+		return nil
+	}
 	if l.memory != nil && l.memory.exceeded(time.Now()) {
 		l.stats.starved.Add(1)
 		return nil
 	}
-	c := &conn{Conn: nc, raw: nc, listener: l.registry, peer: peerAddr(nc.RemoteAddr()), accepted: time.Now().UnixNano()}
+	c := &conn{Conn: nc, raw: nc, listener: l.registry, peer: peer, accepted: time.Now().UnixNano()}
 	if l.proxied != nil && l.proxied(c.peer) {
 		c.Conn = &proxied{Conn: nc, conn: c, then: l.header}
 	}
 	if l.tls != nil {
 		c.secure, c.Conn = true, tls.Server(c.Conn, l.tls) // the first Read shakes hands
 	}
-	if l.shed != nil && l.shed(c.peer) || !l.recount(c) {
+	if !l.recount(c) {
 		return nil
 	}
 	return c
