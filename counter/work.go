@@ -102,8 +102,9 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 
 // urgent says whether so many unreported hits must be reported at once. They may wait while they could not matter: if every
 // edge kept as many to itself, less than a third of the limit would be hidden, less and less of it as the source is known to
-// come nearer, and of a burst no more than a third of what is left of the limit. So the tier has two thirds of a limit when a source has used it up, and from there on nothing waits: whose report
-// finds a counter in the last third tells all edges. What an edge knows nothing of, it asks about.
+// come nearer, and of a burst no more than a third of what is left of the limit. So the tier has two thirds of a limit when a
+// source has used it up, and from there on nothing waits: whose report finds a counter in the last third tells all edges.
+// What an edge knows nothing of, it asks about.
 func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64, now int64) bool {
 	if !h.met() || h.state&toldNear != 0 {
 		return true
