@@ -48,9 +48,9 @@ var errAsked = errors.New("edge: the request that a proxy asks about is malforme
 
 // Headers in which proxies say what the request was that they ask about.
 var (
-	askedTargets = [...][]byte{[]byte("x-original-uri"), []byte("x-forwarded-uri")}
-	askedMethods = [...][]byte{[]byte("x-original-method"), []byte("x-forwarded-method")}
-	askedHosts   = [...][]byte{[]byte("x-forwarded-host")}
+	askedTargets = [...]string{"x-original-uri", "x-forwarded-uri"}
+	askedMethods = [...]string{"x-original-method", "x-forwarded-method"}
+	askedHosts   = [...]string{"x-forwarded-host"}
 )
 
 // ask puts the request that a trusted proxy asks about in place of the one that asks, for rules and the log. What it does
@@ -106,11 +106,11 @@ func (x *exchange) canonical() error {
 
 // asked is the one value of some headers; nil if none is there. A proxy sets one of them and passes the others on as its
 // client wrote them, so two that differ may be an attempt to be judged as somebody else's request.
-func (x *exchange) asked(names [][]byte) (value []byte, err error) {
+func (x *exchange) asked(names []string) (value []byte, err error) {
 	for i := range x.head.lines {
 		l := &x.head.lines[i]
 		for _, name := range names {
-			if len(l.name) != len(name) || !bytes.EqualFold(l.name, name) {
+			if !equalFold(l.name, name) {
 				continue
 			}
 			if len(l.value) == 0 || value != nil && !bytes.Equal(value, l.value) {

@@ -19,20 +19,10 @@ func startWriting(t *testing.T, stdout, stderr *os.File, yaml string) *process {
 	t.Helper()
 	p := &process{t: t, front: freePort(t), back: freePort(t), log: new(bytes.Buffer)}
 	p.cmd = exec.Command(os.Args[0], "--config", write(t, yaml), "--listen", p.front, "--admin", p.back, "--origin", origin(t), "--limit", "1000000")
-	p.cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1")
 	if p.cmd.Stdout, p.cmd.Stderr = stdout, stderr; stderr == nil {
 		p.cmd.Stderr = p.log
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if p.cmd.ProcessState == nil {
-			_ = p.cmd.Process.Kill()
-			_ = p.cmd.Wait()
-		}
-	})
-	p.until("ready", func() bool { status, _ := p.admin("GET", "/readyz"); return status == 200 })
+	p.run()
 	return p
 }
 

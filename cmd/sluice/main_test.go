@@ -107,19 +107,25 @@ func start(t *testing.T, origin string, args ...string) *process {
 	p := &process{t: t, front: freePort(t), back: freePort(t), log: new(bytes.Buffer)}
 	args = append([]string{"--listen", p.front, "--admin", p.back, "--origin", origin, "--grace", "5s"}, args...)
 	p.cmd = exec.Command(os.Args[0], args...)
-	p.cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1")
 	p.cmd.Stderr = p.log
+	p.run()
+	return p
+}
+
+// run starts the command and returns once it is ready.
+func (p *process) run() {
+	p.t.Helper()
+	p.cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1")
 	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	p.t.Cleanup(func() {
 		if p.cmd.ProcessState == nil {
 			_ = p.cmd.Process.Kill()
 			_ = p.cmd.Wait()
 		}
 	})
 	p.until("ready", func() bool { status, _ := p.admin("GET", "/readyz"); return status == 200 })
-	return p
 }
 
 func freePort(t *testing.T) string {
