@@ -123,7 +123,7 @@ func (o *origin) ask(ctx context.Context, path string) (int, error) {
 		return 0, err
 	}
 	defer l.Close()
-	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(longAgo) })
 	defer stop()
 	if err := l.SetDeadline(time.Now().Add(probeTimeout)); err != nil {
 		return 0, err

@@ -163,7 +163,7 @@ func (t *pipe) copy(dst, src net.Conn, from interface{ Read([]byte) (int, error)
 	t.half.Store(true)
 	_ = dst.SetReadDeadline(time.Now().Add(halfOpen))
 	if half, ok := socket(dst).(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
-		_ = dst.SetReadDeadline(time.Unix(1, 0))
+		_ = dst.SetReadDeadline(longAgo)
 	}
 }
 
