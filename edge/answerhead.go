@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -38,6 +39,9 @@ type answerHead struct {
 	br   *bufio.Reader
 }
 
+// answerHeads are taken when an answer is there, not when its request is: what has just been used is in the processor's caches.
+var answerHeads = sync.Pool{New: func() any { return new(answerHead) }}
+
 // readAnswerHead reads up to the final answer's head, and says in b how its body is delimited and whether the connection
 // can be used again. io.EOF means that the connection ended before any byte.
 func (x *exchange) readAnswerHead(b *answerBody, ctx *fasthttp.RequestCtx) error {
@@ -45,6 +49,9 @@ func (x *exchange) readAnswerHead(b *answerBody, ctx *fasthttp.RequestCtx) error
 		raw, err := peekHead(b.link.br)
 		if err != nil {
 			return err
+		}
+		if x.answer == nil {
+			x.answer = answerHeads.Get().(*answerHead)
 		}
 		status, old, err := x.answer.parse(raw)
 		if err != nil {

@@ -203,7 +203,7 @@ type exchange struct {
 	forwardedHost    bool
 	hostBuf, pathBuf []byte
 	buf              []byte
-	answer           answerHead
+	answer           *answerHead // of the origin, while it is made the client's
 }
 
 // begin counts a request as received and takes what its life needs.
@@ -220,6 +220,10 @@ func (s *Server) begin(c *conn) *exchange {
 func (s *Server) release(x *exchange) {
 	s.limiter.settle(&x.decision, 0, x.now) // what is still held never was
 	x.decision.reset()
+	if x.answer != nil {
+		answerHeads.Put(x.answer)
+		x.answer = nil
+	}
 	x.snap, x.conn, x.open = nil, nil, nil
 	s.pool.Put(x)
 }
