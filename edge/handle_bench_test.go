@@ -40,7 +40,7 @@ func BenchmarkHandle(b *testing.B) {
 				for i := range clients {
 					origin := &again{text: append([]byte(benchAnswer), bytes.Repeat([]byte("x"), 1000)...)}
 					o.idle = append(o.idle, &link{Conn: origin, origin: o, until: time.Now().Add(time.Hour),
-						br: bufio.NewReaderSize(origin, originHead), bw: bufio.NewWriterSize(origin, originWriter)})
+						br: bufio.NewReaderSize(origin, originHead)})
 					clients[i] = &crowd{requests: b.N / size.connections, sources: size.sources}
 				}
 				clients[0].requests += b.N % size.connections

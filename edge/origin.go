@@ -61,7 +61,6 @@ type link struct {
 	origin *origin
 	secure *originTLS // what it was made under
 	br     *bufio.Reader
-	bw     *bufio.Writer
 	reused bool
 	until  time.Time // when an idle link is too old
 	raw    syscall.RawConn
@@ -71,6 +70,20 @@ type link struct {
 	setAt   time.Time     // when begin set a deadline,
 	setFor  time.Duration // how far ahead,
 	touched atomic.Bool   // and whether another has been set since
+}
+
+// originWriters hold what is written to origins, each for as long as a request is being written.
+var originWriters = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, originWriter) }}
+
+func (l *link) writer() *bufio.Writer {
+	w := originWriters.Get().(*bufio.Writer)
+	w.Reset(l.Conn)
+	return w
+}
+
+func releaseWriter(w *bufio.Writer) {
+	w.Reset(nil)
+	originWriters.Put(w)
 }
 
 // begin gives an exchange its deadline. Moving deadlines costs, so one that a request set just now will do for the next.
@@ -164,7 +177,6 @@ func (o *origin) dial(within time.Duration) (*link, error) {
 		l.Conn = secure
 	}
 	l.br = bufio.NewReaderSize(l.Conn, originHead)
-	l.bw = bufio.NewWriterSize(l.Conn, originWriter)
 	return l, nil
 }
 

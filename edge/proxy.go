@@ -127,10 +127,11 @@ func (x *exchange) exchangeOn(ctx *fasthttp.RequestCtx, o *origin, b *answerBody
 	if err := l.begin(now, b.within(now)); err != nil {
 		return err
 	}
-	x.writeHead(l.bw, ctx, o)
+	w := l.writer()
+	x.writeHead(w, ctx, o)
 	var err error
 	if stream := ctx.RequestBodyStream(); stream != nil && ctx.Request.Header.ContentLength() != 0 {
-		b.upload = &upload{stream: stream, link: l, client: x.conn, length: int64(ctx.Request.Header.ContentLength()),
+		b.upload = &upload{stream: stream, link: l, w: w, client: x.conn, length: int64(ctx.Request.Header.ContentLength()),
 			limit: int64(x.server.limits.BodyBytes), within: b.within, due: b.due,
 			header: &ctx.Request.Header, announced: slices.Clone(x.announced)}
 		x.bodyRead = true
@@ -145,7 +146,8 @@ func (x *exchange) exchangeOn(ctx *fasthttp.RequestCtx, o *origin, b *answerBody
 			b.upload.start()
 		}
 	} else {
-		err = l.bw.Flush()
+		err = w.Flush()
+		releaseWriter(w)
 	}
 	if err != nil {
 		// The origin may have answered and closed before it read everything: what it said still counts.

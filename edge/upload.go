@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -24,6 +25,7 @@ var errBodyTooLarge = errors.New("edge: request body above limits.body_bytes")
 type upload struct {
 	stream    io.Reader
 	link      *link
+	w         *bufio.Writer // to the link; given back at the end of run
 	client    *conn
 	length    int64                             // -1: chunked
 	limit     int64                             // 0: none
@@ -42,6 +44,7 @@ type upload struct {
 // run sends the body. If the client fails, the connection to the origin is closed at once: an origin must never take a
 // part of a request for the whole.
 func (u *upload) run(flush bool) {
+	defer releaseWriter(u.w)
 	buf := make([]byte, 16<<10)
 	var total int64
 	for {
@@ -81,26 +84,25 @@ func (u *upload) run(flush bool) {
 }
 
 func (u *upload) write(p []byte, flush bool) error {
-	w := u.link.bw
 	if err := u.extend(); err != nil {
 		return err
 	}
 	if u.length < 0 {
 		var size [18]byte
-		if _, err := w.Write(append(strconv.AppendInt(size[:0], int64(len(p)), 16), '\r', '\n')); err != nil {
+		if _, err := u.w.Write(append(strconv.AppendInt(size[:0], int64(len(p)), 16), '\r', '\n')); err != nil {
 			return err
 		}
 	}
-	if _, err := w.Write(p); err != nil {
+	if _, err := u.w.Write(p); err != nil {
 		return err
 	}
 	if u.length < 0 {
-		if _, err := w.WriteString("\r\n"); err != nil {
+		if _, err := u.w.WriteString("\r\n"); err != nil {
 			return err
 		}
 	}
 	if flush {
-		return w.Flush()
+		return u.w.Flush()
 	}
 	return nil
 }
@@ -111,14 +113,14 @@ func (u *upload) finish() error {
 		if err := u.extend(); err != nil {
 			return err
 		}
-		if _, err := u.link.bw.WriteString("0\r\n"); err != nil {
+		if _, err := u.w.WriteString("0\r\n"); err != nil {
 			return err
 		}
-		if err := writeTrailers(u.link.bw, u.header, u.announced); err != nil {
+		if err := writeTrailers(u.w, u.header, u.announced); err != nil {
 			return err
 		}
 	}
-	return u.link.bw.Flush()
+	return u.w.Flush()
 }
 
 // extend gives the origin its time anew: for the next write, and, where the head of the answer is read after that, for
