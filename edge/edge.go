@@ -207,10 +207,10 @@ type exchange struct {
 }
 
 // begin counts a request as received and takes what its life needs.
-func (s *Server) begin(c *conn) *exchange {
+func (s *Server) begin(c *conn, now time.Time) *exchange {
 	s.stats.received.Add(1)
 	x := s.pool.Get().(*exchange)
-	x.snap, x.conn, x.now = s.snap.Load(), c, time.Now()
+	x.snap, x.conn, x.now = s.snap.Load(), c, now
 	x.client, c.writeAt = netip.Addr{}, time.Time{}
 	x.chain, x.rawHost, x.host, x.path = x.chain[:0], nil, nil, nil
 	x.bodyRead, x.hijacked, x.from, x.open = false, false, fromEdge, nil
@@ -239,7 +239,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}()
 	if x != nil {
 		c.exchange = nil // admitted before it was invited to send its body
-	} else if x = s.begin(c); !x.admit(ctx) {
+	} else if x = s.begin(c, ctx.Time()); !x.admit(ctx) {
 		s.finish(ctx, x)
 		return
 	}
@@ -267,7 +267,7 @@ func withoutOldExpect(h *fasthttp.RequestHeader) (none fasthttp.RequestConfig) {
 // expect is asked in place of handle when a client waits to be invited to send its body: one that is refused is not.
 func (s *Server) expect(ctx *fasthttp.RequestCtx) (status int) {
 	c := ctx.Conn().(*conn)
-	x := s.begin(c)
+	x := s.begin(c, time.Now())
 	defer func() {
 		if p := recover(); p != nil {
 			s.panicked(ctx, c, x, p)
