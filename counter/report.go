@@ -78,7 +78,7 @@ func (t *Table) Await(r *Rule, source Source) <-chan struct{} {
 	s := t.shard(t.hash(&source))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := Key{r.ID, source}
+	key := Key{source, r.ID}
 	ch, ok := s.waiting[key]
 	if !ok {
 		ch = make(chan struct{})
@@ -327,7 +327,7 @@ func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now in
 			s.queue(w)
 		}
 	}
-	key := Key{r.ID, c.Source}
+	key := Key{c.Source, r.ID}
 	if ch, ok := s.waiting[key]; ok {
 		delete(s.waiting, key)
 		close(ch)

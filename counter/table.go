@@ -57,8 +57,8 @@ type Stats struct {
 
 // Key names a counter: what a rule, known by its ID, counts of a source.
 type Key struct {
-	Rule   uint32
 	Source Source
+	Rule   uint32
 }
 
 // New makes a table.
@@ -98,9 +98,7 @@ func New(o Options) *Table {
 func (t *Table) SetEdges(n int) { t.edges.Store(uint32(min(max(n, 1), MaxEdges))) }
 
 // hash places a source, the same for all rules in its upper half, which chooses the shard.
-func (t *Table) hash(s *Source) uint64 {
-	return maphash.Bytes(t.seed, s.id[:]) ^ uint64(s.code)*0xd6e8feb86659fd93
-}
+func (t *Table) hash(s *Source) uint64 { return s.Hash(t.seed) }
 
 func (t *Table) shard(hash uint64) *shard {
 	return &t.shards[hash>>32&uint64(len(t.shards)-1)]

@@ -62,7 +62,7 @@ type Table struct {
 	Observe func(Key, Bit)
 
 	seed   maphash.Seed
-	n      atomic.Int64 // bits in all shards, changed with a shard's lock held: 0 most of the time
+	some   atomic.Int64 // shards that are not empty: none, most of the time
 	shards [64]shard
 	news   struct {
 		mu   sync.Mutex
@@ -72,14 +72,6 @@ type Table struct {
 
 	startedMu sync.Mutex
 	started   map[Started]uint64
-}
-
-type shard struct {
-	mu   sync.RWMutex
-	n    atomic.Int32 // len(bits), read without the lock: most shards are empty most of the time
-	max  int
-	bits map[Key]Bit
-	_    [64]byte // a shard's lock and its neighbour's do not share a cache line
 }
 
 // Started labels a count of mitigations.
@@ -97,7 +89,6 @@ func New(capacity int, wake func()) *Table {
 	t := &Table{seed: maphash.MakeSeed(), wake: wake, started: make(map[Started]uint64)}
 	for i := range t.shards {
 		t.shards[i].max = max(capacity/len(t.shards), 1)
-		t.shards[i].bits = make(map[Key]Bit)
 	}
 	return t
 }
@@ -112,45 +103,34 @@ func End(v counter.Verdict, timeout time.Duration, now time.Time) time.Time {
 	return now.Add(max(timeout, v.RetryAfter))
 }
 
-func (t *Table) shard(k Key) *shard {
-	var b [counter.SourceSize]byte
-	return &t.shards[maphash.Bytes(t.seed, k.Source.AppendBinary(b[:0]))%uint64(len(t.shards))]
+// place gives the shard of a key and the key's hash.
+func (t *Table) place(k Key) (*shard, uint64) {
+	h := (k.Source.Hash(t.seed) ^ uint64(k.Rule)) * 0x9e3779b97f4a7c15
+	return &t.shards[h>>58], h>>20 | 1<<63
 }
 
 // Until returns when the mitigation of k ends, or the zero Time if it is not mitigated at now.
 //
-// It is asked about every request, and nearly always nobody is mitigated: then it costs one load of a number that seldom
-// changes, which every processor has in its cache.
+// It is asked about every request, and takes no lock. Nearly always nobody is mitigated: then it costs one load of a number that
+// seldom changes, which every processor has in its cache.
 func (t *Table) Until(k Key, now time.Time) time.Time {
-	if t.n.Load() == 0 {
+	if t.some.Load() == 0 {
 		return time.Time{}
 	}
-	s := t.shard(k)
-	if s.n.Load() == 0 {
-		return time.Time{}
+	s, h := t.place(k)
+	if e := s.find(h, k); e != nil && now.Before(e.bit.End) {
+		return e.bit.End
 	}
-	s.mu.RLock()
-	end := s.bits[k].End
-	s.mu.RUnlock()
-	if !now.Before(end) {
-		return time.Time{}
-	}
-	return end
+	return time.Time{}
 }
 
 // Get returns the bit of k if it is in force at now.
 func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
-	s := t.shard(k)
-	if s.n.Load() == 0 {
-		return Bit{}, false
+	s, h := t.place(k)
+	if e := s.find(h, k); e != nil && now.Before(e.bit.End) {
+		return e.bit, true
 	}
-	s.mu.RLock()
-	b, ok := s.bits[k]
-	s.mu.RUnlock()
-	if !ok || !now.Before(b.End) {
-		return Bit{}, false
-	}
-	return b, true
+	return Bit{}, false
 }
 
 // Start mitigates k until b.End and reports whether that was news: it was not in force, or ends later now. It never shortens
@@ -159,23 +139,24 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if !now.Before(b.End) {
 		return false
 	}
-	s := t.shard(k)
+	s, h := t.place(k)
 	s.mu.Lock()
-	old, was := s.bits[k]
-	was = was && now.Before(old.End)
-	if was && !b.End.After(old.End) {
+	old := s.find(h, k)
+	was := old != nil && now.Before(old.bit.End)
+	if was && !b.End.After(old.bit.End) {
 		s.mu.Unlock()
 		return false
 	}
 	b.Learned = now
 	if was {
-		b.Start, b.Learned = old.Start, old.Learned
+		b.Start, b.Learned = old.bit.Start, old.bit.Learned
 	}
-	if _, there := s.bits[k]; !there && len(s.bits) >= s.max {
+	before := s.n
+	if old == nil && s.n >= s.max {
 		s.makeRoom(now)
 	}
-	s.bits[k] = b
-	t.counted(s)
+	s.put(h, &entry{k, b})
+	t.counted(s, before)
 	s.mu.Unlock()
 
 	t.startedMu.Lock()
@@ -204,34 +185,14 @@ func (t *Table) tell(n News) {
 	t.wake()
 }
 
-// makeRoom drops what has ended or, if nothing has, the bit among a few that ends first.
-func (s *shard) makeRoom(now time.Time) {
-	var first Key
-	var end time.Time
-	seen := 0
-	for k, b := range s.bits { // begins at a random place
-		if !now.Before(b.End) {
-			delete(s.bits, k)
-			return
-		}
-		if seen == 0 || b.End.Before(end) {
-			first, end = k, b.End
-		}
-		if seen++; seen == 16 {
-			break
-		}
-	}
-	delete(s.bits, first)
-}
-
 // Lift ends the mitigation of k and reports whether there was one. Lifted by an operator, it is news for the PoP even if
 // there was none here.
 func (t *Table) Lift(k Key, by By, now time.Time) bool {
-	s := t.shard(k)
+	s, h := t.place(k)
 	s.mu.Lock()
-	_, ok := s.bits[k]
-	delete(s.bits, k)
-	t.counted(s)
+	before := s.n
+	ok := s.drop(h, k)
+	t.counted(s, before)
 	s.mu.Unlock()
 	if by == ByAdmin {
 		t.tell(News{k, Bit{Start: now, By: by}})
@@ -251,48 +212,40 @@ func (t *Table) News(buf []News) []News {
 
 // Sweep forgets bits that have ended. Call it about once a second.
 func (t *Table) Sweep(now time.Time) {
+	if t.some.Load() == 0 {
+		return
+	}
 	for i := range t.shards {
 		s := &t.shards[i]
-		if s.n.Load() == 0 {
-			continue
-		}
 		s.mu.Lock()
-		for k, b := range s.bits {
-			if !now.Before(b.End) {
-				delete(s.bits, k)
-			}
-		}
-		t.counted(s)
+		before := s.n
+		s.sweep(now)
+		t.counted(s, before)
 		s.mu.Unlock()
 	}
 }
 
-// counted makes the counts that are read without a lock true again. s is locked.
-func (t *Table) counted(s *shard) {
-	n := int32(len(s.bits))
-	t.n.Add(int64(n - s.n.Swap(n)))
+// counted makes the count that is read without a lock true again. s is locked, and had so many bits before.
+func (t *Table) counted(s *shard, before int) {
+	switch {
+	case before == 0 && s.n > 0:
+		t.some.Add(1)
+	case before > 0 && s.n == 0:
+		t.some.Add(-1)
+	}
 }
 
-// All ranges over the bits in force at now, in no order. The table must not be changed from within.
+// All ranges over the bits in force at now, in no order. Bits that come or go meanwhile may be among them or not.
 func (t *Table) All(now time.Time) iter.Seq2[Key, Bit] {
 	return func(yield func(Key, Bit) bool) {
 		for i := range t.shards {
-			if !t.shards[i].each(now, yield) {
-				return
+			for e := range t.shards[i].all() {
+				if now.Before(e.bit.End) && !yield(e.key, e.bit) {
+					return
+				}
 			}
 		}
 	}
-}
-
-func (s *shard) each(now time.Time, yield func(Key, Bit) bool) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for k, b := range s.bits {
-		if now.Before(b.End) && !yield(k, b) {
-			return false
-		}
-	}
-	return true
 }
 
 // Forget drops the counts of rules that are gone, so that there are never more than rules. kept says which are not.

@@ -2,6 +2,8 @@ package mitigation
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -171,4 +173,101 @@ func TestEnd(t *testing.T) {
 	f(true, 2*time.Minute, time.Minute, 2*time.Minute) // or an honest retry would be refused
 	f(true, 10*time.Second, 0, 0)                      // a throttle has no mitigation
 	f(false, 0, time.Minute, 0)
+}
+
+// TestAgainstMap starts, prolongs, lifts and sweeps at random and holds all that the table says against a map.
+func TestAgainstMap(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	table, want := New(0, nil), make(map[Key]time.Time)
+	now := start
+	for step := range 20_000 {
+		now = now.Add(time.Duration(rng.IntN(20)) * time.Millisecond)
+		k := key(uint32(rng.IntN(2000)))
+		k.Rule = uint32(rng.IntN(2))
+		switch rng.IntN(10) {
+		case 0, 1:
+			if got := table.Lift(k, ByPoP, now); now.Before(want[k]) && !got {
+				t.Fatalf("step %d: %v was mitigated, and Lift found nothing", step, k)
+			}
+			delete(want, k)
+		case 2:
+			if step%10 == 0 {
+				table.Sweep(now)
+			}
+		default:
+			if end := now.Add(time.Duration(rng.IntN(20_000)) * time.Millisecond); end.After(want[k]) {
+				table.Start(k, Bit{Start: now, End: end}, now)
+				want[k] = end
+			}
+		}
+		k = key(uint32(rng.IntN(2000)))
+		if got := table.Until(k, now); now.Before(want[k]) && !got.Equal(want[k]) || !now.Before(want[k]) && !got.IsZero() {
+			t.Fatalf("step %d: %v is mitigated until %v, want %v at %v", step, k, got, want[k], now)
+		}
+	}
+	there := 0
+	for k, b := range table.All(now) {
+		if there++; !b.End.Equal(want[k]) {
+			t.Errorf("%v ends at %v, want %v", k, b.End, want[k])
+		}
+	}
+	for _, end := range want {
+		if now.Before(end) {
+			there--
+		}
+	}
+	if there != 0 {
+		t.Errorf("%d bits too many", there)
+	}
+	table.Sweep(now.Add(time.Hour))
+	if n := table.some.Load(); n != 0 {
+		t.Errorf("%d shards believe that somebody is mitigated when everything has ended", n)
+	}
+}
+
+// TestReadersSeeWhoStays: while others come and go, whoever is mitigated all the time is found by everybody, each time, and
+// who never was is not.
+func TestReadersSeeWhoStays(t *testing.T) {
+	table := New(0, nil)
+	const stay = 200
+	for n := range uint32(stay) {
+		table.Start(key(n), bit(0, time.Hour, ByPoP), start)
+	}
+	var readers, writers sync.WaitGroup
+	done := make(chan struct{})
+	for range 2 {
+		readers.Go(func() {
+			for n := uint32(0); ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if table.Until(key(n%stay), start).IsZero() {
+					t.Errorf("source %d was not found", n%stay)
+					return
+				}
+				if !table.Until(key(1<<30+n), start).IsZero() {
+					t.Errorf("source %d was never mitigated", 1<<30+n)
+					return
+				}
+			}
+		})
+	}
+	for w := range uint32(2) {
+		writers.Go(func() {
+			for n := range uint32(5_000) {
+				k := key(stay + w<<20 + n)
+				table.Start(k, bit(0, time.Minute, ByPoP), start)
+				table.Start(key(n%stay), bit(0, time.Hour+time.Duration(n), ByPoP), start) // prolonged
+				if n%3 > 0 {
+					table.Lift(k, ByPoP, start)
+				}
+			}
+			table.Sweep(start.Add(time.Minute))
+		})
+	}
+	writers.Wait()
+	close(done)
+	readers.Wait()
 }
