@@ -54,7 +54,7 @@ func (s *shard) copies(rules map[uint32]*Rule, now int64, out []Copy, groups []u
 				groups = groups[:from]
 				continue
 			}
-			out = append(out, Copy{Counter{r, Source{id: h.id, code: h.code}}, h.base, groups[from:len(groups):len(groups)]})
+			out = append(out, Copy{Counter{Rule: r, Source: Source{id: h.id, code: h.code}}, h.base, groups[from:len(groups):len(groups)]})
 		}
 	}
 	return out, groups

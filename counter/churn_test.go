@@ -43,7 +43,7 @@ func (c *churn) second(strangers int, rng *rand.Rand) {
 	c.table.Forget(c.rules[0], address(c.next-1))
 	c.now = c.now.Add(time.Second)
 	c.table.Sweep(c.now, false)
-	c.dirty = c.table.Dirty(c.dirty[:0])
+	c.dirty = c.table.Dirty(c.dirty[:0], math.MaxInt32)
 	for _, d := range c.dirty {
 		rep, _ := c.table.Take(d, c.now)
 		for _, p := range rep.Parts[:rep.N] {
@@ -76,9 +76,9 @@ func TestChurnDoesNotGrow(t *testing.T) {
 	}
 	for i := range c.table.shards {
 		s := &c.table.shards[i]
-		if len(s.fines) > s.maxFines || len(s.fineOf) > s.maxFines || len(s.works) > s.maxWorks+1 || len(s.waiting) > 0 {
+		if len(s.fines) > s.maxFines || len(s.fineOf) > s.maxFines || s.works.n > s.maxWorks+1 || len(s.waiting) > 0 {
 			t.Errorf("shard %d: %d fines by %d names of %d, %d works of %d, %d waiting",
-				i, len(s.fines), len(s.fineOf), s.maxFines, len(s.works), s.maxWorks, len(s.waiting))
+				i, len(s.fines), len(s.fineOf), s.maxFines, s.works.n, s.maxWorks, len(s.waiting))
 		}
 	}
 	if st := c.table.Stats(); st.Evicted < 100_000 || st.Counters > 2*st.Capacity {

@@ -119,7 +119,7 @@ func (s *shard) grow(t *Table, st *store) {
 		*st.head(i) = m.head
 		copy(st.groups(i), m.lanes[:])
 		if m.work != 0 {
-			s.works[m.work].slot = int32(i)
+			s.works.at(m.work).slot = int32(i)
 		}
 		if m.fine >= 0 {
 			at := place{st.wide != nil, int32(i)}

@@ -54,11 +54,11 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 				if v, _ := table.Peek(r, address(i), epoch); v.Estimate != float64(hits) {
 					t.Fatalf("source %d: %v hits after its reservation was cancelled, want %d", i, v.Estimate, hits)
 				}
-				rep, ok := table.Take(Counter{r, address(i)}, epoch)
+				rep, ok := table.Take(Counter{Rule: r, Source: address(i)}, epoch)
 				if !ok || rep.N != 1 || r.sum(rep.Parts[0].Hits) != min(uint64(hits), r.reportMax()/MaxEdges) {
 					t.Fatalf("source %d: report %+v after the table grew, want %d hits", i, rep, hits)
 				}
-				table.Counted(Counter{r, address(i)}, rep.Parts[0], rep.Parts[0].Hits, epoch)
+				table.Counted(Counter{Rule: r, Source: address(i)}, rep.Parts[0], rep.Parts[0].Hits, epoch)
 			}
 			if missing != evicted {
 				t.Errorf("%d sources are missing, and %d were evicted", missing, evicted)
@@ -71,11 +71,11 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 				t.Errorf("%d sources are counted finely, want %d", fines, want)
 			}
 			// What is on its way found its counter again: nothing is left, and no counter believes otherwise.
-			table.Dirty(nil)
+			table.Dirty(nil, n)
 			for i := range table.shards {
 				s := &table.shards[i]
-				if len(s.free) != len(s.works)-1 {
-					t.Errorf("%d of %d works are free after everything was answered", len(s.free), len(s.works)-1)
+				if len(s.free) != s.works.n-1 {
+					t.Errorf("%d of %d works are free after everything was answered", len(s.free), s.works.n-1)
 				}
 			}
 			for i := range uint32(n) {
@@ -86,7 +86,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 				if _, there := table.Peek(r, address(i), epoch); !there {
 					continue
 				}
-				if rep, ok := table.Take(Counter{r, address(i)}, epoch); !ok || r.sum(rep.Parts[0].Hits) != 1 {
+				if rep, ok := table.Take(Counter{Rule: r, Source: address(i)}, epoch); !ok || r.sum(rep.Parts[0].Hits) != 1 {
 					t.Fatalf("source %d: report %+v of a single hit", i, rep)
 				}
 			}

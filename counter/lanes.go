@@ -42,17 +42,42 @@ func (r *Rule) add(group uint64, i int, n uint64) uint64 {
 	return group + n<<(uint(i)*r.width())
 }
 
-// eachLane combines two groups lane by lane; a lane stops at its maximum.
-func (r *Rule) eachLane(a, b uint64, f func(x, y uint64) uint64) (group uint64) {
-	for i := range r.lanes() {
-		group |= min(f(r.lane(a, i), r.lane(b, i)), r.laneMax()) << (uint(i) * r.width())
+// Groups are combined lane by lane, all lanes at once. Those that come from outside, where a lane may have its highest bit, are to be
+// clamped before.
+
+// top is the highest bit of each lane, which no lane in memory has.
+func (r *Rule) top() uint64 {
+	if r.shift == 1 {
+		return 0x8000000080000000
 	}
-	return group
+	return 0x8000800080008000
 }
 
-func plus(x, y uint64) uint64  { return x + y }
-func minus(x, y uint64) uint64 { return x - min(x, y) }
-func most(x, y uint64) uint64  { return max(x, y) }
+// clamp stops each lane at its maximum.
+func (r *Rule) clamp(x uint64) uint64 {
+	over := x & r.top()
+	return (x | r.fill(over)) &^ over
+}
+
+// fill turns highest bits into all the lower bits of their lanes.
+func (r *Rule) fill(tops uint64) uint64 { return tops - tops>>(r.width()-1) }
+
+// plus adds lanes; one stops at its maximum.
+func (r *Rule) plus(x, y uint64) uint64 { return r.clamp(x + y) }
+
+// minus subtracts lanes; one stops at 0.
+func (r *Rule) minus(x, y uint64) uint64 {
+	d := (x | r.top()) - y // a lane that keeps its highest bit is not below 0
+	return d & r.fill(d&r.top())
+}
+
+// most takes the larger of each two lanes.
+func (r *Rule) most(x, y uint64) uint64 { return y + r.minus(x, y) }
+
+// atMost takes the smaller of each lane and n.
+func (r *Rule) atMost(x, n uint64) uint64 {
+	return x - r.minus(x, n*(r.top()>>(r.width()-1)))
+}
 
 // sum adds up the lanes of a group.
 func (r *Rule) sum(group uint64) uint64 {

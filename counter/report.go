@@ -5,28 +5,51 @@ import (
 	"time"
 )
 
-// Dirty appends to buf the counters that have hits to report, and returns it. Each is given out once until it is taken.
-func (t *Table) Dirty(buf []Counter) []Counter {
-	for word := range t.stirred {
-		for some := t.stirred[word].Swap(0); some != 0; some &= some - 1 {
-			s := &t.shards[64*word+bits.TrailingZeros64(some)]
-			s.mu.Lock()
-			s.waking = false
-			for _, w := range s.dirty {
-				k := &s.works[w]
-				k.queued = false
-				if k.rule == nil { // released while it waited
-					s.free = append(s.free, w)
-					continue
-				}
-				k.handed = true
-				buf = append(buf, Counter{k.rule, k.source})
-			}
-			s.dirty = s.dirty[:0]
-			s.mu.Unlock()
+// Dirty appends to buf counters that have hits to report, and returns it: all of them, or some shards' when those are n or more, and
+// others' the next time. Each is given out once until it is taken.
+func (t *Table) Dirty(buf []Counter, n int) []Counter {
+	most := len(buf) + n
+	for len(buf) < most {
+		i, ok := t.nextStirred()
+		if !ok {
+			break
 		}
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.stirred.And(^s.bit)
+		s.waking = false
+		for _, w := range s.dirty {
+			k := s.works.at(w)
+			k.queued = false
+			if k.rule == nil { // released while it waited
+				s.free = append(s.free, w)
+				continue
+			}
+			k.handed = true
+			buf = append(buf, Counter{k.rule, k.source, workPlace(i)<<16 | workPlace(w)})
+		}
+		s.dirty = s.dirty[:0]
+		s.mu.Unlock()
 	}
 	return buf
+}
+
+// nextStirred gives the shards in turn in which works wait to be taken.
+func (t *Table) nextStirred() (shard int, ok bool) {
+	from := t.turn.Load()
+	for n := range uint32(len(t.stirred)) + 1 {
+		word := (from/64 + n) % uint32(len(t.stirred))
+		some := t.stirred[word].Load()
+		if n == 0 {
+			some &= ^uint64(0) << (from % 64) // the others come last
+		}
+		if some != 0 {
+			next := 64*word + uint32(bits.TrailingZeros64(some))
+			t.turn.Store((next + 1) % uint32(64*len(t.stirred)))
+			return int(next), true
+		}
+	}
+	return 0, false
 }
 
 // Sweep puts on the dirty list what can no longer wait: hits of a group that has ended, and hits that came back. Call it some ten
@@ -38,8 +61,8 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			continue
 		}
 		s.mu.Lock()
-		for w := 1; w < len(s.works); w++ {
-			k := &s.works[w]
+		for w := uint16(1); int(w) < s.works.n; w++ {
+			k := s.works.at(w)
 			if k.rule == nil {
 				continue
 			}
@@ -52,16 +75,16 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			first := st.head(int(k.slot)).heard&follows == 0
 			ended := [maxGroups - 1]uint64(k.pending[1:]) != [maxGroups - 1]uint64{} && (first || at.lane > 0 || at.gone > followsAfter)
 			if k.flying == [maxGroups]uint64{} && (k.urgent || ended) && k.hits > 0 {
-				s.queue(uint16(w))
+				s.queue(w)
 			}
-			s.rest(uint16(w))
+			s.rest(w)
 		}
 		// Who still waits has waited longer than anybody should, or asked just now and goes on a little early.
 		for key, ch := range s.waiting {
 			delete(s.waiting, key)
 			close(ch)
 		}
-		if len(s.free) == len(s.works)-1 {
+		if len(s.free) == s.works.n-1 {
 			s.laden.And(^s.bit)
 		}
 		s.unlock(t)
@@ -99,6 +122,7 @@ func (t *Table) Await(r *Rule, source Source) <-chan struct{} {
 type Counter struct {
 	Rule   *Rule
 	Source Source
+	work   workPlace // where its work was when Dirty gave it out; 0: not known
 }
 
 // Part is one group of a report. Hits and Known are packed lanes.
@@ -128,7 +152,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		if h.work == 0 {
 			return
 		}
-		k := &s.works[h.work]
+		k := s.works.at(h.work)
 		k.handed = false
 		if k.flying != [maxGroups]uint64{} {
 			return
@@ -140,12 +164,12 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			if k.pending[g] == 0 || g == 0 && !newest {
 				continue
 			}
-			hits := r.eachLane(k.pending[g], 0, func(x, _ uint64) uint64 { return min(x, most) })
-			k.pending[g] = r.eachLane(k.pending[g], hits, minus)
+			hits := r.atMost(k.pending[g], most)
+			k.pending[g] = r.minus(k.pending[g], hits)
 			k.flying[g] = hits
 			rep.Parts[rep.N] = Part{
 				Group: h.base - uint32(g), Hits: hits,
-				Known: r.eachLane(groups[g], 0, func(x, _ uint64) uint64 { return min(x, r.reportMax()) }),
+				Known: r.atMost(groups[g], r.reportMax()),
 				Heard: h.heard&follows != 0 || h.answered(g),
 			}
 			rep.N++
@@ -198,7 +222,7 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 // Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.
 func (t *Table) Returned(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
-		k.pending[g] = c.Rule.eachLane(k.pending[g], p.Hits, plus)
+		k.pending[g] = c.Rule.plus(k.pending[g], p.Hits)
 		k.urgent = true
 		n := c.Rule.sum(p.Hits)
 		k.hits += uint32(n)
@@ -262,7 +286,7 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 		at := s.advance(st, i, r, now.UnixNano())
 		h := st.head(i)
 		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
-			if k := &s.works[h.work]; hits != 0 && h.work != 0 && k.flying[g] != 0 {
+			if k := s.works.at(h.work); hits != 0 && h.work != 0 && k.flying[g] != 0 {
 				n := r.sum(k.flying[g])
 				k.flying[g] = 0
 				k.hits -= uint32(n)
@@ -294,14 +318,14 @@ func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) (reported 
 	h, groups := st.head(i), st.groups(i)
 	var unreported uint64
 	if h.work != 0 {
-		k := &s.works[h.work]
-		unreported = r.eachLane(k.pending[g], k.flying[g], plus)
+		k := s.works.at(h.work)
+		unreported = r.plus(k.pending[g], k.flying[g])
 	}
-	groups[g] = r.eachLane(groups[g], r.eachLane(total, unreported, plus), most)
+	groups[g] = r.most(groups[g], r.plus(r.clamp(total), unreported))
 	if g == 0 && total != 0 {
 		h.state |= heardNow
 	}
-	return r.eachLane(groups[g], unreported, minus)
+	return r.minus(groups[g], unreported)
 }
 
 // heard notes an answer of the tier, and what the counter says after it. Hits that could wait may have become urgent by it.
@@ -320,7 +344,7 @@ func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now in
 	h.heard = h.heard&^instants | instant(now)
 	h.state = h.state&^(toldNear|toldFull|heatMask) | told | r.heatOf(estimate)
 	if w := h.work; w != 0 {
-		k := &s.works[w]
+		k := s.works.at(w)
 		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate, now)
 		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
 		if k.urgent && k.flying == [maxGroups]uint64{} && k.pending != [maxGroups]uint64{} {
@@ -337,6 +361,18 @@ func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now in
 
 // at runs f on the counter c with its shard locked, if the table still has it.
 func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
+	if c.work != 0 { // while it has a work, nobody need look for it
+		s := &t.shards[int(c.work>>16)%len(t.shards)]
+		s.mu.Lock()
+		if w := uint16(c.work); int(w) < s.works.n {
+			if k := s.works.at(w); k.rule == c.Rule && k.source == c.Source {
+				f(s, s.store(c.Rule), int(k.slot))
+				s.unlock(t)
+				return
+			}
+		}
+		s.mu.Unlock()
+	}
 	h := t.hash(&c.Source)
 	s := t.shard(h)
 	s.mu.Lock()

@@ -14,7 +14,7 @@ type reporter struct {
 }
 
 func newReporter(t *testing.T, r *Rule, tier map[uint32]uint64) *reporter {
-	return &reporter{t: t, table: New(Options{Counters: 100, Tier: true}), c: Counter{r, address(1)}, tier: tier}
+	return &reporter{t: t, table: New(Options{Counters: 100, Tier: true}), c: Counter{Rule: r, Source: address(1)}, tier: tier}
 }
 
 func (r *reporter) hit(at time.Time) {
@@ -25,7 +25,7 @@ func (r *reporter) hit(at time.Time) {
 // report answers what there is to report, after a Sweep, and says how many commands that took and how many hits it brought.
 func (r *reporter) report(at time.Time, all bool) (commands int, hits uint64) {
 	r.table.Sweep(at, all)
-	for _, c := range r.table.Dirty(nil) {
+	for _, c := range r.table.Dirty(nil, 1) {
 		rep, _ := r.table.Take(c, at)
 		for _, p := range rep.Parts[:rep.N] {
 			if _, there := r.tier[p.Group]; there == p.Heard {
@@ -84,7 +84,7 @@ func TestGivenOutOnce(t *testing.T) {
 	for range 50 {
 		e.hit(at)
 		e.table.Sweep(at, false)
-		given += len(e.table.Dirty(nil))
+		given += len(e.table.Dirty(nil, 1))
 	}
 	if given != 1 {
 		t.Errorf("given out %d times before it was taken, want once", given)
@@ -106,7 +106,7 @@ func TestBusyCountersAreRead(t *testing.T) {
 		for end := at.Add(20 * time.Minute); at.Before(end); at = at.Add(every) {
 			e.hit(at)
 			e.table.Sweep(at, true)
-			for _, c := range e.table.Dirty(nil) {
+			for _, c := range e.table.Dirty(nil, 1) {
 				rep, _ := e.table.Take(c, at)
 				newest, _ := e.table.Snapshot(c, at)
 				if rep.Past && rep.Newest == newest+1 {

@@ -138,7 +138,7 @@ func (t *Table) Peek(r *Rule, source Source, now time.Time) (Verdict, bool) {
 	shift(groups, moved)
 	held := uint32(0)
 	if h.work != 0 {
-		held = s.works[h.work].held
+		held = s.works.at(h.work).held
 	}
 	seen := r.view(groups, at.lane)
 	seen.own = s.own(r, i, at, 0)
@@ -216,7 +216,7 @@ func (t *Table) judge(a *Ask, l *lookup, now int64, together []lookup) {
 	h := l.store.head(l.i)
 	hits := float64(a.Hits)
 	if h.work != 0 {
-		hits += float64(l.s.works[h.work].held)
+		hits += float64(l.s.works.at(h.work).held)
 	}
 	estimate := l.s.estimate(r, l.store, l.i, l.at) + hits
 	a.Verdict = Verdict{Estimate: estimate, Over: r.over(estimate), Known: t.known(h, r, now)}
@@ -283,7 +283,7 @@ func (s *shard) advance(st *store, i int, r *Rule, now int64) position {
 	h := st.head(i)
 	at, moved := st.advance(i, r, r.position(now, h.phase))
 	if moved > 0 && h.work != 0 {
-		s.age(&s.works[h.work], r, moved)
+		s.age(s.works.at(h.work), r, moved)
 	}
 	return at
 }

@@ -15,6 +15,7 @@ type Table struct {
 	stirred [4]atomic.Uint64 // a bit for each shard: see there
 	laden   [4]atomic.Uint64 // the same
 	edges   atomic.Uint32
+	turn    atomic.Uint32 // the shard that Dirty looks at next
 }
 
 // A shard is a lock and what it guards. All counters of a source are in one shard.
@@ -22,7 +23,7 @@ type shard struct {
 	mu       sync.Mutex
 	narrow   store
 	wide     store
-	works    []work   // what is on its way to the tier, or held; works[0] is not used
+	works    works    // what is on its way to the tier, or held; works[0] is not used
 	free     []uint16 // unused places in works
 	fines    []fine   // of the sources that are worth it
 	fineOf   map[place]int32
@@ -85,7 +86,7 @@ func New(o Options) *Table {
 		s.narrow, s.wide = narrow, wide
 		s.narrow.first, s.wide.first = i, i
 		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
-		s.works = make([]work, 1)
+		s.works.n = 1
 		s.fineOf = make(map[place]int32)
 		s.maxFines = o.Counters/n/fineShare + 16
 		s.maxWorks = min(max(o.Counters/n/4, 256), 1<<15-1)

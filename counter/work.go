@@ -16,6 +16,27 @@ type work struct {
 	flying  [maxGroups]uint64
 }
 
+// works are kept in blocks, which stay where they are when more are needed.
+type works struct {
+	blocks []*[worksBlock]work
+	n      int // how many there are
+}
+
+const worksBlock = 32
+
+func (ws *works) at(w uint16) *work { return &ws.blocks[w/worksBlock][w%worksBlock] }
+
+func (ws *works) add() (w uint16) {
+	if ws.n/worksBlock == len(ws.blocks) {
+		ws.blocks = append(ws.blocks, new([worksBlock]work))
+	}
+	ws.n++
+	return uint16(ws.n - 1)
+}
+
+// workPlace is the number of a shard and the index of a work in it, which is not 0.
+type workPlace uint32
+
 // workOf gives the counter at i its work, or 0 if there are too many already.
 func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
 	h := st.head(i)
@@ -27,13 +48,13 @@ func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
 	case len(s.free) > 0:
 		w = s.free[len(s.free)-1]
 		s.free = s.free[:len(s.free)-1]
-	case len(s.works) <= s.maxWorks:
-		w = uint16(len(s.works))
-		s.works = append(s.works, work{})
+	case s.works.n <= s.maxWorks:
+		w = s.works.add()
 	default:
 		return 0
 	}
-	s.works[w] = work{rule: r, source: Source{id: h.id, code: h.code}, slot: int32(i)}
+	k := s.works.at(w) // zero, as it was made or released
+	k.rule, k.source, k.slot = r, Source{id: h.id, code: h.code}, int32(i)
 	s.laden.Or(s.bit)
 	h.work = w
 	return w
@@ -41,7 +62,7 @@ func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
 
 // release gives up a work whose counter goes away. Hits still in it are lost.
 func (s *shard) release(w uint16, lost *uint64) {
-	k := &s.works[w]
+	k := s.works.at(w)
 	*lost += uint64(k.hits)
 	s.stats.Unreported -= uint64(k.hits)
 	s.store(k.rule).head(int(k.slot)).work = 0
@@ -53,7 +74,7 @@ func (s *shard) release(w uint16, lost *uint64) {
 
 // rest releases a work in which nothing is left.
 func (s *shard) rest(w uint16) {
-	if k := &s.works[w]; k.hits == 0 && k.held == 0 {
+	if k := s.works.at(w); k.hits == 0 && k.held == 0 {
 		var none uint64
 		s.release(w, &none)
 	}
@@ -89,7 +110,7 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 		s.stats.LostBacklog += uint64(hits)
 		return
 	}
-	k := &s.works[w]
+	k := s.works.at(w)
 	k.rule = r
 	k.pending[0] = r.add(k.pending[0], at.lane, uint64(hits))
 	k.hits += hits
@@ -117,7 +138,7 @@ func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64, now int6
 }
 
 func (s *shard) queue(w uint16) {
-	if k := &s.works[w]; !k.queued && !k.handed {
+	if k := s.works.at(w); !k.queued && !k.handed {
 		k.queued = true
 		s.dirty = append(s.dirty, w)
 		if len(s.dirty) == 1 {
@@ -140,7 +161,7 @@ func (s *shard) hold(t *Table, a *Ask, l *lookup) bool {
 	if w == 0 {
 		return false
 	}
-	s.works[w].held += a.Hits
+	s.works.at(w).held += a.Hits
 	return true
 }
 
@@ -149,6 +170,6 @@ func (s *shard) unhold(st *store, i int, hits uint32) {
 	if w == 0 {
 		return
 	}
-	s.works[w].held -= min(hits, s.works[w].held)
+	s.works.at(w).held -= min(hits, s.works.at(w).held)
 	s.rest(w)
 }

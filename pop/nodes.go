@@ -30,6 +30,7 @@ type node struct {
 	answered time.Time // when the last good answer came
 	good     time.Time // since when all answers have been good
 	flying   int       // commands under way
+	full     bool      // so many were that no more were sent, and more than half as many are
 	waiting  queue     // to be reported when fewer are
 	log      logReader
 	writer   logWriter
@@ -155,9 +156,12 @@ type queue struct {
 	next int
 }
 
-func (q *queue) push(c counter.Counter) { q.list = append(q.list, c) }
-
-func (q *queue) len() int { return len(q.list) - q.next }
+func (q *queue) push(c counter.Counter) {
+	if q.next > len(q.list)/2 && len(q.list) == cap(q.list) {
+		q.list, q.next = append(q.list[:0], q.list[q.next:]...), 0
+	}
+	q.list = append(q.list, c)
+}
 
 func (q *queue) pop() (c counter.Counter, ok bool) {
 	if q.next == len(q.list) {

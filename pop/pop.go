@@ -170,37 +170,57 @@ func (m *Machine) Flush(now time.Time) []Command {
 	return m.out
 }
 
-// report sends what counters have gathered to their nodes, as much of it as may be under way.
+// report sends what counters have gathered to their nodes, as much of it as may be under way. The rest gathers on in the table.
 func (m *Machine) report(now time.Time) {
-	m.dirty = m.dirty[:0]
 	if m.moved { // a node died or came back, and what waits may have another place
 		m.moved = false
+		m.dirty = m.dirty[:0]
 		for i := range m.nodes {
 			m.dirty = m.nodes[i].waiting.drain(m.dirty)
 		}
-		m.dirty = m.adrift.drain(m.dirty)
+		m.direct(m.adrift.drain(m.dirty))
 	}
-	m.dirty = m.counters.Dirty(m.dirty)
-	for _, c := range m.dirty {
+	for {
+		room := !m.Up()
+		for i := range m.nodes {
+			room = m.reportWaiting(i, now) || room
+		}
+		if !room {
+			return
+		}
+		if m.dirty = m.counters.Dirty(m.dirty[:0], maxFlying/2); len(m.dirty) == 0 {
+			return
+		}
+		m.direct(m.dirty)
+	}
+}
+
+// direct lets counters wait for their nodes.
+func (m *Machine) direct(list []counter.Counter) {
+	for _, c := range list {
 		if node := m.place(c.Source); node >= 0 {
 			m.nodes[node].waiting.push(c)
 		} else {
 			m.adrift.push(c) // it counts here, and is reported when a node is back
 		}
 	}
-	for i := range m.nodes {
-		n := &m.nodes[i]
-		if n.flying > maxFlying/2 && n.waiting.len() > maxFlying/2 {
-			continue // large bursts cost less than small ones
-		}
-		for n.flying < maxFlying { // of the rest, hits gather; a counter waits once, however many there are
-			c, ok := n.waiting.pop()
-			if !ok {
-				break
-			}
-			m.reportTo(i, c, now)
-		}
+}
+
+// reportWaiting reports what waits for a node, and says whether there is room for more.
+func (m *Machine) reportWaiting(node int, now time.Time) bool {
+	n := &m.nodes[node]
+	if n.full = n.full && n.flying > maxFlying/2; n.full { // large bursts cost less than small ones
+		return false
 	}
+	for n.flying < maxFlying {
+		c, ok := n.waiting.pop()
+		if !ok {
+			return n.up
+		}
+		m.reportTo(node, c, now)
+	}
+	n.full = true
+	return false
 }
 
 func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
