@@ -11,10 +11,10 @@ import (
 // flight is a command that has not been answered, and what for.
 type flight struct {
 	what    purpose
-	node    int
 	late    bool // its node was given up meanwhile, and its hits with it
-	tries   int
-	slot    int
+	tries   uint8
+	slot    uint8
+	node    int32
 	counter counter.Counter
 	part    counter.Part
 	record  *record // of a bit
@@ -37,7 +37,7 @@ const (
 )
 
 func (m *Machine) send(c Command, f flight) {
-	f.node = c.Node
+	f.node = int32(c.Node)
 	m.nodes[c.Node].flying++
 	if n := len(m.free); n > 0 {
 		c.Tag, m.free = m.free[n-1], m.free[:n-1]
@@ -144,16 +144,6 @@ func (m *Machine) looked(f flight, r *Result, now time.Time) {
 		return // a source's first request: there are many of those
 	}
 	m.judge(c, m.counters.Learn(c, f.part.Group, groups[:len(r.Values)-1], now), now)
-}
-
-// appendDigits appends n in 20 digits.
-func appendDigits(b []byte, n uint64) []byte {
-	var digits [20]byte
-	for i := len(digits) - 1; i >= 0; i-- {
-		digits[i] = byte('0' + n%10)
-		n /= 10
-	}
-	return append(b, digits[:]...)
 }
 
 // parseTotal reads a number as memcached keeps it: digits, with spaces behind where a longer number stood.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/dchest/siphash"
 
@@ -68,42 +69,89 @@ const counterKeySize = len(counterName{}) + 6
 
 // key names a group of a counter: 29 characters.
 func (n counterName) key(group uint32) string {
-	var room [counterKeySize]byte
-	return string(n.append(room[:0], group))
+	text := n.text(group)
+	return string(text[:])
 }
 
-func (n counterName) append(key []byte, group uint32) []byte {
+func (n counterName) text(group uint32) (key [counterKeySize]byte) {
 	const digits = "0123456789abcdef"
-	key = append(key, n[:]...)
-	for shift := 20; shift >= 0; shift -= 4 {
-		key = append(key, digits[group>>shift&15])
+	copy(key[:], n[:])
+	for i := len(key) - 1; i >= len(n); i-- {
+		key[i] = digits[group&15]
+		group >>= 4
 	}
 	return key
 }
 
-// lookKeys are the keys of a counter's bit and of its groups from newest to oldest. All are parts of one string.
-func (s Secret) lookKeys(c counter.Counter, name counterName, oldest, newest uint32) []string {
-	var room [8 * counterKeySize]byte
-	text := s.appendDigest(room[:0], forBit, c)
-	bit := len(text)
-	for g := newest; ; g-- {
-		text = name.append(text, g)
-		if g == oldest {
-			break
-		}
-	}
-	whole := string(text)
-	keys := append(make([]string, 0, 8), whole[:bit])
-	for whole = whole[bit:]; whole != ""; whole = whole[counterKeySize:] {
-		keys = append(keys, whole[:counterKeySize])
-	}
-	return keys
+// sheet is what keys and values of reports are written on, because a thousand small pieces of memory cost more than a large one. It
+// is free when the last of them is.
+type sheet struct {
+	text   strings.Builder
+	keys   []string
+	values []byte
 }
 
-// bitKey names the mitigation bit of a counter: 23 characters.
+const sheetSize = 4096
+
+// write returns what it is given, as a string.
+func (s *sheet) write(text []byte) string {
+	if s.text.Cap()-s.text.Len() < len(text) {
+		s.text.Reset()
+		s.text.Grow(sheetSize)
+	}
+	from := s.text.Len()
+	s.text.Write(text)
+	return s.text.String()[from:]
+}
+
+// key names a group of a counter.
+func (s *sheet) key(name *counterName, group uint32) string {
+	text := name.text(group)
+	return s.write(text[:])
+}
+
+// lookKeys are the keys of a counter's bit and of its groups from newest to oldest.
+func (s *sheet) lookKeys(bit string, name *counterName, oldest, newest uint32) []string {
+	n := 2 + int(newest-oldest)
+	if cap(s.keys)-len(s.keys) < n {
+		s.keys = make([]string, 0, sheetSize/32)
+	}
+	from := len(s.keys)
+	s.keys = append(s.keys, bit)
+	for g := newest; ; g-- {
+		s.keys = append(s.keys, s.key(name, g))
+		if g == oldest {
+			return s.keys[from:len(s.keys):len(s.keys)]
+		}
+	}
+}
+
+// number is a value of 20 digits.
+func (s *sheet) number(n uint64) []byte {
+	const digits = 20
+	if cap(s.values)-len(s.values) < digits {
+		s.values = make([]byte, 0, sheetSize)
+	}
+	from := len(s.values)
+	s.values = s.values[:from+digits]
+	value := s.values[from : from+digits : from+digits]
+	for i := len(value) - 1; i >= 0; i-- {
+		value[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return value
+}
+
+// bitName names the mitigation bit of a counter.
+func (s Secret) bitName(c counter.Counter) (name [1 + 22]byte) {
+	s.appendDigest(name[:0], forBit, c)
+	return name
+}
+
+// bitKey is its key: 23 characters.
 func (s Secret) bitKey(c counter.Counter) string {
-	var text [64]byte
-	return string(s.appendDigest(text[:0], forBit, c))
+	name := s.bitName(c)
+	return string(name[:])
 }
 
 func (s Secret) appendDigest(key []byte, use byte, c counter.Counter) []byte {

@@ -119,7 +119,7 @@ func (m *Machine) down(i int, now time.Time) {
 	n.up, n.good = false, time.Time{}
 	for tag := range m.flights {
 		f := &m.flights[tag]
-		if f.node == i && f.what == aReport && !f.late {
+		if int(f.node) == i && f.what == aReport && !f.late {
 			m.counters.Lost(f.counter, f.part, now)
 			f.late = true
 		}

@@ -67,6 +67,7 @@ type Machine struct {
 	flights []flight // by tag
 	free    []uint64
 	out     []Command
+	sheet   sheet // of what is in out
 	dirty   []counter.Counter
 	news    []mitigation.News
 	adrift  queue // to be reported when a node is up
@@ -234,10 +235,10 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		if p.Heard {
 			op = Incr
 		}
-		m.sendPart(node, op, name.key(p.Group), c, p, 0)
+		m.sendPart(node, op, m.sheet.key(&name, p.Group), c, p, 0)
 	}
 	if rep.Past {
-		m.look(node, aLook, name, c, rep.Oldest, rep.Newest-1)
+		m.look(node, aLook, &name, c, rep.Oldest, rep.Newest-1)
 	}
 }
 
@@ -261,25 +262,28 @@ func (m *Machine) ask(now time.Time) {
 	for _, c := range m.dirty {
 		if node := m.place(c.Source); node >= 0 {
 			oldest, newest := c.Rule.Groups(now, m.secret.Phase(c.Source))
-			m.look(node, anAsk, m.secret.counterName(c), c, oldest, newest)
+			name := m.secret.counterName(c)
+			m.look(node, anAsk, &name, c, oldest, newest)
 		}
 	}
 }
 
 // look reads what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
 // more than this one of a source that it sees for the first time, or again.
-func (m *Machine) look(node int, what purpose, name counterName, c counter.Counter, oldest, newest uint32) {
-	m.send(Command{Node: node, Op: Get, Report: true, Keys: m.secret.lookKeys(c, name, oldest, newest)}, flight{what: what, counter: c, part: counter.Part{Group: newest}})
+func (m *Machine) look(node int, what purpose, name *counterName, c counter.Counter, oldest, newest uint32) {
+	bit := m.secret.bitName(c)
+	keys := m.sheet.lookKeys(m.sheet.write(bit[:]), name, oldest, newest)
+	m.send(Command{Node: node, Op: Get, Report: true, Keys: keys}, flight{what: what, counter: c, part: counter.Part{Group: newest}})
 }
 
 // sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so
 // that later increments stay in place.
-func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, tries int) {
+func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, tries uint8) {
 	cmd := Command{Node: node, Op: op, Report: true, Key: key}
 	if op == Incr {
 		cmd.Delta = p.Hits
 	} else {
-		cmd.Value = appendDigits(make([]byte, 0, 20), p.Known)
+		cmd.Value = m.sheet.number(p.Known)
 		cmd.Expire = seconds(c.Rule.Lifetime()) + 2
 	}
 	m.send(cmd, flight{what: aReport, counter: c, part: p, tries: tries})

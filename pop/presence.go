@@ -82,7 +82,7 @@ func (m *Machine) rollCalled(r *Result, now time.Time) {
 		}
 	}
 	if p.slot < 0 && free >= 0 {
-		m.send(Command{Node: r.Node, Op: Add, Key: p.keys[free], Value: self, Expire: seconds(presenceKept)}, flight{what: aPresence, slot: free})
+		m.send(Command{Node: r.Node, Op: Add, Key: p.keys[free], Value: self, Expire: seconds(presenceKept)}, flight{what: aPresence, slot: uint8(free)})
 	}
 	p.edges = seen + 1
 	if p.edges >= p.highest || now.Sub(p.highTime) > edgesHold {
@@ -97,6 +97,6 @@ func (m *Machine) rollCalled(r *Result, now time.Time) {
 // slotAnswered keeps a slot that was free.
 func (m *Machine) slotAnswered(f flight, r *Result) {
 	if r.Op == Add && r.Status == Done {
-		m.presence.slot = f.slot
+		m.presence.slot = int(f.slot)
 	}
 }
