@@ -223,7 +223,7 @@ func legalKey(key string) bool {
 		return false
 	}
 	for i := range len(key) {
-		if key[i] <= ' ' || key[i] >= 0x7f {
+		if key[i]-'!' > '~'-'!' {
 			return false
 		}
 	}

@@ -37,6 +37,8 @@ func ReadAnswer(c Command, in []byte) (used int, complete bool, r Result, err er
 	return used, complete, r, err
 }
 
+const Patience = patience
+
 var (
 	ErrAnswer  = errAnswer
 	ErrBackoff = errBackoff

@@ -21,7 +21,9 @@ const (
 	backlogBytes = 8 << 20     // not yet written; commands beyond it come back Unsent as well
 	patience     = time.Second // without a complete answer, or for a write, before the connection is given up
 	readBuffer   = 64 << 10
-	batch        = 256 // results delivered at a time, at most
+	batch        = 256                   // results delivered at a time, at most
+	many         = 64                    // when so many answers are to come, they are waited for together
+	together     = 10 * time.Millisecond // at most so long: it is not worth more
 )
 
 var (
@@ -260,8 +262,14 @@ func (p *pipeline) write(conn net.Conn, done <-chan struct{}) (from uint64, writ
 }
 
 // read reads answers until something is wrong, and says what.
+//
+// A node answers a burst in small pieces, and to be woken for each costs more than all else that is done for it. So while many
+// answers are to come, it sleeps until there are about as many bytes as answers; one has three or more.
 func (p *pipeline) read(conn net.Conn) error {
 	var (
+		mark     = newLowMark(conn)
+		awaited  int       // answers to come after the last, 0 if there was none since the last Read
+		end      time.Time // of patience, as of the last answer
 		in       = make([]byte, readBuffer)
 		from, to int // in[from:to] is not used up yet
 		state    answers
@@ -278,7 +286,21 @@ func (p *pipeline) read(conn net.Conn) error {
 				in = append(in, make([]byte, len(in))...) // at most a value and its lines: answers refuses longer ones
 			}
 		}
+		gather := awaited >= many
+		if gather {
+			mark.set(awaited)
+			conn.SetReadDeadline(time.Now().Add(together))
+		} else {
+			mark.set(1)
+		}
 		n, err := conn.Read(in[to:])
+		if gather {
+			awaited = 0
+			conn.SetReadDeadline(end)
+			if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+				continue // the node is slow, or stopped: now any answer will do
+			}
+		}
 		to += n
 		if n == 0 && err != nil {
 			if err == io.EOF {
@@ -299,7 +321,9 @@ func (p *pipeline) read(conn net.Conn) error {
 				head++
 			}
 			if err != nil || !complete || head == sent || len(results) == batch {
-				p.answered(conn, head, results)
+				if len(results) > 0 { // else a node that drips must not move its deadline
+					awaited, end = p.answered(conn, head, results)
+				}
 				results = results[:0]
 				if err != nil {
 					return err
@@ -316,26 +340,23 @@ func (p *pipeline) read(conn net.Conn) error {
 	}
 }
 
-// answered delivers results and moves head past them.
-func (p *pipeline) answered(conn net.Conn, head uint64, results []Result) {
-	if len(results) == 0 {
-		return // bytes, but no answer: a node that drips must not move its deadline
-	}
+// answered delivers results and moves head past them. It says how many answers are to come, and until when the next.
+func (p *pipeline) answered(conn net.Conn, head uint64, results []Result) (awaited int, end time.Time) {
 	p.deliver(results)
 	p.dialer.answered()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	p.head = head
-	var deadline time.Time
 	if p.head < p.sent {
-		deadline = now.Add(patience)
+		end = now.Add(patience)
 	}
-	conn.SetReadDeadline(deadline)
+	conn.SetReadDeadline(end)
 	for len(p.bursts) > 0 && p.bursts[0].end <= head {
 		p.trips.Observe(now.Sub(p.bursts[0].at))
 		p.bursts = append(p.bursts[:0], p.bursts[1:]...)
 	}
+	return int(p.sent - p.head), end
 }
 
 // giveUp delivers all commands that are still without an answer. Of those from the number from on, only so many bytes

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package pop
+
+import "net"
+
+// lowMark does nothing here: see lowmark_linux.go.
+type lowMark struct{}
+
+func newLowMark(net.Conn) lowMark { return lowMark{} }
+func (lowMark) set(int)           {}

@@ -1,0 +1,103 @@
+package pop_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sluice/pop"
+)
+
+// countedConn counts reads, and otherwise is the socket it holds.
+type countedConn struct {
+	*net.TCPConn
+	reads *atomic.Int64
+}
+
+func (c countedConn) Read(b []byte) (int, error) {
+	c.reads.Add(1)
+	return c.TCPConn.Read(b)
+}
+
+// TestAnswersAreReadTogether: answers to a large burst that come one by one are not read one by one, and if the node stops in the
+// middle of them, those that have come are not held up.
+func TestAnswersAreReadTogether(t *testing.T) {
+	const n, before = 1024, 30
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	goOn := make(chan struct{})
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		in := bufio.NewScanner(c)
+		for i := range n { // all of them, first
+			if !in.Scan() {
+				t.Errorf("%d commands of %d: %v", i, n, in.Err())
+				return
+			}
+		}
+		for i := range n {
+			if i == before {
+				<-goOn
+			}
+			if _, err := c.Write([]byte("1\r\n")); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		in.Scan() // until the pipeline hangs up
+	}()
+	var reads atomic.Int64
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, l.Addr().String())
+		if err != nil {
+			return nil, err
+		}
+		return countedConn{c.(*net.TCPConn), &reads}, nil
+	}
+	arrived := make(chan pop.Result, n)
+	p := pop.NewPipeline(dial, l.Addr().String(), func(rs []pop.Result) {
+		for _, r := range rs {
+			arrived <- r
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.Run(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	cmds := make([]pop.Command, n)
+	for i := range cmds {
+		cmds[i] = incr("k")
+	}
+	p.Send(cmds)
+	started := time.Now()
+	for i := range n {
+		if i == before {
+			if waited := time.Since(started); waited > pop.Patience/2 {
+				t.Errorf("the answers before the node stopped took %v", waited)
+			}
+			close(goOn)
+		}
+		if r := <-arrived; r.Status != pop.Done {
+			t.Fatalf("answer %d: %v, %v", i, r.Status, r.Err)
+		}
+	}
+	if got := reads.Load(); got > n/10 {
+		t.Errorf("%d reads of %d answers", got, n)
+	}
+}
