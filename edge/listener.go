@@ -55,6 +55,7 @@ type listener struct {
 	*registry
 	tls *tls.Config // nil: plain
 
+	siege    siege
 	ended    chan struct{} // closed when the last connection has been accepted
 	stopping atomic.Bool
 }
@@ -72,7 +73,7 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) accept() (*conn, error) {
 	pause := acceptPause
 	for {
-		nc, err := l.Listener.Accept()
+		nc, err := l.next()
 		switch {
 		case err == nil:
 		case errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF):
@@ -99,8 +100,10 @@ func (l *listener) accept() (*conn, error) {
 func (l *listener) admit(nc net.Conn) *conn {
 	peer := peerAddr(nc.RemoteAddr())
 	if l.shed != nil && l.shed(peer) {
+		l.siege.shed++
 		return nil
 	}
+	l.siege.shed = 0
 	if l.memory != nil && l.memory.exceeded(time.Now()) {
 		l.stats.starved.Add(1)
 		return nil
@@ -201,6 +204,8 @@ func peerAddr(a net.Addr) netip.Addr {
 
 // Close is called by the server as well; the second time is no failure.
 func (l *listener) Close() error {
+	l.stopping.Store(true)
+	l.siege.lift()
 	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
 	}
@@ -212,6 +217,7 @@ func (l *listener) stop() {
 	if l.stopping.Swap(true) {
 		return
 	}
+	l.siege.lift()
 	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok && d.SetDeadline(time.Now().Add(stopTime)) == nil {
 		return // Accept closes it when the time is up
 	}

@@ -1,0 +1,144 @@
+package edge
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+const (
+	// shedInARow connections shed one after the other begin a siege. The good one that ends it is dearer than others by some
+	// system calls, so there must be reason to expect more to shed.
+	shedInARow = 8
+	// shedAtOnce is how many are shed before the rest of the process has its turn, for breath at least: the scheduler hears nothing of
+	// what sift does, and on one processor looks for other work only while sift waits.
+	shedAtOnce = 256
+	breath     = 20 * time.Microsecond
+)
+
+// A siege is when a listener gets connections to shed and no others. They are then closed by their descriptors, with two
+// system calls that the scheduler does not hear of. Accept and Close of package net make six for each, and the first of them, when
+// the process had nothing to do, wakes the scheduler's monitor thread, which costs more than they do.
+type siege struct {
+	shed int                     // connections shed since the last one that was not
+	file atomic.Pointer[os.File] // the listening socket once more, to wait for connections without net; nil: no siege
+}
+
+// next accepts a connection.
+func (l *listener) next() (net.Conn, error) {
+	if l.siege.shed < shedInARow {
+		l.siege.lift()
+	} else if c := l.sift(); c != nil {
+		return c, nil
+	}
+	return l.Listener.Accept()
+}
+
+// lift ends the siege; whoever waits in sift comes back.
+func (s *siege) lift() {
+	if f := s.file.Swap(nil); f != nil {
+		f.Close()
+	}
+}
+
+// sift sheds connections until it has one to keep, which it returns. It returns nil when Accept is to be called: the
+// listener stops, or something is wrong, of which Accept will tell.
+func (l *listener) sift() net.Conn {
+	f := l.siege.file.Load()
+	if f == nil {
+		if f = duplicate(l.Listener); f == nil {
+			return nil
+		}
+		l.siege.file.Store(f)
+	}
+	if l.stopping.Load() { // perhaps before there was a file to close
+		l.siege.lift()
+		return nil
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	for {
+		var kept int
+		var errno syscall.Errno
+		err := raw.Read(func(socket uintptr) bool {
+			kept, errno = l.shedWaiting(socket)
+			return errno != syscall.EAGAIN
+		})
+		switch {
+		case err != nil || errno != 0:
+			return nil
+		case kept >= 0:
+			return l.keep(kept)
+		}
+		time.Sleep(breath)
+	}
+}
+
+// shedWaiting sheds connections that wait to be accepted, and returns the first to keep; -1 without an error: there may be more.
+func (l *listener) shedWaiting(socket uintptr) (kept int, errno syscall.Errno) {
+	for range shedAtOnce {
+		fd, peer, errno := accept(socket)
+		switch {
+		case errno != 0:
+			return -1, errno
+		case !l.shed(peer):
+			return fd, 0
+		}
+		_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0)
+	}
+	return -1, 0
+}
+
+// keep ends the siege: first, so that there is a descriptor for the duplicate that FileConn makes.
+func (l *listener) keep(fd int) net.Conn {
+	l.siege.lift()
+	f := os.NewFile(uintptr(fd), "")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		l.stats.acceptFails.Add(1)
+		return nil
+	}
+	return c
+}
+
+// duplicate returns the listening socket as a file that can be waited on, or nil: it is not of TCP, it is closed, or there are no
+// descriptors.
+func duplicate(ln net.Listener) *os.File {
+	tcp, ok := ln.(*net.TCPListener)
+	if !ok {
+		return nil
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	var f *os.File
+	_ = raw.Control(func(socket uintptr) {
+		if fd, _, errno := syscall.Syscall(syscall.SYS_FCNTL, socket, syscall.F_DUPFD_CLOEXEC, 0); errno == 0 {
+			f = os.NewFile(fd, "")
+		}
+	})
+	return f
+}
+
+// accept is accept4(2) on a socket that does not block. The connection it returns does.
+func accept(socket uintptr) (fd int, peer netip.Addr, errno syscall.Errno) {
+	var from syscall.RawSockaddrInet6 // the larger one
+	size := uint32(unsafe.Sizeof(from))
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_ACCEPT4, socket,
+		uintptr(unsafe.Pointer(&from)), uintptr(unsafe.Pointer(&size)), syscall.SOCK_CLOEXEC, 0, 0)
+	switch from.Family {
+	case syscall.AF_INET:
+		peer = netip.AddrFrom4((*syscall.RawSockaddrInet4)(unsafe.Pointer(&from)).Addr)
+	case syscall.AF_INET6:
+		peer = netip.AddrFrom16(from.Addr).Unmap()
+	}
+	return int(n), peer, errno
+}
