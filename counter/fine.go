@@ -1,15 +1,19 @@
 package counter
 
-// fine is what this table itself counted of one source, in bins of a 32nd of a sub-window. An estimate errs only in the
-// sub-window that the window's beginning cuts, where it takes the hits to be spread evenly. Of its own hits a table can
-// know better, at no cost to the tier: those it counted after the cut are counted, those before are not, and only what
-// other edges counted is spread. With one edge that is nearly an exact log.
+// fine is when a source's hits came, in bins of a 32nd of a sub-window. An estimate errs only in the sub-window that the
+// window's beginning cuts, where it takes the hits to be spread evenly. Of its own hits a table can know better, at no cost to
+// the tier: those it counted after the cut are counted, those before are not, and only what other edges counted is spread, until
+// they tell (times.go). With one edge that is nearly an exact log.
 //
-// A kilobyte for each of a million sources would be too much, so only sources that have used a part of their limit have one,
-// and there is room for one in 64 of a table's counters.
+// A kilobyte for each of a million sources would be too much, so there is room for one in 64 of a table's counters. A source
+// gets one with its second hit, or what a 64th of its limit is, if there is room, and keeps it against others once it has used an
+// eighth.
 type fine struct {
 	place place
+	rule  uint32 // its ID
 	last  uint32 // sub-window of the newest hit
+	asked uint32 // sub-window up to which others have been asked when their hits came
+	told  uint16 // a bit for each lane: others have been told of its bins, and theirs may be added
 	lanes [fineLanes]uint32
 	bins  [fineLanes]bins
 }
@@ -20,7 +24,8 @@ const (
 	fineBins  = 32
 	fineLanes = 16 // more than the 13 sub-windows that a window of 12 touches; a power of two
 	fineShare = 64 // counters for each fine
-	fineFrom  = 8  // a source has a fine from this part of its limit on
+	fineFrom  = 64 // a source gets a fine at this part of its limit, its second hit at the earliest, if there is room then
+	fineNeeds = 8  // from this part of its limit on it takes the place of a colder one
 )
 
 // place is where a counter stands in its shard: the store and the index in it.
@@ -32,53 +37,82 @@ type place struct {
 // number is the sub-window of a position, modulo 2^32.
 func (r *Rule) number(p position) uint32 { return p.group<<r.shift | uint32(p.lane) }
 
-// own returns the bins of what the table itself counted in the sub-window that a window's beginning cuts, ahead sub-windows
-// after p, or nil if that is not known.
+// own returns the bins of what the table itself counted, and was told of, in the sub-window that a window's beginning cuts, ahead
+// sub-windows after p; nil if nothing is known.
 func (s *shard) own(r *Rule, i int, p position, ahead int) *bins {
-	if s.store(r).head(i).state&hasFine == 0 {
+	f := s.fine(r, s.store(r), i)
+	if f == nil {
 		return nil
 	}
-	k, ok := s.fineAt(place{r.Wide(), int32(i)})
-	if !ok {
-		return nil
-	}
-	f, n := &s.fines[k], r.number(p)+uint32(ahead-r.SubWindows)
-	if at := n % fineLanes; f.lanes[at] == n {
-		return &f.bins[at]
+	return f.of(r.number(p) + uint32(ahead-r.SubWindows))
+}
+
+// of is the bins of a sub-window, or nil if nothing is known of it.
+func (f *fine) of(n uint32) *bins {
+	if lane := n % fineLanes; f.lanes[lane] == n {
+		return &f.bins[lane]
 	}
 	return nil
 }
 
 // note adds hits to the bins of a counter that has, or now gets, a fine.
 func (s *shard) note(r *Rule, st *store, i int, p position, hits uint32, estimate float64) {
-	at := place{r.Wide(), int32(i)}
-	var k int32
-	ok := false
-	if st.head(i).state&hasFine != 0 {
-		k, ok = s.fineAt(at)
-	}
-	if !ok {
-		if r.SubWindows == 1 || estimate*fineFrom < float64(r.Limit) {
+	f := s.fine(r, st, i)
+	if f == nil {
+		needs := estimate*fineNeeds >= float64(r.Limit)
+		from := max(float64(r.Limit)/fineFrom, 1)
+		// Who does not need one asks once, on passing that point: there are many of those.
+		if !needs && (estimate <= from || estimate-float64(hits) > from) || r.SubWindows == 1 {
 			return
 		}
-		if k, ok = s.newFine(r, p); !ok {
+		if f = s.addFine(r, st, i, p, needs); f == nil {
 			return
 		}
-		st.head(i).state |= hasFine
-		s.fineOf[at] = k
-		s.fines[k] = fine{place: at}
-		for j := range s.fines[k].lanes { // no lane is that of a sub-window to come
-			s.fines[k].lanes[j] = r.number(p) - fineLanes
-		}
 	}
-	f, n := &s.fines[k], r.number(p)
+	n := r.number(p)
 	lane := n % fineLanes
 	if f.lanes[lane] != n {
-		f.lanes[lane], f.bins[lane] = n, bins{}
+		f.begin(n)
 	}
 	f.last = n
 	b := &f.bins[lane][min(int(p.gone*fineBins), fineBins-1)]
 	*b = uint16(min(uint32(*b)+hits, 1<<16-1))
+}
+
+// begin gives a sub-window its lane.
+func (f *fine) begin(n uint32) {
+	lane := n % fineLanes
+	f.lanes[lane], f.bins[lane] = n, bins{}
+	f.told &^= 1 << lane
+}
+
+// fine is that of a counter, or nil.
+func (s *shard) fine(r *Rule, st *store, i int) *fine {
+	if st.head(i).state&hasFine == 0 {
+		return nil
+	}
+	if k, ok := s.fineAt(place{r.Wide(), int32(i)}); ok {
+		return &s.fines[k]
+	}
+	return nil
+}
+
+// addFine gives a counter a fine if there is room, or if it needs one more than another.
+func (s *shard) addFine(r *Rule, st *store, i int, p position, needs bool) *fine {
+	k, ok := s.newFine(r, p, needs)
+	if !ok {
+		return nil
+	}
+	at, f := place{r.Wide(), int32(i)}, &s.fines[k]
+	st.head(i).state |= hasFine
+	s.fineOf[at] = k
+	now := r.number(p)
+	f.place, f.rule, f.last, f.asked, f.told = at, r.ID, now, now-fineLanes, 0
+	for j := range f.lanes { // no lane is that of a sub-window to come
+		f.lanes[j] = now - fineLanes
+	}
+	f.begin(now)
+	return f
 }
 
 // fineAt finds the fine of a counter. The last one found is remembered: hits of a busy source come in a row, and each asks
@@ -100,15 +134,24 @@ type foundFine struct {
 	found bool
 }
 
-// newFine finds room for a fine: a free one, or one of a few of which the source has been silent for a window.
-func (s *shard) newFine(r *Rule, p position) (int32, bool) {
+// newFine finds room for a fine: a free one, or one of which the source has been silent for a window. Who needs it may also take that
+// of a source that is far from its limit, and looks at a few.
+func (s *shard) newFine(r *Rule, p position, needs bool) (int32, bool) {
 	if len(s.fines) < s.maxFines {
 		s.fines = append(s.fines, fine{})
 		return int32(len(s.fines) - 1), true
 	}
-	for range min(4, len(s.fines)) {
+	looks := 1
+	if needs {
+		looks = 4
+	}
+	for range min(looks, len(s.fines)) {
 		s.hand = (s.hand + 1) % len(s.fines)
 		f := &s.fines[s.hand]
+		silent := f.rule == r.ID && r.number(p)-f.last > uint32(r.SubWindows)
+		if !needs && !silent {
+			continue
+		}
 		st := &s.narrow
 		if f.place.wide {
 			st = &s.wide
@@ -118,7 +161,7 @@ func (s *shard) newFine(r *Rule, p position) (int32, bool) {
 			return int32(s.hand), true
 		}
 		h := st.head(int(f.place.i))
-		if h.state&heatMask == 0 || h.rule == r.ID && r.number(p)-f.last > uint32(r.SubWindows) {
+		if silent || h.state&heatMask == 0 {
 			s.dropFine(f.place)
 			h.state &^= hasFine
 			return k, true

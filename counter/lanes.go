@@ -112,7 +112,7 @@ func (r *Rule) offset(phase uint16) int64 { return (r.sub << r.shift >> 16) * in
 type view struct {
 	full   uint64 // hits in the sub-windows that lie wholly within the window, and in any that began after it
 	oldest uint64 // hits in the one that the window's beginning cuts
-	own    *bins  // those of them that this table counted itself, by when; nil if it does not know
+	own    *bins  // those of them of which this table knows when they came; nil if of none
 }
 
 // view reads groups, the newest first, for a window that ends in the given lane of groups[0]. Lanes after that one are

@@ -201,6 +201,9 @@ type Standing struct {
 	// tier last answered. Other edges should be told: some hold hits back because they do not know how near the limit is, and one
 	// that has never seen the source would admit it once more.
 	News bool
+	// Ask says that others should be asked when their hits came in the sub-window that the window's beginning cuts, and in the
+	// next (Tell): the counter is so near its limit that it matters.
+	Ask bool
 	// Behind says that whoever stands behind what was learned knows less of an ended group than this table does, and should be told.
 	Behind bool
 }
@@ -273,7 +276,7 @@ func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) 
 			behind = behind || g > 0 && known != total
 		}
 	}
-	standing = l.s.heard(t, c, l.store, l.i, l.at, now.UnixNano())
+	standing, _ = l.s.heard(t, c, l.store, l.i, l.at, now.UnixNano())
 	standing.Behind = behind && !standing.Over
 	l.s.unlock(t)
 	return standing
@@ -300,7 +303,9 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 			}
 		}
 		if learn {
-			standing = s.heard(t, c, st, i, at, now.UnixNano())
+			var left uint32
+			standing, left = s.heard(t, c, st, i, at, now.UnixNano())
+			standing.Ask = !standing.Over && s.lacks(r, st, i, at, left)
 			// Hits that were held back until after their group's end: who read that group before does not know of them.
 			late := hits != 0 && group != h.base && h.state&toldNear != 0
 			standing.News = standing.News || late && !standing.Over
@@ -329,12 +334,13 @@ func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) (reported 
 }
 
 // heard notes an answer of the tier, and what the counter says after it. Hits that could wait may have become urgent by it.
-func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now int64) (standing Standing) {
+func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now int64) (standing Standing, left uint32) {
 	r, h := c.Rule, st.head(i)
 	estimate := s.estimate(r, st, i, at)
 	standing.Over = r.over(estimate)
 	told := uint8(0)
-	switch left := r.remaining(estimate); {
+	left = r.remaining(estimate)
+	switch {
 	case left == 0:
 		told = toldNear | toldFull
 	case left <= r.Limit/3:
@@ -356,7 +362,7 @@ func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now in
 		delete(s.waiting, key)
 		close(ch)
 	}
-	return standing
+	return standing, left
 }
 
 // at runs f on the counter c with its shard locked, if the table still has it.

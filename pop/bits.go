@@ -12,9 +12,9 @@ import (
 	"sluice/mitigation"
 )
 
-// record is a line of the mitigation log: a bit, its lifting, or how a counter stands that has come near its limit. A bit
-// stands under its source's key, too. Every record carries a MAC under the PoP's secret, so that whoever else reaches the
-// tier can block nobody; one that does not check is as good as missing.
+// record is a line of the mitigation log: a bit, its lifting, how a counter stands that has come near its limit, or when hits
+// of it came. A bit stands under its source's key, too. Every record carries a MAC under the PoP's secret, so that whoever else
+// reaches the tier can block nobody; one that does not check is as good as missing.
 type record struct {
 	kind   kind
 	rule   uint64 // Secret.ruleDigest
@@ -23,8 +23,10 @@ type record struct {
 	end    time.Time     // aBlock
 	by     mitigation.By // aBlock
 	reason string        // aBlock
-	newest uint32        // aCount: the group of groups[0]
-	groups []uint64      // aCount: lanes, the newest group first
+	newest uint32        // aCount, aQuestion: the group of groups[0]
+	groups []uint64      // aCount, aQuestion: lanes, the newest group first
+	edge   uint64        // aTimes: who counted them
+	times  counter.Times // aTimes; aQuestion: the sub-window alone
 }
 
 type kind uint8
@@ -33,6 +35,8 @@ const (
 	aBlock kind = iota
 	aLift
 	aCount
+	aQuestion // aCount, and when did hits of a sub-window and the next come? (times.go)
+	aTimes    // the answer
 )
 
 const (
@@ -54,10 +58,19 @@ func (s Secret) seal(r record) []byte {
 		b = binary.BigEndian.AppendUint64(b, uint64(r.end.UnixNano()))
 		b = append(b, byte(r.by))
 		b = append(b, r.reason[:min(len(r.reason), maxReason)]...)
-	case aCount:
+	case aQuestion, aCount:
+		if r.kind == aQuestion {
+			b = binary.BigEndian.AppendUint32(b, r.times.SubWindow)
+		}
 		b = binary.BigEndian.AppendUint32(b, r.newest)
 		for _, g := range r.groups {
 			b = binary.BigEndian.AppendUint64(b, g)
+		}
+	case aTimes:
+		b = binary.BigEndian.AppendUint64(b, r.edge)
+		b = binary.BigEndian.AppendUint32(b, r.times.SubWindow)
+		for _, hits := range r.times.Hits {
+			b = binary.BigEndian.AppendUint16(b, hits)
 		}
 	}
 	return base64.RawStdEncoding.AppendEncode(nil, s.appendMAC(b))
@@ -95,13 +108,24 @@ func (s Secret) open(text []byte) (r record, ok bool) {
 		}
 		r.end, r.by, r.reason = time.Unix(0, int64(binary.BigEndian.Uint64(body))), mitigation.By(body[8]), string(body[9:])
 	case aLift:
-	case aCount:
+	case aQuestion, aCount:
+		if r.kind == aQuestion && len(body) >= 4 {
+			r.times.SubWindow, body = binary.BigEndian.Uint32(body), body[4:]
+		}
 		if len(body) < 4 || len(body)%8 != 4 {
 			return r, false
 		}
 		r.newest = binary.BigEndian.Uint32(body)
 		for body = body[4:]; len(body) > 0; body = body[8:] {
 			r.groups = append(r.groups, binary.BigEndian.Uint64(body))
+		}
+	case aTimes:
+		if len(body) != 8+4+2*len(r.times.Hits) {
+			return r, false
+		}
+		r.edge, r.times.SubWindow, body = binary.BigEndian.Uint64(body), binary.BigEndian.Uint32(body[8:]), body[12:]
+		for i := range r.times.Hits {
+			r.times.Hits[i] = binary.BigEndian.Uint16(body[2*i:])
 		}
 	default:
 		return r, false
@@ -173,12 +197,18 @@ func (m *Machine) learn(r record, now time.Time) (news bool) {
 	}
 	key := mitigation.Key{Rule: rule.Counter.ID, Source: r.source}
 	switch r.kind {
-	case aCount:
+	case aCount, aQuestion:
 		if now.Sub(r.start) < logKept {
 			c := counter.Counter{Rule: rule.Counter, Source: r.source}
 			standing := m.counters.Learn(c, r.newest, r.groups, now)
 			m.judge(c, counter.Standing{Over: standing.Over, News: standing.Behind}, now)
+			if r.kind == aQuestion {
+				m.tellTimes(c, r.times.SubWindow, now)
+			}
 		}
+		return false
+	case aTimes:
+		m.hearTimes(key, counter.Counter{Rule: rule.Counter, Source: r.source}, r, now)
 		return false
 	case aLift:
 		if lifted := m.lifted[key]; r.start.After(lifted) && now.Sub(r.start) < logKept {

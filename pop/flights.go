@@ -164,13 +164,17 @@ func parseTotal(v []byte) (n uint64, ok bool) {
 }
 
 // judge acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
-// stands: they report what they have held back, and even one that has never seen the source knows when to refuse it. If the PoP's total is over the limit, a
-// mitigation starts: the requests that made it so went through several edges at once, and none of them saw it.
+// stands: they report what they have held back, and even one that has never seen the source knows when to refuse it. They may
+// also be asked when hits came. If the PoP's total is over the limit, a mitigation starts: the requests that made it so went
+// through several edges at once, and none of them saw it.
 func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
-	if standing.News {
+	if standing.News || standing.Ask {
 		if node := m.place(c.Source); node >= 0 {
 			rec := record{kind: aCount, rule: m.secret.ruleDigest(c.Rule), source: c.Source, start: now}
 			rec.newest, rec.groups = m.counters.Snapshot(c, now)
+			if standing.Ask { // this edge answers, too, when it reads the question
+				rec.kind, rec.times.SubWindow = aQuestion, c.Rule.Cut(now, m.secret.Phase(c.Source))
+			}
 			m.appendLog(node, rec)
 		}
 	}

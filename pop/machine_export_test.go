@@ -26,3 +26,9 @@ func CounterKeys(s Secret, r Rule, source counter.Source, now time.Time) (keys [
 	}
 	return keys
 }
+
+// TellsTimes reports whether a line of the log tells when hits came.
+func TellsTimes(s Secret, line []byte) bool {
+	r, ok := s.open(line)
+	return ok && r.kind == aTimes
+}

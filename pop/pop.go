@@ -62,6 +62,7 @@ type Machine struct {
 	presence presence
 	logKeys  logKeys
 	lifted   map[mitigation.Key]time.Time
+	times    map[toldTimes]time.Time
 
 	asks    asks
 	flights []flight // by tag
@@ -70,6 +71,7 @@ type Machine struct {
 	sheet   sheet // of what is in out
 	dirty   []counter.Counter
 	news    []mitigation.News
+	told    []counter.Times
 	adrift  queue // to be reported when a node is up
 	moved   bool  // a node died or came back since the last report
 	swept   time.Time
@@ -90,7 +92,8 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
-		presence: newPresence(c.Secret), logKeys: logKeys{secret: c.Secret}, lifted: make(map[mitigation.Key]time.Time), swept: now, cleaned: now,
+		presence: newPresence(c.Secret), logKeys: logKeys{secret: c.Secret}, lifted: make(map[mitigation.Key]time.Time),
+		times: make(map[toldTimes]time.Time), swept: now, cleaned: now,
 	}
 	for _, name := range c.Nodes {
 		m.nodes = append(m.nodes, newNode(name, now))
@@ -151,6 +154,11 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		for k, at := range m.lifted {
 			if now.Sub(at) > 2*logKept {
 				delete(m.lifted, k)
+			}
+		}
+		for k, at := range m.times {
+			if now.Sub(at) > 2*logKept {
+				delete(m.times, k)
 			}
 		}
 	}

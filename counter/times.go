@@ -1,0 +1,101 @@
+package counter
+
+import "time"
+
+// An edge knows when its own hits came to a 32nd of a sub-window (fine.go), and of others' only in which sub-window. That matters to a
+// source near its limit, in the one sub-window that the window's beginning cuts. So whoever finds a counter there and does
+// not know when all of those hits came asks the others, once for each sub-window. Each tells the times of its own hits,
+// once, and takes in what the others tell.
+
+// Times is when the hits of one sub-window came that one table counted, by its 32nds.
+type Times struct {
+	SubWindow uint32 // its number, modulo 2^32
+	Hits      [fineBins]uint16
+}
+
+// nearly is the part of its limit that a counter has left when it matters when others' hits came. That is little, because the
+// answers cost the tier a line for each edge, and so much that they are there before a slow source has used it up.
+const nearly = 16
+
+// lacks reports whether others counted hits in the sub-window that the window's beginning cuts, or in the next, of which
+// this table does not know when they came and has not asked yet. Then it is to ask now. left is what the counter has left.
+func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) bool {
+	groups, most := st.groups(i), max(r.Limit/nearly, 1)
+	if r.Estimate == Lower { // which leaves out hits of the cut sub-window that may be within the window
+		most += uint32(r.view(groups, at.lane).oldest)
+	}
+	if left > most {
+		return false
+	}
+	f := s.fine(r, st, i)
+	if f == nil {
+		return false
+	}
+	cut := r.cut(at)
+	for ahead := range 2 {
+		n, known := cut+uint32(ahead), uint64(0)
+		if b := f.of(n); b != nil {
+			known = b.sum(0)
+		}
+		if int32(n-f.asked) > 0 && known < r.view(groups, at.lane+ahead).oldest {
+			f.asked = cut + 1
+			return true
+		}
+	}
+	return false
+}
+
+// cut is the number of the sub-window that is cut by the beginning of a window that ends at a position.
+func (r *Rule) cut(p position) uint32 { return r.number(p) - uint32(r.SubWindows) }
+
+// Cut is the number of the sub-window, modulo 2^32, that the beginning of a source's window cuts.
+func (r *Rule) Cut(now time.Time, phase uint16) uint32 {
+	return r.cut(r.position(now.UnixNano(), phase))
+}
+
+// Tell appends to buf when the hits came that this table counted in the given sub-window and the next, if it has not told before.
+func (t *Table) Tell(c Counter, subWindow uint32, buf []Times) []Times {
+	t.at(c, func(s *shard, st *store, i int) {
+		f := s.fine(c.Rule, st, i)
+		if f == nil {
+			return
+		}
+		for n := subWindow; n != subWindow+2; n++ {
+			if b := f.of(n); b != nil && f.told>>(n%fineLanes)&1 == 0 {
+				f.told |= 1 << (n % fineLanes)
+				buf = append(buf, Times{n, *b})
+			}
+		}
+	})
+	return buf
+}
+
+// Hear takes in what another table told. Nothing may be taken in twice.
+func (t *Table) Hear(c Counter, told Times, now time.Time) {
+	t.at(c, func(s *shard, st *store, i int) {
+		at, n := s.advance(st, i, c.Rule, now.UnixNano()), told.SubWindow
+		if n-c.Rule.cut(at) > 1 {
+			return
+		}
+		f := s.fine(c.Rule, st, i)
+		if f == nil {
+			if f = s.addFine(c.Rule, st, i, at, true); f == nil {
+				return
+			}
+		}
+		lane := n % fineLanes
+		if f.lanes[lane] != n {
+			f.begin(n)
+			f.told |= 1 << lane
+		}
+		if f.told>>lane&1 == 0 {
+			return // own hits that are still to be told must not be mixed with others'
+		}
+		for b, hits := range told.Hits {
+			f.bins[lane][b] = uint16(min(uint32(f.bins[lane][b])+uint32(hits), 1<<16-1))
+		}
+		if int32(n-f.asked) > 0 {
+			f.asked = n
+		}
+	})
+}

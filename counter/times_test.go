@@ -1,0 +1,77 @@
+package counter
+
+import (
+	"testing"
+	"time"
+)
+
+// TestTimesOfOthersHits: a table that is near its limit asks once when others' hits came, is told once, and from then on knows them in
+// the cut sub-window as finely as its own.
+func TestTimesOfOthersHits(t *testing.T) {
+	begin := time.Unix(1_700_000_000/60*60, 0)
+	hit := func(table *Table, c Counter, n int, at time.Time) {
+		for range n {
+			table.Reserve([]Ask{{Rule: c.Rule, Source: c.Source, Hits: 1}}, at)
+		}
+	}
+	// Half of the first sub-window of 5 s has left the window. b has 24 hits in it for certain, a had 10 in that sub-window.
+	now := begin.Add(time.Minute + 2500*time.Millisecond)
+	f := func(e Estimate, at time.Duration, before, after float64) {
+		t.Helper()
+		c := Counter{Rule: rule(t, 30, time.Minute, 12, e), Source: address(1)}
+		a, b := New(Options{Counters: 100, Tier: true}), New(Options{Counters: 100, Tier: true})
+		hit(a, c, 1, begin) // from the second on, times are noted
+		hit(a, c, 9, begin.Add(at))
+		hit(b, c, 24, begin.Add(50*time.Second))
+		newest, groups := a.Snapshot(c, begin.Add(50*time.Second))
+		b.Learn(c, newest, groups, begin.Add(50*time.Second))
+		estimate := func(want float64) {
+			t.Helper()
+			if v, _ := b.Peek(c.Rule, c.Source, now); v.Estimate < want-0.01 || v.Estimate > want+0.01 {
+				t.Errorf("%v, hits at %v: %.2f, want %.2f", e, at, v.Estimate, want)
+			}
+		}
+		estimate(before)
+		if !b.Read(c, newest, 0, now).Ask {
+			t.Errorf("%v, hits at %v: no question of when they came", e, at)
+		}
+		if b.Read(c, newest, 0, now).Ask {
+			t.Errorf("%v, hits at %v: asked twice", e, at)
+		}
+		cut := c.Rule.Cut(now, 0)
+		told := a.Tell(c, cut, nil)
+		if len(told) != 1 || len(a.Tell(c, cut, nil)) != 0 {
+			t.Fatalf("%v, hits at %v: told %v, want one sub-window, once", e, at, told)
+		}
+		b.Hear(c, told[0], now)
+		estimate(after)
+		if again := b.Tell(c, cut, nil); len(again) != 0 {
+			t.Errorf("what was heard is told as one's own: %v", again)
+		}
+	}
+	f(Nearest, 100*time.Millisecond, 29, 24+0.5) // the half is of the hit whose time is not known
+	f(Nearest, 4900*time.Millisecond, 29, 24+9.5)
+	f(Lower, 100*time.Millisecond, 24, 24)
+	f(Lower, 4900*time.Millisecond, 24, 24+9)
+}
+
+// TestTimesAreNotMixed: a table that counted hits in a sub-window itself, and has not told, takes in nothing that it could then take for
+// its own; nor anything of a sub-window in the middle of the window, of which it may still count hits.
+func TestTimesAreNotMixed(t *testing.T) {
+	begin := time.Unix(1_700_000_000/60*60, 0)
+	c := Counter{Rule: rule(t, 30, time.Minute, 12, Nearest), Source: address(1)}
+	table := New(Options{Counters: 100, Tier: true})
+	for range 3 {
+		table.Reserve([]Ask{{Rule: c.Rule, Source: c.Source, Hits: 1}}, begin)
+	}
+	now := begin.Add(time.Minute + time.Second)
+	cut := c.Rule.Cut(now, 0)
+	table.Hear(c, Times{cut, [fineBins]uint16{20: 7}}, now)
+	table.Hear(c, Times{cut + 3, [fineBins]uint16{20: 7}}, now)
+	if told := table.Tell(c, cut, nil); len(told) != 1 || told[0].Hits != [fineBins]uint16{0: 2} {
+		t.Errorf("told %v, want the two hits that it noted", told)
+	}
+	if told := table.Tell(c, cut+3, nil); len(told) != 0 {
+		t.Errorf("told %v of a sub-window without hits", told)
+	}
+}

@@ -1,0 +1,113 @@
+package pop_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/pop"
+	"sluice/pop/poptest"
+)
+
+// TestSlowSourceIsBlockedInTime: a source that comes a little faster than its limit, through one edge after the other, is blocked
+// by the request that is one too many, and on every edge before its next. For that, edges must know each other's hits in the
+// sub-window that the window's beginning cuts as well as their own.
+func TestSlowSourceIsBlockedInTime(t *testing.T) {
+	const edges, limit = 8, 100
+	for _, percent := range []int{2, 5, 9, 14} {
+		r := newRule(t, limit, time.Minute, time.Minute, counter.Nearest)
+		w := newWorld(t, poptest.WorldConfig{Edges: edges, Nodes: 4, RTT: time.Millisecond, Counters: 1000}, r)
+		s := address(uint32(percent))
+		rng := rand.New(rand.NewPCG(uint64(percent), 1))
+		gap := time.Minute * 100 / time.Duration(limit*(100+percent))
+		var admitted []time.Time
+		blocks, e := 0, 0
+		for i := range 1000 {
+			if i%20 == 0 {
+				e = rng.IntN(edges)
+			}
+			for len(admitted) > 0 && w.Now().Sub(admitted[0]) >= r.Counter.Window {
+				admitted = admitted[1:]
+			}
+			blocked := mitigated(w, w.Edges[e], r, s)
+			switch ok := ask(w.Edges[e], r, s); {
+			case ok:
+				admitted = append(admitted, w.Now())
+				if len(admitted) > limit {
+					t.Errorf("%d %% above the limit: %d in a window were admitted", percent, len(admitted))
+				}
+			case !blocked:
+				if blocks++; len(admitted) < limit {
+					t.Errorf("%d %% above the limit: blocked after %d", percent, len(admitted))
+				}
+				w.Run(w.Now().Add(100 * time.Millisecond))
+				for j := range edges {
+					if !mitigated(w, w.Edges[j], r, s) {
+						t.Errorf("%d %% above the limit: edge %d does not know of the block", percent, j)
+					}
+				}
+			}
+			w.Run(began.Add(time.Duration(i+1) * gap))
+		}
+		if blocks < 4 {
+			t.Errorf("%d %% above the limit: %d blocks, and the test shows nothing", percent, blocks)
+		}
+	}
+}
+
+// TestTimesAreTakenInOnce: who reaches the tier can write an edge's lines a second time, and nobody counts by them twice.
+func TestTimesAreTakenInOnce(t *testing.T) {
+	secret := pop.SecretOf([]byte("test"))
+	f := func(again bool) (estimates [3]float64) {
+		r := newRule(t, 30, time.Minute, time.Minute, counter.Nearest)
+		w := newWorld(t, poptest.WorldConfig{Edges: len(estimates), Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
+		s := address(1)
+		send := func(edge, n int, from, gap time.Duration) {
+			for i := range n {
+				w.Run(began.Add(from + time.Duration(i)*gap))
+				ask(w.Edges[edge], r, s)
+			}
+		}
+		send(0, 20, 0, 500*time.Millisecond)
+		send(1, 10, 40*time.Second, 500*time.Millisecond)
+		send(2, 3, 60*time.Second+100*time.Millisecond, 200*time.Millisecond)
+		w.Run(began.Add(61 * time.Second))
+		var lines []byte
+		told := 0
+		for second := began.Unix(); second <= w.Now().Unix(); second++ {
+			value := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Keys: []string{pop.LogKey(secret, second, 0)}}).Values[0]
+			for line := range bytes.Lines(value) {
+				if pop.TellsTimes(secret, bytes.TrimSuffix(line, []byte("\n"))) {
+					lines = append(lines, line...)
+					told++
+				}
+			}
+		}
+		if told == 0 {
+			t.Fatal("nobody told when hits came, and the test shows nothing")
+		}
+		if again {
+			c := pop.Command{Op: pop.Append, Key: pop.LogKey(secret, w.Now().Unix(), 0), Value: lines}
+			if w.Nodes[0].Do(w.Now(), c).Status != pop.Done {
+				c.Op, c.Expire = pop.Add, 100
+				w.Nodes[0].Do(w.Now(), c)
+			}
+		}
+		for range 50 {
+			for i := range w.Edges {
+				w.Tick(i)
+			}
+			w.Run(w.Now().Add(pop.Tick))
+		}
+		for i, e := range w.Edges {
+			v, _ := e.Counters.Peek(r.Counter, s, w.Now())
+			estimates[i] = v.Estimate
+		}
+		return estimates
+	}
+	if once, twice := f(false), f(true); once != twice {
+		t.Errorf("estimates are %.2f, and %.2f after lines were written again", once, twice)
+	}
+}
