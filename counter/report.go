@@ -25,7 +25,7 @@ func (t *Table) Dirty(buf []Counter, n int) []Counter {
 				s.free = append(s.free, w)
 				continue
 			}
-			k.handed = true
+			s.touched += s.store(k.rule).head(int(k.slot)).rule // what Take will look at: memory answers many questions as fast as one
 			buf = append(buf, Counter{k.rule, k.source, workPlace(i)<<16 | workPlace(w)})
 		}
 		s.dirty = s.dirty[:0]
@@ -61,15 +61,14 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			continue
 		}
 		s.mu.Lock()
-		for w := uint16(1); int(w) < s.works.n; w++ {
+		if all {
+			for w := uint16(1); int(w) < s.works.n; w++ {
+				k := s.works.at(w)
+				k.urgent = k.rule != nil
+			}
+		}
+		for w := range s.works.allResting() {
 			k := s.works.at(w)
-			if k.rule == nil {
-				continue
-			}
-			k.urgent = k.urgent || all
-			if k.queued || k.handed {
-				continue
-			}
 			st := s.store(k.rule)
 			at := s.advance(st, int(k.slot), k.rule, now.UnixNano())
 			first := st.head(int(k.slot)).heard&follows == 0
@@ -153,7 +152,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			return
 		}
 		k := s.works.at(h.work)
-		k.handed = false
+		s.works.setResting(h.work, !k.queued)
 		if k.flying != [maxGroups]uint64{} {
 			return
 		}

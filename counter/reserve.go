@@ -255,12 +255,14 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []
 			inUse = append(inUse, o.i)
 		}
 	}
+	phase := uint16(0)
+	if t.options.Phase != nil {
+		phase = t.options.Phase(source)
+	}
 	i := l.s.insert(l.store, l.hash, r.ID, source, inUse)
 	l.s.grows = l.s.grows || l.store.crowded()
 	h := l.store.head(i)
-	if t.options.Phase != nil {
-		h.phase = t.options.Phase(source)
-	}
+	h.phase = phase
 	l.i, l.there, l.at = i, true, r.position(now, h.phase)
 	h.base = l.at.group
 }

@@ -33,6 +33,7 @@ type shard struct {
 	waiting  map[Key]chan struct{}
 	maxWorks int
 	maxFines int
+	touched  uint32         // of no meaning: what was read only so that it is at hand
 	grows    bool           // a page should be split
 	waking   bool           // Wake was called and Dirty has not been since
 	bit      uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do

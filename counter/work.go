@@ -1,5 +1,10 @@
 package counter
 
+import (
+	"iter"
+	"math/bits"
+)
+
 // work is what of a counter is on its way: hits that the tier has not been told of, hits that it is being told of, and
 // open reservations. A counter has one only while there is any of these, so a table pays for it only where something
 // happens. Its groups are those of the counter, the newest first.
@@ -8,7 +13,6 @@ type work struct {
 	source  Source
 	slot    int32
 	queued  bool // in shard.dirty
-	handed  bool // given out by Dirty, and not taken yet
 	urgent  bool // to be reported at once; else it may wait until its group ends
 	held    uint32
 	hits    uint32 // pending and flying, all lanes
@@ -18,17 +22,47 @@ type work struct {
 
 // works are kept in blocks, which stay where they are when more are needed.
 type works struct {
-	blocks []*[worksBlock]work
+	blocks []*worksBlock
 	n      int // how many there are
 }
 
-const worksBlock = 32
+type worksBlock struct {
+	resting uint32 // a bit for each work that is in use, not queued, and not given out by Dirty to be taken
+	works   [blockWorks]work
+}
 
-func (ws *works) at(w uint16) *work { return &ws.blocks[w/worksBlock][w%worksBlock] }
+const blockWorks = 32
+
+func (ws *works) at(w uint16) *work { return &ws.blocks[w/blockWorks].works[w%blockWorks] }
+
+func (ws *works) resting(w uint16) bool {
+	return ws.blocks[w/blockWorks].resting>>(w%blockWorks)&1 != 0
+}
+
+func (ws *works) setResting(w uint16, is bool) {
+	b := ws.blocks[w/blockWorks]
+	b.resting &^= 1 << (w % blockWorks)
+	if is {
+		b.resting |= 1 << (w % blockWorks)
+	}
+}
+
+// allResting ranges over the works that rest; they may stop to.
+func (ws *works) allResting() iter.Seq[uint16] {
+	return func(yield func(uint16) bool) {
+		for i, b := range ws.blocks {
+			for some := b.resting; some != 0; some &= some - 1 {
+				if !yield(uint16(i*blockWorks + bits.TrailingZeros32(some))) {
+					return
+				}
+			}
+		}
+	}
+}
 
 func (ws *works) add() (w uint16) {
-	if ws.n/worksBlock == len(ws.blocks) {
-		ws.blocks = append(ws.blocks, new([worksBlock]work))
+	if ws.n/blockWorks == len(ws.blocks) {
+		ws.blocks = append(ws.blocks, new(worksBlock))
 	}
 	ws.n++
 	return uint16(ws.n - 1)
@@ -55,6 +89,7 @@ func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
 	}
 	k := s.works.at(w) // zero, as it was made or released
 	k.rule, k.source, k.slot = r, Source{id: h.id, code: h.code}, int32(i)
+	s.works.setResting(w, true)
 	s.laden.Or(s.bit)
 	h.work = w
 	return w
@@ -67,6 +102,7 @@ func (s *shard) release(w uint16, lost *uint64) {
 	s.stats.Unreported -= uint64(k.hits)
 	s.store(k.rule).head(int(k.slot)).work = 0
 	*k = work{queued: k.queued}
+	s.works.setResting(w, false)
 	if !k.queued { // a queued one is freed when it leaves the queue
 		s.free = append(s.free, w)
 	}
@@ -138,8 +174,9 @@ func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64, now int6
 }
 
 func (s *shard) queue(w uint16) {
-	if k := s.works.at(w); !k.queued && !k.handed {
-		k.queued = true
+	if s.works.resting(w) {
+		s.works.setResting(w, false)
+		s.works.at(w).queued = true
 		s.dirty = append(s.dirty, w)
 		if len(s.dirty) == 1 {
 			s.stirred.Or(s.bit)
