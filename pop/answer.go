@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 const (
@@ -31,6 +32,7 @@ func wrongAnswer(op Op, line []byte) error {
 type answers struct {
 	none   [maxKeys][]byte // what a Get of keys that are not there brings; never written
 	values [][]byte        // nil before the first value
+	keys   []string        // of the Get, once there is a value
 	next   int             // the key expected next: nodes answer in the order of the keys, twemproxy not quite
 }
 
@@ -107,7 +109,7 @@ func (a *answers) readValues(in []byte, r *Result) (used int, complete bool, err
 		if string(line) == "END" {
 			r.Status, r.Values = Done, a.values
 			if a.values == nil {
-				r.Values = a.none[:len(r.Keys)]
+				r.Values = a.none[:1+strings.Count(r.Key, " ")]
 			}
 			a.values = nil
 			return used + n, true, nil
@@ -117,9 +119,10 @@ func (a *answers) readValues(in []byte, r *Result) (used int, complete bool, err
 			return used, false, wrongAnswer(Get, line)
 		}
 		if a.values == nil {
-			a.values, a.next = make([][]byte, len(r.Keys)), 0
+			a.keys, a.next = r.Keys(), 0
+			a.values = make([][]byte, len(a.keys))
 		}
-		i, ok := a.asked(r.Keys, key)
+		i, ok := a.asked(key)
 		if !ok {
 			return used, false, wrongAnswer(Get, line)
 		}
@@ -136,13 +139,13 @@ func (a *answers) readValues(in []byte, r *Result) (used int, complete bool, err
 	}
 }
 
-// asked finds which of keys a value is for, if it was asked for and has not been given yet.
-func (a *answers) asked(keys []string, key []byte) (int, bool) {
-	for range keys {
-		if a.next >= len(keys) {
+// asked finds which of the keys a value is for, if it was asked for and has not been given yet.
+func (a *answers) asked(key []byte) (int, bool) {
+	for range a.keys {
+		if a.next >= len(a.keys) {
 			a.next = 0
 		}
-		if a.values[a.next] == nil && keys[a.next] == string(key) {
+		if a.values[a.next] == nil && a.keys[a.next] == string(key) {
 			return a.next, true
 		}
 		a.next++
@@ -222,8 +225,21 @@ func legalKey(key string) bool {
 	if len(key) == 0 || len(key) > 250 {
 		return false
 	}
-	for i := range len(key) {
-		if key[i]-'!' > '~'-'!' {
+	return printable(key)
+}
+
+// printable tells whether all of a text is printable ASCII without spaces. It looks at eight bytes at a time.
+func printable(text string) bool {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for ; len(text) >= 8; text = text[8:] {
+		x := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
+			uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
+		if ((x-'!'*ones)&^x|(x+ones)|x)&tops != 0 { // a byte below '!'; DEL; one above
+			return false
+		}
+	}
+	for i := range len(text) {
+		if text[i] < '!' || text[i] > '~' {
 			return false
 		}
 	}

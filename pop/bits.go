@@ -170,7 +170,7 @@ func (m *Machine) bitAnswered(f flight, r *Result, now time.Time) {
 	switch {
 	case r.Status == NotThere && r.Op == Add:
 		f.what = aBitLook
-		m.send(Command{Node: r.Node, Op: Get, Keys: []string{r.Key}}, f)
+		m.send(Command{Node: r.Node, Op: Get, Key: r.Key}, f)
 	default: // stored, lifted, or unknown: the log is worth a try in any case
 		m.appendLog(r.Node, *f.record)
 	}

@@ -1,5 +1,7 @@
 package pop
 
+import "strings"
+
 // Op is what a Command asks of a node. All of them are commands of memcached's classic text protocol, because nothing
 // else passes through twemproxy.
 type Op uint8
@@ -10,23 +12,25 @@ const (
 	Set              // store Value at Key
 	Append           // append Value to what is at Key
 	Delete           // remove Key
-	Get              // read Keys
+	Get              // read what is at some keys
 )
 
 func (o Op) String() string { return [...]string{"incr", "add", "set", "append", "delete", "get"}[o] }
 
 // Command is one thing to ask of one node.
 type Command struct {
-	Node   int // index into Config.Nodes
+	Key    string // 1 to 250 bytes of printable ASCII; Get: up to 100 keys with single spaces between them
+	Value  []byte // Add, Set, Append
+	Delta  uint64 // Incr only
+	Tag    uint64 // comes back in the Result
+	Node   int    // index into Config.Nodes
+	Expire int32  // Add, Set: seconds until memcached forgets, 1 to 30 days
 	Op     Op
-	Report bool     // part of a report of counters: goes over the node's pipeline, else through gomemcache
-	Key    string   // 1 to 250 bytes of printable ASCII
-	Keys   []string // Get only, instead of Key; at most 100
-	Delta  uint64   // Incr only
-	Value  []byte   // Add, Set, Append
-	Expire int32    // Add, Set: seconds until memcached forgets, 1 to 30 days
-	Tag    uint64   // comes back in the Result
+	Report bool // part of a report of counters: goes over the node's pipeline, else through gomemcache
 }
+
+// Keys are the keys of a Get.
+func (c *Command) Keys() []string { return strings.Split(c.Key, " ") }
 
 // Status is what became of a Command.
 type Status uint8
@@ -45,6 +49,6 @@ type Result struct {
 	Command
 	Status Status
 	Number uint64   // Incr: the new number
-	Values [][]byte // Get: one for each of Keys, nil where there is none
+	Values [][]byte // Get: one for each key, nil where there is none
 	Err    error    // for Unsent and Unknown: what happened
 }

@@ -39,6 +39,8 @@ func ReadAnswer(c Command, in []byte) (used int, complete bool, r Result, err er
 
 const Patience = patience
 
+var LegalKey = legalKey
+
 var (
 	ErrAnswer  = errAnswer
 	ErrBackoff = errBackoff

@@ -68,26 +68,37 @@ func (s Secret) counterName(c counter.Counter) (name counterName) {
 const counterKeySize = len(counterName{}) + 6
 
 // key names a group of a counter: 29 characters.
-func (n counterName) key(group uint32) string {
-	text := n.text(group)
-	return string(text[:])
+func (n *counterName) key(group uint32) string {
+	var room [counterKeySize]byte
+	return string(n.append(room[:0], group))
 }
 
-func (n counterName) text(group uint32) (key [counterKeySize]byte) {
+func (n *counterName) append(key []byte, group uint32) []byte {
 	const digits = "0123456789abcdef"
-	copy(key[:], n[:])
-	for i := len(key) - 1; i >= len(n); i-- {
-		key[i] = digits[group&15]
-		group >>= 4
+	key = append(key, n[:]...)
+	for shift := 20; shift >= 0; shift -= 4 {
+		key = append(key, digits[group>>shift&15])
 	}
 	return key
 }
+
+// appendLook names a counter's bit and its groups from newest to oldest, for a Get.
+func (s Secret) appendLook(keys []byte, c counter.Counter, name *counterName, oldest, newest uint32) []byte {
+	keys = s.appendDigest(keys, forBit, c)
+	for g := newest; ; g-- {
+		keys = name.append(append(keys, ' '), g)
+		if g == oldest {
+			return keys
+		}
+	}
+}
+
+const maxLook = 8 * (counterKeySize + 1) // bytes of it
 
 // sheet is what keys and values of reports are written on, because a thousand small pieces of memory cost more than a large one. It
 // is free when the last of them is.
 type sheet struct {
 	text   strings.Builder
-	keys   []string
 	values []byte
 }
 
@@ -102,28 +113,6 @@ func (s *sheet) write(text []byte) string {
 	from := s.text.Len()
 	s.text.Write(text)
 	return s.text.String()[from:]
-}
-
-// key names a group of a counter.
-func (s *sheet) key(name *counterName, group uint32) string {
-	text := name.text(group)
-	return s.write(text[:])
-}
-
-// lookKeys are the keys of a counter's bit and of its groups from newest to oldest.
-func (s *sheet) lookKeys(bit string, name *counterName, oldest, newest uint32) []string {
-	n := 2 + int(newest-oldest)
-	if cap(s.keys)-len(s.keys) < n {
-		s.keys = make([]string, 0, sheetSize/32)
-	}
-	from := len(s.keys)
-	s.keys = append(s.keys, bit)
-	for g := newest; ; g-- {
-		s.keys = append(s.keys, s.key(name, g))
-		if g == oldest {
-			return s.keys[from:len(s.keys):len(s.keys)]
-		}
-	}
 }
 
 // number is a value of 20 digits.
@@ -142,16 +131,10 @@ func (s *sheet) number(n uint64) []byte {
 	return value
 }
 
-// bitName names the mitigation bit of a counter.
-func (s Secret) bitName(c counter.Counter) (name [1 + 22]byte) {
-	s.appendDigest(name[:0], forBit, c)
-	return name
-}
-
-// bitKey is its key: 23 characters.
+// bitKey names the mitigation bit of a counter: 23 characters.
 func (s Secret) bitKey(c counter.Counter) string {
-	name := s.bitName(c)
-	return string(name[:])
+	var text [64]byte
+	return string(s.appendDigest(text[:0], forBit, c))
 }
 
 func (s Secret) appendDigest(key []byte, use byte, c counter.Counter) []byte {

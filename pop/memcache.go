@@ -124,12 +124,13 @@ func (c *client) call(r *Result) (err error) {
 		return c.mc.Delete(r.Key)
 	}
 	// A panic in GetMulti would be in a goroutine of its own, out of our reach. The guard keeps from it what could cause one.
-	items, err := c.mc.GetMulti(r.Keys)
+	keys := r.Keys()
+	items, err := c.mc.GetMulti(keys)
 	if err != nil {
 		return err // items may hold some; whoever asked wants all
 	}
-	values, found := make([][]byte, len(r.Keys)), 0
-	for i, k := range r.Keys {
+	values, found := make([][]byte, len(keys)), 0
+	for i, k := range keys {
 		if it := items[k]; it != nil {
 			values[i] = it.Value
 			found++

@@ -1,6 +1,7 @@
 package pop
 
 import (
+	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -72,7 +73,7 @@ func (m *Machine) probe(i int, now time.Time) {
 		return
 	}
 	n.probing, n.probed = true, now
-	m.send(Command{Node: i, Op: Get, Keys: n.log.keys(&m.logKeys, now)}, flight{what: aProbe})
+	m.send(Command{Node: i, Op: Get, Key: strings.Join(n.log.keys(&m.logKeys, now), " ")}, flight{what: aProbe})
 }
 
 func (m *Machine) pace(n *node, now time.Time) time.Duration {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,7 @@ var (
 	errStopped = errors.New("pop: stopped")
 	errBacklog = errors.New("pop: too many commands under way to this node")
 	errKey     = errors.New("pop: not a key: 1 to 250 bytes of printable ASCII are")
+	errKeys    = fmt.Errorf("pop: get of more than %d keys", maxKeys)
 )
 
 // pipeline carries the reports to one node: many small commands on one connection. What gathers while a burst is being
@@ -47,12 +49,27 @@ type pipeline struct {
 	drops   *drops
 
 	mu sync.Mutex
-	// ring[i%Backlog] for head <= i < tail: the commands not yet answered, of which those before sent have been given to the
-	// connection. The reader reads slots before sent without mu: they change only after head has passed them.
-	ring             []slot
+	// ring for head <= i < tail: the commands not yet answered, of which those before sent have been given to the connection.
+	// The reader reads slots before sent without mu: they change only after head has passed them.
+	ring             ring
 	head, sent, tail uint64
 	buf              []byte  // ring[sent:tail] as bytes
 	bursts           []burst // on their way, oldest first
+}
+
+// ring holds command i in slot i of its length, a power of two that is no more than has been needed: a larger one would be used all
+// round as well, and leave no room in the processor's cache.
+type ring []slot
+
+func (r ring) at(i uint64) *slot { return &r[i&uint64(len(r)-1)] }
+
+// grown is a ring twice as large that holds the same.
+func (r ring) grown(head, tail uint64) ring {
+	larger := make(ring, 2*len(r))
+	for i := head; i < tail; i++ {
+		*larger.at(i) = *r.at(i)
+	}
+	return larger
 }
 
 // slot is a command in a pipeline.
@@ -91,7 +108,7 @@ func newPipeline(d *dialer, deliver func([]Result), caught func(any)) *pipeline 
 		trips:   new(Histogram),
 		drops:   new(drops),
 		wake:    make(chan struct{}, 1),
-		ring:    make([]slot, Backlog),
+		ring:    make(ring, Backlog/16),
 	}
 }
 
@@ -100,7 +117,10 @@ func newPipeline(d *dialer, deliver func([]Result), caught func(any)) *pipeline 
 func (p *pipeline) send(cmds []Command) (refused []Command) {
 	p.mu.Lock()
 	for len(cmds) > 0 && p.tail-p.head < Backlog && len(p.buf) < backlogBytes {
-		s := &p.ring[p.tail%Backlog]
+		if p.tail-p.head == uint64(len(p.ring)) {
+			p.ring = p.ring.grown(p.head, p.tail)
+		}
+		s := p.ring.at(p.tail)
 		s.Command = cmds[0]
 		p.buf = appendCommand(p.buf, &cmds[0])
 		s.end = len(p.buf)
@@ -125,13 +145,6 @@ func (p *pipeline) backlog() int {
 // appendCommand writes c as the classic text protocol has it.
 func appendCommand(b []byte, c *Command) []byte {
 	b = append(b, c.Op.String()...)
-	if c.Op == Get {
-		for _, k := range c.Keys {
-			b = append(b, ' ')
-			b = append(b, k...)
-		}
-		return append(b, "\r\n"...)
-	}
 	b = append(b, ' ')
 	b = append(b, c.Key...)
 	switch c.Op {
@@ -151,21 +164,21 @@ func appendCommand(b []byte, c *Command) []byte {
 
 // check finds a command that must not be written: what a key may smuggle in would shift every later answer.
 func check(c *Command) error {
-	if c.Op != Get {
-		if !legalKey(c.Key) {
-			return errKey
+	rest, more := c.Key, c.Op == Get
+	for n := 1; ; n++ {
+		key := rest
+		if more {
+			key, rest, more = strings.Cut(rest, " ")
 		}
-		return nil
-	}
-	if len(c.Keys) == 0 || len(c.Keys) > 100 {
-		return fmt.Errorf("pop: get of %d keys: 1 to 100 are possible", len(c.Keys))
-	}
-	for _, k := range c.Keys {
-		if !legalKey(k) {
+		switch {
+		case !legalKey(key):
 			return errKey
+		case !more:
+			return nil
+		case n == maxKeys:
+			return errKeys
 		}
 	}
-	return nil
 }
 
 // run connects whenever there is something to send and no connection, until ctx is done. Then all that is not answered
@@ -309,10 +322,10 @@ func (p *pipeline) read(conn net.Conn) error {
 			return err
 		}
 		p.mu.Lock()
-		head, sent := p.head, p.sent
+		head, sent, ring := p.head, p.sent, p.ring
 		p.mu.Unlock()
 		for head < sent {
-			results = append(results, Result{Command: p.ring[head%Backlog].Command})
+			results = append(results, Result{Command: ring.at(head).Command})
 			used, complete, err := state.read(in[from:to], &results[len(results)-1])
 			from += used
 			if !complete {
@@ -366,7 +379,7 @@ func (p *pipeline) giveUp(err error, from uint64, written int) {
 	defer p.mu.Unlock()
 	results := make([]Result, 0, batch)
 	for i := p.head; i < p.tail; i++ {
-		s := &p.ring[i%Backlog]
+		s := p.ring.at(i)
 		status := Unsent
 		if i < p.sent && (i < from || s.end <= written) {
 			status = Unknown

@@ -60,7 +60,7 @@ func add(key, value string) pop.Command {
 	return pop.Command{Op: pop.Add, Key: key, Value: []byte(value), Expire: 60}
 }
 
-func get(keys ...string) pop.Command { return pop.Command{Op: pop.Get, Keys: keys} }
+func get(keys ...string) pop.Command { return pop.Command{Op: pop.Get, Key: strings.Join(keys, " ")} }
 
 // statuses writes results as "op status op status".
 func statuses(rs []pop.Result) string {
@@ -410,7 +410,10 @@ func FuzzReadAnswer(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, op byte, in []byte) {
-		c := pop.Command{Op: pop.Op(op % 6), Key: "a", Keys: []string{"a", "b"}}
+		c := pop.Command{Op: pop.Op(op % 6), Key: "a"}
+		if c.Op == pop.Get {
+			c.Key = "a b"
+		}
 		used, complete, r, err := pop.ReadAnswer(c, in)
 		if used < 0 || used > len(in) || complete && (used == 0 || err != nil) {
 			t.Fatalf("used %d of %d, complete %v, error %v", used, len(in), complete, err)
@@ -431,4 +434,22 @@ func FuzzReadAnswer(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestLegalKeys: wherever in a key a byte stands that must not be there, it is found.
+func TestLegalKeys(t *testing.T) {
+	for length := range 20 {
+		for at := range length {
+			for b := range 256 {
+				key := []byte(strings.Repeat("k", length))
+				key[at] = byte(b)
+				if got, want := pop.LegalKey(string(key)), b > ' ' && b < 0x7f; got != want {
+					t.Fatalf("%q: %v, want %v", key, got, want)
+				}
+			}
+		}
+	}
+	if pop.LegalKey("") || pop.LegalKey(strings.Repeat("k", 251)) || !pop.LegalKey(strings.Repeat("k", 250)) {
+		t.Error("keys have 1 to 250 bytes")
+	}
 }

@@ -243,7 +243,8 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		if p.Heard {
 			op = Incr
 		}
-		m.sendPart(node, op, m.sheet.key(&name, p.Group), c, p, 0)
+		var room [counterKeySize]byte
+		m.sendPart(node, op, m.sheet.write(name.append(room[:0], p.Group)), c, p, 0)
 	}
 	if rep.Past {
 		m.look(node, aLook, &name, c, rep.Oldest, rep.Newest-1)
@@ -279,9 +280,9 @@ func (m *Machine) ask(now time.Time) {
 // look reads what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
 // more than this one of a source that it sees for the first time, or again.
 func (m *Machine) look(node int, what purpose, name *counterName, c counter.Counter, oldest, newest uint32) {
-	bit := m.secret.bitName(c)
-	keys := m.sheet.lookKeys(m.sheet.write(bit[:]), name, oldest, newest)
-	m.send(Command{Node: node, Op: Get, Report: true, Keys: keys}, flight{what: what, counter: c, part: counter.Part{Group: newest}})
+	var room [maxLook]byte
+	keys := m.sheet.write(m.secret.appendLook(room[:0], c, name, oldest, newest))
+	m.send(Command{Node: node, Op: Get, Report: true, Key: keys}, flight{what: what, counter: c, part: counter.Part{Group: newest}})
 }
 
 // sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so

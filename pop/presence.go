@@ -3,6 +3,7 @@ package pop
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"time"
 
 	"sluice/counter"
@@ -19,6 +20,7 @@ const (
 type presence struct {
 	slot     int // ours, or -1
 	keys     []string
+	all      string // keys, for a Get
 	next     time.Time
 	edges    int
 	highest  int
@@ -30,6 +32,7 @@ func newPresence(s Secret) presence {
 	for i := range p.keys {
 		p.keys[i] = s.edgeKey(i)
 	}
+	p.all = strings.Join(p.keys, " ")
 	return p
 }
 
@@ -47,7 +50,7 @@ func (m *Machine) meet(now time.Time) {
 	if p.slot >= 0 {
 		m.send(Command{Node: node, Op: Set, Key: p.keys[p.slot], Value: m.self(), Expire: seconds(presenceKept)}, flight{what: aPresence})
 	}
-	m.send(Command{Node: node, Op: Get, Keys: p.keys}, flight{what: aRollCall})
+	m.send(Command{Node: node, Op: Get, Key: p.all}, flight{what: aRollCall})
 }
 
 func (m *Machine) self() []byte { return fmt.Appendf(nil, "%016x", m.id) }

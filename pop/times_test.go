@@ -77,7 +77,7 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 		var lines []byte
 		told := 0
 		for second := began.Unix(); second <= w.Now().Unix(); second++ {
-			value := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Keys: []string{pop.LogKey(secret, second, 0)}}).Values[0]
+			value := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: pop.LogKey(secret, second, 0)}).Values[0]
 			for line := range bytes.Lines(value) {
 				if pop.TellsTimes(secret, bytes.TrimSuffix(line, []byte("\n"))) {
 					lines = append(lines, line...)

@@ -84,8 +84,9 @@ func (n *Node) Do(now time.Time, c pop.Command) pop.Result {
 func (n *Node) do(now time.Time, c pop.Command) pop.Result {
 	r := pop.Result{Command: c}
 	if c.Op == pop.Get {
-		r.Values = make([][]byte, len(c.Keys))
-		for i, k := range c.Keys {
+		keys := c.Keys()
+		r.Values = make([][]byte, len(keys))
+		for i, k := range keys {
 			if e := n.find(now, k); e != nil {
 				n.lru.MoveToFront(e)
 				r.Values[i] = append([]byte{}, e.Value.(*item).value...)

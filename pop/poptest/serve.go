@@ -247,7 +247,7 @@ func parse(line string) (c pop.Command, unique, ok bool) {
 	c.Key = f[1]
 	switch f[0] {
 	case "get", "gets":
-		c.Op, c.Keys = pop.Get, f[1:]
+		c.Op, c.Key = pop.Get, strings.Join(f[1:], " ")
 		return c, f[0] == "gets", true
 	case "incr":
 		if len(f) != 3 {
@@ -286,11 +286,12 @@ func appendAnswer(b []byte, r pop.Result, unique bool) []byte {
 	}
 	switch r.Op {
 	case pop.Get:
+		keys := r.Keys()
 		for i, v := range r.Values {
 			if v == nil {
 				continue
 			}
-			b = fmt.Appendf(b, "VALUE %s 0 %d", r.Keys[i], len(v))
+			b = fmt.Appendf(b, "VALUE %s 0 %d", keys[i], len(v))
 			if unique {
 				b = append(b, " 1"...)
 			}
