@@ -176,9 +176,11 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		ok = rep.N > 0
 		k.urgent = false
 		// Older groups matter to who may be near its limit. An edge that has reported to them knows about half of what the
-		// others counted in them, and for who is far enough from the limit even so, that will do.
-		estimate := s.estimate(r, st, i, at)
-		rep.Past = ok && h.state&readPast == 0 && (!h.met() || estimate*float64(t.edges.Load()+1) >= 2*float64(r.Limit))
+		// others counted in them, and for who is far enough from the limit even so, that will do. One that knows of no hit in the group
+		// before may have missed nearly two thirds of a limit, of which nobody tells, and looks before it has counted another third.
+		estimate, limit := s.estimate(r, st, i, at), float64(r.Limit)
+		near := estimate*float64(t.edges.Load()+1) >= 2*limit || groups[1] == 0 && 4*estimate >= limit
+		rep.Past = ok && h.state&readPast == 0 && (near || !h.met())
 		rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
 		// memcached takes a number that is only incremented for one that nobody needs, and drops it first. So where groups are
 		// long, whoever has used a quarter of its limit is read, the newest group as well, about once a minute.

@@ -14,11 +14,14 @@ func Hearing(roundTrip time.Duration) time.Duration { return 13*roundTrip/2 + pr
 // Let e be the edge that admits the last request of a window. Its estimate was at most the limit N then, so what was admitted
 // is at most N, what e did not know, and what its formula left out.
 //
-// What it did not know: once the tier's total is in the last third of the limit, news of that is on its way to all edges, which
+// What it did not know: once an edge has seen two thirds of the limit, news of that is on its way to all edges, which
 // then hold back nothing and know of a hit within Hearing; until then, they hold back a third of the limit at most, all
-// together (counter.Table), so the total gets there before the source has been admitted N times. So everything that is admitted
-// above N is admitted within Hearing by edges that count at least their own hits: each of the other E-1 edges at most N, and at
-// most what the source sends.
+// together (counter.Table). So everything that is admitted above N is admitted within Hearing by edges that count at least their
+// own hits: each of the other E-1 edges at most N, and at most what the source sends.
+//
+// Bound leaves out what edges do not see because it stands in older groups: an answer tells of the newest, and an edge reads
+// the others only where what it knows comes near enough to the limit (counter.Table.Take). A source whose requests are laid out
+// for that may be admitted more, at most a limit (docs/accuracy.md).
 //
 // What the formula leaves out is hits in the sub-window that the window's beginning cuts. They are at most what the source
 // sends in that time. They are no more than N if blocks last a window, because a source of which more was counted is blocked

@@ -85,6 +85,50 @@ func TestNoWindowExceedsTheBound(t *testing.T) {
 	})
 }
 
+// TestWhatOlderGroupsHide plays patterns that a search found, in which each edge hears early of what others count later. They pass
+// Rule.Bound, but not by a limit.
+func TestWhatOlderGroupsHide(t *testing.T) {
+	const limit, stretch = 60, 2500 * time.Millisecond // a stretch is half a sub-window
+	for _, pattern := range [][]struct{ edge, n int }{
+		{
+			{1, 4}, {1, 4}, {1, 2}, {0, 4}, {0, 2}, {0, 5}, {0, 1}, {0, 5}, {0, 4}, {0, 4}, {0, 1}, {1, 5}, {0, 0}, {1, 1}, {1, 3},
+			{1, 4}, {1, 4}, {1, 4}, {1, 3}, {1, 4}, {1, 2}, {1, 3}, {0, 5}, {1, 3}, {0, 1}, {0, 0}, {0, 0}, {0, 5},
+		},
+		{
+			{0, 4}, {0, 5}, {1, 5}, {0, 0}, {1, 2}, {1, 3}, {0, 5}, {1, 3}, {0, 4}, {1, 2}, {1, 2}, {2, 4}, {0, 5}, {2, 2}, {1, 1},
+			{2, 5}, {0, 0}, {1, 2}, {2, 3}, {0, 4}, {1, 4}, {2, 5}, {2, 4}, {1, 3}, {1, 4}, {0, 2}, {0, 1}, {0, 2},
+		},
+	} {
+		edges := 0
+		for _, p := range pattern {
+			edges = max(edges, p.edge+1)
+		}
+		r, s := newRule(t, limit, time.Minute, time.Minute, counter.Nearest), address(5)
+		w := newWorld(t, poptest.WorldConfig{Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
+		for _, e := range w.Edges { // they have met
+			ask(e, r, s)
+		}
+		w.Run(w.Now().Add(3 * time.Minute))
+		var sent, admitted []time.Time
+		for _, p := range pattern {
+			begin := w.Now()
+			for i := range p.n {
+				w.Run(begin.Add(time.Duration(i) * stretch / time.Duration(p.n)))
+				sent = append(sent, w.Now())
+				if ask(w.Edges[p.edge], r, s) {
+					admitted = append(admitted, w.Now())
+				}
+			}
+			w.Run(begin.Add(stretch))
+		}
+		got := uint64(most(admitted, r.Counter.Window, false))
+		bound := r.Bound(edges, most(sent, pop.Hearing(time.Millisecond), true), most(sent, r.Counter.Window/12, true))
+		if got <= bound || got > bound+limit {
+			t.Errorf("%d edges: %d admitted, want more than %d, and a limit above that at most", edges, got, bound)
+		}
+	}
+}
+
 // TestLowerRefusesNobodyWithin: a source that never sends more than its limit in a window, longer by what the clocks of the edges are
 // apart, is never refused.
 func TestLowerRefusesNobodyWithin(t *testing.T) {

@@ -149,6 +149,32 @@ func TestFullIsKnownEverywhere(t *testing.T) {
 	}
 }
 
+// TestWhoReturnsLooksBack: an edge that has met a source long ago finds what others have counted of it since, though they had no
+// cause to tell.
+func TestWhoReturnsLooksBack(t *testing.T) {
+	for _, edges := range []int{2, 3, 4, 8} {
+		r := newRule(t, 60, time.Minute, time.Minute, counter.Nearest)
+		w := newWorld(t, poptest.WorldConfig{Edges: edges, Nodes: 2, RTT: time.Millisecond}, r)
+		s, admitted := address(1), 0
+		send := func(edge, n int, gap time.Duration) {
+			for range n {
+				if ask(w.Edges[edge], r, s) {
+					admitted++
+				}
+				w.Run(w.Now().Add(gap))
+			}
+		}
+		send(1, 1, 2*time.Minute)
+		admitted = 0
+		send(0, 38, 200*time.Millisecond)
+		w.Run(w.Now().Add(20 * time.Second)) // a group of sub-windows
+		send(1, 60, 200*time.Millisecond)
+		if admitted < 60 || admitted > 61 {
+			t.Errorf("%d edges: %d admitted of a limit of 60", edges, admitted)
+		}
+	}
+}
+
 // TestManyBlocksAtOnce: the log takes many lines of one instant from several edges, and every edge reads them all.
 func TestManyBlocksAtOnce(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
