@@ -2,23 +2,22 @@ package counter
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 )
 
-// Dirty appends to buf counters that have hits to report, and returns it: all of them, or some shards' when those are n or more, and
-// others' the next time. Each is given out once until it is taken.
+// Dirty appends to buf counters that have hits to report, n at most, and returns it. Each is given out once until it is taken.
 func (t *Table) Dirty(buf []Counter, n int) []Counter {
-	most := len(buf) + n
-	for len(buf) < most {
+	for n > 0 {
 		i, ok := t.nextStirred()
 		if !ok {
 			break
 		}
 		s := &t.shards[i]
 		s.mu.Lock()
-		s.stirred.And(^s.bit)
-		s.waking = false
-		for _, w := range s.dirty {
+		some := min(n, len(s.dirty))
+		n -= some
+		for _, w := range s.dirty[:some] {
 			k := s.works.at(w)
 			k.queued = false
 			if k.rule == nil { // released while it waited
@@ -28,7 +27,10 @@ func (t *Table) Dirty(buf []Counter, n int) []Counter {
 			s.touched += s.store(k.rule).head(int(k.slot)).rule // what Take will look at: memory answers many questions as fast as one
 			buf = append(buf, Counter{k.rule, k.source, workPlace(i)<<16 | workPlace(w)})
 		}
-		s.dirty = s.dirty[:0]
+		if s.dirty = slices.Delete(s.dirty, 0, some); len(s.dirty) == 0 {
+			s.stirred.And(^s.bit)
+			s.waking = false
+		}
 		s.mu.Unlock()
 	}
 	return buf
@@ -72,8 +74,8 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			st := s.store(k.rule)
 			at := s.advance(st, int(k.slot), k.rule, now.UnixNano())
 			first := st.head(int(k.slot)).heard&follows == 0
-			ended := [maxGroups - 1]uint64(k.pending[1:]) != [maxGroups - 1]uint64{} && (first || at.lane > 0 || at.gone > followsAfter)
-			if k.flying == [maxGroups]uint64{} && (k.urgent || ended) && k.hits > 0 {
+			ended := k.waits(1) && (first || at.lane > 0 || at.gone > followsAfter)
+			if !k.flies() && (k.urgent || ended) && k.hits > 0 {
 				s.queue(w)
 			}
 			s.rest(w)
@@ -153,19 +155,19 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		}
 		k := s.works.at(h.work)
 		s.works.setResting(h.work, !k.queued)
-		if k.flying != [maxGroups]uint64{} {
+		if k.flies() {
 			return
 		}
 		r := c.Rule
 		newest := k.urgent // else only what is left of groups that have ended goes, and hits of the newest wait for its end
 		most := r.reportMax() / MaxEdges
 		for g := range r.groups() {
-			if k.pending[g] == 0 || g == 0 && !newest {
+			if k.groups[g].pending == 0 || g == 0 && !newest {
 				continue
 			}
-			hits := r.atMost(k.pending[g], most)
-			k.pending[g] = r.minus(k.pending[g], hits)
-			k.flying[g] = hits
+			hits := r.atMost(k.groups[g].pending, most)
+			k.groups[g].pending = r.minus(k.groups[g].pending, hits)
+			k.groups[g].flying = hits
 			rep.Parts[rep.N] = Part{
 				Group: h.base - uint32(g), Hits: hits,
 				Known: r.atMost(groups[g], r.reportMax()),
@@ -226,7 +228,7 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 // Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.
 func (t *Table) Returned(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
-		k.pending[g] = c.Rule.plus(k.pending[g], p.Hits)
+		k.groups[g].pending = c.Rule.plus(k.groups[g].pending, p.Hits)
 		k.urgent = true
 		n := c.Rule.sum(p.Hits)
 		k.hits += uint32(n)
@@ -290,9 +292,9 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 		at := s.advance(st, i, r, now.UnixNano())
 		h := st.head(i)
 		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
-			if k := s.works.at(h.work); hits != 0 && h.work != 0 && k.flying[g] != 0 {
-				n := r.sum(k.flying[g])
-				k.flying[g] = 0
+			if k := s.works.at(h.work); hits != 0 && h.work != 0 && k.groups[g].flying != 0 {
+				n := r.sum(k.groups[g].flying)
+				k.groups[g].flying = 0
 				k.hits -= uint32(n)
 				s.stats.Unreported -= n
 				if do != nil {
@@ -325,7 +327,7 @@ func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) (reported 
 	var unreported uint64
 	if h.work != 0 {
 		k := s.works.at(h.work)
-		unreported = r.plus(k.pending[g], k.flying[g])
+		unreported = r.plus(k.groups[g].pending, k.groups[g].flying)
 	}
 	groups[g] = r.most(groups[g], r.plus(r.clamp(total), unreported))
 	if g == 0 && total != 0 {
@@ -354,7 +356,7 @@ func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now in
 		k := s.works.at(w)
 		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate, now)
 		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
-		if k.urgent && k.flying == [maxGroups]uint64{} && k.pending != [maxGroups]uint64{} {
+		if k.urgent && !k.flies() && k.waits(0) {
 			s.queue(w)
 		}
 	}

@@ -274,7 +274,7 @@ func (r *Rule) move(base uint32, p position) (at position, by int) {
 }
 
 // shift makes groups older by n places.
-func shift(groups []uint64, n int) {
+func shift[G any](groups []G, n int) {
 	copy(groups[n:], groups)
 	clear(groups[:n])
 }

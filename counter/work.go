@@ -9,15 +9,56 @@ import (
 // open reservations. A counter has one only while there is any of these, so a table pays for it only where something
 // happens. Its groups are those of the counter, the newest first.
 type work struct {
-	rule    *Rule
-	source  Source
-	slot    int32
-	queued  bool // in shard.dirty
-	urgent  bool // to be reported at once; else it may wait until its group ends
-	held    uint32
-	hits    uint32 // pending and flying, all lanes
-	pending [maxGroups]uint64
-	flying  [maxGroups]uint64
+	rule   *Rule
+	source Source
+	slot   int32
+	queued bool // in shard.dirty
+	urgent bool // to be reported at once; else it may wait until its group ends
+	aged   bool // groups but the first may be in use; a work is made and ended without them, which are in other lines of a processor's cache
+	held   uint32
+	hits   uint32 // pending and flying, all lanes
+	groups [maxGroups]lag
+}
+
+// lag is what of a group the tier has not confirmed: lanes of hits that it has not been told of, and of those that it is being told of.
+type lag struct {
+	pending, flying uint64
+}
+
+// flies reports whether any hits are on their way.
+func (k *work) flies() bool {
+	if !k.aged {
+		return k.groups[0].flying != 0
+	}
+	for _, g := range k.groups {
+		if g.flying != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// waits reports whether any hits of groups from the given one on are pending.
+func (k *work) waits(from int) bool {
+	if !k.aged {
+		return from == 0 && k.groups[0].pending != 0
+	}
+	for _, g := range k.groups[from:] {
+		if g.pending != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// clear leaves of a work only what says that it is queued.
+func (k *work) clear() {
+	if !k.aged {
+		k.groups[0] = lag{}
+	} else {
+		k.groups = [maxGroups]lag{}
+	}
+	k.rule, k.source, k.urgent, k.aged, k.held, k.hits = nil, Source{}, false, false, 0, 0
 }
 
 // works are kept in blocks, which stay where they are when more are needed.
@@ -101,7 +142,7 @@ func (s *shard) release(w uint16, lost *uint64) {
 	*lost += uint64(k.hits)
 	s.stats.Unreported -= uint64(k.hits)
 	s.store(k.rule).head(int(k.slot)).work = 0
-	*k = work{queued: k.queued}
+	k.clear()
 	s.works.setResting(w, false)
 	if !k.queued { // a queued one is freed when it leaves the queue
 		s.free = append(s.free, w)
@@ -120,13 +161,13 @@ func (s *shard) rest(w uint16) {
 func (s *shard) age(k *work, r *Rule, n int) {
 	groups := r.groups()
 	for i := max(groups-n, 0); i < groups; i++ {
-		lost := r.sum(k.pending[i]) + r.sum(k.flying[i])
+		lost := r.sum(k.groups[i].pending) + r.sum(k.groups[i].flying)
 		k.hits -= uint32(lost)
 		s.stats.Unreported -= lost
-		s.stats.LostExpired += r.sum(k.pending[i])
+		s.stats.LostExpired += r.sum(k.groups[i].pending)
 	}
-	shift(k.pending[:groups], min(n, groups))
-	shift(k.flying[:groups], min(n, groups))
+	shift(k.groups[:groups], min(n, groups))
+	k.aged = true
 }
 
 // count adds hits to the counter at i and, with a tier, to what it must be told.
@@ -148,11 +189,11 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 	}
 	k := s.works.at(w)
 	k.rule = r
-	k.pending[0] = r.add(k.pending[0], at.lane, uint64(hits))
+	k.groups[0].pending = r.add(k.groups[0].pending, at.lane, uint64(hits))
 	k.hits += hits
 	s.stats.Unreported += uint64(hits)
 	k.urgent = k.urgent || t.urgent(r, st.head(i), k.hits, estimate, now)
-	if k.urgent && k.flying == [maxGroups]uint64{} {
+	if k.urgent && !k.flies() {
 		s.queue(w) // else it is the next report, when the one under way is answered
 	}
 }
