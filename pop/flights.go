@@ -18,6 +18,7 @@ type flight struct {
 	counter counter.Counter
 	part    counter.Part
 	record  *record // of a bit
+	looks   *looks
 }
 
 type purpose uint8
@@ -116,34 +117,6 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 	case Unknown:
 		m.counters.Lost(c, p, now)
 	}
-}
-
-func (m *Machine) looked(f flight, r *Result, now time.Time) {
-	if r.Status != Done {
-		return
-	}
-	c := f.counter
-	if bit := r.Values[0]; bit != nil {
-		if rec, ok := m.secret.open(bit); !ok {
-			m.stats.forged.Add(1)
-		} else if rec.source == c.Source && rec.rule == m.secret.ruleDigest(c.Rule) {
-			m.learn(rec, now)
-		}
-	}
-	var groups [8]uint64
-	found := false
-	for i, v := range r.Values[1:] {
-		total, ok := parseTotal(v)
-		if v != nil && !ok {
-			m.stats.forged.Add(1)
-		}
-		groups[i] = total
-		found = found || ok
-	}
-	if !found && f.what == aLook {
-		return // a source's first request: there are many of those
-	}
-	m.judge(c, m.counters.Learn(c, f.part.Group, groups[:len(r.Values)-1], now), now)
 }
 
 // parseTotal reads a number as memcached keeps it: digits, with spaces behind where a longer number stood.

@@ -82,19 +82,6 @@ func (n *counterName) append(key []byte, group uint32) []byte {
 	return key
 }
 
-// appendLook names a counter's bit and its groups from newest to oldest, for a Get.
-func (s Secret) appendLook(keys []byte, c counter.Counter, name *counterName, oldest, newest uint32) []byte {
-	keys = s.appendDigest(keys, forBit, c)
-	for g := newest; ; g-- {
-		keys = name.append(append(keys, ' '), g)
-		if g == oldest {
-			return keys
-		}
-	}
-}
-
-const maxLook = 8 * (counterKeySize + 1) // bytes of it
-
 // sheet is what keys and values of reports are written on, because a thousand small pieces of memory cost more than a large one. It
 // is free when the last of them is.
 type sheet struct {

@@ -33,6 +33,7 @@ type node struct {
 	flying   int       // commands under way
 	full     bool      // so many were that no more were sent, and more than half as many are
 	waiting  queue     // to be reported when fewer are
+	looks    *looks    // to be sent with the end of this Step's reports; nil: none
 	log      logReader
 	writer   logWriter
 }

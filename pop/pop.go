@@ -69,6 +69,7 @@ type Machine struct {
 	free    []uint64
 	out     []Command
 	sheet   sheet // of what is in out
+	spare   []*looks
 	dirty   []counter.Counter
 	news    []mitigation.News
 	told    []counter.Times
@@ -190,18 +191,19 @@ func (m *Machine) report(now time.Time) {
 		m.direct(m.adrift.drain(m.dirty))
 	}
 	for {
-		room := !m.Up()
+		room := 0
 		for i := range m.nodes {
-			room = m.reportWaiting(i, now) || room
+			room = max(room, m.reportWaiting(i, now))
 		}
-		if !room {
-			return
+		if !m.Up() {
+			room = maxFlying
 		}
-		if m.dirty = m.counters.Dirty(m.dirty[:0], maxFlying/2); len(m.dirty) == 0 {
-			return
+		if m.dirty = m.counters.Dirty(m.dirty[:0], room); len(m.dirty) == 0 {
+			break
 		}
 		m.direct(m.dirty)
 	}
+	m.sendLooks(aLook)
 }
 
 // direct lets counters wait for their nodes.
@@ -215,21 +217,24 @@ func (m *Machine) direct(list []counter.Counter) {
 	}
 }
 
-// reportWaiting reports what waits for a node, and says whether there is room for more.
-func (m *Machine) reportWaiting(node int, now time.Time) bool {
+// reportWaiting reports what waits for a node, and says how much more there is room for.
+func (m *Machine) reportWaiting(node int, now time.Time) int {
 	n := &m.nodes[node]
 	if n.full = n.full && n.flying > maxFlying/2; n.full { // large bursts cost less than small ones
-		return false
+		return 0
 	}
 	for n.flying < maxFlying {
 		c, ok := n.waiting.pop()
-		if !ok {
-			return n.up
+		switch {
+		case !ok && n.up:
+			return maxFlying - n.flying
+		case !ok:
+			return 0
 		}
 		m.reportTo(node, c, now)
 	}
 	n.full = true
-	return false
+	return 0
 }
 
 func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
@@ -247,7 +252,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		m.sendPart(node, op, m.sheet.write(name.append(room[:0], p.Group)), c, p, 0)
 	}
 	if rep.Past {
-		m.look(node, aLook, &name, c, rep.Oldest, rep.Newest-1)
+		m.look(node, aLook, c, &name, rep.Oldest, rep.Newest-1)
 	}
 }
 
@@ -272,17 +277,10 @@ func (m *Machine) ask(now time.Time) {
 		if node := m.place(c.Source); node >= 0 {
 			oldest, newest := c.Rule.Groups(now, m.secret.Phase(c.Source))
 			name := m.secret.counterName(c)
-			m.look(node, anAsk, &name, c, oldest, newest)
+			m.look(node, anAsk, c, &name, oldest, newest)
 		}
 	}
-}
-
-// look reads what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
-// more than this one of a source that it sees for the first time, or again.
-func (m *Machine) look(node int, what purpose, name *counterName, c counter.Counter, oldest, newest uint32) {
-	var room [maxLook]byte
-	keys := m.sheet.write(m.secret.appendLook(room[:0], c, name, oldest, newest))
-	m.send(Command{Node: node, Op: Get, Report: true, Key: keys}, flight{what: what, counter: c, part: counter.Part{Group: newest}})
+	m.sendLooks(anAsk)
 }
 
 // sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so

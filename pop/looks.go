@@ -1,0 +1,111 @@
+package pop
+
+import (
+	"time"
+
+	"sluice/counter"
+)
+
+// A look reads what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
+// more than this one of a source that it sees for the first time, or again.
+type look struct {
+	counter        counter.Counter
+	oldest, newest uint32
+}
+
+// looks are read with one Get, because memcached writes the answer to each by itself, whatever else it has to say.
+type looks struct {
+	list []look
+	keys []byte // of each the bit's, then the groups' from newest to oldest
+}
+
+const (
+	mostLooks = 1900                     // bytes of keys: a line of more than maxLine is an exception to memcached
+	mostLook  = 8 * (counterKeySize + 1) // of one look
+)
+
+// look adds a look to those that are next sent to a node.
+func (m *Machine) look(node int, what purpose, c counter.Counter, name *counterName, oldest, newest uint32) {
+	n := &m.nodes[node]
+	if n.looks != nil && len(n.looks.keys) > mostLooks-mostLook {
+		m.sendLooksTo(node, what)
+	}
+	if n.looks == nil {
+		if last := len(m.spare) - 1; last >= 0 {
+			n.looks, m.spare = m.spare[last], m.spare[:last]
+		} else {
+			n.looks = new(looks)
+		}
+	}
+	l := n.looks
+	if len(l.keys) > 0 {
+		l.keys = append(l.keys, ' ')
+	}
+	l.keys = m.secret.appendDigest(l.keys, forBit, c)
+	for g := newest; ; g-- {
+		l.keys = name.append(append(l.keys, ' '), g)
+		if g == oldest {
+			break
+		}
+	}
+	l.list = append(l.list, look{c, oldest, newest})
+}
+
+// sendLooks sends what looks there are.
+func (m *Machine) sendLooks(what purpose) {
+	for i := range m.nodes {
+		if m.nodes[i].looks != nil {
+			m.sendLooksTo(i, what)
+		}
+	}
+}
+
+func (m *Machine) sendLooksTo(node int, what purpose) {
+	n := &m.nodes[node]
+	m.send(Command{Node: node, Op: Get, Report: true, Key: string(n.looks.keys)}, flight{what: what, looks: n.looks})
+	n.looks = nil
+}
+
+// looked takes in what looks have brought.
+func (m *Machine) looked(f flight, r *Result, now time.Time) {
+	if r.Status == Done {
+		values := r.Values
+		for _, l := range f.looks.list {
+			n := 2 + int(l.newest-l.oldest)
+			m.saw(l, f.what, values[:n], now)
+			values = values[n:]
+		}
+	}
+	clear(f.looks.list)
+	f.looks.list, f.looks.keys = f.looks.list[:0], f.looks.keys[:0]
+	m.spare = append(m.spare, f.looks)
+}
+
+// saw takes in what a look has brought: what is at the bit's key, and the groups'.
+func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
+	c := l.counter
+	if bit := values[0]; bit != nil {
+		if rec, ok := m.secret.open(bit); !ok {
+			m.stats.forged.Add(1)
+		} else if rec.source == c.Source && rec.rule == m.secret.ruleDigest(c.Rule) {
+			m.learn(rec, now)
+		}
+	}
+	var groups [8]uint64
+	found := false
+	for i, v := range values[1:] {
+		if v == nil {
+			continue
+		}
+		total, ok := parseTotal(v)
+		if !ok {
+			m.stats.forged.Add(1)
+		}
+		groups[i] = total
+		found = found || ok
+	}
+	if !found && what == aLook {
+		return // a source's first request: there are many of those
+	}
+	m.judge(c, m.counters.Learn(c, l.newest, groups[:len(values)-1], now), now)
+}

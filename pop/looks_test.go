@@ -1,0 +1,62 @@
+package pop_test
+
+import (
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+	"sluice/pop"
+	"sluice/pop/poptest"
+)
+
+// TestLooksShareAGet: what the PoP knows of many sources that an edge sees for the first time is read with few commands, each a
+// line that memcached takes as it takes any, and each source learns what is its own.
+func TestLooksShareAGet(t *testing.T) {
+	const sources = 100
+	r := newRule(t, 1000, time.Minute, time.Minute, counter.Nearest)
+	secret := pop.SecretOf([]byte("test"))
+	node, gets := poptest.New(0), 0
+	edge := func(id uint64) (table *counter.Table, hit func(now time.Time, hits func(uint32) uint32)) {
+		table = counter.New(counter.Options{Counters: 10 * sources, Tier: true, Phase: secret.Phase})
+		m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: secret, ID: id, Counters: table, Bits: mitigation.New(100, nil)}, began)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.SetRules([]pop.Rule{r})
+		return table, func(now time.Time, hits func(uint32) uint32) {
+			for s := range uint32(sources) {
+				ask := [1]counter.Ask{{Rule: r.Counter, Source: address(s), Hits: hits(s)}}
+				table.Reserve(ask[:], now)
+			}
+			gets = 0
+			for commands := m.Step(now, pop.Event{}); len(commands) > 0; {
+				var results []pop.Result
+				for _, c := range commands {
+					if c.Report && c.Op == pop.Get {
+						gets++
+						if len("get ")+len(c.Key)+len("\r\n") > 2048 {
+							t.Errorf("a Get of %d bytes", len(c.Key))
+						}
+					}
+					results = append(results, node.Do(now, c))
+				}
+				commands = m.Step(now, pop.Event{Results: results})
+			}
+		}
+	}
+	_, first := edge(1)
+	table, second := edge(2)
+	hits := func(s uint32) uint32 { return 1 + s%7 }
+	first(began, hits)
+	later := began.Add(35 * time.Second) // in another group, in the same window
+	second(later, func(uint32) uint32 { return 1 })
+	if gets > sources/10 || gets == 0 {
+		t.Errorf("%d commands to look for %d sources", gets, sources)
+	}
+	for s := range uint32(sources) {
+		if v, _ := table.Peek(r.Counter, address(s), later); v.Estimate != float64(hits(s)+1) {
+			t.Errorf("source %d: %v hits, want %d of another edge and 1", s, v.Estimate, hits(s))
+		}
+	}
+}
