@@ -61,8 +61,8 @@ func testSiege(t *testing.T, at string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		if _, ok := c.(*conn).raw.(*net.TCPConn); !ok || c.(*conn).peer != good {
-			t.Errorf("accepted %T of %v", c.(*conn).raw, c.(*conn).peer)
+		if _, ok := c.raw.(*net.TCPConn); !ok || c.peer != good {
+			t.Errorf("accepted %T of %v", c.raw, c.peer)
 		}
 		return c
 	}

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
-
-	"github.com/valyala/fasthttp"
 )
 
 // AccessLogConfig says which requests are written down, where and how.
@@ -130,9 +128,9 @@ func (w *batch) flush() (lost uint64) {
 }
 
 // note queues the line of a request.
-func (l *AccessLog) note(ctx *fasthttp.RequestCtx, x *exchange) {
+func (l *AccessLog) note(x *exchange) {
 	sample := uint64(1)
-	if x.from == fromLimit && l.config.Refused > 1 {
+	if x.reply.from == fromLimit && l.config.Refused > 1 {
 		if sample = uint64(l.config.Refused); l.refused.Add(1)%sample != 1 {
 			return
 		}
@@ -143,9 +141,9 @@ func (l *AccessLog) note(ctx *fasthttp.RequestCtx, x *exchange) {
 	}
 	line := l.spare.Get().(*[]byte)
 	if l.config.Format == "json" {
-		*line = x.appendJSON((*line)[:0], ctx, sample)
+		*line = x.appendJSON((*line)[:0], sample)
 	} else {
-		*line = x.appendCombined((*line)[:0], ctx, sample)
+		*line = x.appendCombined((*line)[:0], sample)
 	}
 	select {
 	case l.lines <- line:
@@ -154,26 +152,25 @@ func (l *AccessLog) note(ctx *fasthttp.RequestCtx, x *exchange) {
 	}
 }
 
-func (x *exchange) appendCombined(b []byte, ctx *fasthttp.RequestCtx, sample uint64) []byte {
+func (x *exchange) appendCombined(b []byte, sample uint64) []byte {
 	b = x.logged().AppendTo(b)
 	b = append(b, " - - ["...)
 	b = x.now.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = append(b, `] "`...)
-	h := &ctx.Request.Header
-	if x.unread {
+	if x.method == nil {
 		b = append(b, "- - -"...)
 	} else {
 		b = appendEscaped(b, x.method)
 		b = append(b, ' ')
 		b = appendEscaped(b, x.target)
 		b = append(b, ' ')
-		b = appendEscaped(b, h.Protocol())
+		b = appendEscaped(b, x.version)
 	}
 	b = append(b, `" `...)
-	b = strconv.AppendInt(b, int64(ctx.Response.StatusCode()), 10)
+	b = strconv.AppendInt(b, int64(x.reply.status), 10)
 	b = append(b, ' ')
-	if n := answerLength(ctx); n >= 0 {
-		b = strconv.AppendInt(b, int64(n), 10)
+	if n := x.announcedLength(); n >= 0 {
+		b = strconv.AppendInt(b, n, 10)
 	} else {
 		b = append(b, '-')
 	}
@@ -193,7 +190,7 @@ func (x *exchange) appendCombined(b []byte, ctx *fasthttp.RequestCtx, sample uin
 	return append(b, '\n')
 }
 
-func (x *exchange) appendJSON(b []byte, ctx *fasthttp.RequestCtx, sample uint64) []byte {
+func (x *exchange) appendJSON(b []byte, sample uint64) []byte {
 	b = append(b, `{"t":`...)
 	b = strconv.AppendFloat(b, float64(x.now.UnixMicro())/1e6, 'f', 6, 64)
 	b = append(b, `,"source":"`...)
@@ -204,7 +201,7 @@ func (x *exchange) appendJSON(b []byte, ctx *fasthttp.RequestCtx, sample uint64)
 		value []byte
 	}{{"host", x.rawHost}, {"method", x.method}, {"path", x.target}, {"referer", x.head.first("referer")},
 		{"user_agent", x.head.first("user-agent")}} {
-		if len(field.value) > 0 && !x.unread {
+		if len(field.value) > 0 && x.method != nil {
 			b = append(b, `,"`...)
 			b = append(b, field.name...)
 			b = append(b, `":"`...)
@@ -213,15 +210,15 @@ func (x *exchange) appendJSON(b []byte, ctx *fasthttp.RequestCtx, sample uint64)
 		}
 	}
 	b = append(b, `,"status":`...)
-	b = strconv.AppendInt(b, int64(ctx.Response.StatusCode()), 10)
-	if n := answerLength(ctx); n >= 0 {
+	b = strconv.AppendInt(b, int64(x.reply.status), 10)
+	if n := x.announcedLength(); n >= 0 {
 		b = append(b, `,"bytes":`...)
-		b = strconv.AppendInt(b, int64(n), 10)
+		b = strconv.AppendInt(b, n, 10)
 	}
 	b = append(b, `,"seconds":`...)
 	b = strconv.AppendFloat(b, time.Since(x.now).Seconds(), 'f', 6, 64)
 	b = append(b, `,"from":"`...)
-	b = append(b, x.from.String()...)
+	b = append(b, x.reply.from.String()...)
 	b = append(b, '"')
 	if m := x.decision.Named; m != nil {
 		b = append(b, `,"rule":"`...)
@@ -245,14 +242,12 @@ func (x *exchange) logged() interface{ AppendTo([]byte) []byte } {
 	return x.conn.peer
 }
 
-func answerLength(ctx *fasthttp.RequestCtx) int {
-	switch {
-	case ctx.Response.IsBodyStream():
-		return ctx.Response.Header.ContentLength()
-	case ctx.Response.SkipBody:
+// announcedLength is how long the answer's body is, in bytes, or less than 0.
+func (x *exchange) announcedLength() int64 {
+	if bodyless(x.method, x.reply.status) {
 		return 0
 	}
-	return len(ctx.Response.Body())
+	return x.reply.length
 }
 
 const hexDigits = "0123456789abcdef"

@@ -6,11 +6,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/valyala/fasthttp"
 )
 
 // maxInterim bounds the answers with a status of 1xx before the real one.
@@ -29,14 +28,10 @@ var (
 	errInterim = errors.New("edge: the origin sent too many interim answers")
 )
 
-// An answerHead reads the heads of answers as strictly as those of requests. Lines that end at this hop are taken out
-// before the server's own type gets them: it would take them out in a way that changes the order of the others, and the
-// order of lines with one name has a meaning (RFC 9110, 5.3).
+// An answerHead reads the heads of answers as strictly as those of requests.
 type answerHead struct {
 	head
-	text []byte // the head without those lines
-	src  bytes.Reader
-	br   *bufio.Reader
+	interim []byte // the head of an answer of status 1xx that is passed on
 }
 
 // answerHeads are taken when an answer is there, not when its request is: what has just been used is in the processor's caches.
@@ -44,9 +39,9 @@ var answerHeads = sync.Pool{New: func() any { return new(answerHead) }}
 
 // readAnswerHead reads up to the final answer's head, and says in b how its body is delimited and whether the connection
 // can be used again. io.EOF means that the connection ended before any byte.
-func (x *exchange) readAnswerHead(b *answerBody, ctx *fasthttp.RequestCtx) error {
+func (x *exchange) readAnswerHead(b *answerBody) error {
 	for range maxInterim {
-		raw, err := peekHead(b.link.br)
+		raw, err := peekHead(b.br)
 		if err != nil {
 			return err
 		}
@@ -58,36 +53,32 @@ func (x *exchange) readAnswerHead(b *answerBody, ctx *fasthttp.RequestCtx) error
 			return err
 		}
 		switch {
-		case status == fasthttp.StatusSwitchingProtocols:
+		case status == http.StatusSwitchingProtocols:
 			if old || !x.switched() {
 				return errUpgrade
 			}
-			text := x.answer.filter(raw, status, x.decision.Rule != nil)
-			_, _ = b.link.br.Discard(len(raw))
-			return x.answer.hand(text, &ctx.Response)
+			fallthrough
 		case status >= 200:
 			if err := x.answer.frame(b, old); err != nil {
 				return err
 			}
-			text := x.answer.filter(raw, status, x.decision.Rule != nil)
-			_, _ = b.link.br.Discard(len(raw))
-			return x.answer.hand(text, &ctx.Response)
+			x.reply = reply{status: status, head: x.answer.filter(x.reply.head[:0], raw, status, x.decision.Rule != nil), length: b.length}
+			_, _ = b.br.Discard(len(raw))
+			return nil
+		case status != http.StatusContinue && !old && !x.old:
+			x.interim(raw, status)
 		}
-		if status != fasthttp.StatusContinue && !old {
-			x.interim(ctx, x.answer.filter(raw, status, false))
-		}
-		_, _ = b.link.br.Discard(len(raw))
+		_, _ = b.br.Discard(len(raw))
 	}
 	return errInterim
 }
 
 // interim passes an answer of status 1xx on, such as early hints (RFC 9110, 15.2). A 100 ends here: whether the client is to
-// send its body has been settled before. Nor does a client of HTTP/1.0 get any, or one whose earlier answers may not all be
-// written: it would take this one for a part of those.
-func (x *exchange) interim(ctx *fasthttp.RequestCtx, head []byte) {
-	if ctx.Request.Header.IsHTTP11() && x.conn.flushed {
-		_, _ = x.conn.Write(head) // a failure shows when the answer itself is written
-	}
+// send its body has been settled before. Nor does a client of HTTP/1.0 get any.
+func (x *exchange) interim(raw []byte, status int) {
+	a := x.answer
+	a.interim = append(a.filter(a.interim[:0], raw, status, false), "\r\n"...)
+	_, _ = x.conn.Write(a.interim) // a failure shows when the answer itself is written
 }
 
 // peekHead waits for a whole head, up to the empty line.
@@ -145,11 +136,10 @@ func (a *answerHead) frame(b *answerBody, old bool) error {
 		l := &a.lines[i]
 		switch l.kind {
 		case lineContentLength:
-			n, err := strconv.ParseUint(string(l.value), 10, 62)
-			if err != nil || counted || l.value[0] == '+' {
+			if b.length = parseLength(l.value); b.length < 0 || counted {
 				return errFraming
 			}
-			counted, b.length = true, int64(n)
+			counted = true
 		case lineConnection:
 			for _, token := range splitList(l.value) {
 				if equalFold(token, "close") {
@@ -175,15 +165,20 @@ func (a *answerHead) frame(b *answerBody, old bool) error {
 	return nil
 }
 
-// filter is the head as the client may get it: without what ends at this hop, and without what only the edge may say: its
-// verdict, and, where a rule has something to tell, limits. An origin's own limits stay where no rule applies.
-func (a *answerHead) filter(raw []byte, status int, limits bool) []byte {
-	out := append(a.text[:0], raw[:bytes.IndexByte(raw, '\n')+1]...)
+// filter appends the head as the client may get it, up to its last line: without what ends at this hop, and without what only the
+// edge may say: its verdict, and, where a rule has something to tell, limits. An origin's own limits stay where no rule applies.
+func (a *answerHead) filter(out, raw []byte, status int, limits bool) []byte {
+	end := bytes.IndexByte(raw, '\r')
+	out = append(append(out, http11...), raw[len(http11):end]...)
+	if end == len("HTTP/1.1 200") {
+		out = append(out, ' ') // the reason may be missing, this space may not (RFC 9112, 4)
+	}
+	out = append(out, "\r\n"...)
 	for i := range a.lines {
 		l := &a.lines[i]
 		switch {
 		case l.drop, equalFold(l.name, "sluice-verdict"), limits && tellsLimit(l.name),
-			l.kind == lineContentLength && (status < 200 || status == fasthttp.StatusNoContent):
+			l.kind == lineContentLength && (status < 200 || status == http.StatusNoContent):
 			continue
 		}
 		out = append(out, l.name...)
@@ -191,19 +186,7 @@ func (a *answerHead) filter(raw []byte, status int, limits bool) []byte {
 		out = append(out, l.value...)
 		out = append(out, "\r\n"...)
 	}
-	a.text = append(out, "\r\n"...)
-	return a.text
-}
-
-// hand gives the head to the server's type.
-func (a *answerHead) hand(text []byte, resp *fasthttp.Response) error {
-	a.src.Reset(text)
-	if a.br == nil {
-		a.br = bufio.NewReaderSize(&a.src, originHead+256) // a value without space before it has one now
-	} else {
-		a.br.Reset(&a.src)
-	}
-	return resp.Header.Read(a.br)
+	return out
 }
 
 func tellsLimit(name []byte) bool {

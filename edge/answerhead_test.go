@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/valyala/fasthttp"
 )
 
 // What is taken for the head of an answer can be handed on, says the same there, and has nothing left that ends here.
@@ -22,37 +20,37 @@ func FuzzAnswerHead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		x, ctx := &exchange{conn: &conn{}}, &fasthttp.RequestCtx{}
-		resp := &ctx.Response
-		b := &answerBody{link: &link{br: bufio.NewReaderSize(bytes.NewReader(answer), originHead)}, keep: time.Minute}
-		if x.readAnswerHead(b, ctx) != nil {
+		x := &exchange{conn: &conn{}, old: true}
+		b := &answerBody{stream: stream{br: bufio.NewReaderSize(bytes.NewReader(answer), originHead)}, keep: time.Minute}
+		if x.readAnswerHead(b) != nil {
 			return
 		}
-		if b.length < lengthUnknown || b.length >= 0 && resp.StatusCode() != 204 && int64(resp.Header.ContentLength()) != b.length {
-			t.Fatalf("length %d, handed on as %d", b.length, resp.Header.ContentLength())
+		status, text := x.reply.status, append(x.reply.head, "\r\n"...)
+		if b.length < lengthUnknown || x.reply.length != b.length {
+			t.Fatalf("length %d, handed on as %d", b.length, x.reply.length)
 		}
-		if br := bufio.NewReader(bytes.NewReader(x.answer.text)); resp.StatusCode() >= 200 {
+		if br := bufio.NewReader(bytes.NewReader(text)); status >= 200 {
 			theirs, err := http.ReadResponse(br, &http.Request{Method: http.MethodGet})
 			if err != nil {
 				return // a client may be stricter
 			}
 			want := b.length
-			if resp.StatusCode() == 204 || resp.StatusCode() == 304 {
+			if status == 204 || status == 304 {
 				want = 0
 			}
-			// Transfer-Encoding is hop-by-hop: the server writes its own for a body of unknown length.
-			if theirs.StatusCode != resp.StatusCode() || want >= 0 && theirs.ContentLength != want || br.Buffered() > 0 {
-				t.Fatalf("%q: a client sees %d, length %d, want %d; %d bytes left", x.answer.text, theirs.StatusCode, theirs.ContentLength, want, br.Buffered())
+			// Transfer-Encoding is hop-by-hop: the edge writes its own for a body of unknown length.
+			if theirs.StatusCode != status || want >= 0 && theirs.ContentLength != want || br.Buffered() > 0 {
+				t.Fatalf("%q: a client sees %d, length %d, want %d; %d bytes left", text, theirs.StatusCode, theirs.ContentLength, want, br.Buffered())
 			}
 		}
-		readAnswerElsewhere(t, answer, b, resp.StatusCode())
+		readAnswerElsewhere(t, answer, b, status)
 		var again head
-		_, lines, _ := bytes.Cut(x.answer.text, []byte("\r\n"))
+		_, lines, _ := bytes.Cut(text, []byte("\r\n"))
 		if err := again.scan(lines); err != nil {
-			t.Fatalf("%q: %v", x.answer.text, err)
+			t.Fatalf("%q: %v", text, err)
 		}
 		for _, l := range again.lines {
-			if l.kind == lineConnection || l.kind == lineHopByHop || l.kind == lineTransferEncoding || l.kind == lineContentLength && resp.StatusCode() == 204 {
+			if l.kind == lineConnection || l.kind == lineHopByHop || l.kind == lineTransferEncoding || l.kind == lineContentLength && status == 204 {
 				t.Fatalf("%s was handed on", l.name)
 			}
 		}
@@ -75,8 +73,8 @@ func readAnswerElsewhere(t *testing.T, answer []byte, b *answerBody, status int)
 	if theirs.StatusCode != status || chunked != (b.length == lengthChunked) || !chunked && theirs.ContentLength != max(b.length, -1) {
 		t.Fatalf("%q: a client sees %d, length %d, chunked %t, we length %d", answer, theirs.StatusCode, theirs.ContentLength, chunked, b.length)
 	}
-	if br.Buffered() != b.link.br.Buffered() {
-		t.Fatalf("%q: %d bytes are left after the head, but %d for a client", answer, b.link.br.Buffered(), br.Buffered())
+	if br.Buffered() != b.br.Buffered() {
+		t.Fatalf("%q: %d bytes are left after the head, but %d for a client", answer, b.br.Buffered(), br.Buffered())
 	}
 }
 
@@ -91,8 +89,8 @@ func TestConnectionOfAnswers(t *testing.T) {
 		"HTTP/1.0 200 OK\r\nConnection: close, keep-alive\r\n":               false,
 	} {
 		x := &exchange{conn: &conn{}}
-		b := &answerBody{link: &link{br: bufio.NewReader(strings.NewReader(head + "Content-Length: 0\r\n\r\n"))}}
-		if err := x.readAnswerHead(b, &fasthttp.RequestCtx{}); err != nil || b.reuse != want {
+		b := &answerBody{stream: stream{br: bufio.NewReader(strings.NewReader(head + "Content-Length: 0\r\n\r\n"))}}
+		if err := x.readAnswerHead(b); err != nil || b.reuse != want {
 			t.Errorf("%q: reuse %t, %v", head, b.reuse, err)
 		}
 	}

@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
-
-	"github.com/valyala/fasthttp"
 )
 
 // A checkPath is where other proxies ask for verdicts (nginx's auth_request, Traefik's ForwardAuth, Caddy's forward_auth,
@@ -124,10 +123,9 @@ func (x *exchange) asked(names []string) (value []byte, err error) {
 
 // grant answers a check that no rule refused: with what the strictest of them has left. There is no answer of an origin, so
 // rules that count by its status count nothing here.
-func (x *exchange) grant(ctx *fasthttp.RequestCtx) {
-	h := &ctx.Response.Header
-	x.limitHeaders(h)
-	x.verdictHeader(h)
-	h.SetCanonical(nameCache, noStore)
-	ctx.SetStatusCode(fasthttp.StatusOK)
+func (x *exchange) grant() {
+	x.begins(http.StatusOK, "", nil)
+	x.limitHeaders()
+	x.verdictHeader()
+	x.reply.head = append(x.reply.head, "Cache-Control: no-store\r\n"...)
 }

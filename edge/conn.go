@@ -1,7 +1,7 @@
 package edge
 
 import (
-	"bytes"
+	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -9,8 +9,6 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
-
-	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
 )
@@ -39,42 +37,32 @@ type conn struct {
 	accepted int64 // when, Unix nanoseconds
 	woken    bool  // by retire; guarded by the registry
 
-	exchange *exchange   // of a request that began in the ExpectHandler
-	owed     []owed      // answers on their way to the client
-	failed   bool        // the client will not get all that was meant for it
-	linger   atomic.Bool // what the client still sends is read before it is closed
+	br      *bufio.Reader // what it sends
+	linger  atomic.Bool   // what the client still sends is read before it is closed
+	heading bool          // a part of a head has been read
+	crowded bool          // it is one too many
 
 	body      bool // a body is being read: the end of the connection is not the end of the body
 	aborted   atomic.Bool
 	sending   pace  // of that body
 	bodyBytes int64 // as they come: chunk lines and what comes after the body are among them
 	bodyGot   int64 // of the body itself
-	bodyErr   error // reading it failed; the server's parser forgets that where a trailer should come
 
 	paced   bool      // an answer is being streamed, which holds a connection to the origin
 	taking  pace      // of that answer
 	writeAt time.Time // an instant just now, for the next write; zero: ask the clock
+	wrote   time.Time // when the last write was
 	writeBy time.Time // the write deadline that is set
 	readBy  time.Time // the read deadline that is set, as far as it matters
-	readDue time.Time // the one that the server wants
-	direct  bool      // not the server but a tunnel has the connection now: deadlines are set when they are given
-
-	sawLine bool // the head being read has a line end: it is its headers that are too long, not its target
-	flushed bool // all answers before this one are written: the server reads on only then
+	readDue time.Time // the one for the next head
 }
 
 var errBodyCost = errors.New("edge: a chunked body has too much around its bytes")
 
-// owed is an answer that has been made; it counts when it has been written.
-type owed struct {
-	code int
-	from from
-}
-
 // startBody tells the connection that what it reads from now on is a body, which the client must send at a pace. It may be
 // late by grace at first, and by most once it has sent enough.
 func (c *conn) startBody(grace, most time.Duration) {
-	c.body, c.bodyBytes, c.bodyGot, c.bodyErr = true, 0, 0, nil
+	c.body, c.bodyBytes, c.bodyGot = true, 0, 0
 	c.sending = pace{rate: c.listener.bodies, most: max(grace, most), left: grace}
 }
 
@@ -86,71 +74,55 @@ func (c *conn) startAnswer() {
 
 func (c *conn) endAnswer() { c.paced = false }
 
+// fill waits until n bytes of a body are there.
+func (c *conn) fill(n int) error {
+	_, err := c.br.Peek(n)
+	return err
+}
+
+// Read reads a part of a head, within readDue, or, after startBody, of a body.
 func (c *conn) Read(p []byte) (int, error) {
-	var began time.Time
 	if c.body {
-		began, c.readBy = time.Now(), time.Time{}
-		if err := c.Conn.SetReadDeadline(began.Add(c.sending.left)); err != nil {
+		return c.readBody(p)
+	}
+	if d := c.readDue.Sub(c.readBy); d > c.listener.slack || d < -c.listener.slack {
+		if err := c.Conn.SetReadDeadline(c.readDue); err != nil {
 			return 0, err
 		}
-		if c.aborted.Load() {
-			return 0, net.ErrClosed
-		}
-		if c.bodyBytes > bodyCost*c.bodyGot+bodySlack {
-			c.bodyErr = errBodyCost
-			return 0, errBodyCost
+		c.readBy = c.readDue
+		if c.old() {
+			_ = c.Conn.SetReadDeadline(longAgo)
 		}
 	}
-	if !c.body && !c.direct {
-		if d := c.readDue.Sub(c.readBy); d > c.listener.slack || d < -c.listener.slack {
-			if err := c.Conn.SetReadDeadline(c.readDue); err != nil {
-				return 0, err
-			}
-			c.readBy = c.readDue
-			if c.old() {
-				_ = c.Conn.SetReadDeadline(longAgo)
-			}
-		}
-	}
-	if !c.body {
-		c.listener.giveWay()
-	}
+	c.listener.giveWay()
 	n, err := c.Conn.Read(p)
 	if err != nil && n == 0 && c.old() {
-		n, err = c.readOn(p, began, err)
+		n, err = c.readOn(p, c.readDue, err)
 	}
-	if !c.body {
-		c.flushed = true
-		c.sawLine = c.sawLine || bytes.IndexByte(p[:n], '\n') >= 0
-	} else {
-		c.bodyBytes += int64(n)
-		c.sending.waited(time.Since(began), n)
-		if err == io.EOF {
-			// The server takes a chunked body that breaks off for a complete one if it sees io.EOF.
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			c.bodyErr = err
-		}
-	}
+	c.heading = c.heading || n > 0
 	return n, err
 }
 
-// SetReadDeadline is called by the server twice for each request: how long the next one may be away, and how long its head may
-// take. Nearly always the whole head is there when its first byte is, and the next request comes soon; so the deadline is
-// set when the connection is read, and only if the one that is set is not nearly the same: by no more than listener.slack.
-func (c *conn) SetReadDeadline(t time.Time) error {
-	if c.direct {
-		return c.Conn.SetReadDeadline(t)
+func (c *conn) readBody(p []byte) (int, error) {
+	began := time.Now()
+	due := began.Add(c.sending.left)
+	c.readBy = time.Time{}
+	if err := c.Conn.SetReadDeadline(due); err != nil {
+		return 0, err
 	}
-	c.readDue = t
-	return nil
-}
-
-// SetDeadline is called by the server when it gives the connection away.
-func (c *conn) SetDeadline(t time.Time) error {
-	c.direct = true
-	return c.Conn.SetDeadline(t)
+	if c.aborted.Load() {
+		return 0, net.ErrClosed
+	}
+	if c.bodyBytes > bodyCost*c.bodyGot+bodySlack {
+		return 0, errBodyCost
+	}
+	n, err := c.Conn.Read(p)
+	if err != nil && n == 0 && c.old() {
+		n, err = c.readOn(p, due, err)
+	}
+	c.bodyBytes += int64(n)
+	c.sending.waited(time.Since(began), n)
+	return n, err
 }
 
 // abortBody ends the reading of a body, from another goroutine. Nothing can be read from the connection afterwards.
@@ -173,21 +145,18 @@ func (c *conn) Write(p []byte) (int, error) {
 	if ahead := c.writeBy.Sub(now); ahead > wait || ahead < wait-min(time.Second, wait/4) {
 		c.writeBy = now.Add(wait)
 		if err := c.Conn.SetWriteDeadline(c.writeBy); err != nil {
-			c.failed = true
 			return 0, err
 		}
 	}
+	c.wrote = now
 	n, err := c.Conn.Write(p)
 	if c.paced {
 		c.taking.waited(time.Since(now), n)
 	}
-	if err != nil {
-		c.failed = true
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			c.listener.stats.slowReaders.Add(1)
-			if tcp, ok := socket(c.Conn).(*net.TCPConn); ok {
-				_ = tcp.SetLinger(0) // what it has not taken is not kept for it by the kernel
-			}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.listener.stats.slowReaders.Add(1)
+		if tcp, ok := socket(c.Conn).(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // what it has not taken is not kept for it by the kernel
 		}
 	}
 	return n, err
@@ -211,39 +180,4 @@ func (c *conn) lingeringClose() {
 		return
 	}
 	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
-}
-
-// owe notes that an answer has been made.
-func (c *conn) owe(code int, f from) { c.owed = append(c.owed, owed{code, f}) }
-
-// settle counts the answers that were owed: the server says that it has written them, or that the connection is over.
-func (c *conn) settle(s *stats) {
-	for _, o := range c.owed {
-		if c.failed {
-			s.aborted.Add(1)
-		} else {
-			s.answered(o.code, o.from)
-		}
-	}
-	c.owed = c.owed[:0]
-}
-
-// connState is called by the goroutine that serves nc, after an answer and at the end.
-func (s *Server) connState(nc net.Conn, state fasthttp.ConnState) {
-	c, ok := nc.(*conn)
-	if !ok {
-		return
-	}
-	switch state {
-	case fasthttp.StateIdle:
-		c.settle(s.stats)
-		c.sawLine, c.flushed = false, false
-	case fasthttp.StateClosed:
-		c.settle(s.stats)
-		if c.exchange != nil { // invited to send its body, and gone
-			s.stats.aborted.Add(1)
-			s.release(c.exchange)
-			c.exchange = nil
-		}
-	}
 }

@@ -15,8 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/valyala/fasthttp"
-
 	"sluice/counter"
 )
 
@@ -134,6 +132,28 @@ func TestConnectionsPerSource(t *testing.T) {
 		t.Errorf("another source: %v", err)
 	}
 	if m := e.metrics(); m["sluice_connections_refused_total{cap=source}"] == 0 {
+		t.Errorf("metrics: %v", m)
+	}
+}
+
+// A connection above the cap on all is told so; far above it, there is none.
+func TestConnectionsInAll(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "limits: {connections: 2}")
+	first := e.talk()
+	for _, c := range []*talk{first, e.talk()} {
+		if resp, _ := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 {
+			t.Fatal(resp.StatusCode)
+		}
+	}
+	if got := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); got != crowded {
+		t.Errorf("a third connection got %q", got)
+	}
+	first.Close()
+	until(t, "there is room again", func() bool { return e.Connections() == 1 })
+	if resp, _ := e.get("/"); resp.StatusCode != 200 {
+		t.Error(resp.StatusCode)
+	}
+	if m := e.rest(); m["sluice_connections_refused_total{cap=total}"] != 1 {
 		t.Errorf("metrics: %v", m)
 	}
 }
@@ -256,31 +276,4 @@ func TestDrain(t *testing.T) {
 		t.Errorf("drain: %v", drained)
 	}
 	e.rest()
-}
-
-// The server keeps what the ExpectHandler puts into the answer, though it says that it must not be changed.
-func TestTrapAnswerOfExpectHandlerIsKept(t *testing.T) {
-	s := &fasthttp.Server{
-		Handler: func(*fasthttp.RequestCtx) {},
-		ExpectHandler: func(ctx *fasthttp.RequestCtx) int {
-			ctx.Response.Header.Set("X-Kept", "1")
-			ctx.SetBodyString("kept")
-			return 429
-		},
-		StreamRequestBody: true,
-	}
-	client, server := net.Pipe()
-	done := make(chan error, 1)
-	go func() { done <- s.ServeConn(server) }()
-	_, _ = io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
-	resp, err := http.ReadResponse(bufio.NewReader(client), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, _ := io.ReadAll(resp.Body)
-	if resp.StatusCode != 429 || resp.Header.Get("X-Kept") != "1" || string(body) != "kept" {
-		t.Errorf("%d %v %q", resp.StatusCode, resp.Header, body)
-	}
-	client.Close()
-	<-done
 }

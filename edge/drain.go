@@ -71,9 +71,9 @@ func (s *Server) Drain(ctx context.Context, notice time.Duration) error {
 	}
 	cut := s.open.open() > 0
 	s.open.closeAll()
-	err := s.http.ShutdownWithContext(ctx) // now there is nothing left to wait for
+	var err error
 	if cut {
-		err = errors.Join(err, errCut)
+		err = errCut
 	}
 	for _, o := range s.snap.Load().origins.all {
 		o.sweep(time.Time{})
@@ -101,18 +101,14 @@ func (l *registry) retire(now time.Time) {
 // old reports whether the connection is to end as soon as it is idle.
 func (c *conn) old() bool { return c.accepted <= c.listener.retired.Load() }
 
-// readOn goes on with a Read that failed with err, perhaps because retire woke it. An idle connection ends here, unless a
-// request has arrived in this very moment. began is when the Read of a body began.
-func (c *conn) readOn(p []byte, began time.Time, err error) (int, error) {
+// readOn goes on with a Read that failed with err, perhaps because retire woke it before it was due. An idle connection ends here,
+// unless a request has arrived in this very moment.
+func (c *conn) readOn(p []byte, due time.Time, err error) (int, error) {
 	// Twice: this connection's deadline may be set by retire and, at the same time, by Read.
-	for n := 0; n < 2 && errors.Is(err, os.ErrDeadlineExceeded) && !c.direct && !c.aborted.Load(); n++ {
-		if !c.body && !c.flushed && !c.waiting() {
+	for n := 0; n < 2 && errors.Is(err, os.ErrDeadlineExceeded) && !c.aborted.Load(); n++ {
+		if !c.body && !c.heading && !c.waiting() {
 			c.linger.Store(true)
 			return 0, io.EOF
-		}
-		due := c.readDue
-		if c.body {
-			due = began.Add(c.sending.left)
 		}
 		if !time.Now().Before(due) || c.Conn.SetReadDeadline(due) != nil {
 			break

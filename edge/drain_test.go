@@ -238,12 +238,12 @@ func TestReadOfARetiredConnection(t *testing.T) {
 		}
 	}
 	f("idle", func(*conn) {}, io.EOF)
-	f("in a head whose time is up", func(c *conn) { c.flushed, c.readDue = true, time.Now() }, os.ErrDeadlineExceeded)
+	f("in a head whose time is up", func(c *conn) { c.heading, c.readDue = true, time.Now() }, os.ErrDeadlineExceeded)
 	f("aborted", func(c *conn) { c.aborted.Store(true) }, os.ErrDeadlineExceeded)
 	if _, err := client.Write([]byte("ab")); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the bytes are there", (&conn{raw: raw}).waiting)
 	f("a request has just arrived", func(*conn) {}, nil)
-	f("in a head", func(c *conn) { c.flushed = true }, nil)
+	f("in a head", func(c *conn) { c.heading = true }, nil)
 }

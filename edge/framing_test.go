@@ -32,6 +32,8 @@ func TestRefusedRequests(t *testing.T) {
 		{"no version", "GET / \r\nHost: a\r\n\r\n", 400},
 		{"space after the version", "GET / HTTP/1.1 \r\nHost: a\r\n\r\n", 400},
 		{"two carriage returns", "GET / HTTP/1.1\r\r\nHost: a\r\n\r\n", 400},
+		{"bare line feed after the line", "GET / HTTP/1.1\nHost: a\r\n\r\n", 400},
+		{"bare line feed after a line alone", "GET / HTTP/1.0\n\r\n\r\n", 400},
 		{"carriage return in the line", "GET /\r HTTP/1.1\r\nHost: a\r\n\r\n", 400},
 		{"two spaces before the target", "GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400},
 		{"two spaces after the target", "GET /  HTTP/1.1\r\nHost: a\r\n\r\n", 400},
@@ -250,7 +252,6 @@ func TestOddRequestsBecomePlain(t *testing.T) {
 		want          []string
 	}{
 		{"empty lines first", "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", []string{get}},
-		{"line feed after the request line", "GET / HTTP/1.1\nHost: a\r\n\r\n", []string{get}},
 		{"no space after the colon", "GET / HTTP/1.1\r\nHost:a\r\n\r\n", []string{get}},
 		{"white space around a value", post + "Content-Length: \t 3 \t\r\n\r\nabc", []string{fixed}},
 		{"zeros before a length", post + "Content-Length: 0003\r\n\r\nabc", []string{fixed}},

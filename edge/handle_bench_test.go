@@ -50,9 +50,7 @@ func BenchmarkHandle(b *testing.B) {
 				var served sync.WaitGroup
 				for _, client := range clients {
 					served.Go(func() {
-						if err := s.http.ServeConn((&listener{registry: s.open}).admit(client)); err != nil && err != io.EOF {
-							b.Error(err)
-						}
+						s.serveConn((&listener{registry: s.open}).admit(client))
 					})
 				}
 				served.Wait()

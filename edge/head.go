@@ -2,7 +2,9 @@ package edge
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"slices"
 )
 
 // maxHeaderLines bounds the headers of a request or an answer. Servers commonly allow 100.
@@ -13,11 +15,12 @@ var (
 	errHeaderCount  = errors.New("edge: too many header lines")
 )
 
-// A head is the header lines of a request as they came, each classified once. What is forwarded is written from these
-// lines, so it keeps their order and spelling, and what no rule of HTTP takes out arrives unchanged.
+// A head is the header lines of a request or an answer as they came, each classified once. What is passed on is written from
+// these lines, so it keeps their order and spelling, and what no rule of HTTP takes out arrives unchanged.
 type head struct {
 	lines []line
 	close bool // Connection says so, in whatever case and company
+	keep  bool // Connection says keep-alive
 }
 
 type line struct {
@@ -47,11 +50,11 @@ const (
 	lineVia
 )
 
-// scan reads a header block as the parser of the server left it: lines that end in CRLF, and an empty line. The server's
-// parser is more lenient than HTTP allows; what scan does not take is refused: a line that ends in LF alone, one that
-// continues the line before, a name with white space. The lines point into block.
+// scan reads a header block: lines that end in CRLF, and an empty line. What two servers could read differently is an error: a
+// line that ends in LF alone, one that continues the line before, a name with white space, a control byte. The lines point into
+// block.
 func (h *head) scan(block []byte) error {
-	h.lines, h.close = h.lines[:0], false
+	h.lines, h.close, h.keep = h.lines[:0], false, false
 	nominates := false
 	for len(block) > 0 {
 		i := bytes.IndexByte(block, '\n')
@@ -60,11 +63,11 @@ func (h *head) scan(block []byte) error {
 		}
 		text := block[:i-1]
 		block = block[i+1:]
-		if len(text) == 0 {
+		if len(text) == 0 && len(block) == 0 {
 			break
 		}
 		colon := bytes.IndexByte(text, ':')
-		if colon < 1 || !isToken(text[:colon]) {
+		if colon < 1 || !isToken(text[:colon]) || !isText(text[colon+1:]) {
 			return errHeaderSyntax
 		}
 		if len(h.lines) == maxHeaderLines {
@@ -98,6 +101,7 @@ func (h *head) dropNominated() {
 			name, list, _ = bytes.Cut(list, []byte{','})
 			name = trimSpace(name)
 			h.close = h.close || equalFold(name, "close")
+			h.keep = h.keep || equalFold(name, "keep-alive")
 			for i := range h.lines {
 				if l := &h.lines[i]; (l.kind == lineOther || l.kind == lineExpect) && bytes.EqualFold(l.name, name) {
 					l.drop = true
@@ -121,8 +125,12 @@ func (h *head) only(name []byte) ([]byte, bool) {
 	return value, len(value) > 0
 }
 
-// first returns the value of the first line with this name, which is given in lower case. The server's own lookup may not be used once a body is on its way to
-// the origin: the trailers that come after it are put to the same headers.
+// has reports whether there is a line with this name.
+func (h *head) has(name []byte) bool {
+	return slices.ContainsFunc(h.lines, func(l line) bool { return bytes.EqualFold(l.name, name) })
+}
+
+// first returns the value of the first line with this name, which is given in lower case.
 func (h *head) first(name string) []byte {
 	for i := range h.lines {
 		if l := &h.lines[i]; equalFold(l.name, name) {
@@ -246,6 +254,29 @@ func isToken(s []byte) bool {
 		}
 	}
 	return len(s) > 0
+}
+
+// isText reports whether a value has no control bytes (RFC 9110, 5.5), eight bytes at a time.
+func isText(s []byte) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for len(s) >= 8 {
+		v := binary.LittleEndian.Uint64(s)
+		del := v ^ 0x7f*ones
+		if ((v-0x20*ones)&^v|(del-ones)&^del)&high != 0 && !isPlainText(s[:8]) {
+			return false
+		}
+		s = s[8:]
+	}
+	return isPlainText(s)
+}
+
+func isPlainText(s []byte) bool {
+	for _, c := range s {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // isMethod reports whether s is a method as all servers take it. HTTP allows small letters and tells get from GET (RFC 9110,

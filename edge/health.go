@@ -4,12 +4,10 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
-	"strconv"
 	"sync"
 	"time"
-
-	"github.com/valyala/fasthttp"
 )
 
 const (
@@ -190,8 +188,5 @@ func (o *origin) connect(deadline time.Time) (net.Conn, error) {
 	return nil, err
 }
 
-// busy answers a request for which no server has room.
-func busy(ctx *fasthttp.RequestCtx) {
-	answer(ctx, fasthttp.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.")
-	ctx.Response.Header.SetCanonical(nameRetryAfter, strconv.AppendInt(nil, 1, 10))
-}
+// busy is the answer to a request for which no server has room.
+var busy = &refusal{http.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.", "Retry-After: 1\r\n"}

@@ -27,7 +27,7 @@ const (
 // A registry knows which connections are open, so that draining can end them, and caps those of a source.
 type registry struct {
 	stats     *stats
-	most      int // connections, tunnels among them; 0: any number
+	most      int // connections, tunnels among them; 0: any number. See spareConnections
 	perSource int
 	source    func(netip.Addr) (counter.Source, bool) // false: a trusted proxy, which has no cap
 	memory    *memoryCap                              // nil: no limit
@@ -49,7 +49,7 @@ type registry struct {
 	counts map[counter.Source]int
 }
 
-// A listener accepts connections for the server on one socket: it goes on after temporary failures.
+// A listener accepts connections on one socket: it goes on after temporary failures.
 type listener struct {
 	net.Listener
 	*registry
@@ -60,11 +60,11 @@ type listener struct {
 	stopping atomic.Bool
 }
 
-// Accept returns io.EOF once the listener is closed, which ends the server's loop without an error.
-func (l *listener) Accept() (net.Conn, error) {
+// Accept returns io.EOF once the listener is closed.
+func (l *listener) Accept() (*conn, error) {
 	c, err := l.accept()
 	if err != nil {
-		close(l.ended) // the server does not call again after an error
+		close(l.ended) // serve does not call again after an error
 		return nil, err
 	}
 	return c, nil
@@ -131,8 +131,10 @@ func (l *registry) recount(c *conn) bool {
 		l.discount(c)
 	}
 	if _, known := l.conns[c]; !known && l.most > 0 && len(l.conns) >= l.most {
-		l.stats.turnedAway.Add(1)
-		return false
+		l.stats.crowded.Add(1)
+		if c.crowded = true; len(l.conns) >= l.most+spareConnections {
+			return false
+		}
 	}
 	if capped {
 		if l.counts[source] >= l.perSource {

@@ -3,22 +3,159 @@ package edge
 import (
 	"bufio"
 	"bytes"
+	"errors"
+	"net/http"
 	"net/netip"
-
-	"github.com/valyala/fasthttp"
+	"strconv"
 )
 
 const http11 = "HTTP/1.1"
 
-var protocol11 = []byte(http11)
+// understand reads the head of a request and refuses what is not plain: anything that this edge and the origin could read
+// differently. raw is the head up to and with its empty line; the exchange points into it.
+func (x *exchange) understand(raw []byte) *refusal {
+	line, lines, _ := bytes.Cut(raw, []byte("\r\n"))
+	if r := x.requestLine(line); r != nil {
+		return r
+	}
+	if err := x.head.scan(lines); errors.Is(err, errHeaderCount) {
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "too_many_headers", "The request has too many headers.")
+	} else if err != nil {
+		return refuse(http.StatusBadRequest, "bad_header", "A header of the request is malformed.")
+	}
+	x.close = x.head.close || x.old && !x.head.keep
+	if r := x.framed(); r != nil {
+		return r
+	}
+	host, absolute, ok := authority(x.target)
+	switch {
+	case !ok || bytes.IndexByte(x.target, '#') >= 0,
+		x.target[0] == '*' && (len(x.target) > 1 || string(x.method) != http.MethodOptions):
+		return badTarget
+	case len(x.rawHost) > 0:
+		if x.hostBuf, ok = appendCanonicalHost(x.hostBuf[:0], x.rawHost); !ok {
+			return badHost
+		}
+		x.host = x.hostBuf
+	case !x.old:
+		return badHost
+	}
+	if absolute && !bytes.EqualFold(host, x.rawHost) {
+		return refuse(http.StatusBadRequest, "bad_host", "The request target and the Host header name different hosts.")
+	}
+	x.path = appendCanonicalPath(x.pathBuf, x.target)
+	if cap(x.path) > cap(x.pathBuf) && !isCanonical(rawPath(x.target)) {
+		x.pathBuf = x.path
+	}
+	if bytes.IndexByte(x.path, 0) >= 0 { // an origin may take it for the end of the path
+		return badTarget
+	}
+	return nil
+}
+
+var (
+	badRequest = refuse(http.StatusBadRequest, "bad_request", "The request is malformed.")
+	badTarget  = refuse(http.StatusBadRequest, "bad_target", "The request target is malformed.")
+	badHost    = refuse(http.StatusBadRequest, "bad_host", "The Host header is malformed.")
+	badVersion = refuse(http.StatusHTTPVersionNotSupported, "bad_version", "This server speaks HTTP/1.1.")
+	badMethod  = &refusal{http.StatusMethodNotAllowed, "bad_method", "This server does not do that.",
+		"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n"}
+)
+
+// requestLine reads method, target and version (RFC 9112, 3): three words with one space between each.
+func (x *exchange) requestLine(line []byte) *refusal {
+	method, rest, _ := bytes.Cut(line, []byte{' '})
+	target, version, _ := bytes.Cut(rest, []byte{' '})
+	switch {
+	case string(version) == http11:
+	case string(version) == "HTTP/1.0":
+		x.old = true
+	case isVersion(version):
+		return badVersion
+	default:
+		return badRequest
+	}
+	x.method, x.target, x.version = method, target, version
+	switch string(method) {
+	case http.MethodConnect, http.MethodTrace:
+		return badMethod
+	}
+	if !isMethod(method) {
+		return refuse(http.StatusBadRequest, "bad_method", "The method is malformed: methods are in capitals.")
+	}
+	if len(target) == 0 || !isText(target) || bytes.IndexByte(target, '\t') >= 0 {
+		return badTarget
+	}
+	return nil
+}
+
+// isVersion reports whether a word names a version of HTTP, this one's or another.
+func isVersion(word []byte) bool {
+	digits, ok := bytes.CutPrefix(word, []byte("HTTP/"))
+	digit := func(i int) bool { return '0' <= digits[i] && digits[i] <= '9' }
+	return ok && (len(digits) == 1 && digit(0) || len(digits) == 3 && digit(0) && digits[1] == '.' && digit(2))
+}
+
+// framed finds the host, how the body is delimited (RFC 9112, 6), and what the client expects before it sends one.
+func (x *exchange) framed() *refusal {
+	hosts, lengths, codings := 0, 0, 0
+	for i := range x.head.lines {
+		switch l := &x.head.lines[i]; l.kind {
+		case lineHost:
+			hosts++
+			x.rawHost = l.value
+		case lineContentLength:
+			lengths++
+			if x.length = parseLength(l.value); x.length < 0 {
+				return badLength
+			}
+		case lineTransferEncoding:
+			if codings++; x.old || codings > 1 || !equalFold(l.value, "chunked") {
+				return refuse(http.StatusNotImplemented, "bad_encoding", "The only transfer encoding here is chunked.")
+			}
+		case lineExpect:
+			if !equalFold(l.value, "100-continue") {
+				return refuse(http.StatusExpectationFailed, "bad_expect", "The only expectation here is 100-continue.")
+			}
+			x.invite = !x.old // a client of HTTP/1.0 would not understand the invitation (RFC 9110, 10.1.1)
+		}
+	}
+	switch {
+	case hosts > 1:
+		return badHost
+	case lengths > 1:
+		return badLength
+	case lengths > 0 && codings > 0:
+		return refuse(http.StatusBadRequest, "bad_length", "A request has a Content-Length or a Transfer-Encoding, not both.")
+	case codings > 0:
+		x.length = lengthChunked
+	}
+	return nil
+}
+
+var badLength = refuse(http.StatusBadRequest, "bad_length", "The Content-Length is malformed.")
+
+// parseLength reads a Content-Length: digits and nothing else, up to 2^62; -1 is none.
+func parseLength(value []byte) int64 {
+	n := int64(0)
+	for _, c := range value {
+		if c < '0' || c > '9' || n > 1<<58 {
+			return -1
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if len(value) == 0 {
+		return -1
+	}
+	return n
+}
 
 // writeHead writes the head of the request as the origin gets it: the target and the headers as they came, without what ends
 // at this hop, and with what only we may say of where the request comes from.
-func (x *exchange) writeHead(w *bufio.Writer, ctx *fasthttp.RequestCtx, o *origin) {
-	h := &ctx.Request.Header
-	_, _ = w.Write(h.Method())
+func (x *exchange) writeHead(w *bufio.Writer, o *origin) {
+	_, _ = w.Write(x.method)
 	_ = w.WriteByte(' ')
-	_, _ = w.Write(originForm(h.RequestURI()))
+	_, _ = w.Write(originForm(x.target))
 	_, _ = w.WriteString(" HTTP/1.1\r\nHost: ")
 	if len(x.rawHost) > 0 {
 		_, _ = w.Write(x.rawHost)
@@ -33,7 +170,7 @@ func (x *exchange) writeHead(w *bufio.Writer, ctx *fasthttp.RequestCtx, o *origi
 		l := &x.head.lines[i]
 		if l.drop {
 			if l.kind == lineHopByHop {
-				x.wish(l, h.IsHTTP11())
+				x.wish(l)
 			}
 			continue
 		}
@@ -82,7 +219,7 @@ func (x *exchange) writeHead(w *bufio.Writer, ctx *fasthttp.RequestCtx, o *origi
 	}
 	if !via {
 		_, _ = w.WriteString("\r\nVia: ")
-		_, _ = w.Write(h.Protocol()[len("HTTP/"):])
+		_, _ = w.Write(x.version[len("HTTP/"):])
 		_, _ = w.WriteString(" sluice")
 	}
 	if x.upgrade != nil {
@@ -91,13 +228,13 @@ func (x *exchange) writeHead(w *bufio.Writer, ctx *fasthttp.RequestCtx, o *origi
 	} else if x.trailers {
 		_, _ = w.WriteString("\r\nConnection: TE\r\nTE: trailers")
 	}
-	switch n := h.ContentLength(); {
-	case n == -1:
+	switch n := x.length; {
+	case n == lengthChunked:
 		_, _ = w.WriteString("\r\nTransfer-Encoding: chunked")
 		x.announce(w)
-	case n > 0 || n == 0 && !ctx.IsGet() && !ctx.IsHead():
+	case n > 0 || n == 0 && string(x.method) != http.MethodGet && string(x.method) != http.MethodHead:
 		_, _ = w.WriteString("\r\nContent-Length: ")
-		_, _ = w.Write(fasthttp.AppendUint(w.AvailableBuffer(), n))
+		_, _ = w.Write(strconv.AppendInt(w.AvailableBuffer(), n, 10))
 	}
 	_, _ = w.WriteString("\r\n\r\n")
 	x.forwardedHost = false

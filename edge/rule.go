@@ -20,7 +20,7 @@ type rule struct {
 	hold    bool // counts by the status of the answer
 	timeout time.Duration
 	tally   *tally
-	text    answerText
+	text    ruleText
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
@@ -56,7 +56,7 @@ func newRule(c RuleConfig, defaults *Config) (*rule, error) {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}
 	r.hold = len(c.Count.Statuses) > 0
-	r.text = newAnswerText(r)
+	r.text = newRuleText(r)
 	return r, nil
 }
 

@@ -11,7 +11,7 @@ import (
 
 func headOf(t testing.TB, lines ...string) *head {
 	h := &head{}
-	if err := h.scan([]byte(strings.Join(lines, "\r\n") + "\r\n\r\n")); err != nil {
+	if err := h.scan([]byte(strings.Join(append(lines, "", ""), "\r\n"))); err != nil {
 		t.Fatal(err)
 	}
 	return h

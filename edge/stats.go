@@ -35,6 +35,7 @@ type stats struct {
 
 	panics      atomic.Uint64
 	turnedAway  atomic.Uint64 // connections above the cap of their source
+	crowded     atomic.Uint64 // connections above the cap on all
 	starved     atomic.Uint64 // connections above the limit on memory
 	shed        atomic.Uint64 // connections of mitigated sources
 	badProxy    atomic.Uint64 // connections of proxies without a valid PROXY header
@@ -149,7 +150,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	count(s.stats.received.Load(), "sluice_received_total", "Requests received.")
 	count(s.stats.panics.Load(), "sluice_panics_total", "Requests that failed by a fault in the edge.")
 	count(s.stats.turnedAway.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "source")
-	count(uint64(s.http.GetRejectedConnectionsCount()), "sluice_connections_refused_total", "Connections above a cap.", "cap", "total")
+	count(s.stats.crowded.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "total")
 	count(s.stats.starved.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "memory")
 	count(s.stats.shed.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "mitigated")
 	count(s.stats.badProxy.Load(), "sluice_proxy_headers_refused_total", "Connections of trusted proxies that did not begin with a valid PROXY header.")

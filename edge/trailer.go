@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"slices"
 	"strings"
-
-	"github.com/valyala/fasthttp"
 )
 
 // Trailers are header lines after a chunked body (RFC 9110, 6.5; RFC 9112, 7.1.2). An answer's are passed on to clients that
@@ -44,9 +42,9 @@ func mayTrail(l *line) bool {
 }
 
 // wish notes what a hop-by-hop line of the request says about trailers.
-func (x *exchange) wish(l *line, http11 bool) {
+func (x *exchange) wish(l *line) {
 	switch {
-	case !http11:
+	case x.old:
 	case equalFold(l.name, "te"):
 		for _, coding := range splitList(l.value) {
 			coding, _, _ = bytes.Cut(coding, []byte{';'})
@@ -96,15 +94,25 @@ func (x *exchange) announce(w *bufio.Writer) {
 	}
 }
 
-// writeTrailers writes those trailers of a request that were announced and have come. The server's parser has put them to the
-// headers, where none of these names was.
-func writeTrailers(w *bufio.Writer, h *fasthttp.RequestHeader, announced [][]byte) error {
+// forged reports whether a line may stand in no trailer at all, because some servers would take it for a header that frames or
+// routes the request, or says who sent it: a request with one is refused.
+func forged(l *line) bool {
+	switch l.kind {
+	case lineOther:
+		return equalFold(l.name, "authorization") || equalFold(l.name, "proxy-authorization")
+	case lineVia, lineForwarded:
+		return false
+	}
+	return true
+}
+
+// writeTrailers writes those trailers of a request that were announced and have come.
+func writeTrailers(w *bufio.Writer, trailer *head, announced [][]byte) error {
 	for _, name := range announced {
-		for _, value := range h.PeekAll(string(name)) {
-			if bytes.ContainsAny(value, "\r\n\x00") {
-				continue // it came as one line, and goes as one
+		for i := range trailer.lines {
+			if l := &trailer.lines[i]; bytes.EqualFold(l.name, name) {
+				writeLine(w, string(name), l.value, "")
 			}
-			writeLine(w, string(name), value, "")
 		}
 	}
 	_, err := w.WriteString("\r\n")
@@ -112,55 +120,56 @@ func writeTrailers(w *bufio.Writer, h *fasthttp.RequestHeader, announced [][]byt
 }
 
 // expectTrailers makes an answer's head say which trailers may follow, and its body pass them on.
-func (x *exchange) expectTrailers(h *fasthttp.ResponseHeader, b *answerBody) {
-	b.head = h
+func (x *exchange) expectTrailers(b *answerBody) {
+	b.pass = true
 	for i := range x.answer.lines {
 		if l := &x.answer.lines[i]; l.kind == lineConnection {
 			b.nominated = append(b.nominated, splitList(bytes.Clone(l.value))...)
 		}
 	}
+	h, before := x.reply.head, "Trailer: "
 	for i := range x.answer.lines {
 		l := &x.answer.lines[i]
 		if l.kind != lineHopByHop || !equalFold(l.name, "trailer") {
 			continue
 		}
 		for _, name := range splitList(l.value) {
-			// One that stands in the head as well would be taken out of it.
-			if t := (line{name: name, kind: classify(name)}); isToken(name) && mayTrail(&t) && !among(b.nominated, name) && len(h.PeekBytes(name)) == 0 {
-				_ = h.AddTrailerBytes(name) // what the server's type does not allow is left out
+			t := line{name: name, kind: classify(name)}
+			if isToken(name) && mayTrail(&t) && !among(b.nominated, name) && !x.answer.has(name) {
+				h = append(append(h, before...), name...)
+				before = ", "
 			}
 		}
 	}
+	if len(h) > len(x.reply.head) {
+		x.reply.head = append(h, "\r\n"...)
+	}
 }
 
-// passTrailers takes the lines after the last chunk. Those that may stand there and are wanted follow the body on its way to
-// the client, several of one name as one line.
-func (b *answerBody) passTrailers() error {
+// passTrailers writes the last chunk and the lines after it, those that may stand there and are wanted, several of one name as
+// one line.
+func (b *answerBody) passTrailers(w *bufio.Writer) error {
 	var trailer head
 	if err := trailer.scan(b.trailers); err != nil {
 		return errChunk
 	}
-	if b.head == nil {
-		return nil
-	}
-	if err := b.head.SetTrailer(""); err != nil { // what was announced need not have come
-		return err
-	}
+	_, _ = w.WriteString("0\r\n")
 	for i := range trailer.lines {
 		l := &trailer.lines[i]
-		if !mayTrail(l) || among(b.nominated, l.name) {
+		same := func(o line) bool { return bytes.EqualFold(o.name, l.name) }
+		if !b.pass || !mayTrail(l) || among(b.nominated, l.name) || slices.ContainsFunc(trailer.lines[:i], same) {
 			continue
 		}
 		value := l.value
-		if before := b.head.PeekBytes(l.name); slices.ContainsFunc(trailer.lines[:i], func(o line) bool { return bytes.EqualFold(o.name, l.name) }) {
-			value = slices.Concat(before, []byte(", "), value)
-		} else if b.head.AddTrailerBytes(l.name) != nil {
-			continue // the server's type does not allow it either
+		for _, o := range trailer.lines[i+1:] {
+			if same(o) {
+				value = slices.Concat(value, []byte(", "), o.value)
+			}
 		}
-		b.head.DelBytes(l.name) // the head has been sent: only trailers are left to write
-		b.head.SetBytesKV(l.name, value)
+		writeLine(w, string(l.name), value, "")
 	}
-	return nil
+	_, err := w.WriteString("\r\n")
+	return err
 }
 
 // among reports whether a name is in a list.

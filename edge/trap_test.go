@@ -17,8 +17,8 @@ import (
 )
 
 // A trap is something that a plain proxy made of fasthttp does and that nobody may do who faces the internet. Each is tried
-// twice, by the same steps: on such a proxy, which must fall into it, and on this edge, which must not. So after an upgrade
-// of fasthttp a failing test tells either that a work-round is broken, or that it is not needed any more.
+// twice, by the same steps: on such a proxy, which must fall into it, which shows that the steps lead there, and on this edge, which
+// must not.
 type trap struct {
 	yaml   string                             // limits of the edge
 	server func(*fasthttp.Server)             // the like of them for the plain proxy, where it has any
@@ -45,7 +45,7 @@ func (test trap) try(t *testing.T) {
 	t.Run("plain", func(t *testing.T) {
 		what := test.falls(test.startPlain(t))
 		if what == "" {
-			t.Error("a plain proxy of fasthttp does not fall into this trap: is the way round it still needed?")
+			t.Error("a plain proxy of fasthttp does not fall into this trap: do the steps still lead there?")
 		}
 		t.Log(what)
 	})

@@ -1,12 +1,13 @@
 package edge
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"time"
-
-	"github.com/valyala/fasthttp"
 )
 
 // halfOpen is how long a tunnel stays open in one direction after the other has ended.
@@ -17,9 +18,8 @@ const halfOpen = 10 * time.Second
 //
 // What is said in a tunnel is not judged, so nothing may be tunnelled that could carry further requests: HTTP/2 is none of
 // the protocols that a configuration accepts.
-func (x *exchange) wantsUpgrade(ctx *fasthttp.RequestCtx, g *group) []byte {
-	h := &ctx.Request.Header
-	if len(g.upgrades) == 0 || !h.IsHTTP11() || !h.IsGet() || h.ContentLength() > 0 || ctx.RequestBodyStream() != nil && h.ContentLength() != 0 {
+func (x *exchange) wantsUpgrade(g *group) []byte {
+	if len(g.upgrades) == 0 || x.old || string(x.method) != http.MethodGet || x.length != 0 {
 		return nil
 	}
 	asked, protocol := false, []byte(nil)
@@ -72,35 +72,14 @@ func lowered(b []byte) string {
 	return string(out)
 }
 
-// tunnel hands both connections over to a tunnel once the handler is done. Neither is ever used for a request again.
-func (x *exchange) tunnel(ctx *fasthttp.RequestCtx, b *answerBody) {
-	x.spare = nil // it outlives the handler
-	b.reuse = false
-	c, s, protocol := x.conn, x.server, string(x.upgrade)
-	x.hijacked = true
-	ctx.HijackSetNoResponse(true)
-	ctx.Hijack(func(client net.Conn) {
-		defer func() {
-			if p := recover(); p != nil {
-				s.stats.panics.Add(1)
-				s.warn("fault in a tunnel", "panic", p)
-			}
-		}()
-		defer b.finish()
-		h := &ctx.Response.Header
-		h.ResetConnectionClose()
-		h.Set(fasthttp.HeaderConnection, "Upgrade")
-		h.Set(fasthttp.HeaderUpgrade, protocol)
-		c.writeBy = time.Time{} // the server has taken the deadline away
-		_, err := c.Write(h.Header())
-		c.owe(fasthttp.StatusSwitchingProtocols, fromOrigin)
-		c.settle(s.stats)
-		if err == nil {
-			s.stats.tunnels.Add(1)
-			join(client, b.link, s.limits.TunnelTimeout)
-			s.stats.tunnels.Add(-1)
-		}
-	})
+// tunnel joins both connections, after the answer that says so. Neither is ever used for a request again.
+func (x *exchange) tunnel() {
+	c, s := x.conn, x.server
+	_ = c.Conn.SetDeadline(time.Time{})
+	early, _ := c.br.Peek(c.br.Buffered()) // sent before the answer
+	s.stats.tunnels.Add(1)
+	defer s.stats.tunnels.Add(-1)
+	join(c.Conn, io.MultiReader(bytes.NewReader(early), c.Conn), x.open.link, s.limits.TunnelTimeout)
 }
 
 // A pipe copies between two connections until both directions have ended or nothing has moved in either for a while.
@@ -110,8 +89,8 @@ type pipe struct {
 	half atomic.Bool  // one direction has ended
 }
 
-// join blocks until the tunnel is over. The origin's end may have been read ahead of.
-func join(client net.Conn, origin *link, idle time.Duration) {
+// join blocks until the tunnel is over. sent is what the client sends; the origin's end may have been read ahead of.
+func join(client net.Conn, sent io.Reader, origin *link, idle time.Duration) {
 	t := &pipe{idle: idle}
 	t.last.Store(time.Now().UnixNano())
 	done := make(chan struct{})
@@ -122,7 +101,7 @@ func join(client net.Conn, origin *link, idle time.Duration) {
 				origin.Close()
 			}
 		}()
-		t.copy(origin, client, client)
+		t.copy(origin, client, sent)
 	}()
 	_ = origin.SetDeadline(time.Time{})
 	t.copy(client, origin, origin.br)

@@ -57,7 +57,7 @@ func TestTunnel(t *testing.T) {
 		}
 		head += line
 	}
-	for _, want := range []string{"HTTP/1.1 101 Switching Protocols\r\n", "Connection: Upgrade\r\n", "Upgrade: WebSocket\r\n", "Sec-Websocket-Accept: y\r\n", "RateLimit: \"r\";r=1;"} {
+	for _, want := range []string{"HTTP/1.1 101 Switching Protocols\r\n", "Connection: Upgrade\r\n", "Upgrade: WebSocket\r\n", "Sec-WebSocket-Accept: y\r\n", "RateLimit: \"r\";r=1;"} {
 		if !strings.Contains(head, want) {
 			t.Errorf("no %q in %q", want, head)
 		}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
-
-	"github.com/valyala/fasthttp"
 )
 
 // inlineBody is how large a body may be that is sent to the origin before its answer is read. Anything larger goes in a
@@ -21,18 +21,18 @@ const lastMoment = 100 * time.Millisecond
 
 var errBodyTooLarge = errors.New("edge: request body above limits.body_bytes")
 
+var errTrailer = errors.New("edge: a request's trailer says what only a header may say")
+
 // An upload sends a request's body to the origin.
 type upload struct {
-	stream    io.Reader
+	body      stream // of the client
 	link      *link
 	w         *bufio.Writer // to the link; given back at the end of run
 	client    *conn
-	length    int64                             // -1: chunked
-	limit     int64                             // 0: none
+	limit     int64                             // bytes; 0: none
 	within    func(now time.Time) time.Duration // how long the origin may take to take something
 	due       time.Time                         // of the whole answer; zero: any time
-	header    *fasthttp.RequestHeader           // has the trailers at the end
-	announced [][]byte                          // those that may go on
+	announced [][]byte                          // trailers that may go on
 	started   bool                              // in a goroutine of its own
 	taken     atomic.Bool                       // the client has sent all of it
 	failed    atomic.Bool                       // err is set
@@ -45,41 +45,37 @@ type upload struct {
 // part of a request for the whole.
 func (u *upload) run(flush bool) {
 	defer releaseWriter(u.w)
-	buf := make([]byte, 16<<10)
-	var total int64
 	for {
-		n, err := u.stream.Read(buf)
-		total += int64(n)
-		if err == io.EOF && u.client.bodyErr == nil && (u.length < 0 || total == u.length) {
-			u.taken.Store(true) // before the last of it is sent: the answer may come before that call returns
+		part, err := u.body.next()
+		if err == io.EOF {
+			break
 		}
-		if n > 0 {
-			u.client.bodyGot = total
-			if u.limit > 0 && total > u.limit {
-				u.fail(errBodyTooLarge, true)
-				return
-			}
-			if werr := u.write(buf[:n], flush); werr != nil {
-				u.fail(werr, false)
-				return
-			}
-		}
-		switch {
-		case err != nil && u.client.bodyErr != nil:
-			u.fail(u.client.bodyErr, true)
-			return
-		case err == io.EOF && u.length >= 0 && total != u.length:
-			u.fail(io.ErrUnexpectedEOF, true)
-			return
-		case err == io.EOF:
-			if err = u.finish(); err != nil {
-				u.fail(err, false)
-			}
-			return
-		case err != nil:
+		if err != nil {
 			u.fail(err, true)
 			return
 		}
+		u.client.bodyGot += int64(len(part))
+		if u.limit > 0 && u.client.bodyGot > u.limit {
+			u.fail(errBodyTooLarge, true)
+			return
+		}
+		if u.body.framing == fixed && int64(len(part)) == u.body.left {
+			u.taken.Store(true) // before the last of it is sent: the answer may come before that call returns
+		}
+		if err := u.write(part, flush); err != nil {
+			u.fail(err, false)
+			return
+		}
+		u.body.discard(len(part))
+	}
+	var trailer head
+	if trailer.scan(u.body.trailers) != nil || slices.ContainsFunc(trailer.lines, func(l line) bool { return forged(&l) }) {
+		u.fail(errTrailer, true)
+		return
+	}
+	u.taken.Store(true)
+	if err := u.finish(&trailer); err != nil {
+		u.fail(err, false)
 	}
 }
 
@@ -87,7 +83,7 @@ func (u *upload) write(p []byte, flush bool) error {
 	if err := u.extend(); err != nil {
 		return err
 	}
-	if u.length < 0 {
+	if u.body.framing == chunked {
 		var size [18]byte
 		if _, err := u.w.Write(append(strconv.AppendInt(size[:0], int64(len(p)), 16), '\r', '\n')); err != nil {
 			return err
@@ -96,7 +92,7 @@ func (u *upload) write(p []byte, flush bool) error {
 	if _, err := u.w.Write(p); err != nil {
 		return err
 	}
-	if u.length < 0 {
+	if u.body.framing == chunked {
 		if _, err := u.w.WriteString("\r\n"); err != nil {
 			return err
 		}
@@ -108,15 +104,15 @@ func (u *upload) write(p []byte, flush bool) error {
 }
 
 // finish writes what comes after the body.
-func (u *upload) finish() error {
-	if u.length < 0 {
+func (u *upload) finish(trailer *head) error {
+	if u.body.framing == chunked {
 		if err := u.extend(); err != nil {
 			return err
 		}
 		if _, err := u.w.WriteString("0\r\n"); err != nil {
 			return err
 		}
-		if err := writeTrailers(u.w, u.header, u.announced); err != nil {
+		if err := writeTrailers(u.w, trailer, u.announced); err != nil {
 			return err
 		}
 	}
@@ -199,14 +195,14 @@ func (u *upload) end() bool {
 	return u.err == nil
 }
 
-// status is the answer to a request whose body failed on the client's side.
-func (u *upload) status() (int, string, string) {
+// refusal is the answer to a request whose body failed on the client's side.
+func (u *upload) refusal() *refusal {
 	var timeout net.Error
 	switch {
 	case errors.Is(u.err, errBodyTooLarge):
-		return 413, "body_too_large", "The body is larger than this server accepts."
+		return bodyTooLarge
 	case errors.As(u.err, &timeout) && timeout.Timeout():
-		return 408, "body_timeout", "The body came too slowly."
+		return refuse(http.StatusRequestTimeout, "body_timeout", "The body came too slowly.")
 	}
-	return 400, "body_incomplete", "The body is malformed or incomplete."
+	return refuse(http.StatusBadRequest, "body_incomplete", "The body is malformed or incomplete.")
 }

@@ -1,0 +1,311 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"sluice/counter"
+)
+
+const (
+	// headBuffer is what is read at once of a client that sends heads, and bodyBuffer of one that sends a body, in bytes.
+	headBuffer = 4 << 10
+	bodyBuffer = 32 << 10
+)
+
+// serveConn is the life of a connection: one request after the other.
+func (s *Server) serveConn(c *conn) {
+	defer c.Close()
+	if c.crowded {
+		_ = c.Conn.SetReadDeadline(time.Now().Add(s.limits.HeaderTimeout)) // TLS may have to shake hands
+		c.linger.Store(true)
+		_, _ = c.Write([]byte(crowded))
+		return
+	}
+	c.br = bufio.NewReaderSize(c, min(headBuffer, s.limits.HeaderBytes))
+	c.readDue = time.Unix(0, c.accepted).Add(s.limits.HeaderTimeout)
+	for s.serveRequest(c) {
+		c.readDue = c.wrote.Add(s.limits.IdleTimeout)
+	}
+}
+
+// crowded is what a connection above the cap is told.
+const crowded = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+
+// An exchange is the life of one request and its answer. It is used again for the next, of whichever connection.
+type exchange struct {
+	server *Server
+	snap   *snapshot
+	conn   *conn
+	now    time.Time // the one instant at which the request is judged
+
+	method  []byte // as rules see it
+	target  []byte // the path's, before it was made canonical
+	version []byte
+	old     bool // HTTP/1.0
+	head    head
+	length  int64  // of the body, in bytes, or lengthChunked
+	invite  bool   // the client waits to be invited to send its body
+	close   bool   // the connection ends with the answer
+	text    []byte // the head, where a body comes after it
+
+	client   netip.Addr
+	source   counter.Source // the client's
+	chain    []netip.Addr   // addresses believed, the nearest first
+	trusted  bool           // the peer is
+	rawHost  []byte         // as it came, and as the origin gets it
+	host     []byte         // as rules see it
+	path     []byte
+	decision decision
+
+	body      answerBody  // the exchange with the origin
+	open      *answerBody // is it, until it is over
+	answer    *answerHead // of the origin, while it is made the client's
+	upgrade   []byte      // the protocol that the origin is asked to switch to; nil: none
+	trailers  bool        // the client takes those of the answer
+	announced [][]byte    // trailers of the request that may go to the origin
+	bodyRead  bool        // somebody has begun to read the request's body
+	reply     reply
+	sent      bool // the answer, or a part of it
+	counted   bool // as answered or aborted
+
+	forwardedHost    bool
+	hostBuf, pathBuf []byte
+	buf              []byte
+}
+
+// begin counts a request as received and takes what its life needs.
+func (s *Server) begin(c *conn) *exchange {
+	s.stats.received.Add(1)
+	x := s.pool.Get().(*exchange)
+	x.snap, x.conn, x.now = s.snap.Load(), c, time.Now()
+	x.method, x.target, x.version, x.rawHost, x.host, x.path = nil, nil, nil, nil, nil, nil
+	x.head.lines, x.length = x.head.lines[:0], 0
+	x.client, x.chain = netip.Addr{}, x.chain[:0]
+	x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false
+	c.writeAt = time.Time{}
+	return x
+}
+
+func (s *Server) release(x *exchange) {
+	s.limiter.settle(&x.decision, 0, x.now) // what is still held never was
+	x.decision.reset()
+	if x.answer != nil {
+		answerHeads.Put(x.answer)
+		x.answer = nil
+	}
+	x.snap, x.conn, x.open, x.reply.stream = nil, nil, nil, nil
+	s.pool.Put(x)
+}
+
+// serveRequest is the life of a request, from its first byte to the last of its answer. It reports whether the connection may
+// carry another.
+func (s *Server) serveRequest(c *conn) (more bool) {
+	raw, err := c.nextHead(s.limits.HeaderTimeout, s.limits.HeaderBytes)
+	if err != nil && !c.heading {
+		return false // nobody asked for anything
+	}
+	x := s.begin(c)
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked(x, p)
+			more = false
+		}
+	}()
+	if err != nil {
+		x.close = true
+		x.say(c.headless(err))
+		c.linger.Store(true)
+	} else {
+		x.handle(raw)
+	}
+	answered := s.finish(x)
+	if x.open != nil {
+		if answered {
+			x.tunnel()
+		}
+		x.over()
+	}
+	more = answered && !x.close
+	s.release(x)
+	return more
+}
+
+// handle is the life of a request up to its answer.
+func (x *exchange) handle(raw []byte) {
+	r := x.understand(raw)
+	if r == nil && x.length != 0 {
+		x.text = append(x.text[:0], raw...) // the body takes the head's place in the buffer
+		r = x.understand(x.text)
+	}
+	if r != nil {
+		x.close = true // what comes next may not be what we take it for
+		x.conn.linger.Store(true)
+		x.say(r)
+		return
+	}
+	_, _ = x.conn.br.Discard(len(raw))
+	if !x.admit() {
+		x.close = x.close || x.invite // it may have begun to send its body, or not
+		return
+	}
+	if x.invite && x.length != 0 {
+		_, _ = x.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // a failure shows when the body is read
+	}
+	status := x.forward()
+	if x.decision.held {
+		x.server.limiter.settle(&x.decision, status, time.Now())
+	}
+	x.limitHeaders()
+	x.verdictHeader()
+	if x.reply.stream != nil && x.body.framing != fixed {
+		x.chunks()
+	}
+}
+
+// finish is the end of every request: its body must not be taken for the next request, and its answer is sent and counted. It
+// reports whether the client got the answer.
+func (s *Server) finish(x *exchange) bool {
+	c, r := x.conn, &x.reply
+	if !x.bodyRead && x.length != 0 {
+		x.skipBody()
+	}
+	if s.draining.Load() {
+		x.close = true
+		c.linger.Store(true)
+	}
+	switch {
+	case r.status == http.StatusSwitchingProtocols:
+		r.head = append(r.head, "Connection: Upgrade\r\nUpgrade: "...)
+		r.head = append(append(r.head, x.upgrade...), "\r\n"...)
+	case x.close:
+		r.head = append(r.head, "Connection: close\r\n"...)
+	case x.old:
+		r.head = append(r.head, "Connection: keep-alive\r\n"...)
+	}
+	r.head = append(r.head, "\r\n"...)
+	if s.access != nil {
+		s.access.note(x)
+	}
+	err := x.send()
+	x.counted = true
+	if err != nil {
+		s.stats.aborted.Add(1)
+		return false
+	}
+	s.stats.answered(r.status, r.from)
+	return true
+}
+
+// send sends the answer. A body that is all there goes with its head, and the connection to the origin is free before the client
+// has read a byte.
+func (x *exchange) send() (err error) {
+	r := &x.reply
+	x.sent = true
+	switch b := r.stream; {
+	case b == nil:
+		if string(x.method) != http.MethodHead {
+			r.head = append(r.head, r.body...)
+		}
+		_, err = x.conn.Write(r.head)
+	case b.framing == fixed && b.left <= int64(b.br.Buffered()):
+		part, _ := b.br.Peek(int(b.left))
+		r.head = append(r.head, part...)
+		b.discard(len(part))
+		x.conn.writeAt = x.over()
+		_, err = x.conn.Write(r.head)
+	default:
+		if err = b.send(r.head, b.framing != fixed && !x.old); err != nil {
+			b.reuse = false
+		}
+		x.over()
+	}
+	return err
+}
+
+// over ends the exchange with the origin, and returns when that was.
+func (x *exchange) over() time.Time {
+	x.open = nil
+	return x.body.finish()
+}
+
+// panicked keeps a fault within its request. What it used is not used again.
+func (s *Server) panicked(x *exchange, p any) {
+	s.stats.panics.Add(1)
+	s.warn("fault in the edge", "panic", p)
+	s.limiter.settle(&x.decision, 0, time.Now())
+	if x.open != nil { // between origin and client, and nobody else will end it
+		x.body.reuse = false
+		x.over()
+	}
+	switch {
+	case x.counted:
+	case x.sent:
+		s.stats.aborted.Add(1)
+	default:
+		x.close, x.bodyRead = true, true
+		x.conn.linger.Store(true)
+		x.say(refuse(http.StatusInternalServerError, "internal", "This server made a mistake."))
+		s.finish(x)
+	}
+}
+
+var errHeadTooLarge = errors.New("edge: the head of a request is larger than limits.header_bytes")
+
+// nextHead waits for the whole head of the next request, up to and with its empty line, and leaves it in the buffer. Empty lines
+// before it are passed over (RFC 9112, 2.2). The whole of it must come within so long after its first byte.
+func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
+	timed, searched := false, 0
+	for c.heading = c.br.Buffered() > 0; ; {
+		have, _ := c.br.Peek(c.br.Buffered())
+		for searched == 0 && (bytes.HasPrefix(have, []byte{'\n'}) || bytes.HasPrefix(have, []byte("\r\n"))) {
+			n := bytes.IndexByte(have, '\n') + 1
+			_, _ = c.br.Discard(n)
+			have = have[n:]
+		}
+		if i := bytes.Index(have[searched:], []byte("\r\n\r\n")); i >= 0 {
+			return have[:searched+i+4], nil
+		}
+		searched = max(0, len(have)-3)
+		if len(have) >= most {
+			return nil, errHeadTooLarge
+		}
+		if len(have) == c.br.Size() {
+			c.grow(most)
+		}
+		if c.heading && !timed {
+			c.readDue, timed = time.Now().Add(within), true
+		}
+		if _, err := c.br.Peek(len(have) + 1); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// grow makes the buffer larger. What is in it stays.
+func (c *conn) grow(size int) {
+	if have, _ := c.br.Peek(c.br.Buffered()); size > c.br.Size() {
+		c.br = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(have)), c), size)
+		_, _ = c.br.Peek(len(have))
+	}
+}
+
+// headless is the answer to what is no request.
+func (c *conn) headless(err error) *refusal {
+	var timeout net.Error
+	switch have, _ := c.br.Peek(c.br.Buffered()); {
+	case err == errHeadTooLarge && bytes.IndexByte(have, '\n') < 0:
+		return refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts.")
+	case err == errHeadTooLarge:
+		return refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts.")
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
+	}
+	return badRequest
+}
