@@ -9,7 +9,9 @@ package counter
 // gets one with its second hit, or what a 64th of its limit is, if there is room, and keeps it against others once it has used an
 // eighth.
 type fine struct {
-	place place
+	slot  int32  // the counter's index in its store; 0: nobody's
+	next  int32  // of the same page of counters, and one more than the index in shard.fines; 0: no more
+	wide  bool   // which store
 	rule  uint32 // its ID
 	last  uint32 // sub-window of the newest hit
 	asked uint32 // sub-window up to which others have been asked when their hits came
@@ -27,12 +29,6 @@ const (
 	fineFrom  = 64 // a source gets a fine at this part of its limit, its second hit at the earliest, if there is room then
 	fineNeeds = 8  // from this part of its limit on it takes the place of a colder one
 )
-
-// place is where a counter stands in its shard: the store and the index in it.
-type place struct {
-	wide bool
-	i    int32
-}
 
 // number is the sub-window of a position, modulo 2^32.
 func (r *Rule) number(p position) uint32 { return p.group<<r.shift | uint32(p.lane) }
@@ -91,10 +87,32 @@ func (s *shard) fine(r *Rule, st *store, i int) *fine {
 	if st.head(i).state&hasFine == 0 {
 		return nil
 	}
-	if k, ok := s.fineAt(place{r.Wide(), int32(i)}); ok {
-		return &s.fines[k]
+	k := st.fines[i>>slotBits]
+	for int(s.fines[k-1].slot) != i {
+		k = s.fines[k-1].next
 	}
-	return nil
+	return &s.fines[k-1]
+}
+
+// link gives a counter a fine that is nobody's.
+func (s *shard) link(k int32, st *store, i int) {
+	f, first := &s.fines[k], &st.fines[i>>slotBits]
+	f.slot, f.wide, f.next = int32(i), st.wide != nil, *first
+	*first = k + 1
+	st.head(i).state |= hasFine
+}
+
+// unlink takes its fine from a counter that has one, and returns which that was.
+func (s *shard) unlink(st *store, i int) (k int32) {
+	at := &st.fines[i>>slotBits]
+	for int(s.fines[*at-1].slot) != i {
+		at = &s.fines[*at-1].next
+	}
+	k = *at - 1
+	*at = s.fines[k].next
+	s.fines[k].slot = 0
+	st.head(i).state &^= hasFine
+	return k
 }
 
 // addFine gives a counter a fine if there is room, or if it needs one more than another.
@@ -103,35 +121,14 @@ func (s *shard) addFine(r *Rule, st *store, i int, p position, needs bool) *fine
 	if !ok {
 		return nil
 	}
-	at, f := place{r.Wide(), int32(i)}, &s.fines[k]
-	st.head(i).state |= hasFine
-	s.fineOf[at] = k
-	now := r.number(p)
-	f.place, f.rule, f.last, f.asked, f.told = at, r.ID, now, now-fineLanes, 0
+	s.link(k, st, i)
+	f, now := &s.fines[k], r.number(p)
+	f.rule, f.last, f.asked, f.told = r.ID, now, now-fineLanes, 0
 	for j := range f.lanes { // no lane is that of a sub-window to come
 		f.lanes[j] = now - fineLanes
 	}
 	f.begin(now)
 	return f
-}
-
-// fineAt finds the fine of a counter. The last one found is remembered: hits of a busy source come in a row, and each asks
-// twice.
-func (s *shard) fineAt(at place) (int32, bool) {
-	if s.lately.place == at && s.lately.found {
-		return s.lately.k, true
-	}
-	k, ok := s.fineOf[at]
-	if ok {
-		s.lately = foundFine{place: at, k: k, found: true}
-	}
-	return k, ok
-}
-
-type foundFine struct {
-	place place
-	k     int32
-	found bool
 }
 
 // newFine finds room for a fine: a free one, or one of which the source has been silent for a window. Who needs it may also take that
@@ -148,32 +145,22 @@ func (s *shard) newFine(r *Rule, p position, needs bool) (int32, bool) {
 	for range min(looks, len(s.fines)) {
 		s.hand = (s.hand + 1) % len(s.fines)
 		f := &s.fines[s.hand]
+		if f.slot == 0 {
+			return int32(s.hand), true
+		}
 		silent := f.rule == r.ID && r.number(p)-f.last > uint32(r.SubWindows)
 		if !needs && !silent {
 			continue
 		}
 		st := &s.narrow
-		if f.place.wide {
+		if f.wide {
 			st = &s.wide
 		}
-		k, ok := s.fineOf[f.place]
-		if !ok || k != int32(s.hand) {
-			return int32(s.hand), true
-		}
-		h := st.head(int(f.place.i))
-		if silent || h.state&heatMask == 0 {
-			s.dropFine(f.place)
-			h.state &^= hasFine
-			return k, true
+		if silent || st.head(int(f.slot)).state&heatMask == 0 {
+			return s.unlink(st, int(f.slot)), true
 		}
 	}
 	return 0, false
-}
-
-// dropFine forgets the fine of a counter that goes away.
-func (s *shard) dropFine(at place) {
-	delete(s.fineOf, at)
-	s.lately = foundFine{}
 }
 
 // sum adds up the hits of bins from b on.

@@ -102,11 +102,8 @@ func (s *shard) grow(t *Table, st *store) {
 	for i := range st.within(page) {
 		m := moved{head: *st.head(i), fine: -1}
 		copy(m.lanes[:], st.groups(i))
-		if at := (place{st.wide != nil, int32(i)}); m.state&hasFine != 0 {
-			if k, ok := s.fineOf[at]; ok {
-				m.fine = k
-				s.dropFine(at)
-			}
+		if m.state&hasFine != 0 {
+			m.fine = s.unlink(st, i)
 		}
 		list = append(list, m)
 	}
@@ -122,8 +119,7 @@ func (s *shard) grow(t *Table, st *store) {
 			s.works.at(m.work).slot = int32(i)
 		}
 		if m.fine >= 0 {
-			at := place{st.wide != nil, int32(i)}
-			s.fineOf[at], s.fines[m.fine].place = m.fine, at
+			s.link(m.fine, st, i)
 		}
 	}
 	if st.split == 0 {

@@ -269,13 +269,15 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []
 
 // insert makes room for a counter, and gives up what belongs to one that has to go.
 func (s *shard) insert(st *store, hash uint64, rule uint32, source Source, inUse []int) int {
-	i, work, full := st.insert(hash, rule, source, inUse)
-	if work != 0 {
-		s.release(work, &s.stats.LostEvicted)
-	}
+	i, evicted, full := st.insert(hash, rule, source, inUse)
 	if full {
 		s.stats.Evicted++
-		s.dropFine(place{st.wide != nil, int32(i)})
+	}
+	if evicted.work != 0 {
+		s.release(evicted.work, &s.stats.LostEvicted)
+	}
+	if evicted.state&hasFine != 0 {
+		s.unlink(st, i)
 	}
 	return i
 }

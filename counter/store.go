@@ -17,9 +17,10 @@ type store struct {
 	words  int        // of tags in a page
 	first  int        // this shard's pages: first, first+stride, and so on, so that all shards together use the first pages
 	stride int
-	pages  int // how many it may use
-	spread     // how many it does use
-	used   int // records
+	pages  int     // how many it may use
+	spread         // how many it does use
+	used   int     // records
+	fines  []int32 // for each page the first fine of its counters: one more than the index in shard.fines, or 0
 }
 
 // A page of 63 counters is one of the processor's pages. Each record has a line of its cache to itself.
@@ -94,7 +95,7 @@ type head struct {
 
 const (
 	heatMask = 0x07 // how near its limit the counter was when last looked at, in sevenths
-	hasFine  = 0x08 // shard.fineOf knows the counter
+	hasFine  = 0x08 // the counter is among store.fines
 	heardNow = 0x10 // the tier has answered about the newest group
 	readPast = 0x20 // the tier has been asked about the older groups since the newest began
 	toldNear = 0x40 // whoever found the counter in the last third of its limit has said so
@@ -156,9 +157,9 @@ func match(tags uint64, tag uint8) uint64 {
 	return (x - 0x0101010101010101) &^ x & 0x8080808080808080
 }
 
-// insert makes room for a counter that find did not find. evicted is the work of the one that had to go, or 0.
+// insert makes room for a counter that find did not find. evicted is the one that had to go, if the store was full there.
 // keep are counters that are in use and must stay.
-func (st *store) insert(hash uint64, rule uint32, s Source, keep []int) (i int, evicted uint16, full bool) {
+func (st *store) insert(hash uint64, rule uint32, s Source, keep []int) (i int, evicted head, full bool) {
 	page, home, tag := st.place(hash, rule)
 	slot, ok := freeSlot(st.tags(page), home)
 	if ok {
@@ -166,7 +167,7 @@ func (st *store) insert(hash uint64, rule uint32, s Source, keep []int) (i int, 
 		st.used++
 	} else {
 		i = st.victim(page<<slotBits|home&^(ways-1), int(hash%ways), keep)
-		evicted, full = st.head(i).work, true
+		evicted, full = *st.head(i), true
 	}
 	st.tag(i, tag)
 	*st.head(i) = head{id: s.id, code: s.code, rule: rule}

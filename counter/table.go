@@ -26,8 +26,6 @@ type shard struct {
 	works    works    // what is on its way to the tier, or held; works[0] is not used
 	free     []uint16 // unused places in works
 	fines    []fine   // of the sources that are worth it
-	fineOf   map[place]int32
-	lately   foundFine
 	hand     int      // where newFine looks next
 	dirty    []uint16 // works that wait to be taken
 	waiting  map[Key]chan struct{}
@@ -80,6 +78,7 @@ func New(o Options) *Table {
 	wide := store{words: len(widePage{}.tags), stride: n}
 	wide.pages = pagesFor((o.Counters/16+n-1)/n, wide.perPage())
 	wide.wide, wide.spread = make([]widePage, n*wide.pages), newSpread(wide.pages)
+	narrow.fines, wide.fines = make([]int32, len(narrow.narrow)), make([]int32, len(wide.wide))
 	hugePages(narrow.narrow)
 	hugePages(wide.wide)
 	for i := range t.shards {
@@ -88,7 +87,6 @@ func New(o Options) *Table {
 		s.narrow.first, s.wide.first = i, i
 		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
 		s.works.n = 1
-		s.fineOf = make(map[place]int32)
 		s.maxFines = o.Counters/n/fineShare + 16
 		s.maxWorks = min(max(o.Counters/n/4, 256), 1<<15-1)
 	}
@@ -143,7 +141,9 @@ func (t *Table) Forget(r *Rule, source Source) {
 		if w := st.head(i).work; w != 0 {
 			s.release(w, &s.stats.LostExpired)
 		}
-		s.dropFine(place{r.Wide(), int32(i)})
+		if st.head(i).state&hasFine != 0 {
+			s.unlink(st, i)
+		}
 		st.remove(i)
 	}
 }
