@@ -55,7 +55,7 @@ func (p *spread) inUse() int {
 func (st *store) all() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for page := range st.inUse() {
-			for i := range st.within(st.first + st.stride*page) {
+			for i := range st.within(st.at(page)) {
 				if !yield(i) {
 					return
 				}
@@ -93,20 +93,28 @@ func (s *shard) spreadOut(t *Table) {
 	}
 }
 
-// grow splits a page of a store: its counters move to where they belong among more pages.
+// grow splits a page of a store: its counters, and those of others that stand in it, move to where they belong among more pages.
 func (s *shard) grow(t *Table, st *store) {
-	st.split--
-	page := st.first + st.stride*st.split
-	var room [slots]moved
+	number := st.split - 1
+	page := st.at(number)
+	var room [2 * slots]moved
 	list := room[:0]
 	for i := range st.within(page) {
-		m := moved{head: *st.head(i), fine: -1}
-		copy(m.lanes[:], st.groups(i))
-		if m.state&hasFine != 0 {
-			m.fine = s.unlink(st, i)
-		}
-		list = append(list, m)
+		list = append(list, s.pickUp(st, i))
 	}
+	for k := 1; k <= reach(st.tags(page)); k++ {
+		if number^k >= st.inUse() {
+			continue
+		}
+		for i := range st.within(st.at(number ^ k)) {
+			source := Source{id: st.head(i).id, code: st.head(i).code}
+			if st.page(t.hash(&source)) == number {
+				list = append(list, s.pickUp(st, i))
+				st.tag(i, tagGone)
+			}
+		}
+	}
+	st.split--
 	clear(st.tags(page))
 	st.used -= len(list)
 	for k := range list {
@@ -125,6 +133,16 @@ func (s *shard) grow(t *Table, st *store) {
 	if st.split == 0 {
 		st.size, st.split, st.next = st.next, st.next, following(st.next, st.pages)
 	}
+}
+
+// pickUp copies a counter that is about to move.
+func (s *shard) pickUp(st *store, i int) moved {
+	m := moved{head: *st.head(i), fine: -1}
+	copy(m.lanes[:], st.groups(i))
+	if m.state&hasFine != 0 {
+		m.fine = s.unlink(st, i)
+	}
+	return m
 }
 
 // moved is a counter on its way from one page to another.

@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// A store is a set-associative cache, like a processor's: a counter stands in one page of memory, which a hash chooses, and in
-// that page nearly always at home, where the hash puts it if that is free. The page begins with a line of tags, a byte of hash
-// for each of its records. So a decision about a source that has not been seen for a while waits for memory about once: for a
-// page, in which the tags and, if it is at home, the record are read at the same time. Adding a counter to a full page pushes
-// out the one of eight that matters least. No chains, no pointers for the garbage collector, nothing to resize: a store that
-// is not full uses the first of its pages only, and spreads to more as it fills (grow.go).
+// A store is a set-associative cache, like a processor's: the counters of a source stand in one page of memory, which its hash
+// chooses, each of them often at home, where the hash and the rule put it if that is free. The page begins with a line of tags, a
+// byte of hash for each of its records. So a decision about a source that has not been seen for a while waits for memory about
+// once, by however many rules: for a page, in which the tags and the records that are at home are read at the same time. A source
+// that finds its page full goes to one of a few others; when the store as a whole is full, a new counter pushes out the one of
+// eight that matters least. No chains, no pointers for the garbage collector, nothing to resize: a store that is not full uses the
+// first of its pages only, and spreads to more as it fills (grow.go).
 type store struct {
 	narrow []page     // the one or
 	wide   []widePage // the other: the pages of all shards
@@ -49,6 +50,7 @@ const (
 	tagEmpty = 0
 	tagSelf  = 2
 	tagGone  = 4 // empty, but its word of tags was full: counters that did not fit may stand in the next
+	tagReach = 8 // tagSelf and so many of these: see reach
 )
 
 const (
@@ -113,24 +115,47 @@ func (st *store) perPage() int { return st.words*ways - 1 }
 
 func (st *store) capacity() int { return st.pages * st.perPage() * 10 / 11 }
 
-// place gives a counter's page, its home there, and its tag.
-func (st *store) place(hash uint64, rule uint32) (page, home int, tag uint8) {
+// mates is how many pages take in each other's counters when one is full: those whose numbers in the shard differ in the last bits.
+// Sources come with all their rules, so pages fill unevenly; so many of them even that out.
+const mates = 8
+
+// page is the number in the shard of the page that a source's counters belong in.
+func (st *store) page(hash uint64) int { return st.spread.page(hash) }
+
+// at is where in memory the page with a number is.
+func (st *store) at(number int) int { return st.first + st.stride*number }
+
+// home is a counter's first choice in its page, and its tag.
+func (st *store) home(hash uint64, rule uint32) (slot int, tag uint8) {
 	x := hash ^ uint64(rule)*0x9e3779b97f4a7c15
 	x ^= x >> 32
 	x *= 0xd6e8feb86659fd93
-	x ^= x >> 32
-	y := x * 0xa0761d6478bd642f
-	return st.first + st.stride*st.spread.page(x), 1 + int(y>>48)*st.perPage()>>16, uint8(y>>32) | 1
+	return 1 + int(x>>48)*st.perPage()>>16, uint8(x>>40) | 1
 }
 
 // find finds a counter. Nothing depends on a record before its tag is known to match: a processor that guesses that the counter
 // is at home reads the tags and the record at once, and would wait for a wrong record in vain.
 func (st *store) find(hash uint64, rule uint32, s *Source) (int, bool) {
-	page, home, tag := st.place(hash, rule)
-	tags, w := st.tags(page), home/ways
-	if i := page<<slotBits | home; uint8(tags[w]>>(uint(home%ways)*8)) == tag && st.head(i).is(rule, s) {
+	number := st.page(hash)
+	home, tag := st.home(hash, rule)
+	page := st.at(number)
+	tags := st.tags(page)
+	if i := page<<slotBits | home; uint8(tags[home/ways]>>(uint(home%ways)*8)) == tag && st.head(i).is(rule, s) {
 		return i, true
 	}
+	for k := 0; k <= reach(tags); k++ {
+		if number^k < st.inUse() {
+			if i, ok := st.search(st.at(number^k), home/ways, tag, rule, s); ok {
+				return i, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// search finds a counter in a page, from a word of tags on.
+func (st *store) search(page, w int, tag uint8, rule uint32, s *Source) (int, bool) {
+	tags := st.tags(page)
 	for range tags {
 		for m := match(tags[w], tag); m != 0; m &= m - 1 {
 			if i := page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3; st.head(i).is(rule, s) {
@@ -147,6 +172,9 @@ func (st *store) find(hash uint64, rule uint32, s *Source) (int, bool) {
 	return 0, false
 }
 
+// reach is how far from their page its counters stand: in those whose numbers differ from its by so much at most.
+func reach(tags []uint64) int { return int(tags[0] & 0xff / tagReach) }
+
 func (h *head) is(rule uint32, s *Source) bool {
 	return h.rule == rule && h.id == s.id && h.code == s.code
 }
@@ -160,13 +188,13 @@ func match(tags uint64, tag uint8) uint64 {
 // insert makes room for a counter that find did not find. evicted is the one that had to go, if the store was full there.
 // keep are counters that are in use and must stay.
 func (st *store) insert(hash uint64, rule uint32, s Source, keep []int) (i int, evicted head, full bool) {
-	page, home, tag := st.place(hash, rule)
-	slot, ok := freeSlot(st.tags(page), home)
+	number := st.page(hash)
+	home, tag := st.home(hash, rule)
+	i, ok := st.free(number, home)
 	if ok {
-		i = page<<slotBits | slot
 		st.used++
 	} else {
-		i = st.victim(page<<slotBits|home&^(ways-1), int(hash%ways), keep)
+		i = st.victim(st.at(number)<<slotBits|home&^(ways-1), int(hash%ways), keep)
 		evicted, full = *st.head(i), true
 	}
 	st.tag(i, tag)
@@ -175,9 +203,30 @@ func (st *store) insert(hash uint64, rule uint32, s Source, keep []int) (i int, 
 	return i, evicted, full
 }
 
+// free finds a free place for a counter: in its page or, while the store has room, in one of the page's mates.
+func (st *store) free(number, home int) (i int, ok bool) {
+	own := st.tags(st.at(number))
+	for k := range mates {
+		if k > 0 && st.used >= st.capacity() {
+			break
+		}
+		if number^k >= st.inUse() {
+			continue
+		}
+		page := st.at(number ^ k)
+		if slot, ok := freeSlot(st.tags(page), home); ok {
+			if k > reach(own) {
+				own[0] += uint64(k-reach(own)) * tagReach
+			}
+			return page<<slotBits | slot, true
+		}
+	}
+	return 0, false
+}
+
 // freeSlot finds a free place in a page: home, its neighbour, which memory brings along, or the next.
 func freeSlot(tags []uint64, home int) (slot int, ok bool) {
-	tags[0] = tags[0]&^0xff | tagSelf
+	tags[0] |= tagSelf
 	for _, slot := range [...]int{home, home ^ 1} {
 		if t := uint8(tags[slot/ways] >> (uint(slot%ways) * 8)); t == tagEmpty || t == tagGone {
 			return slot, true
