@@ -36,7 +36,7 @@ func (r *Rule) number(p position) uint32 { return p.group<<r.shift | uint32(p.la
 // own returns the bins of what the table itself counted, and was told of, in the sub-window that a window's beginning cuts, ahead
 // sub-windows after p; nil if nothing is known.
 func (s *shard) own(r *Rule, i int, p position, ahead int) *bins {
-	f := s.fine(r, s.store(r), i)
+	f := s.fine(s.store(r), i)
 	if f == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (f *fine) of(n uint32) *bins {
 
 // note adds hits to the bins of a counter that has, or now gets, a fine.
 func (s *shard) note(r *Rule, st *store, i int, p position, hits uint32, estimate float64) {
-	f := s.fine(r, st, i)
+	f := s.fine(st, i)
 	if f == nil {
 		needs := estimate*fineNeeds >= float64(r.Limit)
 		from := max(float64(r.Limit)/fineFrom, 1)
@@ -83,7 +83,7 @@ func (f *fine) begin(n uint32) {
 }
 
 // fine is that of a counter, or nil.
-func (s *shard) fine(r *Rule, st *store, i int) *fine {
+func (s *shard) fine(st *store, i int) *fine {
 	if st.head(i).state&hasFine == 0 {
 		return nil
 	}

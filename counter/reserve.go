@@ -52,15 +52,12 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 		return admitted
 	}
 	var room [8]lookup
-	found := room[:0]
-	for i := range asks {
-		if i > 0 && asks[i].Source == asks[i-1].Source {
-			found = append(found, lookup{hash: found[i-1].hash})
-			continue
-		}
-		found = append(found, lookup{hash: t.hash(&asks[i].Source)})
+	found := room[:]
+	if len(asks) > len(room) {
+		found = make([]lookup, len(asks))
 	}
-	t.lock(found)
+	found = found[:len(asks)]
+	t.lock(asks, found)
 	// First all are looked for, then all are judged: memory answers several questions as fast as one.
 	for i := range asks {
 		found[i].find(&asks[i])
@@ -167,13 +164,21 @@ func (l *lookup) find(a *Ask) {
 	l.i, l.there = l.store.find(l.hash, a.Rule.ID, &a.Source)
 }
 
-// lock locks the shards of all lookups, each once and in the order of their places, so that two calls cannot wait for
+// lock finds the shards of all asks and locks them, each once and in the order of their places, so that two calls cannot wait for
 // each other.
-func (t *Table) lock(found []lookup) {
-	for i := range found {
-		found[i].s = t.shard(found[i].hash)
+func (t *Table) lock(asks []Ask, found []lookup) {
+	several := false
+	for i := range asks {
+		l := &found[i]
+		if i > 0 && asks[i].Source == asks[i-1].Source {
+			l.hash, l.s = found[i-1].hash, found[i-1].s
+			continue
+		}
+		l.hash = t.hash(&asks[i].Source)
+		l.s = t.shard(l.hash)
+		several = i > 0
 	}
-	if len(found) == 1 {
+	if !several {
 		found[0].s.mu.Lock()
 		found[0].first = true
 		return
@@ -239,8 +244,9 @@ func (r *Rule) heatOf(estimate float64) uint8 { return uint8(min(heatMask, estim
 
 // estimate is what a counter says at a position.
 func (s *shard) estimate(r *Rule, st *store, i int, at position) float64 {
-	v := r.view(st.groups(i), at.lane)
-	if v.oldest > 0 {
+	h, groups := st.record(i)
+	v := r.view(groups, at.lane)
+	if v.oldest > 0 && h.state&hasFine != 0 {
 		v.own = s.own(r, i, at, 0)
 	}
 	return r.estimate(v, at.gone)

@@ -73,6 +73,16 @@ func (st *store) groups(i int) []uint64 {
 	return st.wide[i>>slotBits].records[i&(slots-1)-1].lanes[:]
 }
 
+// record is head and groups at once.
+func (st *store) record(i int) (*head, []uint64) {
+	if st.wide == nil {
+		r := &st.narrow[i>>slotBits].records[i&(slots-1)-1]
+		return &r.head, r.lanes[:]
+	}
+	r := &st.wide[i>>slotBits].records[i&(slots-1)-1]
+	return &r.head, r.lanes[:]
+}
+
 func (st *store) tags(page int) []uint64 {
 	if st.wide == nil {
 		return st.narrow[page].tags[:]
@@ -138,14 +148,22 @@ func (st *store) home(hash uint64, rule uint32) (slot int, tag uint8) {
 func (st *store) find(hash uint64, rule uint32, s *Source) (int, bool) {
 	number := st.page(hash)
 	home, tag := st.home(hash, rule)
-	page := st.at(number)
+	page, w := st.at(number), home/ways
 	tags := st.tags(page)
-	if i := page<<slotBits | home; uint8(tags[home/ways]>>(uint(home%ways)*8)) == tag && st.head(i).is(rule, s) {
+	if i := page<<slotBits | home; uint8(tags[w]>>(uint(home%ways)*8)) == tag && st.head(i).is(rule, s) {
 		return i, true
+	}
+	for m := match(tags[w], tag); m != 0; m &= m - 1 {
+		if i := page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3; st.head(i).is(rule, s) {
+			return i, true
+		}
+	}
+	if match(tags[w], tagEmpty) != 0 { // it never was full, so nobody stands elsewhere
+		return 0, false
 	}
 	for k := 0; k <= reach(tags); k++ {
 		if number^k < st.inUse() {
-			if i, ok := st.search(st.at(number^k), home/ways, tag, rule, s); ok {
+			if i, ok := st.search(st.at(number^k), w, tag, rule, s); ok {
 				return i, true
 			}
 		}
@@ -162,7 +180,7 @@ func (st *store) search(page, w int, tag uint8, rule uint32, s *Source) (int, bo
 				return i, true
 			}
 		}
-		if match(tags[w], tagEmpty) != 0 { // it never was full, so nobody stands behind it
+		if match(tags[w], tagEmpty) != 0 {
 			break
 		}
 		if w++; w == len(tags) {
@@ -296,10 +314,13 @@ func (st *store) remove(i int) {
 // advance moves a counter to the group that a position is in, dropping groups that are too old, and returns the position
 // to count at and by how many groups the lanes were shifted.
 func (st *store) advance(i int, r *Rule, p position) (at position, moved int) {
-	h := st.head(i)
+	h, groups := st.record(i)
+	if h.base == p.group {
+		return p, 0
+	}
 	at, moved = r.move(h.base, p)
 	if moved > 0 {
-		shift(st.groups(i)[:r.groups()], moved)
+		shift(groups[:r.groups()], moved)
 		h.base = p.group
 		h.turn(moved)
 	}

@@ -27,7 +27,7 @@ func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) bool 
 	if left > most {
 		return false
 	}
-	f := s.fine(r, st, i)
+	f := s.fine(st, i)
 	if f == nil {
 		return false
 	}
@@ -56,7 +56,7 @@ func (r *Rule) Cut(now time.Time, phase uint16) uint32 {
 // Tell appends to buf when the hits came that this table counted in the given sub-window and the next, if it has not told before.
 func (t *Table) Tell(c Counter, subWindow uint32, buf []Times) []Times {
 	t.at(c, func(s *shard, st *store, i int) {
-		f := s.fine(c.Rule, st, i)
+		f := s.fine(st, i)
 		if f == nil {
 			return
 		}
@@ -77,7 +77,7 @@ func (t *Table) Hear(c Counter, told Times, now time.Time) {
 		if n-c.Rule.cut(at) > 1 {
 			return
 		}
-		f := s.fine(c.Rule, st, i)
+		f := s.fine(st, i)
 		if f == nil {
 			if f = s.addFine(c.Rule, st, i, at, true); f == nil {
 				return
