@@ -38,7 +38,7 @@ func BenchmarkHandle(b *testing.B) {
 				o := s.snap.Load().origins.all[0]
 				clients := make([]*crowd, size.connections)
 				for i := range clients {
-					origin := &again{text: append([]byte(benchAnswer), bytes.Repeat([]byte("x"), 1000)...)}
+					origin := &repeater{text: append([]byte(benchAnswer), bytes.Repeat([]byte("x"), 1000)...)}
 					o.idle = append(o.idle, &link{Conn: origin, origin: o, until: time.Now().Add(time.Hour),
 						br: bufio.NewReaderSize(origin, originHead)})
 					clients[i] = &crowd{requests: b.N / size.connections, sources: size.sources}
@@ -71,25 +71,25 @@ func processorTime() int64 {
 	return u.Utime.Nano()
 }
 
-// again is an origin that gives the same answer again and again, and lets others run before.
-type again struct {
+// A repeater is an origin that gives the same answer again and again, and lets others run before.
+type repeater struct {
 	net.Conn
 	text []byte
 }
 
-func (a *again) Read(p []byte) (int, error) {
+func (a *repeater) Read(p []byte) (int, error) {
 	runtime.Gosched()
 	return copy(p, a.text), nil
 }
-func (a *again) Write(p []byte) (int, error)      { return len(p), nil }
-func (a *again) Close() error                     { return nil }
-func (a *again) SetDeadline(time.Time) error      { return nil }
-func (a *again) SetReadDeadline(time.Time) error  { return nil }
-func (a *again) SetWriteDeadline(time.Time) error { return nil }
+func (a *repeater) Write(p []byte) (int, error)      { return len(p), nil }
+func (a *repeater) Close() error                     { return nil }
+func (a *repeater) SetDeadline(time.Time) error      { return nil }
+func (a *repeater) SetReadDeadline(time.Time) error  { return nil }
+func (a *repeater) SetWriteDeadline(time.Time) error { return nil }
 
 // crowd is a trusted proxy that sends requests of many sources on one connection.
 type crowd struct {
-	again
+	repeater
 	requests, sources, sent int
 	buf, rest               []byte // a request, and what of it has not been read
 }

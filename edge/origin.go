@@ -66,6 +66,7 @@ type link struct {
 	raw    syscall.RawConn
 	peek   func(fd uintptr)
 	quiet  bool // what peek found: nothing to read, not closed
+	visit  visit
 
 	setAt   time.Time     // when begin set a deadline,
 	setFor  time.Duration // how far ahead,
@@ -164,7 +165,7 @@ func (o *origin) dial(within time.Duration) (*link, error) {
 			nc.Close()
 			return nil, err
 		}
-		l.peek = l.look
+		l.peek, l.visit.step = l.look, l.step
 	}
 	if l.secure != nil {
 		secure := tls.Client(nc, l.secure.config)
@@ -176,7 +177,7 @@ func (o *origin) dial(within time.Duration) (*link, error) {
 		}
 		l.Conn = secure
 	}
-	l.br = bufio.NewReaderSize(l.Conn, originHead)
+	l.br = bufio.NewReaderSize(l, originHead)
 	return l, nil
 }
 

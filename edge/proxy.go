@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -110,6 +111,9 @@ func isSafe(method []byte) bool {
 	return false
 }
 
+// requestHeads hold heads on their way to origins.
+var requestHeads = sync.Pool{New: func() any { return new([]byte) }}
+
 // exchangeOn sends the request on one connection and reads the head of the answer. io.EOF means that the connection ended
 // before any byte of it.
 func (x *exchange) exchangeOn(o *origin, b *answerBody) error {
@@ -121,10 +125,16 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody) error {
 	if err := l.begin(now, b.within(now)); err != nil {
 		return err
 	}
-	w := l.writer()
-	x.writeHead(w, o)
+	head := requestHeads.Get().(*[]byte)
+	*head = x.appendHead((*head)[:0], o)
 	var err error
-	if x.length != 0 {
+	if x.length == 0 {
+		err = l.ask(*head)
+		requestHeads.Put(head)
+	} else {
+		w := l.writer()
+		_, _ = w.Write(*head)
+		requestHeads.Put(head)
 		u := &upload{body: x.requestBody(), link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
 			within: b.within, due: b.due, announced: slices.Clone(x.announced)}
 		b.upload, x.bodyRead = u, true
@@ -138,21 +148,16 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody) error {
 		} else {
 			u.start()
 		}
-	} else {
-		err = w.Flush()
-		releaseWriter(w)
 	}
 	if err != nil {
 		// The origin may have answered and closed before it read everything: what it said still counts.
 		_ = l.SetReadDeadline(time.Now().Add(time.Second))
 	}
-	if head := x.readAnswerHead(b); head != nil {
-		if err != nil && b.upload != nil {
-			return err
-		}
-		return head
+	failed := x.readAnswerHead(b)
+	if failed != nil && err != nil && b.upload != nil {
+		return err
 	}
-	return nil
+	return failed
 }
 
 // relay makes the origin's answer the client's.

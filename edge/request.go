@@ -1,11 +1,9 @@
 package edge
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"net/http"
-	"net/netip"
 	"strconv"
 )
 
@@ -150,19 +148,19 @@ func parseLength(value []byte) int64 {
 	return n
 }
 
-// writeHead writes the head of the request as the origin gets it: the target and the headers as they came, without what ends
+// appendHead appends the head of the request as the origin gets it: the target and the headers as they came, without what ends
 // at this hop, and with what only we may say of where the request comes from.
-func (x *exchange) writeHead(w *bufio.Writer, o *origin) {
-	_, _ = w.Write(x.method)
-	_ = w.WriteByte(' ')
-	_, _ = w.Write(originForm(x.target))
-	_, _ = w.WriteString(" HTTP/1.1\r\nHost: ")
+func (x *exchange) appendHead(b []byte, o *origin) []byte {
+	b = append(b, x.method...)
+	b = append(b, ' ')
+	b = append(b, originForm(x.target)...)
+	b = append(b, " HTTP/1.1\r\nHost: "...)
 	if len(x.rawHost) > 0 {
-		_, _ = w.Write(x.rawHost)
+		b = append(b, x.rawHost...)
 	} else {
-		_, _ = w.WriteString(o.host) // a client of HTTP/1.0 need not say
+		b = append(b, o.host...) // a client of HTTP/1.0 need not say
 	}
-	_, _ = w.WriteString("\r\n")
+	b = append(b, "\r\n"...)
 
 	proto, via := false, false
 	x.trailers, x.announced = false, x.announced[:0]
@@ -192,64 +190,53 @@ func (x *exchange) writeHead(w *bufio.Writer, o *origin) {
 				continue
 			}
 			via = true
-			writeLine(w, "Via", l.value, ", 1.1 sluice")
+			b = append(append(b, "Via: "...), l.value...)
+			b = append(b, ", 1.1 sluice\r\n"...)
 			continue
 		}
-		_, _ = w.Write(l.name)
-		_, _ = w.WriteString(": ")
-		_, _ = w.Write(l.value)
-		_, _ = w.WriteString("\r\n")
+		b = append(b, l.name...)
+		b = append(b, ": "...)
+		b = append(b, l.value...)
+		b = append(b, "\r\n"...)
 	}
 
-	_, _ = w.WriteString("X-Forwarded-For: ")
+	b = append(b, "X-Forwarded-For: "...)
 	for i := len(x.chain) - 1; i >= 0; i-- {
-		writeAddr(w, x.chain[i])
-		_, _ = w.WriteString(", ")
+		b = x.chain[i].AppendTo(b)
+		b = append(b, ", "...)
 	}
-	writeAddr(w, x.conn.peer)
+	b = x.conn.peer.AppendTo(b)
 	if !proto {
-		_, _ = w.WriteString("\r\nX-Forwarded-Proto: http")
+		b = append(b, "\r\nX-Forwarded-Proto: http"...)
 		if x.conn.secure {
-			_ = w.WriteByte('s')
+			b = append(b, 's')
 		}
 	}
 	if !x.forwardedHost && len(x.rawHost) > 0 {
-		_, _ = w.WriteString("\r\nX-Forwarded-Host: ")
-		_, _ = w.Write(x.rawHost)
+		b = append(b, "\r\nX-Forwarded-Host: "...)
+		b = append(b, x.rawHost...)
 	}
 	if !via {
-		_, _ = w.WriteString("\r\nVia: ")
-		_, _ = w.Write(x.version[len("HTTP/"):])
-		_, _ = w.WriteString(" sluice")
+		b = append(b, "\r\nVia: "...)
+		b = append(b, x.version[len("HTTP/"):]...)
+		b = append(b, " sluice"...)
 	}
 	if x.upgrade != nil {
-		_, _ = w.WriteString("\r\nConnection: Upgrade\r\nUpgrade: ")
-		_, _ = w.Write(x.upgrade)
+		b = append(b, "\r\nConnection: Upgrade\r\nUpgrade: "...)
+		b = append(b, x.upgrade...)
 	} else if x.trailers {
-		_, _ = w.WriteString("\r\nConnection: TE\r\nTE: trailers")
+		b = append(b, "\r\nConnection: TE\r\nTE: trailers"...)
 	}
 	switch n := x.length; {
 	case n == lengthChunked:
-		_, _ = w.WriteString("\r\nTransfer-Encoding: chunked")
-		x.announce(w)
+		b = append(b, "\r\nTransfer-Encoding: chunked"...)
+		b = x.announce(b)
 	case n > 0 || n == 0 && string(x.method) != http.MethodGet && string(x.method) != http.MethodHead:
-		_, _ = w.WriteString("\r\nContent-Length: ")
-		_, _ = w.Write(strconv.AppendInt(w.AvailableBuffer(), n, 10))
+		b = append(b, "\r\nContent-Length: "...)
+		b = strconv.AppendInt(b, n, 10)
 	}
-	_, _ = w.WriteString("\r\n\r\n")
 	x.forwardedHost = false
-}
-
-func writeLine(w *bufio.Writer, name string, value []byte, more string) {
-	_, _ = w.WriteString(name)
-	_, _ = w.WriteString(": ")
-	_, _ = w.Write(value)
-	_, _ = w.WriteString(more)
-	_, _ = w.WriteString("\r\n")
-}
-
-func writeAddr(w *bufio.Writer, a netip.Addr) {
-	_, _ = w.Write(a.AppendTo(w.AvailableBuffer()))
+	return append(b, "\r\n\r\n"...)
 }
 
 // originForm is the target in the form that an origin expects: an absolute one without scheme and authority.

@@ -82,16 +82,14 @@ func (x *exchange) mayAnnounce(name []byte) bool {
 	return true
 }
 
-// announce writes which trailers the origin may expect.
-func (x *exchange) announce(w *bufio.Writer) {
-	for i, name := range x.announced {
-		if i == 0 {
-			_, _ = w.WriteString("\r\nTrailer: ")
-		} else {
-			_, _ = w.WriteString(", ")
-		}
-		_, _ = w.Write(name)
+// announce appends which trailers the origin may expect.
+func (x *exchange) announce(b []byte) []byte {
+	before := "\r\nTrailer: "
+	for _, name := range x.announced {
+		b = append(append(b, before...), name...)
+		before = ", "
 	}
+	return b
 }
 
 // forged reports whether a line may stand in no trailer at all, because some servers would take it for a header that frames or
@@ -111,7 +109,7 @@ func writeTrailers(w *bufio.Writer, trailer *head, announced [][]byte) error {
 	for _, name := range announced {
 		for i := range trailer.lines {
 			if l := &trailer.lines[i]; bytes.EqualFold(l.name, name) {
-				writeLine(w, string(name), l.value, "")
+				writeLine(w, name, l.value)
 			}
 		}
 	}
@@ -166,10 +164,17 @@ func (b *answerBody) passTrailers(w *bufio.Writer) error {
 				value = slices.Concat(value, []byte(", "), o.value)
 			}
 		}
-		writeLine(w, string(l.name), value, "")
+		writeLine(w, l.name, value)
 	}
 	_, err := w.WriteString("\r\n")
 	return err
+}
+
+func writeLine(w *bufio.Writer, name, value []byte) {
+	_, _ = w.Write(name)
+	_, _ = w.WriteString(": ")
+	_, _ = w.Write(value)
+	_, _ = w.WriteString("\r\n")
 }
 
 // among reports whether a name is in a list.
