@@ -75,11 +75,8 @@ func (n *counterName) key(group uint32) string {
 
 func (n *counterName) append(key []byte, group uint32) []byte {
 	const digits = "0123456789abcdef"
-	key = append(key, n[:]...)
-	for shift := 20; shift >= 0; shift -= 4 {
-		key = append(key, digits[group>>shift&15])
-	}
-	return key
+	return append(append(key, n[:]...), digits[group>>20&15], digits[group>>16&15], digits[group>>12&15],
+		digits[group>>8&15], digits[group>>4&15], digits[group&15])
 }
 
 // sheet is what keys and values of reports are written on, because a thousand small pieces of memory cost more than a large one. It
