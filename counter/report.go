@@ -36,6 +36,27 @@ func (t *Table) Dirty(buf []Counter, n int) []Counter {
 	return buf
 }
 
+// Recall brings to hand what Dirty gave out, because it will be answered: memory answers many questions as fast as one.
+func (t *Table) Recall(list []Counter) {
+	for len(list) > 0 {
+		i, n := list[0].work>>16, 1
+		for n < len(list) && list[n].work>>16 == i {
+			n++
+		}
+		s := &t.shards[int(i)%len(t.shards)]
+		s.mu.Lock()
+		for _, c := range list[:n] {
+			if w := uint16(c.work); w != 0 && int(w) < s.works.n {
+				if k := s.works.at(w); k.rule == c.Rule { // it has not been released since
+					s.touched += s.store(k.rule).head(int(k.slot)).rule
+				}
+			}
+		}
+		s.mu.Unlock()
+		list = list[n:]
+	}
+}
+
 // nextStirred gives the shards in turn in which works wait to be taken.
 func (t *Table) nextStirred() (shard int, ok bool) {
 	from := t.turn.Load()

@@ -136,6 +136,7 @@ const (
 // one Result, whatever happens to it.
 func (m *Machine) Step(now time.Time, e Event) []Command {
 	m.out = m.out[:0]
+	m.recall(e.Results)
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
@@ -178,6 +179,19 @@ func (m *Machine) Flush(now time.Time) []Command {
 	m.tell(now)
 	m.writeLogs(now)
 	return m.out
+}
+
+// recall brings the counters to hand that reports were of.
+func (m *Machine) recall(results []Result) {
+	m.dirty = m.dirty[:0]
+	for i := range results {
+		if f := &m.flights[results[i].Tag]; f.what == aReport {
+			m.dirty = append(m.dirty, f.counter)
+		}
+	}
+	if len(m.dirty) > 1 {
+		m.counters.Recall(m.dirty)
+	}
 }
 
 // report sends what counters have gathered to their nodes, as much of it as may be under way. The rest gathers on in the table.
