@@ -6,7 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -45,14 +45,16 @@ func fill(tier bool, sources, capacity int, rules []*Rule) (*Table, []Source) {
 // cpu reports the processor time of this process from the call until the function it returns is called: a machine that others use
 // too makes ns/op larger, and this hardly.
 func cpu(b *testing.B) (report func()) {
-	used := func() int64 {
-		var u syscall.Rusage
-		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-		return u.Utime.Nano() + u.Stime.Nano()
-	}
 	b.ResetTimer()
-	start := used()
-	return func() { b.ReportMetric(float64(used()-start)/float64(b.N), "cpu-ns/op") }
+	start := processorTime()
+	return func() { b.ReportMetric(float64(processorTime()-start)/float64(b.N), "cpu-ns/op") }
+}
+
+// processorTime is what this process has used, in ns.
+func processorTime() int64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Utime.Nano() + u.Stime.Nano()
 }
 
 // BenchmarkReserve is a decision about one of the busy sources in the table. They come in random order: a million of them are in
@@ -115,23 +117,60 @@ func BenchmarkMiss(b *testing.B) {
 	runtime.KeepAlive(at)
 }
 
-// BenchmarkReserveParallel is the same on as many processors as -cpu says: compare -cpu 1,2.
+// BenchmarkReserveParallel is the same on as many processors as -cpu says, and reports how many times as many decisions they make as
+// one of them alone: of sources that all processors meet, and of a part of them and a table for each, which share nothing of ours.
+// What that lacks is the machine's: processors that are halves of one core, or wait for the same memory. By elapsed time it means something where nothing else
+// runs; by processor time it leaves out what others take, and what waits for a lock that sleeps.
 func BenchmarkReserveParallel(b *testing.B) {
-	const sources = 1_000_000
-	rules := benchRules(b, 1)
-	table, list := fill(false, sources, sources, rules)
-	var start atomic.Uint32
-	defer cpu(b)()
-	b.RunParallel(func(pb *testing.PB) {
-		i := int(start.Add(sources / 7))
-		asks := make([]Ask, 1)
-		now := epoch.Add(time.Second)
-		for pb.Next() {
-			i++
-			asks[0] = Ask{Rule: rules[0], Source: list[i%sources], Hits: 1}
-			table.Reserve(asks, now.Add(time.Duration(i)*time.Microsecond))
+	const sources, turn = 1_000_000, 20_000
+	for _, busy := range []int{10_000, sources} {
+		for name, tables := range map[string]int{"one": 1, "each": runtime.GOMAXPROCS(0)} {
+			b.Run(fmt.Sprintf("busy=%d/table=%s", busy, name), func(b *testing.B) {
+				rules := benchRules(b, 1)
+				deciders := make([]func(), runtime.GOMAXPROCS(0))
+				var table *Table
+				var list []Source
+				for w := range deciders {
+					if w < tables {
+						table, list = fill(false, sources/tables, sources/tables, rules)
+						list = list[:busy/tables]
+					}
+					table, list, i := table, list, w*len(list)/len(deciders)
+					asks, now := make([]Ask, 1), epoch.Add(time.Second)
+					deciders[w] = func() {
+						for range turn {
+							i++
+							asks[0] = Ask{Rule: rules[0], Source: list[i%len(list)], Hits: 1}
+							table.Reserve(asks, now.Add(time.Duration(i)*time.Microsecond))
+						}
+					}
+				}
+				together := func(deciders []func()) (elapsed time.Duration, cpu int64) {
+					var all sync.WaitGroup
+					begin, used := time.Now(), processorTime()
+					for _, decide := range deciders {
+						all.Go(decide)
+					}
+					all.Wait()
+					return time.Since(begin), processorTime() - used
+				}
+				var one, all time.Duration
+				var cpuOne, cpuAll int64
+				made := 0
+				b.ResetTimer()
+				for ; made < b.N; made += turn * len(deciders) {
+					elapsed, cpu := together(deciders[:1])
+					one, cpuOne = one+elapsed, cpuOne+cpu
+					elapsed, cpu = together(deciders)
+					all, cpuAll = all+elapsed, cpuAll+cpu
+				}
+				n := float64(len(deciders))
+				b.ReportMetric(float64(all)/float64(made), "ns/op")
+				b.ReportMetric(n*float64(one)/float64(all), "times-one")
+				b.ReportMetric(n*n*float64(cpuOne)/float64(cpuAll), "times-one-by-cpu")
+			})
 		}
-	})
+	}
 }
 
 // BenchmarkReserveRefused is a decision about a source that is over its limit, which also tells when it may come back.

@@ -12,10 +12,11 @@ type Table struct {
 	options Options
 	seed    maphash.Seed // of this process, so that nobody can aim at one bucket
 	shards  []shard
+	edges   atomic.Uint32
+	_       [64]byte         // what decisions read, and what changes with the hits, on other cache lines
 	stirred [4]atomic.Uint64 // a bit for each shard: see there
 	laden   [4]atomic.Uint64 // the same
-	edges   atomic.Uint32
-	turn    atomic.Uint32 // the shard that Dirty looks at next
+	turn    atomic.Uint32    // the shard that Dirty looks at next
 }
 
 // A shard is a lock and what it guards. All counters of a source are in one shard.

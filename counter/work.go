@@ -131,7 +131,9 @@ func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
 	k := s.works.at(w) // zero, as it was made or released
 	k.rule, k.source, k.slot = r, Source{id: h.id, code: h.code}, int32(i)
 	s.works.setResting(w, true)
-	s.laden.Or(s.bit)
+	if s.laden.Load()&s.bit == 0 { // else nobody writes to what all shards share
+		s.laden.Or(s.bit)
+	}
 	h.work = w
 	return w
 }
