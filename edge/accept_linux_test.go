@@ -61,7 +61,7 @@ func testSiege(t *testing.T, at string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		if _, ok := c.raw.(*net.TCPConn); !ok || c.peer != good {
+		if _, ok := innermost(c).(*net.TCPConn); !ok || c.peer != good {
 			t.Errorf("accepted %T of %v", c.raw, c.peer)
 		}
 		return c

@@ -155,7 +155,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.listener.stats.slowReaders.Add(1)
-		if tcp, ok := socket(c.Conn).(*net.TCPConn); ok {
+		if tcp, ok := innermost(c.Conn).(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // what it has not taken is not kept for it by the kernel
 		}
 	}
@@ -175,7 +175,7 @@ func (c *conn) Close() error {
 
 // lingeringClose says that no more will be sent, and reads a little of what the client still sends (RFC 9112, 9.6).
 func (c *conn) lingeringClose() {
-	half, ok := socket(c.Conn).(interface{ CloseWrite() error })
+	half, ok := innermost(c.Conn).(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -123,18 +122,10 @@ func (c *conn) readOn(p []byte, due time.Time, err error) (int, error) {
 
 // waiting reports whether the client has sent something that has not been read.
 func (c *conn) waiting() bool {
-	sc, ok := c.raw.(syscall.Conn)
+	s, ok := c.raw.(*socket)
 	if !ok {
 		return false
 	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return false
-	}
-	var b [1]byte
-	n := 0
-	err = raw.Control(func(fd uintptr) {
-		n, _, _ = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-	})
-	return err == nil && n > 0
+	n, _ := s.peek()
+	return n > 0
 }

@@ -216,10 +216,11 @@ func TestReadOfARetiredConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	raw, err := ln.Accept()
+	accepted, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
+	raw := newSocket(accepted)
 	defer raw.Close()
 	l := &registry{}
 	l.retired.Store(1)

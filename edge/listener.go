@@ -108,6 +108,7 @@ func (l *listener) admit(nc net.Conn) *conn {
 		l.stats.starved.Add(1)
 		return nil
 	}
+	nc = newSocket(nc)
 	c := &conn{Conn: nc, raw: nc, listener: l.registry, peer: peer, accepted: time.Now().UnixNano()}
 	if l.proxied != nil && l.proxied(c.peer) {
 		c.Conn = &proxied{Conn: nc, conn: c, then: l.header}

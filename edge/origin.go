@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"net/netip"
 	"net/url"
@@ -63,10 +62,7 @@ type link struct {
 	br     *bufio.Reader
 	reused bool
 	until  time.Time // when an idle link is too old
-	raw    syscall.RawConn
-	peek   func(fd uintptr)
-	quiet  bool // what peek found: nothing to read, not closed
-	visit  visit
+	socket *socket   // what Conn is made of; nil: it is no connection of the kernel's
 
 	setAt   time.Time     // when begin set a deadline,
 	setFor  time.Duration // how far ahead,
@@ -159,14 +155,9 @@ func (o *origin) dial(within time.Duration) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	nc = newSocket(nc)
 	l := &link{Conn: nc, origin: o, secure: o.secure.Load()}
-	if sock, ok := nc.(syscall.Conn); ok {
-		if l.raw, err = sock.SyscallConn(); err != nil {
-			nc.Close()
-			return nil, err
-		}
-		l.peek, l.visit.step = l.look, l.step
-	}
+	l.socket, _ = nc.(*socket)
 	if l.secure != nil {
 		secure := tls.Client(nc, l.secure.config)
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
@@ -177,7 +168,7 @@ func (o *origin) dial(within time.Duration) (*link, error) {
 		}
 		l.Conn = secure
 	}
-	l.br = bufio.NewReaderSize(l, originHead)
+	l.br = bufio.NewReaderSize(l.Conn, originHead)
 	return l, nil
 }
 
@@ -188,17 +179,28 @@ func (l *link) alive() bool {
 	if l.br.Buffered() > 0 {
 		return false
 	}
-	if l.raw == nil {
+	if l.socket == nil {
 		return true
 	}
-	l.quiet = false
-	return l.raw.Control(l.peek) == nil && l.quiet
+	_, err := l.socket.peek()
+	return err == syscall.EAGAIN
 }
 
-func (l *link) look(fd uintptr) {
-	var b [1]byte
-	_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-	l.quiet = errors.Is(err, syscall.EAGAIN)
+// ask sends the head of a request that has no body, and waits for the first bytes of the answer, which are in br then. An error
+// is one of sending: the origin may have answered all the same. One of reading shows when br is read.
+//
+// Without TLS that takes no look for an answer that cannot be there yet: the poller is told to watch before the request is written,
+// and the socket is read when it says so.
+func (l *link) ask(head []byte) error {
+	s, ok := l.Conn.(*socket)
+	if !ok {
+		_, err := l.Conn.Write(head)
+		return err
+	}
+	s.asking, s.failed = head, nil
+	_, _ = l.br.Peek(1)
+	s.asking = nil
+	return s.failed
 }
 
 // release keeps a connection for the next request.

@@ -141,13 +141,13 @@ func (t *pipe) copy(dst, src net.Conn, from interface{ Read([]byte) (int, error)
 	// The end of one direction is passed on; the other may have something left to say, but not for ever.
 	t.half.Store(true)
 	_ = dst.SetReadDeadline(time.Now().Add(halfOpen))
-	if half, ok := socket(dst).(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+	if half, ok := innermost(dst).(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
 		_ = dst.SetReadDeadline(longAgo)
 	}
 }
 
-// socket looks through what wraps a connection.
-func socket(c net.Conn) net.Conn {
+// innermost looks through what wraps a connection of package net.
+func innermost(c net.Conn) net.Conn {
 	for {
 		switch v := c.(type) {
 		case interface{ UnsafeConn() net.Conn }:
@@ -157,6 +157,8 @@ func socket(c net.Conn) net.Conn {
 		case *proxied:
 			c = v.Conn
 		case *link:
+			c = v.Conn
+		case *socket:
 			c = v.Conn
 		default:
 			return c

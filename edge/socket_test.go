@@ -1,0 +1,99 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// pair is a link to the other end of a connection.
+func pair(t *testing.T) (*link, net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	near, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close(); far.Close() })
+	l := &link{Conn: newSocket(near)}
+	l.br = bufio.NewReaderSize(l.Conn, originHead)
+	return l, far
+}
+
+// A request that the kernel does not take at once is sent all the same, and the answer comes after it.
+func TestAsk(t *testing.T) {
+	for _, size := range []int{1, 1 << 10, 64 << 20} {
+		l, far := pair(t)
+		request := bytes.Repeat([]byte("0123456789abcdef"), size/16+1)
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			got := make([]byte, len(request))
+			if _, err := io.ReadFull(far, got); err != nil || !bytes.Equal(got, request) {
+				t.Errorf("%d bytes: another request, or %v", len(request), err)
+			}
+			_, _ = io.WriteString(far, "answer")
+		})
+		if err := l.ask(request); err != nil {
+			t.Errorf("%d bytes: %v", len(request), err)
+		}
+		if got, err := l.br.Peek(6); err != nil || string(got) != "answer" {
+			t.Errorf("%d bytes: %q, %v", len(request), got, err)
+		}
+		wait.Wait()
+	}
+}
+
+// What has gone wrong shows where it did: in sending, or in reading.
+func TestAskInVain(t *testing.T) {
+	l, far := pair(t)
+	_ = l.SetDeadline(time.Now().Add(-time.Second))
+	if err := l.ask([]byte("request")); err != nil {
+		t.Errorf("sending, out of time: %v", err)
+	}
+	if _, err := l.br.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("reading, out of time: %v", err)
+	}
+	_ = l.SetDeadline(time.Time{})
+	far.Close()
+	if _, err := l.br.Peek(1); err == nil {
+		t.Error("something was read of a closed connection")
+	}
+	if err := l.ask([]byte("request")); err == nil { // the first of these is answered by a reset
+		until(t, "the reset is here", func() bool { return l.ask([]byte("request")) != nil })
+	}
+	l.Close()
+	_ = l.ask([]byte("request"))
+	if _, err := l.br.Peek(1); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("reading, closed: %v", err)
+	}
+}
+
+func TestPeek(t *testing.T) {
+	l, far := pair(t)
+	s := l.Conn.(*socket)
+	if n, err := s.peek(); n != 0 || err != syscall.EAGAIN {
+		t.Errorf("nothing sent: %d, %v", n, err)
+	}
+	_, _ = io.WriteString(far, "ab")
+	until(t, "a byte is there", func() bool { n, err := s.peek(); return n == 1 && err == nil })
+	if got, err := l.br.Peek(2); string(got) != "ab" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	far.Close()
+	until(t, "the end is there", func() bool { n, err := s.peek(); return n == 0 && err == nil })
+}
