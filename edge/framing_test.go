@@ -179,6 +179,27 @@ func TestRefusedRequests(t *testing.T) {
 	e.rest()
 }
 
+// limits.header_bytes is exact, also where it is less than what is read at once.
+func TestHeaderBytes(t *testing.T) {
+	const least = 1 << 10
+	e := startEdge(t, startRecorder(t, hello).url(), "limits: {header_bytes: 1KiB}")
+	head := func(size int) string {
+		text := "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: "
+		return text + strings.Repeat("x", size-len(text)-len("\r\n\r\n")) + "\r\n\r\n"
+	}
+	for request, want := range map[string]string{
+		head(least):     "200",
+		head(least + 1): "431",
+		head(5 * least): "431",
+		"GET /" + strings.Repeat("x", least) + " HTTP/1.1\r\nHost: a\r\n\r\n": "414",
+	} {
+		if got := e.raw(request); !strings.HasPrefix(got, "HTTP/1.1 "+want) {
+			t.Errorf("%d bytes: %.20q, want %s", len(request), got, want)
+		}
+	}
+	e.rest()
+}
+
 // Malformed chunks: refused, and the origin never sees the end of such a request. What is around a body's bytes on the wire
 // has a bound.
 func TestRefusedChunks(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"sluice/counter"
@@ -19,6 +20,9 @@ const (
 	bodyBuffer = 32 << 10
 )
 
+// clientReaders hold what clients send, each for as long as a connection is open.
+var clientReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, headBuffer) }}
+
 // serveConn is the life of a connection: one request after the other.
 func (s *Server) serveConn(c *conn) {
 	defer c.Close()
@@ -28,7 +32,11 @@ func (s *Server) serveConn(c *conn) {
 		_, _ = c.Write([]byte(crowded))
 		return
 	}
-	c.br = bufio.NewReaderSize(c, min(headBuffer, s.limits.HeaderBytes))
+	first := clientReaders.Get().(*bufio.Reader)
+	defer clientReaders.Put(first)
+	first.Reset(c)
+	defer first.Reset(nil)
+	c.br = first
 	c.readDue = time.Unix(0, c.accepted).Add(s.limits.HeaderTimeout)
 	for s.serveRequest(c) {
 		c.readDue = c.wrote.Add(s.limits.IdleTimeout)
@@ -120,7 +128,7 @@ func (s *Server) serveRequest(c *conn) (more bool) {
 	}()
 	if err != nil {
 		x.close = true
-		x.say(c.headless(err))
+		x.say(headless(err))
 		c.linger.Store(true)
 	} else {
 		x.handle(raw)
@@ -256,7 +264,10 @@ func (s *Server) panicked(x *exchange, p any) {
 	}
 }
 
-var errHeadTooLarge = errors.New("edge: the head of a request is larger than limits.header_bytes")
+var (
+	errTargetTooLong = errors.New("edge: the first line of a request is longer than limits.header_bytes")
+	errHeadTooLong   = errors.New("edge: the head of a request is longer than limits.header_bytes")
+)
 
 // nextHead waits for the whole head of the next request, up to and with its empty line, and leaves it in the buffer. Empty lines
 // before it are passed over (RFC 9112, 2.2). The whole of it must come within so long after its first byte.
@@ -269,13 +280,19 @@ func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
 			_, _ = c.br.Discard(n)
 			have = have[n:]
 		}
+		end := len(have) + 1
 		if i := bytes.Index(have[searched:], []byte("\r\n\r\n")); i >= 0 {
-			return have[:searched+i+4], nil
+			end = searched + i + 4
+		}
+		switch {
+		case end > most && bytes.IndexByte(have[:most], '\n') < 0:
+			return nil, errTargetTooLong
+		case end > most:
+			return nil, errHeadTooLong
+		case end <= len(have):
+			return have[:end], nil
 		}
 		searched = max(0, len(have)-3)
-		if len(have) >= most {
-			return nil, errHeadTooLarge
-		}
 		if len(have) == c.br.Size() {
 			c.grow(most)
 		}
@@ -297,12 +314,12 @@ func (c *conn) grow(size int) {
 }
 
 // headless is the answer to what is no request.
-func (c *conn) headless(err error) *refusal {
+func headless(err error) *refusal {
 	var timeout net.Error
-	switch have, _ := c.br.Peek(c.br.Buffered()); {
-	case err == errHeadTooLarge && bytes.IndexByte(have, '\n') < 0:
+	switch {
+	case err == errTargetTooLong:
 		return refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts.")
-	case err == errHeadTooLarge:
+	case err == errHeadTooLong:
 		return refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts.")
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
