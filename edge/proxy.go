@@ -164,8 +164,9 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody) error {
 func (x *exchange) relay(o *origin, b *answerBody) {
 	r := &x.reply
 	o.answers[r.status%codes].Add(1)
-	if b.upload != nil && !b.upload.taken.Load() && !b.upload.over() {
+	if b.upload != nil && !b.upload.taken.Load() {
 		x.close = true // an answer before the end of the request: the rest of it will not be read
+		x.conn.linger.Store(true)
 	}
 	switch {
 	case r.status == http.StatusSwitchingProtocols:

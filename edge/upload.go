@@ -62,11 +62,11 @@ func (u *upload) run(flush bool) {
 		if u.body.framing == fixed && int64(len(part)) == u.body.left {
 			u.taken.Store(true) // before the last of it is sent: the answer may come before that call returns
 		}
+		u.body.discard(len(part)) // before it is sent, which may fail: what is taken is not the client's next request. It stays valid
 		if err := u.write(part, flush); err != nil {
 			u.fail(err, false)
 			return
 		}
-		u.body.discard(len(part))
 	}
 	var trailer head
 	if trailer.scan(u.body.trailers) != nil || slices.ContainsFunc(trailer.lines, func(l line) bool { return forged(&l) }) {

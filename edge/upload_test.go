@@ -1,0 +1,120 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// A sender is a client in memory: what it sends is there from the beginning, at most so many bytes at once, and what it gets is kept.
+type sender struct {
+	repeater
+	sends string
+	most  int
+	got   bytes.Buffer
+}
+
+func (c *sender) Read(p []byte) (int, error) {
+	if c.sends == "" {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), c.most)], c.sends)
+	c.sends = c.sends[n:]
+	return n, nil
+}
+
+func (c *sender) Write(p []byte) (int, error) { return c.got.Write(p) }
+func (c *sender) RemoteAddr() net.Addr        { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
+
+// answers is the status of each answer that the client got.
+func (c *sender) answers(method string) (all []int, last *http.Response) {
+	for br := bufio.NewReader(&c.got); ; {
+		a, err := http.ReadResponse(br, &http.Request{Method: method})
+		if err != nil {
+			return all, last
+		}
+		_, _ = io.Copy(io.Discard, a.Body)
+		all, last = append(all, a.StatusCode), a
+	}
+}
+
+// A hasty origin answers when everybody else waits for something, whatever it has taken by then. It takes so many bytes.
+type hasty struct {
+	repeater
+	takes  int
+	answer string
+}
+
+func (o *hasty) Read(p []byte) (int, error) {
+	time.Sleep(time.Nanosecond) // of a clock that stands still while anybody else is at work
+	if o.answer == "" {
+		return 0, io.EOF
+	}
+	n := copy(p, o.answer)
+	o.answer = o.answer[n:]
+	return n, nil
+}
+
+func (o *hasty) Write(p []byte) (int, error) {
+	if o.takes -= len(p); o.takes < 0 {
+		return 0, syscall.EPIPE
+	}
+	return len(p), nil
+}
+
+// memoryServer is a server with one connection to its origin.
+func memoryServer(t *testing.T, origin net.Conn, yaml string) *Server {
+	t.Helper()
+	c, err := ParseConfig("", []byte("origins: [{servers: ['http://127.0.0.1:9']}]\n"+yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 10}), Bits: mitigation.New(1<<10, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := s.snap.Load().origins.all[0]
+	o.idle = append(o.idle, &link{Conn: origin, origin: o, until: time.Now().Add(time.Hour), br: bufio.NewReaderSize(origin, originHead)})
+	return s
+}
+
+// Where an origin answers and takes no more of the request, or the request turns out to be malformed, the rest of its body is not the
+// client's next request.
+func TestRestOfABodyIsNoRequest(t *testing.T) {
+	const post = "POST / HTTP/1.1\r\nHost: a\r\n"
+	rest := strings.Repeat(smuggled, 5000)
+	for _, test := range []struct {
+		name, sends string
+		most, takes int
+		whole       bool // all of the body has been read: the connection goes on
+	}{
+		{"in pieces", post + "Content-Length: 20000\r\n\r\n" + strings.Repeat("x", 10000) + rest, 1000, 9000, false},
+		{"all at once", post + "Content-Length: 20000\r\n\r\n" + strings.Repeat("x", 20000), 1 << 20, 9000, true},
+		{"long", post + "Content-Length: 200000\r\n\r\n" + strings.Repeat("x", 100000) + rest, 1000, 90000, false},
+		{"chunked", post + "Transfer-Encoding: chunked\r\n\r\n4000\r\n" + rest, 1000, 9000, false},
+		{"malformed", post + "Transfer-Encoding: chunked\r\n\r\nx\r\n" + rest, 1000, 9000, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memoryServer(t, &hasty{takes: test.takes, answer: "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n"}, "")
+				client := &sender{sends: test.sends, most: test.most}
+				c := (&listener{registry: s.open}).admit(client)
+				s.serveConn(c)
+				all, last := client.answers("POST")
+				if len(all) != 1 || all[0] != 413 || last.Close == test.whole || c.linger.Load() == test.whole {
+					t.Errorf("%d answers, the first %d, close %t, lingers %t", len(all), all[0], last.Close, c.linger.Load())
+				}
+			})
+		})
+	}
+}
