@@ -107,7 +107,8 @@ func (b *answerBody) finish() time.Time {
 	}
 	b.link.origin.active.Add(-1)
 	now := time.Now()
-	if b.reuse && b.framing != untilClose && b.finished() && b.br.Buffered() == 0 {
+	clean := b.reuse && b.framing != untilClose && b.finished() && b.br.Buffered() == 0
+	if b.link.rest(); clean {
 		b.link.origin.release(b.link, now, b.keep)
 	} else {
 		b.link.Close()

@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -39,8 +38,7 @@ func BenchmarkHandle(b *testing.B) {
 				clients := make([]*crowd, size.connections)
 				for i := range clients {
 					origin := &repeater{text: append([]byte(benchAnswer), bytes.Repeat([]byte("x"), 1000)...)}
-					o.idle = append(o.idle, &link{Conn: origin, origin: o, until: time.Now().Add(time.Hour),
-						br: bufio.NewReaderSize(origin, originHead)})
+					o.idle = append(o.idle, &link{Conn: origin, origin: o, until: time.Now().Add(time.Hour)})
 					clients[i] = &crowd{requests: b.N / size.connections, sources: size.sources}
 				}
 				clients[0].requests += b.N % size.connections

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -126,7 +125,8 @@ func (o *origin) ask(ctx context.Context, path string) (int, error) {
 	if err := l.SetDeadline(time.Now().Add(probeTimeout)); err != nil {
 		return 0, err
 	}
-	if _, err := io.WriteString(l, "GET "+path+" HTTP/1.1\r\nHost: "+o.host+"\r\nUser-Agent: sluice\r\nConnection: close\r\n\r\n"); err != nil {
+	defer l.rest()
+	if err := l.ask([]byte("GET " + path + " HTTP/1.1\r\nHost: " + o.host + "\r\nUser-Agent: sluice\r\nConnection: close\r\n\r\n")); err != nil {
 		return 0, err
 	}
 	var head answerHead

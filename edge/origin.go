@@ -58,8 +58,8 @@ type origin struct {
 type link struct {
 	net.Conn
 	origin *origin
-	secure *originTLS // what it was made under
-	br     *bufio.Reader
+	secure *originTLS    // what it was made under
+	br     *bufio.Reader // nil: nobody waits for an answer
 	reused bool
 	until  time.Time // when an idle link is too old
 	socket *socket   // what Conn is made of; nil: it is no connection of the kernel's
@@ -168,7 +168,6 @@ func (o *origin) dial(within time.Duration) (*link, error) {
 		}
 		l.Conn = secure
 	}
-	l.br = bufio.NewReaderSize(l.Conn, originHead)
 	return l, nil
 }
 
@@ -176,9 +175,6 @@ func (o *origin) dial(within time.Duration) (*link, error) {
 // something to read has an answer on it that nobody asked for, which the next client must not get, or, where it is TLS, an
 // alert that it is over.
 func (l *link) alive() bool {
-	if l.br.Buffered() > 0 {
-		return false
-	}
 	if l.socket == nil {
 		return true
 	}
@@ -186,21 +182,35 @@ func (l *link) alive() bool {
 	return err == syscall.EAGAIN
 }
 
-// ask sends the head of a request that has no body, and waits for the first bytes of the answer, which are in br then. An error
-// is one of sending: the origin may have answered all the same. One of reading shows when br is read.
-//
-// Without TLS that takes no look for an answer that cannot be there yet: the poller is told to watch before the request is written,
-// and the socket is read when it says so.
-func (l *link) ask(head []byte) error {
-	s, ok := l.Conn.(*socket)
-	if !ok {
-		_, err := l.Conn.Write(head)
-		return err
+// ask sends the head of a request that has no body, and gets ready for the answer. An error is one of sending: the origin may have
+// answered all the same.
+func (l *link) ask(head []byte) (err error) {
+	if s, ok := l.Conn.(*socket); ok {
+		err = s.ask(head)
+	} else {
+		_, err = l.Conn.Write(head)
 	}
-	s.asking, s.failed = head, nil
-	_, _ = l.br.Peek(1)
-	s.asking = nil
-	return s.failed
+	l.listen()
+	return err
+}
+
+// originReaders hold what origins answer, each while an answer is there: what has just been used is in the processor's caches.
+var originReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, originHead) }}
+
+// listen gets ready to read an answer.
+func (l *link) listen() {
+	l.rest()
+	l.br = originReaders.Get().(*bufio.Reader)
+	l.br.Reset(l.Conn)
+}
+
+// rest ends reading.
+func (l *link) rest() {
+	if l.br != nil {
+		l.br.Reset(nil)
+		originReaders.Put(l.br)
+		l.br = nil
+	}
 }
 
 // release keeps a connection for the next request.

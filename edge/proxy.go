@@ -52,7 +52,7 @@ func (x *exchange) forward() int {
 			return 0
 		}
 		b := &x.body
-		*b = answerBody{stream: stream{br: l.br, waiter: b}, link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin}
+		*b = answerBody{stream: stream{waiter: b}, link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin}
 		if g.total > 0 {
 			b.due = x.now.Add(g.total)
 		}
@@ -65,6 +65,7 @@ func (x *exchange) forward() int {
 		}
 		x.open = nil
 		l.Close()
+		l.rest()
 		if err == io.EOF && l.reused && b.upload == nil && isSafe(x.method) {
 			fresh = true
 			continue
@@ -132,6 +133,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody) error {
 		err = l.ask(*head)
 		requestHeads.Put(head)
 	} else {
+		l.listen()
 		w := l.writer()
 		_, _ = w.Write(*head)
 		requestHeads.Put(head)
@@ -153,6 +155,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody) error {
 		// The origin may have answered and closed before it read everything: what it said still counts.
 		_ = l.SetReadDeadline(time.Now().Add(time.Second))
 	}
+	b.br = l.br
 	failed := x.readAnswerHead(b)
 	if failed != nil && err != nil && b.upload != nil {
 		return err

@@ -14,13 +14,12 @@ import (
 // One goroutine may read while another writes.
 type socket struct {
 	net.Conn
-	raw    syscall.RawConn
-	in     transfer
-	out    transfer
-	asking []byte // a request that the next Read sends first
-	failed error  // of sending it
-	look   func(fd uintptr)
-	ahead  transfer // what look saw
+	raw   syscall.RawConn
+	in    transfer
+	out   transfer
+	asked transfer // a request, and the wait for its answer
+	look  func(fd uintptr)
+	ahead transfer // what look saw
 }
 
 // A transfer is a read or a write under way.
@@ -54,8 +53,6 @@ func (s *socket) Read(p []byte) (int, error) {
 	switch {
 	case err != nil: // the time is up, or the connection has been closed
 		return 0, err
-	case s.asking != nil:
-		return s.readAfterAsking(p)
 	case t.err != nil:
 		return 0, os.NewSyscallError("read", t.err)
 	case t.n == 0 && len(p) > 0:
@@ -64,34 +61,42 @@ func (s *socket) Read(p []byte) (int, error) {
 	return t.n, nil
 }
 
-// readAfterAsking sends what the kernel did not take of the request at once, in the usual way, and then reads.
-func (s *socket) readAfterAsking(p []byte) (int, error) {
-	if s.failed == nil {
-		_, s.failed = s.Write(s.asking)
-	}
-	s.asking = nil
-	if s.failed != nil {
-		return 0, s.failed
-	}
-	return s.Read(p)
-}
-
-// read is a step of Read: it sends the request, if there is one, and then reads whenever there may be something to read.
 func (s *socket) read(fd uintptr) (done bool) {
 	t := &s.in
-	if s.asking != nil {
-		n, err := systemWrite(fd, s.asking)
-		if n == len(s.asking) {
-			s.asking = nil
-			return false // no answer can be there yet, and the poller has been told to watch
-		}
-		if s.asking = s.asking[n:]; err != nil && err != syscall.EAGAIN {
-			s.failed = os.NewSyscallError("write", err)
-		}
-		return true
-	}
 	t.n, t.err = systemRead(fd, t.p)
 	return t.err != syscall.EAGAIN
+}
+
+// ask writes a request and waits for something to read, without a look for an answer that cannot be there yet: the poller is told to
+// watch before the request is written. An error is one of writing; one of waiting shows when the socket is read.
+func (s *socket) ask(request []byte) error {
+	if s.asked.step == nil {
+		s.asked.step = s.askOnce
+	}
+	t := &s.asked
+	t.p, t.err = request, nil
+	_ = s.raw.Read(t.step)
+	rest, err := t.p, t.err
+	t.p = nil
+	switch {
+	case err != nil:
+		return os.NewSyscallError("write", err)
+	case len(rest) > 0: // it is too long for the kernel to take at once
+		_, err = s.Write(rest)
+	}
+	return err
+}
+
+func (s *socket) askOnce(fd uintptr) (done bool) {
+	t := &s.asked
+	if len(t.p) == 0 {
+		return true // the poller says that there is something
+	}
+	n, err := systemWrite(fd, t.p)
+	if t.p = t.p[n:]; err != syscall.EAGAIN {
+		t.err = err
+	}
+	return len(t.p) > 0
 }
 
 func (s *socket) Write(p []byte) (int, error) {
