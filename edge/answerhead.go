@@ -41,14 +41,10 @@ var answerHeads = sync.Pool{New: func() any { return new(answerHead) }}
 // can be used again. io.EOF means that the connection ended before any byte.
 func (x *exchange) readAnswerHead(b *answerBody) error {
 	for range maxInterim {
-		raw, err := peekHead(b.br)
-		if err != nil {
-			return err
-		}
 		if x.answer == nil {
 			x.answer = answerHeads.Get().(*answerHead)
 		}
-		status, old, err := x.answer.parse(raw)
+		raw, status, old, err := x.answer.read(b.br)
 		if err != nil {
 			return err
 		}
@@ -81,6 +77,23 @@ func (x *exchange) interim(raw []byte, status int) {
 	_, _ = x.conn.Write(a.interim) // a failure shows when the answer itself is written
 }
 
+// read waits for a head and reads it. raw is the whole of it, up to and with its empty line, and valid until br is read; old is an
+// origin of HTTP/1.0.
+func (a *answerHead) read(br *bufio.Reader) (raw []byte, status int, old bool, err error) {
+	_, _ = br.Peek(1)
+	raw, _ = br.Peek(br.Buffered())
+	status, old, err = a.parse(raw)
+	if err != nil || a.size == 0 { // it may be a part of it
+		if raw, err = peekHead(br); err != nil {
+			return nil, 0, false, err
+		}
+		if status, old, err = a.parse(raw); err != nil {
+			return nil, 0, false, err
+		}
+	}
+	return raw[:bytes.IndexByte(raw, '\n')+1+a.size], status, old, nil
+}
+
 // peekHead waits for a whole head, up to the empty line.
 func peekHead(br *bufio.Reader) ([]byte, error) {
 	searched := 0
@@ -103,7 +116,7 @@ func peekHead(br *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// parse reads the status line and scans the header lines. old is an origin of HTTP/1.0.
+// parse reads the status line and scans the header lines.
 func (a *answerHead) parse(raw []byte) (status int, old bool, err error) {
 	i := bytes.IndexByte(raw, '\n')
 	line := raw[:max(i, 0)]

@@ -21,6 +21,7 @@ type head struct {
 	lines []line
 	close bool // Connection says so, in whatever case and company
 	keep  bool // Connection says keep-alive
+	size  int  // of the block, up to and with its empty line; 0: it has none
 }
 
 type line struct {
@@ -50,12 +51,12 @@ const (
 	lineVia
 )
 
-// scan reads a header block: lines that end in CRLF, and an empty line. What two servers could read differently is an error: a
+// scan reads a header block: lines that end in CRLF, up to an empty line if there is one. What two servers could read differently is an error: a
 // line that ends in LF alone, one that continues the line before, a name with white space, a control byte. The lines point into
 // block.
 func (h *head) scan(block []byte) error {
-	h.lines, h.close, h.keep = h.lines[:0], false, false
-	nominates := false
+	h.lines, h.close, h.keep, h.size = h.lines[:0], false, false, 0
+	nominates, whole := false, len(block)
 	for len(block) > 0 {
 		i := bytes.IndexByte(block, '\n')
 		if i < 1 || block[i-1] != '\r' {
@@ -63,7 +64,8 @@ func (h *head) scan(block []byte) error {
 		}
 		text := block[:i-1]
 		block = block[i+1:]
-		if len(text) == 0 && len(block) == 0 {
+		if len(text) == 0 {
+			h.size = whole - len(block)
 			break
 		}
 		colon := bytes.IndexByte(text, ':')

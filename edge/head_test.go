@@ -46,7 +46,7 @@ func FuzzRequestHead(f *testing.F) {
 		}
 		var out bytes.Buffer
 		out.Write(x.appendHead(nil, o))
-		readElsewhere(t, request, x, c.br.Buffered()-len(raw))
+		readElsewhere(t, request, x, c.br.Buffered()-x.size)
 		target := string(originForm(x.target))
 		line, _, _ := strings.Cut(out.String(), "\r\n")
 		if want := string(x.method) + " " + target + " HTTP/1.1"; line != want || strings.Count(line, " ") != 2 {

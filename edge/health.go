@@ -131,11 +131,7 @@ func (o *origin) ask(ctx context.Context, path string) (int, error) {
 	}
 	var head answerHead
 	for range maxInterim {
-		raw, err := peekHead(l.br)
-		if err != nil {
-			return 0, err
-		}
-		status, _, err := head.parse(raw)
+		raw, status, _, err := head.read(l.br)
 		if err != nil || status >= 200 {
 			return status, err
 		}

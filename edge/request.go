@@ -10,7 +10,7 @@ import (
 const http11 = "HTTP/1.1"
 
 // understand reads the head of a request and refuses what is not plain: anything that this edge and the origin could read
-// differently. raw is the head up to and with its empty line; the exchange points into it.
+// differently. raw begins with the head, up to and with its empty line; the exchange points into it.
 func (x *exchange) understand(raw []byte) *refusal {
 	line, lines, _ := bytes.Cut(raw, []byte("\r\n"))
 	if r := x.requestLine(line); r != nil {
@@ -18,9 +18,10 @@ func (x *exchange) understand(raw []byte) *refusal {
 	}
 	if err := x.head.scan(lines); errors.Is(err, errHeaderCount) {
 		return refuse(http.StatusRequestHeaderFieldsTooLarge, "too_many_headers", "The request has too many headers.")
-	} else if err != nil {
+	} else if err != nil || x.head.size == 0 {
 		return refuse(http.StatusBadRequest, "bad_header", "A header of the request is malformed.")
 	}
+	x.size = len(line) + len("\r\n") + x.head.size
 	x.close = x.head.close || x.old && !x.head.keep
 	if r := x.framed(); r != nil {
 		return r

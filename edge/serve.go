@@ -58,6 +58,7 @@ type exchange struct {
 	version []byte
 	old     bool // HTTP/1.0
 	head    head
+	size    int    // of the whole head, in bytes
 	length  int64  // of the body, in bytes, or lengthChunked
 	invite  bool   // the client waits to be invited to send its body
 	close   bool   // the connection ends with the answer
@@ -149,7 +150,7 @@ func (s *Server) serveRequest(c *conn) (more bool) {
 func (x *exchange) handle(raw []byte) {
 	r := x.understand(raw)
 	if r == nil && x.length != 0 {
-		x.text = append(x.text[:0], raw...) // the body takes the head's place in the buffer
+		x.text = append(x.text[:0], raw[:x.size]...) // the body takes the head's place in the buffer
 		r = x.understand(x.text)
 	}
 	if r != nil {
@@ -158,7 +159,7 @@ func (x *exchange) handle(raw []byte) {
 		x.say(r)
 		return
 	}
-	_, _ = x.conn.br.Discard(len(raw))
+	_, _ = x.conn.br.Discard(x.size)
 	if !x.admit() {
 		x.close = x.close || x.invite // it may have begun to send its body, or not
 		return
@@ -269,8 +270,8 @@ var (
 	errHeadTooLong   = errors.New("edge: the head of a request is longer than limits.header_bytes")
 )
 
-// nextHead waits for the whole head of the next request, up to and with its empty line, and leaves it in the buffer. Empty lines
-// before it are passed over (RFC 9112, 2.2). The whole of it must come within so long after its first byte.
+// nextHead waits for the whole head of the next request, and returns it, perhaps with more behind it. It stays in the buffer. Empty
+// lines before it are passed over (RFC 9112, 2.2). The whole of it must come within so long after its first byte.
 func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
 	timed, searched := false, 0
 	for c.heading = c.br.Buffered() > 0; ; {
@@ -281,7 +282,9 @@ func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
 			have = have[n:]
 		}
 		end := len(have) + 1
-		if i := bytes.Index(have[searched:], []byte("\r\n\r\n")); i >= 0 {
+		if bytes.HasSuffix(have, []byte("\r\n\r\n")) && len(have) <= most {
+			return have, nil // nearly always: one head and nothing else
+		} else if i := bytes.Index(have[searched:], []byte("\r\n\r\n")); i >= 0 {
 			end = searched + i + 4
 		}
 		switch {
