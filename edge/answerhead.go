@@ -40,11 +40,14 @@ var answerHeads = sync.Pool{New: func() any { return new(answerHead) }}
 // readAnswerHead reads up to the final answer's head, and says in b how its body is delimited and whether the connection
 // can be used again. io.EOF means that the connection ended before any byte.
 func (x *exchange) readAnswerHead(b *answerBody) error {
-	for range maxInterim {
+	for n := range maxInterim {
 		if x.answer == nil {
 			x.answer = answerHeads.Get().(*answerHead)
 		}
 		raw, status, old, err := x.answer.read(b.br)
+		if n > 0 {
+			err = unexpected(err) // an interim answer is one as well
+		}
 		if err != nil {
 			return err
 		}

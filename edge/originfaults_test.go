@@ -47,6 +47,8 @@ func TestOriginFaults(t *testing.T) {
 		{"unasked 101", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nsecret", 502, whole, false, false},
 		{"length and chunks", okHead + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 502, whole, false, false},
 		{"two lengths", okHead + "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 502, whole, false, false},
+		{"closed after an interim answer", "HTTP/1.1 103 Early Hints\r\n\r\n\x00", 502, whole, false, false},
+		{"reset after an interim answer", "HTTP/1.1 100 Continue\r\n\r\n\x01", 502, whole, false, false},
 		{"interim answers without end", strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", 200), 502, whole, false, false},
 		{"extra bytes", okHead + "Content-Length: 3\r\n\r\nabcXYZ", 200, whole, false, false},
 		{"an extra answer", okHead + "Content-Length: 3\r\n\r\nabc" + okHead + "Content-Length: 6\r\n\r\npoison", 200, whole, false, false},
