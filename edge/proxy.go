@@ -29,21 +29,22 @@ func (x *exchange) forward() int {
 		return 0
 	}
 	x.upgrade = x.wantsUpgrade(g)
-	fresh, moved := x.upgrade != nil, false
+	fresh, moved, now := x.upgrade != nil, false, x.now
 	for {
 		o.attempts.Add(1)
-		l, err := o.acquire(x.now, fresh, g.connect)
+		l, err := o.acquire(now, fresh, g.connect)
 		if err != nil {
 			o.active.Add(-1)
 			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
 				x.say(busy) // it is the edge that lacks something, not the origin
 				return 0
 			}
-			o.failing(x.now)
+			now = time.Now() // trying took its time
+			o.failing(now)
 			x.server.warn("origin unreachable", "origin", o.name, "error", err)
 			if !moved && len(g.servers) > 1 {
 				// Nothing has been sent: another server may have the request, whatever it is.
-				if other := g.pick(x.source, x.now, o); other != nil {
+				if other := g.pick(x.source, now, o); other != nil {
 					o, moved = other, true
 					continue
 				}
@@ -57,7 +58,7 @@ func (x *exchange) forward() int {
 			b.due = x.now.Add(g.total)
 		}
 		x.open = b
-		err = x.exchangeOn(o, b)
+		err = x.exchangeOn(o, b, now)
 		if err == nil {
 			o.succeeded()
 			x.relay(o, b)
@@ -117,9 +118,8 @@ var requestHeads = sync.Pool{New: func() any { return new([]byte) }}
 
 // exchangeOn sends the request on one connection and reads the head of the answer. io.EOF means that the connection ended
 // before any byte of it.
-func (x *exchange) exchangeOn(o *origin, b *answerBody) error {
+func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 	l := b.link
-	now := x.now
 	if !l.reused { // connecting took its time
 		now = time.Now()
 	}
@@ -157,6 +157,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody) error {
 	}
 	b.br = l.br
 	failed := x.readAnswerHead(b)
+	b.reuse = b.reuse && err == nil // else the origin waits for the rest of this request, and would take the next one for it
 	if failed != nil && err != nil && b.upload != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
@@ -118,3 +119,55 @@ func TestRestOfABodyIsNoRequest(t *testing.T) {
 		})
 	}
 }
+
+// A connection on which an origin answered a request that it has not taken whole is not used again: what comes next would be
+// its rest.
+func TestHalfTakenRequestEndsTheLink(t *testing.T) {
+	for _, takes := range []int{10, 1000} {
+		synctest.Test(t, func(t *testing.T) {
+			s := memoryServer(t, &hasty{takes: takes, answer: "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n\r\n"}, "")
+			client := &sender{sends: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", most: 1000}
+			s.serveConn((&listener{registry: s.open}).admit(client))
+			all, _ := client.answers("GET")
+			if idle := len(s.snap.Load().origins.all[0].idle); len(all) != 1 || all[0] != 431 || idle != takes/1000 {
+				t.Errorf("%d bytes taken: answers %d, %d connections kept", takes, all, idle)
+			}
+		})
+	}
+}
+
+// The time that an origin has to answer does not begin before another was found to be out of reach.
+func TestTimeOfTheNextServer(t *testing.T) {
+	s := memoryServer(t, nil, "")
+	g := s.snap.Load().origins.of(nil)
+	far, near := g.servers[0], newOrigin(&url.URL{Scheme: "http", Host: "127.0.0.1:10"})
+	far.idle = nil
+	conn := &timed{repeater: repeater{text: []byte("HTTP/1.1 204 No Content\r\n\r\n")}}
+	near.idle = []*link{{Conn: conn, origin: near, until: time.Now().Add(time.Hour), br: bufio.NewReaderSize(conn, originHead)}}
+	g.servers = append(g.servers, near)
+	for range 2 { // the one out of reach is asked first by one of them
+		x := s.begin((&listener{registry: s.open}).admit(&sender{}))
+		if r := x.understand([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")); r != nil {
+			t.Fatal(r)
+		}
+		x.now = x.now.Add(-time.Hour) // so long it took to connect
+		conn.due = time.Time{}
+		before := far.attempts.Load()
+		status := x.forward()
+		if far.attempts.Load() > before && (status != 204 || !conn.due.After(time.Now())) {
+			t.Errorf("%d, %v before it began", status, time.Since(conn.due))
+		}
+		x.over()
+	}
+	if far.attempts.Load() == 0 {
+		t.Fatal("the one out of reach was not asked")
+	}
+}
+
+// timed is a connection that notes its deadline.
+type timed struct {
+	repeater
+	due time.Time
+}
+
+func (c *timed) SetDeadline(due time.Time) error { c.due = due; return nil }
