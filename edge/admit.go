@@ -80,6 +80,7 @@ func (x *exchange) skipBody() {
 	c := x.conn
 	if x.length <= skipLimit && !x.close {
 		c.startBody(lingerTime, lingerTime)
+		c.writeAt = time.Time{} // it takes its time
 		defer func() { c.body = false }()
 		body, skipped := x.requestBody(), 0
 		for skipped <= skipLimit {

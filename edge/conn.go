@@ -111,7 +111,7 @@ func (c *conn) readBody(p []byte) (int, error) {
 		return 0, err
 	}
 	if c.aborted.Load() {
-		return 0, net.ErrClosed
+		return 0, os.ErrDeadlineExceeded
 	}
 	if c.bodyBytes > bodyCost*c.bodyGot+bodySlack {
 		return 0, errBodyCost
@@ -155,11 +155,18 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.listener.stats.slowReaders.Add(1)
-		if tcp, ok := innermost(c.Conn).(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // what it has not taken is not kept for it by the kernel
-		}
+		c.reset()
 	}
 	return n, err
+}
+
+// reset ends the connection out of order: what the client has not taken is not kept for it, neither by the kernel nor by TLS, which
+// would wait to say goodbye.
+func (c *conn) reset() {
+	if tcp, ok := innermost(c.raw).(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.raw.Close()
 }
 
 func (c *conn) Close() error {
@@ -176,8 +183,8 @@ func (c *conn) Close() error {
 // lingeringClose says that no more will be sent, and reads a little of what the client still sends (RFC 9112, 9.6).
 func (c *conn) lingeringClose() {
 	half, ok := innermost(c.Conn).(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil || c.Conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+	if !ok || half.CloseWrite() != nil || c.raw.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}
-	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes)
+	_, _ = io.CopyN(io.Discard, c.raw, lingerBytes) // unread: a PROXY header, or TLS, would have a time of its own
 }

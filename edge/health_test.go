@@ -245,9 +245,8 @@ func TestResolve(t *testing.T) {
 			t.Errorf("localhost is %s", a)
 		}
 	}
-	gone, cancel := context.WithCancel(context.Background())
-	cancel()
-	if o.resolve(gone); o.addrs.Load() != known {
+	o.lookup = "no name"
+	if o.resolve(context.Background()); o.addrs.Load() != known {
 		t.Error("a lookup that failed took what was known away")
 	}
 }

@@ -146,6 +146,27 @@ func TestTruncatedAnswer(t *testing.T) {
 	}
 }
 
+// A client of HTTP/1.0 that gets a part of a body whose length nobody knows is not let believe that it is the whole: its connection
+// does not end in order.
+func TestTruncatedAnswerOfOldClients(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer string
+		whole  bool
+	}{
+		"cut":   {"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n\x00", false},
+		"whole": {"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", true},
+		"close": {"\r\nabc\x00", true},
+	} {
+		e := startEdge(t, startRecorder(t, func(int, string) string { return okHead + test.answer }).url(), "")
+		c := e.dial()
+		_, _ = io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
+		if got, err := io.ReadAll(c); test.whole != (err == nil) || test.whole && !bytes.HasSuffix(got, []byte("\r\n\r\nabc")) {
+			t.Errorf("%s: %q, then %v", name, got, err)
+		}
+		e.rest()
+	}
+}
+
 // A connection that the origin closes just as the next request comes is the one reason to send a request again, and only
 // if that does no harm.
 func TestRetryOnStaleConnection(t *testing.T) {

@@ -25,6 +25,11 @@ var clientReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 
 
 // serveConn is the life of a connection: one request after the other.
 func (s *Server) serveConn(c *conn) {
+	defer func() {
+		if p := recover(); p != nil { // outside of any request
+			s.fault(p)
+		}
+	}()
 	defer c.Close()
 	if c.crowded {
 		_ = c.Conn.SetReadDeadline(time.Now().Add(s.limits.HeaderTimeout)) // TLS may have to shake hands
@@ -232,6 +237,9 @@ func (x *exchange) send() (err error) {
 	default:
 		if err = b.send(r.head, b.framing != fixed && !x.old); err != nil {
 			b.reuse = false
+			if x.old && b.framing != fixed {
+				x.conn.reset() // where the connection's end is the body's, one in order would pass the part off as the whole
+			}
 		}
 		x.over()
 	}
@@ -246,8 +254,15 @@ func (x *exchange) over() time.Time {
 
 // panicked keeps a fault within its request. What it used is not used again.
 func (s *Server) panicked(x *exchange, p any) {
-	s.stats.panics.Add(1)
-	s.warn("fault in the edge", "panic", p)
+	s.fault(p)
+	defer func() {
+		if p := recover(); p != nil { // once more, in what the client was to be told
+			s.fault(p)
+			if !x.counted {
+				s.stats.aborted.Add(1)
+			}
+		}
+	}()
 	s.limiter.settle(&x.decision, 0, time.Now())
 	if x.open != nil { // between origin and client, and nobody else will end it
 		x.body.reuse = false
@@ -265,6 +280,11 @@ func (s *Server) panicked(x *exchange, p any) {
 	}
 }
 
+func (s *Server) fault(p any) {
+	s.stats.panics.Add(1)
+	s.warn("fault in the edge", "panic", p)
+}
+
 var (
 	errTargetTooLong = errors.New("edge: the first line of a request is longer than limits.header_bytes")
 	errHeadTooLong   = errors.New("edge: the head of a request is longer than limits.header_bytes")
@@ -280,6 +300,7 @@ func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
 			n := bytes.IndexByte(have, '\n') + 1
 			_, _ = c.br.Discard(n)
 			have = have[n:]
+			c.heading = len(have) > 0 // an empty line after a body is not the next request
 		}
 		end := len(have) + 1
 		if bytes.HasSuffix(have, []byte("\r\n\r\n")) && len(have) <= most {

@@ -85,7 +85,7 @@ func memoryServer(t *testing.T, origin net.Conn, yaml string) *Server {
 		t.Fatal(err)
 	}
 	o := s.snap.Load().origins.all[0]
-	o.idle = append(o.idle, &link{Conn: origin, origin: o, until: time.Now().Add(time.Hour), br: bufio.NewReaderSize(origin, originHead)})
+	o.idle = append(o.idle, &link{Conn: origin, origin: o, until: time.Now().Add(time.Hour)})
 	return s
 }
 
@@ -143,7 +143,7 @@ func TestTimeOfTheNextServer(t *testing.T) {
 	far, near := g.servers[0], newOrigin(&url.URL{Scheme: "http", Host: "127.0.0.1:10"})
 	far.idle = nil
 	conn := &timed{repeater: repeater{text: []byte("HTTP/1.1 204 No Content\r\n\r\n")}}
-	near.idle = []*link{{Conn: conn, origin: near, until: time.Now().Add(time.Hour), br: bufio.NewReaderSize(conn, originHead)}}
+	near.idle = []*link{{Conn: conn, origin: near, until: time.Now().Add(time.Hour)}}
 	g.servers = append(g.servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
 		x := s.begin((&listener{registry: s.open}).admit(&sender{}))

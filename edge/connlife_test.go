@@ -1,0 +1,142 @@
+package edge
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// halves is a connection in memory that can be closed in one direction, as far as anybody asks.
+type halves struct{ net.Conn }
+
+func (halves) CloseWrite() error { return nil }
+
+// serveAlone serves one client in memory until the server is done with it, and returns how long that was.
+func serveAlone(s *Server, change func(*conn), talk func(net.Conn)) time.Duration {
+	near, far := net.Pipe()
+	c := (&listener{registry: s.open}).admit(halves{near})
+	change(c)
+	start := time.Now()
+	var talking sync.WaitGroup
+	talking.Go(func() { talk(far) })
+	s.serveConn(c)
+	took := time.Since(start)
+	talking.Wait()
+	return took
+}
+
+func unchanged(*conn) {}
+
+// An empty line after a request is no other: who sends one and then nothing is no slow client, and gets no answer.
+func TestEmptyLineIsNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memoryServer(t, nil, "deny: ['0.0.0.0/0', '::/0']\nlimits: {header_timeout: 10s, idle_timeout: 1m}")
+		var got []byte
+		took := serveAlone(s, unchanged, func(client net.Conn) {
+			_, _ = io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx\r\n")
+			got, _ = io.ReadAll(client)
+		})
+		if n := strings.Count(string(got), "HTTP/1.1 "); n != 1 || s.stats.received.Load() != 1 || took != time.Minute {
+			t.Errorf("%d answers to %d requests after %v: %q", n, s.stats.received.Load(), took, got)
+		}
+	})
+}
+
+// The answer to a refused request has its time to be written, however long the body took that was read before it.
+func TestAnswerAfterASlowRefusedBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memoryServer(t, &hasty{takes: 1000, answer: "HTTP/1.1 204 No Content\r\n\r\n"}, "limits: {idle_timeout: 5s}\nrules: [{name: r, limit: 1}]")
+		var got []byte
+		serveAlone(s, unchanged, func(client net.Conn) {
+			answer := make([]byte, 1000)
+			_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			_, _ = client.Read(answer)
+			_, _ = io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n")
+			for range 20 {
+				_, _ = client.Write(make([]byte, 500))
+				time.Sleep(lingerTime / 2)
+			}
+			got, _ = io.ReadAll(client)
+		})
+		if !strings.HasPrefix(string(got), "HTTP/1.1 429 ") || s.stats.slowReaders.Load() != 0 {
+			t.Errorf("%q; %d slow readers", got, s.stats.slowReaders.Load())
+		}
+	})
+}
+
+// A client that does not take its answer is cut when its time is up, over TLS as well.
+func TestSlowReaderOverTLS(t *testing.T) {
+	folder := t.TempDir()
+	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
+	certificates, err := LoadCertificates(TLSConfig{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := memoryServer(t, &hasty{takes: 1000, answer: okHead + "Content-Length: 1000\r\n\r\n" + strings.Repeat("x", 1000)}, "limits: {idle_timeout: 1m}")
+		took := serveAlone(s, func(c *conn) { c.Conn = tls.Server(c.Conn, certificates.config()) }, func(client net.Conn) {
+			_, _ = io.WriteString(tls.Client(client, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"}), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		})
+		if took.Truncate(time.Second) != time.Minute || s.stats.slowReaders.Load() != 1 || s.stats.aborted.Load() != 1 {
+			t.Errorf("after %v: %d slow readers, %d answers aborted", took, s.stats.slowReaders.Load(), s.stats.aborted.Load())
+		}
+	})
+}
+
+// A connection above the cap is closed a second after its answer, also if its proxy then begins to say whose it is.
+func TestCrowdedProxyDoesNotLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memoryServer(t, nil, "")
+		var got []byte
+		took := serveAlone(s, func(c *conn) {
+			c.crowded = true
+			c.Conn = &proxied{Conn: c.raw, conn: c, then: 10 * time.Second}
+		}, func(client net.Conn) {
+			got = make([]byte, len(crowded))
+			_, _ = io.ReadFull(client, got)
+			_, _ = io.WriteString(client, "PROXY TCP4 192.0.2.1 192.0.2.200 4000 80\r\n")
+		})
+		if string(got) != crowded || took != lingerTime {
+			t.Errorf("%q, closed after %v", got, took)
+		}
+	})
+}
+
+// A body that is given up because the time for all of it is over was late, whatever its reader was about.
+func TestAbortedBodyIsLate(t *testing.T) {
+	near, _ := net.Pipe()
+	c := &conn{Conn: near, raw: near, listener: &registry{}}
+	c.startBody(time.Second, time.Second)
+	c.abortBody()
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+// A faulty connection panics when it is read.
+type faulty struct{ repeater }
+
+func (faulty) Read([]byte) (int, error) { panic("a bug") }
+func (faulty) RemoteAddr() net.Addr     { return nil }
+
+// A fault outside of any request, and one in saying that there was one, are counted, and end nothing but the connection.
+func TestFaultsAroundRequests(t *testing.T) {
+	s := memoryServer(t, nil, "")
+	s.serveConn((&listener{registry: s.open}).admit(&faulty{}))
+	if s.stats.panics.Load() != 1 || s.stats.received.Load() != 0 || s.Connections() != 0 {
+		t.Errorf("%d faults, %d requests, %d connections", s.stats.panics.Load(), s.stats.received.Load(), s.Connections())
+	}
+	s.access = &AccessLog{lines: make(chan *[]byte, 1)} // has nothing to write on
+	s.serveConn((&listener{registry: s.open}).admit(&sender{sends: "GET /\r\n\r\n", most: 100}))
+	if s.stats.panics.Load() != 3 || s.stats.received.Load() != 1 || s.stats.aborted.Load() != 1 || s.Connections() != 0 {
+		t.Errorf("%d faults, %d of %d requests aborted, %d connections", s.stats.panics.Load(), s.stats.aborted.Load(), s.stats.received.Load(), s.Connections())
+	}
+}
