@@ -49,6 +49,7 @@ const (
 	lineForwardedHost
 	lineForwardedOther // other X-Forwarded-*: claims that only a trusted proxy may make
 	lineVia
+	lineLookalike // spelled with underscores as one of the above, which many a server behind takes for it (CGI, CVE-2024-45614)
 )
 
 // scan reads a header block: lines that end in CRLF, up to an empty line if there is one. What two servers could read differently is an error: a
@@ -80,7 +81,7 @@ func (h *head) scan(block []byte) error {
 		switch l.kind {
 		case lineConnection:
 			l.drop, nominates = true, true
-		case lineHopByHop, lineTransferEncoding:
+		case lineHopByHop, lineTransferEncoding, lineLookalike:
 			l.drop = true
 		}
 		h.lines = append(h.lines, l)
@@ -225,6 +226,9 @@ func classify(name []byte) lineKind {
 	}
 	if len(name) > 12 && equalFold(name[:12], "x-forwarded-") {
 		return lineForwardedOther
+	}
+	if bytes.IndexByte(name, '_') >= 0 && classify(bytes.ReplaceAll(name, []byte{'_'}, []byte{'-'})) != lineOther {
+		return lineLookalike
 	}
 	return lineOther
 }

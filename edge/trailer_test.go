@@ -98,7 +98,7 @@ func TestTrailersOfRequests(t *testing.T) {
 func TestForgedTrailers(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), "")
-	for _, line := range []string{"X-Forwarded-For: 1.2.3.4", "X-Real-IP: 1.2.3.4", "Content-Length: 3", "Transfer-Encoding: chunked", "Host: b", "Cookie: a=b", "Authorization: x"} {
+	for _, line := range []string{"X-Forwarded-For: 1.2.3.4", "X-Real-IP: 1.2.3.4", "X_Forwarded_For: 1.2.3.4", "Content-Length: 3", "Transfer-Encoding: chunked", "Host: b", "Cookie: a=b", "Authorization: x"} {
 		resp, _ := e.talk().say("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n" + line + "\r\n\r\n")
 		if resp.StatusCode != 400 || !resp.Close {
 			t.Errorf("%s: %d", line, resp.StatusCode)
