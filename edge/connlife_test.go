@@ -139,4 +139,21 @@ func TestFaultsAroundRequests(t *testing.T) {
 	if s.stats.panics.Load() != 3 || s.stats.received.Load() != 1 || s.stats.aborted.Load() != 1 || s.Connections() != 0 {
 		t.Errorf("%d faults, %d of %d requests aborted, %d connections", s.stats.panics.Load(), s.stats.aborted.Load(), s.stats.received.Load(), s.Connections())
 	}
+	s = memoryServer(t, &breaking{closed: make(chan struct{})}, "")
+	client := &sender{sends: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100000), most: 1 << 20}
+	s.serveConn((&listener{registry: s.open}).admit(client))
+	if all, _ := client.answers("POST"); len(all) != 1 || all[0] != 500 || s.stats.panics.Load() != 1 {
+		t.Errorf("in the body: %d faults, answers %d", s.stats.panics.Load(), all)
+	}
 }
+
+// A breaking origin panics when it is written, and answers nothing until it is closed.
+type breaking struct {
+	repeater
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (o *breaking) Read([]byte) (int, error)  { <-o.closed; return 0, io.EOF }
+func (o *breaking) Write([]byte) (int, error) { panic("a bug") }
+func (o *breaking) Close() error              { o.once.Do(func() { close(o.closed) }); return nil }

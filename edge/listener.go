@@ -205,16 +205,6 @@ func peerAddr(a net.Addr) netip.Addr {
 	return netip.IPv6Unspecified() // an in-memory connection
 }
 
-// Close is called by the server as well; the second time is no failure.
-func (l *listener) Close() error {
-	l.stopping.Store(true)
-	l.siege.lift()
-	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
-}
-
 // stop takes the connections that are waiting to be accepted, and then no more: closing at once would reset them.
 func (l *listener) stop() {
 	if l.stopping.Swap(true) {

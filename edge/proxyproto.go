@@ -56,7 +56,7 @@ func (p *proxied) header() error {
 	l := p.conn.listener
 	if err != nil {
 		l.stats.badProxy.Add(1)
-		return io.EOF // there is nobody to answer: to the server the connection has ended
+		return io.EOF // there is nobody to answer
 	}
 	if !local {
 		p.conn.peer = client

@@ -275,10 +275,12 @@ func (s *Server) panicked(x *exchange, p any) {
 	default:
 		x.close, x.bodyRead = true, true
 		x.conn.linger.Store(true)
-		x.say(refuse(http.StatusInternalServerError, "internal", "This server made a mistake."))
+		x.say(mistake)
 		s.finish(x)
 	}
 }
+
+var mistake = refuse(http.StatusInternalServerError, "internal", "This server made a mistake.")
 
 func (s *Server) fault(p any) {
 	s.stats.panics.Add(1)

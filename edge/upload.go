@@ -19,9 +19,11 @@ const inlineBody = 64 << 10
 // lastMoment is how long the end of a body may take to be sent to an origin that has answered already.
 const lastMoment = 100 * time.Millisecond
 
-var errBodyTooLarge = errors.New("edge: request body above limits.body_bytes")
-
-var errTrailer = errors.New("edge: a request's trailer says what only a header may say")
+var (
+	errBodyTooLarge = errors.New("edge: request body above limits.body_bytes")
+	errTrailer      = errors.New("edge: a request's trailer says what only a header may say")
+	errFault        = errors.New("edge: panic while sending a body")
+)
 
 // An upload sends a request's body to the origin.
 type upload struct {
@@ -149,8 +151,9 @@ func (u *upload) start() {
 			_ = u.link.SetReadDeadline(now.Add(u.within(now)))
 		}()
 		defer func() {
-			if p := recover(); p != nil {
-				u.fail(errors.New("edge: panic while sending a body"), true)
+			if recover() != nil {
+				u.client.listener.stats.panics.Add(1)
+				u.fail(errFault, true)
 			}
 		}()
 		u.run(true)
@@ -199,6 +202,8 @@ func (u *upload) end() bool {
 func (u *upload) refusal() *refusal {
 	var timeout net.Error
 	switch {
+	case u.err == errFault:
+		return mistake
 	case errors.Is(u.err, errBodyTooLarge):
 		return bodyTooLarge
 	case errors.As(u.err, &timeout) && timeout.Timeout():
