@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// A socket is a connection of the kernel's, read and written with system calls that the scheduler does not hear of (system_linux.go):
-// they never block, so nothing is gained by telling it, and on a busy machine its monitor thread, which watches who is told of,
-// takes a tenth of the edge's time. Waiting, deadlines and closing are those of package net.
+// A socket is a connection of the kernel's. It is written with system calls that the scheduler does not hear of (system_linux.go): they
+// do not block, so nothing is gained by telling it, and on a busy machine its monitor thread, which watches who is told of, takes
+// a twentieth of the edge's time and more. Waiting, deadlines and closing are those of package net.
 //
 // One goroutine may read while another writes.
 type socket struct {
