@@ -7,20 +7,25 @@ import (
 	"syscall"
 )
 
-// A socket is a connection of the kernel's. It is written with system calls that the scheduler does not hear of (system_linux.go): they
-// do not block, so nothing is gained by telling it, and on a busy machine its monitor thread, which watches who is told of, takes
-// a twentieth of the edge's time and more. Waiting, deadlines and closing are those of package net.
+// A socket is a connection of the kernel's. It is read and written with system calls that the scheduler does not hear of
+// (system_linux.go): they do not block, so nothing is gained by telling it, and its monitor thread, which watches who is told of, takes a
+// twentieth of the edge's time and more, most on a busy machine. Waiting, deadlines and closing are those of package net.
 //
 // One goroutine may read while another writes.
 type socket struct {
 	net.Conn
 	raw   syscall.RawConn
 	in    transfer
+	reads uint8
 	out   transfer
 	asked transfer // a request, and the wait for its answer
 	look  func(fd uintptr)
 	ahead transfer // what look saw
 }
+
+// heard is how many reads of a socket have one among them that the scheduler hears of. It wakes the monitor thread, which lets others
+// run and the poller have its turn; else that would sleep on while the process is busy.
+const heard = 64
 
 // A transfer is a read or a write under way.
 type transfer struct {
@@ -54,7 +59,7 @@ func (s *socket) Read(p []byte) (int, error) {
 	case err != nil: // the time is up, or the connection has been closed
 		return 0, err
 	case t.err != nil:
-		return 0, os.NewSyscallError("read", t.err)
+		return 0, os.NewSyscallError("read", t.err) // t.n may be -1
 	case t.n == 0 && len(p) > 0:
 		return 0, io.EOF
 	}
@@ -63,7 +68,11 @@ func (s *socket) Read(p []byte) (int, error) {
 
 func (s *socket) read(fd uintptr) (done bool) {
 	t := &s.in
-	t.n, t.err = systemRead(fd, t.p)
+	if s.reads++; s.reads%heard != 0 {
+		t.n, t.err = systemRead(fd, t.p)
+	} else if t.n, t.err = syscall.Read(int(fd), t.p); t.err == syscall.EINTR {
+		return s.read(fd)
+	}
 	return t.err != syscall.EAGAIN
 }
 

@@ -7,21 +7,14 @@ import (
 	"unsafe"
 )
 
-// System calls on sockets, which do not block. The scheduler hears of reads only: it must hear of something, or its monitor thread, which
-// lets others run and the poller have its turn, sleeps on while the process is busy. The race detector must hear of all: see
-// system_other.go.
+// System calls on sockets, which do not block. The scheduler does not hear of them; the race detector must: see system_other.go.
 
-func systemRead(fd uintptr, p []byte) (int, error) {
-	for {
-		if n, err := syscall.Read(int(fd), p); err != syscall.EINTR {
-			return max(n, 0), err
-		}
-	}
-}
+func systemRead(fd uintptr, p []byte) (int, error)  { return system(syscall.SYS_READ, fd, p) }
+func systemWrite(fd uintptr, p []byte) (int, error) { return system(syscall.SYS_WRITE, fd, p) }
 
-func systemWrite(fd uintptr, p []byte) (int, error) {
+func system(call, fd uintptr, p []byte) (int, error) {
 	for {
-		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		n, _, errno := syscall.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch errno {
 		case 0:
 			return int(n), nil
