@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -34,16 +33,11 @@ func (b *answerBody) within(now time.Time) time.Duration {
 	return min(b.timeout, b.due.Sub(now))
 }
 
-// clientWriters hold what is written to clients, each for as long as a body is streamed.
-var clientWriters = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 8<<10) }}
-
 // send streams the body to the client, behind the head of the answer. What has arrived goes out before it waits for more, so
 // that a slow stream is not held up. A failure is the end of the client's connection: it has been promised more than it gets.
 func (b *answerBody) send(head []byte, inChunks bool) error {
-	w := clientWriters.Get().(*bufio.Writer)
-	w.Reset(b.client)
-	defer clientWriters.Put(w)
-	defer w.Reset(nil)
+	w := writerTo(b.client)
+	defer releaseWriter(w)
 	b.client.startAnswer()
 	defer b.client.endAnswer()
 	b.out = w

@@ -18,8 +18,8 @@ const (
 	idleOrigin = 30 * time.Second
 	maxIdle    = 512 // kept connections to one server
 	// originHead bounds the head of an answer: it must fit the read buffer.
-	originHead   = 32 << 10
-	originWriter = 8 << 10
+	originHead  = 32 << 10
+	writeBuffer = 8 << 10
 )
 
 // An origin is one server that requests are passed on to, with the connections to it.
@@ -69,18 +69,18 @@ type link struct {
 	touched atomic.Bool   // and whether another has been set since
 }
 
-// originWriters hold what is written to origins, each for as long as a request is being written.
-var originWriters = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, originWriter) }}
+// writers hold what is written to origins and clients, each for as long as a request or a body is being written.
+var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, writeBuffer) }}
 
-func (l *link) writer() *bufio.Writer {
-	w := originWriters.Get().(*bufio.Writer)
-	w.Reset(l.Conn)
+func writerTo(c net.Conn) *bufio.Writer {
+	w := writers.Get().(*bufio.Writer)
+	w.Reset(c)
 	return w
 }
 
 func releaseWriter(w *bufio.Writer) {
 	w.Reset(nil)
-	originWriters.Put(w)
+	writers.Put(w)
 }
 
 // begin gives an exchange its deadline. Moving deadlines costs, so one that a request set just now will do for the next.

@@ -134,7 +134,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		requestHeads.Put(head)
 	} else {
 		l.listen()
-		w := l.writer()
+		w := writerTo(l.Conn)
 		_, _ = w.Write(*head)
 		requestHeads.Put(head)
 		u := &upload{body: x.requestBody(), link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
