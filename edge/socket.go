@@ -2,6 +2,7 @@ package edge
 
 import (
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"syscall"
@@ -16,7 +17,7 @@ type socket struct {
 	net.Conn
 	raw   syscall.RawConn
 	in    transfer
-	reads uint8
+	reads uint16 // from a number by chance on, so that not all sockets of an hour are heard of at once
 	out   transfer
 	asked transfer // a request, and the wait for its answer
 	look  func(fd uintptr)
@@ -24,8 +25,9 @@ type socket struct {
 }
 
 // heard is how many reads of a socket have one among them that the scheduler hears of. It wakes the monitor thread, which lets others
-// run and the poller have its turn; else that would sleep on while the process is busy.
-const heard = 64
+// run and the poller have its turn; else that would sleep on while the process is busy. A busy processor makes so many reads in
+// about ten milliseconds, which is how long the monitor lets anybody have it.
+const heard = 1024
 
 // A transfer is a read or a write under way.
 type transfer struct {
@@ -45,7 +47,7 @@ func newSocket(c net.Conn) net.Conn {
 	if err != nil {
 		return c
 	}
-	s := &socket{Conn: c, raw: raw}
+	s := &socket{Conn: c, raw: raw, reads: uint16(rand.Uint32())}
 	s.in.step, s.out.step = s.read, s.write
 	return s
 }
