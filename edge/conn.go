@@ -22,6 +22,9 @@ const (
 	// unread bytes resets it, and a reset takes the answer with it.
 	lingerTime  = time.Second
 	lingerBytes = 256 << 10
+	// patience is how many times a connection gives way in a row. The next read is mostly in vain and waits for the poller, which has
+	// its turn only when nobody else wants to run: connections that find more each time they are back would keep it from the others.
+	patience = 4
 )
 
 // A conn is a client's connection. But for Close it belongs to the goroutine that serves it, or, while a body is on its
@@ -40,6 +43,7 @@ type conn struct {
 	br      *bufio.Reader // what it sends
 	linger  atomic.Bool   // what the client still sends is read before it is closed
 	heading bool          // a part of a head has been read
+	turns   uint8         // at reading one, up to patience
 	crowded bool          // it is one too many
 
 	body      bool // a body is being read: the end of the connection is not the end of the body
@@ -94,7 +98,9 @@ func (c *conn) Read(p []byte) (int, error) {
 			_ = c.Conn.SetReadDeadline(longAgo)
 		}
 	}
-	c.listener.giveWay()
+	if c.turns++; c.turns%patience != 0 {
+		c.listener.giveWay()
+	}
 	n, err := c.Conn.Read(p)
 	if err != nil && n == 0 && c.old() {
 		n, err = c.readOn(p, c.readDue, err)

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"syscall"
@@ -17,17 +16,17 @@ type socket struct {
 	net.Conn
 	raw   syscall.RawConn
 	in    transfer
-	reads uint16 // from a number by chance on, so that not all sockets of an hour are heard of at once
+	reads uint8 // since it had to wait
 	out   transfer
 	asked transfer // a request, and the wait for its answer
 	look  func(fd uintptr)
 	ahead transfer // what look saw
 }
 
-// heard is how many reads of a socket have one among them that the scheduler hears of. It wakes the monitor thread, which lets others
-// run and the poller have its turn; else that would sleep on while the process is busy. A busy processor makes so many reads in
-// about ten milliseconds, which is how long the monitor lets anybody have it.
-const heard = 1024
+// heard is how many reads in a row, none of which had to wait, have one among them that the scheduler hears of. It wakes the monitor
+// thread, which sees to it that others run and the poller has its turn; else that would sleep on while the process is busy. Whoever
+// waits lets others run anyhow, and the monitor awake takes a tenth of the processor.
+const heard = 64
 
 // A transfer is a read or a write under way.
 type transfer struct {
@@ -47,7 +46,7 @@ func newSocket(c net.Conn) net.Conn {
 	if err != nil {
 		return c
 	}
-	s := &socket{Conn: c, raw: raw, reads: uint16(rand.Uint32())}
+	s := &socket{Conn: c, raw: raw}
 	s.in.step, s.out.step = s.read, s.write
 	return s
 }
@@ -75,7 +74,11 @@ func (s *socket) read(fd uintptr) (done bool) {
 	} else if t.n, t.err = syscall.Read(int(fd), t.p); t.err == syscall.EINTR {
 		return s.read(fd)
 	}
-	return t.err != syscall.EAGAIN
+	if t.err == syscall.EAGAIN {
+		s.reads = 0
+		return false
+	}
+	return true
 }
 
 // ask writes a request and waits for something to read, without a look for an answer that cannot be there yet: the poller is told to
@@ -100,8 +103,9 @@ func (s *socket) ask(request []byte) error {
 
 func (s *socket) askOnce(fd uintptr) (done bool) {
 	t := &s.asked
-	if len(t.p) == 0 {
-		return true // the poller says that there is something
+	if len(t.p) == 0 { // the poller says that there is something
+		s.reads = 0
+		return true
 	}
 	n, err := systemWrite(fd, t.p)
 	if t.p = t.p[n:]; err != syscall.EAGAIN {
