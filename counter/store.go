@@ -6,46 +6,48 @@ import (
 )
 
 // A store is a set-associative cache, like a processor's: the counters of a source stand in one page of memory, which its hash
-// chooses, each of them often at home, where the hash and the rule put it if that is free. The page begins with a line of tags, a
-// byte of hash for each of its records. So a decision about a source that has not been seen for a while waits for memory about
-// once, by however many rules: for a page, in which the tags and the records that are at home are read at the same time. A source
-// that finds its page full goes to one of a few others; when the store as a whole is full, a new counter pushes out the one of
-// eight that matters least. No chains, no pointers for the garbage collector, nothing to resize: a store that is not full uses the
-// first of its pages only, and spreads to more as it fills (grow.go).
+// chooses, each of them often at home, where the hash and the rule put it if that is free. A page has a line of tags, a byte of hash for
+// each of its records. So a decision about a source that has not been seen for a while waits for memory about once, by however many
+// rules: the tags and the records that are at home are read at the same time. A source that finds its page full goes to one of a few
+// others; when the store as a whole is full, a new counter pushes out the one of eight that matters least. No chains, no pointers for
+// the garbage collector, nothing to resize: a store that is not full uses the first of its pages only, and spreads to more as it
+// fills (grow.go).
 type store struct {
-	narrow []page     // the one or
-	wide   []widePage // the other: the pages of all shards
-	words  int        // of tags in a page
-	first  int        // this shard's pages: first, first+stride, and so on, so that all shards together use the first pages
-	stride int
-	pages  int     // how many it may use
-	spread         // how many it does use
-	used   int     // records
-	fines  []int32 // for each page the first fine of its counters: one more than the index in shard.fines, or 0
+	*memory
+	first  int // this shard's pages: first, first+stride, and so on, so that all shards together use the first pages
+	spread     // how many of them it does use
+	used   int // records
 }
 
-// A page of 63 counters is one of the processor's pages. Each record has a line of its cache to itself.
-type page struct {
-	tags    [8]uint64
-	records [63]record
+// memory is one piece for the stores of all shards, of which nothing is touched before it is used.
+type memory struct {
+	narrow []page     // the one or
+	wide   []widePage // the other
+	lines  []tagLine  // and their tags. Within the pages all of them would compete for a few sets of the processor's caches
+	fines  []int32    // for each page the first fine of its counters: one more than the index in shard.fines, or 0
+	words  int        // of tags of a page
+	stride int        // shards
+	pages  int        // how many a shard may use
 }
+
+// A page of 63 counters and its tags are as much as one of the processor's pages. Each record has a line of its cache to itself.
+type page struct{ records [63]record }
+
+type tagLine [8]uint64
 
 type record struct {
 	head
 	lanes [narrowGroups]uint64 // the newest group first
 }
 
-type widePage struct {
-	tags    [5]uint64
-	records [39]wideRecord
-}
+type widePage struct{ records [39]wideRecord }
 
 type wideRecord struct {
 	head
 	lanes [maxGroups]uint64
 }
 
-// Tags that are no hash; those are odd. A page's first tag stands for the tags themselves.
+// Tags that are no hash; those are odd. A page's first tag is no record's.
 const (
 	tagEmpty = 0
 	tagSelf  = 2
@@ -83,12 +85,7 @@ func (st *store) record(i int) (*head, []uint64) {
 	return &r.head, r.lanes[:]
 }
 
-func (st *store) tags(page int) []uint64 {
-	if st.wide == nil {
-		return st.narrow[page].tags[:]
-	}
-	return st.wide[page].tags[:]
-}
+func (st *store) tags(page int) []uint64 { return st.lines[page][:st.words] }
 
 // narrowGroups is how many groups of 16-bit lanes a window touches: 13 lanes, four to a group.
 const narrowGroups = 4
@@ -119,6 +116,13 @@ const (
 func pagesFor(n, perPage int) int {
 	sparse := perPage * 12 / 13
 	return max((n*11+perPage*5)/(perPage*10), (n+sparse-1)/sparse, 1)
+}
+
+// newMemory is room for so many counters in each of so many shards, the pages themselves excepted.
+func newMemory(counters, shards, perPage int) *memory {
+	m := &memory{words: (perPage + ways) / ways, stride: shards, pages: pagesFor(counters, perPage)}
+	m.lines, m.fines = make([]tagLine, shards*m.pages), make([]int32, shards*m.pages)
+	return m
 }
 
 func (st *store) perPage() int { return st.words*ways - 1 }

@@ -23,21 +23,21 @@ type Table struct {
 type shard struct {
 	mu       sync.Mutex
 	narrow   store
+	grows    bool // a page should be split
+	waking   bool // Wake was called and Dirty has not been since
 	wide     store
-	works    works    // what is on its way to the tier, or held; works[0] is not used
-	free     []uint16 // unused places in works
-	fines    []fine   // of the sources that are worth it
-	hand     int      // where newFine looks next
-	dirty    []uint16 // works that wait to be taken
-	waiting  map[Key]chan struct{}
-	maxWorks int
-	maxFines int
-	touched  uint32         // of no meaning: what was read only so that it is at hand
-	grows    bool           // a page should be split
-	waking   bool           // Wake was called and Dirty has not been since
+	dirty    []uint16       // works that wait to be taken
 	bit      uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
 	stirred  *atomic.Uint64 // dirty is not empty
 	laden    *atomic.Uint64 // there may be a work, or somebody waiting
+	works    works          // what is on its way to the tier, or held; works[0] is not used
+	free     []uint16       // unused places in works
+	fines    []fine         // of the sources that are worth it
+	hand     int            // where newFine looks next
+	waiting  map[Key]chan struct{}
+	maxWorks int
+	maxFines int
+	touched  uint32 // of no meaning: what was read only so that it is at hand
 	stats    Stats
 	_        [64]byte // neighbours' locks on other cache lines
 }
@@ -72,20 +72,16 @@ func New(o Options) *Table {
 		n *= 2
 	}
 	t := &Table{options: o, seed: maphash.MakeSeed(), shards: make([]shard, n)}
-	// One piece for all shards, of which nothing is touched before it is used.
-	narrow := store{words: len(page{}.tags), stride: n}
-	narrow.pages = pagesFor((o.Counters+n-1)/n, narrow.perPage())
-	narrow.narrow, narrow.spread = make([]page, n*narrow.pages), newSpread(narrow.pages)
-	wide := store{words: len(widePage{}.tags), stride: n}
-	wide.pages = pagesFor((o.Counters/16+n-1)/n, wide.perPage())
-	wide.wide, wide.spread = make([]widePage, n*wide.pages), newSpread(wide.pages)
-	narrow.fines, wide.fines = make([]int32, len(narrow.narrow)), make([]int32, len(wide.wide))
+	narrow := newMemory((o.Counters+n-1)/n, n, len(page{}.records))
+	narrow.narrow = make([]page, len(narrow.lines))
 	hugePages(narrow.narrow)
+	wide := newMemory((o.Counters/16+n-1)/n, n, len(widePage{}.records))
+	wide.wide = make([]widePage, len(wide.lines))
 	hugePages(wide.wide)
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.narrow, s.wide = narrow, wide
-		s.narrow.first, s.wide.first = i, i
+		s.narrow = store{memory: narrow, first: i, spread: newSpread(narrow.pages)}
+		s.wide = store{memory: wide, first: i, spread: newSpread(wide.pages)}
 		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
 		s.works.n = 1
 		s.maxFines = o.Counters/n/fineShare + 16
