@@ -29,7 +29,6 @@ func (t *Table) Dirty(buf []Counter, n int) []Counter {
 		}
 		if s.dirty = slices.Delete(s.dirty, 0, some); len(s.dirty) == 0 {
 			s.stirred.And(^s.bit)
-			s.waking = false
 		}
 		s.mu.Unlock()
 	}
@@ -418,7 +417,8 @@ func (s *shard) unlock(t *Table) {
 	if s.grows {
 		s.spreadOut(t)
 	}
-	wake := s.wakes()
+	wake := s.wakes
+	s.wakes = false
 	s.mu.Unlock()
 	if wake && t.options.Wake != nil {
 		t.options.Wake()

@@ -24,7 +24,7 @@ type shard struct {
 	mu       sync.Mutex
 	narrow   store
 	grows    bool // a page should be split
-	waking   bool // Wake was called and Dirty has not been since
+	wakes    bool // hits have begun to wait since it was last unlocked
 	wide     store
 	dirty    []uint16       // works that wait to be taken
 	bit      uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do

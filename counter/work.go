@@ -223,17 +223,9 @@ func (s *shard) queue(w uint16) {
 		s.dirty = append(s.dirty, w)
 		if len(s.dirty) == 1 {
 			s.stirred.Or(s.bit)
+			s.wakes = true
 		}
 	}
-}
-
-// wakes reports whether hits have begun to wait since it was last asked.
-func (s *shard) wakes() bool {
-	if len(s.dirty) == 0 || s.waking {
-		return false
-	}
-	s.waking = true
-	return true
 }
 
 func (s *shard) hold(t *Table, a *Ask, l *lookup) bool {
