@@ -98,3 +98,22 @@ func TestPeek(t *testing.T) {
 	far.Close()
 	until(t, "the end is there", func() bool { n, err := s.peek(); return n == 0 && err == nil })
 }
+
+// Only who reads on and on without having to wait is heard of by the scheduler: whoever waits begins to count anew.
+func TestWaitingIsHeardOf(t *testing.T) {
+	l, far := pair(t)
+	s := l.Conn.(*socket)
+	_, _ = io.WriteString(far, "0123456789")
+	until(t, "ten bytes are there", func() bool { n, _ := s.peek(); return n == 1 })
+	b := make([]byte, 1)
+	for i := range uint8(10) {
+		if _, err := s.Read(b); err != nil || s.reads != i+1 {
+			t.Fatalf("read %d: %v, and %d reads without a wait", i+1, err, s.reads)
+		}
+	}
+	until(t, "a read has waited", func() bool { // with bad luck the time is up before the first try
+		_ = s.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+		_, err := s.Read(b)
+		return errors.Is(err, os.ErrDeadlineExceeded) && s.reads == 0
+	})
+}
