@@ -25,6 +25,8 @@ const (
 	// patience is how many times a connection gives way in a row. The next read is mostly in vain and waits for the poller, which has
 	// its turn only when nobody else wants to run: connections that find more each time they are back would keep it from the others.
 	patience = 4
+	// fair is how many requests of those that came at once are answered before others have their turn.
+	fair = 16
 )
 
 // A conn is a client's connection. But for Close it belongs to the goroutine that serves it, or, while a body is on its
@@ -44,6 +46,7 @@ type conn struct {
 	linger  atomic.Bool   // what the client still sends is read before it is closed
 	heading bool          // a part of a head has been read
 	turns   uint8         // at reading one, up to patience
+	piped   uint8         // heads that came together with the request before them
 	crowded bool          // it is one too many
 
 	body      bool // a body is being read: the end of the connection is not the end of the body

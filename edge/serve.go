@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"sync"
 	"time"
 
@@ -296,7 +297,12 @@ var (
 // lines before it are passed over (RFC 9112, 2.2). The whole of it must come within so long after its first byte.
 func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
 	timed, searched := false, 0
-	for c.heading = c.br.Buffered() > 0; ; {
+	if c.heading = c.br.Buffered() > 0; c.heading {
+		if c.piped++; c.piped%fair == 0 {
+			runtime.Gosched()
+		}
+	}
+	for {
 		have, _ := c.br.Peek(c.br.Buffered())
 		for searched == 0 && (bytes.HasPrefix(have, []byte{'\n'}) || bytes.HasPrefix(have, []byte("\r\n"))) {
 			n := bytes.IndexByte(have, '\n') + 1

@@ -1,0 +1,86 @@
+package edge
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// A burst is a client that sends all its requests at once, and notes how many have been answered.
+type burst struct {
+	repeater
+	rest     []byte
+	answered atomic.Int64
+	onAnswer func()
+}
+
+func (b *burst) Read(p []byte) (int, error) {
+	if len(b.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+func (b *burst) Write(p []byte) (int, error) {
+	b.answered.Add(int64(bytes.Count(p, []byte("HTTP/1.1 429"))))
+	if b.onAnswer != nil {
+		b.onAnswer()
+	}
+	return len(p), nil
+}
+
+func (b *burst) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
+func (b *burst) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 80} }
+
+// Whoever sends a hundred requests at once does not keep the processor until all of them are answered.
+func TestPipeliningTakesTurns(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	c, err := ParseConfig("", []byte("origins: [{servers: ['http://127.0.0.1:9']}]\nrules: [{name: r, limit: 1, mitigation_timeout: 1h}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 10}), Bits: mitigation.New(1<<10, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+	key := mitigation.Key{Rule: s.snap.Load().rules.rules[0].counter.ID, Source: s.snap.Load().sources.of(netip.MustParseAddr("10.0.0.1"))}
+	now := time.Now()
+	s.limiter.bits.Start(key, mitigation.Bit{Start: now, End: now.Add(time.Hour)}, now)
+	var served sync.WaitGroup
+	serve := func(client *burst) {
+		served.Go(func() { s.serveConn((&listener{registry: s.open}).admit(client)) })
+	}
+	many, before := &burst{rest: []byte(strings.Repeat(request, 100))}, int64(100)
+	var mu sync.Mutex
+	note := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		before = min(before, many.answered.Load())
+	}
+	many.onAnswer = sync.OnceFunc(func() {
+		for range 8 { // the race detector has the scheduler choose by chance
+			serve(&burst{rest: []byte(request), onAnswer: note})
+		}
+	})
+	serve(many)
+	served.Wait()
+	if got := many.answered.Load(); got != 100 {
+		t.Fatalf("%d requests were refused, want 100", got)
+	}
+	if before > 4*fair {
+		t.Errorf("eight requests waited for %d others of one client, want at most %d", before, 4*fair)
+	}
+}
