@@ -76,6 +76,12 @@ func (l *AccessLog) Run(ctx context.Context, failed func(error)) {
 			l.lost.Add(w.flush())
 		}
 	}
+	queued := func() { // by now
+		for range len(l.lines) {
+			add(<-l.lines)
+		}
+		l.lost.Add(w.flush())
+	}
 	for {
 		select {
 		case line := <-l.lines:
@@ -84,7 +90,7 @@ func (l *AccessLog) Run(ctx context.Context, failed func(error)) {
 				l.lost.Add(w.flush())
 			}
 		case <-l.reopen:
-			l.lost.Add(w.flush())
+			queued()
 			if out, err := l.open(); err != nil {
 				failed(err)
 			} else {
@@ -92,10 +98,7 @@ func (l *AccessLog) Run(ctx context.Context, failed func(error)) {
 				w.out = out
 			}
 		case <-ctx.Done():
-			for len(l.lines) > 0 {
-				add(<-l.lines)
-			}
-			l.lost.Add(w.flush())
+			queued()
 			_ = w.out.Close()
 			return
 		}
