@@ -2,8 +2,6 @@ package edge
 
 import (
 	"bytes"
-	"io"
-	"net"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -18,19 +16,9 @@ import (
 
 // A burst is a client that sends all its requests at once, and notes how many have been answered.
 type burst struct {
-	repeater
-	rest     []byte
+	crowd
 	answered atomic.Int64
 	onAnswer func()
-}
-
-func (b *burst) Read(p []byte) (int, error) {
-	if len(b.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
-	return n, nil
 }
 
 func (b *burst) Write(p []byte) (int, error) {
@@ -40,9 +28,6 @@ func (b *burst) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
-
-func (b *burst) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
-func (b *burst) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2), Port: 80} }
 
 // Whoever sends a hundred requests at once does not keep the processor until all of them are answered.
 func TestPipeliningTakesTurns(t *testing.T) {
@@ -63,7 +48,7 @@ func TestPipeliningTakesTurns(t *testing.T) {
 	serve := func(client *burst) {
 		served.Go(func() { s.serveConn((&listener{registry: s.open}).admit(client)) })
 	}
-	many, before := &burst{rest: []byte(strings.Repeat(request, 100))}, int64(100)
+	many, before := &burst{crowd: crowd{rest: []byte(strings.Repeat(request, 100))}}, int64(100)
 	var mu sync.Mutex
 	note := func() {
 		mu.Lock()
@@ -72,7 +57,7 @@ func TestPipeliningTakesTurns(t *testing.T) {
 	}
 	many.onAnswer = sync.OnceFunc(func() {
 		for range 8 { // the race detector has the scheduler choose by chance
-			serve(&burst{rest: []byte(request), onAnswer: note})
+			serve(&burst{crowd: crowd{rest: []byte(request)}, onAnswer: note})
 		}
 	})
 	serve(many)
