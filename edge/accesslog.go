@@ -98,7 +98,8 @@ func (l *AccessLog) Run(ctx context.Context, failed func(error)) {
 				w.out = out
 			}
 		case <-ctx.Done():
-			queued()
+			for queued(); len(l.lines) > 0; queued() { // what came meanwhile
+			}
 			_ = w.out.Close()
 			return
 		}
