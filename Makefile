@@ -1,7 +1,7 @@
 # The habits of this repository, each one command. They need Go; `make test` installs what else it needs, and says so.
 
 GO ?= go
-FUZZTIME ?= 30s
+FUZZTIME ?= 200000x
 BENCH ?= .
 BENCHTIME ?= 1s
 LOGS ?=
@@ -27,7 +27,7 @@ needs:
 race: needs # the tests again, with other interleavings
 	$(GO) test -race -shuffle=on -count=1 -cpu=1,2,4 ./...
 
-fuzz: # every fuzz target for FUZZTIME
+fuzz: # every fuzz target with FUZZTIME inputs
 	@.ci/fuzz $(FUZZTIME)
 
 bench: needs # benchmarks, those that match BENCH
