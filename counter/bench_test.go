@@ -135,14 +135,16 @@ func BenchmarkReserveParallel(b *testing.B) {
 						table, list = fill(false, sources/tables, sources/tables, rules)
 						list = list[:busy/tables]
 					}
-					table, list, i := table, list, w*len(list)/len(deciders)
-					asks, now := make([]Ask, 1), epoch.Add(time.Second)
+					table, list, next := table, list, w*len(list)/len(deciders)
+					now := epoch.Add(time.Second)
 					deciders[w] = func() {
+						asks, i := make([]Ask, 1), next // on this goroutine's stack, where no other processor writes
 						for range turn {
 							i++
 							asks[0] = Ask{Rule: rules[0], Source: list[i%len(list)], Hits: 1}
 							table.Reserve(asks, now.Add(time.Duration(i)*time.Microsecond))
 						}
+						next = i
 					}
 				}
 				together := func(deciders []func()) (elapsed time.Duration, cpu int64) {

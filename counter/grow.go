@@ -3,6 +3,7 @@ package counter
 import (
 	"iter"
 	"math/bits"
+	"sync/atomic"
 )
 
 // spread says over how many pages a store's counters are spread: a few at the start, and twice as many whenever those are rather
@@ -10,19 +11,27 @@ import (
 // pages of a size are split one by one, from the last to the first, one for each counter added. A hash falls into pages in its
 // own order, so the counters of page j of n belong in pages from j on of the n' that come next, and none of those but j itself
 // is yet to be split.
+//
+// It changes under the shard's lock, and is read without it where a page is only brought to hand.
 type spread struct {
-	size  int // how many pages a hash chooses from
-	split int // of these, those from here on have been split:
-	next  int // a hash that falls into one of them chooses from so many
+	size  atomic.Uint32 // how many pages a hash chooses from
+	split atomic.Uint32 // of these, those from here on have been split:
+	next  atomic.Uint32 // a hash that falls into one of them chooses from so many
 }
 
 // steps is how often a store's pages double until it uses all.
 const steps = 5
 
-// newSpread begins with a part of the pages.
-func newSpread(pages int) spread {
-	n := (pages + 1<<steps - 1) >> steps
-	return spread{size: n, split: n, next: following(n, pages)}
+// begin chooses from a part of the pages.
+func (p *spread) begin(pages int) {
+	p.double((pages+1<<steps-1)>>steps, pages)
+}
+
+// double has all pages of a size, of which none has been split.
+func (p *spread) double(size, pages int) {
+	p.size.Store(uint32(size))
+	p.split.Store(uint32(size))
+	p.next.Store(uint32(following(size, pages)))
 }
 
 // following is the next size on the way to so many pages.
@@ -36,19 +45,20 @@ func following(size, pages int) int {
 }
 
 func (p *spread) page(x uint64) int {
-	page, _ := bits.Mul64(x, uint64(p.size))
-	if int(page) >= p.split {
-		page, _ = bits.Mul64(x, uint64(p.next))
+	page, _ := bits.Mul64(x, uint64(p.size.Load()))
+	if page >= uint64(p.split.Load()) {
+		page, _ = bits.Mul64(x, uint64(p.next.Load()))
 	}
 	return int(page)
 }
 
 // inUse is how many pages may hold counters.
 func (p *spread) inUse() int {
-	if p.split == p.size {
-		return p.size
+	size := p.size.Load()
+	if p.split.Load() == size {
+		return int(size)
 	}
-	return p.next
+	return int(p.next.Load())
 }
 
 // all ranges over the counters.
@@ -80,7 +90,8 @@ func (st *store) within(page int) iter.Seq[int] {
 // crowded reports whether a page should be split. Pages overflow by chance, and one of more than nine sixteenths in the mean
 // would too often.
 func (st *store) crowded() bool {
-	return st.size < st.pages && (st.split < st.size || 16*st.used > 9*st.size*st.perPage())
+	size := int(st.size.Load())
+	return size < st.pages && (int(st.split.Load()) < size || 16*st.used > 9*size*st.perPage())
 }
 
 // spreadOut splits a page of the stores that should grow.
@@ -95,7 +106,7 @@ func (s *shard) spreadOut(t *Table) {
 
 // grow splits a page of a store: its counters, and those of others that stand in it, move to where they belong among more pages.
 func (s *shard) grow(t *Table, st *store) {
-	number := st.split - 1
+	number := int(st.split.Load()) - 1
 	page := st.at(number)
 	var room [2 * slots]moved
 	list := room[:0]
@@ -103,10 +114,11 @@ func (s *shard) grow(t *Table, st *store) {
 		list = append(list, s.pickUp(st, i))
 	}
 	for k := 1; k <= reach(st.tags(page)); k++ {
-		if number^k >= st.inUse() {
+		mate, ok := st.mate(number, k)
+		if !ok {
 			continue
 		}
-		for i := range st.within(st.at(number ^ k)) {
+		for i := range st.within(mate) {
 			source := Source{id: st.head(i).id, code: st.head(i).code}
 			if st.page(t.hash(&source)) == number {
 				list = append(list, s.pickUp(st, i))
@@ -114,7 +126,7 @@ func (s *shard) grow(t *Table, st *store) {
 			}
 		}
 	}
-	st.split--
+	st.split.Store(uint32(number))
 	clear(st.tags(page))
 	st.used -= len(list)
 	for k := range list {
@@ -130,8 +142,8 @@ func (s *shard) grow(t *Table, st *store) {
 			s.link(m.fine, st, i)
 		}
 	}
-	if st.split == 0 {
-		st.size, st.split, st.next = st.next, st.next, following(st.next, st.pages)
+	if number == 0 {
+		st.double(int(st.next.Load()), st.pages)
 	}
 }
 

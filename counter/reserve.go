@@ -43,6 +43,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 		a := &asks[0]
 		l := lookup{hash: t.hash(&a.Source)}
 		l.s = t.shard(l.hash)
+		l.bring(a)
 		l.s.mu.Lock()
 		l.find(a)
 		t.judge(a, &l, ns, nil)
@@ -158,13 +159,18 @@ type lookup struct {
 	there bool // i is the counter's
 }
 
+// bring fetches what find will look at.
+func (l *lookup) bring(a *Ask) {
+	l.store = l.s.store(a.Rule)
+	l.store.bring(l.hash, a.Rule.ID)
+}
+
 // find looks for the counter of a.
 func (l *lookup) find(a *Ask) {
-	l.store = l.s.store(a.Rule)
 	l.i, l.there = l.store.find(l.hash, a.Rule.ID, &a.Source)
 }
 
-// lock finds the shards of all asks and locks them, each once and in the order of their places, so that two calls cannot wait for
+// lock finds the shards of all asks, begins to fetch their counters, and locks them, each once and in the order of their places, so that two calls cannot wait for
 // each other.
 func (t *Table) lock(asks []Ask, found []lookup) {
 	several := false
@@ -172,11 +178,12 @@ func (t *Table) lock(asks []Ask, found []lookup) {
 		l := &found[i]
 		if i > 0 && asks[i].Source == asks[i-1].Source {
 			l.hash, l.s = found[i-1].hash, found[i-1].s
-			continue
+		} else {
+			l.hash = t.hash(&asks[i].Source)
+			l.s = t.shard(l.hash)
+			several = i > 0
 		}
-		l.hash = t.hash(&asks[i].Source)
-		l.s = t.shard(l.hash)
-		several = i > 0
+		l.bring(&asks[i])
 	}
 	if !several {
 		found[0].s.mu.Lock()

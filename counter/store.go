@@ -3,6 +3,7 @@ package counter
 import (
 	"math/bits"
 	"slices"
+	"unsafe"
 )
 
 // A store is a set-associative cache, like a processor's: the counters of a source stand in one page of memory, which its hash
@@ -111,11 +112,14 @@ const (
 	toldFull = 0x80 // whoever found it at its limit has said so
 )
 
-// pagesFor is how many pages hold n counters with a tenth to spare, so that few are pushed out before there are n: 72 bytes for
+// pagesFor is how many pages hold n counters with a twelfth to spare, so that few are pushed out before there are n: 72 bytes for
 // each narrow counter.
-func pagesFor(n, perPage int) int {
-	sparse := perPage * 12 / 13
-	return max((n*11+perPage*5)/(perPage*10), (n+sparse-1)/sparse, 1)
+func pagesFor(n, perPage int) int { return max((13*n+12*perPage-1)/(12*perPage), 1) }
+
+// begin makes an empty store of the pages from first on.
+func (st *store) begin(m *memory, first int) {
+	st.memory, st.first = m, first
+	st.spread.begin(m.pages)
 }
 
 // newMemory is room for so many counters in each of so many shards, the pages themselves excepted.
@@ -127,11 +131,28 @@ func newMemory(counters, shards, perPage int) *memory {
 
 func (st *store) perPage() int { return st.words*ways - 1 }
 
-func (st *store) capacity() int { return st.pages * st.perPage() * 10 / 11 }
+func (st *store) capacity() int { return st.pages * st.perPage() * 12 / 13 }
 
-// mates is how many pages take in each other's counters when one is full: those whose numbers in the shard differ in the last bits.
+// full reports whether a page's mates, too, are likely to have no room.
+func (st *store) full() bool { return st.used >= st.pages*st.perPage()*31/32 }
+
+// mates is how many pages take in a page's counters: itself and, when it is full, its neighbours.
 // Sources come with all their rules, so pages fill unevenly; so many of them even that out.
 const mates = 8
+
+// mate is a page's neighbour, the k-th by distance, unless it is not used yet.
+func (st *store) mate(number, k int) (page int, ok bool) {
+	if number += k / 2; k%2 != 0 { // below and above in turn
+		number -= k
+	}
+	switch {
+	case number < 0:
+		number += st.pages
+	case number >= st.pages:
+		number -= st.pages
+	}
+	return st.at(number), number < st.inUse()
+}
 
 // page is the number in the shard of the page that a source's counters belong in.
 func (st *store) page(hash uint64) int { return st.spread.page(hash) }
@@ -145,6 +166,14 @@ func (st *store) home(hash uint64, rule uint32) (slot int, tag uint8) {
 	x ^= x >> 32
 	x *= 0xd6e8feb86659fd93
 	return 1 + int(x>>48)*st.perPage()>>16, uint8(x>>40) | 1
+}
+
+// bring fetches what find will look at first. The shard need not be locked: while its lock is on the way from another
+// processor, memory is as well.
+func (st *store) bring(hash uint64, rule uint32) {
+	page := st.at(st.page(hash))
+	home, _ := st.home(hash, rule)
+	prefetch(unsafe.Pointer(&st.lines[page]), unsafe.Pointer(st.head(page<<slotBits|home)))
 }
 
 // find finds a counter. Nothing depends on a record before its tag is known to match: a processor that guesses that the counter
@@ -166,8 +195,8 @@ func (st *store) find(hash uint64, rule uint32, s *Source) (int, bool) {
 		return 0, false
 	}
 	for k := 0; k <= reach(tags); k++ {
-		if number^k < st.inUse() {
-			if i, ok := st.search(st.at(number^k), w, tag, rule, s); ok {
+		if page, ok := st.mate(number, k); ok {
+			if i, ok := st.search(page, w, tag, rule, s); ok {
 				return i, true
 			}
 		}
@@ -194,7 +223,7 @@ func (st *store) search(page, w int, tag uint8, rule uint32, s *Source) (int, bo
 	return 0, false
 }
 
-// reach is how far from their page its counters stand: in those whose numbers differ from its by so much at most.
+// reach is how far from their page its counters stand: no further than this mate.
 func reach(tags []uint64) int { return int(tags[0] & 0xff / tagReach) }
 
 func (h *head) is(rule uint32, s *Source) bool {
@@ -228,14 +257,14 @@ func (st *store) insert(hash uint64, rule uint32, s Source, keep []int) (i int, 
 // free finds a free place for a counter: in its page or, while the store has room, in one of the page's mates.
 func (st *store) free(number, home int) (i int, ok bool) {
 	own := st.tags(st.at(number))
-	for k := range mates {
-		if k > 0 && st.used >= st.capacity() {
+	for k := range min(mates, st.pages) {
+		if k > 0 && st.full() {
 			break
 		}
-		if number^k >= st.inUse() {
+		page, ok := st.mate(number, k)
+		if !ok {
 			continue
 		}
-		page := st.at(number ^ k)
 		if slot, ok := freeSlot(st.tags(page), home); ok {
 			if k > reach(own) {
 				own[0] += uint64(k-reach(own)) * tagReach

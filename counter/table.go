@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Table holds counters. It is safe for concurrent use; a call touches one shard, the source's, unless its rules are asked
@@ -13,19 +14,31 @@ type Table struct {
 	seed    maphash.Seed // of this process, so that nobody can aim at one bucket
 	shards  []shard
 	edges   atomic.Uint32
-	_       [64]byte         // what decisions read, and what changes with the hits, on other cache lines
-	stirred [4]atomic.Uint64 // a bit for each shard: see there
-	laden   [4]atomic.Uint64 // the same
-	turn    atomic.Uint32    // the shard that Dirty looks at next
+	_       [64]byte // what decisions read, and what changes with the hits, on other cache lines
+	stirred shardSet // see shard
+	laden   shardSet
+	turn    atomic.Uint32 // the shard that Dirty looks at next
 }
+
+// maxShards is so many that two processors seldom want one lock.
+const maxShards = 1024
+
+// A shardSet has a bit for each shard.
+type shardSet [maxShards / 64]atomic.Uint64
 
 // A shard is a lock and what it guards. All counters of a source are in one shard.
 type shard struct {
-	mu       sync.Mutex
+	guarded
+	_ [64 - unsafe.Sizeof(guarded{})%64]byte // the next shard is on another cache line
+}
+
+type guarded struct {
 	narrow   store
-	grows    bool // a page should be split
-	wakes    bool // hits have begun to wait since it was last unlocked
 	wide     store
+	_        [16]byte // what a decision only reads is on other cache lines than the lock, which travels from processor to processor
+	mu       sync.Mutex
+	grows    bool           // a page should be split
+	wakes    bool           // hits have begun to wait since it was last unlocked
 	dirty    []uint16       // works that wait to be taken
 	bit      uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
 	stirred  *atomic.Uint64 // dirty is not empty
@@ -39,7 +52,6 @@ type shard struct {
 	maxFines int
 	touched  uint32 // of no meaning: what was read only so that it is at hand
 	stats    Stats
-	_        [64]byte // neighbours' locks on other cache lines
 }
 
 // Stats is what a Table has done and holds.
@@ -68,7 +80,7 @@ func New(o Options) *Table {
 		o.Counters = 1_000_000
 	}
 	n := 1
-	for n < 256 && o.Counters/n > 8192 {
+	for n < maxShards && o.Counters/n > 2048 {
 		n *= 2
 	}
 	t := &Table{options: o, seed: maphash.MakeSeed(), shards: make([]shard, n)}
@@ -80,8 +92,8 @@ func New(o Options) *Table {
 	hugePages(wide.wide)
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.narrow = store{memory: narrow, first: i, spread: newSpread(narrow.pages)}
-		s.wide = store{memory: wide, first: i, spread: newSpread(wide.pages)}
+		s.narrow.begin(narrow, i)
+		s.wide.begin(wide, i)
 		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
 		s.works.n = 1
 		s.maxFines = o.Counters/n/fineShare + 16

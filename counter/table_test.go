@@ -242,7 +242,7 @@ func TestFullTableKeepsWhoMatters(t *testing.T) {
 // before it is full, and finds all others however far it has grown and wherever they stand.
 func TestTableHoldsWhatItPromises(t *testing.T) {
 	const n = 96_000
-	for rules, most := range map[int]float64{1: 0.005, 3: 0.012, 8: 0.025} {
+	for rules, most := range map[int]float64{1: 0.002, 3: 0.008, 8: 0.022} {
 		t.Run(fmt.Sprintf("rules=%d", rules), func(t *testing.T) {
 			table := New(Options{Counters: n})
 			asks := make([]Ask, rules)
