@@ -44,6 +44,7 @@ func following(size, pages int) int {
 	return pages
 }
 
+// page is the number of the page that a source's counters belong in.
 func (p *spread) page(x uint64) int {
 	page, _ := bits.Mul64(x, uint64(p.size.Load()))
 	if page >= uint64(p.split.Load()) {
@@ -91,7 +92,7 @@ func (st *store) within(page int) iter.Seq[int] {
 // would too often.
 func (st *store) crowded() bool {
 	size := int(st.size.Load())
-	return size < st.pages && (int(st.split.Load()) < size || 16*st.used > 9*size*st.perPage())
+	return size < st.pages && (int(st.split.Load()) < size || 16*int(st.used) > 9*size*st.perPage())
 }
 
 // spreadOut splits a page of the stores that should grow.
@@ -128,7 +129,7 @@ func (s *shard) grow(t *Table, st *store) {
 	}
 	st.split.Store(uint32(number))
 	clear(st.tags(page))
-	st.used -= len(list)
+	st.used -= int32(len(list))
 	for k := range list {
 		m := &list[k]
 		source := Source{id: m.id, code: m.code}

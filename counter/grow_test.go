@@ -65,7 +65,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 			}
 			want := 0
 			for i := range table.shards {
-				want += min(table.shards[i].maxFines, table.shards[i].store(r).used)
+				want += min(table.shards[i].maxFines, int(table.shards[i].store(r).used))
 			}
 			if fines != want {
 				t.Errorf("%d sources are counted finely, want %d", fines, want)
@@ -106,7 +106,7 @@ func TestMemoryIsTouchedAsATableFills(t *testing.T) {
 	const n = 200_000
 	table := New(Options{Counters: n})
 	r := rule(t, 10, time.Minute, 12, Nearest)
-	pages := table.shards[0].narrow.narrow
+	pages := table.narrow.narrow
 	sources := uint32(0)
 	for _, share := range []int{1, 5, 10, 25} { // per cent
 		for ; sources < uint32(n*share/100); sources++ {
@@ -138,7 +138,7 @@ func TestTableIsPlainMemory(t *testing.T) {
 	}
 	for _, n := range []int{100_000, 1_000_000} {
 		table := New(Options{Counters: n})
-		if per := float64(len(table.shards[0].narrow.narrow)) * 4096 / float64(n); per > 72 {
+		if per := float64(len(table.narrow.narrow)) * 4096 / float64(n); per > 72 {
 			t.Errorf("a table of %d takes %.2f bytes for each", n, per)
 		}
 	}

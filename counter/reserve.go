@@ -43,7 +43,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 		a := &asks[0]
 		l := lookup{hash: t.hash(&a.Source)}
 		l.s = t.shard(l.hash)
-		l.bring(a)
+		t.bring(a.Rule, l.hash)
 		l.s.mu.Lock()
 		l.find(a)
 		t.judge(a, &l, ns, nil)
@@ -159,14 +159,9 @@ type lookup struct {
 	there bool // i is the counter's
 }
 
-// bring fetches what find will look at.
-func (l *lookup) bring(a *Ask) {
-	l.store = l.s.store(a.Rule)
-	l.store.bring(l.hash, a.Rule.ID)
-}
-
 // find looks for the counter of a.
 func (l *lookup) find(a *Ask) {
+	l.store = l.s.store(a.Rule)
 	l.i, l.there = l.store.find(l.hash, a.Rule.ID, &a.Source)
 }
 
@@ -183,7 +178,7 @@ func (t *Table) lock(asks []Ask, found []lookup) {
 			l.s = t.shard(l.hash)
 			several = i > 0
 		}
-		l.bring(&asks[i])
+		t.bring(asks[i].Rule, l.hash)
 	}
 	if !several {
 		found[0].s.mu.Lock()
@@ -193,7 +188,7 @@ func (t *Table) lock(asks []Ask, found []lookup) {
 	for last := -1; ; {
 		next, at := math.MaxInt, -1
 		for i := range found {
-			n := int(found[i].hash >> 32 & uint64(len(t.shards)-1))
+			n := t.place(found[i].hash)
 			if n > last && n < next {
 				next, at = n, i
 			}

@@ -15,20 +15,21 @@ import (
 // fills (grow.go).
 type store struct {
 	*memory
-	first  int // this shard's pages: first, first+stride, and so on, so that all shards together use the first pages
-	spread     // how many of them it does use
-	used   int // records
+	*spread       // how many of its pages it uses
+	first   int32 // these are its pages: first, first+stride, and so on, so that all shards together use the first pages
+	used    int32 // records
 }
 
 // memory is one piece for the stores of all shards, of which nothing is touched before it is used.
 type memory struct {
-	narrow []page     // the one or
-	wide   []widePage // the other
-	lines  []tagLine  // and their tags. Within the pages all of them would compete for a few sets of the processor's caches
-	fines  []int32    // for each page the first fine of its counters: one more than the index in shard.fines, or 0
-	words  int        // of tags of a page
-	stride int        // shards
-	pages  int        // how many a shard may use
+	narrow  []page     // the one or
+	wide    []widePage // the other
+	lines   []tagLine  // and their tags. Within the pages all of them would compete for a few sets of the processor's caches
+	fines   []int32    // for each page the first fine of its counters: one more than the index in shard.fines, or 0
+	spreads []spread   // of the shards, close together: every decision begins there
+	words   int        // of tags of a page
+	stride  int        // shards
+	pages   int        // how many a shard may use
 }
 
 // A page of 63 counters and its tags are as much as one of the processor's pages. Each record has a line of its cache to itself.
@@ -62,31 +63,31 @@ const (
 	ways     = 8 // tags in a word, and so who competes to stay
 )
 
-func (st *store) head(i int) *head {
-	if st.wide == nil {
-		return &st.narrow[i>>slotBits].records[i&(slots-1)-1].head
+func (m *memory) head(i int) *head {
+	if m.wide == nil {
+		return &m.narrow[i>>slotBits].records[i&(slots-1)-1].head
 	}
-	return &st.wide[i>>slotBits].records[i&(slots-1)-1].head
+	return &m.wide[i>>slotBits].records[i&(slots-1)-1].head
 }
 
-func (st *store) groups(i int) []uint64 {
-	if st.wide == nil {
-		return st.narrow[i>>slotBits].records[i&(slots-1)-1].lanes[:]
+func (m *memory) groups(i int) []uint64 {
+	if m.wide == nil {
+		return m.narrow[i>>slotBits].records[i&(slots-1)-1].lanes[:]
 	}
-	return st.wide[i>>slotBits].records[i&(slots-1)-1].lanes[:]
+	return m.wide[i>>slotBits].records[i&(slots-1)-1].lanes[:]
 }
 
 // record is head and groups at once.
-func (st *store) record(i int) (*head, []uint64) {
-	if st.wide == nil {
-		r := &st.narrow[i>>slotBits].records[i&(slots-1)-1]
+func (m *memory) record(i int) (*head, []uint64) {
+	if m.wide == nil {
+		r := &m.narrow[i>>slotBits].records[i&(slots-1)-1]
 		return &r.head, r.lanes[:]
 	}
-	r := &st.wide[i>>slotBits].records[i&(slots-1)-1]
+	r := &m.wide[i>>slotBits].records[i&(slots-1)-1]
 	return &r.head, r.lanes[:]
 }
 
-func (st *store) tags(page int) []uint64 { return st.lines[page][:st.words] }
+func (m *memory) tags(page int) []uint64 { return m.lines[page][:m.words] }
 
 // narrowGroups is how many groups of 16-bit lanes a window touches: 13 lanes, four to a group.
 const narrowGroups = 4
@@ -116,25 +117,28 @@ const (
 // each narrow counter.
 func pagesFor(n, perPage int) int { return max((13*n+12*perPage-1)/(12*perPage), 1) }
 
-// begin makes an empty store of the pages from first on.
-func (st *store) begin(m *memory, first int) {
-	st.memory, st.first = m, first
-	st.spread.begin(m.pages)
-}
-
 // newMemory is room for so many counters in each of so many shards, the pages themselves excepted.
 func newMemory(counters, shards, perPage int) *memory {
 	m := &memory{words: (perPage + ways) / ways, stride: shards, pages: pagesFor(counters, perPage)}
 	m.lines, m.fines = make([]tagLine, shards*m.pages), make([]int32, shards*m.pages)
+	m.spreads = make([]spread, shards)
+	for i := range m.spreads {
+		m.spreads[i].begin(m.pages)
+	}
 	return m
 }
 
-func (st *store) perPage() int { return st.words*ways - 1 }
+// store is that of a shard.
+func (m *memory) store(shard int) store {
+	return store{memory: m, spread: &m.spreads[shard], first: int32(shard)}
+}
+
+func (m *memory) perPage() int { return m.words*ways - 1 }
 
 func (st *store) capacity() int { return st.pages * st.perPage() * 12 / 13 }
 
 // full reports whether a page's mates, too, are likely to have no room.
-func (st *store) full() bool { return st.used >= st.pages*st.perPage()*31/32 }
+func (st *store) full() bool { return int(st.used) >= st.pages*st.perPage()*31/32 }
 
 // mates is how many pages take in a page's counters: itself and, when it is full, its neighbours.
 // Sources come with all their rules, so pages fill unevenly; so many of them even that out.
@@ -154,26 +158,23 @@ func (st *store) mate(number, k int) (page int, ok bool) {
 	return st.at(number), number < st.inUse()
 }
 
-// page is the number in the shard of the page that a source's counters belong in.
-func (st *store) page(hash uint64) int { return st.spread.page(hash) }
-
 // at is where in memory the page with a number is.
-func (st *store) at(number int) int { return st.first + st.stride*number }
+func (st *store) at(number int) int { return int(st.first) + st.stride*number }
 
 // home is a counter's first choice in its page, and its tag.
-func (st *store) home(hash uint64, rule uint32) (slot int, tag uint8) {
+func (m *memory) home(hash uint64, rule uint32) (slot int, tag uint8) {
 	x := hash ^ uint64(rule)*0x9e3779b97f4a7c15
 	x ^= x >> 32
 	x *= 0xd6e8feb86659fd93
-	return 1 + int(x>>48)*st.perPage()>>16, uint8(x>>40) | 1
+	return 1 + int(x>>48)*m.perPage()>>16, uint8(x>>40) | 1
 }
 
 // bring fetches what find will look at first. The shard need not be locked: while its lock is on the way from another
 // processor, memory is as well.
-func (st *store) bring(hash uint64, rule uint32) {
-	page := st.at(st.page(hash))
-	home, _ := st.home(hash, rule)
-	prefetch(unsafe.Pointer(&st.lines[page]), unsafe.Pointer(st.head(page<<slotBits|home)))
+func (m *memory) bring(shard int, hash uint64, rule uint32) {
+	page := shard + m.stride*m.spreads[shard].page(hash)
+	home, _ := m.home(hash, rule)
+	prefetch(unsafe.Pointer(&m.lines[page]), unsafe.Pointer(m.head(page<<slotBits|home)))
 }
 
 // find finds a counter. Nothing depends on a record before its tag is known to match: a processor that guesses that the counter

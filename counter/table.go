@@ -13,6 +13,8 @@ type Table struct {
 	options Options
 	seed    maphash.Seed // of this process, so that nobody can aim at one bucket
 	shards  []shard
+	narrow  *memory
+	wide    *memory
 	edges   atomic.Uint32
 	_       [64]byte // what decisions read, and what changes with the hits, on other cache lines
 	stirred shardSet // see shard
@@ -92,13 +94,13 @@ func New(o Options) *Table {
 	hugePages(wide.wide)
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.narrow.begin(narrow, i)
-		s.wide.begin(wide, i)
+		s.narrow, s.wide = narrow.store(i), wide.store(i)
 		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
 		s.works.n = 1
 		s.maxFines = o.Counters/n/fineShare + 16
 		s.maxWorks = min(max(o.Counters/n/4, 256), 1<<15-1)
 	}
+	t.narrow, t.wide = narrow, wide
 	t.edges.Store(1)
 	return t
 }
@@ -109,8 +111,17 @@ func (t *Table) SetEdges(n int) { t.edges.Store(uint32(min(max(n, 1), MaxEdges))
 // hash places a source, the same for all rules in its upper half, which chooses the shard.
 func (t *Table) hash(s *Source) uint64 { return s.Hash(t.seed) }
 
-func (t *Table) shard(hash uint64) *shard {
-	return &t.shards[hash>>32&uint64(len(t.shards)-1)]
+func (t *Table) shard(hash uint64) *shard { return &t.shards[t.place(hash)] }
+
+func (t *Table) place(hash uint64) int { return int(hash >> 32 & uint64(len(t.shards)-1)) }
+
+// bring fetches what a shard will look at to find a counter.
+func (t *Table) bring(r *Rule, hash uint64) {
+	m := t.narrow
+	if r.Wide() {
+		m = t.wide
+	}
+	m.bring(t.place(hash), hash, r.ID)
 }
 
 func (s *shard) store(r *Rule) *store {
@@ -125,7 +136,7 @@ func (t *Table) Stats() (sum Stats) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		sum.Counters += s.narrow.used + s.wide.used
+		sum.Counters += int(s.narrow.used) + int(s.wide.used)
 		sum.Capacity += s.narrow.capacity()
 		sum.Evicted += s.stats.Evicted
 		sum.Unreported += s.stats.Unreported
