@@ -97,7 +97,7 @@ func New(o Options) *Table {
 		s.narrow, s.wide = narrow.store(i), wide.store(i)
 		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
 		s.works.n = 1
-		s.maxFines = o.Counters/n/fineShare + 16
+		s.maxFines = o.Counters/n/fineShare + 8
 		s.maxWorks = min(max(o.Counters/n/4, 256), 1<<15-1)
 	}
 	t.narrow, t.wide = narrow, wide

@@ -97,7 +97,7 @@ func TestSlowReaders(t *testing.T) {
 			}
 		}
 	})
-	e := startEdge(t, origin, "limits: {idle_timeout: 1s}")
+	e := startEdge(t, origin, "limits: {idle_timeout: 3s}")
 	idle := e.dial()
 	_, _ = io.WriteString(idle, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	for e.metrics()["sluice_aborted_total"] == 0 { // until the test's own time is up
