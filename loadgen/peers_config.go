@@ -118,11 +118,14 @@ func (p *Peers) sluice(name, at string, admin int, refuse, header bool) string {
 	if refuse {
 		limit = 1
 	}
+	if header && !refuse {
+		limit = 10_000
+	}
 	if name == "sluice off" {
 		mode = "off"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen: %s\nadmin: 127.0.0.1:%d\norigins: [{servers: [\"http://%s\"]}]\n", at, admin, p.origin)
+	fmt.Fprintf(&b, "listen: %s\nadmin: 127.0.0.1:%d\nlimits: {connections_per_source: 4096}\norigins: [{servers: [\"http://%s\"]}]\n", at, admin, p.origin)
 	if header {
 		b.WriteString("source: {trust: [127.0.0.0/8]}\n")
 	}
