@@ -22,8 +22,10 @@ type Table struct {
 	turn    atomic.Uint32 // the shard that Dirty looks at next
 }
 
-// maxShards is so many that two processors seldom want one lock.
-const maxShards = 1024
+const (
+	maxShards = 1024 // so many that two processors seldom want one lock
+	perShard  = 2048 // counters at most, while there are fewer shards; with few, chance fills some much more than others
+)
 
 // A shardSet has a bit for each shard.
 type shardSet [maxShards / 64]atomic.Uint64
@@ -82,7 +84,7 @@ func New(o Options) *Table {
 		o.Counters = 1_000_000
 	}
 	n := 1
-	for n < maxShards && o.Counters/n > 2048 {
+	for n < maxShards && o.Counters/n > perShard {
 		n *= 2
 	}
 	t := &Table{options: o, seed: maphash.MakeSeed(), shards: make([]shard, n)}
