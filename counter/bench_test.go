@@ -85,6 +85,23 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
+// BenchmarkReserveTier is a decision about a source of which hits wait to be reported.
+func BenchmarkReserveTier(b *testing.B) {
+	for _, sources := range []int{10_000, 100_000} {
+		b.Run(fmt.Sprintf("sources=%d", sources), func(b *testing.B) {
+			rules := benchRules(b, 1)
+			table, list := fill(true, sources, 1_000_000, rules)
+			asks := make([]Ask, 1)
+			b.ReportAllocs()
+			defer cpu(b)()
+			for i := range b.N {
+				asks[0] = Ask{Rule: rules[0], Source: list[i%sources], Hits: 1}
+				table.Reserve(asks, epoch.Add(time.Second))
+			}
+		})
+	}
+}
+
 // BenchmarkFill is a decision about one of all sources, in random order, in a table for a million of which a part is there.
 func BenchmarkFill(b *testing.B) {
 	for _, share := range []int{10, 50, 90, 100} {

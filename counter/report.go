@@ -91,6 +91,9 @@ func (t *Table) Sweep(now time.Time, all bool) {
 		}
 		for w := range s.works.allResting() {
 			k := s.works.at(w)
+			if !k.urgent && !k.aged && uint16(k.rule.position(now.UnixNano(), k.phase).group) == k.base {
+				continue // it waits for its group to end, and its counter need not be looked at
+			}
 			st := s.store(k.rule)
 			at := s.advance(st, int(k.slot), k.rule, now.UnixNano())
 			first := st.head(int(k.slot)).heard&follows == 0

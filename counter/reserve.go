@@ -222,7 +222,7 @@ func (t *Table) judge(a *Ask, l *lookup, now int64, together []lookup) {
 	}
 	h := l.store.head(l.i)
 	hits := float64(a.Hits)
-	if h.work != 0 {
+	if l.s.holds > 0 && h.work != 0 { // mostly there are none, and a work would have to be waited for
 		hits += float64(l.s.works.at(h.work).held)
 	}
 	estimate := l.s.estimate(r, l.store, l.i, l.at) + hits

@@ -43,6 +43,7 @@ type guarded struct {
 	mu       sync.Mutex
 	grows    bool           // a page should be split
 	wakes    bool           // hits have begun to wait since it was last unlocked
+	holds    uint32         // hits in open reservations, of all works
 	dirty    []uint16       // works that wait to be taken
 	bit      uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
 	stirred  *atomic.Uint64 // dirty is not empty

@@ -17,6 +17,8 @@ type work struct {
 	aged   bool // groups but the first may be in use; a work is made and ended without them, which are in other lines of a processor's cache
 	held   uint32
 	hits   uint32 // pending and flying, all lanes
+	phase  uint16 // the counter's,
+	base   uint16 // and the end of its base: until that changes nothing of a work that is not aged has ended
 	groups [maxGroups]lag
 }
 
@@ -130,6 +132,7 @@ func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
 	}
 	k := s.works.at(w) // zero, as it was made or released
 	k.rule, k.source, k.slot = r, Source{id: h.id, code: h.code}, int32(i)
+	k.phase, k.base = h.phase, uint16(h.base)
 	s.works.setResting(w, true)
 	if s.laden.Load()&s.bit == 0 { // else nobody writes to what all shards share
 		s.laden.Or(s.bit)
@@ -143,6 +146,7 @@ func (s *shard) release(w uint16, lost *uint64) {
 	k := s.works.at(w)
 	*lost += uint64(k.hits)
 	s.stats.Unreported -= uint64(k.hits)
+	s.holds -= k.held
 	s.store(k.rule).head(int(k.slot)).work = 0
 	k.clear()
 	s.works.setResting(w, false)
@@ -234,6 +238,7 @@ func (s *shard) hold(t *Table, a *Ask, l *lookup) bool {
 		return false
 	}
 	s.works.at(w).held += a.Hits
+	s.holds += a.Hits
 	return true
 }
 
@@ -242,6 +247,9 @@ func (s *shard) unhold(st *store, i int, hits uint32) {
 	if w == 0 {
 		return
 	}
-	s.works.at(w).held -= min(hits, s.works.at(w).held)
+	k := s.works.at(w)
+	hits = min(hits, k.held)
+	k.held -= hits
+	s.holds -= hits
 	s.rest(w)
 }
