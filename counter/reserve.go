@@ -165,8 +165,8 @@ func (l *lookup) find(a *Ask) {
 	l.i, l.there = l.store.find(l.hash, a.Rule.ID, &a.Source)
 }
 
-// lock finds the shards of all asks, begins to fetch their counters, and locks them, each once and in the order of their places, so that two calls cannot wait for
-// each other.
+// lock finds the shards of all asks, begins to fetch their counters, and locks the shards, each once and in the order of their
+// places, so that two calls cannot wait for each other.
 func (t *Table) lock(asks []Ask, found []lookup) {
 	several := false
 	for i := range asks {
