@@ -134,10 +134,7 @@ func (t *Table) Peek(r *Rule, source Source, now time.Time) (Verdict, bool) {
 	groups := room[:copy(room[:], st.groups(i)[:r.groups()])]
 	at, moved := r.move(h.base, r.position(now.UnixNano(), h.phase))
 	shift(groups, moved)
-	held := uint32(0)
-	if h.work != 0 {
-		held = s.works.at(h.work).held
-	}
+	held := s.held(h)
 	seen := r.view(groups, at.lane)
 	seen.own = s.own(r, i, at, 0)
 	v := Verdict{Estimate: r.estimate(seen, at.gone) + float64(held), Known: t.known(h, r, now.UnixNano())}
@@ -221,10 +218,7 @@ func (t *Table) judge(a *Ask, l *lookup, now int64, together []lookup) {
 		t.locate(l, r, a.Source, now, together)
 	}
 	h := l.store.head(l.i)
-	hits := float64(a.Hits)
-	if l.s.holds > 0 && h.work != 0 { // mostly there are none, and a work would have to be waited for
-		hits += float64(l.s.works.at(h.work).held)
-	}
+	hits := float64(a.Hits) + float64(l.s.held(h))
 	estimate := l.s.estimate(r, l.store, l.i, l.at) + hits
 	a.Verdict = Verdict{Estimate: estimate, Over: r.over(estimate), Known: t.known(h, r, now)}
 	a.held = false

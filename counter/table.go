@@ -39,7 +39,7 @@ type shard struct {
 type guarded struct {
 	narrow   store
 	wide     store
-	_        [16]byte // what a decision only reads is on other cache lines than the lock, which travels from processor to processor
+	_        [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
 	mu       sync.Mutex
 	grows    bool           // a page should be split
 	wakes    bool           // hits have begun to wait since it was last unlocked
@@ -89,21 +89,20 @@ func New(o Options) *Table {
 		n *= 2
 	}
 	t := &Table{options: o, seed: maphash.MakeSeed(), shards: make([]shard, n)}
-	narrow := newMemory((o.Counters+n-1)/n, n, len(page{}.records))
-	narrow.narrow = make([]page, len(narrow.lines))
-	hugePages(narrow.narrow)
-	wide := newMemory((o.Counters/16+n-1)/n, n, len(widePage{}.records))
-	wide.wide = make([]widePage, len(wide.lines))
-	hugePages(wide.wide)
+	t.narrow = newMemory((o.Counters+n-1)/n, n, len(page{}.records))
+	t.narrow.narrow = make([]page, len(t.narrow.lines))
+	hugePages(t.narrow.narrow)
+	t.wide = newMemory((o.Counters/16+n-1)/n, n, len(widePage{}.records))
+	t.wide.wide = make([]widePage, len(t.wide.lines))
+	hugePages(t.wide.wide)
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.narrow, s.wide = narrow.store(i), wide.store(i)
+		s.narrow, s.wide = t.narrow.store(i), t.wide.store(i)
 		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
 		s.works.n = 1
 		s.maxFines = o.Counters/n/fineShare + 8
 		s.maxWorks = min(max(o.Counters/n/4, 256), 1<<15-1)
 	}
-	t.narrow, t.wide = narrow, wide
 	t.edges.Store(1)
 	return t
 }

@@ -242,6 +242,15 @@ func (s *shard) hold(t *Table, a *Ask, l *lookup) bool {
 	return true
 }
 
+// held is how many hits of a counter are in open reservations. Mostly there are none in the shard, and a work would have to be
+// waited for.
+func (s *shard) held(h *head) uint32 {
+	if s.holds == 0 || h.work == 0 {
+		return 0
+	}
+	return s.works.at(h.work).held
+}
+
 func (s *shard) unhold(st *store, i int, hits uint32) {
 	w := st.head(i).work
 	if w == 0 {
