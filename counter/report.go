@@ -120,8 +120,8 @@ func (t *Table) Sweep(now time.Time, all bool) {
 const followsAfter = 0.25
 
 // Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
-// it is closed already.
-func (t *Table) Await(r *Rule, source Source) <-chan struct{} {
+// it is closed already. first says that nobody else waits for this counter yet, so that the tier is to be asked.
+func (t *Table) Await(r *Rule, source Source) (heard <-chan struct{}, first bool) {
 	s := t.shard(t.hash(&source))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (t *Table) Await(r *Rule, source Source) <-chan struct{} {
 		ch = make(chan struct{})
 		if !t.options.Tier {
 			close(ch)
-			return ch
+			return ch, false
 		}
 		if s.waiting == nil {
 			s.waiting = make(map[Key]chan struct{})
@@ -139,7 +139,7 @@ func (t *Table) Await(r *Rule, source Source) <-chan struct{} {
 		s.waiting[key] = ch
 		s.laden.Or(s.bit)
 	}
-	return ch
+	return ch, !ok
 }
 
 // Counter names a counter by the rule that counts and the source that is counted.

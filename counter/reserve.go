@@ -22,9 +22,10 @@ type Ask struct {
 // Verdict is what a counter says to an Ask.
 type Verdict struct {
 	Over       bool          // the estimate and the hits are over the limit
+	Committed  bool          // Over, and would be without what other requests have reserved: a mitigation may start
 	Estimate   float64       // of the hits in the window, reservations and these hits included, not rounded
 	Remaining  uint32        // hits left after these; 0 if Over
-	RetryAfter time.Duration // if Over: until so many hits would be admitted if no more arrived
+	RetryAfter time.Duration // if Over: until so many hits would be admitted if no more arrived and nothing were reserved; may be 0
 	Known      bool          // the PoP's count is recent; always true without a tier
 }
 
@@ -86,6 +87,14 @@ func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
 		return
 	}
 	l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
+	if a.Over && a.Always { // a retry comes on top of what was refused and counted
+		a.RetryAfter = l.s.retryAfter(a.Rule, l.store, l.i, l.at, float64(a.Hits))
+	}
+}
+
+// retryAfter is how long it takes until so many more hits are within the limit, if what is reserved is given back.
+func (s *shard) retryAfter(r *Rule, st *store, i int, at position, hits float64) time.Duration {
+	return r.retryAfter(st.groups(i), func(ahead int) *bins { return s.own(r, i, at, ahead) }, at, hits)
 }
 
 // Commit counts a held reservation, in the sub-window of now. Anything else it leaves alone: an ask that was not held
@@ -134,13 +143,14 @@ func (t *Table) Peek(r *Rule, source Source, now time.Time) (Verdict, bool) {
 	groups := room[:copy(room[:], st.groups(i)[:r.groups()])]
 	at, moved := r.move(h.base, r.position(now.UnixNano(), h.phase))
 	shift(groups, moved)
-	held := s.held(h)
 	seen := r.view(groups, at.lane)
 	seen.own = s.own(r, i, at, 0)
-	v := Verdict{Estimate: r.estimate(seen, at.gone) + float64(held), Known: t.known(h, r, now.UnixNano())}
+	committed := r.estimate(seen, at.gone)
+	v := Verdict{Estimate: committed + float64(s.held(h)), Known: t.known(h, r, now.UnixNano())}
 	v.Remaining = r.remaining(v.Estimate)
-	if v.Over = r.over(v.Estimate + 1); v.Over {
-		v.RetryAfter = r.retryAfter(groups, func(ahead int) *bins { return s.own(r, i, at, ahead) }, at, float64(held)+1)
+	v.Over, v.Committed = r.over(v.Estimate+1), r.over(committed+1)
+	if v.Committed {
+		v.RetryAfter = r.retryAfter(groups, func(ahead int) *bins { return s.own(r, i, at, ahead) }, at, 1)
 	}
 	return v, true
 }
@@ -218,13 +228,14 @@ func (t *Table) judge(a *Ask, l *lookup, now int64, together []lookup) {
 		t.locate(l, r, a.Source, now, together)
 	}
 	h := l.store.head(l.i)
-	hits := float64(a.Hits) + float64(l.s.held(h))
-	estimate := l.s.estimate(r, l.store, l.i, l.at) + hits
+	committed := l.s.estimate(r, l.store, l.i, l.at) + float64(a.Hits)
+	estimate := committed + float64(l.s.held(h))
 	a.Verdict = Verdict{Estimate: estimate, Over: r.over(estimate), Known: t.known(h, r, now)}
 	a.held = false
 	if a.Over {
-		s, i, at := l.s, l.i, l.at
-		a.RetryAfter = r.retryAfter(l.store.groups(i), func(ahead int) *bins { return s.own(r, i, at, ahead) }, at, hits)
+		if a.Committed = r.over(committed); a.Committed {
+			a.RetryAfter = l.s.retryAfter(r, l.store, l.i, l.at, float64(a.Hits))
+		}
 	} else {
 		a.Remaining = r.remaining(estimate)
 		if a.Remaining > r.Limit/3 {

@@ -163,8 +163,10 @@ func (l *limiter) await(d *decision, now time.Time) {
 		if v, there := l.table.Peek(c.rule.counter, c.source, now); there && v.Known || l.tier.Up != nil && !l.tier.Up(c.source) {
 			continue
 		}
-		heard := l.table.Await(c.rule.counter, c.source) // before asking, or the answer could come unheard
-		l.tier.Ask(c.rule.counter, c.source)
+		heard, first := l.table.Await(c.rule.counter, c.source) // before asking, or the answer could come unheard
+		if first {
+			l.tier.Ask(c.rule.counter, c.source)
+		}
 		if timer == nil {
 			timer = time.NewTimer(l.budget) // one budget for all rules
 			defer timer.Stop()

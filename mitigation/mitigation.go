@@ -95,9 +95,9 @@ func New(capacity int, wake func()) *Table {
 
 // End is when a mitigation that a verdict starts at now should end: after the timeout, or when the source would be admitted
 // again if that is later, so that a client who waits as long as it was told is served. The zero Time means that no mitigation
-// starts: the rule only throttles.
+// starts: the rule only throttles, or the source is over its limit only by requests that are still under way and may not count.
 func End(v counter.Verdict, timeout time.Duration, now time.Time) time.Time {
-	if !v.Over || timeout <= 0 {
+	if !v.Committed || timeout <= 0 {
 		return time.Time{}
 	}
 	return now.Add(max(timeout, v.RetryAfter))

@@ -164,7 +164,7 @@ func TestSweep(t *testing.T) {
 func TestEnd(t *testing.T) {
 	f := func(over bool, retry, timeout, want time.Duration) {
 		t.Helper()
-		end := End(counter.Verdict{Over: over, RetryAfter: retry}, timeout, start)
+		end := End(counter.Verdict{Over: over, Committed: over, RetryAfter: retry}, timeout, start)
 		if want == 0 && !end.IsZero() || want != 0 && !end.Equal(start.Add(want)) {
 			t.Errorf("End(over %v, retry %v, timeout %v) = %v, want %v", over, retry, timeout, end, want)
 		}
