@@ -17,7 +17,7 @@ func (t *Table) All(rules []*Rule, now time.Time) iter.Seq[Copy] {
 		var copies []Copy
 		var groups []uint64
 		for i := range t.shards {
-			copies, groups = t.shards[i].copies(byID, now.UnixNano(), copies[:0], groups[:0])
+			copies, groups = t.shards[i].copies(byID, t.ns(now), copies[:0], groups[:0])
 			for _, c := range copies {
 				if !yield(c) {
 					return

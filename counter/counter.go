@@ -17,6 +17,8 @@
 // carry them. Nothing here does I/O, starts a goroutine or reads a clock.
 package counter
 
+import "time"
+
 // Options configures a Table.
 type Options struct {
 	// Counters is how many counters the table holds, fixed at the start; 0 means 1,000,000. A counter takes 72 bytes,
@@ -25,6 +27,9 @@ type Options struct {
 	Counters int
 	// Tier says that hits are to be reported and totals learned. Without it a table counts alone.
 	Tier bool
+	// Began is a reading of the clock from which all further ones are measured, so that a step of the wall clock moves nothing but what
+	// Adjust is told. The zero Time takes readings as they are.
+	Began time.Time
 	// Phase spreads the window boundaries of sources: a source's windows begin Phase(source)/65536 of a group of
 	// sub-windows late. All edges that share counters must agree on it. nil means no offset.
 	Phase func(Source) uint16

@@ -9,15 +9,16 @@ package counter
 // gets one with its second hit, or what a 64th of its limit is, if there is room, and keeps it against others once it has used an
 // eighth.
 type fine struct {
-	slot  int32  // the counter's index in its store; 0: nobody's
-	next  int32  // of the same page of counters, and one more than the index in shard.fines; 0: no more
-	wide  bool   // which store
-	rule  uint32 // its ID
-	last  uint32 // sub-window of the newest hit
-	asked uint32 // sub-window up to which others have been asked when their hits came
-	told  uint16 // a bit for each lane: others have been told of its bins, and theirs may be added
-	lanes [fineLanes]uint32
-	bins  [fineLanes]bins
+	slot   int32  // the counter's index in its store; 0: nobody's
+	next   int32  // of the same page of counters, and one more than the index in shard.fines; 0: no more
+	wide   bool   // which store
+	rule   uint32 // its ID
+	last   uint32 // sub-window of the newest hit
+	asked  uint32 // sub-window in which somebody last asked when hits came
+	told   uint16 // a bit for each lane: others have been told of its bins, and theirs may be added
+	toldAt uint32 // sub-window in which others were last told
+	lanes  [fineLanes]uint32
+	bins   [fineLanes]bins
 }
 
 type bins [fineBins]uint16
@@ -123,7 +124,7 @@ func (s *shard) addFine(r *Rule, st *store, i int, p position, needs bool) *fine
 	}
 	s.link(k, st, i)
 	f, now := &s.fines[k], r.number(p)
-	f.rule, f.last, f.asked, f.told = r.ID, now, now-fineLanes, 0
+	f.rule, f.last, f.asked, f.toldAt, f.told = r.ID, now, now-fineLanes, now-fineLanes, 0
 	for j := range f.lanes { // no lane is that of a sub-window to come
 		f.lanes[j] = now - fineLanes
 	}
@@ -156,7 +157,7 @@ func (s *shard) newFine(r *Rule, p position, needs bool) (int32, bool) {
 		if f.wide {
 			st = &s.wide
 		}
-		if silent || st.head(int(f.slot)).state&heatMask == 0 {
+		if silent || st.head(int(f.slot)).state&warm == 0 {
 			return s.unlink(st, int(f.slot)), true
 		}
 	}

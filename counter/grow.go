@@ -133,7 +133,7 @@ func (s *shard) grow(t *Table, st *store) {
 	for k := range list {
 		m := &list[k]
 		source := Source{id: m.id, code: m.code}
-		i := s.insert(st, t.hash(&source), m.rule, source, nil)
+		i := s.insert(st, t.hash(&source), m.rule, source, nil, func(int) float64 { return 0 })
 		*st.head(i) = m.head
 		copy(st.groups(i), m.lanes[:])
 		if m.work != 0 {

@@ -74,10 +74,11 @@ func (r *Rule) minus(x, y uint64) uint64 {
 // most takes the larger of each two lanes.
 func (r *Rule) most(x, y uint64) uint64 { return y + r.minus(x, y) }
 
+// all is n in each lane.
+func (r *Rule) all(n uint64) uint64 { return n * (r.top() >> (r.width() - 1)) }
+
 // atMost takes the smaller of each lane and n.
-func (r *Rule) atMost(x, n uint64) uint64 {
-	return x - r.minus(x, n*(r.top()>>(r.width()-1)))
-}
+func (r *Rule) atMost(x, n uint64) uint64 { return x - r.minus(x, r.all(n)) }
 
 // sum adds up the lanes of a group.
 func (r *Rule) sum(group uint64) uint64 {
@@ -217,7 +218,7 @@ func (r *Rule) retryAfter(groups []uint64, own func(ahead int) *bins, p position
 }
 
 // Groups gives the first and last group, modulo 2^32, that the tier may hold of a source with the given phase at now.
-func (r *Rule) Groups(now time.Time, phase uint16) (oldest, newest uint32) {
-	p := r.position(now.UnixNano(), phase)
+func (t *Table) Groups(r *Rule, now time.Time, phase uint16) (oldest, newest uint32) {
+	p := r.position(t.ns(now)+t.offset.Load(), phase)
 	return p.group - uint32(r.groups()-1), p.group
 }

@@ -77,6 +77,7 @@ func (t *Table) nextStirred() (shard int, ok bool) {
 // Sweep puts on the dirty list what can no longer wait: hits of a group that has ended, and hits that came back. Call it some ten
 // times a second. It drops what has left the window. With all, nothing waits any longer.
 func (t *Table) Sweep(now time.Time, all bool) {
+	ns := t.ns(now)
 	for i := range t.shards {
 		s := &t.shards[i]
 		if s.laden.Load()&s.bit == 0 {
@@ -91,12 +92,12 @@ func (t *Table) Sweep(now time.Time, all bool) {
 		}
 		for w := range s.works.allResting() {
 			k := s.works.at(w)
-			if !k.urgent && !k.aged && uint16(k.rule.position(now.UnixNano(), k.phase).group) == k.base {
+			if !k.urgent && !k.aged && uint16(s.position(k.rule, ns, k.phase).group) == k.base {
 				continue // it waits for its group to end, and its counter need not be looked at
 			}
 			st := s.store(k.rule)
-			at := s.advance(st, int(k.slot), k.rule, now.UnixNano())
-			first := st.head(int(k.slot)).heard&follows == 0
+			at := s.advance(st, int(k.slot), k.rule, ns)
+			first := st.head(int(k.slot)).lastReply&follows == 0
 			ended := k.waits(1) && (first || at.lane > 0 || at.gone > followsAfter)
 			if !k.flies() && (k.urgent || ended) && k.hits > 0 {
 				s.queue(w)
@@ -154,7 +155,7 @@ type Part struct {
 	Group uint32
 	Hits  uint64 // not yet reported: add them to the tier's number
 	Known uint64 // all that is known of the group, these hits included: what to store where the tier has no number
-	Heard bool   // the tier has a number, or had one when it last answered
+	There bool   // the tier has a number, or had one when it last answered
 }
 
 // Report is what to tell the tier of a counter, and what to ask it.
@@ -171,7 +172,7 @@ type Report struct {
 // wait. It reports whether there is anything.
 func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 	t.at(c, func(s *shard, st *store, i int) {
-		at := s.advance(st, i, c.Rule, now.UnixNano())
+		at := s.advance(st, i, c.Rule, t.ns(now))
 		h, groups := st.head(i), st.groups(i)
 		if h.work == 0 {
 			return
@@ -183,55 +184,52 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		}
 		r := c.Rule
 		newest := k.urgent // else only what is left of groups that have ended goes, and hits of the newest wait for its end
-		most := r.reportMax() / MaxEdges
 		for g := range r.groups() {
 			if k.groups[g].pending == 0 || g == 0 && !newest {
 				continue
 			}
-			hits := r.atMost(k.groups[g].pending, most)
-			k.groups[g].pending = r.minus(k.groups[g].pending, hits)
-			k.groups[g].flying = hits
+			hits := s.takeHits(r, k, g, groups[g])
+			if hits == 0 {
+				continue
+			}
 			rep.Parts[rep.N] = Part{
 				Group: h.base - uint32(g), Hits: hits,
-				Known: r.atMost(groups[g], r.reportMax()),
-				Heard: h.heard&follows != 0 || h.answered(g),
+				// What is left pending is reported later: stored now, it would be counted twice.
+				Known: r.atMost(r.minus(groups[g], k.groups[g].pending), r.reportMax()),
+				There: h.lastReply&follows != 0 || h.answered(g),
 			}
 			rep.N++
 		}
 		ok = rep.N > 0
+		if ok {
+			past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now))
+			rep.Past, rep.Oldest, rep.Newest = past, h.base-uint32(r.groups()-1), h.base
+			if newest {
+				rep.Newest++
+			}
+		}
 		k.urgent = false
-		// Older groups matter to who may be near its limit. An edge that has reported to them knows about half of what the
-		// others counted in them, and for who is far enough from the limit even so, that will do. One that knows of no hit in the group
-		// before may have missed nearly two thirds of a limit, of which nobody tells, and looks before it has counted another third.
-		estimate, limit := s.estimate(r, st, i, at), float64(r.Limit)
-		near := estimate*float64(t.edges.Load()+1) >= 2*limit || groups[1] == 0 && 4*estimate >= limit
-		rep.Past = ok && h.state&readPast == 0 && (near || !h.met())
-		rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
-		// memcached takes a number that is only incremented for one that nobody needs, and drops it first. So where groups are
-		// long, whoever has used a quarter of its limit is read, the newest group as well, about once a minute.
-		if ok && r.sub<<r.shift > int64(refresh) && 4*estimate >= float64(r.Limit) && h.refreshes(now.UnixNano()) {
-			rep.Past, rep.Newest = true, h.base+1
-		}
-		if rep.Past {
-			h.state |= readPast
-		}
 		s.rest(h.work)
 	})
 	return rep, ok
 }
 
-// Standing is what a counter says after an answer of the tier.
-type Standing struct {
-	Over bool // the PoP has counted more than the limit
-	// News says that the counter has come into the last third of its limit, or to the limit itself, and was not there when the
-	// tier last answered. Other edges should be told: some hold hits back because they do not know how near the limit is, and one
-	// that has never seen the source would admit it once more.
-	News bool
-	// Ask says that others should be asked when their hits came in the sub-window that the window's beginning cuts, and in the
-	// next (Tell): the counter is so near its limit that it matters.
-	Ask bool
-	// Behind says that whoever stands behind what was learned knows less of an ended group than this table does, and should be told.
-	Behind bool
+// takeHits puts on their way what may be reported at once of the hits of a group, of which known is counted in all. In a lane that
+// the tier has full, hits are given up: counted there, they would carry into the next.
+func (s *shard) takeHits(r *Rule, k *work, g int, known uint64) (hits uint64) {
+	at := &k.groups[g]
+	room := r.minus(r.all(r.reportMax()), r.minus(known, at.pending))
+	if full := r.minus(at.pending, room); full != 0 {
+		n := r.sum(full)
+		at.pending = r.minus(at.pending, full)
+		k.hits -= uint32(n)
+		s.stats.Unreported -= n
+		s.stats.LostSaturated += n
+	}
+	hits = r.atMost(at.pending, r.reportMax()/MaxEdges)
+	at.pending = r.minus(at.pending, hits)
+	at.flying = hits
+	return hits
 }
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
@@ -241,10 +239,7 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 		if h.answered(g) {
 			return // not the first answer about this group
 		}
-		h.heard &^= follows
-		if total != p.Known {
-			h.heard |= follows
-		}
+		h.first(p, total)
 	}, total, true)
 }
 
@@ -272,47 +267,67 @@ func (t *Table) Read(c Counter, group uint32, total uint64, now time.Time) Stand
 	return t.answered(c, group, 0, now, nil, total, true)
 }
 
-// Snapshot is what is known of a counter: its groups of lanes, the newest first, and which that is.
+// Snapshot is what of a counter has been reported, by anybody: its groups of lanes, the newest first, and which that is. Hits that are
+// still to be reported are not in it: another table may store it, and they would be counted twice.
 func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint64) {
 	t.at(c, func(s *shard, st *store, i int) {
-		s.advance(st, i, c.Rule, now.UnixNano())
-		newest = st.head(i).base
+		s.advance(st, i, c.Rule, t.ns(now))
+		h := st.head(i)
+		newest = h.base
 		groups = append(groups, st.groups(i)[:c.Rule.groups()]...)
+		if h.work != 0 {
+			k := s.works.at(h.work)
+			for g := range groups {
+				groups[g] = c.Rule.minus(groups[g], c.Rule.plus(k.groups[g].pending, k.groups[g].flying))
+			}
+		}
 	})
 	return newest, groups
 }
 
-// Learn takes in what the tier, or another table's Snapshot, has of a counter: groups, the newest first. The source need not
-// be in the table.
+// Learn takes in what the tier has of a counter: groups, the newest first. The source need not be in the table.
 func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) (standing Standing) {
+	t.learn(c, newest, groups, now, func(l *lookup) {
+		standing = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), false)
+	})
+	return standing
+}
+
+// Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. What is left to do about
+// it, the other has done.
+func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
+	t.learn(c, newest, groups, now, func(l *lookup) {
+		over = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), true).Over
+	})
+	return over
+}
+
+// learn takes in groups of a counter, which it makes if there is none, and does then what is asked.
+func (t *Table) learn(c Counter, newest uint32, groups []uint64, now time.Time, do func(*lookup)) {
 	l := lookup{hash: t.hash(&c.Source)}
 	l.s = t.shard(l.hash)
 	l.s.mu.Lock()
+	defer l.s.unlock(t)
 	l.store = l.s.store(c.Rule)
 	if i, ok := l.store.find(l.hash, c.Rule.ID, &c.Source); ok {
-		l.i, l.at = i, l.s.advance(l.store, i, c.Rule, now.UnixNano())
+		l.i, l.at = i, l.s.advance(l.store, i, c.Rule, t.ns(now))
 	} else {
-		t.locate(&l, c.Rule, c.Source, now.UnixNano(), nil)
+		t.locate(&l, c.Rule, c.Source, t.ns(now), nil)
 	}
 	base := l.store.head(l.i).base
-	behind := false
 	for i, total := range groups {
 		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.groups() {
-			known := l.s.merge(l.store, l.i, c.Rule, g, total)
-			behind = behind || g > 0 && known != total
+			l.s.merge(l.store, l.i, c.Rule, g, total)
 		}
 	}
-	standing, _ = l.s.heard(t, c, l.store, l.i, l.at, now.UnixNano())
-	standing.Behind = behind && !standing.Over
-	l.s.unlock(t)
-	return standing
+	do(&l)
 }
 
 // answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
 func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *work, int), total uint64, learn bool) (standing Standing) {
 	r := c.Rule
 	t.at(c, func(s *shard, st *store, i int) {
-		at := s.advance(st, i, r, now.UnixNano())
+		at := s.advance(st, i, r, t.ns(now))
 		h := st.head(i)
 		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
 			if k := s.works.at(h.work); hits != 0 && h.work != 0 && k.groups[g].flying != 0 {
@@ -329,12 +344,7 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 			}
 		}
 		if learn {
-			var left uint32
-			standing, left = s.heard(t, c, st, i, at, now.UnixNano())
-			standing.Ask = !standing.Over && s.lacks(r, st, i, at, left)
-			// Hits that were held back until after their group's end: who read that group before does not know of them.
-			late := hits != 0 && group != h.base && h.state&toldNear != 0
-			standing.News = standing.News || late && !standing.Over
+			standing = s.replied(t, c, st, i, at, t.ns(now), false)
 		}
 		if h.work != 0 {
 			s.rest(h.work)
@@ -343,52 +353,18 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 	return standing
 }
 
-// merge takes the tier's total for a group: with what the tier has not been told of, it is the least that has been counted. It
-// returns what is known now without that.
-func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) (reported uint64) {
+// merge takes the tier's total for a group: with what is still to be reported, it is the least that has been counted. What is under
+// way may be in the total already.
+func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) {
 	h, groups := st.head(i), st.groups(i)
-	var unreported uint64
+	var pending uint64
 	if h.work != 0 {
-		k := s.works.at(h.work)
-		unreported = r.plus(k.groups[g].pending, k.groups[g].flying)
+		pending = s.works.at(h.work).groups[g].pending
 	}
-	groups[g] = r.most(groups[g], r.plus(r.clamp(total), unreported))
+	groups[g] = r.most(groups[g], r.plus(r.clamp(total), pending))
 	if g == 0 && total != 0 {
-		h.state |= heardNow
+		h.state |= repliedNow
 	}
-	return r.minus(groups[g], unreported)
-}
-
-// heard notes an answer of the tier, and what the counter says after it. Hits that could wait may have become urgent by it.
-func (s *shard) heard(t *Table, c Counter, st *store, i int, at position, now int64) (standing Standing, left uint32) {
-	r, h := c.Rule, st.head(i)
-	estimate := s.estimate(r, st, i, at)
-	standing.Over = r.over(estimate)
-	told := uint8(0)
-	left = r.remaining(estimate)
-	switch {
-	case left == 0:
-		told = toldNear | toldFull
-	case left <= r.Limit/3:
-		told = toldNear
-	}
-	standing.News = !standing.Over && told&^h.state != 0
-	h.heard = h.heard&^instants | instant(now)
-	h.state = h.state&^(toldNear|toldFull|heatMask) | told | r.heatOf(estimate)
-	if w := h.work; w != 0 {
-		k := s.works.at(w)
-		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate, now)
-		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
-		if k.urgent && !k.flies() && k.waits(0) {
-			s.queue(w)
-		}
-	}
-	key := Key{c.Source, r.ID}
-	if ch, ok := s.waiting[key]; ok {
-		delete(s.waiting, key)
-		close(ch)
-	}
-	return standing, left
 }
 
 // at runs f on the counter c with its shard locked, if the table still has it.

@@ -28,7 +28,7 @@ func (r *reporter) report(at time.Time, all bool) (commands int, hits uint64) {
 	for _, c := range r.table.Dirty(nil, 1) {
 		rep, _ := r.table.Take(c, at)
 		for _, p := range rep.Parts[:rep.N] {
-			if _, there := r.tier[p.Group]; there == p.Heard {
+			if _, there := r.tier[p.Group]; there == p.There {
 				commands++ // incr of what is there, or add of what is not
 			} else {
 				commands += 2

@@ -39,7 +39,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 	if len(asks) == 0 {
 		return true
 	}
-	ns := now.UnixNano()
+	ns := t.ns(now)
 	if len(asks) == 1 {
 		a := &asks[0]
 		l := lookup{hash: t.hash(&a.Source)}
@@ -117,10 +117,10 @@ func (t *Table) settle(a *Ask, now time.Time, count bool) {
 		l.i = i
 		l.s.unhold(l.store, i, a.Hits)
 	} else if count {
-		t.locate(&l, a.Rule, a.Source, now.UnixNano(), nil)
+		t.locate(&l, a.Rule, a.Source, t.ns(now), nil)
 	}
 	if count {
-		ns := now.UnixNano()
+		ns := t.ns(now)
 		l.at = l.s.advance(l.store, l.i, a.Rule, ns)
 		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, ns)
 	}
@@ -139,14 +139,8 @@ func (t *Table) Peek(r *Rule, source Source, now time.Time) (Verdict, bool) {
 		return Verdict{Remaining: r.Limit, Known: !t.options.Tier}, false
 	}
 	h := st.head(i)
-	var room [maxGroups]uint64
-	groups := room[:copy(room[:], st.groups(i)[:r.groups()])]
-	at, moved := r.move(h.base, r.position(now.UnixNano(), h.phase))
-	shift(groups, moved)
-	seen := r.view(groups, at.lane)
-	seen.own = s.own(r, i, at, 0)
-	committed := r.estimate(seen, at.gone)
-	v := Verdict{Estimate: committed + float64(s.held(h)), Known: t.known(h, r, now.UnixNano())}
+	committed, groups, at := s.peek(r, st, i, t.ns(now), new([maxGroups]uint64))
+	v := Verdict{Estimate: committed + float64(s.held(h)), Known: t.known(h, r, t.ns(now))}
 	v.Remaining = r.remaining(v.Estimate)
 	v.Over, v.Committed = r.over(v.Estimate+1), r.over(committed+1)
 	if v.Committed {
@@ -238,16 +232,47 @@ func (t *Table) judge(a *Ask, l *lookup, now int64, together []lookup) {
 		}
 	} else {
 		a.Remaining = r.remaining(estimate)
-		if a.Remaining > r.Limit/3 {
-			h.state &^= toldNear | toldFull // or it would come near its limit unannounced the next time
-		}
+		h.rearm(r, a.Remaining)
 	}
 	if old { // who comes once is nobody yet: a flood of strangers must not push out who came twice
-		h.state = h.state&^heatMask | r.heatOf(estimate)
+		h.state = h.state&^warm | r.warmth(estimate)
 	}
 }
 
-func (r *Rule) heatOf(estimate float64) uint8 { return uint8(min(heatMask, estimate*r.heat)) }
+// warmth is whether so much used makes a counter warm.
+func (r *Rule) warmth(estimate float64) uint8 {
+	if 7*estimate >= float64(r.Limit) {
+		return warm
+	}
+	return 0
+}
+
+// stake is what is at stake with a counter of a store.
+func (s *shard) stake(rules map[uint32]*Rule, st *store, now int64) stake {
+	return func(i int) float64 {
+		h := st.head(i)
+		r := rules[h.rule]
+		switch {
+		case r == nil:
+			return 0
+		case h.work != 0 && s.works.at(h.work).held > 0:
+			return math.Inf(1)
+		}
+		estimate, _, _ := s.peek(r, st, i, now, new([maxGroups]uint64))
+		return estimate / float64(r.Limit)
+	}
+}
+
+// peek is what a counter would say at now, with its groups as they would be then.
+func (s *shard) peek(r *Rule, st *store, i int, now int64, room *[maxGroups]uint64) (estimate float64, groups []uint64, at position) {
+	h := st.head(i)
+	groups = room[:copy(room[:], st.groups(i)[:r.groups()])]
+	at, moved := r.move(h.base, s.position(r, now, h.phase))
+	shift(groups, moved)
+	v := r.view(groups, at.lane)
+	v.own = s.own(r, i, at, 0)
+	return r.estimate(v, at.gone), groups, at
+}
 
 // estimate is what a counter says at a position.
 func (s *shard) estimate(r *Rule, st *store, i int, at position) float64 {
@@ -272,17 +297,18 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []
 	if t.options.Phase != nil {
 		phase = t.options.Phase(source)
 	}
-	i := l.s.insert(l.store, l.hash, r.ID, source, inUse)
+	t.rules.know(r)
+	i := l.s.insert(l.store, l.hash, r.ID, source, inUse, l.s.stake(t.rules.all(), l.store, now))
 	l.s.grows = l.s.grows || l.store.crowded()
 	h := l.store.head(i)
 	h.phase = phase
-	l.i, l.there, l.at = i, true, r.position(now, h.phase)
+	l.i, l.there, l.at = i, true, l.s.position(r, now, h.phase)
 	h.base = l.at.group
 }
 
 // insert makes room for a counter, and gives up what belongs to one that has to go.
-func (s *shard) insert(st *store, hash uint64, rule uint32, source Source, inUse []int) int {
-	i, evicted, full := st.insert(hash, rule, source, inUse)
+func (s *shard) insert(st *store, hash uint64, rule uint32, source Source, inUse []int, of stake) int {
+	i, evicted, full := st.insert(hash, rule, source, inUse, of)
 	if full {
 		s.stats.Evicted++
 	}
@@ -298,7 +324,7 @@ func (s *shard) insert(st *store, hash uint64, rule uint32, source Source, inUse
 // advance brings a counter, and what of it is on its way, to the group of now.
 func (s *shard) advance(st *store, i int, r *Rule, now int64) position {
 	h := st.head(i)
-	at, moved := st.advance(i, r, r.position(now, h.phase))
+	at, moved := st.advance(i, r, s.position(r, now, h.phase))
 	if moved > 0 && h.work != 0 {
 		s.age(s.works.at(h.work), r, moved)
 	}

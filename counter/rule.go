@@ -56,7 +56,6 @@ type Rule struct {
 
 	sub    int64   // length of a sub-window, ns
 	perSub float64 // 1/sub
-	heat   float64 // heatMask/Limit
 	shift  uint8   // log2 of the lanes in a group
 
 	identity string
@@ -77,7 +76,7 @@ func NewRule(name string, limit uint32, window time.Duration, subWindows int, e 
 	}
 	r := &Rule{Name: name, Limit: limit, Window: window, SubWindows: subWindows, Estimate: e}
 	r.sub = int64(window) / int64(subWindows)
-	r.perSub, r.heat = 1/float64(r.sub), heatMask/float64(limit)
+	r.perSub = 1 / float64(r.sub)
 	r.shift = 2
 	if limit > narrowMax {
 		r.shift = 1
@@ -109,3 +108,6 @@ func Renumber(rules []*Rule) {
 		}
 	}
 }
+
+// SubWindow is the length of a sub-window.
+func (r *Rule) SubWindow() time.Duration { return time.Duration(r.sub) }

@@ -94,23 +94,24 @@ const narrowGroups = 4
 
 // head is what a counter is besides its lanes: 32 bytes.
 type head struct {
-	id    [16]byte
-	rule  uint32
-	base  uint32 // the group of the first lanes
-	phase uint16
-	heard uint16 // when the tier last answered about this counter, 0: never, and a flag; see recency
-	work  uint16 // index of its work in the shard, or 0
-	code  uint8
-	state uint8 // heat and flags
+	id        [16]byte
+	rule      uint32
+	base      uint32 // the group of the first lanes
+	phase     uint16
+	lastReply uint16 // when the tier last answered about this counter, 0: never, and two flags; see standing.go
+	work      uint16 // index of its work in the shard, or 0
+	code      uint8
+	state     uint8 // flags
 }
 
+// Flags of head.state; standing.go says what they are for.
 const (
-	heatMask = 0x07 // how near its limit the counter was when last looked at, in sevenths
-	hasFine  = 0x08 // the counter is among store.fines
-	heardNow = 0x10 // the tier has answered about the newest group
-	readPast = 0x20 // the tier has been asked about the older groups since the newest began
-	toldNear = 0x40 // whoever found the counter in the last third of its limit has said so
-	toldFull = 0x80 // whoever found it at its limit has said so
+	warm = 1 << iota
+	hasFine
+	repliedNow
+	readPast
+	announcedNear
+	announcedFull
 )
 
 // pagesFor is how many pages hold n counters with a twelfth to spare, so that few are pushed out before there are n: 72 bytes for
@@ -239,14 +240,14 @@ func match(tags uint64, tag uint8) uint64 {
 
 // insert makes room for a counter that find did not find. evicted is the one that had to go, if the store was full there.
 // keep are counters that are in use and must stay.
-func (st *store) insert(hash uint64, rule uint32, s Source, keep []int) (i int, evicted head, full bool) {
+func (st *store) insert(hash uint64, rule uint32, s Source, keep []int, of stake) (i int, evicted head, full bool) {
 	number := st.page(hash)
 	home, tag := st.home(hash, rule)
 	i, ok := st.free(number, home)
 	if ok {
 		st.used++
 	} else {
-		i = st.victim(st.at(number)<<slotBits|home&^(ways-1), int(hash%ways), keep)
+		i = st.victim(st.at(number)<<slotBits|home, int(hash%ways), keep, of)
 		evicted, full = *st.head(i), true
 	}
 	st.tag(i, tag)
@@ -301,41 +302,44 @@ func (st *store) tag(i int, tag uint8) {
 	*word = *word&^(0xff<<shift) | uint64(tag)<<shift
 }
 
-// victim chooses who leaves a full page, among the eight from first on: the coldest counter that has no work. If even that
-// was warm, all the others cool by as much, so that a source that was near its limit long ago does not stay for ever. keep are
-// not to leave.
-func (st *store) victim(first, start int, keep []int) int {
-	best, least := -1, uint8(0xff)
-	for n := range ways {
-		i := first + (start+n)%ways
-		if i%slots == 0 { // the tags
-			continue
-		}
-		h := st.head(i)
-		heat := h.state & heatMask
-		switch {
-		case slices.Contains(keep, i):
-			continue
-		case h.work != 0:
-			heat = heatMask + 1
-		}
-		if heat < least {
-			best, least = i, heat
+// A stake is how much would be lost with a counter: the share of its limit that is used, more than all if requests have reserved of it.
+type stake func(i int) float64
+
+// spared is the share of its limit from which on a counter is not pushed out while there is another in its page.
+const spared = 0.5
+
+// victim chooses who leaves the full page of slot: the counter with the least stake of those in its word of tags, which have begun to be
+// fetched, or of the page if those all are near their limits. keep are not to leave.
+func (st *store) victim(slot, start int, keep []int, of stake) int {
+	first := slot &^ (ways - 1)
+	best, least := st.least(first, ways, start, keep, of)
+	if best < 0 || least >= spared {
+		if b, l := st.least(slot&^(slots-1), st.words*ways, start, keep, of); b >= 0 && (best < 0 || l < least) {
+			best = b
 		}
 	}
 	if best < 0 { // rules that are asked together fill all the places by themselves
-		return first + max(start, 1)
-	}
-	if least > 0 {
-		for i := first; i < first+ways; i++ {
-			if i%slots == 0 {
-				continue
-			}
-			h := st.head(i)
-			h.state -= min(h.state&heatMask, least)
-		}
+		return max(first, slot&^(slots-1)+1)
 	}
 	return best
+}
+
+// least finds the counter with the least stake among n from first on.
+func (st *store) least(first, n, start int, keep []int, of stake) (best int, least float64) {
+	best = -1
+	for k := range n {
+		i := first + (start+k)%n
+		if i%slots == 0 || slices.Contains(keep, i) { // the tags
+			continue
+		}
+		if st.head(i).state&warm == 0 && st.head(i).work == 0 {
+			return i, 0
+		}
+		if s := of(i); best < 0 || s < least {
+			best, least = i, s
+		}
+	}
+	return best, least
 }
 
 func (st *store) remove(i int) {
@@ -356,7 +360,7 @@ func (st *store) advance(i int, r *Rule, p position) (at position, moved int) {
 	if moved > 0 {
 		shift(groups[:r.groups()], moved)
 		h.base = p.group
-		h.turn(moved)
+		h.turn(moved, r.groups())
 	}
 	return at, moved
 }

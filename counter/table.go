@@ -11,11 +11,15 @@ import (
 // about several sources.
 type Table struct {
 	options Options
+	began   int64        // Options.Began on the wall clock, ns
+	offset  atomic.Int64 // the shards'
+	missed  atomic.Int64 // when something of the mitigation log was missed, 0: never
 	seed    maphash.Seed // of this process, so that nobody can aim at one bucket
 	shards  []shard
 	narrow  *memory
 	wide    *memory
 	edges   atomic.Uint32
+	rules   ruleBook
 	_       [64]byte // what decisions read, and what changes with the hits, on other cache lines
 	stirred shardSet // see shard
 	laden   shardSet
@@ -41,6 +45,7 @@ type guarded struct {
 	wide     store
 	_        [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
 	mu       sync.Mutex
+	offset   int64          // from the table's clock to the wall's, ns: see Adjust
 	grows    bool           // a page should be split
 	wakes    bool           // hits have begun to wait since it was last unlocked
 	holds    uint32         // hits in open reservations, of all works
@@ -88,7 +93,7 @@ func New(o Options) *Table {
 	for n < maxShards && o.Counters/n > perShard {
 		n *= 2
 	}
-	t := &Table{options: o, seed: maphash.MakeSeed(), shards: make([]shard, n)}
+	t := &Table{options: o, began: o.Began.UnixNano(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
 	t.narrow = newMemory((o.Counters+n-1)/n, n, len(page{}.records))
 	t.narrow.narrow = make([]page, len(t.narrow.lines))
 	hugePages(t.narrow.narrow)
@@ -101,7 +106,7 @@ func New(o Options) *Table {
 		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
 		s.works.n = 1
 		s.maxFines = o.Counters/n/fineShare + 8
-		s.maxWorks = min(max(o.Counters/n/4, 256), 1<<15-1)
+		s.maxWorks = min(max(o.Counters/n/4, 256), maxWorks/2)
 	}
 	t.edges.Store(1)
 	return t

@@ -297,26 +297,33 @@ func TestReserveAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestNewsEachTime: a source that comes near its limit is news, and again the next time, also if this table first meets it when
-// it is near already.
-func TestNewsEachTime(t *testing.T) {
+// TestAnnouncedEachTime: a source that comes near its limit is announced, and again the next time, also if this table first meets it
+// when it is near already; but not by going to and fro over the border.
+func TestAnnouncedEachTime(t *testing.T) {
 	table := New(Options{Counters: 100, Tier: true})
 	r := rule(t, 60, time.Minute, 12, Nearest)
 	c := Counter{Rule: r, Source: address(1)}
 	for round := range 3 {
 		now := epoch.Add(time.Duration(round) * 5 * time.Minute)
 		table.Reserve([]Ask{{Rule: r, Source: c.Source, Hits: 1}}, now)
-		_, newest := r.Groups(now, 0)
-		if standing := table.Learn(c, newest, []uint64{50}, now); !standing.News {
-			t.Errorf("round %d: 50 of 60 are no news", round)
+		_, newest := table.Groups(r, now, 0)
+		f := func(total uint64, near, full bool) {
+			t.Helper()
+			if s := table.Learn(c, newest, []uint64{total}, now); s.Near != near || s.Full != full {
+				t.Errorf("round %d: the tier has %d: near %v, full %v, want %v, %v", round, total, s.Near, s.Full, near, full)
+			}
 		}
-		if standing := table.Learn(c, newest, []uint64{51}, now); standing.News {
-			t.Errorf("round %d: 51 of 60 are news after 50", round)
+		f(49, true, false) // and the one hit that the tier has not been told of
+		f(51, false, false)
+		f(59, false, true)
+		f(59, false, false)
+		now = now.Add(r.Window + r.SubWindow()) // the hits of the first sub-window have left
+		for range 39 {
+			table.Reserve([]Ask{{Rule: r, Source: c.Source, Hits: 1}}, now)
 		}
-		// 59, and the one hit that the tier has not been told of.
-		if standing := table.Learn(c, newest, []uint64{59}, now); !standing.News {
-			t.Errorf("round %d: the limit itself is no news", round)
-		}
+		_, newest = table.Groups(r, now, 0)
+		f(0, false, false)
+		f(5, true, false)
 	}
 }
 

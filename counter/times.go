@@ -4,8 +4,8 @@ import "time"
 
 // An edge knows when its own hits came to a 32nd of a sub-window (fine.go), and of others' only in which sub-window. That matters to a
 // source near its limit, in the one sub-window that the window's beginning cuts. So whoever finds a counter there and does
-// not know when all of those hits came asks the others, once for each sub-window. Each tells the times of its own hits,
-// once, and takes in what the others tell.
+// not know when all of those hits came asks the others. Each tells the times of its own hits, and takes in what the others tell; both
+// at most once in a window, because a source may stay near its limit for as long as it likes.
 
 // Times is when the hits of one sub-window came that one table counted, by its 32nds.
 type Times struct {
@@ -18,7 +18,7 @@ type Times struct {
 const nearly = 16
 
 // lacks reports whether others counted hits in the sub-window that the window's beginning cuts, or in the next, of which
-// this table does not know when they came and has not asked yet. Then it is to ask now. left is what the counter has left.
+// this table does not know when they came and has not asked in this window. Then it is to ask now. left is what the counter has left.
 func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) bool {
 	groups, most := st.groups(i), max(r.Limit/nearly, 1)
 	if r.Estimate == Lower { // which leaves out hits of the cut sub-window that may be within the window
@@ -28,17 +28,17 @@ func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) bool 
 		return false
 	}
 	f := s.fine(st, i)
-	if f == nil {
+	if f == nil || r.number(at)-f.asked < uint32(r.SubWindows) {
 		return false
 	}
 	cut := r.cut(at)
 	for ahead := range 2 {
-		n, known := cut+uint32(ahead), uint64(0)
-		if b := f.of(n); b != nil {
+		known := uint64(0)
+		if b := f.of(cut + uint32(ahead)); b != nil {
 			known = b.sum(0)
 		}
-		if int32(n-f.asked) > 0 && known < r.view(groups, at.lane+ahead).oldest {
-			f.asked = cut + 1
+		if known < r.view(groups, at.lane+ahead).oldest {
+			f.asked = r.number(at)
 			return true
 		}
 	}
@@ -48,32 +48,41 @@ func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) bool 
 // cut is the number of the sub-window that is cut by the beginning of a window that ends at a position.
 func (r *Rule) cut(p position) uint32 { return r.number(p) - uint32(r.SubWindows) }
 
-// Cut is the number of the sub-window, modulo 2^32, that the beginning of a source's window cuts.
-func (r *Rule) Cut(now time.Time, phase uint16) uint32 {
-	return r.cut(r.position(now.UnixNano(), phase))
+// Cut is the number of the sub-window, modulo 2^32, that the beginning of the window of a source with the given phase cuts.
+func (t *Table) Cut(r *Rule, now time.Time, phase uint16) uint32 {
+	return r.cut(r.position(t.ns(now)+t.offset.Load(), phase))
 }
 
-// Tell appends to buf when the hits came that this table counted in the given sub-window and the next, if it has not told before.
-func (t *Table) Tell(c Counter, subWindow uint32, buf []Times) []Times {
+// ExportTimes appends to buf when the hits came that this table counted in the given sub-window and the next, because another asked or
+// this one is about to. It does so once in a window; after that it only lets the others' be added to its own, as if it had told.
+func (t *Table) ExportTimes(c Counter, subWindow uint32, now time.Time, buf []Times) []Times {
 	t.at(c, func(s *shard, st *store, i int) {
-		f := s.fine(st, i)
+		at, f := s.advance(st, i, c.Rule, t.ns(now)), s.fine(st, i)
 		if f == nil {
 			return
 		}
+		n := c.Rule.number(at)
+		f.asked = n
+		quiet := n-f.toldAt < uint32(c.Rule.SubWindows)
 		for n := subWindow; n != subWindow+2; n++ {
 			if b := f.of(n); b != nil && f.told>>(n%fineLanes)&1 == 0 {
 				f.told |= 1 << (n % fineLanes)
-				buf = append(buf, Times{n, *b})
+				if !quiet {
+					buf = append(buf, Times{n, *b})
+				}
 			}
+		}
+		if len(buf) > 0 {
+			f.toldAt = n
 		}
 	})
 	return buf
 }
 
-// Hear takes in what another table told. Nothing may be taken in twice.
-func (t *Table) Hear(c Counter, told Times, now time.Time) {
+// MergeTimes takes in what another table exported. Nothing may be taken in twice.
+func (t *Table) MergeTimes(c Counter, told Times, now time.Time) {
 	t.at(c, func(s *shard, st *store, i int) {
-		at, n := s.advance(st, i, c.Rule, now.UnixNano()), told.SubWindow
+		at, n := s.advance(st, i, c.Rule, t.ns(now)), told.SubWindow
 		if n-c.Rule.cut(at) > 1 {
 			return
 		}
@@ -93,9 +102,6 @@ func (t *Table) Hear(c Counter, told Times, now time.Time) {
 		}
 		for b, hits := range told.Hits {
 			f.bins[lane][b] = uint16(min(uint32(f.bins[lane][b])+uint32(hits), 1<<16-1))
-		}
-		if int32(n-f.asked) > 0 {
-			f.asked = n
 		}
 	})
 }

@@ -23,7 +23,11 @@ func TestTimesOfOthersHits(t *testing.T) {
 		hit(a, c, 1, begin) // from the second on, times are noted
 		hit(a, c, 9, begin.Add(at))
 		hit(b, c, 24, begin.Add(50*time.Second))
-		newest, groups := a.Snapshot(c, begin.Add(50*time.Second))
+		var newest uint32
+		var groups []uint64
+		for copied := range a.All([]*Rule{c.Rule}, begin.Add(50*time.Second)) {
+			newest, groups = copied.Newest, copied.Groups
+		}
 		b.Learn(c, newest, groups, begin.Add(50*time.Second))
 		estimate := func(want float64) {
 			t.Helper()
@@ -32,20 +36,20 @@ func TestTimesOfOthersHits(t *testing.T) {
 			}
 		}
 		estimate(before)
-		if !b.Read(c, newest, 0, now).Ask {
+		if !b.Read(c, newest, 0, now).WantTimes {
 			t.Errorf("%v, hits at %v: no question of when they came", e, at)
 		}
-		if b.Read(c, newest, 0, now).Ask {
+		if b.Read(c, newest, 0, now).WantTimes {
 			t.Errorf("%v, hits at %v: asked twice", e, at)
 		}
-		cut := c.Rule.Cut(now, 0)
-		told := a.Tell(c, cut, nil)
-		if len(told) != 1 || len(a.Tell(c, cut, nil)) != 0 {
+		cut := a.Cut(c.Rule, now, 0)
+		told := a.ExportTimes(c, cut, now, nil)
+		if len(told) != 1 || len(a.ExportTimes(c, cut, now, nil)) != 0 {
 			t.Fatalf("%v, hits at %v: told %v, want one sub-window, once", e, at, told)
 		}
-		b.Hear(c, told[0], now)
+		b.MergeTimes(c, told[0], now)
 		estimate(after)
-		if again := b.Tell(c, cut, nil); len(again) != 0 {
+		if again := b.ExportTimes(c, cut, now, nil); len(again) != 0 {
 			t.Errorf("what was heard is told as one's own: %v", again)
 		}
 	}
@@ -65,13 +69,13 @@ func TestTimesAreNotMixed(t *testing.T) {
 		table.Reserve([]Ask{{Rule: c.Rule, Source: c.Source, Hits: 1}}, begin)
 	}
 	now := begin.Add(time.Minute + time.Second)
-	cut := c.Rule.Cut(now, 0)
-	table.Hear(c, Times{cut, [fineBins]uint16{20: 7}}, now)
-	table.Hear(c, Times{cut + 3, [fineBins]uint16{20: 7}}, now)
-	if told := table.Tell(c, cut, nil); len(told) != 1 || told[0].Hits != [fineBins]uint16{0: 2} {
+	cut := table.Cut(c.Rule, now, 0)
+	table.MergeTimes(c, Times{cut, [fineBins]uint16{20: 7}}, now)
+	table.MergeTimes(c, Times{cut + 3, [fineBins]uint16{20: 7}}, now)
+	if told := table.ExportTimes(c, cut, now, nil); len(told) != 1 || told[0].Hits != [fineBins]uint16{0: 2} {
 		t.Errorf("told %v, want the two hits that it noted", told)
 	}
-	if told := table.Tell(c, cut+3, nil); len(told) != 0 {
+	if told := table.ExportTimes(c, cut+3, now, nil); len(told) != 0 {
 		t.Errorf("told %v of a sub-window without hits", told)
 	}
 }

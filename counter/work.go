@@ -74,7 +74,10 @@ type worksBlock struct {
 	works   [blockWorks]work
 }
 
-const blockWorks = 32
+const (
+	blockWorks = 32
+	maxWorks   = 1<<15 - 1 // of a shard: their number has 16 bits
+)
 
 func (ws *works) at(w uint16) *work { return &ws.blocks[w/blockWorks].works[w%blockWorks] }
 
@@ -114,8 +117,9 @@ func (ws *works) add() (w uint16) {
 // workPlace is the number of a shard and the index of a work in it, which is not 0.
 type workPlace uint32
 
-// workOf gives the counter at i its work, or 0 if there are too many already.
-func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
+// workOf gives the counter at i its work. For hits there are so many at most, and then it is 0; a reservation always has one: there are
+// no more of those than requests under way.
+func (s *shard) workOf(r *Rule, st *store, i int, reserve bool) uint16 {
 	h := st.head(i)
 	if h.work != 0 {
 		return h.work
@@ -125,7 +129,7 @@ func (s *shard) workOf(r *Rule, st *store, i int) uint16 {
 	case len(s.free) > 0:
 		w = s.free[len(s.free)-1]
 		s.free = s.free[:len(s.free)-1]
-	case s.works.n <= s.maxWorks:
+	case s.works.n <= s.maxWorks || reserve && s.works.n < maxWorks:
 		w = s.works.add()
 	default:
 		return 0
@@ -188,7 +192,7 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 		s.stats.LostSaturated += uint64(hits)
 		return
 	}
-	w := s.workOf(r, st, i)
+	w := s.workOf(r, st, i, false)
 	if w == 0 {
 		s.stats.LostBacklog += uint64(hits)
 		return
@@ -198,27 +202,15 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 	k.groups[0].pending = r.add(k.groups[0].pending, at.lane, uint64(hits))
 	k.hits += hits
 	s.stats.Unreported += uint64(hits)
-	k.urgent = k.urgent || t.urgent(r, st.head(i), k.hits, estimate, now)
+	k.urgent = k.urgent || s.fewWorks() || t.urgent(r, st.head(i), k.hits, estimate, now)
 	if k.urgent && !k.flies() {
 		s.queue(w) // else it is the next report, when the one under way is answered
 	}
 }
 
-// urgent says whether so many unreported hits must be reported at once. They may wait while they could not matter: if every
-// edge kept as many to itself, less than a third of the limit would be hidden, less and less of it as the source is known to
-// come nearer, and of a burst no more than a third of what is left of the limit. So the tier has two thirds of a limit when a
-// source has used it up, and from there on nothing waits: whose report finds a counter in the last third tells all edges.
-// What an edge knows nothing of, it asks about.
-func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64, now int64) bool {
-	if !h.met() || h.state&toldNear != 0 {
-		return true
-	}
-	hidden := float64(hits) * float64(t.edges.Load())
-	if h.silence(now) > burst {
-		estimate /= 2
-	}
-	return 3*hidden >= float64(r.Limit)-estimate
-}
+// fewWorks reports whether so few works are left that hits should not wait in one: strangers of whom nobody will hear again would
+// keep them from others until their groups end.
+func (s *shard) fewWorks() bool { return 4*(s.works.n-len(s.free)) > 3*s.maxWorks }
 
 func (s *shard) queue(w uint16) {
 	if s.works.resting(w) {
@@ -233,7 +225,7 @@ func (s *shard) queue(w uint16) {
 }
 
 func (s *shard) hold(t *Table, a *Ask, l *lookup) bool {
-	w := s.workOf(a.Rule, l.store, l.i)
+	w := s.workOf(a.Rule, l.store, l.i, true)
 	if w == 0 {
 		return false
 	}

@@ -2,11 +2,14 @@ package pop
 
 import "time"
 
-// Hearing is how long it takes at most, with the given round trip to the nodes, until every edge knows of a hit of a source that is
-// near its limit. The hit may have to wait for the report that is under way, and that one's counter may be new and its add lose a
-// race: two and a half round trips to the node, half a one back. News of it goes to the log, whose part may be new as well: two
-// and a half. The other edges read the log every 25 ms, which takes one more.
-func Hearing(roundTrip time.Duration) time.Duration { return 13*roundTrip/2 + probeEvery }
+// Hearing is how long it takes at most, with the given round trip to the nodes, until every one of so many edges knows of a hit of a source
+// that is near its limit. The hit may have to wait for the report that is under way, that one's counter may be new and its add lose a
+// race: three round trips until its answer is there. Who finds by it that the counter is near claims to announce that, reads it whole, and
+// asks for a number of the log, which may have to be begun: five. The record goes to the node and the other edges, which read the log
+// every 25 ms: one and a half. Edges take turns to write.
+func Hearing(roundTrip time.Duration, edges int) time.Duration {
+	return 19*roundTrip/2 + probeEvery + time.Duration(edges)*perItem
+}
 
 // Bound is the most requests of one source that a PoP of so many edges admits in any window, all its edges and nodes running. Heard
 // is the most requests that the source sends within Hearing, cut the most within a sub-window and what clocks are apart.

@@ -26,8 +26,12 @@ type Command struct {
 	Node   int    // index into Config.Nodes
 	Expire int32  // Add, Set: seconds until memcached forgets, 1 to 30 days
 	Op     Op
-	Report bool // part of a report of counters: goes over the node's pipeline, else through gomemcache
+	Report bool // caused by a request, so there may be many: goes over the node's pipeline, else through gomemcache
+	Bulk   bool // without Report: the answer may be long, and must not hold up others
 }
+
+// maxKeys is how many keys a Get may have.
+const maxKeys = 100
 
 // Keys are the keys of a Get.
 func (c *Command) Keys() []string { return strings.Split(c.Key, " ") }

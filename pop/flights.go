@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/mitigation"
 )
 
 // flight is a command that has not been answered, and what for.
@@ -19,6 +18,8 @@ type flight struct {
 	part    counter.Part
 	record  *record // of a bit
 	looks   *looks
+	number  uint64 // of a log that is begun
+	batch   []byte // of the log
 }
 
 type purpose uint8
@@ -30,7 +31,11 @@ const (
 	anAsk // a look that a request waits for
 	aBit
 	aBitLook
-	aLog
+	aClaim // to announce a counter
+	aStaleLook
+	aNumber // of an item of the log
+	aBatch  // an item
+	aLogRead
 	aDelete
 	aProbe
 	aPresence
@@ -58,14 +63,20 @@ func (m *Machine) answered(r *Result, now time.Time) {
 	switch f.what {
 	case aReport:
 		m.reported(f, r, now)
-	case aLook, anAsk:
+	case aLook, anAsk, aStaleLook:
 		m.looked(f, r, now)
 	case aBit:
-		m.bitAnswered(f, r, now)
+		m.bitAnswered(f, r)
 	case aBitLook:
 		m.bitLooked(f, r, now)
-	case aLog:
-		m.logAnswered(f, r, now)
+	case aClaim:
+		m.claimAnswered(f, r, now)
+	case aNumber:
+		m.numberAnswered(f, r, now)
+	case aBatch:
+		m.batchAnswered(f, r)
+	case aLogRead:
+		m.logAnswered(r, now)
 	case aProbe:
 		m.probeAnswered(r, now)
 	case aPresence:
@@ -134,41 +145,4 @@ func parseTotal(v []byte) (n uint64, ok bool) {
 		n = n*10 + uint64(d-'0')
 	}
 	return n, true
-}
-
-// judge acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
-// stands: they report what they have held back, and even one that has never seen the source knows when to refuse it. They may
-// also be asked when hits came. If the PoP's total is over the limit, a mitigation starts: the requests that made it so went
-// through several edges at once, and none of them saw it.
-func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
-	if standing.News || standing.Ask {
-		if node := m.place(c.Source); node >= 0 {
-			rec := record{kind: aCount, rule: m.secret.ruleDigest(c.Rule), source: c.Source, start: now}
-			rec.newest, rec.groups = m.counters.Snapshot(c, now)
-			if standing.Ask { // this edge answers, too, when it reads the question
-				rec.kind, rec.times.SubWindow = aQuestion, c.Rule.Cut(now, m.secret.Phase(c.Source))
-			}
-			m.appendLog(node, rec)
-		}
-	}
-	if !standing.Over {
-		return
-	}
-	rule := m.rules.Load().byID[c.Rule.ID]
-	if rule == nil || rule.Timeout == 0 {
-		return
-	}
-	key := mitigation.Key{Rule: c.Rule.ID, Source: c.Source}
-	if !m.bits.Until(key, now).IsZero() {
-		return
-	}
-	v, _ := m.counters.Peek(c.Rule, c.Source, now)
-	end := mitigation.End(v, rule.Timeout, now)
-	if end.IsZero() {
-		return
-	}
-	bit := mitigation.Bit{Start: now, End: end, By: mitigation.ByPoP}
-	if m.bits.Start(key, bit, now) {
-		m.announce(mitigation.News{Key: key, Bit: bit}, now)
-	}
 }

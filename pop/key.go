@@ -39,6 +39,9 @@ const (
 	forCounter = 'c'
 	forBit     = 'b'
 	forLog     = 'l'
+	forHead    = 'h'
+	forNear    = 'a'
+	forFull    = 'f'
 	forEdge    = 'e'
 	forRule    = 'r'
 	forMAC     = 'm'
@@ -60,10 +63,26 @@ func (s Secret) Phase(source counter.Source) uint16 {
 // counterName is what the keys of a counter's groups begin with.
 type counterName [1 + 22]byte
 
-func (s Secret) counterName(c counter.Counter) (name counterName) {
-	s.appendDigest(name[:0], forCounter, c)
+func (m *Machine) counterName(c counter.Counter) (name counterName) {
+	m.secret.appendDigest(name[:0], forCounter, c, m.epoch(c))
 	return name
 }
+
+// bitKey names the mitigation bit of a counter: 23 characters.
+func (m *Machine) bitKey(c counter.Counter) string {
+	var text [1 + 22]byte
+	return string(m.secret.appendDigest(text[:0], forBit, c, m.epoch(c)))
+}
+
+// claimKey names who is the first to announce a counter in a group: 29 characters.
+func (m *Machine) claimKey(c counter.Counter, what byte, group uint32) string {
+	var name counterName
+	m.secret.appendDigest(name[:0], what, c, m.epoch(c))
+	return name.key(group)
+}
+
+// epoch tells what is counted of a source since an operator last lifted it from what was before.
+func (m *Machine) epoch(counter.Counter) uint64 { return 0 }
 
 const counterKeySize = len(counterName{}) + 6
 
@@ -115,17 +134,15 @@ func (s *sheet) number(n uint64) []byte {
 	return value
 }
 
-// bitKey names the mitigation bit of a counter: 23 characters.
-func (s Secret) bitKey(c counter.Counter) string {
-	var text [64]byte
-	return string(s.appendDigest(text[:0], forBit, c))
-}
-
-func (s Secret) appendDigest(key []byte, use byte, c counter.Counter) []byte {
+// appendDigest names a counter of an epoch: see Machine.epoch.
+func (s Secret) appendDigest(key []byte, use byte, c counter.Counter, epoch uint64) []byte {
 	var b [192]byte
 	named := append(b[:0], use)
 	named = c.Source.AppendBinary(named)
 	named = append(named, c.Rule.Identity()...)
+	if epoch != 0 {
+		named = binary.BigEndian.AppendUint64(append(named, 0), epoch)
+	}
 	return s.append128(append(key, use), named)
 }
 
@@ -137,10 +154,13 @@ func (s Secret) append128(key, named []byte) []byte {
 	return base64.RawURLEncoding.AppendEncode(key, d[:])
 }
 
-// logKey names a part of the mitigation log of one node and second.
-func (s Secret) logKey(second int64, part int) string {
-	named := binary.BigEndian.AppendUint64([]byte{forLog}, uint64(second))
-	return string(s.append128([]byte{forLog}, append(named, byte(part))))
+// headKey names the last number of a node's log.
+func (s Secret) headKey() string { return string(s.append128([]byte{forHead}, []byte{forHead})) }
+
+// itemKey names an item of a node's log.
+func (s Secret) itemKey(number uint64) string {
+	var text [1 + 22]byte
+	return string(s.append128(append(text[:0], forLog), binary.BigEndian.AppendUint64([]byte{forLog}, number)))
 }
 
 // edgeKey names a slot in which an edge says that it is there.

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// A node has at most four connections: its pipeline, one for reads and two for writes of what is rare. Reads have one of
-// their own so that a flood of new bits does not delay the probes.
+// A node has three connections: its pipeline, and of what is rare one for long answers and one for short ones, so that a flood in the
+// log does not delay the probes.
 const (
-	lanes     = 3
+	lanes     = 2
 	laneQueue = 1024        // commands beyond it come back Unsent
 	laneWait  = time.Second // commands that waited longer come back Unsent: nobody counts on them any more
 )
@@ -43,12 +43,12 @@ func newLink(d *dialer, deliver func([]Result), caught func(any)) *link {
 	return l
 }
 
-// lane keeps the writes of a key in their order.
+// lane keeps what may be long from what tells a node's health.
 func lane(c *Command) int {
-	if c.Op == Get {
+	if c.Bulk {
 		return 0
 	}
-	return 1 + int(c.Key[len(c.Key)-1])%(lanes-1)
+	return 1
 }
 
 // send takes a command that is not part of a report and reports whether there was room for it.

@@ -41,7 +41,7 @@ func (m *Machine) look(node int, what purpose, c counter.Counter, name *counterN
 	if len(l.keys) > 0 {
 		l.keys = append(l.keys, ' ')
 	}
-	l.keys = m.secret.appendDigest(l.keys, forBit, c)
+	l.keys = m.secret.appendDigest(l.keys, forBit, c, m.epoch(c))
 	for g := newest; ; g-- {
 		l.keys = name.append(append(l.keys, ' '), g)
 		if g == oldest {
@@ -68,7 +68,7 @@ func (m *Machine) sendLooksTo(node int, what purpose) {
 
 // looked takes in what looks have brought.
 func (m *Machine) looked(f flight, r *Result, now time.Time) {
-	if r.Status == Done {
+	if r.Status == Done && f.what != aStaleLook {
 		values := r.Values
 		for _, l := range f.looks.list {
 			n := 2 + int(l.newest-l.oldest)

@@ -316,15 +316,18 @@ func TestStrangersCannotBlock(t *testing.T) {
 	w.Run(began.Add(time.Second))
 	ours := pop.SecretOf([]byte("test"))
 	theirs := pop.SecretOf([]byte("guess"))
-	n := w.Nodes[0]
-	for _, value := range [][]byte{
-		pop.Seal(theirs, r, address(1), w.Now(), w.Now().Add(time.Hour)),
-		[]byte("garbage"), {}, make([]byte, 5000), []byte("\x00\xff"),
-	} {
-		line := append(value, '\n')
-		for part := range 3 {
-			n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.LogKey(ours, w.Now().Unix(), part), Value: line, Expire: 100})
-		}
+	n, number := w.Nodes[0], uint64(w.Now().UnixMicro())
+	write := func(item []byte) {
+		number++
+		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.HeadKey(ours), Value: fmt.Appendf(nil, "%020d", number), Expire: 100})
+		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.ItemKey(ours, number), Value: item, Expire: 100})
+	}
+	foreign := pop.Seal(theirs, r, address(1), w.Now(), w.Now().Add(time.Hour))
+	cut := pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour))
+	cut = cut[:len(cut)-1]
+	for _, value := range [][]byte{foreign, cut, []byte("garbage"), {}, make([]byte, 5000), []byte("\x00\xff")} {
+		write(pop.Item(value))
+		write(value)
 		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.BitKey(ours, r, address(1)), Value: value, Expire: 100})
 		for range 50 {
 			w.Tick(0)
@@ -335,8 +338,7 @@ func TestStrangersCannotBlock(t *testing.T) {
 		}
 	}
 	// The same in our own hand does block, but no longer than the rule says.
-	n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.LogKey(ours, w.Now().Unix(), 0), Expire: 100,
-		Value: append(pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour)), '\n')})
+	write(pop.Item(foreign, pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour))))
 	for range 50 {
 		w.Tick(0)
 		w.Run(w.Now().Add(pop.Tick))

@@ -1,7 +1,6 @@
 package pop
 
 import (
-	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -9,16 +8,17 @@ import (
 	"sluice/counter"
 )
 
-// How a node's health is told. A probe is a read of the mitigation log, so it is a round trip that had to be made anyway.
+// How a node's health is told, and how often its log is read. A probe is a read of one number, the log's last: what others write has no
+// part in how long that takes.
 const (
-	// A probe every 25 ms, and every 5 ms for a while after one that brought something, because what is in the log is what no
+	probeEvery = 25 * time.Millisecond
+	// The log is read as often, and every 5 ms for a while after it brought something, because what is in it is what no
 	// edge can know by itself. Replaying real logs over eight edges, each halves the wrong decisions that delay adds, and
 	// it is a small read.
-	probeEvery  = 25 * time.Millisecond
-	probeLively = 5 * time.Millisecond
-	livelyFor   = time.Second
-	downAfter   = 350 * time.Millisecond // without an answer, though one was asked for
-	upAfter     = time.Second            // of answers, so that a flapping node stays down
+	logLively = 5 * time.Millisecond
+	livelyFor = time.Second
+	downAfter = 350 * time.Millisecond // without an answer, though one was asked for
+	upAfter   = time.Second            // of answers, so that a flapping node stays down
 )
 
 // node is what the machine knows of a memcached node.
@@ -61,25 +61,31 @@ func mix(x uint64) uint64 {
 }
 
 func newNode(name string, now time.Time) node {
-	return node{name: name, hash: xxhash.Sum64String(name), up: true, answered: now, good: now, log: newLogReader(now)}
+	return node{name: name, hash: xxhash.Sum64String(name), up: true, answered: now, good: now}
 }
 
-// probe asks a node for the mitigation log if it is time to.
+// probe asks a node for the last number of its log if it is time to.
 func (m *Machine) probe(i int, now time.Time) {
 	n := &m.nodes[i]
-	if n.up && n.probing && now.Sub(n.answered) >= downAfter && now.Sub(n.probed) >= downAfter {
+	if n.up && n.probing && m.silent(n, now) && now.Sub(n.probed) >= downAfter {
 		m.down(i, now)
 	}
-	if n.probing && now.Sub(n.probed) < time.Second || now.Sub(n.probed) < m.pace(n, now) {
+	if n.probing && now.Sub(n.probed) < time.Second || now.Sub(n.probed) < probeEvery {
 		return
 	}
 	n.probing, n.probed = true, now
-	m.send(Command{Node: i, Op: Get, Key: strings.Join(n.log.keys(&m.logKeys, now), " ")}, flight{what: aProbe})
+	m.send(Command{Node: i, Op: Get, Key: m.headKey}, flight{what: aProbe})
 }
 
+// silent reports whether a node has not answered for too long, while this edge was awake to hear it.
+func (m *Machine) silent(n *node, now time.Time) bool {
+	return now.Sub(n.answered) >= downAfter && now.Sub(m.awake) >= downAfter
+}
+
+// pace is how often a node's log is read.
 func (m *Machine) pace(n *node, now time.Time) time.Duration {
 	if now.Sub(n.log.news) < livelyFor {
-		return probeLively
+		return logLively
 	}
 	return probeEvery
 }
@@ -88,7 +94,11 @@ func (m *Machine) pace(n *node, now time.Time) time.Duration {
 func (m *Machine) Pace(now time.Time) time.Duration {
 	least := probeEvery
 	for i := range m.nodes {
-		least = min(least, m.pace(&m.nodes[i], now))
+		n := &m.nodes[i]
+		least = min(least, m.pace(n, now))
+		if len(n.writer.records) > 0 && !n.writer.underWay {
+			least = min(least, max(m.logPause()-now.Sub(n.writer.last), 0))
+		}
 	}
 	return least
 }
@@ -99,7 +109,7 @@ func (m *Machine) probeAnswered(r *Result, now time.Time) {
 	n.probing = false
 	if r.Status != Done {
 		n.good = time.Time{}
-		if n.up && now.Sub(n.answered) >= downAfter {
+		if n.up && m.silent(n, now) {
 			m.down(r.Node, now)
 		}
 		return
@@ -112,7 +122,7 @@ func (m *Machine) probeAnswered(r *Result, now time.Time) {
 		n.up = true
 		m.publish()
 	}
-	m.readLog(n, r, now)
+	m.headRead(n, r.Values[0], now)
 }
 
 // down gives a node up: what was under way to it is lost, and its sources move to other nodes with the next report.

@@ -60,24 +60,24 @@ type Machine struct {
 	health   atomic.Pointer[[]bool]
 	nodes    []node
 	presence presence
-	logKeys  logKeys
-	lifted   map[mitigation.Key]time.Time
-	times    map[toldTimes]time.Time
+	headKey  string                   // of the numbers of a node's log
+	times    map[takenTimes]time.Time // until when they must not be taken in again
 
-	asks    asks
-	flights []flight // by tag
-	free    []uint64
-	out     []Command
-	sheet   sheet // of what is in out
-	spare   []*looks
-	dirty   []counter.Counter
-	news    []mitigation.News
-	told    []counter.Times
-	adrift  queue // to be reported when a node is up
-	moved   bool  // a node died or came back since the last report
-	swept   time.Time
-	cleaned time.Time
-	stats   machineStats
+	asks     asks
+	flights  []flight // by tag
+	free     []uint64
+	out      []Command
+	sheet    sheet // of what is in out
+	spare    []*looks
+	dirty    []counter.Counter
+	news     []mitigation.News
+	unplaced queue // to be reported when a node is up
+	moved    bool  // a node died or came back since the last report
+	stepped  time.Time
+	awake    time.Time // since when steps have come in time
+	swept    time.Time
+	cleaned  time.Time
+	stats    machineStats
 }
 
 // asks are the counters that requests wait for.
@@ -93,8 +93,8 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
-		presence: newPresence(c.Secret), logKeys: logKeys{secret: c.Secret}, lifted: make(map[mitigation.Key]time.Time),
-		times: make(map[toldTimes]time.Time), swept: now, cleaned: now,
+		presence: newPresence(c.Secret), headKey: c.Secret.headKey(),
+		times: make(map[takenTimes]time.Time), stepped: now, awake: now, swept: now, cleaned: now,
 	}
 	for _, name := range c.Nodes {
 		m.nodes = append(m.nodes, newNode(name, now))
@@ -130,18 +130,27 @@ const Tick = 20 * time.Millisecond
 const (
 	sweepEvery = 100 * time.Millisecond
 	cleanEvery = time.Second
+	stepLate   = 100 * time.Millisecond // between two steps: who was not stepped for longer was held up, and nodes are not to blame
 )
 
 // Step takes in an event and returns what to send; the slice is valid until the next call. Every command must be answered by
 // one Result, whatever happens to it.
 func (m *Machine) Step(now time.Time, e Event) []Command {
 	m.out = m.out[:0]
+	if step := m.counters.Stepped(now); step != 0 {
+		m.ClockStepped(step, now)
+	}
+	if now.Sub(m.stepped) > stepLate {
+		m.awake = now
+	}
+	m.stepped = now
 	m.recall(e.Results)
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
 	for i := range m.nodes {
 		m.probe(i, now)
+		m.readLog(i, now)
 	}
 	m.meet(now)
 	if now.Sub(m.swept) >= sweepEvery {
@@ -153,13 +162,8 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	if now.Sub(m.cleaned) >= cleanEvery {
 		m.cleaned = now
 		m.bits.Sweep(now)
-		for k, at := range m.lifted {
-			if now.Sub(at) > 2*logKept {
-				delete(m.lifted, k)
-			}
-		}
-		for k, at := range m.times {
-			if now.Sub(at) > 2*logKept {
+		for k, until := range m.times {
+			if now.After(until) {
 				delete(m.times, k)
 			}
 		}
@@ -202,7 +206,7 @@ func (m *Machine) report(now time.Time) {
 		for i := range m.nodes {
 			m.dirty = m.nodes[i].waiting.drain(m.dirty)
 		}
-		m.direct(m.adrift.drain(m.dirty))
+		m.direct(m.unplaced.drain(m.dirty))
 	}
 	for {
 		room := 0
@@ -226,7 +230,7 @@ func (m *Machine) direct(list []counter.Counter) {
 		if node := m.place(c.Source); node >= 0 {
 			m.nodes[node].waiting.push(c)
 		} else {
-			m.adrift.push(c) // it counts here, and is reported when a node is back
+			m.unplaced.push(c) // it counts here, and is reported when a node is back
 		}
 	}
 }
@@ -256,10 +260,10 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 	if !ok {
 		return
 	}
-	name := m.secret.counterName(c)
+	name := m.counterName(c)
 	for _, p := range rep.Parts[:rep.N] {
 		op := Add
-		if p.Heard {
+		if p.There {
 			op = Incr
 		}
 		var room [counterKeySize]byte
@@ -289,8 +293,8 @@ func (m *Machine) ask(now time.Time) {
 	m.asks.mu.Unlock()
 	for _, c := range m.dirty {
 		if node := m.place(c.Source); node >= 0 {
-			oldest, newest := c.Rule.Groups(now, m.secret.Phase(c.Source))
-			name := m.secret.counterName(c)
+			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
+			name := m.counterName(c)
 			m.look(node, anAsk, c, &name, oldest, newest)
 		}
 	}
@@ -310,10 +314,33 @@ func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p cou
 	m.send(cmd, flight{what: aReport, counter: c, part: p, tries: tries})
 }
 
-// tell announces the mitigations that this edge has started or lifted.
+// tell tells the tier of the mitigations that this edge has started.
 func (m *Machine) tell(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {
-		m.announce(n, now)
+		if n.Bit.By == mitigation.ByEdge {
+			m.setBit(n.Key, n.Bit, now)
+		}
 	}
+}
+
+// wall is what the wall clock says: by it edges agree on sub-windows, and on what they tell each other.
+func (m *Machine) wall(now time.Time) time.Time { return m.counters.Wall(now) }
+
+// ClockStepped takes in that the wall clock has stepped. Step does so by itself where the clock's readings have a monotonic part. What is
+// under way is given up: it is counted under the old time.
+func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
+	for tag := range m.flights {
+		f := &m.flights[tag]
+		switch f.what {
+		case aReport:
+			if !f.late {
+				m.counters.Lost(f.counter, f.part, now)
+			}
+			f.what = aDelete // whose answer nobody heeds
+		case aLook, anAsk:
+			f.what = aStaleLook
+		}
+	}
+	m.counters.Adjust(by, now)
 }

@@ -33,7 +33,8 @@ func (h *Histogram) Snapshot() (buckets map[float64]uint64, count uint64, sum fl
 type machineStats struct {
 	propagation Histogram
 	forged      atomic.Uint64
-	logFull     atomic.Uint64
+	logRecords  atomic.Uint64
+	logLost     atomic.Uint64
 	edges       atomic.Int64
 }
 
@@ -41,14 +42,15 @@ type machineStats struct {
 type MachineStats struct {
 	Propagation *Histogram // from a verdict on another edge until it was in force on this one
 	Forged      uint64     // values in the tier that were not of the form, or not authentic
-	LogFull     uint64     // lines that found the log full
+	LogRecords  uint64     // that this edge wrote to the mitigation log
+	LogLost     uint64     // that it could not write
 	Edges       int        // that share the tier
 }
 
 // Stats may be called from anywhere.
 func (m *Machine) Stats() MachineStats {
 	return MachineStats{
-		Propagation: &m.stats.propagation, Forged: m.stats.forged.Load(), LogFull: m.stats.logFull.Load(),
+		Propagation: &m.stats.propagation, Forged: m.stats.forged.Load(), LogRecords: m.stats.logRecords.Load(), LogLost: m.stats.logLost.Load(),
 		Edges: int(max(m.stats.edges.Load(), 1)),
 	}
 }

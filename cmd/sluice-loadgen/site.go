@@ -150,7 +150,7 @@ func boundOf(t *loadgen.Trace, rule pop.Rule, size *popFlags) func(source int32)
 	if len(size.troubles)+len(size.routes) > 0 {
 		return nil
 	}
-	heard := t.Peaks(pop.Hearing(size.rtt))
+	heard := t.Peaks(pop.Hearing(size.rtt, size.edges))
 	cut := t.Peaks(rule.Counter.Window/time.Duration(rule.Counter.SubWindows) + size.skew)
 	return func(source int32) uint32 {
 		return uint32(min(rule.Bound(size.edges, heard[source], cut[source]), math.MaxUint32))

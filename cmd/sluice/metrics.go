@@ -11,7 +11,7 @@ type tierMetrics struct {
 	tier    *pop.Tier
 	machine *pop.Machine
 
-	operations, seconds, up, dials, dropped, edges, propagation, forged, logFull *prometheus.Desc
+	operations, seconds, up, dials, dropped, edges, propagation, forged, logLost *prometheus.Desc
 }
 
 func newTierMetrics(tier *pop.Tier, machine *pop.Machine) *tierMetrics {
@@ -28,7 +28,7 @@ func newTierMetrics(tier *pop.Tier, machine *pop.Machine) *tierMetrics {
 		edges:       desc("tier_edges", "Edges that share the tier, as far as this one knows."),
 		propagation: desc("propagation_seconds", "From a verdict on another edge until it was in force on this one."),
 		forged:      desc("tier_forged_total", "Values in the tier that were not of the form, or not authentic."),
-		logFull:     desc("tier_log_full_total", "Mitigations that found the log full; other edges learn of them at first sight."),
+		logLost:     desc("tier_log_lost_total", "Records that could not be written to the mitigation log; other edges learn of the bits at first sight."),
 	}
 }
 
@@ -69,5 +69,5 @@ func (m *tierMetrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.edges, float64(s.Edges))
 	histogram(m.propagation, s.Propagation)
 	count(m.forged, s.Forged)
-	count(m.logFull, s.LogFull)
+	count(m.logLost, s.LogLost)
 }

@@ -81,6 +81,7 @@ func NewWorld(c WorldConfig, rules []pop.Rule, start time.Time) (*World, error) 
 		}
 		e.tick = start.Add(pop.Tick * time.Duration(i) / time.Duration(c.Edges))
 		w.Edges = append(w.Edges, e)
+		e.step(pop.Event{}) // who runs has looked at the nodes
 	}
 	return w, nil
 }
@@ -146,7 +147,7 @@ func (e *Edge) send(commands []pop.Command) {
 		if c.Report || c.Op != pop.Get && c.Op != pop.Set {
 			w.Commands++
 		}
-		if !c.Report && (c.Op == pop.Append || c.Op == pop.Add) {
+		if c.Report && c.Op == pop.Set {
 			w.lively = w.now // something is in the log that all edges will want to read
 		}
 		w.push(event{edge: e.index, life: e.life, sent: w.now, command: c, probe: c.Op == pop.Get && !c.Report})

@@ -1,0 +1,119 @@
+package counter
+
+import "time"
+
+// A table has a clock of its own: it began as the wall clock read when the table was made, and goes on by the monotonic clock. Between
+// it and the wall clock, by which edges agree on sub-windows, stands an offset. When the wall clock steps, the owner of the table
+// says so (Adjust): the offset changes, and what the table holds moves along by as many whole sub-windows, so that it keeps its age to
+// within half of one. An hour forwards then forgets nothing, and an hour back does not make a source wait for it.
+
+// ns is an instant on the table's clock.
+func (t *Table) ns(now time.Time) int64 {
+	if t.options.Began.IsZero() {
+		return now.UnixNano()
+	}
+	return t.began + int64(now.Sub(t.options.Began))
+}
+
+// position is where an instant of the table's clock lies in a source's sub-windows.
+func (s *shard) position(r *Rule, ns int64, phase uint16) position {
+	return r.position(ns+s.offset, phase)
+}
+
+// Wall is what the wall clock says at now, as far as the table has been told.
+func (t *Table) Wall(now time.Time) time.Time { return time.Unix(0, t.ns(now)+t.offset.Load()) }
+
+// stepsFrom is how far the wall clock and the table's drift apart before that is called a step. Edges' clocks may differ by more.
+const stepsFrom = 200 * time.Millisecond
+
+// Stepped is how far the wall clock has stepped since Adjust was last called; 0 if not.
+func (t *Table) Stepped(now time.Time) time.Duration {
+	if t.options.Began.IsZero() {
+		return 0
+	}
+	if d := now.Round(0).Sub(t.Wall(now)); d.Abs() >= stepsFrom {
+		return d
+	}
+	return 0
+}
+
+// Adjust takes in that the wall clock has stepped. Nothing may be under way to the tier: it is counted under the old time.
+func (t *Table) Adjust(step time.Duration, now time.Time) {
+	rules, ns := t.rules.all(), t.ns(now)
+	t.offset.Add(int64(step))
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		for _, st := range []*store{&s.narrow, &s.wide} {
+			for i := range st.all() {
+				if r := rules[st.head(i).rule]; r != nil {
+					s.shiftBy(st, i, r, ns, int64(step))
+				}
+			}
+		}
+		s.offset += int64(step)
+		s.mu.Unlock()
+	}
+}
+
+// shiftBy moves the lanes of a counter by a step of the clock. When within its sub-windows hits came is forgotten.
+func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
+	h, groups := st.record(i)
+	s.advance(st, i, r, ns)
+	by := (step + r.sub/2) / r.sub
+	if step < 0 {
+		by = (step - r.sub/2) / r.sub
+	}
+	base := r.position(ns+s.offset+step, h.phase).group
+	by -= int64(int32(base-h.base)) << r.shift // further than the groups move by themselves
+	r.shiftLanes(groups[:r.groups()], by)
+	h.base = base
+	h.turn(0, r.groups())
+	if h.work != 0 {
+		k := s.works.at(h.work)
+		var pending [maxGroups]uint64
+		for g := range k.groups {
+			pending[g] = k.groups[g].pending
+		}
+		before := r.sums(pending[:])
+		r.shiftLanes(pending[:r.groups()], by)
+		for g := range k.groups {
+			k.groups[g].pending = pending[g]
+		}
+		lost := before - r.sums(pending[:])
+		k.hits -= uint32(lost)
+		s.stats.Unreported -= lost
+		s.stats.LostExpired += lost
+		k.aged, k.base = true, uint16(base)
+	}
+	if h.state&hasFine != 0 {
+		s.unlink(st, i)
+	}
+}
+
+// shiftLanes moves lanes to later sub-windows, or to earlier ones if by is negative. Those that leave at the old end are dropped, and
+// those that would come after the newest are put into it.
+func (r *Rule) shiftLanes(groups []uint64, by int64) {
+	if by == 0 {
+		return
+	}
+	var moved [maxGroups]uint64
+	for g, group := range groups {
+		for i := range r.lanes() {
+			to := int64(i) - int64(g)<<r.shift + by // 0 is lane 0 of groups[0]
+			to = min(to, int64(r.lanes()-1))
+			if n := -(to >> r.shift); n < int64(len(groups)) {
+				moved[n] = r.add(moved[n], int(to&int64(r.lanes()-1)), r.lane(group, i))
+			}
+		}
+	}
+	copy(groups, moved[:])
+}
+
+// sums adds up the lanes of groups.
+func (r *Rule) sums(groups []uint64) (n uint64) {
+	for _, g := range groups {
+		n += r.sum(g)
+	}
+	return n
+}

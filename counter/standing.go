@@ -1,0 +1,202 @@
+package counter
+
+import "time"
+
+// What a counter and its tier know of each other is in a few flags, all of which live here. A counter is
+//
+//	far     estimate < 2/3 limit: hits may wait, as long as all edges together could hide less than a third of what is left
+//	near    estimate >= 2/3 limit: hits are reported at once
+//	full    nothing is left: the next hit is refused
+//	over    the PoP has counted more than the limit: a mitigation starts
+//
+// and its flags change as follows:
+//
+//	flag           set                                             cleared                           what for
+//	repliedNow     the tier gave a number for the newest group     a group begins (-> repliedLast)   incr, not add
+//	repliedLast    repliedNow was set when the last group ended    a group begins                    incr, not add
+//	follows        another edge was the first in a group           this one was                      first guess: incr, not add
+//	readPast       older groups were asked for                     a group begins                    read them once a group
+//	announcedNear  announced, or heard of it                       two thirds of the limit are left, announce once
+//	                                                               or a window of silence
+//	announcedFull  announced, or heard of it                       a third of the limit is left,     announce once
+//	                                                               or a window of silence
+//	hasFine        it has a histogram of its hits                  another needs it more             finer than a sub-window
+//	warm           a seventh of the limit is used                  less is                           who leaves a full table
+//	urgent (work)  hits may not wait                               they are taken                    report now
+//	queued (work)  urgent, and nothing is under way                taken by Dirty                    report now
+//
+// An announcement tells all edges, through the mitigation log, how a counter stands (pop): they report what they hold back, and even one
+// that has never seen the source knows when to refuse it. Between setting and clearing lies a third of the limit, so a source cannot have
+// itself announced again and again by going to and fro over a border.
+
+// nearFrom is the least limit that has a near: below it nothing ever waits, and full is soon enough.
+const nearFrom = 12
+
+// Standing is what a counter says after an answer of the tier.
+type Standing struct {
+	Over bool // the PoP has counted more than the limit
+	// Near and Full say that the counter has come so near its limit, or to it, and that this table has not heard others say so.
+	Near, Full bool
+	// WantTimes says that others should be asked when their hits came in the sub-window that the window's beginning cuts, and in the
+	// next (Times): the counter is so near its limit that it matters.
+	WantTimes bool
+}
+
+// near reports whether an estimate is in the last third of the limit.
+func (r *Rule) near(estimate float64) bool { return 3*estimate >= 2*float64(r.Limit) }
+
+// replied notes an answer of the tier, or an announcement, and what the counter says after it. Hits that could wait may have become
+// urgent by it.
+func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now int64, announcement bool) (standing Standing) {
+	r, h := c.Rule, st.head(i)
+	estimate := s.estimate(r, st, i, at)
+	left := r.remaining(estimate)
+	standing.Over = r.over(estimate)
+	h.lastReply = h.lastReply&^instants | instant(now)
+	h.rearm(r, left)
+	if h.state &^= warm; !standing.Over && !announcement {
+		standing.Full = left == 0 && h.state&announcedFull == 0
+		standing.Near = left > 0 && r.Limit >= nearFrom && r.near(estimate) && h.state&announcedNear == 0
+		standing.WantTimes = s.lacks(r, st, i, at, left)
+	}
+	if r.near(estimate) {
+		h.state |= announcedNear
+	}
+	if left == 0 {
+		h.state |= announcedFull
+	}
+	h.state |= r.warmth(estimate)
+	if w := h.work; w != 0 {
+		k := s.works.at(w)
+		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate, now)
+		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
+		if k.urgent && !k.flies() && k.waits(0) {
+			s.queue(w)
+		}
+	}
+	key := Key{c.Source, r.ID}
+	if ch, ok := s.waiting[key]; ok {
+		delete(s.waiting, key)
+		close(ch)
+	}
+	return standing
+}
+
+// rearm lets a counter be announced again that has gone well below where it was.
+func (h *head) rearm(r *Rule, left uint32) {
+	if 3*uint64(left) > uint64(r.Limit) {
+		h.state &^= announcedFull
+	}
+	if 3*uint64(left) > 2*uint64(r.Limit) {
+		h.state &^= announcedNear
+	}
+}
+
+// urgent says whether so many unreported hits must be reported at once. They may wait while they could not matter: if every
+// edge kept as many to itself, less than a third of the limit would be hidden, less and less of it as the source is known to
+// come nearer, and of a burst no more than a third of what is left of the limit. So the tier has two thirds of a limit when a
+// source has used it up, and from there on nothing waits. What an edge knows nothing of, it asks about.
+func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64, now int64) bool {
+	if !h.met() || r.near(estimate) || t.stale(h, now) {
+		return true
+	}
+	hidden := float64(hits) * float64(t.edges.Load())
+	if h.silence(now) > burst {
+		estimate /= 2
+	}
+	return 3*hidden >= float64(r.Limit)-estimate
+}
+
+// readsPast says whether older groups are to be read with a report, and the newest as well.
+//
+// They matter to who may be near its limit. An edge that has reported to them knows about half of what the others counted in them, and
+// for who is far enough from the limit even so, that will do. One that knows of no hit in the group before may have missed nearly two
+// thirds of a limit, of which nobody tells, and looks before it has counted another third.
+//
+// memcached takes a number that is only incremented for one that nobody needs, and drops it first. So where groups are long, whoever has
+// used a quarter of its limit is read, the newest group as well, about once a minute.
+func (t *Table) readsPast(r *Rule, h *head, groups []uint64, estimate float64, now int64) (past, newest bool) {
+	limit := float64(r.Limit)
+	near := estimate*float64(t.edges.Load()+1) >= 2*limit || groups[1] == 0 && 4*estimate >= limit
+	past = h.state&readPast == 0 && (near || !h.met() || t.stale(h, now))
+	newest = r.sub<<r.shift > int64(refresh) && 4*estimate >= limit && h.refreshes(now)
+	if past = past || newest; past {
+		h.state |= readPast
+	}
+	return past, newest
+}
+
+// recency is the unit of head.lastReply. 14 bits of it are 17 minutes; a counter unheard of for a multiple of that may pass for
+// known, and be a first sight one hit later than it should.
+const (
+	recency     = 64 * time.Millisecond
+	instants    = 1<<14 - 1
+	repliedLast = 1 << 14 // in head.lastReply
+	follows     = 1 << 15 // in head.lastReply
+)
+
+func instant(now int64) uint16 { return max(uint16(now/int64(recency))&instants, 1) }
+
+// turn notes that n groups have begun, of those that a window touches. After a window of silence a counter is as good as new.
+func (h *head) turn(n, groups int) {
+	if n >= groups-1 {
+		h.state &^= announcedNear | announcedFull
+	}
+	h.lastReply &^= repliedLast
+	if n == 1 && h.state&repliedNow != 0 {
+		h.lastReply |= repliedLast
+	}
+	h.state &^= repliedNow | readPast
+}
+
+// answered reports whether the tier has answered about the newest group or the one before, while it was the newest.
+func (h *head) answered(g int) bool {
+	return g == 0 && h.state&repliedNow != 0 || g == 1 && h.lastReply&repliedLast != 0
+}
+
+// first notes whether this edge was the first to report to a group, of which the tier now has total.
+func (h *head) first(p Part, total uint64) {
+	h.lastReply &^= follows
+	if total != p.Known {
+		h.lastReply |= follows
+	}
+}
+
+// burst is within how long after an answer of the tier further hits are taken for those of a burst.
+const burst = 6 * recency
+
+// refresh is how often a busy counter of long groups is read: 1,024 units of recency.
+const refresh = recency << refreshBits
+
+const refreshBits = 10
+
+// refreshes reports whether the tier last answered before this refresh began: answers of a busy source come all the time.
+func (h *head) refreshes(now int64) bool {
+	return h.met() && (instant(now)^h.lastReply)&instants>>refreshBits != 0
+}
+
+// met reports whether the tier has ever answered about a counter.
+func (h *head) met() bool { return h.lastReply&instants != 0 }
+
+// silence is how long ago the tier last answered about a counter that it has met.
+func (h *head) silence(now int64) time.Duration {
+	return time.Duration((instant(now)-h.lastReply)&instants) * recency
+}
+
+// known reports whether the tier has answered about a counter in the last second, or sub-window if that is shorter.
+func (t *Table) known(h *head, r *Rule, now int64) bool {
+	if !t.options.Tier {
+		return true
+	}
+	return h.met() && h.silence(now) <= time.Duration(min(r.sub, int64(time.Second)))
+}
+
+// Missed says that the mitigation log could not be read whole: whoever last had an answer of the tier before now is read anew with the
+// next report, bit and all.
+func (t *Table) Missed(now time.Time) { t.missed.Store(t.ns(now)) }
+
+// stale reports whether a counter was last read before something was missed.
+func (t *Table) stale(h *head, now int64) bool {
+	missed := t.missed.Load()
+	return missed != 0 && h.silence(now) > time.Duration(now-missed)
+}

@@ -1,0 +1,264 @@
+package pop
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"time"
+)
+
+// The mitigation log of a node is a row of numbered items, each a batch of records. A writer gets the next number by incr, and stores its
+// batch under it; readers ask for the next few numbers again and again. So nothing is read twice, and what one edge writes holds up
+// nobody else's. Numbers begin at the wall clock's microseconds, of which there are always more than items: those of a node that comes
+// back empty go on upwards. The first is a multiple of logBehind, so that who sees a log that was not there before knows where it began.
+//
+// A number may be missing for a while, or for good: between incr and set lies a round trip, and its writer may end in between. It holds up
+// nothing, is asked for again for two seconds, and then given up. Whoever has missed more than that reads bits again at the next
+// report of their sources (counter.Table.Missed).
+const (
+	logKept     = 30 * time.Second
+	logPatience = 2 * time.Second  // for a number that is missing
+	logItem     = 32 << 10         // bytes of an item, about
+	logBehind   = 4096             // numbers; a reader that is further behind does not read them all
+	logWidth    = 4                // numbers that are asked for at once where none is known to be there
+	logMissing  = 128              // numbers; more are given up
+	headAhead   = 10 * time.Second // how far the numbers may be ahead of the clock: no edge's is
+	perItem     = 250 * time.Microsecond
+)
+
+// logWriter gathers records for a node. One batch is under way at a time, and all edges together write one item in perItem at most.
+type logWriter struct {
+	records  []byte // each behind its length, 2 bytes
+	underWay bool
+	last     time.Time
+}
+
+// appendLog adds a record to the log of a node.
+func (m *Machine) appendLog(node int, r record) {
+	w := &m.nodes[node].writer
+	sealed := m.secret.seal(r)
+	w.records = append(binary.BigEndian.AppendUint16(w.records, uint16(len(sealed))), sealed...)
+	m.stats.logRecords.Add(1)
+}
+
+// writeLogs asks for numbers for what has gathered.
+func (m *Machine) writeLogs(now time.Time) {
+	for i := range m.nodes {
+		w := &m.nodes[i].writer
+		if len(w.records) == 0 || w.underWay || now.Sub(w.last) < m.logPause() {
+			continue
+		}
+		n := 0
+		for n < len(w.records) && n < logItem {
+			n += 2 + int(binary.BigEndian.Uint16(w.records[n:]))
+		}
+		batch := append([]byte(nil), w.records[:n]...)
+		w.records = append(w.records[:0], w.records[n:]...)
+		w.underWay, w.last = true, now
+		m.send(Command{Node: i, Op: Incr, Report: true, Key: m.headKey, Delta: 1}, flight{what: aNumber, batch: batch})
+	}
+}
+
+func (m *Machine) logPause() time.Duration {
+	return time.Duration(max(m.presence.highest, 1)) * perItem
+}
+
+// numberAnswered stores a batch under the number that it got. A log that is not there begins at the clock.
+func (m *Machine) numberAnswered(f flight, r *Result, now time.Time) {
+	switch {
+	case r.Status == Done && r.Op == Incr && m.plausible(r.Number, now):
+		m.storeBatch(r.Node, r.Number, f.batch)
+		return
+	case r.Status == Done && r.Op == Add:
+		m.storeBatch(r.Node, f.number, f.batch)
+		return
+	case r.Status == NotThere && f.tries < maxTries:
+		f.tries++
+		c := Command{Node: r.Node, Op: Incr, Report: true, Key: r.Key, Delta: 1}
+		if r.Op == Incr {
+			f.number = uint64(m.wall(now).UnixMicro()) / logBehind * logBehind
+			c.Op, c.Value, c.Expire = Add, m.sheet.number(f.number), seconds(30*24*time.Hour)
+		}
+		m.send(c, f)
+		return
+	case r.Status == Done || errors.Is(r.Err, ErrNotNumber): // somebody else wrote it
+		m.stats.forged.Add(1)
+		m.send(Command{Node: r.Node, Op: Delete, Report: true, Key: r.Key}, flight{what: aDelete})
+	}
+	m.batchReturned(r.Node, f.batch)
+}
+
+// plausible reports whether a number can be that of a log's item.
+func (m *Machine) plausible(number uint64, now time.Time) bool {
+	return number < uint64(m.wall(now).Add(headAhead).UnixMicro())
+}
+
+func (m *Machine) storeBatch(node int, number uint64, batch []byte) {
+	m.send(Command{Node: node, Op: Set, Report: true, Key: m.secret.itemKey(number), Value: batch, Expire: seconds(logKept)},
+		flight{what: aBatch, batch: batch})
+}
+
+func (m *Machine) batchAnswered(f flight, r *Result) {
+	if r.Status != Done {
+		m.batchReturned(r.Node, f.batch)
+		return
+	}
+	m.nodes[r.Node].writer.underWay = false
+}
+
+// batchReturned writes a batch again, under another number: what a record says may be said twice. Those for a node that is down are lost,
+// and their sources found at first sight.
+func (m *Machine) batchReturned(node int, batch []byte) {
+	n := &m.nodes[node]
+	n.writer.underWay = false
+	if n.up && len(n.writer.records)+len(batch) < maxValue {
+		n.writer.records = append(n.writer.records, batch...)
+		return
+	}
+	for len(batch) > 0 {
+		batch = batch[2+int(binary.BigEndian.Uint16(batch)):]
+		m.stats.logLost.Add(1)
+	}
+}
+
+// logReader reads a node's log.
+type logReader struct {
+	empty   bool   // there was no log when last looked
+	head    uint64 // the last number that is known to have been given out
+	next    uint64 // the first that has not been asked for in vain or read; 0: nothing is known of the log
+	old     uint64 // up to this one numbers are not asked for again: their items may have been forgotten
+	missing []missingItem
+	width   uint64
+	polled  time.Time
+	news    time.Time // when it last had something new
+	reading bool
+	asked   []uint64 // of the read under way
+}
+
+type missingItem struct {
+	number uint64
+	since  time.Time
+}
+
+// headRead takes in the last number given out, as a probe has brought it.
+func (m *Machine) headRead(n *node, value []byte, now time.Time) {
+	l := &n.log
+	if value == nil {
+		l.empty = true
+		return
+	}
+	head, ok := parseTotal(value)
+	if !ok || !m.plausible(head, now) {
+		m.stats.forged.Add(1)
+		return
+	}
+	l.head = head
+	begun := l.empty || head+logBehind < l.next // or anew, by a clock that is behind
+	l.empty = false
+	switch {
+	case begun:
+		l.next, l.missing = head/logBehind*logBehind, l.missing[:0]
+	case l.next == 0, head > l.next+logBehind: // what is still there of the latest is worth reading
+		l.next, l.missing, l.old = head/logBehind*logBehind, l.missing[:0], head
+		m.counters.Missed(now)
+	}
+}
+
+// readLog asks for the next numbers of a node's log if it is time to.
+func (m *Machine) readLog(i int, now time.Time) {
+	n := &m.nodes[i]
+	l := &n.log
+	if !n.up || l.reading || l.next == 0 || now.Sub(l.polled) < m.pace(n, now) {
+		return
+	}
+	var keys []string
+	l.asked = l.asked[:0]
+	for _, missing := range l.missing[:min(len(l.missing), maxKeys/2)] {
+		l.asked = append(l.asked, missing.number)
+	}
+	width := max(l.width, logWidth)
+	if l.head >= l.next {
+		width = max(width, l.head-l.next+1)
+	}
+	for k := range min(width, maxKeys/2) {
+		l.asked = append(l.asked, l.next+k)
+	}
+	for _, number := range l.asked {
+		keys = append(keys, m.secret.itemKey(number))
+	}
+	l.reading, l.polled = true, now
+	m.send(Command{Node: i, Op: Get, Bulk: true, Key: strings.Join(keys, " ")}, flight{what: aLogRead})
+}
+
+// logAnswered learns what the items have that were there.
+func (m *Machine) logAnswered(r *Result, now time.Time) {
+	n := &m.nodes[r.Node]
+	l := &n.log
+	l.reading = false
+	if r.Status != Done {
+		return
+	}
+	found := 0
+	for i, number := range l.asked {
+		if r.Values[i] != nil {
+			found++
+			l.head = max(l.head, number)
+			l.news = now
+			m.learnAll(r.Values[i], now)
+		}
+	}
+	missing := l.missing[:0]
+	for _, item := range l.missing {
+		if !l.brought(r, item.number) {
+			if now.Sub(item.since) < logPatience {
+				missing = append(missing, item)
+			} else {
+				m.counters.Missed(now)
+			}
+		}
+	}
+	l.missing = missing
+	for i, number := range l.asked {
+		if number < l.next || number > l.head {
+			continue // asked for again, or not given out yet
+		}
+		if r.Values[i] == nil && number > l.old && len(l.missing) < logMissing {
+			l.missing = append(l.missing, missingItem{number, now})
+		}
+		l.next = number + 1
+	}
+	l.width = logWidth
+	if l.head >= l.next || found > logWidth/2 { // there is more
+		l.polled = time.Time{}
+		l.width = min(2*uint64(found), maxKeys/2)
+	}
+}
+
+// brought reports whether an item was among the values of a read.
+func (l *logReader) brought(r *Result, number uint64) bool {
+	for i, asked := range l.asked {
+		if asked == number {
+			return r.Values[i] != nil
+		}
+	}
+	return false
+}
+
+// learnAll takes in the records of an item.
+func (m *Machine) learnAll(item []byte, now time.Time) {
+	for len(item) >= 2 {
+		n := 2 + int(binary.BigEndian.Uint16(item))
+		if n > len(item) {
+			break
+		}
+		if rec, ok := m.secret.open(item[2:n]); !ok {
+			m.stats.forged.Add(1)
+		} else if m.learn(rec, now) {
+			m.stats.propagation.Observe(m.wall(now).Sub(rec.start))
+		}
+		item = item[n:]
+	}
+	if len(item) > 0 {
+		m.stats.forged.Add(1) // cut off
+	}
+}
