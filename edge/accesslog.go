@@ -224,9 +224,9 @@ func (x *exchange) appendJSON(b []byte, sample uint64) []byte {
 	b = append(b, `,"from":"`...)
 	b = append(b, x.reply.from.String()...)
 	b = append(b, '"')
-	if m := x.decision.Named; m != nil {
+	if m := x.decision.Cause; m != nil {
 		b = append(b, `,"rule":"`...)
-		b = append(b, m.rule.config.Name...)
+		b = append(b, x.decision.rule(m).config.Name...)
 		b = append(b, `","verdict":"`...)
 		b = append(b, x.decision.Verdict.String()...)
 		b = append(b, '"')

@@ -28,11 +28,11 @@ func (x *exchange) admit() bool {
 	case isIn(x.snap.allow, x.client):
 	default:
 		x.judge(x.method)
-		if x.decision.refused() {
+		if x.decision.Refused() {
 			x.server.refusals.hit(x.source)
 			x.conn.writeAt = x.now
 			x.limited()
-			if len(x.snap.sheds) > 0 && !x.decision.Rule.until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, x.decision.Rule.rule) {
+			if len(x.snap.sheds) > 0 && !x.decision.Told.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, x.decision.rule(x.decision.Told)) {
 				x.close = true
 			}
 			return false
@@ -53,25 +53,20 @@ var bodyTooLarge = refuse(http.StatusRequestEntityTooLarge, "body_too_large", "T
 
 // judge finds the rules that the request falls under and decides.
 func (x *exchange) judge(method []byte) {
-	d, rules := &x.decision, x.snap.rules
-	d.found = rules.match(d.found[:0], x.host, x.path, method)
-	if len(d.found) == 0 {
+	d := &x.decision
+	d.rules = x.snap.rules.match(d.rules, x.host, x.path, method)
+	if len(d.rules) == 0 {
 		return
 	}
-	for _, r := range d.found {
-		s := x.source
-		if r.parts != nil {
-			s, d.buf = x.server.secret.digest(r.parts, &x.head, x.source, d.buf)
-		}
-		d.add(r, s)
-	}
+	d.add(x.server.secret, &x.head, x.source)
 	if x.now.Nanosecond()>>4%sampling != 0 || x.snap.waits {
-		x.server.limiter.decide(d, x.now)
-		return
+		x.server.limiter.Decide(&d.Decision, x.now)
+	} else {
+		start := time.Now()
+		x.server.limiter.Decide(&d.Decision, x.now)
+		x.server.stats.deciding.Observe(time.Since(start).Seconds())
 	}
-	start := time.Now()
-	x.server.limiter.decide(d, x.now)
-	x.server.stats.deciding.Observe(time.Since(start).Seconds())
+	d.tally()
 }
 
 // skipBody reads the body of a request that does not go on, so that the connection can stay open; one that is long or slow

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/limiter"
 )
 
 // Config is what a configuration file says, with the defaults for what it does not say. ParseConfig and Default make one;
@@ -111,19 +112,19 @@ const (
 // RuleConfig is one rule as an operator writes it. The JSON form has the names of the YAML form, so that what the API
 // shows can be put into a file.
 type RuleConfig struct {
-	Name              string            `json:"name"`
-	Match             Match             `json:"match"`
-	Key               []string          `json:"key"`
-	Limit             uint32            `json:"limit"`
-	Window            Duration          `json:"window"`
-	SubWindows        int               `json:"sub_windows"`
-	Estimate          *counter.Estimate `json:"-"` // nil: Config.Estimate
-	MitigationTimeout Duration          `json:"mitigation_timeout"`
-	Mode              Mode              `json:"mode"`
-	FirstSight        FirstSight        `json:"first_sight"`
-	OnStoreFailure    Posture           `json:"on_store_failure"`
-	Count             Count             `json:"count"`
-	Response          Response          `json:"response"`
+	Name              string             `json:"name"`
+	Match             Match              `json:"match"`
+	Key               []string           `json:"key"`
+	Limit             uint32             `json:"limit"`
+	Window            Duration           `json:"window"`
+	SubWindows        int                `json:"sub_windows"`
+	Estimate          *counter.Estimate  `json:"-"` // nil: Config.Estimate
+	MitigationTimeout Duration           `json:"mitigation_timeout"`
+	Mode              Mode               `json:"mode"`
+	FirstSight        limiter.FirstSight `json:"first_sight"`
+	OnStoreFailure    limiter.Posture    `json:"on_store_failure"`
+	Count             Count              `json:"count"`
+	Response          Response           `json:"response"`
 }
 
 // Match says which requests a rule is about. Empty fields match everything.
@@ -141,23 +142,6 @@ const (
 	Enforce Mode = "enforce"
 	Shadow  Mode = "shadow" // counts and decides under counters of its own, refuses nobody
 	Off     Mode = "off"
-)
-
-// FirstSight says what to do with a request of a source whose count in the PoP is not known yet.
-type FirstSight string
-
-const (
-	Go   FirstSight = "go"
-	Wait FirstSight = "wait" // up to PoPConfig.Wait
-)
-
-// Posture says how a rule decides about sources whose node is down.
-type Posture string
-
-const (
-	Local  Posture = "local"  // on what this edge has counted
-	Open   Posture = "open"   // admit
-	Closed Posture = "closed" // refuse with 503
 )
 
 // Count says which requests a rule counts. The zero Count is every admitted request.
@@ -196,8 +180,8 @@ func DefaultRule(name string, limit uint32) RuleConfig {
 		SubWindows:        12,
 		MitigationTimeout: Duration(time.Minute),
 		Mode:              Enforce,
-		FirstSight:        Go,
-		OnStoreFailure:    Local,
+		FirstSight:        limiter.Go,
+		OnStoreFailure:    limiter.Local,
 		Response:          Response{Status: 429, ContentType: "application/json"},
 	}
 }

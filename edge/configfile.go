@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"sluice/counter"
+	"sluice/edge/limiter"
 )
 
 // ParseConfig reads a configuration file. The error joins everything that is wrong with it, one line each in the form
@@ -225,8 +226,8 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		}),
 		"mitigation_timeout": r.duration("mitigation_timeout", time.Millisecond, 24*time.Hour, true, &timeout),
 		"mode":               oneOf(r, "mode", &rule.Mode, Enforce, Shadow, Off),
-		"first_sight":        oneOf(r, "first_sight", &rule.FirstSight, Go, Wait),
-		"on_store_failure":   oneOf(r, "on_store_failure", &rule.OnStoreFailure, Local, Open, Closed),
+		"first_sight":        oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
+		"on_store_failure":   oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
 		"count":              func(n ast.Node) { r.count(n, &rule.Count) },
 		"response":           func(n ast.Node) { r.response(n, &rule.Response) },
 	})

@@ -62,7 +62,7 @@ func TestPanicStaysWithItsRequest(t *testing.T) {
 	}
 	c.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
 	e := startConfig(t, c)
-	e.limiter.tier.Up = func(counter.Source) bool { panic("a bug") }
+	e.limiter.Up = func(counter.Source) bool { panic("a bug") }
 	for range 2 {
 		resp, _ := e.get("/")
 		if resp.StatusCode != 500 || !resp.Close {

@@ -6,7 +6,7 @@
 //	source   who: the peer's address, or what a trusted proxy reports, read from right to left (source.go)
 //	lists    deny refuses, allow passes without counting
 //	rules    which rules are about this host, path and method, each in one canonical form (ruleset.go, path.go, host.go)
-//	decide   mitigated until? else reserve in all counters at once (limiter.go); a mitigation starts where one is over
+//	decide   mitigated until? else reserve in all counters at once (package limiter); a mitigation starts where one is over
 //	answer   refused: 429 at once, and the connection stays open (reply.go)
 //	         admitted: on to the origin, streaming both ways (proxy.go, upload.go, body.go)
 //	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (serve.go)
@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/limiter"
 	"sluice/mitigation"
 )
 
@@ -45,7 +46,9 @@ type Options struct {
 type Server struct {
 	open     *registry
 	ears     []*listener // guarded by apply
-	limiter  limiter
+	limiter  limiter.Limiter
+	tier     Tier
+	budget   time.Duration // of a wait at first sight
 	limits   Limits
 	secret   secret
 	stats    *stats
@@ -71,13 +74,18 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		limiter:  limiter{table: o.Table, bits: o.Bits, tier: o.Tier, budget: c.PoP.Wait},
+		limiter:  limiter.Limiter{Counters: o.Table, Bits: o.Bits, Up: o.Tier.Up, Ask: o.Tier.Ask},
+		tier:     o.Tier,
+		budget:   c.PoP.Wait,
 		limits:   c.Limits,
 		secret:   newSecret(o.Secret),
 		stats:    newStats(),
 		access:   o.Access,
 		requests: newTop(), refusals: newTop(),
 		warn: o.Warn,
+	}
+	if s.budget > 0 {
+		s.limiter.Wait = s.wait
 	}
 	if s.warn == nil {
 		s.warn = func(string, ...any) {}
@@ -135,7 +143,7 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
 func (s *Server) Sweep(now time.Time) {
-	s.limiter.bits.Sweep(now)
+	s.limiter.Bits.Sweep(now)
 	s.open.memory.sweep(now)
 	switch at := s.faded.Load(); {
 	case at == 0:

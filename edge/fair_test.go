@@ -41,9 +41,9 @@ func TestPipeliningTakesTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-	key := mitigation.Key{Rule: s.snap.Load().rules.rules[0].counter.ID, Source: s.snap.Load().sources.of(netip.MustParseAddr("10.0.0.1"))}
+	key := mitigation.Key{Rule: s.snap.Load().rules.rules[0].Counter.ID, Source: s.snap.Load().sources.of(netip.MustParseAddr("10.0.0.1"))}
 	now := time.Now()
-	s.limiter.bits.Start(key, mitigation.Bit{Start: now, End: now.Add(time.Hour)}, now)
+	s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: now.Add(time.Hour)}, now)
 	var served sync.WaitGroup
 	serve := func(client *burst) {
 		served.Go(func() { s.serveConn((&listener{registry: s.open}).admit(client)) })

@@ -50,7 +50,7 @@ func (s *Server) Rules() []RuleConfig {
 func (s *Server) Counted() []*counter.Rule {
 	var list []*counter.Rule
 	for _, r := range s.snap.Load().rules.rules {
-		list = append(list, r.counter)
+		list = append(list, r.Counter)
 	}
 	return list
 }
@@ -62,10 +62,10 @@ func (s *Server) Config() *Config { return s.snap.Load().config }
 func (s *Server) Mitigations(now time.Time) []Mitigation {
 	names := make(map[uint32]string)
 	for _, r := range s.snap.Load().rules.rules {
-		names[r.counter.ID] = r.config.Name
+		names[r.Counter.ID] = r.config.Name
 	}
 	list := []Mitigation{}
-	for key, bit := range s.limiter.bits.All(now) {
+	for key, bit := range s.limiter.Bits.All(now) {
 		if name, known := names[key.Rule]; known {
 			list = append(list, Mitigation{Rule: name, Source: key.Source.String(), Start: bit.Start, End: bit.End,
 				Learned: bit.Learned, By: bit.By.String(), Reason: bit.Reason})
@@ -83,8 +83,8 @@ func (s *Server) Block(rule, source string, d time.Duration, reason string, now 
 	if d <= 0 || d > mitigation.MaxTimeout {
 		return Mitigation{}, fmt.Errorf("edge: block for %v: want more than 0 and at most %v", d, Duration(mitigation.MaxTimeout))
 	}
-	s.limiter.bits.Start(key, mitigation.Bit{Start: now, End: now.Add(d), By: mitigation.ByAdmin, Reason: reason}, now)
-	bit, _ := s.limiter.bits.Get(key, now)
+	s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: now.Add(d), By: mitigation.ByAdmin, Reason: reason}, now)
+	bit, _ := s.limiter.Bits.Get(key, now)
 	return Mitigation{Rule: r.config.Name, Source: key.Source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned,
 		By: bit.By.String(), Reason: bit.Reason}, nil
 }
@@ -100,11 +100,11 @@ func (s *Server) Adopt(m Mitigation, now time.Time) {
 	most := mitigation.MaxTimeout
 	if m.By != mitigation.ByAdmin.String() {
 		// A bit may end later than the timeout: when the source would be admitted again.
-		most = r.timeout + time.Duration(r.config.Window)
+		most = r.Timeout + time.Duration(r.config.Window)
 	}
 	if end := now.Add(min(most, m.End.Sub(now))); end.After(now) {
 		bit.End = end // on the monotonic clock of this process
-		s.limiter.bits.Start(key, bit, now)
+		s.limiter.Bits.Start(key, bit, now)
 	}
 }
 
@@ -115,8 +115,8 @@ func (s *Server) Lift(rule, source string, now time.Time) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	lifted := s.limiter.bits.Lift(key, mitigation.ByAdmin, now)
-	s.limiter.table.Forget(r.counter, key.Source)
+	lifted := s.limiter.Bits.Lift(key, mitigation.ByAdmin, now)
+	s.limiter.Counters.Forget(r.Counter, key.Source)
 	return lifted, nil
 }
 
@@ -128,12 +128,12 @@ func (s *Server) Standings(addr netip.Addr, now time.Time) []Standing {
 		if r.parts != nil {
 			continue // counted by something that an address does not tell
 		}
-		v, known := s.limiter.table.Peek(r.counter, source, now)
+		v, known := s.limiter.Counters.Peek(r.Counter, source, now)
 		st := Standing{Rule: r.config.Name, Source: source.String(), Mode: r.config.Mode, Limit: r.config.Limit, Remaining: r.config.Limit}
 		if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
-		if until := s.limiter.bits.Until(mitigation.Key{Rule: r.counter.ID, Source: source}, now); !until.IsZero() {
+		if until := s.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: source}, now); !until.IsZero() {
 			st.Until = &until
 		}
 		list = append(list, st)
@@ -143,10 +143,10 @@ func (s *Server) Standings(addr netip.Addr, now time.Time) []Standing {
 
 // Nodes describes the tier; none on an edge that counts alone.
 func (s *Server) Nodes() []NodeStatus {
-	if s.limiter.tier.Nodes == nil {
+	if s.tier.Nodes == nil {
 		return nil
 	}
-	return s.limiter.tier.Nodes()
+	return s.tier.Nodes()
 }
 
 // Failed counts a reload that never came to Apply.
@@ -176,5 +176,5 @@ func (s *Server) keyOf(rule, source string) (*rule, mitigation.Key, error) {
 		}
 		src = snap.sources.of(p.Addr())
 	}
-	return r, mitigation.Key{Rule: r.counter.ID, Source: src}, nil
+	return r, mitigation.Key{Rule: r.Counter.ID, Source: src}, nil
 }

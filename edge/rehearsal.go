@@ -7,6 +7,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"sluice/counter"
+	"sluice/edge/limiter"
 	"sluice/mitigation"
 )
 
@@ -19,7 +20,7 @@ type Rehearsal struct {
 	deny, allow *bart.Lite
 	rules       *ruleset
 	index       map[*rule]int
-	limiter     limiter
+	limiter     limiter.Limiter
 	decision    decision
 	head        head // of no lines
 	host        []byte
@@ -60,7 +61,7 @@ func NewRehearsal(c *Config, table *counter.Table, bits *mitigation.Table) (*Reh
 	}
 	r := &Rehearsal{
 		sources: newSources(c.Source), deny: newPrefixes(c.Deny), allow: newPrefixes(c.Allow),
-		rules: rules, index: make(map[*rule]int), limiter: limiter{table: table, bits: bits},
+		rules: rules, index: make(map[*rule]int), limiter: limiter.Limiter{Counters: table, Bits: bits},
 	}
 	for i, rule := range rules.all {
 		r.index[rule] = i
@@ -88,28 +89,21 @@ func (r *Rehearsal) Judge(q PastRequest, now time.Time) *Rehearsed {
 		r.host = r.host[:0]
 	}
 	d := &r.decision
-	d.reset()
-	d.found = r.rules.match(d.found[:0], r.host, r.path, []byte(q.Method))
-	source := r.sources.of(addr)
-	for _, rule := range d.found {
-		s := source
-		if rule.parts != nil {
-			s, d.buf = secret{}.digest(rule.parts, &r.head, source, d.buf)
-		}
-		d.add(rule, s)
-	}
-	r.limiter.decide(d, now)
-	for i := range d.cases {
-		c := &d.cases[i]
+	d.Reset()
+	d.rules = r.rules.match(d.rules, r.host, r.path, []byte(q.Method))
+	d.add(secret{}, &r.head, r.sources.of(addr))
+	r.limiter.Decide(&d.Decision, now)
+	for i, rule := range d.rules {
+		c := &d.Results[i]
 		said.Cases = append(said.Cases, RehearsedCase{
-			Rule: r.index[c.rule], Source: c.source, Refuses: c.verdict != Passed,
-			Over:   c.ask != nil && c.ask.Over,
-			Counts: !c.rule.hold || c.rule.counts(q.Status),
+			Rule: r.index[rule], Source: c.Source, Refuses: c.Verdict != limiter.Passed,
+			Over:   c.Ask != nil && c.Ask.Over,
+			Counts: rule.Counts(q.Status),
 		})
 	}
-	if said.Refused = d.refused(); said.Refused {
-		said.Rule = r.index[d.Rule.rule]
+	if said.Refused = d.Refused(); said.Refused {
+		said.Rule = r.index[d.rule(d.Told)]
 	}
-	r.limiter.settle(d, q.Status, now)
+	r.limiter.Settle(&d.Decision, q.Status, now)
 	return said
 }

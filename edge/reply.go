@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"sluice/edge/limiter"
 )
 
 // A reply is the answer to a request as its client gets it.
@@ -88,15 +90,16 @@ func seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time
 // limitHeaders tells the client what the strictest rule has left for it. On admission t is the window: what is left may
 // be relied on again after it. On refusal it is the time to wait.
 func (x *exchange) limitHeaders() {
-	m := x.decision.Rule
-	if m == nil {
+	told := x.decision.Told
+	if told == nil {
 		return
 	}
-	text, remaining, t := &m.rule.text, uint64(0), m.rule.text.window
-	if x.decision.refused() {
-		t = seconds(m.wait)
+	text, remaining := &x.decision.rule(told).text, uint64(0)
+	t := text.window
+	if x.decision.Refused() {
+		t = seconds(told.Wait)
 	} else {
-		remaining = uint64(m.ask.Remaining)
+		remaining = uint64(told.Ask.Remaining)
 	}
 	reset := x.now.Unix() + t
 	if x.now.Nanosecond() > 0 {
@@ -115,39 +118,39 @@ func (x *exchange) limitHeaders() {
 
 // verdictHeader tells a judge how the request was decided, and when.
 func (x *exchange) verdictHeader() {
-	m := x.decision.Named
-	if m == nil || !x.snap.verdictHeader {
+	cause := x.decision.Cause
+	if cause == nil || !x.snap.verdictHeader {
 		return
 	}
 	h := append(x.reply.head, "Sluice-Verdict: "...)
 	h = append(h, x.decision.Verdict.String()...)
 	h = append(h, ";at="...)
 	h = strconv.AppendInt(h, x.now.UnixNano(), 10)
-	if m.ask != nil {
+	if cause.Ask != nil {
 		h = append(h, ";e="...)
-		h = strconv.AppendFloat(h, m.ask.Estimate, 'g', -1, 64)
+		h = strconv.AppendFloat(h, cause.Ask.Estimate, 'g', -1, 64)
 	}
 	h = append(h, ";until="...)
 	until := int64(0)
-	if !m.until.IsZero() {
-		until = m.until.UnixNano()
+	if !cause.Until.IsZero() {
+		until = cause.Until.UnixNano()
 	}
 	h = strconv.AppendInt(h, until, 10)
 	h = append(h, ";rule="...)
-	h = append(h, m.rule.text.quoted...)
+	h = append(h, x.decision.rule(cause).text.quoted...)
 	x.reply.head = append(h, "\r\n"...)
 }
 
 // limited answers a request that rules refused.
 func (x *exchange) limited() {
-	m := x.decision.Rule
-	r, wait := m.rule, seconds(m.wait)
-	if own := &r.config.Response; x.decision.Verdict != Shut && own.Body != "" {
+	told := x.decision.Told
+	r, wait := x.decision.rule(told), seconds(told.Wait)
+	if own := &r.config.Response; x.decision.Verdict != limiter.FailedClosed && own.Body != "" {
 		x.buf = append(x.buf[:0], own.Body...)
 		x.begins(own.Status, own.ContentType, x.buf)
 	} else {
 		status, code, message := own.Status, "rate_limited", "Too many requests. Try again in "
-		if x.decision.Verdict == Shut {
+		if x.decision.Verdict == limiter.FailedClosed {
 			status, code, message = http.StatusServiceUnavailable, "unavailable", "Requests cannot be counted at the moment. Try again in "
 		}
 		b := append(x.buf[:0], `{"error":{"code":"`...)

@@ -8,26 +8,28 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/limiter"
 )
 
 // A rule is one RuleConfig made ready for the request path. It is immutable but for its tallies, which are shared with the
 // rule of the same name in the snapshots before and after.
 type rule struct {
-	config  RuleConfig
-	counter *counter.Rule
-	parts   []keyPart // nil: the source itself
-	shadow  bool
-	hold    bool // counts by the status of the answer
-	timeout time.Duration
-	tally   *tally
-	text    ruleText
+	limiter.Rule
+	config RuleConfig
+	parts  []keyPart // nil: the source itself
+	tally  *tally
+	text   ruleText
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
 // its key, and whether it enforces, because a shadow counts what it would have admitted.
 func newRule(c RuleConfig, defaults *Config) (*rule, error) {
-	r := &rule{config: c, shadow: c.Mode == Shadow || defaults.Shadow, timeout: time.Duration(c.MitigationTimeout)}
-	if r.shadow {
+	r := &rule{config: c, Rule: limiter.Rule{
+		Timeout: time.Duration(c.MitigationTimeout), Shadow: c.Mode == Shadow || defaults.Shadow,
+		Statuses: c.Count.Statuses, Refused: c.Count.Refused,
+		OnStoreFailure: c.OnStoreFailure, FirstSight: c.FirstSight,
+	}}
+	if r.Shadow {
 		r.config.Mode = Shadow
 	}
 	if !slices.Equal(c.Key, []string{"source"}) {
@@ -51,25 +53,21 @@ func newRule(c RuleConfig, defaults *Config) (*rule, error) {
 	}
 	var err error
 	name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), r.config.Mode)
-	r.counter, err = counter.NewRule(name, c.Limit, time.Duration(c.Window), c.SubWindows, estimate)
+	r.Counter, err = counter.NewRule(name, c.Limit, time.Duration(c.Window), c.SubWindows, estimate)
 	if err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}
-	r.hold = len(c.Count.Statuses) > 0
 	r.text = newRuleText(r)
 	return r, nil
 }
 
-// counts reports whether a rule that counts by status counts an answer with this one.
-func (r *rule) counts(status int) bool { return slices.Contains(r.config.Count.Statuses, status) }
-
 // loosened reports whether r admits something that before did not, so that who was blocked under before may not be
 // blocked under r.
 func (r *rule) loosened(before *rule) bool {
-	return r.shadow != before.shadow ||
+	return r.Shadow != before.Shadow ||
 		r.config.Limit > before.config.Limit ||
 		float64(r.config.Limit)/float64(r.config.Window) > float64(before.config.Limit)/float64(before.config.Window) ||
-		r.timeout < before.timeout
+		r.Timeout < before.Timeout
 }
 
 // setPath reads a path pattern: exact, a prefix that ends in *, or a regular expression after ~.

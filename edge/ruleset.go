@@ -43,7 +43,7 @@ func newRuleset(c *Config, tallies func(string) *tally) (*ruleset, error) {
 			continue
 		}
 		s.rules, s.names[config.Name] = append(s.rules, r), r
-		counters = append(counters, r.counter)
+		counters = append(counters, r.Counter)
 		s.add(r)
 	}
 	counter.Renumber(counters)

@@ -109,8 +109,8 @@ func (s *Server) begin(c *conn) *exchange {
 }
 
 func (s *Server) release(x *exchange) {
-	s.limiter.settle(&x.decision, 0, x.now) // what is still held never was
-	x.decision.reset()
+	s.limiter.Settle(&x.decision.Decision, 0, x.now) // what is still held never was
+	x.decision.Reset()
 	if x.answer != nil {
 		answerHeads.Put(x.answer)
 		x.answer = nil
@@ -174,8 +174,8 @@ func (x *exchange) handle(raw []byte) {
 		_, _ = x.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // a failure shows when the body is read
 	}
 	status := x.forward()
-	if x.decision.held {
-		x.server.limiter.settle(&x.decision, status, time.Now())
+	if x.decision.Held {
+		x.server.limiter.Settle(&x.decision.Decision, status, time.Now())
 	}
 	x.limitHeaders()
 	x.verdictHeader()
@@ -264,7 +264,7 @@ func (s *Server) panicked(x *exchange, p any) {
 			}
 		}
 	}()
-	s.limiter.settle(&x.decision, 0, time.Now())
+	s.limiter.Settle(&x.decision.Decision, 0, time.Now())
 	if x.open != nil { // between origin and client, and nobody else will end it
 		x.body.reuse = false
 		x.over()

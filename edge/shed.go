@@ -17,7 +17,7 @@ func (s *Server) shed(peer netip.Addr) bool {
 	}
 	source, now := snap.sources.of(peer), time.Now()
 	for _, r := range snap.sheds {
-		if !s.limiter.bits.Until(mitigation.Key{Rule: r.counter.ID, Source: source}, now).IsZero() {
+		if !s.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: source}, now).IsZero() {
 			s.stats.shed.Add(1)
 			return true
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"sluice/counter"
+	"sluice/edge/limiter"
 	"sluice/mitigation"
 )
 
@@ -59,22 +60,22 @@ func (s *Server) Apply(c *Config) error {
 	}
 	tier := make([]TierRule, 0, len(rules.rules))
 	for _, r := range rules.rules {
-		now.waits = now.waits || r.config.FirstSight == Wait
-		if c.Shed && r.parts == nil && !r.shadow && r.config.Match.everything() {
+		now.waits = now.waits || r.FirstSight == limiter.Wait
+		if c.Shed && r.parts == nil && !r.Shadow && r.config.Match.everything() {
 			now.sheds = append(now.sheds, r)
 		}
-		tier = append(tier, TierRule{Counter: r.counter, Name: r.config.Name, Timeout: r.timeout, Shadow: r.shadow})
+		tier = append(tier, TierRule{Counter: r.Counter, Name: r.config.Name, Timeout: r.Timeout, Shadow: r.Shadow})
 	}
-	if s.limiter.tier.Rules != nil {
-		s.limiter.tier.Rules(tier) // first: the tier may be asked about them as soon as they are in force
+	if s.tier.Rules != nil {
+		s.tier.Rules(tier) // first: the tier may be asked about them as soon as they are in force
 	}
 	if before != nil {
 		s.carryOver(before.rules, rules)
 	}
 	s.snap.Store(now)
 	s.stats.keep(rules.all)
-	s.limiter.bits.Forget(func(id uint32) bool {
-		return slices.ContainsFunc(rules.rules, func(r *rule) bool { return r.counter.ID == id })
+	s.limiter.Bits.Forget(func(id uint32) bool {
+		return slices.ContainsFunc(rules.rules, func(r *rule) bool { return r.Counter.ID == id })
 	})
 	s.stats.reloads[1].Add(1)
 	if had != nil {
@@ -86,15 +87,15 @@ func (s *Server) Apply(c *Config) error {
 // carryOver moves the mitigations of rules that are counted otherwise now, and lifts those of rules that are gone or
 // admit more.
 func (s *Server) carryOver(before, now *ruleset) {
-	bits, at := s.limiter.bits, time.Now()
+	bits, at := s.limiter.Bits, time.Now()
 	to := make(map[uint32]*counter.Rule) // nil: lift
 	for _, old := range before.rules {
 		r := now.byName(old.config.Name)
 		switch {
 		case r == nil || r.loosened(old):
-			to[old.counter.ID] = nil
-		case r.counter.ID != old.counter.ID:
-			to[old.counter.ID] = r.counter
+			to[old.Counter.ID] = nil
+		case r.Counter.ID != old.Counter.ID:
+			to[old.Counter.ID] = r.Counter
 		}
 	}
 	if len(to) == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/edge/limiter"
 	"sluice/mitigation"
 )
 
@@ -66,13 +67,13 @@ func newStats() *stats {
 
 // A tally counts what a rule said. It belongs to the rule's name, so it goes on when rules are read again.
 type tally struct {
-	verdicts [verdicts]atomic.Uint64
+	verdicts [limiter.Verdicts]atomic.Uint64
 	open     atomic.Uint64
 	closed   atomic.Uint64
 }
 
-func (t *tally) failed(p Posture) {
-	if p == Open {
+func (t *tally) failed(p limiter.Posture) {
+	if p == limiter.Open {
 		t.open.Add(1)
 	} else {
 		t.closed.Add(1)
@@ -180,21 +181,21 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	names := make(map[uint32]string, len(snap.rules.rules))
 	active := make(map[uint32]int, len(snap.rules.rules))
 	for _, r := range snap.rules.rules {
-		names[r.counter.ID], active[r.counter.ID] = r.config.Name, 0
+		names[r.Counter.ID], active[r.Counter.ID] = r.config.Name, 0
 	}
 	for _, r := range snap.rules.all {
-		for v := range verdicts {
+		for v := range limiter.Verdicts {
 			count(r.tally.verdicts[v].Load(), "sluice_requests_total", "Requests under a rule, by what it said.",
 				"rule", r.config.Name, "verdict", v.String())
 		}
-		if p := r.config.OnStoreFailure; p == Open || p == Closed {
+		if p := r.OnStoreFailure; p == limiter.Open || p == limiter.Closed {
 			count(r.tally.open.Load(), "sluice_store_failure_total", "Decisions made without the tier because a node was down.",
-				"rule", r.config.Name, "posture", string(Open))
+				"rule", r.config.Name, "posture", string(limiter.Open))
 			count(r.tally.closed.Load(), "sluice_store_failure_total", "Decisions made without the tier because a node was down.",
-				"rule", r.config.Name, "posture", string(Closed))
+				"rule", r.config.Name, "posture", string(limiter.Closed))
 		}
 	}
-	for key := range s.limiter.bits.All(time.Now()) {
+	for key := range s.limiter.Bits.All(time.Now()) {
 		if _, known := names[key.Rule]; known {
 			active[key.Rule]++
 		}
@@ -202,7 +203,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for id, n := range active {
 		gauge(float64(n), "sluice_mitigations_active", "Mitigations in force.", "rule", names[id])
 	}
-	started := s.limiter.bits.Started()
+	started := s.limiter.Bits.Started()
 	for id, name := range names {
 		for by := mitigation.ByEdge; by <= mitigation.ByAdmin; by++ {
 			count(started[mitigation.Started{Rule: id, By: by}], "sluice_mitigations_started_total", "Mitigations begun, by whom.",
@@ -210,7 +211,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 
-	t := s.limiter.table.Stats()
+	t := s.limiter.Counters.Stats()
 	gauge(float64(t.Counters), "sluice_counters", "Counters in the table.")
 	count(t.Evicted, "sluice_counters_evicted_total", "Counters that made room for others.")
 	gauge(float64(t.Unreported), "sluice_unreported_hits", "Hits that the tier has not confirmed.")

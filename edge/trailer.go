@@ -72,8 +72,8 @@ func (x *exchange) mayAnnounce(name []byte) bool {
 			return false
 		}
 	}
-	for i := range x.decision.cases {
-		for _, p := range x.decision.cases[i].rule.parts {
+	for _, r := range x.decision.rules {
+		for _, p := range r.parts {
 			if p.kind == keyHeader && bytes.EqualFold(p.name, name) {
 				return false
 			}

@@ -117,7 +117,7 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.limiter.tier.Up = func(counter.Source) bool { panic("a bug") }
+	s.limiter.Up = func(counter.Source) bool { panic("a bug") }
 	p := &front{origin: o, caller: caller{t: t}, patience: 10 * time.Second, serve: s.Serve, logged: log.String,
 		stop: func(ctx context.Context) error { return s.Drain(ctx, 0) }}
 	p.listen()

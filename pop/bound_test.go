@@ -9,7 +9,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop"
-	"sluice/pop/poptest"
+	"sluice/pop/sim"
 )
 
 // most is the largest number of times in any stretch of the given length, its beginning included or not.
@@ -65,7 +65,7 @@ func TestNoWindowExceedsTheBound(t *testing.T) {
 		times := traffic(rt, limit, 10*time.Second)
 
 		r := newRule(t, uint32(limit), 10*time.Second, timeout, estimate)
-		w := newWorld(t, poptest.WorldConfig{Edges: edges, Nodes: 2, RTT: rtt, Counters: 1000}, r)
+		w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: rtt, Counters: 1000}, r)
 		rng := rand.New(rand.NewPCG(uint64(len(times)), 2))
 		var admitted []time.Time
 		e := 0
@@ -104,7 +104,7 @@ func TestWhatOlderGroupsHide(t *testing.T) {
 			edges = max(edges, p.edge+1)
 		}
 		r, s := newRule(t, limit, time.Minute, time.Minute, counter.Nearest), address(5)
-		w := newWorld(t, poptest.WorldConfig{Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
+		w := newWorld(t, sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
 		for _, e := range w.Edges { // they have met
 			ask(e, r, s)
 		}
@@ -142,7 +142,7 @@ func TestLowerRefusesNobodyWithin(t *testing.T) {
 		times := traffic(rt, limit, 10*time.Second)
 
 		r := newRule(t, uint32(limit), 10*time.Second, 10*time.Second, counter.Lower)
-		w := newWorld(t, poptest.WorldConfig{
+		w := newWorld(t, sim.Config{
 			Edges: edges, Nodes: 2, RTT: time.Millisecond, Counters: 1000, Skew: func(edge int) time.Duration { return ahead[edge] },
 		}, r)
 		rng := rand.New(rand.NewPCG(uint64(len(times)), 3))

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/pop/poptest"
+	"sluice/pop/sim"
 )
 
 // What a source costs the tier, in commands for each of its requests: little when it is far below its limit, next to nothing
@@ -14,7 +14,7 @@ func TestCommandsPerRequest(t *testing.T) {
 	f := func(name string, perSecond, most float64) {
 		t.Helper()
 		r := newRule(t, 60, time.Minute, time.Minute, 0)
-		w := newWorld(t, poptest.WorldConfig{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+		w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 		rng := rand.New(rand.NewPCG(1, 2))
 		const sources = 4
 		requests := 0
@@ -44,7 +44,7 @@ func TestHardHitterIsCheap(t *testing.T) {
 	)
 	for _, limit := range []uint32{100, 10_000, 200_000} {
 		r := newRule(t, limit, time.Minute, time.Minute, 0)
-		w := newWorld(t, poptest.WorldConfig{Edges: edges, Nodes: 2, RTT: rtt}, r)
+		w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: rtt}, r)
 		source := address(1)
 		start, blocked := w.Now(), time.Time{}
 		atBlock := uint64(0)

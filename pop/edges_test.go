@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
@@ -17,22 +18,22 @@ import (
 
 // edge is one edge as a process has it: tables, machine, and the tier that runs it.
 type edge struct {
-	counters *counter.Table
-	bits     *mitigation.Table
+	limiter.Limiter
+	decision limiter.Decision
 	tier     *pop.Tier
-	rule     pop.Rule
+	rule     limiter.Rule
 	stop     func() error
 }
 
 // startEdge starts an edge whose tier reaches its nodes by dial.
 func startEdge(t *testing.T, id uint64, rule pop.Rule, nodes []string, dial pop.Dial) *edge {
 	t.Helper()
-	e := &edge{rule: rule}
+	e := &edge{rule: limiter.Rule{Counter: rule.Counter, Timeout: rule.Timeout}}
 	wake := func() { e.tier.Wake() }
 	secret := pop.SecretOf([]byte("test"))
-	e.counters = counter.New(counter.Options{Counters: 10_000, Tier: true, Phase: secret.Phase, Wake: wake})
-	e.bits = mitigation.New(10_000, wake)
-	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: secret, ID: id, Counters: e.counters, Bits: e.bits}, time.Now())
+	e.Counters = counter.New(counter.Options{Counters: 10_000, Tier: true, Phase: secret.Phase, Wake: wake})
+	e.Bits = mitigation.New(10_000, wake)
+	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: secret, ID: id, Counters: e.Counters, Bits: e.Bits}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,21 +55,14 @@ func startEdge(t *testing.T, id uint64, rule pop.Rule, nodes []string, dial pop.
 
 // ask sends one request, and reports whether it is admitted.
 func (e *edge) ask(s counter.Source) bool {
-	now := time.Now()
-	key := mitigation.Key{Rule: e.rule.Counter.ID, Source: s}
-	if !e.bits.Until(key, now).IsZero() {
-		return false
-	}
-	ask := [1]counter.Ask{{Rule: e.rule.Counter, Source: s, Hits: 1}}
-	admitted := e.counters.Reserve(ask[:], now)
-	if end := mitigation.End(ask[0].Verdict, e.rule.Timeout, now); !end.IsZero() {
-		e.bits.Start(key, mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge}, now)
-	}
-	return admitted
+	e.decision.Reset()
+	e.decision.Add(&e.rule, s)
+	e.Decide(&e.decision, time.Now())
+	return !e.decision.Refused()
 }
 
 func (e *edge) blocked(s counter.Source) bool {
-	return !e.bits.Until(mitigation.Key{Rule: e.rule.Counter.ID, Source: s}, time.Now()).IsZero()
+	return !e.Bits.Until(mitigation.Key{Rule: e.rule.Counter.ID, Source: s}, time.Now()).IsZero()
 }
 
 func (e *edge) commands() (n uint64) {
@@ -183,7 +177,7 @@ func TestEdgeStopsWithLastReport(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		for s := range uint32(100) {
-			if v, _ := second.counters.Peek(rule.Counter, address(s), time.Now()); v.Estimate < 4 || v.Estimate > 5 {
+			if v, _ := second.Counters.Peek(rule.Counter, address(s), time.Now()); v.Estimate < 4 || v.Estimate > 5 {
 				t.Errorf("source %d: the second edge estimates %.2f, want 4 (and what Peek asks for)", s, v.Estimate)
 			}
 		}

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
-	"sluice/pop/poptest"
+	"sluice/pop/sim"
 )
 
 var began = time.Unix(1_700_000_000, 0)
@@ -31,30 +32,28 @@ func newRule(t testing.TB, limit uint32, window, timeout time.Duration, e counte
 	return pop.Rule{Counter: r, Timeout: timeout}
 }
 
-func newWorld(t testing.TB, c poptest.WorldConfig, rules ...pop.Rule) *poptest.World {
+func newWorld(t testing.TB, c sim.Config, r pop.Rule) *sim.World {
 	t.Helper()
 	c.Secret = pop.SecretOf([]byte("test"))
-	w, err := poptest.NewWorld(c, rules, began)
+	w, err := sim.New(c, []limiter.Rule{{Counter: r.Counter, Timeout: r.Timeout}}, began)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
-// ask sends one request to an edge.
-func ask(e *poptest.Edge, r pop.Rule, s counter.Source) bool {
-	a := [1]counter.Ask{{Rule: r.Counter, Source: s, Hits: 1}}
-	_, ok := e.Decide(r, &a)
-	return ok
+// ask sends one request to an edge, and reports whether it is admitted.
+func ask(e *sim.Edge, r pop.Rule, s counter.Source) bool {
+	return !e.Request(&limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}, s).Refused()
 }
 
-func mitigated(w *poptest.World, e *poptest.Edge, r pop.Rule, s counter.Source) bool {
+func mitigated(w *sim.World, e *sim.Edge, r pop.Rule, s counter.Source) bool {
 	return !e.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now()).IsZero()
 }
 
 func TestAttackerIsBlockedOnEveryEdge(t *testing.T) {
 	r := newRule(t, 100, time.Minute, time.Minute, counter.Nearest)
-	w := newWorld(t, poptest.WorldConfig{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 	rng := rand.New(rand.NewPCG(1, 2))
 	attacker, good := address(1), address(2)
 	admitted, served, everywhere := 0, 0, time.Time{}
@@ -86,7 +85,7 @@ func TestAttackerIsBlockedOnEveryEdge(t *testing.T) {
 // TestFirstSight: what one edge has counted, another knows after its first request.
 func TestFirstSight(t *testing.T) {
 	r := newRule(t, 20, time.Minute, time.Minute, counter.Nearest)
-	w := newWorld(t, poptest.WorldConfig{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
+	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s := address(7)
 	at := began
 	for range 19 { // over several groups of sub-windows
@@ -109,7 +108,7 @@ func TestFirstSight(t *testing.T) {
 
 func TestBlockReachesEdgesThatNeverSawTheSource(t *testing.T) {
 	r := newRule(t, 5, time.Second, time.Second, counter.Nearest)
-	w := newWorld(t, poptest.WorldConfig{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 	at := began
 	for block := range 20 { // blocks as short as memcached's seconds are coarse: old bits must not stand in the way
 		s := address(9)
@@ -132,7 +131,7 @@ func TestBlockReachesEdgesThatNeverSawTheSource(t *testing.T) {
 // there, if the edges had time to talk.
 func TestFullIsKnownEverywhere(t *testing.T) {
 	r := newRule(t, 20, time.Minute, time.Minute, counter.Nearest)
-	w := newWorld(t, poptest.WorldConfig{Edges: 8, Nodes: 4, RTT: time.Millisecond}, r)
+	w := newWorld(t, sim.Config{Edges: 8, Nodes: 4, RTT: time.Millisecond}, r)
 	s := address(7)
 	for i := range 20 {
 		if !ask(w.Edges[0], r, s) {
@@ -154,7 +153,7 @@ func TestFullIsKnownEverywhere(t *testing.T) {
 func TestWhoReturnsLooksBack(t *testing.T) {
 	for _, edges := range []int{2, 3, 4, 8} {
 		r := newRule(t, 60, time.Minute, time.Minute, counter.Nearest)
-		w := newWorld(t, poptest.WorldConfig{Edges: edges, Nodes: 2, RTT: time.Millisecond}, r)
+		w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: time.Millisecond}, r)
 		s, admitted := address(1), 0
 		send := func(edge, n int, gap time.Duration) {
 			for range n {
@@ -178,7 +177,7 @@ func TestWhoReturnsLooksBack(t *testing.T) {
 // TestManyBlocksAtOnce: the log takes many lines of one instant from several edges, and every edge reads them all.
 func TestManyBlocksAtOnce(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
-	w := newWorld(t, poptest.WorldConfig{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 	const sources = 2000
 	for n := range uint32(sources) {
 		for range 7 {
@@ -201,7 +200,7 @@ func TestManyBlocksAtOnce(t *testing.T) {
 
 func TestNodeRestartsEmpty(t *testing.T) {
 	r := newRule(t, 50, time.Minute, time.Minute, counter.Nearest)
-	w := newWorld(t, poptest.WorldConfig{Edges: 3, Nodes: 1, RTT: time.Millisecond}, r)
+	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond}, r)
 	s, admitted := address(3), 0
 	for i := range 90 {
 		w.Run(began.Add(time.Duration(i) * 100 * time.Millisecond))
@@ -222,7 +221,7 @@ func TestNodeRestartsEmpty(t *testing.T) {
 
 func TestLostNode(t *testing.T) {
 	r := newRule(t, 30, time.Minute, time.Minute, counter.Nearest)
-	w := newWorld(t, poptest.WorldConfig{Edges: 2, Nodes: 3, RTT: time.Millisecond}, r)
+	w := newWorld(t, sim.Config{Edges: 2, Nodes: 3, RTT: time.Millisecond}, r)
 	w.Run(began.Add(time.Second))
 	w.Nodes[1].Kill()
 	died := w.Now()
@@ -261,7 +260,7 @@ func TestLostNode(t *testing.T) {
 
 func TestWholeTierGone(t *testing.T) {
 	r := newRule(t, 30, time.Minute, time.Minute, counter.Nearest)
-	w := newWorld(t, poptest.WorldConfig{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
+	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	w.Nodes[0].Hang()
 	for range 100 {
 		w.Tick(0)
@@ -285,7 +284,7 @@ func TestWholeTierGone(t *testing.T) {
 
 func TestLiftReachesEveryEdge(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
-	w := newWorld(t, poptest.WorldConfig{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
+	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s := address(4)
 	for range 8 {
 		ask(w.Edges[0], r, s)
@@ -311,7 +310,7 @@ func TestLiftReachesEveryEdge(t *testing.T) {
 
 func TestStrangersCannotBlock(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
-	w := newWorld(t, poptest.WorldConfig{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
+	w := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
 	ask(w.Edges[0], r, address(1))
 	w.Run(began.Add(time.Second))
 	ours := pop.SecretOf([]byte("test"))
@@ -357,7 +356,7 @@ func TestOverAdmissionIsBounded(t *testing.T) {
 		rtt := time.Duration(1+rng.IntN(5)) * time.Millisecond
 		t.Run(fmt.Sprintf("%d edges, limit %d, %v", edges, limit, rtt), func(t *testing.T) {
 			r := newRule(t, limit, 10*time.Second, 10*time.Second, counter.Lower)
-			w := newWorld(t, poptest.WorldConfig{Edges: edges, Nodes: 2, RTT: rtt}, r)
+			w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: rtt}, r)
 			rate := 50 + rng.IntN(5000)
 			s, admitted := address(uint32(seed)), 0
 			for i := range rate * 3 {
@@ -379,7 +378,7 @@ func TestOverAdmissionIsBounded(t *testing.T) {
 // TestPoisonedCounter: what is no number under a counter's key goes away, and counting goes on.
 func TestPoisonedCounter(t *testing.T) {
 	r := newRule(t, 20, time.Minute, time.Minute, counter.Nearest)
-	w := newWorld(t, poptest.WorldConfig{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
+	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s, admitted := address(5), 0
 	for i := range 60 {
 		if i == 10 {

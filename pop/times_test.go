@@ -9,7 +9,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop"
-	"sluice/pop/poptest"
+	"sluice/pop/sim"
 )
 
 // TestSlowSourceIsBlockedInTime: a source that comes a little faster than its limit, through one edge after the other, is blocked
@@ -19,7 +19,7 @@ func TestSlowSourceIsBlockedInTime(t *testing.T) {
 	const edges, limit = 8, 100
 	for _, percent := range []int{2, 5, 9, 14} {
 		r := newRule(t, limit, time.Minute, time.Minute, counter.Nearest)
-		w := newWorld(t, poptest.WorldConfig{Edges: edges, Nodes: 4, RTT: time.Millisecond, Counters: 1000}, r)
+		w := newWorld(t, sim.Config{Edges: edges, Nodes: 4, RTT: time.Millisecond, Counters: 1000}, r)
 		s := address(uint32(percent))
 		rng := rand.New(rand.NewPCG(uint64(percent), 1))
 		gap := time.Minute * 100 / time.Duration(limit*(100+percent))
@@ -63,7 +63,7 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 	secret := pop.SecretOf([]byte("test"))
 	f := func(again bool) (estimates [3]float64) {
 		r := newRule(t, 30, time.Minute, time.Minute, counter.Nearest)
-		w := newWorld(t, poptest.WorldConfig{Edges: len(estimates), Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
+		w := newWorld(t, sim.Config{Edges: len(estimates), Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
 		s := address(1)
 		send := func(edge, n int, from, gap time.Duration) {
 			for i := range n {

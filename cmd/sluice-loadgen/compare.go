@@ -137,8 +137,8 @@ func contenders(t *loadgen.Trace, mode loadgen.Mode, rules []pop.Rule, size *pop
 			About: "the limiter itself; its bytes are those of its tables, with the names of sources",
 			Start: func() (loadgen.Limiter, func() loadgen.Cost) {
 				s := newSolo(t, mode, rule)
-				return s.limiter(), func() loadgen.Cost {
-					return loadgen.Cost{Bytes: counterBytes * uint64(s.counters.Stats().Counters)}
+				return s.judged(), func() loadgen.Cost {
+					return loadgen.Cost{Bytes: counterBytes * uint64(s.limiter.Counters.Stats().Counters)}
 				}
 			},
 		})

@@ -84,14 +84,11 @@ func (l *live) judge(out *loadgen.Outcome, inForce []loadgen.InForce) *loadgen.R
 	}
 	base, worst := loadgen.Baseline(l.trace, l.mode, o)
 	o.Watch = worst
-	perfect := &solo{
-		rule: l.rule, mode: l.mode, start: out.Start,
-		counters: counter.New(counter.Options{Counters: roomFor(l.trace), Phase: l.phase}),
-	}
+	perfect := &solo{start: out.Start, limiter: alone(roomFor(l.trace), l.phase)}
 	for _, a := range out.Addresses {
 		perfect.sources = append(perfect.sources, sourceOf(a))
 	}
-	o.Ideal = perfect.ideal
+	o.Ideal = newIdeal(perfect, l.rule).over
 
 	report := &loadgen.Report{Baseline: &base, Figures: loadgen.Judge(l.mode, o, out.Decisions, inForce)}
 	late := out.Late()

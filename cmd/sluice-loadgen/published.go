@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/limiter"
 	"sluice/loadgen"
 	"sluice/pop"
 )
@@ -83,8 +84,8 @@ func simulatePublished(ctx context.Context, name string, scale int, seed uint64,
 
 // bench judges all rules on one source after the other.
 type bench struct {
-	rules    []pop.Rule
-	counters []*counter.Table
+	rules    []limiter.Rule
+	limiters []limiter.Limiter // of each rule
 	judges   []*loadgen.EstimatorJudge
 	twin     *loadgen.TwoCounters
 	base     *loadgen.EstimatorJudge
@@ -93,9 +94,10 @@ type bench struct {
 }
 
 func newBench(o loadgen.JudgeOptions, rules []pop.Rule) *bench {
-	b := &bench{rules: rules, busy: make([]time.Duration, len(rules)), twin: loadgen.NewTwoCounters(o, epoch), base: loadgen.NewEstimatorJudge(o)}
-	for range rules {
-		b.counters = append(b.counters, counter.New(counter.Options{Counters: 100, Phase: simSecret.Phase}))
+	b := &bench{busy: make([]time.Duration, len(rules)), twin: loadgen.NewTwoCounters(o, epoch), base: loadgen.NewEstimatorJudge(o)}
+	for _, r := range rules {
+		b.rules = append(b.rules, ruleOf(r, loadgen.Estimator))
+		b.limiters = append(b.limiters, alone(100, simSecret.Phase))
 		b.judges = append(b.judges, loadgen.NewEstimatorJudge(o))
 	}
 	return b
@@ -117,7 +119,7 @@ func (b *bench) source(stream loadgen.Published, source int, n int64) {
 		return
 	}
 	for i, r := range b.rules {
-		b.counters[i].Forget(r.Counter, key)
+		b.limiters[i].Counters.Forget(r.Counter, key)
 		b.judges[i].Done(0)
 	}
 	b.twin.Forget(0)
@@ -126,13 +128,15 @@ func (b *bench) source(stream loadgen.Published, source int, n int64) {
 
 // decide lets every rule, and then the baseline, decide about the requests that have gathered.
 func (b *bench) decide(key counter.Source) {
-	var ask [1]counter.Ask
-	for i, r := range b.rules {
+	var d limiter.Decision
+	for i := range b.rules {
 		began := time.Now()
 		for _, at := range b.arrivals {
-			ask[0] = counter.Ask{Rule: r.Counter, Source: key, Hits: 1, Always: true}
-			b.counters[i].Reserve(ask[:], epoch.Add(at))
-			b.judges[i].Observe(0, int64(at), ask[0].Estimate, ask[0].Over)
+			d.Reset()
+			d.Add(&b.rules[i], key)
+			b.limiters[i].Decide(&d, epoch.Add(at))
+			ask := d.Results[0].Ask
+			b.judges[i].Observe(0, int64(at), ask.Estimate, ask.Over)
 		}
 		b.busy[i] += time.Since(began)
 	}

@@ -89,7 +89,7 @@ func simulate(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rule pop
 	alone := v
 	alone.Edges = 1
 	started := time.Now()
-	formula, err := loadgen.Simulate(ctx, t, mode, o, alone, newSolo(t, mode, rule).limiter())
+	formula, err := loadgen.Simulate(ctx, t, mode, o, alone, newSolo(t, mode, rule).judged())
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func simulate(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rule pop
 			if err != nil {
 				return nil, err
 			}
-			o.Ideal = newSolo(t, loadgen.Deployed, rule).ideal
+			o.Ideal = newIdeal(newSolo(t, loadgen.Deployed, rule), rule).over
 			started := time.Now()
 			f, err := loadgen.Simulate(ctx, t, mode, o, site.options(v), site.limiter())
 			if err = cmp.Or(err, site.err); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/limiter"
 	"sluice/loadgen"
 	"sluice/mitigation"
 	"sluice/pop"
@@ -40,28 +41,57 @@ func startOf(t *loadgen.Trace) time.Time {
 // simSecret places windows and sources the same in every run.
 var simSecret = pop.SecretOf([]byte("simulation"))
 
-// solo is one edge with perfect knowledge: the tables alone.
+// ruleOf is a rule as the limiter wants it. An estimator counts every request and refuses none.
+func ruleOf(r pop.Rule, mode loadgen.Mode) limiter.Rule {
+	if mode == loadgen.Estimator {
+		return limiter.Rule{Counter: r.Counter, Refused: true, Shadow: true}
+	}
+	return limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}
+}
+
+// decisionOf is what a judge must know of a decision under one rule of ruleOf.
+func decisionOf(d *limiter.Decision, start time.Time) loadgen.Decision {
+	r := &d.Results[0]
+	out := loadgen.Decision{Estimate: math.NaN()}
+	if r.Ask != nil {
+		out.Estimate, out.Over = r.Ask.Estimate, r.Ask.Over
+	}
+	switch d.Verdict {
+	case limiter.Limited:
+		out.Verdict = loadgen.Limited
+	case limiter.Mitigated:
+		out.Verdict = loadgen.Mitigated
+	}
+	if !r.Until.IsZero() {
+		out.Until = r.Until.Sub(start)
+	}
+	return out
+}
+
+// solo is one edge with perfect knowledge: the limiter and its tables alone.
 type solo struct {
-	rule     pop.Rule
-	mode     loadgen.Mode
-	counters *counter.Table
-	bits     *mitigation.Table
+	limiter  limiter.Limiter
+	decision limiter.Decision
+	rule     limiter.Rule
 	start    time.Time
 	now      time.Time
 	sources  []counter.Source
-	asks     [1]counter.Ask
 	news     []loadgen.InForce
 }
 
 func newSolo(t *loadgen.Trace, mode loadgen.Mode, rule pop.Rule) *solo {
-	s := &solo{
-		rule: rule, mode: mode, start: startOf(t),
-		counters: counter.New(counter.Options{Counters: roomFor(t), Phase: simSecret.Phase}),
-		bits:     mitigation.New(roomFor(t), nil),
-		sources:  sourceKeys(t),
+	return &solo{
+		limiter: alone(roomFor(t), simSecret.Phase), rule: ruleOf(rule, mode),
+		start: startOf(t), now: startOf(t), sources: sourceKeys(t),
 	}
-	s.now = s.start
-	return s
+}
+
+// alone is the limiter of an edge without a tier.
+func alone(room int, phase func(counter.Source) uint16) limiter.Limiter {
+	return limiter.Limiter{
+		Counters: counter.New(counter.Options{Counters: room, Phase: phase}),
+		Bits:     mitigation.New(room, nil),
+	}
 }
 
 // roomFor is a table in which no source of the trace is ever in another's way, so that every run gives the same: one counter in 64 may
@@ -76,7 +106,8 @@ func sourceKeys(t *loadgen.Trace) []counter.Source {
 	return keys
 }
 
-func (s *solo) limiter() loadgen.Limiter {
+// judged is a solo as loadgen judges it.
+func (s *solo) judged() loadgen.Limiter {
 	return loadgen.Limiter{
 		Advance: func(at time.Duration) { s.now = s.start.Add(at) },
 		Decide:  s.decide,
@@ -88,34 +119,41 @@ func (s *solo) limiter() loadgen.Limiter {
 	}
 }
 
+// ask decides about a request under a rule.
+func (s *solo) ask(rule *limiter.Rule, source int32) *limiter.Decision {
+	s.decision.Reset()
+	s.decision.Add(rule, s.sources[source])
+	s.limiter.Decide(&s.decision, s.now)
+	return &s.decision
+}
+
 func (s *solo) decide(_ int, source int32) loadgen.Decision {
-	s.asks[0] = counter.Ask{Rule: s.rule.Counter, Source: s.sources[source], Hits: 1, Always: s.mode == loadgen.Estimator}
-	if s.mode == loadgen.Estimator {
-		s.counters.Reserve(s.asks[:], s.now)
-		return loadgen.Decision{Over: s.asks[0].Over, Estimate: s.asks[0].Estimate}
-	}
-	key := mitigation.Key{Rule: s.rule.Counter.ID, Source: s.asks[0].Source}
-	if until := s.bits.Until(key, s.now); !until.IsZero() {
-		return loadgen.Decision{Verdict: loadgen.Mitigated, Estimate: math.NaN(), Until: until.Sub(s.start)}
-	}
-	admitted := s.counters.Reserve(s.asks[:], s.now)
-	d := loadgen.Decision{Estimate: s.asks[0].Estimate, Over: s.asks[0].Over}
-	if !admitted {
-		d.Verdict = loadgen.Limited
-	}
-	if end := mitigation.End(s.asks[0].Verdict, s.rule.Timeout, s.now); !end.IsZero() {
-		s.bits.Start(key, mitigation.Bit{Start: s.now, End: end, By: mitigation.ByEdge}, s.now)
-		d.Until = end.Sub(s.start)
-		s.news = append(s.news, loadgen.InForce{Source: source, Start: s.now.Sub(s.start), At: s.now.Sub(s.start), Until: d.Until})
+	d := decisionOf(s.ask(&s.rule, source), s.start)
+	if d.Verdict == loadgen.Limited && d.Until > 0 {
+		at := s.now.Sub(s.start)
+		s.news = append(s.news, loadgen.InForce{Source: source, Start: at, At: at, Until: d.Until})
 	}
 	return d
 }
 
-// ideal is the formula with perfect knowledge of what the judged limiter counts: it says when a source crosses its limit.
-func (s *solo) ideal(source int32, at time.Duration, counted bool) bool {
-	now := s.start.Add(at)
-	s.asks[0] = counter.Ask{Rule: s.rule.Counter, Source: s.sources[source], Hits: 1, Always: counted, Hold: !counted}
-	s.counters.Reserve(s.asks[:], now)
-	s.counters.Cancel(&s.asks[0])
-	return s.asks[0].Over
+// ideal is the formula with perfect knowledge of what a judged limiter counts: it says when a source crosses its limit.
+type ideal struct {
+	*solo
+	counted, seen limiter.Rule // one counter: it counts every request, or none, because none is answered
+}
+
+func newIdeal(s *solo, rule pop.Rule) *ideal {
+	return &ideal{s, ruleOf(rule, loadgen.Estimator), limiter.Rule{Counter: rule.Counter, Statuses: []int{200}}}
+}
+
+// over decides about a request that the judged limiter has counted, or not.
+func (s *ideal) over(source int32, at time.Duration, counted bool) bool {
+	s.now = s.start.Add(at)
+	rule := &s.seen
+	if counted {
+		rule = &s.counted
+	}
+	d := s.ask(rule, source)
+	s.limiter.Settle(d, 0, s.now)
+	return d.Results[0].Ask.Over
 }

@@ -1,19 +1,23 @@
-package poptest
+// Package sim is a PoP in virtual time: edges, nodes, the way between them, and what goes wrong. It runs the very limiter and
+// the very pop.Machine that edges run, without sockets, goroutines or sleep, so that hours of a PoP take seconds and every run
+// gives the same.
+package sim
 
 import (
 	"fmt"
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/poptest"
 )
 
-// World is a PoP in virtual time: edges with their tables and machines, nodes, and the way between them. It runs the very
-// machine that edges run, without sockets, goroutines or sleep. It is for one goroutine.
+// World is a PoP. It is for one goroutine.
 type World struct {
 	Edges []*Edge
-	Nodes []*Node
+	Nodes []*poptest.Node
 
 	Commands uint64 // sent to nodes, those for the mitigation log and for presence not included
 
@@ -25,20 +29,21 @@ type World struct {
 	lively  time.Time
 
 	rules    []pop.Rule
-	config   WorldConfig
+	config   Config
 	names    []string    // of the nodes
 	held     [][]event   // by node: what it was sent while it hung, in the order of arrival
 	died     []time.Time // by node: when it was last killed
 	restless time.Time   // until then every machine is stepped at its pace, because something has just broken or come back
 }
 
-// WorldConfig says how large a World is.
-type WorldConfig struct {
+// Config says what a World is like.
+type Config struct {
 	Edges, Nodes int
 	RTT          time.Duration                // from an edge to a node and back
 	Counters     int                          // of each edge's table; 0 means 100,000
 	Capacity     int                          // of each node, in items; 0: no bound
 	Skew         func(edge int) time.Duration // how far ahead an edge's clock is; nil: not at all
+	Wait         time.Duration                // of a request at first sight, at most; 0: it does not
 	Secret       pop.Secret
 }
 
@@ -47,6 +52,9 @@ type Edge struct {
 	Counters *counter.Table
 	Bits     *mitigation.Table
 	Machine  *pop.Machine
+
+	limiter  limiter.Limiter
+	decision limiter.Decision // of Request
 
 	world *World
 	index int
@@ -58,17 +66,20 @@ type Edge struct {
 	gone  bool      // it does not run
 }
 
-// NewWorld makes a World that begins at start, every edge enforcing rules.
-func NewWorld(c WorldConfig, rules []pop.Rule, start time.Time) (*World, error) {
+// New makes a World that begins at start. Rules are those that every edge learns bits of.
+func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 	if c.Counters == 0 {
 		c.Counters = 100_000
 	}
 	w := &World{
-		rtt: c.RTT, now: start, lively: start, rules: rules, config: c,
+		rtt: c.RTT, now: start, lively: start, config: c,
 		held: make([][]event, c.Nodes), died: make([]time.Time, c.Nodes),
 	}
+	for _, r := range rules {
+		w.rules = append(w.rules, pop.Rule{Counter: r.Counter, Timeout: r.Timeout})
+	}
 	for i := range c.Nodes {
-		w.Nodes = append(w.Nodes, New(c.Capacity))
+		w.Nodes = append(w.Nodes, poptest.New(c.Capacity))
 		w.names = append(w.names, fmt.Sprintf("node%d:11211", i))
 	}
 	for i := range c.Edges {
@@ -100,6 +111,18 @@ func (e *Edge) begin() error {
 	}
 	m.SetRules(e.world.rules)
 	e.Machine, e.life, e.awake, e.gone = m, e.life+1, false, false
+	e.limiter = limiter.Limiter{
+		Counters: e.Counters, Bits: e.Bits,
+		Up: func(counter.Source) bool { return m.Up() },
+		Ask: func(r *counter.Rule, s counter.Source) {
+			m.Ask(counter.Counter{Rule: r, Source: s})
+			wake()
+		},
+	}
+	if c.Wait > 0 {
+		e.limiter.Wait = e.wait
+	}
+	e.decision.Reset()
 	return nil
 }
 
@@ -109,21 +132,56 @@ func (e *Edge) clock() time.Time { return e.world.now.Add(e.skew) }
 // Now is the virtual time.
 func (w *World) Now() time.Time { return w.now }
 
-// Decide asks the rules of an edge about a request at the current time, as the edge's request path does: bits first, then
-// counters. A rule that is over and has a timeout starts a mitigation.
-func (e *Edge) Decide(rule pop.Rule, ask *[1]counter.Ask) (mitigated time.Time, admitted bool) {
-	now := e.clock()
-	key := mitigation.Key{Rule: ask[0].Rule.ID, Source: ask[0].Source}
-	if until := e.Bits.Until(key, now); !until.IsZero() {
-		return until, false
-	}
-	e.busy = true
-	admitted = e.Counters.Reserve(ask[:], now)
-	if end := mitigation.End(ask[0].Verdict, rule.Timeout, now); !end.IsZero() {
-		e.Bits.Start(key, mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge}, now)
+// Decide decides about a request that reaches the edge now, under the rules that were added to d. Where it waits for the tier,
+// time passes for all.
+func (e *Edge) Decide(d *limiter.Decision) {
+	e.limiter.Decide(d, e.clock())
+	for i := range d.Results {
+		e.busy = e.busy || d.Results[i].Ask != nil
 	}
 	e.attend()
-	return time.Time{}, admitted
+}
+
+// Settle tells the edge the status of the answer to a request that it has admitted; 0: there was none.
+func (e *Edge) Settle(d *limiter.Decision, status int) {
+	e.busy = e.busy || d.Held
+	e.limiter.Settle(d, status, e.clock())
+	e.attend()
+}
+
+// Request is Decide for a request under one rule. The decision is the edge's own: it is valid until the next Request, which gives
+// it up if it is Held.
+func (e *Edge) Request(r *limiter.Rule, source counter.Source) *limiter.Decision {
+	d := &e.decision
+	e.limiter.Settle(d, 0, e.clock())
+	d.Reset()
+	d.Add(r, source)
+	e.Decide(d)
+	return d
+}
+
+// wait lets time pass until all channels are closed, or a request has waited long enough.
+func (e *Edge) wait(heard []<-chan struct{}) {
+	w := e.world
+	until := w.now.Add(w.config.Wait)
+	e.attend()
+	for _, h := range heard {
+		for !closed(h) {
+			if !w.step(until) {
+				w.now = until
+				return
+			}
+		}
+	}
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
 }
 
 // attend steps the machine if its tables have something new.
@@ -162,60 +220,63 @@ const (
 // Run lets time pass until the given instant. Where nothing is under way, and nobody has anything to learn, it does not step the
 // machines every few milliseconds as a real edge would, but now and then.
 func (w *World) Run(until time.Time) {
-	for {
-		next, tick, overdue := until, -1, -1
-		for i, e := range w.Edges {
-			at := e.tick
-			switch {
-			case e.gone:
-				continue
-			case w.flying > 0 || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless):
-			case !e.busy:
-				continue
-			default:
-				at = at.Add(idle)
-			}
-			if at.Before(w.now) {
-				at = w.now
-			}
-			if at.Before(next) {
-				next, tick = at, i
-			}
-		}
-		for node, held := range w.held {
-			if len(held) > 0 {
-				if at := held[0].sent.Add(patience); at.Before(next) {
-					next, tick, overdue = at, -1, node
-				}
-			}
-		}
-		if w.arrived < len(w.events) && !w.events[w.arrived].at.After(next) {
-			ev := w.events[w.arrived]
-			w.events[w.arrived] = event{}
-			if w.arrived++; w.arrived == len(w.events) {
-				w.events, w.arrived = w.events[:0], 0
-			}
-			if ev.at.After(w.now) {
-				w.now = ev.at
-			}
-			w.deliver(ev)
-			continue
-		}
-		if overdue >= 0 {
-			w.now = next
-			w.lose(w.held[overdue][0])
-			w.held[overdue] = w.held[overdue][1:]
-			continue
-		}
-		if tick < 0 {
-			break
-		}
-		w.now = next
-		w.Tick(tick)
+	for w.step(until) {
 	}
 	if until.After(w.now) {
 		w.now = until
 	}
+}
+
+// step lets the next thing happen, and reports whether anything was left to happen until the given instant.
+func (w *World) step(until time.Time) bool {
+	next, tick, overdue := until, -1, -1
+	for i, e := range w.Edges {
+		at := e.tick
+		switch {
+		case e.gone:
+			continue
+		case w.flying > 0 || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless):
+		case !e.busy:
+			continue
+		default:
+			at = at.Add(idle)
+		}
+		if at.Before(w.now) {
+			at = w.now
+		}
+		if at.Before(next) {
+			next, tick = at, i
+		}
+	}
+	for node, held := range w.held {
+		if len(held) > 0 {
+			if at := held[0].sent.Add(patience); at.Before(next) {
+				next, tick, overdue = at, -1, node
+			}
+		}
+	}
+	switch {
+	case w.arrived < len(w.events) && !w.events[w.arrived].at.After(next):
+		ev := w.events[w.arrived]
+		w.events[w.arrived] = event{}
+		if w.arrived++; w.arrived == len(w.events) {
+			w.events, w.arrived = w.events[:0], 0
+		}
+		if ev.at.After(w.now) {
+			w.now = ev.at
+		}
+		w.deliver(ev)
+	case overdue >= 0:
+		w.now = next
+		w.lose(w.held[overdue][0])
+		w.held[overdue] = w.held[overdue][1:]
+	case tick >= 0:
+		w.now = next
+		w.Tick(tick)
+	default:
+		return false
+	}
+	return true
 }
 
 // Tick steps one edge because time has passed.

@@ -1,9 +1,10 @@
-package poptest
+package sim
 
 import (
 	"time"
 
 	"sluice/pop"
+	"sluice/pop/poptest"
 )
 
 const (
@@ -83,7 +84,7 @@ func (w *World) arrive(ev event) {
 		w.held[node] = append(w.held[node], ev)
 		return
 	case ev.sent.Before(w.died[node]):
-		r = pop.Result{Command: ev.command, Status: pop.Unknown, Err: ErrDown}
+		r = pop.Result{Command: ev.command, Status: pop.Unknown, Err: poptest.ErrDown}
 	}
 	w.push(event{edge: ev.edge, life: ev.life, answer: true, result: r, probe: ev.probe})
 }
@@ -92,6 +93,6 @@ func (w *World) arrive(ev event) {
 func (w *World) lose(ev event) {
 	w.push(event{
 		edge: ev.edge, life: ev.life, answer: true, probe: ev.probe,
-		result: pop.Result{Command: ev.command, Status: pop.Unknown, Err: ErrHung},
+		result: pop.Result{Command: ev.command, Status: pop.Unknown, Err: poptest.ErrHung},
 	})
 }

@@ -1,0 +1,156 @@
+package edge
+
+import (
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/limiter"
+	"sluice/mitigation"
+)
+
+// epoch is when the tests' time begins. It has no monotonic reading, so differences are exact.
+var epoch = time.Unix(1_700_000_000, 0)
+
+func ip(s string) counter.Source { return counter.SourceOf(netip.MustParseAddr(s), 32, 64) }
+
+// bench is rules and a limiter, and a hand to use them without HTTP.
+type bench struct {
+	limiter limiter.Limiter
+	rules   *ruleset
+	d       decision
+
+	host, path, method []byte
+}
+
+func newBench(t testing.TB, rules ...RuleConfig) *bench {
+	t.Helper()
+	set, err := newRuleset(&Config{Rules: rules}, newStats().tally)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bench{
+		rules: set, host: []byte("example.com"), path: []byte("/"), method: []byte("GET"),
+		limiter: limiter.Limiter{Counters: counter.New(counter.Options{Counters: 1 << 18}), Bits: mitigation.New(1<<16, nil)},
+	}
+}
+
+// decide asks all rules about a source.
+func (b *bench) decide(source counter.Source, at time.Time) {
+	b.d.Reset()
+	b.d.rules = b.rules.match(b.d.rules, b.host, b.path, b.method)
+	b.d.add(secret{}, &head{}, source)
+	b.limiter.Decide(&b.d.Decision, at)
+	b.d.tally()
+}
+
+// ruleOf is a rule of so many hits in ten seconds, changed as the test needs it.
+func ruleOf(name string, limit uint32, change ...func(*RuleConfig)) RuleConfig {
+	r := DefaultRule(name, limit)
+	r.Window, r.MitigationTimeout = Duration(10*time.Second), Duration(20*time.Second)
+	for _, c := range change {
+		c(&r)
+	}
+	return r
+}
+
+// The limiter gets all of a rule that it decides by.
+func TestRuleForLimiter(t *testing.T) {
+	f := func(config RuleConfig, all bool, want limiter.Rule) {
+		t.Helper()
+		r, err := newRule(config, &Config{Shadow: all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := r.Rule
+		if got.Timeout != want.Timeout || got.Shadow != want.Shadow || got.Counts(200) != want.Counts(200) || got.Counts(401) != want.Counts(401) ||
+			got.Refused != want.Refused || got.OnStoreFailure != want.OnStoreFailure || got.FirstSight != want.FirstSight || got.Counter.Limit != 3 {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	f(DefaultRule("r", 3), false, limiter.Rule{Timeout: time.Minute, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
+	f(DefaultRule("r", 3), true, limiter.Rule{Timeout: time.Minute, Shadow: true, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
+	f(ruleOf("r", 3, func(r *RuleConfig) {
+		r.Mode, r.MitigationTimeout, r.FirstSight, r.OnStoreFailure = Shadow, 0, limiter.Wait, limiter.Closed
+		r.Count = Count{Statuses: []int{401}, Refused: true}
+	}), false, limiter.Rule{Shadow: true, FirstSight: limiter.Wait, OnStoreFailure: limiter.Closed, Statuses: []int{401}, Refused: true})
+}
+
+func TestTalliesCountEachRequestInEachRule(t *testing.T) {
+	b := newBench(t, ruleOf("a", 2), ruleOf("b", 100), ruleOf("s", 1, func(r *RuleConfig) { r.Mode = Shadow }),
+		ruleOf("off", 1, func(r *RuleConfig) { r.Mode = Off }))
+	for i := range 10 {
+		b.decide(ip("192.0.2.1"), epoch.Add(time.Duration(i)*time.Millisecond))
+	}
+	for _, r := range b.rules.all {
+		sum, want := uint64(0), uint64(10)
+		for v := range limiter.Verdicts {
+			sum += r.tally.verdicts[v].Load()
+		}
+		if r.config.Mode == Off {
+			want = 0
+		}
+		if sum != want {
+			t.Errorf("rule %s: %d requests, want %d", r.config.Name, sum, want)
+		}
+	}
+}
+
+func TestTalliesCountWhatWasSkipped(t *testing.T) {
+	for _, p := range []limiter.Posture{limiter.Local, limiter.Open, limiter.Closed} {
+		b := newBench(t, ruleOf("r", 1, func(r *RuleConfig) { r.OnStoreFailure = p }))
+		b.limiter.Up = func(counter.Source) bool { return false }
+		for range 3 {
+			b.decide(ip("192.0.2.9"), epoch)
+		}
+		want := map[limiter.Posture][2]uint64{limiter.Open: {3, 0}, limiter.Closed: {0, 3}}[p]
+		if tally := b.rules.rules[0].tally; tally.open.Load() != want[0] || tally.closed.Load() != want[1] {
+			t.Errorf("%s: %d admitted and %d refused without asking, want %v", p, tally.open.Load(), tally.closed.Load(), want)
+		}
+	}
+}
+
+// A request waits for the tier until every answer is there, or its budget is used up.
+func TestWaitAtFirstSight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{budget: 5 * time.Millisecond}
+		f := func(want time.Duration, answers ...time.Duration) {
+			t.Helper()
+			began, heard := time.Now(), make([]<-chan struct{}, len(answers))
+			for i, after := range answers {
+				ch := make(chan struct{})
+				heard[i] = ch
+				time.AfterFunc(after, func() { close(ch) })
+			}
+			if s.wait(heard); time.Since(began) != want {
+				t.Errorf("answers after %v: waited %v, want %v", answers, time.Since(began), want)
+			}
+		}
+		f(2*time.Millisecond, 2*time.Millisecond)
+		f(3*time.Millisecond, 3*time.Millisecond, time.Millisecond)
+		f(5*time.Millisecond, time.Millisecond, time.Hour)
+	})
+}
+
+// The request path allocates nothing for a source that it knows: rules are found, asked and tallied.
+func TestDecideAllocatesNothing(t *testing.T) {
+	for _, rules := range [][]RuleConfig{
+		{ruleOf("r", 1_000_000)},
+		{ruleOf("a", 1_000_000), ruleOf("b", 10_000), ruleOf("c", 1_000_000)},
+		{ruleOf("r", 1)},
+	} {
+		b := newBench(t, rules...)
+		at := epoch
+		for range 10 {
+			b.decide(ip("192.0.2.1"), at)
+		}
+		if n := testing.AllocsPerRun(1000, func() {
+			at = at.Add(time.Microsecond)
+			b.decide(ip("192.0.2.1"), at)
+		}); n != 0 {
+			t.Errorf("%d rules, %s: %v allocations", len(rules), b.d.Verdict, n)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package limiter
+
+import (
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// Verdict is what became of a request under a rule, or under all of them.
+type Verdict uint8
+
+const (
+	Passed       Verdict = iota
+	Limited              // this request would have been over the limit
+	Mitigated            // a mitigation is in force; no counter was asked
+	Shadowed             // a shadow rule would have refused it
+	FailedClosed         // nobody in the tier answers for the source, and the rule fails closed
+	Verdicts             // how many there are
+)
+
+func (v Verdict) String() string {
+	return [...]string{"pass", "limited", "mitigated", "shadow", "closed"}[v]
+}
+
+// Decision is the life of one decision: Reset, Add for every rule that the request falls under, Limiter.Decide, and
+// Limiter.Settle if it is Held. It is used again for the next, so that deciding allocates nothing: nothing of it may be
+// kept, and it must not be copied. The zero value is ready. It is for one goroutine.
+type Decision struct {
+	Verdict Verdict     // of all rules together
+	Told    *RuleResult // what the client is told: the longest wait, or the least left; nil: nothing
+	Cause   *RuleResult // what the verdict comes from: a shadow's perhaps; nil: no rule was asked
+	Held    bool        // a rule counts by the answer's status and waits for Settle
+
+	Results []RuleResult // in the order of Add
+
+	asks  []counter.Ask
+	heard []<-chan struct{}
+}
+
+// RuleResult is one rule that a request falls under, and what it says.
+type RuleResult struct {
+	Rule   *Rule
+	Source counter.Source
+	Index  int // of this result in Decision.Results
+
+	Verdict Verdict
+	Wait    time.Duration // until a retry is admitted, if the request is refused
+	Until   time.Time     // end of the mitigation that is in force or starts; zero: there is none
+	Skipped bool          // nobody in the tier answers, and the rule's posture decided
+	Ask     *counter.Ask  // what its counter was asked and said; nil: it was not asked
+}
+
+func (r *RuleResult) key() mitigation.Key {
+	return mitigation.Key{Rule: r.Rule.Counter.ID, Source: r.Source}
+}
+
+// open reports whether the rule's counter is still to be asked.
+func (r *RuleResult) open() bool { return r.Verdict == Passed && !r.Skipped }
+
+// Reset makes d ready for the next request. Rules of the last one do not live on in it.
+func (d *Decision) Reset() {
+	clear(d.Results)
+	clear(d.asks)
+	clear(d.heard)
+	*d = Decision{Results: d.Results[:0], asks: d.asks[:0], heard: d.heard[:0]}
+}
+
+// Add adds a rule that the request falls under, and the source that it counts. No two rules may share both counter and source.
+func (d *Decision) Add(r *Rule, source counter.Source) {
+	d.Results = append(d.Results, RuleResult{Rule: r, Source: source, Index: len(d.Results)})
+}
+
+// Refused reports whether the client is to be refused.
+func (d *Decision) Refused() bool {
+	return d.Verdict == Limited || d.Verdict == Mitigated || d.Verdict == FailedClosed
+}
+
+// combine makes one verdict of all: the strictest refusal, which is the longest wait; else the rule with the least left. A
+// rule that was not asked, because another refused before, has nothing against the request.
+func (d *Decision) combine() {
+	var refusal, least, shadow, other *RuleResult
+	var wait time.Duration
+	for i := range d.Results {
+		r := &d.Results[i]
+		if r.Verdict != Shadowed {
+			wait = max(wait, r.Wait)
+		}
+		switch {
+		case r.Verdict == Shadowed:
+			if shadow == nil || r.Wait > shadow.Wait {
+				shadow = r
+			}
+		case r.Verdict != Passed:
+			if refusal == nil || r.Wait > refusal.Wait {
+				refusal = r
+			}
+		case r.Ask == nil:
+		case r.Rule.Shadow:
+			other = r
+		case least == nil || r.Ask.Remaining < least.Ask.Remaining:
+			least = r
+		}
+	}
+	switch {
+	case refusal != nil:
+		d.Verdict, d.Told, d.Cause, d.Held = refusal.Verdict, refusal, refusal, false
+		refusal.Wait = wait
+	case shadow != nil:
+		d.Verdict, d.Told, d.Cause = Shadowed, least, shadow
+	case least != nil:
+		d.Told, d.Cause = least, least
+	default:
+		d.Cause = other
+	}
+}

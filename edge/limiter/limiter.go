@@ -1,0 +1,194 @@
+// Package limiter decides whether a request may go on: the rules that it falls under come in, a verdict comes out.
+//
+// It is the only place where that is decided; edges, the rehearsal of a log, simulations and tests all call it. It knows
+// nothing of HTTP, has no sockets and reads no clock. A decision takes, in this order:
+//
+//	bits         a source that is mitigated under an enforcing rule is refused, and no counter is asked
+//	failClosed   while nobody in the tier answers for the source, each rule does what its posture says
+//	await        a rule with first_sight: wait lets the tier say what it knows; then bits are looked at again
+//	ask          all counters together: if one refuses, none counts the request; where one is over, a mitigation starts
+//	combine      the strictest rule wins
+//	Settle       when the answer is there, rules that count by its status count the request or forget it
+package limiter
+
+import (
+	"slices"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+const (
+	// closedRetry is what a client is told to wait that a rule refused because nobody in the tier answers: a node that has
+	// come back is used again within two seconds.
+	closedRetry = 2 * time.Second
+	// openRetry is the least that a client is told to wait that is over the limit only by requests which are still under way:
+	// when they are answered, and whether they count then, nobody knows.
+	openRetry = time.Second
+)
+
+// Limiter decides. It is safe for concurrent use if its functions are; its fields must not change while it is in use.
+type Limiter struct {
+	Counters *counter.Table
+	Bits     *mitigation.Table
+
+	// Up reports whether somebody in the tier answers for a source. nil: always.
+	Up func(counter.Source) bool
+	// Ask asks the tier about a counter that a request waits for. It must not block. nil: nobody can be asked.
+	Ask func(*counter.Rule, counter.Source)
+	// Wait returns when all channels are closed, or when the request has waited long enough. It must not keep the slice. nil:
+	// no request waits.
+	Wait func(heard []<-chan struct{})
+}
+
+// Decide decides about one request under the rules that were added to d.
+func (l *Limiter) Decide(d *Decision, now time.Time) {
+	if len(d.Results) == 0 {
+		return
+	}
+	if !l.mitigated(d, now) && !l.failClosed(d) && !(l.await(d, now) && l.mitigated(d, now)) {
+		l.ask(d, now)
+	}
+	d.combine()
+}
+
+// mitigated looks for bits, and reports whether one of an enforcing rule is in force.
+func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
+	for i := range d.Results {
+		r := &d.Results[i]
+		until := l.Bits.Until(r.key(), now)
+		if until.IsZero() {
+			continue
+		}
+		r.Verdict, r.Until, r.Wait = Mitigated, until, until.Sub(now)
+		if r.Rule.Shadow {
+			r.Verdict = Shadowed
+		} else {
+			refused = true
+		}
+	}
+	return refused
+}
+
+// failClosed applies postures while nobody in the tier answers for a source, and reports whether a rule refuses.
+func (l *Limiter) failClosed(d *Decision) (refused bool) {
+	if l.Up == nil {
+		return false
+	}
+	for i := range d.Results {
+		r := &d.Results[i]
+		p := r.Rule.OnStoreFailure
+		if p != Open && p != Closed || r.Verdict == Shadowed || l.Up(r.Source) {
+			continue
+		}
+		r.Skipped = true
+		switch {
+		case p == Open:
+		case r.Rule.Shadow:
+			r.Verdict = Shadowed
+		default:
+			r.Verdict, r.Wait, refused = FailedClosed, closedRetry, true
+		}
+	}
+	return refused
+}
+
+// await gives the tier time to say what it knows of sources that this edge does not know, where a rule asks for that. It
+// reports whether the request has waited.
+func (l *Limiter) await(d *Decision, now time.Time) bool {
+	if l.Ask == nil || l.Wait == nil {
+		return false
+	}
+	for i := range d.Results {
+		r := &d.Results[i]
+		if r.Rule.FirstSight != Wait || !r.open() || l.Up != nil && !l.Up(r.Source) {
+			continue
+		}
+		if v, there := l.Counters.Peek(r.Rule.Counter, r.Source, now); there && v.Known {
+			continue
+		}
+		heard, first := l.Counters.Await(r.Rule.Counter, r.Source) // before asking, or the answer could come unheard
+		if first {
+			l.Ask(r.Rule.Counter, r.Source)
+		}
+		d.heard = append(d.heard, heard)
+	}
+	if len(d.heard) == 0 {
+		return false
+	}
+	l.Wait(d.heard)
+	return true
+}
+
+// ask asks all counters together, and starts mitigations where one is over its limit.
+func (l *Limiter) ask(d *Decision, now time.Time) {
+	d.asks = slices.Grow(d.asks, len(d.Results)) // first, because results point into it
+	shadows := false
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !r.open() {
+			continue
+		}
+		d.asks = append(d.asks, counter.Ask{
+			Rule: r.Rule.Counter, Source: r.Source, Hits: 1,
+			Hold: len(r.Rule.Statuses) > 0, Shadow: r.Rule.Shadow, Always: r.Rule.Refused,
+		})
+		r.Ask = &d.asks[len(d.asks)-1]
+		d.Held = d.Held || r.Ask.Hold
+		shadows = shadows || r.Rule.Shadow
+	}
+	if len(d.asks) == 0 {
+		return
+	}
+	admitted := l.Counters.Reserve(d.asks, now)
+	if admitted && !shadows {
+		return
+	}
+	for i := range d.Results {
+		switch r := &d.Results[i]; {
+		case r.Ask == nil:
+		case r.Ask.Over:
+			l.over(r, now)
+		case !admitted && r.Rule.Refused:
+			// Another rule refuses, and this one counts that all the same. The client waits until this one admits a retry, too.
+			l.Counters.Commit(r.Ask, now)
+			if v, _ := l.Counters.Peek(r.Rule.Counter, r.Source, now); v.Over && !r.Rule.Shadow {
+				r.Wait = v.RetryAfter
+			}
+		}
+	}
+}
+
+// over is what becomes of a request that is over a rule's limit.
+func (l *Limiter) over(r *RuleResult, now time.Time) {
+	r.Verdict, r.Wait = Limited, r.Ask.RetryAfter
+	if !r.Ask.Committed {
+		r.Wait = max(r.Wait, openRetry)
+	}
+	if r.Rule.Shadow {
+		r.Verdict = Shadowed
+	}
+	if end := mitigation.End(r.Ask.Verdict, r.Rule.Timeout, now); !end.IsZero() {
+		l.Bits.Start(r.key(), mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge}, now)
+		r.Until, r.Wait = end, end.Sub(now)
+	}
+}
+
+// Settle counts what had to wait for the answer to an admitted request: status is its status, or 0 if there was none. It may be
+// called more than once; only the first call counts.
+func (l *Limiter) Settle(d *Decision, status int, now time.Time) {
+	if !d.Held {
+		return
+	}
+	d.Held = false
+	for i := range d.Results {
+		switch r := &d.Results[i]; { // an ask that is not held is left alone
+		case r.Ask == nil:
+		case r.Rule.Counts(status):
+			l.Counters.Commit(r.Ask, now)
+		default:
+			l.Counters.Cancel(r.Ask)
+		}
+	}
+}

@@ -1,0 +1,487 @@
+package limiter
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// epoch is when the tests' time begins. It has no monotonic reading, so differences are exact.
+var epoch = time.Unix(1_700_000_000, 0)
+
+// second is an instant of a test.
+func second(s float64) time.Time { return epoch.Add(time.Duration(s * float64(time.Second))) }
+
+func ip(s string) counter.Source { return counter.SourceOf(netip.MustParseAddr(s), 32, 64) }
+
+var a, b = ip("192.0.2.1"), ip("192.0.2.2")
+
+// newRule is a rule of so many hits in ten seconds that mitigates for twenty, changed as the test needs it.
+func newRule(t testing.TB, name string, limit uint32, change ...func(*Rule)) *Rule {
+	t.Helper()
+	c, err := counter.NewRule(name, limit, 10*time.Second, 12, counter.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Rule{Counter: c, Timeout: 20 * time.Second}
+	for _, c := range change {
+		c(r)
+	}
+	return r
+}
+
+func shadow(r *Rule)                { r.Shadow = true }
+func throttle(r *Rule)              { r.Timeout = 0 }
+func attempts(r *Rule)              { r.Refused = true }
+func statuses(s ...int) func(*Rule) { return func(r *Rule) { r.Statuses = s } }
+func posture(p Posture) func(*Rule) { return func(r *Rule) { r.OnStoreFailure = p } }
+func waits(r *Rule)                 { r.FirstSight = Wait }
+func newLimiter(tier bool) *Limiter {
+	return &Limiter{Counters: counter.New(counter.Options{Counters: 1 << 16, Tier: tier}), Bits: mitigation.New(1<<16, nil)}
+}
+
+// bench is a limiter with rules, and a hand to use it.
+type bench struct {
+	*Limiter
+	rules []*Rule
+	d     Decision
+}
+
+func newBench(rules ...*Rule) *bench { return &bench{Limiter: newLimiter(false), rules: rules} }
+
+// decide asks all rules about a source.
+func (b *bench) decide(source counter.Source, at time.Time) *Decision {
+	begin(&b.d, source, b.rules...)
+	b.Decide(&b.d, at)
+	return &b.d
+}
+
+func begin(d *Decision, source counter.Source, rules ...*Rule) {
+	d.Reset()
+	for _, r := range rules {
+		d.Add(r, source)
+	}
+}
+
+// step is a request at a second of the story, and what must become of it.
+type step struct {
+	at      float64
+	source  counter.Source
+	verdict Verdict
+	rule    string // whose answer the client gets; "": no matter
+	wait    time.Duration
+}
+
+func TestDecide(t *testing.T) {
+	repeat := func(n int, s step) (list []step) { return slices.Repeat([]step{s}, n) }
+	rule := func(name string, limit uint32, change ...func(*Rule)) *Rule {
+		return newRule(t, name, limit, change...)
+	}
+	for _, story := range []struct {
+		name  string
+		rules []*Rule
+		steps []step
+	}{
+		{"a mitigation starts with the first request over the limit and ends when it said", []*Rule{rule("r", 2)},
+			[]step{{0, a, Passed, "r", 0}, {0, a, Passed, "r", 0}, {1, a, Limited, "r", 20 * time.Second}, {2, b, Passed, "r", 0},
+				{20.9, a, Mitigated, "r", 100 * time.Millisecond}, {21, a, Passed, "r", 0}}},
+		{"a throttle has no bit, and admits again when told", []*Rule{rule("r", 2, throttle)},
+			[]step{{0, a, Passed, "", 0}, {0, a, Passed, "", 0}, {1, a, Limited, "r", -1}, {2, a, Limited, "r", -1}, {11.5, a, Passed, "", 0}}},
+		{"one refusal counts in no rule", []*Rule{rule("tight", 1, throttle), rule("wide", 3, throttle)},
+			append([]step{{0, a, Passed, "tight", 0}}, append(repeat(5, step{1, a, Limited, "tight", -1}),
+				step{11.8, a, Passed, "tight", 0})...)},
+		{"the rule with the least left is told", []*Rule{rule("wide", 100), rule("narrow", 5)},
+			[]step{{0, a, Passed, "narrow", 0}}},
+		{"the longest wait is told", []*Rule{rule("short", 1, throttle), rule("long", 1)},
+			[]step{{0, a, Passed, "", 0}, {1, a, Limited, "long", 20 * time.Second}, {2, a, Mitigated, "long", 19 * time.Second}}},
+		{"a shadow refuses nobody, and its bit holds under the shadow alone", []*Rule{rule("r", 1, shadow)},
+			[]step{{0, a, Passed, "", 0}, {1, a, Shadowed, "", 0}, {2, a, Shadowed, "", 0}, {22, a, Passed, "", 0}}},
+		{"an enforcing rule beside a shadow is the one that is told", []*Rule{rule("s", 1, shadow), rule("e", 3)},
+			[]step{{0, a, Passed, "e", 0}, {1, a, Shadowed, "e", 0}, {1, a, Shadowed, "e", 0}, {1, a, Limited, "e", 20 * time.Second}}},
+		{"no rule says nothing", nil, repeat(3, step{0, a, Passed, "", 0})},
+		{"attempts count where a rule says so", []*Rule{rule("r", 1, throttle, attempts)},
+			[]step{{0, a, Passed, "", 0}, {5, a, Limited, "", -1}, {11.8, a, Limited, "", -1}, {18, a, Limited, "", -1}, {29.5, a, Passed, "", 0}}},
+		{"attempts that count in a shadow are told to nobody", []*Rule{rule("e", 1), rule("s", 2, shadow, attempts, func(r *Rule) {
+			r.Counter, _ = counter.NewRule("s", 2, time.Minute, 12, counter.Nearest)
+		})}, []step{{0, a, Passed, "e", 0}, {1, a, Limited, "e", 20 * time.Second}}},
+	} {
+		t.Run(story.name, func(t *testing.T) {
+			bench := newBench(story.rules...)
+			for i, s := range story.steps {
+				d := bench.decide(s.source, second(s.at))
+				if d.Verdict != s.verdict {
+					t.Fatalf("step %d at %vs: verdict %v, want %v", i, s.at, d.Verdict, s.verdict)
+				}
+				if s.rule != "" && (d.Told == nil || d.Told.Rule.Counter.Name != s.rule) {
+					t.Fatalf("step %d: told of %v, want %s", i, d.Told, s.rule)
+				}
+				if s.rule != "" && s.wait >= 0 && d.Told.Wait != s.wait {
+					t.Fatalf("step %d: wait %v, want %v", i, d.Told.Wait, s.wait)
+				}
+				if s.wait < 0 && d.Refused() && d.Told.Wait <= 0 {
+					t.Fatalf("step %d: refused without a wait", i)
+				}
+			}
+		})
+	}
+}
+
+// Whoever waits as long as a refusal says is admitted, whatever rule refused.
+func TestRetryIsAdmitted(t *testing.T) {
+	f := func(rules ...*Rule) {
+		t.Helper()
+		bench, at, retries := newBench(rules...), epoch, 0
+		for i := range 300 {
+			d := bench.decide(a, at)
+			if !d.Refused() {
+				at = at.Add(137 * time.Millisecond)
+				continue
+			}
+			for range i % 4 { // in vain, and counted where attempts count
+				at = at.Add(71 * time.Millisecond)
+				d = bench.decide(a, at)
+			}
+			if !d.Refused() {
+				continue
+			}
+			wait := d.Told.Wait
+			at = at.Add(wait)
+			if d := bench.decide(a, at); d.Refused() {
+				r := d.Told.Rule
+				t.Fatalf("limit %d in %v, %d sub-windows, %v, timeout %v: refused after %v as told, now for %v", r.Counter.Limit, r.Counter.Window,
+					r.Counter.SubWindows, r.Counter.Estimate, r.Timeout, wait, d.Told.Wait)
+			}
+			retries++
+		}
+		if retries < 5 {
+			t.Fatalf("%d retries, and the test shows nothing", retries)
+		}
+	}
+	rule := func(name string, limit uint32, window time.Duration, sub int, e counter.Estimate, timeout time.Duration, refused bool) *Rule {
+		c, err := counter.NewRule(name, limit, window, sub, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &Rule{Counter: c, Timeout: timeout, Refused: refused}
+	}
+	for _, refused := range []bool{false, true} {
+		for _, limit := range []uint32{1, 2, 3, 7, 20} {
+			for _, window := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
+				for _, sub := range []int{1, 2, 4, 8, 12} {
+					for _, e := range []counter.Estimate{counter.Nearest, counter.Lower} {
+						for _, timeout := range []time.Duration{0, time.Second, 20 * time.Second} {
+							if window/time.Duration(limit) < 137*time.Millisecond {
+								continue // never over
+							}
+							f(rule("r", limit, window, sub, e, timeout, refused))
+						}
+					}
+				}
+			}
+		}
+	}
+	// What one rule refuses another may count, and its turn comes later.
+	f(rule("short", 1, time.Second, 12, counter.Nearest, 0, false), rule("long", 3, 10*time.Second, 12, counter.Nearest, 0, true))
+	f(rule("short", 1, time.Second, 12, counter.Lower, 0, true), rule("long", 3, 10*time.Second, 4, counter.Lower, 0, true))
+}
+
+func TestPostures(t *testing.T) {
+	down := ip("192.0.2.9")
+	for _, test := range []struct {
+		posture Posture
+		source  counter.Source
+		want    [3]Verdict
+		skipped int
+	}{
+		{"", down, [3]Verdict{Passed, Limited, Mitigated}, 0},
+		{Local, down, [3]Verdict{Passed, Limited, Mitigated}, 0},
+		{Open, down, [3]Verdict{Passed, Passed, Passed}, 3},
+		{Closed, down, [3]Verdict{FailedClosed, FailedClosed, FailedClosed}, 3},
+		{Open, a, [3]Verdict{Passed, Limited, Mitigated}, 0},
+		{Closed, a, [3]Verdict{Passed, Limited, Mitigated}, 0},
+	} {
+		bench := newBench(newRule(t, "r", 1, posture(test.posture)))
+		bench.Up = func(s counter.Source) bool { return s != down }
+		var got [3]Verdict
+		skipped := 0
+		for i := range got {
+			d := bench.decide(test.source, second(float64(i)))
+			if got[i] = d.Verdict; d.Results[0].Skipped {
+				skipped++
+			}
+		}
+		if got != test.want || skipped != test.skipped {
+			t.Errorf("%q, source %v: %v and %d skipped, want %v and %d", test.posture, test.source, got, skipped, test.want, test.skipped)
+		}
+	}
+}
+
+// A shadow that would fail closed refuses nobody.
+func TestShadowFailsClosed(t *testing.T) {
+	bench := newBench(newRule(t, "r", 1, shadow, posture(Closed)))
+	bench.Up = func(counter.Source) bool { return false }
+	if d := bench.decide(a, epoch); d.Verdict != Shadowed || d.Refused() || d.Told != nil {
+		t.Errorf("verdict %v, told %v", d.Verdict, d.Told)
+	}
+}
+
+// A source that was mitigated before its node went down stays refused with 429, whatever the posture.
+func TestMitigatedStaysMitigatedWithoutTier(t *testing.T) {
+	for _, p := range []Posture{Local, Open, Closed} {
+		up := true
+		bench := newBench(newRule(t, "r", 1, posture(p)))
+		bench.Up = func(counter.Source) bool { return up }
+		bench.decide(a, epoch)
+		bench.decide(a, epoch)
+		up = false
+		if d := bench.decide(a, second(1)); d.Verdict != Mitigated {
+			t.Errorf("%s: %v, want mitigated", p, d.Verdict)
+		}
+	}
+}
+
+func TestCountByStatus(t *testing.T) {
+	bench := newBench(newRule(t, "login", 2, statuses(401, 403)))
+	for i, s := range []struct {
+		status int
+		want   Verdict
+	}{{200, Passed}, {200, Passed}, {200, Passed}, {401, Passed}, {0, Passed}, {403, Passed}, {200, Limited}} {
+		d := bench.decide(a, epoch)
+		if got := d.Verdict; got != s.want {
+			t.Fatalf("try %d: %v, want %v", i, got, s.want)
+		}
+		bench.Settle(d, s.status, epoch)
+		bench.Settle(d, s.status, epoch) // changes nothing
+	}
+}
+
+// TestParallelLogins: requests that are still under way hold their places, so that not all of a thousand in parallel pass. One that finds
+// no place is refused, but nobody is mitigated: the others may turn out not to count.
+func TestParallelLogins(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		login := newRule(t, "login", 5, statuses(401), func(r *Rule) { r.Refused = refused })
+		l := newLimiter(false)
+		var tries [6]Decision
+		for i := range tries {
+			begin(&tries[i], a, login)
+			l.Decide(&tries[i], epoch)
+			if refused := i == 5; tries[i].Refused() != refused {
+				t.Fatalf("try %d of 6: %v", i+1, tries[i].Verdict)
+			}
+		}
+		told := tries[5].Told
+		if tries[5].Verdict != Limited || told.Wait < time.Second || !told.Until.IsZero() {
+			t.Errorf("the sixth: %v, told to wait %v, blocked until %v", tries[5].Verdict, told.Wait, told.Until)
+		}
+		if until := l.Bits.Until(told.key(), epoch); !until.IsZero() {
+			t.Errorf("blocked until %v though nothing has counted", until)
+		}
+		for i := range tries[:5] {
+			l.Settle(&tries[i], 200, second(0.1))
+		}
+		begin(&tries[0], a, login)
+		if l.Decide(&tries[0], second(0.2)); tries[0].Verdict != Passed {
+			t.Errorf("after five logins that succeeded: %v", tries[0].Verdict)
+		}
+		l.Settle(&tries[0], 0, second(0.3))
+	}
+}
+
+// Logins that fail do count: the one after the limit starts a mitigation.
+func TestFailedLogins(t *testing.T) {
+	bench := newBench(newRule(t, "login", 5, statuses(401)))
+	for range 5 {
+		bench.Settle(bench.decide(a, epoch), 401, epoch)
+	}
+	if d := bench.decide(a, second(1)); d.Verdict != Limited || !d.Told.Until.Equal(second(21)) {
+		t.Errorf("the sixth: %v, blocked until %v", d.Verdict, d.Told.Until)
+	}
+}
+
+// TestRefusedHoldsNoPlace: what another rule refuses counts as an attempt where attempts count, and waits for no answer.
+func TestRefusedHoldsNoPlace(t *testing.T) {
+	tight, login := newRule(t, "tight", 1, throttle), newRule(t, "login", 5, statuses(401), attempts)
+	bench := newBench(tight, login)
+	bench.Settle(bench.decide(a, epoch), 200, epoch)
+	for range 3 {
+		if d := bench.decide(a, epoch); !d.Refused() || d.Held {
+			t.Fatalf("verdict %v, held %v", d.Verdict, d.Held)
+		}
+	}
+	if v, _ := bench.Counters.Peek(login.Counter, a, second(30)); v.Estimate != 0 {
+		t.Errorf("thirty seconds later %v hits are left of those refused", v.Estimate)
+	}
+}
+
+// tier is a tier that a test plays: it is asked, and answers when a request waits.
+type tier struct {
+	asked  int
+	waited int
+	answer func()
+}
+
+func (b *bench) withTier(answer func()) *tier {
+	t := &tier{answer: answer}
+	b.Counters = counter.New(counter.Options{Counters: 1 << 16, Tier: true})
+	b.Ask = func(*counter.Rule, counter.Source) { t.asked++ }
+	b.Wait = func(heard []<-chan struct{}) {
+		t.waited += len(heard)
+		if t.answer != nil {
+			t.answer()
+		}
+	}
+	return t
+}
+
+// TestFirstSightWaits: a request of a source that nobody here knows is decided on what the tier answers.
+func TestFirstSightWaits(t *testing.T) {
+	r := newRule(t, "r", 5, waits)
+	bench := newBench(r)
+	var heard []<-chan struct{}
+	tier := bench.withTier(nil)
+	bench.Wait = func(channels []<-chan struct{}) {
+		heard = slices.Clone(channels)
+		oldest, newest := r.Counter.Groups(epoch, 0)
+		bench.Counters.Learn(counter.Counter{Rule: r.Counter, Source: a}, newest, append([]uint64{5}, make([]uint64, newest-oldest)...), epoch)
+	}
+	if d := bench.decide(a, epoch); d.Verdict != Limited || tier.asked != 1 || len(heard) != 1 {
+		t.Fatalf("verdict %v after %d questions and waiting for %d counters, want limited after 1", d.Verdict, tier.asked, len(heard))
+	}
+	select {
+	case <-heard[0]:
+	default:
+		t.Error("the answer was not heard")
+	}
+}
+
+// TestFirstSightAsksTogether: a request waits once for all its counters.
+func TestFirstSightAsksTogether(t *testing.T) {
+	bench := newBench(newRule(t, "a", 5, waits), newRule(t, "b", 5), newRule(t, "c", 5, waits), newRule(t, "d", 5, waits, posture(Open)))
+	tier, waits := bench.withTier(nil), 0
+	tier.answer = func() { waits++ }
+	if d := bench.decide(a, epoch); d.Verdict != Passed || tier.asked != 3 || tier.waited != 3 || waits != 1 {
+		t.Errorf("verdict %v, %d questions, %d waits for %d answers", d.Verdict, tier.asked, waits, tier.waited)
+	}
+	bench.Up = func(counter.Source) bool { return false }
+	if d := bench.decide(b, epoch); d.Verdict != Passed || tier.asked != 3 {
+		t.Errorf("without a tier: verdict %v, %d questions", d.Verdict, tier.asked-3)
+	}
+}
+
+// TestFirstSightLearnsOfABlock: the tier's answer may bring a bit, and then no counter is asked.
+func TestFirstSightLearnsOfABlock(t *testing.T) {
+	for _, is := range []func(*Rule){waits, shadow} {
+		r := newRule(t, "r", 5, waits, is)
+		bench := newBench(r)
+		bench.withTier(func() {
+			bench.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: epoch, End: second(9), By: mitigation.ByPoP}, epoch)
+		})
+		want := Mitigated
+		if r.Shadow {
+			want = Shadowed
+		}
+		d := bench.decide(a, epoch)
+		if d.Verdict != want || d.Cause.Wait != 9*time.Second || d.Cause.Ask != nil {
+			t.Errorf("verdict %v for %v, counter asked: %v; want %v for 9s", d.Verdict, d.Cause.Wait, d.Cause.Ask != nil, want)
+		}
+		if n := bench.Counters.Stats().Counters; n != 0 {
+			t.Errorf("%d counters were made", n)
+		}
+	}
+}
+
+// TestFirstSightAsksOnce: of several requests that wait for one counter, the first asks.
+func TestFirstSightAsksOnce(t *testing.T) {
+	bench := newBench(newRule(t, "r", 5, waits))
+	tier := bench.withTier(nil)
+	others := make([]Decision, 3)
+	tier.answer = func() {
+		if len(others) > 0 { // while the first waits, the next comes
+			d := &others[0]
+			others = others[1:]
+			begin(d, a, bench.rules...)
+			bench.Decide(d, epoch)
+		}
+	}
+	bench.decide(a, epoch)
+	if tier.asked != 1 || tier.waited != 4 {
+		t.Errorf("%d questions for %d requests that waited, want 1 for 4", tier.asked, tier.waited)
+	}
+}
+
+// What is decided again does not know of what was before.
+func TestReset(t *testing.T) {
+	bench := newBench(newRule(t, "r", 1))
+	bench.decide(a, epoch)
+	bench.decide(a, epoch)
+	bench.d.Reset()
+	if d := &bench.d; d.Refused() || d.Told != nil || d.Cause != nil || len(d.Results) != 0 {
+		t.Errorf("after Reset: %+v", d)
+	}
+	for _, r := range bench.d.Results[:cap(bench.d.Results)] {
+		if r.Rule != nil {
+			t.Errorf("rule %s lives on", r.Rule.Counter.Name)
+		}
+	}
+}
+
+// Deciding allocates nothing for a source that is known, admitted, refused or mitigated.
+func TestDecideAllocatesNothing(t *testing.T) {
+	for _, rules := range [][]*Rule{
+		{newRule(t, "r", 1_000_000)},
+		{newRule(t, "a", 1_000_000), newRule(t, "b", 10_000), newRule(t, "c", 1_000_000, throttle)},
+		{newRule(t, "r", 1)},
+		{newRule(t, "r", 1, throttle)},
+		{newRule(t, "r", 1, throttle, attempts), newRule(t, "s", 1000, attempts)},
+		{newRule(t, "r", 1, shadow)},
+		{newRule(t, "r", 1_000_000, statuses(401))},
+	} {
+		bench, at := newBench(rules...), epoch
+		for range 10 {
+			bench.Settle(bench.decide(a, at), 401, at)
+		}
+		if n := testing.AllocsPerRun(1000, func() {
+			at = at.Add(time.Microsecond)
+			bench.Settle(bench.decide(a, at), 200, at)
+		}); n != 0 {
+			t.Errorf("%d rules, %s: %v allocations", len(rules), bench.d.Verdict, n)
+		}
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	const sources = 100_000
+	list := make([]counter.Source, sources)
+	for i := range list {
+		list[i] = counter.SourceOf(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32, 64)
+	}
+	run := func(name string, l *bench, rounds int, gap time.Duration) {
+		b.Run(name, func(b *testing.B) {
+			l.Counters, l.Bits = counter.New(counter.Options{Counters: 1 << 20}), mitigation.New(1<<20, nil)
+			at := epoch
+			for range rounds {
+				for _, s := range list {
+					l.decide(s, at)
+				}
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				at = at.Add(gap)
+				l.decide(list[i%sources], at)
+			}
+		})
+	}
+	var rules []*Rule
+	for i := range 3 {
+		rules = append(rules, newRule(b, fmt.Sprint("r", i), 10_000))
+	}
+	run("sources=100000/rules=1", newBench(rules[:1]...), 1, time.Microsecond)
+	run("sources=100000/rules=3", newBench(rules...), 1, time.Microsecond)
+	run("sources=100000/mitigated", newBench(newRule(b, "r", 1)), 3, 0)
+}

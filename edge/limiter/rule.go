@@ -1,0 +1,45 @@
+package limiter
+
+import (
+	"slices"
+	"time"
+
+	"sluice/counter"
+)
+
+// Rule is a limit: all that a decision needs of it. It must not change while decisions may use it.
+type Rule struct {
+	Counter *counter.Rule // how hits are counted and how many are allowed; required
+	Timeout time.Duration // how long a source that went over is mitigated; 0: the rule only throttles
+	Shadow  bool          // it counts and decides, and refuses nobody
+
+	// Statuses of answers that count; until its answer is there, a request holds a place. nil: every admitted request counts.
+	Statuses []int
+	// Refused counts refused requests as well, every attempt.
+	Refused bool
+
+	OnStoreFailure Posture    // "": Local
+	FirstSight     FirstSight // "": Go
+}
+
+// Counts reports whether an admitted request counts that was answered with this status; 0 is no answer.
+func (r *Rule) Counts(status int) bool {
+	return len(r.Statuses) == 0 || slices.Contains(r.Statuses, status)
+}
+
+// Posture says how a rule decides about sources for which nobody in the tier answers.
+type Posture string
+
+const (
+	Local  Posture = "local"  // on what this edge has counted
+	Open   Posture = "open"   // admit
+	Closed Posture = "closed" // refuse
+)
+
+// FirstSight says what to do with a request of a source whose count in the PoP is not known yet.
+type FirstSight string
+
+const (
+	Go   FirstSight = "go"   // decide on what this edge knows
+	Wait FirstSight = "wait" // give the tier time to answer
+)

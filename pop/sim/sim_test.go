@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/limiter"
+	"sluice/pop"
+)
+
+var began = time.Unix(1_700_000_000, 0)
+
+var a, b = ip("192.0.2.1"), ip("192.0.2.2")
+
+func ip(s string) counter.Source { return counter.SourceOf(netip.MustParseAddr(s), 32, 64) }
+
+func newRule(t *testing.T, name string, limit uint32) limiter.Rule {
+	t.Helper()
+	r, err := counter.NewRule(name, limit, time.Minute, 12, counter.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limiter.Rule{Counter: r, Timeout: time.Minute}
+}
+
+// newWorld is two edges and a node, a millisecond apart.
+func newWorld(t *testing.T, wait time.Duration, rules ...limiter.Rule) *World {
+	t.Helper()
+	w, err := New(Config{Edges: 2, Nodes: 1, RTT: time.Millisecond, Wait: wait, Secret: pop.SecretOf([]byte("test"))}, rules, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// twice is the verdicts on two requests.
+func twice(e *Edge, r *limiter.Rule, source counter.Source) (v [2]limiter.Verdict) {
+	for i := range v {
+		v[i] = e.Request(r, source).Verdict
+	}
+	return v
+}
+
+func (w *World) after(d time.Duration) { w.Run(w.now.Add(d)) }
+
+// A login is counted by its answer, on one edge, and refused on the other.
+func TestStatusesCountInThePoP(t *testing.T) {
+	login := newRule(t, "login", 3)
+	login.Statuses = []int{401}
+	w := newWorld(t, 0, login)
+	for _, status := range []int{200, 401, 0, 401, 200, 401} {
+		d := w.Edges[0].Request(&login, a)
+		if d.Refused() {
+			t.Fatalf("refused before three logins have failed: %v", d.Verdict)
+		}
+		w.after(20 * time.Millisecond) // the origin's
+		w.Edges[0].Settle(d, status)
+		w.after(20 * time.Millisecond)
+	}
+	w.after(200 * time.Millisecond)
+	if d := w.Edges[1].Request(&login, a); d.Verdict != limiter.Limited {
+		t.Errorf("on the other edge: %v, want limited", d.Verdict)
+	}
+	w.after(200 * time.Millisecond)
+	if d := w.Edges[0].Request(&login, a); d.Verdict != limiter.Mitigated {
+		t.Errorf("and then on the first: %v, want mitigated", d.Verdict)
+	}
+}
+
+// Two rules are asked together, and a shadow beside them refuses nobody.
+func TestSeveralRules(t *testing.T) {
+	tight, wide, shadow := newRule(t, "tight", 2), newRule(t, "wide", 100), newRule(t, "shadow", 1)
+	shadow.Shadow = true
+	w := newWorld(t, 0, tight, wide, shadow)
+	var d limiter.Decision
+	for i, want := range []limiter.Verdict{limiter.Passed, limiter.Shadowed, limiter.Limited, limiter.Mitigated} {
+		d.Reset()
+		for _, r := range []*limiter.Rule{&tight, &wide, &shadow} {
+			d.Add(r, a)
+		}
+		if w.Edges[0].Decide(&d); d.Verdict != want {
+			t.Fatalf("request %d: %v, want %v", i+1, d.Verdict, want)
+		}
+		w.after(time.Millisecond)
+	}
+	if v, _ := w.Edges[0].Counters.Peek(wide.Counter, a, w.Now()); v.Estimate != 2 {
+		t.Errorf("the wide rule counts %v, want the two that were admitted", v.Estimate)
+	}
+}
+
+// While no node answers, each rule does what its posture says; afterwards all count together again.
+func TestPostures(t *testing.T) {
+	for posture, want := range map[limiter.Posture][2]limiter.Verdict{
+		limiter.Local:  {limiter.Passed, limiter.Limited},
+		limiter.Open:   {limiter.Passed, limiter.Passed},
+		limiter.Closed: {limiter.FailedClosed, limiter.FailedClosed},
+	} {
+		r := newRule(t, "r", 1)
+		r.OnStoreFailure = posture
+		w := newWorld(t, 0, r)
+		e := w.Edges[0]
+		w.Hang(0)
+		w.after(3 * time.Second)
+		if e.Machine.Up() {
+			t.Fatal("a hung node is still up after three seconds")
+		}
+		if got := twice(e, &r, a); got != want {
+			t.Errorf("%s: %v without a tier, want %v", posture, got, want)
+		}
+		w.Resume(0)
+		w.after(3 * time.Second)
+		if got := twice(e, &r, b); got != [2]limiter.Verdict{limiter.Passed, limiter.Limited} {
+			t.Errorf("%s: %v with the tier back", posture, got)
+		}
+	}
+}
+
+// A request that waits at first sight is decided on what the PoP knows, a round trip later; one that does not is admitted on nothing.
+func TestFirstSight(t *testing.T) {
+	for _, test := range []struct {
+		sight   limiter.FirstSight
+		blocked bool // the other edge has refused, too
+		hang    bool
+		verdict limiter.Verdict
+		took    time.Duration
+	}{
+		{sight: limiter.Go, verdict: limiter.Passed},
+		{sight: limiter.Wait, verdict: limiter.Limited, took: time.Millisecond},
+		{sight: limiter.Wait, blocked: true, verdict: limiter.Mitigated, took: time.Millisecond},
+		{sight: limiter.Wait, hang: true, verdict: limiter.Passed, took: 5 * time.Millisecond},
+	} {
+		r := newRule(t, "r", 3)
+		r.FirstSight = test.sight
+		w := newWorld(t, 5*time.Millisecond, r)
+		for range 3 {
+			w.Edges[0].Request(&r, a)
+		}
+		w.after(2 * time.Second)
+		w.Stop(1, false) // so that it knows nothing
+		if test.blocked {
+			w.Edges[0].Request(&r, a)
+			w.after(2 * time.Second)
+		}
+		if err := w.Start(1); err != nil {
+			t.Fatal(err)
+		}
+		if test.hang {
+			w.Hang(0)
+		}
+		asked := w.Now()
+		d := w.Edges[1].Request(&r, a)
+		if took := w.Now().Sub(asked); d.Verdict != test.verdict || took != test.took {
+			t.Errorf("%+v: %v after %v", test, d.Verdict, took)
+		}
+	}
+}
+
+// An estimator counts every request and refuses none, and says what it would have.
+func TestEstimator(t *testing.T) {
+	r := newRule(t, "r", 5)
+	r.Shadow, r.Refused, r.Timeout = true, true, 0
+	w := newWorld(t, 0, r)
+	for i := range 20 {
+		d := w.Edges[0].Request(&r, a)
+		if over := i >= 5; d.Refused() || d.Results[0].Ask.Over != over || d.Results[0].Ask.Estimate != float64(i+1) {
+			t.Fatalf("request %d: %v, estimate %v", i+1, d.Verdict, d.Results[0].Ask.Estimate)
+		}
+		w.after(300 * time.Millisecond)
+	}
+}
