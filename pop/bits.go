@@ -363,7 +363,7 @@ func (l *logReader) keys(names *logKeys, now time.Time) []string {
 	}
 	var keys []string
 	for second := from.Unix(); second <= now.Unix()+1; second++ {
-		for part := 0; part < logParts && len(keys) < maxKeys; part++ {
+		for part := 0; part < logParts && len(keys) < MaxKeys; part++ {
 			p := logPlace{second, part}
 			l.asked = append(l.asked, p)
 			keys = append(keys, names.key(p))
@@ -374,9 +374,6 @@ func (l *logReader) keys(names *logKeys, now time.Time) []string {
 	}
 	return keys
 }
-
-// maxKeys is how many keys a Get may have.
-const maxKeys = 100
 
 // readLog learns the lines that are new since the last reading.
 func (m *Machine) readLog(n *node, r *Result, now time.Time) {

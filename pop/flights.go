@@ -76,8 +76,8 @@ func (m *Machine) answered(r *Result, now time.Time) {
 }
 
 // maxFlying is how many commands may be under way to a node before further reports wait for answers: so many that a round trip of
-// a millisecond carries two million a second, and so few that their bytes stay in a processor's cache. The pipeline takes more.
-const maxFlying = Backlog / 8
+// a millisecond carries two million a second, and so few that their bytes stay in a processor's cache. A pipeline takes eight times as many.
+const maxFlying = 1 << 11
 
 // maxTries ends a race between edges that add, and a node that forgets, for a counter. Hits that lose it wait for the next
 // report.

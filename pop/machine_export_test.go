@@ -6,6 +6,8 @@ import (
 	"sluice/counter"
 )
 
+const MaxFlying = maxFlying
+
 // For tests from outside that play an intruder who reaches the tier.
 
 func Seal(s Secret, r Rule, source counter.Source, start, end time.Time) []byte {

@@ -8,8 +8,8 @@
 // log that every edge reads forty times a second.
 //
 // Machine decides all this without sockets, goroutines or clock, in the manner of etcd's raft: Step is told what happened,
-// works on the two tables it shares with the request path, and returns what to send. Tier runs a Machine against
-// real nodes; a simulation runs the same Machine in virtual time.
+// works on the two tables it shares with the request path, and returns what to send. pop/memcached
+// runs a Machine against real nodes; a simulation runs the same Machine in virtual time.
 package pop
 
 import (

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// memcached starts a node of its own.
-func memcached(t *testing.T) string {
+// startMemcached starts a node of its own.
+func startMemcached(t *testing.T) string {
 	t.Helper()
 	addr := freePort(t)
 	_, port, _ := net.SplitHostPort(addr)
@@ -27,7 +27,7 @@ func memcached(t *testing.T) string {
 
 // What an edge has counted and not yet reported reaches the tier before it ends: the next one knows of it.
 func TestUnreportedHitsReachTheTier(t *testing.T) {
-	node := memcached(t)
+	node := startMemcached(t)
 	args := []string{"--memcached", node, "--limit", "100000", "--window", "1h"}
 	p := start(t, origin(t), args...)
 	const hits = 200

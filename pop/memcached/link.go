@@ -1,4 +1,4 @@
-package pop
+package memcached
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sluice/pop"
 )
 
 // A node has at most four connections: its pipeline, one for reads and two for writes of what is rare. Reads have one of
@@ -23,19 +25,19 @@ type link struct {
 	dialer  *dialer
 	pipe    *pipeline
 	queues  [lanes]chan job
-	trips   *Histogram
+	trips   *pop.Histogram
 	waiting atomic.Int64 // commands in the lanes
-	deliver func([]Result)
+	deliver func([]pop.Result)
 	caught  func(any) // a panic
 }
 
 type job struct {
-	Command
+	pop.Command
 	at time.Time
 }
 
-func newLink(d *dialer, deliver func([]Result), caught func(any)) *link {
-	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: new(Histogram), deliver: deliver, caught: caught}
+func newLink(d *dialer, deliver func([]pop.Result), caught func(any)) *link {
+	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: new(pop.Histogram), deliver: deliver, caught: caught}
 	l.pipe.trips = l.trips
 	for i := range l.queues {
 		l.queues[i] = make(chan job, laneQueue)
@@ -44,15 +46,15 @@ func newLink(d *dialer, deliver func([]Result), caught func(any)) *link {
 }
 
 // lane keeps the writes of a key in their order.
-func lane(c *Command) int {
-	if c.Op == Get {
+func lane(c *pop.Command) int {
+	if c.Op == pop.Get {
 		return 0
 	}
 	return 1 + int(c.Key[len(c.Key)-1])%(lanes-1)
 }
 
 // send takes a command that is not part of a report and reports whether there was room for it.
-func (l *link) send(c Command) bool {
+func (l *link) send(c pop.Command) bool {
 	select {
 	case l.queues[lane(&c)] <- job{c, time.Now()}:
 		l.waiting.Add(1)
@@ -98,14 +100,14 @@ func (l *link) serve(ctx context.Context, q chan job) {
 		case j = <-q:
 		}
 		start := time.Now()
-		r := Result{Command: j.Command, Status: Unsent, Err: errQueue}
+		r := pop.Result{Command: j.Command, Status: pop.Unsent, Err: errQueue}
 		if start.Sub(j.at) < laneWait {
 			r = c.do(j.Command)
-			if r.Status == Done || r.Status == NotThere {
+			if r.Status == pop.Done || r.Status == pop.NotThere {
 				l.trips.Observe(time.Since(start))
 			}
 		}
 		l.waiting.Add(-1)
-		l.deliver([]Result{r})
+		l.deliver([]pop.Result{r})
 	}
 }

@@ -1,9 +1,11 @@
-package pop_test
+package memcached_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,20 +14,36 @@ import (
 	"sluice/counter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/memcached"
 	"sluice/pop/poptest"
 )
+
+func address(n uint32) counter.Source {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], n)
+	return counter.SourceOf(netip.AddrFrom4(b), 32, 64)
+}
+
+func newRule(t testing.TB, limit uint32, window, timeout time.Duration) pop.Rule {
+	t.Helper()
+	r, err := counter.NewRule("test", limit, window, 12, counter.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pop.Rule{Counter: r, Timeout: timeout}
+}
 
 // edge is one edge as a process has it: tables, machine, and the tier that runs it.
 type edge struct {
 	counters *counter.Table
 	bits     *mitigation.Table
-	tier     *pop.Tier
+	tier     *memcached.Tier
 	rule     pop.Rule
 	stop     func() error
 }
 
 // startEdge starts an edge whose tier reaches its nodes by dial.
-func startEdge(t *testing.T, id uint64, rule pop.Rule, nodes []string, dial pop.Dial) *edge {
+func startEdge(t *testing.T, id uint64, rule pop.Rule, nodes []string, dial memcached.Dial) *edge {
 	t.Helper()
 	e := &edge{rule: rule}
 	wake := func() { e.tier.Wake() }
@@ -37,7 +55,7 @@ func startEdge(t *testing.T, id uint64, rule pop.Rule, nodes []string, dial pop.
 		t.Fatal(err)
 	}
 	m.SetRules([]pop.Rule{rule})
-	if e.tier, err = pop.NewTier(m, nodes); err != nil {
+	if e.tier, err = memcached.NewTier(m, nodes); err != nil {
 		t.Fatal(err)
 	}
 	e.tier.Dial = dial
@@ -112,7 +130,7 @@ func TestEdgesBlockTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, names := newPipes(2)
 		defer nodes.close()
-		rule := newRule(t, 100, time.Minute, time.Minute, counter.Nearest)
+		rule := newRule(t, 100, time.Minute, time.Minute)
 		var edges []*edge
 		for i := range uint64(3) {
 			e := startEdge(t, i+1, rule, names, nodes.dial)
@@ -164,7 +182,7 @@ func TestEdgeStopsWithLastReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, names := newPipes(2)
 		defer nodes.close()
-		rule := newRule(t, 1000, time.Minute, time.Minute, counter.Nearest)
+		rule := newRule(t, 1000, time.Minute, time.Minute)
 		first := startEdge(t, 1, rule, names, nodes.dial)
 		time.Sleep(time.Second)
 		for s := range uint32(100) {
@@ -195,7 +213,7 @@ func TestEdgesWithHungNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, names := newPipes(2)
 		defer nodes.close()
-		rule := newRule(t, 50, 10*time.Second, 10*time.Second, counter.Nearest)
+		rule := newRule(t, 50, 10*time.Second, 10*time.Second)
 		a := startEdge(t, 1, rule, names, nodes.dial)
 		defer a.stop()
 		b := startEdge(t, 2, rule, names, nodes.dial)
@@ -236,7 +254,7 @@ func TestEdgesWithHungNode(t *testing.T) {
 // The same with real parts: two memcached processes, three edges, real time.
 func TestEdgesOverMemcached(t *testing.T) {
 	names := []string{startMemcached(t), startMemcached(t)}
-	rule := newRule(t, 100, time.Minute, time.Minute, counter.Nearest)
+	rule := newRule(t, 100, time.Minute, time.Minute)
 	var edges []*edge
 	for i := range uint64(3) {
 		e := startEdge(t, i+1, rule, names, nil)

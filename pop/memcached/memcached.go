@@ -1,4 +1,10 @@
-package pop
+// Package memcached runs a pop.Machine against real nodes: it owns the sockets, the goroutines and the clock, and knows nothing of
+// what is counted.
+//
+// A node has four connections at most. One is a pipeline, which carries the reports: many small commands in one write, their answers
+// in their order. Over the others gomemcache does what is rare, one command at a time. Every command that the machine sends is
+// answered by one pop.Result, whatever happens to it, and none is sent twice.
+package memcached
 
 import (
 	"context"
@@ -10,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sluice/pop"
 )
 
 const (
@@ -40,8 +48,8 @@ type Tier struct {
 
 // stepper is what a Tier needs of a Machine, as functions.
 type stepper struct {
-	step  func(now time.Time, e Event) []Command
-	flush func(now time.Time) []Command
+	step  func(now time.Time, e pop.Event) []pop.Command
+	flush func(now time.Time) []pop.Command
 	pace  func(now time.Time) time.Duration
 }
 
@@ -49,10 +57,10 @@ type stepper struct {
 type inbox struct {
 	ready   chan struct{}
 	mu      sync.Mutex
-	results []Result
+	results []pop.Result
 }
 
-func (i *inbox) put(rs []Result) {
+func (i *inbox) put(rs []pop.Result) {
 	i.mu.Lock()
 	i.results = append(i.results, rs...)
 	i.mu.Unlock()
@@ -63,7 +71,7 @@ func (i *inbox) put(rs []Result) {
 }
 
 // take returns what has gathered, in exchange for a slice to gather the next in.
-func (i *inbox) take(empty []Result) []Result {
+func (i *inbox) take(empty []pop.Result) []pop.Result {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	rs := i.results
@@ -72,21 +80,21 @@ func (i *inbox) take(empty []Result) []Result {
 }
 
 // NewTier makes a Tier of the nodes, host:port each, that m was configured with. It connects to none yet.
-func NewTier(m *Machine, nodes []string) (*Tier, error) {
+func NewTier(m *pop.Machine, nodes []string) (*Tier, error) {
 	return newTier(stepper{m.Step, m.Flush, m.Pace}, nodes)
 }
 
 func newTier(m stepper, nodes []string) (*Tier, error) {
 	if len(nodes) == 0 {
-		return nil, errors.New("pop: no memcached node")
+		return nil, errors.New("memcached: no memcached node")
 	}
 	for _, n := range nodes {
 		host, port, err := net.SplitHostPort(n)
 		if err != nil {
-			return nil, fmt.Errorf("pop: memcached node %q: want host:port: %w", n, err)
+			return nil, fmt.Errorf("memcached: memcached node %q: want host:port: %w", n, err)
 		}
 		if p, err := strconv.ParseUint(port, 10, 16); err != nil || p == 0 || host == "" {
-			return nil, fmt.Errorf("pop: memcached node %q: want host:port, with a port from 1 to 65535", n)
+			return nil, fmt.Errorf("memcached: memcached node %q: want host:port, with a port from 1 to 65535", n)
 		}
 	}
 	return &Tier{
@@ -129,7 +137,7 @@ func (t *Tier) Sync(ctx context.Context) error {
 	wg.Wait()
 	t.count(t.inbox.take(nil))
 	if lost > 0 {
-		return fmt.Errorf("pop: %d commands of the last report may not have reached the tier", lost)
+		return fmt.Errorf("memcached: %d commands of the last report may not have reached the tier", lost)
 	}
 	return nil
 }
@@ -140,7 +148,7 @@ func (t *Tier) Sync(ctx context.Context) error {
 // for a node, hits and answers alike, goes out as one burst.
 func (t *Tier) loop(ctx context.Context, links []*link) int {
 	var (
-		spare   []Result     // the inbox's other slice
+		spare   []pop.Result // the inbox's other slice
 		due     = time.Now() // when the next step would come if all were pace apart
 		timer   = time.NewTimer(0)
 		done    = ctx.Done()
@@ -176,7 +184,7 @@ func (t *Tier) loop(ctx context.Context, links []*link) int {
 		t.count(got)
 		pending -= len(got)
 		for i := range got {
-			if flushed && got[i].Status >= Unsent && got[i].Op != Get {
+			if flushed && got[i].Status >= pop.Unsent && got[i].Op != pop.Get {
 				lost++
 			}
 		}
@@ -199,13 +207,13 @@ func (t *Tier) loop(ctx context.Context, links []*link) int {
 }
 
 // step calls the machine and survives it.
-func (t *Tier) step(now time.Time, answers []Result) (cmds []Command) {
+func (t *Tier) step(now time.Time, answers []pop.Result) (cmds []pop.Command) {
 	t.steps.Add(1)
 	defer t.recover()
-	return t.machine.step(now, Event{Results: answers})
+	return t.machine.step(now, pop.Event{Results: answers})
 }
 
-func (t *Tier) flush(now time.Time) []Command {
+func (t *Tier) flush(now time.Time) []pop.Command {
 	defer t.recover()
 	return t.machine.flush(now)
 }
@@ -225,12 +233,12 @@ func (t *Tier) caught(v any) {
 
 // send hands commands to their nodes, and those of reports in runs, so that they leave as one burst. It says how many
 // results will come of it. At the end only reports and writes are sent: nobody is there to use what a read would bring.
-func (t *Tier) send(links []*link, cmds []Command, ending bool) (sent int) {
+func (t *Tier) send(links []*link, cmds []pop.Command, ending bool) (sent int) {
 	for len(cmds) > 0 {
 		c, n := &cmds[0], 1
 		l := links[c.Node]
 		switch err := check(c); {
-		case ending && c.Op == Get:
+		case ending && c.Op == pop.Get:
 			cmds = cmds[1:]
 			continue
 		case err != nil:
@@ -240,7 +248,7 @@ func (t *Tier) send(links []*link, cmds []Command, ending bool) (sent int) {
 				t.refuse(cmds[:1], errQueue)
 			}
 		default:
-			for n < len(cmds) && cmds[n].Report && cmds[n].Node == c.Node && check(&cmds[n]) == nil && !(ending && cmds[n].Op == Get) {
+			for n < len(cmds) && cmds[n].Report && cmds[n].Node == c.Node && check(&cmds[n]) == nil && !(ending && cmds[n].Op == pop.Get) {
 				n++
 			}
 			t.refuse(l.pipe.send(cmds[:n]), errBacklog)
@@ -252,19 +260,19 @@ func (t *Tier) send(links []*link, cmds []Command, ending bool) (sent int) {
 }
 
 // refuse answers commands that found no room.
-func (t *Tier) refuse(cmds []Command, err error) {
+func (t *Tier) refuse(cmds []pop.Command, err error) {
 	for len(cmds) > 0 {
 		n := min(len(cmds), batch)
-		results := make([]Result, n)
+		results := make([]pop.Result, n)
 		for i, c := range cmds[:n] {
-			results[i] = Result{Command: c, Status: Unsent, Err: err}
+			results[i] = pop.Result{Command: c, Status: pop.Unsent, Err: err}
 		}
 		t.inbox.put(results)
 		cmds = cmds[n:]
 	}
 }
 
-func (t *Tier) count(rs []Result) {
+func (t *Tier) count(rs []pop.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range rs {

@@ -1,10 +1,12 @@
-package pop
+package memcached
 
 import (
 	"bytes"
 	"fmt"
 	"net"
 	"time"
+
+	"sluice/pop"
 )
 
 // guard stands between gomemcache and a connection, and lets through only what gomemcache survives. On its own it panics
@@ -79,7 +81,7 @@ func (g *guard) scan(b []byte) error {
 		if bytes.HasPrefix(line, []byte("VALUE ")) {
 			_, size, ok := parseValueLine(line)
 			if !ok {
-				return wrongAnswer(Get, line)
+				return wrongAnswer(pop.Get, line)
 			}
 			g.skip = size + 2
 		} else {

@@ -1,4 +1,4 @@
-package pop_test
+package memcached_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/pop"
+	"sluice/pop/memcached"
 	"sluice/pop/poptest"
 )
 
@@ -75,7 +76,7 @@ func (c *closing) Close() error {
 }
 
 // tier makes a tier of the nodes.
-func (s *script) tier(t *testing.T, nodes ...*poptest.Node) *pop.Tier {
+func (s *script) tier(t *testing.T, nodes ...*poptest.Node) *memcached.Tier {
 	t.Helper()
 	var names []string
 	byName := make(map[string]*poptest.Node)
@@ -83,7 +84,7 @@ func (s *script) tier(t *testing.T, nodes ...*poptest.Node) *pop.Tier {
 		names = append(names, fmt.Sprintf("node%d:11211", i))
 		byName[names[i]] = n
 	}
-	tier, err := pop.NewScriptedTier(s.step, s.flush, names)
+	tier, err := memcached.NewScriptedTier(s.step, s.flush, names)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,13 +95,13 @@ func (s *script) tier(t *testing.T, nodes ...*poptest.Node) *pop.Tier {
 }
 
 // run starts a tier of the nodes; stop ends it and returns what Sync did.
-func (s *script) run(t *testing.T, nodes ...*poptest.Node) (tier *pop.Tier, stop func() error) {
+func (s *script) run(t *testing.T, nodes ...*poptest.Node) (tier *memcached.Tier, stop func() error) {
 	t.Helper()
 	tier = s.tier(t, nodes...)
 	return tier, s.sync(tier)
 }
 
-func (s *script) sync(tier *pop.Tier) (stop func() error) {
+func (s *script) sync(tier *memcached.Tier) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
 	go func() { result <- tier.Sync(ctx) }()

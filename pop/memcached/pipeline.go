@@ -1,4 +1,4 @@
-package pop
+package memcached
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sluice/pop"
 )
 
 // Backlog is how many commands a node's pipeline takes before their answers are there. What a Machine sends beyond it
@@ -28,11 +30,11 @@ const (
 )
 
 var (
-	errPanic   = errors.New("pop: panic")
-	errStopped = errors.New("pop: stopped")
-	errBacklog = errors.New("pop: too many commands under way to this node")
-	errKey     = errors.New("pop: not a key: 1 to 250 bytes of printable ASCII are")
-	errKeys    = fmt.Errorf("pop: get of more than %d keys", maxKeys)
+	errPanic   = errors.New("memcached: panic")
+	errStopped = errors.New("memcached: stopped")
+	errBacklog = errors.New("memcached: too many commands under way to this node")
+	errKey     = errors.New("memcached: not a key: 1 to 250 bytes of printable ASCII are")
+	errKeys    = fmt.Errorf("memcached: get of more than %d keys", pop.MaxKeys)
 )
 
 // pipeline carries the reports to one node: many small commands on one connection. What gathers while a burst is being
@@ -42,10 +44,10 @@ var (
 // are Unknown and all others Unsent.
 type pipeline struct {
 	dialer  *dialer
-	deliver func([]Result) // called by one goroutine at a time; the slice is valid until it returns
-	caught  func(any)      // is told of a panic
-	wake    chan struct{}  // something is queued
-	trips   *Histogram     // one observation for each burst: from its write to its last answer
+	deliver func([]pop.Result) // called by one goroutine at a time; the slice is valid until it returns
+	caught  func(any)          // is told of a panic
+	wake    chan struct{}      // something is queued
+	trips   *pop.Histogram     // one observation for each burst: from its write to its last answer
 	drops   *drops
 
 	mu sync.Mutex
@@ -74,7 +76,7 @@ func (r ring) grown(head, tail uint64) ring {
 
 // slot is a command in a pipeline.
 type slot struct {
-	Command
+	pop.Command
 	end int // where its bytes end in those of its burst
 }
 
@@ -100,12 +102,12 @@ func (d *drops) count(err error) {
 	}
 }
 
-func newPipeline(d *dialer, deliver func([]Result), caught func(any)) *pipeline {
+func newPipeline(d *dialer, deliver func([]pop.Result), caught func(any)) *pipeline {
 	return &pipeline{
 		dialer:  d,
 		deliver: deliver,
 		caught:  caught,
-		trips:   new(Histogram),
+		trips:   new(pop.Histogram),
 		drops:   new(drops),
 		wake:    make(chan struct{}, 1),
 		ring:    make(ring, Backlog/16),
@@ -114,7 +116,7 @@ func newPipeline(d *dialer, deliver func([]Result), caught func(any)) *pipeline 
 
 // send queues commands and returns at once. What it has no room for it returns: those have not been sent.
 // It does not keep cmds itself.
-func (p *pipeline) send(cmds []Command) (refused []Command) {
+func (p *pipeline) send(cmds []pop.Command) (refused []pop.Command) {
 	p.mu.Lock()
 	for len(cmds) > 0 && p.tail-p.head < Backlog && len(p.buf) < backlogBytes {
 		if p.tail-p.head == uint64(len(p.ring)) {
@@ -143,15 +145,15 @@ func (p *pipeline) backlog() int {
 }
 
 // appendCommand writes c as the classic text protocol has it.
-func appendCommand(b []byte, c *Command) []byte {
+func appendCommand(b []byte, c *pop.Command) []byte {
 	b = append(b, c.Op.String()...)
 	b = append(b, ' ')
 	b = append(b, c.Key...)
 	switch c.Op {
-	case Incr:
+	case pop.Incr:
 		b = append(b, ' ')
 		b = strconv.AppendUint(b, c.Delta, 10)
-	case Add, Set, Append:
+	case pop.Add, pop.Set, pop.Append:
 		b = append(b, " 0 "...)
 		b = strconv.AppendInt(b, int64(c.Expire), 10)
 		b = append(b, ' ')
@@ -163,8 +165,8 @@ func appendCommand(b []byte, c *Command) []byte {
 }
 
 // check finds a command that must not be written: what a key may smuggle in would shift every later answer.
-func check(c *Command) error {
-	rest, more := c.Key, c.Op == Get
+func check(c *pop.Command) error {
+	rest, more := c.Key, c.Op == pop.Get
 	for n := 1; ; n++ {
 		key := rest
 		if more {
@@ -175,7 +177,7 @@ func check(c *Command) error {
 			return errKey
 		case !more:
 			return nil
-		case n == maxKeys:
+		case n == pop.MaxKeys:
 			return errKeys
 		}
 	}
@@ -286,7 +288,7 @@ func (p *pipeline) read(conn net.Conn) error {
 		in       = make([]byte, readBuffer)
 		from, to int // in[from:to] is not used up yet
 		state    answers
-		results  = make([]Result, 0, batch)
+		results  = make([]pop.Result, 0, batch)
 	)
 	for {
 		if from == to {
@@ -325,7 +327,7 @@ func (p *pipeline) read(conn net.Conn) error {
 		head, sent, ring := p.head, p.sent, p.ring
 		p.mu.Unlock()
 		for head < sent {
-			results = append(results, Result{Command: ring.at(head).Command})
+			results = append(results, pop.Result{Command: ring.at(head).Command})
 			used, complete, err := state.read(in[from:to], &results[len(results)-1])
 			from += used
 			if !complete {
@@ -354,7 +356,7 @@ func (p *pipeline) read(conn net.Conn) error {
 }
 
 // answered delivers results and moves head past them. It says how many answers are to come, and until when the next.
-func (p *pipeline) answered(conn net.Conn, head uint64, results []Result) (awaited int, end time.Time) {
+func (p *pipeline) answered(conn net.Conn, head uint64, results []pop.Result) (awaited int, end time.Time) {
 	p.deliver(results)
 	p.dialer.answered()
 	p.mu.Lock()
@@ -377,14 +379,14 @@ func (p *pipeline) answered(conn net.Conn, head uint64, results []Result) (await
 func (p *pipeline) giveUp(err error, from uint64, written int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	results := make([]Result, 0, batch)
+	results := make([]pop.Result, 0, batch)
 	for i := p.head; i < p.tail; i++ {
 		s := p.ring.at(i)
-		status := Unsent
+		status := pop.Unsent
 		if i < p.sent && (i < from || s.end <= written) {
-			status = Unknown
+			status = pop.Unknown
 		}
-		results = append(results, Result{Command: s.Command, Status: status, Err: err})
+		results = append(results, pop.Result{Command: s.Command, Status: status, Err: err})
 		if len(results) == batch {
 			p.deliver(results)
 			results = results[:0]
