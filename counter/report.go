@@ -193,7 +193,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			k.groups[g].flying = hits
 			rep.Parts[rep.N] = Part{
 				Group: h.base - uint32(g), Hits: hits,
-				Known: r.atMost(groups[g], r.reportMax()),
+				Known: r.atMost(r.minus(groups[g], k.groups[g].pending), r.reportMax()), // what is still pending goes with the next
 				Heard: h.heard&follows != 0 || h.answered(g),
 			}
 			rep.N++
