@@ -75,6 +75,8 @@ type Machine struct {
 	told    []counter.Times
 	adrift  queue // to be reported when a node is up
 	moved   bool  // a node died or came back since the last report
+	ending  bool  // Flush was called
+	heard   bool  // and hits have been confirmed since the last sweep
 	swept   time.Time
 	cleaned time.Time
 	stats   machineStats
@@ -144,10 +146,10 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		m.probe(i, now)
 	}
 	m.meet(now)
-	if now.Sub(m.swept) >= sweepEvery {
-		m.swept = now
+	if now.Sub(m.swept) >= m.sweepEvery(e.Results) {
+		m.swept, m.heard = now, false
 		if m.Up() {
-			m.counters.Sweep(now, false)
+			m.counters.Sweep(now, m.ending)
 		}
 	}
 	if now.Sub(m.cleaned) >= cleanEvery {
@@ -171,14 +173,39 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	return m.out
 }
 
-// Flush returns the last report: everything that has not been reported, however little it matters.
+// Flush begins the last report: everything that has not been reported goes, however little it matters. As much of it as may be
+// under way is what Flush returns, and Step goes on with the rest, for as long as it is called. Unreported says how much that is.
 func (m *Machine) Flush(now time.Time) []Command {
 	m.out = m.out[:0]
+	m.ending, m.swept = true, now
 	m.counters.Sweep(now, true)
 	m.report(now)
 	m.tell(now)
 	m.writeLogs(now)
 	return m.out
+}
+
+// Unreported says how many hits the tier has not confirmed, and how many it will never be told of, or may not have been: those that
+// were lost since the table was made. It may be called from anywhere.
+func (m *Machine) Unreported() (hits, lost uint64) {
+	s := m.counters.Stats()
+	return s.Unreported, s.LostUnknown + s.LostExpired + s.LostBacklog + s.LostSaturated + s.LostEvicted
+}
+
+// sweepEvery is how long after a sweep the next is due. The last report takes as many rounds as a counter's hits need, so as long as
+// answers come, so does the next round.
+func (m *Machine) sweepEvery(results []Result) time.Duration {
+	if !m.ending {
+		return sweepEvery
+	}
+	for i := range results {
+		r := &results[i]
+		m.heard = m.heard || r.Report && r.Op != Get && r.Status == Done
+	}
+	if m.heard {
+		return Tick
+	}
+	return sweepEvery
 }
 
 // recall brings the counters to hand that reports were of.
@@ -265,7 +292,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		var room [counterKeySize]byte
 		m.sendPart(node, op, m.sheet.write(name.append(room[:0], p.Group)), c, p, 0)
 	}
-	if rep.Past {
+	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
 		m.look(node, aLook, c, &name, rep.Oldest, rep.Newest-1)
 	}
 }

@@ -161,7 +161,7 @@ func BenchmarkLoneHit(b *testing.B) {
 		out := queue
 		queue = nil
 		return out
-	}, func(time.Time) []pop.Command { return nil }, []string{address})
+	}, func(time.Time) []pop.Command { return nil }, func() (hits, lost uint64) { return 0, 0 }, []string{address})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -225,7 +225,7 @@ func TestNewTierAddresses(t *testing.T) {
 		{[]string{"a:11211", "::1:11211"}, `"::1:11211"`},
 		{[]string{"a:http"}, `"a:http"`},
 	} {
-		_, err := memcached.NewScriptedTier(step, flush, c.nodes)
+		_, err := memcached.NewScriptedTier(step, flush, nil, c.nodes)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.nodes, err, c.want)
 		}

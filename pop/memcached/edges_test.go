@@ -48,7 +48,7 @@ func startEdge(t *testing.T, id uint64, rule pop.Rule, nodes []string, dial memc
 	e := &edge{rule: rule}
 	wake := func() { e.tier.Wake() }
 	secret := pop.SecretOf([]byte("test"))
-	e.counters = counter.New(counter.Options{Counters: 10_000, Tier: true, Phase: secret.Phase, Wake: wake})
+	e.counters = counter.New(counter.Options{Counters: 400_000, Tier: true, Phase: secret.Phase, Wake: wake})
 	e.bits = mitigation.New(10_000, wake)
 	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: secret, ID: id, Counters: e.counters, Bits: e.bits}, time.Now())
 	if err != nil {

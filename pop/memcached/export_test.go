@@ -39,7 +39,7 @@ func ReadAnswer(c pop.Command, in []byte) (used int, complete bool, r pop.Result
 	return used, complete, r, err
 }
 
-const Patience = patience
+const ProgressTimeout = progressTimeout
 
 var LegalKey = legalKey
 
@@ -74,6 +74,6 @@ func NotConnected(err error) bool {
 }
 
 // NewScriptedTier is a Tier with something else than a Machine inside.
-func NewScriptedTier(step func(time.Time, pop.Event) []pop.Command, flush func(time.Time) []pop.Command, nodes []string) (*Tier, error) {
-	return newTier(stepper{step, flush, func(time.Time) time.Duration { return pop.Tick }}, nodes)
+func NewScriptedTier(step func(time.Time, pop.Event) []pop.Command, flush func(time.Time) []pop.Command, unreported func() (hits, lost uint64), nodes []string) (*Tier, error) {
+	return newTier(stepper{step, flush, func(time.Time) time.Duration { return pop.Tick }, unreported}, nodes)
 }

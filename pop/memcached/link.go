@@ -13,20 +13,20 @@ import (
 // A node has at most four connections: its pipeline, one for reads and two for writes of what is rare. Reads have one of
 // their own so that a flood of new bits does not delay the probes.
 const (
-	lanes     = 3
-	laneQueue = 1024        // commands beyond it come back Unsent
-	laneWait  = time.Second // commands that waited longer come back Unsent: nobody counts on them any more
+	rareConns = 3
+	rareQueue = 1024        // commands beyond it come back Unsent
+	rareWait  = time.Second // commands that waited longer come back Unsent: nobody counts on them any more
 )
 
 var errQueue = fmt.Errorf("%w, one at a time", errBacklog)
 
-// link is the way to one node: its pipeline for reports, and a client for each lane of what is rare.
+// link is the way to one node: its pipeline for reports, and a client for each of the other connections.
 type link struct {
 	dialer  *dialer
 	pipe    *pipeline
-	queues  [lanes]chan job
+	queues  [rareConns]chan job
 	trips   *pop.Histogram
-	waiting atomic.Int64 // commands in the lanes
+	waiting atomic.Int64 // commands that wait for one of those
 	deliver func([]pop.Result)
 	caught  func(any) // a panic
 }
@@ -40,23 +40,23 @@ func newLink(d *dialer, deliver func([]pop.Result), caught func(any)) *link {
 	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: new(pop.Histogram), deliver: deliver, caught: caught}
 	l.pipe.trips = l.trips
 	for i := range l.queues {
-		l.queues[i] = make(chan job, laneQueue)
+		l.queues[i] = make(chan job, rareQueue)
 	}
 	return l
 }
 
-// lane keeps the writes of a key in their order.
-func lane(c *pop.Command) int {
+// rareConn chooses the connection of a command so that it keeps the writes of a key in their order.
+func rareConn(c *pop.Command) int {
 	if c.Op == pop.Get {
 		return 0
 	}
-	return 1 + int(c.Key[len(c.Key)-1])%(lanes-1)
+	return 1 + int(c.Key[len(c.Key)-1])%(rareConns-1)
 }
 
 // send takes a command that is not part of a report and reports whether there was room for it.
 func (l *link) send(c pop.Command) bool {
 	select {
-	case l.queues[lane(&c)] <- job{c, time.Now()}:
+	case l.queues[rareConn(&c)] <- job{c, time.Now()}:
 		l.waiting.Add(1)
 		return true
 	default:
@@ -88,7 +88,7 @@ func (l *link) again(ctx context.Context, f func(context.Context)) {
 	}
 }
 
-// serve carries out the commands of a lane one by one.
+// serve carries out the commands of a connection one by one.
 func (l *link) serve(ctx context.Context, q chan job) {
 	c := newClient(l.dialer, l.caught)
 	defer c.close()
@@ -101,7 +101,7 @@ func (l *link) serve(ctx context.Context, q chan job) {
 		}
 		start := time.Now()
 		r := pop.Result{Command: j.Command, Status: pop.Unsent, Err: errQueue}
-		if start.Sub(j.at) < laneWait {
+		if start.Sub(j.at) < rareWait {
 			r = c.do(j.Command)
 			if r.Status == pop.Done || r.Status == pop.NotThere {
 				l.trips.Observe(time.Since(start))

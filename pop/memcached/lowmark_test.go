@@ -89,7 +89,7 @@ func TestAnswersAreReadTogether(t *testing.T) {
 	started := time.Now()
 	for i := range n {
 		if i == before {
-			if waited := time.Since(started); waited > memcached.Patience/2 {
+			if waited := time.Since(started); waited > memcached.ProgressTimeout/2 {
 				t.Errorf("the answers before the node stopped took %v", waited)
 			}
 			close(goOn)

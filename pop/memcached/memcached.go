@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	pace      = 250 * time.Microsecond // between two steps, on average: what comes faster shares one
-	ahead     = 4                      // steps that may come at once
-	lastWords = time.Second            // for the last report, once Sync is to end
+	stepEvery = 250 * time.Microsecond // on average: what comes faster shares a step
+	stepBurst = 4                      // steps that may come at once
+	flushWait = time.Second            // how long the last report goes on without an answer that confirms hits
 )
 
 // Tier runs a Machine against real nodes. Its fields may be set before Sync; their zero values are the defaults.
@@ -48,9 +48,10 @@ type Tier struct {
 
 // stepper is what a Tier needs of a Machine, as functions.
 type stepper struct {
-	step  func(now time.Time, e pop.Event) []pop.Command
-	flush func(now time.Time) []pop.Command
-	pace  func(now time.Time) time.Duration
+	step       func(now time.Time, e pop.Event) []pop.Command
+	flush      func(now time.Time) []pop.Command
+	pace       func(now time.Time) time.Duration
+	unreported func() (hits, lost uint64)
 }
 
 // inbox gathers results until the machine's next step. It holds no more than the commands under way.
@@ -81,7 +82,7 @@ func (i *inbox) take(empty []pop.Result) []pop.Result {
 
 // NewTier makes a Tier of the nodes, host:port each, that m was configured with. It connects to none yet.
 func NewTier(m *pop.Machine, nodes []string) (*Tier, error) {
-	return newTier(stepper{m.Step, m.Flush, m.Pace}, nodes)
+	return newTier(stepper{m.Step, m.Flush, m.Pace, m.Unreported}, nodes)
 }
 
 func newTier(m stepper, nodes []string) (*Tier, error) {
@@ -117,8 +118,9 @@ func (t *Tier) Wake() {
 	}
 }
 
-// Sync works until ctx is done; then it reports what is left, waits up to a second for the answers, and returns when all that it
-// started has ended. It is to be called once. The error says what could not be reported.
+// Sync works until ctx is done. Then it reports what is left, in as many rounds as that takes, until all of it is confirmed or a
+// second has passed in which nothing was. It returns when all that it started has ended, and is to be called once. The error is an
+// *IncompleteError or nil.
 func (t *Tier) Sync(ctx context.Context) error {
 	dial := t.Dial
 	if dial == nil {
@@ -128,34 +130,44 @@ func (t *Tier) Sync(ctx context.Context) error {
 	var wg sync.WaitGroup
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	for i, n := range t.nodes {
-		links[i] = newLink(newDialer(n, 1+lanes, dial), t.inbox.put, t.caught)
+		links[i] = newLink(newDialer(n, 1+rareConns, dial), t.inbox.put, t.caught)
 		wg.Go(func() { links[i].run(background) })
 	}
 	t.links.Store(&links)
-	lost := t.loop(ctx, links)
+	left := t.loop(ctx, links)
 	stop()
 	wg.Wait()
 	t.count(t.inbox.take(nil))
-	if lost > 0 {
-		return fmt.Errorf("memcached: %d commands of the last report may not have reached the tier", lost)
+	if left > 0 {
+		return &IncompleteError{Hits: left}
 	}
 	return nil
 }
 
-// loop owns the machine.
+// IncompleteError says that the last report was given up.
+type IncompleteError struct {
+	Hits uint64 // that did not reach the tier, or of which nobody knows whether they did
+}
+
+func (e *IncompleteError) Error() string {
+	return fmt.Sprintf("memcached: the last report is incomplete: %d hits did not reach the tier", e.Hits)
+}
+
+// loop owns the machine. It returns how many hits of the last report did not reach the tier.
 //
-// A lone hit goes out at once, and its answer comes in at once. Under load, steps are pace apart, and what gathered meanwhile
+// A lone hit goes out at once, and its answer comes in at once. Under load, steps are stepEvery apart, and what gathered meanwhile
 // for a node, hits and answers alike, goes out as one burst.
-func (t *Tier) loop(ctx context.Context, links []*link) int {
+func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 	var (
-		spare   []pop.Result // the inbox's other slice
-		due     = time.Now() // when the next step would come if all were pace apart
-		timer   = time.NewTimer(0)
-		done    = ctx.Done()
+		spare  []pop.Result // the inbox's other slice
+		due    = time.Now() // when the next step would come if all were stepEvery apart
+		timer  = time.NewTimer(0)
+		done   = ctx.Done()
+		writes int // sent and not answered: all commands but reads
+
 		flushed bool
-		pending int       // commands sent and not answered
-		lost    int       // commands of the last report that came to nothing
-		end     time.Time // of the wait for the last report
+		before  uint64    // hits lost before that
+		heard   time.Time // when hits were last confirmed, since then
 	)
 	defer timer.Stop()
 	for {
@@ -166,8 +178,8 @@ func (t *Tier) loop(ctx context.Context, links []*link) int {
 		case <-t.wake:
 		case <-timer.C:
 		}
-		if wait := time.Until(due) - ahead*pace; wait > 0 && ctx.Err() == nil {
-			timer.Reset(wait + pace) // and then some, or the timer would be set for every step
+		if wait := time.Until(due) - stepBurst*stepEvery; wait > 0 {
+			timer.Reset(wait + stepEvery) // and then some, or the timer would be set for every step
 			select {
 			case <-timer.C:
 			case <-done:
@@ -178,29 +190,33 @@ func (t *Tier) loop(ctx context.Context, links []*link) int {
 		if due.Before(now) {
 			due = now
 		}
-		due = due.Add(pace)
+		due = due.Add(stepEvery)
 
 		got := t.inbox.take(spare)
 		t.count(got)
-		pending -= len(got)
 		for i := range got {
-			if flushed && got[i].Status >= pop.Unsent && got[i].Op != pop.Get {
-				lost++
+			if r := &got[i]; r.Op != pop.Get {
+				writes--
+				if r.Report && r.Status == pop.Done {
+					heard = now
+				}
 			}
 		}
-		pending += t.send(links, t.step(now, got), flushed)
+		writes += t.send(links, t.step(now, got))
 		clear(got)
 		spare = got
 		if ctx.Err() != nil && !flushed {
-			flushed, end = true, now.Add(lastWords)
-			pending += t.send(links, t.flush(now), flushed)
+			flushed, heard = true, now
+			_, before = t.machine.unreported()
+			writes += t.send(links, t.flush(now))
 		}
 		next := t.machine.pace(now)
 		if flushed {
-			if pending == 0 || !now.Before(end) {
-				return pending + lost
+			hits, lost := t.machine.unreported()
+			if hits == 0 && writes == 0 || now.Sub(heard) >= flushWait {
+				return hits + lost - before
 			}
-			next = min(next, end.Sub(now))
+			next = min(next, heard.Add(flushWait).Sub(now))
 		}
 		timer.Reset(next)
 	}
@@ -231,16 +247,12 @@ func (t *Tier) caught(v any) {
 	}
 }
 
-// send hands commands to their nodes, and those of reports in runs, so that they leave as one burst. It says how many
-// results will come of it. At the end only reports and writes are sent: nobody is there to use what a read would bring.
-func (t *Tier) send(links []*link, cmds []pop.Command, ending bool) (sent int) {
+// send hands commands to their nodes, and those of reports in runs, so that they leave as one burst. It says how many are no reads.
+func (t *Tier) send(links []*link, cmds []pop.Command) (writes int) {
 	for len(cmds) > 0 {
 		c, n := &cmds[0], 1
 		l := links[c.Node]
 		switch err := check(c); {
-		case ending && c.Op == pop.Get:
-			cmds = cmds[1:]
-			continue
 		case err != nil:
 			t.refuse(cmds[:1], err)
 		case !c.Report:
@@ -248,15 +260,19 @@ func (t *Tier) send(links []*link, cmds []pop.Command, ending bool) (sent int) {
 				t.refuse(cmds[:1], errQueue)
 			}
 		default:
-			for n < len(cmds) && cmds[n].Report && cmds[n].Node == c.Node && check(&cmds[n]) == nil && !(ending && cmds[n].Op == pop.Get) {
+			for n < len(cmds) && cmds[n].Report && cmds[n].Node == c.Node && check(&cmds[n]) == nil {
 				n++
 			}
 			t.refuse(l.pipe.send(cmds[:n]), errBacklog)
 		}
-		sent += n
+		for i := range cmds[:n] {
+			if cmds[i].Op != pop.Get {
+				writes++
+			}
+		}
 		cmds = cmds[n:]
 	}
-	return sent
+	return writes
 }
 
 // refuse answers commands that found no room.

@@ -21,12 +21,12 @@ import (
 const Backlog = 1 << 14
 
 const (
-	backlogBytes = 8 << 20     // not yet written; commands beyond it come back Unsent as well
-	patience     = time.Second // without a complete answer, or for a write, before the connection is given up
-	readBuffer   = 64 << 10
-	batch        = 256                   // results delivered at a time, at most
-	many         = 64                    // when so many answers are to come, they are waited for together
-	together     = 10 * time.Millisecond // at most so long: it is not worth more
+	backlogBytes    = 8 << 20     // not yet written; commands beyond it come back Unsent as well
+	progressTimeout = time.Second // without a complete answer, or for a write, before the connection is given up
+	readBuffer      = 64 << 10
+	batch           = 256                   // results delivered at a time, at most
+	gatherFrom      = 64                    // when so many answers are to come, they are waited for together
+	gatherFor       = 10 * time.Millisecond // at most so long: it is not worth more
 )
 
 var (
@@ -253,13 +253,13 @@ func (p *pipeline) write(conn net.Conn, done <-chan struct{}) (from uint64, writ
 		if len(buf) > 0 {
 			now := time.Now()
 			if p.head == p.sent { // nothing was on its way: from now on the node owes us an answer
-				conn.SetReadDeadline(now.Add(patience))
+				conn.SetReadDeadline(now.Add(progressTimeout))
 			}
 			p.sent = p.tail
 			if len(p.bursts) < 64 { // of more on their way, some are not timed
 				p.bursts = append(p.bursts, burst{p.sent, now})
 			}
-			conn.SetWriteDeadline(now.Add(patience))
+			conn.SetWriteDeadline(now.Add(progressTimeout))
 		}
 		p.mu.Unlock()
 		if len(buf) > 0 {
@@ -284,7 +284,7 @@ func (p *pipeline) read(conn net.Conn) error {
 	var (
 		mark     = newLowMark(conn)
 		awaited  int       // answers to come after the last, 0 if there was none since the last Read
-		end      time.Time // of patience, as of the last answer
+		end      time.Time // of progressTimeout, as of the last answer
 		in       = make([]byte, readBuffer)
 		from, to int // in[from:to] is not used up yet
 		state    answers
@@ -301,10 +301,10 @@ func (p *pipeline) read(conn net.Conn) error {
 				in = append(in, make([]byte, len(in))...) // at most a value and its lines: answers refuses longer ones
 			}
 		}
-		gather := awaited >= many
+		gather := awaited >= gatherFrom
 		if gather {
 			mark.set(awaited)
-			conn.SetReadDeadline(time.Now().Add(together))
+			conn.SetReadDeadline(time.Now().Add(gatherFor))
 		} else {
 			mark.set(1)
 		}
@@ -364,7 +364,7 @@ func (p *pipeline) answered(conn net.Conn, head uint64, results []pop.Result) (a
 	now := time.Now()
 	p.head = head
 	if p.head < p.sent {
-		end = now.Add(patience)
+		end = now.Add(progressTimeout)
 	}
 	conn.SetReadDeadline(end)
 	for len(p.bursts) > 0 && p.bursts[0].end <= head {
