@@ -76,7 +76,7 @@ type Machine struct {
 	adrift  queue // to be reported when a node is up
 	moved   bool  // a node died or came back since the last report
 	ending  bool  // Flush was called
-	heard   bool  // and hits have been confirmed since the last sweep
+	heard   bool  // and hits have been confirmed since the last Sweep
 	swept   time.Time
 	cleaned time.Time
 	stats   machineStats
@@ -138,6 +138,7 @@ const (
 // one Result, whatever happens to it.
 func (m *Machine) Step(now time.Time, e Event) []Command {
 	m.out = m.out[:0]
+	m.confirm(e.Results, now)
 	m.recall(e.Results)
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
@@ -146,7 +147,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		m.probe(i, now)
 	}
 	m.meet(now)
-	if now.Sub(m.swept) >= m.sweepEvery(e.Results) {
+	if now.Sub(m.swept) >= m.sweepEvery() {
 		m.swept, m.heard = now, false
 		if m.Up() {
 			m.counters.Sweep(now, m.ending)
@@ -192,16 +193,22 @@ func (m *Machine) Unreported() (hits, lost uint64) {
 	return s.Unreported, s.LostUnknown + s.LostExpired + s.LostBacklog + s.LostSaturated + s.LostEvicted
 }
 
-// sweepEvery is how long after a sweep the next is due. The last report takes as many rounds as a counter's hits need, so as long as
-// answers come, so does the next round.
-func (m *Machine) sweepEvery(results []Result) time.Duration {
+// confirm notes what nodes have confirmed of the last report. While one does it is not given up, however late its probes are: what is
+// on its way to it would be lost.
+func (m *Machine) confirm(results []Result, now time.Time) {
 	if !m.ending {
-		return sweepEvery
+		return
 	}
 	for i := range results {
-		r := &results[i]
-		m.heard = m.heard || r.Report && r.Op != Get && r.Status == Done
+		if r := &results[i]; r.Report && r.Op != Get && r.Status == Done {
+			m.heard, m.nodes[r.Node].answered = true, now
+		}
 	}
+}
+
+// sweepEvery is how long after a sweep the next is due. The last report takes as many rounds as a counter's hits need, so as long as
+// nodes confirm hits, the next round follows.
+func (m *Machine) sweepEvery() time.Duration {
 	if m.heard {
 		return Tick
 	}
