@@ -15,6 +15,7 @@ import (
 type guard struct {
 	net.Conn
 	deadline time.Time // of the exchange under way; the zero Time is none
+	again    bool      // it was missed, and set again
 	refused  error     // what the last answer said, if it was a refusal
 
 	line []byte // of an answer, as far as it has come
@@ -25,7 +26,7 @@ type guard struct {
 
 // begin opens an exchange that must end by the deadline.
 func (g *guard) begin(deadline time.Time) {
-	g.deadline, g.refused = deadline, nil
+	g.deadline, g.again, g.refused = deadline, false, nil
 	g.Conn.SetDeadline(deadline)
 }
 
@@ -47,6 +48,12 @@ func (g *guard) Read(b []byte) (int, error) {
 		return 0, g.err
 	}
 	n, err := g.Conn.Read(b)
+	if n == 0 && !g.again && late(err, g.deadline) {
+		g.again = true
+		g.deadline = time.Now().Add(exchange)
+		g.Conn.SetDeadline(g.deadline)
+		n, err = g.Conn.Read(b)
+	}
 	if g.err = g.scan(b[:n]); g.err != nil {
 		return 0, g.err
 	}

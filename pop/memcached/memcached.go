@@ -168,6 +168,7 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 		flushed bool
 		before  uint64    // hits lost before that
 		heard   time.Time // when hits were last confirmed, since then
+		wanted  time.Time // when the next step was to come at the latest
 	)
 	defer timer.Stop()
 	for {
@@ -191,6 +192,9 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 			due = now
 		}
 		due = due.Add(stepEvery)
+		if now.Sub(wanted) >= lateBy {
+			heard = now // this process was stopped, and nodes have not been heard for that
+		}
 
 		got := t.inbox.take(spare)
 		t.count(got)
@@ -219,6 +223,7 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 			next = min(next, heard.Add(flushWait).Sub(now))
 		}
 		timer.Reset(next)
+		wanted = now.Add(next)
 	}
 }
 

@@ -55,8 +55,9 @@ type pipeline struct {
 	// The reader reads slots before sent without mu: they change only after head has passed them.
 	ring             ring
 	head, sent, tail uint64
-	buf              []byte  // ring[sent:tail] as bytes
-	bursts           []burst // on their way, oldest first
+	buf              []byte    // ring[sent:tail] as bytes
+	bursts           []burst   // on their way, oldest first
+	due              time.Time // of the next answer; the zero Time if none is to come
 }
 
 // ring holds command i in slot i of its length, a power of two that is no more than has been needed: a larger one would be used all
@@ -253,17 +254,17 @@ func (p *pipeline) write(conn net.Conn, done <-chan struct{}) (from uint64, writ
 		if len(buf) > 0 {
 			now := time.Now()
 			if p.head == p.sent { // nothing was on its way: from now on the node owes us an answer
-				conn.SetReadDeadline(now.Add(progressTimeout))
+				p.due = now.Add(progressTimeout)
+				conn.SetReadDeadline(p.due)
 			}
 			p.sent = p.tail
 			if len(p.bursts) < 64 { // of more on their way, some are not timed
 				p.bursts = append(p.bursts, burst{p.sent, now})
 			}
-			conn.SetWriteDeadline(now.Add(progressTimeout))
 		}
 		p.mu.Unlock()
 		if len(buf) > 0 {
-			if n, err := conn.Write(buf); err != nil {
+			if n, err := writeAll(conn, buf); err != nil {
 				return from, n, err
 			}
 			continue
@@ -276,6 +277,28 @@ func (p *pipeline) write(conn net.Conn, done <-chan struct{}) (from uint64, writ
 	}
 }
 
+// writeAll writes b, or says how much of it was written.
+func writeAll(conn net.Conn, b []byte) (n int, err error) {
+	due := time.Now().Add(progressTimeout)
+	conn.SetWriteDeadline(due)
+	if n, err = conn.Write(b); late(err, due) {
+		conn.SetWriteDeadline(time.Now().Add(progressTimeout))
+		var rest int
+		rest, err = conn.Write(b[n:])
+		n += rest
+	}
+	return n, err
+}
+
+// lateBy is how late a deadline's end is noticed by a process that did not run meanwhile: it was stopped, or starved. The other side
+// may have answered in time, and gets as long again, once, because what is read after a deadline is an error whatever has come.
+const lateBy = 250 * time.Millisecond
+
+// late reports whether err is the end of a deadline, and this process was not there to see it.
+func late(err error, deadline time.Time) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) && time.Since(deadline) >= lateBy
+}
+
 // read reads answers until something is wrong, and says what.
 //
 // A node answers a burst in small pieces, and to be woken for each costs more than all else that is done for it. So while many
@@ -283,12 +306,12 @@ func (p *pipeline) write(conn net.Conn, done <-chan struct{}) (from uint64, writ
 func (p *pipeline) read(conn net.Conn) error {
 	var (
 		mark     = newLowMark(conn)
-		awaited  int       // answers to come after the last, 0 if there was none since the last Read
-		end      time.Time // of progressTimeout, as of the last answer
+		awaited  int // answers to come after the last, 0 if there was none since the last Read
 		in       = make([]byte, readBuffer)
 		from, to int // in[from:to] is not used up yet
 		state    answers
 		results  = make([]pop.Result, 0, batch)
+		again    bool // a deadline was missed since the last answer, and set again
 	)
 	for {
 		if from == to {
@@ -311,13 +334,19 @@ func (p *pipeline) read(conn net.Conn) error {
 		n, err := conn.Read(in[to:])
 		if gather {
 			awaited = 0
-			conn.SetReadDeadline(end)
+			p.mu.Lock()
+			conn.SetReadDeadline(p.due)
+			p.mu.Unlock()
 			if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 				continue // the node is slow, or stopped: now any answer will do
 			}
 		}
 		to += n
 		if n == 0 && err != nil {
+			if !again && p.missed(conn, err) {
+				again = true
+				continue
+			}
 			if err == io.EOF {
 				err = io.ErrUnexpectedEOF
 			}
@@ -337,7 +366,7 @@ func (p *pipeline) read(conn net.Conn) error {
 			}
 			if err != nil || !complete || head == sent || len(results) == batch {
 				if len(results) > 0 { // else a node that drips must not move its deadline
-					awaited, end = p.answered(conn, head, results)
+					awaited, again = p.answered(conn, head, results), false
 				}
 				results = results[:0]
 				if err != nil {
@@ -355,23 +384,35 @@ func (p *pipeline) read(conn net.Conn) error {
 	}
 }
 
-// answered delivers results and moves head past them. It says how many answers are to come, and until when the next.
-func (p *pipeline) answered(conn net.Conn, head uint64, results []pop.Result) (awaited int, end time.Time) {
+// missed reports whether this process has missed a deadline itself, and sets another if so.
+func (p *pipeline) missed(conn net.Conn, err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !late(err, p.due) {
+		return false
+	}
+	p.due = time.Now().Add(progressTimeout)
+	conn.SetReadDeadline(p.due)
+	return true
+}
+
+// answered delivers results and moves head past them. It says how many answers are to come.
+func (p *pipeline) answered(conn net.Conn, head uint64, results []pop.Result) (awaited int) {
 	p.deliver(results)
 	p.dialer.answered()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	p.head = head
+	p.head, p.due = head, time.Time{}
 	if p.head < p.sent {
-		end = now.Add(progressTimeout)
+		p.due = now.Add(progressTimeout)
 	}
-	conn.SetReadDeadline(end)
+	conn.SetReadDeadline(p.due)
 	for len(p.bursts) > 0 && p.bursts[0].end <= head {
 		p.trips.Observe(now.Sub(p.bursts[0].at))
 		p.bursts = append(p.bursts[:0], p.bursts[1:]...)
 	}
-	return int(p.sent - p.head), end
+	return int(p.sent - p.head)
 }
 
 // giveUp delivers all commands that are still without an answer. Of those from the number from on, only so many bytes
@@ -399,4 +440,5 @@ func (p *pipeline) giveUp(err error, from uint64, written int) {
 	p.head, p.sent = p.tail, p.tail
 	p.buf = p.buf[:0]
 	p.bursts = p.bursts[:0]
+	p.due = time.Time{}
 }
