@@ -109,6 +109,10 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		}
 		m.sendPart(r.Node, op, r.Key, c, p, f.tries+1)
 	case Unsent:
+		if errors.Is(r.Err, ErrFull) {
+			m.counters.Full(c, p, now)
+			return
+		}
 		if errors.Is(r.Err, ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
 			m.stats.forged.Add(1)
 			m.send(Command{Node: r.Node, Op: Delete, Key: r.Key}, flight{what: aDelete})

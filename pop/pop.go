@@ -190,7 +190,7 @@ func (m *Machine) Flush(now time.Time) []Command {
 // were lost since the table was made. It may be called from anywhere.
 func (m *Machine) Unreported() (hits, lost uint64) {
 	s := m.counters.Stats()
-	return s.Unreported, s.LostUnknown + s.LostExpired + s.LostBacklog + s.LostSaturated + s.LostEvicted
+	return s.Unreported, s.LostUnknown + s.LostFull + s.LostExpired + s.LostBacklog + s.LostSaturated + s.LostEvicted
 }
 
 // confirm notes what nodes have confirmed of the last report. While one does it is not given up, however late its probes are: what is

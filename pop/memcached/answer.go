@@ -109,6 +109,12 @@ func (a *answers) readValues(in []byte, r *pop.Result) (used int, complete bool,
 			a.values = nil
 			return used + n, true, nil
 		}
+		if a.values == nil {
+			if err := refusal(line); errors.Is(err, pop.ErrFull) {
+				r.Status, r.Err = pop.Unsent, err
+				return used + n, true, nil
+			}
+		}
 		key, size, ok := parseValueLine(line)
 		if !ok {
 			return used, false, wrongAnswer(pop.Get, line)

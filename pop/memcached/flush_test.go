@@ -135,7 +135,7 @@ func TestLastReportIsComplete(t *testing.T) {
 				}
 				took := time.Since(start)
 				s := e.counters.Stats()
-				if lost := s.LostUnknown + s.LostExpired + s.LostBacklog + s.LostSaturated + s.LostEvicted; s.Unreported+lost > 0 {
+				if lost := s.LostUnknown + s.LostFull + s.LostExpired + s.LostBacklog + s.LostSaturated + s.LostEvicted; s.Unreported+lost > 0 {
 					t.Errorf("%d hits unreported, %d lost", s.Unreported, lost)
 				}
 				if got := c.hits(t); got != sources*hits+heavy {

@@ -122,6 +122,8 @@ func TestPipelineWrongAnswers(t *testing.T) {
 		{"spaces behind", incr("k"), poptest.Reply{Bytes: []byte("7   \r\n")}, "incr done, incr done", [3]uint64{}},
 		{"not a number there", incr("k"), poptest.Reply{Bytes: []byte("CLIENT_ERROR cannot increment or decrement non-numeric value\r\n")}, "incr unsent, incr done", [3]uint64{}},
 		{"no memory", add("k", "1"), poptest.Reply{Bytes: []byte("SERVER_ERROR out of memory storing object\r\n")}, "add unsent, incr done", [3]uint64{}},
+		{"no memory to read", get("k"), poptest.Reply{Bytes: []byte("SERVER_ERROR out of memory writing get response\r\n")}, "get unsent, incr done", [3]uint64{}},
+		{"no memory for the rest", get("j", "k"), poptest.Reply{Bytes: []byte("VALUE k 0 1\r\n7\r\nSERVER_ERROR out of memory writing get response\r\n")}, "get unknown, incr unknown", [3]uint64{2: 1}},
 		{"empty line", incr("k"), poptest.Reply{Bytes: []byte("\r\n")}, "incr unknown, incr unknown", [3]uint64{2: 1}},
 		{"bare newline", incr("k"), poptest.Reply{Bytes: []byte("\n")}, "incr unknown, incr unknown", [3]uint64{2: 1}},
 		{"bare newline behind a number", incr("k"), poptest.Reply{Bytes: []byte("7\n")}, "incr unknown, incr unknown", [3]uint64{2: 1}},
