@@ -111,6 +111,10 @@ func TestFullNode(t *testing.T) {
 	if commands > 2*requests {
 		t.Errorf("%d commands for %d requests", commands, requests)
 	}
+	before := commands
+	if run(2000); commands > before {
+		t.Errorf("%d commands in ten seconds without a request", commands-before)
+	}
 	if s := table.Stats(); s.LostFull == 0 || s.LostFull+s.Unreported != requests {
 		t.Errorf("%+v", s)
 	}
