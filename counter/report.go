@@ -262,6 +262,14 @@ func (t *Table) Lost(c Counter, p Part, now time.Time) {
 	}, 0, false)
 }
 
+// Full gives a part up for which the tier has no memory: to say it again would not help. Its hits still count here, and a tier that
+// has memory for this group later is told of them, because the next report stores all that is known.
+func (t *Table) Full(c Counter, p Part, now time.Time) {
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
+		s.stats.LostFull += c.Rule.sum(p.Hits)
+	}, 0, false)
+}
+
 // Read takes in the tier's number for a group of which this table has nothing under way.
 func (t *Table) Read(c Counter, group uint32, total uint64, now time.Time) Standing {
 	return t.answered(c, group, 0, now, nil, total, true)

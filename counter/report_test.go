@@ -127,3 +127,33 @@ func TestBusyCountersAreRead(t *testing.T) {
 	f(time.Hour, 10*time.Second, 0, 0, 0)
 	f(time.Minute, time.Second, 600, 0, 0) // its numbers do not live long enough
 }
+
+// TestLargeReportsCountOnce: hits that take more than one command are stored once, though the first command stores all that is known.
+func TestLargeReportsCountOnce(t *testing.T) {
+	const hits = 3000
+	r := newReporter(t, rule(t, 10_000, time.Minute, 12, Nearest), make(map[uint32]uint64))
+	at := time.Unix(1_700_000_000, 0)
+	ask := [1]Ask{{Rule: r.c.Rule, Source: r.c.Source, Hits: hits}}
+	r.table.Reserve(ask[:], at)
+	for range hits {
+		r.table.Sweep(at, true)
+		for _, c := range r.table.Dirty(nil, 1) {
+			rep, _ := r.table.Take(c, at)
+			for _, p := range rep.Parts[:rep.N] {
+				if _, there := r.tier[p.Group]; there {
+					r.tier[p.Group] += p.Hits
+				} else {
+					r.tier[p.Group] = p.Known
+				}
+				r.table.Counted(c, p, r.tier[p.Group], at)
+			}
+		}
+	}
+	var sum uint64
+	for _, g := range r.tier {
+		sum += r.c.Rule.sum(g)
+	}
+	if v, _ := r.table.Peek(r.c.Rule, r.c.Source, at); sum != hits || v.Estimate != hits {
+		t.Errorf("the tier has %d hits, the table %v, want %d", sum, v.Estimate, hits)
+	}
+}

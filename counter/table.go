@@ -72,6 +72,7 @@ type Stats struct {
 	Unreported uint64 // hits that the tier has not confirmed
 	// Hits that the tier will never be told of, by reason. This table still counts them.
 	LostUnknown   uint64 // sent, and no answer came
+	LostFull      uint64 // the tier had no memory for them
 	LostExpired   uint64 // their sub-window left the window before they could be sent
 	LostBacklog   uint64 // too many sources had unreported hits
 	LostSaturated uint64 // their lane in the tier is full
@@ -148,6 +149,7 @@ func (t *Table) Stats() (sum Stats) {
 		sum.Evicted += s.stats.Evicted
 		sum.Unreported += s.stats.Unreported
 		sum.LostUnknown += s.stats.LostUnknown
+		sum.LostFull += s.stats.LostFull
 		sum.LostExpired += s.stats.LostExpired
 		sum.LostBacklog += s.stats.LostBacklog
 		sum.LostSaturated += s.stats.LostSaturated

@@ -215,7 +215,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(float64(t.Counters), "sluice_counters", "Counters in the table.")
 	count(t.Evicted, "sluice_counters_evicted_total", "Counters that made room for others.")
 	gauge(float64(t.Unreported), "sluice_unreported_hits", "Hits that the tier has not confirmed.")
-	for reason, n := range map[string]uint64{"unknown": t.LostUnknown, "expired": t.LostExpired, "backlog": t.LostBacklog,
+	for reason, n := range map[string]uint64{"unknown": t.LostUnknown, "full": t.LostFull, "expired": t.LostExpired, "backlog": t.LostBacklog,
 		"saturated": t.LostSaturated, "evicted": t.LostEvicted} {
 		count(n, "sluice_hits_lost_total", "Hits that the tier will never be told of.", "reason", reason)
 	}

@@ -1,6 +1,9 @@
 package pop
 
-import "strings"
+import (
+	"errors"
+	"strings"
+)
 
 // Op is what a Command asks of a node. All of them are commands of memcached's classic text protocol, because nothing
 // else passes through twemproxy.
@@ -19,7 +22,7 @@ func (o Op) String() string { return [...]string{"incr", "add", "set", "append",
 
 // Command is one thing to ask of one node.
 type Command struct {
-	Key    string // 1 to 250 bytes of printable ASCII; Get: up to 100 keys with single spaces between them
+	Key    string // 1 to 250 bytes of printable ASCII; Get: up to MaxKeys of them with single spaces between them
 	Value  []byte // Add, Set, Append
 	Delta  uint64 // Incr only
 	Tag    uint64 // comes back in the Result
@@ -30,8 +33,8 @@ type Command struct {
 	Bulk   bool // without Report: the answer may be long, and must not hold up others
 }
 
-// maxKeys is how many keys a Get may have.
-const maxKeys = 100
+// MaxKeys is how many keys a Get may have.
+const MaxKeys = 100
 
 // Keys are the keys of a Get.
 func (c *Command) Keys() []string { return strings.Split(c.Key, " ") }
@@ -47,6 +50,14 @@ const (
 )
 
 func (s Status) String() string { return [...]string{"done", "not_there", "unsent", "unknown"}[s] }
+
+// What a node says by which it has certainly done nothing; the Result is Unsent.
+var (
+	// ErrNotNumber answers an Incr when what is at its key is not a number: somebody else wrote it, and only a Delete helps.
+	ErrNotNumber = errors.New("pop: the value at the key is not a number")
+	// ErrFull says that the node has no memory for the item.
+	ErrFull = errors.New("pop: node is out of memory for this item")
+)
 
 // Result answers one Command.
 type Result struct {

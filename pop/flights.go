@@ -87,8 +87,8 @@ func (m *Machine) answered(r *Result, now time.Time) {
 }
 
 // maxFlying is how many commands may be under way to a node before further reports wait for answers: so many that a round trip of
-// a millisecond carries two million a second, and so few that their bytes stay in a processor's cache. The pipeline takes more.
-const maxFlying = Backlog / 8
+// a millisecond carries two million a second, and so few that their bytes stay in a processor's cache. A pipeline takes eight times as many.
+const maxFlying = 1 << 11
 
 // maxTries ends a race between edges that add, and a node that forgets, for a counter. Hits that lose it wait for the next
 // report.
@@ -120,6 +120,10 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		}
 		m.sendPart(r.Node, op, r.Key, c, p, f.tries+1)
 	case Unsent:
+		if errors.Is(r.Err, ErrFull) {
+			m.counters.Full(c, p, now)
+			return
+		}
 		if errors.Is(r.Err, ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
 			m.stats.forged.Add(1)
 			m.send(Command{Node: r.Node, Op: Delete, Key: r.Key}, flight{what: aDelete})

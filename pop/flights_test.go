@@ -1,6 +1,8 @@
 package pop_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,8 +12,8 @@ import (
 	"sluice/pop/poptest"
 )
 
-// TestBacklogIsBounded: however many sources have something to report, no more than an eighth of a pipeline is under way to a node. What waits
-// gathers hits, and all of it arrives.
+// TestBacklogIsBounded: however many sources have something to report, few of them are under way to a node. What waits gathers
+// hits, and all of it arrives.
 func TestBacklogIsBounded(t *testing.T) {
 	const sources, rounds = 30_000, 5
 	r := newRule(t, 1000, time.Minute, time.Minute, counter.Nearest)
@@ -35,8 +37,8 @@ func TestBacklogIsBounded(t *testing.T) {
 		now = now.Add(10 * time.Millisecond)
 		step(now, nil)
 	}
-	if len(flying) > pop.Backlog/8+10 || len(flying) < pop.Backlog/16 {
-		t.Errorf("%d commands under way without an answer, want about %d", len(flying), pop.Backlog/8)
+	if len(flying) > pop.MaxFlying+10 || len(flying) < pop.MaxFlying/2 {
+		t.Errorf("%d commands under way without an answer, want about %d", len(flying), pop.MaxFlying)
 	}
 	if got := table.Stats().Unreported; got != sources*rounds {
 		t.Errorf("%d hits wait, want all %d", got, sources*rounds)
@@ -58,5 +60,71 @@ func TestBacklogIsBounded(t *testing.T) {
 	}
 	if commands > 3*sources { // an add, a look, and hits that came while the first were under way
 		t.Errorf("%d commands for %d sources", commands, sources)
+	}
+}
+
+// TestFullNode: a node that has no memory is not told again and again of hits that it cannot hold, and learns of them when it can.
+func TestFullNode(t *testing.T) {
+	const requests, perSecond = 100, 10
+	r := newRule(t, 10_000, time.Minute, time.Minute, counter.Nearest)
+	secret := pop.SecretOf([]byte("test"))
+	table := counter.New(counter.Options{Counters: 1000, Tier: true, Phase: secret.Phase})
+	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: secret, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.SetRules([]pop.Rule{r})
+	node, now, full, commands := poptest.New(0), began, true, 0
+	run := func(steps int) {
+		var results []pop.Result
+		for range steps {
+			out := m.Step(now, pop.Event{Results: results})
+			results = nil
+			for _, c := range out {
+				if c.Report {
+					commands++
+				}
+				if full && (c.Report || c.Op != pop.Get) {
+					results = append(results, pop.Result{Command: c, Status: pop.Unsent, Err: pop.ErrFull})
+				} else {
+					results = append(results, node.Do(now, c))
+				}
+			}
+			now = now.Add(5 * time.Millisecond)
+		}
+		for len(results) > 0 { // nothing is under way when it returns, but probes
+			out := m.Step(now, pop.Event{Results: results})
+			results = nil
+			for _, c := range out {
+				results = append(results, node.Do(now, c))
+			}
+		}
+	}
+	hit := func() {
+		ask := [1]counter.Ask{{Rule: r.Counter, Source: address(1), Hits: 1}}
+		table.Reserve(ask[:], now)
+	}
+	for range requests {
+		hit()
+		run(1000 / 5 / perSecond)
+	}
+	if commands > 2*requests {
+		t.Errorf("%d commands for %d requests", commands, requests)
+	}
+	before := commands
+	if run(2000); commands > before {
+		t.Errorf("%d commands in ten seconds without a request", commands-before)
+	}
+	if s := table.Stats(); s.LostFull == 0 || s.LostFull+s.Unreported != requests {
+		t.Errorf("%+v", s)
+	}
+	full = false
+	hit()
+	table.Sweep(now, true)
+	run(100)
+	_, groups := table.Snapshot(counter.Counter{Rule: r.Counter, Source: address(1)}, now)
+	values := node.Do(now, pop.Command{Op: pop.Get, Key: strings.Join(pop.CounterKeys(secret, r, address(1), now), " ")}).Values
+	if last := values[len(values)-1]; last == nil || strings.TrimLeft(string(last), "0") != strconv.FormatUint(groups[0], 10) {
+		t.Errorf("the node has %q, want what is known: %d", last, groups[0])
 	}
 }

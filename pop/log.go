@@ -111,7 +111,7 @@ func (m *Machine) batchAnswered(f flight, r *Result) {
 func (m *Machine) batchReturned(node int, batch []byte) {
 	n := &m.nodes[node]
 	n.writer.underWay = false
-	if n.up && len(n.writer.records)+len(batch) < maxValue {
+	if n.up && len(n.writer.records)+len(batch) < 32*logItem {
 		n.writer.records = append(n.writer.records, batch...)
 		return
 	}
@@ -173,14 +173,14 @@ func (m *Machine) readLog(i int, now time.Time) {
 	}
 	var keys []string
 	l.asked = l.asked[:0]
-	for _, missing := range l.missing[:min(len(l.missing), maxKeys/2)] {
+	for _, missing := range l.missing[:min(len(l.missing), MaxKeys/2)] {
 		l.asked = append(l.asked, missing.number)
 	}
 	width := max(l.width, logWidth)
 	if l.head >= l.next {
 		width = max(width, l.head-l.next+1)
 	}
-	for k := range min(width, maxKeys/2) {
+	for k := range min(width, MaxKeys/2) {
 		l.asked = append(l.asked, l.next+k)
 	}
 	for _, number := range l.asked {
@@ -230,7 +230,7 @@ func (m *Machine) logAnswered(r *Result, now time.Time) {
 	l.width = logWidth
 	if l.head >= l.next || found > logWidth/2 { // there is more
 		l.polled = time.Time{}
-		l.width = min(2*uint64(found), maxKeys/2)
+		l.width = min(2*uint64(found), MaxKeys/2)
 	}
 }
 

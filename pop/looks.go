@@ -20,7 +20,7 @@ type looks struct {
 }
 
 const (
-	mostLooks = 1900                     // bytes of keys: a line of more than maxLine is an exception to memcached
+	mostLooks = 1900                     // bytes of keys: a line of more than 2048 is an exception to memcached
 	mostLook  = 8 * (counterKeySize + 1) // of one look
 )
 

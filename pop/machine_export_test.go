@@ -7,6 +7,8 @@ import (
 	"sluice/counter"
 )
 
+const MaxFlying = maxFlying
+
 // For tests from outside that play an intruder who reaches the tier.
 
 // Seal makes the value of a bit.

@@ -8,8 +8,8 @@
 // log that every edge reads forty times a second.
 //
 // Machine decides all this without sockets, goroutines or clock, in the manner of etcd's raft: Step is told what happened,
-// works on the two tables it shares with the request path, and returns what to send. Tier runs a Machine against
-// real nodes; a simulation runs the same Machine in virtual time.
+// works on the two tables it shares with the request path, and returns what to send. pop/memcached
+// runs a Machine against real nodes; a simulation runs the same Machine in virtual time.
 package pop
 
 import (
@@ -73,6 +73,8 @@ type Machine struct {
 	news     []mitigation.News
 	unplaced queue // to be reported when a node is up
 	moved    bool  // a node died or came back since the last report
+	ending   bool  // Flush was called
+	heard    bool  // and hits have been confirmed since the last Sweep
 	stepped  time.Time
 	awake    time.Time // since when steps have come in time
 	swept    time.Time
@@ -144,6 +146,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		m.awake = now
 	}
 	m.stepped = now
+	m.confirm(e.Results, now)
 	m.recall(e.Results)
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
@@ -153,10 +156,10 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		m.readLog(i, now)
 	}
 	m.meet(now)
-	if now.Sub(m.swept) >= sweepEvery {
-		m.swept = now
+	if now.Sub(m.swept) >= m.sweepEvery() {
+		m.swept, m.heard = now, false
 		if m.Up() {
-			m.counters.Sweep(now, false)
+			m.counters.Sweep(now, m.ending)
 		}
 	}
 	if now.Sub(m.cleaned) >= cleanEvery {
@@ -175,14 +178,45 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	return m.out
 }
 
-// Flush returns the last report: everything that has not been reported, however little it matters.
+// Flush begins the last report: everything that has not been reported goes, however little it matters. As much of it as may be
+// under way is what Flush returns, and Step goes on with the rest, for as long as it is called. Unreported says how much that is.
 func (m *Machine) Flush(now time.Time) []Command {
 	m.out = m.out[:0]
+	m.ending, m.swept = true, now
 	m.counters.Sweep(now, true)
 	m.report(now)
 	m.tell(now)
 	m.writeLogs(now)
 	return m.out
+}
+
+// Unreported says how many hits the tier has not confirmed, and how many it will never be told of, or may not have been: those that
+// were lost since the table was made. It may be called from anywhere.
+func (m *Machine) Unreported() (hits, lost uint64) {
+	s := m.counters.Stats()
+	return s.Unreported, s.LostUnknown + s.LostFull + s.LostExpired + s.LostBacklog + s.LostSaturated + s.LostEvicted
+}
+
+// confirm notes what nodes have confirmed of the last report. While one does it is not given up, however late its probes are: what is
+// on its way to it would be lost.
+func (m *Machine) confirm(results []Result, now time.Time) {
+	if !m.ending {
+		return
+	}
+	for i := range results {
+		if r := &results[i]; r.Report && r.Op != Get && r.Status == Done {
+			m.heard, m.nodes[r.Node].answered = true, now
+		}
+	}
+}
+
+// sweepEvery is how long after a sweep the next is due. The last report takes as many rounds as a counter's hits need, so as long as
+// nodes confirm hits, the next round follows.
+func (m *Machine) sweepEvery() time.Duration {
+	if m.heard {
+		return Tick
+	}
+	return sweepEvery
 }
 
 // recall brings the counters to hand that reports were of.
@@ -269,7 +303,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		var room [counterKeySize]byte
 		m.sendPart(node, op, m.sheet.write(name.append(room[:0], p.Group)), c, p, 0)
 	}
-	if rep.Past {
+	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
 		m.look(node, aLook, c, &name, rep.Oldest, rep.Newest-1)
 	}
 }

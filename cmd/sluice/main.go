@@ -56,7 +56,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = serve(c, f, stderr)
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, "sluice:", sentence(err))
+		if err != errLogged {
+			fmt.Fprintln(stderr, "sluice:", sentence(err))
+		}
 		return exitFailed
 	}
 	return 0

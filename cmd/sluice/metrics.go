@@ -4,17 +4,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/pop"
+	"sluice/pop/memcached"
 )
 
 // tierMetrics shows a tier to Prometheus. Labels are nodes of the configuration and words of ours, so their number is fixed.
 type tierMetrics struct {
-	tier    *pop.Tier
+	tier    *memcached.Tier
 	machine *pop.Machine
 
 	operations, seconds, up, dials, dropped, edges, propagation, forged, logLost *prometheus.Desc
 }
 
-func newTierMetrics(tier *pop.Tier, machine *pop.Machine) *tierMetrics {
+func newTierMetrics(tier *memcached.Tier, machine *pop.Machine) *tierMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("sluice_"+name, help, labels, nil)
 	}

@@ -139,11 +139,8 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	background, cancel := context.WithCancel(context.Background())
 	failed := make(chan error, 4)
 	var edges, others sync.WaitGroup
-	others.Go(func() {
-		if err := shared.sync(background); err != nil {
-			log.Warn("last report to the tier", "error", err)
-		}
-	})
+	reported := make(chan error, 1)
+	go func() { reported <- shared.sync(background) }()
 	others.Go(func() { sweep(background, server) })
 	others.Go(func() { server.Watch(background) })
 	written := make(chan struct{})
@@ -193,6 +190,12 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	}
 	edges.Wait()
 	cancel()
+	if unsent := <-reported; unsent != nil {
+		log.Error("the tier lacks what this edge has counted last", "error", unsent)
+		if err == nil && next.out == nil { // with a process in its place, the edge goes on
+			err = errLogged
+		}
+	}
 	last, done := context.WithTimeout(context.Background(), time.Second)
 	defer done()
 	if operators.Shutdown(last) != nil {
@@ -207,6 +210,9 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	log.Info("stopped")
 	return err
 }
+
+// errLogged is an error of which the log tells.
+var errLogged = errors.New("the log tells")
 
 // wait returns when the process is to end: it was told to, or something failed, which is the error, or a new process has
 // taken over (SIGUSR2).

@@ -13,6 +13,7 @@ import (
 	"sluice/edge"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/memcached"
 )
 
 // shared is what this edge counts in, and what shares it with the PoP. Everything that differs between an edge that counts
@@ -32,7 +33,7 @@ func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error)
 		s.sync = s.tidy
 		return s, nil
 	}
-	var tier *pop.Tier
+	var tier *memcached.Tier
 	wake := func() { tier.Wake() }
 	s := &shared{
 		table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: secret.Phase, Wake: wake}),
@@ -44,7 +45,7 @@ func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error)
 	if err != nil {
 		return nil, err
 	}
-	if tier, err = pop.NewTier(machine, c.PoP.Memcached); err != nil {
+	if tier, err = memcached.NewTier(machine, c.PoP.Memcached); err != nil {
 		return nil, fmt.Errorf("pop.memcached: %w", err)
 	}
 	tier.Caught = func(v any, stack []byte) {

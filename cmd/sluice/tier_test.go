@@ -2,15 +2,18 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
-// memcached starts a node of its own.
-func memcached(t *testing.T) string {
+// startMemcached starts a node of its own.
+func startMemcached(t *testing.T) string {
 	t.Helper()
 	addr := freePort(t)
 	_, port, _ := net.SplitHostPort(addr)
@@ -25,9 +28,62 @@ func memcached(t *testing.T) string {
 	return addr
 }
 
+// farAway makes a node reachable at another address, from where everything takes so long, in either direction.
+func farAway(t *testing.T, node string, oneWay time.Duration) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", node)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			go carry(far, near, oneWay)
+			go carry(near, far, oneWay)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// carry copies what comes, a while after it came.
+func carry(to, from net.Conn, after time.Duration) {
+	type piece struct {
+		due   time.Time
+		bytes []byte
+	}
+	way := make(chan piece, 1<<12)
+	go func() {
+		defer close(way)
+		for {
+			b := make([]byte, 32<<10)
+			n, err := from.Read(b)
+			if err != nil {
+				return
+			}
+			way <- piece{time.Now().Add(after), b[:n]}
+		}
+	}()
+	for p := range way {
+		<-time.After(time.Until(p.due))
+		if _, err := to.Write(p.bytes); err != nil {
+			from.Close()
+		}
+	}
+	to.Close()
+}
+
 // What an edge has counted and not yet reported reaches the tier before it ends: the next one knows of it.
 func TestUnreportedHitsReachTheTier(t *testing.T) {
-	node := memcached(t)
+	node := startMemcached(t)
 	args := []string{"--memcached", node, "--limit", "100000", "--window", "1h"}
 	p := start(t, origin(t), args...)
 	const hits = 200
@@ -46,4 +102,74 @@ func TestUnreportedHitsReachTheTier(t *testing.T) {
 		return json.Unmarshal([]byte(body), &standings) == nil && len(standings) == 1 && standings[0].Estimate == hits+1
 	})
 	next.stop(syscall.SIGTERM)
+}
+
+// Where a report takes many rounds over a long way, an edge that ends makes them all.
+func TestLastReportOverALongWay(t *testing.T) {
+	node := startMemcached(t)
+	flags := []string{"--limit", "10000", "--window", "1h", "--memcached"}
+	p := start(t, origin(t), append(flags, farAway(t, node, 50*time.Millisecond))...)
+	const hits = 1500
+	for range hits {
+		if got := p.get(); got != 200 {
+			t.Fatal(got)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	p.stop(syscall.SIGTERM)
+	next := start(t, origin(t), append(flags, node)...)
+	next.get() // it has not seen the source, and asks
+	estimate := 0.0
+	next.until("told of something", func() bool {
+		_, body := next.admin("GET", "/v1/sources/127.0.0.1")
+		var standings []struct{ Estimate float64 }
+		if json.Unmarshal([]byte(body), &standings) == nil && len(standings) == 1 {
+			estimate = standings[0].Estimate
+		}
+		return estimate > 1
+	})
+	if estimate != hits+1 {
+		t.Errorf("%v hits are known, want %d", estimate, hits+1)
+	}
+	next.stop(syscall.SIGTERM)
+}
+
+// What cannot be reported is named, and does not take long.
+func TestLastReportToNobody(t *testing.T) {
+	p := start(t, origin(t), "--memcached", freePort(t))
+	const hits = 42
+	for range hits {
+		if got := p.get(); got != 200 {
+			t.Fatal(got)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	_ = p.cmd.Wait()
+	if took, code := time.Since(began), p.cmd.ProcessState.ExitCode(); code != exitFailed || took > 5*time.Second {
+		t.Errorf("exit %d after %v", code, took)
+	}
+	if want := fmt.Sprintf("%d hits did not reach the tier", hits); !strings.Contains(p.log.String(), want) {
+		t.Errorf("not in its log: %s\n%s", want, p.log)
+	}
+}
+
+// A process that another has taken over from has done what it should, even where the tier is away: the edge goes on.
+func TestLastReportAfterHandover(t *testing.T) {
+	l := startLineage(t, origin(t), nil, nil, "--memcached", freePort(t))
+	if got := l.get(); got != 200 {
+		t.Fatal(got)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	l.replace()
+	if err := l.cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, l.text())
+	}
+	if want := "1 hits did not reach the tier"; !strings.Contains(l.text(), want) {
+		t.Errorf("not in its log: %s\n%s", want, l.text())
+	}
+	l.signal(syscall.SIGTERM)
 }

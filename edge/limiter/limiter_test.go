@@ -346,7 +346,7 @@ func TestFirstSightWaits(t *testing.T) {
 	tier := bench.withTier(nil)
 	bench.Wait = func(channels []<-chan struct{}) {
 		heard = slices.Clone(channels)
-		oldest, newest := r.Counter.Groups(epoch, 0)
+		oldest, newest := bench.Counters.Groups(r.Counter, epoch, 0)
 		bench.Counters.Learn(counter.Counter{Rule: r.Counter, Source: a}, newest, append([]uint64{5}, make([]uint64, newest-oldest)...), epoch)
 	}
 	if d := bench.decide(a, epoch); d.Verdict != Limited || tier.asked != 1 || len(heard) != 1 {

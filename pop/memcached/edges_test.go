@@ -1,9 +1,11 @@
-package pop_test
+package memcached_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,32 +15,48 @@ import (
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/memcached"
 	"sluice/pop/poptest"
 )
+
+func address(n uint32) counter.Source {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], n)
+	return counter.SourceOf(netip.AddrFrom4(b), 32, 64)
+}
+
+func newRule(t testing.TB, limit uint32, window, timeout time.Duration) pop.Rule {
+	t.Helper()
+	r, err := counter.NewRule("test", limit, window, 12, counter.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pop.Rule{Counter: r, Timeout: timeout}
+}
 
 // edge is one edge as a process has it: tables, machine, and the tier that runs it.
 type edge struct {
 	limiter.Limiter
 	decision limiter.Decision
-	tier     *pop.Tier
+	tier     *memcached.Tier
 	rule     limiter.Rule
 	stop     func() error
 }
 
 // startEdge starts an edge whose tier reaches its nodes by dial.
-func startEdge(t *testing.T, id uint64, rule pop.Rule, nodes []string, dial pop.Dial) *edge {
+func startEdge(t *testing.T, id uint64, rule pop.Rule, nodes []string, dial memcached.Dial) *edge {
 	t.Helper()
 	e := &edge{rule: limiter.Rule{Counter: rule.Counter, Timeout: rule.Timeout}}
 	wake := func() { e.tier.Wake() }
 	secret := pop.SecretOf([]byte("test"))
-	e.Counters = counter.New(counter.Options{Counters: 10_000, Tier: true, Phase: secret.Phase, Wake: wake})
+	e.Counters = counter.New(counter.Options{Counters: 400_000, Tier: true, Phase: secret.Phase, Wake: wake})
 	e.Bits = mitigation.New(10_000, wake)
 	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: secret, ID: id, Counters: e.Counters, Bits: e.Bits}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.SetRules([]pop.Rule{rule})
-	if e.tier, err = pop.NewTier(m, nodes); err != nil {
+	if e.tier, err = memcached.NewTier(m, nodes); err != nil {
 		t.Fatal(err)
 	}
 	e.tier.Dial = dial
@@ -106,7 +124,7 @@ func TestEdgesBlockTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, names := newPipes(2)
 		defer nodes.close()
-		rule := newRule(t, 100, time.Minute, time.Minute, counter.Nearest)
+		rule := newRule(t, 100, time.Minute, time.Minute)
 		var edges []*edge
 		for i := range uint64(3) {
 			e := startEdge(t, i+1, rule, names, nodes.dial)
@@ -158,7 +176,7 @@ func TestEdgeStopsWithLastReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, names := newPipes(2)
 		defer nodes.close()
-		rule := newRule(t, 1000, time.Minute, time.Minute, counter.Nearest)
+		rule := newRule(t, 1000, time.Minute, time.Minute)
 		first := startEdge(t, 1, rule, names, nodes.dial)
 		time.Sleep(time.Second)
 		for s := range uint32(100) {
@@ -189,7 +207,7 @@ func TestEdgesWithHungNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes, names := newPipes(2)
 		defer nodes.close()
-		rule := newRule(t, 50, 10*time.Second, 10*time.Second, counter.Nearest)
+		rule := newRule(t, 50, 10*time.Second, 10*time.Second)
 		a := startEdge(t, 1, rule, names, nodes.dial)
 		defer a.stop()
 		b := startEdge(t, 2, rule, names, nodes.dial)
@@ -230,7 +248,7 @@ func TestEdgesWithHungNode(t *testing.T) {
 // The same with real parts: two memcached processes, three edges, real time.
 func TestEdgesOverMemcached(t *testing.T) {
 	names := []string{startMemcached(t), startMemcached(t)}
-	rule := newRule(t, 100, time.Minute, time.Minute, counter.Nearest)
+	rule := newRule(t, 100, time.Minute, time.Minute)
 	var edges []*edge
 	for i := range uint64(3) {
 		e := startEdge(t, i+1, rule, names, nil)

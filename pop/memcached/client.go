@@ -1,4 +1,4 @@
-package pop
+package memcached
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
+
+	"sluice/pop"
 )
 
 // exchange is how long a command that is not part of a report may take, connecting included. It is also what it takes to
@@ -58,7 +60,7 @@ func (c *client) close() {
 }
 
 // do carries out one command, within exchange.
-func (c *client) do(cmd Command) (r Result) {
+func (c *client) do(cmd pop.Command) (r pop.Result) {
 	deadline := time.Now().Add(exchange)
 	if losses := c.dialer.losses.Load(); losses != c.losses {
 		c.close() // an exchange failed since: the connection may be from before the node's restart
@@ -82,45 +84,45 @@ func (c *client) do(cmd Command) (r Result) {
 		c.dialer.answered()
 	case errors.Is(err, memcache.ErrCacheMiss), errors.Is(err, memcache.ErrNotStored):
 		c.dialer.answered()
-		r.Status = NotThere
+		r.Status = pop.NotThere
 	case errors.Is(err, memcache.ErrMalformedKey):
-		r.Status, r.Err = Unsent, err
+		r.Status, r.Err = pop.Unsent, err
 	default:
 		c.failed(&r, err)
 	}
 	return r
 }
 
-func (c *client) failed(r *Result, err error) {
+func (c *client) failed(r *pop.Result, err error) {
 	defer c.close()
-	r.Status, r.Err = Unknown, err
+	r.Status, r.Err = pop.Unknown, err
 	if c.conn != nil && c.conn.err != nil {
 		r.Err = c.conn.err
 	}
 	var dial *dialError
 	if errors.As(err, &dial) {
-		r.Status, r.Err = Unsent, err
+		r.Status, r.Err = pop.Unsent, err
 		return // the dialer knows
 	}
 	c.dialer.lost()
 	if c.conn != nil && c.conn.refused != nil {
-		r.Status, r.Err = Unsent, c.conn.refused
+		r.Status, r.Err = pop.Unsent, c.conn.refused
 	}
 }
 
 // call maps the command to gomemcache's.
-func (c *client) call(r *Result) (err error) {
+func (c *client) call(r *pop.Result) (err error) {
 	switch r.Op {
-	case Incr:
+	case pop.Incr:
 		r.Number, err = c.mc.Increment(r.Key, r.Delta)
 		return err
-	case Add:
+	case pop.Add:
 		return c.mc.Add(item(&r.Command))
-	case Set:
+	case pop.Set:
 		return c.mc.Set(item(&r.Command))
-	case Append:
+	case pop.Append:
 		return c.mc.Append(item(&r.Command))
-	case Delete:
+	case pop.Delete:
 		return c.mc.Delete(r.Key)
 	}
 	// A panic in GetMulti would be in a goroutine of its own, out of our reach. The guard keeps from it what could cause one.
@@ -143,6 +145,6 @@ func (c *client) call(r *Result) (err error) {
 	return nil
 }
 
-func item(c *Command) *memcache.Item {
+func item(c *pop.Command) *memcache.Item {
 	return &memcache.Item{Key: c.Key, Value: c.Value, Expiration: c.Expire}
 }

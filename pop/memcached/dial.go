@@ -1,4 +1,4 @@
-package pop
+package memcached
 
 import (
 	"context"
@@ -17,12 +17,12 @@ const (
 )
 
 // errBackoff is why a command is Unsent while its node is not being dialled.
-var errBackoff = errors.New("pop: node failed a moment ago, and it is too soon to connect again")
+var errBackoff = errors.New("memcached: node failed a moment ago, and it is too soon to connect again")
 
 // dialError says that no connection came about, so that nothing was sent.
 type dialError struct{ err error }
 
-func (e *dialError) Error() string { return "pop: connect: " + e.err.Error() }
+func (e *dialError) Error() string { return "memcached: connect: " + e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
 // dialer connects to one node, for its pipeline and for gomemcache together: a node that comes back must not be met by

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package pop
+package memcached
 
 import "net"
 

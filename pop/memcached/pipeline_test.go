@@ -1,4 +1,4 @@
-package pop_test
+package memcached_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/pop"
+	"sluice/pop/memcached"
 	"sluice/pop/poptest"
 )
 
@@ -40,8 +41,8 @@ func (o *outcomes) take() []pop.Result {
 }
 
 // start runs a pipeline until the test ends or stop is called.
-func start(dial pop.Dial, o *outcomes) (p pop.Pipeline, stop func()) {
-	p = pop.NewPipeline(dial, "node:11211", o.deliver)
+func start(dial memcached.Dial, o *outcomes) (p memcached.Pipeline, stop func()) {
+	p = memcached.NewPipeline(dial, "node:11211", o.deliver)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -121,6 +122,8 @@ func TestPipelineWrongAnswers(t *testing.T) {
 		{"spaces behind", incr("k"), poptest.Reply{Bytes: []byte("7   \r\n")}, "incr done, incr done", [3]uint64{}},
 		{"not a number there", incr("k"), poptest.Reply{Bytes: []byte("CLIENT_ERROR cannot increment or decrement non-numeric value\r\n")}, "incr unsent, incr done", [3]uint64{}},
 		{"no memory", add("k", "1"), poptest.Reply{Bytes: []byte("SERVER_ERROR out of memory storing object\r\n")}, "add unsent, incr done", [3]uint64{}},
+		{"no memory to read", get("k"), poptest.Reply{Bytes: []byte("SERVER_ERROR out of memory writing get response\r\n")}, "get unsent, incr done", [3]uint64{}},
+		{"no memory for the rest", get("j", "k"), poptest.Reply{Bytes: []byte("VALUE k 0 1\r\n7\r\nSERVER_ERROR out of memory writing get response\r\n")}, "get unknown, incr unknown", [3]uint64{2: 1}},
 		{"empty line", incr("k"), poptest.Reply{Bytes: []byte("\r\n")}, "incr unknown, incr unknown", [3]uint64{2: 1}},
 		{"bare newline", incr("k"), poptest.Reply{Bytes: []byte("\n")}, "incr unknown, incr unknown", [3]uint64{2: 1}},
 		{"bare newline behind a number", incr("k"), poptest.Reply{Bytes: []byte("7\n")}, "incr unknown, incr unknown", [3]uint64{2: 1}},
@@ -309,7 +312,7 @@ func TestPipelineBacklog(t *testing.T) {
 		n.Hang()
 		var o outcomes
 		p, stop := start(n.Dial, &o)
-		cmds := make([]pop.Command, pop.Backlog+5)
+		cmds := make([]pop.Command, memcached.Backlog+5)
 		for i := range cmds {
 			cmds[i] = incr("k")
 		}
@@ -322,11 +325,11 @@ func TestPipelineBacklog(t *testing.T) {
 		synctest.Wait()
 		stop()
 		rs := o.take()
-		if len(rs) != pop.Backlog || p.Backlog() != 0 {
-			t.Errorf("%d results when stopped, want %d; %d left", len(rs), pop.Backlog, p.Backlog())
+		if len(rs) != memcached.Backlog || p.Backlog() != 0 {
+			t.Errorf("%d results when stopped, want %d; %d left", len(rs), memcached.Backlog, p.Backlog())
 		}
 		for _, r := range rs {
-			if !errors.Is(r.Err, pop.ErrStopped) {
+			if !errors.Is(r.Err, memcached.ErrStopped) {
 				t.Fatal(r.Err)
 			}
 		}
@@ -377,7 +380,7 @@ func TestPipelineAllocates(t *testing.T) {
 		}
 	}()
 	got := make(chan int, 16)
-	p := pop.NewPipeline(func(context.Context, string, string) (net.Conn, error) { return ours, nil }, "", func(rs []pop.Result) { got <- len(rs) })
+	p := memcached.NewPipeline(func(context.Context, string, string) (net.Conn, error) { return ours, nil }, "", func(rs []pop.Result) { got <- len(rs) })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -414,7 +417,7 @@ func FuzzReadAnswer(f *testing.F) {
 		if c.Op == pop.Get {
 			c.Key = "a b"
 		}
-		used, complete, r, err := pop.ReadAnswer(c, in)
+		used, complete, r, err := memcached.ReadAnswer(c, in)
 		if used < 0 || used > len(in) || complete && (used == 0 || err != nil) {
 			t.Fatalf("used %d of %d, complete %v, error %v", used, len(in), complete, err)
 		}
@@ -423,12 +426,12 @@ func FuzzReadAnswer(f *testing.F) {
 		}
 		// What is complete stays the same when more follows; what is not is never taken for complete too early.
 		if complete {
-			_, again, r2, _ := pop.ReadAnswer(c, append(in[:used:used], "12\r\n"...))
+			_, again, r2, _ := memcached.ReadAnswer(c, append(in[:used:used], "12\r\n"...))
 			if !again || !cmp.Equal(r.Values, r2.Values) || r.Number != r2.Number || r.Status != r2.Status {
 				t.Fatalf("another answer when more follows: %v, then %v", r, r2)
 			}
 			for i := range used {
-				if _, early, _, _ := pop.ReadAnswer(c, in[:i]); early {
+				if _, early, _, _ := memcached.ReadAnswer(c, in[:i]); early {
 					t.Fatalf("complete after %d of %d bytes", i, used)
 				}
 			}
@@ -443,13 +446,13 @@ func TestLegalKeys(t *testing.T) {
 			for b := range 256 {
 				key := []byte(strings.Repeat("k", length))
 				key[at] = byte(b)
-				if got, want := pop.LegalKey(string(key)), b > ' ' && b < 0x7f; got != want {
+				if got, want := memcached.LegalKey(string(key)), b > ' ' && b < 0x7f; got != want {
 					t.Fatalf("%q: %v, want %v", key, got, want)
 				}
 			}
 		}
 	}
-	if pop.LegalKey("") || pop.LegalKey(strings.Repeat("k", 251)) || !pop.LegalKey(strings.Repeat("k", 250)) {
+	if memcached.LegalKey("") || memcached.LegalKey(strings.Repeat("k", 251)) || !memcached.LegalKey(strings.Repeat("k", 250)) {
 		t.Error("keys have 1 to 250 bytes")
 	}
 }

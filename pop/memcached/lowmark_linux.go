@@ -1,4 +1,4 @@
-package pop
+package memcached
 
 import (
 	"math/bits"

@@ -1,4 +1,4 @@
-package pop_test
+package memcached_test
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/pop"
+	"sluice/pop/memcached"
 )
 
 // countedConn counts reads, and otherwise is the socket it holds.
@@ -65,7 +66,7 @@ func TestAnswersAreReadTogether(t *testing.T) {
 		return countedConn{c.(*net.TCPConn), &reads}, nil
 	}
 	arrived := make(chan pop.Result, n)
-	p := pop.NewPipeline(dial, l.Addr().String(), func(rs []pop.Result) {
+	p := memcached.NewPipeline(dial, l.Addr().String(), func(rs []pop.Result) {
 		for _, r := range rs {
 			arrived <- r
 		}
@@ -88,7 +89,7 @@ func TestAnswersAreReadTogether(t *testing.T) {
 	started := time.Now()
 	for i := range n {
 		if i == before {
-			if waited := time.Since(started); waited > pop.Patience/2 {
+			if waited := time.Since(started); waited > memcached.ProgressTimeout/2 {
 				t.Errorf("the answers before the node stopped took %v", waited)
 			}
 			close(goOn)

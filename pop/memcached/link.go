@@ -1,4 +1,4 @@
-package pop
+package memcached
 
 import (
 	"context"
@@ -6,45 +6,47 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sluice/pop"
 )
 
 // A node has three connections: its pipeline, and of what is rare one for long answers and one for short ones, so that a flood in the
 // log does not delay the probes.
 const (
-	lanes     = 2
-	laneQueue = 1024        // commands beyond it come back Unsent
-	laneWait  = time.Second // commands that waited longer come back Unsent: nobody counts on them any more
+	rareConns = 2
+	rareQueue = 1024        // commands beyond it come back Unsent
+	rareWait  = time.Second // commands that waited longer come back Unsent: nobody counts on them any more
 )
 
 var errQueue = fmt.Errorf("%w, one at a time", errBacklog)
 
-// link is the way to one node: its pipeline for reports, and a client for each lane of what is rare.
+// link is the way to one node: its pipeline for reports, and a client for each of the other connections.
 type link struct {
 	dialer  *dialer
 	pipe    *pipeline
-	queues  [lanes]chan job
-	trips   *Histogram
-	waiting atomic.Int64 // commands in the lanes
-	deliver func([]Result)
+	queues  [rareConns]chan job
+	trips   *pop.Histogram
+	waiting atomic.Int64 // commands that wait for one of those
+	deliver func([]pop.Result)
 	caught  func(any) // a panic
 }
 
 type job struct {
-	Command
+	pop.Command
 	at time.Time
 }
 
-func newLink(d *dialer, deliver func([]Result), caught func(any)) *link {
-	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: new(Histogram), deliver: deliver, caught: caught}
+func newLink(d *dialer, deliver func([]pop.Result), caught func(any)) *link {
+	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: new(pop.Histogram), deliver: deliver, caught: caught}
 	l.pipe.trips = l.trips
 	for i := range l.queues {
-		l.queues[i] = make(chan job, laneQueue)
+		l.queues[i] = make(chan job, rareQueue)
 	}
 	return l
 }
 
-// lane keeps what may be long from what tells a node's health.
-func lane(c *Command) int {
+// rareConn keeps what may be long from what tells a node's health.
+func rareConn(c *pop.Command) int {
 	if c.Bulk {
 		return 0
 	}
@@ -52,9 +54,9 @@ func lane(c *Command) int {
 }
 
 // send takes a command that is not part of a report and reports whether there was room for it.
-func (l *link) send(c Command) bool {
+func (l *link) send(c pop.Command) bool {
 	select {
-	case l.queues[lane(&c)] <- job{c, time.Now()}:
+	case l.queues[rareConn(&c)] <- job{c, time.Now()}:
 		l.waiting.Add(1)
 		return true
 	default:
@@ -86,7 +88,7 @@ func (l *link) again(ctx context.Context, f func(context.Context)) {
 	}
 }
 
-// serve carries out the commands of a lane one by one.
+// serve carries out the commands of a connection one by one.
 func (l *link) serve(ctx context.Context, q chan job) {
 	c := newClient(l.dialer, l.caught)
 	defer c.close()
@@ -98,14 +100,14 @@ func (l *link) serve(ctx context.Context, q chan job) {
 		case j = <-q:
 		}
 		start := time.Now()
-		r := Result{Command: j.Command, Status: Unsent, Err: errQueue}
-		if start.Sub(j.at) < laneWait {
+		r := pop.Result{Command: j.Command, Status: pop.Unsent, Err: errQueue}
+		if start.Sub(j.at) < rareWait {
 			r = c.do(j.Command)
-			if r.Status == Done || r.Status == NotThere {
+			if r.Status == pop.Done || r.Status == pop.NotThere {
 				l.trips.Observe(time.Since(start))
 			}
 		}
 		l.waiting.Add(-1)
-		l.deliver([]Result{r})
+		l.deliver([]pop.Result{r})
 	}
 }

@@ -1,4 +1,4 @@
-package pop_test
+package memcached_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/pop"
+	"sluice/pop/memcached"
 	"sluice/pop/poptest"
 )
 
@@ -127,7 +128,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name+"/pipeline", func(t *testing.T) { conform(t, overPipeline(t, serve(t))) })
 		t.Run(name+"/gomemcache", func(t *testing.T) {
-			c := pop.NewClient(new(net.Dialer).DialContext, serve(t))
+			c := memcached.NewClient(new(net.Dialer).DialContext, serve(t))
 			t.Cleanup(c.Close)
 			conform(t, patiently(c.Do))
 			if c.Panics() > 0 {
@@ -143,7 +144,7 @@ func patiently(node do) do {
 	return func(c pop.Command) (r pop.Result) {
 		deadline := time.Now().Add(10 * time.Second)
 		for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
-			if r = node(c); !pop.NotConnected(r.Err) || time.Now().After(deadline) {
+			if r = node(c); !memcached.NotConnected(r.Err) || time.Now().After(deadline) {
 				return r
 			}
 		}
@@ -152,7 +153,7 @@ func patiently(node do) do {
 
 func overPipeline(t *testing.T, address string) do {
 	results := make(chan pop.Result, 1)
-	p := pop.NewPipeline(new(net.Dialer).DialContext, address, func(rs []pop.Result) {
+	p := memcached.NewPipeline(new(net.Dialer).DialContext, address, func(rs []pop.Result) {
 		for _, r := range rs {
 			results <- r
 		}
@@ -182,7 +183,7 @@ func TestExpiry(t *testing.T) {
 		n := poptest.New(0)
 		defer n.Close()
 		direct := func(c pop.Command) pop.Result { return n.Do(time.Now(), c) }
-		c := pop.NewClient(n.Dial, "node:11211")
+		c := memcached.NewClient(n.Dial, "node:11211")
 		defer c.Close()
 		for _, node := range []do{direct, c.Do} {
 			node(pop.Command{Op: pop.Set, Key: "k", Value: []byte("1"), Expire: 10})

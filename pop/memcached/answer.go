@@ -1,10 +1,12 @@
-package pop
+package memcached
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"strings"
+
+	"sluice/pop"
 )
 
 const (
@@ -12,35 +14,28 @@ const (
 	maxValue = 1 << 20 // memcached's own largest item
 )
 
-var (
-	// ErrNotNumber is in the Result of an Incr, which is Unsent, when what is at its key is not a number: somebody
-	// else wrote it, and only a Delete helps.
-	ErrNotNumber = errors.New("pop: the value at the key is not a number")
-	// errFull is in a Result, which is Unsent, when the node has no memory for the item.
-	errFull = errors.New("pop: node is out of memory for this item")
-	// errAnswer is the reason for a dropped connection when the node said something that is no answer to what was asked.
-	// From there on nobody knows which answer belongs to which command.
-	errAnswer = errors.New("pop: wrong answer")
-)
+// errAnswer is the reason for a dropped connection when the node said something that is no answer to what was asked.
+// From there on nobody knows which answer belongs to which command.
+var errAnswer = errors.New("memcached: wrong answer")
 
-func wrongAnswer(op Op, line []byte) error {
+func wrongAnswer(op pop.Op, line []byte) error {
 	return fmt.Errorf("%w to %s: %.80q", errAnswer, op, line)
 }
 
 // answers reads answers of memcached's classic text protocol. It holds what it has of a Get whose answer is still
 // coming in.
 type answers struct {
-	none   [maxKeys][]byte // what a Get of keys that are not there brings; never written
-	values [][]byte        // nil before the first value
-	keys   []string        // of the Get, once there is a value
-	next   int             // the key expected next: nodes answer in the order of the keys, twemproxy not quite
+	none   [pop.MaxKeys][]byte // what a Get of keys that are not there brings; never written
+	values [][]byte            // nil before the first value
+	keys   []string            // of the Get, once there is a value
+	next   int                 // the key expected next: nodes answer in the order of the keys, twemproxy not quite
 }
 
 // read reads the answer to r.Command from in and fills in r. It says how many bytes of in it consumed, and whether
 // the answer is complete; if not, it wants to be called again with what follows those bytes. After an error the
 // connection is of no use any more.
-func (a *answers) read(in []byte, r *Result) (used int, complete bool, err error) {
-	if r.Op == Get {
+func (a *answers) read(in []byte, r *pop.Result) (used int, complete bool, err error) {
+	if r.Op == pop.Get {
 		return a.readValues(in, r)
 	}
 	line, used, err := cutLine(in)
@@ -48,38 +43,38 @@ func (a *answers) read(in []byte, r *Result) (used int, complete bool, err error
 		return 0, false, err
 	}
 	switch r.Op {
-	case Incr:
+	case pop.Incr:
 		if n, ok := parseNumber(line); ok {
-			r.Status, r.Number = Done, n
+			r.Status, r.Number = pop.Done, n
 			return used, true, nil
 		}
 		if string(line) == "NOT_FOUND" {
-			r.Status = NotThere
+			r.Status = pop.NotThere
 			return used, true, nil
 		}
-	case Delete:
+	case pop.Delete:
 		switch string(line) {
 		case "DELETED":
-			r.Status = Done
+			r.Status = pop.Done
 			return used, true, nil
 		case "NOT_FOUND":
-			r.Status = NotThere
+			r.Status = pop.NotThere
 			return used, true, nil
 		}
-	case Add, Set, Append:
+	case pop.Add, pop.Set, pop.Append:
 		switch string(line) {
 		case "STORED":
-			r.Status = Done
+			r.Status = pop.Done
 			return used, true, nil
 		case "NOT_STORED":
-			if r.Op != Set {
-				r.Status = NotThere
+			if r.Op != pop.Set {
+				r.Status = pop.NotThere
 				return used, true, nil
 			}
 		}
 	}
 	if r.Err = refusal(line); r.Err != nil {
-		r.Status = Unsent
+		r.Status = pop.Unsent
 		return used, true, nil
 	}
 	return 0, false, wrongAnswer(r.Op, line)
@@ -91,32 +86,38 @@ func (a *answers) read(in []byte, r *Result) (used int, complete bool, err error
 func refusal(line []byte) error {
 	switch {
 	case string(line) == "CLIENT_ERROR cannot increment or decrement non-numeric value":
-		return ErrNotNumber
+		return pop.ErrNotNumber
 	case bytes.HasPrefix(line, []byte("SERVER_ERROR out of memory")),
 		string(line) == "SERVER_ERROR object too large for cache":
-		return errFull
+		return pop.ErrFull
 	}
 	return nil
 }
 
 // readValues reads as many of a Get's values as in holds.
-func (a *answers) readValues(in []byte, r *Result) (used int, complete bool, err error) {
+func (a *answers) readValues(in []byte, r *pop.Result) (used int, complete bool, err error) {
 	for {
 		line, n, err := cutLine(in[used:])
 		if line == nil || err != nil {
 			return used, false, err
 		}
 		if string(line) == "END" {
-			r.Status, r.Values = Done, a.values
+			r.Status, r.Values = pop.Done, a.values
 			if a.values == nil {
 				r.Values = a.none[:1+strings.Count(r.Key, " ")]
 			}
 			a.values = nil
 			return used + n, true, nil
 		}
+		if a.values == nil {
+			if err := refusal(line); errors.Is(err, pop.ErrFull) {
+				r.Status, r.Err = pop.Unsent, err
+				return used + n, true, nil
+			}
+		}
 		key, size, ok := parseValueLine(line)
 		if !ok {
-			return used, false, wrongAnswer(Get, line)
+			return used, false, wrongAnswer(pop.Get, line)
 		}
 		if a.values == nil {
 			a.keys, a.next = r.Keys(), 0
@@ -124,14 +125,14 @@ func (a *answers) readValues(in []byte, r *Result) (used int, complete bool, err
 		}
 		i, ok := a.asked(key)
 		if !ok {
-			return used, false, wrongAnswer(Get, line)
+			return used, false, wrongAnswer(pop.Get, line)
 		}
 		body := in[used+n:]
 		if len(body) < size+2 {
 			return used, false, nil // the line will be read again when its value is here
 		}
 		if body[size] != '\r' || body[size+1] != '\n' {
-			return used, false, wrongAnswer(Get, line)
+			return used, false, wrongAnswer(pop.Get, line)
 		}
 		a.values[i] = append(make([]byte, 0, size), body[:size]...)
 		a.next = i + 1

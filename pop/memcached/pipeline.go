@@ -1,4 +1,4 @@
-package pop
+package memcached
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sluice/pop"
 )
 
 // Backlog is how many commands a node's pipeline takes before their answers are there. What a Machine sends beyond it
@@ -19,20 +21,20 @@ import (
 const Backlog = 1 << 14
 
 const (
-	backlogBytes = 8 << 20     // not yet written; commands beyond it come back Unsent as well
-	patience     = time.Second // without a complete answer, or for a write, before the connection is given up
-	readBuffer   = 64 << 10
-	batch        = 256                   // results delivered at a time, at most
-	many         = 64                    // when so many answers are to come, they are waited for together
-	together     = 10 * time.Millisecond // at most so long: it is not worth more
+	backlogBytes    = 8 << 20     // not yet written; commands beyond it come back Unsent as well
+	progressTimeout = time.Second // without a complete answer, or for a write, before the connection is given up
+	readBuffer      = 64 << 10
+	batch           = 256                   // results delivered at a time, at most
+	gatherFrom      = 64                    // when so many answers are to come, they are waited for together
+	gatherFor       = 10 * time.Millisecond // at most so long: it is not worth more
 )
 
 var (
-	errPanic   = errors.New("pop: panic")
-	errStopped = errors.New("pop: stopped")
-	errBacklog = errors.New("pop: too many commands under way to this node")
-	errKey     = errors.New("pop: not a key: 1 to 250 bytes of printable ASCII are")
-	errKeys    = fmt.Errorf("pop: get of more than %d keys", maxKeys)
+	errPanic   = errors.New("memcached: panic")
+	errStopped = errors.New("memcached: stopped")
+	errBacklog = errors.New("memcached: too many commands under way to this node")
+	errKey     = errors.New("memcached: not a key: 1 to 250 bytes of printable ASCII are")
+	errKeys    = fmt.Errorf("memcached: get of more than %d keys", pop.MaxKeys)
 )
 
 // pipeline carries the reports to one node: many small commands on one connection. What gathers while a burst is being
@@ -42,10 +44,10 @@ var (
 // are Unknown and all others Unsent.
 type pipeline struct {
 	dialer  *dialer
-	deliver func([]Result) // called by one goroutine at a time; the slice is valid until it returns
-	caught  func(any)      // is told of a panic
-	wake    chan struct{}  // something is queued
-	trips   *Histogram     // one observation for each burst: from its write to its last answer
+	deliver func([]pop.Result) // called by one goroutine at a time; the slice is valid until it returns
+	caught  func(any)          // is told of a panic
+	wake    chan struct{}      // something is queued
+	trips   *pop.Histogram     // one observation for each burst: from its write to its last answer
 	drops   *drops
 
 	mu sync.Mutex
@@ -53,8 +55,9 @@ type pipeline struct {
 	// The reader reads slots before sent without mu: they change only after head has passed them.
 	ring             ring
 	head, sent, tail uint64
-	buf              []byte  // ring[sent:tail] as bytes
-	bursts           []burst // on their way, oldest first
+	buf              []byte    // ring[sent:tail] as bytes
+	bursts           []burst   // on their way, oldest first
+	due              time.Time // of the next answer; the zero Time if none is to come
 }
 
 // ring holds command i in slot i of its length, a power of two that is no more than has been needed: a larger one would be used all
@@ -74,7 +77,7 @@ func (r ring) grown(head, tail uint64) ring {
 
 // slot is a command in a pipeline.
 type slot struct {
-	Command
+	pop.Command
 	end int // where its bytes end in those of its burst
 }
 
@@ -100,12 +103,12 @@ func (d *drops) count(err error) {
 	}
 }
 
-func newPipeline(d *dialer, deliver func([]Result), caught func(any)) *pipeline {
+func newPipeline(d *dialer, deliver func([]pop.Result), caught func(any)) *pipeline {
 	return &pipeline{
 		dialer:  d,
 		deliver: deliver,
 		caught:  caught,
-		trips:   new(Histogram),
+		trips:   new(pop.Histogram),
 		drops:   new(drops),
 		wake:    make(chan struct{}, 1),
 		ring:    make(ring, Backlog/16),
@@ -114,7 +117,7 @@ func newPipeline(d *dialer, deliver func([]Result), caught func(any)) *pipeline 
 
 // send queues commands and returns at once. What it has no room for it returns: those have not been sent.
 // It does not keep cmds itself.
-func (p *pipeline) send(cmds []Command) (refused []Command) {
+func (p *pipeline) send(cmds []pop.Command) (refused []pop.Command) {
 	p.mu.Lock()
 	for len(cmds) > 0 && p.tail-p.head < Backlog && len(p.buf) < backlogBytes {
 		if p.tail-p.head == uint64(len(p.ring)) {
@@ -143,15 +146,15 @@ func (p *pipeline) backlog() int {
 }
 
 // appendCommand writes c as the classic text protocol has it.
-func appendCommand(b []byte, c *Command) []byte {
+func appendCommand(b []byte, c *pop.Command) []byte {
 	b = append(b, c.Op.String()...)
 	b = append(b, ' ')
 	b = append(b, c.Key...)
 	switch c.Op {
-	case Incr:
+	case pop.Incr:
 		b = append(b, ' ')
 		b = strconv.AppendUint(b, c.Delta, 10)
-	case Add, Set, Append:
+	case pop.Add, pop.Set, pop.Append:
 		b = append(b, " 0 "...)
 		b = strconv.AppendInt(b, int64(c.Expire), 10)
 		b = append(b, ' ')
@@ -163,8 +166,8 @@ func appendCommand(b []byte, c *Command) []byte {
 }
 
 // check finds a command that must not be written: what a key may smuggle in would shift every later answer.
-func check(c *Command) error {
-	rest, more := c.Key, c.Op == Get
+func check(c *pop.Command) error {
+	rest, more := c.Key, c.Op == pop.Get
 	for n := 1; ; n++ {
 		key := rest
 		if more {
@@ -175,7 +178,7 @@ func check(c *Command) error {
 			return errKey
 		case !more:
 			return nil
-		case n == maxKeys:
+		case n == pop.MaxKeys:
 			return errKeys
 		}
 	}
@@ -251,17 +254,17 @@ func (p *pipeline) write(conn net.Conn, done <-chan struct{}) (from uint64, writ
 		if len(buf) > 0 {
 			now := time.Now()
 			if p.head == p.sent { // nothing was on its way: from now on the node owes us an answer
-				conn.SetReadDeadline(now.Add(patience))
+				p.due = now.Add(progressTimeout)
+				conn.SetReadDeadline(p.due)
 			}
 			p.sent = p.tail
 			if len(p.bursts) < 64 { // of more on their way, some are not timed
 				p.bursts = append(p.bursts, burst{p.sent, now})
 			}
-			conn.SetWriteDeadline(now.Add(patience))
 		}
 		p.mu.Unlock()
 		if len(buf) > 0 {
-			if n, err := conn.Write(buf); err != nil {
+			if n, err := writeAll(conn, buf); err != nil {
 				return from, n, err
 			}
 			continue
@@ -274,6 +277,28 @@ func (p *pipeline) write(conn net.Conn, done <-chan struct{}) (from uint64, writ
 	}
 }
 
+// writeAll writes b, or says how much of it was written.
+func writeAll(conn net.Conn, b []byte) (n int, err error) {
+	due := time.Now().Add(progressTimeout)
+	conn.SetWriteDeadline(due)
+	if n, err = conn.Write(b); late(err, due) {
+		conn.SetWriteDeadline(time.Now().Add(progressTimeout))
+		var rest int
+		rest, err = conn.Write(b[n:])
+		n += rest
+	}
+	return n, err
+}
+
+// lateBy is how late a deadline's end is noticed by a process that did not run meanwhile: it was stopped, or starved. The other side
+// may have answered in time, and gets as long again, once, because what is read after a deadline is an error whatever has come.
+const lateBy = 250 * time.Millisecond
+
+// late reports whether err is the end of a deadline, and this process was not there to see it.
+func late(err error, deadline time.Time) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) && time.Since(deadline) >= lateBy
+}
+
 // read reads answers until something is wrong, and says what.
 //
 // A node answers a burst in small pieces, and to be woken for each costs more than all else that is done for it. So while many
@@ -281,12 +306,12 @@ func (p *pipeline) write(conn net.Conn, done <-chan struct{}) (from uint64, writ
 func (p *pipeline) read(conn net.Conn) error {
 	var (
 		mark     = newLowMark(conn)
-		awaited  int       // answers to come after the last, 0 if there was none since the last Read
-		end      time.Time // of patience, as of the last answer
+		awaited  int // answers to come after the last, 0 if there was none since the last Read
 		in       = make([]byte, readBuffer)
 		from, to int // in[from:to] is not used up yet
 		state    answers
-		results  = make([]Result, 0, batch)
+		results  = make([]pop.Result, 0, batch)
+		again    bool // a deadline was missed since the last answer, and set again
 	)
 	for {
 		if from == to {
@@ -299,23 +324,29 @@ func (p *pipeline) read(conn net.Conn) error {
 				in = append(in, make([]byte, len(in))...) // at most a value and its lines: answers refuses longer ones
 			}
 		}
-		gather := awaited >= many
+		gather := awaited >= gatherFrom
 		if gather {
 			mark.set(awaited)
-			conn.SetReadDeadline(time.Now().Add(together))
+			conn.SetReadDeadline(time.Now().Add(gatherFor))
 		} else {
 			mark.set(1)
 		}
 		n, err := conn.Read(in[to:])
 		if gather {
 			awaited = 0
-			conn.SetReadDeadline(end)
+			p.mu.Lock()
+			conn.SetReadDeadline(p.due)
+			p.mu.Unlock()
 			if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 				continue // the node is slow, or stopped: now any answer will do
 			}
 		}
 		to += n
 		if n == 0 && err != nil {
+			if !again && p.missed(conn, err) {
+				again = true
+				continue
+			}
 			if err == io.EOF {
 				err = io.ErrUnexpectedEOF
 			}
@@ -325,7 +356,7 @@ func (p *pipeline) read(conn net.Conn) error {
 		head, sent, ring := p.head, p.sent, p.ring
 		p.mu.Unlock()
 		for head < sent {
-			results = append(results, Result{Command: ring.at(head).Command})
+			results = append(results, pop.Result{Command: ring.at(head).Command})
 			used, complete, err := state.read(in[from:to], &results[len(results)-1])
 			from += used
 			if !complete {
@@ -335,7 +366,7 @@ func (p *pipeline) read(conn net.Conn) error {
 			}
 			if err != nil || !complete || head == sent || len(results) == batch {
 				if len(results) > 0 { // else a node that drips must not move its deadline
-					awaited, end = p.answered(conn, head, results)
+					awaited, again = p.answered(conn, head, results), false
 				}
 				results = results[:0]
 				if err != nil {
@@ -353,23 +384,35 @@ func (p *pipeline) read(conn net.Conn) error {
 	}
 }
 
-// answered delivers results and moves head past them. It says how many answers are to come, and until when the next.
-func (p *pipeline) answered(conn net.Conn, head uint64, results []Result) (awaited int, end time.Time) {
+// missed reports whether this process has missed a deadline itself, and sets another if so.
+func (p *pipeline) missed(conn net.Conn, err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !late(err, p.due) {
+		return false
+	}
+	p.due = time.Now().Add(progressTimeout)
+	conn.SetReadDeadline(p.due)
+	return true
+}
+
+// answered delivers results and moves head past them. It says how many answers are to come.
+func (p *pipeline) answered(conn net.Conn, head uint64, results []pop.Result) (awaited int) {
 	p.deliver(results)
 	p.dialer.answered()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	p.head = head
+	p.head, p.due = head, time.Time{}
 	if p.head < p.sent {
-		end = now.Add(patience)
+		p.due = now.Add(progressTimeout)
 	}
-	conn.SetReadDeadline(end)
+	conn.SetReadDeadline(p.due)
 	for len(p.bursts) > 0 && p.bursts[0].end <= head {
 		p.trips.Observe(now.Sub(p.bursts[0].at))
 		p.bursts = append(p.bursts[:0], p.bursts[1:]...)
 	}
-	return int(p.sent - p.head), end
+	return int(p.sent - p.head)
 }
 
 // giveUp delivers all commands that are still without an answer. Of those from the number from on, only so many bytes
@@ -377,14 +420,14 @@ func (p *pipeline) answered(conn net.Conn, head uint64, results []Result) (await
 func (p *pipeline) giveUp(err error, from uint64, written int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	results := make([]Result, 0, batch)
+	results := make([]pop.Result, 0, batch)
 	for i := p.head; i < p.tail; i++ {
 		s := p.ring.at(i)
-		status := Unsent
+		status := pop.Unsent
 		if i < p.sent && (i < from || s.end <= written) {
-			status = Unknown
+			status = pop.Unknown
 		}
-		results = append(results, Result{Command: s.Command, Status: status, Err: err})
+		results = append(results, pop.Result{Command: s.Command, Status: status, Err: err})
 		if len(results) == batch {
 			p.deliver(results)
 			results = results[:0]
@@ -397,4 +440,5 @@ func (p *pipeline) giveUp(err error, from uint64, written int) {
 	p.head, p.sent = p.tail, p.tail
 	p.buf = p.buf[:0]
 	p.bursts = p.bursts[:0]
+	p.due = time.Time{}
 }

@@ -1,10 +1,12 @@
-package pop
+package memcached
 
 import (
 	"bytes"
 	"fmt"
 	"net"
 	"time"
+
+	"sluice/pop"
 )
 
 // guard stands between gomemcache and a connection, and lets through only what gomemcache survives. On its own it panics
@@ -13,6 +15,7 @@ import (
 type guard struct {
 	net.Conn
 	deadline time.Time // of the exchange under way; the zero Time is none
+	again    bool      // it was missed, and set again
 	refused  error     // what the last answer said, if it was a refusal
 
 	line []byte // of an answer, as far as it has come
@@ -23,7 +26,7 @@ type guard struct {
 
 // begin opens an exchange that must end by the deadline.
 func (g *guard) begin(deadline time.Time) {
-	g.deadline, g.refused = deadline, nil
+	g.deadline, g.again, g.refused = deadline, false, nil
 	g.Conn.SetDeadline(deadline)
 }
 
@@ -45,6 +48,12 @@ func (g *guard) Read(b []byte) (int, error) {
 		return 0, g.err
 	}
 	n, err := g.Conn.Read(b)
+	if n == 0 && !g.again && late(err, g.deadline) {
+		g.again = true
+		g.deadline = time.Now().Add(exchange)
+		g.Conn.SetDeadline(g.deadline)
+		n, err = g.Conn.Read(b)
+	}
 	if g.err = g.scan(b[:n]); g.err != nil {
 		return 0, g.err
 	}
@@ -79,7 +88,7 @@ func (g *guard) scan(b []byte) error {
 		if bytes.HasPrefix(line, []byte("VALUE ")) {
 			_, size, ok := parseValueLine(line)
 			if !ok {
-				return wrongAnswer(Get, line)
+				return wrongAnswer(pop.Get, line)
 			}
 			g.skip = size + 2
 		} else {

@@ -1,4 +1,4 @@
-package pop_test
+package memcached_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"sluice/counter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/memcached"
 )
 
 // BenchmarkIncr is the cost of a reported counter, over one connection of ours and beside it as gomemcache does it. All run
@@ -34,7 +35,7 @@ func BenchmarkIncr(b *testing.B) {
 		b.ReportAllocs()
 		var answered, failed atomic.Int64
 		room := make(chan struct{}, 1)
-		p := pop.NewPipeline(new(net.Dialer).DialContext, address, func(rs []pop.Result) {
+		p := memcached.NewPipeline(new(net.Dialer).DialContext, address, func(rs []pop.Result) {
 			for i := range rs {
 				if rs[i].Status != pop.Done {
 					failed.Add(1)
@@ -54,7 +55,7 @@ func BenchmarkIncr(b *testing.B) {
 		sent := 0
 		for answered.Load() < int64(b.N) {
 			cmds = cmds[:0]
-			for sent+len(cmds) < b.N && len(cmds) < cap(cmds) && sent+len(cmds)-int(answered.Load()) < pop.Backlog/2 {
+			for sent+len(cmds) < b.N && len(cmds) < cap(cmds) && sent+len(cmds)-int(answered.Load()) < memcached.Backlog/2 {
 				cmds = append(cmds, pop.Command{Op: pop.Incr, Report: true, Key: names[(sent+len(cmds))%keys], Delta: 1})
 			}
 			sent += len(cmds) - len(p.Send(cmds))
@@ -111,7 +112,7 @@ func BenchmarkNewSources(b *testing.B) {
 		b.Fatal(err)
 	}
 	nodes := []string{startMemcached(b, "-m", "1024")}
-	var tier *pop.Tier
+	var tier *memcached.Tier
 	secret := pop.SecretOf([]byte("bench"))
 	wake := func() { tier.Wake() }
 	counters := counter.New(counter.Options{Counters: 2 * b.N, Tier: true, Phase: secret.Phase, Wake: wake})
@@ -120,7 +121,7 @@ func BenchmarkNewSources(b *testing.B) {
 		b.Fatal(err)
 	}
 	m.SetRules([]pop.Rule{{Counter: rule, Timeout: time.Minute}})
-	if tier, err = pop.NewTier(m, nodes); err != nil {
+	if tier, err = memcached.NewTier(m, nodes); err != nil {
 		b.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(b.Context())
@@ -151,7 +152,7 @@ func BenchmarkLoneHit(b *testing.B) {
 	answered := make(chan time.Time)
 	var mu sync.Mutex
 	var queue []pop.Command
-	tier, err := pop.NewScriptedTier(func(now time.Time, e pop.Event) []pop.Command {
+	tier, err := memcached.NewScriptedTier(func(now time.Time, e pop.Event) []pop.Command {
 		if len(e.Results) > 0 {
 			answered <- now
 		}
@@ -160,7 +161,7 @@ func BenchmarkLoneHit(b *testing.B) {
 		out := queue
 		queue = nil
 		return out
-	}, func(time.Time) []pop.Command { return nil }, []string{address})
+	}, func(time.Time) []pop.Command { return nil }, func() (hits, lost uint64) { return 0, 0 }, []string{address})
 	if err != nil {
 		b.Fatal(err)
 	}

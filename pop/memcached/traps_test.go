@@ -1,4 +1,4 @@
-package pop_test
+package memcached_test
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package pop_test
+package memcached_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"sluice/pop"
+	"sluice/pop/memcached"
 	"sluice/pop/poptest"
 )
 
@@ -58,7 +59,7 @@ func TestClientWrongAnswers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := poptest.New(0)
 				defer n.Close()
-				mc := pop.NewClient(n.Dial, "node:11211")
+				mc := memcached.NewClient(n.Dial, "node:11211")
 				defer mc.Close()
 				n.Misbehave(func(string, []byte) poptest.Reply { return c.answer })
 				start := time.Now()
@@ -87,7 +88,7 @@ func TestClientAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := poptest.New(0)
 		defer n.Close()
-		mc := pop.NewClient(n.Dial, "node:11211")
+		mc := memcached.NewClient(n.Dial, "node:11211")
 		defer mc.Close()
 		if r := mc.Do(set("k", "1")); r.Status != pop.Done {
 			t.Fatal(r.Err)
@@ -107,7 +108,7 @@ func TestClientAfterRestart(t *testing.T) {
 		if r := mc.Do(set("k", "1")); r.Status != pop.Unsent {
 			t.Errorf("on none: %v (%v), want unsent", r.Status, r.Err)
 		}
-		if r := mc.Do(set("k", "1")); r.Status != pop.Unsent || !errors.Is(r.Err, pop.ErrBackoff) {
+		if r := mc.Do(set("k", "1")); r.Status != pop.Unsent || !errors.Is(r.Err, memcached.ErrBackoff) {
 			t.Errorf("right after: %v (%v), want unsent for a while", r.Status, r.Err)
 		}
 	})
@@ -224,7 +225,7 @@ func TestNewTierAddresses(t *testing.T) {
 		{[]string{"a:11211", "::1:11211"}, `"::1:11211"`},
 		{[]string{"a:http"}, `"a:http"`},
 	} {
-		_, err := pop.NewScriptedTier(step, flush, c.nodes)
+		_, err := memcached.NewScriptedTier(step, flush, nil, c.nodes)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.nodes, err, c.want)
 		}

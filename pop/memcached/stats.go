@@ -1,14 +1,16 @@
-package pop
+package memcached
+
+import "sluice/pop"
 
 // Operations counts commands by what was asked and what became of it.
-type Operations [Get + 1][Unknown + 1]uint64
+type Operations [pop.Get + 1][pop.Unknown + 1]uint64
 
 // NodeStats is what a Tier has seen of a node since it started. Counts only grow.
 type NodeStats struct {
-	Node       string     // as configured
-	Operations Operations // one for each command
-	Trips      *Histogram // round trips: of a burst of reports, or of any other command
-	Dials      uint64     // attempts to connect
+	Node       string         // as configured
+	Operations Operations     // one for each command
+	Trips      *pop.Histogram // round trips: of a burst of reports, or of any other command
+	Dials      uint64         // attempts to connect
 	// Connections of the pipeline lost, by what ended them: the other side or the network, a second of silence, an answer that made no sense.
 	Closed, Silent, Wrong uint64
 	Waiting               int // commands on their way at this moment

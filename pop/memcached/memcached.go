@@ -1,0 +1,302 @@
+// Package memcached runs a pop.Machine against real nodes: it owns the sockets, the goroutines and the clock, and knows nothing of
+// what is counted.
+//
+// A node has four connections at most. One is a pipeline, which carries the reports: many small commands in one write, their answers
+// in their order. Over the others gomemcache does what is rare, one command at a time. Every command that the machine sends is
+// answered by one pop.Result, whatever happens to it, and none is sent twice.
+package memcached
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/pop"
+)
+
+const (
+	stepEvery = 250 * time.Microsecond // on average: what comes faster shares a step
+	stepBurst = 4                      // steps that may come at once
+	flushWait = time.Second            // how long the last report goes on without an answer that confirms hits
+)
+
+// Tier runs a Machine against real nodes. Its fields may be set before Sync; their zero values are the defaults.
+type Tier struct {
+	// Dial connects to a node; nil is a net.Dialer's DialContext.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Caught is told of a panic that was caught, and of where; nil ignores it. It is counted either way.
+	Caught func(v any, stack []byte)
+
+	machine stepper
+	nodes   []string
+	wake    chan struct{}
+	woken   atomic.Bool
+	links   atomic.Pointer[[]*link]
+	inbox   inbox
+	steps   atomic.Uint64
+	panics  atomic.Uint64
+
+	mu         sync.Mutex
+	operations []Operations // by node
+}
+
+// stepper is what a Tier needs of a Machine, as functions.
+type stepper struct {
+	step       func(now time.Time, e pop.Event) []pop.Command
+	flush      func(now time.Time) []pop.Command
+	pace       func(now time.Time) time.Duration
+	unreported func() (hits, lost uint64)
+}
+
+// inbox gathers results until the machine's next step. It holds no more than the commands under way.
+type inbox struct {
+	ready   chan struct{}
+	mu      sync.Mutex
+	results []pop.Result
+}
+
+func (i *inbox) put(rs []pop.Result) {
+	i.mu.Lock()
+	i.results = append(i.results, rs...)
+	i.mu.Unlock()
+	select {
+	case i.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what has gathered, in exchange for a slice to gather the next in.
+func (i *inbox) take(empty []pop.Result) []pop.Result {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	rs := i.results
+	i.results = empty[:0]
+	return rs
+}
+
+// NewTier makes a Tier of the nodes, host:port each, that m was configured with. It connects to none yet.
+func NewTier(m *pop.Machine, nodes []string) (*Tier, error) {
+	return newTier(stepper{m.Step, m.Flush, m.Pace, m.Unreported}, nodes)
+}
+
+func newTier(m stepper, nodes []string) (*Tier, error) {
+	if len(nodes) == 0 {
+		return nil, errors.New("memcached: no memcached node")
+	}
+	for _, n := range nodes {
+		host, port, err := net.SplitHostPort(n)
+		if err != nil {
+			return nil, fmt.Errorf("memcached: memcached node %q: want host:port: %w", n, err)
+		}
+		if p, err := strconv.ParseUint(port, 10, 16); err != nil || p == 0 || host == "" {
+			return nil, fmt.Errorf("memcached: memcached node %q: want host:port, with a port from 1 to 65535", n)
+		}
+	}
+	return &Tier{
+		machine:    m,
+		nodes:      nodes,
+		wake:       make(chan struct{}, 1),
+		inbox:      inbox{ready: make(chan struct{}, 1)},
+		operations: make([]Operations, len(nodes)),
+	}, nil
+}
+
+// Wake says that the tables have something to report. It is cheap and never blocks: the request path calls it.
+func (t *Tier) Wake() {
+	if t.woken.Load() || t.woken.Swap(true) {
+		return
+	}
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Sync works until ctx is done. Then it reports what is left, in as many rounds as that takes, until all of it is confirmed or a
+// second has passed in which nothing was. It returns when all that it started has ended, and is to be called once. The error is an
+// *IncompleteError or nil.
+func (t *Tier) Sync(ctx context.Context) error {
+	dial := t.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	links := make([]*link, len(t.nodes))
+	var wg sync.WaitGroup
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	for i, n := range t.nodes {
+		links[i] = newLink(newDialer(n, 1+rareConns, dial), t.inbox.put, t.caught)
+		wg.Go(func() { links[i].run(background) })
+	}
+	t.links.Store(&links)
+	left := t.loop(ctx, links)
+	stop()
+	wg.Wait()
+	t.count(t.inbox.take(nil))
+	if left > 0 {
+		return &IncompleteError{Hits: left}
+	}
+	return nil
+}
+
+// IncompleteError says that the last report was given up.
+type IncompleteError struct {
+	Hits uint64 // that did not reach the tier, or of which nobody knows whether they did
+}
+
+func (e *IncompleteError) Error() string {
+	return fmt.Sprintf("memcached: the last report is incomplete: %d hits did not reach the tier", e.Hits)
+}
+
+// loop owns the machine. It returns how many hits of the last report did not reach the tier.
+//
+// A lone hit goes out at once, and its answer comes in at once. Under load, steps are stepEvery apart, and what gathered meanwhile
+// for a node, hits and answers alike, goes out as one burst.
+func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
+	var (
+		spare  []pop.Result // the inbox's other slice
+		due    = time.Now() // when the next step would come if all were stepEvery apart
+		timer  = time.NewTimer(0)
+		done   = ctx.Done()
+		writes int // sent and not answered: all commands but reads
+
+		flushed bool
+		before  uint64    // hits lost before that
+		heard   time.Time // when hits were last confirmed, since then
+		wanted  time.Time // when the next step was to come at the latest
+	)
+	defer timer.Stop()
+	for {
+		select {
+		case <-done:
+			done = nil // once is enough
+		case <-t.inbox.ready:
+		case <-t.wake:
+		case <-timer.C:
+		}
+		if wait := time.Until(due) - stepBurst*stepEvery; wait > 0 {
+			timer.Reset(wait + stepEvery) // and then some, or the timer would be set for every step
+			select {
+			case <-timer.C:
+			case <-done:
+			}
+		}
+		t.woken.Store(false) // before the step looks, so that what comes after wakes again
+		now := time.Now()
+		if due.Before(now) {
+			due = now
+		}
+		due = due.Add(stepEvery)
+		if now.Sub(wanted) >= lateBy {
+			heard = now // this process was stopped, and nodes have not been heard for that
+		}
+
+		got := t.inbox.take(spare)
+		t.count(got)
+		for i := range got {
+			if r := &got[i]; r.Op != pop.Get {
+				writes--
+				if r.Report && r.Status == pop.Done {
+					heard = now
+				}
+			}
+		}
+		writes += t.send(links, t.step(now, got))
+		clear(got)
+		spare = got
+		if ctx.Err() != nil && !flushed {
+			flushed, heard = true, now
+			_, before = t.machine.unreported()
+			writes += t.send(links, t.flush(now))
+		}
+		next := t.machine.pace(now)
+		if flushed {
+			hits, lost := t.machine.unreported()
+			if hits == 0 && writes == 0 || now.Sub(heard) >= flushWait {
+				return hits + lost - before
+			}
+			next = min(next, heard.Add(flushWait).Sub(now))
+		}
+		timer.Reset(next)
+		wanted = now.Add(next)
+	}
+}
+
+// step calls the machine and survives it.
+func (t *Tier) step(now time.Time, answers []pop.Result) (cmds []pop.Command) {
+	t.steps.Add(1)
+	defer t.recover()
+	return t.machine.step(now, pop.Event{Results: answers})
+}
+
+func (t *Tier) flush(now time.Time) []pop.Command {
+	defer t.recover()
+	return t.machine.flush(now)
+}
+
+func (t *Tier) recover() {
+	if v := recover(); v != nil {
+		t.caught(v)
+	}
+}
+
+func (t *Tier) caught(v any) {
+	t.panics.Add(1)
+	if t.Caught != nil {
+		t.Caught(v, debug.Stack())
+	}
+}
+
+// send hands commands to their nodes, and those of reports in runs, so that they leave as one burst. It says how many are no reads.
+func (t *Tier) send(links []*link, cmds []pop.Command) (writes int) {
+	for len(cmds) > 0 {
+		c, n := &cmds[0], 1
+		l := links[c.Node]
+		switch err := check(c); {
+		case err != nil:
+			t.refuse(cmds[:1], err)
+		case !c.Report:
+			if !l.send(*c) {
+				t.refuse(cmds[:1], errQueue)
+			}
+		default:
+			for n < len(cmds) && cmds[n].Report && cmds[n].Node == c.Node && check(&cmds[n]) == nil {
+				n++
+			}
+			t.refuse(l.pipe.send(cmds[:n]), errBacklog)
+		}
+		for i := range cmds[:n] {
+			if cmds[i].Op != pop.Get {
+				writes++
+			}
+		}
+		cmds = cmds[n:]
+	}
+	return writes
+}
+
+// refuse answers commands that found no room.
+func (t *Tier) refuse(cmds []pop.Command, err error) {
+	for len(cmds) > 0 {
+		n := min(len(cmds), batch)
+		results := make([]pop.Result, n)
+		for i, c := range cmds[:n] {
+			results[i] = pop.Result{Command: c, Status: pop.Unsent, Err: err}
+		}
+		t.inbox.put(results)
+		cmds = cmds[n:]
+	}
+}
+
+func (t *Tier) count(rs []pop.Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range rs {
+		t.operations[rs[i].Node][rs[i].Op][rs[i].Status]++
+	}
+}
