@@ -96,3 +96,16 @@ func (w *World) lose(ev event) {
 		result: pop.Result{Command: ev.command, Status: pop.Unknown, Err: poptest.ErrHung},
 	})
 }
+
+// StepClock steps the wall clock of an edge. What the edge measures time by goes on evenly.
+func (w *World) StepClock(edge int, by time.Duration) {
+	e := w.Edges[edge]
+	e.Machine.ClockStepped(by, e.clock())
+	w.restless = w.now.Add(unrest)
+}
+
+// Pause holds up an edge: until then it sees no answer and makes no step, as after SIGSTOP.
+func (w *World) Pause(edge int, until time.Time) {
+	w.Edges[edge].paused = until
+	w.restless = until.Add(unrest)
+}

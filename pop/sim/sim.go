@@ -64,6 +64,9 @@ type Edge struct {
 	tick  time.Time // when the machine is next stepped for nothing
 	life  int       // how often it was started; what an earlier life sent is not answered
 	gone  bool      // it does not run
+
+	paused time.Time    // until then it is held up,
+	late   []pop.Result // and these answers wait
 }
 
 // New makes a World that begins at start. Rules are those that every edge learns bits of.
@@ -186,7 +189,7 @@ func closed(ch <-chan struct{}) bool {
 
 // attend steps the machine if its tables have something new.
 func (e *Edge) attend() {
-	for e.awake {
+	for e.awake && !e.world.now.Before(e.paused) {
 		e.awake = false
 		e.step(pop.Event{})
 	}
@@ -196,7 +199,11 @@ func (e *Edge) attend() {
 func (e *Edge) Flush() { e.send(e.Machine.Flush(e.clock())) }
 
 func (e *Edge) step(ev pop.Event) {
-	e.send(e.Machine.Step(e.clock(), ev))
+	now := e.clock()
+	e.send(e.Machine.Step(now, ev))
+	if at := e.world.now.Add(e.Machine.Pace(now)); at.Before(e.tick) {
+		e.tick = at
+	}
 }
 
 func (e *Edge) send(commands []pop.Command) {
@@ -235,6 +242,8 @@ func (w *World) step(until time.Time) bool {
 		switch {
 		case e.gone:
 			continue
+		case w.now.Before(e.paused):
+			at = e.paused
 		case w.flying > 0 || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless):
 		case !e.busy:
 			continue
@@ -284,6 +293,11 @@ func (w *World) Tick(edge int) {
 	e := w.Edges[edge]
 	e.tick = w.now.Add(e.Machine.Pace(e.clock()))
 	e.step(pop.Event{})
+	if len(e.late) > 0 { // who wakes up steps before the answers that came meanwhile have been read
+		late := e.late
+		e.late = nil
+		e.step(pop.Event{Results: late})
+	}
 	e.attend()
 	e.busy = e.busy && e.Counters.Stats().Unreported > 0
 }
@@ -299,6 +313,10 @@ func (w *World) deliver(ev event) {
 	}
 	e := w.Edges[ev.edge]
 	if e.gone || e.life != ev.life {
+		return
+	}
+	if w.now.Before(e.paused) {
+		e.late = append(e.late, ev.result)
 		return
 	}
 	e.step(pop.Event{Results: []pop.Result{ev.result}})
