@@ -98,18 +98,17 @@ func (m *Machine) askTimes(c counter.Counter, now time.Time) {
 		return
 	}
 	r := m.standing(aQuestion, c, now)
-	r.cut = m.counters.Cut(c.Rule, now, m.secret.Phase(c.Source))
-	r.times = m.counters.ExportTimes(c, r.cut, now, nil)
+	r.times = m.counters.ExportTimes(c, now, nil)
 	m.appendLog(node, r)
 }
 
 // exportTimes answers a question.
-func (m *Machine) exportTimes(c counter.Counter, cut uint32, now time.Time) {
+func (m *Machine) exportTimes(c counter.Counter, now time.Time) {
 	node := m.place(c.Source)
 	if node < 0 {
 		return
 	}
-	if times := m.counters.ExportTimes(c, cut, now, nil); len(times) > 0 {
+	if times := m.counters.ExportTimes(c, now, nil); len(times) > 0 {
 		r := m.standing(aTimes, c, now)
 		r.times = times
 		m.appendLog(node, r)

@@ -74,7 +74,7 @@ func (m *Machine) learn(r record, now time.Time) (news bool) {
 		m.block(c, now)
 	}
 	if r.kind == aQuestion && r.edge != m.id {
-		m.exportTimes(c, r.cut, now) // before others' times are added to its own
+		m.exportTimes(c, now) // before others' times are added to its own
 	}
 	m.mergeTimes(c, r, now)
 	if r.kind != aBlock || rule.Counter.Limit > r.limit {
