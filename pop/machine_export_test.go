@@ -8,6 +8,8 @@ import (
 
 const MaxFlying = maxFlying
 
+func Place(m *Machine, s counter.Source) int { return m.place(s) }
+
 // For tests from outside that play an intruder who reaches the tier.
 
 func Seal(s Secret, r Rule, source counter.Source, start, end time.Time) []byte {

@@ -24,7 +24,7 @@ import (
 
 // Config is what a Machine works with. All fields but Edges are required.
 type Config struct {
-	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order
+	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
 	Secret   Secret
 	ID       uint64 // of this edge, random
 	Edges    int    // how many edges share the tier; 0: learned from their presence
@@ -93,12 +93,16 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	if len(c.Nodes) == 0 {
 		return nil, fmt.Errorf("pop: no memcached node")
 	}
+	names, err := CanonicalNodes(c.Nodes)
+	if err != nil {
+		return nil, fmt.Errorf("pop: %w", err)
+	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
 		presence: newPresence(c.Secret), logKeys: logKeys{secret: c.Secret}, lifted: make(map[mitigation.Key]time.Time),
 		times: make(map[toldTimes]time.Time), swept: now, cleaned: now,
 	}
-	for _, name := range c.Nodes {
+	for _, name := range names {
 		m.nodes = append(m.nodes, newNode(name, now))
 	}
 	if c.Edges > 0 {

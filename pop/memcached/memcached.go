@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,16 +86,10 @@ func NewTier(m *pop.Machine, nodes []string) (*Tier, error) {
 
 func newTier(m stepper, nodes []string) (*Tier, error) {
 	if len(nodes) == 0 {
-		return nil, errors.New("memcached: no memcached node")
+		return nil, errors.New("memcached: no node")
 	}
-	for _, n := range nodes {
-		host, port, err := net.SplitHostPort(n)
-		if err != nil {
-			return nil, fmt.Errorf("memcached: memcached node %q: want host:port: %w", n, err)
-		}
-		if p, err := strconv.ParseUint(port, 10, 16); err != nil || p == 0 || host == "" {
-			return nil, fmt.Errorf("memcached: memcached node %q: want host:port, with a port from 1 to 65535", n)
-		}
+	if _, err := pop.CanonicalNodes(nodes); err != nil {
+		return nil, fmt.Errorf("memcached: %w", err)
 	}
 	return &Tier{
 		machine:    m,
