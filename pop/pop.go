@@ -64,22 +64,22 @@ type Machine struct {
 	lifted   map[mitigation.Key]time.Time
 	times    map[toldTimes]time.Time
 
-	asks    asks
-	flights []flight // by tag
-	free    []uint64
-	out     []Command
-	sheet   sheet // of what is in out
-	spare   []*looks
-	dirty   []counter.Counter
-	news    []mitigation.News
-	told    []counter.Times
-	adrift  queue // to be reported when a node is up
-	moved   bool  // a node died or came back since the last report
-	ending  bool  // Flush was called
-	heard   bool  // and hits have been confirmed since the last Sweep
-	swept   time.Time
-	cleaned time.Time
-	stats   machineStats
+	asks      asks
+	flights   []flight // by tag
+	free      []uint64
+	out       []Command
+	sheet     sheet // of what is in out
+	spare     []*looks
+	dirty     []counter.Counter
+	news      []mitigation.News
+	told      []counter.Times
+	adrift    queue // to be reported when a node is up
+	moved     bool  // a node died or came back since the last report
+	ending    bool  // Flush was called
+	confirmed bool  // and hits have been confirmed since the last sweep
+	swept     time.Time
+	cleaned   time.Time
+	stats     machineStats
 }
 
 // asks are the counters that requests wait for.
@@ -152,7 +152,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	}
 	m.meet(now)
 	if now.Sub(m.swept) >= m.sweepEvery() {
-		m.swept, m.heard = now, false
+		m.swept, m.confirmed = now, false
 		if m.Up() {
 			m.counters.Sweep(now, m.ending)
 		}
@@ -205,7 +205,7 @@ func (m *Machine) confirm(results []Result, now time.Time) {
 	}
 	for i := range results {
 		if r := &results[i]; r.Report && r.Op != Get && r.Status == Done {
-			m.heard, m.nodes[r.Node].answered = true, now
+			m.confirmed, m.nodes[r.Node].answered = true, now
 		}
 	}
 }
@@ -213,7 +213,7 @@ func (m *Machine) confirm(results []Result, now time.Time) {
 // sweepEvery is how long after a sweep the next is due. The last report takes as many rounds as a counter's hits need, so as long as
 // nodes confirm hits, the next round follows.
 func (m *Machine) sweepEvery() time.Duration {
-	if m.heard {
+	if m.confirmed {
 		return Tick
 	}
 	return sweepEvery

@@ -158,10 +158,10 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 		done   = ctx.Done()
 		writes int // sent and not answered: all commands but reads
 
-		flushed bool
-		before  uint64    // hits lost before that
-		heard   time.Time // when hits were last confirmed, since then
-		wanted  time.Time // when the next step was to come at the latest
+		flushed  bool
+		before   uint64    // hits lost before that
+		progress time.Time // when hits were last confirmed, since then
+		wanted   time.Time // when the next step was to come at the latest
 	)
 	defer timer.Stop()
 	for {
@@ -186,7 +186,7 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 		}
 		due = due.Add(stepEvery)
 		if now.Sub(wanted) >= lateBy {
-			heard = now // this process was stopped, and nodes have not been heard for that
+			progress = now // this process was stopped, and that tells nothing of the nodes
 		}
 
 		got := t.inbox.take(spare)
@@ -195,7 +195,7 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 			if r := &got[i]; r.Op != pop.Get {
 				writes--
 				if r.Report && r.Status == pop.Done {
-					heard = now
+					progress = now
 				}
 			}
 		}
@@ -203,17 +203,17 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 		clear(got)
 		spare = got
 		if ctx.Err() != nil && !flushed {
-			flushed, heard = true, now
+			flushed, progress = true, now
 			_, before = t.machine.unreported()
 			writes += t.send(links, t.flush(now))
 		}
 		next := t.machine.pace(now)
 		if flushed {
 			hits, lost := t.machine.unreported()
-			if hits == 0 && writes == 0 || now.Sub(heard) >= flushWait {
+			if hits == 0 && writes == 0 || now.Sub(progress) >= flushWait {
 				return hits + lost - before
 			}
-			next = min(next, heard.Add(flushWait).Sub(now))
+			next = min(next, progress.Add(flushWait).Sub(now))
 		}
 		timer.Reset(next)
 		wanted = now.Add(next)
