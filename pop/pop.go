@@ -24,7 +24,7 @@ import (
 
 // Config is what a Machine works with. All fields but Edges are required.
 type Config struct {
-	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order
+	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
 	Secret   Secret
 	ID       uint64 // of this edge, random
 	Edges    int    // how many edges share the tier; 0: learned from their presence
@@ -63,23 +63,23 @@ type Machine struct {
 	headKey  string                   // of the numbers of a node's log
 	times    map[takenTimes]time.Time // until when they must not be taken in again
 
-	asks     asks
-	flights  []flight // by tag
-	free     []uint64
-	out      []Command
-	sheet    sheet // of what is in out
-	spare    []*looks
-	dirty    []counter.Counter
-	news     []mitigation.News
-	unplaced queue // to be reported when a node is up
-	moved    bool  // a node died or came back since the last report
-	ending   bool  // Flush was called
-	heard    bool  // and hits have been confirmed since the last Sweep
-	stepped  time.Time
-	awake    time.Time // since when steps have come in time
-	swept    time.Time
-	cleaned  time.Time
-	stats    machineStats
+	asks      asks
+	flights   []flight // by tag
+	free      []uint64
+	out       []Command
+	sheet     sheet // of what is in out
+	spare     []*looks
+	dirty     []counter.Counter
+	news      []mitigation.News
+	unplaced  queue // to be reported when a node is up
+	moved     bool  // a node died or came back since the last report
+	ending    bool  // Flush was called
+	confirmed bool  // and hits have been confirmed since the last sweep
+	stepped   time.Time
+	awake     time.Time // since when steps have come in time
+	swept     time.Time
+	cleaned   time.Time
+	stats     machineStats
 }
 
 // asks are the counters that requests wait for.
@@ -93,12 +93,16 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	if len(c.Nodes) == 0 {
 		return nil, fmt.Errorf("pop: no memcached node")
 	}
+	names, err := CanonicalNodes(c.Nodes)
+	if err != nil {
+		return nil, fmt.Errorf("pop: %w", err)
+	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
 		presence: newPresence(c.Secret), headKey: c.Secret.headKey(),
 		times: make(map[takenTimes]time.Time), stepped: now, awake: now, swept: now, cleaned: now,
 	}
-	for _, name := range c.Nodes {
+	for _, name := range names {
 		m.nodes = append(m.nodes, newNode(name, now))
 	}
 	if c.Edges > 0 {
@@ -157,7 +161,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	}
 	m.meet(now)
 	if now.Sub(m.swept) >= m.sweepEvery() {
-		m.swept, m.heard = now, false
+		m.swept, m.confirmed = now, false
 		if m.Up() {
 			m.counters.Sweep(now, m.ending)
 		}
@@ -205,7 +209,7 @@ func (m *Machine) confirm(results []Result, now time.Time) {
 	}
 	for i := range results {
 		if r := &results[i]; r.Report && r.Op != Get && r.Status == Done {
-			m.heard, m.nodes[r.Node].answered = true, now
+			m.confirmed, m.nodes[r.Node].answered = true, now
 		}
 	}
 }
@@ -213,7 +217,7 @@ func (m *Machine) confirm(results []Result, now time.Time) {
 // sweepEvery is how long after a sweep the next is due. The last report takes as many rounds as a counter's hits need, so as long as
 // nodes confirm hits, the next round follows.
 func (m *Machine) sweepEvery() time.Duration {
-	if m.heard {
+	if m.confirmed {
 		return Tick
 	}
 	return sweepEvery

@@ -133,7 +133,7 @@ func (r *reloader) edit(name string, rule *edge.RuleConfig) error {
 	if text, err = edge.EditRules(r.flags.config, text, name, rule); err != nil {
 		return err
 	}
-	c, err := edge.ParseConfig(r.flags.config, text)
+	c, err := parseConfig(r.flags.config, text)
 	if err != nil {
 		return err
 	}

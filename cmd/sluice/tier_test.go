@@ -108,7 +108,7 @@ func TestUnreportedHitsReachTheTier(t *testing.T) {
 func TestLastReportOverALongWay(t *testing.T) {
 	node := startMemcached(t)
 	flags := []string{"--limit", "10000", "--window", "1h", "--memcached"}
-	p := start(t, origin(t), append(flags, farAway(t, node, 50*time.Millisecond))...)
+	p := start(t, origin(t), append(flags, farAway(t, node, 20*time.Millisecond))...)
 	const hits = 1500
 	for range hits {
 		if got := p.get(); got != 200 {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,16 +86,10 @@ func NewTier(m *pop.Machine, nodes []string) (*Tier, error) {
 
 func newTier(m stepper, nodes []string) (*Tier, error) {
 	if len(nodes) == 0 {
-		return nil, errors.New("memcached: no memcached node")
+		return nil, errors.New("memcached: no node")
 	}
-	for _, n := range nodes {
-		host, port, err := net.SplitHostPort(n)
-		if err != nil {
-			return nil, fmt.Errorf("memcached: memcached node %q: want host:port: %w", n, err)
-		}
-		if p, err := strconv.ParseUint(port, 10, 16); err != nil || p == 0 || host == "" {
-			return nil, fmt.Errorf("memcached: memcached node %q: want host:port, with a port from 1 to 65535", n)
-		}
+	if _, err := pop.CanonicalNodes(nodes); err != nil {
+		return nil, fmt.Errorf("memcached: %w", err)
 	}
 	return &Tier{
 		machine:    m,
@@ -165,10 +158,10 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 		done   = ctx.Done()
 		writes int // sent and not answered: all commands but reads
 
-		flushed bool
-		before  uint64    // hits lost before that
-		heard   time.Time // when hits were last confirmed, since then
-		wanted  time.Time // when the next step was to come at the latest
+		flushed  bool
+		before   uint64    // hits lost before that
+		progress time.Time // when hits were last confirmed, since then
+		wanted   time.Time // when the next step was to come at the latest
 	)
 	defer timer.Stop()
 	for {
@@ -193,7 +186,7 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 		}
 		due = due.Add(stepEvery)
 		if now.Sub(wanted) >= lateBy {
-			heard = now // this process was stopped, and nodes have not been heard for that
+			progress = now // this process was stopped, and that tells nothing of the nodes
 		}
 
 		got := t.inbox.take(spare)
@@ -202,7 +195,7 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 			if r := &got[i]; r.Op != pop.Get {
 				writes--
 				if r.Report && r.Status == pop.Done {
-					heard = now
+					progress = now
 				}
 			}
 		}
@@ -210,17 +203,17 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 		clear(got)
 		spare = got
 		if ctx.Err() != nil && !flushed {
-			flushed, heard = true, now
+			flushed, progress = true, now
 			_, before = t.machine.unreported()
 			writes += t.send(links, t.flush(now))
 		}
 		next := t.machine.pace(now)
 		if flushed {
 			hits, lost := t.machine.unreported()
-			if hits == 0 && writes == 0 || now.Sub(heard) >= flushWait {
+			if hits == 0 && writes == 0 || now.Sub(progress) >= flushWait {
 				return hits + lost - before
 			}
-			next = min(next, heard.Add(flushWait).Sub(now))
+			next = min(next, progress.Add(flushWait).Sub(now))
 		}
 		timer.Reset(next)
 		wanted = now.Add(next)
