@@ -66,8 +66,18 @@ func (m *Machine) claimAnswered(f flight, r *Result, now time.Time) {
 
 // announce tells all edges how a counter stands.
 func (m *Machine) announce(c counter.Counter, now time.Time) {
-	if node := m.place(c.Source); node >= 0 {
-		m.appendLog(node, m.standing(aCount, c, now))
+	m.appendLogOf(c.Source, m.standing(aCount, c, now))
+}
+
+// appendLogOf adds a record to the log of a source's node, or of both its nodes while the list changes.
+func (m *Machine) appendLogOf(s counter.Source, r record) {
+	node := m.place(s)
+	if node < 0 {
+		return
+	}
+	m.appendLog(node, r)
+	if second := m.second(s, node); second >= 0 {
+		m.appendLog(second, r)
 	}
 }
 
@@ -93,25 +103,17 @@ type takenTimes struct {
 
 // askTimes asks the others when their hits came.
 func (m *Machine) askTimes(c counter.Counter, now time.Time) {
-	node := m.place(c.Source)
-	if node < 0 {
-		return
-	}
 	r := m.standing(aQuestion, c, now)
 	r.times = m.counters.ExportTimes(c, now, nil)
-	m.appendLog(node, r)
+	m.appendLogOf(c.Source, r)
 }
 
 // exportTimes answers a question.
 func (m *Machine) exportTimes(c counter.Counter, now time.Time) {
-	node := m.place(c.Source)
-	if node < 0 {
-		return
-	}
 	if times := m.counters.ExportTimes(c, now, nil); len(times) > 0 {
 		r := m.standing(aTimes, c, now)
 		r.times = times
-		m.appendLog(node, r)
+		m.appendLogOf(c.Source, r)
 	}
 }
 

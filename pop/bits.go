@@ -25,6 +25,9 @@ func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 		start: wall.Add(b.Start.Sub(now)), end: wall.Add(b.End.Sub(now)), limit: c.Rule.Limit, by: b.By,
 	}
 	m.send(m.bitCommand(i, Add, *r, c, now), flight{what: aBit, counter: c, record: r})
+	if second := m.second(c.Source, i); second >= 0 {
+		m.send(m.bitCommand(second, Add, *r, c, now), flight{what: aBit, counter: c, record: r})
+	}
 }
 
 func (m *Machine) bitCommand(node int, op Op, r record, c counter.Counter, now time.Time) Command {

@@ -58,7 +58,11 @@ type Machine struct {
 	bits     *mitigation.Table
 	rules    atomic.Pointer[ruleSet]
 	health   atomic.Pointer[[]bool]
+	members  atomic.Pointer[[]Member]
+	names    atomic.Pointer[[]string]
+	wanted   atomic.Pointer[wantedNodes]
 	nodes    []node
+	moving   time.Time // when the transition to another list of nodes ends; zero: there is none
 	presence presence
 	headKey  string                   // of the numbers of a node's log
 	times    map[takenTimes]time.Time // until when they must not be taken in again
@@ -102,8 +106,8 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 		presence: newPresence(c.Secret), headKey: c.Secret.headKey(),
 		times: make(map[takenTimes]time.Time), stepped: now, awake: now, swept: now, cleaned: now,
 	}
-	for _, name := range names {
-		m.nodes = append(m.nodes, newNode(name, now))
+	for i, name := range names {
+		m.nodes = append(m.nodes, newNode(name, c.Nodes[i], now))
 	}
 	if c.Edges > 0 {
 		m.counters.SetEdges(c.Edges)
@@ -151,13 +155,16 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	}
 	m.stepped = now
 	m.confirm(e.Results, now)
+	m.moveNodes(now)
 	m.recall(e.Results)
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
 	for i := range m.nodes {
-		m.probe(i, now)
-		m.readLog(i, now)
+		if m.nodes[i].role != 0 {
+			m.probe(i, now)
+			m.readLog(i, now)
+		}
 	}
 	m.meet(now)
 	if now.Sub(m.swept) >= m.sweepEvery() {
@@ -298,14 +305,18 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 	if !ok {
 		return
 	}
-	name := m.counterName(c)
+	name, second := m.counterName(c), m.second(c.Source, node)
 	for _, p := range rep.Parts[:rep.N] {
 		op := Add
 		if p.There {
 			op = Incr
 		}
 		var room [counterKeySize]byte
-		m.sendPart(node, op, m.sheet.write(name.append(room[:0], p.Group)), c, p, 0)
+		key := m.sheet.write(name.append(room[:0], p.Group))
+		m.sendPart(node, op, key, c, p, 0)
+		if second >= 0 {
+			m.echo(second, Incr, key, c, p, 0)
+		}
 	}
 	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
 		m.look(node, aLook, c, &name, rep.Oldest, rep.Newest-1)
@@ -342,6 +353,10 @@ func (m *Machine) ask(now time.Time) {
 // sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so
 // that later increments stay in place.
 func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, tries uint8) {
+	m.send(m.partCommand(node, op, key, c, p), flight{what: aReport, counter: c, part: p, tries: tries})
+}
+
+func (m *Machine) partCommand(node int, op Op, key string, c counter.Counter, p counter.Part) Command {
 	cmd := Command{Node: node, Op: op, Report: true, Key: key}
 	if op == Incr {
 		cmd.Delta = p.Hits
@@ -349,7 +364,7 @@ func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p cou
 		cmd.Value = m.sheet.number(p.Known)
 		cmd.Expire = seconds(c.Rule.Lifetime()) + 2
 	}
-	m.send(cmd, flight{what: aReport, counter: c, part: p, tries: tries})
+	return cmd
 }
 
 // tell tells the tier of the mitigations that this edge has started.
@@ -376,6 +391,8 @@ func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 				m.counters.Lost(f.counter, f.part, now)
 			}
 			f.what = aDelete // whose answer nobody heeds
+		case anEcho:
+			f.what = aDelete
 		case aLook, anAsk:
 			f.what = aStaleLook
 		}

@@ -51,6 +51,7 @@ type stepper struct {
 	flush      func(now time.Time) []pop.Command
 	pace       func(now time.Time) time.Duration
 	unreported func() (hits, lost uint64)
+	nodes      func() []string // by the index that commands name; more may come with a step
 }
 
 // inbox gathers results until the machine's next step. It holds no more than the commands under way.
@@ -81,7 +82,7 @@ func (i *inbox) take(empty []pop.Result) []pop.Result {
 
 // NewTier makes a Tier of the nodes, host:port each, that m was configured with. It connects to none yet.
 func NewTier(m *pop.Machine, nodes []string) (*Tier, error) {
-	return newTier(stepper{m.Step, m.Flush, m.Pace, m.Unreported}, nodes)
+	return newTier(stepper{m.Step, m.Flush, m.Pace, m.Unreported, m.Nodes}, nodes)
 }
 
 func newTier(m stepper, nodes []string) (*Tier, error) {
@@ -119,15 +120,28 @@ func (t *Tier) Sync(ctx context.Context) error {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
-	links := make([]*link, len(t.nodes))
 	var wg sync.WaitGroup
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	for i, n := range t.nodes {
-		links[i] = newLink(newDialer(n, 1+rareConns, dial), t.inbox.put, t.caught)
-		wg.Go(func() { links[i].run(background) })
+	connect := func(nodes []string) []*link {
+		var links []*link
+		if old := t.links.Load(); old != nil {
+			links = append(links, *old...)
+		}
+		for _, n := range nodes[len(links):] {
+			l := newLink(newDialer(n, 1+rareConns, dial), t.inbox.put, t.caught)
+			wg.Go(func() { l.run(background) })
+			links = append(links, l)
+		}
+		t.mu.Lock()
+		for len(t.operations) < len(links) {
+			t.operations = append(t.operations, Operations{})
+		}
+		t.nodes = nodes
+		t.mu.Unlock()
+		t.links.Store(&links)
+		return links
 	}
-	t.links.Store(&links)
-	left := t.loop(ctx, links)
+	left := t.loop(ctx, connect)
 	stop()
 	wg.Wait()
 	t.count(t.inbox.take(nil))
@@ -150,8 +164,9 @@ func (e *IncompleteError) Error() string {
 //
 // A lone hit goes out at once, and its answer comes in at once. Under load, steps are stepEvery apart, and what gathered meanwhile
 // for a node, hits and answers alike, goes out as one burst.
-func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
+func (t *Tier) loop(ctx context.Context, connect func(nodes []string) []*link) uint64 {
 	var (
+		links  = connect(t.nodes)
 		spare  []pop.Result // the inbox's other slice
 		due    = time.Now() // when the next step would come if all were stepEvery apart
 		timer  = time.NewTimer(0)
@@ -199,7 +214,11 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 				}
 			}
 		}
-		writes += t.send(links, t.step(now, got))
+		commands := t.step(now, got)
+		if nodes := t.machine.nodes(); len(nodes) > len(links) {
+			links = connect(nodes)
+		}
+		writes += t.send(links, commands)
 		clear(got)
 		spare = got
 		if ctx.Err() != nil && !flushed {
