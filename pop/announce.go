@@ -15,6 +15,8 @@ func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.T
 	switch {
 	case standing.Over:
 		m.block(c, now)
+	case standing.Crossed:
+		m.announce(c, now)
 	case standing.Full:
 		m.claim(c, forFull, now)
 	case standing.Near:
@@ -45,8 +47,8 @@ func (m *Machine) block(c counter.Counter, now time.Time) {
 	}
 }
 
-// claim asks the tier whether anybody has announced the counter yet. Edges that find it near its limit at the same time all ask, and
-// one of them is the first.
+// claim asks the tier whether anybody else has found by chance that the counter is near its limit. Edges that do so at the same time all
+// ask, and one of them is the first.
 func (m *Machine) claim(c counter.Counter, what byte, now time.Time) {
 	node := m.place(c.Source)
 	if node < 0 {
