@@ -120,7 +120,7 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	if shared.metrics != nil {
 		metrics.MustRegister(shared.metrics)
 	}
-	reload := &reloader{flags: f, server: server, log: log}
+	reload := &reloader{flags: f, server: server, setNodes: shared.setNodes, log: log}
 	reload.last = reload.content()
 	operators := &http.Server{
 		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Edit: reload.edit, Hosts: c.AdminHosts,
