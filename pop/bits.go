@@ -6,22 +6,22 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/dchest/siphash"
-
 	"sluice/counter"
 	"sluice/mitigation"
 )
 
-// record is a line of the mitigation log: a bit, its lifting, how a counter stands that has come near its limit, or when hits
+// record is a line of the mitigation log: a bit, how a counter stands that has come near its limit, or when hits
 // of it came. A bit stands under its source's key, too. Every record carries a MAC under the PoP's secret, so that whoever else
 // reaches the tier can block nobody; one that does not check is as good as missing.
 type record struct {
 	kind   kind
 	rule   uint64 // Secret.ruleDigest
 	source counter.Source
+	epoch  uint64 // Machine.epoch of whoever wrote it
 	start  time.Time
 	end    time.Time     // aBlock
 	by     mitigation.By // aBlock
+	limit  uint32        // aBlock: that the source was judged by
 	reason string        // aBlock
 	newest uint32        // aCount, aQuestion: the group of groups[0]
 	groups []uint64      // aCount, aQuestion: lanes, the newest group first
@@ -33,17 +33,16 @@ type kind uint8
 
 const (
 	aBlock kind = iota
-	aLift
+	_           // was a lift, before operators' words had a list of their own
 	aCount
 	aQuestion // aCount, and when did hits of a sub-window and the next come? (times.go)
 	aTimes    // the answer
 )
 
 const (
-	recordFixed = 1 + 8 + counter.SourceSize + 8
-	macSize     = 16
+	recordFixed = 1 + 8 + counter.SourceSize + 8 + 8
 	maxReason   = 200
-	maxRecord   = recordFixed + 9 + maxReason + macSize
+	maxRecord   = recordFixed + 13 + maxReason + macSize
 )
 
 // seal encodes r as one line of text without its end.
@@ -52,11 +51,13 @@ func (s Secret) seal(r record) []byte {
 	b = append(b, byte(r.kind))
 	b = binary.BigEndian.AppendUint64(b, r.rule)
 	b = r.source.AppendBinary(b)
+	b = binary.BigEndian.AppendUint64(b, r.epoch)
 	b = binary.BigEndian.AppendUint64(b, uint64(r.start.UnixNano()))
 	switch r.kind {
 	case aBlock:
 		b = binary.BigEndian.AppendUint64(b, uint64(r.end.UnixNano()))
 		b = append(b, byte(r.by))
+		b = binary.BigEndian.AppendUint32(b, r.limit)
 		b = append(b, r.reason[:min(len(r.reason), maxReason)]...)
 	case aQuestion, aCount:
 		if r.kind == aQuestion {
@@ -73,12 +74,7 @@ func (s Secret) seal(r record) []byte {
 			b = binary.BigEndian.AppendUint16(b, hits)
 		}
 	}
-	return base64.RawStdEncoding.AppendEncode(nil, s.appendMAC(b))
-}
-
-func (s Secret) appendMAC(b []byte) []byte {
-	lo, hi := siphash.Hash128(s.k0, s.k1, append(b[:len(b):len(b)], forMAC))
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, lo), hi)
+	return base64.RawStdEncoding.AppendEncode(nil, s.records.appendMAC(b, forMAC))
 }
 
 // open decodes what seal made and reports whether it is authentic.
@@ -90,24 +86,25 @@ func (s Secret) open(text []byte) (r record, ok bool) {
 	if err != nil || len(b) < recordFixed+macSize {
 		return r, false
 	}
-	body := b[:len(b)-macSize]
-	if !bytes.Equal(s.appendMAC(bytes.Clone(body)), b) {
+	if !s.records.checks(b, forMAC) {
 		return r, false
 	}
+	body := b[:len(b)-macSize]
 	r.kind = kind(body[0])
 	r.rule = binary.BigEndian.Uint64(body[1:])
 	if r.source, ok = counter.SourceFromBinary(body[9 : 9+counter.SourceSize]); !ok {
 		return r, false
 	}
 	body = body[9+counter.SourceSize:]
-	r.start = time.Unix(0, int64(binary.BigEndian.Uint64(body)))
-	switch body = body[8:]; r.kind {
+	r.epoch = binary.BigEndian.Uint64(body)
+	r.start = time.Unix(0, int64(binary.BigEndian.Uint64(body[8:])))
+	switch body = body[16:]; r.kind {
 	case aBlock:
-		if len(body) < 9 || body[8] > byte(mitigation.ByAdmin) {
+		if len(body) < 13 || body[8] > byte(mitigation.ByAdmin) {
 			return r, false
 		}
-		r.end, r.by, r.reason = time.Unix(0, int64(binary.BigEndian.Uint64(body))), mitigation.By(body[8]), string(body[9:])
-	case aLift:
+		r.end, r.by, r.reason = time.Unix(0, int64(binary.BigEndian.Uint64(body))), mitigation.By(body[8]), string(body[13:])
+		r.limit = binary.BigEndian.Uint32(body[9:])
 	case aQuestion, aCount:
 		if r.kind == aQuestion && len(body) >= 4 {
 			r.times.SubWindow, body = binary.BigEndian.Uint32(body), body[4:]
@@ -145,24 +142,15 @@ func (m *Machine) announce(n mitigation.News, now time.Time) {
 		return
 	}
 	f := flight{what: aBit, counter: c, record: &record{
-		rule: rule.digest, source: c.Source, start: n.Bit.Start, end: n.Bit.End, by: n.Bit.By, reason: n.Bit.Reason,
+		rule: rule.digest, source: c.Source, epoch: m.epoch(rule.Counter, c.Source), start: n.Bit.Start, end: n.Bit.End,
+		by: n.Bit.By, limit: rule.Counter.Limit, reason: n.Bit.Reason,
 	}}
-	if n.Bit.End.IsZero() {
-		f.record.kind = aLift
-		m.forget(c, i, now)
-		m.send(Command{Node: i, Op: Delete, Key: m.secret.bitKey(c)}, f)
-		return
-	}
-	op := Add
-	if n.Bit.By == mitigation.ByAdmin {
-		op = Set // an operator's word replaces a verdict
-	}
-	m.send(m.bitCommand(i, op, *f.record, c, now), f)
+	m.send(m.bitCommand(i, Add, *f.record, c, now), f)
 }
 
 func (m *Machine) bitCommand(node int, op Op, r record, c counter.Counter, now time.Time) Command {
 	// A second after the end, because memcached's seconds are coarse; what counts is the end in the value.
-	return Command{Node: node, Op: op, Key: m.secret.bitKey(c), Value: m.secret.seal(r), Expire: seconds(r.end.Sub(now)) + 1}
+	return Command{Node: node, Op: op, Key: m.secret.bitKey(c, r.epoch), Value: m.secret.seal(r), Expire: seconds(r.end.Sub(now)) + 1}
 }
 
 // bitAnswered goes on to the log, or looks who was there first.
@@ -171,16 +159,16 @@ func (m *Machine) bitAnswered(f flight, r *Result, now time.Time) {
 	case r.Status == NotThere && r.Op == Add:
 		f.what = aBitLook
 		m.send(Command{Node: r.Node, Op: Get, Key: r.Key}, f)
-	default: // stored, lifted, or unknown: the log is worth a try in any case
+	default: // stored or unknown: the log is worth a try in any case
 		m.appendLog(r.Node, *f.record)
 	}
 }
 
 // bitLooked decides between our bit and the one that was there. One in force has been announced by its edge; one that has
-// ended stands there only because memcached is slow to forget.
+// ended stands there only because memcached is slow to forget, and one of a stricter limit is none.
 func (m *Machine) bitLooked(f flight, r *Result, now time.Time) {
 	if r.Status == Done && r.Values[0] != nil {
-		if there, ok := m.secret.open(r.Values[0]); ok && there.kind == aBlock && there.end.After(now) && there.rule == f.record.rule && there.source == f.record.source {
+		if there, ok := m.secret.open(r.Values[0]); ok && there.kind == aBlock && there.end.After(now) && there.limit >= f.record.limit && there.rule == f.record.rule && there.source == f.record.source {
 			m.learn(there, now)
 			return
 		}
@@ -196,6 +184,12 @@ func (m *Machine) learn(r record, now time.Time) (news bool) {
 		return false
 	}
 	key := mitigation.Key{Rule: rule.Counter.ID, Source: r.source}
+	switch epoch := m.epoch(rule.Counter, r.source); {
+	case r.epoch < epoch:
+		return false // from before an operator lifted the source
+	case r.epoch > epoch: // its edge knows of a lift that is on its way to this one
+		m.void(wordName{rule.Name, r.source}, r.epoch, now)
+	}
 	switch r.kind {
 	case aCount, aQuestion:
 		if now.Sub(r.start) < logKept {
@@ -210,41 +204,16 @@ func (m *Machine) learn(r record, now time.Time) (news bool) {
 	case aTimes:
 		m.hearTimes(key, counter.Counter{Rule: rule.Counter, Source: r.source}, r, now)
 		return false
-	case aLift:
-		if lifted := m.lifted[key]; r.start.After(lifted) && now.Sub(r.start) < logKept {
-			m.lifted[key] = r.start
-			m.bits.Lift(key, mitigation.ByPoP, now)
-			m.counters.Forget(rule.Counter, r.source)
-		}
-		return false
 	}
-	if !r.start.After(m.lifted[key]) {
-		return false // a block from before it was lifted, read once more
-	}
-	longest := max(rule.Timeout, rule.Counter.Lifetime())
-	if r.by == mitigation.ByAdmin {
-		longest = mitigation.MaxTimeout
+	if r.limit < rule.Counter.Limit {
+		return false // it was judged by a stricter rule than is in force here
 	}
 	end := r.end
-	if latest := now.Add(longest); end.After(latest) {
+	if latest := now.Add(max(rule.Timeout, rule.Counter.Lifetime())); end.After(latest) {
 		end = latest
 	}
 	// now carries the monotonic clock, and ends are held against that.
 	return m.bits.Start(key, mitigation.Bit{Start: r.start, End: now.Add(end.Sub(now)), By: mitigation.ByPoP, Reason: r.reason}, now)
-}
-
-// forget removes what the tier holds of a counter.
-func (m *Machine) forget(c counter.Counter, node int, now time.Time) {
-	key := mitigation.Key{Rule: c.Rule.ID, Source: c.Source}
-	m.lifted[key] = now
-	oldest, newest := c.Rule.Groups(now, m.secret.Phase(c.Source))
-	name := m.secret.counterName(c)
-	for g := oldest; ; g++ {
-		m.send(Command{Node: node, Op: Delete, Key: name.key(g)}, flight{what: aDelete})
-		if g == newest {
-			return
-		}
-	}
 }
 
 // The mitigation log of a node is a list of lines per second, in parts of bounded size.

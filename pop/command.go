@@ -26,6 +26,7 @@ type Command struct {
 	Node   int    // index into Config.Nodes
 	Expire int32  // Add, Set: seconds until memcached forgets, 1 to 30 days
 	Op     Op
+	First  bool // of the operators' list: goes before all that is no report
 	Report bool // part of a report of counters: goes over the node's pipeline, else through gomemcache
 }
 

@@ -14,9 +14,11 @@ type flight struct {
 	late    bool // its node was given up meanwhile, and its hits with it
 	tries   uint8
 	slot    uint8
+	takes   bool // aPresence: a slot, which was free
 	node    int32
 	counter counter.Counter
 	part    counter.Part
+	epoch   uint64  // aReport: Machine.epoch when it was sent
 	record  *record // of a bit
 	looks   *looks
 }
@@ -35,6 +37,10 @@ const (
 	aProbe
 	aPresence
 	aRollCall
+	aHead      // of the operators' list: its reading
+	aList      // the list's
+	aListWrite // and their writing
+	aHeadWrite
 )
 
 func (m *Machine) send(c Command, f flight) {
@@ -69,9 +75,15 @@ func (m *Machine) answered(r *Result, now time.Time) {
 	case aProbe:
 		m.probeAnswered(r, now)
 	case aPresence:
-		m.slotAnswered(f, r)
+		m.slotAnswered(f, r, now)
 	case aRollCall:
 		m.rollCalled(r, now)
+	case aHead:
+		m.headRead(r, now)
+	case aList:
+		m.listRead(r, now)
+	case aListWrite, aHeadWrite:
+		m.listWritten(f, r, now)
 	}
 }
 
@@ -85,6 +97,9 @@ const maxTries = 4
 
 func (m *Machine) reported(f flight, r *Result, now time.Time) {
 	c, p := f.counter, f.part
+	if f.epoch < m.epoch(c.Rule, c.Source) {
+		return // the source was lifted since, and its counter forgotten with all that was under way
+	}
 	if f.late { // already given up; a total is welcome all the same
 		if r.Status == Done && r.Op == Incr {
 			m.judge(c, m.counters.Read(c, p.Group, r.Number, now), now)
@@ -107,7 +122,7 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		if r.Op == Add {
 			op = Incr
 		}
-		m.sendPart(r.Node, op, r.Key, c, p, f.tries+1)
+		m.sendPart(r.Node, op, r.Key, c, p, f.epoch, f.tries+1)
 	case Unsent:
 		if errors.Is(r.Err, ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
 			m.stats.forged.Add(1)
@@ -143,7 +158,7 @@ func parseTotal(v []byte) (n uint64, ok bool) {
 func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
 	if standing.News || standing.Ask {
 		if node := m.place(c.Source); node >= 0 {
-			rec := record{kind: aCount, rule: m.secret.ruleDigest(c.Rule), source: c.Source, start: now}
+			rec := record{kind: aCount, rule: m.secret.ruleDigest(c.Rule), source: c.Source, epoch: m.epoch(c.Rule, c.Source), start: now}
 			rec.newest, rec.groups = m.counters.Snapshot(c, now)
 			if standing.Ask { // this edge answers, too, when it reads the question
 				rec.kind, rec.times.SubWindow = aQuestion, c.Rule.Cut(now, m.secret.Phase(c.Source))

@@ -14,6 +14,7 @@ const (
 	lanes     = 3
 	laneQueue = 1024        // commands beyond it come back Unsent
 	laneWait  = time.Second // commands that waited longer come back Unsent: nobody counts on them any more
+	firstMost = 16          // commands of the operators' list: a Machine has one under way to a node
 )
 
 var errQueue = fmt.Errorf("%w, one at a time", errBacklog)
@@ -23,6 +24,7 @@ type link struct {
 	dialer  *dialer
 	pipe    *pipeline
 	queues  [lanes]chan job
+	first   chan job // what operators say: goes before all else, on whichever lane for writes is free
 	trips   *Histogram
 	waiting atomic.Int64 // commands in the lanes
 	deliver func([]Result)
@@ -37,6 +39,7 @@ type job struct {
 func newLink(d *dialer, deliver func([]Result), caught func(any)) *link {
 	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: new(Histogram), deliver: deliver, caught: caught}
 	l.pipe.trips = l.trips
+	l.first = make(chan job, firstMost)
 	for i := range l.queues {
 		l.queues[i] = make(chan job, laneQueue)
 	}
@@ -53,8 +56,12 @@ func lane(c *Command) int {
 
 // send takes a command that is not part of a report and reports whether there was room for it.
 func (l *link) send(c Command) bool {
+	q := l.queues[lane(&c)]
+	if c.First {
+		q = l.first
+	}
 	select {
-	case l.queues[lane(&c)] <- job{c, time.Now()}:
+	case q <- job{c, time.Now()}:
 		l.waiting.Add(1)
 		return true
 	default:
@@ -66,8 +73,12 @@ func (l *link) send(c Command) bool {
 func (l *link) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { l.again(ctx, l.pipe.run) })
-	for _, q := range l.queues {
-		wg.Go(func() { l.again(ctx, func(ctx context.Context) { l.serve(ctx, q) }) })
+	for i, q := range l.queues {
+		first := l.first
+		if i == 0 {
+			first = nil // a long list must not delay the proof of a node's health
+		}
+		wg.Go(func() { l.again(ctx, func(ctx context.Context) { l.serve(ctx, first, q) }) })
 	}
 	wg.Wait()
 }
@@ -86,16 +97,21 @@ func (l *link) again(ctx context.Context, f func(context.Context)) {
 	}
 }
 
-// serve carries out the commands of a lane one by one.
-func (l *link) serve(ctx context.Context, q chan job) {
+// serve carries out the commands of a lane one by one, those in first before the others.
+func (l *link) serve(ctx context.Context, first, q chan job) {
 	c := newClient(l.dialer, l.caught)
 	defer c.close()
 	for {
 		var j job
 		select {
-		case <-ctx.Done():
-			return
-		case j = <-q:
+		case j = <-first:
+		default:
+			select {
+			case <-ctx.Done():
+				return
+			case j = <-first:
+			case j = <-q:
+			}
 		}
 		start := time.Now()
 		r := Result{Command: j.Command, Status: Unsent, Err: errQueue}

@@ -10,6 +10,7 @@ import (
 // more than this one of a source that it sees for the first time, or again.
 type look struct {
 	counter        counter.Counter
+	epoch          uint64 // of the keys
 	oldest, newest uint32
 }
 
@@ -25,7 +26,7 @@ const (
 )
 
 // look adds a look to those that are next sent to a node.
-func (m *Machine) look(node int, what purpose, c counter.Counter, name *counterName, oldest, newest uint32) {
+func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, name *counterName, oldest, newest uint32) {
 	n := &m.nodes[node]
 	if n.looks != nil && len(n.looks.keys) > mostLooks-mostLook {
 		m.sendLooksTo(node, what)
@@ -41,14 +42,14 @@ func (m *Machine) look(node int, what purpose, c counter.Counter, name *counterN
 	if len(l.keys) > 0 {
 		l.keys = append(l.keys, ' ')
 	}
-	l.keys = m.secret.appendDigest(l.keys, forBit, c)
+	l.keys = m.secret.appendDigest(l.keys, forBit, c, epoch)
 	for g := newest; ; g-- {
 		l.keys = name.append(append(l.keys, ' '), g)
 		if g == oldest {
 			break
 		}
 	}
-	l.list = append(l.list, look{c, oldest, newest})
+	l.list = append(l.list, look{c, epoch, oldest, newest})
 }
 
 // sendLooks sends what looks there are.
@@ -84,6 +85,9 @@ func (m *Machine) looked(f flight, r *Result, now time.Time) {
 // saw takes in what a look has brought: what is at the bit's key, and the groups'.
 func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 	c := l.counter
+	if l.epoch < m.epoch(c.Rule, c.Source) {
+		return // the source was lifted since
+	}
 	if bit := values[0]; bit != nil {
 		if rec, ok := m.secret.open(bit); !ok {
 			m.stats.forged.Add(1)

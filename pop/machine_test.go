@@ -283,32 +283,6 @@ func TestWholeTierGone(t *testing.T) {
 	}
 }
 
-func TestLiftReachesEveryEdge(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
-	w := newWorld(t, poptest.WorldConfig{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
-	s := address(4)
-	for range 8 {
-		ask(w.Edges[0], r, s)
-	}
-	w.Run(began.Add(time.Second))
-	if !mitigated(w, w.Edges[1], r, s) {
-		t.Fatal("not blocked on the other edge")
-	}
-	key := mitigation.Key{Rule: r.Counter.ID, Source: s}
-	w.Edges[1].Bits.Lift(key, mitigation.ByAdmin, w.Now())
-	w.Edges[1].Counters.Forget(r.Counter, s)
-	for range 100 {
-		w.Tick(0)
-		w.Tick(1)
-		w.Run(w.Now().Add(pop.Tick))
-	}
-	for i, e := range w.Edges {
-		if mitigated(w, e, r, s) || !ask(e, r, s) {
-			t.Errorf("edge %d still refuses two seconds after the block was lifted", i)
-		}
-	}
-}
-
 func TestStrangersCannotBlock(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
 	w := newWorld(t, poptest.WorldConfig{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)

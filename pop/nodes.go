@@ -36,11 +36,15 @@ type node struct {
 	looks    *looks    // to be sent with the end of this Step's reports; nil: none
 	log      logReader
 	writer   logWriter
+	words    wordsCopy
 }
 
 // place chooses the node of a source among those that are up by rendezvous hashing (Thaler and Ravishankar, 1998): every
 // node scores the source and the highest wins, so a lost node moves its own sources only. It returns -1 if none is up.
 func (m *Machine) place(s counter.Source) int {
+	if m.presence.full { // it counts alone
+		return -1
+	}
 	h := m.secret.hashSource(forPlace, s)
 	best, most := -1, uint64(0)
 	for i := range m.nodes {
@@ -121,7 +125,7 @@ func (m *Machine) down(i int, now time.Time) {
 	n.up, n.good = false, time.Time{}
 	for tag := range m.flights {
 		f := &m.flights[tag]
-		if int(f.node) == i && f.what == aReport && !f.late {
+		if int(f.node) == i && f.what == aReport && !f.late && f.epoch >= m.epoch(f.counter.Rule, f.counter.Source) {
 			m.counters.Lost(f.counter, f.part, now)
 			f.late = true
 		}
@@ -142,8 +146,12 @@ func (m *Machine) publish() {
 // Health says which nodes are up, in the order of Config.Nodes. It may be called from anywhere; do not change the result.
 func (m *Machine) Health() []bool { return *m.health.Load() }
 
-// Up reports whether any node is left to count a source in: a lost node's sources move to the others at once.
+// Up reports whether any node is left to count a source in: a lost node's sources move to the others at once. An edge that counts
+// alone because the PoP is full has none.
 func (m *Machine) Up() bool {
+	if m.stats.full.Load() {
+		return false
+	}
 	for _, up := range m.Health() {
 		if up {
 			return true

@@ -27,6 +27,7 @@ type Config struct {
 	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order
 	Secret   Secret
 	ID       uint64 // of this edge, random
+	Name     string // of this edge, for operators; the first 64 bytes are used
 	Edges    int    // how many edges share the tier; 0: learned from their presence
 	Counters *counter.Table
 	Bits     *mitigation.Table
@@ -34,6 +35,7 @@ type Config struct {
 
 // Rule is what the PoP must know of a rule.
 type Rule struct {
+	Name    string // as operators know it; "": Counter.Name
 	Counter *counter.Rule
 	Timeout time.Duration // of a mitigation; 0: the rule throttles and has no bits
 }
@@ -46,6 +48,7 @@ type knownRule struct {
 type ruleSet struct {
 	byID     map[uint32]*knownRule
 	byDigest map[uint64]*knownRule
+	byName   map[string][]*knownRule
 }
 
 // Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Ask, Health, Up and Stats may be called
@@ -61,7 +64,6 @@ type Machine struct {
 	nodes    []node
 	presence presence
 	logKeys  logKeys
-	lifted   map[mitigation.Key]time.Time
 	times    map[toldTimes]time.Time
 
 	asks    asks
@@ -73,6 +75,8 @@ type Machine struct {
 	dirty   []counter.Counter
 	news    []mitigation.News
 	told    []counter.Times
+	said    operators
+	dice    uint64
 	adrift  queue // to be reported when a node is up
 	moved   bool  // a node died or came back since the last report
 	swept   time.Time
@@ -88,14 +92,18 @@ type asks struct {
 
 // NewMachine makes a Machine that holds all nodes up until they prove otherwise.
 func NewMachine(c Config, now time.Time) (*Machine, error) {
-	if len(c.Nodes) == 0 {
+	switch {
+	case len(c.Nodes) == 0:
 		return nil, fmt.Errorf("pop: no memcached node")
+	case c.Edges > counter.MaxEdges:
+		return nil, fmt.Errorf("pop: %d edges: at most %d share a tier", c.Edges, counter.MaxEdges)
 	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
-		presence: newPresence(c.Secret), logKeys: logKeys{secret: c.Secret}, lifted: make(map[mitigation.Key]time.Time),
+		presence: newPresence(c.Secret), logKeys: logKeys{secret: c.Secret},
 		times: make(map[toldTimes]time.Time), swept: now, cleaned: now,
 	}
+	m.said.listKey, m.said.headKey = c.Secret.wordsKeys()
 	for _, name := range c.Nodes {
 		m.nodes = append(m.nodes, newNode(name, now))
 	}
@@ -109,11 +117,16 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 
 // SetRules replaces the rules in force. Bits of other rules are not announced and not learned.
 func (m *Machine) SetRules(rules []Rule) {
-	set := &ruleSet{byID: make(map[uint32]*knownRule, len(rules)), byDigest: make(map[uint64]*knownRule, len(rules))}
+	set := &ruleSet{byID: make(map[uint32]*knownRule, len(rules)), byDigest: make(map[uint64]*knownRule, len(rules)),
+		byName: make(map[string][]*knownRule, len(rules))}
 	for _, r := range rules {
+		if r.Name == "" {
+			r.Name = r.Counter.Name
+		}
 		k := &knownRule{r, m.secret.ruleDigest(r.Counter)}
 		set.byID[r.Counter.ID] = k
 		set.byDigest[k.digest] = k
+		set.byName[r.Name] = append(set.byName[r.Name], k)
 	}
 	m.rules.Store(set)
 }
@@ -140,8 +153,10 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
+	m.obey(now)
 	for i := range m.nodes {
 		m.probe(i, now)
+		m.carry(i, now)
 	}
 	m.meet(now)
 	if now.Sub(m.swept) >= sweepEvery {
@@ -153,11 +168,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	if now.Sub(m.cleaned) >= cleanEvery {
 		m.cleaned = now
 		m.bits.Sweep(now)
-		for k, at := range m.lifted {
-			if now.Sub(at) > 2*logKept {
-				delete(m.lifted, k)
-			}
-		}
+		m.forgetLifts(now)
 		for k, at := range m.times {
 			if now.Sub(at) > 2*logKept {
 				delete(m.times, k)
@@ -252,21 +263,22 @@ func (m *Machine) reportWaiting(node int, now time.Time) int {
 }
 
 func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
+	epoch := m.epoch(c.Rule, c.Source)
 	rep, ok := m.counters.Take(c, now)
 	if !ok {
 		return
 	}
-	name := m.secret.counterName(c)
+	name := m.secret.counterName(c, epoch)
 	for _, p := range rep.Parts[:rep.N] {
 		op := Add
 		if p.Heard {
 			op = Incr
 		}
 		var room [counterKeySize]byte
-		m.sendPart(node, op, m.sheet.write(name.append(room[:0], p.Group)), c, p, 0)
+		m.sendPart(node, op, m.sheet.write(name.append(room[:0], p.Group)), c, p, epoch, 0)
 	}
 	if rep.Past {
-		m.look(node, aLook, c, &name, rep.Oldest, rep.Newest-1)
+		m.look(node, aLook, c, epoch, &name, rep.Oldest, rep.Newest-1)
 	}
 }
 
@@ -290,8 +302,9 @@ func (m *Machine) ask(now time.Time) {
 	for _, c := range m.dirty {
 		if node := m.place(c.Source); node >= 0 {
 			oldest, newest := c.Rule.Groups(now, m.secret.Phase(c.Source))
-			name := m.secret.counterName(c)
-			m.look(node, anAsk, c, &name, oldest, newest)
+			epoch := m.epoch(c.Rule, c.Source)
+			name := m.secret.counterName(c, epoch)
+			m.look(node, anAsk, c, epoch, &name, oldest, newest)
 		}
 	}
 	m.sendLooks(anAsk)
@@ -299,7 +312,7 @@ func (m *Machine) ask(now time.Time) {
 
 // sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so
 // that later increments stay in place.
-func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, tries uint8) {
+func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, epoch uint64, tries uint8) {
 	cmd := Command{Node: node, Op: op, Report: true, Key: key}
 	if op == Incr {
 		cmd.Delta = p.Hits
@@ -307,13 +320,16 @@ func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p cou
 		cmd.Value = m.sheet.number(p.Known)
 		cmd.Expire = seconds(c.Rule.Lifetime()) + 2
 	}
-	m.send(cmd, flight{what: aReport, counter: c, part: p, tries: tries})
+	m.send(cmd, flight{what: aReport, counter: c, part: p, epoch: epoch, tries: tries})
 }
 
-// tell announces the mitigations that this edge has started or lifted.
+// tell announces the mitigations that this edge has started. One that has been lifted since is no news, and neither is one of a
+// source that this very Step has lifted: its verdict fell before.
 func (m *Machine) tell(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {
-		m.announce(n, now)
+		if _, lifted := m.said.settling[n.Key]; !lifted && !m.bits.Until(n.Key, now).IsZero() {
+			m.announce(n, now)
+		}
 	}
 }

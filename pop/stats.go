@@ -35,6 +35,7 @@ type machineStats struct {
 	forged      atomic.Uint64
 	logFull     atomic.Uint64
 	edges       atomic.Int64
+	full        atomic.Bool
 }
 
 // MachineStats is what a Machine has seen since it was made.
@@ -43,11 +44,17 @@ type MachineStats struct {
 	Forged      uint64     // values in the tier that were not of the form, or not authentic
 	LogFull     uint64     // lines that found the log full
 	Edges       int        // that share the tier
+	Full        bool       // the PoP has as many edges as can share it, and this one counts alone until one leaves
+	Words       int        // of operators in force, lifts that must be kept included
 }
 
 // Stats may be called from anywhere.
 func (m *Machine) Stats() MachineStats {
+	m.said.mu.Lock()
+	words := len(m.said.list.entries)
+	m.said.mu.Unlock()
 	return MachineStats{
+		Full: m.stats.full.Load(), Words: words,
 		Propagation: &m.stats.propagation, Forged: m.stats.forged.Load(), LogFull: m.stats.logFull.Load(),
 		Edges: int(max(m.stats.edges.Load(), 1)),
 	}

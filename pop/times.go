@@ -36,6 +36,6 @@ func (m *Machine) tellTimes(c counter.Counter, subWindow uint32, now time.Time) 
 	}
 	m.told = m.counters.Tell(c, subWindow, m.told[:0])
 	for _, times := range m.told {
-		m.appendLog(node, record{kind: aTimes, rule: m.secret.ruleDigest(c.Rule), source: c.Source, start: now, edge: m.id, times: times})
+		m.appendLog(node, record{kind: aTimes, rule: m.secret.ruleDigest(c.Rule), source: c.Source, epoch: m.epoch(c.Rule, c.Source), start: now, edge: m.id, times: times})
 	}
 }

@@ -40,6 +40,7 @@ type WorldConfig struct {
 	Capacity     int                          // of each node, in items; 0: no bound
 	Skew         func(edge int) time.Duration // how far ahead an edge's clock is; nil: not at all
 	Secret       pop.Secret
+	Learn        bool // edges are not told how many there are; above the most that there can be they never are
 }
 
 // Edge is one edge of a World.
@@ -56,6 +57,7 @@ type Edge struct {
 	tick  time.Time // when the machine is next stepped for nothing
 	life  int       // how often it was started; what an earlier life sent is not answered
 	gone  bool      // it does not run
+	cut   bool      // it reaches no node
 }
 
 // NewWorld makes a World that begins at start, every edge enforcing rules.
@@ -91,8 +93,13 @@ func (e *Edge) begin() error {
 	wake := func() { e.awake = true }
 	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: c.Secret.Phase, Wake: wake})
 	e.Bits = mitigation.New(c.Counters, wake)
+	known := c.Edges
+	if c.Learn || known > counter.MaxEdges {
+		known = 0
+	}
 	m, err := pop.NewMachine(pop.Config{
-		Nodes: e.world.names, Secret: c.Secret, ID: uint64(e.life*c.Edges + e.index + 1), Edges: c.Edges, Counters: e.Counters, Bits: e.Bits,
+		Nodes: e.world.names, Secret: c.Secret, ID: uint64(e.life*c.Edges + e.index + 1), Name: fmt.Sprintf("edge%d", e.index),
+		Edges: known, Counters: e.Counters, Bits: e.Bits,
 	}, e.clock())
 	if err != nil {
 		return err
@@ -145,6 +152,11 @@ func (e *Edge) send(commands []pop.Command) {
 	for _, c := range commands {
 		if c.Report || c.Op != pop.Get && c.Op != pop.Set {
 			w.Commands++
+		}
+		if e.cut {
+			w.push(event{edge: e.index, life: e.life, answer: true, probe: c.Op == pop.Get && !c.Report,
+				result: pop.Result{Command: c, Status: pop.Unsent, Err: ErrDown}})
+			continue
 		}
 		if !c.Report && (c.Op == pop.Append || c.Op == pop.Add) {
 			w.lively = w.now // something is in the log that all edges will want to read
