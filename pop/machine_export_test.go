@@ -32,3 +32,7 @@ func TellsTimes(s Secret, line []byte) bool {
 	r, ok := s.open(line)
 	return ok && r.kind == aTimes
 }
+
+func WordsKeys(s Secret) (list, head string) { return s.wordsKeys() }
+
+func SlotKey(s Secret, slot int) string { return s.edgeKey(slot) }

@@ -130,13 +130,13 @@ func (m *Machine) placeFixed() int {
 }
 
 // rollCalled counts the edges and takes a free slot if this one has none, or lost it to another. A slot whose edge does not say
-// anything new, or that somebody has filled who is no edge of the PoP, is free.
+// anything new or has another one, or that somebody has filled who is no edge of the PoP, is free.
 func (m *Machine) rollCalled(r *Result, now time.Time) {
 	if r.Status != Done {
 		return
 	}
 	p := &m.presence
-	ours, free := false, make([]int, 0, slots)
+	ours, free, seen := false, make([]int, 0, slots), make(map[uint64]bool)
 	for i, v := range r.Values {
 		e, ok := m.secret.openPresent(v)
 		if v != nil && !ok {
@@ -150,7 +150,8 @@ func (m *Machine) rollCalled(r *Result, now time.Time) {
 			if known, there := p.peers[e.id]; !there || e.count > known.count {
 				p.peers[e.id] = peer{e, now}
 			}
-			ok = now.Sub(p.peers[e.id].heard) < presenceKept
+			ok = now.Sub(p.peers[e.id].heard) < presenceKept && !seen[e.id]
+			seen[e.id] = true
 		}
 		if !ok {
 			free = append(free, i)

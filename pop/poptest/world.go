@@ -132,6 +132,15 @@ func (e *Edge) Decide(rule pop.Rule, ask *[1]counter.Ask) (mitigated time.Time, 
 	return time.Time{}, admitted
 }
 
+// Say has an operator say something at the edge.
+func (e *Edge) Say(word pop.Word) (pop.Receipt, error) {
+	e.world.restless = e.world.now.Add(unrest)
+	e.awake = true
+	receipt, err := e.Machine.Say(word, e.clock())
+	e.attend()
+	return receipt, err
+}
+
 // attend steps the machine if its tables have something new.
 func (e *Edge) attend() {
 	for e.awake {
