@@ -46,7 +46,15 @@ func (r *reader) config(n ast.Node, c *Config) {
 		},
 		"admin_hosts":      r.texts("admin_hosts", func(_ ast.Node, h string) { c.AdminHosts = append(c.AdminHosts, strings.ToLower(h)) }),
 		"admin_token_file": r.str("admin_token_file", &c.AdminTokenFile),
-		"pop":              func(n ast.Node) { r.pop(n, &c.PoP) },
+		"edge_id": r.text("edge_id", func(n ast.Node, text string) {
+			if !plainName(text) {
+				r.fail(n, "edge_id: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
+				return
+			}
+			c.EdgeID = text
+		}),
+		"state_dir": r.str("state_dir", &c.StateDir),
+		"pop":       func(n ast.Node) { r.pop(n, &c.PoP) },
 		"table": func(n ast.Node) {
 			r.mapping(n, "table", fields{
 				"counters": r.integer("table.counters", 1024, 1<<30, func(v int64) { c.Counters = int(v) }),

@@ -11,7 +11,7 @@ type tierMetrics struct {
 	tier    *pop.Tier
 	machine *pop.Machine
 
-	operations, seconds, up, dials, dropped, edges, propagation, forged, logFull *prometheus.Desc
+	operations, seconds, up, dials, dropped, edges, propagation, forged, logFull, full, words *prometheus.Desc
 }
 
 func newTierMetrics(tier *pop.Tier, machine *pop.Machine) *tierMetrics {
@@ -29,6 +29,8 @@ func newTierMetrics(tier *pop.Tier, machine *pop.Machine) *tierMetrics {
 		propagation: desc("propagation_seconds", "From a verdict on another edge until it was in force on this one."),
 		forged:      desc("tier_forged_total", "Values in the tier that were not of the form, or not authentic."),
 		logFull:     desc("tier_log_full_total", "Mitigations that found the log full; other edges learn of them at first sight."),
+		full:        desc("pop_full", "Whether the PoP has as many edges as can share a tier, so that this one counts alone."),
+		words:       desc("operators_words", "Blocks and lifts of operators that the PoP's list holds; it has room for 10,000."),
 	}
 }
 
@@ -70,4 +72,10 @@ func (m *tierMetrics) Collect(ch chan<- prometheus.Metric) {
 	histogram(m.propagation, s.Propagation)
 	count(m.forged, s.Forged)
 	count(m.logFull, s.LogFull)
+	full := 0.0
+	if s.Full {
+		full = 1
+	}
+	gauge(m.full, full)
+	gauge(m.words, float64(s.Words))
 }

@@ -58,6 +58,7 @@ func (r *reloader) tellLater(before, now *edge.Config) {
 		"listen": {before.Listen, now.Listen}, "listen_tls": {before.ListenTLS, now.ListenTLS}, "tls": {before.TLS, now.TLS}, "admin": {before.Admin, now.Admin}, "pop": {before.PoP, now.PoP},
 		"table": {before.Counters, now.Counters}, "access_log": {before.AccessLog, now.AccessLog}, "limits": {before.Limits, now.Limits},
 		"admin_hosts": {before.AdminHosts, now.AdminHosts}, "admin_token_file": {before.AdminTokenFile, now.AdminTokenFile},
+		"edge_id": {before.EdgeID, now.EdgeID}, "state_dir": {before.StateDir, now.StateDir},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			r.log.Warn(name + " has changed: that takes effect at the next start")

@@ -104,6 +104,9 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	ours.close(false)
 	older := newHeir()
 	if older != nil {
+		if shared.machine != nil {
+			older.words = func(list []byte) error { return shared.machine.Restore(list, time.Now()) }
+		}
 		if err := older.take(server); err != nil {
 			return fmt.Errorf("the older process did not tell its mitigations: %w", err)
 		}
@@ -181,6 +184,11 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	next := &handover{program: program, args: os.Args[1:], sockets: ours, server: server, log: log}
 	if shared.alone() {
 		next.table = shared.table
+	} else {
+		next.words = func() []byte {
+			list, _ := shared.machine.Words(time.Now())
+			return list
+		}
 	}
 	defer next.close()
 	err = wait(stop.Done(), failed, usr2, next)
