@@ -187,6 +187,8 @@ func (m *Machine) learn(r record, now time.Time) (news bool) {
 	switch epoch := m.epoch(rule.Counter, r.source); {
 	case r.epoch < epoch:
 		return false // from before an operator lifted the source
+	case r.epoch > epoch && now.Sub(r.start) >= logKept:
+		return false // recorded long ago, and the lift is forgotten
 	case r.epoch > epoch: // its edge knows of a lift that is on its way to this one
 		m.void(wordName{rule.Name, r.source}, r.epoch, now)
 	}

@@ -44,7 +44,7 @@ type other struct {
 }
 
 // Say puts an operator's word into the list; the next Step puts it in force here and sends it on its way to all edges. Receipt says
-// of them which have it. It may be called from anywhere. The error is ErrFull.
+// of them which have it. It may be called from anywhere. The error is ErrFull or ErrWord.
 func (m *Machine) Say(w Word, now time.Time) (Receipt, error) {
 	voids := mitigation.MaxTimeout
 	for _, rule := range m.rules.Load().byName[w.Rule] {
@@ -196,11 +196,15 @@ func (m *Machine) obey(now time.Time) {
 
 // renameLifts makes the epochs of the rules in force.
 func (m *Machine) renameLifts(set *ruleSet) {
-	o := &m.said
+	o, before := &m.said, m.said.epochs
 	o.epochs = make(map[mitigation.Key]uint64, len(o.lifts))
 	for name, l := range o.lifts {
 		for _, rule := range set.byName[name.rule] {
-			o.epochs[mitigation.Key{Rule: rule.Counter.ID, Source: name.source}] = l.epoch
+			key := mitigation.Key{Rule: rule.Counter.ID, Source: name.source}
+			o.epochs[key] = l.epoch
+			if _, there := before[key]; !there { // if it has counts, they are from before the rule was last gone
+				m.counters.Forget(rule.Counter, name.source)
+			}
 		}
 	}
 }

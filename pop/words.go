@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/counter"
@@ -43,6 +45,9 @@ const (
 
 // ErrFull says that the operators' list has no room for another word: some of it must end first.
 var ErrFull = errors.New("pop: the list of operators' blocks and lifts is full")
+
+// ErrWord says that nobody can mean this: there is no such source, or no such name of a rule.
+var ErrWord = errors.New("pop: not a word of an operator")
 
 // ErrWords says that something is no list of operators' words, or not under the PoP's secret.
 var ErrWords = errors.New("pop: not an authentic list of operators' words")
@@ -107,7 +112,11 @@ type words struct {
 
 // add says a word that is newer than all that this edge knows of. voids is how long anything that a lift voids can live.
 func (w *words) add(word Word, edge uint64, voids time.Duration, now time.Time) (generation uint64, err error) {
-	word.Reason = word.Reason[:min(len(word.Reason), MaxReason)]
+	_, good := counter.SourceFromBinary(word.Source.AppendBinary(nil))
+	if !good || word.Rule == "" || len(word.Rule) > maxRuleName || word.Kind < Block || word.Kind > Lift {
+		return 0, fmt.Errorf("%w: rule %q, source %s", ErrWord, word.Rule, word.Source)
+	}
+	word.Reason = strings.ToValidUTF8(word.Reason[:min(len(word.Reason), MaxReason)], "")
 	e := entry{Word: word, generation: max(w.highest+1, uint64(max(now.UnixMilli(), 0))), edge: edge, kept: word.End}
 	if word.Kind == Lift {
 		e.epoch, e.kept, e.End = e.generation, now.Add(voids), time.Time{}
@@ -202,7 +211,7 @@ func (w *words) drop(name wordName) {
 
 // dropOldest drops as many words as are too many: two edges that were apart may each have filled their list.
 func (w *words) dropOldest() {
-	list := w.sorted(func(a, b *entry) int {
+	list := slices.SortedFunc(maps.Values(w.entries), func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.edge, b.edge))
 	})
 	for _, e := range list {
@@ -211,15 +220,6 @@ func (w *words) dropOldest() {
 		}
 		w.drop(wordName{e.Rule, e.Source})
 	}
-}
-
-func (w *words) sorted(by func(a, b *entry) int) []*entry {
-	list := make([]*entry, 0, len(w.entries))
-	for _, e := range w.entries {
-		list = append(list, e)
-	}
-	slices.SortFunc(list, by)
-	return list
 }
 
 // marks says how far somebody who has this list knows what each edge has said: the highest generation of each, the latest first
@@ -252,8 +252,18 @@ const wordsMagic = "sluice words 1\n"
 // source, and a MAC under the PoP's secret. What is over is dropped first.
 func (w *words) encode(s Secret, now time.Time) []byte {
 	w.purge(now)
-	list := w.sorted(func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(a.Rule, b.Rule), bytes.Compare(a.Source.AppendBinary(nil), b.Source.AppendBinary(nil)))
+	type named struct {
+		*entry
+		source [counter.SourceSize]byte
+	}
+	list := make([]named, 0, len(w.entries))
+	for _, e := range w.entries {
+		n := named{entry: e}
+		e.Source.AppendBinary(n.source[:0])
+		list = append(list, n)
+	}
+	slices.SortFunc(list, func(a, b named) int {
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), bytes.Compare(a.source[:], b.source[:]))
 	})
 	b := make([]byte, 0, len(wordsMagic)+4+w.bytes+macSize)
 	b = append(b, wordsMagic...)

@@ -337,3 +337,21 @@ func FuzzWords(f *testing.F) {
 		}
 	})
 }
+
+// TestBadWord: what would make the list unreadable does not get into it.
+func TestBadWord(t *testing.T) {
+	var w words
+	for _, word := range []Word{
+		{Source: sourceOf(1), Kind: Block}, {Rule: strings.Repeat("x", 65), Source: sourceOf(1), Kind: Block},
+		{Rule: "login", Kind: Block}, {Rule: "login", Source: sourceOf(1)}, {Rule: "login", Source: sourceOf(1), Kind: Lift + 1},
+	} {
+		if _, err := w.add(word, 1, time.Hour, wordsBegan); !errors.Is(err, ErrWord) {
+			t.Errorf("%+v: %v", word, err)
+		}
+	}
+	word := blocking(1, time.Hour)
+	word.Reason = strings.Repeat("é", MaxReason)
+	if _, err := w.add(word, 1, time.Hour, wordsBegan); err != nil || len(w.of(t, wordsBegan)) != 1 {
+		t.Error(err)
+	}
+}
