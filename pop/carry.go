@@ -6,8 +6,8 @@ import "time"
 // second; if it is of a list that it has not merged, it reads that; if the node lacks something, it writes what it has: the
 // list, then the head. Merging is a join, so it does not matter who writes when:
 //
-//	two edges write at once        the later list stands, and the head is of one of the two. Whoever wrote reads the list once
-//	                               more, and finds what it lacks; so does whoever finds that head and list do not belong together
+//	two edges write at once        the later list stands, and the head is of one of the two. The other edge finds a head that is not
+//	                               its own; and whoever finds that head and list do not belong together writes both
 //	a node came back empty         it has no head, and gets the list from whoever asks first
 //	a list is lost, or was forged  its head is deleted by whoever finds out; then the node is as good as empty
 //
@@ -27,7 +27,6 @@ type wordsCopy struct {
 	head   tag       // what was read last
 	merged tag       // the list that was
 	has    uint64    // the version of ours of which it lacked nothing
-	doubt  bool      // we wrote it, and have not read it since
 	writes tag       // what is being written, which was
 	wrote  uint64    // this version of ours
 }
@@ -79,7 +78,7 @@ func (m *Machine) headRead(r *Result, now time.Time) {
 	case !ok && entries == 0:
 	case !ok:
 		m.writeList(r.Node, now)
-	case w.doubt || id != ours && id != w.merged:
+	case id != ours && id != w.merged:
 		w.head, w.busy = id, true
 		m.send(Command{Node: r.Node, Op: Get, First: true, Key: o.listKey}, flight{what: aList})
 	case id == ours:
@@ -108,7 +107,6 @@ func (m *Machine) listRead(r *Result, now time.Time) {
 			ok = false
 		}
 	}
-	w.doubt = false
 	if !ok {
 		w.next = now.Add(m.around(headHasty))
 		m.send(Command{Node: r.Node, Op: Delete, First: true, Key: o.headKey}, flight{what: aDelete})
@@ -140,7 +138,7 @@ func (m *Machine) writeList(node int, now time.Time) {
 	m.send(Command{Node: node, Op: Set, First: true, Key: o.listKey, Value: text, Expire: listExpire}, flight{what: aListWrite})
 }
 
-// listWritten goes on to the head, and then to a look at what stands there.
+// listWritten goes on to the head.
 func (m *Machine) listWritten(f flight, r *Result, now time.Time) {
 	w := &m.nodes[r.Node].words
 	w.busy = false
@@ -151,6 +149,6 @@ func (m *Machine) listWritten(f flight, r *Result, now time.Time) {
 		w.busy = true
 		m.send(Command{Node: r.Node, Op: Set, First: true, Key: m.said.headKey, Value: m.secret.sealHead(w.writes), Expire: listExpire}, flight{what: aHeadWrite})
 	default:
-		w.doubt, w.merged, w.has = true, w.writes, w.wrote
+		w.merged, w.has = w.writes, w.wrote
 	}
 }

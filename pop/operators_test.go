@@ -188,6 +188,36 @@ func TestLiftedStaysLifted(t *testing.T) {
 	}
 }
 
+// TestLiftMeetsAnswers: what was under way when a source was lifted brings nothing back, whenever it comes.
+func TestLiftMeetsAnswers(t *testing.T) {
+	r := newRule(t, 20, time.Minute, 10*time.Minute, counter.Nearest)
+	for delay := time.Duration(0); delay < 60*time.Millisecond; delay += time.Millisecond {
+		w := newWorld(t, poptest.WorldConfig{Edges: 2, Nodes: 1, RTT: 20 * time.Millisecond}, r)
+		s := address(uint32(delay))
+		for range 15 {
+			ask(w.Edges[1], r, s)
+		}
+		pass(w, time.Second)
+		ask(w.Edges[0], r, s) // asks the tier, and reports
+		w.Run(w.Now().Add(delay))
+		say(t, w, w.Edges[0], pop.Lift, s, 0)
+		w.Edges[0].Counters.Forget(r.Counter, s) // as the edge does, of which an operator asks it
+		if !ask(w.Edges[0], r, s) || !ask(w.Edges[0], r, s) {
+			t.Fatalf("%v: refused at once", delay)
+		}
+		pass(w, 2*time.Second)
+		if v, _ := w.Edges[0].Counters.Peek(r.Counter, s, w.Now()); v.Estimate != 2 {
+			t.Errorf("%v: %v are counted after two requests", delay, v.Estimate)
+		}
+		// The tier has them, and another edge learns them.
+		ask(w.Edges[1], r, s)
+		pass(w, 2*time.Second)
+		if v, _ := w.Edges[1].Counters.Peek(r.Counter, s, w.Now()); v.Estimate != 3 {
+			t.Errorf("%v: %v are counted on the other edge after three requests", delay, v.Estimate)
+		}
+	}
+}
+
 // TestReplayedBit: what somebody who reaches the tier has recorded before a lift is worth nothing after it.
 func TestReplayedBit(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
