@@ -49,12 +49,16 @@ func (r *reader) config(n ast.Node, c *Config) {
 		"edge_id": r.text("edge_id", func(n ast.Node, text string) {
 			if !plainName(text) {
 				r.fail(n, "edge_id: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
-				return
+			} else if text != "none" {
+				c.EdgeID = text
 			}
-			c.EdgeID = text
 		}),
-		"state_dir": r.str("state_dir", &c.StateDir),
-		"pop":       func(n ast.Node) { r.pop(n, &c.PoP) },
+		"state_dir": r.text("state_dir", func(_ ast.Node, text string) {
+			if text != "none" {
+				c.StateDir = text
+			}
+		}),
+		"pop": func(n ast.Node) { r.pop(n, &c.PoP) },
 		"table": func(n ast.Node) {
 			r.mapping(n, "table", fields{
 				"counters": r.integer("table.counters", 1024, 1<<30, func(v int64) { c.Counters = int(v) }),
