@@ -91,32 +91,27 @@ func (s *Server) Block(rule, source string, d time.Duration, reason string, now 
 	if d <= 0 || d > mitigation.MaxTimeout {
 		return Mitigation{}, fmt.Errorf("edge: block for %v: want more than 0 and at most %v", d, Duration(mitigation.MaxTimeout))
 	}
-	spread, err := s.say(Word{Rule: r.config.Name, Source: key.Source, Start: now, End: now.Add(d), Reason: reason})
-	if err != nil {
-		return Mitigation{}, err
+	m := Mitigation{Rule: r.config.Name, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
+		By: mitigation.ByAdmin.String(), Reason: reason}
+	if s.limiter.tier.Say == nil {
+		s.limiter.bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason}, now)
+		return m, nil
 	}
-	s.limiter.bits.Start(key, mitigation.Bit{Start: now, End: now.Add(d), By: mitigation.ByAdmin, Reason: reason}, now)
-	bit, _ := s.limiter.bits.Get(key, now)
-	return Mitigation{Rule: r.config.Name, Source: key.Source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned,
-		By: bit.By.String(), Reason: bit.Reason, Edges: spread()}, nil
+	m.Edges, err = s.say(Word{Rule: r.config.Name, Source: key.Source, Start: now, End: m.End, Reason: reason})
+	return m, err
 }
 
-// say sends a word to the other edges, if there are any. The function it returns waits until they have it.
-func (s *Server) say(w Word) (func() *Spread, error) {
-	if s.limiter.tier.Say == nil {
-		return func() *Spread { return nil }, nil
-	}
+// say has the PoP put a word in force, here as well, and waits for that: what several operators say of one source at once comes
+// in the same order everywhere.
+func (s *Server) say(w Word) (*Spread, error) {
 	spread, err := s.limiter.tier.Say(w)
 	if err != nil {
 		return nil, err
 	}
-	return func() *Spread {
-		far := spread()
-		if far.Missing == nil {
-			far.Missing = []string{}
-		}
-		return &far
-	}, nil
+	if spread.Missing == nil {
+		spread.Missing = []string{}
+	}
+	return &spread, nil
 }
 
 // Adopt takes over a mitigation that another process on this edge's place knows of. One of a rule that there is not, or longer
@@ -147,13 +142,14 @@ func (s *Server) Lift(rule, source string, now time.Time) (Lifted, error) {
 	if err != nil {
 		return Lifted{}, err
 	}
-	spread, err := s.say(Word{Rule: r.config.Name, Source: key.Source, Start: now})
-	if err != nil {
-		return Lifted{}, err
+	if s.limiter.tier.Say == nil {
+		s.limiter.table.Forget(r.counter, key.Source)
+		// After Forget: who was judged before it may not have started a mitigation yet.
+		return Lifted{Lifted: s.limiter.bits.Lift(key, time.Now())}, nil
 	}
-	s.limiter.table.Forget(r.counter, key.Source)
-	lifted := s.limiter.bits.Lift(key, time.Now()) // after Forget: who was judged before it may not have started a mitigation yet
-	return Lifted{lifted, spread()}, nil
+	lifted := Lifted{Lifted: !s.limiter.bits.Until(key, now).IsZero()}
+	lifted.Edges, err = s.say(Word{Rule: r.config.Name, Source: key.Source, Start: now})
+	return lifted, err
 }
 
 // Standings tells how an address stands under every rule that counts by source.

@@ -8,7 +8,7 @@ import (
 )
 
 // Tier is what the edge asks of the PoP, as functions; any of them may be nil, and the zero Tier is an edge that counts
-// alone. They are called from many goroutines, and must not wait. News of verdicts needs no function: the PoP takes it from the
+// alone. They are called from many goroutines, and but for Say must not wait. News of verdicts needs no function: the PoP takes it from the
 // mitigation table.
 type Tier struct {
 	// Up reports whether somebody answers for a source: its node, or another that has taken its place. Where it does
@@ -18,9 +18,9 @@ type Tier struct {
 	Ask func(rule *counter.Rule, source counter.Source)
 	// Rules tells which rules are in force from now on.
 	Rules func(rules []TierRule)
-	// Say sends what an operator said on its way to all edges of the PoP. Spread waits until they have it, or for a while, and says
-	// which do. The error is ErrFull.
-	Say func(w Word) (spread func() Spread, err error)
+	// Say puts what an operator said in force on all edges of the PoP, this one included. It waits for that, or for a while, and says
+	// how far it has come. The error is ErrFull.
+	Say func(w Word) (Spread, error)
 	// Unready says why the edge should get no requests; "": it may.
 	Unready func() string
 	// Nodes describes the tier for the API.

@@ -26,9 +26,9 @@ type operators struct {
 	listKey, headKey string
 	rules            *ruleSet // that lifts and blocks were last applied to
 	lifts            map[wordName]lift
-	epochs           map[mitigation.Key]uint64 // lifts, for the rules in force
-	settling         map[mitigation.Key]struct{}
-	news             bool // applied has changed since this edge last said what it is
+	epochs           map[mitigation.Key]uint64    // lifts, for the rules in force
+	settling         map[mitigation.Key]time.Time // when their counts were forgotten
+	news             bool                         // applied has changed since this edge last said what it is
 }
 
 // lift is an epoch that is in force.
@@ -166,13 +166,15 @@ func (m *Machine) epoch(rule *counter.Rule, source counter.Source) uint64 {
 // obey puts in force what operators have said since the last Step, and all of it for rules that are new.
 //
 // A lift races with requests that were judged before it and have not started their mitigation yet. So the counts are forgotten
-// in one Step, and in the next the verdicts are voided that fell before its now, which is after that.
+// in one Step, and in a later one the verdicts are voided that fell before its now, which is after that.
 func (m *Machine) obey(now time.Time) {
 	o := &m.said
-	for key := range o.settling {
-		m.bits.Void(key, now)
+	for key, since := range o.settling {
+		if now.After(since) {
+			m.bits.Void(key, now)
+			delete(o.settling, key)
+		}
 	}
-	clear(o.settling)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	set := m.rules.Load()
@@ -241,7 +243,7 @@ func (m *Machine) void(name wordName, epoch uint64, now time.Time) {
 		o.lifts = make(map[wordName]lift)
 	}
 	if o.settling == nil {
-		o.settling = make(map[mitigation.Key]struct{})
+		o.settling = make(map[mitigation.Key]time.Time)
 	}
 	o.lifts[name] = lift{epoch, now}
 	for _, rule := range m.rules.Load().byName[name.rule] {
@@ -254,7 +256,7 @@ func (m *Machine) void(name wordName, epoch uint64, now time.Time) {
 		if bit, there := m.bits.Get(key, now); there && bit.By != mitigation.ByAdmin {
 			m.bits.Lift(key, now)
 		}
-		o.settling[key] = struct{}{}
+		o.settling[key] = now
 	}
 }
 

@@ -324,7 +324,7 @@ func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p cou
 }
 
 // tell announces the mitigations that this edge has started. One that has been lifted since is no news, and neither is one of a
-// source that this very Step has lifted: its verdict fell before.
+// source that was lifted in this very Step: its verdict fell before.
 func (m *Machine) tell(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {

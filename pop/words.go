@@ -241,7 +241,7 @@ func (w *words) marks() []mark {
 
 type mark struct{ edge, generation uint64 }
 
-const maxMarks = 8
+const maxMarks = 16
 
 // tag stands for the contents of a list: its MAC.
 type tag [macSize]byte

@@ -85,19 +85,19 @@ func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error)
 			}
 			machine.SetRules(known)
 		},
-		Say: func(w edge.Word) (func() edge.Spread, error) {
+		Say: func(w edge.Word) (edge.Spread, error) {
 			word := pop.Word{Rule: w.Rule, Source: w.Source, Kind: pop.Block, Start: w.Start, End: w.End, Reason: w.Reason}
 			if w.End.IsZero() {
 				word.Kind = pop.Lift
 			}
 			receipt, err := machine.Say(word, time.Now())
 			if errors.Is(err, pop.ErrFull) {
-				return nil, edge.ErrFull
+				return edge.Spread{}, edge.ErrFull
 			} else if err != nil {
-				return nil, err
+				return edge.Spread{}, err
 			}
 			tier.Wake()
-			return func() edge.Spread { return awaitSpread(machine, receipt) }, nil
+			return awaitSpread(machine, receipt), nil
 		},
 		Unready: func() string {
 			if machine.Stats().Full {
