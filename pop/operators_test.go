@@ -112,9 +112,12 @@ func TestWordsUnderAttack(t *testing.T) {
 			attack(5 * time.Millisecond)
 		}
 	}
-	attack(2 * time.Second)
-	if wrong := inForce(w, r, blocked, lifted); len(wrong) > 0 {
-		t.Errorf("%d wrong, such as %s", len(wrong), wrong[0])
+	said := w.Now()
+	for wrong := inForce(w, r, blocked, lifted); len(wrong) > 0; wrong = inForce(w, r, blocked, lifted) {
+		if w.Now().Sub(said) > 2*time.Second {
+			t.Fatalf("%d wrong, such as %s", len(wrong), wrong[0])
+		}
+		attack(100 * time.Millisecond)
 	}
 }
 
@@ -202,8 +205,10 @@ func TestLiftMeetsAnswers(t *testing.T) {
 		w.Run(w.Now().Add(delay))
 		say(t, w, w.Edges[0], pop.Lift, s, 0)
 		w.Edges[0].Counters.Forget(r.Counter, s) // as the edge does, of which an operator asks it
-		if !ask(w.Edges[0], r, s) || !ask(w.Edges[0], r, s) {
-			t.Fatalf("%v: refused at once", delay)
+		for range 2 {
+			if !ask(w.Edges[0], r, s) {
+				t.Fatalf("%v: refused at once", delay)
+			}
 		}
 		pass(w, 2*time.Second)
 		if v, _ := w.Edges[0].Counters.Peek(r.Counter, s, w.Now()); v.Estimate != 2 {
