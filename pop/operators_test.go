@@ -455,7 +455,7 @@ func TestManyWriters(t *testing.T) {
 	w := newWorld(t, poptest.WorldConfig{Edges: 8, Nodes: 3, RTT: 2 * time.Millisecond}, r)
 	rng := rand.New(rand.NewPCG(5, 5))
 	var blocked []counter.Source
-	for n := range uint32(500) {
+	for n := range uint32(200) {
 		blocked = append(blocked, address(n))
 		say(t, w, w.Edges[rng.IntN(8)], pop.Block, address(n), time.Hour)
 		if n%8 == 0 {
