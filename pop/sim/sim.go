@@ -45,6 +45,8 @@ type Config struct {
 	Skew         func(edge int) time.Duration // how far ahead an edge's clock is; nil: not at all
 	Wait         time.Duration                // of a request at first sight, at most; 0: it does not
 	Secret       pop.Secret
+	// Carry, if not nil, carries out what a node is sent: to see it, or to answer in the node's place.
+	Carry func(c pop.Command, node *poptest.Node, now time.Time) pop.Result
 }
 
 // Edge is one edge of a World.
