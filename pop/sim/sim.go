@@ -116,6 +116,7 @@ func (e *Edge) begin() error {
 	}
 	m.SetRules(e.world.rules)
 	e.Machine, e.life, e.awake, e.gone = m, e.life+1, false, false
+	e.paused, e.late = time.Time{}, nil
 	e.limiter = limiter.Limiter{
 		Counters: e.Counters, Bits: e.Bits,
 		Up: func(counter.Source) bool { return m.Up() },
