@@ -296,7 +296,7 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 // Learn takes in what the tier has of a counter: groups, the newest first. The source need not be in the table.
 func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) (standing Standing) {
 	t.learn(c, newest, groups, now, func(l *lookup) {
-		standing = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), false)
+		standing = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), 0, false)
 	})
 	return standing
 }
@@ -305,7 +305,7 @@ func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) 
 // it, the other has done.
 func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
 	t.learn(c, newest, groups, now, func(l *lookup) {
-		over = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), true).Over
+		over = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), 0, true).Over
 	})
 	return over
 }
@@ -352,7 +352,7 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 			}
 		}
 		if learn {
-			standing = s.replied(t, c, st, i, at, t.ns(now), false)
+			standing = s.replied(t, c, st, i, at, t.ns(now), r.sum(hits), false)
 		}
 		if h.work != 0 {
 			s.rest(h.work)

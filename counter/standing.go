@@ -35,8 +35,9 @@ const nearFrom = 12
 // Standing is what a counter says after an answer of the tier.
 type Standing struct {
 	Over bool // the PoP has counted more than the limit
-	// Near and Full say that the counter has come so near its limit, or to it, and that this table has not heard others say so.
-	Near, Full bool
+	// Near and Full say that the counter has come so near its limit, or to it, and that this table has not heard others say so. With
+	// Crossed it was a report of this table that brought it there: the tier counts one hit after the other, so that is nobody else's.
+	Near, Full, Crossed bool
 	// WantTimes says that others should be asked when their hits came in the sub-window that the window's beginning cuts, and in the
 	// next (Times): the counter is so near its limit that it matters.
 	WantTimes bool
@@ -45,9 +46,9 @@ type Standing struct {
 // near reports whether an estimate is in the last third of the limit.
 func (r *Rule) near(estimate float64) bool { return 3*estimate >= 2*float64(r.Limit) }
 
-// replied notes an answer of the tier, or an announcement, and what the counter says after it. Hits that could wait may have become
-// urgent by it.
-func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now int64, announcement bool) (standing Standing) {
+// replied notes an answer of the tier, to a report of so many hits, or an announcement, and what the counter says after it. Hits that
+// could wait may have become urgent by it.
+func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now int64, reported uint64, announcement bool) (standing Standing) {
 	r, h := c.Rule, st.head(i)
 	estimate := s.estimate(r, st, i, at)
 	left := r.remaining(estimate)
@@ -57,6 +58,7 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	if h.state &^= warm; !standing.Over && !announcement {
 		standing.Full = left == 0 && h.state&announcedFull == 0
 		standing.Near = left > 0 && r.Limit >= nearFrom && r.near(estimate) && h.state&announcedNear == 0
+		standing.Crossed = s.crossed(r, h, standing, estimate, reported)
 		standing.WantTimes = s.lacks(r, st, i, at, left)
 	}
 	if r.near(estimate) {
@@ -80,6 +82,18 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 		close(ch)
 	}
 	return standing
+}
+
+// crossed reports whether so many hits, just confirmed, have brought a counter near its limit, or to it.
+func (s *shard) crossed(r *Rule, h *head, standing Standing, estimate float64, hits uint64) bool {
+	if h.work != 0 {
+		estimate -= float64(s.works.at(h.work).hits)
+	}
+	before := estimate - float64(hits)
+	if standing.Full {
+		return r.remaining(estimate) == 0 && r.remaining(before) > 0
+	}
+	return standing.Near && r.near(estimate) && !r.near(before)
 }
 
 // rearm lets a counter be announced again that has gone well below where it was.

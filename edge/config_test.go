@@ -2,6 +2,7 @@ package edge
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -77,7 +78,6 @@ func TestConfigErrors(t *testing.T) {
 	f("origins: [{servers: [\"http://a\"], health: {active: ok}}]", `f.yaml:1:52: origins.health.active: "ok" is not a path: want one such as /healthz, or none`)
 	f("limits: {header_bytes: 1}", "f.yaml:1:24: limits.header_bytes: 1 is out of range: want 1024 to 1048576 bytes")
 	f("limits: {header_bytes: 1KB}", `f.yaml:1:24: limits.header_bytes: "1KB" is not a size: want a number of bytes, or one with KiB, MiB or GiB`)
-	f("pop: {memcached: [localhost]}", `f.yaml:1:19: pop.memcached: "localhost" is not the address of a node: want HOST:PORT`)
 	f("source: {header: X-Client}", `f.yaml:1:18: source.header: "X-Client" is not possible: want X-Forwarded-For, X-Real-IP or Forwarded`)
 	f("verdict_header: yes", "f.yaml:1:17: verdict_header: want true or false")
 	f("rules: *x", "f.yaml:1:8: alias *x: there is no anchor &x above it")
@@ -87,6 +87,20 @@ func TestConfigErrors(t *testing.T) {
 		if _, err := ParseConfig("f.yaml", []byte(broken)); err == nil || !strings.HasPrefix(err.Error(), "f.yaml:") {
 			t.Errorf("%q: %v", broken, err)
 		}
+	}
+}
+
+func TestNodesAreChecked(t *testing.T) {
+	p := Parser{Nodes: func(names []string) error {
+		if last := names[len(names)-1]; last == "bad" {
+			return errors.New("it is bad")
+		}
+		return nil
+	}}
+	_, err := p.Parse("f.yaml", []byte("pop:\n  memcached: [a:1, bad, b:2]\n  edges: -1\n"))
+	want := "f.yaml:2:20: pop.memcached: it is bad\nf.yaml:3:10: pop.edges: -1 is out of range: want 0 to 64"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

@@ -33,4 +33,6 @@ type TierRule struct {
 type NodeStatus struct {
 	Address string `json:"address"`
 	Up      bool   `json:"up"`
+	Joining bool   `json:"joining,omitempty"` // of the new list only, while a change of the list is under way
+	Leaving bool   `json:"leaving,omitempty"` // of the old list only
 }

@@ -15,6 +15,8 @@ func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.T
 	switch {
 	case standing.Over:
 		m.block(c, now)
+	case standing.Crossed:
+		m.announce(c, now)
 	case standing.Full:
 		m.claim(c, forFull, now)
 	case standing.Near:
@@ -45,8 +47,8 @@ func (m *Machine) block(c counter.Counter, now time.Time) {
 	}
 }
 
-// claim asks the tier whether anybody has announced the counter yet. Edges that find it near its limit at the same time all ask, and
-// one of them is the first.
+// claim asks the tier whether anybody else has found by chance that the counter is near its limit. Edges that do so at the same time all
+// ask, and one of them is the first.
 func (m *Machine) claim(c counter.Counter, what byte, now time.Time) {
 	node := m.place(c.Source)
 	if node < 0 {
@@ -66,8 +68,18 @@ func (m *Machine) claimAnswered(f flight, r *Result, now time.Time) {
 
 // announce tells all edges how a counter stands.
 func (m *Machine) announce(c counter.Counter, now time.Time) {
-	if node := m.place(c.Source); node >= 0 {
-		m.appendLog(node, m.standing(aCount, c, now))
+	m.appendLogOf(c.Source, m.standing(aCount, c, now))
+}
+
+// appendLogOf adds a record to the log of a source's node, or of both its nodes while the list changes.
+func (m *Machine) appendLogOf(s counter.Source, r record) {
+	node := m.place(s)
+	if node < 0 {
+		return
+	}
+	m.appendLog(node, r)
+	if second := m.second(s, node); second >= 0 {
+		m.appendLog(second, r)
 	}
 }
 
@@ -93,26 +105,17 @@ type takenTimes struct {
 
 // askTimes asks the others when their hits came.
 func (m *Machine) askTimes(c counter.Counter, now time.Time) {
-	node := m.place(c.Source)
-	if node < 0 {
-		return
-	}
 	r := m.standing(aQuestion, c, now)
-	r.cut = m.counters.Cut(c.Rule, now, m.secret.Phase(c.Source))
-	r.times = m.counters.ExportTimes(c, r.cut, now, nil)
-	m.appendLog(node, r)
+	r.times = m.counters.ExportTimes(c, now, nil)
+	m.appendLogOf(c.Source, r)
 }
 
 // exportTimes answers a question.
-func (m *Machine) exportTimes(c counter.Counter, cut uint32, now time.Time) {
-	node := m.place(c.Source)
-	if node < 0 {
-		return
-	}
-	if times := m.counters.ExportTimes(c, cut, now, nil); len(times) > 0 {
+func (m *Machine) exportTimes(c counter.Counter, now time.Time) {
+	if times := m.counters.ExportTimes(c, now, nil); len(times) > 0 {
 		r := m.standing(aTimes, c, now)
 		r.times = times
-		m.appendLog(node, r)
+		m.appendLogOf(c.Source, r)
 	}
 }
 

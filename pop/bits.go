@@ -25,6 +25,9 @@ func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 		start: wall.Add(b.Start.Sub(now)), end: wall.Add(b.End.Sub(now)), limit: c.Rule.Limit, by: b.By,
 	}
 	m.send(m.bitCommand(i, Add, *r, c, now), flight{what: aBit, counter: c, record: r})
+	if second := m.second(c.Source, i); second >= 0 {
+		m.send(m.bitCommand(second, Add, *r, c, now), flight{what: aBit, counter: c, record: r})
+	}
 }
 
 func (m *Machine) bitCommand(node int, op Op, r record, c counter.Counter, now time.Time) Command {
@@ -74,7 +77,7 @@ func (m *Machine) learn(r record, now time.Time) (news bool) {
 		m.block(c, now)
 	}
 	if r.kind == aQuestion && r.edge != m.id {
-		m.exportTimes(c, r.cut, now) // before others' times are added to its own
+		m.exportTimes(c, now) // before others' times are added to its own
 	}
 	m.mergeTimes(c, r, now)
 	if r.kind != aBlock || rule.Counter.Limit > r.limit {

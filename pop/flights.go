@@ -27,6 +27,7 @@ type purpose uint8
 const (
 	landed purpose = iota // no flight
 	aReport
+	anEcho // of a report, at the new place of a source
 	aLook
 	anAsk // a look that a request waits for
 	aBit
@@ -63,6 +64,8 @@ func (m *Machine) answered(r *Result, now time.Time) {
 	switch f.what {
 	case aReport:
 		m.reported(f, r, now)
+	case anEcho:
+		m.echoed(f, r, now)
 	case aLook, anAsk, aStaleLook:
 		m.looked(f, r, now)
 	case aBit:

@@ -9,6 +9,8 @@ import (
 
 const MaxFlying = maxFlying
 
+func Place(m *Machine, s counter.Source) int { return m.place(s) }
+
 // For tests from outside that play an intruder who reaches the tier.
 
 // Seal makes the value of a bit.

@@ -24,7 +24,7 @@ import (
 
 // Config is what a Machine works with. All fields but Edges are required.
 type Config struct {
-	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order
+	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
 	Secret   Secret
 	ID       uint64 // of this edge, random
 	Edges    int    // how many edges share the tier; 0: learned from their presence
@@ -58,28 +58,32 @@ type Machine struct {
 	bits     *mitigation.Table
 	rules    atomic.Pointer[ruleSet]
 	health   atomic.Pointer[[]bool]
+	members  atomic.Pointer[[]Member]
+	names    atomic.Pointer[[]string]
+	wanted   atomic.Pointer[wantedNodes]
 	nodes    []node
+	moving   time.Time // when the transition to another list of nodes ends; zero: there is none
 	presence presence
 	headKey  string                   // of the numbers of a node's log
 	times    map[takenTimes]time.Time // until when they must not be taken in again
 
-	asks     asks
-	flights  []flight // by tag
-	free     []uint64
-	out      []Command
-	sheet    sheet // of what is in out
-	spare    []*looks
-	dirty    []counter.Counter
-	news     []mitigation.News
-	unplaced queue // to be reported when a node is up
-	moved    bool  // a node died or came back since the last report
-	ending   bool  // Flush was called
-	heard    bool  // and hits have been confirmed since the last Sweep
-	stepped  time.Time
-	awake    time.Time // since when steps have come in time
-	swept    time.Time
-	cleaned  time.Time
-	stats    machineStats
+	asks      asks
+	flights   []flight // by tag
+	free      []uint64
+	out       []Command
+	sheet     sheet // of what is in out
+	spare     []*looks
+	dirty     []counter.Counter
+	news      []mitigation.News
+	unplaced  queue // to be reported when a node is up
+	moved     bool  // a node died or came back since the last report
+	ending    bool  // Flush was called
+	confirmed bool  // and hits have been confirmed since the last sweep
+	stepped   time.Time
+	awake     time.Time // since when steps have come in time
+	swept     time.Time
+	cleaned   time.Time
+	stats     machineStats
 }
 
 // asks are the counters that requests wait for.
@@ -93,13 +97,17 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	if len(c.Nodes) == 0 {
 		return nil, fmt.Errorf("pop: no memcached node")
 	}
+	names, err := CanonicalNodes(c.Nodes)
+	if err != nil {
+		return nil, fmt.Errorf("pop: %w", err)
+	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
 		presence: newPresence(c.Secret), headKey: c.Secret.headKey(),
 		times: make(map[takenTimes]time.Time), stepped: now, awake: now, swept: now, cleaned: now,
 	}
-	for _, name := range c.Nodes {
-		m.nodes = append(m.nodes, newNode(name, now))
+	for i, name := range names {
+		m.nodes = append(m.nodes, newNode(name, c.Nodes[i], now))
 	}
 	if c.Edges > 0 {
 		m.counters.SetEdges(c.Edges)
@@ -147,17 +155,20 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	}
 	m.stepped = now
 	m.confirm(e.Results, now)
+	m.moveNodes(now)
 	m.recall(e.Results)
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
 	for i := range m.nodes {
-		m.probe(i, now)
-		m.readLog(i, now)
+		if m.nodes[i].role != 0 {
+			m.probe(i, now)
+			m.readLog(i, now)
+		}
 	}
 	m.meet(now)
 	if now.Sub(m.swept) >= m.sweepEvery() {
-		m.swept, m.heard = now, false
+		m.swept, m.confirmed = now, false
 		if m.Up() {
 			m.counters.Sweep(now, m.ending)
 		}
@@ -205,7 +216,7 @@ func (m *Machine) confirm(results []Result, now time.Time) {
 	}
 	for i := range results {
 		if r := &results[i]; r.Report && r.Op != Get && r.Status == Done {
-			m.heard, m.nodes[r.Node].answered = true, now
+			m.confirmed, m.nodes[r.Node].answered = true, now
 		}
 	}
 }
@@ -213,7 +224,7 @@ func (m *Machine) confirm(results []Result, now time.Time) {
 // sweepEvery is how long after a sweep the next is due. The last report takes as many rounds as a counter's hits need, so as long as
 // nodes confirm hits, the next round follows.
 func (m *Machine) sweepEvery() time.Duration {
-	if m.heard {
+	if m.confirmed {
 		return Tick
 	}
 	return sweepEvery
@@ -294,14 +305,18 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 	if !ok {
 		return
 	}
-	name := m.counterName(c)
+	name, second := m.counterName(c), m.second(c.Source, node)
 	for _, p := range rep.Parts[:rep.N] {
 		op := Add
 		if p.There {
 			op = Incr
 		}
 		var room [counterKeySize]byte
-		m.sendPart(node, op, m.sheet.write(name.append(room[:0], p.Group)), c, p, 0)
+		key := m.sheet.write(name.append(room[:0], p.Group))
+		m.sendPart(node, op, key, c, p, 0)
+		if second >= 0 {
+			m.echo(second, Incr, key, c, p, 0)
+		}
 	}
 	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
 		m.look(node, aLook, c, &name, rep.Oldest, rep.Newest-1)
@@ -338,6 +353,10 @@ func (m *Machine) ask(now time.Time) {
 // sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so
 // that later increments stay in place.
 func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, tries uint8) {
+	m.send(m.partCommand(node, op, key, c, p), flight{what: aReport, counter: c, part: p, tries: tries})
+}
+
+func (m *Machine) partCommand(node int, op Op, key string, c counter.Counter, p counter.Part) Command {
 	cmd := Command{Node: node, Op: op, Report: true, Key: key}
 	if op == Incr {
 		cmd.Delta = p.Hits
@@ -345,7 +364,7 @@ func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p cou
 		cmd.Value = m.sheet.number(p.Known)
 		cmd.Expire = seconds(c.Rule.Lifetime()) + 2
 	}
-	m.send(cmd, flight{what: aReport, counter: c, part: p, tries: tries})
+	return cmd
 }
 
 // tell tells the tier of the mitigations that this edge has started.
@@ -372,6 +391,8 @@ func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 				m.counters.Lost(f.counter, f.part, now)
 			}
 			f.what = aDelete // whose answer nobody heeds
+		case anEcho:
+			f.what = aDelete
 		case aLook, anAsk:
 			f.what = aStaleLook
 		}

@@ -59,7 +59,7 @@ func (m *Machine) self() []byte { return fmt.Appendf(nil, "%016x", m.id) }
 func (m *Machine) placeFixed() int {
 	best := -1
 	for i := range m.nodes {
-		if n := &m.nodes[i]; n.up && (best < 0 || n.hash > m.nodes[best].hash) {
+		if n := &m.nodes[i]; n.up && n.role&current != 0 && (best < 0 || n.hash > m.nodes[best].hash) {
 			best = i
 		}
 	}

@@ -26,7 +26,6 @@ type record struct {
 	newest uint32          // aCount, aQuestion: the group of groups[0]
 	groups []uint64        // aCount, aQuestion: lanes, the newest group first
 	edge   uint64          // aQuestion, aTimes: who counted times
-	cut    uint32          // aQuestion: when did hits of this sub-window and the next come?
 	times  []counter.Times // aQuestion, aTimes: the edge's own
 }
 
@@ -35,7 +34,7 @@ type kind uint8
 const (
 	aBlock    kind = iota
 	aCount         // how a counter stands
-	aQuestion      // that, when the writer's hits came, and a question when the others' did
+	aQuestion      // that, when the writer's hits of the window came, and a question when the others' did
 	aTimes         // the answer
 	kinds
 )
@@ -43,7 +42,7 @@ const (
 const (
 	recordFixed = 1 + 8 + counter.SourceSize + 8
 	macSize     = 16
-	maxRecord   = 512
+	maxRecord   = 2048
 )
 
 // seal encodes r.
@@ -62,7 +61,6 @@ func (s Secret) seal(r record) []byte {
 	case aCount:
 		b = r.appendGroups(b)
 	case aQuestion:
-		b = binary.BigEndian.AppendUint32(b, r.cut)
 		b = r.appendTimes(r.appendGroups(b))
 	case aTimes:
 		b = r.appendTimes(b)
@@ -78,12 +76,18 @@ func (r *record) appendGroups(b []byte) []byte {
 	return b
 }
 
+// appendTimes encodes hits that are few in many bins: of each sub-window its number, how many bins are not empty, and those.
 func (r *record) appendTimes(b []byte) []byte {
 	b = append(binary.BigEndian.AppendUint64(b, r.edge), byte(len(r.times)))
 	for i := range r.times {
 		b = binary.BigEndian.AppendUint32(b, r.times[i].SubWindow)
-		for _, hits := range r.times[i].Hits {
-			b = binary.AppendUvarint(b, uint64(hits))
+		at := len(b)
+		b = append(b, 0)
+		for bin, hits := range r.times[i].Hits {
+			if hits > 0 {
+				b[at]++
+				b = binary.AppendUvarint(append(b, byte(bin)), uint64(hits))
+			}
 		}
 	}
 	return b
@@ -114,7 +118,6 @@ func (s Secret) open(b []byte) (r record, ok bool) {
 	case aCount:
 		r.readGroups(&in)
 	case aQuestion:
-		r.cut = in.uint32()
 		r.readGroups(&in)
 		r.readTimes(&in)
 	case aTimes:
@@ -132,11 +135,14 @@ func (r *record) readGroups(in *reader) {
 
 func (r *record) readTimes(in *reader) {
 	r.edge = in.uint64()
-	r.times = make([]counter.Times, min(in.byte(), 2))
-	for i := range r.times {
-		r.times[i].SubWindow = in.uint32()
-		for b := range r.times[i].Hits {
-			r.times[i].Hits[b] = uint16(min(in.uvarint(), 1<<16-1))
+	for range in.byte() {
+		times := counter.Times{SubWindow: in.uint32()}
+		for range in.byte() {
+			bin := int(in.byte()) % len(times.Hits)
+			times.Hits[bin] = uint16(min(in.uvarint(), 1<<16-1))
+		}
+		if r.times = append(r.times, times); !in.ok {
+			return
 		}
 	}
 }

@@ -120,7 +120,7 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	if shared.metrics != nil {
 		metrics.MustRegister(shared.metrics)
 	}
-	reload := &reloader{flags: f, server: server, log: log}
+	reload := &reloader{flags: f, server: server, setNodes: shared.setNodes, log: log}
 	reload.last = reload.content()
 	operators := &http.Server{
 		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Edit: reload.edit, Hosts: c.AdminHosts,
@@ -272,6 +272,9 @@ func sweep(ctx context.Context, server *edge.Server) {
 func popSecret(c *edge.Config, log *slog.Logger) (pop.Secret, error) {
 	if c.PoP.SecretFile == "" {
 		for _, node := range c.PoP.Memcached {
+			if name, err := pop.CanonicalNode(node); err == nil {
+				node = name
+			}
 			if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {
 				log.Warn("the PoP's secret follows from its name: whoever reaches the tier can write into it; give pop.secret_file",
 					"pop", c.PoP.Name)

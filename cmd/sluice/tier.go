@@ -19,24 +19,25 @@ import (
 // shared is what this edge counts in, and what shares it with the PoP. Everything that differs between an edge that counts
 // alone and one with a tier is decided in share.
 type shared struct {
-	table   *counter.Table
-	bits    *mitigation.Table
-	tier    edge.Tier
-	metrics prometheus.Collector // nil: none beside the edge's own
+	table    *counter.Table
+	bits     *mitigation.Table
+	tier     edge.Tier
+	metrics  prometheus.Collector // nil: none beside the edge's own
+	setNodes func([]string) error // changes the list of the tier's nodes; nil without a tier
 	// sync works until ctx is done, then reports what is left and returns when all that it started has ended.
 	sync func(ctx context.Context) error
 }
 
 func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error) {
 	if len(c.PoP.Memcached) == 0 {
-		s := &shared{table: counter.New(counter.Options{Counters: c.Counters}), bits: mitigation.New(0, nil)}
+		s := &shared{table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), bits: mitigation.New(0, nil)}
 		s.sync = s.tidy
 		return s, nil
 	}
 	var tier *memcached.Tier
 	wake := func() { tier.Wake() }
 	s := &shared{
-		table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: secret.Phase, Wake: wake}),
+		table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(), Phase: secret.Phase, Wake: wake}),
 		bits:  mitigation.New(0, wake),
 	}
 	machine, err := pop.NewMachine(pop.Config{
@@ -51,7 +52,7 @@ func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error)
 	tier.Caught = func(v any, stack []byte) {
 		log.Error("a panic in the tier's goroutines was caught", "panic", v, "stack", string(stack))
 	}
-	s.sync = tier.Sync
+	s.sync, s.setNodes = tier.Sync, machine.SetNodes
 	s.metrics = newTierMetrics(tier, machine)
 	s.tier = edge.Tier{
 		Up: func(counter.Source) bool { return machine.Up() },
@@ -67,9 +68,9 @@ func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error)
 			machine.SetRules(known)
 		},
 		Nodes: func() []edge.NodeStatus {
-			nodes := make([]edge.NodeStatus, len(c.PoP.Memcached))
-			for i, up := range machine.Health() {
-				nodes[i] = edge.NodeStatus{Address: c.PoP.Memcached[i], Up: up}
+			var nodes []edge.NodeStatus
+			for _, m := range machine.Members() {
+				nodes = append(nodes, edge.NodeStatus{Address: m.Name, Up: m.Up, Joining: m.Joining, Leaving: m.Leaving})
 			}
 			return nodes
 		},
@@ -89,6 +90,9 @@ func (s *shared) tidy(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
+			if step := s.table.Stepped(now); step != 0 {
+				s.table.Adjust(step, now)
+			}
 			s.table.Sweep(now, true)
 		}
 	}

@@ -77,7 +77,7 @@ func (w *World) Runs(edge int) bool { return !w.Edges[edge].gone }
 // arrive lets a command reach its node. One that had left before the node was killed may or may not have been carried out, for all
 // that the edge can tell; one to a node that is down never leaves. A hung node keeps it.
 func (w *World) arrive(ev event) {
-	node := ev.command.Node
+	node := ev.node
 	var r pop.Result
 	if w.config.Carry != nil {
 		r = w.config.Carry(ev.command, w.Nodes[node], w.now)

@@ -5,6 +5,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"sluice/counter"
@@ -45,6 +46,7 @@ type Config struct {
 	Skew         func(edge int) time.Duration // how far ahead an edge's clock is; nil: not at all
 	Wait         time.Duration                // of a request at first sight, at most; 0: it does not
 	Secret       pop.Secret
+	List         []string // the nodes that edges begin with, by the names node0:11211 and so on; nil: all
 	// Carry, if not nil, carries out what a node is sent: to see it, or to answer in the node's place.
 	Carry func(c pop.Command, node *poptest.Node, now time.Time) pop.Result
 }
@@ -67,6 +69,7 @@ type Edge struct {
 	life  int       // how often it was started; what an earlier life sent is not answered
 	gone  bool      // it does not run
 
+	nodes  []int        // by the machine's numbers, those of the world
 	paused time.Time    // until then it is held up,
 	late   []pop.Result // and these answers wait
 }
@@ -108,14 +111,18 @@ func (e *Edge) begin() error {
 	wake := func() { e.awake = true }
 	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: c.Secret.Phase, Wake: wake})
 	e.Bits = mitigation.New(c.Counters, wake)
+	list := c.List
+	if list == nil {
+		list = e.world.names
+	}
 	m, err := pop.NewMachine(pop.Config{
-		Nodes: e.world.names, Secret: c.Secret, ID: uint64(e.life*c.Edges + e.index + 1), Edges: c.Edges, Counters: e.Counters, Bits: e.Bits,
+		Nodes: list, Secret: c.Secret, ID: uint64(e.life*c.Edges + e.index + 1), Edges: c.Edges, Counters: e.Counters, Bits: e.Bits,
 	}, e.clock())
 	if err != nil {
 		return err
 	}
 	m.SetRules(e.world.rules)
-	e.Machine, e.life, e.awake, e.gone = m, e.life+1, false, false
+	e.Machine, e.nodes, e.life, e.awake, e.gone = m, nil, e.life+1, false, false
 	e.paused, e.late = time.Time{}, nil
 	e.limiter = limiter.Limiter{
 		Counters: e.Counters, Bits: e.Bits,
@@ -218,7 +225,7 @@ func (e *Edge) send(commands []pop.Command) {
 		if c.Report && c.Op == pop.Set {
 			w.lively = w.now // something is in the log that all edges will want to read
 		}
-		w.push(event{edge: e.index, life: e.life, sent: w.now, command: c, probe: c.Op == pop.Get && !c.Report})
+		w.push(event{edge: e.index, life: e.life, sent: w.now, node: e.node(c.Node), command: c, probe: c.Op == pop.Get && !c.Report})
 	}
 }
 
@@ -333,8 +340,20 @@ type event struct {
 	sent    time.Time // when it did
 	answer  bool
 	probe   bool // goes on for ever: nothing waits for it
+	node    int  // whose it is, of World.Nodes
 	command pop.Command
 	result  pop.Result
+}
+
+// node is the world's number of a node that the edge's machine has by another.
+func (e *Edge) node(of int) int {
+	if names := e.Machine.Nodes(); of >= len(e.nodes) {
+		for _, spelled := range names[len(e.nodes):] {
+			name, _ := pop.CanonicalNode(spelled)
+			e.nodes = append(e.nodes, slices.Index(e.world.names, name))
+		}
+	}
+	return e.nodes[of]
 }
 
 // push sends an event on its way, which takes half a round trip, for all alike: so they arrive as they leave.
