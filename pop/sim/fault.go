@@ -105,6 +105,7 @@ func (w *World) lose(ev event) {
 // StepClock steps the wall clock of an edge. What the edge measures time by goes on evenly.
 func (w *World) StepClock(edge int, by time.Duration) {
 	e := w.Edges[edge]
+	e.stepped += by
 	e.Machine.ClockStepped(by, e.clock())
 	w.restless = w.now.Add(unrest)
 }

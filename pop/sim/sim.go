@@ -69,7 +69,9 @@ type Edge struct {
 	life  int       // how often it was started; what an earlier life sent is not answered
 	gone  bool      // it does not run
 
-	nodes  []int        // by the machine's numbers, those of the world
+	nodes   []int         // by the machine's numbers, those of the world
+	stepped time.Duration // its wall clock, since the world began
+
 	paused time.Time    // until then it is held up,
 	late   []pop.Result // and these answers wait
 }
@@ -122,6 +124,9 @@ func (e *Edge) begin() error {
 		return err
 	}
 	m.SetRules(e.world.rules)
+	if e.stepped != 0 {
+		m.ClockStepped(e.stepped, e.clock())
+	}
 	e.Machine, e.nodes, e.life, e.awake, e.gone = m, nil, e.life+1, false, false
 	e.paused, e.late = time.Time{}, nil
 	e.limiter = limiter.Limiter{
