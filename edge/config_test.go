@@ -23,7 +23,9 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	const rule = "rules:\n- name: a\n  limit: 1\n"
-	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_token_file, allow, check_path, deny, limits, listen, listen_tls, origins, pop, rules, shed, source, table, tls or verdict_header")
+	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_token_file, allow, check_path, deny, edge_id, limits, listen, listen_tls, origins, pop, rules, shed, source, state_dir, table, tls or verdict_header")
+	f("edge_id: a b", `f.yaml:1:10: edge_id: "a b" is not possible: want 1 to 64 letters, digits, dots, dashes or underscores`)
+	f("pop: {edges: 65}", "f.yaml:1:14: pop.edges: 65 is out of range: want 0 to 64")
 	f("listen: 80", `f.yaml:1:9: listen: "80" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
 	f("listen: \":70000\"", `f.yaml:1:9: listen: ":70000" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
 	f("listen:\n", "f.yaml:1:9: listen: want a value, not nothing")
@@ -126,6 +128,20 @@ func TestConfigDefaults(t *testing.T) {
 	}
 	if o := got.Origins[0]; o.Timeout != time.Minute || o.Balance != RoundRobin || o.Hosts[0] != "*" {
 		t.Errorf("origin: %+v", o)
+	}
+}
+
+// A state_dir belongs to a PoP.
+func TestStateDirAlone(t *testing.T) {
+	const origins = "origins: [{servers: [\"http://127.0.0.1:1\"]}]\nstate_dir: /var/lib/sluice\nedge_id: web1\n"
+	for text, want := range map[string]bool{origins: false, origins + "pop: {memcached: [\"127.0.0.1:11211\"]}\n": true} {
+		c, err := ParseConfig("", []byte(text))
+		if err != nil || c.StateDir != "/var/lib/sluice" || c.EdgeID != "web1" {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		if err := c.Check(); (err == nil) != want {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 

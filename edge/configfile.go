@@ -56,7 +56,19 @@ func (r *reader) config(n ast.Node, c *Config) {
 		},
 		"admin_hosts":      r.texts("admin_hosts", func(_ ast.Node, h string) { c.AdminHosts = append(c.AdminHosts, strings.ToLower(h)) }),
 		"admin_token_file": r.str("admin_token_file", &c.AdminTokenFile),
-		"pop":              func(n ast.Node) { r.pop(n, &c.PoP) },
+		"edge_id": r.text("edge_id", func(n ast.Node, text string) {
+			if !plainName(text) {
+				r.fail(n, "edge_id: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
+			} else if text != "none" {
+				c.EdgeID = text
+			}
+		}),
+		"state_dir": r.text("state_dir", func(_ ast.Node, text string) {
+			if text != "none" {
+				c.StateDir = text
+			}
+		}),
+		"pop": func(n ast.Node) { r.pop(n, &c.PoP) },
 		"table": func(n ast.Node) {
 			r.mapping(n, "table", fields{
 				"counters": r.integer("table.counters", 1024, 1<<30, func(v int64) { c.Counters = int(v) }),

@@ -13,9 +13,11 @@ type flight struct {
 	late    bool // its node was given up meanwhile, and its hits with it
 	tries   uint8
 	slot    uint8
+	takes   bool // aPresence: a slot, which was free
 	node    int32
 	counter counter.Counter
 	part    counter.Part
+	epoch   uint64  // aReport: Machine.epoch when it was sent
 	record  *record // of a bit
 	looks   *looks
 	number  uint64 // of a log that is begun
@@ -32,7 +34,8 @@ const (
 	anAsk // a look that a request waits for
 	aBit
 	aBitLook
-	aClaim // to announce a counter
+	aClaim    // to announce a counter
+	aNearLook // a look after an announcement
 	aStaleLook
 	aNumber // of an item of the log
 	aBatch  // an item
@@ -41,6 +44,10 @@ const (
 	aProbe
 	aPresence
 	aRollCall
+	aHead      // of the operators' list: its reading
+	aList      // the list's
+	aListWrite // and their writing
+	aHeadWrite
 )
 
 func (m *Machine) send(c Command, f flight) {
@@ -66,7 +73,7 @@ func (m *Machine) answered(r *Result, now time.Time) {
 		m.reported(f, r, now)
 	case anEcho:
 		m.echoed(f, r, now)
-	case aLook, anAsk, aStaleLook:
+	case aLook, anAsk, aNearLook, aStaleLook:
 		m.looked(f, r, now)
 	case aBit:
 		m.bitAnswered(f, r)
@@ -83,9 +90,15 @@ func (m *Machine) answered(r *Result, now time.Time) {
 	case aProbe:
 		m.probeAnswered(r, now)
 	case aPresence:
-		m.slotAnswered(f, r)
+		m.slotAnswered(f, r, now)
 	case aRollCall:
 		m.rollCalled(r, now)
+	case aHead:
+		m.headRead(r, now)
+	case aList:
+		m.listRead(r, now)
+	case aListWrite, aHeadWrite:
+		m.listWritten(f, r, now)
 	}
 }
 
@@ -99,6 +112,9 @@ const maxTries = 4
 
 func (m *Machine) reported(f flight, r *Result, now time.Time) {
 	c, p := f.counter, f.part
+	if f.epoch < m.epoch(c.Rule, c.Source) {
+		return // the source was lifted since, and its counter forgotten with all that was under way
+	}
 	if f.late { // already given up; a total is welcome all the same
 		if r.Status == Done && r.Op == Incr {
 			m.judge(c, m.counters.Read(c, p.Group, r.Number, now), now)
@@ -121,7 +137,7 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		if r.Op == Add {
 			op = Incr
 		}
-		m.sendPart(r.Node, op, r.Key, c, p, f.tries+1)
+		m.sendPart(r.Node, op, r.Key, c, p, f.epoch, f.tries+1)
 	case Unsent:
 		if errors.Is(r.Err, ErrFull) {
 			m.counters.Full(c, p, now)

@@ -1,6 +1,7 @@
 package pop
 
 import (
+	"slices"
 	"time"
 
 	"sluice/counter"
@@ -10,6 +11,7 @@ import (
 // more than this one of a source that it sees for the first time, or again.
 type look struct {
 	counter        counter.Counter
+	epoch          uint64 // of the keys
 	oldest, newest uint32
 }
 
@@ -25,7 +27,7 @@ const (
 )
 
 // look adds a look to those that are next sent to a node.
-func (m *Machine) look(node int, what purpose, c counter.Counter, name *counterName, oldest, newest uint32) {
+func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, name *counterName, oldest, newest uint32) {
 	n := &m.nodes[node]
 	if n.looks != nil && len(n.looks.keys) > mostLooks-mostLook {
 		m.sendLooksTo(node, what)
@@ -41,14 +43,14 @@ func (m *Machine) look(node int, what purpose, c counter.Counter, name *counterN
 	if len(l.keys) > 0 {
 		l.keys = append(l.keys, ' ')
 	}
-	l.keys = m.secret.appendDigest(l.keys, forBit, c, m.epoch(c))
+	l.keys = m.secret.appendDigest(l.keys, forBit, c, epoch)
 	for g := newest; ; g-- {
 		l.keys = name.append(append(l.keys, ' '), g)
 		if g == oldest {
 			break
 		}
 	}
-	l.list = append(l.list, look{c, oldest, newest})
+	l.list = append(l.list, look{c, epoch, oldest, newest})
 }
 
 // sendLooks sends what looks there are.
@@ -84,6 +86,9 @@ func (m *Machine) looked(f flight, r *Result, now time.Time) {
 // saw takes in what a look has brought: what is at the bit's key, and the groups'.
 func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 	c := l.counter
+	if l.epoch < m.epoch(c.Rule, c.Source) {
+		return // the source was lifted since
+	}
 	if bit := values[0]; bit != nil {
 		if rec, ok := m.secret.open(bit); !ok {
 			m.stats.forged.Add(1)
@@ -107,5 +112,16 @@ func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 	if !found && what == aLook {
 		return // a source's first request: there are many of those
 	}
+	past := func() (groups []uint64) {
+		if what == aNearLook {
+			_, groups = m.counters.Snapshot(c, now)
+			groups = groups[min(len(groups), 1):]
+		}
+		return groups
+	}
+	before := past()
 	m.judge(c, m.counters.Learn(c, l.newest, groups[:len(values)-1], now), now)
+	if !slices.Equal(before, past()) {
+		m.announce(c, now) // others have reported to groups that have ended
+	}
 }

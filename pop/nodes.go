@@ -38,6 +38,7 @@ type node struct {
 	looks    *looks    // to be sent with the end of this Step's reports; nil: none
 	log      logReader
 	writer   logWriter
+	words    wordsCopy
 }
 
 // place chooses the node of a source among those that are up by rendezvous hashing (Thaler and Ravishankar, 1998): every
@@ -52,6 +53,9 @@ func (m *Machine) place(s counter.Source) int {
 
 // placeAmong chooses among nodes of a role.
 func (m *Machine) placeAmong(s counter.Source, r role) int {
+	if m.presence.full { // it counts alone
+		return -1
+	}
 	h := m.secret.hashSource(forPlace, s)
 	best, most := -1, uint64(0)
 	for i := range m.nodes {
@@ -104,6 +108,9 @@ func (m *Machine) pace(n *node, now time.Time) time.Duration {
 // Pace is how soon the machine wants to be stepped when nothing happens.
 func (m *Machine) Pace(now time.Time) time.Duration {
 	least := probeEvery
+	if len(m.rereads) > 0 {
+		least = min(least, max(m.rereads[0].at.Sub(now), 0))
+	}
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		least = min(least, m.pace(n, now))
@@ -133,7 +140,7 @@ func (m *Machine) probeAnswered(r *Result, now time.Time) {
 		n.up = true
 		m.publish()
 	}
-	m.headRead(n, r.Values[0], now)
+	m.logHeadRead(n, r.Values[0], now)
 }
 
 // down gives a node up: what was under way to it is lost, and its sources move to other nodes with the next report.
@@ -142,7 +149,7 @@ func (m *Machine) down(i int, now time.Time) {
 	n.up, n.good = false, time.Time{}
 	for tag := range m.flights {
 		f := &m.flights[tag]
-		if int(f.node) == i && f.what == aReport && !f.late {
+		if int(f.node) == i && f.what == aReport && !f.late && f.epoch >= m.epoch(f.counter.Rule, f.counter.Source) {
 			m.counters.Lost(f.counter, f.part, now)
 			f.late = true
 		}
@@ -171,8 +178,12 @@ func (m *Machine) publish() {
 // Health says which nodes are up, by their index. It may be called from anywhere; do not change the result.
 func (m *Machine) Health() []bool { return *m.health.Load() }
 
-// Up reports whether any node is left to count a source in: a lost node's sources move to the others at once.
+// Up reports whether any node is left to count a source in: a lost node's sources move to the others at once. An edge that counts
+// alone because the PoP is full has none.
 func (m *Machine) Up() bool {
+	if m.stats.full.Load() {
+		return false
+	}
 	for _, up := range m.Health() {
 		if up {
 			return true

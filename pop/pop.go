@@ -27,6 +27,7 @@ type Config struct {
 	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
 	Secret   Secret
 	ID       uint64 // of this edge, random
+	Name     string // of this edge, for operators; the first 64 bytes are used
 	Edges    int    // how many edges share the tier; 0: learned from their presence
 	Counters *counter.Table
 	Bits     *mitigation.Table
@@ -34,6 +35,7 @@ type Config struct {
 
 // Rule is what the PoP must know of a rule.
 type Rule struct {
+	Name    string // as operators know it; "": Counter.Name
 	Counter *counter.Rule
 	Timeout time.Duration // of a mitigation; 0: the rule throttles and has no bits
 }
@@ -46,6 +48,7 @@ type knownRule struct {
 type ruleSet struct {
 	byID     map[uint32]*knownRule
 	byDigest map[uint64]*knownRule
+	byName   map[string][]*knownRule
 }
 
 // Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Ask, Health, Up and Stats may be called
@@ -75,6 +78,9 @@ type Machine struct {
 	spare     []*looks
 	dirty     []counter.Counter
 	news      []mitigation.News
+	said      operators
+	dice      uint64
+	rereads   []reread
 	unplaced  queue // to be reported when a node is up
 	moved     bool  // a node died or came back since the last report
 	ending    bool  // Flush was called
@@ -94,8 +100,11 @@ type asks struct {
 
 // NewMachine makes a Machine that holds all nodes up until they prove otherwise.
 func NewMachine(c Config, now time.Time) (*Machine, error) {
-	if len(c.Nodes) == 0 {
+	switch {
+	case len(c.Nodes) == 0:
 		return nil, fmt.Errorf("pop: no memcached node")
+	case c.Edges > counter.MaxEdges:
+		return nil, fmt.Errorf("pop: %d edges: at most %d share a tier", c.Edges, counter.MaxEdges)
 	}
 	names, err := CanonicalNodes(c.Nodes)
 	if err != nil {
@@ -106,6 +115,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 		presence: newPresence(c.Secret), headKey: c.Secret.headKey(),
 		times: make(map[takenTimes]time.Time), stepped: now, awake: now, swept: now, cleaned: now,
 	}
+	m.said.listKey, m.said.headKey = c.Secret.wordsKeys()
 	for i, name := range names {
 		m.nodes = append(m.nodes, newNode(name, c.Nodes[i], now))
 	}
@@ -119,11 +129,16 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 
 // SetRules replaces the rules in force. Bits of other rules are not announced and not learned.
 func (m *Machine) SetRules(rules []Rule) {
-	set := &ruleSet{byID: make(map[uint32]*knownRule, len(rules)), byDigest: make(map[uint64]*knownRule, len(rules))}
+	set := &ruleSet{byID: make(map[uint32]*knownRule, len(rules)), byDigest: make(map[uint64]*knownRule, len(rules)),
+		byName: make(map[string][]*knownRule, len(rules))}
 	for _, r := range rules {
+		if r.Name == "" {
+			r.Name = r.Counter.Name
+		}
 		k := &knownRule{r, m.secret.ruleDigest(r.Counter)}
 		set.byID[r.Counter.ID] = k
 		set.byDigest[k.digest] = k
+		set.byName[r.Name] = append(set.byName[r.Name], k)
 	}
 	m.rules.Store(set)
 }
@@ -160,9 +175,11 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
+	m.obey(now)
 	for i := range m.nodes {
 		if m.nodes[i].role != 0 {
 			m.probe(i, now)
+			m.carry(i, now)
 			m.readLog(i, now)
 		}
 	}
@@ -176,6 +193,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	if now.Sub(m.cleaned) >= cleanEvery {
 		m.cleaned = now
 		m.bits.Sweep(now)
+		m.forgetLifts(now)
 		for k, until := range m.times {
 			if now.After(until) {
 				delete(m.times, k)
@@ -183,6 +201,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		}
 	}
 	m.ask(now)
+	m.lookAgain(now)
 	m.report(now)
 	m.tell(now)
 	m.writeLogs(now)
@@ -301,11 +320,12 @@ func (m *Machine) reportWaiting(node int, now time.Time) int {
 }
 
 func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
+	epoch := m.epoch(c.Rule, c.Source)
 	rep, ok := m.counters.Take(c, now)
 	if !ok {
 		return
 	}
-	name, second := m.counterName(c), m.second(c.Source, node)
+	name, second := m.secret.counterName(c, epoch), m.second(c.Source, node)
 	for _, p := range rep.Parts[:rep.N] {
 		op := Add
 		if p.There {
@@ -313,13 +333,13 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		}
 		var room [counterKeySize]byte
 		key := m.sheet.write(name.append(room[:0], p.Group))
-		m.sendPart(node, op, key, c, p, 0)
+		m.sendPart(node, op, key, c, p, epoch, 0)
 		if second >= 0 {
-			m.echo(second, Incr, key, c, p, 0)
+			m.echo(second, Incr, key, c, p, epoch, 0)
 		}
 	}
 	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
-		m.look(node, aLook, c, &name, rep.Oldest, rep.Newest-1)
+		m.look(node, aLook, c, epoch, &name, rep.Oldest, rep.Newest-1)
 	}
 }
 
@@ -343,8 +363,9 @@ func (m *Machine) ask(now time.Time) {
 	for _, c := range m.dirty {
 		if node := m.place(c.Source); node >= 0 {
 			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-			name := m.counterName(c)
-			m.look(node, anAsk, c, &name, oldest, newest)
+			epoch := m.epoch(c.Rule, c.Source)
+			name := m.secret.counterName(c, epoch)
+			m.look(node, anAsk, c, epoch, &name, oldest, newest)
 		}
 	}
 	m.sendLooks(anAsk)
@@ -352,8 +373,8 @@ func (m *Machine) ask(now time.Time) {
 
 // sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so
 // that later increments stay in place.
-func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, tries uint8) {
-	m.send(m.partCommand(node, op, key, c, p), flight{what: aReport, counter: c, part: p, tries: tries})
+func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, epoch uint64, tries uint8) {
+	m.send(m.partCommand(node, op, key, c, p), flight{what: aReport, counter: c, part: p, epoch: epoch, tries: tries})
 }
 
 func (m *Machine) partCommand(node int, op Op, key string, c counter.Counter, p counter.Part) Command {
@@ -367,11 +388,12 @@ func (m *Machine) partCommand(node int, op Op, key string, c counter.Counter, p 
 	return cmd
 }
 
-// tell tells the tier of the mitigations that this edge has started.
+// tell tells the tier of the mitigations that this edge has started. One that has been lifted since is no news, and neither is one of a
+// source that was lifted in this very Step: its verdict fell before.
 func (m *Machine) tell(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {
-		if n.Bit.By == mitigation.ByEdge {
+		if _, lifted := m.said.settling[n.Key]; !lifted && !m.bits.Until(n.Key, now).IsZero() {
 			m.setBit(n.Key, n.Bit, now)
 		}
 	}
@@ -393,7 +415,7 @@ func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 			f.what = aDelete // whose answer nobody heeds
 		case anEcho:
 			f.what = aDelete
-		case aLook, anAsk:
+		case aLook, anAsk, aNearLook:
 			f.what = aStaleLook
 		}
 	}

@@ -1,11 +1,8 @@
 package pop
 
 import (
-	"bytes"
 	"encoding/binary"
 	"time"
-
-	"github.com/dchest/siphash"
 
 	"sluice/counter"
 	"sluice/mitigation"
@@ -41,7 +38,6 @@ const (
 
 const (
 	recordFixed = 1 + 8 + counter.SourceSize + 8
-	macSize     = 16
 	maxRecord   = 2048
 )
 
@@ -65,7 +61,7 @@ func (s Secret) seal(r record) []byte {
 	case aTimes:
 		b = r.appendTimes(b)
 	}
-	return s.appendMAC(b)
+	return s.records.appendMAC(b, forMAC)
 }
 
 func (r *record) appendGroups(b []byte) []byte {
@@ -93,21 +89,15 @@ func (r *record) appendTimes(b []byte) []byte {
 	return b
 }
 
-func (s Secret) appendMAC(b []byte) []byte {
-	lo, hi := siphash.Hash128(s.k0, s.k1, append(b[:len(b):len(b)], forMAC))
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, lo), hi)
-}
-
 // open decodes what seal made and reports whether it is authentic.
 func (s Secret) open(b []byte) (r record, ok bool) {
 	if len(b) < recordFixed+macSize || len(b) > maxRecord {
 		return r, false
 	}
-	body := b[:len(b)-macSize]
-	if !bytes.Equal(s.appendMAC(bytes.Clone(body)), b) {
+	if !s.records.checks(b, forMAC) {
 		return r, false
 	}
-	in := reader{body, true}
+	in := reader{b[:len(b)-macSize], true}
 	r.kind, r.rule = kind(in.byte()), in.uint64()
 	r.source, ok = counter.SourceFromBinary(in.bytes(counter.SourceSize))
 	r.start, r.epoch = in.time(), in.uvarint()

@@ -98,18 +98,19 @@ func (m *Machine) second(s counter.Source, place int) int {
 }
 
 // echo reports a part to the new place of a source as well.
-func (m *Machine) echo(node int, op Op, key string, c counter.Counter, p counter.Part, tries uint8) {
-	m.send(m.partCommand(node, op, key, c, p), flight{what: anEcho, counter: c, part: p, tries: tries})
+func (m *Machine) echo(node int, op Op, key string, c counter.Counter, p counter.Part, epoch uint64, tries uint8) {
+	m.send(m.partCommand(node, op, key, c, p), flight{what: anEcho, counter: c, part: p, epoch: epoch, tries: tries})
 }
 
 // echoed learns what the new place has. A number that is not there is stored with all that this edge knows. Where another edge was faster,
 // that one may have known of these hits: then they are not added.
 func (m *Machine) echoed(f flight, r *Result, now time.Time) {
 	switch {
+	case f.epoch < m.epoch(f.counter.Rule, f.counter.Source): // from before an operator lifted the source
 	case r.Status == Done && r.Op == Incr:
 		m.judge(f.counter, m.counters.Read(f.counter, f.part.Group, r.Number, now), now)
 	case r.Status == NotThere && r.Op == Incr:
-		m.echo(r.Node, Add, r.Key, f.counter, f.part, f.tries+1)
+		m.echo(r.Node, Add, r.Key, f.counter, f.part, f.epoch, f.tries+1)
 	}
 }
 

@@ -71,6 +71,15 @@ func (w *World) Start(edge int) error {
 	return nil
 }
 
+// Cut takes an edge off the nodes, and Mend puts it back. What is on its way still comes.
+func (w *World) Cut(edge int) { w.Edges[edge].cut = true }
+
+// Mend lets an edge that was Cut reach the nodes again.
+func (w *World) Mend(edge int) {
+	w.Edges[edge].cut = false
+	w.restless = w.now.Add(unrest)
+}
+
 // Runs reports whether an edge runs.
 func (w *World) Runs(edge int) bool { return !w.Edges[edge].gone }
 

@@ -46,6 +46,7 @@ type Config struct {
 	Skew         func(edge int) time.Duration // how far ahead an edge's clock is; nil: not at all
 	Wait         time.Duration                // of a request at first sight, at most; 0: it does not
 	Secret       pop.Secret
+	Learn        bool     // edges are not told how many there are; above the most that there can be they never are
 	List         []string // the nodes that edges begin with, by the names node0:11211 and so on; nil: all
 	// Carry, if not nil, carries out what a node is sent: to see it, or to answer in the node's place.
 	Carry func(c pop.Command, node *poptest.Node, now time.Time) pop.Result
@@ -68,6 +69,7 @@ type Edge struct {
 	tick  time.Time // when the machine is next stepped for nothing
 	life  int       // how often it was started; what an earlier life sent is not answered
 	gone  bool      // it does not run
+	cut   bool      // it reaches no node
 
 	nodes   []int         // by the machine's numbers, those of the world
 	stepped time.Duration // its wall clock, since the world began
@@ -117,8 +119,13 @@ func (e *Edge) begin() error {
 	if list == nil {
 		list = e.world.names
 	}
+	known := c.Edges
+	if c.Learn || known > counter.MaxEdges {
+		known = 0
+	}
 	m, err := pop.NewMachine(pop.Config{
-		Nodes: list, Secret: c.Secret, ID: uint64(e.life*c.Edges + e.index + 1), Edges: c.Edges, Counters: e.Counters, Bits: e.Bits,
+		Nodes: list, Secret: c.Secret, ID: uint64(e.life*c.Edges + e.index + 1), Name: fmt.Sprintf("edge%d", e.index),
+		Edges: known, Counters: e.Counters, Bits: e.Bits,
 	}, e.clock())
 	if err != nil {
 		return err
@@ -224,6 +231,11 @@ func (e *Edge) step(ev pop.Event) {
 func (e *Edge) send(commands []pop.Command) {
 	w := e.world
 	for _, c := range commands {
+		if e.cut {
+			w.push(event{edge: e.index, life: e.life, answer: true, probe: c.Op == pop.Get && !c.Report,
+				result: pop.Result{Command: c, Status: pop.Unsent, Err: poptest.ErrDown}})
+			continue
+		}
 		if c.Report || c.Op != pop.Get && c.Op != pop.Set {
 			w.Commands++
 		}
@@ -368,4 +380,13 @@ func (w *World) push(e event) {
 		w.flying++
 	}
 	w.events = append(w.events, e)
+}
+
+// Say has an operator say something at the edge.
+func (e *Edge) Say(word pop.Word) (pop.Receipt, error) {
+	e.world.restless = e.world.now.Add(unrest)
+	e.awake = true
+	receipt, err := e.Machine.Say(word, e.clock())
+	e.attend()
+	return receipt, err
 }
