@@ -175,6 +175,7 @@ func (s *shard) age(k *work, r *Rule, n int) {
 		k.hits -= uint32(lost)
 		s.stats.Unreported -= lost
 		s.stats.LostExpired += r.sum(k.groups[i].pending)
+		s.stats.LostUnknown += r.sum(k.groups[i].flying) // whatever their answer is, it comes too late
 	}
 	shift(k.groups[:groups], min(n, groups))
 	k.aged = true

@@ -84,7 +84,7 @@ func (m *Machine) answered(r *Result, now time.Time) {
 	case aNumber:
 		m.numberAnswered(f, r, now)
 	case aBatch:
-		m.batchAnswered(f, r)
+		m.batchAnswered(f, r, now)
 	case aLogRead:
 		m.logAnswered(r, now)
 	case aProbe:

@@ -10,6 +10,7 @@ import (
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
+	"sluice/pop/sim"
 )
 
 // TestBacklogIsBounded: however many sources have something to report, few of them are under way to a node. What waits gathers
@@ -126,5 +127,52 @@ func TestFullNode(t *testing.T) {
 	values := node.Do(now, pop.Command{Op: pop.Get, Key: strings.Join(pop.CounterKeys(secret, r, address(1), now), " ")}).Values
 	if last := values[len(values)-1]; last == nil || strings.TrimLeft(string(last), "0") != strconv.FormatUint(groups[0], 10) {
 		t.Errorf("the node has %q, want what is known: %d", last, groups[0])
+	}
+}
+
+// TestFullNodeIsNotToldOfBlocksAgainAndAgain: what it cannot hold of the mitigation log is tried once a second, however many edges have
+// something to say, and is said when there is memory again.
+func TestFullNodeIsNotToldOfBlocksAgainAndAgain(t *testing.T) {
+	for _, edges := range []int{1, 8, 64} {
+		r := newRule(t, 5, time.Minute, 10*time.Minute, counter.Nearest)
+		full, log, items := true, 0, 0
+		w := newWorld(t, sim.Config{
+			Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: 1000,
+			Carry: func(c pop.Command, n *poptest.Node, now time.Time) pop.Result {
+				if c.Report && c.Key == pop.HeadKey(pop.SecretOf([]byte("test"))) {
+					log++
+				}
+				if full && (c.Op == pop.Add || c.Op == pop.Set) {
+					return pop.Result{Command: c, Status: pop.Unsent, Err: pop.ErrFull}
+				}
+				if c.Key[0] == 'l' && c.Op == pop.Set {
+					items++
+				}
+				return n.Do(now, c)
+			},
+		}, r)
+		for _, e := range w.Edges {
+			for range 6 {
+				ask(e, r, address(1))
+			}
+		}
+		const seconds = 10
+		run := func(d time.Duration) {
+			for until := w.Now().Add(d); w.Now().Before(until); {
+				for i := range w.Edges {
+					w.Tick(i)
+				}
+				w.Run(w.Now().Add(5 * time.Millisecond))
+			}
+		}
+		run(seconds * time.Second)
+		if most := 3 * edges * (seconds + 1); log > most {
+			t.Errorf("%d edges: %d commands in %d seconds, want at most %d", edges, log, seconds, most)
+		}
+		full = false
+		run(1500 * time.Millisecond)
+		if items == 0 {
+			t.Errorf("%d edges: nothing was written when there was memory again", edges)
+		}
 	}
 }

@@ -24,6 +24,8 @@ const (
 	logMissing  = 128              // numbers; more are given up
 	headAhead   = 10 * time.Second // how far the numbers may be ahead of the clock: no edge's is
 	perItem     = 250 * time.Microsecond
+	logAgain    = 25 * time.Millisecond // after a node did not take a batch
+	logFull     = time.Second           // after it had no memory for one
 )
 
 // logWriter gathers records for a node. One batch is under way at a time, and all edges together write one item in perItem at most.
@@ -31,6 +33,7 @@ type logWriter struct {
 	records  []byte // each behind its length, 2 bytes
 	underWay bool
 	last     time.Time
+	rests    time.Time // until then nothing is written: the node did not take the last batch
 }
 
 // appendLog adds a record to the log of a node.
@@ -45,7 +48,7 @@ func (m *Machine) appendLog(node int, r record) {
 func (m *Machine) writeLogs(now time.Time) {
 	for i := range m.nodes {
 		w := &m.nodes[i].writer
-		if len(w.records) == 0 || w.underWay || now.Sub(w.last) < m.logPause() {
+		if len(w.records) == 0 || w.underWay || m.writesIn(w, now) > 0 {
 			continue
 		}
 		n := 0
@@ -57,6 +60,11 @@ func (m *Machine) writeLogs(now time.Time) {
 		w.underWay, w.last = true, now
 		m.send(Command{Node: i, Op: Incr, Report: true, Key: m.headKey, Delta: 1}, flight{what: aNumber, batch: batch})
 	}
+}
+
+// writesIn is how long a writer is to wait.
+func (m *Machine) writesIn(w *logWriter, now time.Time) time.Duration {
+	return max(m.logPause()-now.Sub(w.last), w.rests.Sub(now))
 }
 
 func (m *Machine) logPause() time.Duration {
@@ -85,12 +93,13 @@ func (m *Machine) numberAnswered(f flight, r *Result, now time.Time) {
 		m.stats.forged.Add(1)
 		m.send(Command{Node: r.Node, Op: Delete, Report: true, Key: r.Key}, flight{what: aDelete})
 	}
-	m.batchReturned(r.Node, f.batch)
+	m.batchReturned(r, f.batch, now)
 }
 
-// plausible reports whether a number can be that of a log's item.
+// plausible reports whether a number can be that of a log's item. One below logBehind is none: incr goes on from 0 when an intruder's
+// number has no successor, and 0 says that nothing is known of a log.
 func (m *Machine) plausible(number uint64, now time.Time) bool {
-	return number < uint64(m.wall(now).Add(headAhead).UnixMicro())
+	return number >= logBehind && number < uint64(m.wall(now).Add(headAhead).UnixMicro())
 }
 
 func (m *Machine) storeBatch(node int, number uint64, batch []byte) {
@@ -98,19 +107,26 @@ func (m *Machine) storeBatch(node int, number uint64, batch []byte) {
 		flight{what: aBatch, batch: batch})
 }
 
-func (m *Machine) batchAnswered(f flight, r *Result) {
+func (m *Machine) batchAnswered(f flight, r *Result, now time.Time) {
 	if r.Status != Done {
-		m.batchReturned(r.Node, f.batch)
+		m.batchReturned(r, f.batch, now)
 		return
 	}
 	m.nodes[r.Node].writer.underWay = false
 }
 
-// batchReturned writes a batch again, under another number: what a record says may be said twice. Those for a node that is down are lost,
-// and their sources found at first sight.
-func (m *Machine) batchReturned(node int, batch []byte) {
-	n := &m.nodes[node]
+// batchReturned writes a batch again, under another number: what a record says may be said twice. It does so after a while, because a
+// node that does not take it now is not likely to at once. Records for a node that is down are lost, and their sources found at first
+// sight.
+func (m *Machine) batchReturned(r *Result, batch []byte, now time.Time) {
+	n := &m.nodes[r.Node]
 	n.writer.underWay = false
+	switch {
+	case errors.Is(r.Err, ErrFull):
+		n.writer.rests = now.Add(logFull)
+	case r.Status == Unsent && !errors.Is(r.Err, ErrNotNumber):
+		n.writer.rests = now.Add(logAgain)
+	}
 	if n.up && len(n.writer.records)+len(batch) < 32*logItem {
 		n.writer.records = append(n.writer.records, batch...)
 		return

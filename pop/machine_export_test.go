@@ -50,6 +50,27 @@ func TellsTimes(s Secret, sealed []byte) bool {
 	return ok && (r.kind == aTimes || r.kind == aQuestion && len(r.times) > 0)
 }
 
+// KindOf says in a word what a record of the log is, and whose: "" if it is not authentic.
+func KindOf(s Secret, sealed []byte) (kind string, of counter.Source) {
+	r, ok := s.open(sealed)
+	if !ok {
+		return "", of
+	}
+	return [...]string{"block", "count", "question", "times"}[r.kind], r.source
+}
+
+// Sum adds up the lanes of a counter's group.
+func Sum(r Rule, group uint64) (sum uint64) {
+	width := uint(16)
+	if r.Counter.Wide() {
+		width = 32
+	}
+	for at := uint(0); at < 64; at += width {
+		sum += group >> at & (1<<width - 1)
+	}
+	return sum
+}
+
 func WordsKeys(s Secret) (list, head string) { return s.wordsKeys() }
 
 func SlotKey(s Secret, slot int) string { return s.edgeKey(slot) }

@@ -115,7 +115,7 @@ func (m *Machine) Pace(now time.Time) time.Duration {
 		n := &m.nodes[i]
 		least = min(least, m.pace(n, now))
 		if len(n.writer.records) > 0 && !n.writer.underWay {
-			least = min(least, max(m.logPause()-now.Sub(n.writer.last), 0))
+			least = min(least, max(m.writesIn(&n.writer, now), 0))
 		}
 	}
 	return least

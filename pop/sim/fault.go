@@ -87,7 +87,12 @@ func (w *World) Runs(edge int) bool { return !w.Edges[edge].gone }
 // that the edge can tell; one to a node that is down never leaves. A hung node keeps it.
 func (w *World) arrive(ev event) {
 	node := ev.node
-	r := w.Nodes[node].Do(w.now, ev.command)
+	var r pop.Result
+	if w.config.Carry != nil {
+		r = w.config.Carry(ev.command, w.Nodes[node], w.now)
+	} else {
+		r = w.Nodes[node].Do(w.now, ev.command)
+	}
 	switch {
 	case r.Status == pop.Unknown:
 		w.held[node] = append(w.held[node], ev)
@@ -109,6 +114,7 @@ func (w *World) lose(ev event) {
 // StepClock steps the wall clock of an edge. What the edge measures time by goes on evenly.
 func (w *World) StepClock(edge int, by time.Duration) {
 	e := w.Edges[edge]
+	e.stepped += by
 	e.Machine.ClockStepped(by, e.clock())
 	w.restless = w.now.Add(unrest)
 }

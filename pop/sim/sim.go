@@ -48,6 +48,8 @@ type Config struct {
 	Secret       pop.Secret
 	Learn        bool     // edges are not told how many there are; above the most that there can be they never are
 	List         []string // the nodes that edges begin with, by the names node0:11211 and so on; nil: all
+	// Carry, if not nil, carries out what a node is sent: to see it, or to answer in the node's place.
+	Carry func(c pop.Command, node *poptest.Node, now time.Time) pop.Result
 }
 
 // Edge is one edge of a World.
@@ -69,7 +71,9 @@ type Edge struct {
 	gone  bool      // it does not run
 	cut   bool      // it reaches no node
 
-	nodes  []int        // by the machine's numbers, those of the world
+	nodes   []int         // by the machine's numbers, those of the world
+	stepped time.Duration // its wall clock, since the world began
+
 	paused time.Time    // until then it is held up,
 	late   []pop.Result // and these answers wait
 }
@@ -127,7 +131,11 @@ func (e *Edge) begin() error {
 		return err
 	}
 	m.SetRules(e.world.rules)
+	if e.stepped != 0 {
+		m.ClockStepped(e.stepped, e.clock())
+	}
 	e.Machine, e.nodes, e.life, e.awake, e.gone = m, nil, e.life+1, false, false
+	e.paused, e.late = time.Time{}, nil
 	e.limiter = limiter.Limiter{
 		Counters: e.Counters, Bits: e.Bits,
 		Up: func(counter.Source) bool { return m.Up() },
