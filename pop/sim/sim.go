@@ -19,7 +19,7 @@ type World struct {
 	Edges []*Edge
 	Nodes []*poptest.Node
 
-	Commands uint64 // sent to nodes, those for the mitigation log and for presence not included
+	Cost // of all edges, so far
 
 	rtt     time.Duration
 	now     time.Time
@@ -209,9 +209,7 @@ func (e *Edge) step(ev pop.Event) {
 func (e *Edge) send(commands []pop.Command) {
 	w := e.world
 	for _, c := range commands {
-		if c.Report || c.Op != pop.Get && c.Op != pop.Set {
-			w.Commands++
-		}
+		w.sent(&c)
 		if c.Report && c.Op == pop.Set {
 			w.lively = w.now // something is in the log that all edges will want to read
 		}
