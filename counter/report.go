@@ -301,14 +301,18 @@ func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) 
 	return standing
 }
 
-// Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. What is left to do about
-// it, the other has done.
-func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
+// Announced takes in what another table's Snapshot has of a counter, and reports whether it has used up its limit, or is over it. What is
+// left to do about it, the other has done.
+func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (full, over bool) {
 	t.learn(c, newest, groups, now, func(l *lookup) {
-		over = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), true).Over
+		s := l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), true)
+		full, over = c.Rule.remaining(s.estimate) == 0, s.Over
 	})
-	return over
+	return full, over
 }
+
+// Sum is how many hits the lanes of a Part hold.
+func (p Part) Sum(r *Rule) uint32 { return uint32(r.sum(p.Hits)) }
 
 // learn takes in groups of a counter, which it makes if there is none, and does then what is asked.
 func (t *Table) learn(c Counter, newest uint32, groups []uint64, now time.Time, do func(*lookup)) {

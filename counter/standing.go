@@ -40,6 +40,24 @@ type Standing struct {
 	// WantTimes says that others should be asked when their hits came in the sub-window that the window's beginning cuts, and in the
 	// next (Times): the counter is so near its limit that it matters.
 	WantTimes bool
+
+	rule     *Rule
+	estimate float64
+}
+
+// FirstBy reports whether what a Standing says was not so before these hits, which the tier has just counted. Totals of the tier are in one
+// order for all edges, so mostly one of them finds that.
+func (s Standing) FirstBy(hits uint32) bool {
+	before := max(s.estimate-float64(hits), 0)
+	switch {
+	case hits == 0:
+		return false
+	case s.Over:
+		return !s.rule.over(before)
+	case s.Full:
+		return s.rule.remaining(before) > 0
+	}
+	return s.Near && !s.rule.near(before)
 }
 
 // near reports whether an estimate is in the last third of the limit.
@@ -51,7 +69,7 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	r, h := c.Rule, st.head(i)
 	estimate := s.estimate(r, st, i, at)
 	left := r.remaining(estimate)
-	standing.Over = r.over(estimate)
+	standing.rule, standing.estimate, standing.Over = r, estimate, r.over(estimate)
 	h.lastReply = h.lastReply&^instants | instant(now)
 	h.rearm(r, left)
 	if h.state &^= warm; !standing.Over && !announcement {

@@ -24,7 +24,7 @@ func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) bool 
 	if r.Estimate == Lower { // which leaves out hits of the cut sub-window that may be within the window
 		most += uint32(r.view(groups, at.lane).oldest)
 	}
-	if left > most {
+	if left > most || r.Limit < nearFrom {
 		return false
 	}
 	f := s.fine(st, i)

@@ -11,22 +11,28 @@ import (
 // stands: they report what they have held back, and even one that has never seen the source knows when to refuse it. They may
 // also be asked when hits came. If the PoP's total is over the limit, a mitigation starts: the requests that made it so went
 // through several edges at once, and none of them saw it.
-func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
+//
+// Hits are those that the answer is about. Whose hits brought a counter to where it is says so at once; who finds it there by others'
+// leaves it to them for a while.
+func (m *Machine) judge(c counter.Counter, standing counter.Standing, hits uint32, now time.Time) {
+	first := standing.FirstBy(hits)
 	switch {
 	case standing.Over:
-		m.block(c, now)
+		m.block(c, first, now)
+	case first && (standing.Full || standing.Near):
+		m.announce(c, now)
 	case standing.Full:
-		m.claim(c, forFull, now)
+		m.leave(task{what: claimFull, counter: c}, now)
 	case standing.Near:
-		m.claim(c, forNear, now)
+		m.leave(task{what: claimNear, counter: c}, now)
 	}
 	if standing.WantTimes {
-		m.askTimes(c, now)
+		m.leave(task{what: askTimes, counter: c}, now)
 	}
 }
 
-// block starts a mitigation of a source that the PoP has counted over its limit.
-func (m *Machine) block(c counter.Counter, now time.Time) {
+// block starts a mitigation of a source that the PoP has counted over its limit, and tells the tier if this edge was the first to know.
+func (m *Machine) block(c counter.Counter, first bool, now time.Time) {
 	rule := m.rules.Load().byID[c.Rule.ID]
 	if rule == nil || rule.Timeout == 0 {
 		return
@@ -41,7 +47,11 @@ func (m *Machine) block(c counter.Counter, now time.Time) {
 		return
 	}
 	if bit := (mitigation.Bit{Start: now, End: end, By: mitigation.ByPoP}); m.bits.Start(key, bit, now) {
-		m.setBit(key, bit, now)
+		if first {
+			m.setBit(key, bit, now)
+		} else {
+			m.leave(task{what: tellBlock, counter: c, bit: bit}, now)
+		}
 	}
 }
 
@@ -109,11 +119,23 @@ func (m *Machine) exportTimes(c counter.Counter, cut uint32, now time.Time) {
 	if node < 0 {
 		return
 	}
-	if times := m.counters.ExportTimes(c, cut, now, nil); len(times) > 0 {
+	if times := m.counters.ExportTimes(c, cut, now, nil); countTimes(times) >= worthTelling {
 		r := m.standing(aTimes, c, now)
 		r.times = times
 		m.appendLog(node, r)
 	}
+}
+
+// worthTelling is the least number of hits that an edge answers a question with: an answer for each hit would cost more than counting it.
+const worthTelling = 2
+
+func countTimes(times []counter.Times) (n int) {
+	for i := range times {
+		for _, hits := range times[i].Hits {
+			n += int(hits)
+		}
+	}
+	return n
 }
 
 // mergeTimes takes in what another edge told.

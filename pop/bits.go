@@ -70,9 +70,7 @@ func (m *Machine) learn(r record, now time.Time) (news bool) {
 	if r.epoch < m.epoch(c) {
 		return false // from before an operator lifted it
 	}
-	if (r.kind == aCount || r.kind == aQuestion) && m.counters.Announced(c, r.newest, r.groups, now) {
-		m.block(c, now)
-	}
+	m.heardOf(c, &r, now)
 	if r.kind == aQuestion && r.edge != m.id {
 		m.exportTimes(c, r.cut, now) // before others' times are added to its own
 	}

@@ -98,7 +98,7 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 	c, p := f.counter, f.part
 	if f.late { // already given up; a total is welcome all the same
 		if r.Status == Done && r.Op == Incr {
-			m.judge(c, m.counters.Read(c, p.Group, r.Number, now), now)
+			m.judge(c, m.counters.Read(c, p.Group, r.Number, now), 0, now)
 		}
 		return
 	}
@@ -108,7 +108,7 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		if r.Op == Incr {
 			total = r.Number
 		}
-		m.judge(c, m.counters.Counted(c, p, total, now), now)
+		m.judge(c, m.counters.Counted(c, p, total, now), p.Sum(c.Rule), now)
 	case NotThere:
 		if f.tries >= maxTries {
 			m.counters.Returned(c, p, now)

@@ -11,6 +11,7 @@ import (
 type look struct {
 	counter        counter.Counter
 	oldest, newest uint32
+	hits           uint32 // of the report that it goes with
 }
 
 // looks are read with one Get, because memcached writes the answer to each by itself, whatever else it has to say.
@@ -25,7 +26,7 @@ const (
 )
 
 // look adds a look to those that are next sent to a node.
-func (m *Machine) look(node int, what purpose, c counter.Counter, name *counterName, oldest, newest uint32) {
+func (m *Machine) look(node int, what purpose, c counter.Counter, name *counterName, oldest, newest, hits uint32) {
 	n := &m.nodes[node]
 	if n.looks != nil && len(n.looks.keys) > mostLooks-mostLook {
 		m.sendLooksTo(node, what)
@@ -48,7 +49,7 @@ func (m *Machine) look(node int, what purpose, c counter.Counter, name *counterN
 			break
 		}
 	}
-	l.list = append(l.list, look{c, oldest, newest})
+	l.list = append(l.list, look{c, oldest, newest, hits})
 }
 
 // sendLooks sends what looks there are.
@@ -107,5 +108,5 @@ func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 	if !found && what == aLook {
 		return // a source's first request: there are many of those
 	}
-	m.judge(c, m.counters.Learn(c, l.newest, groups[:len(values)-1], now), now)
+	m.judge(c, m.counters.Learn(c, l.newest, groups[:len(values)-1], now), l.hits, now)
 }

@@ -71,6 +71,7 @@ type Machine struct {
 	spare    []*looks
 	dirty    []counter.Counter
 	news     []mitigation.News
+	left     tasks
 	unplaced queue // to be reported when a node is up
 	moved    bool  // a node died or came back since the last report
 	ending   bool  // Flush was called
@@ -174,6 +175,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	m.ask(now)
 	m.report(now)
 	m.tell(now)
+	m.resume(now)
 	m.writeLogs(now)
 	return m.out
 }
@@ -295,7 +297,9 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		return
 	}
 	name := m.counterName(c)
+	hits := uint32(0)
 	for _, p := range rep.Parts[:rep.N] {
+		hits += p.Sum(c.Rule)
 		op := Add
 		if p.There {
 			op = Incr
@@ -304,7 +308,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		m.sendPart(node, op, m.sheet.write(name.append(room[:0], p.Group)), c, p, 0)
 	}
 	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
-		m.look(node, aLook, c, &name, rep.Oldest, rep.Newest-1)
+		m.look(node, aLook, c, &name, rep.Oldest, rep.Newest-1, hits)
 	}
 }
 
@@ -329,7 +333,7 @@ func (m *Machine) ask(now time.Time) {
 		if node := m.place(c.Source); node >= 0 {
 			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
 			name := m.counterName(c)
-			m.look(node, anAsk, c, &name, oldest, newest)
+			m.look(node, anAsk, c, &name, oldest, newest, 0)
 		}
 	}
 	m.sendLooks(anAsk)

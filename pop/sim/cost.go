@@ -42,3 +42,8 @@ func (c *Cost) answered(r *pop.Result) {
 		c.LogRead += bytes
 	}
 }
+
+// Minus is what was spent since it was d.
+func (c Cost) Minus(d Cost) Cost {
+	return Cost{c.Commands - d.Commands, c.Bytes - d.Bytes, c.LogRecords - d.LogRecords, c.LogWritten - d.LogWritten, c.LogRead - d.LogRead}
+}

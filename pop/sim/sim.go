@@ -242,7 +242,7 @@ func (w *World) step(until time.Time) bool {
 			continue
 		case w.now.Before(e.paused):
 			at = e.paused
-		case w.flying > 0 || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless):
+		case w.flying > 0 || e.Machine.Waiting() || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless):
 		case !e.busy:
 			continue
 		default:
