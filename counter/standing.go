@@ -43,6 +43,7 @@ type Standing struct {
 
 	rule     *Rule
 	estimate float64
+	nearly   uint32 // from what is left on WantTimes is said
 }
 
 // FirstBy reports whether what a Standing says was not so before these hits, which the tier has just counted. Totals of the tier are in one
@@ -60,6 +61,11 @@ func (s Standing) FirstBy(hits uint32) bool {
 	return s.Near && !s.rule.near(before)
 }
 
+// TimesFirstBy is FirstBy of WantTimes.
+func (s Standing) TimesFirstBy(hits uint32) bool {
+	return hits != 0 && s.rule.remaining(max(s.estimate-float64(hits), 0)) > s.nearly
+}
+
 // near reports whether an estimate is in the last third of the limit.
 func (r *Rule) near(estimate float64) bool { return 3*estimate >= 2*float64(r.Limit) }
 
@@ -75,7 +81,7 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	if h.state &^= warm; !standing.Over && !announcement {
 		standing.Full = left == 0 && h.state&announcedFull == 0
 		standing.Near = left > 0 && r.Limit >= nearFrom && r.near(estimate) && h.state&announcedNear == 0
-		standing.WantTimes = s.lacks(r, st, i, at, left)
+		standing.WantTimes, standing.nearly = s.lacks(t, r, st, i, at, left)
 	}
 	if r.near(estimate) {
 		h.state |= announcedNear

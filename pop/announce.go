@@ -26,7 +26,11 @@ func (m *Machine) judge(c counter.Counter, standing counter.Standing, hits uint3
 	case standing.Near:
 		m.leave(task{what: claimNear, counter: c}, now)
 	}
-	if standing.WantTimes {
+	switch {
+	case !standing.WantTimes:
+	case standing.TimesFirstBy(hits):
+		m.askTimes(c, now)
+	default:
 		m.leave(task{what: askTimes, counter: c}, now)
 	}
 }
@@ -119,23 +123,11 @@ func (m *Machine) exportTimes(c counter.Counter, cut uint32, now time.Time) {
 	if node < 0 {
 		return
 	}
-	if times := m.counters.ExportTimes(c, cut, now, nil); countTimes(times) >= worthTelling {
+	if times := m.counters.ExportTimes(c, cut, now, nil); len(times) > 0 {
 		r := m.standing(aTimes, c, now)
 		r.times = times
 		m.appendLog(node, r)
 	}
-}
-
-// worthTelling is the least number of hits that an edge answers a question with: an answer for each hit would cost more than counting it.
-const worthTelling = 2
-
-func countTimes(times []counter.Times) (n int) {
-	for i := range times {
-		for _, hits := range times[i].Hits {
-			n += int(hits)
-		}
-	}
-	return n
 }
 
 // mergeTimes takes in what another edge told.
