@@ -3,6 +3,7 @@ package worst
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,38 @@ func (b Behaviour) String() string {
 	return s.String()
 }
 
+// suspects are where the search begins: what looks expensive to who knows the code. What is 0 is drawn.
+var suspects = []Behaviour{
+	// Each source comes to its limit by its first request, and is not seen again.
+	{Limit: 1, Fresh: true, Phases: []Phase{{Requests: 1, AtOnce: 1, Pause: 100 * time.Millisecond}}},
+	// It meets two edges at the same time, and is blocked.
+	{Edges: 2, Limit: 1, Timeout: 10 * time.Second, Fresh: true, Phases: []Phase{{Requests: 2, AtOnce: 2, Pause: 100 * time.Millisecond}}},
+	// It hovers at its limit, on all edges at the same time.
+	{Edges: 64, Limit: 64, Window: time.Second, Phases: []Phase{{Requests: 64, AtOnce: 64, Pause: time.Second}}},
+	{Edges: 64, Limit: 4, Window: time.Second, Phases: []Phase{{Requests: 4, AtOnce: 4, Pause: time.Second}}},
+	// The same, through one edge after the other.
+	{Edges: 64, Limit: 60, Window: 10 * time.Second, Phases: []Phase{{Requests: 60, AtOnce: 1, Gap: 160 * time.Millisecond, Ceiling: 97}}},
+}
+
+// suspect is one of them, where it is not at odds with what is to be searched.
+func (o *Options) suspect(i int, rng *rand.Rand) Behaviour {
+	b, s := o.draw(rng), suspects[i]
+	b.SubWindows, b.Estimate, b.Fresh, b.Phases = 12, counter.Nearest, s.Fresh, slices.Clone(s.Phases)
+	if s.Edges != 0 && o.Edges == 0 {
+		b.Edges = s.Edges
+	}
+	if o.Limit == 0 {
+		b.Limit = s.Limit
+	}
+	if s.Window != 0 && o.Window == 0 {
+		b.Window = s.Window
+	}
+	if o.Timeout < 0 {
+		b.Timeout = s.Timeout
+	}
+	return b
+}
+
 // draw makes a behaviour at random.
 func (o *Options) draw(rng *rand.Rand) Behaviour {
 	b := Behaviour{Fresh: rng.IntN(2) == 0}
@@ -128,7 +161,7 @@ func (b *Behaviour) even() time.Duration { return b.Window / time.Duration(b.Lim
 
 // mutate changes one thing or a few.
 func (o *Options) mutate(b Behaviour, rng *rand.Rand) Behaviour {
-	b.Phases = append([]Phase(nil), b.Phases...)
+	b.Phases = slices.Clone(b.Phases)
 	for range 1 + rng.IntN(3) {
 		p := &b.Phases[rng.IntN(len(b.Phases))]
 		other := b.drawPhase(rng)

@@ -2,17 +2,20 @@
 //
 // Whoever reads this code chooses what his sources do: which edge gets which request, when, how many at once, how near the limit he
 // stays, when he pauses, and when he goes on with an address that nobody has seen. A search over all that, in virtual time, begins at
-// random behaviours, changes one thing or a few, keeps what costs more, and begins anew where nothing does any more. It proves nothing; it
-// finds what somebody finds who looks for an hour.
+// what is suspected, then at random, changes one thing or a few, keeps what costs more, and begins anew where nothing does any more. It
+// proves nothing; it finds what somebody finds who looks for an hour.
 //
 // What a behaviour costs is counted over a thousand requests in at most ten seconds, all the commands, bytes and records of the log that
 // they cause included, and held against a budget.
 package worst
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 )
@@ -26,6 +29,26 @@ type Options struct {
 	Limit   uint32
 	Window  time.Duration
 	Timeout time.Duration // below 0: is searched
+	Sources Sources
+}
+
+// Sources says which sources there are.
+type Sources uint8
+
+const (
+	AnySources Sources = iota
+	Known              // the same again and again
+	Fresh              // always new ones
+)
+
+// ParseSources reads "known", "fresh" or "any".
+func ParseSources(s string) (Sources, error) {
+	for i, name := range []string{"any", "known", "fresh"} {
+		if s == name {
+			return Sources(i), nil
+		}
+	}
+	return 0, fmt.Errorf("%q: want known, fresh or any", s)
 }
 
 // Objective is what is made as large as possible.
@@ -40,7 +63,7 @@ func Objectives() []Objective {
 	return []Objective{
 		{"commands per request", func(r *Run) float64 { return per(r.Commands, r.Requests) }, constant(3)},
 		{"bytes per request", func(r *Run) float64 { return per(r.Bytes, r.Requests) }, constant(1024)},
-		{"log records per request", func(r *Run) float64 { return per(r.LogRecords, r.Requests) }, constant(2)},
+		{"log records per request", func(r *Run) float64 { return per(r.LogRecords, r.Requests) }, constant(1)},
 		{"log records per source and block or window", func(r *Run) float64 { return per(r.LogRecords, r.Lives) },
 			func(r *Run) float64 { return float64(r.Edges + 8) }},
 		{"log bytes read, per edge and second", func(r *Run) float64 { return float64(r.LogRead) / float64(r.Edges) / r.Lasted.Seconds() },
@@ -65,43 +88,53 @@ type Found struct {
 func (f *Found) Over() bool { return f.share(&f.Run) > 1 }
 
 const (
-	sketch   = 200  // requests by which behaviours are compared
+	sketch   = 100  // requests by which behaviours are compared
 	full     = 1000 // and those by which the worst is measured
-	patience = 30   // changes in vain before the search begins anew
+	patience = 15   // changes in vain before the search begins anew
 	finals   = 3    // of the worst by comparison, so many are measured
 )
 
-// Search looks for the worst of each objective. Progress, if not nil, is told how many behaviours have been tried.
+// Search looks for the worst of each objective. Progress, if not nil, is told how many behaviours have been tried; it is called from
+// several goroutines.
 func Search(o Options, progress func(tried int)) ([]Found, error) {
 	if o.Nodes == 0 {
 		o.Nodes = 1
 	}
-	var list []Found
-	for i, objective := range Objectives() {
-		rng := rand.New(rand.NewPCG(o.Seed, uint64(i)))
-		f, err := o.search(objective, rng, func(n int) {
-			if progress != nil {
-				progress(i*o.Rounds + n)
-			}
+	objectives := Objectives()
+	list, errs := make([]Found, len(objectives)), make([]error, len(objectives))
+	var tried atomic.Int64
+	var all sync.WaitGroup
+	for i, objective := range objectives {
+		all.Go(func() {
+			list[i], errs[i] = o.search(objective, rand.New(rand.NewPCG(o.Seed, uint64(i))), func() {
+				if n := tried.Add(1); progress != nil {
+					progress(int(n))
+				}
+			})
 		})
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, f)
 	}
-	return list, nil
+	all.Wait()
+	return list, errors.Join(errs...)
 }
 
-func (o *Options) search(objective Objective, rng *rand.Rand, progress func(int)) (worst Found, err error) {
+func (o *Options) search(objective Objective, rng *rand.Rand, progress func()) (worst Found, err error) {
 	var best []Run // of each climb, the worst first
 	var at Run
 	vain := 0
 	for round := range o.Rounds {
-		progress(round + 1)
+		progress()
 		begin := round == 0 || vain == patience
-		b := o.draw(rng)
-		if !begin {
+		var b Behaviour
+		switch {
+		case !begin:
 			b = o.mutate(at.Behaviour, rng)
+		case len(best) < len(suspects):
+			b = o.suspect(len(best), rng)
+		default:
+			b = o.draw(rng)
+		}
+		if o.Sources != AnySources {
+			b.Fresh = o.Sources == Fresh
 		}
 		r, err := b.run(o.Nodes, sketch, o.Seed)
 		if err != nil {
