@@ -4,8 +4,9 @@ import "time"
 
 // An edge knows when its own hits came to a 32nd of a sub-window (fine.go), and of others' only in which sub-window. That matters to a
 // source near its limit, in the one sub-window that the window's beginning cuts. So whoever finds a counter there and does
-// not know when all of those hits came asks the others. Each tells the times of its own hits, and takes in what the others tell; both
-// at most once in a window, because a source may stay near its limit for as long as it likes.
+// not know when all of those hits came asks the others. Each tells the times of its own hits in the whole window, and takes in what the
+// others tell: that will do until the window's beginning has passed them all. So it happens at most once in a window, and a source may
+// stay near its limit for as long as it likes.
 
 // Times is when the hits of one sub-window came that one table counted, by its 32nds.
 type Times struct {
@@ -19,18 +20,18 @@ const nearly = 16
 
 // lacks reports whether others counted hits in the sub-window that the window's beginning cuts, or in the next, of which
 // this table does not know when they came and has not asked in this window. Then it is to ask now. left is what the counter has left.
-func (s *shard) lacks(t *Table, r *Rule, st *store, i int, at position, left uint32) (lacks bool, most uint32) {
+func (s *shard) lacks(t *Table, r *Rule, st *store, i int, at position, left uint32) (most uint32, lacks bool) {
 	groups := st.groups(i)
 	most = max(r.Limit/nearly, 1)
 	if r.Estimate == Lower { // which leaves out hits of the cut sub-window that may be within the window
 		most += uint32(r.view(groups, at.lane).oldest)
 	}
 	if left > most || r.Limit < nearFrom {
-		return false, most
+		return most, false
 	}
 	f := s.fine(st, i)
 	if f == nil || r.number(at)-f.asked < uint32(r.SubWindows) {
-		return false, most
+		return most, false
 	}
 	cut := r.cut(at)
 	for ahead := range 2 {
@@ -44,41 +45,36 @@ func (s *shard) lacks(t *Table, r *Rule, st *store, i int, at position, left uin
 				continue
 			}
 			f.asked = r.number(at)
-			return true, most
+			return most, true
 		}
 	}
-	return false, most
+	return most, false
 }
 
 // cut is the number of the sub-window that is cut by the beginning of a window that ends at a position.
 func (r *Rule) cut(p position) uint32 { return r.number(p) - uint32(r.SubWindows) }
 
-// Cut is the number of the sub-window, modulo 2^32, that the beginning of the window of a source with the given phase cuts.
-func (t *Table) Cut(r *Rule, now time.Time, phase uint16) uint32 {
-	return r.cut(r.position(t.ns(now)+t.offset.Load(), phase))
-}
-
-// ExportTimes appends to buf when the hits came that this table counted in the given sub-window and the next, because another asked or
-// this one is about to. It does so once in a window; after that it only lets the others' be added to its own, as if it had told.
-func (t *Table) ExportTimes(c Counter, subWindow uint32, now time.Time, buf []Times) []Times {
+// ExportTimes appends to buf when the hits came that this table counted in the window, because another asked or this one is about to. It
+// does so once in a window; after that it only lets the others' be added to its own, as if it had told.
+func (t *Table) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 	t.at(c, func(s *shard, st *store, i int) {
 		at, f := s.advance(st, i, c.Rule, t.ns(now)), s.fine(st, i)
 		if f == nil {
 			return
 		}
-		n := c.Rule.number(at)
-		f.asked = n
-		quiet := n-f.toldAt < uint32(c.Rule.SubWindows)
-		for n := subWindow; n != subWindow+2; n++ {
+		newest := c.Rule.number(at)
+		f.asked = newest
+		quiet := newest-f.toldAt < uint32(c.Rule.SubWindows)
+		for n := c.Rule.cut(at); n != newest+1; n++ {
 			if b := f.of(n); b != nil && f.told>>(n%fineLanes)&1 == 0 {
 				f.told |= 1 << (n % fineLanes)
-				if !quiet {
+				if !quiet && b.sum(0) > 0 {
 					buf = append(buf, Times{n, *b})
 				}
 			}
 		}
 		if len(buf) > 0 {
-			f.toldAt = n
+			f.toldAt = newest
 		}
 	})
 	return buf
@@ -88,8 +84,8 @@ func (t *Table) ExportTimes(c Counter, subWindow uint32, now time.Time, buf []Ti
 func (t *Table) MergeTimes(c Counter, told Times, now time.Time) {
 	t.at(c, func(s *shard, st *store, i int) {
 		at, n := s.advance(st, i, c.Rule, t.ns(now)), told.SubWindow
-		if n-c.Rule.cut(at) > 1 {
-			return
+		if n-c.Rule.cut(at) > uint32(c.Rule.SubWindows) {
+			return // not within the window
 		}
 		f := s.fine(st, i)
 		if f == nil {

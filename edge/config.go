@@ -23,6 +23,8 @@ type Config struct {
 	Admin          string // host:port of the listener for metrics, health and API
 	AdminHosts     []string
 	AdminTokenFile string
+	EdgeID         string // what operators call this edge; "": host name and port
+	StateDir       string // where what operators said is kept over a restart; "": nowhere
 	PoP            PoPConfig
 	Counters       int // how many counters the table holds
 	Source         SourceConfig
@@ -199,6 +201,8 @@ func (c *Config) Check() error {
 		return errors.New("source.proxy_protocol is on but nobody is trusted: name the proxies that send the header under source.trust")
 	case len(c.Origins) == 0 && c.CheckPath == "":
 		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
+	case c.StateDir != "" && len(c.PoP.Memcached) == 0:
+		return errors.New("state_dir keeps what operators said to a PoP, and an edge that counts alone is not supported yet: give pop.memcached, or no state_dir")
 	case c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0"):
 		return errors.New("listen and admin are both " + c.Listen + ": give them different addresses")
 	}

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -22,7 +23,9 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	const rule = "rules:\n- name: a\n  limit: 1\n"
-	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_token_file, allow, check_path, deny, limits, listen, listen_tls, origins, pop, rules, shed, source, table, tls or verdict_header")
+	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_token_file, allow, check_path, deny, edge_id, limits, listen, listen_tls, origins, pop, rules, shed, source, state_dir, table, tls or verdict_header")
+	f("edge_id: a b", `f.yaml:1:10: edge_id: "a b" is not possible: want 1 to 64 letters, digits, dots, dashes or underscores`)
+	f("pop: {edges: 65}", "f.yaml:1:14: pop.edges: 65 is out of range: want 0 to 64")
 	f("listen: 80", `f.yaml:1:9: listen: "80" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
 	f("listen: \":70000\"", `f.yaml:1:9: listen: ":70000" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
 	f("listen:\n", "f.yaml:1:9: listen: want a value, not nothing")
@@ -77,7 +80,6 @@ func TestConfigErrors(t *testing.T) {
 	f("origins: [{servers: [\"http://a\"], health: {active: ok}}]", `f.yaml:1:52: origins.health.active: "ok" is not a path: want one such as /healthz, or none`)
 	f("limits: {header_bytes: 1}", "f.yaml:1:24: limits.header_bytes: 1 is out of range: want 1024 to 1048576 bytes")
 	f("limits: {header_bytes: 1KB}", `f.yaml:1:24: limits.header_bytes: "1KB" is not a size: want a number of bytes, or one with KiB, MiB or GiB`)
-	f("pop: {memcached: [localhost]}", `f.yaml:1:19: pop.memcached: "localhost" is not the address of a node: want HOST:PORT`)
 	f("source: {header: X-Client}", `f.yaml:1:18: source.header: "X-Client" is not possible: want X-Forwarded-For, X-Real-IP or Forwarded`)
 	f("verdict_header: yes", "f.yaml:1:17: verdict_header: want true or false")
 	f("rules: *x", "f.yaml:1:8: alias *x: there is no anchor &x above it")
@@ -87,6 +89,20 @@ func TestConfigErrors(t *testing.T) {
 		if _, err := ParseConfig("f.yaml", []byte(broken)); err == nil || !strings.HasPrefix(err.Error(), "f.yaml:") {
 			t.Errorf("%q: %v", broken, err)
 		}
+	}
+}
+
+func TestNodesAreChecked(t *testing.T) {
+	p := Parser{Nodes: func(names []string) error {
+		if last := names[len(names)-1]; last == "bad" {
+			return errors.New("it is bad")
+		}
+		return nil
+	}}
+	_, err := p.Parse("f.yaml", []byte("pop:\n  memcached: [a:1, bad, b:2]\n  edges: -1\n"))
+	want := "f.yaml:2:20: pop.memcached: it is bad\nf.yaml:3:10: pop.edges: -1 is out of range: want 0 to 64"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 
@@ -112,6 +128,20 @@ func TestConfigDefaults(t *testing.T) {
 	}
 	if o := got.Origins[0]; o.Timeout != time.Minute || o.Balance != RoundRobin || o.Hosts[0] != "*" {
 		t.Errorf("origin: %+v", o)
+	}
+}
+
+// A state_dir belongs to a PoP.
+func TestStateDirAlone(t *testing.T) {
+	const origins = "origins: [{servers: [\"http://127.0.0.1:1\"]}]\nstate_dir: /var/lib/sluice\nedge_id: web1\n"
+	for text, want := range map[string]bool{origins: false, origins + "pop: {memcached: [\"127.0.0.1:11211\"]}\n": true} {
+		c, err := ParseConfig("", []byte(text))
+		if err != nil || c.StateDir != "/var/lib/sluice" || c.EdgeID != "web1" {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		if err := c.Check(); (err == nil) != want {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 

@@ -16,10 +16,19 @@ import (
 	"sluice/edge/limiter"
 )
 
-// ParseConfig reads a configuration file. The error joins everything that is wrong with it, one line each in the form
+// ParseConfig is Parse of the zero Parser.
+func ParseConfig(file string, text []byte) (*Config, error) { return Parser{}.Parse(file, text) }
+
+// A Parser reads configuration files.
+type Parser struct {
+	// Nodes says what is wrong with a list of memcached nodes, of which all but the last have passed; nil takes any.
+	Nodes func(names []string) error
+}
+
+// Parse reads a configuration file. The error joins everything that is wrong with it, one line each in the form
 // file:line:column: what is wrong, and the remedy.
-func ParseConfig(file string, text []byte) (*Config, error) {
-	c, r := Default(), &reader{file: file}
+func (p Parser) Parse(file string, text []byte) (*Config, error) {
+	c, r := Default(), &reader{file: file, nodes: p.Nodes}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return c, nil
 	}
@@ -47,7 +56,19 @@ func (r *reader) config(n ast.Node, c *Config) {
 		},
 		"admin_hosts":      r.texts("admin_hosts", func(_ ast.Node, h string) { c.AdminHosts = append(c.AdminHosts, strings.ToLower(h)) }),
 		"admin_token_file": r.str("admin_token_file", &c.AdminTokenFile),
-		"pop":              func(n ast.Node) { r.pop(n, &c.PoP) },
+		"edge_id": r.text("edge_id", func(n ast.Node, text string) {
+			if !plainName(text) {
+				r.fail(n, "edge_id: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
+			} else if text != "none" {
+				c.EdgeID = text
+			}
+		}),
+		"state_dir": r.text("state_dir", func(_ ast.Node, text string) {
+			if text != "none" {
+				c.StateDir = text
+			}
+		}),
+		"pop": func(n ast.Node) { r.pop(n, &c.PoP) },
 		"table": func(n ast.Node) {
 			r.mapping(n, "table", fields{
 				"counters": r.integer("table.counters", 1024, 1<<30, func(v int64) { c.Counters = int(v) }),
@@ -124,15 +145,14 @@ func (r *reader) pop(n ast.Node, p *PoPConfig) {
 			p.Name = text
 		}),
 		"memcached": r.texts("pop.memcached", func(n ast.Node, text string) {
-			if err := CheckNode(text); err != nil {
-				r.fail(n, "pop.memcached: %v", err)
-				return
+			list := append(p.Memcached, text)
+			if r.nodes != nil {
+				if err := r.nodes(list); err != nil {
+					r.fail(n, "pop.memcached: %v", err)
+					return
+				}
 			}
-			if slices.Contains(p.Memcached, text) {
-				r.fail(n, "pop.memcached: %s is there twice: remove one", text)
-				return
-			}
-			p.Memcached = append(p.Memcached, text)
+			p.Memcached = list
 		}),
 		"secret_file": r.str("pop.secret_file", &p.SecretFile),
 		"edges":       r.integer("pop.edges", 0, counter.MaxEdges, func(v int64) { p.Edges = int(v) }),
@@ -144,15 +164,6 @@ func (r *reader) pop(n ast.Node, p *PoPConfig) {
 func CheckPoPName(name string) error {
 	if !plainName(name) {
 		return fmt.Errorf("%q is not a name for a PoP: want 1 to 64 letters, digits, dots, dashes or underscores", name)
-	}
-	return nil
-}
-
-// CheckNode reports whether text is the host:port of a memcached node.
-func CheckNode(text string) error {
-	host, port, err := net.SplitHostPort(text)
-	if p, e := strconv.ParseUint(port, 10, 16); err != nil || e != nil || p == 0 || host == "" {
-		return fmt.Errorf("%q is not the address of a node: want HOST:PORT", text)
 	}
 	return nil
 }

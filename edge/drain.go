@@ -26,8 +26,19 @@ var longAgo = time.Unix(1, 0)
 
 var errCut = errors.New("edge: drain: connections were cut at the end of the grace time")
 
-// Ready reports whether the server wants requests: it does not once it is to leave.
-func (s *Server) Ready() bool { return !s.draining.Load() }
+// Ready reports whether the server wants requests.
+func (s *Server) Ready() bool { return s.Unready() == "" }
+
+// Unready says why the server wants no requests: it is to leave, or its tier says so; "": it wants them.
+func (s *Server) Unready() string {
+	switch {
+	case s.draining.Load():
+		return "draining"
+	case s.tier.Unready != nil:
+		return s.tier.Unready()
+	}
+	return ""
+}
 
 // Leave says that the server will stop: it still takes requests, but is not Ready, and asks clients to close.
 func (s *Server) Leave() {

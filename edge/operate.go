@@ -24,6 +24,13 @@ type Mitigation struct {
 	Learned time.Time `json:"learned"` // when it came into force on this edge
 	By      string    `json:"by"`      // edge, pop or admin
 	Reason  string    `json:"reason,omitempty"`
+	Edges   *Spread   `json:"edges,omitempty"` // of a block that was just said: where it is in force
+}
+
+// Lifted is what became of a lift.
+type Lifted struct {
+	Lifted bool    `json:"lifted"`          // there was a mitigation here
+	Edges  *Spread `json:"edges,omitempty"` // where it is in force; nil: this edge counts alone
 }
 
 // Standing is how a source stands under a rule.
@@ -74,7 +81,8 @@ func (s *Server) Mitigations(now time.Time) []Mitigation {
 	return list
 }
 
-// Block refuses a source under a rule for a while. Errors are ErrNoRule, and what is wrong with the source or the time.
+// Block refuses a source under a rule for a while, on every edge of the PoP, in place of what was in force. Errors are ErrNoRule,
+// ErrFull, and what is wrong with the source or the time.
 func (s *Server) Block(rule, source string, d time.Duration, reason string, now time.Time) (Mitigation, error) {
 	r, key, err := s.keyOf(rule, source)
 	if err != nil {
@@ -83,10 +91,27 @@ func (s *Server) Block(rule, source string, d time.Duration, reason string, now 
 	if d <= 0 || d > mitigation.MaxTimeout {
 		return Mitigation{}, fmt.Errorf("edge: block for %v: want more than 0 and at most %v", d, Duration(mitigation.MaxTimeout))
 	}
-	s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: now.Add(d), By: mitigation.ByAdmin, Reason: reason}, now)
-	bit, _ := s.limiter.Bits.Get(key, now)
-	return Mitigation{Rule: r.config.Name, Source: key.Source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned,
-		By: bit.By.String(), Reason: bit.Reason}, nil
+	m := Mitigation{Rule: r.config.Name, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
+		By: mitigation.ByAdmin.String(), Reason: reason}
+	if s.tier.Say == nil {
+		s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason}, now)
+		return m, nil
+	}
+	m.Edges, err = s.say(Word{Rule: r.config.Name, Source: key.Source, Start: now, End: m.End, Reason: reason})
+	return m, err
+}
+
+// say has the PoP put a word in force, here as well, and waits for that: what several operators say of one source at once comes
+// in the same order everywhere.
+func (s *Server) say(w Word) (*Spread, error) {
+	spread, err := s.tier.Say(w)
+	if err != nil {
+		return nil, err
+	}
+	if spread.Missing == nil {
+		spread.Missing = []string{}
+	}
+	return &spread, nil
 }
 
 // Adopt takes over a mitigation that another process on this edge's place knows of. One of a rule that there is not, or longer
@@ -98,7 +123,9 @@ func (s *Server) Adopt(m Mitigation, now time.Time) {
 	}
 	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Reason: m.Reason}
 	most := mitigation.MaxTimeout
-	if m.By != mitigation.ByAdmin.String() {
+	if m.By == mitigation.ByAdmin.String() {
+		bit.By = mitigation.ByAdmin
+	} else {
 		// A bit may end later than the timeout: when the source would be admitted again.
 		most = r.Timeout + time.Duration(r.config.Window)
 	}
@@ -108,16 +135,21 @@ func (s *Server) Adopt(m Mitigation, now time.Time) {
 	}
 }
 
-// Lift ends the mitigation of a source under a rule and forgets what was counted of it, so that it starts afresh. It
-// reports whether there was a mitigation here.
-func (s *Server) Lift(rule, source string, now time.Time) (bool, error) {
+// Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every edge of the PoP, so that it starts
+// afresh.
+func (s *Server) Lift(rule, source string, now time.Time) (Lifted, error) {
 	r, key, err := s.keyOf(rule, source)
 	if err != nil {
-		return false, err
+		return Lifted{}, err
 	}
-	lifted := s.limiter.Bits.Lift(key, mitigation.ByAdmin, now)
-	s.limiter.Counters.Forget(r.Counter, key.Source)
-	return lifted, nil
+	if s.tier.Say == nil {
+		s.limiter.Counters.Forget(r.Counter, key.Source)
+		// After Forget: who was judged before it may not have started a mitigation yet.
+		return Lifted{Lifted: s.limiter.Bits.Lift(key, time.Now())}, nil
+	}
+	lifted := Lifted{Lifted: !s.limiter.Bits.Until(key, now).IsZero()}
+	lifted.Edges, err = s.say(Word{Rule: r.config.Name, Source: key.Source, Start: now})
+	return lifted, err
 }
 
 // Standings tells how an address stands under every rule that counts by source.

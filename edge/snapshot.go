@@ -85,17 +85,21 @@ func (s *Server) Apply(c *Config) error {
 }
 
 // carryOver moves the mitigations of rules that are counted otherwise now, and lifts those of rules that are gone or
-// admit more.
+// admit more. What an operator has blocked stays blocked as long as there is a rule of that name.
 func (s *Server) carryOver(before, now *ruleset) {
 	bits, at := s.limiter.Bits, time.Now()
-	to := make(map[uint32]*counter.Rule) // nil: lift
+	type heir struct {
+		rule     *counter.Rule // nil: there is none
+		loosened bool
+	}
+	to := make(map[uint32]heir)
 	for _, old := range before.rules {
 		r := now.byName(old.config.Name)
 		switch {
-		case r == nil || r.loosened(old):
-			to[old.Counter.ID] = nil
-		case r.Counter.ID != old.Counter.ID:
-			to[old.Counter.ID] = r.Counter
+		case r == nil:
+			to[old.Counter.ID] = heir{}
+		case r.loosened(old) || r.Counter.ID != old.Counter.ID:
+			to[old.Counter.ID] = heir{r.Counter, r.loosened(old)}
 		}
 	}
 	if len(to) == 0 {
@@ -112,11 +116,17 @@ func (s *Server) carryOver(before, now *ruleset) {
 		}
 	}
 	for _, m := range moves {
-		if r := to[m.key.Rule]; r != nil {
-			m.bit.By = mitigation.ByPoP // no news: every edge reads the same file
-			bits.Start(mitigation.Key{Rule: r.ID, Source: m.key.Source}, m.bit, at)
+		now, said := to[m.key.Rule], m.bit.By == mitigation.ByAdmin
+		if now.rule != nil && now.rule.ID == m.key.Rule && said {
+			continue
 		}
-		bits.Lift(m.key, mitigation.ByPoP, at)
+		bits.Lift(m.key, at)
+		if now.rule != nil && (said || !now.loosened) {
+			if !said {
+				m.bit.By = mitigation.ByPoP // no news: every edge reads the same file
+			}
+			bits.Start(mitigation.Key{Rule: now.rule.ID, Source: m.key.Source}, m.bit, at)
+		}
 	}
 }
 

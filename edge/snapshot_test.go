@@ -186,8 +186,8 @@ rules:
 	if list := e.Mitigations(time.Now()); len(list) != 1 || list[0].Source != "127.0.0.1" || list[0].Rule != "r" {
 		t.Errorf("%+v", list)
 	}
-	if lifted, err := e.Lift("r", "127.0.0.1", time.Now()); !lifted || err != nil {
-		t.Errorf("%t, %v", lifted, err)
+	if lifted, err := e.Lift("r", "127.0.0.1", time.Now()); !lifted.Lifted || lifted.Edges != nil || err != nil {
+		t.Errorf("%+v, %v", lifted, err)
 	}
 	for i := range 3 { // counts are forgotten too
 		if resp, _ := e.get("/"); resp.StatusCode != 200 {
@@ -205,6 +205,54 @@ rules:
 	for _, d := range []time.Duration{0, -1, mitigation.MaxTimeout + 1} {
 		if _, err := e.Block("r", "1.2.3.4", d, "", now); err == nil {
 			t.Errorf("%v was accepted", d)
+		}
+	}
+}
+
+// What an operator has blocked stays blocked by him, whatever becomes of the rule's limits.
+func TestOperatorsBlockSurvivesReload(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 2, mitigation_timeout: 10m}]")
+	if _, err := e.Block("r", "127.0.0.1", 5*time.Minute, "because", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, after := range []string{
+		"rules: [{name: r, limit: 3, mitigation_timeout: 10m}]",
+		"rules: [{name: r, limit: 3, mitigation_timeout: 1m}]",
+		"rules: [{name: r, limit: 3, window: 2m, mitigation_timeout: 1m}]",
+		"rules: [{name: r, limit: 300, window: 1m, mitigation_timeout: 1m, mode: shadow}]",
+		"rules: [{name: r, limit: 2, mitigation_timeout: 10m}]",
+	} {
+		if err := e.apply(after); err != nil {
+			t.Fatal(err)
+		}
+		list := e.Mitigations(time.Now())
+		if len(list) != 1 || list[0].By != "admin" || list[0].Reason != "because" {
+			t.Errorf("%s: %+v", after, list)
+		}
+	}
+	if resp, _ := e.get("/"); resp.StatusCode != 429 {
+		t.Errorf("%d", resp.StatusCode)
+	}
+	if err := e.apply("rules: [{name: other, limit: 2}]"); err != nil {
+		t.Fatal(err)
+	}
+	if list := e.Mitigations(time.Now()); len(list) != 0 {
+		t.Errorf("of a rule that is gone: %+v", list)
+	}
+}
+
+// What another process hands over keeps who said it.
+func TestAdopt(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 2, mitigation_timeout: 1m}]")
+	now := time.Now()
+	for by, want := range map[string]string{"admin": "admin", "edge": "pop", "pop": "pop"} {
+		e.Adopt(Mitigation{Rule: "r", Source: "192.0.2.1", Start: now, End: now.Add(10 * time.Hour), By: by, Reason: "because"}, now)
+		list := e.Mitigations(now)
+		if len(list) != 1 || list[0].By != want || list[0].Reason != "because" || (list[0].End.Sub(now) > 2*time.Minute) != (by == "admin") {
+			t.Errorf("by %s: %+v", by, list)
+		}
+		if _, err := e.Lift("r", "192.0.2.1", now); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -1,14 +1,15 @@
 package edge
 
 import (
+	"errors"
 	"time"
 
 	"sluice/counter"
 )
 
 // Tier is what the edge asks of the PoP, as functions; any of them may be nil, and the zero Tier is an edge that counts
-// alone. They are called from many goroutines. Up, Ask and Rules must not wait. News of mitigations, begun or
-// lifted, needs no function: the PoP takes it from the mitigation table.
+// alone. They are called from many goroutines, and but for Say must not wait. News of verdicts needs no function: the PoP takes it from the
+// mitigation table.
 type Tier struct {
 	// Up reports whether somebody answers for a source: its node, or another that has taken its place. Where it does
 	// not, a rule's on_store_failure decides.
@@ -17,8 +18,31 @@ type Tier struct {
 	Ask func(rule *counter.Rule, source counter.Source)
 	// Rules tells which rules are in force from now on.
 	Rules func(rules []TierRule)
+	// Say puts what an operator said in force on all edges of the PoP, this one included. It waits for that, or for a while, and says
+	// how far it has come. The error is ErrFull.
+	Say func(w Word) (Spread, error)
+	// Unready says why the edge should get no requests; "": it may.
+	Unready func() string
 	// Nodes describes the tier for the API.
 	Nodes func() []NodeStatus
+}
+
+// ErrFull says that the PoP's list of what operators said has no room for more: some of it must end first.
+var ErrFull = errors.New("edge: the list of blocks and lifts is full: wait until some have ended")
+
+// Word is what an operator said of a source under a rule: a block or, without End, a lift.
+type Word struct {
+	Rule       string
+	Source     counter.Source
+	Start, End time.Time
+	Reason     string
+}
+
+// Spread is how far a word has come.
+type Spread struct {
+	Known   int      `json:"known"`   // edges of the PoP, this one included
+	Have    int      `json:"have"`    // of them, those where it is in force
+	Missing []string `json:"missing"` // the others, by name
 }
 
 // TierRule is what a tier needs to know of a rule.
@@ -33,4 +57,6 @@ type TierRule struct {
 type NodeStatus struct {
 	Address string `json:"address"`
 	Up      bool   `json:"up"`
+	Joining bool   `json:"joining,omitempty"` // of the new list only, while a change of the list is under way
+	Leaving bool   `json:"leaving,omitempty"` // of the old list only
 }

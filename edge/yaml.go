@@ -21,6 +21,7 @@ import (
 type reader struct {
 	file    string
 	errs    []error
+	nodes   func(names []string) error // Parser.Nodes
 	anchors map[string]ast.Node
 }
 

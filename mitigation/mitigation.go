@@ -2,8 +2,9 @@
 //
 // A mitigation bit says that all requests of a source under a rule are refused until a known end. An edge that knows of one
 // asks nobody about that source until then, so an attack makes the limiter cheaper. Bits come from this edge's own
-// verdicts, from the PoP, and from operators; a second start never shortens a first. The table is bounded: when it is
-// full, the bit that would have ended first is dropped, and its source is counted again.
+// verdicts, from the PoP, and from operators. A second verdict never shortens a first; an operator's word replaces whatever
+// is in force, and no verdict changes it. The table is bounded: when it is full, the bit that would have ended first is
+// dropped, and its source is counted again.
 //
 // Nothing here does I/O, starts a goroutine or reads a clock. Ends are held against the monotonic clock where the given
 // times have one, so a step of the wall clock neither lengthens nor ends a block.
@@ -45,8 +46,8 @@ type Bit struct {
 	Reason  string // for people; empty for a verdict
 }
 
-// News is what happened at this edge and the PoP has yet to be told of: a bit that was started or, without End, one that an
-// operator lifted.
+// News is a verdict of this edge that the PoP has yet to be told of. What operators say is no news: it has a way of its own,
+// so that an attack cannot hold it up.
 type News struct {
 	Key Key
 	Bit Bit
@@ -72,7 +73,19 @@ type Table struct {
 
 	startedMu sync.Mutex
 	started   map[Started]uint64
+
+	lifted lifted
 }
+
+// lifted remembers when mitigations were lifted of late, for verdicts that fell before and come after.
+type lifted struct {
+	n  atomic.Int64 // len(at), for who only wants to know that there are none
+	mu sync.Mutex   // taken with a shard locked, never the other way round
+	at map[Key]time.Time
+}
+
+// verdictTime is longer than any request takes from its verdict to the bit.
+const verdictTime = time.Minute
 
 // Started labels a count of mitigations.
 type Started struct {
@@ -133,8 +146,9 @@ func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 	return Bit{}, false
 }
 
-// Start mitigates k until b.End and reports whether that was news: it was not in force, or ends later now. It never shortens
-// a mitigation. Bits ByEdge and ByAdmin that are news wait in News.
+// Start mitigates k until b.End and reports whether that was news: it was not in force, or ends later now, or an operator
+// says otherwise. A verdict never shortens a mitigation, and changes none that is ByAdmin; one of this edge that fell before the
+// last Lift of k is void. Bits ByEdge that are news wait in News.
 func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if !now.Before(b.End) {
 		return false
@@ -143,12 +157,13 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	s.mu.Lock()
 	old := s.find(h, k)
 	was := old != nil && now.Before(old.bit.End)
-	if was && !b.End.After(old.bit.End) {
+	if b.By == ByEdge && t.lifted.n.Load() > 0 && t.lifted.voids(k, b.Start) || was && !b.replaces(old.bit) {
 		s.mu.Unlock()
 		return false
 	}
+	again := was && (b.By != ByAdmin || old.bit.By == ByAdmin)
 	b.Learned = now
-	if was {
+	if was && b.By != ByAdmin {
 		b.Start, b.Learned = old.bit.Start, old.bit.Learned
 	}
 	before := s.n
@@ -160,17 +175,25 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	s.mu.Unlock()
 
 	t.startedMu.Lock()
-	if !was {
+	if !again {
 		t.started[Started{k.Rule, b.By}]++
 	}
 	t.startedMu.Unlock()
 	if t.Observe != nil {
 		t.Observe(k, b)
 	}
-	if b.By != ByPoP {
+	if b.By == ByEdge {
 		t.tell(News{k, b})
 	}
 	return true
+}
+
+// replaces reports whether b takes the place of a bit that is in force.
+func (b *Bit) replaces(old Bit) bool {
+	if b.By == ByAdmin {
+		return old.By != ByAdmin || !b.End.Equal(old.End) || b.Reason != old.Reason
+	}
+	return old.By != ByAdmin && b.End.After(old.End)
 }
 
 func (t *Table) tell(n News) {
@@ -185,19 +208,65 @@ func (t *Table) tell(n News) {
 	t.wake()
 }
 
-// Lift ends the mitigation of k and reports whether there was one. Lifted by an operator, it is news for the PoP even if
-// there was none here.
-func (t *Table) Lift(k Key, by By, now time.Time) bool {
+// Lift ends the mitigation of k and reports whether there was one. Verdicts of this edge that fell until now are void: a request
+// may have been judged by counts that are forgotten, and not have started its mitigation yet. So forget the counts first.
+func (t *Table) Lift(k Key, now time.Time) bool {
 	s, h := t.place(k)
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.lifted.note(k, now)
+	return t.drop(s, h, k)
+}
+
+// Void is Lift for verdicts of this edge alone: a mitigation that somebody else started stays.
+func (t *Table) Void(k Key, now time.Time) {
+	s, h := t.place(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.lifted.note(k, now)
+	if e := s.find(h, k); e != nil && e.bit.By == ByEdge && !e.bit.Start.After(now) {
+		t.drop(s, h, k)
+	}
+}
+
+// drop removes the bit of k and reports whether there was one. The shard is locked.
+func (t *Table) drop(s *shard, h uint64, k Key) bool {
 	before := s.n
 	ok := s.drop(h, k)
 	t.counted(s, before)
-	s.mu.Unlock()
-	if by == ByAdmin {
-		t.tell(News{k, Bit{Start: now, By: by}})
-	}
 	return ok
+}
+
+func (l *lifted) note(k Key, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.at == nil {
+		l.at = make(map[Key]time.Time)
+	}
+	l.at[k] = now
+	l.n.Store(int64(len(l.at)))
+}
+
+// voids reports whether a verdict fell before the last lift.
+func (l *lifted) voids(k Key, verdict time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, ok := l.at[k]
+	return ok && !verdict.After(at)
+}
+
+func (l *lifted) sweep(now time.Time) {
+	if l.n.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, at := range l.at {
+		if now.Sub(at) > verdictTime {
+			delete(l.at, k)
+		}
+	}
+	l.n.Store(int64(len(l.at)))
 }
 
 // News appends to buf what this edge started since the last call, and returns it.
@@ -212,6 +281,7 @@ func (t *Table) News(buf []News) []News {
 
 // Sweep forgets bits that have ended. Call it about once a second.
 func (t *Table) Sweep(now time.Time) {
+	t.lifted.sweep(now)
 	if t.some.Load() == 0 {
 		return
 	}

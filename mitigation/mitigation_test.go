@@ -79,20 +79,19 @@ func TestProlongedBitKeepsItsStart(t *testing.T) {
 	}
 }
 
-// TestNews: the PoP hears of what this edge and its operators did, and not of what it told itself.
+// TestNews: the PoP hears of this edge's verdicts here, not of what it told itself, and of operators in another way.
 func TestNews(t *testing.T) {
 	woken := 0
 	table := New(10, func() { woken++ })
 	table.Start(key(1), bit(0, time.Second, ByEdge), start)
 	table.Start(key(2), bit(0, time.Second, ByPoP), start)
 	table.Start(key(3), bit(0, time.Second, ByAdmin), start)
-	table.Lift(key(2), ByPoP, start)
-	table.Lift(key(9), ByAdmin, start)
+	table.Lift(key(2), start)
 	var told []string
 	for _, n := range table.News(nil) {
 		told = append(told, fmt.Sprintf("%s %s %v", n.Key.Source, n.Bit.By, n.Bit.End.IsZero()))
 	}
-	want := []string{"0.0.0.1 edge false", "0.0.0.3 admin false", "0.0.0.9 admin true"}
+	want := []string{"0.0.0.1 edge false"}
 	if fmt.Sprint(told) != fmt.Sprint(want) {
 		t.Errorf("news %q, want %q", told, want)
 	}
@@ -107,14 +106,74 @@ func TestNews(t *testing.T) {
 func TestLift(t *testing.T) {
 	table := New(10, nil)
 	table.Start(key(1), bit(0, time.Hour, ByEdge), start)
-	if !table.Lift(key(1), ByPoP, start) || table.Lift(key(1), ByPoP, start) {
+	if !table.Lift(key(1), start) || table.Lift(key(1), start) {
 		t.Error("the first lift must find a mitigation, the second none")
 	}
 	if !table.Until(key(1), start).IsZero() {
 		t.Error("still blocked after it was lifted")
 	}
-	if !table.Start(key(1), bit(0, time.Minute, ByEdge), start) {
+	if table.Start(key(1), bit(0, time.Minute, ByEdge), start) {
+		t.Error("a verdict from before the lift started a mitigation")
+	}
+	if !table.Start(key(1), bit(1, time.Minute, ByEdge), start) {
 		t.Error("a lifted source cannot be blocked again")
+	}
+	table.Void(key(1), start)
+	if table.Until(key(1), start).IsZero() {
+		t.Error("a verdict of later was void")
+	}
+	table.Void(key(1), start.Add(1))
+	if !table.Until(key(1), start).IsZero() {
+		t.Error("a verdict of before was not void")
+	}
+	table.Start(key(1), bit(1, time.Minute, ByPoP), start)
+	table.Void(key(1), start.Add(1))
+	if table.Until(key(1), start).IsZero() {
+		t.Error("what the PoP has said was void")
+	}
+	table.Sweep(start.Add(2 * time.Minute))
+	if table.lifted.n.Load() != 0 || !table.Start(key(1), bit(0, time.Hour, ByEdge), start) {
+		t.Error("a lift was not forgotten")
+	}
+}
+
+// TestOperatorsWord: it replaces what is in force, and may shorten it; a verdict does not change it.
+func TestOperatorsWord(t *testing.T) {
+	table := New(10, nil)
+	f := func(what string, b Bit, news bool, end time.Duration, by By) {
+		t.Helper()
+		if got := table.Start(key(1), b, start); got != news {
+			t.Errorf("%s: news = %v", what, got)
+		}
+		if is, _ := table.Get(key(1), start); !is.End.Equal(start.Add(end)) || is.By != by {
+			t.Errorf("%s: now until %v by %s", what, is.End.Sub(start), is.By)
+		}
+	}
+	f("a verdict", bit(0, time.Hour, ByEdge), true, time.Hour, ByEdge)
+	f("a shorter block", bit(0, time.Minute, ByAdmin), true, time.Minute, ByAdmin)
+	f("the same once more", bit(0, time.Minute, ByAdmin), false, time.Minute, ByAdmin)
+	f("a longer verdict", bit(0, time.Hour, ByPoP), false, time.Minute, ByAdmin)
+	f("a longer block", bit(0, 2*time.Minute, ByAdmin), true, 2*time.Minute, ByAdmin)
+	f("a shorter one", bit(0, time.Second, ByAdmin), true, time.Second, ByAdmin)
+	if n := table.Started()[Started{1, ByAdmin}]; n != 1 {
+		t.Errorf("%d started by operators, want 1, which they changed", n)
+	}
+}
+
+// TestFloodDropsNoOperatorsWord: an attack that fills the table drops verdicts.
+func TestFloodDropsNoOperatorsWord(t *testing.T) {
+	const room = 64 * 32
+	table := New(room, nil)
+	for n := range uint32(100) {
+		table.Start(key(n), bit(0, time.Minute, ByAdmin), start)
+	}
+	for n := range uint32(20 * room) {
+		table.Start(key(1000+n), bit(0, time.Hour, ByEdge), start)
+	}
+	for n := range uint32(100) {
+		if table.Until(key(n), start).IsZero() {
+			t.Errorf("block %d was dropped", n)
+		}
 	}
 }
 
@@ -181,12 +240,12 @@ func TestAgainstMap(t *testing.T) {
 	table, want := New(0, nil), make(map[Key]time.Time)
 	now := start
 	for step := range 20_000 {
-		now = now.Add(time.Duration(rng.IntN(20)) * time.Millisecond)
+		now = now.Add(time.Duration(1+rng.IntN(20)) * time.Millisecond)
 		k := key(uint32(rng.IntN(2000)))
 		k.Rule = uint32(rng.IntN(2))
 		switch rng.IntN(10) {
 		case 0, 1:
-			if got := table.Lift(k, ByPoP, now); now.Before(want[k]) && !got {
+			if got := table.Lift(k, now); now.Before(want[k]) && !got {
 				t.Fatalf("step %d: %v was mitigated, and Lift found nothing", step, k)
 			}
 			delete(want, k)
@@ -261,7 +320,7 @@ func TestReadersSeeWhoStays(t *testing.T) {
 				table.Start(k, bit(0, time.Minute, ByPoP), start)
 				table.Start(key(n%stay), bit(0, time.Hour+time.Duration(n), ByPoP), start) // prolonged
 				if n%3 > 0 {
-					table.Lift(k, ByPoP, start)
+					table.Lift(k, start)
 				}
 			}
 			table.Sweep(start.Add(time.Minute))

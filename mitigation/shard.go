@@ -124,11 +124,13 @@ func (s *shard) leave(at *slot) {
 	s.n--
 }
 
-// makeRoom drops what has ended or, if nothing has, the bit among a few that ends first. The shard is locked and not empty.
+// makeRoom drops what has ended or, if nothing has, the verdict among a few that ends first; what an operator said only if all
+// of them are of that kind. The shard is locked and not empty.
 func (s *shard) makeRoom(now time.Time) {
 	slots := *s.slots.Load()
 	var first *slot
 	var end time.Time
+	said := false
 	for seen := 0; seen < 16 && seen < s.n; {
 		s.hand++
 		at := &slots[s.hand&(len(slots)-1)]
@@ -137,11 +139,13 @@ func (s *shard) makeRoom(now time.Time) {
 			continue
 		}
 		seen++
-		if first == nil || e.bit.End.Before(end) {
-			first, end = at, e.bit.End
-		}
-		if !now.Before(end) {
+		if !now.Before(e.bit.End) {
+			first = at
 			break
+		}
+		admin := e.bit.By == ByAdmin
+		if first == nil || said && !admin || said == admin && e.bit.End.Before(end) {
+			first, end, said = at, e.bit.End, admin
 		}
 	}
 	s.leave(first)

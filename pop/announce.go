@@ -1,6 +1,7 @@
 package pop
 
 import (
+	"slices"
 	"time"
 
 	"sluice/counter"
@@ -12,31 +13,29 @@ import (
 // also be asked when hits came. If the PoP's total is over the limit, a mitigation starts: the requests that made it so went
 // through several edges at once, and none of them saw it.
 //
-// Hits are those that the answer is about. Whose hits brought a counter to where it is says so at once; who finds it there by others'
-// leaves it to them for a while.
-func (m *Machine) judge(c counter.Counter, standing counter.Standing, hits uint32, now time.Time) {
-	first := standing.FirstBy(hits)
+// Whose report brought a counter to where it is says so at once; who finds it there leaves that to others for a while.
+func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
 	switch {
 	case standing.Over:
-		m.block(c, first, now)
-	case first && (standing.Full || standing.Near):
+		m.block(c, standing.Crossed, now)
+	case standing.Crossed:
 		m.announce(c, now)
+		m.readAgain(c, now)
 	case standing.Full:
 		m.leave(task{what: claimFull, counter: c}, now)
 	case standing.Near:
 		m.leave(task{what: claimNear, counter: c}, now)
 	}
 	switch {
-	case !standing.WantTimes:
-	case standing.TimesFirstBy(hits):
+	case standing.CrossedTimes:
 		m.askTimes(c, now)
-	default:
+	case standing.WantTimes:
 		m.leave(task{what: askTimes, counter: c}, now)
 	}
 }
 
-// block starts a mitigation of a source that the PoP has counted over its limit, and tells the tier if this edge was the first to know.
-func (m *Machine) block(c counter.Counter, first bool, now time.Time) {
+// block starts a mitigation of a source that the PoP has counted over its limit, and tells the tier if this edge made it so.
+func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 	rule := m.rules.Load().byID[c.Rule.ID]
 	if rule == nil || rule.Timeout == 0 {
 		return
@@ -51,7 +50,7 @@ func (m *Machine) block(c counter.Counter, first bool, now time.Time) {
 		return
 	}
 	if bit := (mitigation.Bit{Start: now, End: end, By: mitigation.ByPoP}); m.bits.Start(key, bit, now) {
-		if first {
+		if crossed {
 			m.setBit(key, bit, now)
 		} else {
 			m.leave(task{what: tellBlock, counter: c, bit: bit}, now)
@@ -59,8 +58,8 @@ func (m *Machine) block(c counter.Counter, first bool, now time.Time) {
 	}
 }
 
-// claim asks the tier whether anybody has announced the counter yet. Edges that find it near its limit at the same time all ask, and
-// one of them is the first.
+// claim asks the tier whether anybody else has found by chance that the counter is near its limit. Edges that do so at the same time all
+// ask, and one of them is the first.
 func (m *Machine) claim(c counter.Counter, what byte, now time.Time) {
 	node := m.place(c.Source)
 	if node < 0 {
@@ -75,19 +74,65 @@ func (m *Machine) claim(c counter.Counter, what byte, now time.Time) {
 func (m *Machine) claimAnswered(f flight, r *Result, now time.Time) {
 	if r.Status == Done {
 		m.announce(f.counter, now)
+		m.readAgain(f.counter, now)
 	}
+}
+
+// reread is a counter that this edge has announced and will read once more. Edges that hear of it report what they have held back, of
+// groups that have ended, too; those totals nobody would know who has read them before.
+type reread struct {
+	counter counter.Counter
+	at      time.Time
+}
+
+// rereadAfter is how long edges take to hear of an announcement and to report.
+const rereadAfter = 2 * probeEvery
+
+// readAgain reads a counter when other edges have had time to report.
+func (m *Machine) readAgain(c counter.Counter, now time.Time) {
+	if c.Rule.HoldsBack() && len(m.rereads) < maxAsks {
+		m.rereads = append(m.rereads, reread{c, now.Add(rereadAfter)})
+	}
+}
+
+// lookAgain reads what is due to be read again.
+func (m *Machine) lookAgain(now time.Time) {
+	n := 0
+	for ; n < len(m.rereads) && !now.Before(m.rereads[n].at); n++ {
+		c := m.rereads[n].counter
+		node := m.place(c.Source)
+		if node < 0 || !m.bits.Until(mitigation.Key{Rule: c.Rule.ID, Source: c.Source}, now).IsZero() {
+			continue
+		}
+		oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
+		epoch := m.epoch(c.Rule, c.Source)
+		name := m.secret.counterName(c, epoch)
+		m.look(node, aNearLook, c, epoch, &name, oldest, newest, 0)
+	}
+	m.rereads = slices.Delete(m.rereads, 0, n)
+	m.sendLooks(aNearLook)
 }
 
 // announce tells all edges how a counter stands.
 func (m *Machine) announce(c counter.Counter, now time.Time) {
-	if node := m.place(c.Source); node >= 0 {
-		m.appendLog(node, m.standing(aCount, c, now))
+	m.appendLogOf(c.Source, m.standing(aCount, c, now))
+}
+
+// appendLogOf adds a record to the log of a source's node, or of both its nodes while the list changes.
+func (m *Machine) appendLogOf(s counter.Source, r record) {
+	node := m.place(s)
+	if node < 0 {
+		return
+	}
+	m.appendLog(node, r)
+	if second := m.second(s, node); second >= 0 {
+		m.appendLog(second, r)
 	}
 }
 
 // standing is a record of how a counter stands.
 func (m *Machine) standing(k kind, c counter.Counter, now time.Time) record {
-	r := record{kind: k, rule: m.secret.ruleDigest(c.Rule), source: c.Source, epoch: m.epoch(c), start: m.wall(now), edge: m.id}
+	r := record{kind: k, rule: m.secret.ruleDigest(c.Rule), source: c.Source, epoch: m.epoch(c.Rule, c.Source), start: m.wall(now), edge: m.id}
 	if k != aTimes {
 		r.newest, r.groups = m.counters.Snapshot(c, now)
 	}
@@ -107,26 +152,17 @@ type takenTimes struct {
 
 // askTimes asks the others when their hits came.
 func (m *Machine) askTimes(c counter.Counter, now time.Time) {
-	node := m.place(c.Source)
-	if node < 0 {
-		return
-	}
 	r := m.standing(aQuestion, c, now)
-	r.cut = m.counters.Cut(c.Rule, now, m.secret.Phase(c.Source))
-	r.times = m.counters.ExportTimes(c, r.cut, now, nil)
-	m.appendLog(node, r)
+	r.times = m.counters.ExportTimes(c, now, nil)
+	m.appendLogOf(c.Source, r)
 }
 
 // exportTimes answers a question.
-func (m *Machine) exportTimes(c counter.Counter, cut uint32, now time.Time) {
-	node := m.place(c.Source)
-	if node < 0 {
-		return
-	}
-	if times := m.counters.ExportTimes(c, cut, now, nil); len(times) > 0 {
+func (m *Machine) exportTimes(c counter.Counter, now time.Time) {
+	if times := m.counters.ExportTimes(c, now, nil); len(times) > 0 {
 		r := m.standing(aTimes, c, now)
 		r.times = times
-		m.appendLog(node, r)
+		m.appendLogOf(c.Source, r)
 	}
 }
 

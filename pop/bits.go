@@ -21,15 +21,18 @@ func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 	}
 	wall := m.wall(now)
 	r := &record{
-		kind: aBlock, rule: rule.digest, source: c.Source, epoch: m.epoch(c),
+		kind: aBlock, rule: rule.digest, source: c.Source, epoch: m.epoch(c.Rule, c.Source),
 		start: wall.Add(b.Start.Sub(now)), end: wall.Add(b.End.Sub(now)), limit: c.Rule.Limit, by: b.By,
 	}
 	m.send(m.bitCommand(i, Add, *r, c, now), flight{what: aBit, counter: c, record: r})
+	if second := m.second(c.Source, i); second >= 0 {
+		m.send(m.bitCommand(second, Add, *r, c, now), flight{what: aBit, counter: c, record: r})
+	}
 }
 
 func (m *Machine) bitCommand(node int, op Op, r record, c counter.Counter, now time.Time) Command {
 	// A second after the end, because memcached's seconds are coarse; what counts is the end in the value.
-	return Command{Node: node, Op: op, Report: true, Key: m.bitKey(c), Value: m.secret.seal(r), Expire: seconds(r.end.Sub(m.wall(now))) + 1}
+	return Command{Node: node, Op: op, Report: true, Key: m.secret.bitKey(c, r.epoch), Value: m.secret.seal(r), Expire: seconds(r.end.Sub(m.wall(now))) + 1}
 }
 
 // bitAnswered goes on to the log, or looks who was there first.
@@ -44,7 +47,7 @@ func (m *Machine) bitAnswered(f flight, r *Result) {
 }
 
 // bitLooked decides between our bit and the one that was there. One in force has been announced by its edge; one that has
-// ended stands there only because memcached is slow to forget.
+// ended stands there only because memcached is slow to forget, and one of a stricter limit is none.
 func (m *Machine) bitLooked(f flight, r *Result, now time.Time) {
 	if r.Status == Done && r.Values[0] != nil {
 		there, ok := m.secret.open(r.Values[0])
@@ -66,19 +69,23 @@ func (m *Machine) learn(r record, now time.Time) (news bool) {
 	if rule == nil {
 		return false
 	}
-	c := counter.Counter{Rule: rule.Counter, Source: r.source}
-	if r.epoch < m.epoch(c) {
-		return false // from before an operator lifted it
+	c, wall := counter.Counter{Rule: rule.Counter, Source: r.source}, m.wall(now)
+	switch epoch := m.epoch(rule.Counter, r.source); {
+	case r.epoch < epoch:
+		return false // from before an operator lifted the source
+	case r.epoch > epoch && wall.Sub(r.start) >= logKept:
+		return false // recorded long ago, and the lift is forgotten
+	case r.epoch > epoch: // its edge knows of a lift that is on its way to this one
+		m.void(wordName{rule.Name, r.source}, r.epoch, now)
 	}
 	m.heardOf(c, &r, now)
 	if r.kind == aQuestion && r.edge != m.id {
-		m.exportTimes(c, r.cut, now) // before others' times are added to its own
+		m.exportTimes(c, now) // before others' times are added to its own
 	}
 	m.mergeTimes(c, r, now)
 	if r.kind != aBlock || rule.Counter.Limit > r.limit {
 		return false // who was blocked under a lower limit may be within this one
 	}
-	wall := m.wall(now)
 	longest := max(rule.Timeout, rule.Counter.Window+rule.Counter.SubWindow()) + skew
 	end := min(r.end.Sub(wall), longest)
 	// now carries the monotonic clock, and ends are held against that.

@@ -103,7 +103,7 @@ func TestWhatOlderGroupsHide(t *testing.T) {
 		for _, p := range pattern {
 			edges = max(edges, p.edge+1)
 		}
-		r, s := newRule(t, limit, time.Minute, time.Minute, counter.Nearest), address(5)
+		r, s := newRule(t, limit, time.Minute, time.Minute, counter.Nearest), address(65) // the patterns are for its phase
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
 		for _, e := range w.Edges { // they have met
 			ask(e, r, s)

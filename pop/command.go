@@ -30,9 +30,19 @@ type Command struct {
 	Node   int    // index into Config.Nodes
 	Expire int32  // Add, Set: seconds until memcached forgets, 1 to 30 days
 	Op     Op
+	Way    Way
 	Report bool // caused by a request, so there may be many: goes over the node's pipeline, else through gomemcache
-	Bulk   bool // without Report: the answer may be long, and must not hold up others
 }
+
+// Way is the connection of a command that is no Report. What takes long, or what attackers cause, must not hold up the rest.
+type Way uint8
+
+const (
+	Small Way = iota // a node's health, and presence
+	Log              // reads of the mitigation log
+	List             // the operators' list
+	Ways             // how many there are
+)
 
 // MaxKeys is how many keys a Get may have.
 const MaxKeys = 100

@@ -13,9 +13,11 @@ type flight struct {
 	late    bool // its node was given up meanwhile, and its hits with it
 	tries   uint8
 	slot    uint8
+	takes   bool // aPresence: a slot, which was free
 	node    int32
 	counter counter.Counter
 	part    counter.Part
+	epoch   uint64  // aReport: Machine.epoch when it was sent
 	record  *record // of a bit
 	looks   *looks
 	number  uint64 // of a log that is begun
@@ -27,11 +29,13 @@ type purpose uint8
 const (
 	landed purpose = iota // no flight
 	aReport
+	anEcho // of a report, at the new place of a source
 	aLook
 	anAsk // a look that a request waits for
 	aBit
 	aBitLook
-	aClaim // to announce a counter
+	aClaim    // to announce a counter
+	aNearLook // a look after an announcement
 	aStaleLook
 	aNumber // of an item of the log
 	aBatch  // an item
@@ -40,6 +44,10 @@ const (
 	aProbe
 	aPresence
 	aRollCall
+	aHead      // of the operators' list: its reading
+	aList      // the list's
+	aListWrite // and their writing
+	aHeadWrite
 )
 
 func (m *Machine) send(c Command, f flight) {
@@ -63,7 +71,9 @@ func (m *Machine) answered(r *Result, now time.Time) {
 	switch f.what {
 	case aReport:
 		m.reported(f, r, now)
-	case aLook, anAsk, aStaleLook:
+	case anEcho:
+		m.echoed(f, r, now)
+	case aLook, anAsk, aNearLook, aStaleLook:
 		m.looked(f, r, now)
 	case aBit:
 		m.bitAnswered(f, r)
@@ -80,9 +90,15 @@ func (m *Machine) answered(r *Result, now time.Time) {
 	case aProbe:
 		m.probeAnswered(r, now)
 	case aPresence:
-		m.slotAnswered(f, r)
+		m.slotAnswered(f, r, now)
 	case aRollCall:
 		m.rollCalled(r, now)
+	case aHead:
+		m.headRead(r, now)
+	case aList:
+		m.listRead(r, now)
+	case aListWrite, aHeadWrite:
+		m.listWritten(f, r, now)
 	}
 }
 
@@ -96,9 +112,12 @@ const maxTries = 4
 
 func (m *Machine) reported(f flight, r *Result, now time.Time) {
 	c, p := f.counter, f.part
+	if f.epoch < m.epoch(c.Rule, c.Source) {
+		return // the source was lifted since, and its counter forgotten with all that was under way
+	}
 	if f.late { // already given up; a total is welcome all the same
 		if r.Status == Done && r.Op == Incr {
-			m.judge(c, m.counters.Read(c, p.Group, r.Number, now), 0, now)
+			m.judge(c, m.counters.Read(c, p.Group, r.Number, now), now)
 		}
 		return
 	}
@@ -108,7 +127,7 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		if r.Op == Incr {
 			total = r.Number
 		}
-		m.judge(c, m.counters.Counted(c, p, total, now), p.Sum(c.Rule), now)
+		m.judge(c, m.counters.Counted(c, p, total, now), now)
 	case NotThere:
 		if f.tries >= maxTries {
 			m.counters.Returned(c, p, now)
@@ -118,7 +137,7 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		if r.Op == Add {
 			op = Incr
 		}
-		m.sendPart(r.Node, op, r.Key, c, p, f.tries+1)
+		m.sendPart(r.Node, op, r.Key, c, p, f.epoch, f.tries+1)
 	case Unsent:
 		if errors.Is(r.Err, ErrFull) {
 			m.counters.Full(c, p, now)

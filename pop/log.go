@@ -140,8 +140,8 @@ type missingItem struct {
 	since  time.Time
 }
 
-// headRead takes in the last number given out, as a probe has brought it.
-func (m *Machine) headRead(n *node, value []byte, now time.Time) {
+// logHeadRead takes in the last number given out, as a probe has brought it.
+func (m *Machine) logHeadRead(n *node, value []byte, now time.Time) {
 	l := &n.log
 	if value == nil {
 		l.empty = true
@@ -187,7 +187,7 @@ func (m *Machine) readLog(i int, now time.Time) {
 		keys = append(keys, m.secret.itemKey(number))
 	}
 	l.reading, l.polled = true, now
-	m.send(Command{Node: i, Op: Get, Bulk: true, Key: strings.Join(keys, " ")}, flight{what: aLogRead})
+	m.send(Command{Node: i, Op: Get, Way: Log, Key: strings.Join(keys, " ")}, flight{what: aLogRead})
 }
 
 // logAnswered learns what the items have that were there.

@@ -1,6 +1,7 @@
 package pop
 
 import (
+	"slices"
 	"time"
 
 	"sluice/counter"
@@ -10,8 +11,9 @@ import (
 // more than this one of a source that it sees for the first time, or again.
 type look struct {
 	counter        counter.Counter
+	epoch          uint64 // of the keys
 	oldest, newest uint32
-	hits           uint32 // of the report that it goes with
+	reported       uint64 // hits, by the report that it goes with
 }
 
 // looks are read with one Get, because memcached writes the answer to each by itself, whatever else it has to say.
@@ -26,7 +28,7 @@ const (
 )
 
 // look adds a look to those that are next sent to a node.
-func (m *Machine) look(node int, what purpose, c counter.Counter, name *counterName, oldest, newest, hits uint32) {
+func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, name *counterName, oldest, newest uint32, reported uint64) {
 	n := &m.nodes[node]
 	if n.looks != nil && len(n.looks.keys) > mostLooks-mostLook {
 		m.sendLooksTo(node, what)
@@ -42,14 +44,14 @@ func (m *Machine) look(node int, what purpose, c counter.Counter, name *counterN
 	if len(l.keys) > 0 {
 		l.keys = append(l.keys, ' ')
 	}
-	l.keys = m.secret.appendDigest(l.keys, forBit, c, m.epoch(c))
+	l.keys = m.secret.appendDigest(l.keys, forBit, c, epoch)
 	for g := newest; ; g-- {
 		l.keys = name.append(append(l.keys, ' '), g)
 		if g == oldest {
 			break
 		}
 	}
-	l.list = append(l.list, look{c, oldest, newest, hits})
+	l.list = append(l.list, look{c, epoch, oldest, newest, reported})
 }
 
 // sendLooks sends what looks there are.
@@ -85,6 +87,9 @@ func (m *Machine) looked(f flight, r *Result, now time.Time) {
 // saw takes in what a look has brought: what is at the bit's key, and the groups'.
 func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 	c := l.counter
+	if l.epoch < m.epoch(c.Rule, c.Source) {
+		return // the source was lifted since
+	}
 	if bit := values[0]; bit != nil {
 		if rec, ok := m.secret.open(bit); !ok {
 			m.stats.forged.Add(1)
@@ -108,5 +113,16 @@ func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 	if !found && what == aLook {
 		return // a source's first request: there are many of those
 	}
-	m.judge(c, m.counters.Learn(c, l.newest, groups[:len(values)-1], now), l.hits, now)
+	past := func() (groups []uint64) {
+		if what == aNearLook {
+			_, groups = m.counters.Snapshot(c, now)
+			groups = groups[min(len(groups), 1):]
+		}
+		return groups
+	}
+	before := past()
+	m.judge(c, m.counters.LearnAfter(c, l.newest, groups[:len(values)-1], l.reported, now), now)
+	if !slices.Equal(before, past()) {
+		m.announce(c, now) // others have reported to groups that have ended
+	}
 }

@@ -9,6 +9,8 @@ import (
 
 const MaxFlying = maxFlying
 
+func Place(m *Machine, s counter.Source) int { return m.place(s) }
+
 // For tests from outside that play an intruder who reaches the tier.
 
 // Seal makes the value of a bit.
@@ -29,14 +31,13 @@ func ItemKey(s Secret, number uint64) string { return s.itemKey(number) }
 
 // BitKey is the key of a source's bit.
 func BitKey(s Secret, r Rule, source counter.Source) string {
-	return string(s.appendDigest(nil, forBit, counter.Counter{Rule: r.Counter, Source: source}, 0))
+	return s.bitKey(counter.Counter{Rule: r.Counter, Source: source}, 0)
 }
 
 // CounterKeys are the keys of a source's groups.
 func CounterKeys(s Secret, r Rule, source counter.Source, now time.Time) (keys []string) {
 	oldest, newest := counter.New(counter.Options{Counters: 1}).Groups(r.Counter, now, s.Phase(source))
-	var name counterName
-	s.appendDigest(name[:0], forCounter, counter.Counter{Rule: r.Counter, Source: source}, 0)
+	name := s.counterName(counter.Counter{Rule: r.Counter, Source: source}, 0)
 	for g := oldest; g != newest+1; g++ {
 		keys = append(keys, name.key(g))
 	}
@@ -48,3 +49,7 @@ func TellsTimes(s Secret, sealed []byte) bool {
 	r, ok := s.open(sealed)
 	return ok && (r.kind == aTimes || r.kind == aQuestion && len(r.times) > 0)
 }
+
+func WordsKeys(s Secret) (list, head string) { return s.wordsKeys() }
+
+func SlotKey(s Secret, slot int) string { return s.edgeKey(slot) }

@@ -23,8 +23,10 @@ const (
 
 // node is what the machine knows of a memcached node.
 type node struct {
-	name     string
+	name     string // canonical
+	spelled  string // as it was configured
 	hash     uint64
+	role     role // 0: it is no longer in use
 	up       bool
 	probing  bool      // a probe is under way
 	probed   time.Time // when the last one was sent
@@ -36,15 +38,28 @@ type node struct {
 	looks    *looks    // to be sent with the end of this Step's reports; nil: none
 	log      logReader
 	writer   logWriter
+	words    wordsCopy
 }
 
 // place chooses the node of a source among those that are up by rendezvous hashing (Thaler and Ravishankar, 1998): every
 // node scores the source and the highest wins, so a lost node moves its own sources only. It returns -1 if none is up.
 func (m *Machine) place(s counter.Source) int {
+	i := m.placeAmong(s, current)
+	if i < 0 && !m.moving.IsZero() {
+		i = m.placeAmong(s, joining)
+	}
+	return i
+}
+
+// placeAmong chooses among nodes of a role.
+func (m *Machine) placeAmong(s counter.Source, r role) int {
+	if m.presence.full { // it counts alone
+		return -1
+	}
 	h := m.secret.hashSource(forPlace, s)
 	best, most := -1, uint64(0)
 	for i := range m.nodes {
-		if n := &m.nodes[i]; n.up {
+		if n := &m.nodes[i]; n.up && n.role&r != 0 {
 			if score := mix(h ^ n.hash); best < 0 || score > most {
 				best, most = i, score
 			}
@@ -60,8 +75,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-func newNode(name string, now time.Time) node {
-	return node{name: name, hash: xxhash.Sum64String(name), up: true, answered: now, good: now}
+func newNode(name, spelled string, now time.Time) node {
+	return node{name: name, spelled: spelled, role: current, hash: xxhash.Sum64String(name), up: true, answered: now, good: now}
 }
 
 // probe asks a node for the last number of its log if it is time to.
@@ -93,6 +108,9 @@ func (m *Machine) pace(n *node, now time.Time) time.Duration {
 // Pace is how soon the machine wants to be stepped when nothing happens.
 func (m *Machine) Pace(now time.Time) time.Duration {
 	least := probeEvery
+	if len(m.rereads) > 0 {
+		least = min(least, max(m.rereads[0].at.Sub(now), 0))
+	}
 	for i := range m.nodes {
 		n := &m.nodes[i]
 		least = min(least, m.pace(n, now))
@@ -122,7 +140,7 @@ func (m *Machine) probeAnswered(r *Result, now time.Time) {
 		n.up = true
 		m.publish()
 	}
-	m.headRead(n, r.Values[0], now)
+	m.logHeadRead(n, r.Values[0], now)
 }
 
 // down gives a node up: what was under way to it is lost, and its sources move to other nodes with the next report.
@@ -131,7 +149,7 @@ func (m *Machine) down(i int, now time.Time) {
 	n.up, n.good = false, time.Time{}
 	for tag := range m.flights {
 		f := &m.flights[tag]
-		if int(f.node) == i && f.what == aReport && !f.late {
+		if int(f.node) == i && f.what == aReport && !f.late && f.epoch >= m.epoch(f.counter.Rule, f.counter.Source) {
 			m.counters.Lost(f.counter, f.part, now)
 			f.late = true
 		}
@@ -139,21 +157,33 @@ func (m *Machine) down(i int, now time.Time) {
 	m.publish()
 }
 
-// publish lets the request path know which nodes are up.
+// publish lets the request path and operators know which nodes there are, and which are up.
 func (m *Machine) publish() {
 	m.moved = true
-	health := make([]bool, len(m.nodes))
+	health, names, members := make([]bool, len(m.nodes)), make([]string, len(m.nodes)), []Member{}
 	for i := range m.nodes {
-		health[i] = m.nodes[i].up
+		n := &m.nodes[i]
+		health[i], names[i] = n.up && n.role != 0, n.spelled
+		if n.role != 0 {
+			members = append(members, Member{
+				Name: n.spelled, Up: n.up, Joining: n.role&current == 0, Leaving: !m.moving.IsZero() && n.role&joining == 0,
+			})
+		}
 	}
 	m.health.Store(&health)
+	m.names.Store(&names)
+	m.members.Store(&members)
 }
 
-// Health says which nodes are up, in the order of Config.Nodes. It may be called from anywhere; do not change the result.
+// Health says which nodes are up, by their index. It may be called from anywhere; do not change the result.
 func (m *Machine) Health() []bool { return *m.health.Load() }
 
-// Up reports whether any node is left to count a source in: a lost node's sources move to the others at once.
+// Up reports whether any node is left to count a source in: a lost node's sources move to the others at once. An edge that counts
+// alone because the PoP is full has none.
 func (m *Machine) Up() bool {
+	if m.stats.full.Load() {
+		return false
+	}
 	for _, up := range m.Health() {
 		if up {
 			return true

@@ -24,9 +24,10 @@ import (
 
 // Config is what a Machine works with. All fields but Edges are required.
 type Config struct {
-	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order
+	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
 	Secret   Secret
 	ID       uint64 // of this edge, random
+	Name     string // of this edge, for operators; the first 64 bytes are used
 	Edges    int    // how many edges share the tier; 0: learned from their presence
 	Counters *counter.Table
 	Bits     *mitigation.Table
@@ -34,6 +35,7 @@ type Config struct {
 
 // Rule is what the PoP must know of a rule.
 type Rule struct {
+	Name    string // as operators know it; "": Counter.Name
 	Counter *counter.Rule
 	Timeout time.Duration // of a mitigation; 0: the rule throttles and has no bits
 }
@@ -46,6 +48,7 @@ type knownRule struct {
 type ruleSet struct {
 	byID     map[uint32]*knownRule
 	byDigest map[uint64]*knownRule
+	byName   map[string][]*knownRule
 }
 
 // Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Ask, Health, Up and Stats may be called
@@ -58,29 +61,36 @@ type Machine struct {
 	bits     *mitigation.Table
 	rules    atomic.Pointer[ruleSet]
 	health   atomic.Pointer[[]bool]
+	members  atomic.Pointer[[]Member]
+	names    atomic.Pointer[[]string]
+	wanted   atomic.Pointer[wantedNodes]
 	nodes    []node
+	moving   time.Time // when the transition to another list of nodes ends; zero: there is none
 	presence presence
 	headKey  string                   // of the numbers of a node's log
 	times    map[takenTimes]time.Time // until when they must not be taken in again
 
-	asks     asks
-	flights  []flight // by tag
-	free     []uint64
-	out      []Command
-	sheet    sheet // of what is in out
-	spare    []*looks
-	dirty    []counter.Counter
-	news     []mitigation.News
-	left     tasks
-	unplaced queue // to be reported when a node is up
-	moved    bool  // a node died or came back since the last report
-	ending   bool  // Flush was called
-	heard    bool  // and hits have been confirmed since the last Sweep
-	stepped  time.Time
-	awake    time.Time // since when steps have come in time
-	swept    time.Time
-	cleaned  time.Time
-	stats    machineStats
+	asks      asks
+	flights   []flight // by tag
+	free      []uint64
+	out       []Command
+	sheet     sheet // of what is in out
+	spare     []*looks
+	dirty     []counter.Counter
+	news      []mitigation.News
+	said      operators
+	dice      uint64
+	rereads   []reread
+	left      tasks
+	unplaced  queue // to be reported when a node is up
+	moved     bool  // a node died or came back since the last report
+	ending    bool  // Flush was called
+	confirmed bool  // and hits have been confirmed since the last sweep
+	stepped   time.Time
+	awake     time.Time // since when steps have come in time
+	swept     time.Time
+	cleaned   time.Time
+	stats     machineStats
 }
 
 // asks are the counters that requests wait for.
@@ -91,16 +101,24 @@ type asks struct {
 
 // NewMachine makes a Machine that holds all nodes up until they prove otherwise.
 func NewMachine(c Config, now time.Time) (*Machine, error) {
-	if len(c.Nodes) == 0 {
+	switch {
+	case len(c.Nodes) == 0:
 		return nil, fmt.Errorf("pop: no memcached node")
+	case c.Edges > counter.MaxEdges:
+		return nil, fmt.Errorf("pop: %d edges: at most %d share a tier", c.Edges, counter.MaxEdges)
+	}
+	names, err := CanonicalNodes(c.Nodes)
+	if err != nil {
+		return nil, fmt.Errorf("pop: %w", err)
 	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
 		presence: newPresence(c.Secret), headKey: c.Secret.headKey(),
 		times: make(map[takenTimes]time.Time), stepped: now, awake: now, swept: now, cleaned: now,
 	}
-	for _, name := range c.Nodes {
-		m.nodes = append(m.nodes, newNode(name, now))
+	m.said.listKey, m.said.headKey = c.Secret.wordsKeys()
+	for i, name := range names {
+		m.nodes = append(m.nodes, newNode(name, c.Nodes[i], now))
 	}
 	if c.Edges > 0 {
 		m.counters.SetEdges(c.Edges)
@@ -112,11 +130,16 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 
 // SetRules replaces the rules in force. Bits of other rules are not announced and not learned.
 func (m *Machine) SetRules(rules []Rule) {
-	set := &ruleSet{byID: make(map[uint32]*knownRule, len(rules)), byDigest: make(map[uint64]*knownRule, len(rules))}
+	set := &ruleSet{byID: make(map[uint32]*knownRule, len(rules)), byDigest: make(map[uint64]*knownRule, len(rules)),
+		byName: make(map[string][]*knownRule, len(rules))}
 	for _, r := range rules {
+		if r.Name == "" {
+			r.Name = r.Counter.Name
+		}
 		k := &knownRule{r, m.secret.ruleDigest(r.Counter)}
 		set.byID[r.Counter.ID] = k
 		set.byDigest[k.digest] = k
+		set.byName[r.Name] = append(set.byName[r.Name], k)
 	}
 	m.rules.Store(set)
 }
@@ -148,17 +171,22 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	}
 	m.stepped = now
 	m.confirm(e.Results, now)
+	m.moveNodes(now)
 	m.recall(e.Results)
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
+	m.obey(now)
 	for i := range m.nodes {
-		m.probe(i, now)
-		m.readLog(i, now)
+		if m.nodes[i].role != 0 {
+			m.probe(i, now)
+			m.carry(i, now)
+			m.readLog(i, now)
+		}
 	}
 	m.meet(now)
 	if now.Sub(m.swept) >= m.sweepEvery() {
-		m.swept, m.heard = now, false
+		m.swept, m.confirmed = now, false
 		if m.Up() {
 			m.counters.Sweep(now, m.ending)
 		}
@@ -166,6 +194,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	if now.Sub(m.cleaned) >= cleanEvery {
 		m.cleaned = now
 		m.bits.Sweep(now)
+		m.forgetLifts(now)
 		for k, until := range m.times {
 			if now.After(until) {
 				delete(m.times, k)
@@ -173,6 +202,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		}
 	}
 	m.ask(now)
+	m.lookAgain(now)
 	m.report(now)
 	m.tell(now)
 	m.resume(now)
@@ -207,7 +237,7 @@ func (m *Machine) confirm(results []Result, now time.Time) {
 	}
 	for i := range results {
 		if r := &results[i]; r.Report && r.Op != Get && r.Status == Done {
-			m.heard, m.nodes[r.Node].answered = true, now
+			m.confirmed, m.nodes[r.Node].answered = true, now
 		}
 	}
 }
@@ -215,7 +245,7 @@ func (m *Machine) confirm(results []Result, now time.Time) {
 // sweepEvery is how long after a sweep the next is due. The last report takes as many rounds as a counter's hits need, so as long as
 // nodes confirm hits, the next round follows.
 func (m *Machine) sweepEvery() time.Duration {
-	if m.heard {
+	if m.confirmed {
 		return Tick
 	}
 	return sweepEvery
@@ -292,23 +322,28 @@ func (m *Machine) reportWaiting(node int, now time.Time) int {
 }
 
 func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
+	epoch := m.epoch(c.Rule, c.Source)
 	rep, ok := m.counters.Take(c, now)
 	if !ok {
 		return
 	}
-	name := m.counterName(c)
-	hits := uint32(0)
+	name, second := m.secret.counterName(c, epoch), m.second(c.Source, node)
+	reported := uint64(0)
 	for _, p := range rep.Parts[:rep.N] {
-		hits += p.Sum(c.Rule)
+		reported += p.Sum(c.Rule)
 		op := Add
 		if p.There {
 			op = Incr
 		}
 		var room [counterKeySize]byte
-		m.sendPart(node, op, m.sheet.write(name.append(room[:0], p.Group)), c, p, 0)
+		key := m.sheet.write(name.append(room[:0], p.Group))
+		m.sendPart(node, op, key, c, p, epoch, 0)
+		if second >= 0 {
+			m.echo(second, Incr, key, c, p, epoch, 0)
+		}
 	}
 	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
-		m.look(node, aLook, c, &name, rep.Oldest, rep.Newest-1, hits)
+		m.look(node, aLook, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)
 	}
 }
 
@@ -332,8 +367,9 @@ func (m *Machine) ask(now time.Time) {
 	for _, c := range m.dirty {
 		if node := m.place(c.Source); node >= 0 {
 			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-			name := m.counterName(c)
-			m.look(node, anAsk, c, &name, oldest, newest, 0)
+			epoch := m.epoch(c.Rule, c.Source)
+			name := m.secret.counterName(c, epoch)
+			m.look(node, anAsk, c, epoch, &name, oldest, newest, 0)
 		}
 	}
 	m.sendLooks(anAsk)
@@ -341,7 +377,11 @@ func (m *Machine) ask(now time.Time) {
 
 // sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so
 // that later increments stay in place.
-func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, tries uint8) {
+func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, epoch uint64, tries uint8) {
+	m.send(m.partCommand(node, op, key, c, p), flight{what: aReport, counter: c, part: p, epoch: epoch, tries: tries})
+}
+
+func (m *Machine) partCommand(node int, op Op, key string, c counter.Counter, p counter.Part) Command {
 	cmd := Command{Node: node, Op: op, Report: true, Key: key}
 	if op == Incr {
 		cmd.Delta = p.Hits
@@ -349,14 +389,15 @@ func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p cou
 		cmd.Value = m.sheet.number(p.Known)
 		cmd.Expire = seconds(c.Rule.Lifetime()) + 2
 	}
-	m.send(cmd, flight{what: aReport, counter: c, part: p, tries: tries})
+	return cmd
 }
 
-// tell tells the tier of the mitigations that this edge has started.
+// tell tells the tier of the mitigations that this edge has started. One that has been lifted since is no news, and neither is one of a
+// source that was lifted in this very Step: its verdict fell before.
 func (m *Machine) tell(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {
-		if n.Bit.By == mitigation.ByEdge {
+		if _, lifted := m.said.settling[n.Key]; !lifted && !m.bits.Until(n.Key, now).IsZero() {
 			m.setBit(n.Key, n.Bit, now)
 		}
 	}
@@ -376,7 +417,9 @@ func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 				m.counters.Lost(f.counter, f.part, now)
 			}
 			f.what = aDelete // whose answer nobody heeds
-		case aLook, anAsk:
+		case anEcho:
+			f.what = aDelete
+		case aLook, anAsk, aNearLook:
 			f.what = aStaleLook
 		}
 	}

@@ -1,11 +1,8 @@
 package pop
 
 import (
-	"bytes"
 	"encoding/binary"
 	"time"
-
-	"github.com/dchest/siphash"
 
 	"sluice/counter"
 	"sluice/mitigation"
@@ -26,7 +23,6 @@ type record struct {
 	newest uint32          // aCount, aQuestion: the group of groups[0]
 	groups []uint64        // aCount, aQuestion: lanes, the newest group first
 	edge   uint64          // aQuestion, aTimes: who counted times
-	cut    uint32          // aQuestion: when did hits of this sub-window and the next come?
 	times  []counter.Times // aQuestion, aTimes: the edge's own
 }
 
@@ -35,15 +31,14 @@ type kind uint8
 const (
 	aBlock    kind = iota
 	aCount         // how a counter stands
-	aQuestion      // that, when the writer's hits came, and a question when the others' did
+	aQuestion      // that, when the writer's hits of the window came, and a question when the others' did
 	aTimes         // the answer
 	kinds
 )
 
 const (
 	recordFixed = 1 + 8 + counter.SourceSize + 8
-	macSize     = 16
-	maxRecord   = 512
+	maxRecord   = 2048
 )
 
 // seal encodes r.
@@ -62,12 +57,11 @@ func (s Secret) seal(r record) []byte {
 	case aCount:
 		b = r.appendGroups(b)
 	case aQuestion:
-		b = binary.BigEndian.AppendUint32(b, r.cut)
 		b = r.appendTimes(r.appendGroups(b))
 	case aTimes:
 		b = r.appendTimes(b)
 	}
-	return s.appendMAC(b)
+	return s.records.appendMAC(b, forMAC)
 }
 
 func (r *record) appendGroups(b []byte) []byte {
@@ -78,20 +72,21 @@ func (r *record) appendGroups(b []byte) []byte {
 	return b
 }
 
+// appendTimes encodes hits that are few in many bins: of each sub-window its number, how many bins are not empty, and those.
 func (r *record) appendTimes(b []byte) []byte {
 	b = append(binary.BigEndian.AppendUint64(b, r.edge), byte(len(r.times)))
 	for i := range r.times {
 		b = binary.BigEndian.AppendUint32(b, r.times[i].SubWindow)
-		for _, hits := range r.times[i].Hits {
-			b = binary.AppendUvarint(b, uint64(hits))
+		at := len(b)
+		b = append(b, 0)
+		for bin, hits := range r.times[i].Hits {
+			if hits > 0 {
+				b[at]++
+				b = binary.AppendUvarint(append(b, byte(bin)), uint64(hits))
+			}
 		}
 	}
 	return b
-}
-
-func (s Secret) appendMAC(b []byte) []byte {
-	lo, hi := siphash.Hash128(s.k0, s.k1, append(b[:len(b):len(b)], forMAC))
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, lo), hi)
 }
 
 // open decodes what seal made and reports whether it is authentic.
@@ -99,11 +94,10 @@ func (s Secret) open(b []byte) (r record, ok bool) {
 	if len(b) < recordFixed+macSize || len(b) > maxRecord {
 		return r, false
 	}
-	body := b[:len(b)-macSize]
-	if !bytes.Equal(s.appendMAC(bytes.Clone(body)), b) {
+	if !s.records.checks(b, forMAC) {
 		return r, false
 	}
-	in := reader{body, true}
+	in := reader{b[:len(b)-macSize], true}
 	r.kind, r.rule = kind(in.byte()), in.uint64()
 	r.source, ok = counter.SourceFromBinary(in.bytes(counter.SourceSize))
 	r.start, r.epoch = in.time(), in.uvarint()
@@ -114,7 +108,6 @@ func (s Secret) open(b []byte) (r record, ok bool) {
 	case aCount:
 		r.readGroups(&in)
 	case aQuestion:
-		r.cut = in.uint32()
 		r.readGroups(&in)
 		r.readTimes(&in)
 	case aTimes:
@@ -132,11 +125,14 @@ func (r *record) readGroups(in *reader) {
 
 func (r *record) readTimes(in *reader) {
 	r.edge = in.uint64()
-	r.times = make([]counter.Times, min(in.byte(), 2))
-	for i := range r.times {
-		r.times[i].SubWindow = in.uint32()
-		for b := range r.times[i].Hits {
-			r.times[i].Hits[b] = uint16(min(in.uvarint(), 1<<16-1))
+	for range in.byte() {
+		times := counter.Times{SubWindow: in.uint32()}
+		for range in.byte() {
+			bin := int(in.byte()) % len(times.Hits)
+			times.Hits[bin] = uint16(min(in.uvarint(), 1<<16-1))
+		}
+		if r.times = append(r.times, times); !in.ok {
+			return
 		}
 	}
 }

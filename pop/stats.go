@@ -36,6 +36,7 @@ type machineStats struct {
 	logRecords  atomic.Uint64
 	logLost     atomic.Uint64
 	edges       atomic.Int64
+	full        atomic.Bool
 }
 
 // MachineStats is what a Machine has seen since it was made.
@@ -45,11 +46,17 @@ type MachineStats struct {
 	LogRecords  uint64     // that this edge wrote to the mitigation log
 	LogLost     uint64     // that it could not write
 	Edges       int        // that share the tier
+	Full        bool       // the PoP has as many edges as can share it, and this one counts alone until one leaves
+	Words       int        // of operators in force, lifts that must be kept included
 }
 
 // Stats may be called from anywhere.
 func (m *Machine) Stats() MachineStats {
+	m.said.mu.Lock()
+	words := len(m.said.list.entries)
+	m.said.mu.Unlock()
 	return MachineStats{
+		Full: m.stats.full.Load(), Words: words,
 		Propagation: &m.stats.propagation, Forged: m.stats.forged.Load(), LogRecords: m.stats.logRecords.Load(), LogLost: m.stats.logLost.Load(),
 		Edges: int(max(m.stats.edges.Load(), 1)),
 	}

@@ -109,10 +109,11 @@ func (f *flags) over(c *edge.Config) error {
 		c.PoP.Name = f.pop
 	}
 	if given("memcached") {
-		for _, node := range f.memcached {
-			if err := edge.CheckNode(node); err != nil {
-				return fmt.Errorf("--memcached: %w", err)
-			}
+		if len(f.memcached) == 0 {
+			return errors.New("--memcached names no node: leave it out to count alone")
+		}
+		if err := checkNodes(f.memcached); err != nil {
+			return fmt.Errorf("--memcached: %w", err)
 		}
 		c.PoP.Memcached = f.memcached
 	}

@@ -26,6 +26,7 @@ const startTime = 30 * time.Second
 //
 //	old                                   new
 //	starts new, sockets open       --->   reads configuration, listens on the same sockets
+//	what operators said            --->   takes it over; an edge that counts alone has it among the mitigations
 //	mitigations, a line each       --->   takes them over
 //	an empty line                  --->
 //	counters                       --->   takes them over; without them, or half of them, sources start afresh
@@ -44,6 +45,7 @@ type handover struct {
 	sockets *sockets
 	server  *edge.Server
 	table   *counter.Table // nil: the tier has the counts
+	words   func() []byte  // what operators said to the PoP; nil: there is none
 	log     *slog.Logger
 	told    time.Time // when mitigations were told last
 
@@ -186,6 +188,11 @@ func (h *handover) tell(out *os.File) error {
 	e := json.NewEncoder(w)
 	before, now := h.told, time.Now()
 	h.told = now
+	if h.words != nil { // first: a mitigation that has begun after a lift must not be lifted by it
+		if err := e.Encode(handed{Words: h.words()}); err != nil {
+			return err
+		}
+	}
 	for _, m := range h.server.Mitigations(now) {
 		if m.Learned.Before(before) {
 			continue
@@ -198,6 +205,12 @@ func (h *handover) tell(out *os.File) error {
 		return err
 	}
 	return w.Flush()
+}
+
+// handed is a line of what is handed over: a mitigation, or what operators said.
+type handed struct {
+	edge.Mitigation
+	Words []byte `json:"words,omitempty"`
 }
 
 // last tells the new process what this one has counted to its end.

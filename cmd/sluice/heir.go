@@ -22,6 +22,7 @@ type heir struct {
 	lines    *bufio.Reader
 	counters *os.File // nil: none will come
 	numbers  *bufio.Reader
+	words    func(list []byte) error // takes over what operators said; nil: there is no PoP
 }
 
 func newHeir() *heir {
@@ -88,11 +89,15 @@ func (h *heir) take(server *edge.Server) error {
 		if len(line) == 1 {
 			return nil
 		}
-		var m edge.Mitigation
+		var m handed
 		if err := json.Unmarshal(line, &m); err != nil {
 			return err
 		}
-		server.Adopt(m, time.Now())
+		if m.Words == nil {
+			server.Adopt(m.Mitigation, time.Now())
+		} else if h.words != nil {
+			_ = h.words(m.Words) // under another secret it means nothing here
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/edge"
+	"sluice/pop"
 )
 
 // Exit codes: bad input is the operator's to mend, wrong usage is answered with how it is meant.
@@ -96,7 +97,17 @@ func readConfig(file string) (*edge.Config, error) {
 		}
 		return nil, fmt.Errorf("%s: cannot be read: %w: give the path of a readable file", file, err)
 	}
-	return edge.ParseConfig(file, text)
+	return parseConfig(file, text)
+}
+
+func parseConfig(file string, text []byte) (*edge.Config, error) {
+	return edge.Parser{Nodes: checkNodes}.Parse(file, text)
+}
+
+// checkNodes reports what is wrong with a list of memcached nodes.
+func checkNodes(names []string) error {
+	_, err := pop.CanonicalNodes(names)
+	return err
 }
 
 // sentence is an error as one line: the first of several, and how to see the others.

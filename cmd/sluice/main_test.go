@@ -45,6 +45,7 @@ func TestBadInput(t *testing.T) {
 	taken := busy.Addr().String()
 	rules := write(t, "rules: [{name: a, limit: 1}]")
 	wrong := write(t, "rules: [{name: a, limit: 0}]\nlisten: x\n")
+	nodes := write(t, "pop:\n memcached:\n - ''\n - 10.0.0.1\n - LOCALHOST:11211\n - localhost:11211\n -\n")
 	for _, test := range []struct {
 		args string
 		code int
@@ -63,7 +64,14 @@ func TestBadInput(t *testing.T) {
 		{"--origin " + origin + " --mitigation-timeout 25h", 1, "sluice: --mitigation-timeout 25h0m0s is out of range: want 0 to 24h\n"},
 		{"--origin " + origin + " --estimate best", 1, `sluice: --estimate "best": want nearest or lower` + "\n"},
 		{"--origin " + origin + " --pop a/b", 1, `sluice: --pop: "a/b" is not a name for a PoP: want 1 to 64 letters, digits, dots, dashes or underscores` + "\n"},
-		{"--origin " + origin + " --memcached nowhere", 1, `sluice: --memcached: "nowhere" is not the address of a node: want HOST:PORT` + "\n"},
+		{"--origin " + origin + " --memcached nowhere", 1, `sluice: --memcached: "nowhere" is not the address of a node: it has no port: want HOST:PORT, such as nowhere:11211` + "\n"},
+		{"--origin " + origin + " --memcached a:1,,b:2", 1, "sluice: --memcached: a node without a name: want HOST:PORT\n"},
+		{"--origin " + origin + " --memcached=", 1, "sluice: --memcached names no node: leave it out to count alone\n"},
+		{"--origin " + origin + " --memcached LOCALHOST:11211,localhost:11211", 1, `sluice: --memcached: "LOCALHOST:11211" and "localhost:11211" are the same node: name it once` + "\n"},
+		{"check " + nodes, 1, nodes + `:3:4: pop.memcached: a node without a name: want HOST:PORT` + "\n" +
+			nodes + `:4:4: pop.memcached: "10.0.0.1" is not the address of a node: it has no port: want HOST:PORT, such as 10.0.0.1:11211` + "\n" +
+			nodes + `:6:4: pop.memcached: "LOCALHOST:11211" and "localhost:11211" are the same node: name it once` + "\n" +
+			nodes + ":7:4: pop.memcached: want a value, not nothing\n"},
 		{"--config /nonexistent/x.yaml", 1, "sluice: /nonexistent/x.yaml: cannot be read: no such file or directory: give the path of a readable file\n"},
 		{"--config " + wrong, 1, "sluice: " + wrong + ":1:26: limit: 0 is out of range: want 1 to 1000000000 (and 1 more: sluice check FILE shows all)\n"},
 		{"--config " + rules + " --origin " + origin + " --limit 5", 1, "sluice: --limit: " + rules + " gives rules, so there is no default rule to set: remove the flag or the rules\n"},

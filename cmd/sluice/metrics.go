@@ -12,7 +12,7 @@ type tierMetrics struct {
 	tier    *memcached.Tier
 	machine *pop.Machine
 
-	operations, seconds, up, dials, dropped, edges, propagation, forged, logLost *prometheus.Desc
+	operations, seconds, up, dials, dropped, edges, propagation, forged, logLost, full, words *prometheus.Desc
 }
 
 func newTierMetrics(tier *memcached.Tier, machine *pop.Machine) *tierMetrics {
@@ -30,6 +30,8 @@ func newTierMetrics(tier *memcached.Tier, machine *pop.Machine) *tierMetrics {
 		propagation: desc("propagation_seconds", "From a verdict on another edge until it was in force on this one."),
 		forged:      desc("tier_forged_total", "Values in the tier that were not of the form, or not authentic."),
 		logLost:     desc("tier_log_lost_total", "Records that could not be written to the mitigation log; other edges learn of the bits at first sight."),
+		full:        desc("pop_full", "Whether the PoP has as many edges as can share a tier, so that this one counts alone."),
+		words:       desc("operators_words", "Blocks and lifts of operators that the PoP's list holds; it has room for 10,000."),
 	}
 }
 
@@ -71,4 +73,10 @@ func (m *tierMetrics) Collect(ch chan<- prometheus.Metric) {
 	histogram(m.propagation, s.Propagation)
 	count(m.forged, s.Forged)
 	count(m.logLost, s.LogLost)
+	full := 0.0
+	if s.Full {
+		full = 1
+	}
+	gauge(m.full, full)
+	gauge(m.words, float64(s.Words))
 }

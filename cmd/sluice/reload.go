@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/admin"
+	"sluice/pop"
 )
 
 // settle is how long a changed file must have been left alone: an editor writes it in pieces.
@@ -23,11 +25,12 @@ const settle = 100 * time.Millisecond
 
 // A reloader reads the configuration again when it is told to, by SIGHUP, by the API, or by a change of the file.
 type reloader struct {
-	flags  *flags
-	server *edge.Server
-	log    *slog.Logger
-	mu     sync.Mutex
-	last   string // what the file said when it was read last
+	flags   *flags
+	server  *edge.Server
+	machine *pop.Machine // nil: there is no tier
+	log     *slog.Logger
+	mu      sync.Mutex
+	last    string // what the file said when it was read last
 }
 
 // now reads the configuration and puts it in force. If anything is wrong with it, what was in force stays.
@@ -43,6 +46,7 @@ func (r *reloader) now() error {
 		fitDescriptors(c)
 		if err = r.server.Apply(c); err == nil {
 			r.log.Info("configuration read again", "rules", len(c.Rules))
+			r.moveNodes(before, c)
 			r.tellLater(before, c)
 		}
 	}
@@ -52,12 +56,30 @@ func (r *reloader) now() error {
 	return err
 }
 
+// moveNodes changes the list of the tier's nodes. From a tier to none, or from none to one, is for the next start.
+func (r *reloader) moveNodes(before, now *edge.Config) {
+	if r.machine == nil || len(now.PoP.Memcached) == 0 || slices.Equal(before.PoP.Memcached, now.PoP.Memcached) {
+		return
+	}
+	if err := r.machine.SetNodes(now.PoP.Memcached); err != nil {
+		r.log.Error("pop.memcached: the old list stays in force", "error", err)
+		return
+	}
+	r.log.Info("the list of memcached nodes has changed: sources that move are counted at both places until the transition ends",
+		"nodes", now.PoP.Memcached, "transition", pop.Transition.String())
+}
+
 // tellLater names what changed but takes effect only at the next start.
 func (r *reloader) tellLater(before, now *edge.Config) {
+	tiers := [2]edge.PoPConfig{before.PoP, now.PoP}
+	if r.machine != nil && len(now.PoP.Memcached) > 0 {
+		tiers[0].Memcached, tiers[1].Memcached = nil, nil // moveNodes has seen to it
+	}
 	for name, pair := range map[string][2]any{
-		"listen": {before.Listen, now.Listen}, "listen_tls": {before.ListenTLS, now.ListenTLS}, "tls": {before.TLS, now.TLS}, "admin": {before.Admin, now.Admin}, "pop": {before.PoP, now.PoP},
+		"listen": {before.Listen, now.Listen}, "listen_tls": {before.ListenTLS, now.ListenTLS}, "tls": {before.TLS, now.TLS}, "admin": {before.Admin, now.Admin}, "pop": {tiers[0], tiers[1]},
 		"table": {before.Counters, now.Counters}, "access_log": {before.AccessLog, now.AccessLog}, "limits": {before.Limits, now.Limits},
 		"admin_hosts": {before.AdminHosts, now.AdminHosts}, "admin_token_file": {before.AdminTokenFile, now.AdminTokenFile},
+		"edge_id": {before.EdgeID, now.EdgeID}, "state_dir": {before.StateDir, now.StateDir},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			r.log.Warn(name + " has changed: that takes effect at the next start")
@@ -133,7 +155,7 @@ func (r *reloader) edit(name string, rule *edge.RuleConfig) error {
 	if text, err = edge.EditRules(r.flags.config, text, name, rule); err != nil {
 		return err
 	}
-	c, err := edge.ParseConfig(r.flags.config, text)
+	c, err := parseConfig(r.flags.config, text)
 	if err != nil {
 		return err
 	}

@@ -104,6 +104,9 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	ours.close(false)
 	older := newHeir()
 	if older != nil {
+		if shared.machine != nil {
+			older.words = func(list []byte) error { return shared.machine.Restore(list, time.Now()) }
+		}
 		if err := older.take(server); err != nil {
 			return fmt.Errorf("the older process did not tell its mitigations: %w", err)
 		}
@@ -120,7 +123,7 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	if shared.metrics != nil {
 		metrics.MustRegister(shared.metrics)
 	}
-	reload := &reloader{flags: f, server: server, log: log}
+	reload := &reloader{flags: f, server: server, machine: shared.machine, log: log}
 	reload.last = reload.content()
 	operators := &http.Server{
 		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Edit: reload.edit, Hosts: c.AdminHosts,
@@ -178,6 +181,11 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	next := &handover{program: program, args: os.Args[1:], sockets: ours, server: server, log: log}
 	if shared.alone() {
 		next.table = shared.table
+	} else {
+		next.words = func() []byte {
+			list, _ := shared.machine.Words(time.Now())
+			return list
+		}
 	}
 	defer next.close()
 	err = wait(stop.Done(), failed, usr2, next)
@@ -272,6 +280,9 @@ func sweep(ctx context.Context, server *edge.Server) {
 func popSecret(c *edge.Config, log *slog.Logger) (pop.Secret, error) {
 	if c.PoP.SecretFile == "" {
 		for _, node := range c.PoP.Memcached {
+			if name, err := pop.CanonicalNode(node); err == nil {
+				node = name
+			}
 			if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {
 				log.Warn("the PoP's secret follows from its name: whoever reaches the tier can write into it; give pop.secret_file",
 					"pop", c.PoP.Name)

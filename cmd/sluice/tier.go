@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,27 +27,35 @@ type shared struct {
 	bits    *mitigation.Table
 	tier    edge.Tier
 	metrics prometheus.Collector // nil: none beside the edge's own
+	machine *pop.Machine         // nil: it counts alone
+	state   *stateFile           // nil: none
 	// sync works until ctx is done, then reports what is left and returns when all that it started has ended.
 	sync func(ctx context.Context) error
 }
 
 func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error) {
 	if len(c.PoP.Memcached) == 0 {
-		s := &shared{table: counter.New(counter.Options{Counters: c.Counters}), bits: mitigation.New(0, nil)}
+		s := &shared{table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), bits: mitigation.New(0, nil)}
 		s.sync = s.tidy
 		return s, nil
 	}
 	var tier *memcached.Tier
 	wake := func() { tier.Wake() }
 	s := &shared{
-		table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: secret.Phase, Wake: wake}),
+		table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(), Phase: secret.Phase, Wake: wake}),
 		bits:  mitigation.New(0, wake),
 	}
 	machine, err := pop.NewMachine(pop.Config{
-		Nodes: c.PoP.Memcached, Secret: secret, ID: rand.Uint64(), Edges: c.PoP.Edges, Counters: s.table, Bits: s.bits,
+		Nodes: c.PoP.Memcached, Secret: secret, ID: rand.Uint64(), Name: edgeName(c), Edges: c.PoP.Edges, Counters: s.table, Bits: s.bits,
 	}, time.Now())
 	if err != nil {
 		return nil, err
+	}
+	s.machine = machine
+	if c.StateDir != "" {
+		if s.state, err = openState(c.StateDir, machine); err != nil {
+			return nil, err
+		}
 	}
 	if tier, err = memcached.NewTier(machine, c.PoP.Memcached); err != nil {
 		return nil, fmt.Errorf("pop.memcached: %w", err)
@@ -51,7 +63,15 @@ func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error)
 	tier.Caught = func(v any, stack []byte) {
 		log.Error("a panic in the tier's goroutines was caught", "panic", v, "stack", string(stack))
 	}
-	s.sync = tier.Sync
+	s.sync = func(ctx context.Context) error {
+		var keepers sync.WaitGroup
+		defer keepers.Wait()
+		keepers.Go(func() { watchFull(ctx, machine, log) })
+		if s.state != nil {
+			keepers.Go(func() { s.state.keep(ctx, log) })
+		}
+		return tier.Sync(ctx)
+	}
 	s.metrics = newTierMetrics(tier, machine)
 	s.tier = edge.Tier{
 		Up: func(counter.Source) bool { return machine.Up() },
@@ -62,19 +82,95 @@ func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error)
 		Rules: func(rules []edge.TierRule) {
 			known := make([]pop.Rule, len(rules))
 			for i, r := range rules {
-				known[i] = pop.Rule{Counter: r.Counter, Timeout: r.Timeout}
+				known[i] = pop.Rule{Name: r.Name, Counter: r.Counter, Timeout: r.Timeout}
 			}
 			machine.SetRules(known)
 		},
+		Say: func(w edge.Word) (edge.Spread, error) {
+			word := pop.Word{Rule: w.Rule, Source: w.Source, Kind: pop.Block, Start: w.Start, End: w.End, Reason: w.Reason}
+			if w.End.IsZero() {
+				word.Kind = pop.Lift
+			}
+			receipt, err := machine.Say(word, time.Now())
+			if errors.Is(err, pop.ErrListFull) {
+				return edge.Spread{}, edge.ErrFull
+			} else if err != nil {
+				return edge.Spread{}, err
+			}
+			tier.Wake()
+			return awaitSpread(machine, receipt), nil
+		},
+		Unready: func() string {
+			if machine.Stats().Full {
+				return fullPoP
+			}
+			return ""
+		},
 		Nodes: func() []edge.NodeStatus {
-			nodes := make([]edge.NodeStatus, len(c.PoP.Memcached))
-			for i, up := range machine.Health() {
-				nodes[i] = edge.NodeStatus{Address: c.PoP.Memcached[i], Up: up}
+			var nodes []edge.NodeStatus
+			for _, m := range machine.Members() {
+				nodes = append(nodes, edge.NodeStatus{Address: m.Name, Up: m.Up, Joining: m.Joining, Leaving: m.Leaving})
 			}
 			return nodes
 		},
 	}
 	return s, nil
+}
+
+// fullPoP is why an edge that counts alone gets no requests.
+var fullPoP = fmt.Sprintf("the PoP has %d edges already: this one counts alone until one of them leaves", counter.MaxEdges)
+
+const (
+	spreadWait = 2 * time.Second // how long an operator waits for all edges to have what was said
+	spreadLook = 10 * time.Millisecond
+)
+
+// awaitSpread waits until all edges have a word, or for as long as an operator does.
+func awaitSpread(m *pop.Machine, r pop.Receipt) edge.Spread {
+	tick := time.NewTicker(spreadLook)
+	defer tick.Stop()
+	for end := time.Now().Add(spreadWait); ; <-tick.C {
+		if s := m.Spread(r); s.Have == s.Known || !time.Now().Before(end) {
+			return edge.Spread{Known: s.Known, Have: s.Have, Missing: s.Missing}
+		}
+	}
+}
+
+// watchFull tells the log when the PoP has become full for this edge, and when it has not been any more.
+func watchFull(ctx context.Context, m *pop.Machine, log *slog.Logger) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for was := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		switch full := m.Stats().Full; {
+		case full == was:
+		case full:
+			log.Error(fullPoP)
+			was = true
+		default:
+			log.Info("this edge counts with the PoP")
+			was = false
+		}
+	}
+}
+
+// edgeName is what operators call this edge.
+func edgeName(c *edge.Config) string {
+	if c.EdgeID != "" {
+		return c.EdgeID
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "edge"
+	}
+	if _, port, err := net.SplitHostPort(c.Listen); err == nil {
+		return host + ":" + port
+	}
+	return host
 }
 
 // alone reports whether there is no tier.
@@ -89,6 +185,9 @@ func (s *shared) tidy(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-tick.C:
+			if step := s.table.Stepped(now); step != 0 {
+				s.table.Adjust(step, now)
+			}
 			s.table.Sweep(now, true)
 		}
 	}

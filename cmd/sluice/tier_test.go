@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// startMemcached starts a node of its own.
+// startMemcached starts a node of its own, and returns once it listens.
 func startMemcached(t *testing.T) string {
 	t.Helper()
 	addr := freePort(t)
@@ -25,7 +25,18 @@ func startMemcached(t *testing.T) string {
 		_ = node.Process.Kill()
 		_ = node.Wait()
 	})
-	return addr
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(10 * time.Second); ; <-tick.C { // until it listens
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+			return addr
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("memcached does not listen: %v", err)
+		}
+	}
 }
 
 // farAway makes a node reachable at another address, from where everything takes so long, in either direction.
@@ -108,7 +119,7 @@ func TestUnreportedHitsReachTheTier(t *testing.T) {
 func TestLastReportOverALongWay(t *testing.T) {
 	node := startMemcached(t)
 	flags := []string{"--limit", "10000", "--window", "1h", "--memcached"}
-	p := start(t, origin(t), append(flags, farAway(t, node, 50*time.Millisecond))...)
+	p := start(t, origin(t), append(flags, farAway(t, node, 20*time.Millisecond))...)
 	const hits = 1500
 	for range hits {
 		if got := p.get(); got != 200 {

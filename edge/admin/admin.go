@@ -65,8 +65,8 @@ func New(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !o.Edge.Ready() {
-			text(w, http.StatusServiceUnavailable, "draining\n")
+		if why := o.Edge.Unready(); why != "" {
+			text(w, http.StatusServiceUnavailable, why+"\n")
 			return
 		}
 		text(w, http.StatusOK, "ready\n")
@@ -257,7 +257,7 @@ func (a api) lift(w http.ResponseWriter, r *http.Request) {
 		failed(w, err)
 		return
 	}
-	reply(w, map[string]bool{"lifted": lifted})
+	reply(w, lifted)
 }
 
 func (a api) source(w http.ResponseWriter, r *http.Request) {
@@ -286,11 +286,14 @@ func (a api) reload(w http.ResponseWriter, _ *http.Request) {
 }
 
 func failed(w http.ResponseWriter, err error) {
-	if errors.Is(err, edge.ErrNoRule) {
-		fail(w, http.StatusNotFound, err.Error())
-		return
+	status := http.StatusBadRequest
+	switch {
+	case errors.Is(err, edge.ErrNoRule):
+		status = http.StatusNotFound
+	case errors.Is(err, edge.ErrFull):
+		status = http.StatusConflict
 	}
-	fail(w, http.StatusBadRequest, err.Error())
+	fail(w, status, err.Error())
 }
 
 func reply(w http.ResponseWriter, v any) {

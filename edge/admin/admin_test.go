@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,7 +28,12 @@ func newAPI(t *testing.T, change func(*Options)) (http.Handler, *edge.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 4096}), Bits: mitigation.New(1024, nil)})
+	return newAPIOf(t, c, edge.Tier{}, change)
+}
+
+func newAPIOf(t *testing.T, c *edge.Config, tier edge.Tier, change func(*Options)) (http.Handler, *edge.Server) {
+	t.Helper()
+	s, err := edge.New(edge.Options{Config: c, Tier: tier, Table: counter.New(counter.Options{Counters: 4096}), Bits: mitigation.New(1024, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,5 +179,49 @@ func TestRulesAreConfiguration(t *testing.T) {
 	c, err := edge.ParseConfig("", []byte("rules: ["+string(body)+"]"))
 	if err != nil || c.Rules[0].Match.Path != "/login" || c.Rules[0].Limit != 5 {
 		t.Errorf("%v from %s", err, body)
+	}
+}
+
+// TestWords: an answer says which edges have what an operator said, and a full list is a conflict that changes nothing.
+func TestWords(t *testing.T) {
+	c, err := edge.ParseConfig("test.yaml", []byte(yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []edge.Word
+	full, unready := false, ""
+	h, s := newAPIOf(t, c, edge.Tier{
+		Say: func(w edge.Word) (edge.Spread, error) {
+			if full {
+				return edge.Spread{}, edge.ErrFull
+			}
+			said = append(said, w)
+			return edge.Spread{Known: 3, Have: 3 - len(said) + 1, Missing: []string{"web2"}[:len(said)-1]}, nil
+		},
+		Unready: func() string { return unready },
+	}, nil)
+	body := strings.Join(strings.Fields(do(h, "PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","reason":"x"}`).Body.String()), "")
+	if !strings.Contains(body, `"by":"admin"`) || !strings.Contains(body, `"edges":{"known":3,"have":3,"missing":[]}`) {
+		t.Errorf("%s", body)
+	}
+	body = strings.Join(strings.Fields(do(h, "DELETE", "/v1/mitigations/login/192.0.2.1", "").Body.String()), "")
+	if body != `{"lifted":false,"edges":{"known":3,"have":2,"missing":["web2"]}}` {
+		t.Errorf("%s", body)
+	}
+	if len(said) != 2 || said[0].Rule != "login" || said[0].End.Sub(said[0].Start) != 10*time.Minute || said[0].Reason != "x" || !said[1].End.IsZero() {
+		t.Errorf("%+v", said)
+	}
+	full = true
+	for _, method := range []string{"PUT", "DELETE"} {
+		if w := do(h, method, "/v1/mitigations/login/192.0.2.2", `{"for":"10m"}`); w.Code != 409 || !strings.Contains(w.Body.String(), "full") {
+			t.Errorf("%s to a full list: %d %s", method, w.Code, w.Body)
+		}
+	}
+	if list := s.Mitigations(time.Now()); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
+	unready = "too many edges"
+	if w := do(h, "GET", "/readyz", ""); w.Code != 503 || w.Body.String() != "too many edges\n" {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

@@ -42,7 +42,7 @@ func statuses(s ...int) func(*Rule) { return func(r *Rule) { r.Statuses = s } }
 func posture(p Posture) func(*Rule) { return func(r *Rule) { r.OnStoreFailure = p } }
 func waits(r *Rule)                 { r.FirstSight = Wait }
 func newLimiter(tier bool) *Limiter {
-	return &Limiter{Counters: counter.New(counter.Options{Counters: 1 << 16, Tier: tier}), Bits: mitigation.New(1<<16, nil)}
+	return &Limiter{Counters: counter.New(counter.Options{Counters: 1000, Tier: tier}), Bits: mitigation.New(1000, nil)}
 }
 
 // bench is a limiter with rules, and a hand to use it.
@@ -327,7 +327,7 @@ type tier struct {
 
 func (b *bench) withTier(answer func()) *tier {
 	t := &tier{answer: answer}
-	b.Counters = counter.New(counter.Options{Counters: 1 << 16, Tier: true})
+	b.Counters = counter.New(counter.Options{Counters: 1000, Tier: true})
 	b.Ask = func(*counter.Rule, counter.Source) { t.asked++ }
 	b.Wait = func(heard []<-chan struct{}) {
 		t.waited += len(heard)

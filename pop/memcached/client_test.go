@@ -217,13 +217,14 @@ func TestNewTierAddresses(t *testing.T) {
 		want  string // of the error; empty: none
 	}{
 		{[]string{"127.0.0.1:11211", "[::1]:11212", "memcached.example:11211"}, ""},
-		{nil, "no memcached node"},
+		{nil, "no node"},
 		{[]string{"127.0.0.1"}, `"127.0.0.1"`},
 		{[]string{"127.0.0.1:0"}, `"127.0.0.1:0"`},
 		{[]string{"127.0.0.1:65536"}, `"127.0.0.1:65536"`},
 		{[]string{":11211"}, `":11211"`},
 		{[]string{"a:11211", "::1:11211"}, `"::1:11211"`},
 		{[]string{"a:http"}, `"a:http"`},
+		{[]string{"LOCALHOST:1", "localhost:1"}, `"LOCALHOST:1" and "localhost:1" are the same node`},
 	} {
 		_, err := memcached.NewScriptedTier(step, flush, nil, c.nodes)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -46,10 +46,16 @@ type edge struct {
 // startEdge starts an edge whose tier reaches its nodes by dial.
 func startEdge(t *testing.T, id uint64, rule pop.Rule, nodes []string, dial memcached.Dial) *edge {
 	t.Helper()
+	return startLargeEdge(t, 10_000, id, rule, nodes, dial)
+}
+
+// startLargeEdge starts an edge with a table of so many counters, of which a quarter may have something to report at once.
+func startLargeEdge(t *testing.T, counters int, id uint64, rule pop.Rule, nodes []string, dial memcached.Dial) *edge {
+	t.Helper()
 	e := &edge{rule: limiter.Rule{Counter: rule.Counter, Timeout: rule.Timeout}}
 	wake := func() { e.tier.Wake() }
 	secret := pop.SecretOf([]byte("test"))
-	e.Counters = counter.New(counter.Options{Counters: 400_000, Tier: true, Phase: secret.Phase, Wake: wake})
+	e.Counters = counter.New(counter.Options{Counters: counters, Tier: true, Phase: secret.Phase, Wake: wake})
 	e.Bits = mitigation.New(10_000, wake)
 	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: secret, ID: id, Counters: e.Counters, Bits: e.Bits}, time.Now())
 	if err != nil {

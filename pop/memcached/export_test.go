@@ -75,5 +75,5 @@ func NotConnected(err error) bool {
 
 // NewScriptedTier is a Tier with something else than a Machine inside.
 func NewScriptedTier(step func(time.Time, pop.Event) []pop.Command, flush func(time.Time) []pop.Command, unreported func() (hits, lost uint64), nodes []string) (*Tier, error) {
-	return newTier(stepper{step, flush, func(time.Time) time.Duration { return pop.Tick }, unreported}, nodes)
+	return newTier(stepper{step, flush, func(time.Time) time.Duration { return pop.Tick }, unreported, func() []string { return nodes }}, nodes)
 }

@@ -10,10 +10,9 @@ import (
 	"sluice/pop"
 )
 
-// A node has three connections: its pipeline, and of what is rare one for long answers and one for short ones, so that a flood in the
-// log does not delay the probes.
+// A node has four connections: its pipeline, and one for each way of what is rare.
 const (
-	rareConns = 2
+	rareConns = int(pop.Ways)
 	rareQueue = 1024        // commands beyond it come back Unsent
 	rareWait  = time.Second // commands that waited longer come back Unsent: nobody counts on them any more
 )
@@ -45,18 +44,10 @@ func newLink(d *dialer, deliver func([]pop.Result), caught func(any)) *link {
 	return l
 }
 
-// rareConn keeps what may be long from what tells a node's health.
-func rareConn(c *pop.Command) int {
-	if c.Bulk {
-		return 0
-	}
-	return 1
-}
-
 // send takes a command that is not part of a report and reports whether there was room for it.
 func (l *link) send(c pop.Command) bool {
 	select {
-	case l.queues[rareConn(&c)] <- job{c, time.Now()}:
+	case l.queues[c.Way] <- job{c, time.Now()}:
 		l.waiting.Add(1)
 		return true
 	default:

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,6 +51,7 @@ type stepper struct {
 	flush      func(now time.Time) []pop.Command
 	pace       func(now time.Time) time.Duration
 	unreported func() (hits, lost uint64)
+	nodes      func() []string // by the index that commands name; more may come with a step
 }
 
 // inbox gathers results until the machine's next step. It holds no more than the commands under way.
@@ -82,21 +82,15 @@ func (i *inbox) take(empty []pop.Result) []pop.Result {
 
 // NewTier makes a Tier of the nodes, host:port each, that m was configured with. It connects to none yet.
 func NewTier(m *pop.Machine, nodes []string) (*Tier, error) {
-	return newTier(stepper{m.Step, m.Flush, m.Pace, m.Unreported}, nodes)
+	return newTier(stepper{m.Step, m.Flush, m.Pace, m.Unreported, m.Nodes}, nodes)
 }
 
 func newTier(m stepper, nodes []string) (*Tier, error) {
 	if len(nodes) == 0 {
-		return nil, errors.New("memcached: no memcached node")
+		return nil, errors.New("memcached: no node")
 	}
-	for _, n := range nodes {
-		host, port, err := net.SplitHostPort(n)
-		if err != nil {
-			return nil, fmt.Errorf("memcached: memcached node %q: want host:port: %w", n, err)
-		}
-		if p, err := strconv.ParseUint(port, 10, 16); err != nil || p == 0 || host == "" {
-			return nil, fmt.Errorf("memcached: memcached node %q: want host:port, with a port from 1 to 65535", n)
-		}
+	if _, err := pop.CanonicalNodes(nodes); err != nil {
+		return nil, fmt.Errorf("memcached: %w", err)
 	}
 	return &Tier{
 		machine:    m,
@@ -126,15 +120,28 @@ func (t *Tier) Sync(ctx context.Context) error {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
-	links := make([]*link, len(t.nodes))
 	var wg sync.WaitGroup
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	for i, n := range t.nodes {
-		links[i] = newLink(newDialer(n, 1+rareConns, dial), t.inbox.put, t.caught)
-		wg.Go(func() { links[i].run(background) })
+	connect := func(nodes []string) []*link {
+		var links []*link
+		if old := t.links.Load(); old != nil {
+			links = append(links, *old...)
+		}
+		for _, n := range nodes[len(links):] {
+			l := newLink(newDialer(n, 1+rareConns, dial), t.inbox.put, t.caught)
+			wg.Go(func() { l.run(background) })
+			links = append(links, l)
+		}
+		t.mu.Lock()
+		for len(t.operations) < len(links) {
+			t.operations = append(t.operations, Operations{})
+		}
+		t.nodes = nodes
+		t.mu.Unlock()
+		t.links.Store(&links)
+		return links
 	}
-	t.links.Store(&links)
-	left := t.loop(ctx, links)
+	left := t.loop(ctx, connect)
 	stop()
 	wg.Wait()
 	t.count(t.inbox.take(nil))
@@ -157,18 +164,19 @@ func (e *IncompleteError) Error() string {
 //
 // A lone hit goes out at once, and its answer comes in at once. Under load, steps are stepEvery apart, and what gathered meanwhile
 // for a node, hits and answers alike, goes out as one burst.
-func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
+func (t *Tier) loop(ctx context.Context, connect func(nodes []string) []*link) uint64 {
 	var (
+		links  = connect(t.nodes)
 		spare  []pop.Result // the inbox's other slice
 		due    = time.Now() // when the next step would come if all were stepEvery apart
 		timer  = time.NewTimer(0)
 		done   = ctx.Done()
 		writes int // sent and not answered: all commands but reads
 
-		flushed bool
-		before  uint64    // hits lost before that
-		heard   time.Time // when hits were last confirmed, since then
-		wanted  time.Time // when the next step was to come at the latest
+		flushed  bool
+		before   uint64    // hits lost before that
+		progress time.Time // when hits were last confirmed, since then
+		wanted   time.Time // when the next step was to come at the latest
 	)
 	defer timer.Stop()
 	for {
@@ -193,7 +201,7 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 		}
 		due = due.Add(stepEvery)
 		if now.Sub(wanted) >= lateBy {
-			heard = now // this process was stopped, and nodes have not been heard for that
+			progress = now // this process was stopped, and that tells nothing of the nodes
 		}
 
 		got := t.inbox.take(spare)
@@ -202,25 +210,29 @@ func (t *Tier) loop(ctx context.Context, links []*link) uint64 {
 			if r := &got[i]; r.Op != pop.Get {
 				writes--
 				if r.Report && r.Status == pop.Done {
-					heard = now
+					progress = now
 				}
 			}
 		}
-		writes += t.send(links, t.step(now, got))
+		commands := t.step(now, got)
+		if nodes := t.machine.nodes(); len(nodes) > len(links) {
+			links = connect(nodes)
+		}
+		writes += t.send(links, commands)
 		clear(got)
 		spare = got
 		if ctx.Err() != nil && !flushed {
-			flushed, heard = true, now
+			flushed, progress = true, now
 			_, before = t.machine.unreported()
 			writes += t.send(links, t.flush(now))
 		}
 		next := t.machine.pace(now)
 		if flushed {
 			hits, lost := t.machine.unreported()
-			if hits == 0 && writes == 0 || now.Sub(heard) >= flushWait {
+			if hits == 0 && writes == 0 || now.Sub(progress) >= flushWait {
 				return hits + lost - before
 			}
-			next = min(next, heard.Add(flushWait).Sub(now))
+			next = min(next, progress.Add(flushWait).Sub(now))
 		}
 		timer.Reset(next)
 		wanted = now.Add(next)

@@ -38,7 +38,7 @@ func (c *Cost) answered(r *pop.Result) {
 		c.Bytes += numberBytes
 	case r.Report:
 		c.Bytes += bytes
-	case r.Bulk:
+	case r.Way == pop.Log:
 		c.LogRead += bytes
 	}
 }

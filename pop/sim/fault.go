@@ -71,13 +71,22 @@ func (w *World) Start(edge int) error {
 	return nil
 }
 
+// Cut takes an edge off the nodes, and Mend puts it back. What is on its way still comes.
+func (w *World) Cut(edge int) { w.Edges[edge].cut = true }
+
+// Mend lets an edge that was Cut reach the nodes again.
+func (w *World) Mend(edge int) {
+	w.Edges[edge].cut = false
+	w.restless = w.now.Add(unrest)
+}
+
 // Runs reports whether an edge runs.
 func (w *World) Runs(edge int) bool { return !w.Edges[edge].gone }
 
 // arrive lets a command reach its node. One that had left before the node was killed may or may not have been carried out, for all
 // that the edge can tell; one to a node that is down never leaves. A hung node keeps it.
 func (w *World) arrive(ev event) {
-	node := ev.command.Node
+	node := ev.node
 	r := w.Nodes[node].Do(w.now, ev.command)
 	switch {
 	case r.Status == pop.Unknown:

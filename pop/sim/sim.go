@@ -5,6 +5,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"sluice/counter"
@@ -45,6 +46,8 @@ type Config struct {
 	Skew         func(edge int) time.Duration // how far ahead an edge's clock is; nil: not at all
 	Wait         time.Duration                // of a request at first sight, at most; 0: it does not
 	Secret       pop.Secret
+	Learn        bool     // edges are not told how many there are; above the most that there can be they never are
+	List         []string // the nodes that edges begin with, by the names node0:11211 and so on; nil: all
 }
 
 // Edge is one edge of a World.
@@ -64,7 +67,9 @@ type Edge struct {
 	tick  time.Time // when the machine is next stepped for nothing
 	life  int       // how often it was started; what an earlier life sent is not answered
 	gone  bool      // it does not run
+	cut   bool      // it reaches no node
 
+	nodes  []int        // by the machine's numbers, those of the world
 	paused time.Time    // until then it is held up,
 	late   []pop.Result // and these answers wait
 }
@@ -106,14 +111,23 @@ func (e *Edge) begin() error {
 	wake := func() { e.awake = true }
 	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: c.Secret.Phase, Wake: wake})
 	e.Bits = mitigation.New(c.Counters, wake)
+	list := c.List
+	if list == nil {
+		list = e.world.names
+	}
+	known := c.Edges
+	if c.Learn || known > counter.MaxEdges {
+		known = 0
+	}
 	m, err := pop.NewMachine(pop.Config{
-		Nodes: e.world.names, Secret: c.Secret, ID: uint64(e.life*c.Edges + e.index + 1), Edges: c.Edges, Counters: e.Counters, Bits: e.Bits,
+		Nodes: list, Secret: c.Secret, ID: uint64(e.life*c.Edges + e.index + 1), Name: fmt.Sprintf("edge%d", e.index),
+		Edges: known, Counters: e.Counters, Bits: e.Bits,
 	}, e.clock())
 	if err != nil {
 		return err
 	}
 	m.SetRules(e.world.rules)
-	e.Machine, e.life, e.awake, e.gone = m, e.life+1, false, false
+	e.Machine, e.nodes, e.life, e.awake, e.gone = m, nil, e.life+1, false, false
 	e.limiter = limiter.Limiter{
 		Counters: e.Counters, Bits: e.Bits,
 		Up: func(counter.Source) bool { return m.Up() },
@@ -209,11 +223,16 @@ func (e *Edge) step(ev pop.Event) {
 func (e *Edge) send(commands []pop.Command) {
 	w := e.world
 	for _, c := range commands {
+		if e.cut {
+			w.push(event{edge: e.index, life: e.life, answer: true, probe: c.Op == pop.Get && !c.Report,
+				result: pop.Result{Command: c, Status: pop.Unsent, Err: poptest.ErrDown}})
+			continue
+		}
 		w.sent(&c)
 		if c.Report && c.Op == pop.Set {
 			w.lively = w.now // something is in the log that all edges will want to read
 		}
-		w.push(event{edge: e.index, life: e.life, sent: w.now, command: c, probe: c.Op == pop.Get && !c.Report})
+		w.push(event{edge: e.index, life: e.life, sent: w.now, node: e.node(c.Node), command: c, probe: c.Op == pop.Get && !c.Report})
 	}
 }
 
@@ -328,8 +347,20 @@ type event struct {
 	sent    time.Time // when it did
 	answer  bool
 	probe   bool // goes on for ever: nothing waits for it
+	node    int  // whose it is, of World.Nodes
 	command pop.Command
 	result  pop.Result
+}
+
+// node is the world's number of a node that the edge's machine has by another.
+func (e *Edge) node(of int) int {
+	if names := e.Machine.Nodes(); of >= len(e.nodes) {
+		for _, spelled := range names[len(e.nodes):] {
+			name, _ := pop.CanonicalNode(spelled)
+			e.nodes = append(e.nodes, slices.Index(e.world.names, name))
+		}
+	}
+	return e.nodes[of]
 }
 
 // push sends an event on its way, which takes half a round trip, for all alike: so they arrive as they leave.
@@ -339,4 +370,13 @@ func (w *World) push(e event) {
 		w.flying++
 	}
 	w.events = append(w.events, e)
+}
+
+// Say has an operator say something at the edge.
+func (e *Edge) Say(word pop.Word) (pop.Receipt, error) {
+	e.world.restless = e.world.now.Add(unrest)
+	e.awake = true
+	receipt, err := e.Machine.Say(word, e.clock())
+	e.attend()
+	return receipt, err
 }

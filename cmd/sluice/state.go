@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sluice/pop"
+)
+
+// A stateFile keeps what operators said over a restart of the whole PoP: the list as it travels, with its MAC. Each edge has one.
+type stateFile struct {
+	path    string
+	machine *pop.Machine
+	saved   []byte
+}
+
+// openState reads what was kept in a folder, and makes sure that it can be written. What is no list of this PoP is an error, because
+// going on without it would lift what operators have blocked.
+func openState(dir string, m *pop.Machine) (*stateFile, error) {
+	f := &stateFile{path: filepath.Join(dir, "words"), machine: m}
+	text, err := os.ReadFile(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("state_dir: %w", err)
+	default:
+		if err := m.Restore(text, time.Now()); err != nil {
+			return nil, fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", f.path, err)
+		}
+	}
+	list, _ := m.Words(time.Now())
+	if err := f.save(list); err != nil {
+		return nil, fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
+	}
+	return f, nil
+}
+
+// saveAgain is how long a list that could not be written waits for the next attempt.
+const saveAgain = time.Second
+
+// keep writes the list whenever it has changed, until ctx is done.
+func (f *stateFile) keep(ctx context.Context, log *slog.Logger) {
+	failed := false
+	for {
+		list, changed := f.machine.Words(time.Now())
+		var again <-chan time.Time
+		err := f.save(list)
+		switch {
+		case err != nil:
+			if !failed {
+				log.Error("what operators said cannot be kept", "error", err)
+			}
+			again = time.After(saveAgain)
+		case failed:
+			log.Info("what operators said is kept again")
+		}
+		failed = err != nil
+		select {
+		case <-ctx.Done():
+			list, _ = f.machine.Words(time.Now())
+			if err := f.save(list); err != nil {
+				log.Error("what operators said last could not be kept", "error", err)
+			}
+			return
+		case <-changed:
+		case <-again:
+		}
+	}
+}
+
+// save puts a list in the place of the file, all the way to the disk.
+func (f *stateFile) save(list []byte) (err error) {
+	if bytes.Equal(list, f.saved) {
+		return nil
+	}
+	draft, err := os.CreateTemp(filepath.Dir(f.path), ".words.*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(draft.Name()) // gone if it has taken the file's place
+	if _, err = draft.Write(list); err == nil {
+		err = draft.Sync()
+	}
+	if e := draft.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(draft.Name(), f.path)
+	}
+	if err == nil {
+		f.saved = bytes.Clone(list)
+	}
+	return err
+}

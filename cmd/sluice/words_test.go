@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"sluice/edge"
+)
+
+// say has an operator say something, and returns the answer.
+func (p *process) say(method, path, body string) (int, edge.Mitigation) {
+	p.t.Helper()
+	req, err := http.NewRequest(method, "http://"+p.back+"/v1/mitigations/"+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	var m edge.Mitigation
+	if err := json.Unmarshal(text, &m); err != nil {
+		p.t.Errorf("%s: %v", text, err)
+	}
+	return resp.StatusCode, m
+}
+
+// blockedBy says who has blocked a source, as GET /v1/mitigations tells it.
+func (p *process) blockedBy(source string) string {
+	p.t.Helper()
+	_, body := p.admin("GET", "/v1/mitigations")
+	var list []edge.Mitigation
+	if err := json.Unmarshal([]byte(body), &list); err != nil {
+		return err.Error()
+	}
+	for _, m := range list {
+		if m.Source == source {
+			return m.By
+		}
+	}
+	return ""
+}
+
+// What an operator says at one edge is in force on the others when the answer is there, which says so; and it is his, everywhere,
+// and after each process has been replaced.
+func TestOperatorsWordsOverThePoP(t *testing.T) {
+	nodes, dir := startMemcached(t)+","+startMemcached(t), t.TempDir()
+	file := filepath.Join(dir, "sluice.yaml")
+	if err := os.WriteFile(file, []byte("edge_id: first\nstate_dir: "+dir+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := startLineage(t, origin(t), nil, nil, "--config", file, "--memcached", nodes)
+	second := start(t, origin(t), "--memcached", nodes)
+	for _, p := range []*process{l.process, second} {
+		p.until("meeting the other", func() bool {
+			_, body := p.admin("GET", "/metrics")
+			return strings.Contains(body, "sluice_tier_edges 2") && strings.Contains(body, "sluice_pop_full 0")
+		})
+	}
+	status, m := second.say("PUT", "default/192.0.2.1", `{"for":"1h","reason":"because"}`)
+	if status != 200 || m.Edges == nil || m.Edges.Known != 2 || m.Edges.Have != 2 || len(m.Edges.Missing) != 0 || m.By != "admin" {
+		t.Errorf("%d %+v %+v", status, m, m.Edges)
+	}
+	if by := l.blockedBy("192.0.2.1"); by != "admin" {
+		t.Errorf("on the other edge by %q", by)
+	}
+	l.replace()
+	http.DefaultClient.CloseIdleConnections()
+	l.until("blocking as before", func() bool { return l.blockedBy("192.0.2.1") == "admin" })
+	if status, m := second.say("DELETE", "default/192.0.2.1", ""); status != 200 || m.Edges == nil || m.Edges.Have < 2 {
+		t.Errorf("%d %+v", status, m.Edges)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	l.until("lifted", func() bool { return l.blockedBy("192.0.2.1") == "" && second.blockedBy("192.0.2.1") == "" })
+	second.stop(syscall.SIGTERM)
+}
+
+// What operators said outlives the PoP where there is a state_dir, and a file that has been changed is no such thing.
+func TestStateDir(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "sluice.yaml")
+	if err := os.WriteFile(file, []byte("state_dir: "+dir+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, origin(t), "--config", file, "--memcached", startMemcached(t))
+	if status, m := p.say("PUT", "default/192.0.2.1", `{"for":"1h","reason":"because"}`); status != 200 || m.Edges.Have != 1 {
+		t.Errorf("%d %+v", status, m.Edges)
+	}
+	p.stop(syscall.SIGTERM)
+	next := start(t, origin(t), "--config", file, "--memcached", startMemcached(t)) // with all nodes new
+	next.until("blocking as before", func() bool { return next.blockedBy("192.0.2.1") == "admin" })
+	next.stop(syscall.SIGTERM)
+
+	words := filepath.Join(dir, "words")
+	text, err := os.ReadFile(words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, content := range map[string][]byte{"cut": text[:len(text)-1], "empty": {}, "forged": append(text[:len(text)-1:len(text)-1], text[len(text)-1]^1)} {
+		if err := os.WriteFile(words, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(os.Args[0], "--config", file, "--memcached", "127.0.0.1:1", "--origin", origin(t), "--listen", freePort(t), "--admin", freePort(t))
+		cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1")
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "state_dir") || !strings.Contains(string(out), words) {
+			t.Errorf("%s: %v, %s", what, err, out)
+		}
+	}
+}

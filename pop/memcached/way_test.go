@@ -1,0 +1,63 @@
+package memcached_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/pop"
+	"sluice/pop/memcached"
+	"sluice/pop/poptest"
+)
+
+// TestOperatorsHaveTheirOwnWay: however many commands wait for a slow node, one of the operators' list does not wait for them.
+func TestOperatorsHaveTheirOwnWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, names := newPipes(1)
+		defer nodes.close()
+		nodes[names[0]].Misbehave(func(command string, answer []byte) poptest.Reply {
+			if strings.HasPrefix(command, "add") {
+				return poptest.Reply{Bytes: answer, Wait: 50 * time.Millisecond}
+			}
+			return poptest.Reply{Bytes: answer}
+		})
+		var sent, took time.Time
+		slow := 0
+		tier, err := memcached.NewScriptedTier(func(now time.Time, e pop.Event) (cmds []pop.Command) {
+			for i := range e.Results {
+				switch r := &e.Results[i]; {
+				case r.Way == pop.List && r.Status == pop.Done:
+					took = now
+				case r.Way == pop.List:
+					t.Errorf("%v", r.Err)
+				default:
+					slow++
+				}
+			}
+			if sent.IsZero() {
+				for i := range 2000 {
+					cmds = append(cmds, pop.Command{Op: pop.Add, Key: fmt.Sprint("b", i), Value: []byte("x"), Expire: 10})
+				}
+				sent = now
+				cmds = append(cmds, pop.Command{Op: pop.Set, Way: pop.List, Key: "w", Value: []byte("x"), Expire: 10})
+			}
+			return cmds
+		}, func(time.Time) []pop.Command { return nil }, func() (hits, lost uint64) { return 0, 0 }, names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tier.Dial = nodes.dial
+		ctx, stop := context.WithCancel(context.Background())
+		result := make(chan error, 1)
+		go func() { result <- tier.Sync(ctx) }()
+		time.Sleep(500 * time.Millisecond)
+		stop()
+		<-result
+		if took.IsZero() || took.Sub(sent) > 150*time.Millisecond {
+			t.Errorf("answered after %v, and %d others before", took.Sub(sent), slow)
+		}
+	})
+}

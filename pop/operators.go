@@ -1,0 +1,292 @@
+package pop
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// operators is what operators have said, and what of it is in force here. What is behind mu is anybody's; the rest is Step's.
+type operators struct {
+	mu      sync.Mutex
+	list    words
+	fresh   []wordName // changed, and not yet in force
+	version uint64     // of the list: grows with every change
+	changed chan struct{}
+	text    []byte // the list encoded, as of version encoded
+	id      tag
+	encoded uint64
+	latest  time.Time // when this edge last had something to say
+	applied []mark    // of what is in force
+	others  []other
+
+	listKey, headKey string
+	rules            *ruleSet // that lifts and blocks were last applied to
+	lifts            map[wordName]lift
+	epochs           map[mitigation.Key]uint64    // lifts, for the rules in force
+	settling         map[mitigation.Key]time.Time // when their counts were forgotten
+	news             bool                         // applied has changed since this edge last said what it is
+}
+
+// lift is an epoch that is in force.
+type lift struct {
+	epoch uint64
+	since time.Time
+}
+
+// other is an edge that is there, and what it has put into force.
+type other struct {
+	name  string
+	marks []mark
+}
+
+// Say puts an operator's word into the list; the next Step puts it in force here and sends it on its way to all edges. Receipt says
+// of them which have it. It may be called from anywhere. The error is ErrListFull or ErrWord.
+func (m *Machine) Say(w Word, now time.Time) (Receipt, error) {
+	voids := mitigation.MaxTimeout
+	for _, rule := range m.rules.Load().byName[w.Rule] {
+		voids = max(voids, rule.Counter.Lifetime())
+	}
+	o := &m.said
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	generation, err := o.list.add(w, m.id, voids+2*clockSkew, now)
+	if err != nil {
+		return Receipt{}, err
+	}
+	o.latest = now
+	o.change(wordName{w.Rule, w.Source})
+	return Receipt{generation}, nil
+}
+
+// change notes that entries have changed. mu is locked.
+func (o *operators) change(names ...wordName) {
+	o.fresh = append(o.fresh, names...)
+	o.version++
+	if o.changed != nil {
+		close(o.changed)
+		o.changed = nil
+	}
+}
+
+// Receipt is for a word that was said here.
+type Receipt struct{ generation uint64 }
+
+// Spread is how far a word has come.
+type Spread struct {
+	Known   int      // edges of the PoP, this one included
+	Have    int      // of them, those where it is in force
+	Missing []string // the others, by name
+}
+
+// Spread says which edges have a word that was said here. It may be called from anywhere.
+func (m *Machine) Spread(r Receipt) (s Spread) {
+	o := &m.said
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	count := func(name string, marks []mark) {
+		s.Known++
+		for _, k := range marks {
+			if k.edge == m.id && k.generation >= r.generation {
+				s.Have++
+				return
+			}
+		}
+		s.Missing = append(s.Missing, name)
+	}
+	count(m.name(), o.applied)
+	for _, e := range o.others {
+		count(e.name, e.marks)
+	}
+	return s
+}
+
+// Words returns the list in the form in which it is kept, and a channel that is closed when it changes. It may be called
+// from anywhere.
+func (m *Machine) Words(now time.Time) (list []byte, changed <-chan struct{}) {
+	o := &m.said
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.changed == nil {
+		o.changed = make(chan struct{})
+	}
+	text, _ := o.encode(m.secret, now)
+	return text, o.changed
+}
+
+// Restore takes in a list that Words returned. Before the first Step, lifts in it are taken to be in force: whoever calls it then has
+// nothing from before them. The error is ErrWords.
+func (m *Machine) Restore(list []byte, now time.Time) error {
+	entries, _, err := decodeWords(m.secret, list)
+	if err != nil {
+		return err
+	}
+	o := &m.said
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if names, _ := o.list.merge(entries, now); len(names) > 0 {
+		o.change(names...)
+	}
+	if o.rules != nil {
+		return nil
+	}
+	if o.lifts == nil {
+		o.lifts = make(map[wordName]lift)
+	}
+	for name, e := range o.list.entries {
+		if e.epoch != 0 {
+			o.lifts[name] = lift{e.epoch, now}
+		}
+	}
+	return nil
+}
+
+// encode returns the list as it travels. What has merely ended since it was last encoded stays in it, so that edges whose clocks
+// differ do not take turns in telling each other. mu is locked.
+func (o *operators) encode(s Secret, now time.Time) ([]byte, tag) {
+	if o.text == nil || o.encoded != o.version {
+		o.text, o.encoded = o.list.encode(s, now), o.version
+		copy(o.id[:], o.text[len(o.text)-macSize:])
+	}
+	return o.text, o.id
+}
+
+// epoch is the generation of the last lift of a source under a rule that this edge knows of, and 0 if there is none. What was
+// counted or started before it is void.
+func (m *Machine) epoch(rule *counter.Rule, source counter.Source) uint64 {
+	if len(m.said.epochs) == 0 {
+		return 0
+	}
+	return m.said.epochs[mitigation.Key{Rule: rule.ID, Source: source}]
+}
+
+// obey puts in force what operators have said since the last Step, and all of it for rules that are new.
+//
+// A lift races with requests that were judged before it and have not started their mitigation yet. So the counts are forgotten
+// in one Step, and in a later one the verdicts are voided that fell before its now, which is after that.
+func (m *Machine) obey(now time.Time) {
+	o := &m.said
+	for key, since := range o.settling {
+		if now.After(since) {
+			m.bits.Void(key, now)
+			delete(o.settling, key)
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	set := m.rules.Load()
+	if set != o.rules {
+		o.rules = set
+		m.renameLifts(set)
+		for name := range o.list.entries {
+			m.apply(name, now)
+		}
+		o.fresh = o.fresh[:0]
+	} else if len(o.fresh) == 0 {
+		return
+	}
+	for _, name := range o.fresh {
+		m.apply(name, now)
+	}
+	o.fresh = o.fresh[:0]
+	o.applied = o.list.marks()
+	m.presence.next, o.news = now, true // the others should know
+}
+
+// renameLifts makes the epochs of the rules in force.
+func (m *Machine) renameLifts(set *ruleSet) {
+	o, before := &m.said, m.said.epochs
+	o.epochs = make(map[mitigation.Key]uint64, len(o.lifts))
+	for name, l := range o.lifts {
+		for _, rule := range set.byName[name.rule] {
+			key := mitigation.Key{Rule: rule.Counter.ID, Source: name.source}
+			o.epochs[key] = l.epoch
+			if _, there := before[key]; !there { // if it has counts, they are from before the rule was last gone
+				m.counters.Forget(rule.Counter, name.source)
+			}
+		}
+	}
+}
+
+// apply puts the word of a name in force.
+func (m *Machine) apply(name wordName, now time.Time) {
+	e := m.said.list.entries[name]
+	if e == nil {
+		return
+	}
+	if e.epoch > m.said.lifts[name].epoch {
+		m.void(name, e.epoch, now)
+	}
+	for _, rule := range m.said.rules.byName[name.rule] {
+		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.source}
+		bit, there := m.bits.Get(key, now)
+		switch {
+		case e.Kind == Block && now.Before(e.End):
+			// now carries the monotonic clock, and ends are held against that.
+			end := now.Add(min(e.End.Sub(now), mitigation.MaxTimeout))
+			if !there || bit.By != mitigation.ByAdmin || !bit.Start.Equal(e.Start) || bit.Reason != e.Reason || bit.End.Sub(end).Abs() > time.Second {
+				m.bits.Start(key, mitigation.Bit{Start: e.Start, End: end, By: mitigation.ByAdmin, Reason: e.Reason}, now)
+			}
+		case there && bit.By == mitigation.ByAdmin: // lifted, or ended by a shorter one
+			m.bits.Lift(key, now)
+		}
+	}
+}
+
+// void begins an epoch: what was counted or started before is not in force any more.
+func (m *Machine) void(name wordName, epoch uint64, now time.Time) {
+	o := &m.said
+	if o.lifts == nil {
+		o.lifts = make(map[wordName]lift)
+	}
+	if o.settling == nil {
+		o.settling = make(map[mitigation.Key]time.Time)
+	}
+	o.lifts[name] = lift{epoch, now}
+	for _, rule := range m.rules.Load().byName[name.rule] {
+		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.source}
+		if o.epochs == nil {
+			o.epochs = make(map[mitigation.Key]uint64)
+		}
+		o.epochs[key] = epoch
+		m.counters.Forget(rule.Counter, name.source)
+		if bit, there := m.bits.Get(key, now); there && bit.By != mitigation.ByAdmin {
+			m.bits.Lift(key, now)
+		}
+		o.settling[key] = now
+	}
+}
+
+// forgetLifts drops epochs whose words are over: nothing is left that they void.
+func (m *Machine) forgetLifts(now time.Time) {
+	o := &m.said
+	if len(o.lifts) == 0 {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	some := false
+	for name, l := range o.lifts {
+		// One learned from another edge's line has no word here yet.
+		if e := o.list.entries[name]; (e == nil || e.over(now)) && now.Sub(l.since) > mitigation.MaxTimeout {
+			delete(o.lifts, name)
+			some = true
+		}
+	}
+	if some {
+		m.renameLifts(m.rules.Load())
+	}
+}
+
+// name is what operators call this edge.
+func (m *Machine) name() string {
+	if m.config.Name == "" {
+		return hexID(m.id)
+	}
+	return m.config.Name
+}
+
+func hexID(id uint64) string { return fmt.Sprintf("%016x", id) }

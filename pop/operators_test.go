@@ -1,0 +1,478 @@
+package pop_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+	"sluice/pop"
+	"sluice/pop/sim"
+)
+
+// say has an operator say something at an edge.
+func say(t testing.TB, w *sim.World, e *sim.Edge, kind pop.WordKind, source counter.Source, d time.Duration) pop.Receipt {
+	t.Helper()
+	word := pop.Word{Rule: "test", Source: source, Kind: kind, Start: w.Now(), Reason: "because"}
+	if kind == pop.Block {
+		word.End = w.Now().Add(d)
+	}
+	receipt, err := e.Say(word)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return receipt
+}
+
+// pass lets time pass on all edges, whether they have something to do or not.
+func pass(w *sim.World, d time.Duration) { passBy(w, d, pop.Tick) }
+
+func passBy(w *sim.World, d, tick time.Duration) {
+	for end := w.Now().Add(d); w.Now().Before(end); w.Run(w.Now().Add(tick)) {
+		for i := range w.Edges {
+			if w.Runs(i) {
+				w.Tick(i)
+			}
+		}
+	}
+}
+
+// byAdmin reports whether an operator's block is in force.
+func byAdmin(w *sim.World, e *sim.Edge, r pop.Rule, s counter.Source) bool {
+	bit, ok := e.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
+	return ok && bit.By == mitigation.ByAdmin && bit.Reason == "because"
+}
+
+// inForce finds edges on which one of the sources from is not blocked by an operator, or one of lifted is mitigated.
+func inForce(w *sim.World, r pop.Rule, blocked, lifted []counter.Source) (wrong []string) {
+	for i, e := range w.Edges {
+		for _, s := range blocked {
+			if !byAdmin(w, e, r, s) {
+				wrong = append(wrong, fmt.Sprintf("edge %d: %s not blocked", i, s))
+			}
+		}
+		for _, s := range lifted {
+			if mitigated(w, e, r, s) {
+				wrong = append(wrong, fmt.Sprintf("edge %d: %s not lifted", i, s))
+			}
+		}
+	}
+	return wrong
+}
+
+// blockAll has edge 0 find sources over their limit, and waits until all edges have blocked them.
+func blockAll(t testing.TB, w *sim.World, r pop.Rule, from, n uint32) (list []counter.Source) {
+	t.Helper()
+	for s := range n {
+		list = append(list, address(from+s))
+		for range r.Counter.Limit + 3 {
+			ask(w.Edges[0], r, address(from+s))
+		}
+	}
+	pass(w, time.Second)
+	for _, s := range list {
+		for i, e := range w.Edges {
+			if !mitigated(w, e, r, s) {
+				t.Fatalf("edge %d does not block %s", i, s)
+			}
+		}
+	}
+	return list
+}
+
+// TestWordsUnderAttack: what operators say is in force everywhere in two seconds, whatever attackers have to say meanwhile.
+func TestWordsUnderAttack(t *testing.T) {
+	r := newRule(t, 5, time.Minute, 10*time.Minute, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 8, Nodes: 2, RTT: time.Millisecond}, r)
+	rng := rand.New(rand.NewPCG(1, 2))
+	lifted := blockAll(t, w, r, 1, 100)
+	var blocked []counter.Source
+	const perSecond = 5000
+	attacker := uint32(1 << 20)
+	attack := func(d time.Duration) {
+		for end := w.Now().Add(d); w.Now().Before(end); w.Run(w.Now().Add(time.Second / perSecond)) {
+			e := w.Edges[rng.IntN(8)]
+			for range r.Counter.Limit + 2 {
+				ask(e, r, address(attacker))
+			}
+			attacker++
+		}
+	}
+	attack(300 * time.Millisecond)
+	for i := range 100 {
+		s := address(uint32(1000 + i))
+		blocked = append(blocked, s)
+		say(t, w, w.Edges[rng.IntN(8)], pop.Block, s, time.Hour)
+		say(t, w, w.Edges[rng.IntN(8)], pop.Lift, lifted[i], 0)
+		if i%10 == 9 { // some at once, some one after the other
+			attack(5 * time.Millisecond)
+		}
+	}
+	said := w.Now()
+	for wrong := inForce(w, r, blocked, lifted); len(wrong) > 0; wrong = inForce(w, r, blocked, lifted) {
+		if w.Now().Sub(said) > 2*time.Second {
+			t.Fatalf("%d wrong, such as %s", len(wrong), wrong[0])
+		}
+		attack(100 * time.Millisecond)
+	}
+}
+
+// TestEdgeThatWasAway: an edge that reached no node for five minutes has all that was said within two seconds of its return, and what was
+// said there has reached the others.
+func TestEdgeThatWasAway(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+	lifted := blockAll(t, w, r, 1, 20)
+	w.Cut(2)
+	var blocked []counter.Source
+	for i := range 20 {
+		blocked = append(blocked, address(uint32(1000+i)))
+		say(t, w, w.Edges[i%2], pop.Block, blocked[i], time.Hour)
+		say(t, w, w.Edges[i%2], pop.Lift, lifted[i], 0)
+		pass(w, time.Second)
+	}
+	there := address(5000)
+	say(t, w, w.Edges[2], pop.Block, there, time.Hour)
+	passBy(w, 5*time.Minute, 5*pop.Tick)
+	if byAdmin(w, w.Edges[2], r, blocked[0]) || !mitigated(w, w.Edges[2], r, lifted[0]) || byAdmin(w, w.Edges[0], r, there) {
+		t.Fatal("the edge was not away")
+	}
+	w.Mend(2)
+	pass(w, 2*time.Second)
+	if wrong := inForce(w, r, append(blocked, there), lifted); len(wrong) > 0 {
+		t.Errorf("%d wrong, such as %s", len(wrong), wrong[0])
+	}
+}
+
+// TestLiftedStaysLifted: however hard a source hits while it is lifted, it has its whole limit before it.
+func TestLiftedStaysLifted(t *testing.T) {
+	const limit, perSecond = 8000, 2000
+	r := newRule(t, limit, time.Minute, 10*time.Minute, counter.Nearest)
+	stayed := 0
+	for n := range uint32(30) {
+		w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+		rng := rand.New(rand.NewPCG(uint64(n), 3))
+		s, admitted := address(n), 0
+		hit := func(d time.Duration) {
+			for end := w.Now().Add(d); w.Now().Before(end); w.Run(w.Now().Add(time.Second / perSecond)) {
+				if ask(w.Edges[rng.IntN(3)], r, s) {
+					admitted++
+				}
+			}
+		}
+		hit(limit*time.Second/perSecond + 500*time.Millisecond)
+		if wrong := inForce(w, r, nil, []counter.Source{s}); len(wrong) != 3 {
+			t.Fatalf("source %d is not blocked everywhere", n)
+		}
+		hit(time.Duration(rng.IntN(500)) * time.Millisecond)
+		say(t, w, w.Edges[rng.IntN(3)], pop.Lift, s, 0)
+		admitted = 0
+		good := true
+		hit(2 * time.Second)
+		good = good && len(inForce(w, r, nil, []counter.Source{s})) == 0
+		hit(time.Second)
+		good = good && len(inForce(w, r, nil, []counter.Source{s})) == 0 && admitted > 4500
+		if good {
+			stayed++
+		} else {
+			t.Logf("source %d: %d admitted, %v", n, admitted, inForce(w, r, nil, []counter.Source{s}))
+		}
+		hit(3 * time.Second) // by now it has used up its limit
+		if len(inForce(w, r, nil, []counter.Source{s})) != 3 || admitted < limit-100 || admitted > limit+100 {
+			t.Errorf("source %d: %d admitted at a limit of %d, %v", n, admitted, limit, inForce(w, r, nil, []counter.Source{s}))
+		}
+	}
+	if stayed != 30 {
+		t.Errorf("%d of 30 stayed lifted", stayed)
+	}
+}
+
+// TestLiftMeetsAnswers: what was under way when a source was lifted brings nothing back, whenever it comes.
+func TestLiftMeetsAnswers(t *testing.T) {
+	r := newRule(t, 20, time.Minute, 10*time.Minute, counter.Nearest)
+	for delay := time.Duration(0); delay < 60*time.Millisecond; delay += time.Millisecond {
+		w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: 20 * time.Millisecond}, r)
+		s := address(uint32(delay))
+		for range 15 {
+			ask(w.Edges[1], r, s)
+		}
+		pass(w, time.Second)
+		ask(w.Edges[0], r, s) // asks the tier, and reports
+		w.Run(w.Now().Add(delay))
+		say(t, w, w.Edges[0], pop.Lift, s, 0)
+		w.Edges[0].Counters.Forget(r.Counter, s) // as the edge does, of which an operator asks it
+		for range 2 {
+			if !ask(w.Edges[0], r, s) {
+				t.Fatalf("%v: refused at once", delay)
+			}
+		}
+		pass(w, 2*time.Second)
+		if v, _ := w.Edges[0].Counters.Peek(r.Counter, s, w.Now()); v.Estimate != 2 {
+			t.Errorf("%v: %v are counted after two requests", delay, v.Estimate)
+		}
+		// The tier has them, and another edge learns them.
+		ask(w.Edges[1], r, s)
+		pass(w, 2*time.Second)
+		if v, _ := w.Edges[1].Counters.Peek(r.Counter, s, w.Now()); v.Estimate != 3 {
+			t.Errorf("%v: %v are counted on the other edge after three requests", delay, v.Estimate)
+		}
+	}
+}
+
+// TestReplayedBit: what somebody who reaches the tier has recorded before a lift is worth nothing after it.
+func TestReplayedBit(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
+	s := blockAll(t, w, r, 7, 1)[0]
+	secret := pop.SecretOf([]byte("test"))
+	old := pop.Seal(secret, r, s, w.Now(), w.Now().Add(time.Hour))
+	bit := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: pop.BitKey(secret, r, s)}).Values[0]
+	keys := pop.CounterKeys(secret, r, s, w.Now())
+	say(t, w, w.Edges[0], pop.Lift, s, 0)
+	pass(w, 2*time.Second)
+	for range 3 {
+		for _, value := range [][]byte{old, bit} {
+			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.BitKey(secret, r, s), Value: value, Expire: 100})
+			number := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Incr, Key: pop.HeadKey(secret), Delta: 1}).Number
+			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.ItemKey(secret, number), Value: pop.Item(value), Expire: 100})
+			for _, key := range keys {
+				w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: key, Value: []byte("00000000000000001000"), Expire: 100})
+			}
+			pass(w, time.Second)
+			if wrong := inForce(w, r, nil, []counter.Source{s}); len(wrong) > 0 {
+				t.Fatal(wrong)
+			}
+		}
+		if !ask(w.Edges[1], r, s) {
+			t.Fatal("refused")
+		}
+	}
+	// Of an edge that has only just started, too.
+	if err := w.Start(1); err != nil {
+		t.Fatal(err)
+	}
+	pass(w, time.Second)
+	if !ask(w.Edges[1], r, s) {
+		t.Error("refused by an edge that has started since")
+	}
+	pass(w, time.Second)
+	if wrong := inForce(w, r, nil, []counter.Source{s}); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}
+
+// TestLooserLimit: a bit of a stricter rule stands in the tier, and nobody minds it. What an operator has blocked stays blocked.
+func TestLooserLimit(t *testing.T) {
+	strict, loose := newRule(t, 5, time.Minute, time.Hour, counter.Nearest), newRule(t, 50, time.Minute, time.Hour, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond}, strict)
+	s, blocked := blockAll(t, w, strict, 7, 1)[0], address(8)
+	say(t, w, w.Edges[1], pop.Block, blocked, time.Hour)
+	pass(w, 2*time.Second)
+	for i, e := range w.Edges {
+		if i == 2 {
+			pass(w, time.Second) // it reads its file later
+		}
+		e.Machine.SetRules([]pop.Rule{loose})
+		e.Bits.Lift(mitigation.Key{Rule: strict.Counter.ID, Source: s}, w.Now()) // as an edge does
+	}
+	for range 10 {
+		for _, e := range w.Edges {
+			e.Counters.Forget(loose.Counter, address(9)) // nobody: time passes
+			if !ask(e, loose, s) {
+				t.Fatal("refused")
+			}
+		}
+		pass(w, 100*time.Millisecond)
+	}
+	if wrong := inForce(w, loose, []counter.Source{blocked}, []counter.Source{s}); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	// An edge that starts now finds the old bit at first sight.
+	if err := w.Start(0); err != nil {
+		t.Fatal(err)
+	}
+	w.Edges[0].Machine.SetRules([]pop.Rule{loose})
+	ask(w.Edges[0], loose, s)
+	pass(w, time.Second)
+	if wrong := inForce(w, loose, []counter.Source{blocked}, []counter.Source{s}); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+	// The new limit is enforced all the same, in spite of the bit in its place.
+	for range 40 {
+		ask(w.Edges[1], loose, s)
+	}
+	pass(w, time.Second)
+	for i, e := range w.Edges {
+		if !mitigated(w, e, loose, s) {
+			t.Errorf("edge %d does not block a source over the new limit", i)
+		}
+	}
+}
+
+// TestRulesThatComeBack: a block is for the rule's name, so it is in force again when a rule of that name is.
+func TestRulesThatComeBack(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
+	s := address(1)
+	say(t, w, w.Edges[0], pop.Block, s, time.Hour)
+	pass(w, 2*time.Second)
+	for _, e := range w.Edges {
+		e.Machine.SetRules(nil)
+		e.Bits.Lift(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
+	}
+	pass(w, time.Second)
+	longer := newRule(t, 5, 2*time.Minute, time.Hour, counter.Nearest) // counted otherwise
+	for _, e := range w.Edges {
+		e.Machine.SetRules([]pop.Rule{longer})
+	}
+	pass(w, time.Second)
+	if wrong := inForce(w, longer, []counter.Source{s}, nil); len(wrong) > 0 {
+		t.Error(wrong)
+	}
+}
+
+// TestListSurvivesNodes: a node that comes back empty gets the list again; so does one whose list was spoilt, whoever spoilt what of it.
+func TestListSurvivesNodes(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+	blocked := []counter.Source{address(1), address(2)}
+	for i, s := range blocked {
+		say(t, w, w.Edges[i], pop.Block, s, time.Hour)
+	}
+	pass(w, 2*time.Second)
+	list, head := pop.WordsKeys(pop.SecretOf([]byte("test")))
+	get := func(key string) []byte {
+		return w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: key}).Values[0]
+	}
+	set := func(key string, value []byte) {
+		w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: key, Value: value, Expire: 1000})
+	}
+	good, goodHead := get(list), get(head)
+	if good == nil || goodHead == nil {
+		t.Fatal("the node has no list")
+	}
+	older := func() []byte { // an authentic list of another time
+		other := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
+		say(t, other, other.Edges[0], pop.Block, address(2), time.Minute)
+		pass(other, time.Second)
+		return other.Nodes[0].Do(other.Now(), pop.Command{Op: pop.Get, Key: list}).Values[0]
+	}()
+	for _, test := range []struct {
+		name  string
+		spoil func()
+	}{
+		{"restarted", func() {
+			if err := w.Restart(0); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"list gone", func() { w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Delete, Key: list}) }},
+		{"head gone", func() { w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Delete, Key: head}) }},
+		{"head forged", func() { set(head, []byte("garbage")) }},
+		{"list forged", func() { set(list, bytes.Repeat([]byte("x"), 500)) }},
+		{"list cut", func() { set(list, good[:len(good)/2]) }},
+		{"empty list", func() { set(list, nil); set(head, nil) }},
+		{"an older list", func() { set(list, older) }},
+		{"an older list and its head", func() { set(list, older); set(head, goodHead) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.spoil()
+			pass(w, 100*time.Millisecond)
+			if err := w.Start(2); err != nil { // it reads what is there, and has nothing else
+				t.Fatal(err)
+			}
+			w.Kill(1) // nor another node
+			pass(w, 5*time.Second)
+			if wrong := inForce(w, r, blocked, nil); len(wrong) > 0 {
+				t.Error(wrong)
+			}
+			if !bytes.Equal(get(head), goodHead) {
+				t.Error("the node has another head")
+			}
+			if err := w.Restart(1); err != nil {
+				t.Fatal(err)
+			}
+			pass(w, 3*time.Second)
+		})
+	}
+	if w.Edges[0].Machine.Stats().Forged+w.Edges[2].Machine.Stats().Forged == 0 {
+		t.Error("nothing forged was counted")
+	}
+}
+
+// TestSpread: whoever says something can tell which edges have it.
+func TestSpread(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 4, Nodes: 2, RTT: time.Millisecond}, r)
+	pass(w, 3*time.Second)
+	receipts := make([]pop.Receipt, 3) // several at once
+	for i := range receipts {
+		receipts[i] = say(t, w, w.Edges[i], pop.Block, address(uint32(i)), time.Hour)
+	}
+	if s := w.Edges[0].Machine.Spread(receipts[0]); s.Known != 4 || s.Have != 1 || len(s.Missing) != 3 {
+		t.Errorf("at once: %+v", s)
+	}
+	pass(w, 1900*time.Millisecond)
+	for i := range receipts {
+		if s := w.Edges[i].Machine.Spread(receipts[i]); s.Known != 4 || s.Have != 4 {
+			t.Errorf("edge %d, two seconds later: %+v", i, s)
+		}
+	}
+	w.Cut(3)
+	receipt := say(t, w, w.Edges[0], pop.Lift, address(0), 0)
+	pass(w, 1900*time.Millisecond)
+	if s := w.Edges[0].Machine.Spread(receipt); s.Known != 4 || s.Have != 3 || !slices.Equal(s.Missing, []string{"edge3"}) {
+		t.Errorf("with an edge that is away: %+v", s)
+	}
+	pass(w, 5*time.Second)
+	if s := w.Edges[0].Machine.Spread(receipt); s.Known != 3 || s.Have != 3 {
+		t.Errorf("with an edge that is gone: %+v", s)
+	}
+}
+
+// TestShorterBlock: an operator's word replaces the one before, also by a shorter time.
+func TestShorterBlock(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
+	s := address(1)
+	say(t, w, w.Edges[0], pop.Block, s, time.Hour)
+	pass(w, time.Second)
+	say(t, w, w.Edges[1], pop.Block, s, 10*time.Second)
+	pass(w, time.Second)
+	for i, e := range w.Edges {
+		if until := e.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now()); until.Sub(w.Now()) > 10*time.Second || until.IsZero() {
+			t.Errorf("edge %d: until %v from now", i, until.Sub(w.Now()))
+		}
+	}
+}
+
+// TestManyWriters: operators at all edges, all the time, lose nothing.
+func TestManyWriters(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 8, Nodes: 3, RTT: 2 * time.Millisecond}, r)
+	rng := rand.New(rand.NewPCG(5, 5))
+	var blocked []counter.Source
+	for n := range uint32(200) {
+		blocked = append(blocked, address(n))
+		say(t, w, w.Edges[rng.IntN(8)], pop.Block, address(n), time.Hour)
+		if n%8 == 0 {
+			w.Restart(rng.IntN(3))
+		}
+		pass(w, time.Duration(rng.IntN(3))*pop.Tick)
+	}
+	pass(w, 3*time.Second)
+	if wrong := inForce(w, r, blocked, nil); len(wrong) > 0 {
+		t.Errorf("%d wrong, such as %s", len(wrong), wrong[0])
+	}
+	list, _ := pop.WordsKeys(pop.SecretOf([]byte("test")))
+	first := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: list}).Values[0]
+	for i, n := range w.Nodes {
+		if got := n.Do(w.Now(), pop.Command{Op: pop.Get, Key: list}).Values[0]; !bytes.Equal(got, first) || got == nil {
+			t.Errorf("node %d has another list", i)
+		}
+	}
+}

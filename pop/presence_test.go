@@ -1,0 +1,131 @@
+package pop_test
+
+import (
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/pop"
+	"sluice/pop/sim"
+)
+
+// TestFullPoP: more edges than can share counters: those that come too late count alone, and disturb nobody, until others leave.
+func TestFullPoP(t *testing.T) {
+	pass := func(w *sim.World, d time.Duration) { passBy(w, d, 5*pop.Tick) }
+	for _, edges := range []int{65, 70} {
+		r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+		w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: time.Millisecond, Counters: 1000}, r)
+		full := func() (list []int) {
+			for i, e := range w.Edges {
+				if w.Runs(i) && e.Machine.Stats().Full {
+					list = append(list, i)
+				}
+			}
+			return list
+		}
+		pass(w, 8*time.Second)
+		late := full()
+		if len(late) != edges-64 {
+			t.Fatalf("%d edges: %d are too many, want %d", edges, len(late), edges-64)
+		}
+		for range 5 {
+			pass(w, time.Second)
+			for i, f := range full() {
+				if f != late[i] {
+					t.Fatalf("%d edges: %v are too many, and before %v", edges, full(), late)
+				}
+			}
+		}
+		if n := w.Edges[late[0]].Machine.Stats().Edges; n > 64 {
+			t.Errorf("%d edges are known", n)
+		}
+		// It counts alone: its hits are not the PoP's, nor the PoP's its own, and it sends no reports.
+		alone := w.Edges[late[0]]
+		if alone.Machine.Up() {
+			t.Error("an edge that counts alone is up")
+		}
+		s, before := address(1), w.Commands
+		for range 5 {
+			if !ask(alone, r, s) {
+				t.Error("refused by an edge that counts alone")
+			}
+		}
+		pass(w, 500*time.Millisecond)
+		if w.Commands != before {
+			t.Errorf("%d commands of an edge that counts alone", w.Commands-before)
+		}
+		running := w.Edges[(late[0]+1)%edges]
+		for i := 0; running.Machine.Stats().Full; i++ {
+			running = w.Edges[i]
+		}
+		if !ask(running, r, s) {
+			t.Error("refused for what an edge has counted alone")
+		}
+		// The node in which they meet comes back empty: those that had a slot have one again.
+		for n := range w.Nodes {
+			if err := w.Restart(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(w, 8*time.Second)
+		for i, f := range full() {
+			if f != late[i] {
+				t.Errorf("%d edges: after a restart %v are too many, before %v", edges, full(), late)
+			}
+		}
+		// Some leave.
+		left := 0
+		for i := 0; left < 3; i++ {
+			if !w.Edges[i].Machine.Stats().Full {
+				w.Stop(i, true)
+				left++
+			}
+		}
+		pass(w, 20*time.Second)
+		if got, want := len(full()), max(edges-64-3, 0); got != want {
+			t.Errorf("%d edges, 3 left: %d are too many, want %d", edges, got, want)
+		}
+	}
+}
+
+// TestSlotsTakenByStrangers: what is no presence of ours, or an old one of ours, keeps nobody out and is not counted.
+func TestSlotsTakenByStrangers(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond, Learn: true}, r)
+	pass(w, 2*time.Second)
+	secret := pop.SecretOf([]byte("test"))
+	var old []byte
+	for slot := range 64 {
+		if v := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: pop.SlotKey(secret, slot)}).Values[0]; v != nil {
+			old = v
+		}
+	}
+	if old == nil {
+		t.Fatal("nobody is there")
+	}
+	pass(w, 5*time.Second)
+	flood := func(value []byte) {
+		for slot := range 64 {
+			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.SlotKey(secret, slot), Value: value, Expire: 1000})
+		}
+	}
+	for _, value := range [][]byte{[]byte("garbage"), nil, []byte("0123456789abcdef"), old} {
+		flood(value)
+		if err := w.Start(2); err != nil {
+			t.Fatal(err)
+		}
+		pass(w, 15*time.Second)
+		for i, e := range w.Edges {
+			if s := e.Machine.Stats(); s.Edges != 3 || s.Full {
+				t.Errorf("%.20q: edge %d knows of %d edges, full: %v", value, i, s.Edges, s.Full)
+			}
+		}
+	}
+}
+
+// TestTooManyEdges: a number of edges that cannot share counters is an error.
+func TestTooManyEdges(t *testing.T) {
+	if _, err := pop.NewMachine(pop.Config{Nodes: []string{"node:11211"}, Edges: 65}, began); err == nil {
+		t.Error("65 edges were accepted")
+	}
+}
