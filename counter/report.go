@@ -295,20 +295,29 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 
 // Learn takes in what the tier has of a counter: groups, the newest first. The source need not be in the table.
 func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) (standing Standing) {
+	return t.LearnAfter(c, newest, groups, 0, now)
+}
+
+// LearnAfter is Learn of what was read with a report of so many hits.
+func (t *Table) LearnAfter(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) (standing Standing) {
 	t.learn(c, newest, groups, now, func(l *lookup) {
-		standing = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), 0, false)
+		standing = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), reported, false)
 	})
 	return standing
 }
 
-// Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. What is left to do about
-// it, the other has done.
-func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
+// Announced takes in what another table's Snapshot has of a counter, and reports whether it has used up its limit, or is over it. What is
+// left to do about it, the other has done.
+func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (full, over bool) {
 	t.learn(c, newest, groups, now, func(l *lookup) {
 		over = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), 0, true).Over
+		full = c.Rule.remaining(l.s.estimate(c.Rule, l.store, l.i, l.at)) == 0
 	})
-	return over
+	return full, over
 }
+
+// Sum is how many hits a part reports.
+func (p Part) Sum(r *Rule) uint64 { return r.sum(p.Hits) }
 
 // learn takes in groups of a counter, which it makes if there is none, and does then what is asked.
 func (t *Table) learn(c Counter, newest uint32, groups []uint64, now time.Time, do func(*lookup)) {

@@ -32,15 +32,22 @@ import "time"
 // nearFrom is the least limit that has a near: below it nothing ever waits, and full is soon enough.
 const nearFrom = 12
 
+// HoldsBack reports whether hits may wait under this rule.
+func (r *Rule) HoldsBack() bool { return r.Limit >= nearFrom }
+
 // Standing is what a counter says after an answer of the tier.
 type Standing struct {
 	Over bool // the PoP has counted more than the limit
-	// Near and Full say that the counter has come so near its limit, or to it, and that this table has not heard others say so. With
-	// Crossed it was a report of this table that brought it there: the tier counts one hit after the other, so that is nobody else's.
-	Near, Full, Crossed bool
+	// Near and Full say that the counter has come so near its limit, or to it, and that this table has not heard others say so.
+	Near, Full bool
+	// Crossed says of these three that it was a report of this table that brought the counter there: the tier counts one hit after the
+	// other, so that is nobody else's.
+	Crossed bool
 	// WantTimes says that others should be asked when their hits came in the sub-window that the window's beginning cuts, and in the
 	// next (Times): the counter is so near its limit that it matters.
 	WantTimes bool
+	// CrossedTimes is Crossed of WantTimes.
+	CrossedTimes bool
 }
 
 // near reports whether an estimate is in the last third of the limit.
@@ -58,9 +65,11 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	if h.state &^= warm; !standing.Over && !announcement {
 		standing.Full = left == 0 && h.state&announcedFull == 0
 		standing.Near = left > 0 && r.Limit >= nearFrom && r.near(estimate) && h.state&announcedNear == 0
-		standing.Crossed = s.crossed(r, h, standing, estimate, reported)
-		standing.WantTimes = s.lacks(r, st, i, at, left)
+		if most, lacks := s.lacks(t, r, st, i, at, left); lacks {
+			standing.WantTimes, standing.CrossedTimes = true, r.remaining(s.before(h, estimate, reported)) > most
+		}
 	}
+	standing.Crossed = s.crossed(r, h, standing, estimate, reported)
 	if r.near(estimate) {
 		h.state |= announcedNear
 	}
@@ -84,16 +93,25 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	return standing
 }
 
-// crossed reports whether so many hits, just confirmed, have brought a counter near its limit, or to it.
+// crossed reports whether so many hits, just confirmed, have brought a counter near its limit, to it or over it.
 func (s *shard) crossed(r *Rule, h *head, standing Standing, estimate float64, hits uint64) bool {
-	if h.work != 0 {
-		estimate -= float64(s.works.at(h.work).hits)
-	}
-	before := estimate - float64(hits)
-	if standing.Full {
+	before := s.before(h, estimate, hits)
+	estimate = s.before(h, estimate, 0)
+	switch {
+	case standing.Over:
+		return r.over(estimate) && !r.over(before)
+	case standing.Full:
 		return r.remaining(estimate) == 0 && r.remaining(before) > 0
 	}
 	return standing.Near && r.near(estimate) && !r.near(before)
+}
+
+// before is an estimate without so many hits that were just confirmed, and without those that have not been.
+func (s *shard) before(h *head, estimate float64, confirmed uint64) float64 {
+	if h.work != 0 {
+		estimate -= float64(s.works.at(h.work).hits)
+	}
+	return max(estimate-float64(confirmed), 0)
 }
 
 // rearm lets a counter be announced again that has gone well below where it was.

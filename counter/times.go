@@ -20,17 +20,18 @@ const nearly = 16
 
 // lacks reports whether others counted hits in the sub-window that the window's beginning cuts, or in the next, of which
 // this table does not know when they came and has not asked in this window. Then it is to ask now. left is what the counter has left.
-func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) bool {
-	groups, most := st.groups(i), max(r.Limit/nearly, 1)
+func (s *shard) lacks(t *Table, r *Rule, st *store, i int, at position, left uint32) (most uint32, lacks bool) {
+	groups := st.groups(i)
+	most = max(r.Limit/nearly, 1)
 	if r.Estimate == Lower { // which leaves out hits of the cut sub-window that may be within the window
 		most += uint32(r.view(groups, at.lane).oldest)
 	}
-	if left > most {
-		return false
+	if left > most || r.Limit < nearFrom {
+		return most, false
 	}
 	f := s.fine(st, i)
 	if f == nil || r.number(at)-f.asked < uint32(r.SubWindows) {
-		return false
+		return most, false
 	}
 	cut := r.cut(at)
 	for ahead := range 2 {
@@ -38,12 +39,16 @@ func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) bool 
 		if b := f.of(cut + uint32(ahead)); b != nil {
 			known = b.sum(0)
 		}
-		if known < r.view(groups, at.lane+ahead).oldest {
+		if all := r.view(groups, at.lane+ahead).oldest; known < all {
+			// Each edge that has some of them answers. That is not to cost more than half a record for each hit in the window.
+			if min(all-known, uint64(t.edges.Load())) > uint64(r.Limit)/2 {
+				continue
+			}
 			f.asked = r.number(at)
-			return true
+			return most, true
 		}
 	}
-	return false
+	return most, false
 }
 
 // cut is the number of the sub-window that is cut by the beginning of a window that ends at a position.

@@ -12,25 +12,30 @@ import (
 // stands: they report what they have held back, and even one that has never seen the source knows when to refuse it. They may
 // also be asked when hits came. If the PoP's total is over the limit, a mitigation starts: the requests that made it so went
 // through several edges at once, and none of them saw it.
+//
+// Whose report brought a counter to where it is says so at once; who finds it there leaves that to others for a while.
 func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
 	switch {
 	case standing.Over:
-		m.block(c, now)
+		m.block(c, standing.Crossed, now)
 	case standing.Crossed:
 		m.announce(c, now)
 		m.readAgain(c, now)
 	case standing.Full:
-		m.claim(c, forFull, now)
+		m.leave(task{what: claimFull, counter: c}, now)
 	case standing.Near:
-		m.claim(c, forNear, now)
+		m.leave(task{what: claimNear, counter: c}, now)
 	}
-	if standing.WantTimes {
+	switch {
+	case standing.CrossedTimes:
 		m.askTimes(c, now)
+	case standing.WantTimes:
+		m.leave(task{what: askTimes, counter: c}, now)
 	}
 }
 
-// block starts a mitigation of a source that the PoP has counted over its limit.
-func (m *Machine) block(c counter.Counter, now time.Time) {
+// block starts a mitigation of a source that the PoP has counted over its limit, and tells the tier if this edge made it so.
+func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 	rule := m.rules.Load().byID[c.Rule.ID]
 	if rule == nil || rule.Timeout == 0 {
 		return
@@ -45,7 +50,11 @@ func (m *Machine) block(c counter.Counter, now time.Time) {
 		return
 	}
 	if bit := (mitigation.Bit{Start: now, End: end, By: mitigation.ByPoP}); m.bits.Start(key, bit, now) {
-		m.setBit(key, bit, now)
+		if crossed {
+			m.setBit(key, bit, now)
+		} else {
+			m.leave(task{what: tellBlock, counter: c, bit: bit}, now)
+		}
 	}
 }
 
@@ -81,7 +90,7 @@ const rereadAfter = 2 * probeEvery
 
 // readAgain reads a counter when other edges have had time to report.
 func (m *Machine) readAgain(c counter.Counter, now time.Time) {
-	if len(m.rereads) < maxAsks {
+	if c.Rule.HoldsBack() && len(m.rereads) < maxAsks {
 		m.rereads = append(m.rereads, reread{c, now.Add(rereadAfter)})
 	}
 }
@@ -98,7 +107,7 @@ func (m *Machine) lookAgain(now time.Time) {
 		oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
 		epoch := m.epoch(c.Rule, c.Source)
 		name := m.secret.counterName(c, epoch)
-		m.look(node, aNearLook, c, epoch, &name, oldest, newest)
+		m.look(node, aNearLook, c, epoch, &name, oldest, newest, 0)
 	}
 	m.rereads = slices.Delete(m.rereads, 0, n)
 	m.sendLooks(aNearLook)

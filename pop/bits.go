@@ -78,9 +78,7 @@ func (m *Machine) learn(r record, now time.Time) (news bool) {
 	case r.epoch > epoch: // its edge knows of a lift that is on its way to this one
 		m.void(wordName{rule.Name, r.source}, r.epoch, now)
 	}
-	if (r.kind == aCount || r.kind == aQuestion) && m.counters.Announced(c, r.newest, r.groups, now) {
-		m.block(c, now)
-	}
+	m.heardOf(c, &r, now)
 	if r.kind == aQuestion && r.edge != m.id {
 		m.exportTimes(c, now) // before others' times are added to its own
 	}

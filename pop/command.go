@@ -1,6 +1,7 @@
 package pop
 
 import (
+	"encoding/binary"
 	"errors"
 	"strings"
 )
@@ -48,6 +49,17 @@ const MaxKeys = 100
 
 // Keys are the keys of a Get.
 func (c *Command) Keys() []string { return strings.Split(c.Key, " ") }
+
+// LogRecords is how many records a command writes to the mitigation log.
+func (c *Command) LogRecords() (n int) {
+	if c.Op != Set || c.Key[0] != forLog {
+		return 0
+	}
+	for item := c.Value; len(item) >= 2; n++ {
+		item = item[min(2+int(binary.BigEndian.Uint16(item)), len(item)):]
+	}
+	return n
+}
 
 // Status is what became of a Command.
 type Status uint8

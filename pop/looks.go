@@ -13,6 +13,7 @@ type look struct {
 	counter        counter.Counter
 	epoch          uint64 // of the keys
 	oldest, newest uint32
+	reported       uint64 // hits, by the report that it goes with
 }
 
 // looks are read with one Get, because memcached writes the answer to each by itself, whatever else it has to say.
@@ -27,7 +28,7 @@ const (
 )
 
 // look adds a look to those that are next sent to a node.
-func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, name *counterName, oldest, newest uint32) {
+func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, name *counterName, oldest, newest uint32, reported uint64) {
 	n := &m.nodes[node]
 	if n.looks != nil && len(n.looks.keys) > mostLooks-mostLook {
 		m.sendLooksTo(node, what)
@@ -50,7 +51,7 @@ func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, 
 			break
 		}
 	}
-	l.list = append(l.list, look{c, epoch, oldest, newest})
+	l.list = append(l.list, look{c, epoch, oldest, newest, reported})
 }
 
 // sendLooks sends what looks there are.
@@ -120,7 +121,7 @@ func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 		return groups
 	}
 	before := past()
-	m.judge(c, m.counters.Learn(c, l.newest, groups[:len(values)-1], now), now)
+	m.judge(c, m.counters.LearnAfter(c, l.newest, groups[:len(values)-1], l.reported, now), now)
 	if !slices.Equal(before, past()) {
 		m.announce(c, now) // others have reported to groups that have ended
 	}

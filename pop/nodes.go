@@ -12,10 +12,10 @@ import (
 // part in how long that takes.
 const (
 	probeEvery = 25 * time.Millisecond
-	// The log is read as often, and every 5 ms for a while after it brought something, because what is in it is what no
+	// The log is read as often, and every 3 ms for a while after it brought something, because what is in it is what no
 	// edge can know by itself. Replaying real logs over eight edges, each halves the wrong decisions that delay adds, and
 	// it is a small read.
-	logLively = 5 * time.Millisecond
+	logLively = 3 * time.Millisecond
 	livelyFor = time.Second
 	downAfter = 350 * time.Millisecond // without an answer, though one was asked for
 	upAfter   = time.Second            // of answers, so that a flapping node stays down

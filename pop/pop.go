@@ -81,6 +81,7 @@ type Machine struct {
 	said      operators
 	dice      uint64
 	rereads   []reread
+	left      tasks
 	unplaced  queue // to be reported when a node is up
 	moved     bool  // a node died or came back since the last report
 	ending    bool  // Flush was called
@@ -204,6 +205,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	m.lookAgain(now)
 	m.report(now)
 	m.tell(now)
+	m.resume(now)
 	m.writeLogs(now)
 	return m.out
 }
@@ -326,7 +328,9 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		return
 	}
 	name, second := m.secret.counterName(c, epoch), m.second(c.Source, node)
+	reported := uint64(0)
 	for _, p := range rep.Parts[:rep.N] {
+		reported += p.Sum(c.Rule)
 		op := Add
 		if p.There {
 			op = Incr
@@ -339,7 +343,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		}
 	}
 	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
-		m.look(node, aLook, c, epoch, &name, rep.Oldest, rep.Newest-1)
+		m.look(node, aLook, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)
 	}
 }
 
@@ -365,7 +369,7 @@ func (m *Machine) ask(now time.Time) {
 			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
 			epoch := m.epoch(c.Rule, c.Source)
 			name := m.secret.counterName(c, epoch)
-			m.look(node, anAsk, c, epoch, &name, oldest, newest)
+			m.look(node, anAsk, c, epoch, &name, oldest, newest, 0)
 		}
 	}
 	m.sendLooks(anAsk)

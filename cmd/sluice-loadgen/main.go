@@ -34,6 +34,7 @@ func commands() []command {
 		{"simulate", "the same limiter in virtual time", cmdSimulate},
 		{"accuracy", "everything by which accuracy is judged, and one summary", cmdAccuracy},
 		{"compare", "every design on one stream", cmdCompare},
+		{"worst", "searches for what a source can make the tier do at worst, in virtual time", cmdWorst},
 		{"what-if", "what rules would have done to a log", cmdWhatIf},
 	}
 }

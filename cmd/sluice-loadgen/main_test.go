@@ -51,6 +51,11 @@ func TestCommandLines(t *testing.T) {
 	f("what-if --workload steady --top 0", 2, "--top 0")
 	f("what-if --workload steady --config /no/such/file.yaml", 1, "/no/such/file.yaml", "no such file")
 
+	f("worst --rounds 0", 2, "--rounds 0")
+	f("worst --edges 65", 2, "--edges 65", "1 to 64")
+	f("worst --window 10ms", 2, "--window 10ms", "1s")
+	f("worst --sources old", 2, "old", "known, fresh or any")
+
 	f("origin --listen", 2, "--listen", "--help")
 	f("origin --status 99", 2, "--status 99", "200 to 599")
 	f("origin --size -1", 2, "--size -1")

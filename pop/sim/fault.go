@@ -100,6 +100,7 @@ func (w *World) arrive(ev event) {
 	case ev.sent.Before(w.died[node]):
 		r = pop.Result{Command: ev.command, Status: pop.Unknown, Err: poptest.ErrDown}
 	}
+	w.answered(&r)
 	w.push(event{edge: ev.edge, life: ev.life, answer: true, result: r, probe: ev.probe})
 }
 

@@ -20,7 +20,7 @@ type World struct {
 	Edges []*Edge
 	Nodes []*poptest.Node
 
-	Commands uint64 // sent to nodes, those for the mitigation log and for presence not included
+	Cost // of all edges, so far
 
 	rtt     time.Duration
 	now     time.Time
@@ -236,9 +236,7 @@ func (e *Edge) send(commands []pop.Command) {
 				result: pop.Result{Command: c, Status: pop.Unsent, Err: poptest.ErrDown}})
 			continue
 		}
-		if c.Report || c.Op != pop.Get && c.Op != pop.Set {
-			w.Commands++
-		}
+		w.sent(&c)
 		if c.Report && c.Op == pop.Set {
 			w.lively = w.now // something is in the log that all edges will want to read
 		}
@@ -271,7 +269,7 @@ func (w *World) step(until time.Time) bool {
 			continue
 		case w.now.Before(e.paused):
 			at = e.paused
-		case w.flying > 0 || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless):
+		case w.flying > 0 || e.Machine.Waiting() || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless):
 		case !e.busy:
 			continue
 		default:

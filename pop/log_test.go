@@ -1,0 +1,73 @@
+package pop_test
+
+import (
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+	"sluice/pop/sim"
+)
+
+// blocks lets so many sources a second be blocked, each by one edge in turn, and returns the longest it took until another edge knew, and how
+// many times one never did.
+func blocks(t *testing.T, w *sim.World, perSecond int, lasting time.Duration) (longest time.Duration, missing int) {
+	t.Helper()
+	r := newRule(t, 2, time.Minute, time.Minute, counter.Nearest)
+	n := perSecond * int(lasting/time.Second)
+	blocked, known := make(map[counter.Source]time.Time, n), 0
+	for _, e := range w.Edges {
+		e.Bits.Observe = func(k mitigation.Key, b mitigation.Bit) {
+			if at, ok := blocked[k.Source]; ok {
+				known++
+				longest = max(longest, w.Now().Sub(at))
+			} else {
+				blocked[k.Source] = w.Now()
+			}
+		}
+	}
+	start := w.Now()
+	for i := range n {
+		w.Run(start.Add(time.Duration(i) * time.Second / time.Duration(perSecond)))
+		for range 3 {
+			ask(w.Edges[i%len(w.Edges)], r, address(uint32(i)))
+		}
+	}
+	w.Run(w.Now().Add(3 * time.Second))
+	if len(blocked) != n {
+		t.Errorf("%d sources were blocked, want %d", len(blocked), n)
+	}
+	return longest, n*(len(w.Edges)-1) - known
+}
+
+// TestLogIsReadOnce: what edges read of the log is what was written, once each.
+func TestLogIsReadOnce(t *testing.T) {
+	const edges, lasting = 4, 10 * time.Second
+	w := newWorld(t, sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond}, newRule(t, 2, time.Minute, time.Minute, counter.Nearest))
+	w.Run(w.Now().Add(time.Second))
+	before := w.Cost
+	_, missing := blocks(t, w, 1000, lasting)
+	cost := w.Cost.Minus(before)
+	if missing > 0 {
+		t.Errorf("%d times an edge did not learn of a block", missing)
+	}
+	if read := float64(cost.LogRead) / lasting.Seconds(); read > 2e6 {
+		t.Errorf("edges read %.0f bytes a second of the log, want at most 2 MB", read)
+	}
+	if most := edges*2*cost.LogWritten + edges*8192*uint64(lasting.Seconds()); cost.LogRead > most {
+		t.Errorf("edges read %d bytes of the log, of which %d were written: want at most %d", cost.LogRead, cost.LogWritten, most)
+	}
+	t.Logf("1,000 blocks a second: %d records, %.0f bytes a second written, %.0f read by all", cost.LogRecords,
+		float64(cost.LogWritten)/lasting.Seconds(), float64(cost.LogRead)/lasting.Seconds())
+}
+
+// TestManyBlocksReachEveryEdge: five thousand blocks a second are known everywhere in time.
+func TestManyBlocksReachEveryEdge(t *testing.T) {
+	w := newWorld(t, sim.Config{Edges: 8, Nodes: 1, RTT: time.Millisecond}, newRule(t, 2, time.Minute, time.Minute, counter.Nearest))
+	w.Run(w.Now().Add(time.Second))
+	longest, missing := blocks(t, w, 5000, 4*time.Second)
+	if missing > 0 || longest > 2*time.Second {
+		t.Errorf("%d times an edge did not learn of a block, the last did after %v", missing, longest)
+	}
+	t.Logf("5,000 blocks a second: known everywhere after %v", longest)
+}

@@ -1,0 +1,51 @@
+package worst
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestBudget holds what a small search finds against what docs/cost.md says. What is beyond the design's budget has its bound here.
+func TestBudget(t *testing.T) {
+	beyond := map[string]float64{"commands per request": 5.1}
+	for _, o := range []Options{
+		{Seed: 1, Rounds: 12, Timeout: -1},
+		{Seed: 2, Rounds: 25, Edges: 4, Timeout: -1},
+		{Seed: 3, Rounds: 12, Edges: 8, Limit: 100, Window: 10 * time.Second, Timeout: 10 * time.Second, Nodes: 2},
+	} {
+		found, err := Search(o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var table strings.Builder
+		if err := Write(&table, found); err != nil {
+			t.Fatal(err)
+		}
+		t.Log(table.String())
+		for i := range found {
+			f := &found[i]
+			if most, ok := beyond[f.Name]; f.Over() && (!ok || f.Value(&f.Run) > most) {
+				t.Errorf("%s: %.3g, the budget is %.3g, by %v", f.Name, f.Value(&f.Run), f.Budget(&f.Run), &f.Run)
+			}
+		}
+	}
+}
+
+// TestSearchIsRepeatable: the same seed finds the same.
+func TestSearchIsRepeatable(t *testing.T) {
+	f := func() string {
+		found, err := Search(Options{Seed: 4, Rounds: 8, Edges: 2, Limit: 5, Timeout: 0}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var table strings.Builder
+		if err := Write(&table, found); err != nil {
+			t.Fatal(err)
+		}
+		return table.String()
+	}
+	if once, twice := f(), f(); once != twice {
+		t.Errorf("found\n%sand then\n%s", once, twice)
+	}
+}
