@@ -1,0 +1,120 @@
+package pop
+
+import (
+	"time"
+
+	"sluice/counter"
+)
+
+// recall brings the counters to hand that reports were of.
+func (m *Machine) recall(results []Result) {
+	m.dirty = m.dirty[:0]
+	for i := range results {
+		if f := &m.flights[results[i].Tag]; f.what == aReport {
+			m.dirty = append(m.dirty, f.counter)
+		}
+	}
+	if len(m.dirty) > 1 {
+		m.counters.Recall(m.dirty)
+	}
+}
+
+// report sends what counters have gathered to their nodes, as much of it as may be under way. The rest gathers on in the table.
+func (m *Machine) report(now time.Time) {
+	if m.moved { // a node died or came back, and what waits may have another place
+		m.moved = false
+		m.dirty = m.dirty[:0]
+		for i := range m.nodes {
+			m.dirty = m.nodes[i].waiting.drain(m.dirty)
+		}
+		m.direct(m.unplaced.drain(m.dirty))
+	}
+	for {
+		room := 0
+		for i := range m.nodes {
+			room = max(room, m.reportWaiting(i, now))
+		}
+		if !m.Up() {
+			room = maxFlying
+		}
+		if m.dirty = m.counters.Dirty(m.dirty[:0], room); len(m.dirty) == 0 {
+			break
+		}
+		m.direct(m.dirty)
+	}
+	m.sendLooks(aLook)
+}
+
+// direct lets counters wait for their nodes.
+func (m *Machine) direct(list []counter.Counter) {
+	for _, c := range list {
+		if node := m.place(c.Source); node >= 0 {
+			m.nodes[node].waiting.push(c)
+		} else {
+			m.unplaced.push(c) // it counts here, and is reported when a node is back
+		}
+	}
+}
+
+// reportWaiting reports what waits for a node, and says how much more there is room for.
+func (m *Machine) reportWaiting(node int, now time.Time) int {
+	n := &m.nodes[node]
+	if n.full = n.full && n.flying > maxFlying/2; n.full { // large bursts cost less than small ones
+		return 0
+	}
+	for n.flying < maxFlying {
+		c, ok := n.waiting.pop()
+		switch {
+		case !ok && n.up:
+			return maxFlying - n.flying
+		case !ok:
+			return 0
+		}
+		m.reportTo(node, c, now)
+	}
+	n.full = true
+	return 0
+}
+
+func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
+	epoch := m.epoch(c.Rule, c.Source)
+	rep, ok := m.counters.Take(c, now)
+	if !ok {
+		return
+	}
+	name, second := m.secret.counterName(c, epoch), m.second(c.Source, node)
+	reported := uint64(0)
+	for _, p := range rep.Parts[:rep.N] {
+		reported += p.Sum(c.Rule)
+		op := Add
+		if p.There {
+			op = Incr
+		}
+		var room [counterKeySize]byte
+		key := m.sheet.write(name.append(room[:0], p.Group))
+		m.sendPart(node, op, key, c, p, epoch, 0)
+		if second >= 0 {
+			m.echo(second, Incr, key, c, p, epoch, 0)
+		}
+	}
+	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
+		m.look(node, aLook, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)
+	}
+}
+
+// sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so
+// that later increments stay in place.
+func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, epoch uint64, tries uint8) {
+	m.send(m.partCommand(node, op, key, c, p), flight{what: aReport, counter: c, part: p, epoch: epoch, tries: tries})
+}
+
+func (m *Machine) partCommand(node int, op Op, key string, c counter.Counter, p counter.Part) Command {
+	cmd := Command{Node: node, Op: op, Report: true, Key: key}
+	if op == Incr {
+		cmd.Delta = p.Hits
+	} else {
+		cmd.Value = m.sheet.number(p.Known)
+		cmd.Expire = seconds(c.Rule.Lifetime()) + 2
+	}
+	return cmd
+}
