@@ -306,14 +306,13 @@ func (t *Table) LearnAfter(c Counter, newest uint32, groups []uint64, reported u
 	return standing
 }
 
-// Announced takes in what another table's Snapshot has of a counter, and reports whether it has used up its limit, or is over it. What is
-// left to do about it, the other has done.
-func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (full, over bool) {
+// Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. What is left to do about
+// it, the other has done.
+func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
 	t.learn(c, newest, groups, now, func(l *lookup) {
 		over = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), 0, true).Over
-		full = c.Rule.remaining(l.s.estimate(c.Rule, l.store, l.i, l.at)) == 0
 	})
-	return full, over
+	return over
 }
 
 // Sum is how many hits a part reports.

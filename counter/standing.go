@@ -65,7 +65,7 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	if h.state &^= warm; !standing.Over && !announcement {
 		standing.Full = left == 0 && h.state&announcedFull == 0
 		standing.Near = left > 0 && r.Limit >= nearFrom && r.near(estimate) && h.state&announcedNear == 0
-		if most, lacks := s.lacks(t, r, st, i, at, left); lacks {
+		if most, lacks := s.lacks(r, st, i, at, left); lacks {
 			standing.WantTimes, standing.CrossedTimes = true, r.remaining(s.before(h, estimate, reported)) > most
 		}
 	}

@@ -19,8 +19,9 @@ type Times struct {
 const nearly = 16
 
 // lacks reports whether others counted hits in the sub-window that the window's beginning cuts, or in the next, of which
-// this table does not know when they came and has not asked in this window. Then it is to ask now. left is what the counter has left.
-func (s *shard) lacks(t *Table, r *Rule, st *store, i int, at position, left uint32) (most uint32, lacks bool) {
+// this table does not know when they came and has not asked in this window. Then it is to ask now. left is what the counter has left, most
+// how much that may be. Under a limit of a few hits answers would cost more than hits do.
+func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) (most uint32, lacks bool) {
 	groups := st.groups(i)
 	most = max(r.Limit/nearly, 1)
 	if r.Estimate == Lower { // which leaves out hits of the cut sub-window that may be within the window
@@ -39,11 +40,7 @@ func (s *shard) lacks(t *Table, r *Rule, st *store, i int, at position, left uin
 		if b := f.of(cut + uint32(ahead)); b != nil {
 			known = b.sum(0)
 		}
-		if all := r.view(groups, at.lane+ahead).oldest; known < all {
-			// Each edge that has some of them answers. That is not to cost more than half a record for each hit in the window.
-			if min(all-known, uint64(t.edges.Load())) > uint64(r.Limit)/2 {
-				continue
-			}
+		if known < r.view(groups, at.lane+ahead).oldest {
 			f.asked = r.number(at)
 			return most, true
 		}

@@ -13,7 +13,8 @@ import (
 // also be asked when hits came. If the PoP's total is over the limit, a mitigation starts: the requests that made it so went
 // through several edges at once, and none of them saw it.
 //
-// Whose report brought a counter to where it is says so at once; who finds it there leaves that to others for a while.
+// Whose report brought a counter to where it is says so at once; who finds it there asks whether anybody has, and
+// leaves a block and a question to others for a while.
 func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
 	switch {
 	case standing.Over:
@@ -22,9 +23,9 @@ func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.T
 		m.announce(c, now)
 		m.readAgain(c, now)
 	case standing.Full:
-		m.leave(task{what: claimFull, counter: c}, now)
+		m.claim(c, forFull, now)
 	case standing.Near:
-		m.leave(task{what: claimNear, counter: c}, now)
+		m.claim(c, forNear, now)
 	}
 	switch {
 	case standing.CrossedTimes:

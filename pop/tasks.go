@@ -27,8 +27,6 @@ type taskKind uint8
 
 const (
 	tellBlock taskKind = iota
-	claimFull
-	claimNear
 	askTimes
 )
 
@@ -97,10 +95,6 @@ func (m *Machine) do(t task, now time.Time) {
 		if t.bit.End.After(now) {
 			m.setBit(t.key().key, t.bit, now)
 		}
-	case claimFull:
-		m.claim(t.counter, forFull, now)
-	case claimNear:
-		m.claim(t.counter, forNear, now)
 	case askTimes:
 		m.askTimes(t.counter, now)
 	}
@@ -124,16 +118,9 @@ func (m *Machine) heardOf(c counter.Counter, r *record, now time.Time) {
 			return // memcached is slow to forget
 		}
 		m.done(tellBlock, c)
-		m.done(claimFull, c)
-		m.done(claimNear, c)
 		m.done(askTimes, c)
 	case aCount, aQuestion:
-		m.done(claimNear, c)
-		full, over := m.counters.Announced(c, r.newest, r.groups, now)
-		if full {
-			m.done(claimFull, c)
-		}
-		if over {
+		if m.counters.Announced(c, r.newest, r.groups, now) {
 			m.block(c, false, now)
 		}
 		if r.kind == aQuestion {

@@ -15,7 +15,7 @@ func cmdWorst(_ context.Context, args []string) error {
 	flags := pflag.NewFlagSet("worst", pflag.ContinueOnError)
 	var o worst.Options
 	flags.Uint64Var(&o.Seed, "seed", 1, "of the search")
-	flags.IntVar(&o.Rounds, "rounds", 100, "behaviours to try for each objective")
+	flags.IntVar(&o.Rounds, "rounds", 40, "behaviours to try for each objective")
 	flags.IntVar(&o.Edges, "edges", 0, "of the PoP; 0: searched, as everything below that is not given")
 	flags.IntVar(&o.Nodes, "nodes", 1, "memcached nodes")
 	flags.Uint32Var(&o.Limit, "limit", 0, "requests in a window")

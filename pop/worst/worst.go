@@ -88,7 +88,7 @@ type Found struct {
 func (f *Found) Over() bool { return f.share(&f.Run) > 1 }
 
 const (
-	sketch   = 100  // requests by which behaviours are compared
+	sketch   = 300  // requests by which behaviours are compared
 	full     = 1000 // and those by which the worst is measured
 	patience = 15   // changes in vain before the search begins anew
 	finals   = 3    // of the worst by comparison, so many are measured
@@ -123,15 +123,15 @@ func (o *Options) search(objective Objective, rng *rand.Rand, progress func()) (
 	vain := 0
 	for round := range o.Rounds {
 		progress()
-		begin := round == 0 || vain == patience
+		begin := round < len(suspects) || vain == patience
 		var b Behaviour
 		switch {
-		case !begin:
-			b = o.mutate(at.Behaviour, rng)
-		case len(best) < len(suspects):
-			b = o.suspect(len(best), rng)
-		default:
+		case round < len(suspects):
+			b = o.suspect(round, rng)
+		case begin:
 			b = o.draw(rng)
+		default:
+			b = o.mutate(at.Behaviour, rng)
 		}
 		if o.Sources != AnySources {
 			b.Fresh = o.Sources == Fresh
@@ -142,13 +142,17 @@ func (o *Options) search(objective Objective, rng *rand.Rand, progress func()) (
 		}
 		switch enough := r.Requests == sketch; {
 		case begin:
-			at, vain = r, 0
-			best = append(best, r)
+			if best = append(best, r); round >= len(suspects) || round == 0 || objective.share(&r) > objective.share(&at) {
+				at, vain = r, 0
+			}
 		case enough && objective.share(&r) >= objective.share(&at):
 			if objective.share(&r) > objective.share(&at) {
 				vain = 0
 			}
 			at = r
+			if len(best) == len(suspects) {
+				best = append(best, r)
+			}
 			best[len(best)-1] = r
 		default:
 			vain++
