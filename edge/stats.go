@@ -211,6 +211,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 
+	count(s.limiter.Bits.Evicted(), "sluice_mitigations_evicted_total", "Mitigations that made room for others before their end.")
 	t := s.limiter.Counters.Stats()
 	gauge(float64(t.Counters), "sluice_counters", "Counters in the table.")
 	count(t.Evicted, "sluice_counters_evicted_total", "Counters that made room for others.")

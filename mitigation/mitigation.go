@@ -71,6 +71,8 @@ type Table struct {
 	}
 	wake func()
 
+	evicted atomic.Uint64
+
 	startedMu sync.Mutex
 	started   map[Started]uint64
 
@@ -167,8 +169,8 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 		b.Start, b.Learned = old.bit.Start, old.bit.Learned
 	}
 	before := s.n
-	if old == nil && s.n >= s.max {
-		s.makeRoom(now)
+	if old == nil && s.n >= s.max && s.makeRoom(now) {
+		t.evicted.Add(1)
 	}
 	s.put(h, &entry{k, b})
 	t.counted(s, before)
@@ -317,6 +319,9 @@ func (t *Table) All(now time.Time) iter.Seq2[Key, Bit] {
 		}
 	}
 }
+
+// Evicted is how many bits were dropped for others before their end.
+func (t *Table) Evicted() uint64 { return t.evicted.Load() }
 
 // Forget drops the counts of rules that are gone, so that there are never more than rules. kept says which are not.
 func (t *Table) Forget(kept func(rule uint32) bool) {

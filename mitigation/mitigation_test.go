@@ -199,6 +199,9 @@ func TestFullTableDropsWhatEndsFirst(t *testing.T) {
 	if short+long > room {
 		t.Errorf("%d bits in a table for %d", short+long, room)
 	}
+	if got, want := table.Evicted(), uint64(10*room-short-long); got != want {
+		t.Errorf("%d bits evicted, want %d", got, want)
+	}
 	if long < room/4*9/10 {
 		t.Errorf("%d of %d long blocks are left", long, room/4)
 	}

@@ -125,8 +125,8 @@ func (s *shard) leave(at *slot) {
 }
 
 // makeRoom drops what has ended or, if nothing has, the verdict among a few that ends first; what an operator said only if all
-// of them are of that kind. The shard is locked and not empty.
-func (s *shard) makeRoom(now time.Time) {
+// of them are of that kind. It reports whether that was in force. The shard is locked and not empty.
+func (s *shard) makeRoom(now time.Time) (inForce bool) {
 	slots := *s.slots.Load()
 	var first *slot
 	var end time.Time
@@ -148,7 +148,9 @@ func (s *shard) makeRoom(now time.Time) {
 			first, end, said = at, e.bit.End, admin
 		}
 	}
+	inForce = now.Before(first.entry.Load().bit.End)
 	s.leave(first)
+	return inForce
 }
 
 // sweep drops what has ended. The shard is locked.

@@ -299,7 +299,7 @@ var allLimits = []uint32{1, 2, 3, 5, 10, 30, 60, 100, 500, 1000, 5000, 10_000, 1
 // edges; nor, from a window after it on, when clocks have stepped.
 func TestHistoriesLowerRefusesNobody(t *testing.T) {
 	worst, unsettled, refused := 0.0, 0, 0
-	for seed := range histories(80) {
+	for seed := range histories(60) {
 		h := newHistory(t, seed, shape{
 			limits: allLimits, windows: allWindows(seed),
 			edges: []int{1, 2, 3, 5, 8, 16, 64}, estimate: counter.Lower, timeouts: true, skews: seed%2 == 0,
@@ -375,7 +375,7 @@ func (l *exactHits) most(within time.Duration, beginning bool) (peak uint64) {
 // TestHistoriesNoWindowExceedsTheBound holds Rule.Bound against rules and PoPs of all shapes, while nodes run.
 func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 	over, worst := 0, 0.0
-	const n = 120
+	const n = 80
 	for seed := range histories(n) {
 		h := newHistory(t, seed, shape{
 			limits: allLimits, windows: allWindows(seed + 1), edges: []int{1, 2, 3, 5, 8, 16, 64},
@@ -414,7 +414,7 @@ func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 // TestHistoriesHitsReachTheTier: while nodes run, they have in the end exactly the hits that the edges have admitted, but for those that
 // edges say they could not report.
 func TestHistoriesHitsReachTheTier(t *testing.T) {
-	for seed := range histories(80) {
+	for seed := range histories(60) {
 		h := newHistory(t, seed, shape{
 			limits: allLimits, windows: allWindows(seed + 1), edges: []int{1, 2, 3, 5, 8, 16, 64}, estimate: counter.Nearest, timeouts: true,
 		})

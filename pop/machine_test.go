@@ -369,3 +369,29 @@ func TestPoisonedCounter(t *testing.T) {
 		t.Errorf("%d admitted at a limit of 20", admitted)
 	}
 }
+
+// TestStrangersEndNoBlocks: ten tables of strangers, each with three hits of a limit of five, end nobody's block.
+func TestStrangersEndNoBlocks(t *testing.T) {
+	const counters, blocked = 1000, 200
+	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond, Counters: counters}, r)
+	for i := range uint32(blocked) {
+		for range 6 {
+			ask(w.Edges[0], r, address(i))
+		}
+	}
+	for i := range uint32(10 * counters) {
+		for range 3 {
+			ask(w.Edges[0], r, address(blocked+i))
+		}
+		w.Run(w.Now().Add(time.Millisecond))
+	}
+	if s := w.Edges[0].Counters.Stats(); s.Evicted < 8*counters {
+		t.Fatalf("%d evicted, and the test shows nothing", s.Evicted)
+	}
+	for i := range uint32(blocked) {
+		if !mitigated(w, w.Edges[0], r, address(i)) {
+			t.Fatalf("the block of source %d has ended", i)
+		}
+	}
+}

@@ -4,8 +4,8 @@
 // A source's counters and bits are on one node, chosen by a hash of the source. An edge counts at once, in memory; then it
 // reports its new hits with incr, whose answer is the PoP's total, so the report is also the query. What gathers for a
 // counter while a report is under way is the next report: a source costs at most one increment per edge and round trip.
-// When a total, or an edge's own verdict, says that a source is over its limit, a mitigation bit is set and appended to a
-// log that every edge reads forty times a second.
+// When a total, or an edge's own verdict, says that a source is over its limit, a mitigation bit is set and written to a
+// log of numbered items, of which every edge reads the next again and again.
 //
 // Machine decides all this without sockets, goroutines or clock, in the manner of etcd's raft: Step is told what happened,
 // works on the two tables it shares with the request path, and returns what to send. pop/memcached
