@@ -71,3 +71,28 @@ func TestManyBlocksReachEveryEdge(t *testing.T) {
 	}
 	t.Logf("5,000 blocks a second: known everywhere after %v", longest)
 }
+
+// TestRecordsOfOneSource: a source that touches all edges, and comes to its limit on one, again and again, has a record for each edge in
+// a window, and a few.
+func TestRecordsOfOneSource(t *testing.T) {
+	for _, edges := range []int{8, 16, 32, 64} {
+		r := newRule(t, 100, 10*time.Second, 0, counter.Nearest)
+		w := newWorld(t, sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
+		w.Run(w.Now().Add(time.Second))
+		before := w.Cost
+		const windows = 3
+		for i := range windows * 110 {
+			e := 0
+			if i%110 < edges {
+				e = i % 110
+			}
+			ask(w.Edges[e], r, address(1))
+			w.Run(w.Now().Add(10 * time.Second / 110))
+		}
+		if n := w.Cost.Minus(before).LogRecords; n > windows*uint64(edges+8) {
+			t.Errorf("%d edges: %d records in %d windows, want at most %d for each", edges, n, windows, edges+8)
+		} else {
+			t.Logf("%d edges: %d records in %d windows", edges, n, windows)
+		}
+	}
+}

@@ -10,9 +10,9 @@ import (
 func TestBudget(t *testing.T) {
 	beyond := map[string]float64{"commands per request": 5.1}
 	for _, o := range []Options{
-		{Seed: 1, Rounds: 12, Timeout: -1},
-		{Seed: 2, Rounds: 25, Edges: 4, Timeout: -1},
-		{Seed: 3, Rounds: 12, Edges: 8, Limit: 100, Window: 10 * time.Second, Timeout: 10 * time.Second, Nodes: 2},
+		{Seed: 1, Rounds: 5, Edges: 16, Timeout: -1},
+		{Seed: 2, Rounds: 15, Edges: 4, Timeout: -1},
+		{Seed: 3, Rounds: 8, Edges: 8, Limit: 100, Window: 10 * time.Second, Timeout: 10 * time.Second, Nodes: 2},
 	} {
 		found, err := Search(o, nil)
 		if err != nil {
