@@ -11,6 +11,8 @@ type reporter struct {
 	table *Table
 	c     Counter
 	tier  map[uint32]uint64
+
+	standing Standing // after the last answer
 }
 
 func newReporter(t *testing.T, r *Rule, tier map[uint32]uint64) *reporter {
@@ -35,7 +37,7 @@ func (r *reporter) report(at time.Time, all bool) (commands int, hits uint64) {
 			}
 			r.tier[p.Group] += p.Hits
 			hits += c.Rule.sum(p.Hits)
-			r.table.Counted(c, p, r.tier[p.Group], at)
+			r.standing = r.table.Counted(c, p, r.tier[p.Group], at)
 		}
 	}
 	return commands, hits

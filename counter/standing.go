@@ -60,20 +60,24 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	estimate := s.estimate(r, st, i, at)
 	left := r.remaining(estimate)
 	standing.Over = r.over(estimate)
+	told := estimate // what others can be told of: all that the tier has confirmed
+	if !announcement {
+		told = s.before(h, estimate, 0)
+	}
 	h.lastReply = h.lastReply&^instants | instant(now)
 	h.rearm(r, left)
 	if h.state &^= warm; !standing.Over && !announcement {
-		standing.Full = left == 0 && h.state&announcedFull == 0
-		standing.Near = left > 0 && r.Limit >= nearFrom && r.near(estimate) && h.state&announcedNear == 0
+		standing.Full = r.remaining(told) == 0 && h.state&announcedFull == 0
+		standing.Near = !standing.Full && r.Limit >= nearFrom && r.near(told) && h.state&announcedNear == 0
 		if most, lacks := s.lacks(r, st, i, at, left); lacks {
 			standing.WantTimes, standing.CrossedTimes = true, r.remaining(s.before(h, estimate, reported)) > most
 		}
 	}
 	standing.Crossed = s.crossed(r, h, standing, estimate, reported)
-	if r.near(estimate) {
+	if r.near(told) {
 		h.state |= announcedNear
 	}
-	if left == 0 {
+	if r.remaining(told) == 0 {
 		h.state |= announcedFull
 	}
 	h.state |= r.warmth(estimate)

@@ -300,30 +300,39 @@ func TestReserveAllocatesNothing(t *testing.T) {
 // TestAnnouncedEachTime: a source that comes near its limit is announced, and again the next time, also if this table first meets it
 // when it is near already; but not by going to and fro over the border.
 func TestAnnouncedEachTime(t *testing.T) {
-	table := New(Options{Counters: 100, Tier: true})
 	r := rule(t, 60, time.Minute, 12, Nearest)
-	c := Counter{Rule: r, Source: address(1)}
+	e := newReporter(t, r, make(map[uint32]uint64))
 	for round := range 3 {
 		now := epoch.Add(time.Duration(round) * 5 * time.Minute)
-		table.Reserve([]Ask{{Rule: r, Source: c.Source, Hits: 1}}, now)
-		_, newest := table.Groups(r, now, 0)
+		e.hit(now)
+		e.report(now, true)
+		_, newest := e.table.Groups(r, now, 0)
 		f := func(total uint64, near, full bool) {
 			t.Helper()
-			if s := table.Learn(c, newest, []uint64{total}, now); s.Near != near || s.Full != full {
+			if s := e.table.Learn(e.c, newest, []uint64{total}, now); s.Near != near || s.Full != full {
 				t.Errorf("round %d: the tier has %d: near %v, full %v, want %v, %v", round, total, s.Near, s.Full, near, full)
 			}
 		}
-		f(49, true, false) // and the one hit that the tier has not been told of
-		f(51, false, false)
-		f(59, false, true)
-		f(59, false, false)
+		f(39, false, false)
+		f(49, true, false)
+		f(52, false, false)
+		e.hit(now)
+		f(59, false, false) // with a hit that others cannot be told of yet
+		e.report(now, true)
+		if !e.standing.Full {
+			t.Errorf("round %d: the limit is reached, and others are not told", round)
+		}
+		f(60, false, false)
 		now = now.Add(r.Window + r.SubWindow()) // the hits of the first sub-window have left
 		for range 39 {
-			table.Reserve([]Ask{{Rule: r, Source: c.Source, Hits: 1}}, now)
+			e.hit(now)
 		}
-		_, newest = table.Groups(r, now, 0)
-		f(0, false, false)
-		f(5, true, false)
+		e.report(now, true)
+		if e.standing.Near {
+			t.Errorf("round %d: 39 of 60 are near", round)
+		}
+		_, newest = e.table.Groups(r, now, 0)
+		f(5, true, false) // in another sub-window than the 39
 	}
 }
 
