@@ -76,7 +76,7 @@ func TestEveryHitIsAccountedFor(t *testing.T) {
 						table.Lost(f.c, f.p, now)
 					}
 					flying, stepped = nil, true
-					table.Adjust([]time.Duration{time.Hour, -time.Hour, 5 * time.Second, -5 * time.Second}[rng.IntN(4)], now)
+					table.Adjust([]time.Duration{time.Hour, -time.Hour, 5 * time.Second, -5 * time.Second}[rng.IntN(4)], rng.IntN(2) == 0, now)
 				}
 			}
 			if s := table.Stats(); confirmed+s.Unreported+lost(s) != counted {
@@ -318,7 +318,7 @@ func TestAdjustKeepsAges(t *testing.T) {
 					log.hits = append(log.hits, hits{at, 3})
 				}
 				before := table.Stats()
-				table.Adjust(step, at)
+				table.Adjust(step, false, at)
 				if s := table.Stats(); s.Unreported != before.Unreported || s.LostExpired != before.LostExpired {
 					t.Fatalf("limit %d, %d sub-windows, step %v: %d hits to report, and %d before (%+v)", limit, sub, step, s.Unreported, before.Unreported, s)
 				}

@@ -6,6 +6,9 @@ import "time"
 // it and the wall clock, by which edges agree on sub-windows, stands an offset. When the wall clock steps, the owner of the table
 // says so (Adjust): the offset changes, and what the table holds moves along by as many whole sub-windows, so that it keeps its age to
 // within half of one. An hour forwards then forgets nothing, and an hour back does not make a source wait for it.
+//
+// The tier keeps what it was told under the old time. After a step of less than a window both are within sight, and would be added up. So
+// then a table with a tier keeps only what it has not reported, and reads the rest anew with the source's next request.
 
 // ns is an instant on the table's clock.
 func (t *Table) ns(now time.Time) int64 {
@@ -37,8 +40,9 @@ func (t *Table) Stepped(now time.Time) time.Duration {
 	return 0
 }
 
-// Adjust takes in that the wall clock has stepped. Nothing may be under way to the tier: it is counted under the old time.
-func (t *Table) Adjust(step time.Duration, now time.Time) {
+// Adjust takes in that the wall clock has stepped. Nothing may be under way to the tier: it is counted under the old time. tier says that
+// it can be read.
+func (t *Table) Adjust(step time.Duration, tier bool, now time.Time) {
 	rules, ns := t.rules.all(), t.ns(now)
 	t.offset.Add(int64(step))
 	for i := range t.shards {
@@ -48,6 +52,9 @@ func (t *Table) Adjust(step time.Duration, now time.Time) {
 			for i := range st.all() {
 				if r := rules[st.head(i).rule]; r != nil {
 					s.shiftBy(st, i, r, ns, int64(step))
+					if tier && step.Abs() < r.Window {
+						s.unlearn(st, i, r)
+					}
 				}
 			}
 		}
@@ -89,6 +96,18 @@ func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 	if h.state&hasFine != 0 {
 		s.unlink(st, i)
 	}
+}
+
+// unlearn leaves of a counter what has not been reported, as if it had never been heard of.
+func (s *shard) unlearn(st *store, i int, r *Rule) {
+	h, groups := st.record(i)
+	for g := range groups[:r.groups()] {
+		groups[g] = 0
+		if h.work != 0 {
+			groups[g] = s.works.at(h.work).groups[g].pending
+		}
+	}
+	h.lastReply = 0
 }
 
 // shiftLanes moves lanes to later sub-windows, or to earlier ones if by is negative. Those that leave at the old end are dropped, and

@@ -275,5 +275,5 @@ func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 			f.what = aStaleLook
 		}
 	}
-	m.counters.Adjust(by, now)
+	m.counters.Adjust(by, m.Up(), now)
 }

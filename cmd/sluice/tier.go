@@ -186,7 +186,7 @@ func (s *shared) tidy(ctx context.Context) error {
 			return nil
 		case now := <-tick.C:
 			if step := s.table.Stepped(now); step != 0 {
-				s.table.Adjust(step, now)
+				s.table.Adjust(step, false, now)
 			}
 			s.table.Sweep(now, true)
 		}
