@@ -143,12 +143,38 @@ func (m *Machine) standing(k kind, c counter.Counter, now time.Time) record {
 // Near a source's limit it matters when, within a sub-window, others' hits came (counter.Times). An edge that lacks that asks
 // in the mitigation log, and tells its own; all edges answer there, so whichever decides next knows.
 
-// takenTimes is what an edge has told of a sub-window's hits. It must be taken in once, though whoever reaches the tier may
-// write an edge's record a second time.
+// takenFrom is whose times of a counter have been taken in.
+type takenFrom struct {
+	counter mitigation.Key
+	edge    uint64
+}
+
+// takenTimes says which sub-windows' times have been taken in. That must happen once, though whoever reaches the tier may write an edge's
+// record a second time.
 type takenTimes struct {
-	counter   mitigation.Key
-	edge      uint64
-	subWindow uint32
+	newest uint32
+	before uint16    // a bit for each sub-window, that of the newest the lowest
+	until  time.Time // by then they have left every window
+}
+
+// maxTaken bounds what is remembered; beyond it times are not taken in, and those hits are thought to be spread evenly.
+const maxTaken = 1 << 15
+
+// take notes a sub-window, and reports whether it is to be taken in.
+func (t *takenTimes) take(subWindow uint32) bool {
+	ahead := int32(subWindow - t.newest)
+	switch {
+	case t.before == 0 || ahead >= 16:
+		t.newest, t.before = subWindow, 1
+		return true
+	case ahead > 0:
+		t.newest, t.before = subWindow, t.before<<ahead|1
+		return true
+	case ahead <= -16 || t.before>>-ahead&1 != 0:
+		return false
+	}
+	t.before |= 1 << -ahead
+	return true
 }
 
 // askTimes asks the others when their hits came.
@@ -172,12 +198,19 @@ func (m *Machine) mergeTimes(c counter.Counter, r record, now time.Time) {
 	if r.edge == m.id {
 		return
 	}
-	for _, times := range r.times {
-		taken := takenTimes{mitigation.Key{Rule: c.Rule.ID, Source: c.Source}, r.edge, times.SubWindow}
-		if _, again := m.times[taken]; again {
-			continue
-		}
-		m.times[taken] = now.Add(c.Rule.Lifetime()) // by then the sub-window has left every window
-		m.counters.MergeTimes(c, times, now)
+	if len(r.times) == 0 {
+		return
 	}
+	from := takenFrom{mitigation.Key{Rule: c.Rule.ID, Source: c.Source}, r.edge}
+	taken, there := m.times[from]
+	if !there && len(m.times) >= maxTaken {
+		return
+	}
+	for _, times := range r.times {
+		if taken.take(times.SubWindow) {
+			m.counters.MergeTimes(c, times, now)
+		}
+	}
+	taken.until = now.Add(c.Rule.Lifetime())
+	m.times[from] = taken
 }

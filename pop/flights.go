@@ -128,6 +128,7 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 			total = r.Number
 		}
 		m.judge(c, m.counters.Counted(c, p, total, now), now)
+		m.echo(f, r)
 	case NotThere:
 		if f.tries >= maxTries {
 			m.counters.Returned(c, p, now)
@@ -145,11 +146,12 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		}
 		if errors.Is(r.Err, ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
 			m.stats.forged.Add(1)
-			m.send(Command{Node: r.Node, Op: Delete, Key: r.Key}, flight{what: aDelete})
+			m.send(Command{Node: r.Node, Op: Delete, Report: true, Key: r.Key}, flight{what: aDelete})
 		}
 		m.counters.Returned(c, p, now)
 	case Unknown:
 		m.counters.Lost(c, p, now)
+		m.echo(f, r)
 	}
 }
 

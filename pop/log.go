@@ -21,7 +21,7 @@ const (
 	logItem     = 32 << 10         // bytes of an item, about
 	logBehind   = 4096             // numbers; a reader that is further behind does not read them all
 	logWidth    = 4                // numbers that are asked for at once where none is known to be there
-	logMissing  = 128              // numbers; more are given up
+	logMissing  = MaxKeys / 2      // numbers; more are given up
 	headAhead   = 10 * time.Second // how far the numbers may be ahead of the clock: no edge's is
 	perItem     = 250 * time.Microsecond
 	logAgain    = 25 * time.Millisecond // after a node did not take a batch
@@ -39,6 +39,10 @@ type logWriter struct {
 // appendLog adds a record to the log of a node.
 func (m *Machine) appendLog(node int, r record) {
 	w := &m.nodes[node].writer
+	if len(w.records) >= 32*logItem { // the node is too slow for it: others find the source at first sight
+		m.stats.logLost.Add(1)
+		return
+	}
 	sealed := m.secret.seal(r)
 	w.records = append(binary.BigEndian.AppendUint16(w.records, uint16(len(sealed))), sealed...)
 	m.stats.logRecords.Add(1)
@@ -144,7 +148,8 @@ type logReader struct {
 	next    uint64 // the first that has not been asked for in vain or read; 0: nothing is known of the log
 	old     uint64 // up to this one numbers are not asked for again: their items may have been forgotten
 	missing []missingItem
-	width   uint64
+	width   uint64 // numbers to ask for that may be there
+	most    uint64 // numbers to ask for, so that the answer comes in time
 	polled  time.Time
 	news    time.Time // when it last had something new
 	reading bool
@@ -196,7 +201,10 @@ func (m *Machine) readLog(i int, now time.Time) {
 	if l.head >= l.next {
 		width = max(width, l.head-l.next+1)
 	}
-	for k := range min(width, MaxKeys/2) {
+	if l.most == 0 {
+		l.most = MaxKeys / 2
+	}
+	for k := range min(width, l.most) {
 		l.asked = append(l.asked, l.next+k)
 	}
 	for _, number := range l.asked {
@@ -212,8 +220,10 @@ func (m *Machine) logAnswered(r *Result, now time.Time) {
 	l := &n.log
 	l.reading = false
 	if r.Status != Done {
+		l.most = max(l.most/2, 1) // perhaps it is too much at once
 		return
 	}
+	l.most = min(2*l.most, MaxKeys/2)
 	found := 0
 	for i, number := range l.asked {
 		if r.Values[i] != nil {
@@ -238,8 +248,12 @@ func (m *Machine) logAnswered(r *Result, now time.Time) {
 		if number < l.next || number > l.head {
 			continue // asked for again, or not given out yet
 		}
-		if r.Values[i] == nil && number > l.old && len(l.missing) < logMissing {
+		switch {
+		case r.Values[i] != nil || number <= l.old:
+		case len(l.missing) < logMissing:
 			l.missing = append(l.missing, missingItem{number, now})
+		default:
+			m.counters.Missed(now)
 		}
 		l.next = number + 1
 	}

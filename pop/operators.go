@@ -35,6 +35,7 @@ type operators struct {
 type lift struct {
 	epoch uint64
 	since time.Time
+	said  bool // by a word of the list, which says how long it is kept
 }
 
 // other is an edge that is there, and what it has put into force.
@@ -138,7 +139,7 @@ func (m *Machine) Restore(list []byte, now time.Time) error {
 	}
 	for name, e := range o.list.entries {
 		if e.epoch != 0 {
-			o.lifts[name] = lift{e.epoch, now}
+			o.lifts[name] = lift{e.epoch, now, true}
 		}
 	}
 	return nil
@@ -220,6 +221,10 @@ func (m *Machine) apply(name wordName, now time.Time) {
 	if e.epoch > m.said.lifts[name].epoch {
 		m.void(name, e.epoch, now)
 	}
+	if l, there := m.said.lifts[name]; there && l.epoch == e.epoch {
+		l.said = true
+		m.said.lifts[name] = l
+	}
 	for _, rule := range m.said.rules.byName[name.rule] {
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.source}
 		bit, there := m.bits.Get(key, now)
@@ -245,7 +250,7 @@ func (m *Machine) void(name wordName, epoch uint64, now time.Time) {
 	if o.settling == nil {
 		o.settling = make(map[mitigation.Key]time.Time)
 	}
-	o.lifts[name] = lift{epoch, now}
+	o.lifts[name] = lift{epoch: epoch, since: now}
 	for _, rule := range m.rules.Load().byName[name.rule] {
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.source}
 		if o.epochs == nil {
@@ -271,7 +276,7 @@ func (m *Machine) forgetLifts(now time.Time) {
 	some := false
 	for name, l := range o.lifts {
 		// One learned from another edge's line has no word here yet.
-		if e := o.list.entries[name]; (e == nil || e.over(now)) && now.Sub(l.since) > mitigation.MaxTimeout {
+		if e := o.list.entries[name]; (e == nil || e.over(now)) && (l.said || now.Sub(l.since) > mitigation.MaxTimeout) {
 			delete(o.lifts, name)
 			some = true
 		}

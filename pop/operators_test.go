@@ -476,3 +476,31 @@ func TestManyWriters(t *testing.T) {
 		}
 	}
 }
+
+// TestEpochsEndTogether: a day after a lift all edges count the source under one name again, one that was restarted meanwhile included.
+func TestEpochsEndTogether(t *testing.T) {
+	const limit = 60
+	r := newRule(t, limit, time.Minute, time.Minute, counter.Lower)
+	w := newWorld(t, sim.Config{Edges: 4, Nodes: 1, RTT: time.Millisecond}, r)
+	pass(w, 2*time.Second)
+	s := address(7)
+	ask(w.Edges[0], r, s)
+	say(t, w, w.Edges[0], pop.Lift, s, 0)
+	pass(w, 3*time.Second)
+	passBy(w, 12*time.Hour, 30*time.Second)
+	if err := w.Start(1); err != nil {
+		t.Fatal(err)
+	}
+	pass(w, 3*time.Second)
+	passBy(w, 13*time.Hour, 30*time.Second)
+	admitted := 0
+	for i := range 550 {
+		if ask(w.Edges[i%4], r, s) {
+			admitted++
+		}
+		w.Run(w.Now().Add(100 * time.Millisecond))
+	}
+	if admitted > limit+4 {
+		t.Errorf("%d admitted of a limit of %d: the edges count apart", admitted, limit)
+	}
+}

@@ -66,8 +66,8 @@ type Machine struct {
 	nodes    []node
 	moving   time.Time // when the transition to another list of nodes ends; zero: there is none
 	presence presence
-	headKey  string                   // of the numbers of a node's log
-	times    map[takenTimes]time.Time // until when they must not be taken in again
+	headKey  string // of the numbers of a node's log
+	times    map[takenFrom]takenTimes
 
 	asks      asks
 	flights   []flight // by tag
@@ -107,7 +107,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
 		presence: newPresence(c.Secret), headKey: c.Secret.headKey(),
-		times: make(map[takenTimes]time.Time), stepped: now, awake: now, swept: now, cleaned: now,
+		times: make(map[takenFrom]takenTimes), stepped: now, awake: now, swept: now, cleaned: now,
 	}
 	m.said.listKey, m.said.headKey = c.Secret.wordsKeys()
 	for i, name := range names {
@@ -188,8 +188,8 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		m.cleaned = now
 		m.bits.Sweep(now)
 		m.forgetLifts(now)
-		for k, until := range m.times {
-			if now.After(until) {
+		for k, taken := range m.times {
+			if now.After(taken.until) {
 				delete(m.times, k)
 			}
 		}

@@ -147,10 +147,11 @@ func (m *Machine) rollCalled(r *Result, now time.Time) {
 			ours = ours || i == p.slot
 			continue
 		case ok:
-			if known, there := p.peers[e.id]; !there || e.count > known.count {
+			if known, there := p.peers[e.id]; there && e.count > known.count || !there && m.recent(e.count, now) {
 				p.peers[e.id] = peer{e, now}
 			}
-			ok = now.Sub(p.peers[e.id].heard) < presenceKept && !seen[e.id]
+			known, there := p.peers[e.id]
+			ok = there && now.Sub(known.heard) < presenceKept && !seen[e.id]
 			seen[e.id] = true
 		}
 		if !ok {
@@ -175,6 +176,11 @@ func (m *Machine) rollCalled(r *Result, now time.Time) {
 		m.counters.SetEdges(p.highest)
 	}
 	m.publishOthers()
+}
+
+// recent reports whether a count, which goes on with the clock, is of now and not one that somebody has kept of an edge that is gone.
+func (m *Machine) recent(count uint64, now time.Time) bool {
+	return int64(count) >= m.wall(now).Add(-2*presenceKept).UnixMilli()
 }
 
 // takeSlot takes one of the free slots, if this edge needs one. An edge that has found the PoP full lets others go first that only have

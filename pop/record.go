@@ -43,7 +43,7 @@ const (
 
 // seal encodes r.
 func (s Secret) seal(r record) []byte {
-	b := make([]byte, 0, maxRecord)
+	b := make([]byte, 0, 160) // most are shorter
 	b = append(b, byte(r.kind))
 	b = binary.BigEndian.AppendUint64(b, r.rule)
 	b = r.source.AppendBinary(b)

@@ -82,7 +82,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 	if !ok {
 		return
 	}
-	name, second := m.secret.counterName(c, epoch), m.second(c.Source, node)
+	name := m.secret.counterName(c, epoch)
 	reported := uint64(0)
 	for _, p := range rep.Parts[:rep.N] {
 		reported += p.Sum(c.Rule)
@@ -93,9 +93,6 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		var room [counterKeySize]byte
 		key := m.sheet.write(name.append(room[:0], p.Group))
 		m.sendPart(node, op, key, c, p, epoch, 0)
-		if second >= 0 {
-			m.echo(second, Incr, key, c, p, epoch, 0)
-		}
 	}
 	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
 		m.look(node, aLook, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)

@@ -12,7 +12,7 @@ import (
 // share sources, those whose place differs must not be counted apart, or each would have its limit twice. So for Transition an edge
 // with the new list goes by the old one, and tells the new place of a source as well: what it reports is added there too (an echo), and
 // so are bits and announcements. The larger total counts. After that the new list is all. If every edge gets the new list within Transition,
-// a source loses nothing but, for windows longer than that, what was counted of it before the change by edges that it does not meet again.
+// a source loses nothing but, for windows longer than that, what was counted of it before the change.
 // An edge that is started with the new list while others have the old one only (a restart in place of a reload) counts moved sources apart:
 // they may be admitted their limit once more.
 const Transition = 5 * time.Minute
@@ -97,20 +97,29 @@ func (m *Machine) second(s counter.Source, place int) int {
 	return -1
 }
 
-// echo reports a part to the new place of a source as well.
-func (m *Machine) echo(node int, op Op, key string, c counter.Counter, p counter.Part, epoch uint64, tries uint8) {
-	m.send(m.partCommand(node, op, key, c, p), flight{what: anEcho, counter: c, part: p, epoch: epoch, tries: tries})
+// echo adds hits that have been reported to the number at the new place of their source as well: when it is certain that they will not be
+// reported again, and only those, because other edges add theirs themselves.
+func (m *Machine) echo(f flight, r *Result) {
+	if second := m.second(f.counter.Source, r.Node); second >= 0 {
+		f.part.Known = f.part.Hits
+		m.sendEcho(second, Incr, r.Key, f, 0)
+	}
 }
 
-// echoed learns what the new place has. A number that is not there is stored with all that this edge knows. Where another edge was faster,
-// that one may have known of these hits: then they are not added.
+func (m *Machine) sendEcho(node int, op Op, key string, f flight, tries uint8) {
+	m.send(m.partCommand(node, op, key, f.counter, f.part), flight{what: anEcho, counter: f.counter, part: f.part, epoch: f.epoch, tries: tries})
+}
+
+// echoed learns what the new place has.
 func (m *Machine) echoed(f flight, r *Result, now time.Time) {
 	switch {
 	case f.epoch < m.epoch(f.counter.Rule, f.counter.Source): // from before an operator lifted the source
 	case r.Status == Done && r.Op == Incr:
 		m.judge(f.counter, m.counters.Read(f.counter, f.part.Group, r.Number, now), now)
-	case r.Status == NotThere && r.Op == Incr:
-		m.echo(r.Node, Add, r.Key, f.counter, f.part, f.epoch, f.tries+1)
+	case r.Status == NotThere && f.tries < maxTries && r.Op == Incr:
+		m.sendEcho(r.Node, Add, r.Key, f, f.tries+1)
+	case r.Status == NotThere && f.tries < maxTries:
+		m.sendEcho(r.Node, Incr, r.Key, f, f.tries+1)
 	}
 }
 

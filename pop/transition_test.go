@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop"
+	"sluice/pop/poptest"
 	"sluice/pop/sim"
 )
 
@@ -76,5 +78,82 @@ func TestBadNodeLists(t *testing.T) {
 		if w.Edges[0].Machine.SetNodes(nodes) == nil {
 			t.Errorf("%q was accepted", nodes)
 		}
+	}
+}
+
+// TestNodeListChangesThroughFaults: sources under their limit are not refused while the list changes and the old node takes no commands
+// for a moment, is killed, or hangs: what it did not take is reported again, and must not count at the new place each time.
+func TestNodeListChangesThroughFaults(t *testing.T) {
+	const sources, limit, perWindow = 40, 60, 54
+	for name, fault := range map[string]func(w *sim.World, refuse *bool){
+		"refuses for a moment": func(_ *sim.World, refuse *bool) { *refuse = true },
+		"killed":               func(w *sim.World, _ *bool) { w.Kill(0) },
+		"hung":                 func(w *sim.World, _ *bool) { w.Hang(0) },
+	} {
+		var old *poptest.Node
+		refuse := false
+		r := newRule(t, limit, 10*time.Second, 10*time.Second, counter.Lower)
+		w := newWorld(t, sim.Config{
+			Edges: 2, Nodes: 2, RTT: time.Millisecond, Counters: 10_000, List: []string{"node0:11211"},
+			Carry: func(c pop.Command, n *poptest.Node, now time.Time) pop.Result {
+				if n == old && refuse {
+					return pop.Result{Command: c, Status: pop.Unsent, Err: poptest.ErrDown}
+				}
+				return n.Do(now, c)
+			},
+		}, r)
+		old = w.Nodes[0]
+		refused := 0
+		for i := 0; w.Now().Sub(began) < time.Minute; i++ {
+			at := w.Now().Sub(began)
+			before := w.Now().Add(-10 * time.Second / perWindow / sources).Sub(began)
+			now := func(moment time.Duration) bool { return at >= moment && before < moment }
+			switch {
+			case now(10 * time.Second):
+				for _, e := range w.Edges {
+					if err := e.Machine.SetNodes([]string{"node1:11211"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			case now(20 * time.Second):
+				fault(w, &refuse)
+			case now(20*time.Second + 300*time.Millisecond):
+				refuse = false
+			}
+			if !ask(w.Edges[i/sources%2], r, address(uint32(i%sources))) {
+				refused++
+			}
+			w.Run(w.Now().Add(10 * time.Second / perWindow / sources))
+		}
+		if refused > 0 {
+			t.Errorf("%s: %d requests refused of sources at nine tenths of their limit", name, refused)
+		}
+	}
+}
+
+// TestRecordsThatNodesDoNotTake: what a node has no room for does not gather without bound.
+func TestRecordsThatNodesDoNotTake(t *testing.T) {
+	r := newRule(t, 1, time.Minute, time.Minute, counter.Lower)
+	w := newWorld(t, sim.Config{
+		Edges: 2, Nodes: 1, RTT: time.Millisecond, Counters: 100_000,
+		Carry: func(c pop.Command, n *poptest.Node, now time.Time) pop.Result {
+			if c.Report && c.Op == pop.Set {
+				return pop.Result{Command: c, Status: pop.Unsent, Err: pop.ErrFull}
+			}
+			return n.Do(now, c)
+		},
+	}, r)
+	const sources = 30_000
+	for s := range uint32(sources) {
+		for range 3 {
+			ask(w.Edges[0], r, address(s))
+		}
+		if s%100 == 0 {
+			w.Run(w.Now().Add(time.Millisecond))
+		}
+	}
+	w.Run(w.Now().Add(5 * time.Second))
+	if stats := w.Edges[0].Machine.Stats(); stats.LogLost == 0 {
+		t.Errorf("%d records wait", stats.LogRecords)
 	}
 }
