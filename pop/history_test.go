@@ -298,6 +298,7 @@ var allLimits = []uint32{1, 2, 3, 5, 10, 30, 60, 100, 500, 1000, 5000, 10_000, 1
 // TestHistoriesLowerRefusesNobody: a source that keeps at or under its limit is refused by nobody, whatever happens to nodes and
 // edges; nor, from a window after it on, when clocks have stepped.
 func TestHistoriesLowerRefusesNobody(t *testing.T) {
+	t.Parallel()
 	worst, unsettled, refused := 0.0, 0, 0
 	for seed := range histories(40) {
 		h := newHistory(t, seed, shape{
@@ -374,6 +375,7 @@ func (l *exactHits) most(within time.Duration, beginning bool) (peak uint64) {
 
 // TestHistoriesNoWindowExceedsTheBound holds Rule.Bound against rules and PoPs of all shapes, while nodes run.
 func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
+	t.Parallel()
 	over, worst := 0, 0.0
 	const n = 50
 	for seed := range histories(n) {
@@ -414,6 +416,7 @@ func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 // TestHistoriesHitsReachTheTier: while nodes run, they have in the end exactly the hits that the edges have admitted, but for those that
 // edges say they could not report.
 func TestHistoriesHitsReachTheTier(t *testing.T) {
+	t.Parallel()
 	for seed := range histories(40) {
 		h := newHistory(t, seed, shape{
 			limits: allLimits, windows: allWindows(seed + 1), edges: []int{1, 2, 3, 5, 8, 16, 64}, estimate: counter.Nearest, timeouts: true,
@@ -458,6 +461,7 @@ func TestHistoriesHitsReachTheTier(t *testing.T) {
 // TestSteadySourcesAreServed: a source that sends at 95 % of its limit, evenly and through all edges in turn, is never refused, whatever
 // its limit, though a node dies in the middle and returns.
 func TestSteadySourcesAreServed(t *testing.T) {
+	t.Parallel()
 	f := func(limit uint32, window time.Duration, perSecond float64, atOnce uint32, edges, nodes int, dies bool) {
 		t.Helper()
 		r := newRule(t, limit, window, window, counter.Lower)

@@ -42,6 +42,7 @@ func blocks(t *testing.T, w *sim.World, perSecond int, lasting time.Duration) (l
 
 // TestLogIsReadOnce: what edges read of the log is what was written, once each.
 func TestLogIsReadOnce(t *testing.T) {
+	t.Parallel()
 	const edges, lasting = 4, 10 * time.Second
 	w := newWorld(t, sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond}, newRule(t, 2, time.Minute, time.Minute, counter.Nearest))
 	w.Run(w.Now().Add(time.Second))
@@ -63,6 +64,7 @@ func TestLogIsReadOnce(t *testing.T) {
 
 // TestManyBlocksReachEveryEdge: five thousand blocks a second are known everywhere in time.
 func TestManyBlocksReachEveryEdge(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sim.Config{Edges: 8, Nodes: 1, RTT: time.Millisecond}, newRule(t, 2, time.Minute, time.Minute, counter.Nearest))
 	w.Run(w.Now().Add(time.Second))
 	longest, missing := blocks(t, w, 5000, 4*time.Second)
@@ -75,6 +77,7 @@ func TestManyBlocksReachEveryEdge(t *testing.T) {
 // TestRecordsOfOneSource: a source that touches all edges, and comes to its limit on one, again and again, has a record for each edge in
 // a window, and a few.
 func TestRecordsOfOneSource(t *testing.T) {
+	t.Parallel()
 	for _, edges := range []int{8, 16, 32, 64} {
 		r := newRule(t, 100, 10*time.Second, 0, counter.Nearest)
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)

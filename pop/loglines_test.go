@@ -16,6 +16,7 @@ import (
 // TestLogLinesOfASource: whatever one source does, the edges write at most as many lines about it to the mitigation log as there are
 // edges, and eight, for each time that it is blocked.
 func TestLogLinesOfASource(t *testing.T) {
+	t.Parallel()
 	worst := make(map[string]string)
 	peak, where := make(map[int]float64), make(map[int]string) // by edges
 	for name, attack := range map[string]func(w *sim.World, hit func(edge, n int), limit int, rng *rand.Rand){

@@ -11,6 +11,7 @@ import (
 
 // TestFullPoP: more edges than can share counters: those that come too late count alone, and disturb nobody, until others leave.
 func TestFullPoP(t *testing.T) {
+	t.Parallel()
 	pass := func(w *sim.World, d time.Duration) { passBy(w, d, 5*pop.Tick) }
 	for _, edges := range []int{65, 70} {
 		r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)

@@ -14,6 +14,7 @@ import (
 // TestNodeListChanges: while one edge after the other gets a new list of nodes, and once all have it, no source is admitted more than
 // its limit (and what edges may not know of each other), and no steady source under it is refused.
 func TestNodeListChanges(t *testing.T) {
+	t.Parallel()
 	const sources, limit = 60, 30
 	usual := uint32(0)
 	for _, change := range []struct {
