@@ -55,12 +55,20 @@ func (m *Machine) around(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(mix(m.id^m.dice)%uint64(d/4))
 }
 
+// listAnswered ends a command of a node's copy. One that failed is followed by another look soon.
+func (m *Machine) listAnswered(r *Result, now time.Time) (w *wordsCopy, ok bool) {
+	w = &m.nodes[r.Node].words
+	w.busy = false
+	if ok = r.Status == Done; !ok {
+		w.next = now.Add(m.around(headHasty))
+	}
+	return w, ok
+}
+
 // headRead compares a node's list with ours.
 func (m *Machine) headRead(r *Result, now time.Time) {
-	w := &m.nodes[r.Node].words
-	w.busy = false
-	if r.Status != Done {
-		w.next = now.Add(m.around(headHasty))
+	w, ok := m.listAnswered(r, now)
+	if !ok {
 		return
 	}
 	o := &m.said
@@ -68,7 +76,8 @@ func (m *Machine) headRead(r *Result, now time.Time) {
 	version, entries := o.version, len(o.list.entries)
 	_, ours := o.encode(m.secret, now)
 	o.mu.Unlock()
-	id, ok := tag{}, false
+	var id tag
+	ok = false
 	if v := r.Values[0]; v != nil {
 		if id, ok = m.secret.openHead(v); !ok {
 			m.stats.forged.Add(1)
@@ -90,16 +99,14 @@ func (m *Machine) headRead(r *Result, now time.Time) {
 
 // listRead merges a node's list into ours.
 func (m *Machine) listRead(r *Result, now time.Time) {
-	w := &m.nodes[r.Node].words
-	w.busy = false
-	if r.Status != Done {
-		w.next = now.Add(m.around(headHasty))
+	w, ok := m.listAnswered(r, now)
+	if !ok {
 		return
 	}
 	o := &m.said
 	var entries []entry
 	var id tag
-	ok := r.Values[0] != nil
+	ok = r.Values[0] != nil
 	if ok {
 		var err error
 		if entries, id, err = decodeWords(m.secret, r.Values[0]); err != nil {

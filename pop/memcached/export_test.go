@@ -26,7 +26,6 @@ func (p Pipeline) Send(cmds []pop.Command) []pop.Command { return p.p.send(cmds)
 func (p Pipeline) Run(ctx context.Context)               { p.p.run(ctx) }
 func (p Pipeline) Dials() uint64                         { return p.d.dials.Load() }
 func (p Pipeline) Backlog() int                          { return p.p.backlog() }
-func (p Pipeline) Trips() uint64                         { _, n, _ := p.p.trips.Snapshot(); return n }
 func (p Pipeline) Drops() (closed, timeout, wrong uint64) {
 	return p.p.drops.closed.Load(), p.p.drops.timeout.Load(), p.p.drops.wrong.Load()
 }
