@@ -56,7 +56,7 @@ func testSiege(t *testing.T, at string) {
 	accepted := func() net.Conn {
 		t.Helper()
 		defer time.AfterFunc(10*time.Second, l.stop).Stop()
-		c, err := l.Accept()
+		c, err := l.accept()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func testSiege(t *testing.T, at string) {
 
 	done := make(chan error, 1)
 	go func() {
-		_, err := l.Accept()
+		_, err := l.accept()
 		done <- err
 	}()
 	var list []net.Conn

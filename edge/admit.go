@@ -74,10 +74,10 @@ func (x *exchange) judge(method []byte) {
 func (x *exchange) skipBody() {
 	c := x.conn
 	if x.length <= skipLimit && !x.close {
-		c.startBody(lingerTime, lingerTime)
+		x.startBody(lingerTime, lingerTime)
 		c.writeAt = time.Time{} // it takes its time
 		defer func() { c.body = false }()
-		body, skipped := x.requestBody(), 0
+		body, skipped := &x.in, 0
 		for skipped <= skipLimit {
 			part, err := body.next()
 			if err == io.EOF {
@@ -94,14 +94,12 @@ func (x *exchange) skipBody() {
 	x.close = true
 }
 
-// requestBody is the body of the request. The head is not in the buffer any more.
-func (x *exchange) requestBody() stream {
+// startBody begins to read the request's body, which the client must send at a pace. The head is not in the buffer any more.
+func (x *exchange) startBody(grace, most time.Duration) {
+	x.bodyRead = true
 	if x.length == lengthChunked || x.length > headBuffer {
 		x.conn.grow(bodyBuffer)
 	}
-	s := stream{br: x.conn.br, waiter: x.conn, left: x.length}
-	if x.length == lengthChunked {
-		s.framing, s.left = chunked, 0
-	}
-	return s
+	x.in.br = x.conn.br
+	x.conn.startBody(grace, most)
 }

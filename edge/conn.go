@@ -43,6 +43,7 @@ type conn struct {
 	woken    bool  // by retire; guarded by the registry
 
 	br      *bufio.Reader // what it sends
+	first   *bufio.Reader // the one that br was at first
 	linger  atomic.Bool   // what the client still sends is read before it is closed
 	heading bool          // a part of a head has been read
 	turns   uint8         // at reading one, up to patience

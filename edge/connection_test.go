@@ -25,7 +25,7 @@ func TestAcceptSurvivesErrors(t *testing.T) {
 		l := &listener{Listener: faulty, ended: make(chan struct{}), registry: &registry{stats: newStats(), perSource: 1,
 			source: newSources(Default().Source).connection, conns: map[*conn]struct{}{}, counts: map[counter.Source]int{}}}
 		start := time.Now()
-		c, err := l.Accept()
+		c, err := l.accept()
 		if err != nil || c == nil {
 			t.Fatalf("%v, %v", c, err)
 		}
@@ -33,7 +33,7 @@ func TestAcceptSurvivesErrors(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		faulty.errs = []error{net.ErrClosed}
-		if _, err := l.Accept(); err != io.EOF {
+		if _, err := l.accept(); err != io.EOF {
 			t.Errorf("closed: %v, want io.EOF", err)
 		}
 	})

@@ -17,13 +17,15 @@ package edge
 
 import (
 	"crypto/tls"
-	"io"
+	"math"
 	"net"
 	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
 	"sluice/edge/limiter"
@@ -44,6 +46,7 @@ type Options struct {
 
 // Server is one edge.
 type Server struct {
+	http     *fasthttp.Server
 	open     *registry
 	ears     []*listener // guarded by apply
 	limiter  limiter.Limiter
@@ -90,6 +93,15 @@ func New(o Options) (*Server, error) {
 	if s.warn == nil {
 		s.warn = func(string, ...any) {}
 	}
+	s.http = &fasthttp.Server{
+		Handler: s.handle, ErrorHandler: s.refuse, Logger: silent{},
+		ReadBufferSize:     c.Limits.HeaderBytes + len(standIn), // it must hold the longest head that a screen shows
+		Concurrency:        math.MaxInt32,                       // how many connections there may be is for the listeners to say
+		MaxRequestBodySize: math.MaxInt,
+		ReduceMemoryUsage:  true, // an idle connection keeps nothing
+
+		NoDefaultServerHeader: true, NoDefaultContentType: true,
+	}
 	s.pool.New = func() any { return &exchange{server: s} }
 	if err := s.Apply(c); err != nil {
 		return nil, err
@@ -121,7 +133,7 @@ func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
 func (s *Server) ServeTLS(ln net.Listener, c *Certificates) error { return s.serve(ln, c.config()) }
 
 func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
-	l := &listener{Listener: ln, registry: s.open, tls: secure, ended: make(chan struct{})}
+	l := &listener{Listener: ln, registry: s.open, tls: secure, screen: s.screen, ended: make(chan struct{})}
 	s.apply.Lock()
 	if s.draining.Load() {
 		s.apply.Unlock()
@@ -130,15 +142,15 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 	s.ears = append(s.ears, l)
 	s.apply.Unlock()
 	boundUnsent(ln)
-	for {
-		c, err := l.Accept()
-		if err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		go s.serveConn(c)
+	return s.http.Serve(l)
+}
+
+// screen makes a connection what fasthttp is given.
+func (s *Server) screen(c *conn) net.Conn {
+	if secure, ok := c.Conn.(*tls.Conn); ok {
+		return &tlsScreen{screen{conn: c, server: s}, secure}
 	}
+	return &screen{conn: c, server: s}
 }
 
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
@@ -157,3 +169,8 @@ func (s *Server) Sweep(now time.Time) {
 		o.sweep(now)
 	}
 }
+
+// silent is fasthttp's log: what it would say there, of connections that end, is counted by the edge.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}

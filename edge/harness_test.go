@@ -329,3 +329,6 @@ func (e *edgeUnderTest) rest() map[string]float64 {
 		}
 	}
 }
+
+// serveConn serves one connection until it is over.
+func (s *Server) serveConn(c *conn) { _ = s.http.ServeConn(s.screen(c)) }

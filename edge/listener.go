@@ -53,21 +53,22 @@ type registry struct {
 type listener struct {
 	net.Listener
 	*registry
-	tls *tls.Config // nil: plain
+	tls    *tls.Config // nil: plain
+	screen func(*conn) net.Conn
 
 	siege    siege
 	ended    chan struct{} // closed when the last connection has been accepted
 	stopping atomic.Bool
 }
 
-// Accept returns io.EOF once the listener is closed.
-func (l *listener) Accept() (*conn, error) {
+// Accept returns a screen, and io.EOF once the listener is closed.
+func (l *listener) Accept() (net.Conn, error) {
 	c, err := l.accept()
 	if err != nil {
-		close(l.ended) // serve does not call again after an error
+		close(l.ended) // fasthttp does not call again after an error
 		return nil, err
 	}
-	return c, nil
+	return l.screen(c), nil
 }
 
 func (l *listener) accept() (*conn, error) {

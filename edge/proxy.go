@@ -137,10 +137,10 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		w := writerTo(l.Conn)
 		_, _ = w.Write(*head)
 		requestHeads.Put(head)
-		u := &upload{body: x.requestBody(), link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
+		u := &upload{body: &x.in, link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
 			within: b.within, due: b.due, announced: slices.Clone(x.announced)}
-		b.upload, x.bodyRead = u, true
-		x.conn.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
+		b.upload = u
+		x.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
 		if x.length != lengthChunked && x.length <= inlineBody {
 			u.run(false)
 			if u.byClient {

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"net/http"
 	"strconv"
 	"time"
@@ -10,12 +11,13 @@ import (
 
 // A reply is the answer to a request as its client gets it.
 type reply struct {
-	status int
-	from   from
-	head   []byte      // status line and header lines; what ends at this hop, and the empty line, come when it is sent
-	body   []byte      // of an answer of the edge's own
-	stream *answerBody // of an origin's; nil: there is none
-	length int64       // of the body as announced, in bytes; less than 0: it is not
+	status      int
+	from        from
+	head        []byte // header lines, and before them the status line of an origin's; what ends at this hop, and the empty line, come when it is sent
+	body        []byte // of an answer of the edge's own
+	contentType string
+	stream      *answerBody // of an origin's; nil: there is none
+	length      int64       // of the body as announced, in bytes; less than 0: it is not
 }
 
 // A refusal is an answer of the edge's own to what it does not take. Its texts go to the client: they must not hold anything
@@ -43,26 +45,25 @@ func (x *exchange) say(r *refusal) {
 	x.reply.head = append(x.reply.head, r.header...)
 }
 
-// begins begins an answer of the edge's own: with its status line, and what its body is.
+// begins begins an answer of the edge's own: its status, and what its body is.
 func (x *exchange) begins(status int, contentType string, body []byte) {
-	h := appendStatusLine(x.reply.head[:0], status)
-	if contentType != "" {
-		h = append(h, "Content-Type: "...)
-		h = append(h, contentType...)
-		h = append(h, "\r\n"...)
-	}
-	h = append(h, "Content-Length: "...)
-	h = strconv.AppendInt(h, int64(len(body)), 10)
-	h = append(h, "\r\n"...)
-	x.reply = reply{status: status, from: fromEdge, head: h, body: body, length: int64(len(body))}
+	x.reply = reply{status: status, from: fromEdge, head: x.reply.head[:0], contentType: contentType, body: body, length: int64(len(body))}
 }
 
-func appendStatusLine(b []byte, status int) []byte {
-	b = append(b, "HTTP/1.1 "...)
-	b = strconv.AppendInt(b, int64(status), 10)
-	b = append(b, ' ')
-	b = append(b, http.StatusText(status)...)
-	return append(b, "\r\n"...)
+// respond hands an answer of the edge's own to fasthttp, which writes it when the handler returns.
+func (x *exchange) respond() {
+	r, to := &x.reply, &x.ctx.Response
+	to.SetStatusCode(r.status)
+	if r.contentType != "" {
+		to.Header.SetContentType(r.contentType)
+	}
+	for rest := r.head; len(rest) > 0; {
+		var text []byte
+		text, rest, _ = bytes.Cut(rest, []byte("\r\n"))
+		name, value, _ := bytes.Cut(text, []byte(": "))
+		to.Header.AddBytesKV(name, value)
+	}
+	to.SetBodyRaw(r.body)
 }
 
 // ruleText is what a rule's answers say every time, made once.

@@ -104,15 +104,18 @@ func (x *exchange) framed() *refusal {
 			hosts++
 			x.rawHost = l.value
 		case lineContentLength:
+			x.framing = true
 			lengths++
 			if x.length = parseLength(l.value); x.length < 0 {
 				return badLength
 			}
 		case lineTransferEncoding:
+			x.framing = true
 			if codings++; x.old || codings > 1 || !equalFold(l.value, "chunked") {
 				return refuse(http.StatusNotImplemented, "bad_encoding", "The only transfer encoding here is chunked.")
 			}
 		case lineExpect:
+			x.framing = true
 			if !equalFold(l.value, "100-continue") {
 				return refuse(http.StatusExpectationFailed, "bad_expect", "The only expectation here is 100-continue.")
 			}

@@ -9,8 +9,9 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime"
-	"sync"
 	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
 )
@@ -20,34 +21,6 @@ const (
 	headBuffer = 4 << 10
 	bodyBuffer = 32 << 10
 )
-
-// clientReaders hold what clients send, each for as long as a connection is open.
-var clientReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, headBuffer) }}
-
-// serveConn is the life of a connection: one request after the other.
-func (s *Server) serveConn(c *conn) {
-	defer func() {
-		if p := recover(); p != nil { // outside of any request
-			s.fault(p)
-		}
-	}()
-	defer c.Close()
-	if c.crowded {
-		_ = c.Conn.SetReadDeadline(time.Now().Add(s.limits.HeaderTimeout)) // TLS may have to shake hands
-		c.linger.Store(true)
-		_, _ = c.Write([]byte(crowded))
-		return
-	}
-	first := clientReaders.Get().(*bufio.Reader)
-	defer clientReaders.Put(first)
-	first.Reset(c)
-	defer first.Reset(nil)
-	c.br = first
-	c.readDue = time.Unix(0, c.accepted).Add(s.limits.HeaderTimeout)
-	for s.serveRequest(c) {
-		c.readDue = c.wrote.Add(s.limits.IdleTimeout)
-	}
-}
 
 // crowded is what a connection above the cap is told.
 const crowded = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
@@ -85,10 +58,17 @@ type exchange struct {
 	upgrade   []byte      // the protocol that the origin is asked to switch to; nil: none
 	trailers  bool        // the client takes those of the answer
 	announced [][]byte    // trailers of the request that may go to the origin
-	bodyRead  bool        // somebody has begun to read the request's body
+	in        stream      // the request's body
+	bodyRead  bool        // somebody has begun to read it
 	reply     reply
 	sent      bool // the answer, or a part of it
 	counted   bool // as answered or aborted
+
+	screened *screen
+	ctx      *fasthttp.RequestCtx // while its handler runs
+	refused  *refusal             // why it is no request
+	framing  bool                 // the head has lines that fasthttp is not shown
+	shown    []byte               // the head without them
 
 	forwardedHost    bool
 	hostBuf, pathBuf []byte
@@ -96,13 +76,14 @@ type exchange struct {
 }
 
 // begin counts a request as received and takes what its life needs.
-func (s *Server) begin(c *conn) *exchange {
+func (s *Server) begin(screen *screen) *exchange {
 	s.stats.received.Add(1)
-	x := s.pool.Get().(*exchange)
-	x.snap, x.conn, x.now = s.snap.Load(), c, time.Now()
+	x, c := s.pool.Get().(*exchange), screen.conn
+	x.screened, x.snap, x.conn, x.now = screen, s.snap.Load(), c, time.Now()
 	x.method, x.target, x.version, x.rawHost, x.host, x.path = nil, nil, nil, nil, nil, nil
 	x.head.lines, x.length = x.head.lines[:0], 0
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
+	x.refused, x.framing = nil, false
 	x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false
 	c.writeAt = time.Time{}
 	return x
@@ -115,57 +96,55 @@ func (s *Server) release(x *exchange) {
 		answerHeads.Put(x.answer)
 		x.answer = nil
 	}
-	x.snap, x.conn, x.open, x.reply.stream = nil, nil, nil, nil
+	x.snap, x.conn, x.screened, x.open, x.in.br, x.reply.stream = nil, nil, nil, nil, nil, nil
 	s.pool.Put(x)
 }
 
-// serveRequest is the life of a request, from its first byte to the last of its answer. It reports whether the connection may
-// carry another.
-func (s *Server) serveRequest(c *conn) (more bool) {
-	raw, err := c.nextHead(s.limits.HeaderTimeout, s.limits.HeaderBytes)
-	if err != nil && !c.heading {
-		return false // nobody asked for anything
-	}
-	x := s.begin(c)
+// handle is fasthttp's handler: the life of a request, from its checked head to its answer.
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	screen := screenOf(ctx)
+	x := screen.x
+	x.ctx, screen.phase = ctx, handled
 	defer func() {
 		if p := recover(); p != nil {
 			s.panicked(x, p)
-			more = false
 		}
+		if x.close {
+			ctx.SetConnectionClose()
+		}
+		x.ctx = nil
 	}()
-	if err != nil {
-		x.close = true
-		x.say(headless(err))
-		c.linger.Store(true)
-	} else {
-		x.handle(raw)
+	if x.refused == nil && !x.agrees(ctx) {
+		x.refused = badRequest
 	}
-	answered := s.finish(x)
-	if x.open != nil {
-		if answered {
-			x.tunnel()
-		}
-		x.over()
-	}
-	more = answered && !x.close
-	s.release(x)
-	return more
-}
-
-// handle is the life of a request up to its answer.
-func (x *exchange) handle(raw []byte) {
-	r := x.understand(raw)
-	if r == nil && x.length != 0 {
-		x.text = append(x.text[:0], raw[:x.size]...) // the body takes the head's place in the buffer
-		r = x.understand(x.text)
-	}
-	if r != nil {
+	if x.refused != nil {
 		x.close = true // what comes next may not be what we take it for
 		x.conn.linger.Store(true)
-		x.say(r)
-		return
+		x.say(x.refused)
+	} else {
+		x.respondTo()
 	}
-	_, _ = x.conn.br.Discard(x.size)
+	x.finish()
+}
+
+// refuse is fasthttp's handler of heads that it does not take although the screen has shown them.
+func (s *Server) refuse(ctx *fasthttp.RequestCtx, _ error) {
+	screenOf(ctx).x.refused = badRequest
+	s.handle(ctx)
+}
+
+// agrees reports whether fasthttp has read the head as the screen has.
+func (x *exchange) agrees(ctx *fasthttp.RequestCtx) bool {
+	h := &ctx.Request.Header
+	x.close = x.close || h.ConnectionClose()
+	return bytes.Equal(h.Method(), x.method) && bytes.Equal(h.RequestURI(), x.target) && bytes.Equal(h.Host(), x.rawHost)
+}
+
+// answer is the life of a request up to its answer.
+func (x *exchange) respondTo() {
+	if x.length != 0 {
+		x.ctx.Request.SetBodyStream(&x.in, int(x.length))
+	}
 	if !x.admit() {
 		x.close = x.close || x.invite // it may have begun to send its body, or not
 		return
@@ -184,16 +163,23 @@ func (x *exchange) handle(raw []byte) {
 	}
 }
 
-// finish is the end of every request: its body must not be taken for the next request, and its answer is sent and counted. It
-// reports whether the client got the answer.
-func (s *Server) finish(x *exchange) bool {
-	c, r := x.conn, &x.reply
+// finish is the end of every request: its body must not be taken for the next request, and its answer is sent, or handed to
+// fasthttp, which sends it.
+func (x *exchange) finish() {
+	s, c, r := x.server, x.conn, &x.reply
 	if !x.bodyRead && x.length != 0 {
 		x.skipBody()
 	}
 	if s.draining.Load() {
 		x.close = true
 		c.linger.Store(true)
+	}
+	if s.access != nil {
+		s.access.note(x)
+	}
+	if r.from != fromOrigin {
+		x.respond()
+		return
 	}
 	switch {
 	case r.status == http.StatusSwitchingProtocols:
@@ -205,29 +191,45 @@ func (s *Server) finish(x *exchange) bool {
 		r.head = append(r.head, "Connection: keep-alive\r\n"...)
 	}
 	r.head = append(r.head, "\r\n"...)
-	if s.access != nil {
-		s.access.note(x)
-	}
+	x.screened.phase = relayed
 	err := x.send()
-	x.counted = true
-	if err != nil {
-		s.stats.aborted.Add(1)
-		return false
+	x.count(err != nil)
+	x.close = x.close || err != nil
+	if x.open == nil {
+		return
 	}
-	s.stats.answered(r.status, r.from)
-	return true
+	if err != nil {
+		x.over()
+		return
+	}
+	x.screened.x = nil // it lives on in the tunnel
+	x.ctx.HijackSetNoResponse(true)
+	x.ctx.Hijack(func(net.Conn) {
+		defer s.release(x)
+		x.tunnel()
+	})
 }
 
-// send sends the answer. A body that is all there goes with its head, and the connection to the origin is free before the client
-// has read a byte.
+// count counts the request as answered or aborted, once.
+func (x *exchange) count(failed bool) {
+	switch {
+	case x.counted:
+		return
+	case failed:
+		x.server.stats.aborted.Add(1)
+	default:
+		x.server.stats.answered(x.reply.status, x.reply.from)
+	}
+	x.counted = true
+}
+
+// send relays the origin's answer. A body that is all there goes with its head, and the connection to the origin is free before the
+// client has read a byte.
 func (x *exchange) send() (err error) {
 	r := &x.reply
 	x.sent = true
 	switch b := r.stream; {
 	case b == nil:
-		if string(x.method) != http.MethodHead {
-			r.head = append(r.head, r.body...)
-		}
 		_, err = x.conn.Write(r.head)
 	case b.framing == fixed && b.left <= int64(b.br.Buffered()):
 		part, _ := b.br.Peek(int(b.left))
@@ -259,9 +261,7 @@ func (s *Server) panicked(x *exchange, p any) {
 	defer func() {
 		if p := recover(); p != nil { // once more, in what the client was to be told
 			s.fault(p)
-			if !x.counted {
-				s.stats.aborted.Add(1)
-			}
+			x.count(true)
 		}
 	}()
 	s.limiter.Settle(&x.decision.Decision, 0, time.Now())
@@ -269,15 +269,16 @@ func (s *Server) panicked(x *exchange, p any) {
 		x.body.reuse = false
 		x.over()
 	}
+	x.close = true
 	switch {
 	case x.counted:
 	case x.sent:
-		s.stats.aborted.Add(1)
+		x.count(true)
 	default:
-		x.close, x.bodyRead = true, true
+		x.bodyRead = true
 		x.conn.linger.Store(true)
 		x.say(mistake)
-		s.finish(x)
+		x.finish()
 	}
 }
 

@@ -36,6 +36,14 @@ type stream struct {
 	trailers []byte // the lines after the last chunk
 }
 
+// requestBody is a body whose length is as the head says: in bytes, or lengthChunked.
+func requestBody(c *conn, length int64) stream {
+	if length == lengthChunked {
+		return stream{br: c.br, waiter: c, framing: chunked}
+	}
+	return stream{br: c.br, waiter: c, left: length}
+}
+
 func (s *stream) finished() bool { return s.done || s.framing == fixed && s.left == 0 }
 
 // next returns what is there of the body, at least one byte, or io.EOF after its proper end. It is valid until the next call.
@@ -75,6 +83,17 @@ func (s *stream) discard(n int) {
 	if s.framing != untilClose {
 		s.left -= int64(n)
 	}
+}
+
+// Read makes the body an io.Reader.
+func (s *stream) Read(p []byte) (int, error) {
+	part, err := s.next()
+	if err != nil {
+		return 0, err
+	}
+	n := copy(p, part)
+	s.discard(n)
+	return n, nil
 }
 
 // nextChunk reads the line before a chunk and sets left to its size; at the last chunk it reads the trailers as well.

@@ -53,7 +53,7 @@ func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, 
 	c := &conn{Conn: client, listener: &registry{}}
 	c.br = bufio.NewReaderSize(c, headBuffer)
 	c.startBody(lingerTime, lingerTime)
-	s := (&exchange{conn: c, length: int64(length)}).requestBody()
+	s := requestBody(c, int64(length))
 	for {
 		part, err := s.next()
 		if err == io.EOF {

@@ -79,6 +79,12 @@ func (x *exchange) tunnel() {
 	early, _ := c.br.Peek(c.br.Buffered()) // sent before the answer
 	s.stats.tunnels.Add(1)
 	defer s.stats.tunnels.Add(-1)
+	defer x.over()
+	defer func() {
+		if p := recover(); p != nil {
+			s.fault(p)
+		}
+	}()
 	join(c.Conn, io.MultiReader(bytes.NewReader(early), c.Conn), x.open.link, s.limits.TunnelTimeout)
 }
 

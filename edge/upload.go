@@ -27,7 +27,7 @@ var (
 
 // An upload sends a request's body to the origin.
 type upload struct {
-	body      stream // of the client
+	body      *stream // of the client
 	link      *link
 	w         *bufio.Writer // to the link; given back at the end of run
 	client    *conn

@@ -146,7 +146,7 @@ func TestTimeOfTheNextServer(t *testing.T) {
 	near.idle = []*link{{Conn: conn, origin: near, until: time.Now().Add(time.Hour)}}
 	g.servers = append(g.servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
-		x := s.begin((&listener{registry: s.open}).admit(&sender{}))
+		x := s.begin(s.screen((&listener{registry: s.open}).admit(&sender{})).(*screen))
 		if r := x.understand([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")); r != nil {
 			t.Fatal(r)
 		}
