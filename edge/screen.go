@@ -190,6 +190,7 @@ func (s *screen) Close() (err error) {
 func (s *screen) recover(err *error) {
 	if p := recover(); p != nil {
 		s.server.fault(p)
+		s.failed = true
 		if *err == nil {
 			*err = errFault
 		}

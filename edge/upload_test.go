@@ -74,7 +74,7 @@ func (o *hasty) Write(p []byte) (int, error) {
 }
 
 // memoryServer is a server with one connection to its origin.
-func memoryServer(t *testing.T, origin net.Conn, yaml string) *Server {
+func memoryServer(t testing.TB, origin net.Conn, yaml string) *Server {
 	t.Helper()
 	c, err := ParseConfig("", []byte("origins: [{servers: ['http://127.0.0.1:9']}]\n"+yaml))
 	if err != nil {
