@@ -61,7 +61,7 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 			if err := x.answer.frame(b, old); err != nil {
 				return err
 			}
-			x.reply = reply{status: status, head: x.answer.filter(x.reply.head[:0], raw, status, x.decision.Told != nil), length: b.length}
+			x.reply = reply{status: status, fields: x.reply.fields[:0], head: x.answer.filter(x.reply.head[:0], raw, status, x.decision.Told != nil), length: b.length}
 			_, _ = b.br.Discard(len(raw))
 			return nil
 		case status != http.StatusContinue && !old && !x.old:

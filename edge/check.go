@@ -127,5 +127,5 @@ func (x *exchange) grant() {
 	x.begins(http.StatusOK, "", nil)
 	x.limitHeaders()
 	x.verdictHeader()
-	x.reply.head = append(x.reply.head, "Cache-Control: no-store\r\n"...)
+	x.reply.add("Cache-Control", noStore)
 }

@@ -185,4 +185,5 @@ func (o *origin) connect(deadline time.Time) (net.Conn, error) {
 }
 
 // busy is the answer to a request for which no server has room.
-var busy = &refusal{http.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.", "Retry-After: 1\r\n"}
+var busy = &refusal{http.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.",
+	field{"Retry-After", []byte("1")}}

@@ -1,7 +1,7 @@
 package edge
 
 import (
-	"bytes"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -13,19 +13,28 @@ import (
 type reply struct {
 	status      int
 	from        from
-	head        []byte // header lines, and before them the status line of an origin's; what ends at this hop, and the empty line, come when it is sent
-	body        []byte // of an answer of the edge's own
-	contentType string
+	head        []byte  // of an origin's: status line and header lines; what ends at this hop, and the empty line, come when it is sent
+	fields      []field // what the edge says in the header of an answer, its own or not
+	contentType string  // of an answer of the edge's own, as is
+	body        []byte
 	stream      *answerBody // of an origin's; nil: there is none
 	length      int64       // of the body as announced, in bytes; less than 0: it is not
 }
+
+// A field is a line of a header.
+type field struct {
+	name  string
+	value []byte
+}
+
+func (r *reply) add(name string, value []byte) { r.fields = append(r.fields, field{name, value}) }
 
 // A refusal is an answer of the edge's own to what it does not take. Its texts go to the client: they must not hold anything
 // that a client should not know, nor quotes.
 type refusal struct {
 	status        int
 	code, message string
-	header        string // further lines, each with its end
+	header        field // a further one
 }
 
 func refuse(status int, code, message string) *refusal {
@@ -41,27 +50,29 @@ func (x *exchange) say(r *refusal) {
 	b = append(b, `"}}`+"\n"...)
 	x.buf = b
 	x.begins(r.status, "application/json", b)
-	x.reply.head = append(x.reply.head, "Cache-Control: no-store\r\n"...)
-	x.reply.head = append(x.reply.head, r.header...)
+	x.reply.add("Cache-Control", noStore)
+	if r.header.name != "" {
+		x.reply.add(r.header.name, r.header.value)
+	}
 }
+
+var noStore = []byte("no-store")
 
 // begins begins an answer of the edge's own: its status, and what its body is.
 func (x *exchange) begins(status int, contentType string, body []byte) {
-	x.reply = reply{status: status, from: fromEdge, head: x.reply.head[:0], contentType: contentType, body: body, length: int64(len(body))}
+	x.reply = reply{status: status, from: fromEdge, head: x.reply.head[:0], fields: x.reply.fields[:0], contentType: contentType, body: body, length: int64(len(body))}
 }
 
 // respond hands an answer of the edge's own to fasthttp, which writes it when the handler returns.
 func (x *exchange) respond() {
 	r, to := &x.reply, &x.ctx.Response
+	to.Header.DisableNormalizing() // RateLimit is spelled so
 	to.SetStatusCode(r.status)
 	if r.contentType != "" {
 		to.Header.SetContentType(r.contentType)
 	}
-	for rest := r.head; len(rest) > 0; {
-		var text []byte
-		text, rest, _ = bytes.Cut(rest, []byte("\r\n"))
-		name, value, _ := bytes.Cut(text, []byte(": "))
-		to.Header.AddBytesKV(name, value)
+	for _, f := range r.fields {
+		to.Header.AddBytesV(f.name, f.value)
 	}
 	to.SetBodyRaw(r.body)
 }
@@ -69,27 +80,26 @@ func (x *exchange) respond() {
 // ruleText is what a rule's answers say every time, made once.
 type ruleText struct {
 	quoted []byte // "login"
-	window int64  // whole seconds, rounded up
-	// The header lines (draft-ietf-httpapi-ratelimit-headers-10) up to what is left, and on to where it stands again.
-	before, between []byte
+	policy []byte // "login";q=5;w=60
+	limit  []byte
+	window int64 // whole seconds, rounded up
 }
 
 func newRuleText(r *rule) ruleText {
 	t := ruleText{
 		quoted: strconv.AppendQuote(nil, r.config.Name),
+		limit:  strconv.AppendUint(nil, uint64(r.config.Limit), 10),
 		window: seconds(time.Duration(r.config.Window)),
 	}
-	limit, window := strconv.FormatUint(uint64(r.config.Limit), 10), strconv.FormatInt(t.window, 10)
-	t.before = []byte("RateLimit-Policy: " + string(t.quoted) + ";q=" + limit + ";w=" + window + "\r\nRateLimit: " + string(t.quoted) + ";r=")
-	t.between = []byte("\r\nX-RateLimit-Limit: " + limit + "\r\nX-RateLimit-Remaining: ")
+	t.policy = fmt.Appendf(nil, "%s;q=%s;w=%d", t.quoted, t.limit, t.window)
 	return t
 }
 
 // seconds rounds up to whole seconds, at least 1, so that who waits that long has waited enough.
 func seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
-// limitHeaders tells the client what the strictest rule has left for it. On admission t is the window: what is left may
-// be relied on again after it. On refusal it is the time to wait.
+// limitHeaders tells the client what the strictest rule has left for it (draft-ietf-httpapi-ratelimit-headers-10). On admission t
+// is the window: what is left may be relied on again after it. On refusal it is the time to wait.
 func (x *exchange) limitHeaders() {
 	told := x.decision.Told
 	if told == nil {
@@ -106,15 +116,21 @@ func (x *exchange) limitHeaders() {
 	if x.now.Nanosecond() > 0 {
 		reset++
 	}
-	h := append(x.reply.head, text.before...)
-	h = strconv.AppendUint(h, remaining, 10)
-	h = append(h, ";t="...)
-	h = strconv.AppendInt(h, t, 10)
-	h = append(h, text.between...)
-	h = strconv.AppendUint(h, remaining, 10)
-	h = append(h, "\r\nX-RateLimit-Reset: "...)
-	h = strconv.AppendInt(h, reset, 10)
-	x.reply.head = append(h, "\r\n"...)
+	b := append(append(x.values, text.quoted...), ";r="...)
+	left := len(b)
+	b = strconv.AppendUint(b, remaining, 10)
+	wait := len(b)
+	b = append(b, ";t="...)
+	b = strconv.AppendInt(b, t, 10)
+	end := len(b)
+	b = strconv.AppendInt(b, reset, 10)
+	r := &x.reply
+	r.add("RateLimit-Policy", text.policy)
+	r.add("RateLimit", b[len(x.values):end])
+	r.add("X-RateLimit-Limit", text.limit)
+	r.add("X-RateLimit-Remaining", b[left:wait])
+	r.add("X-RateLimit-Reset", b[end:])
+	x.values = b
 }
 
 // verdictHeader tells a judge how the request was decided, and when.
@@ -123,23 +139,23 @@ func (x *exchange) verdictHeader() {
 	if cause == nil || !x.snap.verdictHeader {
 		return
 	}
-	h := append(x.reply.head, "Sluice-Verdict: "...)
-	h = append(h, x.decision.Verdict.String()...)
-	h = append(h, ";at="...)
-	h = strconv.AppendInt(h, x.now.UnixNano(), 10)
+	b := append(x.values, x.decision.Verdict.String()...)
+	b = append(b, ";at="...)
+	b = strconv.AppendInt(b, x.now.UnixNano(), 10)
 	if cause.Ask != nil {
-		h = append(h, ";e="...)
-		h = strconv.AppendFloat(h, cause.Ask.Estimate, 'g', -1, 64)
+		b = append(b, ";e="...)
+		b = strconv.AppendFloat(b, cause.Ask.Estimate, 'g', -1, 64)
 	}
-	h = append(h, ";until="...)
+	b = append(b, ";until="...)
 	until := int64(0)
 	if !cause.Until.IsZero() {
 		until = cause.Until.UnixNano()
 	}
-	h = strconv.AppendInt(h, until, 10)
-	h = append(h, ";rule="...)
-	h = append(h, x.decision.rule(cause).text.quoted...)
-	x.reply.head = append(h, "\r\n"...)
+	b = strconv.AppendInt(b, until, 10)
+	b = append(b, ";rule="...)
+	b = append(b, x.decision.rule(cause).text.quoted...)
+	x.reply.add("Sluice-Verdict", b[len(x.values):])
+	x.values = b
 }
 
 // limited answers a request that rules refused.
@@ -173,7 +189,8 @@ func (x *exchange) limited() {
 	x.reply.from = fromLimit
 	x.limitHeaders()
 	x.verdictHeader()
-	h := append(x.reply.head, "Cache-Control: no-store\r\nRetry-After: "...)
-	h = strconv.AppendInt(h, wait, 10)
-	x.reply.head = append(h, "\r\n"...)
+	x.reply.add("Cache-Control", noStore)
+	n := len(x.values)
+	x.values = strconv.AppendInt(x.values, wait, 10)
+	x.reply.add("Retry-After", x.values[n:])
 }

@@ -58,7 +58,7 @@ var (
 	badHost    = refuse(http.StatusBadRequest, "bad_host", "The Host header is malformed.")
 	badVersion = refuse(http.StatusHTTPVersionNotSupported, "bad_version", "This server speaks HTTP/1.1.")
 	badMethod  = &refusal{http.StatusMethodNotAllowed, "bad_method", "This server does not do that.",
-		"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n"}
+		field{"Allow", []byte("GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")}}
 )
 
 // requestLine reads method, target and version (RFC 9112, 3): three words with one space between each.

@@ -72,7 +72,7 @@ type exchange struct {
 
 	forwardedHost    bool
 	hostBuf, pathBuf []byte
-	buf              []byte
+	buf, values      []byte
 }
 
 // begin counts a request as received and takes what its life needs.
@@ -83,7 +83,7 @@ func (s *Server) begin(screen *screen) *exchange {
 	x.method, x.target, x.version, x.rawHost, x.host, x.path = nil, nil, nil, nil, nil, nil
 	x.head.lines, x.length = x.head.lines[:0], 0
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
-	x.refused, x.framing = nil, false
+	x.refused, x.framing, x.values = nil, false, x.values[:0]
 	x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false
 	c.writeAt = time.Time{}
 	return x
@@ -180,6 +180,9 @@ func (x *exchange) finish() {
 	if r.from != fromOrigin {
 		x.respond()
 		return
+	}
+	for _, f := range r.fields {
+		r.head = append(append(append(append(r.head, f.name...), ": "...), f.value...), "\r\n"...)
 	}
 	switch {
 	case r.status == http.StatusSwitchingProtocols:
