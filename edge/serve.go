@@ -62,6 +62,7 @@ type exchange struct {
 	method  []byte // as rules see it
 	target  []byte // the path's, before it was made canonical
 	version []byte
+	isHead  bool // the method is HEAD as it came, whatever rules see: the answer has no body
 	old     bool // HTTP/1.0
 	head    head
 	size    int    // of the whole head, in bytes
@@ -103,7 +104,7 @@ func (s *Server) begin(c *conn) *exchange {
 	x.method, x.target, x.version, x.rawHost, x.host, x.path = nil, nil, nil, nil, nil, nil
 	x.head.lines, x.length = x.head.lines[:0], 0
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
-	x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false
+	x.isHead, x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false, false
 	c.writeAt = time.Time{}
 	return x
 }
@@ -225,7 +226,7 @@ func (x *exchange) send() (err error) {
 	x.sent = true
 	switch b := r.stream; {
 	case b == nil:
-		if string(x.method) != http.MethodHead {
+		if !x.isHead {
 			r.head = append(r.head, r.body...)
 		}
 		_, err = x.conn.Write(r.head)
