@@ -248,7 +248,7 @@ func (x *exchange) logged() interface{ AppendTo([]byte) []byte } {
 
 // announcedLength is how long the answer's body is, in bytes, or less than 0.
 func (x *exchange) announcedLength() int64 {
-	if bodyless(x.method, x.reply.status) {
+	if bodyless(x.isHead, x.reply.status) {
 		return 0
 	}
 	return x.reply.length

@@ -15,6 +15,9 @@ import (
 // maxInterim bounds the answers with a status of 1xx before the real one.
 const maxInterim = 8
 
+// http1 is what the head of every answer begins with.
+const http1 = "HTTP/1."
+
 // Lengths of bodies that have none.
 const (
 	lengthChunked = -1
@@ -87,35 +90,39 @@ func (a *answerHead) read(br *bufio.Reader) (raw []byte, status int, old bool, e
 	raw, _ = br.Peek(br.Buffered())
 	status, old, err = a.parse(raw)
 	if err != nil || a.size == 0 { // it may be a part of it
-		if raw, err = peekHead(br); err != nil {
-			return nil, 0, false, err
-		}
-		if status, old, err = a.parse(raw); err != nil {
+		if raw, status, old, err = a.readLines(br); err != nil {
 			return nil, 0, false, err
 		}
 	}
 	return raw[:bytes.IndexByte(raw, '\n')+1+a.size], status, old, nil
 }
 
-// peekHead waits for a whole head, up to the empty line.
-func peekHead(br *bufio.Reader) ([]byte, error) {
+// readLines waits for a whole head, line by line: what cannot become one is an error as soon as that shows, because an origin that
+// speaks otherwise, or another protocol, may well send nothing more. A head has a bounded number of lines, so reading those that are
+// there again with each that comes is bounded as well.
+func (a *answerHead) readLines(br *bufio.Reader) (raw []byte, status int, old bool, err error) {
 	searched := 0
 	for n := 1; ; n = br.Buffered() + 1 {
 		if _, err := br.Peek(n); err != nil {
 			var timeout net.Error
 			switch {
 			case errors.As(err, &timeout) && timeout.Timeout():
-				return nil, err
+				return nil, 0, false, err
 			case n == 1:
-				return nil, io.EOF // however it ended
+				return nil, 0, false, io.EOF // however it ended
 			}
-			return nil, unexpected(err)
+			return nil, 0, false, unexpected(err)
 		}
-		have, _ := br.Peek(br.Buffered())
-		if i := bytes.Index(have[searched:], []byte("\r\n\r\n")); i >= 0 {
-			return have[:searched+i+4], nil
+		raw, _ = br.Peek(br.Buffered())
+		if begun := min(len(raw), len(http1)); string(raw[:begun]) != http1[:begun] {
+			return nil, 0, false, errAnswer
 		}
-		searched = max(0, len(have)-3)
+		if i := bytes.LastIndexByte(raw[searched:], '\n'); i >= 0 {
+			if status, old, err = a.parse(raw[:searched+i+1]); err != nil || a.size > 0 {
+				return raw, status, old, err
+			}
+		}
+		searched = len(raw)
 	}
 }
 
@@ -123,7 +130,7 @@ func peekHead(br *bufio.Reader) ([]byte, error) {
 func (a *answerHead) parse(raw []byte) (status int, old bool, err error) {
 	i := bytes.IndexByte(raw, '\n')
 	line := raw[:max(i, 0)]
-	if len(line) < 13 || line[len(line)-1] != '\r' || string(line[:7]) != "HTTP/1." || line[8] != ' ' || line[7] != '0' && line[7] != '1' {
+	if len(line) < 13 || line[len(line)-1] != '\r' || string(line[:len(http1)]) != http1 || line[8] != ' ' || line[7] != '0' && line[7] != '1' {
 		return 0, false, errAnswer
 	}
 	for _, c := range line[9:12] {

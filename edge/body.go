@@ -111,6 +111,6 @@ func (b *answerBody) finish() time.Time {
 }
 
 // bodyless reports whether an answer has no body whatever its headers say (RFC 9112, 6.3).
-func bodyless(method []byte, status int) bool {
-	return string(method) == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified
+func bodyless(head bool, status int) bool {
+	return head || status == http.StatusNoContent || status == http.StatusNotModified
 }

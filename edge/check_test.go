@@ -130,3 +130,31 @@ func TestChecksWithoutOrigin(t *testing.T) {
 		t.Errorf("what is no check: %d %s", resp.StatusCode, body)
 	}
 }
+
+// Whether an answer has a body is a matter of the request that it answers, not of the one that is asked about: else what follows on
+// the connection is not where the asker looks for it.
+func TestAnswersToChecksAreFramedByTheAsker(t *testing.T) {
+	e, f, stop := startLogged(t, AccessLogConfig{Format: "json"},
+		"check_path: /check\nsource: {trust: [127.0.0.1]}\nrules: [{name: r, limit: 1, window: 1h}]\n")
+	e.get("/check")
+	c := e.talk()
+	for _, test := range []struct{ asks, about string }{{"GET", "HEAD"}, {"HEAD", "GET"}, {"HEAD", "HEAD"}, {"GET", "GET"}} {
+		for _, header := range []string{"X-Forwarded-Method: ", "X-Original-Method: "} {
+			resp, body := c.say(test.asks + " /check HTTP/1.1\r\nHost: a\r\n" + header + test.about + "\r\n\r\n")
+			if resp.StatusCode != 429 || resp.ContentLength <= 0 || len(body) > 0 != (test.asks == "GET") {
+				t.Errorf("%s about %s: %d, length %d, %q", test.asks, test.about, resp.StatusCode, resp.ContentLength, body)
+			}
+		}
+	}
+	resp, _ := c.say("HEAD /check HTTP/1.1\r\nHost: a\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: nowhere\r\n\r\n")
+	if resp.StatusCode != 400 {
+		t.Errorf("a malformed check: %d", resp.StatusCode)
+	}
+	if resp, body := c.say("GET /check HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 429 || body == "" {
+		t.Errorf("the next: %d %q", resp.StatusCode, body)
+	}
+	stop()
+	if n := strings.Count(f.text[0].String(), `"bytes":0,`); n != 6 { // the first, and those to HEAD
+		t.Errorf("%d answers without a body in %s", n, f.text[0].String())
+	}
+}

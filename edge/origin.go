@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -63,6 +64,7 @@ type link struct {
 	reused bool
 	until  time.Time // when an idle link is too old
 	socket *socket   // what Conn is made of; nil: it is no connection of the kernel's
+	wire   *records  // between the socket and TLS; nil: there is none
 
 	setAt   time.Time     // when begin set a deadline,
 	setFor  time.Duration // how far ahead,
@@ -139,11 +141,12 @@ func (o *origin) acquire(now time.Time, fresh bool, within time.Duration) (*link
 		o.idle[n-1] = nil
 		o.idle = o.idle[:n-1]
 		o.mu.Unlock()
-		if now.Before(l.until) && l.secure == o.secure.Load() && l.alive() {
+		if now.Before(l.until) && l.secure == o.secure.Load() && l.quiet() {
 			l.reused = true
 			return l, nil
 		}
 		l.Close()
+		l.rest()
 	}
 	return o.dial(within)
 }
@@ -159,6 +162,10 @@ func (o *origin) dial(within time.Duration) (*link, error) {
 	l := &link{Conn: nc, origin: o, secure: o.secure.Load()}
 	l.socket, _ = nc.(*socket)
 	if l.secure != nil {
+		if l.socket != nil {
+			l.wire = &records{socket: l.socket}
+			nc = l.wire
+		}
 		secure := tls.Client(nc, l.secure.config)
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		defer cancel()
@@ -171,15 +178,29 @@ func (o *origin) dial(within time.Duration) (*link, error) {
 	return l, nil
 }
 
-// alive reports whether an idle connection may carry a request. One that the origin has closed would fail it; one with
-// something to read has an answer on it that nobody asked for, which the next client must not get, or, where it is TLS, an
-// alert that it is over.
-func (l *link) alive() bool {
-	if l.socket == nil {
+// quiet reports whether there is nothing to read on a connection on which nothing is asked. One that the origin has closed would
+// fail a request; one with something to read has an answer on it that nobody asked for, which the next client must not get. What
+// comes after this look cannot be told from an answer, so it is taken just before a request is written.
+//
+// TLS is made to read what is there, because it may hold some already. What it says to itself meanwhile, such as tickets for
+// sessions, ends there. What it hands out, or a part of a record, is no quiet: l.br has it.
+func (l *link) quiet() bool {
+	switch {
+	case l.socket == nil:
 		return true
+	case l.wire == nil:
+		_, err := l.socket.peek()
+		return err == syscall.EAGAIN
 	}
-	_, err := l.socket.peek()
-	return err == syscall.EAGAIN
+	l.listen()
+	l.wire.now = true
+	_, err := l.br.Peek(1)
+	l.wire.now = false
+	if err != os.ErrDeadlineExceeded || l.wire.got > 0 {
+		return false
+	}
+	l.rest()
+	return true
 }
 
 // ask sends the head of a request that has no body, and gets ready for the answer. An error is one of sending: the origin may have
@@ -199,7 +220,9 @@ var originReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 
 
 // listen gets ready to read an answer.
 func (l *link) listen() {
-	l.rest()
+	if l.br != nil {
+		return // something has come already
+	}
 	l.br = originReaders.Get().(*bufio.Reader)
 	l.br.Reset(l.Conn)
 }

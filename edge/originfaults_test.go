@@ -207,3 +207,54 @@ func TestKeptConnectionClosedByOrigin(t *testing.T) {
 		}
 	}
 }
+
+// What cannot become an answer is none as soon as that shows: nobody waits for the rest of it, which the origin never sends.
+func TestAnswersThatCannotBecomeOne(t *testing.T) {
+	for name, answer := range map[string]string{
+		"line feeds alone":                     "HTTP/1.1 200 OK\nContent-Length: 3\n\nabc",
+		"line feeds alone after the first":     "HTTP/1.1 200 OK\r\nContent-Length: 3\n\nabc",
+		"an empty line ends in one":            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\nabc",
+		"carriage returns alone":               "HTTP/1.1 200 OK\rContent-Length: 3\r\rabc\n",
+		"a first line alone":                   "HTTP/1.1 2000 OK\r\n",
+		"mail":                                 "220 smtp.example ESMTP\r\n",
+		"mail without a line end":              "220",
+		"SSH":                                  "SSH-2.0-OpenSSH_9.2\r\n",
+		"HTTP/0.9":                             "<!doctype html>\n<p>hello",
+		"TLS":                                  "\x15\x03\x03\x00\x02\x02\x46",
+		"HTTP/2":                               "HTTP/2 200\r\n",
+		"one byte":                             "h",
+		"a line feed":                          "\n",
+		"an interim answer, then line feeds":   "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\n",
+		"an interim answer, then another's":    "HTTP/1.1 100 Continue\r\n\r\nSSH-2.0",
+		"a malformed line in a head not whole": "HTTP/1.1 200 OK\r\nX Y: z\r\nZ: ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for cut := range 2 { // in one piece, and with its first byte ahead
+				yaml, connections := startSpeaker(t, 0, func(s *speaker) {
+					for n := 0; s.request() != nil; n++ {
+						if n == 0 {
+							s.write(ownAnswer)
+							continue
+						}
+						s.write(answer[:cut])
+						s.write(answer[cut:])
+					}
+				})
+				e := startEdge(t, "", strings.Replace(yaml, "timeout: 10s", "timeout: 1h", 1)) // a caller gives up before that
+				e.get("/")
+				for _, request := range []string{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"} {
+					before := connections()
+					if resp, body := e.talk().say(request); resp.StatusCode != 502 || !strings.Contains(body, `"origin_failed"`) {
+						t.Errorf("%d %q, want 502", resp.StatusCode, body)
+					}
+					if n := connections() - before; n != 0 {
+						t.Errorf("%d more tries", n)
+					}
+					e.get("/") // the next has a connection of its own
+				}
+				e.rest()
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"fmt"
 	"os"
 )
@@ -78,4 +79,38 @@ func (o *origin) refresh(warn func(string, ...any)) {
 			warn("files for TLS to an origin read again", "origin", o.name)
 		}
 	}
+}
+
+// records is what TLS to an origin reads from. TLS reads ahead of what it hands out, so that nobody above or below it sees what
+// it holds; records knows whether that is a part of a record, by following where each one ends (RFC 8446, 5.1).
+type records struct {
+	*socket
+	now    bool // nothing is waited for
+	header [5]byte
+	got    int // of the header
+	left   int // of the record after it, in bytes
+}
+
+func (r *records) Read(p []byte) (n int, err error) {
+	if r.now {
+		n, err = r.readNow(p)
+	} else {
+		n, err = r.socket.Read(p)
+	}
+	for p = p[:n]; len(p) > 0; {
+		if r.left == 0 {
+			k := copy(r.header[r.got:], p)
+			p = p[k:]
+			if r.got += k; r.got < len(r.header) {
+				break
+			}
+			r.left = int(binary.BigEndian.Uint16(r.header[3:]))
+		}
+		k := min(r.left, len(p))
+		p = p[k:]
+		if r.left -= k; r.left == 0 {
+			r.got = 0
+		}
+	}
+	return n, err
 }

@@ -176,8 +176,11 @@ func (x *exchange) relay(o *origin, b *answerBody) {
 	case r.status == http.StatusSwitchingProtocols:
 		b.reuse, x.close = false, true
 		return
-	case bodyless(x.method, r.status):
+	case bodyless(x.isHead, r.status):
 		b.framing, b.left = fixed, 0
+		if b.length > 0 || b.length == lengthChunked {
+			b.reuse = false // some origins send the body that they announce all the same, perhaps not before the next request
+		}
 	case b.length >= 0:
 		b.framing, b.left = fixed, b.length
 	case b.length == lengthChunked:

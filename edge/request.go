@@ -75,6 +75,7 @@ func (x *exchange) requestLine(line []byte) *refusal {
 		return badRequest
 	}
 	x.method, x.target, x.version = method, target, version
+	x.isHead = string(method) == http.MethodHead
 	switch string(method) {
 	case http.MethodConnect, http.MethodTrace:
 		return badMethod

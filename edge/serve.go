@@ -35,6 +35,7 @@ type exchange struct {
 	method  []byte // as rules see it
 	target  []byte // the path's, before it was made canonical
 	version []byte
+	isHead  bool // the method is HEAD as it came, whatever rules see: the answer has no body
 	old     bool // HTTP/1.0
 	head    head
 	size    int    // of the whole head, in bytes
@@ -84,7 +85,7 @@ func (s *Server) begin(screen *screen) *exchange {
 	x.head.lines, x.length = x.head.lines[:0], 0
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
 	x.refused, x.framing, x.values = nil, false, x.values[:0]
-	x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false
+	x.isHead, x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false, false
 	c.writeAt = time.Time{}
 	return x
 }

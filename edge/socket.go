@@ -141,6 +141,22 @@ func (s *socket) write(fd uintptr) (done bool) {
 	return true
 }
 
+// readNow reads what is there, and says that the time is up where nothing is: TLS goes on after that (net.Error).
+func (s *socket) readNow(p []byte) (n int, err error) {
+	failed := s.raw.Control(func(fd uintptr) { n, err = systemRead(fd, p) })
+	switch {
+	case failed != nil:
+		return 0, failed
+	case err == syscall.EAGAIN:
+		return 0, os.ErrDeadlineExceeded
+	case err != nil:
+		return 0, os.NewSyscallError("read", err)
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
 // peek returns how many bytes there are to read, at most 1, or the error that a read would give: EAGAIN where there is nothing yet.
 func (s *socket) peek() (n int, err error) {
 	if s.look == nil {

@@ -1,0 +1,245 @@
+package edge
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+const (
+	ownAnswer = okHead + "Content-Length: 3\r\n\r\nown"
+	poison    = okHead + "Content-Length: 6\r\n\r\npoison" // an answer that nobody asked for
+)
+
+// A held connection keeps what is written to it while it is corked.
+type held struct {
+	net.Conn
+	corked bool
+	kept   []byte
+}
+
+func (c *held) Write(p []byte) (int, error) {
+	if c.corked {
+		c.kept = append(c.kept, p...)
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// uncork writes what was kept, but for its last bytes, which stay.
+func (c *held) uncork(but int) {
+	n := max(0, len(c.kept)-but)
+	_, _ = c.Conn.Write(c.kept[:n])
+	c.kept, c.corked = c.kept[n:], false
+}
+
+// A speaker plays one connection of an origin.
+type speaker struct {
+	net.Conn
+	wire *held
+	r    *bufio.Reader
+}
+
+func (s *speaker) write(text string) { _, _ = io.WriteString(s, text) }
+
+// request reads one, body and all; nil means that there are no more.
+func (s *speaker) request() *http.Request {
+	req, err := http.ReadRequest(s.r)
+	if err == nil {
+		_, err = io.Copy(io.Discard, req.Body)
+	}
+	if err != nil {
+		return nil
+	}
+	return req
+}
+
+// startSpeaker lets play have each connection to an origin, over this version of TLS at most, or, with 0, without it. It returns
+// the origin's configuration and how many connections there were.
+func startSpeaker(t *testing.T, version uint16, play func(*speaker)) (yaml string, connections func() int) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	yaml = fmt.Sprintf("origins: [{servers: ['http://%s'], timeout: 10s}]", ln.Addr())
+	var cert tls.Certificate
+	if version > 0 {
+		base := filepath.Join(t.TempDir(), "server")
+		writeCertificate(t, base, "origin.internal")
+		if cert, err = tls.LoadX509KeyPair(base+".crt", base+".key"); err != nil {
+			t.Fatal(err)
+		}
+		yaml = fmt.Sprintf("origins: [{servers: ['https://%s'], timeout: 10s, tls: {ca_file: %s.crt, server_name: origin.internal}}]", ln.Addr(), base)
+	}
+	var mu sync.Mutex
+	var conns []net.Conn
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		ln.Close()
+		mu.Lock()
+		for _, c := range conns {
+			c.Close()
+		}
+		mu.Unlock()
+		all.Wait()
+	})
+	all.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, c)
+			mu.Unlock()
+			all.Go(func() {
+				defer c.Close()
+				s := &speaker{wire: &held{Conn: c}}
+				if s.Conn = s.wire; version > 0 {
+					s.Conn = tls.Server(s.wire, &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version})
+				}
+				s.r = bufio.NewReader(s)
+				play(s)
+			})
+		}
+	})
+	return yaml, func() int { mu.Lock(); defer mu.Unlock(); return len(conns) }
+}
+
+func versionName(version uint16) string {
+	if version == 0 {
+		return "plain"
+	}
+	return tls.VersionName(version)
+}
+
+// What an origin sends beyond its answer is nobody's answer, also where TLS has it in records of its own: read already and not
+// yet looked at, not read yet, or not whole yet. Where the answer announces what must not come, the next client need not wait
+// until it has.
+func TestUnaskedAnswers(t *testing.T) {
+	const rounds = 20
+	for _, version := range []uint16{0, tls.VersionTLS13} {
+		for _, test := range []struct {
+			name, method, answer string
+			announced            bool
+		}{
+			{"HEAD", "HEAD", okHead + "Content-Length: 44\r\n\r\n", true},
+			{"HEAD and chunks", "HEAD", okHead + "Transfer-Encoding: chunked\r\n\r\n", true},
+			{"HEAD without a length", "HEAD", okHead + "\r\n", false},
+			{"204", "GET", "HTTP/1.1 204 No Content\r\n\r\n", false},
+			{"204 with a length", "GET", "HTTP/1.1 204 No Content\r\nContent-Length: 44\r\n\r\n", true},
+			{"204 and chunks", "GET", "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", true},
+			{"304", "GET", "HTTP/1.1 304 Not Modified\r\n\r\n", false},
+			{"304 with a length", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 44\r\n\r\n", true},
+			{"beyond a length", "GET", ownAnswer, false},
+			{"beyond chunks", "GET", okHead + "Transfer-Encoding: chunked\r\n\r\n3\r\nown\r\n0\r\n\r\n", false},
+		} {
+			for _, how := range []string{"together", "corked", "corked in part", "uncorked", "later", "later in part", "at once"} {
+				if how == "at once" && !test.announced {
+					continue
+				}
+				t.Run(versionName(version)+"/"+test.name+"/"+how, func(t *testing.T) {
+					t.Parallel()
+					answered, sent := make(chan struct{}, 1), make(chan struct{}, 1)
+					yaml, _ := startSpeaker(t, version, func(s *speaker) {
+						for req := s.request(); req != nil; req = s.request() {
+							if s.wire.uncork(0); req.URL.Path != "/faulty" {
+								s.write(ownAnswer)
+								continue
+							}
+							rest := 0
+							switch how {
+							case "together":
+								s.write(test.answer + poison)
+							case "corked in part":
+								rest = 10
+								fallthrough
+							case "corked":
+								s.wire.corked = true
+								s.write(test.answer)
+								s.write(poison)
+							case "uncorked", "at once":
+								s.write(test.answer)
+								s.write(poison)
+							case "later in part":
+								rest = 10
+								fallthrough
+							case "later":
+								s.write(test.answer)
+								<-answered
+								s.wire.corked = true
+								s.write(poison)
+							}
+							s.wire.uncork(rest)
+							sent <- struct{}{}
+						}
+					})
+					e := startEdge(t, "", yaml)
+					wrong := 0
+					for range rounds {
+						first, next := e.talk(), e.talk()
+						first.say(test.method + " /faulty HTTP/1.1\r\nHost: a\r\n\r\n")
+						answered <- struct{}{}
+						if how != "at once" {
+							<-sent
+						}
+						if resp, body := next.say("GET /own HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 || body != "own" {
+							wrong++
+						}
+						if how == "at once" {
+							<-sent
+						}
+						if how != "later" && how != "later in part" {
+							<-answered
+						}
+						first.Close()
+						next.Close()
+					}
+					if wrong > 0 {
+						t.Errorf("%d of %d clients got another's bytes", wrong, rounds)
+					}
+					e.rest()
+				})
+			}
+		}
+	}
+}
+
+// A connection on which nothing is out of order is used again, whatever TLS itself has to say meanwhile.
+func TestKeptConnections(t *testing.T) {
+	for _, version := range []uint16{0, tls.VersionTLS12, tls.VersionTLS13} {
+		yaml, connections := startSpeaker(t, version, func(s *speaker) {
+			for req := s.request(); req != nil; req = s.request() {
+				text := ownAnswer
+				switch req.Method {
+				case http.MethodHead:
+					text = okHead + "\r\n"
+				case http.MethodDelete:
+					text = "HTTP/1.1 204 No Content\r\n\r\n"
+				}
+				s.wire.corked = true
+				s.write(text[:len(text)-1])
+				s.write(text[len(text)-1:])
+				s.wire.uncork(0)
+			}
+		})
+		e := startEdge(t, "", yaml)
+		for i := range 21 {
+			method := [...]string{"GET", "HEAD", "DELETE"}[i%3]
+			if resp, _ := e.talk().say(method + " / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode >= 300 {
+				t.Errorf("%s: %d", method, resp.StatusCode)
+			}
+			e.rest() // a connection is given back after the client has the last byte
+		}
+		if n := connections(); n != 1 {
+			t.Errorf("%s: %d connections for 21 requests, one after the other", versionName(version), n)
+		}
+	}
+}
