@@ -126,7 +126,7 @@ func (o *origin) ask(ctx context.Context, path string) (int, error) {
 		return 0, err
 	}
 	defer l.rest()
-	if err := l.ask([]byte("GET " + path + " HTTP/1.1\r\nHost: " + o.host + "\r\nUser-Agent: sluice\r\nConnection: close\r\n\r\n")); err != nil {
+	if _, err := l.ask([]byte("GET " + path + " HTTP/1.1\r\nHost: " + o.host + "\r\nUser-Agent: sluice\r\nConnection: close\r\n\r\n")); err != nil {
 		return 0, err
 	}
 	var head answerHead

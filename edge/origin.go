@@ -182,16 +182,16 @@ func (l *link) alive() bool {
 	return err == syscall.EAGAIN
 }
 
-// ask sends the head of a request that has no body, and gets ready for the answer. An error is one of sending: the origin may have
-// answered all the same.
-func (l *link) ask(head []byte) (err error) {
+// ask sends a whole request and gets ready for the answer. An error is one of sending: the origin may have answered all the same,
+// unless sent is 0.
+func (l *link) ask(request []byte) (sent int, err error) {
 	if s, ok := l.Conn.(*socket); ok {
-		err = s.ask(head)
+		sent, err = s.ask(request)
 	} else {
-		_, err = l.Conn.Write(head)
+		sent, err = l.Conn.Write(request)
 	}
 	l.listen()
-	return err
+	return sent, err
 }
 
 // originReaders hold what origins answer, each while an answer is there: what has just been used is in the processor's caches.

@@ -86,6 +86,7 @@ type exchange struct {
 	trailers  bool        // the client takes those of the answer
 	announced [][]byte    // trailers of the request that may go to the origin
 	bodyRead  bool        // somebody has begun to read the request's body
+	held      *[]byte     // the request's body, read before it is sent on; nil: it is not held
 	reply     reply
 	sent      bool // the answer, or a part of it
 	counted   bool // as answered or aborted
@@ -114,6 +115,10 @@ func (s *Server) release(x *exchange) {
 	if x.answer != nil {
 		answerHeads.Put(x.answer)
 		x.answer = nil
+	}
+	if x.held != nil {
+		heldBodies.Put(x.held)
+		x.held = nil
 	}
 	x.snap, x.conn, x.open, x.reply.stream = nil, nil, nil, nil
 	s.pool.Put(x)
