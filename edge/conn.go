@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"sluice/counter"
@@ -136,6 +137,16 @@ func (c *conn) readBody(p []byte) (int, error) {
 	c.bodyBytes += int64(n)
 	c.sending.waited(time.Since(began), n)
 	return n, err
+}
+
+// gone reports whether the client has ended the connection, or its half of it, and left nothing to read.
+func (c *conn) gone() bool {
+	s, ok := c.raw.(*socket)
+	if !ok {
+		return false
+	}
+	n, err := s.peek()
+	return n == 0 && err != syscall.EAGAIN
 }
 
 // abortBody ends the reading of a body, from another goroutine. Nothing can be read from the connection afterwards.

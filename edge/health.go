@@ -184,5 +184,8 @@ func (o *origin) connect(deadline time.Time) (net.Conn, error) {
 	return nil, err
 }
 
+// sourceBusy is the answer to a request of a source that has its share of the places taken.
+var sourceBusy = &refusal{http.StatusServiceUnavailable, "origin_busy", "Too many requests from this address are under way.", "Retry-After: 1\r\n"}
+
 // busy is the answer to a request for which no server has room.
 var busy = &refusal{http.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.", "Retry-After: 1\r\n"}

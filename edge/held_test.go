@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// received waits until so many requests have been received, or the test's own time is up.
+// received waits until so many requests have been.
 func (e *edgeUnderTest) received(n int) {
-	for e.metrics()["sluice_received_total"] < float64(n) {
-	}
+	e.t.Helper()
+	until(e.t, fmt.Sprintf("%d requests have been received", n), func() bool { return e.metrics()["sluice_received_total"] >= float64(n) })
 }
 
 // Clients that send small bodies slowly hold nothing of the origin's: others are served meanwhile, and they themselves when they have

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/netip"
 	"net/url"
@@ -17,6 +18,11 @@ const (
 	// idleOrigin is how long a connection to an origin is kept for the next request, unless the origin says less.
 	idleOrigin = 30 * time.Second
 	maxIdle    = 512 // kept connections to one server
+	// restartTime is how long an origin that refuses connections is tried again, with pauses from firstPause, each twice as long
+	// as the one before, up to lastPause.
+	restartTime = time.Second
+	firstPause  = 10 * time.Millisecond
+	lastPause   = 100 * time.Millisecond
 	// originHead bounds the head of an answer: it must fit the read buffer.
 	originHead  = 32 << 10
 	writeBuffer = 8 << 10
@@ -169,6 +175,11 @@ func (o *origin) dial(within time.Duration) (*link, error) {
 		l.Conn = secure
 	}
 	return l, nil
+}
+
+// refuses reports whether a failure to connect means that nobody listens.
+func (o *origin) refuses(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || o.socket != "" && errors.Is(err, syscall.ENOENT)
 }
 
 // alive reports whether an idle connection may carry a request. One that the origin has closed would fail it; one with

@@ -35,7 +35,27 @@ func (x *exchange) forward() int {
 		}
 		now = time.Now() // the client took its time
 	}
+	if !x.allowed && (g.most > 0 || g.share > 0) {
+		if !g.enter(x.source, now) {
+			x.say(sourceBusy)
+			return 0
+		}
+		x.places = g.places
+		defer func() {
+			if x.open == nil {
+				x.leave()
+			}
+		}()
+	}
 	return x.pass(g, now, due)
+}
+
+// leave gives back the place that the request has among those of its source.
+func (x *exchange) leave() {
+	if x.places != nil {
+		x.places.leave(x.source)
+		x.places = nil
+	}
 }
 
 // pass sends the request to one of the group's servers, and gets the answer by due.
@@ -52,25 +72,44 @@ func (x *exchange) pass(g *group, now, due time.Time) int {
 	}
 	x.upgrade = x.wantsUpgrade(g)
 	fresh, moved := x.upgrade != nil, false
+	pause, until := time.Duration(0), time.Time{} // between rounds of connecting
 	for {
-		o.attempts.Add(1)
 		l, err := o.acquire(now, fresh, g.connect)
+		if pause == 0 || err == nil {
+			o.attempts.Add(1)
+		}
 		if err != nil {
-			o.active.Add(-1)
 			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+				o.active.Add(-1)
 				x.say(busy) // it is the edge that lacks something, not the origin
 				return 0
 			}
 			now = time.Now() // trying took its time
-			o.failing(now)
-			x.server.warn("origin unreachable", "origin", o.name, "error", err)
-			if !moved && len(g.servers) > 1 {
-				// Nothing has been sent: another server may have the request, whatever it is.
-				if other := g.pick(x.source, now, o); other != nil {
-					o, moved = other, true
+			if pause == 0 {
+				o.failing(now)
+				x.server.warn("origin unreachable", "origin", o.name, "error", err)
+				if until = now.Add(restartTime); !due.IsZero() && due.Before(until) {
+					until = due
+				}
+			}
+			// Nothing has been sent: another server may have the request, whatever it is.
+			if !moved {
+				moved = true
+				if other := g.instead(o, x.source, now); other != o {
+					o = other
 					continue
 				}
 			}
+			if o.refuses(err) && now.Before(until) {
+				// Mostly it is just being started again.
+				pause = min(max(2*pause, firstPause), lastPause, until.Sub(now))
+				if time.Sleep(pause); !x.conn.gone() {
+					now = time.Now()
+					o = g.instead(o, x.source, now)
+					continue
+				}
+			}
+			o.active.Add(-1)
 			x.say(refuse(http.StatusBadGateway, "origin_unreachable", "The server behind this one cannot be reached."))
 			return 0
 		}

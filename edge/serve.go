@@ -74,6 +74,7 @@ type exchange struct {
 	source   counter.Source // the client's
 	chain    []netip.Addr   // addresses believed, the nearest first
 	trusted  bool           // the peer is
+	allowed  bool           // the client is never limited
 	rawHost  []byte         // as it came, and as the origin gets it
 	host     []byte         // as rules see it
 	path     []byte
@@ -82,6 +83,7 @@ type exchange struct {
 	body      answerBody  // the exchange with the origin
 	open      *answerBody // is it, until it is over
 	answer    *answerHead // of the origin, while it is made the client's
+	places    *places     // one of them is this request's; nil: none is
 	upgrade   []byte      // the protocol that the origin is asked to switch to; nil: none
 	trailers  bool        // the client takes those of the answer
 	announced [][]byte    // trailers of the request that may go to the origin
@@ -104,7 +106,7 @@ func (s *Server) begin(c *conn) *exchange {
 	x.method, x.target, x.version, x.rawHost, x.host, x.path = nil, nil, nil, nil, nil, nil
 	x.head.lines, x.length = x.head.lines[:0], 0
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
-	x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false
+	x.allowed, x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false, false
 	c.writeAt = time.Time{}
 	return x
 }
@@ -255,7 +257,9 @@ func (x *exchange) send() (err error) {
 // over ends the exchange with the origin, and returns when that was.
 func (x *exchange) over() time.Time {
 	x.open = nil
-	return x.body.finish()
+	ended := x.body.finish()
+	x.leave()
+	return ended
 }
 
 // panicked keeps a fault within its request. What it used is not used again.
