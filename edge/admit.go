@@ -26,6 +26,7 @@ func (x *exchange) admit() bool {
 		x.say(refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted."))
 		return false
 	case isIn(x.snap.allow, x.client):
+		x.allowed = true
 	default:
 		x.judge(x.method)
 		if x.decision.Refused() {

@@ -88,6 +88,10 @@ type OriginConfig struct {
 	// MaxRequests is how many requests may be under way at each server, so that a slow one does not take everything; what goes
 	// beyond is answered with 503. 0 is any number.
 	MaxRequests int
+	// MaxRequestsPerSource is how many requests of one source may be under way at all the servers together, so that a source does not
+	// take everything; what goes beyond is answered with 503. 0 is half of what the healthy servers have room for by MaxRequests, at
+	// least 1, and any number without MaxRequests. Sources that are never limited (Allow) are not here either.
+	MaxRequestsPerSource int
 	// Upgrades are the protocols, in lower case, that a request may switch to (Upgrade): the connection then becomes a tunnel
 	// to a server, and what is said in it is not counted. nil is websocket alone; an empty list is none.
 	Upgrades []string

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"sluice/counter"
@@ -52,9 +53,10 @@ type conn struct {
 
 	body      bool // a body is being read: the end of the connection is not the end of the body
 	aborted   atomic.Bool
-	sending   pace  // of that body
-	bodyBytes int64 // as they come: chunk lines and what comes after the body are among them
-	bodyGot   int64 // of the body itself
+	sending   pace      // of that body
+	bodyDue   time.Time // for all of it; zero: as long as the pace allows
+	bodyBytes int64     // as they come: chunk lines and what comes after the body are among them
+	bodyGot   int64     // of the body itself
 
 	paced   bool      // an answer is being streamed, which holds a connection to the origin
 	taking  pace      // of that answer
@@ -116,6 +118,9 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) readBody(p []byte) (int, error) {
 	began := time.Now()
 	due := began.Add(c.sending.left)
+	if !c.bodyDue.IsZero() && c.bodyDue.Before(due) {
+		due = c.bodyDue
+	}
 	c.readBy = time.Time{}
 	if err := c.Conn.SetReadDeadline(due); err != nil {
 		return 0, err
@@ -133,6 +138,16 @@ func (c *conn) readBody(p []byte) (int, error) {
 	c.bodyBytes += int64(n)
 	c.sending.waited(time.Since(began), n)
 	return n, err
+}
+
+// gone reports whether the client has ended the connection, or its half of it, and left nothing to read.
+func (c *conn) gone() bool {
+	s, ok := c.raw.(*socket)
+	if !ok {
+		return false
+	}
+	n, err := s.peek()
+	return n == 0 && err != syscall.EAGAIN
 }
 
 // abortBody ends the reading of a body, from another goroutine. Nothing can be read from the connection afterwards.

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,8 @@ type group struct {
 	servers  []*origin
 	balance  Balance
 	most     int64 // requests under way at each server; 0: any number
+	share    int64 // of one source, at all servers together; 0: see places.enter
+	places   *places
 	timeout  time.Duration
 	connect  time.Duration // for a connect, and a TLS handshake with it
 	total    time.Duration // for a request and its whole answer; 0: any time
@@ -82,6 +85,60 @@ func (g *group) take(o *origin) *origin {
 	return o
 }
 
+// instead returns another server that has room, and gives o's place back; or o if there is none.
+func (g *group) instead(o *origin, source counter.Source, now time.Time) *origin {
+	if len(g.servers) == 1 {
+		return o
+	}
+	other := g.pick(source, now, o)
+	if other == nil {
+		return o
+	}
+	o.active.Add(-1)
+	return other
+}
+
+// places are the requests under way at a group's servers, by source, so that no source holds them all. There are as many sources in it
+// as have a request under way.
+type places struct {
+	mu       sync.Mutex
+	bySource map[counter.Source]int64
+}
+
+// enter counts a request as its source's, if that has fewer under way than its share: what is configured, or half of what the
+// healthy servers have room for.
+func (g *group) enter(source counter.Source, now time.Time) bool {
+	share := g.share
+	if share == 0 {
+		healthy := int64(0)
+		for _, o := range g.servers {
+			if o.healthy(now) {
+				healthy++
+			}
+		}
+		if healthy == 0 { // all are taken to be: see pick
+			healthy = int64(len(g.servers))
+		}
+		share = max(1, g.most*healthy/2)
+	}
+	p := g.places
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bySource[source] >= share {
+		return false
+	}
+	p.bySource[source]++
+	return true
+}
+
+func (p *places) leave(source counter.Source) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bySource[source]--; p.bySource[source] <= 0 {
+		delete(p.bySource, source)
+	}
+}
+
 // affinity weighs a server for a source (rendezvous hashing): the source goes to the heaviest that is healthy, so a server
 // that is lost moves only its own. The hash is FNV-1a with the finish of MurmurHash3, alike on all edges.
 func affinity(server string, source counter.Source) uint64 {
@@ -132,7 +189,13 @@ func newOrigins(c []OriginConfig, before *origins) (*origins, error) {
 	used := make(map[string]bool)
 	for _, config := range c {
 		g := &group{balance: config.Balance, timeout: config.Timeout, connect: config.ConnectTimeout, total: config.TotalTimeout,
-			most: int64(config.MaxRequests), upgrades: config.Upgrades}
+			most: int64(config.MaxRequests), share: int64(config.MaxRequestsPerSource), upgrades: config.Upgrades,
+			places: &places{bySource: make(map[counter.Source]int64)}}
+		if before != nil && len(config.Hosts) > 0 {
+			if was := before.named(config.Hosts[0]); was != nil {
+				g.places = was.places // its requests are still under way
+			}
+		}
 		if g.connect == 0 {
 			g.connect = defaultConnect
 		}
@@ -172,6 +235,17 @@ func newOrigins(c []OriginConfig, before *origins) (*origins, error) {
 		}
 	}
 	return s, nil
+}
+
+// named returns the group that a configuration gives for a host or pattern; nil if there is none.
+func (s *origins) named(pattern string) *group {
+	switch {
+	case pattern == "*":
+		return s.any
+	case pattern[0] == '*':
+		return s.wild[pattern[1:]]
+	}
+	return s.byHost[pattern]
 }
 
 // of returns the group for a canonical host: the host's own, that of the longest suffix, that of all; nil if there is none.

@@ -126,7 +126,7 @@ func (o *origin) ask(ctx context.Context, path string) (int, error) {
 		return 0, err
 	}
 	defer l.rest()
-	if err := l.ask([]byte("GET " + path + " HTTP/1.1\r\nHost: " + o.host + "\r\nUser-Agent: sluice\r\nConnection: close\r\n\r\n")); err != nil {
+	if _, err := l.ask([]byte("GET " + path + " HTTP/1.1\r\nHost: " + o.host + "\r\nUser-Agent: sluice\r\nConnection: close\r\n\r\n")); err != nil {
 		return 0, err
 	}
 	var head answerHead
@@ -184,6 +184,10 @@ func (o *origin) connect(deadline time.Time) (net.Conn, error) {
 	return nil, err
 }
 
+// sourceBusy is the answer to a request of a source that has its share of the places taken.
+var sourceBusy = &refusal{http.StatusServiceUnavailable, "origin_busy", "Too many requests from this address are under way.", soon}
+
 // busy is the answer to a request for which no server has room.
-var busy = &refusal{http.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.",
-	field{"Retry-After", []byte("1")}}
+var busy = &refusal{http.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.", soon}
+
+var soon = field{"Retry-After", []byte("1")}

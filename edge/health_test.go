@@ -132,7 +132,7 @@ func TestDeadServer(t *testing.T) {
 func TestOriginConcurrency(t *testing.T) {
 	arrived, leave := make(chan struct{}), make(chan struct{})
 	slow := netOrigin(t, func(w http.ResponseWriter, r *http.Request) { close(arrived); <-leave })
-	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], max_requests: 1}]", slow))
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], max_requests: 1, max_requests_per_source: 2}]", slow))
 	first := e.talk()
 	_, _ = io.WriteString(first, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-arrived

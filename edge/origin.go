@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/netip"
 	"net/url"
@@ -18,6 +19,11 @@ const (
 	// idleOrigin is how long a connection to an origin is kept for the next request, unless the origin says less.
 	idleOrigin = 30 * time.Second
 	maxIdle    = 512 // kept connections to one server
+	// restartTime is how long an origin that refuses connections is tried again, with pauses from firstPause, each twice as long
+	// as the one before, up to lastPause.
+	restartTime = time.Second
+	firstPause  = 10 * time.Millisecond
+	lastPause   = 100 * time.Millisecond
 	// originHead bounds the head of an answer: it must fit the read buffer.
 	originHead  = 32 << 10
 	writeBuffer = 8 << 10
@@ -178,6 +184,11 @@ func (o *origin) dial(within time.Duration) (*link, error) {
 	return l, nil
 }
 
+// refuses reports whether a failure to connect means that nobody listens.
+func (o *origin) refuses(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || o.socket != "" && errors.Is(err, syscall.ENOENT)
+}
+
 // quiet reports whether there is nothing to read on a connection on which nothing is asked. One that the origin has closed would
 // fail a request; one with something to read has an answer on it that nobody asked for, which the next client must not get. What
 // comes after this look cannot be told from an answer, so it is taken just before a request is written.
@@ -203,16 +214,16 @@ func (l *link) quiet() bool {
 	return true
 }
 
-// ask sends the head of a request that has no body, and gets ready for the answer. An error is one of sending: the origin may have
-// answered all the same.
-func (l *link) ask(head []byte) (err error) {
+// ask sends a whole request and gets ready for the answer. An error is one of sending: the origin may have answered all the same,
+// unless sent is 0.
+func (l *link) ask(request []byte) (sent int, err error) {
 	if s, ok := l.Conn.(*socket); ok {
-		err = s.ask(head)
+		sent, err = s.ask(request)
 	} else {
-		_, err = l.Conn.Write(head)
+		sent, err = l.Conn.Write(request)
 	}
 	l.listen()
-	return err
+	return sent, err
 }
 
 // originReaders hold what origins answer, each while an answer is there: what has just been used is in the processor's caches.

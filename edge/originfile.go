@@ -71,8 +71,9 @@ func (r *reader) origin(n ast.Node, c *Config) {
 				}
 			})(n)
 		},
-		"balance":      oneOf(r, "origins.balance", &balance, "round_robin", "least_connections", "source"),
-		"max_requests": r.integer("origins.max_requests", 0, 1_000_000, func(v int64) { o.MaxRequests = int(v) }),
+		"balance":                 oneOf(r, "origins.balance", &balance, "round_robin", "least_connections", "source"),
+		"max_requests":            r.integer("origins.max_requests", 0, 1_000_000, func(v int64) { o.MaxRequests = int(v) }),
+		"max_requests_per_source": r.integer("origins.max_requests_per_source", 0, 1_000_000, func(v int64) { o.MaxRequestsPerSource = int(v) }),
 	})
 	if seen == nil {
 		return

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -14,49 +15,106 @@ import (
 // forward passes the request on and makes the origin's answer the reply, its body perhaps still to be streamed. It returns
 // the status of the origin's answer, or 0 if the edge had to answer itself.
 //
-// An origin sees a request at most twice, and only if all of this holds: the method is safe, there is no body, and the
-// first connection had been used before and ended without a byte of an answer, as it does when an origin closes an idle
-// connection just when the request is sent. A timeout is never a reason: the origin may be at work.
+// A small body is read first, so that a client that sends slowly holds nothing of the origin's.
 func (x *exchange) forward() int {
 	g := x.snap.origins.of(x.host)
 	if g == nil {
 		x.say(refuse(http.StatusMisdirectedRequest, "no_origin", "This server does not answer for that host."))
 		return 0
 	}
-	o := g.pick(x.source, x.now, nil)
+	now, due := x.now, time.Time{}
+	if g.total > 0 {
+		due = now.Add(g.total)
+	}
+	if x.length > 0 && x.length <= heldBody && !x.invite {
+		if r := x.hold(due); r != nil {
+			x.close = true
+			x.conn.linger.Store(true)
+			x.say(r)
+			return 0
+		}
+		now = time.Now() // the client took its time
+	}
+	if !x.allowed && (g.most > 0 || g.share > 0) {
+		if !g.enter(x.source, now) {
+			x.say(sourceBusy)
+			return 0
+		}
+		x.places = g.places
+		defer func() {
+			if x.open == nil {
+				x.leave()
+			}
+		}()
+	}
+	return x.pass(g, now, due)
+}
+
+// leave gives back the place that the request has among those of its source.
+func (x *exchange) leave() {
+	if x.places != nil {
+		x.places.leave(x.source)
+		x.places = nil
+	}
+}
+
+// pass sends the request to one of the group's servers, and gets the answer by due.
+//
+// An origin sees a request at most twice, and only if all of this holds: the method is idempotent (RFC 9110, 9.2.2), all of the
+// body is held, and the first connection had been used before and ended without a byte of an answer, as it does when an origin
+// closes an idle connection just when the request is sent. A timeout is never a reason: the origin may be at work. A request of which
+// nothing could be written to such a connection has not been seen at all, and goes to a new one whatever it is.
+func (x *exchange) pass(g *group, now, due time.Time) int {
+	o := g.pick(x.source, now, nil)
 	if o == nil {
 		x.say(busy)
 		return 0
 	}
 	x.upgrade = x.wantsUpgrade(g)
-	fresh, moved, now := x.upgrade != nil, false, x.now
+	fresh, moved := x.upgrade != nil, false
+	pause, until := time.Duration(0), time.Time{} // between rounds of connecting
 	for {
-		o.attempts.Add(1)
 		l, err := o.acquire(now, fresh, g.connect)
+		if pause == 0 || err == nil {
+			o.attempts.Add(1)
+		}
 		if err != nil {
-			o.active.Add(-1)
 			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+				o.active.Add(-1)
 				x.say(busy) // it is the edge that lacks something, not the origin
 				return 0
 			}
 			now = time.Now() // trying took its time
-			o.failing(now)
-			x.server.warn("origin unreachable", "origin", o.name, "error", err)
-			if !moved && len(g.servers) > 1 {
-				// Nothing has been sent: another server may have the request, whatever it is.
-				if other := g.pick(x.source, now, o); other != nil {
-					o, moved = other, true
+			if pause == 0 {
+				o.failing(now)
+				x.server.warn("origin unreachable", "origin", o.name, "error", err)
+				if until = now.Add(restartTime); !due.IsZero() && due.Before(until) {
+					until = due
+				}
+			}
+			// Nothing has been sent: another server may have the request, whatever it is.
+			if !moved {
+				moved = true
+				if other := g.instead(o, x.source, now); other != o {
+					o = other
 					continue
 				}
 			}
+			if o.refuses(err) && now.Before(until) {
+				// Mostly it is just being started again.
+				pause = min(max(2*pause, firstPause), lastPause, until.Sub(now))
+				if time.Sleep(pause); !x.conn.gone() {
+					now = time.Now()
+					o = g.instead(o, x.source, now)
+					continue
+				}
+			}
+			o.active.Add(-1)
 			x.say(refuse(http.StatusBadGateway, "origin_unreachable", "The server behind this one cannot be reached."))
 			return 0
 		}
 		b := &x.body
-		*b = answerBody{stream: stream{waiter: b}, link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin}
-		if g.total > 0 {
-			b.due = x.now.Add(g.total)
-		}
+		*b = answerBody{stream: stream{waiter: b}, link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin, due: due}
 		x.open = b
 		err = x.exchangeOn(o, b, now)
 		if err == nil {
@@ -67,7 +125,7 @@ func (x *exchange) forward() int {
 		x.open = nil
 		l.Close()
 		l.rest()
-		if err == io.EOF && l.reused && b.upload == nil && isSafe(x.method) {
+		if l.reused && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(x.method)) {
 			fresh = true
 			continue
 		}
@@ -86,14 +144,15 @@ func (x *exchange) failed(o *origin, b *answerBody, err error) {
 		x.conn.body = false
 		x.conn.linger.Store(true)
 		if (failed || late) && u.byClient {
-			x.say(u.refusal())
+			x.say(bodyRefusal(u.err))
 			x.close = true
 			return
 		}
 	}
-	o.failing(time.Now())
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if x.blames(b, err) {
+		o.failing(time.Now())
+	}
+	if timedOut(err) {
 		x.server.warn("origin too slow", "origin", o.name, "error", err)
 		x.say(refuse(http.StatusGatewayTimeout, "origin_timeout", "The server behind this one did not answer in time."))
 	} else {
@@ -105,13 +164,50 @@ func (x *exchange) failed(o *origin, b *answerBody, err error) {
 	}
 }
 
-func isSafe(method []byte) bool {
+// commonHead is how long a head every server takes, in bytes.
+const commonHead = 8 << 10
+
+// blames reports whether a failure speaks against the server. One that a client can bring about does not: else a few requests
+// would take a sound server out of its group.
+func (x *exchange) blames(b *answerBody, err error) bool {
+	u := b.upload
+	switch {
+	case err == bufio.ErrBufferFull, err == errHeaderSyntax, err == errHeaderCount, err == errFraming, err == errInterim:
+		return false // it answered, perhaps with too much of what the client had said
+	case timedOut(err):
+		// The client may have used up the time for the whole with its body.
+		return b.due.IsZero() || x.length == 0 || time.Now().Before(b.due)
+	case err == errAnswer, err == errUpgrade:
+		return true
+	case b.link.reused && err == io.EOF:
+		return false // it was idle for too long
+	case u != nil && (!u.taken.Load() || u.failed.Load()):
+		return false // who has enough of a body, or of waiting for it, may close without an answer
+	}
+	return x.size <= commonHead && isCommon(x.method) // so may who does not like the head
+}
+
+// isIdempotent reports whether a request may be sent again when nobody knows what became of it.
+func isIdempotent(method []byte) bool {
 	switch string(method) {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete:
 		return true
 	}
 	return false
 }
+
+// isCommon reports whether every server knows the method.
+func isCommon(method []byte) bool {
+	return isIdempotent(method) || string(method) == http.MethodPost || string(method) == http.MethodPatch
+}
+
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// errUnsent means that nothing of a request could be written to a connection that had been used before.
+var errUnsent = errors.New("edge: the origin has closed a kept connection")
 
 // requestHeads hold heads on their way to origins.
 var requestHeads = sync.Pool{New: func() any { return new([]byte) }}
@@ -129,9 +225,16 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 	head := requestHeads.Get().(*[]byte)
 	*head = x.appendHead((*head)[:0], o)
 	var err error
-	if x.length == 0 {
-		err = l.ask(*head)
+	if x.length == 0 || x.held != nil {
+		if x.held != nil {
+			*head = append(*head, *x.held...)
+		}
+		var sent int
+		sent, err = l.ask(*head)
 		requestHeads.Put(head)
+		if err != nil && sent == 0 && l.reused {
+			return errUnsent
+		}
 	} else {
 		l.listen()
 		w := writerTo(l.Conn)

@@ -171,9 +171,13 @@ func TestTruncatedAnswerOfOldClients(t *testing.T) {
 // if that does no harm.
 func TestRetryOnStaleConnection(t *testing.T) {
 	for _, test := range []struct {
-		method       string
+		method, rest string
 		status, hits int
-	}{{"GET", 200, 3}, {"HEAD", 200, 3}, {"DELETE", 502, 2}} {
+	}{
+		{"GET", "\r\n", 200, 3}, {"HEAD", "\r\n", 200, 3}, {"DELETE", "\r\n", 200, 3}, {"PUT", "Content-Length: 3\r\n\r\nabc", 200, 3},
+		{"POST", "\r\n", 502, 2}, {"POST", "Content-Length: 3\r\n\r\nabc", 502, 2}, {"PATCH", "\r\n", 502, 2}, {"BREW", "\r\n", 502, 2},
+		{"PUT", "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 502, 2},
+	} {
 		o := startRecorder(t, func(n int, _ string) string {
 			if n == 1 {
 				return "\x00" // read, and closed without a byte
@@ -183,7 +187,7 @@ func TestRetryOnStaleConnection(t *testing.T) {
 		e := startConfig(t, withoutRules(t, o.url()))
 		c := e.talk()
 		c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-		resp, _ := c.say(test.method + " / HTTP/1.1\r\nHost: a\r\n\r\n")
+		resp, _ := c.say(test.method + " / HTTP/1.1\r\nHost: a\r\n" + test.rest)
 		if hits := len(o.requests()); resp.StatusCode != test.status || hits != test.hits {
 			t.Errorf("%s: %d after %d hits, want %d after %d", test.method, resp.StatusCode, hits, test.status, test.hits)
 		}
@@ -244,7 +248,7 @@ func TestBodiesArriveWhole(t *testing.T) {
 	e := startEdge(t, origin, "")
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	for _, size := range []int{0, 1, 2, 4095, 4096, 4097, 32 << 10, 64 << 10, 64<<10 + 1, 1 << 20, 5<<20 + 3} {
+	for _, size := range []int{0, 1, 2, 4095, 4096, 4097, 16 << 10, 16<<10 + 1, 32 << 10, 64 << 10, 64<<10 + 1, 1 << 20, 5<<20 + 3} {
 		for _, chunked := range []bool{false, true} {
 			body := make([]byte, size)
 			_, _ = rand.NewChaCha8([32]byte{byte(size)}).Read(body)

@@ -48,6 +48,7 @@ type exchange struct {
 	source   counter.Source // the client's
 	chain    []netip.Addr   // addresses believed, the nearest first
 	trusted  bool           // the peer is
+	allowed  bool           // the client is never limited
 	rawHost  []byte         // as it came, and as the origin gets it
 	host     []byte         // as rules see it
 	path     []byte
@@ -56,11 +57,13 @@ type exchange struct {
 	body      answerBody  // the exchange with the origin
 	open      *answerBody // is it, until it is over
 	answer    *answerHead // of the origin, while it is made the client's
+	places    *places     // one of them is this request's; nil: none is
 	upgrade   []byte      // the protocol that the origin is asked to switch to; nil: none
 	trailers  bool        // the client takes those of the answer
 	announced [][]byte    // trailers of the request that may go to the origin
 	in        stream      // the request's body
 	bodyRead  bool        // somebody has begun to read it
+	held      *[]byte     // the body, read before it is sent on; nil: it is not held
 	reply     reply
 	sent      bool // the answer, or a part of it
 	counted   bool // as answered or aborted
@@ -85,7 +88,7 @@ func (s *Server) begin(screen *screen) *exchange {
 	x.head.lines, x.length = x.head.lines[:0], 0
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
 	x.refused, x.framing, x.values = nil, false, x.values[:0]
-	x.isHead, x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false, false
+	x.allowed, x.isHead, x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false, false, false
 	c.writeAt = time.Time{}
 	return x
 }
@@ -96,6 +99,10 @@ func (s *Server) release(x *exchange) {
 	if x.answer != nil {
 		answerHeads.Put(x.answer)
 		x.answer = nil
+	}
+	if x.held != nil {
+		heldBodies.Put(x.held)
+		x.held = nil
 	}
 	x.snap, x.conn, x.screened, x.open, x.in.br, x.reply.stream = nil, nil, nil, nil, nil, nil
 	s.pool.Put(x)
@@ -256,7 +263,9 @@ func (x *exchange) send() (err error) {
 // over ends the exchange with the origin, and returns when that was.
 func (x *exchange) over() time.Time {
 	x.open = nil
-	return x.body.finish()
+	ended := x.body.finish()
+	x.leave()
+	return ended
 }
 
 // panicked keeps a fault within its request. What it used is not used again.

@@ -82,8 +82,9 @@ func (s *socket) read(fd uintptr) (done bool) {
 }
 
 // ask writes a request and waits for something to read, without a look for an answer that cannot be there yet: the poller is told to
-// watch before the request is written. An error is one of writing; one of waiting shows when the socket is read.
-func (s *socket) ask(request []byte) error {
+// watch before the request is written. It returns how much of it was. An error is one of writing; one of waiting shows when the
+// socket is read.
+func (s *socket) ask(request []byte) (sent int, err error) {
 	if s.asked.step == nil {
 		s.asked.step = s.askOnce
 	}
@@ -91,14 +92,15 @@ func (s *socket) ask(request []byte) error {
 	t.p, t.err = request, nil
 	_ = s.raw.Read(t.step)
 	rest, err := t.p, t.err
-	t.p = nil
+	t.p, sent = nil, len(request)-len(rest)
 	switch {
 	case err != nil:
-		return os.NewSyscallError("write", err)
+		return sent, os.NewSyscallError("write", err)
 	case len(rest) > 0: // it is too long for the kernel to take at once
-		_, err = s.Write(rest)
+		n, err := s.Write(rest)
+		return sent + n, err
 	}
-	return err
+	return sent, nil
 }
 
 func (s *socket) askOnce(fd uintptr) (done bool) {

@@ -45,7 +45,7 @@ func TestAsk(t *testing.T) {
 			}
 			_, _ = io.WriteString(far, "answer")
 		})
-		if err := l.ask(request); err != nil {
+		if _, err := l.ask(request); err != nil {
 			t.Errorf("%d bytes: %v", len(request), err)
 		}
 		if got, err := l.br.Peek(6); err != nil || string(got) != "answer" {
@@ -59,13 +59,13 @@ func TestAsk(t *testing.T) {
 func TestAskInVain(t *testing.T) {
 	l, far := pair(t)
 	_ = l.SetDeadline(time.Now().Add(50 * time.Millisecond))
-	if err := l.ask([]byte("request")); err != nil {
+	if _, err := l.ask([]byte("request")); err != nil {
 		t.Errorf("sending, within the time: %v", err)
 	}
 	if _, err := l.br.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("reading, out of time: %v", err)
 	}
-	if err := l.ask([]byte("request")); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := l.ask([]byte("request")); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("sending, out of time: %v", err)
 	}
 	_ = l.SetDeadline(time.Time{})
@@ -73,11 +73,11 @@ func TestAskInVain(t *testing.T) {
 	if _, err := l.br.Peek(1); err == nil {
 		t.Error("something was read of a closed connection")
 	}
-	if err := l.ask([]byte("request")); err == nil { // the first of these is answered by a reset
-		until(t, "the reset is here", func() bool { return l.ask([]byte("request")) != nil })
+	if _, err := l.ask([]byte("request")); err == nil { // the first of these is answered by a reset
+		until(t, "the reset is here", func() bool { _, err := l.ask([]byte("request")); return err != nil })
 	}
 	l.Close()
-	_ = l.ask([]byte("request"))
+	_, _ = l.ask([]byte("request"))
 	if _, err := l.br.Peek(1); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("reading, closed: %v", err)
 	}

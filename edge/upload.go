@@ -4,10 +4,10 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -15,6 +15,10 @@ import (
 // inlineBody is how large a body may be that is sent to the origin before its answer is read. Anything larger goes in a
 // goroutine of its own, because an origin may answer, and want its answer read, before it has read the request.
 const inlineBody = 64 << 10
+
+// heldBody is how large a body may be that is read before a server is chosen: a client may take its time for it, and holds no
+// place at the origin meanwhile.
+const heldBody = 16 << 10
 
 // lastMoment is how long the end of a body may take to be sent to an origin that has answered already.
 const lastMoment = 100 * time.Millisecond
@@ -24,6 +28,30 @@ var (
 	errTrailer      = errors.New("edge: a request's trailer says what only a header may say")
 	errFault        = errors.New("edge: panic while sending a body")
 )
+
+// heldBodies hold bodies that have been read, each until its request is over.
+var heldBodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// hold reads a small body, by due if that is not zero. It takes memory for what has come, not for what was announced.
+func (x *exchange) hold(due time.Time) *refusal {
+	c := x.conn
+	x.held = heldBodies.Get().(*[]byte)
+	*x.held = (*x.held)[:0]
+	x.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
+	c.bodyDue = due
+	defer func() { c.body, c.bodyDue = false, time.Time{} }()
+	for {
+		part, err := x.in.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return bodyRefusal(err)
+		}
+		*x.held = append(*x.held, part...)
+		x.in.discard(len(part))
+	}
+}
 
 // An upload sends a request's body to the origin.
 type upload struct {
@@ -198,15 +226,14 @@ func (u *upload) end() bool {
 	return u.err == nil
 }
 
-// refusal is the answer to a request whose body failed on the client's side.
-func (u *upload) refusal() *refusal {
-	var timeout net.Error
+// bodyRefusal is the answer to a request whose body failed on the client's side.
+func bodyRefusal(err error) *refusal {
 	switch {
-	case u.err == errFault:
+	case err == errFault:
 		return mistake
-	case errors.Is(u.err, errBodyTooLarge):
+	case errors.Is(err, errBodyTooLarge):
 		return bodyTooLarge
-	case errors.As(u.err, &timeout) && timeout.Timeout():
+	case timedOut(err):
 		return refuse(http.StatusRequestTimeout, "body_timeout", "The body came too slowly.")
 	}
 	return refuse(http.StatusBadRequest, "body_incomplete", "The body is malformed or incomplete.")

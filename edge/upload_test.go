@@ -68,7 +68,7 @@ func (o *hasty) Read(p []byte) (int, error) {
 
 func (o *hasty) Write(p []byte) (int, error) {
 	if o.takes -= len(p); o.takes < 0 {
-		return 0, syscall.EPIPE
+		return max(0, len(p)+o.takes), syscall.EPIPE
 	}
 	return len(p), nil
 }

@@ -1,0 +1,140 @@
+package edge
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a client can bring about never takes a server out of its group, however often it is repeated; what shows that a server is
+// broken does.
+func TestBlame(t *testing.T) {
+	const get, up = "GET / HTTP/1.1\r\nHost: a\r\n", true
+	long := strings.Repeat("x", 20<<10)
+	answer := func(text string) func(net.Conn, *bufio.Reader) {
+		return func(c net.Conn, r *bufio.Reader) {
+			_, _ = http.ReadRequest(r)
+			_, _ = io.WriteString(c, text)
+		}
+	}
+	for _, test := range []struct {
+		name, request string
+		origin        func(c net.Conn, r *bufio.Reader) // then it closes
+		want          string                            // the beginning of the answer
+		up            bool
+	}{
+		{"a cookie that comes back twice", get + "Cookie: a=" + long + "\r\n\r\n", func(c net.Conn, r *bufio.Reader) {
+			if req, err := http.ReadRequest(r); err == nil {
+				_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nSet-Cookie: %s\r\nX-Echo: %[1]s\r\nContent-Length: 0\r\n\r\n", req.Header.Get("Cookie"))
+			}
+		}, "HTTP/1.1 502 ", up},
+		{"a line for each parameter", get + "\r\n", answer(okHead + strings.Repeat("Link: </>\r\n", 200) + "Content-Length: 0\r\n\r\n"), "HTTP/1.1 502 ", up},
+		{"a control byte that comes back", get + "\r\n", answer("HTTP/1.1 302 Found\r\nLocation: /\x01\r\nContent-Length: 0\r\n\r\n"), "HTTP/1.1 502 ", up},
+		{"a length that comes back", get + "\r\n", answer(okHead + "X: y\r\nContent-Length: 3\r\nContent-Length: 0\r\n\r\n"), "HTTP/1.1 502 ", up},
+		{"one that takes long", get + "\r\n", answer(strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", maxInterim+1)), "HTTP/1.1 102 ", up},
+		{"a method that it does not know", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n", answer(""), "HTTP/1.1 502 ", up},
+		{"a head that it does not take", get + "X: " + long + "\r\n\r\n", func(c net.Conn, r *bufio.Reader) {
+			_, _ = io.ReadFull(r, make([]byte, 10<<10))
+		}, "HTTP/1.1 502 ", up},
+		{"431 for what it has read", get + "X: " + long + "\r\n\r\n", func(c net.Conn, r *bufio.Reader) {
+			_, _ = io.ReadFull(r, make([]byte, 10<<10))
+			_, _ = io.WriteString(c, "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		}, "HTTP/1.1 431 ", up},
+		{"414 for what it has read", "GET /" + long + " HTTP/1.1\r\nHost: a\r\n\r\n", func(c net.Conn, r *bufio.Reader) {
+			_, _ = io.ReadFull(r, make([]byte, 10<<10))
+			_, _ = io.WriteString(c, "HTTP/1.1 414 URI Too Long\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		}, "HTTP/1.1 414 ", up},
+		{"half a body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n" + long, answer(""), "HTTP/1.1 400 ", up},
+		{"half a body in chunks", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", func(c net.Conn, r *bufio.Reader) {
+			_, _ = io.Copy(io.Discard, r)
+		}, "HTTP/1.1 400 ", up},
+		{"malformed chunks", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n", func(c net.Conn, r *bufio.Reader) {
+			_, _ = io.Copy(io.Discard, r)
+		}, "HTTP/1.1 400 ", up},
+		{"an answer that is cut", get + "\r\n", answer(okHead + "Content-Length: 9\r\n\r\nabc"), okHead, up},
+
+		{"closed", get + "\r\n", answer(""), "HTTP/1.1 502 ", !up},
+		{"closed with a small body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", answer(""), "HTTP/1.1 502 ", !up},
+		{"closed in the head", get + "\r\n", answer(okHead), "HTTP/1.1 502 ", !up},
+		{"garbage", get + "\r\n", answer("SSH-2.0-OpenSSH_9.2\r\n\r\n"), "HTTP/1.1 502 ", !up},
+		{"silent", get + "\r\n", func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) }, "HTTP/1.1 504 ", !up},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { ln.Close() })
+			go func() {
+				for {
+					c, err := ln.Accept()
+					if err != nil {
+						return
+					}
+					go func() {
+						defer c.Close()
+						test.origin(c, bufio.NewReader(c))
+					}()
+				}
+			}()
+			e := startConfig(t, withoutRules(t, "http://"+ln.Addr().String()))
+			for range ejectAfter {
+				c := e.dial()
+				_, _ = io.WriteString(c, test.request)
+				_ = c.(*net.TCPConn).CloseWrite()
+				if got, _ := io.ReadAll(c); !strings.HasPrefix(string(got), test.want) {
+					t.Errorf("%q, want %q", got, test.want)
+				}
+			}
+			if m := e.rest(); (m["sluice_origin_up{origin=http://"+ln.Addr().String()+"}"] == 1) != test.up {
+				t.Errorf("up: %t", !test.up)
+			}
+		})
+	}
+}
+
+// Nor do clients that leave while they are answered, or that use up the time of a request themselves.
+func TestBlameOfLeavers(t *testing.T) {
+	part := strings.Repeat("x", 1<<20)
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		for range 64 {
+			if _, err := io.WriteString(w, part); err != nil {
+				return
+			}
+		}
+	})
+	e := startEdge(t, origin, "")
+	for range ejectAfter {
+		c := e.talk()
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		_, _ = c.r.ReadString('\n')
+		_ = c.Conn.(*net.TCPConn).SetLinger(0)
+		c.Close()
+	}
+	if m := e.rest(); m["sluice_origin_up{origin="+origin+"}"] != 1 || m["sluice_aborted_total"] != ejectAfter {
+		t.Errorf("%v", m)
+	}
+
+	silent := startRecorder(t, func(int, string) string { return "" })
+	e = startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], timeout: 20s, total_timeout: 300ms}]", silent.url()))
+	for range ejectAfter {
+		c := e.talk()
+		begun := time.Now()
+		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+		for time.Since(begun) < 200*time.Millisecond { // of its time, in which it sends
+			_, _ = io.WriteString(c, "1\r\nx\r\n")
+		}
+		if resp, _ := c.say("0\r\n\r\n"); resp.StatusCode != 504 && resp.StatusCode != 408 {
+			t.Errorf("%d", resp.StatusCode)
+		}
+	}
+	if m := e.rest(); m["sluice_origin_up{origin="+silent.url()+"}"] != 1 {
+		t.Errorf("%v", m)
+	}
+}

@@ -1,0 +1,152 @@
+package edge
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/counter"
+)
+
+// How many requests one of two sources may have under way, and that the other has places then.
+func TestShareOfPlaces(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	a, b := counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64), counter.SourceOf(netip.MustParseAddr("192.0.2.2"), 32, 64)
+	for _, test := range []struct {
+		servers, down int
+		most, share   int64
+		want          int
+	}{
+		{1, 0, 1, 0, 1},
+		{1, 0, 2, 0, 1},
+		{1, 0, 5, 0, 2},
+		{1, 1, 10, 0, 5}, // an only server is never out
+		{3, 0, 10, 0, 15},
+		{3, 1, 10, 0, 10},
+		{3, 3, 10, 0, 15},
+		{3, 0, 10, 4, 4},
+		{3, 2, 10, 30, 30},
+		{2, 0, 0, 7, 7},
+	} {
+		g := groupOf(RoundRobin, test.most, "a", "b", "c")
+		g.servers, g.share, g.places = g.servers[:test.servers], test.share, &places{bySource: make(map[counter.Source]int64)}
+		for _, o := range g.servers[:test.down] {
+			o.down.Store(true)
+		}
+		got := 0
+		for g.enter(a, now) {
+			got++
+		}
+		if got != test.want || !g.enter(b, now) {
+			t.Errorf("%+v: %d", test, got)
+		}
+		g.places.leave(b)
+		if g.places.leave(a); !g.enter(a, now) || g.enter(a, now) {
+			t.Errorf("%+v: one left, and not one came", test)
+		}
+		for range got {
+			g.places.leave(a)
+		}
+		if len(g.places.bySource) != 0 {
+			t.Errorf("%+v: %v are still there", test, g.places.bySource)
+		}
+	}
+}
+
+// A source that holds its share of the places is told so, and others are served; a reload changes nothing of it. Who is always allowed
+// may have them all.
+func TestOneSourceHoldsNotAll(t *testing.T) {
+	arrived, leave := make(chan struct{}), make(chan struct{})
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hold" {
+			arrived <- struct{}{}
+			<-leave
+		}
+	})
+	const from = "X-Forwarded-For: 192.0.2."
+	e := startEdge(t, "", fmt.Sprintf("source: {trust: [127.0.0.1]}\nallow: [192.0.2.9]\norigins: [{servers: [%q], max_requests: 6}]", origin))
+	hold := func(source string) *talk {
+		c := e.talk()
+		_, _ = io.WriteString(c, "GET /hold HTTP/1.1\r\nHost: a\r\n"+from+source+"\r\n\r\n")
+		<-arrived
+		return c
+	}
+	status := func(source string) int {
+		resp, body := e.get("/", from+source)
+		if resp.StatusCode == 503 && (resp.Header.Get("Retry-After") != "1" || !strings.Contains(body, `"origin_busy"`)) {
+			t.Errorf("%v %s", resp.Header, body)
+		}
+		return resp.StatusCode
+	}
+	holding := []*talk{hold("1"), hold("1"), hold("1")}
+	for range 2 {
+		if a, b := status("1"), status("2"); a != 503 || b != 200 {
+			t.Errorf("the source that holds three of six: %d, another: %d", a, b)
+		}
+		if err := e.Apply(e.snap.Load().config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holding = append(holding, hold("9"), hold("9"))
+	if got := status("9"); got != 200 {
+		t.Errorf("who is always allowed: %d", got)
+	}
+	holding = append(holding, hold("3"))
+	if got := status("4"); got != 503 {
+		t.Errorf("with no place left: %d", got)
+	}
+	close(leave)
+	for _, c := range holding {
+		if resp, _ := c.hear("GET"); resp.StatusCode != 200 {
+			t.Errorf("one that was held: %d", resp.StatusCode)
+		}
+	}
+	if got := status("1"); got != 200 {
+		t.Errorf("afterwards: %d", got)
+	}
+	e.rest()
+}
+
+// However a request ends, it gives its source's place back.
+func TestPlacesAreGivenBack(t *testing.T) {
+	o := startRecorder(t, func(n int, request string) string {
+		switch {
+		case strings.Contains(request, "/upgrade"):
+			return "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n\x00"
+		case strings.Contains(request, "/close"):
+			return "\x00"
+		case strings.Contains(request, "/cut"):
+			return okHead + "Content-Length: 9\r\n\r\nabc\x00"
+		case strings.Contains(request, "/early"):
+			return okHead + "Content-Length: 3\r\nConnection: close\r\n\r\nabc\x00"
+		}
+		return hello(n, "")
+	})
+	e := startEdge(t, "", fmt.Sprintf("limits: {header_timeout: 200ms}\norigins: [{servers: [%q], max_requests: 2}]", o.url()))
+	for _, request := range []string{
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET /close HTTP/1.1\r\nHost: a\r\n\r\n", "GET /cut HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na",
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\na",
+		"GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+	} {
+		c := e.talk()
+		_, _ = io.WriteString(c, request)
+		_, _ = http.ReadResponse(c.r, nil)
+		c.Close()
+		e.rest()
+	}
+	if resp, body := e.get("/"); resp.StatusCode != 200 {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	e.rest()
+	g := e.snap.Load().origins.any
+	until(t, "all places are free", func() bool {
+		g.places.mu.Lock()
+		defer g.places.mu.Unlock()
+		return len(g.places.bySource) == 0 && g.servers[0].active.Load() == 0
+	})
+}

@@ -1,0 +1,130 @@
+package edge
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A stopped origin is one that can be started: nobody listens at its address until then.
+type stopped struct {
+	network, addr, url string
+}
+
+func stoppedOrigins(t *testing.T) []stopped {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.83:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	path := filepath.Join(t.TempDir(), "origin")
+	return []stopped{{"tcp", ln.Addr().String(), "http://" + ln.Addr().String()}, {"unix", path, "unix:" + path}}
+}
+
+func (o stopped) start(t *testing.T) {
+	t.Helper()
+	ln, err := net.Listen(o.network, o.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })}
+	t.Cleanup(func() { s.Close() })
+	go s.Serve(ln)
+}
+
+// While its origin is started again nobody's request fails, whatever it is.
+func TestOriginRestart(t *testing.T) {
+	for _, o := range stoppedOrigins(t) {
+		t.Run(o.network, func(t *testing.T) {
+			e := startConfig(t, withoutRules(t, o.url))
+			const n = 9
+			var all sync.WaitGroup
+			for i := range n {
+				request := []string{
+					"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+					"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+				}[i%3]
+				c := e.talk()
+				all.Go(func() {
+					if resp, body := c.say(request); resp.StatusCode != 200 || request[0] == 'P' && body != "abc" {
+						t.Errorf("%d %s", resp.StatusCode, body)
+					}
+				})
+			}
+			until(t, "all have tried", func() bool { return e.metrics()["sluice_origin_attempts_total{origin="+o.url+"}"] >= n })
+			o.start(t)
+			all.Wait()
+			if m := e.rest(); m["sluice_origin_up{origin="+o.url+"}"] != 1 {
+				t.Errorf("%v", m)
+			}
+		})
+	}
+}
+
+// An origin that stays away has failed once for each request.
+func TestOriginStaysAway(t *testing.T) {
+	for _, o := range stoppedOrigins(t) {
+		t.Run(o.network, func(t *testing.T) {
+			t.Parallel()
+			e := startConfig(t, withoutRules(t, o.url))
+			resp, body := e.get("/")
+			if n := e.snap.Load().origins.all[0].failures.Load(); resp.StatusCode != 502 || !strings.Contains(body, `"origin_unreachable"`) || n != 1 {
+				t.Errorf("%d %s after %d failures", resp.StatusCode, body, n)
+			}
+			if m := e.rest(); m["sluice_origin_attempts_total{origin="+o.url+"}"] != 1 {
+				t.Errorf("%v", m)
+			}
+		})
+	}
+}
+
+// All servers of a group are started again: the first that is back has the requests.
+func TestRestartOfAllServers(t *testing.T) {
+	o, dead := stoppedOrigins(t)[0], stoppedOrigins(t)[0]
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q, %q]}]", o.url, dead.url))
+	first, second := e.talk(), e.talk()
+	for _, c := range []*talk{first, second} { // whichever comes first
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	until(t, "both have tried both", func() bool {
+		m := e.metrics()
+		return m["sluice_origin_attempts_total{origin="+o.url+"}"] == 2 && m["sluice_origin_attempts_total{origin="+dead.url+"}"] == 2
+	})
+	o.start(t)
+	for _, c := range []*talk{first, second} {
+		if resp, _ := c.hear("GET"); resp.StatusCode != 200 {
+			t.Errorf("%d", resp.StatusCode)
+		}
+	}
+}
+
+// A client that leaves is not waited for: it is done with before one that came earlier and stays.
+func TestLeaverEndsItsWait(t *testing.T) {
+	o := stoppedOrigins(t)[0]
+	e := startConfig(t, withoutRules(t, o.url))
+	tried := func(n float64) {
+		until(t, "it has tried", func() bool { return e.metrics()["sluice_origin_attempts_total{origin="+o.url+"}"] == n })
+	}
+	stays, leaves := e.talk(), e.talk()
+	_, _ = io.WriteString(stays, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	tried(1)
+	_, _ = io.WriteString(leaves, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	tried(2)
+	_ = leaves.Conn.(*net.TCPConn).SetLinger(0)
+	leaves.Close()
+	until(t, "one is done with", func() bool {
+		m := e.metrics()
+		return m["sluice_aborted_total"]+m["sluice_answers_total{code=502,from=edge}"] > 0
+	})
+	o.start(t)
+	if resp, body := stays.hear("GET"); resp.StatusCode != 200 {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	e.rest()
+}
