@@ -291,7 +291,12 @@ func (s *Server) fault(p any) {
 var (
 	errTargetTooLong = errors.New("edge: the first line of a request is longer than limits.header_bytes")
 	errHeadTooLong   = errors.New("edge: the head of a request is longer than limits.header_bytes")
+	errTLS           = errors.New("edge: a TLS handshake where plain HTTP is spoken")
 )
+
+// tlsHandshake is the first byte of a connection over TLS (RFC 8446, 5.1). Its client waits for an answer to what is no head and
+// has no end.
+const tlsHandshake = 0x16
 
 // nextHead waits for the whole head of the next request, and returns it, perhaps with more behind it. It stays in the buffer. Empty
 // lines before it are passed over (RFC 9112, 2.2). The whole of it must come within so long after its first byte.
@@ -309,6 +314,9 @@ func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
 			_, _ = c.br.Discard(n)
 			have = have[n:]
 			c.heading = len(have) > 0 // an empty line after a body is not the next request
+		}
+		if len(have) > 0 && have[0] == tlsHandshake {
+			return nil, errTLS
 		}
 		end := len(have) + 1
 		if bytes.HasSuffix(have, []byte("\r\n\r\n")) && len(have) <= most {
@@ -349,6 +357,8 @@ func (c *conn) grow(size int) {
 func headless(err error) *refusal {
 	var timeout net.Error
 	switch {
+	case err == errTLS:
+		return refuse(http.StatusBadRequest, "tls", "This port speaks plain HTTP, not TLS.")
 	case err == errTargetTooLong:
 		return refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts.")
 	case err == errHeadTooLong:
