@@ -38,6 +38,7 @@ func (s *Server) serveConn(c *conn) {
 		_, _ = c.Write([]byte(crowded))
 		return
 	}
+	c.idle.Store(c.accepted)
 	first := clientReaders.Get().(*bufio.Reader)
 	defer clientReaders.Put(first)
 	first.Reset(c)
@@ -45,6 +46,7 @@ func (s *Server) serveConn(c *conn) {
 	c.br = first
 	c.readDue = time.Unix(0, c.accepted).Add(s.limits.HeaderTimeout)
 	for s.serveRequest(c) {
+		c.idle.Store(c.wrote.UnixNano())
 		c.readDue = c.wrote.Add(s.limits.IdleTimeout)
 	}
 }
@@ -81,6 +83,7 @@ type exchange struct {
 
 	body      answerBody  // the exchange with the origin
 	open      *answerBody // is it, until it is over
+	watch     watch       // of the client, meanwhile
 	answer    *answerHead // of the origin, while it is made the client's
 	upgrade   []byte      // the protocol that the origin is asked to switch to; nil: none
 	trailers  bool        // the client takes those of the answer
@@ -126,6 +129,7 @@ func (s *Server) serveRequest(c *conn) (more bool) {
 	if err != nil && !c.heading {
 		return false // nobody asked for anything
 	}
+	c.idle.Store(0)
 	x := s.begin(c)
 	defer func() {
 		if p := recover(); p != nil {
@@ -191,7 +195,7 @@ func (s *Server) finish(x *exchange) bool {
 	if !x.bodyRead && x.length != 0 {
 		x.skipBody()
 	}
-	if s.draining.Load() {
+	if s.draining.Load() || c.going.Load() != 0 {
 		x.close = true
 		c.linger.Store(true)
 	}
@@ -250,6 +254,9 @@ func (x *exchange) send() (err error) {
 // over ends the exchange with the origin, and returns when that was.
 func (x *exchange) over() time.Time {
 	x.open = nil
+	if x.watch.stop() {
+		x.body.reuse = false
+	}
 	return x.body.finish()
 }
 
@@ -337,7 +344,10 @@ func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
 			c.grow(most)
 		}
 		if c.heading && !timed {
-			c.readDue, timed = time.Now().Add(within), true
+			now := time.Now()
+			if c.readDue, timed = now.Add(within), true; c.blocked.Load() < now.UnixNano() {
+				c.idle.Store(0)
+			}
 		}
 		if _, err := c.br.Peek(len(have) + 1); err != nil {
 			return nil, err
