@@ -20,8 +20,17 @@ type AccessLogConfig struct {
 	Refused int
 }
 
-// accessQueue is how many lines may wait to be written.
-const accessQueue = 4096
+const (
+	// accessQueue is how many lines may wait to be written, and accessBytes how much memory they may take: who reads the log
+	// may have stopped, and clients choose how long their lines are.
+	accessQueue = 4096
+	accessBytes = 4 << 20
+	// accessField is how many bytes are written of what a client sent, each name and value by itself. What is cut ends in accessCut.
+	accessField = 1024
+	accessCut   = "…"
+	// accessSpare is how large the memory of a line may be to be used again: one long line must not make all of them dear.
+	accessSpare = 2 << 10
+)
 
 // An AccessLog writes a line for every request, when its answer is made; its bytes are those announced, or - where the
 // answer has no length. Requests never wait for it: when lines come faster than they can be written, those that find the
@@ -31,6 +40,7 @@ type AccessLog struct {
 	open    func() (io.WriteCloser, error)
 	out     io.WriteCloser
 	lines   chan *[]byte
+	queued  atomic.Int64 // memory of those lines, bytes
 	reopen  chan struct{}
 	spare   sync.Pool
 	refused atomic.Uint64
@@ -71,7 +81,8 @@ func (l *AccessLog) Run(ctx context.Context, failed func(error)) {
 	w := batch{out: l.out}
 	add := func(line *[]byte) {
 		w.text = append(w.text, *line...)
-		l.spare.Put(line)
+		l.queued.Add(-int64(cap(*line)))
+		l.giveBack(line)
 		if len(w.text) >= accessBatch {
 			l.lost.Add(w.flush())
 		}
@@ -139,7 +150,7 @@ func (l *AccessLog) note(x *exchange) {
 			return
 		}
 	}
-	if len(l.lines) == cap(l.lines) {
+	if len(l.lines) == cap(l.lines) || l.queued.Load() >= accessBytes {
 		l.lost.Add(1) // without writing it first: under attack that is most of the work
 		return
 	}
@@ -149,10 +160,22 @@ func (l *AccessLog) note(x *exchange) {
 	} else {
 		*line = x.appendCombined((*line)[:0], sample)
 	}
-	select {
-	case l.lines <- line:
-	default:
-		l.lost.Add(1)
+	size := int64(cap(*line)) // before it is another's
+	if l.queued.Add(size) <= accessBytes {
+		select {
+		case l.lines <- line:
+			return
+		default:
+		}
+	}
+	l.queued.Add(-size)
+	l.giveBack(line)
+	l.lost.Add(1)
+}
+
+func (l *AccessLog) giveBack(line *[]byte) {
+	if cap(*line) <= accessSpare {
+		l.spare.Put(line)
 	}
 }
 
@@ -258,6 +281,7 @@ const hexDigits = "0123456789abcdef"
 
 // appendEscaped writes what a client sent so that it stays within its quotes and its line, as nginx and Apache do.
 func appendEscaped(b, text []byte) []byte {
+	text, cut := cutField(text)
 	for _, c := range text {
 		if c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
 			b = append(b, '\\', 'x', hexDigits[c>>4], hexDigits[c&15])
@@ -265,11 +289,20 @@ func appendEscaped(b, text []byte) []byte {
 		}
 		b = append(b, c)
 	}
-	return b
+	return append(b, cut...)
+}
+
+// cutField returns what is written of a field, and the mark that comes after it.
+func cutField(text []byte) ([]byte, string) {
+	if len(text) <= accessField {
+		return text, ""
+	}
+	return text[:accessField], accessCut
 }
 
 // appendJSONText writes text as the inside of a JSON string; bytes that are no UTF-8 become U+FFFD.
 func appendJSONText(b, text []byte) []byte {
+	text, cut := cutField(text)
 	for len(text) > 0 {
 		c := text[0]
 		switch {
@@ -287,5 +320,5 @@ func appendJSONText(b, text []byte) []byte {
 		}
 		text = text[1:]
 	}
-	return b
+	return append(b, cut...)
 }

@@ -201,3 +201,32 @@ func TestAccessLogNeverBlocks(t *testing.T) {
 		t.Errorf("lost %d", l.Lost())
 	}
 }
+
+// While nobody reads the log, what waits to be written takes some megabytes, however long the lines that clients make: long
+// fields are cut, lines beyond are lost, and each is one or the other.
+func TestAccessLogIsBoundedInBytes(t *testing.T) {
+	for _, format := range []string{"combined", "json"} {
+		e, f, stop := startLogged(t, AccessLogConfig{Format: format}, "")
+		f.mu.Lock() // the reader has stalled
+		const n = 900
+		long := strings.Repeat(`"`, 8000)
+		k := e.talk()
+		for range n {
+			k.say("GET /" + long + " HTTP/1.1\r\nHost: a\r\nReferer: " + long + "\r\nUser-Agent: " + long + "\r\n\r\n")
+		}
+		f.mu.Unlock()
+		stop()
+		text := f.text[0].Bytes()
+		if len(text) > 5<<20 {
+			t.Errorf("%s: %d bytes waited", format, len(text))
+		}
+		written := strings.Count(string(text), "\n")
+		if lost := e.access.Lost(); written < 100 || lost == 0 || written+int(lost) != n {
+			t.Errorf("%s: %d lines written, %d lost, of %d", format, written, lost, n)
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		if got := strings.Count(line, "…"); got != 3 || len(line) > 15_000 {
+			t.Errorf("%s: %d fields are cut: %.2000s", format, got, line)
+		}
+	}
+}

@@ -32,12 +32,18 @@ func (x *exchange) admit() bool {
 		if x.decision.Refused() {
 			x.server.refusals.hit(x.source)
 			x.conn.writeAt = x.now
+			if until := x.decision.Told.Until; !x.trusted && !until.IsZero() {
+				x.conn.blocked.Store(until.UnixNano())
+			}
 			x.limited()
 			if len(x.snap.sheds) > 0 && !x.decision.Told.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, x.decision.rule(x.decision.Told)) {
 				x.close = true
 			}
 			return false
 		}
+	}
+	if x.conn.blocked.Load() != 0 {
+		x.conn.blocked.Store(0)
 	}
 	if check {
 		x.grant()

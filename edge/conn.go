@@ -2,6 +2,7 @@ package edge
 
 import (
 	"bufio"
+	"container/list"
 	"errors"
 	"io"
 	"net"
@@ -40,8 +41,12 @@ type conn struct {
 	peer     netip.Addr     // or the client that a trusted proxy names in a PROXY header
 	source   counter.Source // whose connections it counts among; zero: nobody's
 	closed   atomic.Bool
-	accepted int64 // when, Unix nanoseconds
-	woken    bool  // by retire; guarded by the registry
+	accepted int64         // when, Unix nanoseconds
+	woken    bool          // by retire; guarded by the registry, as is
+	leaving  *list.Element // among those that are leaving; nil: it counts
+	idle     atomic.Int64  // since when it waits for a request, Unix nanoseconds; 0: one is under way
+	blocked  atomic.Int64  // until when its client is mitigated, as its last answer said, Unix nanoseconds; 0: it is not
+	going    atomic.Uint32 // see evict
 
 	br      *bufio.Reader // what it sends
 	first   *bufio.Reader // the one that br was at first
@@ -200,6 +205,7 @@ func (c *conn) Close() error {
 	}
 	defer c.listener.forget(c)
 	if c.linger.Load() {
+		c.listener.leave(c)
 		c.lingeringClose()
 	}
 	return c.Conn.Close()

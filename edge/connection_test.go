@@ -138,21 +138,22 @@ func TestConnectionsPerSource(t *testing.T) {
 
 // A connection above the cap on all is told so; far above it, there is none.
 func TestConnectionsInAll(t *testing.T) {
-	e := startEdge(t, startRecorder(t, hello).url(), "limits: {connections: 2}")
+	o := startSlowOrigin(t, 200)
+	e := o.edge(t, "limits: {connections: 2}")
 	first := e.talk()
-	for _, c := range []*talk{first, e.talk()} {
-		if resp, _ := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 {
-			t.Fatal(resp.StatusCode)
-		}
+	for _, c := range []*talk{first, e.talk()} { // with requests under way: nobody may go to make room
+		_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+		receive(t, "at the origin", o.arrived)
 	}
 	if got := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); got != crowded {
 		t.Errorf("a third connection got %q", got)
 	}
-	first.Close()
+	reset(first.Conn)
 	until(t, "there is room again", func() bool { return e.Connections() == 1 })
 	if resp, _ := e.get("/"); resp.StatusCode != 200 {
 		t.Error(resp.StatusCode)
 	}
+	o.release()
 	if m := e.rest(); m["sluice_connections_refused_total{cap=total}"] != 1 {
 		t.Errorf("metrics: %v", m)
 	}

@@ -109,15 +109,19 @@ func (l *registry) retire(now time.Time) {
 }
 
 // old reports whether the connection is to end as soon as it is idle.
-func (c *conn) old() bool { return c.accepted <= c.listener.retired.Load() }
+func (c *conn) old() bool {
+	return c.accepted <= c.listener.retired.Load() || c.going.Load() != 0
+}
 
-// readOn goes on with a Read that failed with err, perhaps because retire woke it before it was due. An idle connection ends here,
-// unless a request has arrived in this very moment.
+// readOn goes on with a Read that failed with err, perhaps because retire or evict woke it before it was due. An idle connection ends
+// here, unless a request has arrived in this very moment.
 func (c *conn) readOn(p []byte, due time.Time, err error) (int, error) {
 	// Twice: this connection's deadline may be set by retire and, at the same time, by Read.
 	for n := 0; n < 2 && errors.Is(err, os.ErrDeadlineExceeded) && !c.aborted.Load(); n++ {
-		if !c.body && !c.heading && !c.waiting() {
-			c.linger.Store(true)
+		going := c.going.Load()
+		if !c.body && (going == goNow || !c.heading && !c.waiting()) {
+			c.heading = false
+			c.linger.Store(going == 0) // one that makes room has been idle for long, and lingering takes room
 			return 0, io.EOF
 		}
 		if !time.Now().Before(due) || c.Conn.SetReadDeadline(due) != nil {

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"container/list"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -45,8 +46,9 @@ type registry struct {
 	retired atomic.Int64 // those accepted until then are to end when idle, Unix nanoseconds
 
 	mu     sync.Mutex
-	conns  map[*conn]struct{}
-	counts map[counter.Source]int
+	conns  map[*conn]struct{}     // all that are open
+	away   list.List              // of *conn: those of them that are leaving and count no more, see room.go
+	counts map[counter.Source]int // of those that count
 }
 
 // A listener accepts connections on one socket: it goes on after temporary failures.
@@ -105,7 +107,7 @@ func (l *listener) admit(nc net.Conn) *conn {
 		return nil
 	}
 	l.siege.shed = 0
-	if l.memory != nil && l.memory.exceeded(time.Now()) {
+	if l.memory != nil && l.memory.exceeded(time.Now()) && !l.makeRoom(memoryRoom) {
 		l.stats.starved.Add(1)
 		return nil
 	}
@@ -117,7 +119,7 @@ func (l *listener) admit(nc net.Conn) *conn {
 	if l.tls != nil {
 		c.secure, c.Conn = true, tls.Server(c.Conn, l.tls) // the first Read shakes hands
 	}
-	if !l.recount(c) {
+	if !l.recount(c) || !l.enter(c) {
 		return nil
 	}
 	return c
@@ -129,15 +131,7 @@ func (l *registry) recount(c *conn) bool {
 	source, capped := l.source(c.peer)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.source.IsValid() {
-		l.discount(c)
-	}
-	if _, known := l.conns[c]; !known && l.most > 0 && len(l.conns) >= l.most {
-		l.stats.crowded.Add(1)
-		if c.crowded = true; len(l.conns) >= l.most+spareConnections {
-			return false
-		}
-	}
+	l.discount(c)
 	if capped {
 		if l.counts[source] >= l.perSource {
 			l.stats.turnedAway.Add(1)
@@ -146,21 +140,14 @@ func (l *registry) recount(c *conn) bool {
 		l.counts[source]++
 		c.source = source
 	}
-	l.conns[c] = struct{}{}
 	return true
-}
-
-func (l *registry) forget(c *conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.conns, c)
-	if c.source.IsValid() {
-		l.discount(c)
-	}
 }
 
 // discount needs the lock.
 func (l *registry) discount(c *conn) {
+	if !c.source.IsValid() {
+		return
+	}
 	if l.counts[c.source]--; l.counts[c.source] <= 0 {
 		delete(l.counts, c.source)
 	}

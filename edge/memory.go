@@ -11,7 +11,8 @@ import (
 // memoryEvery is how often memory in use is looked up: it takes a microsecond.
 const memoryEvery = 10 * time.Millisecond
 
-// A memoryCap turns new connections away while too much memory is in use, so that those that are open can be served. What
+// A memoryCap turns new connections away while too much memory is in use, so that those that are open can be served, unless idle ones
+// make room (room.go). What
 // is in use is what the last garbage collection has left, and the stacks. Connections are turned away above three quarters of
 // the limit: nearer to it the collector, which has the same limit, would do little else but collect.
 type memoryCap struct {

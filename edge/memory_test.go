@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -36,12 +37,14 @@ func TestMemoryCap(t *testing.T) {
 	}
 }
 
-// Above the limit new connections are closed, open ones are served, and all is well when memory is free again.
+// Above the limit new connections are closed, unless mitigated ones make room; requests under way are served, and all is well when memory
+// is free again.
 func TestMemoryShedsConnections(t *testing.T) {
-	e := startEdge(t, startRecorder(t, hello).url(), "limits: {memory: 1GiB}")
-	const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-	kept := e.talk()
-	kept.say(get)
+	o := startSlowOrigin(t, 200)
+	e := o.edge(t, "limits: {memory: 1GiB}\n"+fmt.Sprintf(oneRule, 1))
+	kept := e.from(9)
+	_, _ = io.WriteString(kept, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+	receive(t, "at the origin", o.arrived)
 	set := func(used uint64) {
 		m := e.open.memory
 		m.mu.Lock()
@@ -56,14 +59,21 @@ func TestMemoryShedsConnections(t *testing.T) {
 		}
 		c.Close()
 	}
-	if resp, _ := kept.say(get); resp.StatusCode != 200 {
+	set(0)
+	e.fill(memoryRoom)
+	set(1 << 30)
+	if !e.served(2) || e.served(3) {
+		t.Error("of two newcomers the first has the room of mitigated connections, the second none")
+	}
+	o.release()
+	if resp, _ := kept.hear("GET"); resp.StatusCode != 200 {
 		t.Errorf("an open connection got %d", resp.StatusCode)
 	}
-	if m := e.metrics(); m["sluice_connections_refused_total{cap=memory}"] != 1 {
+	if m := e.metrics(); m["sluice_connections_refused_total{cap=memory}"] != 2 {
 		t.Errorf("metrics: %v", m)
 	}
 	set(0)
-	if resp, _ := e.get("/"); resp.StatusCode != 200 {
-		t.Errorf("with memory to spare: %d", resp.StatusCode)
+	if !e.served(3) {
+		t.Error("with memory to spare a newcomer is not served")
 	}
 }

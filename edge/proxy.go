@@ -116,15 +116,20 @@ func (x *exchange) pass(g *group, now, due time.Time) int {
 		b := &x.body
 		*b = answerBody{stream: stream{waiter: b}, link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin, due: due}
 		x.open = b
-		err = x.exchangeOn(o, b, now)
-		if err == nil {
+		if err = x.exchangeOn(o, b, now); err == nil {
 			o.succeeded()
 			x.relay(o, b)
 			return x.reply.status
 		}
 		x.open = nil
+		gone := x.watch.stop()
 		l.Close()
 		l.rest()
+		if gone {
+			o.active.Add(-1)
+			x.abandoned(b)
+			return 0
+		}
 		if l.reused && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(x.method)) {
 			fresh = true
 			continue
@@ -134,6 +139,19 @@ func (x *exchange) pass(g *group, now, due time.Time) int {
 		return 0
 	}
 }
+
+// abandoned ends a request whose client has gone. If it has closed one direction only, it hears that this took too long.
+func (x *exchange) abandoned(b *answerBody) {
+	if b.upload != nil {
+		b.upload.end()
+		x.conn.body = false
+	}
+	x.say(clientGone)
+	x.close = true
+}
+
+// clientGone has the status that nginx gives it, for logs and metrics.
+var clientGone = refuse(499, "client_closed", "The connection was closed before the answer was there.")
 
 // failed answers for an origin that did not, or tells the client that its own body was at fault.
 func (x *exchange) failed(o *origin, b *answerBody, err error) {
@@ -229,6 +247,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		if x.held != nil {
 			*head = append(*head, *x.held...)
 		}
+		x.watch.start(x.conn, b, x.decision.Held)
 		var sent int
 		sent, err = l.ask(*head)
 		requestHeads.Put(head)
@@ -253,6 +272,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		} else {
 			u.start()
 		}
+		x.watch.start(x.conn, b, x.decision.Held)
 	}
 	if err != nil {
 		// The origin may have answered and closed before it read everything: what it said still counts.

@@ -105,14 +105,17 @@ func (s *screen) next() bool {
 		c.br = clientReaders.Get().(*bufio.Reader)
 		c.first = c.br
 		c.br.Reset(c)
+		c.idle.Store(c.accepted)
 		c.readDue = time.Unix(0, c.accepted).Add(s.server.limits.HeaderTimeout)
 	default:
+		c.idle.Store(c.wrote.UnixNano())
 		c.readDue = c.wrote.Add(s.server.limits.IdleTimeout)
 	}
 	raw, err := c.nextHead(s.server.limits.HeaderTimeout, s.server.limits.HeaderBytes)
 	if err != nil && !c.heading {
 		return false // nobody asked for anything
 	}
+	c.idle.Store(0)
 	s.x = s.server.begin(s)
 	s.head, s.phase = s.x.screen(raw, err), shown
 	return true

@@ -56,6 +56,7 @@ type exchange struct {
 
 	body      answerBody  // the exchange with the origin
 	open      *answerBody // is it, until it is over
+	watch     watch       // of the client, meanwhile
 	answer    *answerHead // of the origin, while it is made the client's
 	places    *places     // one of them is this request's; nil: none is
 	upgrade   []byte      // the protocol that the origin is asked to switch to; nil: none
@@ -178,7 +179,7 @@ func (x *exchange) finish() {
 	if !x.bodyRead && x.length != 0 {
 		x.skipBody()
 	}
-	if s.draining.Load() {
+	if s.draining.Load() || c.going.Load() != 0 {
 		x.close = true
 		c.linger.Store(true)
 	}
@@ -263,6 +264,9 @@ func (x *exchange) send() (err error) {
 // over ends the exchange with the origin, and returns when that was.
 func (x *exchange) over() time.Time {
 	x.open = nil
+	if x.watch.stop() {
+		x.body.reuse = false
+	}
 	ended := x.body.finish()
 	x.leave()
 	return ended
@@ -305,7 +309,12 @@ func (s *Server) fault(p any) {
 var (
 	errTargetTooLong = errors.New("edge: the first line of a request is longer than limits.header_bytes")
 	errHeadTooLong   = errors.New("edge: the head of a request is longer than limits.header_bytes")
+	errTLS           = errors.New("edge: a TLS handshake where plain HTTP is spoken")
 )
+
+// tlsHandshake is the first byte of a connection over TLS (RFC 8446, 5.1). Its client waits for an answer to what is no head and
+// has no end.
+const tlsHandshake = 0x16
 
 // nextHead waits for the whole head of the next request, and returns it, perhaps with more behind it. It stays in the buffer. Empty
 // lines before it are passed over (RFC 9112, 2.2). The whole of it must come within so long after its first byte.
@@ -323,6 +332,9 @@ func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
 			_, _ = c.br.Discard(n)
 			have = have[n:]
 			c.heading = len(have) > 0 // an empty line after a body is not the next request
+		}
+		if len(have) > 0 && have[0] == tlsHandshake {
+			return nil, errTLS
 		}
 		end := len(have) + 1
 		if bytes.HasSuffix(have, []byte("\r\n\r\n")) && len(have) <= most {
@@ -343,7 +355,10 @@ func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
 			c.grow(most)
 		}
 		if c.heading && !timed {
-			c.readDue, timed = time.Now().Add(within), true
+			now := time.Now()
+			if c.readDue, timed = now.Add(within), true; c.blocked.Load() < now.UnixNano() {
+				c.idle.Store(0)
+			}
 		}
 		if _, err := c.br.Peek(len(have) + 1); err != nil {
 			return nil, err
@@ -363,6 +378,8 @@ func (c *conn) grow(size int) {
 func headless(err error) *refusal {
 	var timeout net.Error
 	switch {
+	case err == errTLS:
+		return refuse(http.StatusBadRequest, "tls", "This port speaks plain HTTP, not TLS.")
 	case err == errTargetTooLong:
 		return refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts.")
 	case err == errHeadTooLong:

@@ -38,6 +38,7 @@ type stats struct {
 	turnedAway  atomic.Uint64 // connections above the cap of their source
 	crowded     atomic.Uint64 // connections above the cap on all
 	starved     atomic.Uint64 // connections above the limit on memory
+	evicted     atomic.Uint64 // open connections that made room for new ones
 	shed        atomic.Uint64 // connections of mitigated sources
 	badProxy    atomic.Uint64 // connections of proxies without a valid PROXY header
 	acceptFails atomic.Uint64
@@ -154,6 +155,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	count(s.stats.crowded.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "total")
 	count(s.stats.starved.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "memory")
 	count(s.stats.shed.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "mitigated")
+	count(s.stats.evicted.Load(), "sluice_connections_evicted_total", "Open connections that made room for new ones.")
 	count(s.stats.badProxy.Load(), "sluice_proxy_headers_refused_total", "Connections of trusted proxies that did not begin with a valid PROXY header.")
 	count(s.stats.acceptFails.Load(), "sluice_accept_failures_total", "Failures to accept a connection, such as lack of descriptors.")
 	gauge(float64(s.stats.tunnels.Load()), "sluice_tunnels", "Connections that switched to another protocol.")

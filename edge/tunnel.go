@@ -75,6 +75,7 @@ func lowered(b []byte) string {
 // tunnel joins both connections, after the answer that says so. Neither is ever used for a request again.
 func (x *exchange) tunnel() {
 	c, s := x.conn, x.server
+	x.watch.stop()
 	_ = c.Conn.SetDeadline(time.Time{})
 	early, _ := c.br.Peek(c.br.Buffered()) // sent before the answer
 	s.stats.tunnels.Add(1)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,8 +54,9 @@ type handover struct {
 	out, counters *os.File
 }
 
-// start starts a new process and returns when it is ready.
-func (h *handover) start() (err error) {
+// start starts a new process and returns when it is ready. If this process is told to stop meanwhile, the new one is ended, and start
+// returns at once.
+func (h *handover) start(stop context.Context) (err error) {
 	files := make([]*os.File, 0, len(h.sockets.open)+2)
 	defer func() {
 		for _, f := range files {
@@ -99,10 +101,8 @@ func (h *handover) start() (err error) {
 	cmd := exec.Command(h.program, h.args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = files
-	cmd.Env = append(os.Environ(), handedSockets+"="+strings.Join(names, ":"), fmt.Sprintf("%s=%d:%d", handedPipes, n, n+1))
-	if h.table != nil {
-		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", handedCounters, n+2))
-	}
+	cmd.Env = append(os.Environ(), handedSockets+"="+strings.Join(names, ":"), fmt.Sprintf("%s=%d:%d", handedPipes, n, n+1),
+		fmt.Sprintf("%s=%d", handedCounters, n+2))
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -115,8 +115,13 @@ func (h *handover) start() (err error) {
 	failed := func(err error) error {
 		_ = cmd.Process.Kill()
 		<-ended
+		if stop.Err() != nil {
+			return errToldToStop
+		}
 		return err
 	}
+	goOn := context.AfterFunc(stop, func() { _ = cmd.Process.Kill() }) // which ends its pipes, and so the waits below
+	defer goOn()
 	if err := out.SetWriteDeadline(time.Now().Add(startTime)); err != nil {
 		return failed(err)
 	}
@@ -134,6 +139,9 @@ func (h *handover) start() (err error) {
 		}
 		return failed(fmt.Errorf("it was not ready after %v: %w", startTime, err))
 	}
+	if !goOn() {
+		return failed(errToldToStop)
+	}
 	h.out = out
 	_ = tellCounters.SetWriteDeadline(time.Now()) // the new process has them, or does not want them
 	if err := <-told; err != nil {
@@ -145,6 +153,8 @@ func (h *handover) start() (err error) {
 	h.log.Info("handed over", "to", cmd.Process.Pid)
 	return nil
 }
+
+var errToldToStop = errors.New("this process was told to stop")
 
 // tellCounters writes the counters of an edge that counts alone.
 func (h *handover) tellCounters(out *os.File) error {

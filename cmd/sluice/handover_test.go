@@ -188,6 +188,77 @@ func TestFailedReplacement(t *testing.T) {
 	}
 }
 
+// A process that is told to stop while a new one starts to take its place does so at once, and leaves no new one behind.
+func TestStopWhileTheNextOneStarts(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret") // whoever reads it waits until somebody writes it
+	if err := syscall.Mkfifo(secret, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if f, err := os.OpenFile(secret, os.O_WRONLY, 0); err == nil {
+			_, _ = io.WriteString(f, strings.Repeat("secret", 4))
+			f.Close()
+		}
+	}()
+	l := startLineage(t, origin(t), nil, nil, "--config", write(t, "pop: {secret_file: "+secret+"}"))
+	l.signal(syscall.SIGUSR2)
+	var reader int // the new process reads
+	l.until("starting", func() (ok bool) {
+		fd, err := syscall.Open(secret, syscall.O_WRONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+		reader = fd
+		return err == nil
+	})
+	defer syscall.Close(reader)
+	l.signal(syscall.SIGTERM)
+	l.until("stopped", func() bool { return strings.Contains(l.text(), "msg=stopped") })
+	if err := l.cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, l.text())
+	}
+	if _, err := syscall.Write(reader, []byte("x")); err != syscall.EPIPE {
+		t.Errorf("the new process is there yet: %v", err)
+	}
+	if n := len(l.pids()); n != 1 {
+		t.Errorf("%d processes have served\n%s", n, l.text())
+	}
+}
+
+// What a process was given by the one before it, it does not give to its own children.
+func TestNothingIsInheritedTwice(t *testing.T) {
+	for _, args := range [][]string{nil, {"--memcached", "127.0.0.1:9"}} {
+		l := startLineage(t, origin(t), nil, nil, args...)
+		inherited := func() map[string]string {
+			pids := l.pids()
+			folder := fmt.Sprintf("/proc/%d/", pids[len(pids)-1])
+			list, err := os.ReadDir(folder + "fd")
+			if err != nil {
+				t.Fatal(err)
+			}
+			open := make(map[string]string)
+			for _, d := range list {
+				info, err := os.ReadFile(folder + "fdinfo/" + d.Name())
+				target, _ := os.Readlink(folder + "fd/" + d.Name())
+				if m := openFlags.FindSubmatch(info); err == nil && m != nil {
+					if flags, _ := strconv.ParseInt(string(m[1]), 8, 64); flags&syscall.O_CLOEXEC == 0 {
+						open[d.Name()] = target
+					}
+				}
+			}
+			return open
+		}
+		before := inherited() // standard input, output, errors, and what the test was given
+		l.replace()
+		for fd, what := range inherited() {
+			if before[fd] == "" {
+				t.Errorf("%v: children would have descriptor %s, %s", args, fd, what)
+			}
+		}
+		l.signal(syscall.SIGTERM)
+		l.until("stopped", func() bool { return strings.Count(l.text(), "msg=stopped") == 2 })
+	}
+}
+
+var openFlags = regexp.MustCompile(`(?m)^flags:\s+([0-7]+)$`)
+
 // Sockets that systemd has opened are served on, whatever the configuration says.
 func TestSocketActivation(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

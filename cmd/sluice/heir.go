@@ -36,9 +36,13 @@ func newHeir() *heir {
 	if !ok || err1 != nil || err2 != nil || ready < 3 || state < 3 {
 		return nil
 	}
+	syscall.CloseOnExec(ready) // not for children: they would keep the older process waiting for our end
+	syscall.CloseOnExec(state)
 	h := &heir{ready: os.NewFile(uintptr(ready), "ready"), state: os.NewFile(uintptr(state), "state")}
 	h.lines = bufio.NewReader(h.state)
-	if fd, err := strconv.Atoi(counters); err == nil && fd >= 3 && syscall.SetNonblock(fd, true) == nil { // with it come deadlines
+	if fd, err := strconv.Atoi(counters); err == nil && fd >= 3 {
+		syscall.CloseOnExec(fd)
+		_ = syscall.SetNonblock(fd, true) // with it come deadlines, without which nothing is taken
 		h.counters = os.NewFile(uintptr(fd), "counters")
 		h.numbers = bufio.NewReaderSize(h.counters, 64<<10)
 	}

@@ -188,7 +188,7 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 		}
 	}
 	defer next.close()
-	err = wait(stop.Done(), failed, usr2, next)
+	err = wait(stop, failed, usr2, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once
 	end := &departure{server: server, operators: operators, back: back, notice: f.notice, grace: f.grace, log: log}
 	if next.out != nil {
@@ -224,15 +224,15 @@ var errLogged = errors.New("the log tells")
 
 // wait returns when the process is to end: it was told to, or something failed, which is the error, or a new process has
 // taken over (SIGUSR2).
-func wait(stop <-chan struct{}, failed <-chan error, usr2 <-chan os.Signal, next *handover) error {
+func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next *handover) error {
 	for {
 		select {
-		case <-stop:
+		case <-stop.Done():
 			return nil
 		case err := <-failed:
 			return err
 		case <-usr2:
-			err := next.start()
+			err := next.start(stop)
 			if err == nil {
 				return nil
 			}

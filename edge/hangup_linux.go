@@ -1,0 +1,29 @@
+package edge
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+const (
+	pollErr   = 0x8
+	pollHup   = 0x10
+	pollRdHup = 0x2000
+)
+
+// systemHangup asks poll(2), which knows of an end behind bytes that nobody has read yet. It does not wait.
+func systemHangup(fd uintptr) hangup {
+	p := struct {
+		fd              int32
+		events, revents int16
+	}{fd: int32(fd), events: pollRdHup}
+	var none syscall.Timespec
+	n, _, _ := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&none)), 0, 0, 0)
+	switch {
+	case n != 1:
+		return stillThere
+	case p.revents&(pollErr|pollHup) != 0:
+		return wasReset
+	}
+	return wasClosed
+}

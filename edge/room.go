@@ -1,0 +1,138 @@
+package edge
+
+import (
+	"runtime"
+	"time"
+)
+
+// At the cap on connections somebody has to go so that somebody else can come, or whoever came first keeps all others out. It is a
+// connection that waits for a request: one whose client is mitigated, else the one that has waited longest. Requests under way are
+// never cut for it.
+//
+// A connection that is on its way out counts no more, neither in all nor for its source: it lingers, its client has gone, or it was
+// chosen to go. It still has its descriptor, though. So when those that are leaving take the spare places as well, the one that is
+// leaving for longest is cut: it has been answered, or its client has closed while its request was under way.
+const (
+	// sampled is how many connections are looked at to choose the one that goes: the cost of a new one must not grow with the number of
+	// those that are open. They are chosen by chance (the order of a map), so no attacker picks them; where a tenth of all connections
+	// are of mitigated clients, one of those goes four times in five.
+	sampled = 16
+	// leastIdle is how long a connection waits for a request at least before it has to go, unless its client is mitigated: a new client's
+	// first request is on its way, and one that was answered just now goes on most probably. In a rush of new ones all would end
+	// unserved.
+	leastIdle = time.Second
+	// memoryRoom is how many go for a new one where memory is short: an idle connection takes about a third of what one takes that
+	// sends a long head.
+	memoryRoom = 3
+)
+
+// What going says: why the one who reads was woken.
+const (
+	goIdle = 1 + iota // the connection is to end, unless a request has come
+	goNow             // or in any case
+)
+
+// enter takes a connection in, and reports whether there is a place for it. One that only has a spare place is crowded.
+func (l *registry) enter(c *conn) bool {
+	l.mu.Lock()
+	full := l.most > 0 && len(l.conns)-l.away.Len() >= l.most
+	c.crowded = full && !l.evict(time.Now().UnixNano())
+	in := l.most == 0 || len(l.conns) < l.most+spareConnections || l.cut()
+	if c.crowded || !in {
+		l.stats.crowded.Add(1)
+	}
+	if in {
+		l.conns[c] = struct{}{}
+	}
+	if c.crowded || !in {
+		l.uncount(c)
+	}
+	l.mu.Unlock()
+	if full {
+		runtime.Gosched() // the one that has to go has its turn: its place is wanted
+	}
+	return in
+}
+
+// makeRoom has n connections go, and reports whether there were so many that could.
+func (l *registry) makeRoom(n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for now := time.Now().UnixNano(); n > 0 && l.evict(now); n-- {
+	}
+	return n == 0
+}
+
+// evict chooses a connection to go and wakes the one who reads it. It needs the lock.
+func (l *registry) evict(now int64) bool {
+	var chosen *conn
+	var since int64
+	how, looked := uint32(0), 0
+	for c := range l.conns {
+		if looked++; looked > sampled {
+			break
+		}
+		idle, may := c.idle.Load(), uint32(goIdle)
+		if c.blocked.Load() > now {
+			may = goNow
+		}
+		switch {
+		case c.leaving != nil || idle == 0 || may == goIdle && now-idle < int64(leastIdle):
+		case may > how || may == how && idle < since:
+			chosen, how, since = c, may, idle
+		}
+	}
+	if chosen == nil {
+		return false
+	}
+	l.stats.evicted.Add(1)
+	l.uncount(chosen)
+	chosen.going.Store(how) // before the deadline: a Read that sets its own after this one looks again
+	_ = chosen.raw.SetReadDeadline(longAgo)
+	return true
+}
+
+// cut closes the connection that is leaving for longest. It needs the lock.
+func (l *registry) cut() bool {
+	looked := 0
+	for e := l.away.Front(); e != nil && looked < sampled; e = e.Next() {
+		c := e.Value.(*conn)
+		if looked++; c.going.Load() != 0 && c.idle.Load() == 0 && !c.closed.Load() {
+			continue // a request came just before it had to go
+		}
+		l.drop(c)
+		c.raw.Close()
+		return true
+	}
+	return false
+}
+
+// leave says that a connection is on its way out.
+func (l *registry) leave(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.uncount(c)
+}
+
+// uncount needs the lock, as what follows does.
+func (l *registry) uncount(c *conn) {
+	if _, open := l.conns[c]; open && c.leaving == nil {
+		c.leaving = l.away.PushBack(c)
+	}
+	l.discount(c)
+}
+
+func (l *registry) forget(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop(c)
+}
+
+func (l *registry) drop(c *conn) {
+	delete(l.conns, c)
+	if c.leaving != nil {
+		l.away.Remove(c.leaving)
+		c.leaving = nil
+	}
+	l.discount(c)
+}

@@ -1,0 +1,126 @@
+package edge
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+)
+
+// fill opens n connections of the caller's own source and makes it mitigated on each: requests within limits, and one more that is
+// refused.
+func (e *edgeUnderTest) fill(n int) (list []*talk) {
+	for range n {
+		c := e.talk()
+		for range 2 {
+			c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// open counts the connections that the edge has not closed, which it says at once or not at all.
+func open(list []*talk) (n int) {
+	for _, c := range list {
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if resp, err := http.ReadResponse(c.r, nil); err == nil {
+			_, _ = io.Copy(io.Discard, resp.Body)
+			n++
+		}
+	}
+	return n
+}
+
+// At the cap connections of mitigated sources make room for others, one for each; requests under way do not, nor does anybody
+// for nobody.
+func TestMitigatedMakeRoom(t *testing.T) {
+	o := startSlowOrigin(t, 200)
+	e := o.edge(t, "limits: {connections: 6}\n"+fmt.Sprintf(oneRule, 1))
+	busy := []*talk{e.from(8), e.from(9)}
+	for _, c := range busy {
+		_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+		receive(t, "at the origin", o.arrived)
+	}
+	held := e.fill(4)
+	_, _ = io.WriteString(held[0], "GET / HTTP/1.1\r\nHost:") // no request yet
+	for i := range 3 {
+		if !e.served(byte(2 + i)) {
+			t.Errorf("newcomer %d is not served", i)
+		}
+		until(t, "it has gone", func() bool { return e.Connections() <= 5 })
+		held = append(held, e.fill(1)...) // a mitigated one comes in its place
+	}
+	m := e.metrics()
+	if m["sluice_connections_evicted_total"] != 3 || m["sluice_connections_refused_total{cap=total}"] != 0 {
+		t.Errorf("metrics: %v", m)
+	}
+	if n := open(held[1:]); n < 3 {
+		t.Errorf("%d mitigated are open", n)
+	}
+	o.release()
+	for _, c := range busy {
+		if resp, body := c.hear("GET"); resp.StatusCode != 200 || body != "done" {
+			t.Errorf("under way: %d %q", resp.StatusCode, body)
+		}
+	}
+	e.rest()
+}
+
+// Where nobody is mitigated the one makes room that has waited longest for a request; one that made a request just now does not.
+func TestLongestIdleMakesRoom(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "limits: {connections: 2}")
+	young, old := e.talk(), e.talk()
+	for _, c := range []*talk{young, old, young} {
+		c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	until(t, "a newcomer is served", func() bool { return e.served(2) })
+	if n := open([]*talk{old}); n != 0 {
+		t.Error("the one that was idle for longest is open")
+	}
+	if n := open([]*talk{young}); n != 1 {
+		t.Error("the other one is closed")
+	}
+	e.rest()
+}
+
+// A connection that has its last answer, and is only waited for until its client closes it, takes nobody's place.
+func TestClosingConnectionsDoNotCount(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "limits: {connections: 1, connections_per_source: 1}")
+	for i := range 2 * spareConnections {
+		c := e.talk()
+		if _, err := io.WriteString(c, "GET / oops\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := io.ReadAll(c.r); len(got) == 0 { // up to its end, which the client does not answer
+			t.Fatalf("connection %d was turned away", i)
+		}
+	}
+	if n := e.Connections(); n > 1+spareConnections {
+		t.Errorf("%d connections", n)
+	}
+	e.rest()
+}
+
+// What one new connection costs does not grow with those that are open.
+func TestChoiceLooksAtAFew(t *testing.T) {
+	l := &registry{stats: newStats(), conns: make(map[*conn]struct{})}
+	const n = 50 * sampled
+	for range n { // nobody is to go
+		l.conns[&conn{}] = struct{}{}
+	}
+	found := 0
+	c := &conn{raw: &repeater{}, listener: l}
+	c.idle.Store(1)
+	l.conns[c] = struct{}{}
+	for range n {
+		if l.evict(1 << 60) {
+			found++
+			l.drop(c)
+			l.conns[c] = struct{}{}
+		}
+	}
+	if want := sampled * n / (n + 1); found > 4*want || found == 0 {
+		t.Errorf("one of %d was found %d times in %d; want about %d", n+1, found, n, want)
+	}
+}

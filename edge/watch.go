@@ -1,0 +1,120 @@
+package edge
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// watchAfter is how long an origin may take before anybody looks whether the client is still there. Most answers come sooner;
+	// they cost a timer that is set and stopped.
+	watchAfter = 100 * time.Millisecond
+	// halfClosed is how long a client is still waited for that has said it will send no more. That may be all it means (RFC 9112,
+	// 9.6: nc -N, some old clients), but nearly always it has gone: somebody has pressed stop or reload.
+	halfClosed = 5 * time.Second
+)
+
+// A watch notices that the client of a request has gone while its origin is at work, and ends the exchange: at once if the
+// client has reset the connection, after a while if it has closed it. A client that has closed does not count against the caps
+// meanwhile. It reads nothing: what the client sends is its next request. Below TLS it sees what happens to the socket.
+//
+// It belongs to the goroutine that serves the connection, which must stop it before it reads from the client again.
+type watch struct {
+	timer   *time.Timer
+	on      bool
+	conn    *conn
+	body    *answerBody
+	keep    bool // the answer's status counts: the exchange goes on without its client
+	gone    bool // good after stop
+	stopped atomic.Bool
+	wake    chan struct{}
+	ended   chan struct{} // look has
+}
+
+// start begins to watch the client of an exchange whose origin has been asked.
+func (w *watch) start(c *conn, b *answerBody, keep bool) {
+	if _, ok := c.raw.(*socket); !ok {
+		return
+	}
+	w.on, w.conn, w.body, w.keep, w.gone = true, c, b, keep, false
+	w.stopped.Store(false)
+	if w.timer == nil {
+		w.wake, w.ended = make(chan struct{}, 1), make(chan struct{})
+		w.timer = time.AfterFunc(watchAfter, w.look)
+	} else {
+		w.timer.Reset(watchAfter)
+	}
+}
+
+// stop ends the watch, and reports whether the client has gone.
+func (w *watch) stop() (gone bool) {
+	if !w.on {
+		return false
+	}
+	w.on = false
+	if !w.timer.Stop() {
+		w.stopped.Store(true) // before the deadline: look sets its own, and then looks whether this is so
+		w.wake <- struct{}{}
+		_ = w.conn.raw.SetReadDeadline(longAgo)
+		<-w.ended
+		select {
+		case <-w.wake:
+		default:
+		}
+		w.conn.readBy = time.Time{} // the next Read sets its own
+	}
+	gone, w.conn, w.body = w.gone, nil, nil
+	return gone
+}
+
+func (w *watch) look() {
+	defer func() { w.ended <- struct{}{} }()
+	defer func() {
+		if recover() != nil {
+			w.conn.listener.stats.panics.Add(1)
+		}
+	}()
+	if u := w.body.upload; u != nil && u.started {
+		select {
+		case <-u.done: // until then who reads the body sees the client go
+		case <-w.wake:
+			return
+		}
+	}
+	s, due := w.conn.raw.(*socket), time.Time{}
+	for {
+		_ = s.SetReadDeadline(due)
+		if w.stopped.Load() {
+			return
+		}
+		var now hangup
+		err := s.raw.Read(func(fd uintptr) bool {
+			now = systemHangup(fd)
+			return now == wasReset || now == wasClosed && due.IsZero()
+		})
+		switch {
+		case w.stopped.Load():
+			return
+		case now == wasReset, !due.IsZero() && !time.Now().Before(due), err != nil && !errors.Is(err, os.ErrDeadlineExceeded): // the last: cut by this side
+			w.conn.listener.leave(w.conn)
+			if w.gone = true; !w.keep {
+				w.body.link.Close()
+			}
+			return
+		case now == wasClosed && due.IsZero():
+			w.conn.listener.leave(w.conn)
+			due = time.Now().Add(halfClosed)
+		}
+	}
+}
+
+// hangup is what the other side of a connection has done with it.
+type hangup uint8
+
+const (
+	stillThere hangup = iota
+	wasClosed         // in one direction, or in both
+	wasReset
+)
