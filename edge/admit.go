@@ -12,7 +12,14 @@ const skipLimit = 64 << 10
 
 // admit takes a request up to its verdict. It reports whether the request goes on to the origin; else the answer is made.
 func (x *exchange) admit() bool {
-	x.client, x.chain, x.trusted = x.snap.sources.identify(x.conn.peer, &x.head, x.chain)
+	if x.conn.unnamed {
+		x.client, x.trusted = x.conn.peer, false
+	} else {
+		x.client, x.chain, x.trusted = x.snap.sources.identify(x.conn.peer, &x.head, x.chain)
+	}
+	if !x.trusted {
+		x.head.distrust()
+	}
 	x.source = x.snap.sources.of(x.client)
 	x.server.requests.hit(x.source)
 	check := x.snap.check.is(x.path, x.target)
@@ -28,7 +35,11 @@ func (x *exchange) admit() bool {
 	case isIn(x.snap.allow, x.client):
 		x.allowed = true
 	default:
-		x.judge(x.method)
+		if !x.judge() {
+			x.decision.Reset()
+			x.say(badKey)
+			return false
+		}
 		if x.decision.Refused() {
 			x.server.refusals.hit(x.source)
 			x.conn.writeAt = x.now
@@ -58,14 +69,25 @@ func (x *exchange) admit() bool {
 
 var bodyTooLarge = refuse(http.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this server accepts.")
 
-// judge finds the rules that the request falls under and decides.
-func (x *exchange) judge(method []byte) {
+var badKey = refuse(http.StatusBadRequest, "bad_key", "A header or cookie by which clients are told apart is there several times, or malformed.")
+
+// judge finds the rules that the request falls under and decides. It reports false if there is no telling whom one of them counts.
+func (x *exchange) judge() bool {
 	d := &x.decision
-	d.rules = x.snap.rules.match(d.rules, x.host, x.path, method)
-	if len(d.rules) == 0 {
-		return
+	d.match(x.snap.rules, x.host, x.path, x.target, x.method, x.readings)
+	if len(x.host) == 0 {
+		if g := x.snap.origins.of(nil); g != nil {
+			for _, o := range g.servers { // the origin will be told its own name, so rules about that hold
+				d.match(x.snap.rules, o.canonical, x.path, x.target, x.method, x.readings)
+			}
+		}
 	}
-	d.add(x.server.secret, &x.head, x.source)
+	if len(d.rules) == 0 {
+		return true
+	}
+	if !d.add(x.server.secret, &x.head, x.source) {
+		return false
+	}
 	if x.now.Nanosecond()>>4%sampling != 0 || x.snap.waits {
 		x.server.limiter.Decide(&d.Decision, x.now)
 	} else {
@@ -74,6 +96,7 @@ func (x *exchange) judge(method []byte) {
 		x.server.stats.deciding.Observe(time.Since(start).Seconds())
 	}
 	d.tally()
+	return true
 }
 
 // skipBody reads the body of a request that does not go on, so that the connection can stay open; one that is long or slow

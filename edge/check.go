@@ -26,7 +26,8 @@ func parseCheckPath(text string) (checkPath, error) {
 		return checkPath{}, nil
 	}
 	prefix, below := strings.CutSuffix(text, "*")
-	switch canonical := string(appendCanonicalPath(nil, []byte(prefix))); {
+	path, _ := appendCanonicalPath(nil, []byte(prefix))
+	switch canonical := string(path); {
 	case !strings.HasPrefix(text, "/") || strings.ContainsAny(prefix, "*?# \t") || below && !strings.HasSuffix(prefix, "/") || prefix == "/":
 		return checkPath{}, fmt.Errorf("%q is not a path to ask at: want one such as /check, or /check/* where the original path follows, or none", text)
 	case canonical != prefix:
@@ -97,7 +98,7 @@ func (x *exchange) canonical() error {
 	if _, _, ok := authority(x.target); !ok || len(x.target) == 0 {
 		return errAsked
 	}
-	if x.path = appendCanonicalPath(nil, x.target); bytes.IndexByte(x.path, 0) >= 0 {
+	if x.path, x.readings = appendCanonicalPath(nil, x.target); x.readings&tooMany != 0 {
 		return errAsked
 	}
 	return nil

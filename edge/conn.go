@@ -39,6 +39,7 @@ type conn struct {
 	listener *registry
 	secure   bool           // TLS
 	peer     netip.Addr     // or the client that a trusted proxy names in a PROXY header
+	unnamed  bool           // the PROXY header names nobody
 	source   counter.Source // whose connections it counts among; zero: nobody's
 	closed   atomic.Bool
 	accepted int64         // when, Unix nanoseconds

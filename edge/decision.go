@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"slices"
 	"time"
 
 	"sluice/counter"
@@ -21,15 +22,42 @@ func (d *decision) Reset() {
 	d.rules = d.rules[:0]
 }
 
-// add puts d.rules to the limiter: each counts the source, or what its key makes of the request.
-func (d *decision) add(key secret, h *head, source counter.Source) {
+// match adds the rules about a request, each once: those that match any reading of its path.
+func (d *decision) match(s *ruleset, host, path, target, method []byte, readings reading) {
+	n := len(d.rules)
+	d.rules = s.match(d.rules, host, path, method)
+	for as := reading(1); as <= readings; as++ {
+		if as&^readings == 0 {
+			d.buf, _ = canonicalize(d.buf[:0], rawPath(target), as)
+			d.rules = s.match(d.rules, host, d.buf, method)
+		}
+	}
+	if n == 0 && readings == 0 {
+		return
+	}
+	once := d.rules[:0]
 	for _, r := range d.rules {
-		s := source
+		if !slices.Contains(once, r) {
+			once = append(once, r)
+		}
+	}
+	clear(d.rules[len(once):])
+	d.rules = once
+}
+
+// add puts d.rules to the limiter: each counts the source, or what its key makes of the request. It reports false if an origin could
+// read one of those keys otherwise than the edge.
+func (d *decision) add(key secret, h *head, source counter.Source) bool {
+	for _, r := range d.rules {
+		s, ok := source, true
 		if r.parts != nil {
-			s, d.buf = key.digest(r.parts, h, source, d.buf)
+			if s, d.buf, ok = key.digest(r.parts, h, source, d.buf); !ok {
+				return false
+			}
 		}
 		d.Add(&r.Rule, s)
 	}
+	return true
 }
 
 // rule is the rule of a result.

@@ -27,7 +27,7 @@ type head struct {
 type line struct {
 	name, value []byte // the value without the white space around it
 	kind        lineKind
-	drop        bool // hop-by-hop, or named by Connection
+	drop        bool // ends here: hop-by-hop, named by Connection, or not for this peer to say
 }
 
 // lineKind tells apart the headers that a proxy has something to do with.
@@ -49,6 +49,7 @@ const (
 	lineForwardedHost
 	lineForwardedOther // other X-Forwarded-*: claims that only a trusted proxy may make
 	lineVia
+	lineOverride  // tells some servers of another target, method or host than the request's own
 	lineLookalike // spelled with underscores as one of the above, which many a server behind takes for it (CGI, CVE-2024-45614)
 )
 
@@ -87,14 +88,15 @@ func (h *head) scan(block []byte) error {
 		h.lines = append(h.lines, l)
 	}
 	if nominates {
-		h.dropNominated()
+		return h.dropNominated()
 	}
 	return nil
 }
 
-// dropNominated drops the headers that Connection names (RFC 9110, 7.6.1), except those that frame or route the message
-// or say who sent it: a client must not be able to have them removed.
-func (h *head) dropNominated() {
+// dropNominated drops the headers that Connection names (RFC 9110, 7.6.1). Names beyond maxHeaderLines are an error, because each
+// is compared with every line.
+func (h *head) dropNominated() error {
+	names := 0
 	for _, c := range h.lines {
 		if c.kind != lineConnection {
 			continue
@@ -103,29 +105,60 @@ func (h *head) dropNominated() {
 			var name []byte
 			name, list, _ = bytes.Cut(list, []byte{','})
 			name = trimSpace(name)
+			if names++; names > maxHeaderLines {
+				return errHeaderCount
+			}
 			h.close = h.close || equalFold(name, "close")
 			h.keep = h.keep || equalFold(name, "keep-alive")
 			for i := range h.lines {
-				if l := &h.lines[i]; (l.kind == lineOther || l.kind == lineExpect) && bytes.EqualFold(l.name, name) {
+				if l := &h.lines[i]; len(l.name) == len(name) && l.mayBeNominated() && bytes.EqualFold(l.name, name) {
 					l.drop = true
 				}
 			}
 		}
 	}
+	return nil
 }
 
-// only returns the value of the one line with this name, and false if there is none, an empty one, or several.
-func (h *head) only(name []byte) ([]byte, bool) {
-	var value []byte
+// mayBeNominated reports whether naming a line in Connection drops it.
+func (l *line) mayBeNominated() bool {
+	switch l.kind {
+	case lineHost, // routes the request: without it the origin would choose a host that no rule has seen
+		lineContentLength, lineTransferEncoding, // frame the body, and the edge writes them anew
+		lineForwardedFor, lineRealIP, lineForwarded, lineForwardedProto, lineForwardedHost, lineForwardedOther, // say who asks: a
+		// client behind a trusted proxy must not have its proxy's word removed, where that passes Connection on
+		lineOverride, // likewise: a trusted proxy's word about the target
+		lineVia:      // tells the origin of proxies on the way, and loops are found by it
+		return false
+	}
+	return true
+}
+
+// distrust drops what only a trusted proxy may say to the origin: who asks, over what, and for what else than the request's own
+// target.
+func (h *head) distrust() {
 	for i := range h.lines {
-		if l := &h.lines[i]; len(l.name) == len(name) && bytes.EqualFold(l.name, name) {
-			if value != nil {
-				return nil, false
-			}
-			value = l.value
+		switch l := &h.lines[i]; l.kind {
+		case lineForwardedFor, lineRealIP, lineForwarded, lineForwardedProto, lineForwardedHost, lineForwardedOther, lineVia, lineOverride:
+			l.drop = true
 		}
 	}
-	return value, len(value) > 0
+}
+
+// only returns the value of the lines with this name that the origin gets as they came; nil if there are none, and false if
+// they differ.
+func (h *head) only(name []byte) (value []byte, ok bool) {
+	for i := range h.lines {
+		l := &h.lines[i]
+		if l.drop || l.kind == lineForwardedFor || len(l.name) != len(name) || !bytes.EqualFold(l.name, name) {
+			continue
+		}
+		if value != nil && !bytes.Equal(value, l.value) {
+			return nil, false
+		}
+		value = l.value
+	}
+	return value, true
 }
 
 // has reports whether there is a line with this name.
@@ -144,26 +177,49 @@ func (h *head) first(name string) []byte {
 }
 
 // cookie is only for the cookie of this name.
-func (h *head) cookie(name []byte) ([]byte, bool) {
-	var value []byte
+func (h *head) cookie(name []byte) (value []byte, ok bool) {
 	for i := range h.lines {
-		if h.lines[i].kind != lineCookie {
+		if h.lines[i].kind != lineCookie || h.lines[i].drop {
 			continue
 		}
 		for rest := h.lines[i].value; len(rest) > 0; {
 			var pair []byte
 			pair, rest, _ = bytes.Cut(rest, []byte{';'})
 			key, v, ok := bytes.Cut(trimSpace(pair), []byte{'='})
-			if !ok || !bytes.Equal(trimSpace(key), name) {
+			if !ok || !isCookie(trimSpace(key), name) {
 				continue
 			}
-			if value != nil {
+			if v = trimSpace(v); value != nil && !bytes.Equal(value, v) {
 				return nil, false
 			}
-			value = trimSpace(v)
+			value = v
 		}
 	}
-	return value, len(value) > 0
+	return value, true
+}
+
+// isCookie compares names of cookies as the laxest of common servers do: ASP.NET Core takes small letters and capitals for the
+// same, PHP a dot for an underscore.
+func isCookie(name, want []byte) bool {
+	if len(name) != len(want) {
+		return false
+	}
+	for i, c := range name {
+		if foldCookie(c) != foldCookie(want[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func foldCookie(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c | 0x20
+	case c == '.':
+		return '_'
+	}
+	return c
 }
 
 func classify(name []byte) lineKind {
@@ -227,10 +283,24 @@ func classify(name []byte) lineKind {
 	if len(name) > 12 && equalFold(name[:12], "x-forwarded-") {
 		return lineForwardedOther
 	}
+	if len(name) > 8 && name[0]|0x20 == 'x' && isOverride(name) {
+		return lineOverride
+	}
 	if bytes.IndexByte(name, '_') >= 0 && classify(bytes.ReplaceAll(name, []byte{'_'}, []byte{'-'})) != lineOther {
 		return lineLookalike
 	}
 	return lineOther
+}
+
+// isOverride reports whether some server lets a header of that name stand for the request's target (Symfony, Zend, IIS behind
+// ARR), its method (many a framework) or its host, which rules have not seen.
+func isOverride(name []byte) bool {
+	for _, prefix := range [...]string{"x-original-", "x-http-method"} {
+		if len(name) >= len(prefix) && equalFold(name[:len(prefix)], prefix) {
+			return true
+		}
+	}
+	return equalFold(name, "x-rewrite-url") || equalFold(name, "x-method-override") || equalFold(name, "x-http-host-override")
 }
 
 // equalFold compares with a string of the same length that is in lower case.

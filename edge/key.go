@@ -1,8 +1,11 @@
 package edge
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dchest/siphash"
@@ -46,32 +49,108 @@ func newSecret(b [16]byte) secret {
 }
 
 // digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with its
-// kind and length, so that no two lists of values run together. A header or cookie that is missing, empty, or there
-// several times names nobody: then the request counts for its source, in a bucket apart from every value that anybody
-// could send.
-func (k secret) digest(parts []keyPart, h *head, source counter.Source, buf []byte) (counter.Source, []byte) {
+// kind and length, so that no two lists of values run together. A header or cookie that is missing or empty, or does not go to the
+// origin, names nobody: then the request counts for its source, in a bucket apart from every value that anybody could send.
+//
+// It reports false for one that is there several times with different values, of which origins take one or another, or in a form
+// that they may not read alike.
+func (k secret) digest(parts []keyPart, h *head, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
 	buf = buf[:0]
 	for _, p := range parts {
-		var value []byte
-		ok := false
-		switch p.kind {
-		case keyHeader:
-			value, ok = h.only(p.name)
-		case keyCookie:
-			value, ok = h.cookie(p.name)
+		from, ok := len(buf), true
+		buf = append(buf, byte(p.kind), 0, 0, 0, 0)
+		value := len(buf)
+		if buf, ok = p.append(buf, h); !ok {
+			return counter.Source{}, buf, false
 		}
-		if !ok {
-			buf = append(buf, byte(keySource))
-			buf = source.AppendBinary(buf)
+		if len(buf) > value {
+			binary.LittleEndian.PutUint32(buf[from+1:], uint32(len(buf)-value))
 			continue
 		}
-		buf = append(buf, byte(p.kind))
-		buf = binary.LittleEndian.AppendUint32(buf, uint32(len(value)))
-		buf = append(buf, value...)
+		buf = append(buf[:from], byte(keySource))
+		buf = source.AppendBinary(buf)
 	}
 	var d [16]byte
 	a, b := siphash.Hash128(k.k0, k.k1, buf)
 	binary.LittleEndian.PutUint64(d[:8], a)
 	binary.LittleEndian.PutUint64(d[8:], b)
-	return counter.SourceOfDigest(d), buf
+	return counter.SourceOfDigest(d), buf, true
+}
+
+// append appends what a request has of a header or cookie, in one form for all that origins take for the same.
+func (p *keyPart) append(buf []byte, h *head) ([]byte, bool) {
+	if p.kind == keyCookie {
+		value, ok := h.cookie(p.name)
+		if !ok {
+			return buf, false
+		}
+		return appendCookie(buf, value)
+	} else if p.kind == keySource {
+		return buf, true
+	}
+	value, ok := h.only(p.name)
+	if !ok || len(value) == 0 {
+		return buf, ok
+	}
+	switch string(p.name) {
+	case "authorization":
+		return appendCredentials(buf, value)
+	case "host":
+		return appendCanonicalHost(buf, value)
+	}
+	return append(buf, value...), true
+}
+
+var strictBase64 = base64.StdEncoding.Strict()
+
+// appendCredentials appends a value of Authorization (RFC 9110, 11.4): the scheme, which has no case, one space, and the rest. Basic
+// credentials are what they encode (RFC 7617), because many servers pass over what is no base64. One word alone is no scheme
+// but a key of the site's own.
+func appendCredentials(buf, value []byte) ([]byte, bool) {
+	i := bytes.IndexAny(value, " \t")
+	if i < 0 {
+		return append(buf, value...), true
+	}
+	from := len(buf)
+	for _, c := range value[:i] {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		buf = append(buf, c)
+	}
+	basic := string(buf[from:]) == "basic"
+	buf, value = append(buf, ' '), trimSpace(value[i:])
+	if !basic {
+		return append(buf, value...), true
+	}
+	n := len(buf)
+	buf = slices.Grow(buf, base64.StdEncoding.DecodedLen(len(value)))
+	m, err := strictBase64.Decode(buf[n:cap(buf)], value)
+	return buf[:n+m], err == nil
+}
+
+// appendCookie appends the value of a cookie as it is after whatever servers do to one: some take quotes around it away, some decode
+// %61, some take a plus for a space. What they read further apart, browsers do not send of their own accord: other quotes,
+// backslashes (Python takes "\141" for a), commas (which once were separators), other white space and letters beyond ASCII (RFC 6265, 4.1.1).
+func appendCookie(buf, value []byte) ([]byte, bool) {
+	if n := len(value); n > 1 && value[0] == '"' && value[n-1] == '"' {
+		value = value[1 : n-1]
+	}
+	for i := 0; i < len(value); i++ {
+		c := value[i]
+		switch {
+		case c == '"' || c == '\\' || c == ',' || c == '\t' || c >= 0x7f:
+			return buf, false
+		case c == '%' && i+2 < len(value):
+			if high, low := unhex(value[i+1]), unhex(value[i+2]); high >= 0 && low >= 0 {
+				c = byte(high<<4 | low)
+				i += 2
+			}
+		}
+		if c == '+' {
+			c = ' '
+		}
+		buf = append(buf, c)
+	}
+	return buf, true
 }

@@ -31,11 +31,12 @@ const (
 
 // An origin is one server that requests are passed on to, with the connections to it.
 type origin struct {
-	name   string // scheme://host:port, or unix:/path; the label of its metrics
-	host   string // for requests that name none
-	addr   string
-	socket string                    // the path of a Unix socket; "": it is reached by addr
-	secure atomic.Pointer[originTLS] // nil: plain
+	name      string // scheme://host:port, or unix:/path; the label of its metrics
+	host      string // for requests that name none
+	addr      string
+	canonical []byte                    // host, as rules see it
+	socket    string                    // the path of a Unix socket; "": it is reached by addr
+	secure    atomic.Pointer[originTLS] // nil: plain
 
 	lookup string // the name, if the server is not known by an address
 	port   string
@@ -118,9 +119,10 @@ func (l *link) SetWriteDeadline(t time.Time) error {
 
 func newOrigin(u *url.URL) *origin {
 	if u.Scheme == "unix" {
-		return &origin{name: "unix:" + u.Path, host: "localhost", socket: u.Path}
+		return &origin{name: "unix:" + u.Path, host: "localhost", canonical: []byte("localhost"), socket: u.Path}
 	}
 	o := &origin{name: u.Scheme + "://" + u.Host, host: u.Host, addr: u.Host}
+	o.canonical, _ = appendCanonicalHost(nil, []byte(u.Host))
 	if o.port = u.Port(); o.port == "" {
 		o.port = "80"
 		if u.Scheme == "https" {

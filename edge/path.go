@@ -1,6 +1,9 @@
 package edge
 
-import "bytes"
+import (
+	"bytes"
+	"math/bits"
+)
 
 // appendCanonicalPath appends the form of a request target's path that rules are matched against:
 //
@@ -10,20 +13,38 @@ import "bytes"
 //   - several slashes are one; a . segment is gone; a .. segment takes the one before it along, never leaving the root.
 //
 // So //login, /./login, /x/../login, /%6cogin and /%2flogin are all /login. Letters keep their case, a slash at the end stays,
-// and the asterisk of OPTIONS * stays. What is forwarded is the target as it came: only rules see this form.
+// and the asterisk of OPTIONS * stays. What is forwarded is the target as it came: only rules see this form, and those in which
+// other origins read the path, where there are any.
 //
 // Most paths are canonical already and are returned as they are, without a copy: the result is valid as long as target
 // and buf.
-func appendCanonicalPath(buf, target []byte) []byte {
+func appendCanonicalPath(buf, target []byte) ([]byte, reading) {
 	path := rawPath(target)
 	if isCanonical(path) {
-		return path
+		return path, 0
 	}
 	if len(path) == 0 {
-		return append(buf[:0], '/')
+		return append(buf[:0], '/'), 0
 	}
-	return canonicalize(buf[:0], path)
+	return canonicalize(buf[:0], path, 0)
 }
+
+// A reading is how origins take a path that others take otherwise; they go together in any way. Nobody can tell which origin is behind
+// the edge, so a rule is about a request if it is about any reading of its path: else /api/x%2f..%2f..%2fzzz would be /zzz for the rules
+// and a page below /api/ for the origin.
+type reading uint8
+
+const (
+	upKept    reading = 1 << iota // nothing resolves .. (Express and what else routes on the raw path)
+	slashKept                     // an encoded slash or a backslash is a letter like others (GitLab's group%2fproject)
+	paramsCut                     // a segment ends at its semicolon (servlets: /api/..;/x, /api;x/y)
+	hostCut                       // //host/x is /x, as of a relative reference (new URL in JavaScript)
+
+	// tooMany is no reading: origins disagree on what the path is in more ways than are worth trying. Real clients send no such path: one
+	// with a .. that is, or goes back over, what only some take for a segment; with a control byte, of which a null byte ends the path for
+	// some and a line feed is overlooked by others' patterns; with letters in encodings that only some take (%u002f, overlong UTF-8).
+	tooMany
+)
 
 // rawPath cuts query and fragment off, and scheme and authority of an absolute target.
 func rawPath(target []byte) []byte {
@@ -52,7 +73,7 @@ func isCanonical(path []byte) bool {
 	slash := false
 	for _, c := range path {
 		switch c {
-		case '%', '\\':
+		case '%', '\\', ';':
 			return false
 		case '/', '.':
 			if slash { // "//", "/." of any kind: the slow way decides
@@ -64,42 +85,127 @@ func isCanonical(path []byte) bool {
 	return true
 }
 
-func canonicalize(out, path []byte) []byte {
+// canonicalize appends the path in one reading, where 0 is the canonical one. With that it tells which others there are.
+func canonicalize(out, path []byte, as reading) ([]byte, reading) {
+	found := reading(0)
+	if len(path) > 1 && path[0] == '/' && (path[1] == '/' || path[1] == '\\') {
+		found = hostCut
+		if as&hostCut != 0 {
+			path = bytes.TrimLeft(path, `/\`)
+			if i := bytes.IndexAny(path, `/\`); i >= 0 {
+				path = path[i:]
+			} else {
+				path = nil
+			}
+		}
+	}
+	var (
+		segment = 1     // where the current segment begins in out
+		coded   = false // it has an encoded dot
+		doubted = false // not everybody takes it for a segment of its own
+		cut     = false // it is over, what follows are its parameters
+		odd     = false // there was one that is empty or doubted,
+		solid   = 0     // and so many since that a .. can go back over
+		ups     [2]bool // there are .. segments, written so, and encoded
+	)
 	out = append(out, '/')
-	segment := 1 // where the current segment begins in out
 	end := func() {
 		switch s := out[segment:]; {
 		case len(s) == 1 && s[0] == '.':
 			out = out[:segment]
 		case len(s) == 2 && s[0] == '.' && s[1] == '.':
+			found |= upKept
+			ups[0], ups[1] = ups[0] || !coded, ups[1] || coded
+			if doubted || odd && solid == 0 || ups[0] && ups[1] {
+				found |= tooMany
+			}
+			solid = max(solid-1, 0)
+			if as&upKept != 0 {
+				break
+			}
 			out = out[:max(segment-1, 0)]
 			out = out[:bytes.LastIndexByte(out, '/')+1]
 			if len(out) == 0 {
 				out = append(out, '/')
 			}
+		default:
+			solid++
+		}
+		if doubted {
+			odd, solid = true, 0
 		}
 		segment = len(out)
 	}
+	last := byte(0)
 	for i := 0; i < len(path); i++ {
-		c := path[i]
+		c, encoded := path[i], false
 		if c == '%' && i+2 < len(path) {
 			if high, low := unhex(path[i+1]), unhex(path[i+2]); high >= 0 && low >= 0 {
-				c = byte(high<<4 | low)
+				c, encoded = byte(high<<4|low), true
 				i += 2
+			} else if i+3 < len(path) && path[i+1]|0x20 == 'u' && path[i+2] == '0' && path[i+3] == '0' {
+				found |= tooMany
 			}
 		}
-		if c != '/' && c != '\\' {
-			out = append(out, c)
+		if c < ' ' || c == 0x7f || isOverlong(last, c) {
+			found |= tooMany
+		}
+		last = c
+		switch {
+		case c == '/' && !encoded:
+		case c == '/' || c == '\\':
+			found, doubted = found|slashKept, true
+			switch {
+			case as&slashKept == 0:
+			case cut:
+				continue
+			case c == '/':
+				out = append(out, "%2f"...)
+				continue
+			default:
+				out = append(out, c)
+				continue
+			}
+		default:
+			if c == ';' {
+				if s := out[segment:]; len(s) == 2 && s[0] == '.' && s[1] == '.' {
+					found |= tooMany
+				}
+				found, doubted = found|paramsCut, true
+				cut = cut || as&paramsCut != 0
+			}
+			if !cut {
+				coded = coded || encoded && c == '.'
+				out = append(out, c)
+			}
 			continue
 		}
+		doubted = doubted || i > 0 && len(out) == segment
 		end()
 		if out[len(out)-1] != '/' {
 			out = append(out, '/')
 		}
-		segment = len(out)
+		// What follows an encoded slash belongs, for some, to the segment before it.
+		segment, coded, doubted, cut = len(out), false, c != '/' || encoded, false
 	}
 	end()
-	return out
+	if bits.OnesCount8(uint8(found)) > 3 {
+		found |= tooMany
+	}
+	return out, found
+}
+
+// isOverlong reports whether two bytes begin a letter in more bytes of UTF-8 than it needs, or are the whole of it.
+func isOverlong(first, second byte) bool {
+	switch first {
+	case 0xc0, 0xc1:
+		return second&0xc0 == 0x80
+	case 0xe0:
+		return second&0xe0 == 0x80
+	case 0xf0:
+		return second&0xf0 == 0x80
+	}
+	return false
 }
 
 func unhex(c byte) int {

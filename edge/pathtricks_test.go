@@ -37,23 +37,38 @@ rules:
 		"/%6C%6F%67%69%6E":       {same, same},
 		"/%2flogin":              {same, same},
 		"/%2e%2e/login":          {same, same},
-		"/a/%2e%2e%2flogin":      {same, same},
+		"/a/%2e%2e/login":        {same, same},
 		"/\\login":               {same, same},
-		"/a\\..\\login":          {same, same},
 		"/%5clogin":              {same, same},
+		"/login;x":               {same, same}, // servlets cut it there
+		"/;x/login":              {same, same},
+		"/x;y/../login":          {refused, refused},
+		"//x/login":              {same, same}, // new URL takes x for the host
+		"/a//b/../c":             {other, other},
 		"http://HOST/login":      {same, same},
 		"HTTP://HOST//login?x":   {same, same},
 		"http://HOST/a/../login": {same, same},
 
 		"/login/":      {other, same},
 		"/LOGIN":       {other, same},
-		"/login;x":     {other, same},
 		"/login;x=1/y": {other, same},
 		"/login.php":   {other, other},
 		"/loginx":      {other, other},
 		"/log%69n%20":  {other, other},
 		"/%256cogin":   {other, other}, // decoded once, as it is by an origin
 		"/?/login":     {other, other},
+
+		"/a\\..\\login":      {refused, refused}, // a segment with .. between what only some take for slashes
+		"/a/%2e%2e%2flogin":  {refused, refused},
+		"/a%2fb/../login":    {refused, refused},
+		"/a/..;/login":       {refused, refused},
+		"/a//../login":       {refused, refused},
+		"/a/%2e%2e/../login": {refused, refused},
+		"/login%0a":          {refused, refused},
+		"/login%7f":          {refused, refused},
+		"/%c0%aflogin":       {refused, refused},
+		"/%e0%80%aflogin":    {refused, refused},
+		"/%u006cogin":        {refused, refused},
 
 		"/login%00":          {refused, refused},
 		"/login%00.jpg":      {refused, refused},

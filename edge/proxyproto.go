@@ -58,7 +58,7 @@ func (p *proxied) header() error {
 		l.stats.badProxy.Add(1)
 		return io.EOF // there is nobody to answer
 	}
-	if !local {
+	if p.conn.unnamed = local; !local {
 		p.conn.peer = client
 		if l.shed != nil && l.shed(client) || !l.recount(p.conn) {
 			return io.EOF
@@ -67,8 +67,9 @@ func (p *proxied) header() error {
 	return p.Conn.SetReadDeadline(time.Now().Add(p.then))
 }
 
-// readProxyHeader returns the client that a header names; local means that it names none, as in a proxy's own health check:
-// then the peer speaks for itself.
+// readProxyHeader returns the client that a header names; local means that it names none, as in a proxy's own health check, or
+// because the proxy does not know: then the connection counts for the proxy, and nothing that is said on it about clients is
+// believed, because it may be a client that says it.
 func readProxyHeader(br *bufio.Reader) (client netip.Addr, local bool, err error) {
 	h, err := proxyproto.Read(br)
 	if err != nil {

@@ -84,13 +84,13 @@ func (r *Rehearsal) Judge(q PastRequest, now time.Time) *Rehearsed {
 	}
 	var ok bool
 	r.target = append(r.target[:0], q.Target...)
-	r.path = appendCanonicalPath(r.path[:0], r.target)
+	path, readings := appendCanonicalPath(r.path, r.target)
 	if r.host, ok = appendCanonicalHost(r.host[:0], []byte(q.Host)); !ok {
 		r.host = r.host[:0]
 	}
 	d := &r.decision
 	d.Reset()
-	d.rules = r.rules.match(d.rules, r.host, r.path, []byte(q.Method))
+	d.match(r.rules, r.host, path, r.target, []byte(q.Method), readings&^tooMany)
 	d.add(secret{}, &r.head, r.sources.of(addr))
 	r.limiter.Decide(&d.Decision, now)
 	for i, rule := range d.rules {

@@ -27,6 +27,9 @@ func (x *exchange) understand(raw []byte) *refusal {
 		return r
 	}
 	host, absolute, ok := authority(x.target)
+	if absolute && len(x.rawHost) == 0 && x.old {
+		x.rawHost = host
+	}
 	switch {
 	case !ok || bytes.IndexByte(x.target, '#') >= 0,
 		x.target[0] == '*' && (len(x.target) > 1 || string(x.method) != http.MethodOptions):
@@ -39,17 +42,40 @@ func (x *exchange) understand(raw []byte) *refusal {
 	case !x.old:
 		return badHost
 	}
-	if absolute && !bytes.EqualFold(host, x.rawHost) {
-		return refuse(http.StatusBadRequest, "bad_host", "The request target and the Host header name different hosts.")
+	if absolute {
+		if !x.isAuthority(host) {
+			return refuse(http.StatusBadRequest, "bad_host", "The request target and the Host header name different hosts.")
+		}
+		x.rawHost = host
 	}
-	x.path = appendCanonicalPath(x.pathBuf, x.target)
+	x.path, x.readings = appendCanonicalPath(x.pathBuf, x.target)
 	if cap(x.path) > cap(x.pathBuf) && !isCanonical(rawPath(x.target)) {
 		x.pathBuf = x.path
 	}
-	if bytes.IndexByte(x.path, 0) >= 0 { // an origin may take it for the end of the path
+	if x.readings&tooMany != 0 {
 		return badTarget
 	}
 	return nil
+}
+
+// isAuthority reports whether the authority of an absolute target is the one that Host names (RFC 9112, 3.2.2): the same host
+// and the same port, where the one that is not written is the scheme's.
+func (x *exchange) isAuthority(authority []byte) bool {
+	host, ok := appendCanonicalHost(x.hostBuf[len(x.hostBuf):], authority)
+	usual := []byte("80")
+	if x.target[len("http")]|0x20 == 's' {
+		usual = []byte("443")
+	}
+	return ok && bytes.Equal(host, x.host) && bytes.Equal(portOf(authority, usual), portOf(x.rawHost, usual))
+}
+
+// portOf is the port of what is a host, without leading zeros.
+func portOf(host, usual []byte) []byte {
+	i := bytes.LastIndexByte(host, ':')
+	if i < 0 || i == len(host)-1 || host[len(host)-1] == ']' {
+		return usual
+	}
+	return bytes.TrimLeft(host[i+1:], "0")
 }
 
 var (
@@ -180,20 +206,10 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 		switch l.kind {
 		case lineHost, lineExpect, lineForwardedFor, lineContentLength:
 			continue // Expect has been dealt with; the others are written below
-		case lineRealIP, lineForwarded, lineForwardedOther:
-			if !x.trusted {
-				continue
-			}
 		case lineForwardedHost, lineForwardedProto:
-			if !x.trusted {
-				continue
-			}
 			proto = proto || l.kind == lineForwardedProto
 			x.forwardedHost = x.forwardedHost || l.kind == lineForwardedHost
 		case lineVia:
-			if !x.trusted {
-				continue
-			}
 			via = true
 			b = append(append(b, "Via: "...), l.value...)
 			b = append(b, ", 1.1 sluice\r\n"...)

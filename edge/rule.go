@@ -2,6 +2,7 @@ package edge
 
 import (
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -86,8 +87,8 @@ func (m *Match) setPath(text string) error {
 		return fmt.Errorf("%q has a * before its end: use a regular expression, which begins with ~", text)
 	default:
 		exact := strings.TrimSuffix(text, "*")
-		if c := string(appendCanonicalPath(nil, []byte(exact))); exact != "" && c != exact {
-			return fmt.Errorf("%q is never the path of a request as rules see it: write %s", text, c+text[len(exact):])
+		if c, _ := appendCanonicalPath(nil, []byte(exact)); exact != "" && string(c) != exact {
+			return fmt.Errorf("%q is never the path of a request as rules see it: write %s", text, string(c)+text[len(exact):])
 		}
 	}
 	return nil
@@ -98,13 +99,14 @@ func (m *Match) everything() bool {
 	return (len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (m.Path == "" || m.Path == "*" || m.Path == "/*") && len(m.Methods) == 0
 }
 
-// method reports whether the rule is about requests with this method.
+// method reports whether the rule is about requests with this method. What is about GET is about HEAD, which origins answer as they
+// answer GET, at the same cost.
 func (m *Match) method(method []byte) bool {
 	if len(m.Methods) == 0 {
 		return true
 	}
 	for _, want := range m.Methods {
-		if string(method) == want {
+		if string(method) == want || want == http.MethodGet && string(method) == http.MethodHead {
 			return true
 		}
 	}

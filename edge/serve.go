@@ -52,6 +52,7 @@ type exchange struct {
 	rawHost  []byte         // as it came, and as the origin gets it
 	host     []byte         // as rules see it
 	path     []byte
+	readings reading // the others that its target has
 	decision decision
 
 	body      answerBody  // the exchange with the origin

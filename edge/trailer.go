@@ -20,7 +20,7 @@ var untrailed = [...]string{
 	"content-type", "content-encoding", "content-range", "content-location", "content-language", "content-disposition", // what
 	"age", "cache-control", "date", "expires", "location", "pragma", "retry-after", "vary", "warning", // what to do with an answer
 	"range", "if-*", "accept*", "max-forwards", "origin", "referer", "server", "user-agent", // what is asked for
-	"http2-settings", "x-http-method*", "x-method-override", "x-original-*", "x-rewrite-url", // and how some servers are told otherwise
+	"http2-settings",
 	"ratelimit*", "x-ratelimit*", "sluice-*",
 }
 
@@ -98,7 +98,7 @@ func forged(l *line) bool {
 	switch l.kind {
 	case lineOther:
 		return equalFold(l.name, "authorization") || equalFold(l.name, "proxy-authorization")
-	case lineVia, lineForwarded:
+	case lineVia, lineForwarded, lineOverride:
 		return false
 	}
 	return true
