@@ -129,7 +129,7 @@ func (x *exchange) framed() *refusal {
 		switch l := &x.head.lines[i]; l.kind {
 		case lineHost:
 			hosts++
-			x.rawHost = l.value
+			x.rawHost, x.hostLine = l.value, l.value
 		case lineContentLength:
 			x.framing = true
 			lengths++

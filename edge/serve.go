@@ -50,6 +50,7 @@ type exchange struct {
 	trusted  bool           // the peer is
 	allowed  bool           // the client is never limited
 	rawHost  []byte         // as it came, and as the origin gets it
+	hostLine []byte         // of the head; an absolute target outdoes it
 	host     []byte         // as rules see it
 	path     []byte
 	readings reading // the others that its target has
@@ -86,7 +87,7 @@ func (s *Server) begin(screen *screen) *exchange {
 	s.stats.received.Add(1)
 	x, c := s.pool.Get().(*exchange), screen.conn
 	x.screened, x.snap, x.conn, x.now = screen, s.snap.Load(), c, time.Now()
-	x.method, x.target, x.version, x.rawHost, x.host, x.path = nil, nil, nil, nil, nil, nil
+	x.method, x.target, x.version, x.rawHost, x.hostLine, x.host, x.path = nil, nil, nil, nil, nil, nil, nil
 	x.head.lines, x.length = x.head.lines[:0], 0
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
 	x.refused, x.framing, x.values = nil, false, x.values[:0]
@@ -147,7 +148,7 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, _ error) {
 func (x *exchange) agrees(ctx *fasthttp.RequestCtx) bool {
 	h := &ctx.Request.Header
 	x.close = x.close || h.ConnectionClose()
-	return bytes.Equal(h.Method(), x.method) && bytes.Equal(h.RequestURI(), x.target) && bytes.Equal(h.Host(), x.rawHost)
+	return bytes.Equal(h.Method(), x.method) && bytes.Equal(h.RequestURI(), x.target) && bytes.Equal(h.Host(), x.hostLine)
 }
 
 // answer is the life of a request up to its answer.
