@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -64,7 +65,11 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 			if err := x.answer.frame(b, old); err != nil {
 				return err
 			}
-			x.reply = reply{status: status, head: x.answer.filter(x.reply.head[:0], raw, status, x.decision.Told != nil), length: b.length}
+			h := x.answer.filter(x.reply.head[:0], raw, status, x.decision.Told != nil)
+			if status >= 200 && !x.answer.dated() {
+				h = append(h, x.server.dateLine(time.Now())...) // when it came (RFC 9110, 6.6.1)
+			}
+			x.reply = reply{status: status, head: h, length: b.length}
 			_, _ = b.br.Discard(len(raw))
 			return nil
 		case status != http.StatusContinue && !old && !x.old:
@@ -210,6 +215,11 @@ func (a *answerHead) filter(out, raw []byte, status int, limits bool) []byte {
 		out = append(out, "\r\n"...)
 	}
 	return out
+}
+
+// dated reports whether a date is passed on.
+func (a *answerHead) dated() bool {
+	return slices.ContainsFunc(a.lines, func(l line) bool { return !l.drop && equalFold(l.name, "date") })
 }
 
 func tellsLimit(name []byte) bool {

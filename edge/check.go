@@ -124,7 +124,7 @@ func (x *exchange) asked(names []string) (value []byte, err error) {
 // grant answers a check that no rule refused: with what the strictest of them has left. There is no answer of an origin, so
 // rules that count by its status count nothing here.
 func (x *exchange) grant() {
-	x.begins(http.StatusOK, "", nil)
+	x.begins(http.StatusOK, "", nil, x.now)
 	x.limitHeaders()
 	x.verdictHeader()
 	x.reply.head = append(x.reply.head, "Cache-Control: no-store\r\n"...)

@@ -38,14 +38,14 @@ func (x *exchange) say(r *refusal) {
 	b = append(b, r.message...)
 	b = append(b, `"}}`+"\n"...)
 	x.buf = b
-	x.begins(r.status, "application/json", b)
+	x.begins(r.status, "application/json", b, time.Now()) // the origin may have had its time before that
 	x.reply.head = append(x.reply.head, "Cache-Control: no-store\r\n"...)
 	x.reply.head = append(x.reply.head, r.header...)
 }
 
 // begins begins an answer of the edge's own: with its status line, and what its body is.
-func (x *exchange) begins(status int, contentType string, body []byte) {
-	h := appendStatusLine(x.reply.head[:0], status)
+func (x *exchange) begins(status int, contentType string, body []byte, now time.Time) {
+	h := append(appendStatusLine(x.reply.head[:0], status), x.server.dateLine(now)...)
 	if contentType != "" {
 		h = append(h, "Content-Type: "...)
 		h = append(h, contentType...)
@@ -55,6 +55,21 @@ func (x *exchange) begins(status int, contentType string, body []byte) {
 	h = strconv.AppendInt(h, int64(len(body)), 10)
 	h = append(h, "\r\n"...)
 	x.reply = reply{status: status, from: fromEdge, head: h, body: body, length: int64(len(body))}
+}
+
+// A date is the Date line of a second (RFC 9110, 6.6.1), made once for all answers.
+type date struct {
+	second int64
+	line   []byte
+}
+
+func (s *Server) dateLine(now time.Time) []byte {
+	d, second := s.date.Load(), now.Unix()
+	if d == nil || d.second != second {
+		d = &date{second, now.UTC().AppendFormat(nil, "Date: "+http.TimeFormat+"\r\n")}
+		s.date.Store(d)
+	}
+	return d.line
 }
 
 func appendStatusLine(b []byte, status int) []byte {
@@ -147,7 +162,7 @@ func (x *exchange) limited() {
 	r, wait := x.decision.rule(told), seconds(told.Wait)
 	if own := &r.config.Response; x.decision.Verdict != limiter.FailedClosed && own.Body != "" {
 		x.buf = append(x.buf[:0], own.Body...)
-		x.begins(own.Status, own.ContentType, x.buf)
+		x.begins(own.Status, own.ContentType, x.buf, x.now)
 	} else {
 		status, code, message := own.Status, "rate_limited", "Too many requests. Try again in "
 		if x.decision.Verdict == limiter.FailedClosed {
@@ -167,7 +182,7 @@ func (x *exchange) limited() {
 		}
 		b = strconv.AppendInt(b, wait, 10)
 		x.buf = append(b, "}}\n"...)
-		x.begins(status, "application/json", x.buf)
+		x.begins(status, "application/json", x.buf, x.now)
 	}
 	x.reply.from = fromLimit
 	x.limitHeaders()
