@@ -66,13 +66,14 @@ func (x *exchange) forward() int {
 		}
 		x.open = nil
 		l.Close()
-		l.rest()
 		if err == io.EOF && l.reused && b.upload == nil && isSafe(x.method) {
+			l.rest()
 			fresh = true
 			continue
 		}
 		o.active.Add(-1)
 		x.failed(o, b, err)
+		l.rest() // the upload is over
 		return 0
 	}
 }
@@ -133,8 +134,8 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		err = l.ask(*head)
 		requestHeads.Put(head)
 	} else {
-		l.listen()
-		w := writerTo(l.Conn)
+		l.asked, l.begun = false, nil
+		w := writerTo(l)
 		_, _ = w.Write(*head)
 		requestHeads.Put(head)
 		u := &upload{body: x.requestBody(), link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
@@ -143,13 +144,14 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		x.conn.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
 		if x.length != lengthChunked && x.length <= inlineBody {
 			u.run(false)
-			if u.byClient {
+			if u.byClient || u.err == errUnasked {
 				return u.err
 			}
 			err = u.err
-		} else {
-			u.start()
+		} else if failed := u.start(); failed != nil {
+			return failed
 		}
+		l.listen()
 	}
 	if err != nil {
 		// The origin may have answered and closed before it read everything: what it said still counts.
@@ -157,7 +159,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 	}
 	b.br = l.br
 	failed := x.readAnswerHead(b)
-	b.reuse = b.reuse && err == nil // else the origin waits for the rest of this request, and would take the next one for it
+	b.reuse = b.reuse && !l.early && err == nil // else the origin waits for the rest of this request, and would take the next one for it
 	if failed != nil && err != nil && b.upload != nil {
 		return err
 	}
