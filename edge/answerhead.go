@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -65,6 +66,9 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 				return err
 			}
 			x.reply = reply{status: status, fields: x.reply.fields[:0], head: x.answer.filter(x.reply.head[:0], raw, status, x.decision.Told != nil), length: b.length}
+			if !x.answer.dated() {
+				x.reply.add("Date", x.server.dateValue(time.Now())) // when it came (RFC 9110, 6.6.1)
+			}
 			_, _ = b.br.Discard(len(raw))
 			return nil
 		case status != http.StatusContinue && !old && !x.old:
@@ -210,6 +214,11 @@ func (a *answerHead) filter(out, raw []byte, status int, limits bool) []byte {
 		out = append(out, "\r\n"...)
 	}
 	return out
+}
+
+// dated reports whether a date is passed on.
+func (a *answerHead) dated() bool {
+	return slices.ContainsFunc(a.lines, func(l line) bool { return !l.drop && equalFold(l.name, "date") })
 }
 
 func tellsLimit(name []byte) bool {

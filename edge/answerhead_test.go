@@ -20,7 +20,7 @@ func FuzzAnswerHead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		x := &exchange{conn: &conn{}, old: true}
+		x := &exchange{server: &Server{}, conn: &conn{}, old: true}
 		b := &answerBody{stream: stream{br: bufio.NewReaderSize(bytes.NewReader(answer), originHead)}, keep: time.Minute}
 		if x.readAnswerHead(b) != nil {
 			return
@@ -88,7 +88,7 @@ func TestConnectionOfAnswers(t *testing.T) {
 		"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nConnection: close\r\n": false,
 		"HTTP/1.0 200 OK\r\nConnection: close, keep-alive\r\n":               false,
 	} {
-		x := &exchange{conn: &conn{}}
+		x := &exchange{server: &Server{}, conn: &conn{}}
 		b := &answerBody{stream: stream{br: bufio.NewReader(strings.NewReader(head + "Content-Length: 0\r\n\r\n"))}}
 		if err := x.readAnswerHead(b); err != nil || b.reuse != want {
 			t.Errorf("%q: reuse %t, %v", head, b.reuse, err)

@@ -49,7 +49,9 @@ func TestBlame(t *testing.T) {
 			_, _ = io.ReadFull(r, make([]byte, 10<<10))
 			_, _ = io.WriteString(c, "HTTP/1.1 414 URI Too Long\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 		}, "HTTP/1.1 414 ", up},
-		{"half a body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n" + long, answer(""), "HTTP/1.1 400 ", up},
+		{"half a body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n" + long, func(_ net.Conn, r *bufio.Reader) {
+			_, _ = io.Copy(io.Discard, r)
+		}, "HTTP/1.1 400 ", up},
 		{"half a body in chunks", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", func(c net.Conn, r *bufio.Reader) {
 			_, _ = io.Copy(io.Discard, r)
 		}, "HTTP/1.1 400 ", up},

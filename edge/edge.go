@@ -57,6 +57,7 @@ type Server struct {
 	stats    *stats
 	warn     func(message string, args ...any)
 	snap     atomic.Pointer[snapshot]
+	date     atomic.Pointer[date]
 	draining atomic.Bool
 	requests *top // who asks most
 	refusals *top // who is refused most

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -17,10 +18,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
 	"sluice/mitigation"
 )
+
+// TestMain has fasthttp start its clock, which goes on for good, outside of any test with a clock of its own.
+func TestMain(m *testing.M) {
+	new(fasthttp.ResponseHeader).Header()
+	os.Exit(m.Run())
+}
 
 // An edgeUnderTest serves on a loopback socket until the test ends.
 type edgeUnderTest struct {

@@ -69,9 +69,12 @@ type link struct {
 	secure *originTLS    // what it was made under
 	br     *bufio.Reader // nil: nobody waits for an answer
 	reused bool
-	until  time.Time // when an idle link is too old
-	socket *socket   // what Conn is made of; nil: it is no connection of the kernel's
-	wire   *records  // between the socket and TLS; nil: there is none
+	asked  bool          // something of the request has been written
+	begun  chan struct{} // closed then; nil: nobody waits for it
+	early  bool          // something had come by then: the true answer may follow it
+	until  time.Time     // when an idle link is too old
+	socket *socket       // what Conn is made of; nil: it is no connection of the kernel's
+	wire   *records      // between the socket and TLS; nil: there is none
 
 	setAt   time.Time     // when begin set a deadline,
 	setFor  time.Duration // how far ahead,
@@ -216,9 +219,27 @@ func (l *link) quiet() bool {
 	return true
 }
 
+// Write sends a part of a request with a body. That may have been long in coming, so before the first part it looks again whether
+// the connection is quiet.
+func (l *link) Write(p []byte) (int, error) {
+	if !l.asked {
+		if l.early = !l.quiet(); l.early && l.reused {
+			return 0, errUnasked
+		}
+		if l.asked = true; l.begun != nil {
+			close(l.begun)
+		}
+	}
+	return l.Conn.Write(p)
+}
+
+// errUnasked says that a kept connection cannot have the request: something has come on it that nobody asked for.
+var errUnasked = errors.New("edge: the origin sent what nobody had asked for")
+
 // ask sends a whole request and gets ready for the answer. An error is one of sending: the origin may have answered all the same,
 // unless sent is 0.
 func (l *link) ask(request []byte) (sent int, err error) {
+	l.asked, l.early = true, !l.reused && !l.quiet()
 	if s, ok := l.Conn.(*socket); ok {
 		sent, err = s.ask(request)
 	} else {

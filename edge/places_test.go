@@ -139,14 +139,14 @@ func TestPlacesAreGivenBack(t *testing.T) {
 		c.Close()
 		e.rest()
 	}
-	if resp, body := e.get("/"); resp.StatusCode != 200 {
-		t.Errorf("%d %s", resp.StatusCode, body)
-	}
-	e.rest()
 	g := e.snap.Load().origins.any
 	until(t, "all places are free", func() bool {
 		g.places.mu.Lock()
 		defer g.places.mu.Unlock()
 		return len(g.places.bySource) == 0 && g.servers[0].active.Load() == 0
 	})
+	if resp, body := e.get("/"); resp.StatusCode != 200 {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	e.rest()
 }

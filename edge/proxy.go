@@ -124,18 +124,20 @@ func (x *exchange) pass(g *group, now, due time.Time) int {
 		x.open = nil
 		gone := x.watch.stop()
 		l.Close()
-		l.rest()
 		if gone {
 			o.active.Add(-1)
 			x.abandoned(b)
+			l.rest() // the upload is over
 			return 0
 		}
 		if l.reused && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(x.method)) {
+			l.rest()
 			fresh = true
 			continue
 		}
 		o.active.Add(-1)
 		x.failed(o, b, err)
+		l.rest() // the upload is over
 		return 0
 	}
 }
@@ -190,6 +192,8 @@ const commonHead = 8 << 10
 func (x *exchange) blames(b *answerBody, err error) bool {
 	u := b.upload
 	switch {
+	case err == errUnasked: // such as a 408 of a server that had waited long enough on an idle connection
+		return false
 	case err == bufio.ErrBufferFull, err == errHeaderSyntax, err == errHeaderCount, err == errFraming, err == errInterim:
 		return false // it answered, perhaps with too much of what the client had said
 	case timedOut(err):
@@ -255,8 +259,8 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 			return errUnsent
 		}
 	} else {
-		l.listen()
-		w := writerTo(l.Conn)
+		l.asked, l.begun = false, nil
+		w := writerTo(l)
 		_, _ = w.Write(*head)
 		requestHeads.Put(head)
 		u := &upload{body: &x.in, link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
@@ -265,13 +269,14 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		x.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
 		if x.length != lengthChunked && x.length <= inlineBody {
 			u.run(false)
-			if u.byClient {
+			if u.byClient || u.err == errUnasked {
 				return u.err
 			}
 			err = u.err
-		} else {
-			u.start()
+		} else if failed := u.start(); failed != nil {
+			return failed
 		}
+		l.listen()
 		x.watch.start(x.conn, b, x.decision.Held)
 	}
 	if err != nil {
@@ -280,7 +285,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 	}
 	b.br = l.br
 	failed := x.readAnswerHead(b)
-	b.reuse = b.reuse && err == nil // else the origin waits for the rest of this request, and would take the next one for it
+	b.reuse = b.reuse && !l.early && err == nil // else the origin waits for the rest of this request, and would take the next one for it
 	if failed != nil && err != nil && b.upload != nil {
 		return err
 	}

@@ -77,6 +77,21 @@ func (x *exchange) respond() {
 	to.SetBodyRaw(r.body)
 }
 
+// A date is a second as Date has it, made once for all answers that are relayed. Own ones get theirs from fasthttp.
+type date struct {
+	second int64
+	value  []byte
+}
+
+func (s *Server) dateValue(now time.Time) []byte {
+	d, second := s.date.Load(), now.Unix()
+	if d == nil || d.second != second {
+		d = &date{second, now.UTC().AppendFormat(nil, http.TimeFormat)}
+		s.date.Store(d)
+	}
+	return d.value
+}
+
 // ruleText is what a rule's answers say every time, made once.
 type ruleText struct {
 	quoted []byte // "login"

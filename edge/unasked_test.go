@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 const (
@@ -22,9 +24,15 @@ type held struct {
 	net.Conn
 	corked bool
 	kept   []byte
+	free   int // if not 0, it is corked after so many writes
 }
 
 func (c *held) Write(p []byte) (int, error) {
+	if c.free > 0 {
+		c.free--
+		c.corked = c.free == 0
+		return c.Conn.Write(p)
+	}
 	if c.corked {
 		c.kept = append(c.kept, p...)
 		return len(p), nil
@@ -240,6 +248,103 @@ func TestKeptConnections(t *testing.T) {
 		}
 		if n := connections(); n != 1 {
 			t.Errorf("%s: %d connections for 21 requests, one after the other", versionName(version), n)
+		}
+	}
+}
+
+// Something that comes on a kept connection while the edge waits for a request's body is no answer to it: nothing of the request has
+// been sent.
+func TestUnaskedWhileABodyIsAwaited(t *testing.T) {
+	for _, version := range []uint16{0, tls.VersionTLS13} {
+		for name, body := range map[string][2]string{
+			"short":   {"Content-Length: 3", "abc"},
+			"long":    {"Content-Length: 100000", strings.Repeat("x", 100_000)},
+			"chunked": {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n"},
+		} {
+			t.Run(versionName(version)+"/"+name, func(t *testing.T) {
+				say, said := make(chan struct{}), make(chan struct{})
+				yaml, _ := startSpeaker(t, version, func(s *speaker) {
+					for req := s.request(); req != nil; req = s.request() {
+						if s.write(ownAnswer); req.URL.Path == "/faulty" {
+							<-say
+							s.write(poison)
+							said <- struct{}{}
+						}
+					}
+				})
+				e := startEdge(t, "", yaml)
+				poisoned := 0
+				for range 20 {
+					e.get("/faulty")
+					c := e.talk()
+					_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"+body[0]+"\r\n\r\n")
+					if invited, err := c.r.ReadString('\n'); err != nil || invited != "HTTP/1.1 100 Continue\r\n" {
+						t.Fatalf("%q, %v", invited, err)
+					}
+					_, _ = c.r.ReadString('\n')
+					e.underWay(1)
+					say <- struct{}{}
+					<-said
+					go func() { _, _ = io.WriteString(c, body[1]) }() // the edge may answer before it has read this
+					if resp, text := c.hear("POST"); text != "own" && resp.StatusCode != 502 {
+						poisoned++
+					}
+					c.Close()
+				}
+				if poisoned > 0 {
+					t.Errorf("%d of 20 clients got what nobody had asked for", poisoned)
+				}
+				e.rest()
+			})
+		}
+	}
+}
+
+// underWay waits until so many requests have been given to origins and have no answer yet.
+func (e *edgeUnderTest) underWay(n float64) {
+	e.t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		sum := 0.0
+		for name, v := range e.metrics() {
+			if strings.HasPrefix(name, "sluice_origin_active{") {
+				sum += v
+			}
+		}
+		if sum == n {
+			return
+		}
+		if time.Now().After(deadline) {
+			e.t.Fatalf("%v requests are under way, want %v", sum, n)
+		}
+	}
+}
+
+// An answer that is there before anything was asked goes to who asks first, as that of an origin does that has no room. But the
+// true answer may follow, so nobody else asks on that connection.
+func TestAnswerBeforeTheRequest(t *testing.T) {
+	for _, request := range []string{
+		"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", "POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+		"POST /%d HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+	} {
+		yaml, _ := startSpeaker(t, tls.VersionTLS12, func(s *speaker) {
+			s.wire.free = 1 // the last of the handshake and the answer come together
+			if s.Conn.(*tls.Conn).Handshake() != nil {
+				return
+			}
+			s.write("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nfull")
+			s.wire.uncork(0)
+			for late := s.request(); late != nil; {
+				next := s.request()
+				s.write(fmt.Sprintf(okHead+"Content-Length: %d\r\n\r\n%s", len(late.URL.Path), late.URL.Path))
+				late = next
+			}
+		})
+		e := startEdge(t, "", yaml)
+		for i := range 5 {
+			if resp, body := e.talk().say(fmt.Sprintf(request, i)); resp.StatusCode != 503 || body != "full" {
+				t.Errorf("%.5s %d: %d %q", request, i, resp.StatusCode, body)
+			}
+			e.rest()
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -167,10 +168,10 @@ func (u *upload) fail(err error, client bool) {
 	}
 }
 
-// start runs the upload in a goroutine, which end waits for. The origin may answer meanwhile, but it need not: its time for
-// that begins at the end.
-func (u *upload) start() {
-	u.started, u.done = true, make(chan struct{})
+// start runs the upload in a goroutine, which end waits for, and returns when an answer may come: when the first part has been sent.
+// The origin may answer from then on, but it need not: its time for that begins at the end.
+func (u *upload) start() error {
+	u.started, u.done, u.link.begun = true, make(chan struct{}), make(chan struct{})
 	_ = u.link.SetReadDeadline(u.due) // a failure shows when the link is read
 	go func() {
 		defer close(u.done)
@@ -186,6 +187,20 @@ func (u *upload) start() {
 		}()
 		u.run(true)
 	}()
+	var late <-chan time.Time
+	if !u.due.IsZero() {
+		late = time.After(time.Until(u.due))
+	}
+	select {
+	case <-u.link.begun:
+	case <-u.done:
+		if u.err == errUnasked {
+			return u.err
+		}
+	case <-late:
+		return os.ErrDeadlineExceeded
+	}
+	return nil
 }
 
 // over reports whether the body is sent, or has failed.
