@@ -36,7 +36,14 @@ func startSlowOrigin(t *testing.T, status int) *slowOrigin {
 				return
 			}
 		}
-		w.WriteHeader(status)
+		if r.URL.Path == "/stream" {
+			_, _ = io.WriteString(w, "begun and ")
+			w.(http.Flusher).Flush()
+			<-leave
+		}
+		if status != 200 {
+			w.WriteHeader(status)
+		}
 		_, _ = io.WriteString(w, "done")
 	})
 	t.Cleanup(o.release)
@@ -150,8 +157,12 @@ func TestResetEndsARequestOverTLS(t *testing.T) {
 // A client that has closed its connection may have closed one direction only: it still gets its answer for a while. It counts
 // against no cap meanwhile, so others are served, of its own source as well. Then the request ends.
 func TestHalfClosedClients(t *testing.T) {
+	t.Parallel()
 	o := startSlowOrigin(t, 200)
-	e := o.edge(t, "limits: {connections: 4, connections_per_source: 4}")
+	e := o.edge(t, "limits: {connections: 5, connections_per_source: 5}")
+	stream := e.talk() // its answer has begun, and goes on however long it takes
+	_, _ = io.WriteString(stream, "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
+	_ = stream.Conn.(*net.TCPConn).CloseWrite()
 	closed := func() (list []*talk) {
 		for range 4 {
 			c := e.talk()
@@ -172,6 +183,9 @@ func TestHalfClosedClients(t *testing.T) {
 	until(t, "another source is served", func() bool { return e.served(2) })
 	until(t, "the same source is served", func() bool { return e.served(1) })
 	o.release()
+	if _, body := stream.hear("GET"); body != "begun and done" {
+		t.Errorf("streamed: %q", body)
+	}
 	for _, c := range list {
 		if resp, body := c.hear("GET"); resp.StatusCode != 200 || body != "done" {
 			t.Errorf("half closed: %d %q", resp.StatusCode, body)

@@ -295,6 +295,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 // relay makes the origin's answer the client's.
 func (x *exchange) relay(o *origin, b *answerBody) {
 	r := &x.reply
+	x.watch.answering.Store(true)
 	o.answers[r.status%codes].Add(1)
 	if b.upload != nil && !b.upload.taken.Load() {
 		x.close = true // an answer before the end of the request: the rest of it will not be read

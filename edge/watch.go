@@ -17,20 +17,23 @@ const (
 )
 
 // A watch notices that the client of a request has gone while its origin is at work, and ends the exchange: at once if the
-// client has reset the connection, after a while if it has closed it. A client that has closed does not count against the caps
-// meanwhile. It reads nothing: what the client sends is its next request. Below TLS it sees what happens to the socket.
+// client has reset the connection, after a while if it has closed it and no answer has begun. (Who is not there any more resets when the
+// answer comes.) A client that has closed does not count against the caps meanwhile. It reads nothing: what the client sends is
+// its next request. Below TLS it sees what happens to the socket.
 //
 // It belongs to the goroutine that serves the connection, which must stop it before it reads from the client again.
 type watch struct {
-	timer   *time.Timer
-	on      bool
-	conn    *conn
-	body    *answerBody
-	keep    bool // the answer's status counts: the exchange goes on without its client
-	gone    bool // good after stop
-	stopped atomic.Bool
-	wake    chan struct{}
-	ended   chan struct{} // look has
+	timer     *time.Timer
+	on        bool
+	conn      *conn
+	body      *answerBody
+	keep      bool        // the answer's status counts: the exchange goes on without its client
+	gone      bool        // and the exchange was ended; good after stop
+	answering atomic.Bool // the answer has begun
+	waiting   atomic.Bool // look waits at the socket, and nobody else reads it
+	stopped   atomic.Bool
+	wake      chan struct{}
+	ended     chan struct{} // look has
 }
 
 // start begins to watch the client of an exchange whose origin has been asked.
@@ -39,6 +42,8 @@ func (w *watch) start(c *conn, b *answerBody, keep bool) {
 		return
 	}
 	w.on, w.conn, w.body, w.keep, w.gone = true, c, b, keep, false
+	w.answering.Store(false)
+	w.waiting.Store(false)
 	w.stopped.Store(false)
 	if w.timer == nil {
 		w.wake, w.ended = make(chan struct{}, 1), make(chan struct{})
@@ -57,13 +62,17 @@ func (w *watch) stop() (gone bool) {
 	if !w.timer.Stop() {
 		w.stopped.Store(true) // before the deadline: look sets its own, and then looks whether this is so
 		w.wake <- struct{}{}
-		_ = w.conn.raw.SetReadDeadline(longAgo)
+		if w.waiting.Load() {
+			_ = w.conn.raw.SetReadDeadline(longAgo)
+		}
 		<-w.ended
 		select {
 		case <-w.wake:
 		default:
 		}
-		w.conn.readBy = time.Time{} // the next Read sets its own
+		if w.waiting.Load() {
+			w.conn.readBy = time.Time{} // the next Read sets its own
+		}
 	}
 	gone, w.conn, w.body = w.gone, nil, nil
 	return gone
@@ -83,7 +92,8 @@ func (w *watch) look() {
 			return
 		}
 	}
-	s, due := w.conn.raw.(*socket), time.Time{}
+	s, closed, due := w.conn.raw.(*socket), false, time.Time{}
+	w.waiting.Store(true)
 	for {
 		_ = s.SetReadDeadline(due)
 		if w.stopped.Load() {
@@ -92,20 +102,24 @@ func (w *watch) look() {
 		var now hangup
 		err := s.raw.Read(func(fd uintptr) bool {
 			now = systemHangup(fd)
-			return now == wasReset || now == wasClosed && due.IsZero()
+			return now == wasReset || now == wasClosed && !closed
 		})
+		late := !due.IsZero() && !time.Now().Before(due)
 		switch {
 		case w.stopped.Load():
 			return
-		case now == wasReset, !due.IsZero() && !time.Now().Before(due), err != nil && !errors.Is(err, os.ErrDeadlineExceeded): // the last: cut by this side
+		case now == wasReset, err != nil && !errors.Is(err, os.ErrDeadlineExceeded) /* cut by this side */, late && !w.answering.Load():
 			w.conn.listener.leave(w.conn)
-			if w.gone = true; !w.keep {
+			if !w.keep {
+				w.gone = true
 				w.body.link.Close()
 			}
 			return
-		case now == wasClosed && due.IsZero():
+		case late:
+			due = time.Time{}
+		case now == wasClosed && !closed:
 			w.conn.listener.leave(w.conn)
-			due = time.Now().Add(halfClosed)
+			closed, due = true, time.Now().Add(halfClosed)
 		}
 	}
 }
