@@ -141,7 +141,7 @@ func TestRulesSeeWhatOriginsRead(t *testing.T) {
 	pieces := []string{"/", "/", "/", "/", "a", "b", "..", "..", ".", "%2e", "%2e%2e", "%2f", "%5C", "\\", ";", ";x", "%61"}
 	random := rand.New(rand.NewPCG(1, 2))
 	read, refused := 0, 0
-	for range 20_000 {
+	for range 10_000 {
 		path := "/"
 		for range random.IntN(12) {
 			path += pieces[random.IntN(len(pieces))]
@@ -169,7 +169,7 @@ func TestRulesSeeWhatOriginsRead(t *testing.T) {
 			}
 		}
 	}
-	if read < 4_000 || refused < 4_000 {
+	if read < 2_000 || refused < 2_000 {
 		t.Errorf("%d paths were read and %d refused: no good mix", read, refused)
 	}
 }
