@@ -213,6 +213,55 @@ func (c *Config) Check() error {
 	return nil
 }
 
+// Warnings tells what is possible but leaves a way round a rule, a sentence each: a rule about some hosts, whose origin answers
+// for any host. A client writes Host as it likes, so it can ask there without the rule.
+func (c *Config) Warnings() []string {
+	var all []string
+	for _, r := range c.Rules {
+		if r.Mode == Off || len(r.Match.Hosts) == 0 || slices.Contains(r.Match.Hosts, "*") {
+			continue
+		}
+		for _, host := range r.Match.Hosts {
+			if server := c.answersAnyHost(host); server != nil {
+				all = append(all, fmt.Sprintf("rule %s is about the host %s, but %s answers for every host, so a request with another Host gets there without the rule: "+
+					"name the hosts under origins.hosts, or leave match.hosts out", r.Name, host, server))
+				break
+			}
+		}
+	}
+	return all
+}
+
+// answersAnyHost returns a server of the host that is one of the servers of all others as well; nil if there is none.
+func (c *Config) answersAnyHost(host string) *url.URL {
+	var own, any *OriginConfig
+	longest := -1
+	for i := range c.Origins {
+		o := &c.Origins[i]
+		for _, pattern := range o.Hosts {
+			if pattern == "*" {
+				any = o
+			}
+			suffix, wild := strings.CutPrefix(pattern, "*")
+			switch {
+			case pattern == host:
+				own, longest = o, len(host)+1
+			case wild && len(suffix) > longest && strings.HasSuffix(host, suffix):
+				own, longest = o, len(suffix)
+			}
+		}
+	}
+	if own == nil || any == nil {
+		return nil
+	}
+	for _, u := range own.Servers {
+		if slices.ContainsFunc(any.Servers, func(other *url.URL) bool { return *other == *u }) {
+			return u
+		}
+	}
+	return nil
+}
+
 // ParseOrigin reads the URL of a server: scheme and host, and nothing else, or unix:/path.
 func ParseOrigin(text string) (*url.URL, error) {
 	if path, unix := strings.CutPrefix(text, "unix:"); unix {

@@ -182,3 +182,35 @@ func FuzzParseConfig(f *testing.F) {
 		}
 	})
 }
+
+// A rule about some hosts is got round by another Host where the same server answers for that as well.
+func TestWarnings(t *testing.T) {
+	f := func(origins, hosts string, want ...string) {
+		t.Helper()
+		c, err := ParseConfig("f.yaml", []byte("origins: ["+origins+"]\nrules: [{name: r, limit: 1, match: {hosts: ["+hosts+"]}}, {name: x, mode: \"off\", limit: 1, match: {hosts: [a]}}, {name: y, limit: 1}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, w := range c.Warnings() {
+			w, _, _ = strings.Cut(w, " answers")
+			got = append(got, w)
+		}
+		if !cmp.Equal(got, want) {
+			t.Errorf("%s for %s: %q, want %q", hosts, origins, got, want)
+		}
+	}
+	const any, other, one = "{servers: [\"http://s\"]}", "{hosts: [\"*\"], servers: [\"http://t\"]}", "{hosts: [a], servers: [\"http://s\"]}"
+	f(any, "a", "rule r is about the host a, but http://s")
+	f(any, "b, a", "rule r is about the host b, but http://s")
+	f(any, "\"*.a\"", "rule r is about the host *.a, but http://s")
+	f(any, "\"*\"")
+	f(any, "a, \"*\"")
+	f(one, "a")
+	f(one, "b") // nobody answers for b
+	f(one+", "+other, "a")
+	f(one+", "+other, "a, b", "rule r is about the host b, but http://t")
+	f(one+", "+any, "a", "rule r is about the host a, but http://s")
+	f("{hosts: [\"*.a\"], servers: [\"http://s\"]}, "+other, "b.a")
+	f("{hosts: [\"*.a\"], servers: [\"http://s\"]}, "+any, "b.a", "rule r is about the host b.a, but http://s")
+}

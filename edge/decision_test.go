@@ -154,3 +154,32 @@ func TestDecideAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Nor does a path that origins read in several ways, or a key that is brought into one form.
+func TestReadingsAndKeysAllocateNothing(t *testing.T) {
+	b := newBench(t,
+		ruleOf("path", 1_000_000, func(r *RuleConfig) { r.Match.Path = "/api/*" }),
+		ruleOf("token", 1_000_000, func(r *RuleConfig) { r.Key = []string{"header:Authorization", "header:Host"} }),
+		ruleOf("session", 1_000_000, func(r *RuleConfig) { r.Key = []string{"source", "cookie:sid"} }))
+	target := []byte("//h/api;x/a%2fb?d")
+	h := headOf(t, "Host: A.example:80", "Authorization: Basic  YTpi", `Cookie: a=b; SID="%61+b"`)
+	buf, at := make([]byte, 0, 64), epoch
+	decide := func() {
+		b.d.Reset()
+		path, readings := appendCanonicalPath(buf, target)
+		if readings != hostCut|paramsCut|slashKept {
+			t.Fatalf("%s has the readings %04b", target, readings)
+		}
+		b.d.match(b.rules, b.host, path, target, b.method, readings)
+		if !b.d.add(secret{}, h, ip("192.0.2.1")) || len(b.d.rules) != 3 {
+			t.Fatalf("%d rules", len(b.d.rules))
+		}
+		b.limiter.Decide(&b.d.Decision, at)
+	}
+	for range 10 {
+		decide()
+	}
+	if n := testing.AllocsPerRun(1000, func() { at = at.Add(time.Microsecond); decide() }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

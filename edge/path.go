@@ -42,7 +42,7 @@ const (
 
 	// tooMany is no reading: origins disagree on what the path is in more ways than are worth trying. Real clients send no such path: one
 	// with a .. that is, or goes back over, what only some take for a segment; with a control byte, of which a null byte ends the path for
-	// some and a line feed is overlooked by others' patterns; with letters in encodings that only some take (%u002f, overlong UTF-8).
+	// some and a line feed is overlooked by others' patterns; with encoded slashes within parameters and without; with letters in encodings that only some take (%u002f, overlong UTF-8).
 	tooMany
 )
 
@@ -93,7 +93,7 @@ func canonicalize(out, path []byte, as reading) ([]byte, reading) {
 		if as&hostCut != 0 {
 			path = bytes.TrimLeft(path, `/\`)
 			if i := bytes.IndexAny(path, `/\`); i >= 0 {
-				path = path[i:]
+				path = path[i+1:]
 			} else {
 				path = nil
 			}
@@ -107,12 +107,15 @@ func canonicalize(out, path []byte, as reading) ([]byte, reading) {
 		odd     = false // there was one that is empty or doubted,
 		solid   = 0     // and so many since that a .. can go back over
 		ups     [2]bool // there are .. segments, written so, and encoded
+		param   = false // what comes are parameters, up to a plain slash
+		slashes [2]bool // there are encoded slashes or backslashes, outside of parameters and within
 	)
 	out = append(out, '/')
 	end := func() {
 		switch s := out[segment:]; {
 		case len(s) == 1 && s[0] == '.':
 			out = out[:segment]
+			doubted = doubted || coded // whoever resolves first and decodes then goes back over it
 		case len(s) == 2 && s[0] == '.' && s[1] == '.':
 			found |= upKept
 			ups[0], ups[1] = ups[0] || !coded, ups[1] || coded
@@ -153,8 +156,10 @@ func canonicalize(out, path []byte, as reading) ([]byte, reading) {
 		last = c
 		switch {
 		case c == '/' && !encoded:
+			param = false
 		case c == '/' || c == '\\':
 			found, doubted = found|slashKept, true
+			slashes[0], slashes[1] = slashes[0] || !param, slashes[1] || param
 			switch {
 			case as&slashKept == 0:
 			case cut:
@@ -171,7 +176,7 @@ func canonicalize(out, path []byte, as reading) ([]byte, reading) {
 				if s := out[segment:]; len(s) == 2 && s[0] == '.' && s[1] == '.' {
 					found |= tooMany
 				}
-				found, doubted = found|paramsCut, true
+				found, doubted, param = found|paramsCut, true, true
 				cut = cut || as&paramsCut != 0
 			}
 			if !cut {
@@ -189,7 +194,7 @@ func canonicalize(out, path []byte, as reading) ([]byte, reading) {
 		segment, coded, doubted, cut = len(out), false, c != '/' || encoded, false
 	}
 	end()
-	if bits.OnesCount8(uint8(found)) > 3 {
+	if bits.OnesCount8(uint8(found)) > 3 || slashes[0] && slashes[1] {
 		found |= tooMany
 	}
 	return out, found

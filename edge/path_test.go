@@ -2,7 +2,9 @@ package edge
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -130,4 +132,93 @@ func TestCanonicalHost(t *testing.T) {
 	for _, bad := range []string{"", ".", ":80", "a:b", "a:1:2", "a b", "a/b", "a@b", "[::1", "[::1]x", "a,b", "a:123456", "a\x00", "a]b", "ä", "..", ".a", "a..b", "a.."} {
 		f(bad, "", false)
 	}
+}
+
+// However an origin reads a path that is not refused, the rules have seen that reading. The origins are slow and obvious: they cut
+// parameters off or not, decode %2f and backslashes or not, and resolve .. never, or where it is written so, or after decoding, with
+// empty segments as segments or not; some take what comes after two slashes for a host.
+func TestRulesSeeWhatOriginsRead(t *testing.T) {
+	pieces := []string{"/", "/", "/", "/", "a", "b", "..", "..", ".", "%2e", "%2e%2e", "%2f", "%5C", "\\", ";", ";x", "%61"}
+	random := rand.New(rand.NewPCG(1, 2))
+	read, refused := 0, 0
+	for range 10_000 {
+		path := "/"
+		for range random.IntN(12) {
+			path += pieces[random.IntN(len(pieces))]
+		}
+		canonical, readings := appendCanonicalPath(nil, []byte(path))
+		if readings&tooMany != 0 {
+			refused++
+			continue
+		}
+		read++
+		plain := func(p []byte) string { return "/" + strings.Trim(string(p), "/") }
+		seen := map[string]bool{plain(canonical): true}
+		for as := reading(1); as <= readings; as++ {
+			if as&^readings == 0 {
+				other, _ := canonicalize(nil, []byte(path), as)
+				seen[plain(other)] = true
+			}
+		}
+		if len(seen) > 8 {
+			t.Fatalf("%s: %d readings", path, len(seen))
+		}
+		for origin := range 1 << 6 {
+			if got := readBy(path, origin); !seen[got] {
+				t.Fatalf("%s: an origin of kind %06b reads %s, rules see %v", path, origin, got, seen)
+			}
+		}
+	}
+	if read < 2_000 || refused < 2_000 {
+		t.Errorf("%d paths were read and %d refused: no good mix", read, refused)
+	}
+}
+
+var (
+	parameters = regexp.MustCompile(";[^/]*")
+	slashes    = strings.NewReplacer("%2f", "/", "%5C", "/", "\\", "/")
+	dots       = strings.NewReplacer("%2e", ".", "%61", "a")
+)
+
+// readBy is how one kind of origin reads a path, without empty and . segments, which no rule has.
+func readBy(path string, kind int) string {
+	host, decodes, cuts, literal, resolves, merges := kind&1 != 0, kind&2 != 0, kind&4 != 0, kind&8 != 0, kind&16 != 0, kind&32 != 0
+	if rest := strings.TrimLeft(path, "/\\"); host && len(path) > 1 && (path[1] == '/' || path[1] == '\\') {
+		path = "/"
+		if i := strings.IndexAny(rest, "/\\"); i >= 0 {
+			path = rest[i:]
+		}
+	}
+	if decodes && !literal {
+		path = slashes.Replace(path)
+	} else if path != "" && path[0] == '\\' {
+		path = "/" + path[1:]
+	}
+	if cuts {
+		path = parameters.ReplaceAllString(path, "")
+	}
+	if !literal {
+		path = dots.Replace(path)
+	}
+	var kept []string
+	for i, s := range strings.Split(path, "/") {
+		switch {
+		case i == 0 || s == "." || s == "" && merges:
+		case s == ".." && resolves:
+			kept = kept[:max(len(kept)-1, 0)]
+		default:
+			kept = append(kept, s)
+		}
+	}
+	path = dots.Replace("/" + strings.Join(kept, "/"))
+	if decodes {
+		path = slashes.Replace(path)
+	}
+	kept = kept[:0]
+	for _, s := range strings.Split(path, "/") {
+		if s != "" && s != "." {
+			kept = append(kept, strings.ReplaceAll(s, "%5C", "\\"))
+		}
+	}
+	return "/" + strings.Join(kept, "/")
 }

@@ -46,6 +46,8 @@ func TestProxyProtocol(t *testing.T) {
 		{"version 2", proxyV2(t, "192.0.2.2:4000"), "192.0.2.2"},
 		{"version 2, IPv6", proxyV2(t, "[2001:db8::2]:4000"), "2001:db8::2"},
 		{"version 2, local", local, "127.0.0.1"},
+		{"version 2, as long as may be", "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x10\x00\xc0\x00\x02\x03" + strings.Repeat("a", 4092), "192.0.2.3"},
+		{"version 2, longer", "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x10\x01\xc0\x00\x02\x03" + strings.Repeat("a", 4093), ""},
 		{"none", "", ""},
 		{"cut", "PROXY TCP4 192.", ""},
 		{"silent", "\x00", ""},
@@ -74,7 +76,7 @@ func TestProxyProtocol(t *testing.T) {
 			}
 		})
 	}
-	if m := e.rest(); m["sluice_proxy_headers_refused_total"] != 8 {
+	if m := e.rest(); m["sluice_proxy_headers_refused_total"] != 9 {
 		t.Errorf("metrics: %v", m["sluice_proxy_headers_refused_total"])
 	}
 }

@@ -84,6 +84,9 @@ func check(file string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, err)
 		return exitFailed
 	}
+	for _, w := range c.Warnings() {
+		fmt.Fprintf(stderr, "%s: warning: %s\n", file, w)
+	}
 	fmt.Fprintf(stdout, "%s: good: %d rules, %d origins\n", file, len(c.Rules), len(c.Origins))
 	return 0
 }

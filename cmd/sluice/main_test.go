@@ -46,6 +46,7 @@ func TestBadInput(t *testing.T) {
 	rules := write(t, "rules: [{name: a, limit: 1}]")
 	wrong := write(t, "rules: [{name: a, limit: 0}]\nlisten: x\n")
 	nodes := write(t, "pop:\n memcached:\n - ''\n - 10.0.0.1\n - LOCALHOST:11211\n - localhost:11211\n -\n")
+	hosts := write(t, "origins: [{servers: [\"http://10.0.0.1\"]}]\nrules: [{name: shop, match: {hosts: [shop.example]}, limit: 1}]")
 	for _, test := range []struct {
 		args string
 		code int
@@ -85,6 +86,8 @@ func TestBadInput(t *testing.T) {
 		{"check " + wrong, 1, wrong + ":1:26: limit: 0 is out of range: want 1 to 1000000000\n" +
 			wrong + `:2:9: listen: "x" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535` + "\n"},
 		{"check " + rules, 0, ""},
+		{"check " + hosts, 0, hosts + ": warning: rule shop is about the host shop.example, but http://10.0.0.1 answers for every host, so a request with another Host gets there without the rule: " +
+			"name the hosts under origins.hosts, or leave match.hosts out\n"},
 		{"version", 0, ""},
 		{"--help", 0, ""},
 	} {
@@ -215,6 +218,24 @@ func TestServeAndStop(t *testing.T) {
 }
 
 // A request under way is finished within the grace time, and cut after it; either way the edge ends well.
+// A rule that another Host gets round is said at the start and at a reload.
+func TestWarnings(t *testing.T) {
+	file := write(t, "rules: [{name: shop, match: {hosts: [shop.example]}, limit: 1}]")
+	p := start(t, origin(t), "--config", file)
+	if err := os.WriteFile(file, []byte("rules: [{name: cart, match: {hosts: [cart.example]}, limit: 1}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := p.admin("POST", "/v1/reload"); status != 200 {
+		t.Errorf("reload: %d %s", status, body)
+	}
+	p.stop(syscall.SIGTERM)
+	for _, want := range []string{"rule shop is about the host shop.example", "rule cart is about the host cart.example"} {
+		if !strings.Contains(p.log.String(), want) {
+			t.Errorf("no %q in %s", want, p.log)
+		}
+	}
+}
+
 func TestGrace(t *testing.T) {
 	f := func(grace string, released bool) {
 		arrived, leave := make(chan struct{}), make(chan struct{})

@@ -46,6 +46,7 @@ func (r *reloader) now() error {
 		fitDescriptors(c)
 		if err = r.server.Apply(c); err == nil {
 			r.log.Info("configuration read again", "rules", len(c.Rules))
+			warnings(c, r.log)
 			r.moveNodes(before, c)
 			r.tellLater(before, c)
 		}
@@ -54,6 +55,13 @@ func (r *reloader) now() error {
 		r.log.Error("the configuration is wrong: the old one stays in force", "error", sentence(err))
 	}
 	return err
+}
+
+// warnings logs what is possible but probably not meant.
+func warnings(c *edge.Config, log *slog.Logger) {
+	for _, w := range c.Warnings() {
+		log.Warn(w)
+	}
 }
 
 // moveNodes changes the list of the tier's nodes. From a tier to none, or from none to one, is for the next start.

@@ -72,6 +72,7 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	warnings(c, log)
 	var certificates *edge.Certificates
 	if c.ListenTLS != "" {
 		if certificates, err = edge.LoadCertificates(c.TLS); err != nil {
