@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"slices"
 	"time"
 
 	"sluice/counter"
@@ -11,22 +12,37 @@ import (
 type decision struct {
 	limiter.Decision
 	rules []*rule // in the order of Results
+	keys  []keyed
 	buf   []byte
+}
+
+// keyed is what a key makes of the request.
+type keyed struct {
+	key    string
+	source counter.Source
 }
 
 // Reset makes d ready for the next request.
 func (d *decision) Reset() {
 	d.Decision.Reset()
 	clear(d.rules)
-	d.rules = d.rules[:0]
+	clear(d.keys)
+	d.rules, d.keys = d.rules[:0], d.keys[:0]
 }
 
-// add puts d.rules to the limiter: each counts the source, or what its key makes of the request.
+// add puts d.rules to the limiter: each counts the source, or what its key makes of the request, which is worked out once for all
+// rules with that key.
 func (d *decision) add(key secret, h *head, source counter.Source) {
 	for _, r := range d.rules {
 		s := source
 		if r.parts != nil {
-			s, d.buf = key.digest(r.parts, h, source, d.buf)
+			i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == r.key })
+			if i < 0 {
+				i = len(d.keys)
+				s, d.buf = key.digest(r.parts, h, source, d.buf)
+				d.keys = append(d.keys, keyed{r.key, s})
+			}
+			s = d.keys[i].source
 		}
 		d.Add(&r.Rule, s)
 	}

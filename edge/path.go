@@ -2,6 +2,9 @@ package edge
 
 import "bytes"
 
+// maxOddSegments bounds the segments of a path that are empty, . or .. once it is decoded.
+const maxOddSegments = 64
+
 // appendCanonicalPath appends the form of a request target's path that rules are matched against:
 //
 //   - everything from the first ? or # on is gone; an absolute target (http://host/path) is its path;
@@ -11,6 +14,8 @@ import "bytes"
 //
 // So //login, /./login, /x/../login, /%6cogin and /%2flogin are all /login. Letters keep their case, a slash at the end stays,
 // and the asterisk of OPTIONS * stays. What is forwarded is the target as it came: only rules see this form.
+//
+// A path with more than maxOddSegments segments that are empty, . or .. has no such form: nil. Servers behind are slow at them.
 //
 // Most paths are canonical already and are returned as they are, without a copy: the result is valid as long as target
 // and buf.
@@ -66,12 +71,14 @@ func isCanonical(path []byte) bool {
 
 func canonicalize(out, path []byte) []byte {
 	out = append(out, '/')
-	segment := 1 // where the current segment begins in out
+	segment, odd := 1, 0 // where the current segment begins in out
 	end := func() {
 		switch s := out[segment:]; {
 		case len(s) == 1 && s[0] == '.':
+			odd++
 			out = out[:segment]
 		case len(s) == 2 && s[0] == '.' && s[1] == '.':
+			odd++
 			out = out[:max(segment-1, 0)]
 			out = out[:bytes.LastIndexByte(out, '/')+1]
 			if len(out) == 0 {
@@ -92,13 +99,18 @@ func canonicalize(out, path []byte) []byte {
 			out = append(out, c)
 			continue
 		}
+		if len(out) == segment && i > 0 {
+			odd++
+		}
 		end()
 		if out[len(out)-1] != '/' {
 			out = append(out, '/')
 		}
 		segment = len(out)
 	}
-	end()
+	if end(); odd > maxOddSegments {
+		return nil
+	}
 	return out
 }
 

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -138,7 +137,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		_, _ = w.Write(*head)
 		requestHeads.Put(head)
 		u := &upload{body: x.requestBody(), link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
-			within: b.within, due: b.due, announced: slices.Clone(x.announced)}
+			within: b.within, due: b.due, announced: x.announced}
 		b.upload, x.bodyRead = u, true
 		x.conn.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
 		if x.length != lengthChunked && x.length <= inlineBody {

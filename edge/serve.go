@@ -84,7 +84,7 @@ type exchange struct {
 	answer    *answerHead // of the origin, while it is made the client's
 	upgrade   []byte      // the protocol that the origin is asked to switch to; nil: none
 	trailers  bool        // the client takes those of the answer
-	announced [][]byte    // trailers of the request that may go to the origin
+	announced nameSet     // trailers of the request that may go to the origin
 	bodyRead  bool        // somebody has begun to read the request's body
 	reply     reply
 	sent      bool // the answer, or a part of it

@@ -34,7 +34,7 @@ type upload struct {
 	limit     int64                             // bytes; 0: none
 	within    func(now time.Time) time.Duration // how long the origin may take to take something
 	due       time.Time                         // of the whole answer; zero: any time
-	announced [][]byte                          // trailers that may go on
+	announced nameSet                           // trailers that may go on
 	started   bool                              // in a goroutine of its own
 	taken     atomic.Bool                       // the client has sent all of it
 	failed    atomic.Bool                       // err is set
@@ -71,7 +71,7 @@ func (u *upload) run(flush bool) {
 		}
 	}
 	var trailer head
-	if trailer.scan(u.body.trailers) != nil || slices.ContainsFunc(trailer.lines, func(l line) bool { return forged(&l) }) {
+	if trailer.scan(u.body.trailers, maxHeaderLines) != nil || slices.ContainsFunc(trailer.lines, func(l line) bool { return forged(&l) }) {
 		u.fail(errTrailer, true)
 		return
 	}
