@@ -27,9 +27,8 @@ func (x *exchange) admit() bool {
 		return false
 	case isIn(x.snap.allow, x.client):
 	default:
-		x.judge(x.method)
-		if x.decision.Refused() {
-			x.server.refusals.hit(x.source)
+		x.decision.rules = x.snap.rules.match(x.decision.rules, x.host, x.path, x.method)
+		if x.judge(); x.decision.Refused() {
 			x.conn.writeAt = x.now
 			x.limited()
 			if len(x.snap.sheds) > 0 && !x.decision.Told.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, x.decision.rule(x.decision.Told)) {
@@ -51,10 +50,40 @@ func (x *exchange) admit() bool {
 
 var bodyTooLarge = refuse(http.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this server accepts.")
 
-// judge finds the rules that the request falls under and decides.
-func (x *exchange) judge(method []byte) {
+// malformed answers what is refused for its form, and ends the connection: what comes next may not be what we take it for. Host
+// and path of it are not known, but its source is: it counts in every rule about all requests that counts by source, so that who
+// sends nothing else is limited as well. A source that is refused is told so, and nothing more is read of it.
+//
+// What a trusted proxy sends counts for the client that it names, and, where the lines that name it cannot be read, for nobody.
+func (x *exchange) malformed(r *refusal) {
+	peer := x.conn.peer
+	known := x.head.size > 0 || !isIn(x.snap.sources.trust, peer)
+	if known {
+		x.client, x.chain, x.trusted = x.snap.sources.identify(peer, &x.head, x.chain)
+		x.source = x.snap.sources.of(x.client)
+		x.server.requests.hit(x.source)
+	}
+	if known && !isIn(x.snap.deny, x.client) && !isIn(x.snap.allow, x.client) {
+		x.decision.rules = append(x.decision.rules, x.snap.everything...)
+		if x.judge(); x.decision.Refused() {
+			x.close, x.bodyRead = true, true // which will not be
+			x.limited()
+			return
+		}
+	}
+	x.turnAway(r)
+}
+
+// turnAway answers with a refusal that ends the connection.
+func (x *exchange) turnAway(r *refusal) {
+	x.close = true
+	x.conn.linger.Store(true)
+	x.say(r)
+}
+
+// judge decides under the rules that the request falls under.
+func (x *exchange) judge() {
 	d := &x.decision
-	d.rules = x.snap.rules.match(d.rules, x.host, x.path, method)
 	if len(d.rules) == 0 {
 		return
 	}
@@ -67,6 +96,9 @@ func (x *exchange) judge(method []byte) {
 		x.server.stats.deciding.Observe(time.Since(start).Seconds())
 	}
 	d.tally()
+	if d.Refused() {
+		x.server.refusals.hit(x.source)
+	}
 }
 
 // skipBody reads the body of a request that does not go on, so that the connection can stay open; one that is long or slow
@@ -77,8 +109,8 @@ func (x *exchange) skipBody() {
 		c.startBody(lingerTime, lingerTime)
 		c.writeAt = time.Time{} // it takes its time
 		defer func() { c.body = false }()
-		body, skipped := x.requestBody(), 0
-		for skipped <= skipLimit {
+		body := x.requestBody()
+		for body.got+body.around <= skipLimit {
 			part, err := body.next()
 			if err == io.EOF {
 				return
@@ -86,7 +118,6 @@ func (x *exchange) skipBody() {
 			if err != nil {
 				break
 			}
-			skipped += len(part)
 			body.discard(len(part))
 		}
 	}

@@ -97,7 +97,7 @@ func (x *exchange) canonical() error {
 	if _, _, ok := authority(x.target); !ok || len(x.target) == 0 {
 		return errAsked
 	}
-	if x.path = appendCanonicalPath(nil, x.target); x.path == nil || bytes.IndexByte(x.path, 0) >= 0 {
+	if x.path = appendCanonicalPath(nil, x.target); x.path == nil || len(rawPath(x.target)) > maxPath || bytes.IndexByte(x.path, 0) >= 0 {
 		return errAsked
 	}
 	return nil

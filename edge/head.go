@@ -209,7 +209,8 @@ func (h *head) first(name string) []byte {
 	return nil
 }
 
-// cookie is only for the cookie of this name.
+// cookie is only for the cookie of this name. It looks for the name and does not take every pair apart: a head has room for
+// thousands of them.
 func (h *head) cookie(name []byte) ([]byte, bool) {
 	var value []byte
 	for i := range h.lines {
@@ -217,18 +218,21 @@ func (h *head) cookie(name []byte) ([]byte, bool) {
 			continue
 		}
 		for rest := h.lines[i].value; len(rest) > 0; {
-			var pair []byte
-			if pair, rest, _ = bytes.Cut(rest, []byte{';'}); len(pair) <= len(name) {
-				continue
+			at := bytes.Index(rest, name)
+			if at < 0 {
+				break
 			}
-			key, v, ok := bytes.Cut(trimSpace(pair), []byte{'='})
-			if !ok || !bytes.Equal(trimSpace(key), name) {
+			pair := bytes.LastIndexByte(rest[:at], ';') + 1 // where it begins
+			before := trimSpace(rest[pair:at])
+			var after []byte
+			after, rest, _ = bytes.Cut(rest[at+len(name):], []byte{';'})
+			if after = trimSpace(after); len(before) > 0 || len(after) == 0 || after[0] != '=' {
 				continue
 			}
 			if value != nil {
 				return nil, false
 			}
-			value = trimSpace(v)
+			value = trimSpace(after[1:])
 		}
 	}
 	return value, len(value) > 0

@@ -138,10 +138,11 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		requestHeads.Put(head)
 		u := &upload{body: x.requestBody(), link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
 			within: b.within, due: b.due, announced: x.announced}
+		u.body.waiter = u
 		b.upload, x.bodyRead = u, true
 		x.conn.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
 		if x.length != lengthChunked && x.length <= inlineBody {
-			u.run(false)
+			u.run()
 			if u.byClient {
 				return u.err
 			}

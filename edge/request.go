@@ -42,8 +42,12 @@ func (x *exchange) understand(raw []byte) *refusal {
 	if absolute && !bytes.EqualFold(host, x.rawHost) {
 		return refuse(http.StatusBadRequest, "bad_host", "The request target and the Host header name different hosts.")
 	}
+	path := rawPath(x.target)
+	if len(path) > maxPath {
+		return refuse(http.StatusRequestURITooLong, "target_too_long", "The path is longer than this server accepts.")
+	}
 	x.path = appendCanonicalPath(x.pathBuf, x.target)
-	if cap(x.path) > cap(x.pathBuf) && !isCanonical(rawPath(x.target)) {
+	if cap(x.path) > cap(x.pathBuf) && !isCanonical(path) {
 		x.pathBuf = x.path
 	}
 	if x.path == nil || bytes.IndexByte(x.path, 0) >= 0 { // an origin may take it for the end of the path

@@ -101,7 +101,7 @@ func (s *Server) begin(c *conn) *exchange {
 	x := s.pool.Get().(*exchange)
 	x.snap, x.conn, x.now = s.snap.Load(), c, time.Now()
 	x.method, x.target, x.version, x.rawHost, x.host, x.path = nil, nil, nil, nil, nil, nil
-	x.head.lines, x.length = x.head.lines[:0], 0
+	x.head.lines, x.head.size, x.length = x.head.lines[:0], 0, 0
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
 	x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false
 	c.writeAt = time.Time{}
@@ -133,12 +133,12 @@ func (s *Server) serveRequest(c *conn) (more bool) {
 			more = false
 		}
 	}()
-	if err != nil {
-		x.close = true
-		x.say(headless(err))
-		c.linger.Store(true)
-	} else {
+	if err == nil {
 		x.handle(raw)
+	} else if r := headless(err); r.status == http.StatusRequestTimeout {
+		x.turnAway(r) // it was slow, which is not its form
+	} else {
+		x.malformed(r)
 	}
 	answered := s.finish(x)
 	if x.open != nil {
@@ -160,9 +160,7 @@ func (x *exchange) handle(raw []byte) {
 		r = x.understand(x.text)
 	}
 	if r != nil {
-		x.close = true // what comes next may not be what we take it for
-		x.conn.linger.Store(true)
-		x.say(r)
+		x.malformed(r)
 		return
 	}
 	_, _ = x.conn.br.Discard(x.size)

@@ -62,7 +62,6 @@ func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, 
 			return nil, nil, 0, err
 		}
 		body = append(body, part...)
-		c.bodyGot += int64(len(part))
 		s.discard(len(part))
 	}
 	var lines head
