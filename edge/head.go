@@ -44,7 +44,7 @@ type lineKind uint8
 const (
 	lineOther lineKind = iota
 	lineConnection
-	lineHopByHop // ends at this hop: Keep-Alive, Proxy-Connection, TE, Trailer, Upgrade
+	lineHopByHop // ends at this hop: Close, Keep-Alive, Proxy-Connection, TE, Trailer, Upgrade
 	lineTransferEncoding
 	lineContentLength
 	lineHost
@@ -252,6 +252,10 @@ func classify(name []byte) lineKind {
 	case 4:
 		if is("host") {
 			return lineHost
+		}
+	case 5:
+		if is("close") { // a reserved name (RFC 9112, 9.6)
+			return lineHopByHop
 		}
 	case 6:
 		if is("cookie") {

@@ -32,7 +32,7 @@ const (
 	// worstSize is the size of a head, and of what comes behind it, in bytes: as much as limits.header_bytes takes by default.
 	worstSize = 32<<10 - 64
 	// worstRatio is how many times the processor time of a plain head of that size any head may take.
-	worstRatio = 20
+	worstRatio = 40
 )
 
 // A gene is a part of a head, or of what comes behind it.
