@@ -35,13 +35,15 @@ func (x *exchange) admit() bool {
 	case isIn(x.snap.allow, x.client):
 		x.allowed = true
 	default:
-		if !x.judge() {
+		x.match()
+		switch ok := x.judge(); {
+		case !ok:
 			x.decision.Reset()
-			x.say(badKey)
+			if !x.charged() {
+				x.say(badKey)
+			}
 			return false
-		}
-		if x.decision.Refused() {
-			x.server.refusals.hit(x.source)
+		case x.decision.Refused():
 			x.conn.writeAt = x.now
 			if until := x.decision.Told.Until; !x.trusted && !until.IsZero() {
 				x.conn.blocked.Store(until.UnixNano())
@@ -71,8 +73,46 @@ var bodyTooLarge = refuse(http.StatusRequestEntityTooLarge, "body_too_large", "T
 
 var badKey = refuse(http.StatusBadRequest, "bad_key", "A header or cookie by which clients are told apart is there several times, or malformed.")
 
-// judge finds the rules that the request falls under and decides. It reports false if there is no telling whom one of them counts.
-func (x *exchange) judge() bool {
+// malformed answers what is refused for its form, and ends the connection: what comes next may not be what we take it for. Host
+// and path of it are not known, but its source is, and is charged with it. A source that is refused is told so, and nothing more is
+// read of it.
+//
+// What a trusted proxy sends counts for the client that it names, and, where the lines that name it cannot be read, for nobody.
+func (x *exchange) malformed(r *refusal) {
+	peer := x.conn.peer
+	known := x.head.size > 0 || !isIn(x.snap.sources.trust, peer)
+	if known {
+		x.client, x.chain, x.trusted = x.snap.sources.identify(peer, &x.head, x.chain)
+		x.source = x.snap.sources.of(x.client)
+		x.server.requests.hit(x.source)
+	}
+	if known && !isIn(x.snap.deny, x.client) && !isIn(x.snap.allow, x.client) && x.charged() {
+		x.close, x.bodyRead = true, true // which will not be
+		return
+	}
+	x.turnAway(r)
+}
+
+// charged counts a request that is refused for its form in every rule about all requests that counts by source, so that who sends nothing else
+// is limited as well. It reports whether one of them refuses it; that is its answer then.
+func (x *exchange) charged() bool {
+	x.decision.rules = append(x.decision.rules, x.snap.everything...)
+	if x.judge(); !x.decision.Refused() {
+		return false
+	}
+	x.limited()
+	return true
+}
+
+// turnAway answers with a refusal that ends the connection.
+func (x *exchange) turnAway(r *refusal) {
+	x.close = true
+	x.conn.linger.Store(true)
+	x.say(r)
+}
+
+// match finds the rules that the request falls under.
+func (x *exchange) match() {
 	d := &x.decision
 	d.match(x.snap.rules, x.host, x.path, x.target, x.method, x.readings)
 	if len(x.host) == 0 {
@@ -82,6 +122,11 @@ func (x *exchange) judge() bool {
 			}
 		}
 	}
+}
+
+// judge decides under them. It reports false if there is no telling whom one of them counts.
+func (x *exchange) judge() bool {
+	d := &x.decision
 	if len(d.rules) == 0 {
 		return true
 	}
@@ -96,6 +141,9 @@ func (x *exchange) judge() bool {
 		x.server.stats.deciding.Observe(time.Since(start).Seconds())
 	}
 	d.tally()
+	if d.Refused() {
+		x.server.refusals.hit(x.source)
+	}
 	return true
 }
 
@@ -107,8 +155,8 @@ func (x *exchange) skipBody() {
 		x.startBody(lingerTime, lingerTime)
 		c.writeAt = time.Time{} // it takes its time
 		defer func() { c.body = false }()
-		body, skipped := &x.in, 0
-		for skipped <= skipLimit {
+		body := &x.in
+		for body.got+body.around <= skipLimit {
 			part, err := body.next()
 			if err == io.EOF {
 				return
@@ -116,7 +164,6 @@ func (x *exchange) skipBody() {
 			if err != nil {
 				break
 			}
-			skipped += len(part)
 			body.discard(len(part))
 		}
 	}

@@ -151,13 +151,13 @@ func (a *answerHead) parse(raw []byte) (status int, old bool, err error) {
 			return 0, false, errAnswer
 		}
 	}
-	return status, line[7] == '0', a.scan(raw[i+1:])
+	return status, line[7] == '0', a.scan(raw[i+1:], maxHeaderLines)
 }
 
 // frame finds out how the body is delimited (RFC 9112, 6.3). What could be read in two ways is an error: one server's body
 // would be another's next answer.
 func (a *answerHead) frame(b *answerBody, old bool) error {
-	b.length, b.reuse = lengthUnknown, !old
+	b.length, b.reuse = lengthUnknown, !a.close && (!old || a.keep) // close outdoes keep-alive
 	counted := false
 	for i := range a.lines {
 		l := &a.lines[i]
@@ -167,14 +167,6 @@ func (a *answerHead) frame(b *answerBody, old bool) error {
 				return errFraming
 			}
 			counted = true
-		case lineConnection:
-			for _, token := range splitList(l.value) {
-				if equalFold(token, "close") {
-					b.reuse, old = false, false // old: close outdoes keep-alive
-				} else if old && equalFold(token, "keep-alive") {
-					b.reuse = true
-				}
-			}
 		case lineHopByHop:
 			if seconds, ok := keepAliveTimeout(l); ok {
 				b.keep = min(b.keep, seconds)

@@ -46,7 +46,7 @@ func FuzzAnswerHead(f *testing.F) {
 		readAnswerElsewhere(t, answer, b, status)
 		var again head
 		_, lines, _ := bytes.Cut(text, []byte("\r\n"))
-		if err := again.scan(lines); err != nil {
+		if err := again.scan(lines, maxHeaderLines); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
 		for _, l := range again.lines {

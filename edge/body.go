@@ -21,7 +21,7 @@ type answerBody struct {
 	timeout   time.Duration
 	out       *bufio.Writer // to the client, while the body is streamed
 	pass      bool          // the client takes trailers
-	nominated [][]byte      // by the head's Connection
+	nominated nameSet       // by the head's Connection
 	due       time.Time     // of the whole answer; zero: it may take any time
 }
 

@@ -98,7 +98,7 @@ func (x *exchange) canonical() error {
 	if _, _, ok := authority(x.target); !ok || len(x.target) == 0 {
 		return errAsked
 	}
-	if x.path, x.readings = appendCanonicalPath(nil, x.target); x.readings&tooMany != 0 {
+	if x.path, x.readings = appendCanonicalPath(nil, x.target); x.readings&tooMany != 0 || len(rawPath(x.target)) > maxPath {
 		return errAsked
 	}
 	return nil

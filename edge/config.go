@@ -66,6 +66,7 @@ type Limits struct {
 	PerSource     int // connections of one source
 	Memory        int // bytes in use near which new connections are turned away; 0: unlimited
 	HeaderBytes   int // request line and headers
+	HeaderLines   int // of a request
 	BodyBytes     int // 0: unlimited
 	BodyRate      int // bytes a second of a request's body that a client must send at least; 0: any number
 	AnswerRate    int // bytes a second of an answer that a client must take at least; 0: any number
@@ -172,7 +173,7 @@ func Default() *Config {
 		Counters:  1_000_000,
 		AccessLog: AccessLogConfig{Format: "combined", Refused: 1},
 		Source:    SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
-		Limits: Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, BodyRate: 500, AnswerRate: 500,
+		Limits: Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: maxHeaderLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
 	}
 }

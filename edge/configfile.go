@@ -190,6 +190,7 @@ func (r *reader) limits(n ast.Node, l *Limits) {
 		"connections_per_source": r.integer("limits.connections_per_source", 1, 10_000_000, func(v int64) { l.PerSource = int(v) }),
 		"memory":                 r.size("limits.memory", 16<<20, 1<<50, true, &l.Memory),
 		"header_bytes":           r.size("limits.header_bytes", 1<<10, 1<<20, false, &l.HeaderBytes),
+		"header_lines":           r.integer("limits.header_lines", 16, 1024, func(v int64) { l.HeaderLines = int(v) }),
 		"body_bytes":             r.size("limits.body_bytes", 1, 1<<50, true, &l.BodyBytes),
 		"body_rate":              r.size("limits.body_rate", 1, 1<<30, true, &l.BodyRate),
 		"answer_rate":            r.size("limits.answer_rate", 1, 1<<30, true, &l.AnswerRate),

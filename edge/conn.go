@@ -16,10 +16,6 @@ import (
 )
 
 const (
-	// A chunked body may cost at most bodyCost bytes on the wire for each of its own, and bodySlack bytes more: what goes
-	// beyond is chunk extensions and trailers that have no end.
-	bodyCost  = 16
-	bodySlack = 128 << 10
 	// lingerTime and lingerBytes bound what is read of a refused body, so that the refusal arrives: closing a connection with
 	// unread bytes resets it, and a reset takes the answer with it.
 	lingerTime  = time.Second
@@ -57,12 +53,10 @@ type conn struct {
 	piped   uint8         // heads that came together with the request before them
 	crowded bool          // it is one too many
 
-	body      bool // a body is being read: the end of the connection is not the end of the body
-	aborted   atomic.Bool
-	sending   pace      // of that body
-	bodyDue   time.Time // for all of it; zero: as long as the pace allows
-	bodyBytes int64     // as they come: chunk lines and what comes after the body are among them
-	bodyGot   int64     // of the body itself
+	body    bool // a body is being read: the end of the connection is not the end of the body
+	aborted atomic.Bool
+	sending pace      // of that body
+	bodyDue time.Time // for all of it; zero: as long as the pace allows
 
 	paced   bool      // an answer is being streamed, which holds a connection to the origin
 	taking  pace      // of that answer
@@ -73,12 +67,10 @@ type conn struct {
 	readDue time.Time // the one for the next head
 }
 
-var errBodyCost = errors.New("edge: a chunked body has too much around its bytes")
-
 // startBody tells the connection that what it reads from now on is a body, which the client must send at a pace. It may be
 // late by grace at first, and by most once it has sent enough.
 func (c *conn) startBody(grace, most time.Duration) {
-	c.body, c.bodyBytes, c.bodyGot = true, 0, 0
+	c.body = true
 	c.sending = pace{rate: c.listener.bodies, most: max(grace, most), left: grace}
 }
 
@@ -134,14 +126,10 @@ func (c *conn) readBody(p []byte) (int, error) {
 	if c.aborted.Load() {
 		return 0, os.ErrDeadlineExceeded
 	}
-	if c.bodyBytes > bodyCost*c.bodyGot+bodySlack {
-		return 0, errBodyCost
-	}
 	n, err := c.Conn.Read(p)
 	if err != nil && n == 0 && c.old() {
 		n, err = c.readOn(p, due, err)
 	}
-	c.bodyBytes += int64(n)
 	c.sending.waited(time.Since(began), n)
 	return n, err
 }

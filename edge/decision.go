@@ -12,14 +12,22 @@ import (
 type decision struct {
 	limiter.Decision
 	rules []*rule // in the order of Results
+	keys  []keyed
 	buf   []byte
+}
+
+// keyed is what a key makes of the request.
+type keyed struct {
+	key    string
+	source counter.Source
 }
 
 // Reset makes d ready for the next request.
 func (d *decision) Reset() {
 	d.Decision.Reset()
 	clear(d.rules)
-	d.rules = d.rules[:0]
+	clear(d.keys)
+	d.rules, d.keys = d.rules[:0], d.keys[:0]
 }
 
 // match adds the rules about a request, each once: those that match any reading of its path.
@@ -51,9 +59,15 @@ func (d *decision) add(key secret, h *head, source counter.Source) bool {
 	for _, r := range d.rules {
 		s, ok := source, true
 		if r.parts != nil {
-			if s, d.buf, ok = key.digest(r.parts, h, source, d.buf); !ok {
-				return false
+			i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == r.key })
+			if i < 0 {
+				i = len(d.keys)
+				if s, d.buf, ok = key.digest(r.parts, h, source, d.buf); !ok {
+					return false
+				}
+				d.keys = append(d.keys, keyed{r.key, s})
 			}
+			s = d.keys[i].source
 		}
 		d.Add(&r.Rule, s)
 	}

@@ -2,7 +2,8 @@
 //
 // The life of a request, top to bottom (handle, in serve.go):
 //
-//	head     is read once; what two servers could read differently is refused (serve.go, request.go, head.go)
+//	head     is read once; what two servers could read differently is refused (serve.go, request.go, head.go),
+//	         and counts all the same, as far as its source is known (malformed, in admit.go)
 //	source   who: the peer's address, or what a trusted proxy reports, read from right to left (source.go)
 //	lists    deny refuses, allow passes without counting
 //	rules    which rules are about this host, path and method, each in one canonical form (ruleset.go, path.go, host.go)

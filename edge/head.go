@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"slices"
+	"maps"
+	"strings"
 )
 
-// maxHeaderLines bounds the headers of a request or an answer. Servers commonly allow 100.
-const maxHeaderLines = 128
+const (
+	// maxHeaderLines bounds the headers of an answer, and the lines of a trailer. Servers commonly allow 100.
+	maxHeaderLines = 128
+	// maxListed bounds the elements of all hop-by-hop lines together: what Connection, TE, Trailer and Upgrade name.
+	maxListed = 64
+)
 
 var (
 	errHeaderSyntax = errors.New("edge: a header line is not NAME: VALUE")
@@ -21,7 +26,10 @@ type head struct {
 	lines []line
 	close bool // Connection says so, in whatever case and company
 	keep  bool // Connection says keep-alive
+	asks  bool // Connection says upgrade
 	size  int  // of the block, up to and with its empty line; 0: it has none
+
+	nominated nameSet // what Connection names beside; nil: nothing
 }
 
 type line struct {
@@ -36,7 +44,7 @@ type lineKind uint8
 const (
 	lineOther lineKind = iota
 	lineConnection
-	lineHopByHop // ends at this hop: Keep-Alive, Proxy-Connection, TE, Trailer, Upgrade
+	lineHopByHop // ends at this hop: Close, Keep-Alive, Proxy-Connection, TE, Trailer, Upgrade
 	lineTransferEncoding
 	lineContentLength
 	lineHost
@@ -54,11 +62,11 @@ const (
 )
 
 // scan reads a header block: lines that end in CRLF, up to an empty line if there is one. What two servers could read differently is an error: a
-// line that ends in LF alone, one that continues the line before, a name with white space, a control byte. The lines point into
-// block.
-func (h *head) scan(block []byte) error {
-	h.lines, h.close, h.keep, h.size = h.lines[:0], false, false, 0
-	nominates, whole := false, len(block)
+// line that ends in LF alone, one that continues the line before, a name with white space, a control byte; and so are more than
+// most lines. The lines point into block.
+func (h *head) scan(block []byte, most int) error {
+	*h = head{lines: h.lines[:0]}
+	nominates, listed, whole := false, 0, len(block)
 	for len(block) > 0 {
 		i := bytes.IndexByte(block, '\n')
 		if i < 1 || block[i-1] != '\r' {
@@ -74,7 +82,7 @@ func (h *head) scan(block []byte) error {
 		if colon < 1 || !isToken(text[:colon]) || !isText(text[colon+1:]) {
 			return errHeaderSyntax
 		}
-		if len(h.lines) == maxHeaderLines {
+		if len(h.lines) == most {
 			return errHeaderCount
 		}
 		l := line{name: text[:colon], value: trimSpace(text[colon+1:])}
@@ -82,21 +90,26 @@ func (h *head) scan(block []byte) error {
 		switch l.kind {
 		case lineConnection:
 			l.drop, nominates = true, true
-		case lineHopByHop, lineTransferEncoding, lineLookalike:
+			listed += elements(l.value)
+		case lineHopByHop:
 			l.drop = true
+			listed += elements(l.value)
+		case lineTransferEncoding, lineLookalike:
+			l.drop = true
+		}
+		if listed > maxListed {
+			return errHeaderCount
 		}
 		h.lines = append(h.lines, l)
 	}
 	if nominates {
-		return h.dropNominated()
+		h.dropNominated()
 	}
 	return nil
 }
 
-// dropNominated drops the headers that Connection names (RFC 9110, 7.6.1). Names beyond maxHeaderLines are an error, because each
-// is compared with every line.
-func (h *head) dropNominated() error {
-	names := 0
+// dropNominated drops the headers that Connection names (RFC 9110, 7.6.1).
+func (h *head) dropNominated() {
 	for _, c := range h.lines {
 		if c.kind != lineConnection {
 			continue
@@ -104,20 +117,72 @@ func (h *head) dropNominated() error {
 		for list := c.value; len(list) > 0; {
 			var name []byte
 			name, list, _ = bytes.Cut(list, []byte{','})
-			name = trimSpace(name)
-			if names++; names > maxHeaderLines {
-				return errHeaderCount
-			}
-			h.close = h.close || equalFold(name, "close")
-			h.keep = h.keep || equalFold(name, "keep-alive")
-			for i := range h.lines {
-				if l := &h.lines[i]; len(l.name) == len(name) && l.mayBeNominated() && bytes.EqualFold(l.name, name) {
-					l.drop = true
-				}
+			switch name = trimSpace(name); {
+			case len(name) == 0:
+			case equalFold(name, "close"):
+				h.close = true
+			case equalFold(name, "keep-alive"):
+				h.keep = true
+			case equalFold(name, "upgrade"):
+				h.asks = true
+			default:
+				h.nominated.add(name)
 			}
 		}
 	}
-	return nil
+	if h.nominated == nil {
+		return
+	}
+	for i := range h.lines {
+		if l := &h.lines[i]; l.mayBeNominated() && h.nominated.has(l.name) {
+			l.drop = true
+		}
+	}
+}
+
+// elements is how many elements a list has, the empty ones among them.
+func elements(list []byte) int { return bytes.Count(list, []byte{','}) + 1 }
+
+// nameSet is a set of header names: by what they are in small letters, as they are written. It has its own copies. One look-up costs
+// the length of the name, however many there are: nothing that a stranger lists is compared with all that he sends.
+type nameSet map[string]string
+
+func (n *nameSet) add(name []byte) {
+	if *n == nil {
+		*n = make(nameSet)
+	}
+	text := string(name)
+	(*n)[strings.ToLower(text)] = text
+}
+
+func (n nameSet) has(name []byte) bool {
+	_, found := n.get(name)
+	return found
+}
+
+func (n nameSet) get(name []byte) (written string, found bool) {
+	if len(n) == 0 {
+		return "", false
+	}
+	var buf [64]byte
+	lower := buf[:0]
+	for _, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		lower = append(lower, c)
+	}
+	written, found = n[string(lower)]
+	return written, found
+}
+
+// taken are the names that no trailer may have: those of the head's lines, and those that Connection names.
+func (h *head) taken() nameSet {
+	all := maps.Clone(h.nominated)
+	for i := range h.lines {
+		all.add(h.lines[i].name)
+	}
+	return all
 }
 
 // mayBeNominated reports whether naming a line in Connection drops it.
@@ -159,11 +224,6 @@ func (h *head) only(name []byte) (value []byte, ok bool) {
 		value = l.value
 	}
 	return value, true
-}
-
-// has reports whether there is a line with this name.
-func (h *head) has(name []byte) bool {
-	return slices.ContainsFunc(h.lines, func(l line) bool { return bytes.EqualFold(l.name, name) })
 }
 
 // first returns the value of the first line with this name, which is given in lower case.
@@ -236,6 +296,10 @@ func classify(name []byte) lineKind {
 	case 4:
 		if is("host") {
 			return lineHost
+		}
+	case 5:
+		if is("close") { // a reserved name (RFC 9112, 9.6)
+			return lineHopByHop
 		}
 	case 6:
 		if is("cookie") {

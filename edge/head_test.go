@@ -39,7 +39,7 @@ func FuzzRequestHead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, request []byte) {
 		c := &conn{peer: netip.MustParseAddr("192.0.2.1"), Conn: &crowd{rest: request}, listener: &registry{}}
 		c.br = bufio.NewReaderSize(c, 32<<10)
-		x := &exchange{conn: c}
+		x := &exchange{conn: c, server: &Server{limits: Default().Limits}}
 		raw, err := c.nextHead(0, 32<<10)
 		if err != nil || x.understand(raw) != nil {
 			return
@@ -54,7 +54,7 @@ func FuzzRequestHead(f *testing.F) {
 		}
 		var again head
 		_, lines, _ := bytes.Cut(out.Bytes(), []byte("\r\n"))
-		if err := again.scan(lines); err != nil {
+		if err := again.scan(lines, maxHeaderLines); err != nil {
 			t.Fatalf("%q: %v", out.Bytes(), err)
 		}
 		hosts := 0

@@ -70,6 +70,9 @@ func FuzzCanonicalPath(f *testing.F) {
 		if string(got) == "*" || len(target) > 0 && target[0] != '/' && !bytes.Contains(target, []byte("://")) {
 			return // no form that reaches the rules
 		}
+		if got == nil {
+			return // too many odd segments
+		}
 		s := string(got)
 		if !strings.HasPrefix(s, "/") || strings.Contains(s, "//") || strings.Contains(s+"/", "/./") || strings.Contains(s+"/", "/../") {
 			t.Fatalf("%q is not canonical", s)
@@ -84,7 +87,7 @@ func FuzzCanonicalPath(f *testing.F) {
 		}
 		if len(target) > 0 && target[0] == '/' { // ways to write the same path
 			for _, prefix := range []string{"/", "/.", "/x/..", "/%2e", "/..", "/%2E%2e", "/.//x/../.", "http://h"} {
-				if got, _ := appendCanonicalPath(nil, append([]byte(prefix), target...)); string(got) != s {
+				if got, as := appendCanonicalPath(nil, append([]byte(prefix), target...)); as&tooMany == 0 && string(got) != s {
 					t.Fatalf("%q: %q, but %q with %s before it", target, s, got, prefix)
 				}
 			}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -264,11 +263,12 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		_, _ = w.Write(*head)
 		requestHeads.Put(head)
 		u := &upload{body: &x.in, link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
-			within: b.within, due: b.due, announced: slices.Clone(x.announced)}
+			within: b.within, due: b.due, announced: x.announced}
+		x.in.waiter = u
 		b.upload = u
 		x.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
 		if x.length != lengthChunked && x.length <= inlineBody {
-			u.run(false)
+			u.run()
 			if u.byClient || u.err == errUnasked {
 				return u.err
 			}

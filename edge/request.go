@@ -16,7 +16,7 @@ func (x *exchange) understand(raw []byte) *refusal {
 	if r := x.requestLine(line); r != nil {
 		return r
 	}
-	if err := x.head.scan(lines); errors.Is(err, errHeaderCount) {
+	if err := x.head.scan(lines, x.server.limits.HeaderLines); errors.Is(err, errHeaderCount) {
 		return refuse(http.StatusRequestHeaderFieldsTooLarge, "too_many_headers", "The request has too many headers.")
 	} else if err != nil || x.head.size == 0 {
 		return refuse(http.StatusBadRequest, "bad_header", "A header of the request is malformed.")
@@ -48,8 +48,12 @@ func (x *exchange) understand(raw []byte) *refusal {
 		}
 		x.rawHost = host
 	}
+	path := rawPath(x.target)
+	if len(path) > maxPath {
+		return refuse(http.StatusRequestURITooLong, "target_too_long", "The path is longer than this server accepts.")
+	}
 	x.path, x.readings = appendCanonicalPath(x.pathBuf, x.target)
-	if cap(x.path) > cap(x.pathBuf) && !isCanonical(rawPath(x.target)) {
+	if cap(x.path) > cap(x.pathBuf) && !isCanonical(path) {
 		x.pathBuf = x.path
 	}
 	if x.readings&tooMany != 0 {
@@ -194,13 +198,11 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 	b = append(b, "\r\n"...)
 
 	proto, via := false, false
-	x.trailers, x.announced = false, x.announced[:0]
+	x.trailers = false
 	for i := range x.head.lines {
 		l := &x.head.lines[i]
 		if l.drop {
-			if l.kind == lineHopByHop {
-				x.wish(l)
-			}
+			x.trailers = x.trailers || l.kind == lineHopByHop && !x.old && takesTrailers(l)
 			continue
 		}
 		switch l.kind {

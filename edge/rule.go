@@ -18,6 +18,7 @@ type rule struct {
 	limiter.Rule
 	config RuleConfig
 	parts  []keyPart // nil: the source itself
+	key    string    // what parts say: the same of all rules with the same parts
 	tally  *tally
 	text   ruleText
 }
@@ -41,6 +42,7 @@ func newRule(c RuleConfig, defaults *Config) (*rule, error) {
 			}
 			r.parts = append(r.parts, part)
 		}
+		r.key = strings.Join(c.Key, ",")
 	}
 	estimate := defaults.Estimate
 	if c.Estimate != nil {

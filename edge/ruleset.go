@@ -24,6 +24,7 @@ type paths struct {
 	any     []*rule
 	exact   map[string][]*rule
 	below   map[string][]*rule // prefixes that end in a slash: /api/
+	depths  []int              // the lengths of these, ascending
 	begin   []*rule            // other prefixes: /api
 	regexps []*rule
 }
@@ -81,6 +82,9 @@ func (p *paths) add(r *rule) {
 			p.below = make(map[string][]*rule)
 		}
 		p.below[prefix] = append(p.below[prefix], r)
+		if i, found := slices.BinarySearch(p.depths, len(prefix)); !found {
+			p.depths = slices.Insert(p.depths, i, len(prefix))
+		}
 	case isPrefix && prefix != "":
 		p.begin = append(p.begin, r)
 	default:
@@ -119,11 +123,12 @@ func (p *paths) match(found []*rule, path, method []byte) []*rule {
 	if len(p.exact) > 0 {
 		found = take(found, p.exact[string(path)], method)
 	}
-	if len(p.below) > 0 {
-		for i, c := range path {
-			if c == '/' {
-				found = take(found, p.below[string(path[:i+1])], method)
-			}
+	for _, n := range p.depths {
+		if n > len(path) {
+			break
+		}
+		if path[n-1] == '/' {
+			found = take(found, p.below[string(path[:n])], method)
 		}
 	}
 	for _, r := range p.begin {

@@ -63,7 +63,7 @@ type exchange struct {
 	places    *places     // one of them is this request's; nil: none is
 	upgrade   []byte      // the protocol that the origin is asked to switch to; nil: none
 	trailers  bool        // the client takes those of the answer
-	announced [][]byte    // trailers of the request that may go to the origin
+	announced nameSet     // trailers of the request that may go to the origin
 	in        stream      // the request's body
 	bodyRead  bool        // somebody has begun to read it
 	held      *[]byte     // the body, read before it is sent on; nil: it is not held
@@ -88,7 +88,7 @@ func (s *Server) begin(screen *screen) *exchange {
 	x, c := s.pool.Get().(*exchange), screen.conn
 	x.screened, x.snap, x.conn, x.now = screen, s.snap.Load(), c, time.Now()
 	x.method, x.target, x.version, x.rawHost, x.hostLine, x.host, x.path = nil, nil, nil, nil, nil, nil, nil
-	x.head.lines, x.length = x.head.lines[:0], 0
+	x.head.lines, x.head.size, x.length = x.head.lines[:0], 0, 0
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
 	x.refused, x.framing, x.values = nil, false, x.values[:0]
 	x.allowed, x.isHead, x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false, false, false
@@ -128,12 +128,13 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	if x.refused == nil && !x.agrees(ctx) {
 		x.refused = badRequest
 	}
-	if x.refused != nil {
-		x.close = true // what comes next may not be what we take it for
-		x.conn.linger.Store(true)
-		x.say(x.refused)
-	} else {
+	switch {
+	case x.refused == nil:
 		x.respondTo()
+	case x.refused.status == http.StatusRequestTimeout:
+		x.turnAway(x.refused) // it was slow, which is not its form
+	default:
+		x.malformed(x.refused)
 	}
 	x.finish()
 }

@@ -22,7 +22,8 @@ type snapshot struct {
 	check         checkPath
 	verdictHeader bool
 	waits         bool    // a rule says first_sight: wait
-	sheds         []*rule // whose mitigations end connections
+	everything    []*rule // about all requests, by source
+	sheds         []*rule // those of them whose mitigations end connections
 }
 
 // Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins from
@@ -61,8 +62,11 @@ func (s *Server) Apply(c *Config) error {
 	tier := make([]TierRule, 0, len(rules.rules))
 	for _, r := range rules.rules {
 		now.waits = now.waits || r.FirstSight == limiter.Wait
-		if c.Shed && r.parts == nil && !r.Shadow && r.config.Match.everything() {
-			now.sheds = append(now.sheds, r)
+		if r.parts == nil && r.config.Match.everything() {
+			now.everything = append(now.everything, r)
+			if c.Shed && !r.Shadow {
+				now.sheds = append(now.sheds, r)
+			}
 		}
 		tier = append(tier, TierRule{Counter: r.Counter, Name: r.config.Name, Timeout: r.Timeout, Shadow: r.Shadow})
 	}

@@ -7,12 +7,19 @@ import (
 	"io"
 )
 
-var errChunk = errors.New("edge: malformed chunk")
+var (
+	errChunk    = errors.New("edge: malformed chunk")
+	errBodyCost = errors.New("edge: a chunked body has too much around its bytes")
+)
 
 // maxChunkLine bounds the line before a chunk, extensions included, and maxTrailer the lines after the last one.
 const (
 	maxChunkLine = 4 << 10
 	maxTrailer   = 16 << 10
+	// A chunked body may have at most bodyCost bytes around it for each of its own, and bodySlack bytes more: what goes beyond is
+	// chunk extensions that have no end.
+	bodyCost  = 16
+	bodySlack = 128 << 10
 )
 
 // framing is how a body is delimited (RFC 9112, 6.3).
@@ -31,6 +38,8 @@ type stream struct {
 	waiter   interface{ fill(n int) error } // waits until n bytes are in br
 	framing  framing
 	left     int64  // of the fixed length or of the current chunk
+	got      int64  // bytes of the body so far,
+	around   int64  // and of chunk lines
 	begun    bool   // a chunk has been read: a line end comes before the next
 	done     bool   // the whole body has been read
 	trailers []byte // the lines after the last chunk
@@ -80,6 +89,7 @@ func (s *stream) next() ([]byte, error) {
 // discard goes on behind n bytes that next showed.
 func (s *stream) discard(n int) {
 	_, _ = s.br.Discard(n)
+	s.got += int64(n)
 	if s.framing != untilClose {
 		s.left -= int64(n)
 	}
@@ -111,6 +121,9 @@ func (s *stream) nextChunk() error {
 	text, err := s.line(maxChunkLine)
 	if err != nil {
 		return err
+	}
+	if s.around += int64(len(text) + len("\r\n\r\n")); s.around > bodyCost*s.got+bodySlack {
+		return errBodyCost
 	}
 	size, _, extended := bytes.Cut(text, []byte{';'})
 	if !extended {

@@ -62,11 +62,10 @@ func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, 
 			return nil, nil, 0, err
 		}
 		body = append(body, part...)
-		c.bodyGot += int64(len(part))
 		s.discard(len(part))
 	}
 	var lines head
-	if err := lines.scan(s.trailers); err != nil {
+	if err := lines.scan(s.trailers, maxHeaderLines); err != nil {
 		return nil, nil, 0, err
 	}
 	trailer = make(http.Header)

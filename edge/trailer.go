@@ -41,55 +41,60 @@ func mayTrail(l *line) bool {
 	return true
 }
 
-// wish notes what a hop-by-hop line of the request says about trailers.
-func (x *exchange) wish(l *line) {
-	switch {
-	case x.old:
-	case equalFold(l.name, "te"):
-		for _, coding := range splitList(l.value) {
-			coding, _, _ = bytes.Cut(coding, []byte{';'})
-			x.trailers = x.trailers || equalFold(trimSpace(coding), "trailers")
-		}
-	case equalFold(l.name, "trailer"):
-		for _, name := range splitList(l.value) {
-			if isToken(name) && len(x.announced) < maxHeaderLines && x.mayAnnounce(name) {
-				x.announced = append(x.announced, name)
-			}
-		}
-	}
-}
-
-// mayAnnounce reports whether a request's trailer of that name may go to the origin: not if it stands in the head as well, or
-// if the request was counted by a header of that name, because then the two could be taken for one another.
-func (x *exchange) mayAnnounce(name []byte) bool {
-	l := line{name: name, kind: classify(name)}
-	if !mayTrail(&l) || among(x.announced, name) {
+// takesTrailers reports whether a line is a TE that asks for trailers.
+func takesTrailers(l *line) bool {
+	if !equalFold(l.name, "te") {
 		return false
 	}
-	for i := range x.head.lines {
-		h := &x.head.lines[i]
-		if bytes.EqualFold(h.name, name) || h.kind == lineConnection && among(splitList(h.value), name) {
-			return false
+	for _, coding := range splitList(l.value) {
+		coding, _, _ = bytes.Cut(coding, []byte{';'})
+		if equalFold(trimSpace(coding), "trailers") {
+			return true
 		}
 	}
+	return false
+}
+
+// announce appends which trailers the origin may expect: those that Trailer names, but none that stands in the head as well, or
+// by which the request was counted, because then the two could be taken for one another.
+func (x *exchange) announce(b []byte) []byte {
+	x.announced = nil
+	if len(trailerNames(&x.head)) == 0 {
+		return b
+	}
+	taken := x.head.taken()
 	for _, r := range x.decision.rules {
 		for _, p := range r.parts {
-			if p.kind == keyHeader && bytes.EqualFold(p.name, name) {
-				return false
+			if p.kind == keyHeader {
+				taken.add(p.name)
 			}
 		}
 	}
-	return true
-}
-
-// announce appends which trailers the origin may expect.
-func (x *exchange) announce(b []byte) []byte {
 	before := "\r\nTrailer: "
-	for _, name := range x.announced {
+	for _, name := range trailerNames(&x.head) {
+		if taken.has(name) {
+			continue
+		}
+		x.announced.add(name)
+		taken.add(name)
 		b = append(append(b, before...), name...)
 		before = ", "
 	}
 	return b
+}
+
+// trailerNames are the names in a head's Trailer that may stand in a trailer at all.
+func trailerNames(h *head) (list [][]byte) {
+	for i := range h.lines {
+		if l := &h.lines[i]; l.kind == lineHopByHop && equalFold(l.name, "trailer") {
+			for _, name := range splitList(l.value) {
+				if t := (line{name: name, kind: classify(name)}); isToken(name) && mayTrail(&t) {
+					list = append(list, name)
+				}
+			}
+		}
+	}
+	return list
 }
 
 // forged reports whether a line may stand in no trailer at all, because some servers would take it for a header that frames or
@@ -105,12 +110,11 @@ func forged(l *line) bool {
 }
 
 // writeTrailers writes those trailers of a request that were announced and have come.
-func writeTrailers(w *bufio.Writer, trailer *head, announced [][]byte) error {
-	for _, name := range announced {
-		for i := range trailer.lines {
-			if l := &trailer.lines[i]; bytes.EqualFold(l.name, name) {
-				writeLine(w, name, l.value)
-			}
+func writeTrailers(w *bufio.Writer, trailer *head, announced nameSet) error {
+	for i := range trailer.lines {
+		l := &trailer.lines[i]
+		if name, found := announced.get(l.name); found {
+			writeLine(w, name, l.value)
 		}
 	}
 	_, err := w.WriteString("\r\n")
@@ -119,24 +123,17 @@ func writeTrailers(w *bufio.Writer, trailer *head, announced [][]byte) error {
 
 // expectTrailers makes an answer's head say which trailers may follow, and its body pass them on.
 func (x *exchange) expectTrailers(b *answerBody) {
-	b.pass = true
-	for i := range x.answer.lines {
-		if l := &x.answer.lines[i]; l.kind == lineConnection {
-			b.nominated = append(b.nominated, splitList(bytes.Clone(l.value))...)
-		}
+	b.pass, b.nominated = true, x.answer.nominated
+	list := trailerNames(&x.answer.head)
+	if len(list) == 0 {
+		return
 	}
+	taken := x.answer.taken()
 	h, before := x.reply.head, "Trailer: "
-	for i := range x.answer.lines {
-		l := &x.answer.lines[i]
-		if l.kind != lineHopByHop || !equalFold(l.name, "trailer") {
-			continue
-		}
-		for _, name := range splitList(l.value) {
-			t := line{name: name, kind: classify(name)}
-			if isToken(name) && mayTrail(&t) && !among(b.nominated, name) && !x.answer.has(name) {
-				h = append(append(h, before...), name...)
-				before = ", "
-			}
+	for _, name := range list {
+		if !taken.has(name) {
+			h = append(append(h, before...), name...)
+			before = ", "
 		}
 	}
 	if len(h) > len(x.reply.head) {
@@ -148,36 +145,34 @@ func (x *exchange) expectTrailers(b *answerBody) {
 // one line.
 func (b *answerBody) passTrailers(w *bufio.Writer) error {
 	var trailer head
-	if err := trailer.scan(b.trailers); err != nil {
+	if err := trailer.scan(b.trailers, maxHeaderLines); err != nil {
 		return errChunk
 	}
 	_, _ = w.WriteString("0\r\n")
-	for i := range trailer.lines {
-		l := &trailer.lines[i]
-		same := func(o line) bool { return bytes.EqualFold(o.name, l.name) }
-		if !b.pass || !mayTrail(l) || among(b.nominated, l.name) || slices.ContainsFunc(trailer.lines[:i], same) {
+	var kept []line
+	at := make(map[string]int) // in kept, by name in small letters
+	for _, l := range trailer.lines {
+		if !b.pass || !mayTrail(&l) || b.nominated.has(l.name) {
 			continue
 		}
-		value := l.value
-		for _, o := range trailer.lines[i+1:] {
-			if same(o) {
-				value = slices.Concat(value, []byte(", "), o.value)
-			}
+		lower := strings.ToLower(string(l.name))
+		if i, again := at[lower]; again {
+			kept[i].value = append(append(kept[i].value, ", "...), l.value...)
+			continue
 		}
-		writeLine(w, l.name, value)
+		l.value = slices.Clip(l.value) // it may grow, and not over the line behind it
+		at[lower], kept = len(kept), append(kept, l)
+	}
+	for _, l := range kept {
+		writeLine(w, string(l.name), l.value)
 	}
 	_, err := w.WriteString("\r\n")
 	return err
 }
 
-func writeLine(w *bufio.Writer, name, value []byte) {
-	_, _ = w.Write(name)
+func writeLine(w *bufio.Writer, name string, value []byte) {
+	_, _ = w.WriteString(name)
 	_, _ = w.WriteString(": ")
 	_, _ = w.Write(value)
 	_, _ = w.WriteString("\r\n")
-}
-
-// among reports whether a name is in a list.
-func among(list [][]byte, name []byte) bool {
-	return slices.ContainsFunc(list, func(other []byte) bool { return bytes.EqualFold(other, name) })
 }

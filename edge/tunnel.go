@@ -22,22 +22,17 @@ func (x *exchange) wantsUpgrade(g *group) []byte {
 	if len(g.upgrades) == 0 || x.old || string(x.method) != http.MethodGet || x.length != 0 {
 		return nil
 	}
-	asked, protocol := false, []byte(nil)
+	if !x.head.asks {
+		return nil
+	}
+	protocol := []byte(nil)
 	for i := range x.head.lines {
-		switch l := &x.head.lines[i]; {
-		case l.kind == lineConnection:
-			for _, token := range splitList(l.value) {
-				asked = asked || equalFold(token, "upgrade")
-			}
-		case l.kind == lineHopByHop && equalFold(l.name, "upgrade"):
+		if l := &x.head.lines[i]; l.kind == lineHopByHop && equalFold(l.name, "upgrade") {
 			if protocol != nil {
 				return nil
 			}
 			protocol = l.value
 		}
-	}
-	if !asked {
-		return nil
 	}
 	for _, may := range g.upgrades {
 		if equalFold(protocol, may) {

@@ -24,6 +24,9 @@ const heldBody = 16 << 10
 // lastMoment is how long the end of a body may take to be sent to an origin that has answered already.
 const lastMoment = 100 * time.Millisecond
 
+// chunkFrame is the most that stands around the bytes of a chunk, in bytes.
+const chunkFrame = 16 + len("\r\n\r\n")
+
 var (
 	errBodyTooLarge = errors.New("edge: request body above limits.body_bytes")
 	errTrailer      = errors.New("edge: a request's trailer says what only a header may say")
@@ -63,7 +66,8 @@ type upload struct {
 	limit     int64                             // bytes; 0: none
 	within    func(now time.Time) time.Duration // how long the origin may take to take something
 	due       time.Time                         // of the whole answer; zero: any time
-	announced [][]byte                          // trailers that may go on
+	announced nameSet                           // trailers that may go on
+	stuck     bool                              // the origin does not take what it is sent
 	started   bool                              // in a goroutine of its own
 	taken     atomic.Bool                       // the client has sent all of it
 	failed    atomic.Bool                       // err is set
@@ -72,9 +76,10 @@ type upload struct {
 	byClient  bool                              // the failure is the client's, not the origin's
 }
 
-// run sends the body. If the client fails, the connection to the origin is closed at once: an origin must never take a
-// part of a request for the whole.
-func (u *upload) run(flush bool) {
+// run sends the body. What has arrived goes on together, before it waits for more: a body in chunks of one byte costs no system
+// call for each of them. If the client fails, the connection to the origin is closed at once: an origin must never take a part of
+// a request for the whole.
+func (u *upload) run() {
 	defer releaseWriter(u.w)
 	for {
 		part, err := u.body.next()
@@ -82,11 +87,10 @@ func (u *upload) run(flush bool) {
 			break
 		}
 		if err != nil {
-			u.fail(err, true)
+			u.fail(err, !u.stuck)
 			return
 		}
-		u.client.bodyGot += int64(len(part))
-		if u.limit > 0 && u.client.bodyGot > u.limit {
+		if u.limit > 0 && u.body.got+int64(len(part)) > u.limit {
 			u.fail(errBodyTooLarge, true)
 			return
 		}
@@ -94,13 +98,13 @@ func (u *upload) run(flush bool) {
 			u.taken.Store(true) // before the last of it is sent: the answer may come before that call returns
 		}
 		u.body.discard(len(part)) // before it is sent, which may fail: what is taken is not the client's next request. It stays valid
-		if err := u.write(part, flush); err != nil {
+		if err := u.write(part); err != nil {
 			u.fail(err, false)
 			return
 		}
 	}
 	var trailer head
-	if trailer.scan(u.body.trailers) != nil || slices.ContainsFunc(trailer.lines, func(l line) bool { return forged(&l) }) {
+	if trailer.scan(u.body.trailers, maxHeaderLines) != nil || slices.ContainsFunc(trailer.lines, func(l line) bool { return forged(&l) }) {
 		u.fail(errTrailer, true)
 		return
 	}
@@ -110,9 +114,25 @@ func (u *upload) run(flush bool) {
 	}
 }
 
-func (u *upload) write(p []byte, flush bool) error {
-	if err := u.extend(); err != nil {
-		return err
+// fill waits until n bytes of the body are there. A body of its own goroutine does not keep back what it has.
+func (u *upload) fill(n int) error {
+	if u.body.br.Buffered() >= n {
+		return nil
+	}
+	if u.started && u.w.Buffered() > 0 {
+		if err := u.flush(); err != nil {
+			u.stuck = true
+			return err
+		}
+	}
+	return u.client.fill(n)
+}
+
+func (u *upload) write(p []byte) error {
+	if u.w.Available() < len(p)+chunkFrame { // some of it is written now
+		if err := u.extend(); err != nil {
+			return err
+		}
 	}
 	if u.body.framing == chunked {
 		var size [18]byte
@@ -128,18 +148,22 @@ func (u *upload) write(p []byte, flush bool) error {
 			return err
 		}
 	}
-	if flush {
-		return u.w.Flush()
-	}
 	return nil
+}
+
+func (u *upload) flush() error {
+	if err := u.extend(); err != nil {
+		return err
+	}
+	return u.w.Flush()
 }
 
 // finish writes what comes after the body.
 func (u *upload) finish(trailer *head) error {
+	if err := u.extend(); err != nil {
+		return err
+	}
 	if u.body.framing == chunked {
-		if err := u.extend(); err != nil {
-			return err
-		}
 		if _, err := u.w.WriteString("0\r\n"); err != nil {
 			return err
 		}
@@ -185,7 +209,7 @@ func (u *upload) start() error {
 				u.fail(errFault, true)
 			}
 		}()
-		u.run(true)
+		u.run()
 	}()
 	var late <-chan time.Time
 	if !u.due.IsZero() {

@@ -1,0 +1,230 @@
+package edge
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// What a head may list, and how long and odd its path may be: up to a bound it goes on, beyond it is refused.
+func TestBoundsOfHeads(t *testing.T) {
+	const begin = "GET / HTTP/1.1\r\nHost: a\r\n"
+	list := func(n int) string { return strings.Repeat("x,", n-1) + "x" }
+	o := startRecorder(t, hello)
+	e := startEdge(t, o.url(), "limits: {header_lines: 20}")
+	for _, test := range []struct {
+		name, head string
+		want       int
+	}{
+		{"names in Connection", begin + "Connection: " + list(64) + "\r\n", 200},
+		{"more of them", begin + "Connection: " + list(65) + "\r\n", 431},
+		{"empty ones", begin + "Connection: " + strings.Repeat(",", 64) + "\r\n", 431},
+		{"names in Trailer", begin + "Trailer: " + list(65) + "\r\n", 431},
+		{"names in TE", begin + "TE: " + list(65) + "\r\n", 431},
+		{"names in several lines", begin + "Connection: " + list(20) + "\r\nConnection: " + list(20) + "\r\nTrailer: " + list(20) + "\r\nTE: " + list(5) + "\r\n", 431},
+		{"names in other lines", begin + "Accept: " + list(3000) + "\r\nCookie: " + list(3000) + "\r\n", 200},
+		{"lines", begin + strings.Repeat("X: y\r\n", 19), 200},
+		{"more lines", begin + strings.Repeat("X: y\r\n", 20), 431},
+		{"a long path", "GET /" + strings.Repeat("a", 8<<10-1) + " HTTP/1.1\r\nHost: a\r\n", 200},
+		{"a longer one", "GET /" + strings.Repeat("a", 8<<10) + " HTTP/1.1\r\nHost: a\r\n", 414},
+		{"a long query", "GET /?" + strings.Repeat("a", 16<<10) + " HTTP/1.1\r\nHost: a\r\n", 200},
+		{"plain segments", "GET " + strings.Repeat("/a", 4000) + " HTTP/1.1\r\nHost: a\r\n", 200},
+		{"empty segments", "GET " + strings.Repeat("/", 65) + "a HTTP/1.1\r\nHost: a\r\n", 200},
+		{"more of them", "GET " + strings.Repeat("/", 66) + "a HTTP/1.1\r\nHost: a\r\n", 400},
+		{"backslashes", "GET /" + strings.Repeat(`\`, 65) + "a HTTP/1.1\r\nHost: a\r\n", 400},
+		{"encoded slashes", "GET /" + strings.Repeat("%2f", 65) + "a HTTP/1.1\r\nHost: a\r\n", 400},
+		{"dots", "GET " + strings.Repeat("/.", 64) + " HTTP/1.1\r\nHost: a\r\n", 200},
+		{"more dots", "GET " + strings.Repeat("/.", 65) + " HTTP/1.1\r\nHost: a\r\n", 400},
+		{"encoded dots", "GET " + strings.Repeat("/%2e%2E", 65) + " HTTP/1.1\r\nHost: a\r\n", 400},
+		{"segments of each kind", "GET /a" + strings.Repeat("//./a/..", 22) + " HTTP/1.1\r\nHost: a\r\n", 400},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := e.statusLine(test.head + "\r\n")
+			if want := fmt.Sprintf("HTTP/1.1 %d ", test.want); !strings.HasPrefix(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+	e.rest()
+}
+
+// statusLine returns the first line of the answer to a request.
+func (e *caller) statusLine(request string) string {
+	c := e.talk()
+	defer c.Close()
+	_, _ = io.WriteString(c, request)
+	line, _ := c.r.ReadString('\n')
+	return line
+}
+
+// All names that Connection lists end at this hop, in whatever case, however many there are; and so do an origin's.
+func TestManyNominatedNames(t *testing.T) {
+	var names, lines []string
+	for i := range 60 {
+		names = append(names, fmt.Sprintf("X-Name-%d", i))
+		lines = append(lines, fmt.Sprintf("x-NAME-%d: drop", i))
+	}
+	head := "Connection: " + strings.Join(names, ", ") + "\r\n" + strings.Join(lines, "\r\n") + "\r\nX-Name-60: keep\r\n"
+	o := startRecorder(t, func(int, string) string { return "HTTP/1.1 200 OK\r\n" + head + "Content-Length: 2\r\n\r\nok" })
+	e := startEdge(t, o.url(), "")
+	answer := e.raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" + head + "\r\n")
+	for who, text := range map[string]string{"origin": o.requests()[0], "client": answer} {
+		if strings.Contains(text, "drop") || !strings.Contains(text, "X-Name-60: keep\r\n") {
+			t.Errorf("the %s got %q", who, text)
+		}
+	}
+	e.rest()
+}
+
+// An origin may not list more either, nor put more around the bytes of its chunks.
+func TestBoundsOfAnswers(t *testing.T) {
+	const ask = "GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n"
+	answer := ""
+	o := startRecorder(t, func(int, string) string { return answer })
+	e := startEdge(t, o.url(), "")
+	for _, name := range []string{"Connection", "Trailer", "Keep-Alive"} {
+		for n, want := range map[int]int{64: 200, 65: 502} {
+			answer = "HTTP/1.1 200 OK\r\n" + name + ": x" + strings.Repeat(",x", n-1) + "\r\nContent-Length: 2\r\n\r\nok"
+			if resp, _ := e.talk().say(ask); resp.StatusCode != want {
+				t.Errorf("%d names in %s: %d, want %d", n, name, resp.StatusCode, want)
+			}
+		}
+	}
+	const chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+	answer = chunks + strings.Repeat("1;"+strings.Repeat("x", 4000)+"\r\na\r\n", 100) + "0\r\n\r\n"
+	if _, body := e.talk().say(ask); !strings.HasSuffix(body, "unexpected EOF") {
+		t.Errorf("extensions without end came as %d bytes", len(body))
+	}
+	answer = chunks + strings.Repeat("1;x\r\na\r\n", 50_000) + "0\r\n\r\n"
+	if _, body := e.talk().say(ask); body != strings.Repeat("a", 50_000) {
+		t.Errorf("small chunks came as %d bytes", len(body))
+	}
+	e.rest()
+}
+
+// Requests that are refused for their form count for their source, in rules about all requests that count by source; and a
+// source that is refused gets no further with them.
+func TestMalformedRequestsCount(t *testing.T) {
+	const garbage, good, other = "GARBAGE\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "GET /other HTTP/1.1\r\nHost: a\r\nX-Key: 1\r\nConnection: close\r\n\r\n"
+	status := func(answer string) string {
+		return strings.TrimSpace(strings.TrimPrefix(answer[:min(12, len(answer))], "HTTP/1.1"))
+	}
+	type step struct{ request, want string }
+	repeat := func(n int, s step) (list []step) {
+		for range n {
+			list = append(list, s)
+		}
+		return list
+	}
+	for _, test := range []struct {
+		name, yaml string
+		steps      []step
+	}{
+		{"they count, and then are refused", "rules: [{name: r, limit: 3}]",
+			append(repeat(3, step{garbage, "400"}), step{garbage, "429"}, step{garbage, "429"}, step{good, "429"})},
+		{"with others", "rules: [{name: r, limit: 3}]",
+			[]step{{good, "200"}, {garbage, "400"}, {good, "200"}, {garbage, "429"}}},
+		{"of whatever kind", "rules: [{name: r, limit: 6}]",
+			[]step{{"GET / HTTP/3.0\r\n\r\n", "505"}, {"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", "405"}, {"GET / HTTP/1.1\r\n\r\n", "400"},
+				{"GET /" + strings.Repeat("a", 40<<10) + " HTTP/1.1\r\n\r\n", "414"}, {"GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat("X: y\r\n", 200) + "\r\n", "431"},
+				{"POST / HTTP/1.1\r\nHost: a\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n", "400"}, {garbage, "429"}}},
+		{"not in rules about some requests", "rules: [{name: p, limit: 1, match: {path: /other}}, {name: k, limit: 1, key: 'header:X-Key'}, {name: m, limit: 1, match: {methods: [GET]}}]",
+			append(repeat(3, step{garbage, "400"}), step{other, "200"}, step{other, "429"}, step{garbage, "400"})},
+		{"nor in rules that count what an origin answers", "rules: [{name: r, limit: 1, count: {statuses: [400]}}]", repeat(3, step{garbage, "400"})},
+		{"nor of addresses that are allowed", "rules: [{name: r, limit: 1}]\nallow: [127.0.0.1]", repeat(3, step{garbage, "400"})},
+		{"a shadow refuses none", "rules: [{name: r, limit: 1, mode: shadow}]", repeat(3, step{garbage, "400"})},
+		{"of a trusted proxy's nobody knows whose they are", "rules: [{name: r, limit: 1}]\nsource: {trust: [127.0.0.1]}", repeat(3, step{garbage, "400"})},
+		{"unless it could say", "rules: [{name: r, limit: 1}]\nsource: {trust: [127.0.0.1]}",
+			[]step{{"GET / HTTP/1.1\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n", "400"}, {"GET / HTTP/1.1\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n", "429"},
+				{"GET / HTTP/1.1\r\nX-Forwarded-For: 192.0.2.2\r\n\r\n", "400"}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := startEdge(t, startRecorder(t, hello).url(), test.yaml)
+			for i, s := range test.steps {
+				got := e.raw(s.request)
+				if status(got) != s.want || !strings.Contains(got, "\r\nConnection: close\r\n") {
+					t.Fatalf("step %d, %.60q: %q, want %s", i, s.request, got, s.want)
+				}
+			}
+			e.rest()
+		})
+	}
+}
+
+// A cookie is found as if every pair were taken apart.
+func TestCookieLookup(t *testing.T) {
+	byHand := func(lines []string, name string) (value string, ok bool) {
+		for _, l := range lines {
+			for pair := range strings.SplitSeq(l, ";") {
+				key, v, found := strings.Cut(pair, "=")
+				if !found || strings.Trim(key, " \t") != name {
+					continue
+				}
+				if ok {
+					return "", false
+				}
+				value, ok = strings.Trim(v, " \t"), true
+			}
+		}
+		return value, ok && value != ""
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	found := 0
+	for range 20_000 {
+		var values, heads []string
+		for range 1 + r.IntN(2) {
+			var b strings.Builder
+			for range r.IntN(12) {
+				b.WriteString(pick(r, []string{"id", "i", "d", "=", "=", ";", ";", " ", "\t", "id=", "x"}))
+			}
+			values = append(values, strings.Trim(b.String(), " \t"))
+			heads = append(heads, "Cookie: "+b.String())
+		}
+		got, ok := headOf(t, heads...).cookie([]byte("id"))
+		want, there := byHand(values, "id")
+		if ok != there || ok && string(got) != want {
+			t.Fatalf("%q: %q %t, want %q %t", heads, got, ok, want, there)
+		}
+		if ok {
+			found++
+		}
+	}
+	if found < 1000 {
+		t.Errorf("only %d were there", found)
+	}
+}
+
+// What has come of a body goes on while the client is silent, though chunks that came together go on together.
+func TestBodiesAreNotHeldBack(t *testing.T) {
+	seen := make(chan string)
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		buf := make([]byte, 3)
+		for {
+			n, err := io.ReadFull(r.Body, buf)
+			if n > 0 {
+				seen <- string(buf[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	e := startEdge(t, origin, "")
+	c := e.talk()
+	_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n1\r\nc\r\n1")
+	if got := <-seen; got != "abc" {
+		t.Errorf("%q", got)
+	}
+	_, _ = io.WriteString(c, "\r\nd\r\n2\r\nef\r\n")
+	if got := <-seen; got != "def" {
+		t.Errorf("%q", got)
+	}
+	_, _ = io.WriteString(c, "0\r\n\r\n")
+	if resp, _ := c.hear("POST"); resp.StatusCode != 200 {
+		t.Errorf("%d", resp.StatusCode)
+	}
+	e.rest()
+}
