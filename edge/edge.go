@@ -6,7 +6,7 @@
 //	         and counts all the same, as far as its source is known (malformed, in admit.go)
 //	source   who: the peer's address, or what a trusted proxy reports, read from right to left (source.go)
 //	lists    deny refuses, allow passes without counting
-//	rules    which rules are about this host, path and method, each in one canonical form (ruleset.go, path.go, host.go)
+//	rules    which rules are about this host, method and any reading that origins have of this path (ruleset.go, path.go, host.go)
 //	decide   mitigated until? else reserve in all counters at once (package limiter); a mitigation starts where one is over
 //	answer   refused: 429 at once, and the connection stays open (reply.go)
 //	         admitted: on to the origin, streaming both ways (proxy.go, upload.go, body.go)

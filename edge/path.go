@@ -50,8 +50,9 @@ const (
 
 	// tooMany is no reading: origins disagree on what the path is in more ways than are worth trying. Real clients send no such path: one
 	// with a .. that is, or goes back over, what only some take for a segment; with a control byte, of which a null byte ends the path for
-	// some and a line feed is overlooked by others' patterns; with encoded slashes within parameters and without; with letters in encodings that only some take (%u002f, overlong UTF-8);
-	// with more than maxOddSegments segments that are empty, . or .., at which servers behind are slow.
+	// some and a line feed is overlooked by others' patterns; with encoded slashes within parameters and without; with what only some
+	// decode (%u002f, a slash in overlong UTF-8); with more than maxOddSegments segments that are empty, . or .., at which servers behind
+	// are slow.
 	tooMany
 )
 
@@ -215,15 +216,18 @@ func canonicalize(out, path []byte, as reading) ([]byte, reading) {
 	return out, found
 }
 
-// isOverlong reports whether two bytes begin a letter in more bytes of UTF-8 than it needs, or are the whole of it.
+// isOverlong reports whether two bytes are, or begin, a slash, a dot or a backslash in more bytes of UTF-8 than it needs. Other pairs
+// may be letters of older encodings (GBK).
 func isOverlong(first, second byte) bool {
 	switch first {
-	case 0xc0, 0xc1:
-		return second&0xc0 == 0x80
+	case 0xc0:
+		return second == 0xae || second == 0xaf
+	case 0xc1:
+		return second == 0x9c
 	case 0xe0:
-		return second&0xe0 == 0x80
+		return second == 0x80 || second == 0x81
 	case 0xf0:
-		return second&0xf0 == 0x80
+		return second == 0x80
 	}
 	return false
 }

@@ -45,6 +45,7 @@ rules:
 		"/x;y/../login":          {refused, refused},
 		"//x/login":              {same, same}, // new URL takes x for the host
 		"/a//b/../c":             {other, other},
+		"/%c0%b4":                {other, other}, // a letter in GBK
 		"http://HOST/login":      {same, same},
 		"HTTP://HOST//login?x":   {same, same},
 		"http://HOST/a/../login": {same, same},
@@ -68,6 +69,7 @@ rules:
 		"/login%7f":          {refused, refused},
 		"/%c0%aflogin":       {refused, refused},
 		"/%e0%80%aflogin":    {refused, refused},
+		"/%c1%9clogin":       {refused, refused},
 		"/%u006cogin":        {refused, refused},
 
 		"/login%00":          {refused, refused},

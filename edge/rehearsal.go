@@ -24,7 +24,6 @@ type Rehearsal struct {
 	decision    decision
 	head        head // of no lines
 	host        []byte
-	path        []byte
 	target      []byte
 	said        Rehearsed
 }
@@ -84,7 +83,7 @@ func (r *Rehearsal) Judge(q PastRequest, now time.Time) *Rehearsed {
 	}
 	var ok bool
 	r.target = append(r.target[:0], q.Target...)
-	path, readings := appendCanonicalPath(r.path, r.target)
+	path, readings := appendCanonicalPath(nil, r.target)
 	if r.host, ok = appendCanonicalHost(r.host[:0], []byte(q.Host)); !ok {
 		r.host = r.host[:0]
 	}
