@@ -8,6 +8,13 @@ import (
 	"time"
 )
 
+// undated is an answer without its date.
+func undated(answer string) string {
+	before, rest, _ := strings.Cut(answer, "Date: ")
+	_, after, _ := strings.Cut(rest, "\r\n")
+	return before + after
+}
+
 // Every answer has one date: an origin's own, or when it came (RFC 9110, 6.6.1), and the edge's own have theirs.
 func TestDate(t *testing.T) {
 	const theirs = "Date: Tue, 15 Nov 1994 08:12:31 GMT\r\n"

@@ -46,7 +46,7 @@ func TestTrailersOfAnswers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			o := startRecorder(t, func(int, string) string { return test.answer })
 			e := startConfig(t, withoutRules(t, o.url()))
-			if got := e.raw(test.request); got != test.want {
+			if got := undated(e.raw(test.request)); got != test.want {
 				t.Errorf("the client got\n%q\nwant\n%q", got, test.want)
 			}
 			if asks := strings.Contains(o.requests()[0], "\r\nConnection: TE\r\nTE: trailers\r\n"); asks != (test.request == ask) {

@@ -147,9 +147,9 @@ func TestTrapSmallHeads(t *testing.T) {
 	})
 }
 
-// Nothing is said in the name of the client or of the origin.
+// Nothing is said in the name of the client or of the origin, but when its answer came if it does not say.
 func TestTrapAddedHeaders(t *testing.T) {
-	const answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"
+	const answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nDate: Tue, 15 Nov 1994 08:12:31 GMT\r\n"
 	trap{
 		answer: func(int, string) string { return answer + "\r\n" },
 		falls: func(p *front) string {

@@ -119,7 +119,7 @@ func (u *upload) fill(n int) error {
 	if u.body.br.Buffered() >= n {
 		return nil
 	}
-	if u.started && u.w.Buffered() > 0 {
+	if u.started && u.body.got > 0 && u.w.Buffered() > 0 { // the head goes with the first of the body
 		if err := u.flush(); err != nil {
 			u.stuck = true
 			return err
