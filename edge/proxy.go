@@ -139,7 +139,7 @@ func (x *exchange) pass(g *group, now, due time.Time) int {
 func (x *exchange) failed(o *origin, b *answerBody, err error) {
 	if u := b.upload; u != nil {
 		failed := u.failed.Load() // else it is cut off now because the origin has failed, or the time for all of it is up
-		late := !failed && !u.taken.Load() && !b.due.IsZero() && !time.Now().Before(b.due)
+		late := !failed && !u.taken.Load() && !x.invite && !b.due.IsZero() && !time.Now().Before(b.due)
 		u.end()
 		x.conn.body = false
 		x.conn.linger.Store(true)
@@ -237,21 +237,35 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		}
 	} else {
 		l.listen()
+		grace, wait := x.server.limits.HeaderTimeout, b.due
+		if x.invite {
+			// What the origin says to the head decides whether the client sends its body.
+			sent, err := l.Conn.Write(*head)
+			if err != nil && sent == 0 && l.reused {
+				requestHeads.Put(head)
+				return errUnsent
+			}
+			*head = (*head)[:0]
+			grace += inviteTime
+			if wait = time.Now().Add(inviteTime); !b.due.IsZero() && b.due.Before(wait) {
+				wait = b.due
+			}
+		}
 		w := writerTo(l.Conn)
 		_, _ = w.Write(*head)
 		requestHeads.Put(head)
 		u := &upload{body: x.requestBody(), link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
 			within: b.within, due: b.due, announced: slices.Clone(x.announced)}
 		b.upload, x.bodyRead = u, true
-		x.conn.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
-		if x.length != lengthChunked && x.length <= inlineBody {
+		x.conn.startBody(grace, x.server.limits.IdleTimeout)
+		if !x.invite && x.length != lengthChunked && x.length <= inlineBody {
 			u.run(false)
 			if u.byClient {
 				return u.err
 			}
 			err = u.err
 		} else {
-			u.start()
+			u.start(wait)
 		}
 	}
 	if err != nil {

@@ -116,7 +116,7 @@ func (x *exchange) framed() *refusal {
 			if !equalFold(l.value, "100-continue") {
 				return refuse(http.StatusExpectationFailed, "bad_expect", "The only expectation here is 100-continue.")
 			}
-			x.invite = !x.old // a client of HTTP/1.0 would not understand the invitation (RFC 9110, 10.1.1)
+			x.invite = !x.old // else it is ignored: a client of HTTP/1.0 would not understand the invitation (RFC 9110, 10.1.1)
 		}
 	}
 	switch {
@@ -129,6 +129,7 @@ func (x *exchange) framed() *refusal {
 	case codings > 0:
 		x.length = lengthChunked
 	}
+	x.invite = x.invite && x.length != 0
 	return nil
 }
 
@@ -175,7 +176,7 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 		}
 		switch l.kind {
 		case lineHost, lineExpect, lineForwardedFor, lineContentLength:
-			continue // Expect has been dealt with; the others are written below
+			continue // they are written below
 		case lineRealIP, lineForwarded, lineForwardedOther:
 			if !x.trusted {
 				continue
@@ -227,6 +228,9 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 		b = append(b, x.upgrade...)
 	} else if x.trailers {
 		b = append(b, "\r\nConnection: TE\r\nTE: trailers"...)
+	}
+	if x.invite {
+		b = append(b, "\r\nExpect: 100-continue"...)
 	}
 	switch n := x.length; {
 	case n == lengthChunked:
