@@ -49,6 +49,10 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 			x.answer = answerHeads.Get().(*answerHead)
 		}
 		raw, status, old, err := x.answer.read(b.br)
+		if x.invite && timedOut(err) && !b.upload.expired() {
+			x.inviteBody(b.upload)
+			continue
+		}
 		if n > 0 {
 			err = unexpected(err) // an interim answer is one as well
 		}
@@ -71,7 +75,11 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 			}
 			_, _ = b.br.Discard(len(raw))
 			return nil
-		case status != http.StatusContinue && !old && !x.old:
+		case status == http.StatusContinue:
+			if x.invite {
+				x.inviteBody(b.upload)
+			}
+		case !old && !x.old:
 			x.interim(raw, status)
 		}
 		_, _ = b.br.Discard(len(raw))
@@ -79,8 +87,17 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 	return errInterim
 }
 
-// interim passes an answer of status 1xx on, such as early hints (RFC 9110, 15.2). A 100 ends here: whether the client is to
-// send its body has been settled before. Nor does a client of HTTP/1.0 get any.
+// inviteBody tells the client to send its body: the origin wants it, or says nothing.
+func (x *exchange) inviteBody(u *upload) {
+	x.invite = false
+	if !u.taken.Load() {
+		_, _ = x.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // a failure shows when the body is read
+	}
+	u.proceed()
+}
+
+// interim passes an answer of status 1xx on, such as early hints (RFC 9110, 15.2), but for a 100: it goes to who waits for it, once.
+// A client of HTTP/1.0 gets none.
 func (x *exchange) interim(raw []byte, status int) {
 	a := x.answer
 	a.interim = append(a.filter(a.interim[:0], raw, status, false), "\r\n"...)

@@ -191,7 +191,7 @@ func TestExpectContinue(t *testing.T) {
 	if resp, err := http.ReadResponse(r, nil); err != nil || resp.StatusCode != 200 || resp.Header.Get("RateLimit") == "" {
 		t.Fatalf("%v", err)
 	}
-	if got := o.requests(); len(got) != 1 || strings.Contains(got[0], "Expect") || !strings.HasSuffix(got[0], "abc") {
+	if got := o.requests(); len(got) != 1 || strings.Count(got[0], "\r\nExpect: 100-continue\r\n") != 1 || !strings.HasSuffix(got[0], "abc") {
 		t.Fatalf("the origin got %q", got)
 	}
 	got := e.raw(head)

@@ -351,7 +351,7 @@ func TestOldClientsAreNotInvited(t *testing.T) {
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), "")
 	got := e.raw("POST / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc")
-	if !strings.HasPrefix(got, "HTTP/1.1 200 ") || len(o.requests()) != 1 || !strings.HasSuffix(o.requests()[0], "\r\n\r\nabc") {
+	if !strings.HasPrefix(got, "HTTP/1.1 200 ") || len(o.requests()) != 1 || !strings.HasSuffix(o.requests()[0], "\r\n\r\nabc") || strings.Contains(o.requests()[0], "Expect") {
 		t.Errorf("the client got %q, the origin %q", got, o.requests())
 	}
 }

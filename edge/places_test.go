@@ -127,6 +127,7 @@ func TestPlacesAreGivenBack(t *testing.T) {
 		return hello(n, "")
 	})
 	e := startEdge(t, "", fmt.Sprintf("limits: {header_timeout: 200ms}\norigins: [{servers: [%q], max_requests: 2}]", o.url()))
+	g := e.snap.Load().origins.any
 	for _, request := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET /close HTTP/1.1\r\nHost: a\r\n\r\n", "GET /cut HTTP/1.1\r\nHost: a\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na",
@@ -138,13 +139,12 @@ func TestPlacesAreGivenBack(t *testing.T) {
 		_, _ = http.ReadResponse(c.r, nil)
 		c.Close()
 		e.rest()
+		until(t, "all places are free after "+request, func() bool {
+			g.places.mu.Lock()
+			defer g.places.mu.Unlock()
+			return len(g.places.bySource) == 0 && g.servers[0].active.Load() == 0
+		})
 	}
-	g := e.snap.Load().origins.any
-	until(t, "all places are free", func() bool {
-		g.places.mu.Lock()
-		defer g.places.mu.Unlock()
-		return len(g.places.bySource) == 0 && g.servers[0].active.Load() == 0
-	})
 	if resp, body := e.get("/"); resp.StatusCode != 200 {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}

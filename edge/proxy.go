@@ -158,7 +158,7 @@ var clientGone = refuse(499, "client_closed", "The connection was closed before 
 func (x *exchange) failed(o *origin, b *answerBody, err error) {
 	if u := b.upload; u != nil {
 		failed := u.failed.Load() // else it is cut off now because the origin has failed, or the time for all of it is up
-		late := !failed && !u.taken.Load() && !b.due.IsZero() && !time.Now().Before(b.due)
+		late := !failed && !u.taken.Load() && !x.invite && !b.due.IsZero() && !time.Now().Before(b.due)
 		u.end()
 		x.conn.body = false
 		x.conn.linger.Store(true)
@@ -259,6 +259,20 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		}
 	} else {
 		l.asked, l.begun = false, nil
+		grace, wait := x.server.limits.HeaderTimeout, b.due
+		if x.invite {
+			// What the origin says to the head decides whether the client sends its body.
+			sent, err := l.Write(*head)
+			if err != nil && sent == 0 && l.reused {
+				requestHeads.Put(head)
+				return errUnsent
+			}
+			*head = (*head)[:0]
+			grace += inviteTime
+			if wait = time.Now().Add(inviteTime); !b.due.IsZero() && b.due.Before(wait) {
+				wait = b.due
+			}
+		}
 		w := writerTo(l)
 		_, _ = w.Write(*head)
 		requestHeads.Put(head)
@@ -266,14 +280,14 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 			within: b.within, due: b.due, announced: x.announced}
 		x.in.waiter = u
 		b.upload = u
-		x.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
-		if x.length != lengthChunked && x.length <= inlineBody {
+		x.startBody(grace, x.server.limits.IdleTimeout)
+		if !x.invite && x.length != lengthChunked && x.length <= inlineBody {
 			u.run()
 			if u.byClient || u.err == errUnasked {
 				return u.err
 			}
 			err = u.err
-		} else if failed := u.start(); failed != nil {
+		} else if failed := u.start(wait); failed != nil {
 			return failed
 		}
 		l.listen()

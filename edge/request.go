@@ -150,7 +150,7 @@ func (x *exchange) framed() *refusal {
 			if !equalFold(l.value, "100-continue") {
 				return refuse(http.StatusExpectationFailed, "bad_expect", "The only expectation here is 100-continue.")
 			}
-			x.invite = !x.old // a client of HTTP/1.0 would not understand the invitation (RFC 9110, 10.1.1)
+			x.invite = !x.old // else it is ignored: a client of HTTP/1.0 would not understand the invitation (RFC 9110, 10.1.1)
 		}
 	}
 	switch {
@@ -163,6 +163,7 @@ func (x *exchange) framed() *refusal {
 	case codings > 0:
 		x.length = lengthChunked
 	}
+	x.invite = x.invite && x.length != 0
 	return nil
 }
 
@@ -207,7 +208,7 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 		}
 		switch l.kind {
 		case lineHost, lineExpect, lineForwardedFor, lineContentLength:
-			continue // Expect has been dealt with; the others are written below
+			continue // they are written below
 		case lineForwardedHost, lineForwardedProto:
 			proto = proto || l.kind == lineForwardedProto
 			x.forwardedHost = x.forwardedHost || l.kind == lineForwardedHost
@@ -249,6 +250,9 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 		b = append(b, x.upgrade...)
 	} else if x.trailers {
 		b = append(b, "\r\nConnection: TE\r\nTE: trailers"...)
+	}
+	if x.invite {
+		b = append(b, "\r\nExpect: 100-continue"...)
 	}
 	switch n := x.length; {
 	case n == lengthChunked:

@@ -40,7 +40,7 @@ type exchange struct {
 	head    head
 	size    int    // of the whole head, in bytes
 	length  int64  // of the body, in bytes, or lengthChunked
-	invite  bool   // the client waits to be invited to send its body
+	invite  bool   // the client waits to be invited to send its body, and has not been
 	close   bool   // the connection ends with the answer
 	text    []byte // the head, where a body comes after it
 
@@ -161,10 +161,8 @@ func (x *exchange) respondTo() {
 		x.close = x.close || x.invite // it may have begun to send its body, or not
 		return
 	}
-	if x.invite && x.length != 0 {
-		_, _ = x.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // a failure shows when the body is read
-	}
 	status := x.forward()
+	x.close = x.close || x.invite && !x.bodyRead // nor is that known here
 	if x.decision.Held {
 		x.server.limiter.Settle(&x.decision.Decision, status, time.Now())
 	}

@@ -257,7 +257,6 @@ func TestKeptConnections(t *testing.T) {
 func TestUnaskedWhileABodyIsAwaited(t *testing.T) {
 	for _, version := range []uint16{0, tls.VersionTLS13} {
 		for name, body := range map[string][2]string{
-			"short":   {"Content-Length: 3", "abc"},
 			"long":    {"Content-Length: 100000", strings.Repeat("x", 100_000)},
 			"chunked": {"Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n"},
 		} {
@@ -277,11 +276,7 @@ func TestUnaskedWhileABodyIsAwaited(t *testing.T) {
 				for range 20 {
 					e.get("/faulty")
 					c := e.talk()
-					_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"+body[0]+"\r\n\r\n")
-					if invited, err := c.r.ReadString('\n'); err != nil || invited != "HTTP/1.1 100 Continue\r\n" {
-						t.Fatalf("%q, %v", invited, err)
-					}
-					_, _ = c.r.ReadString('\n')
+					_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\n"+body[0]+"\r\n\r\n")
 					e.underWay(1)
 					say <- struct{}{}
 					<-said

@@ -21,6 +21,10 @@ const inlineBody = 64 << 10
 // place at the origin meanwhile.
 const heldBody = 16 << 10
 
+// inviteTime is how long a client that expects to be invited to send its body waits for the origin's word. Then the edge invites it:
+// nobody should wait for that without end (RFC 9110, 10.1.1), and many an origin never says anything before it has the body.
+const inviteTime = time.Second
+
 // lastMoment is how long the end of a body may take to be sent to an origin that has answered already.
 const lastMoment = 100 * time.Millisecond
 
@@ -72,6 +76,7 @@ type upload struct {
 	taken     atomic.Bool                       // the client has sent all of it
 	failed    atomic.Bool                       // err is set
 	done      chan struct{}                     // closed at its end
+	answerBy  time.Time                         // when the origin's time for an answer is over; not before done
 	err       error                             // why it failed
 	byClient  bool                              // the failure is the client's, not the origin's
 }
@@ -192,16 +197,20 @@ func (u *upload) fail(err error, client bool) {
 	}
 }
 
-// start runs the upload in a goroutine, which end waits for, and returns when an answer may come: when the first part has been sent.
-// The origin may answer from then on, but it need not: its time for that begins at the end.
-func (u *upload) start() error {
-	u.started, u.done, u.link.begun = true, make(chan struct{}), make(chan struct{})
-	_ = u.link.SetReadDeadline(u.due) // a failure shows when the link is read
+// start runs the upload in a goroutine, which end waits for, and returns when an answer may come: when something of the request has been
+// sent. The origin may answer from then on, up to wait, but it need not: its time for that begins at the end.
+func (u *upload) start(wait time.Time) error {
+	u.started, u.done = true, make(chan struct{})
+	if !u.link.asked {
+		u.link.begun = make(chan struct{})
+	}
+	_ = u.link.SetReadDeadline(wait) // a failure shows when the link is read
 	go func() {
 		defer close(u.done)
 		defer func() {
 			now := time.Now()
-			_ = u.link.SetReadDeadline(now.Add(u.within(now)))
+			u.answerBy = now.Add(u.within(now))
+			_ = u.link.SetReadDeadline(u.answerBy)
 		}()
 		defer func() {
 			if recover() != nil {
@@ -211,6 +220,9 @@ func (u *upload) start() error {
 		}()
 		u.run()
 	}()
+	if u.link.begun == nil {
+		return nil
+	}
 	var late <-chan time.Time
 	if !u.due.IsZero() {
 		late = time.After(time.Until(u.due))
@@ -225,6 +237,24 @@ func (u *upload) start() error {
 		return os.ErrDeadlineExceeded
 	}
 	return nil
+}
+
+// expired reports whether the origin has had all its time, and not only that for a word before the body.
+func (u *upload) expired() bool {
+	by := u.due
+	if u.over() {
+		by = u.answerBy
+	}
+	return !by.IsZero() && !time.Now().Before(by)
+}
+
+// proceed takes back that the origin is to answer before the body has come.
+func (u *upload) proceed() {
+	_ = u.link.SetReadDeadline(u.due)
+	if u.taken.Load() || u.failed.Load() { // the origin's time may have begun meanwhile
+		now := time.Now()
+		_ = u.link.SetReadDeadline(now.Add(u.within(now)))
+	}
 }
 
 // over reports whether the body is sent, or has failed.
