@@ -68,7 +68,7 @@ func TestOneSourceHoldsNotAll(t *testing.T) {
 		}
 	})
 	const from = "X-Forwarded-For: 192.0.2."
-	e := startEdge(t, "", fmt.Sprintf("source: {trust: [127.0.0.1]}\nallow: [192.0.2.9]\norigins: [{servers: [%q], max_requests: 6}]", origin))
+	e := startEdge(t, "", fmt.Sprintf("source: {trust: [127.0.0.1]}\nallow: [192.0.2.9]\norigins: [{servers: [%q], max_requests: 7}]", origin))
 	hold := func(source string) *talk {
 		c := e.talk()
 		_, _ = io.WriteString(c, "GET /hold HTTP/1.1\r\nHost: a\r\n"+from+source+"\r\n\r\n")
@@ -85,13 +85,13 @@ func TestOneSourceHoldsNotAll(t *testing.T) {
 	holding := []*talk{hold("1"), hold("1"), hold("1")}
 	for range 2 {
 		if a, b := status("1"), status("2"); a != 503 || b != 200 {
-			t.Errorf("the source that holds three of six: %d, another: %d", a, b)
+			t.Errorf("the source that holds three of seven: %d, another: %d", a, b)
 		}
 		if err := e.Apply(e.snap.Load().config); err != nil {
 			t.Fatal(err)
 		}
 	}
-	holding = append(holding, hold("9"), hold("9"))
+	holding = append(holding, hold("9"), hold("9"), hold("9"))
 	if got := status("9"); got != 200 {
 		t.Errorf("who is always allowed: %d", got)
 	}
