@@ -157,7 +157,6 @@ func TestResetEndsARequestOverTLS(t *testing.T) {
 // A client that has closed its connection may have closed one direction only: it still gets its answer for a while. It counts
 // against no cap meanwhile, so others are served, of its own source as well. Then the request ends.
 func TestHalfClosedClients(t *testing.T) {
-	t.Parallel()
 	o := startSlowOrigin(t, 200)
 	e := o.edge(t, "limits: {connections: 5, connections_per_source: 5}")
 	stream := e.talk() // its answer has begun, and goes on however long it takes

@@ -9,7 +9,7 @@
 //	rules    which rules are about this host, method and any reading that origins have of this path (ruleset.go, path.go, host.go)
 //	decide   mitigated until? else reserve in all counters at once (package limiter); a mitigation starts where one is over
 //	answer   refused: 429 at once, and the connection stays open (reply.go)
-//	         admitted: on to the origin, streaming both ways (proxy.go, upload.go, body.go)
+//	         admitted: on to the origin, streaming both ways (proxy.go, upload.go, body.go), while its client is there (watch.go)
 //	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (serve.go)
 //
 // Nothing in it waits for the tier, but rules that say first_sight: wait. Rules, lists and origins are one immutable
@@ -68,8 +68,8 @@ type Server struct {
 	pool     sync.Pool  // of *exchange
 }
 
-// spareConnections are accepted above the cap and answered with 503; with those there as well, a connection is closed
-// unanswered.
+// spareConnections are accepted above the cap and answered with 503, or make up for those that are leaving (room.go); with those there
+// as well, a connection is closed unanswered.
 const spareConnections = 16
 
 // New makes a server. Nothing is started yet.

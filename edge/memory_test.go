@@ -61,6 +61,7 @@ func TestMemoryShedsConnections(t *testing.T) {
 	}
 	set(0)
 	e.fill(memoryRoom)
+	until(t, "they are idle", func() bool { return e.idle() == memoryRoom })
 	set(1 << 30)
 	if !e.served(2) || e.served(3) {
 		t.Error("of two newcomers the first has the room of mitigated connections, the second none")

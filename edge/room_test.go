@@ -32,6 +32,18 @@ func open(list []*talk) (n int) {
 	return n
 }
 
+// idle counts the connections that wait for a request: a client may have its answer a moment before that.
+func (e *edgeUnderTest) idle() (n int) {
+	e.open.mu.Lock()
+	defer e.open.mu.Unlock()
+	for c := range e.open.conns {
+		if c.idle.Load() != 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // At the cap connections of mitigated sources make room for others, one for each; requests under way do not, nor does anybody
 // for nobody.
 func TestMitigatedMakeRoom(t *testing.T) {
@@ -43,6 +55,7 @@ func TestMitigatedMakeRoom(t *testing.T) {
 		receive(t, "at the origin", o.arrived)
 	}
 	held := e.fill(4)
+	until(t, "all of them are idle", func() bool { return e.idle() == 4 })
 	_, _ = io.WriteString(held[0], "GET / HTTP/1.1\r\nHost:") // no request yet
 	for i := range 3 {
 		if !e.served(byte(2 + i)) {
@@ -50,6 +63,7 @@ func TestMitigatedMakeRoom(t *testing.T) {
 		}
 		until(t, "it has gone", func() bool { return e.Connections() <= 5 })
 		held = append(held, e.fill(1)...) // a mitigated one comes in its place
+		until(t, "all of them are idle", func() bool { return e.idle() == 4 })
 	}
 	m := e.metrics()
 	if m["sluice_connections_evicted_total"] != 3 || m["sluice_connections_refused_total{cap=total}"] != 0 {
