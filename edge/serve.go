@@ -135,10 +135,10 @@ func (s *Server) serveRequest(c *conn) (more bool) {
 	}()
 	if err == nil {
 		x.handle(raw)
-	} else if r := headless(err); r.status == http.StatusRequestTimeout {
-		x.turnAway(r) // it was slow, which is not its form
+	} else if err == errTargetTooLong || err == errHeadTooLong {
+		x.malformed(headless(err))
 	} else {
-		x.malformed(r)
+		x.turnAway(headless(err)) // it was slow, or its client is gone: that is not its form
 	}
 	answered := s.finish(x)
 	if x.open != nil {
