@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -152,6 +153,23 @@ func TestMalformedRequestsCount(t *testing.T) {
 			e.rest()
 		})
 	}
+}
+
+// A head that breaks off is nobody's garbage: its client is gone.
+func TestBrokenHeadsDoNotCount(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 1}]")
+	for range 3 {
+		c := e.talk()
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nX: ")
+		_ = c.Conn.(*net.TCPConn).CloseWrite()
+		if resp, _ := c.hear("GET"); resp.StatusCode != 400 {
+			t.Errorf("%d", resp.StatusCode)
+		}
+	}
+	if resp, _ := e.get("/"); resp.StatusCode != 200 {
+		t.Errorf("the first whole request: %d", resp.StatusCode)
+	}
+	e.rest()
 }
 
 // A cookie is found as if every pair were taken apart.

@@ -124,7 +124,7 @@ func (s *screen) next() bool {
 // screen reads a head, or why there is none, and returns what fasthttp is shown of it.
 func (x *exchange) screen(raw []byte, err error) []byte {
 	if err != nil {
-		x.refused = headless(err)
+		x.refused, x.broken = headless(err), err != errTargetTooLong && err != errHeadTooLong
 	} else if x.refused = x.understand(raw); x.refused == nil && x.length != 0 {
 		x.text = append(x.text[:0], raw[:x.size]...) // the body takes the head's place in the buffer
 		x.refused = x.understand(x.text)

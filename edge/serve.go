@@ -74,6 +74,7 @@ type exchange struct {
 	screened *screen
 	ctx      *fasthttp.RequestCtx // while its handler runs
 	refused  *refusal             // why it is no request
+	broken   bool                 // no whole head came: it was slow, or its client is gone, which is not its form
 	framing  bool                 // the head has lines that fasthttp is not shown
 	shown    []byte               // the head without them
 
@@ -90,7 +91,7 @@ func (s *Server) begin(screen *screen) *exchange {
 	x.method, x.target, x.version, x.rawHost, x.hostLine, x.host, x.path = nil, nil, nil, nil, nil, nil, nil
 	x.head.lines, x.head.size, x.length = x.head.lines[:0], 0, 0
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
-	x.refused, x.framing, x.values = nil, false, x.values[:0]
+	x.refused, x.broken, x.framing, x.values = nil, false, false, x.values[:0]
 	x.allowed, x.isHead, x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false, false, false
 	c.writeAt = time.Time{}
 	return x
@@ -131,8 +132,8 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	switch {
 	case x.refused == nil:
 		x.respondTo()
-	case x.refused.status == http.StatusRequestTimeout:
-		x.turnAway(x.refused) // it was slow, which is not its form
+	case x.broken:
+		x.turnAway(x.refused)
 	default:
 		x.malformed(x.refused)
 	}
