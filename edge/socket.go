@@ -169,3 +169,22 @@ func (s *socket) peek() (n int, err error) {
 	}
 	return s.ahead.n, s.ahead.err
 }
+
+// hangup is what the other side of a connection has done with it.
+type hangup uint8
+
+const (
+	stillThere hangup = iota
+	wasClosed         // in one direction, or in both
+	wasReset
+)
+
+// waitHangup waits until the other side has closed the connection, or, once that is known, until it has reset it. It reads nothing, and
+// sees an end behind bytes that nobody has read.
+func (s *socket) waitHangup(closed bool) (now hangup, err error) {
+	err = s.raw.Read(func(fd uintptr) bool {
+		now = systemHangup(fd)
+		return now == wasReset || now == wasClosed && !closed
+	})
+	return now, err
+}

@@ -99,11 +99,7 @@ func (w *watch) look() {
 		if w.stopped.Load() {
 			return
 		}
-		var now hangup
-		err := s.raw.Read(func(fd uintptr) bool {
-			now = systemHangup(fd)
-			return now == wasReset || now == wasClosed && !closed
-		})
+		now, err := s.waitHangup(closed)
 		late := !due.IsZero() && !time.Now().Before(due)
 		switch {
 		case w.stopped.Load():
@@ -123,12 +119,3 @@ func (w *watch) look() {
 		}
 	}
 }
-
-// hangup is what the other side of a connection has done with it.
-type hangup uint8
-
-const (
-	stillThere hangup = iota
-	wasClosed         // in one direction, or in both
-	wasReset
-)
