@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/socket"
 )
 
 const (
@@ -136,11 +137,11 @@ func (c *conn) readBody(p []byte) (int, error) {
 
 // gone reports whether the client has ended the connection, or its half of it, and left nothing to read.
 func (c *conn) gone() bool {
-	s, ok := c.raw.(*socket)
+	s, ok := c.raw.(*socket.Conn)
 	if !ok {
 		return false
 	}
-	n, err := s.peek()
+	n, err := s.Peek()
 	return n == 0 && err != syscall.EAGAIN
 }
 

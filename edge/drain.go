@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"sluice/edge/socket"
 )
 
 // How an edge leaves without a request lost, step by step:
@@ -137,10 +139,10 @@ func (c *conn) readOn(p []byte, due time.Time, err error) (int, error) {
 
 // waiting reports whether the client has sent something that has not been read.
 func (c *conn) waiting() bool {
-	s, ok := c.raw.(*socket)
+	s, ok := c.raw.(*socket.Conn)
 	if !ok {
 		return false
 	}
-	n, _ := s.peek()
+	n, _ := s.Peek()
 	return n > 0
 }

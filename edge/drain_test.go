@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"sluice/edge/socket"
 )
 
 // drain drains the edge in the background without notice; the function it returns waits for that.
@@ -220,7 +222,7 @@ func TestReadOfARetiredConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := newSocket(accepted)
+	raw := socket.New(accepted)
 	defer raw.Close()
 	l := &registry{}
 	l.retired.Store(1)

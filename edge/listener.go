@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/socket"
 )
 
 const (
@@ -111,7 +112,7 @@ func (l *listener) admit(nc net.Conn) *conn {
 		l.stats.starved.Add(1)
 		return nil
 	}
-	nc = newSocket(nc)
+	nc = socket.New(nc)
 	c := &conn{Conn: nc, raw: nc, listener: l.registry, peer: peer, accepted: time.Now().UnixNano()}
 	if l.proxied != nil && l.proxied(c.peer) {
 		c.Conn = &proxied{Conn: nc, conn: c, then: l.header}

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"sluice/edge/socket"
 )
 
 const (
@@ -73,7 +75,7 @@ type link struct {
 	begun  chan struct{} // closed then; nil: nobody waits for it
 	early  bool          // something had come by then: the true answer may follow it
 	until  time.Time     // when an idle link is too old
-	socket *socket       // what Conn is made of; nil: it is no connection of the kernel's
+	socket *socket.Conn  // what Conn is made of; nil: it is no connection of the kernel's
 	wire   *records      // between the socket and TLS; nil: there is none
 
 	setAt   time.Time     // when begin set a deadline,
@@ -169,12 +171,12 @@ func (o *origin) dial(within time.Duration) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	nc = newSocket(nc)
+	nc = socket.New(nc)
 	l := &link{Conn: nc, origin: o, secure: o.secure.Load()}
-	l.socket, _ = nc.(*socket)
+	l.socket, _ = nc.(*socket.Conn)
 	if l.secure != nil {
 		if l.socket != nil {
-			l.wire = &records{socket: l.socket}
+			l.wire = &records{Conn: l.socket}
 			nc = l.wire
 		}
 		secure := tls.Client(nc, l.secure.config)
@@ -205,7 +207,7 @@ func (l *link) quiet() bool {
 	case l.socket == nil:
 		return true
 	case l.wire == nil:
-		_, err := l.socket.peek()
+		_, err := l.socket.Peek()
 		return err == syscall.EAGAIN
 	}
 	l.listen()
@@ -240,8 +242,8 @@ var errUnasked = errors.New("edge: the origin sent what nobody had asked for")
 // unless sent is 0.
 func (l *link) ask(request []byte) (sent int, err error) {
 	l.asked, l.early = true, !l.reused && !l.quiet()
-	if s, ok := l.Conn.(*socket); ok {
-		sent, err = s.ask(request)
+	if s, ok := l.Conn.(*socket.Conn); ok {
+		sent, err = s.Ask(request)
 	} else {
 		sent, err = l.Conn.Write(request)
 	}

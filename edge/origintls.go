@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+
+	"sluice/edge/socket"
 )
 
 // OriginTLS says how servers of an origin prove to the edge who they are, and it to them. A server is always verified:
@@ -84,7 +86,7 @@ func (o *origin) refresh(warn func(string, ...any)) {
 // records is what TLS to an origin reads from. TLS reads ahead of what it hands out, so that nobody above or below it sees what
 // it holds; records knows whether that is a part of a record, by following where each one ends (RFC 8446, 5.1).
 type records struct {
-	*socket
+	*socket.Conn
 	now    bool // nothing is waited for
 	header [5]byte
 	got    int // of the header
@@ -93,9 +95,9 @@ type records struct {
 
 func (r *records) Read(p []byte) (n int, err error) {
 	if r.now {
-		n, err = r.readNow(p)
+		n, err = r.ReadNow(p)
 	} else {
-		n, err = r.socket.Read(p)
+		n, err = r.Conn.Read(p)
 	}
 	for p = p[:n]; len(p) > 0; {
 		if r.left == 0 {

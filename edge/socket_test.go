@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sluice/edge/socket"
 )
 
 // pair is a link to the other end of a connection.
@@ -29,7 +31,7 @@ func pair(t *testing.T) (*link, net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { near.Close(); far.Close() })
-	return &link{Conn: newSocket(near)}, far
+	return &link{Conn: socket.New(near)}, far
 }
 
 // A request that the kernel does not take at once is sent all the same, and the answer comes after it.
@@ -85,35 +87,35 @@ func TestAskInVain(t *testing.T) {
 
 func TestPeek(t *testing.T) {
 	l, far := pair(t)
-	s := l.Conn.(*socket)
+	s := l.Conn.(*socket.Conn)
 	l.listen()
-	if n, err := s.peek(); n != 0 || err != syscall.EAGAIN {
+	if n, err := s.Peek(); n != 0 || err != syscall.EAGAIN {
 		t.Errorf("nothing sent: %d, %v", n, err)
 	}
 	_, _ = io.WriteString(far, "ab")
-	until(t, "a byte is there", func() bool { n, err := s.peek(); return n == 1 && err == nil })
+	until(t, "a byte is there", func() bool { n, err := s.Peek(); return n == 1 && err == nil })
 	if got, err := l.br.Peek(2); string(got) != "ab" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	far.Close()
-	until(t, "the end is there", func() bool { n, err := s.peek(); return n == 0 && err == nil })
+	until(t, "the end is there", func() bool { n, err := s.Peek(); return n == 0 && err == nil })
 }
 
 // Only who reads on and on without having to wait is heard of by the scheduler: whoever waits begins to count anew.
 func TestWaitingIsHeardOf(t *testing.T) {
 	l, far := pair(t)
-	s := l.Conn.(*socket)
+	s := l.Conn.(*socket.Conn)
 	_, _ = io.WriteString(far, "0123456789")
-	until(t, "ten bytes are there", func() bool { n, _ := s.peek(); return n == 1 })
+	until(t, "ten bytes are there", func() bool { n, _ := s.Peek(); return n == 1 })
 	b := make([]byte, 1)
 	for i := range uint8(10) {
-		if _, err := s.Read(b); err != nil || s.reads != i+1 {
-			t.Fatalf("read %d: %v, and %d reads without a wait", i+1, err, s.reads)
+		if _, err := s.Read(b); err != nil || s.Reads != i+1 {
+			t.Fatalf("read %d: %v, and %d reads without a wait", i+1, err, s.Reads)
 		}
 	}
 	until(t, "a read has waited", func() bool { // with bad luck the time is up before the first try
 		_ = s.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 		_, err := s.Read(b)
-		return errors.Is(err, os.ErrDeadlineExceeded) && s.reads == 0
+		return errors.Is(err, os.ErrDeadlineExceeded) && s.Reads == 0
 	})
 }

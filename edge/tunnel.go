@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"sluice/edge/socket"
 )
 
 // halfOpen is how long a tunnel stays open in one direction after the other has ended.
@@ -160,7 +162,7 @@ func innermost(c net.Conn) net.Conn {
 			c = v.Conn
 		case *link:
 			c = v.Conn
-		case *socket:
+		case *socket.Conn:
 			c = v.Conn
 		default:
 			return c

@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"sluice/edge/socket"
 )
 
 const (
@@ -38,7 +40,7 @@ type watch struct {
 
 // start begins to watch the client of an exchange whose origin has been asked.
 func (w *watch) start(c *conn, b *answerBody, keep bool) {
-	if _, ok := c.raw.(*socket); !ok {
+	if _, ok := c.raw.(*socket.Conn); !ok {
 		return
 	}
 	w.on, w.conn, w.body, w.keep, w.gone = true, c, b, keep, false
@@ -92,19 +94,19 @@ func (w *watch) look() {
 			return
 		}
 	}
-	s, closed, due := w.conn.raw.(*socket), false, time.Time{}
+	s, closed, due := w.conn.raw.(*socket.Conn), false, time.Time{}
 	w.waiting.Store(true)
 	for {
 		_ = s.SetReadDeadline(due)
 		if w.stopped.Load() {
 			return
 		}
-		now, err := s.waitHangup(closed)
+		now, err := s.WaitHangup(closed)
 		late := !due.IsZero() && !time.Now().Before(due)
 		switch {
 		case w.stopped.Load():
 			return
-		case now == wasReset, err != nil && !errors.Is(err, os.ErrDeadlineExceeded) /* cut by this side */, late && !w.answering.Load():
+		case now == socket.Reset, err != nil && !errors.Is(err, os.ErrDeadlineExceeded) /* cut by this side */, late && !w.answering.Load():
 			w.conn.listener.leave(w.conn)
 			if !w.keep {
 				w.gone = true
@@ -113,7 +115,7 @@ func (w *watch) look() {
 			return
 		case late:
 			due = time.Time{}
-		case now == wasClosed && !closed:
+		case now == socket.Closed && !closed:
 			w.conn.listener.leave(w.conn)
 			closed, due = true, time.Now().Add(halfClosed)
 		}

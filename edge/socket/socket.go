@@ -1,4 +1,4 @@
-package edge
+package socket
 
 import (
 	"io"
@@ -7,16 +7,16 @@ import (
 	"syscall"
 )
 
-// A socket is a connection of the kernel's. It is read and written with system calls that the scheduler does not hear of
+// A Conn is a connection of the kernel's. It is read and written with system calls that the scheduler does not hear of
 // (system_linux.go): they do not block, so nothing is gained by telling it, and its monitor thread, which watches who is told of, takes a
 // twentieth of the edge's time and more, most on a busy machine. Waiting, deadlines and closing are those of package net.
 //
 // One goroutine may read while another writes.
-type socket struct {
+type Conn struct {
 	net.Conn
 	raw   syscall.RawConn
 	in    transfer
-	reads uint8 // since it had to wait
+	Reads uint8 // since it had to wait
 	out   transfer
 	asked transfer // a request, and the wait for its answer
 	look  func(fd uintptr)
@@ -36,8 +36,8 @@ type transfer struct {
 	err  error
 }
 
-// newSocket returns c itself if it is none of the kernel's.
-func newSocket(c net.Conn) net.Conn {
+// New returns c itself if it is none of the kernel's.
+func New(c net.Conn) net.Conn {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
 		return c
@@ -46,12 +46,12 @@ func newSocket(c net.Conn) net.Conn {
 	if err != nil {
 		return c
 	}
-	s := &socket{Conn: c, raw: raw}
+	s := &Conn{Conn: c, raw: raw}
 	s.in.step, s.out.step = s.read, s.write
 	return s
 }
 
-func (s *socket) Read(p []byte) (int, error) {
+func (s *Conn) Read(p []byte) (int, error) {
 	t := &s.in
 	t.p = p
 	err := s.raw.Read(t.step)
@@ -67,24 +67,24 @@ func (s *socket) Read(p []byte) (int, error) {
 	return t.n, nil
 }
 
-func (s *socket) read(fd uintptr) (done bool) {
+func (s *Conn) read(fd uintptr) (done bool) {
 	t := &s.in
-	if s.reads++; s.reads%heard != 0 {
+	if s.Reads++; s.Reads%heard != 0 {
 		t.n, t.err = systemRead(fd, t.p)
 	} else if t.n, t.err = syscall.Read(int(fd), t.p); t.err == syscall.EINTR {
 		return s.read(fd)
 	}
 	if t.err == syscall.EAGAIN {
-		s.reads = 0
+		s.Reads = 0
 		return false
 	}
 	return true
 }
 
-// ask writes a request and waits for something to read, without a look for an answer that cannot be there yet: the poller is told to
+// Ask writes a request and waits for something to read, without a look for an answer that cannot be there yet: the poller is told to
 // watch before the request is written. It returns how much of it was. An error is one of writing; one of waiting shows when the
 // socket is read.
-func (s *socket) ask(request []byte) (sent int, err error) {
+func (s *Conn) Ask(request []byte) (sent int, err error) {
 	if s.asked.step == nil {
 		s.asked.step = s.askOnce
 	}
@@ -103,10 +103,10 @@ func (s *socket) ask(request []byte) (sent int, err error) {
 	return sent, nil
 }
 
-func (s *socket) askOnce(fd uintptr) (done bool) {
+func (s *Conn) askOnce(fd uintptr) (done bool) {
 	t := &s.asked
 	if len(t.p) == 0 { // the poller says that there is something
-		s.reads = 0
+		s.Reads = 0
 		return true
 	}
 	n, err := systemWrite(fd, t.p)
@@ -116,7 +116,7 @@ func (s *socket) askOnce(fd uintptr) (done bool) {
 	return len(t.p) > 0
 }
 
-func (s *socket) Write(p []byte) (int, error) {
+func (s *Conn) Write(p []byte) (int, error) {
 	t := &s.out
 	t.p, t.n, t.err = p, 0, nil
 	err := s.raw.Write(t.step)
@@ -127,7 +127,7 @@ func (s *socket) Write(p []byte) (int, error) {
 	return t.n, err
 }
 
-func (s *socket) write(fd uintptr) (done bool) {
+func (s *Conn) write(fd uintptr) (done bool) {
 	t := &s.out
 	for t.n < len(t.p) {
 		n, err := systemWrite(fd, t.p[t.n:])
@@ -143,8 +143,8 @@ func (s *socket) write(fd uintptr) (done bool) {
 	return true
 }
 
-// readNow reads what is there, and says that the time is up where nothing is: TLS goes on after that (net.Error).
-func (s *socket) readNow(p []byte) (n int, err error) {
+// ReadNow reads what is there, and says that the time is up where nothing is: TLS goes on after that (net.Error).
+func (s *Conn) ReadNow(p []byte) (n int, err error) {
 	failed := s.raw.Control(func(fd uintptr) { n, err = systemRead(fd, p) })
 	switch {
 	case failed != nil:
@@ -159,8 +159,8 @@ func (s *socket) readNow(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// peek returns how many bytes there are to read, at most 1, or the error that a read would give: EAGAIN where there is nothing yet.
-func (s *socket) peek() (n int, err error) {
+// Peek returns how many bytes there are to read, at most 1, or the error that a read would give: EAGAIN where there is nothing yet.
+func (s *Conn) Peek() (n int, err error) {
 	if s.look == nil {
 		s.look = func(fd uintptr) { s.ahead.n, s.ahead.err = systemPeek(fd) }
 	}
@@ -170,21 +170,21 @@ func (s *socket) peek() (n int, err error) {
 	return s.ahead.n, s.ahead.err
 }
 
-// hangup is what the other side of a connection has done with it.
-type hangup uint8
+// Hangup is what the other side of a connection has done with it.
+type Hangup uint8
 
 const (
-	stillThere hangup = iota
-	wasClosed         // in one direction, or in both
-	wasReset
+	Open   Hangup = iota
+	Closed        // in one direction, or in both
+	Reset
 )
 
-// waitHangup waits until the other side has closed the connection, or, once that is known, until it has reset it. It reads nothing, and
+// WaitHangup waits until the other side has closed the connection, or, once that is known, until it has reset it. It reads nothing, and
 // sees an end behind bytes that nobody has read.
-func (s *socket) waitHangup(closed bool) (now hangup, err error) {
+func (s *Conn) WaitHangup(closed bool) (now Hangup, err error) {
 	err = s.raw.Read(func(fd uintptr) bool {
 		now = systemHangup(fd)
-		return now == wasReset || now == wasClosed && !closed
+		return now == Reset || now == Closed && !closed
 	})
 	return now, err
 }

@@ -1,4 +1,4 @@
-package edge
+package socket
 
 import (
 	"syscall"
@@ -12,7 +12,7 @@ const (
 )
 
 // systemHangup asks poll(2), which knows of an end behind bytes that nobody has read yet. It does not wait.
-func systemHangup(fd uintptr) hangup {
+func systemHangup(fd uintptr) Hangup {
 	p := struct {
 		fd              int32
 		events, revents int16
@@ -21,9 +21,9 @@ func systemHangup(fd uintptr) hangup {
 	n, _, _ := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&none)), 0, 0, 0)
 	switch {
 	case n != 1:
-		return stillThere
+		return Open
 	case p.revents&(pollErr|pollHup) != 0:
-		return wasReset
+		return Reset
 	}
-	return wasClosed
+	return Closed
 }

@@ -1,6 +1,6 @@
 //go:build !race
 
-package edge
+package socket
 
 import (
 	"syscall"

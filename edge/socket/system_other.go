@@ -1,6 +1,6 @@
 //go:build !linux || race
 
-package edge
+package socket
 
 import "syscall"
 

@@ -1,16 +1,16 @@
 //go:build !linux
 
-package edge
+package socket
 
 import "syscall"
 
 // systemHangup sees an end that has no bytes before it.
-func systemHangup(fd uintptr) hangup {
+func systemHangup(fd uintptr) Hangup {
 	switch n, err := systemPeek(fd); {
 	case n > 0 || err == syscall.EAGAIN:
-		return stillThere
+		return Open
 	case err == nil:
-		return wasClosed
+		return Closed
 	}
-	return wasReset
+	return Reset
 }
