@@ -80,7 +80,7 @@ var badKey = refuse(http.StatusBadRequest, "bad_key", "A header or cookie by whi
 // What a trusted proxy sends counts for the client that it names, and, where the lines that name it cannot be read, for nobody.
 func (x *exchange) malformed(r *refusal) {
 	peer := x.conn.peer
-	known := x.head.size > 0 || !isIn(x.snap.sources.trust, peer)
+	known := x.size > 0 || !isIn(x.snap.sources.trust, peer)
 	if known {
 		x.client, x.chain, x.trusted = x.snap.sources.identify(peer, &x.head, x.chain)
 		x.source = x.snap.sources.of(x.client)

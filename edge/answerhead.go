@@ -35,74 +35,11 @@ var (
 // An answerHead reads the heads of answers as strictly as those of requests.
 type answerHead struct {
 	head
-	interim []byte // the head of an answer of status 1xx that is passed on
+	size int // of the lines with the empty line after them; 0: that has not come
 }
 
 // answerHeads are taken when an answer is there, not when its request is: what has just been used is in the processor's caches.
 var answerHeads = sync.Pool{New: func() any { return new(answerHead) }}
-
-// readAnswerHead reads up to the final answer's head, and says in b how its body is delimited and whether the connection
-// can be used again. io.EOF means that the connection ended before any byte.
-func (x *exchange) readAnswerHead(b *answerBody) error {
-	for n := range maxInterim {
-		if x.answer == nil {
-			x.answer = answerHeads.Get().(*answerHead)
-		}
-		raw, status, old, err := x.answer.read(b.br)
-		if x.invite && timedOut(err) && !b.upload.expired() {
-			x.inviteBody(b.upload)
-			continue
-		}
-		if n > 0 {
-			err = unexpected(err) // an interim answer is one as well
-		}
-		if err != nil {
-			return err
-		}
-		switch {
-		case status == http.StatusSwitchingProtocols:
-			if old || !x.switched() {
-				return errUpgrade
-			}
-			fallthrough
-		case status >= 200:
-			if err := x.answer.frame(b, old); err != nil {
-				return err
-			}
-			x.reply = reply{status: status, fields: x.reply.fields[:0], head: x.answer.filter(x.reply.head[:0], raw, status, x.decision.Told != nil), length: b.length}
-			if !x.answer.dated() {
-				x.reply.add("Date", x.server.dateValue(time.Now())) // when it came (RFC 9110, 6.6.1)
-			}
-			_, _ = b.br.Discard(len(raw))
-			return nil
-		case status == http.StatusContinue:
-			if x.invite {
-				x.inviteBody(b.upload)
-			}
-		case !old && !x.old:
-			x.interim(raw, status)
-		}
-		_, _ = b.br.Discard(len(raw))
-	}
-	return errInterim
-}
-
-// inviteBody tells the client to send its body: the origin wants it, or says nothing.
-func (x *exchange) inviteBody(u *upload) {
-	x.invite = false
-	if !u.taken.Load() {
-		_, _ = x.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // a failure shows when the body is read
-	}
-	u.proceed()
-}
-
-// interim passes an answer of status 1xx on, such as early hints (RFC 9110, 15.2), but for a 100: it goes to who waits for it, once.
-// A client of HTTP/1.0 gets none.
-func (x *exchange) interim(raw []byte, status int) {
-	a := x.answer
-	a.interim = append(a.filter(a.interim[:0], raw, status, false), "\r\n"...)
-	_, _ = x.conn.Write(a.interim) // a failure shows when the answer itself is written
-}
 
 // read waits for a head and reads it. raw is the whole of it, up to and with its empty line, and valid until br is read; old is an
 // origin of HTTP/1.0.
@@ -168,42 +105,43 @@ func (a *answerHead) parse(raw []byte) (status int, old bool, err error) {
 			return 0, false, errAnswer
 		}
 	}
-	return status, line[7] == '0', a.scan(raw[i+1:], maxHeaderLines)
+	a.size, err = scanHead(&a.head, raw[i+1:], maxHeaderLines)
+	return status, line[7] == '0', err
 }
 
-// frame finds out how the body is delimited (RFC 9112, 6.3). What could be read in two ways is an error: one server's body
-// would be another's next answer.
-func (a *answerHead) frame(b *answerBody, old bool) error {
-	b.length, b.reuse = lengthUnknown, !a.close && (!old || a.keep) // close outdoes keep-alive
+// frame finds out how the body is delimited (RFC 9112, 6.3), whether the connection can be used again, and for how long it is kept, at
+// most keep. What could be read in two ways is an error: one server's body would be another's next answer.
+func (a *answerHead) frame(old bool, keep time.Duration) (length int64, reuse bool, kept time.Duration, err error) {
+	length, reuse, kept = lengthUnknown, !a.close && (!old || a.keep), keep // close outdoes keep-alive
 	counted := false
 	for i := range a.lines {
 		l := &a.lines[i]
 		switch l.kind {
 		case lineContentLength:
-			if b.length = parseLength(l.value); b.length < 0 || counted {
-				return errFraming
+			if length = parseLength(l.value); length < 0 || counted {
+				return 0, false, 0, errFraming
 			}
 			counted = true
 		case lineHopByHop:
 			if seconds, ok := keepAliveTimeout(l); ok {
-				b.keep = min(b.keep, seconds)
+				kept = min(kept, seconds)
 			}
 		}
 	}
 	for i := range a.lines {
 		if l := &a.lines[i]; l.kind == lineTransferEncoding {
-			if counted || b.length == lengthChunked || old || !equalFold(l.value, "chunked") {
-				return errFraming
+			if counted || length == lengthChunked || old || !equalFold(l.value, "chunked") {
+				return 0, false, 0, errFraming
 			}
-			b.length = lengthChunked
+			length = lengthChunked
 		}
 	}
-	return nil
+	return length, reuse, kept, nil
 }
 
-// filter appends the head as the client may get it, up to its last line: without what ends at this hop, and without what only the
-// edge may say: its verdict, and, where a rule has something to tell, limits. An origin's own limits stay where no rule applies.
-func (a *answerHead) filter(out, raw []byte, status int, limits bool) []byte {
+// filter appends the head as the client may get it, up to its last line: without what ends at this hop, and without lines whose names
+// are not the origin's to say.
+func (a *answerHead) filter(out, raw []byte, status int, ours func(name []byte) bool) []byte {
 	end := bytes.IndexByte(raw, '\r')
 	out = append(append(out, http11...), raw[len(http11):end]...)
 	if end == len("HTTP/1.1 200") {
@@ -212,9 +150,7 @@ func (a *answerHead) filter(out, raw []byte, status int, limits bool) []byte {
 	out = append(out, "\r\n"...)
 	for i := range a.lines {
 		l := &a.lines[i]
-		switch {
-		case l.drop, equalFold(l.name, "sluice-verdict"), limits && tellsLimit(l.name),
-			l.kind == lineContentLength && (status < 200 || status == http.StatusNoContent):
+		if l.drop || ours(l.name) || l.kind == lineContentLength && (status < 200 || status == http.StatusNoContent) {
 			continue
 		}
 		out = append(out, l.name...)
@@ -228,20 +164,6 @@ func (a *answerHead) filter(out, raw []byte, status int, limits bool) []byte {
 // dated reports whether a date is passed on.
 func (a *answerHead) dated() bool {
 	return slices.ContainsFunc(a.lines, func(l line) bool { return !l.drop && equalFold(l.name, "date") })
-}
-
-func tellsLimit(name []byte) bool {
-	switch len(name) {
-	case len("ratelimit"):
-		return equalFold(name, "ratelimit")
-	case len("ratelimit-policy"):
-		return equalFold(name, "ratelimit-policy")
-	case len("x-ratelimit-limit"): // and -reset
-		return equalFold(name, "x-ratelimit-limit") || equalFold(name, "x-ratelimit-reset")
-	case len("x-ratelimit-remaining"):
-		return equalFold(name, "x-ratelimit-remaining")
-	}
-	return false
 }
 
 // keepAliveTimeout reads how long an origin keeps an idle connection, less a second for the way.

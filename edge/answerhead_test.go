@@ -20,7 +20,7 @@ func FuzzAnswerHead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		x := &exchange{server: &Server{}, conn: &conn{}, old: true}
+		x := &exchange{server: &Server{}, conn: &conn{}, request: request{old: true}}
 		b := &answerBody{stream: stream{br: bufio.NewReaderSize(bytes.NewReader(answer), originHead)}, keep: time.Minute}
 		if x.readAnswerHead(b) != nil {
 			return
@@ -46,7 +46,7 @@ func FuzzAnswerHead(f *testing.F) {
 		readAnswerElsewhere(t, answer, b, status)
 		var again head
 		_, lines, _ := bytes.Cut(text, []byte("\r\n"))
-		if err := again.scan(lines, maxHeaderLines); err != nil {
+		if _, err := scanHead(&again, lines, maxHeaderLines); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
 		for _, l := range again.lines {

@@ -27,9 +27,10 @@ type head struct {
 	close bool // Connection says so, in whatever case and company
 	keep  bool // Connection says keep-alive
 	asks  bool // Connection says upgrade
-	size  int  // of the block, up to and with its empty line; 0: it has none
 
-	nominated nameSet // what Connection names beside; nil: nothing
+	nominates bool    // there is a Connection
+	nominated nameSet // what it names beside; nil: nothing
+	listed    int     // elements of hop-by-hop lines
 }
 
 type line struct {
@@ -61,51 +62,37 @@ const (
 	lineLookalike // spelled with underscores as one of the above, which many a server behind takes for it (CGI, CVE-2024-45614)
 )
 
-// scan reads a header block: lines that end in CRLF, up to an empty line if there is one. What two servers could read differently is an error: a
-// line that ends in LF alone, one that continues the line before, a name with white space, a control byte; and so are more than
-// most lines. The lines point into block.
-func (h *head) scan(block []byte, most int) error {
-	*h = head{lines: h.lines[:0]}
-	nominates, listed, whole := false, 0, len(block)
-	for len(block) > 0 {
-		i := bytes.IndexByte(block, '\n')
-		if i < 1 || block[i-1] != '\r' {
-			return errHeaderSyntax
-		}
-		text := block[:i-1]
-		block = block[i+1:]
-		if len(text) == 0 {
-			h.size = whole - len(block)
-			break
-		}
-		colon := bytes.IndexByte(text, ':')
-		if colon < 1 || !isToken(text[:colon]) || !isText(text[colon+1:]) {
-			return errHeaderSyntax
-		}
-		if len(h.lines) == most {
-			return errHeaderCount
-		}
-		l := line{name: text[:colon], value: trimSpace(text[colon+1:])}
-		l.kind = classify(l.name)
-		switch l.kind {
-		case lineConnection:
-			l.drop, nominates = true, true
-			listed += elements(l.value)
-		case lineHopByHop:
-			l.drop = true
-			listed += elements(l.value)
-		case lineTransferEncoding, lineLookalike:
-			l.drop = true
-		}
-		if listed > maxListed {
-			return errHeaderCount
-		}
-		h.lines = append(h.lines, l)
+// reset makes h empty.
+func (h *head) reset() { *h = head{lines: h.lines[:0]} }
+
+// add adds a line, which must not be one too many. They point to what the head came in.
+func (h *head) add(name, value []byte, most int) error {
+	if len(h.lines) == most {
+		return errHeaderCount
 	}
-	if nominates {
+	l := line{name: name, value: value, kind: classify(name)}
+	switch l.kind {
+	case lineConnection:
+		l.drop, h.nominates = true, true
+		h.listed += elements(value)
+	case lineHopByHop:
+		l.drop = true
+		h.listed += elements(value)
+	case lineTransferEncoding, lineLookalike:
+		l.drop = true
+	}
+	if h.listed > maxListed {
+		return errHeaderCount
+	}
+	h.lines = append(h.lines, l)
+	return nil
+}
+
+// end is called after the last line: those that Connection names are dropped.
+func (h *head) end() {
+	if h.nominates {
 		h.dropNominated()
 	}
-	return nil
 }
 
 // dropNominated drops the headers that Connection names (RFC 9110, 7.6.1).
@@ -438,4 +425,16 @@ func trimSpace(s []byte) []byte {
 		s = s[:len(s)-1]
 	}
 	return s
+}
+
+// splitList splits a header value at its commas.
+func splitList(value []byte) [][]byte {
+	if len(value) == 0 {
+		return nil
+	}
+	parts := bytes.Split(value, []byte{','})
+	for i := range parts {
+		parts[i] = trimSpace(parts[i])
+	}
+	return parts
 }

@@ -41,7 +41,7 @@ func FuzzRequestHead(f *testing.F) {
 		c.br = bufio.NewReaderSize(c, 32<<10)
 		x := &exchange{conn: c, server: &Server{limits: Default().Limits}}
 		raw, err := c.nextHead(0, 32<<10)
-		if err != nil || x.understand(raw) != nil {
+		if err != nil || x.parse(raw, maxHeaderLines) != nil {
 			return
 		}
 		var out bytes.Buffer
@@ -54,7 +54,7 @@ func FuzzRequestHead(f *testing.F) {
 		}
 		var again head
 		_, lines, _ := bytes.Cut(out.Bytes(), []byte("\r\n"))
-		if err := again.scan(lines, maxHeaderLines); err != nil {
+		if _, err := scanHead(&again, lines, maxHeaderLines); err != nil {
 			t.Fatalf("%q: %v", out.Bytes(), err)
 		}
 		hosts := 0

@@ -125,10 +125,10 @@ func (s *screen) next() bool {
 func (x *exchange) screen(raw []byte, err error) []byte {
 	if err != nil {
 		x.refused, x.broken = headless(err), err != errTargetTooLong && err != errHeadTooLong
-	} else if x.refused = x.understand(raw); x.refused == nil && x.length != 0 {
+	} else if x.refused = x.parse(raw, x.server.limits.HeaderLines); x.refused == nil && x.length != 0 {
 		x.text = append(x.text[:0], raw[:x.size]...) // the body takes the head's place in the buffer
-		x.refused = x.understand(x.text)
-		x.in = requestBody(x.conn, x.length)
+		x.refused = x.parse(x.text, x.server.limits.HeaderLines)
+		x.in = requestBody(x.conn.br, x.conn, x.length)
 	}
 	if x.refused != nil {
 		return append(x.text[:0], standIn...)

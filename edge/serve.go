@@ -32,28 +32,14 @@ type exchange struct {
 	conn   *conn
 	now    time.Time // the one instant at which the request is judged
 
-	method  []byte // as rules see it
-	target  []byte // the path's, before it was made canonical
-	version []byte
-	isHead  bool // the method is HEAD as it came, whatever rules see: the answer has no body
-	old     bool // HTTP/1.0
-	head    head
-	size    int    // of the whole head, in bytes
-	length  int64  // of the body, in bytes, or lengthChunked
-	invite  bool   // the client waits to be invited to send its body, and has not been
-	close   bool   // the connection ends with the answer
-	text    []byte // the head, where a body comes after it
+	request
+	text []byte // the head, where a body comes after it
 
 	client   netip.Addr
 	source   counter.Source // the client's
 	chain    []netip.Addr   // addresses believed, the nearest first
 	trusted  bool           // the peer is
 	allowed  bool           // the client is never limited
-	rawHost  []byte         // as it came, and as the origin gets it
-	hostLine []byte         // of the head; an absolute target outdoes it
-	host     []byte         // as rules see it
-	path     []byte
-	readings reading // the others that its target has
 	decision decision
 
 	body      answerBody  // the exchange with the origin
@@ -75,12 +61,10 @@ type exchange struct {
 	ctx      *fasthttp.RequestCtx // while its handler runs
 	refused  *refusal             // why it is no request
 	broken   bool                 // no whole head came: it was slow, or its client is gone, which is not its form
-	framing  bool                 // the head has lines that fasthttp is not shown
-	shown    []byte               // the head without them
+	shown    []byte               // the head without what fasthttp is not shown
 
-	forwardedHost    bool
-	hostBuf, pathBuf []byte
-	buf, values      []byte
+	forwardedHost bool
+	buf, values   []byte
 }
 
 // begin counts a request as received and takes what its life needs.
@@ -88,11 +72,10 @@ func (s *Server) begin(screen *screen) *exchange {
 	s.stats.received.Add(1)
 	x, c := s.pool.Get().(*exchange), screen.conn
 	x.screened, x.snap, x.conn, x.now = screen, s.snap.Load(), c, time.Now()
-	x.method, x.target, x.version, x.rawHost, x.hostLine, x.host, x.path = nil, nil, nil, nil, nil, nil, nil
-	x.head.lines, x.head.size, x.length = x.head.lines[:0], 0, 0
+	x.request.reset()
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
-	x.refused, x.broken, x.framing, x.values = nil, false, false, x.values[:0]
-	x.allowed, x.isHead, x.old, x.invite, x.close, x.bodyRead, x.sent, x.counted = false, false, false, false, false, false, false, false
+	x.refused, x.broken, x.values = nil, false, x.values[:0]
+	x.allowed, x.bodyRead, x.sent, x.counted = false, false, false, false
 	c.writeAt = time.Time{}
 	return x
 }

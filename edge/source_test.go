@@ -11,7 +11,7 @@ import (
 
 func headOf(t testing.TB, lines ...string) *head {
 	h := &head{}
-	if err := h.scan([]byte(strings.Join(append(lines, "", ""), "\r\n")), maxHeaderLines); err != nil {
+	if _, err := scanHead(h, []byte(strings.Join(append(lines, "", ""), "\r\n")), maxHeaderLines); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -88,7 +88,7 @@ func FuzzForwardedHeaders(f *testing.F) {
 			entry = "for=192.0.2.1"
 		}
 		h := &head{}
-		if h.scan([]byte(name+": "+written+"\r\n"+name+": "+written+", "+entry+"\r\n\r\n"), maxHeaderLines) != nil {
+		if _, err := scanHead(h, []byte(name+": "+written+"\r\n"+name+": "+written+", "+entry+"\r\n\r\n"), maxHeaderLines); err != nil {
 			return
 		}
 		client, _, _ := trusting(name).identify(netip.MustParseAddr("10.0.0.1"), h, nil)

@@ -34,8 +34,8 @@ const (
 // A stream reads a body out of the buffer that its head came in, without a buffer between. What breaks off is an error, never
 // an end: nobody must take a part for the whole.
 type stream struct {
-	br       *bufio.Reader
-	waiter   interface{ fill(n int) error } // waits until n bytes are in br
+	br *bufio.Reader
+	waiter
 	framing  framing
 	left     int64  // of the fixed length or of the current chunk
 	got      int64  // bytes of the body so far,
@@ -46,12 +46,15 @@ type stream struct {
 }
 
 // requestBody is a body whose length is as the head says: in bytes, or lengthChunked.
-func requestBody(c *conn, length int64) stream {
+func requestBody(br *bufio.Reader, w waiter, length int64) stream {
 	if length == lengthChunked {
-		return stream{br: c.br, waiter: c, framing: chunked}
+		return stream{br: br, waiter: w, framing: chunked}
 	}
-	return stream{br: c.br, waiter: c, left: length}
+	return stream{br: br, waiter: w, left: length}
 }
+
+// A waiter waits until n bytes are in the buffer of a body.
+type waiter interface{ fill(n int) error }
 
 func (s *stream) finished() bool { return s.done || s.framing == fixed && s.left == 0 }
 

@@ -53,7 +53,7 @@ func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, 
 	c := &conn{Conn: client, listener: &registry{}}
 	c.br = bufio.NewReaderSize(c, headBuffer)
 	c.startBody(lingerTime, lingerTime)
-	s := requestBody(c, int64(length))
+	s := requestBody(c.br, c, int64(length))
 	for {
 		part, err := s.next()
 		if err == io.EOF {
@@ -65,7 +65,7 @@ func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, 
 		s.discard(len(part))
 	}
 	var lines head
-	if err := lines.scan(s.trailers, maxHeaderLines); err != nil {
+	if _, err := scanHead(&lines, s.trailers, maxHeaderLines); err != nil {
 		return nil, nil, 0, err
 	}
 	trailer = make(http.Header)

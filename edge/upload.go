@@ -109,7 +109,7 @@ func (u *upload) run() {
 		}
 	}
 	var trailer head
-	if trailer.scan(u.body.trailers, maxHeaderLines) != nil || slices.ContainsFunc(trailer.lines, func(l line) bool { return forged(&l) }) {
+	if _, err := scanHead(&trailer, u.body.trailers, maxHeaderLines); err != nil || slices.ContainsFunc(trailer.lines, func(l line) bool { return forged(&l) }) {
 		u.fail(errTrailer, true)
 		return
 	}

@@ -1,0 +1,95 @@
+package edge
+
+import (
+	"net/http"
+	"time"
+)
+
+// readAnswerHead reads up to the final answer's head, and says in b how its body is delimited and whether the connection
+// can be used again. io.EOF means that the connection ended before any byte.
+func (x *exchange) readAnswerHead(b *answerBody) error {
+	for n := range maxInterim {
+		if x.answer == nil {
+			x.answer = answerHeads.Get().(*answerHead)
+		}
+		raw, status, old, err := x.answer.read(b.br)
+		if x.invite && timedOut(err) && !b.upload.expired() {
+			x.inviteBody(b.upload)
+			continue
+		}
+		if n > 0 {
+			err = unexpected(err) // an interim answer is one as well
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case status == http.StatusSwitchingProtocols:
+			if old || !x.switched() {
+				return errUpgrade
+			}
+			fallthrough
+		case status >= 200:
+			if b.length, b.reuse, b.keep, err = x.answer.frame(old, b.keep); err != nil {
+				return err
+			}
+			x.reply = reply{status: status, fields: x.reply.fields[:0], head: x.answer.filter(x.reply.head[:0], raw, status, x.ours()), length: b.length}
+			if !x.answer.dated() {
+				x.reply.add("Date", x.server.dateValue(time.Now())) // when it came (RFC 9110, 6.6.1)
+			}
+			_, _ = b.br.Discard(len(raw))
+			return nil
+		case status == http.StatusContinue:
+			if x.invite {
+				x.inviteBody(b.upload)
+			}
+		case !old && !x.old:
+			x.interim(raw, status)
+		}
+		_, _ = b.br.Discard(len(raw))
+	}
+	return errInterim
+}
+
+// inviteBody tells the client to send its body: the origin wants it, or says nothing.
+func (x *exchange) inviteBody(u *upload) {
+	x.invite = false
+	if !u.taken.Load() {
+		_, _ = x.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // a failure shows when the body is read
+	}
+	u.proceed()
+}
+
+// interim passes an answer of status 1xx on, such as early hints (RFC 9110, 15.2), but for a 100: it goes to who waits for it, once.
+// A client of HTTP/1.0 gets none.
+func (x *exchange) interim(raw []byte, status int) {
+	x.buf = append(x.answer.filter(x.buf[:0], raw, status, tellsVerdict), "\r\n"...)
+	_, _ = x.conn.Write(x.buf) // a failure shows when the answer itself is written
+}
+
+// ours reports, of the names of an answer's lines, which only the edge may say: its verdict, and, where a rule has something to tell,
+// limits. An origin's own limits stay where no rule applies.
+func (x *exchange) ours() func(name []byte) bool {
+	if x.decision.Told != nil {
+		return tellsOurs
+	}
+	return tellsVerdict
+}
+
+func tellsVerdict(name []byte) bool { return equalFold(name, "sluice-verdict") }
+
+func tellsOurs(name []byte) bool { return tellsVerdict(name) || tellsLimit(name) }
+
+func tellsLimit(name []byte) bool {
+	switch len(name) {
+	case len("ratelimit"):
+		return equalFold(name, "ratelimit")
+	case len("ratelimit-policy"):
+		return equalFold(name, "ratelimit-policy")
+	case len("x-ratelimit-limit"): // and -reset
+		return equalFold(name, "x-ratelimit-limit") || equalFold(name, "x-ratelimit-reset")
+	case len("x-ratelimit-remaining"):
+		return equalFold(name, "x-ratelimit-remaining")
+	}
+	return false
+}
