@@ -184,12 +184,12 @@ func (x *exchange) appendCombined(b []byte, sample uint64) []byte {
 	b = append(b, " - - ["...)
 	b = x.now.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = append(b, `] "`...)
-	if x.method == nil {
+	if x.Method == nil {
 		b = append(b, "- - -"...)
 	} else {
-		b = appendEscaped(b, x.method)
+		b = appendEscaped(b, x.Method)
 		b = append(b, ' ')
-		b = appendEscaped(b, x.target)
+		b = appendEscaped(b, x.Target)
 		b = append(b, ' ')
 		b = appendEscaped(b, x.version)
 	}
@@ -203,7 +203,7 @@ func (x *exchange) appendCombined(b []byte, sample uint64) []byte {
 	}
 	for _, name := range [...]string{"referer", "user-agent"} {
 		b = append(b, ` "`...)
-		if v := x.head.first(name); len(v) > 0 {
+		if v := x.Head.First(name); len(v) > 0 {
 			b = appendEscaped(b, v)
 		} else {
 			b = append(b, '-')
@@ -226,9 +226,9 @@ func (x *exchange) appendJSON(b []byte, sample uint64) []byte {
 	for _, field := range [...]struct {
 		name  string
 		value []byte
-	}{{"host", x.rawHost}, {"method", x.method}, {"path", x.target}, {"referer", x.head.first("referer")},
-		{"user_agent", x.head.first("user-agent")}} {
-		if len(field.value) > 0 && x.method != nil {
+	}{{"host", x.RawHost}, {"method", x.Method}, {"path", x.Target}, {"referer", x.Head.First("referer")},
+		{"user_agent", x.Head.First("user-agent")}} {
+		if len(field.value) > 0 && x.Method != nil {
 			b = append(b, `,"`...)
 			b = append(b, field.name...)
 			b = append(b, `":"`...)

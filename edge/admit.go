@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"sluice/edge/message"
 )
 
 // skipLimit is how much of a refused request's body is read so that its connection can stay open.
@@ -15,22 +17,22 @@ func (x *exchange) admit() bool {
 	if x.conn.unnamed {
 		x.client, x.trusted = x.conn.peer, false
 	} else {
-		x.client, x.chain, x.trusted = x.snap.sources.identify(x.conn.peer, &x.head, x.chain)
+		x.client, x.chain, x.trusted = x.snap.sources.identify(x.conn.peer, &x.Head, x.chain)
 	}
 	if !x.trusted {
-		x.head.distrust()
+		x.Head.Distrust()
 	}
 	x.source = x.snap.sources.of(x.client)
 	x.server.requests.hit(x.source)
-	check := x.snap.check.is(x.path, x.target)
+	check := x.snap.check.is(x.Path, x.Target)
 	if check && x.trusted && x.ask(x.snap.check) != nil {
-		x.say(refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or told in two ways."))
+		x.say(message.Refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or told in two ways."))
 		return false
 	}
 	switch {
 	case isIn(x.snap.deny, x.client):
 		x.server.refusals.hit(x.source)
-		x.say(refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted."))
+		x.say(message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted."))
 		return false
 	case isIn(x.snap.allow, x.client):
 		x.allowed = true
@@ -62,27 +64,27 @@ func (x *exchange) admit() bool {
 		x.grant()
 		return false
 	}
-	if limit := x.server.limits.BodyBytes; limit > 0 && x.length > int64(limit) {
+	if limit := x.server.limits.BodyBytes; limit > 0 && x.Length > int64(limit) {
 		x.say(bodyTooLarge)
 		return false
 	}
 	return true
 }
 
-var bodyTooLarge = refuse(http.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this server accepts.")
+var bodyTooLarge = message.Refuse(http.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this server accepts.")
 
-var badKey = refuse(http.StatusBadRequest, "bad_key", "A header or cookie by which clients are told apart is there several times, or malformed.")
+var badKey = message.Refuse(http.StatusBadRequest, "bad_key", "A header or cookie by which clients are told apart is there several times, or malformed.")
 
 // malformed answers what is refused for its form, and ends the connection: what comes next may not be what we take it for. Host
 // and path of it are not known, but its source is, and is charged with it. A source that is refused is told so, and nothing more is
 // read of it.
 //
 // What a trusted proxy sends counts for the client that it names, and, where the lines that name it cannot be read, for nobody.
-func (x *exchange) malformed(r *refusal) {
+func (x *exchange) malformed(r *message.Refusal) {
 	peer := x.conn.peer
 	known := x.size > 0 || !isIn(x.snap.sources.trust, peer)
 	if known {
-		x.client, x.chain, x.trusted = x.snap.sources.identify(peer, &x.head, x.chain)
+		x.client, x.chain, x.trusted = x.snap.sources.identify(peer, &x.Head, x.chain)
 		x.source = x.snap.sources.of(x.client)
 		x.server.requests.hit(x.source)
 	}
@@ -105,7 +107,7 @@ func (x *exchange) charged() bool {
 }
 
 // turnAway answers with a refusal that ends the connection.
-func (x *exchange) turnAway(r *refusal) {
+func (x *exchange) turnAway(r *message.Refusal) {
 	x.close = true
 	x.conn.linger.Store(true)
 	x.say(r)
@@ -114,11 +116,11 @@ func (x *exchange) turnAway(r *refusal) {
 // match finds the rules that the request falls under.
 func (x *exchange) match() {
 	d := &x.decision
-	d.match(x.snap.rules, x.host, x.path, x.target, x.method, x.readings)
-	if len(x.host) == 0 {
+	d.match(x.snap.rules, x.Host, x.Path, x.Target, x.Method, x.Readings)
+	if len(x.Host) == 0 {
 		if g := x.snap.origins.of(nil); g != nil {
 			for _, o := range g.servers { // the origin will be told its own name, so rules about that hold
-				d.match(x.snap.rules, o.canonical, x.path, x.target, x.method, x.readings)
+				d.match(x.snap.rules, o.canonical, x.Path, x.Target, x.Method, x.Readings)
 			}
 		}
 	}
@@ -130,7 +132,7 @@ func (x *exchange) judge() bool {
 	if len(d.rules) == 0 {
 		return true
 	}
-	if !d.add(x.server.secret, &x.head, x.source) {
+	if !d.add(x.server.secret, &x.Head, x.source) {
 		return false
 	}
 	if x.now.Nanosecond()>>4%sampling != 0 || x.snap.waits {
@@ -151,7 +153,7 @@ func (x *exchange) judge() bool {
 // costs the connection instead.
 func (x *exchange) skipBody() {
 	c := x.conn
-	if x.length <= skipLimit && !x.close {
+	if x.Length <= skipLimit && !x.close {
 		x.startBody(lingerTime, lingerTime)
 		c.writeAt = time.Time{} // it takes its time
 		defer func() { c.body = false }()
@@ -174,7 +176,7 @@ func (x *exchange) skipBody() {
 // startBody begins to read the request's body, which the client must send at a pace. The head is not in the buffer any more.
 func (x *exchange) startBody(grace, most time.Duration) {
 	x.bodyRead = true
-	if x.length == lengthChunked || x.length > headBuffer {
+	if x.Length == lengthChunked || x.Length > headBuffer {
 		x.conn.grow(bodyBuffer)
 	}
 	x.in.br = x.conn.br

@@ -3,6 +3,8 @@ package edge
 import (
 	"net/http"
 	"time"
+
+	"sluice/edge/message"
 )
 
 // readAnswerHead reads up to the final answer's head, and says in b how its body is delimited and whether the connection
@@ -13,7 +15,7 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 			x.answer = answerHeads.Get().(*answerHead)
 		}
 		raw, status, old, err := x.answer.read(b.br)
-		if x.invite && timedOut(err) && !b.upload.expired() {
+		if x.Invite && timedOut(err) && !b.upload.expired() {
 			x.inviteBody(b.upload)
 			continue
 		}
@@ -40,7 +42,7 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 			_, _ = b.br.Discard(len(raw))
 			return nil
 		case status == http.StatusContinue:
-			if x.invite {
+			if x.Invite {
 				x.inviteBody(b.upload)
 			}
 		case !old && !x.old:
@@ -53,7 +55,7 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 
 // inviteBody tells the client to send its body: the origin wants it, or says nothing.
 func (x *exchange) inviteBody(u *upload) {
-	x.invite = false
+	x.Invite = false
 	if !u.taken.Load() {
 		_, _ = x.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // a failure shows when the body is read
 	}
@@ -76,20 +78,20 @@ func (x *exchange) ours() func(name []byte) bool {
 	return tellsVerdict
 }
 
-func tellsVerdict(name []byte) bool { return equalFold(name, "sluice-verdict") }
+func tellsVerdict(name []byte) bool { return message.EqualFold(name, "sluice-verdict") }
 
 func tellsOurs(name []byte) bool { return tellsVerdict(name) || tellsLimit(name) }
 
 func tellsLimit(name []byte) bool {
 	switch len(name) {
 	case len("ratelimit"):
-		return equalFold(name, "ratelimit")
+		return message.EqualFold(name, "ratelimit")
 	case len("ratelimit-policy"):
-		return equalFold(name, "ratelimit-policy")
+		return message.EqualFold(name, "ratelimit-policy")
 	case len("x-ratelimit-limit"): // and -reset
-		return equalFold(name, "x-ratelimit-limit") || equalFold(name, "x-ratelimit-reset")
+		return message.EqualFold(name, "x-ratelimit-limit") || message.EqualFold(name, "x-ratelimit-reset")
 	case len("x-ratelimit-remaining"):
-		return equalFold(name, "x-ratelimit-remaining")
+		return message.EqualFold(name, "x-ratelimit-remaining")
 	}
 	return false
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"sluice/edge/message"
 )
 
 // maxInterim bounds the answers with a status of 1xx before the real one.
@@ -34,7 +36,7 @@ var (
 
 // An answerHead reads the heads of answers as strictly as those of requests.
 type answerHead struct {
-	head
+	message.Head
 	size int // of the lines with the empty line after them; 0: that has not come
 }
 
@@ -105,32 +107,32 @@ func (a *answerHead) parse(raw []byte) (status int, old bool, err error) {
 			return 0, false, errAnswer
 		}
 	}
-	a.size, err = scanHead(&a.head, raw[i+1:], maxHeaderLines)
+	a.size, err = scanHead(&a.Head, raw[i+1:], message.MaxLines)
 	return status, line[7] == '0', err
 }
 
 // frame finds out how the body is delimited (RFC 9112, 6.3), whether the connection can be used again, and for how long it is kept, at
 // most keep. What could be read in two ways is an error: one server's body would be another's next answer.
 func (a *answerHead) frame(old bool, keep time.Duration) (length int64, reuse bool, kept time.Duration, err error) {
-	length, reuse, kept = lengthUnknown, !a.close && (!old || a.keep), keep // close outdoes keep-alive
+	length, reuse, kept = lengthUnknown, !a.Close && (!old || a.Keep), keep // close outdoes keep-alive
 	counted := false
-	for i := range a.lines {
-		l := &a.lines[i]
-		switch l.kind {
-		case lineContentLength:
-			if length = parseLength(l.value); length < 0 || counted {
+	for i := range a.Lines {
+		l := &a.Lines[i]
+		switch l.Kind {
+		case message.ContentLength:
+			if length = parseLength(l.Value); length < 0 || counted {
 				return 0, false, 0, errFraming
 			}
 			counted = true
-		case lineHopByHop:
+		case message.HopByHop:
 			if seconds, ok := keepAliveTimeout(l); ok {
 				kept = min(kept, seconds)
 			}
 		}
 	}
-	for i := range a.lines {
-		if l := &a.lines[i]; l.kind == lineTransferEncoding {
-			if counted || length == lengthChunked || old || !equalFold(l.value, "chunked") {
+	for i := range a.Lines {
+		if l := &a.Lines[i]; l.Kind == message.TransferEncoding {
+			if counted || length == lengthChunked || old || !message.EqualFold(l.Value, "chunked") {
 				return 0, false, 0, errFraming
 			}
 			length = lengthChunked
@@ -148,14 +150,14 @@ func (a *answerHead) filter(out, raw []byte, status int, ours func(name []byte) 
 		out = append(out, ' ') // the reason may be missing, this space may not (RFC 9112, 4)
 	}
 	out = append(out, "\r\n"...)
-	for i := range a.lines {
-		l := &a.lines[i]
-		if l.drop || ours(l.name) || l.kind == lineContentLength && (status < 200 || status == http.StatusNoContent) {
+	for i := range a.Lines {
+		l := &a.Lines[i]
+		if l.Drop || ours(l.Name) || l.Kind == message.ContentLength && (status < 200 || status == http.StatusNoContent) {
 			continue
 		}
-		out = append(out, l.name...)
+		out = append(out, l.Name...)
 		out = append(out, ": "...)
-		out = append(out, l.value...)
+		out = append(out, l.Value...)
 		out = append(out, "\r\n"...)
 	}
 	return out
@@ -163,16 +165,16 @@ func (a *answerHead) filter(out, raw []byte, status int, ours func(name []byte) 
 
 // dated reports whether a date is passed on.
 func (a *answerHead) dated() bool {
-	return slices.ContainsFunc(a.lines, func(l line) bool { return !l.drop && equalFold(l.name, "date") })
+	return slices.ContainsFunc(a.Lines, func(l message.Line) bool { return !l.Drop && message.EqualFold(l.Name, "date") })
 }
 
 // keepAliveTimeout reads how long an origin keeps an idle connection, less a second for the way.
-func keepAliveTimeout(l *line) (time.Duration, bool) {
-	if !equalFold(l.name, "keep-alive") {
+func keepAliveTimeout(l *message.Line) (time.Duration, bool) {
+	if !message.EqualFold(l.Name, "keep-alive") {
 		return 0, false
 	}
-	for _, part := range splitList(l.value) {
-		if len(part) > 8 && equalFold(part[:8], "timeout=") {
+	for _, part := range message.SplitList(l.Value) {
+		if len(part) > 8 && message.EqualFold(part[:8], "timeout=") {
 			n, err := strconv.Atoi(string(part[8:]))
 			if err != nil || n < 0 || n > 86400 {
 				return 0, false

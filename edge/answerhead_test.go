@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/edge/message"
 )
 
 // What is taken for the head of an answer can be handed on, says the same there, and has nothing left that ends here.
@@ -44,14 +46,14 @@ func FuzzAnswerHead(f *testing.F) {
 			}
 		}
 		readAnswerElsewhere(t, answer, b, status)
-		var again head
+		var again message.Head
 		_, lines, _ := bytes.Cut(text, []byte("\r\n"))
-		if _, err := scanHead(&again, lines, maxHeaderLines); err != nil {
+		if _, err := scanHead(&again, lines, message.MaxLines); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
-		for _, l := range again.lines {
-			if l.kind == lineConnection || l.kind == lineHopByHop || l.kind == lineTransferEncoding || l.kind == lineContentLength && status == 204 {
-				t.Fatalf("%s was handed on", l.name)
+		for _, l := range again.Lines {
+			if l.Kind == message.Connection || l.Kind == message.HopByHop || l.Kind == message.TransferEncoding || l.Kind == message.ContentLength && status == 204 {
+				t.Fatalf("%s was handed on", l.Name)
 			}
 		}
 	})

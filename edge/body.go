@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"sluice/edge/message"
 )
 
 // An answerBody is the exchange with an origin: the body of its answer, and what becomes of the connection. Every one that was
@@ -21,7 +23,7 @@ type answerBody struct {
 	timeout   time.Duration
 	out       *bufio.Writer // to the client, while the body is streamed
 	pass      bool          // the client takes trailers
-	nominated nameSet       // by the head's Connection
+	nominated message.Names // by the head's Connection
 	due       time.Time     // of the whole answer; zero: it may take any time
 }
 

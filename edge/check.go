@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"sluice/edge/message"
 )
 
 // A checkPath is where other proxies ask for verdicts (nginx's auth_request, Traefik's ForwardAuth, Caddy's forward_auth,
@@ -26,7 +28,7 @@ func parseCheckPath(text string) (checkPath, error) {
 		return checkPath{}, nil
 	}
 	prefix, below := strings.CutSuffix(text, "*")
-	path, _ := appendCanonicalPath(nil, []byte(prefix))
+	path, _ := message.AppendPath(nil, []byte(prefix))
 	switch canonical := string(path); {
 	case !strings.HasPrefix(text, "/") || strings.ContainsAny(prefix, "*?# \t") || below && !strings.HasSuffix(prefix, "/") || prefix == "/":
 		return checkPath{}, fmt.Errorf("%q is not a path to ask at: want one such as /check, or /check/* where the original path follows, or none", text)
@@ -58,7 +60,7 @@ var (
 // sends method and host as they were.
 func (x *exchange) ask(c checkPath) error {
 	if c.below != "" {
-		x.target = x.target[len(c.below)-1:]
+		x.Target = x.Target[len(c.below)-1:]
 		return x.canonical()
 	}
 	target, err := x.asked(askedTargets[:])
@@ -74,31 +76,31 @@ func (x *exchange) ask(c checkPath) error {
 		return err
 	}
 	if host != nil {
-		canonical, ok := appendCanonicalHost(x.hostBuf[:0], host)
+		canonical, ok := message.AppendHost(x.hostBuf[:0], host)
 		if !ok {
 			return errAsked
 		}
-		x.hostBuf, x.host, x.rawHost = canonical, canonical, host
+		x.hostBuf, x.Host, x.RawHost = canonical, canonical, host
 	}
 	if method != nil {
-		if !isMethod(method) {
+		if !message.IsMethod(method) {
 			return errAsked
 		}
-		x.method = method
+		x.Method = method
 	}
 	if target == nil {
 		return nil
 	}
-	x.target = target
+	x.Target = target
 	return x.canonical()
 }
 
 // canonical is the path of the target that is asked about.
 func (x *exchange) canonical() error {
-	if _, _, ok := authority(x.target); !ok || len(x.target) == 0 {
+	if _, _, ok := authority(x.Target); !ok || len(x.Target) == 0 {
 		return errAsked
 	}
-	if x.path, x.readings = appendCanonicalPath(nil, x.target); x.readings&tooMany != 0 || len(rawPath(x.target)) > maxPath {
+	if x.Path, x.Readings = message.AppendPath(nil, x.Target); x.Readings&message.TooMany != 0 || len(message.RawPath(x.Target)) > message.MaxPath {
 		return errAsked
 	}
 	return nil
@@ -107,16 +109,16 @@ func (x *exchange) canonical() error {
 // asked is the one value of some headers; nil if none is there. A proxy sets one of them and passes the others on as its
 // client wrote them, so two that differ may be an attempt to be judged as somebody else's request.
 func (x *exchange) asked(names []string) (value []byte, err error) {
-	for i := range x.head.lines {
-		l := &x.head.lines[i]
+	for i := range x.Head.Lines {
+		l := &x.Head.Lines[i]
 		for _, name := range names {
-			if !equalFold(l.name, name) {
+			if !message.EqualFold(l.Name, name) {
 				continue
 			}
-			if len(l.value) == 0 || value != nil && !bytes.Equal(value, l.value) {
+			if len(l.Value) == 0 || value != nil && !bytes.Equal(value, l.Value) {
 				return nil, errAsked
 			}
-			value = l.value
+			value = l.Value
 		}
 	}
 	return value, nil

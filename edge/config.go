@@ -12,6 +12,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/message"
 )
 
 // Config is what a configuration file says, with the defaults for what it does not say. ParseConfig and Default make one;
@@ -173,7 +174,7 @@ func Default() *Config {
 		Counters:  1_000_000,
 		AccessLog: AccessLogConfig{Format: "combined", Refused: 1},
 		Source:    SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
-		Limits: Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: maxHeaderLines, BodyRate: 500, AnswerRate: 500,
+		Limits: Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/message"
 )
 
 // ParseConfig is Parse of the zero Parser.
@@ -270,7 +271,7 @@ func plainName(s string) bool {
 func (r *reader) match(n ast.Node, m *Match) {
 	r.mapping(n, "match", fields{
 		"hosts": r.texts("match.hosts", func(n ast.Node, text string) {
-			if host, err := parseHostPattern(text); err != nil {
+			if host, err := message.ParseHostPattern(text); err != nil {
 				r.fail(n, "match.hosts: %v", err)
 			} else {
 				m.Hosts = append(m.Hosts, host)
@@ -282,7 +283,7 @@ func (r *reader) match(n ast.Node, m *Match) {
 			}
 		}),
 		"methods": r.texts("match.methods", func(n ast.Node, text string) {
-			if !isToken([]byte(text)) || strings.ToUpper(text) != text {
+			if !message.IsToken([]byte(text)) || strings.ToUpper(text) != text {
 				r.fail(n, "match.methods: %q is not a method: want a name in capitals, such as POST", text)
 				return
 			}

@@ -6,6 +6,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/message"
 )
 
 // A decision is a limiter's, with the edge's own of every rule.
@@ -31,12 +32,12 @@ func (d *decision) Reset() {
 }
 
 // match adds the rules about a request, each once: those that match any reading of its path.
-func (d *decision) match(s *ruleset, host, path, target, method []byte, readings reading) {
+func (d *decision) match(s *ruleset, host, path, target, method []byte, readings message.Reading) {
 	n := len(d.rules)
 	d.rules = s.match(d.rules, host, path, method)
-	for as := reading(1); as <= readings; as++ {
+	for as := message.Reading(1); as <= readings; as++ {
 		if as&^readings == 0 {
-			d.buf, _ = canonicalize(d.buf[:0], rawPath(target), as)
+			d.buf, _ = message.Canonicalize(d.buf[:0], message.RawPath(target), as)
 			d.rules = s.match(d.rules, host, d.buf, method)
 		}
 	}
@@ -55,7 +56,7 @@ func (d *decision) match(s *ruleset, host, path, target, method []byte, readings
 
 // add puts d.rules to the limiter: each counts the source, or what its key makes of the request. It reports false if an origin could
 // read one of those keys otherwise than the edge.
-func (d *decision) add(key secret, h *head, source counter.Source) bool {
+func (d *decision) add(key secret, h *message.Head, source counter.Source) bool {
 	for _, r := range d.rules {
 		s, ok := source, true
 		if r.parts != nil {

@@ -8,6 +8,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/message"
 	"sluice/mitigation"
 )
 
@@ -41,7 +42,7 @@ func newBench(t testing.TB, rules ...RuleConfig) *bench {
 func (b *bench) decide(source counter.Source, at time.Time) {
 	b.d.Reset()
 	b.d.rules = b.rules.match(b.d.rules, b.host, b.path, b.method)
-	b.d.add(secret{}, &head{}, source)
+	b.d.add(secret{}, &message.Head{}, source)
 	b.limiter.Decide(&b.d.Decision, at)
 	b.d.tally()
 }
@@ -166,8 +167,8 @@ func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 	buf, at := make([]byte, 0, 64), epoch
 	decide := func() {
 		b.d.Reset()
-		path, readings := appendCanonicalPath(buf, target)
-		if readings != hostCut|paramsCut|slashKept {
+		path, readings := message.AppendPath(buf, target)
+		if readings != message.HostCut|message.ParamsCut|message.SlashKept {
 			t.Fatalf("%s has the readings %04b", target, readings)
 		}
 		b.d.match(b.rules, b.host, path, target, b.method, readings)

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"sluice/edge/message"
 )
 
 func TestControlBytes(t *testing.T) {
@@ -14,7 +16,7 @@ func TestControlBytes(t *testing.T) {
 		for at := range 20 {
 			text := bytes.Repeat([]byte{'a'}, 20)
 			text[at] = byte(c)
-			if got, want := isText(text), c == '\t' || c >= ' ' && c != 0x7f; got != want {
+			if got, want := message.IsText(text), c == '\t' || c >= ' ' && c != 0x7f; got != want {
 				t.Fatalf("%q: %t", text, got)
 			}
 		}
@@ -41,32 +43,32 @@ func FuzzRequestHead(f *testing.F) {
 		c.br = bufio.NewReaderSize(c, 32<<10)
 		x := &exchange{conn: c, server: &Server{limits: Default().Limits}}
 		raw, err := c.nextHead(0, 32<<10)
-		if err != nil || x.parse(raw, maxHeaderLines) != nil {
+		if err != nil || x.parse(raw, message.MaxLines) != nil {
 			return
 		}
 		var out bytes.Buffer
 		out.Write(x.appendHead(nil, o))
 		readElsewhere(t, request, x, c.br.Buffered()-x.size)
-		target := string(originForm(x.target))
+		target := string(originForm(x.Target))
 		line, _, _ := strings.Cut(out.String(), "\r\n")
-		if want := string(x.method) + " " + target + " HTTP/1.1"; line != want || strings.Count(line, " ") != 2 {
+		if want := string(x.Method) + " " + target + " HTTP/1.1"; line != want || strings.Count(line, " ") != 2 {
 			t.Fatalf("%q became %q", request, line)
 		}
-		var again head
+		var again message.Head
 		_, lines, _ := bytes.Cut(out.Bytes(), []byte("\r\n"))
-		if _, err := scanHead(&again, lines, maxHeaderLines); err != nil {
+		if _, err := scanHead(&again, lines, message.MaxLines); err != nil {
 			t.Fatalf("%q: %v", out.Bytes(), err)
 		}
 		hosts := 0
-		for _, l := range again.lines {
-			switch l.kind {
-			case lineHost:
+		for _, l := range again.Lines {
+			switch l.Kind {
+			case message.Host:
 				hosts++
-			case lineConnection, lineHopByHop, lineExpect:
-				if own := string(l.name) + ": " + string(l.value); own == "Connection: TE" || own == "TE: trailers" || own == "Expect: 100-continue" && x.invite || string(l.name) == "Trailer" {
+			case message.Connection, message.HopByHop, message.Expect:
+				if own := string(l.Name) + ": " + string(l.Value); own == "Connection: TE" || own == "TE: trailers" || own == "Expect: 100-continue" && x.Invite || string(l.Name) == "Trailer" {
 					continue // the edge's own
 				}
-				t.Fatalf("%s was passed on: %q", l.name, out.Bytes())
+				t.Fatalf("%s was passed on: %q", l.Name, out.Bytes())
 			}
 		}
 		if hosts != 1 {
@@ -76,15 +78,15 @@ func FuzzRequestHead(f *testing.F) {
 		if err != nil {
 			return // another server may be stricter: it refuses the request
 		}
-		wantHost := string(x.rawHost)
+		wantHost := string(x.RawHost)
 		if wantHost == "" {
 			wantHost = o.host
 		}
 		if req.Host != wantHost || req.RequestURI != target {
 			t.Fatalf("another server sees %s %s, want %s %s", req.Host, req.RequestURI, wantHost, target)
 		}
-		if req.ContentLength != x.length {
-			t.Fatalf("another server sees a length of %d, want %d: %q", req.ContentLength, x.length, out.Bytes())
+		if req.ContentLength != x.Length {
+			t.Fatalf("another server sees a length of %d, want %d: %q", req.ContentLength, x.Length, out.Bytes())
 		}
 	})
 }
@@ -103,8 +105,8 @@ func readElsewhere(t *testing.T, request []byte, x *exchange, left int) {
 		length = 0
 	}
 	chunked := len(req.TransferEncoding) > 0
-	if req.Method != string(x.method) || req.RequestURI != string(x.target) || !strings.EqualFold(req.Host, string(x.rawHost)) ||
-		chunked != (x.length == lengthChunked) || length != max(x.length, 0) {
+	if req.Method != string(x.Method) || req.RequestURI != string(x.Target) || !strings.EqualFold(req.Host, string(x.RawHost)) ||
+		chunked != (x.Length == lengthChunked) || length != max(x.Length, 0) {
 		t.Fatalf("%q: another server sees %s %s of %s, length %d, chunked %t", request, req.Method, req.RequestURI, req.Host, req.ContentLength, chunked)
 	}
 	if br.Buffered() != left {

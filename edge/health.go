@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"sluice/edge/message"
 )
 
 const (
@@ -185,9 +187,7 @@ func (o *origin) connect(deadline time.Time) (net.Conn, error) {
 }
 
 // sourceBusy is the answer to a request of a source that has its share of the places taken.
-var sourceBusy = &refusal{http.StatusServiceUnavailable, "origin_busy", "Too many requests from this address are under way.", soon}
+var sourceBusy = message.Refuse(http.StatusServiceUnavailable, "origin_busy", "Too many requests from this address are under way.").With("Retry-After", "1")
 
 // busy is the answer to a request for which no server has room.
-var busy = &refusal{http.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.", soon}
-
-var soon = field{"Retry-After", []byte("1")}
+var busy = message.Refuse(http.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.").With("Retry-After", "1")

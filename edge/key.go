@@ -11,6 +11,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"sluice/counter"
+	"sluice/edge/message"
 )
 
 // A keyPart is one of the things that a rule tells sources apart by.
@@ -33,9 +34,9 @@ func parseKeyPart(text string) (keyPart, error) {
 	switch {
 	case text == "source":
 		return keyPart{kind: keySource}, nil
-	case named && kind == "header" && isToken([]byte(name)):
+	case named && kind == "header" && message.IsToken([]byte(name)):
 		return keyPart{kind: keyHeader, name: []byte(strings.ToLower(name))}, nil
-	case named && kind == "cookie" && isToken([]byte(name)):
+	case named && kind == "cookie" && message.IsToken([]byte(name)):
 		return keyPart{kind: keyCookie, name: []byte(name)}, nil
 	}
 	return keyPart{}, fmt.Errorf("%q is not possible: want source, header:NAME or cookie:NAME", text)
@@ -54,7 +55,7 @@ func newSecret(b [16]byte) secret {
 //
 // It reports false for one that is there several times with different values, of which origins take one or another, or in a form
 // that they may not read alike.
-func (k secret) digest(parts []keyPart, h *head, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
+func (k secret) digest(parts []keyPart, h *message.Head, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
 	buf = buf[:0]
 	for _, p := range parts {
 		from, ok := len(buf), true
@@ -78,9 +79,9 @@ func (k secret) digest(parts []keyPart, h *head, source counter.Source, buf []by
 }
 
 // append appends what a request has of a header or cookie, in one form for all that origins take for the same.
-func (p *keyPart) append(buf []byte, h *head) ([]byte, bool) {
+func (p *keyPart) append(buf []byte, h *message.Head) ([]byte, bool) {
 	if p.kind == keyCookie {
-		value, ok := h.cookie(p.name)
+		value, ok := h.Cookie(p.name)
 		if !ok {
 			return buf, false
 		}
@@ -88,7 +89,7 @@ func (p *keyPart) append(buf []byte, h *head) ([]byte, bool) {
 	} else if p.kind == keySource {
 		return buf, true
 	}
-	value, ok := h.only(p.name)
+	value, ok := h.Only(p.name)
 	if !ok || len(value) == 0 {
 		return buf, ok
 	}
@@ -96,7 +97,7 @@ func (p *keyPart) append(buf []byte, h *head) ([]byte, bool) {
 	case "authorization":
 		return appendCredentials(buf, value)
 	case "host":
-		return appendCanonicalHost(buf, value)
+		return message.AppendHost(buf, value)
 	}
 	return append(buf, value...), true
 }
@@ -119,7 +120,7 @@ func appendCredentials(buf, value []byte) ([]byte, bool) {
 		buf = append(buf, c)
 	}
 	basic := string(buf[from:]) == "basic"
-	buf, value = append(buf, ' '), trimSpace(value[i:])
+	buf, value = append(buf, ' '), message.TrimSpace(value[i:])
 	if !basic {
 		return append(buf, value...), true
 	}
@@ -142,7 +143,7 @@ func appendCookie(buf, value []byte) ([]byte, bool) {
 		case c == '"' || c == '\\' || c == ',' || c == '\t' || c >= 0x7f:
 			return buf, false
 		case c == '%' && i+2 < len(value):
-			if high, low := unhex(value[i+1]), unhex(value[i+2]); high >= 0 && low >= 0 {
+			if high, low := message.Unhex(value[i+1]), message.Unhex(value[i+2]); high >= 0 && low >= 0 {
 				c = byte(high<<4 | low)
 				i += 2
 			}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/edge/message"
 	"sluice/edge/socket"
 )
 
@@ -127,7 +128,7 @@ func newOrigin(u *url.URL) *origin {
 		return &origin{name: "unix:" + u.Path, host: "localhost", canonical: []byte("localhost"), socket: u.Path}
 	}
 	o := &origin{name: u.Scheme + "://" + u.Host, host: u.Host, addr: u.Host}
-	o.canonical, _ = appendCanonicalHost(nil, []byte(u.Host))
+	o.canonical, _ = message.AppendHost(nil, []byte(u.Host))
 	if o.port = u.Port(); o.port == "" {
 		o.port = "80"
 		if u.Scheme == "https" {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"sluice/edge/message"
 )
 
 func (r *reader) origin(n ast.Node, c *Config) {
@@ -14,7 +16,7 @@ func (r *reader) origin(n ast.Node, c *Config) {
 	balance, at := "round_robin", n
 	seen := r.mapping(n, "origin", fields{
 		"hosts": r.texts("origins.hosts", func(n ast.Node, text string) {
-			if host, err := parseHostPattern(text); err != nil {
+			if host, err := message.ParseHostPattern(text); err != nil {
 				r.fail(n, "origins.hosts: %v", err)
 			} else {
 				o.Hosts = append(o.Hosts, host)
@@ -62,7 +64,7 @@ func (r *reader) origin(n ast.Node, c *Config) {
 			r.texts("origins.upgrades", func(n ast.Node, text string) {
 				name := strings.ToLower(text)
 				switch {
-				case !isToken([]byte(name)):
+				case !message.IsToken([]byte(name)):
 					r.fail(n, "origins.upgrades: %q is not the name of a protocol: want one such as websocket", text)
 				case strings.HasPrefix(name, "h2") || name == "http" || name == "tls":
 					r.fail(n, "origins.upgrades: %s cannot be tunnelled: requests in it would pass all rules by", text)

@@ -3,17 +3,19 @@ package edge
 import (
 	"net/http"
 	"strconv"
+
+	"sluice/edge/message"
 )
 
 // appendHead appends the head of the request as the origin gets it: the target and the headers as they came, without what ends
 // at this hop, and with what only we may say of where the request comes from.
 func (x *exchange) appendHead(b []byte, o *origin) []byte {
-	b = append(b, x.method...)
+	b = append(b, x.Method...)
 	b = append(b, ' ')
-	b = append(b, originForm(x.target)...)
+	b = append(b, originForm(x.Target)...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
-	if len(x.rawHost) > 0 {
-		b = append(b, x.rawHost...)
+	if len(x.RawHost) > 0 {
+		b = append(b, x.RawHost...)
 	} else {
 		b = append(b, o.host...) // a client of HTTP/1.0 need not say
 	}
@@ -21,27 +23,27 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 
 	proto, via := false, false
 	x.trailers = false
-	for i := range x.head.lines {
-		l := &x.head.lines[i]
-		if l.drop {
-			x.trailers = x.trailers || l.kind == lineHopByHop && !x.old && takesTrailers(l)
+	for i := range x.Head.Lines {
+		l := &x.Head.Lines[i]
+		if l.Drop {
+			x.trailers = x.trailers || l.Kind == message.HopByHop && !x.old && message.TakesTrailers(l)
 			continue
 		}
-		switch l.kind {
-		case lineHost, lineExpect, lineForwardedFor, lineContentLength:
+		switch l.Kind {
+		case message.Host, message.Expect, message.ForwardedFor, message.ContentLength:
 			continue // they are written below
-		case lineForwardedHost, lineForwardedProto:
-			proto = proto || l.kind == lineForwardedProto
-			x.forwardedHost = x.forwardedHost || l.kind == lineForwardedHost
-		case lineVia:
+		case message.ForwardedHost, message.ForwardedProto:
+			proto = proto || l.Kind == message.ForwardedProto
+			x.forwardedHost = x.forwardedHost || l.Kind == message.ForwardedHost
+		case message.Via:
 			via = true
-			b = append(append(b, "Via: "...), l.value...)
+			b = append(append(b, "Via: "...), l.Value...)
 			b = append(b, ", 1.1 sluice\r\n"...)
 			continue
 		}
-		b = append(b, l.name...)
+		b = append(b, l.Name...)
 		b = append(b, ": "...)
-		b = append(b, l.value...)
+		b = append(b, l.Value...)
 		b = append(b, "\r\n"...)
 	}
 
@@ -57,9 +59,9 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 			b = append(b, 's')
 		}
 	}
-	if !x.forwardedHost && len(x.rawHost) > 0 {
+	if !x.forwardedHost && len(x.RawHost) > 0 {
 		b = append(b, "\r\nX-Forwarded-Host: "...)
-		b = append(b, x.rawHost...)
+		b = append(b, x.RawHost...)
 	}
 	if !via {
 		b = append(b, "\r\nVia: "...)
@@ -72,14 +74,14 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 	} else if x.trailers {
 		b = append(b, "\r\nConnection: TE\r\nTE: trailers"...)
 	}
-	if x.invite {
+	if x.Invite {
 		b = append(b, "\r\nExpect: 100-continue"...)
 	}
-	switch n := x.length; {
+	switch n := x.Length; {
 	case n == lengthChunked:
 		b = append(b, "\r\nTransfer-Encoding: chunked"...)
 		b = x.announce(b)
-	case n > 0 || n == 0 && string(x.method) != http.MethodGet && string(x.method) != http.MethodHead:
+	case n > 0 || n == 0 && string(x.Method) != http.MethodGet && string(x.Method) != http.MethodHead:
 		b = append(b, "\r\nContent-Length: "...)
 		b = strconv.AppendInt(b, n, 10)
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"sluice/edge/message"
 )
 
 // forward passes the request on and makes the origin's answer the reply, its body perhaps still to be streamed. It returns
@@ -16,16 +18,16 @@ import (
 //
 // A small body is read first, so that a client that sends slowly holds nothing of the origin's.
 func (x *exchange) forward() int {
-	g := x.snap.origins.of(x.host)
+	g := x.snap.origins.of(x.Host)
 	if g == nil {
-		x.say(refuse(http.StatusMisdirectedRequest, "no_origin", "This server does not answer for that host."))
+		x.say(message.Refuse(http.StatusMisdirectedRequest, "no_origin", "This server does not answer for that host."))
 		return 0
 	}
 	now, due := x.now, time.Time{}
 	if g.total > 0 {
 		due = now.Add(g.total)
 	}
-	if x.length > 0 && x.length <= heldBody && !x.invite {
+	if x.Length > 0 && x.Length <= heldBody && !x.Invite {
 		if r := x.hold(due); r != nil {
 			x.close = true
 			x.conn.linger.Store(true)
@@ -109,7 +111,7 @@ func (x *exchange) pass(g *group, now, due time.Time) int {
 				}
 			}
 			o.active.Add(-1)
-			x.say(refuse(http.StatusBadGateway, "origin_unreachable", "The server behind this one cannot be reached."))
+			x.say(message.Refuse(http.StatusBadGateway, "origin_unreachable", "The server behind this one cannot be reached."))
 			return 0
 		}
 		b := &x.body
@@ -129,7 +131,7 @@ func (x *exchange) pass(g *group, now, due time.Time) int {
 			l.rest() // the upload is over
 			return 0
 		}
-		if l.reused && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(x.method)) {
+		if l.reused && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(x.Method)) {
 			l.rest()
 			fresh = true
 			continue
@@ -152,13 +154,13 @@ func (x *exchange) abandoned(b *answerBody) {
 }
 
 // clientGone has the status that nginx gives it, for logs and metrics.
-var clientGone = refuse(499, "client_closed", "The connection was closed before the answer was there.")
+var clientGone = message.Refuse(499, "client_closed", "The connection was closed before the answer was there.")
 
 // failed answers for an origin that did not, or tells the client that its own body was at fault.
 func (x *exchange) failed(o *origin, b *answerBody, err error) {
 	if u := b.upload; u != nil {
 		failed := u.failed.Load() // else it is cut off now because the origin has failed, or the time for all of it is up
-		late := !failed && !u.taken.Load() && !x.invite && !b.due.IsZero() && !time.Now().Before(b.due)
+		late := !failed && !u.taken.Load() && !x.Invite && !b.due.IsZero() && !time.Now().Before(b.due)
 		u.end()
 		x.conn.body = false
 		x.conn.linger.Store(true)
@@ -173,10 +175,10 @@ func (x *exchange) failed(o *origin, b *answerBody, err error) {
 	}
 	if timedOut(err) {
 		x.server.warn("origin too slow", "origin", o.name, "error", err)
-		x.say(refuse(http.StatusGatewayTimeout, "origin_timeout", "The server behind this one did not answer in time."))
+		x.say(message.Refuse(http.StatusGatewayTimeout, "origin_timeout", "The server behind this one did not answer in time."))
 	} else {
 		x.server.warn("origin failed", "origin", o.name, "error", err)
-		x.say(refuse(http.StatusBadGateway, "origin_failed", "The server behind this one gave no valid answer."))
+		x.say(message.Refuse(http.StatusBadGateway, "origin_failed", "The server behind this one gave no valid answer."))
 	}
 	if b.upload != nil {
 		x.close = true
@@ -193,11 +195,11 @@ func (x *exchange) blames(b *answerBody, err error) bool {
 	switch {
 	case err == errUnasked: // such as a 408 of a server that had waited long enough on an idle connection
 		return false
-	case err == bufio.ErrBufferFull, err == errHeaderSyntax, err == errHeaderCount, err == errFraming, err == errInterim:
+	case err == bufio.ErrBufferFull, err == message.ErrSyntax, err == message.ErrCount, err == errFraming, err == errInterim:
 		return false // it answered, perhaps with too much of what the client had said
 	case timedOut(err):
 		// The client may have used up the time for the whole with its body.
-		return b.due.IsZero() || x.length == 0 || time.Now().Before(b.due)
+		return b.due.IsZero() || x.Length == 0 || time.Now().Before(b.due)
 	case err == errAnswer, err == errUpgrade:
 		return true
 	case b.link.reused && err == io.EOF:
@@ -205,7 +207,7 @@ func (x *exchange) blames(b *answerBody, err error) bool {
 	case u != nil && (!u.taken.Load() || u.failed.Load()):
 		return false // who has enough of a body, or of waiting for it, may close without an answer
 	}
-	return x.size <= commonHead && isCommon(x.method) // so may who does not like the head
+	return x.size <= commonHead && isCommon(x.Method) // so may who does not like the head
 }
 
 // isIdempotent reports whether a request may be sent again when nobody knows what became of it.
@@ -246,7 +248,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 	head := requestHeads.Get().(*[]byte)
 	*head = x.appendHead((*head)[:0], o)
 	var err error
-	if x.length == 0 || x.held != nil {
+	if x.Length == 0 || x.held != nil {
 		if x.held != nil {
 			*head = append(*head, *x.held...)
 		}
@@ -260,7 +262,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 	} else {
 		l.asked, l.begun = false, nil
 		grace, wait := x.server.limits.HeaderTimeout, b.due
-		if x.invite {
+		if x.Invite {
 			// What the origin says to the head decides whether the client sends its body.
 			sent, err := l.Write(*head)
 			if err != nil && sent == 0 && l.reused {
@@ -281,7 +283,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		x.in.waiter = u
 		b.upload = u
 		x.startBody(grace, x.server.limits.IdleTimeout)
-		if !x.invite && x.length != lengthChunked && x.length <= inlineBody {
+		if !x.Invite && x.Length != lengthChunked && x.Length <= inlineBody {
 			u.run()
 			if u.byClient || u.err == errUnasked {
 				return u.err

@@ -8,6 +8,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/message"
 	"sluice/mitigation"
 )
 
@@ -22,7 +23,7 @@ type Rehearsal struct {
 	index       map[*rule]int
 	limiter     limiter.Limiter
 	decision    decision
-	head        head // of no lines
+	head        message.Head // of no lines
 	host        []byte
 	target      []byte
 	said        Rehearsed
@@ -83,13 +84,13 @@ func (r *Rehearsal) Judge(q PastRequest, now time.Time) *Rehearsed {
 	}
 	var ok bool
 	r.target = append(r.target[:0], q.Target...)
-	path, readings := appendCanonicalPath(nil, r.target)
-	if r.host, ok = appendCanonicalHost(r.host[:0], []byte(q.Host)); !ok {
+	path, readings := message.AppendPath(nil, r.target)
+	if r.host, ok = message.AppendHost(r.host[:0], []byte(q.Host)); !ok {
 		r.host = r.host[:0]
 	}
 	d := &r.decision
 	d.Reset()
-	d.match(r.rules, r.host, path, r.target, []byte(q.Method), readings&^tooMany)
+	d.match(r.rules, r.host, path, r.target, []byte(q.Method), readings&^message.TooMany)
 	d.add(secret{}, &r.head, r.sources.of(addr))
 	r.limiter.Decide(&d.Decision, now)
 	for i, rule := range d.rules {

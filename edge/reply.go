@@ -7,34 +7,37 @@ import (
 	"time"
 
 	"sluice/edge/limiter"
+	"sluice/edge/message"
 )
 
 // A reply is the answer to a request as its client gets it.
 type reply struct {
 	status      int
 	from        from
-	head        []byte  // of an origin's: status line and header lines; what ends at this hop, and the empty line, come when it is sent
-	fields      []field // what the edge says in the header of an answer, its own or not
-	contentType string  // of an answer of the edge's own, as is
+	head        []byte          // of an origin's: status line and header lines; what ends at this hop, and the empty line, come when it is sent
+	fields      []message.Field // what the edge says in the header of an answer, its own or not
+	contentType string          // of an answer of the edge's own, as is
 	body        []byte
 	stream      *answerBody // of an origin's; nil: there is none
 	length      int64       // of the body as announced, in bytes; less than 0: it is not
 }
 
-func (r *reply) add(name string, value []byte) { r.fields = append(r.fields, field{name, value}) }
+func (r *reply) add(name string, value []byte) {
+	r.fields = append(r.fields, message.Field{Name: name, Value: value})
+}
 
 // say answers with a refusal.
-func (x *exchange) say(r *refusal) {
+func (x *exchange) say(r *message.Refusal) {
 	b := append(x.buf[:0], `{"error":{"code":"`...)
-	b = append(b, r.code...)
+	b = append(b, r.Code...)
 	b = append(b, `","message":"`...)
-	b = append(b, r.message...)
+	b = append(b, r.Message...)
 	b = append(b, `"}}`+"\n"...)
 	x.buf = b
-	x.begins(r.status, "application/json", b)
+	x.begins(r.Status, "application/json", b)
 	x.reply.add("Cache-Control", noStore)
-	if r.header.name != "" {
-		x.reply.add(r.header.name, r.header.value)
+	if r.Header.Name != "" {
+		x.reply.add(r.Header.Name, r.Header.Value)
 	}
 }
 
@@ -54,7 +57,7 @@ func (x *exchange) respond() {
 		to.Header.SetContentType(r.contentType)
 	}
 	for _, f := range r.fields {
-		to.Header.AddBytesV(f.name, f.value)
+		to.Header.AddBytesV(f.Name, f.Value)
 	}
 	to.SetBodyRaw(r.body)
 }

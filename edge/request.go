@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
+
+	"sluice/edge/message"
 )
 
 const http11 = "HTTP/1.1"
 
 // A request is what the head of one says. What it points to is the head.
 type request struct {
-	said
+	message.Request
 	version  []byte
 	hostLine []byte // of the head; an absolute target outdoes it
 	isHead   bool   // the method is HEAD as it came, whatever rules see: the answer has no body
@@ -24,60 +26,60 @@ type request struct {
 
 // reset makes r ready for the next head.
 func (r *request) reset() {
-	head := r.head
-	head.reset()
-	*r = request{said: said{head: head}, hostBuf: r.hostBuf, pathBuf: r.pathBuf}
+	head := r.Head
+	head.Reset()
+	*r = request{Request: message.Request{Head: head}, hostBuf: r.hostBuf, pathBuf: r.pathBuf}
 }
 
 // parse reads the head of a request and refuses what is not plain: anything that this edge and the origin could read
 // differently, and what has more than so many lines. raw begins with the head, up to and with its empty line.
-func (r *request) parse(raw []byte, most int) *refusal {
+func (r *request) parse(raw []byte, most int) *message.Refusal {
 	line, lines, _ := bytes.Cut(raw, []byte("\r\n"))
 	if no := r.requestLine(line); no != nil {
 		return no
 	}
-	size, err := scanHead(&r.head, lines, most)
-	if errors.Is(err, errHeaderCount) {
-		return refuse(http.StatusRequestHeaderFieldsTooLarge, "too_many_headers", "The request has too many headers.")
+	size, err := scanHead(&r.Head, lines, most)
+	if errors.Is(err, message.ErrCount) {
+		return message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "too_many_headers", "The request has too many headers.")
 	} else if err != nil || size == 0 {
-		return refuse(http.StatusBadRequest, "bad_header", "A header of the request is malformed.")
+		return message.Refuse(http.StatusBadRequest, "bad_header", "A header of the request is malformed.")
 	}
 	r.size = len(line) + len("\r\n") + size
-	r.close = r.head.close || r.old && !r.head.keep
+	r.close = r.Head.Close || r.old && !r.Head.Keep
 	if no := r.framed(); no != nil {
 		return no
 	}
-	host, absolute, ok := authority(r.target)
-	if absolute && len(r.rawHost) == 0 && r.old {
-		r.rawHost = host
+	host, absolute, ok := authority(r.Target)
+	if absolute && len(r.RawHost) == 0 && r.old {
+		r.RawHost = host
 	}
 	switch {
-	case !ok || bytes.IndexByte(r.target, '#') >= 0,
-		r.target[0] == '*' && (len(r.target) > 1 || string(r.method) != http.MethodOptions):
+	case !ok || bytes.IndexByte(r.Target, '#') >= 0,
+		r.Target[0] == '*' && (len(r.Target) > 1 || string(r.Method) != http.MethodOptions):
 		return badTarget
-	case len(r.rawHost) > 0:
-		if r.hostBuf, ok = appendCanonicalHost(r.hostBuf[:0], r.rawHost); !ok {
+	case len(r.RawHost) > 0:
+		if r.hostBuf, ok = message.AppendHost(r.hostBuf[:0], r.RawHost); !ok {
 			return badHost
 		}
-		r.host = r.hostBuf
+		r.Host = r.hostBuf
 	case !r.old:
 		return badHost
 	}
 	if absolute {
 		if !r.isAuthority(host) {
-			return refuse(http.StatusBadRequest, "bad_host", "The request target and the Host header name different hosts.")
+			return message.Refuse(http.StatusBadRequest, "bad_host", "The request target and the Host header name different hosts.")
 		}
-		r.rawHost = host
+		r.RawHost = host
 	}
-	path := rawPath(r.target)
-	if len(path) > maxPath {
-		return refuse(http.StatusRequestURITooLong, "target_too_long", "The path is longer than this server accepts.")
+	path := message.RawPath(r.Target)
+	if len(path) > message.MaxPath {
+		return message.Refuse(http.StatusRequestURITooLong, "target_too_long", "The path is longer than this server accepts.")
 	}
-	r.path, r.readings = appendCanonicalPath(r.pathBuf, r.target)
-	if cap(r.path) > cap(r.pathBuf) && !isCanonical(path) {
-		r.pathBuf = r.path
+	r.Path, r.Readings = message.AppendPath(r.pathBuf, r.Target)
+	if cap(r.Path) > cap(r.pathBuf) && !message.IsCanonical(path) {
+		r.pathBuf = r.Path
 	}
-	if r.readings&tooMany != 0 {
+	if r.Readings&message.TooMany != 0 {
 		return badTarget
 	}
 	return nil
@@ -86,12 +88,12 @@ func (r *request) parse(raw []byte, most int) *refusal {
 // isAuthority reports whether the authority of an absolute target is the one that Host names (RFC 9112, 3.2.2): the same host
 // and the same port, where the one that is not written is the scheme's.
 func (r *request) isAuthority(authority []byte) bool {
-	host, ok := appendCanonicalHost(r.hostBuf[len(r.hostBuf):], authority)
+	host, ok := message.AppendHost(r.hostBuf[len(r.hostBuf):], authority)
 	usual := []byte("80")
-	if r.target[len("http")]|0x20 == 's' {
+	if r.Target[len("http")]|0x20 == 's' {
 		usual = []byte("443")
 	}
-	return ok && bytes.Equal(host, r.host) && bytes.Equal(portOf(authority, usual), portOf(r.rawHost, usual))
+	return ok && bytes.Equal(host, r.Host) && bytes.Equal(portOf(authority, usual), portOf(r.RawHost, usual))
 }
 
 // portOf is the port of what is a host, without leading zeros.
@@ -104,16 +106,15 @@ func portOf(host, usual []byte) []byte {
 }
 
 var (
-	badRequest = refuse(http.StatusBadRequest, "bad_request", "The request is malformed.")
-	badTarget  = refuse(http.StatusBadRequest, "bad_target", "The request target is malformed.")
-	badHost    = refuse(http.StatusBadRequest, "bad_host", "The Host header is malformed.")
-	badVersion = refuse(http.StatusHTTPVersionNotSupported, "bad_version", "This server speaks HTTP/1.1.")
-	badMethod  = &refusal{http.StatusMethodNotAllowed, "bad_method", "This server does not do that.",
-		field{"Allow", []byte("GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")}}
+	badRequest = message.Refuse(http.StatusBadRequest, "bad_request", "The request is malformed.")
+	badTarget  = message.Refuse(http.StatusBadRequest, "bad_target", "The request target is malformed.")
+	badHost    = message.Refuse(http.StatusBadRequest, "bad_host", "The Host header is malformed.")
+	badVersion = message.Refuse(http.StatusHTTPVersionNotSupported, "bad_version", "This server speaks HTTP/1.1.")
+	badMethod  = message.Refuse(http.StatusMethodNotAllowed, "bad_method", "This server does not do that.").With("Allow", "GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")
 )
 
 // requestLine reads method, target and version (RFC 9112, 3): three words with one space between each.
-func (r *request) requestLine(line []byte) *refusal {
+func (r *request) requestLine(line []byte) *message.Refusal {
 	method, rest, _ := bytes.Cut(line, []byte{' '})
 	target, version, _ := bytes.Cut(rest, []byte{' '})
 	switch {
@@ -125,16 +126,16 @@ func (r *request) requestLine(line []byte) *refusal {
 	default:
 		return badRequest
 	}
-	r.method, r.target, r.version = method, target, version
+	r.Method, r.Target, r.version = method, target, version
 	r.isHead = string(method) == http.MethodHead
 	switch string(method) {
 	case http.MethodConnect, http.MethodTrace:
 		return badMethod
 	}
-	if !isMethod(method) {
-		return refuse(http.StatusBadRequest, "bad_method", "The method is malformed: methods are in capitals.")
+	if !message.IsMethod(method) {
+		return message.Refuse(http.StatusBadRequest, "bad_method", "The method is malformed: methods are in capitals.")
 	}
-	if len(target) == 0 || !isText(target) || bytes.IndexByte(target, '\t') >= 0 {
+	if len(target) == 0 || !message.IsText(target) || bytes.IndexByte(target, '\t') >= 0 {
 		return badTarget
 	}
 	return nil
@@ -148,30 +149,30 @@ func isVersion(word []byte) bool {
 }
 
 // framed finds the host, how the body is delimited (RFC 9112, 6), and what the client expects before it sends one.
-func (r *request) framed() *refusal {
+func (r *request) framed() *message.Refusal {
 	hosts, lengths, codings := 0, 0, 0
-	for i := range r.head.lines {
-		switch l := &r.head.lines[i]; l.kind {
-		case lineHost:
+	for i := range r.Head.Lines {
+		switch l := &r.Head.Lines[i]; l.Kind {
+		case message.Host:
 			hosts++
-			r.rawHost, r.hostLine = l.value, l.value
-		case lineContentLength:
+			r.RawHost, r.hostLine = l.Value, l.Value
+		case message.ContentLength:
 			r.framing = true
 			lengths++
-			if r.length = parseLength(l.value); r.length < 0 {
+			if r.Length = parseLength(l.Value); r.Length < 0 {
 				return badLength
 			}
-		case lineTransferEncoding:
+		case message.TransferEncoding:
 			r.framing = true
-			if codings++; r.old || codings > 1 || !equalFold(l.value, "chunked") {
-				return refuse(http.StatusNotImplemented, "bad_encoding", "The only transfer encoding here is chunked.")
+			if codings++; r.old || codings > 1 || !message.EqualFold(l.Value, "chunked") {
+				return message.Refuse(http.StatusNotImplemented, "bad_encoding", "The only transfer encoding here is chunked.")
 			}
-		case lineExpect:
+		case message.Expect:
 			r.framing = true
-			if !equalFold(l.value, "100-continue") {
-				return refuse(http.StatusExpectationFailed, "bad_expect", "The only expectation here is 100-continue.")
+			if !message.EqualFold(l.Value, "100-continue") {
+				return message.Refuse(http.StatusExpectationFailed, "bad_expect", "The only expectation here is 100-continue.")
 			}
-			r.invite = !r.old // else it is ignored: a client of HTTP/1.0 would not understand the invitation (RFC 9110, 10.1.1)
+			r.Invite = !r.old // else it is ignored: a client of HTTP/1.0 would not understand the invitation (RFC 9110, 10.1.1)
 		}
 	}
 	switch {
@@ -180,15 +181,15 @@ func (r *request) framed() *refusal {
 	case lengths > 1:
 		return badLength
 	case lengths > 0 && codings > 0:
-		return refuse(http.StatusBadRequest, "bad_length", "A request has a Content-Length or a Transfer-Encoding, not both.")
+		return message.Refuse(http.StatusBadRequest, "bad_length", "A request has a Content-Length or a Transfer-Encoding, not both.")
 	case codings > 0:
-		r.length = lengthChunked
+		r.Length = lengthChunked
 	}
-	r.invite = r.invite && r.length != 0
+	r.Invite = r.Invite && r.Length != 0
 	return nil
 }
 
-var badLength = refuse(http.StatusBadRequest, "bad_length", "The Content-Length is malformed.")
+var badLength = message.Refuse(http.StatusBadRequest, "bad_length", "The Content-Length is malformed.")
 
 // parseLength reads a Content-Length: digits and nothing else, up to 2^62; -1 is none.
 func parseLength(value []byte) int64 {
@@ -227,7 +228,7 @@ func authority(target []byte) (host []byte, absolute, ok bool) {
 		return nil, false, true
 	}
 	scheme, rest, found := bytes.Cut(target, []byte("://"))
-	if !found || !equalFold(scheme, "http") && !equalFold(scheme, "https") {
+	if !found || !message.EqualFold(scheme, "http") && !message.EqualFold(scheme, "https") {
 		return nil, false, false
 	}
 	if i := bytes.IndexAny(rest, "/?"); i >= 0 {

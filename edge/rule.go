@@ -10,6 +10,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/message"
 )
 
 // A rule is one RuleConfig made ready for the request path. It is immutable but for its tallies, which are shared with the
@@ -89,7 +90,7 @@ func (m *Match) setPath(text string) error {
 		return fmt.Errorf("%q has a * before its end: use a regular expression, which begins with ~", text)
 	default:
 		exact := strings.TrimSuffix(text, "*")
-		if c, _ := appendCanonicalPath(nil, []byte(exact)); exact != "" && string(c) != exact {
+		if c, _ := message.AppendPath(nil, []byte(exact)); exact != "" && string(c) != exact {
 			return fmt.Errorf("%q is never the path of a request as rules see it: write %s", text, string(c)+text[len(exact):])
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"sluice/edge/message"
 )
 
 // A screen is the connection that fasthttp is given. It reads what the client sends, finds one head, checks it, and shows exactly
@@ -125,10 +127,10 @@ func (s *screen) next() bool {
 func (x *exchange) screen(raw []byte, err error) []byte {
 	if err != nil {
 		x.refused, x.broken = headless(err), err != errTargetTooLong && err != errHeadTooLong
-	} else if x.refused = x.parse(raw, x.server.limits.HeaderLines); x.refused == nil && x.length != 0 {
+	} else if x.refused = x.parse(raw, x.server.limits.HeaderLines); x.refused == nil && x.Length != 0 {
 		x.text = append(x.text[:0], raw[:x.size]...) // the body takes the head's place in the buffer
 		x.refused = x.parse(x.text, x.server.limits.HeaderLines)
-		x.in = requestBody(x.conn.br, x.conn, x.length)
+		x.in = requestBody(x.conn.br, x.conn, x.Length)
 	}
 	if x.refused != nil {
 		return append(x.text[:0], standIn...)
@@ -137,15 +139,15 @@ func (x *exchange) screen(raw []byte, err error) []byte {
 	if !x.framing {
 		return raw[:x.size]
 	}
-	b := append(x.shown[:0], x.method...)
-	b = append(append(b, ' '), x.target...)
+	b := append(x.shown[:0], x.Method...)
+	b = append(append(b, ' '), x.Target...)
 	b = append(append(append(b, ' '), x.version...), "\r\n"...)
-	for i := range x.head.lines {
-		switch l := &x.head.lines[i]; l.kind {
-		case lineContentLength, lineTransferEncoding, lineExpect:
+	for i := range x.Head.Lines {
+		switch l := &x.Head.Lines[i]; l.Kind {
+		case message.ContentLength, message.TransferEncoding, message.Expect:
 		default:
-			b = append(append(b, l.name...), ": "...)
-			b = append(append(b, l.value...), "\r\n"...)
+			b = append(append(b, l.Name...), ": "...)
+			b = append(append(b, l.Value...), "\r\n"...)
 		}
 	}
 	x.shown = append(b, "\r\n"...)

@@ -14,6 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/edge/message"
 )
 
 const (
@@ -42,24 +43,24 @@ type exchange struct {
 	allowed  bool           // the client is never limited
 	decision decision
 
-	body      answerBody  // the exchange with the origin
-	open      *answerBody // is it, until it is over
-	watch     watch       // of the client, meanwhile
-	answer    *answerHead // of the origin, while it is made the client's
-	places    *places     // one of them is this request's; nil: none is
-	upgrade   []byte      // the protocol that the origin is asked to switch to; nil: none
-	trailers  bool        // the client takes those of the answer
-	announced nameSet     // trailers of the request that may go to the origin
-	in        stream      // the request's body
-	bodyRead  bool        // somebody has begun to read it
-	held      *[]byte     // the body, read before it is sent on; nil: it is not held
+	body      answerBody    // the exchange with the origin
+	open      *answerBody   // is it, until it is over
+	watch     watch         // of the client, meanwhile
+	answer    *answerHead   // of the origin, while it is made the client's
+	places    *places       // one of them is this request's; nil: none is
+	upgrade   []byte        // the protocol that the origin is asked to switch to; nil: none
+	trailers  bool          // the client takes those of the answer
+	announced message.Names // trailers of the request that may go to the origin
+	in        stream        // the request's body
+	bodyRead  bool          // somebody has begun to read it
+	held      *[]byte       // the body, read before it is sent on; nil: it is not held
 	reply     reply
 	sent      bool // the answer, or a part of it
 	counted   bool // as answered or aborted
 
 	screened *screen
 	ctx      *fasthttp.RequestCtx // while its handler runs
-	refused  *refusal             // why it is no request
+	refused  *message.Refusal     // why it is no request
 	broken   bool                 // no whole head came: it was slow, or its client is gone, which is not its form
 	shown    []byte               // the head without what fasthttp is not shown
 
@@ -133,20 +134,20 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, _ error) {
 func (x *exchange) agrees(ctx *fasthttp.RequestCtx) bool {
 	h := &ctx.Request.Header
 	x.close = x.close || h.ConnectionClose()
-	return bytes.Equal(h.Method(), x.method) && bytes.Equal(h.RequestURI(), x.target) && bytes.Equal(h.Host(), x.hostLine)
+	return bytes.Equal(h.Method(), x.Method) && bytes.Equal(h.RequestURI(), x.Target) && bytes.Equal(h.Host(), x.hostLine)
 }
 
 // answer is the life of a request up to its answer.
 func (x *exchange) respondTo() {
-	if x.length != 0 {
-		x.ctx.Request.SetBodyStream(&x.in, int(x.length))
+	if x.Length != 0 {
+		x.ctx.Request.SetBodyStream(&x.in, int(x.Length))
 	}
 	if !x.admit() {
-		x.close = x.close || x.invite // it may have begun to send its body, or not
+		x.close = x.close || x.Invite // it may have begun to send its body, or not
 		return
 	}
 	status := x.forward()
-	x.close = x.close || x.invite && !x.bodyRead // nor is that known here
+	x.close = x.close || x.Invite && !x.bodyRead // nor is that known here
 	if x.decision.Held {
 		x.server.limiter.Settle(&x.decision.Decision, status, time.Now())
 	}
@@ -161,7 +162,7 @@ func (x *exchange) respondTo() {
 // fasthttp, which sends it.
 func (x *exchange) finish() {
 	s, c, r := x.server, x.conn, &x.reply
-	if !x.bodyRead && x.length != 0 {
+	if !x.bodyRead && x.Length != 0 {
 		x.skipBody()
 	}
 	if s.draining.Load() || c.going.Load() != 0 {
@@ -176,7 +177,7 @@ func (x *exchange) finish() {
 		return
 	}
 	for _, f := range r.fields {
-		r.head = append(append(append(append(r.head, f.name...), ": "...), f.value...), "\r\n"...)
+		r.head = append(append(append(append(r.head, f.Name...), ": "...), f.Value...), "\r\n"...)
 	}
 	switch {
 	case r.status == http.StatusSwitchingProtocols:
@@ -284,7 +285,7 @@ func (s *Server) panicked(x *exchange, p any) {
 	}
 }
 
-var mistake = refuse(http.StatusInternalServerError, "internal", "This server made a mistake.")
+var mistake = message.Refuse(http.StatusInternalServerError, "internal", "This server made a mistake.")
 
 func (s *Server) fault(p any) {
 	s.stats.panics.Add(1)
@@ -360,17 +361,17 @@ func (c *conn) grow(size int) {
 }
 
 // headless is the answer to what is no request.
-func headless(err error) *refusal {
+func headless(err error) *message.Refusal {
 	var timeout net.Error
 	switch {
 	case err == errTLS:
-		return refuse(http.StatusBadRequest, "tls", "This port speaks plain HTTP, not TLS.")
+		return message.Refuse(http.StatusBadRequest, "tls", "This port speaks plain HTTP, not TLS.")
 	case err == errTargetTooLong:
-		return refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts.")
+		return message.Refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts.")
 	case err == errHeadTooLong:
-		return refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts.")
+		return message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts.")
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
+		return message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
 	}
 	return badRequest
 }

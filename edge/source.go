@@ -8,6 +8,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"sluice/counter"
+	"sluice/edge/message"
 )
 
 // maxHops bounds how many proxies' addresses are read from a forwarding header. A longer chain ends there, which makes
@@ -18,17 +19,17 @@ const maxHops = 32
 type sources struct {
 	v4, v6 int
 	trust  *bart.Lite // nil: nobody
-	header lineKind
+	header message.Kind
 	proxy  bool // trusted peers begin with a PROXY header
 }
 
 func newSources(c SourceConfig) *sources {
-	s := &sources{v4: c.IPv4Prefix, v6: c.IPv6Prefix, trust: newPrefixes(c.Trust), header: lineForwardedFor, proxy: c.ProxyProtocol}
+	s := &sources{v4: c.IPv4Prefix, v6: c.IPv6Prefix, trust: newPrefixes(c.Trust), header: message.ForwardedFor, proxy: c.ProxyProtocol}
 	switch strings.ToLower(c.Header) {
 	case "x-real-ip":
-		s.header = lineRealIP
+		s.header = message.RealIP
 	case "forwarded":
-		s.header = lineForwarded
+		s.header = message.Forwarded
 	}
 	return s
 }
@@ -50,27 +51,27 @@ func (s *sources) proxied(peer netip.Addr) bool { return s.proxy && isIn(s.trust
 //
 // It appends to hops the addresses believed, the nearest first, the client's last; with the peer they are the chain that
 // the origin is told.
-func (s *sources) identify(peer netip.Addr, h *head, hops []netip.Addr) (client netip.Addr, chain []netip.Addr, trusted bool) {
+func (s *sources) identify(peer netip.Addr, h *message.Head, hops []netip.Addr) (client netip.Addr, chain []netip.Addr, trusted bool) {
 	peer = peer.Unmap()
 	if !isIn(s.trust, peer) {
 		return peer, hops, false
 	}
 	client = peer
-	for i := len(h.lines) - 1; i >= 0; i-- {
-		if h.lines[i].kind != s.header {
+	for i := len(h.Lines) - 1; i >= 0; i-- {
+		if h.Lines[i].Kind != s.header {
 			continue
 		}
-		for rest := h.lines[i].value; len(rest) > 0; {
+		for rest := h.Lines[i].Value; len(rest) > 0; {
 			var entry []byte
 			if comma := bytes.LastIndexByte(rest, ','); comma >= 0 {
 				entry, rest = rest[comma+1:], rest[:comma]
 			} else {
 				entry, rest = rest, nil
 			}
-			if entry = trimSpace(entry); len(entry) == 0 {
+			if entry = message.TrimSpace(entry); len(entry) == 0 {
 				continue // RFC 9110, 5.6.1: empty elements of a list do not count
 			}
-			addr, ok := parseHop(entry, s.header == lineForwarded)
+			addr, ok := parseHop(entry, s.header == message.Forwarded)
 			if !ok || len(hops) == maxHops {
 				return client, hops, true
 			}
@@ -129,10 +130,10 @@ func forwardedFor(element []byte) ([]byte, bool) {
 		var pair []byte
 		pair, rest, _ = bytes.Cut(rest, []byte{';'})
 		name, value, ok := bytes.Cut(pair, []byte{'='})
-		if !ok || !equalFold(trimSpace(name), "for") {
+		if !ok || !message.EqualFold(message.TrimSpace(name), "for") {
 			continue
 		}
-		value = trimSpace(value)
+		value = message.TrimSpace(value)
 		if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
 			value = value[1 : len(value)-1]
 		}

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"sluice/counter"
+	"sluice/edge/message"
 )
 
-func headOf(t testing.TB, lines ...string) *head {
-	h := &head{}
-	if _, err := scanHead(h, []byte(strings.Join(append(lines, "", ""), "\r\n")), maxHeaderLines); err != nil {
+func headOf(t testing.TB, lines ...string) *message.Head {
+	h := &message.Head{}
+	if _, err := scanHead(h, []byte(strings.Join(append(lines, "", ""), "\r\n")), message.MaxLines); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -87,8 +88,8 @@ func FuzzForwardedHeaders(f *testing.F) {
 		if name == "Forwarded" {
 			entry = "for=192.0.2.1"
 		}
-		h := &head{}
-		if _, err := scanHead(h, []byte(name+": "+written+"\r\n"+name+": "+written+", "+entry+"\r\n\r\n"), maxHeaderLines); err != nil {
+		h := &message.Head{}
+		if _, err := scanHead(h, []byte(name+": "+written+"\r\n"+name+": "+written+", "+entry+"\r\n\r\n"), message.MaxLines); err != nil {
 			return
 		}
 		client, _, _ := trusting(name).identify(netip.MustParseAddr("10.0.0.1"), h, nil)
@@ -170,8 +171,8 @@ func TestConnectionCannotNameWhatMatters(t *testing.T) {
 	h := headOf(t, "Connection: Host, content-length, X-Forwarded-For, via, X-Original-URL, cookie, x-own", "Host: a", "Content-Length: 1", "X-Forwarded-For: 1.1.1.1",
 		"Via: 1.1 a", "X-Original-URL: /", "Cookie: a=b", "X-Own: 1")
 	for i, dropped := range []bool{true, false, false, false, false, false, true, true} {
-		if h.lines[i].drop != dropped {
-			t.Errorf("%s: dropped %t, want %t", h.lines[i].name, h.lines[i].drop, dropped)
+		if h.Lines[i].Drop != dropped {
+			t.Errorf("%s: dropped %t, want %t", h.Lines[i].Name, h.Lines[i].Drop, dropped)
 		}
 	}
 }

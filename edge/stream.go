@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+
+	"sluice/edge/message"
 )
 
 var (
@@ -136,7 +138,7 @@ func (s *stream) nextChunk() error {
 		return errChunk
 	}
 	for _, c := range size {
-		digit := unhex(c)
+		digit := message.Unhex(c)
 		if digit < 0 {
 			return errChunk
 		}

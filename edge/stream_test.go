@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sluice/edge/message"
 )
 
 // What this edge takes for the whole body of a request is the same body, with the same trailers and the same bytes after it, to
@@ -64,13 +66,13 @@ func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, 
 		body = append(body, part...)
 		s.discard(len(part))
 	}
-	var lines head
-	if _, err := scanHead(&lines, s.trailers, maxHeaderLines); err != nil {
+	var lines message.Head
+	if _, err := scanHead(&lines, s.trailers, message.MaxLines); err != nil {
 		return nil, nil, 0, err
 	}
 	trailer = make(http.Header)
-	for _, l := range lines.lines {
-		trailer.Add(string(l.name), string(l.value))
+	for _, l := range lines.Lines {
+		trailer.Add(string(l.Name), string(l.Value))
 	}
 	return body, trailer, len(client.sends) + c.br.Buffered(), nil
 }

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"slices"
 	"strings"
+
+	"sluice/edge/message"
 )
 
 // Trailers are header lines after a chunked body (RFC 9110, 6.5; RFC 9112, 7.1.2). An answer's are passed on to clients that
@@ -16,24 +18,24 @@ import (
 // by which the request was counted, because then the two could be taken for one another.
 func (x *exchange) announce(b []byte) []byte {
 	x.announced = nil
-	if len(trailerNames(&x.head)) == 0 {
+	if len(message.TrailerNames(&x.Head)) == 0 {
 		return b
 	}
-	taken := x.head.taken()
+	taken := x.Head.Taken()
 	for _, r := range x.decision.rules {
 		for _, p := range r.parts {
 			if p.kind == keyHeader {
-				taken.add(p.name)
+				taken.Add(p.name)
 			}
 		}
 	}
 	before := "\r\nTrailer: "
-	for _, name := range trailerNames(&x.head) {
-		if taken.has(name) {
+	for _, name := range message.TrailerNames(&x.Head) {
+		if taken.Has(name) {
 			continue
 		}
-		x.announced.add(name)
-		taken.add(name)
+		x.announced.Add(name)
+		taken.Add(name)
 		b = append(append(b, before...), name...)
 		before = ", "
 	}
@@ -41,11 +43,11 @@ func (x *exchange) announce(b []byte) []byte {
 }
 
 // writeTrailers writes those trailers of a request that were announced and have come.
-func writeTrailers(w *bufio.Writer, trailer *head, announced nameSet) error {
-	for i := range trailer.lines {
-		l := &trailer.lines[i]
-		if name, found := announced.get(l.name); found {
-			writeLine(w, name, l.value)
+func writeTrailers(w *bufio.Writer, trailer *message.Head, announced message.Names) error {
+	for i := range trailer.Lines {
+		l := &trailer.Lines[i]
+		if name, found := announced.Get(l.Name); found {
+			writeLine(w, name, l.Value)
 		}
 	}
 	_, err := w.WriteString("\r\n")
@@ -54,15 +56,15 @@ func writeTrailers(w *bufio.Writer, trailer *head, announced nameSet) error {
 
 // expectTrailers makes an answer's head say which trailers may follow, and its body pass them on.
 func (x *exchange) expectTrailers(b *answerBody) {
-	b.pass, b.nominated = true, x.answer.nominated
-	list := trailerNames(&x.answer.head)
+	b.pass, b.nominated = true, x.answer.Nominated
+	list := message.TrailerNames(&x.answer.Head)
 	if len(list) == 0 {
 		return
 	}
-	taken := x.answer.taken()
+	taken := x.answer.Taken()
 	h, before := x.reply.head, "Trailer: "
 	for _, name := range list {
-		if !taken.has(name) {
+		if !taken.Has(name) {
 			h = append(append(h, before...), name...)
 			before = ", "
 		}
@@ -75,27 +77,27 @@ func (x *exchange) expectTrailers(b *answerBody) {
 // passTrailers writes the last chunk and the lines after it, those that may stand there and are wanted, several of one name as
 // one line.
 func (b *answerBody) passTrailers(w *bufio.Writer) error {
-	var trailer head
-	if _, err := scanHead(&trailer, b.trailers, maxHeaderLines); err != nil {
+	var trailer message.Head
+	if _, err := scanHead(&trailer, b.trailers, message.MaxLines); err != nil {
 		return errChunk
 	}
 	_, _ = w.WriteString("0\r\n")
-	var kept []line
+	var kept []message.Line
 	at := make(map[string]int) // in kept, by name in small letters
-	for _, l := range trailer.lines {
-		if !b.pass || !mayTrail(&l) || b.nominated.has(l.name) {
+	for _, l := range trailer.Lines {
+		if !b.pass || !message.MayTrail(&l) || b.nominated.Has(l.Name) {
 			continue
 		}
-		lower := strings.ToLower(string(l.name))
+		lower := strings.ToLower(string(l.Name))
 		if i, again := at[lower]; again {
-			kept[i].value = append(append(kept[i].value, ", "...), l.value...)
+			kept[i].Value = append(append(kept[i].Value, ", "...), l.Value...)
 			continue
 		}
-		l.value = slices.Clip(l.value) // it may grow, and not over the line behind it
+		l.Value = slices.Clip(l.Value) // it may grow, and not over the line behind it
 		at[lower], kept = len(kept), append(kept, l)
 	}
 	for _, l := range kept {
-		writeLine(w, string(l.name), l.value)
+		writeLine(w, string(l.Name), l.Value)
 	}
 	_, err := w.WriteString("\r\n")
 	return err

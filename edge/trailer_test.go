@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"sluice/edge/message"
 )
 
 // Which trailers of an answer the client gets: those that may stand there, if it takes trailers at all.
@@ -40,7 +42,7 @@ func TestTrailersOfAnswers(t *testing.T) {
 			"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc"},
 		{"malformed ones are no end", ask, head + "\r\n" + body + "X-Sum : 1\r\n\r\n",
 			head + "Connection: close\r\n\r\n" + "3\r\nabc\r\n"},
-		{"nor are too many", ask, head + "\r\n" + body + strings.Repeat("X: y\r\n", maxHeaderLines+1) + "\r\n",
+		{"nor are too many", ask, head + "\r\n" + body + strings.Repeat("X: y\r\n", message.MaxLines+1) + "\r\n",
 			head + "Connection: close\r\n\r\n" + "3\r\nabc\r\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/edge/message"
 	"sluice/edge/socket"
 )
 
@@ -21,23 +22,23 @@ const halfOpen = 10 * time.Second
 // What is said in a tunnel is not judged, so nothing may be tunnelled that could carry further requests: HTTP/2 is none of
 // the protocols that a configuration accepts.
 func (x *exchange) wantsUpgrade(g *group) []byte {
-	if len(g.upgrades) == 0 || x.old || string(x.method) != http.MethodGet || x.length != 0 {
+	if len(g.upgrades) == 0 || x.old || string(x.Method) != http.MethodGet || x.Length != 0 {
 		return nil
 	}
-	if !x.head.asks {
+	if !x.Head.Asks {
 		return nil
 	}
 	protocol := []byte(nil)
-	for i := range x.head.lines {
-		if l := &x.head.lines[i]; l.kind == lineHopByHop && equalFold(l.name, "upgrade") {
+	for i := range x.Head.Lines {
+		if l := &x.Head.Lines[i]; l.Kind == message.HopByHop && message.EqualFold(l.Name, "upgrade") {
 			if protocol != nil {
 				return nil
 			}
-			protocol = l.value
+			protocol = l.Value
 		}
 	}
 	for _, may := range g.upgrades {
-		if equalFold(protocol, may) {
+		if message.EqualFold(protocol, may) {
 			return protocol
 		}
 	}
@@ -47,9 +48,9 @@ func (x *exchange) wantsUpgrade(g *group) []byte {
 // switched reports whether the head of a 101 switches to the protocol that was asked for.
 func (x *exchange) switched() bool {
 	found := false
-	for i := range x.answer.lines {
-		if l := &x.answer.lines[i]; l.kind == lineHopByHop && equalFold(l.name, "upgrade") {
-			if found || !equalFold(l.value, lowered(x.upgrade)) {
+	for i := range x.answer.Lines {
+		if l := &x.answer.Lines[i]; l.Kind == message.HopByHop && message.EqualFold(l.Name, "upgrade") {
+			if found || !message.EqualFold(l.Value, lowered(x.upgrade)) {
 				return false
 			}
 			found = true

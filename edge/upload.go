@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sluice/edge/message"
 )
 
 // inlineBody is how large a body may be that is sent to the origin before its answer is read. Anything larger goes in a
@@ -41,7 +43,7 @@ var (
 var heldBodies = sync.Pool{New: func() any { return new([]byte) }}
 
 // hold reads a small body, by due if that is not zero. It takes memory for what has come, not for what was announced.
-func (x *exchange) hold(due time.Time) *refusal {
+func (x *exchange) hold(due time.Time) *message.Refusal {
 	c := x.conn
 	x.held = heldBodies.Get().(*[]byte)
 	*x.held = (*x.held)[:0]
@@ -70,7 +72,7 @@ type upload struct {
 	limit     int64                             // bytes; 0: none
 	within    func(now time.Time) time.Duration // how long the origin may take to take something
 	due       time.Time                         // of the whole answer; zero: any time
-	announced nameSet                           // trailers that may go on
+	announced message.Names                     // trailers that may go on
 	stuck     bool                              // the origin does not take what it is sent
 	started   bool                              // in a goroutine of its own
 	taken     atomic.Bool                       // the client has sent all of it
@@ -108,8 +110,8 @@ func (u *upload) run() {
 			return
 		}
 	}
-	var trailer head
-	if _, err := scanHead(&trailer, u.body.trailers, maxHeaderLines); err != nil || slices.ContainsFunc(trailer.lines, func(l line) bool { return forged(&l) }) {
+	var trailer message.Head
+	if _, err := scanHead(&trailer, u.body.trailers, message.MaxLines); err != nil || slices.ContainsFunc(trailer.Lines, func(l message.Line) bool { return message.Forged(&l) }) {
 		u.fail(errTrailer, true)
 		return
 	}
@@ -164,7 +166,7 @@ func (u *upload) flush() error {
 }
 
 // finish writes what comes after the body.
-func (u *upload) finish(trailer *head) error {
+func (u *upload) finish(trailer *message.Head) error {
 	if err := u.extend(); err != nil {
 		return err
 	}
@@ -296,14 +298,14 @@ func (u *upload) end() bool {
 }
 
 // bodyRefusal is the answer to a request whose body failed on the client's side.
-func bodyRefusal(err error) *refusal {
+func bodyRefusal(err error) *message.Refusal {
 	switch {
 	case err == errFault:
 		return mistake
 	case errors.Is(err, errBodyTooLarge):
 		return bodyTooLarge
 	case timedOut(err):
-		return refuse(http.StatusRequestTimeout, "body_timeout", "The body came too slowly.")
+		return message.Refuse(http.StatusRequestTimeout, "body_timeout", "The body came too slowly.")
 	}
-	return refuse(http.StatusBadRequest, "body_incomplete", "The body is malformed or incomplete.")
+	return message.Refuse(http.StatusBadRequest, "body_incomplete", "The body is malformed or incomplete.")
 }

@@ -1,4 +1,4 @@
-package edge
+package message
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 func TestCanonicalPath(t *testing.T) {
 	f := func(target, want string) {
 		t.Helper()
-		if got, _ := appendCanonicalPath(nil, []byte(target)); string(got) != want {
+		if got, _ := AppendPath(nil, []byte(target)); string(got) != want {
 			t.Errorf("%q: %q, want %q", target, got, want)
 		}
 	}
@@ -46,11 +46,11 @@ func TestCanonicalPath(t *testing.T) {
 
 func TestCanonicalPathCopiesOnlyWhatChanges(t *testing.T) {
 	target, buf := []byte("/a/b/c.html?x=1"), make([]byte, 0, 64)
-	if n := testing.AllocsPerRun(100, func() { appendCanonicalPath(buf, target) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { AppendPath(buf, target) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	target = []byte("/a//b/%63.html?x=1")
-	if n := testing.AllocsPerRun(100, func() { appendCanonicalPath(buf, target) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { AppendPath(buf, target) }); n != 0 {
 		t.Errorf("%v allocations for a path that changes", n)
 	}
 }
@@ -63,7 +63,7 @@ func FuzzCanonicalPath(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, target []byte) {
 		before := bytes.Clone(target)
-		got, _ := appendCanonicalPath(nil, target)
+		got, _ := AppendPath(nil, target)
 		if !bytes.Equal(before, target) {
 			t.Fatal("the target was changed")
 		}
@@ -78,7 +78,7 @@ func FuzzCanonicalPath(f *testing.F) {
 			t.Fatalf("%q is not canonical", s)
 		}
 		if !strings.Contains(s, "%") {
-			if again, _ := canonicalize(nil, got, 0); string(again) != s {
+			if again, _ := Canonicalize(nil, got, 0); string(again) != s {
 				t.Fatalf("%q becomes %q", s, again)
 			}
 		}
@@ -87,7 +87,7 @@ func FuzzCanonicalPath(f *testing.F) {
 		}
 		if len(target) > 0 && target[0] == '/' { // ways to write the same path
 			for _, prefix := range []string{"/", "/.", "/x/..", "/%2e", "/..", "/%2E%2e", "/.//x/../.", "http://h"} {
-				if got, as := appendCanonicalPath(nil, append([]byte(prefix), target...)); as&tooMany == 0 && string(got) != s {
+				if got, as := AppendPath(nil, append([]byte(prefix), target...)); as&TooMany == 0 && string(got) != s {
 					t.Fatalf("%q: %q, but %q with %s before it", target, s, got, prefix)
 				}
 			}
@@ -121,7 +121,7 @@ func pathByHand(target string) string {
 func TestCanonicalHost(t *testing.T) {
 	f := func(host, want string, ok bool) {
 		t.Helper()
-		if got, valid := appendCanonicalHost(nil, []byte(host)); valid != ok || ok && string(got) != want {
+		if got, valid := AppendHost(nil, []byte(host)); valid != ok || ok && string(got) != want {
 			t.Errorf("%q: %q, %t; want %q, %t", host, got, valid, want, ok)
 		}
 	}
@@ -149,17 +149,17 @@ func TestRulesSeeWhatOriginsRead(t *testing.T) {
 		for range random.IntN(12) {
 			path += pieces[random.IntN(len(pieces))]
 		}
-		canonical, readings := appendCanonicalPath(nil, []byte(path))
-		if readings&tooMany != 0 {
+		canonical, readings := AppendPath(nil, []byte(path))
+		if readings&TooMany != 0 {
 			refused++
 			continue
 		}
 		read++
 		plain := func(p []byte) string { return "/" + strings.Trim(string(p), "/") }
 		seen := map[string]bool{plain(canonical): true}
-		for as := reading(1); as <= readings; as++ {
+		for as := Reading(1); as <= readings; as++ {
 			if as&^readings == 0 {
-				other, _ := canonicalize(nil, []byte(path), as)
+				other, _ := Canonicalize(nil, []byte(path), as)
 				seen[plain(other)] = true
 			}
 		}

@@ -1,4 +1,4 @@
-package edge
+package message
 
 import (
 	"bytes"
@@ -8,12 +8,12 @@ import (
 const (
 	// maxOddSegments bounds the segments of a path that are empty, . or .. once it is decoded.
 	maxOddSegments = 64
-	// maxPath bounds a path as it comes, in bytes: regular expressions of rules take 50 to 100 ns for each. Every server takes
+	// MaxPath bounds a path as it comes, in bytes: regular expressions of rules take 50 to 100 ns for each. Every server takes
 	// targets of 8000 (RFC 9112, 3).
-	maxPath = 8 << 10
+	MaxPath = 8 << 10
 )
 
-// appendCanonicalPath appends the form of a request target's path that rules are matched against:
+// AppendPath appends the form of a request target's path that rules are matched against:
 //
 //   - everything from the first ? or # on is gone; an absolute target (http://host/path) is its path;
 //   - percent-encodings are decoded, once: %6c is l and %2f is /; what is not an encoding stays;
@@ -26,38 +26,38 @@ const (
 //
 // Most paths are canonical already and are returned as they are, without a copy: the result is valid as long as target
 // and buf.
-func appendCanonicalPath(buf, target []byte) ([]byte, reading) {
-	path := rawPath(target)
-	if isCanonical(path) {
+func AppendPath(buf, target []byte) ([]byte, Reading) {
+	path := RawPath(target)
+	if IsCanonical(path) {
 		return path, 0
 	}
 	if len(path) == 0 {
 		return append(buf[:0], '/'), 0
 	}
-	return canonicalize(buf[:0], path, 0)
+	return Canonicalize(buf[:0], path, 0)
 }
 
-// A reading is how origins take a path that others take otherwise; they go together in any way. Nobody can tell which origin is behind
+// A Reading is how origins take a path that others take otherwise; they go together in any way. Nobody can tell which origin is behind
 // the edge, so a rule is about a request if it is about any reading of its path: else /api/x%2f..%2f..%2fzzz would be /zzz for the rules
 // and a page below /api/ for the origin.
-type reading uint8
+type Reading uint8
 
 const (
-	upKept    reading = 1 << iota // nothing resolves .. (Express and what else routes on the raw path)
-	slashKept                     // an encoded slash or a backslash is a letter like others (GitLab's group%2fproject)
-	paramsCut                     // a segment ends at its semicolon (servlets: /api/..;/x, /api;x/y)
-	hostCut                       // //host/x is /x, as of a relative reference (new URL in JavaScript)
+	upKept    Reading = 1 << iota // nothing resolves .. (Express and what else routes on the raw path)
+	SlashKept                     // an encoded slash or a backslash is a letter like others (GitLab's group%2fproject)
+	ParamsCut                     // a segment ends at its semicolon (servlets: /api/..;/x, /api;x/y)
+	HostCut                       // //host/x is /x, as of a relative reference (new URL in JavaScript)
 
-	// tooMany is no reading: origins disagree on what the path is in more ways than are worth trying. Real clients send no such path: one
+	// TooMany is no reading: origins disagree on what the path is in more ways than are worth trying. Real clients send no such path: one
 	// with a .. that is, or goes back over, what only some take for a segment; with a control byte, of which a null byte ends the path for
 	// some and a line feed is overlooked by others' patterns; with encoded slashes within parameters and without; with what only some
 	// decode (%u002f, a slash in overlong UTF-8); with more than maxOddSegments segments that are empty, . or .., at which servers behind
 	// are slow.
-	tooMany
+	TooMany
 )
 
-// rawPath cuts query and fragment off, and scheme and authority of an absolute target.
-func rawPath(target []byte) []byte {
+// RawPath cuts query and fragment off, and scheme and authority of an absolute target.
+func RawPath(target []byte) []byte {
 	if i := bytes.IndexAny(target, "?#"); i >= 0 {
 		target = target[:i]
 	}
@@ -73,7 +73,7 @@ func rawPath(target []byte) []byte {
 	return target
 }
 
-func isCanonical(path []byte) bool {
+func IsCanonical(path []byte) bool {
 	if len(path) == 1 && path[0] == '*' {
 		return true
 	}
@@ -95,12 +95,12 @@ func isCanonical(path []byte) bool {
 	return true
 }
 
-// canonicalize appends the path in one reading, where 0 is the canonical one. With that it tells which others there are.
-func canonicalize(out, path []byte, as reading) ([]byte, reading) {
-	found := reading(0)
+// Canonicalize appends the path in one reading, where 0 is the canonical one. With that it tells which others there are.
+func Canonicalize(out, path []byte, as Reading) ([]byte, Reading) {
+	found := Reading(0)
 	if len(path) > 1 && path[0] == '/' && (path[1] == '/' || path[1] == '\\') {
-		found = hostCut
-		if as&hostCut != 0 {
+		found = HostCut
+		if as&HostCut != 0 {
 			path = bytes.TrimLeft(path, `/\`)
 			if i := bytes.IndexAny(path, `/\`); i >= 0 {
 				path = path[i+1:]
@@ -133,7 +133,7 @@ func canonicalize(out, path []byte, as reading) ([]byte, reading) {
 			found |= upKept
 			ups[0], ups[1] = ups[0] || !coded, ups[1] || coded
 			if doubted || odd && solid == 0 || ups[0] && ups[1] {
-				found |= tooMany
+				found |= TooMany
 			}
 			solid = max(solid-1, 0)
 			if as&upKept != 0 {
@@ -156,25 +156,25 @@ func canonicalize(out, path []byte, as reading) ([]byte, reading) {
 	for i := 0; i < len(path); i++ {
 		c, encoded := path[i], false
 		if c == '%' && i+2 < len(path) {
-			if high, low := unhex(path[i+1]), unhex(path[i+2]); high >= 0 && low >= 0 {
+			if high, low := Unhex(path[i+1]), Unhex(path[i+2]); high >= 0 && low >= 0 {
 				c, encoded = byte(high<<4|low), true
 				i += 2
 			} else if i+3 < len(path) && path[i+1]|0x20 == 'u' && path[i+2] == '0' && path[i+3] == '0' {
-				found |= tooMany
+				found |= TooMany
 			}
 		}
 		if c < ' ' || c == 0x7f || isOverlong(last, c) {
-			found |= tooMany
+			found |= TooMany
 		}
 		last = c
 		switch {
 		case c == '/' && !encoded:
 			param = false
 		case c == '/' || c == '\\':
-			found, doubted = found|slashKept, true
+			found, doubted = found|SlashKept, true
 			slashes[0], slashes[1] = slashes[0] || !param, slashes[1] || param
 			switch {
-			case as&slashKept == 0:
+			case as&SlashKept == 0:
 			case cut:
 				continue
 			case c == '/':
@@ -187,10 +187,10 @@ func canonicalize(out, path []byte, as reading) ([]byte, reading) {
 		default:
 			if c == ';' {
 				if s := out[segment:]; len(s) == 2 && s[0] == '.' && s[1] == '.' {
-					found |= tooMany
+					found |= TooMany
 				}
-				found, doubted, param = found|paramsCut, true, true
-				cut = cut || as&paramsCut != 0
+				found, doubted, param = found|ParamsCut, true, true
+				cut = cut || as&ParamsCut != 0
 			}
 			if !cut {
 				coded = coded || encoded && c == '.'
@@ -211,7 +211,7 @@ func canonicalize(out, path []byte, as reading) ([]byte, reading) {
 	}
 	end()
 	if empty > maxOddSegments || bits.OnesCount8(uint8(found)) > 3 || slashes[0] && slashes[1] {
-		found |= tooMany
+		found |= TooMany
 	}
 	return out, found
 }
@@ -232,7 +232,7 @@ func isOverlong(first, second byte) bool {
 	return false
 }
 
-func unhex(c byte) int {
+func Unhex(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
 		return int(c - '0')

@@ -1,4 +1,4 @@
-package edge
+package message
 
 import (
 	"bytes"
@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// appendCanonicalHost appends the form of a Host that rules are matched against: lower case, without port and without the
+// AppendHost appends the form of a Host that rules are matched against: lower case, without port and without the
 // dot that may end it. It reports whether host could be one at all (RFC 3986: a name, an IPv4 address, or an IPv6 address
 // in brackets, with or without a port).
-func appendCanonicalHost(buf, host []byte) ([]byte, bool) {
+func AppendHost(buf, host []byte) ([]byte, bool) {
 	name, port := host, []byte(nil)
 	if len(host) > 0 && host[0] == '[' {
 		i := bytes.IndexByte(host, ']')
@@ -53,13 +53,13 @@ func appendCanonicalHost(buf, host []byte) ([]byte, bool) {
 	return buf, !dot
 }
 
-// parseHostPattern reads an exact host, "*", or "*.example.com", and returns it in canonical form.
-func parseHostPattern(text string) (string, error) {
+// ParseHostPattern reads an exact host, "*", or "*.example.com", and returns it in canonical form.
+func ParseHostPattern(text string) (string, error) {
 	if text == "*" {
 		return text, nil
 	}
 	name, wild := strings.CutPrefix(text, "*.")
-	canonical, ok := appendCanonicalHost(nil, []byte(name))
+	canonical, ok := AppendHost(nil, []byte(name))
 	if !ok || strings.Contains(name, "*") || strings.Contains(strings.TrimPrefix(name, "["), ":") && name[0] != '[' {
 		return "", fmt.Errorf("%q is not a host: want example.com without a port, *.example.com, or *", text)
 	}

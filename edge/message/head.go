@@ -1,0 +1,440 @@
+package message
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"strings"
+)
+
+const (
+	// MaxLines bounds the headers of an answer, and the lines of a trailer. Servers commonly allow 100.
+	MaxLines = 128
+	// maxListed bounds the elements of all hop-by-hop lines together: what Connection, TE, Trailer and Upgrade name.
+	maxListed = 64
+)
+
+var (
+	ErrSyntax = errors.New("edge: a header line is not NAME: VALUE")
+	ErrCount  = errors.New("edge: too many header lines")
+)
+
+// A Head is the header lines of a request or an answer as they came, each classified once. What is passed on is written from
+// these lines, so it keeps their order and spelling, and what no rule of HTTP takes out arrives unchanged.
+type Head struct {
+	Lines []Line
+	Close bool // Connection says so, in whatever case and company
+	Keep  bool // Connection says keep-alive
+	Asks  bool // Connection says upgrade
+
+	nominates bool  // there is a Connection
+	Nominated Names // what it names beside; nil: nothing
+	listed    int   // elements of hop-by-hop lines
+}
+
+type Line struct {
+	Name, Value []byte // the value without the white space around it
+	Kind        Kind
+	Drop        bool // ends here: hop-by-hop, named by Connection, or not for this peer to say
+}
+
+// Kind tells apart the headers that a proxy has something to do with.
+type Kind uint8
+
+const (
+	Other Kind = iota
+	Connection
+	HopByHop // ends at this hop: Close, Keep-Alive, Proxy-Connection, TE, Trailer, Upgrade
+	TransferEncoding
+	ContentLength
+	Host
+	Cookie
+	Expect
+	ForwardedFor
+	RealIP
+	Forwarded
+	ForwardedProto
+	ForwardedHost
+	ForwardedOther // other X-Forwarded-*: claims that only a trusted proxy may make
+	Via
+	Override  // tells some servers of another target, method or host than the request's own
+	Lookalike // spelled with underscores as one of the above, which many a server behind takes for it (CGI, CVE-2024-45614)
+)
+
+// Reset makes h empty.
+func (h *Head) Reset() { *h = Head{Lines: h.Lines[:0]} }
+
+// Add adds a line, which must not be one too many. They point to what the head came in.
+func (h *Head) Add(name, value []byte, most int) error {
+	if len(h.Lines) == most {
+		return ErrCount
+	}
+	l := Line{Name: name, Value: value, Kind: classify(name)}
+	switch l.Kind {
+	case Connection:
+		l.Drop, h.nominates = true, true
+		h.listed += elements(value)
+	case HopByHop:
+		l.Drop = true
+		h.listed += elements(value)
+	case TransferEncoding, Lookalike:
+		l.Drop = true
+	}
+	if h.listed > maxListed {
+		return ErrCount
+	}
+	h.Lines = append(h.Lines, l)
+	return nil
+}
+
+// End is called after the last line: those that Connection names are dropped.
+func (h *Head) End() {
+	if h.nominates {
+		h.dropNominated()
+	}
+}
+
+// dropNominated drops the headers that Connection names (RFC 9110, 7.6.1).
+func (h *Head) dropNominated() {
+	for _, c := range h.Lines {
+		if c.Kind != Connection {
+			continue
+		}
+		for list := c.Value; len(list) > 0; {
+			var name []byte
+			name, list, _ = bytes.Cut(list, []byte{','})
+			switch name = TrimSpace(name); {
+			case len(name) == 0:
+			case EqualFold(name, "close"):
+				h.Close = true
+			case EqualFold(name, "keep-alive"):
+				h.Keep = true
+			case EqualFold(name, "upgrade"):
+				h.Asks = true
+			default:
+				h.Nominated.Add(name)
+			}
+		}
+	}
+	if h.Nominated == nil {
+		return
+	}
+	for i := range h.Lines {
+		if l := &h.Lines[i]; l.mayBeNominated() && h.Nominated.Has(l.Name) {
+			l.Drop = true
+		}
+	}
+}
+
+// elements is how many elements a list has, the empty ones among them.
+func elements(list []byte) int { return bytes.Count(list, []byte{','}) + 1 }
+
+// Names is a set of header names: by what they are in small letters, as they are written. It has its own copies. One look-up costs
+// the length of the name, however many there are: nothing that a stranger lists is compared with all that he sends.
+type Names map[string]string
+
+func (n *Names) Add(name []byte) {
+	if *n == nil {
+		*n = make(Names)
+	}
+	text := string(name)
+	(*n)[strings.ToLower(text)] = text
+}
+
+func (n Names) Has(name []byte) bool {
+	_, found := n.Get(name)
+	return found
+}
+
+func (n Names) Get(name []byte) (written string, found bool) {
+	if len(n) == 0 {
+		return "", false
+	}
+	var buf [64]byte
+	lower := buf[:0]
+	for _, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		lower = append(lower, c)
+	}
+	written, found = n[string(lower)]
+	return written, found
+}
+
+// Taken are the names that no trailer may have: those of the head's lines, and those that Connection names.
+func (h *Head) Taken() Names {
+	all := maps.Clone(h.Nominated)
+	for i := range h.Lines {
+		all.Add(h.Lines[i].Name)
+	}
+	return all
+}
+
+// mayBeNominated reports whether naming a line in Connection drops it.
+func (l *Line) mayBeNominated() bool {
+	switch l.Kind {
+	case Host, // routes the request: without it the origin would choose a host that no rule has seen
+		ContentLength, TransferEncoding, // frame the body, and the edge writes them anew
+		ForwardedFor, RealIP, Forwarded, ForwardedProto, ForwardedHost, ForwardedOther, // say who asks: a
+		// client behind a trusted proxy must not have its proxy's word removed, where that passes Connection on
+		Override, // likewise: a trusted proxy's word about the target
+		Via:      // tells the origin of proxies on the way, and loops are found by it
+		return false
+	}
+	return true
+}
+
+// Distrust drops what only a trusted proxy may say to the origin: who asks, over what, and for what else than the request's own
+// target.
+func (h *Head) Distrust() {
+	for i := range h.Lines {
+		switch l := &h.Lines[i]; l.Kind {
+		case ForwardedFor, RealIP, Forwarded, ForwardedProto, ForwardedHost, ForwardedOther, Via, Override:
+			l.Drop = true
+		}
+	}
+}
+
+// Only returns the value of the lines with this name that the origin gets as they came; nil if there are none, and false if
+// they differ.
+func (h *Head) Only(name []byte) (value []byte, ok bool) {
+	for i := range h.Lines {
+		l := &h.Lines[i]
+		if l.Drop || l.Kind == ForwardedFor || len(l.Name) != len(name) || !bytes.EqualFold(l.Name, name) {
+			continue
+		}
+		if value != nil && !bytes.Equal(value, l.Value) {
+			return nil, false
+		}
+		value = l.Value
+	}
+	return value, true
+}
+
+// First returns the value of the first line with this name, which is given in lower case.
+func (h *Head) First(name string) []byte {
+	for i := range h.Lines {
+		if l := &h.Lines[i]; EqualFold(l.Name, name) {
+			return l.Value
+		}
+	}
+	return nil
+}
+
+// Cookie is only for the cookie of this name.
+func (h *Head) Cookie(name []byte) (value []byte, ok bool) {
+	for i := range h.Lines {
+		if h.Lines[i].Kind != Cookie || h.Lines[i].Drop {
+			continue
+		}
+		for rest := h.Lines[i].Value; len(rest) > 0; {
+			var pair []byte
+			pair, rest, _ = bytes.Cut(rest, []byte{';'})
+			key, v, ok := bytes.Cut(TrimSpace(pair), []byte{'='})
+			if !ok || !isCookie(TrimSpace(key), name) {
+				continue
+			}
+			if v = TrimSpace(v); value != nil && !bytes.Equal(value, v) {
+				return nil, false
+			}
+			value = v
+		}
+	}
+	return value, true
+}
+
+// isCookie compares names of cookies as the laxest of common servers do: ASP.NET Core takes small letters and capitals for the
+// same, PHP a dot for an underscore.
+func isCookie(name, want []byte) bool {
+	if len(name) != len(want) {
+		return false
+	}
+	for i, c := range name {
+		if foldCookie(c) != foldCookie(want[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func foldCookie(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c | 0x20
+	case c == '.':
+		return '_'
+	}
+	return c
+}
+
+func classify(name []byte) Kind {
+	is := func(s string) bool { return EqualFold(name, s) }
+	switch len(name) {
+	case 2:
+		if is("te") {
+			return HopByHop
+		}
+	case 3:
+		if is("via") {
+			return Via
+		}
+	case 4:
+		if is("host") {
+			return Host
+		}
+	case 5:
+		if is("close") { // a reserved name (RFC 9112, 9.6)
+			return HopByHop
+		}
+	case 6:
+		if is("cookie") {
+			return Cookie
+		} else if is("expect") {
+			return Expect
+		}
+	case 7:
+		if is("upgrade") || is("trailer") {
+			return HopByHop
+		}
+	case 9:
+		if is("forwarded") {
+			return Forwarded
+		} else if is("x-real-ip") {
+			return RealIP
+		}
+	case 10:
+		if is("connection") {
+			return Connection
+		} else if is("keep-alive") {
+			return HopByHop
+		}
+	case 14:
+		if is("content-length") {
+			return ContentLength
+		}
+	case 15:
+		if is("x-forwarded-for") {
+			return ForwardedFor
+		}
+	case 16:
+		if is("x-forwarded-host") {
+			return ForwardedHost
+		} else if is("proxy-connection") {
+			return HopByHop
+		}
+	case 17:
+		if is("x-forwarded-proto") {
+			return ForwardedProto
+		} else if is("transfer-encoding") {
+			return TransferEncoding
+		}
+	}
+	if len(name) > 12 && EqualFold(name[:12], "x-forwarded-") {
+		return ForwardedOther
+	}
+	if len(name) > 8 && name[0]|0x20 == 'x' && isOverride(name) {
+		return Override
+	}
+	if bytes.IndexByte(name, '_') >= 0 && classify(bytes.ReplaceAll(name, []byte{'_'}, []byte{'-'})) != Other {
+		return Lookalike
+	}
+	return Other
+}
+
+// isOverride reports whether some server lets a header of that name stand for the request's target (Symfony, Zend, IIS behind
+// ARR), its method (many a framework) or its host, which rules have not seen.
+func isOverride(name []byte) bool {
+	for _, prefix := range [...]string{"x-original-", "x-http-method"} {
+		if len(name) >= len(prefix) && EqualFold(name[:len(prefix)], prefix) {
+			return true
+		}
+	}
+	return EqualFold(name, "x-rewrite-url") || EqualFold(name, "x-method-override") || EqualFold(name, "x-http-host-override")
+}
+
+// EqualFold compares with a string of the same length that is in lower case.
+func EqualFold(name []byte, lower string) bool {
+	if len(name) != len(lower) {
+		return false
+	}
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// IsToken reports whether s is a token of RFC 9110, 5.6.2.
+func IsToken(s []byte) bool {
+	for _, c := range s {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_':
+		case bytes.IndexByte([]byte("!#$%&'*+.^`|~"), c) >= 0:
+		default:
+			return false
+		}
+	}
+	return len(s) > 0
+}
+
+// IsText reports whether a value has no control bytes (RFC 9110, 5.5), eight bytes at a time.
+func IsText(s []byte) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for len(s) >= 8 {
+		v := binary.LittleEndian.Uint64(s)
+		del := v ^ 0x7f*ones
+		if ((v-0x20*ones)&^v|(del-ones)&^del)&high != 0 && !isPlainText(s[:8]) {
+			return false
+		}
+		s = s[8:]
+	}
+	return isPlainText(s)
+}
+
+func isPlainText(s []byte) bool {
+	for _, c := range s {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// IsMethod reports whether s is a method as all servers take it. HTTP allows small letters and tells get from GET (RFC 9110,
+// 9.1), but many an origin does not, and a rule about POST must not be dodged by writing post.
+func IsMethod(s []byte) bool {
+	for _, c := range s {
+		if 'a' <= c && c <= 'z' {
+			return false
+		}
+	}
+	return IsToken(s)
+}
+
+func TrimSpace(s []byte) []byte {
+	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for len(s) > 0 && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// SplitList splits a header value at its commas.
+func SplitList(value []byte) [][]byte {
+	if len(value) == 0 {
+		return nil
+	}
+	parts := bytes.Split(value, []byte{','})
+	for i := range parts {
+		parts[i] = TrimSpace(parts[i])
+	}
+	return parts
+}

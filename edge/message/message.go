@@ -1,0 +1,18 @@
+// Package message is what requests and answers say, whatever protocol carried them: header lines, each classified once, hosts and paths
+// in the one form that rules compare, who may say what in a header and in a trailer, and how a request is refused.
+//
+// It reads bytes and does no I/O. What it points to belongs to whoever read it, and ends with the request.
+package message
+
+// Request is what a request says, whatever protocol it came in.
+type Request struct {
+	Method   []byte  // as rules see it
+	Target   []byte  // as it came
+	RawHost  []byte  // as it came, and as the origin gets it
+	Host     []byte  // in canonical form; none: a client of HTTP/1.0 need not say
+	Path     []byte  // of the target, in canonical form
+	Readings Reading // the others that the target's path has
+	Head     Head
+	Length   int64 // of the body, in bytes, or lengthChunked
+	Invite   bool  // the client waits to be invited to send its body, and has not been
+}
