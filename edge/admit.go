@@ -176,7 +176,7 @@ func (x *exchange) skipBody() {
 // startBody begins to read the request's body, which the client must send at a pace. The head is not in the buffer any more.
 func (x *exchange) startBody(grace, most time.Duration) {
 	x.bodyRead = true
-	if x.Length == lengthChunked || x.Length > headBuffer {
+	if x.Length == message.LengthChunked || x.Length > headBuffer {
 		x.conn.grow(bodyBuffer)
 	}
 	x.in.br = x.conn.br

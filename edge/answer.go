@@ -1,11 +1,24 @@
 package edge
 
 import (
+	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"sluice/edge/message"
 )
+
+// maxInterim bounds the answers with a status of 1xx before the real one.
+const maxInterim = 8
+
+var (
+	errUpgrade = errors.New("edge: the origin switched protocols unasked")
+	errInterim = errors.New("edge: the origin sent too many interim answers")
+)
+
+// answerHeads are taken when an answer is there, not when its request is: what has just been used is in the processor's caches.
+var answerHeads = sync.Pool{New: func() any { return new(answerHead) }}
 
 // readAnswerHead reads up to the final answer's head, and says in b how its body is delimited and whether the connection
 // can be used again. io.EOF means that the connection ended before any byte.

@@ -9,29 +9,17 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"sluice/edge/message"
 )
 
-// maxInterim bounds the answers with a status of 1xx before the real one.
-const maxInterim = 8
-
 // http1 is what the head of every answer begins with.
 const http1 = "HTTP/1."
-
-// Lengths of bodies that have none.
-const (
-	lengthChunked = -1
-	lengthUnknown = -2 // up to the end of the connection
-)
 
 var (
 	errAnswer  = errors.New("edge: the head of the origin's answer is malformed")
 	errFraming = errors.New("edge: the origin's answer does not say unmistakably where its body ends")
-	errUpgrade = errors.New("edge: the origin switched protocols unasked")
-	errInterim = errors.New("edge: the origin sent too many interim answers")
 )
 
 // An answerHead reads the heads of answers as strictly as those of requests.
@@ -39,9 +27,6 @@ type answerHead struct {
 	message.Head
 	size int // of the lines with the empty line after them; 0: that has not come
 }
-
-// answerHeads are taken when an answer is there, not when its request is: what has just been used is in the processor's caches.
-var answerHeads = sync.Pool{New: func() any { return new(answerHead) }}
 
 // read waits for a head and reads it. raw is the whole of it, up to and with its empty line, and valid until br is read; old is an
 // origin of HTTP/1.0.
@@ -114,7 +99,7 @@ func (a *answerHead) parse(raw []byte) (status int, old bool, err error) {
 // frame finds out how the body is delimited (RFC 9112, 6.3), whether the connection can be used again, and for how long it is kept, at
 // most keep. What could be read in two ways is an error: one server's body would be another's next answer.
 func (a *answerHead) frame(old bool, keep time.Duration) (length int64, reuse bool, kept time.Duration, err error) {
-	length, reuse, kept = lengthUnknown, !a.Close && (!old || a.Keep), keep // close outdoes keep-alive
+	length, reuse, kept = message.LengthUnknown, !a.Close && (!old || a.Keep), keep // close outdoes keep-alive
 	counted := false
 	for i := range a.Lines {
 		l := &a.Lines[i]
@@ -132,10 +117,10 @@ func (a *answerHead) frame(old bool, keep time.Duration) (length int64, reuse bo
 	}
 	for i := range a.Lines {
 		if l := &a.Lines[i]; l.Kind == message.TransferEncoding {
-			if counted || length == lengthChunked || old || !message.EqualFold(l.Value, "chunked") {
+			if counted || length == message.LengthChunked || old || !message.EqualFold(l.Value, "chunked") {
 				return 0, false, 0, errFraming
 			}
-			length = lengthChunked
+			length = message.LengthChunked
 		}
 	}
 	return length, reuse, kept, nil

@@ -28,7 +28,7 @@ func FuzzAnswerHead(f *testing.F) {
 			return
 		}
 		status, text := x.reply.status, append(x.reply.head, "\r\n"...)
-		if b.length < lengthUnknown || x.reply.length != b.length {
+		if b.length < message.LengthUnknown || x.reply.length != b.length {
 			t.Fatalf("length %d, handed on as %d", b.length, x.reply.length)
 		}
 		if br := bufio.NewReader(bytes.NewReader(text)); status >= 200 {
@@ -72,7 +72,7 @@ func readAnswerElsewhere(t *testing.T, answer []byte, b *answerBody, status int)
 		return
 	}
 	chunked := len(theirs.TransferEncoding) > 0
-	if theirs.StatusCode != status || chunked != (b.length == lengthChunked) || !chunked && theirs.ContentLength != max(b.length, -1) {
+	if theirs.StatusCode != status || chunked != (b.length == message.LengthChunked) || !chunked && theirs.ContentLength != max(b.length, -1) {
 		t.Fatalf("%q: a client sees %d, length %d, chunked %t, we length %d", answer, theirs.StatusCode, theirs.ContentLength, chunked, b.length)
 	}
 	if br.Buffered() != b.br.Buffered() {

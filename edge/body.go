@@ -17,7 +17,7 @@ type answerBody struct {
 	link      *link
 	client    *conn
 	upload    *upload // may still be under way
-	length    int64   // as the head says: bytes, lengthChunked or lengthUnknown
+	length    int64   // as the head says: bytes, message.LengthChunked or message.LengthUnknown
 	reuse     bool    // the origin keeps the connection
 	keep      time.Duration
 	timeout   time.Duration
@@ -78,7 +78,7 @@ func (b *answerBody) copy(w *bufio.Writer, inChunks bool) error {
 }
 
 // fill waits until n bytes are there, at most so long as the origin may pause.
-func (b *answerBody) fill(n int) error {
+func (b *answerBody) Fill(n int) error {
 	if b.br.Buffered() >= n {
 		return nil
 	}

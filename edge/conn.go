@@ -84,7 +84,7 @@ func (c *conn) startAnswer() {
 func (c *conn) endAnswer() { c.paced = false }
 
 // fill waits until n bytes of a body are there.
-func (c *conn) fill(n int) error {
+func (c *conn) Fill(n int) error {
 	_, err := c.br.Peek(n)
 	return err
 }

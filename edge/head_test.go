@@ -106,7 +106,7 @@ func readElsewhere(t *testing.T, request []byte, x *exchange, left int) {
 	}
 	chunked := len(req.TransferEncoding) > 0
 	if req.Method != string(x.Method) || req.RequestURI != string(x.Target) || !strings.EqualFold(req.Host, string(x.RawHost)) ||
-		chunked != (x.Length == lengthChunked) || length != max(x.Length, 0) {
+		chunked != (x.Length == message.LengthChunked) || length != max(x.Length, 0) {
 		t.Fatalf("%q: another server sees %s %s of %s, length %d, chunked %t", request, req.Method, req.RequestURI, req.Host, req.ContentLength, chunked)
 	}
 	if br.Buffered() != left {

@@ -78,7 +78,7 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 		b = append(b, "\r\nExpect: 100-continue"...)
 	}
 	switch n := x.Length; {
-	case n == lengthChunked:
+	case n == message.LengthChunked:
 		b = append(b, "\r\nTransfer-Encoding: chunked"...)
 		b = x.announce(b)
 	case n > 0 || n == 0 && string(x.Method) != http.MethodGet && string(x.Method) != http.MethodHead:

@@ -95,7 +95,7 @@ func TestSlowReadersOfStreams(t *testing.T) {
 
 			const size = 1 << 20
 			b := &answerBody{link: &link{Conn: near}, client: c, timeout: time.Hour}
-			b.stream = stream{br: bufio.NewReaderSize(near, 8<<10), waiter: b, framing: fixed, left: size}
+			b.stream = stream{br: bufio.NewReaderSize(near, 8<<10), wait: b, framing: fixed, left: size}
 			start := time.Now()
 			err := b.send(nil, false)
 			took := time.Since(start)

@@ -115,7 +115,7 @@ func (x *exchange) pass(g *group, now, due time.Time) int {
 			return 0
 		}
 		b := &x.body
-		*b = answerBody{stream: stream{waiter: b}, link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin, due: due}
+		*b = answerBody{stream: stream{wait: b}, link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin, due: due}
 		x.open = b
 		if err = x.exchangeOn(o, b, now); err == nil {
 			o.succeeded()
@@ -280,10 +280,10 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		requestHeads.Put(head)
 		u := &upload{body: &x.in, link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
 			within: b.within, due: b.due, announced: x.announced}
-		x.in.waiter = u
+		x.in.wait = u
 		b.upload = u
 		x.startBody(grace, x.server.limits.IdleTimeout)
-		if !x.Invite && x.Length != lengthChunked && x.Length <= inlineBody {
+		if !x.Invite && x.Length != message.LengthChunked && x.Length <= inlineBody {
 			u.run()
 			if u.byClient || u.err == errUnasked {
 				return u.err
@@ -323,12 +323,12 @@ func (x *exchange) relay(o *origin, b *answerBody) {
 		return
 	case bodyless(x.isHead, r.status):
 		b.framing, b.left = fixed, 0
-		if b.length > 0 || b.length == lengthChunked {
+		if b.length > 0 || b.length == message.LengthChunked {
 			b.reuse = false // some origins send the body that they announce all the same, perhaps not before the next request
 		}
 	case b.length >= 0:
 		b.framing, b.left = fixed, b.length
-	case b.length == lengthChunked:
+	case b.length == message.LengthChunked:
 		b.framing = chunked
 	default:
 		b.framing = untilClose

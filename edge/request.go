@@ -183,7 +183,7 @@ func (r *request) framed() *message.Refusal {
 	case lengths > 0 && codings > 0:
 		return message.Refuse(http.StatusBadRequest, "bad_length", "A request has a Content-Length or a Transfer-Encoding, not both.")
 	case codings > 0:
-		r.Length = lengthChunked
+		r.Length = message.LengthChunked
 	}
 	r.Invite = r.Invite && r.Length != 0
 	return nil

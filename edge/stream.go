@@ -36,8 +36,8 @@ const (
 // A stream reads a body out of the buffer that its head came in, without a buffer between. What breaks off is an error, never
 // an end: nobody must take a part for the whole.
 type stream struct {
-	br *bufio.Reader
-	waiter
+	br       *bufio.Reader
+	wait     Waiter // waits until bytes are in br
 	framing  framing
 	left     int64  // of the fixed length or of the current chunk
 	got      int64  // bytes of the body so far,
@@ -47,16 +47,16 @@ type stream struct {
 	trailers []byte // the lines after the last chunk
 }
 
-// requestBody is a body whose length is as the head says: in bytes, or lengthChunked.
-func requestBody(br *bufio.Reader, w waiter, length int64) stream {
-	if length == lengthChunked {
-		return stream{br: br, waiter: w, framing: chunked}
+// requestBody is a body whose length is as the head says: in bytes, or message.LengthChunked.
+func requestBody(br *bufio.Reader, w Waiter, length int64) stream {
+	if length == message.LengthChunked {
+		return stream{br: br, wait: w, framing: chunked}
 	}
-	return stream{br: br, waiter: w, left: length}
+	return stream{br: br, wait: w, left: length}
 }
 
-// A waiter waits until n bytes are in the buffer of a body.
-type waiter interface{ fill(n int) error }
+// A Waiter waits until n bytes are in the buffer of a body.
+type Waiter interface{ Fill(n int) error }
 
 func (s *stream) finished() bool { return s.done || s.framing == fixed && s.left == 0 }
 
@@ -77,7 +77,7 @@ func (s *stream) next() ([]byte, error) {
 			return nil, io.EOF
 		}
 	}
-	if err := s.waiter.fill(1); err != nil {
+	if err := s.wait.Fill(1); err != nil {
 		if err == io.EOF && s.framing == untilClose {
 			s.done = true
 			return nil, io.EOF
@@ -114,7 +114,7 @@ func (s *stream) Read(p []byte) (int, error) {
 // nextChunk reads the line before a chunk and sets left to its size; at the last chunk it reads the trailers as well.
 func (s *stream) nextChunk() error {
 	if s.begun {
-		if err := s.waiter.fill(2); err != nil {
+		if err := s.wait.Fill(2); err != nil {
 			return unexpected(err)
 		}
 		if end, _ := s.br.Peek(2); string(end) != "\r\n" {
@@ -163,7 +163,7 @@ func (s *stream) nextChunk() error {
 // line reads up to CRLF. A bare LF is not an end of a line: what another server takes for one would split here.
 func (s *stream) line(most int) ([]byte, error) {
 	for n := 1; ; n = s.br.Buffered() + 1 {
-		if err := s.waiter.fill(n); err != nil {
+		if err := s.wait.Fill(n); err != nil {
 			return nil, unexpected(err)
 		}
 		have, _ := s.br.Peek(s.br.Buffered())

@@ -22,11 +22,11 @@ func FuzzRequestBody(f *testing.F) {
 		"3\r\nabcd\r\n0\r\n\r\n", "3\nabc\n0\n\n", "ffffffffffffffff\r\na", "1;\"\n\"\r\na\r\n0\r\n\r\n", "1\r\na\r\n0\r\nX : y\r\n\r\n", "A\r\n0123456789\r\n0\r\nX:\r\n y\r\n\r\n",
 		"1000\r\n" + strings.Repeat("x", 0x1000) + "\r\n0;" + strings.Repeat("y", maxChunkLine) + "\r\n\r\n", "0\r\nX: " + strings.Repeat("y", maxTrailer) + "\r\n\r\n",
 	} {
-		f.Add(lengthChunked, uint8(255), []byte(body))
+		f.Add(message.LengthChunked, uint8(255), []byte(body))
 		f.Add(3, uint8(2), []byte(body))
 	}
 	f.Fuzz(func(t *testing.T, length int, most uint8, sent []byte) {
-		length = max(length, lengthChunked)
+		length = max(length, message.LengthChunked)
 		body, trailer, left, err := readBody(length, int(most)+1, sent)
 		theirs, err2 := readBodyElsewhere(length, sent)
 		switch {
@@ -86,7 +86,7 @@ type elsewhere struct {
 // readBodyElsewhere is how another server reads it.
 func readBodyElsewhere(length int, sent []byte) (got elsewhere, err error) {
 	framing := fmt.Sprintf("Content-Length: %d", length)
-	if length == lengthChunked {
+	if length == message.LengthChunked {
 		framing = "Transfer-Encoding: chunked"
 	}
 	all := strings.NewReader("POST / HTTP/1.1\r\nHost: a\r\n" + framing + "\r\n\r\n" + string(sent))

@@ -122,7 +122,7 @@ func (u *upload) run() {
 }
 
 // fill waits until n bytes of the body are there. A body of its own goroutine does not keep back what it has.
-func (u *upload) fill(n int) error {
+func (u *upload) Fill(n int) error {
 	if u.body.br.Buffered() >= n {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (u *upload) fill(n int) error {
 			return err
 		}
 	}
-	return u.client.fill(n)
+	return u.client.Fill(n)
 }
 
 func (u *upload) write(p []byte) error {

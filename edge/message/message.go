@@ -13,6 +13,12 @@ type Request struct {
 	Path     []byte  // of the target, in canonical form
 	Readings Reading // the others that the target's path has
 	Head     Head
-	Length   int64 // of the body, in bytes, or lengthChunked
+	Length   int64 // of the body, in bytes, or LengthChunked
 	Invite   bool  // the client waits to be invited to send its body, and has not been
 }
+
+// Lengths of bodies that have none.
+const (
+	LengthChunked = -1 // it is not announced, and the body says itself where it ends
+	LengthUnknown = -2 // up to the end of the connection
+)
