@@ -191,7 +191,7 @@ func (x *exchange) appendCombined(b []byte, sample uint64) []byte {
 		b = append(b, ' ')
 		b = appendEscaped(b, x.Target)
 		b = append(b, ' ')
-		b = appendEscaped(b, x.version)
+		b = appendEscaped(b, x.Version)
 	}
 	b = append(b, `" `...)
 	b = strconv.AppendInt(b, int64(x.reply.status), 10)
@@ -271,7 +271,7 @@ func (x *exchange) logged() interface{ AppendTo([]byte) []byte } {
 
 // announcedLength is how long the answer's body is, in bytes, or less than 0.
 func (x *exchange) announcedLength() int64 {
-	if bodyless(x.isHead, x.reply.status) {
+	if bodyless(x.IsHead, x.reply.status) {
 		return 0
 	}
 	return x.reply.length

@@ -52,7 +52,7 @@ func (x *exchange) admit() bool {
 			}
 			x.limited()
 			if len(x.snap.sheds) > 0 && !x.decision.Told.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, x.decision.rule(x.decision.Told)) {
-				x.close = true
+				x.Close = true
 			}
 			return false
 		}
@@ -82,14 +82,14 @@ var badKey = message.Refuse(http.StatusBadRequest, "bad_key", "A header or cooki
 // What a trusted proxy sends counts for the client that it names, and, where the lines that name it cannot be read, for nobody.
 func (x *exchange) malformed(r *message.Refusal) {
 	peer := x.conn.peer
-	known := x.size > 0 || !isIn(x.snap.sources.trust, peer)
+	known := x.Size > 0 || !isIn(x.snap.sources.trust, peer)
 	if known {
 		x.client, x.chain, x.trusted = x.snap.sources.identify(peer, &x.Head, x.chain)
 		x.source = x.snap.sources.of(x.client)
 		x.server.requests.hit(x.source)
 	}
 	if known && !isIn(x.snap.deny, x.client) && !isIn(x.snap.allow, x.client) && x.charged() {
-		x.close, x.bodyRead = true, true // which will not be
+		x.Close, x.bodyRead = true, true // which will not be
 		return
 	}
 	x.turnAway(r)
@@ -108,7 +108,7 @@ func (x *exchange) charged() bool {
 
 // turnAway answers with a refusal that ends the connection.
 func (x *exchange) turnAway(r *message.Refusal) {
-	x.close = true
+	x.Close = true
 	x.conn.linger.Store(true)
 	x.say(r)
 }
@@ -153,24 +153,24 @@ func (x *exchange) judge() bool {
 // costs the connection instead.
 func (x *exchange) skipBody() {
 	c := x.conn
-	if x.Length <= skipLimit && !x.close {
+	if x.Length <= skipLimit && !x.Close {
 		x.startBody(lingerTime, lingerTime)
 		c.writeAt = time.Time{} // it takes its time
 		defer func() { c.body = false }()
 		body := &x.in
-		for body.got+body.around <= skipLimit {
-			part, err := body.next()
+		for body.Got+body.Around <= skipLimit {
+			part, err := body.Next()
 			if err == io.EOF {
 				return
 			}
 			if err != nil {
 				break
 			}
-			body.discard(len(part))
+			body.Discard(len(part))
 		}
 	}
 	c.linger.Store(true)
-	x.close = true
+	x.Close = true
 }
 
 // startBody begins to read the request's body, which the client must send at a pace. The head is not in the buffer any more.
@@ -179,6 +179,6 @@ func (x *exchange) startBody(grace, most time.Duration) {
 	if x.Length == message.LengthChunked || x.Length > headBuffer {
 		x.conn.grow(bodyBuffer)
 	}
-	x.in.br = x.conn.br
+	x.in.Reader = x.conn.br
 	x.conn.startBody(grace, most)
 }

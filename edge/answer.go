@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
@@ -18,22 +19,22 @@ var (
 )
 
 // answerHeads are taken when an answer is there, not when its request is: what has just been used is in the processor's caches.
-var answerHeads = sync.Pool{New: func() any { return new(answerHead) }}
+var answerHeads = sync.Pool{New: func() any { return new(http1.Answer) }}
 
 // readAnswerHead reads up to the final answer's head, and says in b how its body is delimited and whether the connection
 // can be used again. io.EOF means that the connection ended before any byte.
 func (x *exchange) readAnswerHead(b *answerBody) error {
 	for n := range maxInterim {
 		if x.answer == nil {
-			x.answer = answerHeads.Get().(*answerHead)
+			x.answer = answerHeads.Get().(*http1.Answer)
 		}
-		raw, status, old, err := x.answer.read(b.br)
+		raw, status, old, err := x.answer.Read(b.Reader)
 		if x.Invite && timedOut(err) && !b.upload.expired() {
 			x.inviteBody(b.upload)
 			continue
 		}
 		if n > 0 {
-			err = unexpected(err) // an interim answer is one as well
+			err = http1.Unexpected(err) // an interim answer is one as well
 		}
 		if err != nil {
 			return err
@@ -45,23 +46,23 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 			}
 			fallthrough
 		case status >= 200:
-			if b.length, b.reuse, b.keep, err = x.answer.frame(old, b.keep); err != nil {
+			if b.length, b.reuse, b.keep, err = x.answer.Frame(old, b.keep); err != nil {
 				return err
 			}
-			x.reply = reply{status: status, fields: x.reply.fields[:0], head: x.answer.filter(x.reply.head[:0], raw, status, x.ours()), length: b.length}
-			if !x.answer.dated() {
+			x.reply = reply{status: status, fields: x.reply.fields[:0], head: x.answer.Filter(x.reply.head[:0], raw, status, x.ours()), length: b.length}
+			if !x.answer.Dated() {
 				x.reply.add("Date", x.server.dateValue(time.Now())) // when it came (RFC 9110, 6.6.1)
 			}
-			_, _ = b.br.Discard(len(raw))
+			_, _ = b.Reader.Discard(len(raw))
 			return nil
 		case status == http.StatusContinue:
 			if x.Invite {
 				x.inviteBody(b.upload)
 			}
-		case !old && !x.old:
+		case !old && !x.Old:
 			x.interim(raw, status)
 		}
-		_, _ = b.br.Discard(len(raw))
+		_, _ = b.Reader.Discard(len(raw))
 	}
 	return errInterim
 }
@@ -78,7 +79,7 @@ func (x *exchange) inviteBody(u *upload) {
 // interim passes an answer of status 1xx on, such as early hints (RFC 9110, 15.2), but for a 100: it goes to who waits for it, once.
 // A client of HTTP/1.0 gets none.
 func (x *exchange) interim(raw []byte, status int) {
-	x.buf = append(x.answer.filter(x.buf[:0], raw, status, tellsVerdict), "\r\n"...)
+	x.buf = append(x.answer.Filter(x.buf[:0], raw, status, tellsVerdict), "\r\n"...)
 	_, _ = x.conn.Write(x.buf) // a failure shows when the answer itself is written
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
@@ -22,8 +23,8 @@ func FuzzAnswerHead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		x := &exchange{server: &Server{}, conn: &conn{}, request: request{old: true}}
-		b := &answerBody{stream: stream{br: bufio.NewReaderSize(bytes.NewReader(answer), originHead)}, keep: time.Minute}
+		x := &exchange{server: &Server{}, conn: &conn{}, Request: http1.Request{Old: true}}
+		b := &answerBody{Body: http1.Body{Reader: bufio.NewReaderSize(bytes.NewReader(answer), originHead)}, keep: time.Minute}
 		if x.readAnswerHead(b) != nil {
 			return
 		}
@@ -48,7 +49,7 @@ func FuzzAnswerHead(f *testing.F) {
 		readAnswerElsewhere(t, answer, b, status)
 		var again message.Head
 		_, lines, _ := bytes.Cut(text, []byte("\r\n"))
-		if _, err := scanHead(&again, lines, message.MaxLines); err != nil {
+		if _, err := http1.ScanHead(&again, lines, message.MaxLines); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
 		for _, l := range again.Lines {
@@ -75,8 +76,8 @@ func readAnswerElsewhere(t *testing.T, answer []byte, b *answerBody, status int)
 	if theirs.StatusCode != status || chunked != (b.length == message.LengthChunked) || !chunked && theirs.ContentLength != max(b.length, -1) {
 		t.Fatalf("%q: a client sees %d, length %d, chunked %t, we length %d", answer, theirs.StatusCode, theirs.ContentLength, chunked, b.length)
 	}
-	if br.Buffered() != b.br.Buffered() {
-		t.Fatalf("%q: %d bytes are left after the head, but %d for a client", answer, b.br.Buffered(), br.Buffered())
+	if br.Buffered() != b.Reader.Buffered() {
+		t.Fatalf("%q: %d bytes are left after the head, but %d for a client", answer, b.Reader.Buffered(), br.Buffered())
 	}
 }
 
@@ -91,7 +92,7 @@ func TestConnectionOfAnswers(t *testing.T) {
 		"HTTP/1.0 200 OK\r\nConnection: close, keep-alive\r\n":               false,
 	} {
 		x := &exchange{server: &Server{}, conn: &conn{}}
-		b := &answerBody{stream: stream{br: bufio.NewReader(strings.NewReader(head + "Content-Length: 0\r\n\r\n"))}}
+		b := &answerBody{Body: http1.Body{Reader: bufio.NewReader(strings.NewReader(head + "Content-Length: 0\r\n\r\n"))}}
 		if err := x.readAnswerHead(b); err != nil || b.reuse != want {
 			t.Errorf("%q: reuse %t, %v", head, b.reuse, err)
 		}

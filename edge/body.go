@@ -7,13 +7,14 @@ import (
 	"strconv"
 	"time"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
 // An answerBody is the exchange with an origin: the body of its answer, and what becomes of the connection. Every one that was
 // begun is finished: the connection to the origin goes back to the pool or away.
 type answerBody struct {
-	stream
+	http1.Body
 	link      *link
 	client    *conn
 	upload    *upload // may still be under way
@@ -54,7 +55,7 @@ func (b *answerBody) send(head []byte, inChunks bool) error {
 func (b *answerBody) copy(w *bufio.Writer, inChunks bool) error {
 	var size [18]byte
 	for {
-		part, err := b.next()
+		part, err := b.Next()
 		switch {
 		case err == io.EOF && inChunks:
 			return b.passTrailers(w)
@@ -73,13 +74,13 @@ func (b *answerBody) copy(w *bufio.Writer, inChunks bool) error {
 		if err != nil {
 			return err
 		}
-		b.discard(len(part))
+		b.Discard(len(part))
 	}
 }
 
 // fill waits until n bytes are there, at most so long as the origin may pause.
 func (b *answerBody) Fill(n int) error {
-	if b.br.Buffered() >= n {
+	if b.Reader.Buffered() >= n {
 		return nil
 	}
 	if b.out != nil {
@@ -91,7 +92,7 @@ func (b *answerBody) Fill(n int) error {
 	if err := b.link.SetReadDeadline(now.Add(b.within(now))); err != nil {
 		return err
 	}
-	_, err := b.br.Peek(n)
+	_, err := b.Reader.Peek(n)
 	return err
 }
 
@@ -103,7 +104,7 @@ func (b *answerBody) finish() time.Time {
 	}
 	b.link.origin.active.Add(-1)
 	now := time.Now()
-	clean := b.reuse && b.framing != untilClose && b.finished() && b.br.Buffered() == 0
+	clean := b.reuse && b.Framing != http1.UntilClose && b.Finished() && b.Reader.Buffered() == 0
 	if b.link.rest(); clean {
 		b.link.origin.release(b.link, now, b.keep)
 	} else {

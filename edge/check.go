@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
@@ -76,11 +77,11 @@ func (x *exchange) ask(c checkPath) error {
 		return err
 	}
 	if host != nil {
-		canonical, ok := message.AppendHost(x.hostBuf[:0], host)
+		canonical, ok := message.AppendHost(x.HostBuf[:0], host)
 		if !ok {
 			return errAsked
 		}
-		x.hostBuf, x.Host, x.RawHost = canonical, canonical, host
+		x.HostBuf, x.Host, x.RawHost = canonical, canonical, host
 	}
 	if method != nil {
 		if !message.IsMethod(method) {
@@ -97,7 +98,7 @@ func (x *exchange) ask(c checkPath) error {
 
 // canonical is the path of the target that is asked about.
 func (x *exchange) canonical() error {
-	if _, _, ok := authority(x.Target); !ok || len(x.Target) == 0 {
+	if _, _, ok := http1.Authority(x.Target); !ok || len(x.Target) == 0 {
 		return errAsked
 	}
 	if x.Path, x.Readings = message.AppendPath(nil, x.Target); x.Readings&message.TooMany != 0 || len(message.RawPath(x.Target)) > message.MaxPath {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
@@ -43,20 +44,20 @@ func FuzzRequestHead(f *testing.F) {
 		c.br = bufio.NewReaderSize(c, 32<<10)
 		x := &exchange{conn: c, server: &Server{limits: Default().Limits}}
 		raw, err := c.nextHead(0, 32<<10)
-		if err != nil || x.parse(raw, message.MaxLines) != nil {
+		if err != nil || x.Parse(raw, message.MaxLines) != nil {
 			return
 		}
 		var out bytes.Buffer
 		out.Write(x.appendHead(nil, o))
-		readElsewhere(t, request, x, c.br.Buffered()-x.size)
-		target := string(originForm(x.Target))
+		readElsewhere(t, request, x, c.br.Buffered()-x.Size)
+		target := string(http1.OriginForm(x.Target))
 		line, _, _ := strings.Cut(out.String(), "\r\n")
 		if want := string(x.Method) + " " + target + " HTTP/1.1"; line != want || strings.Count(line, " ") != 2 {
 			t.Fatalf("%q became %q", request, line)
 		}
 		var again message.Head
 		_, lines, _ := bytes.Cut(out.Bytes(), []byte("\r\n"))
-		if _, err := scanHead(&again, lines, message.MaxLines); err != nil {
+		if _, err := http1.ScanHead(&again, lines, message.MaxLines); err != nil {
 			t.Fatalf("%q: %v", out.Bytes(), err)
 		}
 		hosts := 0

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
@@ -131,9 +132,9 @@ func (o *origin) ask(ctx context.Context, path string) (int, error) {
 	if _, err := l.ask([]byte("GET " + path + " HTTP/1.1\r\nHost: " + o.host + "\r\nUser-Agent: sluice\r\nConnection: close\r\n\r\n")); err != nil {
 		return 0, err
 	}
-	var head answerHead
+	var head http1.Answer
 	for range maxInterim {
-		raw, status, _, err := head.read(l.br)
+		raw, status, _, err := head.Read(l.br)
 		if err != nil || status >= 200 {
 			return status, err
 		}

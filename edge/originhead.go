@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
@@ -12,7 +13,7 @@ import (
 func (x *exchange) appendHead(b []byte, o *origin) []byte {
 	b = append(b, x.Method...)
 	b = append(b, ' ')
-	b = append(b, originForm(x.Target)...)
+	b = append(b, http1.OriginForm(x.Target)...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	if len(x.RawHost) > 0 {
 		b = append(b, x.RawHost...)
@@ -26,7 +27,7 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 	for i := range x.Head.Lines {
 		l := &x.Head.Lines[i]
 		if l.Drop {
-			x.trailers = x.trailers || l.Kind == message.HopByHop && !x.old && message.TakesTrailers(l)
+			x.trailers = x.trailers || l.Kind == message.HopByHop && !x.Old && message.TakesTrailers(l)
 			continue
 		}
 		switch l.Kind {
@@ -65,7 +66,7 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 	}
 	if !via {
 		b = append(b, "\r\nVia: "...)
-		b = append(b, x.version[len("HTTP/"):]...)
+		b = append(b, x.Version[len("HTTP/"):]...)
 		b = append(b, " sluice"...)
 	}
 	if x.upgrade != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sluice/edge/http1"
 )
 
 func TestPace(t *testing.T) {
@@ -95,15 +97,15 @@ func TestSlowReadersOfStreams(t *testing.T) {
 
 			const size = 1 << 20
 			b := &answerBody{link: &link{Conn: near}, client: c, timeout: time.Hour}
-			b.stream = stream{br: bufio.NewReaderSize(near, 8<<10), wait: b, framing: fixed, left: size}
+			b.Body = http1.Body{Reader: bufio.NewReaderSize(near, 8<<10), Wait: b, Framing: http1.Fixed, Left: size}
 			start := time.Now()
 			err := b.send(nil, false)
 			took := time.Since(start)
 			switch {
-			case !test.cut && (err != nil || b.left > 0):
-				t.Errorf("%+v: %d bytes left after %v, %v", test, b.left, took, err)
+			case !test.cut && (err != nil || b.Left > 0):
+				t.Errorf("%+v: %d bytes left after %v, %v", test, b.Left, took, err)
 			case test.cut && (!errors.Is(err, os.ErrDeadlineExceeded) || took < test.from || took > test.until):
-				t.Errorf("%+v: %d bytes left after %v, %v", test, b.left, took, err)
+				t.Errorf("%+v: %d bytes left after %v, %v", test, b.Left, took, err)
 			}
 			if cut := c.listener.stats.slowReaders.Load() == 1; cut != test.cut || c.paced {
 				t.Errorf("%+v: counted as cut %t, still paced %t", test, cut, c.paced)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
@@ -29,7 +30,7 @@ func (x *exchange) forward() int {
 	}
 	if x.Length > 0 && x.Length <= heldBody && !x.Invite {
 		if r := x.hold(due); r != nil {
-			x.close = true
+			x.Close = true
 			x.conn.linger.Store(true)
 			x.say(r)
 			return 0
@@ -115,7 +116,7 @@ func (x *exchange) pass(g *group, now, due time.Time) int {
 			return 0
 		}
 		b := &x.body
-		*b = answerBody{stream: stream{wait: b}, link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin, due: due}
+		*b = answerBody{Body: http1.Body{Wait: b}, link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin, due: due}
 		x.open = b
 		if err = x.exchangeOn(o, b, now); err == nil {
 			o.succeeded()
@@ -150,7 +151,7 @@ func (x *exchange) abandoned(b *answerBody) {
 		x.conn.body = false
 	}
 	x.say(clientGone)
-	x.close = true
+	x.Close = true
 }
 
 // clientGone has the status that nginx gives it, for logs and metrics.
@@ -166,7 +167,7 @@ func (x *exchange) failed(o *origin, b *answerBody, err error) {
 		x.conn.linger.Store(true)
 		if (failed || late) && u.byClient {
 			x.say(bodyRefusal(u.err))
-			x.close = true
+			x.Close = true
 			return
 		}
 	}
@@ -181,7 +182,7 @@ func (x *exchange) failed(o *origin, b *answerBody, err error) {
 		x.say(message.Refuse(http.StatusBadGateway, "origin_failed", "The server behind this one gave no valid answer."))
 	}
 	if b.upload != nil {
-		x.close = true
+		x.Close = true
 	}
 }
 
@@ -195,19 +196,19 @@ func (x *exchange) blames(b *answerBody, err error) bool {
 	switch {
 	case err == errUnasked: // such as a 408 of a server that had waited long enough on an idle connection
 		return false
-	case err == bufio.ErrBufferFull, err == message.ErrSyntax, err == message.ErrCount, err == errFraming, err == errInterim:
+	case err == bufio.ErrBufferFull, err == message.ErrSyntax, err == message.ErrCount, err == http1.ErrFraming, err == errInterim:
 		return false // it answered, perhaps with too much of what the client had said
 	case timedOut(err):
 		// The client may have used up the time for the whole with its body.
 		return b.due.IsZero() || x.Length == 0 || time.Now().Before(b.due)
-	case err == errAnswer, err == errUpgrade:
+	case err == http1.ErrAnswer, err == errUpgrade:
 		return true
 	case b.link.reused && err == io.EOF:
 		return false // it was idle for too long
 	case u != nil && (!u.taken.Load() || u.failed.Load()):
 		return false // who has enough of a body, or of waiting for it, may close without an answer
 	}
-	return x.size <= commonHead && isCommon(x.Method) // so may who does not like the head
+	return x.Size <= commonHead && isCommon(x.Method) // so may who does not like the head
 }
 
 // isIdempotent reports whether a request may be sent again when nobody knows what became of it.
@@ -280,7 +281,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		requestHeads.Put(head)
 		u := &upload{body: &x.in, link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
 			within: b.within, due: b.due, announced: x.announced}
-		x.in.wait = u
+		x.in.Wait = u
 		b.upload = u
 		x.startBody(grace, x.server.limits.IdleTimeout)
 		if !x.Invite && x.Length != message.LengthChunked && x.Length <= inlineBody {
@@ -299,7 +300,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		// The origin may have answered and closed before it read everything: what it said still counts.
 		_ = l.SetReadDeadline(time.Now().Add(time.Second))
 	}
-	b.br = l.br
+	b.Reader = l.br
 	failed := x.readAnswerHead(b)
 	b.reuse = b.reuse && !l.early && err == nil // else the origin waits for the rest of this request, and would take the next one for it
 	if failed != nil && err != nil && b.upload != nil {
@@ -314,24 +315,24 @@ func (x *exchange) relay(o *origin, b *answerBody) {
 	x.watch.answering.Store(true)
 	o.answers[r.status%codes].Add(1)
 	if b.upload != nil && !b.upload.taken.Load() {
-		x.close = true // an answer before the end of the request: the rest of it will not be read
+		x.Close = true // an answer before the end of the request: the rest of it will not be read
 		x.conn.linger.Store(true)
 	}
 	switch {
 	case r.status == http.StatusSwitchingProtocols:
-		b.reuse, x.close = false, true
+		b.reuse, x.Close = false, true
 		return
-	case bodyless(x.isHead, r.status):
-		b.framing, b.left = fixed, 0
+	case bodyless(x.IsHead, r.status):
+		b.Framing, b.Left = http1.Fixed, 0
 		if b.length > 0 || b.length == message.LengthChunked {
 			b.reuse = false // some origins send the body that they announce all the same, perhaps not before the next request
 		}
 	case b.length >= 0:
-		b.framing, b.left = fixed, b.length
+		b.Framing, b.Left = http1.Fixed, b.length
 	case b.length == message.LengthChunked:
-		b.framing = chunked
+		b.Framing = http1.Chunked
 	default:
-		b.framing = untilClose
+		b.Framing = http1.UntilClose
 	}
 	r.stream = b
 }
@@ -339,12 +340,12 @@ func (x *exchange) relay(o *origin, b *answerBody) {
 // chunks says how the client gets a body whose length nobody knows: chunked, or, to a client of HTTP/1.0, up to the end of the
 // connection.
 func (x *exchange) chunks() {
-	if x.old {
-		x.close = true
+	if x.Old {
+		x.Close = true
 		return
 	}
 	x.reply.head = append(x.reply.head, "Transfer-Encoding: chunked\r\n"...)
-	if x.trailers && x.body.framing == chunked {
+	if x.trailers && x.body.Framing == http1.Chunked {
 		x.expectTrailers(&x.body)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
@@ -127,21 +128,21 @@ func (s *screen) next() bool {
 func (x *exchange) screen(raw []byte, err error) []byte {
 	if err != nil {
 		x.refused, x.broken = headless(err), err != errTargetTooLong && err != errHeadTooLong
-	} else if x.refused = x.parse(raw, x.server.limits.HeaderLines); x.refused == nil && x.Length != 0 {
-		x.text = append(x.text[:0], raw[:x.size]...) // the body takes the head's place in the buffer
-		x.refused = x.parse(x.text, x.server.limits.HeaderLines)
-		x.in = requestBody(x.conn.br, x.conn, x.Length)
+	} else if x.refused = x.Parse(raw, x.server.limits.HeaderLines); x.refused == nil && x.Length != 0 {
+		x.text = append(x.text[:0], raw[:x.Size]...) // the body takes the head's place in the buffer
+		x.refused = x.Parse(x.text, x.server.limits.HeaderLines)
+		x.in = http1.NewBody(x.conn.br, x.conn, x.Length)
 	}
 	if x.refused != nil {
 		return append(x.text[:0], standIn...)
 	}
-	_, _ = x.conn.br.Discard(x.size)
-	if !x.framing {
-		return raw[:x.size]
+	_, _ = x.conn.br.Discard(x.Size)
+	if !x.Framing {
+		return raw[:x.Size]
 	}
 	b := append(x.shown[:0], x.Method...)
 	b = append(append(b, ' '), x.Target...)
-	b = append(append(append(b, ' '), x.version...), "\r\n"...)
+	b = append(append(append(b, ' '), x.Version...), "\r\n"...)
 	for i := range x.Head.Lines {
 		switch l := &x.Head.Lines[i]; l.Kind {
 		case message.ContentLength, message.TransferEncoding, message.Expect:

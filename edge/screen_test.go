@@ -127,10 +127,10 @@ func FuzzShownHead(f *testing.F) {
 		if br.Buffered() > 0 || r.Header.ContentLength() > 0 || r.MayContinue() {
 			t.Fatalf("%q is shown as %q, of which fasthttp leaves %d bytes, and takes %d for a body", request, head, br.Buffered(), r.Header.ContentLength())
 		}
-		if string(r.Header.Method()) != string(x.Method) || string(r.Header.RequestURI()) != string(x.Target) || string(r.Header.Host()) != string(x.hostLine) {
+		if string(r.Header.Method()) != string(x.Method) || string(r.Header.RequestURI()) != string(x.Target) || string(r.Header.Host()) != string(x.HostLine) {
 			t.Fatalf("%q: fasthttp sees %s %s of %q", request, r.Header.Method(), r.Header.RequestURI(), r.Header.Host())
 		}
-		if x.close != (x.close || r.Header.ConnectionClose()) {
+		if x.Close != (x.Close || r.Header.ConnectionClose()) {
 			t.Logf("%q: fasthttp closes the connection", request) // and the edge with it
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
@@ -33,7 +34,7 @@ type exchange struct {
 	conn   *conn
 	now    time.Time // the one instant at which the request is judged
 
-	request
+	http1.Request
 	text []byte // the head, where a body comes after it
 
 	client   netip.Addr
@@ -46,12 +47,12 @@ type exchange struct {
 	body      answerBody    // the exchange with the origin
 	open      *answerBody   // is it, until it is over
 	watch     watch         // of the client, meanwhile
-	answer    *answerHead   // of the origin, while it is made the client's
+	answer    *http1.Answer // of the origin, while it is made the client's
 	places    *places       // one of them is this request's; nil: none is
 	upgrade   []byte        // the protocol that the origin is asked to switch to; nil: none
 	trailers  bool          // the client takes those of the answer
 	announced message.Names // trailers of the request that may go to the origin
-	in        stream        // the request's body
+	in        http1.Body    // the request's body
 	bodyRead  bool          // somebody has begun to read it
 	held      *[]byte       // the body, read before it is sent on; nil: it is not held
 	reply     reply
@@ -73,7 +74,7 @@ func (s *Server) begin(screen *screen) *exchange {
 	s.stats.received.Add(1)
 	x, c := s.pool.Get().(*exchange), screen.conn
 	x.screened, x.snap, x.conn, x.now = screen, s.snap.Load(), c, time.Now()
-	x.request.reset()
+	x.Request.Reset()
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
 	x.refused, x.broken, x.values = nil, false, x.values[:0]
 	x.allowed, x.bodyRead, x.sent, x.counted = false, false, false, false
@@ -92,7 +93,7 @@ func (s *Server) release(x *exchange) {
 		heldBodies.Put(x.held)
 		x.held = nil
 	}
-	x.snap, x.conn, x.screened, x.open, x.in.br, x.reply.stream = nil, nil, nil, nil, nil, nil
+	x.snap, x.conn, x.screened, x.open, x.in.Reader, x.reply.stream = nil, nil, nil, nil, nil, nil
 	s.pool.Put(x)
 }
 
@@ -105,13 +106,13 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		if p := recover(); p != nil {
 			s.panicked(x, p)
 		}
-		if x.close {
+		if x.Close {
 			ctx.SetConnectionClose()
 		}
 		x.ctx = nil
 	}()
 	if x.refused == nil && !x.agrees(ctx) {
-		x.refused = badRequest
+		x.refused = http1.BadRequest
 	}
 	switch {
 	case x.refused == nil:
@@ -126,15 +127,15 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 
 // refuse is fasthttp's handler of heads that it does not take although the screen has shown them.
 func (s *Server) refuse(ctx *fasthttp.RequestCtx, _ error) {
-	screenOf(ctx).x.refused = badRequest
+	screenOf(ctx).x.refused = http1.BadRequest
 	s.handle(ctx)
 }
 
 // agrees reports whether fasthttp has read the head as the screen has.
 func (x *exchange) agrees(ctx *fasthttp.RequestCtx) bool {
 	h := &ctx.Request.Header
-	x.close = x.close || h.ConnectionClose()
-	return bytes.Equal(h.Method(), x.Method) && bytes.Equal(h.RequestURI(), x.Target) && bytes.Equal(h.Host(), x.hostLine)
+	x.Close = x.Close || h.ConnectionClose()
+	return bytes.Equal(h.Method(), x.Method) && bytes.Equal(h.RequestURI(), x.Target) && bytes.Equal(h.Host(), x.HostLine)
 }
 
 // answer is the life of a request up to its answer.
@@ -143,17 +144,17 @@ func (x *exchange) respondTo() {
 		x.ctx.Request.SetBodyStream(&x.in, int(x.Length))
 	}
 	if !x.admit() {
-		x.close = x.close || x.Invite // it may have begun to send its body, or not
+		x.Close = x.Close || x.Invite // it may have begun to send its body, or not
 		return
 	}
 	status := x.forward()
-	x.close = x.close || x.Invite && !x.bodyRead // nor is that known here
+	x.Close = x.Close || x.Invite && !x.bodyRead // nor is that known here
 	if x.decision.Held {
 		x.server.limiter.Settle(&x.decision.Decision, status, time.Now())
 	}
 	x.limitHeaders()
 	x.verdictHeader()
-	if x.reply.stream != nil && x.body.framing != fixed {
+	if x.reply.stream != nil && x.body.Framing != http1.Fixed {
 		x.chunks()
 	}
 }
@@ -166,7 +167,7 @@ func (x *exchange) finish() {
 		x.skipBody()
 	}
 	if s.draining.Load() || c.going.Load() != 0 {
-		x.close = true
+		x.Close = true
 		c.linger.Store(true)
 	}
 	if s.access != nil {
@@ -183,16 +184,16 @@ func (x *exchange) finish() {
 	case r.status == http.StatusSwitchingProtocols:
 		r.head = append(r.head, "Connection: Upgrade\r\nUpgrade: "...)
 		r.head = append(append(r.head, x.upgrade...), "\r\n"...)
-	case x.close:
+	case x.Close:
 		r.head = append(r.head, "Connection: close\r\n"...)
-	case x.old:
+	case x.Old:
 		r.head = append(r.head, "Connection: keep-alive\r\n"...)
 	}
 	r.head = append(r.head, "\r\n"...)
 	x.screened.phase = relayed
 	err := x.send()
 	x.count(err != nil)
-	x.close = x.close || err != nil
+	x.Close = x.Close || err != nil
 	if x.open == nil {
 		return
 	}
@@ -229,16 +230,16 @@ func (x *exchange) send() (err error) {
 	switch b := r.stream; {
 	case b == nil:
 		_, err = x.conn.Write(r.head)
-	case b.framing == fixed && b.left <= int64(b.br.Buffered()):
-		part, _ := b.br.Peek(int(b.left))
+	case b.Framing == http1.Fixed && b.Left <= int64(b.Reader.Buffered()):
+		part, _ := b.Reader.Peek(int(b.Left))
 		r.head = append(r.head, part...)
-		b.discard(len(part))
+		b.Discard(len(part))
 		x.conn.writeAt = x.over()
 		_, err = x.conn.Write(r.head)
 	default:
-		if err = b.send(r.head, b.framing != fixed && !x.old); err != nil {
+		if err = b.send(r.head, b.Framing != http1.Fixed && !x.Old); err != nil {
 			b.reuse = false
-			if x.old && b.framing != fixed {
+			if x.Old && b.Framing != http1.Fixed {
 				x.conn.reset() // where the connection's end is the body's, one in order would pass the part off as the whole
 			}
 		}
@@ -272,7 +273,7 @@ func (s *Server) panicked(x *exchange, p any) {
 		x.body.reuse = false
 		x.over()
 	}
-	x.close = true
+	x.Close = true
 	switch {
 	case x.counted:
 	case x.sent:
@@ -373,5 +374,5 @@ func headless(err error) *message.Refusal {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
 	}
-	return badRequest
+	return http1.BadRequest
 }

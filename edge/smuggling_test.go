@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"sluice/edge/http1"
 )
 
 // Streams of bytes put together at random from what request smuggling is made of, each on a connection of its own, with a rule
@@ -120,5 +122,5 @@ func readRequest(r *bufio.Reader) (string, error) {
 		return "", err
 	}
 	body, err := io.ReadAll(req.Body)
-	return fmt.Sprintf("%s %s %q", req.Method, originForm([]byte(req.RequestURI)), body), err
+	return fmt.Sprintf("%s %s %q", req.Method, http1.OriginForm([]byte(req.RequestURI)), body), err
 }

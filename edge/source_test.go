@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"sluice/counter"
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
 func headOf(t testing.TB, lines ...string) *message.Head {
 	h := &message.Head{}
-	if _, err := scanHead(h, []byte(strings.Join(append(lines, "", ""), "\r\n")), message.MaxLines); err != nil {
+	if _, err := http1.ScanHead(h, []byte(strings.Join(append(lines, "", ""), "\r\n")), message.MaxLines); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -89,7 +90,7 @@ func FuzzForwardedHeaders(f *testing.F) {
 			entry = "for=192.0.2.1"
 		}
 		h := &message.Head{}
-		if _, err := scanHead(h, []byte(name+": "+written+"\r\n"+name+": "+written+", "+entry+"\r\n\r\n"), message.MaxLines); err != nil {
+		if _, err := http1.ScanHead(h, []byte(name+": "+written+"\r\n"+name+": "+written+", "+entry+"\r\n\r\n"), message.MaxLines); err != nil {
 			return
 		}
 		client, _, _ := trusting(name).identify(netip.MustParseAddr("10.0.0.1"), h, nil)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
@@ -20,7 +21,7 @@ func FuzzRequestBody(f *testing.F) {
 	for _, body := range []string{
 		"3\r\nabc\r\n0\r\n\r\n", "03;x=y\r\nabc\r\n000\r\nX: y\r\nX: z\r\n\r\nGET / HTTP/1.1\r\n", "1 \t\r\na\r\n0\r\n\r\n", "0\r\n\r\n\r\n",
 		"3\r\nabcd\r\n0\r\n\r\n", "3\nabc\n0\n\n", "ffffffffffffffff\r\na", "1;\"\n\"\r\na\r\n0\r\n\r\n", "1\r\na\r\n0\r\nX : y\r\n\r\n", "A\r\n0123456789\r\n0\r\nX:\r\n y\r\n\r\n",
-		"1000\r\n" + strings.Repeat("x", 0x1000) + "\r\n0;" + strings.Repeat("y", maxChunkLine) + "\r\n\r\n", "0\r\nX: " + strings.Repeat("y", maxTrailer) + "\r\n\r\n",
+		"1000\r\n" + strings.Repeat("x", 0x1000) + "\r\n0;" + strings.Repeat("y", http1.MaxChunkLine) + "\r\n\r\n", "0\r\nX: " + strings.Repeat("y", http1.MaxTrailer) + "\r\n\r\n",
 	} {
 		f.Add(message.LengthChunked, uint8(255), []byte(body))
 		f.Add(3, uint8(2), []byte(body))
@@ -55,19 +56,19 @@ func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, 
 	c := &conn{Conn: client, listener: &registry{}}
 	c.br = bufio.NewReaderSize(c, headBuffer)
 	c.startBody(lingerTime, lingerTime)
-	s := requestBody(c.br, c, int64(length))
+	s := http1.NewBody(c.br, c, int64(length))
 	for {
-		part, err := s.next()
+		part, err := s.Next()
 		if err == io.EOF {
 			break
 		} else if err != nil {
 			return nil, nil, 0, err
 		}
 		body = append(body, part...)
-		s.discard(len(part))
+		s.Discard(len(part))
 	}
 	var lines message.Head
-	if _, err := scanHead(&lines, s.trailers, message.MaxLines); err != nil {
+	if _, err := http1.ScanHead(&lines, s.Trailers, message.MaxLines); err != nil {
 		return nil, nil, 0, err
 	}
 	trailer = make(http.Header)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
@@ -78,8 +79,8 @@ func (x *exchange) expectTrailers(b *answerBody) {
 // one line.
 func (b *answerBody) passTrailers(w *bufio.Writer) error {
 	var trailer message.Head
-	if _, err := scanHead(&trailer, b.trailers, message.MaxLines); err != nil {
-		return errChunk
+	if _, err := http1.ScanHead(&trailer, b.Trailers, message.MaxLines); err != nil {
+		return http1.ErrChunk
 	}
 	_, _ = w.WriteString("0\r\n")
 	var kept []message.Line

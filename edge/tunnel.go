@@ -22,7 +22,7 @@ const halfOpen = 10 * time.Second
 // What is said in a tunnel is not judged, so nothing may be tunnelled that could carry further requests: HTTP/2 is none of
 // the protocols that a configuration accepts.
 func (x *exchange) wantsUpgrade(g *group) []byte {
-	if len(g.upgrades) == 0 || x.old || string(x.Method) != http.MethodGet || x.Length != 0 {
+	if len(g.upgrades) == 0 || x.Old || string(x.Method) != http.MethodGet || x.Length != 0 {
 		return nil
 	}
 	if !x.Head.Asks {

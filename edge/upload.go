@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
@@ -51,7 +52,7 @@ func (x *exchange) hold(due time.Time) *message.Refusal {
 	c.bodyDue = due
 	defer func() { c.body, c.bodyDue = false, time.Time{} }()
 	for {
-		part, err := x.in.next()
+		part, err := x.in.Next()
 		if err == io.EOF {
 			return nil
 		}
@@ -59,13 +60,13 @@ func (x *exchange) hold(due time.Time) *message.Refusal {
 			return bodyRefusal(err)
 		}
 		*x.held = append(*x.held, part...)
-		x.in.discard(len(part))
+		x.in.Discard(len(part))
 	}
 }
 
 // An upload sends a request's body to the origin.
 type upload struct {
-	body      *stream // of the client
+	body      *http1.Body // of the client
 	link      *link
 	w         *bufio.Writer // to the link; given back at the end of run
 	client    *conn
@@ -89,7 +90,7 @@ type upload struct {
 func (u *upload) run() {
 	defer releaseWriter(u.w)
 	for {
-		part, err := u.body.next()
+		part, err := u.body.Next()
 		if err == io.EOF {
 			break
 		}
@@ -97,21 +98,21 @@ func (u *upload) run() {
 			u.fail(err, !u.stuck)
 			return
 		}
-		if u.limit > 0 && u.body.got+int64(len(part)) > u.limit {
+		if u.limit > 0 && u.body.Got+int64(len(part)) > u.limit {
 			u.fail(errBodyTooLarge, true)
 			return
 		}
-		if u.body.framing == fixed && int64(len(part)) == u.body.left {
+		if u.body.Framing == http1.Fixed && int64(len(part)) == u.body.Left {
 			u.taken.Store(true) // before the last of it is sent: the answer may come before that call returns
 		}
-		u.body.discard(len(part)) // before it is sent, which may fail: what is taken is not the client's next request. It stays valid
+		u.body.Discard(len(part)) // before it is sent, which may fail: what is taken is not the client's next request. It stays valid
 		if err := u.write(part); err != nil {
 			u.fail(err, false)
 			return
 		}
 	}
 	var trailer message.Head
-	if _, err := scanHead(&trailer, u.body.trailers, message.MaxLines); err != nil || slices.ContainsFunc(trailer.Lines, func(l message.Line) bool { return message.Forged(&l) }) {
+	if _, err := http1.ScanHead(&trailer, u.body.Trailers, message.MaxLines); err != nil || slices.ContainsFunc(trailer.Lines, func(l message.Line) bool { return message.Forged(&l) }) {
 		u.fail(errTrailer, true)
 		return
 	}
@@ -123,10 +124,10 @@ func (u *upload) run() {
 
 // fill waits until n bytes of the body are there. A body of its own goroutine does not keep back what it has.
 func (u *upload) Fill(n int) error {
-	if u.body.br.Buffered() >= n {
+	if u.body.Reader.Buffered() >= n {
 		return nil
 	}
-	if u.started && u.body.got > 0 && u.w.Buffered() > 0 { // the head goes with the first of the body
+	if u.started && u.body.Got > 0 && u.w.Buffered() > 0 { // the head goes with the first of the body
 		if err := u.flush(); err != nil {
 			u.stuck = true
 			return err
@@ -141,7 +142,7 @@ func (u *upload) write(p []byte) error {
 			return err
 		}
 	}
-	if u.body.framing == chunked {
+	if u.body.Framing == http1.Chunked {
 		var size [18]byte
 		if _, err := u.w.Write(append(strconv.AppendInt(size[:0], int64(len(p)), 16), '\r', '\n')); err != nil {
 			return err
@@ -150,7 +151,7 @@ func (u *upload) write(p []byte) error {
 	if _, err := u.w.Write(p); err != nil {
 		return err
 	}
-	if u.body.framing == chunked {
+	if u.body.Framing == http1.Chunked {
 		if _, err := u.w.WriteString("\r\n"); err != nil {
 			return err
 		}
@@ -170,7 +171,7 @@ func (u *upload) finish(trailer *message.Head) error {
 	if err := u.extend(); err != nil {
 		return err
 	}
-	if u.body.framing == chunked {
+	if u.body.Framing == http1.Chunked {
 		if _, err := u.w.WriteString("0\r\n"); err != nil {
 			return err
 		}

@@ -148,7 +148,7 @@ func TestTimeOfTheNextServer(t *testing.T) {
 	g.servers = append(g.servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
 		x := s.begin(s.screen((&listener{registry: s.open}).admit(&sender{})).(*screen))
-		if r := x.parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {
+		if r := x.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {
 			t.Fatal(r)
 		}
 		x.now = x.now.Add(-time.Hour) // so long it took to connect

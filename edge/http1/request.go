@@ -1,4 +1,8 @@
-package edge
+// Package http1 says what a head and a body of HTTP/1.1 may look like (RFC 9112), of requests and of answers. It is strict: what two
+// servers could read differently is an error or a refusal, so that where a message ends is never a matter of opinion.
+//
+// It works on bytes that somebody else has read into a buffer, and does no I/O but to ask for more of them.
+package http1
 
 import (
 	"bytes"
@@ -8,49 +12,49 @@ import (
 	"sluice/edge/message"
 )
 
-const http11 = "HTTP/1.1"
+const Version11 = "HTTP/1.1"
 
-// A request is what the head of one says. What it points to is the head.
-type request struct {
+// A Request is what the head of one says. What it points to is the head.
+type Request struct {
 	message.Request
-	version  []byte
-	hostLine []byte // of the head; an absolute target outdoes it
-	isHead   bool   // the method is HEAD as it came, whatever rules see: the answer has no body
-	old      bool   // HTTP/1.0
-	close    bool   // the connection ends with the answer
-	framing  bool   // there are lines that frame the body, or Expect
-	size     int    // of the whole head, in bytes; 0: it is not known where it ends
+	Version  []byte
+	HostLine []byte // of the head; an absolute target outdoes it
+	IsHead   bool   // the method is HEAD as it came, whatever rules see: the answer has no body
+	Old      bool   // HTTP/1.0
+	Close    bool   // the connection ends with the answer
+	Framing  bool   // there are lines that frame the body, or Expect
+	Size     int    // of the whole head, in bytes; 0: it is not known where it ends
 
-	hostBuf, pathBuf []byte
+	HostBuf, pathBuf []byte
 }
 
-// reset makes r ready for the next head.
-func (r *request) reset() {
+// Reset makes r ready for the next head.
+func (r *Request) Reset() {
 	head := r.Head
 	head.Reset()
-	*r = request{Request: message.Request{Head: head}, hostBuf: r.hostBuf, pathBuf: r.pathBuf}
+	*r = Request{Request: message.Request{Head: head}, HostBuf: r.HostBuf, pathBuf: r.pathBuf}
 }
 
-// parse reads the head of a request and refuses what is not plain: anything that this edge and the origin could read
+// Parse reads the head of a request and refuses what is not plain: anything that this edge and the origin could read
 // differently, and what has more than so many lines. raw begins with the head, up to and with its empty line.
-func (r *request) parse(raw []byte, most int) *message.Refusal {
+func (r *Request) Parse(raw []byte, most int) *message.Refusal {
 	line, lines, _ := bytes.Cut(raw, []byte("\r\n"))
 	if no := r.requestLine(line); no != nil {
 		return no
 	}
-	size, err := scanHead(&r.Head, lines, most)
+	size, err := ScanHead(&r.Head, lines, most)
 	if errors.Is(err, message.ErrCount) {
 		return message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "too_many_headers", "The request has too many headers.")
 	} else if err != nil || size == 0 {
 		return message.Refuse(http.StatusBadRequest, "bad_header", "A header of the request is malformed.")
 	}
-	r.size = len(line) + len("\r\n") + size
-	r.close = r.Head.Close || r.old && !r.Head.Keep
+	r.Size = len(line) + len("\r\n") + size
+	r.Close = r.Head.Close || r.Old && !r.Head.Keep
 	if no := r.framed(); no != nil {
 		return no
 	}
-	host, absolute, ok := authority(r.Target)
-	if absolute && len(r.RawHost) == 0 && r.old {
+	host, absolute, ok := Authority(r.Target)
+	if absolute && len(r.RawHost) == 0 && r.Old {
 		r.RawHost = host
 	}
 	switch {
@@ -58,11 +62,11 @@ func (r *request) parse(raw []byte, most int) *message.Refusal {
 		r.Target[0] == '*' && (len(r.Target) > 1 || string(r.Method) != http.MethodOptions):
 		return badTarget
 	case len(r.RawHost) > 0:
-		if r.hostBuf, ok = message.AppendHost(r.hostBuf[:0], r.RawHost); !ok {
+		if r.HostBuf, ok = message.AppendHost(r.HostBuf[:0], r.RawHost); !ok {
 			return badHost
 		}
-		r.Host = r.hostBuf
-	case !r.old:
+		r.Host = r.HostBuf
+	case !r.Old:
 		return badHost
 	}
 	if absolute {
@@ -87,8 +91,8 @@ func (r *request) parse(raw []byte, most int) *message.Refusal {
 
 // isAuthority reports whether the authority of an absolute target is the one that Host names (RFC 9112, 3.2.2): the same host
 // and the same port, where the one that is not written is the scheme's.
-func (r *request) isAuthority(authority []byte) bool {
-	host, ok := message.AppendHost(r.hostBuf[len(r.hostBuf):], authority)
+func (r *Request) isAuthority(authority []byte) bool {
+	host, ok := message.AppendHost(r.HostBuf[len(r.HostBuf):], authority)
 	usual := []byte("80")
 	if r.Target[len("http")]|0x20 == 's' {
 		usual = []byte("443")
@@ -106,7 +110,7 @@ func portOf(host, usual []byte) []byte {
 }
 
 var (
-	badRequest = message.Refuse(http.StatusBadRequest, "bad_request", "The request is malformed.")
+	BadRequest = message.Refuse(http.StatusBadRequest, "bad_request", "The request is malformed.")
 	badTarget  = message.Refuse(http.StatusBadRequest, "bad_target", "The request target is malformed.")
 	badHost    = message.Refuse(http.StatusBadRequest, "bad_host", "The Host header is malformed.")
 	badVersion = message.Refuse(http.StatusHTTPVersionNotSupported, "bad_version", "This server speaks HTTP/1.1.")
@@ -114,20 +118,20 @@ var (
 )
 
 // requestLine reads method, target and version (RFC 9112, 3): three words with one space between each.
-func (r *request) requestLine(line []byte) *message.Refusal {
+func (r *Request) requestLine(line []byte) *message.Refusal {
 	method, rest, _ := bytes.Cut(line, []byte{' '})
 	target, version, _ := bytes.Cut(rest, []byte{' '})
 	switch {
-	case string(version) == http11:
+	case string(version) == Version11:
 	case string(version) == "HTTP/1.0":
-		r.old = true
+		r.Old = true
 	case isVersion(version):
 		return badVersion
 	default:
-		return badRequest
+		return BadRequest
 	}
-	r.Method, r.Target, r.version = method, target, version
-	r.isHead = string(method) == http.MethodHead
+	r.Method, r.Target, r.Version = method, target, version
+	r.IsHead = string(method) == http.MethodHead
 	switch string(method) {
 	case http.MethodConnect, http.MethodTrace:
 		return badMethod
@@ -149,30 +153,30 @@ func isVersion(word []byte) bool {
 }
 
 // framed finds the host, how the body is delimited (RFC 9112, 6), and what the client expects before it sends one.
-func (r *request) framed() *message.Refusal {
+func (r *Request) framed() *message.Refusal {
 	hosts, lengths, codings := 0, 0, 0
 	for i := range r.Head.Lines {
 		switch l := &r.Head.Lines[i]; l.Kind {
 		case message.Host:
 			hosts++
-			r.RawHost, r.hostLine = l.Value, l.Value
+			r.RawHost, r.HostLine = l.Value, l.Value
 		case message.ContentLength:
-			r.framing = true
+			r.Framing = true
 			lengths++
 			if r.Length = parseLength(l.Value); r.Length < 0 {
 				return badLength
 			}
 		case message.TransferEncoding:
-			r.framing = true
-			if codings++; r.old || codings > 1 || !message.EqualFold(l.Value, "chunked") {
+			r.Framing = true
+			if codings++; r.Old || codings > 1 || !message.EqualFold(l.Value, "chunked") {
 				return message.Refuse(http.StatusNotImplemented, "bad_encoding", "The only transfer encoding here is chunked.")
 			}
 		case message.Expect:
-			r.framing = true
+			r.Framing = true
 			if !message.EqualFold(l.Value, "100-continue") {
 				return message.Refuse(http.StatusExpectationFailed, "bad_expect", "The only expectation here is 100-continue.")
 			}
-			r.Invite = !r.old // else it is ignored: a client of HTTP/1.0 would not understand the invitation (RFC 9110, 10.1.1)
+			r.Invite = !r.Old // else it is ignored: a client of HTTP/1.0 would not understand the invitation (RFC 9110, 10.1.1)
 		}
 	}
 	switch {
@@ -206,8 +210,8 @@ func parseLength(value []byte) int64 {
 	return n
 }
 
-// originForm is the target in the form that an origin expects: an absolute one without scheme and authority.
-func originForm(target []byte) []byte {
+// OriginForm is the target in the form that an origin expects: an absolute one without scheme and authority.
+func OriginForm(target []byte) []byte {
 	if len(target) == 0 || target[0] == '/' || target[0] == '*' {
 		return target
 	}
@@ -222,8 +226,8 @@ func originForm(target []byte) []byte {
 	return rest[i:]
 }
 
-// authority is the host and port of an absolute target, and false if the target is not absolute.
-func authority(target []byte) (host []byte, absolute, ok bool) {
+// Authority is the host and port of an absolute target, and false if the target is not absolute.
+func Authority(target []byte) (host []byte, absolute, ok bool) {
 	if len(target) == 0 || target[0] == '/' || target[0] == '*' {
 		return nil, false, true
 	}

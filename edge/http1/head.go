@@ -1,4 +1,4 @@
-package edge
+package http1
 
 import (
 	"bytes"
@@ -6,10 +6,10 @@ import (
 	"sluice/edge/message"
 )
 
-// scanHead reads a header block: lines that end in CRLF, up to an empty line if there is one, and returns the size of the block with that
+// ScanHead reads a header block: lines that end in CRLF, up to an empty line if there is one, and returns the size of the block with that
 // line, or 0. What two servers could read differently is an error: a line that ends in LF alone, one that continues the line before, a
 // name with white space, a control byte; and so are more than most lines. The lines point into block.
-func scanHead(h *message.Head, block []byte, most int) (size int, err error) {
+func ScanHead(h *message.Head, block []byte, most int) (size int, err error) {
 	h.Reset()
 	whole := len(block)
 	for len(block) > 0 {

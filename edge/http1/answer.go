@@ -1,4 +1,4 @@
-package edge
+package http1
 
 import (
 	"bufio"
@@ -18,19 +18,19 @@ import (
 const http1 = "HTTP/1."
 
 var (
-	errAnswer  = errors.New("edge: the head of the origin's answer is malformed")
-	errFraming = errors.New("edge: the origin's answer does not say unmistakably where its body ends")
+	ErrAnswer  = errors.New("edge: the head of the origin's answer is malformed")
+	ErrFraming = errors.New("edge: the origin's answer does not say unmistakably where its body ends")
 )
 
-// An answerHead reads the heads of answers as strictly as those of requests.
-type answerHead struct {
+// An Answer reads the heads of answers as strictly as those of requests.
+type Answer struct {
 	message.Head
 	size int // of the lines with the empty line after them; 0: that has not come
 }
 
-// read waits for a head and reads it. raw is the whole of it, up to and with its empty line, and valid until br is read; old is an
+// Read waits for a head and reads it. raw is the whole of it, up to and with its empty line, and valid until br is read; old is an
 // origin of HTTP/1.0.
-func (a *answerHead) read(br *bufio.Reader) (raw []byte, status int, old bool, err error) {
+func (a *Answer) Read(br *bufio.Reader) (raw []byte, status int, old bool, err error) {
 	_, _ = br.Peek(1)
 	raw, _ = br.Peek(br.Buffered())
 	status, old, err = a.parse(raw)
@@ -45,7 +45,7 @@ func (a *answerHead) read(br *bufio.Reader) (raw []byte, status int, old bool, e
 // readLines waits for a whole head, line by line: what cannot become one is an error as soon as that shows, because an origin that
 // speaks otherwise, or another protocol, may well send nothing more. A head has a bounded number of lines, so reading those that are
 // there again with each that comes is bounded as well.
-func (a *answerHead) readLines(br *bufio.Reader) (raw []byte, status int, old bool, err error) {
+func (a *Answer) readLines(br *bufio.Reader) (raw []byte, status int, old bool, err error) {
 	searched := 0
 	for n := 1; ; n = br.Buffered() + 1 {
 		if _, err := br.Peek(n); err != nil {
@@ -56,11 +56,11 @@ func (a *answerHead) readLines(br *bufio.Reader) (raw []byte, status int, old bo
 			case n == 1:
 				return nil, 0, false, io.EOF // however it ended
 			}
-			return nil, 0, false, unexpected(err)
+			return nil, 0, false, Unexpected(err)
 		}
 		raw, _ = br.Peek(br.Buffered())
 		if begun := min(len(raw), len(http1)); string(raw[:begun]) != http1[:begun] {
-			return nil, 0, false, errAnswer
+			return nil, 0, false, ErrAnswer
 		}
 		if i := bytes.LastIndexByte(raw[searched:], '\n'); i >= 0 {
 			if status, old, err = a.parse(raw[:searched+i+1]); err != nil || a.size > 0 {
@@ -72,33 +72,33 @@ func (a *answerHead) readLines(br *bufio.Reader) (raw []byte, status int, old bo
 }
 
 // parse reads the status line and scans the header lines.
-func (a *answerHead) parse(raw []byte) (status int, old bool, err error) {
+func (a *Answer) parse(raw []byte) (status int, old bool, err error) {
 	i := bytes.IndexByte(raw, '\n')
 	line := raw[:max(i, 0)]
 	if len(line) < 13 || line[len(line)-1] != '\r' || string(line[:len(http1)]) != http1 || line[8] != ' ' || line[7] != '0' && line[7] != '1' {
-		return 0, false, errAnswer
+		return 0, false, ErrAnswer
 	}
 	for _, c := range line[9:12] {
 		if c < '0' || c > '9' {
-			return 0, false, errAnswer
+			return 0, false, ErrAnswer
 		}
 		status = status*10 + int(c-'0')
 	}
 	if status < 100 || line[12] != ' ' && line[12] != '\r' {
-		return 0, false, errAnswer
+		return 0, false, ErrAnswer
 	}
 	for _, c := range line[12 : len(line)-1] { // the reason goes to the client
 		if c < ' ' && c != '\t' || c == 0x7f {
-			return 0, false, errAnswer
+			return 0, false, ErrAnswer
 		}
 	}
-	a.size, err = scanHead(&a.Head, raw[i+1:], message.MaxLines)
+	a.size, err = ScanHead(&a.Head, raw[i+1:], message.MaxLines)
 	return status, line[7] == '0', err
 }
 
-// frame finds out how the body is delimited (RFC 9112, 6.3), whether the connection can be used again, and for how long it is kept, at
+// Frame finds out how the body is delimited (RFC 9112, 6.3), whether the connection can be used again, and for how long it is kept, at
 // most keep. What could be read in two ways is an error: one server's body would be another's next answer.
-func (a *answerHead) frame(old bool, keep time.Duration) (length int64, reuse bool, kept time.Duration, err error) {
+func (a *Answer) Frame(old bool, keep time.Duration) (length int64, reuse bool, kept time.Duration, err error) {
 	length, reuse, kept = message.LengthUnknown, !a.Close && (!old || a.Keep), keep // close outdoes keep-alive
 	counted := false
 	for i := range a.Lines {
@@ -106,7 +106,7 @@ func (a *answerHead) frame(old bool, keep time.Duration) (length int64, reuse bo
 		switch l.Kind {
 		case message.ContentLength:
 			if length = parseLength(l.Value); length < 0 || counted {
-				return 0, false, 0, errFraming
+				return 0, false, 0, ErrFraming
 			}
 			counted = true
 		case message.HopByHop:
@@ -118,7 +118,7 @@ func (a *answerHead) frame(old bool, keep time.Duration) (length int64, reuse bo
 	for i := range a.Lines {
 		if l := &a.Lines[i]; l.Kind == message.TransferEncoding {
 			if counted || length == message.LengthChunked || old || !message.EqualFold(l.Value, "chunked") {
-				return 0, false, 0, errFraming
+				return 0, false, 0, ErrFraming
 			}
 			length = message.LengthChunked
 		}
@@ -126,11 +126,11 @@ func (a *answerHead) frame(old bool, keep time.Duration) (length int64, reuse bo
 	return length, reuse, kept, nil
 }
 
-// filter appends the head as the client may get it, up to its last line: without what ends at this hop, and without lines whose names
+// Filter appends the head as the client may get it, up to its last line: without what ends at this hop, and without lines whose names
 // are not the origin's to say.
-func (a *answerHead) filter(out, raw []byte, status int, ours func(name []byte) bool) []byte {
+func (a *Answer) Filter(out, raw []byte, status int, ours func(name []byte) bool) []byte {
 	end := bytes.IndexByte(raw, '\r')
-	out = append(append(out, http11...), raw[len(http11):end]...)
+	out = append(append(out, Version11...), raw[len(Version11):end]...)
 	if end == len("HTTP/1.1 200") {
 		out = append(out, ' ') // the reason may be missing, this space may not (RFC 9112, 4)
 	}
@@ -148,8 +148,8 @@ func (a *answerHead) filter(out, raw []byte, status int, ours func(name []byte) 
 	return out
 }
 
-// dated reports whether a date is passed on.
-func (a *answerHead) dated() bool {
+// Dated reports whether a date is passed on.
+func (a *Answer) Dated() bool {
 	return slices.ContainsFunc(a.Lines, func(l message.Line) bool { return !l.Drop && message.EqualFold(l.Name, "date") })
 }
 
