@@ -49,7 +49,7 @@ func (t *Table) Adjust(step time.Duration, tier bool, now time.Time) {
 		s := &t.shards[i]
 		s.mu.Lock()
 		for _, st := range []*store{&s.narrow, &s.wide} {
-			for i := range st.all() {
+			for i := range st.All() {
 				if r := rules[st.head(i).rule]; r != nil {
 					s.shiftBy(st, i, r, ns, int64(step))
 					if tier && step.Abs() < r.Window {
@@ -94,6 +94,7 @@ func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 		k.aged, k.base = true, uint16(base)
 	}
 	if h.state&hasFine != 0 {
+		h.state &^= hasFine
 		s.unlink(st, i)
 	}
 }

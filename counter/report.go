@@ -410,7 +410,7 @@ func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
 // unlock unlocks a shard, and wakes who waits for hits to report.
 func (s *shard) unlock(t *Table) {
 	if s.grows {
-		s.spreadOut(t)
+		s.split(t)
 	}
 	wake := s.wakes
 	s.wakes = false

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"unsafe"
+
+	"sluice/counter/internal/records"
 )
 
 // Table holds counters. It is safe for concurrent use; a call touches one shard, the source's, unless its rules are asked
@@ -16,8 +18,8 @@ type Table struct {
 	missed  atomic.Int64 // when something of the mitigation log was missed, 0: never
 	seed    maphash.Seed // of this process, so that nobody can aim at one bucket
 	shards  []shard
-	narrow  *memory
-	wide    *memory
+	narrow  *records.Table
+	wide    *records.Table
 	edges   atomic.Uint32
 	rules   ruleBook
 	_       [64]byte // what decisions read, and what changes with the hits, on other cache lines
@@ -41,27 +43,25 @@ type shard struct {
 }
 
 type guarded struct {
-	narrow   store
-	wide     store
-	_        [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
-	mu       sync.Mutex
-	offset   int64          // from the table's clock to the wall's, ns: see Adjust
-	grows    bool           // a page should be split
-	wakes    bool           // hits have begun to wait since it was last unlocked
-	holds    uint32         // hits in open reservations, of all works
-	dirty    []uint16       // works that wait to be taken
-	bit      uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
-	stirred  *atomic.Uint64 // dirty is not empty
-	laden    *atomic.Uint64 // there may be a work, or somebody waiting
-	works    works          // what is on its way to the tier, or held; works[0] is not used
-	free     []uint16       // unused places in works
-	fines    []fine         // of the sources that are worth it
-	hand     int            // where newFine looks next
-	waiting  map[Key]chan struct{}
-	maxWorks int
-	maxFines int
-	touched  uint32 // of no meaning: what was read only so that it is at hand
-	stats    Stats
+	narrow     store
+	wide       store
+	_          [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
+	mu         sync.Mutex
+	offset     int64          // from the table's clock to the wall's, ns: see Adjust
+	grows      bool           // a page should be split
+	wakes      bool           // hits have begun to wait since it was last unlocked
+	holds      uint32         // hits in open reservations, of all works
+	dirty      []uint16       // works that wait to be taken
+	bit        uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
+	stirred    *atomic.Uint64 // dirty is not empty
+	laden      *atomic.Uint64 // there may be a work, or somebody waiting
+	works      works          // what is on its way to the tier, or held; works[0] is not used
+	free       []uint16       // unused places in works
+	histograms histograms     // of the sources that are worth it
+	waiting    map[Key]chan struct{}
+	maxWorks   int
+	touched    uint32 // of no meaning: what was read only so that it is at hand
+	stats      Stats
 }
 
 // Stats is what a Table has done and holds.
@@ -95,18 +95,14 @@ func New(o Options) *Table {
 		n *= 2
 	}
 	t := &Table{options: o, began: o.Began.UnixNano(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
-	t.narrow = newMemory((o.Counters+n-1)/n, n, len(page{}.records))
-	t.narrow.narrow = make([]page, len(t.narrow.lines))
-	hugePages(t.narrow.narrow)
-	t.wide = newMemory((o.Counters/16+n-1)/n, n, len(widePage{}.records))
-	t.wide.wide = make([]widePage, len(t.wide.lines))
-	hugePages(t.wide.wide)
+	t.narrow = records.New(n, (o.Counters+n-1)/n, narrowGroups)
+	t.wide = records.New(n, (o.Counters/16+n-1)/n, maxGroups)
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.narrow, s.wide = t.narrow.store(i), t.wide.store(i)
+		s.narrow, s.wide = store{t.narrow.Shard(i)}, store{t.wide.Shard(i)}
 		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
 		s.works.n = 1
-		s.maxFines = o.Counters/n/fineShare + 8
+		s.histograms = newHistograms(o.Counters/n/fineShare + 8)
 		s.maxWorks = min(max(o.Counters/n/4, 256), maxWorks/2)
 	}
 	t.edges.Store(1)
@@ -123,13 +119,13 @@ func (t *Table) shard(hash uint64) *shard { return &t.shards[t.place(hash)] }
 
 func (t *Table) place(hash uint64) int { return int(hash >> 32 & uint64(len(t.shards)-1)) }
 
-// bring fetches what a shard will look at to find a counter.
-func (t *Table) bring(r *Rule, hash uint64) {
-	m := t.narrow
+// prefetch fetches what a shard will look at to find a counter.
+func (t *Table) prefetch(r *Rule, hash uint64) {
 	if r.Wide() {
-		m = t.wide
+		t.wide.Prefetch(t.place(hash), hash, r.ID)
+	} else {
+		t.narrow.Prefetch(t.place(hash), hash, r.ID)
 	}
-	m.bring(t.place(hash), hash, r.ID)
 }
 
 func (s *shard) store(r *Rule) *store {
@@ -144,8 +140,8 @@ func (t *Table) Stats() (sum Stats) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		sum.Counters += int(s.narrow.used) + int(s.wide.used)
-		sum.Capacity += s.narrow.capacity()
+		sum.Counters += s.narrow.Len() + s.wide.Len()
+		sum.Capacity += s.narrow.Cap()
 		sum.Evicted += s.stats.Evicted
 		sum.Unreported += s.stats.Unreported
 		sum.LostUnknown += s.stats.LostUnknown
@@ -173,6 +169,46 @@ func (t *Table) Forget(r *Rule, source Source) {
 		if st.head(i).state&hasFine != 0 {
 			s.unlink(st, i)
 		}
-		st.remove(i)
+		st.Remove(i)
+	}
+}
+
+// split gives stores that should grow one more page, to which counters move, and with them what belongs to them.
+func (s *shard) split(t *Table) {
+	s.grows = false
+	for _, st := range [...]*store{&s.narrow, &s.wide} {
+		if st.Crowded() {
+			s.splitStore(t, st)
+		}
+	}
+}
+
+func (s *shard) splitStore(t *Table, st *store) {
+	var room records.Moves
+	moves := st.Split(func(h *records.Head) uint64 {
+		source := headOf(h).source()
+		return t.hash(&source)
+	}, &room)
+	var more [len(room)]int32
+	histograms := more[:0] // of those that have one. First all leave their places, then they take their new ones: those may be the same
+	for k := range moves {
+		if m := &moves[k]; headOf(&m.Head).state&hasFine != 0 {
+			histograms = append(histograms, s.unlink(st, m.From))
+		}
+	}
+	for k := range moves {
+		m := &moves[k]
+		h := headOf(&m.Head)
+		if m.To < 0 {
+			s.evicted(h)
+		} else if h.work != 0 {
+			s.works.at(h.work).slot = int32(m.To)
+		}
+		if h.state&hasFine != 0 {
+			if m.To >= 0 {
+				s.link(histograms[0], st, m.To)
+			}
+			histograms = histograms[1:]
+		}
 	}
 }

@@ -1,5 +1,5 @@
 //go:build !linux
 
-package counter
+package records
 
 func hugePages[P any]([]P) {}

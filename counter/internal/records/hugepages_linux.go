@@ -1,4 +1,4 @@
-package counter
+package records
 
 import (
 	"syscall"

@@ -1,5 +1,7 @@
 package counter
 
+import "math/bits"
+
 // fine is when a source's hits came, in bins of a 32nd of a sub-window. An estimate errs only in the sub-window that the
 // window's beginning cuts, where it takes the hits to be spread evenly. Of its own hits a table can know better, at no cost to
 // the tier: those it counted after the cut are counted, those before are not, and only what other edges counted is spread, until
@@ -10,7 +12,7 @@ package counter
 // eighth.
 type fine struct {
 	slot   int32  // the counter's index in its store; 0: nobody's
-	next   int32  // of the same page of counters, and one more than the index in shard.fines; 0: no more
+	next   int32  // of the same chain, and one more than the index in the list; 0: no more
 	wide   bool   // which store
 	rule   uint32 // its ID
 	last   uint32 // sub-window of the newest hit
@@ -22,6 +24,23 @@ type fine struct {
 }
 
 type bins [fineBins]uint16
+
+// histograms are those of a shard, found by their counters' indices.
+type histograms struct {
+	list   []fine
+	most   int
+	hand   int     // where newFine looks next
+	chains []int32 // by the counter's index: one more than the index of the first, or 0
+}
+
+func newHistograms(most int) histograms {
+	return histograms{most: most, chains: make([]int32, 1<<(bits.Len(uint(most))-1))}
+}
+
+// chain is where a chain begins.
+func (hs *histograms) chain(i int) *int32 {
+	return &hs.chains[uint32(i)*0x9e3779b1>>16&uint32(len(hs.chains)-1)]
+}
 
 const (
 	fineBins  = 32
@@ -88,31 +107,30 @@ func (s *shard) fine(st *store, i int) *fine {
 	if st.head(i).state&hasFine == 0 {
 		return nil
 	}
-	k := st.fines[i>>slotBits]
-	for int(s.fines[k-1].slot) != i {
-		k = s.fines[k-1].next
-	}
-	return &s.fines[k-1]
+	return &s.histograms.list[*s.linkTo(st, i)-1]
 }
 
-// link gives a counter a fine that is nobody's.
+// linkTo is where the index of a counter's histogram stands, which has one.
+func (s *shard) linkTo(st *store, i int) *int32 {
+	at := s.histograms.chain(i)
+	for f := &s.histograms.list[*at-1]; int(f.slot) != i || f.wide != (st == &s.wide); f = &s.histograms.list[*at-1] {
+		at = &f.next
+	}
+	return at
+}
+
+// link puts a histogram that is nobody's where its counter finds it.
 func (s *shard) link(k int32, st *store, i int) {
-	f, first := &s.fines[k], &st.fines[i>>slotBits]
-	f.slot, f.wide, f.next = int32(i), st.wide != nil, *first
+	f, first := &s.histograms.list[k], s.histograms.chain(i)
+	f.slot, f.wide, f.next = int32(i), st == &s.wide, *first
 	*first = k + 1
-	st.head(i).state |= hasFine
 }
 
-// unlink takes its fine from a counter that has one, and returns which that was.
+// unlink makes a counter's histogram nobody's, and returns which it was.
 func (s *shard) unlink(st *store, i int) (k int32) {
-	at := &st.fines[i>>slotBits]
-	for int(s.fines[*at-1].slot) != i {
-		at = &s.fines[*at-1].next
-	}
+	at := s.linkTo(st, i)
 	k = *at - 1
-	*at = s.fines[k].next
-	s.fines[k].slot = 0
-	st.head(i).state &^= hasFine
+	*at, s.histograms.list[k].slot = s.histograms.list[k].next, 0
 	return k
 }
 
@@ -123,7 +141,8 @@ func (s *shard) addFine(r *Rule, st *store, i int, p position, needs bool) *fine
 		return nil
 	}
 	s.link(k, st, i)
-	f, now := &s.fines[k], r.number(p)
+	st.head(i).state |= hasFine
+	f, now := &s.histograms.list[k], r.number(p)
 	f.rule, f.last, f.asked, f.toldAt, f.told = r.ID, now, now-fineLanes, now-fineLanes, 0
 	for j := range f.lanes { // no lane is that of a sub-window to come
 		f.lanes[j] = now - fineLanes
@@ -135,19 +154,19 @@ func (s *shard) addFine(r *Rule, st *store, i int, p position, needs bool) *fine
 // newFine finds room for a fine: a free one, or one of which the source has been silent for a window. Who needs it may also take that
 // of a source that is far from its limit, and looks at a few.
 func (s *shard) newFine(r *Rule, p position, needs bool) (int32, bool) {
-	if len(s.fines) < s.maxFines {
-		s.fines = append(s.fines, fine{})
-		return int32(len(s.fines) - 1), true
+	if len(s.histograms.list) < s.histograms.most {
+		s.histograms.list = append(s.histograms.list, fine{})
+		return int32(len(s.histograms.list) - 1), true
 	}
 	looks := 1
 	if needs {
 		looks = 4
 	}
-	for range min(looks, len(s.fines)) {
-		s.hand = (s.hand + 1) % len(s.fines)
-		f := &s.fines[s.hand]
+	for range min(looks, len(s.histograms.list)) {
+		s.histograms.hand = (s.histograms.hand + 1) % len(s.histograms.list)
+		f := &s.histograms.list[s.histograms.hand]
 		if f.slot == 0 {
-			return int32(s.hand), true
+			return int32(s.histograms.hand), true
 		}
 		silent := f.rule == r.ID && r.number(p)-f.last > uint32(r.SubWindows)
 		if !needs && !silent {
@@ -157,7 +176,8 @@ func (s *shard) newFine(r *Rule, p position, needs bool) (int32, bool) {
 		if f.wide {
 			st = &s.wide
 		}
-		if silent || st.head(int(f.slot)).state&warm == 0 {
+		if h := st.head(int(f.slot)); silent || h.state&warm == 0 {
+			h.state &^= hasFine
 			return s.unlink(st, int(f.slot)), true
 		}
 	}

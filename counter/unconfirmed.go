@@ -135,7 +135,7 @@ func (s *shard) workOf(r *Rule, st *store, i int, reserve bool) uint16 {
 		return 0
 	}
 	k := s.works.at(w) // zero, as it was made or released
-	k.rule, k.source, k.slot = r, Source{id: h.id, code: h.code}, int32(i)
+	k.rule, k.source, k.slot = r, h.source(), int32(i)
 	k.phase, k.base = h.phase, uint16(h.base)
 	s.works.setResting(w, true)
 	if s.laden.Load()&s.bit == 0 { // else nobody writes to what all shards share
@@ -145,13 +145,12 @@ func (s *shard) workOf(r *Rule, st *store, i int, reserve bool) uint16 {
 	return w
 }
 
-// release gives up a work whose counter goes away. Hits still in it are lost.
+// release gives up a work whose counter has gone or goes away. Hits still in it are lost.
 func (s *shard) release(w uint16, lost *uint64) {
 	k := s.works.at(w)
 	*lost += uint64(k.hits)
 	s.stats.Unreported -= uint64(k.hits)
 	s.holds -= k.held
-	s.store(k.rule).head(int(k.slot)).work = 0
 	k.clear()
 	s.works.setResting(w, false)
 	if !k.queued { // a queued one is freed when it leaves the queue
@@ -162,6 +161,7 @@ func (s *shard) release(w uint16, lost *uint64) {
 // rest releases a work in which nothing is left.
 func (s *shard) rest(w uint16) {
 	if k := s.works.at(w); k.hits == 0 && k.held == 0 {
+		s.store(k.rule).head(int(k.slot)).work = 0
 		var none uint64
 		s.release(w, &none)
 	}
