@@ -77,7 +77,7 @@ func TestChurnDoesNotGrow(t *testing.T) {
 	for i := range c.table.shards {
 		s := &c.table.shards[i]
 		if len(s.histograms.list) > s.histograms.most || s.works.n > s.maxWorks+1 || len(s.waiting) > 0 {
-			t.Errorf("shard %d: %d fines of %d, %d works of %d, %d waiting",
+			t.Errorf("shard %d: %d histograms of %d, %d works of %d, %d waiting",
 				i, len(s.histograms.list), s.histograms.most, s.works.n, s.maxWorks, len(s.waiting))
 		}
 	}

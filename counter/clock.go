@@ -93,8 +93,8 @@ func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 		s.stats.LostExpired += lost
 		k.aged, k.base = true, uint16(base)
 	}
-	if h.state&hasFine != 0 {
-		h.state &^= hasFine
+	if h.state&hasHistogram != 0 {
+		h.state &^= hasHistogram
 		s.unlink(st, i)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // TestNothingIsLostAsATableGrows adds sources one by one and holds what the table says of all of them against what was counted:
-// counters with hits on their way, with reservations and with fines move to other pages with them.
+// counters with hits on their way, with reservations and with histograms move to other pages with them.
 func TestNothingIsLostAsATableGrows(t *testing.T) {
 	for name, limit := range map[string]uint32{"narrow": 40, "wide": 40_000} {
 		t.Run(name, func(t *testing.T) {
@@ -18,7 +18,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 			}
 			table := New(Options{Counters: capacity, Tier: true})
 			r := rule(t, limit, time.Minute, 12, Nearest)
-			hits := limit / 4 // enough for a fine, for the first sources
+			hits := limit / 4 // enough for a histogram, for the first sources
 			held := make([]Ask, n)
 			begin := 0
 			for i := range uint32(n) {
@@ -37,9 +37,9 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 			if there := table.Stats().Counters; there+evicted != n || evicted > n/200 { // a page may overflow by chance, about once in 100 runs
 				t.Fatalf("%d counters, %d evicted, want %d and next to none", there, evicted, n)
 			}
-			// Later in the sub-window that the window's beginning cuts, a fine tells that all hits came before.
+			// Later in the sub-window that the window's beginning cuts, a histogram tells that all hits came before.
 			later := epoch.Add(time.Minute + 2500*time.Millisecond)
-			fines, missing := 0, 0
+			fine, missing := 0, 0
 			for i := range uint32(n) {
 				v, there := table.Peek(r, address(i), epoch)
 				if !there {
@@ -50,7 +50,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 					t.Fatalf("source %d: %v hits after the table grew, want %d", i, v.Estimate, hits+1)
 				}
 				if v, _ := table.Peek(r, address(i), later); v.Estimate == 1 {
-					fines++
+					fine++
 				}
 				table.Cancel(&held[i])
 				if v, _ := table.Peek(r, address(i), epoch); v.Estimate != float64(hits) {
@@ -69,8 +69,8 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 			for i := range table.shards {
 				want += min(table.shards[i].histograms.most, table.shards[i].store(r).Len())
 			}
-			if fines != want {
-				t.Errorf("%d sources are counted finely, want %d", fines, want)
+			if fine != want {
+				t.Errorf("%d sources are counted finely, want %d", fine, want)
 			}
 			// What is on its way found its counter again: nothing is left, and no counter believes otherwise.
 			table.Dirty(nil, n)
@@ -109,7 +109,7 @@ func (t *Table) pagesInUse(r *Rule) int {
 
 // TestHistogramsArePlainMemory: a collection of garbage does not look into them, however many there are.
 func TestHistogramsArePlainMemory(t *testing.T) {
-	if at := pointerIn(reflect.TypeFor[fine]()); at != "" {
+	if at := pointerIn(reflect.TypeFor[histogram]()); at != "" {
 		t.Errorf("a histogram has a pointer: %s", at)
 	}
 }

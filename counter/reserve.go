@@ -288,7 +288,7 @@ func (s *shard) peek(r *Rule, st *store, i int, now int64, room *[maxGroups]uint
 func (s *shard) estimate(r *Rule, st *store, i int, at position) float64 {
 	h, groups := st.record(i)
 	v := r.view(groups, at.lane)
-	if v.oldest > 0 && h.state&hasFine != 0 {
+	if v.oldest > 0 && h.state&hasHistogram != 0 {
 		v.own = s.own(r, i, at, 0)
 	}
 	return r.estimate(v, at.gone)
@@ -311,7 +311,7 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []
 	i, evicted, full := l.store.Insert(l.hash, &source.id, r.ID, source.code, l.s.stake(t.rules.all(), l.store, now, inUse))
 	if full {
 		out := headOf(&evicted)
-		if out.state&hasFine != 0 {
+		if out.state&hasHistogram != 0 {
 			l.s.unlink(l.store, i)
 		}
 		l.s.evicted(out)

@@ -24,7 +24,7 @@ type head struct {
 // Flags of head.state; standing.go says what they are for.
 const (
 	warm = 1 << iota
-	hasFine
+	hasHistogram
 	repliedNow
 	readPast
 	announcedNear

@@ -102,7 +102,7 @@ func New(o Options) *Table {
 		s.narrow, s.wide = store{t.narrow.Shard(i)}, store{t.wide.Shard(i)}
 		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
 		s.works.n = 1
-		s.histograms = newHistograms(o.Counters/n/fineShare + 8)
+		s.histograms = newHistograms(o.Counters/n/histogramShare + 8)
 		s.maxWorks = min(max(o.Counters/n/4, 256), maxWorks/2)
 	}
 	t.edges.Store(1)
@@ -166,7 +166,7 @@ func (t *Table) Forget(r *Rule, source Source) {
 		if w := st.head(i).work; w != 0 {
 			s.release(w, &s.stats.LostExpired)
 		}
-		if st.head(i).state&hasFine != 0 {
+		if st.head(i).state&hasHistogram != 0 {
 			s.unlink(st, i)
 		}
 		st.Remove(i)
@@ -192,7 +192,7 @@ func (s *shard) splitStore(t *Table, st *store) {
 	var more [len(room)]int32
 	histograms := more[:0] // of those that have one. First all leave their places, then they take their new ones: those may be the same
 	for k := range moves {
-		if m := &moves[k]; headOf(&m.Head).state&hasFine != 0 {
+		if m := &moves[k]; headOf(&m.Head).state&hasHistogram != 0 {
 			histograms = append(histograms, s.unlink(st, m.From))
 		}
 	}
@@ -204,7 +204,7 @@ func (s *shard) splitStore(t *Table, st *store) {
 		} else if h.work != 0 {
 			s.works.at(h.work).slot = int32(m.To)
 		}
-		if h.state&hasFine != 0 {
+		if h.state&hasHistogram != 0 {
 			if m.To >= 0 {
 				s.link(histograms[0], st, m.To)
 			}
