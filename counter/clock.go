@@ -76,8 +76,8 @@ func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 	r.shiftLanes(groups[:r.groups()], by)
 	h.base = base
 	h.turn(0, r.groups())
-	if h.work != 0 {
-		k := s.works.at(h.work)
+	if h.unconfirmed != 0 {
+		k := s.unconfirmed.at(h.unconfirmed)
 		var pending [maxGroups]uint64
 		for g := range k.groups {
 			pending[g] = k.groups[g].pending
@@ -104,8 +104,8 @@ func (s *shard) unlearn(st *store, i int, r *Rule) {
 	h, groups := st.record(i)
 	for g := range groups[:r.groups()] {
 		groups[g] = 0
-		if h.work != 0 {
-			groups[g] = s.works.at(h.work).groups[g].pending
+		if h.unconfirmed != 0 {
+			groups[g] = s.unconfirmed.at(h.unconfirmed).groups[g].pending
 		}
 	}
 	h.lastReply = 0

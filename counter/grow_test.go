@@ -76,8 +76,8 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 			table.Dirty(nil, n)
 			for i := range table.shards {
 				s := &table.shards[i]
-				if len(s.free) != s.works.n-1 {
-					t.Errorf("%d of %d works are free after everything was answered", len(s.free), s.works.n-1)
+				if len(s.free) != s.unconfirmed.n-1 {
+					t.Errorf("%d of %d entries are free after everything was answered", len(s.free), s.unconfirmed.n-1)
 				}
 			}
 			for i := range uint32(n) {

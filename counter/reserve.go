@@ -258,14 +258,14 @@ func (s *shard) stake(rules map[uint32]*Rule, st *store, now int64, inUse []int)
 		if slices.Contains(inUse, i) {
 			return math.Inf(1)
 		}
-		if h.state&warm == 0 && h.work == 0 {
+		if h.state&warm == 0 && h.unconfirmed == 0 {
 			return 0
 		}
 		r := rules[h.rule]
 		switch {
 		case r == nil:
 			return 0
-		case h.work != 0 && s.works.at(h.work).held > 0:
+		case h.unconfirmed != 0 && s.unconfirmed.at(h.unconfirmed).held > 0:
 			return math.MaxFloat64
 		}
 		estimate, _, _ := s.peek(r, st, i, now, new([maxGroups]uint64))
@@ -326,8 +326,8 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []
 // evicted gives up what a counter had on its way that had to go.
 func (s *shard) evicted(h *head) {
 	s.stats.Evicted++
-	if h.work != 0 {
-		s.release(h.work, &s.stats.LostEvicted)
+	if h.unconfirmed != 0 {
+		s.release(h.unconfirmed, &s.stats.LostEvicted)
 	}
 }
 
@@ -335,8 +335,8 @@ func (s *shard) evicted(h *head) {
 func (s *shard) advance(st *store, i int, r *Rule, now int64) position {
 	h := st.head(i)
 	at, moved := st.advance(i, r, s.position(r, now, h.phase))
-	if moved > 0 && h.work != 0 {
-		s.age(s.works.at(h.work), r, moved)
+	if moved > 0 && h.unconfirmed != 0 {
+		s.age(s.unconfirmed.at(h.unconfirmed), r, moved)
 	}
 	return at
 }

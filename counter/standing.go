@@ -22,8 +22,8 @@ import "time"
 //	                                                               or a window of silence
 //	hasHistogram        it has a histogram of its hits                  another needs it more             finer than a sub-window
 //	warm           a seventh of the limit is used                  less is                           who leaves a full table
-//	urgent (work)  hits may not wait                               they are taken                    report now
-//	queued (work)  urgent, and nothing is under way                taken by Dirty                    report now
+//	urgent         hits may not wait                               they are taken                    report now
+//	queued         urgent, and nothing is under way                taken by Dirty                    report now
 //
 // An announcement tells all edges, through the mitigation log, how a counter stands (pop): they report what they hold back, and even one
 // that has never seen the source knows when to refuse it. Between setting and clearing lies a third of the limit, so a source cannot have
@@ -81,11 +81,11 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 		h.state |= announcedFull
 	}
 	h.state |= r.warmth(estimate)
-	if w := h.work; w != 0 {
-		k := s.works.at(w)
+	if w := h.unconfirmed; w != 0 {
+		k := s.unconfirmed.at(w)
 		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate, now)
 		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
-		if k.urgent && !k.flies() && k.waits(0) {
+		if k.urgent && !k.hasInFlight() && k.hasPending(0) {
 			s.queue(w)
 		}
 	}
@@ -112,8 +112,8 @@ func (s *shard) crossed(r *Rule, h *head, standing Standing, estimate float64, h
 
 // before is an estimate without so many hits that were just confirmed, and without those that have not been.
 func (s *shard) before(h *head, estimate float64, confirmed uint64) float64 {
-	if h.work != 0 {
-		estimate -= float64(s.works.at(h.work).hits)
+	if h.unconfirmed != 0 {
+		estimate -= float64(s.unconfirmed.at(h.unconfirmed).hits)
 	}
 	return max(estimate-float64(confirmed), 0)
 }

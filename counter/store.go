@@ -11,14 +11,14 @@ type store struct{ records.Shard }
 
 // head is what a counter is besides its lanes. Its layout is that of records.Head, of which the records know the key.
 type head struct {
-	id        [16]byte
-	rule      uint32
-	code      uint8
-	state     uint8  // flags
-	lastReply uint16 // when the tier last answered about this counter, 0: never, and two flags; see standing.go
-	phase     uint16
-	work      uint16 // index of its work in the shard, or 0
-	base      uint32 // the group of the first lanes
+	id          [16]byte
+	rule        uint32
+	code        uint8
+	state       uint8  // flags
+	lastReply   uint16 // when the tier last answered about this counter, 0: never, and two flags; see standing.go
+	phase       uint16
+	unconfirmed uint16 // index of its entry in the shard, or 0
+	base        uint32 // the group of the first lanes
 }
 
 // Flags of head.state; standing.go says what they are for.

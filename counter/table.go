@@ -12,20 +12,20 @@ import (
 // Table holds counters. It is safe for concurrent use; a call touches one shard, the source's, unless its rules are asked
 // about several sources.
 type Table struct {
-	options Options
-	began   int64        // Options.Began on the wall clock, ns
-	offset  atomic.Int64 // the shards'
-	missed  atomic.Int64 // when something of the mitigation log was missed, 0: never
-	seed    maphash.Seed // of this process, so that nobody can aim at one bucket
-	shards  []shard
-	narrow  *records.Table
-	wide    *records.Table
-	edges   atomic.Uint32
-	rules   ruleBook
-	_       [64]byte // what decisions read, and what changes with the hits, on other cache lines
-	stirred shardSet // see shard
-	laden   shardSet
-	turn    atomic.Uint32 // the shard that Dirty looks at next
+	options      Options
+	began        int64        // Options.Began on the wall clock, ns
+	offset       atomic.Int64 // the shards'
+	missed       atomic.Int64 // when something of the mitigation log was missed, 0: never
+	seed         maphash.Seed // of this process, so that nobody can aim at one bucket
+	shards       []shard
+	narrow       *records.Table
+	wide         *records.Table
+	edges        atomic.Uint32
+	rules        ruleBook
+	_            [64]byte // what decisions read, and what changes with the hits, on other cache lines
+	dirtyShards  shardSet // see shard
+	activeShards shardSet
+	turn         atomic.Uint32 // the shard that Dirty looks at next
 }
 
 const (
@@ -43,25 +43,25 @@ type shard struct {
 }
 
 type guarded struct {
-	narrow     store
-	wide       store
-	_          [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
-	mu         sync.Mutex
-	offset     int64          // from the table's clock to the wall's, ns: see Adjust
-	grows      bool           // a page should be split
-	wakes      bool           // hits have begun to wait since it was last unlocked
-	holds      uint32         // hits in open reservations, of all works
-	dirty      []uint16       // works that wait to be taken
-	bit        uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
-	stirred    *atomic.Uint64 // dirty is not empty
-	laden      *atomic.Uint64 // there may be a work, or somebody waiting
-	works      works          // what is on its way to the tier, or held; works[0] is not used
-	free       []uint16       // unused places in works
-	histograms histograms     // of the sources that are worth it
-	waiting    map[Key]chan struct{}
-	maxWorks   int
-	touched    uint32 // of no meaning: what was read only so that it is at hand
-	stats      Stats
+	narrow         store
+	wide           store
+	_              [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
+	mu             sync.Mutex
+	offset         int64          // from the table's clock to the wall's, ns: see Adjust
+	grows          bool           // a page should be split
+	wakes          bool           // hits have begun to wait since it was last unlocked
+	holds          uint32         // hits in open reservations, of all entries
+	dirty          []uint16       // entries that wait to be taken
+	bit            uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
+	dirtyShards    *atomic.Uint64 // dirty is not empty
+	activeShards   *atomic.Uint64 // there may be an entry, or somebody waiting
+	unconfirmed    slab           // what is on its way to the tier, or held; the first is not used
+	free           []uint16       // unused places in it
+	histograms     histograms     // of the sources that are worth it
+	waiting        map[Key]chan struct{}
+	maxUnconfirmed int
+	touched        uint32 // of no meaning: what was read only so that it is at hand
+	stats          Stats
 }
 
 // Stats is what a Table has done and holds.
@@ -100,10 +100,10 @@ func New(o Options) *Table {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.narrow, s.wide = store{t.narrow.Shard(i)}, store{t.wide.Shard(i)}
-		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
-		s.works.n = 1
+		s.bit, s.dirtyShards, s.activeShards = 1<<(i%64), &t.dirtyShards[i/64], &t.activeShards[i/64]
+		s.unconfirmed.n = 1
 		s.histograms = newHistograms(o.Counters/n/histogramShare + 8)
-		s.maxWorks = min(max(o.Counters/n/4, 256), maxWorks/2)
+		s.maxUnconfirmed = min(max(o.Counters/n/4, 256), maxUnconfirmed/2)
 	}
 	t.edges.Store(1)
 	return t
@@ -163,7 +163,7 @@ func (t *Table) Forget(r *Rule, source Source) {
 	defer s.mu.Unlock()
 	st := s.store(r)
 	if i, ok := st.find(h, r.ID, &source); ok {
-		if w := st.head(i).work; w != 0 {
+		if w := st.head(i).unconfirmed; w != 0 {
 			s.release(w, &s.stats.LostExpired)
 		}
 		if st.head(i).state&hasHistogram != 0 {
@@ -201,8 +201,8 @@ func (s *shard) splitStore(t *Table, st *store) {
 		h := headOf(&m.Head)
 		if m.To < 0 {
 			s.evicted(h)
-		} else if h.work != 0 {
-			s.works.at(h.work).slot = int32(m.To)
+		} else if h.unconfirmed != 0 {
+			s.unconfirmed.at(h.unconfirmed).slot = int32(m.To)
 		}
 		if h.state&hasHistogram != 0 {
 			if m.To >= 0 {

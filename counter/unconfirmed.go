@@ -5,43 +5,43 @@ import (
 	"math/bits"
 )
 
-// work is what of a counter is on its way: hits that the tier has not been told of, hits that it is being told of, and
+// unconfirmed is an entry of what is on its way of a counter: hits that the tier has not been told of, hits that it is being told of, and
 // open reservations. A counter has one only while there is any of these, so a table pays for it only where something
 // happens. Its groups are those of the counter, the newest first.
-type work struct {
+type unconfirmed struct {
 	rule   *Rule
 	source Source
 	slot   int32
 	queued bool // in shard.dirty
 	urgent bool // to be reported at once; else it may wait until its group ends
-	aged   bool // groups but the first may be in use; a work is made and ended without them, which are in other lines of a processor's cache
+	aged   bool // groups but the first may be in use; an entry is made and ended without them, which are in other lines of a processor's cache
 	held   uint32
-	hits   uint32 // pending and flying, all lanes
+	hits   uint32 // pending and in flight, all lanes
 	phase  uint16 // the counter's,
-	base   uint16 // and the end of its base: until that changes nothing of a work that is not aged has ended
-	groups [maxGroups]lag
+	base   uint16 // and the end of its base: until that changes nothing of an entry that is not aged has ended
+	groups [maxGroups]unconfirmedGroup
 }
 
-// lag is what of a group the tier has not confirmed: lanes of hits that it has not been told of, and of those that it is being told of.
-type lag struct {
-	pending, flying uint64
+// unconfirmedGroup is what of a group the tier has not confirmed: lanes of hits that it has not been told of, and of those that it is being told of.
+type unconfirmedGroup struct {
+	pending, inFlight uint64
 }
 
-// flies reports whether any hits are on their way.
-func (k *work) flies() bool {
+// hasInFlight reports whether any hits are on their way.
+func (k *unconfirmed) hasInFlight() bool {
 	if !k.aged {
-		return k.groups[0].flying != 0
+		return k.groups[0].inFlight != 0
 	}
 	for _, g := range k.groups {
-		if g.flying != 0 {
+		if g.inFlight != 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// waits reports whether any hits of groups from the given one on are pending.
-func (k *work) waits(from int) bool {
+// hasPending reports whether any hits of groups from the given one on are pending.
+func (k *unconfirmed) hasPending(from int) bool {
 	if !k.aged {
 		return from == 0 && k.groups[0].pending != 0
 	}
@@ -53,52 +53,52 @@ func (k *work) waits(from int) bool {
 	return false
 }
 
-// clear leaves of a work only what says that it is queued.
-func (k *work) clear() {
+// clear leaves of an entry only what says that it is queued.
+func (k *unconfirmed) clear() {
 	if !k.aged {
-		k.groups[0] = lag{}
+		k.groups[0] = unconfirmedGroup{}
 	} else {
-		k.groups = [maxGroups]lag{}
+		k.groups = [maxGroups]unconfirmedGroup{}
 	}
 	k.rule, k.source, k.urgent, k.aged, k.held, k.hits = nil, Source{}, false, false, 0, 0
 }
 
-// works are kept in blocks, which stay where they are when more are needed.
-type works struct {
-	blocks []*worksBlock
+// A slab keeps entries in blocks, which stay where they are when more are needed.
+type slab struct {
+	blocks []*slabBlock
 	n      int // how many there are
 }
 
-type worksBlock struct {
-	resting uint32 // a bit for each work that is in use, not queued, and not given out by Dirty to be taken
-	works   [blockWorks]work
+type slabBlock struct {
+	idle    uint32 // a bit for each entry that is in use, not queued, and not given out by Dirty to be taken
+	entries [blockSize]unconfirmed
 }
 
 const (
-	blockWorks = 32
-	maxWorks   = 1<<15 - 1 // of a shard: their number has 16 bits
+	blockSize      = 32
+	maxUnconfirmed = 1<<15 - 1 // of a shard: their number has 16 bits
 )
 
-func (ws *works) at(w uint16) *work { return &ws.blocks[w/blockWorks].works[w%blockWorks] }
+func (sl *slab) at(w uint16) *unconfirmed { return &sl.blocks[w/blockSize].entries[w%blockSize] }
 
-func (ws *works) resting(w uint16) bool {
-	return ws.blocks[w/blockWorks].resting>>(w%blockWorks)&1 != 0
+func (sl *slab) isIdle(w uint16) bool {
+	return sl.blocks[w/blockSize].idle>>(w%blockSize)&1 != 0
 }
 
-func (ws *works) setResting(w uint16, is bool) {
-	b := ws.blocks[w/blockWorks]
-	b.resting &^= 1 << (w % blockWorks)
+func (sl *slab) setIdle(w uint16, is bool) {
+	b := sl.blocks[w/blockSize]
+	b.idle &^= 1 << (w % blockSize)
 	if is {
-		b.resting |= 1 << (w % blockWorks)
+		b.idle |= 1 << (w % blockSize)
 	}
 }
 
-// allResting ranges over the works that rest; they may stop to.
-func (ws *works) allResting() iter.Seq[uint16] {
+// allIdle ranges over the idle entries; they may stop to be.
+func (sl *slab) allIdle() iter.Seq[uint16] {
 	return func(yield func(uint16) bool) {
-		for i, b := range ws.blocks {
-			for some := b.resting; some != 0; some &= some - 1 {
-				if !yield(uint16(i*blockWorks + bits.TrailingZeros32(some))) {
+		for i, b := range sl.blocks {
+			for some := b.idle; some != 0; some &= some - 1 {
+				if !yield(uint16(i*blockSize + bits.TrailingZeros32(some))) {
 					return
 				}
 			}
@@ -106,76 +106,76 @@ func (ws *works) allResting() iter.Seq[uint16] {
 	}
 }
 
-func (ws *works) add() (w uint16) {
-	if ws.n/blockWorks == len(ws.blocks) {
-		ws.blocks = append(ws.blocks, new(worksBlock))
+func (sl *slab) add() (w uint16) {
+	if sl.n/blockSize == len(sl.blocks) {
+		sl.blocks = append(sl.blocks, new(slabBlock))
 	}
-	ws.n++
-	return uint16(ws.n - 1)
+	sl.n++
+	return uint16(sl.n - 1)
 }
 
-// workPlace is the number of a shard and the index of a work in it, which is not 0.
-type workPlace uint32
+// unconfirmedPlace is the number of a shard and the index of an entry in it, which is not 0.
+type unconfirmedPlace uint32
 
-// workOf gives the counter at i its work. For hits there are so many at most, and then it is 0; a reservation always has one: there are
+// unconfirmedOf gives the counter at i its entry. For hits there are so many at most, and then it is 0; a reservation always has one: there are
 // no more of those than requests under way.
-func (s *shard) workOf(r *Rule, st *store, i int, reserve bool) uint16 {
+func (s *shard) unconfirmedOf(r *Rule, st *store, i int, reserve bool) uint16 {
 	h := st.head(i)
-	if h.work != 0 {
-		return h.work
+	if h.unconfirmed != 0 {
+		return h.unconfirmed
 	}
 	var w uint16
 	switch {
 	case len(s.free) > 0:
 		w = s.free[len(s.free)-1]
 		s.free = s.free[:len(s.free)-1]
-	case s.works.n <= s.maxWorks || reserve && s.works.n < maxWorks:
-		w = s.works.add()
+	case s.unconfirmed.n <= s.maxUnconfirmed || reserve && s.unconfirmed.n < maxUnconfirmed:
+		w = s.unconfirmed.add()
 	default:
 		return 0
 	}
-	k := s.works.at(w) // zero, as it was made or released
+	k := s.unconfirmed.at(w) // zero, as it was made or released
 	k.rule, k.source, k.slot = r, h.source(), int32(i)
 	k.phase, k.base = h.phase, uint16(h.base)
-	s.works.setResting(w, true)
-	if s.laden.Load()&s.bit == 0 { // else nobody writes to what all shards share
-		s.laden.Or(s.bit)
+	s.unconfirmed.setIdle(w, true)
+	if s.activeShards.Load()&s.bit == 0 { // else nobody writes to what all shards share
+		s.activeShards.Or(s.bit)
 	}
-	h.work = w
+	h.unconfirmed = w
 	return w
 }
 
-// release gives up a work whose counter has gone or goes away. Hits still in it are lost.
+// release gives up the entry of which the counter has gone or goes away. Hits still in it are lost.
 func (s *shard) release(w uint16, lost *uint64) {
-	k := s.works.at(w)
+	k := s.unconfirmed.at(w)
 	*lost += uint64(k.hits)
 	s.stats.Unreported -= uint64(k.hits)
 	s.holds -= k.held
 	k.clear()
-	s.works.setResting(w, false)
+	s.unconfirmed.setIdle(w, false)
 	if !k.queued { // a queued one is freed when it leaves the queue
 		s.free = append(s.free, w)
 	}
 }
 
-// rest releases a work in which nothing is left.
-func (s *shard) rest(w uint16) {
-	if k := s.works.at(w); k.hits == 0 && k.held == 0 {
-		s.store(k.rule).head(int(k.slot)).work = 0
+// releaseEmpty releases an entry in which nothing is left.
+func (s *shard) releaseEmpty(w uint16) {
+	if k := s.unconfirmed.at(w); k.hits == 0 && k.held == 0 {
+		s.store(k.rule).head(int(k.slot)).unconfirmed = 0
 		var none uint64
 		s.release(w, &none)
 	}
 }
 
-// age makes the groups of a work older by n; hits that fall off its end are lost.
-func (s *shard) age(k *work, r *Rule, n int) {
+// age makes the groups of an entry older by n; hits that fall off its end are lost.
+func (s *shard) age(k *unconfirmed, r *Rule, n int) {
 	groups := r.groups()
 	for i := max(groups-n, 0); i < groups; i++ {
-		lost := r.sum(k.groups[i].pending) + r.sum(k.groups[i].flying)
+		lost := r.sum(k.groups[i].pending) + r.sum(k.groups[i].inFlight)
 		k.hits -= uint32(lost)
 		s.stats.Unreported -= lost
 		s.stats.LostExpired += r.sum(k.groups[i].pending)
-		s.stats.LostUnknown += r.sum(k.groups[i].flying) // whatever their answer is, it comes too late
+		s.stats.LostUnknown += r.sum(k.groups[i].inFlight) // whatever their answer is, it comes too late
 	}
 	shift(k.groups[:groups], min(n, groups))
 	k.aged = true
@@ -193,65 +193,65 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 		s.stats.LostSaturated += uint64(hits)
 		return
 	}
-	w := s.workOf(r, st, i, false)
+	w := s.unconfirmedOf(r, st, i, false)
 	if w == 0 {
 		s.stats.LostBacklog += uint64(hits)
 		return
 	}
-	k := s.works.at(w)
+	k := s.unconfirmed.at(w)
 	k.rule = r
 	k.groups[0].pending = r.add(k.groups[0].pending, at.lane, uint64(hits))
 	k.hits += hits
 	s.stats.Unreported += uint64(hits)
-	k.urgent = k.urgent || s.fewWorks() || t.urgent(r, st.head(i), k.hits, estimate, now)
-	if k.urgent && !k.flies() {
+	k.urgent = k.urgent || s.fewLeft() || t.urgent(r, st.head(i), k.hits, estimate, now)
+	if k.urgent && !k.hasInFlight() {
 		s.queue(w) // else it is the next report, when the one under way is answered
 	}
 }
 
-// fewWorks reports whether so few works are left that hits should not wait in one: strangers of whom nobody will hear again would
+// fewLeft reports whether so few entries are left that hits should not wait in one: strangers of whom nobody will hear again would
 // keep them from others until their groups end.
-func (s *shard) fewWorks() bool { return 4*(s.works.n-len(s.free)) > 3*s.maxWorks }
+func (s *shard) fewLeft() bool { return 4*(s.unconfirmed.n-len(s.free)) > 3*s.maxUnconfirmed }
 
 func (s *shard) queue(w uint16) {
-	if s.works.resting(w) {
-		s.works.setResting(w, false)
-		s.works.at(w).queued = true
+	if s.unconfirmed.isIdle(w) {
+		s.unconfirmed.setIdle(w, false)
+		s.unconfirmed.at(w).queued = true
 		s.dirty = append(s.dirty, w)
 		if len(s.dirty) == 1 {
-			s.stirred.Or(s.bit)
+			s.dirtyShards.Or(s.bit)
 			s.wakes = true
 		}
 	}
 }
 
 func (s *shard) hold(t *Table, a *Ask, l *lookup) bool {
-	w := s.workOf(a.Rule, l.store, l.i, true)
+	w := s.unconfirmedOf(a.Rule, l.store, l.i, true)
 	if w == 0 {
 		return false
 	}
-	s.works.at(w).held += a.Hits
+	s.unconfirmed.at(w).held += a.Hits
 	s.holds += a.Hits
 	return true
 }
 
-// held is how many hits of a counter are in open reservations. Mostly there are none in the shard, and a work would have to be
+// held is how many hits of a counter are in open reservations. Mostly there are none in the shard, and an entry would have to be
 // waited for.
 func (s *shard) held(h *head) uint32 {
-	if s.holds == 0 || h.work == 0 {
+	if s.holds == 0 || h.unconfirmed == 0 {
 		return 0
 	}
-	return s.works.at(h.work).held
+	return s.unconfirmed.at(h.unconfirmed).held
 }
 
 func (s *shard) unhold(st *store, i int, hits uint32) {
-	w := st.head(i).work
+	w := st.head(i).unconfirmed
 	if w == 0 {
 		return
 	}
-	k := s.works.at(w)
+	k := s.unconfirmed.at(w)
 	hits = min(hits, k.held)
 	k.held -= hits
 	s.holds -= hits
-	s.rest(w)
+	s.releaseEmpty(w)
 }

@@ -5,13 +5,14 @@ import (
 	"unsafe"
 )
 
-// hugePages asks for pages of 2 MB for a table's pages. With the usual 4 kB most of a wait for memory is for the processor to
-// find out where the page is. Memory still comes only as it is touched, 2 MB at once. Where the system does not do this, nothing
-// happens.
-func hugePages[P any](pages []P) {
+// hugePages asks for pages of 2 MB for a table's memory. With the usual 4 kB most of a wait for memory is for the processor to find out
+// where the page is. Memory still comes only as it is touched, 2 MB at once. Where the system does not do this, nothing
+// happens. Measured alone, paired in one run, it takes from a decision of counter's nothing with 10,000 sources and 7 to 17 % where
+// a million are in the table (go test -run '^$' -bench HugePages ./counter/internal/records).
+func hugePages(words []uint64) {
 	const huge = 2 << 20
-	all := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(pages))), len(pages)*int(unsafe.Sizeof(pages[0])))
-	if skip := int(-uintptr(unsafe.Pointer(&all[0])) % huge); skip+huge <= len(all) {
+	all := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), 8*len(words))
+	if skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(all))) % huge); skip+huge <= len(all) {
 		all = all[skip:]
 		_ = syscall.Madvise(all[:len(all)/huge*huge], syscall.MADV_HUGEPAGE)
 	}

@@ -2,4 +2,4 @@
 
 package records
 
-func hugePages[P any]([]P) {}
+func hugePages([]uint64) {}
