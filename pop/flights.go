@@ -53,6 +53,9 @@ const (
 func (m *Machine) send(c Command, f flight) {
 	f.node = int32(c.Node)
 	m.nodes[c.Node].flying++
+	if c.Report {
+		m.earn(-1)
+	}
 	if n := len(m.free); n > 0 {
 		c.Tag, m.free = m.free[n-1], m.free[:n-1]
 		m.flights[c.Tag] = f
