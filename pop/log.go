@@ -91,7 +91,7 @@ func (m *Machine) logPause() time.Duration {
 const (
 	perReport  = 2.6
 	itemCost   = 2                      // a number and an item
-	mostCredit = 256                    // of all edges together; debts are no larger, else the log would long be late after a flood
+	mostCredit = 192                    // of all edges together; debts are no larger, else the log would long be late after a flood
 	perCommand = 100 * time.Millisecond // time earns as well, so that what waits is written in the end: all edges together this often
 )
 

@@ -172,6 +172,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
+	m.sendLooks(aLook)
 	m.obey(now)
 	for i := range m.nodes {
 		if m.nodes[i].role != 0 {
