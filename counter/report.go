@@ -163,7 +163,7 @@ type Report struct {
 	Parts [maxGroups]Part
 	N     int // how many of Parts are meant
 	// Past says that groups should be read as well: Oldest to Newest-1, modulo 2^32, which are those before the newest, and now and
-	// then the newest, too.
+	// then the newest, too. Of a counter of which nothing is known, the answer decides: Standing.Past.
 	Past           bool
 	Oldest, Newest uint32
 }
@@ -234,13 +234,18 @@ func (s *shard) takeHits(r *Rule, k *unconfirmed, g int, known uint64) (hits uin
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
 func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
-	return t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
-		h := s.store(c.Rule).head(int(k.slot))
-		if h.answered(g) {
-			return // not the first answer about this group
+	past := false
+	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
+		h, groups := s.store(c.Rule).record(int(k.slot))
+		if past = h.state&readPast == 0 && c.Rule.readsAfter(h, groups, p, total); past {
+			h.state |= readPast
 		}
-		h.first(p, total)
+		if !h.answered(g) {
+			h.first(c.Rule, p, total)
+		}
 	}, total, true)
+	standing.Past = past
+	return standing
 }
 
 // Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.

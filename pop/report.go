@@ -82,6 +82,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 	if !ok {
 		return
 	}
+	m.earn(perReport)
 	name := m.secret.counterName(c, epoch)
 	reported := uint64(0)
 	for _, p := range rep.Parts[:rep.N] {
