@@ -24,7 +24,6 @@ func (t *Table) Dirty(buf []Counter, n int) []Counter {
 				s.free = append(s.free, w)
 				continue
 			}
-			s.touched += s.store(k.rule).head(int(k.slot)).rule // what Take will look at: memory answers many questions as fast as one
 			buf = append(buf, Counter{k.rule, k.source, unconfirmedPlace(i)<<16 | unconfirmedPlace(w)})
 		}
 		if s.dirty = slices.Delete(s.dirty, 0, some); len(s.dirty) == 0 {
@@ -33,27 +32,6 @@ func (t *Table) Dirty(buf []Counter, n int) []Counter {
 		s.mu.Unlock()
 	}
 	return buf
-}
-
-// Recall brings to hand what Dirty gave out, because it will be answered: memory answers many questions as fast as one.
-func (t *Table) Recall(list []Counter) {
-	for len(list) > 0 {
-		i, n := list[0].place>>16, 1
-		for n < len(list) && list[n].place>>16 == i {
-			n++
-		}
-		s := &t.shards[int(i)%len(t.shards)]
-		s.mu.Lock()
-		for _, c := range list[:n] {
-			if w := uint16(c.place); w != 0 && int(w) < s.unconfirmed.n {
-				if k := s.unconfirmed.at(w); k.rule == c.Rule { // it has not been released since
-					s.touched += s.store(k.rule).head(int(k.slot)).rule
-				}
-			}
-		}
-		s.mu.Unlock()
-		list = list[n:]
-	}
 }
 
 // nextDirty gives the shards in turn in which entries wait to be taken.

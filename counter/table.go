@@ -60,7 +60,6 @@ type guarded struct {
 	histograms     histograms     // of the sources that are worth it
 	waiting        map[Key]chan struct{}
 	maxUnconfirmed int
-	touched        uint32 // of no meaning: what was read only so that it is at hand
 	stats          Stats
 }
 

@@ -168,7 +168,6 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	m.stepped = now
 	m.confirm(e.Results, now)
 	m.moveNodes(now)
-	m.recall(e.Results)
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
