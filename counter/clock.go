@@ -43,14 +43,14 @@ func (t *Table) Stepped(now time.Time) time.Duration {
 // Adjust takes in that the wall clock has stepped. Nothing may be under way to the tier: it is counted under the old time. tier says that
 // it can be read.
 func (t *Table) Adjust(step time.Duration, tier bool, now time.Time) {
-	rules, ns := t.rules.all(), t.ns(now)
+	ns := t.ns(now)
 	t.offset.Add(int64(step))
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
 		for _, st := range []*store{&s.narrow, &s.wide} {
 			for i := range st.All() {
-				if r := rules[st.head(i).rule]; r != nil {
+				if r := t.rule(st.head(i).rule); r != nil {
 					s.shiftBy(st, i, r, ns, int64(step))
 					if tier && step.Abs() < r.Window {
 						s.unlearn(st, i, r)

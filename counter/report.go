@@ -62,14 +62,11 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			continue
 		}
 		s.mu.Lock()
-		if all {
-			for w := uint16(1); int(w) < s.unconfirmed.n; w++ {
-				k := s.unconfirmed.at(w)
-				k.urgent = k.rule != nil
-			}
-		}
-		for w := range s.unconfirmed.allIdle() {
+		for w := uint16(1); int(w) < s.unconfirmed.n; w++ {
 			k := s.unconfirmed.at(w)
+			if k.urgent = k.urgent || all && k.rule != nil; !k.idle {
+				continue
+			}
 			if !k.urgent && !k.aged && uint16(s.position(k.rule, ns, k.phase).group) == k.base {
 				continue // it waits for its group to end, and its counter need not be looked at
 			}
@@ -156,7 +153,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			return
 		}
 		k := s.unconfirmed.at(h.unconfirmed)
-		s.unconfirmed.setIdle(h.unconfirmed, !k.queued)
+		k.idle = !k.queued
 		if k.hasInFlight() {
 			return
 		}

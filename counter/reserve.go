@@ -250,25 +250,24 @@ func (r *Rule) warmth(estimate float64) uint8 {
 	return 0
 }
 
-// stake is how much would be lost with a counter of a store: the share of its limit that is used, more than all if requests have
-// reserved of it, and most if it is in use.
-func (s *shard) stake(rules map[uint32]*Rule, st *store, now int64, inUse []int) records.Stake {
+// stake is how much would be lost with a counter: the share of its limit that is used, more than all if requests have reserved of it, and
+// most if it is in use.
+func (t *Table) stake(l *lookup, now int64, inUse []int) records.Stake {
 	return func(i int) float64 {
-		h := st.head(i)
-		if slices.Contains(inUse, i) {
-			return math.Inf(1)
-		}
-		if h.state&warm == 0 && h.unconfirmed == 0 {
-			return 0
-		}
-		r := rules[h.rule]
+		h := l.store.head(i)
 		switch {
-		case r == nil:
+		case slices.Contains(inUse, i):
+			return math.Inf(1)
+		case h.state&warm == 0 && h.unconfirmed == 0:
 			return 0
-		case h.unconfirmed != 0 && s.unconfirmed.at(h.unconfirmed).held > 0:
+		case l.s.held(h) > 0:
 			return math.MaxFloat64
 		}
-		estimate, _, _ := s.peek(r, st, i, now, new([maxGroups]uint64))
+		r := t.rule(h.rule)
+		if r == nil {
+			return 0
+		}
+		estimate, _, _ := l.s.peek(r, l.store, i, now, new([maxGroups]uint64))
 		return estimate / float64(r.Limit)
 	}
 }
@@ -307,8 +306,8 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []
 	if t.options.Phase != nil {
 		phase = t.options.Phase(source)
 	}
-	t.rules.know(r)
-	i, evicted, full := l.store.Insert(l.hash, &source.id, r.ID, source.code, l.s.stake(t.rules.all(), l.store, now, inUse))
+	t.know(r)
+	i, evicted, full := l.store.Insert(l.hash, &source.id, r.ID, source.code, t.stake(l, now, inUse))
 	if full {
 		out := headOf(&evicted)
 		if out.state&hasHistogram != 0 {

@@ -2,6 +2,7 @@ package counter
 
 import (
 	"hash/maphash"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -21,9 +22,10 @@ type Table struct {
 	narrow       *records.Table
 	wide         *records.Table
 	edges        atomic.Uint32
-	rules        ruleBook
-	_            [64]byte // what decisions read, and what changes with the hits, on other cache lines
-	dirtyShards  shardSet // see shard
+	rules        atomic.Pointer[map[uint32]*Rule] // by ID, those that have counters, for who meets a counter without its rule
+	knows        sync.Mutex                       // for who adds one
+	_            [64]byte                         // what decisions read, and what changes with the hits, on other cache lines
+	dirtyShards  shardSet                         // see shard
 	activeShards shardSet
 	turn         atomic.Uint32 // the shard that Dirty looks at next
 }
@@ -105,6 +107,7 @@ func New(o Options) *Table {
 		s.maxUnconfirmed = min(max(o.Counters/n/4, 256), maxUnconfirmed/2)
 	}
 	t.edges.Store(1)
+	t.rules.Store(&map[uint32]*Rule{})
 	return t
 }
 
@@ -126,6 +129,21 @@ func (t *Table) prefetch(r *Rule, hash uint64) {
 		t.narrow.Prefetch(t.place(hash), hash, r.ID)
 	}
 }
+
+// know notes a rule, perhaps in place of one that counts the same, with another limit.
+func (t *Table) know(r *Rule) {
+	if t.rule(r.ID) == r {
+		return
+	}
+	t.knows.Lock()
+	defer t.knows.Unlock()
+	rules := maps.Clone(*t.rules.Load())
+	rules[r.ID] = r
+	t.rules.Store(&rules)
+}
+
+// rule is the one with an ID that has counters, or nil.
+func (t *Table) rule(id uint32) *Rule { return (*t.rules.Load())[id] }
 
 func (s *shard) store(r *Rule) *store {
 	if r.Wide() {
@@ -176,38 +194,32 @@ func (t *Table) Forget(r *Rule, source Source) {
 func (s *shard) split(t *Table) {
 	s.grows = false
 	for _, st := range [...]*store{&s.narrow, &s.wide} {
-		if st.Crowded() {
-			s.splitStore(t, st)
+		if !st.Crowded() {
+			continue
 		}
-	}
-}
-
-func (s *shard) splitStore(t *Table, st *store) {
-	var room records.Moves
-	moves := st.Split(func(h *records.Head) uint64 {
-		source := headOf(h).source()
-		return t.hash(&source)
-	}, &room)
-	var more [len(room)]int32
-	histograms := more[:0] // of those that have one. First all leave their places, then they take their new ones: those may be the same
-	for k := range moves {
-		if m := &moves[k]; headOf(&m.Head).state&hasHistogram != 0 {
-			histograms = append(histograms, s.unlink(st, m.From))
-		}
-	}
-	for k := range moves {
-		m := &moves[k]
-		h := headOf(&m.Head)
-		if m.To < 0 {
-			s.evicted(h)
-		} else if h.unconfirmed != 0 {
-			s.unconfirmed.at(h.unconfirmed).slot = int32(m.To)
-		}
-		if h.state&hasHistogram != 0 {
-			if m.To >= 0 {
-				s.link(histograms[0], st, m.To)
+		var room records.Moves
+		moves := st.Split(func(h *records.Head) uint64 {
+			source := headOf(h).source()
+			return t.hash(&source)
+		}, &room)
+		for k := range moves { // first all histograms leave their places, because those may be others' new ones
+			if m := &moves[k]; headOf(&m.Head).state&hasHistogram != 0 {
+				m.From = int(s.unlink(st, m.From))
 			}
-			histograms = histograms[1:]
+		}
+		for k := range moves {
+			m := &moves[k]
+			h := headOf(&m.Head)
+			if m.To < 0 {
+				s.evicted(h)
+				continue
+			}
+			if h.unconfirmed != 0 {
+				s.unconfirmed.at(h.unconfirmed).slot = int32(m.To)
+			}
+			if h.state&hasHistogram != 0 {
+				s.link(int32(m.From), st, m.To)
+			}
 		}
 	}
 }

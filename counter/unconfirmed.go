@@ -1,10 +1,5 @@
 package counter
 
-import (
-	"iter"
-	"math/bits"
-)
-
 // unconfirmed is an entry of what is on its way of a counter: hits that the tier has not been told of, hits that it is being told of, and
 // open reservations. A counter has one only while there is any of these, so a table pays for it only where something
 // happens. Its groups are those of the counter, the newest first.
@@ -12,6 +7,7 @@ type unconfirmed struct {
 	rule   *Rule
 	source Source
 	slot   int32
+	idle   bool // in use, not queued, and not given out by Dirty to be taken
 	queued bool // in shard.dirty
 	urgent bool // to be reported at once; else it may wait until its group ends
 	aged   bool // groups but the first may be in use; an entry is made and ended without them, which are in other lines of a processor's cache
@@ -60,18 +56,13 @@ func (k *unconfirmed) clear() {
 	} else {
 		k.groups = [maxGroups]unconfirmedGroup{}
 	}
-	k.rule, k.source, k.urgent, k.aged, k.held, k.hits = nil, Source{}, false, false, 0, 0
+	k.rule, k.source, k.idle, k.urgent, k.aged, k.held, k.hits = nil, Source{}, false, false, false, 0, 0
 }
 
 // A slab keeps entries in blocks, which stay where they are when more are needed.
 type slab struct {
-	blocks []*slabBlock
+	blocks []*[blockSize]unconfirmed
 	n      int // how many there are
-}
-
-type slabBlock struct {
-	idle    uint32 // a bit for each entry that is in use, not queued, and not given out by Dirty to be taken
-	entries [blockSize]unconfirmed
 }
 
 const (
@@ -79,36 +70,11 @@ const (
 	maxUnconfirmed = 1<<15 - 1 // of a shard: their number has 16 bits
 )
 
-func (sl *slab) at(w uint16) *unconfirmed { return &sl.blocks[w/blockSize].entries[w%blockSize] }
-
-func (sl *slab) isIdle(w uint16) bool {
-	return sl.blocks[w/blockSize].idle>>(w%blockSize)&1 != 0
-}
-
-func (sl *slab) setIdle(w uint16, is bool) {
-	b := sl.blocks[w/blockSize]
-	b.idle &^= 1 << (w % blockSize)
-	if is {
-		b.idle |= 1 << (w % blockSize)
-	}
-}
-
-// allIdle ranges over the idle entries; they may stop to be.
-func (sl *slab) allIdle() iter.Seq[uint16] {
-	return func(yield func(uint16) bool) {
-		for i, b := range sl.blocks {
-			for some := b.idle; some != 0; some &= some - 1 {
-				if !yield(uint16(i*blockSize + bits.TrailingZeros32(some))) {
-					return
-				}
-			}
-		}
-	}
-}
+func (sl *slab) at(w uint16) *unconfirmed { return &sl.blocks[w/blockSize][w%blockSize] }
 
 func (sl *slab) add() (w uint16) {
 	if sl.n/blockSize == len(sl.blocks) {
-		sl.blocks = append(sl.blocks, new(slabBlock))
+		sl.blocks = append(sl.blocks, new([blockSize]unconfirmed))
 	}
 	sl.n++
 	return uint16(sl.n - 1)
@@ -136,8 +102,7 @@ func (s *shard) unconfirmedOf(r *Rule, st *store, i int, reserve bool) uint16 {
 	}
 	k := s.unconfirmed.at(w) // zero, as it was made or released
 	k.rule, k.source, k.slot = r, h.source(), int32(i)
-	k.phase, k.base = h.phase, uint16(h.base)
-	s.unconfirmed.setIdle(w, true)
+	k.phase, k.base, k.idle = h.phase, uint16(h.base), true
 	if s.activeShards.Load()&s.bit == 0 { // else nobody writes to what all shards share
 		s.activeShards.Or(s.bit)
 	}
@@ -152,7 +117,6 @@ func (s *shard) release(w uint16, lost *uint64) {
 	s.stats.Unreported -= uint64(k.hits)
 	s.holds -= k.held
 	k.clear()
-	s.unconfirmed.setIdle(w, false)
 	if !k.queued { // a queued one is freed when it leaves the queue
 		s.free = append(s.free, w)
 	}
@@ -214,9 +178,8 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 func (s *shard) fewLeft() bool { return 4*(s.unconfirmed.n-len(s.free)) > 3*s.maxUnconfirmed }
 
 func (s *shard) queue(w uint16) {
-	if s.unconfirmed.isIdle(w) {
-		s.unconfirmed.setIdle(w, false)
-		s.unconfirmed.at(w).queued = true
+	if k := s.unconfirmed.at(w); k.idle {
+		k.idle, k.queued = false, true
 		s.dirty = append(s.dirty, w)
 		if len(s.dirty) == 1 {
 			s.dirtyShards.Or(s.bit)
