@@ -327,12 +327,12 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 		h := st.head(i)
 		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
 			// Other hits than these are in flight where the counter was pushed out meanwhile and came back.
-			if k := s.unconfirmed.at(h.unconfirmed); hits != 0 && h.unconfirmed != 0 && k.groups[g].inFlight == hits {
-				n := r.sum(hits)
-				k.groups[g].inFlight = 0
-				k.hits -= uint32(n)
-				s.stats.Unreported -= n
-				if do != nil {
+			if hits != 0 && h.unconfirmed != 0 {
+				if k := s.unconfirmed.at(h.unconfirmed); k.groups[g].inFlight == hits {
+					n := r.sum(hits)
+					k.groups[g].inFlight = 0
+					k.hits -= uint32(n)
+					s.stats.Unreported -= n
 					do(s, k, g)
 				}
 			}

@@ -159,3 +159,39 @@ func TestLargeReportsCountOnce(t *testing.T) {
 		t.Errorf("the tier has %d hits, the table %v, want %d", sum, v.Estimate, hits)
 	}
 }
+
+// TestReadOfWhatOnlyOthersCounted: a table that has counted nothing itself takes in what the tier has of a counter that it has heard of.
+func TestReadOfWhatOnlyOthersCounted(t *testing.T) {
+	r := newReporter(t, rule(t, 100, time.Minute, 12, Nearest), nil)
+	_, newest := r.table.Groups(r.c.Rule, epoch, 0)
+	r.table.Announced(r.c, newest, []uint64{3}, epoch)
+	r.table.Read(r.c, newest, 5, epoch)
+	if v, _ := r.table.Peek(r.c.Rule, r.c.Source, epoch); v.Estimate != 5 {
+		t.Errorf("estimate %v, want 5", v.Estimate)
+	}
+}
+
+// TestAnswerAfterEviction: an answer to a report of a counter that has been pushed out says nothing about a report that it has sent since it
+// came back.
+func TestAnswerAfterEviction(t *testing.T) {
+	r := rule(t, 100, time.Minute, 12, Nearest)
+	e := newReporter(t, r, nil)
+	take := func(hits uint32) Part {
+		ask := [1]Ask{{Rule: r, Source: e.c.Source, Hits: hits}}
+		e.table.Reserve(ask[:], epoch)
+		e.table.Sweep(epoch, true)
+		rep, _ := e.table.Take(e.c, epoch)
+		return rep.Parts[0]
+	}
+	first := take(7)
+	e.table.Forget(r, e.c.Source) // as a full table does
+	second := take(4)
+	e.table.Lost(e.c, first, epoch)
+	if s := e.table.Stats(); s.Unreported != 4 || lost(s) != 7 {
+		t.Errorf("after the answer to the first report: %d unreported, %d lost, want 4 and 7", s.Unreported, lost(s))
+	}
+	e.table.Counted(e.c, second, 4, epoch)
+	if s := e.table.Stats(); s.Unreported != 0 || lost(s) != 7 {
+		t.Errorf("after the answer to the second: %d unreported, %d lost, want 0 and 7", s.Unreported, lost(s))
+	}
+}

@@ -21,7 +21,7 @@ import (
 type Table struct {
 	words     []uint64  // the pages, one record after the other
 	tags      []tagLine // of each page. Within the pages all of them would compete for a few sets of the processor's caches
-	extents   []extent  // of the shards, close together: every search begins there
+	extents   []extent  // of the shards, close together and so at hand: every search begins there, and Prefetch would wait for each shard's line
 	record    int       // words of a record
 	page      int       // of a page
 	tagWords  int       // of its tags
