@@ -97,7 +97,7 @@ const followsAfter = 0.25
 
 // Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
 // it is closed already. first says that nobody else waits for this counter yet, so that the tier is to be asked.
-func (t *Table) Await(r *Rule, source Source) (heard <-chan struct{}, first bool) {
+func (t *Table) Await(r *Rule, source Source) (answered <-chan struct{}, first bool) {
 	s := t.shard(t.hash(&source))
 	s.mu.Lock()
 	defer s.mu.Unlock()
