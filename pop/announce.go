@@ -89,7 +89,7 @@ type reread struct {
 // rereadAfter is how long edges take to hear of an announcement and to report.
 const rereadAfter = 2 * probeEvery
 
-// readAgain reads a counter when other edges have had time to report.
+// readAgain reads a counter when other edges have had time to report: later, where the announcement has to wait for credit.
 func (m *Machine) readAgain(c counter.Counter, now time.Time) {
 	if c.Rule.HoldsBack() && len(m.rereads) < maxAsks {
 		m.rereads = append(m.rereads, reread{c, now.Add(rereadAfter)})
@@ -98,6 +98,9 @@ func (m *Machine) readAgain(c counter.Counter, now time.Time) {
 
 // lookAgain reads what is due to be read again.
 func (m *Machine) lookAgain(now time.Time) {
+	if m.creditIn() > 0 {
+		return
+	}
 	n := 0
 	for ; n < len(m.rereads) && !now.Before(m.rereads[n].at); n++ {
 		c := m.rereads[n].counter

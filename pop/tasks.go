@@ -82,7 +82,7 @@ func (m *Machine) resume(now time.Time) {
 		_, open := l.open[t.key()]
 		switch {
 		case !open:
-		case now.Before(t.due), m.credit < itemCost && !t.over(now):
+		case now.Before(t.due), m.creditIn() > 0 && !t.over(now):
 			l.list = append(l.list, t)
 		default:
 			delete(l.open, t.key())
