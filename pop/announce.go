@@ -71,7 +71,8 @@ func (m *Machine) claim(c counter.Counter, what byte, now time.Time) {
 		flight{what: aClaim, counter: c})
 }
 
-// claimAnswered announces a counter that nobody has announced. By now older groups have been read, too: Take asked for them.
+// claimAnswered announces a counter that nobody has announced. By now older groups have been read, too, by whoever knew of none where it
+// mattered (counter.Standing.Past).
 func (m *Machine) claimAnswered(f flight, r *Result, now time.Time) {
 	if r.Status == Done {
 		m.announce(f.counter, now)
