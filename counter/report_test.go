@@ -195,3 +195,44 @@ func TestAnswerAfterEviction(t *testing.T) {
 		t.Errorf("after the answer to the second: %d unreported, %d lost, want 0 and 7", s.Unreported, lost(s))
 	}
 }
+
+// TestUnknownCountersAreReadAfterTheirReport: who knows nothing of older groups waits for the answer about the newest, and reads them where
+// it says that they may matter.
+func TestUnknownCountersAreReadAfterTheirReport(t *testing.T) {
+	f := func(limit uint32, met bool, others, hits int, want bool) {
+		t.Helper()
+		e := newReporter(t, rule(t, limit, time.Minute, 12, Nearest), make(map[uint32]uint64))
+		at := time.Unix(1_700_000_000, 0)
+		if met {
+			e.hit(at)
+			e.report(at, true)
+			at = at.Add(2 * time.Minute)
+		}
+		for range hits {
+			e.hit(at)
+		}
+		e.table.Sweep(at, true)
+		e.table.Dirty(nil, 1)
+		rep, ok := e.table.Take(e.c, at)
+		if !ok || rep.N != 1 || rep.Past {
+			t.Fatalf("limit %d: took %+v, want one part, nothing read with it", limit, rep)
+		}
+		p := rep.Parts[0]
+		if got := e.table.Counted(e.c, p, p.Hits*uint64(1+others/hits), at).Past; got != want {
+			t.Errorf("limit %d, met before: %v, %d hits after %d of others: read %v, want %v", limit, met, hits, others, got, want)
+		}
+	}
+	f(100, false, 0, 1, true)   // it is the first in its group, and the source may be mitigated
+	f(100, false, 10, 1, false) // another was: far from the limit even if the older groups hold two thirds of it
+	f(100, false, 24, 1, true)
+	f(100, false, 65, 1, true)
+	f(100, false, 66, 1, false) // near: that is announced
+	f(100, false, 300, 1, false)
+	f(3, false, 1, 1, true) // of so small a limit nothing is announced before it is full
+	f(3, false, 2, 1, false)
+	f(100, true, 0, 1, false)
+	f(100, true, 23, 1, false)
+	f(100, true, 24, 1, true)
+	f(3, true, 0, 1, true)
+	f(1, true, 0, 1, false)
+}

@@ -73,11 +73,7 @@ func (m *Machine) writeLogs(now time.Time) {
 
 // writesIn is how long a writer is to wait.
 func (m *Machine) writesIn(w *logWriter, now time.Time) time.Duration {
-	wait := max(m.logPause()-now.Sub(w.last), w.rests.Sub(now))
-	if short := itemCost - m.credit; short > 0 && !m.ending {
-		wait = max(wait, time.Duration(short*float64(m.perCommand())))
-	}
-	return wait
+	return max(m.logPause()-now.Sub(w.last), w.rests.Sub(now), m.creditIn())
 }
 
 func (m *Machine) logPause() time.Duration {
@@ -97,6 +93,14 @@ const (
 
 func (m *Machine) perCommand() time.Duration {
 	return time.Duration(max(m.presence.highest, 1)) * perCommand
+}
+
+// creditIn is how long it takes at most until there is enough for an item.
+func (m *Machine) creditIn() time.Duration {
+	if m.ending {
+		return 0
+	}
+	return time.Duration(max(itemCost-m.credit, 0) * float64(m.perCommand()))
 }
 
 func (m *Machine) earn(commands float64) {

@@ -82,7 +82,7 @@ func (m *Machine) resume(now time.Time) {
 		_, open := l.open[t.key()]
 		switch {
 		case !open:
-		case now.Before(t.due), m.credit < itemCost && !t.over(now):
+		case now.Before(t.due), m.creditIn() > 0 && !t.over(now):
 			l.list = append(l.list, t)
 		default:
 			delete(l.open, t.key())
@@ -111,7 +111,14 @@ func (m *Machine) done(what taskKind, c counter.Counter) {
 }
 
 // Waiting reports whether the machine has left something for later, so that it is to be stepped though nothing happens.
-func (m *Machine) Waiting() bool { return len(m.left.list) > 0 }
+func (m *Machine) Waiting() bool {
+	for i := range m.nodes {
+		if len(m.nodes[i].writer.records) > 0 {
+			return true
+		}
+	}
+	return len(m.left.list) > 0 || len(m.rereads) > 0
+}
 
 // heardOf takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.
 func (m *Machine) heardOf(c counter.Counter, r *record, now time.Time) {
