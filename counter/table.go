@@ -198,10 +198,7 @@ func (s *shard) split(t *Table) {
 			continue
 		}
 		var room records.Moves
-		moves := st.Split(func(h *records.Head) uint64 {
-			source := headOf(h).source()
-			return t.hash(&source)
-		}, &room)
+		moves := st.Split(func(id [16]byte, kind uint8) uint64 { return t.hash(&Source{id, kind}) }, &room)
 		for k := range moves { // first all histograms leave their places, because those may be others' new ones
 			if m := &moves[k]; headOf(&m.Head).state&hasHistogram != 0 {
 				m.From = int(s.unlink(st, m.From))

@@ -46,6 +46,8 @@ const (
 	tagUsed      = 2 // of the first: not free
 	tagTombstone = 4 // empty, but its word of tags was full: records that did not fit may stand in the next
 	tagProbe     = 8 // of the first, so many times: see probes
+
+	odd = 0x0101010101010101
 )
 
 // Head is a record without its numbers: half a line of the processor's cache.
@@ -214,7 +216,7 @@ func (h *Head) is(id *[16]byte, class uint32, kind uint8) bool {
 // match marks the highest bit of each byte of tags that equals tag.
 func match(tags uint64, tag uint8) uint64 {
 	const low = 0x7f7f7f7f7f7f7f7f
-	x := tags ^ uint64(tag)*0x0101010101010101
+	x := tags ^ uint64(tag)*odd
 	return ^((x & low) + low | x | low)
 }
 
@@ -330,22 +332,12 @@ func (s *Shard) Remove(i int) {
 func (s *Shard) All() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for number := range s.inUse() {
-			for i := range s.within(s.memory(number)) {
-				if !yield(i) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// within ranges over the records of a page.
-func (s *Shard) within(page int) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for w, tags := range s.tagsOf(page) {
-			for m := tags & 0x0101010101010101; m != 0; m &= m - 1 { // tags of records are odd
-				if !yield(page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3) {
-					return
+			page := s.memory(number)
+			for w, tags := range s.tagsOf(page) {
+				for m := tags & odd; m != 0; m &= m - 1 {
+					if !yield(page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3) {
+						return
+					}
 				}
 			}
 		}

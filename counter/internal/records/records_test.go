@@ -23,7 +23,7 @@ func hashOf(id *[16]byte) uint64 {
 	return x ^ x>>31
 }
 
-func hashOfHead(h *Head) uint64 { return hashOf(&h.ID) }
+func hashOfKey(id [16]byte, _ uint8) uint64 { return hashOf(&id) }
 
 func find(s *Shard, n, class uint32) (i int, ok bool) { return s.Find(key(n, class)) }
 
@@ -33,7 +33,7 @@ func nothing(int) float64 { return 0 }
 func grow(s *Shard) (moves []Move) {
 	var room Moves
 	if s.Crowded() {
-		moves = append(moves, s.Split(hashOfHead, &room)...)
+		moves = append(moves, s.Split(hashOfKey, &room)...)
 	}
 	return moves
 }
@@ -372,5 +372,22 @@ func TestMatchIsExact(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestGrowthAllocatesNothing: all memory is there from the start.
+func TestGrowthAllocatesNothing(t *testing.T) {
+	s, next := shardOf(New(1, 20_000, 4), 0), uint32(0)
+	if n := testing.AllocsPerRun(9000, func() {
+		var id [16]byte
+		binary.BigEndian.PutUint32(id[:], next)
+		next++
+		s.Insert(hashOf(&id), &id, 0, 1, nothing)
+		if s.Crowded() {
+			var room Moves
+			s.Split(hashOfKey, &room)
+		}
+	}); n != 0 || s.inUse() < 100 {
+		t.Errorf("%v allocations for each record, %d pages in use", n, s.inUse())
 	}
 }

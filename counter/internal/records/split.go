@@ -77,22 +77,22 @@ type Moves [2 * slots]Move
 
 // Split splits the next page of a crowded shard: its records, and those of others that stand in it, move to where they belong among more
 // pages. hash is that of a record's ID. Indices in From and To may be the same ones.
-func (s *Shard) Split(hash func(*Head) uint64, room *Moves) []Move {
+func (s *Shard) Split(hash func(id [16]byte, kind uint8) uint64, room *Moves) []Move {
 	number := int(s.split.Load()) - 1
 	page := s.memory(number)
 	moves := room[:0]
-	for i := range s.within(page) {
-		moves = append(moves, s.pickUp(i))
-	}
-	for k := 1; k <= probes(s.tagsOf(page)); k++ {
-		neighbour, ok := s.neighbour(number, k)
+	for k := range probes(s.tagsOf(page)) + 1 {
+		at, ok := s.neighbour(number, k)
 		if !ok {
 			continue
 		}
-		for i := range s.within(neighbour) {
-			if s.pageOf(hash(s.Head(i))) == number {
-				moves = append(moves, s.pickUp(i))
-				s.tag(i, tagTombstone)
+		for w, tags := range s.tagsOf(at) {
+			for m := tags & odd; m != 0; m &= m - 1 {
+				i := at<<slotBits | w*ways | bits.TrailingZeros64(m)>>3
+				if h := s.Head(i); k == 0 || s.pageOf(hash(h.ID, h.Kind)) == number {
+					moves = append(moves, s.pickUp(i))
+					s.tag(i, tagTombstone)
+				}
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func (s *Shard) Split(hash func(*Head) uint64, room *Moves) []Move {
 	clear(s.tagsOf(page))
 	s.used -= int32(len(moves))
 	for k := range moves {
-		s.putDown(&moves[k], hash(&moves[k].Head))
+		s.putDown(&moves[k], hash(moves[k].ID, moves[k].Kind))
 	}
 	if number == 0 {
 		s.double(int(s.next.Load()), s.pagesEach)
