@@ -117,7 +117,7 @@ func (m *Machine) Waiting() bool {
 			return true
 		}
 	}
-	return len(m.left.list) > 0 || len(m.rereads) > 0
+	return len(m.left.list) > 0
 }
 
 // heardOf takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.
