@@ -377,7 +377,7 @@ func TestMatchIsExact(t *testing.T) {
 
 // TestGrowthAllocatesNothing: all memory is there from the start.
 func TestGrowthAllocatesNothing(t *testing.T) {
-	s, next := shardOf(New(1, 20_000, 4), 0), uint32(0)
+	s, next := New(1, 20_000, 4).Shard(0), uint32(0)
 	if n := testing.AllocsPerRun(9000, func() {
 		var id [16]byte
 		binary.BigEndian.PutUint32(id[:], next)
