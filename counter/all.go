@@ -38,7 +38,7 @@ func (s *shard) copies(rules map[uint32]*Rule, now int64, out []Copy, groups []u
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range []*store{&s.narrow, &s.wide} {
-		for i := range st.all() {
+		for i := range st.All() {
 			h := st.head(i)
 			r := rules[h.rule]
 			if r == nil || s.store(r) != st {
@@ -54,7 +54,7 @@ func (s *shard) copies(rules map[uint32]*Rule, now int64, out []Copy, groups []u
 				groups = groups[:from]
 				continue
 			}
-			out = append(out, Copy{Counter{Rule: r, Source: Source{id: h.id, code: h.code}}, h.base, groups[from:len(groups):len(groups)]})
+			out = append(out, Copy{Counter{Rule: r, Source: h.source()}, h.base, groups[from:len(groups):len(groups)]})
 		}
 	}
 	return out, groups

@@ -220,7 +220,7 @@ func TestStrangersPushOutNobodyWhoMatters(t *testing.T) {
 	}
 }
 
-// TestReservationsFindRoom: strangers whose hits nobody reports hold all works that hits may have, and yet a reservation holds its place.
+// TestReservationsFindRoom: strangers whose hits nobody reports hold all entries that hits may have, and yet a reservation holds its place.
 func TestReservationsFindRoom(t *testing.T) {
 	const counters, limit = 4000, 5
 	table := New(Options{Counters: counters, Tier: true})

@@ -43,14 +43,14 @@ func (t *Table) Stepped(now time.Time) time.Duration {
 // Adjust takes in that the wall clock has stepped. Nothing may be under way to the tier: it is counted under the old time. tier says that
 // it can be read.
 func (t *Table) Adjust(step time.Duration, tier bool, now time.Time) {
-	rules, ns := t.rules.all(), t.ns(now)
+	ns := t.ns(now)
 	t.offset.Add(int64(step))
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
 		for _, st := range []*store{&s.narrow, &s.wide} {
-			for i := range st.all() {
-				if r := rules[st.head(i).rule]; r != nil {
+			for i := range st.All() {
+				if r := t.rule(st.head(i).rule); r != nil {
 					s.shiftBy(st, i, r, ns, int64(step))
 					if tier && step.Abs() < r.Window {
 						s.unlearn(st, i, r)
@@ -76,8 +76,8 @@ func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 	r.shiftLanes(groups[:r.groups()], by)
 	h.base = base
 	h.turn(0, r.groups())
-	if h.work != 0 {
-		k := s.works.at(h.work)
+	if h.unconfirmed != 0 {
+		k := s.unconfirmed.at(h.unconfirmed)
 		var pending [maxGroups]uint64
 		for g := range k.groups {
 			pending[g] = k.groups[g].pending
@@ -93,7 +93,8 @@ func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 		s.stats.LostExpired += lost
 		k.aged, k.base = true, uint16(base)
 	}
-	if h.state&hasFine != 0 {
+	if h.state&hasHistogram != 0 {
+		h.state &^= hasHistogram
 		s.unlink(st, i)
 	}
 }
@@ -103,8 +104,8 @@ func (s *shard) unlearn(st *store, i int, r *Rule) {
 	h, groups := st.record(i)
 	for g := range groups[:r.groups()] {
 		groups[g] = 0
-		if h.work != 0 {
-			groups[g] = s.works.at(h.work).groups[g].pending
+		if h.unconfirmed != 0 {
+			groups[g] = s.unconfirmed.at(h.unconfirmed).groups[g].pending
 		}
 	}
 	h.lastReply = 0

@@ -7,7 +7,7 @@
 //
 // the sliding window counter of Cloudflare ("How we built rate limiting capable of scaling to millions of domains",
 // 2017) with k sub-windows in place of one. Of its own hits in c[i-k] a table knows when they came and need not weigh them
-// (fine.go), and near the limit it asks other tables about theirs (times.go). A Table holds the counters of many sources under
+// (histogram.go), and near the limit it asks other tables about theirs (times.go). A Table holds the counters of many sources under
 // many rules. Reserve asks several rules at once whether n more hits stay within their limits; what it admits counts, what it
 // refuses never was.
 //

@@ -149,12 +149,12 @@ func (r *Rule) estimate(v view, gone float64) float64 {
 		}
 		return full + others*(1-gone)
 	}
-	bin := min(int(gone*fineBins), fineBins-1)
+	bin := min(int(gone*histogramBins), histogramBins-1)
 	after := float64(v.own.sum(bin + 1))
 	if r.Estimate == Lower {
 		return full + min(after, others)
 	}
-	after = min(after+float64(v.own[bin])*(float64(bin+1)-gone*fineBins), others)
+	after = min(after+float64(v.own[bin])*(float64(bin+1)-gone*histogramBins), others)
 	return full + after + max(0, others-float64(v.own.sum(0)))*(1-gone)
 }
 
@@ -203,11 +203,11 @@ func (r *Rule) retryAfter(groups []uint64, own func(ahead int) *bins, p position
 			continue
 		}
 		// In this sub-window, then. The estimate falls from bin to bin, and evenly within one.
-		first := int(from * fineBins)
-		bin := first + sort.Search(fineBins-1-first, func(i int) bool {
-			return r.estimate(v, math.Nextafter(float64(first+i+1)/fineBins, 0)) <= room
+		first := int(from * histogramBins)
+		bin := first + sort.Search(histogramBins-1-first, func(i int) bool {
+			return r.estimate(v, math.Nextafter(float64(first+i+1)/histogramBins, 0)) <= room
 		})
-		begin, end := max(from, float64(bin)/fineBins), math.Nextafter(float64(bin+1)/fineBins, 0)
+		begin, end := max(from, float64(bin)/histogramBins), math.Nextafter(float64(bin+1)/histogramBins, 0)
 		at := begin
 		if high, low := r.estimate(v, begin), r.estimate(v, end); high > room {
 			at += (end - begin) * (high - room) / (high - low)

@@ -9,7 +9,7 @@ import (
 // Dirty appends to buf counters that have hits to report, n at most, and returns it. Each is given out once until it is taken.
 func (t *Table) Dirty(buf []Counter, n int) []Counter {
 	for n > 0 {
-		i, ok := t.nextStirred()
+		i, ok := t.nextDirty()
 		if !ok {
 			break
 		}
@@ -18,56 +18,34 @@ func (t *Table) Dirty(buf []Counter, n int) []Counter {
 		some := min(n, len(s.dirty))
 		n -= some
 		for _, w := range s.dirty[:some] {
-			k := s.works.at(w)
+			k := s.unconfirmed.at(w)
 			k.queued = false
 			if k.rule == nil { // released while it waited
 				s.free = append(s.free, w)
 				continue
 			}
-			s.touched += s.store(k.rule).head(int(k.slot)).rule // what Take will look at: memory answers many questions as fast as one
-			buf = append(buf, Counter{k.rule, k.source, workPlace(i)<<16 | workPlace(w)})
+			buf = append(buf, Counter{k.rule, k.source, unconfirmedPlace(i)<<16 | unconfirmedPlace(w)})
 		}
 		if s.dirty = slices.Delete(s.dirty, 0, some); len(s.dirty) == 0 {
-			s.stirred.And(^s.bit)
+			s.dirtyShards.And(^s.bit)
 		}
 		s.mu.Unlock()
 	}
 	return buf
 }
 
-// Recall brings to hand what Dirty gave out, because it will be answered: memory answers many questions as fast as one.
-func (t *Table) Recall(list []Counter) {
-	for len(list) > 0 {
-		i, n := list[0].work>>16, 1
-		for n < len(list) && list[n].work>>16 == i {
-			n++
-		}
-		s := &t.shards[int(i)%len(t.shards)]
-		s.mu.Lock()
-		for _, c := range list[:n] {
-			if w := uint16(c.work); w != 0 && int(w) < s.works.n {
-				if k := s.works.at(w); k.rule == c.Rule { // it has not been released since
-					s.touched += s.store(k.rule).head(int(k.slot)).rule
-				}
-			}
-		}
-		s.mu.Unlock()
-		list = list[n:]
-	}
-}
-
-// nextStirred gives the shards in turn in which works wait to be taken.
-func (t *Table) nextStirred() (shard int, ok bool) {
+// nextDirty gives the shards in turn in which entries wait to be taken.
+func (t *Table) nextDirty() (shard int, ok bool) {
 	from := t.turn.Load()
-	for n := range uint32(len(t.stirred)) + 1 {
-		word := (from/64 + n) % uint32(len(t.stirred))
-		some := t.stirred[word].Load()
+	for n := range uint32(len(t.dirtyShards)) + 1 {
+		word := (from/64 + n) % uint32(len(t.dirtyShards))
+		some := t.dirtyShards[word].Load()
 		if n == 0 {
 			some &= ^uint64(0) << (from % 64) // the others come last
 		}
 		if some != 0 {
 			next := 64*word + uint32(bits.TrailingZeros64(some))
-			t.turn.Store((next + 1) % uint32(64*len(t.stirred)))
+			t.turn.Store((next + 1) % uint32(64*len(t.dirtyShards)))
 			return int(next), true
 		}
 	}
@@ -80,37 +58,34 @@ func (t *Table) Sweep(now time.Time, all bool) {
 	ns := t.ns(now)
 	for i := range t.shards {
 		s := &t.shards[i]
-		if s.laden.Load()&s.bit == 0 {
+		if s.activeShards.Load()&s.bit == 0 {
 			continue
 		}
 		s.mu.Lock()
-		if all {
-			for w := uint16(1); int(w) < s.works.n; w++ {
-				k := s.works.at(w)
-				k.urgent = k.rule != nil
+		for w := uint16(1); int(w) < s.unconfirmed.n; w++ {
+			k := s.unconfirmed.at(w)
+			if k.urgent = k.urgent || all && k.rule != nil; !k.idle {
+				continue
 			}
-		}
-		for w := range s.works.allResting() {
-			k := s.works.at(w)
 			if !k.urgent && !k.aged && uint16(s.position(k.rule, ns, k.phase).group) == k.base {
 				continue // it waits for its group to end, and its counter need not be looked at
 			}
 			st := s.store(k.rule)
 			at := s.advance(st, int(k.slot), k.rule, ns)
 			first := st.head(int(k.slot)).lastReply&follows == 0
-			ended := k.waits(1) && (first || at.lane > 0 || at.gone > followsAfter)
-			if !k.flies() && (k.urgent || ended) && k.hits > 0 {
+			ended := k.hasPending(1) && (first || at.lane > 0 || at.gone > followsAfter)
+			if !k.hasInFlight() && (k.urgent || ended) && k.hits > 0 {
 				s.queue(w)
 			}
-			s.rest(w)
+			s.releaseEmpty(w)
 		}
 		// Who still waits has waited longer than anybody should, or asked just now and goes on a little early.
 		for key, ch := range s.waiting {
 			delete(s.waiting, key)
 			close(ch)
 		}
-		if len(s.free) == s.works.n-1 {
-			s.laden.And(^s.bit)
+		if len(s.free) == s.unconfirmed.n-1 {
+			s.activeShards.And(^s.bit)
 		}
 		s.unlock(t)
 	}
@@ -122,7 +97,7 @@ const followsAfter = 0.25
 
 // Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
 // it is closed already. first says that nobody else waits for this counter yet, so that the tier is to be asked.
-func (t *Table) Await(r *Rule, source Source) (heard <-chan struct{}, first bool) {
+func (t *Table) Await(r *Rule, source Source) (answered <-chan struct{}, first bool) {
 	s := t.shard(t.hash(&source))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +113,7 @@ func (t *Table) Await(r *Rule, source Source) (heard <-chan struct{}, first bool
 			s.waiting = make(map[Key]chan struct{})
 		}
 		s.waiting[key] = ch
-		s.laden.Or(s.bit)
+		s.activeShards.Or(s.bit)
 	}
 	return ch, !ok
 }
@@ -147,7 +122,7 @@ func (t *Table) Await(r *Rule, source Source) (heard <-chan struct{}, first bool
 type Counter struct {
 	Rule   *Rule
 	Source Source
-	work   workPlace // where its work was when Dirty gave it out; 0: not known
+	place  unconfirmedPlace // where its unconfirmed entry was when Dirty gave it out; 0: not known
 }
 
 // Part is one group of a report. Hits and Known are packed lanes.
@@ -163,7 +138,7 @@ type Report struct {
 	Parts [maxGroups]Part
 	N     int // how many of Parts are meant
 	// Past says that groups should be read as well: Oldest to Newest-1, modulo 2^32, which are those before the newest, and now and
-	// then the newest, too.
+	// then the newest, too. Of a counter of which nothing is known, the answer decides: Standing.Past.
 	Past           bool
 	Oldest, Newest uint32
 }
@@ -174,12 +149,12 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 	t.at(c, func(s *shard, st *store, i int) {
 		at := s.advance(st, i, c.Rule, t.ns(now))
 		h, groups := st.head(i), st.groups(i)
-		if h.work == 0 {
+		if h.unconfirmed == 0 {
 			return
 		}
-		k := s.works.at(h.work)
-		s.works.setResting(h.work, !k.queued)
-		if k.flies() {
+		k := s.unconfirmed.at(h.unconfirmed)
+		k.idle = !k.queued
+		if k.hasInFlight() {
 			return
 		}
 		r := c.Rule
@@ -209,14 +184,14 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			}
 		}
 		k.urgent = false
-		s.rest(h.work)
+		s.releaseEmpty(h.unconfirmed)
 	})
 	return rep, ok
 }
 
 // takeHits puts on their way what may be reported at once of the hits of a group, of which known is counted in all. In a lane that
 // the tier has full, hits are given up: counted there, they would carry into the next.
-func (s *shard) takeHits(r *Rule, k *work, g int, known uint64) (hits uint64) {
+func (s *shard) takeHits(r *Rule, k *unconfirmed, g int, known uint64) (hits uint64) {
 	at := &k.groups[g]
 	room := r.minus(r.all(r.reportMax()), r.minus(known, at.pending))
 	if full := r.minus(at.pending, room); full != 0 {
@@ -228,24 +203,29 @@ func (s *shard) takeHits(r *Rule, k *work, g int, known uint64) (hits uint64) {
 	}
 	hits = r.atMost(at.pending, r.reportMax()/MaxEdges)
 	at.pending = r.minus(at.pending, hits)
-	at.flying = hits
+	at.inFlight = hits
 	return hits
 }
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
 func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
-	return t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
-		h := s.store(c.Rule).head(int(k.slot))
-		if h.answered(g) {
-			return // not the first answer about this group
+	past := false
+	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
+		h, groups := s.store(c.Rule).record(int(k.slot))
+		if past = h.state&readPast == 0 && c.Rule.readsAfter(h, groups, p, total); past {
+			h.state |= readPast
 		}
-		h.first(p, total)
+		if !h.answered(g) {
+			h.first(c.Rule, p, total)
+		}
 	}, total, true)
+	standing.Past = past
+	return standing
 }
 
 // Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.
 func (t *Table) Returned(c Counter, p Part, now time.Time) {
-	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
 		k.groups[g].pending = c.Rule.plus(k.groups[g].pending, p.Hits)
 		k.urgent = true
 		n := c.Rule.sum(p.Hits)
@@ -257,7 +237,7 @@ func (t *Table) Returned(c Counter, p Part, now time.Time) {
 // Lost gives a part up of which nobody can tell whether it reached the tier. Its hits still count here; they are not
 // reported again, because counting them twice would be worse than not at all.
 func (t *Table) Lost(c Counter, p Part, now time.Time) {
-	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
 		s.stats.LostUnknown += c.Rule.sum(p.Hits)
 	}, 0, false)
 }
@@ -265,7 +245,7 @@ func (t *Table) Lost(c Counter, p Part, now time.Time) {
 // Full gives a part up for which the tier has no memory: to say it again would not help. Its hits still count here, and a tier that
 // has memory for this group later is told of them, because the next report stores all that is known.
 func (t *Table) Full(c Counter, p Part, now time.Time) {
-	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *work, g int) {
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
 		s.stats.LostFull += c.Rule.sum(p.Hits)
 	}, 0, false)
 }
@@ -283,10 +263,10 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 		h := st.head(i)
 		newest = h.base
 		groups = append(groups, st.groups(i)[:c.Rule.groups()]...)
-		if h.work != 0 {
-			k := s.works.at(h.work)
+		if h.unconfirmed != 0 {
+			k := s.unconfirmed.at(h.unconfirmed)
 			for g := range groups {
-				groups[g] = c.Rule.minus(groups[g], c.Rule.plus(k.groups[g].pending, k.groups[g].flying))
+				groups[g] = c.Rule.minus(groups[g], c.Rule.plus(k.groups[g].pending, k.groups[g].inFlight))
 			}
 		}
 	})
@@ -340,18 +320,19 @@ func (t *Table) learn(c Counter, newest uint32, groups []uint64, now time.Time, 
 }
 
 // answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
-func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *work, int), total uint64, learn bool) (standing Standing) {
+func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *unconfirmed, int), total uint64, learn bool) (standing Standing) {
 	r := c.Rule
 	t.at(c, func(s *shard, st *store, i int) {
 		at := s.advance(st, i, r, t.ns(now))
 		h := st.head(i)
 		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
-			if k := s.works.at(h.work); hits != 0 && h.work != 0 && k.groups[g].flying != 0 {
-				n := r.sum(k.groups[g].flying)
-				k.groups[g].flying = 0
-				k.hits -= uint32(n)
-				s.stats.Unreported -= n
-				if do != nil {
+			// Other hits than these are in flight where the counter was pushed out meanwhile and came back.
+			if hits != 0 && h.unconfirmed != 0 {
+				if k := s.unconfirmed.at(h.unconfirmed); k.groups[g].inFlight == hits {
+					n := r.sum(hits)
+					k.groups[g].inFlight = 0
+					k.hits -= uint32(n)
+					s.stats.Unreported -= n
 					do(s, k, g)
 				}
 			}
@@ -362,8 +343,8 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 		if learn {
 			standing = s.replied(t, c, st, i, at, t.ns(now), r.sum(hits), false)
 		}
-		if h.work != 0 {
-			s.rest(h.work)
+		if h.unconfirmed != 0 {
+			s.releaseEmpty(h.unconfirmed)
 		}
 	})
 	return standing
@@ -374,8 +355,8 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) {
 	h, groups := st.head(i), st.groups(i)
 	var pending uint64
-	if h.work != 0 {
-		pending = s.works.at(h.work).groups[g].pending
+	if h.unconfirmed != 0 {
+		pending = s.unconfirmed.at(h.unconfirmed).groups[g].pending
 	}
 	groups[g] = r.most(groups[g], r.plus(r.clamp(total), pending))
 	if g == 0 && total != 0 {
@@ -385,11 +366,11 @@ func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) {
 
 // at runs f on the counter c with its shard locked, if the table still has it.
 func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
-	if c.work != 0 { // while it has a work, nobody need look for it
-		s := &t.shards[int(c.work>>16)%len(t.shards)]
+	if c.place != 0 { // while it has an unconfirmed entry, nobody need look for it
+		s := &t.shards[int(c.place>>16)%len(t.shards)]
 		s.mu.Lock()
-		if w := uint16(c.work); int(w) < s.works.n {
-			if k := s.works.at(w); k.rule == c.Rule && k.source == c.Source {
+		if w := uint16(c.place); int(w) < s.unconfirmed.n {
+			if k := s.unconfirmed.at(w); k.rule == c.Rule && k.source == c.Source {
 				f(s, s.store(c.Rule), int(k.slot))
 				s.unlock(t)
 				return
@@ -410,7 +391,7 @@ func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
 // unlock unlocks a shard, and wakes who waits for hits to report.
 func (s *shard) unlock(t *Table) {
 	if s.grows {
-		s.spreadOut(t)
+		s.split(t)
 	}
 	wake := s.wakes
 	s.wakes = false

@@ -159,3 +159,80 @@ func TestLargeReportsCountOnce(t *testing.T) {
 		t.Errorf("the tier has %d hits, the table %v, want %d", sum, v.Estimate, hits)
 	}
 }
+
+// TestReadOfWhatOnlyOthersCounted: a table that has counted nothing itself takes in what the tier has of a counter that it has heard of.
+func TestReadOfWhatOnlyOthersCounted(t *testing.T) {
+	r := newReporter(t, rule(t, 100, time.Minute, 12, Nearest), nil)
+	_, newest := r.table.Groups(r.c.Rule, epoch, 0)
+	r.table.Announced(r.c, newest, []uint64{3}, epoch)
+	r.table.Read(r.c, newest, 5, epoch)
+	if v, _ := r.table.Peek(r.c.Rule, r.c.Source, epoch); v.Estimate != 5 {
+		t.Errorf("estimate %v, want 5", v.Estimate)
+	}
+}
+
+// TestAnswerAfterEviction: an answer to a report of a counter that has been pushed out says nothing about a report that it has sent since it
+// came back.
+func TestAnswerAfterEviction(t *testing.T) {
+	r := rule(t, 100, time.Minute, 12, Nearest)
+	e := newReporter(t, r, nil)
+	take := func(hits uint32) Part {
+		ask := [1]Ask{{Rule: r, Source: e.c.Source, Hits: hits}}
+		e.table.Reserve(ask[:], epoch)
+		e.table.Sweep(epoch, true)
+		rep, _ := e.table.Take(e.c, epoch)
+		return rep.Parts[0]
+	}
+	first := take(7)
+	e.table.Forget(r, e.c.Source) // as a full table does
+	second := take(4)
+	e.table.Lost(e.c, first, epoch)
+	if s := e.table.Stats(); s.Unreported != 4 || lost(s) != 7 {
+		t.Errorf("after the answer to the first report: %d unreported, %d lost, want 4 and 7", s.Unreported, lost(s))
+	}
+	e.table.Counted(e.c, second, 4, epoch)
+	if s := e.table.Stats(); s.Unreported != 0 || lost(s) != 7 {
+		t.Errorf("after the answer to the second: %d unreported, %d lost, want 0 and 7", s.Unreported, lost(s))
+	}
+}
+
+// TestUnknownCountersAreReadAfterTheirReport: who knows nothing of older groups waits for the answer about the newest, and reads them where
+// it says that they may matter.
+func TestUnknownCountersAreReadAfterTheirReport(t *testing.T) {
+	f := func(limit uint32, met bool, others, hits int, want bool) {
+		t.Helper()
+		e := newReporter(t, rule(t, limit, time.Minute, 12, Nearest), make(map[uint32]uint64))
+		at := time.Unix(1_700_000_000, 0)
+		if met {
+			e.hit(at)
+			e.report(at, true)
+			at = at.Add(2 * time.Minute)
+		}
+		for range hits {
+			e.hit(at)
+		}
+		e.table.Sweep(at, true)
+		e.table.Dirty(nil, 1)
+		rep, ok := e.table.Take(e.c, at)
+		if !ok || rep.N != 1 || rep.Past {
+			t.Fatalf("limit %d: took %+v, want one part, nothing read with it", limit, rep)
+		}
+		p := rep.Parts[0]
+		if got := e.table.Counted(e.c, p, p.Hits*uint64(1+others/hits), at).Past; got != want {
+			t.Errorf("limit %d, met before: %v, %d hits after %d of others: read %v, want %v", limit, met, hits, others, got, want)
+		}
+	}
+	f(100, false, 0, 1, true)   // it is the first in its group, and the source may be mitigated
+	f(100, false, 10, 1, false) // another was: far from the limit even if the older groups hold two thirds of it
+	f(100, false, 24, 1, true)
+	f(100, false, 65, 1, true)
+	f(100, false, 66, 1, false) // near: that is announced
+	f(100, false, 300, 1, false)
+	f(3, false, 1, 1, true) // of so small a limit nothing is announced before it is full
+	f(3, false, 2, 1, false)
+	f(100, true, 0, 1, false)
+	f(100, true, 23, 1, false)
+	f(100, true, 24, 1, true)
+	f(3, true, 0, 1, true)
+	f(1, true, 0, 1, false)
+}

@@ -2,7 +2,10 @@ package counter
 
 import (
 	"math"
+	"slices"
 	"time"
+
+	"sluice/counter/internal/records"
 )
 
 // Ask is one rule asked about one source, and what came of it.
@@ -44,7 +47,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 		a := &asks[0]
 		l := lookup{hash: t.hash(&a.Source)}
 		l.s = t.shard(l.hash)
-		t.bring(a.Rule, l.hash)
+		t.prefetch(a.Rule, l.hash)
 		l.s.mu.Lock()
 		l.find(a)
 		t.judge(a, &l, ns, nil)
@@ -179,7 +182,7 @@ func (t *Table) lock(asks []Ask, found []lookup) {
 			l.s = t.shard(l.hash)
 			several = i > 0
 		}
-		t.bring(asks[i].Rule, l.hash)
+		t.prefetch(asks[i].Rule, l.hash)
 	}
 	if !several {
 		found[0].s.mu.Lock()
@@ -247,18 +250,24 @@ func (r *Rule) warmth(estimate float64) uint8 {
 	return 0
 }
 
-// stake is what is at stake with a counter of a store.
-func (s *shard) stake(rules map[uint32]*Rule, st *store, now int64) stake {
+// stake is how much would be lost with a counter: the share of its limit that is used, more than all if requests have reserved of it, and
+// most if it is in use.
+func (t *Table) stake(l *lookup, now int64, inUse []int) records.Stake {
 	return func(i int) float64 {
-		h := st.head(i)
-		r := rules[h.rule]
+		h := l.store.head(i)
 		switch {
-		case r == nil:
-			return 0
-		case h.work != 0 && s.works.at(h.work).held > 0:
+		case slices.Contains(inUse, i):
 			return math.Inf(1)
+		case h.state&warm == 0 && h.unconfirmed == 0:
+			return 0
+		case l.s.held(h) > 0:
+			return math.MaxFloat64
 		}
-		estimate, _, _ := s.peek(r, st, i, now, new([maxGroups]uint64))
+		r := t.rule(h.rule)
+		if r == nil {
+			return 0
+		}
+		estimate, _, _ := l.s.peek(r, l.store, i, now, new([maxGroups]uint64))
 		return estimate / float64(r.Limit)
 	}
 }
@@ -278,7 +287,7 @@ func (s *shard) peek(r *Rule, st *store, i int, now int64, room *[maxGroups]uint
 func (s *shard) estimate(r *Rule, st *store, i int, at position) float64 {
 	h, groups := st.record(i)
 	v := r.view(groups, at.lane)
-	if v.oldest > 0 && h.state&hasFine != 0 {
+	if v.oldest > 0 && h.state&hasHistogram != 0 {
 		v.own = s.own(r, i, at, 0)
 	}
 	return r.estimate(v, at.gone)
@@ -286,7 +295,7 @@ func (s *shard) estimate(r *Rule, st *store, i int, at position) float64 {
 
 // locate makes a counter for a source that has none. It does not take the place of one that is judged together with it.
 func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []lookup) {
-	var room [ways]int
+	var room [8]int
 	inUse := room[:0]
 	for i := range together {
 		if o := &together[i]; o.there && o.store == l.store {
@@ -297,36 +306,36 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []
 	if t.options.Phase != nil {
 		phase = t.options.Phase(source)
 	}
-	t.rules.know(r)
-	i := l.s.insert(l.store, l.hash, r.ID, source, inUse, l.s.stake(t.rules.all(), l.store, now))
-	l.s.grows = l.s.grows || l.store.crowded()
+	t.know(r)
+	i, evicted, full := l.store.Insert(l.hash, &source.id, r.ID, source.code, t.stake(l, now, inUse))
+	if full {
+		out := headOf(&evicted)
+		if out.state&hasHistogram != 0 {
+			l.s.unlink(l.store, i)
+		}
+		l.s.evicted(out)
+	}
+	l.s.grows = l.s.grows || l.store.Crowded()
 	h := l.store.head(i)
 	h.phase = phase
 	l.i, l.there, l.at = i, true, l.s.position(r, now, h.phase)
 	h.base = l.at.group
 }
 
-// insert makes room for a counter, and gives up what belongs to one that has to go.
-func (s *shard) insert(st *store, hash uint64, rule uint32, source Source, inUse []int, of stake) int {
-	i, evicted, full := st.insert(hash, rule, source, inUse, of)
-	if full {
-		s.stats.Evicted++
+// evicted gives up what a counter had on its way that had to go.
+func (s *shard) evicted(h *head) {
+	s.stats.Evicted++
+	if h.unconfirmed != 0 {
+		s.release(h.unconfirmed, &s.stats.LostEvicted)
 	}
-	if evicted.work != 0 {
-		s.release(evicted.work, &s.stats.LostEvicted)
-	}
-	if evicted.state&hasFine != 0 {
-		s.unlink(st, i)
-	}
-	return i
 }
 
 // advance brings a counter, and what of it is on its way, to the group of now.
 func (s *shard) advance(st *store, i int, r *Rule, now int64) position {
 	h := st.head(i)
 	at, moved := st.advance(i, r, s.position(r, now, h.phase))
-	if moved > 0 && h.work != 0 {
-		s.age(s.works.at(h.work), r, moved)
+	if moved > 0 && h.unconfirmed != 0 {
+		s.age(s.unconfirmed.at(h.unconfirmed), r, moved)
 	}
 	return at
 }

@@ -14,16 +14,16 @@ import "time"
 //	flag           set                                             cleared                           what for
 //	repliedNow     the tier gave a number for the newest group     a group begins (-> repliedLast)   incr, not add
 //	repliedLast    repliedNow was set when the last group ended    a group begins                    incr, not add
-//	follows        another edge was the first in a group           this one was                      first guess: incr, not add
+//	follows        another edge was the first in a group           this one was, or might have been  first guess: incr, not add
 //	readPast       older groups were asked for                     a group begins                    read them once a group
 //	announcedNear  announced, or heard of it                       two thirds of the limit are left, announce once
 //	                                                               or a window of silence
 //	announcedFull  announced, or heard of it                       a third of the limit is left,     announce once
 //	                                                               or a window of silence
-//	hasFine        it has a histogram of its hits                  another needs it more             finer than a sub-window
+//	hasHistogram        it has a histogram of its hits                  another needs it more             finer than a sub-window
 //	warm           a seventh of the limit is used                  less is                           who leaves a full table
-//	urgent (work)  hits may not wait                               they are taken                    report now
-//	queued (work)  urgent, and nothing is under way                taken by Dirty                    report now
+//	urgent         hits may not wait                               they are taken                    report now
+//	queued         urgent, and nothing is under way                taken by Dirty                    report now
 //
 // An announcement tells all edges, through the mitigation log, how a counter stands (pop): they report what they hold back, and even one
 // that has never seen the source knows when to refuse it. Between setting and clearing lies a third of the limit, so a source cannot have
@@ -48,6 +48,8 @@ type Standing struct {
 	WantTimes bool
 	// CrossedTimes is Crossed of WantTimes.
 	CrossedTimes bool
+	// Past says that the groups before the newest should be read, of which this table knows nothing.
+	Past bool
 }
 
 // near reports whether an estimate is in the last third of the limit.
@@ -81,11 +83,11 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 		h.state |= announcedFull
 	}
 	h.state |= r.warmth(estimate)
-	if w := h.work; w != 0 {
-		k := s.works.at(w)
+	if w := h.unconfirmed; w != 0 {
+		k := s.unconfirmed.at(w)
 		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate, now)
 		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
-		if k.urgent && !k.flies() && k.waits(0) {
+		if k.urgent && !k.hasInFlight() && k.hasPending(0) {
 			s.queue(w)
 		}
 	}
@@ -112,8 +114,8 @@ func (s *shard) crossed(r *Rule, h *head, standing Standing, estimate float64, h
 
 // before is an estimate without so many hits that were just confirmed, and without those that have not been.
 func (s *shard) before(h *head, estimate float64, confirmed uint64) float64 {
-	if h.work != 0 {
-		estimate -= float64(s.works.at(h.work).hits)
+	if h.unconfirmed != 0 {
+		estimate -= float64(s.unconfirmed.at(h.unconfirmed).hits)
 	}
 	return max(estimate-float64(confirmed), 0)
 }
@@ -147,19 +149,49 @@ func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64, now int6
 //
 // They matter to who may be near its limit. An edge that has reported to them knows about half of what the others counted in them, and
 // for who is far enough from the limit even so, that will do. One that knows of no hit in the group before may have missed nearly two
-// thirds of a limit, of which nobody tells, and looks before it has counted another third.
+// thirds of a limit, of which nobody tells, and looks before it has counted another third; one that knows of none at all waits for the
+// answer, which says how far the others are (readsAfter).
 //
 // memcached takes a number that is only incremented for one that nobody needs, and drops it first. So where groups are long, whoever has
 // used a quarter of its limit is read, the newest group as well, about once a minute.
 func (t *Table) readsPast(r *Rule, h *head, groups []uint64, estimate float64, now int64) (past, newest bool) {
+	if !h.met() {
+		return false, false
+	}
 	limit := float64(r.Limit)
 	near := estimate*float64(t.edges.Load()+1) >= 2*limit || groups[1] == 0 && 4*estimate >= limit
-	past = h.state&readPast == 0 && (near || !h.met() || t.stale(h, now))
+	past = h.state&readPast == 0 && (near && !r.onlyNewest(groups) || t.stale(h, now))
 	newest = r.sub<<r.shift > int64(refresh) && 4*estimate >= limit && h.refreshes(now)
 	if past = past || newest; past {
 		h.state |= readPast
 	}
 	return past, newest
+}
+
+// readsAfter says whether older groups are to be read after the tier has answered, with total, about the newest, by who knows nothing of
+// them. Who has never met the source and is the first in a group always looks, because nobody else may have: it might be mitigated.
+// Else the answer says whether it matters. Once the newest group alone makes a limit, the older will have left the window before anybody
+// is admitted again; once it makes two thirds, all edges are told how the counter stands.
+func (r *Rule) readsAfter(h *head, groups []uint64, p Part, total uint64) bool {
+	n := r.sum(r.clamp(total))
+	switch {
+	case !h.met() && total == p.Known:
+		return true
+	case h.met() && !r.onlyNewest(groups):
+		return false // it was decided with the report
+	case !r.HoldsBack():
+		return n < uint64(r.Limit)
+	}
+	return 4*n >= uint64(r.Limit) && !r.near(float64(n))
+}
+
+// onlyNewest reports whether nothing is known of groups but the newest.
+func (r *Rule) onlyNewest(groups []uint64) bool {
+	var some uint64
+	for _, g := range groups[1:r.groups()] {
+		some |= g
+	}
+	return some == 0
 }
 
 // recency is the unit of head.lastReply. 14 bits of it are 17 minutes; a counter unheard of for a multiple of that may pass for
@@ -190,10 +222,12 @@ func (h *head) answered(g int) bool {
 	return g == 0 && h.state&repliedNow != 0 || g == 1 && h.lastReply&repliedLast != 0
 }
 
-// first notes whether this edge was the first to report to a group, of which the tier now has total.
-func (h *head) first(p Part, total uint64) {
+// first notes whether this edge was the first to report to a group, of which the tier now has total. Where many report at the same
+// instant, most of them come after an add, and if all took that for a sign, all would incr at the next such instant, before anybody has
+// added. So of those that have added in vain some do not follow: who finds a multiple of four.
+func (h *head) first(r *Rule, p Part, total uint64) {
 	h.lastReply &^= follows
-	if total != p.Known {
+	if total != p.Known && (p.There || r.sum(total)%4 != 0) {
 		h.lastReply |= follows
 	}
 }

@@ -2,28 +2,32 @@ package counter
 
 import (
 	"hash/maphash"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"unsafe"
+
+	"sluice/counter/internal/records"
 )
 
 // Table holds counters. It is safe for concurrent use; a call touches one shard, the source's, unless its rules are asked
 // about several sources.
 type Table struct {
-	options Options
-	began   int64        // Options.Began on the wall clock, ns
-	offset  atomic.Int64 // the shards'
-	missed  atomic.Int64 // when something of the mitigation log was missed, 0: never
-	seed    maphash.Seed // of this process, so that nobody can aim at one bucket
-	shards  []shard
-	narrow  *memory
-	wide    *memory
-	edges   atomic.Uint32
-	rules   ruleBook
-	_       [64]byte // what decisions read, and what changes with the hits, on other cache lines
-	stirred shardSet // see shard
-	laden   shardSet
-	turn    atomic.Uint32 // the shard that Dirty looks at next
+	options      Options
+	began        int64        // Options.Began on the wall clock, ns
+	offset       atomic.Int64 // the shards'
+	missed       atomic.Int64 // when something of the mitigation log was missed, 0: never
+	seed         maphash.Seed // of this process, so that nobody can aim at one bucket
+	shards       []shard
+	narrow       *records.Table
+	wide         *records.Table
+	edges        atomic.Uint32
+	rules        atomic.Pointer[map[uint32]*Rule] // by ID, those that have counters, for who meets a counter without its rule
+	knows        sync.Mutex                       // for who adds one
+	_            [64]byte                         // what decisions read, and what changes with the hits, on other cache lines
+	dirtyShards  shardSet                         // see shard
+	activeShards shardSet
+	turn         atomic.Uint32 // the shard that Dirty looks at next
 }
 
 const (
@@ -41,27 +45,24 @@ type shard struct {
 }
 
 type guarded struct {
-	narrow   store
-	wide     store
-	_        [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
-	mu       sync.Mutex
-	offset   int64          // from the table's clock to the wall's, ns: see Adjust
-	grows    bool           // a page should be split
-	wakes    bool           // hits have begun to wait since it was last unlocked
-	holds    uint32         // hits in open reservations, of all works
-	dirty    []uint16       // works that wait to be taken
-	bit      uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
-	stirred  *atomic.Uint64 // dirty is not empty
-	laden    *atomic.Uint64 // there may be a work, or somebody waiting
-	works    works          // what is on its way to the tier, or held; works[0] is not used
-	free     []uint16       // unused places in works
-	fines    []fine         // of the sources that are worth it
-	hand     int            // where newFine looks next
-	waiting  map[Key]chan struct{}
-	maxWorks int
-	maxFines int
-	touched  uint32 // of no meaning: what was read only so that it is at hand
-	stats    Stats
+	narrow         store
+	wide           store
+	_              [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
+	mu             sync.Mutex
+	offset         int64          // from the table's clock to the wall's, ns: see Adjust
+	grows          bool           // a page should be split
+	wakes          bool           // hits have begun to wait since it was last unlocked
+	holds          uint32         // hits in open reservations, of all entries
+	dirty          []uint16       // entries that wait to be taken
+	bit            uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
+	dirtyShards    *atomic.Uint64 // dirty is not empty
+	activeShards   *atomic.Uint64 // there may be an entry, or somebody waiting
+	unconfirmed    slab           // what is on its way to the tier, or held; the first is not used
+	free           []uint16       // unused places in it
+	histograms     histograms     // of the sources that are worth it
+	waiting        map[Key]chan struct{}
+	maxUnconfirmed int
+	stats          Stats
 }
 
 // Stats is what a Table has done and holds.
@@ -95,21 +96,18 @@ func New(o Options) *Table {
 		n *= 2
 	}
 	t := &Table{options: o, began: o.Began.UnixNano(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
-	t.narrow = newMemory((o.Counters+n-1)/n, n, len(page{}.records))
-	t.narrow.narrow = make([]page, len(t.narrow.lines))
-	hugePages(t.narrow.narrow)
-	t.wide = newMemory((o.Counters/16+n-1)/n, n, len(widePage{}.records))
-	t.wide.wide = make([]widePage, len(t.wide.lines))
-	hugePages(t.wide.wide)
+	t.narrow = records.New(n, (o.Counters+n-1)/n, narrowGroups)
+	t.wide = records.New(n, (o.Counters/16+n-1)/n, maxGroups)
 	for i := range t.shards {
 		s := &t.shards[i]
-		s.narrow, s.wide = t.narrow.store(i), t.wide.store(i)
-		s.bit, s.stirred, s.laden = 1<<(i%64), &t.stirred[i/64], &t.laden[i/64]
-		s.works.n = 1
-		s.maxFines = o.Counters/n/fineShare + 8
-		s.maxWorks = min(max(o.Counters/n/4, 256), maxWorks/2)
+		s.narrow, s.wide = store{t.narrow.Shard(i)}, store{t.wide.Shard(i)}
+		s.bit, s.dirtyShards, s.activeShards = 1<<(i%64), &t.dirtyShards[i/64], &t.activeShards[i/64]
+		s.unconfirmed.n = 1
+		s.histograms = newHistograms(o.Counters/n/histogramShare + 8)
+		s.maxUnconfirmed = min(max(o.Counters/n/4, 256), maxUnconfirmed/2)
 	}
 	t.edges.Store(1)
+	t.rules.Store(&map[uint32]*Rule{})
 	return t
 }
 
@@ -123,14 +121,29 @@ func (t *Table) shard(hash uint64) *shard { return &t.shards[t.place(hash)] }
 
 func (t *Table) place(hash uint64) int { return int(hash >> 32 & uint64(len(t.shards)-1)) }
 
-// bring fetches what a shard will look at to find a counter.
-func (t *Table) bring(r *Rule, hash uint64) {
-	m := t.narrow
+// prefetch fetches what a shard will look at to find a counter.
+func (t *Table) prefetch(r *Rule, hash uint64) {
 	if r.Wide() {
-		m = t.wide
+		t.wide.Prefetch(t.place(hash), hash, r.ID)
+	} else {
+		t.narrow.Prefetch(t.place(hash), hash, r.ID)
 	}
-	m.bring(t.place(hash), hash, r.ID)
 }
+
+// know notes a rule, perhaps in place of one that counts the same, with another limit.
+func (t *Table) know(r *Rule) {
+	if t.rule(r.ID) == r {
+		return
+	}
+	t.knows.Lock()
+	defer t.knows.Unlock()
+	rules := maps.Clone(*t.rules.Load())
+	rules[r.ID] = r
+	t.rules.Store(&rules)
+}
+
+// rule is the one with an ID that has counters, or nil.
+func (t *Table) rule(id uint32) *Rule { return (*t.rules.Load())[id] }
 
 func (s *shard) store(r *Rule) *store {
 	if r.Wide() {
@@ -144,8 +157,8 @@ func (t *Table) Stats() (sum Stats) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		sum.Counters += int(s.narrow.used) + int(s.wide.used)
-		sum.Capacity += s.narrow.capacity()
+		sum.Counters += s.narrow.Len() + s.wide.Len()
+		sum.Capacity += s.narrow.Cap()
 		sum.Evicted += s.stats.Evicted
 		sum.Unreported += s.stats.Unreported
 		sum.LostUnknown += s.stats.LostUnknown
@@ -167,12 +180,43 @@ func (t *Table) Forget(r *Rule, source Source) {
 	defer s.mu.Unlock()
 	st := s.store(r)
 	if i, ok := st.find(h, r.ID, &source); ok {
-		if w := st.head(i).work; w != 0 {
+		if w := st.head(i).unconfirmed; w != 0 {
 			s.release(w, &s.stats.LostExpired)
 		}
-		if st.head(i).state&hasFine != 0 {
+		if st.head(i).state&hasHistogram != 0 {
 			s.unlink(st, i)
 		}
-		st.remove(i)
+		st.Remove(i)
+	}
+}
+
+// split gives stores that should grow one more page, to which counters move, and with them what belongs to them.
+func (s *shard) split(t *Table) {
+	s.grows = false
+	for _, st := range [...]*store{&s.narrow, &s.wide} {
+		if !st.Crowded() {
+			continue
+		}
+		var room records.Moves
+		moves := st.Split(func(id [16]byte, kind uint8) uint64 { return t.hash(&Source{id, kind}) }, &room)
+		for k := range moves { // first all histograms leave their places, because those may be others' new ones
+			if m := &moves[k]; headOf(&m.Head).state&hasHistogram != 0 {
+				m.From = int(s.unlink(st, m.From))
+			}
+		}
+		for k := range moves {
+			m := &moves[k]
+			h := headOf(&m.Head)
+			if m.To < 0 {
+				s.evicted(h)
+				continue
+			}
+			if h.unconfirmed != 0 {
+				s.unconfirmed.at(h.unconfirmed).slot = int32(m.To)
+			}
+			if h.state&hasHistogram != 0 {
+				s.link(int32(m.From), st, m.To)
+			}
+		}
 	}
 }

@@ -3,7 +3,6 @@ package counter
 import (
 	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -235,49 +234,6 @@ func TestFullTableKeepsWhoMatters(t *testing.T) {
 	}
 	if v, _ := table.Peek(r, hot, epoch.Add(2*time.Second)); v.Estimate != 9 {
 		t.Errorf("the source near its limit has %v hits after a flood of strangers, want 9", v.Estimate)
-	}
-}
-
-// TestTableHoldsWhatItPromises: sources come with all their rules, and yet a table made for so many counters pushes few of them out
-// before it is full, and finds all others however far it has grown and wherever they stand.
-func TestTableHoldsWhatItPromises(t *testing.T) {
-	const n = 96_000
-	for rules, most := range map[int]float64{1: 0.002, 3: 0.008, 8: 0.022} {
-		t.Run(fmt.Sprintf("rules=%d", rules), func(t *testing.T) {
-			table := New(Options{Counters: n})
-			asks := make([]Ask, rules)
-			for j := range asks {
-				asks[j] = Ask{Rule: rule(t, 10, time.Minute, 12, Nearest), Hits: 1}
-				asks[j].Rule.ID = uint32(j)
-			}
-			check := func(sources uint32) {
-				there := 0
-				for i := range sources {
-					for _, a := range asks {
-						if _, ok := table.Peek(a.Rule, address(i), epoch); ok {
-							there++
-						}
-					}
-				}
-				st := table.Stats()
-				if there != st.Counters || there+int(st.Evicted) != int(sources)*rules {
-					t.Fatalf("%d sources of %d rules: %d are found, %d there, %d evicted", sources, rules, there, st.Counters, st.Evicted)
-				}
-			}
-			for i := range uint32(n / rules) {
-				for j := range asks {
-					asks[j].Source = address(i)
-				}
-				table.Reserve(asks, epoch)
-				if bits.OnesCount32(i) == 1 || i%uint32(n/rules/10) == 0 {
-					check(i + 1)
-				}
-			}
-			check(uint32(n / rules))
-			if out := float64(table.Stats().Evicted) / n; out > most {
-				t.Errorf("%.2f %% evicted from a table made for them, want at most %.2f %%", 100*out, 100*most)
-			}
-		})
 	}
 }
 

@@ -2,7 +2,7 @@ package counter
 
 import "time"
 
-// An edge knows when its own hits came to a 32nd of a sub-window (fine.go), and of others' only in which sub-window. That matters to a
+// An edge knows when its own hits came to a 32nd of a sub-window (histogram.go), and of others' only in which sub-window. That matters to a
 // source near its limit, in the one sub-window that the window's beginning cuts. So whoever finds a counter there and does
 // not know when all of those hits came asks the others. Each tells the times of its own hits in the whole window, and takes in what the
 // others tell: that will do until the window's beginning has passed them all. So it happens at most once in a window, and a source may
@@ -11,7 +11,7 @@ import "time"
 // Times is when the hits of one sub-window came that one table counted, by its 32nds.
 type Times struct {
 	SubWindow uint32 // its number, modulo 2^32
-	Hits      [fineBins]uint16
+	Hits      [histogramBins]uint16
 }
 
 // nearly is the part of its limit that a counter has left when it matters when others' hits came. That is little, because the
@@ -30,18 +30,18 @@ func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) (most
 	if left > most || r.Limit < nearFrom {
 		return most, false
 	}
-	f := s.fine(st, i)
-	if f == nil || r.number(at)-f.asked < uint32(r.SubWindows) {
+	hist := s.histogram(st, i)
+	if hist == nil || r.number(at)-hist.asked < uint32(r.SubWindows) {
 		return most, false
 	}
 	cut := r.cut(at)
 	for ahead := range 2 {
 		known := uint64(0)
-		if b := f.of(cut + uint32(ahead)); b != nil {
+		if b := hist.of(cut + uint32(ahead)); b != nil {
 			known = b.sum(0)
 		}
 		if known < r.view(groups, at.lane+ahead).oldest {
-			f.asked = r.number(at)
+			hist.asked = r.number(at)
 			return most, true
 		}
 	}
@@ -55,23 +55,23 @@ func (r *Rule) cut(p position) uint32 { return r.number(p) - uint32(r.SubWindows
 // does so once in a window; after that it only lets the others' be added to its own, as if it had told.
 func (t *Table) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 	t.at(c, func(s *shard, st *store, i int) {
-		at, f := s.advance(st, i, c.Rule, t.ns(now)), s.fine(st, i)
-		if f == nil {
+		at, hist := s.advance(st, i, c.Rule, t.ns(now)), s.histogram(st, i)
+		if hist == nil {
 			return
 		}
 		newest := c.Rule.number(at)
-		f.asked = newest
-		quiet := newest-f.toldAt < uint32(c.Rule.SubWindows)
+		hist.asked = newest
+		quiet := newest-hist.exportedAt < uint32(c.Rule.SubWindows)
 		for n := c.Rule.cut(at); n != newest+1; n++ {
-			if b := f.of(n); b != nil && f.told>>(n%fineLanes)&1 == 0 {
-				f.told |= 1 << (n % fineLanes)
+			if b := hist.of(n); b != nil && hist.exported>>(n%histogramSubWindows)&1 == 0 {
+				hist.exported |= 1 << (n % histogramSubWindows)
 				if !quiet && b.sum(0) > 0 {
 					buf = append(buf, Times{n, *b})
 				}
 			}
 		}
 		if len(buf) > 0 {
-			f.toldAt = newest
+			hist.exportedAt = newest
 		}
 	})
 	return buf
@@ -84,22 +84,22 @@ func (t *Table) MergeTimes(c Counter, told Times, now time.Time) {
 		if n-c.Rule.cut(at) > uint32(c.Rule.SubWindows) {
 			return // not within the window
 		}
-		f := s.fine(st, i)
-		if f == nil {
-			if f = s.addFine(c.Rule, st, i, at, true); f == nil {
+		hist := s.histogram(st, i)
+		if hist == nil {
+			if hist = s.addHistogram(c.Rule, st, i, at, true); hist == nil {
 				return
 			}
 		}
-		lane := n % fineLanes
-		if f.lanes[lane] != n {
-			f.begin(n)
-			f.told |= 1 << lane
+		lane := n % histogramSubWindows
+		if hist.subWindows[lane] != n {
+			hist.begin(n)
+			hist.exported |= 1 << lane
 		}
-		if f.told>>lane&1 == 0 {
+		if hist.exported>>lane&1 == 0 {
 			return // own hits that are still to be told must not be mixed with others'
 		}
 		for b, hits := range told.Hits {
-			f.bins[lane][b] = uint16(min(uint32(f.bins[lane][b])+uint32(hits), 1<<16-1))
+			hist.bins[lane][b] = uint16(min(uint32(hist.bins[lane][b])+uint32(hits), 1<<16-1))
 		}
 	})
 }

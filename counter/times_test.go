@@ -71,9 +71,9 @@ func TestTimesAreNotMixed(t *testing.T) {
 	}
 	now := begin.Add(time.Minute + time.Second)
 	cut := c.Rule.cut(c.Rule.position(now.UnixNano(), 0))
-	table.MergeTimes(c, Times{cut, [fineBins]uint16{20: 7}}, now)
-	table.MergeTimes(c, Times{cut + 3, [fineBins]uint16{20: 7}}, now)
-	if told := table.ExportTimes(c, now, nil); len(told) != 1 || told[0].Hits != [fineBins]uint16{0: 2} {
+	table.MergeTimes(c, Times{cut, [histogramBins]uint16{20: 7}}, now)
+	table.MergeTimes(c, Times{cut + 3, [histogramBins]uint16{20: 7}}, now)
+	if told := table.ExportTimes(c, now, nil); len(told) != 1 || told[0].Hits != [histogramBins]uint16{0: 2} {
 		t.Errorf("told %v, want the two hits that it noted", told)
 	}
 	if told := table.ExportTimes(c, now, nil); len(told) != 0 {

@@ -71,7 +71,8 @@ func (m *Machine) claim(c counter.Counter, what byte, now time.Time) {
 		flight{what: aClaim, counter: c})
 }
 
-// claimAnswered announces a counter that nobody has announced. By now older groups have been read, too: Take asked for them.
+// claimAnswered announces a counter that nobody has announced. By now older groups have been read, too, by whoever knew of none where it
+// mattered (counter.Standing.Past).
 func (m *Machine) claimAnswered(f flight, r *Result, now time.Time) {
 	if r.Status == Done {
 		m.announce(f.counter, now)
@@ -89,7 +90,7 @@ type reread struct {
 // rereadAfter is how long edges take to hear of an announcement and to report.
 const rereadAfter = 2 * probeEvery
 
-// readAgain reads a counter when other edges have had time to report.
+// readAgain reads a counter when other edges have had time to report: later, where the announcement has to wait for credit.
 func (m *Machine) readAgain(c counter.Counter, now time.Time) {
 	if c.Rule.HoldsBack() && len(m.rereads) < maxAsks {
 		m.rereads = append(m.rereads, reread{c, now.Add(rereadAfter)})
@@ -98,6 +99,9 @@ func (m *Machine) readAgain(c counter.Counter, now time.Time) {
 
 // lookAgain reads what is due to be read again.
 func (m *Machine) lookAgain(now time.Time) {
+	if m.creditIn() > 0 {
+		return
+	}
 	n := 0
 	for ; n < len(m.rereads) && !now.Before(m.rereads[n].at); n++ {
 		c := m.rereads[n].counter

@@ -4,11 +4,11 @@ import "time"
 
 // Hearing is how long it takes at most, with the given round trip to the nodes, until every one of so many edges knows of a hit of a source
 // that is near its limit. The hit may have to wait for the report that is under way, that one's counter may be new and its add lose a
-// race: three round trips until its answer is there. Who finds by it that the counter is near claims to announce that, reads it whole, and
+// race: three round trips until its answer is there, and one to read older groups of which nothing is known. Who finds by it that the counter is near claims to announce that, reads it whole, and
 // asks for a number of the log, which may have to be begun: five. The record goes to the node and the other edges, which read the log
-// every 25 ms: one and a half. Edges take turns to write.
+// every 25 ms: one and a half. Edges take turns to write. Where requests have used up the budget of commands (perReport), records wait longer.
 func Hearing(roundTrip time.Duration, edges int) time.Duration {
-	return 19*roundTrip/2 + probeEvery + time.Duration(edges)*perItem
+	return 21*roundTrip/2 + probeEvery + time.Duration(edges)*perItem
 }
 
 // Bound is the most requests of one source that a PoP of so many edges admits in any window, all its edges and nodes running. Heard
@@ -23,7 +23,7 @@ func Hearing(roundTrip time.Duration, edges int) time.Duration {
 // own hits: each of the other E-1 edges at most N, and at most what the source sends.
 //
 // Bound leaves out what edges do not see because it stands in older groups: an answer tells of the newest, and an edge reads
-// the others only where what it knows comes near enough to the limit (counter.Table.Take). A source whose requests are laid out
+// the others only where what it knows comes near enough to the limit (counter.Table.Take, counter.Standing.Past). A source whose requests are laid out
 // for that may be admitted more, at most a limit (docs/accuracy.md).
 //
 // What the formula leaves out is hits in the sub-window that the window's beginning cuts. They are at most what the source

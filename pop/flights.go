@@ -53,6 +53,9 @@ const (
 func (m *Machine) send(c Command, f flight) {
 	f.node = int32(c.Node)
 	m.nodes[c.Node].flying++
+	if c.Report {
+		m.earn(-1)
+	}
 	if n := len(m.free); n > 0 {
 		c.Tag, m.free = m.free[n-1], m.free[:n-1]
 		m.flights[c.Tag] = f
@@ -127,7 +130,13 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		if r.Op == Incr {
 			total = r.Number
 		}
-		m.judge(c, m.counters.Counted(c, p, total, now), now)
+		standing := m.counters.Counted(c, p, total, now)
+		m.judge(c, standing, now)
+		if standing.Past && !m.ending { // else nobody is there to use what a read would bring
+			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
+			name := m.secret.counterName(c, f.epoch)
+			m.look(r.Node, aLook, c, f.epoch, &name, oldest, newest-1, p.Sum(c.Rule))
+		}
 		m.echo(f, r)
 	case NotThere:
 		if f.tries >= maxTries {
@@ -138,6 +147,7 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		if r.Op == Add {
 			op = Incr
 		}
+		p.There = false
 		m.sendPart(r.Node, op, r.Key, c, p, f.epoch, f.tries+1)
 	case Unsent:
 		if errors.Is(r.Err, ErrFull) {

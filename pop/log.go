@@ -48,13 +48,18 @@ func (m *Machine) appendLog(node int, r record) {
 	m.stats.logRecords.Add(1)
 }
 
-// writeLogs asks for numbers for what has gathered.
+// writeLogs asks for numbers for what has gathered. Nodes take turns, because they share the credit.
 func (m *Machine) writeLogs(now time.Time) {
-	for i := range m.nodes {
+	m.earn(now.Sub(m.earned).Seconds() / m.perCommand().Seconds())
+	m.earned = now
+	first := m.writes
+	for k := range m.nodes {
+		i := (first + k) % len(m.nodes)
 		w := &m.nodes[i].writer
 		if len(w.records) == 0 || w.underWay || m.writesIn(w, now) > 0 {
 			continue
 		}
+		m.writes = i + 1
 		n := 0
 		for n < len(w.records) && n < logItem {
 			n += 2 + int(binary.BigEndian.Uint16(w.records[n:]))
@@ -68,11 +73,39 @@ func (m *Machine) writeLogs(now time.Time) {
 
 // writesIn is how long a writer is to wait.
 func (m *Machine) writesIn(w *logWriter, now time.Time) time.Duration {
-	return max(m.logPause()-now.Sub(w.last), w.rests.Sub(now))
+	return max(m.logPause()-now.Sub(w.last), w.rests.Sub(now), m.creditIn())
 }
 
 func (m *Machine) logPause() time.Duration {
 	return time.Duration(max(m.presence.highest, 1)) * perItem
+}
+
+// What requests make an edge ask of the tier has a budget of three commands each (pop/worst), and the log is written by what reports and
+// reads leave of it: a report earns perReport commands, every command but the polling ones costs one, and records wait, and so share an
+// item, until there is enough for that. Mostly there is: one report carries many hits, and few lead to a record. Who makes it scarce
+// delays what other edges would hear; they find it with their own reports, and a block at first sight.
+const (
+	perReport  = 2.6
+	itemCost   = 2                      // a number and an item
+	mostCredit = 192                    // of all edges together; debts are no larger, else the log would long be late after a flood
+	perCommand = 100 * time.Millisecond // time earns as well, so that what waits is written in the end: all edges together this often
+)
+
+func (m *Machine) perCommand() time.Duration {
+	return time.Duration(max(m.presence.highest, 1)) * perCommand
+}
+
+// creditIn is how long it takes at most until there is enough for an item.
+func (m *Machine) creditIn() time.Duration {
+	if m.ending {
+		return 0
+	}
+	return time.Duration(max(itemCost-m.credit, 0) * float64(m.perCommand()))
+}
+
+func (m *Machine) earn(commands float64) {
+	most := float64(mostCredit / max(m.presence.highest, 1))
+	m.credit = min(max(m.credit+commands, -most), most)
 }
 
 // numberAnswered stores a batch under the number that it got. A log that is not there begins at the clock.

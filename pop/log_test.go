@@ -99,3 +99,32 @@ func TestRecordsOfOneSource(t *testing.T) {
 		}
 	}
 }
+
+// TestLogWaitsForCredit: where each request leads to a record, records share items so that three commands a request suffice, and in the end
+// all are written.
+func TestLogWaitsForCredit(t *testing.T) {
+	t.Parallel()
+	const edges, requests = 16, 1000
+	r := newRule(t, 1, time.Minute, 0, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: time.Millisecond}, r)
+	w.Run(w.Now().Add(time.Second))
+	before := w.Cost
+	for i := range requests {
+		ask(w.Edges[i%edges], r, address(uint32(i)))
+		w.Run(w.Now().Add(10 * time.Millisecond))
+	}
+	if got := w.Cost.Minus(before).Commands; got > 3*requests {
+		t.Errorf("%d commands for %d requests, want at most three each", got, requests)
+	}
+	w.Run(w.Now().Add(10 * time.Second))
+	cost := w.Cost.Minus(before)
+	if cost.LogRecords != requests {
+		t.Errorf("%d records of %d are in the log", cost.LogRecords, requests)
+	}
+	late := cost.Commands
+	w.Run(w.Now().Add(10 * time.Second))
+	if more := w.Cost.Minus(before).Commands - late; more > 0 {
+		t.Errorf("%d commands long after the last request", more)
+	}
+	t.Logf("%d commands for %d requests", cost.Commands, requests)
+}

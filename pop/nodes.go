@@ -109,7 +109,7 @@ func (m *Machine) pace(n *node, now time.Time) time.Duration {
 func (m *Machine) Pace(now time.Time) time.Duration {
 	least := probeEvery
 	if len(m.rereads) > 0 {
-		least = min(least, max(m.rereads[0].at.Sub(now), 0))
+		least = min(least, max(m.rereads[0].at.Sub(now), m.creditIn(), 0))
 	}
 	for i := range m.nodes {
 		n := &m.nodes[i]

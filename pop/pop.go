@@ -89,6 +89,9 @@ type Machine struct {
 	awake     time.Time // since when steps have come in time
 	swept     time.Time
 	cleaned   time.Time
+	credit    float64 // commands; see perReport
+	earned    time.Time
+	writes    int // the node that may write its log first
 	stats     machineStats
 }
 
@@ -107,7 +110,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
 		presence: newPresence(c.Secret), headKey: c.Secret.headKey(),
-		times: make(map[takenFrom]takenTimes), stepped: now, awake: now, swept: now, cleaned: now,
+		times: make(map[takenFrom]takenTimes), stepped: now, awake: now, swept: now, cleaned: now, credit: mostCredit, earned: now,
 	}
 	m.said.listKey, m.said.headKey = c.Secret.wordsKeys()
 	for i, name := range names {
@@ -165,10 +168,10 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	m.stepped = now
 	m.confirm(e.Results, now)
 	m.moveNodes(now)
-	m.recall(e.Results)
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
+	m.sendLooks(aLook)
 	m.obey(now)
 	for i := range m.nodes {
 		if m.nodes[i].role != 0 {
@@ -250,6 +253,7 @@ func (m *Machine) tell(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {
 		if _, lifted := m.said.settling[n.Key]; !lifted && !m.bits.Until(n.Key, now).IsZero() {
+			m.earn(perReport) // for the request that was refused
 			m.setBit(n.Key, n.Bit, now)
 		}
 	}

@@ -6,19 +6,6 @@ import (
 	"sluice/counter"
 )
 
-// recall brings the counters to hand that reports were of.
-func (m *Machine) recall(results []Result) {
-	m.dirty = m.dirty[:0]
-	for i := range results {
-		if f := &m.flights[results[i].Tag]; f.what == aReport {
-			m.dirty = append(m.dirty, f.counter)
-		}
-	}
-	if len(m.dirty) > 1 {
-		m.counters.Recall(m.dirty)
-	}
-}
-
 // report sends what counters have gathered to their nodes, as much of it as may be under way. The rest gathers on in the table.
 func (m *Machine) report(now time.Time) {
 	if m.moved { // a node died or came back, and what waits may have another place
@@ -82,6 +69,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 	if !ok {
 		return
 	}
+	m.earn(perReport)
 	name := m.secret.counterName(c, epoch)
 	reported := uint64(0)
 	for _, p := range rep.Parts[:rep.N] {

@@ -9,7 +9,7 @@ import (
 
 // What one edge finds about a source, all find that the source has just met. One of them is enough to tell the others, so who is not the
 // one leaves the task for a while: longer than the log takes, and each for another while. It is done with when the log says so, else
-// done then.
+// done then. While there is no credit for the log (perReport), it takes longer: who would have to wait with a record leaves the task.
 type tasks struct {
 	list []task // in the order in which they were left
 	open map[taskKey]struct{}
@@ -46,6 +46,9 @@ func (t *task) key() taskKey {
 	return taskKey{t.what, mitigation.Key{Rule: t.counter.Rule.ID, Source: t.counter.Source}}
 }
 
+// over reports whether there is nothing left to do.
+func (t *task) over(now time.Time) bool { return t.what == tellBlock && !t.bit.End.After(now) }
+
 // leave leaves a task.
 func (m *Machine) leave(t task, now time.Time) {
 	l := &m.left
@@ -79,7 +82,7 @@ func (m *Machine) resume(now time.Time) {
 		_, open := l.open[t.key()]
 		switch {
 		case !open:
-		case now.Before(t.due):
+		case now.Before(t.due), m.creditIn() > 0 && !t.over(now):
 			l.list = append(l.list, t)
 		default:
 			delete(l.open, t.key())
@@ -92,7 +95,7 @@ func (m *Machine) resume(now time.Time) {
 func (m *Machine) do(t task, now time.Time) {
 	switch t.what {
 	case tellBlock:
-		if t.bit.End.After(now) {
+		if !t.over(now) {
 			m.setBit(t.key().key, t.bit, now)
 		}
 	case askTimes:
@@ -108,7 +111,14 @@ func (m *Machine) done(what taskKind, c counter.Counter) {
 }
 
 // Waiting reports whether the machine has left something for later, so that it is to be stepped though nothing happens.
-func (m *Machine) Waiting() bool { return len(m.left.list) > 0 }
+func (m *Machine) Waiting() bool {
+	for i := range m.nodes {
+		if len(m.nodes[i].writer.records) > 0 {
+			return true
+		}
+	}
+	return len(m.left.list) > 0
+}
 
 // heardOf takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.
 func (m *Machine) heardOf(c counter.Counter, r *record, now time.Time) {

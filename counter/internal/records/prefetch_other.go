@@ -1,6 +1,6 @@
-//go:build !amd64 && !arm64
+//go:build !amd64
 
-package counter
+package records
 
 import "unsafe"
 

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package counter
-
-func hugePages[P any]([]P) {}

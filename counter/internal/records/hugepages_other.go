@@ -1,0 +1,5 @@
+//go:build !linux
+
+package records
+
+func hugePages([]uint64) {}

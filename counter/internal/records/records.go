@@ -1,0 +1,345 @@
+// Package records is a hash table of fixed-size records, cut into shards.
+//
+// It is linear hashing (Litwin, VLDB 1980) over pages of memory with overflow into neighbouring pages (after Larson, "Linear Hashing
+// with Overflow-Handling by Linear Probing", ACM TODS 1985). A shard begins with a few of its pages and splits one for each record
+// added, while they are rather full, until it uses all. All records of an ID belong in the page that its hash chooses. A page has a line
+// of tags, a byte of hash for each of its records, of which eight are compared at once. So to find a record memory is waited
+// for about once, however many classes of an ID are asked for: tags and records are read at the same time.
+//
+// A record takes its size, a byte for the tag and a twelfth to spare: 72 bytes for one of 64. There are no pointers for the garbage
+// collector; all memory is allocated by New and touched only as shards grow. When a page and its neighbours are full, a new
+// record pushes out the one of eight at which the caller sees least at stake: what was in that is lost.
+package records
+
+import (
+	"iter"
+	"math/bits"
+	"unsafe"
+)
+
+// Table is the memory of all shards.
+type Table struct {
+	words     []uint64  // the pages, one record after the other
+	tags      []tagLine // of each page. Within the pages all of them would compete for a few sets of the processor's caches
+	extents   []extent  // of the shards, close together and so at hand: every search begins there, and Prefetch would wait for each shard's line
+	record    int       // words of a record
+	page      int       // of a page
+	tagWords  int       // of its tags
+	shards    int
+	pagesEach int // how many a shard may use
+}
+
+// A page of 63 records of 64 bytes and its tags are as much as one of the processor's pages. Each such record has a line of the cache to
+// itself.
+const (
+	pageBytes = 4096
+	slotBits  = 6 // a record's index is its page's, and in the lowest bits its tag's place in that
+	slots     = 1 << slotBits
+	ways      = 8 // tags in a word, and so who competes to stay
+)
+
+type tagLine [slots / ways]uint64
+
+// Tags that are no hash; those are odd. A page's first tag is no record's.
+const (
+	tagEmpty     = 0
+	tagUsed      = 2 // of the first: not free
+	tagTombstone = 4 // empty, but its word of tags was full: records that did not fit may stand in the next
+	tagProbe     = 8 // of the first, so many times: see probes
+
+	odd = 0x0101010101010101
+)
+
+// Head is a record without its numbers: half a line of the processor's cache.
+type Head struct {
+	ID    [16]byte // with Class and Kind the key
+	Class uint32
+	Kind  uint8
+	Own   [11]byte // the caller's; 0 in a new record
+}
+
+const (
+	headWords  = int(unsafe.Sizeof(Head{})) / 8
+	maxNumbers = 7
+)
+
+// New makes a table of so many shards, each with room for so many records of a head and so many numbers, 7 at most.
+func New(shards, perShard, numbers int) *Table {
+	t := layout(shards, perShard, numbers)
+	hugePages(t.words)
+	return t
+}
+
+func layout(shards, perShard, numbers int) *Table {
+	t := &Table{shards: shards, record: headWords + min(numbers, maxNumbers)}
+	t.tagWords = ((pageBytes-int(unsafe.Sizeof(tagLine{})))/(8*t.record) + 1) / ways
+	t.page = t.perPage() * t.record
+	// A twelfth to spare, so that few records are pushed out before there are as many as were asked for.
+	t.pagesEach = max((13*perShard+12*t.perPage()-1)/(12*t.perPage()), 1)
+	t.words = make([]uint64, shards*t.pagesEach*t.page)
+	t.tags = make([]tagLine, shards*t.pagesEach)
+	t.extents = make([]extent, shards)
+	for i := range t.extents {
+		t.extents[i].begin(t.pagesEach)
+	}
+	return t
+}
+
+// Shard is one of a table's. Its methods are for who holds the shard's lock, which is the caller's.
+type Shard struct {
+	*Table
+	*extent       // how many of its pages it uses
+	first   int32 // these are its pages: first, first+shards, and so on, so that all shards together use the first pages
+	used    int32 // records
+}
+
+// Shard is the shard with a number.
+func (t *Table) Shard(number int) Shard {
+	return Shard{Table: t, extent: &t.extents[number], first: int32(number)}
+}
+
+func (t *Table) perPage() int { return t.tagWords*ways - 1 }
+
+// Head is that of the record with an index.
+func (t *Table) Head(i int) *Head { return (*Head)(unsafe.Pointer(&t.words[t.at(i)])) }
+
+// Record is the head and the numbers of the record with an index.
+func (t *Table) Record(i int) (*Head, []uint64) {
+	words := t.words[t.at(i):][:t.record:t.record]
+	return (*Head)(unsafe.Pointer(&words[0])), words[headWords:]
+}
+
+// Numbers are those of the record with an index, 0 in a new one.
+func (t *Table) Numbers(i int) []uint64 {
+	return t.words[t.at(i):][headWords:t.record:t.record]
+}
+
+// at is where a record begins in words.
+func (t *Table) at(i int) int { return i>>slotBits*t.page + (i&(slots-1)-1)*t.record }
+
+func (t *Table) tagsOf(page int) []uint64 { return t.tags[page][:t.tagWords] }
+
+// Len is how many records there are.
+func (s *Shard) Len() int { return int(s.used) }
+
+// Cap is how many there is room for before many are pushed out.
+func (s *Shard) Cap() int { return s.pagesEach * s.perPage() * 12 / 13 }
+
+// full reports whether a page's neighbours, too, are likely to have no room.
+func (s *Shard) full() bool { return int(s.used) >= s.pagesEach*s.perPage()*31/32 }
+
+// neighbours is how many pages take in a page's records: itself and, when it is full, those around it. Records of an ID come
+// together, so pages fill unevenly; so many of them even that out.
+const neighbours = 8
+
+// neighbour is a page's k-th by distance, unless it is not used yet.
+func (s *Shard) neighbour(number, k int) (page int, ok bool) {
+	if number += k / 2; k%2 != 0 { // below and above in turn
+		number -= k
+	}
+	switch {
+	case number < 0:
+		number += s.pagesEach
+	case number >= s.pagesEach:
+		number -= s.pagesEach
+	}
+	return s.memory(number), number < s.inUse()
+}
+
+// memory is where in the table's memory the shard's page with a number is.
+func (s *Shard) memory(number int) int { return int(s.first) + s.shards*number }
+
+// home is a record's first choice in its page, and its tag.
+func (t *Table) home(hash uint64, class uint32) (slot int, tag uint8) {
+	x := hash ^ uint64(class)*0x9e3779b97f4a7c15
+	x ^= x >> 32
+	x *= 0xd6e8feb86659fd93
+	return 1 + int(x>>48)*t.perPage()>>16, uint8(x>>40) | 1
+}
+
+// Prefetch has the processor fetch what Find will look at first. The shard need not be locked: while its lock is on the way from another
+// processor, memory is as well.
+func (t *Table) Prefetch(shard int, hash uint64, class uint32) {
+	page := shard + t.shards*t.extents[shard].pageOf(hash)
+	home, _ := t.home(hash, class)
+	prefetch(unsafe.Pointer(&t.tags[page]), unsafe.Pointer(&t.words[t.at(page<<slotBits|home)]))
+}
+
+// Find finds a record by its key and the hash of its ID. The index is good until the record is removed, pushed out or moved.
+//
+// Nothing depends on a record before its tag is known to match: a processor that guesses that the record is at home reads the tags and
+// the record at once, and would wait for a wrong record in vain.
+func (s *Shard) Find(hash uint64, id *[16]byte, class uint32, kind uint8) (int, bool) {
+	number := s.pageOf(hash)
+	home, tag := s.home(hash, class)
+	page, w := s.memory(number), home/ways
+	tags := s.tagsOf(page)
+	if i := page<<slotBits | home; uint8(tags[w]>>(uint(home%ways)*8)) == tag && s.Head(i).is(id, class, kind) {
+		return i, true
+	}
+	for k := 0; k <= probes(tags); k++ {
+		if page, ok := s.neighbour(number, k); ok {
+			if i, ok := s.search(page, w, tag, id, class, kind); ok {
+				return i, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// search finds a record in a page, from a word of tags on.
+func (s *Shard) search(page, w int, tag uint8, id *[16]byte, class uint32, kind uint8) (int, bool) {
+	tags := s.tagsOf(page)
+	for range tags {
+		for m := match(tags[w], tag); m != 0; m &= m - 1 {
+			if i := page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3; s.Head(i).is(id, class, kind) {
+				return i, true
+			}
+		}
+		if match(tags[w], tagEmpty) != 0 {
+			break
+		}
+		if w++; w == len(tags) {
+			w = 0
+		}
+	}
+	return 0, false
+}
+
+// probes is how far from their page its records stand: no further than this neighbour.
+func probes(tags []uint64) int { return int(tags[0] & 0xff / tagProbe) }
+
+func (h *Head) is(id *[16]byte, class uint32, kind uint8) bool {
+	return h.Class == class && h.ID == *id && h.Kind == kind
+}
+
+// match marks the highest bit of each byte of tags that equals tag.
+func match(tags uint64, tag uint8) uint64 {
+	const low = 0x7f7f7f7f7f7f7f7f
+	x := tags ^ uint64(tag)*odd
+	return ^((x & low) + low | x | low)
+}
+
+// Insert makes a record that Find did not find. evicted is the one that had to go, if the shard was full there. Records of the same ID
+// come with the same hash.
+func (s *Shard) Insert(hash uint64, id *[16]byte, class uint32, kind uint8, of Stake) (i int, evicted Head, full bool) {
+	number := s.pageOf(hash)
+	home, tag := s.home(hash, class)
+	i, ok := s.free(number, home)
+	if ok {
+		s.used++
+	} else {
+		i = s.victim(s.memory(number)<<slotBits|home, int(hash%ways), of)
+		evicted, full = *s.Head(i), true
+	}
+	s.tag(i, tag)
+	h, numbers := s.Record(i)
+	*h = Head{ID: *id, Class: class, Kind: kind}
+	clear(numbers)
+	return i, evicted, full
+}
+
+// free finds a free place for a record: in its page or, while the shard has room, in one of the neighbours.
+func (s *Shard) free(number, home int) (i int, ok bool) {
+	own := s.tagsOf(s.memory(number))
+	for k := range min(neighbours, s.pagesEach) {
+		if k > 0 && s.full() {
+			break
+		}
+		page, ok := s.neighbour(number, k)
+		if !ok {
+			continue
+		}
+		if slot, ok := freeSlot(s.tagsOf(page), home); ok {
+			if k > probes(own) {
+				own[0] += uint64(k-probes(own)) * tagProbe
+			}
+			return page<<slotBits | slot, true
+		}
+	}
+	return 0, false
+}
+
+// freeSlot finds a free place in a page: home, its neighbour, which memory brings along, or the next.
+func freeSlot(tags []uint64, home int) (slot int, ok bool) {
+	tags[0] |= tagUsed
+	for _, slot := range [...]int{home, home ^ 1} {
+		if t := uint8(tags[slot/ways] >> (uint(slot%ways) * 8)); t == tagEmpty || t == tagTombstone {
+			return slot, true
+		}
+	}
+	w := home / ways
+	for range tags {
+		if m := match(tags[w], tagEmpty) | match(tags[w], tagTombstone); m != 0 {
+			return w*ways | bits.TrailingZeros64(m)>>3, true
+		}
+		if w++; w == len(tags) {
+			w = 0
+		}
+	}
+	return 0, false
+}
+
+func (s *Shard) tag(i int, tag uint8) {
+	word, shift := &s.tagsOf(i >> slotBits)[i&(slots-1)/ways], uint(i%ways)*8
+	*word = *word&^(0xff<<shift) | uint64(tag)<<shift
+}
+
+// A Stake says how much would be lost with the record of an index: 0 if nothing. One of Spared or more is not pushed out while there is
+// a lesser one in its page.
+type Stake func(i int) float64
+
+// Spared is half of what there is to lose.
+const Spared = 0.5
+
+// victim chooses who leaves the full page of slot: the record with the least stake of those in its word of tags, which have begun to be
+// fetched, or of the page if none of those is below Spared.
+func (s *Shard) victim(slot, start int, of Stake) int {
+	best, least := s.least(slot&^(ways-1), ways, start, of)
+	if least >= Spared {
+		if b, l := s.least(slot&^(slots-1), s.tagWords*ways, start, of); l < least {
+			best = b
+		}
+	}
+	return best
+}
+
+// least finds the record with the least stake among n from first on.
+func (s *Shard) least(first, n, start int, of Stake) (best int, least float64) {
+	best = -1
+	for k := range n {
+		i := first + (start+k)%n
+		if i%slots == 0 { // the tags
+			continue
+		}
+		if stake := of(i); best < 0 || stake < least {
+			best, least = i, stake
+		}
+		if least == 0 {
+			break
+		}
+	}
+	return best, least
+}
+
+// Remove removes a record.
+func (s *Shard) Remove(i int) {
+	s.tag(i, tagTombstone)
+	s.used--
+}
+
+// All ranges over the records.
+func (s *Shard) All() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for number := range s.inUse() {
+			page := s.memory(number)
+			for w, tags := range s.tagsOf(page) {
+				for m := tags & odd; m != 0; m &= m - 1 {
+					if !yield(page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
