@@ -6,6 +6,29 @@ import (
 	"time"
 )
 
+// Verdict is what became of a request.
+type Verdict uint8
+
+const (
+	Admitted  Verdict = iota // passed on and counted
+	Limited                  // refused because this request would have been over the limit
+	Mitigated                // refused because a mitigation was in force; no counter was asked
+	Closed                   // refused because the tier was gone and the rule fails closed
+	Failed                   // no verdict: the connection or the origin failed
+)
+
+// Decision is one request as the limiter answered it.
+type Decision struct {
+	At       time.Duration // when it was decided, since the run's start, on one clock for all edges
+	Source   int32         // index into Trace.Sources
+	Edge     int16         // which edge decided
+	Verdict  Verdict
+	Over     bool          // in estimator mode: the estimate says over the limit
+	Estimate float64       // of the window's count, the present request included; NaN where the answer did not tell
+	Until    time.Duration // for Limited and Mitigated: when the mitigation ends, since the run's start; 0 for throttling
+	Role     Role          // of the request: Trace.Role
+}
+
 // InForce says that an edge came to know that a source is mitigated: it decided so, or heard of it.
 type InForce struct {
 	Source int32

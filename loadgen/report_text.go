@@ -163,7 +163,7 @@ func (r *Run) lines() []string {
 		about = append(about, significant(r.Speed)+" times as fast")
 	}
 	if r.Lines > 0 {
-		about = append(about, thousands(uint64(r.Lines))+" lines read, "+(&Trace{Skipped: r.Skipped}).skippedText())
+		about = append(about, thousands(uint64(r.Lines))+" lines read, "+skippedText(r.Skipped))
 	}
 	out = append(out, "  "+strings.Join(about, ", "))
 	timeout := "block for " + r.MitigationTimeout.String()

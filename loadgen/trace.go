@@ -3,93 +3,53 @@ package loadgen
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"math"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 )
 
-// ReadOptions says which requests of a log make a trace. The zero value takes all of them as they are.
-type ReadOptions struct {
-	From, To time.Time // only requests from From until before To; zero: no bound
-	Fold     bool      // lay all days (of UTC) onto one; a source is then file, day and address
+// Role says what a trace knows of a source's intentions.
+type Role uint8
 
-	// FoldFrom and FoldTo choose from a folded day, as time since midnight UTC. Zero FoldTo: until midnight.
-	FoldFrom, FoldTo time.Duration
-
-	Seed uint64 // where in its second a request with a one-second stamp lies
-
-	// IPv6Prefix is how many bits tell IPv6 sources apart, 0 meaning 64. Addresses of one prefix are one source, with the
-	// name and address that came first.
-	IPv6Prefix int
-}
-
-// Reasons for a line that gives no request, as keys of Trace.Skipped.
 const (
-	SkippedEmpty   = "empty line"
-	SkippedSource  = "no source"
-	SkippedTime    = "no time"
-	SkippedRange   = "outside the chosen time"
-	SkippedSyntax  = "not of the file's format"
-	SkippedComment = "comment or header"
-	// Requests, not lines: an edge's log may hold one refusal in N, and say so (sample=N).
-	SkippedSample = "refused and not in the log, which holds a sample"
+	Unknown Role = iota // a source of a real log
+	Good                // a source that a limiter should leave alone
+	Abuser
 )
 
-// ReadTrace reads logs into one trace, in the order of time whatever their own order was. A file's format follows from its
-// ending: .jsonl (one object a line: t, source, host, method, path, status, role), .csv (the same as columns, named in the
-// first line), anything else an access log in common, combined or vhost_combined form; and .gz after any of them.
-//
-// A line that names a source and a time is a request, however odd the rest of it. Stamps of whole seconds are spread
-// evenly over their second, each by a hash of the seed, the file's name and the line's number, so that a part of a log
-// is spread as the whole of it would be.
-//
-// In .jsonl and .csv t is in seconds, since 1970 or (below 1e9) since the trace's start; one written without a decimal point is
-// a stamp of a whole second.
-//
-// Errors name the file and, where one is to blame, the line. No usable line in all files is an error.
-func ReadTrace(o ReadOptions, files ...string) (*Trace, error) {
-	if len(files) == 0 {
-		return nil, fmt.Errorf("loadgen: read trace: no file given")
-	}
-	if o.IPv6Prefix == 0 {
-		o.IPv6Prefix = 64
-	}
-	if !o.From.IsZero() && !o.To.IsZero() && !o.From.Before(o.To) {
-		return nil, fmt.Errorf("loadgen: read trace: it starts at %s, which is not before its end at %s",
-			o.From.Format(time.RFC3339), o.To.Format(time.RFC3339))
-	}
-	if o.FoldTo == 0 {
-		o.FoldTo = day
-	}
-	if o.Fold && o.FoldFrom >= o.FoldTo {
-		return nil, fmt.Errorf("loadgen: read trace: the part of the day starts at %v, which is not before its end at %v", o.FoldFrom, o.FoldTo)
-	}
-	g := gatherer{
-		options: o,
-		trace:   &Trace{Seed: o.Seed, Skipped: make(map[string]int)},
-		from:    math.MinInt64, to: math.MaxInt64,
-		first: math.MaxInt64, last: math.MinInt64,
-		strings: make(map[string]string),
-		clients: make(map[string]int32),
-		canon:   make(map[netip.Prefix]int32),
-		taken:   make(map[netip.Addr]bool),
-		folded:  make(map[foldKey]int32),
-	}
-	if !o.From.IsZero() {
-		g.from = o.From.UnixNano()
-	}
-	if !o.To.IsZero() {
-		g.to = o.To.UnixNano()
-	}
-	for i, name := range files {
-		if err := g.file(int32(i), name); err != nil {
-			return nil, fmt.Errorf("loadgen: read trace %s: %w", name, err)
-		}
-	}
-	return g.finish(files)
+// Source is one who sends. Two sources of a trace never count as one.
+type Source struct {
+	Name string     // unique in its trace: an address, or file, day and address of a folded log
+	Addr netip.Addr // the address it has in the log; several sources of a folded log may share one
+	Role Role
+
+	// Spread above 1 says that its requests come from so many addresses, Addr and those after it: a client that rotates
+	// through a prefix which counts as one source. See Trace.Addr.
+	Spread uint32
+}
+
+// Request is one request of a trace.
+type Request struct {
+	At     time.Duration // since the trace's start
+	Source int32         // index into Trace.Sources
+	Status int16         // the origin's answer if the log knows it, else 0
+	Role   Role          // of this request, where its source is shared by good and bad; Unknown: the source's
+	Method string        // empty where the log's request line was odd; see Line
+	Host   string
+	Path   string // with the query
+}
+
+// Trace is a stream of requests in the order of At.
+type Trace struct {
+	Name     string
+	Start    time.Time // the instant of At 0; the zero Time for a workload
+	Seed     uint64    // of the workload, and of the spread of one-second stamps over their second
+	Sources  []Source
+	Requests []Request
+	Lines    int            // lines read, for a trace that came from a log
+	Skipped  map[string]int // reason to number of lines that gave no request
+	Coarse   bool           // some stamps were of whole seconds, and were spread
 }
 
 // sortRequests brings requests into the order of time, those of one instant staying in the order they had.
@@ -115,20 +75,6 @@ func sortRequests(t *Trace) {
 		sorted[i] = t.Requests[k.i]
 	}
 	t.Requests = sorted
-}
-
-// skippedText lists the reasons for which lines gave no request, most frequent first.
-func (t *Trace) skippedText() string {
-	if len(t.Skipped) == 0 {
-		return "nothing skipped"
-	}
-	reasons := slices.SortedFunc(maps.Keys(t.Skipped), func(a, b string) int {
-		return cmp.Or(cmp.Compare(t.Skipped[b], t.Skipped[a]), cmp.Compare(a, b))
-	})
-	for i, r := range reasons {
-		reasons[i] = fmt.Sprintf("%s: %d", r, t.Skipped[r])
-	}
-	return strings.Join(reasons, ", ")
 }
 
 // Duration is the time from the trace's start to its last request.

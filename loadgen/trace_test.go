@@ -331,39 +331,6 @@ not json
 `, map[string]int{})
 }
 
-// TestWriteTrace writes workloads in every format and reads them again.
-func TestWriteTrace(t *testing.T) {
-	for _, name := range []string{"mixed", "nat", "rotate-64", "stuffing"} {
-		trace, err := Generate(name, WorkloadOptions{Seed: 3, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for format, ending := range []string{".jsonl", ".csv", ".log"} {
-			var b bytes.Buffer
-			if err := WriteTrace(&b, trace, Format(format)); err != nil {
-				t.Fatal(err)
-			}
-			again, err := ReadTrace(ReadOptions{}, logFile(t, name+ending, b.String()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(again.Requests) != len(trace.Requests) {
-				t.Errorf("%s%s: %d requests, want %d", name, ending, len(again.Requests), len(trace.Requests))
-				continue
-			}
-			if Format(format) == CLF {
-				continue // whole seconds only
-			}
-			for i := range trace.Requests {
-				a, b := trace.Requests[i], again.Requests[i]
-				if a.At != b.At || a.Path != b.Path || a.Method != b.Method || trace.Role(i) != again.Role(i) {
-					t.Fatalf("%s%s: request %d is %v, want %v", name, ending, i, b, a)
-				}
-			}
-		}
-	}
-}
-
 func FuzzCLF(f *testing.F) {
 	f.Add([]byte(`www.example.org:80 192.0.2.7 - - [15/Mar/2021:12:00:00 +0000] "GET /q?a=\"b\xc3 HTTP/1.1" 200 12 "-" "x"`))
 	f.Add([]byte(`::1 - - [15/Mar/2021:12:00:00 +0000] "OPTIONS * HTTP/1.0" 200 -`))

@@ -72,7 +72,7 @@ func (r *WhatIf) lines() []string {
 	}
 	about = append(about, "over "+run.Duration.round())
 	if run.Lines > 0 {
-		about = append(about, thousands(uint64(run.Lines))+" lines read, "+(&Trace{Skipped: run.Skipped}).skippedText())
+		about = append(about, thousands(uint64(run.Lines))+" lines read, "+skippedText(run.Skipped))
 	}
 	out = append(out, "  "+strings.Join(about, ", "))
 	for _, o := range r.Rules {

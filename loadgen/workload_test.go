@@ -1,6 +1,9 @@
 package loadgen
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +110,7 @@ func TestGenerateErrors(t *testing.T) {
 }
 
 func TestMergeAndSpeed(t *testing.T) {
-	log, err := ReadTrace(ReadOptions{}, logFile(t, "a.log", `198.19.0.1 - - [15/Mar/2021:12:00:00 +0000] "GET /a HTTP/1.1" 200 12`+"\n"))
+	log, err := ReadTrace(ReadOptions{}, written(t, "a.log", `198.19.0.1 - - [15/Mar/2021:12:00:00 +0000] "GET /a HTTP/1.1" 200 12`+"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,4 +152,47 @@ func TestRotation(t *testing.T) {
 	if len(addrs) < n*9/10 {
 		t.Errorf("%d addresses in %d requests", len(addrs), n)
 	}
+}
+
+// TestWriteAndReadAgain writes workloads in every format and reads them again.
+func TestWriteAndReadAgain(t *testing.T) {
+	for _, name := range []string{"mixed", "nat", "rotate-64", "stuffing"} {
+		trace, err := Generate(name, WorkloadOptions{Seed: 3, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for format, ending := range []string{".jsonl", ".csv", ".log"} {
+			var b bytes.Buffer
+			if err := WriteTrace(&b, trace, Format(format)); err != nil {
+				t.Fatal(err)
+			}
+			again, err := ReadTrace(ReadOptions{}, written(t, name+ending, b.String()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(again.Requests) != len(trace.Requests) {
+				t.Errorf("%s%s: %d requests, want %d", name, ending, len(again.Requests), len(trace.Requests))
+				continue
+			}
+			if Format(format) == CLF {
+				continue // whole seconds only
+			}
+			for i := range trace.Requests {
+				a, b := trace.Requests[i], again.Requests[i]
+				if a.At != b.At || a.Path != b.Path || a.Method != b.Method || trace.Role(i) != again.Role(i) {
+					t.Fatalf("%s%s: request %d is %v, want %v", name, ending, i, b, a)
+				}
+			}
+		}
+	}
+}
+
+// written writes text to a file of that name in a directory of the test's own.
+func written(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -183,7 +183,7 @@ func (g *gatherer) finish(files []string) (*Trace, error) {
 	t.Name = strings.Join(bases, " ")
 	if len(t.Requests) == 0 {
 		if g.first > g.last {
-			return nil, fmt.Errorf("loadgen: read trace %s: none of its %d lines is a request (%s)", strings.Join(files, " "), t.Lines, t.skippedText())
+			return nil, fmt.Errorf("loadgen: read trace %s: none of its %d lines is a request (%s)", strings.Join(files, " "), t.Lines, skippedText(t.Skipped))
 		}
 		if g.relative > 0 {
 			return nil, fmt.Errorf("loadgen: read trace %s: no request in the chosen part", strings.Join(files, " "))
