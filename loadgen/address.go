@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+
+	"sluice/loadgen/trace"
 )
 
 // Carrier is how the address of a source reaches an edge.
@@ -34,7 +36,7 @@ func (c Carrier) String() string { return [...]string{"loopback", "xff", "proxy"
 // follow from the source's place in the trace. The other carriers keep the address of the log where it is an IPv4
 // address that one source alone has, or one that rotates through a prefix, and replace it by one of 10.0.0.0/8 otherwise:
 // an edge counts an IPv6 source by its prefix, and a folded log has one address under several names.
-func (c Carrier) Addresses(trace *Trace) []netip.Addr {
+func (c Carrier) Addresses(trace *trace.Trace) []netip.Addr {
 	out := make([]netip.Addr, len(trace.Sources))
 	next := spread{network: 127}
 	seen := make(map[netip.Addr]int)

@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/loadgen/trace"
 )
 
 func TestLoopbackAddresses(t *testing.T) {
-	trace := &Trace{Sources: make([]Source, 100_000)}
-	got := Loopback.Addresses(trace)
+	traffic := &trace.Trace{Sources: make([]trace.Source, 100_000)}
+	got := Loopback.Addresses(traffic)
 	seen := make(map[netip.Addr]bool)
 	networks := make(map[byte]int)
 	for i, a := range got {
@@ -32,7 +34,7 @@ func TestLoopbackAddresses(t *testing.T) {
 			t.Errorf("127.%d.0.0/16 has %d of 100,000 sources: not spread", n+1, c)
 		}
 	}
-	for i, a := range Loopback.Addresses(&Trace{Sources: make([]Source, 10)}) {
+	for i, a := range Loopback.Addresses(&trace.Trace{Sources: make([]trace.Source, 10)}) {
 		if a != got[i] {
 			t.Errorf("source %d: %s in a short trace, %s in a long one", i, a, got[i])
 		}
@@ -41,7 +43,7 @@ func TestLoopbackAddresses(t *testing.T) {
 
 func TestForwardedAddresses(t *testing.T) {
 	addr := netip.MustParseAddr
-	trace := &Trace{Sources: []Source{
+	trace := &trace.Trace{Sources: []trace.Source{
 		{Addr: addr("192.0.2.1")},
 		{Addr: addr("198.51.100.7")}, {Addr: addr("198.51.100.7")}, // two days of a folded log
 		{Addr: addr("2001:db8::1")},
@@ -76,7 +78,7 @@ func TestParseCarrier(t *testing.T) {
 }
 
 func TestAppendRequest(t *testing.T) {
-	f := func(q Request, forwarded, want string) {
+	f := func(q trace.Request, forwarded, want string) {
 		t.Helper()
 		var a netip.Addr
 		if forwarded != "" {
@@ -86,14 +88,14 @@ func TestAppendRequest(t *testing.T) {
 			t.Errorf("%+v: %q", q, got)
 		}
 	}
-	f(Request{Method: "GET", Host: "example.org:8080", Path: "/a?b=c"}, "", "GET /a?b=c HTTP/1.1|Host: example.org:8080")
-	f(Request{}, "192.0.2.1", "GET / HTTP/1.1|Host: sluice.test|X-Forwarded-For: 192.0.2.1")
-	f(Request{Method: "POST", Path: "/x y\x00"}, "", "POST /x%20y%00 HTTP/1.1|Host: sluice.test|Content-Length: 0")
-	f(Request{Method: "\x16\x03", Host: "a:b", Path: "\xff"}, "", "GET /%FF HTTP/1.1|Host: sluice.test")
-	f(Request{Method: "GET", Host: "evil\r\nX: y", Path: "http://h/p"}, "", "GET /p HTTP/1.1|Host: sluice.test")
-	f(Request{Method: "HEAD", Path: "http://h"}, "", "HEAD / HTTP/1.1|Host: sluice.test")
-	f(Request{Method: "OPTIONS", Path: "*"}, "", "OPTIONS /* HTTP/1.1|Host: sluice.test")
-	f(Request{Path: "/go?to=http://h/"}, "", "GET /go?to=http://h/ HTTP/1.1|Host: sluice.test")
+	f(trace.Request{Method: "GET", Host: "example.org:8080", Path: "/a?b=c"}, "", "GET /a?b=c HTTP/1.1|Host: example.org:8080")
+	f(trace.Request{}, "192.0.2.1", "GET / HTTP/1.1|Host: sluice.test|X-Forwarded-For: 192.0.2.1")
+	f(trace.Request{Method: "POST", Path: "/x y\x00"}, "", "POST /x%20y%00 HTTP/1.1|Host: sluice.test|Content-Length: 0")
+	f(trace.Request{Method: "\x16\x03", Host: "a:b", Path: "\xff"}, "", "GET /%FF HTTP/1.1|Host: sluice.test")
+	f(trace.Request{Method: "GET", Host: "evil\r\nX: y", Path: "http://h/p"}, "", "GET /p HTTP/1.1|Host: sluice.test")
+	f(trace.Request{Method: "HEAD", Path: "http://h"}, "", "HEAD / HTTP/1.1|Host: sluice.test")
+	f(trace.Request{Method: "OPTIONS", Path: "*"}, "", "OPTIONS /* HTTP/1.1|Host: sluice.test")
+	f(trace.Request{Path: "/go?to=http://h/"}, "", "GET /go?to=http://h/ HTTP/1.1|Host: sluice.test")
 }
 
 func TestAppendProxy(t *testing.T) {

@@ -3,6 +3,8 @@ package loadgen
 import (
 	"math"
 	"net/netip"
+
+	"sluice/loadgen/trace"
 )
 
 // The workloads by name. Where a rate is not asked for, it follows from the limit, so that a workload means the same to every rule.
@@ -141,7 +143,7 @@ func (w *weaver) parallel() {
 }
 
 func (w *weaver) rotate64() {
-	s := w.source(Abuser, netip.MustParseAddr("2001:db8:1:1::"))
+	s := w.source(trace.Abuser, netip.MustParseAddr("2001:db8:1:1::"))
 	w.t.Sources[s].Spread = math.MaxUint32
 	w.even(s, w.rate(10*w.limitRate()), 0, w.seconds())
 	w.goodCrowd(50, math.Inf(1), 0, w.seconds())
@@ -152,7 +154,7 @@ func (w *weaver) rotate64() {
 func (w *weaver) rotate24() {
 	var all [256]int32
 	for i := range all {
-		all[i] = w.source(Abuser, addrPlus(netip.MustParseAddr("203.0.113.0"), uint32(i)))
+		all[i] = w.source(trace.Abuser, trace.AddrPlus(netip.MustParseAddr("203.0.113.0"), uint32(i)))
 	}
 	rate := w.rate(20 * w.limitRate())
 	for i, t := 0, 0.0; t < w.seconds() && !w.full; i, t = i+1, t+1/rate {
@@ -176,17 +178,17 @@ func (w *weaver) below() {
 // address.
 func (w *weaver) nat() {
 	const users = 200
-	s := w.source(Unknown, netip.MustParseAddr("198.18.0.1"))
-	w.role = Good
+	s := w.source(trace.Unknown, netip.MustParseAddr("198.18.0.1"))
+	w.role = trace.Good
 	each := 0.4 * w.limitRate() / users
 	for range users {
 		for t := w.rng.ExpFloat64() / each; t < w.seconds(); t += w.rng.ExpFloat64() / each {
 			w.send(s, t)
 		}
 	}
-	w.role = Abuser
+	w.role = trace.Abuser
 	w.even(s, w.rate(5*w.limitRate()), w.seconds()/5, w.seconds())
-	w.role = Unknown
+	w.role = trace.Unknown
 }
 
 // flashCrowd has 100 good sources throughout, and 1,000 more in the middle fifth of the time, who all come within seconds. Some

@@ -3,6 +3,8 @@ package loadgen
 import (
 	"math"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // TwoCounters is the limiter that every figure is held against: two plain counters for each source, one edge, the estimate
@@ -90,7 +92,7 @@ func (b *TwoCounters) Forget(source int32) {
 
 // Baseline is what two plain counters on one edge would have done with a trace, and the sources they did worst with, at
 // most eight: those worth a JudgeOptions.Watch.
-func Baseline(t *Trace, mode Mode, o JudgeOptions) (f Figures, worst []int32) {
+func Baseline(t *trace.Trace, mode Mode, o JudgeOptions) (f Figures, worst []int32) {
 	o.Edges, o.Ideal, o.Slack, o.Bound, o.Reach = 1, nil, 0, nil, nil
 	b := NewTwoCounters(o, t.Start)
 	if mode == Estimator {

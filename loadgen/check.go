@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // Check is one promise of a limiter, held against a running site: what was seen, and whether that keeps it.
@@ -116,13 +118,13 @@ func (s *Site) CheckShared(ctx context.Context, after time.Duration) (*Check, er
 	var all sync.WaitGroup
 	for i := 1; i < len(edges); i++ {
 		all.Go(func() {
-			trace := &Trace{Name: "check", Sources: make([]Source, checkSources)}
+			t := &trace.Trace{Name: "check", Sources: make([]trace.Source, checkSources)}
 			now := time.Now()
 			for source, at := range began {
-				trace.Requests = append(trace.Requests, Request{At: max(at.Add(after).Sub(now), 0), Source: int32(source)})
+				t.Requests = append(t.Requests, trace.Request{At: max(at.Add(after).Sub(now), 0), Source: int32(source)})
 			}
-			sortRequests(trace)
-			outs[i], errs[i] = Replay{PoPs: [][]netip.AddrPort{{edges[i]}}, Carrier: s.Carrier}.Run(ctx, trace)
+			trace.Sort(t)
+			outs[i], errs[i] = Replay{PoPs: [][]netip.AddrPort{{edges[i]}}, Carrier: s.Carrier}.Run(ctx, t)
 		})
 	}
 	all.Wait()
@@ -150,15 +152,15 @@ func (s *Site) CheckShared(ctx context.Context, after time.Duration) (*Check, er
 
 // block sends more than the limit of every source, within a tenth of a second, and tells when each was refused first.
 func (s *Site) block(ctx context.Context, pops [][]netip.AddrPort) ([]time.Time, error) {
-	trace := &Trace{Name: "check", Sources: make([]Source, checkSources)}
+	t := &trace.Trace{Name: "check", Sources: make([]trace.Source, checkSources)}
 	each := int(s.Rule.Limit)*3/2 + 5
 	for i := range each {
 		for source := range checkSources {
 			at := time.Duration(i) * 100 * time.Millisecond / time.Duration(each)
-			trace.Requests = append(trace.Requests, Request{At: at, Source: int32(source)})
+			t.Requests = append(t.Requests, trace.Request{At: at, Source: int32(source)})
 		}
 	}
-	out, err := Replay{PoPs: pops, Carrier: s.Carrier}.Run(ctx, trace)
+	out, err := Replay{PoPs: pops, Carrier: s.Carrier}.Run(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +227,7 @@ func (s *Site) everythingReported(ctx context.Context) error {
 // storm has the check's sources send as fast as they are answered.
 func (s *Site) storm(ctx context.Context, length time.Duration) (*Outcome, error) {
 	const most = 1_000_000 // requests: more than any machine of today sends in so short a time
-	trace := &Trace{Name: "check", Sources: make([]Source, checkSources), Requests: make([]Request, most)}
+	trace := &trace.Trace{Name: "check", Sources: make([]trace.Source, checkSources), Requests: make([]trace.Request, most)}
 	for i := range trace.Requests {
 		trace.Requests[i].Source = int32(i % checkSources)
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"sluice/loadgen/trace"
 )
 
 // DeployedJudge judges in deployed mode: against an exact log, for each source, of the requests that this limiter itself
@@ -149,7 +151,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 		s.crossed = never
 	}
 
-	if d.Role == Abuser {
+	if d.Role == trace.Abuser {
 		s.hasAbuser = true
 	}
 	if d.Verdict != Mitigated && d.Verdict != Closed {
@@ -174,7 +176,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	t.refused++
 	s.refused++
 	j.timeline.Refused[step]++
-	if d.Role == Good {
+	if d.Role == trace.Good {
 		s.good++
 	}
 	finding := foundRight

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"sluice/loadgen/trace"
 )
 
 // naiveDeployed is DeployedJudge for one source, over lists of all that ever happened.
@@ -248,8 +250,8 @@ func TestCollateral(t *testing.T) {
 	for i, s := range []struct {
 		source  int32
 		verdict Verdict
-		role    Role
-	}{{0, Admitted, Good}, {0, Admitted, Abuser}, {0, Limited, Abuser}, {0, Mitigated, Good}, {1, Limited, Good}} {
+		role    trace.Role
+	}{{0, Admitted, trace.Good}, {0, Admitted, trace.Abuser}, {0, Limited, trace.Abuser}, {0, Mitigated, trace.Good}, {1, Limited, trace.Good}} {
 		j.Decide(&Decision{At: time.Duration(i), Source: s.source, Verdict: s.verdict, Role: s.role, Estimate: math.NaN()})
 	}
 	if f := j.Figures(); f.RefusedGood != 2 || f.Collateral != 1 {

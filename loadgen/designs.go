@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // Contender is a limiter on its way into a comparison: all of them decide about one stream, each of its connections on the
@@ -40,7 +42,7 @@ type Cost struct {
 }
 
 // Run has the contender decide about the requests of a trace and judges it.
-func (c Contender) Run(ctx context.Context, t *Trace, mode Mode, o JudgeOptions, v VirtualOptions) (Design, error) {
+func (c Contender) Run(ctx context.Context, t *trace.Trace, mode Mode, o JudgeOptions, v VirtualOptions) (Design, error) {
 	if c.Kind == Algorithm {
 		v.Edges, v.Running = 1, nil
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"sluice/loadgen/trace"
 )
 
 // designCase is a rule of 4 in a second for a design in one place.
@@ -85,14 +87,14 @@ func TestBlocks(t *testing.T) {
 }
 
 // someTraffic is a few sources that are now under and now over a limit of some.
-func someTraffic(t *rapid.T) *Trace {
-	trace := &Trace{Name: "drawn", Start: time.Unix(rapid.Int64Range(0, 100).Draw(t, "start"), 0), Sources: make([]Source, 3)}
+func someTraffic(t *rapid.T) *trace.Trace {
+	traffic := &trace.Trace{Name: "drawn", Start: time.Unix(rapid.Int64Range(0, 100).Draw(t, "start"), 0), Sources: make([]trace.Source, 3)}
 	at := time.Duration(0)
 	for range rapid.IntRange(1, 150).Draw(t, "n") {
 		at += time.Duration(rapid.IntRange(1, 400).Draw(t, "gap")) * time.Millisecond
-		trace.Requests = append(trace.Requests, Request{At: at, Source: int32(rapid.IntRange(0, 2).Draw(t, "source"))})
+		traffic.Requests = append(traffic.Requests, trace.Request{At: at, Source: int32(rapid.IntRange(0, 2).Draw(t, "source"))})
 	}
-	return trace
+	return traffic
 }
 
 func drawnRule(t *rapid.T) JudgeOptions {
@@ -103,11 +105,11 @@ func drawnRule(t *rapid.T) JudgeOptions {
 	}
 }
 
-func drawnOptions(o JudgeOptions, t *Trace, mode Mode) DesignOptions {
+func drawnOptions(o JudgeOptions, t *trace.Trace, mode Mode) DesignOptions {
 	return DesignOptions{Mode: mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Start: t.Start, Edges: 3}
 }
 
-func runDesign(t testing.TB, list []Contender, name string, trace *Trace, mode Mode, o JudgeOptions) Figures {
+func runDesign(t testing.TB, list []Contender, name string, trace *trace.Trace, mode Mode, o JudgeOptions) Figures {
 	t.Helper()
 	for _, c := range list {
 		if c.Name == name {
@@ -136,7 +138,7 @@ func TestSlidingLogIsExact(t *testing.T) {
 }
 
 // decisions is what a design says to each request, whichever edge it meets.
-func decisions(c coordination, edges int, trace *Trace) (said []Decision) {
+func decisions(c coordination, edges int, trace *trace.Trace) (said []Decision) {
 	l, _ := start(c)
 	for i := range trace.Requests {
 		l.Advance(trace.Requests[i].At)
@@ -240,15 +242,15 @@ func TestPeriodic(t *testing.T) {
 }
 
 func TestCosts(t *testing.T) {
-	trace := &Trace{Sources: make([]Source, 2)}
+	traffic := &trace.Trace{Sources: make([]trace.Source, 2)}
 	for i := range 10 {
-		trace.Requests = append(trace.Requests, Request{At: time.Duration(i) * time.Second, Source: int32(i / 8)})
+		traffic.Requests = append(traffic.Requests, trace.Request{At: time.Duration(i) * time.Second, Source: int32(i / 8)})
 	}
 	o := JudgeOptions{Limit: 100, Window: time.Minute}
 	list := Designs(DesignOptions{Mode: Deployed, Limit: 100, Window: time.Minute, Edges: 3, RoundTrip: time.Millisecond, SyncEvery: 5 * time.Second, Lease: 4})
 	f := func(name string, ops, trips, bytes float64) {
 		t.Helper()
-		got := runDesign(t, list, name, trace, Deployed, o)
+		got := runDesign(t, list, name, traffic, Deployed, o)
 		if diff := cmp.Diff([]float64{ops, trips, bytes}, []float64{*got.TierOpsPer1000, *got.AddedRoundTrips, got.BytesPerSource}); diff != "" {
 			t.Errorf("%s (commands, round trips, bytes):\n%s", name, diff)
 		}
@@ -304,7 +306,7 @@ func TestComparison(t *testing.T) {
 func TestRunEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	trace := &Trace{Sources: make([]Source, 1), Requests: make([]Request, 1)}
+	trace := &trace.Trace{Sources: make([]trace.Source, 1), Requests: make([]trace.Request, 1)}
 	d := DesignOptions{Limit: 1, Window: time.Second, Edges: 1}
 	if _, err := Designs(d)[0].Run(ctx, trace, Deployed, JudgeOptions{Limit: 1, Window: time.Second}, VirtualOptions{Edges: 1}); err == nil {
 		t.Error("it ran though its context was done")

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // Verdict is what became of a request.
@@ -26,7 +28,7 @@ type Decision struct {
 	Over     bool          // in estimator mode: the estimate says over the limit
 	Estimate float64       // of the window's count, the present request included; NaN where the answer did not tell
 	Until    time.Duration // for Limited and Mitigated: when the mitigation ends, since the run's start; 0 for throttling
-	Role     Role          // of the request: Trace.Role
+	Role     trace.Role    // of the request: Trace.Role
 }
 
 // InForce says that an edge came to know that a source is mitigated: it decided so, or heard of it.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // LabOutcome is what a replay on a Site saw, from the client's side and from inside.
@@ -66,7 +68,7 @@ func (o *Outcome) Trouble() string {
 
 // Run replays a trace on the site, doing the faults at their times, and collects what everybody saw. The replay's edges,
 // and its way of carrying sources, are the site's.
-func (s *Site) Run(ctx context.Context, r Replay, trace *Trace, faults []Fault) (*LabOutcome, error) {
+func (s *Site) Run(ctx context.Context, r Replay, trace *trace.Trace, faults []Fault) (*LabOutcome, error) {
 	if err := s.Check(faults); err != nil {
 		return nil, err
 	}
@@ -152,8 +154,8 @@ func watchPeriod(timeout time.Duration) time.Duration {
 	return max(50*time.Millisecond, min(timeout/5, 200*time.Millisecond))
 }
 
-func anySpread(t *Trace) bool {
-	return slices.ContainsFunc(t.Sources, func(s Source) bool { return s.Spread > 1 })
+func anySpread(t *trace.Trace) bool {
+	return slices.ContainsFunc(t.Sources, func(s trace.Source) bool { return s.Spread > 1 })
 }
 
 // suffer does the faults at their times, each without waiting for the one before to be over.

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"runtime"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // Pace measures how many requests a second one processor sends in an open loop, and how late: it has Replay send even streams to
@@ -81,15 +83,15 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 }
 
 // trace is an even stream of sources that take turns.
-func (p *Pace) trace(rate float64) *Trace {
-	t := &Trace{Name: "pace", Sources: make([]Source, p.Sources)}
+func (p *Pace) trace(rate float64) *trace.Trace {
+	t := &trace.Trace{Name: "pace", Sources: make([]trace.Source, p.Sources)}
 	for i := range t.Sources {
-		t.Sources[i] = Source{Name: fmt.Sprint(i), Addr: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})}
+		t.Sources[i] = trace.Source{Name: fmt.Sprint(i), Addr: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})}
 	}
 	n := int(rate * p.For.Seconds())
-	t.Requests = make([]Request, n)
+	t.Requests = make([]trace.Request, n)
 	for i := range t.Requests {
-		t.Requests[i] = Request{
+		t.Requests[i] = trace.Request{
 			At:     time.Duration(float64(i) / rate * float64(time.Second)),
 			Source: int32(i % p.Sources), Method: "GET", Path: "/some/path?x=1",
 		}

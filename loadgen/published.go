@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // Published is traffic of the size of which Cloudflare published figures in 2017: 400 million requests of 270,000 sources.
@@ -91,7 +93,7 @@ func (p Published) Counts() []int64 {
 }
 
 func (p *Published) rng(source int, purpose uint64) *rand.Rand {
-	return rand.New(rand.NewPCG(mix(p.Seed)+purpose, uint64(source)))
+	return rand.New(rand.NewPCG(trace.Mix(p.Seed)+purpose, uint64(source)))
 }
 
 // Arrivals is when n requests of a source arrive, in order, since the run's start. The same source has the same requests whenever and

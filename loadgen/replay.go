@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"sluice/loadgen/trace"
 )
 
 // Replay sends a trace to running edges in an open loop: each request is sent when it is due, whether or not earlier ones
@@ -100,7 +102,7 @@ var (
 
 // Run sends the trace and returns when every request is answered or has failed. When ctx ends it sends no more, waits
 // shortly for answers under way and returns what there is, together with ctx's error.
-func (r Replay) Run(ctx context.Context, trace *Trace) (*Outcome, error) {
+func (r Replay) Run(ctx context.Context, trace *trace.Trace) (*Outcome, error) {
 	if err := r.complete(); err != nil {
 		return nil, err
 	}

@@ -15,23 +15,25 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/loadgen/trace"
 )
 
 // script is a trace of GET requests: the i-th source of sources sends the i-th request at the i-th of a millisecond.
-func script(sources ...int32) *Trace {
-	trace := &Trace{}
+func script(sources ...int32) *trace.Trace {
+	t := &trace.Trace{}
 	for i, s := range sources {
-		for int(s) >= len(trace.Sources) {
-			trace.Sources = append(trace.Sources, Source{Name: fmt.Sprint(len(trace.Sources))})
+		for int(s) >= len(t.Sources) {
+			t.Sources = append(t.Sources, trace.Source{Name: fmt.Sprint(len(t.Sources))})
 		}
-		trace.Requests = append(trace.Requests, Request{
+		t.Requests = append(t.Requests, trace.Request{
 			At: time.Duration(i) * time.Millisecond, Source: s, Method: "GET", Path: fmt.Sprint("/", i),
 		})
 	}
-	return trace
+	return t
 }
 
-func replay(t *testing.T, r Replay, trace *Trace) *Outcome {
+func replay(t *testing.T, r Replay, trace *trace.Trace) *Outcome {
 	t.Helper()
 	out, err := r.Run(t.Context(), trace)
 	if err != nil {
@@ -148,7 +150,7 @@ func TestReplayIsAnOpenLoop(t *testing.T) {
 }
 
 func TestReplayBoundsConnections(t *testing.T) {
-	f := func(name string, r Replay, trace *Trace, most int) {
+	f := func(name string, r Replay, trace *trace.Trace, most int) {
 		t.Helper()
 		var now, peak atomic.Int32
 		edge := serve(t, func(w http.ResponseWriter, r *http.Request) {

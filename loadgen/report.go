@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // Report is what a run found, beside what it was given. Text, JSON and HTML are written from it.
@@ -60,7 +62,7 @@ type Run struct {
 }
 
 // SetNames enters the names of the trace's sources.
-func (r *Report) SetNames(t *Trace) {
+func (r *Report) SetNames(t *trace.Trace) {
 	r.Names = make([]string, len(t.Sources))
 	for i := range t.Sources {
 		r.Names[i] = t.Sources[i].Name
@@ -86,7 +88,7 @@ func (s *Seconds) UnmarshalJSON(b []byte) error {
 }
 
 // Describe enters what a trace says of itself.
-func (r *Run) Describe(t *Trace) {
+func (r *Run) Describe(t *trace.Trace) {
 	r.Trace, r.Seed, r.Lines, r.Skipped = t.Name, t.Seed, t.Lines, t.Skipped
 	if t.Lines == 0 {
 		r.Trace, r.Workload = "", t.Name

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/loadgen/trace"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden reports anew")
@@ -43,7 +45,7 @@ func sample() *Report {
 	return &Report{
 		Run: Run{
 			Command: "lab", Mode: "deployed", Trace: "mill.log.gz", Seed: 1, Spread: "evenly", Lines: 372_231,
-			Skipped: map[string]int{SkippedTime: 2, SkippedEmpty: 11}, Start: &start,
+			Skipped: map[string]int{trace.SkippedTime: 2, trace.SkippedEmpty: 11}, Start: &start,
 			Limit: 20, Window: Seconds(time.Second), SubWindows: 12, Estimate: "nearest", MitigationTimeout: Seconds(time.Second),
 			PoPs: 1, Edges: 3, Nodes: 2, RoundTrip: Seconds(time.Millisecond), PerConnection: 20, Speed: 60, Carrier: "loopback",
 			Duration: Seconds(time.Minute), Took: Seconds(61 * time.Second), Faults: []string{"20s kill memcached/0"}, Notes: []string{"a note"},

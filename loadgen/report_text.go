@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"sluice/loadgen/trace"
 )
 
 // Names of the table's rows that other code needs.
@@ -163,7 +165,7 @@ func (r *Run) lines() []string {
 		about = append(about, significant(r.Speed)+" times as fast")
 	}
 	if r.Lines > 0 {
-		about = append(about, thousands(uint64(r.Lines))+" lines read, "+skippedText(r.Skipped))
+		about = append(about, thousands(uint64(r.Lines))+" lines read, "+trace.SkippedText(r.Skipped))
 	}
 	out = append(out, "  "+strings.Join(about, ", "))
 	timeout := "block for " + r.MitigationTimeout.String()

@@ -3,6 +3,8 @@ package loadgen
 import (
 	"net/netip"
 	"strings"
+
+	"sluice/loadgen/trace"
 )
 
 // DefaultHost is the Host of requests whose log line names none, or none that HTTP allows.
@@ -12,7 +14,7 @@ const DefaultHost = "sluice.test"
 // measured on requests that reach it, so what HTTP does not allow is made allowable: an unknown method becomes GET, bytes
 // that a target cannot have are percent-encoded, an absolute target keeps its path. A valid source is named in
 // X-Forwarded-For.
-func appendRequest(b []byte, q *Request, source netip.Addr) []byte {
+func appendRequest(b []byte, q *trace.Request, source netip.Addr) []byte {
 	method := knownMethod(q.Method)
 	b = append(b, method...)
 	b = append(b, ' ')

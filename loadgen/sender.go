@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"sluice/loadgen/trace"
 )
 
 // sender is a replay under way: its connections, and what waits for one. A single goroutine owns it.
@@ -15,7 +17,7 @@ import (
 // PoP's.
 type sender struct {
 	*Replay
-	trace   *Trace
+	trace   *trace.Trace
 	poller  *poller
 	out     *Outcome
 	edges   []netip.AddrPort // of all PoPs in a row
@@ -49,7 +51,7 @@ type again struct {
 	rerouted int  // how often an edge refused its connection
 }
 
-func newSender(r *Replay, trace *Trace, p *poller) *sender {
+func newSender(r *Replay, trace *trace.Trace, p *poller) *sender {
 	s := &sender{
 		Replay: r,
 		trace:  trace,

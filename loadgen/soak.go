@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // Soak is a long run in rounds, with a random fault in each. The faults are to the tier: no client need notice one, and no edge is
@@ -17,9 +19,9 @@ import (
 type Soak struct {
 	Rounds int // at least 3
 	Length time.Duration
-	Seed   uint64                                    // of the faults
-	Replay Replay                                    // but for its edges and its carrier, which are the site's
-	Trace  func(round int) (trace *Trace, err error) // the traffic of a round, as long as that
+	Seed   uint64                                          // of the faults
+	Replay Replay                                          // but for its edges and its carrier, which are the site's
+	Trace  func(round int) (trace *trace.Trace, err error) // the traffic of a round, as long as that
 }
 
 // used is what an edge holds when it is at rest. Memory is what is resident, or the size at which the garbage collector begins if that

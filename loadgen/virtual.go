@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // Limiter is the limiter in virtual time, as whoever has one hands it in.
@@ -45,7 +47,7 @@ const idleClose = time.Minute
 
 // Simulate sends a trace through a limiter in virtual time and judges every decision as it falls. It returns early, with what it
 // has, when ctx is done.
-func Simulate(ctx context.Context, t *Trace, mode Mode, o JudgeOptions, v VirtualOptions, l Limiter) (Figures, error) {
+func Simulate(ctx context.Context, t *trace.Trace, mode Mode, o JudgeOptions, v VirtualOptions, l Limiter) (Figures, error) {
 	if v.PerConnection == 0 {
 		v.PerConnection = 20
 	}

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // WhatIf is what rules would have done to the requests of a log: who would have been refused, when, how often, by which
@@ -162,7 +164,7 @@ type demand struct {
 }
 
 // RunWhatIf has rules judge a trace. It ends early with the error of ctx.
-func RunWhatIf(ctx context.Context, t *Trace, o WhatIfOptions) (*WhatIf, error) {
+func RunWhatIf(ctx context.Context, t *trace.Trace, o WhatIfOptions) (*WhatIf, error) {
 	w := &WhatIf{top: o.Top, start: t.Start, Rules: []RuleOutcome{}, Refused: []RefusedSource{}, Curves: []Curve{}}
 	if w.top == 0 {
 		w.top = 20
@@ -203,7 +205,7 @@ type whatIfSource struct {
 type whatIfGather struct {
 	*WhatIf
 	o       WhatIfOptions
-	t       *Trace
+	t       *trace.Trace
 	demands []slots[demand]  // by rule and counter
 	pairs   []map[pair]int32 // by rule: index of all
 	all     []RefusedSource
@@ -226,7 +228,7 @@ func (g *whatIfGather) request(i int) {
 	}
 	s := &g.sent[q.Source]
 	s.requests++
-	good := g.t.Role(i) == Good
+	good := g.t.Role(i) == trace.Good
 	if good {
 		s.good++
 	}
@@ -259,7 +261,7 @@ func (g *whatIfGather) request(i int) {
 }
 
 // ruled takes in what one rule said.
-func (g *whatIfGather) ruled(q *Request, c *RehearsedCase, answered bool) {
+func (g *whatIfGather) ruled(q *trace.Request, c *RehearsedCase, answered bool) {
 	rule, out := &g.o.Rules[c.Rule], &g.Rules[c.Rule]
 	out.Requests++
 	d := g.demands[c.Rule].of(c.Counter)
@@ -334,7 +336,7 @@ func (g *whatIfGather) finish() {
 		}
 		g.Rules[p.rule].RefusedSources++
 		p.Source, p.Rule, p.Shadow = g.t.Sources[p.source].Name, g.o.Rules[p.rule].Name, g.o.Rules[p.rule].Shadow
-		p.Good = g.sent[p.source].called || g.t.Sources[p.source].Role == Good
+		p.Good = g.sent[p.source].called || g.t.Sources[p.source].Role == trace.Good
 		p.Mean = ratio(float64(p.Refused), p.Blocks)
 		g.Refused = append(g.Refused, *p)
 	}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // String is the instant in UTC, or the time since the trace's start; nothing for the zero Moment.
@@ -72,7 +74,7 @@ func (r *WhatIf) lines() []string {
 	}
 	about = append(about, "over "+run.Duration.round())
 	if run.Lines > 0 {
-		about = append(about, thousands(uint64(run.Lines))+" lines read, "+skippedText(run.Skipped))
+		about = append(about, thousands(uint64(run.Lines))+" lines read, "+trace.SkippedText(run.Skipped))
 	}
 	out = append(out, "  "+strings.Join(about, ", "))
 	for _, o := range r.Rules {

@@ -10,31 +10,33 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/loadgen/trace"
 )
 
 // whatIfTrace is three sources: one far over four a second, one over it once, one never.
-func whatIfTrace() *Trace {
-	t := &Trace{Name: "mill.log", Seed: 1, Lines: 40, Skipped: map[string]int{}, Start: time.Date(2021, 3, 15, 7, 0, 0, 0, time.UTC),
-		Sources: []Source{
+func whatIfTrace() *trace.Trace {
+	t := &trace.Trace{Name: "mill.log", Seed: 1, Lines: 40, Skipped: map[string]int{}, Start: time.Date(2021, 3, 15, 7, 0, 0, 0, time.UTC),
+		Sources: []trace.Source{
 			{Name: "192.0.2.1", Addr: netip.MustParseAddr("192.0.2.1")},
 			{Name: "192.0.2.2", Addr: netip.MustParseAddr("192.0.2.2")},
 			{Name: "<b>198.51.100.3", Addr: netip.MustParseAddr("198.51.100.3")},
 		}}
 	add := func(source int32, every time.Duration, n int, status int16) {
 		for i := range n {
-			t.Requests = append(t.Requests, Request{At: time.Duration(i) * every, Source: source, Status: status, Method: "GET", Path: "/"})
+			t.Requests = append(t.Requests, trace.Request{At: time.Duration(i) * every, Source: source, Status: status, Method: "GET", Path: "/"})
 		}
 	}
 	add(0, 100*time.Millisecond, 30, 401)
 	add(1, 150*time.Millisecond, 6, 200)
 	add(2, 700*time.Millisecond, 4, 304)
-	sortRequests(t)
+	trace.Sort(t)
 	return t
 }
 
 // strictEvery is a rule whose limiter refuses each source's requests from the n-th on, which is no good limiter: what is tested
 // is the report. It blocks for good.
-func strictEvery(t *Trace, n int) func(int) Rehearsed {
+func strictEvery(t *trace.Trace, n int) func(int) Rehearsed {
 	seen := map[int32]int{}
 	return func(i int) Rehearsed {
 		s := t.Requests[i].Source
@@ -149,7 +151,7 @@ func TestWhatIfRules(t *testing.T) {
 
 // TestWhatIfOfNothing: a trace whose requests are all fine, without instants and without statuses.
 func TestWhatIfOfNothing(t *testing.T) {
-	trace := &Trace{Name: "calm", Sources: []Source{{Name: "a", Role: Good}}, Requests: []Request{{At: time.Second}}}
+	trace := &trace.Trace{Name: "calm", Sources: []trace.Source{{Name: "a", Role: trace.Good}}, Requests: []trace.Request{{At: time.Second}}}
 	w, err := RunWhatIf(t.Context(), trace, WhatIfOptions{
 		Rules:    []WhatIfRule{{Name: "default", Limit: 1, Window: time.Second}},
 		Rehearse: func(int) Rehearsed { return Rehearsed{Cases: []RehearsedCase{{Counts: true}}} },

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"sluice/loadgen/trace"
 )
 
 // Workload is traffic that has a name.
@@ -53,7 +55,7 @@ const requestsMax = 50_000_000
 
 // Generate makes the workload of that name. The same name and options give the same trace. An unknown name or an impossible
 // option is an error.
-func Generate(name string, o WorkloadOptions) (*Trace, error) {
+func Generate(name string, o WorkloadOptions) (*trace.Trace, error) {
 	var chosen *Workload
 	var names []string
 	for _, w := range Workloads() {
@@ -83,7 +85,7 @@ func Generate(name string, o WorkloadOptions) (*Trace, error) {
 	if o.Rate*o.Duration.Seconds() > requestsMax {
 		return nil, tooMany(name)
 	}
-	w := &weaver{o: o, t: &Trace{Name: name, Seed: o.Seed}, rng: rand.New(rand.NewPCG(o.Seed, hashString(name)))}
+	w := &weaver{o: o, t: &trace.Trace{Name: name, Seed: o.Seed}, rng: rand.New(rand.NewPCG(o.Seed, trace.Hash(name)))}
 	chosen.weave(w)
 	if w.full {
 		return nil, tooMany(name)
@@ -91,7 +93,7 @@ func Generate(name string, o WorkloadOptions) (*Trace, error) {
 	if len(w.t.Requests) == 0 {
 		return nil, fmt.Errorf("workload %s: no request within %v; raise --rate or --duration", name, o.Duration)
 	}
-	sortRequests(w.t)
+	trace.Sort(w.t)
 	return w.t, nil
 }
 
@@ -102,14 +104,14 @@ func tooMany(name string) error {
 // weaver puts a workload together, source by source.
 type weaver struct {
 	o              WorkloadOptions
-	t              *Trace
+	t              *trace.Trace
 	rng            *rand.Rand
 	full           bool // more requests than there may be
 	goods, abusers uint32
 
 	// Of the requests that are sent from here on.
 	method, path string // empty: GET, and one of some pages
-	role         Role
+	role         trace.Role
 }
 
 // limitRate is the even rate, per second, that just meets the limit.
@@ -127,23 +129,23 @@ func (w *weaver) rate(otherwise float64) float64 {
 // (198.18.0.0/15) as long as it lasts, then out of the one that carriers share (100.64.0.0/10).
 func (w *weaver) good() int32 {
 	w.goods++
-	return w.source(Good, address(w.goods, "198.18.0.0", "100.64.0.0"))
+	return w.source(trace.Good, address(w.goods, "198.18.0.0", "100.64.0.0"))
 }
 
 func (w *weaver) abuser() int32 {
 	w.abusers++
-	return w.source(Abuser, address(w.abusers, "198.19.0.0", "100.96.0.0"))
+	return w.source(trace.Abuser, address(w.abusers, "198.19.0.0", "100.96.0.0"))
 }
 
 func address(n uint32, first, then string) netip.Addr {
 	if n < 1<<16 {
-		return addrPlus(netip.MustParseAddr(first), n)
+		return trace.AddrPlus(netip.MustParseAddr(first), n)
 	}
-	return addrPlus(netip.MustParseAddr(then), n)
+	return trace.AddrPlus(netip.MustParseAddr(then), n)
 }
 
-func (w *weaver) source(role Role, addr netip.Addr) int32 {
-	w.t.Sources = append(w.t.Sources, Source{Name: addr.String(), Addr: addr, Role: role})
+func (w *weaver) source(role trace.Role, addr netip.Addr) int32 {
+	w.t.Sources = append(w.t.Sources, trace.Source{Name: addr.String(), Addr: addr, Role: role})
 	return int32(len(w.t.Sources) - 1)
 }
 
@@ -157,7 +159,7 @@ func (w *weaver) send(source int32, at float64) {
 		w.full = true
 		return
 	}
-	r := Request{At: t, Source: source, Role: w.role, Method: "GET", Host: "demo.test", Path: w.path}
+	r := trace.Request{At: t, Source: source, Role: w.role, Method: "GET", Host: "demo.test", Path: w.path}
 	if w.method != "" {
 		r.Method = w.method
 	}

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/loadgen/trace"
 )
 
 // busiest is the largest exact count of each source.
-func busiest(trace *Trace, window time.Duration) []uint32 {
+func busiest(trace *trace.Trace, window time.Duration) []uint32 {
 	j := NewEstimatorJudge(JudgeOptions{Limit: 1, Window: window})
 	most := make([]uint32, len(trace.Sources))
 	for _, r := range trace.Requests {
@@ -29,29 +31,29 @@ func TestWorkloads(t *testing.T) {
 	for _, w := range Workloads() {
 		for _, rule := range rules {
 			o := WorkloadOptions{Seed: 1, Limit: rule.limit, Window: rule.window, Duration: max(5*rule.window, 30*time.Second)}
-			trace, err := Generate(w.Name, o)
+			traffic, err := Generate(w.Name, o)
 			if err != nil {
 				t.Errorf("%s: %v", w.Name, err)
 				continue
 			}
 			names := make(map[string]bool)
-			for i, s := range trace.Sources {
+			for i, s := range traffic.Sources {
 				if !s.Addr.IsValid() || names[s.Name] {
 					t.Errorf("%s: source %d is %q at %v", w.Name, i, s.Name, s.Addr)
 				}
 				names[s.Name] = true
 			}
 			last := time.Duration(0)
-			for _, r := range trace.Requests {
+			for _, r := range traffic.Requests {
 				if r.At < last || r.At >= o.Duration || r.Method == "" || !strings.HasPrefix(r.Path, "/") {
 					t.Fatalf("%s: request %+v after %v", w.Name, r, last)
 				}
 				last = r.At
 			}
 			over, good := 0, 0
-			for i, most := range busiest(trace, rule.window) {
-				switch s := trace.Sources[i]; {
-				case s.Role == Good:
+			for i, most := range busiest(traffic, rule.window) {
+				switch s := traffic.Sources[i]; {
+				case s.Role == trace.Good:
 					good++
 					// A crowd of people behind one address, or logins and pages together, may add up.
 					if most > rule.limit && w.Name != "flash-crowd" && (w.Name != "stuffing" || rule.limit > 5) {
@@ -66,7 +68,7 @@ func TestWorkloads(t *testing.T) {
 			if (over == 0) != (w.Name == "steady" || w.Name == "below" || w.Name == "rotate-24" || w.Name == "flash-crowd") {
 				t.Errorf("%s, limit %d: %d abusers over the limit", w.Name, rule.limit, over)
 			}
-			if rate := float64(len(trace.Requests)) / trace.Duration().Seconds(); w.Name == "mixed" && (rate < 1000 || good < 200) {
+			if rate := float64(len(traffic.Requests)) / traffic.Duration().Seconds(); w.Name == "mixed" && (rate < 1000 || good < 200) {
 				t.Errorf("mixed, limit %d: %.0f requests/s, %d good sources", rule.limit, rate, good)
 			}
 		}
@@ -75,7 +77,7 @@ func TestWorkloads(t *testing.T) {
 
 func TestWorkloadSeeds(t *testing.T) {
 	o := WorkloadOptions{Seed: 1, Limit: 20, Window: time.Second, Duration: 5 * time.Second}
-	make := func(o WorkloadOptions) *Trace {
+	make := func(o WorkloadOptions) *trace.Trace {
 		trace, err := Generate("mixed", o)
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +112,7 @@ func TestGenerateErrors(t *testing.T) {
 }
 
 func TestMergeAndSpeed(t *testing.T) {
-	log, err := ReadTrace(ReadOptions{}, written(t, "a.log", `198.19.0.1 - - [15/Mar/2021:12:00:00 +0000] "GET /a HTTP/1.1" 200 12`+"\n"))
+	log, err := trace.Read(trace.ReadOptions{}, written(t, "a.log", `198.19.0.1 - - [15/Mar/2021:12:00:00 +0000] "GET /a HTTP/1.1" 200 12`+"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +120,7 @@ func TestMergeAndSpeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := Merge(log, attack)
+	m := trace.Merge(log, attack)
 	if len(m.Requests) != 1+len(attack.Requests) || len(m.Sources) != 2 || m.Sources[0].Name == m.Sources[1].Name || !m.Start.Equal(log.Start) {
 		t.Errorf("merged: %d requests of %v from %v", len(m.Requests), m.Sources, m.Start)
 	}
@@ -157,29 +159,29 @@ func TestRotation(t *testing.T) {
 // TestWriteAndReadAgain writes workloads in every format and reads them again.
 func TestWriteAndReadAgain(t *testing.T) {
 	for _, name := range []string{"mixed", "nat", "rotate-64", "stuffing"} {
-		trace, err := Generate(name, WorkloadOptions{Seed: 3, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
+		traffic, err := Generate(name, WorkloadOptions{Seed: 3, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for format, ending := range []string{".jsonl", ".csv", ".log"} {
 			var b bytes.Buffer
-			if err := WriteTrace(&b, trace, Format(format)); err != nil {
+			if err := trace.Write(&b, traffic, trace.Format(format)); err != nil {
 				t.Fatal(err)
 			}
-			again, err := ReadTrace(ReadOptions{}, written(t, name+ending, b.String()))
+			again, err := trace.Read(trace.ReadOptions{}, written(t, name+ending, b.String()))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(again.Requests) != len(trace.Requests) {
-				t.Errorf("%s%s: %d requests, want %d", name, ending, len(again.Requests), len(trace.Requests))
+			if len(again.Requests) != len(traffic.Requests) {
+				t.Errorf("%s%s: %d requests, want %d", name, ending, len(again.Requests), len(traffic.Requests))
 				continue
 			}
-			if Format(format) == CLF {
+			if trace.Format(format) == trace.CLF {
 				continue // whole seconds only
 			}
-			for i := range trace.Requests {
-				a, b := trace.Requests[i], again.Requests[i]
-				if a.At != b.At || a.Path != b.Path || a.Method != b.Method || trace.Role(i) != again.Role(i) {
+			for i := range traffic.Requests {
+				a, b := traffic.Requests[i], again.Requests[i]
+				if a.At != b.At || a.Path != b.Path || a.Method != b.Method || traffic.Role(i) != again.Role(i) {
 					t.Fatalf("%s%s: request %d is %v, want %v", name, ending, i, b, a)
 				}
 			}

@@ -16,11 +16,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/loadgen"
+	"sluice/loadgen/trace"
 )
 
 // accuracySuite is what the accuracy command measures: traffic, and how much of it.
 type accuracySuite struct {
-	traces      []*loadgen.Trace
+	traces      []*trace.Trace
 	limits      []uint
 	window      time.Duration
 	adversaries []string
@@ -91,7 +92,7 @@ func (s *accuracySuite) load(dir string) error {
 	}
 	slices.Sort(files)
 	for _, file := range files {
-		t, err := loadgen.ReadTrace(loadgen.ReadOptions{Seed: s.seed}, file)
+		t, err := trace.Read(trace.ReadOptions{Seed: s.seed}, file)
 		if err != nil {
 			return err
 		}
@@ -108,7 +109,7 @@ type section struct {
 }
 
 type accuracyRun struct {
-	trace    func() (*loadgen.Trace, error)
+	trace    func() (*trace.Trace, error)
 	mode     loadgen.Mode
 	limit    uint
 	estimate string
@@ -116,8 +117,8 @@ type accuracyRun struct {
 }
 
 func (s *accuracySuite) sections() []section {
-	kept := func(t *loadgen.Trace) func() (*loadgen.Trace, error) {
-		return func() (*loadgen.Trace, error) { return t, nil }
+	kept := func(t *trace.Trace) func() (*trace.Trace, error) {
+		return func() (*trace.Trace, error) { return t, nil }
 	}
 	overTraces := func(mode loadgen.Mode, edges int) (runs []accuracyRun) {
 		for _, estimate := range []string{"nearest", "lower"} {
@@ -136,7 +137,7 @@ func (s *accuracySuite) sections() []section {
 			if s.scale > 1 && name == "below" {
 				o.Rate = 1000
 			}
-			attacks = append(attacks, accuracyRun{func() (*loadgen.Trace, error) { return loadgen.Generate(name, o) }, loadgen.Deployed, s.limit, estimate, 8})
+			attacks = append(attacks, accuracyRun{func() (*trace.Trace, error) { return loadgen.Generate(name, o) }, loadgen.Deployed, s.limit, estimate, 8})
 		}
 	}
 	return []section{

@@ -3,13 +3,13 @@ package main
 import (
 	"time"
 
-	"sluice/loadgen"
+	"sluice/loadgen/trace"
 	"sluice/pop"
 )
 
 // reach tells which edges the sources of a trace meet at a time, as a set of bits: those of their PoP. Edges is how many each PoP has;
 // they are numbered through, those of the first PoP first.
-func reach(t *loadgen.Trace, affinity *pop.Affinity, edges []int) func(source int32, at time.Duration) uint64 {
+func reach(t *trace.Trace, affinity *pop.Affinity, edges []int) func(source int32, at time.Duration) uint64 {
 	sets, first := make([]uint64, len(edges)), 0
 	for i, n := range edges {
 		sets[i] = (1<<n - 1) << first

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/loadgen"
+	"sluice/loadgen/trace"
 	"sluice/pop"
 )
 
@@ -77,7 +78,7 @@ func (f *labFlags) soak(ctx context.Context, site *loadgen.Site, rule pop.Rule, 
 	return site.CheckSoak(ctx, loadgen.Soak{
 		Rounds: f.times, Length: traffic.duration, Seed: seed,
 		Replay: loadgen.Replay{Affinity: affinity.PoP, PerConnection: send.perConnection, Seed: seed, Speed: send.speed},
-		Trace: func(round int) (*loadgen.Trace, error) {
+		Trace: func(round int) (*trace.Trace, error) {
 			traffic.seed = seed + uint64(round)
 			return traffic.load(rule.Counter.Limit, rule.Counter.Window, f.edges)
 		},

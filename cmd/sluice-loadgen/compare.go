@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/loadgen"
+	"sluice/loadgen/trace"
 	"sluice/pop"
 )
 
@@ -58,7 +59,7 @@ func cmdCompare(ctx context.Context, args []string) error {
 }
 
 // compare runs the designs of others, and Sluice under each of the rules, which differ in their estimate alone.
-func compare(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) (*loadgen.Report, error) {
+func compare(ctx context.Context, t *trace.Trace, mode loadgen.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) (*loadgen.Report, error) {
 	began := time.Now()
 	if mode == loadgen.Estimator { // nobody is blocked, by no edge and not by the PoP
 		rules = slices.Clone(rules)
@@ -129,7 +130,7 @@ func ours(r pop.Rule, edges int) string {
 }
 
 // contenders is all designs: of each kind, those of others and then ours.
-func contenders(t *loadgen.Trace, mode loadgen.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) ([]loadgen.Contender, error) {
+func contenders(t *trace.Trace, mode loadgen.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) ([]loadgen.Contender, error) {
 	var alone, together []loadgen.Contender
 	for _, rule := range rules {
 		alone = append(alone, loadgen.Contender{

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/loadgen"
+	"sluice/loadgen/trace"
 )
 
 // traceFlags say which requests a subcommand works on.
@@ -51,16 +52,16 @@ func workloadHelp() string {
 
 // load reads or makes the trace. Limit and window are what a workload plays against, edges how many it may meet. With both
 // a trace and a workload, the workload plays over the trace.
-func (f *traceFlags) load(limit uint32, window time.Duration, edges int) (*loadgen.Trace, error) {
+func (f *traceFlags) load(limit uint32, window time.Duration, edges int) (*trace.Trace, error) {
 	if len(f.files) == 0 && f.workload == "" {
 		return nil, usagef("no traffic: give --trace FILE or --workload NAME")
 	}
 	if f.duration < 0 || f.rate < 0 {
 		return nil, usagef("--duration %v, --rate %v: must not be negative", f.duration, f.rate)
 	}
-	var traces []*loadgen.Trace
+	var traces []*trace.Trace
 	if len(f.files) > 0 {
-		o := loadgen.ReadOptions{Fold: f.fold, Seed: f.seed}
+		o := trace.ReadOptions{Fold: f.fold, Seed: f.seed}
 		var err error
 		if o.From, o.FoldFrom, err = f.instant("--from", f.from); err != nil {
 			return nil, err
@@ -68,7 +69,7 @@ func (f *traceFlags) load(limit uint32, window time.Duration, edges int) (*loadg
 		if o.To, o.FoldTo, err = f.instant("--to", f.to); err != nil {
 			return nil, err
 		}
-		t, err := loadgen.ReadTrace(o, f.files...)
+		t, err := trace.Read(o, f.files...)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +89,7 @@ func (f *traceFlags) load(limit uint32, window time.Duration, edges int) (*loadg
 	if len(traces) == 1 {
 		return traces[0], nil
 	}
-	return loadgen.Merge(traces...), nil
+	return trace.Merge(traces...), nil
 }
 
 // instant reads an instant, or a time of day where days are folded.

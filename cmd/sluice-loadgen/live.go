@@ -12,6 +12,7 @@ import (
 
 	"sluice/counter"
 	"sluice/loadgen"
+	"sluice/loadgen/trace"
 	"sluice/pop"
 )
 
@@ -47,7 +48,7 @@ func (f *sendFlags) check() (err error) {
 
 // trace reads or makes the trace, in the time of the run. What a workload plays against is the edge's rule as the trace
 // sees it: a window longer by the speed.
-func (f *sendFlags) trace(traffic *traceFlags, rule pop.Rule, edges int) (*loadgen.Trace, error) {
+func (f *sendFlags) trace(traffic *traceFlags, rule pop.Rule, edges int) (*trace.Trace, error) {
 	t, err := traffic.load(rule.Counter.Limit, time.Duration(float64(rule.Counter.Window)*f.speed), edges)
 	if err != nil {
 		return nil, err
@@ -62,9 +63,9 @@ type live struct {
 	rule    pop.Rule
 	phase   func(counter.Source) uint16 // when windows of sources begin; nil: all on the clock's
 	send    *sendFlags
-	trace   *loadgen.Trace // in the time of the run
-	edges   []int          // of each PoP; at most 64 in all
-	nodes   int            // of each PoP
+	trace   *trace.Trace // in the time of the run
+	edges   []int        // of each PoP; at most 64 in all
+	nodes   int          // of each PoP
 
 	affinity *pop.Affinity
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/loadgen"
+	"sluice/loadgen/trace"
 	"sluice/pop"
 )
 
@@ -56,7 +57,7 @@ func cmdSimulate(ctx context.Context, args []string) error {
 
 // simulate runs one rule over a trace: the two-counter baseline, the formula with perfect knowledge, and, where there is more than
 // one edge or a fault, the PoP.
-func simulate(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags) (*loadgen.Report, error) {
+func simulate(ctx context.Context, t *trace.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags) (*loadgen.Report, error) {
 	o := loadgen.JudgeOptions{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout}
 	began := time.Now()
 	base, worst := loadgen.Baseline(t, mode, o)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/loadgen"
+	"sluice/loadgen/trace"
 	"sluice/pop"
 )
 
@@ -20,12 +21,12 @@ type virtualSite struct {
 	start    time.Time
 	faults   []loadgen.Fault // still to come, the next one first
 	affinity *pop.Affinity
-	trace    *loadgen.Trace
+	trace    *trace.Trace
 	err      error
 }
 
 // newVirtualSite makes the PoPs of size, without the faults and changes of routes if undisturbed.
-func newVirtualSite(t *loadgen.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags, undisturbed bool) (*virtualSite, error) {
+func newVirtualSite(t *trace.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags, undisturbed bool) (*virtualSite, error) {
 	s := &virtualSite{edges: size.edges, nodes: size.nodes, start: startOf(t), trace: t}
 	routes := size.routes
 	if undisturbed {
@@ -146,7 +147,7 @@ func (s *virtualSite) running() (edges uint64) {
 
 // boundOf is how many requests of a source the design allows in any window, or nil where the run leaves it: a PoP knows nothing of
 // what another has counted, and what a node or an edge lost counts as little.
-func boundOf(t *loadgen.Trace, rule pop.Rule, size *popFlags) func(source int32) uint32 {
+func boundOf(t *trace.Trace, rule pop.Rule, size *popFlags) func(source int32) uint32 {
 	if len(size.troubles)+len(size.routes) > 0 {
 		return nil
 	}

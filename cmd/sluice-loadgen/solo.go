@@ -9,6 +9,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/loadgen"
+	"sluice/loadgen/trace"
 	"sluice/mitigation"
 	"sluice/pop"
 )
@@ -31,7 +32,7 @@ func sourceIndex(s counter.Source) int32 {
 // epoch is when a workload begins, which has no time of its own.
 var epoch = time.Unix(1_700_000_000, 0)
 
-func startOf(t *loadgen.Trace) time.Time {
+func startOf(t *trace.Trace) time.Time {
 	if t.Start.IsZero() {
 		return epoch
 	}
@@ -79,7 +80,7 @@ type solo struct {
 	news     []loadgen.InForce
 }
 
-func newSolo(t *loadgen.Trace, mode loadgen.Mode, rule pop.Rule) *solo {
+func newSolo(t *trace.Trace, mode loadgen.Mode, rule pop.Rule) *solo {
 	return &solo{
 		limiter: alone(roomFor(t), simSecret.Phase), rule: ruleOf(rule, mode),
 		start: startOf(t), now: startOf(t), sources: sourceKeys(t),
@@ -96,9 +97,9 @@ func alone(room int, phase func(counter.Source) uint16) limiter.Limiter {
 
 // roomFor is a table in which no source of the trace is ever in another's way, so that every run gives the same: one counter in 64 may
 // have fine bins. It is no larger than an edge's.
-func roomFor(t *loadgen.Trace) int { return min(64*len(t.Sources)+1000, 1_000_000) }
+func roomFor(t *trace.Trace) int { return min(64*len(t.Sources)+1000, 1_000_000) }
 
-func sourceKeys(t *loadgen.Trace) []counter.Source {
+func sourceKeys(t *trace.Trace) []counter.Source {
 	keys := make([]counter.Source, len(t.Sources))
 	for i := range keys {
 		keys[i] = sourceKey(int32(i))

@@ -6,6 +6,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/loadgen"
+	"sluice/loadgen/trace"
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/sim"
@@ -21,7 +22,7 @@ type virtualPoP struct {
 	first   int // number of its first edge among those of all PoPs
 }
 
-func newVirtualPoP(t *loadgen.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags) (*virtualPoP, error) {
+func newVirtualPoP(t *trace.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags) (*virtualPoP, error) {
 	v := &virtualPoP{rule: ruleOf(rule, mode), start: startOf(t), sources: sourceKeys(t)}
 	w, err := sim.New(sim.Config{
 		Edges: size.edges, Nodes: size.nodes, RTT: size.rtt, Counters: roomFor(t), Secret: simSecret,

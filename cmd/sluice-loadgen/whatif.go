@@ -17,6 +17,7 @@ import (
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/loadgen"
+	"sluice/loadgen/trace"
 	"sluice/mitigation"
 )
 
@@ -235,7 +236,7 @@ func drawCurve(c *edge.Config, r edge.RuleConfig, run func(*edge.Config, uint32)
 }
 
 // rehearse has one edge with the configuration judge a trace, as loadgen wants it.
-func rehearse(t *loadgen.Trace, c *edge.Config) (loadgen.WhatIfOptions, error) {
+func rehearse(t *trace.Trace, c *edge.Config) (loadgen.WhatIfOptions, error) {
 	var o loadgen.WhatIfOptions
 	room := len(c.Rules) * roomFor(t)
 	counters := min(room, 20_000_000)
@@ -302,7 +303,7 @@ func about(r edge.RuleConfig) string {
 }
 
 // notes says where a log knows less than an edge does.
-func notes(t *loadgen.Trace, c *edge.Config) (notes []string) {
+func notes(t *trace.Trace, c *edge.Config) (notes []string) {
 	unknown := 0
 	for i := range t.Requests {
 		if t.Requests[i].Status == 0 {

@@ -1,4 +1,4 @@
-package loadgen
+package trace
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ const lineMax = 64 << 10
 type parser func(line []byte, r *record) (skipped string)
 
 // file reads one file into g.
-func (g *gatherer) file(index int32, name string) (err error) {
+func (g *builder) file(index int32, name string) (err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		var path *os.PathError
@@ -41,7 +41,7 @@ func (g *gatherer) file(index int32, name string) (err error) {
 		in = z
 	}
 	g.file32, g.name = index, filepath.Base(name)
-	g.seed = mix(g.options.Seed) ^ hashString(g.name)
+	g.seed = Mix(g.options.Seed) ^ Hash(g.name)
 
 	var parse parser
 	switch filepath.Ext(base) {
@@ -67,7 +67,7 @@ func (p *logParser) parse(line []byte, r *record) string {
 }
 
 // lines feeds g the lines of in.
-func (g *gatherer) lines(in io.Reader, parse parser) error {
+func (g *builder) lines(in io.Reader, parse parser) error {
 	b := bufio.NewReaderSize(in, lineMax)
 	n := 0
 	for {
@@ -100,7 +100,7 @@ func (g *gatherer) lines(in io.Reader, parse parser) error {
 	return nil
 }
 
-func (g *gatherer) line(line []byte, n int, parse parser) (skipped string, err error) {
+func (g *builder) line(line []byte, n int, parse parser) (skipped string, err error) {
 	if n == 1 {
 		line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 	}

@@ -1,4 +1,4 @@
-package loadgen
+package trace
 
 import (
 	"fmt"
@@ -26,8 +26,8 @@ type foldKey struct {
 	file, day, client int32
 }
 
-// gatherer makes one trace of the records of several files.
-type gatherer struct {
+// builder makes one trace of the records of several files.
+type builder struct {
 	options  ReadOptions
 	trace    *Trace
 	from, to int64
@@ -47,7 +47,7 @@ type gatherer struct {
 }
 
 // add takes one record of the line with that number.
-func (g *gatherer) add(r *record, line int) (skipped string, err error) {
+func (g *builder) add(r *record, line int) (skipped string, err error) {
 	if len(r.client) == 0 || len(r.client) == 1 && r.client[0] == '-' {
 		return SkippedSource, nil
 	}
@@ -77,7 +77,7 @@ func (g *gatherer) add(r *record, line int) (skipped string, err error) {
 	}
 	if r.coarse {
 		g.trace.Coarse = true
-		at += int64(mix(g.seed+uint64(line)) % uint64(time.Second))
+		at += int64(Mix(g.seed+uint64(line)) % uint64(time.Second))
 	}
 	if r.sample > 1 {
 		g.trace.Skipped[SkippedSample] += int(r.sample - 1)
@@ -106,7 +106,7 @@ func sinceWhat(relative bool) string {
 }
 
 // intern keeps one copy of each string.
-func (g *gatherer) intern(b []byte) string {
+func (g *builder) intern(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}
@@ -119,7 +119,7 @@ func (g *gatherer) intern(b []byte) string {
 }
 
 // client is the index in g.names of who the log calls b.
-func (g *gatherer) client(b []byte, role Role) int32 {
+func (g *builder) client(b []byte, role Role) int32 {
 	if i, ok := g.clients[string(b)]; ok {
 		return i
 	}
@@ -148,8 +148,8 @@ func (g *gatherer) client(b []byte, role Role) int32 {
 
 // standIn is an address for a client that a log knows by its host name only: one out of 240.0.0.0/4, which no real client
 // has, by the name's hash, and the next one where another name has that already.
-func (g *gatherer) standIn(name string) netip.Addr {
-	h := hashString(name)
+func (g *builder) standIn(name string) netip.Addr {
+	h := Hash(name)
 	for ; ; h++ {
 		a := netip.AddrFrom4([4]byte{0xf0 | byte(h>>24)&0x0f, byte(h >> 16), byte(h >> 8), byte(h)})
 		if !g.taken[a] {
@@ -160,7 +160,7 @@ func (g *gatherer) standIn(name string) netip.Addr {
 }
 
 // fold is the source that a client is on one day in one file.
-func (g *gatherer) fold(days, client int32) int32 {
+func (g *builder) fold(days, client int32) int32 {
 	k := foldKey{g.file32, days, client}
 	if i, ok := g.folded[k]; ok {
 		return i
@@ -174,7 +174,7 @@ func (g *gatherer) fold(days, client int32) int32 {
 }
 
 // finish sorts what was gathered and counts it from the trace's start.
-func (g *gatherer) finish(files []string) (*Trace, error) {
+func (g *builder) finish(files []string) (*Trace, error) {
 	t := g.trace
 	bases := make([]string, len(files))
 	for i, f := range files {
@@ -183,7 +183,7 @@ func (g *gatherer) finish(files []string) (*Trace, error) {
 	t.Name = strings.Join(bases, " ")
 	if len(t.Requests) == 0 {
 		if g.first > g.last {
-			return nil, fmt.Errorf("loadgen: read trace %s: none of its %d lines is a request (%s)", strings.Join(files, " "), t.Lines, skippedText(t.Skipped))
+			return nil, fmt.Errorf("loadgen: read trace %s: none of its %d lines is a request (%s)", strings.Join(files, " "), t.Lines, SkippedText(t.Skipped))
 		}
 		if g.relative > 0 {
 			return nil, fmt.Errorf("loadgen: read trace %s: no request in the chosen part", strings.Join(files, " "))
@@ -194,7 +194,7 @@ func (g *gatherer) finish(files []string) (*Trace, error) {
 	if !g.options.Fold {
 		t.Sources = g.names // clients outside the chosen time never got here
 	}
-	sortRequests(t)
+	Sort(t)
 
 	first := int64(t.Requests[0].At)
 	start := first - floorMod(first, int64(time.Second))

@@ -1,4 +1,4 @@
-package loadgen
+package trace
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Format is a form in which a trace is written. ReadTrace reads all of them.
+// Format is a form in which a trace is written. Read reads all of them.
 type Format uint8
 
 const (
@@ -20,10 +20,10 @@ const (
 	CLF // combined log format: whole seconds, and no roles
 )
 
-// WriteTrace writes a trace so that ReadTrace gives the same requests again, down to the nanosecond except in CLF. A
+// Write writes a trace so that Read gives the same requests again, down to the nanosecond except in CLF. A
 // source is written as the address of each request, or by its name where that is no address. Workloads are written with times since their start;
 // in CLF, which has instants only, they start in 2000.
-func WriteTrace(w io.Writer, t *Trace, f Format) error {
+func Write(w io.Writer, t *Trace, f Format) error {
 	b := bufio.NewWriterSize(w, 64<<10)
 	var err error
 	switch f {
@@ -40,8 +40,8 @@ func WriteTrace(w io.Writer, t *Trace, f Format) error {
 	return b.Flush()
 }
 
-// sender is how request i names its source.
-func (t *Trace) sender(i int) string {
+// sourceName is how request i names its source.
+func (t *Trace) sourceName(i int) string {
 	s := &t.Sources[t.Requests[i].Source]
 	if s.Spread > 1 {
 		return t.Addr(i).String()
@@ -69,7 +69,7 @@ func (t *Trace) writeJSON(b *bufio.Writer) error {
 			Method string          `json:"method,omitempty"`
 			Path   string          `json:"path,omitempty"`
 			Status int16           `json:"status,omitempty"`
-		}{json.RawMessage(t.stamp(i)), t.sender(i), t.Role(i).String(), r.Host, r.Method, r.Path, r.Status})
+		}{json.RawMessage(t.stamp(i)), t.sourceName(i), t.Role(i).String(), r.Host, r.Method, r.Path, r.Status})
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (t *Trace) writeCSV(b *bufio.Writer) error {
 		if r.Status != 0 {
 			status = strconv.Itoa(int(r.Status))
 		}
-		w.Write([]string{t.stamp(i), t.sender(i), r.Host, r.Method, r.Path, status, t.Role(i).String()})
+		w.Write([]string{t.stamp(i), t.sourceName(i), r.Host, r.Method, r.Path, status, t.Role(i).String()})
 	}
 	w.Flush()
 	return w.Error()
@@ -101,7 +101,7 @@ func (t *Trace) writeCLF(b *bufio.Writer) {
 	}
 	for i := range t.Requests {
 		r := &t.Requests[i]
-		name := t.sender(i)
+		name := t.sourceName(i)
 		if _, err := netip.ParseAddr(name); err != nil {
 			name = t.Addr(i).String()
 		}

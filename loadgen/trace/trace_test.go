@@ -1,4 +1,4 @@
-package loadgen
+package trace
 
 import (
 	"bytes"
@@ -133,7 +133,7 @@ func TestDirtyLog(t *testing.T) {
 		`192.0.2.9 - - [15/Mar/2021:12:00:12 +0000] "GET /` + strings.Repeat("x", 3*lineMax) + ` HTTP/1.1" 200 12`,
 		`192.0.2.9 - - [15/Mar/2021:12:00:13 +0000] "GET /last`, // cut short
 	}, "\n")
-	trace, err := ReadTrace(ReadOptions{Seed: 7}, logFile(t, "dirty.log.gz", text))
+	trace, err := Read(ReadOptions{Seed: 7}, logFile(t, "dirty.log.gz", text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestSpreadOfStamps(t *testing.T) {
 	}
 	path := logFile(t, "spread.log", b.String())
 	read := func(o ReadOptions) *Trace {
-		trace, err := ReadTrace(o, path)
+		trace, err := Read(o, path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestFold(t *testing.T) {
 192.0.2.8 - - [16/Mar/2021:23:59:59 +0000] "GET /d HTTP/1.1" 200 12
 `)
 	b := logFile(t, "b.log", `192.0.2.7 - - [16/Mar/2022:12:00:10 +0000] "GET /e HTTP/1.1" 200 12`+"\n")
-	trace, err := ReadTrace(ReadOptions{Fold: true}, a, b)
+	trace, err := Read(ReadOptions{Fold: true}, a, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestFold(t *testing.T) {
 		t.Errorf("start %v, want %v", trace.Start, want)
 	}
 
-	noon, err := ReadTrace(ReadOptions{Fold: true, FoldFrom: 12 * time.Hour, FoldTo: 13 * time.Hour}, a, b)
+	noon, err := Read(ReadOptions{Fold: true, FoldFrom: 12 * time.Hour, FoldTo: 13 * time.Hour}, a, b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestReadTraceErrors(t *testing.T) {
 
 	f := func(want string, o ReadOptions, files ...string) {
 		t.Helper()
-		trace, err := ReadTrace(o, files...)
+		trace, err := Read(o, files...)
 		if err == nil {
 			t.Errorf("%v: no error, %d requests; want %q", files, len(trace.Requests), want)
 		} else if !strings.Contains(err.Error(), want) {
@@ -299,7 +299,7 @@ func TestJSONAndCSV(t *testing.T) {
 	}
 	f := func(name, text string, skipped map[string]int) {
 		t.Helper()
-		trace, err := ReadTrace(ReadOptions{}, logFile(t, name, text))
+		trace, err := Read(ReadOptions{}, logFile(t, name, text))
 		if err != nil {
 			t.Error(err)
 			return

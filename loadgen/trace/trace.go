@@ -1,4 +1,8 @@
-package loadgen
+// Package trace is who asks for what and when: requests in the order of time, each of a source. A Trace is read from logs (Read: access
+// logs, JSON lines, CSV, gzipped or not), made by a workload, merged of several (Merge), sped up, and written again (Write).
+//
+// It knows nothing of limits or limiters. A Trace is held in memory and, once made, only read.
+package trace
 
 import (
 	"cmp"
@@ -52,8 +56,8 @@ type Trace struct {
 	Coarse   bool           // some stamps were of whole seconds, and were spread
 }
 
-// sortRequests brings requests into the order of time, those of one instant staying in the order they had.
-func sortRequests(t *Trace) {
+// Sort brings requests into the order of time, those of one instant staying in the order they had.
+func Sort(t *Trace) {
 	type key struct {
 		at time.Duration
 		i  int32
@@ -100,7 +104,7 @@ func (t *Trace) Addr(i int) netip.Addr {
 	if s.Spread <= 1 {
 		return s.Addr
 	}
-	return addrPlus(s.Addr, uint32(mix(t.Seed+uint64(i))%uint64(s.Spread)))
+	return AddrPlus(s.Addr, uint32(Mix(t.Seed+uint64(i))%uint64(s.Spread)))
 }
 
 // Line is the method and the target to send: those of the log, or "GET" and "/" where its request line was odd.
@@ -144,7 +148,7 @@ func Merge(traces ...*Trace) *Trace {
 		}
 	}
 	m.Name = strings.Join(parts, " + ")
-	sortRequests(m)
+	Sort(m)
 	return m
 }
 
@@ -161,24 +165,24 @@ func (t *Trace) Speed(times float64) *Trace {
 	return &fast
 }
 
-// mix is the finaliser of SplitMix64: neighbouring inputs give unrelated outputs.
-func mix(x uint64) uint64 {
+// Mix is the finaliser of SplitMix64: neighbouring inputs give unrelated outputs.
+func Mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// hashString is FNV-1a, finished by mix. Nothing depends on an adversary not knowing it.
-func hashString(s string) uint64 {
+// Hash is FNV-1a, finished by Mix. Nothing depends on an adversary not knowing it.
+func Hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 1099511628211
 	}
-	return mix(h)
+	return Mix(h)
 }
 
-func addrPlus(a netip.Addr, n uint32) netip.Addr {
+func AddrPlus(a netip.Addr, n uint32) netip.Addr {
 	b := a.As16()
 	for i, carry := 15, uint64(n); carry > 0 && i >= 0; i-- {
 		carry += uint64(b[i])

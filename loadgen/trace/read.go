@@ -1,4 +1,4 @@
-package loadgen
+package trace
 
 import (
 	"cmp"
@@ -38,7 +38,7 @@ const (
 	SkippedSample = "refused and not in the log, which holds a sample"
 )
 
-// ReadTrace reads logs into one trace, in the order of time whatever their own order was. A file's format follows from its
+// Read reads logs into one trace, in the order of time whatever their own order was. A file's format follows from its
 // ending: .jsonl (one object a line: t, source, host, method, path, status, role), .csv (the same as columns, named in the
 // first line), anything else an access log in common, combined or vhost_combined form; and .gz after any of them.
 //
@@ -50,7 +50,7 @@ const (
 // a stamp of a whole second.
 //
 // Errors name the file and, where one is to blame, the line. No usable line in all files is an error.
-func ReadTrace(o ReadOptions, files ...string) (*Trace, error) {
+func Read(o ReadOptions, files ...string) (*Trace, error) {
 	if len(files) == 0 {
 		return nil, fmt.Errorf("loadgen: read trace: no file given")
 	}
@@ -67,7 +67,7 @@ func ReadTrace(o ReadOptions, files ...string) (*Trace, error) {
 	if o.Fold && o.FoldFrom >= o.FoldTo {
 		return nil, fmt.Errorf("loadgen: read trace: the part of the day starts at %v, which is not before its end at %v", o.FoldFrom, o.FoldTo)
 	}
-	g := gatherer{
+	g := builder{
 		options: o,
 		trace:   &Trace{Seed: o.Seed, Skipped: make(map[string]int)},
 		from:    math.MinInt64, to: math.MaxInt64,
@@ -92,8 +92,8 @@ func ReadTrace(o ReadOptions, files ...string) (*Trace, error) {
 	return g.finish(files)
 }
 
-// skippedText lists why lines gave no request (Trace.Skipped), the most frequent reason first.
-func skippedText(skipped map[string]int) string {
+// SkippedText lists why lines gave no request (Trace.Skipped), the most frequent reason first.
+func SkippedText(skipped map[string]int) string {
 	if len(skipped) == 0 {
 		return "nothing skipped"
 	}
