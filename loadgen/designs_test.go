@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/loadgen/trace"
+	"sluice/loadgen/workload"
 )
 
 // designCase is a rule of 4 in a second for a design in one place.
@@ -267,7 +268,7 @@ func TestCosts(t *testing.T) {
 
 // TestComparison is the table as people read it.
 func TestComparison(t *testing.T) {
-	trace, err := Generate("mixed", WorkloadOptions{Seed: 1, Limit: 20, Window: time.Second, Duration: 8 * time.Second})
+	trace, err := workload.Generate("mixed", workload.Options{Seed: 1, Limit: 20, Window: time.Second, Duration: 8 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"sluice/loadgen/workload"
 )
 
 // naiveExact is exact(t) by counting them all.
@@ -92,7 +94,7 @@ func compare(t *rapid.T, want, got Figures) {
 
 // TestEstimatorJudgeInParts judges by halves, and source by source, and finds the same.
 func TestEstimatorJudgeInParts(t *testing.T) {
-	trace, err := Generate("distributed", WorkloadOptions{Seed: 1, Limit: 20, Window: time.Second, Duration: 10 * time.Second})
+	trace, err := workload.Generate("distributed", workload.Options{Seed: 1, Limit: 20, Window: time.Second, Duration: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +160,7 @@ func TestTwoCounters(t *testing.T) {
 }
 
 func BenchmarkEstimatorJudge(b *testing.B) {
-	trace, err := Generate("mixed", WorkloadOptions{Seed: 1, Limit: 20, Window: 10 * time.Second})
+	trace, err := workload.Generate("mixed", workload.Options{Seed: 1, Limit: 20, Window: 10 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/loadgen/trace"
+	"sluice/loadgen/workload"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden reports anew")
@@ -91,7 +92,7 @@ func TestReport(t *testing.T) {
 
 // TestHTML makes the page of a run in which everything is drawn: whole in itself, and safe from what traces call their sources.
 func TestHTML(t *testing.T) {
-	trace, err := Generate("mixed", WorkloadOptions{Seed: 1, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
+	trace, err := workload.Generate("mixed", workload.Options{Seed: 1, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"sluice/loadgen"
 	"sluice/loadgen/trace"
+	"sluice/loadgen/workload"
 )
 
 // accuracySuite is what the accuracy command measures: traffic, and how much of it.
@@ -71,7 +72,7 @@ func cmdAccuracy(ctx context.Context, args []string) error {
 func (s *accuracySuite) load(dir string) error {
 	if dir == "" {
 		for _, name := range []string{"mixed", "burst"} {
-			t, err := loadgen.Generate(name, loadgen.WorkloadOptions{Seed: s.seed, Limit: uint32(s.limits[0]), Window: s.window, Duration: 6 * s.window})
+			t, err := workload.Generate(name, workload.Options{Seed: s.seed, Limit: uint32(s.limits[0]), Window: s.window, Duration: 6 * s.window})
 			if err != nil {
 				return err
 			}
@@ -133,11 +134,11 @@ func (s *accuracySuite) sections() []section {
 	var attacks []accuracyRun
 	for _, estimate := range []string{"nearest", "lower"} {
 		for _, name := range s.adversaries {
-			o := loadgen.WorkloadOptions{Seed: s.seed, Limit: uint32(s.limit), Window: s.window, Duration: s.duration}
+			o := workload.Options{Seed: s.seed, Limit: uint32(s.limit), Window: s.window, Duration: s.duration}
 			if s.scale > 1 && name == "below" {
 				o.Rate = 1000
 			}
-			attacks = append(attacks, accuracyRun{func() (*trace.Trace, error) { return loadgen.Generate(name, o) }, loadgen.Deployed, s.limit, estimate, 8})
+			attacks = append(attacks, accuracyRun{func() (*trace.Trace, error) { return workload.Generate(name, o) }, loadgen.Deployed, s.limit, estimate, 8})
 		}
 	}
 	return []section{
@@ -158,7 +159,7 @@ func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*loadgen.Re
 		sec.print(w, sec.title, reports)
 		all = append(all, reports...)
 	}
-	for _, name := range []string{loadgen.PublishedBursty, loadgen.PublishedPoisson} {
+	for _, name := range []string{workload.PublishedBursty, workload.PublishedPoisson} {
 		f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}, mode: loadgen.Estimator.String()}
 		_, rules, err := f.rules()
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"sluice/loadgen"
 	"sluice/loadgen/trace"
+	"sluice/loadgen/workload"
 )
 
 // traceFlags say which requests a subcommand works on.
@@ -44,7 +45,7 @@ func addWorkload(flags *pflag.FlagSet, f *traceFlags) {
 
 func workloadHelp() string {
 	var lines []string
-	for _, w := range loadgen.Workloads() {
+	for _, w := range workload.List() {
 		lines = append(lines, fmt.Sprintf("%-12s %s", w.Name, w.About))
 	}
 	return strings.Join(lines, "\n")
@@ -78,7 +79,7 @@ func (f *traceFlags) load(limit uint32, window time.Duration, edges int) (*trace
 		return nil, usagef("--from, --to and --fold choose from a trace, and there is none")
 	}
 	if f.workload != "" {
-		t, err := loadgen.Generate(f.workload, loadgen.WorkloadOptions{
+		t, err := workload.Generate(f.workload, workload.Options{
 			Seed: f.seed, Limit: limit, Window: window, Duration: f.duration, Rate: f.rate, Edges: edges,
 		})
 		if err != nil {

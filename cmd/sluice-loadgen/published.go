@@ -10,6 +10,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/loadgen"
+	"sluice/loadgen/workload"
 	"sluice/pop"
 )
 
@@ -17,7 +18,7 @@ import (
 // mode. Sources are independent, so each core takes the next one and needs the memory of one.
 func simulatePublished(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*loadgen.Report, error) {
 	first := rules[0].Counter
-	stream, err := loadgen.NewPublished(name, scale)
+	stream, err := workload.NewPublished(name, scale)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func newBench(o loadgen.JudgeOptions, rules []pop.Rule) *bench {
 // batch is how many requests are made before they are decided, so that the two can be timed apart.
 const batch = 4096
 
-func (b *bench) source(stream loadgen.Published, source int, n int64) {
+func (b *bench) source(stream workload.Published, source int, n int64) {
 	key := sourceKey(int32(source))
 	b.arrivals = b.arrivals[:0]
 	for at := range stream.Arrivals(source, n) {

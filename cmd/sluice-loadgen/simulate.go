@@ -13,6 +13,7 @@ import (
 
 	"sluice/loadgen"
 	"sluice/loadgen/trace"
+	"sluice/loadgen/workload"
 	"sluice/pop"
 )
 
@@ -30,7 +31,7 @@ func cmdSimulate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if trace.workload == loadgen.PublishedBursty || trace.workload == loadgen.PublishedPoisson {
+	if trace.workload == workload.PublishedBursty || trace.workload == workload.PublishedPoisson {
 		if len(rule.limits) != 1 || size.edges != 1 || size.nodes != 0 || mode != loadgen.Estimator || *scale < 1 || len(trace.files) > 0 {
 			return usagef("--workload %s is for --mode estimator, one --limit, one edge, no --trace and a --scale of at least 1", trace.workload)
 		}

@@ -1,9 +1,11 @@
-package loadgen
+package workload
 
 import (
 	"slices"
 	"testing"
 	"time"
+
+	"sluice/loadgen"
 )
 
 func TestPublishedCounts(t *testing.T) {
@@ -36,8 +38,8 @@ func TestPublished(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Seed = 1
-		o := JudgeOptions{Limit: 100, Window: time.Minute}
-		b, j := NewTwoCounters(o, time.Time{}), NewEstimatorJudge(o)
+		o := loadgen.JudgeOptions{Limit: 100, Window: time.Minute}
+		b, j := loadgen.NewTwoCounters(o, time.Time{}), loadgen.NewEstimatorJudge(o)
 		for source, n := range p.Counts() {
 			var sent int64
 			last := time.Duration(-1)

@@ -1,4 +1,7 @@
-package loadgen
+// Package workload makes traces that have a name: good sources and abusers of every kind, by a seed and the limit that they play
+// against, so that a workload means the same to every rule (Generate); and, too large to be held in memory, the stream of the size
+// that Cloudflare published in 2017, source by source (Published).
+package workload
 
 import (
 	"fmt"
@@ -13,35 +16,35 @@ import (
 
 // Workload is traffic that has a name.
 type Workload struct {
-	Name  string
-	About string
-	weave func(*weaver)
+	Name     string
+	About    string
+	generate func(*generator)
 }
 
-// Workloads lists them, plain ones first, then the adversaries.
-func Workloads() []Workload {
+// List lists them, plain ones first, then the adversaries.
+func List() []Workload {
 	return []Workload{
-		{"steady", "good sources, each at an even rate below the limit", (*weaver).steady},
-		{"burst", "good sources that load pages: bursts below the limit; and some that burst above it", (*weaver).burst},
-		{"onoff", "abusers on and off at the window's period", (*weaver).onOff},
-		{"distributed", "a few hundred abusers, each somewhat above the limit, at once", (*weaver).distributed},
-		{"mixed", "good sources, and every kind of abuser among them; at least 1,000 requests/s", (*weaver).mixed},
-		{"constant", "one abuser at an even rate far above the limit", (*weaver).constant},
-		{"ramp", "an abuser that starts slowly and speeds up until far above the limit", (*weaver).ramp},
-		{"edge-burst", "bursts just under the limit right before and right after each full window", (*weaver).edgeBurst},
-		{"just-above", "fifteen abusers, at 1 % to 15 % above the limit", (*weaver).justAbove},
-		{"parallel", "volleys of requests at one instant, enough to fill the limit on every edge", (*weaver).parallel},
-		{"rotate-64", "an abuser that changes its address within one IPv6 /64 at every request", (*weaver).rotate64},
-		{"rotate-24", "an abuser that changes its address within one IPv4 /24 at every request", (*weaver).rotate24},
-		{"below", "thousands of abusers, each below the limit", (*weaver).below},
-		{"nat", "200 good users and one abuser behind one address", (*weaver).nat},
-		{"flash-crowd", "ten times as many good sources within seconds", (*weaver).flashCrowd},
-		{"stuffing", "credential stuffing: POST /login from rotating addresses, few tries each", (*weaver).stuffing},
+		{"steady", "good sources, each at an even rate below the limit", (*generator).steady},
+		{"burst", "good sources that load pages: bursts below the limit; and some that burst above it", (*generator).burst},
+		{"onoff", "abusers on and off at the window's period", (*generator).onOff},
+		{"distributed", "a few hundred abusers, each somewhat above the limit, at once", (*generator).distributed},
+		{"mixed", "good sources, and every kind of abuser among them; at least 1,000 requests/s", (*generator).mixed},
+		{"constant", "one abuser at an even rate far above the limit", (*generator).constant},
+		{"ramp", "an abuser that starts slowly and speeds up until far above the limit", (*generator).ramp},
+		{"edge-burst", "bursts just under the limit right before and right after each full window", (*generator).edgeBurst},
+		{"just-above", "fifteen abusers, at 1 % to 15 % above the limit", (*generator).justAbove},
+		{"parallel", "volleys of requests at one instant, enough to fill the limit on every edge", (*generator).parallel},
+		{"rotate-64", "an abuser that changes its address within one IPv6 /64 at every request", (*generator).rotate64},
+		{"rotate-24", "an abuser that changes its address within one IPv4 /24 at every request", (*generator).rotate24},
+		{"below", "thousands of abusers, each below the limit", (*generator).below},
+		{"nat", "200 good users and one abuser behind one address", (*generator).nat},
+		{"flash-crowd", "ten times as many good sources within seconds", (*generator).flashCrowd},
+		{"stuffing", "credential stuffing: POST /login from rotating addresses, few tries each", (*generator).stuffing},
 	}
 }
 
-// WorkloadOptions shapes a workload. Zero fields take the values said.
-type WorkloadOptions struct {
+// Options shapes a workload. Zero fields take the values said.
+type Options struct {
 	Seed     uint64
 	Limit    uint32        // of the rule that the workload plays against; 100
 	Window   time.Duration // of that rule; a minute
@@ -55,10 +58,10 @@ const requestsMax = 50_000_000
 
 // Generate makes the workload of that name. The same name and options give the same trace. An unknown name or an impossible
 // option is an error.
-func Generate(name string, o WorkloadOptions) (*trace.Trace, error) {
+func Generate(name string, o Options) (*trace.Trace, error) {
 	var chosen *Workload
 	var names []string
-	for _, w := range Workloads() {
+	for _, w := range List() {
 		names = append(names, w.Name)
 		if w.Name == name {
 			chosen = &w
@@ -85,8 +88,8 @@ func Generate(name string, o WorkloadOptions) (*trace.Trace, error) {
 	if o.Rate*o.Duration.Seconds() > requestsMax {
 		return nil, tooMany(name)
 	}
-	w := &weaver{o: o, t: &trace.Trace{Name: name, Seed: o.Seed}, rng: rand.New(rand.NewPCG(o.Seed, trace.Hash(name)))}
-	chosen.weave(w)
+	w := &generator{o: o, t: &trace.Trace{Name: name, Seed: o.Seed}, rng: rand.New(rand.NewPCG(o.Seed, trace.Hash(name)))}
+	chosen.generate(w)
 	if w.full {
 		return nil, tooMany(name)
 	}
@@ -101,9 +104,9 @@ func tooMany(name string) error {
 	return fmt.Errorf("workload %s: more than %d requests; lower --rate or --duration", name, requestsMax)
 }
 
-// weaver puts a workload together, source by source.
-type weaver struct {
-	o              WorkloadOptions
+// generator puts a workload together, source by source.
+type generator struct {
+	o              Options
 	t              *trace.Trace
 	rng            *rand.Rand
 	full           bool // more requests than there may be
@@ -115,10 +118,10 @@ type weaver struct {
 }
 
 // limitRate is the even rate, per second, that just meets the limit.
-func (w *weaver) limitRate() float64 { return float64(w.o.Limit) / w.o.Window.Seconds() }
+func (w *generator) limitRate() float64 { return float64(w.o.Limit) / w.o.Window.Seconds() }
 
 // rate is what the options ask for, or else what is given.
-func (w *weaver) rate(otherwise float64) float64 {
+func (w *generator) rate(otherwise float64) float64 {
 	if w.o.Rate > 0 {
 		return w.o.Rate
 	}
@@ -127,12 +130,12 @@ func (w *weaver) rate(otherwise float64) float64 {
 
 // good is a new source that means well; abuser one that does not. Their addresses are out of the range for benchmarks
 // (198.18.0.0/15) as long as it lasts, then out of the one that carriers share (100.64.0.0/10).
-func (w *weaver) good() int32 {
+func (w *generator) good() int32 {
 	w.goods++
 	return w.source(trace.Good, address(w.goods, "198.18.0.0", "100.64.0.0"))
 }
 
-func (w *weaver) abuser() int32 {
+func (w *generator) abuser() int32 {
 	w.abusers++
 	return w.source(trace.Abuser, address(w.abusers, "198.19.0.0", "100.96.0.0"))
 }
@@ -144,13 +147,13 @@ func address(n uint32, first, then string) netip.Addr {
 	return trace.AddrPlus(netip.MustParseAddr(then), n)
 }
 
-func (w *weaver) source(role trace.Role, addr netip.Addr) int32 {
+func (w *generator) source(role trace.Role, addr netip.Addr) int32 {
 	w.t.Sources = append(w.t.Sources, trace.Source{Name: addr.String(), Addr: addr, Role: role})
 	return int32(len(w.t.Sources) - 1)
 }
 
 // send adds a request, unless it lies outside the workload's duration.
-func (w *weaver) send(source int32, at float64) {
+func (w *generator) send(source int32, at float64) {
 	t := time.Duration(at * float64(time.Second))
 	if t < 0 || t >= w.o.Duration || w.full {
 		return
@@ -171,7 +174,7 @@ func (w *weaver) send(source int32, at float64) {
 
 // even sends at an even rate from one time until another, every request anywhere in the first half of its turn. So no window
 // holds more than rate*window + 1.5 requests.
-func (w *weaver) even(source int32, rate, from, until float64) {
+func (w *generator) even(source int32, rate, from, until float64) {
 	step := 1 / rate
 	for i := 0; ; i++ {
 		turn := from + float64(i)*step
@@ -184,7 +187,7 @@ func (w *weaver) even(source int32, rate, from, until float64) {
 
 // modest is an even rate that is the given share of the limit's, lowered so far that no window ever holds more than the limit,
 // and no more than most.
-func (w *weaver) modest(share, most float64) float64 {
+func (w *generator) modest(share, most float64) float64 {
 	limit := float64(w.o.Limit)
 	per := min(share*limit, limit-1.5)
 	if limit <= 2 {
@@ -193,14 +196,14 @@ func (w *weaver) modest(share, most float64) float64 {
 	return min(per/w.o.Window.Seconds(), most)
 }
 
-func (w *weaver) seconds() float64 { return w.o.Duration.Seconds() }
+func (w *generator) seconds() float64 { return w.o.Duration.Seconds() }
 
 // between is evenly distributed.
-func (w *weaver) between(low, high float64) float64 { return low + w.rng.Float64()*(high-low) }
+func (w *generator) between(low, high float64) float64 { return low + w.rng.Float64()*(high-low) }
 
-// goodCrowd is so many good sources that send at most so many requests per second together, from a time until another:
+// goodSources is so many good sources that send at most so many requests per second together, from a time until another:
 // half of them evenly, half in pages: a burst below the limit, then at least a window's pause.
-func (w *weaver) goodCrowd(n int, rate, from, until float64) {
+func (w *generator) goodSources(n int, rate, from, until float64) {
 	window := w.o.Window.Seconds()
 	for i := range n {
 		s := w.good()

@@ -1,4 +1,4 @@
-package loadgen
+package workload
 
 import (
 	"bytes"
@@ -10,12 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/loadgen"
 	"sluice/loadgen/trace"
 )
 
 // busiest is the largest exact count of each source.
 func busiest(trace *trace.Trace, window time.Duration) []uint32 {
-	j := NewEstimatorJudge(JudgeOptions{Limit: 1, Window: window})
+	j := loadgen.NewEstimatorJudge(loadgen.JudgeOptions{Limit: 1, Window: window})
 	most := make([]uint32, len(trace.Sources))
 	for _, r := range trace.Requests {
 		most[r.Source] = max(most[r.Source], j.Observe(r.Source, int64(r.At), 1, false))
@@ -28,9 +29,9 @@ func TestWorkloads(t *testing.T) {
 		limit  uint32
 		window time.Duration
 	}{{1, time.Second}, {5, time.Second}, {20, 10 * time.Second}}
-	for _, w := range Workloads() {
+	for _, w := range List() {
 		for _, rule := range rules {
-			o := WorkloadOptions{Seed: 1, Limit: rule.limit, Window: rule.window, Duration: max(5*rule.window, 30*time.Second)}
+			o := Options{Seed: 1, Limit: rule.limit, Window: rule.window, Duration: max(5*rule.window, 30*time.Second)}
 			traffic, err := Generate(w.Name, o)
 			if err != nil {
 				t.Errorf("%s: %v", w.Name, err)
@@ -76,8 +77,8 @@ func TestWorkloads(t *testing.T) {
 }
 
 func TestWorkloadSeeds(t *testing.T) {
-	o := WorkloadOptions{Seed: 1, Limit: 20, Window: time.Second, Duration: 5 * time.Second}
-	make := func(o WorkloadOptions) *trace.Trace {
+	o := Options{Seed: 1, Limit: 20, Window: time.Second, Duration: 5 * time.Second}
+	make := func(o Options) *trace.Trace {
 		trace, err := Generate("mixed", o)
 		if err != nil {
 			t.Fatal(err)
@@ -100,15 +101,15 @@ func TestWorkloadSeeds(t *testing.T) {
 }
 
 func TestGenerateErrors(t *testing.T) {
-	f := func(name string, o WorkloadOptions, want string) {
+	f := func(name string, o Options, want string) {
 		t.Helper()
 		if _, err := Generate(name, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q in it", name, err, want)
 		}
 	}
-	f("storm", WorkloadOptions{}, `workload "storm": there is none of that name; want one of steady, burst`)
-	f("constant", WorkloadOptions{Rate: -1}, "must be positive")
-	f("constant", WorkloadOptions{Rate: 1e12}, "lower --rate or --duration")
+	f("storm", Options{}, `workload "storm": there is none of that name; want one of steady, burst`)
+	f("constant", Options{Rate: -1}, "must be positive")
+	f("constant", Options{Rate: 1e12}, "lower --rate or --duration")
 }
 
 func TestMergeAndSpeed(t *testing.T) {
@@ -116,7 +117,7 @@ func TestMergeAndSpeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	attack, err := Generate("constant", WorkloadOptions{Limit: 10, Window: time.Second, Duration: 2 * time.Second})
+	attack, err := Generate("constant", Options{Limit: 10, Window: time.Second, Duration: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func TestMergeAndSpeed(t *testing.T) {
 }
 
 func TestRotation(t *testing.T) {
-	trace, err := Generate("rotate-64", WorkloadOptions{Seed: 1, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
+	trace, err := Generate("rotate-64", Options{Seed: 1, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestRotation(t *testing.T) {
 // TestWriteAndReadAgain writes workloads in every format and reads them again.
 func TestWriteAndReadAgain(t *testing.T) {
 	for _, name := range []string{"mixed", "nat", "rotate-64", "stuffing"} {
-		traffic, err := Generate(name, WorkloadOptions{Seed: 3, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
+		traffic, err := Generate(name, Options{Seed: 3, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package loadgen
+package workload
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 
 // The workloads by name. Where a rate is not asked for, it follows from the limit, so that a workload means the same to every rule.
 
-func (w *weaver) steady() {
+func (w *generator) steady() {
 	const sources = 200
 	rate := w.rate(sources * w.modest(0.5, math.Inf(1)))
 	for range sources {
@@ -18,9 +18,9 @@ func (w *weaver) steady() {
 	}
 }
 
-func (w *weaver) burst() {
+func (w *generator) burst() {
 	const good, bad = 200, 20
-	w.goodCrowd(good, w.rate(math.Inf(1)), 0, w.seconds())
+	w.goodSources(good, w.rate(math.Inf(1)), 0, w.seconds())
 	window := w.o.Window.Seconds()
 	for range bad {
 		s := w.abuser()
@@ -31,13 +31,13 @@ func (w *weaver) burst() {
 }
 
 // volley sends n requests within so many seconds.
-func (w *weaver) volley(source int32, from, within float64, n int) {
+func (w *generator) volley(source int32, from, within float64, n int) {
 	for range n {
 		w.send(source, from+w.rng.Float64()*within)
 	}
 }
 
-func (w *weaver) onOff() {
+func (w *generator) onOff() {
 	const sources = 20
 	each := w.rate(sources*3*w.limitRate()) / sources
 	window := w.o.Window.Seconds()
@@ -49,7 +49,7 @@ func (w *weaver) onOff() {
 	}
 }
 
-func (w *weaver) distributed() {
+func (w *generator) distributed() {
 	const sources = 300
 	rate := w.rate(sources * 1.5 * w.limitRate())
 	for range sources {
@@ -59,11 +59,11 @@ func (w *weaver) distributed() {
 }
 
 // mixed has 300 good sources, whose part of the traffic is at most a third, and abusers of every kind.
-func (w *weaver) mixed() {
+func (w *generator) mixed() {
 	const good = 300
 	end := w.seconds()
 	rate := w.rate(max(1100, 3*good*w.modest(0.4, math.Inf(1))))
-	w.goodCrowd(good, rate/3, 0, end)
+	w.goodSources(good, rate/3, 0, end)
 
 	limit, window := w.limitRate(), w.o.Window.Seconds()
 
@@ -89,16 +89,16 @@ func (w *weaver) mixed() {
 	}
 }
 
-func (w *weaver) constant() {
+func (w *generator) constant() {
 	w.even(w.abuser(), w.rate(60*w.limitRate()), 0, w.seconds())
 }
 
-func (w *weaver) ramp() {
+func (w *generator) ramp() {
 	w.speedUp(w.abuser(), 0.1*w.limitRate(), w.rate(10*w.limitRate()))
 }
 
 // speedUp sends at a rate that rises in a straight line over the whole duration.
-func (w *weaver) speedUp(source int32, from, to float64) {
+func (w *generator) speedUp(source int32, from, to float64) {
 	end := w.seconds()
 	for t := 0.0; t < end && !w.full; {
 		rate := from + (to-from)*t/end
@@ -107,7 +107,7 @@ func (w *weaver) speedUp(source int32, from, to float64) {
 	}
 }
 
-func (w *weaver) edgeBurst() {
+func (w *generator) edgeBurst() {
 	window := w.o.Window.Seconds()
 	n := max(1, int(w.o.Limit)-1)
 	within := min(0.01*window, 0.5)
@@ -120,7 +120,7 @@ func (w *weaver) edgeBurst() {
 	}
 }
 
-func (w *weaver) justAbove() {
+func (w *generator) justAbove() {
 	for i := range 15 {
 		s := w.abuser()
 		w.even(s, w.limitRate()*(1+0.01*float64(i+1)), w.rng.Float64()/w.limitRate(), w.seconds())
@@ -128,7 +128,7 @@ func (w *weaver) justAbove() {
 }
 
 // parallel is volleys within 0.1 ms: less than any round trip.
-func (w *weaver) parallel() {
+func (w *generator) parallel() {
 	window := w.o.Window.Seconds()
 	n := 2 * int(w.o.Limit) * w.o.Edges
 	if w.o.Rate > 0 {
@@ -142,16 +142,16 @@ func (w *weaver) parallel() {
 	}
 }
 
-func (w *weaver) rotate64() {
+func (w *generator) rotate64() {
 	s := w.source(trace.Abuser, netip.MustParseAddr("2001:db8:1:1::"))
 	w.t.Sources[s].Spread = math.MaxUint32
 	w.even(s, w.rate(10*w.limitRate()), 0, w.seconds())
-	w.goodCrowd(50, math.Inf(1), 0, w.seconds())
+	w.goodSources(50, math.Inf(1), 0, w.seconds())
 }
 
 // rotate24 is 256 sources to a limiter that tells IPv4 addresses apart: each is far below the limit while their sum is far
 // above.
-func (w *weaver) rotate24() {
+func (w *generator) rotate24() {
 	var all [256]int32
 	for i := range all {
 		all[i] = w.source(trace.Abuser, trace.AddrPlus(netip.MustParseAddr("203.0.113.0"), uint32(i)))
@@ -160,10 +160,10 @@ func (w *weaver) rotate24() {
 	for i, t := 0, 0.0; t < w.seconds() && !w.full; i, t = i+1, t+1/rate {
 		w.send(all[i%len(all)], t)
 	}
-	w.goodCrowd(50, math.Inf(1), 0, w.seconds())
+	w.goodSources(50, math.Inf(1), 0, w.seconds())
 }
 
-func (w *weaver) below() {
+func (w *generator) below() {
 	n := 5000
 	each := w.modest(0.8, math.Inf(1))
 	if w.o.Rate > 0 {
@@ -176,7 +176,7 @@ func (w *weaver) below() {
 
 // nat has 200 good users, together at 40 % of the limit, and an abuser who starts after a fifth of the time, behind one
 // address.
-func (w *weaver) nat() {
+func (w *generator) nat() {
 	const users = 200
 	s := w.source(trace.Unknown, netip.MustParseAddr("198.18.0.1"))
 	w.role = trace.Good
@@ -193,12 +193,12 @@ func (w *weaver) nat() {
 
 // flashCrowd has 100 good sources throughout, and 1,000 more in the middle fifth of the time, who all come within seconds. Some
 // of them share an address with nine others, as in an office.
-func (w *weaver) flashCrowd() {
+func (w *generator) flashCrowd() {
 	end := w.seconds()
 	rate := w.rate(math.Inf(1))
-	w.goodCrowd(100, rate/11, 0, end)
+	w.goodSources(100, rate/11, 0, end)
 	from, until := 0.4*end, 0.6*end
-	w.goodCrowd(800, 8*rate/11, from, until)
+	w.goodSources(800, 8*rate/11, from, until)
 	for range 20 {
 		s := w.good()
 		for range 10 {
@@ -210,9 +210,9 @@ func (w *weaver) flashCrowd() {
 
 // stuffing tries stolen passwords: from each of many addresses some tries, then from the next. A try is POST /login, and a good
 // user's login now and then is one as well.
-func (w *weaver) stuffing() {
+func (w *generator) stuffing() {
 	end := w.seconds()
-	w.goodCrowd(200, math.Inf(1), 0, end)
+	w.goodSources(200, math.Inf(1), 0, end)
 	w.method, w.path = "POST", "/login"
 	for range 50 {
 		w.send(int32(w.rng.IntN(200)), w.rng.Float64()*end)
