@@ -88,16 +88,16 @@ func Generate(name string, o Options) (*trace.Trace, error) {
 	if o.Rate*o.Duration.Seconds() > requestsMax {
 		return nil, tooMany(name)
 	}
-	w := &generator{o: o, t: &trace.Trace{Name: name, Seed: o.Seed}, rng: rand.New(rand.NewPCG(o.Seed, trace.Hash(name)))}
-	chosen.generate(w)
-	if w.full {
+	g := &generator{o: o, t: &trace.Trace{Name: name, Seed: o.Seed}, rng: rand.New(rand.NewPCG(o.Seed, trace.Hash(name)))}
+	chosen.generate(g)
+	if g.full {
 		return nil, tooMany(name)
 	}
-	if len(w.t.Requests) == 0 {
+	if len(g.t.Requests) == 0 {
 		return nil, fmt.Errorf("workload %s: no request within %v; raise --rate or --duration", name, o.Duration)
 	}
-	trace.Sort(w.t)
-	return w.t, nil
+	trace.Sort(g.t)
+	return g.t, nil
 }
 
 func tooMany(name string) error {
@@ -118,26 +118,26 @@ type generator struct {
 }
 
 // limitRate is the even rate, per second, that just meets the limit.
-func (w *generator) limitRate() float64 { return float64(w.o.Limit) / w.o.Window.Seconds() }
+func (g *generator) limitRate() float64 { return float64(g.o.Limit) / g.o.Window.Seconds() }
 
 // rate is what the options ask for, or else what is given.
-func (w *generator) rate(otherwise float64) float64 {
-	if w.o.Rate > 0 {
-		return w.o.Rate
+func (g *generator) rate(otherwise float64) float64 {
+	if g.o.Rate > 0 {
+		return g.o.Rate
 	}
 	return otherwise
 }
 
 // good is a new source that means well; abuser one that does not. Their addresses are out of the range for benchmarks
 // (198.18.0.0/15) as long as it lasts, then out of the one that carriers share (100.64.0.0/10).
-func (w *generator) good() int32 {
-	w.goods++
-	return w.source(trace.Good, address(w.goods, "198.18.0.0", "100.64.0.0"))
+func (g *generator) good() int32 {
+	g.goods++
+	return g.source(trace.Good, address(g.goods, "198.18.0.0", "100.64.0.0"))
 }
 
-func (w *generator) abuser() int32 {
-	w.abusers++
-	return w.source(trace.Abuser, address(w.abusers, "198.19.0.0", "100.96.0.0"))
+func (g *generator) abuser() int32 {
+	g.abusers++
+	return g.source(trace.Abuser, address(g.abusers, "198.19.0.0", "100.96.0.0"))
 }
 
 func address(n uint32, first, then string) netip.Addr {
@@ -147,78 +147,78 @@ func address(n uint32, first, then string) netip.Addr {
 	return trace.AddrPlus(netip.MustParseAddr(then), n)
 }
 
-func (w *generator) source(role trace.Role, addr netip.Addr) int32 {
-	w.t.Sources = append(w.t.Sources, trace.Source{Name: addr.String(), Addr: addr, Role: role})
-	return int32(len(w.t.Sources) - 1)
+func (g *generator) source(role trace.Role, addr netip.Addr) int32 {
+	g.t.Sources = append(g.t.Sources, trace.Source{Name: addr.String(), Addr: addr, Role: role})
+	return int32(len(g.t.Sources) - 1)
 }
 
 // send adds a request, unless it lies outside the workload's duration.
-func (w *generator) send(source int32, at float64) {
+func (g *generator) send(source int32, at float64) {
 	t := time.Duration(at * float64(time.Second))
-	if t < 0 || t >= w.o.Duration || w.full {
+	if t < 0 || t >= g.o.Duration || g.full {
 		return
 	}
-	if len(w.t.Requests) == requestsMax {
-		w.full = true
+	if len(g.t.Requests) == requestsMax {
+		g.full = true
 		return
 	}
-	r := trace.Request{At: t, Source: source, Role: w.role, Method: "GET", Host: "demo.test", Path: w.path}
-	if w.method != "" {
-		r.Method = w.method
+	r := trace.Request{At: t, Source: source, Role: g.role, Method: "GET", Host: "demo.test", Path: g.path}
+	if g.method != "" {
+		r.Method = g.method
 	}
 	if r.Path == "" {
-		r.Path = [...]string{"/", "/news", "/about", "/search?q=weir", "/products/1", "/products/2", "/style.css", "/app.js"}[w.rng.IntN(8)]
+		r.Path = [...]string{"/", "/news", "/about", "/search?q=weir", "/products/1", "/products/2", "/style.css", "/app.js"}[g.rng.IntN(8)]
 	}
-	w.t.Requests = append(w.t.Requests, r)
+	g.t.Requests = append(g.t.Requests, r)
 }
 
 // even sends at an even rate from one time until another, every request anywhere in the first half of its turn. So no window
 // holds more than rate*window + 1.5 requests.
-func (w *generator) even(source int32, rate, from, until float64) {
+func (g *generator) even(source int32, rate, from, until float64) {
 	step := 1 / rate
 	for i := 0; ; i++ {
 		turn := from + float64(i)*step
-		if turn >= until || w.full {
+		if turn >= until || g.full {
 			return
 		}
-		w.send(source, turn+w.rng.Float64()*step/2)
+		g.send(source, turn+g.rng.Float64()*step/2)
 	}
 }
 
 // modest is an even rate that is the given share of the limit's, lowered so far that no window ever holds more than the limit,
 // and no more than most.
-func (w *generator) modest(share, most float64) float64 {
-	limit := float64(w.o.Limit)
+func (g *generator) modest(share, most float64) float64 {
+	limit := float64(g.o.Limit)
 	per := min(share*limit, limit-1.5)
 	if limit <= 2 {
 		per = 0.4
 	}
-	return min(per/w.o.Window.Seconds(), most)
+	return min(per/g.o.Window.Seconds(), most)
 }
 
-func (w *generator) seconds() float64 { return w.o.Duration.Seconds() }
+func (g *generator) seconds() float64 { return g.o.Duration.Seconds() }
 
 // between is evenly distributed.
-func (w *generator) between(low, high float64) float64 { return low + w.rng.Float64()*(high-low) }
+func (g *generator) between(low, high float64) float64 { return low + g.rng.Float64()*(high-low) }
 
 // goodSources is so many good sources that send at most so many requests per second together, from a time until another:
 // half of them evenly, half in pages: a burst below the limit, then at least a window's pause.
-func (w *generator) goodSources(n int, rate, from, until float64) {
-	window := w.o.Window.Seconds()
+func (g *generator) goodSources(n int, rate, from, until float64) {
+	window := g.o.Window.Seconds()
 	for i := range n {
-		s := w.good()
-		each := w.modest(w.between(0.2, 0.6), rate/float64(n))
+		s := g.good()
+		each := g.modest(g.between(0.2, 0.6), rate/float64(n))
 		if i%2 == 0 {
-			w.even(s, each, from+w.rng.Float64()/each, until)
+			g.even(s, each, from+g.rng.Float64()/each, until)
 			continue
 		}
-		page := max(1, min(0.6*float64(w.o.Limit), 12))
-		for t := from + w.rng.Float64()*window; t < until; {
-			n := 1 + w.rng.IntN(int(page))
+		page := max(1, min(0.6*float64(g.o.Limit), 12))
+		for t := from + g.rng.Float64()*window; t < until; {
+			n := 1 + g.rng.IntN(int(page))
 			for range n {
-				w.send(s, t+w.rng.Float64())
+				g.send(s, t+g.rng.Float64())
 			}
-			t += window + 1 + w.rng.ExpFloat64()*max(float64(n)/each-window, 0.1)
+			t += window + 1 + g.rng.ExpFloat64()*max(float64(n)/each-window, 0.1)
 		}
 	}
 }
