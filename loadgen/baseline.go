@@ -17,7 +17,7 @@ type TwoCounters struct {
 	limit           float64
 	window, timeout int64
 	start           int64 // of the run, since 1970
-	states          []twoCounters
+	states          perSource[twoCounters]
 }
 
 type twoCounters struct {
@@ -45,12 +45,7 @@ func (b *TwoCounters) Estimate(source int32, at int64) (estimate float64, over b
 
 // roll brings a source's counters to the present and tells the share of the previous window that still counts.
 func (b *TwoCounters) roll(source int32, at int64) (*twoCounters, float64) {
-	if int(source) >= len(b.states) {
-		more := make([]twoCounters, max(int(source)+1, 2*len(b.states), 1024))
-		copy(more, b.states)
-		b.states = more
-	}
-	c := &b.states[source]
+	c := b.states.of(source)
 	now := b.start + at
 	index := now / b.window
 	switch {
@@ -85,9 +80,7 @@ func (b *TwoCounters) Decide(source int32, at time.Duration) Decision {
 
 // Forget makes the source one that has sent nothing.
 func (b *TwoCounters) Forget(source int32) {
-	if int(source) < len(b.states) {
-		b.states[source] = twoCounters{}
-	}
+	*b.states.of(source) = twoCounters{}
 }
 
 // Baseline is what two plain counters on one edge would have done with a trace, and the sources they did worst with, at

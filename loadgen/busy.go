@@ -160,7 +160,7 @@ func (r *busyRun) ready(e event) error {
 	done := func() {
 		if r.measure {
 			r.out.Answers++
-			observe(r.out.Latency, time.Since(r.start)-c.since)
+			record(r.out.Latency, int64(time.Since(r.start)-c.since))
 		}
 	}
 	again := func(failed bool) error {

@@ -5,8 +5,6 @@ import (
 	"math"
 	"net/netip"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // conn is a connection. It carries one request at a time.
@@ -123,13 +121,9 @@ func (s *sender) flush(c *conn) error {
 		s.out.Sent++
 		s.out.LastSent = c.since
 		late := c.since - s.due(s.trace.Requests[c.request].At)
-		observe(s.out.SendError, late)
+		record(s.out.SendError, int64(late))
 	}
 	return nil
-}
-
-func observe(h *hdrhistogram.Histogram, d time.Duration) {
-	_ = h.RecordValue(min(max(int64(d), 0), h.HighestTrackableValue())) // cannot fail within the bounds
 }
 
 // ready takes an event: the rest of a request may be written, or bytes of an answer read.
@@ -184,7 +178,7 @@ func (s *sender) finish(c *conn) {
 		s.out.Troubled++
 	}
 	s.out.Answered++
-	observe(s.out.Latency, now-c.since)
+	record(s.out.Latency, int64(now-c.since))
 	s.busy--
 	c.used++
 	if a.close || c.used >= s.PerConnection {

@@ -226,7 +226,7 @@ func (h *habit) note(n int, d time.Duration, err error) {
 	switch {
 	case err == nil:
 		for range n {
-			observe(h.latency, d)
+			record(h.latency, int64(d))
 		}
 		return
 	case errors.Is(err, syscall.ECONNREFUSED):

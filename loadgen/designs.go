@@ -114,9 +114,9 @@ type algorithm interface {
 type place struct {
 	rule    designRule
 	counts  algorithm
-	blocked slots[int64] // until when
-	sources int          // seen
-	seen    slots[bool]
+	blocked perSource[int64] // until when
+	sources int              // seen
+	seen    perSource[bool]
 }
 
 func (p *place) decide(source int32, at int64) Decision {
@@ -151,18 +151,6 @@ func (r *designRule) refuse(estimate float64, at int64, blocked *int64) Decision
 // mitigated is the answer to a request under a block.
 func mitigated(until int64) Decision {
 	return Decision{Verdict: Mitigated, Estimate: math.NaN(), Until: time.Duration(until)}
-}
-
-// slots holds one T for every source, zero until it is used.
-type slots[T any] []T
-
-func (s *slots[T]) of(source int32) *T {
-	if int(source) >= len(*s) {
-		more := make([]T, max(int(source)+1, 2*len(*s), 64))
-		copy(more, *s)
-		*s = more
-	}
-	return &(*s)[source]
 }
 
 // Designs is every design of others: first the algorithms, then the ways of coordinating edges, which all count with

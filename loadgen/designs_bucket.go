@@ -12,7 +12,7 @@ const bucketSlack = 1e-9
 type tokenBucket struct {
 	rule    designRule
 	burst   float64
-	buckets slots[bucket]
+	buckets perSource[bucket]
 }
 
 type bucket struct {
@@ -45,7 +45,7 @@ func (b *tokenBucket) bytes(sources int) uint64 { return 16 * uint64(sources) }
 type leakyBucket struct {
 	rule    designRule
 	depth   float64
-	buckets slots[leak]
+	buckets perSource[leak]
 }
 
 type leak struct {
@@ -74,7 +74,7 @@ func (b *leakyBucket) bytes(sources int) uint64 { return 16 * uint64(sources) }
 // tolerance of burst-1 intervals it decides as a token bucket of that burst does, from one number.
 type gcra struct {
 	interval, tolerance int64
-	due                 slots[int64] // theoretical arrival time
+	due                 perSource[int64] // theoretical arrival time
 }
 
 func newGCRA(r designRule, burst float64) *gcra {

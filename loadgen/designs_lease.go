@@ -11,7 +11,7 @@ import "math"
 type leases struct {
 	rule      designRule
 	store     *subWindows
-	blocked   slots[int64] // at the store, until when
+	blocked   perSource[int64] // at the store, until when
 	edges     []leaseEdge
 	batch     uint32
 	lasts     int64
@@ -19,12 +19,12 @@ type leases struct {
 
 	out     []*lease // in the order of their ends
 	spent   Cost
-	sources slots[bool]
+	sources perSource[bool]
 }
 
 type leaseEdge struct {
-	held    slots[*lease]
-	blocked slots[int64]
+	held    perSource[*lease]
+	blocked perSource[int64]
 }
 
 type lease struct {

@@ -12,12 +12,12 @@ type periodic struct {
 
 	answers []answered // under way, in the order of arrival
 	spent   Cost
-	stored  slots[bool]
+	stored  perSource[bool]
 }
 
 type periodicEdge struct {
-	known   slots[knowledge]
-	blocked slots[int64]
+	known   perSource[knowledge]
+	blocked perSource[int64]
 	dirty   []int32 // sources to tell of
 	tick    int64   // when it does; 0: there are none
 }

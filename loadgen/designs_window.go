@@ -9,8 +9,8 @@ import (
 // request. ("Better rate limiting with Redis sorted sets", ClassDojo, 2015.)
 type slidingLog struct {
 	rule   designRule
-	stamps slots[[]int64] // oldest first
-	most   slots[int]     // stamps that a source had at once
+	stamps perSource[[]int64] // oldest first
+	most   perSource[int]     // stamps that a source had at once
 }
 
 func (l *slidingLog) weigh(source int32, at int64) (float64, bool) {
@@ -40,7 +40,7 @@ func (l *slidingLog) bytes(int) uint64 {
 // boundary. (envoyproxy/ratelimit; INCR and EXPIRE in the documentation of Redis.)
 type fixedWindow struct {
 	rule   designRule
-	counts slots[windowCount]
+	counts perSource[windowCount]
 }
 
 type windowCount struct {
@@ -77,7 +77,7 @@ type subWindows struct {
 	rule             designRule
 	k                int
 	weighed, rounded bool
-	rings            slots[ring]
+	rings            perSource[ring]
 }
 
 // length is that of a sub-window.

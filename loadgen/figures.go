@@ -72,7 +72,8 @@ type TimeToBlock struct {
 	EveryEdge Quantiles `json:"every_edge"`
 	Partly    int       `json:"partly"` // blocks that ended before every running edge knew of them
 
-	firstEdge, everyEdge *hdrhistogram.Histogram
+	firstEdge *hdrhistogram.Histogram `json:"-"`
+	everyEdge *hdrhistogram.Histogram `json:"-"`
 }
 
 // Quantiles sums up N values. All are zero if there were none.
@@ -131,6 +132,11 @@ func quantilesOf(h *hdrhistogram.Histogram, most int64, unit float64) Quantiles 
 	}
 	at := func(q float64) float64 { return float64(min(h.ValueAtPercentile(q), most)) / unit }
 	return Quantiles{N: h.TotalCount(), P50: at(50), P99: at(99), Max: float64(most) / unit}
+}
+
+// record adds a value to a histogram. One beyond its bounds counts as its bound.
+func record(h *hdrhistogram.Histogram, v int64) {
+	_ = h.RecordValue(min(max(v, 0), h.HighestTrackableValue())) // cannot fail within the bounds
 }
 
 // secondsOf reads a histogram of nanoseconds.

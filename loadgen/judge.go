@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,6 +40,68 @@ type InForce struct {
 	At     time.Duration // when this edge had it in its table
 	Until  time.Duration // its end; 0: Start and the timeout
 	Total  bool          // it began with the PoP's total being over the limit, not with a request refused
+}
+
+// Mode is how a limiter is judged.
+type Mode uint8
+
+const (
+	// Estimator is the open loop: nothing is ever blocked, every request counts, and at every one the estimate is held
+	// against the exact count. A decision is wrong if one says over the limit and the other does not. Published figures
+	// are comparable under this reading.
+	Estimator Mode = iota
+	// Deployed is the closed loop: the limiter blocks as configured, and what it decided is held against an exact log of
+	// what it itself counted, over all its edges. See DeployedJudge.
+	Deployed
+)
+
+func (m Mode) String() string { return [...]string{"estimator", "deployed"}[m] }
+
+// ParseMode reads "estimator" or "deployed".
+func ParseMode(s string) (Mode, error) {
+	switch s {
+	case "estimator":
+		return Estimator, nil
+	case "deployed":
+		return Deployed, nil
+	}
+	return 0, fmt.Errorf("mode %q: want estimator or deployed", s)
+}
+
+// JudgeOptions is what a judge knows of the limiter: the rule, and who decides. All times of a judge are nanoseconds or
+// durations on one clock for all edges.
+type JudgeOptions struct {
+	Limit   uint32
+	Window  time.Duration
+	Timeout time.Duration // of a mitigation; 0: throttled
+	Edges   int           // how many run; 0: 1; at most 64
+
+	// Slack is how much later than its proper end a block may refuse without being wrong: zero in virtual time; live,
+	// how badly a decision's time is known.
+	Slack time.Duration
+
+	// Ideal tells whether the limiter's formula with perfect knowledge finds a source over its limit with the request of
+	// this moment, and, if the request was counted, counts it. It is asked at every decision, in order, and says
+	// when a source crosses its limit, from which time_to_block is measured. Nil: the exact log says it.
+	Ideal func(source int32, at time.Duration, counted bool) (over bool)
+
+	// Reach tells which edges a source's requests may meet at a time, as a set of bits: those of its PoP; nil: all. A block is in
+	// force everywhere when these know of it.
+	Reach func(source int32, at time.Duration) uint64
+
+	// Bound is how many requests of a source may be admitted in any window, as the design states it; nil: it is not checked.
+	Bound func(source int32) uint32
+
+	Watch []int32 // sources whose estimate and exact count are kept as a Series
+}
+
+func (o *JudgeOptions) check() {
+	if o.Limit == 0 || o.Window <= 0 || o.Edges > 64 || o.Timeout < 0 {
+		panic(fmt.Sprintf("loadgen: judge: limit %d, window %v, timeout %v, %d edges", o.Limit, o.Window, o.Timeout, o.Edges))
+	}
+	if o.Edges == 0 {
+		o.Edges = 1
+	}
 }
 
 // SortDecisions brings the decisions of a live run, which come as answers do, into the order of time.

@@ -173,7 +173,7 @@ func RunWhatIf(ctx context.Context, t *trace.Trace, o WhatIfOptions) (*WhatIf, e
 		w.Rules = append(w.Rules, RuleOutcome{Name: r.Name, About: r.About, Limit: r.Limit, Window: Seconds(r.Window),
 			Timeout: Seconds(r.Timeout), Shadow: r.Shadow})
 	}
-	g := whatIfGather{WhatIf: w, o: o, t: t, demands: make([]slots[demand], len(o.Rules)), pairs: make([]map[pair]int32, len(o.Rules)),
+	g := whatIfGather{WhatIf: w, o: o, t: t, demands: make([]perSource[demand], len(o.Rules)), pairs: make([]map[pair]int32, len(o.Rules)),
 		sent: make([]whatIfSource, len(t.Sources))}
 	for i := range g.pairs {
 		g.pairs[i] = make(map[pair]int32)
@@ -206,8 +206,8 @@ type whatIfGather struct {
 	*WhatIf
 	o       WhatIfOptions
 	t       *trace.Trace
-	demands []slots[demand]  // by rule and counter
-	pairs   []map[pair]int32 // by rule: index of all
+	demands []perSource[demand] // by rule and counter
+	pairs   []map[pair]int32    // by rule: index of all
 	all     []RefusedSource
 	sent    []whatIfSource // by source
 }
@@ -268,7 +268,7 @@ func (g *whatIfGather) ruled(q *trace.Request, c *RehearsedCase, answered bool) 
 	d.log.drop(int64(q.At), int64(rule.Window))
 	if c.Counts {
 		d.log.push(int64(q.At))
-		d.most = max(d.most, d.log.n)
+		d.most = max(d.most, d.log.len())
 	}
 	key := pair{q.Source, c.Counter}
 	i, there := g.pairs[c.Rule][key]
