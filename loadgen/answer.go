@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"sluice/loadgen/judge"
 )
 
 // Sentinels of an answer that is not HTTP/1.1 as RFC 9112 has it, or not ours to read.
@@ -51,7 +53,7 @@ const (
 type verdict struct {
 	found    bool
 	shadow   bool // a rule in shadow mode would have refused
-	is       Verdict
+	is       judge.Verdict
 	at       int64 // Unix nanoseconds; 0 if not told
 	until    int64 // Unix nanoseconds; 0 if nothing ends
 	estimate float64
@@ -252,15 +254,15 @@ func parseVerdict(b []byte) verdict {
 	word, rest, _ := bytes.Cut(b, []byte(";"))
 	switch string(bytes.TrimSpace(word)) {
 	case "pass":
-		v.is = Admitted
+		v.is = judge.Admitted
 	case "shadow":
-		v.is, v.shadow = Admitted, true
+		v.is, v.shadow = judge.Admitted, true
 	case "limited":
-		v.is = Limited
+		v.is = judge.Limited
 	case "mitigated":
-		v.is = Mitigated
+		v.is = judge.Mitigated
 	case "closed":
-		v.is = Closed
+		v.is = judge.Closed
 	default:
 		return verdict{}
 	}
@@ -286,25 +288,25 @@ func parseVerdict(b []byte) verdict {
 
 // decision is what the answer says became of a request of the source. Without a verdict in it, the status has to do: an
 // answer of 429 refuses, one of 503 with Retry-After fails closed, and the estimate stays unknown.
-func (a *answer) decision(epoch time.Time, sent, answered time.Duration) Decision {
-	d := Decision{At: sent + (answered-sent)/2, Estimate: math.NaN()}
+func (a *answer) decision(epoch time.Time, sent, answered time.Duration) judge.Decision {
+	d := judge.Decision{At: sent + (answered-sent)/2, Estimate: math.NaN()}
 	if v := a.verdict; v.found {
-		d.Verdict, d.Over, d.Estimate = v.is, v.shadow || v.is == Limited, v.estimate
+		d.Verdict, d.Over, d.Estimate = v.is, v.shadow || v.is == judge.Limited, v.estimate
 		if v.at > 0 {
 			d.At = time.Duration(v.at - epoch.UnixNano())
 		}
-		if v.until > 0 && (v.is == Limited || v.is == Mitigated || v.shadow) {
+		if v.until > 0 && (v.is == judge.Limited || v.is == judge.Mitigated || v.shadow) {
 			d.Until = time.Duration(v.until - epoch.UnixNano())
 		}
 		return d
 	}
 	switch {
 	case a.status == 429:
-		d.Verdict = Limited
+		d.Verdict = judge.Limited
 	case a.status == 503 && a.retry:
-		d.Verdict = Closed
+		d.Verdict = judge.Closed
 	case a.status >= 500, a.status == 400, a.status == 408, a.status == 413, a.status == 431, a.status == 0:
-		d.Verdict = Failed // the server's own trouble with the request, or the request's with the server
+		d.Verdict = judge.Failed // the server's own trouble with the request, or the request's with the server
 	}
 	return d
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"sluice/loadgen/judge"
 )
 
 func TestAnswer(t *testing.T) {
@@ -94,10 +96,10 @@ func TestParseVerdict(t *testing.T) {
 	}
 	f(`pass;at=1700000000000000001;e=3.25;until=0;rule="default"`,
 		verdict{found: true, at: 1700000000000000001, estimate: 3.25})
-	f(`limited;at=5;e=21;until=9;rule="a;at=7"`, verdict{found: true, is: Limited, at: 5, until: 9, estimate: 21})
-	f(`mitigated;at=5;until=9;rule="x"`, verdict{found: true, is: Mitigated, at: 5, until: 9, estimate: none})
+	f(`limited;at=5;e=21;until=9;rule="a;at=7"`, verdict{found: true, is: judge.Limited, at: 5, until: 9, estimate: 21})
+	f(`mitigated;at=5;until=9;rule="x"`, verdict{found: true, is: judge.Mitigated, at: 5, until: 9, estimate: none})
 	f(`shadow; at=5; e=21`, verdict{found: true, shadow: true, at: 5, estimate: 21})
-	f(`closed`, verdict{found: true, is: Closed, estimate: none})
+	f(`closed`, verdict{found: true, is: judge.Closed, estimate: none})
 	f(`pass;at=x;e=y;until=-1`, verdict{found: true, estimate: none})
 	f(`perhaps;at=5`, verdict{})
 	f(``, verdict{})
@@ -106,7 +108,7 @@ func TestParseVerdict(t *testing.T) {
 func TestDecisionOfAnswer(t *testing.T) {
 	epoch := time.Unix(1700000000, 0)
 	sent, answered := 10*time.Second, 10*time.Second+4*time.Millisecond
-	f := func(name string, a answer, want Decision) {
+	f := func(name string, a answer, want judge.Decision) {
 		t.Helper()
 		got := a.decision(epoch, sent, answered)
 		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
@@ -114,18 +116,18 @@ func TestDecisionOfAnswer(t *testing.T) {
 		}
 	}
 	middle, none := 10*time.Second+2*time.Millisecond, math.NaN()
-	told := verdict{found: true, is: Limited, at: epoch.Add(11 * time.Second).UnixNano(),
+	told := verdict{found: true, is: judge.Limited, at: epoch.Add(11 * time.Second).UnixNano(),
 		until: epoch.Add(71 * time.Second).UnixNano(), estimate: 21}
 	f("the edge tells", answer{status: 429, verdict: told},
-		Decision{At: 11 * time.Second, Verdict: Limited, Over: true, Estimate: 21, Until: 71 * time.Second})
+		judge.Decision{At: 11 * time.Second, Verdict: judge.Limited, Over: true, Estimate: 21, Until: 71 * time.Second})
 	f("shadow", answer{status: 200, verdict: verdict{found: true, shadow: true, estimate: 3}},
-		Decision{At: middle, Verdict: Admitted, Over: true, Estimate: 3})
+		judge.Decision{At: middle, Verdict: judge.Admitted, Over: true, Estimate: 3})
 	f("the origin's trouble is no verdict's", answer{status: 502, verdict: verdict{found: true, estimate: none}},
-		Decision{At: middle, Verdict: Admitted, Estimate: none})
-	f("another's refusal", answer{status: 429}, Decision{At: middle, Verdict: Limited, Estimate: none})
-	f("another's 503", answer{status: 503, retry: true}, Decision{At: middle, Verdict: Closed, Estimate: none})
-	f("another's answer", answer{status: 404}, Decision{At: middle, Verdict: Admitted, Estimate: none})
-	f("bad gateway", answer{status: 502}, Decision{At: middle, Verdict: Failed, Estimate: none})
+		judge.Decision{At: middle, Verdict: judge.Admitted, Estimate: none})
+	f("another's refusal", answer{status: 429}, judge.Decision{At: middle, Verdict: judge.Limited, Estimate: none})
+	f("another's 503", answer{status: 503, retry: true}, judge.Decision{At: middle, Verdict: judge.Closed, Estimate: none})
+	f("another's answer", answer{status: 404}, judge.Decision{At: middle, Verdict: judge.Admitted, Estimate: none})
+	f("bad gateway", answer{status: 502}, judge.Decision{At: middle, Verdict: judge.Failed, Estimate: none})
 }
 
 // However an answer is cut into pieces, it is read the same, and nothing makes the reader hang or panic.

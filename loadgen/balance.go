@@ -1,6 +1,10 @@
 package loadgen
 
-import "fmt"
+import (
+	"fmt"
+
+	"sluice/loadgen/judge"
+)
 
 // Balance holds what everybody counted against each other: the load generator, the edges all together, the origin. At rest
 // the counts of a run without harmed processes agree exactly.
@@ -65,7 +69,7 @@ func (b books) balance() Balance {
 	}
 	admitted, bySource := 0, make(map[string]int)
 	for _, d := range b.out.Decisions {
-		if d.Verdict == Admitted {
+		if d.Verdict == judge.Admitted {
 			admitted++
 			bySource[b.out.Addresses[d.Source].String()]++
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/loadgen/judge"
 )
 
 const exposition = `# HELP sluice_received_total Requests received.
@@ -60,8 +62,8 @@ func booksOf() books {
 	a, b := netip.MustParseAddr("127.1.1.1"), netip.MustParseAddr("127.2.2.2")
 	out := &Outcome{Addresses: []netip.Addr{a, b}, Sent: 10, Answered: 10,
 		Statuses: map[int]int{200: 6, 429: 3, 400: 1}, Errors: map[string]int{}}
-	for i, v := range []Verdict{Admitted, Admitted, Admitted, Limited, Mitigated, Mitigated, Admitted, Admitted, Admitted, Failed} {
-		out.Decisions = append(out.Decisions, Decision{Source: int32(i / 6), Verdict: v})
+	for i, v := range []judge.Verdict{judge.Admitted, judge.Admitted, judge.Admitted, judge.Limited, judge.Mitigated, judge.Mitigated, judge.Admitted, judge.Admitted, judge.Admitted, judge.Failed} {
+		out.Decisions = append(out.Decisions, judge.Decision{Source: int32(i / 6), Verdict: v})
 	}
 	m := make(Metrics)
 	m.parse(strings.NewReader(exposition))

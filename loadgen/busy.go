@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"sluice/loadgen/judge"
 )
 
 // Busy is a closed loop: a load that finds out what an edge costs: each of its connections sends the next request as soon as the last one is
@@ -160,7 +162,7 @@ func (r *busyRun) ready(e event) error {
 	done := func() {
 		if r.measure {
 			r.out.Answers++
-			record(r.out.Latency, int64(time.Since(r.start)-c.since))
+			judge.Record(r.out.Latency, int64(time.Since(r.start)-c.since))
 		}
 	}
 	again := func(failed bool) error {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
@@ -84,7 +85,7 @@ func (s *Site) CheckQuiet(ctx context.Context, length time.Duration) (*Check, er
 	}
 	others := 0
 	for _, d := range out.Decisions {
-		if d.Verdict != Mitigated {
+		if d.Verdict != judge.Mitigated {
 			others++
 		}
 	}
@@ -135,10 +136,10 @@ func (s *Site) CheckShared(ctx context.Context, after time.Duration) (*Check, er
 		refused, mitigated, latest := 0, 0, time.Duration(0)
 		for _, d := range outs[i].Decisions {
 			switch d.Verdict {
-			case Mitigated:
+			case judge.Mitigated:
 				mitigated++
 				refused++
-			case Limited: // it knew the count, and not yet the block
+			case judge.Limited: // it knew the count, and not yet the block
 				refused++
 			}
 			latest = max(latest, outs[i].Start.Add(d.At).Sub(began[d.Source]))
@@ -166,7 +167,7 @@ func (s *Site) block(ctx context.Context, pops [][]netip.AddrPort) ([]time.Time,
 	}
 	began := make([]time.Time, checkSources)
 	for _, d := range out.Decisions {
-		if began[d.Source].IsZero() && (d.Verdict == Limited || d.Verdict == Mitigated) {
+		if began[d.Source].IsZero() && (d.Verdict == judge.Limited || d.Verdict == judge.Mitigated) {
 			began[d.Source] = out.Start.Add(d.At)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"net/netip"
 	"time"
+
+	"sluice/loadgen/judge"
 )
 
 // conn is a connection. It carries one request at a time.
@@ -121,7 +123,7 @@ func (s *sender) flush(c *conn) error {
 		s.out.Sent++
 		s.out.LastSent = c.since
 		late := c.since - s.due(s.trace.Requests[c.request].At)
-		record(s.out.SendError, int64(late))
+		judge.Record(s.out.SendError, int64(late))
 	}
 	return nil
 }
@@ -174,11 +176,11 @@ func (s *sender) finish(c *conn) {
 	d.Source, d.Edge, d.Role = s.trace.Requests[c.request].Source, c.edge, s.trace.Role(int(c.request))
 	s.out.Decisions = append(s.out.Decisions, d)
 	s.out.Statuses[a.status]++
-	if a.status >= 500 && d.Verdict != Closed {
+	if a.status >= 500 && d.Verdict != judge.Closed {
 		s.out.Troubled++
 	}
 	s.out.Answered++
-	record(s.out.Latency, int64(now-c.since))
+	judge.Record(s.out.Latency, int64(now-c.since))
 	s.busy--
 	c.used++
 	if a.close || c.used >= s.PerConnection {
@@ -271,8 +273,8 @@ func (s *sender) fail(request int32, edge int, err error) {
 		reason = err.Error()
 	}
 	s.out.Errors[reason]++
-	s.out.Decisions = append(s.out.Decisions, Decision{
-		At: s.now(), Source: s.trace.Requests[request].Source, Edge: int16(edge), Verdict: Failed, Estimate: math.NaN(),
+	s.out.Decisions = append(s.out.Decisions, judge.Decision{
+		At: s.now(), Source: s.trace.Requests[request].Source, Edge: int16(edge), Verdict: judge.Failed, Estimate: math.NaN(),
 		Role: s.trace.Role(int(request)),
 	})
 }

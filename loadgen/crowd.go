@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"sluice/loadgen/judge"
 )
 
 // A crowd is clients of every habit, together at one rate. They keep to HTTP strictly and never try anything twice, so that
@@ -226,7 +228,7 @@ func (h *habit) note(n int, d time.Duration, err error) {
 	switch {
 	case err == nil:
 		for range n {
-			record(h.latency, int64(d))
+			judge.Record(h.latency, int64(d))
 		}
 		return
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
@@ -19,7 +20,7 @@ type Contender struct {
 	// judge in estimator mode.
 	Uncounted bool
 	// Start makes the limiter anew, for one run, and a function that tells what that run cost.
-	Start func() (Limiter, func() Cost)
+	Start func() (judge.Limiter, func() Cost)
 }
 
 // Kind says what a design is an answer to.
@@ -42,26 +43,26 @@ type Cost struct {
 }
 
 // Run has the contender decide about the requests of a trace and judges it.
-func (c Contender) Run(ctx context.Context, t *trace.Trace, mode Mode, o JudgeOptions, v VirtualOptions) (Design, error) {
+func (c Contender) Run(ctx context.Context, t *trace.Trace, mode judge.Mode, o judge.Options, v judge.VirtualOptions) (Design, error) {
 	if c.Kind == Algorithm {
 		v.Edges, v.Running = 1, nil
 	}
 	limiter, cost := c.Start()
-	f, err := Simulate(ctx, t, mode, o, v, limiter)
+	f, err := judge.Simulate(ctx, t, mode, o, v, limiter)
 	if err != nil {
 		return Design{}, err
 	}
 	spent := cost()
 	f.SetTierOps(spent.Commands)
-	waited := ratio(spent.Waited, f.Requests)
+	waited := judge.Ratio(spent.Waited, f.Requests)
 	f.AddedRoundTrips = &waited
-	f.BytesPerSource = ratio(float64(spent.Bytes), uint64(f.Sources))
+	f.BytesPerSource = judge.Ratio(float64(spent.Bytes), uint64(f.Sources))
 	return Design{Name: c.Name, About: c.About, Kind: c.Kind, Uncounted: c.Uncounted, Figures: f}, nil
 }
 
 // DesignOptions is what the designs are given.
 type DesignOptions struct {
-	Mode       Mode
+	Mode       judge.Mode
 	Limit      uint32
 	Window     time.Duration
 	Timeout    time.Duration // of a block; 0: who is over is throttled
@@ -75,7 +76,7 @@ type DesignOptions struct {
 
 // designRule is the options as the designs need them: nanoseconds, and counts that can be compared with estimates.
 type designRule struct {
-	mode            Mode
+	mode            judge.Mode
 	limit           float64
 	window, timeout int64
 	start           int64 // of the run, since 1970
@@ -114,33 +115,33 @@ type algorithm interface {
 type place struct {
 	rule    designRule
 	counts  algorithm
-	blocked perSource[int64] // until when
-	sources int              // seen
-	seen    perSource[bool]
+	blocked judge.PerSource[int64] // until when
+	sources int                    // seen
+	seen    judge.PerSource[bool]
 }
 
-func (p *place) decide(source int32, at int64) Decision {
-	if seen := p.seen.of(source); !*seen {
+func (p *place) decide(source int32, at int64) judge.Decision {
+	if seen := p.seen.Of(source); !*seen {
 		*seen = true
 		p.sources++
 	}
-	until := p.blocked.of(source)
+	until := p.blocked.Of(source)
 	if at < *until {
 		return mitigated(*until)
 	}
 	estimate, over := p.counts.weigh(source, at)
-	if over && p.rule.mode == Deployed {
+	if over && p.rule.mode == judge.Deployed {
 		return p.rule.refuse(estimate, at, until)
 	}
 	p.counts.count(source, at)
-	return Decision{Estimate: estimate, Over: over}
+	return judge.Decision{Estimate: estimate, Over: over}
 }
 
 func (p *place) bytes() uint64 { return p.counts.bytes(p.sources) }
 
 // refuse is the answer to a request that is over. It starts a block if the rule has a timeout.
-func (r *designRule) refuse(estimate float64, at int64, blocked *int64) Decision {
-	d := Decision{Verdict: Limited, Over: true, Estimate: estimate}
+func (r *designRule) refuse(estimate float64, at int64, blocked *int64) judge.Decision {
+	d := judge.Decision{Verdict: judge.Limited, Over: true, Estimate: estimate}
 	if r.timeout > 0 {
 		*blocked = at + r.timeout
 		d.Until = time.Duration(*blocked)
@@ -149,8 +150,8 @@ func (r *designRule) refuse(estimate float64, at int64, blocked *int64) Decision
 }
 
 // mitigated is the answer to a request under a block.
-func mitigated(until int64) Decision {
-	return Decision{Verdict: Mitigated, Estimate: math.NaN(), Until: time.Duration(until)}
+func mitigated(until int64) judge.Decision {
+	return judge.Decision{Verdict: judge.Mitigated, Estimate: math.NaN(), Until: time.Duration(until)}
 }
 
 // Designs is every design of others: first the algorithms, then the ways of coordinating edges, which all count with
@@ -163,7 +164,7 @@ func Designs(o DesignOptions) []Contender {
 // algorithms are judged in one place that knows everything at once.
 func algorithms(r designRule, o DesignOptions) []Contender {
 	one := func(name, about string, uncounted bool, counts func() algorithm) Contender {
-		return Contender{Name: name, About: about, Kind: Algorithm, Uncounted: uncounted, Start: func() (Limiter, func() Cost) {
+		return Contender{Name: name, About: about, Kind: Algorithm, Uncounted: uncounted, Start: func() (judge.Limiter, func() Cost) {
 			p := &place{rule: r, counts: counts()}
 			return start(&alone{places: []*place{p}, share: 1})
 		}}

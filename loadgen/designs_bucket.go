@@ -1,6 +1,10 @@
 package loadgen
 
-import "math"
+import (
+	"math"
+
+	"sluice/loadgen/judge"
+)
 
 // Buckets know how much a source may send now, not how much it sent in the last window. A bucket as deep as the limit lets
 // up to twice the limit through in a window, a full bucket and what flows in meanwhile; one that is less deep refuses bursts
@@ -12,7 +16,7 @@ const bucketSlack = 1e-9
 type tokenBucket struct {
 	rule    designRule
 	burst   float64
-	buckets perSource[bucket]
+	buckets judge.PerSource[bucket]
 }
 
 type bucket struct {
@@ -22,7 +26,7 @@ type bucket struct {
 }
 
 func (b *tokenBucket) of(source int32, at int64) *bucket {
-	s := b.buckets.of(source)
+	s := b.buckets.Of(source)
 	if !s.known {
 		*s = bucket{tokens: b.burst, at: at, known: true}
 	}
@@ -45,7 +49,7 @@ func (b *tokenBucket) bytes(sources int) uint64 { return 16 * uint64(sources) }
 type leakyBucket struct {
 	rule    designRule
 	depth   float64
-	buckets perSource[leak]
+	buckets judge.PerSource[leak]
 }
 
 type leak struct {
@@ -54,7 +58,7 @@ type leak struct {
 }
 
 func (b *leakyBucket) of(source int32, at int64) *leak {
-	s := b.buckets.of(source)
+	s := b.buckets.Of(source)
 	s.level = math.Max(0, s.level-float64(at-s.at)*b.rule.limit/float64(b.rule.window))
 	s.at = at
 	return s
@@ -74,7 +78,7 @@ func (b *leakyBucket) bytes(sources int) uint64 { return 16 * uint64(sources) }
 // tolerance of burst-1 intervals it decides as a token bucket of that burst does, from one number.
 type gcra struct {
 	interval, tolerance int64
-	due                 perSource[int64] // theoretical arrival time
+	due                 judge.PerSource[int64] // theoretical arrival time
 }
 
 func newGCRA(r designRule, burst float64) *gcra {
@@ -83,11 +87,11 @@ func newGCRA(r designRule, burst float64) *gcra {
 }
 
 func (g *gcra) weigh(source int32, at int64) (float64, bool) {
-	return math.NaN(), at < *g.due.of(source)-g.tolerance
+	return math.NaN(), at < *g.due.Of(source)-g.tolerance
 }
 
 func (g *gcra) count(source int32, at int64) {
-	due := g.due.of(source)
+	due := g.due.Of(source)
 	*due = max(*due, at) + g.interval
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"sluice/loadgen/judge"
 )
 
 // coordination is some edges that decide about sources, with or without each other. Times are nanoseconds since the run's
@@ -12,19 +14,19 @@ import (
 type coordination interface {
 	// pass lets time pass until at: messages arrive.
 	pass(at int64)
-	decide(edge int, source int32, at int64) Decision
+	decide(edge int, source int32, at int64) judge.Decision
 	cost() Cost
 }
 
 // start makes a Limiter of a coordination.
-func start(c coordination) (Limiter, func() Cost) {
+func start(c coordination) (judge.Limiter, func() Cost) {
 	now := int64(0)
-	return Limiter{
+	return judge.Limiter{
 		Advance: func(at time.Duration) {
 			now = int64(at)
 			c.pass(now)
 		},
-		Decide: func(edge int, source int32) Decision { return c.decide(edge, source, now) },
+		Decide: func(edge int, source int32) judge.Decision { return c.decide(edge, source, now) },
 	}, c.cost
 }
 
@@ -35,8 +37,8 @@ func coordinations(r designRule, o DesignOptions) []Contender {
 		rule.limit = limit
 		return &subWindows{rule: rule, k: o.SubWindows, weighed: true, rounded: true}
 	}
-	apart := func(limit, share float64) func() (Limiter, func() Cost) {
-		return func() (Limiter, func() Cost) {
+	apart := func(limit, share float64) func() (judge.Limiter, func() Cost) {
+		return func() (judge.Limiter, func() Cost) {
 			a := &alone{share: share}
 			for range o.Edges {
 				a.places = append(a.places, &place{rule: r, counts: counter(limit)})
@@ -52,18 +54,18 @@ func coordinations(r designRule, o DesignOptions) []Contender {
 			About: fmt.Sprintf("each allows its share, %.0f here (where Raghavan and others, 2007, begin)", divided)},
 		{Name: "synchronous central store", Kind: Coordination,
 			About: "every request waits for the store, those of blocked sources too (envoyproxy/ratelimit; Stripe, 2017)",
-			Start: func() (Limiter, func() Cost) {
+			Start: func() (judge.Limiter, func() Cost) {
 				return start(&central{store: place{rule: r, counts: counter(r.limit)}, half: int64(o.RoundTrip) / 2})
 			}},
 		{Name: fmt.Sprintf("reservations of %d", o.Lease), Kind: Coordination, Uncounted: true,
 			About: fmt.Sprintf("an edge leases so many requests at once, for %v, and gives back what is left (Doorman, Google, 2016)",
 				time.Duration(counter(1).length()).Round(time.Millisecond)),
-			Start: func() (Limiter, func() Cost) {
+			Start: func() (judge.Limiter, func() Cost) {
 				return start(newLeases(r, counter(r.limit), o.Edges, int64(o.RoundTrip), o.Lease))
 			}},
 		{Name: fmt.Sprintf("sync every %v", o.SyncEvery), Kind: Coordination,
 			About: "edges decide alone, and exchange counts with the store now and then (Kong, sync_rate)",
-			Start: func() (Limiter, func() Cost) {
+			Start: func() (judge.Limiter, func() Cost) {
 				return start(newPeriodic(r, counter(r.limit), o.Edges, int64(o.RoundTrip), int64(o.SyncEvery)))
 			}},
 	}
@@ -77,7 +79,7 @@ type alone struct {
 
 func (a *alone) pass(int64) {}
 
-func (a *alone) decide(edge int, source int32, at int64) Decision {
+func (a *alone) decide(edge int, source int32, at int64) judge.Decision {
 	d := a.places[edge].decide(source, at)
 	d.Estimate *= a.share
 	return d
@@ -100,7 +102,7 @@ type central struct {
 
 func (c *central) pass(int64) {}
 
-func (c *central) decide(_ int, source int32, at int64) Decision {
+func (c *central) decide(_ int, source int32, at int64) judge.Decision {
 	c.n++
 	d := c.store.decide(source, at+c.half)
 	if d.Until > 0 {

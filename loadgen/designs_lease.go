@@ -1,6 +1,10 @@
 package loadgen
 
-import "math"
+import (
+	"math"
+
+	"sluice/loadgen/judge"
+)
 
 // leases is edges that reserve requests of a source at the store in batches: the first of a batch waits for the store, the
 // others pass at once. What is reserved counts at the store from then on. A lease lasts a sub-window; what is left of it
@@ -11,7 +15,7 @@ import "math"
 type leases struct {
 	rule      designRule
 	store     *subWindows
-	blocked   perSource[int64] // at the store, until when
+	blocked   judge.PerSource[int64] // at the store, until when
 	edges     []leaseEdge
 	batch     uint32
 	lasts     int64
@@ -19,12 +23,12 @@ type leases struct {
 
 	out     []*lease // in the order of their ends
 	spent   Cost
-	sources perSource[bool]
+	sources judge.PerSource[bool]
 }
 
 type leaseEdge struct {
-	held    perSource[*lease]
-	blocked perSource[int64]
+	held    judge.PerSource[*lease]
+	blocked judge.PerSource[int64]
 }
 
 type lease struct {
@@ -43,26 +47,26 @@ func (l *leases) pass(at int64) {
 	for len(l.out) > 0 && l.out[0].end <= at {
 		if e := l.out[0]; e.left > 0 {
 			l.spent.Commands++
-			l.store.rings.of(e.source).add(e.sub, l.store.k, -int32(e.left))
+			l.store.rings.Of(e.source).add(e.sub, l.store.k, -int32(e.left))
 			e.left = 0
 		}
 		l.out = l.out[1:]
 	}
 }
 
-func (l *leases) decide(edge int, source int32, at int64) Decision {
+func (l *leases) decide(edge int, source int32, at int64) judge.Decision {
 	e := &l.edges[edge]
-	blocked := e.blocked.of(source)
+	blocked := e.blocked.Of(source)
 	if at < *blocked {
 		return mitigated(*blocked)
 	}
-	held := e.held.of(source)
+	held := e.held.Of(source)
 	if *held != nil && (*held).left > 0 {
 		(*held).left--
 		if wait := (*held).from - at; wait > 0 {
 			l.spent.Waited += float64(wait) / float64(l.roundTrip)
 		}
-		return Decision{Estimate: math.NaN()}
+		return judge.Decision{Estimate: math.NaN()}
 	}
 	granted, until := l.ask(source, at+l.roundTrip/2)
 	if granted > 0 {
@@ -72,14 +76,14 @@ func (l *leases) decide(edge int, source int32, at int64) Decision {
 		index, _ := l.store.position(at + l.roundTrip/2)
 		*held = &lease{source: source, left: granted - 1, sub: index, from: at + l.roundTrip, end: at + l.roundTrip + l.lasts}
 		l.out = append(l.out, *held)
-		return Decision{Estimate: math.NaN()}
+		return judge.Decision{Estimate: math.NaN()}
 	}
 	if until > 0 { // blocked by what another edge found
 		*blocked = until - l.roundTrip/2
 		return mitigated(*blocked)
 	}
 	d := l.rule.refuse(math.NaN(), at, blocked)
-	*l.blocked.of(source) = *blocked + l.roundTrip/2
+	*l.blocked.Of(source) = *blocked + l.roundTrip/2
 	return d
 }
 
@@ -87,14 +91,14 @@ func (l *leases) decide(edge int, source int32, at int64) Decision {
 func (l *leases) ask(source int32, at int64) (granted uint32, until int64) {
 	l.spent.Commands++
 	l.spent.Waited++
-	if seen := l.sources.of(source); !*seen {
+	if seen := l.sources.Of(source); !*seen {
 		*seen = true
 		l.spent.Bytes += l.store.ringBytes()
 	}
-	if until := *l.blocked.of(source); at < until {
+	if until := *l.blocked.Of(source); at < until {
 		return 0, until
 	}
-	ring := l.store.rings.of(source)
+	ring := l.store.rings.Of(source)
 	room := l.rule.limit - math.Floor(l.store.held(ring, at)+0.5)
 	granted = uint32(max(0, min(room, float64(l.batch))))
 	index, _ := l.store.position(at)

@@ -1,5 +1,7 @@
 package loadgen
 
+import "sluice/loadgen/judge"
+
 // periodic is edges that decide by themselves, each by what it last heard from the store and what it has counted since. At
 // every interval, each at an instant of its own, an edge tells the store what it has counted of a source since the last time,
 // one command for each source that it counted, and gets the counters of all edges for an answer. (Kong's sync_rate; the
@@ -12,12 +14,12 @@ type periodic struct {
 
 	answers []answered // under way, in the order of arrival
 	spent   Cost
-	stored  perSource[bool]
+	stored  judge.PerSource[bool]
 }
 
 type periodicEdge struct {
-	known   perSource[knowledge]
-	blocked perSource[int64]
+	known   judge.PerSource[knowledge]
+	blocked judge.PerSource[int64]
 	dirty   []int32 // sources to tell of
 	tick    int64   // when it does; 0: there are none
 }
@@ -40,20 +42,20 @@ func newPeriodic(r designRule, shape *subWindows, edges int, roundTrip, interval
 	return &periodic{rule: r, shape: shape, edges: make([]periodicEdge, edges), roundTrip: roundTrip, interval: max(1, interval)}
 }
 
-func (p *periodic) decide(edge int, source int32, at int64) Decision {
+func (p *periodic) decide(edge int, source int32, at int64) judge.Decision {
 	e := &p.edges[edge]
-	blocked := e.blocked.of(source)
+	blocked := e.blocked.Of(source)
 	if at < *blocked {
 		return mitigated(*blocked)
 	}
-	k := e.known.of(source)
+	k := e.known.Of(source)
 	if !k.there {
 		k.there = true
 		p.spent.Bytes += 2 * p.shape.ringBytes() // what the store said, and what it has to be told
 	}
 	estimate := 1 + p.shape.held(&k.store, at) + p.shape.held(&k.flying, at) + p.shape.held(&k.own, at)
 	over := p.shape.over(estimate)
-	if over && p.rule.mode == Deployed {
+	if over && p.rule.mode == judge.Deployed {
 		return p.rule.refuse(estimate, at, blocked)
 	}
 	index, _ := p.shape.position(at)
@@ -66,7 +68,7 @@ func (p *periodic) decide(edge int, source int32, at int64) Decision {
 		offset := p.interval * int64(edge) / int64(len(p.edges))
 		e.tick = at - (at-offset+p.interval)%p.interval + p.interval
 	}
-	return Decision{Estimate: estimate, Over: over}
+	return judge.Decision{Estimate: estimate, Over: over}
 }
 
 // pass lets edges tell the store, and answers arrive, each at its time.
@@ -96,13 +98,13 @@ func (p *periodic) pass(at int64) {
 func (p *periodic) tell(edge int, at int64) {
 	e := &p.edges[edge]
 	for _, source := range e.dirty {
-		k := e.known.of(source)
+		k := e.known.Of(source)
 		p.spent.Commands++
-		if there := p.stored.of(source); !*there {
+		if there := p.stored.Of(source); !*there {
 			*there = true
 			p.spent.Bytes += p.shape.ringBytes()
 		}
-		all := p.shape.rings.of(source)
+		all := p.shape.rings.Of(source)
 		all.addRing(&k.own, p.shape.k, 1)
 		p.answers = append(p.answers, answered{at: at + p.roundTrip, edge: edge, source: source, told: k.own, all: all.clone()})
 		k.flying.addRing(&k.own, p.shape.k, 1)
@@ -113,7 +115,7 @@ func (p *periodic) tell(edge int, at int64) {
 
 // hear takes an answer in: what the edge told is part of it.
 func (p *periodic) hear(a answered) {
-	k := p.edges[a.edge].known.of(a.source)
+	k := p.edges[a.edge].known.Of(a.source)
 	k.store = a.all
 	k.flying.addRing(&a.told, p.shape.k, -1)
 }

@@ -3,6 +3,8 @@ package loadgen
 import (
 	"fmt"
 	"strings"
+
+	"sluice/loadgen/judge"
 )
 
 // compareCommand is the Run.Command of a report whose subject is its designs.
@@ -10,13 +12,13 @@ const compareCommand = "compare"
 
 // designs is the table of what others would have done, under a heading for each kind of design.
 func (r *Report) designs() [][]string {
-	deployed := r.Run.Mode != Estimator.String()
+	deployed := r.Run.Mode != judge.Estimator.String()
 	out := [][]string{{"design", "wrong", "allowed", "limited", "innocents", "mean gap"}}
 	if deployed {
 		out[0] = append(out[0], "overshoot")
 	}
 	out[0] = append(out[0], "store/req", "trips", "bytes")
-	add := func(name string, f *Figures, uncounted bool) {
+	add := func(name string, f *judge.Figures, uncounted bool) {
 		gap := percentage(f.MeanGap)
 		if uncounted {
 			gap = "–"
@@ -67,7 +69,7 @@ func (r *Report) legend() []string {
 		"store/req: commands to the store that edges share, per request; trips: to it and back, that a request waits for",
 		"bytes: counters of a source, in the store and on all edges",
 	}
-	if r.Run.Mode == Estimator.String() {
+	if r.Run.Mode == judge.Estimator.String() {
 		return append([]string{
 			"wrong: estimate and exact count are not on the same side of the limit; allowed: the estimate is not above it; limited: it is",
 			"innocents: sources found over that never were; mean gap: between estimate and exact count",

@@ -12,13 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
 )
 
 // designCase is a rule of 4 in a second for a design in one place.
 func designCase(counts func(designRule) algorithm) *place {
-	r := designRule{mode: Deployed, limit: 4, window: int64(time.Second)}
+	r := designRule{mode: judge.Deployed, limit: 4, window: int64(time.Second)}
 	return &place{rule: r, counts: counts(r)}
 }
 
@@ -46,7 +47,7 @@ func TestAlgorithms(t *testing.T) {
 			if !math.IsNaN(d.Estimate) {
 				said = fmt.Sprintf("%.4g", d.Estimate)
 			}
-			if d.Verdict != Admitted {
+			if d.Verdict != judge.Admitted {
 				said += "!"
 			}
 			got = append(got, fmt.Sprintf("%d:%s", ms, said))
@@ -82,7 +83,7 @@ func TestBlocks(t *testing.T) {
 	if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
 		t.Error(diff)
 	}
-	if d := p.decide(1, 3010e6); d.Verdict != Admitted {
+	if d := p.decide(1, 3010e6); d.Verdict != judge.Admitted {
 		t.Error("another source is blocked as well")
 	}
 }
@@ -98,23 +99,23 @@ func someTraffic(t *rapid.T) *trace.Trace {
 	return traffic
 }
 
-func drawnRule(t *rapid.T) JudgeOptions {
-	return JudgeOptions{
+func drawnRule(t *rapid.T) judge.Options {
+	return judge.Options{
 		Limit:   uint32(rapid.IntRange(1, 6).Draw(t, "limit")),
 		Window:  time.Duration(rapid.IntRange(1, 5).Draw(t, "window")) * time.Second,
 		Timeout: time.Duration(rapid.SampledFrom([]int{0, 500, 2000, 9000}).Draw(t, "timeout")) * time.Millisecond,
 	}
 }
 
-func drawnOptions(o JudgeOptions, t *trace.Trace, mode Mode) DesignOptions {
+func drawnOptions(o judge.Options, t *trace.Trace, mode judge.Mode) DesignOptions {
 	return DesignOptions{Mode: mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Start: t.Start, Edges: 3}
 }
 
-func runDesign(t testing.TB, list []Contender, name string, trace *trace.Trace, mode Mode, o JudgeOptions) Figures {
+func runDesign(t testing.TB, list []Contender, name string, trace *trace.Trace, mode judge.Mode, o judge.Options) judge.Figures {
 	t.Helper()
 	for _, c := range list {
 		if c.Name == name {
-			d, err := c.Run(context.Background(), trace, mode, o, VirtualOptions{Edges: 3, PerConnection: 2, Seed: 1})
+			d, err := c.Run(context.Background(), trace, mode, o, judge.VirtualOptions{Edges: 3, PerConnection: 2, Seed: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,14 +123,14 @@ func runDesign(t testing.TB, list []Contender, name string, trace *trace.Trace, 
 		}
 	}
 	t.Fatalf("no design %q", name)
-	return Figures{}
+	return judge.Figures{}
 }
 
 // TestSlidingLogIsExact: what counts every request errs nowhere, in either mode, and the judge says so.
 func TestSlidingLogIsExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		trace, o := someTraffic(rt), drawnRule(rt)
-		for _, mode := range []Mode{Estimator, Deployed} {
+		for _, mode := range []judge.Mode{judge.Estimator, judge.Deployed} {
 			f := runDesign(t, Designs(drawnOptions(o, trace, mode)), "sliding log", trace, mode, o)
 			if f.Wrong != 0 || f.WronglyMitigated != 0 || f.MeanGap != 0 || f.FalseNegativeSources+f.FalsePositiveSources != 0 || f.Overshoot.Max != 0 {
 				rt.Fatalf("%v: %+v", mode, f)
@@ -139,7 +140,7 @@ func TestSlidingLogIsExact(t *testing.T) {
 }
 
 // decisions is what a design says to each request, whichever edge it meets.
-func decisions(c coordination, edges int, trace *trace.Trace) (said []Decision) {
+func decisions(c coordination, edges int, trace *trace.Trace) (said []judge.Decision) {
 	l, _ := start(c)
 	for i := range trace.Requests {
 		l.Advance(trace.Requests[i].At)
@@ -157,7 +158,7 @@ func TestLikeTheStore(t *testing.T) {
 		trace, o := someTraffic(rt), drawnRule(rt)
 		roundTrip := rapid.Int64Range(0, 3000).Draw(rt, "round trip") * 1e6
 		interval := rapid.Int64Range(1, 3000).Draw(rt, "interval") * 1e6
-		d := drawnOptions(o, trace, Deployed)
+		d := drawnOptions(o, trace, judge.Deployed)
 		rule := d.complete()
 		counter := func() *subWindows { return &subWindows{rule: rule, k: 12, weighed: true, rounded: true} }
 		want := decisions(&central{store: place{rule: rule, counts: counter()}}, 3, trace)
@@ -175,16 +176,16 @@ func TestTwoOfAKind(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		trace, o := someTraffic(rt), drawnRule(rt)
 		o.Limit = []uint32{1, 2, 4, 5, 5, 5}[o.Limit-1] // intervals of whole nanoseconds
-		for _, mode := range []Mode{Estimator, Deployed} {
-			base, _ := Baseline(trace, mode, o)
+		for _, mode := range []judge.Mode{judge.Estimator, judge.Deployed} {
+			base, _ := judge.Baseline(trace, mode, o)
 			f := runDesign(t, Designs(drawnOptions(o, trace, mode)), "two counters", trace, mode, o)
 			if f.WronglyAllowed != base.WronglyAllowed || f.WronglyLimited != base.WronglyLimited || math.Abs(f.MeanGap-base.MeanGap) > 1e-9 || f.Refused != base.Refused {
 				rt.Fatalf("%v: the design gives %+v, the baseline %+v", mode, f, base)
 			}
 		}
-		list := Designs(drawnOptions(o, trace, Deployed))
-		tokens := runDesign(t, list, "token bucket", trace, Deployed, o)
-		cells := runDesign(t, list, "GCRA", trace, Deployed, o)
+		list := Designs(drawnOptions(o, trace, judge.Deployed))
+		tokens := runDesign(t, list, "token bucket", trace, judge.Deployed, o)
+		cells := runDesign(t, list, "GCRA", trace, judge.Deployed, o)
 		if tokens.Refused != cells.Refused || tokens.Wrong != cells.Wrong {
 			rt.Fatalf("token bucket %+v, GCRA %+v", tokens, cells)
 		}
@@ -193,36 +194,36 @@ func TestTwoOfAKind(t *testing.T) {
 
 // TestLeases follows one source over two edges, with a round trip of 100 ms and three tokens to a lease.
 func TestLeases(t *testing.T) {
-	rule := designRule{mode: Deployed, limit: 8, window: int64(4 * time.Second), timeout: int64(10 * time.Second)}
+	rule := designRule{mode: judge.Deployed, limit: 8, window: int64(4 * time.Second), timeout: int64(10 * time.Second)}
 	store := &subWindows{rule: rule, k: 4, weighed: true, rounded: true}
 	l := newLeases(rule, store, 2, 100e6, 3)
-	step := func(ms int64, edge int, verdict Verdict, commands uint64, waited, held float64) {
+	step := func(ms int64, edge int, verdict judge.Verdict, commands uint64, waited, held float64) {
 		t.Helper()
 		l.pass(ms * 1e6)
 		d := l.decide(edge, 0, ms*1e6)
-		got := []any{d.Verdict, l.cost().Commands, math.Round(100*l.cost().Waited) / 100, store.held(store.rings.of(0), ms*1e6+50e6)}
+		got := []any{d.Verdict, l.cost().Commands, math.Round(100*l.cost().Waited) / 100, store.held(store.rings.Of(0), ms*1e6+50e6)}
 		if diff := cmp.Diff([]any{verdict, commands, waited, held}, got); diff != "" {
 			t.Errorf("at %d ms on edge %d:\n%s", ms, edge, diff)
 		}
 	}
-	step(0, 0, Admitted, 1, 1, 3)     // asks, and waits
-	step(60, 0, Admitted, 1, 1.4, 3)  // waits for the same answer
-	step(200, 0, Admitted, 1, 1.4, 3) // out of the lease
-	step(210, 1, Admitted, 2, 2.4, 6) // the other edge has none
-	step(300, 0, Admitted, 3, 3.4, 8) // all that is left: two
-	step(310, 0, Admitted, 3, 4.3, 8) // gets there at 400
-	step(320, 0, Limited, 4, 5.3, 8)
-	step(330, 0, Mitigated, 4, 5.3, 8)  // the edge knows
-	step(340, 1, Admitted, 4, 5.3, 8)   // what it has leased it has
-	step(1320, 1, Mitigated, 6, 6.3, 7) // its lease is over, one token went back; the store tells of the block
-	step(10_320, 0, Admitted, 7, 7.3, 3)
+	step(0, 0, judge.Admitted, 1, 1, 3)     // asks, and waits
+	step(60, 0, judge.Admitted, 1, 1.4, 3)  // waits for the same answer
+	step(200, 0, judge.Admitted, 1, 1.4, 3) // out of the lease
+	step(210, 1, judge.Admitted, 2, 2.4, 6) // the other edge has none
+	step(300, 0, judge.Admitted, 3, 3.4, 8) // all that is left: two
+	step(310, 0, judge.Admitted, 3, 4.3, 8) // gets there at 400
+	step(320, 0, judge.Limited, 4, 5.3, 8)
+	step(330, 0, judge.Mitigated, 4, 5.3, 8)  // the edge knows
+	step(340, 1, judge.Admitted, 4, 5.3, 8)   // what it has leased it has
+	step(1320, 1, judge.Mitigated, 6, 6.3, 7) // its lease is over, one token went back; the store tells of the block
+	step(10_320, 0, judge.Admitted, 7, 7.3, 3)
 }
 
 // TestPeriodic follows one source over two edges that sync every second, with a round trip of 100 ms.
 func TestPeriodic(t *testing.T) {
-	rule := designRule{mode: Deployed, limit: 4, window: int64(8 * time.Second)}
+	rule := designRule{mode: judge.Deployed, limit: 4, window: int64(8 * time.Second)}
 	p := newPeriodic(rule, &subWindows{rule: rule, k: 8, weighed: true, rounded: true}, 2, 100e6, 1e9)
-	step := func(ms int64, edge int, verdict Verdict, estimate float64, commands uint64) {
+	step := func(ms int64, edge int, verdict judge.Verdict, estimate float64, commands uint64) {
 		t.Helper()
 		p.pass(ms * 1e6)
 		d := p.decide(edge, 0, ms*1e6)
@@ -230,16 +231,16 @@ func TestPeriodic(t *testing.T) {
 			t.Errorf("at %d ms on edge %d:\n%s", ms, edge, diff)
 		}
 	}
-	step(10, 0, Admitted, 1, 0)
-	step(20, 0, Admitted, 2, 0)
-	step(30, 1, Admitted, 1, 0) // does not know
-	step(40, 1, Admitted, 2, 0)
-	step(600, 1, Admitted, 3, 1)  // has told at 500; the answer is there: nothing but its own
-	step(1050, 0, Admitted, 3, 2) // has told at 1000, and waits for the answer
-	step(1100, 0, Limited, 6, 2)  // now it knows of two more
-	step(1400, 1, Admitted, 4, 2) // knows nothing of the other edge yet
-	step(1599, 1, Limited, 5, 3)
-	step(1600, 1, Limited, 7, 3) // the edges together let six pass; one of them is not told yet
+	step(10, 0, judge.Admitted, 1, 0)
+	step(20, 0, judge.Admitted, 2, 0)
+	step(30, 1, judge.Admitted, 1, 0) // does not know
+	step(40, 1, judge.Admitted, 2, 0)
+	step(600, 1, judge.Admitted, 3, 1)  // has told at 500; the answer is there: nothing but its own
+	step(1050, 0, judge.Admitted, 3, 2) // has told at 1000, and waits for the answer
+	step(1100, 0, judge.Limited, 6, 2)  // now it knows of two more
+	step(1400, 1, judge.Admitted, 4, 2) // knows nothing of the other edge yet
+	step(1599, 1, judge.Limited, 5, 3)
+	step(1600, 1, judge.Limited, 7, 3) // the edges together let six pass; one of them is not told yet
 }
 
 func TestCosts(t *testing.T) {
@@ -247,11 +248,11 @@ func TestCosts(t *testing.T) {
 	for i := range 10 {
 		traffic.Requests = append(traffic.Requests, trace.Request{At: time.Duration(i) * time.Second, Source: int32(i / 8)})
 	}
-	o := JudgeOptions{Limit: 100, Window: time.Minute}
-	list := Designs(DesignOptions{Mode: Deployed, Limit: 100, Window: time.Minute, Edges: 3, RoundTrip: time.Millisecond, SyncEvery: 5 * time.Second, Lease: 4})
+	o := judge.Options{Limit: 100, Window: time.Minute}
+	list := Designs(DesignOptions{Mode: judge.Deployed, Limit: 100, Window: time.Minute, Edges: 3, RoundTrip: time.Millisecond, SyncEvery: 5 * time.Second, Lease: 4})
 	f := func(name string, ops, trips, bytes float64) {
 		t.Helper()
-		got := runDesign(t, list, name, traffic, Deployed, o)
+		got := runDesign(t, list, name, traffic, judge.Deployed, o)
 		if diff := cmp.Diff([]float64{ops, trips, bytes}, []float64{*got.TierOpsPer1000, *got.AddedRoundTrips, got.BytesPerSource}); diff != "" {
 			t.Errorf("%s (commands, round trips, bytes):\n%s", name, diff)
 		}
@@ -272,17 +273,17 @@ func TestComparison(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range []Mode{Deployed, Estimator} {
-		o := JudgeOptions{Limit: 20, Window: time.Second, Timeout: time.Second}
+	for _, mode := range []judge.Mode{judge.Deployed, judge.Estimator} {
+		o := judge.Options{Limit: 20, Window: time.Second, Timeout: time.Second}
 		r := &Report{Run: Run{Command: "compare", Mode: mode.String(), Limit: 20, Window: Seconds(time.Second), SubWindows: 12, Estimate: "nearest",
 			MitigationTimeout: Seconds(time.Second), Edges: 3, Nodes: 2, RoundTrip: Seconds(time.Millisecond), PerConnection: 20}}
 		r.Run.Describe(trace)
 		d := DesignOptions{Mode: mode, Limit: 20, Window: time.Second, Timeout: time.Second, Start: trace.Start, Edges: 3, RoundTrip: time.Millisecond, SyncEvery: 100 * time.Millisecond}
 		for _, c := range Designs(d) {
-			if mode == Estimator && c.Uncounted {
+			if mode == judge.Estimator && c.Uncounted {
 				continue
 			}
-			design, err := c.Run(t.Context(), trace, mode, o, VirtualOptions{Edges: 3, Seed: 1})
+			design, err := c.Run(t.Context(), trace, mode, o, judge.VirtualOptions{Edges: 3, Seed: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -309,7 +310,7 @@ func TestRunEnds(t *testing.T) {
 	cancel()
 	trace := &trace.Trace{Sources: make([]trace.Source, 1), Requests: make([]trace.Request, 1)}
 	d := DesignOptions{Limit: 1, Window: time.Second, Edges: 1}
-	if _, err := Designs(d)[0].Run(ctx, trace, Deployed, JudgeOptions{Limit: 1, Window: time.Second}, VirtualOptions{Edges: 1}); err == nil {
+	if _, err := Designs(d)[0].Run(ctx, trace, judge.Deployed, judge.Options{Limit: 1, Window: time.Second}, judge.VirtualOptions{Edges: 1}); err == nil {
 		t.Error("it ran though its context was done")
 	}
 }

@@ -3,18 +3,20 @@ package loadgen
 import (
 	"math"
 	"slices"
+
+	"sluice/loadgen/judge"
 )
 
 // slidingLog keeps the time of every request for a window, so it is exact: what others are measured against, at 8 bytes a
 // request. ("Better rate limiting with Redis sorted sets", ClassDojo, 2015.)
 type slidingLog struct {
 	rule   designRule
-	stamps perSource[[]int64] // oldest first
-	most   perSource[int]     // stamps that a source had at once
+	stamps judge.PerSource[[]int64] // oldest first
+	most   judge.PerSource[int]     // stamps that a source had at once
 }
 
 func (l *slidingLog) weigh(source int32, at int64) (float64, bool) {
-	s := l.stamps.of(source)
+	s := l.stamps.Of(source)
 	for len(*s) > 0 && (*s)[0] <= at-l.rule.window {
 		*s = (*s)[1:]
 	}
@@ -23,7 +25,7 @@ func (l *slidingLog) weigh(source int32, at int64) (float64, bool) {
 }
 
 func (l *slidingLog) count(source int32, at int64) {
-	s, most := l.stamps.of(source), l.most.of(source)
+	s, most := l.stamps.Of(source), l.most.Of(source)
 	*s = append(*s, at)
 	*most = max(*most, len(*s))
 }
@@ -40,7 +42,7 @@ func (l *slidingLog) bytes(int) uint64 {
 // boundary. (envoyproxy/ratelimit; INCR and EXPIRE in the documentation of Redis.)
 type fixedWindow struct {
 	rule   designRule
-	counts perSource[windowCount]
+	counts judge.PerSource[windowCount]
 }
 
 type windowCount struct {
@@ -49,7 +51,7 @@ type windowCount struct {
 }
 
 func (w *fixedWindow) of(source int32, at int64) *windowCount {
-	c := w.counts.of(source)
+	c := w.counts.Of(source)
 	if index := (w.rule.start + at) / w.rule.window; index != c.index {
 		*c = windowCount{index: index}
 	}
@@ -77,7 +79,7 @@ type subWindows struct {
 	rule             designRule
 	k                int
 	weighed, rounded bool
-	rings            perSource[ring]
+	rings            judge.PerSource[ring]
 }
 
 // length is that of a sub-window.
@@ -91,7 +93,7 @@ func (w *subWindows) position(at int64) (index int64, gone float64) {
 }
 
 func (w *subWindows) weigh(source int32, at int64) (float64, bool) {
-	n := w.held(w.rings.of(source), at) + 1
+	n := w.held(w.rings.Of(source), at) + 1
 	return n, w.over(n)
 }
 
@@ -114,7 +116,7 @@ func (w *subWindows) over(estimate float64) bool {
 
 func (w *subWindows) count(source int32, at int64) {
 	index, _ := w.position(at)
-	w.rings.of(source).add(index, w.k, 1)
+	w.rings.Of(source).add(index, w.k, 1)
 }
 
 // ringBytes is the counters of a source, and 32 bits of the newest one's number.

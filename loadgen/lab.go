@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"sluice/loadgen/judge"
 )
 
 // Lab starts points of presence of real processes on this machine: edges, the memcached nodes that they share and, if
@@ -43,7 +45,7 @@ type LabRule struct {
 	OnStoreFailure    string        // empty: the edge's default
 
 	// Mode Estimator counts every request and refuses none.
-	Mode Mode
+	Mode judge.Mode
 }
 
 // Site is a Lab that runs.

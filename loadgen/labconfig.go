@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+
+	"sluice/loadgen/judge"
 )
 
 // memcachedArguments starts a node on loopback only, with little memory; as root it must say whom to become.
@@ -89,7 +91,7 @@ func (s *Site) edgeConfig(pop int, m *member, tier []netip.AddrPort, secret stri
 	if s.Rule.OnStoreFailure != "" {
 		line("    on_store_failure: %s", s.Rule.OnStoreFailure)
 	}
-	if s.Rule.Mode == Estimator {
+	if s.Rule.Mode == judge.Estimator {
 		line("    mode: shadow")
 		line("    mitigation_timeout: 0s")
 		line("    count: {refused: true}")

@@ -12,13 +12,14 @@ import (
 	"sync"
 	"time"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
 // LabOutcome is what a replay on a Site saw, from the client's side and from inside.
 type LabOutcome struct {
 	*Outcome
-	InForce  []InForce // when each edge had each mitigation; edges are numbered through, those of the first PoP first
+	InForce  []judge.InForce // when each edge had each mitigation; edges are numbered through, those of the first PoP first
 	Balance  Balance
 	TierOps  map[string]float64 // commands that edges sent to the tier, by kind
 	Nodes    []NodeDelta
@@ -96,7 +97,7 @@ func (s *Site) Run(ctx context.Context, r Replay, trace *trace.Trace, faults []F
 	defer stop()
 	var helpers sync.WaitGroup
 	out := &LabOutcome{}
-	if s.Rule.Mode == Deployed && s.Rule.MitigationTimeout > 0 {
+	if s.Rule.Mode == judge.Deployed && s.Rule.MitigationTimeout > 0 {
 		helpers.Go(func() { w.run(inside, watchPeriod(s.Rule.MitigationTimeout)) })
 	}
 	helpers.Go(func() { out.Happened = s.suffer(inside, faults) })

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
@@ -24,15 +25,15 @@ type Pace struct {
 
 // PaceFigures is what came of one rate.
 type PaceFigures struct {
-	Asked     float64   `json:"asked"`              // requests per second
-	Sent      float64   `json:"sent"`               // requests per second until the last one was sent
-	Answered  int       `json:"answered"`           // requests
-	Failed    int       `json:"failed"`             // requests
-	CPU       float64   `json:"cpu_per_request"`    // seconds, of the whole process, reading answers included
-	PerCPU    float64   `json:"per_cpu_second"`     // requests that a second of processor time sends
-	SendError Quantiles `json:"send_error"`         // seconds from when a request was due to when it was written
-	Latency   Quantiles `json:"answer_after"`       // seconds from when a request was written to the end of its answer
-	Conns     int       `json:"connections_opened"` // in all
+	Asked     float64         `json:"asked"`              // requests per second
+	Sent      float64         `json:"sent"`               // requests per second until the last one was sent
+	Answered  int             `json:"answered"`           // requests
+	Failed    int             `json:"failed"`             // requests
+	CPU       float64         `json:"cpu_per_request"`    // seconds, of the whole process, reading answers included
+	PerCPU    float64         `json:"per_cpu_second"`     // requests that a second of processor time sends
+	SendError judge.Quantiles `json:"send_error"`         // seconds from when a request was due to when it was written
+	Latency   judge.Quantiles `json:"answer_after"`       // seconds from when a request was written to the end of its answer
+	Conns     int             `json:"connections_opened"` // in all
 }
 
 // Run makes a run for each rate. It leaves this process on one processor.
@@ -76,7 +77,7 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 		figures = append(figures, PaceFigures{
 			Asked: rate, Sent: n / out.LastSent.Seconds(), Answered: out.Answered, Failed: out.ClientErrors(),
 			CPU: out.CPU.Seconds() / n, PerCPU: n / out.CPU.Seconds(),
-			SendError: out.Late(), Latency: secondsOf(out.Latency), Conns: out.Connections,
+			SendError: out.Late(), Latency: judge.SecondsOf(out.Latency), Conns: out.Connections,
 		})
 	}
 	return figures, origin.crashed()

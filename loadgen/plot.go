@@ -17,6 +17,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"sluice/loadgen/judge"
 )
 
 // shade is a colour by what it stands for. The page's style sheet says what it is, so that a plot is light or dark as the page
@@ -129,7 +131,7 @@ func unitFor(d time.Duration) (time.Duration, string) {
 }
 
 // seriesChart is a source's estimate and exact count over time.
-func seriesChart(s *Series, limit uint32) (*chart, error) {
+func seriesChart(s *judge.Series, limit uint32) (*chart, error) {
 	from, to := s.Points[0].At, s.Points[len(s.Points)-1].At
 	unit, name := unitFor(to - from)
 	var exact, estimate plotter.XYs
@@ -150,10 +152,10 @@ func seriesChart(s *Series, limit uint32) (*chart, error) {
 }
 
 // binsChart is one or two distributions over the same steps, on a logarithmic scale: as counts, or as percentages of all.
-func binsChart(x, y string, counts bool, a, b Bins) (*chart, error) {
+func binsChart(x, y string, counts bool, a, b judge.Bins) (*chart, error) {
 	c := newChart(x, y)
 	low, high := math.Inf(1), math.Inf(-1) // of the bins that hold anything
-	for _, bins := range []Bins{a, b} {
+	for _, bins := range []judge.Bins{a, b} {
 		for i, n := range bins.N {
 			if n > 0 {
 				at := bins.From + float64(i)*bins.Width
@@ -165,7 +167,7 @@ func binsChart(x, y string, counts bool, a, b Bins) (*chart, error) {
 	if !counts {
 		least = 0.0005
 	}
-	for i, bins := range []Bins{b, a} {
+	for i, bins := range []judge.Bins{b, a} {
 		if bins.IsZero() {
 			continue
 		}
@@ -209,14 +211,14 @@ func (powersOfTen) Ticks(low, high float64) []plot.Tick {
 }
 
 // blockChart is the share of blocks that were in force within a time.
-func blockChart(t *TimeToBlock) (*chart, error) {
+func blockChart(t *judge.TimeToBlock) (*chart, error) {
 	unit, name := unitFor(time.Duration(max(t.FirstEdge.Max, t.EveryEdge.Max) * float64(time.Second)))
 	c := newChart(name+" since the source crossed its limit", "% of blocks in force")
 	for _, e := range []struct {
 		name string
 		of   shade
 		h    *hdrhistogram.Histogram
-	}{{"on every edge", theirsShade, t.everyEdge}, {"on the first edge", oursShade, t.firstEdge}} {
+	}{{"on every edge", theirsShade, t.EveryEdgeTimes}, {"on the first edge", oursShade, t.FirstEdgeTimes}} {
 		if e.h == nil || e.h.TotalCount() == 0 {
 			continue
 		}
@@ -233,7 +235,7 @@ func blockChart(t *TimeToBlock) (*chart, error) {
 }
 
 // timelineChart is what became of requests over time, with a mark at every fault.
-func timelineChart(t *Timeline, faults []string) (*chart, error) {
+func timelineChart(t *judge.Timeline, faults []string) (*chart, error) {
 	unit, name := unitFor(time.Duration(len(t.Admitted)) * t.Step)
 	c := newChart(name+" into the run", "requests per second")
 	top := 0.0

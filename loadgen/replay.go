@@ -12,6 +12,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
@@ -61,7 +62,7 @@ type Progress struct {
 type Outcome struct {
 	Start       time.Time               // the instant of run time 0
 	Took        time.Duration           // until the last answer
-	Decisions   []Decision              // one per request sent, in the order of At
+	Decisions   []judge.Decision        // one per request sent, in the order of At
 	Addresses   []netip.Addr            // of the trace's sources, as the edges saw them
 	Sent        int                     // requests written, repeats not included
 	Answered    int                     // complete answers
@@ -87,7 +88,7 @@ func (o *Outcome) ClientErrors() int {
 }
 
 // Late is how late requests were sent, in seconds.
-func (o *Outcome) Late() Quantiles { return secondsOf(o.SendError) }
+func (o *Outcome) Late() judge.Quantiles { return judge.SecondsOf(o.SendError) }
 
 // Reasons of Outcome.Errors.
 var (
@@ -121,7 +122,7 @@ func (r Replay) Run(ctx context.Context, trace *trace.Trace) (*Outcome, error) {
 	before := ownCPU()
 	err = s.loop(ctx)
 	s.out.Took, s.out.CPU = s.now(), ownCPU()-before
-	slices.SortStableFunc(s.out.Decisions, func(a, b Decision) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(s.out.Decisions, func(a, b judge.Decision) int { return cmp.Compare(a.At, b.At) })
 	return s.out, err
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
@@ -108,7 +109,7 @@ func TestReplaySendsFromPeersOfTheirOwn(t *testing.T) {
 	last := time.Duration(math.MinInt64)
 	for _, d := range out.Decisions {
 		edgesUsed[d.Edge]++
-		if d.Verdict != Admitted || d.Estimate != 1 {
+		if d.Verdict != judge.Admitted || d.Estimate != 1 {
 			t.Fatalf("decision %+v", d)
 		}
 		if d.At < last {

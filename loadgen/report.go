@@ -5,27 +5,28 @@ import (
 	"io"
 	"time"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
 // Report is what a run found, beside what it was given. Text, JSON and HTML are written from it.
 type Report struct {
-	Run      Run      `json:"run"`
-	Figures  Figures  `json:"figures"`
-	Baseline *Figures `json:"baseline,omitempty"` // two plain counters, one edge, not rounded, the same stream
-	Designs  []Design `json:"designs"`
-	Split    *Split   `json:"split,omitempty"` // where wrong decisions come from, if runs were made to tell
+	Run      Run            `json:"run"`
+	Figures  judge.Figures  `json:"figures"`
+	Baseline *judge.Figures `json:"baseline,omitempty"` // two plain counters, one edge, not rounded, the same stream
+	Designs  []Design       `json:"designs"`
+	Split    *judge.Split   `json:"split,omitempty"` // where wrong decisions come from, if runs were made to tell
 
 	Names []string `json:"-"` // of the trace's sources, for the plots of some of them; see SetNames
 }
 
 // Design is another limiter judged on the same stream.
 type Design struct {
-	Name      string  `json:"name"`
-	About     string  `json:"about,omitempty"`
-	Kind      Kind    `json:"kind,omitempty"`
-	Uncounted bool    `json:"uncounted,omitempty"` // it has no estimate, so its gap says nothing
-	Figures   Figures `json:"figures"`
+	Name      string        `json:"name"`
+	About     string        `json:"about,omitempty"`
+	Kind      Kind          `json:"kind,omitempty"`
+	Uncounted bool          `json:"uncounted,omitempty"` // it has no estimate, so its gap says nothing
+	Figures   judge.Figures `json:"figures"`
 }
 
 // Run is what a run was given. Fields that did not matter to it are left out.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+
+	"sluice/loadgen/judge"
 )
 
 // figure is a plot with its caption.
@@ -34,7 +36,7 @@ func WriteHTML(w io.Writer, reports ...*Report) error {
 		lines := r.Run.lines()
 		p := page{Number: i + 1, Title: lines[0], Lines: lines[1:], Table: r.table()}
 		if r.Split != nil {
-			p.Split = r.Split.table()
+			p.Split = splitTable(r.Split)
 		}
 		if len(r.Designs) > 0 {
 			p.Designs, p.Legend, p.Abouts = r.designs(), r.legend(), r.abouts()
@@ -74,7 +76,7 @@ func (r *Report) plots() ([]figure, error) {
 			out = append(out, figure{drawn, c.Keys, fmt.Sprintf(format, args...)})
 		}
 	}
-	f, base := &r.Figures, &Figures{}
+	f, base := &r.Figures, &judge.Figures{}
 	if r.Baseline != nil {
 		base = r.Baseline
 	}
@@ -93,7 +95,7 @@ func (r *Report) plots() ([]figure, error) {
 		add(binsChart("exact count above the limit, %", "wrong decisions", true, f.WrongByCount, base.WrongByCount))(
 			"Where decisions were wrong: by how far the exact count was from the limit.")
 	}
-	if t := f.TimeToBlock; t != nil && t.FirstEdge.N > 0 && t.firstEdge != nil {
+	if t := f.TimeToBlock; t != nil && t.FirstEdge.N > 0 && t.FirstEdgeTimes != nil {
 		add(blockChart(t))("From crossing the limit to the verdict in force: p99 %s on the first edge, %s on every edge.",
 			duration(t.FirstEdge.P99), duration(t.EveryEdge.P99))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
 )
@@ -51,30 +52,30 @@ func sample() *Report {
 			PoPs: 1, Edges: 3, Nodes: 2, RoundTrip: Seconds(time.Millisecond), PerConnection: 20, Speed: 60, Carrier: "loopback",
 			Duration: Seconds(time.Minute), Took: Seconds(61 * time.Second), Faults: []string{"20s kill memcached/0"}, Notes: []string{"a note"},
 		},
-		Figures: Figures{
+		Figures: judge.Figures{
 			Requests: 1_234_567, Sources: 4_321, WrongRatio: 0.0000025, Wrong: 3, WronglyAllowed: 2, WronglyLimited: 1,
 			WronglyMitigated: 40, WrongAnswersRatio: 0.00003483, MeanGap: 0.00437, MeanGapHot: 0.0301,
 			FalseNegativeSources: 1, FalseNegativeMargin: 0.05, FalsePositiveSources: 2, FalsePositiveMargin: 0.1,
 			RefusedOfInnocent: 17, RefusedGood: 5, Collateral: 4, Admitted: 1_000_000, Refused: 234_000, Mitigated: 230_000, Closed: 7,
-			Failed: 567, Blocks: 1_500, WrongPerBlock: 0.002, Overshoot: Quantiles{N: 1500, P50: 0, P99: 2, Max: 31},
+			Failed: 567, Blocks: 1_500, WrongPerBlock: 0.002, Overshoot: judge.Quantiles{N: 1500, P50: 0, P99: 2, Max: 31},
 			WorstWindow: 131, WorstExcess: 31, Bound: 140,
-			TimeToBlock: &TimeToBlock{
-				FirstEdge: Quantiles{N: 1500, P50: 0, P99: 0.00123, Max: 0.0456},
-				EveryEdge: Quantiles{N: 1490, P50: 0.055, P99: 0.1234, Max: 1.5}, Partly: 10,
+			TimeToBlock: &judge.TimeToBlock{
+				FirstEdge: judge.Quantiles{N: 1500, P50: 0, P99: 0.00123, Max: 0.0456},
+				EveryEdge: judge.Quantiles{N: 1490, P50: 0.055, P99: 0.1234, Max: 1.5}, Partly: 10,
 			},
-			TierOpsPer1000: some(123.4), TierOpsMitigated: &none, SendError: &Quantiles{N: 10, P50: 0.00005, P99: 0.0007, Max: 0.002},
-			FreeRunningIdeal:  &Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
-			ErrorDistribution: Bins{From: -1, Width: 0.5, N: []uint64{0, 3, 9, 0}},
+			TierOpsPer1000: some(123.4), TierOpsMitigated: &none, SendError: &judge.Quantiles{N: 10, P50: 0.00005, P99: 0.0007, Max: 0.002},
+			FreeRunningIdeal:  &judge.Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
+			ErrorDistribution: judge.Bins{From: -1, Width: 0.5, N: []uint64{0, 3, 9, 0}},
 		},
-		Baseline: &Figures{
+		Baseline: &judge.Figures{
 			Requests: 1_234_567, Sources: 4_321, WrongRatio: 0.00187, Wrong: 2_309, WronglyAllowed: 2_000, WronglyLimited: 309,
 			MeanGap: 0.0637, MeanGapHot: 0.04, Admitted: 1_000_100, Refused: 234_467, Blocks: 1_480, WrongPerBlock: 1.56,
-			Overshoot: Quantiles{N: 1480, P50: 1, P99: 15, Max: 400}, FreeRunningIdeal: &Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
+			Overshoot: judge.Quantiles{N: 1480, P50: 1, P99: 15, Max: 400}, FreeRunningIdeal: &judge.Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
 		},
-		Designs: []Design{{Name: "token bucket", Figures: Figures{
+		Designs: []Design{{Name: "token bucket", Figures: judge.Figures{
 			WrongRatio: 0.01, WronglyAllowed: 100, MeanGap: 0.2, AddedRoundTrips: some(1), BytesPerSource: 16, TierOpsPer1000: some(1000),
 		}}},
-		Split: &Split{Formula: SplitPart{1, 1e-6, 0.004}, Delay: SplitPart{3, 2.5e-6, 0.0004}, Faults: SplitPart{-1, -1e-6, 0}},
+		Split: &judge.Split{Formula: judge.SplitPart{Wrong: 1, WrongRatio: 1e-6, MeanGap: 0.004}, Delay: judge.SplitPart{Wrong: 3, WrongRatio: 2.5e-6, MeanGap: 0.0004}, Faults: judge.SplitPart{Wrong: -1, WrongRatio: -1e-6, MeanGap: 0}},
 	}
 }
 
@@ -96,13 +97,13 @@ func TestHTML(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := JudgeOptions{Limit: 20, Window: time.Second, Timeout: time.Second}
-	_, worst := Baseline(trace, Deployed, o)
+	o := judge.Options{Limit: 20, Window: time.Second, Timeout: time.Second}
+	_, worst := judge.Baseline(trace, judge.Deployed, o)
 	trace.Sources[worst[0]].Name = "<script>alert(1)</script>"
 	o.Watch = worst
 	r := sample()
 	r.SetNames(trace)
-	r.Figures, _ = Baseline(trace, Deployed, o)
+	r.Figures, _ = judge.Baseline(trace, judge.Deployed, o)
 	r.Baseline = &r.Figures
 	var b bytes.Buffer
 	if err := WriteHTML(&b, r, sample()); err != nil {
@@ -168,25 +169,4 @@ func TestNumbers(t *testing.T) {
 	f(duration, 0.0123, "12.3 ms")
 	f(duration, 61, "61 s")
 	f(duration, 0, "0")
-}
-
-func TestSplit(t *testing.T) {
-	formula, delay := &Figures{Wrong: 5, WrongRatio: 0.05}, &Figures{Wrong: 8, WrongRatio: 0.08}
-	got := NewSplit(formula, delay, nil)
-	if got.Formula.Wrong != 5 || got.Delay.Wrong != 3 || got.Faults.Wrong != 0 {
-		t.Errorf("%+v", got)
-	}
-}
-
-func TestQuantilesOf(t *testing.T) {
-	var ds []time.Duration
-	for i := range 200 {
-		ds = append(ds, time.Duration(200-i)*time.Millisecond)
-	}
-	if got, want := QuantilesOf(ds), (Quantiles{200, 0.1, 0.198, 0.2}); got != want {
-		t.Errorf("%v, want %v", got, want)
-	}
-	if got := QuantilesOf(nil); got != (Quantiles{}) {
-		t.Error(got)
-	}
 }

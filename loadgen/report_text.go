@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
@@ -25,23 +26,23 @@ const (
 // row is one line of the table. Its value is empty where a run has nothing to say.
 type row struct {
 	name  string
-	value func(*Figures) string
+	value func(*judge.Figures) string
 }
 
 func rows() []row {
-	count := func(of func(*Figures) uint64) func(*Figures) string {
-		return func(f *Figures) string { return thousands(of(f)) }
+	count := func(of func(*judge.Figures) uint64) func(*judge.Figures) string {
+		return func(f *judge.Figures) string { return thousands(of(f)) }
 	}
-	some := func(of func(*Figures) uint64) func(*Figures) string { // nothing to say where there were none
-		return func(f *Figures) string {
+	some := func(of func(*judge.Figures) uint64) func(*judge.Figures) string { // nothing to say where there were none
+		return func(f *judge.Figures) string {
 			if of(f) == 0 {
 				return ""
 			}
 			return thousands(of(f))
 		}
 	}
-	deployed := func(value func(*Figures) string) func(*Figures) string {
-		return func(f *Figures) string {
+	deployed := func(value func(*judge.Figures) string) func(*judge.Figures) string {
+		return func(f *judge.Figures) string {
 			if f.FreeRunningIdeal == nil {
 				return ""
 			}
@@ -49,73 +50,73 @@ func rows() []row {
 		}
 	}
 	return []row{
-		{rowRequests, count(func(f *Figures) uint64 { return f.Requests })},
-		{rowSources, count(func(f *Figures) uint64 { return uint64(f.Sources) })},
-		{rowWrong, func(f *Figures) string { return percentage(f.WrongRatio) }},
-		{"  let pass above the limit", count(func(f *Figures) uint64 { return f.WronglyAllowed })},
-		{"  limited at or under it", count(func(f *Figures) uint64 { return f.WronglyLimited })},
-		{"  refusals that followed from those", deployed(count(func(f *Figures) uint64 { return f.WronglyMitigated }))},
-		{"  per block", deployed(func(f *Figures) string { return significant(f.WrongPerBlock) })},
-		{rowGap, func(f *Figures) string { return percentage(f.MeanGap) }},
-		{"  from half the limit on", func(f *Figures) string { return percentage(f.MeanGapHot) }},
-		{rowFalseNegatives, func(f *Figures) string { return margin(f.FalseNegativeSources, f.FalseNegativeMargin, "over") }},
-		{rowFalsePositives, func(f *Figures) string { return margin(f.FalsePositiveSources, f.FalsePositiveMargin, "under") }},
-		{"requests refused of such sources", count(func(f *Figures) uint64 { return f.RefusedOfInnocent })},
-		{"requests refused of good clients", some(func(f *Figures) uint64 { return f.RefusedGood })},
-		{"  who share a source with an abuser", some(func(f *Figures) uint64 { return f.Collateral })},
-		{"admitted", count(func(f *Figures) uint64 { return f.Admitted })},
-		{"refused", count(func(f *Figures) uint64 { return f.Refused })},
-		{"  by a mitigation in force", deployed(count(func(f *Figures) uint64 { return f.Mitigated }))},
-		{"  because the tier was gone", some(func(f *Figures) uint64 { return f.Closed })},
-		{"without a verdict", some(func(f *Figures) uint64 { return f.Failed })},
-		{"blocks", deployed(count(func(f *Figures) uint64 { return f.Blocks }))},
-		{"admitted above the limit, per block", deployed(func(f *Figures) string { return quantiles(&f.Overshoot, significant) })},
-		{"admitted in the worst window", deployed(func(f *Figures) string {
+		{rowRequests, count(func(f *judge.Figures) uint64 { return f.Requests })},
+		{rowSources, count(func(f *judge.Figures) uint64 { return uint64(f.Sources) })},
+		{rowWrong, func(f *judge.Figures) string { return percentage(f.WrongRatio) }},
+		{"  let pass above the limit", count(func(f *judge.Figures) uint64 { return f.WronglyAllowed })},
+		{"  limited at or under it", count(func(f *judge.Figures) uint64 { return f.WronglyLimited })},
+		{"  refusals that followed from those", deployed(count(func(f *judge.Figures) uint64 { return f.WronglyMitigated }))},
+		{"  per block", deployed(func(f *judge.Figures) string { return significant(f.WrongPerBlock) })},
+		{rowGap, func(f *judge.Figures) string { return percentage(f.MeanGap) }},
+		{"  from half the limit on", func(f *judge.Figures) string { return percentage(f.MeanGapHot) }},
+		{rowFalseNegatives, func(f *judge.Figures) string { return margin(f.FalseNegativeSources, f.FalseNegativeMargin, "over") }},
+		{rowFalsePositives, func(f *judge.Figures) string { return margin(f.FalsePositiveSources, f.FalsePositiveMargin, "under") }},
+		{"requests refused of such sources", count(func(f *judge.Figures) uint64 { return f.RefusedOfInnocent })},
+		{"requests refused of good clients", some(func(f *judge.Figures) uint64 { return f.RefusedGood })},
+		{"  who share a source with an abuser", some(func(f *judge.Figures) uint64 { return f.Collateral })},
+		{"admitted", count(func(f *judge.Figures) uint64 { return f.Admitted })},
+		{"refused", count(func(f *judge.Figures) uint64 { return f.Refused })},
+		{"  by a mitigation in force", deployed(count(func(f *judge.Figures) uint64 { return f.Mitigated }))},
+		{"  because the tier was gone", some(func(f *judge.Figures) uint64 { return f.Closed })},
+		{"without a verdict", some(func(f *judge.Figures) uint64 { return f.Failed })},
+		{"blocks", deployed(count(func(f *judge.Figures) uint64 { return f.Blocks }))},
+		{"admitted above the limit, per block", deployed(func(f *judge.Figures) string { return quantiles(&f.Overshoot, significant) })},
+		{"admitted in the worst window", deployed(func(f *judge.Figures) string {
 			if f.WorstWindow == 0 {
 				return ""
 			}
 			return fmt.Sprintf("%s, %s over", thousands(uint64(f.WorstWindow)), thousands(uint64(f.WorstExcess)))
 		})},
-		{"  the design allows that source", some(func(f *Figures) uint64 { return uint64(f.Bound) })},
-		{"  sources beyond what it allows", func(f *Figures) string {
+		{"  the design allows that source", some(func(f *judge.Figures) uint64 { return uint64(f.Bound) })},
+		{"  sources beyond what it allows", func(f *judge.Figures) string {
 			if f.Bound == 0 {
 				return ""
 			}
 			return thousands(uint64(f.BeyondBound))
 		}},
-		{"time to block, first edge", func(f *Figures) string {
+		{"time to block, first edge", func(f *judge.Figures) string {
 			if f.TimeToBlock == nil {
 				return ""
 			}
 			return quantiles(&f.TimeToBlock.FirstEdge, duration)
 		}},
-		{"time to block, every edge", func(f *Figures) string {
+		{"time to block, every edge", func(f *judge.Figures) string {
 			if f.TimeToBlock == nil {
 				return ""
 			}
 			return quantiles(&f.TimeToBlock.EveryEdge, duration)
 		}},
-		{"tier commands per 1,000 requests", func(f *Figures) string {
+		{"tier commands per 1,000 requests", func(f *judge.Figures) string {
 			if f.TierOpsPer1000 == nil {
 				return ""
 			}
 			return significant(*f.TierOpsPer1000)
 		}},
-		{"tier commands while all are mitigated", func(f *Figures) string {
+		{"tier commands while all are mitigated", func(f *judge.Figures) string {
 			if f.TierOpsMitigated == nil {
 				return ""
 			}
 			return thousands(*f.TierOpsMitigated)
 		}},
-		{"sent late by", func(f *Figures) string {
+		{"sent late by", func(f *judge.Figures) string {
 			if f.SendError == nil {
 				return ""
 			}
 			return quantiles(f.SendError, duration)
 		}},
-		{"an exact limiter would have admitted", deployed(count(func(f *Figures) uint64 { return f.FreeRunningIdeal.Admitted }))},
-		{"  and blocked so many times", deployed(count(func(f *Figures) uint64 { return f.FreeRunningIdeal.Blocks }))},
-		{"decisions per second", func(f *Figures) string {
+		{"an exact limiter would have admitted", deployed(count(func(f *judge.Figures) uint64 { return f.FreeRunningIdeal.Admitted }))},
+		{"  and blocked so many times", deployed(count(func(f *judge.Figures) uint64 { return f.FreeRunningIdeal.Blocks }))},
+		{"decisions per second", func(f *judge.Figures) string {
 			if f.DecisionsASecond == 0 {
 				return ""
 			}
@@ -142,7 +143,7 @@ func WriteText(w io.Writer, reports ...*Report) error {
 		writeTable(&b, r.table())
 		if r.Split != nil {
 			b.WriteByte('\n')
-			writeTable(&b, r.Split.table())
+			writeTable(&b, splitTable(r.Split))
 		}
 		if len(r.Designs) > 0 {
 			b.WriteByte('\n')
@@ -222,11 +223,11 @@ func (r *Report) table() [][]string {
 	return out
 }
 
-func (s *Split) table() [][]string {
+func splitTable(s *judge.Split) [][]string {
 	out := [][]string{{"where it comes from", "wrong", "of requests", "mean gap"}}
 	for _, p := range []struct {
 		name string
-		part SplitPart
+		part judge.SplitPart
 	}{{"formula", s.Formula}, {"delay", s.Delay}, {"faults", s.Faults}} {
 		out = append(out, []string{p.name, strconv.FormatInt(p.part.Wrong, 10), percentage(p.part.WrongRatio), percentage(p.part.MeanGap)})
 	}
@@ -306,7 +307,7 @@ func duration(v float64) string {
 }
 
 // quantiles writes p50 / p99 / max, and nothing where there was no value.
-func quantiles(q *Quantiles, write func(float64) string) string {
+func quantiles(q *judge.Quantiles, write func(float64) string) string {
 	if q.N == 0 {
 		return ""
 	}

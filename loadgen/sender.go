@@ -7,6 +7,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
@@ -59,7 +60,7 @@ func newSender(r *Replay, trace *trace.Trace, p *poller) *sender {
 		again:  make(map[int32]again),
 		popOf:  make([]int, len(trace.Sources)),
 		out: &Outcome{
-			Decisions: make([]Decision, 0, len(trace.Requests)),
+			Decisions: make([]judge.Decision, 0, len(trace.Requests)),
 			Addresses: r.Carrier.Addresses(trace),
 			Statuses:  make(map[int]int),
 			Errors:    make(map[string]int),

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"sluice/loadgen/judge"
 )
 
 // watcher learns which edge knew of which mitigation, and when, by asking every edge for its list now and then. An edge says
@@ -79,7 +81,7 @@ func (w *watcher) look(ctx context.Context, edge int) {
 
 // inForce is what was seen, for a judge: sources by their addresses, edges as they are numbered here, times since epoch. A
 // mitigation that an edge has from the PoP and knew the moment it began is one that the PoP's total began there.
-func (w *watcher) inForce(epoch time.Time, sources map[string]int32) []InForce {
+func (w *watcher) inForce(epoch time.Time, sources map[string]int32) []judge.InForce {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	type block struct {
@@ -92,17 +94,17 @@ func (w *watcher) inForce(epoch time.Time, sources map[string]int32) []InForce {
 			totals[block{key.rule, key.source, key.start}] = true
 		}
 	}
-	var out []InForce
+	var out []judge.InForce
 	for key, l := range w.seen {
 		source, ok := sources[key.source]
 		if !ok {
 			continue
 		}
-		out = append(out, InForce{
+		out = append(out, judge.InForce{
 			Source: source, Edge: int16(key.edge), Start: key.start.Sub(epoch), At: l.at.Sub(epoch), Until: l.until.Sub(epoch),
 			Total: totals[block{key.rule, key.source, key.start}],
 		})
 	}
-	SortInForce(out)
+	judge.SortInForce(out)
 	return out
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/loadgen/judge"
 )
 
 func TestWatcherTellsWhoKnewWhen(t *testing.T) {
@@ -44,7 +46,7 @@ func TestWatcherTellsWhoKnewWhen(t *testing.T) {
 		}
 	}
 	got := w.inForce(epoch, map[string]int32{"127.1.1.1": 0, "127.2.2.2": 1})
-	want := []InForce{
+	want := []judge.InForce{
 		{Source: 0, Edge: 1, Start: 1 * s, At: 1 * s, Until: 2 * s},
 		{Source: 0, Edge: 2, Start: 1 * s, At: 1100 * time.Millisecond, Until: 2 * s},
 		{Source: 1, Edge: 1, Start: 5 * s, At: 5 * s, Until: 6 * s, Total: true},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
@@ -22,7 +23,7 @@ type WhatIf struct {
 
 	top      int // of Refused, how many to show
 	start    time.Time
-	timeline Timeline
+	timeline judge.Timeline
 }
 
 // WhatIfFigures is all rules together.
@@ -128,7 +129,7 @@ func (c *Caught) add(requests, refused uint64) {
 	if refused > 0 {
 		c.RefusedSources++
 	}
-	c.RefusedRatio = ratio(float64(c.Refused), c.Requests)
+	c.RefusedRatio = judge.Ratio(float64(c.Refused), c.Requests)
 }
 
 // Rehearsed is what became of one request.
@@ -159,7 +160,7 @@ type WhatIfOptions struct {
 
 // demand is what a rule's counter would have held of all requests that it might count: the exact log, nobody refused.
 type demand struct {
-	log  exactLog
+	log  judge.Log
 	most uint32
 }
 
@@ -173,7 +174,7 @@ func RunWhatIf(ctx context.Context, t *trace.Trace, o WhatIfOptions) (*WhatIf, e
 		w.Rules = append(w.Rules, RuleOutcome{Name: r.Name, About: r.About, Limit: r.Limit, Window: Seconds(r.Window),
 			Timeout: Seconds(r.Timeout), Shadow: r.Shadow})
 	}
-	g := whatIfGather{WhatIf: w, o: o, t: t, demands: make([]perSource[demand], len(o.Rules)), pairs: make([]map[pair]int32, len(o.Rules)),
+	g := whatIfGather{WhatIf: w, o: o, t: t, demands: make([]judge.PerSource[demand], len(o.Rules)), pairs: make([]map[pair]int32, len(o.Rules)),
 		sent: make([]whatIfSource, len(t.Sources))}
 	for i := range g.pairs {
 		g.pairs[i] = make(map[pair]int32)
@@ -206,8 +207,8 @@ type whatIfGather struct {
 	*WhatIf
 	o       WhatIfOptions
 	t       *trace.Trace
-	demands []perSource[demand] // by rule and counter
-	pairs   []map[pair]int32    // by rule: index of all
+	demands []judge.PerSource[demand] // by rule and counter
+	pairs   []map[pair]int32          // by rule: index of all
 	all     []RefusedSource
 	sent    []whatIfSource // by source
 }
@@ -217,7 +218,7 @@ func (g *whatIfGather) request(i int) {
 	said := g.o.Rehearse(i)
 	f := &g.Figures
 	f.Requests++
-	step := g.timeline.in(int64(q.At))
+	step := g.timeline.Index(int64(q.At))
 	switch {
 	case said.Denied:
 		f.Denied++
@@ -264,11 +265,11 @@ func (g *whatIfGather) request(i int) {
 func (g *whatIfGather) ruled(q *trace.Request, c *RehearsedCase, answered bool) {
 	rule, out := &g.o.Rules[c.Rule], &g.Rules[c.Rule]
 	out.Requests++
-	d := g.demands[c.Rule].of(c.Counter)
-	d.log.drop(int64(q.At), int64(rule.Window))
+	d := g.demands[c.Rule].Of(c.Counter)
+	d.log.Drop(int64(q.At), int64(rule.Window))
 	if c.Counts {
-		d.log.push(int64(q.At))
-		d.most = max(d.most, d.log.len())
+		d.log.Push(int64(q.At))
+		d.most = max(d.most, d.log.Len())
 	}
 	key := pair{q.Source, c.Counter}
 	i, there := g.pairs[c.Rule][key]
@@ -310,7 +311,7 @@ func (g *whatIfGather) finish() {
 	for i := range g.all {
 		p := &g.all[i]
 		rule := &g.o.Rules[p.rule]
-		p.Most = g.demands[p.rule].of(p.counter).most
+		p.Most = g.demands[p.rule].Of(p.counter).most
 		p.Innocent = p.Most <= rule.Limit
 		if !rule.Shadow && !p.Innocent {
 			g.sent[p.source].over = true
@@ -337,7 +338,7 @@ func (g *whatIfGather) finish() {
 		g.Rules[p.rule].RefusedSources++
 		p.Source, p.Rule, p.Shadow = g.t.Sources[p.source].Name, g.o.Rules[p.rule].Name, g.o.Rules[p.rule].Shadow
 		p.Good = g.sent[p.source].called || g.t.Sources[p.source].Role == trace.Good
-		p.Mean = ratio(float64(p.Refused), p.Blocks)
+		p.Mean = judge.Ratio(float64(p.Refused), p.Blocks)
 		g.Refused = append(g.Refused, *p)
 	}
 	slices.SortStableFunc(g.Refused, func(a, b RefusedSource) int {
@@ -347,8 +348,8 @@ func (g *whatIfGather) finish() {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.First.Since, b.First.Since))
 	})
 	f := &g.Figures
-	f.RefusedRatio = ratio(float64(f.Refused), f.Requests)
-	g.Good.AnsweredRatio = ratio(float64(g.Good.RefusedAnswered), g.Good.RefusedKnown)
+	f.RefusedRatio = judge.Ratio(float64(f.Refused), f.Requests)
+	g.Good.AnsweredRatio = judge.Ratio(float64(g.Good.RefusedAnswered), g.Good.RefusedKnown)
 }
 
 // source sums up what became of one source.

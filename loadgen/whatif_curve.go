@@ -5,6 +5,8 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+
+	"sluice/loadgen/judge"
 )
 
 // Curve is what a rule alone would have done at other limits than its own.
@@ -34,7 +36,7 @@ func (r *WhatIf) Point(limit uint32) CurvePoint {
 	f := &r.Figures
 	p := CurvePoint{
 		Limit: limit, Refused: f.Refused, RefusedRatio: f.RefusedRatio,
-		RefusedSources: f.RefusedSources, RefusedSourcesRatio: ratio(float64(f.RefusedSources), uint64(f.Sources)),
+		RefusedSources: f.RefusedSources, RefusedSourcesRatio: judge.Ratio(float64(f.RefusedSources), uint64(f.Sources)),
 		Blocks: f.Blocks, Innocent: r.Good.Within.Refused, AnsweredRatio: r.Good.AnsweredRatio, known: r.Good.RefusedKnown > 0,
 	}
 	for _, c := range []*Caught{r.Good.Called, r.Good.Meant} {

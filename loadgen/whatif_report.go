@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
@@ -93,7 +94,7 @@ func (r *WhatIf) sentence() string {
 	f := &r.Figures
 	s := fmt.Sprintf("Would have refused %s of %s requests (%s), of %s of %s sources (%s).",
 		thousands(f.Refused), thousands(f.Requests), percentage(f.RefusedRatio),
-		thousands(uint64(f.RefusedSources)), thousands(uint64(f.Sources)), percentage(ratio(float64(f.RefusedSources), uint64(f.Sources))))
+		thousands(uint64(f.RefusedSources)), thousands(uint64(f.Sources)), percentage(judge.Ratio(float64(f.RefusedSources), uint64(f.Sources))))
 	if f.Denied > 0 {
 		s += fmt.Sprintf(" Denied by the list: %s.", thousands(f.Denied))
 	}
@@ -115,7 +116,7 @@ func (r *WhatIf) rulesTable() [][]string {
 			block = "throttle"
 		}
 		out = append(out, []string{name, thousands(uint64(o.Limit)), o.Window.String(), block, thousands(o.Requests), thousands(o.Refused),
-			percentage(ratio(float64(o.Refused), o.Requests)), thousands(uint64(o.RefusedSources)), thousands(uint64(o.Over)), thousands(o.Blocks),
+			percentage(judge.Ratio(float64(o.Refused), o.Requests)), thousands(uint64(o.RefusedSources)), thousands(uint64(o.Over)), thousands(o.Blocks),
 			o.First.String(), o.Last.String()})
 	}
 	return out
@@ -142,10 +143,10 @@ func (r *WhatIf) refusedTable() [][]string {
 		case s.Innocent:
 			remark = "never over"
 		}
-		cells := []string{s.Source, thousands(s.Requests), thousands(s.Refused), percentage(ratio(float64(s.Refused), s.Requests)),
+		cells := []string{s.Source, thousands(s.Requests), thousands(s.Refused), percentage(judge.Ratio(float64(s.Refused), s.Requests)),
 			thousands(s.Blocks), thousands(uint64(s.Most)), s.First.String(), s.Last.String()}
 		if r.Good.Known > 0 {
-			cells = append(cells, percentage(ratio(float64(s.Answered), s.Refused)))
+			cells = append(cells, percentage(judge.Ratio(float64(s.Answered), s.Refused)))
 		}
 		if remark != "" {
 			cells = append(cells, remark)
@@ -182,7 +183,7 @@ func (r *WhatIf) answers() string {
 	if g.Known == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("The origin had answered %s of all requests with 2xx or 3xx", percentage(ratio(float64(g.Answered), g.Known)))
+	s := fmt.Sprintf("The origin had answered %s of all requests with 2xx or 3xx", percentage(judge.Ratio(float64(g.Answered), g.Known)))
 	if g.RefusedKnown == 0 {
 		return s + "."
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
 )
@@ -111,7 +112,7 @@ type section struct {
 
 type accuracyRun struct {
 	trace    func() (*trace.Trace, error)
-	mode     loadgen.Mode
+	mode     judge.Mode
 	limit    uint
 	estimate string
 	edges    int
@@ -121,7 +122,7 @@ func (s *accuracySuite) sections() []section {
 	kept := func(t *trace.Trace) func() (*trace.Trace, error) {
 		return func() (*trace.Trace, error) { return t, nil }
 	}
-	overTraces := func(mode loadgen.Mode, edges int) (runs []accuracyRun) {
+	overTraces := func(mode judge.Mode, edges int) (runs []accuracyRun) {
 		for _, estimate := range []string{"nearest", "lower"} {
 			for _, t := range s.traces {
 				for _, limit := range s.limits {
@@ -138,13 +139,13 @@ func (s *accuracySuite) sections() []section {
 			if s.scale > 1 && name == "below" {
 				o.Rate = 1000
 			}
-			attacks = append(attacks, accuracyRun{func() (*trace.Trace, error) { return workload.Generate(name, o) }, loadgen.Deployed, s.limit, estimate, 8})
+			attacks = append(attacks, accuracyRun{func() (*trace.Trace, error) { return workload.Generate(name, o) }, judge.Deployed, s.limit, estimate, 8})
 		}
 	}
 	return []section{
-		{"estimator mode, one edge", overTraces(loadgen.Estimator, 1), printTotals},
-		{"deployed mode, one edge", overTraces(loadgen.Deployed, 1), printTotals},
-		{"deployed mode, 8 edges, 4 nodes, 1 ms", overTraces(loadgen.Deployed, 8), printTotals},
+		{"estimator mode, one edge", overTraces(judge.Estimator, 1), printTotals},
+		{"deployed mode, one edge", overTraces(judge.Deployed, 1), printTotals},
+		{"deployed mode, 8 edges, 4 nodes, 1 ms", overTraces(judge.Deployed, 8), printTotals},
 		{"adversaries, deployed mode, 8 edges, 4 nodes, 1 ms", attacks, printAttacks},
 	}
 }
@@ -160,7 +161,7 @@ func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*loadgen.Re
 		all = append(all, reports...)
 	}
 	for _, name := range []string{workload.PublishedBursty, workload.PublishedPoisson} {
-		f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}, mode: loadgen.Estimator.String()}
+		f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}, mode: judge.Estimator.String()}
 		_, rules, err := f.rules()
 		if err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/pop"
 )
@@ -35,7 +36,7 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 	case "slow", "bodies", "descriptors":
 		return f.checkFront(ctx, rule, traffic.seed)
 	}
-	lab, err := f.lab(rule, loadgen.Deployed, send.carrier)
+	lab, err := f.lab(rule, judge.Deployed, send.carrier)
 	if err != nil {
 		return err
 	}

@@ -5,12 +5,13 @@ import (
 	"errors"
 
 	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/pop"
 )
 
 // checkFront checks what clients can do to one edge by itself, with a rule that nobody reaches.
 func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) error {
-	lab, err := f.lab(rule, loadgen.Deployed, loadgen.Loopback)
+	lab, err := f.lab(rule, judge.Deployed, loadgen.Loopback)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/pop"
 )
@@ -59,9 +60,9 @@ func cmdCompare(ctx context.Context, args []string) error {
 }
 
 // compare runs the designs of others, and Sluice under each of the rules, which differ in their estimate alone.
-func compare(ctx context.Context, t *trace.Trace, mode loadgen.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) (*loadgen.Report, error) {
+func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) (*loadgen.Report, error) {
 	began := time.Now()
-	if mode == loadgen.Estimator { // nobody is blocked, by no edge and not by the PoP
+	if mode == judge.Estimator { // nobody is blocked, by no edge and not by the PoP
 		rules = slices.Clone(rules)
 		for i := range rules {
 			rules[i].Timeout = 0
@@ -70,7 +71,7 @@ func compare(ctx context.Context, t *trace.Trace, mode loadgen.Mode, rules []pop
 	rule := rules[0]
 	d.Mode, d.Limit, d.Window, d.Timeout = mode, rule.Counter.Limit, rule.Counter.Window, rule.Timeout
 	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.edges, size.rtt, rule.Counter.SubWindows
-	o := loadgen.JudgeOptions{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout}
+	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout}
 
 	report := &loadgen.Report{}
 	report.Run.Command = "compare"
@@ -82,7 +83,7 @@ func compare(ctx context.Context, t *trace.Trace, mode loadgen.Mode, rules []pop
 	report.Run.PerConnection = size.perConnection
 	report.SetNames(t)
 
-	base, worst := loadgen.Baseline(t, mode, o)
+	base, worst := judge.Baseline(t, mode, o)
 	report.Baseline = &base
 	entries, err := contenders(t, mode, rules, size, d)
 	if err != nil {
@@ -92,12 +93,12 @@ func compare(ctx context.Context, t *trace.Trace, mode loadgen.Mode, rules []pop
 	bar := progress(len(entries)*len(t.Requests), fmt.Sprintf("limit %d", d.Limit))
 	defer bar.Finish()
 	for i, c := range entries {
-		if mode == loadgen.Estimator && c.Uncounted {
+		if mode == judge.Estimator && c.Uncounted {
 			left++
 			continue
 		}
 		bar.Describe(fmt.Sprintf("limit %d, %s", d.Limit, c.Name))
-		v := loadgen.VirtualOptions{Edges: size.edges, PerConnection: size.perConnection, Seed: t.Seed,
+		v := judge.VirtualOptions{Edges: size.edges, PerConnection: size.perConnection, Seed: t.Seed,
 			Progress: func(done int) { bar.Set(i*len(t.Requests) + done) }}
 		judge := o
 		main := c.Name == ours(rule, size.edges)
@@ -130,13 +131,13 @@ func ours(r pop.Rule, edges int) string {
 }
 
 // contenders is all designs: of each kind, those of others and then ours.
-func contenders(t *trace.Trace, mode loadgen.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) ([]loadgen.Contender, error) {
+func contenders(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) ([]loadgen.Contender, error) {
 	var alone, together []loadgen.Contender
 	for _, rule := range rules {
 		alone = append(alone, loadgen.Contender{
 			Name: ours(rule, 1), Kind: loadgen.Algorithm,
 			About: "the limiter itself; its bytes are those of its tables, with the names of sources",
-			Start: func() (loadgen.Limiter, func() loadgen.Cost) {
+			Start: func() (judge.Limiter, func() loadgen.Cost) {
 				s := newSolo(t, mode, rule)
 				return s.judged(), func() loadgen.Cost {
 					return loadgen.Cost{Bytes: counterBytes * uint64(s.limiter.Counters.Stats().Counters)}
@@ -152,7 +153,7 @@ func contenders(t *trace.Trace, mode loadgen.Mode, rules []pop.Rule, size *popFl
 		together = append(together, loadgen.Contender{
 			Name: ours(rule, size.edges), Kind: loadgen.Coordination,
 			About: "edges decide from memory; what gathers in a round trip is the next report, its answer the total of all edges",
-			Start: func() (loadgen.Limiter, func() loadgen.Cost) {
+			Start: func() (judge.Limiter, func() loadgen.Cost) {
 				s, err := newVirtualSite(t, mode, rule, size, true)
 				if err != nil {
 					panic(err) // it could be made a moment ago

@@ -15,6 +15,7 @@ import (
 
 	"sluice/counter"
 	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/pop"
 )
 
@@ -145,7 +146,7 @@ func (f *labFlags) complete() error {
 }
 
 // lab is the site for a rule.
-func (f *labFlags) lab(rule pop.Rule, mode loadgen.Mode, carrier loadgen.Carrier) (loadgen.Lab, error) {
+func (f *labFlags) lab(rule pop.Rule, mode judge.Mode, carrier loadgen.Carrier) (loadgen.Lab, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return loadgen.Lab{}, err

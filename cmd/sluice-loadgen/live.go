@@ -12,6 +12,7 @@ import (
 
 	"sluice/counter"
 	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/pop"
 )
@@ -59,7 +60,7 @@ func (f *sendFlags) trace(traffic *traceFlags, rule pop.Rule, edges int) (*trace
 // live is a run against real edges, and all that is needed to judge it.
 type live struct {
 	command string
-	mode    loadgen.Mode
+	mode    judge.Mode
 	rule    pop.Rule
 	phase   func(counter.Source) uint16 // when windows of sources begin; nil: all on the clock's
 	send    *sendFlags
@@ -75,15 +76,15 @@ type live struct {
 const slack = time.Millisecond
 
 // judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge.
-func (l *live) judge(out *loadgen.Outcome, inForce []loadgen.InForce) *loadgen.Report {
-	o := loadgen.JudgeOptions{
+func (l *live) judge(out *loadgen.Outcome, inForce []judge.InForce) *loadgen.Report {
+	o := judge.Options{
 		Limit: l.rule.Counter.Limit, Window: l.rule.Counter.Window, Timeout: l.rule.Timeout, Slack: slack,
 		Reach: reach(l.trace, l.affinity, l.edges),
 	}
 	for _, n := range l.edges {
 		o.Edges += n
 	}
-	base, worst := loadgen.Baseline(l.trace, l.mode, o)
+	base, worst := judge.Baseline(l.trace, l.mode, o)
 	o.Watch = worst
 	perfect := &solo{start: out.Start, limiter: alone(roomFor(l.trace), l.phase)}
 	for _, a := range out.Addresses {
@@ -91,7 +92,7 @@ func (l *live) judge(out *loadgen.Outcome, inForce []loadgen.InForce) *loadgen.R
 	}
 	o.Ideal = newIdeal(perfect, l.rule).over
 
-	report := &loadgen.Report{Baseline: &base, Figures: loadgen.Judge(l.mode, o, out.Decisions, inForce)}
+	report := &loadgen.Report{Baseline: &base, Figures: judge.Judge(l.mode, o, out.Decisions, inForce)}
 	late := out.Late()
 	report.Figures.SendError = &late
 	r := &report.Run

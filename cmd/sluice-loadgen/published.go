@@ -10,6 +10,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/loadgen/workload"
 	"sluice/pop"
 )
@@ -24,7 +25,7 @@ func simulatePublished(ctx context.Context, name string, scale int, seed uint64,
 	}
 	stream.Seed, stream.Limit, stream.Window = seed, first.Limit, first.Window
 	counts := stream.Counts()
-	o := loadgen.JudgeOptions{Limit: first.Limit, Window: first.Window}
+	o := judge.Options{Limit: first.Limit, Window: first.Window}
 
 	workers := make([]*bench, runtime.GOMAXPROCS(0))
 	var next, done atomic.Int64
@@ -74,7 +75,7 @@ func simulatePublished(ctx context.Context, name string, scale int, seed uint64,
 		f.DecisionsASecond = float64(f.Requests) / total.busy[i].Seconds() // on one core, without what making the traffic takes
 		report := &loadgen.Report{Figures: f, Baseline: &base}
 		report.Run = loadgen.Run{
-			Command: "simulate", Mode: loadgen.Estimator.String(), Workload: name, Seed: seed,
+			Command: "simulate", Mode: judge.Estimator.String(), Workload: name, Seed: seed,
 			Limit: r.Counter.Limit, Window: loadgen.Seconds(r.Counter.Window), SubWindows: r.Counter.SubWindows,
 			Estimate: r.Counter.Estimate.String(), Edges: 1, Took: loadgen.Seconds(took),
 		}
@@ -87,19 +88,19 @@ func simulatePublished(ctx context.Context, name string, scale int, seed uint64,
 type bench struct {
 	rules    []limiter.Rule
 	limiters []limiter.Limiter // of each rule
-	judges   []*loadgen.EstimatorJudge
-	twin     *loadgen.TwoCounters
-	base     *loadgen.EstimatorJudge
+	judges   []*judge.EstimatorJudge
+	twin     *judge.TwoCounters
+	base     *judge.EstimatorJudge
 	arrivals []time.Duration
 	busy     []time.Duration // of each rule's decisions and their judge
 }
 
-func newBench(o loadgen.JudgeOptions, rules []pop.Rule) *bench {
-	b := &bench{busy: make([]time.Duration, len(rules)), twin: loadgen.NewTwoCounters(o, epoch), base: loadgen.NewEstimatorJudge(o)}
+func newBench(o judge.Options, rules []pop.Rule) *bench {
+	b := &bench{busy: make([]time.Duration, len(rules)), twin: judge.NewTwoCounters(o, epoch), base: judge.NewEstimatorJudge(o)}
 	for _, r := range rules {
-		b.rules = append(b.rules, ruleOf(r, loadgen.Estimator))
+		b.rules = append(b.rules, ruleOf(r, judge.Estimator))
 		b.limiters = append(b.limiters, alone(100, simSecret.Phase))
-		b.judges = append(b.judges, loadgen.NewEstimatorJudge(o))
+		b.judges = append(b.judges, judge.NewEstimatorJudge(o))
 	}
 	return b
 }

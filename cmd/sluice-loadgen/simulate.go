@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
 	"sluice/pop"
@@ -32,7 +33,7 @@ func cmdSimulate(ctx context.Context, args []string) error {
 		return err
 	}
 	if trace.workload == workload.PublishedBursty || trace.workload == workload.PublishedPoisson {
-		if len(rule.limits) != 1 || size.edges != 1 || size.nodes != 0 || mode != loadgen.Estimator || *scale < 1 || len(trace.files) > 0 {
+		if len(rule.limits) != 1 || size.edges != 1 || size.nodes != 0 || mode != judge.Estimator || *scale < 1 || len(trace.files) > 0 {
 			return usagef("--workload %s is for --mode estimator, one --limit, one edge, no --trace and a --scale of at least 1", trace.workload)
 		}
 		reports, err := simulatePublished(ctx, trace.workload, *scale, trace.seed, rules)
@@ -58,12 +59,12 @@ func cmdSimulate(ctx context.Context, args []string) error {
 
 // simulate runs one rule over a trace: the two-counter baseline, the formula with perfect knowledge, and, where there is more than
 // one edge or a fault, the PoP.
-func simulate(ctx context.Context, t *trace.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags) (*loadgen.Report, error) {
-	o := loadgen.JudgeOptions{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout}
+func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFlags) (*loadgen.Report, error) {
+	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout}
 	began := time.Now()
-	base, worst := loadgen.Baseline(t, mode, o)
+	base, worst := judge.Baseline(t, mode, o)
 	o.Watch = worst
-	v := loadgen.VirtualOptions{Edges: size.edges, PerConnection: size.perConnection, Seed: t.Seed}
+	v := judge.VirtualOptions{Edges: size.edges, PerConnection: size.perConnection, Seed: t.Seed}
 
 	report := &loadgen.Report{Baseline: &base}
 	report.Run.Describe(t)
@@ -91,7 +92,7 @@ func simulate(ctx context.Context, t *trace.Trace, mode loadgen.Mode, rule pop.R
 	alone := v
 	alone.Edges = 1
 	started := time.Now()
-	formula, err := loadgen.Simulate(ctx, t, mode, o, alone, newSolo(t, mode, rule).judged())
+	formula, err := judge.Simulate(ctx, t, mode, o, alone, newSolo(t, mode, rule).judged())
 	if err != nil {
 		return nil, err
 	}
@@ -99,14 +100,14 @@ func simulate(ctx context.Context, t *trace.Trace, mode loadgen.Mode, rule pop.R
 	report.Figures = formula
 	if size.nodes > 0 {
 		o.Bound = boundOf(t, rule, size)
-		pop := func(undisturbed bool) (*loadgen.Figures, error) {
+		pop := func(undisturbed bool) (*judge.Figures, error) {
 			site, err := newVirtualSite(t, mode, rule, size, undisturbed)
 			if err != nil {
 				return nil, err
 			}
-			o.Ideal = newIdeal(newSolo(t, loadgen.Deployed, rule), rule).over
+			o.Ideal = newIdeal(newSolo(t, judge.Deployed, rule), rule).over
 			started := time.Now()
-			f, err := loadgen.Simulate(ctx, t, mode, o, site.options(v), site.limiter())
+			f, err := judge.Simulate(ctx, t, mode, o, site.options(v), site.limiter())
 			if err = cmp.Or(err, site.err); err != nil {
 				return nil, err
 			}
@@ -118,7 +119,7 @@ func simulate(ctx context.Context, t *trace.Trace, mode loadgen.Mode, rule pop.R
 		if err != nil {
 			return nil, err
 		}
-		var faults *loadgen.Figures
+		var faults *judge.Figures
 		report.Figures = *delay
 		if len(size.troubles)+len(size.routes) > 0 {
 			if faults, err = pop(false); err != nil {
@@ -126,7 +127,7 @@ func simulate(ctx context.Context, t *trace.Trace, mode loadgen.Mode, rule pop.R
 			}
 			report.Figures = *faults
 		}
-		split := loadgen.NewSplit(&formula, delay, faults)
+		split := judge.NewSplit(&formula, delay, faults)
 		report.Split = &split
 	}
 	report.Run.Took = loadgen.Seconds(time.Since(began))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/pop"
 )
@@ -26,7 +27,7 @@ type virtualSite struct {
 }
 
 // newVirtualSite makes the PoPs of size, without the faults and changes of routes if undisturbed.
-func newVirtualSite(t *trace.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags, undisturbed bool) (*virtualSite, error) {
+func newVirtualSite(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFlags, undisturbed bool) (*virtualSite, error) {
 	s := &virtualSite{edges: size.edges, nodes: size.nodes, start: startOf(t), trace: t}
 	routes := size.routes
 	if undisturbed {
@@ -50,12 +51,12 @@ func newVirtualSite(t *trace.Trace, mode loadgen.Mode, rule pop.Rule, size *popF
 	return s, nil
 }
 
-func (s *virtualSite) limiter() loadgen.Limiter {
-	return loadgen.Limiter{Advance: s.advance, Decide: s.decide, News: s.news}
+func (s *virtualSite) limiter() judge.Limiter {
+	return judge.Limiter{Advance: s.advance, Decide: s.decide, InForce: s.news}
 }
 
 // options completes how the simulation runs.
-func (s *virtualSite) options(v loadgen.VirtualOptions) loadgen.VirtualOptions {
+func (s *virtualSite) options(v judge.VirtualOptions) judge.VirtualOptions {
 	v.Edges = len(s.pops) * s.edges
 	if len(s.faults) > 0 {
 		v.Running = s.running
@@ -115,21 +116,21 @@ func (s *virtualSite) do(f loadgen.Fault) error {
 	return nil
 }
 
-func (s *virtualSite) decide(edge int, source int32) loadgen.Decision {
+func (s *virtualSite) decide(edge int, source int32) judge.Decision {
 	p, i := s.pops[edge/s.edges], edge%s.edges
 	if !p.world.Runs(i) {
-		return loadgen.Decision{Verdict: loadgen.Failed, Estimate: math.NaN()}
+		return judge.Decision{Verdict: judge.Failed, Estimate: math.NaN()}
 	}
 	return p.decide(i, source)
 }
 
-func (s *virtualSite) news() (all []loadgen.InForce) {
+func (s *virtualSite) news() (all []judge.InForce) {
 	for _, p := range s.pops {
 		all = append(all, p.news...)
 		p.news = p.news[:0]
 	}
 	if len(s.pops) > 1 {
-		slices.SortStableFunc(all, func(a, b loadgen.InForce) int { return cmp.Compare(a.At, b.At) })
+		slices.SortStableFunc(all, func(a, b judge.InForce) int { return cmp.Compare(a.At, b.At) })
 	}
 	return all
 }

@@ -8,7 +8,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
-	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
 	"sluice/pop"
@@ -43,25 +43,25 @@ func startOf(t *trace.Trace) time.Time {
 var simSecret = pop.SecretOf([]byte("simulation"))
 
 // ruleOf is a rule as the limiter wants it. An estimator counts every request and refuses none.
-func ruleOf(r pop.Rule, mode loadgen.Mode) limiter.Rule {
-	if mode == loadgen.Estimator {
+func ruleOf(r pop.Rule, mode judge.Mode) limiter.Rule {
+	if mode == judge.Estimator {
 		return limiter.Rule{Counter: r.Counter, Refused: true, Shadow: true}
 	}
 	return limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}
 }
 
 // decisionOf is what a judge must know of a decision under one rule of ruleOf.
-func decisionOf(d *limiter.Decision, start time.Time) loadgen.Decision {
+func decisionOf(d *limiter.Decision, start time.Time) judge.Decision {
 	r := &d.Results[0]
-	out := loadgen.Decision{Estimate: math.NaN()}
+	out := judge.Decision{Estimate: math.NaN()}
 	if r.Ask != nil {
 		out.Estimate, out.Over = r.Ask.Estimate, r.Ask.Over
 	}
 	switch d.Verdict {
 	case limiter.Limited:
-		out.Verdict = loadgen.Limited
+		out.Verdict = judge.Limited
 	case limiter.Mitigated:
-		out.Verdict = loadgen.Mitigated
+		out.Verdict = judge.Mitigated
 	}
 	if !r.Until.IsZero() {
 		out.Until = r.Until.Sub(start)
@@ -77,10 +77,10 @@ type solo struct {
 	start    time.Time
 	now      time.Time
 	sources  []counter.Source
-	news     []loadgen.InForce
+	news     []judge.InForce
 }
 
-func newSolo(t *trace.Trace, mode loadgen.Mode, rule pop.Rule) *solo {
+func newSolo(t *trace.Trace, mode judge.Mode, rule pop.Rule) *solo {
 	return &solo{
 		limiter: alone(roomFor(t), simSecret.Phase), rule: ruleOf(rule, mode),
 		start: startOf(t), now: startOf(t), sources: sourceKeys(t),
@@ -108,11 +108,11 @@ func sourceKeys(t *trace.Trace) []counter.Source {
 }
 
 // judged is a solo as loadgen judges it.
-func (s *solo) judged() loadgen.Limiter {
-	return loadgen.Limiter{
+func (s *solo) judged() judge.Limiter {
+	return judge.Limiter{
 		Advance: func(at time.Duration) { s.now = s.start.Add(at) },
 		Decide:  s.decide,
-		News: func() []loadgen.InForce {
+		InForce: func() []judge.InForce {
 			news := s.news
 			s.news = s.news[:0]
 			return news
@@ -128,11 +128,11 @@ func (s *solo) ask(rule *limiter.Rule, source int32) *limiter.Decision {
 	return &s.decision
 }
 
-func (s *solo) decide(_ int, source int32) loadgen.Decision {
+func (s *solo) decide(_ int, source int32) judge.Decision {
 	d := decisionOf(s.ask(&s.rule, source), s.start)
-	if d.Verdict == loadgen.Limited && d.Until > 0 {
+	if d.Verdict == judge.Limited && d.Until > 0 {
 		at := s.now.Sub(s.start)
-		s.news = append(s.news, loadgen.InForce{Source: source, Start: at, At: at, Until: d.Until})
+		s.news = append(s.news, judge.InForce{Source: source, Start: at, At: at, Until: d.Until})
 	}
 	return d
 }
@@ -144,7 +144,7 @@ type ideal struct {
 }
 
 func newIdeal(s *solo, rule pop.Rule) *ideal {
-	return &ideal{s, ruleOf(rule, loadgen.Estimator), limiter.Rule{Counter: rule.Counter, Statuses: []int{200}}}
+	return &ideal{s, ruleOf(rule, judge.Estimator), limiter.Rule{Counter: rule.Counter, Statuses: []int{200}}}
 }
 
 // over decides about a request that the judged limiter has counted, or not.

@@ -5,7 +5,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
-	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
 	"sluice/pop"
@@ -18,11 +18,11 @@ type virtualPoP struct {
 	rule    limiter.Rule
 	start   time.Time
 	sources []counter.Source
-	news    []loadgen.InForce
+	news    []judge.InForce
 	first   int // number of its first edge among those of all PoPs
 }
 
-func newVirtualPoP(t *trace.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags) (*virtualPoP, error) {
+func newVirtualPoP(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFlags) (*virtualPoP, error) {
 	v := &virtualPoP{rule: ruleOf(rule, mode), start: startOf(t), sources: sourceKeys(t)}
 	w, err := sim.New(sim.Config{
 		Edges: size.edges, Nodes: size.nodes, RTT: size.rtt, Counters: roomFor(t), Secret: simSecret,
@@ -36,7 +36,7 @@ func newVirtualPoP(t *trace.Trace, mode loadgen.Mode, rule pop.Rule, size *popFl
 	v.world = w
 	for i, e := range w.Edges {
 		e.Bits.Observe = func(k mitigation.Key, b mitigation.Bit) {
-			v.news = append(v.news, loadgen.InForce{
+			v.news = append(v.news, judge.InForce{
 				Source: sourceIndex(k.Source), Edge: int16(v.first + i), Start: b.Start.Sub(v.start), At: w.Now().Sub(v.start), Until: b.End.Sub(v.start),
 				Total: b.By == mitigation.ByPoP,
 			})
@@ -45,6 +45,6 @@ func newVirtualPoP(t *trace.Trace, mode loadgen.Mode, rule pop.Rule, size *popFl
 	return v, nil
 }
 
-func (v *virtualPoP) decide(edge int, source int32) loadgen.Decision {
+func (v *virtualPoP) decide(edge int, source int32) judge.Decision {
 	return decisionOf(v.world.Edges[edge].Request(&v.rule, v.sources[source]), v.start)
 }

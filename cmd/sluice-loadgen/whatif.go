@@ -17,6 +17,7 @@ import (
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
 )
@@ -113,7 +114,7 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 	bar.Finish()
 	report.Run.Command = "what-if"
 	report.Run.Describe(t)
-	report.Run.Mode, report.Run.Edges = loadgen.Deployed.String(), 1
+	report.Run.Mode, report.Run.Edges = judge.Deployed.String(), 1
 	if r := first; len(config.Rules) == 1 {
 		report.Run.Limit, report.Run.Window, report.Run.SubWindows = r.Limit, loadgen.Seconds(r.Window), r.SubWindows
 		report.Run.MitigationTimeout, report.Run.Estimate = loadgen.Seconds(r.MitigationTimeout), config.Estimate.String()

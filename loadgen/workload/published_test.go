@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/loadgen"
+	"sluice/loadgen/judge"
 )
 
 func TestPublishedCounts(t *testing.T) {
@@ -38,8 +38,8 @@ func TestPublished(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Seed = 1
-		o := loadgen.JudgeOptions{Limit: 100, Window: time.Minute}
-		b, j := loadgen.NewTwoCounters(o, time.Time{}), loadgen.NewEstimatorJudge(o)
+		o := judge.Options{Limit: 100, Window: time.Minute}
+		b, j := judge.NewTwoCounters(o, time.Time{}), judge.NewEstimatorJudge(o)
 		for source, n := range p.Counts() {
 			var sent int64
 			last := time.Duration(-1)

@@ -10,13 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
 // busiest is the largest exact count of each source.
 func busiest(trace *trace.Trace, window time.Duration) []uint32 {
-	j := loadgen.NewEstimatorJudge(loadgen.JudgeOptions{Limit: 1, Window: window})
+	j := judge.NewEstimatorJudge(judge.Options{Limit: 1, Window: window})
 	most := make([]uint32, len(trace.Sources))
 	for _, r := range trace.Requests {
 		most[r.Source] = max(most[r.Source], j.Observe(r.Source, int64(r.At), 1, false))

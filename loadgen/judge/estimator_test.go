@@ -1,4 +1,4 @@
-package loadgen
+package judge
 
 import (
 	"math"
@@ -25,7 +25,7 @@ func TestEstimatorJudgeAgainstTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := uint32(rapid.IntRange(1, 6).Draw(t, "limit"))
 		window := int64(rapid.IntRange(1, 40).Draw(t, "window"))
-		j := NewEstimatorJudge(JudgeOptions{Limit: limit, Window: time.Duration(window)})
+		j := NewEstimatorJudge(Options{Limit: limit, Window: time.Duration(window)})
 
 		stamps := map[int32][]int64{}
 		most, said := map[int32]uint32{}, map[int32]int{}
@@ -98,7 +98,7 @@ func TestEstimatorJudgeInParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := JudgeOptions{Limit: 20, Window: time.Second}
+	o := Options{Limit: 20, Window: time.Second}
 	b := NewTwoCounters(o, trace.Start)
 	whole, parts := NewEstimatorJudge(o), [2]*EstimatorJudge{NewEstimatorJudge(o), NewEstimatorJudge(o)}
 	for _, r := range trace.Requests {
@@ -140,7 +140,7 @@ func TestEstimatorJudgeInParts(t *testing.T) {
 }
 
 func TestTwoCounters(t *testing.T) {
-	b := NewTwoCounters(JudgeOptions{Limit: 1000, Window: time.Minute}, time.Time{})
+	b := NewTwoCounters(Options{Limit: 1000, Window: time.Minute}, time.Time{})
 	estimate := 0.0
 	for i := range 42 {
 		estimate, _ = b.Estimate(0, int64(i)*int64(time.Second))
@@ -164,7 +164,7 @@ func BenchmarkEstimatorJudge(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	j := NewEstimatorJudge(JudgeOptions{Limit: 20, Window: 10 * time.Second})
+	j := NewEstimatorJudge(Options{Limit: 20, Window: 10 * time.Second})
 	span := trace.Duration() + time.Second
 	b.ResetTimer()
 	for i := range b.N {

@@ -1,4 +1,4 @@
-package loadgen
+package judge
 
 import (
 	"cmp"
@@ -72,8 +72,8 @@ type TimeToBlock struct {
 	EveryEdge Quantiles `json:"every_edge"`
 	Partly    int       `json:"partly"` // blocks that ended before every running edge knew of them
 
-	firstEdge *hdrhistogram.Histogram `json:"-"`
-	everyEdge *hdrhistogram.Histogram `json:"-"`
+	FirstEdgeTimes *hdrhistogram.Histogram `json:"-"`
+	EveryEdgeTimes *hdrhistogram.Histogram `json:"-"`
 }
 
 // Quantiles sums up N values. All are zero if there were none.
@@ -134,13 +134,13 @@ func quantilesOf(h *hdrhistogram.Histogram, most int64, unit float64) Quantiles 
 	return Quantiles{N: h.TotalCount(), P50: at(50), P99: at(99), Max: float64(most) / unit}
 }
 
-// record adds a value to a histogram. One beyond its bounds counts as its bound.
-func record(h *hdrhistogram.Histogram, v int64) {
+// Record adds a value to a histogram. One beyond its bounds counts as its bound.
+func Record(h *hdrhistogram.Histogram, v int64) {
 	_ = h.RecordValue(min(max(v, 0), h.HighestTrackableValue())) // cannot fail within the bounds
 }
 
-// secondsOf reads a histogram of nanoseconds.
-func secondsOf(h *hdrhistogram.Histogram) Quantiles { return quantilesOf(h, h.Max(), 1e9) }
+// SecondsOf reads a histogram of nanoseconds.
+func SecondsOf(h *hdrhistogram.Histogram) Quantiles { return quantilesOf(h, h.Max(), 1e9) }
 
 // Split says where wrong decisions come from: the same stream judged with perfect knowledge, then with edges and their delay, then
 // with the faults as well. Each part is what its step added.
@@ -304,12 +304,12 @@ func (t *tally) figures() Figures {
 		Refused: t.refused, Mitigated: t.mitigated, Closed: t.closed, Failed: t.failed, Blocks: t.blocks,
 		ErrorDistribution: t.errors, WrongByCount: t.wrongs,
 	}
-	f.WrongRatio = ratio(float64(f.Wrong), t.requests)
+	f.WrongRatio = Ratio(float64(f.Wrong), t.requests)
 	f.WronglyMitigated = t.wronglyMitigated
-	f.WrongAnswersRatio = ratio(float64(f.Wrong+f.WronglyMitigated), t.requests)
-	f.MeanGap = ratio(t.gaps, t.gapCount)
-	f.MeanGapHot = ratio(t.hotGaps, t.hotCount)
-	f.WrongPerBlock = ratio(float64(f.Wrong), t.blocks)
+	f.WrongAnswersRatio = Ratio(float64(f.Wrong+f.WronglyMitigated), t.requests)
+	f.MeanGap = Ratio(t.gaps, t.gapCount)
+	f.MeanGapHot = Ratio(t.hotGaps, t.hotCount)
+	f.WrongPerBlock = Ratio(float64(f.Wrong), t.blocks)
 	if t.falseNegatives > 0 {
 		f.FalseNegativeMargin = float64(t.falseNegativeMost)/float64(t.limit) - 1
 	}
@@ -319,7 +319,7 @@ func (t *tally) figures() Figures {
 	return f
 }
 
-func ratio(a float64, b uint64) float64 {
+func Ratio(a float64, b uint64) float64 {
 	if b == 0 {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package loadgen
+package judge
 
 import (
 	"math"
@@ -17,7 +17,7 @@ type TwoCounters struct {
 	limit           float64
 	window, timeout int64
 	start           int64 // of the run, since 1970
-	states          perSource[twoCounters]
+	states          PerSource[twoCounters]
 }
 
 type twoCounters struct {
@@ -27,7 +27,7 @@ type twoCounters struct {
 }
 
 // NewTwoCounters returns one for the rule of o. The run starts at that instant.
-func NewTwoCounters(o JudgeOptions, start time.Time) *TwoCounters {
+func NewTwoCounters(o Options, start time.Time) *TwoCounters {
 	b := &TwoCounters{limit: float64(o.Limit), window: int64(o.Window), timeout: int64(o.Timeout)}
 	if !start.IsZero() {
 		b.start = start.UnixNano() % b.window // all that matters of it
@@ -45,7 +45,7 @@ func (b *TwoCounters) Estimate(source int32, at int64) (estimate float64, over b
 
 // roll brings a source's counters to the present and tells the share of the previous window that still counts.
 func (b *TwoCounters) roll(source int32, at int64) (*twoCounters, float64) {
-	c := b.states.of(source)
+	c := b.states.Of(source)
 	now := b.start + at
 	index := now / b.window
 	switch {
@@ -80,12 +80,12 @@ func (b *TwoCounters) Decide(source int32, at time.Duration) Decision {
 
 // Forget makes the source one that has sent nothing.
 func (b *TwoCounters) Forget(source int32) {
-	*b.states.of(source) = twoCounters{}
+	*b.states.Of(source) = twoCounters{}
 }
 
 // Baseline is what two plain counters on one edge would have done with a trace, and the sources they did worst with, at
-// most eight: those worth a JudgeOptions.Watch.
-func Baseline(t *trace.Trace, mode Mode, o JudgeOptions) (f Figures, worst []int32) {
+// most eight: those worth an Options.Watch.
+func Baseline(t *trace.Trace, mode Mode, o Options) (f Figures, worst []int32) {
 	o.Edges, o.Ideal, o.Slack, o.Bound, o.Reach = 1, nil, 0, nil, nil
 	b := NewTwoCounters(o, t.Start)
 	if mode == Estimator {

@@ -1,4 +1,13 @@
-package loadgen
+// Package judge holds every decision of a limiter against an exact log of the requests that it counted:
+//
+// 	exact(t) = number of counted requests of the source in (t-W, t], the present one included
+//
+// An EstimatorJudge judges estimates while nothing is blocked; a DeployedJudge judges admissions and blocks. Both are fed in the order of
+// time: by Judge, when a run is over, or by Simulate, which lets a limiter decide about a trace in virtual time. What comes of it is
+// Figures. Baseline is what two plain counters would have got.
+//
+// The limiter is handed in as functions (Limiter), so that what judges shares no code with what is judged.
+package judge
 
 import (
 	"cmp"
@@ -68,9 +77,9 @@ func ParseMode(s string) (Mode, error) {
 	return 0, fmt.Errorf("mode %q: want estimator or deployed", s)
 }
 
-// JudgeOptions is what a judge knows of the limiter: the rule, and who decides. All times of a judge are nanoseconds or
+// Options is what a judge knows of the limiter: the rule, and who decides. All times of a judge are nanoseconds or
 // durations on one clock for all edges.
-type JudgeOptions struct {
+type Options struct {
 	Limit   uint32
 	Window  time.Duration
 	Timeout time.Duration // of a mitigation; 0: throttled
@@ -95,7 +104,7 @@ type JudgeOptions struct {
 	Watch []int32 // sources whose estimate and exact count are kept as a Series
 }
 
-func (o *JudgeOptions) check() {
+func (o *Options) check() {
 	if o.Limit == 0 || o.Window <= 0 || o.Edges > 64 || o.Timeout < 0 {
 		panic(fmt.Sprintf("loadgen: judge: limit %d, window %v, timeout %v, %d edges", o.Limit, o.Window, o.Timeout, o.Edges))
 	}
@@ -115,7 +124,7 @@ func SortInForce(f []InForce) {
 }
 
 // Judge judges a run that is over. It sorts both slices.
-func Judge(mode Mode, o JudgeOptions, decisions []Decision, inForce []InForce) Figures {
+func Judge(mode Mode, o Options, decisions []Decision, inForce []InForce) Figures {
 	SortDecisions(decisions)
 	if mode == Estimator {
 		j := NewEstimatorJudge(o)

@@ -1,4 +1,4 @@
-package loadgen
+package judge
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 )
 
 func TestWorstWindow(t *testing.T) {
-	j := NewDeployedJudge(JudgeOptions{Limit: 2, Window: 10 * time.Second, Timeout: 10 * time.Second, Bound: func(source int32) uint32 { return 3 + uint32(source) }})
+	j := NewDeployedJudge(Options{Limit: 2, Window: 10 * time.Second, Timeout: 10 * time.Second, Bound: func(source int32) uint32 { return 3 + uint32(source) }})
 	f := func(at time.Duration, source int32, v Verdict) {
 		j.Decide(&Decision{At: at * time.Second, Source: source, Verdict: v, Estimate: 1})
 	}

@@ -1,4 +1,4 @@
-package loadgen
+package judge
 
 import "math"
 
@@ -10,13 +10,13 @@ type EstimatorJudge struct {
 	half   uint32 // counts from here on are hot
 	window int64
 	tally  tally
-	states perSource[estimatorState]
+	states PerSource[estimatorState]
 	spare  [][]int64
 	series seriesSet
 }
 
 type estimatorState struct {
-	log   exactLog
+	log   Log
 	most  uint32 // largest exact count
 	said  uint32 // requests found over the limit
 	wrong uint32
@@ -24,7 +24,7 @@ type estimatorState struct {
 }
 
 // NewEstimatorJudge returns a judge that has seen nothing.
-func NewEstimatorJudge(o JudgeOptions) *EstimatorJudge {
+func NewEstimatorJudge(o Options) *EstimatorJudge {
 	o.check()
 	return &EstimatorJudge{
 		limit: o.Limit, half: o.Limit/2 + o.Limit%2, window: int64(o.Window),
@@ -37,12 +37,12 @@ func NewEstimatorJudge(o JudgeOptions) *EstimatorJudge {
 // estimate, this request included, was estimate (NaN: not known) and it found the source over its limit or not. The
 // exact count comes back.
 func (j *EstimatorJudge) Observe(source int32, at int64, estimate float64, over bool) (exact uint32) {
-	s := j.states.of(source)
+	s := j.states.Of(source)
 	if !s.seen {
 		j.begin(s)
 	}
-	s.log.drop(at, j.window)
-	s.log.push(at)
+	s.log.Drop(at, j.window)
+	s.log.Push(at)
 	exact = s.log.n
 	s.most = max(s.most, exact)
 
@@ -84,7 +84,7 @@ func (j *EstimatorJudge) begin(s *estimatorState) {
 // Done says that nothing more comes of the source, so that its memory serves another: a stream that goes source by source
 // is judged in the memory of one. A source of that number that is observed later is somebody else.
 func (j *EstimatorJudge) Done(source int32) {
-	s := j.states.of(source)
+	s := j.states.Of(source)
 	if !s.seen {
 		return
 	}

@@ -1,4 +1,4 @@
-package loadgen
+package judge
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 
 // TestSeries keeps the points around the widest gap of the sources watched.
 func TestSeries(t *testing.T) {
-	j := NewEstimatorJudge(JudgeOptions{Limit: 10, Window: time.Hour, Watch: []int32{3, 5, 9}})
+	j := NewEstimatorJudge(Options{Limit: 10, Window: time.Hour, Watch: []int32{3, 5, 9}})
 	const n, worst = 10 * seriesHalf, 4 * seriesHalf
 	for i := range n {
 		estimate := float64(i + 1)
@@ -36,7 +36,7 @@ func TestSeries(t *testing.T) {
 func TestTimeline(t *testing.T) {
 	var line Timeline
 	for s := range 100 {
-		line.Admitted[line.in(int64(s)*int64(time.Second))]++
+		line.Admitted[line.Index(int64(s)*int64(time.Second))]++
 	}
 	sum := uint32(0)
 	for _, n := range line.Admitted {

@@ -1,4 +1,4 @@
-package loadgen
+package judge
 
 import (
 	"cmp"
@@ -98,8 +98,8 @@ const (
 	timelineSteps = 512
 )
 
-// in is the step of a time, made if it is not there yet.
-func (t *Timeline) in(at int64) int {
+// Index is the step of a time, made if it is not there yet.
+func (t *Timeline) Index(at int64) int {
 	if t.Step == 0 {
 		t.Step = timelineStep
 	}

@@ -1,4 +1,4 @@
-package loadgen
+package judge
 
 import (
 	"fmt"
@@ -85,7 +85,7 @@ func TestDeployedJudgeAgainstTwin(t *testing.T) {
 		limit := uint32(rapid.IntRange(1, 4).Draw(t, "limit"))
 		window := int64(rapid.IntRange(5, 40).Draw(t, "window"))
 		timeout := int64(rapid.IntRange(1, 60).Draw(t, "timeout"))
-		j := NewDeployedJudge(JudgeOptions{Limit: limit, Window: time.Duration(window), Timeout: time.Duration(timeout), Edges: 2})
+		j := NewDeployedJudge(Options{Limit: limit, Window: time.Duration(window), Timeout: time.Duration(timeout), Edges: 2})
 		n := naiveDeployed{limit: limit, window: window, timeout: timeout, blockUntil: -1}
 		now, until := int64(0), int64(0) // until: end of the block that the limiter itself believes in
 		var story []string
@@ -130,7 +130,7 @@ type step struct {
 }
 
 func TestDeployedJudgeStories(t *testing.T) {
-	f := func(name string, o JudgeOptions, steps []step, news []InForce, want func(*Figures) string) {
+	f := func(name string, o Options, steps []step, news []InForce, want func(*Figures) string) {
 		t.Helper()
 		o.Window = time.Second
 		var ds []Decision
@@ -152,8 +152,8 @@ func TestDeployedJudgeStories(t *testing.T) {
 		return ""
 	}
 	ms := time.Millisecond
-	block := JudgeOptions{Limit: 2, Timeout: time.Second, Edges: 1}
-	two := JudgeOptions{Limit: 2, Timeout: time.Second, Edges: 2}
+	block := Options{Limit: 2, Timeout: time.Second, Edges: 1}
+	two := Options{Limit: 2, Timeout: time.Second, Edges: 2}
 
 	f("a perfect limiter", block,
 		[]step{{0, 0, Admitted, 0}, {100, 0, Admitted, 0}, {200, 0, Limited, 1200}, {900, 0, Mitigated, 1200}, {1200, 0, Admitted, 0}}, nil,
@@ -186,7 +186,7 @@ func TestDeployedJudgeStories(t *testing.T) {
 		func(f *Figures) string {
 			return is("every", f.TimeToBlock.EveryEdge.N, 0, "partly", f.TimeToBlock.Partly, 1, "wrong", f.Wrong, 0)
 		})
-	pops := JudgeOptions{Limit: 2, Timeout: time.Second, Edges: 4, Reach: func(_ int32, at time.Duration) uint64 {
+	pops := Options{Limit: 2, Timeout: time.Second, Edges: 4, Reach: func(_ int32, at time.Duration) uint64 {
 		if at < 500*ms {
 			return 0b0011
 		}
@@ -225,7 +225,7 @@ func TestDeployedJudgeStories(t *testing.T) {
 		func(f *Figures) string {
 			return is("limited", f.WronglyLimited, 1, "mitigated", f.WronglyMitigated, 1, "innocent", f.RefusedOfInnocent, 2)
 		})
-	f("throttled: each refusal stands for itself", JudgeOptions{Limit: 2},
+	f("throttled: each refusal stands for itself", Options{Limit: 2},
 		[]step{{0, 0, Admitted, 0}, {10, 0, Admitted, 0}, {20, 0, Limited, 0}, {999, 0, Limited, 0}, {1000, 0, Limited, 0}, {1010, 0, Admitted, 0}, {1011, 0, Admitted, 0}}, nil,
 		func(f *Figures) string {
 			return is("allowed", f.WronglyAllowed, 0, "limited", f.WronglyLimited, 1, "blocks", f.Blocks, 1)
@@ -246,7 +246,7 @@ func TestDeployedJudgeStories(t *testing.T) {
 }
 
 func TestCollateral(t *testing.T) {
-	j := NewDeployedJudge(JudgeOptions{Limit: 2, Window: time.Second, Timeout: time.Second})
+	j := NewDeployedJudge(Options{Limit: 2, Window: time.Second, Timeout: time.Second})
 	for i, s := range []struct {
 		source  int32
 		verdict Verdict

@@ -1,4 +1,4 @@
-package loadgen
+package judge
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type Limiter struct {
 	Decide func(edge int, source int32) Decision
 	// News gives what mitigations have come into force on which edges since it was last asked, in the order of time. Nil: nobody
 	// keeps count.
-	News func() []InForce
+	InForce func() []InForce
 	// Forget, if not nil, drops all that is known of a source, because no more of its requests will come.
 	Forget func(source int32)
 }
@@ -29,7 +29,7 @@ type VirtualOptions struct {
 	Seed          uint64 // of the edges that connections meet
 	// Running tells which edges run at the time that the limiter was advanced to, as a set of bits; nil: all, always.
 	Running func() uint64
-	// Reach is as in JudgeOptions: it also tells which edges a source's connections may meet.
+	// Reach is as in Options: it also tells which edges a source's connections may meet.
 	Reach func(source int32, at time.Duration) uint64
 	// Progress, if not nil, is told now and then how many requests are done.
 	Progress func(done int)
@@ -47,7 +47,7 @@ const idleClose = time.Minute
 
 // Simulate sends a trace through a limiter in virtual time and judges every decision as it falls. It returns early, with what it
 // has, when ctx is done.
-func Simulate(ctx context.Context, t *trace.Trace, mode Mode, o JudgeOptions, v VirtualOptions, l Limiter) (Figures, error) {
+func Simulate(ctx context.Context, t *trace.Trace, mode Mode, o Options, v VirtualOptions, l Limiter) (Figures, error) {
 	if v.PerConnection == 0 {
 		v.PerConnection = 20
 	}
@@ -56,8 +56,8 @@ func Simulate(ctx context.Context, t *trace.Trace, mode Mode, o JudgeOptions, v 
 	rng := rand.New(rand.NewPCG(v.Seed, 0x5eed))
 	connections := make([]connection, len(t.Sources))
 	hear := func() {
-		if l.News != nil {
-			for _, f := range l.News() {
+		if l.InForce != nil {
+			for _, f := range l.InForce() {
 				deployed.InForce(f)
 			}
 		}

@@ -1,4 +1,4 @@
-package loadgen
+package judge
 
 import (
 	"math"
@@ -26,7 +26,7 @@ import (
 //
 // It is not safe for concurrent use.
 type DeployedJudge struct {
-	o       JudgeOptions
+	o       Options
 	window  int64
 	timeout int64
 	running uint64 // a bit for each edge
@@ -60,7 +60,7 @@ func (s *stretch) extend(now, until int64) {
 }
 
 type deployedState struct {
-	log exactLog // what was counted
+	log Log // what was counted
 
 	full stretch // when the log last held the limit or more, so that one more request would have been over
 	over stretch // when it last held more than the limit
@@ -79,7 +79,7 @@ type deployedState struct {
 	first      bool   // time to block was taken on the first edge
 	every      bool   // and on every one
 
-	freeLog   exactLog // of the ideal limiter
+	freeLog   Log // of the ideal limiter
 	freeUntil int64
 
 	most, refused, wrong uint32
@@ -90,7 +90,7 @@ type deployedState struct {
 }
 
 // NewDeployedJudge returns a judge that has seen nothing.
-func NewDeployedJudge(o JudgeOptions) *DeployedJudge {
+func NewDeployedJudge(o Options) *DeployedJudge {
 	o.check()
 	j := &DeployedJudge{
 		o: o, window: int64(o.Window), timeout: int64(o.Timeout),
@@ -104,7 +104,7 @@ func NewDeployedJudge(o JudgeOptions) *DeployedJudge {
 	return j
 }
 
-// Running says which edges run from now on: edge i if bit i is set. At the start it is all of JudgeOptions.Edges.
+// Running says which edges run from now on: edge i if bit i is set. At the start it is all of Options.Edges.
 func (j *DeployedJudge) Running(edges uint64) { j.running = edges }
 
 func (j *DeployedJudge) state(source int32) *deployedState {
@@ -127,7 +127,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	s := j.state(d.Source)
 	s.seen = true
 	now := int64(d.At)
-	step := j.timeline.in(now)
+	step := j.timeline.Index(now)
 	if d.Verdict == Failed {
 		t.failed++
 		j.timeline.Failed[step]++
@@ -135,7 +135,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	}
 	j.free(s, now)
 	j.expire(s, now)
-	s.log.drop(now, j.window)
+	s.log.Drop(now, j.window)
 	exact := s.log.n + 1
 	over := exact > j.o.Limit
 
@@ -234,7 +234,7 @@ func (j *DeployedJudge) admitted(s *deployedState, now int64, exact uint32, over
 			s.excess = 0
 		}
 	}
-	s.log.push(now)
+	s.log.Push(now)
 	s.admitted = max(s.admitted, exact) // a window that holds the most ends with an admission
 	if exact >= j.o.Limit {
 		s.full.extend(now, s.log.below(j.o.Limit, now, j.window))
@@ -311,7 +311,7 @@ func (j *DeployedJudge) free(s *deployedState, now int64) {
 		j.ideal.Refused++
 		return
 	}
-	s.freeLog.drop(now, j.window)
+	s.freeLog.Drop(now, j.window)
 	if s.freeLog.n >= j.o.Limit {
 		s.freeUntil = max(now+j.timeout, s.freeLog.below(j.o.Limit, now, j.window))
 		j.ideal.Refused++
@@ -319,7 +319,7 @@ func (j *DeployedJudge) free(s *deployedState, now int64) {
 		return
 	}
 	j.ideal.Admitted++
-	s.freeLog.push(now)
+	s.freeLog.Push(now)
 }
 
 // Figures is what came of all decisions. Blocks still under way are taken as ended.
@@ -350,9 +350,9 @@ func (j *DeployedJudge) Figures() Figures {
 	f.Admitted = t.requests - t.failed - t.refused
 	f.Overshoot = quantilesOf(j.overshoot, j.most[0], 1)
 	f.TimeToBlock = &TimeToBlock{
-		FirstEdge: quantilesOf(j.first, j.most[1], 1e9),
-		EveryEdge: quantilesOf(j.every, j.most[2], 1e9),
-		firstEdge: j.first, everyEdge: j.every,
+		FirstEdge:      quantilesOf(j.first, j.most[1], 1e9),
+		EveryEdge:      quantilesOf(j.every, j.most[2], 1e9),
+		FirstEdgeTimes: j.first, EveryEdgeTimes: j.every,
 	}
 	if j.fed || j.o.Edges == 1 {
 		f.TimeToBlock.Partly = j.partly

@@ -1,4 +1,4 @@
-package loadgen
+package judge
 
 import (
 	"time"
@@ -48,7 +48,7 @@ func (j *DeployedJudge) InForce(f InForce) {
 	}
 	j.expire(s, now)
 	if !s.open {
-		s.log.drop(now, j.window)
+		s.log.Drop(now, j.window)
 	}
 	if start := int64(f.Start); now >= s.rightUntil && now >= s.wrongUntil {
 		if s.over.has(start) || !f.Total && s.full.has(start) {
@@ -90,5 +90,5 @@ func (j *DeployedJudge) time(source int32, s *deployedState, now int64) {
 
 func keep(h *hdrhistogram.Histogram, most *int64, v int64) {
 	*most = max(*most, v)
-	record(h, v)
+	Record(h, v)
 }
