@@ -42,6 +42,15 @@ type Cost struct {
 	Bytes uint64
 }
 
+// Design is another limiter judged on the same stream.
+type Design struct {
+	Name      string        `json:"name"`
+	About     string        `json:"about,omitempty"`
+	Kind      Kind          `json:"kind,omitempty"`
+	Uncounted bool          `json:"uncounted,omitempty"` // it has no estimate, so its gap says nothing
+	Figures   judge.Figures `json:"figures"`
+}
+
 // Run has the contender decide about the requests of a trace and judges it.
 func (c Contender) Run(ctx context.Context, t *trace.Trace, mode judge.Mode, o judge.Options, v judge.VirtualOptions) (Design, error) {
 	if c.Kind == Algorithm {

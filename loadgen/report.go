@@ -20,15 +20,6 @@ type Report struct {
 	Names []string `json:"-"` // of the trace's sources, for the plots of some of them; see SetNames
 }
 
-// Design is another limiter judged on the same stream.
-type Design struct {
-	Name      string        `json:"name"`
-	About     string        `json:"about,omitempty"`
-	Kind      Kind          `json:"kind,omitempty"`
-	Uncounted bool          `json:"uncounted,omitempty"` // it has no estimate, so its gap says nothing
-	Figures   judge.Figures `json:"figures"`
-}
-
 // Run is what a run was given. Fields that did not matter to it are left out.
 type Run struct {
 	Command  string `json:"command"` // replay, lab, simulate, compare

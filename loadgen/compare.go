@@ -49,14 +49,14 @@ func (r *Report) designs() [][]string {
 		d := &r.Designs[i]
 		if d.Kind != kind {
 			kind, indent = d.Kind, "  "
-			out = append(out, []string{kind.heading(&r.Run)})
+			out = append(out, []string{heading(kind, &r.Run)})
 		}
 		add(indent+d.Name, &d.Figures, d.Uncounted)
 	}
 	return out
 }
 
-func (k Kind) heading(r *Run) string {
+func heading(k Kind, r *Run) string {
 	if k == Algorithm {
 		return "counted in one place"
 	}
