@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 )
 
@@ -44,7 +45,7 @@ func (r *Report) designs() [][]string {
 	if r.Run.Command != compareCommand { // there, it is one of the designs
 		add("this run", &r.Figures, false)
 	}
-	var kind Kind
+	var kind design.Kind
 	for i := range r.Designs {
 		d := &r.Designs[i]
 		if d.Kind != kind {
@@ -56,8 +57,8 @@ func (r *Report) designs() [][]string {
 	return out
 }
 
-func heading(k Kind, r *Run) string {
-	if k == Algorithm {
+func heading(k design.Kind, r *Run) string {
+	if k == design.Algorithm {
 		return "counted in one place"
 	}
 	return "counted on " + plural(r.Edges, "edge")

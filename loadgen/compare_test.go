@@ -2,11 +2,13 @@ package loadgen
 
 import (
 	"bytes"
-	"sluice/loadgen/judge"
-	"sluice/loadgen/workload"
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/loadgen/design"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/workload"
 )
 
 // TestComparison is the table as people read it.
@@ -20,8 +22,8 @@ func TestComparison(t *testing.T) {
 		r := &Report{Run: Run{Command: "compare", Mode: mode.String(), Limit: 20, Window: Seconds(time.Second), SubWindows: 12, Estimate: "nearest",
 			MitigationTimeout: Seconds(time.Second), Edges: 3, Nodes: 2, RoundTrip: Seconds(time.Millisecond), PerConnection: 20}}
 		r.Run.Describe(trace)
-		d := DesignOptions{Mode: mode, Limit: 20, Window: time.Second, Timeout: time.Second, Start: trace.Start, Edges: 3, RoundTrip: time.Millisecond, SyncEvery: 100 * time.Millisecond}
-		for _, c := range Designs(d) {
+		d := design.Options{Mode: mode, Limit: 20, Window: time.Second, Timeout: time.Second, Start: trace.Start, Edges: 3, RoundTrip: time.Millisecond, SyncEvery: 100 * time.Millisecond}
+		for _, c := range design.All(d) {
 			if mode == judge.Estimator && c.Uncounted {
 				continue
 			}

@@ -5,17 +5,18 @@ import (
 	"io"
 	"time"
 
+	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
 // Report is what a run found, beside what it was given. Text, JSON and HTML are written from it.
 type Report struct {
-	Run      Run            `json:"run"`
-	Figures  judge.Figures  `json:"figures"`
-	Baseline *judge.Figures `json:"baseline,omitempty"` // two plain counters, one edge, not rounded, the same stream
-	Designs  []Design       `json:"designs"`
-	Split    *judge.Split   `json:"split,omitempty"` // where wrong decisions come from, if runs were made to tell
+	Run      Run             `json:"run"`
+	Figures  judge.Figures   `json:"figures"`
+	Baseline *judge.Figures  `json:"baseline,omitempty"` // two plain counters, one edge, not rounded, the same stream
+	Designs  []design.Result `json:"designs"`
+	Split    *judge.Split    `json:"split,omitempty"` // where wrong decisions come from, if runs were made to tell
 
 	Names []string `json:"-"` // of the trace's sources, for the plots of some of them; see SetNames
 }
@@ -102,7 +103,7 @@ func WriteJSON(w io.Writer, reports ...*Report) error {
 	e.SetEscapeHTML(false)
 	for _, r := range reports {
 		if r.Designs == nil {
-			r.Designs = []Design{} // "designs" is always a list
+			r.Designs = []design.Result{} // "designs" is always a list
 		}
 	}
 	if len(reports) == 1 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
@@ -72,7 +73,7 @@ func sample() *Report {
 			MeanGap: 0.0637, MeanGapHot: 0.04, Admitted: 1_000_100, Refused: 234_467, Blocks: 1_480, WrongPerBlock: 1.56,
 			Overshoot: judge.Quantiles{N: 1480, P50: 1, P99: 15, Max: 400}, FreeRunningIdeal: &judge.Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
 		},
-		Designs: []Design{{Name: "token bucket", Figures: judge.Figures{
+		Designs: []design.Result{{Name: "token bucket", Figures: judge.Figures{
 			WrongRatio: 0.01, WronglyAllowed: 100, MeanGap: 0.2, AddedRoundTrips: some(1), BytesPerSource: 16, TierOpsPer1000: some(1000),
 		}}},
 		Split: &judge.Split{Formula: judge.SplitPart{Wrong: 1, WrongRatio: 1e-6, MeanGap: 0.004}, Delay: judge.SplitPart{Wrong: 3, WrongRatio: 2.5e-6, MeanGap: 0.0004}, Faults: judge.SplitPart{Wrong: -1, WrongRatio: -1e-6, MeanGap: 0}},

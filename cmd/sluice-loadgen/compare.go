@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/loadgen"
+	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/pop"
@@ -50,7 +51,7 @@ func cmdCompare(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		report, err := compare(ctx, t, mode, same, size, loadgen.DesignOptions{SyncEvery: *sync, Lease: *lease})
+		report, err := compare(ctx, t, mode, same, size, design.Options{SyncEvery: *sync, Lease: *lease})
 		if err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func cmdCompare(ctx context.Context, args []string) error {
 }
 
 // compare runs the designs of others, and Sluice under each of the rules, which differ in their estimate alone.
-func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) (*loadgen.Report, error) {
+func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlags, d design.Options) (*loadgen.Report, error) {
 	began := time.Now()
 	if mode == judge.Estimator { // nobody is blocked, by no edge and not by the PoP
 		rules = slices.Clone(rules)
@@ -85,7 +86,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 
 	base, worst := judge.Baseline(t, mode, o)
 	report.Baseline = &base
-	entries, err := contenders(t, mode, rules, size, d)
+	entries, err := allDesigns(t, mode, rules, size, d)
 	if err != nil {
 		return nil, err
 	}
@@ -130,17 +131,17 @@ func ours(r pop.Rule, edges int) string {
 	return fmt.Sprintf("Sluice, %v, %d edges", r.Counter.Estimate, edges)
 }
 
-// contenders is all designs: of each kind, those of others and then ours.
-func contenders(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) ([]loadgen.Contender, error) {
-	var alone, together []loadgen.Contender
+// allDesigns is all designs: of each kind, those of others and then ours.
+func allDesigns(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlags, d design.Options) ([]design.Design, error) {
+	var alone, together []design.Design
 	for _, rule := range rules {
-		alone = append(alone, loadgen.Contender{
-			Name: ours(rule, 1), Kind: loadgen.Algorithm,
+		alone = append(alone, design.Design{
+			Name: ours(rule, 1), Kind: design.Algorithm,
 			About: "the limiter itself; its bytes are those of its tables, with the names of sources",
-			Start: func() (judge.Limiter, func() loadgen.Cost) {
+			Start: func() (judge.Limiter, func() design.Cost) {
 				s := newSolo(t, mode, rule)
-				return s.judged(), func() loadgen.Cost {
-					return loadgen.Cost{Bytes: counterBytes * uint64(s.limiter.Counters.Stats().Counters)}
+				return s.judged(), func() design.Cost {
+					return design.Cost{Bytes: counterBytes * uint64(s.limiter.Counters.Stats().Counters)}
 				}
 			},
 		})
@@ -150,16 +151,16 @@ func contenders(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlag
 		if _, err := newVirtualSite(t, mode, rule, size, true); err != nil {
 			return nil, err
 		}
-		together = append(together, loadgen.Contender{
-			Name: ours(rule, size.edges), Kind: loadgen.Coordination,
+		together = append(together, design.Design{
+			Name: ours(rule, size.edges), Kind: design.Coordination,
 			About: "edges decide from memory; what gathers in a round trip is the next report, its answer the total of all edges",
-			Start: func() (judge.Limiter, func() loadgen.Cost) {
+			Start: func() (judge.Limiter, func() design.Cost) {
 				s, err := newVirtualSite(t, mode, rule, size, true)
 				if err != nil {
 					panic(err) // it could be made a moment ago
 				}
-				return s.limiter(), func() loadgen.Cost {
-					c := loadgen.Cost{Commands: s.commands(), Bytes: groupBytes(rule) * uint64(len(t.Sources))}
+				return s.limiter(), func() design.Cost {
+					c := design.Cost{Commands: s.commands(), Bytes: groupBytes(rule) * uint64(len(t.Sources))}
 					for _, e := range s.pops[0].world.Edges {
 						c.Bytes += counterBytes * uint64(e.Counters.Stats().Counters)
 					}
@@ -168,9 +169,9 @@ func contenders(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlag
 			},
 		})
 	}
-	var all []loadgen.Contender
-	for _, c := range loadgen.Designs(d) {
-		if c.Kind == loadgen.Coordination && len(alone) > 0 {
+	var all []design.Design
+	for _, c := range design.All(d) {
+		if c.Kind == design.Coordination && len(alone) > 0 {
 			all, alone = append(all, alone...), nil
 		}
 		all = append(all, c)

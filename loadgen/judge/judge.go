@@ -1,6 +1,6 @@
 // Package judge holds every decision of a limiter against an exact log of the requests that it counted:
 //
-// 	exact(t) = number of counted requests of the source in (t-W, t], the present one included
+//	exact(t) = number of counted requests of the source in (t-W, t], the present one included
 //
 // An EstimatorJudge judges estimates while nothing is blocked; a DeployedJudge judges admissions and blocks. Both are fed in the order of
 // time: by Judge, when a run is over, or by Simulate, which lets a limiter decide about a trace in virtual time. What comes of it is

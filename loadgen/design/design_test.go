@@ -1,4 +1,4 @@
-package loadgen
+package design
 
 import (
 	"context"
@@ -16,24 +16,24 @@ import (
 )
 
 // designCase is a rule of 4 in a second for a design in one place.
-func designCase(counts func(designRule) algorithm) *place {
-	r := designRule{mode: judge.Deployed, limit: 4, window: int64(time.Second)}
+func designCase(counts func(rule) algorithm) *place {
+	r := rule{mode: judge.Deployed, limit: 4, window: int64(time.Second)}
 	return &place{rule: r, counts: counts(r)}
 }
 
 // TestAlgorithms asks each design about one source: at so many milliseconds, and what it says: the estimate, with an ! where
 // the request is refused, which then does not count.
 func TestAlgorithms(t *testing.T) {
-	fixed := func(r designRule) algorithm { return &fixedWindow{rule: r} }
-	log := func(r designRule) algorithm { return &slidingLog{rule: r} }
-	two := func(r designRule) algorithm { return &subWindows{rule: r, k: 1, weighed: true} }
-	whole := func(r designRule) algorithm { return &subWindows{rule: r, k: 4} }
-	near := func(r designRule) algorithm { return &subWindows{rule: r, k: 4, weighed: true, rounded: true} }
-	tokens := func(r designRule) algorithm { return &tokenBucket{rule: r, burst: r.limit} }
-	leaky := func(r designRule) algorithm { return &leakyBucket{rule: r, depth: 2} }
-	cells := func(r designRule) algorithm { return newGCRA(r, r.limit) }
-	strict := func(r designRule) algorithm { return newGCRA(r, 1) }
-	f := func(name string, counts func(designRule) algorithm, steps string) {
+	fixed := func(r rule) algorithm { return &fixedWindow{rule: r} }
+	log := func(r rule) algorithm { return &slidingLog{rule: r} }
+	two := func(r rule) algorithm { return &subWindows{rule: r, k: 1, weighed: true} }
+	whole := func(r rule) algorithm { return &subWindows{rule: r, k: 4} }
+	near := func(r rule) algorithm { return &subWindows{rule: r, k: 4, weighed: true, rounded: true} }
+	tokens := func(r rule) algorithm { return &tokenBucket{rule: r, burst: r.limit} }
+	leaky := func(r rule) algorithm { return &leakyBucket{rule: r, depth: 2} }
+	cells := func(r rule) algorithm { return newGCRA(r, r.limit) }
+	strict := func(r rule) algorithm { return newGCRA(r, 1) }
+	f := func(name string, counts func(rule) algorithm, steps string) {
 		t.Helper()
 		p := designCase(counts)
 		var got []string
@@ -67,7 +67,7 @@ func TestAlgorithms(t *testing.T) {
 }
 
 func TestBlocks(t *testing.T) {
-	p := designCase(func(r designRule) algorithm { return &slidingLog{rule: r} })
+	p := designCase(func(r rule) algorithm { return &slidingLog{rule: r} })
 	p.rule.timeout = int64(3 * time.Second)
 	verdict := func(ms int64) string {
 		d := p.decide(0, ms*1e6)
@@ -105,11 +105,11 @@ func drawnRule(t *rapid.T) judge.Options {
 	}
 }
 
-func drawnOptions(o judge.Options, t *trace.Trace, mode judge.Mode) DesignOptions {
-	return DesignOptions{Mode: mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Start: t.Start, Edges: 3}
+func drawnOptions(o judge.Options, t *trace.Trace, mode judge.Mode) Options {
+	return Options{Mode: mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Start: t.Start, Edges: 3}
 }
 
-func runDesign(t testing.TB, list []Contender, name string, trace *trace.Trace, mode judge.Mode, o judge.Options) judge.Figures {
+func runDesign(t testing.TB, list []Design, name string, trace *trace.Trace, mode judge.Mode, o judge.Options) judge.Figures {
 	t.Helper()
 	for _, c := range list {
 		if c.Name == name {
@@ -129,7 +129,7 @@ func TestSlidingLogIsExact(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		trace, o := someTraffic(rt), drawnRule(rt)
 		for _, mode := range []judge.Mode{judge.Estimator, judge.Deployed} {
-			f := runDesign(t, Designs(drawnOptions(o, trace, mode)), "sliding log", trace, mode, o)
+			f := runDesign(t, All(drawnOptions(o, trace, mode)), "sliding log", trace, mode, o)
 			if f.Wrong != 0 || f.WronglyMitigated != 0 || f.MeanGap != 0 || f.FalseNegativeSources+f.FalsePositiveSources != 0 || f.Overshoot.Max != 0 {
 				rt.Fatalf("%v: %+v", mode, f)
 			}
@@ -176,12 +176,12 @@ func TestTwoOfAKind(t *testing.T) {
 		o.Limit = []uint32{1, 2, 4, 5, 5, 5}[o.Limit-1] // intervals of whole nanoseconds
 		for _, mode := range []judge.Mode{judge.Estimator, judge.Deployed} {
 			base, _ := judge.Baseline(trace, mode, o)
-			f := runDesign(t, Designs(drawnOptions(o, trace, mode)), "two counters", trace, mode, o)
+			f := runDesign(t, All(drawnOptions(o, trace, mode)), "two counters", trace, mode, o)
 			if f.WronglyAllowed != base.WronglyAllowed || f.WronglyLimited != base.WronglyLimited || math.Abs(f.MeanGap-base.MeanGap) > 1e-9 || f.Refused != base.Refused {
 				rt.Fatalf("%v: the design gives %+v, the baseline %+v", mode, f, base)
 			}
 		}
-		list := Designs(drawnOptions(o, trace, judge.Deployed))
+		list := All(drawnOptions(o, trace, judge.Deployed))
 		tokens := runDesign(t, list, "token bucket", trace, judge.Deployed, o)
 		cells := runDesign(t, list, "GCRA", trace, judge.Deployed, o)
 		if tokens.Refused != cells.Refused || tokens.Wrong != cells.Wrong {
@@ -192,7 +192,7 @@ func TestTwoOfAKind(t *testing.T) {
 
 // TestLeases follows one source over two edges, with a round trip of 100 ms and three tokens to a lease.
 func TestLeases(t *testing.T) {
-	rule := designRule{mode: judge.Deployed, limit: 8, window: int64(4 * time.Second), timeout: int64(10 * time.Second)}
+	rule := rule{mode: judge.Deployed, limit: 8, window: int64(4 * time.Second), timeout: int64(10 * time.Second)}
 	store := &subWindows{rule: rule, k: 4, weighed: true, rounded: true}
 	l := newLeases(rule, store, 2, 100e6, 3)
 	step := func(ms int64, edge int, verdict judge.Verdict, commands uint64, waited, held float64) {
@@ -219,7 +219,7 @@ func TestLeases(t *testing.T) {
 
 // TestPeriodic follows one source over two edges that sync every second, with a round trip of 100 ms.
 func TestPeriodic(t *testing.T) {
-	rule := designRule{mode: judge.Deployed, limit: 4, window: int64(8 * time.Second)}
+	rule := rule{mode: judge.Deployed, limit: 4, window: int64(8 * time.Second)}
 	p := newPeriodic(rule, &subWindows{rule: rule, k: 8, weighed: true, rounded: true}, 2, 100e6, 1e9)
 	step := func(ms int64, edge int, verdict judge.Verdict, estimate float64, commands uint64) {
 		t.Helper()
@@ -247,7 +247,7 @@ func TestCosts(t *testing.T) {
 		traffic.Requests = append(traffic.Requests, trace.Request{At: time.Duration(i) * time.Second, Source: int32(i / 8)})
 	}
 	o := judge.Options{Limit: 100, Window: time.Minute}
-	list := Designs(DesignOptions{Mode: judge.Deployed, Limit: 100, Window: time.Minute, Edges: 3, RoundTrip: time.Millisecond, SyncEvery: 5 * time.Second, Lease: 4})
+	list := All(Options{Mode: judge.Deployed, Limit: 100, Window: time.Minute, Edges: 3, RoundTrip: time.Millisecond, SyncEvery: 5 * time.Second, Lease: 4})
 	f := func(name string, ops, trips, bytes float64) {
 		t.Helper()
 		got := runDesign(t, list, name, traffic, judge.Deployed, o)
@@ -269,8 +269,8 @@ func TestRunEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	trace := &trace.Trace{Sources: make([]trace.Source, 1), Requests: make([]trace.Request, 1)}
-	d := DesignOptions{Limit: 1, Window: time.Second, Edges: 1}
-	if _, err := Designs(d)[0].Run(ctx, trace, judge.Deployed, judge.Options{Limit: 1, Window: time.Second}, judge.VirtualOptions{Edges: 1}); err == nil {
+	d := Options{Limit: 1, Window: time.Second, Edges: 1}
+	if _, err := All(d)[0].Run(ctx, trace, judge.Deployed, judge.Options{Limit: 1, Window: time.Second}, judge.VirtualOptions{Edges: 1}); err == nil {
 		t.Error("it ran though its context was done")
 	}
 }

@@ -1,4 +1,4 @@
-package loadgen
+package design
 
 import (
 	"math"
@@ -14,7 +14,7 @@ const bucketSlack = 1e-9
 // tokenBucket has tokens flow in evenly, as many in a window as the limit, up to burst. A request takes one. (Tarjan, "Scaling
 // your API with rate limiters", Stripe, 2017.)
 type tokenBucket struct {
-	rule    designRule
+	rule    rule
 	burst   float64
 	buckets judge.PerSource[bucket]
 }
@@ -47,7 +47,7 @@ func (b *tokenBucket) bytes(sources int) uint64 { return 16 * uint64(sources) }
 // leakyBucket fills by one with each request and drains evenly, as much in a window as the limit. What would make it overflow
 // is refused. (Turner, "New directions in communications", 1986, as a meter; nginx limit_req with burst and nodelay.)
 type leakyBucket struct {
-	rule    designRule
+	rule    rule
 	depth   float64
 	buckets judge.PerSource[leak]
 }
@@ -81,7 +81,7 @@ type gcra struct {
 	due                 judge.PerSource[int64] // theoretical arrival time
 }
 
-func newGCRA(r designRule, burst float64) *gcra {
+func newGCRA(r rule, burst float64) *gcra {
 	interval := float64(r.window) / r.limit
 	return &gcra{interval: int64(interval), tolerance: int64((burst - 1) * interval)}
 }

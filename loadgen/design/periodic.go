@@ -1,4 +1,4 @@
-package loadgen
+package design
 
 import "sluice/loadgen/judge"
 
@@ -7,7 +7,7 @@ import "sluice/loadgen/judge"
 // one command for each source that it counted, and gets the counters of all edges for an answer. (Kong's sync_rate; the
 // gossip of "Cloud control with distributed rate limiting", Raghavan and others, 2007.)
 type periodic struct {
-	rule                designRule
+	rule                rule
 	shape               *subWindows // of all counters; its own are the store's
 	edges               []periodicEdge
 	roundTrip, interval int64
@@ -38,7 +38,7 @@ type answered struct {
 	told, all ring
 }
 
-func newPeriodic(r designRule, shape *subWindows, edges int, roundTrip, interval int64) *periodic {
+func newPeriodic(r rule, shape *subWindows, edges int, roundTrip, interval int64) *periodic {
 	return &periodic{rule: r, shape: shape, edges: make([]periodicEdge, edges), roundTrip: roundTrip, interval: max(1, interval)}
 }
 

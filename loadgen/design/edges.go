@@ -1,4 +1,4 @@
-package loadgen
+package design
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ func start(c coordination) (judge.Limiter, func() Cost) {
 }
 
 // coordinations are judged on all edges. They count alike: subWindows, weighed and rounded.
-func coordinations(r designRule, o DesignOptions) []Contender {
+func coordinations(r rule, o Options) []Design {
 	counter := func(limit float64) *subWindows {
 		rule := r
 		rule.limit = limit
@@ -47,7 +47,7 @@ func coordinations(r designRule, o DesignOptions) []Contender {
 		}
 	}
 	divided := math.Ceil(r.limit / float64(o.Edges))
-	return []Contender{
+	return []Design{
 		{Name: "each edge alone", Kind: Coordination, Start: apart(r.limit, 1),
 			About: "none knows of the others, so each allows the limit (nginx; Envoy's local rate limit)"},
 		{Name: "limit divided by the edges", Kind: Coordination, Start: apart(divided, float64(o.Edges)),

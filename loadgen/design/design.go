@@ -1,4 +1,7 @@
-package loadgen
+// Package design is how others limit rates, in virtual time: ways of counting a source in one place (Algorithm), and ways in which
+// edges count it together (Coordination), each with the sources where it is described. All of them decide about the same stream as
+// the limiter that they are compared with, and are judged alike.
+package design
 
 import (
 	"context"
@@ -10,9 +13,9 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// Contender is a limiter on its way into a comparison: all of them decide about one stream, each of its connections on the
-// same edge for every contender, and one judge judges them. Designs lists those that others use; a caller adds its own.
-type Contender struct {
+// Design is a limiter on its way into a comparison: all designs decide about one stream, each of its connections on the
+// same edge for every design, and one judge judges them. All lists those that others use; a caller adds its own.
+type Design struct {
 	Name  string
 	About string // what it does and where it comes from
 	Kind  Kind
@@ -42,8 +45,8 @@ type Cost struct {
 	Bytes uint64
 }
 
-// Design is another limiter judged on the same stream.
-type Design struct {
+// Result is another limiter judged on the same stream.
+type Result struct {
 	Name      string        `json:"name"`
 	About     string        `json:"about,omitempty"`
 	Kind      Kind          `json:"kind,omitempty"`
@@ -51,26 +54,26 @@ type Design struct {
 	Figures   judge.Figures `json:"figures"`
 }
 
-// Run has the contender decide about the requests of a trace and judges it.
-func (c Contender) Run(ctx context.Context, t *trace.Trace, mode judge.Mode, o judge.Options, v judge.VirtualOptions) (Design, error) {
+// Run has the design decide about the requests of a trace and judges it.
+func (c Design) Run(ctx context.Context, t *trace.Trace, mode judge.Mode, o judge.Options, v judge.VirtualOptions) (Result, error) {
 	if c.Kind == Algorithm {
 		v.Edges, v.Running = 1, nil
 	}
 	limiter, cost := c.Start()
 	f, err := judge.Simulate(ctx, t, mode, o, v, limiter)
 	if err != nil {
-		return Design{}, err
+		return Result{}, err
 	}
 	spent := cost()
 	f.SetTierOps(spent.Commands)
 	waited := judge.Ratio(spent.Waited, f.Requests)
 	f.AddedRoundTrips = &waited
 	f.BytesPerSource = judge.Ratio(float64(spent.Bytes), uint64(f.Sources))
-	return Design{Name: c.Name, About: c.About, Kind: c.Kind, Uncounted: c.Uncounted, Figures: f}, nil
+	return Result{Name: c.Name, About: c.About, Kind: c.Kind, Uncounted: c.Uncounted, Figures: f}, nil
 }
 
-// DesignOptions is what the designs are given.
-type DesignOptions struct {
+// Options is what the designs are given.
+type Options struct {
 	Mode       judge.Mode
 	Limit      uint32
 	Window     time.Duration
@@ -83,15 +86,15 @@ type DesignOptions struct {
 	Lease      uint32        // tokens in a reservation; 0: a tenth of the limit, and at least one
 }
 
-// designRule is the options as the designs need them: nanoseconds, and counts that can be compared with estimates.
-type designRule struct {
+// rule is the options as the designs need them: nanoseconds, and counts that can be compared with estimates.
+type rule struct {
 	mode            judge.Mode
 	limit           float64
 	window, timeout int64
 	start           int64 // of the run, since 1970
 }
 
-func (o *DesignOptions) complete() designRule {
+func (o *Options) complete() rule {
 	if o.SubWindows == 0 {
 		o.SubWindows = 12
 	}
@@ -101,7 +104,7 @@ func (o *DesignOptions) complete() designRule {
 	if o.Lease == 0 {
 		o.Lease = max(1, o.Limit/10)
 	}
-	r := designRule{mode: o.Mode, limit: float64(o.Limit), window: int64(o.Window), timeout: int64(o.Timeout)}
+	r := rule{mode: o.Mode, limit: float64(o.Limit), window: int64(o.Window), timeout: int64(o.Timeout)}
 	if !o.Start.IsZero() {
 		r.start = o.Start.UnixNano()
 	}
@@ -122,7 +125,7 @@ type algorithm interface {
 // place is where an algorithm decides: an edge by itself, or the store. Who is over is refused, which does not count, and
 // blocked for the rule's timeout. In estimator mode everything counts and nobody is refused.
 type place struct {
-	rule    designRule
+	rule    rule
 	counts  algorithm
 	blocked judge.PerSource[int64] // until when
 	sources int                    // seen
@@ -149,7 +152,7 @@ func (p *place) decide(source int32, at int64) judge.Decision {
 func (p *place) bytes() uint64 { return p.counts.bytes(p.sources) }
 
 // refuse is the answer to a request that is over. It starts a block if the rule has a timeout.
-func (r *designRule) refuse(estimate float64, at int64, blocked *int64) judge.Decision {
+func (r *rule) refuse(estimate float64, at int64, blocked *int64) judge.Decision {
 	d := judge.Decision{Verdict: judge.Limited, Over: true, Estimate: estimate}
 	if r.timeout > 0 {
 		*blocked = at + r.timeout
@@ -163,22 +166,22 @@ func mitigated(until int64) judge.Decision {
 	return judge.Decision{Verdict: judge.Mitigated, Estimate: math.NaN(), Until: time.Duration(until)}
 }
 
-// Designs is every design of others: first the algorithms, then the ways of coordinating edges, which all count with
+// All is every design of others: first the algorithms, then the ways of coordinating edges, which all count with
 // sub-windows of which the oldest is weighed and the sum rounded, as Sluice does.
-func Designs(o DesignOptions) []Contender {
+func All(o Options) []Design {
 	r := o.complete()
 	return append(algorithms(r, o), coordinations(r, o)...)
 }
 
 // algorithms are judged in one place that knows everything at once.
-func algorithms(r designRule, o DesignOptions) []Contender {
-	one := func(name, about string, uncounted bool, counts func() algorithm) Contender {
-		return Contender{Name: name, About: about, Kind: Algorithm, Uncounted: uncounted, Start: func() (judge.Limiter, func() Cost) {
+func algorithms(r rule, o Options) []Design {
+	one := func(name, about string, uncounted bool, counts func() algorithm) Design {
+		return Design{Name: name, About: about, Kind: Algorithm, Uncounted: uncounted, Start: func() (judge.Limiter, func() Cost) {
 			p := &place{rule: r, counts: counts()}
 			return start(&alone{places: []*place{p}, share: 1})
 		}}
 	}
-	return []Contender{
+	return []Design{
 		one("sliding log", "the time of every request is kept for a window: exact", false,
 			func() algorithm { return &slidingLog{rule: r} }),
 		one("fixed window", "one counter, zero again when a window of the clock begins (envoyproxy/ratelimit)", false,

@@ -1,4 +1,4 @@
-package loadgen
+package design
 
 import (
 	"math"
@@ -13,7 +13,7 @@ import (
 // So a source is never admitted much above its limit, but may be refused under it, while other edges hold what it may
 // have. (Doorman, Google, 2016, leases capacity to clients in this way.)
 type leases struct {
-	rule      designRule
+	rule      rule
 	store     *subWindows
 	blocked   judge.PerSource[int64] // at the store, until when
 	edges     []leaseEdge
@@ -38,7 +38,7 @@ type lease struct {
 	from, end int64 // when it is there, and when it ends
 }
 
-func newLeases(r designRule, store *subWindows, edges int, roundTrip int64, batch uint32) *leases {
+func newLeases(r rule, store *subWindows, edges int, roundTrip int64, batch uint32) *leases {
 	return &leases{rule: r, store: store, edges: make([]leaseEdge, edges), batch: batch, lasts: store.length(), roundTrip: roundTrip}
 }
 

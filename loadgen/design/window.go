@@ -1,4 +1,4 @@
-package loadgen
+package design
 
 import (
 	"math"
@@ -10,7 +10,7 @@ import (
 // slidingLog keeps the time of every request for a window, so it is exact: what others are measured against, at 8 bytes a
 // request. ("Better rate limiting with Redis sorted sets", ClassDojo, 2015.)
 type slidingLog struct {
-	rule   designRule
+	rule   rule
 	stamps judge.PerSource[[]int64] // oldest first
 	most   judge.PerSource[int]     // stamps that a source had at once
 }
@@ -41,7 +41,7 @@ func (l *slidingLog) bytes(int) uint64 {
 // fixedWindow is one counter that begins again with each window of the clock: up to twice the limit passes around the
 // boundary. (envoyproxy/ratelimit; INCR and EXPIRE in the documentation of Redis.)
 type fixedWindow struct {
-	rule   designRule
+	rule   rule
 	counts judge.PerSource[windowCount]
 }
 
@@ -76,7 +76,7 @@ func (w *fixedWindow) bytes(sources int) uint64 { return 8 * uint64(sources) }
 // With k = 1 the weighed form is the two counters of Cloudflare ("How we built rate limiting capable of scaling to millions
 // of domains", 2017). Rounded to the nearest whole number, the weighed form is what Sluice computes.
 type subWindows struct {
-	rule             designRule
+	rule             rule
 	k                int
 	weighed, rounded bool
 	rings            judge.PerSource[ring]
