@@ -3,11 +3,9 @@ package loadgen
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
@@ -234,78 +232,6 @@ func splitTable(s *judge.Split) [][]string {
 	return out
 }
 
-// writeTable aligns the first column to the left and the others to the right.
-func writeTable(b *strings.Builder, table [][]string) {
-	var widths []int
-	for _, cells := range table {
-		for i, c := range cells {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c))
-		}
-	}
-	for _, cells := range table {
-		line := ""
-		for i, c := range cells {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c))
-			if i == 0 {
-				line = c + pad
-			} else {
-				line += "  " + pad + c
-			}
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-}
-
-// thousands writes 1234567 as 1,234,567.
-func thousands(n uint64) string {
-	s := strconv.FormatUint(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// significant writes three significant digits, but all those before the point.
-func significant(v float64) string {
-	switch a := math.Abs(v); {
-	case a == 0:
-		return "0"
-	case math.IsNaN(v) || math.IsInf(v, 0):
-		return ""
-	case a >= 100:
-		s := thousands(uint64(math.Round(a)))
-		if v < 0 {
-			s = "-" + s
-		}
-		return s
-	default:
-		decimals := 2 - int(math.Floor(math.Log10(a)))
-		s := strconv.FormatFloat(v, 'f', decimals, 64)
-		if strings.Contains(s, ".") {
-			s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-		}
-		return s
-	}
-}
-
-func percentage(v float64) string { return significant(100*v) + " %" }
-
-// duration writes seconds in the unit that suits them.
-func duration(v float64) string {
-	switch a := math.Abs(v); {
-	case a == 0:
-		return "0"
-	case a < 1e-3:
-		return significant(v*1e6) + " µs"
-	case a < 1:
-		return significant(v*1e3) + " ms"
-	}
-	return significant(v) + " s"
-}
-
 // quantiles writes p50 / p99 / max, and nothing where there was no value.
 func quantiles(q *judge.Quantiles, write func(float64) string) string {
 	if q.N == 0 {
@@ -319,11 +245,4 @@ func margin(n int, by float64, what string) string {
 		return "0"
 	}
 	return fmt.Sprintf("%s, up to %s %s", thousands(uint64(n)), percentage(by), what)
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return thousands(uint64(n)) + " " + what + "s"
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -112,17 +111,6 @@ func (b Bins) IsZero() bool {
 func (b *Bins) add(v float64) {
 	i := int((v - b.From) / b.Width)
 	b.N[max(0, min(i, len(b.N)-1))]++
-}
-
-// QuantilesOf sums up durations.
-func QuantilesOf(ds []time.Duration) Quantiles {
-	if len(ds) == 0 {
-		return Quantiles{}
-	}
-	s := slices.Clone(ds)
-	slices.Sort(s)
-	at := func(q float64) float64 { return s[max(0, int(math.Ceil(q*float64(len(s))))-1)].Seconds() }
-	return Quantiles{N: int64(len(s)), P50: at(0.5), P99: at(0.99), Max: at(1)}
 }
 
 // quantilesOf reads a histogram whose values are unit-ths of what is reported.
