@@ -6,6 +6,7 @@ import (
 
 	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
 )
 
 // compareCommand is the Run.Command of a report whose subject is its designs.
@@ -20,24 +21,24 @@ func (r *Report) designs() [][]string {
 	}
 	out[0] = append(out[0], "store/req", "trips", "bytes")
 	add := func(name string, f *judge.Figures, uncounted bool) {
-		gap := percentage(f.MeanGap)
+		gap := page.Percent(f.MeanGap)
 		if uncounted {
 			gap = "–"
 		}
-		cells := []string{name, percentage(f.WrongRatio), thousands(f.WronglyAllowed), thousands(f.WronglyLimited),
-			thousands(uint64(f.FalsePositiveSources)), gap}
+		cells := []string{name, page.Percent(f.WrongRatio), page.Thousands(f.WronglyAllowed), page.Thousands(f.WronglyLimited),
+			page.Thousands(uint64(f.FalsePositiveSources)), gap}
 		if deployed {
-			cells = append(cells, quantiles(&f.Overshoot, significant))
+			cells = append(cells, quantiles(&f.Overshoot, page.Significant))
 		}
 		of := func(v *float64, per float64) string {
 			if v == nil {
 				return ""
 			}
-			return significant(*v / per)
+			return page.Significant(*v / per)
 		}
 		cells = append(cells, of(f.TierOpsPer1000, 1000), of(f.AddedRoundTrips, 1), "")
 		if f.BytesPerSource > 0 {
-			cells[len(cells)-1] = significant(f.BytesPerSource)
+			cells[len(cells)-1] = page.Significant(f.BytesPerSource)
 		}
 		out = append(out, cells)
 	}
@@ -61,7 +62,7 @@ func heading(k design.Kind, r *Run) string {
 	if k == design.Algorithm {
 		return "counted in one place"
 	}
-	return "counted on " + plural(r.Edges, "edge")
+	return "counted on " + page.Plural(r.Edges, "edge")
 }
 
 // legend says what the columns of designs mean.
@@ -95,7 +96,7 @@ func (r *Report) abouts() (out [][2]string) {
 
 // writeComparison writes the table of designs and what it takes to read it.
 func (r *Report) writeComparison(b *strings.Builder) {
-	writeTable(b, r.designs())
+	page.WriteTable(b, r.designs())
 	b.WriteByte('\n')
 	for _, line := range r.legend() {
 		b.WriteString(line + "\n")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
 )
 
 // Lab starts points of presence of real processes on this machine: edges, the memcached nodes that they share and, if
@@ -109,7 +110,7 @@ func (s *Site) start(ctx context.Context) error {
 }
 
 func (s *Site) describe() string {
-	out := plural(len(s.edges), "edge")
+	out := page.Plural(len(s.edges), "edge")
 	if s.PoPs > 1 {
 		out += fmt.Sprintf(" in %d PoPs", s.PoPs)
 	}
@@ -117,9 +118,9 @@ func (s *Site) describe() string {
 	case len(s.nodes) == 0:
 		out += ", counting alone"
 	case s.Twemproxy:
-		out += ", " + plural(len(s.nodes), "memcached node") + " behind twemproxy"
+		out += ", " + page.Plural(len(s.nodes), "memcached node") + " behind twemproxy"
 	default:
-		out += ", " + plural(len(s.nodes), "memcached node")
+		out += ", " + page.Plural(len(s.nodes), "memcached node")
 	}
 	return out + ", one origin"
 }

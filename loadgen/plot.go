@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
 )
 
 // unitFor is a unit for an axis of that length.
@@ -28,7 +29,7 @@ func unitFor(d time.Duration) (time.Duration, string) {
 }
 
 // seriesChart is a source's estimate and exact count over time.
-func seriesChart(s *judge.Series, limit uint32) (*chart, error) {
+func seriesChart(s *judge.Series, limit uint32) (*page.Chart, error) {
 	from, to := s.Points[0].At, s.Points[len(s.Points)-1].At
 	unit, name := unitFor(to - from)
 	var exact, estimate plotter.XYs
@@ -37,20 +38,20 @@ func seriesChart(s *judge.Series, limit uint32) (*chart, error) {
 		exact = append(exact, plotter.XY{X: x, Y: float64(pt.Exact)})
 		estimate = append(estimate, plotter.XY{X: x, Y: pt.Estimate})
 	}
-	c := newChart(fmt.Sprintf("%s from %v into the run", name, from.Round(time.Second)), "requests in the window")
+	c := page.NewChart(fmt.Sprintf("%s from %v into the run", name, from.Round(time.Second)), "requests in the window")
 	err := errors.Join(
-		c.line("exact", theirsShade, true, exact),
-		c.line("estimate", oursShade, true, estimate),
-		c.dashed(plotter.XY{Y: float64(limit)}, plotter.XY{X: exact[len(exact)-1].X, Y: float64(limit)}),
+		c.Line("exact", page.Theirs, true, exact),
+		c.Line("estimate", page.Ours, true, estimate),
+		c.Mark(plotter.XY{Y: float64(limit)}, plotter.XY{X: exact[len(exact)-1].X, Y: float64(limit)}),
 	)
-	c.Keys = append(c.Keys, chartKey{"limit", alarmShade})
+	c.Keys = append(c.Keys, page.Key{Name: "limit", Shade: page.Alarm})
 	c.Y.Min = 0
 	return c, err
 }
 
 // binsChart is one or two distributions over the same steps, on a logarithmic scale: as counts, or as percentages of all.
-func binsChart(x, y string, counts bool, a, b judge.Bins) (*chart, error) {
-	c := newChart(x, y)
+func binsChart(x, y string, counts bool, a, b judge.Bins) (*page.Chart, error) {
+	c := page.NewChart(x, y)
 	low, high := math.Inf(1), math.Inf(-1) // of the bins that hold anything
 	for _, bins := range []judge.Bins{a, b} {
 		for i, n := range bins.N {
@@ -83,11 +84,11 @@ func binsChart(x, y string, counts bool, a, b judge.Bins) (*chart, error) {
 			}
 		}
 		points = append(points, plotter.XY{X: 100 * (high + bins.Width), Y: least}, plotter.XY{X: 100 * (high + 2*bins.Width), Y: least})
-		name, of := "two counters", theirsShade
+		name, of := "two counters", page.Theirs
 		if i == 1 {
-			name, of = "this run", oursShade
+			name, of = "this run", page.Ours
 		}
-		if err := c.line(name, of, true, points); err != nil {
+		if err := c.Line(name, of, true, points); err != nil {
 			return nil, err
 		}
 	}
@@ -97,14 +98,14 @@ func binsChart(x, y string, counts bool, a, b judge.Bins) (*chart, error) {
 }
 
 // blockChart is the share of blocks that were in force within a time.
-func blockChart(t *judge.TimeToBlock) (*chart, error) {
+func blockChart(t *judge.TimeToBlock) (*page.Chart, error) {
 	unit, name := unitFor(time.Duration(max(t.FirstEdge.Max, t.EveryEdge.Max) * float64(time.Second)))
-	c := newChart(name+" since the source crossed its limit", "% of blocks in force")
+	c := page.NewChart(name+" since the source crossed its limit", "% of blocks in force")
 	for _, e := range []struct {
 		name string
-		of   shade
+		of   page.Shade
 		h    *hdrhistogram.Histogram
-	}{{"on every edge", theirsShade, t.EveryEdgeTimes}, {"on the first edge", oursShade, t.FirstEdgeTimes}} {
+	}{{"on every edge", page.Theirs, t.EveryEdgeTimes}, {"on the first edge", page.Ours, t.FirstEdgeTimes}} {
 		if e.h == nil || e.h.TotalCount() == 0 {
 			continue
 		}
@@ -112,7 +113,7 @@ func blockChart(t *judge.TimeToBlock) (*chart, error) {
 		for _, b := range e.h.CumulativeDistribution() {
 			points = append(points, plotter.XY{X: float64(b.ValueAt) / float64(unit), Y: b.Quantile})
 		}
-		if err := c.line(e.name, e.of, true, points); err != nil {
+		if err := c.Line(e.name, e.of, true, points); err != nil {
 			return nil, err
 		}
 	}
@@ -121,15 +122,15 @@ func blockChart(t *judge.TimeToBlock) (*chart, error) {
 }
 
 // timelineChart is what became of requests over time, with a mark at every fault.
-func timelineChart(t *judge.Timeline, faults []string) (*chart, error) {
+func timelineChart(t *judge.Timeline, faults []string) (*page.Chart, error) {
 	unit, name := unitFor(time.Duration(len(t.Admitted)) * t.Step)
-	c := newChart(name+" into the run", "requests per second")
+	c := page.NewChart(name+" into the run", "requests per second")
 	top := 0.0
 	for _, l := range []struct {
 		name   string
-		of     shade
+		of     page.Shade
 		counts []uint32
-	}{{"refused", theirsShade, t.Refused}, {"admitted", oursShade, t.Admitted}, {"decided wrongly", alarmShade, t.Wrong}, {"no verdict", inkShade, t.Failed}} {
+	}{{"refused", page.Theirs, t.Refused}, {"admitted", page.Ours, t.Admitted}, {"decided wrongly", page.Alarm, t.Wrong}, {"no verdict", page.Ink, t.Failed}} {
 		var points plotter.XYs
 		highest := 0.0
 		for i, n := range l.counts {
@@ -141,14 +142,14 @@ func timelineChart(t *judge.Timeline, faults []string) (*chart, error) {
 			continue
 		}
 		top = max(top, highest)
-		if err := c.line(l.name, l.of, true, points); err != nil {
+		if err := c.Line(l.name, l.of, true, points); err != nil {
 			return nil, err
 		}
 	}
 	for _, f := range faults {
 		at, _, _ := strings.Cut(f, " ")
 		if d, err := time.ParseDuration(at); err == nil {
-			if err := c.dashed(plotter.XY{X: float64(d) / float64(unit)}, plotter.XY{X: float64(d) / float64(unit), Y: top}); err != nil {
+			if err := c.Mark(plotter.XY{X: float64(d) / float64(unit)}, plotter.XY{X: float64(d) / float64(unit), Y: top}); err != nil {
 				return nil, err
 			}
 		}
@@ -163,7 +164,7 @@ type powersOfTen struct{}
 func (powersOfTen) Ticks(low, high float64) []plot.Tick {
 	var out []plot.Tick
 	for e := math.Ceil(math.Log10(low)); math.Pow(10, e) <= high; e++ {
-		out = append(out, plot.Tick{Value: math.Pow(10, e), Label: significant(math.Pow(10, e))})
+		out = append(out, plot.Tick{Value: math.Pow(10, e), Label: page.Significant(math.Pow(10, e))})
 	}
 	return out
 }

@@ -7,10 +7,11 @@ import (
 	"io"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
 )
 
-// page is what the template shows of one report.
-type page struct {
+// reportPage is what the template shows of one report.
+type reportPage struct {
 	Number         int
 	Title          string
 	Lines          []string
@@ -18,16 +19,16 @@ type page struct {
 	Split, Designs [][]string
 	Legend         []string    // of Designs
 	Abouts         [][2]string // of the designs
-	Plots          []figure
+	Plots          []page.Figure
 }
 
 // WriteHTML writes reports as one page that needs nothing else: no network, no script, light or dark as its reader has it, fit to
 // print.
 func WriteHTML(w io.Writer, reports ...*Report) error {
-	var pages []page
+	var pages []reportPage
 	for i, r := range reports {
 		lines := r.Run.lines()
-		p := page{Number: i + 1, Title: lines[0], Lines: lines[1:], Table: r.table()}
+		p := reportPage{Number: i + 1, Title: lines[0], Lines: lines[1:], Table: r.table()}
 		if r.Split != nil {
 			p.Split = splitTable(r.Split)
 		}
@@ -53,20 +54,20 @@ func WriteHTML(w io.Writer, reports ...*Report) error {
 }
 
 // plots draws what there is to draw.
-func (r *Report) plots() ([]figure, error) {
-	var out []figure
+func (r *Report) plots() ([]page.Figure, error) {
+	var out []page.Figure
 	var failed error
-	add := func(c *chart, err error) func(format string, args ...any) {
+	add := func(c *page.Chart, err error) func(format string, args ...any) {
 		return func(format string, args ...any) {
 			if err != nil {
 				failed = err
 				return
 			}
-			drawn, err := c.svg()
+			drawn, err := c.SVG()
 			if err != nil {
 				failed = err
 			}
-			out = append(out, figure{drawn, c.Keys, fmt.Sprintf(format, args...)})
+			out = append(out, page.Figure{Plot: drawn, Keys: c.Keys, Caption: fmt.Sprintf(format, args...)})
 		}
 	}
 	f, base := &r.Figures, &judge.Figures{}
@@ -78,7 +79,7 @@ func (r *Report) plots() ([]figure, error) {
 		if len(r.Run.Faults) > 0 {
 			marks = " Upright marks: the faults."
 		}
-		add(timelineChart(t, r.Run.Faults))("What became of the requests, in steps of %s.%s", duration(t.Step.Seconds()), marks)
+		add(timelineChart(t, r.Run.Faults))("What became of the requests, in steps of %s.%s", page.Duration(t.Step.Seconds()), marks)
 	}
 	if !f.ErrorDistribution.IsZero() {
 		add(binsChart("(estimate − exact) / exact, %", "% of requests", false, f.ErrorDistribution, base.ErrorDistribution))(
@@ -90,7 +91,7 @@ func (r *Report) plots() ([]figure, error) {
 	}
 	if t := f.TimeToBlock; t != nil && t.FirstEdge.N > 0 && t.FirstEdgeTimes != nil {
 		add(blockChart(t))("From crossing the limit to the verdict in force: p99 %s on the first edge, %s on every edge.",
-			duration(t.FirstEdge.P99), duration(t.EveryEdge.P99))
+			page.Duration(t.FirstEdge.P99), page.Duration(t.EveryEdge.P99))
 	}
 	for i := range f.Series {
 		s := &f.Series[i]
@@ -108,7 +109,7 @@ const htmlReport = `<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Sluice: how accurate it was</title>
-` + pageStyle + `<h1>Sluice: how accurate it was</h1>
+` + page.Style + `<h1>Sluice: how accurate it was</h1>
 {{- if gt (len .) 1}}
 <nav><ol>{{range .}}<li><a href="#run{{.Number}}">{{.Title}}</a></li>{{end}}</ol></nav>
 {{- end}}
@@ -147,4 +148,4 @@ const htmlReport = `<!doctype html>
 <p class="about">Where a cell has three numbers, they are the median, the 99th percentile and the largest. Two counters: two plain counters per source on one
 edge, not rounded, on the same stream. Cloudflare 2017: as published, of 400 million requests.</p>
 </html>
-` + pageTable
+` + page.TableTemplate

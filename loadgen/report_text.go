@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
 	"sluice/loadgen/trace"
 )
 
@@ -29,14 +30,14 @@ type row struct {
 
 func rows() []row {
 	count := func(of func(*judge.Figures) uint64) func(*judge.Figures) string {
-		return func(f *judge.Figures) string { return thousands(of(f)) }
+		return func(f *judge.Figures) string { return page.Thousands(of(f)) }
 	}
 	some := func(of func(*judge.Figures) uint64) func(*judge.Figures) string { // nothing to say where there were none
 		return func(f *judge.Figures) string {
 			if of(f) == 0 {
 				return ""
 			}
-			return thousands(of(f))
+			return page.Thousands(of(f))
 		}
 	}
 	deployed := func(value func(*judge.Figures) string) func(*judge.Figures) string {
@@ -50,13 +51,13 @@ func rows() []row {
 	return []row{
 		{rowRequests, count(func(f *judge.Figures) uint64 { return f.Requests })},
 		{rowSources, count(func(f *judge.Figures) uint64 { return uint64(f.Sources) })},
-		{rowWrong, func(f *judge.Figures) string { return percentage(f.WrongRatio) }},
+		{rowWrong, func(f *judge.Figures) string { return page.Percent(f.WrongRatio) }},
 		{"  let pass above the limit", count(func(f *judge.Figures) uint64 { return f.WronglyAllowed })},
 		{"  limited at or under it", count(func(f *judge.Figures) uint64 { return f.WronglyLimited })},
 		{"  refusals that followed from those", deployed(count(func(f *judge.Figures) uint64 { return f.WronglyMitigated }))},
-		{"  per block", deployed(func(f *judge.Figures) string { return significant(f.WrongPerBlock) })},
-		{rowGap, func(f *judge.Figures) string { return percentage(f.MeanGap) }},
-		{"  from half the limit on", func(f *judge.Figures) string { return percentage(f.MeanGapHot) }},
+		{"  per block", deployed(func(f *judge.Figures) string { return page.Significant(f.WrongPerBlock) })},
+		{rowGap, func(f *judge.Figures) string { return page.Percent(f.MeanGap) }},
+		{"  from half the limit on", func(f *judge.Figures) string { return page.Percent(f.MeanGapHot) }},
 		{rowFalseNegatives, func(f *judge.Figures) string { return margin(f.FalseNegativeSources, f.FalseNegativeMargin, "over") }},
 		{rowFalsePositives, func(f *judge.Figures) string { return margin(f.FalsePositiveSources, f.FalsePositiveMargin, "under") }},
 		{"requests refused of such sources", count(func(f *judge.Figures) uint64 { return f.RefusedOfInnocent })},
@@ -68,49 +69,49 @@ func rows() []row {
 		{"  because the tier was gone", some(func(f *judge.Figures) uint64 { return f.Closed })},
 		{"without a verdict", some(func(f *judge.Figures) uint64 { return f.Failed })},
 		{"blocks", deployed(count(func(f *judge.Figures) uint64 { return f.Blocks }))},
-		{"admitted above the limit, per block", deployed(func(f *judge.Figures) string { return quantiles(&f.Overshoot, significant) })},
+		{"admitted above the limit, per block", deployed(func(f *judge.Figures) string { return quantiles(&f.Overshoot, page.Significant) })},
 		{"admitted in the worst window", deployed(func(f *judge.Figures) string {
 			if f.WorstWindow == 0 {
 				return ""
 			}
-			return fmt.Sprintf("%s, %s over", thousands(uint64(f.WorstWindow)), thousands(uint64(f.WorstExcess)))
+			return fmt.Sprintf("%s, %s over", page.Thousands(uint64(f.WorstWindow)), page.Thousands(uint64(f.WorstExcess)))
 		})},
 		{"  the design allows that source", some(func(f *judge.Figures) uint64 { return uint64(f.Bound) })},
 		{"  sources beyond what it allows", func(f *judge.Figures) string {
 			if f.Bound == 0 {
 				return ""
 			}
-			return thousands(uint64(f.BeyondBound))
+			return page.Thousands(uint64(f.BeyondBound))
 		}},
 		{"time to block, first edge", func(f *judge.Figures) string {
 			if f.TimeToBlock == nil {
 				return ""
 			}
-			return quantiles(&f.TimeToBlock.FirstEdge, duration)
+			return quantiles(&f.TimeToBlock.FirstEdge, page.Duration)
 		}},
 		{"time to block, every edge", func(f *judge.Figures) string {
 			if f.TimeToBlock == nil {
 				return ""
 			}
-			return quantiles(&f.TimeToBlock.EveryEdge, duration)
+			return quantiles(&f.TimeToBlock.EveryEdge, page.Duration)
 		}},
 		{"tier commands per 1,000 requests", func(f *judge.Figures) string {
 			if f.TierOpsPer1000 == nil {
 				return ""
 			}
-			return significant(*f.TierOpsPer1000)
+			return page.Significant(*f.TierOpsPer1000)
 		}},
 		{"tier commands while all are mitigated", func(f *judge.Figures) string {
 			if f.TierOpsMitigated == nil {
 				return ""
 			}
-			return thousands(*f.TierOpsMitigated)
+			return page.Thousands(*f.TierOpsMitigated)
 		}},
 		{"sent late by", func(f *judge.Figures) string {
 			if f.SendError == nil {
 				return ""
 			}
-			return quantiles(f.SendError, duration)
+			return quantiles(f.SendError, page.Duration)
 		}},
 		{"an exact limiter would have admitted", deployed(count(func(f *judge.Figures) uint64 { return f.FreeRunningIdeal.Admitted }))},
 		{"  and blocked so many times", deployed(count(func(f *judge.Figures) uint64 { return f.FreeRunningIdeal.Blocks }))},
@@ -118,7 +119,7 @@ func rows() []row {
 			if f.DecisionsASecond == 0 {
 				return ""
 			}
-			return thousands(uint64(f.DecisionsASecond))
+			return page.Thousands(uint64(f.DecisionsASecond))
 		}},
 	}
 }
@@ -138,14 +139,14 @@ func WriteText(w io.Writer, reports ...*Report) error {
 			r.writeComparison(&b)
 			continue
 		}
-		writeTable(&b, r.table())
+		page.WriteTable(&b, r.table())
 		if r.Split != nil {
 			b.WriteByte('\n')
-			writeTable(&b, splitTable(r.Split))
+			page.WriteTable(&b, splitTable(r.Split))
 		}
 		if len(r.Designs) > 0 {
 			b.WriteByte('\n')
-			writeTable(&b, r.designs())
+			page.WriteTable(&b, r.designs())
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -161,26 +162,26 @@ func (r *Run) lines() []string {
 	}
 	about = append(about, "over "+r.Duration.round())
 	if r.Speed != 0 && r.Speed != 1 {
-		about = append(about, significant(r.Speed)+" times as fast")
+		about = append(about, page.Significant(r.Speed)+" times as fast")
 	}
 	if r.Lines > 0 {
-		about = append(about, thousands(uint64(r.Lines))+" lines read, "+trace.SkippedText(r.Skipped))
+		about = append(about, page.Thousands(uint64(r.Lines))+" lines read, "+trace.SkippedText(r.Skipped))
 	}
 	out = append(out, "  "+strings.Join(about, ", "))
 	timeout := "block for " + r.MitigationTimeout.String()
 	if r.MitigationTimeout == 0 {
 		timeout = "throttle"
 	}
-	out = append(out, fmt.Sprintf("  limit %s in %v, %d sub-windows, estimate %s, %s", thousands(uint64(r.Limit)), r.Window, r.SubWindows, r.Estimate, timeout))
-	place := []string{plural(r.Edges, "edge"), plural(r.Nodes, "node")}
+	out = append(out, fmt.Sprintf("  limit %s in %v, %d sub-windows, estimate %s, %s", page.Thousands(uint64(r.Limit)), r.Window, r.SubWindows, r.Estimate, timeout))
+	place := []string{page.Plural(r.Edges, "edge"), page.Plural(r.Nodes, "node")}
 	if r.PoPs > 1 {
-		place = append([]string{plural(r.PoPs, "PoP")}, place...)
+		place = append([]string{page.Plural(r.PoPs, "PoP")}, place...)
 	}
 	if r.RoundTrip > 0 {
 		place = append(place, "round trip "+r.RoundTrip.String())
 	}
 	if r.PerConnection > 0 {
-		place = append(place, plural(r.PerConnection, "request")+" per connection")
+		place = append(place, page.Plural(r.PerConnection, "request")+" per connection")
 	}
 	if r.Skew > 0 {
 		place = append(place, "clocks up to "+r.Skew.String()+" apart")
@@ -227,7 +228,7 @@ func splitTable(s *judge.Split) [][]string {
 		name string
 		part judge.SplitPart
 	}{{"formula", s.Formula}, {"delay", s.Delay}, {"faults", s.Faults}} {
-		out = append(out, []string{p.name, strconv.FormatInt(p.part.Wrong, 10), percentage(p.part.WrongRatio), percentage(p.part.MeanGap)})
+		out = append(out, []string{p.name, strconv.FormatInt(p.part.Wrong, 10), page.Percent(p.part.WrongRatio), page.Percent(p.part.MeanGap)})
 	}
 	return out
 }
@@ -244,5 +245,5 @@ func margin(n int, by float64, what string) string {
 	if n == 0 {
 		return "0"
 	}
-	return fmt.Sprintf("%s, up to %s %s", thousands(uint64(n)), percentage(by), what)
+	return fmt.Sprintf("%s, up to %s %s", page.Thousands(uint64(n)), page.Percent(by), what)
 }

@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
 )
 
 // Curve is what a rule alone would have done at other limits than its own.
@@ -59,21 +60,21 @@ func LimitsAround(limit, most uint32) (limits []uint32) {
 }
 
 // chart draws both shares over the limit.
-func (c *Curve) chart() (*chart, error) {
-	p := newChart("limit", "% refused")
+func (c *Curve) chart() (*page.Chart, error) {
+	p := page.NewChart("limit", "% refused")
 	for _, l := range []struct {
 		name string
-		of   shade
+		of   page.Shade
 		y    func(*CurvePoint) float64
 	}{
-		{"of sources", theirsShade, func(p *CurvePoint) float64 { return p.RefusedSourcesRatio }},
-		{"of requests", oursShade, func(p *CurvePoint) float64 { return p.RefusedRatio }},
+		{"of sources", page.Theirs, func(p *CurvePoint) float64 { return p.RefusedSourcesRatio }},
+		{"of requests", page.Ours, func(p *CurvePoint) float64 { return p.RefusedRatio }},
 	} {
 		var points plotter.XYs
 		for i := range c.Points {
 			points = append(points, plotter.XY{X: float64(c.Points[i].Limit), Y: 100 * l.y(&c.Points[i])})
 		}
-		if err := p.line(l.name, l.of, false, points); err != nil {
+		if err := p.Line(l.name, l.of, false, points); err != nil {
 			return nil, err
 		}
 	}
@@ -81,8 +82,8 @@ func (c *Curve) chart() (*chart, error) {
 	p.Y.Tick.Marker = plainTicks{}
 	p.Y.Min = 0
 	p.Y.Max = math.Max(p.Y.Max, 0.1)
-	err := p.dashed(plotter.XY{X: float64(c.Limit)}, plotter.XY{X: float64(c.Limit), Y: p.Y.Max})
-	p.Keys = append(p.Keys, chartKey{"the rule's limit", alarmShade})
+	err := p.Mark(plotter.XY{X: float64(c.Limit)}, plotter.XY{X: float64(c.Limit), Y: p.Y.Max})
+	p.Keys = append(p.Keys, page.Key{Name: "the rule's limit", Shade: page.Alarm})
 	return p, err
 }
 
@@ -93,7 +94,7 @@ func (plainTicks) Ticks(low, high float64) []plot.Tick {
 	ticks := plot.DefaultTicks{}.Ticks(low, high)
 	for i := range ticks {
 		if ticks[i].Label != "" {
-			ticks[i].Label = significant(ticks[i].Value)
+			ticks[i].Label = page.Significant(ticks[i].Value)
 		}
 	}
 	return ticks
@@ -106,7 +107,7 @@ func (l limitTicks) Ticks(_, _ float64) (out []plot.Tick) {
 	for i, p := range l {
 		t := plot.Tick{Value: float64(p.Limit)}
 		if i%2 == 0 {
-			t.Label = thousands(uint64(p.Limit))
+			t.Label = page.Thousands(uint64(p.Limit))
 		}
 		out = append(out, t)
 	}

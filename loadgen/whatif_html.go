@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+
+	"sluice/loadgen/page"
 )
 
 // whatIfPage is what the template shows.
@@ -13,7 +15,7 @@ type whatIfPage struct {
 	Lines                    []string
 	Rules, Refused, Good     [][]string
 	More                     int
-	Plots                    []figure
+	Plots                    []page.Figure
 	Curves                   [][][]string
 }
 
@@ -27,12 +29,12 @@ func WriteWhatIfHTML(w io.Writer, r *WhatIf) error {
 	if rows := r.refusedTable(); len(rows) > 1 {
 		p.Refused = rows
 	}
-	add := func(c *chart, err error, caption string) error {
+	add := func(c *page.Chart, err error, caption string) error {
 		if err != nil {
 			return err
 		}
-		drawn, err := c.svg()
-		p.Plots = append(p.Plots, figure{drawn, c.Keys, caption})
+		drawn, err := c.SVG()
+		p.Plots = append(p.Plots, page.Figure{Plot: drawn, Keys: c.Keys, Caption: caption})
 		return err
 	}
 	if len(r.timeline.Admitted) > 1 {
@@ -69,7 +71,7 @@ const htmlWhatIf = `<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Sluice: what rules would have done</title>
-` + pageStyle + `<h1>Sluice: what rules would have done</h1>
+` + page.Style + `<h1>Sluice: what rules would have done</h1>
 <section>
 <h2>{{.Title}}</h2>
 {{- range .Lines}}
@@ -101,4 +103,4 @@ const htmlWhatIf = `<!doctype html>
 <p class="about">Most in a window, over it, never over: by an exact log of all that was sent, as if nobody had been refused. Nobody knows what
 clients would have done on being refused.</p>
 </html>
-` + pageTable
+` + page.TableTemplate

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
 	"sluice/loadgen/trace"
 )
 
@@ -44,22 +45,22 @@ func WriteWhatIfText(w io.Writer, r *WhatIf) error {
 	for _, line := range append(r.lines(), "", r.sentence(), "") {
 		b.WriteString(line + "\n")
 	}
-	writeTable(&b, r.rulesTable())
+	page.WriteTable(&b, r.rulesTable())
 	if rows := r.refusedTable(); len(rows) > 1 {
 		b.WriteString("\n")
-		writeTable(&b, rows)
+		page.WriteTable(&b, rows)
 		if more := len(r.Refused) - r.top; more > 0 {
-			fmt.Fprintf(&b, "and %s more; --top shows more of them, --json all\n", thousands(uint64(more)))
+			fmt.Fprintf(&b, "and %s more; --top shows more of them, --json all\n", page.Thousands(uint64(more)))
 		}
 	}
 	b.WriteString("\n")
-	writeTable(&b, r.goodTable())
+	page.WriteTable(&b, r.goodTable())
 	if line := r.answers(); line != "" {
 		b.WriteString("\n" + line + "\n")
 	}
 	for i := range r.Curves {
 		b.WriteString("\n")
-		writeTable(&b, r.Curves[i].table(true))
+		page.WriteTable(&b, r.Curves[i].table(true))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -75,7 +76,7 @@ func (r *WhatIf) lines() []string {
 	}
 	about = append(about, "over "+run.Duration.round())
 	if run.Lines > 0 {
-		about = append(about, thousands(uint64(run.Lines))+" lines read, "+trace.SkippedText(run.Skipped))
+		about = append(about, page.Thousands(uint64(run.Lines))+" lines read, "+trace.SkippedText(run.Skipped))
 	}
 	out = append(out, "  "+strings.Join(about, ", "))
 	for _, o := range r.Rules {
@@ -93,13 +94,13 @@ func (r *WhatIf) lines() []string {
 func (r *WhatIf) sentence() string {
 	f := &r.Figures
 	s := fmt.Sprintf("Would have refused %s of %s requests (%s), of %s of %s sources (%s).",
-		thousands(f.Refused), thousands(f.Requests), percentage(f.RefusedRatio),
-		thousands(uint64(f.RefusedSources)), thousands(uint64(f.Sources)), percentage(judge.Ratio(float64(f.RefusedSources), uint64(f.Sources))))
+		page.Thousands(f.Refused), page.Thousands(f.Requests), page.Percent(f.RefusedRatio),
+		page.Thousands(uint64(f.RefusedSources)), page.Thousands(uint64(f.Sources)), page.Percent(judge.Ratio(float64(f.RefusedSources), uint64(f.Sources))))
 	if f.Denied > 0 {
-		s += fmt.Sprintf(" Denied by the list: %s.", thousands(f.Denied))
+		s += fmt.Sprintf(" Denied by the list: %s.", page.Thousands(f.Denied))
 	}
 	if f.Allowed > 0 {
-		s += fmt.Sprintf(" Allowed by the list: %s.", thousands(f.Allowed))
+		s += fmt.Sprintf(" Allowed by the list: %s.", page.Thousands(f.Allowed))
 	}
 	return s
 }
@@ -115,8 +116,8 @@ func (r *WhatIf) rulesTable() [][]string {
 		if o.Timeout == 0 {
 			block = "throttle"
 		}
-		out = append(out, []string{name, thousands(uint64(o.Limit)), o.Window.String(), block, thousands(o.Requests), thousands(o.Refused),
-			percentage(judge.Ratio(float64(o.Refused), o.Requests)), thousands(uint64(o.RefusedSources)), thousands(uint64(o.Over)), thousands(o.Blocks),
+		out = append(out, []string{name, page.Thousands(uint64(o.Limit)), o.Window.String(), block, page.Thousands(o.Requests), page.Thousands(o.Refused),
+			page.Percent(judge.Ratio(float64(o.Refused), o.Requests)), page.Thousands(uint64(o.RefusedSources)), page.Thousands(uint64(o.Over)), page.Thousands(o.Blocks),
 			o.First.String(), o.Last.String()})
 	}
 	return out
@@ -143,10 +144,10 @@ func (r *WhatIf) refusedTable() [][]string {
 		case s.Innocent:
 			remark = "never over"
 		}
-		cells := []string{s.Source, thousands(s.Requests), thousands(s.Refused), percentage(judge.Ratio(float64(s.Refused), s.Requests)),
-			thousands(s.Blocks), thousands(uint64(s.Most)), s.First.String(), s.Last.String()}
+		cells := []string{s.Source, page.Thousands(s.Requests), page.Thousands(s.Refused), page.Percent(judge.Ratio(float64(s.Refused), s.Requests)),
+			page.Thousands(s.Blocks), page.Thousands(uint64(s.Most)), s.First.String(), s.Last.String()}
 		if r.Good.Known > 0 {
-			cells = append(cells, percentage(judge.Ratio(float64(s.Answered), s.Refused)))
+			cells = append(cells, page.Percent(judge.Ratio(float64(s.Answered), s.Refused)))
 		}
 		if remark != "" {
 			cells = append(cells, remark)
@@ -167,8 +168,8 @@ func (r *WhatIf) goodTable() [][]string {
 	out := [][]string{{"good traffic caught", "requests", "refused", "share", "sources", "refused"}}
 	add := func(name string, c *Caught) {
 		if c != nil {
-			out = append(out, []string{name, thousands(c.Requests), thousands(c.Refused), percentage(c.RefusedRatio),
-				thousands(uint64(c.Sources)), thousands(uint64(c.RefusedSources))})
+			out = append(out, []string{name, page.Thousands(c.Requests), page.Thousands(c.Refused), page.Percent(c.RefusedRatio),
+				page.Thousands(uint64(c.Sources)), page.Thousands(uint64(c.RefusedSources))})
 		}
 	}
 	add("of sources that never were over a limit", &r.Good.Within)
@@ -183,11 +184,11 @@ func (r *WhatIf) answers() string {
 	if g.Known == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("The origin had answered %s of all requests with 2xx or 3xx", percentage(judge.Ratio(float64(g.Answered), g.Known)))
+	s := fmt.Sprintf("The origin had answered %s of all requests with 2xx or 3xx", page.Percent(judge.Ratio(float64(g.Answered), g.Known)))
 	if g.RefusedKnown == 0 {
 		return s + "."
 	}
-	return s + fmt.Sprintf(", and of the refused ones %s: %s of %s.", percentage(g.AnsweredRatio), thousands(g.RefusedAnswered), thousands(g.RefusedKnown))
+	return s + fmt.Sprintf(", and of the refused ones %s: %s of %s.", page.Percent(g.AnsweredRatio), page.Thousands(g.RefusedAnswered), page.Thousands(g.RefusedKnown))
 }
 
 // table is the curve in rows, with a bar for the share of refused requests where bars are wanted.
@@ -211,18 +212,18 @@ func (c *Curve) table(bars bool) [][]string {
 		if p.Limit == c.Limit {
 			mark = "> "
 		}
-		limit := mark + thousands(uint64(p.Limit))
+		limit := mark + page.Thousands(uint64(p.Limit))
 		if bars { // in a text, where a first column stands left
 			limit = fmt.Sprintf("%*s", len(head[0]), limit)
 		}
-		cells := []string{limit, thousands(p.Refused), percentage(p.RefusedRatio),
-			thousands(uint64(p.RefusedSources)), percentage(p.RefusedSourcesRatio), thousands(p.Blocks), thousands(p.Innocent)}
+		cells := []string{limit, page.Thousands(p.Refused), page.Percent(p.RefusedRatio),
+			page.Thousands(uint64(p.RefusedSources)), page.Percent(p.RefusedSourcesRatio), page.Thousands(p.Blocks), page.Thousands(p.Innocent)}
 		if p.Good != nil {
-			cells = append(cells, percentage(*p.Good))
+			cells = append(cells, page.Percent(*p.Good))
 		}
 		switch {
 		case p.known:
-			cells = append(cells, percentage(p.AnsweredRatio))
+			cells = append(cells, page.Percent(p.AnsweredRatio))
 		case known:
 			cells = append(cells, "")
 		}

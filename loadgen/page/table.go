@@ -1,12 +1,12 @@
-package loadgen
+package page
 
 import (
 	"strings"
 	"unicode/utf8"
 )
 
-// writeTable aligns the first column to the left and the others to the right.
-func writeTable(b *strings.Builder, table [][]string) {
+// WriteTable aligns the first column to the left and the others to the right.
+func WriteTable(b *strings.Builder, table [][]string) {
 	var widths []int
 	for _, cells := range table {
 		for i, c := range cells {

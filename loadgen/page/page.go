@@ -1,16 +1,18 @@
-package loadgen
+// Package page is what reports are made of: numbers as people read them, tables, charts, and the style of a page of HTML that needs
+// nothing else. It knows nothing of what they say.
+package page
 
 import "html/template"
 
-// figure is a plot with its caption.
-type figure struct {
+// Figure is a plot with its caption.
+type Figure struct {
 	Plot    template.HTML
-	Keys    []chartKey
+	Keys    []Key
 	Caption string
 }
 
-// pageStyle is how all pages look.
-const pageStyle = `<style>
+// Style is the style sheet of all pages.
+const Style = `<style>
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c2430; --soft: #5b6675; --faint: #dfe4ea; --ours: #0b6bcb; --theirs: #d9730d; --alarm: #c62f3b; }
 @media (prefers-color-scheme: dark) {
   :root { --paper: #14181d; --ink: #e4e9ef; --soft: #9aa6b4; --faint: #2e363f; --ours: #5cb0ff; --theirs: #f2a154; --alarm: #ff7680; }
@@ -42,8 +44,8 @@ a { color: var(--ours); }
 </style>
 `
 
-// pageTable is the template of a table: the first row is its head.
-const pageTable = `{{define "table"}}
+// TableTemplate is the template of a table: the first row is its head.
+const TableTemplate = `{{define "table"}}
 <div class="wide"><table>
 {{- range $i, $row := .}}
 <tr>{{range .}}{{if $i}}<td>{{.}}</td>{{else}}<th>{{.}}</th>{{end}}{{end}}</tr>
