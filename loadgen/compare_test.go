@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/loadgen/design"
+	"sluice/loadgen/internal/golden"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/workload"
 )
@@ -37,7 +38,7 @@ func TestComparison(t *testing.T) {
 		if err := WriteText(&text, r); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, "compare-"+mode.String()+".txt", text.Bytes())
+		golden.Check(t, "compare-"+mode.String()+".txt", text.Bytes())
 		if err := WriteHTML(&page, r); err != nil {
 			t.Fatal(err)
 		}

@@ -3,42 +3,16 @@ package loadgen
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/loadgen/design"
+	"sluice/loadgen/internal/golden"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the golden reports anew")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *rewrite {
-		if err := os.MkdirAll("testdata", 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (go test -rewrite, if it should be so):\n%s", name, diff)
-	}
-}
 
 // sample is a report with something in every field.
 func sample() *Report {
@@ -85,11 +59,11 @@ func TestReport(t *testing.T) {
 	if err := WriteText(&text, sample()); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "report.txt", text.Bytes())
+	golden.Check(t, "report.txt", text.Bytes())
 	if err := WriteJSON(&data, sample()); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "report.json", data.Bytes())
+	golden.Check(t, "report.json", data.Bytes())
 }
 
 // TestHTML makes the page of a run in which everything is drawn: whole in itself, and safe from what traces call their sources.

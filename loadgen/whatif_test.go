@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/loadgen/internal/golden"
 	"sluice/loadgen/trace"
 )
 
@@ -90,11 +91,11 @@ func TestWhatIf(t *testing.T) {
 	if err := WriteWhatIfText(&text, w); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "what-if.txt", text.Bytes())
+	golden.Check(t, "what-if.txt", text.Bytes())
 	if err := WriteWhatIfJSON(&data, w); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "what-if.json", data.Bytes())
+	golden.Check(t, "what-if.json", data.Bytes())
 	if err := WriteWhatIfHTML(&page, w); err != nil {
 		t.Fatal(err)
 	}
