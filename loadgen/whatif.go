@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 )
 
 // WhatIf is what rules would have done to the requests of a log: who would have been refused, when, how often, by which
 // rule, and how much of it was good traffic. It says nothing of what clients would have done on being refused.
 type WhatIf struct {
-	Run     Run             `json:"run"`
+	Run     report.Run      `json:"run"`
 	Figures WhatIfFigures   `json:"figures"`
 	Rules   []RuleOutcome   `json:"rules"`
 	Refused []RefusedSource `json:"refused"` // the most refused first, shadows' after all others
@@ -51,19 +52,19 @@ type WhatIfRule struct {
 // RuleOutcome is what one rule would have done. A shadow's refusals are those it would have made if it were enforced, and
 // are in no sum.
 type RuleOutcome struct {
-	Name           string  `json:"name"`
-	About          string  `json:"about,omitempty"`
-	Limit          uint32  `json:"limit"`
-	Window         Seconds `json:"window"`
-	Timeout        Seconds `json:"mitigation_timeout"`
-	Shadow         bool    `json:"shadow,omitempty"`
-	Requests       uint64  `json:"requests"` // that fall under it
-	Refused        uint64  `json:"refused"`
-	RefusedSources int     `json:"refused_sources"`
-	Blocks         uint64  `json:"blocks"`
-	Over           int     `json:"over"` // counted sources that exceeded the limit, by the exact log
-	First          Moment  `json:"first,omitzero"`
-	Last           Moment  `json:"last,omitzero"`
+	Name           string         `json:"name"`
+	About          string         `json:"about,omitempty"`
+	Limit          uint32         `json:"limit"`
+	Window         report.Seconds `json:"window"`
+	Timeout        report.Seconds `json:"mitigation_timeout"`
+	Shadow         bool           `json:"shadow,omitempty"`
+	Requests       uint64         `json:"requests"` // that fall under it
+	Refused        uint64         `json:"refused"`
+	RefusedSources int            `json:"refused_sources"`
+	Blocks         uint64         `json:"blocks"`
+	Over           int            `json:"over"` // counted sources that exceeded the limit, by the exact log
+	First          Moment         `json:"first,omitzero"`
+	Last           Moment         `json:"last,omitzero"`
 }
 
 // RefusedSource is a source that a rule would have refused.
@@ -171,8 +172,8 @@ func RunWhatIf(ctx context.Context, t *trace.Trace, o WhatIfOptions) (*WhatIf, e
 		w.top = 20
 	}
 	for _, r := range o.Rules {
-		w.Rules = append(w.Rules, RuleOutcome{Name: r.Name, About: r.About, Limit: r.Limit, Window: Seconds(r.Window),
-			Timeout: Seconds(r.Timeout), Shadow: r.Shadow})
+		w.Rules = append(w.Rules, RuleOutcome{Name: r.Name, About: r.About, Limit: r.Limit, Window: report.Seconds(r.Window),
+			Timeout: report.Seconds(r.Timeout), Shadow: r.Shadow})
 	}
 	g := whatIfGather{WhatIf: w, o: o, t: t, demands: make([]judge.PerSource[demand], len(o.Rules)), pairs: make([]map[pair]int32, len(o.Rules)),
 		sent: make([]whatIfSource, len(t.Sources))}

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"sluice/loadgen/page"
+	"sluice/loadgen/report"
 )
 
 // whatIfPage is what the template shows.
@@ -38,8 +39,8 @@ func WriteWhatIfHTML(w io.Writer, r *WhatIf) error {
 		return err
 	}
 	if len(r.timeline.Admitted) > 1 {
-		c, err := timelineChart(&r.timeline, nil)
-		if err := add(c, err, fmt.Sprintf("What would have become of the requests, in steps of %s.", Seconds(r.timeline.Step).round())); err != nil {
+		c, err := report.TimelineChart(&r.timeline, nil)
+		if err := add(c, err, fmt.Sprintf("What would have become of the requests, in steps of %s.", report.Seconds(r.timeline.Step).Round())); err != nil {
 			return err
 		}
 	}

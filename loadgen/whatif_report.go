@@ -74,7 +74,7 @@ func (r *WhatIf) lines() []string {
 	if run.Start != nil {
 		about = append(about, "from "+run.Start.Format(time.RFC3339))
 	}
-	about = append(about, "over "+run.Duration.round())
+	about = append(about, "over "+run.Duration.Round())
 	if run.Lines > 0 {
 		about = append(about, page.Thousands(uint64(run.Lines))+" lines read, "+trace.SkippedText(run.Skipped))
 	}

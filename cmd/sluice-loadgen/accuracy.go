@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
 )
@@ -63,7 +63,7 @@ func cmdAccuracy(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%d runs in %v\n", len(reports), time.Since(began).Round(time.Second))
-	if err := toFile(*file, func(w io.Writer) error { return loadgen.WriteJSON(w, reports...) }); err != nil {
+	if err := toFile(*file, func(w io.Writer) error { return report.WriteJSON(w, reports...) }); err != nil {
 		return err
 	}
 	return promises(reports)
@@ -107,7 +107,7 @@ func (s *accuracySuite) load(dir string) error {
 type section struct {
 	title string
 	runs  []accuracyRun
-	print func(w io.Writer, title string, reports []*loadgen.Report)
+	print func(w io.Writer, title string, reports []*report.Report)
 }
 
 type accuracyRun struct {
@@ -151,7 +151,7 @@ func (s *accuracySuite) sections() []section {
 }
 
 // run makes all runs, as many at once as there are processors, and prints each section when it is complete.
-func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*loadgen.Report, err error) {
+func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*report.Report, err error) {
 	for _, sec := range s.sections() {
 		reports, err := s.runSection(ctx, sec)
 		if err != nil {
@@ -176,8 +176,8 @@ func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*loadgen.Re
 	return all, nil
 }
 
-func (s *accuracySuite) runSection(ctx context.Context, sec section) ([]*loadgen.Report, error) {
-	reports, errs := make([]*loadgen.Report, len(sec.runs)), make([]error, len(sec.runs))
+func (s *accuracySuite) runSection(ctx context.Context, sec section) ([]*report.Report, error) {
+	reports, errs := make([]*report.Report, len(sec.runs)), make([]error, len(sec.runs))
 	var next, done atomic.Int64
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -193,7 +193,7 @@ func (s *accuracySuite) runSection(ctx context.Context, sec section) ([]*loadgen
 	return reports, errors.Join(append(errs, ctx.Err())...)
 }
 
-func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*loadgen.Report, error) {
+func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*report.Report, error) {
 	t, err := r.trace()
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*loadgen.Report
 }
 
 // promises names what was promised without an if, and not kept.
-func promises(reports []*loadgen.Report) (err error) {
+func promises(reports []*report.Report) (err error) {
 	for _, r := range reports {
 		if f := &r.Figures; f.BeyondBound > 0 {
 			err = errors.Join(err, fmt.Errorf("%s%s, limit %d: %d sources were admitted more than the design allows", r.Run.Trace, r.Run.Workload, r.Run.Limit, f.BeyondBound))

@@ -6,11 +6,11 @@ import (
 	"math"
 	"text/tabwriter"
 
-	"sluice/loadgen"
+	"sluice/loadgen/report"
 )
 
 // printTotals writes a line for each estimate and trace over all limits, and the totals beside those of two plain counters.
-func printTotals(w io.Writer, title string, reports []*loadgen.Report) {
+func printTotals(w io.Writer, title string, reports []*report.Report) {
 	fmt.Fprintf(w, "%s\n", title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "  estimate\ttrace\trequests\twrong\tlimited\tblocks\tper block\ttwo counters\tratio\tmean gap\tnever over, refused\tover, never refused\tworst window\tbeyond bound\t")
@@ -34,7 +34,7 @@ func printTotals(w io.Writer, title string, reports []*loadgen.Report) {
 	fmt.Fprintln(w)
 }
 
-func name(r *loadgen.Report) string { return r.Run.Trace + r.Run.Workload }
+func name(r *report.Report) string { return r.Run.Trace + r.Run.Workload }
 
 // accuracyLine sums up runs.
 type accuracyLine struct {
@@ -46,7 +46,7 @@ type accuracyLine struct {
 	margin                                   float64
 }
 
-func (l *accuracyLine) add(r *loadgen.Report) {
+func (l *accuracyLine) add(r *report.Report) {
 	f := &r.Figures
 	l.runs++
 	l.requests += f.Requests
@@ -78,7 +78,7 @@ func (l *accuracyLine) write(w io.Writer, estimate, trace string) {
 }
 
 // printAttacks writes a line for each attack.
-func printAttacks(w io.Writer, title string, reports []*loadgen.Report) {
+func printAttacks(w io.Writer, title string, reports []*report.Report) {
 	fmt.Fprintf(w, "%s\n", title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "  estimate\tattack\tlimit\tworst window\tallowed\tbeyond\twrong\ttwo counters\tblocks\tgood refused\tsharing an abuser's source\tfirst edge p99\tevery edge p99\t")

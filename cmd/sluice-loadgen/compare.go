@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/loadgen"
 	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/pop"
 )
@@ -43,7 +43,7 @@ func cmdCompare(ctx context.Context, args []string) error {
 	if *lease > rules[0].Counter.Limit {
 		return usagef("--lease %d: want at most the limit, %d", *lease, rules[0].Counter.Limit)
 	}
-	var reports []*loadgen.Report
+	var reports []*report.Report
 	for len(rules) > 0 { // limit by limit: those of one limit differ in their estimate
 		same := rules[:len(rule.estimates)]
 		rules = rules[len(same):]
@@ -61,7 +61,7 @@ func cmdCompare(ctx context.Context, args []string) error {
 }
 
 // compare runs the designs of others, and Sluice under each of the rules, which differ in their estimate alone.
-func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlags, d design.Options) (*loadgen.Report, error) {
+func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlags, d design.Options) (*report.Report, error) {
 	began := time.Now()
 	if mode == judge.Estimator { // nobody is blocked, by no edge and not by the PoP
 		rules = slices.Clone(rules)
@@ -74,18 +74,18 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.edges, size.rtt, rule.Counter.SubWindows
 	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout}
 
-	report := &loadgen.Report{}
-	report.Run.Command = "compare"
-	report.Run.Describe(t)
-	report.Run.Mode, report.Run.Limit, report.Run.Window = mode.String(), d.Limit, loadgen.Seconds(d.Window)
-	report.Run.SubWindows, report.Run.Estimate = d.SubWindows, rule.Counter.Estimate.String()
-	report.Run.MitigationTimeout = loadgen.Seconds(d.Timeout)
-	report.Run.Edges, report.Run.Nodes, report.Run.RoundTrip = size.edges, size.nodes, loadgen.Seconds(size.rtt)
-	report.Run.PerConnection = size.perConnection
-	report.SetNames(t)
+	r := &report.Report{}
+	r.Run.Command = "compare"
+	r.Run.Describe(t)
+	r.Run.Mode, r.Run.Limit, r.Run.Window = mode.String(), d.Limit, report.Seconds(d.Window)
+	r.Run.SubWindows, r.Run.Estimate = d.SubWindows, rule.Counter.Estimate.String()
+	r.Run.MitigationTimeout = report.Seconds(d.Timeout)
+	r.Run.Edges, r.Run.Nodes, r.Run.RoundTrip = size.edges, size.nodes, report.Seconds(size.rtt)
+	r.Run.PerConnection = size.perConnection
+	r.SetNames(t)
 
 	base, worst := judge.Baseline(t, mode, o)
-	report.Baseline = &base
+	r.Baseline = &base
 	entries, err := allDesigns(t, mode, rules, size, d)
 	if err != nil {
 		return nil, err
@@ -110,17 +110,17 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 		if err != nil {
 			return nil, err
 		}
-		report.Designs = append(report.Designs, design)
+		r.Designs = append(r.Designs, design)
 		if main {
-			report.Figures = design.Figures
+			r.Figures = design.Figures
 		}
 	}
 	if left > 0 {
-		report.Run.Notes = append(report.Run.Notes,
+		r.Run.Notes = append(r.Run.Notes,
 			fmt.Sprintf("%d designs have no estimate of the requests in a window and are left out; --mode deployed has them", left))
 	}
-	report.Run.Took = loadgen.Seconds(time.Since(began))
-	return report, nil
+	r.Run.Took = report.Seconds(time.Since(began))
+	return r, nil
 }
 
 // ours is how the limiter is called in the table.

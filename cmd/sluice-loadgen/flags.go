@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/loadgen"
+	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
 )
@@ -128,14 +128,14 @@ func addOutput(flags *pflag.FlagSet) *outputFlags {
 }
 
 // write writes reports to standard output and to the files asked for.
-func (f *outputFlags) write(stdout io.Writer, reports ...*loadgen.Report) error {
-	if err := loadgen.WriteText(stdout, reports...); err != nil {
+func (f *outputFlags) write(stdout io.Writer, reports ...*report.Report) error {
+	if err := report.WriteText(stdout, reports...); err != nil {
 		return err
 	}
-	if err := toFile(f.json, func(w io.Writer) error { return loadgen.WriteJSON(w, reports...) }); err != nil {
+	if err := toFile(f.json, func(w io.Writer) error { return report.WriteJSON(w, reports...) }); err != nil {
 		return err
 	}
-	return toFile(f.html, func(w io.Writer) error { return loadgen.WriteHTML(w, reports...) })
+	return toFile(f.html, func(w io.Writer) error { return report.WriteHTML(w, reports...) })
 }
 
 // toFile writes a file, or nothing where no name is given.

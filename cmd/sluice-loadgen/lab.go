@@ -16,6 +16,7 @@ import (
 	"sluice/counter"
 	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
 	"sluice/pop"
 )
 
@@ -84,7 +85,7 @@ func cmdLab(ctx context.Context, args []string) error {
 		return f.runCheck(ctx, rules[0], send, traffic)
 	}
 
-	var reports []*loadgen.Report
+	var reports []*report.Report
 	var unsound error
 	for _, r := range rules {
 		l := &live{command: "lab", mode: mode, rule: r, send: send, edges: slices.Repeat([]int{f.edges}, f.pops), nodes: f.nodes}
@@ -163,7 +164,7 @@ func (f *labFlags) lab(rule pop.Rule, mode judge.Mode, carrier loadgen.Carrier) 
 }
 
 // run makes one run. A report comes with an error where the run can be judged but was not sound.
-func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadgen.Fault) (*loadgen.Report, error) {
+func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadgen.Fault) (*report.Report, error) {
 	lab, err := f.lab(l.rule, l.mode, l.send.carrier)
 	if err != nil {
 		return nil, err

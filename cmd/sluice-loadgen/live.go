@@ -13,6 +13,7 @@ import (
 	"sluice/counter"
 	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/pop"
 )
@@ -76,7 +77,7 @@ type live struct {
 const slack = time.Millisecond
 
 // judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge.
-func (l *live) judge(out *loadgen.Outcome, inForce []judge.InForce) *loadgen.Report {
+func (l *live) judge(out *loadgen.Outcome, inForce []judge.InForce) *report.Report {
 	o := judge.Options{
 		Limit: l.rule.Counter.Limit, Window: l.rule.Counter.Window, Timeout: l.rule.Timeout, Slack: slack,
 		Reach: reach(l.trace, l.affinity, l.edges),
@@ -92,20 +93,20 @@ func (l *live) judge(out *loadgen.Outcome, inForce []judge.InForce) *loadgen.Rep
 	}
 	o.Ideal = newIdeal(perfect, l.rule).over
 
-	report := &loadgen.Report{Baseline: &base, Figures: judge.Judge(l.mode, o, out.Decisions, inForce)}
+	found := &report.Report{Baseline: &base, Figures: judge.Judge(l.mode, o, out.Decisions, inForce)}
 	late := out.Late()
-	report.Figures.SendError = &late
-	r := &report.Run
+	found.Figures.SendError = &late
+	r := &found.Run
 	r.Describe(l.trace)
-	r.Duration = loadgen.Seconds(float64(l.trace.Duration()) * l.send.speed)
+	r.Duration = report.Seconds(float64(l.trace.Duration()) * l.send.speed)
 	r.Command, r.Mode = l.command, l.mode.String()
-	r.Limit, r.Window, r.MitigationTimeout = o.Limit, loadgen.Seconds(o.Window), loadgen.Seconds(o.Timeout)
+	r.Limit, r.Window, r.MitigationTimeout = o.Limit, report.Seconds(o.Window), report.Seconds(o.Timeout)
 	r.SubWindows, r.Estimate = l.rule.Counter.SubWindows, l.rule.Counter.Estimate.String()
 	r.PoPs, r.Edges, r.Nodes = len(l.edges), slices.Max(l.edges), l.nodes
 	r.PerConnection, r.Speed, r.Carrier = l.send.perConnection, l.send.speed, l.send.carrier.String()
-	r.Took = loadgen.Seconds(out.Took)
+	r.Took = report.Seconds(out.Took)
 	r.Notes = append(r.Notes, clientNotes(out)...)
-	return report
+	return found
 }
 
 func sourceOf(a netip.Addr) counter.Source { return counter.SourceOf(a, 32, 64) }

@@ -9,15 +9,15 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
-	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
 	"sluice/loadgen/workload"
 	"sluice/pop"
 )
 
 // simulatePublished judges every rule, and two plain counters, on one stream of the published size, one edge, in estimator
 // mode. Sources are independent, so each core takes the next one and needs the memory of one.
-func simulatePublished(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*loadgen.Report, error) {
+func simulatePublished(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*report.Report, error) {
 	first := rules[0].Counter
 	stream, err := workload.NewPublished(name, scale)
 	if err != nil {
@@ -68,18 +68,18 @@ func simulatePublished(ctx context.Context, name string, scale int, seed uint64,
 	for _, b := range workers[1:] {
 		total.add(b)
 	}
-	var reports []*loadgen.Report
+	var reports []*report.Report
 	base := total.base.Figures()
 	for i, r := range rules {
 		f := total.judges[i].Figures()
 		f.DecisionsASecond = float64(f.Requests) / total.busy[i].Seconds() // on one core, without what making the traffic takes
-		report := &loadgen.Report{Figures: f, Baseline: &base}
-		report.Run = loadgen.Run{
+		found := &report.Report{Figures: f, Baseline: &base}
+		found.Run = report.Run{
 			Command: "simulate", Mode: judge.Estimator.String(), Workload: name, Seed: seed,
-			Limit: r.Counter.Limit, Window: loadgen.Seconds(r.Counter.Window), SubWindows: r.Counter.SubWindows,
-			Estimate: r.Counter.Estimate.String(), Edges: 1, Took: loadgen.Seconds(took),
+			Limit: r.Counter.Limit, Window: report.Seconds(r.Counter.Window), SubWindows: r.Counter.SubWindows,
+			Estimate: r.Counter.Estimate.String(), Edges: 1, Took: report.Seconds(took),
 		}
-		reports = append(reports, report)
+		reports = append(reports, found)
 	}
 	return reports, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/pflag"
 
-	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
 	"sluice/pop"
@@ -42,7 +42,7 @@ func cmdSimulate(ctx context.Context, args []string) error {
 		}
 		return out.write(os.Stdout, reports...)
 	}
-	var reports []*loadgen.Report
+	var reports []*report.Report
 	for _, r := range rules {
 		t, err := trace.load(r.Counter.Limit, r.Counter.Window, size.edges)
 		if err != nil {
@@ -59,27 +59,27 @@ func cmdSimulate(ctx context.Context, args []string) error {
 
 // simulate runs one rule over a trace: the two-counter baseline, the formula with perfect knowledge, and, where there is more than
 // one edge or a fault, the PoP.
-func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFlags) (*loadgen.Report, error) {
+func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFlags) (*report.Report, error) {
 	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout}
 	began := time.Now()
 	base, worst := judge.Baseline(t, mode, o)
 	o.Watch = worst
 	v := judge.VirtualOptions{Edges: size.edges, PerConnection: size.perConnection, Seed: t.Seed}
 
-	report := &loadgen.Report{Baseline: &base}
-	report.Run.Describe(t)
-	report.SetNames(t)
-	report.Run.Command = "simulate"
-	report.Run.Limit, report.Run.Window = rule.Counter.Limit, loadgen.Seconds(rule.Counter.Window)
-	report.Run.SubWindows, report.Run.Estimate = rule.Counter.SubWindows, rule.Counter.Estimate.String()
-	report.Run.MitigationTimeout = loadgen.Seconds(rule.Timeout)
-	report.Run.Mode = mode.String()
-	report.Run.Edges, report.Run.Nodes = size.edges, size.nodes
-	report.Run.RoundTrip, report.Run.Skew = loadgen.Seconds(size.rtt), loadgen.Seconds(size.skew)
-	report.Run.PerConnection = size.perConnection
-	report.Run.Faults = append(slices.Clone(size.faults), flapLines(size.flaps)...)
+	r := &report.Report{Baseline: &base}
+	r.Run.Describe(t)
+	r.SetNames(t)
+	r.Run.Command = "simulate"
+	r.Run.Limit, r.Run.Window = rule.Counter.Limit, report.Seconds(rule.Counter.Window)
+	r.Run.SubWindows, r.Run.Estimate = rule.Counter.SubWindows, rule.Counter.Estimate.String()
+	r.Run.MitigationTimeout = report.Seconds(rule.Timeout)
+	r.Run.Mode = mode.String()
+	r.Run.Edges, r.Run.Nodes = size.edges, size.nodes
+	r.Run.RoundTrip, r.Run.Skew = report.Seconds(size.rtt), report.Seconds(size.skew)
+	r.Run.PerConnection = size.perConnection
+	r.Run.Faults = append(slices.Clone(size.faults), flapLines(size.flaps)...)
 	if size.pops > 1 {
-		report.Run.PoPs = size.pops
+		r.Run.PoPs = size.pops
 	}
 
 	if !size.quiet {
@@ -97,7 +97,7 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 		return nil, err
 	}
 	formula.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
-	report.Figures = formula
+	r.Figures = formula
 	if size.nodes > 0 {
 		o.Bound = boundOf(t, rule, size)
 		pop := func(undisturbed bool) (*judge.Figures, error) {
@@ -120,18 +120,18 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 			return nil, err
 		}
 		var faults *judge.Figures
-		report.Figures = *delay
+		r.Figures = *delay
 		if len(size.troubles)+len(size.routes) > 0 {
 			if faults, err = pop(false); err != nil {
 				return nil, err
 			}
-			report.Figures = *faults
+			r.Figures = *faults
 		}
 		split := judge.NewSplit(&formula, delay, faults)
-		report.Split = &split
+		r.Split = &split
 	}
-	report.Run.Took = loadgen.Seconds(time.Since(began))
-	return report, nil
+	r.Run.Took = report.Seconds(time.Since(began))
+	return r, nil
 }
 
 func progress(total int, what string) *progressbar.ProgressBar {

@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
 )
 
 // simulated runs simulate over a short workload and reads its report.
-func simulated(t *testing.T, args ...string) loadgen.Report {
+func simulated(t *testing.T, args ...string) report.Report {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
 	stdout := os.Stdout
@@ -30,7 +30,7 @@ func simulated(t *testing.T, args ...string) loadgen.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r loadgen.Report
+	var r report.Report
 	if err := json.Unmarshal(b, &r); err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"sluice/edge"
 	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
 )
@@ -97,7 +98,7 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 		pass++
 		return loadgen.RunWhatIf(ctx, t, o)
 	}
-	report, err := run(config, ask.top)
+	found, err := run(config, ask.top)
 	if err != nil {
 		return err
 	}
@@ -109,28 +110,28 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		report.Curves = append(report.Curves, curve)
+		found.Curves = append(found.Curves, curve)
 	}
 	bar.Finish()
-	report.Run.Command = "what-if"
-	report.Run.Describe(t)
-	report.Run.Mode, report.Run.Edges = judge.Deployed.String(), 1
+	found.Run.Command = "what-if"
+	found.Run.Describe(t)
+	found.Run.Mode, found.Run.Edges = judge.Deployed.String(), 1
 	if r := first; len(config.Rules) == 1 {
-		report.Run.Limit, report.Run.Window, report.Run.SubWindows = r.Limit, loadgen.Seconds(r.Window), r.SubWindows
-		report.Run.MitigationTimeout, report.Run.Estimate = loadgen.Seconds(r.MitigationTimeout), config.Estimate.String()
+		found.Run.Limit, found.Run.Window, found.Run.SubWindows = r.Limit, report.Seconds(r.Window), r.SubWindows
+		found.Run.MitigationTimeout, found.Run.Estimate = report.Seconds(r.MitigationTimeout), config.Estimate.String()
 		if r.Estimate != nil {
-			report.Run.Estimate = r.Estimate.String()
+			found.Run.Estimate = r.Estimate.String()
 		}
 	}
-	report.Run.Notes = notes(t, config)
-	report.Run.Took = loadgen.Seconds(time.Since(began))
-	if err := loadgen.WriteWhatIfText(os.Stdout, report); err != nil {
+	found.Run.Notes = notes(t, config)
+	found.Run.Took = report.Seconds(time.Since(began))
+	if err := loadgen.WriteWhatIfText(os.Stdout, found); err != nil {
 		return err
 	}
-	if err := toFile(out.json, func(w io.Writer) error { return loadgen.WriteWhatIfJSON(w, report) }); err != nil {
+	if err := toFile(out.json, func(w io.Writer) error { return loadgen.WriteWhatIfJSON(w, found) }); err != nil {
 		return err
 	}
-	return toFile(out.html, func(w io.Writer) error { return loadgen.WriteWhatIfHTML(w, report) })
+	return toFile(out.html, func(w io.Writer) error { return loadgen.WriteWhatIfHTML(w, found) })
 }
 
 // prefixes reads --good.

@@ -1,4 +1,4 @@
-package loadgen
+package report
 
 import (
 	"bytes"
@@ -79,7 +79,7 @@ func (r *Report) plots() ([]page.Figure, error) {
 		if len(r.Run.Faults) > 0 {
 			marks = " Upright marks: the faults."
 		}
-		add(timelineChart(t, r.Run.Faults))("What became of the requests, in steps of %s.%s", page.Duration(t.Step.Seconds()), marks)
+		add(TimelineChart(t, r.Run.Faults))("What became of the requests, in steps of %s.%s", page.Duration(t.Step.Seconds()), marks)
 	}
 	if !f.ErrorDistribution.IsZero() {
 		add(binsChart("(estimate − exact) / exact, %", "% of requests", false, f.ErrorDistribution, base.ErrorDistribution))(

@@ -1,4 +1,6 @@
-package loadgen
+// Package report is what a run found, beside what it was given, as text, JSON and HTML: the figures of its judge in columns with those
+// of two plain counters and what was published, other designs on the same stream, and plots.
+package report
 
 import (
 	"encoding/json"

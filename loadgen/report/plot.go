@@ -1,4 +1,4 @@
-package loadgen
+package report
 
 import (
 	"errors"
@@ -121,8 +121,8 @@ func blockChart(t *judge.TimeToBlock) (*page.Chart, error) {
 	return c, nil
 }
 
-// timelineChart is what became of requests over time, with a mark at every fault.
-func timelineChart(t *judge.Timeline, faults []string) (*page.Chart, error) {
+// TimelineChart is what became of requests over time, with a mark at every fault.
+func TimelineChart(t *judge.Timeline, faults []string) (*page.Chart, error) {
 	unit, name := unitFor(time.Duration(len(t.Admitted)) * t.Step)
 	c := page.NewChart(name+" into the run", "requests per second")
 	top := 0.0

@@ -1,4 +1,4 @@
-package loadgen
+package report
 
 import (
 	"fmt"
@@ -160,7 +160,7 @@ func (r *Run) lines() []string {
 	if r.Start != nil {
 		about = append(about, "from "+r.Start.Format(time.RFC3339))
 	}
-	about = append(about, "over "+r.Duration.round())
+	about = append(about, "over "+r.Duration.Round())
 	if r.Speed != 0 && r.Speed != 1 {
 		about = append(about, page.Significant(r.Speed)+" times as fast")
 	}
@@ -199,7 +199,7 @@ func (r *Run) lines() []string {
 	return out
 }
 
-func (s Seconds) round() string { return time.Duration(s).Round(time.Second / 10).String() }
+func (s Seconds) Round() string { return time.Duration(s).Round(time.Second / 10).String() }
 
 // table is the figures in columns: this run, the baseline, what was published.
 func (r *Report) table() [][]string {
