@@ -16,10 +16,10 @@ import (
 
 	"sluice/counter"
 	"sluice/edge"
-	"sluice/loadgen"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
+	"sluice/loadgen/whatif"
 	"sluice/mitigation"
 )
 
@@ -83,11 +83,11 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 	began := time.Now()
 	passes := 1
 	for _, r := range curves {
-		passes += len(loadgen.LimitsAround(config.Rules[r].Limit, counter.MaxLimit))
+		passes += len(whatif.LimitsAround(config.Rules[r].Limit, counter.MaxLimit))
 	}
 	bar, pass := progress(passes*len(t.Requests), "as it is"), 0
 	defer bar.Finish()
-	run := func(c *edge.Config, top int) (*loadgen.WhatIf, error) {
+	run := func(c *edge.Config, top int) (*whatif.Report, error) {
 		o, err := rehearse(t, c)
 		if err != nil {
 			return nil, err
@@ -96,14 +96,14 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 		base := pass * len(t.Requests)
 		o.Progress = func(done int) { bar.Set(base + done) }
 		pass++
-		return loadgen.RunWhatIf(ctx, t, o)
+		return whatif.Run(ctx, t, o)
 	}
 	found, err := run(config, ask.top)
 	if err != nil {
 		return err
 	}
 	for _, r := range curves {
-		curve, err := drawCurve(config, config.Rules[r], func(c *edge.Config, limit uint32) (*loadgen.WhatIf, error) {
+		curve, err := drawCurve(config, config.Rules[r], func(c *edge.Config, limit uint32) (*whatif.Report, error) {
 			bar.Describe(fmt.Sprintf("%s at %d", config.Rules[r].Name, limit))
 			return run(c, 1)
 		})
@@ -125,13 +125,13 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 	}
 	found.Run.Notes = notes(t, config)
 	found.Run.Took = report.Seconds(time.Since(began))
-	if err := loadgen.WriteWhatIfText(os.Stdout, found); err != nil {
+	if err := whatif.WriteText(os.Stdout, found); err != nil {
 		return err
 	}
-	if err := toFile(out.json, func(w io.Writer) error { return loadgen.WriteWhatIfJSON(w, found) }); err != nil {
+	if err := toFile(out.json, func(w io.Writer) error { return whatif.WriteJSON(w, found) }); err != nil {
 		return err
 	}
-	return toFile(out.html, func(w io.Writer) error { return loadgen.WriteWhatIfHTML(w, found) })
+	return toFile(out.html, func(w io.Writer) error { return whatif.WriteHTML(w, found) })
 }
 
 // prefixes reads --good.
@@ -222,9 +222,9 @@ func (f *whatIfFlags) curved(c *edge.Config) (rules []int, err error) {
 }
 
 // drawCurve tries a rule at other limits, alone and enforced.
-func drawCurve(c *edge.Config, r edge.RuleConfig, run func(*edge.Config, uint32) (*loadgen.WhatIf, error)) (loadgen.Curve, error) {
-	curve := loadgen.Curve{Rule: r.Name, Limit: r.Limit}
-	for _, limit := range loadgen.LimitsAround(r.Limit, counter.MaxLimit) {
+func drawCurve(c *edge.Config, r edge.RuleConfig, run func(*edge.Config, uint32) (*whatif.Report, error)) (whatif.Curve, error) {
+	curve := whatif.Curve{Rule: r.Name, Limit: r.Limit}
+	for _, limit := range whatif.LimitsAround(r.Limit, counter.MaxLimit) {
 		alone := *c
 		r.Limit, r.Mode = limit, edge.Enforce
 		alone.Rules, alone.Shadow = []edge.RuleConfig{r}, false
@@ -238,8 +238,8 @@ func drawCurve(c *edge.Config, r edge.RuleConfig, run func(*edge.Config, uint32)
 }
 
 // rehearse has one edge with the configuration judge a trace, as loadgen wants it.
-func rehearse(t *trace.Trace, c *edge.Config) (loadgen.WhatIfOptions, error) {
-	var o loadgen.WhatIfOptions
+func rehearse(t *trace.Trace, c *edge.Config) (whatif.Options, error) {
+	var o whatif.Options
 	room := len(c.Rules) * roomFor(t)
 	counters := min(room, 20_000_000)
 	r, err := edge.NewRehearsal(c, counter.New(counter.Options{Counters: counters, Phase: simSecret.Phase}), mitigation.New(counters, nil))
@@ -247,7 +247,7 @@ func rehearse(t *trace.Trace, c *edge.Config) (loadgen.WhatIfOptions, error) {
 		return o, err
 	}
 	for _, rule := range c.Rules {
-		o.Rules = append(o.Rules, loadgen.WhatIfRule{
+		o.Rules = append(o.Rules, whatif.Rule{
 			Name: rule.Name, About: about(rule), Limit: rule.Limit, Window: time.Duration(rule.Window),
 			Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == edge.Shadow,
 		})
@@ -257,8 +257,8 @@ func rehearse(t *trace.Trace, c *edge.Config) (loadgen.WhatIfOptions, error) {
 	for i := range numbers {
 		numbers[i] = make(map[counter.Source]int32)
 	}
-	var cases []loadgen.RehearsedCase
-	o.Rehearse = func(i int) loadgen.Rehearsed {
+	var cases []whatif.RuleResult
+	o.Rehearse = func(i int) whatif.Rehearsed {
 		q := &t.Requests[i]
 		method, target := q.Line()
 		said := r.Judge(edge.PastRequest{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status)}, start.Add(q.At))
@@ -269,9 +269,9 @@ func rehearse(t *trace.Trace, c *edge.Config) (loadgen.WhatIfOptions, error) {
 				n = int32(len(numbers[k.Rule]))
 				numbers[k.Rule][k.Source] = n
 			}
-			cases = append(cases, loadgen.RehearsedCase{Rule: k.Rule, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts})
+			cases = append(cases, whatif.RuleResult{Rule: k.Rule, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts})
 		}
-		return loadgen.Rehearsed{Denied: said.Denied, Allowed: said.Allowed, Refused: said.Refused, Cases: cases}
+		return whatif.Rehearsed{Denied: said.Denied, Allowed: said.Allowed, Refused: said.Refused, Results: cases}
 	}
 	return o, nil
 }

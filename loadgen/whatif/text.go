@@ -1,4 +1,4 @@
-package loadgen
+package whatif
 
 import (
 	"encoding/json"
@@ -31,16 +31,16 @@ func (m Moment) MarshalJSON() ([]byte, error) {
 	return json.Marshal(m.start.Add(m.Since).UTC())
 }
 
-// WriteWhatIfJSON writes a report as one object.
-func WriteWhatIfJSON(w io.Writer, r *WhatIf) error {
+// WriteJSON writes a report as one object.
+func WriteJSON(w io.Writer, r *Report) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
 	return e.Encode(r)
 }
 
-// WriteWhatIfText writes a report as tables.
-func WriteWhatIfText(w io.Writer, r *WhatIf) error {
+// WriteText writes a report as tables.
+func WriteText(w io.Writer, r *Report) error {
 	var b strings.Builder
 	for _, line := range append(r.lines(), "", r.sentence(), "") {
 		b.WriteString(line + "\n")
@@ -67,7 +67,7 @@ func WriteWhatIfText(w io.Writer, r *WhatIf) error {
 }
 
 // lines says in a few lines what was asked.
-func (r *WhatIf) lines() []string {
+func (r *Report) lines() []string {
 	run := &r.Run
 	out := []string{"what-if: " + run.Trace + run.Workload}
 	about := []string{fmt.Sprintf("seed %d", run.Seed)}
@@ -91,7 +91,7 @@ func (r *WhatIf) lines() []string {
 }
 
 // sentence is the answer in one sentence.
-func (r *WhatIf) sentence() string {
+func (r *Report) sentence() string {
 	f := &r.Figures
 	s := fmt.Sprintf("Would have refused %s of %s requests (%s), of %s of %s sources (%s).",
 		page.Thousands(f.Refused), page.Thousands(f.Requests), page.Percent(f.RefusedRatio),
@@ -105,7 +105,7 @@ func (r *WhatIf) sentence() string {
 	return s
 }
 
-func (r *WhatIf) rulesTable() [][]string {
+func (r *Report) rulesTable() [][]string {
 	out := [][]string{{"rule", "limit", "window", "block", "requests", "refused", "share", "sources", "over it", "blocks", "first", "last"}}
 	for i := range r.Rules {
 		o := &r.Rules[i]
@@ -123,7 +123,7 @@ func (r *WhatIf) rulesTable() [][]string {
 	return out
 }
 
-func (r *WhatIf) refusedTable() [][]string {
+func (r *Report) refusedTable() [][]string {
 	several := len(r.Rules) > 1
 	head := []string{"who would be refused", "requests", "refused", "share", "blocks", "most in a window", "first", "last"}
 	if r.Good.Known > 0 {
@@ -164,7 +164,7 @@ func (r *WhatIf) refusedTable() [][]string {
 	return out
 }
 
-func (r *WhatIf) goodTable() [][]string {
+func (r *Report) goodTable() [][]string {
 	out := [][]string{{"good traffic caught", "requests", "refused", "share", "sources", "refused"}}
 	add := func(name string, c *Caught) {
 		if c != nil {
@@ -179,7 +179,7 @@ func (r *WhatIf) goodTable() [][]string {
 }
 
 // answers says what the origin thought of the requests.
-func (r *WhatIf) answers() string {
+func (r *Report) answers() string {
 	g := &r.Good
 	if g.Known == 0 {
 		return ""

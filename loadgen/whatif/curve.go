@@ -1,4 +1,4 @@
-package loadgen
+package whatif
 
 import (
 	"math"
@@ -33,7 +33,7 @@ type CurvePoint struct {
 }
 
 // Point is the figures as a point of a curve.
-func (r *WhatIf) Point(limit uint32) CurvePoint {
+func (r *Report) Point(limit uint32) CurvePoint {
 	f := &r.Figures
 	p := CurvePoint{
 		Limit: limit, Refused: f.Refused, RefusedRatio: f.RefusedRatio,

@@ -1,4 +1,6 @@
-package loadgen
+// Package whatif tells what rules would have done to the requests of a log: who would have been refused, when, how often, by which
+// rule, how much of it was good traffic, and how that changes with the limit. The rules are handed in as a function (Options.Rehearse).
+package whatif
 
 import (
 	"cmp"
@@ -12,11 +14,11 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// WhatIf is what rules would have done to the requests of a log: who would have been refused, when, how often, by which
+// Report is what rules would have done to the requests of a log: who would have been refused, when, how often, by which
 // rule, and how much of it was good traffic. It says nothing of what clients would have done on being refused.
-type WhatIf struct {
+type Report struct {
 	Run     report.Run      `json:"run"`
-	Figures WhatIfFigures   `json:"figures"`
+	Figures Figures         `json:"figures"`
 	Rules   []RuleOutcome   `json:"rules"`
 	Refused []RefusedSource `json:"refused"` // the most refused first, shadows' after all others
 	Good    GoodTraffic     `json:"good"`
@@ -27,8 +29,8 @@ type WhatIf struct {
 	timeline judge.Timeline
 }
 
-// WhatIfFigures is all rules together.
-type WhatIfFigures struct {
+// Figures is all rules together.
+type Figures struct {
 	Requests       uint64  `json:"requests"`
 	Refused        uint64  `json:"refused"` // by rules
 	RefusedRatio   float64 `json:"refused_ratio"`
@@ -39,8 +41,8 @@ type WhatIfFigures struct {
 	Allowed        uint64  `json:"allowed"` // by the list: no rule was asked
 }
 
-// WhatIfRule is a rule as far as a judge needs it.
-type WhatIfRule struct {
+// Rule is a rule as far as a judge needs it.
+type Rule struct {
 	Name    string
 	About   string // which requests, and how they are counted, for people
 	Limit   uint32
@@ -137,11 +139,11 @@ func (c *Caught) add(requests, refused uint64) {
 type Rehearsed struct {
 	Denied, Allowed bool // by lists; then no rule was asked
 	Refused         bool
-	Cases           []RehearsedCase
+	Results         []RuleResult
 }
 
-// RehearsedCase is one rule that a request falls under.
-type RehearsedCase struct {
+// RuleResult is one rule that a request falls under.
+type RuleResult struct {
 	Rule    int   // index of the rules
 	Counter int32 // who it counts, numbered from 0 for each rule
 	Refuses bool  // it refuses, or would if it were not a shadow
@@ -149,9 +151,9 @@ type RehearsedCase struct {
 	Counts  bool  // the rule counts requests of this kind
 }
 
-// WhatIfOptions is what is asked.
-type WhatIfOptions struct {
-	Rules []WhatIfRule
+// Options is what is asked.
+type Options struct {
+	Rules []Rule
 	// Rehearse has the rules judge request i; it is called for one after the other. The answer is valid until the next call.
 	Rehearse func(i int) Rehearsed
 	Good     []netip.Prefix // addresses to be called good
@@ -165,9 +167,9 @@ type demand struct {
 	most uint32
 }
 
-// RunWhatIf has rules judge a trace. It ends early with the error of ctx.
-func RunWhatIf(ctx context.Context, t *trace.Trace, o WhatIfOptions) (*WhatIf, error) {
-	w := &WhatIf{top: o.Top, start: t.Start, Rules: []RuleOutcome{}, Refused: []RefusedSource{}, Curves: []Curve{}}
+// Run has rules judge a trace. It ends early with the error of ctx.
+func Run(ctx context.Context, t *trace.Trace, o Options) (*Report, error) {
+	w := &Report{top: o.Top, start: t.Start, Rules: []RuleOutcome{}, Refused: []RefusedSource{}, Curves: []Curve{}}
 	if w.top == 0 {
 		w.top = 20
 	}
@@ -175,8 +177,8 @@ func RunWhatIf(ctx context.Context, t *trace.Trace, o WhatIfOptions) (*WhatIf, e
 		w.Rules = append(w.Rules, RuleOutcome{Name: r.Name, About: r.About, Limit: r.Limit, Window: report.Seconds(r.Window),
 			Timeout: report.Seconds(r.Timeout), Shadow: r.Shadow})
 	}
-	g := whatIfGather{WhatIf: w, o: o, t: t, demands: make([]judge.PerSource[demand], len(o.Rules)), pairs: make([]map[pair]int32, len(o.Rules)),
-		sent: make([]whatIfSource, len(t.Sources))}
+	g := rehearsal{Report: w, o: o, t: t, demands: make([]judge.PerSource[demand], len(o.Rules)), pairs: make([]map[pair]int32, len(o.Rules)),
+		sent: make([]sourceTally, len(t.Sources))}
 	for i := range g.pairs {
 		g.pairs[i] = make(map[pair]int32)
 	}
@@ -198,23 +200,23 @@ func RunWhatIf(ctx context.Context, t *trace.Trace, o WhatIfOptions) (*WhatIf, e
 // pair is a source under one of a rule's counters.
 type pair struct{ source, counter int32 }
 
-type whatIfSource struct {
+type sourceTally struct {
 	requests, refused uint64 // that rules were asked about
 	good, goodRefused uint64 // those that the trace calls good
 	called, over      bool
 }
 
-type whatIfGather struct {
-	*WhatIf
-	o       WhatIfOptions
+type rehearsal struct {
+	*Report
+	o       Options
 	t       *trace.Trace
 	demands []judge.PerSource[demand] // by rule and counter
 	pairs   []map[pair]int32          // by rule: index of all
 	all     []RefusedSource
-	sent    []whatIfSource // by source
+	sent    []sourceTally // by source
 }
 
-func (g *whatIfGather) request(i int) {
+func (g *rehearsal) request(i int) {
 	q := &g.t.Requests[i]
 	said := g.o.Rehearse(i)
 	f := &g.Figures
@@ -257,13 +259,13 @@ func (g *whatIfGather) request(i int) {
 	} else {
 		g.timeline.Admitted[step]++
 	}
-	for _, c := range said.Cases {
+	for _, c := range said.Results {
 		g.ruled(q, &c, answered)
 	}
 }
 
 // ruled takes in what one rule said.
-func (g *whatIfGather) ruled(q *trace.Request, c *RehearsedCase, answered bool) {
+func (g *rehearsal) ruled(q *trace.Request, c *RuleResult, answered bool) {
 	rule, out := &g.o.Rules[c.Rule], &g.Rules[c.Rule]
 	out.Requests++
 	d := g.demands[c.Rule].Of(c.Counter)
@@ -308,7 +310,7 @@ func (g *whatIfGather) ruled(q *trace.Request, c *RehearsedCase, answered bool) 
 	}
 }
 
-func (g *whatIfGather) finish() {
+func (g *rehearsal) finish() {
 	for i := range g.all {
 		p := &g.all[i]
 		rule := &g.o.Rules[p.rule]
@@ -354,7 +356,7 @@ func (g *whatIfGather) finish() {
 }
 
 // source sums up what became of one source.
-func (g *whatIfGather) source(i int) {
+func (g *rehearsal) source(i int) {
 	s, f := &g.sent[i], &g.Figures
 	if s.requests == 0 {
 		return

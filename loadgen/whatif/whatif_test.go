@@ -1,4 +1,4 @@
-package loadgen
+package whatif
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// whatIfTrace is three sources: one far over four a second, one over it once, one never.
-func whatIfTrace() *trace.Trace {
+// someTrace is three sources: one far over four a second, one over it once, one never.
+func someTrace() *trace.Trace {
 	t := &trace.Trace{Name: "mill.log", Seed: 1, Lines: 40, Skipped: map[string]int{}, Start: time.Date(2021, 3, 15, 7, 0, 0, 0, time.UTC),
 		Sources: []trace.Source{
 			{Name: "192.0.2.1", Addr: netip.MustParseAddr("192.0.2.1")},
@@ -43,20 +43,20 @@ func strictEvery(t *trace.Trace, n int) func(int) Rehearsed {
 		s := t.Requests[i].Source
 		seen[s]++
 		refuses := seen[s] >= n
-		return Rehearsed{Refused: refuses, Cases: []RehearsedCase{{Counter: s, Refuses: refuses, Begins: seen[s] == n, Counts: true}}}
+		return Rehearsed{Refused: refuses, Results: []RuleResult{{Counter: s, Refuses: refuses, Begins: seen[s] == n, Counts: true}}}
 	}
 }
 
 func TestWhatIf(t *testing.T) {
-	trace := whatIfTrace()
-	rules := []WhatIfRule{{Name: "default", Limit: 4, Window: time.Second, Timeout: time.Minute}}
-	w, err := RunWhatIf(t.Context(), trace, WhatIfOptions{Rules: rules, Rehearse: strictEvery(trace, 4), Good: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/32")}})
+	trace := someTrace()
+	rules := []Rule{{Name: "default", Limit: 4, Window: time.Second, Timeout: time.Minute}}
+	w, err := Run(t.Context(), trace, Options{Rules: rules, Rehearse: strictEvery(trace, 4), Good: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/32")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Run.Command = "what-if"
 	w.Run.Describe(trace)
-	want := WhatIfFigures{Requests: 40, Refused: 27 + 3 + 1, RefusedRatio: 31. / 40, Sources: 3, RefusedSources: 3, Blocks: 3}
+	want := Figures{Requests: 40, Refused: 27 + 3 + 1, RefusedRatio: 31. / 40, Sources: 3, RefusedSources: 3, Blocks: 3}
 	if diff := cmp.Diff(want, w.Figures); diff != "" {
 		t.Error(diff)
 	}
@@ -80,7 +80,7 @@ func TestWhatIf(t *testing.T) {
 	for _, limit := range LimitsAround(4, 100) {
 		r := rules[0]
 		r.Limit = limit
-		p, err := RunWhatIf(t.Context(), trace, WhatIfOptions{Rules: []WhatIfRule{r}, Rehearse: strictEvery(trace, int(limit))})
+		p, err := Run(t.Context(), trace, Options{Rules: []Rule{r}, Rehearse: strictEvery(trace, int(limit))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,15 +88,15 @@ func TestWhatIf(t *testing.T) {
 	}
 	w.Curves = append(w.Curves, curve)
 	var text, page, data bytes.Buffer
-	if err := WriteWhatIfText(&text, w); err != nil {
+	if err := WriteText(&text, w); err != nil {
 		t.Fatal(err)
 	}
 	golden.Check(t, "what-if.txt", text.Bytes())
-	if err := WriteWhatIfJSON(&data, w); err != nil {
+	if err := WriteJSON(&data, w); err != nil {
 		t.Fatal(err)
 	}
 	golden.Check(t, "what-if.json", data.Bytes())
-	if err := WriteWhatIfHTML(&page, w); err != nil {
+	if err := WriteHTML(&page, w); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(page.String(), "<svg"); n != 2 {
@@ -112,10 +112,10 @@ func TestWhatIf(t *testing.T) {
 // TestWhatIfRules: shadows refuse nobody, lists come first, a throttle's runs of refusals are its blocks, and a rule counts
 // what it counts.
 func TestWhatIfRules(t *testing.T) {
-	trace := whatIfTrace()
+	trace := someTrace()
 	seen := 0
-	w, err := RunWhatIf(t.Context(), trace, WhatIfOptions{
-		Rules: []WhatIfRule{{Name: "trial", Limit: 1, Window: time.Second, Shadow: true}, {Name: "throttle", Limit: 1, Window: time.Second}},
+	w, err := Run(t.Context(), trace, Options{
+		Rules: []Rule{{Name: "trial", Limit: 1, Window: time.Second, Shadow: true}, {Name: "throttle", Limit: 1, Window: time.Second}},
 		Rehearse: func(i int) Rehearsed {
 			switch trace.Requests[i].Source {
 			case 1:
@@ -124,7 +124,7 @@ func TestWhatIfRules(t *testing.T) {
 				return Rehearsed{Allowed: true}
 			}
 			seen++
-			return Rehearsed{Refused: seen%10 < 3, Cases: []RehearsedCase{
+			return Rehearsed{Refused: seen%10 < 3, Results: []RuleResult{
 				{Rule: 0, Refuses: true, Counts: true},
 				{Rule: 1, Refuses: seen%10 < 3, Begins: true, Counts: false},
 			}}
@@ -153,25 +153,25 @@ func TestWhatIfRules(t *testing.T) {
 // TestWhatIfOfNothing: a trace whose requests are all fine, without instants and without statuses.
 func TestWhatIfOfNothing(t *testing.T) {
 	trace := &trace.Trace{Name: "calm", Sources: []trace.Source{{Name: "a", Role: trace.Good}}, Requests: []trace.Request{{At: time.Second}}}
-	w, err := RunWhatIf(t.Context(), trace, WhatIfOptions{
-		Rules:    []WhatIfRule{{Name: "default", Limit: 1, Window: time.Second}},
-		Rehearse: func(int) Rehearsed { return Rehearsed{Cases: []RehearsedCase{{Counts: true}}} },
+	w, err := Run(t.Context(), trace, Options{
+		Rules:    []Rule{{Name: "default", Limit: 1, Window: time.Second}},
+		Rehearse: func(int) Rehearsed { return Rehearsed{Results: []RuleResult{{Counts: true}}} },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Curves = append(w.Curves, Curve{Rule: "default", Limit: 1, Points: []CurvePoint{w.Point(1), w.Point(2)}})
 	var text, page, data bytes.Buffer
-	if err := WriteWhatIfText(&text, w); err != nil {
+	if err := WriteText(&text, w); err != nil {
 		t.Fatal(err)
 	}
 	if s := text.String(); strings.Contains(s, "who would be refused") || strings.Contains(s, "2xx") || !strings.Contains(s, "Would have refused 0 of 1 requests (0 %)") {
 		t.Error(s)
 	}
-	if err := WriteWhatIfHTML(&page, w); err != nil {
+	if err := WriteHTML(&page, w); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteWhatIfJSON(&data, w); err != nil {
+	if err := WriteJSON(&data, w); err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
@@ -186,7 +186,7 @@ func TestWhatIfOfNothing(t *testing.T) {
 func TestWhatIfEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := RunWhatIf(ctx, whatIfTrace(), WhatIfOptions{}); err == nil {
+	if _, err := Run(ctx, someTrace(), Options{}); err == nil {
 		t.Error("it ran though its context was done")
 	}
 }

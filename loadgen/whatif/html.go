@@ -1,4 +1,4 @@
-package loadgen
+package whatif
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"sluice/loadgen/report"
 )
 
-// whatIfPage is what the template shows.
-type whatIfPage struct {
+// reportPage is what the template shows.
+type reportPage struct {
 	Title, Sentence, Answers string
 	Lines                    []string
 	Rules, Refused, Good     [][]string
@@ -20,10 +20,10 @@ type whatIfPage struct {
 	Curves                   [][][]string
 }
 
-// WriteWhatIfHTML writes a report as one page that needs nothing else, in the manner of WriteHTML.
-func WriteWhatIfHTML(w io.Writer, r *WhatIf) error {
+// WriteHTML writes a report as one page that needs nothing else, in the manner of WriteHTML.
+func WriteHTML(w io.Writer, r *Report) error {
 	lines := r.lines()
-	p := whatIfPage{
+	p := reportPage{
 		Title: lines[0], Lines: lines[1:], Sentence: r.sentence(), Answers: r.answers(),
 		Rules: r.rulesTable(), Good: r.goodTable(), More: len(r.Refused) - r.top,
 	}
@@ -55,7 +55,7 @@ func WriteWhatIfHTML(w io.Writer, r *WhatIf) error {
 			return err
 		}
 	}
-	t, err := template.New("what-if").Parse(htmlWhatIf)
+	t, err := template.New("what-if").Parse(htmlReport)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func WriteWhatIfHTML(w io.Writer, r *WhatIf) error {
 	return err
 }
 
-const htmlWhatIf = `<!doctype html>
+const htmlReport = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
