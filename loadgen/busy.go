@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -211,10 +210,4 @@ func (r *busyRun) ready(e event) error {
 		return nil // its answer is another event
 	}
 	return nil
-}
-
-// abort closes a connection with a reset: thousands a second would soon use up all ports otherwise, each for a minute.
-func abort(fd int) {
-	_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
-	closeSocket(fd)
 }

@@ -97,21 +97,6 @@ func (s *sender) prepare(c *conn, request int32) {
 	s.busy++
 }
 
-// writeMost writes as much as the socket takes now and returns what is left.
-func writeMost(fd int, b []byte) (left []byte, err error) {
-	for len(b) > 0 {
-		n, err := write(fd, b)
-		if err == errAgain {
-			return b, nil
-		}
-		if err != nil {
-			return b, err
-		}
-		b = b[n:]
-	}
-	return b, nil
-}
-
 // flush writes what is left of the request.
 func (s *sender) flush(c *conn) error {
 	var err error

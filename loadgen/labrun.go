@@ -52,21 +52,6 @@ func (o *LabOutcome) Err() error {
 	return errors.Join(errs...)
 }
 
-// Trouble says what the client errors were.
-func (o *Outcome) Trouble() string {
-	var out []string
-	for reason, n := range o.Errors {
-		out = append(out, fmt.Sprintf("%s: %d", reason, n))
-	}
-	for status, n := range o.Statuses {
-		if status >= 500 {
-			out = append(out, fmt.Sprintf("status %d: %d", status, n))
-		}
-	}
-	slices.Sort(out)
-	return strings.Join(out, ", ")
-}
-
 // Run replays a trace on the site, doing the faults at their times, and collects what everybody saw. The replay's edges,
 // and its way of carrying sources, are the site's.
 func (s *Site) Run(ctx context.Context, r Replay, trace *trace.Trace, faults []Fault) (*LabOutcome, error) {
@@ -235,16 +220,6 @@ func (s *Site) originStats(ctx context.Context, client *http.Client) (OriginStat
 		return out, fmt.Errorf("loadgen: read the origin's counts: %w", err)
 	}
 	return out, nil
-}
-
-func (o OriginStats) minus(earlier OriginStats) OriginStats {
-	out := OriginStats{Received: o.Received - earlier.Received, Others: o.Others - earlier.Others, BySource: make(map[string]int)}
-	for source, n := range o.BySource {
-		if n -= earlier.BySource[source]; n > 0 {
-			out.BySource[source] = n
-		}
-	}
-	return out
 }
 
 func (s *Site) nodeStats() []NodeDelta {

@@ -46,6 +46,17 @@ type OriginStats struct {
 	BySource map[string]int `json:"by_source"`
 }
 
+// minus is what was received since an earlier look.
+func (o OriginStats) minus(earlier OriginStats) OriginStats {
+	out := OriginStats{Received: o.Received - earlier.Received, Others: o.Others - earlier.Others, BySource: make(map[string]int)}
+	for source, n := range o.BySource {
+		if n -= earlier.BySource[source]; n > 0 {
+			out.BySource[source] = n
+		}
+	}
+	return out
+}
+
 // Serve answers on ln until Shutdown, and returns nil then.
 func (o *Origin) Serve(ln net.Listener) error {
 	body := []byte("ok")

@@ -3,6 +3,7 @@ package loadgen
 import (
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,7 +13,10 @@ import (
 
 func TestOriginCountsBySource(t *testing.T) {
 	o := &Origin{Status: 201, Size: 20}
-	ln := listen(t)
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	ended := make(chan error)
 	go func() { ended <- o.Serve(ln) }()
 	base := "http://" + ln.Addr().String()

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -87,15 +88,26 @@ func (o *Outcome) ClientErrors() int {
 	return n
 }
 
+// Trouble says what the client errors were.
+func (o *Outcome) Trouble() string {
+	var out []string
+	for reason, n := range o.Errors {
+		out = append(out, fmt.Sprintf("%s: %d", reason, n))
+	}
+	for status, n := range o.Statuses {
+		if status >= 500 {
+			out = append(out, fmt.Sprintf("status %d: %d", status, n))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
 // Late is how late requests were sent, in seconds.
 func (o *Outcome) Late() judge.Quantiles { return judge.SecondsOf(o.SendError) }
 
-// Reasons of Outcome.Errors.
+// Reasons of Outcome.Errors, beside those of a socket.
 var (
-	errAgain       = errors.New("would have to wait")
-	errRefused     = errors.New("connection refused")
-	errReset       = errors.New("connection reset")
-	errExhausted   = errors.New("no descriptors or ports left")
 	errClosedEarly = errors.New("connection closed before the answer")
 	errCut         = errors.New("answer cut short")
 	errTimeout     = errors.New("no answer in time")

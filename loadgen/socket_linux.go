@@ -167,6 +167,12 @@ func smallWindow(fd int) { syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall
 
 func closeSocket(fd int) { syscall.Close(fd) }
 
+// abort closes a connection with a reset: thousands a second would soon use up all ports otherwise, each for a minute.
+func abort(fd int) {
+	_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
+	closeSocket(fd)
+}
+
 // sentinel names the outcomes of a socket call that a replay tells apart.
 func sentinel(err error) error {
 	switch err {

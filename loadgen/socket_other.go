@@ -29,3 +29,4 @@ func read(int, []byte) (int, error)                                   { return 0
 func socketError(int) error                                           { return errPlatform }
 func smallWindow(int)                                                 {}
 func closeSocket(int)                                                 {}
+func abort(int)                                                       {}

@@ -3,6 +3,7 @@ package loadgen
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"time"
@@ -28,10 +29,10 @@ func TestWatcherTellsWhoKnewWhen(t *testing.T) {
 		{"not JSON", "[" + entry("127.1.1.1", "pop", 1*s, 2*s, 1100*time.Millisecond) + "," + entry("127.2.2.2", "pop", 5*s, 6*s, 5200*time.Millisecond) + "]"},
 	}
 	w := &watcher{client: http.DefaultClient, seen: make(map[sighting]learned)}
-	w.edges = append(w.edges, serve(t, func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, "[]") })) // of another PoP
+	w.edges = append(w.edges, answering(t, func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, "[]") })) // of another PoP
 	for i := range lists {
 		looks := 0
-		w.edges = append(w.edges, serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		w.edges = append(w.edges, answering(t, func(rw http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/v1/mitigations" {
 				http.NotFound(rw, r)
 				return
@@ -58,38 +59,6 @@ func TestWatcherTellsWhoKnewWhen(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func TestMemcachedStats(t *testing.T) {
-	ln := listen(t)
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			var b [64]byte
-			n, _ := c.Read(b[:])
-			if string(b[:n]) == "stats\r\n" {
-				fmt.Fprint(c, "STAT pid 12\r\nSTAT version 1.6.18\r\nSTAT cmd_get 3\r\nSTAT incr_hits 4\r\nSTAT rusage_user 0.25\r\nEND\r\n")
-			}
-			c.Close()
-		}
-	}()
-	addr := netip.MustParseAddrPort(ln.Addr().String())
-	got, err := memcachedStats(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(NodeStats{"pid": 12, "cmd_get": 3, "incr_hits": 4}, got); diff != "" {
-		t.Errorf("stats (-want +got):\n%s", diff)
-	}
-	if n := got.Commands(); n != 7 {
-		t.Errorf("%d commands, want 7", n)
-	}
-	if err := answersMemcached(addr); err == nil {
-		t.Error("a server that closes counts as ready")
-	}
-}
-
 func TestDeltaOfNodes(t *testing.T) {
 	before := []NodeDelta{{Name: "memcached/0", Stats: NodeStats{"cmd_get": 10, "cmd_set": 9}}}
 	after := []NodeDelta{{Name: "memcached/0", Stats: NodeStats{"cmd_get": 15, "cmd_set": 2}}}
@@ -97,4 +66,12 @@ func TestDeltaOfNodes(t *testing.T) {
 	if diff := cmp.Diff(want, delta(before, after)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// answering serves h until the test ends.
+func answering(t *testing.T, h http.HandlerFunc) netip.AddrPort {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return netip.MustParseAddrPort(server.Listener.Addr().String())
 }
