@@ -10,6 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/socket"
 )
 
 // Busy is a closed loop: a load that finds out what an edge costs: each of its connections sends the next request as soon as the last one is
@@ -49,7 +50,7 @@ type busyConn struct {
 // busyRun is a Busy load under way. One goroutine owns it.
 type busyRun struct {
 	*Busy
-	poller  *poller
+	poller  *socket.Poller
 	conns   []busyConn
 	start   time.Time
 	source  uint32
@@ -60,11 +61,11 @@ type busyRun struct {
 
 // Run applies the load. It returns early with ctx's error.
 func (c Busy) Run(ctx context.Context) (*BusyOutcome, error) {
-	p, err := newPoller()
+	p, err := socket.NewPoller()
 	if err != nil {
 		return nil, err
 	}
-	defer p.close()
+	defer p.Close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	r := &busyRun{Busy: &c, poller: p, conns: make([]busyConn, c.Conns), start: time.Now(),
@@ -72,7 +73,7 @@ func (c Busy) Run(ctx context.Context) (*BusyOutcome, error) {
 	defer func() {
 		for i := range r.conns {
 			if r.conns[i].fd > 0 {
-				abort(r.conns[i].fd)
+				socket.Abort(r.conns[i].fd)
 			}
 		}
 	}()
@@ -85,7 +86,7 @@ func (c Busy) Run(ctx context.Context) (*BusyOutcome, error) {
 }
 
 func (r *busyRun) loop(ctx context.Context) error {
-	events := make([]event, 0, 256)
+	events := make([]socket.Event, 0, 256)
 	var begun time.Duration
 	for {
 		now := time.Since(r.start)
@@ -105,7 +106,7 @@ func (r *busyRun) loop(ctx context.Context) error {
 			return nil
 		}
 		var err error
-		if events, err = r.poller.wait(10*time.Millisecond, events[:0]); err != nil {
+		if events, err = r.poller.Wait(10*time.Millisecond, events[:0]); err != nil {
 			return err
 		}
 		for _, e := range events {
@@ -119,13 +120,13 @@ func (r *busyRun) loop(ctx context.Context) error {
 // open makes the connection in a slot and sends a request on it.
 func (r *busyRun) open(slot int32) error {
 	c := &r.conns[slot]
-	fd, err := dial(netip.Addr{}, r.Edge)
+	fd, err := socket.Dial(netip.Addr{}, r.Edge)
 	if err != nil {
 		return err
 	}
 	c.fd = fd
 	c.generation++
-	if err := r.poller.add(fd, event{slot: slot, generation: c.generation}); err != nil {
+	if err := r.poller.Add(fd, socket.Event{Slot: slot, Generation: c.generation}); err != nil {
 		return err
 	}
 	return r.send(c)
@@ -148,14 +149,14 @@ func (r *busyRun) send(c *busyConn) error {
 
 func (r *busyRun) flush(c *busyConn) error {
 	var err error
-	c.rest, err = writeMost(c.fd, c.rest)
+	c.rest, err = socket.WriteMost(c.fd, c.rest)
 	return err
 }
 
 // ready takes an event of a connection. A connection that breaks is counted and opened again.
-func (r *busyRun) ready(e event) error {
-	c := &r.conns[e.slot]
-	if c.generation != e.generation {
+func (r *busyRun) ready(e socket.Event) error {
+	c := &r.conns[e.Slot]
+	if c.generation != e.Generation {
 		return nil
 	}
 	done := func() {
@@ -174,16 +175,16 @@ func (r *busyRun) ready(e event) error {
 		case failed && r.measure:
 			r.out.Failed++
 		}
-		abort(c.fd)
-		return r.open(e.slot)
+		socket.Abort(c.fd)
+		return r.open(e.Slot)
 	}
 	if err := r.flush(c); err != nil {
 		return again(true)
 	}
 	for len(c.rest) == 0 {
-		n, err := read(c.fd, r.scratch[:])
+		n, err := socket.Read(c.fd, r.scratch[:])
 		switch {
-		case err == errAgain:
+		case err == socket.ErrAgain:
 			return nil
 		case err != nil:
 			return again(true)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"sluice/loadgen/socket"
 )
 
 // A SlowScale is how large CheckSlow is. Its limits must be those of the edge.
@@ -131,7 +133,7 @@ func (s *Site) beside(ctx context.Context, a *slowAttack, limit time.Duration) (
 	err := a.run(ctx, a.ramp+limit+slowSlack+slowPeriod)
 	cancel()
 	r, memory := <-done, <-peak
-	if errors.Is(err, errExhausted) {
+	if errors.Is(err, socket.ErrExhausted) {
 		err = fmt.Errorf("%w: raise the limit of open files (ulimit -n) beyond %d", err, 2*a.most+500)
 	}
 	return r, memory, err

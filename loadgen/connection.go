@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/socket"
 )
 
 // conn is a connection. It carries one request at a time.
@@ -32,14 +33,14 @@ func (s *sender) connect(id, request int32, edge int) error {
 	if s.Carrier == Loopback {
 		from = source
 	}
-	fd, err := dial(from, s.edges[edge])
+	fd, err := socket.Dial(from, s.edges[edge])
 	if err != nil {
 		return err
 	}
 	c := s.slot()
 	c.fd, c.pool, c.edge, c.used, c.idle, c.rest = fd, id, int16(edge), 0, false, c.rest[:0]
-	if err := s.poller.add(fd, event{slot: c.slot, generation: c.generation}); err != nil {
-		closeSocket(fd)
+	if err := s.poller.Add(fd, socket.Event{Slot: c.slot, Generation: c.generation}); err != nil {
+		socket.Close(fd)
 		s.free = append(s.free, c.slot)
 		return err
 	}
@@ -55,8 +56,8 @@ func (s *sender) connect(id, request int32, edge int) error {
 	if err != nil {
 		s.busy--
 		s.close(c)
-		if err == errReset { // the refusal came in between: nothing was written
-			err = errRefused
+		if err == socket.ErrReset { // the refusal came in between: nothing was written
+			err = socket.ErrRefused
 		}
 	}
 	return err
@@ -100,7 +101,7 @@ func (s *sender) prepare(c *conn, request int32) {
 // flush writes what is left of the request.
 func (s *sender) flush(c *conn) error {
 	var err error
-	if c.rest, err = writeMost(c.fd, c.rest); err != nil || len(c.rest) > 0 {
+	if c.rest, err = socket.WriteMost(c.fd, c.rest); err != nil || len(c.rest) > 0 {
 		return err
 	}
 	c.since = s.now()
@@ -114,9 +115,9 @@ func (s *sender) flush(c *conn) error {
 }
 
 // ready takes an event: the rest of a request may be written, or bytes of an answer read.
-func (s *sender) ready(e event) {
-	c := s.slots[e.slot]
-	if c.generation != e.generation || c.fd < 0 {
+func (s *sender) ready(e socket.Event) {
+	c := s.slots[e.Slot]
+	if c.generation != e.Generation || c.fd < 0 {
 		return
 	}
 	if len(c.rest) > 0 && !c.idle {
@@ -125,10 +126,10 @@ func (s *sender) ready(e event) {
 			return
 		}
 	}
-	for c.fd >= 0 && c.generation == e.generation {
-		n, err := read(c.fd, s.scratch[:])
+	for c.fd >= 0 && c.generation == e.Generation {
+		n, err := socket.Read(c.fd, s.scratch[:])
 		switch {
-		case err == errAgain:
+		case err == socket.ErrAgain:
 			return
 		case err != nil:
 			s.broken(c, err)
@@ -147,7 +148,7 @@ func (s *sender) ready(e event) {
 		if c.answer.done() {
 			s.finish(c)
 		}
-		if n < len(s.scratch) && !e.hangup {
+		if n < len(s.scratch) && !e.Hangup {
 			return // that was all; what comes later is another event
 		}
 	}
@@ -197,7 +198,7 @@ func (s *sender) broken(c *conn, err error) {
 		s.close(c)
 		return
 	}
-	if c.used > 0 || err != errRefused {
+	if c.used > 0 || err != socket.ErrRefused {
 		s.give(c, err)
 		return
 	}
@@ -235,7 +236,7 @@ func (s *sender) ended(c *conn) {
 func (s *sender) give(c *conn, err error) {
 	request, edge := c.request, int(c.edge)
 	repeat := c.used > 0 && !c.answer.started() && !s.again[request].written &&
-		(err == errReset || err == errClosedEarly) && idempotent(s.trace.Requests[request].Method)
+		(err == socket.ErrReset || err == errClosedEarly) && idempotent(s.trace.Requests[request].Method)
 	s.busy--
 	s.close(c)
 	if repeat {
@@ -249,7 +250,7 @@ func (s *sender) give(c *conn, err error) {
 
 func (s *sender) fail(request int32, edge int, err error) {
 	known := false
-	for _, sentinel := range []error{errRefused, errReset, errExhausted, errClosedEarly, errCut, errTimeout,
+	for _, sentinel := range []error{socket.ErrRefused, socket.ErrReset, socket.ErrExhausted, errClosedEarly, errCut, errTimeout,
 		errBadAnswer, errExtra, errTooLong} {
 		known = known || errors.Is(err, sentinel)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/socket"
 	"sluice/loadgen/trace"
 )
 
@@ -119,15 +120,15 @@ func (r Replay) Run(ctx context.Context, trace *trace.Trace) (*Outcome, error) {
 	if err := r.complete(); err != nil {
 		return nil, err
 	}
-	poller, err := newPoller()
+	poller, err := socket.NewPoller()
 	if err != nil {
 		return nil, err
 	}
-	defer poller.close()
+	defer poller.Close()
 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	fineTimers()
+	socket.FineTimers()
 
 	s := newSender(&r, trace, poller)
 	defer s.closeAll()
@@ -198,7 +199,7 @@ func (s *sender) loop(ctx context.Context) error {
 		chore = 100 * time.Millisecond // between two rounds of housekeeping
 	)
 	requests := s.trace.Requests
-	events := make([]event, 0, 256)
+	events := make([]socket.Event, 0, 256)
 	next, nextChore := 0, time.Duration(0)
 	var stopped error
 	for {
@@ -228,7 +229,7 @@ func (s *sender) loop(ctx context.Context) error {
 			wake = min(wake, s.due(requests[next].At))
 		}
 		var err error
-		if events, err = s.poller.wait(wake-s.now(), events[:0]); err != nil {
+		if events, err = s.poller.Wait(wake-s.now(), events[:0]); err != nil {
 			return err
 		}
 		for _, e := range events {

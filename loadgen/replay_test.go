@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/socket"
 	"sluice/loadgen/trace"
 )
 
@@ -224,7 +225,7 @@ func TestReplayGoesRoundRefusingEdges(t *testing.T) {
 		t.Errorf("one of three edges serves: statuses %v, errors %v, %d rerouted", out.Statuses, out.Errors, out.Rerouted)
 	}
 	out = replay(t, Replay{PoPs: [][]netip.AddrPort{{gone, gone}}}, script(sources...))
-	if diff := cmp.Diff(map[string]int{errRefused.Error(): 40}, out.Errors); diff != "" {
+	if diff := cmp.Diff(map[string]int{socket.ErrRefused.Error(): 40}, out.Errors); diff != "" {
 		t.Errorf("no edge serves (-want +got):\n%s", diff)
 	}
 	if out.ClientErrors() != 40 {

@@ -8,6 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/socket"
 	"sluice/loadgen/trace"
 )
 
@@ -19,7 +20,7 @@ import (
 type sender struct {
 	*Replay
 	trace   *trace.Trace
-	poller  *poller
+	poller  *socket.Poller
 	out     *Outcome
 	edges   []netip.AddrPort // of all PoPs in a row
 	first   []int            // a PoP's first edge in edges
@@ -52,7 +53,7 @@ type again struct {
 	rerouted int  // how often an edge refused its connection
 }
 
-func newSender(r *Replay, trace *trace.Trace, p *poller) *sender {
+func newSender(r *Replay, trace *trace.Trace, p *socket.Poller) *sender {
 	s := &sender{
 		Replay: r,
 		trace:  trace,
@@ -166,7 +167,7 @@ func (s *sender) open(id, request int32) {
 		if err == nil {
 			return
 		}
-		if err != errRefused || try == n-1 {
+		if err != socket.ErrRefused || try == n-1 {
 			s.fail(request, edge, err)
 			return
 		}
@@ -201,7 +202,7 @@ func (s *sender) close(c *conn) {
 	if c.idle {
 		s.unidle(c)
 	}
-	closeSocket(c.fd)
+	socket.Close(c.fd)
 	c.fd = -1
 	c.rest = nil
 	s.free = append(s.free, c.slot)
@@ -260,7 +261,7 @@ func (s *sender) dropQueued() {
 func (s *sender) closeAll() {
 	for _, c := range s.slots {
 		if c.fd >= 0 {
-			closeSocket(c.fd)
+			socket.Close(c.fd)
 			c.fd = -1
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strconv"
 	"time"
+
+	"sluice/loadgen/socket"
 )
 
 // A slowKind is a way to keep a server busy at next to no cost of one's own.
@@ -69,7 +71,7 @@ func (a *slowAttack) run(ctx context.Context, length time.Duration) error {
 	defer func() {
 		for i := range a.conns {
 			if a.conns[i].outcome == slowOpen {
-				closeSocket(a.conns[i].fd)
+				socket.Close(a.conns[i].fd)
 			}
 		}
 	}()
@@ -78,12 +80,12 @@ func (a *slowAttack) run(ctx context.Context, length time.Duration) error {
 	next, turn := 0, time.Duration(0) // whose turn is next, and when
 	for now := time.Duration(0); now < length && (len(a.conns) < a.most || a.gone < a.most); now = time.Since(start) {
 		for len(a.conns) < a.most && time.Duration(len(a.conns))*a.ramp/time.Duration(a.most) <= now {
-			fd, err := dial(a.source(), a.to)
+			fd, err := socket.Dial(a.source(), a.to)
 			if err != nil {
 				return err
 			}
 			if a.kind.reads {
-				smallWindow(fd)
+				socket.SmallWindow(fd)
 			}
 			a.conns = append(a.conns, slowConn{fd: fd, opened: now, outcome: slowOpen})
 			a.move(&a.conns[len(a.conns)-1], now)
@@ -110,9 +112,9 @@ func (a *slowAttack) move(c *slowConn, now time.Duration) {
 		return
 	}
 	if c.said < len(a.kind.begin) {
-		n, err := write(c.fd, []byte(a.kind.begin[c.said:]))
+		n, err := socket.Write(c.fd, []byte(a.kind.begin[c.said:]))
 		c.said += max(n, 0)
-		if err != nil && err != errAgain {
+		if err != nil && err != socket.ErrAgain {
 			a.end(c, now)
 		}
 		return
@@ -123,13 +125,13 @@ func (a *slowAttack) move(c *slowConn, now time.Duration) {
 		room = buf[:1]
 	}
 	for {
-		n, err := read(c.fd, room)
+		n, err := socket.Read(c.fd, room)
 		if n > 0 {
 			c.got = append(c.got, room[:min(n, 16-min(len(c.got), 16))]...)
 		}
 		switch {
-		case err == errAgain:
-		case err != nil || n == 0 || a.kind.reads && socketError(c.fd) != nil:
+		case err == socket.ErrAgain:
+		case err != nil || n == 0 || a.kind.reads && socket.Error(c.fd) != nil:
 			a.end(c, now)
 			return
 		case !a.kind.reads:
@@ -138,7 +140,7 @@ func (a *slowAttack) move(c *slowConn, now time.Duration) {
 		break
 	}
 	if a.kind.drip != "" {
-		if _, err := write(c.fd, []byte(a.kind.drip)); err != nil && err != errAgain {
+		if _, err := socket.Write(c.fd, []byte(a.kind.drip)); err != nil && err != socket.ErrAgain {
 			a.end(c, now)
 		}
 	}
@@ -146,7 +148,7 @@ func (a *slowAttack) move(c *slowConn, now time.Duration) {
 
 // end notes how a connection ended.
 func (a *slowAttack) end(c *slowConn, now time.Duration) {
-	closeSocket(c.fd)
+	socket.Close(c.fd)
 	c.lasted = now - c.opened
 	a.gone++
 	switch {

@@ -1,4 +1,4 @@
-package loadgen
+package socket
 
 import (
 	"fmt"
@@ -15,41 +15,41 @@ const (
 	epollET             = 1 << 31
 )
 
-// poller waits for many sockets at once. One goroutine owns it.
-type poller struct {
+// Poller waits for many sockets at once. One goroutine owns it.
+type Poller struct {
 	fd     int
 	coarse bool // the kernel has no epoll_pwait2
 	buf    [256]syscall.EpollEvent
 }
 
-// event says that the socket registered under the tag may be read or written again.
-type event struct {
-	slot, generation int32
-	hangup           bool // the peer closed, or an error waits: read to the end
+// Event says that the socket registered under the tag may be read or written again.
+type Event struct {
+	Slot, Generation int32
+	Hangup           bool // the peer closed, or an error waits: read to the end
 }
 
-func newPoller() (*poller, error) {
+func NewPoller() (*Poller, error) {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("loadgen: epoll: %w", err)
 	}
-	return &poller{fd: fd}, nil
+	return &Poller{fd: fd}, nil
 }
 
-func (p *poller) close() { syscall.Close(p.fd) }
+func (p *Poller) Close() { syscall.Close(p.fd) }
 
-// add registers a socket once for its whole life: edge-triggered, for both directions, which spares a system call per
+// Add registers a socket once for its whole life: edge-triggered, for both directions, which spares a system call per
 // change of mind.
-func (p *poller) add(fd int, e event) error {
+func (p *Poller) Add(fd int, e Event) error {
 	return syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{
 		Events: syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | epollET,
-		Fd:     e.slot,
-		Pad:    e.generation,
+		Fd:     e.Slot,
+		Pad:    e.Generation,
 	})
 }
 
-// wait appends what happened to events, after at most d.
-func (p *poller) wait(d time.Duration, events []event) ([]event, error) {
+// Wait appends what happened to events, after at most d.
+func (p *Poller) Wait(d time.Duration, events []Event) ([]Event, error) {
 	n, err := p.sleep(d)
 	if err != nil && err != syscall.EINTR {
 		return events, fmt.Errorf("loadgen: epoll: %w", err)
@@ -57,7 +57,7 @@ func (p *poller) wait(d time.Duration, events []event) ([]event, error) {
 	for i := range max(n, 0) {
 		e := &p.buf[i]
 		hangup := e.Events&(syscall.EPOLLRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0
-		events = append(events, event{e.Fd, e.Pad, hangup})
+		events = append(events, Event{e.Fd, e.Pad, hangup})
 	}
 	return events, nil
 }
@@ -68,7 +68,7 @@ const nap = 50 * time.Microsecond
 
 // sleep waits for an event, or after a nap only looks for some. A call that takes no longer than a nap need not tell the Go
 // scheduler: it would give this thread's place to another goroutine, and the thread would have to get it back.
-func (p *poller) sleep(d time.Duration) (int, error) {
+func (p *Poller) sleep(d time.Duration) (int, error) {
 	ts := syscall.NsecToTimespec(int64(max(d, 0)))
 	if d < nap {
 		if d > 0 {
@@ -94,16 +94,16 @@ func (p *poller) sleep(d time.Duration) (int, error) {
 	return syscall.EpollWait(p.fd, p.buf[:], int(d/time.Millisecond))
 }
 
-// fineTimers asks the kernel to wake this thread when it asked to be, not up to 50 µs later (prctl(2)).
-func fineTimers() {
+// FineTimers asks the kernel to wake this thread when it asked to be, not up to 50 µs later (prctl(2)).
+func FineTimers() {
 	const prSetTimerSlack = 29
 	syscall.Syscall(syscall.SYS_PRCTL, prSetTimerSlack, 1, 0)
 }
 
-// dial starts a connection to an IPv4 address, from the given one if it is valid. It does not wait for it to stand:
-// writing before that gives errAgain. The port is chosen when connecting and not when binding, so that only the
+// Dial starts a connection to an IPv4 address, from the given one if it is valid. It does not wait for it to stand:
+// writing before that gives ErrAgain. The port is chosen when connecting and not when binding, so that only the
 // four-tuple must be unique and not the port.
-func dial(from netip.Addr, to netip.AddrPort) (int, error) {
+func Dial(from netip.Addr, to netip.AddrPort) (int, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, sentinel(err)
@@ -134,10 +134,10 @@ func connect(fd int, from netip.Addr, to netip.AddrPort) error {
 	return err
 }
 
-// write and read give errAgain where they would have to wait, and read gives 0 bytes at the end of the stream.
-func write(fd int, b []byte) (int, error) { return transfer(syscall.SYS_WRITE, fd, b) }
+// Write and read give ErrAgain where they would have to wait, and read gives 0 bytes at the end of the stream.
+func Write(fd int, b []byte) (int, error) { return transfer(syscall.SYS_WRITE, fd, b) }
 
-func read(fd int, b []byte) (int, error) { return transfer(syscall.SYS_READ, fd, b) }
+func Read(fd int, b []byte) (int, error) { return transfer(syscall.SYS_READ, fd, b) }
 
 // transfer makes a call that never waits, and so need not tell the Go scheduler of it.
 func transfer(call uintptr, fd int, b []byte) (int, error) {
@@ -153,8 +153,8 @@ func transfer(call uintptr, fd int, b []byte) (int, error) {
 	}
 }
 
-// socketError is what has befallen a connection since it was asked last: a reset shows here before what has come has been read.
-func socketError(fd int) error {
+// Error is what has befallen a connection since it was asked last: a reset shows here before what has come has been read.
+func Error(fd int) error {
 	n, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_ERROR)
 	if err == nil && n != 0 {
 		err = syscall.Errno(n)
@@ -162,15 +162,15 @@ func socketError(fd int) error {
 	return sentinel(err)
 }
 
-// smallWindow lets a connection hold little that has not been read.
-func smallWindow(fd int) { syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) }
+// SmallWindow lets a connection hold little that has not been read.
+func SmallWindow(fd int) { syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) }
 
-func closeSocket(fd int) { syscall.Close(fd) }
+func Close(fd int) { syscall.Close(fd) }
 
-// abort closes a connection with a reset: thousands a second would soon use up all ports otherwise, each for a minute.
-func abort(fd int) {
+// Abort closes a connection with a reset: thousands a second would soon use up all ports otherwise, each for a minute.
+func Abort(fd int) {
 	_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
-	closeSocket(fd)
+	Close(fd)
 }
 
 // sentinel names the outcomes of a socket call that a replay tells apart.
@@ -179,13 +179,13 @@ func sentinel(err error) error {
 	case nil:
 		return nil
 	case syscall.EAGAIN, syscall.ENOTCONN:
-		return errAgain
+		return ErrAgain
 	case syscall.ECONNREFUSED:
-		return errRefused
+		return ErrRefused
 	case syscall.ECONNRESET, syscall.EPIPE:
-		return errReset
+		return ErrReset
 	case syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM:
-		return errExhausted
+		return ErrExhausted
 	}
 	return err
 }
