@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/origin"
 )
 
 // Balance holds what everybody counted against each other: the load generator, the edges all together, the origin. At rest
@@ -53,7 +54,7 @@ func (b *Balance) Err() error {
 type books struct {
 	out     *Outcome
 	edges   Metrics // added up over all edges, since the start of the run
-	origin  OriginStats
+	origin  origin.Stats
 	harmed  []string // processes whose counts went with them
 	noEdges bool     // among them an edge
 	noOrig  bool     // among them the origin

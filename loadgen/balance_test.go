@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/origin"
 )
 
 // booksOf is a run in which everything is as it should be: of 10 requests of two sources, 6 passed, 3 were limited and one
@@ -21,7 +22,7 @@ func booksOf() books {
 		"sluice_received_total": 10, "sluice_aborted_total": 0, `sluice_origin_requests_total{code="200"}`: 6,
 		`sluice_answers_total{code="200",from="origin"}`: 6, `sluice_answers_total{code="429",from="limit"}`: 3, `sluice_answers_total{code="400",from="edge"}`: 1,
 	}
-	return books{out: out, edges: m, origin: OriginStats{Received: 6, BySource: map[string]int{a.String(): 3, b.String(): 3}}}
+	return books{out: out, edges: m, origin: origin.Stats{Received: 6, BySource: map[string]int{a.String(): 3, b.String(): 3}}}
 }
 
 func TestBalance(t *testing.T) {
@@ -73,7 +74,7 @@ func TestBalance(t *testing.T) {
 	})
 	f("the origin was killed", func(b *books) {
 		b.noOrig, b.harmed = true, []string{"origin/0"}
-		b.origin = OriginStats{}
+		b.origin = origin.Stats{}
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/origin"
 	"sluice/loadgen/page"
 )
 
@@ -168,7 +169,7 @@ func (s *Site) plan() error {
 	}
 	s.origin = newMember("origin/0", s.Origin[0], next())
 	s.origin.args = append(append([]string{}, s.Origin[1:]...), "--listen", s.origin.addr.String())
-	s.origin.ready = func() error { return getOK(s.origin.addr, OriginStatsPath) }
+	s.origin.ready = func() error { return getOK(s.origin.addr, origin.StatsPath) }
 
 	s.Targets = make([][]netip.AddrPort, s.PoPs)
 	for pop := range s.PoPs {

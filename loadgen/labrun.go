@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/origin"
 	"sluice/loadgen/trace"
 )
 
@@ -127,7 +128,7 @@ func (s *Site) Run(ctx context.Context, r Replay, trace *trace.Trace, faults []F
 		if err != nil {
 			return out, err
 		}
-		b.origin = origin.minus(originBefore)
+		b.origin = origin.Minus(originBefore)
 	}
 	out.Balance = b.balance()
 	out.TierOps = b.edges.By("sluice_tier_operations_total", "op")
@@ -213,9 +214,9 @@ func (s *Site) settle(ctx context.Context, client *http.Client) (Metrics, error)
 	return sum, nil
 }
 
-func (s *Site) originStats(ctx context.Context, client *http.Client) (OriginStats, error) {
-	var out OriginStats
-	err := get(ctx, client, s.origin.addr, OriginStatsPath, asJSON(&out))
+func (s *Site) originStats(ctx context.Context, client *http.Client) (origin.Stats, error) {
+	var out origin.Stats
+	err := get(ctx, client, s.origin.addr, origin.StatsPath, asJSON(&out))
 	if err != nil {
 		return out, fmt.Errorf("loadgen: read the origin's counts: %w", err)
 	}

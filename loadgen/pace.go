@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/origin"
 	"sluice/loadgen/trace"
 )
 
@@ -54,12 +55,12 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 		return nil, err
 	}
 	runtime.GOMAXPROCS(1)
-	origin := &process{name: "origin", path: taskset, args: []string{"-c", "1", p.Self, "origin", "--listen", at.String()}}
-	if err := origin.start(); err != nil {
+	o := &process{name: "origin", path: taskset, args: []string{"-c", "1", p.Self, "origin", "--listen", at.String()}}
+	if err := o.start(); err != nil {
 		return nil, err
 	}
-	defer origin.stop(grace)
-	if err := origin.await(ctx, patience, func() error { return getOK(at, OriginStatsPath) }); err != nil {
+	defer o.stop(grace)
+	if err := o.await(ctx, patience, func() error { return getOK(at, origin.StatsPath) }); err != nil {
 		return nil, err
 	}
 	for _, rate := range p.Rates {
@@ -80,7 +81,7 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 			SendError: out.Late(), Latency: judge.SecondsOf(out.Latency), Conns: out.Connections,
 		})
 	}
-	return figures, origin.crashed()
+	return figures, o.crashed()
 }
 
 // trace is an even stream of sources that take turns.

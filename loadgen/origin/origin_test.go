@@ -1,4 +1,4 @@
-package loadgen
+package origin
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 )
 
 func TestOriginCountsBySource(t *testing.T) {
-	o := &Origin{Status: 201, Size: 20}
+	o := &Server{Status: 201, Size: 20}
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -48,16 +48,16 @@ func TestOriginCountsBySource(t *testing.T) {
 		}
 	}
 	for path, size := range map[string]int{"0": 0, "17": 17, "100000": 100_000, "-1": 20, "x": 20} {
-		if status, body := get(OriginBytesPath+path, "192.0.2.3"); status != 201 || len(body) != size {
+		if status, body := get(BytesPath+path, "192.0.2.3"); status != 201 || len(body) != size {
 			t.Errorf("asked for %s: %d, %d bytes", path, status, len(body))
 		}
 	}
-	status, body := get(OriginStatsPath, "192.0.2.1")
-	var got OriginStats
+	status, body := get(StatsPath, "192.0.2.1")
+	var got Stats
 	if err := json.Unmarshal([]byte(body), &got); err != nil || status != 200 {
 		t.Fatalf("stats: %d %q: %v", status, body, err)
 	}
-	want := OriginStats{Received: 10, Others: 1, BySource: map[string]int{"192.0.2.1": 2, "192.0.2.2": 1, "192.0.2.3": 5, "": 1}}
+	want := Stats{Received: 10, Others: 1, BySource: map[string]int{"192.0.2.1": 2, "192.0.2.2": 1, "192.0.2.3": 5, "": 1}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)
 	}

@@ -1,4 +1,5 @@
-package loadgen
+// Package origin is a small HTTP server to stand behind edges, which counts what reached it by source.
+package origin
 
 import (
 	"encoding/json"
@@ -13,21 +14,21 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// maxOriginSources bounds the sources that an Origin tells apart; further ones count as Others.
-const maxOriginSources = 1 << 20
+// maxSources bounds the sources that an Origin tells apart; further ones count as Others.
+const maxSources = 1 << 20
 
-// OriginBytesPath and a number of bytes is what an Origin answers with as many; GET /bytes/1000000.
-const OriginBytesPath = "/bytes/"
+// BytesPath and a number of bytes is what an Origin answers with as many; GET /bytes/1000000.
+const BytesPath = "/bytes/"
 
 const maxBytesAsked = 1 << 30
 
-// OriginStatsPath is where an Origin tells what it received. Requests for it are not counted.
-const OriginStatsPath = "/__stats"
+// StatsPath is where an Origin tells what it received. Requests for it are not counted.
+const StatsPath = "/__stats"
 
-// Origin is a small HTTP server to stand behind edges. It answers every request alike and counts requests by the first
+// Server is a small HTTP server to stand behind edges. It answers every request alike and counts requests by the first
 // address of their X-Forwarded-For header, which is the source as the edge saw it. The zero Origin answers 200 with two
-// bytes at once. A path that begins with OriginBytesPath asks for as many bytes as it says.
-type Origin struct {
+// bytes at once. A path that begins with BytesPath asks for as many bytes as it says.
+type Server struct {
 	Status int           // 0: 200
 	Size   int           // bytes of body; 0: "ok"; below 0: none
 	Delay  time.Duration // before each answer
@@ -39,16 +40,16 @@ type Origin struct {
 	server   *fasthttp.Server
 }
 
-// OriginStats is what an Origin received.
-type OriginStats struct {
+// Stats is what an Origin received.
+type Stats struct {
 	Received int            `json:"received"`
 	Others   int            `json:"others"` // of sources beyond those told apart
 	BySource map[string]int `json:"by_source"`
 }
 
-// minus is what was received since an earlier look.
-func (o OriginStats) minus(earlier OriginStats) OriginStats {
-	out := OriginStats{Received: o.Received - earlier.Received, Others: o.Others - earlier.Others, BySource: make(map[string]int)}
+// Minus is what was received since an earlier look.
+func (o Stats) Minus(earlier Stats) Stats {
+	out := Stats{Received: o.Received - earlier.Received, Others: o.Others - earlier.Others, BySource: make(map[string]int)}
 	for source, n := range o.BySource {
 		if n -= earlier.BySource[source]; n > 0 {
 			out.BySource[source] = n
@@ -58,7 +59,7 @@ func (o OriginStats) minus(earlier OriginStats) OriginStats {
 }
 
 // Serve answers on ln until Shutdown, and returns nil then.
-func (o *Origin) Serve(ln net.Listener) error {
+func (o *Server) Serve(ln net.Listener) error {
 	body := []byte("ok")
 	switch {
 	case o.Size < 0:
@@ -82,7 +83,7 @@ func (o *Origin) Serve(ln net.Listener) error {
 		CloseOnShutdown:               true,
 		DisableHeaderNamesNormalizing: false,
 		Handler: func(ctx *fasthttp.RequestCtx) {
-			if string(ctx.Path()) == OriginStatsPath {
+			if string(ctx.Path()) == StatsPath {
 				o.answerStats(ctx)
 				return
 			}
@@ -110,7 +111,7 @@ func (o *Origin) Serve(ln net.Listener) error {
 
 // sizeAsked reads how many bytes a path asks for, if it does.
 func sizeAsked(path []byte) (int64, bool) {
-	digits, ok := strings.CutPrefix(string(path), OriginBytesPath)
+	digits, ok := strings.CutPrefix(string(path), BytesPath)
 	if !ok {
 		return 0, false
 	}
@@ -129,7 +130,7 @@ func (pattern) Read(p []byte) (int, error) {
 }
 
 // Shutdown makes Serve return once the requests under way are answered.
-func (o *Origin) Shutdown() error {
+func (o *Server) Shutdown() error {
 	o.mu.Lock()
 	server := o.server
 	o.mu.Unlock()
@@ -140,17 +141,17 @@ func (o *Origin) Shutdown() error {
 }
 
 // Stats is what was received so far.
-func (o *Origin) Stats() OriginStats {
+func (o *Server) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s := OriginStats{Received: o.received, Others: o.others, BySource: make(map[string]int, len(o.bySource))}
+	s := Stats{Received: o.received, Others: o.others, BySource: make(map[string]int, len(o.bySource))}
 	for source, n := range o.bySource {
 		s.BySource[source] = *n
 	}
 	return s
 }
 
-func (o *Origin) count(forwarded []byte) {
+func (o *Server) count(forwarded []byte) {
 	source := forwarded
 	for i, c := range forwarded {
 		if c == ',' || c == ' ' {
@@ -165,7 +166,7 @@ func (o *Origin) count(forwarded []byte) {
 		*n++
 		return
 	}
-	if len(o.bySource) >= maxOriginSources || len(source) > 64 {
+	if len(o.bySource) >= maxSources || len(source) > 64 {
 		o.others++
 		return
 	}
@@ -176,7 +177,7 @@ func (o *Origin) count(forwarded []byte) {
 	o.bySource[string(source)] = &n
 }
 
-func (o *Origin) answerStats(ctx *fasthttp.RequestCtx) {
+func (o *Server) answerStats(ctx *fasthttp.RequestCtx) {
 	b, err := json.Marshal(o.Stats())
 	if err != nil {
 		ctx.Error(strconv.Quote(err.Error()), fasthttp.StatusInternalServerError)
