@@ -94,7 +94,7 @@ func (s *Site) CheckQuiet(ctx context.Context, length time.Duration) (*Check, er
 	c.Kept = others == 0 && len(out.Decisions) > 0
 	for i, n := range s.nodes {
 		busy, quiet := attack[i].Stats, max(first[i].Stats.Commands(), second[i].Stats.Commands())
-		c.see("%s: %d commands while they sent, %d of them increments; %d and %d in as long a time when nobody sent", n.name,
+		c.see("%s: %d commands while they sent, %d of them increments; %d and %d in as long a time when nobody sent", n.Name,
 			busy.Commands(), busy.Increments(), first[i].Stats.Commands(), second[i].Stats.Commands())
 		c.Kept = c.Kept && busy.Increments() == 0 && busy.Commands() <= quiet+quiet/20+uint64(len(s.edges))
 	}
@@ -189,7 +189,7 @@ func (s *Site) everyEdgeKnows(ctx context.Context, n int) error {
 		for range 100 {
 			var list mitigationsAnswer
 			if err := get(ctx, client, e.admin, "/v1/mitigations", asJSON(&list)); err != nil {
-				return fmt.Errorf("loadgen: ask %s for its mitigations: %w", e.name, err)
+				return fmt.Errorf("loadgen: ask %s for its mitigations: %w", e.Name, err)
 			}
 			if held = len(list); held >= n {
 				break
@@ -199,7 +199,7 @@ func (s *Site) everyEdgeKnows(ctx context.Context, n int) error {
 			}
 		}
 		if held < n {
-			return fmt.Errorf("loadgen: %s holds %d mitigations after 5s, want %d", e.name, held, n)
+			return fmt.Errorf("loadgen: %s holds %d mitigations after 5s, want %d", e.Name, held, n)
 		}
 	}
 	return nil

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"sluice/loadgen/process"
 )
 
 // maxGrowth is how much larger an edge's memory may be while it passes bodies on.
@@ -108,11 +110,11 @@ func (s *Site) CheckBodies(ctx context.Context, o *BodyOrigin, exchanges int, la
 		return nil, fmt.Errorf("loadgen: check bodies: %w", err)
 	}
 
-	before := memoryOf(edge.pid())
+	before := process.Memory(edge.PID())
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	peak := make(chan int64, 1)
-	go func() { peak <- peakMemory(watching, edge.pid()) }()
+	go func() { peak <- peakMemory(watching, edge.PID()) }()
 	start := time.Now()
 	s.Log("%d requests with bodies of up to %d bytes, and such answers", exchanges, largest)
 	var all sync.WaitGroup

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"sluice/loadgen/process"
 )
 
 const (
@@ -50,7 +52,7 @@ func (s *Site) CheckDescriptors(ctx context.Context) (*Check, error) {
 		idleConnections, kept, again.Round(time.Millisecond), answered, failed)
 	c.Kept = again <= soon && failed == 0 && answered > 0 && kept > 0 && kept < FewDescriptors
 
-	open, err := openDescriptors(edge.pid())
+	open, err := process.OpenDescriptors(edge.PID())
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +62,8 @@ func (s *Site) CheckDescriptors(ctx context.Context) (*Check, error) {
 		operator.stop()
 		return nil, err
 	}
-	if open, err = openDescriptors(edge.pid()); err == nil {
-		err = limitDescriptors(edge.pid(), open)
+	if open, err = process.OpenDescriptors(edge.PID()); err == nil {
+		err = process.LimitDescriptors(edge.PID(), open)
 	}
 	if err != nil {
 		operator.stop()
@@ -70,7 +72,7 @@ func (s *Site) CheckDescriptors(ctx context.Context) (*Check, error) {
 	attack = &slowAttack{kind: idle, to: edge.addr, most: idleConnections / 10, ramp: slowPeriod, source: sources.addr}
 	err = attack.run(ctx, 3*slowPeriod)
 	if err == nil {
-		err = limitDescriptors(edge.pid(), FewDescriptors)
+		err = process.LimitDescriptors(edge.PID(), FewDescriptors)
 	}
 	if err == nil {
 		again, err = s.servesWithin(ctx, edge.addr)

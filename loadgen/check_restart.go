@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"sluice/loadgen/process"
 )
 
 // Restarts restarts real edges over and over while a crowd of clients sends, and checks that nobody notices: no connection
@@ -80,7 +82,7 @@ func (r Restarts) Rolling(ctx context.Context) (*Check, error) {
 // against runs a crowd against edges while they are restarted, and adds to the check what was seen.
 func (r Restarts) against(ctx context.Context, c *Check, what string, n int, begin func([]*restarted) (to func() string, err error),
 	restart func(edges []*restarted, i int) error) error {
-	sluice, err := program(r.Sluice, "build it with make build, or name it with --sluice")
+	sluice, err := process.Find(r.Sluice, "build it with make build, or name it with --sluice")
 	if err != nil {
 		return err
 	}
@@ -96,7 +98,7 @@ func (r Restarts) against(ctx context.Context, c *Check, what string, n int, beg
 	origin := &http.Server{Handler: http.HandlerFunc(crowdOrigin), ErrorLog: log.New(io.Discard, "", 0)} // the clients see what fails
 	go func() { _ = origin.Serve(ln) }()
 	defer origin.Close()
-	free, err := ports(2 * n)
+	free, err := process.FreePorts(2 * n)
 	if err != nil {
 		return err
 	}
@@ -191,7 +193,7 @@ type restarted struct {
 	mu      sync.Mutex // guards what follows
 	serving []int      // processes that have said so, the newest last
 	stopped int
-	said    tail
+	said    process.Tail
 }
 
 // start starts a process and waits until it is ready.
@@ -215,7 +217,7 @@ func (e *restarted) start(ctx context.Context) error {
 		e.cmd.ExtraFiles = []*os.File{e.held}
 	}
 	e.cmd.Stderr = e.log
-	e.cmd.SysProcAttr = attributes(false)
+	e.cmd.SysProcAttr = process.Attributes(false)
 	if err := e.cmd.Start(); err != nil {
 		return fmt.Errorf("loadgen: start %s: %w", e.name, err)
 	}

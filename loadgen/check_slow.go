@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"sluice/loadgen/process"
 	"sluice/loadgen/socket"
 )
 
@@ -65,7 +66,7 @@ func (s *Site) CheckSlow(ctx context.Context, scale SlowScale) (*Check, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	row("nobody", "", "", memoryOf(edge.pid()), alone)
+	row("nobody", "", "", process.Memory(edge.PID()), alone)
 	if alone.failed > 0 {
 		broken("of a regular client alone %d requests failed: %s", alone.failed, alone.why)
 	}
@@ -129,7 +130,7 @@ func (s *Site) beside(ctx context.Context, a *slowAttack, limit time.Duration) (
 	done := make(chan *regular)
 	go func() { done <- runRegular(during, a.to) }()
 	peak := make(chan int64)
-	go func() { peak <- peakMemory(during, s.edges[0].pid()) }()
+	go func() { peak <- peakMemory(during, s.edges[0].PID()) }()
 	err := a.run(ctx, a.ramp+limit+slowSlack+slowPeriod)
 	cancel()
 	r, memory := <-done, <-peak
@@ -141,9 +142,9 @@ func (s *Site) beside(ctx context.Context, a *slowAttack, limit time.Duration) (
 
 // peakMemory watches how much memory a process has until ctx ends.
 func peakMemory(ctx context.Context, pid int) int64 {
-	most := memoryOf(pid)
+	most := process.Memory(pid)
 	for pause(ctx, 20*time.Millisecond) == nil {
-		most = max(most, memoryOf(pid))
+		most = max(most, process.Memory(pid))
 	}
 	return most
 }

@@ -14,6 +14,7 @@ import (
 	"sluice/loadgen/judge"
 	"sluice/loadgen/origin"
 	"sluice/loadgen/page"
+	"sluice/loadgen/process"
 )
 
 // Lab starts points of presence of real processes on this machine: edges, the memcached nodes that they share and, if
@@ -64,7 +65,7 @@ type Site struct {
 
 // member is a process of a site and where it listens.
 type member struct {
-	process
+	process.Process
 	addr   netip.AddrPort
 	admin  netip.AddrPort // of an edge
 	ready  func() error
@@ -97,12 +98,12 @@ func (s *Site) start(ctx context.Context) error {
 	s.Log("starting %s", s.describe())
 	for _, group := range [][]*member{s.nodes, s.proxies, {s.origin}, s.edges} {
 		for _, m := range group {
-			if err := m.start(); err != nil {
+			if err := m.Start(); err != nil {
 				return err
 			}
 		}
 		for _, m := range group {
-			if err := m.await(ctx, patience, m.ready); err != nil {
+			if err := m.Await(ctx, patience, m.ready); err != nil {
 				return err
 			}
 		}
@@ -129,7 +130,7 @@ func (s *Site) describe() string {
 // plan finds the programs, chooses the ports and writes the configurations. Nothing runs yet.
 func (s *Site) plan() error {
 	var err error
-	if s.Sluice, err = program(s.Sluice, "build it with make build, or name it with --sluice"); err != nil {
+	if s.Sluice, err = process.Find(s.Sluice, "build it with make build, or name it with --sluice"); err != nil {
 		return err
 	}
 	if len(s.Origin) == 0 {
@@ -137,7 +138,7 @@ func (s *Site) plan() error {
 	}
 	memcached, nutcracker := "", ""
 	if s.Memcached > 0 {
-		if memcached, err = program("memcached", "install it (apt-get install memcached), or use --memcached 0"); err != nil {
+		if memcached, err = process.Find("memcached", "install it (apt-get install memcached), or use --memcached 0"); err != nil {
 			return err
 		}
 	}
@@ -145,14 +146,14 @@ func (s *Site) plan() error {
 		if s.Memcached == 0 {
 			return errors.New("loadgen: lab: a twemproxy needs memcached nodes behind it")
 		}
-		if nutcracker, err = program("nutcracker", "install it (apt-get install nutcracker), or leave --twemproxy out"); err != nil {
+		if nutcracker, err = process.Find("nutcracker", "install it (apt-get install nutcracker), or leave --twemproxy out"); err != nil {
 			return err
 		}
 	}
 	if s.dir, err = os.MkdirTemp("", "sluice-lab-"); err != nil {
 		return fmt.Errorf("loadgen: lab: %w", err)
 	}
-	free, err := ports(s.PoPs*(2*s.Edges+s.Memcached+2) + 1)
+	free, err := process.FreePorts(s.PoPs*(2*s.Edges+s.Memcached+2) + 1)
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func (s *Site) plan() error {
 		}
 	}
 	s.origin = newMember("origin/0", s.Origin[0], next())
-	s.origin.args = append(append([]string{}, s.Origin[1:]...), "--listen", s.origin.addr.String())
+	s.origin.Args = append(append([]string{}, s.Origin[1:]...), "--listen", s.origin.addr.String())
 	s.origin.ready = func() error { return getOK(s.origin.addr, origin.StatsPath) }
 
 	s.Targets = make([][]netip.AddrPort, s.PoPs)
@@ -176,7 +177,7 @@ func (s *Site) plan() error {
 		var tier []netip.AddrPort
 		for range s.Memcached {
 			m := newMember(fmt.Sprint("memcached/", len(s.nodes)), memcached, next())
-			m.args, m.nobody = memcachedArguments(m.addr), true
+			m.Args, m.Nobody = memcachedArguments(m.addr), true
 			m.ready = func() error { return answersMemcached(m.addr) }
 			s.nodes = append(s.nodes, m)
 			tier = append(tier, m.addr)
@@ -188,7 +189,7 @@ func (s *Site) plan() error {
 			if err != nil {
 				return err
 			}
-			m.args = []string{"-c", file, "-a", "127.0.0.1", "-s", fmt.Sprint(next().Port())}
+			m.Args = []string{"-c", file, "-a", "127.0.0.1", "-s", fmt.Sprint(next().Port())}
 			s.proxies = append(s.proxies, m)
 			tier = []netip.AddrPort{m.addr}
 		}
@@ -199,10 +200,10 @@ func (s *Site) plan() error {
 			if err != nil {
 				return err
 			}
-			m.args = []string{"--config", file}
+			m.Args = []string{"--config", file}
 			if s.Descriptors > 0 {
-				m.args = append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, s.Descriptors), m.path}, m.args...)
-				m.path = "/bin/sh"
+				m.Args = append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, s.Descriptors), m.Path}, m.Args...)
+				m.Path = "/bin/sh"
 			}
 			m.ready = func() error { return getOK(m.admin, "/readyz") }
 			s.edges = append(s.edges, m)
@@ -213,7 +214,7 @@ func (s *Site) plan() error {
 }
 
 func newMember(name, path string, addr netip.AddrPort) *member {
-	return &member{process: process{name: name, path: path}, addr: addr}
+	return &member{Process: process.Process{Name: name, Path: path}, addr: addr}
 }
 
 func (s *Site) file(name, text string) (string, error) {
@@ -231,7 +232,7 @@ func (s *Site) Stop() {
 		var all sync.WaitGroup
 		for _, m := range group {
 			if m != nil {
-				all.Go(func() { m.stop(grace) })
+				all.Go(func() { m.Stop(grace) })
 			}
 		}
 		all.Wait()
@@ -244,7 +245,7 @@ func (s *Site) Stop() {
 // Crashed names a process that ended without being told to.
 func (s *Site) Crashed() error {
 	for _, m := range s.members() {
-		if err := m.crashed(); err != nil {
+		if err := m.Crashed(); err != nil {
 			return err
 		}
 	}
@@ -255,8 +256,8 @@ func (s *Site) Crashed() error {
 func (s *Site) Pids() []int {
 	var out []int
 	for _, m := range s.members() {
-		if _, running := m.running(); running {
-			out = append(out, m.pid())
+		if _, running := m.Running(); running {
+			out = append(out, m.PID())
 		}
 	}
 	return out
@@ -302,22 +303,22 @@ func (s *Site) do(ctx context.Context, f Fault) error {
 	}
 	switch f.Action {
 	case Kill:
-		return m.signal(syscall.SIGKILL)
+		return m.Signal(syscall.SIGKILL)
 	case Term:
-		return m.signal(syscall.SIGTERM)
+		return m.Signal(syscall.SIGTERM)
 	case Stop:
-		return m.signal(syscall.SIGSTOP)
+		return m.Signal(syscall.SIGSTOP)
 	case Cont:
-		return m.signal(syscall.SIGCONT)
+		return m.Signal(syscall.SIGCONT)
 	}
-	if exited, running := m.running(); running {
-		if err := m.signal(syscall.SIGKILL); err != nil {
+	if exited, running := m.Running(); running {
+		if err := m.Signal(syscall.SIGKILL); err != nil {
 			return err
 		}
 		<-exited
 	}
-	if err := m.start(); err != nil {
+	if err := m.Start(); err != nil {
 		return err
 	}
-	return m.await(ctx, patience, m.ready)
+	return m.Await(ctx, patience, m.ready)
 }

@@ -107,11 +107,11 @@ func (s *Site) Run(ctx context.Context, r Replay, trace *trace.Trace, faults []F
 	b := books{out: out.Outcome, shared: anySpread(trace)}
 	for _, m := range s.members() {
 		if m.harmed {
-			switch kind, _, _ := strings.Cut(m.name, "/"); kind {
+			switch kind, _, _ := strings.Cut(m.Name, "/"); kind {
 			case "edge":
-				b.noEdges, b.harmed = true, append(b.harmed, m.name)
+				b.noEdges, b.harmed = true, append(b.harmed, m.Name)
 			case "origin":
-				b.noOrig, b.harmed = true, append(b.harmed, m.name)
+				b.noOrig, b.harmed = true, append(b.harmed, m.Name)
 			}
 		}
 	}
@@ -192,14 +192,14 @@ func (s *Site) settle(ctx context.Context, client *http.Client) (Metrics, error)
 	for range 40 {
 		sum = make(Metrics)
 		for _, e := range s.edges {
-			if _, running := e.running(); !running {
+			if _, running := e.Running(); !running {
 				continue
 			}
 			if err := get(ctx, client, e.admin, "/metrics", func(r io.Reader) error { return sum.parse(r) }); err != nil {
 				if ctx.Err() == nil && e.harmed {
 					continue
 				}
-				return nil, fmt.Errorf("loadgen: read the metrics of %s: %w", e.name, err)
+				return nil, fmt.Errorf("loadgen: read the metrics of %s: %w", e.Name, err)
 			}
 		}
 		if sum.Sum("sluice_received_total") == sum.Sum("sluice_answers_total")+sum.Sum("sluice_aborted_total") {
@@ -227,7 +227,7 @@ func (s *Site) nodeStats() []NodeDelta {
 	out := make([]NodeDelta, len(s.nodes))
 	for i, n := range s.nodes {
 		stats, err := memcachedStats(n.addr)
-		out[i] = NodeDelta{n.name, stats, err}
+		out[i] = NodeDelta{n.Name, stats, err}
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 
 	"sluice/loadgen/judge"
 	"sluice/loadgen/origin"
+	"sluice/loadgen/process"
 	"sluice/loadgen/trace"
 )
 
@@ -42,25 +43,25 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 	if runtime.NumCPU() < 2 {
 		return nil, errors.New("loadgen: pace needs two processors: one to send, one to answer")
 	}
-	taskset, err := program("taskset", "it comes with util-linux")
+	taskset, err := process.Find("taskset", "it comes with util-linux")
 	if err != nil {
 		return nil, err
 	}
-	port, err := ports(1)
+	port, err := process.FreePorts(1)
 	if err != nil {
 		return nil, err
 	}
 	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port[0]))
-	if err := pin(0); err != nil {
+	if err := process.Pin(0); err != nil {
 		return nil, err
 	}
 	runtime.GOMAXPROCS(1)
-	o := &process{name: "origin", path: taskset, args: []string{"-c", "1", p.Self, "origin", "--listen", at.String()}}
-	if err := o.start(); err != nil {
+	o := &process.Process{Name: "origin", Path: taskset, Args: []string{"-c", "1", p.Self, "origin", "--listen", at.String()}}
+	if err := o.Start(); err != nil {
 		return nil, err
 	}
-	defer o.stop(grace)
-	if err := o.await(ctx, patience, func() error { return getOK(at, origin.StatsPath) }); err != nil {
+	defer o.Stop(grace)
+	if err := o.Await(ctx, patience, func() error { return getOK(at, origin.StatsPath) }); err != nil {
 		return nil, err
 	}
 	for _, rate := range p.Rates {
@@ -81,7 +82,7 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 			SendError: out.Late(), Latency: judge.SecondsOf(out.Latency), Conns: out.Connections,
 		})
 	}
-	return figures, o.crashed()
+	return figures, o.Crashed()
 }
 
 // trace is an even stream of sources that take turns.

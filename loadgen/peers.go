@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"sluice/loadgen/process"
 )
 
 // Peers measures what edges cost per request, one beside the other: each before the same origin, one at a time, round after round so
@@ -72,28 +74,28 @@ func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 		return nil, fmt.Errorf("loadgen: bench-peers: %w", err)
 	}
 	defer os.RemoveAll(p.dir)
-	if err := pin(1); err != nil {
+	if err := process.Pin(1); err != nil {
 		return nil, err
 	}
-	numbers, err := ports(2)
+	numbers, err := process.FreePorts(2)
 	if err != nil {
 		return nil, err
 	}
 	p.origin = fmt.Sprintf("127.0.0.1:%d", numbers[0])
-	origin := &process{name: "origin", path: p.Self, args: []string{"origin", "--listen", p.origin, "--size", "1000"}}
+	origin := &process.Process{Name: "origin", Path: p.Self, Args: []string{"origin", "--listen", p.origin, "--size", "1000"}}
 	stop, err := p.launch(ctx, origin, p.origin)
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
 	if slices.Contains(p.Edges, "sluice memcached") {
-		memcached, err := program("memcached", "install it, or leave the edge out")
+		memcached, err := process.Find("memcached", "install it, or leave the edge out")
 		if err != nil {
 			return nil, err
 		}
 		p.tier = fmt.Sprintf("127.0.0.1:%d", numbers[1])
-		node := &process{name: "memcached", path: memcached, nobody: true,
-			args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(numbers[1]), "-U", "0", "-m", "256", "-t", "1"}}
+		node := &process.Process{Name: "memcached", Path: memcached, Nobody: true,
+			Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(numbers[1]), "-U", "0", "-m", "256", "-t", "1"}}
 		stop, err := p.launch(ctx, node, p.tier)
 		if err != nil {
 			return nil, err
@@ -171,7 +173,7 @@ func can(edge string, c PeerCase) bool {
 
 // measure runs one edge in one case.
 func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFigures, err error) {
-	port, err := ports(2)
+	port, err := process.FreePorts(2)
 	if err != nil {
 		return f, err
 	}
@@ -181,8 +183,8 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 		return f, err
 	}
 	// taskset becomes the program, so its number and what is said of it are the program's.
-	proc.args = append([]string{"-c", "0", proc.path}, proc.args...)
-	if proc.path, err = program("taskset", "it comes with util-linux"); err != nil {
+	proc.Args = append([]string{"-c", "0", proc.Path}, proc.Args...)
+	if proc.Path, err = process.Find("taskset", "it comes with util-linux"); err != nil {
 		return f, err
 	}
 	stop, err := p.launch(ctx, proc, at)
@@ -198,15 +200,15 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	}
 	load := Busy{Edge: netip.MustParseAddrPort(at), Conns: c.Conns, Sources: c.Sources, Fresh: c.Work == "refuse new", Shed: edge == "sluice shed",
 		Warm: warm, For: p.For,
-		Begun: func() { before, cpuErr = cpuTime(proc.pid()) },
-		Ended: func() { after, err = cpuTime(proc.pid()); cpuErr = errors.Join(cpuErr, err) },
+		Begun: func() { before, cpuErr = process.CPUTime(proc.PID()) },
+		Ended: func() { after, err = process.CPUTime(proc.PID()); cpuErr = errors.Join(cpuErr, err) },
 	}
 	out, err := load.Run(ctx)
 	if err = errors.Join(err, cpuErr); err != nil {
 		return f, err
 	}
 	if out.Answers == 0 {
-		return f, fmt.Errorf("loadgen: %s answered nothing: %s", edge, proc.said())
+		return f, fmt.Errorf("loadgen: %s answered nothing: %s", edge, proc.Said())
 	}
 	want := 429
 	if c.Work == "proxy" {
@@ -217,18 +219,18 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 		PeerCase: c, Edge: edge,
 		CPU: (after - before).Seconds() / n, Rate: n / out.Took.Seconds(),
 		P50: float64(out.Latency.ValueAtQuantile(50)) / 1e9, P99: float64(out.Latency.ValueAtQuantile(99)) / 1e9,
-		Memory: float64(memoryOf(proc.pid())),
+		Memory: float64(process.Memory(proc.PID())),
 		Wrong:  float64(out.Answers-out.Shed-out.Statuses[want]+out.Failed) / (n + float64(out.Failed)),
-	}, proc.crashed()
+	}, proc.Crashed()
 }
 
 // launch starts a process and waits until it listens.
-func (p *Peers) launch(ctx context.Context, proc *process, at string) (stop func(), err error) {
-	if err := proc.start(); err != nil {
+func (p *Peers) launch(ctx context.Context, proc *process.Process, at string) (stop func(), err error) {
+	if err := proc.Start(); err != nil {
 		return nil, err
 	}
-	stop = func() { proc.stop(2 * time.Second) }
-	if err := proc.await(ctx, 10*time.Second, func() error {
+	stop = func() { proc.Stop(2 * time.Second) }
+	if err := proc.Await(ctx, 10*time.Second, func() error {
 		c, err := net.DialTimeout("tcp", at, time.Second)
 		if err == nil {
 			c.Close()

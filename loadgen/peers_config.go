@@ -3,11 +3,13 @@ package loadgen
 import (
 	"fmt"
 	"strings"
+
+	"sluice/loadgen/process"
 )
 
 // edge configures one of the edges for a case: to listen at an address, to count by the same thing, and either to refuse nobody or
 // everybody beyond a first request.
-func (p *Peers) edge(name, at string, admin int, c PeerCase) (*process, error) {
+func (p *Peers) edge(name, at string, admin int, c PeerCase) (*process.Process, error) {
 	refuse, header := c.Work != "proxy", c.Sources > 1
 	var config string
 	switch name {
@@ -20,7 +22,7 @@ func (p *Peers) edge(name, at string, admin int, c PeerCase) (*process, error) {
 		if refuse {
 			args = append(args, "--refuse")
 		}
-		return &process{name: name, path: p.Self, args: args}, nil
+		return &process.Process{Name: name, Path: p.Self, Args: args}, nil
 	default:
 		config = p.sluice(name, at, admin, refuse, header)
 	}
@@ -30,13 +32,13 @@ func (p *Peers) edge(name, at string, admin int, c PeerCase) (*process, error) {
 	}
 	switch name {
 	case "nginx":
-		path, err := program("nginx", "install it, or leave it out with --edges")
-		return &process{name: name, path: path, args: []string{"-p", p.dir, "-c", file}}, err
+		path, err := process.Find("nginx", "install it, or leave it out with --edges")
+		return &process.Process{Name: name, Path: path, Args: []string{"-p", p.dir, "-c", file}}, err
 	case "haproxy":
-		path, err := program("haproxy", "install it, or leave it out with --edges")
-		return &process{name: name, path: path, args: []string{"-db", "-q", "-f", file}}, err
+		path, err := process.Find("haproxy", "install it, or leave it out with --edges")
+		return &process.Process{Name: name, Path: path, Args: []string{"-db", "-q", "-f", file}}, err
 	}
-	return &process{name: name, path: p.Sluice, args: []string{"--config", file, "--log-level", "error"}}, nil
+	return &process.Process{Name: name, Path: p.Sluice, Args: []string{"--config", file, "--log-level", "error"}}, nil
 }
 
 func (p *Peers) nginx(at string, refuse, header bool) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/process"
 	"sluice/loadgen/socket"
 	"sluice/loadgen/trace"
 )
@@ -132,9 +133,9 @@ func (r Replay) Run(ctx context.Context, trace *trace.Trace) (*Outcome, error) {
 
 	s := newSender(&r, trace, poller)
 	defer s.closeAll()
-	before := ownCPU()
+	before := process.OwnCPU()
 	err = s.loop(ctx)
-	s.out.Took, s.out.CPU = s.now(), ownCPU()-before
+	s.out.Took, s.out.CPU = s.now(), process.OwnCPU()-before
 	slices.SortStableFunc(s.out.Decisions, func(a, b judge.Decision) int { return cmp.Compare(a.At, b.At) })
 	return s.out, err
 }

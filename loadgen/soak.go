@@ -73,7 +73,7 @@ func (s *Site) CheckSoak(ctx context.Context, k Soak) (*Check, error) {
 	c.see("%d requests in %d rounds of %v; in %d rounds something was lost, or a client met an error", sent, k.Rounds, k.Length, wrong)
 	for i, e := range s.edges {
 		line, flat := last[i].since(warm[i])
-		c.see("%s at rest, after a third of the rounds and after the last: %s", e.name, line)
+		c.see("%s at rest, after a third of the rounds and after the last: %s", e.Name, line)
 		c.Kept = c.Kept && flat
 	}
 	return c, nil
@@ -111,7 +111,7 @@ func (s *Site) atRest(ctx context.Context, calm time.Duration) (held []used, err
 		for _, e := range s.edges {
 			m := make(Metrics)
 			if err := get(ctx, client, e.admin, "/metrics", func(r io.Reader) error { return m.parse(r) }); err != nil {
-				return nil, fmt.Errorf("loadgen: read the metrics of %s: %w", e.name, err)
+				return nil, fmt.Errorf("loadgen: read the metrics of %s: %w", e.Name, err)
 			}
 			u := used{
 				goroutines: m.Sum("go_goroutines"), descriptors: m.Sum("process_open_fds"),

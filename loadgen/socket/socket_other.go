@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The replay's Event loop is made of Linux's epoll and of its habit of letting any address of 127.0.0.0/8 be bound.
+// The event loop is made of Linux's epoll and of its habit of letting any address of 127.0.0.0/8 be bound.
 var errPlatform = errors.New("loadgen: replay runs on Linux only; run it there or in a container")
 
 type Poller struct{}
@@ -26,7 +26,7 @@ func FineTimers()                                                     {}
 func Dial(netip.Addr, netip.AddrPort) (int, error)                    { return -1, errPlatform }
 func Write(int, []byte) (int, error)                                  { return 0, errPlatform }
 func Read(int, []byte) (int, error)                                   { return 0, errPlatform }
-func Error(int) error                                           { return errPlatform }
+func Error(int) error                                                 { return errPlatform }
 func SmallWindow(int)                                                 {}
-func Close(int)                                                 {}
+func Close(int)                                                       {}
 func Abort(int)                                                       {}

@@ -1,4 +1,4 @@
-package loadgen
+package process
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-func shell(t *testing.T, script string) *process {
+func shell(t *testing.T, script string) *Process {
 	t.Helper()
-	p := &process{name: "shell/0", path: "/bin/sh", args: []string{"-c", script}}
-	if err := p.start(); err != nil {
+	p := &Process{Name: "shell/0", Path: "/bin/sh", Args: []string{"-c", script}}
+	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		p.signal(syscall.SIGKILL)
+		p.Signal(syscall.SIGKILL)
 		<-p.exited
 	})
 	return p
@@ -30,9 +30,9 @@ func gone(pid string) bool {
 }
 
 // heard is ready once the process has written the word.
-func heard(p *process, word string) func() error {
+func heard(p *Process, word string) func() error {
 	return func() error {
-		if !strings.Contains(p.said(), word) {
+		if !strings.Contains(p.Said(), word) {
 			return errors.New("not heard")
 		}
 		return nil
@@ -40,42 +40,42 @@ func heard(p *process, word string) func() error {
 }
 
 func TestProcessStops(t *testing.T) {
-	f := func(name, script string, before func(*process), grace time.Duration) {
+	f := func(name, script string, before func(*Process), grace time.Duration) {
 		t.Helper()
 		p := shell(t, script)
-		if err := p.await(t.Context(), 10*time.Second, heard(p, "up")); err != nil {
+		if err := p.Await(t.Context(), 10*time.Second, heard(p, "up")); err != nil {
 			t.Fatal(err)
 		}
 		if before != nil {
 			before(p)
 		}
-		p.stop(grace)
-		if _, running := p.running(); running {
+		p.Stop(grace)
+		if _, running := p.Running(); running {
 			t.Errorf("%s: it runs after stop", name)
 		}
-		if err := p.crashed(); err != nil {
+		if err := p.Crashed(); err != nil {
 			t.Errorf("%s: told to end, it counts as crashed: %v", name, err)
 		}
-		p.stop(grace) // again: nothing to do
-		if err := p.signal(syscall.SIGTERM); err != nil {
+		p.Stop(grace) // again: nothing to do
+		if err := p.Signal(syscall.SIGTERM); err != nil {
 			t.Errorf("%s: a signal to one that has ended: %v", name, err)
 		}
 	}
 	f("polite", "echo up; exec sleep 1000", nil, time.Minute)
-	f("stopped", "echo up; exec sleep 1000", func(p *process) { p.signal(syscall.SIGSTOP) }, time.Minute)
+	f("stopped", "echo up; exec sleep 1000", func(p *Process) { p.Signal(syscall.SIGSTOP) }, time.Minute)
 	f("deaf", "trap '' TERM; echo up; while :; do sleep 1000; done", nil, 50*time.Millisecond)
 }
 
 func TestProcessTakesItsChildrenAlong(t *testing.T) {
 	p := shell(t, "sleep 1000 & echo child $! up; wait")
-	if err := p.await(t.Context(), 10*time.Second, heard(p, "up")); err != nil {
+	if err := p.Await(t.Context(), 10*time.Second, heard(p, "up")); err != nil {
 		t.Fatal(err)
 	}
-	child := strings.Fields(p.said())[1]
+	child := strings.Fields(p.Said())[1]
 	if gone(child) {
 		t.Fatalf("process %s is not there to begin with", child)
 	}
-	p.stop(time.Minute)
+	p.Stop(time.Minute)
 	if err := eventually(t.Context(), func() bool { return gone(child) }); err != nil {
 		t.Errorf("its child outlives it: %v", err)
 	}
@@ -100,26 +100,26 @@ func eventually(ctx context.Context, yes func() bool) error {
 func TestProcessThatEndsByItself(t *testing.T) {
 	p := shell(t, "echo first; echo no such port >&2; exit 3")
 	never := func() error { return errors.New("not ready") }
-	err := p.await(t.Context(), time.Minute, never)
+	err := p.Await(t.Context(), time.Minute, never)
 	if err == nil || !strings.Contains(err.Error(), "shell/0") || !strings.Contains(err.Error(), "no such port") {
 		t.Errorf("awaiting it: %v", err)
 	}
-	if err := p.crashed(); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+	if err := p.Crashed(); err == nil || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("crashed: %v", err)
 	}
 	p = shell(t, "exec sleep 1000")
-	if err := p.await(t.Context(), time.Millisecond, never); err == nil || !strings.Contains(err.Error(), "not ready after 1ms") {
+	if err := p.Await(t.Context(), time.Millisecond, never); err == nil || !strings.Contains(err.Error(), "not ready after 1ms") {
 		t.Errorf("awaiting one that is never ready: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.await(ctx, time.Minute, never); !errors.Is(err, context.Canceled) {
+	if err := p.Await(ctx, time.Minute, never); !errors.Is(err, context.Canceled) {
 		t.Errorf("awaiting one when told to stop: %v", err)
 	}
 }
 
 func TestTailKeepsTheEnd(t *testing.T) {
-	var out tail
+	var out Tail
 	for range 10_000 {
 		out.Write([]byte("a line that is written many times\n"))
 	}
@@ -130,7 +130,7 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	if len(out.buf) > 3*tailSize {
 		t.Errorf("it keeps %d bytes", len(out.buf))
 	}
-	if got := new(tail).String(); got != "(nothing)" {
+	if got := new(Tail).String(); got != "(nothing)" {
 		t.Errorf("empty tail %q", got)
 	}
 }

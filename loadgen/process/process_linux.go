@@ -1,4 +1,4 @@
-package loadgen
+package process
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"unsafe"
 )
 
-// attributes makes a process lead its own group, and die when the lab does. One that is to be nobody is so from its start: a
+// Attributes makes a process lead its own group, and die when the lab does. One that is to be nobody is so from its start: a
 // process that changes its user itself forgets that it is to die with its parent (prctl(2), PR_SET_PDEATHSIG).
-func attributes(nobody bool) *syscall.SysProcAttr {
+func Attributes(nobody bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if nobody && os.Geteuid() == 0 {
 		id := uint64(65534)
@@ -25,8 +25,8 @@ func attributes(nobody bool) *syscall.SysProcAttr {
 	return a
 }
 
-// limitDescriptors says how many files a running process may open (prlimit(2)). What it has open stays so.
-func limitDescriptors(pid, n int) error {
+// LimitDescriptors says how many files a running process may open (prlimit(2)). What it has open stays so.
+func LimitDescriptors(pid, n int) error {
 	limit := syscall.Rlimit{Cur: uint64(n), Max: uint64(n)}
 	var old syscall.Rlimit
 	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_NOFILE, 0, uintptr(unsafe.Pointer(&old)), 0, 0); errno != 0 {
@@ -39,8 +39,8 @@ func limitDescriptors(pid, n int) error {
 	return nil
 }
 
-// openDescriptors is how many files a process has open.
-func openDescriptors(pid int) (int, error) {
+// OpenDescriptors is how many files a process has open.
+func OpenDescriptors(pid int) (int, error) {
 	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		return 0, fmt.Errorf("loadgen: descriptors of process %d: %w", pid, err)

@@ -1,4 +1,4 @@
-package loadgen
+package process
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"unsafe"
 )
 
-// cpuTime is the processor time that a process and its children have used so far, in ns resolution (/proc/PID/schedstat; stat counts
+// CPUTime is the processor time that a process and its children have used so far, in ns resolution (/proc/PID/schedstat; stat counts
 // in hundredths of a second). Threads that have ended are not in it.
-func cpuTime(pid int) (time.Duration, error) {
+func CPUTime(pid int) (time.Duration, error) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if len(files) == 0 {
 		return 0, fmt.Errorf("loadgen: no processor time of process %d", pid)
@@ -34,8 +34,8 @@ func cpuTime(pid int) (time.Duration, error) {
 	return sum, nil
 }
 
-// ownCPU is the processor time that this process has used so far.
-func ownCPU() time.Duration {
+// OwnCPU is the processor time that this process has used so far.
+func OwnCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
@@ -43,8 +43,8 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// memoryOf is how much of a process is in memory, in bytes.
-func memoryOf(pid int) int64 {
+// Memory is how much of a process is in memory, in bytes.
+func Memory(pid int) int64 {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	fields := strings.Fields(string(b))
 	if len(fields) < 2 {
@@ -54,8 +54,8 @@ func memoryOf(pid int) int64 {
 	return n * int64(os.Getpagesize())
 }
 
-// pin keeps all threads of this process, and those that they start, on one processor.
-func pin(processor int) error {
+// Pin keeps all threads of this process, and those that they start, on one processor.
+func Pin(processor int) error {
 	var mask [16]uint64
 	mask[processor/64] = 1 << (processor % 64)
 	tasks, err := os.ReadDir("/proc/self/task")

@@ -1,4 +1,6 @@
-package loadgen
+// Package process starts programs on this machine and ends them, children included; it tells what they said last, what processor time and
+// memory they used, and which ports are free.
+package process
 
 import (
 	"bytes"
@@ -14,32 +16,32 @@ import (
 	"time"
 )
 
-// process is a program that a lab runs. It leads a process group of its own, so that a signal to the lab's terminal does
+// Process is a program that a lab runs. It leads a process group of its own, so that a signal to the lab's terminal does
 // not reach it before the lab has decided, and where the system can it dies with the lab even if that is killed.
-type process struct {
-	name   string // as in "edge/1"
-	path   string
-	args   []string
-	nobody bool // started by root, it runs as nobody
+type Process struct {
+	Name   string // as in "edge/1"
+	Path   string
+	Args   []string
+	Nobody bool // started by root, it runs as nobody
 
 	mu      sync.Mutex // guards what follows
 	command *exec.Cmd
-	tail    *tail
+	tail    *Tail
 	exited  chan struct{} // closed when the process is gone and waited for
 	wanted  bool          // it was told to end
 }
 
-// start runs the program. It must not be running.
-func (p *process) start() error {
+// Start runs the program. It must not be running.
+func (p *Process) Start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	command := exec.Command(p.path, p.args...)
-	out := &tail{}
+	command := exec.Command(p.Path, p.Args...)
+	out := &Tail{}
 	command.Stdout, command.Stderr = out, out
-	command.SysProcAttr = attributes(p.nobody)
+	command.SysProcAttr = Attributes(p.Nobody)
 	command.WaitDelay = time.Second
 	if err := command.Start(); err != nil {
-		return fmt.Errorf("loadgen: start %s: %w", p.name, err)
+		return fmt.Errorf("loadgen: start %s: %w", p.Name, err)
 	}
 	exited := make(chan struct{})
 	p.command, p.tail, p.exited, p.wanted = command, out, exited, false
@@ -50,8 +52,8 @@ func (p *process) start() error {
 	return nil
 }
 
-// running reports whether the process lives, and a channel that is closed once it does not.
-func (p *process) running() (<-chan struct{}, bool) {
+// Running reports whether the process lives, and a channel that is closed once it does not.
+func (p *Process) Running() (<-chan struct{}, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.exited == nil {
@@ -65,8 +67,8 @@ func (p *process) running() (<-chan struct{}, bool) {
 	}
 }
 
-// signal sends a signal to the process's group. A process that has ended is not an error.
-func (p *process) signal(sig syscall.Signal) error {
+// Signal sends a signal to the process's group. A process that has ended is not an error.
+func (p *Process) Signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.command == nil {
@@ -81,19 +83,19 @@ func (p *process) signal(sig syscall.Signal) error {
 		p.wanted = true
 	}
 	if err := syscall.Kill(-p.command.Process.Pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("loadgen: signal %s: %w", p.name, err)
+		return fmt.Errorf("loadgen: signal %s: %w", p.Name, err)
 	}
 	return nil
 }
 
-// stop ends the process: politely, then after the grace time not. It returns when the process is gone.
-func (p *process) stop(grace time.Duration) {
-	exited, running := p.running()
+// Stop ends the process: politely, then after the grace time not. It returns when the process is gone.
+func (p *Process) Stop(grace time.Duration) {
+	exited, running := p.Running()
 	if !running {
 		return
 	}
-	p.signal(syscall.SIGTERM)
-	p.signal(syscall.SIGCONT) // one that was stopped could not heed the first
+	p.Signal(syscall.SIGTERM)
+	p.Signal(syscall.SIGCONT) // one that was stopped could not heed the first
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
@@ -101,14 +103,14 @@ func (p *process) stop(grace time.Duration) {
 		return
 	case <-timer.C:
 	}
-	p.signal(syscall.SIGKILL)
+	p.Signal(syscall.SIGKILL)
 	<-exited
 }
 
-// await calls ready until it succeeds. It fails when the process ends, after the patience, or with ctx, and says what the process
+// Await calls ready until it succeeds. It fails when the process ends, after the patience, or with ctx, and says what the process
 // said last.
-func (p *process) await(ctx context.Context, patience time.Duration, ready func() error) error {
-	exited, _ := p.running()
+func (p *Process) Await(ctx context.Context, patience time.Duration, ready func() error) error {
+	exited, _ := p.Running()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -120,43 +122,43 @@ func (p *process) await(ctx context.Context, patience time.Duration, ready func(
 		}
 		select {
 		case <-exited:
-			return fmt.Errorf("loadgen: %s ended at once: %s", p.name, p.said())
+			return fmt.Errorf("loadgen: %s ended at once: %s", p.Name, p.Said())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-			return fmt.Errorf("loadgen: %s is not ready after %v: %w; it said: %s", p.name, patience, err, p.said())
+			return fmt.Errorf("loadgen: %s is not ready after %v: %w; it said: %s", p.Name, patience, err, p.Said())
 		case <-tick.C:
 		}
 	}
 }
 
-// crashed says so if the process ended without being told to.
-func (p *process) crashed() error {
-	_, running := p.running()
+// Crashed says so if the process ended without being told to.
+func (p *Process) Crashed() error {
+	_, running := p.Running()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if running || p.wanted || p.command == nil {
 		return nil
 	}
-	return fmt.Errorf("loadgen: %s ended by itself (%v): %s", p.name, p.command.ProcessState, p.tail)
+	return fmt.Errorf("loadgen: %s ended by itself (%v): %s", p.Name, p.command.ProcessState, p.tail)
 }
 
-// said is the last lines that the process wrote.
-func (p *process) said() string {
+// Said is the last lines that the process wrote.
+func (p *Process) Said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tail.String()
 }
 
-// tail keeps the last bytes written to it.
-type tail struct {
+// Tail keeps the last bytes written to it.
+type Tail struct {
 	mu  sync.Mutex
 	buf []byte
 }
 
 const tailSize = 4 << 10
 
-func (t *tail) Write(b []byte) (int, error) {
+func (t *Tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buf = append(t.buf, b...)
@@ -166,7 +168,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (t *tail) String() string {
+func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b := t.buf[max(0, len(t.buf)-tailSize):]
@@ -177,8 +179,8 @@ func (t *tail) String() string {
 	return "(nothing)"
 }
 
-// program finds an executable by path or on the PATH. The hint says how to get it.
-func program(name, hint string) (string, error) {
+// Find finds an executable by path or on the PATH. The hint says how to get it.
+func Find(name, hint string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		// Debian keeps nutcracker in a directory that is on root's PATH alone.
@@ -195,9 +197,9 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// ports finds n free TCP ports of 127.0.0.1. They lie below the range from which systems take the ports of outgoing
+// FreePorts finds n free TCP ports of 127.0.0.1. They lie below the range from which systems take the ports of outgoing
 // connections, so that none of the thousands that a replay opens takes one before its server does.
-func ports(n int) ([]int, error) {
+func FreePorts(n int) ([]int, error) {
 	const first, last = 20000, 31999
 	var out []int
 	var held []net.Listener
@@ -223,8 +225,8 @@ func ports(n int) ([]int, error) {
 	return nil, fmt.Errorf("loadgen: fewer than %d ports are free between %d and %d of 127.0.0.1", n, first, last)
 }
 
-// pid is the number of the process that was started last.
-func (p *process) pid() int {
+// PID is the number of the process that was started last.
+func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.command.Process.Pid
