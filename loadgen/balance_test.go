@@ -7,6 +7,7 @@ import (
 
 	"sluice/loadgen/judge"
 	"sluice/loadgen/origin"
+	"sluice/loadgen/scrape"
 )
 
 // booksOf is a run in which everything is as it should be: of 10 requests of two sources, 6 passed, 3 were limited and one
@@ -18,7 +19,7 @@ func booksOf() books {
 	for i, v := range []judge.Verdict{judge.Admitted, judge.Admitted, judge.Admitted, judge.Limited, judge.Mitigated, judge.Mitigated, judge.Admitted, judge.Admitted, judge.Admitted, judge.Failed} {
 		out.Decisions = append(out.Decisions, judge.Decision{Source: int32(i / 6), Verdict: v})
 	}
-	m := Metrics{
+	m := scrape.Metrics{
 		"sluice_received_total": 10, "sluice_aborted_total": 0, `sluice_origin_requests_total{code="200"}`: 6,
 		`sluice_answers_total{code="200",from="origin"}`: 6, `sluice_answers_total{code="429",from="limit"}`: 3, `sluice_answers_total{code="400",from="edge"}`: 1,
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"
 )
 
@@ -188,7 +189,7 @@ func (s *Site) everyEdgeKnows(ctx context.Context, n int) error {
 		held := -1
 		for range 100 {
 			var list mitigationsAnswer
-			if err := get(ctx, client, e.admin, "/v1/mitigations", asJSON(&list)); err != nil {
+			if err := scrape.Get(ctx, client, e.admin, "/v1/mitigations", scrape.JSON(&list)); err != nil {
 				return fmt.Errorf("loadgen: ask %s for its mitigations: %w", e.Name, err)
 			}
 			if held = len(list); held >= n {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/loadgen/process"
+	"sluice/loadgen/scrape"
 )
 
 const (
@@ -83,8 +84,8 @@ func (s *Site) CheckDescriptors(ctx context.Context) (*Check, error) {
 	}
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	m := make(Metrics)
-	if err := get(ctx, client, edge.admin, "/metrics", m.parse); err != nil {
+	m := make(scrape.Metrics)
+	if err := scrape.Get(ctx, client, edge.admin, "/metrics", m.Parse); err != nil {
 		return nil, err
 	}
 	failures := m.Sum("sluice_accept_failures_total")
@@ -129,7 +130,7 @@ func (s *Site) operate(ctx context.Context, fresh bool) *operator {
 	o := &operator{client: &http.Client{Transport: &http.Transport{DisableKeepAlives: fresh}}, edge: s.edges[0].admin, end: cancel}
 	o.all.Go(func() {
 		for pause(ctx, 50*time.Millisecond) == nil {
-			err := get(context.WithoutCancel(ctx), o.client, o.edge, "/healthz", func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })
+			err := scrape.Get(context.WithoutCancel(ctx), o.client, o.edge, "/healthz", func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })
 			o.mu.Lock()
 			if o.answered++; err != nil {
 				o.answered--

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"sluice/loadgen/process"
+	"sluice/loadgen/scrape"
 )
 
 // Restarts restarts real edges over and over while a crowd of clients sends, and checks that nobody notices: no connection
@@ -221,7 +222,7 @@ func (e *restarted) start(ctx context.Context) error {
 	if err := e.cmd.Start(); err != nil {
 		return fmt.Errorf("loadgen: start %s: %w", e.name, err)
 	}
-	return e.await(ctx, "ready", func() bool { served, _ := e.count(); return served > before && getOK(e.admin, "/readyz") == nil })
+	return e.await(ctx, "ready", func() bool { served, _ := e.count(); return served > before && scrape.OK(e.admin, "/readyz") == nil })
 }
 
 // watch reads what the processes log.
@@ -358,7 +359,7 @@ func (b *balancer) next() string {
 func (b *balancer) ask() {
 	var ready []string
 	for _, e := range b.edges {
-		if getOK(e.admin, "/readyz") == nil {
+		if scrape.OK(e.admin, "/readyz") == nil {
 			ready = append(ready, e.addr.String())
 		}
 	}

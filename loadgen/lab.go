@@ -15,6 +15,7 @@ import (
 	"sluice/loadgen/origin"
 	"sluice/loadgen/page"
 	"sluice/loadgen/process"
+	"sluice/loadgen/scrape"
 )
 
 // Lab starts points of presence of real processes on this machine: edges, the memcached nodes that they share and, if
@@ -170,7 +171,7 @@ func (s *Site) plan() error {
 	}
 	s.origin = newMember("origin/0", s.Origin[0], next())
 	s.origin.Args = append(append([]string{}, s.Origin[1:]...), "--listen", s.origin.addr.String())
-	s.origin.ready = func() error { return getOK(s.origin.addr, origin.StatsPath) }
+	s.origin.ready = func() error { return scrape.OK(s.origin.addr, origin.StatsPath) }
 
 	s.Targets = make([][]netip.AddrPort, s.PoPs)
 	for pop := range s.PoPs {
@@ -178,13 +179,13 @@ func (s *Site) plan() error {
 		for range s.Memcached {
 			m := newMember(fmt.Sprint("memcached/", len(s.nodes)), memcached, next())
 			m.Args, m.Nobody = memcachedArguments(m.addr), true
-			m.ready = func() error { return answersMemcached(m.addr) }
+			m.ready = func() error { return scrape.MemcachedAnswers(m.addr) }
 			s.nodes = append(s.nodes, m)
 			tier = append(tier, m.addr)
 		}
 		if s.Twemproxy {
 			m := newMember(fmt.Sprint("twemproxy/", len(s.proxies)), nutcracker, next())
-			m.ready = func() error { return answersMemcached(m.addr) }
+			m.ready = func() error { return scrape.MemcachedAnswers(m.addr) }
 			file, err := s.file(fmt.Sprintf("nutcracker-%d.yml", pop), nutcrackerConfig(m.addr, tier))
 			if err != nil {
 				return err
@@ -205,7 +206,7 @@ func (s *Site) plan() error {
 				m.Args = append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, s.Descriptors), m.Path}, m.Args...)
 				m.Path = "/bin/sh"
 			}
-			m.ready = func() error { return getOK(m.admin, "/readyz") }
+			m.ready = func() error { return scrape.OK(m.admin, "/readyz") }
 			s.edges = append(s.edges, m)
 			s.Targets[pop] = append(s.Targets[pop], m.addr)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"sluice/loadgen/judge"
 	"sluice/loadgen/origin"
+	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"
 )
 
@@ -31,7 +32,7 @@ type LabOutcome struct {
 // NodeDelta is what a memcached node counted during the run.
 type NodeDelta struct {
 	Name  string
-	Stats NodeStats
+	Stats scrape.NodeStats
 	Err   error // it did not answer, before or after
 }
 
@@ -187,15 +188,15 @@ func (s *Site) suffer(ctx context.Context, faults []Fault) []string {
 
 // settle waits until the edges are at rest, all requests received being answered or aborted, and gives their metrics, added
 // up. Edges that do not run are left out. One that never comes to rest shows in the balance.
-func (s *Site) settle(ctx context.Context, client *http.Client) (Metrics, error) {
-	var sum Metrics
+func (s *Site) settle(ctx context.Context, client *http.Client) (scrape.Metrics, error) {
+	var sum scrape.Metrics
 	for range 40 {
-		sum = make(Metrics)
+		sum = make(scrape.Metrics)
 		for _, e := range s.edges {
 			if _, running := e.Running(); !running {
 				continue
 			}
-			if err := get(ctx, client, e.admin, "/metrics", func(r io.Reader) error { return sum.parse(r) }); err != nil {
+			if err := scrape.Get(ctx, client, e.admin, "/metrics", func(r io.Reader) error { return sum.Parse(r) }); err != nil {
 				if ctx.Err() == nil && e.harmed {
 					continue
 				}
@@ -216,7 +217,7 @@ func (s *Site) settle(ctx context.Context, client *http.Client) (Metrics, error)
 
 func (s *Site) originStats(ctx context.Context, client *http.Client) (origin.Stats, error) {
 	var out origin.Stats
-	err := get(ctx, client, s.origin.addr, origin.StatsPath, asJSON(&out))
+	err := scrape.Get(ctx, client, s.origin.addr, origin.StatsPath, scrape.JSON(&out))
 	if err != nil {
 		return out, fmt.Errorf("loadgen: read the origin's counts: %w", err)
 	}
@@ -226,7 +227,7 @@ func (s *Site) originStats(ctx context.Context, client *http.Client) (origin.Sta
 func (s *Site) nodeStats() []NodeDelta {
 	out := make([]NodeDelta, len(s.nodes))
 	for i, n := range s.nodes {
-		stats, err := memcachedStats(n.addr)
+		stats, err := scrape.Memcached(n.addr)
 		out[i] = NodeDelta{n.Name, stats, err}
 	}
 	return out
@@ -236,7 +237,7 @@ func (s *Site) nodeStats() []NodeDelta {
 func delta(before, after []NodeDelta) []NodeDelta {
 	out := make([]NodeDelta, len(after))
 	for i, a := range after {
-		out[i] = NodeDelta{a.Name, make(NodeStats), errors.Join(before[i].Err, a.Err)}
+		out[i] = NodeDelta{a.Name, make(scrape.NodeStats), errors.Join(before[i].Err, a.Err)}
 		for name, v := range a.Stats {
 			if was := before[i].Stats[name]; was <= v {
 				v -= was

@@ -11,6 +11,7 @@ import (
 	"sluice/loadgen/judge"
 	"sluice/loadgen/origin"
 	"sluice/loadgen/process"
+	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"
 )
 
@@ -61,7 +62,7 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 		return nil, err
 	}
 	defer o.Stop(grace)
-	if err := o.Await(ctx, patience, func() error { return getOK(at, origin.StatsPath) }); err != nil {
+	if err := o.Await(ctx, patience, func() error { return scrape.OK(at, origin.StatsPath) }); err != nil {
 		return nil, err
 	}
 	for _, rate := range p.Rates {

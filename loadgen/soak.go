@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"
 )
 
@@ -109,8 +110,8 @@ func (s *Site) atRest(ctx context.Context, calm time.Duration) (held []used, err
 		held = held[:0]
 		now := 0.0
 		for _, e := range s.edges {
-			m := make(Metrics)
-			if err := get(ctx, client, e.admin, "/metrics", func(r io.Reader) error { return m.parse(r) }); err != nil {
+			m := make(scrape.Metrics)
+			if err := scrape.Get(ctx, client, e.admin, "/metrics", func(r io.Reader) error { return m.Parse(r) }); err != nil {
 				return nil, fmt.Errorf("loadgen: read the metrics of %s: %w", e.Name, err)
 			}
 			u := used{

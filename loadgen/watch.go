@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/scrape"
 )
 
 // watcher learns which edge knew of which mitigation, and when, by asking every edge for its list now and then. An edge says
@@ -66,7 +67,7 @@ func (w *watcher) run(ctx context.Context, period time.Duration) {
 // look asks one edge.
 func (w *watcher) look(ctx context.Context, edge int) {
 	var list mitigationsAnswer
-	if get(ctx, w.client, w.edges[edge], "/v1/mitigations", asJSON(&list)) != nil {
+	if scrape.Get(ctx, w.client, w.edges[edge], "/v1/mitigations", scrape.JSON(&list)) != nil {
 		return
 	}
 	w.mu.Lock()

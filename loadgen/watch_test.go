@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/scrape"
 )
 
 func TestWatcherTellsWhoKnewWhen(t *testing.T) {
@@ -60,9 +61,9 @@ func TestWatcherTellsWhoKnewWhen(t *testing.T) {
 }
 
 func TestDeltaOfNodes(t *testing.T) {
-	before := []NodeDelta{{Name: "memcached/0", Stats: NodeStats{"cmd_get": 10, "cmd_set": 9}}}
-	after := []NodeDelta{{Name: "memcached/0", Stats: NodeStats{"cmd_get": 15, "cmd_set": 2}}}
-	want := []NodeDelta{{Name: "memcached/0", Stats: NodeStats{"cmd_get": 5, "cmd_set": 2}}} // restarted: its count is new
+	before := []NodeDelta{{Name: "memcached/0", Stats: scrape.NodeStats{"cmd_get": 10, "cmd_set": 9}}}
+	after := []NodeDelta{{Name: "memcached/0", Stats: scrape.NodeStats{"cmd_get": 15, "cmd_set": 2}}}
+	want := []NodeDelta{{Name: "memcached/0", Stats: scrape.NodeStats{"cmd_get": 5, "cmd_set": 2}}} // restarted: its count is new
 	if diff := cmp.Diff(want, delta(before, after)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

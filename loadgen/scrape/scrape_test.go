@@ -1,4 +1,4 @@
-package loadgen
+package scrape
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ sluice_nothing NaN-sense
 func TestMetrics(t *testing.T) {
 	m := make(Metrics)
 	for range 2 { // two edges that say the same
-		if err := m.parse(strings.NewReader(exposition)); err != nil {
+		if err := m.Parse(strings.NewReader(exposition)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestMemcachedStats(t *testing.T) {
 		}
 	}()
 	addr := netip.MustParseAddrPort(ln.Addr().String())
-	got, err := memcachedStats(addr)
+	got, err := Memcached(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestMemcachedStats(t *testing.T) {
 	if n := got.Commands(); n != 7 {
 		t.Errorf("%d commands, want 7", n)
 	}
-	if err := answersMemcached(addr); err == nil {
+	if err := MemcachedAnswers(addr); err == nil {
 		t.Error("a server that closes counts as ready")
 	}
 }

@@ -1,4 +1,5 @@
-package loadgen
+// Package scrape reads what running servers tell of themselves: Prometheus metrics and JSON of edges and origins, statistics of memcached.
+package scrape
 
 import (
 	"bufio"
@@ -19,7 +20,7 @@ import (
 type Metrics map[string]float64
 
 // parseMetrics reads the text format, adding to m. Comments, timestamps and lines that make no sense are left out.
-func (m Metrics) parse(r io.Reader) error {
+func (m Metrics) Parse(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -85,11 +86,11 @@ func (m Metrics) Minus(earlier Metrics) Metrics {
 	return out
 }
 
-const scrapeTimeout = 3 * time.Second
+const timeout = 3 * time.Second
 
-// get reads a page of a member's, within its timeout.
-func get(ctx context.Context, client *http.Client, addr netip.AddrPort, path string, read func(io.Reader) error) error {
-	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
+// Get reads a page of a member's, within its timeout.
+func Get(ctx context.Context, client *http.Client, addr netip.AddrPort, path string, read func(io.Reader) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	url := "http://" + addr.String() + path
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -111,21 +112,21 @@ func get(ctx context.Context, client *http.Client, addr netip.AddrPort, path str
 	return err
 }
 
-func getOK(addr netip.AddrPort, path string) error {
+func OK(addr netip.AddrPort, path string) error {
 	transport := &http.Transport{DisableKeepAlives: true}
-	return get(context.Background(), &http.Client{Transport: transport}, addr, path, func(io.Reader) error { return nil })
+	return Get(context.Background(), &http.Client{Transport: transport}, addr, path, func(io.Reader) error { return nil })
 }
 
-// asJSON reads a page into v.
-func asJSON(v any) func(io.Reader) error {
+// JSON reads a page into v.
+func JSON(v any) func(io.Reader) error {
 	return func(r io.Reader) error { return json.NewDecoder(r).Decode(v) }
 }
 
 // NodeStats is what a memcached node counts, by its own names: cmd_get, cmd_set, incr_hits and so on.
 type NodeStats map[string]uint64
 
-// memcachedStats asks a node for its statistics.
-func memcachedStats(addr netip.AddrPort) (NodeStats, error) {
+// Memcached asks a node for its statistics.
+func Memcached(addr netip.AddrPort) (NodeStats, error) {
 	out := make(NodeStats)
 	err := speakMemcached(addr, "stats\r\n", func(line string) bool {
 		if line == "END" {
@@ -141,8 +142,8 @@ func memcachedStats(addr netip.AddrPort) (NodeStats, error) {
 	return out, err
 }
 
-// answersMemcached proves that a node or a proxy before it makes a round trip: a process that hangs still accepts.
-func answersMemcached(addr netip.AddrPort) error {
+// MemcachedAnswers proves that a node or a proxy before it makes a round trip: a process that hangs still accepts.
+func MemcachedAnswers(addr netip.AddrPort) error {
 	return speakMemcached(addr, "get sluice-lab-ready\r\n", func(line string) bool { return line == "END" })
 }
 
