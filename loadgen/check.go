@@ -34,7 +34,7 @@ const checkSources = 20
 // edges answer, for the given time, the memcached nodes count not one increment, and no more commands than in as long a time
 // when nobody sends. Edges read the mitigation log and tell of their presence all the time, by timers that an idle machine
 // runs a little late: a twentieth more is that. The rule's mitigation timeout must be well over three times as long.
-func (s *Site) CheckQuiet(ctx context.Context, length time.Duration) (*Check, error) {
+func CheckQuiet(ctx context.Context, s *Site, length time.Duration) (*Check, error) {
 	c := &Check{Name: "quiet"}
 	if len(s.nodes) == 0 {
 		return nil, errors.New("loadgen: check quiet: there is no memcached node to be quiet")
@@ -43,13 +43,13 @@ func (s *Site) CheckQuiet(ctx context.Context, length time.Duration) (*Check, er
 		return nil, fmt.Errorf("loadgen: check quiet: the mitigation timeout is %v: want at least %v", s.Rule.MitigationTimeout, 3*length+5*time.Second)
 	}
 	s.Log("blocking %d sources", checkSources)
-	if _, err := s.block(ctx, s.Targets); err != nil {
+	if _, err := block(ctx, s, s.Targets); err != nil {
 		return nil, err
 	}
-	if err := s.everyEdgeKnows(ctx, checkSources); err != nil {
+	if err := everyEdgeKnows(ctx, s, checkSources); err != nil {
 		return nil, err
 	}
-	if err := s.everythingReported(ctx); err != nil {
+	if err := everythingReported(ctx, s); err != nil {
 		return nil, err
 	}
 
@@ -74,7 +74,7 @@ func (s *Site) CheckQuiet(ctx context.Context, length time.Duration) (*Check, er
 	}
 	var out *Outcome
 	attack, err := phase("only blocked sources send, as fast as they can,", func() (err error) {
-		out, err = s.storm(ctx, length)
+		out, err = storm(ctx, s, length)
 		return err
 	})
 	if err != nil {
@@ -104,14 +104,14 @@ func (s *Site) CheckQuiet(ctx context.Context, length time.Duration) (*Check, er
 
 // CheckShared checks that the edges of the first PoP share their mitigations: sources that were blocked by its first
 // edge are refused by every other edge on their first request there, so long after the block began.
-func (s *Site) CheckShared(ctx context.Context, after time.Duration) (*Check, error) {
+func CheckShared(ctx context.Context, s *Site, after time.Duration) (*Check, error) {
 	c := &Check{Name: "shared", Kept: true}
 	edges := s.Targets[0]
 	if len(edges) < 2 || len(s.nodes) == 0 {
 		return nil, errors.New("loadgen: check shared: want at least two edges and a memcached node")
 	}
 	s.Log("blocking %d sources on edge/0", checkSources)
-	began, err := s.block(ctx, [][]netip.AddrPort{{edges[0]}})
+	began, err := block(ctx, s, [][]netip.AddrPort{{edges[0]}})
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (s *Site) CheckShared(ctx context.Context, after time.Duration) (*Check, er
 }
 
 // block sends more than the limit of every source, within a tenth of a second, and tells when each was refused first.
-func (s *Site) block(ctx context.Context, pops [][]netip.AddrPort) ([]time.Time, error) {
+func block(ctx context.Context, s *Site, pops [][]netip.AddrPort) ([]time.Time, error) {
 	t := &trace.Trace{Name: "check", Sources: make([]trace.Source, checkSources)}
 	each := int(s.Rule.Limit)*3/2 + 5
 	for i := range each {
@@ -182,7 +182,7 @@ func (s *Site) block(ctx context.Context, pops [][]netip.AddrPort) ([]time.Time,
 }
 
 // everyEdgeKnows waits until every edge holds that many mitigations.
-func (s *Site) everyEdgeKnows(ctx context.Context, n int) error {
+func everyEdgeKnows(ctx context.Context, s *Site, n int) error {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	for _, e := range s.edges {
@@ -208,7 +208,7 @@ func (s *Site) everyEdgeKnows(ctx context.Context, n int) error {
 
 // everythingReported waits until no edge has hits that the tier has not been told of. An edge may keep a few of a source back
 // until their sub-windows are over.
-func (s *Site) everythingReported(ctx context.Context) error {
+func everythingReported(ctx context.Context, s *Site) error {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	for quiet := 0; quiet < 10; quiet++ {
@@ -227,7 +227,7 @@ func (s *Site) everythingReported(ctx context.Context) error {
 }
 
 // storm has the check's sources send as fast as they are answered.
-func (s *Site) storm(ctx context.Context, length time.Duration) (*Outcome, error) {
+func storm(ctx context.Context, s *Site, length time.Duration) (*Outcome, error) {
 	const most = 1_000_000 // requests: more than any machine of today sends in so short a time
 	trace := &trace.Trace{Name: "check", Sources: make([]trace.Source, checkSources), Requests: make([]trace.Request, most)}
 	for i := range trace.Requests {

@@ -83,7 +83,7 @@ func digestOf(r io.Reader) string {
 
 // CheckBodies checks that bodies of requests and of answers arrive byte for byte, each as a fixed length and chunked, from nothing
 // up to the largest size, four at a time, and that the edge does not hold them in memory. The site must stand before o.
-func (s *Site) CheckBodies(ctx context.Context, o *BodyOrigin, exchanges int, largest int64, seed uint64) (*Check, error) {
+func CheckBodies(ctx context.Context, s *Site, o *BodyOrigin, exchanges int, largest int64, seed uint64) (*Check, error) {
 	c := &Check{Name: "bodies", Kept: true}
 	edge := s.edges[0]
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}

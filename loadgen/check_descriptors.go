@@ -25,7 +25,7 @@ const (
 // CheckDescriptors checks that an edge which may open few files survives what takes all of them: first many idle connections,
 // then a limit on what it has open at that moment, so that it cannot accept at all. Its operators are answered all the while,
 // in the second case on connections that they have, and regular clients are served within a second of relief.
-func (s *Site) CheckDescriptors(ctx context.Context) (*Check, error) {
+func CheckDescriptors(ctx context.Context, s *Site) (*Check, error) {
 	c := &Check{Name: "descriptors", Kept: true}
 	edge := s.edges[0]
 	sources := spread{network: 127}
@@ -33,12 +33,12 @@ func (s *Site) CheckDescriptors(ctx context.Context) (*Check, error) {
 
 	s.Log("%d idle connections to an edge that may open %d files", idleConnections, FewDescriptors)
 	attack := &slowAttack{kind: idle, to: edge.addr, most: idleConnections, ramp: slowPeriod, source: sources.addr}
-	operator := s.operate(ctx, true)
+	operator := operate(ctx, s, true)
 	if err := attack.run(ctx, 4*slowPeriod); err != nil { // it closes them at its end
 		operator.stop()
 		return nil, fmt.Errorf("loadgen: check descriptors: %w", err)
 	}
-	again, err := s.servesWithin(ctx, edge.addr)
+	again, err := servesWithin(ctx, edge.addr)
 	answered, failed := operator.stop()
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (s *Site) CheckDescriptors(ctx context.Context) (*Check, error) {
 		return nil, err
 	}
 	s.Log("and none left to open: a limit of %d", open)
-	operator = s.operate(ctx, false)
+	operator = operate(ctx, s, false)
 	if err := operator.first(ctx); err != nil {
 		operator.stop()
 		return nil, err
@@ -76,7 +76,7 @@ func (s *Site) CheckDescriptors(ctx context.Context) (*Check, error) {
 		err = process.LimitDescriptors(edge.PID(), FewDescriptors)
 	}
 	if err == nil {
-		again, err = s.servesWithin(ctx, edge.addr)
+		again, err = servesWithin(ctx, edge.addr)
 	}
 	answered, failed = operator.stop()
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Site) CheckDescriptors(ctx context.Context) (*Check, error) {
 }
 
 // servesWithin is how long it takes until a new client is served.
-func (s *Site) servesWithin(ctx context.Context, edge netip.AddrPort) (time.Duration, error) {
+func servesWithin(ctx context.Context, edge netip.AddrPort) (time.Duration, error) {
 	start := time.Now()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
 	for {
@@ -125,7 +125,7 @@ type operator struct {
 }
 
 // operate begins to ask, each time on a new connection or always on the same.
-func (s *Site) operate(ctx context.Context, fresh bool) *operator {
+func operate(ctx context.Context, s *Site, fresh bool) *operator {
 	ctx, cancel := context.WithCancel(ctx)
 	o := &operator{client: &http.Client{Transport: &http.Transport{DisableKeepAlives: fresh}}, edge: s.edges[0].admin, end: cancel}
 	o.all.Go(func() {

@@ -44,7 +44,7 @@ const slowSlack = 5 * slowPeriod
 // stand, first each from a source of its own and then all from one, a regular client has no failed request, and a p99 at
 // most twice that of before; slow heads and bodies are answered 408 in time, slow readers cut, and one source keeps no more
 // connections than it may.
-func (s *Site) CheckSlow(ctx context.Context, scale SlowScale) (*Check, error) {
+func CheckSlow(ctx context.Context, s *Site, scale SlowScale) (*Check, error) {
 	c := &Check{Name: "slow", Kept: true}
 	edge := s.edges[0]
 	var text bytes.Buffer
@@ -91,7 +91,7 @@ func (s *Site) CheckSlow(ctx context.Context, scale SlowScale) (*Check, error) {
 			name = fmt.Sprintf("%d %s of one source", a.most, a.kind.name)
 		}
 		s.Log("and beside %s", name)
-		r, memory, err := s.beside(ctx, a, limit)
+		r, memory, err := beside(ctx, s, a, limit)
 		if err != nil {
 			return nil, fmt.Errorf("loadgen: check slow: %s: %w", name, err)
 		}
@@ -124,7 +124,7 @@ func (s *Site) CheckSlow(ctx context.Context, scale SlowScale) (*Check, error) {
 }
 
 // beside runs a regular client beside an attack, and tells how much memory the edge had at most.
-func (s *Site) beside(ctx context.Context, a *slowAttack, limit time.Duration) (*regular, int64, error) {
+func beside(ctx context.Context, s *Site, a *slowAttack, limit time.Duration) (*regular, int64, error) {
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan *regular)

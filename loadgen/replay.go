@@ -184,13 +184,7 @@ func (r *Replay) due(at time.Duration) time.Duration {
 // predictably, and here the same in every run of one seed.
 func (r *Replay) edgeOf(pop int, pool int32, nth uint32) int {
 	x := r.Seed ^ uint64(pool)<<32 ^ uint64(nth) ^ uint64(pop)<<56
-	for range 2 { // splitmix64's finalizer (Steele, Lea, Flood 2014)
-		x += 0x9e3779b97f4a7c15
-		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-		x = (x ^ x>>27) * 0x94d049bb133111eb
-		x ^= x >> 31
-	}
-	return int(x % uint64(len(r.PoPs[pop])))
+	return int(trace.Mix(trace.Mix(x)) % uint64(len(r.PoPs[pop])))
 }
 
 // loop is the life of a replay: send what is due, take what has arrived, sleep until the next of either.

@@ -32,10 +32,10 @@ type used struct{ goroutines, descriptors, memory float64 }
 // calm is how long nothing must have been let go of before an edge is at rest: it keeps idle connections to origins for half a minute.
 const calm = 35 * time.Second
 
-// CheckSoak checks that nothing is lost and nothing grows. In every round the balance is exact and no client meets an error. And at
+// Run checks that nothing is lost and nothing grows. In every round the balance is exact and no client meets an error. And at
 // rest after the last round no edge holds noticeably more goroutines, descriptors or memory than it did at rest after a third of
 // the rounds, when it was warm. Rounds shorter than 35 s shorten that rest, and what only breathes may be taken for growth.
-func (s *Site) CheckSoak(ctx context.Context, k Soak) (*Check, error) {
+func (k Soak) Run(ctx context.Context, s *Site) (*Check, error) {
 	if k.Rounds < 3 {
 		return nil, fmt.Errorf("loadgen: check soak: %d rounds: want at least 3, to compare the last with the first", k.Rounds)
 	}
@@ -51,7 +51,7 @@ func (s *Site) CheckSoak(ctx context.Context, k Soak) (*Check, error) {
 		if err != nil {
 			return nil, err
 		}
-		out, err := s.Run(ctx, k.Replay, trace, s.trouble(rng, k.Length))
+		out, err := s.Run(ctx, k.Replay, trace, tierFault(s, rng, k.Length))
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func (s *Site) CheckSoak(ctx context.Context, k Soak) (*Check, error) {
 		c.see("%s", line)
 		if round == (k.Rounds+2)/3 || round == k.Rounds {
 			warm = last
-			if last, err = s.atRest(ctx, min(calm, k.Length)); err != nil {
+			if last, err = atRest(ctx, s, min(calm, k.Length)); err != nil {
 				return nil, err
 			}
 		}
@@ -80,8 +80,8 @@ func (s *Site) CheckSoak(ctx context.Context, k Soak) (*Check, error) {
 	return c, nil
 }
 
-// trouble is one fault and its end, within the first two thirds of a round.
-func (s *Site) trouble(rng *rand.Rand, length time.Duration) []Fault {
+// tierFault is one fault and its end, within the first two thirds of a round.
+func tierFault(s *Site, rng *rand.Rand, length time.Duration) []Fault {
 	kind, begin, end := "memcached", Kill, Restart
 	n := rng.IntN(len(s.nodes) + len(s.proxies))
 	if n >= len(s.nodes) {
@@ -96,8 +96,8 @@ func (s *Site) trouble(rng *rand.Rand, length time.Duration) []Fault {
 }
 
 // atRest waits until the edges have nothing to report and have let go of nothing for some time, and gives what each holds then.
-func (s *Site) atRest(ctx context.Context, calm time.Duration) (held []used, err error) {
-	if err := s.everythingReported(ctx); err != nil {
+func atRest(ctx context.Context, s *Site, calm time.Duration) (held []used, err error) {
+	if err := everythingReported(ctx, s); err != nil {
 		return nil, err
 	}
 	client := &http.Client{Transport: &http.Transport{}}

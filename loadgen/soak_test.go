@@ -24,12 +24,12 @@ func TestSoakComparesWhatIsHeld(t *testing.T) {
 	f(60, 30, 93e6, "60 and 60 goroutines, 30 and 30 descriptors, 80 and 93 MB (IT GROWS)")
 }
 
-func TestTroubleOfASoak(t *testing.T) {
+func TestFaultsOfASoak(t *testing.T) {
 	s := &Site{nodes: make([]*member, 2), proxies: make([]*member, 1)}
 	rng := rand.New(rand.NewPCG(1, 2))
 	seen := make(map[string]bool)
 	for range 200 {
-		faults := s.trouble(rng, time.Minute)
+		faults := tierFault(s, rng, time.Minute)
 		a, b := faults[0], faults[1]
 		if a.Target() != b.Target() || a.At < 0 || b.At-a.At < time.Second || b.At > 40*time.Second {
 			t.Fatalf("%v, then %v", a, b)

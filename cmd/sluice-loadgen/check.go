@@ -48,9 +48,9 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 	var c *loadgen.Check
 	switch f.check {
 	case "quiet":
-		c, err = site.CheckQuiet(ctx, 5*time.Second)
+		c, err = loadgen.CheckQuiet(ctx, site, 5*time.Second)
 	case "shared":
-		c, err = site.CheckShared(ctx, 500*time.Millisecond)
+		c, err = loadgen.CheckShared(ctx, site, 500*time.Millisecond)
 	case "soak":
 		c, err = f.soak(ctx, site, rule, send, traffic)
 	}
@@ -76,14 +76,14 @@ func (f *labFlags) soak(ctx context.Context, site *loadgen.Site, rule pop.Rule, 
 		return nil, err
 	}
 	seed := traffic.seed
-	return site.CheckSoak(ctx, loadgen.Soak{
+	return loadgen.Soak{
 		Rounds: f.times, Length: traffic.duration, Seed: seed,
 		Replay: loadgen.Replay{Affinity: affinity.PoP, PerConnection: send.perConnection, Seed: seed, Speed: send.speed},
 		Trace: func(round int) (*trace.Trace, error) {
 			traffic.seed = seed + uint64(round)
 			return traffic.load(rule.Counter.Limit, rule.Counter.Window, f.edges)
 		},
-	})
+	}.Run(ctx, site)
 }
 
 // checkRestarts restarts edges of its own under load.

@@ -21,7 +21,7 @@ func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) e
 	case "slow":
 		scale := loadgen.SlowScales(f.short)
 		lab.Limits = scale.Limits()
-		run = func(s *loadgen.Site) (*loadgen.Check, error) { return s.CheckSlow(ctx, scale) }
+		run = func(s *loadgen.Site) (*loadgen.Check, error) { return loadgen.CheckSlow(ctx, s, scale) }
 	case "bodies":
 		origin, err := loadgen.StartBodyOrigin()
 		if err != nil {
@@ -34,11 +34,11 @@ func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) e
 			exchanges, largest = 40, 4<<20
 		}
 		run = func(s *loadgen.Site) (*loadgen.Check, error) {
-			return s.CheckBodies(ctx, origin, exchanges, largest, seed)
+			return loadgen.CheckBodies(ctx, s, origin, exchanges, largest, seed)
 		}
 	case "descriptors":
 		lab.Descriptors = loadgen.FewDescriptors
-		run = func(s *loadgen.Site) (*loadgen.Check, error) { return s.CheckDescriptors(ctx) }
+		run = func(s *loadgen.Site) (*loadgen.Check, error) { return loadgen.CheckDescriptors(ctx, s) }
 	}
 	site, err := lab.Start(ctx)
 	if err != nil {
