@@ -5,6 +5,7 @@ import (
 
 	"sluice/loadgen/judge"
 	"sluice/loadgen/origin"
+	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
 )
 
@@ -53,7 +54,7 @@ func (b *Balance) Err() error {
 
 // books is what a balance is drawn from.
 type books struct {
-	out     *Outcome
+	out     *replay.Outcome
 	edges   scrape.Metrics // added up over all edges, since the start of the run
 	origin  origin.Stats
 	harmed  []string // processes whose counts went with them

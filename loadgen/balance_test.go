@@ -7,6 +7,7 @@ import (
 
 	"sluice/loadgen/judge"
 	"sluice/loadgen/origin"
+	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
 )
 
@@ -14,7 +15,7 @@ import (
 // was malformed.
 func booksOf() books {
 	a, b := netip.MustParseAddr("127.1.1.1"), netip.MustParseAddr("127.2.2.2")
-	out := &Outcome{Addresses: []netip.Addr{a, b}, Sent: 10, Answered: 10,
+	out := &replay.Outcome{Addresses: []netip.Addr{a, b}, Sent: 10, Answered: 10,
 		Statuses: map[int]int{200: 6, 429: 3, 400: 1}, Errors: map[string]int{}}
 	for i, v := range []judge.Verdict{judge.Admitted, judge.Admitted, judge.Admitted, judge.Limited, judge.Mitigated, judge.Mitigated, judge.Admitted, judge.Admitted, judge.Admitted, judge.Failed} {
 		out.Decisions = append(out.Decisions, judge.Decision{Source: int32(i / 6), Verdict: v})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"
 )
@@ -72,7 +73,7 @@ func CheckQuiet(ctx context.Context, s *Site, length time.Duration) (*Check, err
 	if err != nil {
 		return nil, err
 	}
-	var out *Outcome
+	var out *replay.Outcome
 	attack, err := phase("only blocked sources send, as fast as they can,", func() (err error) {
 		out, err = storm(ctx, s, length)
 		return err
@@ -116,7 +117,7 @@ func CheckShared(ctx context.Context, s *Site, after time.Duration) (*Check, err
 		return nil, err
 	}
 	s.Log("and asking the other edges %v later", after)
-	outs, errs := make([]*Outcome, len(edges)), make([]error, len(edges))
+	outs, errs := make([]*replay.Outcome, len(edges)), make([]error, len(edges))
 	var all sync.WaitGroup
 	for i := 1; i < len(edges); i++ {
 		all.Go(func() {
@@ -126,7 +127,7 @@ func CheckShared(ctx context.Context, s *Site, after time.Duration) (*Check, err
 				t.Requests = append(t.Requests, trace.Request{At: max(at.Add(after).Sub(now), 0), Source: int32(source)})
 			}
 			trace.Sort(t)
-			outs[i], errs[i] = Replay{PoPs: [][]netip.AddrPort{{edges[i]}}, Carrier: s.Carrier}.Run(ctx, t)
+			outs[i], errs[i] = replay.Replay{PoPs: [][]netip.AddrPort{{edges[i]}}, Carrier: s.Carrier}.Run(ctx, t)
 		})
 	}
 	all.Wait()
@@ -162,7 +163,7 @@ func block(ctx context.Context, s *Site, pops [][]netip.AddrPort) ([]time.Time, 
 			t.Requests = append(t.Requests, trace.Request{At: at, Source: int32(source)})
 		}
 	}
-	out, err := Replay{PoPs: pops, Carrier: s.Carrier}.Run(ctx, t)
+	out, err := replay.Replay{PoPs: pops, Carrier: s.Carrier}.Run(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +228,7 @@ func everythingReported(ctx context.Context, s *Site) error {
 }
 
 // storm has the check's sources send as fast as they are answered.
-func storm(ctx context.Context, s *Site, length time.Duration) (*Outcome, error) {
+func storm(ctx context.Context, s *Site, length time.Duration) (*replay.Outcome, error) {
 	const most = 1_000_000 // requests: more than any machine of today sends in so short a time
 	trace := &trace.Trace{Name: "check", Sources: make([]trace.Source, checkSources), Requests: make([]trace.Request, most)}
 	for i := range trace.Requests {
@@ -235,7 +236,7 @@ func storm(ctx context.Context, s *Site, length time.Duration) (*Outcome, error)
 	}
 	brief, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
-	out, err := Replay{PoPs: s.Targets, Carrier: s.Carrier, PerConnection: math.MaxInt, MaxPerSource: 4}.Run(brief, trace)
+	out, err := replay.Replay{PoPs: s.Targets, Carrier: s.Carrier, PerConnection: math.MaxInt, MaxPerSource: 4}.Run(brief, trace)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/loadgen/process"
+	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
 )
 
@@ -28,11 +29,11 @@ const (
 func CheckDescriptors(ctx context.Context, s *Site) (*Check, error) {
 	c := &Check{Name: "descriptors", Kept: true}
 	edge := s.edges[0]
-	sources := spread{network: 127}
+	sources := replay.AddrWalk{Network: 127}
 	idle := slowKind{name: "idle", begin: "GET / HTTP/1.1\r\nHost: idle\r\n\r\n"}
 
 	s.Log("%d idle connections to an edge that may open %d files", idleConnections, FewDescriptors)
-	attack := &slowAttack{kind: idle, to: edge.addr, most: idleConnections, ramp: slowPeriod, source: sources.addr}
+	attack := &slowAttack{kind: idle, to: edge.addr, most: idleConnections, ramp: slowPeriod, source: sources.Next}
 	operator := operate(ctx, s, true)
 	if err := attack.run(ctx, 4*slowPeriod); err != nil { // it closes them at its end
 		operator.stop()
@@ -70,7 +71,7 @@ func CheckDescriptors(ctx context.Context, s *Site) (*Check, error) {
 		operator.stop()
 		return nil, err
 	}
-	attack = &slowAttack{kind: idle, to: edge.addr, most: idleConnections / 10, ramp: slowPeriod, source: sources.addr}
+	attack = &slowAttack{kind: idle, to: edge.addr, most: idleConnections / 10, ramp: slowPeriod, source: sources.Next}
 	err = attack.run(ctx, 3*slowPeriod)
 	if err == nil {
 		err = process.LimitDescriptors(edge.PID(), FewDescriptors)

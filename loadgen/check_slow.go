@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/loadgen/process"
+	"sluice/loadgen/replay"
 	"sluice/loadgen/socket"
 )
 
@@ -71,10 +72,10 @@ func CheckSlow(ctx context.Context, s *Site, scale SlowScale) (*Check, error) {
 		broken("of a regular client alone %d requests failed: %s", alone.failed, alone.why)
 	}
 
-	many := spread{network: 127}
+	many := replay.AddrWalk{Network: 127}
 	one := netip.AddrFrom4([4]byte{127, 9, 9, 9})
 	attacks := make([]*slowAttack, 0, 7)
-	for _, from := range []func() netip.Addr{many.addr, func() netip.Addr { return one }} {
+	for _, from := range []func() netip.Addr{many.Next, func() netip.Addr { return one }} {
 		for _, k := range slowKinds() {
 			attacks = append(attacks, &slowAttack{kind: k, most: scale.Connections, source: from})
 		}

@@ -15,6 +15,7 @@ import (
 	"sluice/loadgen/origin"
 	"sluice/loadgen/page"
 	"sluice/loadgen/process"
+	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
 )
 
@@ -30,7 +31,7 @@ type Lab struct {
 	Origin  []string // command that serves an origin; "--listen ADDRESS" is appended
 	Secret  string   // of the PoPs: placement and phases of sources follow from it
 	Rule    LabRule
-	Carrier Carrier
+	Carrier replay.Carrier
 
 	Limits      string         // of the edges, as in a configuration file: "header_timeout: 5s, idle_timeout: 10s"
 	Descriptors int            // how many files an edge may open; 0: as many as this process

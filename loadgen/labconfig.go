@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/replay"
 )
 
 // memcachedArguments starts a node on loopback only, with little memory; as root it must say whom to become.
@@ -58,10 +59,10 @@ func (s *Site) edgeConfig(pop int, m *member, tier []netip.AddrPort, secret stri
 		line("  secret_file: %q", secret)
 	}
 	var limits []string
-	if s.Carrier != Loopback {
+	if s.Carrier != replay.Loopback {
 		line("source:")
 		line("  trust: [127.0.0.0/8]")
-		if s.Carrier == Proxy {
+		if s.Carrier == replay.Proxy {
 			line("  proxy_protocol: true")
 		}
 		limits = append(limits, "connections_per_source: 10000") // all come from one peer

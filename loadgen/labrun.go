@@ -14,13 +14,14 @@ import (
 
 	"sluice/loadgen/judge"
 	"sluice/loadgen/origin"
+	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"
 )
 
 // LabOutcome is what a replay on a Site saw, from the client's side and from inside.
 type LabOutcome struct {
-	*Outcome
+	*replay.Outcome
 	InForce  []judge.InForce // when each edge had each mitigation; edges are numbered through, those of the first PoP first
 	Balance  Balance
 	TierOps  map[string]float64 // commands that edges sent to the tier, by kind
@@ -56,7 +57,7 @@ func (o *LabOutcome) Err() error {
 
 // Run replays a trace on the site, doing the faults at their times, and collects what everybody saw. The replay's edges,
 // and its way of carrying sources, are the site's.
-func (s *Site) Run(ctx context.Context, r Replay, trace *trace.Trace, faults []Fault) (*LabOutcome, error) {
+func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, faults []Fault) (*LabOutcome, error) {
 	if err := s.Check(faults); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"sluice/loadgen/judge"
 	"sluice/loadgen/origin"
 	"sluice/loadgen/process"
+	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"
 )
@@ -22,7 +23,7 @@ type Pace struct {
 	Rates   []float64 // requests a second, one run each
 	For     time.Duration
 	Sources int
-	Carrier Carrier
+	Carrier replay.Carrier
 	Say     func(format string, args ...any) // progress; nil: nobody
 }
 
@@ -69,7 +70,7 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 		if p.Say != nil {
 			p.Say("%.0f requests a second for %v", rate, p.For)
 		}
-		out, err := Replay{PoPs: [][]netip.AddrPort{{at}}, Carrier: p.Carrier, PerConnection: 1 << 30}.Run(ctx, p.trace(rate))
+		out, err := replay.Replay{PoPs: [][]netip.AddrPort{{at}}, Carrier: p.Carrier, PerConnection: 1 << 30}.Run(ctx, p.trace(rate))
 		if err != nil {
 			return nil, err
 		}

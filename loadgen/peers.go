@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/loadgen/process"
+	"sluice/loadgen/replay"
 )
 
 // Peers measures what edges cost per request, one beside the other: each before the same origin, one at a time, round after round so
@@ -198,7 +199,7 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	if c.Work != "proxy" {
 		warm += time.Duration(c.Sources) * 200 * time.Microsecond // so that all have had what they are admitted
 	}
-	load := Busy{Edge: netip.MustParseAddrPort(at), Conns: c.Conns, Sources: c.Sources, Fresh: c.Work == "refuse new", Shed: edge == "sluice shed",
+	load := replay.ClosedLoop{Edge: netip.MustParseAddrPort(at), Conns: c.Conns, Sources: c.Sources, Fresh: c.Work == "refuse new", Shed: edge == "sluice shed",
 		Warm: warm, For: p.For,
 		Begun: func() { before, cpuErr = process.CPUTime(proc.PID()) },
 		Ended: func() { after, err = process.CPUTime(proc.PID()); cpuErr = errors.Join(cpuErr, err) },

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"
 )
@@ -21,7 +22,7 @@ type Soak struct {
 	Rounds int // at least 3
 	Length time.Duration
 	Seed   uint64                                          // of the faults
-	Replay Replay                                          // but for its edges and its carrier, which are the site's
+	Replay replay.Replay                                   // but for its edges and its carrier, which are the site's
 	Trace  func(round int) (trace *trace.Trace, err error) // the traffic of a round, as long as that
 }
 

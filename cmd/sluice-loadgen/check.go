@@ -10,6 +10,7 @@ import (
 
 	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/replay"
 	"sluice/loadgen/trace"
 	"sluice/pop"
 )
@@ -78,7 +79,7 @@ func (f *labFlags) soak(ctx context.Context, site *loadgen.Site, rule pop.Rule, 
 	seed := traffic.seed
 	return loadgen.Soak{
 		Rounds: f.times, Length: traffic.duration, Seed: seed,
-		Replay: loadgen.Replay{Affinity: affinity.PoP, PerConnection: send.perConnection, Seed: seed, Speed: send.speed},
+		Replay: replay.Replay{Affinity: affinity.PoP, PerConnection: send.perConnection, Seed: seed, Speed: send.speed},
 		Trace: func(round int) (*trace.Trace, error) {
 			traffic.seed = seed + uint64(round)
 			return traffic.load(rule.Counter.Limit, rule.Counter.Window, f.edges)

@@ -6,12 +6,13 @@ import (
 
 	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/replay"
 	"sluice/pop"
 )
 
 // checkFront checks what clients can do to one edge by itself, with a rule that nobody reaches.
 func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) error {
-	lab, err := f.lab(rule, judge.Deployed, loadgen.Loopback)
+	lab, err := f.lab(rule, judge.Deployed, replay.Loopback)
 	if err != nil {
 		return err
 	}

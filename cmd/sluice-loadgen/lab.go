@@ -16,6 +16,7 @@ import (
 	"sluice/counter"
 	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/pop"
 )
@@ -147,7 +148,7 @@ func (f *labFlags) complete() error {
 }
 
 // lab is the site for a rule.
-func (f *labFlags) lab(rule pop.Rule, mode judge.Mode, carrier loadgen.Carrier) (loadgen.Lab, error) {
+func (f *labFlags) lab(rule pop.Rule, mode judge.Mode, carrier replay.Carrier) (loadgen.Lab, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return loadgen.Lab{}, err
@@ -175,7 +176,7 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadg
 	}
 	defer site.Stop()
 	m := newMeter("lab", len(l.trace.Requests))
-	out, err := site.Run(ctx, loadgen.Replay{
+	out, err := site.Run(ctx, replay.Replay{
 		Affinity: l.affinity.PoP, PerConnection: l.send.perConnection, Seed: seed, Progress: m.show,
 	}, l.trace, faults)
 	m.done()

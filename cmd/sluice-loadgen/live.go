@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/counter"
-	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/pop"
@@ -23,7 +23,7 @@ type sendFlags struct {
 	speed         float64
 	perConnection int
 	source        string
-	carrier       loadgen.Carrier
+	carrier       replay.Carrier
 }
 
 func addSend(flags *pflag.FlagSet) *sendFlags {
@@ -42,7 +42,7 @@ func (f *sendFlags) check() (err error) {
 	if f.perConnection < 1 {
 		return usagef("--per-connection %d: want at least 1", f.perConnection)
 	}
-	if f.carrier, err = loadgen.ParseCarrier(f.source); err != nil {
+	if f.carrier, err = replay.ParseCarrier(f.source); err != nil {
 		return usagef("--%v", err)
 	}
 	return nil
@@ -77,7 +77,7 @@ type live struct {
 const slack = time.Millisecond
 
 // judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge.
-func (l *live) judge(out *loadgen.Outcome, inForce []judge.InForce) *report.Report {
+func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Report {
 	o := judge.Options{
 		Limit: l.rule.Counter.Limit, Window: l.rule.Counter.Window, Timeout: l.rule.Timeout, Slack: slack,
 		Reach: reach(l.trace, l.affinity, l.edges),
@@ -112,7 +112,7 @@ func (l *live) judge(out *loadgen.Outcome, inForce []judge.InForce) *report.Repo
 func sourceOf(a netip.Addr) counter.Source { return counter.SourceOf(a, 32, 64) }
 
 // clientNotes is what the load generator saw on the wire.
-func clientNotes(out *loadgen.Outcome) []string {
+func clientNotes(out *replay.Outcome) []string {
 	at := func(q float64) time.Duration {
 		return time.Duration(out.Latency.ValueAtPercentile(q)).Round(time.Microsecond)
 	}
@@ -145,7 +145,7 @@ func newMeter(what string, total int) *meter {
 	return &meter{bar: progress(total, what)}
 }
 
-func (m *meter) show(p loadgen.Progress) {
+func (m *meter) show(p replay.Progress) {
 	if m.bar != nil {
 		m.bar.Describe(fmt.Sprintf("%v of %v, %d refused, %d failed", p.Elapsed.Round(time.Second), p.Total.Round(time.Second), p.Refused, p.Failed))
 		m.bar.Set(p.Sent)

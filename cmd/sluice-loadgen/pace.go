@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/loadgen"
+	"sluice/loadgen/replay"
 )
 
 // cmdPace measures how many requests a second the load generator itself sends on one core.
@@ -38,7 +39,7 @@ func cmdPace(ctx context.Context, args []string) error {
 		return usagef("--sources %d: want 1 to %d", p.Sources, 1<<16)
 	}
 	var err error
-	if p.Carrier, err = loadgen.ParseCarrier(*source); err != nil {
+	if p.Carrier, err = replay.ParseCarrier(*source); err != nil {
 		return usagef("--%v", err)
 	}
 	if p.Self, err = os.Executable(); err != nil {

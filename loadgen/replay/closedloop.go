@@ -1,4 +1,4 @@
-package loadgen
+package replay
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"sluice/loadgen/socket"
 )
 
-// Busy is a closed loop: a load that finds out what an edge costs: each of its connections sends the next request as soon as the last one is
+// ClosedLoop is a closed loop: a load that finds out what an edge costs: each of its connections sends the next request as soon as the last one is
 // answered. Unlike Replay it does not say how an edge does at a given rate, only what it does when it is busy.
-type Busy struct {
+type ClosedLoop struct {
 	Edge    netip.AddrPort
 	Conns   int           // at once
 	Sources int           // named in X-Forwarded-For, one after the other; 0 or 1: the connection's own address, and no header
@@ -27,8 +27,8 @@ type Busy struct {
 	Ended   func()        // called when the measurement is
 }
 
-// BusyOutcome is what a Busy load saw.
-type BusyOutcome struct {
+// ClosedLoopOutcome is what a Busy load saw.
+type ClosedLoopOutcome struct {
 	Took     time.Duration
 	Answers  int // complete, within For
 	Statuses map[int]int
@@ -37,8 +37,8 @@ type BusyOutcome struct {
 	Latency  *hdrhistogram.Histogram
 }
 
-// busyConn is one of the connections of a Busy load.
-type busyConn struct {
+// loopConn is one of the connections of a Busy load.
+type loopConn struct {
 	fd         int
 	generation int32
 	rest       []byte
@@ -47,20 +47,20 @@ type busyConn struct {
 	answer     answer
 }
 
-// busyRun is a Busy load under way. One goroutine owns it.
-type busyRun struct {
-	*Busy
+// loopRun is a Busy load under way. One goroutine owns it.
+type loopRun struct {
+	*ClosedLoop
 	poller  *socket.Poller
-	conns   []busyConn
+	conns   []loopConn
 	start   time.Time
 	source  uint32
 	measure bool
-	out     *BusyOutcome
+	out     *ClosedLoopOutcome
 	scratch [64 << 10]byte
 }
 
 // Run applies the load. It returns early with ctx's error.
-func (c Busy) Run(ctx context.Context) (*BusyOutcome, error) {
+func (c ClosedLoop) Run(ctx context.Context) (*ClosedLoopOutcome, error) {
 	p, err := socket.NewPoller()
 	if err != nil {
 		return nil, err
@@ -68,8 +68,8 @@ func (c Busy) Run(ctx context.Context) (*BusyOutcome, error) {
 	defer p.Close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	r := &busyRun{Busy: &c, poller: p, conns: make([]busyConn, c.Conns), start: time.Now(),
-		out: &BusyOutcome{Statuses: make(map[int]int), Latency: hdrhistogram.New(1000, int64(10*time.Second), 3)}}
+	r := &loopRun{ClosedLoop: &c, poller: p, conns: make([]loopConn, c.Conns), start: time.Now(),
+		out: &ClosedLoopOutcome{Statuses: make(map[int]int), Latency: hdrhistogram.New(1000, int64(10*time.Second), 3)}}
 	defer func() {
 		for i := range r.conns {
 			if r.conns[i].fd > 0 {
@@ -85,7 +85,7 @@ func (c Busy) Run(ctx context.Context) (*BusyOutcome, error) {
 	return r.out, r.loop(ctx)
 }
 
-func (r *busyRun) loop(ctx context.Context) error {
+func (r *loopRun) loop(ctx context.Context) error {
 	events := make([]socket.Event, 0, 256)
 	var begun time.Duration
 	for {
@@ -118,7 +118,7 @@ func (r *busyRun) loop(ctx context.Context) error {
 }
 
 // open makes the connection in a slot and sends a request on it.
-func (r *busyRun) open(slot int32) error {
+func (r *loopRun) open(slot int32) error {
 	c := &r.conns[slot]
 	fd, err := socket.Dial(netip.Addr{}, r.Edge)
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *busyRun) open(slot int32) error {
 	return r.send(c)
 }
 
-func (r *busyRun) send(c *busyConn) error {
+func (r *loopRun) send(c *loopConn) error {
 	c.buf = append(c.buf[:0], "GET /some/path?x=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: bench\r\nAccept: */*\r\n"...)
 	if r.Sources > 1 {
 		n := r.source % uint32(r.Sources)
@@ -147,14 +147,14 @@ func (r *busyRun) send(c *busyConn) error {
 	return r.flush(c)
 }
 
-func (r *busyRun) flush(c *busyConn) error {
+func (r *loopRun) flush(c *loopConn) error {
 	var err error
 	c.rest, err = socket.WriteMost(c.fd, c.rest)
 	return err
 }
 
 // ready takes an event of a connection. A connection that breaks is counted and opened again.
-func (r *busyRun) ready(e socket.Event) error {
+func (r *loopRun) ready(e socket.Event) error {
 	c := &r.conns[e.Slot]
 	if c.generation != e.Generation {
 		return nil

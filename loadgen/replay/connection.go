@@ -1,4 +1,4 @@
-package loadgen
+package replay
 
 import (
 	"errors"
@@ -206,7 +206,7 @@ func (s *sender) broken(c *conn, err error) {
 	request, edge := c.request, int(c.edge)
 	s.busy--
 	s.close(c)
-	s.shunned[edge] = s.now() + time.Second
+	s.ejected[edge] = s.now() + time.Second
 	why := s.again[request]
 	if why.rerouted++; why.rerouted >= len(s.PoPs[s.popOf[s.trace.Requests[request].Source]]) {
 		s.fail(request, edge, err)

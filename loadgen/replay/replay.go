@@ -1,4 +1,7 @@
-package loadgen
+// Package replay sends a trace to running edges in an open loop and notes what they decided (Replay); and, to find out what an edge costs,
+// as many requests as it answers (ClosedLoop). One thread sends everything; answers are read by the edge's own verdict header where it
+// has one, else by their status.
+package replay
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package loadgen
+package replay
 
 import (
 	"encoding/binary"
@@ -38,10 +38,10 @@ func (c Carrier) String() string { return [...]string{"loopback", "xff", "proxy"
 // an edge counts an IPv6 source by its prefix, and a folded log has one address under several names.
 func (c Carrier) Addresses(trace *trace.Trace) []netip.Addr {
 	out := make([]netip.Addr, len(trace.Sources))
-	next := spread{network: 127}
+	next := AddrWalk{Network: 127}
 	seen := make(map[netip.Addr]int)
 	if c != Loopback {
-		next.network = 10
+		next.Network = 10
 		for _, s := range trace.Sources {
 			seen[s.Addr.Unmap()]++
 		}
@@ -52,7 +52,7 @@ func (c Carrier) Addresses(trace *trace.Trace) []netip.Addr {
 			continue
 		}
 		for {
-			a := next.addr()
+			a := next.Next()
 			if _, taken := seen[a]; !taken {
 				out[i] = a
 				break
@@ -62,19 +62,19 @@ func (c Carrier) Addresses(trace *trace.Trace) []netip.Addr {
 	return out
 }
 
-// spread walks the addresses of an /8 in an order that jumps about: stepping by an odd number visits all 2^24 before
+// AddrWalk walks the addresses of an /8 in an order that jumps about: stepping by an odd number visits all 2^24 before
 // any comes twice, and the golden ratio's step keeps neighbours far apart. It leaves out the first and the last /16,
 // where systems keep addresses of their own (127.0.0.1, 127.0.0.53).
-type spread struct {
-	network byte
+type AddrWalk struct {
+	Network byte
 	at      uint32
 }
 
-func (s *spread) addr() netip.Addr {
+func (s *AddrWalk) Next() netip.Addr {
 	for {
 		s.at = (s.at + 10368889) & (1<<24 - 1)
 		if net := s.at >> 16; net != 0 && net != 255 {
-			return netip.AddrFrom4([4]byte{s.network, byte(net), byte(s.at >> 8), byte(s.at)})
+			return netip.AddrFrom4([4]byte{s.Network, byte(net), byte(s.at >> 8), byte(s.at)})
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package loadgen
+package replay
 
 import (
 	"net/netip"
@@ -33,7 +33,7 @@ type sender struct {
 	queued  int             // requests waiting for a connection
 	waiting []int32         // of these, those that may go to any new connection
 	again   map[int32]again // requests that needed more than one connection
-	shunned []time.Duration // per edge: until when it is left out
+	ejected []time.Duration // per edge: until when it is left out
 	oldest  *conn           // idle connections, the longest idle first
 	newest  *conn
 	scratch [64 << 10]byte
@@ -73,7 +73,7 @@ func newSender(r *Replay, trace *trace.Trace, p *socket.Poller) *sender {
 		s.first = append(s.first, len(s.edges))
 		s.edges = append(s.edges, edges...)
 	}
-	s.shunned = make([]time.Duration, len(s.edges))
+	s.ejected = make([]time.Duration, len(s.edges))
 	for i, source := range trace.Sources {
 		s.popOf[i] = min(max(r.Affinity(source.Addr, 0), 0), len(r.PoPs)-1)
 	}
@@ -160,7 +160,7 @@ func (s *sender) open(id, request int32) {
 	p.opened++
 	for try := range n {
 		edge := s.first[pop] + (choice+try)%n
-		if try < n-1 && s.shunned[edge] > s.now() {
+		if try < n-1 && s.ejected[edge] > s.now() {
 			continue
 		}
 		err := s.connect(id, request, edge)
@@ -171,7 +171,7 @@ func (s *sender) open(id, request int32) {
 			s.fail(request, edge, err)
 			return
 		}
-		s.shunned[edge] = s.now() + time.Second
+		s.ejected[edge] = s.now() + time.Second
 		s.out.Rerouted++
 	}
 }
