@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"
@@ -35,9 +36,9 @@ const checkSources = 20
 // edges answer, for the given time, the memcached nodes count not one increment, and no more commands than in as long a time
 // when nobody sends. Edges read the mitigation log and tell of their presence all the time, by timers that an idle machine
 // runs a little late: a twentieth more is that. The rule's mitigation timeout must be well over three times as long.
-func CheckQuiet(ctx context.Context, s *Site, length time.Duration) (*Check, error) {
+func CheckQuiet(ctx context.Context, s *lab.Site, length time.Duration) (*Check, error) {
 	c := &Check{Name: "quiet"}
-	if len(s.nodes) == 0 {
+	if len(s.NodeProcesses) == 0 {
 		return nil, errors.New("loadgen: check quiet: there is no memcached node to be quiet")
 	}
 	if s.Rule.MitigationTimeout < 3*length+5*time.Second {
@@ -54,13 +55,13 @@ func CheckQuiet(ctx context.Context, s *Site, length time.Duration) (*Check, err
 		return nil, err
 	}
 
-	phase := func(what string, during func() error) ([]NodeDelta, error) {
+	phase := func(what string, during func() error) ([]lab.NodeDelta, error) {
 		s.Log("%s for %v", what, length)
-		before := s.nodeStats()
+		before := s.NodeStats()
 		if err := during(); err != nil {
 			return nil, err
 		}
-		out := delta(before, s.nodeStats())
+		out := lab.Delta(before, s.NodeStats())
 		for _, n := range out {
 			if n.Err != nil {
 				return nil, fmt.Errorf("loadgen: check quiet: %w", n.Err)
@@ -94,21 +95,21 @@ func CheckQuiet(ctx context.Context, s *Site, length time.Duration) (*Check, err
 	c.see("%d requests of %d mitigated sources in %v (%.0f/s), %d of them not refused by the mitigation", len(out.Decisions),
 		checkSources, length, float64(len(out.Decisions))/length.Seconds(), others)
 	c.Kept = others == 0 && len(out.Decisions) > 0
-	for i, n := range s.nodes {
+	for i, n := range s.NodeProcesses {
 		busy, quiet := attack[i].Stats, max(first[i].Stats.Commands(), second[i].Stats.Commands())
 		c.see("%s: %d commands while they sent, %d of them increments; %d and %d in as long a time when nobody sent", n.Name,
 			busy.Commands(), busy.Increments(), first[i].Stats.Commands(), second[i].Stats.Commands())
-		c.Kept = c.Kept && busy.Increments() == 0 && busy.Commands() <= quiet+quiet/20+uint64(len(s.edges))
+		c.Kept = c.Kept && busy.Increments() == 0 && busy.Commands() <= quiet+quiet/20+uint64(len(s.EdgeProcesses))
 	}
 	return c, nil
 }
 
 // CheckShared checks that the edges of the first PoP share their mitigations: sources that were blocked by its first
 // edge are refused by every other edge on their first request there, so long after the block began.
-func CheckShared(ctx context.Context, s *Site, after time.Duration) (*Check, error) {
+func CheckShared(ctx context.Context, s *lab.Site, after time.Duration) (*Check, error) {
 	c := &Check{Name: "shared", Kept: true}
 	edges := s.Targets[0]
-	if len(edges) < 2 || len(s.nodes) == 0 {
+	if len(edges) < 2 || len(s.NodeProcesses) == 0 {
 		return nil, errors.New("loadgen: check shared: want at least two edges and a memcached node")
 	}
 	s.Log("blocking %d sources on edge/0", checkSources)
@@ -154,7 +155,7 @@ func CheckShared(ctx context.Context, s *Site, after time.Duration) (*Check, err
 }
 
 // block sends more than the limit of every source, within a tenth of a second, and tells when each was refused first.
-func block(ctx context.Context, s *Site, pops [][]netip.AddrPort) ([]time.Time, error) {
+func block(ctx context.Context, s *lab.Site, pops [][]netip.AddrPort) ([]time.Time, error) {
 	t := &trace.Trace{Name: "check", Sources: make([]trace.Source, checkSources)}
 	each := int(s.Rule.Limit)*3/2 + 5
 	for i := range each {
@@ -183,14 +184,14 @@ func block(ctx context.Context, s *Site, pops [][]netip.AddrPort) ([]time.Time, 
 }
 
 // everyEdgeKnows waits until every edge holds that many mitigations.
-func everyEdgeKnows(ctx context.Context, s *Site, n int) error {
+func everyEdgeKnows(ctx context.Context, s *lab.Site, n int) error {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	for _, e := range s.edges {
+	for _, e := range s.EdgeProcesses {
 		held := -1
 		for range 100 {
-			var list mitigationsAnswer
-			if err := scrape.Get(ctx, client, e.admin, "/v1/mitigations", scrape.JSON(&list)); err != nil {
+			var list lab.Mitigations
+			if err := scrape.Get(ctx, client, e.Admin, "/v1/mitigations", scrape.JSON(&list)); err != nil {
 				return fmt.Errorf("loadgen: ask %s for its mitigations: %w", e.Name, err)
 			}
 			if held = len(list); held >= n {
@@ -209,14 +210,14 @@ func everyEdgeKnows(ctx context.Context, s *Site, n int) error {
 
 // everythingReported waits until no edge has hits that the tier has not been told of. An edge may keep a few of a source back
 // until their sub-windows are over.
-func everythingReported(ctx context.Context, s *Site) error {
+func everythingReported(ctx context.Context, s *lab.Site) error {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	for quiet := 0; quiet < 10; quiet++ {
 		if err := pause(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
-		m, err := s.settle(ctx, client)
+		m, err := s.Settle(ctx, client)
 		if err != nil {
 			return err
 		}
@@ -228,7 +229,7 @@ func everythingReported(ctx context.Context, s *Site) error {
 }
 
 // storm has the check's sources send as fast as they are answered.
-func storm(ctx context.Context, s *Site, length time.Duration) (*replay.Outcome, error) {
+func storm(ctx context.Context, s *lab.Site, length time.Duration) (*replay.Outcome, error) {
 	const most = 1_000_000 // requests: more than any machine of today sends in so short a time
 	trace := &trace.Trace{Name: "check", Sources: make([]trace.Source, checkSources), Requests: make([]trace.Request, most)}
 	for i := range trace.Requests {

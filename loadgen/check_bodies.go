@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/loadgen/lab"
 	"sluice/loadgen/process"
 )
 
@@ -83,9 +84,9 @@ func digestOf(r io.Reader) string {
 
 // CheckBodies checks that bodies of requests and of answers arrive byte for byte, each as a fixed length and chunked, from nothing
 // up to the largest size, four at a time, and that the edge does not hold them in memory. The site must stand before o.
-func CheckBodies(ctx context.Context, s *Site, o *BodyOrigin, exchanges int, largest int64, seed uint64) (*Check, error) {
+func CheckBodies(ctx context.Context, s *lab.Site, o *BodyOrigin, exchanges int, largest int64, seed uint64) (*Check, error) {
 	c := &Check{Name: "bodies", Kept: true}
-	edge := s.edges[0]
+	edge := s.EdgeProcesses[0]
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 	defer client.CloseIdleConnections()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -106,7 +107,7 @@ func CheckBodies(ctx context.Context, s *Site, o *BodyOrigin, exchanges int, lar
 	for i := range exchanges {
 		todo = append(todo, exchange{size(i / 4), size((exchanges - 1 - i) / 4), i&1 == 0, i&2 == 0})
 	}
-	if err := o.exchange(ctx, client, edge.addr, 1<<40, 1000, 1000, false, false); err != nil {
+	if err := o.exchange(ctx, client, edge.Addr, 1<<40, 1000, 1000, false, false); err != nil {
 		return nil, fmt.Errorf("loadgen: check bodies: %w", err)
 	}
 
@@ -131,7 +132,7 @@ func CheckBodies(ctx context.Context, s *Site, o *BodyOrigin, exchanges int, lar
 					return
 				}
 				e := todo[i]
-				err := o.exchange(ctx, client, edge.addr, seed<<32+uint64(i), e.up, e.down, e.upChunk, e.downC)
+				err := o.exchange(ctx, client, edge.Addr, seed<<32+uint64(i), e.up, e.down, e.upChunk, e.downC)
 				mu.Lock()
 				moved += e.up + e.down
 				if err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/loadgen/lab"
 	"sluice/loadgen/process"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
@@ -26,20 +27,20 @@ const (
 // CheckDescriptors checks that an edge which may open few files survives what takes all of them: first many idle connections,
 // then a limit on what it has open at that moment, so that it cannot accept at all. Its operators are answered all the while,
 // in the second case on connections that they have, and regular clients are served within a second of relief.
-func CheckDescriptors(ctx context.Context, s *Site) (*Check, error) {
+func CheckDescriptors(ctx context.Context, s *lab.Site) (*Check, error) {
 	c := &Check{Name: "descriptors", Kept: true}
-	edge := s.edges[0]
+	edge := s.EdgeProcesses[0]
 	sources := replay.AddrWalk{Network: 127}
 	idle := slowKind{name: "idle", begin: "GET / HTTP/1.1\r\nHost: idle\r\n\r\n"}
 
 	s.Log("%d idle connections to an edge that may open %d files", idleConnections, FewDescriptors)
-	attack := &slowAttack{kind: idle, to: edge.addr, most: idleConnections, ramp: slowPeriod, source: sources.Next}
+	attack := &slowAttack{kind: idle, to: edge.Addr, most: idleConnections, ramp: slowPeriod, source: sources.Next}
 	operator := operate(ctx, s, true)
 	if err := attack.run(ctx, 4*slowPeriod); err != nil { // it closes them at its end
 		operator.stop()
 		return nil, fmt.Errorf("loadgen: check descriptors: %w", err)
 	}
-	again, err := servesWithin(ctx, edge.addr)
+	again, err := servesWithin(ctx, edge.Addr)
 	answered, failed := operator.stop()
 	if err != nil {
 		return nil, err
@@ -71,13 +72,13 @@ func CheckDescriptors(ctx context.Context, s *Site) (*Check, error) {
 		operator.stop()
 		return nil, err
 	}
-	attack = &slowAttack{kind: idle, to: edge.addr, most: idleConnections / 10, ramp: slowPeriod, source: sources.Next}
+	attack = &slowAttack{kind: idle, to: edge.Addr, most: idleConnections / 10, ramp: slowPeriod, source: sources.Next}
 	err = attack.run(ctx, 3*slowPeriod)
 	if err == nil {
 		err = process.LimitDescriptors(edge.PID(), FewDescriptors)
 	}
 	if err == nil {
-		again, err = servesWithin(ctx, edge.addr)
+		again, err = servesWithin(ctx, edge.Addr)
 	}
 	answered, failed = operator.stop()
 	if err != nil {
@@ -86,7 +87,7 @@ func CheckDescriptors(ctx context.Context, s *Site) (*Check, error) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	m := make(scrape.Metrics)
-	if err := scrape.Get(ctx, client, edge.admin, "/metrics", m.Parse); err != nil {
+	if err := scrape.Get(ctx, client, edge.Admin, "/metrics", m.Parse); err != nil {
 		return nil, err
 	}
 	failures := m.Sum("sluice_accept_failures_total")
@@ -126,9 +127,9 @@ type operator struct {
 }
 
 // operate begins to ask, each time on a new connection or always on the same.
-func operate(ctx context.Context, s *Site, fresh bool) *operator {
+func operate(ctx context.Context, s *lab.Site, fresh bool) *operator {
 	ctx, cancel := context.WithCancel(ctx)
-	o := &operator{client: &http.Client{Transport: &http.Transport{DisableKeepAlives: fresh}}, edge: s.edges[0].admin, end: cancel}
+	o := &operator{client: &http.Client{Transport: &http.Transport{DisableKeepAlives: fresh}}, edge: s.EdgeProcesses[0].Admin, end: cancel}
 	o.all.Go(func() {
 		for pause(ctx, 50*time.Millisecond) == nil {
 			err := scrape.Get(context.WithoutCancel(ctx), o.client, o.edge, "/healthz", func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"sluice/loadgen/lab"
 	"sluice/loadgen/process"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/socket"
@@ -45,9 +46,9 @@ const slowSlack = 5 * slowPeriod
 // stand, first each from a source of its own and then all from one, a regular client has no failed request, and a p99 at
 // most twice that of before; slow heads and bodies are answered 408 in time, slow readers cut, and one source keeps no more
 // connections than it may.
-func CheckSlow(ctx context.Context, s *Site, scale SlowScale) (*Check, error) {
+func CheckSlow(ctx context.Context, s *lab.Site, scale SlowScale) (*Check, error) {
 	c := &Check{Name: "slow", Kept: true}
-	edge := s.edges[0]
+	edge := s.EdgeProcesses[0]
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "beside\tended\tafter\tedge's memory\trequests\tfailed\tp50\tp99\tmax")
@@ -62,7 +63,7 @@ func CheckSlow(ctx context.Context, s *Site, scale SlowScale) (*Check, error) {
 
 	s.Log("a regular client alone for %v", scale.HeaderTimeout)
 	brief, cancel := context.WithTimeout(ctx, scale.HeaderTimeout)
-	alone := runRegular(brief, edge.addr)
+	alone := runRegular(brief, edge.Addr)
 	cancel()
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func CheckSlow(ctx context.Context, s *Site, scale SlowScale) (*Check, error) {
 	for i, a := range attacks {
 		capped := i >= len(slowKinds())
 		limit := a.kind.held(scale.HeaderTimeout, scale.IdleTimeout)
-		a.to, a.ramp = edge.addr, limit/2 // all are there before the first is cut
+		a.to, a.ramp = edge.Addr, limit/2 // all are there before the first is cut
 		name := fmt.Sprintf("%d %s of as many sources", a.most, a.kind.name)
 		if capped {
 			name = fmt.Sprintf("%d %s of one source", a.most, a.kind.name)
@@ -125,13 +126,13 @@ func CheckSlow(ctx context.Context, s *Site, scale SlowScale) (*Check, error) {
 }
 
 // beside runs a regular client beside an attack, and tells how much memory the edge had at most.
-func beside(ctx context.Context, s *Site, a *slowAttack, limit time.Duration) (*regular, int64, error) {
+func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration) (*regular, int64, error) {
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan *regular)
 	go func() { done <- runRegular(during, a.to) }()
 	peak := make(chan int64)
-	go func() { peak <- peakMemory(during, s.edges[0].PID()) }()
+	go func() { peak <- peakMemory(during, s.EdgeProcesses[0].PID()) }()
 	err := a.run(ctx, a.ramp+limit+slowSlack+slowPeriod)
 	cancel()
 	r, memory := <-done, <-peak

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"
@@ -36,11 +37,11 @@ const calm = 35 * time.Second
 // Run checks that nothing is lost and nothing grows. In every round the balance is exact and no client meets an error. And at
 // rest after the last round no edge holds noticeably more goroutines, descriptors or memory than it did at rest after a third of
 // the rounds, when it was warm. Rounds shorter than 35 s shorten that rest, and what only breathes may be taken for growth.
-func (k Soak) Run(ctx context.Context, s *Site) (*Check, error) {
+func (k Soak) Run(ctx context.Context, s *lab.Site) (*Check, error) {
 	if k.Rounds < 3 {
 		return nil, fmt.Errorf("loadgen: check soak: %d rounds: want at least 3, to compare the last with the first", k.Rounds)
 	}
-	if len(s.nodes)+len(s.proxies) == 0 {
+	if len(s.NodeProcesses)+len(s.ProxyProcesses) == 0 {
 		return nil, errors.New("loadgen: check soak: there is no memcached node to go wrong")
 	}
 	c := &Check{Name: "soak", Kept: true}
@@ -73,7 +74,7 @@ func (k Soak) Run(ctx context.Context, s *Site) (*Check, error) {
 	}
 	c.Kept = wrong == 0
 	c.see("%d requests in %d rounds of %v; in %d rounds something was lost, or a client met an error", sent, k.Rounds, k.Length, wrong)
-	for i, e := range s.edges {
+	for i, e := range s.EdgeProcesses {
 		line, flat := last[i].since(warm[i])
 		c.see("%s at rest, after a third of the rounds and after the last: %s", e.Name, line)
 		c.Kept = c.Kept && flat
@@ -82,22 +83,22 @@ func (k Soak) Run(ctx context.Context, s *Site) (*Check, error) {
 }
 
 // tierFault is one fault and its end, within the first two thirds of a round.
-func tierFault(s *Site, rng *rand.Rand, length time.Duration) []Fault {
-	kind, begin, end := "memcached", Kill, Restart
-	n := rng.IntN(len(s.nodes) + len(s.proxies))
-	if n >= len(s.nodes) {
-		kind, n = "twemproxy", n-len(s.nodes)
+func tierFault(s *lab.Site, rng *rand.Rand, length time.Duration) []lab.Fault {
+	kind, begin, end := "memcached", lab.Kill, lab.Restart
+	n := rng.IntN(len(s.NodeProcesses) + len(s.ProxyProcesses))
+	if n >= len(s.NodeProcesses) {
+		kind, n = "twemproxy", n-len(s.NodeProcesses)
 	}
 	if rng.IntN(2) == 0 {
-		begin, end = Stop, Cont
+		begin, end = lab.Stop, lab.Cont
 	}
 	at := time.Duration((0.1 + 0.2*rng.Float64()) * float64(length))
 	over := at + time.Duration((0.1+0.2*rng.Float64())*float64(length))
-	return []Fault{{at.Round(time.Millisecond), begin, kind, n}, {over.Round(time.Millisecond), end, kind, n}}
+	return []lab.Fault{{at.Round(time.Millisecond), begin, kind, n}, {over.Round(time.Millisecond), end, kind, n}}
 }
 
 // atRest waits until the edges have nothing to report and have let go of nothing for some time, and gives what each holds then.
-func atRest(ctx context.Context, s *Site, calm time.Duration) (held []used, err error) {
+func atRest(ctx context.Context, s *lab.Site, calm time.Duration) (held []used, err error) {
 	if err := everythingReported(ctx, s); err != nil {
 		return nil, err
 	}
@@ -110,9 +111,9 @@ func atRest(ctx context.Context, s *Site, calm time.Duration) (held []used, err 
 		}
 		held = held[:0]
 		now := 0.0
-		for _, e := range s.edges {
+		for _, e := range s.EdgeProcesses {
 			m := make(scrape.Metrics)
-			if err := scrape.Get(ctx, client, e.admin, "/metrics", func(r io.Reader) error { return m.Parse(r) }); err != nil {
+			if err := scrape.Get(ctx, client, e.Admin, "/metrics", func(r io.Reader) error { return m.Parse(r) }); err != nil {
 				return nil, fmt.Errorf("loadgen: read the metrics of %s: %w", e.Name, err)
 			}
 			u := used{

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/loadgen/lab"
 )
 
 func TestSoakComparesWhatIsHeld(t *testing.T) {
@@ -25,7 +27,7 @@ func TestSoakComparesWhatIsHeld(t *testing.T) {
 }
 
 func TestFaultsOfASoak(t *testing.T) {
-	s := &Site{nodes: make([]*member, 2), proxies: make([]*member, 1)}
+	s := &lab.Site{NodeProcesses: make([]*lab.Member, 2), ProxyProcesses: make([]*lab.Member, 1)}
 	rng := rand.New(rand.NewPCG(1, 2))
 	seen := make(map[string]bool)
 	for range 200 {

@@ -10,6 +10,7 @@ import (
 
 	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/trace"
 	"sluice/pop"
@@ -65,7 +66,7 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 }
 
 // soak runs rounds of a workload, a minute each unless told otherwise, with a fault in each.
-func (f *labFlags) soak(ctx context.Context, site *loadgen.Site, rule pop.Rule, send *sendFlags, traffic *traceFlags) (*loadgen.Check, error) {
+func (f *labFlags) soak(ctx context.Context, site *lab.Site, rule pop.Rule, send *sendFlags, traffic *traceFlags) (*loadgen.Check, error) {
 	if traffic.duration == 0 {
 		traffic.duration = time.Minute
 	}

@@ -6,42 +6,43 @@ import (
 
 	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
 	"sluice/pop"
 )
 
 // checkFront checks what clients can do to one edge by itself, with a rule that nobody reaches.
 func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) error {
-	lab, err := f.lab(rule, judge.Deployed, replay.Loopback)
+	l, err := f.lab(rule, judge.Deployed, replay.Loopback)
 	if err != nil {
 		return err
 	}
-	lab.PoPs, lab.Edges, lab.Memcached, lab.Twemproxy, lab.Rule.Limit = 1, 1, 0, false, 1_000_000_000
-	var run func(*loadgen.Site) (*loadgen.Check, error)
+	l.PoPs, l.Edges, l.Memcached, l.Twemproxy, l.Rule.Limit = 1, 1, 0, false, 1_000_000_000
+	var run func(*lab.Site) (*loadgen.Check, error)
 	switch f.check {
 	case "slow":
 		scale := loadgen.SlowScales(f.short)
-		lab.Limits = scale.Limits()
-		run = func(s *loadgen.Site) (*loadgen.Check, error) { return loadgen.CheckSlow(ctx, s, scale) }
+		l.Limits = scale.Limits()
+		run = func(s *lab.Site) (*loadgen.Check, error) { return loadgen.CheckSlow(ctx, s, scale) }
 	case "bodies":
 		origin, err := loadgen.StartBodyOrigin()
 		if err != nil {
 			return err
 		}
 		defer origin.Stop()
-		lab.Before = origin.Addr
+		l.Before = origin.Addr
 		exchanges, largest := 200, int64(64<<20)
 		if f.short {
 			exchanges, largest = 40, 4<<20
 		}
-		run = func(s *loadgen.Site) (*loadgen.Check, error) {
+		run = func(s *lab.Site) (*loadgen.Check, error) {
 			return loadgen.CheckBodies(ctx, s, origin, exchanges, largest, seed)
 		}
 	case "descriptors":
-		lab.Descriptors = loadgen.FewDescriptors
-		run = func(s *loadgen.Site) (*loadgen.Check, error) { return loadgen.CheckDescriptors(ctx, s) }
+		l.Descriptors = loadgen.FewDescriptors
+		run = func(s *lab.Site) (*loadgen.Check, error) { return loadgen.CheckDescriptors(ctx, s) }
 	}
-	site, err := lab.Start(ctx)
+	site, err := l.Start(ctx)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/counter"
-	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/pop"
@@ -148,15 +148,15 @@ func (f *labFlags) complete() error {
 }
 
 // lab is the site for a rule.
-func (f *labFlags) lab(rule pop.Rule, mode judge.Mode, carrier replay.Carrier) (loadgen.Lab, error) {
+func (f *labFlags) lab(rule pop.Rule, mode judge.Mode, carrier replay.Carrier) (lab.Lab, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return loadgen.Lab{}, err
+		return lab.Lab{}, err
 	}
-	return loadgen.Lab{
+	return lab.Lab{
 		PoPs: f.pops, Edges: f.edges, Memcached: f.nodes, Twemproxy: f.twemproxy,
 		Sluice: f.sluice, Origin: []string{self, "origin"}, Secret: labSecret, Carrier: carrier,
-		Rule: loadgen.LabRule{
+		Rule: lab.Rule{
 			Limit: rule.Counter.Limit, Window: rule.Counter.Window, MitigationTimeout: rule.Timeout,
 			SubWindows: rule.Counter.SubWindows, Estimate: rule.Counter.Estimate.String(), OnStoreFailure: f.posture, Mode: mode,
 		},
@@ -165,7 +165,7 @@ func (f *labFlags) lab(rule pop.Rule, mode judge.Mode, carrier replay.Carrier) (
 }
 
 // run makes one run. A report comes with an error where the run can be judged but was not sound.
-func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadgen.Fault) (*report.Report, error) {
+func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []lab.Fault) (*report.Report, error) {
 	lab, err := f.lab(l.rule, l.mode, l.send.carrier)
 	if err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadg
 }
 
 // labNotes is what was seen from inside.
-func labNotes(out *loadgen.LabOutcome) []string {
+func labNotes(out *lab.Outcome) []string {
 	var notes []string
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(out.TierOps)) {

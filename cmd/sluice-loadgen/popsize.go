@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/counter"
-	"sluice/loadgen"
+	"sluice/loadgen/lab"
 	"sluice/pop"
 )
 
@@ -20,7 +20,7 @@ type popFlags struct {
 	faults, flaps []string
 	quiet         bool // no bar
 
-	troubles []loadgen.Fault // what faults and flaps say
+	troubles []lab.Fault // what faults and flaps say
 	routes   []pop.Route
 }
 
@@ -74,9 +74,9 @@ func (f *popFlags) check() error {
 }
 
 // parseFaults reads --fault.
-func parseFaults(texts []string) (faults []loadgen.Fault, err error) {
+func parseFaults(texts []string) (faults []lab.Fault, err error) {
 	for _, text := range texts {
-		fault, err := loadgen.ParseFault(text)
+		fault, err := lab.ParseFault(text)
 		if err != nil {
 			return nil, usagef("--%v", err)
 		}
@@ -86,7 +86,7 @@ func parseFaults(texts []string) (faults []loadgen.Fault, err error) {
 }
 
 // knows tells whether a fault can happen in virtual time.
-func (f *popFlags) knows(fault loadgen.Fault) error {
+func (f *popFlags) knows(fault lab.Fault) error {
 	there := map[string]int{"edge": f.pops * f.edges, "memcached": f.pops * f.nodes}
 	n, known := there[fault.Kind]
 	switch {
@@ -96,7 +96,7 @@ func (f *popFlags) knows(fault loadgen.Fault) error {
 		return usagef("--fault %q: an only edge; give --memcached or more --edges", fault)
 	case fault.Index >= n:
 		return usagef("--fault %q: there is no %s; of this kind there are %d", fault, fault.Target(), n)
-	case fault.Kind == "edge" && (fault.Action == loadgen.Stop || fault.Action == loadgen.Cont):
+	case fault.Kind == "edge" && (fault.Action == lab.Stop || fault.Action == lab.Cont):
 		return usagef("--fault %q: an edge in virtual time can be killed, ended (term) and restarted", fault)
 	}
 	return nil

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"sluice/loadgen"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/lab"
 	"sluice/loadgen/trace"
 	"sluice/pop"
 )
@@ -20,7 +20,7 @@ type virtualSite struct {
 	edges    int // of each PoP
 	nodes    int // of each PoP
 	start    time.Time
-	faults   []loadgen.Fault // still to come, the next one first
+	faults   []lab.Fault // still to come, the next one first
 	affinity *pop.Affinity
 	trace    *trace.Trace
 	err      error
@@ -34,7 +34,7 @@ func newVirtualSite(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFla
 		routes = nil
 	} else {
 		s.faults = slices.Clone(size.troubles)
-		slices.SortStableFunc(s.faults, func(a, b loadgen.Fault) int { return cmp.Compare(a.At, b.At) })
+		slices.SortStableFunc(s.faults, func(a, b lab.Fault) int { return cmp.Compare(a.At, b.At) })
 	}
 	var err error
 	if s.affinity, err = pop.NewAffinity(size.pops, routes); err != nil {
@@ -93,22 +93,22 @@ func (s *virtualSite) run(at time.Duration) {
 	}
 }
 
-func (s *virtualSite) do(f loadgen.Fault) error {
+func (s *virtualSite) do(f lab.Fault) error {
 	if f.Kind == "edge" {
 		w, i := s.pops[f.Index/s.edges].world, f.Index%s.edges
-		if f.Action == loadgen.Restart {
+		if f.Action == lab.Restart {
 			return w.Start(i)
 		}
-		w.Stop(i, f.Action == loadgen.Term)
+		w.Stop(i, f.Action == lab.Term)
 		return nil
 	}
 	w, i := s.pops[f.Index/s.nodes].world, f.Index%s.nodes
 	switch f.Action {
-	case loadgen.Stop:
+	case lab.Stop:
 		w.Hang(i)
-	case loadgen.Cont:
+	case lab.Cont:
 		w.Resume(i)
-	case loadgen.Restart:
+	case lab.Restart:
 		return w.Restart(i)
 	default:
 		w.Kill(i)

@@ -1,4 +1,4 @@
-package loadgen
+package lab
 
 import (
 	"fmt"
@@ -52,8 +52,8 @@ func (b *Balance) Err() error {
 	return fmt.Errorf("loadgen: the balance is off%s", wrong)
 }
 
-// books is what a balance is drawn from.
-type books struct {
+// counts is what a balance is drawn from.
+type counts struct {
 	out     *replay.Outcome
 	edges   scrape.Metrics // added up over all edges, since the start of the run
 	origin  origin.Stats
@@ -65,7 +65,7 @@ type books struct {
 
 // balance draws the balance. A client that repeats requests, or gets no answer to some, cannot know how many of those the
 // edges received; a harmed process takes its counts with it. What then remains is an inequality or a note.
-func (b books) balance() Balance {
+func (b counts) balance() Balance {
 	var out Balance
 	row := func(name string, left, right float64, least bool) {
 		out.Rows = append(out.Rows, BalanceRow{name, int64(left), int64(right), least})

@@ -1,4 +1,4 @@
-package loadgen
+package lab
 
 import (
 	"context"
@@ -33,8 +33,8 @@ type learned struct {
 	byPoP     bool
 }
 
-// mitigationsAnswer is the part of GET /v1/mitigations that matters here.
-type mitigationsAnswer []struct {
+// Mitigations is the part of GET /v1/mitigations that matters here.
+type Mitigations []struct {
 	Rule    string    `json:"rule"`
 	Source  string    `json:"source"`
 	Start   time.Time `json:"start"`
@@ -66,7 +66,7 @@ func (w *watcher) run(ctx context.Context, period time.Duration) {
 
 // look asks one edge.
 func (w *watcher) look(ctx context.Context, edge int) {
-	var list mitigationsAnswer
+	var list Mitigations
 	if scrape.Get(ctx, w.client, w.edges[edge], "/v1/mitigations", scrape.JSON(&list)) != nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package loadgen
+package lab
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func TestLabStartFailsClean(t *testing.T) {
 			t.Errorf("%+v: it leaves %v", l, left)
 		}
 	}
-	rule := LabRule{Limit: 1, Window: time.Second}
+	rule := Rule{Limit: 1, Window: time.Second}
 	f(Lab{Sluice: filepath.Join(dir, "nothing"), Origin: []string{origin}, Rule: rule}, "make build")
 	f(Lab{Sluice: broken, Rule: rule}, "origin")
 	f(Lab{Sluice: broken, Origin: []string{origin}, Twemproxy: true, Rule: rule}, "twemproxy needs memcached")

@@ -1,4 +1,6 @@
-package loadgen
+// Package lab starts points of presence of real processes on this machine (Lab), replays traces on them, does faults to them meanwhile, and
+// counts afterwards what everybody saw, which must agree (Balance).
+package lab
 
 import (
 	"context"
@@ -30,7 +32,7 @@ type Lab struct {
 	Sluice  string   // the edge's executable
 	Origin  []string // command that serves an origin; "--listen ADDRESS" is appended
 	Secret  string   // of the PoPs: placement and phases of sources follow from it
-	Rule    LabRule
+	Rule    Rule
 	Carrier replay.Carrier
 
 	Limits      string         // of the edges, as in a configuration file: "header_timeout: 5s, idle_timeout: 10s"
@@ -40,8 +42,8 @@ type Lab struct {
 	Log func(format string, args ...any) // what is being done, a line at a time; nil: nowhere
 }
 
-// LabRule is the one rule of a lab's edges.
-type LabRule struct {
+// Rule is the one rule of a lab's edges.
+type Rule struct {
 	Limit             uint32
 	Window            time.Duration
 	MitigationTimeout time.Duration // 0: throttle
@@ -58,25 +60,25 @@ type Site struct {
 	Lab
 	Targets [][]netip.AddrPort // of each PoP, the addresses of its edges
 
-	dir     string
-	nodes   []*member
-	proxies []*member
-	edges   []*member
-	origin  *member
+	dir            string
+	NodeProcesses  []*Member
+	ProxyProcesses []*Member
+	EdgeProcesses  []*Member
+	origin         *Member
 }
 
-// member is a process of a site and where it listens.
-type member struct {
+// Member is a process of a site and where it listens.
+type Member struct {
 	process.Process
-	addr   netip.AddrPort
-	admin  netip.AddrPort // of an edge
+	Addr   netip.AddrPort
+	Admin  netip.AddrPort // of an edge
 	ready  func() error
 	harmed bool // a fault was done to it that loses what it counted
 }
 
 const (
-	patience = 10 * time.Second // for a process to be ready
-	grace    = 8 * time.Second  // for one to end
+	ReadyTimeout = 10 * time.Second // for a process to be ready
+	StopTimeout  = 8 * time.Second  // for one to end
 )
 
 // Start starts everything and returns when all of it is ready; on an error nothing is left. The caller stops the site.
@@ -98,14 +100,14 @@ func (s *Site) start(ctx context.Context) error {
 		return err
 	}
 	s.Log("starting %s", s.describe())
-	for _, group := range [][]*member{s.nodes, s.proxies, {s.origin}, s.edges} {
+	for _, group := range [][]*Member{s.NodeProcesses, s.ProxyProcesses, {s.origin}, s.EdgeProcesses} {
 		for _, m := range group {
 			if err := m.Start(); err != nil {
 				return err
 			}
 		}
 		for _, m := range group {
-			if err := m.Await(ctx, patience, m.ready); err != nil {
+			if err := m.Await(ctx, ReadyTimeout, m.ready); err != nil {
 				return err
 			}
 		}
@@ -114,17 +116,17 @@ func (s *Site) start(ctx context.Context) error {
 }
 
 func (s *Site) describe() string {
-	out := page.Plural(len(s.edges), "edge")
+	out := page.Plural(len(s.EdgeProcesses), "edge")
 	if s.PoPs > 1 {
 		out += fmt.Sprintf(" in %d PoPs", s.PoPs)
 	}
 	switch {
-	case len(s.nodes) == 0:
+	case len(s.NodeProcesses) == 0:
 		out += ", counting alone"
 	case s.Twemproxy:
-		out += ", " + page.Plural(len(s.nodes), "memcached node") + " behind twemproxy"
+		out += ", " + page.Plural(len(s.NodeProcesses), "memcached node") + " behind twemproxy"
 	default:
-		out += ", " + page.Plural(len(s.nodes), "memcached node")
+		out += ", " + page.Plural(len(s.NodeProcesses), "memcached node")
 	}
 	return out + ", one origin"
 }
@@ -171,34 +173,34 @@ func (s *Site) plan() error {
 		}
 	}
 	s.origin = newMember("origin/0", s.Origin[0], next())
-	s.origin.Args = append(append([]string{}, s.Origin[1:]...), "--listen", s.origin.addr.String())
-	s.origin.ready = func() error { return scrape.OK(s.origin.addr, origin.StatsPath) }
+	s.origin.Args = append(append([]string{}, s.Origin[1:]...), "--listen", s.origin.Addr.String())
+	s.origin.ready = func() error { return scrape.OK(s.origin.Addr, origin.StatsPath) }
 
 	s.Targets = make([][]netip.AddrPort, s.PoPs)
 	for pop := range s.PoPs {
 		var tier []netip.AddrPort
 		for range s.Memcached {
-			m := newMember(fmt.Sprint("memcached/", len(s.nodes)), memcached, next())
-			m.Args, m.Nobody = memcachedArguments(m.addr), true
-			m.ready = func() error { return scrape.MemcachedAnswers(m.addr) }
-			s.nodes = append(s.nodes, m)
-			tier = append(tier, m.addr)
+			m := newMember(fmt.Sprint("memcached/", len(s.NodeProcesses)), memcached, next())
+			m.Args, m.Nobody = memcachedArguments(m.Addr), true
+			m.ready = func() error { return scrape.MemcachedAnswers(m.Addr) }
+			s.NodeProcesses = append(s.NodeProcesses, m)
+			tier = append(tier, m.Addr)
 		}
 		if s.Twemproxy {
-			m := newMember(fmt.Sprint("twemproxy/", len(s.proxies)), nutcracker, next())
-			m.ready = func() error { return scrape.MemcachedAnswers(m.addr) }
-			file, err := s.file(fmt.Sprintf("nutcracker-%d.yml", pop), nutcrackerConfig(m.addr, tier))
+			m := newMember(fmt.Sprint("twemproxy/", len(s.ProxyProcesses)), nutcracker, next())
+			m.ready = func() error { return scrape.MemcachedAnswers(m.Addr) }
+			file, err := s.file(fmt.Sprintf("nutcracker-%d.yml", pop), nutcrackerConfig(m.Addr, tier))
 			if err != nil {
 				return err
 			}
 			m.Args = []string{"-c", file, "-a", "127.0.0.1", "-s", fmt.Sprint(next().Port())}
-			s.proxies = append(s.proxies, m)
-			tier = []netip.AddrPort{m.addr}
+			s.ProxyProcesses = append(s.ProxyProcesses, m)
+			tier = []netip.AddrPort{m.Addr}
 		}
 		for range s.Edges {
-			m := newMember(fmt.Sprint("edge/", len(s.edges)), s.Sluice, next())
-			m.admin = next()
-			file, err := s.file(fmt.Sprintf("edge-%d.yaml", len(s.edges)), s.edgeConfig(pop, m, tier, secret))
+			m := newMember(fmt.Sprint("edge/", len(s.EdgeProcesses)), s.Sluice, next())
+			m.Admin = next()
+			file, err := s.file(fmt.Sprintf("edge-%d.yaml", len(s.EdgeProcesses)), s.edgeConfig(pop, m, tier, secret))
 			if err != nil {
 				return err
 			}
@@ -207,16 +209,16 @@ func (s *Site) plan() error {
 				m.Args = append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, s.Descriptors), m.Path}, m.Args...)
 				m.Path = "/bin/sh"
 			}
-			m.ready = func() error { return scrape.OK(m.admin, "/readyz") }
-			s.edges = append(s.edges, m)
-			s.Targets[pop] = append(s.Targets[pop], m.addr)
+			m.ready = func() error { return scrape.OK(m.Admin, "/readyz") }
+			s.EdgeProcesses = append(s.EdgeProcesses, m)
+			s.Targets[pop] = append(s.Targets[pop], m.Addr)
 		}
 	}
 	return nil
 }
 
-func newMember(name, path string, addr netip.AddrPort) *member {
-	return &member{Process: process.Process{Name: name, Path: path}, addr: addr}
+func newMember(name, path string, addr netip.AddrPort) *Member {
+	return &Member{Process: process.Process{Name: name, Path: path}, Addr: addr}
 }
 
 func (s *Site) file(name, text string) (string, error) {
@@ -230,11 +232,11 @@ func (s *Site) file(name, text string) (string, error) {
 // Stop ends every process, the edges first so that they can report what they still hold, and returns when all are gone.
 // It may be called more than once.
 func (s *Site) Stop() {
-	for _, group := range [][]*member{s.edges, s.proxies, s.nodes, {s.origin}} {
+	for _, group := range [][]*Member{s.EdgeProcesses, s.ProxyProcesses, s.NodeProcesses, {s.origin}} {
 		var all sync.WaitGroup
 		for _, m := range group {
 			if m != nil {
-				all.Go(func() { m.Stop(grace) })
+				all.Go(func() { m.Stop(StopTimeout) })
 			}
 		}
 		all.Wait()
@@ -265,18 +267,18 @@ func (s *Site) Pids() []int {
 	return out
 }
 
-func (s *Site) members() []*member {
-	all := append(append(append([]*member{}, s.edges...), s.proxies...), s.nodes...)
+func (s *Site) members() []*Member {
+	all := append(append(append([]*Member{}, s.EdgeProcesses...), s.ProxyProcesses...), s.NodeProcesses...)
 	if s.origin != nil {
 		all = append(all, s.origin)
 	}
 	return all
 }
 
-// member finds the target of a fault.
-func (s *Site) member(f Fault) (*member, error) {
-	group := map[string][]*member{
-		"edge": s.edges, "memcached": s.nodes, "twemproxy": s.proxies, "origin": {s.origin},
+// Member finds the target of a fault.
+func (s *Site) target(f Fault) (*Member, error) {
+	group := map[string][]*Member{
+		"edge": s.EdgeProcesses, "memcached": s.NodeProcesses, "twemproxy": s.ProxyProcesses, "origin": {s.origin},
 	}[f.Kind]
 	if f.Index >= len(group) {
 		return nil, fmt.Errorf("loadgen: fault %q: there is no %s; of this kind there are %d", f, f.Target(), len(group))
@@ -287,7 +289,7 @@ func (s *Site) member(f Fault) (*member, error) {
 // Check reports whether the faults can be done here.
 func (s *Site) Check(faults []Fault) error {
 	for _, f := range faults {
-		if _, err := s.member(f); err != nil {
+		if _, err := s.target(f); err != nil {
 			return err
 		}
 	}
@@ -296,7 +298,7 @@ func (s *Site) Check(faults []Fault) error {
 
 // do does a fault. A restart returns when the process is ready again.
 func (s *Site) do(ctx context.Context, f Fault) error {
-	m, err := s.member(f)
+	m, err := s.target(f)
 	if err != nil {
 		return err
 	}
@@ -322,5 +324,5 @@ func (s *Site) do(ctx context.Context, f Fault) error {
 	if err := m.Start(); err != nil {
 		return err
 	}
-	return m.Await(ctx, patience, m.ready)
+	return m.Await(ctx, ReadyTimeout, m.ready)
 }

@@ -1,4 +1,4 @@
-package loadgen
+package lab
 
 import (
 	"fmt"
@@ -41,11 +41,11 @@ func nutcrackerConfig(addr netip.AddrPort, nodes []netip.AddrPort) string {
 }
 
 // edgeConfig is the configuration file of an edge.
-func (s *Site) edgeConfig(pop int, m *member, tier []netip.AddrPort, secret string) string {
+func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret string) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("listen: %q", m.addr)
-	line("admin: %q", m.admin)
+	line("listen: %q", m.Addr)
+	line("admin: %q", m.Admin)
 	line("verdict_header: true")
 	line("pop:")
 	line("  name: lab%d", pop)
@@ -73,7 +73,7 @@ func (s *Site) edgeConfig(pop int, m *member, tier []netip.AddrPort, secret stri
 	if len(limits) > 0 {
 		line("limits: {%s}", strings.Join(limits, ", "))
 	}
-	origin := s.origin.addr
+	origin := s.origin.Addr
 	if s.Before.IsValid() {
 		origin = s.Before
 	}

@@ -1,4 +1,4 @@
-package loadgen
+package lab
 
 import (
 	"fmt"
@@ -64,7 +64,7 @@ func TestDeltaOfNodes(t *testing.T) {
 	before := []NodeDelta{{Name: "memcached/0", Stats: scrape.NodeStats{"cmd_get": 10, "cmd_set": 9}}}
 	after := []NodeDelta{{Name: "memcached/0", Stats: scrape.NodeStats{"cmd_get": 15, "cmd_set": 2}}}
 	want := []NodeDelta{{Name: "memcached/0", Stats: scrape.NodeStats{"cmd_get": 5, "cmd_set": 2}}} // restarted: its count is new
-	if diff := cmp.Diff(want, delta(before, after)); diff != "" {
+	if diff := cmp.Diff(want, Delta(before, after)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -1,4 +1,4 @@
-package loadgen
+package lab
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// LabOutcome is what a replay on a Site saw, from the client's side and from inside.
-type LabOutcome struct {
+// Outcome is what a replay on a Site saw, from the client's side and from inside.
+type Outcome struct {
 	*replay.Outcome
 	InForce  []judge.InForce // when each edge had each mitigation; edges are numbered through, those of the first PoP first
 	Balance  Balance
@@ -38,7 +38,7 @@ type NodeDelta struct {
 }
 
 // Ops is the number of commands that edges sent to the tier.
-func (o *LabOutcome) Ops() uint64 {
+func (o *Outcome) Ops() uint64 {
 	total := 0.0
 	for _, n := range o.TierOps {
 		total += n
@@ -47,7 +47,7 @@ func (o *LabOutcome) Ops() uint64 {
 }
 
 // Err is nil if the run was sound: the balance holds, and no client met an error that no fault explains.
-func (o *LabOutcome) Err() error {
+func (o *Outcome) Err() error {
 	errs := []error{o.Balance.Err()}
 	if n := o.ClientErrors(); n > 0 && !o.Excused {
 		errs = append(errs, fmt.Errorf("loadgen: %d client errors that no fault explains: %s", n, o.Trouble()))
@@ -57,7 +57,7 @@ func (o *LabOutcome) Err() error {
 
 // Run replays a trace on the site, doing the faults at their times, and collects what everybody saw. The replay's edges,
 // and its way of carrying sources, are the site's.
-func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, faults []Fault) (*LabOutcome, error) {
+func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, faults []Fault) (*Outcome, error) {
 	if err := s.Check(faults); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	}
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	edgesBefore, err := s.settle(ctx, client)
+	edgesBefore, err := s.Settle(ctx, client)
 	if err != nil {
 		return nil, err
 	}
@@ -75,20 +75,20 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	if err != nil {
 		return nil, err
 	}
-	nodesBefore := s.nodeStats()
+	nodesBefore := s.NodeStats()
 
 	w := &watcher{client: client, seen: make(map[sighting]learned)}
-	for _, e := range s.edges {
-		w.edges = append(w.edges, e.admin)
+	for _, e := range s.EdgeProcesses {
+		w.edges = append(w.edges, e.Admin)
 	}
 	inside, stop := context.WithCancel(ctx)
 	defer stop()
 	var helpers sync.WaitGroup
-	out := &LabOutcome{}
+	out := &Outcome{}
 	if s.Rule.Mode == judge.Deployed && s.Rule.MitigationTimeout > 0 {
 		helpers.Go(func() { w.run(inside, watchPeriod(s.Rule.MitigationTimeout)) })
 	}
-	helpers.Go(func() { out.Happened = s.suffer(inside, faults) })
+	helpers.Go(func() { out.Happened = s.injectFaults(inside, faults) })
 	out.Outcome, err = r.Run(ctx, trace)
 	stop()
 	helpers.Wait()
@@ -106,7 +106,7 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	}
 	out.InForce = w.inForce(epoch, sources)
 
-	b := books{out: out.Outcome, shared: anySpread(trace)}
+	b := counts{out: out.Outcome, shared: anySpread(trace)}
 	for _, m := range s.members() {
 		if m.harmed {
 			switch kind, _, _ := strings.Cut(m.Name, "/"); kind {
@@ -120,7 +120,7 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	for _, f := range faults {
 		out.Excused = out.Excused || f.Kind == "edge" || f.Kind == "origin"
 	}
-	edges, err := s.settle(ctx, client)
+	edges, err := s.Settle(ctx, client)
 	if err != nil {
 		return out, err
 	}
@@ -134,7 +134,7 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	}
 	out.Balance = b.balance()
 	out.TierOps = b.edges.By("sluice_tier_operations_total", "op")
-	out.Nodes = delta(nodesBefore, s.nodeStats())
+	out.Nodes = Delta(nodesBefore, s.NodeStats())
 	return out, s.Crashed()
 }
 
@@ -147,8 +147,8 @@ func anySpread(t *trace.Trace) bool {
 	return slices.ContainsFunc(t.Sources, func(s trace.Source) bool { return s.Spread > 1 })
 }
 
-// suffer does the faults at their times, each without waiting for the one before to be over.
-func (s *Site) suffer(ctx context.Context, faults []Fault) []string {
+// injectFaults does the faults at their times, each without waiting for the one before to be over.
+func (s *Site) injectFaults(ctx context.Context, faults []Fault) []string {
 	var mu sync.Mutex
 	var happened []string
 	var all sync.WaitGroup
@@ -187,17 +187,17 @@ func (s *Site) suffer(ctx context.Context, faults []Fault) []string {
 	return happened
 }
 
-// settle waits until the edges are at rest, all requests received being answered or aborted, and gives their metrics, added
+// Settle waits until the edges are at rest, all requests received being answered or aborted, and gives their metrics, added
 // up. Edges that do not run are left out. One that never comes to rest shows in the balance.
-func (s *Site) settle(ctx context.Context, client *http.Client) (scrape.Metrics, error) {
+func (s *Site) Settle(ctx context.Context, client *http.Client) (scrape.Metrics, error) {
 	var sum scrape.Metrics
 	for range 40 {
 		sum = make(scrape.Metrics)
-		for _, e := range s.edges {
+		for _, e := range s.EdgeProcesses {
 			if _, running := e.Running(); !running {
 				continue
 			}
-			if err := scrape.Get(ctx, client, e.admin, "/metrics", func(r io.Reader) error { return sum.Parse(r) }); err != nil {
+			if err := scrape.Get(ctx, client, e.Admin, "/metrics", func(r io.Reader) error { return sum.Parse(r) }); err != nil {
 				if ctx.Err() == nil && e.harmed {
 					continue
 				}
@@ -218,24 +218,24 @@ func (s *Site) settle(ctx context.Context, client *http.Client) (scrape.Metrics,
 
 func (s *Site) originStats(ctx context.Context, client *http.Client) (origin.Stats, error) {
 	var out origin.Stats
-	err := scrape.Get(ctx, client, s.origin.addr, origin.StatsPath, scrape.JSON(&out))
+	err := scrape.Get(ctx, client, s.origin.Addr, origin.StatsPath, scrape.JSON(&out))
 	if err != nil {
 		return out, fmt.Errorf("loadgen: read the origin's counts: %w", err)
 	}
 	return out, nil
 }
 
-func (s *Site) nodeStats() []NodeDelta {
-	out := make([]NodeDelta, len(s.nodes))
-	for i, n := range s.nodes {
-		stats, err := scrape.Memcached(n.addr)
+func (s *Site) NodeStats() []NodeDelta {
+	out := make([]NodeDelta, len(s.NodeProcesses))
+	for i, n := range s.NodeProcesses {
+		stats, err := scrape.Memcached(n.Addr)
 		out[i] = NodeDelta{n.Name, stats, err}
 	}
 	return out
 }
 
-// delta is what nodes counted between two looks. A node that was restarted counts from then.
-func delta(before, after []NodeDelta) []NodeDelta {
+// Delta is what nodes counted between two looks. A node that was restarted counts from then.
+func Delta(before, after []NodeDelta) []NodeDelta {
 	out := make([]NodeDelta, len(after))
 	for i, a := range after {
 		out[i] = NodeDelta{a.Name, make(scrape.NodeStats), errors.Join(before[i].Err, a.Err)}
