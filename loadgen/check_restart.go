@@ -18,7 +18,6 @@ import (
 	"syscall"
 	"time"
 
-	"sluice/loadgen/lab"
 	"sluice/loadgen/process"
 	"sluice/loadgen/scrape"
 )
@@ -256,13 +255,13 @@ func (e *restarted) count() (served, stopped int) {
 
 // await asks until the answer is yes.
 func (e *restarted) await(ctx context.Context, what string, yes func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*lab.ReadyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 3*process.ReadyTimeout)
 	defer cancel()
 	for !yes() {
 		if err := pause(ctx, 5*time.Millisecond); err != nil {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			return fmt.Errorf("loadgen: %s is not %s after %v (%w): %s", e.name, what, 3*lab.ReadyTimeout, err, &e.said)
+			return fmt.Errorf("loadgen: %s is not %s after %v (%w): %s", e.name, what, 3*process.ReadyTimeout, err, &e.said)
 		}
 	}
 	return nil

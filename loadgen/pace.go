@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"sluice/loadgen/judge"
-	"sluice/loadgen/lab"
 	"sluice/loadgen/origin"
 	"sluice/loadgen/process"
 	"sluice/loadgen/replay"
@@ -63,8 +62,8 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 	if err := o.Start(); err != nil {
 		return nil, err
 	}
-	defer o.Stop(lab.StopTimeout)
-	if err := o.Await(ctx, lab.ReadyTimeout, func() error { return scrape.OK(at, origin.StatsPath) }); err != nil {
+	defer o.Stop(process.StopTimeout)
+	if err := o.Await(ctx, process.ReadyTimeout, func() error { return scrape.OK(at, origin.StatsPath) }); err != nil {
 		return nil, err
 	}
 	for _, rate := range p.Rates {

@@ -94,7 +94,7 @@ func tierFault(s *lab.Site, rng *rand.Rand, length time.Duration) []lab.Fault {
 	}
 	at := time.Duration((0.1 + 0.2*rng.Float64()) * float64(length))
 	over := at + time.Duration((0.1+0.2*rng.Float64())*float64(length))
-	return []lab.Fault{{at.Round(time.Millisecond), begin, kind, n}, {over.Round(time.Millisecond), end, kind, n}}
+	return []lab.Fault{{At: at.Round(time.Millisecond), Action: begin, Kind: kind, Index: n}, {At: over.Round(time.Millisecond), Action: end, Kind: kind, Index: n}}
 }
 
 // atRest waits until the edges have nothing to report and have let go of nothing for some time, and gives what each holds then.

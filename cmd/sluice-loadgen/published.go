@@ -27,12 +27,12 @@ func simulatePublished(ctx context.Context, name string, scale int, seed uint64,
 	counts := stream.Counts()
 	o := judge.Options{Limit: first.Limit, Window: first.Window}
 
-	workers := make([]*bench, runtime.GOMAXPROCS(0))
+	workers := make([]*publishedWorker, runtime.GOMAXPROCS(0))
 	var next, done atomic.Int64
 	var wg sync.WaitGroup
 	began := time.Now()
 	for i := range workers {
-		b := newBench(o, rules)
+		b := newPublishedWorker(o, rules)
 		workers[i] = b
 		wg.Go(func() {
 			for ctx.Err() == nil {
@@ -84,8 +84,8 @@ func simulatePublished(ctx context.Context, name string, scale int, seed uint64,
 	return reports, nil
 }
 
-// bench judges all rules on one source after the other.
-type bench struct {
+// publishedWorker judges all rules on one source after the other.
+type publishedWorker struct {
 	rules    []limiter.Rule
 	limiters []limiter.Limiter // of each rule
 	judges   []*judge.EstimatorJudge
@@ -95,8 +95,8 @@ type bench struct {
 	busy     []time.Duration // of each rule's decisions and their judge
 }
 
-func newBench(o judge.Options, rules []pop.Rule) *bench {
-	b := &bench{busy: make([]time.Duration, len(rules)), twin: judge.NewTwoCounters(o, epoch), base: judge.NewEstimatorJudge(o)}
+func newPublishedWorker(o judge.Options, rules []pop.Rule) *publishedWorker {
+	b := &publishedWorker{busy: make([]time.Duration, len(rules)), twin: judge.NewTwoCounters(o, epoch), base: judge.NewEstimatorJudge(o)}
 	for _, r := range rules {
 		b.rules = append(b.rules, ruleOf(r, judge.Estimator))
 		b.limiters = append(b.limiters, alone(100, simSecret.Phase))
@@ -108,7 +108,7 @@ func newBench(o judge.Options, rules []pop.Rule) *bench {
 // batch is how many requests are made before they are decided, so that the two can be timed apart.
 const batch = 4096
 
-func (b *bench) source(stream workload.Published, source int, n int64) {
+func (b *publishedWorker) source(stream workload.Published, source int, n int64) {
 	key := sourceKey(int32(source))
 	b.arrivals = b.arrivals[:0]
 	for at := range stream.Arrivals(source, n) {
@@ -129,7 +129,7 @@ func (b *bench) source(stream workload.Published, source int, n int64) {
 }
 
 // decide lets every rule, and then the baseline, decide about the requests that have gathered.
-func (b *bench) decide(key counter.Source) {
+func (b *publishedWorker) decide(key counter.Source) {
 	var d limiter.Decision
 	for i := range b.rules {
 		began := time.Now()
@@ -149,7 +149,7 @@ func (b *bench) decide(key counter.Source) {
 	b.arrivals = b.arrivals[:0]
 }
 
-func (b *bench) add(other *bench) {
+func (b *publishedWorker) add(other *publishedWorker) {
 	for i := range b.judges {
 		b.judges[i].Add(other.judges[i])
 		b.busy[i] += other.busy[i]

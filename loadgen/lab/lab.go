@@ -76,11 +76,6 @@ type Member struct {
 	harmed bool // a fault was done to it that loses what it counted
 }
 
-const (
-	ReadyTimeout = 10 * time.Second // for a process to be ready
-	StopTimeout  = 8 * time.Second  // for one to end
-)
-
 // Start starts everything and returns when all of it is ready; on an error nothing is left. The caller stops the site.
 func (l Lab) Start(ctx context.Context) (*Site, error) {
 	l.PoPs, l.Edges = max(l.PoPs, 1), max(l.Edges, 1)
@@ -107,7 +102,7 @@ func (s *Site) start(ctx context.Context) error {
 			}
 		}
 		for _, m := range group {
-			if err := m.Await(ctx, ReadyTimeout, m.ready); err != nil {
+			if err := m.Await(ctx, process.ReadyTimeout, m.ready); err != nil {
 				return err
 			}
 		}
@@ -236,7 +231,7 @@ func (s *Site) Stop() {
 		var all sync.WaitGroup
 		for _, m := range group {
 			if m != nil {
-				all.Go(func() { m.Stop(StopTimeout) })
+				all.Go(func() { m.Stop(process.StopTimeout) })
 			}
 		}
 		all.Wait()
@@ -324,5 +319,5 @@ func (s *Site) do(ctx context.Context, f Fault) error {
 	if err := m.Start(); err != nil {
 		return err
 	}
-	return m.Await(ctx, ReadyTimeout, m.ready)
+	return m.Await(ctx, process.ReadyTimeout, m.ready)
 }

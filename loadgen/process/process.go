@@ -31,6 +31,12 @@ type Process struct {
 	wanted  bool          // it was told to end
 }
 
+// How long programs are waited for.
+const (
+	ReadyTimeout = 10 * time.Second // to be ready
+	StopTimeout  = 8 * time.Second  // to end
+)
+
 // Start runs the program. It must not be running.
 func (p *Process) Start() error {
 	p.mu.Lock()
