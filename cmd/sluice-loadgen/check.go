@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"sluice/loadgen"
+	"sluice/loadgen/check"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
@@ -47,12 +47,12 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 		return err
 	}
 	defer site.Stop()
-	var c *loadgen.Check
+	var c *check.Result
 	switch f.check {
 	case "quiet":
-		c, err = loadgen.CheckQuiet(ctx, site, 5*time.Second)
+		c, err = check.Quiet(ctx, site, 5*time.Second)
 	case "shared":
-		c, err = loadgen.CheckShared(ctx, site, 500*time.Millisecond)
+		c, err = check.Shared(ctx, site, 500*time.Millisecond)
 	case "soak":
 		c, err = f.soak(ctx, site, rule, send, traffic)
 	}
@@ -66,7 +66,7 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 }
 
 // soak runs rounds of a workload, a minute each unless told otherwise, with a fault in each.
-func (f *labFlags) soak(ctx context.Context, site *lab.Site, rule pop.Rule, send *sendFlags, traffic *traceFlags) (*loadgen.Check, error) {
+func (f *labFlags) soak(ctx context.Context, site *lab.Site, rule pop.Rule, send *sendFlags, traffic *traceFlags) (*check.Result, error) {
 	if traffic.duration == 0 {
 		traffic.duration = time.Minute
 	}
@@ -78,7 +78,7 @@ func (f *labFlags) soak(ctx context.Context, site *lab.Site, rule pop.Rule, send
 		return nil, err
 	}
 	seed := traffic.seed
-	return loadgen.Soak{
+	return check.Soak{
 		Rounds: f.times, Length: traffic.duration, Seed: seed,
 		Replay: replay.Replay{Affinity: affinity.PoP, PerConnection: send.perConnection, Seed: seed, Speed: send.speed},
 		Trace: func(round int) (*trace.Trace, error) {
@@ -96,7 +96,7 @@ func (f *labFlags) checkRestarts(ctx context.Context, rate float64) error {
 	if rate < 100 || rate > 100_000 || f.times < 1 {
 		return usagef("--check %s: --rate %v, --times %d: want 100 to 100,000 requests a second and at least one restart", f.check, rate, f.times)
 	}
-	r := loadgen.Restarts{Sluice: f.sluice, Times: f.times, Rate: int(rate), Log: logLine}
+	r := check.Restarts{Sluice: f.sluice, Times: f.times, Rate: int(rate), Log: logLine}
 	run := r.Upgrades
 	if f.check == "restarts" {
 		run = r.Rolling
@@ -109,7 +109,7 @@ func (f *labFlags) checkRestarts(ctx context.Context, rate float64) error {
 }
 
 // told prints a check; its error says that it was not kept.
-func told(c *loadgen.Check) error {
+func told(c *check.Result) error {
 	if _, err := c.WriteTo(os.Stdout); err != nil {
 		return err
 	}

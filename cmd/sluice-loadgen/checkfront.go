@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"sluice/loadgen"
+	"sluice/loadgen/check"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
@@ -18,14 +18,14 @@ func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) e
 		return err
 	}
 	l.PoPs, l.Edges, l.Memcached, l.Twemproxy, l.Rule.Limit = 1, 1, 0, false, 1_000_000_000
-	var run func(*lab.Site) (*loadgen.Check, error)
+	var run func(*lab.Site) (*check.Result, error)
 	switch f.check {
 	case "slow":
-		scale := loadgen.SlowScales(f.short)
+		scale := check.SlowScales(f.short)
 		l.Limits = scale.Limits()
-		run = func(s *lab.Site) (*loadgen.Check, error) { return loadgen.CheckSlow(ctx, s, scale) }
+		run = func(s *lab.Site) (*check.Result, error) { return check.Slow(ctx, s, scale) }
 	case "bodies":
-		origin, err := loadgen.StartBodyOrigin()
+		origin, err := check.StartBodyOrigin()
 		if err != nil {
 			return err
 		}
@@ -35,12 +35,12 @@ func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) e
 		if f.short {
 			exchanges, largest = 40, 4<<20
 		}
-		run = func(s *lab.Site) (*loadgen.Check, error) {
-			return loadgen.CheckBodies(ctx, s, origin, exchanges, largest, seed)
+		run = func(s *lab.Site) (*check.Result, error) {
+			return check.Bodies(ctx, s, origin, exchanges, largest, seed)
 		}
 	case "descriptors":
-		l.Descriptors = loadgen.FewDescriptors
-		run = func(s *lab.Site) (*loadgen.Check, error) { return loadgen.CheckDescriptors(ctx, s) }
+		l.Descriptors = check.FewDescriptors
+		run = func(s *lab.Site) (*check.Result, error) { return check.Descriptors(ctx, s) }
 	}
 	site, err := l.Start(ctx)
 	if err != nil {

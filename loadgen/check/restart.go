@@ -1,4 +1,4 @@
-package loadgen
+package check
 
 import (
 	"bufio"
@@ -35,8 +35,8 @@ type Restarts struct {
 const between = 300 * time.Millisecond
 
 // Upgrades replaces an edge in place (SIGUSR2): the new process gets the listening sockets.
-func (r Restarts) Upgrades(ctx context.Context) (*Check, error) {
-	c := &Check{Name: "upgrades", Kept: true}
+func (r Restarts) Upgrades(ctx context.Context) (*Result, error) {
+	c := &Result{Name: "upgrades", Kept: true}
 	return c, r.against(ctx, c, fmt.Sprintf("%d upgrades in place (SIGUSR2)", r.Times), 1, func(edges []*restarted) (func() string, error) {
 		return edges[0].addr.String, edges[0].start(ctx)
 	}, func(edges []*restarted, i int) error { return edges[0].upgrade(ctx) })
@@ -45,8 +45,8 @@ func (r Restarts) Upgrades(ctx context.Context) (*Check, error) {
 // Rolling ends edges (SIGTERM) and starts them again, in the two ways in which nobody need notice: somebody else holds the
 // listening socket, as systemd does, and connections wait there for the next process; or several edges stand behind a
 // balancer that asks each of them whether it is ready.
-func (r Restarts) Rolling(ctx context.Context) (*Check, error) {
-	c := &Check{Name: "restarts", Kept: true}
+func (r Restarts) Rolling(ctx context.Context) (*Result, error) {
+	c := &Result{Name: "restarts", Kept: true}
 	what := fmt.Sprintf("%d restarts (SIGTERM), the socket held by somebody else", r.Times)
 	err := r.against(ctx, c, what, 1, func(edges []*restarted) (func() string, error) {
 		ln, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(edges[0].addr))
@@ -81,7 +81,7 @@ func (r Restarts) Rolling(ctx context.Context) (*Check, error) {
 }
 
 // against runs a crowd against edges while they are restarted, and adds to the check what was seen.
-func (r Restarts) against(ctx context.Context, c *Check, what string, n int, begin func([]*restarted) (to func() string, err error),
+func (r Restarts) against(ctx context.Context, c *Result, what string, n int, begin func([]*restarted) (to func() string, err error),
 	restart func(edges []*restarted, i int) error) error {
 	sluice, err := process.Find(r.Sluice, "build it with make build, or name it with --sluice")
 	if err != nil {
@@ -96,7 +96,7 @@ func (r Restarts) against(ctx context.Context, c *Check, what string, n int, beg
 	if err != nil {
 		return fmt.Errorf("loadgen: check %s: %w", c.Name, err)
 	}
-	origin := &http.Server{Handler: http.HandlerFunc(crowdOrigin), ErrorLog: log.New(io.Discard, "", 0)} // the clients see what fails
+	origin := &http.Server{Handler: http.HandlerFunc(mixOrigin), ErrorLog: log.New(io.Discard, "", 0)} // the clients see what fails
 	go func() { _ = origin.Serve(ln) }()
 	defer origin.Close()
 	free, err := process.FreePorts(2 * n)
@@ -122,7 +122,7 @@ func (r Restarts) against(ctx context.Context, c *Check, what string, n int, beg
 		return err
 	}
 	r.Log("%s, %d requests/s", what, r.Rate)
-	crowd := newCrowd(r.Rate, to)
+	crowd := newClientMix(r.Rate, to)
 	sending, enough := context.WithCancel(ctx)
 	defer enough()
 	sent := make(chan struct{})
@@ -163,11 +163,11 @@ rules: [{name: all, limit: 1000000000}]
 `
 
 // tell adds a table of what became of the crowd's requests.
-func (c *Check) tell(what string, crowd *crowd, took time.Duration) {
+func (c *Result) tell(what string, crowd *clientMix, took time.Duration) {
 	c.see("%s, %.0f s", what, took.Seconds())
 	c.see("%-20s %9s %8s %6s %7s %8s %8s", "", "requests", "refused", "reset", "failed", "median", "slowest")
 	made := 0
-	for _, h := range crowd.habits {
+	for _, h := range crowd.kinds {
 		ms := func(ns int64) string { return fmt.Sprintf("%.1f ms", float64(ns)/1e6) }
 		c.see("%-20s %9d %8d %6d %7d %8s %8s", h.name, h.made, h.refused, h.reset, h.failed, ms(h.latency.ValueAtQuantile(50)), ms(h.latency.Max()))
 		if h.why != "" {

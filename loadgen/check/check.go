@@ -1,4 +1,7 @@
-package loadgen
+// Package check holds promises of the limiter against running sites: that mitigated sources cost the tier nothing (Quiet), that edges share
+// mitigations (Shared), that restarts are not noticed (Restarts), that nothing grows (Soak), and that slow clients, large bodies and too
+// few descriptors take nothing from anybody else (Slow, Bodies, Descriptors).
+package check
 
 import (
 	"context"
@@ -18,37 +21,37 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// Check is one promise of a limiter, held against a running site: what was seen, and whether that keeps it.
-type Check struct {
+// Result is one promise of a limiter, held against a running site: what was seen, and whether that keeps it.
+type Result struct {
 	Name string
 	Seen []string
 	Kept bool
 }
 
-func (c *Check) see(format string, args ...any) {
+func (c *Result) see(format string, args ...any) {
 	c.Seen = append(c.Seen, fmt.Sprintf(format, args...))
 }
 
-// checkSources is how many sources a check blocks.
-const checkSources = 20
+// sources is how many sources a check blocks.
+const sources = 20
 
-// CheckQuiet checks that requests of mitigated sources cost the tier nothing: while blocked sources send as fast as the
+// Quiet checks that requests of mitigated sources cost the tier nothing: while blocked sources send as fast as the
 // edges answer, for the given time, the memcached nodes count not one increment, and no more commands than in as long a time
 // when nobody sends. Edges read the mitigation log and tell of their presence all the time, by timers that an idle machine
 // runs a little late: a twentieth more is that. The rule's mitigation timeout must be well over three times as long.
-func CheckQuiet(ctx context.Context, s *lab.Site, length time.Duration) (*Check, error) {
-	c := &Check{Name: "quiet"}
+func Quiet(ctx context.Context, s *lab.Site, length time.Duration) (*Result, error) {
+	c := &Result{Name: "quiet"}
 	if len(s.NodeProcesses) == 0 {
 		return nil, errors.New("loadgen: check quiet: there is no memcached node to be quiet")
 	}
 	if s.Rule.MitigationTimeout < 3*length+5*time.Second {
 		return nil, fmt.Errorf("loadgen: check quiet: the mitigation timeout is %v: want at least %v", s.Rule.MitigationTimeout, 3*length+5*time.Second)
 	}
-	s.Log("blocking %d sources", checkSources)
+	s.Log("blocking %d sources", sources)
 	if _, err := block(ctx, s, s.Targets); err != nil {
 		return nil, err
 	}
-	if err := everyEdgeKnows(ctx, s, checkSources); err != nil {
+	if err := everyEdgeKnows(ctx, s, sources); err != nil {
 		return nil, err
 	}
 	if err := everythingReported(ctx, s); err != nil {
@@ -93,7 +96,7 @@ func CheckQuiet(ctx context.Context, s *lab.Site, length time.Duration) (*Check,
 		}
 	}
 	c.see("%d requests of %d mitigated sources in %v (%.0f/s), %d of them not refused by the mitigation", len(out.Decisions),
-		checkSources, length, float64(len(out.Decisions))/length.Seconds(), others)
+		sources, length, float64(len(out.Decisions))/length.Seconds(), others)
 	c.Kept = others == 0 && len(out.Decisions) > 0
 	for i, n := range s.NodeProcesses {
 		busy, quiet := attack[i].Stats, max(first[i].Stats.Commands(), second[i].Stats.Commands())
@@ -104,15 +107,15 @@ func CheckQuiet(ctx context.Context, s *lab.Site, length time.Duration) (*Check,
 	return c, nil
 }
 
-// CheckShared checks that the edges of the first PoP share their mitigations: sources that were blocked by its first
+// Shared checks that the edges of the first PoP share their mitigations: sources that were blocked by its first
 // edge are refused by every other edge on their first request there, so long after the block began.
-func CheckShared(ctx context.Context, s *lab.Site, after time.Duration) (*Check, error) {
-	c := &Check{Name: "shared", Kept: true}
+func Shared(ctx context.Context, s *lab.Site, after time.Duration) (*Result, error) {
+	c := &Result{Name: "shared", Kept: true}
 	edges := s.Targets[0]
 	if len(edges) < 2 || len(s.NodeProcesses) == 0 {
 		return nil, errors.New("loadgen: check shared: want at least two edges and a memcached node")
 	}
-	s.Log("blocking %d sources on edge/0", checkSources)
+	s.Log("blocking %d sources on edge/0", sources)
 	began, err := block(ctx, s, [][]netip.AddrPort{{edges[0]}})
 	if err != nil {
 		return nil, err
@@ -122,7 +125,7 @@ func CheckShared(ctx context.Context, s *lab.Site, after time.Duration) (*Check,
 	var all sync.WaitGroup
 	for i := 1; i < len(edges); i++ {
 		all.Go(func() {
-			t := &trace.Trace{Name: "check", Sources: make([]trace.Source, checkSources)}
+			t := &trace.Trace{Name: "check", Sources: make([]trace.Source, sources)}
 			now := time.Now()
 			for source, at := range began {
 				t.Requests = append(t.Requests, trace.Request{At: max(at.Add(after).Sub(now), 0), Source: int32(source)})
@@ -148,18 +151,18 @@ func CheckShared(ctx context.Context, s *lab.Site, after time.Duration) (*Check,
 			latest = max(latest, outs[i].Start.Add(d.At).Sub(began[d.Source]))
 		}
 		c.see("edge/%d refused the first request of %d of %d sources, made %v to %v after edge/0 had blocked them; %d of them by the block, the others by the count",
-			i, refused, checkSources, after, latest.Round(time.Millisecond), mitigated)
-		c.Kept = c.Kept && refused == checkSources
+			i, refused, sources, after, latest.Round(time.Millisecond), mitigated)
+		c.Kept = c.Kept && refused == sources
 	}
 	return c, nil
 }
 
 // block sends more than the limit of every source, within a tenth of a second, and tells when each was refused first.
 func block(ctx context.Context, s *lab.Site, pops [][]netip.AddrPort) ([]time.Time, error) {
-	t := &trace.Trace{Name: "check", Sources: make([]trace.Source, checkSources)}
+	t := &trace.Trace{Name: "check", Sources: make([]trace.Source, sources)}
 	each := int(s.Rule.Limit)*3/2 + 5
 	for i := range each {
-		for source := range checkSources {
+		for source := range sources {
 			at := time.Duration(i) * 100 * time.Millisecond / time.Duration(each)
 			t.Requests = append(t.Requests, trace.Request{At: at, Source: int32(source)})
 		}
@@ -168,7 +171,7 @@ func block(ctx context.Context, s *lab.Site, pops [][]netip.AddrPort) ([]time.Ti
 	if err != nil {
 		return nil, err
 	}
-	began := make([]time.Time, checkSources)
+	began := make([]time.Time, sources)
 	for _, d := range out.Decisions {
 		if began[d.Source].IsZero() && (d.Verdict == judge.Limited || d.Verdict == judge.Mitigated) {
 			began[d.Source] = out.Start.Add(d.At)
@@ -231,9 +234,9 @@ func everythingReported(ctx context.Context, s *lab.Site) error {
 // storm has the check's sources send as fast as they are answered.
 func storm(ctx context.Context, s *lab.Site, length time.Duration) (*replay.Outcome, error) {
 	const most = 1_000_000 // requests: more than any machine of today sends in so short a time
-	trace := &trace.Trace{Name: "check", Sources: make([]trace.Source, checkSources), Requests: make([]trace.Request, most)}
+	trace := &trace.Trace{Name: "check", Sources: make([]trace.Source, sources), Requests: make([]trace.Request, most)}
 	for i := range trace.Requests {
-		trace.Requests[i].Source = int32(i % checkSources)
+		trace.Requests[i].Source = int32(i % sources)
 	}
 	brief, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
@@ -257,7 +260,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // WriteTo writes the check for people.
-func (c *Check) WriteTo(w io.Writer) (int64, error) {
+func (c *Result) WriteTo(w io.Writer) (int64, error) {
 	text := "check " + c.Name + ": kept\n"
 	if !c.Kept {
 		text = "check " + c.Name + ": NOT KEPT\n"

@@ -1,4 +1,4 @@
-package loadgen
+package check
 
 import (
 	"context"
@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// regularRate is how many requests a second a regular client makes, half of them on connections of their own.
-const regularRate = 400
+// probeRate is how many requests a second a regular client makes, half of them on connections of their own.
+const probeRate = 400
 
-// A regular is a client like any other, who shows what others do to the server. It sends when a request is due, whether or
+// A probeClient is a client like any other, who shows what others do to the server. It sends when a request is due, whether or
 // not the one before was slow, and measures from then.
-type regular struct {
+type probeClient struct {
 	took   []time.Duration
 	failed int
 	why    string // of the first failure
 }
 
-// runRegular sends until ctx ends.
-func runRegular(ctx context.Context, to netip.AddrPort) *regular {
-	parts := [2]regular{}
+// runProbe sends until ctx ends.
+func runProbe(ctx context.Context, to netip.AddrPort) *probeClient {
+	parts := [2]probeClient{}
 	var both sync.WaitGroup
 	for i := range parts {
 		both.Go(func() {
 			transport := &http.Transport{DisableKeepAlives: i == 1}
 			defer transport.CloseIdleConnections()
 			client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
-			due := time.Now().Add(time.Duration(i) * time.Second / regularRate)
+			due := time.Now().Add(time.Duration(i) * time.Second / probeRate)
 			for pause(ctx, time.Until(due)) == nil {
 				if err := askOnce(client, to); err != nil {
 					if parts[i].failed++; parts[i].why == "" {
@@ -40,12 +40,12 @@ func runRegular(ctx context.Context, to netip.AddrPort) *regular {
 				} else {
 					parts[i].took = append(parts[i].took, time.Since(due))
 				}
-				due = due.Add(2 * time.Second / regularRate)
+				due = due.Add(2 * time.Second / probeRate)
 			}
 		})
 	}
 	both.Wait()
-	all := &regular{took: append(parts[0].took, parts[1].took...), failed: parts[0].failed + parts[1].failed, why: parts[0].why + parts[1].why}
+	all := &probeClient{took: append(parts[0].took, parts[1].took...), failed: parts[0].failed + parts[1].failed, why: parts[0].why + parts[1].why}
 	slices.Sort(all.took)
 	return all
 }
@@ -66,7 +66,7 @@ func askOnce(client *http.Client, to netip.AddrPort) error {
 }
 
 // quantile is the time within which so large a share of the requests was answered.
-func (r *regular) quantile(share float64) time.Duration {
+func (r *probeClient) quantile(share float64) time.Duration {
 	if len(r.took) == 0 {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package loadgen
+package check
 
 import (
 	"math/rand/v2"

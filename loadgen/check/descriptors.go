@@ -1,4 +1,4 @@
-package loadgen
+package check
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// FewDescriptors is how many files an edge may open for CheckDescriptors.
+	// FewDescriptors is how many files an edge may open for Descriptors.
 	FewDescriptors = 256
 	// idleConnections is how many idle connections it then gets.
 	idleConnections = 1000
@@ -24,11 +24,11 @@ const (
 	soon = time.Second
 )
 
-// CheckDescriptors checks that an edge which may open few files survives what takes all of them: first many idle connections,
+// Descriptors checks that an edge which may open few files survives what takes all of them: first many idle connections,
 // then a limit on what it has open at that moment, so that it cannot accept at all. Its operators are answered all the while,
 // in the second case on connections that they have, and regular clients are served within a second of relief.
-func CheckDescriptors(ctx context.Context, s *lab.Site) (*Check, error) {
-	c := &Check{Name: "descriptors", Kept: true}
+func Descriptors(ctx context.Context, s *lab.Site) (*Result, error) {
+	c := &Result{Name: "descriptors", Kept: true}
 	edge := s.EdgeProcesses[0]
 	sources := replay.AddrWalk{Network: 127}
 	idle := slowKind{name: "idle", begin: "GET / HTTP/1.1\r\nHost: idle\r\n\r\n"}

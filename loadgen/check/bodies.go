@@ -1,4 +1,4 @@
-package loadgen
+package check
 
 import (
 	"context"
@@ -82,10 +82,10 @@ func digestOf(r io.Reader) string {
 	return fmt.Sprintf("%x", digest.Sum(nil))
 }
 
-// CheckBodies checks that bodies of requests and of answers arrive byte for byte, each as a fixed length and chunked, from nothing
+// Bodies checks that bodies of requests and of answers arrive byte for byte, each as a fixed length and chunked, from nothing
 // up to the largest size, four at a time, and that the edge does not hold them in memory. The site must stand before o.
-func CheckBodies(ctx context.Context, s *lab.Site, o *BodyOrigin, exchanges int, largest int64, seed uint64) (*Check, error) {
-	c := &Check{Name: "bodies", Kept: true}
+func Bodies(ctx context.Context, s *lab.Site, o *BodyOrigin, exchanges int, largest int64, seed uint64) (*Result, error) {
+	c := &Result{Name: "bodies", Kept: true}
 	edge := s.EdgeProcesses[0]
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 	defer client.CloseIdleConnections()

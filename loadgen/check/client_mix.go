@@ -1,4 +1,4 @@
-package loadgen
+package check
 
 import (
 	"bufio"
@@ -18,17 +18,17 @@ import (
 	"sluice/loadgen/judge"
 )
 
-// A crowd is clients of every habit, together at one rate. They keep to HTTP strictly and never try anything twice, so that
+// A clientMix is clients of every habit, together at one rate. They keep to HTTP strictly and never try anything twice, so that
 // whatever an edge does to a connection shows: a connection refused, one reset, a request without its whole and right answer.
-type crowd struct {
+type clientMix struct {
 	rate int           // requests a second in all
 	to   func() string // where a client that opens a connection goes
 
-	habits []*habit
+	kinds []*clientKind
 }
 
-// A habit is how some of the clients use their connections, and what has become of their requests.
-type habit struct {
+// A clientKind is how some of the clients use their connections, and what has become of their requests.
+type clientKind struct {
 	name    string
 	clients int           // connections that are used again; 0: each request has its own
 	each    time.Duration // between the requests of a client, or of all
@@ -44,40 +44,40 @@ type habit struct {
 }
 
 const (
-	crowdPatience = 20 * time.Second // for an answer
+	answerTimeout = 20 * time.Second // for an answer
 	slowOrigin    = 300 * time.Millisecond
-	crowdBody     = 2 << 10 // of a POST, one request in four
+	postBytes     = 2 << 10 // of a POST, one request in four
 )
 
-func newCrowd(rate int, to func() string) *crowd {
+func newClientMix(rate int, to func() string) *clientMix {
 	const kept, seldom, ahead = 40, 20, 4
 	every := func(n int, perSecond float64) time.Duration {
 		return time.Duration(float64(n) / perSecond * float64(time.Second))
 	}
 	fresh, pipelined := float64(rate)/2, float64(rate)/12
 	rest := max(float64(rate)-fresh-pipelined-seldom/1.3, 1)
-	c := &crowd{rate: rate, to: to, habits: []*habit{
+	c := &clientMix{rate: rate, to: to, kinds: []*clientKind{
 		{name: "a connection each", each: every(1, fresh), ahead: 1},
 		{name: "kept connections", clients: kept, each: every(kept, rest), ahead: 1},
 		{name: "kept, seldom used", clients: seldom, each: 1300 * time.Millisecond, ahead: 1},
 		{name: "pipelined", clients: 4, each: every(4*ahead, pipelined), ahead: ahead},
 	}}
-	for _, h := range c.habits {
+	for _, h := range c.kinds {
 		h.latency = hdrhistogram.New(1, int64(time.Minute), 2)
 	}
 	return c
 }
 
 // run has the crowd send until ctx is done, and returns when every answer is there.
-func (c *crowd) run(ctx context.Context) {
+func (c *clientMix) run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	for _, h := range c.habits {
+	for _, h := range c.kinds {
 		if h.clients == 0 {
 			all.Go(func() {
 				for n := range h.beats(ctx, h.each, 0) {
 					all.Go(func() {
-						v := &visitor{crowd: c, habit: h}
+						v := &client{clientMix: c, clientKind: h}
 						v.visit(n, n)
 						v.leave()
 					})
@@ -86,7 +86,7 @@ func (c *crowd) run(ctx context.Context) {
 		}
 		for i := range h.clients {
 			all.Go(func() {
-				v := &visitor{crowd: c, habit: h}
+				v := &client{clientMix: c, clientKind: h}
 				defer v.leave()
 				for n := range h.beats(ctx, h.each, h.each*time.Duration(i)/time.Duration(h.clients)) {
 					v.visit(n*h.clients+i, n+i)
@@ -97,7 +97,7 @@ func (c *crowd) run(ctx context.Context) {
 }
 
 // beats yields numbers at even times until ctx is done. One that comes late does not make the next ones late.
-func (h *habit) beats(ctx context.Context, each, first time.Duration) func(func(int) bool) {
+func (h *clientKind) beats(ctx context.Context, each, first time.Duration) func(func(int) bool) {
 	return func(yield func(int) bool) {
 		start := time.Now().Add(first)
 		for n := 0; ; n++ {
@@ -108,16 +108,16 @@ func (h *habit) beats(ctx context.Context, each, first time.Duration) func(func(
 	}
 }
 
-// A visitor is one client and its connection.
-type visitor struct {
-	*crowd
-	*habit
+// A client is one client and its connection.
+type client struct {
+	*clientMix
+	*clientKind
 	conn net.Conn
 	br   *bufio.Reader
 }
 
 // visit makes as many requests as the habit sends ahead: number says which in all, turn which of this client.
-func (v *visitor) visit(number, turn int) {
+func (v *client) visit(number, turn int) {
 	began := time.Now()
 	var asked []*http.Request
 	for i := range v.ahead {
@@ -137,13 +137,13 @@ func (v *visitor) visit(number, turn int) {
 	}
 }
 
-func (v *visitor) request(number, turn int) *http.Request {
+func (v *client) request(number, turn int) *http.Request {
 	method, path, body := http.MethodGet, fmt.Sprintf("/%s/%d", strings.ReplaceAll(v.name, " ", "-"), number), ""
 	if turn%16 == 5 && v.ahead == 1 {
 		path = "/slow" + path
 	}
 	if turn%4 == 3 {
-		method, body = http.MethodPost, strings.Repeat("x", crowdBody)
+		method, body = http.MethodPost, strings.Repeat("x", postBytes)
 	}
 	r, err := http.NewRequest(method, "http://edge.test"+path, strings.NewReader(body))
 	if err != nil {
@@ -154,17 +154,17 @@ func (v *visitor) request(number, turn int) *http.Request {
 }
 
 // ask sends requests and reads the answers up to the last or to one that closes the connection.
-func (v *visitor) ask(requests []*http.Request) (answered int, err error) {
+func (v *client) ask(requests []*http.Request) (answered int, err error) {
 	if v.conn != nil && v.ended() {
 		v.leave()
 	}
 	if v.conn == nil {
-		if v.conn, err = net.DialTimeout("tcp", v.to(), crowdPatience); err != nil {
+		if v.conn, err = net.DialTimeout("tcp", v.to(), answerTimeout); err != nil {
 			return 0, err
 		}
 		v.br = bufio.NewReader(v.conn)
 	}
-	if err := v.conn.SetDeadline(time.Now().Add(crowdPatience)); err != nil {
+	if err := v.conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return 0, err
 	}
 	var text strings.Builder
@@ -187,7 +187,7 @@ func (v *visitor) ask(requests []*http.Request) (answered int, err error) {
 		if err != nil {
 			return answered, err
 		}
-		if want := crowdAnswer(r.URL.Path, r.ContentLength); answer.StatusCode != http.StatusOK || string(body) != want {
+		if want := mixAnswer(r.URL.Path, r.ContentLength); answer.StatusCode != http.StatusOK || string(body) != want {
 			return answered, fmt.Errorf("%s %s: %d %.100q", r.Method, r.URL.Path, answer.StatusCode, body)
 		}
 		answered++
@@ -200,7 +200,7 @@ func (v *visitor) ask(requests []*http.Request) (answered int, err error) {
 }
 
 // ended reports whether the edge has closed the connection while it was idle. A client looks before it sends.
-func (v *visitor) ended() bool {
+func (v *client) ended() bool {
 	raw, err := v.conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return true
@@ -213,7 +213,7 @@ func (v *visitor) ended() bool {
 	return err == nil && n == 0
 }
 
-func (v *visitor) leave() {
+func (v *client) leave() {
 	if v.conn != nil {
 		v.conn.Close()
 		v.conn = nil
@@ -221,7 +221,7 @@ func (v *visitor) leave() {
 }
 
 // note books what became of n requests.
-func (h *habit) note(n int, d time.Duration, err error) {
+func (h *clientKind) note(n int, d time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.made += n
@@ -243,11 +243,11 @@ func (h *habit) note(n int, d time.Duration, err error) {
 	}
 }
 
-// crowdAnswer is what the crowd's origin says to a request.
-func crowdAnswer(path string, length int64) string { return fmt.Sprintf("%s %d", path, length) }
+// mixAnswer is what the crowd's origin says to a request.
+func mixAnswer(path string, length int64) string { return fmt.Sprintf("%s %d", path, length) }
 
-// crowdOrigin says to every request what it was, slowly under /slow.
-func crowdOrigin(w http.ResponseWriter, r *http.Request) {
+// mixOrigin says to every request what it was, slowly under /slow.
+func mixOrigin(w http.ResponseWriter, r *http.Request) {
 	n, err := io.Copy(io.Discard, r.Body)
 	if err != nil {
 		return // the edge has gone: whoever asked it will say so
@@ -255,5 +255,5 @@ func crowdOrigin(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/slow/") {
 		time.Sleep(slowOrigin)
 	}
-	_, _ = io.WriteString(w, crowdAnswer(r.URL.Path, n))
+	_, _ = io.WriteString(w, mixAnswer(r.URL.Path, n))
 }

@@ -1,4 +1,4 @@
-package loadgen
+package check
 
 import (
 	"context"
@@ -37,14 +37,14 @@ const calm = 35 * time.Second
 // Run checks that nothing is lost and nothing grows. In every round the balance is exact and no client meets an error. And at
 // rest after the last round no edge holds noticeably more goroutines, descriptors or memory than it did at rest after a third of
 // the rounds, when it was warm. Rounds shorter than 35 s shorten that rest, and what only breathes may be taken for growth.
-func (k Soak) Run(ctx context.Context, s *lab.Site) (*Check, error) {
+func (k Soak) Run(ctx context.Context, s *lab.Site) (*Result, error) {
 	if k.Rounds < 3 {
 		return nil, fmt.Errorf("loadgen: check soak: %d rounds: want at least 3, to compare the last with the first", k.Rounds)
 	}
 	if len(s.NodeProcesses)+len(s.ProxyProcesses) == 0 {
 		return nil, errors.New("loadgen: check soak: there is no memcached node to go wrong")
 	}
-	c := &Check{Name: "soak", Kept: true}
+	c := &Result{Name: "soak", Kept: true}
 	rng := rand.New(rand.NewPCG(k.Seed, 0x50a1c))
 	var warm, last []used
 	sent, wrong := 0, 0

@@ -1,4 +1,4 @@
-package loadgen
+package check
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"sluice/loadgen/socket"
 )
 
-// A SlowScale is how large CheckSlow is. Its limits must be those of the edge.
+// A SlowScale is how large Slow is. Its limits must be those of the edge.
 type SlowScale struct {
 	Connections   int // slow ones of each kind
 	Flood         int // connections that one source opens
@@ -26,7 +26,7 @@ type SlowScale struct {
 	Timed         bool // the p99 of the regular client decides too: it needs an idle machine
 }
 
-// SlowScales are the full form of CheckSlow and a short one, of some seconds.
+// SlowScales are the full form of Slow and a short one, of some seconds.
 func SlowScales(short bool) SlowScale {
 	if short {
 		return SlowScale{Connections: 200, Flood: 500, PerSource: 100, HeaderTimeout: 500 * time.Millisecond, IdleTimeout: time.Second}
@@ -42,17 +42,17 @@ func (s SlowScale) Limits() string {
 // slowSlack is by how much a slow connection may outlive its limit: it is seen once a period, and a busy machine is late.
 const slowSlack = 5 * slowPeriod
 
-// CheckSlow checks that clients which do next to nothing take nothing from one that does: while slow connections of each kind
+// Slow checks that clients which do next to nothing take nothing from one that does: while slow connections of each kind
 // stand, first each from a source of its own and then all from one, a regular client has no failed request, and a p99 at
 // most twice that of before; slow heads and bodies are answered 408 in time, slow readers cut, and one source keeps no more
 // connections than it may.
-func CheckSlow(ctx context.Context, s *lab.Site, scale SlowScale) (*Check, error) {
-	c := &Check{Name: "slow", Kept: true}
+func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
+	c := &Result{Name: "slow", Kept: true}
 	edge := s.EdgeProcesses[0]
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "beside\tended\tafter\tedge's memory\trequests\tfailed\tp50\tp99\tmax")
-	row := func(name, ended, after string, memory int64, r *regular) {
+	row := func(name, ended, after string, memory int64, r *probeClient) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d MB\t%d\t%d\t%v\t%v\t%v\n", name, ended, after, memory>>20, len(r.took)+r.failed, r.failed,
 			r.quantile(0.5).Round(time.Microsecond), r.quantile(0.99).Round(time.Microsecond), r.quantile(1).Round(time.Microsecond))
 	}
@@ -63,7 +63,7 @@ func CheckSlow(ctx context.Context, s *lab.Site, scale SlowScale) (*Check, error
 
 	s.Log("a regular client alone for %v", scale.HeaderTimeout)
 	brief, cancel := context.WithTimeout(ctx, scale.HeaderTimeout)
-	alone := runRegular(brief, edge.Addr)
+	alone := runProbe(brief, edge.Addr)
 	cancel()
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -126,11 +126,11 @@ func CheckSlow(ctx context.Context, s *lab.Site, scale SlowScale) (*Check, error
 }
 
 // beside runs a regular client beside an attack, and tells how much memory the edge had at most.
-func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration) (*regular, int64, error) {
+func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration) (*probeClient, int64, error) {
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan *regular)
-	go func() { done <- runRegular(during, a.to) }()
+	done := make(chan *probeClient)
+	go func() { done <- runProbe(during, a.to) }()
 	peak := make(chan int64)
 	go func() { peak <- peakMemory(during, s.EdgeProcesses[0].PID()) }()
 	err := a.run(ctx, a.ramp+limit+slowSlack+slowPeriod)
