@@ -13,13 +13,13 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/loadgen"
+	"sluice/loadgen/bench"
 )
 
 // cmdBenchPeers measures what a request costs here and at nginx, HAProxy and a bare proxy.
 func cmdBenchPeers(ctx context.Context, args []string) error {
 	var (
-		p                  loadgen.Peers
+		p                  bench.Peers
 		jsonFile, bare, to string
 		short, refuse      bool
 	)
@@ -28,8 +28,8 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	flags.DurationVar(&p.For, "time", 2*time.Second, "of a measurement")
 	flags.IntSliceVar(&p.Conns, "connections", []int{64, 512}, "of the load")
 	flags.IntSliceVar(&p.Sources, "sources", []int{1, 10_000}, "of the requests; more than one are named in X-Forwarded-For")
-	flags.StringSliceVar(&p.Edges, "edges", loadgen.PeerNames, "what to measure")
-	flags.StringSliceVar(&p.Works, "work", loadgen.PeerWorks, "what they do")
+	flags.StringSliceVar(&p.Edges, "edges", bench.PeerNames, "what to measure")
+	flags.StringSliceVar(&p.Works, "work", bench.PeerWorks, "what they do")
 	flags.BoolVar(&short, "short", false, "one round of one second with 64 connections and one source: whether it works, not how fast")
 	flags.StringVar(&p.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
 	flags.StringVar(&jsonFile, "json", "", "write the figures to `FILE`")
@@ -46,13 +46,13 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 		return serveBare(ctx, bare, to, refuse)
 	}
 	for _, e := range p.Edges {
-		if !slices.Contains(loadgen.PeerNames, e) {
-			return usagef("--edges %s: want some of %s", e, strings.Join(loadgen.PeerNames, ", "))
+		if !slices.Contains(bench.PeerNames, e) {
+			return usagef("--edges %s: want some of %s", e, strings.Join(bench.PeerNames, ", "))
 		}
 	}
 	for _, w := range p.Works {
-		if !slices.Contains(loadgen.PeerWorks, w) {
-			return usagef("--work %s: want some of %s", w, strings.Join(loadgen.PeerWorks, ", "))
+		if !slices.Contains(bench.PeerWorks, w) {
+			return usagef("--work %s: want some of %s", w, strings.Join(bench.PeerWorks, ", "))
 		}
 	}
 	if short {
@@ -71,11 +71,11 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 		return err
 	}
 	if jsonFile != "" {
-		if err := toFile(jsonFile, func(w io.Writer) error { return loadgen.WritePeersJSON(w, figures) }); err != nil {
+		if err := toFile(jsonFile, func(w io.Writer) error { return bench.WritePeersJSON(w, figures) }); err != nil {
 			return err
 		}
 	}
-	return loadgen.WritePeers(os.Stdout, figures)
+	return bench.WritePeers(os.Stdout, figures)
 }
 
 func serveBare(ctx context.Context, at, origin string, refuse bool) error {
@@ -84,7 +84,7 @@ func serveBare(ctx context.Context, at, origin string, refuse bool) error {
 		return err
 	}
 	context.AfterFunc(ctx, func() { ln.Close() })
-	if err := loadgen.ServeBare(ln, origin, refuse); ctx.Err() == nil {
+	if err := bench.ServeBaselineProxy(ln, origin, refuse); ctx.Err() == nil {
 		return err
 	}
 	return nil

@@ -1,4 +1,6 @@
-package loadgen
+// Package bench measures what a request costs: at this edge, at others and at the least that a proxy can do, side by side (Peers); and how
+// many the load generator itself sends, and how late (Pace).
+package bench
 
 import (
 	"cmp"

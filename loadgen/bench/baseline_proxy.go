@@ -1,4 +1,4 @@
-package loadgen
+package bench
 
 import (
 	"net"
@@ -6,9 +6,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// ServeBare is the least that a reverse proxy made with fasthttp can do, to compare edges with: no limit, no header rules, no
+// ServeBaselineProxy is the least that a reverse proxy made with fasthttp can do, to compare edges with: no limit, no header rules, no
 // timeouts. If refuse, it answers 429 to every request.
-func ServeBare(ln net.Listener, origin string, refuse bool) error {
+func ServeBaselineProxy(ln net.Listener, origin string, refuse bool) error {
 	client := &fasthttp.HostClient{Addr: origin, MaxConns: 4096}
 	body := []byte(`{"error":{"code":"rate_limited"}}` + "\n")
 	s := &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
