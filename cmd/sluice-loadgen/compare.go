@@ -139,7 +139,7 @@ func allDesigns(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlag
 			Name: ours(rule, 1), Kind: design.Algorithm,
 			About: "the limiter itself; its bytes are those of its tables, with the names of sources",
 			Start: func() (judge.Limiter, func() design.Cost) {
-				s := newSolo(t, mode, rule)
+				s := newOracle(t, mode, rule)
 				return s.judged(), func() design.Cost {
 					return design.Cost{Bytes: counterBytes * uint64(s.limiter.Counters.Stats().Counters)}
 				}

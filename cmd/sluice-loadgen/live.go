@@ -87,7 +87,7 @@ func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Repor
 	}
 	base, worst := judge.Baseline(l.trace, l.mode, o)
 	o.Watch = worst
-	perfect := &solo{start: out.Start, limiter: alone(roomFor(l.trace), l.phase)}
+	perfect := &oracle{start: out.Start, limiter: alone(roomFor(l.trace), l.phase)}
 	for _, a := range out.Addresses {
 		perfect.sources = append(perfect.sources, sourceOf(a))
 	}

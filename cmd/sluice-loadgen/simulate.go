@@ -92,7 +92,7 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 	alone := v
 	alone.Edges = 1
 	started := time.Now()
-	formula, err := judge.Simulate(ctx, t, mode, o, alone, newSolo(t, mode, rule).judged())
+	formula, err := judge.Simulate(ctx, t, mode, o, alone, newOracle(t, mode, rule).judged())
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 			if err != nil {
 				return nil, err
 			}
-			o.Ideal = newIdeal(newSolo(t, judge.Deployed, rule), rule).over
+			o.Ideal = newIdeal(newOracle(t, judge.Deployed, rule), rule).over
 			started := time.Now()
 			f, err := judge.Simulate(ctx, t, mode, o, site.options(v), site.limiter())
 			if err = cmp.Or(err, site.err); err != nil {

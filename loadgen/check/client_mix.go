@@ -18,7 +18,7 @@ import (
 	"sluice/loadgen/judge"
 )
 
-// A clientMix is clients of every habit, together at one rate. They keep to HTTP strictly and never try anything twice, so that
+// A clientMix is clients of every kind, together at one rate. They keep to HTTP strictly and never try anything twice, so that
 // whatever an edge does to a connection shows: a connection refused, one reset, a request without its whole and right answer.
 type clientMix struct {
 	rate int           // requests a second in all
@@ -68,7 +68,7 @@ func newClientMix(rate int, to func() string) *clientMix {
 	return c
 }
 
-// run has the crowd send until ctx is done, and returns when every answer is there.
+// run has the clients send until ctx is done, and returns when every answer is there.
 func (c *clientMix) run(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -116,7 +116,7 @@ type client struct {
 	br   *bufio.Reader
 }
 
-// visit makes as many requests as the habit sends ahead: number says which in all, turn which of this client.
+// visit makes as many requests as its kind sends ahead: number says which in all, turn which of this client.
 func (v *client) visit(number, turn int) {
 	began := time.Now()
 	var asked []*http.Request
@@ -243,7 +243,7 @@ func (h *clientKind) note(n int, d time.Duration, err error) {
 	}
 }
 
-// mixAnswer is what the crowd's origin says to a request.
+// mixAnswer is what the clients' origin says to a request.
 func mixAnswer(path string, length int64) string { return fmt.Sprintf("%s %d", path, length) }
 
 // mixOrigin says to every request what it was, slowly under /slow.

@@ -26,7 +26,7 @@ const (
 
 // Descriptors checks that an edge which may open few files survives what takes all of them: first many idle connections,
 // then a limit on what it has open at that moment, so that it cannot accept at all. Its operators are answered all the while,
-// in the second case on connections that they have, and regular clients are served within a second of relief.
+// in the second case on connections that they have, and other clients are served within a second of relief.
 func Descriptors(ctx context.Context, s *lab.Site) (*Result, error) {
 	c := &Result{Name: "descriptors", Kept: true}
 	edge := s.EdgeProcesses[0]

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// probeRate is how many requests a second a regular client makes, half of them on connections of their own.
+// probeRate is how many requests a second a probe client makes, half of them on connections of their own.
 const probeRate = 400
 
 // A probeClient is a client like any other, who shows what others do to the server. It sends when a request is due, whether or

@@ -22,7 +22,7 @@ import (
 	"sluice/loadgen/scrape"
 )
 
-// Restarts restarts real edges over and over while a crowd of clients sends, and checks that nobody notices: no connection
+// Restarts restarts real edges over and over while a mix of clients sends, and checks that nobody notices: no connection
 // refused or reset, no request failed.
 type Restarts struct {
 	Sluice string // the edge's executable
@@ -80,7 +80,7 @@ func (r Restarts) Rolling(ctx context.Context) (*Result, error) {
 	}, func(edges []*restarted, i int) error { return edges[i%len(edges)].again(ctx) })
 }
 
-// against runs a crowd against edges while they are restarted, and adds to the check what was seen.
+// against runs a mix of clients against edges while they are restarted, and adds to the check what was seen.
 func (r Restarts) against(ctx context.Context, c *Result, what string, n int, begin func([]*restarted) (to func() string, err error),
 	restart func(edges []*restarted, i int) error) error {
 	sluice, err := process.Find(r.Sluice, "build it with make build, or name it with --sluice")
@@ -122,14 +122,14 @@ func (r Restarts) against(ctx context.Context, c *Result, what string, n int, be
 		return err
 	}
 	r.Log("%s, %d requests/s", what, r.Rate)
-	crowd := newClientMix(r.Rate, to)
+	mix := newClientMix(r.Rate, to)
 	sending, enough := context.WithCancel(ctx)
 	defer enough()
 	sent := make(chan struct{})
 	began := time.Now()
 	go func() {
 		defer close(sent)
-		crowd.run(sending)
+		mix.run(sending)
 	}()
 	for i := range r.Times {
 		if err := pause(ctx, between); err != nil {
@@ -150,7 +150,7 @@ func (r Restarts) against(ctx context.Context, c *Result, what string, n int, be
 			return err
 		}
 	}
-	c.tell(what, crowd, took)
+	c.tell(what, mix, took)
 	return nil
 }
 
@@ -162,12 +162,12 @@ origins: [{servers: ["http://%s"]}]
 rules: [{name: all, limit: 1000000000}]
 `
 
-// tell adds a table of what became of the crowd's requests.
-func (c *Result) tell(what string, crowd *clientMix, took time.Duration) {
+// tell adds a table of what became of the clients' requests.
+func (c *Result) tell(what string, mix *clientMix, took time.Duration) {
 	c.see("%s, %.0f s", what, took.Seconds())
 	c.see("%-20s %9s %8s %6s %7s %8s %8s", "", "requests", "refused", "reset", "failed", "median", "slowest")
 	made := 0
-	for _, h := range crowd.kinds {
+	for _, h := range mix.kinds {
 		ms := func(ns int64) string { return fmt.Sprintf("%.1f ms", float64(ns)/1e6) }
 		c.see("%-20s %9d %8d %6d %7d %8s %8s", h.name, h.made, h.refused, h.reset, h.failed, ms(h.latency.ValueAtQuantile(50)), ms(h.latency.Max()))
 		if h.why != "" {
@@ -177,8 +177,8 @@ func (c *Result) tell(what string, crowd *clientMix, took time.Duration) {
 		c.Kept = c.Kept && h.made > 0 && h.refused+h.reset+h.failed == 0
 	}
 	reached := float64(made) / took.Seconds()
-	c.see("%.0f requests/s were made of the %d that were wanted", reached, crowd.rate)
-	c.Kept = c.Kept && reached >= float64(crowd.rate)/2 // less is another test
+	c.see("%.0f requests/s were made of the %d that were wanted", reached, mix.rate)
+	c.Kept = c.Kept && reached >= float64(mix.rate)/2 // less is another test
 }
 
 // restarted is an edge, and the processes that follow one another as that edge.

@@ -23,7 +23,7 @@ type SlowScale struct {
 	PerSource     int // of which it may keep so many
 	HeaderTimeout time.Duration
 	IdleTimeout   time.Duration
-	Timed         bool // the p99 of the regular client decides too: it needs an idle machine
+	Timed         bool // the p99 of the probe client decides too: it needs an idle machine
 }
 
 // SlowScales are the full form of Slow and a short one, of some seconds.
@@ -43,7 +43,7 @@ func (s SlowScale) Limits() string {
 const slowSlack = 5 * slowPeriod
 
 // Slow checks that clients which do next to nothing take nothing from one that does: while slow connections of each kind
-// stand, first each from a source of its own and then all from one, a regular client has no failed request, and a p99 at
+// stand, first each from a source of its own and then all from one, a probe client has no failed request, and a p99 at
 // most twice that of before; slow heads and bodies are answered 408 in time, slow readers cut, and one source keeps no more
 // connections than it may.
 func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
@@ -125,7 +125,7 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 	return c, s.Crashed()
 }
 
-// beside runs a regular client beside an attack, and tells how much memory the edge had at most.
+// beside runs a probe client beside an attack, and tells how much memory the edge had at most.
 func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration) (*probeClient, int64, error) {
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -251,17 +251,6 @@ func (s *Site) Crashed() error {
 	return nil
 }
 
-// Pids are the process numbers of what runs.
-func (s *Site) Pids() []int {
-	var out []int
-	for _, m := range s.members() {
-		if _, running := m.Running(); running {
-			out = append(out, m.PID())
-		}
-	}
-	return out
-}
-
 func (s *Site) members() []*Member {
 	all := append(append(append([]*Member{}, s.EdgeProcesses...), s.ProxyProcesses...), s.NodeProcesses...)
 	if s.origin != nil {

@@ -13,7 +13,7 @@ import (
 	"sluice/loadgen/socket"
 )
 
-// ClosedLoop is a closed loop: a load that finds out what an edge costs: each of its connections sends the next request as soon as the last one is
+// ClosedLoop is a load that finds out what an edge costs: each of its connections sends the next request as soon as the last one is
 // answered. Unlike Replay it does not say how an edge does at a given rate, only what it does when it is busy.
 type ClosedLoop struct {
 	Edge    netip.AddrPort
@@ -27,7 +27,7 @@ type ClosedLoop struct {
 	Ended   func()        // called when the measurement is
 }
 
-// ClosedLoopOutcome is what a Busy load saw.
+// ClosedLoopOutcome is what a ClosedLoop saw.
 type ClosedLoopOutcome struct {
 	Took     time.Duration
 	Answers  int // complete, within For
@@ -37,7 +37,7 @@ type ClosedLoopOutcome struct {
 	Latency  *hdrhistogram.Histogram
 }
 
-// loopConn is one of the connections of a Busy load.
+// loopConn is one of the connections of a ClosedLoop.
 type loopConn struct {
 	fd         int
 	generation int32
@@ -47,7 +47,7 @@ type loopConn struct {
 	answer     answer
 }
 
-// loopRun is a Busy load under way. One goroutine owns it.
+// loopRun is a ClosedLoop under way. One goroutine owns it.
 type loopRun struct {
 	*ClosedLoop
 	poller  *socket.Poller

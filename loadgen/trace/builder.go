@@ -173,7 +173,7 @@ func (g *builder) fold(days, client int32) int32 {
 	return i
 }
 
-// finish sorts what was gathered and counts it from the trace's start.
+// finish sorts what was read and counts it from the trace's start.
 func (g *builder) finish(files []string) (*Trace, error) {
 	t := g.trace
 	bases := make([]string, len(files))

@@ -16,12 +16,12 @@ import (
 	"sluice/loadgen/bench"
 )
 
-// cmdBenchPeers measures what a request costs here and at nginx, HAProxy and a bare proxy.
+// cmdBenchPeers measures what a request costs here and at nginx, HAProxy and a baseline proxy.
 func cmdBenchPeers(ctx context.Context, args []string) error {
 	var (
-		p                  bench.Peers
-		jsonFile, bare, to string
-		short, refuse      bool
+		p                      bench.Peers
+		jsonFile, baseline, to string
+		short, refuse          bool
 	)
 	flags := pflag.NewFlagSet("bench-peers", pflag.ContinueOnError)
 	flags.IntVar(&p.Rounds, "rounds", 5, "how often each edge is measured in each case")
@@ -33,7 +33,7 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	flags.BoolVar(&short, "short", false, "one round of one second with 64 connections and one source: whether it works, not how fast")
 	flags.StringVar(&p.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
 	flags.StringVar(&jsonFile, "json", "", "write the figures to `FILE`")
-	flags.StringVar(&bare, "bare", "", "serve as the bare proxy at `ADDR`")
+	flags.StringVar(&baseline, "bare", "", "serve as the bare proxy at `ADDR`")
 	flags.StringVar(&to, "origin", "", "of the bare proxy, `HOST:PORT`")
 	flags.BoolVar(&refuse, "refuse", false, "the bare proxy refuses everything")
 	for _, name := range []string{"bare", "origin", "refuse"} {
@@ -42,8 +42,8 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	if err := parse(flags, args, false); err != nil {
 		return err
 	}
-	if bare != "" {
-		return serveBare(ctx, bare, to, refuse)
+	if baseline != "" {
+		return serveBaselineProxy(ctx, baseline, to, refuse)
 	}
 	for _, e := range p.Edges {
 		if !slices.Contains(bench.PeerNames, e) {
@@ -78,7 +78,7 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	return bench.WritePeers(os.Stdout, figures)
 }
 
-func serveBare(ctx context.Context, at, origin string, refuse bool) error {
+func serveBaselineProxy(ctx context.Context, at, origin string, refuse bool) error {
 	ln, err := net.Listen("tcp", at)
 	if err != nil {
 		return err

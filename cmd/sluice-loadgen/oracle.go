@@ -69,8 +69,8 @@ func decisionOf(d *limiter.Decision, start time.Time) judge.Decision {
 	return out
 }
 
-// solo is one edge with perfect knowledge: the limiter and its tables alone.
-type solo struct {
+// oracle is one edge with perfect knowledge: the limiter and its tables alone.
+type oracle struct {
 	limiter  limiter.Limiter
 	decision limiter.Decision
 	rule     limiter.Rule
@@ -80,8 +80,8 @@ type solo struct {
 	news     []judge.InForce
 }
 
-func newSolo(t *trace.Trace, mode judge.Mode, rule pop.Rule) *solo {
-	return &solo{
+func newOracle(t *trace.Trace, mode judge.Mode, rule pop.Rule) *oracle {
+	return &oracle{
 		limiter: alone(roomFor(t), simSecret.Phase), rule: ruleOf(rule, mode),
 		start: startOf(t), now: startOf(t), sources: sourceKeys(t),
 	}
@@ -107,8 +107,8 @@ func sourceKeys(t *trace.Trace) []counter.Source {
 	return keys
 }
 
-// judged is a solo as loadgen judges it.
-func (s *solo) judged() judge.Limiter {
+// judged is a oracle as loadgen judges it.
+func (s *oracle) judged() judge.Limiter {
 	return judge.Limiter{
 		Advance: func(at time.Duration) { s.now = s.start.Add(at) },
 		Decide:  s.decide,
@@ -121,14 +121,14 @@ func (s *solo) judged() judge.Limiter {
 }
 
 // ask decides about a request under a rule.
-func (s *solo) ask(rule *limiter.Rule, source int32) *limiter.Decision {
+func (s *oracle) ask(rule *limiter.Rule, source int32) *limiter.Decision {
 	s.decision.Reset()
 	s.decision.Add(rule, s.sources[source])
 	s.limiter.Decide(&s.decision, s.now)
 	return &s.decision
 }
 
-func (s *solo) decide(_ int, source int32) judge.Decision {
+func (s *oracle) decide(_ int, source int32) judge.Decision {
 	d := decisionOf(s.ask(&s.rule, source), s.start)
 	if d.Verdict == judge.Limited && d.Until > 0 {
 		at := s.now.Sub(s.start)
@@ -139,11 +139,11 @@ func (s *solo) decide(_ int, source int32) judge.Decision {
 
 // ideal is the formula with perfect knowledge of what a judged limiter counts: it says when a source crosses its limit.
 type ideal struct {
-	*solo
+	*oracle
 	counted, seen limiter.Rule // one counter: it counts every request, or none, because none is answered
 }
 
-func newIdeal(s *solo, rule pop.Rule) *ideal {
+func newIdeal(s *oracle, rule pop.Rule) *ideal {
 	return &ideal{s, ruleOf(rule, judge.Estimator), limiter.Rule{Counter: rule.Counter, Statuses: []int{200}}}
 }
 
