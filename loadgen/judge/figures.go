@@ -61,7 +61,7 @@ type Figures struct {
 	FreeRunningIdeal  *Ideal     `json:"ideal,omitempty"`
 	ErrorDistribution Bins       `json:"error_distribution,omitzero"` // requests by (estimate - exact) / exact
 	WrongByCount      Bins       `json:"wrong_by_count,omitzero"`     // wrong decisions by exact / limit - 1
-	Series            []Series   `json:"-"`                           // of the sources in JudgeOptions.Watch
+	Series            []Series   `json:"-"`                           // of the sources in Options.Watch
 	Timeline          *Timeline  `json:"-"`
 }
 

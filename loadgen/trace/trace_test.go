@@ -259,7 +259,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-func TestReadTraceErrors(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	dir := t.TempDir()
 	good := logFile(t, "good.log", `192.0.2.7 - - [15/Mar/2021:12:00:00 +0000] "GET /a HTTP/1.1" 200 12`+"\n")
 	empty := logFile(t, "empty.log", "")
