@@ -203,7 +203,7 @@ func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*report.Report,
 	if err != nil {
 		return nil, err
 	}
-	size := &popFlags{edges: r.edges, rtt: time.Millisecond, perConnection: 20, quiet: true}
+	size := &popFlags{virtualSize: virtualSize{edges: r.edges, rtt: time.Millisecond}, perConnection: 20, quiet: true}
 	if err := size.check(); err != nil {
 		return nil, err
 	}

@@ -141,30 +141,26 @@ func allDesigns(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlag
 			Start: func() (judge.Limiter, func() design.Cost) {
 				s := newOracle(t, mode, rule)
 				return s.judged(), func() design.Cost {
-					return design.Cost{Bytes: counterBytes * uint64(s.limiter.Counters.Stats().Counters)}
+					return design.Cost{Bytes: counterBytes * s.counters()}
 				}
 			},
 		})
 		if size.edges == 1 {
 			continue
 		}
-		if _, err := newVirtualSite(t, mode, rule, size, true); err != nil {
+		if _, err := newVirtualSite(t, mode, rule, &size.virtualSize, true); err != nil {
 			return nil, err
 		}
 		together = append(together, design.Design{
 			Name: ours(rule, size.edges), Kind: design.Coordination,
 			About: "edges decide from memory; what gathers in a round trip is the next report, its answer the total of all edges",
 			Start: func() (judge.Limiter, func() design.Cost) {
-				s, err := newVirtualSite(t, mode, rule, size, true)
+				s, err := newVirtualSite(t, mode, rule, &size.virtualSize, true)
 				if err != nil {
 					panic(err) // it could be made a moment ago
 				}
 				return s.limiter(), func() design.Cost {
-					c := design.Cost{Commands: s.commands(), Bytes: groupBytes(rule) * uint64(len(t.Sources))}
-					for _, e := range s.pops[0].world.Edges {
-						c.Bytes += counterBytes * uint64(e.Counters.Stats().Counters)
-					}
-					return c
+					return design.Cost{Commands: s.commands(), Bytes: groupBytes(rule)*uint64(len(t.Sources)) + counterBytes*s.counters()}
 				}
 			},
 		})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -87,10 +86,7 @@ func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Repor
 	}
 	base, worst := judge.Baseline(l.trace, l.mode, o)
 	o.Watch = worst
-	perfect := &oracle{start: out.Start, limiter: alone(roomFor(l.trace), l.phase)}
-	for _, a := range out.Addresses {
-		perfect.sources = append(perfect.sources, sourceOf(a))
-	}
+	perfect := newLiveOracle(out.Start, out.Addresses, roomFor(l.trace), l.phase)
 	o.Ideal = newIdeal(perfect, l.rule).over
 
 	found := &report.Report{Baseline: &base, Figures: judge.Judge(l.mode, o, out.Decisions, inForce)}
@@ -108,8 +104,6 @@ func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Repor
 	r.Notes = append(r.Notes, clientNotes(out)...)
 	return found
 }
-
-func sourceOf(a netip.Addr) counter.Source { return counter.SourceOf(a, 32, 64) }
 
 // clientNotes is what the load generator saw on the wire.
 func clientNotes(out *replay.Outcome) []string {

@@ -87,6 +87,15 @@ func newOracle(t *trace.Trace, mode judge.Mode, rule pop.Rule) *oracle {
 	}
 }
 
+// newLiveOracle is one for a run of real edges, that began at start and met sources of these addresses.
+func newLiveOracle(start time.Time, addrs []netip.Addr, room int, phase func(counter.Source) uint16) *oracle {
+	s := &oracle{start: start, limiter: alone(room, phase)}
+	for _, a := range addrs {
+		s.sources = append(s.sources, counter.SourceOf(a, 32, 64))
+	}
+	return s
+}
+
 // alone is the limiter of an edge without a tier.
 func alone(room int, phase func(counter.Source) uint16) limiter.Limiter {
 	return limiter.Limiter{
@@ -107,7 +116,7 @@ func sourceKeys(t *trace.Trace) []counter.Source {
 	return keys
 }
 
-// judged is a oracle as loadgen judges it.
+// judged is an oracle as loadgen judges it.
 func (s *oracle) judged() judge.Limiter {
 	return judge.Limiter{
 		Advance: func(at time.Duration) { s.now = s.start.Add(at) },
@@ -119,6 +128,9 @@ func (s *oracle) judged() judge.Limiter {
 		},
 	}
 }
+
+// counters is how many counters it holds.
+func (s *oracle) counters() uint64 { return uint64(s.limiter.Counters.Stats().Counters) }
 
 // ask decides about a request under a rule.
 func (s *oracle) ask(rule *limiter.Rule, source int32) *limiter.Decision {

@@ -12,16 +12,10 @@ import (
 
 // popFlags say how large the PoPs are, and what happens to them.
 type popFlags struct {
-	pops          int // 0: 1
-	edges, nodes  int // of each
-	rtt           time.Duration
-	perConnection int
-	skew          time.Duration
-	faults, flaps []string
-	quiet         bool // no bar
-
-	troubles []lab.Fault // what faults and flaps say
-	routes   []pop.Route
+	virtualSize
+	perConnection     int
+	faultTexts, flaps []string // what faults and routes were given as
+	quiet             bool     // no bar
 }
 
 func addPoP(flags *pflag.FlagSet) *popFlags {
@@ -32,7 +26,7 @@ func addPoP(flags *pflag.FlagSet) *popFlags {
 	flags.DurationVar(&f.rtt, "rtt", time.Millisecond, "`TIME` from an edge to a node and back")
 	flags.IntVar(&f.perConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
 	flags.DurationVar(&f.skew, "skew", 0, "how far the clocks of the edges are `APART` at most")
-	flags.StringArrayVar(&f.faults, "fault", nil, `what happens when, such as "20s kill memcached/0"; kill, stop, cont and restart of memcached/N,`+"\n"+
+	flags.StringArrayVar(&f.faultTexts, "fault", nil, `what happens when, such as "20s kill memcached/0"; kill, stop, cont and restart of memcached/N,`+"\n"+
 		"kill, term and restart of edge/N; an edge killed at 0s and restarted later is one that is added; repeatable")
 	flags.StringArrayVar(&f.flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
 	return f
@@ -62,10 +56,10 @@ func (f *popFlags) check() error {
 	if f.routes, err = parseFlaps(f.flaps, f.pops); err != nil {
 		return err
 	}
-	if f.troubles, err = parseFaults(f.faults); err != nil {
+	if f.faults, err = parseFaults(f.faultTexts); err != nil {
 		return err
 	}
-	for _, fault := range f.troubles {
+	for _, fault := range f.faults {
 		if err := f.knows(fault); err != nil {
 			return err
 		}
@@ -100,4 +94,28 @@ func (f *popFlags) knows(fault lab.Fault) error {
 		return usagef("--fault %q: an edge in virtual time can be killed, ended (term) and restarted", fault)
 	}
 	return nil
+}
+
+// parseFlaps reads changes of routes as --flap gives them.
+func parseFlaps(flaps []string, pops int) ([]pop.Route, error) {
+	var routes []pop.Route
+	for _, text := range flaps {
+		r, err := pop.ParseRoute(text)
+		if err != nil {
+			return nil, usagef("--flap: %v", err)
+		}
+		routes = append(routes, r)
+	}
+	if _, err := pop.NewAffinity(pops, routes); err != nil {
+		return nil, usagef("--flap: %v", err)
+	}
+	return routes, nil
+}
+
+// flapLines is how reports show them.
+func flapLines(flaps []string) (lines []string) {
+	for _, f := range flaps {
+		lines = append(lines, "route changes: "+f)
+	}
+	return lines
 }

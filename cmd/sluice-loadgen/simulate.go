@@ -77,7 +77,7 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 	r.Run.Edges, r.Run.Nodes = size.edges, size.nodes
 	r.Run.RoundTrip, r.Run.Skew = report.Seconds(size.rtt), report.Seconds(size.skew)
 	r.Run.PerConnection = size.perConnection
-	r.Run.Faults = append(slices.Clone(size.faults), flapLines(size.flaps)...)
+	r.Run.Faults = append(slices.Clone(size.faultTexts), flapLines(size.flaps)...)
 	if size.pops > 1 {
 		r.Run.PoPs = size.pops
 	}
@@ -88,7 +88,7 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 		v.Progress = func(done int) { bar.Set(done) }
 	}
 
-	o.Bound = boundOf(t, rule, &popFlags{edges: 1})
+	o.Bound = boundOf(t, rule, &virtualSize{edges: 1})
 	alone := v
 	alone.Edges = 1
 	started := time.Now()
@@ -99,9 +99,9 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 	formula.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
 	r.Figures = formula
 	if size.nodes > 0 {
-		o.Bound = boundOf(t, rule, size)
+		o.Bound = boundOf(t, rule, &size.virtualSize)
 		pop := func(undisturbed bool) (*judge.Figures, error) {
-			site, err := newVirtualSite(t, mode, rule, size, undisturbed)
+			site, err := newVirtualSite(t, mode, rule, &size.virtualSize, undisturbed)
 			if err != nil {
 				return nil, err
 			}
@@ -121,7 +121,7 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 		}
 		var faults *judge.Figures
 		r.Figures = *delay
-		if len(size.troubles)+len(size.routes) > 0 {
+		if len(size.faults)+len(size.routes) > 0 {
 			if faults, err = pop(false); err != nil {
 				return nil, err
 			}

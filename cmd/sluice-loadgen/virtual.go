@@ -17,6 +17,16 @@ import (
 	"sluice/pop/sim"
 )
 
+// virtualSize says how large PoPs in virtual time are, and what happens to them.
+type virtualSize struct {
+	pops         int // 0: 1
+	edges, nodes int // of each
+	rtt          time.Duration
+	skew         time.Duration // how far the clocks of the edges are apart at most
+	faults       []lab.Fault
+	routes       []pop.Route // changes of them
+}
+
 // virtualSite is PoPs in virtual time, what goes wrong in them, and the routes that lead to them. Its edges are numbered through:
 // those of the first PoP, then those of the second.
 type virtualSite struct {
@@ -31,13 +41,13 @@ type virtualSite struct {
 }
 
 // newVirtualSite makes the PoPs of size, without the faults and changes of routes if undisturbed.
-func newVirtualSite(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFlags, undisturbed bool) (*virtualSite, error) {
+func newVirtualSite(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *virtualSize, undisturbed bool) (*virtualSite, error) {
 	s := &virtualSite{edges: size.edges, nodes: size.nodes, start: startOf(t), trace: t}
 	routes := size.routes
 	if undisturbed {
 		routes = nil
 	} else {
-		s.faults = slices.Clone(size.troubles)
+		s.faults = slices.Clone(size.faults)
 		slices.SortStableFunc(s.faults, func(a, b lab.Fault) int { return cmp.Compare(a.At, b.At) })
 	}
 	var err error
@@ -69,6 +79,16 @@ func (s *virtualSite) options(v judge.VirtualOptions) judge.VirtualOptions {
 		v.Reach = reach(s.trace, s.affinity, slices.Repeat([]int{s.edges}, len(s.pops)))
 	}
 	return v
+}
+
+// counters is how many counters its edges hold.
+func (s *virtualSite) counters() (n uint64) {
+	for _, p := range s.pops {
+		for _, e := range p.world.Edges {
+			n += uint64(e.Counters.Stats().Counters)
+		}
+	}
+	return n
 }
 
 func (s *virtualSite) commands() (n uint64) {
@@ -152,8 +172,8 @@ func (s *virtualSite) running() (edges uint64) {
 
 // boundOf is how many requests of a source the design allows in any window, or nil where the run leaves it: a PoP knows nothing of
 // what another has counted, and what a node or an edge lost counts as little.
-func boundOf(t *trace.Trace, rule pop.Rule, size *popFlags) func(source int32) uint32 {
-	if len(size.troubles)+len(size.routes) > 0 {
+func boundOf(t *trace.Trace, rule pop.Rule, size *virtualSize) func(source int32) uint32 {
+	if len(size.faults)+len(size.routes) > 0 {
 		return nil
 	}
 	heard := t.Peaks(pop.Hearing(size.rtt, size.edges))
@@ -173,7 +193,7 @@ type virtualPoP struct {
 	first   int // number of its first edge among those of all PoPs
 }
 
-func newVirtualPoP(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFlags) (*virtualPoP, error) {
+func newVirtualPoP(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *virtualSize) (*virtualPoP, error) {
 	v := &virtualPoP{rule: ruleOf(rule, mode), start: startOf(t), sources: sourceKeys(t)}
 	w, err := sim.New(sim.Config{
 		Edges: size.edges, Nodes: size.nodes, RTT: size.rtt, Counters: roomFor(t), Secret: simSecret,
@@ -198,4 +218,15 @@ func newVirtualPoP(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFlag
 
 func (v *virtualPoP) decide(edge int, source int32) judge.Decision {
 	return decisionOf(v.world.Edges[edge].Request(&v.rule, v.sources[source]), v.start)
+}
+
+// reach tells which edges the sources of a trace meet at a time, as a set of bits: those of their PoP. Edges is how many each PoP has;
+// they are numbered through, those of the first PoP first.
+func reach(t *trace.Trace, affinity *pop.Affinity, edges []int) func(source int32, at time.Duration) uint64 {
+	sets, first := make([]uint64, len(edges)), 0
+	for i, n := range edges {
+		sets[i] = (1<<n - 1) << first
+		first += n
+	}
+	return func(source int32, at time.Duration) uint64 { return sets[affinity.PoP(t.Sources[source].Addr, at)] }
 }
