@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
@@ -203,7 +204,7 @@ func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*report.Report,
 	if err != nil {
 		return nil, err
 	}
-	size := &popFlags{virtualSize: virtualSize{edges: r.edges, rtt: time.Millisecond}, perConnection: 20, quiet: true}
+	size := &popFlags{Size: virtual.Size{Edges: r.edges, RTT: time.Millisecond}, perConnection: 20, quiet: true}
 	if err := size.check(); err != nil {
 		return nil, err
 	}

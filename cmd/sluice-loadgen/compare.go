@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
@@ -21,9 +22,9 @@ func cmdCompare(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("compare", pflag.ContinueOnError)
 	trace, rule, out := addTrace(flags), addRule(flags), addOutput(flags)
 	size := new(popFlags)
-	flags.IntVar(&size.edges, "edges", 8, "edges that count together")
-	flags.IntVar(&size.nodes, "memcached", 0, "memcached nodes of Sluice; 0: one for every two edges")
-	flags.DurationVar(&size.rtt, "rtt", time.Millisecond, "`TIME` from an edge to the store and back")
+	flags.IntVar(&size.Edges, "edges", 8, "edges that count together")
+	flags.IntVar(&size.Nodes, "memcached", 0, "memcached nodes of Sluice; 0: one for every two edges")
+	flags.DurationVar(&size.RTT, "rtt", time.Millisecond, "`TIME` from an edge to the store and back")
 	flags.IntVar(&size.perConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
 	sync := flags.Duration("sync", time.Second, "how `OFTEN` the design that syncs periodically does")
 	lease := flags.Uint32("lease", 0, "requests that the design with reservations reserves at once; 0: a tenth of the limit")
@@ -47,7 +48,7 @@ func cmdCompare(ctx context.Context, args []string) error {
 	for len(rules) > 0 { // limit by limit: those of one limit differ in their estimate
 		same := rules[:len(rule.estimates)]
 		rules = rules[len(same):]
-		t, err := trace.load(same[0].Counter.Limit, same[0].Counter.Window, size.edges)
+		t, err := trace.load(same[0].Counter.Limit, same[0].Counter.Window, size.Edges)
 		if err != nil {
 			return err
 		}
@@ -71,7 +72,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 	}
 	rule := rules[0]
 	d.Mode, d.Limit, d.Window, d.Timeout = mode, rule.Counter.Limit, rule.Counter.Window, rule.Timeout
-	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.edges, size.rtt, rule.Counter.SubWindows
+	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.Edges, size.RTT, rule.Counter.SubWindows
 	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout}
 
 	r := &report.Report{}
@@ -80,7 +81,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 	r.Run.Mode, r.Run.Limit, r.Run.Window = mode.String(), d.Limit, report.Seconds(d.Window)
 	r.Run.SubWindows, r.Run.Estimate = d.SubWindows, rule.Counter.Estimate.String()
 	r.Run.MitigationTimeout = report.Seconds(d.Timeout)
-	r.Run.Edges, r.Run.Nodes, r.Run.RoundTrip = size.edges, size.nodes, report.Seconds(size.rtt)
+	r.Run.Edges, r.Run.Nodes, r.Run.RoundTrip = size.Edges, size.Nodes, report.Seconds(size.RTT)
 	r.Run.PerConnection = size.perConnection
 	r.SetNames(t)
 
@@ -99,10 +100,10 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 			continue
 		}
 		bar.Describe(fmt.Sprintf("limit %d, %s", d.Limit, c.Name))
-		v := judge.VirtualOptions{Edges: size.edges, PerConnection: size.perConnection, Seed: t.Seed,
+		v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.perConnection, Seed: t.Seed,
 			Progress: func(done int) { bar.Set(i*len(t.Requests) + done) }}
 		judge := o
-		main := c.Name == ours(rule, size.edges)
+		main := c.Name == ours(rule, size.Edges)
 		if main {
 			judge.Watch = worst
 		}
@@ -139,28 +140,28 @@ func allDesigns(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlag
 			Name: ours(rule, 1), Kind: design.Algorithm,
 			About: "the limiter itself; its bytes are those of its tables, with the names of sources",
 			Start: func() (judge.Limiter, func() design.Cost) {
-				s := newOracle(t, mode, rule)
-				return s.judged(), func() design.Cost {
-					return design.Cost{Bytes: counterBytes * s.counters()}
+				s := virtual.NewOracle(t, mode, rule)
+				return s.Limiter(), func() design.Cost {
+					return design.Cost{Bytes: counterBytes * s.Counters()}
 				}
 			},
 		})
-		if size.edges == 1 {
+		if size.Edges == 1 {
 			continue
 		}
-		if _, err := newVirtualSite(t, mode, rule, &size.virtualSize, true); err != nil {
+		if _, err := virtual.NewSite(t, mode, rule, &size.Size, true); err != nil {
 			return nil, err
 		}
 		together = append(together, design.Design{
-			Name: ours(rule, size.edges), Kind: design.Coordination,
+			Name: ours(rule, size.Edges), Kind: design.Coordination,
 			About: "edges decide from memory; what gathers in a round trip is the next report, its answer the total of all edges",
 			Start: func() (judge.Limiter, func() design.Cost) {
-				s, err := newVirtualSite(t, mode, rule, &size.virtualSize, true)
+				s, err := virtual.NewSite(t, mode, rule, &size.Size, true)
 				if err != nil {
 					panic(err) // it could be made a moment ago
 				}
-				return s.limiter(), func() design.Cost {
-					return design.Cost{Commands: s.commands(), Bytes: groupBytes(rule)*uint64(len(t.Sources)) + counterBytes*s.counters()}
+				return s.Limiter(), func() design.Cost {
+					return design.Cost{Commands: s.Commands(), Bytes: groupBytes(rule)*uint64(len(t.Sources)) + counterBytes*s.Counters()}
 				}
 			},
 		})

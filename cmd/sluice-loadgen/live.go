@@ -9,6 +9,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/replay"
@@ -79,15 +80,15 @@ const slack = time.Millisecond
 func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Report {
 	o := judge.Options{
 		Limit: l.rule.Counter.Limit, Window: l.rule.Counter.Window, Timeout: l.rule.Timeout, Slack: slack,
-		Reach: reach(l.trace, l.affinity, l.edges),
+		Reach: virtual.Reach(l.trace, l.affinity, l.edges),
 	}
 	for _, n := range l.edges {
 		o.Edges += n
 	}
 	base, worst := judge.Baseline(l.trace, l.mode, o)
 	o.Watch = worst
-	perfect := newLiveOracle(out.Start, out.Addresses, roomFor(l.trace), l.phase)
-	o.Ideal = newIdeal(perfect, l.rule).over
+	perfect := virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.trace), l.phase)
+	o.Ideal = virtual.NewIdeal(perfect, l.rule).Over
 
 	found := &report.Report{Baseline: &base, Figures: judge.Judge(l.mode, o, out.Decisions, inForce)}
 	late := out.Late()

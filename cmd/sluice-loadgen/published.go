@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/loadgen/judge"
@@ -96,10 +97,10 @@ type publishedWorker struct {
 }
 
 func newPublishedWorker(o judge.Options, rules []pop.Rule) *publishedWorker {
-	b := &publishedWorker{busy: make([]time.Duration, len(rules)), twin: judge.NewTwoCounters(o, epoch), base: judge.NewEstimatorJudge(o)}
+	b := &publishedWorker{busy: make([]time.Duration, len(rules)), twin: judge.NewTwoCounters(o, virtual.Epoch), base: judge.NewEstimatorJudge(o)}
 	for _, r := range rules {
-		b.rules = append(b.rules, ruleOf(r, judge.Estimator))
-		b.limiters = append(b.limiters, alone(100, simSecret.Phase))
+		b.rules = append(b.rules, virtual.RuleOf(r, judge.Estimator))
+		b.limiters = append(b.limiters, virtual.Alone(100, virtual.Secret.Phase))
 		b.judges = append(b.judges, judge.NewEstimatorJudge(o))
 	}
 	return b
@@ -109,7 +110,7 @@ func newPublishedWorker(o judge.Options, rules []pop.Rule) *publishedWorker {
 const batch = 4096
 
 func (b *publishedWorker) source(stream workload.Published, source int, n int64) {
-	key := sourceKey(int32(source))
+	key := virtual.SourceKey(int32(source))
 	b.arrivals = b.arrivals[:0]
 	for at := range stream.Arrivals(source, n) {
 		if b.arrivals = append(b.arrivals, at); len(b.arrivals) == batch {
@@ -136,7 +137,7 @@ func (b *publishedWorker) decide(key counter.Source) {
 		for _, at := range b.arrivals {
 			d.Reset()
 			d.Add(&b.rules[i], key)
-			b.limiters[i].Decide(&d, epoch.Add(at))
+			b.limiters[i].Decide(&d, virtual.Epoch.Add(at))
 			ask := d.Results[0].Ask
 			b.judges[i].Observe(0, int64(at), ask.Estimate, ask.Over)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
@@ -33,7 +34,7 @@ func cmdSimulate(ctx context.Context, args []string) error {
 		return err
 	}
 	if trace.workload == workload.PublishedBursty || trace.workload == workload.PublishedPoisson {
-		if len(rule.limits) != 1 || size.edges != 1 || size.nodes != 0 || mode != judge.Estimator || *scale < 1 || len(trace.files) > 0 {
+		if len(rule.limits) != 1 || size.Edges != 1 || size.Nodes != 0 || mode != judge.Estimator || *scale < 1 || len(trace.files) > 0 {
 			return usagef("--workload %s is for --mode estimator, one --limit, one edge, no --trace and a --scale of at least 1", trace.workload)
 		}
 		reports, err := simulatePublished(ctx, trace.workload, *scale, trace.seed, rules)
@@ -44,7 +45,7 @@ func cmdSimulate(ctx context.Context, args []string) error {
 	}
 	var reports []*report.Report
 	for _, r := range rules {
-		t, err := trace.load(r.Counter.Limit, r.Counter.Window, size.edges)
+		t, err := trace.load(r.Counter.Limit, r.Counter.Window, size.Edges)
 		if err != nil {
 			return err
 		}
@@ -64,7 +65,7 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 	began := time.Now()
 	base, worst := judge.Baseline(t, mode, o)
 	o.Watch = worst
-	v := judge.VirtualOptions{Edges: size.edges, PerConnection: size.perConnection, Seed: t.Seed}
+	v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.perConnection, Seed: t.Seed}
 
 	r := &report.Report{Baseline: &base}
 	r.Run.Describe(t)
@@ -74,12 +75,12 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 	r.Run.SubWindows, r.Run.Estimate = rule.Counter.SubWindows, rule.Counter.Estimate.String()
 	r.Run.MitigationTimeout = report.Seconds(rule.Timeout)
 	r.Run.Mode = mode.String()
-	r.Run.Edges, r.Run.Nodes = size.edges, size.nodes
-	r.Run.RoundTrip, r.Run.Skew = report.Seconds(size.rtt), report.Seconds(size.skew)
+	r.Run.Edges, r.Run.Nodes = size.Edges, size.Nodes
+	r.Run.RoundTrip, r.Run.Skew = report.Seconds(size.RTT), report.Seconds(size.Skew)
 	r.Run.PerConnection = size.perConnection
 	r.Run.Faults = append(slices.Clone(size.faultTexts), flapLines(size.flaps)...)
-	if size.pops > 1 {
-		r.Run.PoPs = size.pops
+	if size.PoPs > 1 {
+		r.Run.PoPs = size.PoPs
 	}
 
 	if !size.quiet {
@@ -88,31 +89,31 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 		v.Progress = func(done int) { bar.Set(done) }
 	}
 
-	o.Bound = boundOf(t, rule, &virtualSize{edges: 1})
+	o.Bound = virtual.BoundOf(t, rule, &virtual.Size{Edges: 1})
 	alone := v
 	alone.Edges = 1
 	started := time.Now()
-	formula, err := judge.Simulate(ctx, t, mode, o, alone, newOracle(t, mode, rule).judged())
+	formula, err := judge.Simulate(ctx, t, mode, o, alone, virtual.NewOracle(t, mode, rule).Limiter())
 	if err != nil {
 		return nil, err
 	}
 	formula.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
 	r.Figures = formula
-	if size.nodes > 0 {
-		o.Bound = boundOf(t, rule, &size.virtualSize)
+	if size.Nodes > 0 {
+		o.Bound = virtual.BoundOf(t, rule, &size.Size)
 		pop := func(undisturbed bool) (*judge.Figures, error) {
-			site, err := newVirtualSite(t, mode, rule, &size.virtualSize, undisturbed)
+			site, err := virtual.NewSite(t, mode, rule, &size.Size, undisturbed)
 			if err != nil {
 				return nil, err
 			}
-			o.Ideal = newIdeal(newOracle(t, judge.Deployed, rule), rule).over
+			o.Ideal = virtual.NewIdeal(virtual.NewOracle(t, judge.Deployed, rule), rule).Over
 			started := time.Now()
-			f, err := judge.Simulate(ctx, t, mode, o, site.options(v), site.limiter())
-			if err = cmp.Or(err, site.err); err != nil {
+			f, err := judge.Simulate(ctx, t, mode, o, site.Options(v), site.Limiter())
+			if err = cmp.Or(err, site.Err); err != nil {
 				return nil, err
 			}
 			f.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
-			f.SetTierOps(site.commands())
+			f.SetTierOps(site.Commands())
 			return &f, nil
 		}
 		delay, err := pop(true)
@@ -121,7 +122,7 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 		}
 		var faults *judge.Figures
 		r.Figures = *delay
-		if len(size.faults)+len(size.routes) > 0 {
+		if len(size.Faults)+len(size.Routes) > 0 {
 			if faults, err = pop(false); err != nil {
 				return nil, err
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/loadgen/judge"
@@ -240,9 +241,9 @@ func drawCurve(c *edge.Config, r edge.RuleConfig, run func(*edge.Config, uint32)
 // rehearse has one edge with the configuration judge a trace, as loadgen wants it.
 func rehearse(t *trace.Trace, c *edge.Config) (whatif.Options, error) {
 	var o whatif.Options
-	room := len(c.Rules) * roomFor(t)
+	room := len(c.Rules) * virtual.RoomFor(t)
 	counters := min(room, 20_000_000)
-	r, err := edge.NewRehearsal(c, counter.New(counter.Options{Counters: counters, Phase: simSecret.Phase}), mitigation.New(counters, nil))
+	r, err := edge.NewRehearsal(c, counter.New(counter.Options{Counters: counters, Phase: virtual.Secret.Phase}), mitigation.New(counters, nil))
 	if err != nil {
 		return o, err
 	}
@@ -252,7 +253,7 @@ func rehearse(t *trace.Trace, c *edge.Config) (whatif.Options, error) {
 			Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == edge.Shadow,
 		})
 	}
-	start := startOf(t)
+	start := virtual.StartOf(t)
 	numbers := make([]map[counter.Source]int32, len(c.Rules))
 	for i := range numbers {
 		numbers[i] = make(map[counter.Source]int32)
@@ -323,7 +324,7 @@ func notes(t *trace.Trace, c *edge.Config) (notes []string) {
 	if c.Source.IPv6Prefix > 64 {
 		notes = append(notes, fmt.Sprintf("source.ipv6_prefix is %d, but IPv6 addresses of one /64 are read as one source", c.Source.IPv6Prefix))
 	}
-	if len(c.Rules)*roomFor(t) > math.MaxInt32 {
+	if len(c.Rules)*virtual.RoomFor(t) > math.MaxInt32 {
 		notes = append(notes, "more counters than there is room for: some were forgotten")
 	}
 	return notes

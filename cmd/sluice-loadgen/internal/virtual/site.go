@@ -1,4 +1,6 @@
-package main
+// Package virtual is the limiter in virtual time, as package judge wants it handed in: one edge that knows everything at once (Oracle), and
+// PoPs with their nodes, delays, faults and routes (Site).
+package virtual
 
 import (
 	"cmp"
@@ -17,72 +19,72 @@ import (
 	"sluice/pop/sim"
 )
 
-// virtualSize says how large PoPs in virtual time are, and what happens to them.
-type virtualSize struct {
-	pops         int // 0: 1
-	edges, nodes int // of each
-	rtt          time.Duration
-	skew         time.Duration // how far the clocks of the edges are apart at most
-	faults       []lab.Fault
-	routes       []pop.Route // changes of them
+// Size says how large PoPs in virtual time are, and what happens to them.
+type Size struct {
+	PoPs         int // 0: 1
+	Edges, Nodes int // of each
+	RTT          time.Duration
+	Skew         time.Duration // how far the clocks of the edges are apart at most
+	Faults       []lab.Fault
+	Routes       []pop.Route // changes of them
 }
 
-// virtualSite is PoPs in virtual time, what goes wrong in them, and the routes that lead to them. Its edges are numbered through:
+// Site is PoPs in virtual time, what goes wrong in them, and the routes that lead to them. Its edges are numbered through:
 // those of the first PoP, then those of the second.
-type virtualSite struct {
-	pops     []*virtualPoP
+type Site struct {
+	pops     []*sitePoP
 	edges    int // of each PoP
 	nodes    int // of each PoP
 	start    time.Time
 	faults   []lab.Fault // still to come, the next one first
 	affinity *pop.Affinity
 	trace    *trace.Trace
-	err      error
+	Err      error
 }
 
-// newVirtualSite makes the PoPs of size, without the faults and changes of routes if undisturbed.
-func newVirtualSite(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *virtualSize, undisturbed bool) (*virtualSite, error) {
-	s := &virtualSite{edges: size.edges, nodes: size.nodes, start: startOf(t), trace: t}
-	routes := size.routes
+// NewSite makes the PoPs of size, without the faults and changes of routes if undisturbed.
+func NewSite(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size, undisturbed bool) (*Site, error) {
+	s := &Site{edges: size.Edges, nodes: size.Nodes, start: StartOf(t), trace: t}
+	routes := size.Routes
 	if undisturbed {
 		routes = nil
 	} else {
-		s.faults = slices.Clone(size.faults)
+		s.faults = slices.Clone(size.Faults)
 		slices.SortStableFunc(s.faults, func(a, b lab.Fault) int { return cmp.Compare(a.At, b.At) })
 	}
 	var err error
-	if s.affinity, err = pop.NewAffinity(size.pops, routes); err != nil {
+	if s.affinity, err = pop.NewAffinity(size.PoPs, routes); err != nil {
 		return nil, err
 	}
-	for i := range size.pops {
-		v, err := newVirtualPoP(t, mode, rule, size)
+	for i := range size.PoPs {
+		v, err := newSitePoP(t, mode, rule, size)
 		if err != nil {
 			return nil, err
 		}
-		v.first = i * size.edges
+		v.first = i * size.Edges
 		s.pops = append(s.pops, v)
 	}
 	return s, nil
 }
 
-func (s *virtualSite) limiter() judge.Limiter {
+func (s *Site) Limiter() judge.Limiter {
 	return judge.Limiter{Advance: s.advance, Decide: s.decide, InForce: s.news}
 }
 
-// options completes how the simulation runs.
-func (s *virtualSite) options(v judge.VirtualOptions) judge.VirtualOptions {
+// Options completes how the simulation runs.
+func (s *Site) Options(v judge.VirtualOptions) judge.VirtualOptions {
 	v.Edges = len(s.pops) * s.edges
 	if len(s.faults) > 0 {
 		v.Running = s.running
 	}
 	if len(s.pops) > 1 {
-		v.Reach = reach(s.trace, s.affinity, slices.Repeat([]int{s.edges}, len(s.pops)))
+		v.Reach = Reach(s.trace, s.affinity, slices.Repeat([]int{s.edges}, len(s.pops)))
 	}
 	return v
 }
 
-// counters is how many counters its edges hold.
-func (s *virtualSite) counters() (n uint64) {
+// Counters is how many counters its edges hold.
+func (s *Site) Counters() (n uint64) {
 	for _, p := range s.pops {
 		for _, e := range p.world.Edges {
 			n += uint64(e.Counters.Stats().Counters)
@@ -91,7 +93,7 @@ func (s *virtualSite) counters() (n uint64) {
 	return n
 }
 
-func (s *virtualSite) commands() (n uint64) {
+func (s *Site) Commands() (n uint64) {
 	for _, p := range s.pops {
 		n += p.world.Commands
 	}
@@ -99,25 +101,25 @@ func (s *virtualSite) commands() (n uint64) {
 }
 
 // advance lets time pass, and what is to go wrong meanwhile go wrong at its time.
-func (s *virtualSite) advance(at time.Duration) {
+func (s *Site) advance(at time.Duration) {
 	for len(s.faults) > 0 && s.faults[0].At <= at {
 		f := s.faults[0]
 		s.faults = s.faults[1:]
 		s.run(f.At)
-		if err := s.do(f); err != nil && s.err == nil {
-			s.err = fmt.Errorf("fault %q: %w", f, err)
+		if err := s.do(f); err != nil && s.Err == nil {
+			s.Err = fmt.Errorf("fault %q: %w", f, err)
 		}
 	}
 	s.run(at)
 }
 
-func (s *virtualSite) run(at time.Duration) {
+func (s *Site) run(at time.Duration) {
 	for _, p := range s.pops {
 		p.world.Run(s.start.Add(at))
 	}
 }
 
-func (s *virtualSite) do(f lab.Fault) error {
+func (s *Site) do(f lab.Fault) error {
 	if f.Kind == "edge" {
 		w, i := s.pops[f.Index/s.edges].world, f.Index%s.edges
 		if f.Action == lab.Restart {
@@ -140,7 +142,7 @@ func (s *virtualSite) do(f lab.Fault) error {
 	return nil
 }
 
-func (s *virtualSite) decide(edge int, source int32) judge.Decision {
+func (s *Site) decide(edge int, source int32) judge.Decision {
 	p, i := s.pops[edge/s.edges], edge%s.edges
 	if !p.world.Runs(i) {
 		return judge.Decision{Verdict: judge.Failed, Estimate: math.NaN()}
@@ -148,7 +150,7 @@ func (s *virtualSite) decide(edge int, source int32) judge.Decision {
 	return p.decide(i, source)
 }
 
-func (s *virtualSite) news() (all []judge.InForce) {
+func (s *Site) news() (all []judge.InForce) {
 	for _, p := range s.pops {
 		all = append(all, p.news...)
 		p.news = p.news[:0]
@@ -159,7 +161,7 @@ func (s *virtualSite) news() (all []judge.InForce) {
 	return all
 }
 
-func (s *virtualSite) running() (edges uint64) {
+func (s *Site) running() (edges uint64) {
 	for _, p := range s.pops {
 		for i := range s.edges {
 			if p.world.Runs(i) {
@@ -170,21 +172,21 @@ func (s *virtualSite) running() (edges uint64) {
 	return edges
 }
 
-// boundOf is how many requests of a source the design allows in any window, or nil where the run leaves it: a PoP knows nothing of
+// BoundOf is how many requests of a source the design allows in any window, or nil where the run leaves it: a PoP knows nothing of
 // what another has counted, and what a node or an edge lost counts as little.
-func boundOf(t *trace.Trace, rule pop.Rule, size *virtualSize) func(source int32) uint32 {
-	if len(size.faults)+len(size.routes) > 0 {
+func BoundOf(t *trace.Trace, rule pop.Rule, size *Size) func(source int32) uint32 {
+	if len(size.Faults)+len(size.Routes) > 0 {
 		return nil
 	}
-	heard := t.Peaks(pop.Hearing(size.rtt, size.edges))
-	cut := t.Peaks(rule.Counter.Window/time.Duration(rule.Counter.SubWindows) + size.skew)
+	heard := t.Peaks(pop.Hearing(size.RTT, size.Edges))
+	cut := t.Peaks(rule.Counter.Window/time.Duration(rule.Counter.SubWindows) + size.Skew)
 	return func(source int32) uint32 {
-		return uint32(min(rule.Bound(size.edges, heard[source], cut[source]), math.MaxUint32))
+		return uint32(min(rule.Bound(size.Edges, heard[source], cut[source]), math.MaxUint32))
 	}
 }
 
-// virtualPoP is a whole PoP.
-type virtualPoP struct {
+// sitePoP is a whole PoP.
+type sitePoP struct {
 	world   *sim.World
 	rule    limiter.Rule
 	start   time.Time
@@ -193,12 +195,12 @@ type virtualPoP struct {
 	first   int // number of its first edge among those of all PoPs
 }
 
-func newVirtualPoP(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *virtualSize) (*virtualPoP, error) {
-	v := &virtualPoP{rule: ruleOf(rule, mode), start: startOf(t), sources: sourceKeys(t)}
+func newSitePoP(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size) (*sitePoP, error) {
+	v := &sitePoP{rule: RuleOf(rule, mode), start: StartOf(t), sources: sourceKeys(t)}
 	w, err := sim.New(sim.Config{
-		Edges: size.edges, Nodes: size.nodes, RTT: size.rtt, Counters: roomFor(t), Secret: simSecret,
+		Edges: size.Edges, Nodes: size.Nodes, RTT: size.RTT, Counters: RoomFor(t), Secret: Secret,
 		Skew: func(edge int) time.Duration { // spread evenly over the whole of it
-			return size.skew * time.Duration(edge) / time.Duration(max(size.edges-1, 1))
+			return size.Skew * time.Duration(edge) / time.Duration(max(size.Edges-1, 1))
 		},
 	}, []limiter.Rule{v.rule}, v.start)
 	if err != nil {
@@ -216,13 +218,13 @@ func newVirtualPoP(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *virtual
 	return v, nil
 }
 
-func (v *virtualPoP) decide(edge int, source int32) judge.Decision {
+func (v *sitePoP) decide(edge int, source int32) judge.Decision {
 	return decisionOf(v.world.Edges[edge].Request(&v.rule, v.sources[source]), v.start)
 }
 
-// reach tells which edges the sources of a trace meet at a time, as a set of bits: those of their PoP. Edges is how many each PoP has;
+// Reach tells which edges the sources of a trace meet at a time, as a set of bits: those of their PoP. Edges is how many each PoP has;
 // they are numbered through, those of the first PoP first.
-func reach(t *trace.Trace, affinity *pop.Affinity, edges []int) func(source int32, at time.Duration) uint64 {
+func Reach(t *trace.Trace, affinity *pop.Affinity, edges []int) func(source int32, at time.Duration) uint64 {
 	sets, first := make([]uint64, len(edges)), 0
 	for i, n := range edges {
 		sets[i] = (1<<n - 1) << first

@@ -1,4 +1,4 @@
-package main
+package virtual
 
 import (
 	"encoding/binary"
@@ -14,9 +14,9 @@ import (
 	"sluice/pop"
 )
 
-// sourceKey makes the i-th source of a trace one of the limiter's, in a network of its own: traces may hold several sources of
+// SourceKey makes the i-th source of a trace one of the limiter's, in a network of its own: traces may hold several sources of
 // one address.
-func sourceKey(i int32) counter.Source {
+func SourceKey(i int32) counter.Source {
 	var b [16]byte
 	b[0], b[1] = 0xfd, 0x51
 	binary.BigEndian.PutUint32(b[4:], uint32(i))
@@ -29,28 +29,28 @@ func sourceIndex(s counter.Source) int32 {
 	return int32(binary.BigEndian.Uint32(b[4:]))
 }
 
-// epoch is when a workload begins, which has no time of its own.
-var epoch = time.Unix(1_700_000_000, 0)
+// Epoch is when a workload begins, which has no time of its own.
+var Epoch = time.Unix(1_700_000_000, 0)
 
-func startOf(t *trace.Trace) time.Time {
+func StartOf(t *trace.Trace) time.Time {
 	if t.Start.IsZero() {
-		return epoch
+		return Epoch
 	}
 	return t.Start
 }
 
-// simSecret places windows and sources the same in every run.
-var simSecret = pop.SecretOf([]byte("simulation"))
+// Secret places windows and sources the same in every run.
+var Secret = pop.SecretOf([]byte("simulation"))
 
-// ruleOf is a rule as the limiter wants it. An estimator counts every request and refuses none.
-func ruleOf(r pop.Rule, mode judge.Mode) limiter.Rule {
+// RuleOf is a rule as the limiter wants it. An estimator counts every request and refuses none.
+func RuleOf(r pop.Rule, mode judge.Mode) limiter.Rule {
 	if mode == judge.Estimator {
 		return limiter.Rule{Counter: r.Counter, Refused: true, Shadow: true}
 	}
 	return limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}
 }
 
-// decisionOf is what a judge must know of a decision under one rule of ruleOf.
+// decisionOf is what a judge must know of a decision under one rule of RuleOf.
 func decisionOf(d *limiter.Decision, start time.Time) judge.Decision {
 	r := &d.Results[0]
 	out := judge.Decision{Estimate: math.NaN()}
@@ -69,8 +69,8 @@ func decisionOf(d *limiter.Decision, start time.Time) judge.Decision {
 	return out
 }
 
-// oracle is one edge with perfect knowledge: the limiter and its tables alone.
-type oracle struct {
+// Oracle is one edge with perfect knowledge: the limiter and its tables alone.
+type Oracle struct {
 	limiter  limiter.Limiter
 	decision limiter.Decision
 	rule     limiter.Rule
@@ -80,44 +80,44 @@ type oracle struct {
 	news     []judge.InForce
 }
 
-func newOracle(t *trace.Trace, mode judge.Mode, rule pop.Rule) *oracle {
-	return &oracle{
-		limiter: alone(roomFor(t), simSecret.Phase), rule: ruleOf(rule, mode),
-		start: startOf(t), now: startOf(t), sources: sourceKeys(t),
+func NewOracle(t *trace.Trace, mode judge.Mode, rule pop.Rule) *Oracle {
+	return &Oracle{
+		limiter: Alone(RoomFor(t), Secret.Phase), rule: RuleOf(rule, mode),
+		start: StartOf(t), now: StartOf(t), sources: sourceKeys(t),
 	}
 }
 
-// newLiveOracle is one for a run of real edges, that began at start and met sources of these addresses.
-func newLiveOracle(start time.Time, addrs []netip.Addr, room int, phase func(counter.Source) uint16) *oracle {
-	s := &oracle{start: start, limiter: alone(room, phase)}
+// NewLiveOracle is one for a run of real edges, that began at start and met sources of these addresses.
+func NewLiveOracle(start time.Time, addrs []netip.Addr, room int, phase func(counter.Source) uint16) *Oracle {
+	s := &Oracle{start: start, limiter: Alone(room, phase)}
 	for _, a := range addrs {
 		s.sources = append(s.sources, counter.SourceOf(a, 32, 64))
 	}
 	return s
 }
 
-// alone is the limiter of an edge without a tier.
-func alone(room int, phase func(counter.Source) uint16) limiter.Limiter {
+// Alone is the limiter of an edge without a tier.
+func Alone(room int, phase func(counter.Source) uint16) limiter.Limiter {
 	return limiter.Limiter{
 		Counters: counter.New(counter.Options{Counters: room, Phase: phase}),
 		Bits:     mitigation.New(room, nil),
 	}
 }
 
-// roomFor is a table in which no source of the trace is ever in another's way, so that every run gives the same: one counter in 64 may
+// RoomFor is a table in which no source of the trace is ever in another's way, so that every run gives the same: one counter in 64 may
 // have fine bins. It is no larger than an edge's.
-func roomFor(t *trace.Trace) int { return min(64*len(t.Sources)+1000, 1_000_000) }
+func RoomFor(t *trace.Trace) int { return min(64*len(t.Sources)+1000, 1_000_000) }
 
 func sourceKeys(t *trace.Trace) []counter.Source {
 	keys := make([]counter.Source, len(t.Sources))
 	for i := range keys {
-		keys[i] = sourceKey(int32(i))
+		keys[i] = SourceKey(int32(i))
 	}
 	return keys
 }
 
-// judged is an oracle as loadgen judges it.
-func (s *oracle) judged() judge.Limiter {
+// Limiter is an oracle as loadgen judges it.
+func (s *Oracle) Limiter() judge.Limiter {
 	return judge.Limiter{
 		Advance: func(at time.Duration) { s.now = s.start.Add(at) },
 		Decide:  s.decide,
@@ -129,18 +129,18 @@ func (s *oracle) judged() judge.Limiter {
 	}
 }
 
-// counters is how many counters it holds.
-func (s *oracle) counters() uint64 { return uint64(s.limiter.Counters.Stats().Counters) }
+// Counters is how many counters it holds.
+func (s *Oracle) Counters() uint64 { return uint64(s.limiter.Counters.Stats().Counters) }
 
 // ask decides about a request under a rule.
-func (s *oracle) ask(rule *limiter.Rule, source int32) *limiter.Decision {
+func (s *Oracle) ask(rule *limiter.Rule, source int32) *limiter.Decision {
 	s.decision.Reset()
 	s.decision.Add(rule, s.sources[source])
 	s.limiter.Decide(&s.decision, s.now)
 	return &s.decision
 }
 
-func (s *oracle) decide(_ int, source int32) judge.Decision {
+func (s *Oracle) decide(_ int, source int32) judge.Decision {
 	d := decisionOf(s.ask(&s.rule, source), s.start)
 	if d.Verdict == judge.Limited && d.Until > 0 {
 		at := s.now.Sub(s.start)
@@ -149,18 +149,18 @@ func (s *oracle) decide(_ int, source int32) judge.Decision {
 	return d
 }
 
-// ideal is the formula with perfect knowledge of what a judged limiter counts: it says when a source crosses its limit.
-type ideal struct {
-	*oracle
+// Ideal is the formula with perfect knowledge of what a judged limiter counts: it says when a source crosses its limit.
+type Ideal struct {
+	*Oracle
 	counted, seen limiter.Rule // one counter: it counts every request, or none, because none is answered
 }
 
-func newIdeal(s *oracle, rule pop.Rule) *ideal {
-	return &ideal{s, ruleOf(rule, judge.Estimator), limiter.Rule{Counter: rule.Counter, Statuses: []int{200}}}
+func NewIdeal(s *Oracle, rule pop.Rule) *Ideal {
+	return &Ideal{s, RuleOf(rule, judge.Estimator), limiter.Rule{Counter: rule.Counter, Statuses: []int{200}}}
 }
 
-// over decides about a request that the judged limiter has counted, or not.
-func (s *ideal) over(source int32, at time.Duration, counted bool) bool {
+// Over decides about a request that the judged limiter has counted, or not.
+func (s *Ideal) Over(source int32, at time.Duration, counted bool) bool {
 	s.now = s.start.Add(at)
 	rule := &s.seen
 	if counted {
