@@ -307,6 +307,7 @@ func (t *tally) figures() Figures {
 	return f
 }
 
+// Ratio is a of b, and nothing of nothing.
 func Ratio(a float64, b uint64) float64 {
 	if b == 0 {
 		return 0

@@ -225,6 +225,7 @@ func (s *Site) originStats(ctx context.Context, client *http.Client) (origin.Sta
 	return out, nil
 }
 
+// NodeStats is what every memcached node has counted so far.
 func (s *Site) NodeStats() []NodeDelta {
 	out := make([]NodeDelta, len(s.NodeProcesses))
 	for i, n := range s.NodeProcesses {

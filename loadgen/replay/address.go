@@ -70,6 +70,7 @@ type AddrWalk struct {
 	at      uint32
 }
 
+// Next is the next address.
 func (s *AddrWalk) Next() netip.Addr {
 	for {
 		s.at = (s.at + 10368889) & (1<<24 - 1)

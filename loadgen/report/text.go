@@ -199,6 +199,7 @@ func (r *Run) lines() []string {
 	return out
 }
 
+// Round writes the duration to a tenth of a second.
 func (s Seconds) Round() string { return time.Duration(s).Round(time.Second / 10).String() }
 
 // table is the figures in columns: this run, the baseline, what was published.

@@ -19,7 +19,7 @@ import (
 // several processes may be added up.
 type Metrics map[string]float64
 
-// parseMetrics reads the text format, adding to m. Comments, timestamps and lines that make no sense are left out.
+// Parse reads the text format, adding to m. Comments, timestamps and lines that make no sense are left out.
 func (m Metrics) Parse(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -112,6 +112,7 @@ func Get(ctx context.Context, client *http.Client, addr netip.AddrPort, path str
 	return err
 }
 
+// OK is nil if an address answers a path with 200.
 func OK(addr netip.AddrPort, path string) error {
 	transport := &http.Transport{DisableKeepAlives: true}
 	return Get(context.Background(), &http.Client{Transport: transport}, addr, path, func(io.Reader) error { return nil })

@@ -28,6 +28,7 @@ type Event struct {
 	Hangup           bool // the peer closed, or an error waits: read to the end
 }
 
+// NewPoller returns one that waits for nothing yet. The caller closes it.
 func NewPoller() (*Poller, error) {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
@@ -36,6 +37,7 @@ func NewPoller() (*Poller, error) {
 	return &Poller{fd: fd}, nil
 }
 
+// Close gives its descriptor back; sockets stay open.
 func (p *Poller) Close() { syscall.Close(p.fd) }
 
 // Add registers a socket once for its whole life: edge-triggered, for both directions, which spares a system call per
@@ -134,9 +136,10 @@ func connect(fd int, from netip.Addr, to netip.AddrPort) error {
 	return err
 }
 
-// Write and read give ErrAgain where they would have to wait, and read gives 0 bytes at the end of the stream.
+// Write gives ErrAgain where it would have to wait.
 func Write(fd int, b []byte) (int, error) { return transfer(syscall.SYS_WRITE, fd, b) }
 
+// Read gives ErrAgain where it would have to wait, and 0 bytes at the end of the stream.
 func Read(fd int, b []byte) (int, error) { return transfer(syscall.SYS_READ, fd, b) }
 
 // transfer makes a call that never waits, and so need not tell the Go scheduler of it.
@@ -165,6 +168,7 @@ func Error(fd int) error {
 // SmallWindow lets a connection hold little that has not been read.
 func SmallWindow(fd int) { syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) }
 
+// Close closes a socket.
 func Close(fd int) { syscall.Close(fd) }
 
 // Abort closes a connection with a reset: thousands a second would soon use up all ports otherwise, each for a minute.

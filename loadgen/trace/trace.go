@@ -182,6 +182,7 @@ func Hash(s string) uint64 {
 	return Mix(h)
 }
 
+// AddrPlus is the address n places after a.
 func AddrPlus(a netip.Addr, n uint32) netip.Addr {
 	b := a.As16()
 	for i, carry := 15, uint64(n); carry > 0 && i >= 0; i-- {

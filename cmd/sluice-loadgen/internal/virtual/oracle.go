@@ -32,6 +32,7 @@ func sourceIndex(s counter.Source) int32 {
 // Epoch is when a workload begins, which has no time of its own.
 var Epoch = time.Unix(1_700_000_000, 0)
 
+// StartOf is when a trace begins: by its log, or else an instant of ours.
 func StartOf(t *trace.Trace) time.Time {
 	if t.Start.IsZero() {
 		return Epoch
@@ -80,6 +81,7 @@ type Oracle struct {
 	news     []judge.InForce
 }
 
+// NewOracle returns one for a trace that is judged in a mode.
 func NewOracle(t *trace.Trace, mode judge.Mode, rule pop.Rule) *Oracle {
 	return &Oracle{
 		limiter: Alone(RoomFor(t), Secret.Phase), rule: RuleOf(rule, mode),
@@ -155,6 +157,7 @@ type Ideal struct {
 	counted, seen limiter.Rule // one counter: it counts every request, or none, because none is answered
 }
 
+// NewIdeal returns the formula of a rule. It keeps s for itself.
 func NewIdeal(s *Oracle, rule pop.Rule) *Ideal {
 	return &Ideal{s, RuleOf(rule, judge.Estimator), limiter.Rule{Counter: rule.Counter, Statuses: []int{200}}}
 }

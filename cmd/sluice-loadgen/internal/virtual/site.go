@@ -39,7 +39,7 @@ type Site struct {
 	faults   []lab.Fault // still to come, the next one first
 	affinity *pop.Affinity
 	trace    *trace.Trace
-	Err      error
+	Err      error // of a fault that could not be done; the run is worth nothing then
 }
 
 // NewSite makes the PoPs of size, without the faults and changes of routes if undisturbed.
@@ -67,6 +67,7 @@ func NewSite(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size, undistu
 	return s, nil
 }
 
+// Limiter is the site as package judge wants it.
 func (s *Site) Limiter() judge.Limiter {
 	return judge.Limiter{Advance: s.advance, Decide: s.decide, InForce: s.news}
 }
@@ -93,6 +94,7 @@ func (s *Site) Counters() (n uint64) {
 	return n
 }
 
+// Commands is how many commands the nodes were sent.
 func (s *Site) Commands() (n uint64) {
 	for _, p := range s.pops {
 		n += p.world.Commands
