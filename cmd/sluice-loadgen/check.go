@@ -60,7 +60,7 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 	if err != nil {
 		return err
 	}
-	if err := told(c); err != nil {
+	if err := printCheck(c); err != nil {
 		return err
 	}
 	return site.Crashed()
@@ -106,11 +106,11 @@ func (f *labFlags) checkRestarts(ctx context.Context, rate float64) error {
 	if err != nil {
 		return err
 	}
-	return told(c)
+	return printCheck(c)
 }
 
-// told prints a check; its error says that it was not kept.
-func told(c *check.Result) error {
+// printCheck prints a check; its error says that it was not kept.
+func printCheck(c *check.Result) error {
 	if _, err := c.WriteTo(os.Stdout); err != nil {
 		return err
 	}
@@ -168,5 +168,5 @@ func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) e
 	if err != nil {
 		return errors.Join(site.Crashed(), err) // that it has gone is why it could not be asked
 	}
-	return told(c)
+	return printCheck(c)
 }

@@ -78,7 +78,7 @@ func (c *clientMix) run(ctx context.Context) {
 				for n := range h.beats(ctx, h.each, 0) {
 					all.Go(func() {
 						v := &client{clientMix: c, clientKind: h}
-						v.visit(n, n)
+						v.send(n, n)
 						v.leave()
 					})
 				}
@@ -89,7 +89,7 @@ func (c *clientMix) run(ctx context.Context) {
 				v := &client{clientMix: c, clientKind: h}
 				defer v.leave()
 				for n := range h.beats(ctx, h.each, h.each*time.Duration(i)/time.Duration(h.clients)) {
-					v.visit(n*h.clients+i, n+i)
+					v.send(n*h.clients+i, n+i)
 				}
 			})
 		}
@@ -116,8 +116,8 @@ type client struct {
 	br   *bufio.Reader
 }
 
-// visit makes as many requests as its kind sends ahead: number says which in all, turn which of this client.
-func (v *client) visit(number, turn int) {
+// send makes as many requests as its kind sends ahead: number says which in all, turn which of this client.
+func (v *client) send(number, turn int) {
 	began := time.Now()
 	var asked []*http.Request
 	for i := range v.ahead {
