@@ -5,22 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"sluice/loadgen"
+	"sluice/cmd/sluice-loadgen/internal/virtual"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
+	"sluice/loadgen/trace"
+	"sluice/loadgen/workload"
 )
 
 // accuracySuite is what the accuracy command measures: traffic, and how much of it.
 type accuracySuite struct {
-	traces      []*loadgen.Trace
+	traces      []*trace.Trace
 	limits      []uint
 	window      time.Duration
 	adversaries []string
@@ -60,7 +66,7 @@ func cmdAccuracy(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%d runs in %v\n", len(reports), time.Since(began).Round(time.Second))
-	if err := toFile(*file, func(w io.Writer) error { return loadgen.WriteJSON(w, reports...) }); err != nil {
+	if err := toFile(*file, func(w io.Writer) error { return report.WriteJSON(w, reports...) }); err != nil {
 		return err
 	}
 	return promises(reports)
@@ -70,7 +76,7 @@ func cmdAccuracy(ctx context.Context, args []string) error {
 func (s *accuracySuite) load(dir string) error {
 	if dir == "" {
 		for _, name := range []string{"mixed", "burst"} {
-			t, err := loadgen.Generate(name, loadgen.WorkloadOptions{Seed: s.seed, Limit: uint32(s.limits[0]), Window: s.window, Duration: 6 * s.window})
+			t, err := workload.Generate(name, workload.Options{Seed: s.seed, Limit: uint32(s.limits[0]), Window: s.window, Duration: 6 * s.window})
 			if err != nil {
 				return err
 			}
@@ -91,7 +97,7 @@ func (s *accuracySuite) load(dir string) error {
 	}
 	slices.Sort(files)
 	for _, file := range files {
-		t, err := loadgen.ReadTrace(loadgen.ReadOptions{Seed: s.seed}, file)
+		t, err := trace.Read(trace.ReadOptions{Seed: s.seed}, file)
 		if err != nil {
 			return err
 		}
@@ -104,22 +110,22 @@ func (s *accuracySuite) load(dir string) error {
 type section struct {
 	title string
 	runs  []accuracyRun
-	print func(w io.Writer, title string, reports []*loadgen.Report)
+	print func(w io.Writer, title string, reports []*report.Report)
 }
 
 type accuracyRun struct {
-	trace    func() (*loadgen.Trace, error)
-	mode     loadgen.Mode
+	trace    func() (*trace.Trace, error)
+	mode     judge.Mode
 	limit    uint
 	estimate string
 	edges    int
 }
 
 func (s *accuracySuite) sections() []section {
-	kept := func(t *loadgen.Trace) func() (*loadgen.Trace, error) {
-		return func() (*loadgen.Trace, error) { return t, nil }
+	kept := func(t *trace.Trace) func() (*trace.Trace, error) {
+		return func() (*trace.Trace, error) { return t, nil }
 	}
-	overTraces := func(mode loadgen.Mode, edges int) (runs []accuracyRun) {
+	overTraces := func(mode judge.Mode, edges int) (runs []accuracyRun) {
 		for _, estimate := range []string{"nearest", "lower"} {
 			for _, t := range s.traces {
 				for _, limit := range s.limits {
@@ -132,23 +138,23 @@ func (s *accuracySuite) sections() []section {
 	var attacks []accuracyRun
 	for _, estimate := range []string{"nearest", "lower"} {
 		for _, name := range s.adversaries {
-			o := loadgen.WorkloadOptions{Seed: s.seed, Limit: uint32(s.limit), Window: s.window, Duration: s.duration}
+			o := workload.Options{Seed: s.seed, Limit: uint32(s.limit), Window: s.window, Duration: s.duration}
 			if s.scale > 1 && name == "below" {
 				o.Rate = 1000
 			}
-			attacks = append(attacks, accuracyRun{func() (*loadgen.Trace, error) { return loadgen.Generate(name, o) }, loadgen.Deployed, s.limit, estimate, 8})
+			attacks = append(attacks, accuracyRun{func() (*trace.Trace, error) { return workload.Generate(name, o) }, judge.Deployed, s.limit, estimate, 8})
 		}
 	}
 	return []section{
-		{"estimator mode, one edge", overTraces(loadgen.Estimator, 1), printTotals},
-		{"deployed mode, one edge", overTraces(loadgen.Deployed, 1), printTotals},
-		{"deployed mode, 8 edges, 4 nodes, 1 ms", overTraces(loadgen.Deployed, 8), printTotals},
+		{"estimator mode, one edge", overTraces(judge.Estimator, 1), printTotals},
+		{"deployed mode, one edge", overTraces(judge.Deployed, 1), printTotals},
+		{"deployed mode, 8 edges, 4 nodes, 1 ms", overTraces(judge.Deployed, 8), printTotals},
 		{"adversaries, deployed mode, 8 edges, 4 nodes, 1 ms", attacks, printAttacks},
 	}
 }
 
 // run makes all runs, as many at once as there are processors, and prints each section when it is complete.
-func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*loadgen.Report, err error) {
+func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*report.Report, err error) {
 	for _, sec := range s.sections() {
 		reports, err := s.runSection(ctx, sec)
 		if err != nil {
@@ -157,8 +163,8 @@ func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*loadgen.Re
 		sec.print(w, sec.title, reports)
 		all = append(all, reports...)
 	}
-	for _, name := range []string{loadgen.PublishedBursty, loadgen.PublishedPoisson} {
-		f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}, mode: loadgen.Estimator.String()}
+	for _, name := range []string{workload.PublishedBursty, workload.PublishedPoisson} {
+		f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}, mode: judge.Estimator.String()}
 		_, rules, err := f.rules()
 		if err != nil {
 			return nil, err
@@ -173,8 +179,8 @@ func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*loadgen.Re
 	return all, nil
 }
 
-func (s *accuracySuite) runSection(ctx context.Context, sec section) ([]*loadgen.Report, error) {
-	reports, errs := make([]*loadgen.Report, len(sec.runs)), make([]error, len(sec.runs))
+func (s *accuracySuite) runSection(ctx context.Context, sec section) ([]*report.Report, error) {
+	reports, errs := make([]*report.Report, len(sec.runs)), make([]error, len(sec.runs))
 	var next, done atomic.Int64
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -190,7 +196,7 @@ func (s *accuracySuite) runSection(ctx context.Context, sec section) ([]*loadgen
 	return reports, errors.Join(append(errs, ctx.Err())...)
 }
 
-func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*loadgen.Report, error) {
+func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*report.Report, error) {
 	t, err := r.trace()
 	if err != nil {
 		return nil, err
@@ -200,7 +206,7 @@ func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*loadgen.Report
 	if err != nil {
 		return nil, err
 	}
-	size := &popFlags{edges: r.edges, rtt: time.Millisecond, perConnection: 20, quiet: true}
+	size := &popFlags{Size: virtual.Size{Edges: r.edges, RTT: time.Millisecond}, perConnection: 20, quiet: true}
 	if err := size.check(); err != nil {
 		return nil, err
 	}
@@ -208,7 +214,7 @@ func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*loadgen.Report
 }
 
 // promises names what was promised without an if, and not kept.
-func promises(reports []*loadgen.Report) (err error) {
+func promises(reports []*report.Report) (err error) {
 	for _, r := range reports {
 		if f := &r.Figures; f.BeyondBound > 0 {
 			err = errors.Join(err, fmt.Errorf("%s%s, limit %d: %d sources were admitted more than the design allows", r.Run.Trace, r.Run.Workload, r.Run.Limit, f.BeyondBound))
@@ -219,4 +225,86 @@ func promises(reports []*loadgen.Report) (err error) {
 		}
 	}
 	return err
+}
+
+// printTotals writes a line for each estimate and trace over all limits, and the totals beside those of two plain counters.
+func printTotals(w io.Writer, title string, reports []*report.Report) {
+	fmt.Fprintf(w, "%s\n", title)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "  estimate\ttrace\trequests\twrong\tlimited\tblocks\tper block\ttwo counters\tratio\tmean gap\tnever over, refused\tover, never refused\tworst window\tbeyond bound\t")
+	var total, line accuracyLine
+	for i, r := range reports {
+		line.add(r)
+		total.add(r)
+		last := i == len(reports)-1
+		if last || name(reports[i+1]) != name(r) || reports[i+1].Run.Estimate != r.Run.Estimate {
+			line.write(t, r.Run.Estimate, name(r))
+			line = accuracyLine{}
+		}
+		if last || reports[i+1].Run.Estimate != r.Run.Estimate {
+			if total.runs > 1 {
+				total.write(t, r.Run.Estimate, "total")
+			}
+			total = accuracyLine{}
+		}
+	}
+	t.Flush()
+	fmt.Fprintln(w)
+}
+
+func name(r *report.Report) string { return r.Run.Trace + r.Run.Workload }
+
+// accuracyLine sums up runs.
+type accuracyLine struct {
+	runs                                     int
+	requests, wrong, limited, blocks, theirs uint64
+	gap                                      float64 // the widest
+	falsePositives, falseNegatives, beyond   int
+	excess                                   uint32
+	margin                                   float64
+}
+
+func (l *accuracyLine) add(r *report.Report) {
+	f := &r.Figures
+	l.runs++
+	l.requests += f.Requests
+	l.wrong += f.Wrong
+	l.limited += f.WronglyLimited
+	l.blocks += f.Blocks
+	l.theirs += r.Baseline.Wrong
+	l.gap = math.Max(l.gap, f.MeanGap)
+	l.falsePositives += f.FalsePositiveSources
+	l.falseNegatives += f.FalseNegativeSources
+	l.margin = math.Max(l.margin, f.FalseNegativeMargin)
+	l.beyond += f.BeyondBound
+	l.excess = max(l.excess, f.WorstExcess)
+}
+
+func (l *accuracyLine) write(w io.Writer, estimate, trace string) {
+	ratio, perBlock, missed := "-", "-", fmt.Sprint(l.falseNegatives)
+	if l.wrong > 0 {
+		ratio = fmt.Sprintf("1/%.1f", float64(l.theirs)/float64(l.wrong))
+	}
+	if l.blocks > 0 {
+		perBlock = fmt.Sprintf("%.4f", float64(l.wrong)/float64(l.blocks))
+	}
+	if l.falseNegatives > 0 {
+		missed += fmt.Sprintf(", by %.1f %%", 100*l.margin)
+	}
+	fmt.Fprintf(w, "  %s\t%s\t%d\t%d\t%d\t%d\t%s\t%d\t%s\t%.3f %%\t%d\t%s\t+%d\t%d\t\n", estimate, trace, l.requests, l.wrong, l.limited, l.blocks,
+		perBlock, l.theirs, ratio, 100*l.gap, l.falsePositives, missed, l.excess, l.beyond)
+}
+
+// printAttacks writes a line for each attack.
+func printAttacks(w io.Writer, title string, reports []*report.Report) {
+	fmt.Fprintf(w, "%s\n", title)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "  estimate\tattack\tlimit\tworst window\tallowed\tbeyond\twrong\ttwo counters\tblocks\tgood refused\tsharing an abuser's source\tfirst edge p99\tevery edge p99\t")
+	for _, r := range reports {
+		f := &r.Figures
+		fmt.Fprintf(t, "  %s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f ms\t%.1f ms\t\n", r.Run.Estimate, name(r), r.Run.Limit, f.WorstWindow, f.Bound, f.BeyondBound,
+			f.Wrong, r.Baseline.Wrong, f.Blocks, f.RefusedGood, f.Collateral, 1000*f.TimeToBlock.FirstEdge.P99, 1000*f.TimeToBlock.EveryEdge.P99)
+	}
+	t.Flush()
+	fmt.Fprintln(w)
 }

@@ -2,13 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"sluice/loadgen"
+	"sluice/loadgen/check"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/lab"
+	"sluice/loadgen/replay"
+	"sluice/loadgen/trace"
 	"sluice/pop"
 )
 
@@ -34,7 +39,7 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 	case "slow", "bodies", "descriptors":
 		return f.checkFront(ctx, rule, traffic.seed)
 	}
-	lab, err := f.lab(rule, loadgen.Deployed, send.carrier)
+	lab, err := f.lab(rule, judge.Deployed, send.carrier)
 	if err != nil {
 		return err
 	}
@@ -43,26 +48,26 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 		return err
 	}
 	defer site.Stop()
-	var c *loadgen.Check
+	var c *check.Result
 	switch f.check {
 	case "quiet":
-		c, err = site.CheckQuiet(ctx, 5*time.Second)
+		c, err = check.Quiet(ctx, site, 5*time.Second)
 	case "shared":
-		c, err = site.CheckShared(ctx, 500*time.Millisecond)
+		c, err = check.Shared(ctx, site, 500*time.Millisecond)
 	case "soak":
 		c, err = f.soak(ctx, site, rule, send, traffic)
 	}
 	if err != nil {
 		return err
 	}
-	if err := told(c); err != nil {
+	if err := printCheck(c); err != nil {
 		return err
 	}
 	return site.Crashed()
 }
 
 // soak runs rounds of a workload, a minute each unless told otherwise, with a fault in each.
-func (f *labFlags) soak(ctx context.Context, site *loadgen.Site, rule pop.Rule, send *sendFlags, traffic *traceFlags) (*loadgen.Check, error) {
+func (f *labFlags) soak(ctx context.Context, site *lab.Site, rule pop.Rule, send *sendFlags, traffic *traceFlags) (*check.Result, error) {
 	if traffic.duration == 0 {
 		traffic.duration = time.Minute
 	}
@@ -74,14 +79,14 @@ func (f *labFlags) soak(ctx context.Context, site *loadgen.Site, rule pop.Rule, 
 		return nil, err
 	}
 	seed := traffic.seed
-	return site.CheckSoak(ctx, loadgen.Soak{
+	return check.Soak{
 		Rounds: f.times, Length: traffic.duration, Seed: seed,
-		Replay: loadgen.Replay{Affinity: affinity.PoP, PerConnection: send.perConnection, Seed: seed, Speed: send.speed},
-		Trace: func(round int) (*loadgen.Trace, error) {
+		Replay: replay.Replay{Affinity: affinity.PoP, PerConnection: send.perConnection, Seed: seed, Speed: send.speed},
+		Trace: func(round int) (*trace.Trace, error) {
 			traffic.seed = seed + uint64(round)
 			return traffic.load(rule.Counter.Limit, rule.Counter.Window, f.edges)
 		},
-	})
+	}.Run(ctx, site)
 }
 
 // checkRestarts restarts edges of its own under load.
@@ -92,7 +97,7 @@ func (f *labFlags) checkRestarts(ctx context.Context, rate float64) error {
 	if rate < 100 || rate > 100_000 || f.times < 1 {
 		return usagef("--check %s: --rate %v, --times %d: want 100 to 100,000 requests a second and at least one restart", f.check, rate, f.times)
 	}
-	r := loadgen.Restarts{Sluice: f.sluice, Times: f.times, Rate: int(rate), Log: logLine}
+	r := check.Restarts{Sluice: f.sluice, Times: f.times, Rate: int(rate), Log: logLine}
 	run := r.Upgrades
 	if f.check == "restarts" {
 		run = r.Rolling
@@ -101,11 +106,11 @@ func (f *labFlags) checkRestarts(ctx context.Context, rate float64) error {
 	if err != nil {
 		return err
 	}
-	return told(c)
+	return printCheck(c)
 }
 
-// told prints a check; its error says that it was not kept.
-func told(c *loadgen.Check) error {
+// printCheck prints a check; its error says that it was not kept.
+func printCheck(c *check.Result) error {
 	if _, err := c.WriteTo(os.Stdout); err != nil {
 		return err
 	}
@@ -121,4 +126,47 @@ func logLine(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", a
 func oneOf(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// checkFront checks what clients can do to one edge by itself, with a rule that nobody reaches.
+func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) error {
+	l, err := f.lab(rule, judge.Deployed, replay.Loopback)
+	if err != nil {
+		return err
+	}
+	l.PoPs, l.Edges, l.Memcached, l.Twemproxy, l.Rule.Limit = 1, 1, 0, false, 1_000_000_000
+	var run func(*lab.Site) (*check.Result, error)
+	switch f.check {
+	case "slow":
+		scale := check.SlowScales(f.short)
+		l.Limits = scale.Limits()
+		run = func(s *lab.Site) (*check.Result, error) { return check.Slow(ctx, s, scale) }
+	case "bodies":
+		origin, err := check.StartBodyOrigin()
+		if err != nil {
+			return err
+		}
+		defer origin.Stop()
+		l.Before = origin.Addr
+		exchanges, largest := 200, int64(64<<20)
+		if f.short {
+			exchanges, largest = 40, 4<<20
+		}
+		run = func(s *lab.Site) (*check.Result, error) {
+			return check.Bodies(ctx, s, origin, exchanges, largest, seed)
+		}
+	case "descriptors":
+		l.Descriptors = check.FewDescriptors
+		run = func(s *lab.Site) (*check.Result, error) { return check.Descriptors(ctx, s) }
+	}
+	site, err := l.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer site.Stop()
+	c, err := run(site)
+	if err != nil {
+		return errors.Join(site.Crashed(), err) // that it has gone is why it could not be asked
+	}
+	return printCheck(c)
 }

@@ -9,7 +9,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/loadgen"
+	"sluice/cmd/sluice-loadgen/internal/virtual"
+	"sluice/loadgen/design"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
+	"sluice/loadgen/trace"
 	"sluice/pop"
 )
 
@@ -18,9 +22,9 @@ func cmdCompare(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("compare", pflag.ContinueOnError)
 	trace, rule, out := addTrace(flags), addRule(flags), addOutput(flags)
 	size := new(popFlags)
-	flags.IntVar(&size.edges, "edges", 8, "edges that count together")
-	flags.IntVar(&size.nodes, "memcached", 0, "memcached nodes of Sluice; 0: one for every two edges")
-	flags.DurationVar(&size.rtt, "rtt", time.Millisecond, "`TIME` from an edge to the store and back")
+	flags.IntVar(&size.Edges, "edges", 8, "edges that count together")
+	flags.IntVar(&size.Nodes, "memcached", 0, "memcached nodes of Sluice; 0: one for every two edges")
+	flags.DurationVar(&size.RTT, "rtt", time.Millisecond, "`TIME` from an edge to the store and back")
 	flags.IntVar(&size.perConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
 	sync := flags.Duration("sync", time.Second, "how `OFTEN` the design that syncs periodically does")
 	lease := flags.Uint32("lease", 0, "requests that the design with reservations reserves at once; 0: a tenth of the limit")
@@ -40,15 +44,15 @@ func cmdCompare(ctx context.Context, args []string) error {
 	if *lease > rules[0].Counter.Limit {
 		return usagef("--lease %d: want at most the limit, %d", *lease, rules[0].Counter.Limit)
 	}
-	var reports []*loadgen.Report
+	var reports []*report.Report
 	for len(rules) > 0 { // limit by limit: those of one limit differ in their estimate
 		same := rules[:len(rule.estimates)]
 		rules = rules[len(same):]
-		t, err := trace.load(same[0].Counter.Limit, same[0].Counter.Window, size.edges)
+		t, err := trace.load(same[0].Counter.Limit, same[0].Counter.Window, size.Edges)
 		if err != nil {
 			return err
 		}
-		report, err := compare(ctx, t, mode, same, size, loadgen.DesignOptions{SyncEvery: *sync, Lease: *lease})
+		report, err := compare(ctx, t, mode, same, size, design.Options{SyncEvery: *sync, Lease: *lease})
 		if err != nil {
 			return err
 		}
@@ -58,9 +62,9 @@ func cmdCompare(ctx context.Context, args []string) error {
 }
 
 // compare runs the designs of others, and Sluice under each of the rules, which differ in their estimate alone.
-func compare(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) (*loadgen.Report, error) {
+func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlags, d design.Options) (*report.Report, error) {
 	began := time.Now()
-	if mode == loadgen.Estimator { // nobody is blocked, by no edge and not by the PoP
+	if mode == judge.Estimator { // nobody is blocked, by no edge and not by the PoP
 		rules = slices.Clone(rules)
 		for i := range rules {
 			rules[i].Timeout = 0
@@ -68,22 +72,22 @@ func compare(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rules []p
 	}
 	rule := rules[0]
 	d.Mode, d.Limit, d.Window, d.Timeout = mode, rule.Counter.Limit, rule.Counter.Window, rule.Timeout
-	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.edges, size.rtt, rule.Counter.SubWindows
-	o := loadgen.JudgeOptions{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout}
+	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.Edges, size.RTT, rule.Counter.SubWindows
+	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout}
 
-	report := &loadgen.Report{}
-	report.Run.Command = "compare"
-	report.Run.Describe(t)
-	report.Run.Mode, report.Run.Limit, report.Run.Window = mode.String(), d.Limit, loadgen.Seconds(d.Window)
-	report.Run.SubWindows, report.Run.Estimate = d.SubWindows, rule.Counter.Estimate.String()
-	report.Run.MitigationTimeout = loadgen.Seconds(d.Timeout)
-	report.Run.Edges, report.Run.Nodes, report.Run.RoundTrip = size.edges, size.nodes, loadgen.Seconds(size.rtt)
-	report.Run.PerConnection = size.perConnection
-	report.SetNames(t)
+	r := &report.Report{}
+	r.Run.Command = "compare"
+	r.Run.Describe(t)
+	r.Run.Mode, r.Run.Limit, r.Run.Window = mode.String(), d.Limit, report.Seconds(d.Window)
+	r.Run.SubWindows, r.Run.Estimate = d.SubWindows, rule.Counter.Estimate.String()
+	r.Run.MitigationTimeout = report.Seconds(d.Timeout)
+	r.Run.Edges, r.Run.Nodes, r.Run.RoundTrip = size.Edges, size.Nodes, report.Seconds(size.RTT)
+	r.Run.PerConnection = size.perConnection
+	r.SetNames(t)
 
-	base, worst := loadgen.Baseline(t, mode, o)
-	report.Baseline = &base
-	entries, err := contenders(t, mode, rules, size, d)
+	base, worst := judge.Baseline(t, mode, o)
+	r.Baseline = &base
+	entries, err := allDesigns(t, mode, rules, size, d)
 	if err != nil {
 		return nil, err
 	}
@@ -91,15 +95,15 @@ func compare(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rules []p
 	bar := progress(len(entries)*len(t.Requests), fmt.Sprintf("limit %d", d.Limit))
 	defer bar.Finish()
 	for i, c := range entries {
-		if mode == loadgen.Estimator && c.Uncounted {
+		if mode == judge.Estimator && c.Uncounted {
 			left++
 			continue
 		}
 		bar.Describe(fmt.Sprintf("limit %d, %s", d.Limit, c.Name))
-		v := loadgen.VirtualOptions{Edges: size.edges, PerConnection: size.perConnection, Seed: t.Seed,
+		v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.perConnection, Seed: t.Seed,
 			Progress: func(done int) { bar.Set(i*len(t.Requests) + done) }}
 		judge := o
-		main := c.Name == ours(rule, size.edges)
+		main := c.Name == ours(rule, size.Edges)
 		if main {
 			judge.Watch = worst
 		}
@@ -107,17 +111,17 @@ func compare(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rules []p
 		if err != nil {
 			return nil, err
 		}
-		report.Designs = append(report.Designs, design)
+		r.Designs = append(r.Designs, design)
 		if main {
-			report.Figures = design.Figures
+			r.Figures = design.Figures
 		}
 	}
 	if left > 0 {
-		report.Run.Notes = append(report.Run.Notes,
+		r.Run.Notes = append(r.Run.Notes,
 			fmt.Sprintf("%d designs have no estimate of the requests in a window and are left out; --mode deployed has them", left))
 	}
-	report.Run.Took = loadgen.Seconds(time.Since(began))
-	return report, nil
+	r.Run.Took = report.Seconds(time.Since(began))
+	return r, nil
 }
 
 // ours is how the limiter is called in the table.
@@ -128,47 +132,43 @@ func ours(r pop.Rule, edges int) string {
 	return fmt.Sprintf("Sluice, %v, %d edges", r.Counter.Estimate, edges)
 }
 
-// contenders is all designs: of each kind, those of others and then ours.
-func contenders(t *loadgen.Trace, mode loadgen.Mode, rules []pop.Rule, size *popFlags, d loadgen.DesignOptions) ([]loadgen.Contender, error) {
-	var alone, together []loadgen.Contender
+// allDesigns is all designs: of each kind, those of others and then ours.
+func allDesigns(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlags, d design.Options) ([]design.Design, error) {
+	var alone, together []design.Design
 	for _, rule := range rules {
-		alone = append(alone, loadgen.Contender{
-			Name: ours(rule, 1), Kind: loadgen.Algorithm,
+		alone = append(alone, design.Design{
+			Name: ours(rule, 1), Kind: design.Algorithm,
 			About: "the limiter itself; its bytes are those of its tables, with the names of sources",
-			Start: func() (loadgen.Limiter, func() loadgen.Cost) {
-				s := newSolo(t, mode, rule)
-				return s.judged(), func() loadgen.Cost {
-					return loadgen.Cost{Bytes: counterBytes * uint64(s.limiter.Counters.Stats().Counters)}
+			Start: func() (judge.Limiter, func() design.Cost) {
+				s := virtual.NewOracle(t, mode, rule)
+				return s.Limiter(), func() design.Cost {
+					return design.Cost{Bytes: counterBytes * s.Counters()}
 				}
 			},
 		})
-		if size.edges == 1 {
+		if size.Edges == 1 {
 			continue
 		}
-		if _, err := newVirtualSite(t, mode, rule, size, true); err != nil {
+		if _, err := virtual.NewSite(t, mode, rule, &size.Size, true); err != nil {
 			return nil, err
 		}
-		together = append(together, loadgen.Contender{
-			Name: ours(rule, size.edges), Kind: loadgen.Coordination,
+		together = append(together, design.Design{
+			Name: ours(rule, size.Edges), Kind: design.Coordination,
 			About: "edges decide from memory; what gathers in a round trip is the next report, its answer the total of all edges",
-			Start: func() (loadgen.Limiter, func() loadgen.Cost) {
-				s, err := newVirtualSite(t, mode, rule, size, true)
+			Start: func() (judge.Limiter, func() design.Cost) {
+				s, err := virtual.NewSite(t, mode, rule, &size.Size, true)
 				if err != nil {
 					panic(err) // it could be made a moment ago
 				}
-				return s.limiter(), func() loadgen.Cost {
-					c := loadgen.Cost{Commands: s.commands(), Bytes: groupBytes(rule) * uint64(len(t.Sources))}
-					for _, e := range s.pops[0].world.Edges {
-						c.Bytes += counterBytes * uint64(e.Counters.Stats().Counters)
-					}
-					return c
+				return s.Limiter(), func() design.Cost {
+					return design.Cost{Commands: s.Commands(), Bytes: groupBytes(rule)*uint64(len(t.Sources)) + counterBytes*s.Counters()}
 				}
 			},
 		})
 	}
-	var all []loadgen.Contender
-	for _, c := range loadgen.Designs(d) {
-		if c.Kind == loadgen.Coordination && len(alone) > 0 {
+	var all []design.Design
+	for _, c := range design.All(d) {
+		if c.Kind == design.Coordination && len(alone) > 0 {
 			all, alone = append(all, alone...), nil
 		}
 		all = append(all, c)

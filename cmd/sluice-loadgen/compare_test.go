@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/loadgen"
+	"sluice/loadgen/design"
+	"sluice/loadgen/report"
 )
 
 // runJSON runs a command line that writes JSON, and reads it.
@@ -30,9 +31,9 @@ func runJSON(t *testing.T, line string, to any) {
 
 func TestCompare(t *testing.T) {
 	for _, mode := range []string{"deployed", "estimator"} {
-		var r loadgen.Report
+		var r report.Report
 		runJSON(t, "compare --workload onoff --limit 20 --window 10s --mitigation-timeout 10s --duration 40s --edges 3 --estimate nearest,lower --mode "+mode, &r)
-		designs := make(map[string]loadgen.Design)
+		designs := make(map[string]design.Result)
 		for _, d := range r.Designs {
 			if _, twice := designs[d.Name]; twice {
 				t.Errorf("%s: %s is there twice", mode, d.Name)
@@ -52,7 +53,7 @@ func TestCompare(t *testing.T) {
 		if together.Figures.Requests == 0 || together.Figures.Wrong != r.Figures.Wrong || together.Figures.Wrong >= alone.Figures.Wrong {
 			t.Errorf("%s: ours %+v, alone %+v", mode, together.Figures, alone.Figures)
 		}
-		if lower := designs["Sluice, lower"]; lower.Figures.WronglyLimited != 0 || lower.Kind != loadgen.Algorithm {
+		if lower := designs["Sluice, lower"]; lower.Figures.WronglyLimited != 0 || lower.Kind != design.Algorithm {
 			t.Errorf("%s: %+v", mode, lower)
 		}
 		if blocked := together.Figures.Blocks > 0 && together.Figures.Mitigated > 0; together.Figures.Refused == 0 || blocked != (mode == "deployed") {
@@ -63,7 +64,7 @@ func TestCompare(t *testing.T) {
 
 // TestCompareOneEdge has nobody to coordinate with.
 func TestCompareOneEdge(t *testing.T) {
-	var r struct{ Runs []loadgen.Report }
+	var r struct{ Runs []report.Report }
 	runJSON(t, "compare --workload constant --limit 20,40 --window 10s --duration 20s --rate 40 --edges 1", &r)
 	if len(r.Runs) != 2 {
 		t.Fatalf("%d reports, want one for each limit", len(r.Runs))

@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/loadgen"
+	"sluice/loadgen/report"
+	"sluice/loadgen/trace"
+	"sluice/loadgen/workload"
 )
 
 // traceFlags say which requests a subcommand works on.
@@ -43,7 +45,7 @@ func addWorkload(flags *pflag.FlagSet, f *traceFlags) {
 
 func workloadHelp() string {
 	var lines []string
-	for _, w := range loadgen.Workloads() {
+	for _, w := range workload.List() {
 		lines = append(lines, fmt.Sprintf("%-12s %s", w.Name, w.About))
 	}
 	return strings.Join(lines, "\n")
@@ -51,16 +53,16 @@ func workloadHelp() string {
 
 // load reads or makes the trace. Limit and window are what a workload plays against, edges how many it may meet. With both
 // a trace and a workload, the workload plays over the trace.
-func (f *traceFlags) load(limit uint32, window time.Duration, edges int) (*loadgen.Trace, error) {
+func (f *traceFlags) load(limit uint32, window time.Duration, edges int) (*trace.Trace, error) {
 	if len(f.files) == 0 && f.workload == "" {
 		return nil, usagef("no traffic: give --trace FILE or --workload NAME")
 	}
 	if f.duration < 0 || f.rate < 0 {
 		return nil, usagef("--duration %v, --rate %v: must not be negative", f.duration, f.rate)
 	}
-	var traces []*loadgen.Trace
+	var traces []*trace.Trace
 	if len(f.files) > 0 {
-		o := loadgen.ReadOptions{Fold: f.fold, Seed: f.seed}
+		o := trace.ReadOptions{Fold: f.fold, Seed: f.seed}
 		var err error
 		if o.From, o.FoldFrom, err = f.instant("--from", f.from); err != nil {
 			return nil, err
@@ -68,7 +70,7 @@ func (f *traceFlags) load(limit uint32, window time.Duration, edges int) (*loadg
 		if o.To, o.FoldTo, err = f.instant("--to", f.to); err != nil {
 			return nil, err
 		}
-		t, err := loadgen.ReadTrace(o, f.files...)
+		t, err := trace.Read(o, f.files...)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +79,7 @@ func (f *traceFlags) load(limit uint32, window time.Duration, edges int) (*loadg
 		return nil, usagef("--from, --to and --fold choose from a trace, and there is none")
 	}
 	if f.workload != "" {
-		t, err := loadgen.Generate(f.workload, loadgen.WorkloadOptions{
+		t, err := workload.Generate(f.workload, workload.Options{
 			Seed: f.seed, Limit: limit, Window: window, Duration: f.duration, Rate: f.rate, Edges: edges,
 		})
 		if err != nil {
@@ -88,7 +90,7 @@ func (f *traceFlags) load(limit uint32, window time.Duration, edges int) (*loadg
 	if len(traces) == 1 {
 		return traces[0], nil
 	}
-	return loadgen.Merge(traces...), nil
+	return trace.Merge(traces...), nil
 }
 
 // instant reads an instant, or a time of day where days are folded.
@@ -126,14 +128,14 @@ func addOutput(flags *pflag.FlagSet) *outputFlags {
 }
 
 // write writes reports to standard output and to the files asked for.
-func (f *outputFlags) write(stdout io.Writer, reports ...*loadgen.Report) error {
-	if err := loadgen.WriteText(stdout, reports...); err != nil {
+func (f *outputFlags) write(stdout io.Writer, reports ...*report.Report) error {
+	if err := report.WriteText(stdout, reports...); err != nil {
 		return err
 	}
-	if err := toFile(f.json, func(w io.Writer) error { return loadgen.WriteJSON(w, reports...) }); err != nil {
+	if err := toFile(f.json, func(w io.Writer) error { return report.WriteJSON(w, reports...) }); err != nil {
 		return err
 	}
-	return toFile(f.html, func(w io.Writer) error { return loadgen.WriteHTML(w, reports...) })
+	return toFile(f.html, func(w io.Writer) error { return report.WriteHTML(w, reports...) })
 }
 
 // toFile writes a file, or nothing where no name is given.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/loadgen"
+	"sluice/loadgen/trace"
 )
 
 // cmdGenerate writes a trace from a named workload and a seed, or rewrites a trace in another format.
@@ -42,21 +42,21 @@ func cmdGenerate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	trace, err := traffic.load(*limit, *window, *edges)
+	t, err := traffic.load(*limit, *window, *edges)
 	if err != nil {
 		return err
 	}
-	trace = trace.Speed(*speed)
+	t = t.Speed(*speed)
 	if *out == "" {
-		return loadgen.WriteTrace(os.Stdout, trace, format)
+		return trace.Write(os.Stdout, t, format)
 	}
 	err = toFile(*out, func(w io.Writer) error {
 		if !strings.HasSuffix(strings.ToLower(*out), ".gz") {
-			return loadgen.WriteTrace(w, trace, format)
+			return trace.Write(w, t, format)
 		}
 		b := bufio.NewWriter(w)
 		z := gzip.NewWriter(b)
-		if err := loadgen.WriteTrace(z, trace, format); err != nil {
+		if err := trace.Write(z, t, format); err != nil {
 			return err
 		}
 		if err := z.Close(); err != nil {
@@ -67,21 +67,21 @@ func cmdGenerate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "%s: %d requests of %d sources over %v\n", *out, len(trace.Requests), len(trace.Sources),
-		trace.Duration().Round(time.Second/10))
+	fmt.Fprintf(os.Stderr, "%s: %d requests of %d sources over %v\n", *out, len(t.Requests), len(t.Sources),
+		t.Duration().Round(time.Second/10))
 	return nil
 }
 
 // formatOf is the format that a file's ending asks for.
-func formatOf(name string) (loadgen.Format, error) {
+func formatOf(name string) (trace.Format, error) {
 	base := strings.TrimSuffix(strings.ToLower(filepath.Base(name)), ".gz")
 	switch ext := filepath.Ext(base); {
 	case name == "", ext == ".jsonl", ext == ".ndjson":
-		return loadgen.JSONL, nil
+		return trace.JSONL, nil
 	case ext == ".csv":
-		return loadgen.CSV, nil
+		return trace.CSV, nil
 	case ext == ".log":
-		return loadgen.CLF, nil
+		return trace.CLF, nil
 	}
 	return 0, usagef("--out %s: want a name that ends in .jsonl, .csv or .log, and .gz after it to compress", name)
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +15,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/counter"
-	"sluice/loadgen"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/lab"
+	"sluice/loadgen/replay"
+	"sluice/loadgen/report"
 	"sluice/pop"
 )
 
@@ -83,7 +87,7 @@ func cmdLab(ctx context.Context, args []string) error {
 		return f.runCheck(ctx, rules[0], send, traffic)
 	}
 
-	var reports []*loadgen.Report
+	var reports []*report.Report
 	var unsound error
 	for _, r := range rules {
 		l := &live{command: "lab", mode: mode, rule: r, send: send, edges: slices.Repeat([]int{f.edges}, f.pops), nodes: f.nodes}
@@ -145,15 +149,15 @@ func (f *labFlags) complete() error {
 }
 
 // lab is the site for a rule.
-func (f *labFlags) lab(rule pop.Rule, mode loadgen.Mode, carrier loadgen.Carrier) (loadgen.Lab, error) {
+func (f *labFlags) lab(rule pop.Rule, mode judge.Mode, carrier replay.Carrier) (lab.Lab, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return loadgen.Lab{}, err
+		return lab.Lab{}, err
 	}
-	return loadgen.Lab{
+	return lab.Lab{
 		PoPs: f.pops, Edges: f.edges, Memcached: f.nodes, Twemproxy: f.twemproxy,
 		Sluice: f.sluice, Origin: []string{self, "origin"}, Secret: labSecret, Carrier: carrier,
-		Rule: loadgen.LabRule{
+		Rule: lab.Rule{
 			Limit: rule.Counter.Limit, Window: rule.Counter.Window, MitigationTimeout: rule.Timeout,
 			SubWindows: rule.Counter.SubWindows, Estimate: rule.Counter.Estimate.String(), OnStoreFailure: f.posture, Mode: mode,
 		},
@@ -162,7 +166,7 @@ func (f *labFlags) lab(rule pop.Rule, mode loadgen.Mode, carrier loadgen.Carrier
 }
 
 // run makes one run. A report comes with an error where the run can be judged but was not sound.
-func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadgen.Fault) (*loadgen.Report, error) {
+func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []lab.Fault) (*report.Report, error) {
 	lab, err := f.lab(l.rule, l.mode, l.send.carrier)
 	if err != nil {
 		return nil, err
@@ -173,7 +177,7 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadg
 	}
 	defer site.Stop()
 	m := newMeter("lab", len(l.trace.Requests))
-	out, err := site.Run(ctx, loadgen.Replay{
+	out, err := site.Run(ctx, replay.Replay{
 		Affinity: l.affinity.PoP, PerConnection: l.send.perConnection, Seed: seed, Progress: m.show,
 	}, l.trace, faults)
 	m.done()
@@ -188,7 +192,7 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []loadg
 }
 
 // labNotes is what was seen from inside.
-func labNotes(out *loadgen.LabOutcome) []string {
+func labNotes(out *lab.Outcome) []string {
 	var notes []string
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(out.TierOps)) {
@@ -220,4 +224,26 @@ func labNotes(out *loadgen.LabOutcome) []string {
 		verdict = "balance: OFF"
 	}
 	return append(notes, verdict)
+}
+
+// demonstrate sets what the command line left open to a mixed attack of 25 s on what can be had here: two memcached nodes
+// and three edges, or, without a memcached, one edge that counts alone.
+func (f *labFlags) demonstrate(flags *pflag.FlagSet) error {
+	settings := [][2]string{
+		{"workload", "mixed"}, {"duration", "25s"}, {"limit", "60"}, {"window", "5s"}, {"mitigation-timeout", "5s"},
+		{"html", "report.html"}, {"edges", "3"}, {"memcached", "2"},
+	}
+	if _, err := exec.LookPath("memcached"); err != nil && !flags.Changed("memcached") {
+		fmt.Fprintln(os.Stderr, "there is no memcached on the PATH: one edge with the embedded tier instead of three that share two nodes")
+		settings = append(settings[:len(settings)-2], [][2]string{{"edges", "1"}, {"memcached", "0"}}...)
+	}
+	for _, s := range settings {
+		if s[0] == "workload" && flags.Changed("trace") || flags.Changed(s[0]) {
+			continue
+		}
+		if err := flags.Set(s[0], s[1]); err != nil {
+			return fmt.Errorf("demo: --%s %s: %w", s[0], s[1], err)
+		}
+	}
+	return nil
 }

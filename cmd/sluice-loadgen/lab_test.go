@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/loadgen"
+	"sluice/loadgen/judge"
 )
 
 // built is where the edge and the load generator are, once a test has wanted them.
@@ -193,7 +193,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var report struct{ Figures loadgen.Figures }
+	var report struct{ Figures judge.Figures }
 	if err := json.Unmarshal(b, &report); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -10,8 +9,12 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
-	"sluice/loadgen"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/replay"
+	"sluice/loadgen/report"
+	"sluice/loadgen/trace"
 	"sluice/pop"
 )
 
@@ -20,7 +23,7 @@ type sendFlags struct {
 	speed         float64
 	perConnection int
 	source        string
-	carrier       loadgen.Carrier
+	carrier       replay.Carrier
 }
 
 func addSend(flags *pflag.FlagSet) *sendFlags {
@@ -39,7 +42,7 @@ func (f *sendFlags) check() (err error) {
 	if f.perConnection < 1 {
 		return usagef("--per-connection %d: want at least 1", f.perConnection)
 	}
-	if f.carrier, err = loadgen.ParseCarrier(f.source); err != nil {
+	if f.carrier, err = replay.ParseCarrier(f.source); err != nil {
 		return usagef("--%v", err)
 	}
 	return nil
@@ -47,7 +50,7 @@ func (f *sendFlags) check() (err error) {
 
 // trace reads or makes the trace, in the time of the run. What a workload plays against is the edge's rule as the trace
 // sees it: a window longer by the speed.
-func (f *sendFlags) trace(traffic *traceFlags, rule pop.Rule, edges int) (*loadgen.Trace, error) {
+func (f *sendFlags) trace(traffic *traceFlags, rule pop.Rule, edges int) (*trace.Trace, error) {
 	t, err := traffic.load(rule.Counter.Limit, time.Duration(float64(rule.Counter.Window)*f.speed), edges)
 	if err != nil {
 		return nil, err
@@ -58,13 +61,13 @@ func (f *sendFlags) trace(traffic *traceFlags, rule pop.Rule, edges int) (*loadg
 // live is a run against real edges, and all that is needed to judge it.
 type live struct {
 	command string
-	mode    loadgen.Mode
+	mode    judge.Mode
 	rule    pop.Rule
 	phase   func(counter.Source) uint16 // when windows of sources begin; nil: all on the clock's
 	send    *sendFlags
-	trace   *loadgen.Trace // in the time of the run
-	edges   []int          // of each PoP; at most 64 in all
-	nodes   int            // of each PoP
+	trace   *trace.Trace // in the time of the run
+	edges   []int        // of each PoP; at most 64 in all
+	nodes   int          // of each PoP
 
 	affinity *pop.Affinity
 }
@@ -74,42 +77,37 @@ type live struct {
 const slack = time.Millisecond
 
 // judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge.
-func (l *live) judge(out *loadgen.Outcome, inForce []loadgen.InForce) *loadgen.Report {
-	o := loadgen.JudgeOptions{
+func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Report {
+	o := judge.Options{
 		Limit: l.rule.Counter.Limit, Window: l.rule.Counter.Window, Timeout: l.rule.Timeout, Slack: slack,
-		Reach: reach(l.trace, l.affinity, l.edges),
+		Reach: virtual.Reach(l.trace, l.affinity, l.edges),
 	}
 	for _, n := range l.edges {
 		o.Edges += n
 	}
-	base, worst := loadgen.Baseline(l.trace, l.mode, o)
+	base, worst := judge.Baseline(l.trace, l.mode, o)
 	o.Watch = worst
-	perfect := &solo{start: out.Start, limiter: alone(roomFor(l.trace), l.phase)}
-	for _, a := range out.Addresses {
-		perfect.sources = append(perfect.sources, sourceOf(a))
-	}
-	o.Ideal = newIdeal(perfect, l.rule).over
+	perfect := virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.trace), l.phase)
+	o.Ideal = virtual.NewIdeal(perfect, l.rule).Over
 
-	report := &loadgen.Report{Baseline: &base, Figures: loadgen.Judge(l.mode, o, out.Decisions, inForce)}
+	found := &report.Report{Baseline: &base, Figures: judge.Judge(l.mode, o, out.Decisions, inForce)}
 	late := out.Late()
-	report.Figures.SendError = &late
-	r := &report.Run
+	found.Figures.SendError = &late
+	r := &found.Run
 	r.Describe(l.trace)
-	r.Duration = loadgen.Seconds(float64(l.trace.Duration()) * l.send.speed)
+	r.Duration = report.Seconds(float64(l.trace.Duration()) * l.send.speed)
 	r.Command, r.Mode = l.command, l.mode.String()
-	r.Limit, r.Window, r.MitigationTimeout = o.Limit, loadgen.Seconds(o.Window), loadgen.Seconds(o.Timeout)
+	r.Limit, r.Window, r.MitigationTimeout = o.Limit, report.Seconds(o.Window), report.Seconds(o.Timeout)
 	r.SubWindows, r.Estimate = l.rule.Counter.SubWindows, l.rule.Counter.Estimate.String()
 	r.PoPs, r.Edges, r.Nodes = len(l.edges), slices.Max(l.edges), l.nodes
 	r.PerConnection, r.Speed, r.Carrier = l.send.perConnection, l.send.speed, l.send.carrier.String()
-	r.Took = loadgen.Seconds(out.Took)
+	r.Took = report.Seconds(out.Took)
 	r.Notes = append(r.Notes, clientNotes(out)...)
-	return report
+	return found
 }
 
-func sourceOf(a netip.Addr) counter.Source { return counter.SourceOf(a, 32, 64) }
-
 // clientNotes is what the load generator saw on the wire.
-func clientNotes(out *loadgen.Outcome) []string {
+func clientNotes(out *replay.Outcome) []string {
 	at := func(q float64) time.Duration {
 		return time.Duration(out.Latency.ValueAtPercentile(q)).Round(time.Microsecond)
 	}
@@ -142,7 +140,7 @@ func newMeter(what string, total int) *meter {
 	return &meter{bar: progress(total, what)}
 }
 
-func (m *meter) show(p loadgen.Progress) {
+func (m *meter) show(p replay.Progress) {
 	if m.bar != nil {
 		m.bar.Describe(fmt.Sprintf("%v of %v, %d refused, %d failed", p.Elapsed.Round(time.Second), p.Total.Round(time.Second), p.Refused, p.Failed))
 		m.bar.Set(p.Sent)

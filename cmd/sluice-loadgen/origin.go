@@ -9,14 +9,14 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/loadgen"
+	"sluice/loadgen/origin"
 )
 
 // cmdOrigin serves until it is told to end.
 func cmdOrigin(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("origin", pflag.ContinueOnError)
-	listen := flags.String("listen", "127.0.0.1:3000", "`ADDRESS` to serve on; GET "+loadgen.OriginStatsPath+" tells what it received, by source")
-	var o loadgen.Origin
+	listen := flags.String("listen", "127.0.0.1:3000", "`ADDRESS` to serve on; GET "+origin.StatsPath+" tells what it received, by source")
+	var o origin.Server
 	flags.IntVar(&o.Status, "status", 200, "of every answer")
 	flags.IntVar(&o.Size, "size", 2, "`BYTES` of every answer's body")
 	flags.DurationVar(&o.Delay, "delay", 0, "before each answer")

@@ -11,13 +11,14 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/loadgen"
+	"sluice/loadgen/bench"
+	"sluice/loadgen/replay"
 )
 
 // cmdPace measures how many requests a second the load generator itself sends on one core.
 func cmdPace(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("pace", pflag.ContinueOnError)
-	p := loadgen.Pace{Say: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
+	p := bench.Pace{Say: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
 	flags.Float64SliceVar(&p.Rates, "rate", []float64{25_000, 50_000, 75_000, 100_000}, "requests a second, a run each")
 	flags.DurationVar(&p.For, "time", 4*time.Second, "of a run")
 	flags.IntVar(&p.Sources, "sources", 1000, "that take turns")
@@ -38,7 +39,7 @@ func cmdPace(ctx context.Context, args []string) error {
 		return usagef("--sources %d: want 1 to %d", p.Sources, 1<<16)
 	}
 	var err error
-	if p.Carrier, err = loadgen.ParseCarrier(*source); err != nil {
+	if p.Carrier, err = replay.ParseCarrier(*source); err != nil {
 		return usagef("--%v", err)
 	}
 	if p.Self, err = os.Executable(); err != nil {
@@ -58,7 +59,7 @@ func cmdPace(ctx context.Context, args []string) error {
 	})
 }
 
-func writePace(w io.Writer, figures []loadgen.PaceFigures) error {
+func writePace(w io.Writer, figures []bench.PaceFigures) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "asked/s\tsent/s\tµs of CPU each\tper CPU second\tsent late by p50\tp99\tmax\tanswered after p50\tp99\tconnections\tfailed\t")
 	for _, f := range figures {

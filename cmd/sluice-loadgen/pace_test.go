@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"sluice/loadgen"
+	"sluice/loadgen/bench"
 )
 
 // A process of its own, since the command keeps to one processor and to one goroutine at a time.
@@ -25,7 +25,7 @@ func TestPace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var report struct{ Pace []loadgen.PaceFigures }
+	var report struct{ Pace []bench.PaceFigures }
 	if err := json.Unmarshal(b, &report); err != nil {
 		t.Fatal(err)
 	}

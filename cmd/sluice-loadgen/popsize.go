@@ -5,34 +5,29 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
-	"sluice/loadgen"
+	"sluice/loadgen/lab"
 	"sluice/pop"
 )
 
 // popFlags say how large the PoPs are, and what happens to them.
 type popFlags struct {
-	pops          int // 0: 1
-	edges, nodes  int // of each
-	rtt           time.Duration
-	perConnection int
-	skew          time.Duration
-	faults, flaps []string
-	quiet         bool // no bar
-
-	troubles []loadgen.Fault // what faults and flaps say
-	routes   []pop.Route
+	virtual.Size
+	perConnection     int
+	faultTexts, flaps []string // what faults and routes were given as
+	quiet             bool     // no bar
 }
 
 func addPoP(flags *pflag.FlagSet) *popFlags {
 	f := new(popFlags)
-	flags.IntVar(&f.pops, "pops", 1, "points of presence; sources belong to one by their routed prefix (/24, /48)")
-	flags.IntVar(&f.edges, "edges", 1, "edges of each; one alone counts without a tier unless --memcached is given")
-	flags.IntVar(&f.nodes, "memcached", 0, "memcached nodes; 0: one for every two edges")
-	flags.DurationVar(&f.rtt, "rtt", time.Millisecond, "`TIME` from an edge to a node and back")
+	flags.IntVar(&f.PoPs, "pops", 1, "points of presence; sources belong to one by their routed prefix (/24, /48)")
+	flags.IntVar(&f.Edges, "edges", 1, "edges of each; one alone counts without a tier unless --memcached is given")
+	flags.IntVar(&f.Nodes, "memcached", 0, "memcached nodes; 0: one for every two edges")
+	flags.DurationVar(&f.RTT, "rtt", time.Millisecond, "`TIME` from an edge to a node and back")
 	flags.IntVar(&f.perConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
-	flags.DurationVar(&f.skew, "skew", 0, "how far the clocks of the edges are `APART` at most")
-	flags.StringArrayVar(&f.faults, "fault", nil, `what happens when, such as "20s kill memcached/0"; kill, stop, cont and restart of memcached/N,`+"\n"+
+	flags.DurationVar(&f.Skew, "skew", 0, "how far the clocks of the edges are `APART` at most")
+	flags.StringArrayVar(&f.faultTexts, "fault", nil, `what happens when, such as "20s kill memcached/0"; kill, stop, cont and restart of memcached/N,`+"\n"+
 		"kill, term and restart of edge/N; an edge killed at 0s and restarted later is one that is added; repeatable")
 	flags.StringArrayVar(&f.flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
 	return f
@@ -40,32 +35,32 @@ func addPoP(flags *pflag.FlagSet) *popFlags {
 
 func (f *popFlags) check() error {
 	switch {
-	case f.pops < 0 || f.pops > counter.MaxEdges:
-		return usagef("--pops %d: want 1 to %d", f.pops, counter.MaxEdges)
-	case f.edges < 1 || f.edges > counter.MaxEdges:
-		return usagef("--edges %d: want 1 to %d", f.edges, counter.MaxEdges)
-	case f.nodes < 0:
-		return usagef("--memcached %d: must not be negative", f.nodes)
-	case f.rtt < 0 || f.skew < 0:
-		return usagef("--rtt %v, --skew %v: must not be negative", f.rtt, f.skew)
+	case f.PoPs < 0 || f.PoPs > counter.MaxEdges:
+		return usagef("--pops %d: want 1 to %d", f.PoPs, counter.MaxEdges)
+	case f.Edges < 1 || f.Edges > counter.MaxEdges:
+		return usagef("--edges %d: want 1 to %d", f.Edges, counter.MaxEdges)
+	case f.Nodes < 0:
+		return usagef("--memcached %d: must not be negative", f.Nodes)
+	case f.RTT < 0 || f.Skew < 0:
+		return usagef("--rtt %v, --skew %v: must not be negative", f.RTT, f.Skew)
 	case f.perConnection < 1:
 		return usagef("--per-connection %d: want at least 1", f.perConnection)
 	}
-	f.pops = max(f.pops, 1)
-	if f.pops*f.edges > counter.MaxEdges {
-		return usagef("--pops %d, --edges %d: at most %d edges in all", f.pops, f.edges, counter.MaxEdges)
+	f.PoPs = max(f.PoPs, 1)
+	if f.PoPs*f.Edges > counter.MaxEdges {
+		return usagef("--pops %d, --edges %d: at most %d edges in all", f.PoPs, f.Edges, counter.MaxEdges)
 	}
-	if f.nodes == 0 && (f.edges > 1 || f.pops > 1) {
-		f.nodes = (f.edges + 1) / 2
+	if f.Nodes == 0 && (f.Edges > 1 || f.PoPs > 1) {
+		f.Nodes = (f.Edges + 1) / 2
 	}
 	var err error
-	if f.routes, err = parseFlaps(f.flaps, f.pops); err != nil {
+	if f.Routes, err = parseFlaps(f.flaps, f.PoPs); err != nil {
 		return err
 	}
-	if f.troubles, err = parseFaults(f.faults); err != nil {
+	if f.Faults, err = parseFaults(f.faultTexts); err != nil {
 		return err
 	}
-	for _, fault := range f.troubles {
+	for _, fault := range f.Faults {
 		if err := f.knows(fault); err != nil {
 			return err
 		}
@@ -74,9 +69,9 @@ func (f *popFlags) check() error {
 }
 
 // parseFaults reads --fault.
-func parseFaults(texts []string) (faults []loadgen.Fault, err error) {
+func parseFaults(texts []string) (faults []lab.Fault, err error) {
 	for _, text := range texts {
-		fault, err := loadgen.ParseFault(text)
+		fault, err := lab.ParseFault(text)
 		if err != nil {
 			return nil, usagef("--%v", err)
 		}
@@ -86,18 +81,42 @@ func parseFaults(texts []string) (faults []loadgen.Fault, err error) {
 }
 
 // knows tells whether a fault can happen in virtual time.
-func (f *popFlags) knows(fault loadgen.Fault) error {
-	there := map[string]int{"edge": f.pops * f.edges, "memcached": f.pops * f.nodes}
+func (f *popFlags) knows(fault lab.Fault) error {
+	there := map[string]int{"edge": f.PoPs * f.Edges, "memcached": f.PoPs * f.Nodes}
 	n, known := there[fault.Kind]
 	switch {
 	case !known:
 		return usagef("--fault %q: in virtual time there are edges and memcached nodes", fault)
-	case fault.Kind == "edge" && f.nodes == 0:
+	case fault.Kind == "edge" && f.Nodes == 0:
 		return usagef("--fault %q: an only edge; give --memcached or more --edges", fault)
 	case fault.Index >= n:
 		return usagef("--fault %q: there is no %s; of this kind there are %d", fault, fault.Target(), n)
-	case fault.Kind == "edge" && (fault.Action == loadgen.Stop || fault.Action == loadgen.Cont):
+	case fault.Kind == "edge" && (fault.Action == lab.Stop || fault.Action == lab.Cont):
 		return usagef("--fault %q: an edge in virtual time can be killed, ended (term) and restarted", fault)
 	}
 	return nil
+}
+
+// parseFlaps reads changes of routes as --flap gives them.
+func parseFlaps(flaps []string, pops int) ([]pop.Route, error) {
+	var routes []pop.Route
+	for _, text := range flaps {
+		r, err := pop.ParseRoute(text)
+		if err != nil {
+			return nil, usagef("--flap: %v", err)
+		}
+		routes = append(routes, r)
+	}
+	if _, err := pop.NewAffinity(pops, routes); err != nil {
+		return nil, usagef("--flap: %v", err)
+	}
+	return routes, nil
+}
+
+// flapLines is how reports show them.
+func flapLines(flaps []string) (lines []string) {
+	for _, f := range flaps {
+		lines = append(lines, "route changes: "+f)
+	}
+	return lines
 }

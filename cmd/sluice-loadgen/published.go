@@ -7,30 +7,33 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/edge/limiter"
-	"sluice/loadgen"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
+	"sluice/loadgen/workload"
 	"sluice/pop"
 )
 
 // simulatePublished judges every rule, and two plain counters, on one stream of the published size, one edge, in estimator
 // mode. Sources are independent, so each core takes the next one and needs the memory of one.
-func simulatePublished(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*loadgen.Report, error) {
+func simulatePublished(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*report.Report, error) {
 	first := rules[0].Counter
-	stream, err := loadgen.NewPublished(name, scale)
+	stream, err := workload.NewPublished(name, scale)
 	if err != nil {
 		return nil, err
 	}
 	stream.Seed, stream.Limit, stream.Window = seed, first.Limit, first.Window
 	counts := stream.Counts()
-	o := loadgen.JudgeOptions{Limit: first.Limit, Window: first.Window}
+	o := judge.Options{Limit: first.Limit, Window: first.Window}
 
-	workers := make([]*bench, runtime.GOMAXPROCS(0))
+	workers := make([]*publishedWorker, runtime.GOMAXPROCS(0))
 	var next, done atomic.Int64
 	var wg sync.WaitGroup
 	began := time.Now()
 	for i := range workers {
-		b := newBench(o, rules)
+		b := newPublishedWorker(o, rules)
 		workers[i] = b
 		wg.Go(func() {
 			for ctx.Err() == nil {
@@ -66,39 +69,39 @@ func simulatePublished(ctx context.Context, name string, scale int, seed uint64,
 	for _, b := range workers[1:] {
 		total.add(b)
 	}
-	var reports []*loadgen.Report
+	var reports []*report.Report
 	base := total.base.Figures()
 	for i, r := range rules {
 		f := total.judges[i].Figures()
 		f.DecisionsASecond = float64(f.Requests) / total.busy[i].Seconds() // on one core, without what making the traffic takes
-		report := &loadgen.Report{Figures: f, Baseline: &base}
-		report.Run = loadgen.Run{
-			Command: "simulate", Mode: loadgen.Estimator.String(), Workload: name, Seed: seed,
-			Limit: r.Counter.Limit, Window: loadgen.Seconds(r.Counter.Window), SubWindows: r.Counter.SubWindows,
-			Estimate: r.Counter.Estimate.String(), Edges: 1, Took: loadgen.Seconds(took),
+		found := &report.Report{Figures: f, Baseline: &base}
+		found.Run = report.Run{
+			Command: "simulate", Mode: judge.Estimator.String(), Workload: name, Seed: seed,
+			Limit: r.Counter.Limit, Window: report.Seconds(r.Counter.Window), SubWindows: r.Counter.SubWindows,
+			Estimate: r.Counter.Estimate.String(), Edges: 1, Took: report.Seconds(took),
 		}
-		reports = append(reports, report)
+		reports = append(reports, found)
 	}
 	return reports, nil
 }
 
-// bench judges all rules on one source after the other.
-type bench struct {
+// publishedWorker judges all rules on one source after the other.
+type publishedWorker struct {
 	rules    []limiter.Rule
 	limiters []limiter.Limiter // of each rule
-	judges   []*loadgen.EstimatorJudge
-	twin     *loadgen.TwoCounters
-	base     *loadgen.EstimatorJudge
+	judges   []*judge.EstimatorJudge
+	twin     *judge.TwoCounters
+	base     *judge.EstimatorJudge
 	arrivals []time.Duration
 	busy     []time.Duration // of each rule's decisions and their judge
 }
 
-func newBench(o loadgen.JudgeOptions, rules []pop.Rule) *bench {
-	b := &bench{busy: make([]time.Duration, len(rules)), twin: loadgen.NewTwoCounters(o, epoch), base: loadgen.NewEstimatorJudge(o)}
+func newPublishedWorker(o judge.Options, rules []pop.Rule) *publishedWorker {
+	b := &publishedWorker{busy: make([]time.Duration, len(rules)), twin: judge.NewTwoCounters(o, virtual.Epoch), base: judge.NewEstimatorJudge(o)}
 	for _, r := range rules {
-		b.rules = append(b.rules, ruleOf(r, loadgen.Estimator))
-		b.limiters = append(b.limiters, alone(100, simSecret.Phase))
-		b.judges = append(b.judges, loadgen.NewEstimatorJudge(o))
+		b.rules = append(b.rules, virtual.RuleOf(r, judge.Estimator))
+		b.limiters = append(b.limiters, virtual.Alone(100, virtual.Secret.Phase))
+		b.judges = append(b.judges, judge.NewEstimatorJudge(o))
 	}
 	return b
 }
@@ -106,8 +109,8 @@ func newBench(o loadgen.JudgeOptions, rules []pop.Rule) *bench {
 // batch is how many requests are made before they are decided, so that the two can be timed apart.
 const batch = 4096
 
-func (b *bench) source(stream loadgen.Published, source int, n int64) {
-	key := sourceKey(int32(source))
+func (b *publishedWorker) source(stream workload.Published, source int, n int64) {
+	key := virtual.SourceKey(int32(source))
 	b.arrivals = b.arrivals[:0]
 	for at := range stream.Arrivals(source, n) {
 		if b.arrivals = append(b.arrivals, at); len(b.arrivals) == batch {
@@ -127,14 +130,14 @@ func (b *bench) source(stream loadgen.Published, source int, n int64) {
 }
 
 // decide lets every rule, and then the baseline, decide about the requests that have gathered.
-func (b *bench) decide(key counter.Source) {
+func (b *publishedWorker) decide(key counter.Source) {
 	var d limiter.Decision
 	for i := range b.rules {
 		began := time.Now()
 		for _, at := range b.arrivals {
 			d.Reset()
 			d.Add(&b.rules[i], key)
-			b.limiters[i].Decide(&d, epoch.Add(at))
+			b.limiters[i].Decide(&d, virtual.Epoch.Add(at))
 			ask := d.Results[0].Ask
 			b.judges[i].Observe(0, int64(at), ask.Estimate, ask.Over)
 		}
@@ -147,7 +150,7 @@ func (b *bench) decide(key counter.Source) {
 	b.arrivals = b.arrivals[:0]
 }
 
-func (b *bench) add(other *bench) {
+func (b *publishedWorker) add(other *publishedWorker) {
 	for i := range b.judges {
 		b.judges[i].Add(other.judges[i])
 		b.busy[i] += other.busy[i]

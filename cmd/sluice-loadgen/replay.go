@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/counter"
-	"sluice/loadgen"
+	"sluice/loadgen/replay"
 	"sluice/pop"
 )
 
@@ -46,7 +46,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 		}
 		l.phase = pop.SecretOf(bytes.TrimSpace(b)).Phase
 	}
-	r := loadgen.Replay{Carrier: send.carrier, PerConnection: send.perConnection, Seed: traffic.seed}
+	r := replay.Replay{Carrier: send.carrier, PerConnection: send.perConnection, Seed: traffic.seed}
 	if r.PoPs, err = resolve(*pops); err != nil {
 		return err
 	}

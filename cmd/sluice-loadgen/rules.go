@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/counter"
-	"sluice/loadgen"
+	"sluice/loadgen/judge"
 	"sluice/mitigation"
 	"sluice/pop"
 )
@@ -33,8 +33,8 @@ func addRule(flags *pflag.FlagSet) *ruleFlags {
 }
 
 // rules gives the mode, and a rule for each limit and estimate, named alike, so that they would share counters of one shape.
-func (f *ruleFlags) rules() (mode loadgen.Mode, rules []pop.Rule, err error) {
-	if mode, err = loadgen.ParseMode(f.mode); err != nil {
+func (f *ruleFlags) rules() (mode judge.Mode, rules []pop.Rule, err error) {
+	if mode, err = judge.ParseMode(f.mode); err != nil {
 		return 0, nil, usagef("--%v", err)
 	}
 	if f.timeout < 0 || f.timeout > mitigation.MaxTimeout {

@@ -11,7 +11,11 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/pflag"
 
-	"sluice/loadgen"
+	"sluice/cmd/sluice-loadgen/internal/virtual"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
+	"sluice/loadgen/trace"
+	"sluice/loadgen/workload"
 	"sluice/pop"
 )
 
@@ -29,8 +33,8 @@ func cmdSimulate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if trace.workload == loadgen.PublishedBursty || trace.workload == loadgen.PublishedPoisson {
-		if len(rule.limits) != 1 || size.edges != 1 || size.nodes != 0 || mode != loadgen.Estimator || *scale < 1 || len(trace.files) > 0 {
+	if trace.workload == workload.PublishedBursty || trace.workload == workload.PublishedPoisson {
+		if len(rule.limits) != 1 || size.Edges != 1 || size.Nodes != 0 || mode != judge.Estimator || *scale < 1 || len(trace.files) > 0 {
 			return usagef("--workload %s is for --mode estimator, one --limit, one edge, no --trace and a --scale of at least 1", trace.workload)
 		}
 		reports, err := simulatePublished(ctx, trace.workload, *scale, trace.seed, rules)
@@ -39,9 +43,9 @@ func cmdSimulate(ctx context.Context, args []string) error {
 		}
 		return out.write(os.Stdout, reports...)
 	}
-	var reports []*loadgen.Report
+	var reports []*report.Report
 	for _, r := range rules {
-		t, err := trace.load(r.Counter.Limit, r.Counter.Window, size.edges)
+		t, err := trace.load(r.Counter.Limit, r.Counter.Window, size.Edges)
 		if err != nil {
 			return err
 		}
@@ -56,27 +60,27 @@ func cmdSimulate(ctx context.Context, args []string) error {
 
 // simulate runs one rule over a trace: the two-counter baseline, the formula with perfect knowledge, and, where there is more than
 // one edge or a fault, the PoP.
-func simulate(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rule pop.Rule, size *popFlags) (*loadgen.Report, error) {
-	o := loadgen.JudgeOptions{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout}
+func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFlags) (*report.Report, error) {
+	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout}
 	began := time.Now()
-	base, worst := loadgen.Baseline(t, mode, o)
+	base, worst := judge.Baseline(t, mode, o)
 	o.Watch = worst
-	v := loadgen.VirtualOptions{Edges: size.edges, PerConnection: size.perConnection, Seed: t.Seed}
+	v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.perConnection, Seed: t.Seed}
 
-	report := &loadgen.Report{Baseline: &base}
-	report.Run.Describe(t)
-	report.SetNames(t)
-	report.Run.Command = "simulate"
-	report.Run.Limit, report.Run.Window = rule.Counter.Limit, loadgen.Seconds(rule.Counter.Window)
-	report.Run.SubWindows, report.Run.Estimate = rule.Counter.SubWindows, rule.Counter.Estimate.String()
-	report.Run.MitigationTimeout = loadgen.Seconds(rule.Timeout)
-	report.Run.Mode = mode.String()
-	report.Run.Edges, report.Run.Nodes = size.edges, size.nodes
-	report.Run.RoundTrip, report.Run.Skew = loadgen.Seconds(size.rtt), loadgen.Seconds(size.skew)
-	report.Run.PerConnection = size.perConnection
-	report.Run.Faults = append(slices.Clone(size.faults), flapLines(size.flaps)...)
-	if size.pops > 1 {
-		report.Run.PoPs = size.pops
+	r := &report.Report{Baseline: &base}
+	r.Run.Describe(t)
+	r.SetNames(t)
+	r.Run.Command = "simulate"
+	r.Run.Limit, r.Run.Window = rule.Counter.Limit, report.Seconds(rule.Counter.Window)
+	r.Run.SubWindows, r.Run.Estimate = rule.Counter.SubWindows, rule.Counter.Estimate.String()
+	r.Run.MitigationTimeout = report.Seconds(rule.Timeout)
+	r.Run.Mode = mode.String()
+	r.Run.Edges, r.Run.Nodes = size.Edges, size.Nodes
+	r.Run.RoundTrip, r.Run.Skew = report.Seconds(size.RTT), report.Seconds(size.Skew)
+	r.Run.PerConnection = size.perConnection
+	r.Run.Faults = append(slices.Clone(size.faultTexts), flapLines(size.flaps)...)
+	if size.PoPs > 1 {
+		r.Run.PoPs = size.PoPs
 	}
 
 	if !size.quiet {
@@ -85,50 +89,50 @@ func simulate(ctx context.Context, t *loadgen.Trace, mode loadgen.Mode, rule pop
 		v.Progress = func(done int) { bar.Set(done) }
 	}
 
-	o.Bound = boundOf(t, rule, &popFlags{edges: 1})
+	o.Bound = virtual.BoundOf(t, rule, &virtual.Size{Edges: 1})
 	alone := v
 	alone.Edges = 1
 	started := time.Now()
-	formula, err := loadgen.Simulate(ctx, t, mode, o, alone, newSolo(t, mode, rule).judged())
+	formula, err := judge.Simulate(ctx, t, mode, o, alone, virtual.NewOracle(t, mode, rule).Limiter())
 	if err != nil {
 		return nil, err
 	}
 	formula.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
-	report.Figures = formula
-	if size.nodes > 0 {
-		o.Bound = boundOf(t, rule, size)
-		pop := func(undisturbed bool) (*loadgen.Figures, error) {
-			site, err := newVirtualSite(t, mode, rule, size, undisturbed)
+	r.Figures = formula
+	if size.Nodes > 0 {
+		o.Bound = virtual.BoundOf(t, rule, &size.Size)
+		pop := func(undisturbed bool) (*judge.Figures, error) {
+			site, err := virtual.NewSite(t, mode, rule, &size.Size, undisturbed)
 			if err != nil {
 				return nil, err
 			}
-			o.Ideal = newIdeal(newSolo(t, loadgen.Deployed, rule), rule).over
+			o.Ideal = virtual.NewIdeal(virtual.NewOracle(t, judge.Deployed, rule), rule).Over
 			started := time.Now()
-			f, err := loadgen.Simulate(ctx, t, mode, o, site.options(v), site.limiter())
-			if err = cmp.Or(err, site.err); err != nil {
+			f, err := judge.Simulate(ctx, t, mode, o, site.Options(v), site.Limiter())
+			if err = cmp.Or(err, site.Err); err != nil {
 				return nil, err
 			}
 			f.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
-			f.SetTierOps(site.commands())
+			f.SetTierOps(site.Commands())
 			return &f, nil
 		}
 		delay, err := pop(true)
 		if err != nil {
 			return nil, err
 		}
-		var faults *loadgen.Figures
-		report.Figures = *delay
-		if len(size.troubles)+len(size.routes) > 0 {
+		var faults *judge.Figures
+		r.Figures = *delay
+		if len(size.Faults)+len(size.Routes) > 0 {
 			if faults, err = pop(false); err != nil {
 				return nil, err
 			}
-			report.Figures = *faults
+			r.Figures = *faults
 		}
-		split := loadgen.NewSplit(&formula, delay, faults)
-		report.Split = &split
+		split := judge.NewSplit(&formula, delay, faults)
+		r.Split = &split
 	}
-	report.Run.Took = loadgen.Seconds(time.Since(began))
-	return report, nil
+	r.Run.Took = report.Seconds(time.Since(began))
+	return r, nil
 }
 
 func progress(total int, what string) *progressbar.ProgressBar {

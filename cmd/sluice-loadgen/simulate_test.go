@@ -6,11 +6,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"sluice/loadgen"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
 )
 
 // simulated runs simulate over a short workload and reads its report.
-func simulated(t *testing.T, args ...string) loadgen.Report {
+func simulated(t *testing.T, args ...string) report.Report {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
 	stdout := os.Stdout
@@ -29,7 +30,7 @@ func simulated(t *testing.T, args ...string) loadgen.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r loadgen.Report
+	var r report.Report
 	if err := json.Unmarshal(b, &r); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func with(args []string, more ...string) []string {
 // TestSimulateFaults: what faults cost is told apart from what delay costs, and the run without them is unchanged by it.
 func TestSimulateFaults(t *testing.T) {
 	plain := simulated(t, justAbove...)
-	if plain.Figures.Failed != 0 || plain.Split.Faults != (loadgen.SplitPart{}) || plain.Figures.BeyondBound != 0 || plain.Figures.Bound == 0 {
+	if plain.Figures.Failed != 0 || plain.Split.Faults != (judge.SplitPart{}) || plain.Figures.BeyondBound != 0 || plain.Figures.Bound == 0 {
 		t.Errorf("without faults: %+v, split %+v", plain.Figures, plain.Split)
 	}
 	r := simulated(t, with(justAbove, "--fault", "12s kill memcached/0", "--fault", "15s stop memcached/1", "--fault", "20s cont memcached/1",

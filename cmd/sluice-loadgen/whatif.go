@@ -14,9 +14,13 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/edge"
-	"sluice/loadgen"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
+	"sluice/loadgen/trace"
+	"sluice/loadgen/whatif"
 	"sluice/mitigation"
 )
 
@@ -80,11 +84,11 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 	began := time.Now()
 	passes := 1
 	for _, r := range curves {
-		passes += len(loadgen.LimitsAround(config.Rules[r].Limit, counter.MaxLimit))
+		passes += len(whatif.LimitsAround(config.Rules[r].Limit, counter.MaxLimit))
 	}
 	bar, pass := progress(passes*len(t.Requests), "as it is"), 0
 	defer bar.Finish()
-	run := func(c *edge.Config, top int) (*loadgen.WhatIf, error) {
+	run := func(c *edge.Config, top int) (*whatif.Report, error) {
 		o, err := rehearse(t, c)
 		if err != nil {
 			return nil, err
@@ -93,42 +97,42 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 		base := pass * len(t.Requests)
 		o.Progress = func(done int) { bar.Set(base + done) }
 		pass++
-		return loadgen.RunWhatIf(ctx, t, o)
+		return whatif.Run(ctx, t, o)
 	}
-	report, err := run(config, ask.top)
+	found, err := run(config, ask.top)
 	if err != nil {
 		return err
 	}
 	for _, r := range curves {
-		curve, err := drawCurve(config, config.Rules[r], func(c *edge.Config, limit uint32) (*loadgen.WhatIf, error) {
+		curve, err := drawCurve(config, config.Rules[r], func(c *edge.Config, limit uint32) (*whatif.Report, error) {
 			bar.Describe(fmt.Sprintf("%s at %d", config.Rules[r].Name, limit))
 			return run(c, 1)
 		})
 		if err != nil {
 			return err
 		}
-		report.Curves = append(report.Curves, curve)
+		found.Curves = append(found.Curves, curve)
 	}
 	bar.Finish()
-	report.Run.Command = "what-if"
-	report.Run.Describe(t)
-	report.Run.Mode, report.Run.Edges = loadgen.Deployed.String(), 1
+	found.Run.Command = "what-if"
+	found.Run.Describe(t)
+	found.Run.Mode, found.Run.Edges = judge.Deployed.String(), 1
 	if r := first; len(config.Rules) == 1 {
-		report.Run.Limit, report.Run.Window, report.Run.SubWindows = r.Limit, loadgen.Seconds(r.Window), r.SubWindows
-		report.Run.MitigationTimeout, report.Run.Estimate = loadgen.Seconds(r.MitigationTimeout), config.Estimate.String()
+		found.Run.Limit, found.Run.Window, found.Run.SubWindows = r.Limit, report.Seconds(r.Window), r.SubWindows
+		found.Run.MitigationTimeout, found.Run.Estimate = report.Seconds(r.MitigationTimeout), config.Estimate.String()
 		if r.Estimate != nil {
-			report.Run.Estimate = r.Estimate.String()
+			found.Run.Estimate = r.Estimate.String()
 		}
 	}
-	report.Run.Notes = notes(t, config)
-	report.Run.Took = loadgen.Seconds(time.Since(began))
-	if err := loadgen.WriteWhatIfText(os.Stdout, report); err != nil {
+	found.Run.Notes = notes(t, config)
+	found.Run.Took = report.Seconds(time.Since(began))
+	if err := whatif.WriteText(os.Stdout, found); err != nil {
 		return err
 	}
-	if err := toFile(out.json, func(w io.Writer) error { return loadgen.WriteWhatIfJSON(w, report) }); err != nil {
+	if err := toFile(out.json, func(w io.Writer) error { return whatif.WriteJSON(w, found) }); err != nil {
 		return err
 	}
-	return toFile(out.html, func(w io.Writer) error { return loadgen.WriteWhatIfHTML(w, report) })
+	return toFile(out.html, func(w io.Writer) error { return whatif.WriteHTML(w, found) })
 }
 
 // prefixes reads --good.
@@ -219,9 +223,9 @@ func (f *whatIfFlags) curved(c *edge.Config) (rules []int, err error) {
 }
 
 // drawCurve tries a rule at other limits, alone and enforced.
-func drawCurve(c *edge.Config, r edge.RuleConfig, run func(*edge.Config, uint32) (*loadgen.WhatIf, error)) (loadgen.Curve, error) {
-	curve := loadgen.Curve{Rule: r.Name, Limit: r.Limit}
-	for _, limit := range loadgen.LimitsAround(r.Limit, counter.MaxLimit) {
+func drawCurve(c *edge.Config, r edge.RuleConfig, run func(*edge.Config, uint32) (*whatif.Report, error)) (whatif.Curve, error) {
+	curve := whatif.Curve{Rule: r.Name, Limit: r.Limit}
+	for _, limit := range whatif.LimitsAround(r.Limit, counter.MaxLimit) {
 		alone := *c
 		r.Limit, r.Mode = limit, edge.Enforce
 		alone.Rules, alone.Shadow = []edge.RuleConfig{r}, false
@@ -235,27 +239,27 @@ func drawCurve(c *edge.Config, r edge.RuleConfig, run func(*edge.Config, uint32)
 }
 
 // rehearse has one edge with the configuration judge a trace, as loadgen wants it.
-func rehearse(t *loadgen.Trace, c *edge.Config) (loadgen.WhatIfOptions, error) {
-	var o loadgen.WhatIfOptions
-	room := len(c.Rules) * roomFor(t)
+func rehearse(t *trace.Trace, c *edge.Config) (whatif.Options, error) {
+	var o whatif.Options
+	room := len(c.Rules) * virtual.RoomFor(t)
 	counters := min(room, 20_000_000)
-	r, err := edge.NewRehearsal(c, counter.New(counter.Options{Counters: counters, Phase: simSecret.Phase}), mitigation.New(counters, nil))
+	r, err := edge.NewRehearsal(c, counter.New(counter.Options{Counters: counters, Phase: virtual.Secret.Phase}), mitigation.New(counters, nil))
 	if err != nil {
 		return o, err
 	}
 	for _, rule := range c.Rules {
-		o.Rules = append(o.Rules, loadgen.WhatIfRule{
+		o.Rules = append(o.Rules, whatif.Rule{
 			Name: rule.Name, About: about(rule), Limit: rule.Limit, Window: time.Duration(rule.Window),
 			Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == edge.Shadow,
 		})
 	}
-	start := startOf(t)
+	start := virtual.StartOf(t)
 	numbers := make([]map[counter.Source]int32, len(c.Rules))
 	for i := range numbers {
 		numbers[i] = make(map[counter.Source]int32)
 	}
-	var cases []loadgen.RehearsedCase
-	o.Rehearse = func(i int) loadgen.Rehearsed {
+	var cases []whatif.RuleResult
+	o.Rehearse = func(i int) whatif.Rehearsed {
 		q := &t.Requests[i]
 		method, target := q.Line()
 		said := r.Judge(edge.PastRequest{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status)}, start.Add(q.At))
@@ -266,9 +270,9 @@ func rehearse(t *loadgen.Trace, c *edge.Config) (loadgen.WhatIfOptions, error) {
 				n = int32(len(numbers[k.Rule]))
 				numbers[k.Rule][k.Source] = n
 			}
-			cases = append(cases, loadgen.RehearsedCase{Rule: k.Rule, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts})
+			cases = append(cases, whatif.RuleResult{Rule: k.Rule, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts})
 		}
-		return loadgen.Rehearsed{Denied: said.Denied, Allowed: said.Allowed, Refused: said.Refused, Cases: cases}
+		return whatif.Rehearsed{Denied: said.Denied, Allowed: said.Allowed, Refused: said.Refused, Results: cases}
 	}
 	return o, nil
 }
@@ -302,7 +306,7 @@ func about(r edge.RuleConfig) string {
 }
 
 // notes says where a log knows less than an edge does.
-func notes(t *loadgen.Trace, c *edge.Config) (notes []string) {
+func notes(t *trace.Trace, c *edge.Config) (notes []string) {
 	unknown := 0
 	for i := range t.Requests {
 		if t.Requests[i].Status == 0 {
@@ -320,7 +324,7 @@ func notes(t *loadgen.Trace, c *edge.Config) (notes []string) {
 	if c.Source.IPv6Prefix > 64 {
 		notes = append(notes, fmt.Sprintf("source.ipv6_prefix is %d, but IPv6 addresses of one /64 are read as one source", c.Source.IPv6Prefix))
 	}
-	if len(c.Rules)*roomFor(t) > math.MaxInt32 {
+	if len(c.Rules)*virtual.RoomFor(t) > math.MaxInt32 {
 		notes = append(notes, "more counters than there is room for: some were forgotten")
 	}
 	return notes

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/loadgen"
+	"sluice/loadgen/whatif"
 )
 
 // someLog is an access log: a source that guesses passwords every two seconds, one that looks at three pages a second for ten
@@ -69,10 +69,10 @@ type asked struct {
 	}
 	Refused []struct{ Source, Rule string }
 	Good    struct {
-		Within, Called *loadgen.Caught
+		Within, Called *whatif.Caught
 		Refused        uint64 `json:"refused_answered"`
 	}
-	Curves []loadgen.Curve
+	Curves []whatif.Curve
 }
 
 func TestWhatIfOfOneRule(t *testing.T) {

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sluice/loadgen/bench"
+)
+
+// cmdBenchPeers measures what a request costs here and at nginx, HAProxy and a baseline proxy.
+func cmdBenchPeers(ctx context.Context, args []string) error {
+	var (
+		p                      bench.Peers
+		jsonFile, baseline, to string
+		short, refuse          bool
+	)
+	flags := pflag.NewFlagSet("bench-peers", pflag.ContinueOnError)
+	flags.IntVar(&p.Rounds, "rounds", 5, "how often each edge is measured in each case")
+	flags.DurationVar(&p.For, "time", 2*time.Second, "of a measurement")
+	flags.IntSliceVar(&p.Conns, "connections", []int{64, 512}, "of the load")
+	flags.IntSliceVar(&p.Sources, "sources", []int{1, 10_000}, "of the requests; more than one are named in X-Forwarded-For")
+	flags.StringSliceVar(&p.Edges, "edges", bench.PeerNames, "what to measure")
+	flags.StringSliceVar(&p.Works, "work", bench.PeerWorks, "what they do")
+	flags.BoolVar(&short, "short", false, "one round of one second with 64 connections and one source: whether it works, not how fast")
+	flags.StringVar(&p.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
+	flags.StringVar(&jsonFile, "json", "", "write the figures to `FILE`")
+	flags.StringVar(&baseline, "bare", "", "serve as the bare proxy at `ADDR`")
+	flags.StringVar(&to, "origin", "", "of the bare proxy, `HOST:PORT`")
+	flags.BoolVar(&refuse, "refuse", false, "the bare proxy refuses everything")
+	for _, name := range []string{"bare", "origin", "refuse"} {
+		_ = flags.MarkHidden(name) // how this command calls itself
+	}
+	if err := parse(flags, args, false); err != nil {
+		return err
+	}
+	if baseline != "" {
+		return serveBaselineProxy(ctx, baseline, to, refuse)
+	}
+	for _, e := range p.Edges {
+		if !slices.Contains(bench.PeerNames, e) {
+			return usagef("--edges %s: want some of %s", e, strings.Join(bench.PeerNames, ", "))
+		}
+	}
+	for _, w := range p.Works {
+		if !slices.Contains(bench.PeerWorks, w) {
+			return usagef("--work %s: want some of %s", w, strings.Join(bench.PeerWorks, ", "))
+		}
+	}
+	if short {
+		p.Rounds, p.For, p.Conns, p.Sources = 1, time.Second, []int{64}, []int{1}
+	}
+	var err error
+	if p.Self, err = os.Executable(); err != nil {
+		return err
+	}
+	if p.Sluice == "" {
+		p.Sluice = filepath.Join(filepath.Dir(p.Self), "sluice")
+	}
+	p.Say = func(s string) { fmt.Fprintln(os.Stderr, s) }
+	figures, err := p.Run(ctx)
+	if err != nil {
+		return err
+	}
+	if jsonFile != "" {
+		if err := toFile(jsonFile, func(w io.Writer) error { return bench.WritePeersJSON(w, figures) }); err != nil {
+			return err
+		}
+	}
+	return bench.WritePeers(os.Stdout, figures)
+}
+
+func serveBaselineProxy(ctx context.Context, at, origin string, refuse bool) error {
+	ln, err := net.Listen("tcp", at)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { ln.Close() })
+	if err := bench.ServeBaselineProxy(ln, origin, refuse); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+
+	"sluice/loadgen/process"
+)
+
+// edge configures one of the edges for a case: to listen at an address, to count by the same thing, and either to refuse nobody or
+// everybody beyond a first request.
+func (p *Peers) edge(name, at string, admin int, c PeerCase) (*process.Process, error) {
+	refuse, header := c.Work != "proxy", c.Sources > 1
+	var config string
+	switch name {
+	case "nginx":
+		config = p.nginx(at, refuse, header)
+	case "haproxy":
+		config = p.haproxy(at, refuse, header)
+	case "fasthttp":
+		args := []string{"bench-peers", "--bare", at, "--origin", p.origin}
+		if refuse {
+			args = append(args, "--refuse")
+		}
+		return &process.Process{Name: name, Path: p.Self, Args: args}, nil
+	default:
+		config = p.sluice(name, at, admin, refuse, header)
+	}
+	file, err := p.file(strings.ReplaceAll(name, " ", "-")+".conf", config)
+	if err != nil {
+		return nil, err
+	}
+	switch name {
+	case "nginx":
+		path, err := process.Find("nginx", "install it, or leave it out with --edges")
+		return &process.Process{Name: name, Path: path, Args: []string{"-p", p.dir, "-c", file}}, err
+	case "haproxy":
+		path, err := process.Find("haproxy", "install it, or leave it out with --edges")
+		return &process.Process{Name: name, Path: path, Args: []string{"-db", "-q", "-f", file}}, err
+	}
+	return &process.Process{Name: name, Path: p.Sluice, Args: []string{"--config", file, "--log-level", "error"}}, nil
+}
+
+func (p *Peers) nginx(at string, refuse, header bool) string {
+	rate, burst, key := "1000000r/s", " burst=1000000 nodelay", "$binary_remote_addr"
+	if refuse {
+		rate, burst = "1r/m", ""
+	}
+	if header {
+		key = "$http_x_forwarded_for"
+	}
+	var temp strings.Builder
+	for _, t := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		fmt.Fprintf(&temp, "  %s_temp_path %s/%s;\n", t, p.dir, t)
+	}
+	return fmt.Sprintf(`daemon off;
+master_process off;
+worker_processes 1;
+pid %[1]s/nginx.pid;
+error_log stderr crit;
+worker_rlimit_nofile 8192;
+events { worker_connections 4096; }
+http {
+%[2]s  access_log off;
+  keepalive_requests 1000000000;
+  limit_req_zone %[3]s zone=sources:64m rate=%[4]s;
+  limit_req_log_level info;
+  upstream origin {
+    server %[5]s;
+    keepalive 1024;
+    keepalive_requests 1000000000;
+  }
+  server {
+    listen %[6]s backlog=4096;
+    location / {
+      limit_req zone=sources%[7]s;
+      limit_req_status 429;
+      proxy_pass http://origin;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_set_header Host $http_host;
+      proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    }
+  }
+}
+`, p.dir, temp.String(), key, rate, p.origin, at, burst)
+}
+
+func (p *Peers) haproxy(at string, refuse, header bool) string {
+	limit, key := 1_000_000_000, "src"
+	if refuse {
+		limit = 1
+	}
+	if header {
+		key = "hdr_ip(x-forwarded-for)"
+	}
+	return fmt.Sprintf(`global
+  nbthread 1
+  maxconn 4096
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+  http-reuse always
+frontend edge
+  bind %s backlog 4096
+  stick-table type ip size 1m expire 60s store http_req_rate(60s)
+  http-request track-sc0 %s
+  http-request deny deny_status 429 if { sc_http_req_rate(0) gt %d }
+  default_backend origin
+backend origin
+  option forwardfor
+  server origin %s
+`, at, key, limit, p.origin)
+}
+
+func (p *Peers) sluice(name, at string, admin int, refuse, header bool) string {
+	limit, mode := 1_000_000_000, "enforce"
+	if refuse {
+		limit = 1
+	}
+	if header && !refuse {
+		limit = 10_000
+	}
+	if name == "sluice off" {
+		mode = "off"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "listen: %s\nadmin: 127.0.0.1:%d\nlimits: {connections_per_source: 4096}\norigins: [{servers: [\"http://%s\"]}]\n", at, admin, p.origin)
+	if header {
+		b.WriteString("source: {trust: [127.0.0.0/8]}\n")
+	}
+	if name == "sluice memcached" {
+		fmt.Fprintf(&b, "pop: {name: bench, memcached: [%q]}\n", p.tier)
+	}
+	if name == "sluice shed" {
+		b.WriteString("shed: connection\n")
+	}
+	fmt.Fprintf(&b, "rules: [{name: sources, limit: %d, window: 1m, mitigation_timeout: 1m, mode: %s}]\n", limit, mode)
+	return b.String()
+}

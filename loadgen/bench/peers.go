@@ -1,0 +1,256 @@
+// Package bench measures what a request costs: at this edge, at others and at the least that a proxy can do, side by side (Peers); and how
+// many the load generator itself sends, and how late (Pace).
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"sluice/loadgen/process"
+	"sluice/loadgen/replay"
+)
+
+// Peers measures what edges cost per request, one beside the other: each before the same origin, one at a time, round after round so
+// that whatever else the machine does falls on all of them. The edge has one processor to itself; load, origin and tier share
+// another.
+type Peers struct {
+	Sluice  string        // the edge's executable
+	Self    string        // the executable of which "origin" and "bench-peers --bare" are subcommands
+	Rounds  int           // 0: 5
+	For     time.Duration // of a measurement; 0: 2 s
+	Conns   []int         // connections; none: 64 and 512
+	Sources []int         // none: 1 and 10,000
+	Edges   []string      // names of PeerNames; none: all
+	Works   []string      // names of PeerWorks; none: all
+	Say     func(string)  // progress; nil: nobody
+	dir     string
+	origin  string
+	tier    string
+}
+
+// PeerNames are the edges that Peers can measure, and PeerWorks what they can do.
+var (
+	PeerNames = []string{"nginx", "haproxy", "fasthttp", "sluice off", "sluice", "sluice memcached", "sluice shed"}
+	PeerWorks = []string{"proxy", "refuse", "refuse new"}
+)
+
+// PeerCase is one thing that edges are compared in.
+type PeerCase struct {
+	Work    string `json:"work"`
+	Conns   int    `json:"connections"`
+	Sources int    `json:"sources"`
+}
+
+// PeerFigures is what one edge showed in one case: medians over the rounds.
+type PeerFigures struct {
+	PeerCase
+	Edge     string    `json:"edge"`
+	CPU      float64   `json:"cpu_per_request"` // seconds
+	Rate     float64   `json:"requests_per_second"`
+	P50      float64   `json:"p50"` // seconds
+	P99      float64   `json:"p99"`
+	Memory   float64   `json:"memory"` // bytes
+	Wrong    float64   `json:"wrong"`  // share of answers that were not what the case is about
+	ByNginx  float64   `json:"cpu_by_nginx"`
+	ByProxy  float64   `json:"cpu_by_haproxy"`
+	ByOff    float64   `json:"cpu_by_sluice_off"`
+	AllCPU   []float64 `json:"cpu_per_request_by_round"`
+	measured []PeerFigures
+}
+
+// Run measures every edge in every case, and returns the figures in the order of cases and edges.
+func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
+	p.complete()
+	if runtime.NumCPU() < 2 {
+		return nil, errors.New("loadgen: bench-peers needs two processors: one for the edge, one for the load")
+	}
+	if p.dir, err = os.MkdirTemp("", "sluice-peers-"); err != nil {
+		return nil, fmt.Errorf("loadgen: bench-peers: %w", err)
+	}
+	defer os.RemoveAll(p.dir)
+	if err := process.Pin(1); err != nil {
+		return nil, err
+	}
+	numbers, err := process.FreePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	p.origin = fmt.Sprintf("127.0.0.1:%d", numbers[0])
+	origin := &process.Process{Name: "origin", Path: p.Self, Args: []string{"origin", "--listen", p.origin, "--size", "1000"}}
+	stop, err := p.launch(ctx, origin, p.origin)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	if slices.Contains(p.Edges, "sluice memcached") {
+		memcached, err := process.Find("memcached", "install it, or leave the edge out")
+		if err != nil {
+			return nil, err
+		}
+		p.tier = fmt.Sprintf("127.0.0.1:%d", numbers[1])
+		node := &process.Process{Name: "memcached", Path: memcached, Nobody: true,
+			Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(numbers[1]), "-U", "0", "-m", "256", "-t", "1"}}
+		stop, err := p.launch(ctx, node, p.tier)
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+	}
+	for _, c := range p.cases() {
+		var rows []PeerFigures
+		for _, e := range p.Edges {
+			if can(e, c) {
+				rows = append(rows, PeerFigures{PeerCase: c, Edge: e})
+			}
+		}
+		for round := range p.Rounds {
+			for i := range rows {
+				f, err := p.measure(ctx, rows[i].Edge, c)
+				if err != nil {
+					return nil, err
+				}
+				rows[i].measured = append(rows[i].measured, f)
+				p.Say(fmt.Sprintf("round %d of %d: %s, %s, %d connections, %d sources: %.2f µs of processor time a request, %.0f requests/s",
+					round+1, p.Rounds, f.Edge, c.Work, c.Conns, c.Sources, f.CPU*1e6, f.Rate))
+			}
+		}
+		for i := range rows {
+			rows[i].settle()
+		}
+		compareCPU(rows)
+		figures = append(figures, rows...)
+	}
+	return figures, nil
+}
+
+func (p *Peers) complete() {
+	p.Rounds = cmp.Or(p.Rounds, 5)
+	p.For = cmp.Or(p.For, 2*time.Second)
+	if len(p.Conns) == 0 {
+		p.Conns = []int{64, 512}
+	}
+	if len(p.Sources) == 0 {
+		p.Sources = []int{1, 10_000}
+	}
+	if len(p.Edges) == 0 {
+		p.Edges = PeerNames
+	}
+	if len(p.Works) == 0 {
+		p.Works = PeerWorks
+	}
+	if p.Say == nil {
+		p.Say = func(string) {}
+	}
+}
+
+func (p *Peers) cases() (list []PeerCase) {
+	for _, w := range p.Works {
+		for _, n := range p.Conns {
+			for _, s := range p.Sources {
+				list = append(list, PeerCase{w, n, s})
+			}
+		}
+	}
+	return list
+}
+
+// can reports whether an edge does the work: one without a limiter refuses nobody, and one that sheds connections keeps none.
+func can(edge string, c PeerCase) bool {
+	switch edge {
+	case "sluice off":
+		return c.Work == "proxy"
+	case "sluice shed":
+		return c.Work == "refuse new" && c.Sources == 1
+	}
+	return true
+}
+
+// measure runs one edge in one case.
+func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFigures, err error) {
+	port, err := process.FreePorts(2)
+	if err != nil {
+		return f, err
+	}
+	at := fmt.Sprintf("127.0.0.1:%d", port[0])
+	proc, err := p.edge(edge, at, port[1], c)
+	if err != nil {
+		return f, err
+	}
+	// taskset becomes the program, so its number and what is said of it are the program's.
+	proc.Args = append([]string{"-c", "0", proc.Path}, proc.Args...)
+	if proc.Path, err = process.Find("taskset", "it comes with util-linux"); err != nil {
+		return f, err
+	}
+	stop, err := p.launch(ctx, proc, at)
+	if err != nil {
+		return f, err
+	}
+	defer stop()
+	var before, after time.Duration
+	var cpuErr error
+	warm := max(p.For/3, 500*time.Millisecond)
+	if c.Work != "proxy" {
+		warm += time.Duration(c.Sources) * 200 * time.Microsecond // so that all have had what they are admitted
+	}
+	load := replay.ClosedLoop{Edge: netip.MustParseAddrPort(at), Conns: c.Conns, Sources: c.Sources, Fresh: c.Work == "refuse new", Shed: edge == "sluice shed",
+		Warm: warm, For: p.For,
+		Begun: func() { before, cpuErr = process.CPUTime(proc.PID()) },
+		Ended: func() { after, err = process.CPUTime(proc.PID()); cpuErr = errors.Join(cpuErr, err) },
+	}
+	out, err := load.Run(ctx)
+	if err = errors.Join(err, cpuErr); err != nil {
+		return f, err
+	}
+	if out.Answers == 0 {
+		return f, fmt.Errorf("loadgen: %s answered nothing: %s", edge, proc.Said())
+	}
+	want := 429
+	if c.Work == "proxy" {
+		want = 200
+	}
+	n := float64(out.Answers)
+	return PeerFigures{
+		PeerCase: c, Edge: edge,
+		CPU: (after - before).Seconds() / n, Rate: n / out.Took.Seconds(),
+		P50: float64(out.Latency.ValueAtQuantile(50)) / 1e9, P99: float64(out.Latency.ValueAtQuantile(99)) / 1e9,
+		Memory: float64(process.Memory(proc.PID())),
+		Wrong:  float64(out.Answers-out.Shed-out.Statuses[want]+out.Failed) / (n + float64(out.Failed)),
+	}, proc.Crashed()
+}
+
+// launch starts a process and waits until it listens.
+func (p *Peers) launch(ctx context.Context, proc *process.Process, at string) (stop func(), err error) {
+	if err := proc.Start(); err != nil {
+		return nil, err
+	}
+	stop = func() { proc.Stop(2 * time.Second) }
+	if err := proc.Await(ctx, 10*time.Second, func() error {
+		c, err := net.DialTimeout("tcp", at, time.Second)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+// file writes a configuration file.
+func (p *Peers) file(name, text string) (string, error) {
+	path := filepath.Join(p.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return "", fmt.Errorf("loadgen: bench-peers: %w", err)
+	}
+	return path, nil
+}

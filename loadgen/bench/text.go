@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// settle makes medians of the rounds.
+func (f *PeerFigures) settle() {
+	median := func(of func(PeerFigures) float64) float64 {
+		list := make([]float64, len(f.measured))
+		for i, m := range f.measured {
+			list[i] = of(m)
+		}
+		slices.Sort(list)
+		return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
+	}
+	f.CPU = median(func(m PeerFigures) float64 { return m.CPU })
+	f.Rate = median(func(m PeerFigures) float64 { return m.Rate })
+	f.P50 = median(func(m PeerFigures) float64 { return m.P50 })
+	f.P99 = median(func(m PeerFigures) float64 { return m.P99 })
+	f.Memory = median(func(m PeerFigures) float64 { return m.Memory })
+	f.Wrong = median(func(m PeerFigures) float64 { return m.Wrong })
+	for _, m := range f.measured {
+		f.AllCPU = append(f.AllCPU, m.CPU)
+	}
+}
+
+// compareCPU fills in the ratios of the rows of one case: medians of the ratios within each round, because the rounds of a busy
+// machine differ more than the edges.
+func compareCPU(rows []PeerFigures) {
+	ratio := func(f *PeerFigures, to string) float64 {
+		i := slices.IndexFunc(rows, func(r PeerFigures) bool { return r.Edge == to })
+		if i < 0 {
+			return 0
+		}
+		list := make([]float64, len(f.measured))
+		for n := range list {
+			list[n] = f.measured[n].CPU / rows[i].measured[n].CPU
+		}
+		slices.Sort(list)
+		return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
+	}
+	for i := range rows {
+		rows[i].ByNginx, rows[i].ByProxy, rows[i].ByOff = ratio(&rows[i], "nginx"), ratio(&rows[i], "haproxy"), ratio(&rows[i], "sluice off")
+	}
+}
+
+// WritePeers prints figures as a table.
+func WritePeers(w io.Writer, figures []PeerFigures) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "work\tconns\tsources\tedge\tµs/request\t/nginx\t/haproxy\t/off\trequests/s\tp50 ms\tp99 ms\tMB\twrong\t")
+	ratio := func(r float64) string {
+		if r == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.2f", r)
+	}
+	for i, f := range figures {
+		if i > 0 && f.PeerCase != figures[i-1].PeerCase {
+			fmt.Fprintln(t, "\t\t\t\t\t\t\t\t\t\t\t\t\t")
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%.2f\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%.0f\t%.4f\t\n", f.Work, f.Conns, f.Sources, f.Edge, f.CPU*1e6,
+			ratio(f.ByNginx), ratio(f.ByProxy), ratio(f.ByOff), f.Rate, f.P50*1e3, f.P99*1e3, f.Memory/1e6, f.Wrong)
+	}
+	return t.Flush()
+}
+
+// WritePeersJSON writes figures for programs: seconds, bytes, shares.
+func WritePeersJSON(w io.Writer, figures []PeerFigures) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(struct {
+		Peers []PeerFigures `json:"peers"`
+	}{figures})
+}

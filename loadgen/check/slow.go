@@ -1,0 +1,152 @@
+package check
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"sluice/loadgen/lab"
+	"sluice/loadgen/process"
+	"sluice/loadgen/replay"
+	"sluice/loadgen/socket"
+)
+
+// A SlowScale is how large Slow is. Its limits must be those of the edge.
+type SlowScale struct {
+	Connections   int // slow ones of each kind
+	Flood         int // connections that one source opens
+	PerSource     int // of which it may keep so many
+	HeaderTimeout time.Duration
+	IdleTimeout   time.Duration
+	Timed         bool // the p99 of the probe client decides too: it needs an idle machine
+}
+
+// SlowScales are the full form of Slow and a short one, of some seconds.
+func SlowScales(short bool) SlowScale {
+	if short {
+		return SlowScale{Connections: 200, Flood: 500, PerSource: 100, HeaderTimeout: 500 * time.Millisecond, IdleTimeout: time.Second}
+	}
+	return SlowScale{Connections: 4000, Flood: 10_000, PerSource: 1024, HeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Second, Timed: true}
+}
+
+// Limits are the limits of the edge that goes with it.
+func (s SlowScale) Limits() string {
+	return fmt.Sprintf("connections_per_source: %d, header_timeout: %v, idle_timeout: %v", s.PerSource, s.HeaderTimeout, s.IdleTimeout)
+}
+
+// slowSlack is by how much a slow connection may outlive its limit: it is seen once a period, and a busy machine is late.
+const slowSlack = 5 * slowPeriod
+
+// Slow checks that clients which do next to nothing take nothing from one that does: while slow connections of each kind
+// stand, first each from a source of its own and then all from one, a probe client has no failed request, and a p99 at
+// most twice that of before; slow heads and bodies are answered 408 in time, slow readers cut, and one source keeps no more
+// connections than it may.
+func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
+	c := &Result{Name: "slow", Kept: true}
+	edge := s.EdgeProcesses[0]
+	var text bytes.Buffer
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "beside\tended\tafter\tedge's memory\trequests\tfailed\tp50\tp99\tmax")
+	row := func(name, ended, after string, memory int64, r *probeClient) {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d MB\t%d\t%d\t%v\t%v\t%v\n", name, ended, after, memory>>20, len(r.took)+r.failed, r.failed,
+			r.quantile(0.5).Round(time.Microsecond), r.quantile(0.99).Round(time.Microsecond), r.quantile(1).Round(time.Microsecond))
+	}
+	broken := func(format string, args ...any) {
+		c.Kept = false
+		c.see("BROKEN: "+format, args...)
+	}
+
+	s.Log("a regular client alone for %v", scale.HeaderTimeout)
+	brief, cancel := context.WithTimeout(ctx, scale.HeaderTimeout)
+	alone := runProbe(brief, edge.Addr)
+	cancel()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	row("nobody", "", "", process.Memory(edge.PID()), alone)
+	if alone.failed > 0 {
+		broken("of a regular client alone %d requests failed: %s", alone.failed, alone.why)
+	}
+
+	many := replay.AddrWalk{Network: 127}
+	one := netip.AddrFrom4([4]byte{127, 9, 9, 9})
+	attacks := make([]*slowAttack, 0, 7)
+	for _, from := range []func() netip.Addr{many.Next, func() netip.Addr { return one }} {
+		for _, k := range slowKinds() {
+			attacks = append(attacks, &slowAttack{kind: k, most: scale.Connections, source: from})
+		}
+	}
+	// Silent but for a byte: a connection on which nothing at all comes is closed without an answer, as one that is turned away.
+	flood := slowKind{name: "silent ones", begin: "G", held: func(header, _ time.Duration) time.Duration { return header }, ends: slow408}
+	attacks = append(attacks, &slowAttack{kind: flood, most: scale.Flood, source: attacks[3].source})
+	for i, a := range attacks {
+		capped := i >= len(slowKinds())
+		limit := a.kind.held(scale.HeaderTimeout, scale.IdleTimeout)
+		a.to, a.ramp = edge.Addr, limit/2 // all are there before the first is cut
+		name := fmt.Sprintf("%d %s of as many sources", a.most, a.kind.name)
+		if capped {
+			name = fmt.Sprintf("%d %s of one source", a.most, a.kind.name)
+		}
+		s.Log("and beside %s", name)
+		r, memory, err := beside(ctx, s, a, limit)
+		if err != nil {
+			return nil, fmt.Errorf("loadgen: check slow: %s: %w", name, err)
+		}
+		t := a.tally()
+		row(name, t.String(), fmt.Sprintf("%.1f to %.1f s", t.first.Seconds(), t.last.Seconds()), memory, r)
+
+		kept := a.most - t.by[slowRefused]
+		switch {
+		case capped && (kept > scale.PerSource || kept < scale.PerSource/2):
+			broken("%s: %d of them were kept, want at most %d", name, kept, scale.PerSource)
+		case !capped && kept < a.most:
+			broken("%s: %d were turned away", name, t.by[slowRefused])
+		}
+		if t.by[a.kind.ends] != kept {
+			broken("%s: %v; want all that were kept %s", name, t, a.kind.ends)
+		}
+		if t.last > limit+slowSlack {
+			broken("%s: one lasted %v where %v is the limit", name, t.last, limit)
+		}
+		if r.failed > 0 {
+			broken("%s: %d requests of the regular client failed: %s", name, r.failed, r.why)
+		}
+		if before, now := alone.quantile(0.99), r.quantile(0.99); scale.Timed && now > 2*before {
+			broken("%s: the regular client's p99 is %.1f times what it was", name, float64(now)/float64(before))
+		}
+	}
+	table.Flush()
+	c.Seen = append(strings.Split(strings.TrimRight(text.String(), "\n"), "\n"), c.Seen...)
+	return c, s.Crashed()
+}
+
+// beside runs a probe client beside an attack, and tells how much memory the edge had at most.
+func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration) (*probeClient, int64, error) {
+	during, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan *probeClient)
+	go func() { done <- runProbe(during, a.to) }()
+	peak := make(chan int64)
+	go func() { peak <- peakMemory(during, s.EdgeProcesses[0].PID()) }()
+	err := a.run(ctx, a.ramp+limit+slowSlack+slowPeriod)
+	cancel()
+	r, memory := <-done, <-peak
+	if errors.Is(err, socket.ErrExhausted) {
+		err = fmt.Errorf("%w: raise the limit of open files (ulimit -n) beyond %d", err, 2*a.most+500)
+	}
+	return r, memory, err
+}
+
+// peakMemory watches how much memory a process has until ctx ends.
+func peakMemory(ctx context.Context, pid int) int64 {
+	most := process.Memory(pid)
+	for pause(ctx, 20*time.Millisecond) == nil {
+		most = max(most, process.Memory(pid))
+	}
+	return most
+}

@@ -1,0 +1,199 @@
+package check
+
+import (
+	"bytes"
+	"context"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"sluice/loadgen/origin"
+	"sluice/loadgen/socket"
+)
+
+// A slowKind is a way to keep a server busy at next to no cost of one's own.
+type slowKind struct {
+	name  string
+	begin string // said at once
+	drip  string // and this every second
+	reads bool   // one byte is read every second; otherwise all that comes
+	ends  string // how it is to end
+	held  func(headerTimeout, idleTimeout time.Duration) time.Duration
+}
+
+// slowKinds are slow heads (Slowloris), slow bodies (R.U.D.Y.), and answers that are read slowly.
+func slowKinds() []slowKind {
+	return []slowKind{
+		{name: "slow heads", begin: "GET / HTTP/1.1\r\nHost: slow\r\nX: ", drip: "x", ends: slow408,
+			held: func(header, _ time.Duration) time.Duration { return header }},
+		{name: "slow bodies", begin: "POST / HTTP/1.1\r\nHost: slow\r\nTransfer-Encoding: chunked\r\n\r\n", drip: "1\r\nx\r\n", ends: slow408,
+			held: func(header, _ time.Duration) time.Duration { return header }},
+		{name: "slow readers", begin: "GET " + origin.BytesPath + "200000 HTTP/1.1\r\nHost: slow\r\n\r\n", reads: true, ends: slowCut,
+			held: func(_, idle time.Duration) time.Duration { return idle }},
+	}
+}
+
+// How a slow connection ended.
+const (
+	slowOpen    = "still open"
+	slow408     = "answered 408"
+	slowOther   = "answered otherwise"
+	slowCut     = "cut"
+	slowRefused = "turned away" // closed without a byte
+)
+
+// slowPeriod is how often a slow connection moves.
+const slowPeriod = time.Second
+
+// A slowAttack opens many slow connections from one thread, evenly spread over time, so that it takes no more of the
+// machine than it must.
+type slowAttack struct {
+	kind   slowKind
+	to     netip.AddrPort
+	most   int
+	ramp   time.Duration     // from the first connection to the last
+	source func() netip.Addr // of the next connection
+	conns  []slowConn
+	gone   int
+}
+
+type slowConn struct {
+	fd      int
+	opened  time.Duration
+	lasted  time.Duration
+	said    int    // bytes of begin
+	got     []byte // the beginning of what came
+	outcome string
+}
+
+// run opens the connections and moves them until all have ended or the time is up; then it closes what is left.
+func (a *slowAttack) run(ctx context.Context, length time.Duration) error {
+	start := time.Now()
+	defer func() {
+		for i := range a.conns {
+			if a.conns[i].outcome == slowOpen {
+				socket.Close(a.conns[i].fd)
+			}
+		}
+	}()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	next, turn := 0, time.Duration(0) // whose turn is next, and when
+	for now := time.Duration(0); now < length && (len(a.conns) < a.most || a.gone < a.most); now = time.Since(start) {
+		for len(a.conns) < a.most && time.Duration(len(a.conns))*a.ramp/time.Duration(a.most) <= now {
+			fd, err := socket.Dial(a.source(), a.to)
+			if err != nil {
+				return err
+			}
+			if a.kind.reads {
+				socket.SmallWindow(fd)
+			}
+			a.conns = append(a.conns, slowConn{fd: fd, opened: now, outcome: slowOpen})
+			a.move(&a.conns[len(a.conns)-1], now)
+		}
+		// Everybody has a turn each period, at a time of their own.
+		for ; turn <= now; turn += slowPeriod / time.Duration(a.most) {
+			if next < len(a.conns) {
+				a.move(&a.conns[next], now)
+			}
+			next = (next + 1) % a.most
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// move gives a connection its turn.
+func (a *slowAttack) move(c *slowConn, now time.Duration) {
+	if c.outcome != slowOpen {
+		return
+	}
+	if c.said < len(a.kind.begin) {
+		n, err := socket.Write(c.fd, []byte(a.kind.begin[c.said:]))
+		c.said += max(n, 0)
+		if err != nil && err != socket.ErrAgain {
+			a.end(c, now)
+		}
+		return
+	}
+	var buf [512]byte
+	room := buf[:]
+	if a.kind.reads {
+		room = buf[:1]
+	}
+	for {
+		n, err := socket.Read(c.fd, room)
+		if n > 0 {
+			c.got = append(c.got, room[:min(n, 16-min(len(c.got), 16))]...)
+		}
+		switch {
+		case err == socket.ErrAgain:
+		case err != nil || n == 0 || a.kind.reads && socket.Error(c.fd) != nil:
+			a.end(c, now)
+			return
+		case !a.kind.reads:
+			continue
+		}
+		break
+	}
+	if a.kind.drip != "" {
+		if _, err := socket.Write(c.fd, []byte(a.kind.drip)); err != nil && err != socket.ErrAgain {
+			a.end(c, now)
+		}
+	}
+}
+
+// end notes how a connection ended.
+func (a *slowAttack) end(c *slowConn, now time.Duration) {
+	socket.Close(c.fd)
+	c.lasted = now - c.opened
+	a.gone++
+	switch {
+	case a.kind.reads && len(c.got) > 0:
+		c.outcome = slowCut
+	case bytes.HasPrefix(c.got, []byte("HTTP/1.1 408 ")):
+		c.outcome = slow408
+	case len(c.got) > 0:
+		c.outcome = slowOther
+	default:
+		c.outcome = slowRefused
+	}
+}
+
+// slowTally is what became of the connections of an attack.
+type slowTally struct {
+	by          map[string]int
+	first, last time.Duration // when those that ended as they should did
+}
+
+func (a *slowAttack) tally() slowTally {
+	t := slowTally{by: make(map[string]int)}
+	for i := range a.conns {
+		c := &a.conns[i]
+		t.by[c.outcome]++
+		if c.outcome != slowOpen && c.outcome != slowRefused {
+			if t.first == 0 || c.lasted < t.first {
+				t.first = c.lasted
+			}
+			t.last = max(t.last, c.lasted)
+		}
+	}
+	return t
+}
+
+func (t slowTally) String() string {
+	out := ""
+	for _, outcome := range []string{slow408, slowCut, slowRefused, slowOther, slowOpen} {
+		if n := t.by[outcome]; n > 0 {
+			out += ", " + strconv.Itoa(n) + " " + outcome
+		}
+	}
+	if out == "" {
+		return "none"
+	}
+	return out[2:]
+}

@@ -1,0 +1,390 @@
+package judge
+
+import (
+	"math"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"sluice/loadgen/trace"
+)
+
+// DeployedJudge judges in deployed mode: against an exact log, for each source, of the requests that this limiter itself
+// counted (admitted), over all its edges, in the order of time.
+//
+//   - To admit is wrong if exact > limit, the request included.
+//   - To start a block is wrong if exact <= limit, the refused request included.
+//   - A refusal under a block is as right or wrong as that block's start. It asked no counter and is no decision of its own:
+//     those that follow from a wrong start are counted apart (wrongly_mitigated), so that one wrong decision about a busy
+//     source counts as one.
+//   - A refusal after a block's proper end is wrong. The proper end is the later of the timeout's and the moment when
+//     the exact log would admit another request.
+//
+// Several edges may start a block of the same source before they hear of each other; each start is judged, and a refusal is right
+// while any block that was rightly started has not ended. A free-running ideal limiter is not the truth here, since after
+// one decision that differs its blocks are out of phase for ever; its totals are reported for the eye.
+//
+// It is not safe for concurrent use.
+type DeployedJudge struct {
+	o       Options
+	window  int64
+	timeout int64
+	running uint64 // a bit for each edge
+	fed     bool   // somebody tells what is in force
+
+	tally     tally
+	ideal     Ideal
+	overshoot *hdrhistogram.Histogram
+	most      [3]int64 // largest overshoot, and times to block
+	first     *hdrhistogram.Histogram
+	every     *hdrhistogram.Histogram
+	partly    int
+	states    []deployedState
+	series    seriesSet
+	timeline  Timeline
+}
+
+const never = math.MinInt64
+
+// stretch is a time from until before until.
+type stretch struct{ from, until int64 }
+
+func (s stretch) has(at int64) bool { return at >= s.from && at < s.until }
+
+// extend makes it last until then, or begin anew if it had ended.
+func (s *stretch) extend(now, until int64) {
+	if now >= s.until {
+		s.from = now
+	}
+	s.until = until
+}
+
+type deployedState struct {
+	log Log // what was counted
+
+	full stretch // when the log last held the limit or more, so that one more request would have been over
+	over stretch // when it last held more than the limit
+
+	rightUntil int64 // proper end of the rightly started blocks
+	wrongUntil int64 // end of those wrongly started
+	uncounted  bool  // the wrong start was heard of, but no decision of it has been seen yet
+
+	// The block under way, for the figures per block: it begins with a source's first refusal and ends with the last known
+	// end of any edge's mitigation.
+	open       bool
+	blockUntil int64
+	excess     uint32 // admitted above the limit, up to and during the block
+	crossed    int64  // when the formula with perfect knowledge found it over; never: it did not
+	known      uint64 // edges where the block is in force
+	first      bool   // time to block was taken on the first edge
+	every      bool   // and on every one
+
+	freeLog   Log // of the ideal limiter
+	freeUntil int64
+
+	most, refused, wrong uint32
+	admitted             uint32 // at most so many in any window
+	good                 uint32 // refused, and called good
+	exceeded             bool   // the limit, at some time
+	seen, hasAbuser      bool
+}
+
+// NewDeployedJudge returns a judge that has seen nothing.
+func NewDeployedJudge(o Options) *DeployedJudge {
+	o.check()
+	j := &DeployedJudge{
+		o: o, window: int64(o.Window), timeout: int64(o.Timeout),
+		running:   math.MaxUint64 >> (64 - o.Edges),
+		tally:     newTally(o.Limit),
+		overshoot: hdrhistogram.New(1, 1_000_000_000, 3),
+		first:     hdrhistogram.New(1, int64(24*time.Hour), 3),
+		every:     hdrhistogram.New(1, int64(24*time.Hour), 3),
+		series:    newSeriesSet(o.Watch, o.Limit),
+	}
+	return j
+}
+
+// Running says which edges run from now on: edge i if bit i is set. At the start it is all of Options.Edges.
+func (j *DeployedJudge) Running(edges uint64) { j.running = edges }
+
+func (j *DeployedJudge) state(source int32) *deployedState {
+	for int(source) >= len(j.states) {
+		old := len(j.states)
+		j.states = append(j.states, make([]deployedState, max(1024, int(source)+1-old, old))...)
+		for i := old; i < len(j.states); i++ {
+			s := &j.states[i]
+			s.full, s.over = stretch{never, never}, stretch{never, never}
+			s.rightUntil, s.wrongUntil, s.crossed, s.freeUntil = never, never, never, never
+		}
+	}
+	return &j.states[source]
+}
+
+// Decide takes one decision, not earlier than those before.
+func (j *DeployedJudge) Decide(d *Decision) {
+	t := &j.tally
+	t.requests++
+	s := j.state(d.Source)
+	s.seen = true
+	now := int64(d.At)
+	step := j.timeline.Index(now)
+	if d.Verdict == Failed {
+		t.failed++
+		j.timeline.Failed[step]++
+		return
+	}
+	j.free(s, now)
+	j.expire(s, now)
+	s.log.Drop(now, j.window)
+	exact := s.log.n + 1
+	over := exact > j.o.Limit
+
+	crossed := over
+	if j.o.Ideal != nil {
+		crossed = j.o.Ideal(d.Source, d.At, d.Verdict == Admitted)
+	}
+	switch {
+	case crossed && s.crossed == never:
+		s.crossed = now
+		j.time(d.Source, s, now) // it may be blocked already
+	case !crossed && !s.open:
+		s.crossed = never
+	}
+
+	if d.Role == trace.Abuser {
+		s.hasAbuser = true
+	}
+	if d.Verdict != Mitigated && d.Verdict != Closed {
+		s.most = max(s.most, exact)
+		s.exceeded = s.exceeded || over
+		if !math.IsNaN(d.Estimate) {
+			t.gap(d.Estimate, exact, exact >= j.o.Limit/2+j.o.Limit%2)
+		}
+	}
+	if j.series.watched != nil {
+		j.series.add(d.Source, now, d.Estimate, exact, d.Verdict != Admitted)
+	}
+	if d.Verdict == Admitted {
+		j.timeline.Admitted[step]++
+		if over {
+			j.timeline.Wrong[step]++
+		}
+		j.admitted(s, now, exact, over)
+		return
+	}
+
+	t.refused++
+	s.refused++
+	j.timeline.Refused[step]++
+	if d.Role == trace.Good {
+		s.good++
+	}
+	finding := foundRight
+	switch {
+	case d.Verdict == Closed:
+		t.closed++
+		if !over && now >= s.rightUntil {
+			finding = foundWrong
+		}
+	case d.Verdict == Mitigated && j.timeout > 0:
+		t.mitigated++
+		finding = j.underBlock(s, now, int64(d.Until), over)
+	default:
+		if d.Verdict == Mitigated {
+			t.mitigated++ // of a throttled source: judged by itself
+		}
+		finding = j.starts(s, now, int64(d.Until), over)
+	}
+	switch finding {
+	case foundWrong:
+		s.wrong++
+		j.timeline.Wrong[step]++
+		t.miss(true, min(exact, j.o.Limit))
+	case foundFollows:
+		s.wrong++
+		t.wronglyMitigated++
+	}
+	if d.Verdict == Closed {
+		return
+	}
+	until := int64(d.Until)
+	if until <= now {
+		until = now + j.timeout
+	}
+	if j.timeout == 0 {
+		until = math.MaxInt64 // a throttled source's block ends when it is admitted again
+	}
+	j.opened(s, until)
+	if d.Verdict == Limited {
+		j.inForce(d.Source, s, d.Edge, now)
+	}
+}
+
+// admitted counts a request that passed.
+func (j *DeployedJudge) admitted(s *deployedState, now int64, exact uint32, over bool) {
+	if over {
+		s.wrong++
+		s.excess++
+		j.tally.miss(false, exact)
+	} else {
+		if s.open && j.timeout == 0 {
+			j.closed(s)
+		}
+		if !s.open {
+			s.excess = 0
+		}
+	}
+	s.log.Push(now)
+	s.admitted = max(s.admitted, exact) // a window that holds the most ends with an admission
+	if exact >= j.o.Limit {
+		s.full.extend(now, s.log.below(j.o.Limit, now, j.window))
+	}
+	if over {
+		s.over.extend(now, s.log.below(j.o.Limit+1, now, j.window))
+	}
+}
+
+// finding is what a judge says of a refusal.
+type finding uint8
+
+const (
+	foundRight   finding = iota
+	foundWrong           // a decision of its own, and wrong
+	foundFollows         // no decision of its own: it follows from a wrong one that has been counted
+)
+
+// starts judges a refusal that an edge decided itself, which starts a block there.
+func (j *DeployedJudge) starts(s *deployedState, now, until int64, over bool) finding {
+	if over {
+		s.rightUntil = max(s.rightUntil, now+j.timeout, s.log.below(j.o.Limit, now, j.window))
+		return foundRight
+	}
+	if now < s.rightUntil {
+		return foundRight // another edge's block was in force, and this one had not heard of it
+	}
+	s.wrongUntil, s.uncounted = max(s.wrongUntil, until, now+j.timeout), false
+	return foundWrong
+}
+
+// underBlock judges a refusal without a look at a counter.
+func (j *DeployedJudge) underBlock(s *deployedState, now, until int64, over bool) finding {
+	switch {
+	case s.rightUntil != never && now < s.rightUntil+int64(j.o.Slack):
+		return foundRight
+	case now < s.wrongUntil && s.uncounted:
+		s.uncounted = false
+		return foundWrong
+	case now < s.wrongUntil:
+		return foundFollows
+	}
+	// Nobody has told of the block's start. So no refused request started it, but the PoP's total, and that was over the limit or
+	// it was wrong.
+	start, reason := now, over
+	if until > 0 {
+		start = min(now, until-j.timeout)
+		reason = s.over.has(start)
+	}
+	switch {
+	case start < s.rightUntil:
+		return foundWrong // a block we know of, past its proper end
+	case !reason:
+		s.wrongUntil = max(until, now+j.timeout)
+		return foundWrong
+	}
+	j.rightly(s, start)
+	if now < s.rightUntil+int64(j.o.Slack) {
+		return foundRight
+	}
+	return foundWrong
+}
+
+// rightly notes a block that began at start and was right.
+func (j *DeployedJudge) rightly(s *deployedState, start int64) {
+	s.exceeded = true
+	s.most = max(s.most, j.o.Limit+1)
+	s.rightUntil = max(s.rightUntil, start+j.timeout, s.full.until)
+}
+
+// free runs the ideal limiter.
+func (j *DeployedJudge) free(s *deployedState, now int64) {
+	if s.freeUntil != never && now < s.freeUntil {
+		j.ideal.Refused++
+		return
+	}
+	s.freeLog.Drop(now, j.window)
+	if s.freeLog.n >= j.o.Limit {
+		s.freeUntil = max(now+j.timeout, s.freeLog.below(j.o.Limit, now, j.window))
+		j.ideal.Refused++
+		j.ideal.Blocks++
+		return
+	}
+	j.ideal.Admitted++
+	s.freeLog.Push(now)
+}
+
+// Figures is what came of all decisions. Blocks still under way are taken as ended.
+func (j *DeployedJudge) Figures() Figures {
+	for i := range j.states {
+		if s := &j.states[i]; s.open {
+			j.closed(s)
+		}
+	}
+	t := j.tally.clone()
+	for i := range j.states {
+		s := &j.states[i]
+		if !s.seen {
+			continue
+		}
+		most := s.most
+		if s.exceeded {
+			most = max(most, j.o.Limit+1)
+		}
+		t.source(most, s.refused)
+		t.refusedGood += uint64(s.good)
+		if s.hasAbuser {
+			t.collateral += uint64(s.good)
+		}
+	}
+	f := t.figures()
+	j.worstWindow(&f)
+	f.Admitted = t.requests - t.failed - t.refused
+	f.Overshoot = quantilesOf(j.overshoot, j.most[0], 1)
+	f.TimeToBlock = &TimeToBlock{
+		FirstEdge:      quantilesOf(j.first, j.most[1], 1e9),
+		EveryEdge:      quantilesOf(j.every, j.most[2], 1e9),
+		FirstEdgeTimes: j.first, EveryEdgeTimes: j.every,
+	}
+	if j.fed || j.o.Edges == 1 {
+		f.TimeToBlock.Partly = j.partly
+	}
+	ideal := j.ideal
+	f.FreeRunningIdeal = &ideal
+	f.Series = j.series.list()
+	timeline := j.timeline
+	f.Timeline = &timeline
+	return f
+}
+
+// worstWindow enters the most that was admitted of one source in any window, beside what may be.
+func (j *DeployedJudge) worstWindow(f *Figures) {
+	for i := range j.states {
+		admitted, bound := j.states[i].admitted, uint32(0)
+		if admitted == 0 {
+			continue
+		}
+		if j.o.Bound != nil {
+			if bound = j.o.Bound(int32(i)); admitted > bound {
+				f.BeyondBound++
+			}
+		}
+		if admitted > f.WorstWindow || admitted == f.WorstWindow && bound < f.Bound {
+			f.WorstWindow, f.Bound = admitted, bound
+		}
+	}
+	f.WorstExcess = max(f.WorstWindow, j.o.Limit) - j.o.Limit
+}
+
+// Worst is the sources with the most wrong decisions, at most n of them, the worst first.
+func (j *DeployedJudge) Worst(n int) []int32 {
+	return worst(n, len(j.states), func(i int32) uint32 { return j.states[i].wrong })
+}

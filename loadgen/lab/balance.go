@@ -1,0 +1,117 @@
+package lab
+
+import (
+	"fmt"
+
+	"sluice/loadgen/judge"
+	"sluice/loadgen/origin"
+	"sluice/loadgen/replay"
+	"sluice/loadgen/scrape"
+)
+
+// Balance holds what everybody counted against each other: the load generator, the edges all together, the origin. At rest
+// the counts of a run without harmed processes agree exactly.
+type Balance struct {
+	Rows  []BalanceRow `json:"rows"`
+	Notes []string     `json:"notes,omitempty"` // what could not be checked, and why
+}
+
+// BalanceRow is one equation.
+type BalanceRow struct {
+	Name  string `json:"name"`
+	Left  int64  `json:"left"`
+	Right int64  `json:"right"`
+	Least bool   `json:"at_least,omitempty"` // Left may be more than Right
+}
+
+// Holds reports whether the equation holds.
+func (r BalanceRow) Holds() bool { return r.Left == r.Right || r.Least && r.Left > r.Right }
+
+func (r BalanceRow) String() string {
+	sign := "="
+	switch {
+	case !r.Holds():
+		sign = "IS NOT"
+	case r.Least:
+		sign = ">="
+	}
+	return fmt.Sprintf("%s: %d %s %d", r.Name, r.Left, sign, r.Right)
+}
+
+// Err names the equations that do not hold.
+func (b *Balance) Err() error {
+	var wrong string
+	for _, r := range b.Rows {
+		if !r.Holds() {
+			wrong += "; " + r.String()
+		}
+	}
+	if wrong == "" {
+		return nil
+	}
+	return fmt.Errorf("loadgen: the balance is off%s", wrong)
+}
+
+// counts is what a balance is drawn from.
+type counts struct {
+	out     *replay.Outcome
+	edges   scrape.Metrics // added up over all edges, since the start of the run
+	origin  origin.Stats
+	harmed  []string // processes whose counts went with them
+	noEdges bool     // among them an edge
+	noOrig  bool     // among them the origin
+	shared  bool     // sources cannot be told apart by one address each
+}
+
+// balance draws the balance. A client that repeats requests, or gets no answer to some, cannot know how many of those the
+// edges received; a harmed process takes its counts with it. What then remains is an inequality or a note.
+func (b counts) balance() Balance {
+	var out Balance
+	row := func(name string, left, right float64, least bool) {
+		out.Rows = append(out.Rows, BalanceRow{name, int64(left), int64(right), least})
+	}
+	admitted, bySource := 0, make(map[string]int)
+	for _, d := range b.out.Decisions {
+		if d.Verdict == judge.Admitted {
+			admitted++
+			bySource[b.out.Addresses[d.Source].String()]++
+		}
+	}
+	admitted -= b.out.Troubled
+	vague := b.out.Retried > 0 || len(b.out.Errors) > 0
+	for _, name := range b.harmed {
+		out.Notes = append(out.Notes, "what "+name+" counted went with it")
+	}
+	if !b.noEdges {
+		received, answers := b.edges.Sum("sluice_received_total"), b.edges.Sum("sluice_answers_total")
+		row("requests received by edges, answers plus aborted", received, answers+b.edges.Sum("sluice_aborted_total"), false)
+		row("requests received by edges, sent", received, float64(b.out.Sent), vague)
+		row("answers by edges, got", answers, float64(b.out.Answered), vague)
+		row("refusals by edges, got", b.edges.Sum("sluice_answers_total", "code", "429"), float64(b.out.Statuses[429]), vague)
+		passed := b.edges.Sum("sluice_answers_total", "from", "origin")
+		row("answers by edges from the origin, answers of the origin", passed, b.edges.Sum("sluice_origin_requests_total"), vague)
+		if !b.noOrig {
+			row("requests received by the origin, answers of the origin", float64(b.origin.Received), b.edges.Sum("sluice_origin_requests_total"), vague)
+		}
+	}
+	if b.noOrig {
+		return out
+	}
+	row("requests received by the origin, admitted", float64(b.origin.Received), float64(admitted), vague || b.noEdges)
+	if b.shared || b.origin.Others > 0 || vague || b.noEdges || b.out.Troubled > 0 {
+		return out
+	}
+	differ := 0
+	for source, n := range bySource {
+		if b.origin.BySource[source] != n {
+			differ++
+		}
+	}
+	for source := range b.origin.BySource {
+		if bySource[source] == 0 {
+			differ++
+		}
+	}
+	row("sources of whom the origin received another number than was admitted, none", float64(differ), 0, false)
+	return out
+}

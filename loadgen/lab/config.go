@@ -1,0 +1,103 @@
+package lab
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"sluice/loadgen/judge"
+	"sluice/loadgen/replay"
+)
+
+// memcachedArguments starts a node on loopback only, with little memory; as root it must say whom to become.
+func memcachedArguments(addr netip.AddrPort) []string {
+	args := []string{"-l", addr.Addr().String(), "-p", fmt.Sprint(addr.Port()), "-U", "0", "-m", "64"}
+	if os.Geteuid() == 0 {
+		args = append(args, "-u", "nobody")
+	}
+	return args
+}
+
+// nutcrackerConfig is a pool of all nodes, with a timeout, without which a hung node would hang its clients. Dead nodes
+// are left out after two failures.
+func nutcrackerConfig(addr netip.AddrPort, nodes []netip.AddrPort) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `pop:
+  listen: %s
+  hash: fnv1a_64
+  distribution: ketama
+  timeout: 400
+  preconnect: true
+  auto_eject_hosts: true
+  server_retry_timeout: 2000
+  server_failure_limit: 2
+  servers:
+`, addr)
+	for _, n := range nodes {
+		fmt.Fprintf(&b, "    - %s:1\n", n)
+	}
+	return b.String()
+}
+
+// edgeConfig is the configuration file of an edge.
+func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret string) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("listen: %q", m.Addr)
+	line("admin: %q", m.Admin)
+	line("verdict_header: true")
+	line("pop:")
+	line("  name: lab%d", pop)
+	if len(tier) > 0 {
+		line("  memcached:")
+		for _, n := range tier {
+			line("    - %q", n)
+		}
+	}
+	if secret != "" {
+		line("  secret_file: %q", secret)
+	}
+	var limits []string
+	if s.Carrier != replay.Loopback {
+		line("source:")
+		line("  trust: [127.0.0.0/8]")
+		if s.Carrier == replay.Proxy {
+			line("  proxy_protocol: true")
+		}
+		limits = append(limits, "connections_per_source: 10000") // all come from one peer
+	}
+	if s.Limits != "" {
+		limits = append(limits, s.Limits)
+	}
+	if len(limits) > 0 {
+		line("limits: {%s}", strings.Join(limits, ", "))
+	}
+	origin := s.origin.Addr
+	if s.Before.IsValid() {
+		origin = s.Before
+	}
+	line("origins:")
+	line("  - servers: [%q]", "http://"+origin.String())
+	line("rules:")
+	line("  - name: default")
+	line("    limit: %d", s.Rule.Limit)
+	line("    window: %v", s.Rule.Window)
+	if s.Rule.SubWindows != 0 {
+		line("    sub_windows: %d", s.Rule.SubWindows)
+	}
+	if s.Rule.Estimate != "" {
+		line("    estimate: %s", s.Rule.Estimate)
+	}
+	if s.Rule.OnStoreFailure != "" {
+		line("    on_store_failure: %s", s.Rule.OnStoreFailure)
+	}
+	if s.Rule.Mode == judge.Estimator {
+		line("    mode: shadow")
+		line("    mitigation_timeout: 0s")
+		line("    count: {refused: true}")
+	} else {
+		line("    mitigation_timeout: %v", s.Rule.MitigationTimeout)
+	}
+	return b.String()
+}

@@ -1,0 +1,62 @@
+package lab
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Fault is something that goes wrong during a lab's replay, or is put right again.
+type Fault struct {
+	At     time.Duration // run time
+	Action Action
+	Kind   string // "edge", "memcached", "twemproxy", "origin"
+	Index  int    // among those of the kind, over all PoPs
+}
+
+// Action is what a fault does to a process.
+type Action string
+
+// The actions. Stop and cont stand for a process that hangs; restart starts one anew that was killed, or kills it first.
+const (
+	Kill    Action = "kill"    // SIGKILL
+	Term    Action = "term"    // SIGTERM: it may finish what is under way
+	Stop    Action = "stop"    // SIGSTOP
+	Cont    Action = "cont"    // SIGCONT
+	Restart Action = "restart" // with the same address
+)
+
+var faultTarget = regexp.MustCompile(`^(edge|memcached|twemproxy|origin)/(0|[1-9][0-9]{0,3})$`)
+
+// ParseFault reads a fault such as "20s kill memcached/0": when, what, which.
+func ParseFault(s string) (Fault, error) {
+	fail := func(format string, args ...any) (Fault, error) {
+		return Fault{}, fmt.Errorf("fault %q: %s", s, fmt.Sprintf(format, args...))
+	}
+	words := strings.Fields(s)
+	if len(words) != 3 {
+		return fail(`want a time, an action and a target, as in "20s kill memcached/0"`)
+	}
+	at, err := time.ParseDuration(words[0])
+	if err != nil || at < 0 {
+		return fail("%s is no time after the start: want one such as 20s", words[0])
+	}
+	action := Action(words[1])
+	if actions := []Action{Kill, Term, Stop, Cont, Restart}; !slices.Contains(actions, action) {
+		return fail("no action %s: want kill, term, stop, cont or restart", words[1])
+	}
+	m := faultTarget.FindStringSubmatch(words[2])
+	if m == nil {
+		return fail("no target %s: want edge/N, memcached/N, twemproxy/N or origin/0", words[2])
+	}
+	index, _ := strconv.Atoi(m[2]) // at most four digits
+	return Fault{at, action, m[1], index}, nil
+}
+
+// Target is the name of the process: edge/1.
+func (f Fault) Target() string { return fmt.Sprintf("%s/%d", f.Kind, f.Index) }
+
+func (f Fault) String() string { return fmt.Sprintf("%v %s %s", f.At, f.Action, f.Target()) }

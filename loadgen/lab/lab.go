@@ -1,0 +1,312 @@
+// Package lab starts points of presence of real processes on this machine (Lab), replays traces on them, does faults to them meanwhile, and
+// counts afterwards what everybody saw, which must agree (Balance).
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"sluice/loadgen/judge"
+	"sluice/loadgen/origin"
+	"sluice/loadgen/page"
+	"sluice/loadgen/process"
+	"sluice/loadgen/replay"
+	"sluice/loadgen/scrape"
+)
+
+// Lab starts points of presence of real processes on this machine: edges, the memcached nodes that they share and, if
+// wanted, a twemproxy between, all before one origin. Everything listens on free ports of 127.0.0.1.
+type Lab struct {
+	PoPs      int  // 0: 1
+	Edges     int  // of each PoP; 0: 1
+	Memcached int  // nodes of each PoP; 0: none, and each edge counts alone
+	Twemproxy bool // edges reach the nodes through a nutcracker
+
+	Sluice  string   // the edge's executable
+	Origin  []string // command that serves an origin; "--listen ADDRESS" is appended
+	Secret  string   // of the PoPs: placement and phases of sources follow from it
+	Rule    Rule
+	Carrier replay.Carrier
+
+	Limits      string         // of the edges, as in a configuration file: "header_timeout: 5s, idle_timeout: 10s"
+	Descriptors int            // how many files an edge may open; 0: as many as this process
+	Before      netip.AddrPort // the origin of the edges, if it is not to be the lab's own
+
+	Log func(format string, args ...any) // what is being done, a line at a time; nil: nowhere
+}
+
+// Rule is the one rule of a lab's edges.
+type Rule struct {
+	Limit             uint32
+	Window            time.Duration
+	MitigationTimeout time.Duration // 0: throttle
+	SubWindows        int           // 0: the edge's default
+	Estimate          string        // empty: the edge's default
+	OnStoreFailure    string        // empty: the edge's default
+
+	// Mode Estimator counts every request and refuses none.
+	Mode judge.Mode
+}
+
+// Site is a Lab that runs.
+type Site struct {
+	Lab
+	Targets [][]netip.AddrPort // of each PoP, the addresses of its edges
+
+	dir            string
+	NodeProcesses  []*Member
+	ProxyProcesses []*Member
+	EdgeProcesses  []*Member
+	origin         *Member
+}
+
+// Member is a process of a site and where it listens.
+type Member struct {
+	process.Process
+	Addr   netip.AddrPort
+	Admin  netip.AddrPort // of an edge
+	ready  func() error
+	harmed bool // a fault was done to it that loses what it counted
+}
+
+// Start starts everything and returns when all of it is ready; on an error nothing is left. The caller stops the site.
+func (l Lab) Start(ctx context.Context) (*Site, error) {
+	l.PoPs, l.Edges = max(l.PoPs, 1), max(l.Edges, 1)
+	if l.Log == nil {
+		l.Log = func(string, ...any) {}
+	}
+	s := &Site{Lab: l}
+	if err := s.start(ctx); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Site) start(ctx context.Context) error {
+	if err := s.plan(); err != nil {
+		return err
+	}
+	s.Log("starting %s", s.describe())
+	for _, group := range [][]*Member{s.NodeProcesses, s.ProxyProcesses, {s.origin}, s.EdgeProcesses} {
+		for _, m := range group {
+			if err := m.Start(); err != nil {
+				return err
+			}
+		}
+		for _, m := range group {
+			if err := m.Await(ctx, process.ReadyTimeout, m.ready); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Site) describe() string {
+	out := page.Plural(len(s.EdgeProcesses), "edge")
+	if s.PoPs > 1 {
+		out += fmt.Sprintf(" in %d PoPs", s.PoPs)
+	}
+	switch {
+	case len(s.NodeProcesses) == 0:
+		out += ", counting alone"
+	case s.Twemproxy:
+		out += ", " + page.Plural(len(s.NodeProcesses), "memcached node") + " behind twemproxy"
+	default:
+		out += ", " + page.Plural(len(s.NodeProcesses), "memcached node")
+	}
+	return out + ", one origin"
+}
+
+// plan finds the programs, chooses the ports and writes the configurations. Nothing runs yet.
+func (s *Site) plan() error {
+	var err error
+	if s.Sluice, err = process.Find(s.Sluice, "build it with make build, or name it with --sluice"); err != nil {
+		return err
+	}
+	if len(s.Origin) == 0 {
+		return errors.New("loadgen: lab: no command for the origin")
+	}
+	memcached, nutcracker := "", ""
+	if s.Memcached > 0 {
+		if memcached, err = process.Find("memcached", "install it (apt-get install memcached), or use --memcached 0"); err != nil {
+			return err
+		}
+	}
+	if s.Twemproxy {
+		if s.Memcached == 0 {
+			return errors.New("loadgen: lab: a twemproxy needs memcached nodes behind it")
+		}
+		if nutcracker, err = process.Find("nutcracker", "install it (apt-get install nutcracker), or leave --twemproxy out"); err != nil {
+			return err
+		}
+	}
+	if s.dir, err = os.MkdirTemp("", "sluice-lab-"); err != nil {
+		return fmt.Errorf("loadgen: lab: %w", err)
+	}
+	free, err := process.FreePorts(s.PoPs*(2*s.Edges+s.Memcached+2) + 1)
+	if err != nil {
+		return err
+	}
+	next := func() netip.AddrPort {
+		a := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(free[0]))
+		free = free[1:]
+		return a
+	}
+	secret := ""
+	if s.Secret != "" {
+		if secret, err = s.file("secret", s.Secret); err != nil {
+			return err
+		}
+	}
+	s.origin = newMember("origin/0", s.Origin[0], next())
+	s.origin.Args = append(append([]string{}, s.Origin[1:]...), "--listen", s.origin.Addr.String())
+	s.origin.ready = func() error { return scrape.OK(s.origin.Addr, origin.StatsPath) }
+
+	s.Targets = make([][]netip.AddrPort, s.PoPs)
+	for pop := range s.PoPs {
+		var tier []netip.AddrPort
+		for range s.Memcached {
+			m := newMember(fmt.Sprint("memcached/", len(s.NodeProcesses)), memcached, next())
+			m.Args, m.Nobody = memcachedArguments(m.Addr), true
+			m.ready = func() error { return scrape.MemcachedAnswers(m.Addr) }
+			s.NodeProcesses = append(s.NodeProcesses, m)
+			tier = append(tier, m.Addr)
+		}
+		if s.Twemproxy {
+			m := newMember(fmt.Sprint("twemproxy/", len(s.ProxyProcesses)), nutcracker, next())
+			m.ready = func() error { return scrape.MemcachedAnswers(m.Addr) }
+			file, err := s.file(fmt.Sprintf("nutcracker-%d.yml", pop), nutcrackerConfig(m.Addr, tier))
+			if err != nil {
+				return err
+			}
+			m.Args = []string{"-c", file, "-a", "127.0.0.1", "-s", fmt.Sprint(next().Port())}
+			s.ProxyProcesses = append(s.ProxyProcesses, m)
+			tier = []netip.AddrPort{m.Addr}
+		}
+		for range s.Edges {
+			m := newMember(fmt.Sprint("edge/", len(s.EdgeProcesses)), s.Sluice, next())
+			m.Admin = next()
+			file, err := s.file(fmt.Sprintf("edge-%d.yaml", len(s.EdgeProcesses)), s.edgeConfig(pop, m, tier, secret))
+			if err != nil {
+				return err
+			}
+			m.Args = []string{"--config", file}
+			if s.Descriptors > 0 {
+				m.Args = append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, s.Descriptors), m.Path}, m.Args...)
+				m.Path = "/bin/sh"
+			}
+			m.ready = func() error { return scrape.OK(m.Admin, "/readyz") }
+			s.EdgeProcesses = append(s.EdgeProcesses, m)
+			s.Targets[pop] = append(s.Targets[pop], m.Addr)
+		}
+	}
+	return nil
+}
+
+func newMember(name, path string, addr netip.AddrPort) *Member {
+	return &Member{Process: process.Process{Name: name, Path: path}, Addr: addr}
+}
+
+func (s *Site) file(name, text string) (string, error) {
+	path := filepath.Join(s.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return "", fmt.Errorf("loadgen: lab: %w", err)
+	}
+	return path, nil
+}
+
+// Stop ends every process, the edges first so that they can report what they still hold, and returns when all are gone.
+// It may be called more than once.
+func (s *Site) Stop() {
+	for _, group := range [][]*Member{s.EdgeProcesses, s.ProxyProcesses, s.NodeProcesses, {s.origin}} {
+		var all sync.WaitGroup
+		for _, m := range group {
+			if m != nil {
+				all.Go(func() { m.Stop(process.StopTimeout) })
+			}
+		}
+		all.Wait()
+	}
+	if s.dir != "" {
+		os.RemoveAll(s.dir)
+	}
+}
+
+// Crashed names a process that ended without being told to.
+func (s *Site) Crashed() error {
+	for _, m := range s.members() {
+		if err := m.Crashed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Site) members() []*Member {
+	all := append(append(append([]*Member{}, s.EdgeProcesses...), s.ProxyProcesses...), s.NodeProcesses...)
+	if s.origin != nil {
+		all = append(all, s.origin)
+	}
+	return all
+}
+
+// Member finds the target of a fault.
+func (s *Site) target(f Fault) (*Member, error) {
+	group := map[string][]*Member{
+		"edge": s.EdgeProcesses, "memcached": s.NodeProcesses, "twemproxy": s.ProxyProcesses, "origin": {s.origin},
+	}[f.Kind]
+	if f.Index >= len(group) {
+		return nil, fmt.Errorf("loadgen: fault %q: there is no %s; of this kind there are %d", f, f.Target(), len(group))
+	}
+	return group[f.Index], nil
+}
+
+// Check reports whether the faults can be done here.
+func (s *Site) Check(faults []Fault) error {
+	for _, f := range faults {
+		if _, err := s.target(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// do does a fault. A restart returns when the process is ready again.
+func (s *Site) do(ctx context.Context, f Fault) error {
+	m, err := s.target(f)
+	if err != nil {
+		return err
+	}
+	if f.Action == Kill || f.Action == Term || f.Action == Restart {
+		m.harmed = true
+	}
+	switch f.Action {
+	case Kill:
+		return m.Signal(syscall.SIGKILL)
+	case Term:
+		return m.Signal(syscall.SIGTERM)
+	case Stop:
+		return m.Signal(syscall.SIGSTOP)
+	case Cont:
+		return m.Signal(syscall.SIGCONT)
+	}
+	if exited, running := m.Running(); running {
+		if err := m.Signal(syscall.SIGKILL); err != nil {
+			return err
+		}
+		<-exited
+	}
+	if err := m.Start(); err != nil {
+		return err
+	}
+	return m.Await(ctx, process.ReadyTimeout, m.ready)
+}

@@ -1,0 +1,55 @@
+package lab
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLabStartFailsClean(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	// The "origin" runs for good and leaves its number, but answers nobody; so does not the edge.
+	origin := script("origin", `echo $$ > `+dir+`/pid; exec sleep 1000`)
+	broken := script("broken", `echo cannot bind >&2; exit 1`)
+
+	f := func(l Lab, want string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		site, err := l.Start(ctx)
+		if err == nil {
+			site.Stop()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, want one with %q", l, err, want)
+		}
+		left, _ := filepath.Glob(filepath.Join(dir, "sluice-lab-*"))
+		if len(left) > 0 {
+			t.Errorf("%+v: it leaves %v", l, left)
+		}
+	}
+	rule := Rule{Limit: 1, Window: time.Second}
+	f(Lab{Sluice: filepath.Join(dir, "nothing"), Origin: []string{origin}, Rule: rule}, "make build")
+	f(Lab{Sluice: broken, Rule: rule}, "origin")
+	f(Lab{Sluice: broken, Origin: []string{origin}, Twemproxy: true, Rule: rule}, "twemproxy needs memcached")
+	f(Lab{Sluice: broken, Origin: []string{broken}, Rule: rule}, "cannot bind")
+	f(Lab{Sluice: broken, Origin: []string{origin}, Rule: rule}, context.DeadlineExceeded.Error())
+	b, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(b))); err == nil {
+		t.Errorf("the origin, process %s, still runs", b)
+	}
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package process
+
+import "syscall"
+
+// Attributes makes a Process lead its own group.
+func Attributes(bool) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func LimitDescriptors(int, int) error  { return errLinuxOnly }
+func OpenDescriptors(int) (int, error) { return 0, errLinuxOnly }

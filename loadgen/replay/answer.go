@@ -1,0 +1,312 @@
+package replay
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strconv"
+	"time"
+
+	"sluice/loadgen/judge"
+)
+
+// Sentinels of an answer that is not HTTP/1.1 as RFC 9112 has it, or not ours to read.
+var (
+	errBadAnswer = errors.New("malformed answer")
+	errExtra     = errors.New("bytes that nobody asked for")
+	errTooLong   = errors.New("header line over 64 KiB")
+)
+
+const maxLine = 64 << 10
+
+// answer reads one HTTP/1.1 answer from however many pieces it arrives in. It keeps what a judge needs (the status and
+// the edge's own verdict) and counts the body's bytes away. The zero answer is ready for the first byte.
+type answer struct {
+	status  int
+	verdict verdict
+	retry   bool // it has a Retry-After header
+	close   bool // the peer closes after it
+	body    int64
+
+	stage   stage
+	head    bool   // answers a HEAD request: no body whatever the headers say
+	length  int64  // Content-Length, -1 without
+	chunked bool   // Transfer-Encoding: chunked
+	left    int64  // bytes of the body or the chunk still to come
+	line    []byte // the start of a line that came in pieces
+}
+
+type stage uint8
+
+const (
+	atStatus stage = iota
+	atHeader
+	atBody     // left bytes
+	atChunk    // a chunk's size
+	atChunkEnd // the line end behind a chunk
+	atTrailer
+	atClose // a body that ends with the connection
+	atEnd
+)
+
+// verdict is what an edge says of its own decision in the Sluice-Verdict header.
+type verdict struct {
+	found    bool
+	shadow   bool // a rule in shadow mode would have refused
+	is       judge.Verdict
+	at       int64 // Unix nanoseconds; 0 if not told
+	until    int64 // Unix nanoseconds; 0 if nothing ends
+	estimate float64
+}
+
+// reset makes a ready for the answer to the next request, keeping its buffer.
+func (a *answer) reset(head bool) { *a = answer{head: head, length: -1, line: a.line[:0]} }
+
+// started reports whether any byte of the answer has come.
+func (a *answer) started() bool { return a.stage != atStatus || len(a.line) > 0 }
+
+// done reports whether the answer is complete.
+func (a *answer) done() bool { return a.stage == atEnd }
+
+// feed takes the bytes that arrived. Bytes behind the answer's end are an error, because nothing else was asked.
+func (a *answer) feed(b []byte) error {
+	for len(b) > 0 {
+		switch a.stage {
+		case atEnd:
+			return errExtra
+		case atClose:
+			a.body += int64(len(b))
+			return nil
+		case atBody:
+			n := min(int64(len(b)), a.left)
+			b, a.left, a.body = b[n:], a.left-n, a.body+n
+			if a.left == 0 {
+				a.stage = atEnd
+				if a.chunked {
+					a.stage = atChunkEnd
+				}
+			}
+		default:
+			i := bytes.IndexByte(b, '\n')
+			if i < 0 {
+				if len(a.line)+len(b) > maxLine {
+					return errTooLong
+				}
+				a.line = append(a.line, b...)
+				return nil
+			}
+			line := b[:i]
+			if len(a.line) > 0 {
+				a.line = append(a.line, line...)
+				line = a.line
+			}
+			b = b[i+1:]
+			err := a.take(bytes.TrimSuffix(line, []byte("\r")))
+			a.line = a.line[:0]
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ended takes the end of the connection, and reports whether the answer is complete with it.
+func (a *answer) ended() bool {
+	if a.stage == atClose {
+		a.stage = atEnd
+	}
+	return a.stage == atEnd
+}
+
+// take reads one line of the header, of chunk framing or of the trailer.
+func (a *answer) take(line []byte) error {
+	switch a.stage {
+	case atStatus:
+		if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[8] != ' ' {
+			return errBadAnswer
+		}
+		n, ok := number(line[9:12], 10)
+		if !ok || n < 100 {
+			return errBadAnswer
+		}
+		a.status = int(n)
+		a.close = line[7] == '0'
+		a.stage = atHeader
+	case atHeader:
+		if len(line) == 0 {
+			a.headerDone()
+			return nil
+		}
+		return a.field(line)
+	case atChunk:
+		if i := bytes.IndexByte(line, ';'); i >= 0 {
+			line = line[:i]
+		}
+		n, ok := number(bytes.TrimSpace(line), 16)
+		if !ok {
+			return errBadAnswer
+		}
+		a.left, a.stage = n, atBody
+		if n == 0 {
+			a.stage = atTrailer
+		}
+	case atChunkEnd:
+		if len(line) != 0 {
+			return errBadAnswer
+		}
+		a.stage = atChunk
+	case atTrailer:
+		if len(line) == 0 {
+			a.stage = atEnd
+		}
+	}
+	return nil
+}
+
+func (a *answer) headerDone() {
+	switch {
+	case a.status < 200: // an interim answer: the real one follows
+		a.reset(a.head)
+	case a.head || a.status == 204 || a.status == 304:
+		a.stage = atEnd
+	case a.chunked:
+		a.stage = atChunk
+	case a.length > 0:
+		a.left, a.stage = a.length, atBody
+	case a.length == 0:
+		a.stage = atEnd
+	default:
+		a.close, a.stage = true, atClose
+	}
+}
+
+// field reads a header line. Only a few names matter here; the length of the name tells most others apart at once.
+func (a *answer) field(line []byte) error {
+	i := bytes.IndexByte(line, ':')
+	if i <= 0 {
+		return errBadAnswer
+	}
+	name, value := line[:i], bytes.TrimSpace(line[i+1:])
+	switch {
+	case is(name, "content-length"):
+		n, ok := number(value, 10)
+		if !ok || a.length >= 0 && a.length != n {
+			return errBadAnswer
+		}
+		a.length = n
+	case is(name, "sluice-verdict"):
+		a.verdict = parseVerdict(value)
+	case is(name, "connection"):
+		a.close = a.close || is(value, "close")
+	case is(name, "retry-after"):
+		a.retry = true
+	case is(name, "transfer-encoding"):
+		if !is(value, "chunked") {
+			return errBadAnswer
+		}
+		a.chunked = true
+	}
+	return nil
+}
+
+// is compares ASCII text with a lower-case word, ignoring case.
+func is(b []byte, word string) bool {
+	if len(b) != len(word) {
+		return false
+	}
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// number reads digits only: no sign, no blanks, nothing beyond 2^62.
+func number(b []byte, base int64) (int64, bool) {
+	var n int64
+	for _, c := range b {
+		d := int64(99)
+		switch {
+		case '0' <= c && c <= '9':
+			d = int64(c - '0')
+		case 'a' <= c && c <= 'f':
+			d = int64(c-'a') + 10
+		case 'A' <= c && c <= 'F':
+			d = int64(c-'A') + 10
+		}
+		if d >= base || n > (1<<62)/base-1 {
+			return 0, false
+		}
+		n = n*base + d
+	}
+	return n, len(b) > 0
+}
+
+// parseVerdict reads VERDICT;at=UNIX_NANOSECONDS;e=ESTIMATE;until=UNIX_NANOSECONDS;rule="NAME". Without a known word in
+// front there is no verdict; parameters it does not know, or cannot read, it leaves out.
+func parseVerdict(b []byte) verdict {
+	v := verdict{found: true, estimate: math.NaN()}
+	word, rest, _ := bytes.Cut(b, []byte(";"))
+	switch string(bytes.TrimSpace(word)) {
+	case "pass":
+		v.is = judge.Admitted
+	case "shadow":
+		v.is, v.shadow = judge.Admitted, true
+	case "limited":
+		v.is = judge.Limited
+	case "mitigated":
+		v.is = judge.Mitigated
+	case "closed":
+		v.is = judge.Closed
+	default:
+		return verdict{}
+	}
+	for len(rest) > 0 {
+		var parameter []byte
+		parameter, rest, _ = bytes.Cut(rest, []byte(";"))
+		name, value, _ := bytes.Cut(bytes.TrimSpace(parameter), []byte("="))
+		switch string(name) {
+		case "at":
+			v.at, _ = number(value, 10)
+		case "until":
+			v.until, _ = number(value, 10)
+		case "e":
+			if e, err := strconv.ParseFloat(string(value), 64); err == nil {
+				v.estimate = e
+			}
+		case "rule":
+			return v // the last one, and its quoted name may hold anything
+		}
+	}
+	return v
+}
+
+// decision is what the answer says became of a request of the source. Without a verdict in it, the status has to do: an
+// answer of 429 refuses, one of 503 with Retry-After fails closed, and the estimate stays unknown.
+func (a *answer) decision(epoch time.Time, sent, answered time.Duration) judge.Decision {
+	d := judge.Decision{At: sent + (answered-sent)/2, Estimate: math.NaN()}
+	if v := a.verdict; v.found {
+		d.Verdict, d.Over, d.Estimate = v.is, v.shadow || v.is == judge.Limited, v.estimate
+		if v.at > 0 {
+			d.At = time.Duration(v.at - epoch.UnixNano())
+		}
+		if v.until > 0 && (v.is == judge.Limited || v.is == judge.Mitigated || v.shadow) {
+			d.Until = time.Duration(v.until - epoch.UnixNano())
+		}
+		return d
+	}
+	switch {
+	case a.status == 429:
+		d.Verdict = judge.Limited
+	case a.status == 503 && a.retry:
+		d.Verdict = judge.Closed
+	case a.status >= 500, a.status == 400, a.status == 408, a.status == 413, a.status == 431, a.status == 0:
+		d.Verdict = judge.Failed // the server's own trouble with the request, or the request's with the server
+	}
+	return d
+}

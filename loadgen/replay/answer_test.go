@@ -1,0 +1,155 @@
+package replay
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"sluice/loadgen/judge"
+)
+
+func TestAnswer(t *testing.T) {
+	f := func(name, text string, head bool, status int, body int64, closes bool, want error) {
+		t.Helper()
+		for size := 1; size <= len(text); size++ { // however the bytes are cut, the answer is the same
+			var a answer
+			a.reset(head)
+			var err error
+			for i := 0; i < len(text) && err == nil; i += size {
+				err = a.feed([]byte(text[i:min(i+size, len(text))]))
+			}
+			if !errors.Is(err, want) {
+				t.Fatalf("%s, in pieces of %d: error %v, want %v", name, size, err, want)
+			}
+			if want != nil {
+				continue
+			}
+			if !a.done() && !a.ended() {
+				t.Fatalf("%s, in pieces of %d: not done", name, size)
+			}
+			if a.status != status || a.body != body || a.close != closes {
+				t.Fatalf("%s, in pieces of %d: status %d, body %d, close %v; want %d, %d, %v",
+					name, size, a.status, a.body, a.close, status, body, closes)
+			}
+		}
+	}
+	f("length", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false, 200, 5, false, nil)
+	f("no body", "HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", false, 200, 0, false, nil)
+	f("bare line feeds", "HTTP/1.1 200\x20\nContent-Length: 2\n\nok", false, 200, 2, false, nil)
+	f("head", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", true, 200, 0, false, nil)
+	f("no content", "HTTP/1.1 204 No Content\r\n\r\n", false, 204, 0, false, nil)
+	f("not modified", "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", false, 304, 0, false, nil)
+	f("closes", "HTTP/1.1 429 Too Many Requests\r\nConnection: Close\r\nContent-Length: 1\r\n\r\nx", false, 429, 1, true, nil)
+	f("1.0", "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx", false, 200, 1, true, nil)
+	f("until close", "HTTP/1.1 200 OK\r\n\r\nall of this", false, 200, 11, true, nil)
+	f("interim", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false, 200, 2, false, nil)
+	f("chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nA;x=y\r\n0123456789\r\n0\r\nT: v\r\n\r\n", false, 200, 15, false, nil)
+
+	f("not HTTP", "SSH-2.0-OpenSSH_9.2\r\n\r\n", false, 0, 0, false, errBadAnswer)
+	f("odd status", "HTTP/1.1 2x0 OK\r\n\r\n", false, 0, 0, false, errBadAnswer)
+	f("negative length", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", false, 0, 0, false, errBadAnswer)
+	f("two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", false, 0, 0, false, errBadAnswer)
+	f("huge chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n", false, 0, 0, false, errBadAnswer)
+	f("chunk runs on", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nhello\r\n", false, 0, 0, false, errBadAnswer)
+	f("another coding", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", false, 0, 0, false, errBadAnswer)
+	f("more than asked", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n", false, 0, 0, false, errExtra)
+}
+
+func TestAnswerCutShort(t *testing.T) {
+	for _, text := range []string{
+		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+		"HTTP/1.1 200 OK\r\nContent-",
+	} {
+		var a answer
+		a.reset(false)
+		if err := a.feed([]byte(text)); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if a.ended() {
+			t.Errorf("%q counts as complete", text)
+		}
+		if !a.started() {
+			t.Errorf("%q counts as nothing", text)
+		}
+	}
+	var long answer
+	long.reset(false)
+	if err := long.feed([]byte("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxLine+1))); !errors.Is(err, errTooLong) {
+		t.Errorf("an endless header line: %v", err)
+	}
+}
+
+func TestParseVerdict(t *testing.T) {
+	none := math.NaN()
+	f := func(in string, want verdict) {
+		t.Helper()
+		got := parseVerdict([]byte(in))
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(verdict{}), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", in, diff)
+		}
+	}
+	f(`pass;at=1700000000000000001;e=3.25;until=0;rule="default"`,
+		verdict{found: true, at: 1700000000000000001, estimate: 3.25})
+	f(`limited;at=5;e=21;until=9;rule="a;at=7"`, verdict{found: true, is: judge.Limited, at: 5, until: 9, estimate: 21})
+	f(`mitigated;at=5;until=9;rule="x"`, verdict{found: true, is: judge.Mitigated, at: 5, until: 9, estimate: none})
+	f(`shadow; at=5; e=21`, verdict{found: true, shadow: true, at: 5, estimate: 21})
+	f(`closed`, verdict{found: true, is: judge.Closed, estimate: none})
+	f(`pass;at=x;e=y;until=-1`, verdict{found: true, estimate: none})
+	f(`perhaps;at=5`, verdict{})
+	f(``, verdict{})
+}
+
+func TestDecisionOfAnswer(t *testing.T) {
+	epoch := time.Unix(1700000000, 0)
+	sent, answered := 10*time.Second, 10*time.Second+4*time.Millisecond
+	f := func(name string, a answer, want judge.Decision) {
+		t.Helper()
+		got := a.decision(epoch, sent, answered)
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	middle, none := 10*time.Second+2*time.Millisecond, math.NaN()
+	told := verdict{found: true, is: judge.Limited, at: epoch.Add(11 * time.Second).UnixNano(),
+		until: epoch.Add(71 * time.Second).UnixNano(), estimate: 21}
+	f("the edge tells", answer{status: 429, verdict: told},
+		judge.Decision{At: 11 * time.Second, Verdict: judge.Limited, Over: true, Estimate: 21, Until: 71 * time.Second})
+	f("shadow", answer{status: 200, verdict: verdict{found: true, shadow: true, estimate: 3}},
+		judge.Decision{At: middle, Verdict: judge.Admitted, Over: true, Estimate: 3})
+	f("the origin's trouble is no verdict's", answer{status: 502, verdict: verdict{found: true, estimate: none}},
+		judge.Decision{At: middle, Verdict: judge.Admitted, Estimate: none})
+	f("another's refusal", answer{status: 429}, judge.Decision{At: middle, Verdict: judge.Limited, Estimate: none})
+	f("another's 503", answer{status: 503, retry: true}, judge.Decision{At: middle, Verdict: judge.Closed, Estimate: none})
+	f("another's answer", answer{status: 404}, judge.Decision{At: middle, Verdict: judge.Admitted, Estimate: none})
+	f("bad gateway", answer{status: 502}, judge.Decision{At: middle, Verdict: judge.Failed, Estimate: none})
+}
+
+// However an answer is cut into pieces, it is read the same, and nothing makes the reader hang or panic.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), uint8(3), false)
+	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), uint8(1), false)
+	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429 No\r\nSluice-Verdict: limited;at=1;e=2\r\n\r\n"), uint8(7), true)
+	f.Fuzz(func(t *testing.T, text []byte, size uint8, head bool) {
+		read := func(size int) (a answer, failed bool) {
+			a.reset(head)
+			for i := 0; i < len(text); i += size {
+				if a.feed(text[i:min(i+size, len(text))]) != nil {
+					return a, true
+				}
+			}
+			return a, false
+		}
+		whole, failed := read(len(text) + 1)
+		pieces, failedToo := read(int(size) + 1)
+		if failed != failedToo || !failed && (whole.status != pieces.status || whole.body != pieces.body || whole.stage != pieces.stage) {
+			t.Errorf("at once: %v, stage %d, status %d, body %d; in pieces of %d: %v, stage %d, status %d, body %d", failed,
+				whole.stage, whole.status, whole.body, int(size)+1, failedToo, pieces.stage, pieces.status, pieces.body)
+		}
+	})
+}

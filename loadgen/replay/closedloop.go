@@ -1,0 +1,214 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"sluice/loadgen/judge"
+	"sluice/loadgen/socket"
+)
+
+// ClosedLoop is a load that finds out what an edge costs: each of its connections sends the next request as soon as the last one is
+// answered. Unlike Replay it does not say how an edge does at a given rate, only what it does when it is busy.
+type ClosedLoop struct {
+	Edge    netip.AddrPort
+	Conns   int           // at once
+	Sources int           // named in X-Forwarded-For, one after the other; 0 or 1: the connection's own address, and no header
+	Fresh   bool          // a connection for each request
+	Shed    bool          // with Fresh: a connection that ends before its answer has been refused, and is answered so
+	Warm    time.Duration // before anything counts
+	For     time.Duration // how long to measure
+	Begun   func()        // called when the warm-up is over; nil: nothing
+	Ended   func()        // called when the measurement is
+}
+
+// ClosedLoopOutcome is what a ClosedLoop saw.
+type ClosedLoopOutcome struct {
+	Took     time.Duration
+	Answers  int // complete, within For
+	Statuses map[int]int
+	Shed     int // of them: connections that ended unanswered
+	Failed   int // connections that broke
+	Latency  *hdrhistogram.Histogram
+}
+
+// loopConn is one of the connections of a ClosedLoop.
+type loopConn struct {
+	fd         int
+	generation int32
+	rest       []byte
+	buf        []byte
+	since      time.Duration
+	answer     answer
+}
+
+// loopRun is a ClosedLoop under way. One goroutine owns it.
+type loopRun struct {
+	*ClosedLoop
+	poller  *socket.Poller
+	conns   []loopConn
+	start   time.Time
+	source  uint32
+	measure bool
+	out     *ClosedLoopOutcome
+	scratch [64 << 10]byte
+}
+
+// Run applies the load. It returns early with ctx's error.
+func (c ClosedLoop) Run(ctx context.Context) (*ClosedLoopOutcome, error) {
+	p, err := socket.NewPoller()
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	r := &loopRun{ClosedLoop: &c, poller: p, conns: make([]loopConn, c.Conns), start: time.Now(),
+		out: &ClosedLoopOutcome{Statuses: make(map[int]int), Latency: hdrhistogram.New(1000, int64(10*time.Second), 3)}}
+	defer func() {
+		for i := range r.conns {
+			if r.conns[i].fd > 0 {
+				socket.Abort(r.conns[i].fd)
+			}
+		}
+	}()
+	for i := range r.conns {
+		if err := r.open(int32(i)); err != nil {
+			return nil, fmt.Errorf("loadgen: connect to %s: %w", c.Edge, err)
+		}
+	}
+	return r.out, r.loop(ctx)
+}
+
+func (r *loopRun) loop(ctx context.Context) error {
+	events := make([]socket.Event, 0, 256)
+	var begun time.Duration
+	for {
+		now := time.Since(r.start)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !r.measure && now >= r.Warm:
+			r.measure, begun = true, now
+			if r.Begun != nil {
+				r.Begun()
+			}
+		case r.measure && now-begun >= r.For:
+			if r.Ended != nil {
+				r.Ended()
+			}
+			r.out.Took = now - begun
+			return nil
+		}
+		var err error
+		if events, err = r.poller.Wait(10*time.Millisecond, events[:0]); err != nil {
+			return err
+		}
+		for _, e := range events {
+			if err := r.ready(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// open makes the connection in a slot and sends a request on it.
+func (r *loopRun) open(slot int32) error {
+	c := &r.conns[slot]
+	fd, err := socket.Dial(netip.Addr{}, r.Edge)
+	if err != nil {
+		return err
+	}
+	c.fd = fd
+	c.generation++
+	if err := r.poller.Add(fd, socket.Event{Slot: slot, Generation: c.generation}); err != nil {
+		return err
+	}
+	return r.send(c)
+}
+
+func (r *loopRun) send(c *loopConn) error {
+	c.buf = append(c.buf[:0], "GET /some/path?x=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: bench\r\nAccept: */*\r\n"...)
+	if r.Sources > 1 {
+		n := r.source % uint32(r.Sources)
+		r.source++
+		c.buf = append(c.buf, "X-Forwarded-For: "...)
+		c.buf = netip.AddrFrom4([4]byte{198, 18 + byte(n>>16), byte(n >> 8), byte(n)}).AppendTo(c.buf)
+		c.buf = append(c.buf, "\r\n"...)
+	}
+	c.buf = append(c.buf, "\r\n"...)
+	c.rest, c.since = c.buf, time.Since(r.start)
+	c.answer.reset(false)
+	return r.flush(c)
+}
+
+func (r *loopRun) flush(c *loopConn) error {
+	var err error
+	c.rest, err = socket.WriteMost(c.fd, c.rest)
+	return err
+}
+
+// ready takes an event of a connection. A connection that breaks is counted and opened again.
+func (r *loopRun) ready(e socket.Event) error {
+	c := &r.conns[e.Slot]
+	if c.generation != e.Generation {
+		return nil
+	}
+	done := func() {
+		if r.measure {
+			r.out.Answers++
+			judge.Record(r.out.Latency, int64(time.Since(r.start)-c.since))
+		}
+	}
+	again := func(failed bool) error {
+		switch {
+		case r.Shed && !c.answer.started() && !c.answer.ended():
+			done()
+			if r.measure {
+				r.out.Shed++
+			}
+		case failed && r.measure:
+			r.out.Failed++
+		}
+		socket.Abort(c.fd)
+		return r.open(e.Slot)
+	}
+	if err := r.flush(c); err != nil {
+		return again(true)
+	}
+	for len(c.rest) == 0 {
+		n, err := socket.Read(c.fd, r.scratch[:])
+		switch {
+		case err == socket.ErrAgain:
+			return nil
+		case err != nil:
+			return again(true)
+		case n == 0 && !c.answer.ended():
+			return again(c.answer.started() || !r.Fresh)
+		case n > 0:
+			if err := c.answer.feed(r.scratch[:n]); err != nil {
+				return again(true)
+			}
+		}
+		if !c.answer.done() {
+			continue
+		}
+		done()
+		if r.measure {
+			r.out.Statuses[c.answer.status]++
+		}
+		if r.Fresh || c.answer.close || n == 0 {
+			return again(false)
+		}
+		if err := r.send(c); err != nil {
+			return again(true)
+		}
+		return nil // its answer is another event
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+// Package replay sends a trace to running edges in an open loop and notes what they decided (Replay); and, to find out what an edge costs,
+// as many requests as it answers (ClosedLoop). One thread sends everything; answers are read by the edge's own verdict header where it
+// has one, else by their status.
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"sluice/loadgen/judge"
+	"sluice/loadgen/process"
+	"sluice/loadgen/socket"
+	"sluice/loadgen/trace"
+)
+
+// Replay sends a trace to running edges in an open loop: each request is sent when it is due, whether or not earlier ones
+// were answered, because an abuser does not wait for answers either.
+//
+// Run time is trace time divided by Speed, and everything in an Outcome is in run time: at Speed 60 an edge with a window
+// of one second stands for one with a minute, and is judged against a window of one second.
+//
+// As behind anycast and ECMP, Affinity chooses the PoP of a source and a hash of each connection the edge within it. A
+// source that has a request due while its connections are busy opens another one. An edge that refuses connections is
+// left out for a second, as a router's health check would have it; a request whose reused connection died without a byte
+// of an answer is sent once more if its method allows that (RFC 9110, 9.2.2), as browsers do.
+//
+// One goroutine on one thread does all the sending, and no descriptor or memory grows with the rate: beyond MaxConns
+// connections, idle ones are closed and then requests wait. What waits, for that or for the processor, is sent late, and
+// SendError says how late.
+type Replay struct {
+	PoPs          [][]netip.AddrPort // the edges of each PoP: IPv4
+	Affinity      Affinity           // nil: all go to the first PoP
+	Carrier       Carrier            // how sources reach the edge; zero: Loopback
+	Speed         float64            // trace seconds per second; 0: 1
+	PerConnection int                // requests on a connection before a new one is opened; 0: 20
+	Seed          uint64             // of the choice of edges
+	MaxConns      int                // open connections at once; 0: 8192
+	MaxPerSource  int                // open connections of one source at once; 0: 64
+	Idle          time.Duration      // how long an idle connection is kept; 0: 5 s
+	Timeout       time.Duration      // of an answer; 0: 10 s
+	Progress      func(Progress)     // called ten times a second from the sending goroutine: must not block
+}
+
+// Affinity tells the PoP of a source by its address in the trace, at a time of the run. When it changes, the source's idle
+// connections are closed, and requests under way are answered where they are.
+type Affinity func(source netip.Addr, at time.Duration) int
+
+// Progress is how far a replay has come.
+type Progress struct {
+	Elapsed, Total time.Duration // run time
+	Requests       int           // in the trace
+	Sent           int           // so far
+	Answered       int
+	Refused        int // of the answered: by the limiter
+	Failed         int
+}
+
+// Outcome is what a replay saw, on the client's side.
+type Outcome struct {
+	Start       time.Time               // the instant of run time 0
+	Took        time.Duration           // until the last answer
+	Decisions   []judge.Decision        // one per request sent, in the order of At
+	Addresses   []netip.Addr            // of the trace's sources, as the edges saw them
+	Sent        int                     // requests written, repeats not included
+	Answered    int                     // complete answers
+	Statuses    map[int]int             // answers by status
+	Errors      map[string]int          // requests without an answer, by reason
+	Troubled    int                     // answers of 500 and above, other than by a rule that fails closed
+	Connections int                     // opened
+	Retried     int                     // requests sent once more after their reused connection died
+	Rerouted    int                     // connections refused by one edge and opened to another
+	LastSent    time.Duration           // when the last request was written
+	CPU         time.Duration           // processor time of this process meanwhile
+	SendError   *hdrhistogram.Histogram // ns from when a request was due to when it was written
+	Latency     *hdrhistogram.Histogram // ns from when a request was written to the end of its answer
+}
+
+// ClientErrors is how many requests a client would call failed: no answer, or one of 500 and above that no rule meant.
+func (o *Outcome) ClientErrors() int {
+	n := o.Troubled
+	for _, c := range o.Errors {
+		n += c
+	}
+	return n
+}
+
+// Trouble says what the client errors were.
+func (o *Outcome) Trouble() string {
+	var out []string
+	for reason, n := range o.Errors {
+		out = append(out, fmt.Sprintf("%s: %d", reason, n))
+	}
+	for status, n := range o.Statuses {
+		if status >= 500 {
+			out = append(out, fmt.Sprintf("status %d: %d", status, n))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// Late is how late requests were sent, in seconds.
+func (o *Outcome) Late() judge.Quantiles { return judge.SecondsOf(o.SendError) }
+
+// Reasons of Outcome.Errors, beside those of a socket.
+var (
+	errClosedEarly = errors.New("connection closed before the answer")
+	errCut         = errors.New("answer cut short")
+	errTimeout     = errors.New("no answer in time")
+)
+
+// Run sends the trace and returns when every request is answered or has failed. When ctx ends it sends no more, waits
+// shortly for answers under way and returns what there is, together with ctx's error.
+func (r Replay) Run(ctx context.Context, trace *trace.Trace) (*Outcome, error) {
+	if err := r.complete(); err != nil {
+		return nil, err
+	}
+	poller, err := socket.NewPoller()
+	if err != nil {
+		return nil, err
+	}
+	defer poller.Close()
+
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	socket.FineTimers()
+
+	s := newSender(&r, trace, poller)
+	defer s.closeAll()
+	before := process.OwnCPU()
+	err = s.loop(ctx)
+	s.out.Took, s.out.CPU = s.now(), process.OwnCPU()-before
+	slices.SortStableFunc(s.out.Decisions, func(a, b judge.Decision) int { return cmp.Compare(a.At, b.At) })
+	return s.out, err
+}
+
+// complete fills in the defaults and refuses what cannot work.
+func (r *Replay) complete() error {
+	r.Speed = cmp.Or(r.Speed, 1)
+	r.PerConnection = cmp.Or(r.PerConnection, 20)
+	r.MaxConns = cmp.Or(r.MaxConns, 8192)
+	r.MaxPerSource = cmp.Or(r.MaxPerSource, 64)
+	r.Idle = cmp.Or(r.Idle, 5*time.Second)
+	r.Timeout = cmp.Or(r.Timeout, 10*time.Second)
+	if r.Affinity == nil {
+		r.Affinity = func(netip.Addr, time.Duration) int { return 0 }
+	}
+	switch {
+	case !(r.Speed > 0):
+		return fmt.Errorf("loadgen: replay at speed %v: want more than 0", r.Speed)
+	case r.PerConnection < 1:
+		return fmt.Errorf("loadgen: replay with %d requests per connection: want at least 1", r.PerConnection)
+	case len(r.PoPs) == 0:
+		return errors.New("loadgen: replay to no edge: name at least one")
+	}
+	for i, edges := range r.PoPs {
+		if len(edges) == 0 {
+			return fmt.Errorf("loadgen: replay to PoP %d: it has no edge", i)
+		}
+		for _, e := range edges {
+			if !e.Addr().Is4() || e.Port() == 0 {
+				return fmt.Errorf("loadgen: replay to edge %s: want an IPv4 address and a port", e)
+			}
+		}
+	}
+	return nil
+}
+
+// due is when a request of the trace is to be sent, in run time.
+func (r *Replay) due(at time.Duration) time.Duration {
+	if r.Speed == 1 {
+		return at
+	}
+	return time.Duration(float64(at) / r.Speed)
+}
+
+// edgeOf chooses the edge of a connection within its PoP, as ECMP's hash of the five-tuple would: evenly, not
+// predictably, and here the same in every run of one seed.
+func (r *Replay) edgeOf(pop int, pool int32, nth uint32) int {
+	x := r.Seed ^ uint64(pool)<<32 ^ uint64(nth) ^ uint64(pop)<<56
+	return int(trace.Mix(trace.Mix(x)) % uint64(len(r.PoPs[pop])))
+}
+
+// loop is the life of a replay: send what is due, take what has arrived, sleep until the next of either.
+func (s *sender) loop(ctx context.Context) error {
+	const (
+		burst = 32                     // requests sent between two looks at the sockets
+		chore = 100 * time.Millisecond // between two rounds of housekeeping
+	)
+	requests := s.trace.Requests
+	events := make([]socket.Event, 0, 256)
+	next, nextChore := 0, time.Duration(0)
+	var stopped error
+	for {
+		now := s.now()
+		for range burst {
+			if next == len(requests) || s.due(requests[next].At) > now {
+				break
+			}
+			s.dispatch(int32(next), false)
+			next++
+		}
+		if now >= nextChore {
+			s.housekeep(now, next)
+			nextChore = now + chore
+			if stopped == nil && ctx.Err() != nil {
+				stopped = ctx.Err()
+				requests = requests[:next]
+				s.dropQueued()
+				s.Timeout = min(s.Timeout, time.Second)
+			}
+		}
+		if next == len(requests) && s.busy == 0 && s.queued == 0 {
+			return stopped
+		}
+		wake := nextChore
+		if next < len(requests) {
+			wake = min(wake, s.due(requests[next].At))
+		}
+		var err error
+		if events, err = s.poller.Wait(wake-s.now(), events[:0]); err != nil {
+			return err
+		}
+		for _, e := range events {
+			s.ready(e)
+		}
+		s.drain()
+	}
+}

@@ -1,0 +1,122 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/loadgen/design"
+	"sluice/loadgen/internal/golden"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/trace"
+	"sluice/loadgen/workload"
+)
+
+// sample is a report with something in every field.
+func sample() *Report {
+	some := func(v float64) *float64 { return &v }
+	none := uint64(0)
+	start := time.Date(2021, 3, 15, 7, 0, 0, 0, time.UTC)
+	return &Report{
+		Run: Run{
+			Command: "lab", Mode: "deployed", Trace: "mill.log.gz", Seed: 1, Spread: "evenly", Lines: 372_231,
+			Skipped: map[string]int{trace.SkippedTime: 2, trace.SkippedEmpty: 11}, Start: &start,
+			Limit: 20, Window: Seconds(time.Second), SubWindows: 12, Estimate: "nearest", MitigationTimeout: Seconds(time.Second),
+			PoPs: 1, Edges: 3, Nodes: 2, RoundTrip: Seconds(time.Millisecond), PerConnection: 20, Speed: 60, Carrier: "loopback",
+			Duration: Seconds(time.Minute), Took: Seconds(61 * time.Second), Faults: []string{"20s kill memcached/0"}, Notes: []string{"a note"},
+		},
+		Figures: judge.Figures{
+			Requests: 1_234_567, Sources: 4_321, WrongRatio: 0.0000025, Wrong: 3, WronglyAllowed: 2, WronglyLimited: 1,
+			WronglyMitigated: 40, WrongAnswersRatio: 0.00003483, MeanGap: 0.00437, MeanGapHot: 0.0301,
+			FalseNegativeSources: 1, FalseNegativeMargin: 0.05, FalsePositiveSources: 2, FalsePositiveMargin: 0.1,
+			RefusedOfInnocent: 17, RefusedGood: 5, Collateral: 4, Admitted: 1_000_000, Refused: 234_000, Mitigated: 230_000, Closed: 7,
+			Failed: 567, Blocks: 1_500, WrongPerBlock: 0.002, Overshoot: judge.Quantiles{N: 1500, P50: 0, P99: 2, Max: 31},
+			WorstWindow: 131, WorstExcess: 31, Bound: 140,
+			TimeToBlock: &judge.TimeToBlock{
+				FirstEdge: judge.Quantiles{N: 1500, P50: 0, P99: 0.00123, Max: 0.0456},
+				EveryEdge: judge.Quantiles{N: 1490, P50: 0.055, P99: 0.1234, Max: 1.5}, Partly: 10,
+			},
+			TierOpsPer1000: some(123.4), TierOpsMitigated: &none, SendError: &judge.Quantiles{N: 10, P50: 0.00005, P99: 0.0007, Max: 0.002},
+			FreeRunningIdeal:  &judge.Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
+			ErrorDistribution: judge.Bins{From: -1, Width: 0.5, N: []uint64{0, 3, 9, 0}},
+		},
+		Baseline: &judge.Figures{
+			Requests: 1_234_567, Sources: 4_321, WrongRatio: 0.00187, Wrong: 2_309, WronglyAllowed: 2_000, WronglyLimited: 309,
+			MeanGap: 0.0637, MeanGapHot: 0.04, Admitted: 1_000_100, Refused: 234_467, Blocks: 1_480, WrongPerBlock: 1.56,
+			Overshoot: judge.Quantiles{N: 1480, P50: 1, P99: 15, Max: 400}, FreeRunningIdeal: &judge.Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
+		},
+		Designs: []design.Result{{Name: "token bucket", Figures: judge.Figures{
+			WrongRatio: 0.01, WronglyAllowed: 100, MeanGap: 0.2, AddedRoundTrips: some(1), BytesPerSource: 16, TierOpsPer1000: some(1000),
+		}}},
+		Split: &judge.Split{Formula: judge.SplitPart{Wrong: 1, WrongRatio: 1e-6, MeanGap: 0.004}, Delay: judge.SplitPart{Wrong: 3, WrongRatio: 2.5e-6, MeanGap: 0.0004}, Faults: judge.SplitPart{Wrong: -1, WrongRatio: -1e-6, MeanGap: 0}},
+	}
+}
+
+func TestReport(t *testing.T) {
+	var text, data bytes.Buffer
+	if err := WriteText(&text, sample()); err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "report.txt", text.Bytes())
+	if err := WriteJSON(&data, sample()); err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "report.json", data.Bytes())
+}
+
+// TestHTML makes the page of a run in which everything is drawn: whole in itself, and safe from what traces call their sources.
+func TestHTML(t *testing.T) {
+	trace, err := workload.Generate("mixed", workload.Options{Seed: 1, Limit: 20, Window: time.Second, Duration: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := judge.Options{Limit: 20, Window: time.Second, Timeout: time.Second}
+	_, worst := judge.Baseline(trace, judge.Deployed, o)
+	trace.Sources[worst[0]].Name = "<script>alert(1)</script>"
+	o.Watch = worst
+	r := sample()
+	r.SetNames(trace)
+	r.Figures, _ = judge.Baseline(trace, judge.Deployed, o)
+	r.Baseline = &r.Figures
+	var b bytes.Buffer
+	if err := WriteHTML(&b, r, sample()); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	for _, bad := range []string{"<script", "http://", "https://", "src=", "@import", "url(", "ZgotmplZ", "#0101", "#0303", "NaN", "font-family:Lib"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page has %q in it", bad)
+		}
+	}
+	if got, want := strings.Count(page, "<svg"), 4+len(worst)+1; got != want {
+		t.Errorf("%d plots, want %d", got, want)
+	}
+	for _, want := range []string{"&lt;script&gt;alert(1)", "prefers-color-scheme: dark", "@media print", "Cloudflare 2017", "two counters", "token bucket"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
+func TestSeveralReports(t *testing.T) {
+	var text, data bytes.Buffer
+	second := &Report{Run: Run{Command: "simulate", Mode: "estimator", Workload: "mixed"}}
+	if err := WriteText(&text, sample(), second); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "\n\nsimulate, estimator mode: mixed\n") {
+		t.Error(text.String())
+	}
+	if err := WriteJSON(&data, sample(), second); err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Runs []Report }
+	if err := json.Unmarshal(data.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Runs) != 2 || got.Runs[0].Run.Window != Seconds(time.Second) || got.Runs[1].Designs == nil {
+		t.Errorf("%+v", got)
+	}
+}

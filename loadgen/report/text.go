@@ -1,0 +1,250 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
+	"sluice/loadgen/trace"
+)
+
+// Names of the table's rows that other code needs.
+const (
+	rowRequests       = "requests"
+	rowSources        = "sources"
+	rowWrong          = "wrong decisions"
+	rowGap            = "mean gap between estimate and truth"
+	rowFalseNegatives = "sources never blocked that were over"
+	rowFalsePositives = "sources blocked that never were over"
+)
+
+// row is one line of the table. Its value is empty where a run has nothing to say.
+type row struct {
+	name  string
+	value func(*judge.Figures) string
+}
+
+func rows() []row {
+	count := func(of func(*judge.Figures) uint64) func(*judge.Figures) string {
+		return func(f *judge.Figures) string { return page.Thousands(of(f)) }
+	}
+	some := func(of func(*judge.Figures) uint64) func(*judge.Figures) string { // nothing to say where there were none
+		return func(f *judge.Figures) string {
+			if of(f) == 0 {
+				return ""
+			}
+			return page.Thousands(of(f))
+		}
+	}
+	deployed := func(value func(*judge.Figures) string) func(*judge.Figures) string {
+		return func(f *judge.Figures) string {
+			if f.FreeRunningIdeal == nil {
+				return ""
+			}
+			return value(f)
+		}
+	}
+	return []row{
+		{rowRequests, count(func(f *judge.Figures) uint64 { return f.Requests })},
+		{rowSources, count(func(f *judge.Figures) uint64 { return uint64(f.Sources) })},
+		{rowWrong, func(f *judge.Figures) string { return page.Percent(f.WrongRatio) }},
+		{"  let pass above the limit", count(func(f *judge.Figures) uint64 { return f.WronglyAllowed })},
+		{"  limited at or under it", count(func(f *judge.Figures) uint64 { return f.WronglyLimited })},
+		{"  refusals that followed from those", deployed(count(func(f *judge.Figures) uint64 { return f.WronglyMitigated }))},
+		{"  per block", deployed(func(f *judge.Figures) string { return page.Significant(f.WrongPerBlock) })},
+		{rowGap, func(f *judge.Figures) string { return page.Percent(f.MeanGap) }},
+		{"  from half the limit on", func(f *judge.Figures) string { return page.Percent(f.MeanGapHot) }},
+		{rowFalseNegatives, func(f *judge.Figures) string { return margin(f.FalseNegativeSources, f.FalseNegativeMargin, "over") }},
+		{rowFalsePositives, func(f *judge.Figures) string { return margin(f.FalsePositiveSources, f.FalsePositiveMargin, "under") }},
+		{"requests refused of such sources", count(func(f *judge.Figures) uint64 { return f.RefusedOfInnocent })},
+		{"requests refused of good clients", some(func(f *judge.Figures) uint64 { return f.RefusedGood })},
+		{"  who share a source with an abuser", some(func(f *judge.Figures) uint64 { return f.Collateral })},
+		{"admitted", count(func(f *judge.Figures) uint64 { return f.Admitted })},
+		{"refused", count(func(f *judge.Figures) uint64 { return f.Refused })},
+		{"  by a mitigation in force", deployed(count(func(f *judge.Figures) uint64 { return f.Mitigated }))},
+		{"  because the tier was gone", some(func(f *judge.Figures) uint64 { return f.Closed })},
+		{"without a verdict", some(func(f *judge.Figures) uint64 { return f.Failed })},
+		{"blocks", deployed(count(func(f *judge.Figures) uint64 { return f.Blocks }))},
+		{"admitted above the limit, per block", deployed(func(f *judge.Figures) string { return quantiles(&f.Overshoot, page.Significant) })},
+		{"admitted in the worst window", deployed(func(f *judge.Figures) string {
+			if f.WorstWindow == 0 {
+				return ""
+			}
+			return fmt.Sprintf("%s, %s over", page.Thousands(uint64(f.WorstWindow)), page.Thousands(uint64(f.WorstExcess)))
+		})},
+		{"  the design allows that source", some(func(f *judge.Figures) uint64 { return uint64(f.Bound) })},
+		{"  sources beyond what it allows", func(f *judge.Figures) string {
+			if f.Bound == 0 {
+				return ""
+			}
+			return page.Thousands(uint64(f.BeyondBound))
+		}},
+		{"time to block, first edge", func(f *judge.Figures) string {
+			if f.TimeToBlock == nil {
+				return ""
+			}
+			return quantiles(&f.TimeToBlock.FirstEdge, page.Duration)
+		}},
+		{"time to block, every edge", func(f *judge.Figures) string {
+			if f.TimeToBlock == nil {
+				return ""
+			}
+			return quantiles(&f.TimeToBlock.EveryEdge, page.Duration)
+		}},
+		{"tier commands per 1,000 requests", func(f *judge.Figures) string {
+			if f.TierOpsPer1000 == nil {
+				return ""
+			}
+			return page.Significant(*f.TierOpsPer1000)
+		}},
+		{"tier commands while all are mitigated", func(f *judge.Figures) string {
+			if f.TierOpsMitigated == nil {
+				return ""
+			}
+			return page.Thousands(*f.TierOpsMitigated)
+		}},
+		{"sent late by", func(f *judge.Figures) string {
+			if f.SendError == nil {
+				return ""
+			}
+			return quantiles(f.SendError, page.Duration)
+		}},
+		{"an exact limiter would have admitted", deployed(count(func(f *judge.Figures) uint64 { return f.FreeRunningIdeal.Admitted }))},
+		{"  and blocked so many times", deployed(count(func(f *judge.Figures) uint64 { return f.FreeRunningIdeal.Blocks }))},
+		{"decisions per second", func(f *judge.Figures) string {
+			if f.DecisionsASecond == 0 {
+				return ""
+			}
+			return page.Thousands(uint64(f.DecisionsASecond))
+		}},
+	}
+}
+
+// WriteText writes reports as tables. Quantiles are p50 / p99 / max.
+func WriteText(w io.Writer, reports ...*Report) error {
+	var b strings.Builder
+	for i, r := range reports {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		for _, line := range r.Run.lines() {
+			b.WriteString(line + "\n")
+		}
+		b.WriteByte('\n')
+		if r.Run.Command == compareCommand {
+			r.writeComparison(&b)
+			continue
+		}
+		page.WriteTable(&b, r.table())
+		if r.Split != nil {
+			b.WriteByte('\n')
+			page.WriteTable(&b, splitTable(r.Split))
+		}
+		if len(r.Designs) > 0 {
+			b.WriteByte('\n')
+			page.WriteTable(&b, r.designs())
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// lines says in a few lines what was run.
+func (r *Run) lines() []string {
+	out := []string{strings.TrimPrefix(fmt.Sprintf("%s, %s mode: %s", r.Command, r.Mode, r.Trace+r.Workload), ", ")}
+	about := []string{"seed " + strconv.FormatUint(r.Seed, 10)}
+	if r.Start != nil {
+		about = append(about, "from "+r.Start.Format(time.RFC3339))
+	}
+	about = append(about, "over "+r.Duration.Round())
+	if r.Speed != 0 && r.Speed != 1 {
+		about = append(about, page.Significant(r.Speed)+" times as fast")
+	}
+	if r.Lines > 0 {
+		about = append(about, page.Thousands(uint64(r.Lines))+" lines read, "+trace.SkippedText(r.Skipped))
+	}
+	out = append(out, "  "+strings.Join(about, ", "))
+	timeout := "block for " + r.MitigationTimeout.String()
+	if r.MitigationTimeout == 0 {
+		timeout = "throttle"
+	}
+	out = append(out, fmt.Sprintf("  limit %s in %v, %d sub-windows, estimate %s, %s", page.Thousands(uint64(r.Limit)), r.Window, r.SubWindows, r.Estimate, timeout))
+	place := []string{page.Plural(r.Edges, "edge"), page.Plural(r.Nodes, "node")}
+	if r.PoPs > 1 {
+		place = append([]string{page.Plural(r.PoPs, "PoP")}, place...)
+	}
+	if r.RoundTrip > 0 {
+		place = append(place, "round trip "+r.RoundTrip.String())
+	}
+	if r.PerConnection > 0 {
+		place = append(place, page.Plural(r.PerConnection, "request")+" per connection")
+	}
+	if r.Skew > 0 {
+		place = append(place, "clocks up to "+r.Skew.String()+" apart")
+	}
+	if r.Carrier != "" {
+		place = append(place, "sources by "+r.Carrier)
+	}
+	out = append(out, "  "+strings.Join(place, ", "))
+	for _, f := range r.Faults {
+		out = append(out, "  fault: "+f)
+	}
+	for _, n := range r.Notes {
+		out = append(out, "  "+n)
+	}
+	return out
+}
+
+// Round writes the duration to a tenth of a second.
+func (s Seconds) Round() string { return time.Duration(s).Round(time.Second / 10).String() }
+
+// table is the figures in columns: this run, the baseline, what was published.
+func (r *Report) table() [][]string {
+	head := []string{"", "this run"}
+	if r.Baseline != nil {
+		head = append(head, "two counters")
+	}
+	out := [][]string{append(head, "Cloudflare 2017")}
+	theirs := published()
+	for _, row := range rows() {
+		cells := []string{row.name, row.value(&r.Figures)}
+		if r.Baseline != nil {
+			cells = append(cells, row.value(r.Baseline))
+		}
+		cells = append(cells, theirs[row.name])
+		if strings.Join(cells[1:], "") != "" {
+			out = append(out, cells)
+		}
+	}
+	return out
+}
+
+func splitTable(s *judge.Split) [][]string {
+	out := [][]string{{"where it comes from", "wrong", "of requests", "mean gap"}}
+	for _, p := range []struct {
+		name string
+		part judge.SplitPart
+	}{{"formula", s.Formula}, {"delay", s.Delay}, {"faults", s.Faults}} {
+		out = append(out, []string{p.name, strconv.FormatInt(p.part.Wrong, 10), page.Percent(p.part.WrongRatio), page.Percent(p.part.MeanGap)})
+	}
+	return out
+}
+
+// quantiles writes p50 / p99 / max, and nothing where there was no value.
+func quantiles(q *judge.Quantiles, write func(float64) string) string {
+	if q.N == 0 {
+		return ""
+	}
+	return write(q.P50) + " / " + write(q.P99) + " / " + write(q.Max)
+}
+
+func margin(n int, by float64, what string) string {
+	if n == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%s, up to %s %s", page.Thousands(uint64(n)), page.Percent(by), what)
+}

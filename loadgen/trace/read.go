@@ -1,0 +1,107 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ReadOptions says which requests of a log make a trace. The zero value takes all of them as they are.
+type ReadOptions struct {
+	From, To time.Time // only requests from From until before To; zero: no bound
+	Fold     bool      // lay all days (of UTC) onto one; a source is then file, day and address
+
+	// FoldFrom and FoldTo choose from a folded day, as time since midnight UTC. Zero FoldTo: until midnight.
+	FoldFrom, FoldTo time.Duration
+
+	Seed uint64 // where in its second a request with a one-second stamp lies
+
+	// IPv6Prefix is how many bits tell IPv6 sources apart, 0 meaning 64. Addresses of one prefix are one source, with the
+	// name and address that came first.
+	IPv6Prefix int
+}
+
+// Reasons for a line that gives no request, as keys of Trace.Skipped.
+const (
+	SkippedEmpty   = "empty line"
+	SkippedSource  = "no source"
+	SkippedTime    = "no time"
+	SkippedRange   = "outside the chosen time"
+	SkippedSyntax  = "not of the file's format"
+	SkippedComment = "comment or header"
+	// Requests, not lines: an edge's log may hold one refusal in N, and say so (sample=N).
+	SkippedSample = "refused and not in the log, which holds a sample"
+)
+
+// Read reads logs into one trace, in the order of time whatever their own order was. A file's format follows from its
+// ending: .jsonl (one object a line: t, source, host, method, path, status, role), .csv (the same as columns, named in the
+// first line), anything else an access log in common, combined or vhost_combined form; and .gz after any of them.
+//
+// A line that names a source and a time is a request, however odd the rest of it. Stamps of whole seconds are spread
+// evenly over their second, each by a hash of the seed, the file's name and the line's number, so that a part of a log
+// is spread as the whole of it would be.
+//
+// In .jsonl and .csv t is in seconds, since 1970 or (below 1e9) since the trace's start; one written without a decimal point is
+// a stamp of a whole second.
+//
+// Errors name the file and, where one is to blame, the line. No usable line in all files is an error.
+func Read(o ReadOptions, files ...string) (*Trace, error) {
+	if len(files) == 0 {
+		return nil, fmt.Errorf("loadgen: read trace: no file given")
+	}
+	if o.IPv6Prefix == 0 {
+		o.IPv6Prefix = 64
+	}
+	if !o.From.IsZero() && !o.To.IsZero() && !o.From.Before(o.To) {
+		return nil, fmt.Errorf("loadgen: read trace: it starts at %s, which is not before its end at %s",
+			o.From.Format(time.RFC3339), o.To.Format(time.RFC3339))
+	}
+	if o.FoldTo == 0 {
+		o.FoldTo = day
+	}
+	if o.Fold && o.FoldFrom >= o.FoldTo {
+		return nil, fmt.Errorf("loadgen: read trace: the part of the day starts at %v, which is not before its end at %v", o.FoldFrom, o.FoldTo)
+	}
+	g := builder{
+		options: o,
+		trace:   &Trace{Seed: o.Seed, Skipped: make(map[string]int)},
+		from:    math.MinInt64, to: math.MaxInt64,
+		first: math.MaxInt64, last: math.MinInt64,
+		strings: make(map[string]string),
+		clients: make(map[string]int32),
+		canon:   make(map[netip.Prefix]int32),
+		taken:   make(map[netip.Addr]bool),
+		folded:  make(map[foldKey]int32),
+	}
+	if !o.From.IsZero() {
+		g.from = o.From.UnixNano()
+	}
+	if !o.To.IsZero() {
+		g.to = o.To.UnixNano()
+	}
+	for i, name := range files {
+		if err := g.file(int32(i), name); err != nil {
+			return nil, fmt.Errorf("loadgen: read trace %s: %w", name, err)
+		}
+	}
+	return g.finish(files)
+}
+
+// SkippedText lists why lines gave no request (Trace.Skipped), the most frequent reason first.
+func SkippedText(skipped map[string]int) string {
+	if len(skipped) == 0 {
+		return "nothing skipped"
+	}
+	reasons := slices.SortedFunc(maps.Keys(skipped), func(a, b string) int {
+		return cmp.Or(cmp.Compare(skipped[b], skipped[a]), cmp.Compare(a, b))
+	})
+	for i, r := range reasons {
+		reasons[i] = fmt.Sprintf("%s: %d", r, skipped[r])
+	}
+	return strings.Join(reasons, ", ")
+}

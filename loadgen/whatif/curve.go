@@ -1,0 +1,115 @@
+package whatif
+
+import (
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+
+	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
+)
+
+// Curve is what a rule alone would have done at other limits than its own.
+type Curve struct {
+	Rule   string       `json:"rule"`
+	Limit  uint32       `json:"limit"` // its own
+	Points []CurvePoint `json:"points"`
+}
+
+// CurvePoint is what it would have done at one of them.
+type CurvePoint struct {
+	Limit               uint32   `json:"limit"`
+	Refused             uint64   `json:"refused"`
+	RefusedRatio        float64  `json:"refused_ratio"`
+	RefusedSources      int      `json:"refused_sources"`
+	RefusedSourcesRatio float64  `json:"refused_sources_ratio"`
+	Blocks              uint64   `json:"blocks"`
+	Innocent            uint64   `json:"innocent"`                     // requests refused of sources that never exceeded the limit
+	AnsweredRatio       float64  `json:"refused_answered_ratio"`       // see GoodTraffic
+	Good                *float64 `json:"good_refused_ratio,omitempty"` // of the requests called good, or else of those that a workload means well
+
+	known bool // whether the log has answers
+}
+
+// Point is the figures as a point of a curve.
+func (r *Report) Point(limit uint32) CurvePoint {
+	f := &r.Figures
+	p := CurvePoint{
+		Limit: limit, Refused: f.Refused, RefusedRatio: f.RefusedRatio,
+		RefusedSources: f.RefusedSources, RefusedSourcesRatio: judge.Ratio(float64(f.RefusedSources), uint64(f.Sources)),
+		Blocks: f.Blocks, Innocent: r.Good.Within.Refused, AnsweredRatio: r.Good.AnsweredRatio, known: r.Good.RefusedKnown > 0,
+	}
+	for _, c := range []*Caught{r.Good.Called, r.Good.Meant} {
+		if c != nil && p.Good == nil {
+			p.Good = &c.RefusedRatio
+		}
+	}
+	return p
+}
+
+// LimitsAround is a geometric series of limits, two for each doubling, from an eighth of the given one to eight times it.
+func LimitsAround(limit, most uint32) (limits []uint32) {
+	for i := -6; i <= 6; i++ {
+		l := uint32(min(math.Round(float64(limit)*math.Pow(2, float64(i)/2)), float64(most)))
+		if l > 0 && (len(limits) == 0 || l > limits[len(limits)-1]) {
+			limits = append(limits, l)
+		}
+	}
+	return limits
+}
+
+// chart draws both shares over the limit.
+func (c *Curve) chart() (*page.Chart, error) {
+	p := page.NewChart("limit", "% refused")
+	for _, l := range []struct {
+		name string
+		of   page.Shade
+		y    func(*CurvePoint) float64
+	}{
+		{"of sources", page.Theirs, func(p *CurvePoint) float64 { return p.RefusedSourcesRatio }},
+		{"of requests", page.Ours, func(p *CurvePoint) float64 { return p.RefusedRatio }},
+	} {
+		var points plotter.XYs
+		for i := range c.Points {
+			points = append(points, plotter.XY{X: float64(c.Points[i].Limit), Y: 100 * l.y(&c.Points[i])})
+		}
+		if err := p.Line(l.name, l.of, false, points); err != nil {
+			return nil, err
+		}
+	}
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, limitTicks(c.Points)
+	p.Y.Tick.Marker = plainTicks{}
+	p.Y.Min = 0
+	p.Y.Max = math.Max(p.Y.Max, 0.1)
+	err := p.Mark(plotter.XY{X: float64(c.Limit)}, plotter.XY{X: float64(c.Limit), Y: p.Y.Max})
+	p.Keys = append(p.Keys, page.Key{Name: "the rule's limit", Shade: page.Alarm})
+	return p, err
+}
+
+// plainTicks is the usual ticks, without zeros that say nothing.
+type plainTicks struct{}
+
+func (plainTicks) Ticks(low, high float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(low, high)
+	for i := range ticks {
+		if ticks[i].Label != "" {
+			ticks[i].Label = page.Significant(ticks[i].Value)
+		}
+	}
+	return ticks
+}
+
+// limitTicks marks the limits of a curve, every other one with its number.
+type limitTicks []CurvePoint
+
+func (l limitTicks) Ticks(_, _ float64) (out []plot.Tick) {
+	for i, p := range l {
+		t := plot.Tick{Value: float64(p.Limit)}
+		if i%2 == 0 {
+			t.Label = page.Thousands(uint64(p.Limit))
+		}
+		out = append(out, t)
+	}
+	return out
+}

@@ -1,0 +1,247 @@
+package whatif
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
+	"sluice/loadgen/trace"
+)
+
+// String is the instant in UTC, or the time since the trace's start; nothing for the zero Moment.
+func (m Moment) String() string {
+	if m.start.IsZero() {
+		if m.Since == 0 {
+			return ""
+		}
+		return m.Since.Round(time.Millisecond).String()
+	}
+	return m.start.Add(m.Since).UTC().Format(time.DateTime)
+}
+
+// MarshalJSON writes the instant, or the seconds since the trace's start.
+func (m Moment) MarshalJSON() ([]byte, error) {
+	if m.start.IsZero() {
+		return json.Marshal(m.Since.Seconds())
+	}
+	return json.Marshal(m.start.Add(m.Since).UTC())
+}
+
+// WriteJSON writes a report as one object.
+func WriteJSON(w io.Writer, r *Report) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}
+
+// WriteText writes a report as tables.
+func WriteText(w io.Writer, r *Report) error {
+	var b strings.Builder
+	for _, line := range append(r.lines(), "", r.sentence(), "") {
+		b.WriteString(line + "\n")
+	}
+	page.WriteTable(&b, r.rulesTable())
+	if rows := r.refusedTable(); len(rows) > 1 {
+		b.WriteString("\n")
+		page.WriteTable(&b, rows)
+		if more := len(r.Refused) - r.top; more > 0 {
+			fmt.Fprintf(&b, "and %s more; --top shows more of them, --json all\n", page.Thousands(uint64(more)))
+		}
+	}
+	b.WriteString("\n")
+	page.WriteTable(&b, r.goodTable())
+	if line := r.answers(); line != "" {
+		b.WriteString("\n" + line + "\n")
+	}
+	for i := range r.Curves {
+		b.WriteString("\n")
+		page.WriteTable(&b, r.Curves[i].table(true))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// lines says in a few lines what was asked.
+func (r *Report) lines() []string {
+	run := &r.Run
+	out := []string{"what-if: " + run.Trace + run.Workload}
+	about := []string{fmt.Sprintf("seed %d", run.Seed)}
+	if run.Start != nil {
+		about = append(about, "from "+run.Start.Format(time.RFC3339))
+	}
+	about = append(about, "over "+run.Duration.Round())
+	if run.Lines > 0 {
+		about = append(about, page.Thousands(uint64(run.Lines))+" lines read, "+trace.SkippedText(run.Skipped))
+	}
+	out = append(out, "  "+strings.Join(about, ", "))
+	for _, o := range r.Rules {
+		if o.About != "" {
+			out = append(out, "  rule "+o.Name+": "+o.About)
+		}
+	}
+	for _, n := range run.Notes {
+		out = append(out, "  "+n)
+	}
+	return out
+}
+
+// sentence is the answer in one sentence.
+func (r *Report) sentence() string {
+	f := &r.Figures
+	s := fmt.Sprintf("Would have refused %s of %s requests (%s), of %s of %s sources (%s).",
+		page.Thousands(f.Refused), page.Thousands(f.Requests), page.Percent(f.RefusedRatio),
+		page.Thousands(uint64(f.RefusedSources)), page.Thousands(uint64(f.Sources)), page.Percent(judge.Ratio(float64(f.RefusedSources), uint64(f.Sources))))
+	if f.Denied > 0 {
+		s += fmt.Sprintf(" Denied by the list: %s.", page.Thousands(f.Denied))
+	}
+	if f.Allowed > 0 {
+		s += fmt.Sprintf(" Allowed by the list: %s.", page.Thousands(f.Allowed))
+	}
+	return s
+}
+
+func (r *Report) rulesTable() [][]string {
+	out := [][]string{{"rule", "limit", "window", "block", "requests", "refused", "share", "sources", "over it", "blocks", "first", "last"}}
+	for i := range r.Rules {
+		o := &r.Rules[i]
+		name, block := o.Name, o.Timeout.String()
+		if o.Shadow {
+			name += " (shadow)"
+		}
+		if o.Timeout == 0 {
+			block = "throttle"
+		}
+		out = append(out, []string{name, page.Thousands(uint64(o.Limit)), o.Window.String(), block, page.Thousands(o.Requests), page.Thousands(o.Refused),
+			page.Percent(judge.Ratio(float64(o.Refused), o.Requests)), page.Thousands(uint64(o.RefusedSources)), page.Thousands(uint64(o.Over)), page.Thousands(o.Blocks),
+			o.First.String(), o.Last.String()})
+	}
+	return out
+}
+
+func (r *Report) refusedTable() [][]string {
+	several := len(r.Rules) > 1
+	head := []string{"who would be refused", "requests", "refused", "share", "blocks", "most in a window", "first", "last"}
+	if r.Good.Known > 0 {
+		head = append(head, "2xx/3xx")
+	}
+	if several {
+		head = append([]string{head[0], "rule"}, head[1:]...)
+	}
+	out := [][]string{head}
+	for i := range r.Refused[:min(r.top, len(r.Refused))] {
+		s := &r.Refused[i]
+		remark := ""
+		switch {
+		case s.Good && s.Innocent:
+			remark = "good, never over"
+		case s.Good:
+			remark = "good"
+		case s.Innocent:
+			remark = "never over"
+		}
+		cells := []string{s.Source, page.Thousands(s.Requests), page.Thousands(s.Refused), page.Percent(judge.Ratio(float64(s.Refused), s.Requests)),
+			page.Thousands(s.Blocks), page.Thousands(uint64(s.Most)), s.First.String(), s.Last.String()}
+		if r.Good.Known > 0 {
+			cells = append(cells, page.Percent(judge.Ratio(float64(s.Answered), s.Refused)))
+		}
+		if remark != "" {
+			cells = append(cells, remark)
+		}
+		if several {
+			rule := s.Rule
+			if s.Shadow {
+				rule += " (shadow)"
+			}
+			cells = append([]string{s.Source, rule}, cells[1:]...)
+		}
+		out = append(out, cells)
+	}
+	return out
+}
+
+func (r *Report) goodTable() [][]string {
+	out := [][]string{{"good traffic caught", "requests", "refused", "share", "sources", "refused"}}
+	add := func(name string, c *Caught) {
+		if c != nil {
+			out = append(out, []string{name, page.Thousands(c.Requests), page.Thousands(c.Refused), page.Percent(c.RefusedRatio),
+				page.Thousands(uint64(c.Sources)), page.Thousands(uint64(c.RefusedSources))})
+		}
+	}
+	add("of sources that never were over a limit", &r.Good.Within)
+	add("of sources called good (--good)", r.Good.Called)
+	add("requests that the workload means well", r.Good.Meant)
+	return out
+}
+
+// answers says what the origin thought of the requests.
+func (r *Report) answers() string {
+	g := &r.Good
+	if g.Known == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("The origin had answered %s of all requests with 2xx or 3xx", page.Percent(judge.Ratio(float64(g.Answered), g.Known)))
+	if g.RefusedKnown == 0 {
+		return s + "."
+	}
+	return s + fmt.Sprintf(", and of the refused ones %s: %s of %s.", page.Percent(g.AnsweredRatio), page.Thousands(g.RefusedAnswered), page.Thousands(g.RefusedKnown))
+}
+
+// table is the curve in rows, with a bar for the share of refused requests where bars are wanted.
+func (c *Curve) table(bars bool) [][]string {
+	known, good, most := false, false, 0.0
+	for i := range c.Points {
+		p := &c.Points[i]
+		known, good, most = known || p.known, good || p.Good != nil, max(most, p.RefusedRatio)
+	}
+	head := []string{"limit of " + c.Rule, "refused", "of requests", "sources", "of sources", "blocks", "of those never over"}
+	if good {
+		head = append(head, "of the good")
+	}
+	if known {
+		head = append(head, "2xx/3xx")
+	}
+	out := [][]string{head}
+	for i := range c.Points {
+		p := &c.Points[i]
+		mark := ""
+		if p.Limit == c.Limit {
+			mark = "> "
+		}
+		limit := mark + page.Thousands(uint64(p.Limit))
+		if bars { // in a text, where a first column stands left
+			limit = fmt.Sprintf("%*s", len(head[0]), limit)
+		}
+		cells := []string{limit, page.Thousands(p.Refused), page.Percent(p.RefusedRatio),
+			page.Thousands(uint64(p.RefusedSources)), page.Percent(p.RefusedSourcesRatio), page.Thousands(p.Blocks), page.Thousands(p.Innocent)}
+		if p.Good != nil {
+			cells = append(cells, page.Percent(*p.Good))
+		}
+		switch {
+		case p.known:
+			cells = append(cells, page.Percent(p.AnsweredRatio))
+		case known:
+			cells = append(cells, "")
+		}
+		if bars && most > 0 {
+			cells = append(cells, bar(p.RefusedRatio/most))
+		}
+		out = append(out, cells)
+	}
+	return out
+}
+
+// bar is a share of 24 blocks, at least a sign of one where there is anything.
+func bar(share float64) string {
+	const width = 24
+	n := int(share*width + 0.5)
+	s := strings.Repeat("█", n)
+	if n == 0 && share > 0 {
+		s, n = "▏", 1
+	}
+	return s + strings.Repeat(" ", width-n)
+}

@@ -1,0 +1,392 @@
+// Package whatif tells what rules would have done to the requests of a log: who would have been refused, when, how often, by which
+// rule, how much of it was good traffic, and how that changes with the limit. The rules are handed in as a function (Options.Rehearse).
+package whatif
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
+	"sluice/loadgen/trace"
+)
+
+// Report is what rules would have done to the requests of a log: who would have been refused, when, how often, by which
+// rule, and how much of it was good traffic. It says nothing of what clients would have done on being refused.
+type Report struct {
+	Run     report.Run      `json:"run"`
+	Figures Figures         `json:"figures"`
+	Rules   []RuleOutcome   `json:"rules"`
+	Refused []RefusedSource `json:"refused"` // the most refused first, shadows' after all others
+	Good    GoodTraffic     `json:"good"`
+	Curves  []Curve         `json:"curves"`
+
+	top      int // of Refused, how many to show
+	start    time.Time
+	timeline judge.Timeline
+}
+
+// Figures is all rules together.
+type Figures struct {
+	Requests       uint64  `json:"requests"`
+	Refused        uint64  `json:"refused"` // by rules
+	RefusedRatio   float64 `json:"refused_ratio"`
+	Sources        int     `json:"sources"`
+	RefusedSources int     `json:"refused_sources"`
+	Blocks         uint64  `json:"blocks"`
+	Denied         uint64  `json:"denied"`  // by the list, and in no other figure
+	Allowed        uint64  `json:"allowed"` // by the list: no rule was asked
+}
+
+// Rule is a rule as far as a judge needs it.
+type Rule struct {
+	Name    string
+	About   string // which requests, and how they are counted, for people
+	Limit   uint32
+	Window  time.Duration
+	Timeout time.Duration // of a block; 0: throttle
+	Shadow  bool          // refuses nobody
+}
+
+// RuleOutcome is what one rule would have done. A shadow's refusals are those it would have made if it were enforced, and
+// are in no sum.
+type RuleOutcome struct {
+	Name           string         `json:"name"`
+	About          string         `json:"about,omitempty"`
+	Limit          uint32         `json:"limit"`
+	Window         report.Seconds `json:"window"`
+	Timeout        report.Seconds `json:"mitigation_timeout"`
+	Shadow         bool           `json:"shadow,omitempty"`
+	Requests       uint64         `json:"requests"` // that fall under it
+	Refused        uint64         `json:"refused"`
+	RefusedSources int            `json:"refused_sources"`
+	Blocks         uint64         `json:"blocks"`
+	Over           int            `json:"over"` // counted sources that exceeded the limit, by the exact log
+	First          Moment         `json:"first,omitzero"`
+	Last           Moment         `json:"last,omitzero"`
+}
+
+// RefusedSource is a source that a rule would have refused.
+type RefusedSource struct {
+	Source   string  `json:"source"`
+	Rule     string  `json:"rule"`
+	Shadow   bool    `json:"shadow,omitempty"`
+	Requests uint64  `json:"requests"` // under the rule
+	Refused  uint64  `json:"refused"`
+	Blocks   uint64  `json:"blocks"`
+	First    Moment  `json:"first"`
+	Last     Moment  `json:"last"`
+	Most     uint32  `json:"most"`      // in any window, by the exact log; what the rule counts with it included
+	Answered uint64  `json:"answered"`  // of the refused: those that the origin had answered with 2xx or 3xx
+	Innocent bool    `json:"innocent"`  // it never exceeded the limit
+	Good     bool    `json:"good"`      // it was called good
+	Mean     float64 `json:"per_block"` // refused requests per block
+
+	rule    int
+	source  int32
+	counter int32
+	refuses bool
+}
+
+// Moment is an instant of a log, or a time since the start of a trace that has no instants.
+type Moment struct {
+	Since time.Duration
+	start time.Time
+}
+
+// GoodTraffic is the good traffic, and how much of it would have been refused: that of sources which never exceeded a limit that
+// they were under, by the exact log of what they sent; that which was called good by whoever asked, or by the trace; and
+// that which the origin answered as one answers good requests.
+type GoodTraffic struct {
+	Within Caught  `json:"within"`
+	Called *Caught `json:"called,omitempty"` // by addresses
+	Meant  *Caught `json:"meant,omitempty"`  // by the roles of a workload
+
+	// By what the origin answered, for the requests whose answer the log has.
+	Known           uint64  `json:"known"`
+	Answered        uint64  `json:"answered"` // 2xx and 3xx
+	RefusedKnown    uint64  `json:"refused_known"`
+	RefusedAnswered uint64  `json:"refused_answered"`
+	AnsweredRatio   float64 `json:"refused_answered_ratio"` // of the refused whose answer is known
+}
+
+// Caught is how much of some traffic was refused.
+type Caught struct {
+	Requests       uint64  `json:"requests"`
+	Refused        uint64  `json:"refused"`
+	RefusedRatio   float64 `json:"refused_ratio"`
+	Sources        int     `json:"sources"`
+	RefusedSources int     `json:"refused_sources"`
+}
+
+func (c *Caught) add(requests, refused uint64) {
+	if requests == 0 {
+		return
+	}
+	c.Requests += requests
+	c.Refused += refused
+	c.Sources++
+	if refused > 0 {
+		c.RefusedSources++
+	}
+	c.RefusedRatio = judge.Ratio(float64(c.Refused), c.Requests)
+}
+
+// Rehearsed is what became of one request.
+type Rehearsed struct {
+	Denied, Allowed bool // by lists; then no rule was asked
+	Refused         bool
+	Results         []RuleResult
+}
+
+// RuleResult is one rule that a request falls under.
+type RuleResult struct {
+	Rule    int   // index of the rules
+	Counter int32 // who it counts, numbered from 0 for each rule
+	Refuses bool  // it refuses, or would if it were not a shadow
+	Begins  bool  // with this request, and not by a mitigation in force
+	Counts  bool  // the rule counts requests of this kind
+}
+
+// Options is what is asked.
+type Options struct {
+	Rules []Rule
+	// Rehearse has the rules judge request i; it is called for one after the other. The answer is valid until the next call.
+	Rehearse func(i int) Rehearsed
+	Good     []netip.Prefix // addresses to be called good
+	Top      int            // how many sources to show in a text; 0: 20
+	Progress func(done int) // told now and then how many requests are done, if not nil
+}
+
+// demand is what a rule's counter would have held of all requests that it might count: the exact log, nobody refused.
+type demand struct {
+	log  judge.Log
+	most uint32
+}
+
+// Run has rules judge a trace. It ends early with the error of ctx.
+func Run(ctx context.Context, t *trace.Trace, o Options) (*Report, error) {
+	w := &Report{top: o.Top, start: t.Start, Rules: []RuleOutcome{}, Refused: []RefusedSource{}, Curves: []Curve{}}
+	if w.top == 0 {
+		w.top = 20
+	}
+	for _, r := range o.Rules {
+		w.Rules = append(w.Rules, RuleOutcome{Name: r.Name, About: r.About, Limit: r.Limit, Window: report.Seconds(r.Window),
+			Timeout: report.Seconds(r.Timeout), Shadow: r.Shadow})
+	}
+	g := rehearsal{Report: w, o: o, t: t, demands: make([]judge.PerSource[demand], len(o.Rules)), pairs: make([]map[pair]int32, len(o.Rules)),
+		sent: make([]sourceTally, len(t.Sources))}
+	for i := range g.pairs {
+		g.pairs[i] = make(map[pair]int32)
+	}
+	for i := range t.Requests {
+		if i&0xfff == 0 {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if o.Progress != nil {
+				o.Progress(i)
+			}
+		}
+		g.request(i)
+	}
+	g.finish()
+	return w, nil
+}
+
+// pair is a source under one of a rule's counters.
+type pair struct{ source, counter int32 }
+
+type sourceTally struct {
+	requests, refused uint64 // that rules were asked about
+	good, goodRefused uint64 // those that the trace calls good
+	called, over      bool
+}
+
+type rehearsal struct {
+	*Report
+	o       Options
+	t       *trace.Trace
+	demands []judge.PerSource[demand] // by rule and counter
+	pairs   []map[pair]int32          // by rule: index of all
+	all     []RefusedSource
+	sent    []sourceTally // by source
+}
+
+func (g *rehearsal) request(i int) {
+	q := &g.t.Requests[i]
+	said := g.o.Rehearse(i)
+	f := &g.Figures
+	f.Requests++
+	step := g.timeline.Index(int64(q.At))
+	switch {
+	case said.Denied:
+		f.Denied++
+		g.timeline.Refused[step]++
+		return
+	case said.Allowed:
+		f.Allowed++
+	}
+	s := &g.sent[q.Source]
+	s.requests++
+	good := g.t.Role(i) == trace.Good
+	if good {
+		s.good++
+	}
+	answered := q.Status >= 200 && q.Status < 400
+	if q.Status != 0 {
+		g.Good.Known++
+	}
+	if answered {
+		g.Good.Answered++
+	}
+	if said.Refused {
+		f.Refused++
+		s.refused++
+		g.timeline.Refused[step]++
+		if good {
+			s.goodRefused++
+		}
+		if q.Status != 0 {
+			g.Good.RefusedKnown++
+		}
+		if answered {
+			g.Good.RefusedAnswered++
+		}
+	} else {
+		g.timeline.Admitted[step]++
+	}
+	for _, c := range said.Results {
+		g.ruled(q, &c, answered)
+	}
+}
+
+// ruled takes in what one rule said.
+func (g *rehearsal) ruled(q *trace.Request, c *RuleResult, answered bool) {
+	rule, out := &g.o.Rules[c.Rule], &g.Rules[c.Rule]
+	out.Requests++
+	d := g.demands[c.Rule].Of(c.Counter)
+	d.log.Drop(int64(q.At), int64(rule.Window))
+	if c.Counts {
+		d.log.Push(int64(q.At))
+		d.most = max(d.most, d.log.Len())
+	}
+	key := pair{q.Source, c.Counter}
+	i, there := g.pairs[c.Rule][key]
+	if !there {
+		i = int32(len(g.all))
+		g.pairs[c.Rule][key] = i
+		g.all = append(g.all, RefusedSource{rule: c.Rule, source: q.Source, counter: c.Counter})
+	}
+	p := &g.all[i]
+	p.Requests++
+	begins := c.Begins
+	if rule.Timeout == 0 {
+		begins = !p.refuses // a throttled source is refused now and then; a run of refusals counts as one block
+	}
+	p.refuses = c.Refuses
+	if !c.Refuses {
+		return
+	}
+	at := Moment{q.At, g.start}
+	if p.Refused == 0 {
+		p.First = at
+	}
+	if out.Refused == 0 {
+		out.First = at
+	}
+	p.Last, out.Last = at, at
+	p.Refused++
+	out.Refused++
+	if begins {
+		p.Blocks++
+		out.Blocks++
+	}
+	if answered {
+		p.Answered++
+	}
+}
+
+func (g *rehearsal) finish() {
+	for i := range g.all {
+		p := &g.all[i]
+		rule := &g.o.Rules[p.rule]
+		p.Most = g.demands[p.rule].Of(p.counter).most
+		p.Innocent = p.Most <= rule.Limit
+		if !rule.Shadow && !p.Innocent {
+			g.sent[p.source].over = true
+		}
+	}
+	for i := range g.sent {
+		g.source(i)
+	}
+	for r := range g.Rules {
+		for i := range g.demands[r] {
+			if g.demands[r][i].most > g.o.Rules[r].Limit {
+				g.Rules[r].Over++
+			}
+		}
+		if !g.o.Rules[r].Shadow {
+			g.Figures.Blocks += g.Rules[r].Blocks
+		}
+	}
+	for i := range g.all {
+		p := &g.all[i]
+		if p.Refused == 0 {
+			continue
+		}
+		g.Rules[p.rule].RefusedSources++
+		p.Source, p.Rule, p.Shadow = g.t.Sources[p.source].Name, g.o.Rules[p.rule].Name, g.o.Rules[p.rule].Shadow
+		p.Good = g.sent[p.source].called || g.t.Sources[p.source].Role == trace.Good
+		p.Mean = judge.Ratio(float64(p.Refused), p.Blocks)
+		g.Refused = append(g.Refused, *p)
+	}
+	slices.SortStableFunc(g.Refused, func(a, b RefusedSource) int {
+		if a.Shadow != b.Shadow { // what would have been refused, before what might
+			return cmp.Compare(btoi(a.Shadow), btoi(b.Shadow))
+		}
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.First.Since, b.First.Since))
+	})
+	f := &g.Figures
+	f.RefusedRatio = judge.Ratio(float64(f.Refused), f.Requests)
+	g.Good.AnsweredRatio = judge.Ratio(float64(g.Good.RefusedAnswered), g.Good.RefusedKnown)
+}
+
+// source sums up what became of one source.
+func (g *rehearsal) source(i int) {
+	s, f := &g.sent[i], &g.Figures
+	if s.requests == 0 {
+		return
+	}
+	f.Sources++
+	if s.refused > 0 {
+		f.RefusedSources++
+	}
+	if !s.over {
+		g.Good.Within.add(s.requests, s.refused)
+	}
+	addr := g.t.Sources[i].Addr
+	if s.called = slices.ContainsFunc(g.o.Good, func(p netip.Prefix) bool { return p.Contains(addr) }); s.called {
+		called(&g.Good.Called).add(s.requests, s.refused)
+	}
+	if s.good > 0 {
+		called(&g.Good.Meant).add(s.good, s.goodRefused)
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func called(c **Caught) *Caught {
+	if *c == nil {
+		*c = new(Caught)
+	}
+	return *c
+}

@@ -1,0 +1,205 @@
+package whatif
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/loadgen/internal/golden"
+	"sluice/loadgen/trace"
+)
+
+// someTrace is three sources: one far over four a second, one over it once, one never.
+func someTrace() *trace.Trace {
+	t := &trace.Trace{Name: "mill.log", Seed: 1, Lines: 40, Skipped: map[string]int{}, Start: time.Date(2021, 3, 15, 7, 0, 0, 0, time.UTC),
+		Sources: []trace.Source{
+			{Name: "192.0.2.1", Addr: netip.MustParseAddr("192.0.2.1")},
+			{Name: "192.0.2.2", Addr: netip.MustParseAddr("192.0.2.2")},
+			{Name: "<b>198.51.100.3", Addr: netip.MustParseAddr("198.51.100.3")},
+		}}
+	add := func(source int32, every time.Duration, n int, status int16) {
+		for i := range n {
+			t.Requests = append(t.Requests, trace.Request{At: time.Duration(i) * every, Source: source, Status: status, Method: "GET", Path: "/"})
+		}
+	}
+	add(0, 100*time.Millisecond, 30, 401)
+	add(1, 150*time.Millisecond, 6, 200)
+	add(2, 700*time.Millisecond, 4, 304)
+	trace.Sort(t)
+	return t
+}
+
+// strictEvery is a rule whose limiter refuses each source's requests from the n-th on, which is no good limiter: what is tested
+// is the report. It blocks for good.
+func strictEvery(t *trace.Trace, n int) func(int) Rehearsed {
+	seen := map[int32]int{}
+	return func(i int) Rehearsed {
+		s := t.Requests[i].Source
+		seen[s]++
+		refuses := seen[s] >= n
+		return Rehearsed{Refused: refuses, Results: []RuleResult{{Counter: s, Refuses: refuses, Begins: seen[s] == n, Counts: true}}}
+	}
+}
+
+func TestWhatIf(t *testing.T) {
+	trace := someTrace()
+	rules := []Rule{{Name: "default", Limit: 4, Window: time.Second, Timeout: time.Minute}}
+	w, err := Run(t.Context(), trace, Options{Rules: rules, Rehearse: strictEvery(trace, 4), Good: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/32")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Run.Command = "what-if"
+	w.Run.Describe(trace)
+	want := Figures{Requests: 40, Refused: 27 + 3 + 1, RefusedRatio: 31. / 40, Sources: 3, RefusedSources: 3, Blocks: 3}
+	if diff := cmp.Diff(want, w.Figures); diff != "" {
+		t.Error(diff)
+	}
+	good := GoodTraffic{
+		Within: Caught{Requests: 4, Refused: 1, RefusedRatio: 0.25, Sources: 1, RefusedSources: 1},
+		Called: &Caught{Requests: 6, Refused: 3, RefusedRatio: 0.5, Sources: 1, RefusedSources: 1},
+		Known:  40, Answered: 10, RefusedKnown: 31, RefusedAnswered: 4, AnsweredRatio: 4. / 31,
+	}
+	if diff := cmp.Diff(good, w.Good); diff != "" {
+		t.Error(diff)
+	}
+	if o := w.Rules[0]; o.Over != 2 || o.RefusedSources != 3 || o.First.String() != "2021-03-15 07:00:00" || o.First.Since != 300*time.Millisecond {
+		t.Errorf("%+v", o)
+	}
+	if s := w.Refused; len(s) != 3 || s[0].Source != "192.0.2.1" || s[0].Most != 10 || s[0].Refused != 27 || s[0].Innocent ||
+		!s[1].Good || s[1].Answered != 3 || !s[2].Innocent {
+		t.Errorf("%+v", s)
+	}
+
+	curve := Curve{Rule: "default", Limit: 4}
+	for _, limit := range LimitsAround(4, 100) {
+		r := rules[0]
+		r.Limit = limit
+		p, err := Run(t.Context(), trace, Options{Rules: []Rule{r}, Rehearse: strictEvery(trace, int(limit))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		curve.Points = append(curve.Points, p.Point(limit))
+	}
+	w.Curves = append(w.Curves, curve)
+	var text, page, data bytes.Buffer
+	if err := WriteText(&text, w); err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "what-if.txt", text.Bytes())
+	if err := WriteJSON(&data, w); err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "what-if.json", data.Bytes())
+	if err := WriteHTML(&page, w); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(page.String(), "<svg"); n != 2 {
+		t.Errorf("%d plots, want the timeline and the curve", n)
+	}
+	for _, bad := range []string{"<script", "<b>198", "http://", "https://", "src=", "url(", "NaN"} {
+		if strings.Contains(page.String(), bad) {
+			t.Errorf("the page has %q in it", bad)
+		}
+	}
+}
+
+// TestWhatIfRules: shadows refuse nobody, lists come first, a throttle's runs of refusals are its blocks, and a rule counts
+// what it counts.
+func TestWhatIfRules(t *testing.T) {
+	trace := someTrace()
+	seen := 0
+	w, err := Run(t.Context(), trace, Options{
+		Rules: []Rule{{Name: "trial", Limit: 1, Window: time.Second, Shadow: true}, {Name: "throttle", Limit: 1, Window: time.Second}},
+		Rehearse: func(i int) Rehearsed {
+			switch trace.Requests[i].Source {
+			case 1:
+				return Rehearsed{Denied: true}
+			case 2:
+				return Rehearsed{Allowed: true}
+			}
+			seen++
+			return Rehearsed{Refused: seen%10 < 3, Results: []RuleResult{
+				{Rule: 0, Refuses: true, Counts: true},
+				{Rule: 1, Refuses: seen%10 < 3, Begins: true, Counts: false},
+			}}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := w.Figures; f.Requests != 40 || f.Denied != 6 || f.Allowed != 4 || f.Refused != 9 || f.Blocks != 4 || f.Sources != 2 || f.RefusedSources != 1 {
+		t.Errorf("%+v", f)
+	}
+	if o := w.Rules[0]; o.Refused != 30 || o.Blocks != 1 || o.Over != 1 {
+		t.Errorf("shadow: %+v", o)
+	}
+	if o := w.Rules[1]; o.Refused != 9 || o.Blocks != 4 || o.Over != 0 {
+		t.Errorf("throttle: %+v", o)
+	}
+	if s := w.Refused; len(s) != 2 || s[0].Rule != "throttle" || !s[0].Innocent || s[1].Rule != "trial" || !s[1].Shadow {
+		t.Errorf("%+v", s)
+	}
+	if w.Good.Within.Requests != 34 || w.Good.Within.Refused != 9 { // nothing that was counted was over
+		t.Errorf("%+v", w.Good.Within)
+	}
+}
+
+// TestWhatIfOfNothing: a trace whose requests are all fine, without instants and without statuses.
+func TestWhatIfOfNothing(t *testing.T) {
+	trace := &trace.Trace{Name: "calm", Sources: []trace.Source{{Name: "a", Role: trace.Good}}, Requests: []trace.Request{{At: time.Second}}}
+	w, err := Run(t.Context(), trace, Options{
+		Rules:    []Rule{{Name: "default", Limit: 1, Window: time.Second}},
+		Rehearse: func(int) Rehearsed { return Rehearsed{Results: []RuleResult{{Counts: true}}} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Curves = append(w.Curves, Curve{Rule: "default", Limit: 1, Points: []CurvePoint{w.Point(1), w.Point(2)}})
+	var text, page, data bytes.Buffer
+	if err := WriteText(&text, w); err != nil {
+		t.Fatal(err)
+	}
+	if s := text.String(); strings.Contains(s, "who would be refused") || strings.Contains(s, "2xx") || !strings.Contains(s, "Would have refused 0 of 1 requests (0 %)") {
+		t.Error(s)
+	}
+	if err := WriteHTML(&page, w); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteJSON(&data, w); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Refused, Curves []any
+		Rules           []struct{ First *float64 }
+	}
+	if err := json.Unmarshal(data.Bytes(), &got); err != nil || got.Refused == nil || len(got.Curves) != 1 || got.Rules[0].First != nil {
+		t.Errorf("%v: %s", err, data.String())
+	}
+}
+
+func TestWhatIfEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, someTrace(), Options{}); err == nil {
+		t.Error("it ran though its context was done")
+	}
+}
+
+func TestLimitsAround(t *testing.T) {
+	f := func(limit, most uint32, want ...uint32) {
+		t.Helper()
+		if diff := cmp.Diff(want, LimitsAround(limit, most)); diff != "" {
+			t.Errorf("%d: %s", limit, diff)
+		}
+	}
+	f(1, 1e9, 1, 2, 3, 4, 6, 8)
+	f(5, 1e9, 1, 2, 3, 4, 5, 7, 10, 14, 20, 28, 40)
+	f(100, 1e9, 13, 18, 25, 35, 50, 71, 100, 141, 200, 283, 400, 566, 800)
+	f(1e9, 1e9, 125000000, 176776695, 250000000, 353553391, 500000000, 707106781, 1000000000)
+}
