@@ -182,3 +182,16 @@ func (x *exchange) startBody(grace, most time.Duration) {
 	x.in.Reader = x.conn.br
 	x.conn.startBody(grace, most)
 }
+
+// wait returns when all channels are closed, at most after the budget of a wait at first sight.
+func (s *Server) wait(heard []<-chan struct{}) {
+	timer := time.NewTimer(s.budget)
+	defer timer.Stop()
+	for _, h := range heard {
+		select {
+		case <-h:
+		case <-timer.C:
+			return
+		}
+	}
+}

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"slices"
-	"time"
 
 	"sluice/counter"
 	"sluice/edge/limiter"
@@ -86,19 +85,6 @@ func (d *decision) tally() {
 		r.tally.verdicts[result.Verdict].Add(1)
 		if result.Skipped {
 			r.tally.failed(r.OnStoreFailure)
-		}
-	}
-}
-
-// wait returns when all channels are closed, at most after the budget of a wait at first sight.
-func (s *Server) wait(heard []<-chan struct{}) {
-	timer := time.NewTimer(s.budget)
-	defer timer.Stop()
-	for _, h := range heard {
-		select {
-		case <-h:
-		case <-timer.C:
-			return
 		}
 	}
 }

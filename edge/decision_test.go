@@ -28,7 +28,7 @@ type bench struct {
 
 func newBench(t testing.TB, rules ...RuleConfig) *bench {
 	t.Helper()
-	set, err := newRuleset(&Config{Rules: rules}, newStats().tally)
+	set, err := newRuleset(rules, RuleDefaults{}, newStats().tally)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func ruleOf(name string, limit uint32, change ...func(*RuleConfig)) RuleConfig {
 func TestRuleForLimiter(t *testing.T) {
 	f := func(config RuleConfig, all bool, want limiter.Rule) {
 		t.Helper()
-		r, err := newRule(config, &Config{Shadow: all})
+		r, err := newRule(config, RuleDefaults{Shadow: all})
 		if err != nil {
 			t.Fatal(err)
 		}

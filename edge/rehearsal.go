@@ -55,7 +55,7 @@ type RehearsedCase struct {
 
 // NewRehearsal makes a Rehearsal that counts in table and blocks in bits. Of c it takes source, deny, allow and rules.
 func NewRehearsal(c *Config, table *counter.Table, bits *mitigation.Table) (*Rehearsal, error) {
-	rules, err := newRuleset(c, func(string) *tally { return new(tally) })
+	rules, err := newRuleset(c.Rules, c.ruleDefaults(), func(string) *tally { return new(tally) })
 	if err != nil {
 		return nil, err
 	}

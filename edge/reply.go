@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -76,27 +75,6 @@ func (s *Server) dateValue(now time.Time) []byte {
 	}
 	return d.value
 }
-
-// ruleText is what a rule's answers say every time, made once.
-type ruleText struct {
-	quoted []byte // "login"
-	policy []byte // "login";q=5;w=60
-	limit  []byte
-	window int64 // whole seconds, rounded up
-}
-
-func newRuleText(r *rule) ruleText {
-	t := ruleText{
-		quoted: strconv.AppendQuote(nil, r.config.Name),
-		limit:  strconv.AppendUint(nil, uint64(r.config.Limit), 10),
-		window: seconds(time.Duration(r.config.Window)),
-	}
-	t.policy = fmt.Appendf(nil, "%s;q=%s;w=%d", t.quoted, t.limit, t.window)
-	return t
-}
-
-// seconds rounds up to whole seconds, at least 1, so that who waits that long has waited enough.
-func seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
 // limitHeaders tells the client what the strictest rule has left for it (draft-ietf-httpapi-ratelimit-headers-10). On admission t
 // is the window: what is left may be relied on again after it. On refusal it is the time to wait.

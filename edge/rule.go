@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ type rule struct {
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
 // its key, and whether it enforces, because a shadow counts what it would have admitted.
-func newRule(c RuleConfig, defaults *Config) (*rule, error) {
+func newRule(c RuleConfig, defaults RuleDefaults) (*rule, error) {
 	r := &rule{config: c, Rule: limiter.Rule{
 		Timeout: time.Duration(c.MitigationTimeout), Shadow: c.Mode == Shadow || defaults.Shadow,
 		Statuses: c.Count.Statuses, Refused: c.Count.Refused,
@@ -115,3 +116,24 @@ func (m *Match) method(method []byte) bool {
 	}
 	return false
 }
+
+// ruleText is what a rule's answers say every time, made once.
+type ruleText struct {
+	quoted []byte // "login"
+	policy []byte // "login";q=5;w=60
+	limit  []byte
+	window int64 // whole seconds, rounded up
+}
+
+func newRuleText(r *rule) ruleText {
+	t := ruleText{
+		quoted: strconv.AppendQuote(nil, r.config.Name),
+		limit:  strconv.AppendUint(nil, uint64(r.config.Limit), 10),
+		window: seconds(time.Duration(r.config.Window)),
+	}
+	t.policy = fmt.Appendf(nil, "%s;q=%s;w=%d", t.quoted, t.limit, t.window)
+	return t
+}
+
+// seconds rounds up to whole seconds, at least 1, so that who waits that long has waited enough.
+func seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }

@@ -29,12 +29,12 @@ type paths struct {
 	regexps []*rule
 }
 
-func newRuleset(c *Config, tallies func(string) *tally) (*ruleset, error) {
+func newRuleset(list []RuleConfig, defaults RuleDefaults, tallies func(string) *tally) (*ruleset, error) {
 	s := &ruleset{hosts: make(map[string]*paths), wild: make(map[string]*paths), any: &paths{},
-		names: make(map[string]*rule, len(c.Rules))}
+		names: make(map[string]*rule, len(list))}
 	var counters []*counter.Rule
-	for _, config := range c.Rules {
-		r, err := newRule(config, c)
+	for _, config := range list {
+		r, err := newRule(config, defaults)
 		if err != nil {
 			return nil, err
 		}

@@ -37,7 +37,7 @@ func (s *Server) Apply(c *Config) error {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
-	rules, err := newRuleset(c, s.stats.tally)
+	rules, err := newRuleset(c.Rules, c.ruleDefaults(), s.stats.tally)
 	if err != nil {
 		s.stats.reloads[0].Add(1)
 		return err

@@ -129,7 +129,7 @@ func TestManyRules(t *testing.T) {
 		c.Rules = append(c.Rules, r)
 	}
 	start := time.Now()
-	set, err := newRuleset(c, newStats().tally)
+	set, err := newRuleset(c.Rules, c.ruleDefaults(), newStats().tally)
 	if took := time.Since(start); err != nil || took > 2*time.Second {
 		t.Fatalf("%v after %v", err, took)
 	}
@@ -157,7 +157,7 @@ func BenchmarkMatchManyRules(b *testing.B) {
 		r.Match.Path = fmt.Sprintf("/p%d/*", i)
 		c.Rules = append(c.Rules, r)
 	}
-	set, err := newRuleset(c, newStats().tally)
+	set, err := newRuleset(c.Rules, c.ruleDefaults(), newStats().tally)
 	if err != nil {
 		b.Fatal(err)
 	}

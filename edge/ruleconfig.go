@@ -1,0 +1,107 @@
+package edge
+
+import (
+	"net/netip"
+	"regexp"
+	"sluice/counter"
+	"sluice/edge/limiter"
+	"strings"
+	"time"
+)
+
+// SourceConfig says who a request is counted for.
+type SourceConfig struct {
+	IPv4Prefix, IPv6Prefix int
+	Trust                  []netip.Prefix // peers whose Header is believed
+	Header                 string         // X-Forwarded-For, X-Real-IP or Forwarded
+	// ProxyProtocol says that trusted peers begin every connection with a PROXY header (version 1 or 2), which names its
+	// client: one without is closed. The client named is then the peer, and is believed about others only if it is trusted as
+	// well. From peers that are not trusted such a header is refused, as it always is without ProxyProtocol.
+	ProxyProtocol bool
+}
+
+// RuleConfig is one rule as an operator writes it. The JSON form has the names of the YAML form, so that what the API
+// shows can be put into a file.
+type RuleConfig struct {
+	Name              string             `json:"name"`
+	Match             Match              `json:"match"`
+	Key               []string           `json:"key"`
+	Limit             uint32             `json:"limit"`
+	Window            Duration           `json:"window"`
+	SubWindows        int                `json:"sub_windows"`
+	Estimate          *counter.Estimate  `json:"-"` // nil: Config.Estimate
+	MitigationTimeout Duration           `json:"mitigation_timeout"`
+	Mode              Mode               `json:"mode"`
+	FirstSight        limiter.FirstSight `json:"first_sight"`
+	OnStoreFailure    limiter.Posture    `json:"on_store_failure"`
+	Count             Count              `json:"count"`
+	Response          Response           `json:"response"`
+}
+
+// RuleDefaults is what holds for all rules that do not say otherwise.
+type RuleDefaults struct {
+	Estimate counter.Estimate
+	Shadow   bool // every rule that is not off is a shadow
+}
+
+// Match says which requests a rule is about. Empty fields match everything.
+type Match struct {
+	Hosts   []string       `json:"hosts,omitempty"`   // exact, "*", or "*.example.com"
+	Path    string         `json:"path,omitempty"`    // exact, "/prefix/*", or "~regexp", of the canonical path
+	Methods []string       `json:"methods,omitempty"` // in capitals
+	regexp  *regexp.Regexp // of a Path that begins with ~
+}
+
+// Mode says what a rule's verdict does.
+type Mode string
+
+const (
+	Enforce Mode = "enforce"
+	Shadow  Mode = "shadow" // counts and decides under counters of its own, refuses nobody
+	Off     Mode = "off"
+)
+
+// Count says which requests a rule counts. The zero Count is every admitted request.
+type Count struct {
+	Statuses []int `json:"statuses,omitempty"` // only those that the origin answers with one of these
+	Refused  bool  `json:"refused,omitempty"`  // refused ones as well: every attempt
+}
+
+// Response is what a refused client gets. An empty Body stands for the usual JSON.
+type Response struct {
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type"`
+	Body        string `json:"body"`
+}
+
+// DefaultRule returns a rule with the default of every field but name and limit.
+func DefaultRule(name string, limit uint32) RuleConfig {
+	return RuleConfig{
+		Name: name, Limit: limit,
+		Key:               []string{"source"},
+		Window:            Duration(time.Minute),
+		SubWindows:        12,
+		MitigationTimeout: Duration(time.Minute),
+		Mode:              Enforce,
+		FirstSight:        limiter.Go,
+		OnStoreFailure:    limiter.Local,
+		Response:          Response{Status: 429, ContentType: "application/json"},
+	}
+}
+
+// Duration is a time.Duration that is written as in a configuration file: 1m, 1h30m.
+type Duration time.Duration
+
+func (d Duration) String() string {
+	s := time.Duration(d).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// MarshalText makes JSON show what a file says.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
