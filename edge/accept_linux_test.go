@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/rules"
 )
 
 // In a siege the connections of a shed peer are closed, each once, and another peer's is accepted as ever; the siege ends
@@ -30,7 +31,7 @@ func testSiege(t *testing.T, at string) {
 	good, bad := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")
 	l := &listener{Listener: ln, ended: make(chan struct{}), registry: &registry{
 		stats: newStats(), perSource: 10,
-		source: newSources(Default().Source).connection,
+		source: rules.NewSources(Default().Source).Connection,
 		shed:   func(peer netip.Addr) bool { knocks[peer]++; return peer == bad },
 		conns:  make(map[*conn]struct{}), counts: make(map[counter.Source]int),
 	}}

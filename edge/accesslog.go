@@ -249,7 +249,7 @@ func (x *exchange) appendJSON(b []byte, sample uint64) []byte {
 	b = append(b, '"')
 	if m := x.decision.Cause; m != nil {
 		b = append(b, `,"rule":"`...)
-		b = append(b, x.decision.rule(m).config.Name...)
+		b = append(b, x.decision.RuleOf(m).Config.Name...)
 		b = append(b, `","verdict":"`...)
 		b = append(b, x.decision.Verdict.String()...)
 		b = append(b, '"')

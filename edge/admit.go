@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/edge/message"
+	"sluice/edge/rules"
 )
 
 // skipLimit is how much of a refused request's body is read so that its connection can stay open.
@@ -17,12 +18,12 @@ func (x *exchange) admit() bool {
 	if x.conn.unnamed {
 		x.client, x.trusted = x.conn.peer, false
 	} else {
-		x.client, x.chain, x.trusted = x.snap.sources.identify(x.conn.peer, &x.Head, x.chain)
+		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.conn.peer, &x.Head, x.chain)
 	}
 	if !x.trusted {
 		x.Head.Distrust()
 	}
-	x.source = x.snap.sources.of(x.client)
+	x.source = x.snap.sources.Of(x.client)
 	x.server.requests.hit(x.source)
 	check := x.snap.check.is(x.Path, x.Target)
 	if check && x.trusted && x.ask(x.snap.check) != nil {
@@ -30,11 +31,11 @@ func (x *exchange) admit() bool {
 		return false
 	}
 	switch {
-	case isIn(x.snap.deny, x.client):
+	case rules.IsIn(x.snap.deny, x.client):
 		x.server.refusals.hit(x.source)
 		x.say(message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted."))
 		return false
-	case isIn(x.snap.allow, x.client):
+	case rules.IsIn(x.snap.allow, x.client):
 		x.allowed = true
 	default:
 		x.match()
@@ -51,7 +52,7 @@ func (x *exchange) admit() bool {
 				x.conn.blocked.Store(until.UnixNano())
 			}
 			x.limited()
-			if len(x.snap.sheds) > 0 && !x.decision.Told.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, x.decision.rule(x.decision.Told)) {
+			if len(x.snap.sheds) > 0 && !x.decision.Told.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, x.decision.RuleOf(x.decision.Told)) {
 				x.Close = true
 			}
 			return false
@@ -82,13 +83,13 @@ var badKey = message.Refuse(http.StatusBadRequest, "bad_key", "A header or cooki
 // What a trusted proxy sends counts for the client that it names, and, where the lines that name it cannot be read, for nobody.
 func (x *exchange) malformed(r *message.Refusal) {
 	peer := x.conn.peer
-	known := x.Size > 0 || !isIn(x.snap.sources.trust, peer)
+	known := x.Size > 0 || !rules.IsIn(x.snap.sources.Trust, peer)
 	if known {
-		x.client, x.chain, x.trusted = x.snap.sources.identify(peer, &x.Head, x.chain)
-		x.source = x.snap.sources.of(x.client)
+		x.client, x.chain, x.trusted = x.snap.sources.Identify(peer, &x.Head, x.chain)
+		x.source = x.snap.sources.Of(x.client)
 		x.server.requests.hit(x.source)
 	}
-	if known && !isIn(x.snap.deny, x.client) && !isIn(x.snap.allow, x.client) && x.charged() {
+	if known && !rules.IsIn(x.snap.deny, x.client) && !rules.IsIn(x.snap.allow, x.client) && x.charged() {
 		x.Close, x.bodyRead = true, true // which will not be
 		return
 	}
@@ -98,7 +99,7 @@ func (x *exchange) malformed(r *message.Refusal) {
 // charged counts a request that is refused for its form in every rule about all requests that counts by source, so that who sends nothing else
 // is limited as well. It reports whether one of them refuses it; that is its answer then.
 func (x *exchange) charged() bool {
-	x.decision.rules = append(x.decision.rules, x.snap.everything...)
+	x.decision.Rules = append(x.decision.Rules, x.snap.everything...)
 	if x.judge(); !x.decision.Refused() {
 		return false
 	}
@@ -116,11 +117,11 @@ func (x *exchange) turnAway(r *message.Refusal) {
 // match finds the rules that the request falls under.
 func (x *exchange) match() {
 	d := &x.decision
-	d.match(x.snap.rules, x.Host, x.Path, x.Target, x.Method, x.Readings)
+	d.Match(x.snap.rules, x.Host, x.Path, x.Target, x.Method, x.Readings)
 	if len(x.Host) == 0 {
 		if g := x.snap.origins.of(nil); g != nil {
 			for _, o := range g.servers { // the origin will be told its own name, so rules about that hold
-				d.match(x.snap.rules, o.canonical, x.Path, x.Target, x.Method, x.Readings)
+				d.Match(x.snap.rules, o.canonical, x.Path, x.Target, x.Method, x.Readings)
 			}
 		}
 	}
@@ -129,10 +130,10 @@ func (x *exchange) match() {
 // judge decides under them. It reports false if there is no telling whom one of them counts.
 func (x *exchange) judge() bool {
 	d := &x.decision
-	if len(d.rules) == 0 {
+	if len(d.Rules) == 0 {
 		return true
 	}
-	if !d.add(x.server.secret, &x.Head, x.source) {
+	if !d.AddRules(x.server.secret, &x.Head, x.source) {
 		return false
 	}
 	if x.now.Nanosecond()>>4%sampling != 0 || x.snap.waits {
@@ -142,7 +143,7 @@ func (x *exchange) judge() bool {
 		x.server.limiter.Decide(&d.Decision, x.now)
 		x.server.stats.deciding.Observe(time.Since(start).Seconds())
 	}
-	d.tally()
+	d.Tally()
 	if d.Refused() {
 		x.server.refusals.hit(x.source)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/message"
+	"sluice/edge/rules"
 )
 
 // Config is what a configuration file says, with the defaults for what it does not say. ParseConfig and Default make one;
@@ -26,11 +27,11 @@ type Config struct {
 	StateDir       string // where what operators said is kept over a restart; "": nowhere
 	PoP            PoPConfig
 	Counters       int // how many counters the table holds
-	Source         SourceConfig
+	Source         rules.SourceConfig
 	Deny, Allow    []netip.Prefix
 	Limits         Limits
 	Origins        []OriginConfig
-	Rules          []RuleConfig
+	Rules          []rules.Config
 	AccessLog      AccessLogConfig
 	Estimate       counter.Estimate // of rules that do not say
 	CheckPath      string           // where other proxies ask for verdicts: a path, or one that ends in /*; "": nowhere
@@ -112,14 +113,14 @@ func Default() *Config {
 		PoP:       PoPConfig{Name: "local", Wait: 5 * time.Millisecond},
 		Counters:  1_000_000,
 		AccessLog: AccessLogConfig{Format: "combined", Refused: 1},
-		Source:    SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
+		Source:    rules.SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		Limits: Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
 	}
 }
 
-func (c *Config) ruleDefaults() RuleDefaults {
-	return RuleDefaults{Estimate: c.Estimate, Shadow: c.Shadow}
+func (c *Config) ruleDefaults() rules.Defaults {
+	return rules.Defaults{Estimate: c.Estimate, Shadow: c.Shadow}
 }
 
 // Check reports what no single field shows: what is missing once file and flags are put together.
@@ -148,7 +149,7 @@ func (c *Config) Check() error {
 func (c *Config) Warnings() []string {
 	var all []string
 	for _, r := range c.Rules {
-		if r.Mode == Off || len(r.Match.Hosts) == 0 || slices.Contains(r.Match.Hosts, "*") {
+		if r.Mode == rules.Off || len(r.Match.Hosts) == 0 || slices.Contains(r.Match.Hosts, "*") {
 			continue
 		}
 		for _, host := range r.Match.Hosts {

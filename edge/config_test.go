@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"sluice/edge/rules"
 )
 
 func TestConfigErrors(t *testing.T) {
@@ -118,12 +120,12 @@ func TestConfigDefaults(t *testing.T) {
 	}
 	want := Default()
 	want.Origins, want.Rules = got.Origins, got.Rules
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(), cmpopts.IgnoreUnexported(Match{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(), cmpopts.IgnoreUnexported(rules.Match{})); diff != "" {
 		t.Errorf("what the file calls the defaults is not (-default +file):\n%s", diff)
 	}
-	rule := DefaultRule("login", 5)
+	rule := rules.Default("login", 5)
 	rule.Estimate = got.Rules[0].Estimate
-	if diff := cmp.Diff(rule, got.Rules[0], cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Match{}), cmpopts.IgnoreFields(RuleConfig{}, "Match")); diff != "" {
+	if diff := cmp.Diff(rule, got.Rules[0], cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(rules.Match{}), cmpopts.IgnoreFields(rules.Config{}, "Match")); diff != "" {
 		t.Errorf("rule (-default +file):\n%s", diff)
 	}
 	if o := got.Origins[0]; o.Timeout != time.Minute || o.Balance != RoundRobin || o.Hosts[0] != "*" {
@@ -146,8 +148,8 @@ func TestStateDirAlone(t *testing.T) {
 }
 
 func TestRuleAsJSON(t *testing.T) {
-	r := DefaultRule("login", 5)
-	r.Window = Duration(90 * time.Minute)
+	r := rules.Default("login", 5)
+	r.Window = rules.Duration(90 * time.Minute)
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +159,7 @@ func TestRuleAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(r, c.Rules[0], cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Match{})); diff != "" {
+	if diff := cmp.Diff(r, c.Rules[0], cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(rules.Match{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -165,7 +167,7 @@ func TestRuleAsJSON(t *testing.T) {
 func TestDurations(t *testing.T) {
 	for d, want := range map[time.Duration]string{0: "0s", time.Second: "1s", time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m",
 		90 * time.Second: "1m30s", 24 * time.Hour: "24h", 5 * time.Millisecond: "5ms", 10 * time.Minute: "10m", 20 * time.Hour: "20h"} {
-		if got := Duration(d).String(); got != want {
+		if got := rules.Duration(d).String(); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
+	"sluice/edge/rules"
 )
 
 // ParseConfig is Parse of the zero Parser.
@@ -169,7 +170,7 @@ func CheckPoPName(name string) error {
 	return nil
 }
 
-func (r *reader) source(n ast.Node, s *SourceConfig) {
+func (r *reader) source(n ast.Node, s *rules.SourceConfig) {
 	r.mapping(n, "source", fields{
 		"ipv4_prefix": r.integer("source.ipv4_prefix", 8, 32, func(v int64) { s.IPv4Prefix = int(v) }),
 		"ipv6_prefix": r.integer("source.ipv6_prefix", 16, 128, func(v int64) { s.IPv6Prefix = int(v) }),
@@ -202,7 +203,7 @@ func (r *reader) limits(n ast.Node, l *Limits) {
 }
 
 func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
-	rule := DefaultRule("", 0)
+	rule := rules.Default("", 0)
 	rule.Key = nil
 	var window, timeout = time.Duration(rule.Window), time.Duration(rule.MitigationTimeout)
 	seen := r.mapping(n, "rule", fields{
@@ -238,7 +239,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 			rule.Estimate = &e
 		}),
 		"mitigation_timeout": r.duration("mitigation_timeout", time.Millisecond, 24*time.Hour, true, &timeout),
-		"mode":               oneOf(r, "mode", &rule.Mode, Enforce, Shadow, Off),
+		"mode":               oneOf(r, "mode", &rule.Mode, rules.Enforce, rules.Shadow, rules.Off),
 		"first_sight":        oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
 		"on_store_failure":   oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
 		"count":              func(n ast.Node) { r.count(n, &rule.Count) },
@@ -255,7 +256,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	if rule.Key == nil {
 		rule.Key = []string{"source"}
 	}
-	rule.Window, rule.MitigationTimeout = Duration(window), Duration(timeout)
+	rule.Window, rule.MitigationTimeout = rules.Duration(window), rules.Duration(timeout)
 	c.Rules = append(c.Rules, rule)
 }
 
@@ -268,7 +269,7 @@ func plainName(s string) bool {
 	return len(s) >= 1 && len(s) <= 64
 }
 
-func (r *reader) match(n ast.Node, m *Match) {
+func (r *reader) match(n ast.Node, m *rules.Match) {
 	r.mapping(n, "match", fields{
 		"hosts": r.texts("match.hosts", func(n ast.Node, text string) {
 			if host, err := message.ParseHostPattern(text); err != nil {
@@ -278,7 +279,7 @@ func (r *reader) match(n ast.Node, m *Match) {
 			}
 		}),
 		"path": r.text("match.path", func(n ast.Node, text string) {
-			if err := m.setPath(text); err != nil {
+			if err := m.SetPath(text); err != nil {
 				r.fail(n, "match.path: %v", err)
 			}
 		}),
@@ -295,7 +296,7 @@ func (r *reader) match(n ast.Node, m *Match) {
 // key reads one part of a key or a list of them.
 func (r *reader) key(to *[]string) func(ast.Node) {
 	one := func(n ast.Node, text string) {
-		if _, err := parseKeyPart(text); err != nil {
+		if _, err := rules.ParseKeyPart(text); err != nil {
 			r.fail(n, "key: %v", err)
 			return
 		}
@@ -317,7 +318,7 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 	}
 }
 
-func (r *reader) count(n ast.Node, c *Count) {
+func (r *reader) count(n ast.Node, c *rules.Count) {
 	r.mapping(n, "count", fields{
 		"statuses": func(n ast.Node) {
 			r.list(n, "count.statuses", r.integer("count.statuses", 200, 599, func(v int64) { c.Statuses = append(c.Statuses, int(v)) }))
@@ -329,7 +330,7 @@ func (r *reader) count(n ast.Node, c *Count) {
 	}
 }
 
-func (r *reader) response(n ast.Node, p *Response) {
+func (r *reader) response(n ast.Node, p *rules.Response) {
 	r.mapping(n, "response", fields{
 		"status":       r.integer("response.status", 400, 599, func(v int64) { p.Status = int(v) }),
 		"content_type": r.headerValue("response.content_type", &p.ContentType),

@@ -9,6 +9,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
+	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -20,15 +21,15 @@ func ip(s string) counter.Source { return counter.SourceOf(netip.MustParseAddr(s
 // bench is rules and a limiter, and a hand to use them without HTTP.
 type bench struct {
 	limiter limiter.Limiter
-	rules   *ruleset
-	d       decision
+	rules   *rules.Set
+	d       rules.Decision
 
 	host, path, method []byte
 }
 
-func newBench(t testing.TB, rules ...RuleConfig) *bench {
+func newBench(t testing.TB, list ...rules.Config) *bench {
 	t.Helper()
-	set, err := newRuleset(rules, RuleDefaults{}, newStats().tally)
+	set, err := rules.New(list, rules.Defaults{}, newStats().tally)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,16 +42,16 @@ func newBench(t testing.TB, rules ...RuleConfig) *bench {
 // decide asks all rules about a source.
 func (b *bench) decide(source counter.Source, at time.Time) {
 	b.d.Reset()
-	b.d.rules = b.rules.match(b.d.rules, b.host, b.path, b.method)
-	b.d.add(secret{}, &message.Head{}, source)
+	b.d.Rules = b.rules.Match(b.d.Rules, b.host, b.path, b.method)
+	b.d.AddRules(rules.Secret{}, &message.Head{}, source)
 	b.limiter.Decide(&b.d.Decision, at)
-	b.d.tally()
+	b.d.Tally()
 }
 
 // ruleOf is a rule of so many hits in ten seconds, changed as the test needs it.
-func ruleOf(name string, limit uint32, change ...func(*RuleConfig)) RuleConfig {
-	r := DefaultRule(name, limit)
-	r.Window, r.MitigationTimeout = Duration(10*time.Second), Duration(20*time.Second)
+func ruleOf(name string, limit uint32, change ...func(*rules.Config)) rules.Config {
+	r := rules.Default(name, limit)
+	r.Window, r.MitigationTimeout = rules.Duration(10*time.Second), rules.Duration(20*time.Second)
 	for _, c := range change {
 		c(&r)
 	}
@@ -59,9 +60,9 @@ func ruleOf(name string, limit uint32, change ...func(*RuleConfig)) RuleConfig {
 
 // The limiter gets all of a rule that it decides by.
 func TestRuleForLimiter(t *testing.T) {
-	f := func(config RuleConfig, all bool, want limiter.Rule) {
+	f := func(config rules.Config, all bool, want limiter.Rule) {
 		t.Helper()
-		r, err := newRule(config, RuleDefaults{Shadow: all})
+		r, err := rules.NewRule(config, rules.Defaults{Shadow: all})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,44 +72,44 @@ func TestRuleForLimiter(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
-	f(DefaultRule("r", 3), false, limiter.Rule{Timeout: time.Minute, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
-	f(DefaultRule("r", 3), true, limiter.Rule{Timeout: time.Minute, Shadow: true, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
-	f(ruleOf("r", 3, func(r *RuleConfig) {
-		r.Mode, r.MitigationTimeout, r.FirstSight, r.OnStoreFailure = Shadow, 0, limiter.Wait, limiter.Closed
-		r.Count = Count{Statuses: []int{401}, Refused: true}
+	f(rules.Default("r", 3), false, limiter.Rule{Timeout: time.Minute, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
+	f(rules.Default("r", 3), true, limiter.Rule{Timeout: time.Minute, Shadow: true, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
+	f(ruleOf("r", 3, func(r *rules.Config) {
+		r.Mode, r.MitigationTimeout, r.FirstSight, r.OnStoreFailure = rules.Shadow, 0, limiter.Wait, limiter.Closed
+		r.Count = rules.Count{Statuses: []int{401}, Refused: true}
 	}), false, limiter.Rule{Shadow: true, FirstSight: limiter.Wait, OnStoreFailure: limiter.Closed, Statuses: []int{401}, Refused: true})
 }
 
 func TestTalliesCountEachRequestInEachRule(t *testing.T) {
-	b := newBench(t, ruleOf("a", 2), ruleOf("b", 100), ruleOf("s", 1, func(r *RuleConfig) { r.Mode = Shadow }),
-		ruleOf("off", 1, func(r *RuleConfig) { r.Mode = Off }))
+	b := newBench(t, ruleOf("a", 2), ruleOf("b", 100), ruleOf("s", 1, func(r *rules.Config) { r.Mode = rules.Shadow }),
+		ruleOf("off", 1, func(r *rules.Config) { r.Mode = rules.Off }))
 	for i := range 10 {
 		b.decide(ip("192.0.2.1"), epoch.Add(time.Duration(i)*time.Millisecond))
 	}
-	for _, r := range b.rules.all {
+	for _, r := range b.rules.All {
 		sum, want := uint64(0), uint64(10)
 		for v := range limiter.Verdicts {
-			sum += r.tally.verdicts[v].Load()
+			sum += r.Tally.Verdicts[v].Load()
 		}
-		if r.config.Mode == Off {
+		if r.Config.Mode == rules.Off {
 			want = 0
 		}
 		if sum != want {
-			t.Errorf("rule %s: %d requests, want %d", r.config.Name, sum, want)
+			t.Errorf("rule %s: %d requests, want %d", r.Config.Name, sum, want)
 		}
 	}
 }
 
 func TestTalliesCountWhatWasSkipped(t *testing.T) {
 	for _, p := range []limiter.Posture{limiter.Local, limiter.Open, limiter.Closed} {
-		b := newBench(t, ruleOf("r", 1, func(r *RuleConfig) { r.OnStoreFailure = p }))
+		b := newBench(t, ruleOf("r", 1, func(r *rules.Config) { r.OnStoreFailure = p }))
 		b.limiter.Up = func(counter.Source) bool { return false }
 		for range 3 {
 			b.decide(ip("192.0.2.9"), epoch)
 		}
 		want := map[limiter.Posture][2]uint64{limiter.Open: {3, 0}, limiter.Closed: {0, 3}}[p]
-		if tally := b.rules.rules[0].tally; tally.open.Load() != want[0] || tally.closed.Load() != want[1] {
-			t.Errorf("%s: %d admitted and %d refused without asking, want %v", p, tally.open.Load(), tally.closed.Load(), want)
+		if tally := b.rules.Rules[0].Tally; tally.Open.Load() != want[0] || tally.Closed.Load() != want[1] {
+			t.Errorf("%s: %d admitted and %d refused without asking, want %v", p, tally.Open.Load(), tally.Closed.Load(), want)
 		}
 	}
 }
@@ -137,12 +138,12 @@ func TestWaitAtFirstSight(t *testing.T) {
 
 // The request path allocates nothing for a source that it knows: rules are found, asked and tallied.
 func TestDecideAllocatesNothing(t *testing.T) {
-	for _, rules := range [][]RuleConfig{
+	for _, list := range [][]rules.Config{
 		{ruleOf("r", 1_000_000)},
 		{ruleOf("a", 1_000_000), ruleOf("b", 10_000), ruleOf("c", 1_000_000)},
 		{ruleOf("r", 1)},
 	} {
-		b := newBench(t, rules...)
+		b := newBench(t, list...)
 		at := epoch
 		for range 10 {
 			b.decide(ip("192.0.2.1"), at)
@@ -151,7 +152,7 @@ func TestDecideAllocatesNothing(t *testing.T) {
 			at = at.Add(time.Microsecond)
 			b.decide(ip("192.0.2.1"), at)
 		}); n != 0 {
-			t.Errorf("%d rules, %s: %v allocations", len(rules), b.d.Verdict, n)
+			t.Errorf("%d rules, %s: %v allocations", len(list), b.d.Verdict, n)
 		}
 	}
 }
@@ -159,9 +160,9 @@ func TestDecideAllocatesNothing(t *testing.T) {
 // Nor does a path that origins read in several ways, or a key that is brought into one form.
 func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 	b := newBench(t,
-		ruleOf("path", 1_000_000, func(r *RuleConfig) { r.Match.Path = "/api/*" }),
-		ruleOf("token", 1_000_000, func(r *RuleConfig) { r.Key = []string{"header:Authorization", "header:Host"} }),
-		ruleOf("session", 1_000_000, func(r *RuleConfig) { r.Key = []string{"source", "cookie:sid"} }))
+		ruleOf("path", 1_000_000, func(r *rules.Config) { r.Match.Path = "/api/*" }),
+		ruleOf("token", 1_000_000, func(r *rules.Config) { r.Key = []string{"header:Authorization", "header:Host"} }),
+		ruleOf("session", 1_000_000, func(r *rules.Config) { r.Key = []string{"source", "cookie:sid"} }))
 	target := []byte("//h/api;x/a%2fb?d")
 	h := headOf(t, "Host: A.example:80", "Authorization: Basic  YTpi", `Cookie: a=b; SID="%61+b"`)
 	buf, at := make([]byte, 0, 64), epoch
@@ -171,9 +172,9 @@ func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 		if readings != message.HostCut|message.ParamsCut|message.SlashKept {
 			t.Fatalf("%s has the readings %04b", target, readings)
 		}
-		b.d.match(b.rules, b.host, path, target, b.method, readings)
-		if !b.d.add(secret{}, h, ip("192.0.2.1")) || len(b.d.rules) != 3 {
-			t.Fatalf("%d rules", len(b.d.rules))
+		b.d.Match(b.rules, b.host, path, target, b.method, readings)
+		if !b.d.AddRules(rules.Secret{}, h, ip("192.0.2.1")) || len(b.d.Rules) != 3 {
+			t.Fatalf("%d rules", len(b.d.Rules))
 		}
 		b.limiter.Decide(&b.d.Decision, at)
 	}

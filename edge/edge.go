@@ -30,6 +30,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -54,7 +55,7 @@ type Server struct {
 	tier     Tier
 	budget   time.Duration // of a wait at first sight
 	limits   Limits
-	secret   secret
+	secret   rules.Secret
 	stats    *stats
 	warn     func(message string, args ...any)
 	snap     atomic.Pointer[snapshot]
@@ -83,7 +84,7 @@ func New(o Options) (*Server, error) {
 		tier:     o.Tier,
 		budget:   c.PoP.Wait,
 		limits:   c.Limits,
-		secret:   newSecret(o.Secret),
+		secret:   rules.NewSecret(o.Secret),
 		stats:    newStats(),
 		access:   o.Access,
 		requests: newTop(), refusals: newTop(),
@@ -118,9 +119,9 @@ func New(o Options) (*Server, error) {
 		stats:  s.stats, most: c.Limits.Connections, perSource: c.Limits.PerSource,
 		header: c.Limits.HeaderTimeout, write: c.Limits.IdleTimeout, bodies: c.Limits.BodyRate, answers: c.Limits.AnswerRate,
 		slack:   min(c.Limits.HeaderTimeout, c.Limits.IdleTimeout) / 64,
-		source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.connection(peer) },
+		source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.Connection(peer) },
 		shed:    s.shed,
-		proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.proxied(peer) },
+		proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.Proxied(peer) },
 		alone:   runtime.GOMAXPROCS(0) == 1,
 		conns:   make(map[*conn]struct{}), counts: make(map[counter.Source]int),
 	}

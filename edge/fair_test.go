@@ -41,7 +41,7 @@ func TestPipeliningTakesTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-	key := mitigation.Key{Rule: s.snap.Load().rules.rules[0].Counter.ID, Source: s.snap.Load().sources.of(netip.MustParseAddr("10.0.0.1"))}
+	key := mitigation.Key{Rule: s.snap.Load().rules.Rules[0].Counter.ID, Source: s.snap.Load().sources.Of(netip.MustParseAddr("10.0.0.1"))}
 	now := time.Now()
 	s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: now.Add(time.Hour)}, now)
 	var served sync.WaitGroup

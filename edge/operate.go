@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -37,7 +38,7 @@ type Lifted struct {
 type Standing struct {
 	Rule      string     `json:"rule"`
 	Source    string     `json:"source"`
-	Mode      Mode       `json:"mode"`
+	Mode      rules.Mode `json:"mode"`
 	Estimate  float64    `json:"estimate"` // hits in the window, as far as this edge knows
 	Limit     uint32     `json:"limit"`
 	Remaining uint32     `json:"remaining"`
@@ -45,10 +46,10 @@ type Standing struct {
 }
 
 // Rules returns the rules as they are configured, those that are off as well.
-func (s *Server) Rules() []RuleConfig {
-	var list []RuleConfig
-	for _, r := range s.snap.Load().rules.all {
-		list = append(list, r.config)
+func (s *Server) Rules() []rules.Config {
+	var list []rules.Config
+	for _, r := range s.snap.Load().rules.All {
+		list = append(list, r.Config)
 	}
 	return list
 }
@@ -56,7 +57,7 @@ func (s *Server) Rules() []RuleConfig {
 // Counted returns what the rules in force count by.
 func (s *Server) Counted() []*counter.Rule {
 	var list []*counter.Rule
-	for _, r := range s.snap.Load().rules.rules {
+	for _, r := range s.snap.Load().rules.Rules {
 		list = append(list, r.Counter)
 	}
 	return list
@@ -68,8 +69,8 @@ func (s *Server) Config() *Config { return s.snap.Load().config }
 // Mitigations returns the bits in force at now, in no order.
 func (s *Server) Mitigations(now time.Time) []Mitigation {
 	names := make(map[uint32]string)
-	for _, r := range s.snap.Load().rules.rules {
-		names[r.Counter.ID] = r.config.Name
+	for _, r := range s.snap.Load().rules.Rules {
+		names[r.Counter.ID] = r.Config.Name
 	}
 	list := []Mitigation{}
 	for key, bit := range s.limiter.Bits.All(now) {
@@ -89,15 +90,15 @@ func (s *Server) Block(rule, source string, d time.Duration, reason string, now 
 		return Mitigation{}, err
 	}
 	if d <= 0 || d > mitigation.MaxTimeout {
-		return Mitigation{}, fmt.Errorf("edge: block for %v: want more than 0 and at most %v", d, Duration(mitigation.MaxTimeout))
+		return Mitigation{}, fmt.Errorf("edge: block for %v: want more than 0 and at most %v", d, rules.Duration(mitigation.MaxTimeout))
 	}
-	m := Mitigation{Rule: r.config.Name, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
+	m := Mitigation{Rule: r.Config.Name, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
 		By: mitigation.ByAdmin.String(), Reason: reason}
 	if s.tier.Say == nil {
 		s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason}, now)
 		return m, nil
 	}
-	m.Edges, err = s.say(Word{Rule: r.config.Name, Source: key.Source, Start: now, End: m.End, Reason: reason})
+	m.Edges, err = s.say(Word{Rule: r.Config.Name, Source: key.Source, Start: now, End: m.End, Reason: reason})
 	return m, err
 }
 
@@ -127,7 +128,7 @@ func (s *Server) Adopt(m Mitigation, now time.Time) {
 		bit.By = mitigation.ByAdmin
 	} else {
 		// A bit may end later than the timeout: when the source would be admitted again.
-		most = r.Timeout + time.Duration(r.config.Window)
+		most = r.Timeout + time.Duration(r.Config.Window)
 	}
 	if end := now.Add(min(most, m.End.Sub(now))); end.After(now) {
 		bit.End = end // on the monotonic clock of this process
@@ -148,20 +149,20 @@ func (s *Server) Lift(rule, source string, now time.Time) (Lifted, error) {
 		return Lifted{Lifted: s.limiter.Bits.Lift(key, time.Now())}, nil
 	}
 	lifted := Lifted{Lifted: !s.limiter.Bits.Until(key, now).IsZero()}
-	lifted.Edges, err = s.say(Word{Rule: r.config.Name, Source: key.Source, Start: now})
+	lifted.Edges, err = s.say(Word{Rule: r.Config.Name, Source: key.Source, Start: now})
 	return lifted, err
 }
 
 // Standings tells how an address stands under every rule that counts by source.
 func (s *Server) Standings(addr netip.Addr, now time.Time) []Standing {
 	snap, list := s.snap.Load(), []Standing{}
-	source := snap.sources.of(addr)
-	for _, r := range snap.rules.rules {
-		if r.parts != nil {
+	source := snap.sources.Of(addr)
+	for _, r := range snap.rules.Rules {
+		if r.Parts != nil {
 			continue // counted by something that an address does not tell
 		}
 		v, known := s.limiter.Counters.Peek(r.Counter, source, now)
-		st := Standing{Rule: r.config.Name, Source: source.String(), Mode: r.config.Mode, Limit: r.config.Limit, Remaining: r.config.Limit}
+		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit}
 		if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
@@ -185,9 +186,9 @@ func (s *Server) Nodes() []NodeStatus {
 func (s *Server) Failed() { s.stats.reloads[0].Add(1) }
 
 // keyOf finds a rule by name and a source in the form that the rule counts.
-func (s *Server) keyOf(rule, source string) (*rule, mitigation.Key, error) {
+func (s *Server) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) {
 	snap := s.snap.Load()
-	r := snap.rules.byName(rule)
+	r := snap.rules.ByName(rule)
 	if r == nil {
 		return nil, mitigation.Key{}, fmt.Errorf("%w: %s", ErrNoRule, rule)
 	}
@@ -196,17 +197,17 @@ func (s *Server) keyOf(rule, source string) (*rule, mitigation.Key, error) {
 		return nil, mitigation.Key{}, fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits", source)
 	}
 	if p, ok := src.Prefix(); ok {
-		if r.parts != nil {
+		if r.Parts != nil {
 			return nil, mitigation.Key{}, fmt.Errorf("edge: rule %s does not count by address: name the source as GET /v1/mitigations does", rule)
 		}
-		want := snap.sources.v6
+		want := snap.sources.V6
 		if p.Addr().Is4() {
-			want = snap.sources.v4
+			want = snap.sources.V4
 		}
 		if p.Bits() < want {
 			return nil, mitigation.Key{}, fmt.Errorf("edge: source %s: sources here are /%d: name one of them", source, want)
 		}
-		src = snap.sources.of(p.Addr())
+		src = snap.sources.Of(p.Addr())
 	}
 	return r, mitigation.Key{Rule: r.Counter.ID, Source: src}, nil
 }

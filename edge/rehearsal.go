@@ -9,6 +9,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
+	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -17,12 +18,12 @@ import (
 //
 // A log has no headers. So a rule that tells clients apart by a header or a cookie counts each source as one that sent none.
 type Rehearsal struct {
-	sources     *sources
+	sources     *rules.Sources
 	deny, allow *bart.Lite
-	rules       *ruleset
-	index       map[*rule]int
+	rules       *rules.Set
+	index       map[*rules.Rule]int
 	limiter     limiter.Limiter
-	decision    decision
+	decision    rules.Decision
 	head        message.Head // of no lines
 	host        []byte
 	target      []byte
@@ -55,15 +56,15 @@ type RehearsedCase struct {
 
 // NewRehearsal makes a Rehearsal that counts in table and blocks in bits. Of c it takes source, deny, allow and rules.
 func NewRehearsal(c *Config, table *counter.Table, bits *mitigation.Table) (*Rehearsal, error) {
-	rules, err := newRuleset(c.Rules, c.ruleDefaults(), func(string) *tally { return new(tally) })
+	set, err := rules.New(c.Rules, c.ruleDefaults(), func(string) *rules.Tally { return new(rules.Tally) })
 	if err != nil {
 		return nil, err
 	}
 	r := &Rehearsal{
-		sources: newSources(c.Source), deny: newPrefixes(c.Deny), allow: newPrefixes(c.Allow),
-		rules: rules, index: make(map[*rule]int), limiter: limiter.Limiter{Counters: table, Bits: bits},
+		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
+		rules: set, index: make(map[*rules.Rule]int), limiter: limiter.Limiter{Counters: table, Bits: bits},
 	}
-	for i, rule := range rules.all {
+	for i, rule := range set.All {
 		r.index[rule] = i
 	}
 	return r, nil
@@ -75,10 +76,10 @@ func (r *Rehearsal) Judge(q PastRequest, now time.Time) *Rehearsed {
 	*said = Rehearsed{Rule: -1, Cases: said.Cases[:0]}
 	addr := q.Addr.Unmap().WithZone("")
 	switch {
-	case isIn(r.deny, addr):
+	case rules.IsIn(r.deny, addr):
 		said.Denied = true
 		return said
-	case isIn(r.allow, addr):
+	case rules.IsIn(r.allow, addr):
 		said.Allowed = true
 		return said
 	}
@@ -90,10 +91,10 @@ func (r *Rehearsal) Judge(q PastRequest, now time.Time) *Rehearsed {
 	}
 	d := &r.decision
 	d.Reset()
-	d.match(r.rules, r.host, path, r.target, []byte(q.Method), readings&^message.TooMany)
-	d.add(secret{}, &r.head, r.sources.of(addr))
+	d.Match(r.rules, r.host, path, r.target, []byte(q.Method), readings&^message.TooMany)
+	d.AddRules(rules.Secret{}, &r.head, r.sources.Of(addr))
 	r.limiter.Decide(&d.Decision, now)
-	for i, rule := range d.rules {
+	for i, rule := range d.Rules {
 		c := &d.Results[i]
 		said.Cases = append(said.Cases, RehearsedCase{
 			Rule: r.index[rule], Source: c.Source, Refuses: c.Verdict != limiter.Passed,
@@ -102,7 +103,7 @@ func (r *Rehearsal) Judge(q PastRequest, now time.Time) *Rehearsed {
 		})
 	}
 	if said.Refused = d.Refused(); said.Refused {
-		said.Rule = r.index[d.rule(d.Told)]
+		said.Rule = r.index[d.RuleOf(d.Told)]
 	}
 	r.limiter.Settle(&d.Decision, q.Status, now)
 	return said

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -83,8 +84,8 @@ rules:
 }
 
 func TestRehearsalOfABadRule(t *testing.T) {
-	bad := DefaultRule("bad", 0)
-	if _, err := NewRehearsal(&Config{Rules: []RuleConfig{bad}}, nil, nil); err == nil || !strings.Contains(err.Error(), "limit 0") {
+	bad := rules.Default("bad", 0)
+	if _, err := NewRehearsal(&Config{Rules: []rules.Config{bad}}, nil, nil); err == nil || !strings.Contains(err.Error(), "limit 0") {
 		t.Errorf("error %v", err)
 	}
 }

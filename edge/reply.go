@@ -7,6 +7,7 @@ import (
 
 	"sluice/edge/limiter"
 	"sluice/edge/message"
+	"sluice/edge/rules"
 )
 
 // A reply is the answer to a request as its client gets it.
@@ -83,10 +84,10 @@ func (x *exchange) limitHeaders() {
 	if told == nil {
 		return
 	}
-	text, remaining := &x.decision.rule(told).text, uint64(0)
-	t := text.window
+	text, remaining := &x.decision.RuleOf(told).Text, uint64(0)
+	t := text.Window
 	if x.decision.Refused() {
-		t = seconds(told.Wait)
+		t = rules.Seconds(told.Wait)
 	} else {
 		remaining = uint64(told.Ask.Remaining)
 	}
@@ -94,7 +95,7 @@ func (x *exchange) limitHeaders() {
 	if x.now.Nanosecond() > 0 {
 		reset++
 	}
-	b := append(append(x.values, text.quoted...), ";r="...)
+	b := append(append(x.values, text.Quoted...), ";r="...)
 	left := len(b)
 	b = strconv.AppendUint(b, remaining, 10)
 	wait := len(b)
@@ -103,9 +104,9 @@ func (x *exchange) limitHeaders() {
 	end := len(b)
 	b = strconv.AppendInt(b, reset, 10)
 	r := &x.reply
-	r.add("RateLimit-Policy", text.policy)
+	r.add("RateLimit-Policy", text.Policy)
 	r.add("RateLimit", b[len(x.values):end])
-	r.add("X-RateLimit-Limit", text.limit)
+	r.add("X-RateLimit-Limit", text.Limit)
 	r.add("X-RateLimit-Remaining", b[left:wait])
 	r.add("X-RateLimit-Reset", b[end:])
 	x.values = b
@@ -131,7 +132,7 @@ func (x *exchange) verdictHeader() {
 	}
 	b = strconv.AppendInt(b, until, 10)
 	b = append(b, ";rule="...)
-	b = append(b, x.decision.rule(cause).text.quoted...)
+	b = append(b, x.decision.RuleOf(cause).Text.Quoted...)
 	x.reply.add("Sluice-Verdict", b[len(x.values):])
 	x.values = b
 }
@@ -139,8 +140,8 @@ func (x *exchange) verdictHeader() {
 // limited answers a request that rules refused.
 func (x *exchange) limited() {
 	told := x.decision.Told
-	r, wait := x.decision.rule(told), seconds(told.Wait)
-	if own := &r.config.Response; x.decision.Verdict != limiter.FailedClosed && own.Body != "" {
+	r, wait := x.decision.RuleOf(told), rules.Seconds(told.Wait)
+	if own := &r.Config.Response; x.decision.Verdict != limiter.FailedClosed && own.Body != "" {
 		x.buf = append(x.buf[:0], own.Body...)
 		x.begins(own.Status, own.ContentType, x.buf)
 	} else {
@@ -151,7 +152,7 @@ func (x *exchange) limited() {
 		b := append(x.buf[:0], `{"error":{"code":"`...)
 		b = append(b, code...)
 		b = append(b, `","rule":`...)
-		b = append(b, r.text.quoted...)
+		b = append(b, r.Text.Quoted...)
 		b = append(b, `,"message":"`...)
 		b = append(b, message...)
 		b = strconv.AppendInt(b, wait, 10)

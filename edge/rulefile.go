@@ -12,14 +12,16 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"sluice/edge/rules"
 )
 
 // ParseRule reads a rule of that name in JSON, with the fields of a configuration file. The name may be left out. The error
 // is what ParseConfig would say of it, a line each.
-func ParseRule(name string, text []byte) (RuleConfig, error) {
+func ParseRule(name string, text []byte) (rules.Config, error) {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(text, &given); err != nil || given == nil {
-		return RuleConfig{}, errors.New("rule: the body is not a JSON object, such as {\"limit\": 5}")
+		return rules.Config{}, errors.New("rule: the body is not a JSON object, such as {\"limit\": 5}")
 	}
 	if given["name"] == nil {
 		given["name"], _ = json.Marshal(name)
@@ -31,45 +33,45 @@ func ParseRule(name string, text []byte) (RuleConfig, error) {
 	}
 	switch {
 	case len(r.errs) > 0:
-		return RuleConfig{}, errors.Join(r.errs...)
+		return rules.Config{}, errors.Join(r.errs...)
 	case c.Rules[0].Name != name:
-		return RuleConfig{}, fmt.Errorf("rule: its name is %s in the path and %s in the body: make them agree", name, c.Rules[0].Name)
+		return rules.Config{}, fmt.Errorf("rule: its name is %s in the path and %s in the body: make them agree", name, c.Rules[0].Name)
 	}
 	return c.Rules[0], nil
 }
 
-// WithRule returns rules with one put in the place of the rule of that name, or behind all; with nil it takes the rule of
+// WithRule returns a list of rules with one put in the place of the rule of that name, or behind all; with nil it takes the rule of
 // that name out, and the error is ErrNoRule if there is none.
-func WithRule(rules []RuleConfig, name string, rule *RuleConfig) ([]RuleConfig, error) {
-	rules = slices.Clone(rules)
-	i := slices.IndexFunc(rules, func(r RuleConfig) bool { return r.Name == name })
+func WithRule(list []rules.Config, name string, rule *rules.Config) ([]rules.Config, error) {
+	list = slices.Clone(list)
+	i := slices.IndexFunc(list, func(r rules.Config) bool { return r.Name == name })
 	switch {
 	case rule == nil && i < 0:
 		return nil, fmt.Errorf("%w: %s", ErrNoRule, name)
 	case rule == nil:
-		return slices.Delete(rules, i, i+1), nil
+		return slices.Delete(list, i, i+1), nil
 	case i < 0:
-		return append(rules, *rule), nil
+		return append(list, *rule), nil
 	}
-	rules[i] = *rule
-	return rules, nil
+	list[i] = *rule
+	return list, nil
 }
 
 // EditRules is WithRule on the text of a configuration file. Everything else in it stays as it is, comments too; only where
 // rules are written in one line are all of them written anew. What it returns has been read again and compared: a file that
 // it cannot edit without changing something else is an error.
-func EditRules(file string, text []byte, name string, rule *RuleConfig) ([]byte, error) {
+func EditRules(file string, text []byte, name string, rule *rules.Config) ([]byte, error) {
 	before, err := ParseConfig(file, text)
 	if err != nil {
 		return nil, err
 	}
-	rules, err := WithRule(before.Rules, name, rule)
+	list, err := WithRule(before.Rules, name, rule)
 	if err != nil {
 		return nil, err
 	}
-	edited := editRules(file, text, before.Rules, rules, name)
+	edited := editRules(file, text, before.Rules, list, name)
 	after, err := ParseConfig(file, edited)
-	if err != nil || !sameButRules(before, after) || !sameRules(rules, after.Rules) {
+	if err != nil || !sameButRules(before, after) || !sameRules(list, after.Rules) {
 		return nil, fmt.Errorf("%s: the rule cannot be changed without changing something else in the file: edit it by hand", file)
 	}
 	return edited, nil
@@ -81,11 +83,11 @@ func sameButRules(a, b *Config) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-func sameRules(a, b []RuleConfig) bool {
-	return slices.EqualFunc(a, b, func(x, y RuleConfig) bool { return ruleYAML(x) == ruleYAML(y) })
+func sameRules(a, b []rules.Config) bool {
+	return slices.EqualFunc(a, b, func(x, y rules.Config) bool { return ruleYAML(x) == ruleYAML(y) })
 }
 
-func editRules(file string, text []byte, before, now []RuleConfig, name string) []byte {
+func editRules(file string, text []byte, before, now []rules.Config, name string) []byte {
 	all := "rules:\n"
 	for _, r := range now {
 		all += indent(ruleYAML(r), "  ")
@@ -127,7 +129,7 @@ func editRules(file string, text []byte, before, now []RuleConfig, name string) 
 
 	dash := list.Start.Position.Column - 1
 	pad := strings.Repeat(" ", dash)
-	i := slices.IndexFunc(before, func(r RuleConfig) bool { return r.Name == name })
+	i := slices.IndexFunc(before, func(r rules.Config) bool { return r.Name == name })
 	if i < 0 {
 		return []byte(strings.Join(lines[:last], "") + indent(ruleYAML(now[len(now)-1]), pad) + strings.Join(lines[last:], ""))
 	}
@@ -159,9 +161,9 @@ func indent(text, pad string) string {
 }
 
 // ruleYAML writes a rule as an entry of a list, without what is the default.
-func ruleYAML(r RuleConfig) string {
+func ruleYAML(r rules.Config) string {
 	var b strings.Builder
-	standard := DefaultRule(r.Name, r.Limit)
+	standard := rules.Default(r.Name, r.Limit)
 	field := func(name, value string) { fmt.Fprintf(&b, "  %s: %s\n", name, value) }
 	field("name", yamlText(r.Name))
 	var match []string

@@ -3,6 +3,8 @@ package edge
 import (
 	"strings"
 	"testing"
+
+	"sluice/edge/rules"
 )
 
 func TestEditRules(t *testing.T) {
@@ -23,10 +25,10 @@ rules:
 # the end
 table: {counters: 5000}
 `
-	three := DefaultRule("all", 3)
-	api := DefaultRule("api", 7)
-	api.Match = Match{Hosts: []string{"*.example.com"}, Path: "~^/v[0-9]+\"/", Methods: []string{"GET"}}
-	api.Key, api.Window, api.Count = []string{"source", "header:X-Key"}, Duration(90e9), Count{Statuses: []int{401, 403}}
+	three := rules.Default("all", 3)
+	api := rules.Default("api", 7)
+	api.Match = rules.Match{Hosts: []string{"*.example.com"}, Path: "~^/v[0-9]+\"/", Methods: []string{"GET"}}
+	api.Key, api.Window, api.Count = []string{"source", "header:X-Key"}, rules.Duration(90e9), rules.Count{Statuses: []int{401, 403}}
 	api.Response.Body = "no: \"#\"\n"
 	const written = `  - name: api
     match: {hosts: ["*.example.com"], path: "~^/v[0-9]+\"/", methods: [GET]}
@@ -38,7 +40,7 @@ table: {counters: 5000}
 `
 	for _, test := range []struct {
 		what, text, name string
-		rule             *RuleConfig
+		rule             *rules.Config
 		old, new         string // what is replaced
 	}{
 		{"change the last", file, "all", &three, "  - limit: 100\n    name: all\n", "  - name: all\n    limit: 3\n"},

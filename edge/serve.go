@@ -16,6 +16,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/rules"
 )
 
 const (
@@ -42,7 +43,7 @@ type exchange struct {
 	chain    []netip.Addr   // addresses believed, the nearest first
 	trusted  bool           // the peer is
 	allowed  bool           // the client is never limited
-	decision decision
+	decision rules.Decision
 
 	body      answerBody    // the exchange with the origin
 	open      *answerBody   // is it, until it is over

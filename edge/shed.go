@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -12,10 +13,10 @@ import (
 // by source. It costs a source that goes on knocking the least possible, and its client an answer that says why.
 func (s *Server) shed(peer netip.Addr) bool {
 	snap := s.snap.Load()
-	if len(snap.sheds) == 0 || isIn(snap.sources.trust, peer) || isIn(snap.allow, peer) {
+	if len(snap.sheds) == 0 || rules.IsIn(snap.sources.Trust, peer) || rules.IsIn(snap.allow, peer) {
 		return false
 	}
-	source, now := snap.sources.of(peer), time.Now()
+	source, now := snap.sources.Of(peer), time.Now()
 	for _, r := range snap.sheds {
 		if !s.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: source}, now).IsZero() {
 			s.stats.shed.Add(1)

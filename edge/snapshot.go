@@ -8,6 +8,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -15,15 +16,15 @@ import (
 type snapshot struct {
 	generation    int
 	config        *Config
-	rules         *ruleset
-	sources       *sources
+	rules         *rules.Set
+	sources       *rules.Sources
 	deny, allow   *bart.Lite
 	origins       *origins
 	check         checkPath
 	verdictHeader bool
-	waits         bool    // a rule says first_sight: wait
-	everything    []*rule // about all requests, by source
-	sheds         []*rule // those of them whose mitigations end connections
+	waits         bool          // a rule says first_sight: wait
+	everything    []*rules.Rule // about all requests, by source
+	sheds         []*rules.Rule // those of them whose mitigations end connections
 }
 
 // Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins from
@@ -37,14 +38,14 @@ func (s *Server) Apply(c *Config) error {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
-	rules, err := newRuleset(c.Rules, c.ruleDefaults(), s.stats.tally)
+	set, err := rules.New(c.Rules, c.ruleDefaults(), s.stats.tally)
 	if err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
 	now := &snapshot{
-		generation: 1, config: c, rules: rules,
-		sources: newSources(c.Source), deny: newPrefixes(c.Deny), allow: newPrefixes(c.Allow),
+		generation: 1, config: c, rules: set,
+		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
 		verdictHeader: c.VerdictHeader,
 	}
 	if now.check, err = parseCheckPath(c.CheckPath); err != nil {
@@ -59,27 +60,27 @@ func (s *Server) Apply(c *Config) error {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
-	tier := make([]TierRule, 0, len(rules.rules))
-	for _, r := range rules.rules {
+	tier := make([]TierRule, 0, len(set.Rules))
+	for _, r := range set.Rules {
 		now.waits = now.waits || r.FirstSight == limiter.Wait
-		if r.parts == nil && r.config.Match.everything() {
+		if r.Parts == nil && r.Config.Match.Everything() {
 			now.everything = append(now.everything, r)
 			if c.Shed && !r.Shadow {
 				now.sheds = append(now.sheds, r)
 			}
 		}
-		tier = append(tier, TierRule{Counter: r.Counter, Name: r.config.Name, Timeout: r.Timeout, Shadow: r.Shadow})
+		tier = append(tier, TierRule{Counter: r.Counter, Name: r.Config.Name, Timeout: r.Timeout, Shadow: r.Shadow})
 	}
 	if s.tier.Rules != nil {
 		s.tier.Rules(tier) // first: the tier may be asked about them as soon as they are in force
 	}
 	if before != nil {
-		s.carryOver(before.rules, rules)
+		s.carryOver(before.rules, set)
 	}
 	s.snap.Store(now)
-	s.stats.keep(rules.all)
+	s.stats.keep(set.All)
 	s.limiter.Bits.Forget(func(id uint32) bool {
-		return slices.ContainsFunc(rules.rules, func(r *rule) bool { return r.Counter.ID == id })
+		return slices.ContainsFunc(set.Rules, func(r *rules.Rule) bool { return r.Counter.ID == id })
 	})
 	s.stats.reloads[1].Add(1)
 	if had != nil {
@@ -90,20 +91,20 @@ func (s *Server) Apply(c *Config) error {
 
 // carryOver moves the mitigations of rules that are counted otherwise now, and lifts those of rules that are gone or
 // admit more. What an operator has blocked stays blocked as long as there is a rule of that name.
-func (s *Server) carryOver(before, now *ruleset) {
+func (s *Server) carryOver(before, now *rules.Set) {
 	bits, at := s.limiter.Bits, time.Now()
 	type heir struct {
 		rule     *counter.Rule // nil: there is none
 		loosened bool
 	}
 	to := make(map[uint32]heir)
-	for _, old := range before.rules {
-		r := now.byName(old.config.Name)
+	for _, old := range before.Rules {
+		r := now.ByName(old.Config.Name)
 		switch {
 		case r == nil:
 			to[old.Counter.ID] = heir{}
-		case r.loosened(old) || r.Counter.ID != old.Counter.ID:
-			to[old.Counter.ID] = heir{r.Counter, r.loosened(old)}
+		case r.Loosened(old) || r.Counter.ID != old.Counter.ID:
+			to[old.Counter.ID] = heir{r.Counter, r.Loosened(old)}
 		}
 	}
 	if len(to) == 0 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -115,7 +116,7 @@ func TestReloadUnderLoad(t *testing.T) {
 func TestManyRules(t *testing.T) {
 	c := Default()
 	for i := range 10_000 {
-		r := DefaultRule(fmt.Sprint("r", i), 5)
+		r := rules.Default(fmt.Sprint("r", i), 5)
 		switch i % 4 {
 		case 0:
 			r.Match.Path = fmt.Sprintf("/p%d", i)
@@ -129,7 +130,7 @@ func TestManyRules(t *testing.T) {
 		c.Rules = append(c.Rules, r)
 	}
 	start := time.Now()
-	set, err := newRuleset(c.Rules, c.ruleDefaults(), newStats().tally)
+	set, err := rules.New(c.Rules, c.ruleDefaults(), newStats().tally)
 	if took := time.Since(start); err != nil || took > 2*time.Second {
 		t.Fatalf("%v after %v", err, took)
 	}
@@ -141,8 +142,8 @@ func TestManyRules(t *testing.T) {
 		{"x.y.h11.example", "/", []string{"r11"}}, {"h11.example", "/", nil}, {"a", "/", nil},
 	} {
 		var got []string
-		for _, r := range set.match(nil, []byte(test.host), []byte(test.path), []byte("GET")) {
-			got = append(got, r.config.Name)
+		for _, r := range set.Match(nil, []byte(test.host), []byte(test.path), []byte("GET")) {
+			got = append(got, r.Config.Name)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(test.want) {
 			t.Errorf("%s%s: %v, want %v", test.host, test.path, got, test.want)
@@ -153,19 +154,19 @@ func TestManyRules(t *testing.T) {
 func BenchmarkMatchManyRules(b *testing.B) {
 	c := Default()
 	for i := range 10_000 {
-		r := DefaultRule(fmt.Sprint("r", i), 5)
+		r := rules.Default(fmt.Sprint("r", i), 5)
 		r.Match.Path = fmt.Sprintf("/p%d/*", i)
 		c.Rules = append(c.Rules, r)
 	}
-	set, err := newRuleset(c.Rules, c.ruleDefaults(), newStats().tally)
+	set, err := rules.New(c.Rules, c.ruleDefaults(), newStats().tally)
 	if err != nil {
 		b.Fatal(err)
 	}
-	var found []*rule
+	var found []*rules.Rule
 	host, path, method := []byte("example.com"), []byte("/p77/some/path"), []byte("GET")
 	b.ReportAllocs()
 	for b.Loop() {
-		found = set.match(found[:0], host, path, method)
+		found = set.Match(found[:0], host, path, method)
 	}
 }
 

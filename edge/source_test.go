@@ -9,6 +9,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/rules"
 )
 
 func headOf(t testing.TB, lines ...string) *message.Head {
@@ -19,8 +20,8 @@ func headOf(t testing.TB, lines ...string) *message.Head {
 	return h
 }
 
-func trusting(header string) *sources {
-	return newSources(SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: header,
+func trusting(header string) *rules.Sources {
+	return rules.NewSources(rules.SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: header,
 		Trust: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}})
 }
 
@@ -57,7 +58,7 @@ func TestIdentify(t *testing.T) {
 		{"forwarded, no for", fwd, "10.0.0.1", []string{`Forwarded: by=1.2.3.4`}, "10.0.0.1", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			client, chain, _ := trusting(test.header).identify(netip.MustParseAddr(test.peer), headOf(t, test.lines...), nil)
+			client, chain, _ := trusting(test.header).Identify(netip.MustParseAddr(test.peer), headOf(t, test.lines...), nil)
 			if got := strings.Trim(fmt.Sprint(chain), "[]"); client.String() != test.client || got != test.chain {
 				t.Errorf("%s by way of %s, want %s by way of %s", client, got, test.client, test.chain)
 			}
@@ -67,8 +68,8 @@ func TestIdentify(t *testing.T) {
 
 func TestHops(t *testing.T) {
 	h := headOf(t, "X-Forwarded-For: "+strings.Repeat("10.0.0.9, ", 1000)+"10.0.0.2")
-	client, chain, _ := trusting("X-Forwarded-For").identify(netip.MustParseAddr("10.0.0.1"), h, nil)
-	if len(chain) != maxHops || client != netip.MustParseAddr("10.0.0.9") {
+	client, chain, _ := trusting("X-Forwarded-For").Identify(netip.MustParseAddr("10.0.0.1"), h, nil)
+	if len(chain) != rules.MaxHops || client != netip.MustParseAddr("10.0.0.9") {
 		t.Errorf("%d hops, client %s", len(chain), client)
 	}
 }
@@ -93,7 +94,7 @@ func FuzzForwardedHeaders(f *testing.F) {
 		if _, err := http1.ScanHead(h, []byte(name+": "+written+"\r\n"+name+": "+written+", "+entry+"\r\n\r\n"), message.MaxLines); err != nil {
 			return
 		}
-		client, _, _ := trusting(name).identify(netip.MustParseAddr("10.0.0.1"), h, nil)
+		client, _, _ := trusting(name).Identify(netip.MustParseAddr("10.0.0.1"), h, nil)
 		if client != netip.MustParseAddr("192.0.2.1") {
 			t.Fatalf("%q: %s", written, client)
 		}
@@ -103,7 +104,7 @@ func FuzzForwardedHeaders(f *testing.F) {
 func TestParseIPv4(t *testing.T) {
 	for _, s := range []string{"0.0.0.0", "255.255.255.255", "192.0.2.1", "1.2.3", "1.2.3.4.5", "256.1.1.1", "01.2.3.4", "1..2.3", "", ".", "1.2.3.4.", "1.2.3.a"} {
 		want, err := netip.ParseAddr(s)
-		got, ok := parseIPv4([]byte(s))
+		got, ok := rules.ParseIPv4([]byte(s))
 		if ok != (err == nil) || ok && got != want {
 			t.Errorf("%q: %v %t, want %v", s, got, ok, want)
 		}
@@ -111,10 +112,10 @@ func TestParseIPv4(t *testing.T) {
 }
 
 func TestDigest(t *testing.T) {
-	parts := func(list ...string) []keyPart {
-		var p []keyPart
+	parts := func(list ...string) []rules.KeyPart {
+		var p []rules.KeyPart
 		for _, s := range list {
-			part, err := parseKeyPart(s)
+			part, err := rules.ParseKeyPart(s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,8 +124,8 @@ func TestDigest(t *testing.T) {
 		return p
 	}
 	a, b := ip("192.0.2.1"), ip("192.0.2.2")
-	of := func(secretByte byte, source counter.Source, p []keyPart, lines ...string) counter.Source {
-		s, _, ok := newSecret([16]byte{secretByte}).digest(p, headOf(t, lines...), source, nil)
+	of := func(secretByte byte, source counter.Source, p []rules.KeyPart, lines ...string) counter.Source {
+		s, _, ok := rules.NewSecret([16]byte{secretByte}).Digest(p, headOf(t, lines...), source, nil)
 		if !ok {
 			t.Fatalf("%q: no digest", lines)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/edge/limiter"
+	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -49,7 +50,7 @@ type stats struct {
 	deciding prometheus.Histogram
 
 	mu      sync.Mutex
-	tallies map[string]*tally
+	tallies map[string]*rules.Tally
 }
 
 // sampling is how many decisions share one measurement of their time: two readings of a clock cost as much as a decision.
@@ -57,7 +58,7 @@ const sampling = 64
 
 func newStats() *stats {
 	return &stats{
-		tallies: make(map[string]*tally),
+		tallies: make(map[string]*rules.Tally),
 		deciding: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sluice_decision_seconds",
 			Help:    "Time that a decision took, without waiting for the tier; one in 64 is measured.",
@@ -66,24 +67,24 @@ func newStats() *stats {
 	}
 }
 
-func (s *stats) tally(name string) *tally {
+func (s *stats) tally(name string) *rules.Tally {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tallies[name]
 	if t == nil {
-		t = new(tally)
+		t = new(rules.Tally)
 		s.tallies[name] = t
 	}
 	return t
 }
 
 // keep drops the tallies of rules that are gone, so that there are never more than rules.
-func (s *stats) keep(rules []*rule) {
+func (s *stats) keep(list []*rules.Rule) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kept := make(map[string]*tally, len(rules))
-	for _, r := range rules {
-		kept[r.config.Name] = r.tally
+	kept := make(map[string]*rules.Tally, len(list))
+	for _, r := range list {
+		kept[r.Config.Name] = r.Tally
 	}
 	s.tallies = kept
 }
@@ -165,21 +166,21 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 
-	names := make(map[uint32]string, len(snap.rules.rules))
-	active := make(map[uint32]int, len(snap.rules.rules))
-	for _, r := range snap.rules.rules {
-		names[r.Counter.ID], active[r.Counter.ID] = r.config.Name, 0
+	names := make(map[uint32]string, len(snap.rules.Rules))
+	active := make(map[uint32]int, len(snap.rules.Rules))
+	for _, r := range snap.rules.Rules {
+		names[r.Counter.ID], active[r.Counter.ID] = r.Config.Name, 0
 	}
-	for _, r := range snap.rules.all {
+	for _, r := range snap.rules.All {
 		for v := range limiter.Verdicts {
-			count(r.tally.verdicts[v].Load(), "sluice_requests_total", "Requests under a rule, by what it said.",
-				"rule", r.config.Name, "verdict", v.String())
+			count(r.Tally.Verdicts[v].Load(), "sluice_requests_total", "Requests under a rule, by what it said.",
+				"rule", r.Config.Name, "verdict", v.String())
 		}
 		if p := r.OnStoreFailure; p == limiter.Open || p == limiter.Closed {
-			count(r.tally.open.Load(), "sluice_store_failure_total", "Decisions made without the tier because a node was down.",
-				"rule", r.config.Name, "posture", string(limiter.Open))
-			count(r.tally.closed.Load(), "sluice_store_failure_total", "Decisions made without the tier because a node was down.",
-				"rule", r.config.Name, "posture", string(limiter.Closed))
+			count(r.Tally.Open.Load(), "sluice_store_failure_total", "Decisions made without the tier because a node was down.",
+				"rule", r.Config.Name, "posture", string(limiter.Open))
+			count(r.Tally.Closed.Load(), "sluice_store_failure_total", "Decisions made without the tier because a node was down.",
+				"rule", r.Config.Name, "posture", string(limiter.Closed))
 		}
 	}
 	for key := range s.limiter.Bits.All(time.Now()) {

@@ -7,6 +7,7 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/rules"
 )
 
 // Trailers are header lines after a chunked body (RFC 9110, 6.5; RFC 9112, 7.1.2). An answer's are passed on to clients that
@@ -23,10 +24,10 @@ func (x *exchange) announce(b []byte) []byte {
 		return b
 	}
 	taken := x.Head.Taken()
-	for _, r := range x.decision.rules {
-		for _, p := range r.parts {
-			if p.kind == keyHeader {
-				taken.Add(p.name)
+	for _, r := range x.decision.Rules {
+		for _, p := range r.Parts {
+			if p.Kind == rules.KeyHeader {
+				taken.Add(p.Name)
 			}
 		}
 	}

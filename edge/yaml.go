@@ -13,6 +13,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"sluice/edge/rules"
 )
 
 // A reader walks the syntax tree of a configuration file and collects everything that is wrong with it, each with its
@@ -207,7 +209,7 @@ func (r *reader) integer(what string, low, high int64, set func(int64)) func(ast
 
 // duration reads a time with a unit in low..high; 0 as well if it may be.
 func (r *reader) duration(what string, low, high time.Duration, zero bool, to *time.Duration) func(ast.Node) {
-	bounds := fmt.Sprintf("want %v to %v", Duration(low), Duration(high))
+	bounds := fmt.Sprintf("want %v to %v", rules.Duration(low), rules.Duration(high))
 	if zero {
 		bounds = "want 0, or " + strings.TrimPrefix(bounds, "want ")
 	}

@@ -17,6 +17,7 @@ import (
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/rules"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
@@ -185,10 +186,10 @@ func (f *whatIfFlags) load() (*edge.Config, error) {
 				return nil, usagef("--%s: %s gives rules, so there is no rule to set: remove the flag, or change the file", name, f.config)
 			}
 		}
-		if !slices.ContainsFunc(c.Rules, func(r edge.RuleConfig) bool { return r.Mode != edge.Off }) {
+		if !slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Mode != rules.Off }) {
 			return nil, fmt.Errorf("%s: every rule is off: there is nothing to ask about", f.config)
 		}
-		c.Rules = slices.DeleteFunc(c.Rules, func(r edge.RuleConfig) bool { return r.Mode == edge.Off })
+		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool { return r.Mode == rules.Off })
 		return c, nil
 	}
 	if f.timeout < 0 || f.timeout > mitigation.MaxTimeout {
@@ -197,19 +198,19 @@ func (f *whatIfFlags) load() (*edge.Config, error) {
 	if _, err := counter.NewRule("default", f.limit, f.window, f.subWindows, e); err != nil {
 		return nil, usagef("--%s", strings.Replace(err.Error(), "sub_windows", "sub-windows", 1))
 	}
-	r := edge.DefaultRule("default", f.limit)
-	r.Window, r.MitigationTimeout, r.SubWindows = edge.Duration(f.window), edge.Duration(f.timeout), f.subWindows
-	c.Rules = []edge.RuleConfig{r}
+	r := rules.Default("default", f.limit)
+	r.Window, r.MitigationTimeout, r.SubWindows = rules.Duration(f.window), rules.Duration(f.timeout), f.subWindows
+	c.Rules = []rules.Config{r}
 	return c, nil
 }
 
 // curved is the rules to try at other limits.
-func (f *whatIfFlags) curved(c *edge.Config) (rules []int, err error) {
+func (f *whatIfFlags) curved(c *edge.Config) (list []int, err error) {
 	if len(f.curves) == 0 && len(c.Rules) == 1 {
 		return []int{0}, nil
 	}
 	for _, name := range f.curves {
-		i := slices.IndexFunc(c.Rules, func(r edge.RuleConfig) bool { return r.Name == name })
+		i := slices.IndexFunc(c.Rules, func(r rules.Config) bool { return r.Name == name })
 		if i < 0 {
 			var names []string
 			for _, r := range c.Rules {
@@ -217,18 +218,18 @@ func (f *whatIfFlags) curved(c *edge.Config) (rules []int, err error) {
 			}
 			return nil, usagef("--curve %s: no rule of that name is on; there is %s", name, strings.Join(names, ", "))
 		}
-		rules = append(rules, i)
+		list = append(list, i)
 	}
-	return rules, nil
+	return list, nil
 }
 
 // drawCurve tries a rule at other limits, alone and enforced.
-func drawCurve(c *edge.Config, r edge.RuleConfig, run func(*edge.Config, uint32) (*whatif.Report, error)) (whatif.Curve, error) {
+func drawCurve(c *edge.Config, r rules.Config, run func(*edge.Config, uint32) (*whatif.Report, error)) (whatif.Curve, error) {
 	curve := whatif.Curve{Rule: r.Name, Limit: r.Limit}
 	for _, limit := range whatif.LimitsAround(r.Limit, counter.MaxLimit) {
 		alone := *c
-		r.Limit, r.Mode = limit, edge.Enforce
-		alone.Rules, alone.Shadow = []edge.RuleConfig{r}, false
+		r.Limit, r.Mode = limit, rules.Enforce
+		alone.Rules, alone.Shadow = []rules.Config{r}, false
 		w, err := run(&alone, limit)
 		if err != nil {
 			return curve, err
@@ -250,7 +251,7 @@ func rehearse(t *trace.Trace, c *edge.Config) (whatif.Options, error) {
 	for _, rule := range c.Rules {
 		o.Rules = append(o.Rules, whatif.Rule{
 			Name: rule.Name, About: about(rule), Limit: rule.Limit, Window: time.Duration(rule.Window),
-			Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == edge.Shadow,
+			Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == rules.Shadow,
 		})
 	}
 	start := virtual.StartOf(t)
@@ -278,7 +279,7 @@ func rehearse(t *trace.Trace, c *edge.Config) (whatif.Options, error) {
 }
 
 // about says in a few words which requests a rule is about and how it counts them; nothing for a rule about all.
-func about(r edge.RuleConfig) string {
+func about(r rules.Config) string {
 	var parts []string
 	if len(r.Match.Methods) > 0 {
 		parts = append(parts, strings.Join(r.Match.Methods, ", "))

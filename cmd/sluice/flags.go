@@ -11,6 +11,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/rules"
 )
 
 // flags are what the command line says. They win over the configuration file, at the start and at every reload.
@@ -163,8 +164,8 @@ func (f *flags) defaultRule(c *edge.Config) error {
 	case f.timeout < 0 || f.timeout > 24*time.Hour:
 		return errors.New("--mitigation-timeout " + f.timeout.String() + " is out of range: want 0 to 24h")
 	}
-	r := edge.DefaultRule("default", uint32(f.limit))
-	r.Window, r.MitigationTimeout = edge.Duration(f.window), edge.Duration(f.timeout)
-	c.Rules = []edge.RuleConfig{r}
+	r := rules.Default("default", uint32(f.limit))
+	r.Window, r.MitigationTimeout = rules.Duration(f.window), rules.Duration(f.timeout)
+	c.Rules = []rules.Config{r}
 	return nil
 }

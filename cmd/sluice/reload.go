@@ -17,6 +17,7 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/admin"
+	"sluice/edge/rules"
 	"sluice/pop"
 )
 
@@ -145,7 +146,7 @@ func (r *reloader) changed() bool {
 
 // edit changes a rule, or takes it out: in the file, if there is one, and in force. A change that is not possible changes
 // neither.
-func (r *reloader) edit(name string, rule *edge.RuleConfig) error {
+func (r *reloader) edit(name string, rule *rules.Config) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.flags.config == "" {

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"sluice/edge"
+	"sluice/edge/rules"
 )
 
 // Options is what the API is about.
@@ -31,7 +32,7 @@ type Options struct {
 	Metrics prometheus.Gatherer
 	// Edit puts a rule in the place of the one of that name, or takes that out if rule is nil: in force and in the file. It
 	// may be nil. edge.ErrNoRule says that there is none, ErrNotSaved that the file could not be written.
-	Edit    func(name string, rule *edge.RuleConfig) error
+	Edit    func(name string, rule *rules.Config) error
 	Reload  func() error // reads the configuration again; its error goes to the operator
 	Hosts   []string     // names under which this listener may be addressed, beside localhost and its own addresses
 	Address string       // where it listens
@@ -148,7 +149,7 @@ func (a api) rule(w http.ResponseWriter, r *http.Request) {
 
 // ruleJSON shows a rule with the name of its estimate.
 type ruleJSON struct {
-	edge.RuleConfig
+	rules.Config
 	Estimate string `json:"estimate"`
 }
 
@@ -182,7 +183,7 @@ func (a api) deleteRule(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a api) edit(w http.ResponseWriter, name string, rule *edge.RuleConfig) bool {
+func (a api) edit(w http.ResponseWriter, name string, rule *rules.Config) bool {
 	if a.Edit == nil {
 		fail(w, http.StatusNotImplemented, "rules cannot be changed here")
 		return false

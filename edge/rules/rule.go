@@ -1,4 +1,9 @@
-package edge
+// Package rules finds the rules that a request is under, and whom each of them counts: by host, path and method, all in canonical
+// form, by the address that is believed, and by keys that are made of what the origin gets. What is decided then is the limiter's.
+//
+// A Set is immutable and swapped whole. Hosts and paths are looked up, so ten thousand rules cost little more than ten; of a path that
+// origins read in several ways every reading is looked up.
+package rules
 
 import (
 	"fmt"
@@ -14,35 +19,35 @@ import (
 	"sluice/edge/message"
 )
 
-// A rule is one RuleConfig made ready for the request path. It is immutable but for its tallies, which are shared with the
+// A Rule is one RuleConfig made ready for the request path. It is immutable but for its tallies, which are shared with the
 // rule of the same name in the snapshots before and after.
-type rule struct {
+type Rule struct {
 	limiter.Rule
-	config RuleConfig
-	parts  []keyPart // nil: the source itself
+	Config Config
+	Parts  []KeyPart // nil: the source itself
 	key    string    // what parts say: the same of all rules with the same parts
-	tally  *tally
-	text   ruleText
+	Tally  *Tally
+	Text   Text
 }
 
-// newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
+// NewRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
 // its key, and whether it enforces, because a shadow counts what it would have admitted.
-func newRule(c RuleConfig, defaults RuleDefaults) (*rule, error) {
-	r := &rule{config: c, Rule: limiter.Rule{
+func NewRule(c Config, defaults Defaults) (*Rule, error) {
+	r := &Rule{Config: c, Rule: limiter.Rule{
 		Timeout: time.Duration(c.MitigationTimeout), Shadow: c.Mode == Shadow || defaults.Shadow,
 		Statuses: c.Count.Statuses, Refused: c.Count.Refused,
 		OnStoreFailure: c.OnStoreFailure, FirstSight: c.FirstSight,
 	}}
 	if r.Shadow {
-		r.config.Mode = Shadow
+		r.Config.Mode = Shadow
 	}
 	if !slices.Equal(c.Key, []string{"source"}) {
 		for _, text := range c.Key {
-			part, err := parseKeyPart(text)
+			part, err := ParseKeyPart(text)
 			if err != nil {
 				return nil, fmt.Errorf("rule %s: key: %w", c.Name, err)
 			}
-			r.parts = append(r.parts, part)
+			r.Parts = append(r.Parts, part)
 		}
 		r.key = strings.Join(c.Key, ",")
 	}
@@ -50,33 +55,33 @@ func newRule(c RuleConfig, defaults RuleDefaults) (*rule, error) {
 	if c.Estimate != nil {
 		estimate = *c.Estimate
 	}
-	r.config.Estimate = &estimate
+	r.Config.Estimate = &estimate
 	if c.Match.Path != "" && c.Match.Path[0] == '~' && c.Match.regexp == nil {
-		if err := r.config.Match.setPath(c.Match.Path); err != nil {
+		if err := r.Config.Match.SetPath(c.Match.Path); err != nil {
 			return nil, fmt.Errorf("rule %s: path: %w", c.Name, err)
 		}
 	}
 	var err error
-	name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), r.config.Mode)
+	name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), r.Config.Mode)
 	r.Counter, err = counter.NewRule(name, c.Limit, time.Duration(c.Window), c.SubWindows, estimate)
 	if err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}
-	r.text = newRuleText(r)
+	r.Text = newText(r)
 	return r, nil
 }
 
-// loosened reports whether r admits something that before did not, so that who was blocked under before may not be
+// Loosened reports whether r admits something that before did not, so that who was blocked under before may not be
 // blocked under r.
-func (r *rule) loosened(before *rule) bool {
+func (r *Rule) Loosened(before *Rule) bool {
 	return r.Shadow != before.Shadow ||
-		r.config.Limit > before.config.Limit ||
-		float64(r.config.Limit)/float64(r.config.Window) > float64(before.config.Limit)/float64(before.config.Window) ||
+		r.Config.Limit > before.Config.Limit ||
+		float64(r.Config.Limit)/float64(r.Config.Window) > float64(before.Config.Limit)/float64(before.Config.Window) ||
 		r.Timeout < before.Timeout
 }
 
-// setPath reads a path pattern: exact, a prefix that ends in *, or a regular expression after ~.
-func (m *Match) setPath(text string) error {
+// SetPath reads a path pattern: exact, a prefix that ends in *, or a regular expression after ~.
+func (m *Match) SetPath(text string) error {
 	m.Path, m.regexp = text, nil
 	switch {
 	case strings.HasPrefix(text, "~"):
@@ -98,8 +103,8 @@ func (m *Match) setPath(text string) error {
 	return nil
 }
 
-// everything reports whether the rule is about all requests.
-func (m *Match) everything() bool {
+// Everything reports whether the rule is about all requests.
+func (m *Match) Everything() bool {
 	return (len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (m.Path == "" || m.Path == "*" || m.Path == "/*") && len(m.Methods) == 0
 }
 
@@ -117,23 +122,23 @@ func (m *Match) method(method []byte) bool {
 	return false
 }
 
-// ruleText is what a rule's answers say every time, made once.
-type ruleText struct {
-	quoted []byte // "login"
-	policy []byte // "login";q=5;w=60
-	limit  []byte
-	window int64 // whole seconds, rounded up
+// Text is what a rule's answers say every time, made once.
+type Text struct {
+	Quoted []byte // "login"
+	Policy []byte // "login";q=5;w=60
+	Limit  []byte
+	Window int64 // whole seconds, rounded up
 }
 
-func newRuleText(r *rule) ruleText {
-	t := ruleText{
-		quoted: strconv.AppendQuote(nil, r.config.Name),
-		limit:  strconv.AppendUint(nil, uint64(r.config.Limit), 10),
-		window: seconds(time.Duration(r.config.Window)),
+func newText(r *Rule) Text {
+	t := Text{
+		Quoted: strconv.AppendQuote(nil, r.Config.Name),
+		Limit:  strconv.AppendUint(nil, uint64(r.Config.Limit), 10),
+		Window: Seconds(time.Duration(r.Config.Window)),
 	}
-	t.policy = fmt.Appendf(nil, "%s;q=%s;w=%d", t.quoted, t.limit, t.window)
+	t.Policy = fmt.Appendf(nil, "%s;q=%s;w=%d", t.Quoted, t.Limit, t.Window)
 	return t
 }
 
-// seconds rounds up to whole seconds, at least 1, so that who waits that long has waited enough.
-func seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
+// Seconds rounds up to whole seconds, at least 1, so that who waits that long has waited enough.
+func Seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }

@@ -1,4 +1,4 @@
-package edge
+package rules
 
 import (
 	"bytes"
@@ -8,12 +8,12 @@ import (
 	"sluice/counter"
 )
 
-// A ruleset finds the rules that a request falls under. It looks hosts and paths up instead of trying every rule, so that
+// A Set finds the rules that a request falls under. It looks hosts and paths up instead of trying every rule, so that
 // ten thousand rules cost little more than ten; only regular expressions are tried one by one.
-type ruleset struct {
-	rules []*rule // all that are not off, in the order of the file
-	all   []*rule // those that are off as well, for display
-	names map[string]*rule
+type Set struct {
+	Rules []*Rule // all that are not off, in the order of the file
+	All   []*Rule // those that are off as well, for display
+	names map[string]*Rule
 	hosts map[string]*paths
 	wild  map[string]*paths // by what follows the *, with its dot
 	any   *paths
@@ -21,29 +21,29 @@ type ruleset struct {
 
 // paths are the rules of one host, by path.
 type paths struct {
-	any     []*rule
-	exact   map[string][]*rule
-	below   map[string][]*rule // prefixes that end in a slash: /api/
+	any     []*Rule
+	exact   map[string][]*Rule
+	below   map[string][]*Rule // prefixes that end in a slash: /api/
 	depths  []int              // the lengths of these, ascending
-	begin   []*rule            // other prefixes: /api
-	regexps []*rule
+	begin   []*Rule            // other prefixes: /api
+	regexps []*Rule
 }
 
-func newRuleset(list []RuleConfig, defaults RuleDefaults, tallies func(string) *tally) (*ruleset, error) {
-	s := &ruleset{hosts: make(map[string]*paths), wild: make(map[string]*paths), any: &paths{},
-		names: make(map[string]*rule, len(list))}
+func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, error) {
+	s := &Set{hosts: make(map[string]*paths), wild: make(map[string]*paths), any: &paths{},
+		names: make(map[string]*Rule, len(list))}
 	var counters []*counter.Rule
 	for _, config := range list {
-		r, err := newRule(config, defaults)
+		r, err := NewRule(config, defaults)
 		if err != nil {
 			return nil, err
 		}
-		r.tally = tallies(config.Name)
-		s.all = append(s.all, r)
+		r.Tally = tallies(config.Name)
+		s.All = append(s.All, r)
 		if config.Mode == Off {
 			continue
 		}
-		s.rules, s.names[config.Name] = append(s.rules, r), r
+		s.Rules, s.names[config.Name] = append(s.Rules, r), r
 		counters = append(counters, r.Counter)
 		s.add(r)
 	}
@@ -51,8 +51,8 @@ func newRuleset(list []RuleConfig, defaults RuleDefaults, tallies func(string) *
 	return s, nil
 }
 
-func (s *ruleset) add(r *rule) {
-	hosts := r.config.Match.Hosts
+func (s *Set) add(r *Rule) {
+	hosts := r.Config.Match.Hosts
 	if len(hosts) == 0 || slices.Contains(hosts, "*") {
 		s.any.add(r)
 		return
@@ -69,8 +69,8 @@ func (s *ruleset) add(r *rule) {
 	}
 }
 
-func (p *paths) add(r *rule) {
-	path := r.config.Match.Path
+func (p *paths) add(r *Rule) {
+	path := r.Config.Match.Path
 	prefix, isPrefix := strings.CutSuffix(path, "*")
 	switch {
 	case path == "" || path == "*" || path == "/*":
@@ -79,7 +79,7 @@ func (p *paths) add(r *rule) {
 		p.regexps = append(p.regexps, r)
 	case isPrefix && strings.HasSuffix(prefix, "/"):
 		if p.below == nil {
-			p.below = make(map[string][]*rule)
+			p.below = make(map[string][]*Rule)
 		}
 		p.below[prefix] = append(p.below[prefix], r)
 		if i, found := slices.BinarySearch(p.depths, len(prefix)); !found {
@@ -89,14 +89,14 @@ func (p *paths) add(r *rule) {
 		p.begin = append(p.begin, r)
 	default:
 		if p.exact == nil {
-			p.exact = make(map[string][]*rule)
+			p.exact = make(map[string][]*Rule)
 		}
 		p.exact[path] = append(p.exact[path], r)
 	}
 }
 
-// match appends to found the rules about a request, each once. Host and path are canonical.
-func (s *ruleset) match(found []*rule, host, path, method []byte) []*rule {
+// Match appends to found the rules about a request, each once. Host and path are canonical.
+func (s *Set) Match(found []*Rule, host, path, method []byte) []*Rule {
 	found = s.any.match(found, path, method)
 	if len(s.hosts) > 0 {
 		if p := s.hosts[string(host)]; p != nil {
@@ -118,7 +118,7 @@ func (s *ruleset) match(found []*rule, host, path, method []byte) []*rule {
 	return found
 }
 
-func (p *paths) match(found []*rule, path, method []byte) []*rule {
+func (p *paths) match(found []*Rule, path, method []byte) []*Rule {
 	found = take(found, p.any, method)
 	if len(p.exact) > 0 {
 		found = take(found, p.exact[string(path)], method)
@@ -132,20 +132,20 @@ func (p *paths) match(found []*rule, path, method []byte) []*rule {
 		}
 	}
 	for _, r := range p.begin {
-		prefix := r.config.Match.Path
+		prefix := r.Config.Match.Path
 		if prefix = prefix[:len(prefix)-1]; len(path) >= len(prefix) && string(path[:len(prefix)]) == prefix {
 			found = takeOne(found, r, method)
 		}
 	}
 	for _, r := range p.regexps {
-		if r.config.Match.regexp.Match(path) {
+		if r.Config.Match.regexp.Match(path) {
 			found = takeOne(found, r, method)
 		}
 	}
 	return found
 }
 
-func take(found, rules []*rule, method []byte) []*rule {
+func take(found, rules []*Rule, method []byte) []*Rule {
 	for _, r := range rules {
 		found = takeOne(found, r, method)
 	}
@@ -153,12 +153,12 @@ func take(found, rules []*rule, method []byte) []*rule {
 }
 
 // takeOne leaves out what is there already: a rule with two patterns for one host is one rule.
-func takeOne(found []*rule, r *rule, method []byte) []*rule {
-	if !r.config.Match.method(method) || len(r.config.Match.Hosts) > 1 && slices.Contains(found, r) {
+func takeOne(found []*Rule, r *Rule, method []byte) []*Rule {
+	if !r.Config.Match.method(method) || len(r.Config.Match.Hosts) > 1 && slices.Contains(found, r) {
 		return found
 	}
 	return append(found, r)
 }
 
-// byName returns the rule of that name if there is one and it is not off.
-func (s *ruleset) byName(name string) *rule { return s.names[name] }
+// ByName returns the rule of that name if there is one and it is not off.
+func (s *Set) ByName(name string) *Rule { return s.names[name] }

@@ -1,4 +1,4 @@
-package edge
+package rules
 
 import (
 	"bytes"
@@ -11,20 +11,20 @@ import (
 	"sluice/edge/message"
 )
 
-// maxHops bounds how many proxies' addresses are read from a forwarding header. A longer chain ends there, which makes
+// MaxHops bounds how many proxies' addresses are read from a forwarding header. A longer chain ends there, which makes
 // the proxy at its end the source.
-const maxHops = 32
+const MaxHops = 32
 
-// sources tells who a request is counted for, and whom to believe about it.
-type sources struct {
-	v4, v6 int
-	trust  *bart.Lite // nil: nobody
+// Sources tells who a request is counted for, and whom to believe about it.
+type Sources struct {
+	V4, V6 int
+	Trust  *bart.Lite // nil: nobody
 	header message.Kind
 	proxy  bool // trusted peers begin with a PROXY header
 }
 
-func newSources(c SourceConfig) *sources {
-	s := &sources{v4: c.IPv4Prefix, v6: c.IPv6Prefix, trust: newPrefixes(c.Trust), header: message.ForwardedFor, proxy: c.ProxyProtocol}
+func NewSources(c SourceConfig) *Sources {
+	s := &Sources{V4: c.IPv4Prefix, V6: c.IPv6Prefix, Trust: NewPrefixes(c.Trust), header: message.ForwardedFor, proxy: c.ProxyProtocol}
 	switch strings.ToLower(c.Header) {
 	case "x-real-ip":
 		s.header = message.RealIP
@@ -34,26 +34,26 @@ func newSources(c SourceConfig) *sources {
 	return s
 }
 
-func (s *sources) of(addr netip.Addr) counter.Source { return counter.SourceOf(addr, s.v4, s.v6) }
+func (s *Sources) Of(addr netip.Addr) counter.Source { return counter.SourceOf(addr, s.V4, s.V6) }
 
-// connection says whose connection a peer's counts as; false is a trusted proxy, which brings many clients.
-func (s *sources) connection(peer netip.Addr) (counter.Source, bool) {
-	return s.of(peer), !isIn(s.trust, peer)
+// Connection says whose connection a peer's counts as; false is a trusted proxy, which brings many clients.
+func (s *Sources) Connection(peer netip.Addr) (counter.Source, bool) {
+	return s.Of(peer), !IsIn(s.Trust, peer)
 }
 
-// proxied reports whether a peer must begin its connections with a PROXY header. From any other, one is no HTTP.
-func (s *sources) proxied(peer netip.Addr) bool { return s.proxy && isIn(s.trust, peer) }
+// Proxied reports whether a peer must begin its connections with a PROXY header. From any other, one is no HTTP.
+func (s *Sources) Proxied(peer netip.Addr) bool { return s.proxy && IsIn(s.Trust, peer) }
 
-// identify finds the address that a request comes from: the peer's own, or, if the peer is trusted, the one that it and
+// Identify finds the address that a request comes from: the peer's own, or, if the peer is trusted, the one that it and
 // the trusted proxies before it report. The forwarding header is read from right to left, over all its lines, to the first
 // address that is not trusted; what stands left of it was written by that client and is not read at all. An entry that is
 // no address ends the search, and the one who passed it on is the source.
 //
 // It appends to hops the addresses believed, the nearest first, the client's last; with the peer they are the chain that
 // the origin is told.
-func (s *sources) identify(peer netip.Addr, h *message.Head, hops []netip.Addr) (client netip.Addr, chain []netip.Addr, trusted bool) {
+func (s *Sources) Identify(peer netip.Addr, h *message.Head, hops []netip.Addr) (client netip.Addr, chain []netip.Addr, trusted bool) {
 	peer = peer.Unmap()
-	if !isIn(s.trust, peer) {
+	if !IsIn(s.Trust, peer) {
 		return peer, hops, false
 	}
 	client = peer
@@ -72,11 +72,11 @@ func (s *sources) identify(peer netip.Addr, h *message.Head, hops []netip.Addr) 
 				continue // RFC 9110, 5.6.1: empty elements of a list do not count
 			}
 			addr, ok := parseHop(entry, s.header == message.Forwarded)
-			if !ok || len(hops) == maxHops {
+			if !ok || len(hops) == MaxHops {
 				return client, hops, true
 			}
 			client, hops = addr, append(hops, addr)
-			if !isIn(s.trust, addr) {
+			if !IsIn(s.Trust, addr) {
 				return client, hops, true
 			}
 		}
@@ -96,7 +96,7 @@ func parseHop(entry []byte, forwarded bool) (netip.Addr, bool) {
 	if len(entry) > 64 {
 		return netip.Addr{}, false
 	}
-	if addr, ok := parseIPv4(entry); ok {
+	if addr, ok := ParseIPv4(entry); ok {
 		return addr, true
 	}
 	text := string(entry)
@@ -142,8 +142,8 @@ func forwardedFor(element []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// parseIPv4 reads a plain dotted address without making a string of it.
-func parseIPv4(text []byte) (netip.Addr, bool) {
+// ParseIPv4 reads a plain dotted address without making a string of it.
+func ParseIPv4(text []byte) (netip.Addr, bool) {
 	var b [4]byte
 	part, digits, value := 0, 0, 0
 	for _, c := range text {
@@ -177,7 +177,7 @@ func isPort(text string) bool {
 	return true
 }
 
-func newPrefixes(list []netip.Prefix) *bart.Lite {
+func NewPrefixes(list []netip.Prefix) *bart.Lite {
 	if len(list) == 0 {
 		return nil
 	}
@@ -188,4 +188,4 @@ func newPrefixes(list []netip.Prefix) *bart.Lite {
 	return t
 }
 
-func isIn(t *bart.Lite, addr netip.Addr) bool { return t != nil && t.Lookup(addr) }
+func IsIn(t *bart.Lite, addr netip.Addr) bool { return t != nil && t.Lookup(addr) }

@@ -1,4 +1,4 @@
-package edge
+package rules
 
 import (
 	"net/netip"
@@ -20,9 +20,9 @@ type SourceConfig struct {
 	ProxyProtocol bool
 }
 
-// RuleConfig is one rule as an operator writes it. The JSON form has the names of the YAML form, so that what the API
+// Config is one rule as an operator writes it. The JSON form has the names of the YAML form, so that what the API
 // shows can be put into a file.
-type RuleConfig struct {
+type Config struct {
 	Name              string             `json:"name"`
 	Match             Match              `json:"match"`
 	Key               []string           `json:"key"`
@@ -38,8 +38,8 @@ type RuleConfig struct {
 	Response          Response           `json:"response"`
 }
 
-// RuleDefaults is what holds for all rules that do not say otherwise.
-type RuleDefaults struct {
+// Defaults is what holds for all rules that do not say otherwise.
+type Defaults struct {
 	Estimate counter.Estimate
 	Shadow   bool // every rule that is not off is a shadow
 }
@@ -74,9 +74,9 @@ type Response struct {
 	Body        string `json:"body"`
 }
 
-// DefaultRule returns a rule with the default of every field but name and limit.
-func DefaultRule(name string, limit uint32) RuleConfig {
-	return RuleConfig{
+// Default returns a rule with the default of every field but name and limit.
+func Default(name string, limit uint32) Config {
+	return Config{
 		Name: name, Limit: limit,
 		Key:               []string{"source"},
 		Window:            Duration(time.Minute),

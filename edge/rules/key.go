@@ -1,4 +1,4 @@
-package edge
+package rules
 
 import (
 	"bytes"
@@ -14,52 +14,52 @@ import (
 	"sluice/edge/message"
 )
 
-// A keyPart is one of the things that a rule tells sources apart by.
-type keyPart struct {
-	kind keyKind
-	name []byte // of the header or cookie
+// A KeyPart is one of the things that a rule tells sources apart by.
+type KeyPart struct {
+	Kind keyKind
+	Name []byte // of the header or cookie
 }
 
 type keyKind uint8
 
 const (
 	keySource keyKind = iota
-	keyHeader
+	KeyHeader
 	keyCookie
 )
 
-// parseKeyPart reads source, header:NAME or cookie:NAME.
-func parseKeyPart(text string) (keyPart, error) {
+// ParseKeyPart reads source, header:NAME or cookie:NAME.
+func ParseKeyPart(text string) (KeyPart, error) {
 	kind, name, named := strings.Cut(text, ":")
 	switch {
 	case text == "source":
-		return keyPart{kind: keySource}, nil
+		return KeyPart{Kind: keySource}, nil
 	case named && kind == "header" && message.IsToken([]byte(name)):
-		return keyPart{kind: keyHeader, name: []byte(strings.ToLower(name))}, nil
+		return KeyPart{Kind: KeyHeader, Name: []byte(strings.ToLower(name))}, nil
 	case named && kind == "cookie" && message.IsToken([]byte(name)):
-		return keyPart{kind: keyCookie, name: []byte(name)}, nil
+		return KeyPart{Kind: keyCookie, Name: []byte(name)}, nil
 	}
-	return keyPart{}, fmt.Errorf("%q is not possible: want source, header:NAME or cookie:NAME", text)
+	return KeyPart{}, fmt.Errorf("%q is not possible: want source, header:NAME or cookie:NAME", text)
 }
 
-// A secret keys the digests of what clients send, so that nobody can make two values that count as one, or guess another's.
-type secret struct{ k0, k1 uint64 }
+// A Secret keys the digests of what clients send, so that nobody can make two values that count as one, or guess another's.
+type Secret struct{ k0, k1 uint64 }
 
-func newSecret(b [16]byte) secret {
-	return secret{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}
+func NewSecret(b [16]byte) Secret {
+	return Secret{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}
 }
 
-// digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with its
+// Digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with its
 // kind and length, so that no two lists of values run together. A header or cookie that is missing or empty, or does not go to the
 // origin, names nobody: then the request counts for its source, in a bucket apart from every value that anybody could send.
 //
 // It reports false for one that is there several times with different values, of which origins take one or another, or in a form
 // that they may not read alike.
-func (k secret) digest(parts []keyPart, h *message.Head, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
+func (k Secret) Digest(parts []KeyPart, h *message.Head, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
 	buf = buf[:0]
 	for _, p := range parts {
 		from, ok := len(buf), true
-		buf = append(buf, byte(p.kind), 0, 0, 0, 0)
+		buf = append(buf, byte(p.Kind), 0, 0, 0, 0)
 		value := len(buf)
 		if buf, ok = p.append(buf, h); !ok {
 			return counter.Source{}, buf, false
@@ -79,21 +79,21 @@ func (k secret) digest(parts []keyPart, h *message.Head, source counter.Source, 
 }
 
 // append appends what a request has of a header or cookie, in one form for all that origins take for the same.
-func (p *keyPart) append(buf []byte, h *message.Head) ([]byte, bool) {
-	if p.kind == keyCookie {
-		value, ok := h.Cookie(p.name)
+func (p *KeyPart) append(buf []byte, h *message.Head) ([]byte, bool) {
+	if p.Kind == keyCookie {
+		value, ok := h.Cookie(p.Name)
 		if !ok {
 			return buf, false
 		}
 		return appendCookie(buf, value)
-	} else if p.kind == keySource {
+	} else if p.Kind == keySource {
 		return buf, true
 	}
-	value, ok := h.Only(p.name)
+	value, ok := h.Only(p.Name)
 	if !ok || len(value) == 0 {
 		return buf, ok
 	}
-	switch string(p.name) {
+	switch string(p.Name) {
 	case "authorization":
 		return appendCredentials(buf, value)
 	case "host":

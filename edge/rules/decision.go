@@ -1,0 +1,90 @@
+package rules
+
+import (
+	"slices"
+
+	"sluice/counter"
+	"sluice/edge/limiter"
+	"sluice/edge/message"
+)
+
+// A Decision is a limiter's, with the edge's own of every rule.
+type Decision struct {
+	limiter.Decision
+	Rules []*Rule // in the order of Results
+	keys  []keyed
+	buf   []byte
+}
+
+// keyed is what a key makes of the request.
+type keyed struct {
+	key    string
+	source counter.Source
+}
+
+// Reset makes d ready for the next request.
+func (d *Decision) Reset() {
+	d.Decision.Reset()
+	clear(d.Rules)
+	clear(d.keys)
+	d.Rules, d.keys = d.Rules[:0], d.keys[:0]
+}
+
+// Match adds the rules about a request, each once: those that match any reading of its path.
+func (d *Decision) Match(s *Set, host, path, target, method []byte, readings message.Reading) {
+	n := len(d.Rules)
+	d.Rules = s.Match(d.Rules, host, path, method)
+	for as := message.Reading(1); as <= readings; as++ {
+		if as&^readings == 0 {
+			d.buf, _ = message.Canonicalize(d.buf[:0], message.RawPath(target), as)
+			d.Rules = s.Match(d.Rules, host, d.buf, method)
+		}
+	}
+	if n == 0 && readings == 0 {
+		return
+	}
+	once := d.Rules[:0]
+	for _, r := range d.Rules {
+		if !slices.Contains(once, r) {
+			once = append(once, r)
+		}
+	}
+	clear(d.Rules[len(once):])
+	d.Rules = once
+}
+
+// AddRules puts d.rules to the limiter: each counts the source, or what its key makes of the request. It reports false if an origin could
+// read one of those keys otherwise than the edge.
+func (d *Decision) AddRules(key Secret, h *message.Head, source counter.Source) bool {
+	for _, r := range d.Rules {
+		s, ok := source, true
+		if r.Parts != nil {
+			i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == r.key })
+			if i < 0 {
+				i = len(d.keys)
+				if s, d.buf, ok = key.Digest(r.Parts, h, source, d.buf); !ok {
+					return false
+				}
+				d.keys = append(d.keys, keyed{r.key, s})
+			}
+			s = d.keys[i].source
+		}
+		d.Add(&r.Rule, s)
+	}
+	return true
+}
+
+// RuleOf is the rule of a result.
+func (d *Decision) RuleOf(r *limiter.RuleResult) *Rule { return d.Rules[r.Index] }
+
+// Tally counts the request in each rule: what the rule said of it, or, where another refused it before this one was asked, that
+// this one had nothing against it.
+func (d *Decision) Tally() {
+	for i, r := range d.Rules {
+		result := &d.Results[i]
+		r.Tally.Verdicts[result.Verdict].Add(1)
+		if result.Skipped {
+			r.Tally.failed(r.OnStoreFailure)
+		}
+	}
+}

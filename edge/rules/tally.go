@@ -1,0 +1,21 @@
+package rules
+
+import (
+	"sluice/edge/limiter"
+	"sync/atomic"
+)
+
+// A Tally counts what a rule said. It belongs to the rule's name, so it goes on when rules are read again.
+type Tally struct {
+	Verdicts [limiter.Verdicts]atomic.Uint64
+	Open     atomic.Uint64
+	Closed   atomic.Uint64
+}
+
+func (t *Tally) failed(p limiter.Posture) {
+	if p == limiter.Open {
+		t.Open.Add(1)
+	} else {
+		t.Closed.Add(1)
+	}
+}
