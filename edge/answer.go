@@ -10,12 +10,8 @@ import (
 	"sluice/edge/message"
 )
 
-// maxInterim bounds the answers with a status of 1xx before the real one.
-const maxInterim = 8
-
 var (
 	errUpgrade = errors.New("edge: the origin switched protocols unasked")
-	errInterim = errors.New("edge: the origin sent too many interim answers")
 )
 
 // answerHeads are taken when an answer is there, not when its request is: what has just been used is in the processor's caches.
@@ -24,7 +20,7 @@ var answerHeads = sync.Pool{New: func() any { return new(http1.Answer) }}
 // readAnswerHead reads up to the final answer's head, and says in b how its body is delimited and whether the connection
 // can be used again. io.EOF means that the connection ended before any byte.
 func (x *exchange) readAnswerHead(b *answerBody) error {
-	for n := range maxInterim {
+	for n := range http1.MaxInterim {
 		if x.answer == nil {
 			x.answer = answerHeads.Get().(*http1.Answer)
 		}
@@ -64,7 +60,7 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 		}
 		_, _ = b.Reader.Discard(len(raw))
 	}
-	return errInterim
+	return http1.ErrInterim
 }
 
 // inviteBody tells the client to send its body: the origin wants it, or says nothing.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sluice/edge/http1"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func TestBlame(t *testing.T) {
 		{"a line for each parameter", get + "\r\n", answer(okHead + strings.Repeat("Link: </>\r\n", 200) + "Content-Length: 0\r\n\r\n"), "HTTP/1.1 502 ", up},
 		{"a control byte that comes back", get + "\r\n", answer("HTTP/1.1 302 Found\r\nLocation: /\x01\r\nContent-Length: 0\r\n\r\n"), "HTTP/1.1 502 ", up},
 		{"a length that comes back", get + "\r\n", answer(okHead + "X: y\r\nContent-Length: 3\r\nContent-Length: 0\r\n\r\n"), "HTTP/1.1 502 ", up},
-		{"one that takes long", get + "\r\n", answer(strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", maxInterim+1)), "HTTP/1.1 102 ", up},
+		{"one that takes long", get + "\r\n", answer(strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", http1.MaxInterim+1)), "HTTP/1.1 102 ", up},
 		{"a method that it does not know", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n", answer(""), "HTTP/1.1 502 ", up},
 		{"a head that it does not take", get + "X: " + long + "\r\n\r\n", func(c net.Conn, r *bufio.Reader) {
 			_, _ = io.ReadFull(r, make([]byte, 10<<10))

@@ -39,8 +39,8 @@ func (b *answerBody) within(now time.Time) time.Duration {
 // send streams the body to the client, behind the head of the answer. What has arrived goes out before it waits for more, so
 // that a slow stream is not held up. A failure is the end of the client's connection: it has been promised more than it gets.
 func (b *answerBody) send(head []byte, inChunks bool) error {
-	w := writerTo(b.client)
-	defer releaseWriter(w)
+	w := http1.WriterTo(b.client)
+	defer http1.ReleaseWriter(w)
 	b.client.startAnswer()
 	defer b.client.endAnswer()
 	b.out = w

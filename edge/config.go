@@ -64,47 +64,6 @@ type Limits struct {
 	TunnelTimeout time.Duration // after which a tunnel ends in which nothing moves
 }
 
-// OriginConfig is a group of servers that answer for some hosts.
-type OriginConfig struct {
-	Hosts   []string
-	Servers []*url.URL    // http or https, host and port only; or unix and a path
-	TLS     OriginTLS     // of the https ones
-	Timeout time.Duration // from the request to the head of the answer, and without progress in a body
-	// ConnectTimeout bounds a connect, and a TLS handshake with it; 0 is 5 s. TotalTimeout bounds a request with its whole answer,
-	// but for what is said in a tunnel; 0 is any time, because downloads may take long.
-	ConnectTimeout, TotalTimeout time.Duration
-	Balance                      Balance
-	Health                       HealthConfig
-	// MaxRequests is how many requests may be under way at each server, so that a slow one does not take everything; what goes
-	// beyond is answered with 503. 0 is any number.
-	MaxRequests int
-	// MaxRequestsPerSource is how many requests of one source may be under way at all the servers together, so that a source does not
-	// take everything; what goes beyond is answered with 503. 0 is half of what the healthy servers have room for by MaxRequests, at
-	// least 1, and any number without MaxRequests. Sources that are never limited (Allow) are not here either.
-	MaxRequestsPerSource int
-	// Upgrades are the protocols, in lower case, that a request may switch to (Upgrade): the connection then becomes a tunnel
-	// to a server, and what is said in it is not counted. nil is websocket alone; an empty list is none.
-	Upgrades []string
-}
-
-const defaultConnect = 5 * time.Second
-
-// HealthConfig says how servers are checked beside what their answers tell: three failures in a row take one out for ten
-// seconds. An only server, or the last, is never taken out.
-type HealthConfig struct {
-	Active   string        // a path to ask each server for, which answers 200 to 399; "": nothing is asked
-	Interval time.Duration // between two such checks; two failures in a row take a server out until it succeeds
-}
-
-// Balance says how an origin's servers share its requests.
-type Balance uint8
-
-const (
-	RoundRobin       Balance = iota
-	LeastConnections         // where the fewest requests are under way
-	BySource                 // always the same for a source, as long as it is healthy
-)
-
 // Default returns the configuration of an empty file. It has no origin yet.
 func Default() *Config {
 	return &Config{
@@ -191,25 +150,6 @@ func (c *Config) answersAnyHost(host string) *url.URL {
 		}
 	}
 	return nil
-}
-
-// ParseOrigin reads the URL of a server: scheme and host, and nothing else, or unix:/path.
-func ParseOrigin(text string) (*url.URL, error) {
-	if path, unix := strings.CutPrefix(text, "unix:"); unix {
-		if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || len(path) > maxSocketPath {
-			return nil, fmt.Errorf("%q is not the Unix socket of an origin: want unix:/PATH of at most %d bytes", text, maxSocketPath)
-		}
-		return &url.URL{Scheme: "unix", Path: path, OmitHost: true}, nil
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("\"" + text + "\" is not the URL of an origin: want http://HOST:PORT, https://HOST:PORT or unix:/PATH")
-	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return nil, errors.New("origin \"" + text + "\" has more than scheme, host and port: requests keep their own path; write " +
-			u.Scheme + "://" + u.Host)
-	}
-	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
 // isForwardingHeader reports whether a header of that name can tell the address of a client.

@@ -16,6 +16,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/socket"
 )
 
 // ParseConfig is Parse of the zero Parser.
@@ -116,14 +117,11 @@ func (r *reader) address(what string, to *string) func(ast.Node) {
 	})
 }
 
-// maxSocketPath is how long the path of a Unix socket may be everywhere.
-const maxSocketPath = 100
-
 // CheckAddress reports whether one can listen on an address as it is written.
 func CheckAddress(text string) error {
 	if path, unix := strings.CutPrefix(text, "unix:"); unix {
-		if !strings.HasPrefix(path, "/") || len(path) > maxSocketPath {
-			return fmt.Errorf("%q is not a Unix socket to listen on: want unix:/PATH of at most %d bytes", text, maxSocketPath)
+		if !strings.HasPrefix(path, "/") || len(path) > socket.MaxPath {
+			return fmt.Errorf("%q is not a Unix socket to listen on: want unix:/PATH of at most %d bytes", text, socket.MaxPath)
 		}
 		return nil
 	}

@@ -100,7 +100,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		}
 		c.readBy = c.readDue
 		if c.old() {
-			_ = c.Conn.SetReadDeadline(longAgo)
+			_ = c.Conn.SetReadDeadline(socket.LongAgo)
 		}
 	}
 	if c.turns++; c.turns%patience != 0 {
@@ -148,7 +148,7 @@ func (c *conn) gone() bool {
 // abortBody ends the reading of a body, from another goroutine. Nothing can be read from the connection afterwards.
 func (c *conn) abortBody() {
 	c.aborted.Store(true) // before the deadline: a Read that sets its own after this one looks again
-	_ = c.Conn.SetReadDeadline(longAgo)
+	_ = c.Conn.SetReadDeadline(socket.LongAgo)
 }
 
 // Write gives every write its own deadline: one for a whole answer would cut long downloads, none would let a client that

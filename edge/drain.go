@@ -23,9 +23,6 @@ import (
 // second: a request that crosses that, or was sent ahead of its answer (pipelined), must not reset the connection and take an
 // answer with it. The client sees which of its requests were not answered, and that the connection was ended in order.
 
-// longAgo as a deadline wakes who reads.
-var longAgo = time.Unix(1, 0)
-
 var errCut = errors.New("edge: drain: connections were cut at the end of the grace time")
 
 // Ready reports whether the server wants requests.
@@ -105,7 +102,7 @@ func (l *registry) retire(now time.Time) {
 	for c := range l.conns {
 		if !c.woken && c.old() {
 			c.woken = true
-			_ = c.raw.SetReadDeadline(longAgo)
+			_ = c.raw.SetReadDeadline(socket.LongAgo)
 		}
 	}
 }

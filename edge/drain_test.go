@@ -231,7 +231,7 @@ func TestReadOfARetiredConnection(t *testing.T) {
 		c := &conn{Conn: raw, raw: raw, listener: l, readDue: time.Now().Add(time.Minute)}
 		change(c)
 		c.readBy = c.readDue
-		_ = raw.SetReadDeadline(longAgo)
+		_ = raw.SetReadDeadline(socket.LongAgo)
 		n, err := c.Read(make([]byte, 1))
 		if !errors.Is(err, want) || (n == 1) != (want == nil) {
 			t.Errorf("%s: %d, %v, want %v", what, n, err, want)

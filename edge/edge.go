@@ -17,6 +17,7 @@
 package edge
 
 import (
+	"context"
 	"crypto/tls"
 	"math"
 	"net"
@@ -154,6 +155,12 @@ func (s *Server) screen(c *conn) net.Conn {
 		return &tlsScreen{screen{conn: c, server: s}, secure}
 	}
 	return &screen{conn: c, server: s}
+}
+
+// Watch keeps an eye on the origins until ctx is done: it looks their names up, reads their files for TLS again, and checks those
+// whose configuration asks for it. It blocks until all that it started has ended.
+func (s *Server) Watch(ctx context.Context) {
+	watchOrigins(ctx, func() []*origin { return s.snap.Load().origins.all }, s.warn)
 }
 
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.

@@ -3,13 +3,12 @@ package edge
 import (
 	"context"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
 	"sluice/edge/http1"
-	"sluice/edge/message"
+	"sluice/edge/socket"
 )
 
 const (
@@ -48,52 +47,6 @@ func (o *origin) healthy(now time.Time) bool {
 	return !o.down.Load() && (o.ejected.Load() == 0 || now.UnixNano() >= o.ejected.Load())
 }
 
-// Watch keeps an eye on the origins until ctx is done: it looks their names up and reads their files for TLS again, and checks
-// those whose configuration asks for it. It blocks until all that it started has ended.
-func (s *Server) Watch(ctx context.Context) {
-	var wait sync.WaitGroup
-	defer wait.Wait()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	refreshed := time.Now()
-	for {
-		now := time.Now()
-		refresh := now.Sub(refreshed) >= refreshEvery
-		if refresh {
-			refreshed = now
-		}
-		for _, o := range s.snap.Load().origins.all {
-			if refresh && o.secure.Load() != nil && o.reading.CompareAndSwap(false, true) {
-				wait.Go(func() {
-					defer o.reading.Store(false)
-					o.refresh(s.warn)
-				})
-			}
-			if o.lookup != "" && o.resolveAt.Load() <= now.UnixNano() {
-				o.resolveAt.Store(now.Add(resolveEvery).UnixNano())
-				wait.Go(func() { o.resolve(ctx) })
-			}
-			p := o.probe.Load()
-			if p == nil {
-				o.down.Store(false)
-				continue
-			}
-			if o.probeAt.Load() <= now.UnixNano() && o.probing.CompareAndSwap(false, true) {
-				o.probeAt.Store(now.Add(p.every).UnixNano())
-				wait.Go(func() {
-					defer o.probing.Store(false)
-					o.check(ctx, p.path, s.warn)
-				})
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
 // A probe is how a server is checked.
 type probe struct {
 	path  string
@@ -123,7 +76,7 @@ func (o *origin) ask(ctx context.Context, path string) (int, error) {
 		return 0, err
 	}
 	defer l.Close()
-	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(longAgo) })
+	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(socket.LongAgo) })
 	defer stop()
 	if err := l.SetDeadline(time.Now().Add(probeTimeout)); err != nil {
 		return 0, err
@@ -133,14 +86,14 @@ func (o *origin) ask(ctx context.Context, path string) (int, error) {
 		return 0, err
 	}
 	var head http1.Answer
-	for range maxInterim {
+	for range http1.MaxInterim {
 		raw, status, _, err := head.Read(l.br)
 		if err != nil || status >= 200 {
 			return status, err
 		}
 		_, _ = l.br.Discard(len(raw))
 	}
-	return 0, errInterim
+	return 0, http1.ErrInterim
 }
 
 // resolve looks a server's name up. What was known stays if that fails.
@@ -187,8 +140,48 @@ func (o *origin) connect(deadline time.Time) (net.Conn, error) {
 	return nil, err
 }
 
-// sourceBusy is the answer to a request of a source that has its share of the places taken.
-var sourceBusy = message.Refuse(http.StatusServiceUnavailable, "origin_busy", "Too many requests from this address are under way.").With("Retry-After", "1")
-
-// busy is the answer to a request for which no server has room.
-var busy = message.Refuse(http.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.").With("Retry-After", "1")
+// watchOrigins keeps an eye on the origins, those in force now, until ctx is done: it looks their names up and reads their files for TLS again, and checks
+// those whose configuration asks for it. It blocks until all that it started has ended.
+func watchOrigins(ctx context.Context, now func() []*origin, warn func(string, ...any)) {
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	refreshed := time.Now()
+	for {
+		at := time.Now()
+		refresh := at.Sub(refreshed) >= refreshEvery
+		if refresh {
+			refreshed = at
+		}
+		for _, o := range now() {
+			if refresh && o.secure.Load() != nil && o.reading.CompareAndSwap(false, true) {
+				wait.Go(func() {
+					defer o.reading.Store(false)
+					o.refresh(warn)
+				})
+			}
+			if o.lookup != "" && o.resolveAt.Load() <= at.UnixNano() {
+				o.resolveAt.Store(at.Add(resolveEvery).UnixNano())
+				wait.Go(func() { o.resolve(ctx) })
+			}
+			p := o.probe.Load()
+			if p == nil {
+				o.down.Store(false)
+				continue
+			}
+			if o.probeAt.Load() <= at.UnixNano() && o.probing.CompareAndSwap(false, true) {
+				o.probeAt.Store(at.Add(p.every).UnixNano())
+				wait.Go(func() {
+					defer o.probing.Store(false)
+					o.check(ctx, p.path, warn)
+				})
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

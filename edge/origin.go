@@ -28,8 +28,7 @@ const (
 	firstPause  = 10 * time.Millisecond
 	lastPause   = 100 * time.Millisecond
 	// originHead bounds the head of an answer: it must fit the read buffer.
-	originHead  = 32 << 10
-	writeBuffer = 8 << 10
+	originHead = 32 << 10
 )
 
 // An origin is one server that requests are passed on to, with the connections to it.
@@ -58,7 +57,7 @@ type origin struct {
 	probesFailed int // in a row; belongs to the check under way
 
 	attempts atomic.Uint64
-	answers  [codes]atomic.Uint64
+	answers  [message.Codes]atomic.Uint64
 	active   atomic.Int64
 
 	mu   sync.Mutex
@@ -82,20 +81,6 @@ type link struct {
 	setAt   time.Time     // when begin set a deadline,
 	setFor  time.Duration // how far ahead,
 	touched atomic.Bool   // and whether another has been set since
-}
-
-// writers hold what is written to origins and clients, each for as long as a request or a body is being written.
-var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, writeBuffer) }}
-
-func writerTo(c net.Conn) *bufio.Writer {
-	w := writers.Get().(*bufio.Writer)
-	w.Reset(c)
-	return w
-}
-
-func releaseWriter(w *bufio.Writer) {
-	w.Reset(nil)
-	writers.Put(w)
 }
 
 // begin gives an exchange its deadline. Moving deadlines costs, so one that a request set just now will do for the next.

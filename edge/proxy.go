@@ -196,7 +196,7 @@ func (x *exchange) blames(b *answerBody, err error) bool {
 	switch {
 	case err == errUnasked: // such as a 408 of a server that had waited long enough on an idle connection
 		return false
-	case err == bufio.ErrBufferFull, err == message.ErrSyntax, err == message.ErrCount, err == http1.ErrFraming, err == errInterim:
+	case err == bufio.ErrBufferFull, err == message.ErrSyntax, err == message.ErrCount, err == http1.ErrFraming, err == http1.ErrInterim:
 		return false // it answered, perhaps with too much of what the client had said
 	case timedOut(err):
 		// The client may have used up the time for the whole with its body.
@@ -276,7 +276,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 				wait = b.due
 			}
 		}
-		w := writerTo(l)
+		w := http1.WriterTo(l)
 		_, _ = w.Write(*head)
 		requestHeads.Put(head)
 		u := &upload{body: &x.in, link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
@@ -313,7 +313,7 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 func (x *exchange) relay(o *origin, b *answerBody) {
 	r := &x.reply
 	x.watch.answering.Store(true)
-	o.answers[r.status%codes].Add(1)
+	o.answers[r.status%message.Codes].Add(1)
 	if b.upload != nil && !b.upload.taken.Load() {
 		x.Close = true // an answer before the end of the request: the rest of it will not be read
 		x.conn.linger.Store(true)
@@ -349,3 +349,9 @@ func (x *exchange) chunks() {
 		x.expectTrailers(&x.body)
 	}
 }
+
+// sourceBusy is the answer to a request of a source that has its share of the places taken.
+var sourceBusy = message.Refuse(http.StatusServiceUnavailable, "origin_busy", "Too many requests from this address are under way.").With("Retry-After", "1")
+
+// busy is the answer to a request for which no server has room.
+var busy = message.Refuse(http.StatusServiceUnavailable, "origin_busy", "The servers behind this one are busy.").With("Retry-After", "1")

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"runtime"
+	"sluice/edge/socket"
 	"time"
 )
 
@@ -88,7 +89,7 @@ func (l *registry) evict(now int64) bool {
 	l.stats.evicted.Add(1)
 	l.uncount(chosen)
 	chosen.going.Store(how) // before the deadline: a Read that sets its own after this one looks again
-	_ = chosen.raw.SetReadDeadline(longAgo)
+	_ = chosen.raw.SetReadDeadline(socket.LongAgo)
 	return true
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/edge/limiter"
+	"sluice/edge/message"
 	"sluice/edge/rules"
 	"sluice/mitigation"
 )
@@ -25,15 +26,12 @@ const (
 
 func (f from) String() string { return [...]string{"origin", "limit", "edge"}[f] }
 
-// codes bounds what is counted by status: a status has three digits.
-const codes = 1000
-
 // stats counts what the edge does. Every request is counted in received when it is seen, and in exactly one of answers and
 // aborted when it is over.
 type stats struct {
 	received atomic.Uint64
 	aborted  atomic.Uint64 // the client was gone, or its answer broke off
-	answers  [froms][codes]atomic.Uint64
+	answers  [froms][message.Codes]atomic.Uint64
 
 	panics      atomic.Uint64
 	turnedAway  atomic.Uint64 // connections above the cap of their source
@@ -90,7 +88,7 @@ func (s *stats) keep(list []*rules.Rule) {
 }
 
 func (s *stats) answered(code int, f from) {
-	if code < 0 || code >= codes {
+	if code < 0 || code >= message.Codes {
 		code = 0
 	}
 	s.answers[f][code].Add(1)
@@ -123,7 +121,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 
 	// Answers before received: at rest the two agree, and under load a request in flight is seen as such.
 	for f := range froms {
-		for code := range codes {
+		for code := range message.Codes {
 			if n := s.stats.answers[f][code].Load(); n > 0 {
 				count(n, "sluice_answers_total", "Answers given, by status and by who made them.",
 					"code", strconv.Itoa(code), "from", f.String())
@@ -159,7 +157,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		gauge(up, "sluice_origin_up", "Whether an origin is taken to be healthy.", "origin", o.name)
 		gauge(float64(o.active.Load()), "sluice_origin_active", "Requests under way at an origin.", "origin", o.name)
 		count(o.attempts.Load(), "sluice_origin_attempts_total", "Requests sent to an origin.", "origin", o.name)
-		for code := range codes {
+		for code := range message.Codes {
 			if n := o.answers[code].Load(); n > 0 {
 				count(n, "sluice_origin_requests_total", "Answers got from an origin.", "origin", o.name, "code", strconv.Itoa(code))
 			}

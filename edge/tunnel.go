@@ -147,7 +147,7 @@ func (t *pipe) copy(dst, src net.Conn, from interface{ Read([]byte) (int, error)
 	t.half.Store(true)
 	_ = dst.SetReadDeadline(time.Now().Add(halfOpen))
 	if half, ok := innermost(dst).(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
-		_ = dst.SetReadDeadline(longAgo)
+		_ = dst.SetReadDeadline(socket.LongAgo)
 	}
 }
 

@@ -88,7 +88,7 @@ type upload struct {
 // call for each of them. If the client fails, the connection to the origin is closed at once: an origin must never take a part of
 // a request for the whole.
 func (u *upload) run() {
-	defer releaseWriter(u.w)
+	defer http1.ReleaseWriter(u.w)
 	for {
 		part, err := u.body.Next()
 		if err == io.EOF {

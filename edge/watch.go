@@ -65,7 +65,7 @@ func (w *watch) stop() (gone bool) {
 		w.stopped.Store(true) // before the deadline: look sets its own, and then looks whether this is so
 		w.wake <- struct{}{}
 		if w.waiting.Load() {
-			_ = w.conn.raw.SetReadDeadline(longAgo)
+			_ = w.conn.raw.SetReadDeadline(socket.LongAgo)
 		}
 		<-w.ended
 		select {

@@ -14,12 +14,16 @@ import (
 	"sluice/edge/message"
 )
 
+// MaxInterim bounds the answers with a status of 1xx before the real one.
+const MaxInterim = 8
+
 // http1 is what the head of every answer begins with.
 const http1 = "HTTP/1."
 
 var (
 	ErrAnswer  = errors.New("edge: the head of the origin's answer is malformed")
 	ErrFraming = errors.New("edge: the origin's answer does not say unmistakably where its body ends")
+	ErrInterim = errors.New("edge: the origin sent too many interim answers")
 )
 
 // An Answer reads the heads of answers as strictly as those of requests.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
 
 	"sluice/edge/message"
 )
@@ -186,4 +187,20 @@ func Unexpected(err error) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// writers hold what is written to origins and clients, each for as long as a request or a body is being written.
+var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 8<<10) }}
+
+// WriterTo takes a buffer for what is written to c.
+func WriterTo(c io.Writer) *bufio.Writer {
+	w := writers.Get().(*bufio.Writer)
+	w.Reset(c)
+	return w
+}
+
+// ReleaseWriter gives one back; what is in it is lost.
+func ReleaseWriter(w *bufio.Writer) {
+	w.Reset(nil)
+	writers.Put(w)
 }

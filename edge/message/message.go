@@ -22,3 +22,6 @@ const (
 	LengthChunked = -1 // it is not announced, and the body says itself where it ends
 	LengthUnknown = -2 // up to the end of the connection
 )
+
+// Codes bounds what is counted by status: a status has three digits.
+const Codes = 1000

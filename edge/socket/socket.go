@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 )
 
 // A Conn is a connection of the kernel's.
@@ -26,6 +27,12 @@ type Conn struct {
 	look  func(fd uintptr)
 	ahead transfer // what look saw
 }
+
+// MaxPath is how long the path of a Unix socket may be everywhere.
+const MaxPath = 100
+
+// LongAgo as a deadline wakes who reads.
+var LongAgo = time.Unix(1, 0)
 
 // heard is how many reads in a row, none of which had to wait, have one among them that the scheduler hears of. It wakes the monitor
 // thread, which sees to it that others run and the poller has its turn; else that would sleep on while the process is busy. Whoever
