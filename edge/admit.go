@@ -119,9 +119,9 @@ func (x *exchange) match() {
 	d := &x.decision
 	d.Match(x.snap.rules, x.Host, x.Path, x.Target, x.Method, x.Readings)
 	if len(x.Host) == 0 {
-		if g := x.snap.origins.of(nil); g != nil {
-			for _, o := range g.servers { // the origin will be told its own name, so rules about that hold
-				d.Match(x.snap.rules, o.canonical, x.Path, x.Target, x.Method, x.Readings)
+		if g := x.snap.origins.Of(nil); g != nil {
+			for _, o := range g.Servers { // the origin will be told its own name, so rules about that hold
+				d.Match(x.snap.rules, o.Canonical, x.Path, x.Target, x.Method, x.Readings)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/upstream"
 )
 
 // What is taken for the head of an answer can be handed on, says the same there, and has nothing left that ends here.
@@ -24,7 +25,7 @@ func FuzzAnswerHead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		x := &exchange{server: &Server{}, conn: &conn{}, Request: http1.Request{Old: true}}
-		b := &answerBody{Body: http1.Body{Reader: bufio.NewReaderSize(bytes.NewReader(answer), originHead)}, keep: time.Minute}
+		b := &answerBody{Body: http1.Body{Reader: bufio.NewReaderSize(bytes.NewReader(answer), upstream.MaxHead)}, keep: time.Minute}
 		if x.readAnswerHead(b) != nil {
 			return
 		}
@@ -64,7 +65,7 @@ func FuzzAnswerHead(f *testing.F) {
 // same way and begins at the same byte.
 func readAnswerElsewhere(t *testing.T, answer []byte, b *answerBody, status int) {
 	t.Helper()
-	br := bufio.NewReaderSize(bytes.NewReader(answer), originHead)
+	br := bufio.NewReaderSize(bytes.NewReader(answer), upstream.MaxHead)
 	theirs, err := http.ReadResponse(br, &http.Request{Method: http.MethodGet})
 	for err == nil && theirs.StatusCode < 200 && theirs.StatusCode != http.StatusSwitchingProtocols {
 		theirs, err = http.ReadResponse(br, &http.Request{Method: http.MethodGet})

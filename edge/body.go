@@ -9,13 +9,14 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/upstream"
 )
 
 // An answerBody is the exchange with an origin: the body of its answer, and what becomes of the connection. Every one that was
 // begun is finished: the connection to the origin goes back to the pool or away.
 type answerBody struct {
 	http1.Body
-	link      *link
+	link      *upstream.Link
 	client    *conn
 	upload    *upload // may still be under way
 	length    int64   // as the head says: bytes, message.LengthChunked or message.LengthUnknown
@@ -102,11 +103,11 @@ func (b *answerBody) finish() time.Time {
 		b.reuse = b.upload.end() && b.reuse
 		b.client.body = false
 	}
-	b.link.origin.active.Add(-1)
+	b.link.Origin.Active.Add(-1)
 	now := time.Now()
 	clean := b.reuse && b.Framing != http1.UntilClose && b.Finished() && b.Reader.Buffered() == 0
-	if b.link.rest(); clean {
-		b.link.origin.release(b.link, now, b.keep)
+	if b.link.Rest(); clean {
+		b.link.Origin.Release(b.link, now, b.keep)
 	} else {
 		b.link.Close()
 	}

@@ -12,6 +12,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/upstream"
 )
 
 // Config is what a configuration file says, with the defaults for what it does not say. ParseConfig and Default make one;
@@ -30,7 +31,7 @@ type Config struct {
 	Source         rules.SourceConfig
 	Deny, Allow    []netip.Prefix
 	Limits         Limits
-	Origins        []OriginConfig
+	Origins        []upstream.Config
 	Rules          []rules.Config
 	AccessLog      AccessLogConfig
 	Estimate       counter.Estimate // of rules that do not say
@@ -124,7 +125,7 @@ func (c *Config) Warnings() []string {
 
 // answersAnyHost returns a server of the host that is one of the servers of all others as well; nil if there is none.
 func (c *Config) answersAnyHost(host string) *url.URL {
-	var own, any *OriginConfig
+	var own, any *upstream.Config
 	longest := -1
 	for i := range c.Origins {
 		o := &c.Origins[i]

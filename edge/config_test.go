@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"sluice/edge/rules"
+	"sluice/edge/upstream"
 )
 
 func TestConfigErrors(t *testing.T) {
@@ -128,7 +129,7 @@ func TestConfigDefaults(t *testing.T) {
 	if diff := cmp.Diff(rule, got.Rules[0], cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(rules.Match{}), cmpopts.IgnoreFields(rules.Config{}, "Match")); diff != "" {
 		t.Errorf("rule (-default +file):\n%s", diff)
 	}
-	if o := got.Origins[0]; o.Timeout != time.Minute || o.Balance != RoundRobin || o.Hosts[0] != "*" {
+	if o := got.Origins[0]; o.Timeout != time.Minute || o.Balance != upstream.RoundRobin || o.Hosts[0] != "*" {
 		t.Errorf("origin: %+v", o)
 	}
 }

@@ -11,8 +11,8 @@ func TestNoDescriptorsIsNotTheOriginsFault(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "")
 	c := e.talk()
 	c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // it is connected
-	o := e.snap.Load().origins.all[0]
-	o.sweep(time.Time{}) // and no connection to the origin is kept
+	o := e.snap.Load().origins.All[0]
+	o.Sweep(time.Time{}) // and no connection to the origin is kept
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestNoDescriptorsIsNotTheOriginsFault(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	if n := o.failures.Load(); n != 0 {
+	if n := o.Failures.Load(); n != 0 {
 		t.Errorf("%d failures of the origin", n)
 	}
 	if resp, _ := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 {

@@ -84,8 +84,8 @@ func (s *Server) Drain(ctx context.Context, notice time.Duration) error {
 	if cut {
 		err = errCut
 	}
-	for _, o := range s.snap.Load().origins.all {
-		o.sweep(time.Time{})
+	for _, o := range s.snap.Load().origins.All {
+		o.Sweep(time.Time{})
 	}
 	return err
 }

@@ -32,6 +32,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
+	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
 
@@ -160,7 +161,7 @@ func (s *Server) screen(c *conn) net.Conn {
 // Watch keeps an eye on the origins until ctx is done: it looks their names up, reads their files for TLS again, and checks those
 // whose configuration asks for it. It blocks until all that it started has ended.
 func (s *Server) Watch(ctx context.Context) {
-	watchOrigins(ctx, func() []*origin { return s.snap.Load().origins.all }, s.warn)
+	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn)
 }
 
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
@@ -175,8 +176,8 @@ func (s *Server) Sweep(now time.Time) {
 		s.requests.fade()
 		s.refusals.fade()
 	}
-	for _, o := range s.snap.Load().origins.all {
-		o.sweep(now)
+	for _, o := range s.snap.Load().origins.All {
+		o.Sweep(now)
 	}
 }
 

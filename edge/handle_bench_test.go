@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
 
@@ -34,11 +35,11 @@ func BenchmarkHandle(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				o := s.snap.Load().origins.all[0]
+				o := s.snap.Load().origins.All[0]
 				clients := make([]*crowd, size.connections)
 				for i := range clients {
 					origin := &repeater{text: append([]byte(benchAnswer), bytes.Repeat([]byte("x"), 1000)...)}
-					o.idle = append(o.idle, &link{Conn: origin, origin: o, until: time.Now().Add(time.Hour)})
+					o.Idle = append(o.Idle, &upstream.Link{Conn: origin, Origin: o, Until: time.Now().Add(time.Hour)})
 					clients[i] = &crowd{requests: b.N / size.connections, sources: size.sources}
 				}
 				clients[0].requests += b.N % size.connections

@@ -21,6 +21,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
 
@@ -52,11 +53,11 @@ func startEdge(t *testing.T, origin, yaml string) *edgeUnderTest {
 		t.Fatal(err)
 	}
 	if len(c.Origins) == 0 {
-		u, err := ParseOrigin(origin)
+		u, err := upstream.ParseOrigin(origin)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Origins = []OriginConfig{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 2 * time.Second}}
+		c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 2 * time.Second}}
 	}
 	return startConfig(t, c)
 }

@@ -10,6 +10,7 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/upstream"
 )
 
 func TestControlBytes(t *testing.T) {
@@ -38,7 +39,7 @@ func FuzzRequestHead(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	o := &origin{host: "origin.example"}
+	o := &upstream.Origin{Host: "origin.example"}
 	f.Fuzz(func(t *testing.T, request []byte) {
 		c := &conn{peer: netip.MustParseAddr("192.0.2.1"), Conn: &crowd{rest: request}, listener: &registry{}}
 		c.br = bufio.NewReaderSize(c, 32<<10)
@@ -81,7 +82,7 @@ func FuzzRequestHead(f *testing.F) {
 		}
 		wantHost := string(x.RawHost)
 		if wantHost == "" {
-			wantHost = o.host
+			wantHost = o.Host
 		}
 		if req.Host != wantHost || req.RequestURI != target {
 			t.Fatalf("another server sees %s %s, want %s %s", req.Host, req.RequestURI, wantHost, target)

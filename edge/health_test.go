@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/upstream"
 )
 
-func groupOf(balance Balance, most int64, names ...string) *group {
-	g := &group{balance: balance, most: most}
+func groupOf(balance upstream.Balance, most int64, names ...string) *upstream.Group {
+	g := &upstream.Group{Balance: balance, Most: most}
 	for _, name := range names {
-		g.servers = append(g.servers, newOrigin(&url.URL{Scheme: "http", Host: name}))
+		g.Servers = append(g.Servers, upstream.NewOrigin(&url.URL{Scheme: "http", Host: name}))
 	}
 	return g
 }
@@ -30,63 +31,63 @@ func TestPick(t *testing.T) {
 	source := func(i int) counter.Source {
 		return counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 32, 64)
 	}
-	picks := func(g *group, now time.Time, n int) string {
+	picks := func(g *upstream.Group, now time.Time, n int) string {
 		out := ""
 		for i := range n {
-			if o := g.pick(source(i), now, nil); o != nil {
-				out += o.host
+			if o := g.Pick(source(i), now, nil); o != nil {
+				out += o.Host
 			} else {
 				out += "-"
 			}
 		}
 		return out
 	}
-	fail := func(o *origin, n int) {
+	fail := func(o *upstream.Origin, n int) {
 		for range n {
-			o.failing(start)
+			o.Failing(start)
 		}
 	}
 
-	g := groupOf(RoundRobin, 0, "a", "b", "c")
-	fail(g.servers[0], ejectAfter-1)
+	g := groupOf(upstream.RoundRobin, 0, "a", "b", "c")
+	fail(g.Servers[0], upstream.EjectAfter-1)
 	if got := picks(g, start, 6); got != "bcabca" {
 		t.Errorf("two failures: %s", got)
 	}
-	fail(g.servers[0], 1)
+	fail(g.Servers[0], 1)
 	if got := picks(g, start, 4); strings.Contains(got, "a") {
 		t.Errorf("three failures: %s", got)
 	}
-	if got := picks(g, start.Add(ejectTime), 3); strings.Count(got, "a") != 1 {
+	if got := picks(g, start.Add(upstream.EjectTime), 3); strings.Count(got, "a") != 1 {
 		t.Errorf("after its time: %s", got)
 	}
-	fail(g.servers[0], 1)
+	fail(g.Servers[0], 1)
 	if got := picks(g, start, 4); strings.Contains(got, "a") {
 		t.Errorf("failed again: %s", got)
 	}
-	g.servers[0].succeeded()
+	g.Servers[0].Succeeded()
 	if got := picks(g, start, 3); strings.Count(got, "a") != 1 {
 		t.Errorf("back: %s", got)
 	}
-	for _, o := range g.servers {
-		o.down.Store(true)
+	for _, o := range g.Servers {
+		o.Down.Store(true)
 	}
 	if got := picks(g, start, 6); len(strings.Trim(got, "-")) != 6 {
 		t.Errorf("all down: %s", got)
 	}
 
-	g = groupOf(RoundRobin, 0, "a")
-	fail(g.servers[0], 10)
+	g = groupOf(upstream.RoundRobin, 0, "a")
+	fail(g.Servers[0], 10)
 	if got := picks(g, start, 2); got != "aa" {
 		t.Errorf("an only server: %s", got)
 	}
 
-	g = groupOf(LeastConnections, 2, "a", "b")
-	g.servers[0].active.Store(1)
+	g = groupOf(upstream.LeastConnections, 2, "a", "b")
+	g.Servers[0].Active.Store(1)
 	if got := picks(g, start, 5); strings.Count(got, "a") != 1 || strings.Count(got, "b") != 2 || !strings.HasSuffix(got, "--") || got[0] != 'b' {
 		t.Errorf("with room for two each: %s", got)
 	}
 
-	g = groupOf(BySource, 0, "a", "b", "c")
+	g = groupOf(upstream.BySource, 0, "a", "b", "c")
 	first := picks(g, start, 200)
 	if again := picks(g, start, 200); again != first {
 		t.Error("a source did not stay")
@@ -96,7 +97,7 @@ func TestPick(t *testing.T) {
 			t.Errorf("%s has %d of 200 sources", name, n)
 		}
 	}
-	g.servers[1].down.Store(true)
+	g.Servers[1].Down.Store(true)
 	for i, name := range picks(g, start, 200) {
 		if was := first[i]; was != 'b' && byte(name) != was || name == 'b' {
 			t.Fatalf("source %d moved from %c to %c", i, was, name)
@@ -122,8 +123,8 @@ func TestDeadServer(t *testing.T) {
 			t.Fatalf("request %d: %d", i, resp.StatusCode)
 		}
 	}
-	if n := e.metrics()["sluice_origin_attempts_total{origin=http://"+dead.Addr().String()+"}"]; n != ejectAfter {
-		t.Errorf("%v attempts at the dead server, want %d", n, ejectAfter)
+	if n := e.metrics()["sluice_origin_attempts_total{origin=http://"+dead.Addr().String()+"}"]; n != upstream.EjectAfter {
+		t.Errorf("%v attempts at the dead server, want %d", n, upstream.EjectAfter)
 	}
 	e.rest()
 }
@@ -144,8 +145,8 @@ func TestOriginConcurrency(t *testing.T) {
 		t.Errorf("the first: %d", resp.StatusCode)
 	}
 	e.rest()
-	if o := e.snap.Load().origins.all[0]; o.active.Load() != 0 {
-		t.Errorf("%d under way at rest", o.active.Load())
+	if o := e.snap.Load().origins.All[0]; o.Active.Load() != 0 {
+		t.Errorf("%d under way at rest", o.Active.Load())
 	}
 }
 
@@ -156,13 +157,13 @@ func TestChecks(t *testing.T) {
 		path.Store(r.URL.Path)
 		w.WriteHeader(int(status.Load()))
 	}))
-	o := newOrigin(u)
+	o := upstream.NewOrigin(u)
 	for i, step := range []struct {
 		status int32
 		down   bool
 	}{{200, false}, {500, false}, {204, false}, {500, false}, {503, true}, {404, true}, {302, false}} {
 		status.Store(step.status)
-		if o.check(context.Background(), "/ok", func(string, ...any) {}); o.down.Load() != step.down {
+		if o.Check(context.Background(), "/ok", func(string, ...any) {}); o.Down.Load() != step.down {
 			t.Errorf("step %d: down %t", i, !step.down)
 		}
 	}
@@ -175,22 +176,22 @@ func TestChecks(t *testing.T) {
 func TestAddressesOfAName(t *testing.T) {
 	r := startRecorder(t, hello)
 	host, port, _ := net.SplitHostPort(r.addr)
-	o := newOrigin(&url.URL{Scheme: "http", Host: "name.invalid:" + port})
-	if _, err := o.connect(time.Now().Add(time.Second)); err == nil {
+	o := upstream.NewOrigin(&url.URL{Scheme: "http", Host: "name.invalid:" + port})
+	if _, err := o.Connect(time.Now().Add(time.Second)); err == nil {
 		t.Error("a name that does not exist was dialled")
 	}
-	o.learn([]netip.Addr{netip.MustParseAddr("127.0.0.99"), netip.MustParseAddr("::ffff:" + host)})
+	o.Learn([]netip.Addr{netip.MustParseAddr("127.0.0.99"), netip.MustParseAddr("::ffff:" + host)})
 	for range 4 {
-		nc, err := o.connect(time.Now().Add(time.Second))
+		nc, err := o.Connect(time.Now().Add(time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
 		nc.Close()
 	}
-	o.learn([]netip.Addr{netip.MustParseAddr("127.0.0.99")})
-	o.resolveAt.Store(5)
-	if _, err := o.connect(time.Now().Add(time.Second)); err == nil || o.resolveAt.Load() != 0 {
-		t.Errorf("%v; looked up again at %d", err, o.resolveAt.Load())
+	o.Learn([]netip.Addr{netip.MustParseAddr("127.0.0.99")})
+	o.ResolveAt.Store(5)
+	if _, err := o.Connect(time.Now().Add(time.Second)); err == nil || o.ResolveAt.Load() != 0 {
+		t.Errorf("%v; looked up again at %d", err, o.ResolveAt.Load())
 	}
 }
 
@@ -207,7 +208,7 @@ func TestWatch(t *testing.T) {
 	})
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(origin, "http://"))
 	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: ['http://localhost:%s'], health: {active: /ok, interval: 100ms}}]", port))
-	o := e.snap.Load().origins.all[0]
+	o := e.snap.Load().origins.All[0]
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); e.Watch(ctx) }()
@@ -216,27 +217,27 @@ func TestWatch(t *testing.T) {
 		down   bool
 	}{{500, true}, {200, false}, {503, true}} {
 		status.Store(step.status)
-		for range probeFailures + 1 { // when the last comes, those before it have been judged
+		for range upstream.ProbeFailures + 1 { // when the last comes, those before it have been judged
 			<-asked
 		}
-		if o.down.Load() != step.down {
+		if o.Down.Load() != step.down {
 			t.Errorf("after %d: down %t", step.status, !step.down)
 		}
-		if got := e.metrics()["sluice_origin_up{origin="+o.name+"}"]; (got == 1) == step.down {
+		if got := e.metrics()["sluice_origin_up{origin="+o.Name+"}"]; (got == 1) == step.down {
 			t.Errorf("after %d: the metric says %v", step.status, got)
 		}
 	}
 	cancel()
 	<-ended
-	if o.resolveAt.Load() < time.Now().UnixNano() {
+	if o.ResolveAt.Load() < time.Now().UnixNano() {
 		t.Error("the name was not looked up")
 	}
 }
 
 func TestResolve(t *testing.T) {
-	o := newOrigin(&url.URL{Scheme: "http", Host: "localhost:81"})
-	o.resolve(context.Background())
-	known := o.addrs.Load()
+	o := upstream.NewOrigin(&url.URL{Scheme: "http", Host: "localhost:81"})
+	o.Resolve(context.Background())
+	known := o.Addrs.Load()
 	if known == nil || len(*known) == 0 {
 		t.Fatal("localhost was not found")
 	}
@@ -245,8 +246,8 @@ func TestResolve(t *testing.T) {
 			t.Errorf("localhost is %s", a)
 		}
 	}
-	o.lookup = "no name"
-	if o.resolve(context.Background()); o.addrs.Load() != known {
+	o.Lookup = "no name"
+	if o.Resolve(context.Background()); o.Addrs.Load() != known {
 		t.Error("a lookup that failed took what was known away")
 	}
 }

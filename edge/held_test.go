@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"sluice/edge/upstream"
 )
 
 // received waits until so many requests have been.
@@ -135,14 +137,14 @@ func TestUnsentRequests(t *testing.T) {
 		for _, takes := range []int{0, 10} {
 			o := startRecorder(t, hello)
 			e := startConfig(t, withoutRules(t, o.url()))
-			server := e.snap.Load().origins.all[0]
-			server.idle = append(server.idle, &link{Conn: &hasty{takes: takes}, origin: server, until: time.Now().Add(time.Hour)})
+			server := e.snap.Load().origins.All[0]
+			server.Idle = append(server.Idle, &upstream.Link{Conn: &hasty{takes: takes}, Origin: server, Until: time.Now().Add(time.Hour)})
 			want, hits := 200, 1
 			if takes > 0 && request[0] != 'G' {
 				want, hits = 502, 0
 			}
-			if resp, _ := e.talk().say(request); resp.StatusCode != want || len(o.requests()) != hits || server.failures.Load() != 0 {
-				t.Errorf("%.4s, %d bytes taken: %d, %d hits, %d failures", request, takes, resp.StatusCode, len(o.requests()), server.failures.Load())
+			if resp, _ := e.talk().say(request); resp.StatusCode != want || len(o.requests()) != hits || server.Failures.Load() != 0 {
+				t.Errorf("%.4s, %d bytes taken: %d, %d hits, %d failures", request, takes, resp.StatusCode, len(o.requests()), server.Failures.Load())
 			}
 			e.rest()
 		}

@@ -73,7 +73,7 @@ func TestOriginFaults(t *testing.T) {
 			for _, request := range requests {
 				method, rest := request[0], request[1]
 				for _, kept := range []bool{false, true} {
-					e.snap.Load().origins.all[0].sweep(time.Time{})
+					e.snap.Load().origins.All[0].Sweep(time.Time{})
 					if kept {
 						e.get("/")
 					}
@@ -97,7 +97,7 @@ func TestOriginFaults(t *testing.T) {
 					}
 					if strings.HasSuffix(test.answer, "\x00") || strings.HasSuffix(test.answer, "\x01") {
 						// A HEAD has its answer before the connection ends: the next request may or may not find it ended.
-						e.snap.Load().origins.all[0].sweep(time.Time{})
+						e.snap.Load().origins.All[0].Sweep(time.Time{})
 					}
 					if resp, body := e.get("/"); resp.StatusCode != 200 || body != "own" {
 						t.Errorf("%s, kept %t: the next client: %d %q", method, kept, resp.StatusCode, body)

@@ -9,10 +9,11 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"sluice/edge/message"
+	"sluice/edge/upstream"
 )
 
 func (r *reader) origin(n ast.Node, c *Config) {
-	o := OriginConfig{Timeout: time.Minute, ConnectTimeout: defaultConnect, Health: HealthConfig{Interval: 5 * time.Second}}
+	o := upstream.Config{Timeout: time.Minute, ConnectTimeout: upstream.DefaultConnect, Health: upstream.HealthConfig{Interval: 5 * time.Second}}
 	balance, at := "round_robin", n
 	seen := r.mapping(n, "origin", fields{
 		"hosts": r.texts("origins.hosts", func(n ast.Node, text string) {
@@ -23,7 +24,7 @@ func (r *reader) origin(n ast.Node, c *Config) {
 			}
 		}),
 		"servers": r.texts("origins.servers", func(n ast.Node, text string) {
-			u, err := ParseOrigin(text)
+			u, err := upstream.ParseOrigin(text)
 			if err != nil {
 				r.fail(n, "origins.servers: %v", err)
 				return
@@ -83,7 +84,7 @@ func (r *reader) origin(n ast.Node, c *Config) {
 	if seen["servers"] == nil || len(o.Servers) == 0 && len(r.errs) == 0 {
 		r.fail(n, "origin: no servers: give at least one URL under servers")
 	}
-	if len(o.Servers) > 0 && o.TLS != (OriginTLS{}) && !slices.ContainsFunc(o.Servers, isHTTPS) {
+	if len(o.Servers) > 0 && o.TLS != (upstream.TLS{}) && !slices.ContainsFunc(o.Servers, isHTTPS) {
 		r.fail(at, "origins.tls: none of the servers is https://: write them so, or remove tls")
 	}
 	if len(o.Hosts) == 0 {
@@ -91,9 +92,9 @@ func (r *reader) origin(n ast.Node, c *Config) {
 	}
 	switch balance {
 	case "least_connections":
-		o.Balance = LeastConnections
+		o.Balance = upstream.LeastConnections
 	case "source":
-		o.Balance = BySource
+		o.Balance = upstream.BySource
 	}
 	for _, other := range c.Origins {
 		for _, h := range o.Hosts {

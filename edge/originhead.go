@@ -6,11 +6,12 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/upstream"
 )
 
 // appendHead appends the head of the request as the origin gets it: the target and the headers as they came, without what ends
 // at this hop, and with what only we may say of where the request comes from.
-func (x *exchange) appendHead(b []byte, o *origin) []byte {
+func (x *exchange) appendHead(b []byte, o *upstream.Origin) []byte {
 	b = append(b, x.Method...)
 	b = append(b, ' ')
 	b = append(b, http1.OriginForm(x.Target)...)
@@ -18,7 +19,7 @@ func (x *exchange) appendHead(b []byte, o *origin) []byte {
 	if len(x.RawHost) > 0 {
 		b = append(b, x.RawHost...)
 	} else {
-		b = append(b, o.host...) // a client of HTTP/1.0 need not say
+		b = append(b, o.Host...) // a client of HTTP/1.0 need not say
 	}
 	b = append(b, "\r\n"...)
 

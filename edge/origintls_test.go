@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/edge/upstream"
 )
 
 // startTLSOrigin answers over TLS with the certificate base.crt, to clients that show the certificate asks.crt if asks is not "".
@@ -99,25 +101,25 @@ func TestTLSFilesOfOriginsAreReadAgain(t *testing.T) {
 	put(one + ".crt")
 	s := startTLSOrigin(t, one, "", func(http.ResponseWriter, *http.Request) {})
 	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], tls: {ca_file: %s, server_name: origin.internal}}]", s.URL, ca))
-	o := e.snap.Load().origins.all[0]
+	o := e.snap.Load().origins.All[0]
 	said := ""
 	read := func() {
 		said = ""
-		o.refresh(func(message string, _ ...any) { said = message })
+		o.Refresh(func(message string, _ ...any) { said = message })
 	}
 	status := func() int { resp, _ := e.get("/"); return resp.StatusCode }
 
 	if got := status(); got != 200 {
 		t.Fatalf("at first: %d", got)
 	}
-	if read(); said != "" || status() != 200 || len(o.idle) != 1 {
-		t.Errorf("nothing has changed: %q, %d kept", said, len(o.idle))
+	if read(); said != "" || status() != 200 || len(o.Idle) != 1 {
+		t.Errorf("nothing has changed: %q, %d kept", said, len(o.Idle))
 	}
-	kept := o.idle[0]
+	kept := o.Idle[0]
 	if err := os.WriteFile(ca, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if read(); !strings.Contains(said, "wrong") || status() != 200 || o.idle[0] != kept {
+	if read(); !strings.Contains(said, "wrong") || status() != 200 || o.Idle[0] != kept {
 		t.Errorf("a broken file: %q", said)
 	}
 	put(two + ".crt")
@@ -134,7 +136,7 @@ func TestTLSFilesOfOriginsAreReadAgain(t *testing.T) {
 
 	// A reload reads them too; one with a file that is not there changes nothing.
 	c := *e.Config()
-	c.Origins = append([]OriginConfig(nil), c.Origins...)
+	c.Origins = append([]upstream.Config(nil), c.Origins...)
 	c.Origins[0].TLS.CAFile = filepath.Join(dir, "nowhere")
 	if err := e.Apply(&c); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("a file that is not there: %v", err)
@@ -160,8 +162,8 @@ func TestClosedTLSConnections(t *testing.T) {
 		if resp, body := c.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"); resp.StatusCode != 200 {
 			t.Fatalf("request %d: %d %s", i, resp.StatusCode, body)
 		}
-		if o := e.snap.Load().origins.all[0]; len(o.idle) != 1 {
-			t.Fatalf("%d connections are kept", len(o.idle))
+		if o := e.snap.Load().origins.All[0]; len(o.Idle) != 1 {
+			t.Fatalf("%d connections are kept", len(o.Idle))
 		}
 		if i%2 == 1 {
 			s.CloseClientConnections()
@@ -178,7 +180,7 @@ func TestHandshakeDeadline(t *testing.T) {
 	defer ln.Close()
 	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: ['https://%s'], connect_timeout: 50ms}]", ln.Addr()))
 	start := time.Now()
-	if resp, _ := e.get("/"); resp.StatusCode != 502 || time.Since(start) > defaultConnect {
+	if resp, _ := e.get("/"); resp.StatusCode != 502 || time.Since(start) > upstream.DefaultConnect {
 		t.Errorf("%d after %v", resp.StatusCode, time.Since(start))
 	}
 }
@@ -230,7 +232,7 @@ func TestUnixOrigin(t *testing.T) {
 			t.Errorf("%d %q, want %q", resp.StatusCode, body, want)
 		}
 	}
-	if o := e.snap.Load().origins.all[0]; o.name != "unix:"+path || len(o.idle) != 1 {
-		t.Errorf("%s keeps %d connections", o.name, len(o.idle))
+	if o := e.snap.Load().origins.All[0]; o.Name != "unix:"+path || len(o.Idle) != 1 {
+		t.Errorf("%s keeps %d connections", o.Name, len(o.Idle))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/edge/http1"
+	"sluice/edge/upstream"
 )
 
 func TestPace(t *testing.T) {
@@ -96,7 +97,7 @@ func TestSlowReadersOfStreams(t *testing.T) {
 			})
 
 			const size = 1 << 20
-			b := &answerBody{link: &link{Conn: near}, client: c, timeout: time.Hour}
+			b := &answerBody{link: &upstream.Link{Conn: near}, client: c, timeout: time.Hour}
 			b.Body = http1.Body{Reader: bufio.NewReaderSize(near, 8<<10), Wait: b, Framing: http1.Fixed, Left: size}
 			start := time.Now()
 			err := b.send(nil, false)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/upstream"
 )
 
 // How many requests one of two sources may have under way, and that the other has places then.
@@ -32,27 +33,27 @@ func TestShareOfPlaces(t *testing.T) {
 		{3, 2, 10, 30, 30},
 		{2, 0, 0, 7, 7},
 	} {
-		g := groupOf(RoundRobin, test.most, "a", "b", "c")
-		g.servers, g.share, g.places = g.servers[:test.servers], test.share, &places{bySource: make(map[counter.Source]int64)}
-		for _, o := range g.servers[:test.down] {
-			o.down.Store(true)
+		g := groupOf(upstream.RoundRobin, test.most, "a", "b", "c")
+		g.Servers, g.Share, g.Places = g.Servers[:test.servers], test.share, &upstream.Places{BySource: make(map[counter.Source]int64)}
+		for _, o := range g.Servers[:test.down] {
+			o.Down.Store(true)
 		}
 		got := 0
-		for g.enter(a, now) {
+		for g.Enter(a, now) {
 			got++
 		}
-		if got != test.want || !g.enter(b, now) {
+		if got != test.want || !g.Enter(b, now) {
 			t.Errorf("%+v: %d", test, got)
 		}
-		g.places.leave(b)
-		if g.places.leave(a); !g.enter(a, now) || g.enter(a, now) {
+		g.Places.Leave(b)
+		if g.Places.Leave(a); !g.Enter(a, now) || g.Enter(a, now) {
 			t.Errorf("%+v: one left, and not one came", test)
 		}
 		for range got {
-			g.places.leave(a)
+			g.Places.Leave(a)
 		}
-		if len(g.places.bySource) != 0 {
-			t.Errorf("%+v: %v are still there", test, g.places.bySource)
+		if len(g.Places.BySource) != 0 {
+			t.Errorf("%+v: %v are still there", test, g.Places.BySource)
 		}
 	}
 }
@@ -127,7 +128,7 @@ func TestPlacesAreGivenBack(t *testing.T) {
 		return hello(n, "")
 	})
 	e := startEdge(t, "", fmt.Sprintf("limits: {header_timeout: 200ms}\norigins: [{servers: [%q], max_requests: 2}]", o.url()))
-	g := e.snap.Load().origins.any
+	g := e.snap.Load().origins.Any
 	for _, request := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET /close HTTP/1.1\r\nHost: a\r\n\r\n", "GET /cut HTTP/1.1\r\nHost: a\r\n\r\n",
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na",
@@ -140,9 +141,9 @@ func TestPlacesAreGivenBack(t *testing.T) {
 		c.Close()
 		e.rest()
 		until(t, "all places are free after "+request, func() bool {
-			g.places.mu.Lock()
-			defer g.places.mu.Unlock()
-			return len(g.places.bySource) == 0 && g.servers[0].active.Load() == 0
+			g.Places.Mu.Lock()
+			defer g.Places.Mu.Unlock()
+			return len(g.Places.BySource) == 0 && g.Servers[0].Active.Load() == 0
 		})
 	}
 	if resp, body := e.get("/"); resp.StatusCode != 200 {

@@ -12,6 +12,7 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/upstream"
 )
 
 // forward passes the request on and makes the origin's answer the reply, its body perhaps still to be streamed. It returns
@@ -19,14 +20,14 @@ import (
 //
 // A small body is read first, so that a client that sends slowly holds nothing of the origin's.
 func (x *exchange) forward() int {
-	g := x.snap.origins.of(x.Host)
+	g := x.snap.origins.Of(x.Host)
 	if g == nil {
 		x.say(message.Refuse(http.StatusMisdirectedRequest, "no_origin", "This server does not answer for that host."))
 		return 0
 	}
 	now, due := x.now, time.Time{}
-	if g.total > 0 {
-		due = now.Add(g.total)
+	if g.Total > 0 {
+		due = now.Add(g.Total)
 	}
 	if x.Length > 0 && x.Length <= heldBody && !x.Invite {
 		if r := x.hold(due); r != nil {
@@ -37,12 +38,12 @@ func (x *exchange) forward() int {
 		}
 		now = time.Now() // the client took its time
 	}
-	if !x.allowed && (g.most > 0 || g.share > 0) {
-		if !g.enter(x.source, now) {
+	if !x.allowed && (g.Most > 0 || g.Share > 0) {
+		if !g.Enter(x.source, now) {
 			x.say(sourceBusy)
 			return 0
 		}
-		x.places = g.places
+		x.places = g.Places
 		defer func() {
 			if x.open == nil {
 				x.leave()
@@ -55,7 +56,7 @@ func (x *exchange) forward() int {
 // leave gives back the place that the request has among those of its source.
 func (x *exchange) leave() {
 	if x.places != nil {
-		x.places.leave(x.source)
+		x.places.Leave(x.source)
 		x.places = nil
 	}
 }
@@ -66,8 +67,8 @@ func (x *exchange) leave() {
 // body is held, and the first connection had been used before and ended without a byte of an answer, as it does when an origin
 // closes an idle connection just when the request is sent. A timeout is never a reason: the origin may be at work. A request of which
 // nothing could be written to such a connection has not been seen at all, and goes to a new one whatever it is.
-func (x *exchange) pass(g *group, now, due time.Time) int {
-	o := g.pick(x.source, now, nil)
+func (x *exchange) pass(g *upstream.Group, now, due time.Time) int {
+	o := g.Pick(x.source, now, nil)
 	if o == nil {
 		x.say(busy)
 		return 0
@@ -76,50 +77,50 @@ func (x *exchange) pass(g *group, now, due time.Time) int {
 	fresh, moved := x.upgrade != nil, false
 	pause, until := time.Duration(0), time.Time{} // between rounds of connecting
 	for {
-		l, err := o.acquire(now, fresh, g.connect)
+		l, err := o.Acquire(now, fresh, g.Connect)
 		if pause == 0 || err == nil {
-			o.attempts.Add(1)
+			o.Attempts.Add(1)
 		}
 		if err != nil {
 			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-				o.active.Add(-1)
+				o.Active.Add(-1)
 				x.say(busy) // it is the edge that lacks something, not the origin
 				return 0
 			}
 			now = time.Now() // trying took its time
 			if pause == 0 {
-				o.failing(now)
-				x.server.warn("origin unreachable", "origin", o.name, "error", err)
-				if until = now.Add(restartTime); !due.IsZero() && due.Before(until) {
+				o.Failing(now)
+				x.server.warn("origin unreachable", "origin", o.Name, "error", err)
+				if until = now.Add(upstream.RestartTime); !due.IsZero() && due.Before(until) {
 					until = due
 				}
 			}
 			// Nothing has been sent: another server may have the request, whatever it is.
 			if !moved {
 				moved = true
-				if other := g.instead(o, x.source, now); other != o {
+				if other := g.Instead(o, x.source, now); other != o {
 					o = other
 					continue
 				}
 			}
-			if o.refuses(err) && now.Before(until) {
+			if o.Refuses(err) && now.Before(until) {
 				// Mostly it is just being started again.
-				pause = min(max(2*pause, firstPause), lastPause, until.Sub(now))
+				pause = min(max(2*pause, upstream.FirstPause), upstream.LastPause, until.Sub(now))
 				if time.Sleep(pause); !x.conn.gone() {
 					now = time.Now()
-					o = g.instead(o, x.source, now)
+					o = g.Instead(o, x.source, now)
 					continue
 				}
 			}
-			o.active.Add(-1)
+			o.Active.Add(-1)
 			x.say(message.Refuse(http.StatusBadGateway, "origin_unreachable", "The server behind this one cannot be reached."))
 			return 0
 		}
 		b := &x.body
-		*b = answerBody{Body: http1.Body{Wait: b}, link: l, client: x.conn, timeout: g.timeout, keep: idleOrigin, due: due}
+		*b = answerBody{Body: http1.Body{Wait: b}, link: l, client: x.conn, timeout: g.Timeout, keep: upstream.KeepIdle, due: due}
 		x.open = b
 		if err = x.exchangeOn(o, b, now); err == nil {
-			o.succeeded()
+			o.Succeeded()
 			x.relay(o, b)
 			return x.reply.status
 		}
@@ -127,19 +128,19 @@ func (x *exchange) pass(g *group, now, due time.Time) int {
 		gone := x.watch.stop()
 		l.Close()
 		if gone {
-			o.active.Add(-1)
+			o.Active.Add(-1)
 			x.abandoned(b)
-			l.rest() // the upload is over
+			l.Rest() // the upload is over
 			return 0
 		}
-		if l.reused && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(x.Method)) {
-			l.rest()
+		if l.Reused && (err == errUnsent || err == io.EOF && b.upload == nil && isIdempotent(x.Method)) {
+			l.Rest()
 			fresh = true
 			continue
 		}
-		o.active.Add(-1)
+		o.Active.Add(-1)
 		x.failed(o, b, err)
-		l.rest() // the upload is over
+		l.Rest() // the upload is over
 		return 0
 	}
 }
@@ -158,7 +159,7 @@ func (x *exchange) abandoned(b *answerBody) {
 var clientGone = message.Refuse(499, "client_closed", "The connection was closed before the answer was there.")
 
 // failed answers for an origin that did not, or tells the client that its own body was at fault.
-func (x *exchange) failed(o *origin, b *answerBody, err error) {
+func (x *exchange) failed(o *upstream.Origin, b *answerBody, err error) {
 	if u := b.upload; u != nil {
 		failed := u.failed.Load() // else it is cut off now because the origin has failed, or the time for all of it is up
 		late := !failed && !u.taken.Load() && !x.Invite && !b.due.IsZero() && !time.Now().Before(b.due)
@@ -172,13 +173,13 @@ func (x *exchange) failed(o *origin, b *answerBody, err error) {
 		}
 	}
 	if x.blames(b, err) {
-		o.failing(time.Now())
+		o.Failing(time.Now())
 	}
 	if timedOut(err) {
-		x.server.warn("origin too slow", "origin", o.name, "error", err)
+		x.server.warn("origin too slow", "origin", o.Name, "error", err)
 		x.say(message.Refuse(http.StatusGatewayTimeout, "origin_timeout", "The server behind this one did not answer in time."))
 	} else {
-		x.server.warn("origin failed", "origin", o.name, "error", err)
+		x.server.warn("origin failed", "origin", o.Name, "error", err)
 		x.say(message.Refuse(http.StatusBadGateway, "origin_failed", "The server behind this one gave no valid answer."))
 	}
 	if b.upload != nil {
@@ -194,7 +195,7 @@ const commonHead = 8 << 10
 func (x *exchange) blames(b *answerBody, err error) bool {
 	u := b.upload
 	switch {
-	case err == errUnasked: // such as a 408 of a server that had waited long enough on an idle connection
+	case err == upstream.ErrUnasked: // such as a 408 of a server that had waited long enough on an idle connection
 		return false
 	case err == bufio.ErrBufferFull, err == message.ErrSyntax, err == message.ErrCount, err == http1.ErrFraming, err == http1.ErrInterim:
 		return false // it answered, perhaps with too much of what the client had said
@@ -203,7 +204,7 @@ func (x *exchange) blames(b *answerBody, err error) bool {
 		return b.due.IsZero() || x.Length == 0 || time.Now().Before(b.due)
 	case err == http1.ErrAnswer, err == errUpgrade:
 		return true
-	case b.link.reused && err == io.EOF:
+	case b.link.Reused && err == io.EOF:
 		return false // it was idle for too long
 	case u != nil && (!u.taken.Load() || u.failed.Load()):
 		return false // who has enough of a body, or of waiting for it, may close without an answer
@@ -238,12 +239,12 @@ var requestHeads = sync.Pool{New: func() any { return new([]byte) }}
 
 // exchangeOn sends the request on one connection and reads the head of the answer. io.EOF means that the connection ended
 // before any byte of it.
-func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
+func (x *exchange) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) error {
 	l := b.link
-	if !l.reused { // connecting took its time
+	if !l.Reused { // connecting took its time
 		now = time.Now()
 	}
-	if err := l.begin(now, b.within(now)); err != nil {
+	if err := l.Begin(now, b.within(now)); err != nil {
 		return err
 	}
 	head := requestHeads.Get().(*[]byte)
@@ -255,18 +256,18 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		}
 		x.watch.start(x.conn, b, x.decision.Held)
 		var sent int
-		sent, err = l.ask(*head)
+		sent, err = l.Ask(*head)
 		requestHeads.Put(head)
-		if err != nil && sent == 0 && l.reused {
+		if err != nil && sent == 0 && l.Reused {
 			return errUnsent
 		}
 	} else {
-		l.asked, l.begun = false, nil
+		l.Asked, l.Begun = false, nil
 		grace, wait := x.server.limits.HeaderTimeout, b.due
 		if x.Invite {
 			// What the origin says to the head decides whether the client sends its body.
 			sent, err := l.Write(*head)
-			if err != nil && sent == 0 && l.reused {
+			if err != nil && sent == 0 && l.Reused {
 				requestHeads.Put(head)
 				return errUnsent
 			}
@@ -286,23 +287,23 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 		x.startBody(grace, x.server.limits.IdleTimeout)
 		if !x.Invite && x.Length != message.LengthChunked && x.Length <= inlineBody {
 			u.run()
-			if u.byClient || u.err == errUnasked {
+			if u.byClient || u.err == upstream.ErrUnasked {
 				return u.err
 			}
 			err = u.err
 		} else if failed := u.start(wait); failed != nil {
 			return failed
 		}
-		l.listen()
+		l.Listen()
 		x.watch.start(x.conn, b, x.decision.Held)
 	}
 	if err != nil {
 		// The origin may have answered and closed before it read everything: what it said still counts.
 		_ = l.SetReadDeadline(time.Now().Add(time.Second))
 	}
-	b.Reader = l.br
+	b.Reader = l.Reader
 	failed := x.readAnswerHead(b)
-	b.reuse = b.reuse && !l.early && err == nil // else the origin waits for the rest of this request, and would take the next one for it
+	b.reuse = b.reuse && !l.Early && err == nil // else the origin waits for the rest of this request, and would take the next one for it
 	if failed != nil && err != nil && b.upload != nil {
 		return err
 	}
@@ -310,10 +311,10 @@ func (x *exchange) exchangeOn(o *origin, b *answerBody, now time.Time) error {
 }
 
 // relay makes the origin's answer the client's.
-func (x *exchange) relay(o *origin, b *answerBody) {
+func (x *exchange) relay(o *upstream.Origin, b *answerBody) {
 	r := &x.reply
 	x.watch.answering.Store(true)
-	o.answers[r.status%message.Codes].Add(1)
+	o.Answers[r.status%message.Codes].Add(1)
 	if b.upload != nil && !b.upload.taken.Load() {
 		x.Close = true // an answer before the end of the request: the rest of it will not be read
 		x.conn.linger.Store(true)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/edge/upstream"
 )
 
 // What the origin gets: the target and headers as they came, less what ends at the edge, and with the edge's own.
@@ -125,11 +127,11 @@ func TestForwardedAnswer(t *testing.T) {
 func withoutRules(t *testing.T, origin string) *Config {
 	t.Helper()
 	c := Default()
-	u, err := ParseOrigin(origin)
+	u, err := upstream.ParseOrigin(origin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Origins = []OriginConfig{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 300 * time.Millisecond}}
+	c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 300 * time.Millisecond}}
 	return c
 }
 

@@ -17,6 +17,7 @@ import (
 	"sluice/edge/http1"
 	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/upstream"
 )
 
 const (
@@ -45,17 +46,17 @@ type exchange struct {
 	allowed  bool           // the client is never limited
 	decision rules.Decision
 
-	body      answerBody    // the exchange with the origin
-	open      *answerBody   // is it, until it is over
-	watch     watch         // of the client, meanwhile
-	answer    *http1.Answer // of the origin, while it is made the client's
-	places    *places       // one of them is this request's; nil: none is
-	upgrade   []byte        // the protocol that the origin is asked to switch to; nil: none
-	trailers  bool          // the client takes those of the answer
-	announced message.Names // trailers of the request that may go to the origin
-	in        http1.Body    // the request's body
-	bodyRead  bool          // somebody has begun to read it
-	held      *[]byte       // the body, read before it is sent on; nil: it is not held
+	body      answerBody       // the exchange with the origin
+	open      *answerBody      // is it, until it is over
+	watch     watch            // of the client, meanwhile
+	answer    *http1.Answer    // of the origin, while it is made the client's
+	places    *upstream.Places // one of them is this request's; nil: none is
+	upgrade   []byte           // the protocol that the origin is asked to switch to; nil: none
+	trailers  bool             // the client takes those of the answer
+	announced message.Names    // trailers of the request that may go to the origin
+	in        http1.Body       // the request's body
+	bodyRead  bool             // somebody has begun to read it
+	held      *[]byte          // the body, read before it is sent on; nil: it is not held
 	reply     reply
 	sent      bool // the answer, or a part of it
 	counted   bool // as answered or aborted

@@ -9,6 +9,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
+	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
 
@@ -19,7 +20,7 @@ type snapshot struct {
 	rules         *rules.Set
 	sources       *rules.Sources
 	deny, allow   *bart.Lite
-	origins       *origins
+	origins       *upstream.Origins
 	check         checkPath
 	verdictHeader bool
 	waits         bool          // a rule says first_sight: wait
@@ -52,11 +53,11 @@ func (s *Server) Apply(c *Config) error {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
-	var had *origins
+	var had *upstream.Origins
 	if before != nil {
 		now.generation, had = before.generation+1, before.origins
 	}
-	if now.origins, err = newOrigins(c.Origins, had); err != nil {
+	if now.origins, err = upstream.New(c.Origins, had); err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
@@ -135,14 +136,14 @@ func (s *Server) carryOver(before, now *rules.Set) {
 	}
 }
 
-func closeUnused(before, now *origins) {
-	used := make(map[*origin]bool, len(now.all))
-	for _, o := range now.all {
+func closeUnused(before, now *upstream.Origins) {
+	used := make(map[*upstream.Origin]bool, len(now.All))
+	for _, o := range now.All {
 		used[o] = true
 	}
-	for _, o := range before.all {
+	for _, o := range before.All {
 		if !used[o] {
-			o.sweep(time.Time{})
+			o.Sweep(time.Time{})
 		}
 	}
 }

@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"sluice/edge/socket"
+	"sluice/edge/upstream"
 )
 
 // pair is a link to the other end of a connection.
-func pair(t *testing.T) (*link, net.Conn) {
+func pair(t *testing.T) (*upstream.Link, net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -31,7 +32,7 @@ func pair(t *testing.T) (*link, net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { near.Close(); far.Close() })
-	return &link{Conn: socket.New(near)}, far
+	return &upstream.Link{Conn: socket.New(near)}, far
 }
 
 // A request that the kernel does not take at once is sent all the same, and the answer comes after it.
@@ -47,10 +48,10 @@ func TestAsk(t *testing.T) {
 			}
 			_, _ = io.WriteString(far, "answer")
 		})
-		if _, err := l.ask(request); err != nil {
+		if _, err := l.Ask(request); err != nil {
 			t.Errorf("%d bytes: %v", len(request), err)
 		}
-		if got, err := l.br.Peek(6); err != nil || string(got) != "answer" {
+		if got, err := l.Reader.Peek(6); err != nil || string(got) != "answer" {
 			t.Errorf("%d bytes: %q, %v", len(request), got, err)
 		}
 		wait.Wait()
@@ -61,26 +62,26 @@ func TestAsk(t *testing.T) {
 func TestAskInVain(t *testing.T) {
 	l, far := pair(t)
 	_ = l.SetDeadline(time.Now().Add(50 * time.Millisecond))
-	if _, err := l.ask([]byte("request")); err != nil {
+	if _, err := l.Ask([]byte("request")); err != nil {
 		t.Errorf("sending, within the time: %v", err)
 	}
-	if _, err := l.br.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := l.Reader.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("reading, out of time: %v", err)
 	}
-	if _, err := l.ask([]byte("request")); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := l.Ask([]byte("request")); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("sending, out of time: %v", err)
 	}
 	_ = l.SetDeadline(time.Time{})
 	far.Close()
-	if _, err := l.br.Peek(1); err == nil {
+	if _, err := l.Reader.Peek(1); err == nil {
 		t.Error("something was read of a closed connection")
 	}
-	if _, err := l.ask([]byte("request")); err == nil { // the first of these is answered by a reset
-		until(t, "the reset is here", func() bool { _, err := l.ask([]byte("request")); return err != nil })
+	if _, err := l.Ask([]byte("request")); err == nil { // the first of these is answered by a reset
+		until(t, "the reset is here", func() bool { _, err := l.Ask([]byte("request")); return err != nil })
 	}
 	l.Close()
-	_, _ = l.ask([]byte("request"))
-	if _, err := l.br.Peek(1); !errors.Is(err, net.ErrClosed) {
+	_, _ = l.Ask([]byte("request"))
+	if _, err := l.Reader.Peek(1); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("reading, closed: %v", err)
 	}
 }
@@ -88,13 +89,13 @@ func TestAskInVain(t *testing.T) {
 func TestPeek(t *testing.T) {
 	l, far := pair(t)
 	s := l.Conn.(*socket.Conn)
-	l.listen()
+	l.Listen()
 	if n, err := s.Peek(); n != 0 || err != syscall.EAGAIN {
 		t.Errorf("nothing sent: %d, %v", n, err)
 	}
 	_, _ = io.WriteString(far, "ab")
 	until(t, "a byte is there", func() bool { n, err := s.Peek(); return n == 1 && err == nil })
-	if got, err := l.br.Peek(2); string(got) != "ab" || err != nil {
+	if got, err := l.Reader.Peek(2); string(got) != "ab" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	far.Close()

@@ -149,17 +149,17 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 
 	snap := s.snap.Load()
 	gauge(float64(snap.generation), "sluice_rules_generation", "How many sets of rules have been in force.")
-	for _, o := range snap.origins.all {
+	for _, o := range snap.origins.All {
 		up := 0.0
-		if o.healthy(time.Now()) {
+		if o.Healthy(time.Now()) {
 			up = 1
 		}
-		gauge(up, "sluice_origin_up", "Whether an origin is taken to be healthy.", "origin", o.name)
-		gauge(float64(o.active.Load()), "sluice_origin_active", "Requests under way at an origin.", "origin", o.name)
-		count(o.attempts.Load(), "sluice_origin_attempts_total", "Requests sent to an origin.", "origin", o.name)
+		gauge(up, "sluice_origin_up", "Whether an origin is taken to be healthy.", "origin", o.Name)
+		gauge(float64(o.Active.Load()), "sluice_origin_active", "Requests under way at an origin.", "origin", o.Name)
+		count(o.Attempts.Load(), "sluice_origin_attempts_total", "Requests sent to an origin.", "origin", o.Name)
 		for code := range message.Codes {
-			if n := o.answers[code].Load(); n > 0 {
-				count(n, "sluice_origin_requests_total", "Answers got from an origin.", "origin", o.name, "code", strconv.Itoa(code))
+			if n := o.Answers[code].Load(); n > 0 {
+				count(n, "sluice_origin_requests_total", "Answers got from an origin.", "origin", o.Name, "code", strconv.Itoa(code))
 			}
 		}
 	}

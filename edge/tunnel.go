@@ -11,6 +11,7 @@ import (
 
 	"sluice/edge/message"
 	"sluice/edge/socket"
+	"sluice/edge/upstream"
 )
 
 // halfOpen is how long a tunnel stays open in one direction after the other has ended.
@@ -21,8 +22,8 @@ const halfOpen = 10 * time.Second
 //
 // What is said in a tunnel is not judged, so nothing may be tunnelled that could carry further requests: HTTP/2 is none of
 // the protocols that a configuration accepts.
-func (x *exchange) wantsUpgrade(g *group) []byte {
-	if len(g.upgrades) == 0 || x.Old || string(x.Method) != http.MethodGet || x.Length != 0 {
+func (x *exchange) wantsUpgrade(g *upstream.Group) []byte {
+	if len(g.Upgrades) == 0 || x.Old || string(x.Method) != http.MethodGet || x.Length != 0 {
 		return nil
 	}
 	if !x.Head.Asks {
@@ -37,7 +38,7 @@ func (x *exchange) wantsUpgrade(g *group) []byte {
 			protocol = l.Value
 		}
 	}
-	for _, may := range g.upgrades {
+	for _, may := range g.Upgrades {
 		if message.EqualFold(protocol, may) {
 			return protocol
 		}
@@ -95,7 +96,7 @@ type pipe struct {
 }
 
 // join blocks until the tunnel is over. sent is what the client sends; the origin's end may have been read ahead of.
-func join(client net.Conn, sent io.Reader, origin *link, idle time.Duration) {
+func join(client net.Conn, sent io.Reader, origin *upstream.Link, idle time.Duration) {
 	t := &pipe{idle: idle}
 	t.last.Store(time.Now().UnixNano())
 	done := make(chan struct{})
@@ -109,7 +110,7 @@ func join(client net.Conn, sent io.Reader, origin *link, idle time.Duration) {
 		t.copy(origin, client, sent)
 	}()
 	_ = origin.SetDeadline(time.Time{})
-	t.copy(client, origin, origin.br)
+	t.copy(client, origin, origin.Reader)
 	<-done
 }
 
@@ -161,7 +162,7 @@ func innermost(c net.Conn) net.Conn {
 			c = v.Conn
 		case *proxied:
 			c = v.Conn
-		case *link:
+		case *upstream.Link:
 			c = v.Conn
 		case *socket.Conn:
 			c = v.Conn

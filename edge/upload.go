@@ -14,6 +14,7 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/upstream"
 )
 
 // inlineBody is how large a body may be that is sent to the origin before its answer is read. Anything larger goes in a
@@ -67,7 +68,7 @@ func (x *exchange) hold(due time.Time) *message.Refusal {
 // An upload sends a request's body to the origin.
 type upload struct {
 	body      *http1.Body // of the client
-	link      *link
+	link      *upstream.Link
 	w         *bufio.Writer // to the link; given back at the end of run
 	client    *conn
 	limit     int64                             // bytes; 0: none
@@ -204,8 +205,8 @@ func (u *upload) fail(err error, client bool) {
 // sent. The origin may answer from then on, up to wait, but it need not: its time for that begins at the end.
 func (u *upload) start(wait time.Time) error {
 	u.started, u.done = true, make(chan struct{})
-	if !u.link.asked {
-		u.link.begun = make(chan struct{})
+	if !u.link.Asked {
+		u.link.Begun = make(chan struct{})
 	}
 	_ = u.link.SetReadDeadline(wait) // a failure shows when the link is read
 	go func() {
@@ -223,7 +224,7 @@ func (u *upload) start(wait time.Time) error {
 		}()
 		u.run()
 	}()
-	if u.link.begun == nil {
+	if u.link.Begun == nil {
 		return nil
 	}
 	var late <-chan time.Time
@@ -231,9 +232,9 @@ func (u *upload) start(wait time.Time) error {
 		late = time.After(time.Until(u.due))
 	}
 	select {
-	case <-u.link.begun:
+	case <-u.link.Begun:
 	case <-u.done:
-		if u.err == errUnasked {
+		if u.err == upstream.ErrUnasked {
 			return u.err
 		}
 	case <-late:

@@ -15,6 +15,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/message"
+	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
 
@@ -85,8 +86,8 @@ func memoryServer(t testing.TB, origin net.Conn, yaml string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := s.snap.Load().origins.all[0]
-	o.idle = append(o.idle, &link{Conn: origin, origin: o, until: time.Now().Add(time.Hour)})
+	o := s.snap.Load().origins.All[0]
+	o.Idle = append(o.Idle, &upstream.Link{Conn: origin, Origin: o, Until: time.Now().Add(time.Hour)})
 	return s
 }
 
@@ -130,7 +131,7 @@ func TestHalfTakenRequestEndsTheLink(t *testing.T) {
 			client := &sender{sends: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", most: 1000}
 			s.serveConn((&listener{registry: s.open}).admit(client))
 			all, _ := client.answers("GET")
-			if idle := len(s.snap.Load().origins.all[0].idle); len(all) != 1 || all[0] != 431 || idle != takes/1000 {
+			if idle := len(s.snap.Load().origins.All[0].Idle); len(all) != 1 || all[0] != 431 || idle != takes/1000 {
 				t.Errorf("%d bytes taken: answers %d, %d connections kept", takes, all, idle)
 			}
 		})
@@ -140,12 +141,12 @@ func TestHalfTakenRequestEndsTheLink(t *testing.T) {
 // The time that an origin has to answer does not begin before another was found to be out of reach.
 func TestTimeOfTheNextServer(t *testing.T) {
 	s := memoryServer(t, nil, "")
-	g := s.snap.Load().origins.of(nil)
-	far, near := g.servers[0], newOrigin(&url.URL{Scheme: "http", Host: "127.0.0.1:10"})
-	far.idle = nil
+	g := s.snap.Load().origins.Of(nil)
+	far, near := g.Servers[0], upstream.NewOrigin(&url.URL{Scheme: "http", Host: "127.0.0.1:10"})
+	far.Idle = nil
 	conn := &timed{repeater: repeater{text: []byte("HTTP/1.1 204 No Content\r\n\r\n")}}
-	near.idle = []*link{{Conn: conn, origin: near, until: time.Now().Add(time.Hour)}}
-	g.servers = append(g.servers, near)
+	near.Idle = []*upstream.Link{{Conn: conn, Origin: near, Until: time.Now().Add(time.Hour)}}
+	g.Servers = append(g.Servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
 		x := s.begin(s.screen((&listener{registry: s.open}).admit(&sender{})).(*screen))
 		if r := x.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {
@@ -153,14 +154,14 @@ func TestTimeOfTheNextServer(t *testing.T) {
 		}
 		x.now = x.now.Add(-time.Hour) // so long it took to connect
 		conn.due = time.Time{}
-		before := far.attempts.Load()
+		before := far.Attempts.Load()
 		status := x.forward()
-		if far.attempts.Load() > before && (status != 204 || !conn.due.After(time.Now())) {
+		if far.Attempts.Load() > before && (status != 204 || !conn.due.After(time.Now())) {
 			t.Errorf("%d, %v before it began", status, time.Since(conn.due))
 		}
 		x.over()
 	}
-	if far.attempts.Load() == 0 {
+	if far.Attempts.Load() == 0 {
 		t.Fatal("the one out of reach was not asked")
 	}
 }

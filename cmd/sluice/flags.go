@@ -12,6 +12,7 @@ import (
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/rules"
+	"sluice/edge/upstream"
 )
 
 // flags are what the command line says. They win over the configuration file, at the start and at every reload.
@@ -119,15 +120,15 @@ func (f *flags) over(c *edge.Config) error {
 		c.PoP.Memcached = f.memcached
 	}
 	if given("origin") {
-		o := edge.OriginConfig{Hosts: []string{"*"}, Timeout: time.Minute}
+		o := upstream.Config{Hosts: []string{"*"}, Timeout: time.Minute}
 		for _, text := range f.origins {
-			u, err := edge.ParseOrigin(text)
+			u, err := upstream.ParseOrigin(text)
 			if err != nil {
 				return fmt.Errorf("--origin: %w", err)
 			}
 			o.Servers = append(o.Servers, u)
 		}
-		c.Origins = []edge.OriginConfig{o}
+		c.Origins = []upstream.Config{o}
 	}
 	if given("estimate") {
 		e, err := counter.ParseEstimate(f.estimate)

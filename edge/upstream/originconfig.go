@@ -1,4 +1,4 @@
-package edge
+package upstream
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// OriginConfig is a group of servers that answer for some hosts.
-type OriginConfig struct {
+// Config is a group of servers that answer for some hosts.
+type Config struct {
 	Hosts   []string
 	Servers []*url.URL    // http or https, host and port only; or unix and a path
-	TLS     OriginTLS     // of the https ones
+	TLS     TLS           // of the https ones
 	Timeout time.Duration // from the request to the head of the answer, and without progress in a body
 	// ConnectTimeout bounds a connect, and a TLS handshake with it; 0 is 5 s. TotalTimeout bounds a request with its whole answer,
 	// but for what is said in a tunnel; 0 is any time, because downloads may take long.
@@ -32,7 +32,7 @@ type OriginConfig struct {
 	Upgrades []string
 }
 
-const defaultConnect = 5 * time.Second
+const DefaultConnect = 5 * time.Second
 
 // HealthConfig says how servers are checked beside what their answers tell: three failures in a row take one out for ten
 // seconds. An only server, or the last, is never taken out.

@@ -1,4 +1,4 @@
-package edge
+package upstream
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// ejectAfter failures in a row take a server out of its group for ejectTime. Then it is tried again, and one failure is
+	// EjectAfter failures in a row take a server out of its group for ejectTime. Then it is tried again, and one failure is
 	// enough to take it out again; one success forgets them all.
-	ejectAfter = 3
-	ejectTime  = 10 * time.Second
-	// probeFailures checks in a row take a server out until one succeeds.
-	probeFailures = 2
+	EjectAfter = 3
+	EjectTime  = 10 * time.Second
+	// ProbeFailures checks in a row take a server out until one succeeds.
+	ProbeFailures = 2
 	probeTimeout  = 2 * time.Second
 	// resolveEvery is how often names of servers are looked up again.
 	resolveEvery   = 30 * time.Second
@@ -28,23 +28,23 @@ const (
 	refreshEvery = 5 * time.Second
 )
 
-// failing notes that a server did not answer as it should, and succeeded that it did.
-func (o *origin) failing(now time.Time) {
-	if o.failures.Add(1) >= ejectAfter {
-		o.ejected.Store(now.Add(ejectTime).UnixNano())
+// Failing notes that a server did not answer as it should, and succeeded that it did.
+func (o *Origin) Failing(now time.Time) {
+	if o.Failures.Add(1) >= EjectAfter {
+		o.ejected.Store(now.Add(EjectTime).UnixNano())
 	}
 }
 
-func (o *origin) succeeded() {
-	if o.failures.Load() != 0 {
-		o.failures.Store(0)
+func (o *Origin) Succeeded() {
+	if o.Failures.Load() != 0 {
+		o.Failures.Store(0)
 		o.ejected.Store(0)
 	}
 }
 
-// healthy reports whether requests should go to a server while there are others.
-func (o *origin) healthy(now time.Time) bool {
-	return !o.down.Load() && (o.ejected.Load() == 0 || now.UnixNano() >= o.ejected.Load())
+// Healthy reports whether requests should go to a server while there are others.
+func (o *Origin) Healthy(now time.Time) bool {
+	return !o.Down.Load() && (o.ejected.Load() == 0 || now.UnixNano() >= o.ejected.Load())
 }
 
 // A probe is how a server is checked.
@@ -53,24 +53,24 @@ type probe struct {
 	every time.Duration
 }
 
-// check asks a server for a path. A status of 200 to 399 within the time is health.
-func (o *origin) check(ctx context.Context, path string, warn func(string, ...any)) {
+// Check asks a server for a path. A status of 200 to 399 within the time is health.
+func (o *Origin) Check(ctx context.Context, path string, warn func(string, ...any)) {
 	status, err := o.ask(ctx, path)
 	switch {
 	case ctx.Err() != nil:
 	case err == nil && status >= 200 && status < 400:
 		o.probesFailed = 0
-		if o.down.Swap(false) {
-			warn("origin is back", "origin", o.name)
+		if o.Down.Swap(false) {
+			warn("origin is back", "origin", o.Name)
 		}
 	default:
-		if o.probesFailed++; o.probesFailed >= probeFailures && !o.down.Swap(true) {
-			warn("origin fails its checks: it gets no requests while others do not", "origin", o.name, "status", status, "error", err)
+		if o.probesFailed++; o.probesFailed >= ProbeFailures && !o.Down.Swap(true) {
+			warn("origin fails its checks: it gets no requests while others do not", "origin", o.Name, "status", status, "error", err)
 		}
 	}
 }
 
-func (o *origin) ask(ctx context.Context, path string) (int, error) {
+func (o *Origin) ask(ctx context.Context, path string) (int, error) {
 	l, err := o.dial(probeTimeout)
 	if err != nil {
 		return 0, err
@@ -81,48 +81,48 @@ func (o *origin) ask(ctx context.Context, path string) (int, error) {
 	if err := l.SetDeadline(time.Now().Add(probeTimeout)); err != nil {
 		return 0, err
 	}
-	defer l.rest()
-	if _, err := l.ask([]byte("GET " + path + " HTTP/1.1\r\nHost: " + o.host + "\r\nUser-Agent: sluice\r\nConnection: close\r\n\r\n")); err != nil {
+	defer l.Rest()
+	if _, err := l.Ask([]byte("GET " + path + " HTTP/1.1\r\nHost: " + o.Host + "\r\nUser-Agent: sluice\r\nConnection: close\r\n\r\n")); err != nil {
 		return 0, err
 	}
 	var head http1.Answer
 	for range http1.MaxInterim {
-		raw, status, _, err := head.Read(l.br)
+		raw, status, _, err := head.Read(l.Reader)
 		if err != nil || status >= 200 {
 			return status, err
 		}
-		_, _ = l.br.Discard(len(raw))
+		_, _ = l.Reader.Discard(len(raw))
 	}
 	return 0, http1.ErrInterim
 }
 
-// resolve looks a server's name up. What was known stays if that fails.
-func (o *origin) resolve(ctx context.Context) {
+// Resolve looks a server's name up. What was known stays if that fails.
+func (o *Origin) Resolve(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", o.lookup)
+	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", o.Lookup)
 	if err != nil || len(list) == 0 {
 		return
 	}
-	o.learn(list)
+	o.Learn(list)
 }
 
-func (o *origin) learn(list []netip.Addr) {
+func (o *Origin) Learn(list []netip.Addr) {
 	addrs := make([]string, len(list))
 	for i, a := range list {
 		addrs[i] = net.JoinHostPort(a.Unmap().String(), o.port)
 	}
-	o.addrs.Store(&addrs)
+	o.Addrs.Store(&addrs)
 }
 
-// connect dials the server by one of its addresses, the next if that one does not answer in its share of the time. Before
+// Connect dials the server by one of its addresses, the next if that one does not answer in its share of the time. Before
 // they are known the name itself is dialled.
-func (o *origin) connect(deadline time.Time) (net.Conn, error) {
+func (o *Origin) Connect(deadline time.Time) (net.Conn, error) {
 	dialer := net.Dialer{Deadline: deadline}
 	if o.socket != "" {
 		return dialer.Dial("unix", o.socket)
 	}
-	known := o.addrs.Load()
+	known := o.Addrs.Load()
 	if known == nil {
 		return dialer.Dial("tcp", o.addr)
 	}
@@ -136,13 +136,13 @@ func (o *origin) connect(deadline time.Time) (net.Conn, error) {
 			return nc, nil
 		}
 	}
-	o.resolveAt.Store(0) // perhaps it has moved
+	o.ResolveAt.Store(0) // perhaps it has moved
 	return nil, err
 }
 
-// watchOrigins keeps an eye on the origins, those in force now, until ctx is done: it looks their names up and reads their files for TLS again, and checks
+// Watch keeps an eye on the origins, those in force now, until ctx is done: it looks their names up and reads their files for TLS again, and checks
 // those whose configuration asks for it. It blocks until all that it started has ended.
-func watchOrigins(ctx context.Context, now func() []*origin, warn func(string, ...any)) {
+func Watch(ctx context.Context, now func() []*Origin, warn func(string, ...any)) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -158,23 +158,23 @@ func watchOrigins(ctx context.Context, now func() []*origin, warn func(string, .
 			if refresh && o.secure.Load() != nil && o.reading.CompareAndSwap(false, true) {
 				wait.Go(func() {
 					defer o.reading.Store(false)
-					o.refresh(warn)
+					o.Refresh(warn)
 				})
 			}
-			if o.lookup != "" && o.resolveAt.Load() <= at.UnixNano() {
-				o.resolveAt.Store(at.Add(resolveEvery).UnixNano())
-				wait.Go(func() { o.resolve(ctx) })
+			if o.Lookup != "" && o.ResolveAt.Load() <= at.UnixNano() {
+				o.ResolveAt.Store(at.Add(resolveEvery).UnixNano())
+				wait.Go(func() { o.Resolve(ctx) })
 			}
 			p := o.probe.Load()
 			if p == nil {
-				o.down.Store(false)
+				o.Down.Store(false)
 				continue
 			}
 			if o.probeAt.Load() <= at.UnixNano() && o.probing.CompareAndSwap(false, true) {
 				o.probeAt.Store(at.Add(p.every).UnixNano())
 				wait.Go(func() {
 					defer o.probing.Store(false)
-					o.check(ctx, p.path, warn)
+					o.Check(ctx, p.path, warn)
 				})
 			}
 		}

@@ -1,4 +1,4 @@
-package edge
+package upstream
 
 import (
 	"crypto/sha256"
@@ -11,9 +11,9 @@ import (
 	"sluice/edge/socket"
 )
 
-// OriginTLS says how servers of an origin prove to the edge who they are, and it to them. A server is always verified:
+// TLS says how servers of an origin prove to the edge who they are, and it to them. A server is always verified:
 // one with a certificate of its own making is trusted by naming that certificate as CAFile.
-type OriginTLS struct {
+type TLS struct {
 	CAFile            string // certificates in PEM, one of which must have signed the server's; "": those of the system
 	CertFile, KeyFile string // the edge's own, in PEM, for servers that ask for one; "": none
 	ServerName        string // what the server is asked for (SNI) and must prove; "": the host of its URL
@@ -21,14 +21,14 @@ type OriginTLS struct {
 
 // An originTLS is what the files said when they were read last. It is immutable.
 type originTLS struct {
-	files  OriginTLS
+	files  TLS
 	host   string
 	digest [sha256.Size]byte
 	config *tls.Config
 }
 
-// loadOriginTLS reads the files. Errors name the file.
-func loadOriginTLS(files OriginTLS, host string) (*originTLS, error) {
+// LoadTLS reads the files. Errors name the file.
+func LoadTLS(files TLS, host string) (*originTLS, error) {
 	t := &originTLS{files: files, host: host, config: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}}
 	if files.ServerName != "" {
 		t.config.ServerName = files.ServerName
@@ -68,17 +68,17 @@ func (t *originTLS) same(other *originTLS) bool {
 	return t != nil && t.files == other.files && t.digest == other.digest
 }
 
-// refresh reads the files again, for connections from now on; idle ones made before are not used any more. After an error
+// Refresh reads the files again, for connections from now on; idle ones made before are not used any more. After an error
 // what was read before stays.
-func (o *origin) refresh(warn func(string, ...any)) {
+func (o *Origin) Refresh(warn func(string, ...any)) {
 	had := o.secure.Load()
-	now, err := loadOriginTLS(had.files, had.host)
+	now, err := LoadTLS(had.files, had.host)
 	switch {
 	case err != nil:
-		warn("the files for TLS to an origin are wrong: what was read before stays in use", "origin", o.name, "error", err)
+		warn("the files for TLS to an origin are wrong: what was read before stays in use", "origin", o.Name, "error", err)
 	case !had.same(now):
 		if o.secure.CompareAndSwap(had, now) { // else a reload has been quicker
-			warn("files for TLS to an origin read again", "origin", o.name)
+			warn("files for TLS to an origin read again", "origin", o.Name)
 		}
 	}
 }

@@ -1,0 +1,268 @@
+package upstream
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/counter"
+)
+
+// A Group is the servers that answer for a host.
+type Group struct {
+	Servers  []*Origin
+	Balance  Balance
+	Most     int64 // requests under way at each server; 0: any number
+	Share    int64 // of one source, at all servers together; 0: see places.enter
+	Places   *Places
+	Timeout  time.Duration
+	Connect  time.Duration // for a connect, and a TLS handshake with it
+	Total    time.Duration // for a request and its whole answer; 0: any time
+	Upgrades []string      // protocols that requests may switch to, in lower case
+	next     atomic.Uint32
+}
+
+// Pick chooses the server for a request, one of those that are healthy and have room, and counts the request among those
+// under way there. If none is healthy, all are taken to be: an answer from a doubtful server is better than none. nil means
+// that none has room.
+func (g *Group) Pick(source counter.Source, now time.Time, not *Origin) *Origin {
+	if len(g.Servers) == 1 {
+		return g.take(g.Servers[0])
+	}
+	for _, any := range [...]bool{false, true} {
+		if o := g.choose(source, now, not, any); o != nil {
+			return o
+		}
+	}
+	return nil
+}
+
+func (g *Group) choose(source counter.Source, now time.Time, not *Origin, any bool) *Origin {
+	n := uint32(len(g.Servers))
+	first := g.next.Add(1)
+	tried := uint64(0) // a bit for each of the first 64
+	for range n {
+		var best *Origin
+		at, weight := uint32(0), uint64(0)
+		for i := range n {
+			at2 := (first + i) % n // a tie goes round
+			o := g.Servers[at2]
+			if o == not || tried&(1<<(at2%64)) != 0 || !any && !o.Healthy(now) {
+				continue
+			}
+			var w uint64
+			switch g.Balance {
+			case LeastConnections:
+				w = ^uint64(o.Active.Load())
+			case BySource:
+				w = affinity(o.Name, source)
+			}
+			if best == nil || w > weight {
+				best, at, weight = o, at2, w
+			}
+			if g.Balance == RoundRobin {
+				break
+			}
+		}
+		if best == nil {
+			return nil
+		}
+		if o := g.take(best); o != nil {
+			return o
+		}
+		tried |= 1 << (at % 64)
+	}
+	return nil
+}
+
+// take counts a request as under way at a server, if there is room for it.
+func (g *Group) take(o *Origin) *Origin {
+	if n := o.Active.Add(1); g.Most > 0 && n > g.Most {
+		o.Active.Add(-1)
+		return nil
+	}
+	return o
+}
+
+// Instead returns another server that has room, and gives o's place back; or o if there is none.
+func (g *Group) Instead(o *Origin, source counter.Source, now time.Time) *Origin {
+	if len(g.Servers) == 1 {
+		return o
+	}
+	other := g.Pick(source, now, o)
+	if other == nil {
+		return o
+	}
+	o.Active.Add(-1)
+	return other
+}
+
+// Places are the requests under way at a group's servers, by source, so that no source holds them all. There are as many sources in it
+// as have a request under way.
+type Places struct {
+	Mu       sync.Mutex
+	BySource map[counter.Source]int64
+}
+
+// Enter counts a request as its source's, if that has fewer under way than its share: what is configured, or half of what the
+// healthy servers have room for.
+func (g *Group) Enter(source counter.Source, now time.Time) bool {
+	share := g.Share
+	if share == 0 {
+		healthy := int64(0)
+		for _, o := range g.Servers {
+			if o.Healthy(now) {
+				healthy++
+			}
+		}
+		if healthy == 0 { // all are taken to be: see pick
+			healthy = int64(len(g.Servers))
+		}
+		share = max(1, g.Most*healthy/2)
+	}
+	p := g.Places
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	if p.BySource[source] >= share {
+		return false
+	}
+	p.BySource[source]++
+	return true
+}
+
+func (p *Places) Leave(source counter.Source) {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	if p.BySource[source]--; p.BySource[source] <= 0 {
+		delete(p.BySource, source)
+	}
+}
+
+// affinity weighs a server for a source (rendezvous hashing): the source goes to the heaviest that is healthy, so a server
+// that is lost moves only its own. The hash is FNV-1a with the finish of MurmurHash3, alike on all edges.
+func affinity(server string, source counter.Source) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(server) {
+		h = (h ^ uint64(server[i])) * 1099511628211
+	}
+	var buf [counter.SourceSize]byte
+	for _, c := range source.AppendBinary(buf[:0]) {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+// Origins finds the group for a host.
+type Origins struct {
+	All    []*Origin // each server once
+	byHost map[string]*Group
+	wild   map[string]*Group
+	Any    *Group
+}
+
+// New keeps the servers of before that are still there, with their connections and counts. After an error nothing has
+// changed.
+func New(c []Config, before *Origins) (*Origins, error) {
+	secure := make(map[string]*originTLS)
+	for _, config := range c {
+		for _, u := range config.Servers {
+			if u.Scheme != "https" {
+				continue
+			}
+			t, err := LoadTLS(config.TLS, u.Hostname())
+			if err != nil {
+				return nil, fmt.Errorf("edge: origin https://%s: %w", u.Host, err)
+			}
+			secure["https://"+u.Host] = t
+		}
+	}
+	s := &Origins{byHost: make(map[string]*Group), wild: make(map[string]*Group)}
+	servers := make(map[string]*Origin)
+	if before != nil {
+		for _, o := range before.All {
+			servers[o.Name] = o
+		}
+	}
+	used := make(map[string]bool)
+	for _, config := range c {
+		g := &Group{Balance: config.Balance, Timeout: config.Timeout, Connect: config.ConnectTimeout, Total: config.TotalTimeout,
+			Most: int64(config.MaxRequests), Share: int64(config.MaxRequestsPerSource), Upgrades: config.Upgrades,
+			Places: &Places{BySource: make(map[counter.Source]int64)}}
+		if before != nil && len(config.Hosts) > 0 {
+			if was := before.named(config.Hosts[0]); was != nil {
+				g.Places = was.Places // its requests are still under way
+			}
+		}
+		if g.Connect == 0 {
+			g.Connect = DefaultConnect
+		}
+		if config.Upgrades == nil {
+			g.Upgrades = []string{"websocket"}
+		}
+		for _, u := range config.Servers {
+			fresh := NewOrigin(u)
+			o := servers[fresh.Name]
+			if o == nil {
+				o = fresh
+				servers[o.Name] = o
+			}
+			if t := secure[o.Name]; t != nil && !o.secure.Load().same(t) {
+				o.secure.Store(t)
+			}
+			var p *probe
+			if config.Health.Active != "" {
+				p = &probe{config.Health.Active, config.Health.Interval}
+			}
+			o.probe.Store(p)
+			if !used[o.Name] {
+				used[o.Name] = true
+				s.All = append(s.All, o)
+			}
+			g.Servers = append(g.Servers, o)
+		}
+		for _, h := range config.Hosts {
+			switch {
+			case h == "*":
+				s.Any = g
+			case h[0] == '*':
+				s.wild[h[1:]] = g
+			default:
+				s.byHost[h] = g
+			}
+		}
+	}
+	return s, nil
+}
+
+// named returns the group that a configuration gives for a host or pattern; nil if there is none.
+func (s *Origins) named(pattern string) *Group {
+	switch {
+	case pattern == "*":
+		return s.Any
+	case pattern[0] == '*':
+		return s.wild[pattern[1:]]
+	}
+	return s.byHost[pattern]
+}
+
+// Of returns the group for a canonical host: the host's own, that of the longest suffix, that of all; nil if there is none.
+func (s *Origins) Of(host []byte) *Group {
+	if len(s.byHost) > 0 {
+		if g := s.byHost[string(host)]; g != nil {
+			return g
+		}
+	}
+	if len(s.wild) > 0 {
+		for i, c := range host {
+			if c == '.' {
+				if g := s.wild[string(host[i:])]; g != nil {
+					return g
+				}
+			}
+		}
+	}
+	return s.Any
+}

@@ -1,0 +1,295 @@
+// Package upstream is the servers that requests are passed on to: groups of them by host, how requests are shared among them, which are
+// healthy, the connections to them and their TLS. A connection is used again only where nothing is on it that nobody asked for.
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"sluice/edge/message"
+	"sluice/edge/socket"
+)
+
+const (
+	// KeepIdle is how long a connection to an origin is kept for the next request, unless the origin says less.
+	KeepIdle = 30 * time.Second
+	maxIdle  = 512 // kept connections to one server
+	// RestartTime is how long an origin that refuses connections is tried again, with pauses from firstPause, each twice as long
+	// as the one before, up to lastPause.
+	RestartTime = time.Second
+	FirstPause  = 10 * time.Millisecond
+	LastPause   = 100 * time.Millisecond
+	// MaxHead bounds the head of an answer: it must fit the read buffer.
+	MaxHead = 32 << 10
+)
+
+// An Origin is one server that requests are passed on to, with the connections to it.
+type Origin struct {
+	Name      string // scheme://host:port, or unix:/path; the label of its metrics
+	Host      string // for requests that name none
+	addr      string
+	Canonical []byte                    // host, as rules see it
+	socket    string                    // the path of a Unix socket; "": it is reached by addr
+	secure    atomic.Pointer[originTLS] // nil: plain
+
+	Lookup string // the name, if the server is not known by an address
+	port   string
+	Addrs  atomic.Pointer[[]string] // host:port of each address of the name; nil: not looked up yet
+	turn   atomic.Uint32
+
+	Failures  atomic.Int32 // in a row
+	ejected   atomic.Int64 // until when, Unix nanoseconds; 0: it is not
+	Down      atomic.Bool  // its checks fail
+	probe     atomic.Pointer[probe]
+	probing   atomic.Bool
+	reading   atomic.Bool // its files for TLS
+	probeAt   atomic.Int64
+	ResolveAt atomic.Int64
+
+	probesFailed int // in a row; belongs to the check under way
+
+	Attempts atomic.Uint64
+	Answers  [message.Codes]atomic.Uint64
+	Active   atomic.Int64
+
+	mu   sync.Mutex
+	Idle []*Link // the least recently used first
+}
+
+// A Link is a connection to an origin.
+type Link struct {
+	net.Conn
+	Origin *Origin
+	secure *originTLS    // what it was made under
+	Reader *bufio.Reader // nil: nobody waits for an answer
+	Reused bool
+	Asked  bool          // something of the request has been written
+	Begun  chan struct{} // closed then; nil: nobody waits for it
+	Early  bool          // something had come by then: the true answer may follow it
+	Until  time.Time     // when an idle link is too old
+	socket *socket.Conn  // what Conn is made of; nil: it is no connection of the kernel's
+	wire   *records      // between the socket and TLS; nil: there is none
+
+	setAt   time.Time     // when begin set a deadline,
+	setFor  time.Duration // how far ahead,
+	touched atomic.Bool   // and whether another has been set since
+}
+
+// Begin gives an exchange its deadline. Moving deadlines costs, so one that a request set just now will do for the next.
+func (l *Link) Begin(now time.Time, timeout time.Duration) error {
+	if since := now.Sub(l.setAt); timeout == l.setFor && since >= 0 && since < min(timeout/64, time.Second) && !l.touched.Load() {
+		return nil
+	}
+	l.setAt, l.setFor = now, timeout
+	l.touched.Store(false)
+	return l.Conn.SetDeadline(now.Add(timeout))
+}
+
+func (l *Link) SetDeadline(t time.Time) error {
+	l.touched.Store(true)
+	return l.Conn.SetDeadline(t)
+}
+
+func (l *Link) SetReadDeadline(t time.Time) error {
+	l.touched.Store(true)
+	return l.Conn.SetReadDeadline(t)
+}
+
+func (l *Link) SetWriteDeadline(t time.Time) error {
+	l.touched.Store(true)
+	return l.Conn.SetWriteDeadline(t)
+}
+
+func NewOrigin(u *url.URL) *Origin {
+	if u.Scheme == "unix" {
+		return &Origin{Name: "unix:" + u.Path, Host: "localhost", Canonical: []byte("localhost"), socket: u.Path}
+	}
+	o := &Origin{Name: u.Scheme + "://" + u.Host, Host: u.Host, addr: u.Host}
+	o.Canonical, _ = message.AppendHost(nil, []byte(u.Host))
+	if o.port = u.Port(); o.port == "" {
+		o.port = "80"
+		if u.Scheme == "https" {
+			o.port = "443"
+		}
+		o.addr = net.JoinHostPort(u.Hostname(), o.port)
+	}
+	if _, err := netip.ParseAddr(u.Hostname()); err != nil {
+		o.Lookup = u.Hostname()
+	}
+	return o
+}
+
+// Acquire returns a connection: an idle one, the most recently used first, or a new one.
+func (o *Origin) Acquire(now time.Time, fresh bool, within time.Duration) (*Link, error) {
+	for !fresh {
+		o.mu.Lock()
+		n := len(o.Idle)
+		if n == 0 {
+			o.mu.Unlock()
+			break
+		}
+		l := o.Idle[n-1]
+		o.Idle[n-1] = nil
+		o.Idle = o.Idle[:n-1]
+		o.mu.Unlock()
+		if now.Before(l.Until) && l.secure == o.secure.Load() && l.quiet() {
+			l.Reused = true
+			return l, nil
+		}
+		l.Close()
+		l.Rest()
+	}
+	return o.dial(within)
+}
+
+// dial makes a new connection, and shakes hands where it is TLS, within the given time.
+func (o *Origin) dial(within time.Duration) (*Link, error) {
+	deadline := time.Now().Add(within)
+	nc, err := o.Connect(deadline)
+	if err != nil {
+		return nil, err
+	}
+	nc = socket.New(nc)
+	l := &Link{Conn: nc, Origin: o, secure: o.secure.Load()}
+	l.socket, _ = nc.(*socket.Conn)
+	if l.secure != nil {
+		if l.socket != nil {
+			l.wire = &records{Conn: l.socket}
+			nc = l.wire
+		}
+		secure := tls.Client(nc, l.secure.config)
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		defer cancel()
+		if err := secure.HandshakeContext(ctx); err != nil {
+			nc.Close()
+			return nil, err
+		}
+		l.Conn = secure
+	}
+	return l, nil
+}
+
+// Refuses reports whether a failure to connect means that nobody listens.
+func (o *Origin) Refuses(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || o.socket != "" && errors.Is(err, syscall.ENOENT)
+}
+
+// quiet reports whether there is nothing to read on a connection on which nothing is asked. One that the origin has closed would
+// fail a request; one with something to read has an answer on it that nobody asked for, which the next client must not get. What
+// comes after this look cannot be told from an answer, so it is taken just before a request is written.
+//
+// TLS is made to read what is there, because it may hold some already. What it says to itself meanwhile, such as tickets for
+// sessions, ends there. What it hands out, or a part of a record, is no quiet: l.br has it.
+func (l *Link) quiet() bool {
+	switch {
+	case l.socket == nil:
+		return true
+	case l.wire == nil:
+		_, err := l.socket.Peek()
+		return err == syscall.EAGAIN
+	}
+	l.Listen()
+	l.wire.now = true
+	_, err := l.Reader.Peek(1)
+	l.wire.now = false
+	if err != os.ErrDeadlineExceeded || l.wire.got > 0 {
+		return false
+	}
+	l.Rest()
+	return true
+}
+
+// Write sends a part of a request with a body. That may have been long in coming, so before the first part it looks again whether
+// the connection is quiet.
+func (l *Link) Write(p []byte) (int, error) {
+	if !l.Asked {
+		if l.Early = !l.quiet(); l.Early && l.Reused {
+			return 0, ErrUnasked
+		}
+		if l.Asked = true; l.Begun != nil {
+			close(l.Begun)
+		}
+	}
+	return l.Conn.Write(p)
+}
+
+// ErrUnasked says that a kept connection cannot have the request: something has come on it that nobody asked for.
+var ErrUnasked = errors.New("edge: the origin sent what nobody had asked for")
+
+// Ask sends a whole request and gets ready for the answer. An error is one of sending: the origin may have answered all the same,
+// unless sent is 0.
+func (l *Link) Ask(request []byte) (sent int, err error) {
+	l.Asked, l.Early = true, !l.Reused && !l.quiet()
+	if s, ok := l.Conn.(*socket.Conn); ok {
+		sent, err = s.Ask(request)
+	} else {
+		sent, err = l.Conn.Write(request)
+	}
+	l.Listen()
+	return sent, err
+}
+
+// originReaders hold what origins answer, each while an answer is there: what has just been used is in the processor's caches.
+var originReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, MaxHead) }}
+
+// Listen gets ready to read an answer.
+func (l *Link) Listen() {
+	if l.Reader != nil {
+		return // something has come already
+	}
+	l.Reader = originReaders.Get().(*bufio.Reader)
+	l.Reader.Reset(l.Conn)
+}
+
+// Rest ends reading.
+func (l *Link) Rest() {
+	if l.Reader != nil {
+		l.Reader.Reset(nil)
+		originReaders.Put(l.Reader)
+		l.Reader = nil
+	}
+}
+
+// Release keeps a connection for the next request.
+func (o *Origin) Release(l *Link, now time.Time, keep time.Duration) {
+	l.Until = now.Add(keep)
+	o.mu.Lock()
+	if len(o.Idle) < maxIdle {
+		o.Idle = append(o.Idle, l)
+		l = nil
+	}
+	o.mu.Unlock()
+	if l != nil {
+		l.Close()
+	}
+}
+
+// Sweep closes connections that have been idle too long. With a zero time it closes all.
+func (o *Origin) Sweep(now time.Time) {
+	o.mu.Lock()
+	var old []*Link
+	kept := o.Idle[:0]
+	for _, l := range o.Idle {
+		if now.IsZero() || now.After(l.Until) {
+			old = append(old, l)
+		} else {
+			kept = append(kept, l)
+		}
+	}
+	clear(o.Idle[len(kept):])
+	o.Idle = kept
+	o.mu.Unlock()
+	for _, l := range old {
+		l.Close()
+	}
+}
