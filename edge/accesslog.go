@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/netip"
+	"sluice/edge/message"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -142,10 +144,24 @@ func (w *batch) flush() (lost uint64) {
 	return lost
 }
 
-// note queues the line of a request.
-func (l *AccessLog) note(x *exchange) {
+// An Entry is what is written of a request and its answer. Nothing of it is kept.
+type Entry struct {
+	Client  netip.Addr
+	At      time.Time // when it came
+	Head    *message.Request
+	Version []byte // of the protocol
+	Status  int
+	Length  int64  // of the answer's body, bytes; less than 0: it is not announced
+	From    string // who answered
+	Limited bool   // rules refused the request
+	Rule    string // the one that decided; "": none
+	Verdict string
+}
+
+// Note queues the line of a request. It does not wait.
+func (l *AccessLog) Note(e *Entry) {
 	sample := uint64(1)
-	if x.reply.from == fromLimit && l.config.Refused > 1 {
+	if e.Limited && l.config.Refused > 1 {
 		if sample = uint64(l.config.Refused); l.refused.Add(1)%sample != 1 {
 			return
 		}
@@ -156,9 +172,9 @@ func (l *AccessLog) note(x *exchange) {
 	}
 	line := l.spare.Get().(*[]byte)
 	if l.config.Format == "json" {
-		*line = x.appendJSON((*line)[:0], sample)
+		*line = e.appendJSON((*line)[:0], sample)
 	} else {
-		*line = x.appendCombined((*line)[:0], sample)
+		*line = e.appendCombined((*line)[:0], sample)
 	}
 	size := int64(cap(*line)) // before it is another's
 	if l.queued.Add(size) <= accessBytes {
@@ -179,31 +195,31 @@ func (l *AccessLog) giveBack(line *[]byte) {
 	}
 }
 
-func (x *exchange) appendCombined(b []byte, sample uint64) []byte {
-	b = x.logged().AppendTo(b)
+func (e *Entry) appendCombined(b []byte, sample uint64) []byte {
+	b = e.Client.AppendTo(b)
 	b = append(b, " - - ["...)
-	b = x.now.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
+	b = e.At.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = append(b, `] "`...)
-	if x.Method == nil {
+	if e.Head.Method == nil {
 		b = append(b, "- - -"...)
 	} else {
-		b = appendEscaped(b, x.Method)
+		b = appendEscaped(b, e.Head.Method)
 		b = append(b, ' ')
-		b = appendEscaped(b, x.Target)
+		b = appendEscaped(b, e.Head.Target)
 		b = append(b, ' ')
-		b = appendEscaped(b, x.Version)
+		b = appendEscaped(b, e.Version)
 	}
 	b = append(b, `" `...)
-	b = strconv.AppendInt(b, int64(x.reply.status), 10)
+	b = strconv.AppendInt(b, int64(e.Status), 10)
 	b = append(b, ' ')
-	if n := x.announcedLength(); n >= 0 {
+	if n := e.Length; n >= 0 {
 		b = strconv.AppendInt(b, n, 10)
 	} else {
 		b = append(b, '-')
 	}
 	for _, name := range [...]string{"referer", "user-agent"} {
 		b = append(b, ` "`...)
-		if v := x.Head.First(name); len(v) > 0 {
+		if v := e.Head.Head.First(name); len(v) > 0 {
 			b = appendEscaped(b, v)
 		} else {
 			b = append(b, '-')
@@ -217,18 +233,18 @@ func (x *exchange) appendCombined(b []byte, sample uint64) []byte {
 	return append(b, '\n')
 }
 
-func (x *exchange) appendJSON(b []byte, sample uint64) []byte {
+func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 	b = append(b, `{"t":`...)
-	b = strconv.AppendFloat(b, float64(x.now.UnixMicro())/1e6, 'f', 6, 64)
+	b = strconv.AppendFloat(b, float64(e.At.UnixMicro())/1e6, 'f', 6, 64)
 	b = append(b, `,"source":"`...)
-	b = x.logged().AppendTo(b)
+	b = e.Client.AppendTo(b)
 	b = append(b, '"')
 	for _, field := range [...]struct {
 		name  string
 		value []byte
-	}{{"host", x.RawHost}, {"method", x.Method}, {"path", x.Target}, {"referer", x.Head.First("referer")},
-		{"user_agent", x.Head.First("user-agent")}} {
-		if len(field.value) > 0 && x.Method != nil {
+	}{{"host", e.Head.RawHost}, {"method", e.Head.Method}, {"path", e.Head.Target}, {"referer", e.Head.Head.First("referer")},
+		{"user_agent", e.Head.Head.First("user-agent")}} {
+		if len(field.value) > 0 && e.Head.Method != nil {
 			b = append(b, `,"`...)
 			b = append(b, field.name...)
 			b = append(b, `":"`...)
@@ -237,21 +253,21 @@ func (x *exchange) appendJSON(b []byte, sample uint64) []byte {
 		}
 	}
 	b = append(b, `,"status":`...)
-	b = strconv.AppendInt(b, int64(x.reply.status), 10)
-	if n := x.announcedLength(); n >= 0 {
+	b = strconv.AppendInt(b, int64(e.Status), 10)
+	if n := e.Length; n >= 0 {
 		b = append(b, `,"bytes":`...)
 		b = strconv.AppendInt(b, n, 10)
 	}
 	b = append(b, `,"seconds":`...)
-	b = strconv.AppendFloat(b, time.Since(x.now).Seconds(), 'f', 6, 64)
+	b = strconv.AppendFloat(b, time.Since(e.At).Seconds(), 'f', 6, 64)
 	b = append(b, `,"from":"`...)
-	b = append(b, x.reply.from.String()...)
+	b = append(b, e.From...)
 	b = append(b, '"')
-	if m := x.decision.Cause; m != nil {
+	if e.Rule != "" {
 		b = append(b, `,"rule":"`...)
-		b = append(b, x.decision.RuleOf(m).Config.Name...)
+		b = append(b, e.Rule...)
 		b = append(b, `","verdict":"`...)
-		b = append(b, x.decision.Verdict.String()...)
+		b = append(b, e.Verdict...)
 		b = append(b, '"')
 	}
 	if sample > 1 {
@@ -259,22 +275,6 @@ func (x *exchange) appendJSON(b []byte, sample uint64) []byte {
 		b = strconv.AppendUint(b, sample, 10)
 	}
 	return append(b, "}\n"...)
-}
-
-// logged is the client, or the peer of a request that was refused before its client was known.
-func (x *exchange) logged() interface{ AppendTo([]byte) []byte } {
-	if x.client.IsValid() {
-		return x.client
-	}
-	return x.conn.peer
-}
-
-// announcedLength is how long the answer's body is, in bytes, or less than 0.
-func (x *exchange) announcedLength() int64 {
-	if bodyless(x.IsHead, x.reply.status) {
-		return 0
-	}
-	return x.reply.length
 }
 
 const hexDigits = "0123456789abcdef"

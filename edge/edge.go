@@ -66,6 +66,7 @@ type Server struct {
 	requests *top // who asks most
 	refusals *top // who is refused most
 	access   *AccessLog
+	note     func(*Entry) // writes a request down; nil: nobody does
 	faded    atomic.Int64
 	apply    sync.Mutex // one Apply at a time
 	pool     sync.Pool  // of *exchange
@@ -91,6 +92,9 @@ func New(o Options) (*Server, error) {
 		access:   o.Access,
 		requests: newTop(), refusals: newTop(),
 		warn: o.Warn,
+	}
+	if o.Access != nil {
+		s.note = o.Access.Note
 	}
 	if s.budget > 0 {
 		s.limiter.Wait = s.wait

@@ -172,8 +172,8 @@ func (x *exchange) finish() {
 		x.Close = true
 		c.linger.Store(true)
 	}
-	if s.access != nil {
-		s.access.note(x)
+	if s.note != nil {
+		x.log()
 	}
 	if r.from != fromOrigin {
 		x.respond()
@@ -377,4 +377,20 @@ func headless(err error) *message.Refusal {
 		return message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
 	}
 	return http1.BadRequest
+}
+
+// log writes the request down.
+func (x *exchange) log() {
+	e := Entry{Client: x.client, At: x.now, Head: &x.Request.Request, Version: x.Version,
+		Status: x.reply.status, Length: x.reply.length, From: x.reply.from.String(), Limited: x.reply.from == fromLimit}
+	if !e.Client.IsValid() {
+		e.Client = x.conn.peer // it was refused before its client was known
+	}
+	if bodyless(x.IsHead, x.reply.status) {
+		e.Length = 0
+	}
+	if cause := x.decision.Cause; cause != nil {
+		e.Rule, e.Verdict = x.decision.RuleOf(cause).Config.Name, x.decision.Verdict.String()
+	}
+	x.server.note(&e)
 }
