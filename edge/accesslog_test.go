@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"sluice/counter"
+	"sluice/edge/accesslog"
 	"sluice/mitigation"
 )
 
@@ -46,14 +47,14 @@ func (f file) Write(p []byte) (int, error) {
 
 func (f file) Close() error { return nil }
 
-func startLogged(t *testing.T, c AccessLogConfig, yaml string) (*edgeUnderTest, *files, func()) {
+func startLogged(t *testing.T, c accesslog.Config, yaml string) (*edgeUnderTest, *files, func()) {
 	config, err := ParseConfig("", []byte(yaml))
 	if err != nil {
 		t.Fatal(err)
 	}
 	config.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
 	f := &files{}
-	l, err := NewAccessLog(c, f.open)
+	l, err := accesslog.Open(c, f.open)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestAccessLog(t *testing.T) {
 		e.get("/b", "X-Forwarded-For: 192.0.2.1")
 		e.raw("GET / oops\r\nHost: a\r\n\r\n")
 	}
-	e, f, stop := startLogged(t, AccessLogConfig{Format: "combined"}, rules)
+	e, f, stop := startLogged(t, accesslog.Config{Format: "combined"}, rules)
 	requests(e)
 	stop()
 	got := regexp.MustCompile(`\[[^]]*\]`).ReplaceAllString(f.text[0].String(), "[T]")
@@ -87,7 +88,7 @@ func TestAccessLog(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 
-	e, f, stop = startLogged(t, AccessLogConfig{Format: "json"}, rules)
+	e, f, stop = startLogged(t, accesslog.Config{Format: "json"}, rules)
 	requests(e)
 	stop()
 	var lines []map[string]any
@@ -107,7 +108,7 @@ func TestAccessLog(t *testing.T) {
 // Of refusals one in ten is written, and the line says so; a reopened file gets what comes then; what cannot be written is
 // counted and holds up nobody.
 func TestAccessLogSamplesReopensAndLoses(t *testing.T) {
-	e, f, stop := startLogged(t, AccessLogConfig{Format: "combined", Refused: 10}, "rules: [{name: r, limit: 1, window: 1h}]")
+	e, f, stop := startLogged(t, accesslog.Config{Format: "combined", Refused: 10}, "rules: [{name: r, limit: 1, window: 1h}]")
 	c := e.talk()
 	for range 21 {
 		c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -140,7 +141,7 @@ func TestAccessLogSamplesReopensAndLoses(t *testing.T) {
 
 // A log that nobody reads loses lines; requests are answered all the same.
 func TestAccessLogNeverBlocks(t *testing.T) {
-	l, err := NewAccessLog(AccessLogConfig{}, (&files{}).open)
+	l, err := accesslog.Open(accesslog.Config{}, (&files{}).open)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestAccessLogNeverBlocks(t *testing.T) {
 	}
 	e := serveTest(t, s)
 	k := e.talk()
-	for range accessQueue + 100 {
+	for range accesslog.MaxLines + 100 {
 		k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	}
 	if l.Lost() != 100 {
@@ -163,7 +164,7 @@ func TestAccessLogNeverBlocks(t *testing.T) {
 // fields are cut, lines beyond are lost, and each is one or the other.
 func TestAccessLogIsBoundedInBytes(t *testing.T) {
 	for _, format := range []string{"combined", "json"} {
-		e, f, stop := startLogged(t, AccessLogConfig{Format: format}, "")
+		e, f, stop := startLogged(t, accesslog.Config{Format: format}, "")
 		f.mu.Lock() // the reader has stalled
 		const n = 900
 		long := strings.Repeat(`"`, 8000)

@@ -3,6 +3,8 @@ package edge
 import (
 	"strings"
 	"testing"
+
+	"sluice/edge/accesslog"
 )
 
 const checkRules = `
@@ -79,7 +81,7 @@ func TestCheckedRequest(t *testing.T) {
 // A check counts for the client that a trusted proxy names, and stands in the access log as the request that it is about;
 // everything else is forwarded as ever, and lists hold.
 func TestChecksOfClients(t *testing.T) {
-	e, f, stop := startLogged(t, AccessLogConfig{Format: "json"},
+	e, f, stop := startLogged(t, accesslog.Config{Format: "json"},
 		"check_path: /check\nsource: {trust: [127.0.0.1]}\ndeny: [198.51.100.1]\nallow: [198.51.100.2]\n"+checkRules)
 	ask := func(client string) int {
 		resp, _ := e.get("/check", "X-Original-URI: /login", "X-Original-Method: POST", "X-Forwarded-Host: a.example", "X-Forwarded-For: "+client)
@@ -134,7 +136,7 @@ func TestChecksWithoutOrigin(t *testing.T) {
 // Whether an answer has a body is a matter of the request that it answers, not of the one that is asked about: else what follows on
 // the connection is not where the asker looks for it.
 func TestAnswersToChecksAreFramedByTheAsker(t *testing.T) {
-	e, f, stop := startLogged(t, AccessLogConfig{Format: "json"},
+	e, f, stop := startLogged(t, accesslog.Config{Format: "json"},
 		"check_path: /check\nsource: {trust: [127.0.0.1]}\nrules: [{name: r, limit: 1, window: 1h}]\n")
 	e.get("/check")
 	c := e.talk()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/accesslog"
 	"sluice/edge/message"
 	"sluice/edge/rules"
 	"sluice/edge/upstream"
@@ -33,7 +34,7 @@ type Config struct {
 	Limits         Limits
 	Origins        []upstream.Config
 	Rules          []rules.Config
-	AccessLog      AccessLogConfig
+	AccessLog      accesslog.Config
 	Estimate       counter.Estimate // of rules that do not say
 	CheckPath      string           // where other proxies ask for verdicts: a path, or one that ends in /*; "": nowhere
 	Shed           bool             // shed: connection; see Server.shed
@@ -72,7 +73,7 @@ func Default() *Config {
 		Admin:     "127.0.0.1:9090",
 		PoP:       PoPConfig{Name: "local", Wait: 5 * time.Millisecond},
 		Counters:  1_000_000,
-		AccessLog: AccessLogConfig{Format: "combined", Refused: 1},
+		AccessLog: accesslog.Config{Format: "combined", Refused: 1},
 		Source:    rules.SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		Limits: Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sluice/edge/accesslog"
 )
 
 // halves is a connection in memory that can be closed in one direction, as far as anybody asks.
@@ -134,7 +136,7 @@ func TestFaultsAroundRequests(t *testing.T) {
 	if s.stats.panics.Load() != 1 || s.stats.received.Load() != 0 || s.Connections() != 0 {
 		t.Errorf("%d faults, %d requests, %d connections", s.stats.panics.Load(), s.stats.received.Load(), s.Connections())
 	}
-	s.note = func(*Entry) { panic("a bug") }
+	s.note = func(*accesslog.Entry) { panic("a bug") }
 	s.serveConn((&listener{registry: s.open}).admit(&sender{sends: "GET /\r\n\r\n", most: 100}))
 	if s.stats.panics.Load() != 3 || s.stats.received.Load() != 1 || s.stats.aborted.Load() != 1 || s.Connections() != 0 {
 		t.Errorf("%d faults, %d of %d requests aborted, %d connections", s.stats.panics.Load(), s.stats.aborted.Load(), s.stats.received.Load(), s.Connections())

@@ -30,6 +30,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/edge/accesslog"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
 	"sluice/edge/upstream"
@@ -42,7 +43,7 @@ type Options struct {
 	Table  *counter.Table    // who has done how much
 	Bits   *mitigation.Table // who is blocked until when
 	Tier   Tier              // the PoP; the zero Tier counts alone
-	Access *AccessLog        // nil: none
+	Access *accesslog.Log    // nil: none
 	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
 	// Warn, if not nil, is told of failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
@@ -65,8 +66,8 @@ type Server struct {
 	draining atomic.Bool
 	requests *top // who asks most
 	refusals *top // who is refused most
-	access   *AccessLog
-	note     func(*Entry) // writes a request down; nil: nobody does
+	access   *accesslog.Log
+	note     func(*accesslog.Entry) // writes a request down; nil: nobody does
 	faded    atomic.Int64
 	apply    sync.Mutex // one Apply at a time
 	pool     sync.Pool  // of *exchange

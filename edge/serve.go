@@ -14,6 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/edge/accesslog"
 	"sluice/edge/http1"
 	"sluice/edge/message"
 	"sluice/edge/rules"
@@ -381,7 +382,7 @@ func headless(err error) *message.Refusal {
 
 // log writes the request down.
 func (x *exchange) log() {
-	e := Entry{Client: x.client, At: x.now, Head: &x.Request.Request, Version: x.Version,
+	e := accesslog.Entry{Client: x.client, At: x.now, Head: &x.Request.Request, Version: x.Version,
 		Status: x.reply.status, Length: x.reply.length, From: x.reply.from.String(), Limited: x.reply.from == fromLimit}
 	if !e.Client.IsValid() {
 		e.Client = x.conn.peer // it was refused before its client was known

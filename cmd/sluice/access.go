@@ -11,15 +11,15 @@ import (
 	"syscall"
 	"time"
 
-	"sluice/edge"
+	"sluice/edge/accesslog"
 )
 
 // openAccessLog opens the access log if there is to be one.
-func openAccessLog(c edge.AccessLogConfig) (*edge.AccessLog, error) {
+func openAccessLog(c accesslog.Config) (*accesslog.Log, error) {
 	if c.File == "" {
 		return nil, nil
 	}
-	l, err := edge.NewAccessLog(c, func() (io.WriteCloser, error) {
+	l, err := accesslog.Open(c, func() (io.WriteCloser, error) {
 		if c.File == "-" {
 			return standardOutput{os.Stdout}, nil
 		}
@@ -37,7 +37,7 @@ type standardOutput struct{ io.Writer }
 func (standardOutput) Close() error { return nil }
 
 // writeAccessLog writes until ctx is done, and opens the file again on SIGUSR1. Without a log the signal means nothing.
-func writeAccessLog(ctx context.Context, l *edge.AccessLog, log *slog.Logger) {
+func writeAccessLog(ctx context.Context, l *accesslog.Log, log *slog.Logger) {
 	usr1 := make(chan os.Signal, 1)
 	signal.Notify(usr1, syscall.SIGUSR1)
 	defer signal.Stop(usr1)

@@ -1,4 +1,6 @@
-package edge
+// Package accesslog writes a line for every request, and never lets one wait for it: what comes faster than it can be written is lost, and
+// counted.
+package accesslog
 
 import (
 	"bytes"
@@ -13,8 +15,8 @@ import (
 	"unicode/utf8"
 )
 
-// AccessLogConfig says which requests are written down, where and how.
-type AccessLogConfig struct {
+// Config says which requests are written down, where and how.
+type Config struct {
 	File   string // "" is no log, "-" standard output
 	Format string // combined (that of Apache and nginx) or json (an object a line)
 	// Refused says that only one of so many requests that rules refused is written down; the line then ends with sample=N,
@@ -23,22 +25,22 @@ type AccessLogConfig struct {
 }
 
 const (
-	// accessQueue is how many lines may wait to be written, and accessBytes how much memory they may take: who reads the log
+	// MaxLines is how many lines may wait to be written, and accessBytes how much memory they may take: who reads the log
 	// may have stopped, and clients choose how long their lines are.
-	accessQueue = 4096
-	accessBytes = 4 << 20
-	// accessField is how many bytes are written of what a client sent, each name and value by itself. What is cut ends in accessCut.
-	accessField = 1024
-	accessCut   = "…"
-	// accessSpare is how large the memory of a line may be to be used again: one long line must not make all of them dear.
-	accessSpare = 2 << 10
+	MaxLines = 4096
+	maxBytes = 4 << 20
+	// maxField is how many bytes are written of what a client sent, each name and value by itself. What is cut ends in accessCut.
+	maxField = 1024
+	cutMark  = "…"
+	// maxSpare is how large the memory of a line may be to be used again: one long line must not make all of them dear.
+	maxSpare = 2 << 10
 )
 
-// An AccessLog writes a line for every request, when its answer is made; its bytes are those announced, or - where the
+// An Log writes a line for every request, when its answer is made; its bytes are those announced, or - where the
 // answer has no length. Requests never wait for it: when lines come faster than they can be written, those that find the
 // queue full are lost, and counted.
-type AccessLog struct {
-	config  AccessLogConfig
+type Log struct {
+	config  Config
 	open    func() (io.WriteCloser, error)
 	out     io.WriteCloser
 	lines   chan *[]byte
@@ -49,19 +51,19 @@ type AccessLog struct {
 	lost    atomic.Uint64
 }
 
-// NewAccessLog opens the log. open is called again for every Reopen.
-func NewAccessLog(c AccessLogConfig, open func() (io.WriteCloser, error)) (*AccessLog, error) {
+// Open opens the log. open is called again for every Reopen.
+func Open(c Config, open func() (io.WriteCloser, error)) (*Log, error) {
 	out, err := open()
 	if err != nil {
 		return nil, err
 	}
-	l := &AccessLog{config: c, open: open, out: out, lines: make(chan *[]byte, accessQueue), reopen: make(chan struct{}, 1)}
+	l := &Log{config: c, open: open, out: out, lines: make(chan *[]byte, MaxLines), reopen: make(chan struct{}, 1)}
 	l.spare.New = func() any { return new([]byte) }
 	return l, nil
 }
 
 // Reopen makes Run open the file again, after whoever rotates logs has moved it away. It does not wait.
-func (l *AccessLog) Reopen() {
+func (l *Log) Reopen() {
 	select {
 	case l.reopen <- struct{}{}:
 	default: // it is under way
@@ -69,17 +71,17 @@ func (l *AccessLog) Reopen() {
 }
 
 // File is where it is written, as configured.
-func (l *AccessLog) File() string { return l.config.File }
+func (l *Log) File() string { return l.config.File }
 
 // Lost is how many lines could not be written.
-func (l *AccessLog) Lost() uint64 { return l.lost.Load() }
+func (l *Log) Lost() uint64 { return l.lost.Load() }
 
 // accessBatch is how many bytes are written at once while more lines wait.
 const accessBatch = 64 << 10
 
 // Run writes until ctx is done and what was queued by then is written. failed is told when the file cannot be opened again;
 // the old one is kept then.
-func (l *AccessLog) Run(ctx context.Context, failed func(error)) {
+func (l *Log) Run(ctx context.Context, failed func(error)) {
 	w := batch{out: l.out}
 	add := func(line *[]byte) {
 		w.text = append(w.text, *line...)
@@ -159,14 +161,14 @@ type Entry struct {
 }
 
 // Note queues the line of a request. It does not wait.
-func (l *AccessLog) Note(e *Entry) {
+func (l *Log) Note(e *Entry) {
 	sample := uint64(1)
 	if e.Limited && l.config.Refused > 1 {
 		if sample = uint64(l.config.Refused); l.refused.Add(1)%sample != 1 {
 			return
 		}
 	}
-	if len(l.lines) == cap(l.lines) || l.queued.Load() >= accessBytes {
+	if len(l.lines) == cap(l.lines) || l.queued.Load() >= maxBytes {
 		l.lost.Add(1) // without writing it first: under attack that is most of the work
 		return
 	}
@@ -177,7 +179,7 @@ func (l *AccessLog) Note(e *Entry) {
 		*line = e.appendCombined((*line)[:0], sample)
 	}
 	size := int64(cap(*line)) // before it is another's
-	if l.queued.Add(size) <= accessBytes {
+	if l.queued.Add(size) <= maxBytes {
 		select {
 		case l.lines <- line:
 			return
@@ -189,8 +191,8 @@ func (l *AccessLog) Note(e *Entry) {
 	l.lost.Add(1)
 }
 
-func (l *AccessLog) giveBack(line *[]byte) {
-	if cap(*line) <= accessSpare {
+func (l *Log) giveBack(line *[]byte) {
+	if cap(*line) <= maxSpare {
 		l.spare.Put(line)
 	}
 }
@@ -294,10 +296,10 @@ func appendEscaped(b, text []byte) []byte {
 
 // cutField returns what is written of a field, and the mark that comes after it.
 func cutField(text []byte) ([]byte, string) {
-	if len(text) <= accessField {
+	if len(text) <= maxField {
 		return text, ""
 	}
-	return text[:accessField], accessCut
+	return text[:maxField], cutMark
 }
 
 // appendJSONText writes text as the inside of a JSON string; bytes that are no UTF-8 become U+FFFD.
