@@ -6,11 +6,9 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sluice/edge/socket"
 	"testing"
 	"time"
-
-	"sluice/counter"
-	"sluice/edge/rules"
 )
 
 // In a siege the connections of a shed peer are closed, each once, and another peer's is accepted as ever; the siege ends
@@ -29,12 +27,7 @@ func testSiege(t *testing.T, at string) {
 	to := fmt.Sprintf("127.0.0.1:%d", ln.Addr().(*net.TCPAddr).Port)
 	knocks := make(map[netip.Addr]int) // by Accept, one after the other
 	good, bad := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")
-	l := &listener{Listener: ln, ended: make(chan struct{}), registry: &registry{
-		stats: newStats(), perSource: 10,
-		source: rules.NewSources(Default().Source).Connection,
-		shed:   func(peer netip.Addr) bool { knocks[peer]++; return peer == bad },
-		conns:  make(map[*conn]struct{}), counts: make(map[counter.Source]int),
-	}}
+	l := &listener{Listener: ln, ended: make(chan struct{}), registry: registryWith(t, Limits{PerSource: 10}, func(peer netip.Addr) bool { knocks[peer]++; return peer == bad })}
 	knock := func(from netip.Addr) net.Conn {
 		t.Helper()
 		d := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
@@ -62,7 +55,7 @@ func testSiege(t *testing.T, at string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		if _, ok := innermost(c).(*net.TCPConn); !ok || c.peer != good {
+		if _, ok := socket.Innermost(c).(*net.TCPConn); !ok || c.peer != good {
 			t.Errorf("accepted %T of %v", c.raw, c.peer)
 		}
 		return c

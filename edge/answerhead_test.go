@@ -24,7 +24,7 @@ func FuzzAnswerHead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		x := &exchange{server: &Server{}, conn: &conn{}, Request: http1.Request{Old: true}}
+		x := &exchange{server: &Server{}, conn: &conn{}, incoming: incoming{Request: http1.Request{Old: true}}}
 		b := &answerBody{Body: http1.Body{Reader: bufio.NewReaderSize(bytes.NewReader(answer), upstream.MaxHead)}, keep: time.Minute}
 		if x.readAnswerHead(b) != nil {
 			return

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -28,12 +29,28 @@ const (
 	fair = 16
 )
 
+// A site is what all connections of a server have in common.
+type site struct {
+	limits Limits
+	slack  time.Duration // by how much a read deadline may be off
+	alone  bool          // there is one processor
+
+	begin  func(*screen) *incoming      // counts a request as received, and gives its head a place
+	end    func(s *screen, failed bool) // the request under way is over; its answer could not be written
+	fault  func(any)                    // somebody has panicked
+	leave  func(*conn)                  // a connection is on its way out: it does not count any more
+	forget func(*conn)                  // it is closed
+
+	retired     atomic.Int64  // connections accepted until then are to end when idle, Unix nanoseconds
+	slowReaders atomic.Uint64 // answers cut because their clients did not take them
+}
+
 // A conn is a client's connection. But for Close it belongs to the goroutine that serves it, or, while a body is on its
 // way to the origin, its reading half to the goroutine that sends the body.
 type conn struct {
 	net.Conn
 	raw      net.Conn // what Conn is made of: the socket
-	listener *registry
+	site     *site
 	secure   bool           // TLS
 	peer     netip.Addr     // or the client that a trusted proxy names in a PROXY header
 	unnamed  bool           // the PROXY header names nobody
@@ -72,14 +89,17 @@ type conn struct {
 // late by grace at first, and by most once it has sent enough.
 func (c *conn) startBody(grace, most time.Duration) {
 	c.body = true
-	c.sending = pace{rate: c.listener.bodies, most: max(grace, most), left: grace}
+	c.sending = pace{rate: c.site.limits.BodyRate, most: max(grace, most), left: grace}
 }
 
 // startAnswer tells the connection that what it writes from now on is an answer that is streamed, which the client must take
 // at a pace, until endAnswer.
 func (c *conn) startAnswer() {
-	c.paced, c.taking = true, pace{rate: c.listener.answers, most: c.listener.write, left: c.listener.write}
+	c.paced, c.taking = true, pace{rate: c.site.limits.AnswerRate, most: c.site.limits.IdleTimeout, left: c.site.limits.IdleTimeout}
 }
+
+// UnsafeConn is the connection that c reads and writes: TLS, or the socket.
+func (c *conn) UnsafeConn() net.Conn { return c.Conn }
 
 func (c *conn) endAnswer() { c.paced = false }
 
@@ -94,7 +114,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	if c.body {
 		return c.readBody(p)
 	}
-	if d := c.readDue.Sub(c.readBy); d > c.listener.slack || d < -c.listener.slack {
+	if d := c.readDue.Sub(c.readBy); d > c.site.slack || d < -c.site.slack {
 		if err := c.Conn.SetReadDeadline(c.readDue); err != nil {
 			return 0, err
 		}
@@ -104,7 +124,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		}
 	}
 	if c.turns++; c.turns%patience != 0 {
-		c.listener.giveWay()
+		c.site.yield()
 	}
 	n, err := c.Conn.Read(p)
 	if err != nil && n == 0 && c.old() {
@@ -155,7 +175,7 @@ func (c *conn) abortBody() {
 // does not read keep the connection for ever. The deadline is moved at most once a second, because moving it costs, unless the
 // client is behind its pace.
 func (c *conn) Write(p []byte) (int, error) {
-	now, wait := c.writeAt, c.listener.write
+	now, wait := c.writeAt, c.site.limits.IdleTimeout
 	if c.writeAt = (time.Time{}); now.IsZero() {
 		now = time.Now()
 	}
@@ -174,7 +194,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		c.taking.waited(time.Since(now), n)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		c.listener.stats.slowReaders.Add(1)
+		c.site.slowReaders.Add(1)
 		c.reset()
 	}
 	return n, err
@@ -183,7 +203,7 @@ func (c *conn) Write(p []byte) (int, error) {
 // reset ends the connection out of order: what the client has not taken is not kept for it, neither by the kernel nor by TLS, which
 // would wait to say goodbye.
 func (c *conn) reset() {
-	if tcp, ok := innermost(c.raw).(*net.TCPConn); ok {
+	if tcp, ok := socket.Innermost(c.raw).(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
 	_ = c.raw.Close()
@@ -193,9 +213,9 @@ func (c *conn) Close() error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil
 	}
-	defer c.listener.forget(c)
+	defer c.site.forget(c)
 	if c.linger.Load() {
-		c.listener.leave(c)
+		c.site.leave(c)
 		c.lingeringClose()
 	}
 	return c.Conn.Close()
@@ -203,9 +223,19 @@ func (c *conn) Close() error {
 
 // lingeringClose says that no more will be sent, and reads a little of what the client still sends (RFC 9112, 9.6).
 func (c *conn) lingeringClose() {
-	half, ok := innermost(c.Conn).(interface{ CloseWrite() error })
+	half, ok := socket.Innermost(c.Conn).(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || c.raw.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}
 	_, _ = io.CopyN(io.Discard, c.raw, lingerBytes) // unread: a PROXY header, or TLS, would have a time of its own
+}
+
+// yield lets other goroutines run before a client's next request is read, which could not be there yet: when this one is back
+// it mostly is, which saves a read in vain and a wait for more. Whoever waits for the origin does not give way but waits, so
+// that all come to their turn and the poller to its. Only on one processor is giving way cheap: on several it takes a lock that all of
+// them share and wakes the idle ones.
+func (s *site) yield() {
+	if s.alone {
+		runtime.Gosched()
+	}
 }

@@ -16,15 +16,13 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/edge/rules"
 )
 
 // Without descriptors an accept fails; the loop goes on when there are some again.
 func TestAcceptSurvivesErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := &faultyListener{errs: []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOMEM, errors.New("odd")}}
-		l := &listener{Listener: faulty, ended: make(chan struct{}), registry: &registry{stats: newStats(), perSource: 1,
-			source: rules.NewSources(Default().Source).Connection, conns: map[*conn]struct{}{}, counts: map[counter.Source]int{}}}
+		l := &listener{Listener: faulty, ended: make(chan struct{}), registry: registryWith(t, Limits{PerSource: 1}, nil)}
 		start := time.Now()
 		c, err := l.accept()
 		if err != nil || c == nil {

@@ -68,8 +68,8 @@ func TestAnswerAfterASlowRefusedBody(t *testing.T) {
 			}
 			got, _ = io.ReadAll(client)
 		})
-		if !strings.HasPrefix(string(got), "HTTP/1.1 429 ") || s.stats.slowReaders.Load() != 0 {
-			t.Errorf("%q; %d slow readers", got, s.stats.slowReaders.Load())
+		if !strings.HasPrefix(string(got), "HTTP/1.1 429 ") || s.open.slowReaders.Load() != 0 {
+			t.Errorf("%q; %d slow readers", got, s.open.slowReaders.Load())
 		}
 	})
 }
@@ -87,8 +87,8 @@ func TestSlowReaderOverTLS(t *testing.T) {
 		took := serveAlone(s, func(c *conn) { c.Conn = tls.Server(c.Conn, certificates.config()) }, func(client net.Conn) {
 			_, _ = io.WriteString(tls.Client(client, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"}), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		})
-		if took.Truncate(time.Second) != time.Minute || s.stats.slowReaders.Load() != 1 || s.stats.aborted.Load() != 1 {
-			t.Errorf("after %v: %d slow readers, %d answers aborted", took, s.stats.slowReaders.Load(), s.stats.aborted.Load())
+		if took.Truncate(time.Second) != time.Minute || s.open.slowReaders.Load() != 1 || s.stats.aborted.Load() != 1 {
+			t.Errorf("after %v: %d slow readers, %d answers aborted", took, s.open.slowReaders.Load(), s.stats.aborted.Load())
 		}
 	})
 }
@@ -115,7 +115,7 @@ func TestCrowdedProxyDoesNotLinger(t *testing.T) {
 // A body that is given up because the time for all of it is over was late, whatever its reader was about.
 func TestAbortedBodyIsLate(t *testing.T) {
 	near, _ := net.Pipe()
-	c := &conn{Conn: near, raw: near, listener: &registry{}}
+	c := &conn{Conn: near, raw: near, site: &site{}}
 	c.startBody(time.Second, time.Second)
 	c.abortBody()
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -224,11 +224,11 @@ func TestReadOfARetiredConnection(t *testing.T) {
 	}
 	raw := socket.New(accepted)
 	defer raw.Close()
-	l := &registry{}
+	l := &site{}
 	l.retired.Store(1)
 	f := func(what string, change func(*conn), want error) {
 		t.Helper()
-		c := &conn{Conn: raw, raw: raw, listener: l, readDue: time.Now().Add(time.Minute)}
+		c := &conn{Conn: raw, raw: raw, site: l, readDue: time.Now().Add(time.Minute)}
 		change(c)
 		c.readBy = c.readDue
 		_ = raw.SetReadDeadline(socket.LongAgo)

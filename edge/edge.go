@@ -22,7 +22,6 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,10 +72,6 @@ type Server struct {
 	pool     sync.Pool  // of *exchange
 }
 
-// spareConnections are accepted above the cap and answered with 503, or make up for those that are leaving (room.go); with those there
-// as well, a connection is closed unanswered.
-const spareConnections = 16
-
 // New makes a server. Nothing is started yet.
 func New(o Options) (*Server, error) {
 	c := o.Config
@@ -113,24 +108,18 @@ func New(o Options) (*Server, error) {
 		NoDefaultServerHeader: true, NoDefaultContentType: true,
 	}
 	s.pool.New = func() any { return &exchange{server: s} }
-	if err := s.Apply(c); err != nil {
-		return nil, err
-	}
-	s.stats.reloads[1].Store(0) // the first set of rules is not read again
-	memory, err := newMemoryCap(c.Limits.Memory)
+	err := s.Apply(c)
 	if err != nil {
 		return nil, err
 	}
-	s.open = &registry{
-		memory: memory,
-		stats:  s.stats, most: c.Limits.Connections, perSource: c.Limits.PerSource,
-		header: c.Limits.HeaderTimeout, write: c.Limits.IdleTimeout, bodies: c.Limits.BodyRate, answers: c.Limits.AnswerRate,
-		slack:   min(c.Limits.HeaderTimeout, c.Limits.IdleTimeout) / 64,
+	s.stats.reloads[1].Store(0) // the first set of rules is not read again
+	s.open, err = newRegistry(&site{limits: c.Limits, begin: s.begin, end: s.end, fault: s.fault}, admission{
 		source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.Connection(peer) },
-		shed:    s.shed,
 		proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.Proxied(peer) },
-		alone:   runtime.GOMAXPROCS(0) == 1,
-		conns:   make(map[*conn]struct{}), counts: make(map[counter.Source]int),
+		shed:    s.shed,
+	})
+	if err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -143,7 +132,7 @@ func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
 func (s *Server) ServeTLS(ln net.Listener, c *Certificates) error { return s.serve(ln, c.config()) }
 
 func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
-	l := &listener{Listener: ln, registry: s.open, tls: secure, screen: s.screen, ended: make(chan struct{})}
+	l := &listener{Listener: ln, registry: s.open, tls: secure, ended: make(chan struct{})}
 	s.apply.Lock()
 	if s.draining.Load() {
 		s.apply.Unlock()
@@ -153,14 +142,6 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 	s.apply.Unlock()
 	boundUnsent(ln)
 	return s.http.Serve(l)
-}
-
-// screen makes a connection what fasthttp is given.
-func (s *Server) screen(c *conn) net.Conn {
-	if secure, ok := c.Conn.(*tls.Conn); ok {
-		return &tlsScreen{screen{conn: c, server: s}, secure}
-	}
-	return &screen{conn: c, server: s}
 }
 
 // Watch keeps an eye on the origins until ctx is done: it looks their names up, reads their files for TLS again, and checks those

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/edge/rules"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -340,4 +342,14 @@ func (e *edgeUnderTest) rest() map[string]float64 {
 }
 
 // serveConn serves one connection until it is over.
-func (s *Server) serveConn(c *conn) { _ = s.http.ServeConn(s.screen(c)) }
+func (s *Server) serveConn(c *conn) { _ = s.http.ServeConn(newScreen(c)) }
+
+// registryWith is a registry without a server.
+func registryWith(t *testing.T, limits Limits, shed func(netip.Addr) bool) *registry {
+	t.Helper()
+	l, err := newRegistry(&site{limits: limits}, admission{source: rules.NewSources(Default().Source).Connection, shed: shed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

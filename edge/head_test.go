@@ -41,7 +41,7 @@ func FuzzRequestHead(f *testing.F) {
 	}
 	o := &upstream.Origin{Host: "origin.example"}
 	f.Fuzz(func(t *testing.T, request []byte) {
-		c := &conn{peer: netip.MustParseAddr("192.0.2.1"), Conn: &crowd{rest: request}, listener: &registry{}}
+		c := &conn{peer: netip.MustParseAddr("192.0.2.1"), Conn: &crowd{rest: request}, site: &site{}}
 		c.br = bufio.NewReaderSize(c, 32<<10)
 		x := &exchange{conn: c, server: &Server{limits: Default().Limits}}
 		raw, err := c.nextHead(0, 32<<10)

@@ -26,25 +26,28 @@ const (
 	stopTime = 50 * time.Millisecond
 )
 
+// connStats counts connections.
+type connStats struct {
+	turnedAway  atomic.Uint64 // above the cap of their source
+	crowded     atomic.Uint64 // above the cap on all
+	starved     atomic.Uint64 // above the limit on memory
+	evicted     atomic.Uint64 // idle, that made room for others
+	shed        atomic.Uint64 // of mitigated sources
+	badProxy    atomic.Uint64 // of proxies without a valid PROXY header
+	acceptFails atomic.Uint64
+}
+
 // A registry knows which connections are open, so that draining can end them, and caps those of a source.
 type registry struct {
-	stats     *stats
+	*site
+	admission
+	stats     connStats
 	most      int // connections, tunnels among them; 0: any number. See spareConnections
 	perSource int
-	source    func(netip.Addr) (counter.Source, bool) // false: a trusted proxy, which has no cap
-	memory    *memoryCap                              // nil: no limit
-	shed      func(netip.Addr) bool                   // is a peer to be turned away?
-	proxied   func(netip.Addr) bool                   // does a peer begin with a PROXY header?
-	header    time.Duration                           // how long the head of a request may take
-	write     time.Duration                           // how long a write may take without progress
-	bodies    int                                     // bytes a second that a client must send of a body; 0: any number
-	answers   int                                     // and take of an answer
-	slack     time.Duration                           // by how much a read deadline may be off
-	alone     bool                                    // there is one processor
+	memory    *memoryCap // nil: no limit
 
-	left    atomic.Int64 // when Leave was called, Unix nanoseconds; this and what follows: see drain.go
-	notice  atomic.Int64 // that idle connections have, nanoseconds
-	retired atomic.Int64 // those accepted until then are to end when idle, Unix nanoseconds
+	left   atomic.Int64 // when Leave was called, Unix nanoseconds; this and what follows: see drain.go
+	notice atomic.Int64 // that idle connections have, nanoseconds
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}     // all that are open
@@ -52,12 +55,36 @@ type registry struct {
 	counts map[counter.Source]int // of those that count
 }
 
+// An admission says who may come in.
+type admission struct {
+	source  func(netip.Addr) (counter.Source, bool) // whose connection a peer's is; false: a trusted proxy's, which has no cap
+	proxied func(netip.Addr) bool                   // does a peer begin with a PROXY header?
+	shed    func(netip.Addr) bool                   // is a peer to be turned away?
+}
+
+// spareConnections are accepted above the cap and answered with 503, or make up for those that are leaving (room.go); with those there
+// as well, a connection is closed unanswered.
+const spareConnections = 16
+
+// newRegistry completes a site with what the registry does for its connections.
+func newRegistry(s *site, a admission) (*registry, error) {
+	memory, err := newMemoryCap(s.limits.Memory)
+	if err != nil {
+		return nil, err
+	}
+	l := &registry{site: s, admission: a, memory: memory, most: s.limits.Connections, perSource: s.limits.PerSource,
+		conns: make(map[*conn]struct{}), counts: make(map[counter.Source]int)}
+	s.slack = min(s.limits.HeaderTimeout, s.limits.IdleTimeout) / 64
+	s.alone = runtime.GOMAXPROCS(0) == 1
+	s.leave, s.forget = l.leave, l.forget
+	return l, nil
+}
+
 // A listener accepts connections on one socket: it goes on after temporary failures.
 type listener struct {
 	net.Listener
 	*registry
-	tls    *tls.Config // nil: plain
-	screen func(*conn) net.Conn
+	tls *tls.Config // nil: plain
 
 	siege    siege
 	ended    chan struct{} // closed when the last connection has been accepted
@@ -71,7 +98,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		close(l.ended) // fasthttp does not call again after an error
 		return nil, err
 	}
-	return l.screen(c), nil
+	return newScreen(c), nil
 }
 
 func (l *listener) accept() (*conn, error) {
@@ -113,9 +140,9 @@ func (l *listener) admit(nc net.Conn) *conn {
 		return nil
 	}
 	nc = socket.New(nc)
-	c := &conn{Conn: nc, raw: nc, listener: l.registry, peer: peer, accepted: time.Now().UnixNano()}
+	c := &conn{Conn: nc, raw: nc, site: l.site, peer: peer, accepted: time.Now().UnixNano()}
 	if l.proxied != nil && l.proxied(c.peer) {
-		c.Conn = &proxied{Conn: nc, conn: c, then: l.header}
+		c.Conn = &proxied{Conn: nc, conn: c, then: l.limits.HeaderTimeout, registry: l.registry}
 	}
 	if l.tls != nil {
 		c.secure, c.Conn = true, tls.Server(c.Conn, l.tls) // the first Read shakes hands
@@ -153,16 +180,6 @@ func (l *registry) discount(c *conn) {
 		delete(l.counts, c.source)
 	}
 	c.source = counter.Source{}
-}
-
-// giveWay lets other goroutines run before a client's next request is read, which could not be there yet: when this one is back
-// it mostly is, which saves a read in vain and a wait for more. Whoever waits for the origin does not give way but waits, so
-// that all come to their turn and the poller to its. Only on one processor is giving way cheap: on several it takes a lock that all of
-// them share and wakes the idle ones.
-func (l *registry) giveWay() {
-	if l.alone {
-		runtime.Gosched()
-	}
 }
 
 func (l *registry) open() int {

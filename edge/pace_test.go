@@ -43,7 +43,7 @@ func TestPace(t *testing.T) {
 // paced is a client's connection and its other end.
 func paced() (*conn, net.Conn) {
 	near, far := net.Pipe()
-	return &conn{Conn: near, raw: near, listener: &registry{stats: newStats(), write: time.Minute, bodies: 500, answers: 500}}, far
+	return &conn{Conn: near, raw: near, site: &site{limits: Limits{IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500}}}, far
 }
 
 // move reads or writes n bytes each second, until do fails or the given time has passed.
@@ -108,7 +108,7 @@ func TestSlowReadersOfStreams(t *testing.T) {
 			case test.cut && (!errors.Is(err, os.ErrDeadlineExceeded) || took < test.from || took > test.until):
 				t.Errorf("%+v: %d bytes left after %v, %v", test, b.Left, took, err)
 			}
-			if cut := c.listener.stats.slowReaders.Load() == 1; cut != test.cut || c.paced {
+			if cut := c.site.slowReaders.Load() == 1; cut != test.cut || c.paced {
 				t.Errorf("%+v: counted as cut %t, still paced %t", test, cut, c.paced)
 			}
 		})

@@ -22,12 +22,16 @@ const (
 // proxy-protocol.txt). The first Read reads the header; without a valid one the connection ends unanswered.
 type proxied struct {
 	net.Conn
-	conn *conn // is told who the client is
-	then time.Duration
-	read bool
-	err  error
-	br   *bufio.Reader // what came with the header; nil once it has been read
+	registry *registry
+	conn     *conn // is told who the client is
+	then     time.Duration
+	read     bool
+	err      error
+	br       *bufio.Reader // what came with the header; nil once it has been read
 }
+
+// UnsafeConn is the connection behind the header.
+func (p *proxied) UnsafeConn() net.Conn { return p.Conn }
 
 func (p *proxied) Read(b []byte) (int, error) {
 	if !p.read {
@@ -53,7 +57,7 @@ func (p *proxied) header() error {
 	}
 	p.br = bufio.NewReaderSize(p.Conn, proxyBuffer)
 	client, local, err := readProxyHeader(p.br)
-	l := p.conn.listener
+	l := p.registry
 	if err != nil {
 		l.stats.badProxy.Add(1)
 		return io.EOF // there is nobody to answer

@@ -27,12 +27,6 @@ const (
 	memoryRoom = 3
 )
 
-// What going says: why the one who reads was woken.
-const (
-	goIdle = 1 + iota // the connection is to end, unless a request has come
-	goNow             // or in any case
-)
-
 // enter takes a connection in, and reports whether there is a place for it. One that only has a spare place is crowded.
 func (l *registry) enter(c *conn) bool {
 	l.mu.Lock()
@@ -136,4 +130,21 @@ func (l *registry) drop(c *conn) {
 		c.leaving = nil
 	}
 	l.discount(c)
+}
+
+// retire closes the connections that are idle and have had notice: it wakes those who read, and readOn looks who they are.
+func (l *registry) retire(now time.Time) {
+	before := now.UnixNano() - l.notice.Load()
+	if l.left.Load() > before {
+		return
+	}
+	l.retired.Store(before) // before the deadlines: a Read that sets its own after this one looks again
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		if !c.woken && c.old() {
+			c.woken = true
+			_ = c.raw.SetReadDeadline(socket.LongAgo)
+		}
+	}
 }

@@ -118,13 +118,13 @@ func TestClosingConnectionsDoNotCount(t *testing.T) {
 
 // What one new connection costs does not grow with those that are open.
 func TestChoiceLooksAtAFew(t *testing.T) {
-	l := &registry{stats: newStats(), conns: make(map[*conn]struct{})}
+	l := registryWith(t, Limits{}, nil)
 	const n = 50 * sampled
 	for range n { // nobody is to go
 		l.conns[&conn{}] = struct{}{}
 	}
 	found := 0
-	c := &conn{raw: &repeater{}, listener: l}
+	c := &conn{raw: &repeater{}, site: l.site}
 	c.idle.Store(1)
 	l.conns[c] = struct{}{}
 	for range n {

@@ -24,13 +24,29 @@ import (
 //
 // fasthttp recovers from no panic, so everything that it calls here does.
 type screen struct {
-	conn   *conn
-	server *Server
+	conn *conn
 
-	x      *exchange // the request under way; nil: none
-	head   []byte    // what fasthttp has not read yet of the head it is shown
-	phase  phase
-	failed bool // fasthttp's answer could not be written
+	request  *incoming // the one under way; nil: none
+	exchange any       // whose it is: what belongs to it for who serves
+	head     []byte    // what fasthttp has not read yet of the head it is shown
+	phase    phase
+	failed   bool // fasthttp's answer could not be written
+}
+
+// An incoming is a request as a screen has read it.
+type incoming struct {
+	http1.Request
+	in      http1.Body       // its body
+	refused *message.Refusal // why it is no request
+	broken  bool             // no whole head came: it was slow, or its client is gone, which is not its form
+	text    []byte           // the head, where a body comes after it
+	shown   []byte           // the head without what fasthttp is not shown
+}
+
+// reset makes r ready for the next request.
+func (r *incoming) reset() {
+	r.Request.Reset()
+	r.in, r.refused, r.broken = http1.Body{}, nil, false
 }
 
 // A phase is how far the request under way has come.
@@ -52,7 +68,7 @@ type tlsScreen struct {
 // Handshake shakes hands, within the time that a head may take. fasthttp does not look at the error: the next Read returns it again.
 func (s *tlsScreen) Handshake() (err error) {
 	defer s.recover(&err)
-	_ = s.conn.Conn.SetReadDeadline(time.Unix(0, s.conn.accepted).Add(s.server.limits.HeaderTimeout))
+	_ = s.conn.Conn.SetReadDeadline(time.Unix(0, s.conn.accepted).Add(s.conn.site.limits.HeaderTimeout))
 	return s.tls.Handshake()
 }
 
@@ -60,6 +76,9 @@ func (s *tlsScreen) ConnectionState() tls.ConnectionState { return s.tls.Connect
 
 // standIn is shown in place of what is no request.
 const standIn = "GET / HTTP/1.1\r\nHost: malformed\r\n\r\n"
+
+// errPanic is what fasthttp is told after a fault.
+var errPanic = errors.New("edge: a fault")
 
 // errAhead is what fasthttp is told when it reads beyond the head that it is shown: a fault, of which nothing may come.
 var errAhead = errors.New("edge: fasthttp reads beyond a head")
@@ -100,7 +119,7 @@ func (s *screen) next() bool {
 	c := s.conn
 	switch {
 	case c.crowded:
-		_ = c.Conn.SetReadDeadline(time.Now().Add(s.server.limits.HeaderTimeout)) // TLS may have to shake hands
+		_ = c.Conn.SetReadDeadline(time.Now().Add(s.conn.site.limits.HeaderTimeout)) // TLS may have to shake hands
 		c.linger.Store(true)
 		_, _ = c.Write([]byte(crowded))
 		return false
@@ -109,50 +128,51 @@ func (s *screen) next() bool {
 		c.first = c.br
 		c.br.Reset(c)
 		c.idle.Store(c.accepted)
-		c.readDue = time.Unix(0, c.accepted).Add(s.server.limits.HeaderTimeout)
+		c.readDue = time.Unix(0, c.accepted).Add(s.conn.site.limits.HeaderTimeout)
 	default:
 		c.idle.Store(c.wrote.UnixNano())
-		c.readDue = c.wrote.Add(s.server.limits.IdleTimeout)
+		c.readDue = c.wrote.Add(s.conn.site.limits.IdleTimeout)
 	}
-	raw, err := c.nextHead(s.server.limits.HeaderTimeout, s.server.limits.HeaderBytes)
+	raw, err := c.nextHead(s.conn.site.limits.HeaderTimeout, s.conn.site.limits.HeaderBytes)
 	if err != nil && !c.heading {
 		return false // nobody asked for anything
 	}
 	c.idle.Store(0)
-	s.x = s.server.begin(s)
-	s.head, s.phase = s.x.screen(raw, err), shown
+	s.request = c.site.begin(s)
+	s.head, s.phase = s.read(raw, err), shown
 	return true
 }
 
-// screen reads a head, or why there is none, and returns what fasthttp is shown of it.
-func (x *exchange) screen(raw []byte, err error) []byte {
+// read reads a head, or why there is none, and returns what fasthttp is shown of it.
+func (s *screen) read(raw []byte, err error) []byte {
+	r, c, most := s.request, s.conn, s.conn.site.limits.HeaderLines
 	if err != nil {
-		x.refused, x.broken = headless(err), err != errTargetTooLong && err != errHeadTooLong
-	} else if x.refused = x.Parse(raw, x.server.limits.HeaderLines); x.refused == nil && x.Length != 0 {
-		x.text = append(x.text[:0], raw[:x.Size]...) // the body takes the head's place in the buffer
-		x.refused = x.Parse(x.text, x.server.limits.HeaderLines)
-		x.in = http1.NewBody(x.conn.br, x.conn, x.Length)
+		r.refused, r.broken = headless(err), err != errTargetTooLong && err != errHeadTooLong
+	} else if r.refused = r.Parse(raw, most); r.refused == nil && r.Length != 0 {
+		r.text = append(r.text[:0], raw[:r.Size]...) // the body takes the head's place in the buffer
+		r.refused = r.Parse(r.text, most)
+		r.in = http1.NewBody(c.br, c, r.Length)
 	}
-	if x.refused != nil {
-		return append(x.text[:0], standIn...)
+	if r.refused != nil {
+		return append(r.text[:0], standIn...)
 	}
-	_, _ = x.conn.br.Discard(x.Size)
-	if !x.Framing {
-		return raw[:x.Size]
+	_, _ = c.br.Discard(r.Size)
+	if !r.Framing {
+		return raw[:r.Size]
 	}
-	b := append(x.shown[:0], x.Method...)
-	b = append(append(b, ' '), x.Target...)
-	b = append(append(append(b, ' '), x.Version...), "\r\n"...)
-	for i := range x.Head.Lines {
-		switch l := &x.Head.Lines[i]; l.Kind {
+	b := append(r.shown[:0], r.Method...)
+	b = append(append(b, ' '), r.Target...)
+	b = append(append(append(b, ' '), r.Version...), "\r\n"...)
+	for i := range r.Head.Lines {
+		switch l := &r.Head.Lines[i]; l.Kind {
 		case message.ContentLength, message.TransferEncoding, message.Expect:
 		default:
 			b = append(append(b, l.Name...), ": "...)
 			b = append(append(b, l.Value...), "\r\n"...)
 		}
 	}
-	x.shown = append(b, "\r\n"...)
-	return x.shown
+	r.shown = append(b, "\r\n"...)
+	return r.shown
 }
 
 // Write writes fasthttp's answer, which there is only after a handler that has relayed none.
@@ -169,15 +189,17 @@ func (s *screen) Write(p []byte) (n int, err error) {
 	return 0, errAhead
 }
 
-// conclude counts the request under way: its answer is written.
+// conclude ends the request under way: its answer is written.
 func (s *screen) conclude() {
-	if x := s.x; x != nil {
-		s.x = nil
-		x.count(s.failed)
-		s.server.release(x)
+	if s.request != nil {
+		s.conn.site.end(s, s.failed)
 	}
+	s.detach()
 	s.head, s.phase, s.failed = nil, idle, false
 }
+
+// detach says that somebody else ends the request under way.
+func (s *screen) detach() { s.request, s.exchange = nil, nil }
 
 // Close is called once fasthttp is done with the connection.
 func (s *screen) Close() (err error) {
@@ -195,10 +217,10 @@ func (s *screen) Close() (err error) {
 
 func (s *screen) recover(err *error) {
 	if p := recover(); p != nil {
-		s.server.fault(p)
+		s.conn.site.fault(p)
 		s.failed = true
 		if *err == nil {
-			*err = errFault
+			*err = errPanic
 		}
 	}
 }
@@ -210,3 +232,11 @@ func (s *screen) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
 func (*screen) SetDeadline(time.Time) error      { return nil }
 func (*screen) SetReadDeadline(time.Time) error  { return nil }
 func (*screen) SetWriteDeadline(time.Time) error { return nil }
+
+// newScreen makes a connection what fasthttp is given.
+func newScreen(c *conn) net.Conn {
+	if secure, ok := c.Conn.(*tls.Conn); ok {
+		return &tlsScreen{screen{conn: c}, secure}
+	}
+	return &screen{conn: c}
+}

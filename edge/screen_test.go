@@ -66,7 +66,7 @@ func TestEveryRequestHasAHandler(t *testing.T) {
 
 // screenWith is a screen over a client that sends this.
 func screenWith(s *Server, sent string) *screen {
-	return s.screen((&listener{registry: s.open}).admit(&sender{sends: sent, most: 100})).(*screen)
+	return newScreen((&listener{registry: s.open}).admit(&sender{sends: sent, most: 100})).(*screen)
 }
 
 // Nothing beyond a head is read before the handler has run: not the next request, and nothing of a body.
@@ -113,13 +113,13 @@ func FuzzShownHead(f *testing.F) {
 		screen := screenWith(s, string(request))
 		defer screen.Close()
 		head, err := io.ReadAll(screen)
-		if err == nil || screen.x == nil || screen.x.refused != nil {
+		if err == nil || screen.request == nil || screen.request.refused != nil {
 			return
 		}
 		if err != errAhead {
 			t.Fatalf("%q: %v", request, err)
 		}
-		x, br := screen.x, bufio.NewReaderSize(bytes.NewReader(head), 64<<10)
+		x, br := screen.request, bufio.NewReaderSize(bytes.NewReader(head), 64<<10)
 		var r fasthttp.Request
 		if r.Header.Read(br) != nil {
 			return // it comes to the handler of errors

@@ -1,14 +1,10 @@
 package edge
 
 import (
-	"bufio"
 	"bytes"
-	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
-	"runtime"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -21,15 +17,6 @@ import (
 	"sluice/edge/upstream"
 )
 
-const (
-	// headBuffer is what is read at once of a client that sends heads, and bodyBuffer of one that sends a body, in bytes.
-	headBuffer = 4 << 10
-	bodyBuffer = 32 << 10
-)
-
-// crowded is what a connection above the cap is told.
-const crowded = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
-
 // An exchange is the life of one request and its answer. It is used again for the next, of whichever connection.
 type exchange struct {
 	server *Server
@@ -37,8 +24,7 @@ type exchange struct {
 	conn   *conn
 	now    time.Time // the one instant at which the request is judged
 
-	http1.Request
-	text []byte // the head, where a body comes after it
+	incoming
 
 	client   netip.Addr
 	source   counter.Source // the client's
@@ -55,7 +41,6 @@ type exchange struct {
 	upgrade   []byte           // the protocol that the origin is asked to switch to; nil: none
 	trailers  bool             // the client takes those of the answer
 	announced message.Names    // trailers of the request that may go to the origin
-	in        http1.Body       // the request's body
 	bodyRead  bool             // somebody has begun to read it
 	held      *[]byte          // the body, read before it is sent on; nil: it is not held
 	reply     reply
@@ -64,25 +49,30 @@ type exchange struct {
 
 	screened *screen
 	ctx      *fasthttp.RequestCtx // while its handler runs
-	refused  *message.Refusal     // why it is no request
-	broken   bool                 // no whole head came: it was slow, or its client is gone, which is not its form
-	shown    []byte               // the head without what fasthttp is not shown
 
 	forwardedHost bool
 	buf, values   []byte
 }
 
 // begin counts a request as received and takes what its life needs.
-func (s *Server) begin(screen *screen) *exchange {
+func (s *Server) begin(screen *screen) *incoming {
 	s.stats.received.Add(1)
 	x, c := s.pool.Get().(*exchange), screen.conn
 	x.screened, x.snap, x.conn, x.now = screen, s.snap.Load(), c, time.Now()
-	x.Request.Reset()
+	x.incoming.reset()
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
-	x.refused, x.broken, x.values = nil, false, x.values[:0]
+	x.values = x.values[:0]
 	x.allowed, x.bodyRead, x.sent, x.counted = false, false, false, false
 	c.writeAt = time.Time{}
-	return x
+	screen.exchange = x
+	return &x.incoming
+}
+
+// end is the end of a request whose answer fasthttp has written.
+func (s *Server) end(screen *screen, failed bool) {
+	x := screen.exchange.(*exchange)
+	x.count(failed)
+	s.release(x)
 }
 
 func (s *Server) release(x *exchange) {
@@ -103,7 +93,7 @@ func (s *Server) release(x *exchange) {
 // handle is fasthttp's handler: the life of a request, from its checked head to its answer.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	screen := screenOf(ctx)
-	x := screen.x
+	x := screen.exchange.(*exchange)
 	x.ctx, screen.phase = ctx, handled
 	defer func() {
 		if p := recover(); p != nil {
@@ -130,7 +120,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 
 // refuse is fasthttp's handler of heads that it does not take although the screen has shown them.
 func (s *Server) refuse(ctx *fasthttp.RequestCtx, _ error) {
-	screenOf(ctx).x.refused = http1.BadRequest
+	screenOf(ctx).request.refused = http1.BadRequest
 	s.handle(ctx)
 }
 
@@ -204,7 +194,7 @@ func (x *exchange) finish() {
 		x.over()
 		return
 	}
-	x.screened.x = nil // it lives on in the tunnel
+	x.screened.detach() // it lives on in the tunnel
 	x.ctx.HijackSetNoResponse(true)
 	x.ctx.Hijack(func(net.Conn) {
 		defer s.release(x)
@@ -294,90 +284,6 @@ var mistake = message.Refuse(http.StatusInternalServerError, "internal", "This s
 func (s *Server) fault(p any) {
 	s.stats.panics.Add(1)
 	s.warn("fault in the edge", "panic", p)
-}
-
-var (
-	errTargetTooLong = errors.New("edge: the first line of a request is longer than limits.header_bytes")
-	errHeadTooLong   = errors.New("edge: the head of a request is longer than limits.header_bytes")
-	errTLS           = errors.New("edge: a TLS handshake where plain HTTP is spoken")
-)
-
-// tlsHandshake is the first byte of a connection over TLS (RFC 8446, 5.1). Its client waits for an answer to what is no head and
-// has no end.
-const tlsHandshake = 0x16
-
-// nextHead waits for the whole head of the next request, and returns it, perhaps with more behind it. It stays in the buffer. Empty
-// lines before it are passed over (RFC 9112, 2.2). The whole of it must come within so long after its first byte.
-func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
-	timed, searched := false, 0
-	if c.heading = c.br.Buffered() > 0; c.heading {
-		if c.piped++; c.piped%fair == 0 {
-			runtime.Gosched()
-		}
-	}
-	for {
-		have, _ := c.br.Peek(c.br.Buffered())
-		for searched == 0 && (bytes.HasPrefix(have, []byte{'\n'}) || bytes.HasPrefix(have, []byte("\r\n"))) {
-			n := bytes.IndexByte(have, '\n') + 1
-			_, _ = c.br.Discard(n)
-			have = have[n:]
-			c.heading = len(have) > 0 // an empty line after a body is not the next request
-		}
-		if len(have) > 0 && have[0] == tlsHandshake {
-			return nil, errTLS
-		}
-		end := len(have) + 1
-		if bytes.HasSuffix(have, []byte("\r\n\r\n")) && len(have) <= most {
-			return have, nil // nearly always: one head and nothing else
-		} else if i := bytes.Index(have[searched:], []byte("\r\n\r\n")); i >= 0 {
-			end = searched + i + 4
-		}
-		switch {
-		case end > most && bytes.IndexByte(have[:most], '\n') < 0:
-			return nil, errTargetTooLong
-		case end > most:
-			return nil, errHeadTooLong
-		case end <= len(have):
-			return have[:end], nil
-		}
-		searched = max(0, len(have)-3)
-		if len(have) == c.br.Size() {
-			c.grow(most)
-		}
-		if c.heading && !timed {
-			now := time.Now()
-			if c.readDue, timed = now.Add(within), true; c.blocked.Load() < now.UnixNano() {
-				c.idle.Store(0)
-			}
-		}
-		if _, err := c.br.Peek(len(have) + 1); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// grow makes the buffer larger. What is in it stays.
-func (c *conn) grow(size int) {
-	if have, _ := c.br.Peek(c.br.Buffered()); size > c.br.Size() {
-		c.br = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(have)), c), size)
-		_, _ = c.br.Peek(len(have))
-	}
-}
-
-// headless is the answer to what is no request.
-func headless(err error) *message.Refusal {
-	var timeout net.Error
-	switch {
-	case err == errTLS:
-		return message.Refuse(http.StatusBadRequest, "tls", "This port speaks plain HTTP, not TLS.")
-	case err == errTargetTooLong:
-		return message.Refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts.")
-	case err == errHeadTooLong:
-		return message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts.")
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
-	}
-	return http1.BadRequest
 }
 
 // log writes the request down.

@@ -33,17 +33,9 @@ type stats struct {
 	aborted  atomic.Uint64 // the client was gone, or its answer broke off
 	answers  [froms][message.Codes]atomic.Uint64
 
-	panics      atomic.Uint64
-	turnedAway  atomic.Uint64 // connections above the cap of their source
-	crowded     atomic.Uint64 // connections above the cap on all
-	starved     atomic.Uint64 // connections above the limit on memory
-	evicted     atomic.Uint64 // open connections that made room for new ones
-	shed        atomic.Uint64 // connections of mitigated sources
-	badProxy    atomic.Uint64 // connections of proxies without a valid PROXY header
-	acceptFails atomic.Uint64
-	slowReaders atomic.Uint64 // answers cut because their clients did not take them
-	tunnels     atomic.Int64
-	reloads     [2]atomic.Uint64 // failed, done
+	panics  atomic.Uint64
+	tunnels atomic.Int64
+	reloads [2]atomic.Uint64 // failed, done
 
 	deciding prometheus.Histogram
 
@@ -132,16 +124,16 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		count(s.access.Lost(), "sluice_log_lines_lost_total", "Lines of the access log that could not be written.")
 	}
 	count(s.stats.aborted.Load(), "sluice_aborted_total", "Requests whose client did not get its answer.")
-	count(s.stats.slowReaders.Load(), "sluice_slow_readers_total", "Connections cut because the client took its answer too slowly.")
+	count(s.open.slowReaders.Load(), "sluice_slow_readers_total", "Connections cut because the client took its answer too slowly.")
 	count(s.stats.received.Load(), "sluice_received_total", "Requests received.")
 	count(s.stats.panics.Load(), "sluice_panics_total", "Requests that failed by a fault in the edge.")
-	count(s.stats.turnedAway.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "source")
-	count(s.stats.crowded.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "total")
-	count(s.stats.starved.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "memory")
-	count(s.stats.shed.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "mitigated")
-	count(s.stats.evicted.Load(), "sluice_connections_evicted_total", "Open connections that made room for new ones.")
-	count(s.stats.badProxy.Load(), "sluice_proxy_headers_refused_total", "Connections of trusted proxies that did not begin with a valid PROXY header.")
-	count(s.stats.acceptFails.Load(), "sluice_accept_failures_total", "Failures to accept a connection, such as lack of descriptors.")
+	count(s.open.stats.turnedAway.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "source")
+	count(s.open.stats.crowded.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "total")
+	count(s.open.stats.starved.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "memory")
+	count(s.open.stats.shed.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "mitigated")
+	count(s.open.stats.evicted.Load(), "sluice_connections_evicted_total", "Open connections that made room for new ones.")
+	count(s.open.stats.badProxy.Load(), "sluice_proxy_headers_refused_total", "Connections of trusted proxies that did not begin with a valid PROXY header.")
+	count(s.open.stats.acceptFails.Load(), "sluice_accept_failures_total", "Failures to accept a connection, such as lack of descriptors.")
 	gauge(float64(s.stats.tunnels.Load()), "sluice_tunnels", "Connections that switched to another protocol.")
 	gauge(float64(s.open.open()), "sluice_connections", "Open connections of clients.")
 	count(s.stats.reloads[1].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "done")

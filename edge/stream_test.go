@@ -53,7 +53,7 @@ func FuzzRequestBody(f *testing.F) {
 // readBody reads a body that comes in pieces of at most so many bytes, as an upload does. It returns how many bytes are left after it.
 func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, left int, err error) {
 	client := &sender{sends: string(sent), most: most}
-	c := &conn{Conn: client, listener: &registry{}}
+	c := &conn{Conn: client, site: &site{}}
 	c.br = bufio.NewReaderSize(c, headBuffer)
 	c.startBody(lingerTime, lingerTime)
 	s := http1.NewBody(c.br, c, int64(length))

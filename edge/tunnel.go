@@ -147,27 +147,7 @@ func (t *pipe) copy(dst, src net.Conn, from interface{ Read([]byte) (int, error)
 	// The end of one direction is passed on; the other may have something left to say, but not for ever.
 	t.half.Store(true)
 	_ = dst.SetReadDeadline(time.Now().Add(halfOpen))
-	if half, ok := innermost(dst).(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
+	if half, ok := socket.Innermost(dst).(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
 		_ = dst.SetReadDeadline(socket.LongAgo)
-	}
-}
-
-// innermost looks through what wraps a connection of package net.
-func innermost(c net.Conn) net.Conn {
-	for {
-		switch v := c.(type) {
-		case interface{ UnsafeConn() net.Conn }:
-			c = v.UnsafeConn()
-		case *conn:
-			c = v.Conn
-		case *proxied:
-			c = v.Conn
-		case *upstream.Link:
-			c = v.Conn
-		case *socket.Conn:
-			c = v.Conn
-		default:
-			return c
-		}
 	}
 }

@@ -217,8 +217,8 @@ func (u *upload) start(wait time.Time) error {
 			_ = u.link.SetReadDeadline(u.answerBy)
 		}()
 		defer func() {
-			if recover() != nil {
-				u.client.listener.stats.panics.Add(1)
+			if p := recover(); p != nil {
+				u.client.site.fault(p)
 				u.fail(errFault, true)
 			}
 		}()

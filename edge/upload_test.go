@@ -148,7 +148,9 @@ func TestTimeOfTheNextServer(t *testing.T) {
 	near.Idle = []*upstream.Link{{Conn: conn, Origin: near, Until: time.Now().Add(time.Hour)}}
 	g.Servers = append(g.Servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
-		x := s.begin(s.screen((&listener{registry: s.open}).admit(&sender{})).(*screen))
+		screen := newScreen((&listener{registry: s.open}).admit(&sender{})).(*screen)
+		s.begin(screen)
+		x := screen.exchange.(*exchange)
 		if r := x.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {
 			t.Fatal(r)
 		}

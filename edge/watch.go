@@ -83,8 +83,8 @@ func (w *watch) stop() (gone bool) {
 func (w *watch) look() {
 	defer func() { w.ended <- struct{}{} }()
 	defer func() {
-		if recover() != nil {
-			w.conn.listener.stats.panics.Add(1)
+		if p := recover(); p != nil {
+			w.conn.site.fault(p)
 		}
 	}()
 	if u := w.body.upload; u != nil && u.started {
@@ -107,7 +107,7 @@ func (w *watch) look() {
 		case w.stopped.Load():
 			return
 		case now == socket.Reset, err != nil && !errors.Is(err, os.ErrDeadlineExceeded) /* cut by this side */, late && !w.answering.Load():
-			w.conn.listener.leave(w.conn)
+			w.conn.site.leave(w.conn)
 			if !w.keep {
 				w.gone = true
 				w.body.link.Close()
@@ -116,7 +116,7 @@ func (w *watch) look() {
 		case late:
 			due = time.Time{}
 		case now == socket.Closed && !closed:
-			w.conn.listener.leave(w.conn)
+			w.conn.site.leave(w.conn)
 			closed, due = true, time.Now().Add(halfClosed)
 		}
 	}

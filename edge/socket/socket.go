@@ -199,3 +199,17 @@ func (s *Conn) WaitHangup(closed bool) (now Hangup, err error) {
 	})
 	return now, err
 }
+
+// UnsafeConn is the connection that s reads and writes around.
+func (s *Conn) UnsafeConn() net.Conn { return s.Conn }
+
+// Innermost looks through what wraps a connection of package net and shows it with UnsafeConn. It does not look through TLS.
+func Innermost(c net.Conn) net.Conn {
+	for {
+		w, ok := c.(interface{ UnsafeConn() net.Conn })
+		if !ok {
+			return c
+		}
+		c = w.UnsafeConn()
+	}
+}

@@ -293,3 +293,6 @@ func (o *Origin) Sweep(now time.Time) {
 		l.Close()
 	}
 }
+
+// UnsafeConn is the connection that l is made of.
+func (l *Link) UnsafeConn() net.Conn { return l.Conn }

@@ -1,0 +1,107 @@
+package edge
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"sluice/edge/http1"
+	"sluice/edge/message"
+	"time"
+)
+
+const (
+	// headBuffer is what is read at once of a client that sends heads, and bodyBuffer of one that sends a body, in bytes.
+	headBuffer = 4 << 10
+	bodyBuffer = 32 << 10
+)
+
+// crowded is what a connection above the cap is told.
+const crowded = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+
+var (
+	errTargetTooLong = errors.New("edge: the first line of a request is longer than limits.header_bytes")
+	errHeadTooLong   = errors.New("edge: the head of a request is longer than limits.header_bytes")
+	errTLS           = errors.New("edge: a TLS handshake where plain HTTP is spoken")
+)
+
+// tlsHandshake is the first byte of a connection over TLS (RFC 8446, 5.1). Its client waits for an answer to what is no head and
+// has no end.
+const tlsHandshake = 0x16
+
+// nextHead waits for the whole head of the next request, and returns it, perhaps with more behind it. It stays in the buffer. Empty
+// lines before it are passed over (RFC 9112, 2.2). The whole of it must come within so long after its first byte.
+func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
+	timed, searched := false, 0
+	if c.heading = c.br.Buffered() > 0; c.heading {
+		if c.piped++; c.piped%fair == 0 {
+			runtime.Gosched()
+		}
+	}
+	for {
+		have, _ := c.br.Peek(c.br.Buffered())
+		for searched == 0 && (bytes.HasPrefix(have, []byte{'\n'}) || bytes.HasPrefix(have, []byte("\r\n"))) {
+			n := bytes.IndexByte(have, '\n') + 1
+			_, _ = c.br.Discard(n)
+			have = have[n:]
+			c.heading = len(have) > 0 // an empty line after a body is not the next request
+		}
+		if len(have) > 0 && have[0] == tlsHandshake {
+			return nil, errTLS
+		}
+		end := len(have) + 1
+		if bytes.HasSuffix(have, []byte("\r\n\r\n")) && len(have) <= most {
+			return have, nil // nearly always: one head and nothing else
+		} else if i := bytes.Index(have[searched:], []byte("\r\n\r\n")); i >= 0 {
+			end = searched + i + 4
+		}
+		switch {
+		case end > most && bytes.IndexByte(have[:most], '\n') < 0:
+			return nil, errTargetTooLong
+		case end > most:
+			return nil, errHeadTooLong
+		case end <= len(have):
+			return have[:end], nil
+		}
+		searched = max(0, len(have)-3)
+		if len(have) == c.br.Size() {
+			c.grow(most)
+		}
+		if c.heading && !timed {
+			now := time.Now()
+			if c.readDue, timed = now.Add(within), true; c.blocked.Load() < now.UnixNano() {
+				c.idle.Store(0)
+			}
+		}
+		if _, err := c.br.Peek(len(have) + 1); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// grow makes the buffer larger. What is in it stays.
+func (c *conn) grow(size int) {
+	if have, _ := c.br.Peek(c.br.Buffered()); size > c.br.Size() {
+		c.br = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(have)), c), size)
+		_, _ = c.br.Peek(len(have))
+	}
+}
+
+// headless is the answer to what is no request.
+func headless(err error) *message.Refusal {
+	var timeout net.Error
+	switch {
+	case err == errTLS:
+		return message.Refuse(http.StatusBadRequest, "tls", "This port speaks plain HTTP, not TLS.")
+	case err == errTargetTooLong:
+		return message.Refuse(http.StatusRequestURITooLong, "target_too_long", "The request target is longer than this server accepts.")
+	case err == errHeadTooLong:
+		return message.Refuse(http.StatusRequestHeaderFieldsTooLarge, "header_too_large", "The head of the request is larger than this server accepts.")
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return message.Refuse(http.StatusRequestTimeout, "timeout", "The request came too slowly.")
+	}
+	return http1.BadRequest
+}
