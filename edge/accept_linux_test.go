@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sluice/edge/screen"
 	"sluice/edge/socket"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func testSiege(t *testing.T, at string) {
 	to := fmt.Sprintf("127.0.0.1:%d", ln.Addr().(*net.TCPAddr).Port)
 	knocks := make(map[netip.Addr]int) // by Accept, one after the other
 	good, bad := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")
-	l := &listener{Listener: ln, ended: make(chan struct{}), registry: registryWith(t, Limits{PerSource: 10}, func(peer netip.Addr) bool { knocks[peer]++; return peer == bad })}
+	l := &listener{Listener: ln, ended: make(chan struct{}), registry: registryWith(t, screen.Limits{PerSource: 10}, func(peer netip.Addr) bool { knocks[peer]++; return peer == bad })}
 	knock := func(from netip.Addr) net.Conn {
 		t.Helper()
 		d := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
@@ -55,8 +56,8 @@ func testSiege(t *testing.T, at string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		if _, ok := socket.Innermost(c).(*net.TCPConn); !ok || c.peer != good {
-			t.Errorf("accepted %T of %v", c.raw, c.peer)
+		if _, ok := socket.Innermost(c).(*net.TCPConn); !ok || c.Peer != good {
+			t.Errorf("accepted %T of %v", c.Raw, c.Peer)
 		}
 		return c
 	}
@@ -79,7 +80,7 @@ func testSiege(t *testing.T, at string) {
 		if _, err := io.WriteString(client, "a"); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := server.(*conn).raw.Read(make([]byte, 2)); n != 1 || err != nil {
+		if n, err := server.(*screen.Client).Raw.Read(make([]byte, 2)); n != 1 || err != nil {
 			t.Errorf("of a good connection: %d bytes, %v", n, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/screen"
 )
 
 // skipLimit is how much of a refused request's body is read so that its connection can stay open.
@@ -15,10 +16,10 @@ const skipLimit = 64 << 10
 
 // admit takes a request up to its verdict. It reports whether the request goes on to the origin; else the answer is made.
 func (x *exchange) admit() bool {
-	if x.conn.unnamed {
-		x.client, x.trusted = x.conn.peer, false
+	if x.conn.Unnamed {
+		x.client, x.trusted = x.conn.Peer, false
 	} else {
-		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.conn.peer, &x.Head, x.chain)
+		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.conn.Peer, &x.Head, x.chain)
 	}
 	if !x.trusted {
 		x.Head.Distrust()
@@ -47,9 +48,9 @@ func (x *exchange) admit() bool {
 			}
 			return false
 		case x.decision.Refused():
-			x.conn.writeAt = x.now
+			x.conn.WriteAt = x.now
 			if until := x.decision.Told.Until; !x.trusted && !until.IsZero() {
-				x.conn.blocked.Store(until.UnixNano())
+				x.conn.Blocked.Store(until.UnixNano())
 			}
 			x.limited()
 			if len(x.snap.sheds) > 0 && !x.decision.Told.Until.IsZero() && !x.trusted && slices.Contains(x.snap.sheds, x.decision.RuleOf(x.decision.Told)) {
@@ -58,8 +59,8 @@ func (x *exchange) admit() bool {
 			return false
 		}
 	}
-	if x.conn.blocked.Load() != 0 {
-		x.conn.blocked.Store(0)
+	if x.conn.Blocked.Load() != 0 {
+		x.conn.Blocked.Store(0)
 	}
 	if check {
 		x.grant()
@@ -82,7 +83,7 @@ var badKey = message.Refuse(http.StatusBadRequest, "bad_key", "A header or cooki
 //
 // What a trusted proxy sends counts for the client that it names, and, where the lines that name it cannot be read, for nobody.
 func (x *exchange) malformed(r *message.Refusal) {
-	peer := x.conn.peer
+	peer := x.conn.Peer
 	known := x.Size > 0 || !rules.IsIn(x.snap.sources.Trust, peer)
 	if known {
 		x.client, x.chain, x.trusted = x.snap.sources.Identify(peer, &x.Head, x.chain)
@@ -110,7 +111,7 @@ func (x *exchange) charged() bool {
 // turnAway answers with a refusal that ends the connection.
 func (x *exchange) turnAway(r *message.Refusal) {
 	x.Close = true
-	x.conn.linger.Store(true)
+	x.conn.Linger.Store(true)
 	x.say(r)
 }
 
@@ -155,10 +156,10 @@ func (x *exchange) judge() bool {
 func (x *exchange) skipBody() {
 	c := x.conn
 	if x.Length <= skipLimit && !x.Close {
-		x.startBody(lingerTime, lingerTime)
-		c.writeAt = time.Time{} // it takes its time
-		defer func() { c.body = false }()
-		body := &x.in
+		x.startBody(screen.LingerTime, screen.LingerTime)
+		c.WriteAt = time.Time{} // it takes its time
+		defer func() { c.Body = false }()
+		body := &x.Body
 		for body.Got+body.Around <= skipLimit {
 			part, err := body.Next()
 			if err == io.EOF {
@@ -170,18 +171,18 @@ func (x *exchange) skipBody() {
 			body.Discard(len(part))
 		}
 	}
-	c.linger.Store(true)
+	c.Linger.Store(true)
 	x.Close = true
 }
 
 // startBody begins to read the request's body, which the client must send at a pace. The head is not in the buffer any more.
 func (x *exchange) startBody(grace, most time.Duration) {
 	x.bodyRead = true
-	if x.Length == message.LengthChunked || x.Length > headBuffer {
-		x.conn.grow(bodyBuffer)
+	if x.Length == message.LengthChunked || x.Length > screen.HeadBuffer {
+		x.conn.Grow(screen.BodyBuffer)
 	}
-	x.in.Reader = x.conn.br
-	x.conn.startBody(grace, most)
+	x.Body.Reader = x.conn.Reader
+	x.conn.StartBody(grace, most)
 }
 
 // wait returns when all channels are closed, at most after the budget of a wait at first sight.

@@ -10,6 +10,7 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/screen"
 	"sluice/edge/upstream"
 )
 
@@ -24,7 +25,7 @@ func FuzzAnswerHead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		x := &exchange{server: &Server{}, conn: &conn{}, incoming: incoming{Request: http1.Request{Old: true}}}
+		x := &exchange{server: &Server{}, conn: &screen.Client{}, Incoming: screen.Incoming{Request: http1.Request{Old: true}}}
 		b := &answerBody{Body: http1.Body{Reader: bufio.NewReaderSize(bytes.NewReader(answer), upstream.MaxHead)}, keep: time.Minute}
 		if x.readAnswerHead(b) != nil {
 			return
@@ -92,7 +93,7 @@ func TestConnectionOfAnswers(t *testing.T) {
 		"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nConnection: close\r\n": false,
 		"HTTP/1.0 200 OK\r\nConnection: close, keep-alive\r\n":               false,
 	} {
-		x := &exchange{server: &Server{}, conn: &conn{}}
+		x := &exchange{server: &Server{}, conn: &screen.Client{}}
 		b := &answerBody{Body: http1.Body{Reader: bufio.NewReader(strings.NewReader(head + "Content-Length: 0\r\n\r\n"))}}
 		if err := x.readAnswerHead(b); err != nil || b.reuse != want {
 			t.Errorf("%q: reuse %t, %v", head, b.reuse, err)

@@ -9,6 +9,7 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/screen"
 	"sluice/edge/upstream"
 )
 
@@ -17,7 +18,7 @@ import (
 type answerBody struct {
 	http1.Body
 	link      *upstream.Link
-	client    *conn
+	client    *screen.Client
 	upload    *upload // may still be under way
 	length    int64   // as the head says: bytes, message.LengthChunked or message.LengthUnknown
 	reuse     bool    // the origin keeps the connection
@@ -42,8 +43,8 @@ func (b *answerBody) within(now time.Time) time.Duration {
 func (b *answerBody) send(head []byte, inChunks bool) error {
 	w := http1.WriterTo(b.client)
 	defer http1.ReleaseWriter(w)
-	b.client.startAnswer()
-	defer b.client.endAnswer()
+	b.client.StartAnswer()
+	defer b.client.EndAnswer()
 	b.out = w
 	_, _ = w.Write(head) // a failure shows in the next write, and at last in Flush
 	err := b.copy(w, inChunks)
@@ -101,7 +102,7 @@ func (b *answerBody) Fill(n int) error {
 func (b *answerBody) finish() time.Time {
 	if b.upload != nil {
 		b.reuse = b.upload.end() && b.reuse
-		b.client.body = false
+		b.client.Body = false
 	}
 	b.link.Origin.Active.Add(-1)
 	now := time.Now()

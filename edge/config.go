@@ -13,6 +13,7 @@ import (
 	"sluice/edge/accesslog"
 	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/screen"
 	"sluice/edge/upstream"
 )
 
@@ -31,7 +32,7 @@ type Config struct {
 	Counters       int // how many counters the table holds
 	Source         rules.SourceConfig
 	Deny, Allow    []netip.Prefix
-	Limits         Limits
+	Limits         screen.Limits
 	Origins        []upstream.Config
 	Rules          []rules.Config
 	AccessLog      accesslog.Config
@@ -51,21 +52,6 @@ type PoPConfig struct {
 	Wait       time.Duration // how long a request may wait for the PoP's count where a rule says first_sight: wait
 }
 
-// Limits bound what clients can take.
-type Limits struct {
-	Connections   int // in all
-	PerSource     int // connections of one source
-	Memory        int // bytes in use near which new connections are turned away; 0: unlimited
-	HeaderBytes   int // request line and headers
-	HeaderLines   int // of a request
-	BodyBytes     int // 0: unlimited
-	BodyRate      int // bytes a second of a request's body that a client must send at least; 0: any number
-	AnswerRate    int // bytes a second of an answer that a client must take at least; 0: any number
-	HeaderTimeout time.Duration
-	IdleTimeout   time.Duration
-	TunnelTimeout time.Duration // after which a tunnel ends in which nothing moves
-}
-
 // Default returns the configuration of an empty file. It has no origin yet.
 func Default() *Config {
 	return &Config{
@@ -75,7 +61,7 @@ func Default() *Config {
 		Counters:  1_000_000,
 		AccessLog: accesslog.Config{Format: "combined", Refused: 1},
 		Source:    rules.SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
-		Limits: Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
+		Limits: screen.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
 	}
 }

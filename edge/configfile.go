@@ -16,6 +16,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/screen"
 	"sluice/edge/socket"
 )
 
@@ -184,7 +185,7 @@ func (r *reader) source(n ast.Node, s *rules.SourceConfig) {
 	})
 }
 
-func (r *reader) limits(n ast.Node, l *Limits) {
+func (r *reader) limits(n ast.Node, l *screen.Limits) {
 	r.mapping(n, "limits", fields{
 		"connections":            r.integer("limits.connections", 1, 10_000_000, func(v int64) { l.Connections = int(v) }),
 		"connections_per_source": r.integer("limits.connections_per_source", 1, 10_000_000, func(v int64) { l.PerSource = int(v) }),

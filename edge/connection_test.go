@@ -16,13 +16,14 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/screen"
 )
 
 // Without descriptors an accept fails; the loop goes on when there are some again.
 func TestAcceptSurvivesErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := &faultyListener{errs: []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOMEM, errors.New("odd")}}
-		l := &listener{Listener: faulty, ended: make(chan struct{}), registry: registryWith(t, Limits{PerSource: 1}, nil)}
+		l := &listener{Listener: faulty, ended: make(chan struct{}), registry: registryWith(t, screen.Limits{PerSource: 1}, nil)}
 		start := time.Now()
 		c, err := l.accept()
 		if err != nil || c == nil {
@@ -144,7 +145,7 @@ func TestConnectionsInAll(t *testing.T) {
 		_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
 		receive(t, "at the origin", o.arrived)
 	}
-	if got := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); got != crowded {
+	if got := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); got != screen.Crowded {
 		t.Errorf("a third connection got %q", got)
 	}
 	reset(first.Conn)

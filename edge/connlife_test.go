@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/edge/accesslog"
+	"sluice/edge/screen"
 )
 
 // halves is a connection in memory that can be closed in one direction, as far as anybody asks.
@@ -22,7 +23,7 @@ type halves struct{ net.Conn }
 func (halves) CloseWrite() error { return nil }
 
 // serveAlone serves one client in memory until the server is done with it, and returns how long that was.
-func serveAlone(s *Server, change func(*conn), talk func(net.Conn)) time.Duration {
+func serveAlone(s *Server, change func(*screen.Client), talk func(net.Conn)) time.Duration {
 	near, far := net.Pipe()
 	c := (&listener{registry: s.open}).admit(halves{near})
 	change(c)
@@ -35,7 +36,7 @@ func serveAlone(s *Server, change func(*conn), talk func(net.Conn)) time.Duratio
 	return took
 }
 
-func unchanged(*conn) {}
+func unchanged(*screen.Client) {}
 
 // An empty line after a request is no other: who sends one and then nothing is no slow client, and gets no answer.
 func TestEmptyLineIsNoRequest(t *testing.T) {
@@ -64,12 +65,12 @@ func TestAnswerAfterASlowRefusedBody(t *testing.T) {
 			_, _ = io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n")
 			for range 20 {
 				_, _ = client.Write(make([]byte, 500))
-				time.Sleep(lingerTime / 2)
+				time.Sleep(screen.LingerTime / 2)
 			}
 			got, _ = io.ReadAll(client)
 		})
-		if !strings.HasPrefix(string(got), "HTTP/1.1 429 ") || s.open.slowReaders.Load() != 0 {
-			t.Errorf("%q; %d slow readers", got, s.open.slowReaders.Load())
+		if !strings.HasPrefix(string(got), "HTTP/1.1 429 ") || s.open.SlowReaders.Load() != 0 {
+			t.Errorf("%q; %d slow readers", got, s.open.SlowReaders.Load())
 		}
 	})
 }
@@ -84,11 +85,11 @@ func TestSlowReaderOverTLS(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := memoryServer(t, &hasty{takes: 1000, answer: okHead + "Content-Length: 1000\r\n\r\n" + strings.Repeat("x", 1000)}, "limits: {idle_timeout: 1m}")
-		took := serveAlone(s, func(c *conn) { c.Conn = tls.Server(c.Conn, certificates.config()) }, func(client net.Conn) {
+		took := serveAlone(s, func(c *screen.Client) { c.Conn = tls.Server(c.Conn, certificates.config()) }, func(client net.Conn) {
 			_, _ = io.WriteString(tls.Client(client, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"}), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		})
-		if took.Truncate(time.Second) != time.Minute || s.open.slowReaders.Load() != 1 || s.stats.aborted.Load() != 1 {
-			t.Errorf("after %v: %d slow readers, %d answers aborted", took, s.open.slowReaders.Load(), s.stats.aborted.Load())
+		if took.Truncate(time.Second) != time.Minute || s.open.SlowReaders.Load() != 1 || s.stats.aborted.Load() != 1 {
+			t.Errorf("after %v: %d slow readers, %d answers aborted", took, s.open.SlowReaders.Load(), s.stats.aborted.Load())
 		}
 	})
 }
@@ -98,15 +99,15 @@ func TestCrowdedProxyDoesNotLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memoryServer(t, nil, "")
 		var got []byte
-		took := serveAlone(s, func(c *conn) {
-			c.crowded = true
-			c.Conn = &proxied{Conn: c.raw, conn: c, then: 10 * time.Second}
+		took := serveAlone(s, func(c *screen.Client) {
+			c.Crowded = true
+			c.Conn = &proxied{Conn: c.Raw, conn: c, then: 10 * time.Second}
 		}, func(client net.Conn) {
-			got = make([]byte, len(crowded))
+			got = make([]byte, len(screen.Crowded))
 			_, _ = io.ReadFull(client, got)
 			_, _ = io.WriteString(client, "PROXY TCP4 192.0.2.1 192.0.2.200 4000 80\r\n")
 		})
-		if string(got) != crowded || took != lingerTime {
+		if string(got) != screen.Crowded || took != screen.LingerTime {
 			t.Errorf("%q, closed after %v", got, took)
 		}
 	})
@@ -115,9 +116,9 @@ func TestCrowdedProxyDoesNotLinger(t *testing.T) {
 // A body that is given up because the time for all of it is over was late, whatever its reader was about.
 func TestAbortedBodyIsLate(t *testing.T) {
 	near, _ := net.Pipe()
-	c := &conn{Conn: near, raw: near, site: &site{}}
-	c.startBody(time.Second, time.Second)
-	c.abortBody()
+	c := &screen.Client{Conn: near, Raw: near, Site: &screen.Site{}}
+	c.StartBody(time.Second, time.Second)
+	c.AbortBody()
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error(err)
 	}

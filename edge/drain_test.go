@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/screen"
 	"sluice/edge/socket"
 )
 
@@ -120,7 +121,7 @@ func TestDrainOverTLS(t *testing.T) {
 		defer e.open.mu.Unlock()
 		n := 0
 		for c := range e.open.conns {
-			if !c.waiting() {
+			if !c.Waiting() {
 				n++
 			}
 		}
@@ -183,14 +184,14 @@ func TestRetireCutsNoRequest(t *testing.T) {
 		defer e.open.mu.Unlock()
 		n := 0
 		for c := range e.open.conns {
-			if !c.waiting() {
+			if !c.Waiting() {
 				n++
 			}
 		}
 		return n == 2 && e.stats.received.Load() == 1
 	})
 	drained := e.drain()
-	until(t, "retired", func() bool { return e.open.retired.Load() > 0 })
+	until(t, "retired", func() bool { return e.open.Retired.Load() > 0 })
 	_, _ = io.WriteString(head, "st: a\r\n\r\n")
 	_, _ = io.WriteString(body, "world")
 	for _, c := range []*talk{head, body} {
@@ -224,29 +225,29 @@ func TestReadOfARetiredConnection(t *testing.T) {
 	}
 	raw := socket.New(accepted)
 	defer raw.Close()
-	l := &site{}
-	l.retired.Store(1)
-	f := func(what string, change func(*conn), want error) {
+	l := &screen.Site{}
+	l.Retired.Store(1)
+	f := func(what string, change func(*screen.Client), want error) {
 		t.Helper()
-		c := &conn{Conn: raw, raw: raw, site: l, readDue: time.Now().Add(time.Minute)}
+		c := &screen.Client{Conn: raw, Raw: raw, Site: l, ReadDue: time.Now().Add(time.Minute)}
 		change(c)
-		c.readBy = c.readDue
+		c.ReadBy = c.ReadDue
 		_ = raw.SetReadDeadline(socket.LongAgo)
 		n, err := c.Read(make([]byte, 1))
 		if !errors.Is(err, want) || (n == 1) != (want == nil) {
 			t.Errorf("%s: %d, %v, want %v", what, n, err, want)
 		}
-		if c.linger.Load() != (want == io.EOF) {
-			t.Errorf("%s: lingers %t", what, c.linger.Load())
+		if c.Linger.Load() != (want == io.EOF) {
+			t.Errorf("%s: lingers %t", what, c.Linger.Load())
 		}
 	}
-	f("idle", func(*conn) {}, io.EOF)
-	f("in a head whose time is up", func(c *conn) { c.heading, c.readDue = true, time.Now() }, os.ErrDeadlineExceeded)
-	f("aborted", func(c *conn) { c.aborted.Store(true) }, os.ErrDeadlineExceeded)
+	f("idle", func(*screen.Client) {}, io.EOF)
+	f("in a head whose time is up", func(c *screen.Client) { c.Heading, c.ReadDue = true, time.Now() }, os.ErrDeadlineExceeded)
+	f("aborted", func(c *screen.Client) { c.Aborted.Store(true) }, os.ErrDeadlineExceeded)
 	if _, err := client.Write([]byte("ab")); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the bytes are there", (&conn{raw: raw}).waiting)
-	f("a request has just arrived", func(*conn) {}, nil)
-	f("in a head", func(c *conn) { c.heading = true }, nil)
+	until(t, "the bytes are there", (&screen.Client{Raw: raw}).Waiting)
+	f("a request has just arrived", func(*screen.Client) {}, nil)
+	f("in a head", func(c *screen.Client) { c.Heading = true }, nil)
 }

@@ -32,6 +32,7 @@ import (
 	"sluice/edge/accesslog"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
+	"sluice/edge/screen"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -56,7 +57,7 @@ type Server struct {
 	limiter  limiter.Limiter
 	tier     Tier
 	budget   time.Duration // of a wait at first sight
-	limits   Limits
+	limits   screen.Limits
 	secret   rules.Secret
 	stats    *stats
 	warn     func(message string, args ...any)
@@ -100,8 +101,8 @@ func New(o Options) (*Server, error) {
 	}
 	s.http = &fasthttp.Server{
 		Handler: s.handle, ErrorHandler: s.refuse, Logger: silent{},
-		ReadBufferSize:     c.Limits.HeaderBytes + len(standIn), // it must hold the longest head that a screen shows
-		Concurrency:        math.MaxInt32,                       // how many connections there may be is for the listeners to say
+		ReadBufferSize:     c.Limits.HeaderBytes + len(screen.StandIn), // it must hold the longest head that a screen shows
+		Concurrency:        math.MaxInt32,                              // how many connections there may be is for the listeners to say
 		MaxRequestBodySize: math.MaxInt,
 		ReduceMemoryUsage:  true, // an idle connection keeps nothing
 
@@ -113,7 +114,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
-	s.open, err = newRegistry(&site{limits: c.Limits, begin: s.begin, end: s.end, fault: s.fault}, admission{
+	s.open, err = newRegistry(&screen.Site{Limits: c.Limits, Begin: s.begin, End: s.end, Fault: s.fault}, admission{
 		source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.Connection(peer) },
 		proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.Proxied(peer) },
 		shed:    s.shed,

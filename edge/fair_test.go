@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/screen"
 	"sluice/mitigation"
 )
 
@@ -65,7 +66,7 @@ func TestPipeliningTakesTurns(t *testing.T) {
 	if got := many.answered.Load(); got != 100 {
 		t.Fatalf("%d requests were refused, want 100", got)
 	}
-	if before > 4*fair {
-		t.Errorf("eight requests waited for %d others of one client, want at most %d", before, 4*fair)
+	if before > 4*screen.Fair {
+		t.Errorf("eight requests waited for %d others of one client, want at most %d", before, 4*screen.Fair)
 	}
 }

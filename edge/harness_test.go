@@ -23,6 +23,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/rules"
+	"sluice/edge/screen"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -342,12 +343,12 @@ func (e *edgeUnderTest) rest() map[string]float64 {
 }
 
 // serveConn serves one connection until it is over.
-func (s *Server) serveConn(c *conn) { _ = s.http.ServeConn(newScreen(c)) }
+func (s *Server) serveConn(c *screen.Client) { _ = s.http.ServeConn(screen.New(c)) }
 
 // registryWith is a registry without a server.
-func registryWith(t *testing.T, limits Limits, shed func(netip.Addr) bool) *registry {
+func registryWith(t *testing.T, limits screen.Limits, shed func(netip.Addr) bool) *registry {
 	t.Helper()
-	l, err := newRegistry(&site{limits: limits}, admission{source: rules.NewSources(Default().Source).Connection, shed: shed})
+	l, err := newRegistry(&screen.Site{Limits: limits}, admission{source: rules.NewSources(Default().Source).Connection, shed: shed})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/screen"
 	"sluice/edge/upstream"
 )
 
@@ -41,16 +42,16 @@ func FuzzRequestHead(f *testing.F) {
 	}
 	o := &upstream.Origin{Host: "origin.example"}
 	f.Fuzz(func(t *testing.T, request []byte) {
-		c := &conn{peer: netip.MustParseAddr("192.0.2.1"), Conn: &crowd{rest: request}, site: &site{}}
-		c.br = bufio.NewReaderSize(c, 32<<10)
+		c := &screen.Client{Peer: netip.MustParseAddr("192.0.2.1"), Conn: &crowd{rest: request}, Site: &screen.Site{}}
+		c.Reader = bufio.NewReaderSize(c, 32<<10)
 		x := &exchange{conn: c, server: &Server{limits: Default().Limits}}
-		raw, err := c.nextHead(0, 32<<10)
+		raw, err := c.NextHead(0, 32<<10)
 		if err != nil || x.Parse(raw, message.MaxLines) != nil {
 			return
 		}
 		var out bytes.Buffer
 		out.Write(x.appendHead(nil, o))
-		readElsewhere(t, request, x, c.br.Buffered()-x.Size)
+		readElsewhere(t, request, x, c.Reader.Buffered()-x.Size)
 		target := string(http1.OriginForm(x.Target))
 		line, _, _ := strings.Cut(out.String(), "\r\n")
 		if want := string(x.Method) + " " + target + " HTTP/1.1"; line != want || strings.Count(line, " ") != 2 {

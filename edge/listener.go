@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/screen"
 	"sluice/edge/socket"
 )
 
@@ -39,7 +40,7 @@ type connStats struct {
 
 // A registry knows which connections are open, so that draining can end them, and caps those of a source.
 type registry struct {
-	*site
+	*screen.Site
 	admission
 	stats     connStats
 	most      int // connections, tunnels among them; 0: any number. See spareConnections
@@ -50,9 +51,9 @@ type registry struct {
 	notice atomic.Int64 // that idle connections have, nanoseconds
 
 	mu     sync.Mutex
-	conns  map[*conn]struct{}     // all that are open
-	away   list.List              // of *conn: those of them that are leaving and count no more, see room.go
-	counts map[counter.Source]int // of those that count
+	conns  map[*screen.Client]struct{} // all that are open
+	away   list.List                   // of *conn: those of them that are leaving and count no more, see room.go
+	counts map[counter.Source]int      // of those that count
 }
 
 // An admission says who may come in.
@@ -67,16 +68,16 @@ type admission struct {
 const spareConnections = 16
 
 // newRegistry completes a site with what the registry does for its connections.
-func newRegistry(s *site, a admission) (*registry, error) {
-	memory, err := newMemoryCap(s.limits.Memory)
+func newRegistry(s *screen.Site, a admission) (*registry, error) {
+	memory, err := newMemoryCap(s.Limits.Memory)
 	if err != nil {
 		return nil, err
 	}
-	l := &registry{site: s, admission: a, memory: memory, most: s.limits.Connections, perSource: s.limits.PerSource,
-		conns: make(map[*conn]struct{}), counts: make(map[counter.Source]int)}
-	s.slack = min(s.limits.HeaderTimeout, s.limits.IdleTimeout) / 64
-	s.alone = runtime.GOMAXPROCS(0) == 1
-	s.leave, s.forget = l.leave, l.forget
+	l := &registry{Site: s, admission: a, memory: memory, most: s.Limits.Connections, perSource: s.Limits.PerSource,
+		conns: make(map[*screen.Client]struct{}), counts: make(map[counter.Source]int)}
+	s.Slack = min(s.Limits.HeaderTimeout, s.Limits.IdleTimeout) / 64
+	s.Alone = runtime.GOMAXPROCS(0) == 1
+	s.Leave, s.Forget = l.leave, l.forget
 	return l, nil
 }
 
@@ -98,10 +99,10 @@ func (l *listener) Accept() (net.Conn, error) {
 		close(l.ended) // fasthttp does not call again after an error
 		return nil, err
 	}
-	return newScreen(c), nil
+	return screen.New(c), nil
 }
 
-func (l *listener) accept() (*conn, error) {
+func (l *listener) accept() (*screen.Client, error) {
 	pause := acceptPause
 	for {
 		nc, err := l.next()
@@ -128,7 +129,7 @@ func (l *listener) accept() (*conn, error) {
 }
 
 // admit counts a connection for its source; nil means that the source is shed or has too many, or the process too little memory.
-func (l *listener) admit(nc net.Conn) *conn {
+func (l *listener) admit(nc net.Conn) *screen.Client {
 	peer := peerAddr(nc.RemoteAddr())
 	if l.shed != nil && l.shed(peer) {
 		l.siege.shed++
@@ -140,12 +141,12 @@ func (l *listener) admit(nc net.Conn) *conn {
 		return nil
 	}
 	nc = socket.New(nc)
-	c := &conn{Conn: nc, raw: nc, site: l.site, peer: peer, accepted: time.Now().UnixNano()}
-	if l.proxied != nil && l.proxied(c.peer) {
-		c.Conn = &proxied{Conn: nc, conn: c, then: l.limits.HeaderTimeout, registry: l.registry}
+	c := &screen.Client{Conn: nc, Raw: nc, Site: l.Site, Peer: peer, Accepted: time.Now().UnixNano()}
+	if l.proxied != nil && l.proxied(c.Peer) {
+		c.Conn = &proxied{Conn: nc, conn: c, then: l.Limits.HeaderTimeout, registry: l.registry}
 	}
 	if l.tls != nil {
-		c.secure, c.Conn = true, tls.Server(c.Conn, l.tls) // the first Read shakes hands
+		c.Secure, c.Conn = true, tls.Server(c.Conn, l.tls) // the first Read shakes hands
 	}
 	if !l.recount(c) || !l.enter(c) {
 		return nil
@@ -155,8 +156,8 @@ func (l *listener) admit(nc net.Conn) *conn {
 
 // recount counts a connection for the source that its peer is, in place of the one it was counted for. It reports whether
 // that has room for it.
-func (l *registry) recount(c *conn) bool {
-	source, capped := l.source(c.peer)
+func (l *registry) recount(c *screen.Client) bool {
+	source, capped := l.source(c.Peer)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.discount(c)
@@ -166,20 +167,20 @@ func (l *registry) recount(c *conn) bool {
 			return false
 		}
 		l.counts[source]++
-		c.source = source
+		c.Source = source
 	}
 	return true
 }
 
 // discount needs the lock.
-func (l *registry) discount(c *conn) {
-	if !c.source.IsValid() {
+func (l *registry) discount(c *screen.Client) {
+	if !c.Source.IsValid() {
 		return
 	}
-	if l.counts[c.source]--; l.counts[c.source] <= 0 {
-		delete(l.counts, c.source)
+	if l.counts[c.Source]--; l.counts[c.Source] <= 0 {
+		delete(l.counts, c.Source)
 	}
-	c.source = counter.Source{}
+	c.Source = counter.Source{}
 }
 
 func (l *registry) open() int {
@@ -191,13 +192,13 @@ func (l *registry) open() int {
 // closeAll cuts every connection that is still open.
 func (l *registry) closeAll() {
 	l.mu.Lock()
-	open := make([]*conn, 0, len(l.conns))
+	open := make([]*screen.Client, 0, len(l.conns))
 	for c := range l.conns {
 		open = append(open, c)
 	}
 	l.mu.Unlock()
 	for _, c := range open {
-		c.raw.Close() // not conn.Close: no lingering now
+		c.Raw.Close() // not conn.Close: no lingering now
 	}
 }
 

@@ -54,10 +54,10 @@ func (x *exchange) appendHead(b []byte, o *upstream.Origin) []byte {
 		b = x.chain[i].AppendTo(b)
 		b = append(b, ", "...)
 	}
-	b = x.conn.peer.AppendTo(b)
+	b = x.conn.Peer.AppendTo(b)
 	if !proto {
 		b = append(b, "\r\nX-Forwarded-Proto: http"...)
-		if x.conn.secure {
+		if x.conn.Secure {
 			b = append(b, 's')
 		}
 	}

@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"sluice/edge/http1"
+	"sluice/edge/screen"
 	"sluice/edge/upstream"
 )
 
 func TestPace(t *testing.T) {
-	p := pace{rate: 500, most: time.Minute, left: 10 * time.Second}
+	p := screen.Pace{Rate: 500, Most: time.Minute, Left: 10 * time.Second}
 	for i, step := range []struct {
 		waited time.Duration
 		bytes  int
@@ -30,20 +31,20 @@ func TestPace(t *testing.T) {
 		{59 * time.Second, 250, 1500 * time.Millisecond},
 		{2 * time.Second, 0, -500 * time.Millisecond},
 	} {
-		if p.waited(step.waited, step.bytes); p.left != step.left {
-			t.Errorf("step %d: %v left, want %v", i, p.left, step.left)
+		if p.Waited(step.waited, step.bytes); p.Left != step.left {
+			t.Errorf("step %d: %v left, want %v", i, p.Left, step.left)
 		}
 	}
-	any := pace{most: time.Minute, left: time.Minute}
-	if any.waited(50*time.Second, 1); any.left != time.Minute {
-		t.Errorf("at any rate: %v left", any.left)
+	any := screen.Pace{Most: time.Minute, Left: time.Minute}
+	if any.Waited(50*time.Second, 1); any.Left != time.Minute {
+		t.Errorf("at any rate: %v left", any.Left)
 	}
 }
 
 // paced is a client's connection and its other end.
-func paced() (*conn, net.Conn) {
+func paced() (*screen.Client, net.Conn) {
 	near, far := net.Pipe()
-	return &conn{Conn: near, raw: near, site: &site{limits: Limits{IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500}}}, far
+	return &screen.Client{Conn: near, Raw: near, Site: &screen.Site{Limits: screen.Limits{IdleTimeout: time.Minute, BodyRate: 500, AnswerRate: 500}}}, far
 }
 
 // move reads or writes n bytes each second, until do fails or the given time has passed.
@@ -108,8 +109,8 @@ func TestSlowReadersOfStreams(t *testing.T) {
 			case test.cut && (!errors.Is(err, os.ErrDeadlineExceeded) || took < test.from || took > test.until):
 				t.Errorf("%+v: %d bytes left after %v, %v", test, b.Left, took, err)
 			}
-			if cut := c.site.slowReaders.Load() == 1; cut != test.cut || c.paced {
-				t.Errorf("%+v: counted as cut %t, still paced %t", test, cut, c.paced)
+			if cut := c.Site.SlowReaders.Load() == 1; cut != test.cut || c.Paced {
+				t.Errorf("%+v: counted as cut %t, still paced %t", test, cut, c.Paced)
 			}
 		})
 	}
@@ -141,7 +142,7 @@ func TestSlowSenders(t *testing.T) {
 					move(test.rate, time.Hour, client.Write)
 				}
 			})
-			c.startBody(10*time.Second, time.Minute)
+			c.StartBody(10*time.Second, time.Minute)
 			start, buf := time.Now(), make([]byte, 16<<10)
 			var err error
 			for err == nil && time.Since(start) < 55*time.Minute {

@@ -32,7 +32,7 @@ func (x *exchange) forward() int {
 	if x.Length > 0 && x.Length <= heldBody && !x.Invite {
 		if r := x.hold(due); r != nil {
 			x.Close = true
-			x.conn.linger.Store(true)
+			x.conn.Linger.Store(true)
 			x.say(r)
 			return 0
 		}
@@ -106,7 +106,7 @@ func (x *exchange) pass(g *upstream.Group, now, due time.Time) int {
 			if o.Refuses(err) && now.Before(until) {
 				// Mostly it is just being started again.
 				pause = min(max(2*pause, upstream.FirstPause), upstream.LastPause, until.Sub(now))
-				if time.Sleep(pause); !x.conn.gone() {
+				if time.Sleep(pause); !x.conn.Gone() {
 					now = time.Now()
 					o = g.Instead(o, x.source, now)
 					continue
@@ -149,7 +149,7 @@ func (x *exchange) pass(g *upstream.Group, now, due time.Time) int {
 func (x *exchange) abandoned(b *answerBody) {
 	if b.upload != nil {
 		b.upload.end()
-		x.conn.body = false
+		x.conn.Body = false
 	}
 	x.say(clientGone)
 	x.Close = true
@@ -164,8 +164,8 @@ func (x *exchange) failed(o *upstream.Origin, b *answerBody, err error) {
 		failed := u.failed.Load() // else it is cut off now because the origin has failed, or the time for all of it is up
 		late := !failed && !u.taken.Load() && !x.Invite && !b.due.IsZero() && !time.Now().Before(b.due)
 		u.end()
-		x.conn.body = false
-		x.conn.linger.Store(true)
+		x.conn.Body = false
+		x.conn.Linger.Store(true)
 		if (failed || late) && u.byClient {
 			x.say(bodyRefusal(u.err))
 			x.Close = true
@@ -280,9 +280,9 @@ func (x *exchange) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) 
 		w := http1.WriterTo(l)
 		_, _ = w.Write(*head)
 		requestHeads.Put(head)
-		u := &upload{body: &x.in, link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
+		u := &upload{body: &x.Body, link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
 			within: b.within, due: b.due, announced: x.announced}
-		x.in.Wait = u
+		x.Body.Wait = u
 		b.upload = u
 		x.startBody(grace, x.server.limits.IdleTimeout)
 		if !x.Invite && x.Length != message.LengthChunked && x.Length <= inlineBody {
@@ -317,7 +317,7 @@ func (x *exchange) relay(o *upstream.Origin, b *answerBody) {
 	o.Answers[r.status%message.Codes].Add(1)
 	if b.upload != nil && !b.upload.taken.Load() {
 		x.Close = true // an answer before the end of the request: the rest of it will not be read
-		x.conn.linger.Store(true)
+		x.conn.Linger.Store(true)
 	}
 	switch {
 	case r.status == http.StatusSwitchingProtocols:

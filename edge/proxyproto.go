@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/pires/go-proxyproto"
+
+	"sluice/edge/screen"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 type proxied struct {
 	net.Conn
 	registry *registry
-	conn     *conn // is told who the client is
+	conn     *screen.Client // is told who the client is
 	then     time.Duration
 	read     bool
 	err      error
@@ -62,8 +64,8 @@ func (p *proxied) header() error {
 		l.stats.badProxy.Add(1)
 		return io.EOF // there is nobody to answer
 	}
-	if p.conn.unnamed = local; !local {
-		p.conn.peer = client
+	if p.conn.Unnamed = local; !local {
+		p.conn.Peer = client
 		if l.shed != nil && l.shed(client) || !l.recount(p.conn) {
 			return io.EOF
 		}

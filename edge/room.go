@@ -2,6 +2,7 @@ package edge
 
 import (
 	"runtime"
+	"sluice/edge/screen"
 	"sluice/edge/socket"
 	"time"
 )
@@ -28,18 +29,18 @@ const (
 )
 
 // enter takes a connection in, and reports whether there is a place for it. One that only has a spare place is crowded.
-func (l *registry) enter(c *conn) bool {
+func (l *registry) enter(c *screen.Client) bool {
 	l.mu.Lock()
 	full := l.most > 0 && len(l.conns)-l.away.Len() >= l.most
-	c.crowded = full && !l.evict(time.Now().UnixNano())
+	c.Crowded = full && !l.evict(time.Now().UnixNano())
 	in := l.most == 0 || len(l.conns) < l.most+spareConnections || l.cut()
-	if c.crowded || !in {
+	if c.Crowded || !in {
 		l.stats.crowded.Add(1)
 	}
 	if in {
 		l.conns[c] = struct{}{}
 	}
-	if c.crowded || !in {
+	if c.Crowded || !in {
 		l.uncount(c)
 	}
 	l.mu.Unlock()
@@ -60,19 +61,19 @@ func (l *registry) makeRoom(n int) bool {
 
 // evict chooses a connection to go and wakes the one who reads it. It needs the lock.
 func (l *registry) evict(now int64) bool {
-	var chosen *conn
+	var chosen *screen.Client
 	var since int64
 	how, looked := uint32(0), 0
 	for c := range l.conns {
 		if looked++; looked > sampled {
 			break
 		}
-		idle, may := c.idle.Load(), uint32(goIdle)
-		if c.blocked.Load() > now {
-			may = goNow
+		idle, may := c.Idle.Load(), uint32(screen.GoIdle)
+		if c.Blocked.Load() > now {
+			may = screen.GoNow
 		}
 		switch {
-		case c.leaving != nil || idle == 0 || may == goIdle && now-idle < int64(leastIdle):
+		case c.Leaving != nil || idle == 0 || may == screen.GoIdle && now-idle < int64(leastIdle):
 		case may > how || may == how && idle < since:
 			chosen, how, since = c, may, idle
 		}
@@ -82,8 +83,8 @@ func (l *registry) evict(now int64) bool {
 	}
 	l.stats.evicted.Add(1)
 	l.uncount(chosen)
-	chosen.going.Store(how) // before the deadline: a Read that sets its own after this one looks again
-	_ = chosen.raw.SetReadDeadline(socket.LongAgo)
+	chosen.Going.Store(how) // before the deadline: a Read that sets its own after this one looks again
+	_ = chosen.Raw.SetReadDeadline(socket.LongAgo)
 	return true
 }
 
@@ -91,43 +92,43 @@ func (l *registry) evict(now int64) bool {
 func (l *registry) cut() bool {
 	looked := 0
 	for e := l.away.Front(); e != nil && looked < sampled; e = e.Next() {
-		c := e.Value.(*conn)
-		if looked++; c.going.Load() != 0 && c.idle.Load() == 0 && !c.closed.Load() {
+		c := e.Value.(*screen.Client)
+		if looked++; c.Going.Load() != 0 && c.Idle.Load() == 0 && !c.Closed.Load() {
 			continue // a request came just before it had to go
 		}
 		l.drop(c)
-		c.raw.Close()
+		c.Raw.Close()
 		return true
 	}
 	return false
 }
 
 // leave says that a connection is on its way out.
-func (l *registry) leave(c *conn) {
+func (l *registry) leave(c *screen.Client) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.uncount(c)
 }
 
 // uncount needs the lock, as what follows does.
-func (l *registry) uncount(c *conn) {
-	if _, open := l.conns[c]; open && c.leaving == nil {
-		c.leaving = l.away.PushBack(c)
+func (l *registry) uncount(c *screen.Client) {
+	if _, open := l.conns[c]; open && c.Leaving == nil {
+		c.Leaving = l.away.PushBack(c)
 	}
 	l.discount(c)
 }
 
-func (l *registry) forget(c *conn) {
+func (l *registry) forget(c *screen.Client) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drop(c)
 }
 
-func (l *registry) drop(c *conn) {
+func (l *registry) drop(c *screen.Client) {
 	delete(l.conns, c)
-	if c.leaving != nil {
-		l.away.Remove(c.leaving)
-		c.leaving = nil
+	if c.Leaving != nil {
+		l.away.Remove(c.Leaving)
+		c.Leaving = nil
 	}
 	l.discount(c)
 }
@@ -138,13 +139,13 @@ func (l *registry) retire(now time.Time) {
 	if l.left.Load() > before {
 		return
 	}
-	l.retired.Store(before) // before the deadlines: a Read that sets its own after this one looks again
+	l.Retired.Store(before) // before the deadlines: a Read that sets its own after this one looks again
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
-		if !c.woken && c.old() {
-			c.woken = true
-			_ = c.raw.SetReadDeadline(socket.LongAgo)
+		if !c.Woken && c.Old() {
+			c.Woken = true
+			_ = c.Raw.SetReadDeadline(socket.LongAgo)
 		}
 	}
 }

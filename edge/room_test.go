@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"testing"
+
+	"sluice/edge/screen"
 )
 
 // fill opens n connections of the caller's own source and makes it mitigated on each: requests within limits, and one more that is
@@ -37,7 +39,7 @@ func (e *edgeUnderTest) idle() (n int) {
 	e.open.mu.Lock()
 	defer e.open.mu.Unlock()
 	for c := range e.open.conns {
-		if c.idle.Load() != 0 {
+		if c.Idle.Load() != 0 {
 			n++
 		}
 	}
@@ -118,14 +120,14 @@ func TestClosingConnectionsDoNotCount(t *testing.T) {
 
 // What one new connection costs does not grow with those that are open.
 func TestChoiceLooksAtAFew(t *testing.T) {
-	l := registryWith(t, Limits{}, nil)
+	l := registryWith(t, screen.Limits{}, nil)
 	const n = 50 * sampled
 	for range n { // nobody is to go
-		l.conns[&conn{}] = struct{}{}
+		l.conns[&screen.Client{}] = struct{}{}
 	}
 	found := 0
-	c := &conn{raw: &repeater{}, site: l.site}
-	c.idle.Store(1)
+	c := &screen.Client{Raw: &repeater{}, Site: l.Site}
+	c.Idle.Store(1)
 	l.conns[c] = struct{}{}
 	for range n {
 		if l.evict(1 << 60) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/valyala/fasthttp"
+
+	"sluice/edge/screen"
 )
 
 // Every request comes to fasthttp's handler, or to its handler of errors: what is no request as well, and what fasthttp
@@ -65,8 +67,8 @@ func TestEveryRequestHasAHandler(t *testing.T) {
 }
 
 // screenWith is a screen over a client that sends this.
-func screenWith(s *Server, sent string) *screen {
-	return newScreen((&listener{registry: s.open}).admit(&sender{sends: sent, most: 100})).(*screen)
+func screenWith(s *Server, sent string) *screen.Screen {
+	return screen.New((&listener{registry: s.open}).admit(&sender{sends: sent, most: 100})).(*screen.Screen)
 }
 
 // Nothing beyond a head is read before the handler has run: not the next request, and nothing of a body.
@@ -74,20 +76,20 @@ func TestNothingIsShownAhead(t *testing.T) {
 	const head = "POST /first HTTP/1.1\r\nHost: a\r\n"
 	for _, framing := range []string{"Content-Length: 3\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "\r\n"} {
 		s := memoryServer(t, nil, "")
-		screen := screenWith(s, head+framing+"GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
-		got, err := io.ReadAll(screen)
-		if string(got) != head+"\r\n" || err != errAhead {
+		on := screenWith(s, head+framing+"GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
+		got, err := io.ReadAll(on)
+		if string(got) != head+"\r\n" || err != screen.ErrAhead {
 			t.Errorf("%q: %q, %v", framing, got, err)
 		}
-		if n, err := screen.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); n != 0 || err != errAhead {
+		if n, err := on.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); n != 0 || err != screen.ErrAhead {
 			t.Errorf("an answer before the handler: %d, %v", n, err)
 		}
-		screen.phase = relayed
-		client := screen.conn.raw.(*sender)
-		if n, err := screen.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); n != 19 || err != nil || client.got.Len() > 0 {
+		on.Phase = screen.Relayed
+		client := on.Conn.Raw.(*sender)
+		if n, err := on.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); n != 19 || err != nil || client.got.Len() > 0 {
 			t.Errorf("an answer after a relay: %d, %v, %q sent", n, err, client.got.Bytes())
 		}
-		_ = screen.Close()
+		_ = on.Close()
 		if n := s.stats.received.Load(); n != 1 {
 			t.Errorf("%d requests", n)
 		}
@@ -110,16 +112,16 @@ func FuzzShownHead(f *testing.F) {
 	}
 	s := memoryServer(f, nil, "")
 	f.Fuzz(func(t *testing.T, request []byte) {
-		screen := screenWith(s, string(request))
-		defer screen.Close()
-		head, err := io.ReadAll(screen)
-		if err == nil || screen.request == nil || screen.request.refused != nil {
+		on := screenWith(s, string(request))
+		defer on.Close()
+		head, err := io.ReadAll(on)
+		if err == nil || on.Request == nil || on.Request.Refused != nil {
 			return
 		}
-		if err != errAhead {
+		if err != screen.ErrAhead {
 			t.Fatalf("%q: %v", request, err)
 		}
-		x, br := screen.request, bufio.NewReaderSize(bytes.NewReader(head), 64<<10)
+		x, br := on.Request, bufio.NewReaderSize(bytes.NewReader(head), 64<<10)
 		var r fasthttp.Request
 		if r.Header.Read(br) != nil {
 			return // it comes to the handler of errors

@@ -14,6 +14,7 @@ import (
 	"sluice/edge/http1"
 	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/screen"
 	"sluice/edge/upstream"
 )
 
@@ -21,10 +22,10 @@ import (
 type exchange struct {
 	server *Server
 	snap   *snapshot
-	conn   *conn
+	conn   *screen.Client
 	now    time.Time // the one instant at which the request is judged
 
-	incoming
+	screen.Incoming
 
 	client   netip.Addr
 	source   counter.Source // the client's
@@ -47,7 +48,7 @@ type exchange struct {
 	sent      bool // the answer, or a part of it
 	counted   bool // as answered or aborted
 
-	screened *screen
+	screened *screen.Screen
 	ctx      *fasthttp.RequestCtx // while its handler runs
 
 	forwardedHost bool
@@ -55,22 +56,22 @@ type exchange struct {
 }
 
 // begin counts a request as received and takes what its life needs.
-func (s *Server) begin(screen *screen) *incoming {
+func (s *Server) begin(on *screen.Screen) *screen.Incoming {
 	s.stats.received.Add(1)
-	x, c := s.pool.Get().(*exchange), screen.conn
-	x.screened, x.snap, x.conn, x.now = screen, s.snap.Load(), c, time.Now()
-	x.incoming.reset()
+	x, c := s.pool.Get().(*exchange), on.Conn
+	x.screened, x.snap, x.conn, x.now = on, s.snap.Load(), c, time.Now()
+	x.Incoming.Reset()
 	x.client, x.chain = netip.Addr{}, x.chain[:0]
 	x.values = x.values[:0]
 	x.allowed, x.bodyRead, x.sent, x.counted = false, false, false, false
-	c.writeAt = time.Time{}
-	screen.exchange = x
-	return &x.incoming
+	c.WriteAt = time.Time{}
+	on.Exchange = x
+	return &x.Incoming
 }
 
 // end is the end of a request whose answer fasthttp has written.
-func (s *Server) end(screen *screen, failed bool) {
-	x := screen.exchange.(*exchange)
+func (s *Server) end(on *screen.Screen, failed bool) {
+	x := on.Exchange.(*exchange)
 	x.count(failed)
 	s.release(x)
 }
@@ -86,15 +87,15 @@ func (s *Server) release(x *exchange) {
 		heldBodies.Put(x.held)
 		x.held = nil
 	}
-	x.snap, x.conn, x.screened, x.open, x.in.Reader, x.reply.stream = nil, nil, nil, nil, nil, nil
+	x.snap, x.conn, x.screened, x.open, x.Body.Reader, x.reply.stream = nil, nil, nil, nil, nil, nil
 	s.pool.Put(x)
 }
 
 // handle is fasthttp's handler: the life of a request, from its checked head to its answer.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
-	screen := screenOf(ctx)
-	x := screen.exchange.(*exchange)
-	x.ctx, screen.phase = ctx, handled
+	on := screen.Of(ctx)
+	x := on.Exchange.(*exchange)
+	x.ctx, on.Phase = ctx, screen.Handled
 	defer func() {
 		if p := recover(); p != nil {
 			s.panicked(x, p)
@@ -104,23 +105,23 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		}
 		x.ctx = nil
 	}()
-	if x.refused == nil && !x.agrees(ctx) {
-		x.refused = http1.BadRequest
+	if x.Refused == nil && !x.agrees(ctx) {
+		x.Refused = http1.BadRequest
 	}
 	switch {
-	case x.refused == nil:
+	case x.Refused == nil:
 		x.respondTo()
-	case x.broken:
-		x.turnAway(x.refused)
+	case x.Broken:
+		x.turnAway(x.Refused)
 	default:
-		x.malformed(x.refused)
+		x.malformed(x.Refused)
 	}
 	x.finish()
 }
 
 // refuse is fasthttp's handler of heads that it does not take although the screen has shown them.
 func (s *Server) refuse(ctx *fasthttp.RequestCtx, _ error) {
-	screenOf(ctx).request.refused = http1.BadRequest
+	screen.Of(ctx).Request.Refused = http1.BadRequest
 	s.handle(ctx)
 }
 
@@ -134,7 +135,7 @@ func (x *exchange) agrees(ctx *fasthttp.RequestCtx) bool {
 // answer is the life of a request up to its answer.
 func (x *exchange) respondTo() {
 	if x.Length != 0 {
-		x.ctx.Request.SetBodyStream(&x.in, int(x.Length))
+		x.ctx.Request.SetBodyStream(&x.Body, int(x.Length))
 	}
 	if !x.admit() {
 		x.Close = x.Close || x.Invite // it may have begun to send its body, or not
@@ -159,9 +160,9 @@ func (x *exchange) finish() {
 	if !x.bodyRead && x.Length != 0 {
 		x.skipBody()
 	}
-	if s.draining.Load() || c.going.Load() != 0 {
+	if s.draining.Load() || c.Going.Load() != 0 {
 		x.Close = true
-		c.linger.Store(true)
+		c.Linger.Store(true)
 	}
 	if s.note != nil {
 		x.log()
@@ -183,7 +184,7 @@ func (x *exchange) finish() {
 		r.head = append(r.head, "Connection: keep-alive\r\n"...)
 	}
 	r.head = append(r.head, "\r\n"...)
-	x.screened.phase = relayed
+	x.screened.Phase = screen.Relayed
 	err := x.send()
 	x.count(err != nil)
 	x.Close = x.Close || err != nil
@@ -194,7 +195,7 @@ func (x *exchange) finish() {
 		x.over()
 		return
 	}
-	x.screened.detach() // it lives on in the tunnel
+	x.screened.Detach() // it lives on in the tunnel
 	x.ctx.HijackSetNoResponse(true)
 	x.ctx.Hijack(func(net.Conn) {
 		defer s.release(x)
@@ -227,13 +228,13 @@ func (x *exchange) send() (err error) {
 		part, _ := b.Reader.Peek(int(b.Left))
 		r.head = append(r.head, part...)
 		b.Discard(len(part))
-		x.conn.writeAt = x.over()
+		x.conn.WriteAt = x.over()
 		_, err = x.conn.Write(r.head)
 	default:
 		if err = b.send(r.head, b.Framing != http1.Fixed && !x.Old); err != nil {
 			b.reuse = false
 			if x.Old && b.Framing != http1.Fixed {
-				x.conn.reset() // where the connection's end is the body's, one in order would pass the part off as the whole
+				x.conn.Reset() // where the connection's end is the body's, one in order would pass the part off as the whole
 			}
 		}
 		x.over()
@@ -273,7 +274,7 @@ func (s *Server) panicked(x *exchange, p any) {
 		x.count(true)
 	default:
 		x.bodyRead = true
-		x.conn.linger.Store(true)
+		x.conn.Linger.Store(true)
 		x.say(mistake)
 		x.finish()
 	}
@@ -291,7 +292,7 @@ func (x *exchange) log() {
 	e := accesslog.Entry{Client: x.client, At: x.now, Head: &x.Request.Request, Version: x.Version,
 		Status: x.reply.status, Length: x.reply.length, From: x.reply.from.String(), Limited: x.reply.from == fromLimit}
 	if !e.Client.IsValid() {
-		e.Client = x.conn.peer // it was refused before its client was known
+		e.Client = x.conn.Peer // it was refused before its client was known
 	}
 	if bodyless(x.IsHead, x.reply.status) {
 		e.Length = 0

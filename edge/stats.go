@@ -124,7 +124,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		count(s.access.Lost(), "sluice_log_lines_lost_total", "Lines of the access log that could not be written.")
 	}
 	count(s.stats.aborted.Load(), "sluice_aborted_total", "Requests whose client did not get its answer.")
-	count(s.open.slowReaders.Load(), "sluice_slow_readers_total", "Connections cut because the client took its answer too slowly.")
+	count(s.open.SlowReaders.Load(), "sluice_slow_readers_total", "Connections cut because the client took its answer too slowly.")
 	count(s.stats.received.Load(), "sluice_received_total", "Requests received.")
 	count(s.stats.panics.Load(), "sluice_panics_total", "Requests that failed by a fault in the edge.")
 	count(s.open.stats.turnedAway.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "source")

@@ -13,6 +13,7 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/screen"
 )
 
 // What this edge takes for the whole body of a request is the same body, with the same trailers and the same bytes after it, to
@@ -53,10 +54,10 @@ func FuzzRequestBody(f *testing.F) {
 // readBody reads a body that comes in pieces of at most so many bytes, as an upload does. It returns how many bytes are left after it.
 func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, left int, err error) {
 	client := &sender{sends: string(sent), most: most}
-	c := &conn{Conn: client, site: &site{}}
-	c.br = bufio.NewReaderSize(c, headBuffer)
-	c.startBody(lingerTime, lingerTime)
-	s := http1.NewBody(c.br, c, int64(length))
+	c := &screen.Client{Conn: client, Site: &screen.Site{}}
+	c.Reader = bufio.NewReaderSize(c, screen.HeadBuffer)
+	c.StartBody(screen.LingerTime, screen.LingerTime)
+	s := http1.NewBody(c.Reader, c, int64(length))
 	for {
 		part, err := s.Next()
 		if err == io.EOF {
@@ -75,7 +76,7 @@ func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, 
 	for _, l := range lines.Lines {
 		trailer.Add(string(l.Name), string(l.Value))
 	}
-	return body, trailer, len(client.sends) + c.br.Buffered(), nil
+	return body, trailer, len(client.sends) + c.Reader.Buffered(), nil
 }
 
 type elsewhere struct {

@@ -76,7 +76,7 @@ func (x *exchange) tunnel() {
 	c, s := x.conn, x.server
 	x.watch.stop()
 	_ = c.Conn.SetDeadline(time.Time{})
-	early, _ := c.br.Peek(c.br.Buffered()) // sent before the answer
+	early, _ := c.Reader.Peek(c.Reader.Buffered()) // sent before the answer
 	s.stats.tunnels.Add(1)
 	defer s.stats.tunnels.Add(-1)
 	defer x.over()

@@ -22,3 +22,7 @@ func boundUnsent(ln net.Listener) {
 		})
 	}
 }
+
+// maxUnsent is how much of its answer the kernel holds for a client that does not take it, in bytes. The kernel tells of
+// room when half of that is gone, which at a rate of 500 takes 33 s: within the pause that idle_timeout allows by default.
+const maxUnsent = 32 << 10

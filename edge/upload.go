@@ -14,6 +14,7 @@ import (
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/screen"
 	"sluice/edge/upstream"
 )
 
@@ -50,10 +51,10 @@ func (x *exchange) hold(due time.Time) *message.Refusal {
 	x.held = heldBodies.Get().(*[]byte)
 	*x.held = (*x.held)[:0]
 	x.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
-	c.bodyDue = due
-	defer func() { c.body, c.bodyDue = false, time.Time{} }()
+	c.BodyDue = due
+	defer func() { c.Body, c.BodyDue = false, time.Time{} }()
 	for {
-		part, err := x.in.Next()
+		part, err := x.Body.Next()
 		if err == io.EOF {
 			return nil
 		}
@@ -61,7 +62,7 @@ func (x *exchange) hold(due time.Time) *message.Refusal {
 			return bodyRefusal(err)
 		}
 		*x.held = append(*x.held, part...)
-		x.in.Discard(len(part))
+		x.Body.Discard(len(part))
 	}
 }
 
@@ -70,7 +71,7 @@ type upload struct {
 	body      *http1.Body // of the client
 	link      *upstream.Link
 	w         *bufio.Writer // to the link; given back at the end of run
-	client    *conn
+	client    *screen.Client
 	limit     int64                             // bytes; 0: none
 	within    func(now time.Time) time.Duration // how long the origin may take to take something
 	due       time.Time                         // of the whole answer; zero: any time
@@ -218,7 +219,7 @@ func (u *upload) start(wait time.Time) error {
 		}()
 		defer func() {
 			if p := recover(); p != nil {
-				u.client.site.fault(p)
+				u.client.Site.Fault(p)
 				u.fail(errFault, true)
 			}
 		}()
@@ -291,9 +292,9 @@ func (u *upload) end() bool {
 	}
 	if !u.over() {
 		u.link.Close()
-		u.client.abortBody()
+		u.client.AbortBody()
 		<-u.done
-		u.client.linger.Store(true)
+		u.client.Linger.Store(true)
 		return false
 	}
 	return u.err == nil

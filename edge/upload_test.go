@@ -15,6 +15,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/message"
+	"sluice/edge/screen"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -114,8 +115,8 @@ func TestRestOfABodyIsNoRequest(t *testing.T) {
 				c := (&listener{registry: s.open}).admit(client)
 				s.serveConn(c)
 				all, last := client.answers("POST")
-				if len(all) != 1 || all[0] != 413 || last.Close == test.whole || c.linger.Load() == test.whole {
-					t.Errorf("%d answers, the first %d, close %t, lingers %t", len(all), all[0], last.Close, c.linger.Load())
+				if len(all) != 1 || all[0] != 413 || last.Close == test.whole || c.Linger.Load() == test.whole {
+					t.Errorf("%d answers, the first %d, close %t, lingers %t", len(all), all[0], last.Close, c.Linger.Load())
 				}
 			})
 		})
@@ -148,9 +149,9 @@ func TestTimeOfTheNextServer(t *testing.T) {
 	near.Idle = []*upstream.Link{{Conn: conn, Origin: near, Until: time.Now().Add(time.Hour)}}
 	g.Servers = append(g.Servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
-		screen := newScreen((&listener{registry: s.open}).admit(&sender{})).(*screen)
-		s.begin(screen)
-		x := screen.exchange.(*exchange)
+		on := screen.New((&listener{registry: s.open}).admit(&sender{})).(*screen.Screen)
+		s.begin(on)
+		x := on.Exchange.(*exchange)
 		if r := x.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {
 			t.Fatal(r)
 		}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/edge/screen"
 	"sluice/edge/socket"
 )
 
@@ -27,7 +28,7 @@ const (
 type watch struct {
 	timer     *time.Timer
 	on        bool
-	conn      *conn
+	conn      *screen.Client
 	body      *answerBody
 	keep      bool        // the answer's status counts: the exchange goes on without its client
 	gone      bool        // and the exchange was ended; good after stop
@@ -39,8 +40,8 @@ type watch struct {
 }
 
 // start begins to watch the client of an exchange whose origin has been asked.
-func (w *watch) start(c *conn, b *answerBody, keep bool) {
-	if _, ok := c.raw.(*socket.Conn); !ok {
+func (w *watch) start(c *screen.Client, b *answerBody, keep bool) {
+	if _, ok := c.Raw.(*socket.Conn); !ok {
 		return
 	}
 	w.on, w.conn, w.body, w.keep, w.gone = true, c, b, keep, false
@@ -65,7 +66,7 @@ func (w *watch) stop() (gone bool) {
 		w.stopped.Store(true) // before the deadline: look sets its own, and then looks whether this is so
 		w.wake <- struct{}{}
 		if w.waiting.Load() {
-			_ = w.conn.raw.SetReadDeadline(socket.LongAgo)
+			_ = w.conn.Raw.SetReadDeadline(socket.LongAgo)
 		}
 		<-w.ended
 		select {
@@ -73,7 +74,7 @@ func (w *watch) stop() (gone bool) {
 		default:
 		}
 		if w.waiting.Load() {
-			w.conn.readBy = time.Time{} // the next Read sets its own
+			w.conn.ReadBy = time.Time{} // the next Read sets its own
 		}
 	}
 	gone, w.conn, w.body = w.gone, nil, nil
@@ -84,7 +85,7 @@ func (w *watch) look() {
 	defer func() { w.ended <- struct{}{} }()
 	defer func() {
 		if p := recover(); p != nil {
-			w.conn.site.fault(p)
+			w.conn.Site.Fault(p)
 		}
 	}()
 	if u := w.body.upload; u != nil && u.started {
@@ -94,7 +95,7 @@ func (w *watch) look() {
 			return
 		}
 	}
-	s, closed, due := w.conn.raw.(*socket.Conn), false, time.Time{}
+	s, closed, due := w.conn.Raw.(*socket.Conn), false, time.Time{}
 	w.waiting.Store(true)
 	for {
 		_ = s.SetReadDeadline(due)
@@ -107,7 +108,7 @@ func (w *watch) look() {
 		case w.stopped.Load():
 			return
 		case now == socket.Reset, err != nil && !errors.Is(err, os.ErrDeadlineExceeded) /* cut by this side */, late && !w.answering.Load():
-			w.conn.site.leave(w.conn)
+			w.conn.Site.Leave(w.conn)
 			if !w.keep {
 				w.gone = true
 				w.body.link.Close()
@@ -116,7 +117,7 @@ func (w *watch) look() {
 		case late:
 			due = time.Time{}
 		case now == socket.Closed && !closed:
-			w.conn.site.leave(w.conn)
+			w.conn.Site.Leave(w.conn)
 			closed, due = true, time.Now().Add(halfClosed)
 		}
 	}

@@ -1,4 +1,4 @@
-package edge
+package screen
 
 import (
 	"bufio"
@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// headBuffer is what is read at once of a client that sends heads, and bodyBuffer of one that sends a body, in bytes.
-	headBuffer = 4 << 10
-	bodyBuffer = 32 << 10
+	// HeadBuffer is what is read at once of a client that sends heads, and bodyBuffer of one that sends a body, in bytes.
+	HeadBuffer = 4 << 10
+	BodyBuffer = 32 << 10
 )
 
-// crowded is what a connection above the cap is told.
-const crowded = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+// Crowded is what a connection above the cap is told.
+const Crowded = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 
 var (
 	errTargetTooLong = errors.New("edge: the first line of a request is longer than limits.header_bytes")
@@ -32,22 +32,22 @@ var (
 // has no end.
 const tlsHandshake = 0x16
 
-// nextHead waits for the whole head of the next request, and returns it, perhaps with more behind it. It stays in the buffer. Empty
+// NextHead waits for the whole head of the next request, and returns it, perhaps with more behind it. It stays in the buffer. Empty
 // lines before it are passed over (RFC 9112, 2.2). The whole of it must come within so long after its first byte.
-func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
+func (c *Client) NextHead(within time.Duration, most int) ([]byte, error) {
 	timed, searched := false, 0
-	if c.heading = c.br.Buffered() > 0; c.heading {
-		if c.piped++; c.piped%fair == 0 {
+	if c.Heading = c.Reader.Buffered() > 0; c.Heading {
+		if c.piped++; c.piped%Fair == 0 {
 			runtime.Gosched()
 		}
 	}
 	for {
-		have, _ := c.br.Peek(c.br.Buffered())
+		have, _ := c.Reader.Peek(c.Reader.Buffered())
 		for searched == 0 && (bytes.HasPrefix(have, []byte{'\n'}) || bytes.HasPrefix(have, []byte("\r\n"))) {
 			n := bytes.IndexByte(have, '\n') + 1
-			_, _ = c.br.Discard(n)
+			_, _ = c.Reader.Discard(n)
 			have = have[n:]
-			c.heading = len(have) > 0 // an empty line after a body is not the next request
+			c.Heading = len(have) > 0 // an empty line after a body is not the next request
 		}
 		if len(have) > 0 && have[0] == tlsHandshake {
 			return nil, errTLS
@@ -67,26 +67,26 @@ func (c *conn) nextHead(within time.Duration, most int) ([]byte, error) {
 			return have[:end], nil
 		}
 		searched = max(0, len(have)-3)
-		if len(have) == c.br.Size() {
-			c.grow(most)
+		if len(have) == c.Reader.Size() {
+			c.Grow(most)
 		}
-		if c.heading && !timed {
+		if c.Heading && !timed {
 			now := time.Now()
-			if c.readDue, timed = now.Add(within), true; c.blocked.Load() < now.UnixNano() {
-				c.idle.Store(0)
+			if c.ReadDue, timed = now.Add(within), true; c.Blocked.Load() < now.UnixNano() {
+				c.Idle.Store(0)
 			}
 		}
-		if _, err := c.br.Peek(len(have) + 1); err != nil {
+		if _, err := c.Reader.Peek(len(have) + 1); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// grow makes the buffer larger. What is in it stays.
-func (c *conn) grow(size int) {
-	if have, _ := c.br.Peek(c.br.Buffered()); size > c.br.Size() {
-		c.br = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(have)), c), size)
-		_, _ = c.br.Peek(len(have))
+// Grow makes the buffer larger. What is in it stays.
+func (c *Client) Grow(size int) {
+	if have, _ := c.Reader.Peek(c.Reader.Buffered()); size > c.Reader.Size() {
+		c.Reader = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(have)), c), size)
+		_, _ = c.Reader.Peek(len(have))
 	}
 }
 

@@ -1,0 +1,241 @@
+package screen
+
+import (
+	"bufio"
+	"container/list"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/socket"
+)
+
+const (
+	// LingerTime and lingerBytes bound what is read of a refused body, so that the refusal arrives: closing a connection with
+	// unread bytes resets it, and a reset takes the answer with it.
+	LingerTime  = time.Second
+	lingerBytes = 256 << 10
+	// patience is how many times a connection gives way in a row. The next read is mostly in vain and waits for the poller, which has
+	// its turn only when nobody else wants to run: connections that find more each time they are back would keep it from the others.
+	patience = 4
+	// Fair is how many requests of those that came at once are answered before others have their turn.
+	Fair = 16
+)
+
+// A Site is what all connections of a server have in common.
+type Site struct {
+	Limits Limits
+	Slack  time.Duration // by how much a read deadline may be off
+	Alone  bool          // there is one processor
+
+	Begin  func(*Screen) *Incoming      // counts a request as received, and gives its head a place
+	End    func(s *Screen, failed bool) // the request under way is over; its answer could not be written
+	Fault  func(any)                    // somebody has panicked
+	Leave  func(*Client)                // a connection is on its way out: it does not count any more
+	Forget func(*Client)                // it is closed
+
+	Retired     atomic.Int64  // connections accepted until then are to end when idle, Unix nanoseconds
+	SlowReaders atomic.Uint64 // answers cut because their clients did not take them
+}
+
+// A Client is a client's connection. But for Close it belongs to the goroutine that serves it, or, while a body is on its
+// way to the origin, its reading half to the goroutine that sends the body.
+type Client struct {
+	net.Conn
+	Raw      net.Conn // what Conn is made of: the socket
+	Site     *Site
+	Secure   bool           // TLS
+	Peer     netip.Addr     // or the client that a trusted proxy names in a PROXY header
+	Unnamed  bool           // the PROXY header names nobody
+	Source   counter.Source // whose connections it counts among; zero: nobody's
+	Closed   atomic.Bool
+	Accepted int64         // when, Unix nanoseconds
+	Woken    bool          // by retire; guarded by the registry, as is
+	Leaving  *list.Element // among those that are leaving; nil: it counts
+	Idle     atomic.Int64  // since when it waits for a request, Unix nanoseconds; 0: one is under way
+	Blocked  atomic.Int64  // until when its client is mitigated, as its last answer said, Unix nanoseconds; 0: it is not
+	Going    atomic.Uint32 // see evict
+
+	Reader  *bufio.Reader // what it sends
+	first   *bufio.Reader // the one that br was at first
+	Linger  atomic.Bool   // what the client still sends is read before it is closed
+	Heading bool          // a part of a head has been read
+	turns   uint8         // at reading one, up to patience
+	piped   uint8         // heads that came together with the request before them
+	Crowded bool          // it is one too many
+
+	Body    bool // a body is being read: the end of the connection is not the end of the body
+	Aborted atomic.Bool
+	sending Pace      // of that body
+	BodyDue time.Time // for all of it; zero: as long as the pace allows
+
+	Paced   bool      // an answer is being streamed, which holds a connection to the origin
+	taking  Pace      // of that answer
+	WriteAt time.Time // an instant just now, for the next write; zero: ask the clock
+	wrote   time.Time // when the last write was
+	writeBy time.Time // the write deadline that is set
+	ReadBy  time.Time // the read deadline that is set, as far as it matters
+	ReadDue time.Time // the one for the next head
+}
+
+// StartBody tells the connection that what it reads from now on is a body, which the client must send at a pace. It may be
+// late by grace at first, and by most once it has sent enough.
+func (c *Client) StartBody(grace, most time.Duration) {
+	c.Body = true
+	c.sending = Pace{Rate: c.Site.Limits.BodyRate, Most: max(grace, most), Left: grace}
+}
+
+// StartAnswer tells the connection that what it writes from now on is an answer that is streamed, which the client must take
+// at a pace, until endAnswer.
+func (c *Client) StartAnswer() {
+	c.Paced, c.taking = true, Pace{Rate: c.Site.Limits.AnswerRate, Most: c.Site.Limits.IdleTimeout, Left: c.Site.Limits.IdleTimeout}
+}
+
+// UnsafeConn is the connection that c reads and writes: TLS, or the socket.
+func (c *Client) UnsafeConn() net.Conn { return c.Conn }
+
+func (c *Client) EndAnswer() { c.Paced = false }
+
+// fill waits until n bytes of a body are there.
+func (c *Client) Fill(n int) error {
+	_, err := c.Reader.Peek(n)
+	return err
+}
+
+// Read reads a part of a head, within readDue, or, after startBody, of a body.
+func (c *Client) Read(p []byte) (int, error) {
+	if c.Body {
+		return c.readBody(p)
+	}
+	if d := c.ReadDue.Sub(c.ReadBy); d > c.Site.Slack || d < -c.Site.Slack {
+		if err := c.Conn.SetReadDeadline(c.ReadDue); err != nil {
+			return 0, err
+		}
+		c.ReadBy = c.ReadDue
+		if c.Old() {
+			_ = c.Conn.SetReadDeadline(socket.LongAgo)
+		}
+	}
+	if c.turns++; c.turns%patience != 0 {
+		c.Site.yield()
+	}
+	n, err := c.Conn.Read(p)
+	if err != nil && n == 0 && c.Old() {
+		n, err = c.readOn(p, c.ReadDue, err)
+	}
+	c.Heading = c.Heading || n > 0
+	return n, err
+}
+
+func (c *Client) readBody(p []byte) (int, error) {
+	began := time.Now()
+	due := began.Add(c.sending.Left)
+	if !c.BodyDue.IsZero() && c.BodyDue.Before(due) {
+		due = c.BodyDue
+	}
+	c.ReadBy = time.Time{}
+	if err := c.Conn.SetReadDeadline(due); err != nil {
+		return 0, err
+	}
+	if c.Aborted.Load() {
+		return 0, os.ErrDeadlineExceeded
+	}
+	n, err := c.Conn.Read(p)
+	if err != nil && n == 0 && c.Old() {
+		n, err = c.readOn(p, due, err)
+	}
+	c.sending.Waited(time.Since(began), n)
+	return n, err
+}
+
+// Gone reports whether the client has ended the connection, or its half of it, and left nothing to read.
+func (c *Client) Gone() bool {
+	s, ok := c.Raw.(*socket.Conn)
+	if !ok {
+		return false
+	}
+	n, err := s.Peek()
+	return n == 0 && err != syscall.EAGAIN
+}
+
+// AbortBody ends the reading of a body, from another goroutine. Nothing can be read from the connection afterwards.
+func (c *Client) AbortBody() {
+	c.Aborted.Store(true) // before the deadline: a Read that sets its own after this one looks again
+	_ = c.Conn.SetReadDeadline(socket.LongAgo)
+}
+
+// Write gives every write its own deadline: one for a whole answer would cut long downloads, none would let a client that
+// does not read keep the connection for ever. The deadline is moved at most once a second, because moving it costs, unless the
+// client is behind its pace.
+func (c *Client) Write(p []byte) (int, error) {
+	now, wait := c.WriteAt, c.Site.Limits.IdleTimeout
+	if c.WriteAt = (time.Time{}); now.IsZero() {
+		now = time.Now()
+	}
+	if c.Paced {
+		wait = c.taking.Left
+	}
+	if ahead := c.writeBy.Sub(now); ahead > wait || ahead < wait-min(time.Second, wait/4) {
+		c.writeBy = now.Add(wait)
+		if err := c.Conn.SetWriteDeadline(c.writeBy); err != nil {
+			return 0, err
+		}
+	}
+	c.wrote = now
+	n, err := c.Conn.Write(p)
+	if c.Paced {
+		c.taking.Waited(time.Since(now), n)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.Site.SlowReaders.Add(1)
+		c.Reset()
+	}
+	return n, err
+}
+
+// Reset ends the connection out of order: what the client has not taken is not kept for it, neither by the kernel nor by TLS, which
+// would wait to say goodbye.
+func (c *Client) Reset() {
+	if tcp, ok := socket.Innermost(c.Raw).(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Raw.Close()
+}
+
+func (c *Client) Close() error {
+	if !c.Closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	defer c.Site.Forget(c)
+	if c.Linger.Load() {
+		c.Site.Leave(c)
+		c.lingeringClose()
+	}
+	return c.Conn.Close()
+}
+
+// lingeringClose says that no more will be sent, and reads a little of what the client still sends (RFC 9112, 9.6).
+func (c *Client) lingeringClose() {
+	half, ok := socket.Innermost(c.Conn).(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil || c.Raw.SetReadDeadline(time.Now().Add(LingerTime)) != nil {
+		return
+	}
+	_, _ = io.CopyN(io.Discard, c.Raw, lingerBytes) // unread: a PROXY header, or TLS, would have a time of its own
+}
+
+// yield lets other goroutines run before a client's next request is read, which could not be there yet: when this one is back
+// it mostly is, which saves a read in vain and a wait for more. Whoever waits for the origin does not give way but waits, so
+// that all come to their turn and the poller to its. Only on one processor is giving way cheap: on several it takes a lock that all of
+// them share and wakes the idle ones.
+func (s *Site) yield() {
+	if s.Alone {
+		runtime.Gosched()
+	}
+}

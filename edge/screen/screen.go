@@ -1,0 +1,242 @@
+package screen
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"sluice/edge/http1"
+	"sluice/edge/message"
+)
+
+// A Screen is the connection that fasthttp is given. It reads what the client sends, finds one head, checks it, and shows exactly
+// that head: without the lines that frame the body and without Expect, and nothing beyond it until the handler has run. So
+// where a request ends is never for fasthttp to decide. What is no request is shown as stand-in, so that it comes to the handler, and
+// is refused there, like any other.
+//
+// What fasthttp writes after the handler is the answer, unless the handler has relayed one itself: then it is dropped.
+//
+// fasthttp recovers from no panic, so everything that it calls here does.
+type Screen struct {
+	Conn *Client
+
+	Request  *Incoming // the one under way; nil: none
+	Exchange any       // whose it is: what belongs to it for who serves
+	head     []byte    // what fasthttp has not read yet of the head it is shown
+	Phase    phase
+	failed   bool // fasthttp's answer could not be written
+}
+
+// An Incoming is a request as a screen has read it.
+type Incoming struct {
+	http1.Request
+	Body    http1.Body       // its body
+	Refused *message.Refusal // why it is no request
+	Broken  bool             // no whole head came: it was slow, or its client is gone, which is not its form
+	text    []byte           // the head, where a body comes after it
+	shown   []byte           // the head without what fasthttp is not shown
+}
+
+// Reset makes r ready for the next request.
+func (r *Incoming) Reset() {
+	r.Request.Reset()
+	r.Body, r.Refused, r.Broken = http1.Body{}, nil, false
+}
+
+// A phase is how far the request under way has come.
+type phase uint8
+
+const (
+	idle    phase = iota // there is none
+	shown                // its head is shown; the handler has not begun
+	Handled              // the handler has it; what fasthttp writes is its answer
+	Relayed              // the handler has begun to write the answer itself; what fasthttp writes is dropped
+)
+
+// A tlsScreen tells fasthttp that the client speaks TLS.
+type tlsScreen struct {
+	Screen
+	tls *tls.Conn
+}
+
+// Handshake shakes hands, within the time that a head may take. fasthttp does not look at the error: the next Read returns it again.
+func (s *tlsScreen) Handshake() (err error) {
+	defer s.recover(&err)
+	_ = s.Conn.Conn.SetReadDeadline(time.Unix(0, s.Conn.Accepted).Add(s.Conn.Site.Limits.HeaderTimeout))
+	return s.tls.Handshake()
+}
+
+func (s *tlsScreen) ConnectionState() tls.ConnectionState { return s.tls.ConnectionState() }
+
+// StandIn is shown in place of what is no request.
+const StandIn = "GET / HTTP/1.1\r\nHost: malformed\r\n\r\n"
+
+// errPanic is what fasthttp is told after a fault.
+var errPanic = errors.New("edge: a fault")
+
+// ErrAhead is what fasthttp is told when it reads beyond the head that it is shown: a fault, of which nothing may come.
+var ErrAhead = errors.New("edge: fasthttp reads beyond a head")
+
+// Of is the screen of a request.
+func Of(ctx *fasthttp.RequestCtx) *Screen {
+	switch c := ctx.Conn().(type) {
+	case *Screen:
+		return c
+	case *tlsScreen:
+		return &c.Screen
+	}
+	panic("edge: a connection without a screen")
+}
+
+// clientReaders hold what clients send, each for as long as a connection is open.
+var clientReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, HeadBuffer) }}
+
+// Read gives fasthttp the head of the next request, which it waits for, or, where it is shown already, the rest of it.
+func (s *Screen) Read(p []byte) (n int, err error) {
+	defer s.recover(&err)
+	if len(s.head) == 0 {
+		if s.Phase == shown {
+			return 0, ErrAhead
+		}
+		s.conclude()
+		if !s.next() {
+			return 0, io.EOF
+		}
+	}
+	n = copy(p, s.head)
+	s.head = s.head[n:]
+	return n, nil
+}
+
+// next waits for a request and shows its head.
+func (s *Screen) next() bool {
+	c := s.Conn
+	switch {
+	case c.Crowded:
+		_ = c.Conn.SetReadDeadline(time.Now().Add(s.Conn.Site.Limits.HeaderTimeout)) // TLS may have to shake hands
+		c.Linger.Store(true)
+		_, _ = c.Write([]byte(Crowded))
+		return false
+	case c.Reader == nil:
+		c.Reader = clientReaders.Get().(*bufio.Reader)
+		c.first = c.Reader
+		c.Reader.Reset(c)
+		c.Idle.Store(c.Accepted)
+		c.ReadDue = time.Unix(0, c.Accepted).Add(s.Conn.Site.Limits.HeaderTimeout)
+	default:
+		c.Idle.Store(c.wrote.UnixNano())
+		c.ReadDue = c.wrote.Add(s.Conn.Site.Limits.IdleTimeout)
+	}
+	raw, err := c.NextHead(s.Conn.Site.Limits.HeaderTimeout, s.Conn.Site.Limits.HeaderBytes)
+	if err != nil && !c.Heading {
+		return false // nobody asked for anything
+	}
+	c.Idle.Store(0)
+	s.Request = c.Site.Begin(s)
+	s.head, s.Phase = s.read(raw, err), shown
+	return true
+}
+
+// read reads a head, or why there is none, and returns what fasthttp is shown of it.
+func (s *Screen) read(raw []byte, err error) []byte {
+	r, c, most := s.Request, s.Conn, s.Conn.Site.Limits.HeaderLines
+	if err != nil {
+		r.Refused, r.Broken = headless(err), err != errTargetTooLong && err != errHeadTooLong
+	} else if r.Refused = r.Parse(raw, most); r.Refused == nil && r.Length != 0 {
+		r.text = append(r.text[:0], raw[:r.Size]...) // the body takes the head's place in the buffer
+		r.Refused = r.Parse(r.text, most)
+		r.Body = http1.NewBody(c.Reader, c, r.Length)
+	}
+	if r.Refused != nil {
+		return append(r.text[:0], StandIn...)
+	}
+	_, _ = c.Reader.Discard(r.Size)
+	if !r.Framing {
+		return raw[:r.Size]
+	}
+	b := append(r.shown[:0], r.Method...)
+	b = append(append(b, ' '), r.Target...)
+	b = append(append(append(b, ' '), r.Version...), "\r\n"...)
+	for i := range r.Head.Lines {
+		switch l := &r.Head.Lines[i]; l.Kind {
+		case message.ContentLength, message.TransferEncoding, message.Expect:
+		default:
+			b = append(append(b, l.Name...), ": "...)
+			b = append(append(b, l.Value...), "\r\n"...)
+		}
+	}
+	r.shown = append(b, "\r\n"...)
+	return r.shown
+}
+
+// Write writes fasthttp's answer, which there is only after a handler that has relayed none.
+func (s *Screen) Write(p []byte) (n int, err error) {
+	defer s.recover(&err)
+	switch s.Phase {
+	case Relayed:
+		return len(p), nil
+	case Handled:
+		n, err = s.Conn.Write(p)
+		s.failed = s.failed || err != nil
+		return n, err
+	}
+	return 0, ErrAhead
+}
+
+// conclude ends the request under way: its answer is written.
+func (s *Screen) conclude() {
+	if s.Request != nil {
+		s.Conn.Site.End(s, s.failed)
+	}
+	s.Detach()
+	s.head, s.Phase, s.failed = nil, idle, false
+}
+
+// Detach says that somebody else ends the request under way.
+func (s *Screen) Detach() { s.Request, s.Exchange = nil, nil }
+
+// Close is called once fasthttp is done with the connection.
+func (s *Screen) Close() (err error) {
+	defer s.recover(&err)
+	s.conclude()
+	if s.Conn.first != nil {
+		defer func(first *bufio.Reader) {
+			first.Reset(nil)
+			clientReaders.Put(first)
+		}(s.Conn.first)
+		s.Conn.first = nil
+	}
+	return s.Conn.Close()
+}
+
+func (s *Screen) recover(err *error) {
+	if p := recover(); p != nil {
+		s.Conn.Site.Fault(p)
+		s.failed = true
+		if *err == nil {
+			*err = errPanic
+		}
+	}
+}
+
+func (s *Screen) LocalAddr() net.Addr  { return s.Conn.LocalAddr() }
+func (s *Screen) RemoteAddr() net.Addr { return s.Conn.RemoteAddr() }
+
+// Deadlines are the edge's own.
+func (*Screen) SetDeadline(time.Time) error      { return nil }
+func (*Screen) SetReadDeadline(time.Time) error  { return nil }
+func (*Screen) SetWriteDeadline(time.Time) error { return nil }
+
+// New makes a connection what fasthttp is given.
+func New(c *Client) net.Conn {
+	if secure, ok := c.Conn.(*tls.Conn); ok {
+		return &tlsScreen{Screen{Conn: c}, secure}
+	}
+	return &Screen{Conn: c}
+}
