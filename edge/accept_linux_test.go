@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sluice/edge/listen"
 	"sluice/edge/screen"
 	"sluice/edge/socket"
 	"testing"
@@ -28,7 +29,7 @@ func testSiege(t *testing.T, at string) {
 	to := fmt.Sprintf("127.0.0.1:%d", ln.Addr().(*net.TCPAddr).Port)
 	knocks := make(map[netip.Addr]int) // by Accept, one after the other
 	good, bad := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")
-	l := &listener{Listener: ln, ended: make(chan struct{}), registry: registryWith(t, screen.Limits{PerSource: 10}, func(peer netip.Addr) bool { knocks[peer]++; return peer == bad })}
+	l := &listen.Listener{Listener: ln, Ended: make(chan struct{}), Registry: registryWith(t, screen.Limits{PerSource: 10}, func(peer netip.Addr) bool { knocks[peer]++; return peer == bad })}
 	knock := func(from netip.Addr) net.Conn {
 		t.Helper()
 		d := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
@@ -50,8 +51,8 @@ func testSiege(t *testing.T, at string) {
 	}
 	accepted := func() net.Conn {
 		t.Helper()
-		defer time.AfterFunc(10*time.Second, l.stop).Stop()
-		c, err := l.accept()
+		defer time.AfterFunc(10*time.Second, l.Stop).Stop()
+		c, err := l.AcceptClient()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +63,7 @@ func testSiege(t *testing.T, at string) {
 		return c
 	}
 
-	for _, n := range []int{1, shedInARow, shedInARow + 1, shedInARow + 2*shedAtOnce + 1} {
+	for _, n := range []int{1, listen.ShedInARow, listen.ShedInARow + 1, listen.ShedInARow + 2*listen.ShedAtOnce + 1} {
 		clear(knocks)
 		var list []net.Conn
 		for range n {
@@ -74,8 +75,8 @@ func testSiege(t *testing.T, at string) {
 		if knocks[bad] != n || len(knocks) != 2 {
 			t.Errorf("%d connections to shed: %v", n, knocks)
 		}
-		if l.siege.file.Load() != nil || l.siege.shed != 0 {
-			t.Errorf("the siege goes on: %+v", &l.siege)
+		if l.Siege.File.Load() != nil || l.Siege.Shed != 0 {
+			t.Errorf("the siege goes on: %+v", &l.Siege)
 		}
 		if _, err := io.WriteString(client, "a"); err != nil {
 			t.Fatal(err)
@@ -87,18 +88,18 @@ func testSiege(t *testing.T, at string) {
 
 	done := make(chan error, 1)
 	go func() {
-		_, err := l.accept()
+		_, err := l.AcceptClient()
 		done <- err
 	}()
 	var list []net.Conn
-	for range shedInARow + 1 {
+	for range listen.ShedInARow + 1 {
 		list = append(list, knock(bad))
 	}
 	closed(list)
-	if l.siege.file.Load() == nil {
+	if l.Siege.File.Load() == nil {
 		t.Fatal("no siege")
 	}
-	l.stop()
+	l.Stop()
 	select {
 	case err := <-done:
 		if err != io.EOF {
@@ -120,7 +121,7 @@ func TestSiegeOfServer(t *testing.T) {
 	for range 2 {
 		e.talk().say("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // the second begins the mitigation
 	}
-	const n = 2 * shedInARow
+	const n = 2 * listen.ShedInARow
 	for round := 1; round <= 2; round++ {
 		for range n {
 			if got := e.raw(plainGet); got != "" {

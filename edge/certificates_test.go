@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/edge/listen"
 )
 
 func writeCertificate(t *testing.T, base string, names ...string) {
@@ -49,7 +51,7 @@ func TestTLS(t *testing.T) {
 	folder := t.TempDir()
 	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
 	writeCertificate(t, filepath.Join(folder, "b"), "*.b.example")
-	certificates, err := LoadCertificates(TLSConfig{Folder: folder})
+	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
 	if err != nil {
 		t.Fatal(err)
 	}

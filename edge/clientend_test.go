@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"sluice/edge/listen"
 )
 
 // A slowOrigin answers /slow when it is released, and notices when the edge gives such a request up; it answers all else at once.
@@ -130,7 +132,7 @@ func TestResetEndsARequest(t *testing.T) {
 func TestResetEndsARequestOverTLS(t *testing.T) {
 	folder := t.TempDir()
 	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
-	certificates, err := LoadCertificates(TLSConfig{Folder: folder})
+	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
 	if err != nil {
 		t.Fatal(err)
 	}

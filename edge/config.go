@@ -11,6 +11,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/accesslog"
+	"sluice/edge/listen"
 	"sluice/edge/message"
 	"sluice/edge/rules"
 	"sluice/edge/screen"
@@ -22,7 +23,7 @@ import (
 type Config struct {
 	Listen         string // host:port of the listener for requests, or unix:/path
 	ListenTLS      string // the same for requests over TLS; "": none
-	TLS            TLSConfig
+	TLS            listen.TLSConfig
 	Admin          string // host:port of the listener for metrics, health and API
 	AdminHosts     []string
 	AdminTokenFile string
@@ -73,9 +74,9 @@ func (c *Config) ruleDefaults() rules.Defaults {
 // Check reports what no single field shows: what is missing once file and flags are put together.
 func (c *Config) Check() error {
 	switch {
-	case c.ListenTLS != "" && c.TLS == TLSConfig{}:
+	case c.ListenTLS != "" && c.TLS == listen.TLSConfig{}:
 		return errors.New("listen_tls is " + c.ListenTLS + " but there is no certificate: give tls.certificate and tls.key, or tls.folder")
-	case c.ListenTLS == "" && c.TLS != TLSConfig{}:
+	case c.ListenTLS == "" && c.TLS != listen.TLSConfig{}:
 		return errors.New("tls has certificates but nothing listens for TLS: give listen_tls, such as \":8443\"")
 	case (c.TLS.Certificate == "") != (c.TLS.Key == ""):
 		return errors.New("tls: certificate and key belong together: give both")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/listen"
 	"sluice/edge/screen"
 )
 
@@ -23,17 +24,17 @@ import (
 func TestAcceptSurvivesErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faulty := &faultyListener{errs: []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOMEM, errors.New("odd")}}
-		l := &listener{Listener: faulty, ended: make(chan struct{}), registry: registryWith(t, screen.Limits{PerSource: 1}, nil)}
+		l := &listen.Listener{Listener: faulty, Ended: make(chan struct{}), Registry: registryWith(t, screen.Limits{PerSource: 1}, nil)}
 		start := time.Now()
-		c, err := l.accept()
+		c, err := l.AcceptClient()
 		if err != nil || c == nil {
 			t.Fatalf("%v, %v", c, err)
 		}
-		if took := time.Since(start); took < acceptPause || took > time.Second {
+		if took := time.Since(start); took < listen.AcceptPause || took > time.Second {
 			t.Errorf("it took %v", took)
 		}
 		faulty.errs = []error{net.ErrClosed}
-		if _, err := l.accept(); err != io.EOF {
+		if _, err := l.AcceptClient(); err != io.EOF {
 			t.Errorf("closed: %v, want io.EOF", err)
 		}
 	})
@@ -258,7 +259,7 @@ func TestDrain(t *testing.T) {
 		defer cancel()
 		drained = e.Drain(ctx, time.Second)
 	})
-	<-e.ears[0].ended
+	<-e.ears[0].Ended
 	if e.Ready() {
 		t.Error("ready while draining")
 	}

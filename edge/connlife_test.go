@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/edge/accesslog"
+	"sluice/edge/listen"
 	"sluice/edge/screen"
 )
 
@@ -25,7 +26,7 @@ func (halves) CloseWrite() error { return nil }
 // serveAlone serves one client in memory until the server is done with it, and returns how long that was.
 func serveAlone(s *Server, change func(*screen.Client), talk func(net.Conn)) time.Duration {
 	near, far := net.Pipe()
-	c := (&listener{registry: s.open}).admit(halves{near})
+	c := (&listen.Listener{Registry: s.open}).Admit(halves{near})
 	change(c)
 	start := time.Now()
 	var talking sync.WaitGroup
@@ -79,13 +80,13 @@ func TestAnswerAfterASlowRefusedBody(t *testing.T) {
 func TestSlowReaderOverTLS(t *testing.T) {
 	folder := t.TempDir()
 	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
-	certificates, err := LoadCertificates(TLSConfig{Folder: folder})
+	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := memoryServer(t, &hasty{takes: 1000, answer: okHead + "Content-Length: 1000\r\n\r\n" + strings.Repeat("x", 1000)}, "limits: {idle_timeout: 1m}")
-		took := serveAlone(s, func(c *screen.Client) { c.Conn = tls.Server(c.Conn, certificates.config()) }, func(client net.Conn) {
+		took := serveAlone(s, func(c *screen.Client) { c.Conn = tls.Server(c.Conn, certificates.Config()) }, func(client net.Conn) {
 			_, _ = io.WriteString(tls.Client(client, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"}), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		})
 		if took.Truncate(time.Second) != time.Minute || s.open.SlowReaders.Load() != 1 || s.stats.aborted.Load() != 1 {
@@ -101,7 +102,7 @@ func TestCrowdedProxyDoesNotLinger(t *testing.T) {
 		var got []byte
 		took := serveAlone(s, func(c *screen.Client) {
 			c.Crowded = true
-			c.Conn = &proxied{Conn: c.Raw, conn: c, then: 10 * time.Second}
+			c.Conn = &listen.Proxied{Conn: c.Raw, Client: c, Then: 10 * time.Second}
 		}, func(client net.Conn) {
 			got = make([]byte, len(screen.Crowded))
 			_, _ = io.ReadFull(client, got)
@@ -133,18 +134,18 @@ func (faulty) RemoteAddr() net.Addr     { return nil }
 // A fault outside of any request, and one in saying that there was one, are counted, and end nothing but the connection.
 func TestFaultsAroundRequests(t *testing.T) {
 	s := memoryServer(t, nil, "")
-	s.serveConn((&listener{registry: s.open}).admit(&faulty{}))
+	s.serveConn((&listen.Listener{Registry: s.open}).Admit(&faulty{}))
 	if s.stats.panics.Load() != 1 || s.stats.received.Load() != 0 || s.Connections() != 0 {
 		t.Errorf("%d faults, %d requests, %d connections", s.stats.panics.Load(), s.stats.received.Load(), s.Connections())
 	}
 	s.note = func(*accesslog.Entry) { panic("a bug") }
-	s.serveConn((&listener{registry: s.open}).admit(&sender{sends: "GET /\r\n\r\n", most: 100}))
+	s.serveConn((&listen.Listener{Registry: s.open}).Admit(&sender{sends: "GET /\r\n\r\n", most: 100}))
 	if s.stats.panics.Load() != 3 || s.stats.received.Load() != 1 || s.stats.aborted.Load() != 1 || s.Connections() != 0 {
 		t.Errorf("%d faults, %d of %d requests aborted, %d connections", s.stats.panics.Load(), s.stats.aborted.Load(), s.stats.received.Load(), s.Connections())
 	}
 	s = memoryServer(t, &breaking{closed: make(chan struct{})}, "")
 	client := &sender{sends: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100000), most: 1 << 20}
-	s.serveConn((&listener{registry: s.open}).admit(client))
+	s.serveConn((&listen.Listener{Registry: s.open}).Admit(client))
 	if all, _ := client.answers("POST"); len(all) != 1 || all[0] != 500 || s.stats.panics.Load() != 1 {
 		t.Errorf("in the body: %d faults, answers %d", s.stats.panics.Load(), all)
 	}

@@ -38,44 +38,44 @@ func (s *Server) Unready() string {
 // Leave says that the server will stop: it still takes requests, but is not Ready, and asks clients to close.
 func (s *Server) Leave() {
 	if s.draining.CompareAndSwap(false, true) {
-		s.open.left.Store(time.Now().UnixNano())
+		s.open.Left.Store(time.Now().UnixNano())
 	}
 }
 
 // Connections is how many are open.
-func (s *Server) Connections() int { return s.open.open() }
+func (s *Server) Connections() int { return s.open.Open() }
 
 // Hurry has Drain close idle connections without more notice than this.
-func (s *Server) Hurry(notice time.Duration) { s.open.notice.Store(int64(notice)) }
+func (s *Server) Hurry(notice time.Duration) { s.open.Notice.Store(int64(notice)) }
 
 // Drain stops accepting, lets every request in flight finish, and returns when no connection is left or ctx is done; what
 // is still open then is cut, and the error says so. Idle connections are closed once they have had notice for so long.
 func (s *Server) Drain(ctx context.Context, notice time.Duration) error {
 	s.apply.Lock()
 	s.Leave()
-	s.open.notice.CompareAndSwap(0, int64(notice)) // unless somebody is in a hurry already
+	s.open.Notice.CompareAndSwap(0, int64(notice)) // unless somebody is in a hurry already
 	ears := s.ears
 	s.apply.Unlock()
 	for _, l := range ears {
-		l.stop()
+		l.Stop()
 	}
 	for _, l := range ears {
 		select {
-		case <-l.ended:
+		case <-l.Ended:
 		case <-ctx.Done():
 		}
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for s.open.open() > 0 && ctx.Err() == nil {
-		s.open.retire(time.Now())
+	for s.open.Open() > 0 && ctx.Err() == nil {
+		s.open.Retire(time.Now())
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
 		}
 	}
-	cut := s.open.open() > 0
-	s.open.closeAll()
+	cut := s.open.Open() > 0
+	s.open.CloseAll()
 	var err error
 	if cut {
 		err = errCut

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/listen"
 	"sluice/edge/screen"
 	"sluice/edge/socket"
 )
@@ -85,7 +86,7 @@ func TestDrainEndsIdleConnectionsInOrder(t *testing.T) {
 func TestDrainOverTLS(t *testing.T) {
 	folder := t.TempDir()
 	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
-	certificates, err := LoadCertificates(TLSConfig{Folder: folder})
+	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,10 +118,10 @@ func TestDrainOverTLS(t *testing.T) {
 	half, r2 := connect()
 	_, _ = io.WriteString(half, "GET / HTTP/1.1\r\n")
 	until(t, "the half of a head has been read", func() bool {
-		e.open.mu.Lock()
-		defer e.open.mu.Unlock()
+		e.open.Mu.Lock()
+		defer e.open.Mu.Unlock()
 		n := 0
-		for c := range e.open.conns {
+		for c := range e.open.Conns {
 			if !c.Waiting() {
 				n++
 			}
@@ -158,7 +159,7 @@ func TestDrainWithPipelinedRequests(t *testing.T) {
 	}
 	<-arrived
 	drained := e.drain()
-	<-e.ears[0].ended
+	<-e.ears[0].Ended
 	close(leave)
 	if resp, _ := c.hear("GET"); resp.StatusCode != 200 || !resp.Close {
 		t.Errorf("%d, close %t", resp.StatusCode, resp.Close)
@@ -180,10 +181,10 @@ func TestRetireCutsNoRequest(t *testing.T) {
 	_, _ = io.WriteString(head, "GET / HTTP/1.1\r\nHo")
 	_, _ = io.WriteString(body, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello")
 	until(t, "read", func() bool {
-		e.open.mu.Lock()
-		defer e.open.mu.Unlock()
+		e.open.Mu.Lock()
+		defer e.open.Mu.Unlock()
 		n := 0
-		for c := range e.open.conns {
+		for c := range e.open.Conns {
 			if !c.Waiting() {
 				n++
 			}

@@ -31,6 +31,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/accesslog"
 	"sluice/edge/limiter"
+	"sluice/edge/listen"
 	"sluice/edge/rules"
 	"sluice/edge/screen"
 	"sluice/edge/upstream"
@@ -52,8 +53,8 @@ type Options struct {
 // Server is one edge.
 type Server struct {
 	http     *fasthttp.Server
-	open     *registry
-	ears     []*listener // guarded by apply
+	open     *listen.Registry
+	ears     []*listen.Listener // guarded by apply
 	limiter  limiter.Limiter
 	tier     Tier
 	budget   time.Duration // of a wait at first sight
@@ -114,10 +115,10 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.stats.reloads[1].Store(0) // the first set of rules is not read again
-	s.open, err = newRegistry(&screen.Site{Limits: c.Limits, Begin: s.begin, End: s.end, Fault: s.fault}, admission{
-		source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.Connection(peer) },
-		proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.Proxied(peer) },
-		shed:    s.shed,
+	s.open, err = listen.NewRegistry(&screen.Site{Limits: c.Limits, Begin: s.begin, End: s.end, Fault: s.fault}, listen.Admission{
+		Source:  func(peer netip.Addr) (counter.Source, bool) { return s.snap.Load().sources.Connection(peer) },
+		Proxied: func(peer netip.Addr) bool { return s.snap.Load().sources.Proxied(peer) },
+		Shed:    s.shed,
 	})
 	if err != nil {
 		return nil, err
@@ -130,10 +131,12 @@ func New(o Options) (*Server, error) {
 func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
 
 // ServeTLS is Serve for clients that speak TLS.
-func (s *Server) ServeTLS(ln net.Listener, c *Certificates) error { return s.serve(ln, c.config()) }
+func (s *Server) ServeTLS(ln net.Listener, c *listen.Certificates) error {
+	return s.serve(ln, c.Config())
+}
 
 func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
-	l := &listener{Listener: ln, registry: s.open, tls: secure, ended: make(chan struct{})}
+	l := &listen.Listener{Listener: ln, Registry: s.open, TLS: secure, Ended: make(chan struct{})}
 	s.apply.Lock()
 	if s.draining.Load() {
 		s.apply.Unlock()
@@ -141,7 +144,7 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 	}
 	s.ears = append(s.ears, l)
 	s.apply.Unlock()
-	boundUnsent(ln)
+	listen.BoundUnsent(ln)
 	return s.http.Serve(l)
 }
 
@@ -154,7 +157,7 @@ func (s *Server) Watch(ctx context.Context) {
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
 func (s *Server) Sweep(now time.Time) {
 	s.limiter.Bits.Sweep(now)
-	s.open.memory.sweep(now)
+	s.open.Memory.Sweep(now)
 	switch at := s.faded.Load(); {
 	case at == 0:
 		s.faded.Store(now.UnixNano())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/listen"
 	"sluice/edge/screen"
 	"sluice/mitigation"
 )
@@ -47,7 +48,7 @@ func TestPipeliningTakesTurns(t *testing.T) {
 	s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: now.Add(time.Hour)}, now)
 	var served sync.WaitGroup
 	serve := func(client *burst) {
-		served.Go(func() { s.serveConn((&listener{registry: s.open}).admit(client)) })
+		served.Go(func() { s.serveConn((&listen.Listener{Registry: s.open}).Admit(client)) })
 	}
 	many, before := &burst{crowd: crowd{rest: []byte(strings.Repeat(request, 100))}}, int64(100)
 	var mu sync.Mutex

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/listen"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -49,7 +50,7 @@ func BenchmarkHandle(b *testing.B) {
 				var served sync.WaitGroup
 				for _, client := range clients {
 					served.Go(func() {
-						s.serveConn((&listener{registry: s.open}).admit(client))
+						s.serveConn((&listen.Listener{Registry: s.open}).Admit(client))
 					})
 				}
 				served.Wait()

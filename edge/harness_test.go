@@ -22,6 +22,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/edge/listen"
 	"sluice/edge/rules"
 	"sluice/edge/screen"
 	"sluice/edge/upstream"
@@ -346,9 +347,9 @@ func (e *edgeUnderTest) rest() map[string]float64 {
 func (s *Server) serveConn(c *screen.Client) { _ = s.http.ServeConn(screen.New(c)) }
 
 // registryWith is a registry without a server.
-func registryWith(t *testing.T, limits screen.Limits, shed func(netip.Addr) bool) *registry {
+func registryWith(t *testing.T, limits screen.Limits, shed func(netip.Addr) bool) *listen.Registry {
 	t.Helper()
-	l, err := newRegistry(&screen.Site{Limits: limits}, admission{source: rules.NewSources(Default().Source).Connection, shed: shed})
+	l, err := listen.NewRegistry(&screen.Site{Limits: limits}, listen.Admission{Source: rules.NewSources(Default().Source).Connection, Shed: shed})
 	if err != nil {
 		t.Fatal(err)
 	}

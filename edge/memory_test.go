@@ -7,32 +7,34 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/edge/listen"
 )
 
 func TestMemoryCap(t *testing.T) {
 	start := time.Unix(1000, 0)
 	used := uint64(0)
-	m := &memoryCap{most: 100, used: func() uint64 { return used }}
+	m := &listen.MemoryCap{Most: 100, Used: func() uint64 { return used }}
 	for i, step := range []struct {
 		after time.Duration
 		used  uint64
 		want  bool
 	}{
 		{0, 100, false},
-		{memoryEvery - 1, 101, false}, // it is not looked up yet
-		{memoryEvery, 101, true},
-		{2*memoryEvery - 1, 1, true},
-		{2 * memoryEvery, 1, false},
+		{listen.MemoryEvery - 1, 101, false}, // it is not looked up yet
+		{listen.MemoryEvery, 101, true},
+		{2*listen.MemoryEvery - 1, 1, true},
+		{2 * listen.MemoryEvery, 1, false},
 	} {
 		used = step.used
-		if got := m.exceeded(start.Add(step.after)); got != step.want {
+		if got := m.Exceeded(start.Add(step.after)); got != step.want {
 			t.Errorf("step %d: %t, want %t", i, got, step.want)
 		}
 	}
-	if none, err := newMemoryCap(0); none != nil || err != nil || none.exceeded(start) {
+	if none, err := listen.NewMemoryCap(0); none != nil || err != nil || none.Exceeded(start) {
 		t.Errorf("without a limit: %v, %v", none, err)
 	}
-	if _, err := newMemoryCap(4096); err == nil || !strings.Contains(err.Error(), "limits.memory: three quarters of 4096 bytes are less than") {
+	if _, err := listen.NewMemoryCap(4096); err == nil || !strings.Contains(err.Error(), "limits.memory: three quarters of 4096 bytes are less than") {
 		t.Errorf("too little: %v", err)
 	}
 }
@@ -46,10 +48,10 @@ func TestMemoryShedsConnections(t *testing.T) {
 	_, _ = io.WriteString(kept, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
 	receive(t, "at the origin", o.arrived)
 	set := func(used uint64) {
-		m := e.open.memory
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.next, m.used = time.Time{}, func() uint64 { return used }
+		m := e.open.Memory
+		m.Mu.Lock()
+		defer m.Mu.Unlock()
+		m.Next, m.Used = time.Time{}, func() uint64 { return used }
 	}
 	set(1 << 30)
 	if c, err := net.Dial("tcp", e.addr); err == nil { // the kernel accepts
@@ -60,8 +62,8 @@ func TestMemoryShedsConnections(t *testing.T) {
 		c.Close()
 	}
 	set(0)
-	e.fill(memoryRoom)
-	until(t, "they are idle", func() bool { return e.idle() == memoryRoom })
+	e.fill(listen.MemoryRoom)
+	until(t, "they are idle", func() bool { return e.idle() == listen.MemoryRoom })
 	set(1 << 30)
 	if !e.served(2) || e.served(3) {
 		t.Error("of two newcomers the first has the room of mitigated connections, the second none")

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/pires/go-proxyproto"
+
+	"sluice/edge/listen"
 )
 
 const (
@@ -136,8 +138,8 @@ func FuzzProxyHeader(f *testing.F) {
 	f.Add([]byte(proxyV2(f, "[2001:db8::2]:4000") + "GET / HTTP/1.1\r\n"))
 	f.Add([]byte("\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x02abGET"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		br := bufio.NewReaderSize(bytes.NewReader(b), proxyBuffer)
-		client, local, err := readProxyHeader(br)
+		br := bufio.NewReaderSize(bytes.NewReader(b), listen.ProxyBuffer)
+		client, local, err := listen.ReadProxyHeader(br)
 		if err != nil {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	"sluice/edge/listen"
 	"sluice/edge/screen"
 )
 
@@ -36,9 +37,9 @@ func open(list []*talk) (n int) {
 
 // idle counts the connections that wait for a request: a client may have its answer a moment before that.
 func (e *edgeUnderTest) idle() (n int) {
-	e.open.mu.Lock()
-	defer e.open.mu.Unlock()
-	for c := range e.open.conns {
+	e.open.Mu.Lock()
+	defer e.open.Mu.Unlock()
+	for c := range e.open.Conns {
 		if c.Idle.Load() != 0 {
 			n++
 		}
@@ -103,7 +104,7 @@ func TestLongestIdleMakesRoom(t *testing.T) {
 // A connection that has its last answer, and is only waited for until its client closes it, takes nobody's place.
 func TestClosingConnectionsDoNotCount(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "limits: {connections: 1, connections_per_source: 1}")
-	for i := range 2 * spareConnections {
+	for i := range 2 * listen.SpareConnections {
 		c := e.talk()
 		if _, err := io.WriteString(c, "GET / oops\r\n\r\n"); err != nil {
 			t.Fatal(err)
@@ -112,7 +113,7 @@ func TestClosingConnectionsDoNotCount(t *testing.T) {
 			t.Fatalf("connection %d was turned away", i)
 		}
 	}
-	if n := e.Connections(); n > 1+spareConnections {
+	if n := e.Connections(); n > 1+listen.SpareConnections {
 		t.Errorf("%d connections", n)
 	}
 	e.rest()
@@ -121,22 +122,22 @@ func TestClosingConnectionsDoNotCount(t *testing.T) {
 // What one new connection costs does not grow with those that are open.
 func TestChoiceLooksAtAFew(t *testing.T) {
 	l := registryWith(t, screen.Limits{}, nil)
-	const n = 50 * sampled
+	const n = 50 * listen.Sampled
 	for range n { // nobody is to go
-		l.conns[&screen.Client{}] = struct{}{}
+		l.Conns[&screen.Client{}] = struct{}{}
 	}
 	found := 0
 	c := &screen.Client{Raw: &repeater{}, Site: l.Site}
 	c.Idle.Store(1)
-	l.conns[c] = struct{}{}
+	l.Conns[c] = struct{}{}
 	for range n {
-		if l.evict(1 << 60) {
+		if l.Evict(1 << 60) {
 			found++
-			l.drop(c)
-			l.conns[c] = struct{}{}
+			l.Drop(c)
+			l.Conns[c] = struct{}{}
 		}
 	}
-	if want := sampled * n / (n + 1); found > 4*want || found == 0 {
+	if want := listen.Sampled * n / (n + 1); found > 4*want || found == 0 {
 		t.Errorf("one of %d was found %d times in %d; want about %d", n+1, found, n, want)
 	}
 }

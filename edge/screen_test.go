@@ -12,6 +12,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"sluice/edge/listen"
 	"sluice/edge/screen"
 )
 
@@ -68,7 +69,7 @@ func TestEveryRequestHasAHandler(t *testing.T) {
 
 // screenWith is a screen over a client that sends this.
 func screenWith(s *Server, sent string) *screen.Screen {
-	return screen.New((&listener{registry: s.open}).admit(&sender{sends: sent, most: 100})).(*screen.Screen)
+	return screen.New((&listen.Listener{Registry: s.open}).Admit(&sender{sends: sent, most: 100})).(*screen.Screen)
 }
 
 // Nothing beyond a head is read before the handler has run: not the next request, and nothing of a body.
@@ -147,7 +148,7 @@ func (*brittle) Close() error              { panic("a bug") }
 // A fault under fasthttp, which recovers from none, ends the connection and nothing else.
 func TestFaultUnderFasthttp(t *testing.T) {
 	s := memoryServer(t, nil, "deny: ['0.0.0.0/0', '::/0']")
-	s.serveConn((&listener{registry: s.open}).admit(&brittle{sender{sends: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", most: 100}}))
+	s.serveConn((&listen.Listener{Registry: s.open}).Admit(&brittle{sender{sends: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", most: 100}}))
 	if s.stats.panics.Load() != 2 || s.stats.received.Load() != 1 || s.stats.aborted.Load() != 1 || s.Connections() != 0 {
 		t.Errorf("%d faults, %d of %d requests aborted, %d connections", s.stats.panics.Load(), s.stats.aborted.Load(), s.stats.received.Load(), s.Connections())
 	}

@@ -19,7 +19,7 @@ func (s *Server) shed(peer netip.Addr) bool {
 	source, now := snap.sources.Of(peer), time.Now()
 	for _, r := range snap.sheds {
 		if !s.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: source}, now).IsZero() {
-			s.open.stats.shed.Add(1)
+			s.open.Stats.Shed.Add(1)
 			return true
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"net"
 	"syscall"
 	"testing"
+
+	"sluice/edge/listen"
 )
 
 // Connections inherit the bound from the socket that listens, as long as that is of plain TCP.
@@ -15,7 +17,7 @@ func TestUnsentIsInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	boundUnsent(ln)
+	listen.BoundUnsent(ln)
 	client, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -31,10 +33,12 @@ func TestUnsentIsInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got int
-	if cerr := raw.Control(func(fd uintptr) { got, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotsentLowat) }); cerr != nil || err != nil {
+	if cerr := raw.Control(func(fd uintptr) {
+		got, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, listen.TcpNotsentLowat)
+	}); cerr != nil || err != nil {
 		t.Fatal(cerr, err)
 	}
-	if got != maxUnsent {
-		t.Errorf("%d, want %d", got, maxUnsent)
+	if got != listen.MaxUnsent {
+		t.Errorf("%d, want %d", got, listen.MaxUnsent)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/listen"
 	"sluice/edge/message"
 	"sluice/edge/screen"
 	"sluice/edge/upstream"
@@ -112,7 +113,7 @@ func TestRestOfABodyIsNoRequest(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := memoryServer(t, &hasty{takes: test.takes, answer: "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n"}, "")
 				client := &sender{sends: test.sends, most: test.most}
-				c := (&listener{registry: s.open}).admit(client)
+				c := (&listen.Listener{Registry: s.open}).Admit(client)
 				s.serveConn(c)
 				all, last := client.answers("POST")
 				if len(all) != 1 || all[0] != 413 || last.Close == test.whole || c.Linger.Load() == test.whole {
@@ -130,7 +131,7 @@ func TestHalfTakenRequestEndsTheLink(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memoryServer(t, &hasty{takes: takes, answer: "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n\r\n"}, "")
 			client := &sender{sends: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", most: 1000}
-			s.serveConn((&listener{registry: s.open}).admit(client))
+			s.serveConn((&listen.Listener{Registry: s.open}).Admit(client))
 			all, _ := client.answers("GET")
 			if idle := len(s.snap.Load().origins.All[0].Idle); len(all) != 1 || all[0] != 431 || idle != takes/1000 {
 				t.Errorf("%d bytes taken: answers %d, %d connections kept", takes, all, idle)
@@ -149,7 +150,7 @@ func TestTimeOfTheNextServer(t *testing.T) {
 	near.Idle = []*upstream.Link{{Conn: conn, Origin: near, Until: time.Now().Add(time.Hour)}}
 	g.Servers = append(g.Servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
-		on := screen.New((&listener{registry: s.open}).admit(&sender{})).(*screen.Screen)
+		on := screen.New((&listen.Listener{Registry: s.open}).Admit(&sender{})).(*screen.Screen)
 		s.begin(on)
 		x := on.Exchange.(*exchange)
 		if r := x.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {

@@ -292,16 +292,16 @@ func TestSocketActivation(t *testing.T) {
 
 func TestUnixSocketIsTakenOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	first, err := listen("listen", "unix:"+path)
+	first, err := listenOn("listen", "unix:"+path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listen("listen", "unix:"+path); err == nil {
+	if _, err := listenOn("listen", "unix:"+path); err == nil {
 		t.Error("a socket in use was taken")
 	}
 	first.(*net.UnixListener).SetUnlinkOnClose(false)
 	first.Close()
-	again, err := listen("listen", "unix:"+path)
+	again, err := listenOn("listen", "unix:"+path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/admin"
+	"sluice/edge/listen"
 	"sluice/pop"
 )
 
@@ -73,9 +74,9 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 		return err
 	}
 	warnings(c, log)
-	var certificates *edge.Certificates
+	var certificates *listen.Certificates
 	if c.ListenTLS != "" {
-		if certificates, err = edge.LoadCertificates(c.TLS); err != nil {
+		if certificates, err = listen.LoadCertificates(c.TLS); err != nil {
 			return err
 		}
 	}
@@ -88,17 +89,17 @@ func serve(c *edge.Config, f *flags, stderr io.Writer) error {
 		return err
 	}
 	defer ours.close(true)
-	front, err := ours.listen("listen", c.Listen)
+	front, err := ours.listenOn("listen", c.Listen)
 	if err != nil {
 		return err
 	}
 	var secure net.Listener
 	if certificates != nil {
-		if secure, err = ours.listen("listen_tls", c.ListenTLS); err != nil {
+		if secure, err = ours.listenOn("listen_tls", c.ListenTLS); err != nil {
 			return err
 		}
 	}
-	back, err := ours.listen("admin", c.Admin)
+	back, err := ours.listenOn("admin", c.Admin)
 	if err != nil {
 		return err
 	}
@@ -246,7 +247,7 @@ func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next
 const refreshEvery = 5 * time.Second
 
 // refresh reads certificates again when they change, until ctx is done.
-func refresh(ctx context.Context, c *edge.Certificates, log *slog.Logger) {
+func refresh(ctx context.Context, c *listen.Certificates, log *slog.Logger) {
 	tick := time.NewTicker(refreshEvery)
 	defer tick.Stop()
 	for {

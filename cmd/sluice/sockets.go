@@ -68,12 +68,12 @@ func givenSockets() (*sockets, error) {
 }
 
 // listen returns the socket that was given under a name, or opens one at the address.
-func (s *sockets) listen(name, address string) (net.Listener, error) {
+func (s *sockets) listenOn(name, address string) (net.Listener, error) {
 	ln := s.given[name]
 	delete(s.given, name)
 	if ln == nil {
 		var err error
-		if ln, err = listen(name, address); err != nil {
+		if ln, err = listenOn(name, address); err != nil {
 			return nil, err
 		}
 	}
@@ -96,7 +96,7 @@ func (s *sockets) close(all bool) {
 	}
 }
 
-func listen(what, address string) (net.Listener, error) {
+func listenOn(what, address string) (net.Listener, error) {
 	network, flag := "tcp", "--"+what
 	if what == "listen_tls" {
 		flag = what

@@ -1,3 +1,8 @@
+// Package screen stands between clients and fasthttp. A Screen is the connection that fasthttp is given: it reads what the client sends,
+// checks one head after the other, and shows fasthttp that head and nothing else, so that where a request ends is never for fasthttp to
+// decide. A Client is the connection itself: its deadlines, the pace at which bodies and answers must move, how it is closed.
+//
+// Only here, and in tunnels, are bytes written to a client.
 package screen
 
 import (

@@ -1,4 +1,4 @@
-package edge
+package listen
 
 import (
 	"runtime"
@@ -15,35 +15,35 @@ import (
 // chosen to go. It still has its descriptor, though. So when those that are leaving take the spare places as well, the one that is
 // leaving for longest is cut: it has been answered, or its client has closed while its request was under way.
 const (
-	// sampled is how many connections are looked at to choose the one that goes: the cost of a new one must not grow with the number of
+	// Sampled is how many connections are looked at to choose the one that goes: the cost of a new one must not grow with the number of
 	// those that are open. They are chosen by chance (the order of a map), so no attacker picks them; where a tenth of all connections
 	// are of mitigated clients, one of those goes four times in five.
-	sampled = 16
+	Sampled = 16
 	// leastIdle is how long a connection waits for a request at least before it has to go, unless its client is mitigated: a new client's
 	// first request is on its way, and one that was answered just now goes on most probably. In a rush of new ones all would end
 	// unserved.
 	leastIdle = time.Second
-	// memoryRoom is how many go for a new one where memory is short: an idle connection takes about a third of what one takes that
+	// MemoryRoom is how many go for a new one where memory is short: an idle connection takes about a third of what one takes that
 	// sends a long head.
-	memoryRoom = 3
+	MemoryRoom = 3
 )
 
 // enter takes a connection in, and reports whether there is a place for it. One that only has a spare place is crowded.
-func (l *registry) enter(c *screen.Client) bool {
-	l.mu.Lock()
-	full := l.most > 0 && len(l.conns)-l.away.Len() >= l.most
-	c.Crowded = full && !l.evict(time.Now().UnixNano())
-	in := l.most == 0 || len(l.conns) < l.most+spareConnections || l.cut()
+func (l *Registry) enter(c *screen.Client) bool {
+	l.Mu.Lock()
+	full := l.most > 0 && len(l.Conns)-l.away.Len() >= l.most
+	c.Crowded = full && !l.Evict(time.Now().UnixNano())
+	in := l.most == 0 || len(l.Conns) < l.most+SpareConnections || l.cut()
 	if c.Crowded || !in {
-		l.stats.crowded.Add(1)
+		l.Stats.Crowded.Add(1)
 	}
 	if in {
-		l.conns[c] = struct{}{}
+		l.Conns[c] = struct{}{}
 	}
 	if c.Crowded || !in {
 		l.uncount(c)
 	}
-	l.mu.Unlock()
+	l.Mu.Unlock()
 	if full {
 		runtime.Gosched() // the one that has to go has its turn: its place is wanted
 	}
@@ -51,21 +51,21 @@ func (l *registry) enter(c *screen.Client) bool {
 }
 
 // makeRoom has n connections go, and reports whether there were so many that could.
-func (l *registry) makeRoom(n int) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for now := time.Now().UnixNano(); n > 0 && l.evict(now); n-- {
+func (l *Registry) makeRoom(n int) bool {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	for now := time.Now().UnixNano(); n > 0 && l.Evict(now); n-- {
 	}
 	return n == 0
 }
 
-// evict chooses a connection to go and wakes the one who reads it. It needs the lock.
-func (l *registry) evict(now int64) bool {
+// Evict chooses a connection to go and wakes the one who reads it. It needs the lock.
+func (l *Registry) Evict(now int64) bool {
 	var chosen *screen.Client
 	var since int64
 	how, looked := uint32(0), 0
-	for c := range l.conns {
-		if looked++; looked > sampled {
+	for c := range l.Conns {
+		if looked++; looked > Sampled {
 			break
 		}
 		idle, may := c.Idle.Load(), uint32(screen.GoIdle)
@@ -81,7 +81,7 @@ func (l *registry) evict(now int64) bool {
 	if chosen == nil {
 		return false
 	}
-	l.stats.evicted.Add(1)
+	l.Stats.Evicted.Add(1)
 	l.uncount(chosen)
 	chosen.Going.Store(how) // before the deadline: a Read that sets its own after this one looks again
 	_ = chosen.Raw.SetReadDeadline(socket.LongAgo)
@@ -89,14 +89,14 @@ func (l *registry) evict(now int64) bool {
 }
 
 // cut closes the connection that is leaving for longest. It needs the lock.
-func (l *registry) cut() bool {
+func (l *Registry) cut() bool {
 	looked := 0
-	for e := l.away.Front(); e != nil && looked < sampled; e = e.Next() {
+	for e := l.away.Front(); e != nil && looked < Sampled; e = e.Next() {
 		c := e.Value.(*screen.Client)
 		if looked++; c.Going.Load() != 0 && c.Idle.Load() == 0 && !c.Closed.Load() {
 			continue // a request came just before it had to go
 		}
-		l.drop(c)
+		l.Drop(c)
 		c.Raw.Close()
 		return true
 	}
@@ -104,28 +104,28 @@ func (l *registry) cut() bool {
 }
 
 // leave says that a connection is on its way out.
-func (l *registry) leave(c *screen.Client) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *Registry) leave(c *screen.Client) {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
 	l.uncount(c)
 }
 
 // uncount needs the lock, as what follows does.
-func (l *registry) uncount(c *screen.Client) {
-	if _, open := l.conns[c]; open && c.Leaving == nil {
+func (l *Registry) uncount(c *screen.Client) {
+	if _, open := l.Conns[c]; open && c.Leaving == nil {
 		c.Leaving = l.away.PushBack(c)
 	}
 	l.discount(c)
 }
 
-func (l *registry) forget(c *screen.Client) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drop(c)
+func (l *Registry) forget(c *screen.Client) {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	l.Drop(c)
 }
 
-func (l *registry) drop(c *screen.Client) {
-	delete(l.conns, c)
+func (l *Registry) Drop(c *screen.Client) {
+	delete(l.Conns, c)
 	if c.Leaving != nil {
 		l.away.Remove(c.Leaving)
 		c.Leaving = nil
@@ -133,16 +133,16 @@ func (l *registry) drop(c *screen.Client) {
 	l.discount(c)
 }
 
-// retire closes the connections that are idle and have had notice: it wakes those who read, and readOn looks who they are.
-func (l *registry) retire(now time.Time) {
-	before := now.UnixNano() - l.notice.Load()
-	if l.left.Load() > before {
+// Retire closes the connections that are idle and have had notice: it wakes those who read, and readOn looks who they are.
+func (l *Registry) Retire(now time.Time) {
+	before := now.UnixNano() - l.Notice.Load()
+	if l.Left.Load() > before {
 		return
 	}
 	l.Retired.Store(before) // before the deadlines: a Read that sets its own after this one looks again
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.conns {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	for c := range l.Conns {
 		if !c.Woken && c.Old() {
 			c.Woken = true
 			_ = c.Raw.SetReadDeadline(socket.LongAgo)

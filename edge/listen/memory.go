@@ -1,4 +1,4 @@
-package edge
+package listen
 
 import (
 	"fmt"
@@ -8,52 +8,52 @@ import (
 	"time"
 )
 
-// memoryEvery is how often memory in use is looked up: it takes a microsecond.
-const memoryEvery = 10 * time.Millisecond
+// MemoryEvery is how often memory in use is looked up: it takes a microsecond.
+const MemoryEvery = 10 * time.Millisecond
 
-// A memoryCap turns new connections away while too much memory is in use, so that those that are open can be served, unless idle ones
+// A MemoryCap turns new connections away while too much memory is in use, so that those that are open can be served, unless idle ones
 // make room (room.go). What
 // is in use is what the last garbage collection has left, and the stacks. Connections are turned away above three quarters of
 // the limit: nearer to it the collector, which has the same limit, would do little else but collect.
-type memoryCap struct {
-	most uint64 // bytes
-	used func() uint64
+type MemoryCap struct {
+	Most uint64 // bytes
+	Used func() uint64
 
-	mu    sync.Mutex // guards what follows
-	next  time.Time  // when to look again
+	Mu    sync.Mutex // guards what follows
+	Next  time.Time  // when to look again
 	above bool
 }
 
-func newMemoryCap(limit int) (*memoryCap, error) {
+func NewMemoryCap(limit int) (*MemoryCap, error) {
 	if limit == 0 {
 		return nil, nil
 	}
-	m := &memoryCap{most: uint64(limit) / 4 * 3, used: memoryInUse}
+	m := &MemoryCap{Most: uint64(limit) / 4 * 3, Used: memoryInUse}
 	runtime.GC() // so that what the tables take is known
-	if u := m.used(); u > m.most {
+	if u := m.Used(); u > m.Most {
 		return nil, fmt.Errorf("limits.memory: three quarters of %d bytes are less than the %d that are in use before the first connection: "+
 			"raise it or lower table.counters", limit, u)
 	}
 	return m, nil
 }
 
-// exceeded reports whether new connections are to be turned away at now. There is no limit if m is nil.
-func (m *memoryCap) exceeded(now time.Time) bool {
+// Exceeded reports whether new connections are to be turned away at now. There is no limit if m is nil.
+func (m *MemoryCap) Exceeded(now time.Time) bool {
 	if m == nil {
 		return false
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !now.Before(m.next) {
-		m.next, m.above = now.Add(memoryEvery), m.used() > m.most
+	m.Mu.Lock()
+	defer m.Mu.Unlock()
+	if !now.Before(m.Next) {
+		m.Next, m.above = now.Add(MemoryEvery), m.Used() > m.Most
 	}
 	return m.above
 }
 
-// sweep collects garbage while connections are turned away: without new ones the next collection may be minutes away, and
+// Sweep collects garbage while connections are turned away: without new ones the next collection may be minutes away, and
 // until then what has been freed would count as in use.
-func (m *memoryCap) sweep(now time.Time) {
-	if m.exceeded(now) {
+func (m *MemoryCap) Sweep(now time.Time) {
+	if m.Exceeded(now) {
 		runtime.GC()
 	}
 }

@@ -1,4 +1,4 @@
-package edge
+package listen
 
 import (
 	"bytes"
@@ -111,7 +111,7 @@ func (c TLSConfig) pairs() (pairs [][2]string, err error) {
 	return pairs, nil
 }
 
-func (c *Certificates) config() *tls.Config {
+func (c *Certificates) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     []string{"http/1.1"},

@@ -1,4 +1,4 @@
-package edge
+package listen
 
 import (
 	"net"
@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// shedInARow connections shed one after the other begin a siege. The good one that ends it is dearer than others by some
+	// ShedInARow connections shed one after the other begin a siege. The good one that ends it is dearer than others by some
 	// system calls, so there must be reason to expect more to shed.
-	shedInARow = 8
-	// shedAtOnce is how many are shed before the rest of the process has its turn, for breath at least: the scheduler hears nothing of
+	ShedInARow = 8
+	// ShedAtOnce is how many are shed before the rest of the process has its turn, for breath at least: the scheduler hears nothing of
 	// what sift does, and on one processor looks for other work only while sift waits.
-	shedAtOnce = 256
+	ShedAtOnce = 256
 	breath     = 20 * time.Microsecond
 )
 
@@ -24,14 +24,14 @@ const (
 // system calls that the scheduler does not hear of. Accept and Close of package net make six for each, and the first of them, when
 // the process had nothing to do, wakes the scheduler's monitor thread, which costs more than they do.
 type siege struct {
-	shed int                     // connections shed since the last one that was not
-	file atomic.Pointer[os.File] // the listening socket once more, to wait for connections without net; nil: no siege
+	Shed int                     // connections shed since the last one that was not
+	File atomic.Pointer[os.File] // the listening socket once more, to wait for connections without net; nil: no siege
 }
 
 // next accepts a connection.
-func (l *listener) next() (net.Conn, error) {
-	if l.siege.shed < shedInARow {
-		l.siege.lift()
+func (l *Listener) next() (net.Conn, error) {
+	if l.Siege.Shed < ShedInARow {
+		l.Siege.lift()
 	} else if c := l.sift(); c != nil {
 		return c, nil
 	}
@@ -40,23 +40,23 @@ func (l *listener) next() (net.Conn, error) {
 
 // lift ends the siege; whoever waits in sift comes back.
 func (s *siege) lift() {
-	if f := s.file.Swap(nil); f != nil {
+	if f := s.File.Swap(nil); f != nil {
 		f.Close()
 	}
 }
 
 // sift sheds connections until it has one to keep, which it returns. It returns nil when Accept is to be called: the
 // listener stops, or something is wrong, of which Accept will tell.
-func (l *listener) sift() net.Conn {
-	f := l.siege.file.Load()
+func (l *Listener) sift() net.Conn {
+	f := l.Siege.File.Load()
 	if f == nil {
 		if f = duplicate(l.Listener); f == nil {
 			return nil
 		}
-		l.siege.file.Store(f)
+		l.Siege.File.Store(f)
 	}
 	if l.stopping.Load() { // perhaps before there was a file to close
-		l.siege.lift()
+		l.Siege.lift()
 		return nil
 	}
 	raw, err := f.SyscallConn()
@@ -81,13 +81,13 @@ func (l *listener) sift() net.Conn {
 }
 
 // shedWaiting sheds connections that wait to be accepted, and returns the first to keep; -1 without an error: there may be more.
-func (l *listener) shedWaiting(socket uintptr) (kept int, errno syscall.Errno) {
-	for range shedAtOnce {
+func (l *Listener) shedWaiting(socket uintptr) (kept int, errno syscall.Errno) {
+	for range ShedAtOnce {
 		fd, peer, errno := accept(socket)
 		switch {
 		case errno != 0:
 			return -1, errno
-		case !l.shed(peer):
+		case !l.Shed(peer):
 			return fd, 0
 		}
 		_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0)
@@ -96,13 +96,13 @@ func (l *listener) shedWaiting(socket uintptr) (kept int, errno syscall.Errno) {
 }
 
 // keep ends the siege: first, so that there is a descriptor for the duplicate that FileConn makes.
-func (l *listener) keep(fd int) net.Conn {
-	l.siege.lift()
+func (l *Listener) keep(fd int) net.Conn {
+	l.Siege.lift()
 	f := os.NewFile(uintptr(fd), "")
 	defer f.Close()
 	c, err := net.FileConn(f)
 	if err != nil {
-		l.stats.acceptFails.Add(1)
+		l.Stats.AcceptFails.Add(1)
 		return nil
 	}
 	return c

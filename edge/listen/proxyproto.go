@@ -1,4 +1,4 @@
-package edge
+package listen
 
 import (
 	"bufio"
@@ -16,26 +16,26 @@ const (
 	// proxyTimeout is how long a proxy may take for its PROXY header, which it sends before anything else and at once. The
 	// connection waits in a goroutine of its own: a silent one holds up nobody.
 	proxyTimeout = 3 * time.Second
-	// proxyBuffer is what is read at once in search of a header. Longer ones are read in pieces.
-	proxyBuffer = 512
+	// ProxyBuffer is what is read at once in search of a header. Longer ones are read in pieces.
+	ProxyBuffer = 512
 )
 
-// A proxied is the connection of a trusted proxy that names its client in a PROXY header, version 1 or 2 (haproxy.org,
+// A Proxied is the connection of a trusted proxy that names its client in a PROXY header, version 1 or 2 (haproxy.org,
 // proxy-protocol.txt). The first Read reads the header; without a valid one the connection ends unanswered.
-type proxied struct {
+type Proxied struct {
 	net.Conn
-	registry *registry
-	conn     *screen.Client // is told who the client is
-	then     time.Duration
+	registry *Registry
+	Client   *screen.Client // is told who the client is
+	Then     time.Duration
 	read     bool
 	err      error
 	br       *bufio.Reader // what came with the header; nil once it has been read
 }
 
 // UnsafeConn is the connection behind the header.
-func (p *proxied) UnsafeConn() net.Conn { return p.Conn }
+func (p *Proxied) UnsafeConn() net.Conn { return p.Conn }
 
-func (p *proxied) Read(b []byte) (int, error) {
+func (p *Proxied) Read(b []byte) (int, error) {
 	if !p.read {
 		p.read = true
 		p.err = p.header()
@@ -53,30 +53,30 @@ func (p *proxied) Read(b []byte) (int, error) {
 }
 
 // header reads the header and counts the connection for the source that it names.
-func (p *proxied) header() error {
-	if err := p.Conn.SetReadDeadline(time.Now().Add(min(proxyTimeout, p.then))); err != nil {
+func (p *Proxied) header() error {
+	if err := p.Conn.SetReadDeadline(time.Now().Add(min(proxyTimeout, p.Then))); err != nil {
 		return err
 	}
-	p.br = bufio.NewReaderSize(p.Conn, proxyBuffer)
-	client, local, err := readProxyHeader(p.br)
+	p.br = bufio.NewReaderSize(p.Conn, ProxyBuffer)
+	client, local, err := ReadProxyHeader(p.br)
 	l := p.registry
 	if err != nil {
-		l.stats.badProxy.Add(1)
+		l.Stats.BadProxy.Add(1)
 		return io.EOF // there is nobody to answer
 	}
-	if p.conn.Unnamed = local; !local {
-		p.conn.Peer = client
-		if l.shed != nil && l.shed(client) || !l.recount(p.conn) {
+	if p.Client.Unnamed = local; !local {
+		p.Client.Peer = client
+		if l.Shed != nil && l.Shed(client) || !l.recount(p.Client) {
 			return io.EOF
 		}
 	}
-	return p.Conn.SetReadDeadline(time.Now().Add(p.then))
+	return p.Conn.SetReadDeadline(time.Now().Add(p.Then))
 }
 
-// readProxyHeader returns the client that a header names; local means that it names none, as in a proxy's own health check, or
+// ReadProxyHeader returns the client that a header names; local means that it names none, as in a proxy's own health check, or
 // because the proxy does not know: then the connection counts for the proxy, and nothing that is said on it about clients is
 // believed, because it may be a client that says it.
-func readProxyHeader(br *bufio.Reader) (client netip.Addr, local bool, err error) {
+func ReadProxyHeader(br *bufio.Reader) (client netip.Addr, local bool, err error) {
 	h, err := proxyproto.Read(br)
 	if err != nil {
 		return client, false, err

@@ -1,0 +1,227 @@
+// Package listen is where connections come in: listeners, the PROXY protocol, certificates, the caps on connections of a source and in all,
+// and on memory. At a cap an idle connection makes room for a new one.
+package listen
+
+import (
+	"container/list"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/screen"
+	"sluice/edge/socket"
+)
+
+const (
+	// AcceptPause is the first pause after a failed accept; it doubles up to acceptPauses. Without descriptors there is nothing
+	// to do but to wait for somebody to close one.
+	AcceptPause  = 5 * time.Millisecond
+	acceptPauses = 100 * time.Millisecond
+	// stopTime is how long a listener that stops still accepts what is waiting.
+	stopTime = 50 * time.Millisecond
+)
+
+// Stats counts connections.
+type Stats struct {
+	TurnedAway  atomic.Uint64 // above the cap of their source
+	Crowded     atomic.Uint64 // above the cap on all
+	Starved     atomic.Uint64 // above the limit on memory
+	Evicted     atomic.Uint64 // idle, that made room for others
+	Shed        atomic.Uint64 // of mitigated sources
+	BadProxy    atomic.Uint64 // of proxies without a valid PROXY header
+	AcceptFails atomic.Uint64
+}
+
+// A Registry knows which connections are open, so that draining can end them, and caps those of a source.
+type Registry struct {
+	*screen.Site
+	Admission
+	Stats     Stats
+	most      int // connections, tunnels among them; 0: any number. See spareConnections
+	perSource int
+	Memory    *MemoryCap // nil: no limit
+
+	Left   atomic.Int64 // when Leave was called, Unix nanoseconds; this and what follows: see drain.go
+	Notice atomic.Int64 // that idle connections have, nanoseconds
+
+	Mu     sync.Mutex
+	Conns  map[*screen.Client]struct{} // all that are open
+	away   list.List                   // of *conn: those of them that are leaving and count no more, see room.go
+	counts map[counter.Source]int      // of those that count
+}
+
+// An Admission says who may come in.
+type Admission struct {
+	Source  func(netip.Addr) (counter.Source, bool) // whose connection a peer's is; false: a trusted proxy's, which has no cap
+	Proxied func(netip.Addr) bool                   // does a peer begin with a PROXY header?
+	Shed    func(netip.Addr) bool                   // is a peer to be turned away?
+}
+
+// SpareConnections are accepted above the cap and answered with 503, or make up for those that are leaving (room.go); with those there
+// as well, a connection is closed unanswered.
+const SpareConnections = 16
+
+// NewRegistry completes a site with what the registry does for its connections.
+func NewRegistry(s *screen.Site, a Admission) (*Registry, error) {
+	memory, err := NewMemoryCap(s.Limits.Memory)
+	if err != nil {
+		return nil, err
+	}
+	l := &Registry{Site: s, Admission: a, Memory: memory, most: s.Limits.Connections, perSource: s.Limits.PerSource,
+		Conns: make(map[*screen.Client]struct{}), counts: make(map[counter.Source]int)}
+	s.Slack = min(s.Limits.HeaderTimeout, s.Limits.IdleTimeout) / 64
+	s.Alone = runtime.GOMAXPROCS(0) == 1
+	s.Leave, s.Forget = l.leave, l.forget
+	return l, nil
+}
+
+// A Listener accepts connections on one socket: it goes on after temporary failures.
+type Listener struct {
+	net.Listener
+	*Registry
+	TLS *tls.Config // nil: plain
+
+	Siege    siege
+	Ended    chan struct{} // closed when the last connection has been accepted
+	stopping atomic.Bool
+}
+
+// Accept returns a screen, and io.EOF once the listener is closed.
+func (l *Listener) Accept() (net.Conn, error) {
+	c, err := l.AcceptClient()
+	if err != nil {
+		close(l.Ended) // fasthttp does not call again after an error
+		return nil, err
+	}
+	return screen.New(c), nil
+}
+
+func (l *Listener) AcceptClient() (*screen.Client, error) {
+	pause := AcceptPause
+	for {
+		nc, err := l.next()
+		switch {
+		case err == nil:
+		case errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF):
+			return nil, io.EOF
+		case l.stopping.Load():
+			l.Listener.Close()
+			return nil, io.EOF
+		case errors.Is(err, syscall.ECONNABORTED):
+			continue
+		default:
+			l.Stats.AcceptFails.Add(1)
+			time.Sleep(pause)
+			pause = min(2*pause, acceptPauses)
+			continue
+		}
+		if c := l.Admit(nc); c != nil {
+			return c, nil
+		}
+		nc.Close()
+	}
+}
+
+// Admit counts a connection for its source; nil means that the source is shed or has too many, or the process too little memory.
+func (l *Listener) Admit(nc net.Conn) *screen.Client {
+	peer := peerAddr(nc.RemoteAddr())
+	if l.Shed != nil && l.Shed(peer) {
+		l.Siege.Shed++
+		return nil
+	}
+	l.Siege.Shed = 0
+	if l.Memory != nil && l.Memory.Exceeded(time.Now()) && !l.makeRoom(MemoryRoom) {
+		l.Stats.Starved.Add(1)
+		return nil
+	}
+	nc = socket.New(nc)
+	c := &screen.Client{Conn: nc, Raw: nc, Site: l.Site, Peer: peer, Accepted: time.Now().UnixNano()}
+	if l.Proxied != nil && l.Proxied(c.Peer) {
+		c.Conn = &Proxied{Conn: nc, Client: c, Then: l.Limits.HeaderTimeout, registry: l.Registry}
+	}
+	if l.TLS != nil {
+		c.Secure, c.Conn = true, tls.Server(c.Conn, l.TLS) // the first Read shakes hands
+	}
+	if !l.recount(c) || !l.enter(c) {
+		return nil
+	}
+	return c
+}
+
+// recount counts a connection for the source that its peer is, in place of the one it was counted for. It reports whether
+// that has room for it.
+func (l *Registry) recount(c *screen.Client) bool {
+	source, capped := l.Source(c.Peer)
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	l.discount(c)
+	if capped {
+		if l.counts[source] >= l.perSource {
+			l.Stats.TurnedAway.Add(1)
+			return false
+		}
+		l.counts[source]++
+		c.Source = source
+	}
+	return true
+}
+
+// discount needs the lock.
+func (l *Registry) discount(c *screen.Client) {
+	if !c.Source.IsValid() {
+		return
+	}
+	if l.counts[c.Source]--; l.counts[c.Source] <= 0 {
+		delete(l.counts, c.Source)
+	}
+	c.Source = counter.Source{}
+}
+
+func (l *Registry) Open() int {
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	return len(l.Conns)
+}
+
+// CloseAll cuts every connection that is still open.
+func (l *Registry) CloseAll() {
+	l.Mu.Lock()
+	open := make([]*screen.Client, 0, len(l.Conns))
+	for c := range l.Conns {
+		open = append(open, c)
+	}
+	l.Mu.Unlock()
+	for _, c := range open {
+		c.Raw.Close() // not conn.Close: no lingering now
+	}
+}
+
+func peerAddr(a net.Addr) netip.Addr {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.AddrPort().Addr().Unmap().WithZone("")
+	case *net.UnixAddr:
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}) // whoever it is, it is this machine
+	}
+	return netip.IPv6Unspecified() // an in-memory connection
+}
+
+// Stop takes the connections that are waiting to be accepted, and then no more: closing at once would reset them.
+func (l *Listener) Stop() {
+	if l.stopping.Swap(true) {
+		return
+	}
+	l.Siege.lift()
+	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok && d.SetDeadline(time.Now().Add(stopTime)) == nil {
+		return // Accept closes it when the time is up
+	}
+	l.Listener.Close()
+}

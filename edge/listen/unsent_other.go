@@ -1,0 +1,7 @@
+//go:build !linux
+
+package listen
+
+import "net"
+
+func BoundUnsent(net.Listener) {}

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package edge
-
-import "net"
-
-func boundUnsent(net.Listener) {}
