@@ -79,10 +79,19 @@ func TestClosedLoopOverTLSEnds(t *testing.T) {
 		t.Errorf("an edge without TLS: %v, want a %T", err, want)
 	}
 
-	silent := listen(t) // nobody accepts, so that no handshake ends
-	load.Edge, load.For = netip.MustParseAddrPort(silent.Addr().String()), time.Hour
+	// An edge that says nothing to the first message of a handshake.
 	ctx, cancel := context.WithCancel(t.Context())
-	load.Begun = cancel
+	silent, ended := listen(t), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer cancel()
+		if c, err := silent.Accept(); err == nil {
+			t.Cleanup(func() { c.Close() })
+			c.Read(make([]byte, 1))
+		}
+	}()
+	defer func() { <-ended }()
+	load.Edge, load.For = netip.MustParseAddrPort(silent.Addr().String()), time.Hour
 	if _, err := load.Run(ctx); err != context.Canceled {
 		t.Errorf("cancelled: %v", err)
 	}
