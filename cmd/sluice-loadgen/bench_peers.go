@@ -29,7 +29,7 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	flags.IntSliceVar(&p.Conns, "connections", []int{64, 512}, "of the load")
 	flags.IntSliceVar(&p.Sources, "sources", []int{1, 10_000}, "of the requests; more than one are named in X-Forwarded-For")
 	flags.StringSliceVar(&p.Edges, "edges", bench.PeerNames, "what to measure")
-	flags.StringSliceVar(&p.Works, "work", bench.PeerWorks, "what they do")
+	flags.StringSliceVar(&p.Works, "work", bench.PeerWorks, "what they do; new: a connection for each request, over TLS with a full handshake; resumed: the same, with the session of another")
 	flags.BoolVar(&short, "short", false, "one round of one second with 64 connections and one source: whether it works, not how fast")
 	flags.StringVar(&p.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
 	flags.StringVar(&jsonFile, "json", "", "write the figures to `FILE`")

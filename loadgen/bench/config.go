@@ -10,13 +10,13 @@ import (
 // edge configures one of the edges for a case: to listen at an address, to count by the same thing, and either to refuse nobody or
 // everybody beyond a first request.
 func (p *Peers) edge(name, at string, admin int, c PeerCase) (*process.Process, error) {
-	refuse, header := c.Work != "proxy", c.Sources > 1
+	refuse, header, secure := c.has("refuse"), c.Sources > 1, c.has("tls")
 	var config string
 	switch name {
 	case "nginx":
-		config = p.nginx(at, refuse, header)
+		config = p.nginx(at, refuse, header, secure)
 	case "haproxy":
-		config = p.haproxy(at, refuse, header)
+		config = p.haproxy(at, refuse, header, secure)
 	case "fasthttp":
 		args := []string{"bench-peers", "--bare", at, "--origin", p.origin}
 		if refuse {
@@ -24,7 +24,7 @@ func (p *Peers) edge(name, at string, admin int, c PeerCase) (*process.Process, 
 		}
 		return &process.Process{Name: name, Path: p.Self, Args: args}, nil
 	default:
-		config = p.sluice(name, at, admin, refuse, header)
+		config = p.sluice(name, at, admin, refuse, header, secure)
 	}
 	file, err := p.file(strings.ReplaceAll(name, " ", "-")+".conf", config)
 	if err != nil {
@@ -41,13 +41,23 @@ func (p *Peers) edge(name, at string, admin int, c PeerCase) (*process.Process, 
 	return &process.Process{Name: name, Path: p.Sluice, Args: []string{"--config", file, "--log-level", "error"}}, nil
 }
 
-func (p *Peers) nginx(at string, refuse, header bool) string {
+func (p *Peers) nginx(at string, refuse, header, secure bool) string {
 	rate, burst, key := "1000000r/s", " burst=1000000 nodelay", "$binary_remote_addr"
 	if refuse {
 		rate, burst = "1r/m", ""
 	}
 	if header {
 		key = "$http_x_forwarded_for"
+	}
+	var ssl, sslLines string
+	if secure { // a full handshake gives one ticket, as Go's does; HAProxy always gives two
+		ssl = " ssl"
+		sslLines = fmt.Sprintf(`    ssl_certificate %[1]s;
+    ssl_certificate_key %[1]s;
+    ssl_protocols TLSv1.3;
+    ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256;
+    ssl_conf_command NumTickets 1;
+`, p.pem)
 	}
 	var temp strings.Builder
 	for _, t := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
@@ -71,8 +81,8 @@ http {
     keepalive_requests 1000000000;
   }
   server {
-    listen %[6]s backlog=4096;
-    location / {
+    listen %[6]s%[8]s backlog=4096;
+%[9]s    location / {
       limit_req zone=sources%[7]s;
       limit_req_status 429;
       proxy_pass http://origin;
@@ -83,16 +93,20 @@ http {
     }
   }
 }
-`, p.dir, temp.String(), key, rate, p.origin, at, burst)
+`, p.dir, temp.String(), key, rate, p.origin, at, burst, ssl, sslLines)
 }
 
-func (p *Peers) haproxy(at string, refuse, header bool) string {
+func (p *Peers) haproxy(at string, refuse, header, secure bool) string {
 	limit, key := 1_000_000_000, "src"
 	if refuse {
 		limit = 1
 	}
 	if header {
 		key = "hdr_ip(x-forwarded-for)"
+	}
+	var ssl string
+	if secure {
+		ssl = " ssl crt " + p.pem + " ssl-min-ver TLSv1.3 ciphersuites TLS_AES_128_GCM_SHA256"
 	}
 	return fmt.Sprintf(`global
   nbthread 1
@@ -104,7 +118,7 @@ defaults
   timeout server 60s
   http-reuse always
 frontend edge
-  bind %s backlog 4096
+  bind %s backlog 4096%s
   stick-table type ip size 1m expire 60s store http_req_rate(60s)
   http-request track-sc0 %s
   http-request deny deny_status 429 if { sc_http_req_rate(0) gt %d }
@@ -112,10 +126,10 @@ frontend edge
 backend origin
   option forwardfor
   server origin %s
-`, at, key, limit, p.origin)
+`, at, ssl, key, limit, p.origin)
 }
 
-func (p *Peers) sluice(name, at string, admin int, refuse, header bool) string {
+func (p *Peers) sluice(name, at string, admin int, refuse, header, secure bool) string {
 	limit, mode := 1_000_000_000, "enforce"
 	if refuse {
 		limit = 1
@@ -127,7 +141,12 @@ func (p *Peers) sluice(name, at string, admin int, refuse, header bool) string {
 		mode = "off"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen: %s\nadmin: 127.0.0.1:%d\nlimits: {connections_per_source: 4096}\norigins: [{servers: [\"http://%s\"]}]\n", at, admin, p.origin)
+	if secure {
+		fmt.Fprintf(&b, "listen: 127.0.0.1:0\nlisten_tls: %s\ntls: {certificate: %[2]s, key: %[2]s}\n", at, p.pem)
+	} else {
+		fmt.Fprintf(&b, "listen: %s\n", at)
+	}
+	fmt.Fprintf(&b, "admin: 127.0.0.1:%d\nlimits: {connections_per_source: 4096}\norigins: [{servers: [\"http://%s\"]}]\n", admin, p.origin)
 	if header {
 		b.WriteString("source: {trust: [127.0.0.0/8]}\n")
 	}

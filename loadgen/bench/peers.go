@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/loadgen/process"
@@ -35,12 +36,14 @@ type Peers struct {
 	dir     string
 	origin  string
 	tier    string
+	pem     string // file of the certificate and its key
 }
 
-// PeerNames are the edges that Peers can measure, and PeerWorks what they can do.
+// PeerNames are the edges that Peers can measure, and PeerWorks what they can do: with "new" or "resumed" over a connection for each
+// request, and with "tls" over TLS, whose handshake is a full one for each new connection, or resumes the session of another.
 var (
 	PeerNames = []string{"nginx", "haproxy", "fasthttp", "sluice off", "sluice", "sluice memcached", "sluice shed"}
-	PeerWorks = []string{"proxy", "refuse", "refuse new"}
+	PeerWorks = []string{"proxy", "refuse", "refuse new", "proxy tls", "proxy tls new", "proxy tls resumed"}
 )
 
 // PeerCase is one thing that edges are compared in.
@@ -49,6 +52,9 @@ type PeerCase struct {
 	Conns   int    `json:"connections"`
 	Sources int    `json:"sources"`
 }
+
+// has reports whether a word is among those of the work.
+func (c PeerCase) has(word string) bool { return slices.Contains(strings.Fields(c.Work), word) }
 
 // PeerFigures is what one edge showed in one case: medians over the rounds.
 type PeerFigures struct {
@@ -63,6 +69,8 @@ type PeerFigures struct {
 	ByNginx  float64   `json:"cpu_by_nginx"`
 	ByProxy  float64   `json:"cpu_by_haproxy"`
 	ByOff    float64   `json:"cpu_by_sluice_off"`
+	P99Nginx float64   `json:"p99_by_nginx"`
+	Busy     float64   `json:"busy"` // share of its processor that the edge used; well below 1 the load was the slower
 	AllCPU   []float64 `json:"cpu_per_request_by_round"`
 	measured []PeerFigures
 }
@@ -77,6 +85,9 @@ func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 		return nil, fmt.Errorf("loadgen: bench-peers: %w", err)
 	}
 	defer os.RemoveAll(p.dir)
+	if p.pem, err = p.certificate(); err != nil {
+		return nil, err
+	}
 	if err := process.Pin(1); err != nil {
 		return nil, err
 	}
@@ -126,7 +137,7 @@ func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 		for i := range rows {
 			rows[i].settle()
 		}
-		compareCPU(rows)
+		compare(rows)
 		figures = append(figures, rows...)
 	}
 	return figures, nil
@@ -163,9 +174,12 @@ func (p *Peers) cases() (list []PeerCase) {
 	return list
 }
 
-// can reports whether an edge does the work: one without a limiter refuses nobody, and one that sheds connections keeps none.
+// can reports whether an edge does the work: one without a limiter refuses nobody, and one that sheds connections keeps none. The
+// baseline has no TLS, and what a rule or a tier adds to a request is the same beneath it.
 func can(edge string, c PeerCase) bool {
 	switch edge {
+	case "fasthttp", "sluice memcached":
+		return !c.has("tls")
 	case "sluice off":
 		return c.Work == "proxy"
 	case "sluice shed":
@@ -198,32 +212,39 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	var before, after time.Duration
 	var cpuErr error
 	warm := max(p.For/3, 500*time.Millisecond)
-	if c.Work != "proxy" {
+	if c.has("refuse") {
 		warm += time.Duration(c.Sources) * 200 * time.Microsecond // so that all have had what they are admitted
 	}
-	load := replay.ClosedLoop{Edge: netip.MustParseAddrPort(at), Conns: c.Conns, Sources: c.Sources, Fresh: c.Work == "refuse new", Shed: edge == "sluice shed",
+	load := replay.ClosedLoop{Edge: netip.MustParseAddrPort(at), Conns: c.Conns, Sources: c.Sources, Fresh: c.has("new") || c.has("resumed"), Shed: edge == "sluice shed",
 		Warm: warm, For: p.For,
 		Begun: func() { before, cpuErr = process.CPUTime(proc.PID()) },
 		Ended: func() { after, err = process.CPUTime(proc.PID()); cpuErr = errors.Join(cpuErr, err) },
 	}
+	if c.has("tls") {
+		load.TLS = clientTLS(c)
+	}
 	out, err := load.Run(ctx)
 	if err = errors.Join(err, cpuErr); err != nil {
-		return f, err
+		return f, fmt.Errorf("loadgen: %s: %w", edge, err)
 	}
 	if out.Answers == 0 {
 		return f, fmt.Errorf("loadgen: %s answered nothing: %s", edge, proc.Said())
 	}
-	want := 429
-	if c.Work == "proxy" {
-		want = 200
+	want := 200
+	if c.has("refuse") {
+		want = 429
+	}
+	wrong := out.Answers - out.Shed - out.Statuses[want]
+	if c.has("resumed") {
+		wrong = max(wrong, out.Answers-out.Resumed)
 	}
 	n := float64(out.Answers)
 	return PeerFigures{
 		PeerCase: c, Edge: edge,
-		CPU: (after - before).Seconds() / n, Rate: n / out.Took.Seconds(),
+		CPU: (after - before).Seconds() / n, Rate: n / out.Took.Seconds(), Busy: (after - before).Seconds() / out.Took.Seconds(),
 		P50: float64(out.Latency.ValueAtQuantile(50)) / 1e9, P99: float64(out.Latency.ValueAtQuantile(99)) / 1e9,
 		Memory: float64(process.Memory(proc.PID())),
-		Wrong:  float64(out.Answers-out.Shed-out.Statuses[want]+out.Failed) / (n + float64(out.Failed)),
+		Wrong:  float64(wrong+out.Failed) / (n + float64(out.Failed)),
 	}, proc.Crashed()
 }
 

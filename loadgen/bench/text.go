@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -24,35 +25,39 @@ func (f *PeerFigures) settle() {
 	f.P99 = median(func(m PeerFigures) float64 { return m.P99 })
 	f.Memory = median(func(m PeerFigures) float64 { return m.Memory })
 	f.Wrong = median(func(m PeerFigures) float64 { return m.Wrong })
+	f.Busy = median(func(m PeerFigures) float64 { return m.Busy })
 	for _, m := range f.measured {
 		f.AllCPU = append(f.AllCPU, m.CPU)
 	}
 }
 
-// compareCPU fills in the ratios of the rows of one case: medians of the ratios within each round, because the rounds of a busy
+// compare fills in the ratios of the rows of one case: medians of the ratios within each round, because the rounds of a busy
 // machine differ more than the edges.
-func compareCPU(rows []PeerFigures) {
-	ratio := func(f *PeerFigures, to string) float64 {
+func compare(rows []PeerFigures) {
+	cpu := func(f PeerFigures) float64 { return f.CPU }
+	ratio := func(f *PeerFigures, to string, of func(PeerFigures) float64) float64 {
 		i := slices.IndexFunc(rows, func(r PeerFigures) bool { return r.Edge == to })
 		if i < 0 {
 			return 0
 		}
 		list := make([]float64, len(f.measured))
 		for n := range list {
-			list[n] = f.measured[n].CPU / rows[i].measured[n].CPU
+			list[n] = of(f.measured[n]) / of(rows[i].measured[n])
 		}
 		slices.Sort(list)
 		return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 	}
 	for i := range rows {
-		rows[i].ByNginx, rows[i].ByProxy, rows[i].ByOff = ratio(&rows[i], "nginx"), ratio(&rows[i], "haproxy"), ratio(&rows[i], "sluice off")
+		f := &rows[i]
+		f.ByNginx, f.ByProxy, f.ByOff = ratio(f, "nginx", cpu), ratio(f, "haproxy", cpu), ratio(f, "sluice off", cpu)
+		f.P99Nginx = ratio(f, "nginx", func(f PeerFigures) float64 { return f.P99 })
 	}
 }
 
 // WritePeers prints figures as a table.
 func WritePeers(w io.Writer, figures []PeerFigures) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "work\tconns\tsources\tedge\tµs/request\t/nginx\t/haproxy\t/off\trequests/s\tp50 ms\tp99 ms\tMB\twrong\t")
+	fmt.Fprintln(t, "work\tconns\tsources\tedge\tµs/request\t/nginx\t/haproxy\t/off\trequests/s\tp50 ms\tp99 ms\tp99/nginx\tbusy\tMB\twrong\t")
 	ratio := func(r float64) string {
 		if r == 0 {
 			return "-"
@@ -61,10 +66,10 @@ func WritePeers(w io.Writer, figures []PeerFigures) error {
 	}
 	for i, f := range figures {
 		if i > 0 && f.PeerCase != figures[i-1].PeerCase {
-			fmt.Fprintln(t, "\t\t\t\t\t\t\t\t\t\t\t\t\t")
+			fmt.Fprintln(t, strings.Repeat("\t", 15))
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%.2f\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%.0f\t%.4f\t\n", f.Work, f.Conns, f.Sources, f.Edge, f.CPU*1e6,
-			ratio(f.ByNginx), ratio(f.ByProxy), ratio(f.ByOff), f.Rate, f.P50*1e3, f.P99*1e3, f.Memory/1e6, f.Wrong)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%.2f\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.0f\t%.4f\t\n", f.Work, f.Conns, f.Sources, f.Edge, f.CPU*1e6,
+			ratio(f.ByNginx), ratio(f.ByProxy), ratio(f.ByOff), f.Rate, f.P50*1e3, f.P99*1e3, ratio(f.P99Nginx), f.Busy, f.Memory/1e6, f.Wrong)
 	}
 	return t.Flush()
 }

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -21,6 +22,7 @@ type ClosedLoop struct {
 	Sources int           // named in X-Forwarded-For, one after the other; 0 or 1: the connection's own address, and no header
 	Fresh   bool          // a connection for each request
 	Shed    bool          // with Fresh: a connection that ends before its answer has been refused, and is answered so
+	TLS     *tls.Config   // nil: plain HTTP; not with Shed
 	Warm    time.Duration // before anything counts
 	For     time.Duration // how long to measure
 	Begun   func()        // called when the warm-up is over; nil: nothing
@@ -33,6 +35,7 @@ type ClosedLoopOutcome struct {
 	Answers  int // complete, within For
 	Statuses map[int]int
 	Shed     int // of them: connections that ended unanswered
+	Resumed  int // of them: on connections that resumed a TLS session
 	Failed   int // connections that broke
 	Latency  *hdrhistogram.Histogram
 }
@@ -53,7 +56,7 @@ type loopRun struct {
 	poller  *socket.Poller
 	conns   []loopConn
 	start   time.Time
-	source  uint32
+	sent    uint32
 	measure bool
 	out     *ClosedLoopOutcome
 	scratch [64 << 10]byte
@@ -61,6 +64,10 @@ type loopRun struct {
 
 // Run applies the load. It returns early with ctx's error.
 func (c ClosedLoop) Run(ctx context.Context) (*ClosedLoopOutcome, error) {
+	out := &ClosedLoopOutcome{Statuses: make(map[int]int), Latency: hdrhistogram.New(1000, int64(10*time.Second), 3)}
+	if c.TLS != nil {
+		return out, (&tlsRun{ClosedLoop: &c, out: out}).run(ctx)
+	}
 	p, err := socket.NewPoller()
 	if err != nil {
 		return nil, err
@@ -68,8 +75,7 @@ func (c ClosedLoop) Run(ctx context.Context) (*ClosedLoopOutcome, error) {
 	defer p.Close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	r := &loopRun{ClosedLoop: &c, poller: p, conns: make([]loopConn, c.Conns), start: time.Now(),
-		out: &ClosedLoopOutcome{Statuses: make(map[int]int), Latency: hdrhistogram.New(1000, int64(10*time.Second), 3)}}
+	r := &loopRun{ClosedLoop: &c, poller: p, conns: make([]loopConn, c.Conns), start: time.Now(), out: out}
 	defer func() {
 		for i := range r.conns {
 			if r.conns[i].fd > 0 {
@@ -132,16 +138,21 @@ func (r *loopRun) open(slot int32) error {
 	return r.send(c)
 }
 
-func (r *loopRun) send(c *loopConn) error {
-	c.buf = append(c.buf[:0], "GET /some/path?x=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: bench\r\nAccept: */*\r\n"...)
-	if r.Sources > 1 {
-		n := r.source % uint32(r.Sources)
-		r.source++
-		c.buf = append(c.buf, "X-Forwarded-For: "...)
-		c.buf = netip.AddrFrom4([4]byte{198, 18 + byte(n>>16), byte(n >> 8), byte(n)}).AppendTo(c.buf)
-		c.buf = append(c.buf, "\r\n"...)
+// request puts the n-th request into a buffer.
+func (c *ClosedLoop) request(buf []byte, n uint32) []byte {
+	buf = append(buf[:0], "GET /some/path?x=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: bench\r\nAccept: */*\r\n"...)
+	if c.Sources > 1 {
+		n %= uint32(c.Sources)
+		buf = append(buf, "X-Forwarded-For: "...)
+		buf = netip.AddrFrom4([4]byte{198, 18 + byte(n>>16), byte(n >> 8), byte(n)}).AppendTo(buf)
+		buf = append(buf, "\r\n"...)
 	}
-	c.buf = append(c.buf, "\r\n"...)
+	return append(buf, "\r\n"...)
+}
+
+func (r *loopRun) send(c *loopConn) error {
+	c.buf = r.request(c.buf, r.sent)
+	r.sent++
 	c.rest, c.since = c.buf, time.Since(r.start)
 	c.answer.reset(false)
 	return r.flush(c)

@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"sluice/edge"
+	"sluice/loadgen/internal/golden"
+)
+
+// What is written for each edge, plain and over TLS: the same protocol and cipher, and nothing of TLS where there is none.
+func TestConfigurations(t *testing.T) {
+	p := &Peers{dir: "/run/peers", origin: "127.0.0.1:8000", pem: "/run/peers/edge.pem"}
+	var b bytes.Buffer
+	for _, secure := range []bool{false, true} {
+		sluice := p.sluice("sluice", "127.0.0.1:8001", 8002, true, false, secure)
+		if c, err := edge.ParseConfig("sluice.conf", []byte(sluice)); err != nil {
+			t.Error(err)
+		} else if err := c.Check(); err != nil {
+			t.Error(err)
+		}
+		fmt.Fprintf(&b, "# nginx\n%s\n# HAProxy\n%s\n# Sluice\n%s\n", p.nginx("127.0.0.1:8001", true, false, secure), p.haproxy("127.0.0.1:8001", true, false, secure), sluice)
+	}
+	golden.Check(t, "configurations.txt", b.Bytes())
+}
+
+// Ratios are medians of those within a round, not ratios of medians.
+func TestPeersText(t *testing.T) {
+	c := PeerCase{"proxy tls", 64, 1}
+	row := func(edge string, rounds ...PeerFigures) PeerFigures {
+		f := PeerFigures{PeerCase: c, Edge: edge, measured: rounds}
+		f.settle()
+		return f
+	}
+	rows := []PeerFigures{
+		row("nginx", PeerFigures{CPU: 10e-6, P99: 2e-3, Busy: 1}, PeerFigures{CPU: 20e-6, P99: 4e-3, Busy: 0.8}, PeerFigures{CPU: 40e-6, P99: 8e-3, Busy: 0.9}),
+		row("sluice", PeerFigures{CPU: 15e-6, P99: 5e-3, Busy: 1}, PeerFigures{CPU: 40e-6, P99: 6e-3, Busy: 1}, PeerFigures{CPU: 40e-6, P99: 20e-3, Busy: 1}),
+	}
+	compare(rows)
+	var text, data bytes.Buffer
+	if err := WritePeers(&text, rows); err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "peers.txt", text.Bytes())
+	if err := WritePeersJSON(&data, rows); err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "peers.json", data.Bytes())
+}
