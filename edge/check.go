@@ -3,49 +3,11 @@ package edge
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"net/http"
-	"strings"
 
 	"sluice/edge/http1"
 	"sluice/edge/message"
 )
-
-// A checkPath is where other proxies ask for verdicts (nginx's auth_request, Traefik's ForwardAuth, Caddy's forward_auth,
-// Envoy's ext_authz over HTTP): a request there is judged and counted as the one that it is about would be, and answered
-// instead of forwarded.
-//
-// Who asks is identified as the source of any request is: a trusted proxy names its client in source.header. What the
-// request was is read as well from trusted peers only. Anybody else who asks gets a verdict on this very request, for
-// himself: he can neither count for others nor learn how they stand.
-type checkPath struct {
-	exact string // the canonical path; "": none
-	below string // what the target begins with, with its last slash, where the original's target follows; "": none
-}
-
-// parseCheckPath reads none, a path, or a path that ends in /*.
-func parseCheckPath(text string) (checkPath, error) {
-	if text == "" || text == "none" {
-		return checkPath{}, nil
-	}
-	prefix, below := strings.CutSuffix(text, "*")
-	path, _ := message.AppendPath(nil, []byte(prefix))
-	switch canonical := string(path); {
-	case !strings.HasPrefix(text, "/") || strings.ContainsAny(prefix, "*?# \t") || below && !strings.HasSuffix(prefix, "/") || prefix == "/":
-		return checkPath{}, fmt.Errorf("%q is not a path to ask at: want one such as /check, or /check/* where the original path follows, or none", text)
-	case canonical != prefix:
-		return checkPath{}, fmt.Errorf("%q is never the path of a request as rules see it: write %s", text, canonical+text[len(prefix):])
-	case below:
-		return checkPath{below: prefix}, nil
-	}
-	return checkPath{exact: text}, nil
-}
-
-// is reports whether a request asks for a verdict. A prefix is compared with the target as it came: what follows it is a
-// target of its own, whose dots must not lead out of it.
-func (c checkPath) is(path, target []byte) bool {
-	return c.exact != "" && string(path) == c.exact || c.below != "" && bytes.HasPrefix(target, []byte(c.below))
-}
 
 var errAsked = errors.New("edge: the request that a proxy asks about is malformed, or told in two ways")
 

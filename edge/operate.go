@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -12,9 +11,6 @@ import (
 )
 
 // What operators see and do, for the API. Times are as the clock has them; a source is named as counter.Source writes it.
-
-// ErrNoRule says that no rule in force has the name that was given.
-var ErrNoRule = errors.New("edge: no such rule")
 
 // Mitigation is a bit in force.
 type Mitigation struct {

@@ -16,6 +16,9 @@ import (
 	"sluice/edge/rules"
 )
 
+// ErrNoRule says that no rule in force has the name that was given.
+var ErrNoRule = errors.New("edge: no such rule")
+
 // ParseRule reads a rule of that name in JSON, with the fields of a configuration file. The name may be left out. The error
 // is what ParseConfig would say of it, a line each.
 func ParseRule(name string, text []byte) (rules.Config, error) {
