@@ -13,6 +13,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/accesslog"
+	"sluice/edge/config"
 	"sluice/mitigation"
 )
 
@@ -48,7 +49,7 @@ func (f file) Write(p []byte) (int, error) {
 func (f file) Close() error { return nil }
 
 func startLogged(t *testing.T, c accesslog.Config, yaml string) (*edgeUnderTest, *files, func()) {
-	config, err := ParseConfig("", []byte(yaml))
+	config, err := config.Parse("", []byte(yaml))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func (x *exchange) admit() bool {
 	}
 	x.source = x.snap.sources.Of(x.client)
 	x.server.requests.hit(x.source)
-	check := x.snap.check.is(x.Path, x.Target)
+	check := x.snap.check.Is(x.Path, x.Target)
 	if check && x.trusted && x.ask(x.snap.check) != nil {
 		x.say(message.Refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or told in two ways."))
 		return false

@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/mitigation"
 )
 
@@ -54,7 +55,7 @@ func BenchmarkRequest(b *testing.B) {
 		"no rule": "", "one rule": "rules: [{name: r, limit: 1000000}]", "refused": "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]",
 	} {
 		b.Run(name, func(b *testing.B) {
-			c, err := ParseConfig("", []byte("origins: [{servers: ['http://"+origin+"']}]\n"+rules))
+			c, err := config.Parse("", []byte("origins: [{servers: ['http://"+origin+"']}]\n"+rules))
 			if err != nil {
 				b.Fatal(err)
 			}

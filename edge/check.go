@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"sluice/edge/config"
 	"sluice/edge/http1"
 	"sluice/edge/message"
 )
@@ -21,9 +22,9 @@ var (
 // ask puts the request that a trusted proxy asks about in place of the one that asks, for rules and the log. What it does
 // not say is taken from the request that asks. Below a prefix the target follows, and nothing else is read: such a proxy
 // sends method and host as they were.
-func (x *exchange) ask(c checkPath) error {
-	if c.below != "" {
-		x.Target = x.Target[len(c.below)-1:]
+func (x *exchange) ask(c config.CheckPath) error {
+	if c.Below != "" {
+		x.Target = x.Target[len(c.Below)-1:]
 		return x.canonical()
 	}
 	target, err := x.asked(askedTargets[:])

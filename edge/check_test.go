@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"sluice/edge/accesslog"
+	"sluice/edge/config"
 )
 
 const checkRules = `
@@ -118,7 +119,7 @@ func TestChecksHaveNoStatus(t *testing.T) {
 
 // An edge may do nothing but answer checks: then it needs no origin.
 func TestChecksWithoutOrigin(t *testing.T) {
-	c, err := ParseConfig("", []byte("check_path: /check\nrules: [{name: r, limit: 1, window: 1h}]\n"))
+	c, err := config.Parse("", []byte("check_path: /check\nrules: [{name: r, limit: 1, window: 1h}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

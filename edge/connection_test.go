@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/edge/screen"
 )
@@ -57,7 +58,7 @@ func (l *faultyListener) Accept() (net.Conn, error) {
 
 // A fault in a handler is that request's alone.
 func TestPanicStaysWithItsRequest(t *testing.T) {
-	c, err := ParseConfig("", []byte("rules: [{name: r, limit: 5, on_store_failure: closed}]"))
+	c, err := config.Parse("", []byte("rules: [{name: r, limit: 5, on_store_failure: closed}]"))
 	if err != nil {
 		t.Fatal(err)
 	}

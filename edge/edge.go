@@ -30,6 +30,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/accesslog"
+	"sluice/edge/config"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
 	"sluice/edge/rules"
@@ -40,7 +41,7 @@ import (
 
 // Options is what a Server is made of.
 type Options struct {
-	Config *Config
+	Config *config.Config
 	Table  *counter.Table    // who has done how much
 	Bits   *mitigation.Table // who is blocked until when
 	Tier   Tier              // the PoP; the zero Tier counts alone

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/edge/screen"
 	"sluice/mitigation"
@@ -34,7 +35,7 @@ func (b *burst) Write(p []byte) (int, error) {
 // Whoever sends a hundred requests at once does not keep the processor until all of them are answered.
 func TestPipeliningTakesTurns(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	c, err := ParseConfig("", []byte("origins: [{servers: ['http://127.0.0.1:9']}]\nrules: [{name: r, limit: 1, mitigation_timeout: 1h}]"))
+	c, err := config.Parse("", []byte("origins: [{servers: ['http://127.0.0.1:9']}]\nrules: [{name: r, limit: 1, mitigation_timeout: 1h}]"))
 	if err != nil {
 		t.Fatal(err)
 	}

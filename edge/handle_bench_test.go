@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
@@ -28,7 +29,7 @@ func BenchmarkHandle(b *testing.B) {
 	} {
 		for _, size := range []struct{ connections, sources int }{{1, 1}, {1, 10_000}, {512, 1}} {
 			b.Run(fmt.Sprintf("%s/connections=%d/sources=%d", test.name, size.connections, size.sources), func(b *testing.B) {
-				c, err := ParseConfig("", []byte("origins: [{servers: ['http://127.0.0.1:9']}]\nsource: {trust: [0.0.0.0/0]}\n"+test.yaml))
+				c, err := config.Parse("", []byte("origins: [{servers: ['http://127.0.0.1:9']}]\nsource: {trust: [0.0.0.0/0]}\n"+test.yaml))
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -22,6 +22,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/edge/rules"
 	"sluice/edge/screen"
@@ -52,7 +53,7 @@ type caller struct {
 // startEdge serves a configuration before an origin. The YAML may leave the origin out.
 func startEdge(t *testing.T, origin, yaml string) *edgeUnderTest {
 	t.Helper()
-	c, err := ParseConfig("test.yaml", []byte(yaml))
+	c, err := config.Parse("test.yaml", []byte(yaml))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func startEdge(t *testing.T, origin, yaml string) *edgeUnderTest {
 	return startConfig(t, c)
 }
 
-func startConfig(t *testing.T, c *Config) *edgeUnderTest {
+func startConfig(t *testing.T, c *config.Config) *edgeUnderTest {
 	t.Helper()
 	s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil)})
 	if err != nil {
@@ -349,7 +350,7 @@ func (s *Server) serveConn(c *screen.Client) { _ = s.http.ServeConn(screen.New(c
 // registryWith is a registry without a server.
 func registryWith(t *testing.T, limits screen.Limits, shed func(netip.Addr) bool) *listen.Registry {
 	t.Helper()
-	l, err := listen.NewRegistry(&screen.Site{Limits: limits}, listen.Admission{Source: rules.NewSources(Default().Source).Connection, Shed: shed})
+	l, err := listen.NewRegistry(&screen.Site{Limits: limits}, listen.Admission{Source: rules.NewSources(config.Default().Source).Connection, Shed: shed})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"sluice/edge/config"
 	"sluice/edge/http1"
 	"sluice/edge/message"
 	"sluice/edge/screen"
@@ -44,7 +45,7 @@ func FuzzRequestHead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, request []byte) {
 		c := &screen.Client{Peer: netip.MustParseAddr("192.0.2.1"), Conn: &crowd{rest: request}, Site: &screen.Site{}}
 		c.Reader = bufio.NewReaderSize(c, 32<<10)
-		x := &exchange{conn: c, server: &Server{limits: Default().Limits}}
+		x := &exchange{conn: c, server: &Server{limits: config.Default().Limits}}
 		raw, err := c.NextHead(0, 32<<10)
 		if err != nil || x.Parse(raw, message.MaxLines) != nil {
 			return

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/edge/rules"
 	"sluice/mitigation"
 )
@@ -60,7 +61,7 @@ func (s *Server) Counted() []*counter.Rule {
 }
 
 // Config returns the configuration in force. It must not be changed.
-func (s *Server) Config() *Config { return s.snap.Load().config }
+func (s *Server) Config() *config.Config { return s.snap.Load().config }
 
 // Mitigations returns the bits in force at now, in no order.
 func (s *Server) Mitigations(now time.Time) []Mitigation {
@@ -186,7 +187,7 @@ func (s *Server) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error)
 	snap := s.snap.Load()
 	r := snap.rules.ByName(rule)
 	if r == nil {
-		return nil, mitigation.Key{}, fmt.Errorf("%w: %s", ErrNoRule, rule)
+		return nil, mitigation.Key{}, fmt.Errorf("%w: %s", config.ErrNoRule, rule)
 	}
 	src, err := counter.ParseSource(source)
 	if err != nil {

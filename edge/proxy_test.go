@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/config"
 	"sluice/edge/upstream"
 )
 
@@ -124,9 +125,9 @@ func TestForwardedAnswer(t *testing.T) {
 	}
 }
 
-func withoutRules(t *testing.T, origin string) *Config {
+func withoutRules(t *testing.T, origin string) *config.Config {
 	t.Helper()
-	c := Default()
+	c := config.Default()
 	u, err := upstream.ParseOrigin(origin)
 	if err != nil {
 		t.Fatal(err)

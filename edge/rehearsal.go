@@ -7,6 +7,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
@@ -55,8 +56,8 @@ type RehearsedCase struct {
 }
 
 // NewRehearsal makes a Rehearsal that counts in table and blocks in bits. Of c it takes source, deny, allow and rules.
-func NewRehearsal(c *Config, table *counter.Table, bits *mitigation.Table) (*Rehearsal, error) {
-	set, err := rules.New(c.Rules, c.ruleDefaults(), func(string) *rules.Tally { return new(rules.Tally) })
+func NewRehearsal(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Rehearsal, error) {
+	set, err := rules.New(c.Rules, c.RuleDefaults(), func(string) *rules.Tally { return new(rules.Tally) })
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/edge/rules"
 	"sluice/mitigation"
 )
@@ -14,7 +15,7 @@ import (
 // TestRehearsal asks about requests of a log: at so many seconds, from whom, what, and what was answered; and what comes of it:
 // the name of the rule that refuses, or pass, deny or allow; after a slash, the other rules that would refuse.
 func TestRehearsal(t *testing.T) {
-	c, err := ParseConfig("test.yaml", []byte(`
+	c, err := config.Parse("test.yaml", []byte(`
 source: {ipv4_prefix: 24}
 deny: [198.51.100.0/24]
 allow: [192.0.2.128/25]
@@ -85,7 +86,7 @@ rules:
 
 func TestRehearsalOfABadRule(t *testing.T) {
 	bad := rules.Default("bad", 0)
-	if _, err := NewRehearsal(&Config{Rules: []rules.Config{bad}}, nil, nil); err == nil || !strings.Contains(err.Error(), "limit 0") {
+	if _, err := NewRehearsal(&config.Config{Rules: []rules.Config{bad}}, nil, nil); err == nil || !strings.Contains(err.Error(), "limit 0") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"sluice/edge/config"
 	"sluice/edge/http1"
 )
 
@@ -43,7 +44,7 @@ func TestNothingIsSmuggled(t *testing.T) {
 		return odd[random.IntN(len(odd))]
 	}
 	o := startRecorder(t, hello)
-	config, err := ParseConfig("test.yaml", []byte("rules: [{name: refuse, match: {path: /x}, limit: 1, window: 24h, mitigation_timeout: 24h}]"))
+	config, err := config.Parse("test.yaml", []byte("rules: [{name: refuse, match: {path: /x}, limit: 1, window: 24h, mitigation_timeout: 24h}]"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
 	"sluice/edge/upstream"
@@ -16,12 +17,12 @@ import (
 // A snapshot is everything that a reload changes. It is immutable; a request keeps the one that it began with.
 type snapshot struct {
 	generation    int
-	config        *Config
+	config        *config.Config
 	rules         *rules.Set
 	sources       *rules.Sources
 	deny, allow   *bart.Lite
 	origins       *upstream.Origins
-	check         checkPath
+	check         config.CheckPath
 	verdictHeader bool
 	waits         bool          // a rule says first_sight: wait
 	everything    []*rules.Rule // about all requests, by source
@@ -31,7 +32,7 @@ type snapshot struct {
 // Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins from
 // now on. Other fields take effect when the process starts. If c cannot be put in force, what was stays, and the error
 // says why. Counters of rules whose counting did not change go on; so do mitigations, unless their rule is gone or looser.
-func (s *Server) Apply(c *Config) error {
+func (s *Server) Apply(c *config.Config) error {
 	s.apply.Lock()
 	defer s.apply.Unlock()
 	before := s.snap.Load()
@@ -39,7 +40,7 @@ func (s *Server) Apply(c *Config) error {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
-	set, err := rules.New(c.Rules, c.ruleDefaults(), s.stats.tally)
+	set, err := rules.New(c.Rules, c.RuleDefaults(), s.stats.tally)
 	if err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
@@ -49,7 +50,7 @@ func (s *Server) Apply(c *Config) error {
 		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
 		verdictHeader: c.VerdictHeader,
 	}
-	if now.check, err = parseCheckPath(c.CheckPath); err != nil {
+	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
 	}

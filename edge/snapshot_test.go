@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/config"
 	"sluice/edge/rules"
 	"sluice/mitigation"
 )
@@ -15,7 +16,7 @@ import (
 // apply puts other rules in force before the same origin.
 func (e *edgeUnderTest) apply(rules string) error {
 	e.t.Helper()
-	c, err := ParseConfig("reload.yaml", []byte(rules))
+	c, err := config.Parse("reload.yaml", []byte(rules))
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func TestReloadUnderLoad(t *testing.T) {
 
 // Ten thousand rules are no error: they are ready soon, and a request does not look at all of them.
 func TestManyRules(t *testing.T) {
-	c := Default()
+	c := config.Default()
 	for i := range 10_000 {
 		r := rules.Default(fmt.Sprint("r", i), 5)
 		switch i % 4 {
@@ -130,7 +131,7 @@ func TestManyRules(t *testing.T) {
 		c.Rules = append(c.Rules, r)
 	}
 	start := time.Now()
-	set, err := rules.New(c.Rules, c.ruleDefaults(), newStats().tally)
+	set, err := rules.New(c.Rules, c.RuleDefaults(), newStats().tally)
 	if took := time.Since(start); err != nil || took > 2*time.Second {
 		t.Fatalf("%v after %v", err, took)
 	}
@@ -152,13 +153,13 @@ func TestManyRules(t *testing.T) {
 }
 
 func BenchmarkMatchManyRules(b *testing.B) {
-	c := Default()
+	c := config.Default()
 	for i := range 10_000 {
 		r := rules.Default(fmt.Sprint("r", i), 5)
 		r.Match.Path = fmt.Sprintf("/p%d/*", i)
 		c.Rules = append(c.Rules, r)
 	}
-	set, err := rules.New(c.Rules, c.ruleDefaults(), newStats().tally)
+	set, err := rules.New(c.Rules, c.RuleDefaults(), newStats().tally)
 	if err != nil {
 		b.Fatal(err)
 	}

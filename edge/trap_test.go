@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/mitigation"
 )
 
@@ -102,7 +103,7 @@ func (test trap) startPlain(t *testing.T) *front {
 func (test trap) startEdge(t *testing.T) *front {
 	t.Helper()
 	o, addr := test.startOrigin(t)
-	c, err := ParseConfig("test.yaml", []byte(test.yaml+`
+	c, err := config.Parse("test.yaml", []byte(test.yaml+`
 rules:
   - {name: refused, match: {path: /refused}, limit: 1, window: 1h}
   - {name: panic, match: {path: /panic}, limit: 1, on_store_failure: closed}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/edge/message"
 	"sluice/edge/screen"
@@ -80,7 +81,7 @@ func (o *hasty) Write(p []byte) (int, error) {
 // memoryServer is a server with one connection to its origin.
 func memoryServer(t testing.TB, origin net.Conn, yaml string) *Server {
 	t.Helper()
-	c, err := ParseConfig("", []byte("origins: [{servers: ['http://127.0.0.1:9']}]\n"+yaml))
+	c, err := config.Parse("", []byte("origins: [{servers: ['http://127.0.0.1:9']}]\n"+yaml))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/config"
 	"sluice/edge/rules"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
@@ -69,15 +70,15 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	config, err := ask.load()
+	asked, err := ask.load()
 	if err != nil {
 		return err
 	}
-	curves, err := ask.curved(config)
+	curves, err := ask.curved(asked)
 	if err != nil {
 		return err
 	}
-	first := config.Rules[0] // what a workload plays against
+	first := asked.Rules[0] // what a workload plays against
 	t, err := trace.load(first.Limit, time.Duration(first.Window), 1)
 	if err != nil {
 		return err
@@ -85,11 +86,11 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 	began := time.Now()
 	passes := 1
 	for _, r := range curves {
-		passes += len(whatif.LimitsAround(config.Rules[r].Limit, counter.MaxLimit))
+		passes += len(whatif.LimitsAround(asked.Rules[r].Limit, counter.MaxLimit))
 	}
 	bar, pass := progress(passes*len(t.Requests), "as it is"), 0
 	defer bar.Finish()
-	run := func(c *edge.Config, top int) (*whatif.Report, error) {
+	run := func(c *config.Config, top int) (*whatif.Report, error) {
 		o, err := rehearse(t, c)
 		if err != nil {
 			return nil, err
@@ -100,13 +101,13 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 		pass++
 		return whatif.Run(ctx, t, o)
 	}
-	found, err := run(config, ask.top)
+	found, err := run(asked, ask.top)
 	if err != nil {
 		return err
 	}
 	for _, r := range curves {
-		curve, err := drawCurve(config, config.Rules[r], func(c *edge.Config, limit uint32) (*whatif.Report, error) {
-			bar.Describe(fmt.Sprintf("%s at %d", config.Rules[r].Name, limit))
+		curve, err := drawCurve(asked, asked.Rules[r], func(c *config.Config, limit uint32) (*whatif.Report, error) {
+			bar.Describe(fmt.Sprintf("%s at %d", asked.Rules[r].Name, limit))
 			return run(c, 1)
 		})
 		if err != nil {
@@ -118,14 +119,14 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 	found.Run.Command = "what-if"
 	found.Run.Describe(t)
 	found.Run.Mode, found.Run.Edges = judge.Deployed.String(), 1
-	if r := first; len(config.Rules) == 1 {
+	if r := first; len(asked.Rules) == 1 {
 		found.Run.Limit, found.Run.Window, found.Run.SubWindows = r.Limit, report.Seconds(r.Window), r.SubWindows
-		found.Run.MitigationTimeout, found.Run.Estimate = report.Seconds(r.MitigationTimeout), config.Estimate.String()
+		found.Run.MitigationTimeout, found.Run.Estimate = report.Seconds(r.MitigationTimeout), asked.Estimate.String()
 		if r.Estimate != nil {
 			found.Run.Estimate = r.Estimate.String()
 		}
 	}
-	found.Run.Notes = notes(t, config)
+	found.Run.Notes = notes(t, asked)
 	found.Run.Took = report.Seconds(time.Since(began))
 	if err := whatif.WriteText(os.Stdout, found); err != nil {
 		return err
@@ -154,8 +155,8 @@ func (f *whatIfFlags) prefixes() (list []netip.Prefix, err error) {
 }
 
 // load puts file and flags together: what the edge would have in force. There is at least one rule that is not off.
-func (f *whatIfFlags) load() (*edge.Config, error) {
-	c := edge.Default()
+func (f *whatIfFlags) load() (*config.Config, error) {
+	c := config.Default()
 	if f.config != "" {
 		text, err := os.ReadFile(f.config)
 		if err != nil {
@@ -165,7 +166,7 @@ func (f *whatIfFlags) load() (*edge.Config, error) {
 			}
 			return nil, fmt.Errorf("--config %s: cannot be read: %w", f.config, err)
 		}
-		if c, err = edge.ParseConfig(f.config, text); err != nil {
+		if c, err = config.Parse(f.config, text); err != nil {
 			first, rest, more := strings.Cut(err.Error(), "\n")
 			if more {
 				return nil, fmt.Errorf("%s (and %d more: sluice check %s shows all)", first, 1+strings.Count(rest, "\n"), f.config)
@@ -205,7 +206,7 @@ func (f *whatIfFlags) load() (*edge.Config, error) {
 }
 
 // curved is the rules to try at other limits.
-func (f *whatIfFlags) curved(c *edge.Config) (list []int, err error) {
+func (f *whatIfFlags) curved(c *config.Config) (list []int, err error) {
 	if len(f.curves) == 0 && len(c.Rules) == 1 {
 		return []int{0}, nil
 	}
@@ -224,7 +225,7 @@ func (f *whatIfFlags) curved(c *edge.Config) (list []int, err error) {
 }
 
 // drawCurve tries a rule at other limits, alone and enforced.
-func drawCurve(c *edge.Config, r rules.Config, run func(*edge.Config, uint32) (*whatif.Report, error)) (whatif.Curve, error) {
+func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32) (*whatif.Report, error)) (whatif.Curve, error) {
 	curve := whatif.Curve{Rule: r.Name, Limit: r.Limit}
 	for _, limit := range whatif.LimitsAround(r.Limit, counter.MaxLimit) {
 		alone := *c
@@ -240,7 +241,7 @@ func drawCurve(c *edge.Config, r rules.Config, run func(*edge.Config, uint32) (*
 }
 
 // rehearse has one edge with the configuration judge a trace, as loadgen wants it.
-func rehearse(t *trace.Trace, c *edge.Config) (whatif.Options, error) {
+func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
 	var o whatif.Options
 	room := len(c.Rules) * virtual.RoomFor(t)
 	counters := min(room, 20_000_000)
@@ -307,7 +308,7 @@ func about(r rules.Config) string {
 }
 
 // notes says where a log knows less than an edge does.
-func notes(t *trace.Trace, c *edge.Config) (notes []string) {
+func notes(t *trace.Trace, c *config.Config) (notes []string) {
 	unknown := 0
 	for i := range t.Requests {
 		if t.Requests[i].Status == 0 {

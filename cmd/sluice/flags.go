@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/counter"
-	"sluice/edge"
+	"sluice/edge/config"
 	"sluice/edge/rules"
 	"sluice/edge/upstream"
 )
@@ -75,8 +75,8 @@ func usage(f *flags) string {
 }
 
 // load puts file and flags together.
-func (f *flags) load() (*edge.Config, error) {
-	c := edge.Default()
+func (f *flags) load() (*config.Config, error) {
+	c := config.Default()
 	if f.config != "" {
 		var err error
 		if c, err = readConfig(f.config); err != nil {
@@ -90,22 +90,22 @@ func (f *flags) load() (*edge.Config, error) {
 }
 
 // over lays the flags that were given over what a file says.
-func (f *flags) over(c *edge.Config) error {
+func (f *flags) over(c *config.Config) error {
 	given := f.set.Changed
 	if given("listen") {
-		if err := edge.CheckAddress(f.listen); err != nil {
+		if err := config.CheckAddress(f.listen); err != nil {
 			return fmt.Errorf("--listen: %w", err)
 		}
 		c.Listen = f.listen
 	}
 	if given("admin") {
-		if err := edge.CheckAddress(f.admin); err != nil {
+		if err := config.CheckAddress(f.admin); err != nil {
 			return fmt.Errorf("--admin: %w", err)
 		}
 		c.Admin = f.admin
 	}
 	if given("pop") {
-		if err := edge.CheckPoPName(f.pop); err != nil {
+		if err := config.CheckPoPName(f.pop); err != nil {
 			return fmt.Errorf("--pop: %w", err)
 		}
 		c.PoP.Name = f.pop
@@ -143,7 +143,7 @@ func (f *flags) over(c *edge.Config) error {
 }
 
 // defaultRule is the rule that holds where no file gives any.
-func (f *flags) defaultRule(c *edge.Config) error {
+func (f *flags) defaultRule(c *config.Config) error {
 	var given []string
 	for _, name := range []string{"limit", "window", "mitigation-timeout"} {
 		if f.set.Changed(name) {

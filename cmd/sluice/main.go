@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/edge"
+	"sluice/edge/config"
 	"sluice/pop"
 )
 
@@ -91,7 +91,7 @@ func check(file string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-func readConfig(file string) (*edge.Config, error) {
+func readConfig(file string) (*config.Config, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		var path *os.PathError
@@ -103,8 +103,8 @@ func readConfig(file string) (*edge.Config, error) {
 	return parseConfig(file, text)
 }
 
-func parseConfig(file string, text []byte) (*edge.Config, error) {
-	return edge.Parser{Nodes: checkNodes}.Parse(file, text)
+func parseConfig(file string, text []byte) (*config.Config, error) {
+	return config.Parser{Nodes: checkNodes}.Parse(file, text)
 }
 
 // checkNodes reports what is wrong with a list of memcached nodes.

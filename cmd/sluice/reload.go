@@ -17,6 +17,7 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/admin"
+	"sluice/edge/config"
 	"sluice/edge/rules"
 	"sluice/pop"
 )
@@ -59,14 +60,14 @@ func (r *reloader) now() error {
 }
 
 // warnings logs what is possible but probably not meant.
-func warnings(c *edge.Config, log *slog.Logger) {
+func warnings(c *config.Config, log *slog.Logger) {
 	for _, w := range c.Warnings() {
 		log.Warn(w)
 	}
 }
 
 // moveNodes changes the list of the tier's nodes. From a tier to none, or from none to one, is for the next start.
-func (r *reloader) moveNodes(before, now *edge.Config) {
+func (r *reloader) moveNodes(before, now *config.Config) {
 	if r.machine == nil || len(now.PoP.Memcached) == 0 || slices.Equal(before.PoP.Memcached, now.PoP.Memcached) {
 		return
 	}
@@ -79,8 +80,8 @@ func (r *reloader) moveNodes(before, now *edge.Config) {
 }
 
 // tellLater names what changed but takes effect only at the next start.
-func (r *reloader) tellLater(before, now *edge.Config) {
-	tiers := [2]edge.PoPConfig{before.PoP, now.PoP}
+func (r *reloader) tellLater(before, now *config.Config) {
+	tiers := [2]config.PoP{before.PoP, now.PoP}
 	if r.machine != nil && len(now.PoP.Memcached) > 0 {
 		tiers[0].Memcached, tiers[1].Memcached = nil, nil // moveNodes has seen to it
 	}
@@ -152,7 +153,7 @@ func (r *reloader) edit(name string, rule *rules.Config) error {
 	if r.flags.config == "" {
 		c := *r.server.Config()
 		var err error
-		if c.Rules, err = edge.WithRule(c.Rules, name, rule); err != nil {
+		if c.Rules, err = config.WithRule(c.Rules, name, rule); err != nil {
 			return err
 		}
 		return r.server.Apply(&c)
@@ -161,7 +162,7 @@ func (r *reloader) edit(name string, rule *rules.Config) error {
 	if err != nil {
 		return err
 	}
-	if text, err = edge.EditRules(r.flags.config, text, name, rule); err != nil {
+	if text, err = config.EditRules(r.flags.config, text, name, rule); err != nil {
 		return err
 	}
 	c, err := parseConfig(r.flags.config, text)

@@ -21,6 +21,7 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/admin"
+	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/pop"
 )
@@ -30,7 +31,7 @@ import (
 //
 //	start: tier, admin, edge            (the edge last: nobody is served by half of it)
 //	stop:  edge drained, tier's last report, admin   (it answers /readyz and /metrics to the end)
-func serve(c *edge.Config, f *flags, stderr io.Writer) error {
+func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	direct := newLog(stderr, f.logLevel, f.logFormat)
 	lines := newLogWriter(stderr, func(lost uint64) { direct.Warn("lines of this log were lost: it is read too slowly", "lost", lost) })
 	defer lines.close()
@@ -279,7 +280,7 @@ func sweep(ctx context.Context, server *edge.Server) {
 }
 
 // popSecret reads what the edges of a PoP share, or makes it from the PoP's name.
-func popSecret(c *edge.Config, log *slog.Logger) (pop.Secret, error) {
+func popSecret(c *config.Config, log *slog.Logger) (pop.Secret, error) {
 	if c.PoP.SecretFile == "" {
 		for _, node := range c.PoP.Memcached {
 			if name, err := pop.CanonicalNode(node); err == nil {
@@ -308,7 +309,7 @@ const spareDescriptors = 64
 
 // fitDescriptors keeps the cap on connections below what the process may open, and returns what was asked for: a client
 // needs one descriptor and its request to the origin another. Without any left, nobody could connect, operators included.
-func fitDescriptors(c *edge.Config) (wanted int) {
+func fitDescriptors(c *config.Config) (wanted int) {
 	wanted = c.Limits.Connections
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
@@ -339,7 +340,7 @@ func readToken(file string) (string, error) {
 
 // findOrigins looks every origin up, and tries to reach it. A name that does not resolve is a mistake; a server that does
 // not answer may come later.
-func findOrigins(c *edge.Config, log *slog.Logger) error {
+func findOrigins(c *config.Config, log *slog.Logger) error {
 	for _, o := range c.Origins {
 		for _, u := range o.Servers {
 			network, address := "tcp", u.Host

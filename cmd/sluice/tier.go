@@ -15,6 +15,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/config"
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/memcached"
@@ -33,7 +34,7 @@ type shared struct {
 	sync func(ctx context.Context) error
 }
 
-func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error) {
+func share(c *config.Config, secret pop.Secret, log *slog.Logger) (*shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &shared{table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), bits: mitigation.New(0, nil)}
 		s.sync = s.tidy
@@ -159,7 +160,7 @@ func watchFull(ctx context.Context, m *pop.Machine, log *slog.Logger) {
 }
 
 // edgeName is what operators call this edge.
-func edgeName(c *edge.Config) string {
+func edgeName(c *config.Config) string {
 	if c.EdgeID != "" {
 		return c.EdgeID
 	}

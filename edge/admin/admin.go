@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"sluice/edge"
+	"sluice/edge/config"
 	"sluice/edge/rules"
 )
 
@@ -167,7 +168,7 @@ func (a api) putRule(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 		return
 	}
-	rule, err := edge.ParseRule(r.PathValue("name"), text)
+	rule, err := config.ParseRule(r.PathValue("name"), text)
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
@@ -289,7 +290,7 @@ func (a api) reload(w http.ResponseWriter, _ *http.Request) {
 func failed(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
 	switch {
-	case errors.Is(err, edge.ErrNoRule):
+	case errors.Is(err, config.ErrNoRule):
 		status = http.StatusNotFound
 	case errors.Is(err, edge.ErrFull):
 		status = http.StatusConflict

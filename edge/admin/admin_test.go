@@ -14,6 +14,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/config"
 	"sluice/mitigation"
 )
 
@@ -24,14 +25,14 @@ rules: [{name: login, match: {path: /login}, limit: 5}]
 
 func newAPI(t *testing.T, change func(*Options)) (http.Handler, *edge.Server) {
 	t.Helper()
-	c, err := edge.ParseConfig("test.yaml", []byte(yaml))
+	c, err := config.Parse("test.yaml", []byte(yaml))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return newAPIOf(t, c, edge.Tier{}, change)
 }
 
-func newAPIOf(t *testing.T, c *edge.Config, tier edge.Tier, change func(*Options)) (http.Handler, *edge.Server) {
+func newAPIOf(t *testing.T, c *config.Config, tier edge.Tier, change func(*Options)) (http.Handler, *edge.Server) {
 	t.Helper()
 	s, err := edge.New(edge.Options{Config: c, Tier: tier, Table: counter.New(counter.Options{Counters: 4096}), Bits: mitigation.New(1024, nil)})
 	if err != nil {
@@ -176,7 +177,7 @@ func TestReloadTellsWhatIsWrong(t *testing.T) {
 func TestRulesAreConfiguration(t *testing.T) {
 	h, _ := newAPI(t, nil)
 	body, _ := io.ReadAll(do(h, "GET", "/v1/rules/login", "").Body)
-	c, err := edge.ParseConfig("", []byte("rules: ["+string(body)+"]"))
+	c, err := config.Parse("", []byte("rules: ["+string(body)+"]"))
 	if err != nil || c.Rules[0].Match.Path != "/login" || c.Rules[0].Limit != 5 {
 		t.Errorf("%v from %s", err, body)
 	}
@@ -184,7 +185,7 @@ func TestRulesAreConfiguration(t *testing.T) {
 
 // TestWords: an answer says which edges have what an operator said, and a full list is a conflict that changes nothing.
 func TestWords(t *testing.T) {
-	c, err := edge.ParseConfig("test.yaml", []byte(yaml))
+	c, err := config.Parse("test.yaml", []byte(yaml))
 	if err != nil {
 		t.Fatal(err)
 	}

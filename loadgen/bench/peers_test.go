@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"sluice/edge"
+	"sluice/edge/config"
 	"sluice/loadgen/internal/golden"
 )
 
@@ -15,7 +15,7 @@ func TestConfigurations(t *testing.T) {
 	var b bytes.Buffer
 	for _, secure := range []bool{false, true} {
 		sluice := p.sluice("sluice", "127.0.0.1:8001", 8002, true, false, secure)
-		if c, err := edge.ParseConfig("sluice.conf", []byte(sluice)); err != nil {
+		if c, err := config.Parse("sluice.conf", []byte(sluice)); err != nil {
 			t.Error(err)
 		} else if err := c.Check(); err != nil {
 			t.Error(err)

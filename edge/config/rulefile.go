@@ -1,4 +1,4 @@
-package edge
+package config
 
 import (
 	"bytes"
@@ -64,7 +64,7 @@ func WithRule(list []rules.Config, name string, rule *rules.Config) ([]rules.Con
 // rules are written in one line are all of them written anew. What it returns has been read again and compared: a file that
 // it cannot edit without changing something else is an error.
 func EditRules(file string, text []byte, name string, rule *rules.Config) ([]byte, error) {
-	before, err := ParseConfig(file, text)
+	before, err := Parse(file, text)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func EditRules(file string, text []byte, name string, rule *rules.Config) ([]byt
 		return nil, err
 	}
 	edited := editRules(file, text, before.Rules, list, name)
-	after, err := ParseConfig(file, edited)
+	after, err := Parse(file, edited)
 	if err != nil || !sameButRules(before, after) || !sameRules(list, after.Rules) {
 		return nil, fmt.Errorf("%s: the rule cannot be changed without changing something else in the file: edit it by hand", file)
 	}

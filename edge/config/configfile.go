@@ -1,4 +1,4 @@
-package edge
+package config
 
 import (
 	"bytes"
@@ -20,8 +20,8 @@ import (
 	"sluice/edge/socket"
 )
 
-// ParseConfig is Parse of the zero Parser.
-func ParseConfig(file string, text []byte) (*Config, error) { return Parser{}.Parse(file, text) }
+// Parse is Parse of the zero Parser.
+func Parse(file string, text []byte) (*Config, error) { return Parser{}.Parse(file, text) }
 
 // A Parser reads configuration files.
 type Parser struct {
@@ -96,7 +96,7 @@ func (r *reader) config(n ast.Node, c *Config) {
 			c.Shed = shed == "connection"
 		},
 		"check_path": r.text("check_path", func(n ast.Node, text string) {
-			if _, err := parseCheckPath(text); err != nil {
+			if _, err := ParseCheckPath(text); err != nil {
 				r.fail(n, "check_path: %v", err)
 			} else if text != "none" {
 				c.CheckPath = text
@@ -136,7 +136,7 @@ func CheckAddress(text string) error {
 	return nil
 }
 
-func (r *reader) pop(n ast.Node, p *PoPConfig) {
+func (r *reader) pop(n ast.Node, p *PoP) {
 	r.mapping(n, "pop", fields{
 		"name": r.text("pop.name", func(n ast.Node, text string) {
 			if err := CheckPoPName(text); err != nil {

@@ -1,4 +1,6 @@
-package edge
+// Package config is what a configuration file says: YAML into values, with the place and the remedy of everything that is wrong, and rules
+// back into YAML.
+package config
 
 import (
 	"errors"
@@ -29,7 +31,7 @@ type Config struct {
 	AdminTokenFile string
 	EdgeID         string // what operators call this edge; "": host name and port
 	StateDir       string // where what operators said is kept over a restart; "": nowhere
-	PoP            PoPConfig
+	PoP            PoP
 	Counters       int // how many counters the table holds
 	Source         rules.SourceConfig
 	Deny, Allow    []netip.Prefix
@@ -44,8 +46,8 @@ type Config struct {
 	VerdictHeader  bool             // answers carry Sluice-Verdict
 }
 
-// PoPConfig says which PoP the edge belongs to and how it shares what it counts.
-type PoPConfig struct {
+// PoP says which PoP the edge belongs to and how it shares what it counts.
+type PoP struct {
 	Name       string
 	Memcached  []string // host:port; none is the embedded tier
 	SecretFile string
@@ -58,7 +60,7 @@ func Default() *Config {
 	return &Config{
 		Listen:    ":8080",
 		Admin:     "127.0.0.1:9090",
-		PoP:       PoPConfig{Name: "local", Wait: 5 * time.Millisecond},
+		PoP:       PoP{Name: "local", Wait: 5 * time.Millisecond},
 		Counters:  1_000_000,
 		AccessLog: accesslog.Config{Format: "combined", Refused: 1},
 		Source:    rules.SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
@@ -67,7 +69,7 @@ func Default() *Config {
 	}
 }
 
-func (c *Config) ruleDefaults() rules.Defaults {
+func (c *Config) RuleDefaults() rules.Defaults {
 	return rules.Defaults{Estimate: c.Estimate, Shadow: c.Shadow}
 }
 
