@@ -80,7 +80,7 @@ func (x *exchange) expectTrailers(b *answerBody) {
 // one line.
 func (b *answerBody) passTrailers(w *bufio.Writer) error {
 	var trailer message.Head
-	if _, err := http1.ScanHead(&trailer, b.Trailers, message.MaxLines); err != nil {
+	if err := b.ReadTrailer(&trailer); err != nil {
 		return http1.ErrChunk
 	}
 	_, _ = w.WriteString("0\r\n")

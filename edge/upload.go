@@ -114,7 +114,7 @@ func (u *upload) run() {
 		}
 	}
 	var trailer message.Head
-	if _, err := http1.ScanHead(&trailer, u.body.Trailers, message.MaxLines); err != nil || slices.ContainsFunc(trailer.Lines, func(l message.Line) bool { return message.Forged(&l) }) {
+	if err := u.body.ReadTrailer(&trailer); err != nil || slices.ContainsFunc(trailer.Lines, func(l message.Line) bool { return message.Forged(&l) }) {
 		u.fail(errTrailer, true)
 		return
 	}

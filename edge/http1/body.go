@@ -112,6 +112,12 @@ func (s *Body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// ReadTrailer reads what came after the last chunk into h.
+func (s *Body) ReadTrailer(h *message.Head) error {
+	_, err := ScanHead(h, s.Trailers, message.MaxLines)
+	return err
+}
+
 // nextChunk reads the line before a chunk and sets left to its size; at the last chunk it reads the trailers as well.
 func (s *Body) nextChunk() error {
 	if s.begun {

@@ -57,11 +57,12 @@ func (d *Decision) Match(s *Set, host, path, target, method []byte, readings mes
 // read one of those keys otherwise than the edge.
 func (d *Decision) AddRules(key Secret, h *message.Head, source counter.Source) bool {
 	for _, r := range d.Rules {
-		s, ok := source, true
+		s := source
 		if r.Parts != nil {
 			i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == r.key })
 			if i < 0 {
 				i = len(d.keys)
+				var ok bool
 				if s, d.buf, ok = key.Digest(r.Parts, h, source, d.buf); !ok {
 					return false
 				}

@@ -58,9 +58,10 @@ func NewSecret(b [16]byte) Secret {
 func (k Secret) Digest(parts []KeyPart, h *message.Head, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
 	buf = buf[:0]
 	for _, p := range parts {
-		from, ok := len(buf), true
+		from := len(buf)
 		buf = append(buf, byte(p.Kind), 0, 0, 0, 0)
 		value := len(buf)
+		var ok bool
 		if buf, ok = p.append(buf, h); !ok {
 			return counter.Source{}, buf, false
 		}
@@ -80,14 +81,15 @@ func (k Secret) Digest(parts []KeyPart, h *message.Head, source counter.Source, 
 
 // append appends what a request has of a header or cookie, in one form for all that origins take for the same.
 func (p *KeyPart) append(buf []byte, h *message.Head) ([]byte, bool) {
-	if p.Kind == keyCookie {
+	switch p.Kind {
+	case keySource:
+		return buf, true
+	case keyCookie:
 		value, ok := h.Cookie(p.Name)
 		if !ok {
 			return buf, false
 		}
 		return appendCookie(buf, value)
-	} else if p.Kind == keySource {
-		return buf, true
 	}
 	value, ok := h.Only(p.Name)
 	if !ok || len(value) == 0 {
