@@ -1,19 +1,24 @@
 // Package edge is the HTTP side of Sluice: a reverse proxy that asks, for every request, whether its source may make it.
 //
+// It is a fasthttp.Server. fasthttp owns the workers, the loop over a connection's requests, keep-alive and the handler; the edge's own
+// answers are made in ctx.Response. Before it stands the screen (package screen): fasthttp is shown one checked head after the other and
+// never reads a byte of a body, so where a request ends is not for it to decide. Answers of origins are relayed past it, with the spelling
+// and order that they came in, and what it would write then is dropped.
+//
 // The life of a request, top to bottom (handle, in serve.go):
 //
-//	head     is read once; what two servers could read differently is refused (serve.go, request.go, head.go),
-//	         and counts all the same, as far as its source is known (malformed, in admit.go)
-//	source   who: the peer's address, or what a trusted proxy reports, read from right to left (source.go)
+//	head     is read once; what two servers could read differently is refused (screen, http1), and counts all the same, as far as
+//	         its source is known (malformed, in admit.go)
+//	source   who: the peer's address, or what a trusted proxy reports, read from right to left (rules)
 //	lists    deny refuses, allow passes without counting
-//	rules    which rules are about this host, method and any reading that origins have of this path (ruleset.go, path.go, host.go)
-//	decide   mitigated until? else reserve in all counters at once (package limiter); a mitigation starts where one is over
+//	rules    which rules are about this host, method and any reading that origins have of this path (rules, message)
+//	decide   mitigated until? else reserve in all counters at once (limiter); a mitigation starts where one is over
 //	answer   refused: 429 at once, and the connection stays open (reply.go)
 //	         admitted: on to the origin, streaming both ways (proxy.go, upload.go, body.go), while its client is there (watch.go)
 //	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (serve.go)
 //
 // Nothing in it waits for the tier, but rules that say first_sight: wait. Rules, lists and origins are one immutable
-// snapshot (snapshot.go), swapped whole: a request is judged by exactly one version.
+// snapshot (snapshot.go), swapped whole: a request is judged by exactly one version. docs/architecture.md has the map of its rooms.
 package edge
 
 import (

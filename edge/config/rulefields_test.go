@@ -1,0 +1,70 @@
+package config
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/limiter"
+	"sluice/edge/rules"
+)
+
+// Every field of a rule comes back from a file as it was written: one that reading or writing forgets would be lost by a PUT.
+func TestEveryFieldOfARule(t *testing.T) {
+	lower := counter.Lower
+	changes := map[string]func(*rules.Config){
+		"Name":                 func(c *rules.Config) { c.Name = "other" },
+		"Match.Hosts":          func(c *rules.Config) { c.Match.Hosts = []string{"a.example", "*.b.example"} },
+		"Match.Path":           func(c *rules.Config) { c.Match.Path = "/login/*" },
+		"Match.Methods":        func(c *rules.Config) { c.Match.Methods = []string{"GET", "POST"} },
+		"Key":                  func(c *rules.Config) { c.Key = []string{"header:x-api-key", "source"} },
+		"Limit":                func(c *rules.Config) { c.Limit = 7 },
+		"Window":               func(c *rules.Config) { c.Window = rules.Duration(3 * time.Second) },
+		"SubWindows":           func(c *rules.Config) { c.SubWindows = 4 },
+		"Estimate":             func(c *rules.Config) { c.Estimate = &lower },
+		"MitigationTimeout":    func(c *rules.Config) { c.MitigationTimeout = rules.Duration(2 * time.Hour) },
+		"Mode":                 func(c *rules.Config) { c.Mode = rules.Shadow },
+		"FirstSight":           func(c *rules.Config) { c.FirstSight = limiter.Wait },
+		"OnStoreFailure":       func(c *rules.Config) { c.OnStoreFailure = limiter.Closed },
+		"Count.Statuses":       func(c *rules.Config) { c.Count.Statuses = []int{401, 403} },
+		"Count.Refused":        func(c *rules.Config) { c.Count.Refused = true },
+		"Response.Status":      func(c *rules.Config) { c.Response.Status = 503 },
+		"Response.ContentType": func(c *rules.Config) { c.Response.ContentType = "text/plain" },
+		"Response.Body":        func(c *rules.Config) { c.Response.Body = "\"no\": {\n" },
+	}
+	for _, field := range leaves(reflect.TypeFor[rules.Config](), "") {
+		change := changes[field]
+		if change == nil {
+			t.Errorf("%s: say here how to change it, and let configfile.go read it and rulefile.go write it", field)
+			continue
+		}
+		want := rules.Default("r", 100)
+		if change(&want); reflect.DeepEqual(want, rules.Default("r", 100)) {
+			t.Errorf("%s: the change is none", field)
+		}
+		text := "rules:\n" + ruleYAML(want)
+		c, err := Parse("test.yaml", []byte(text))
+		if err != nil {
+			t.Errorf("%s: %v\n%s", field, err, text)
+			continue
+		}
+		if got := c.Rules[0]; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v\n%s", field, got, want, text)
+		}
+	}
+}
+
+// leaves are the exported fields of a struct, and of structs within.
+func leaves(of reflect.Type, under string) (all []string) {
+	for i := range of.NumField() {
+		switch f := of.Field(i); {
+		case !f.IsExported():
+		case f.Type.Kind() == reflect.Struct:
+			all = append(all, leaves(f.Type, under+f.Name+".")...)
+		default:
+			all = append(all, under+f.Name)
+		}
+	}
+	return all
+}
