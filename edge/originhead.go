@@ -23,7 +23,7 @@ func (x *exchange) appendHead(b []byte, o *upstream.Origin) []byte {
 	}
 	b = append(b, "\r\n"...)
 
-	proto, via := false, false
+	proto, via, host := false, false, false
 	x.trailers = false
 	for i := range x.Head.Lines {
 		l := &x.Head.Lines[i]
@@ -36,7 +36,7 @@ func (x *exchange) appendHead(b []byte, o *upstream.Origin) []byte {
 			continue // they are written below
 		case message.ForwardedHost, message.ForwardedProto:
 			proto = proto || l.Kind == message.ForwardedProto
-			x.forwardedHost = x.forwardedHost || l.Kind == message.ForwardedHost
+			host = host || l.Kind == message.ForwardedHost
 		case message.Via:
 			via = true
 			b = append(append(b, "Via: "...), l.Value...)
@@ -61,7 +61,7 @@ func (x *exchange) appendHead(b []byte, o *upstream.Origin) []byte {
 			b = append(b, 's')
 		}
 	}
-	if !x.forwardedHost && len(x.RawHost) > 0 {
+	if !host && len(x.RawHost) > 0 {
 		b = append(b, "\r\nX-Forwarded-Host: "...)
 		b = append(b, x.RawHost...)
 	}
@@ -87,6 +87,5 @@ func (x *exchange) appendHead(b []byte, o *upstream.Origin) []byte {
 		b = append(b, "\r\nContent-Length: "...)
 		b = strconv.AppendInt(b, n, 10)
 	}
-	x.forwardedHost = false
 	return append(b, "\r\n\r\n"...)
 }

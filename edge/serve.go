@@ -22,37 +22,44 @@ import (
 type exchange struct {
 	server *Server
 	snap   *snapshot
-	conn   *screen.Client
 	now    time.Time // the one instant at which the request is judged
 
-	screen.Incoming
+	screened        *screen.Screen
+	conn            *screen.Client
+	ctx             *fasthttp.RequestCtx // while its handler runs
+	screen.Incoming                      // the request as it came
+	bodyRead        bool                 // somebody has begun to read its body
 
-	client   netip.Addr
-	source   counter.Source // the client's
-	chain    []netip.Addr   // addresses believed, the nearest first
-	trusted  bool           // the peer is
-	allowed  bool           // the client is never limited
-	decision rules.Decision
+	asker                   // who asks
+	decision rules.Decision // what the rules say
+	passage                 // to the origin and back
+	reply    reply          // what the client gets
+	sent     bool           // the reply, or a part of it
+	counted  bool           // as answered or aborted
 
-	body      answerBody       // the exchange with the origin
+	buf, values []byte // what the reply points to
+}
+
+// An asker is who a request comes from.
+type asker struct {
+	client  netip.Addr
+	source  counter.Source // the client's
+	chain   []netip.Addr   // addresses believed, the nearest first
+	trusted bool           // the peer is
+	allowed bool           // the client is never limited
+}
+
+// A passage is a request's way to an origin, and back.
+type passage struct {
+	body      answerBody       // the answer's, and the link that it comes by
 	open      *answerBody      // is it, until it is over
 	watch     watch            // of the client, meanwhile
-	answer    *http1.Answer    // of the origin, while it is made the client's
+	answer    *http1.Answer    // while it is made the client's
 	places    *upstream.Places // one of them is this request's; nil: none is
 	upgrade   []byte           // the protocol that the origin is asked to switch to; nil: none
 	trailers  bool             // the client takes those of the answer
-	announced message.Names    // trailers of the request that may go to the origin
-	bodyRead  bool             // somebody has begun to read it
-	held      *[]byte          // the body, read before it is sent on; nil: it is not held
-	reply     reply
-	sent      bool // the answer, or a part of it
-	counted   bool // as answered or aborted
-
-	screened *screen.Screen
-	ctx      *fasthttp.RequestCtx // while its handler runs
-
-	forwardedHost bool
-	buf, values   []byte
+	announced message.Names    // trailers of the request that may go on
+	held      *[]byte          // the request's body, read before it is sent on; nil: it is not held
 }
 
 // begin counts a request as received and takes what its life needs.
@@ -61,9 +68,9 @@ func (s *Server) begin(on *screen.Screen) *screen.Incoming {
 	x, c := s.pool.Get().(*exchange), on.Conn
 	x.screened, x.snap, x.conn, x.now = on, s.snap.Load(), c, time.Now()
 	x.Incoming.Reset()
-	x.client, x.chain = netip.Addr{}, x.chain[:0]
+	x.asker = asker{chain: x.chain[:0]}
 	x.values = x.values[:0]
-	x.allowed, x.bodyRead, x.sent, x.counted = false, false, false, false
+	x.bodyRead, x.sent, x.counted = false, false, false
 	c.WriteAt = time.Time{}
 	on.Exchange = x
 	return &x.Incoming
@@ -110,7 +117,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	}
 	switch {
 	case x.Refused == nil:
-		x.respondTo()
+		x.serve()
 	case x.Broken:
 		x.turnAway(x.Refused)
 	default:
@@ -132,8 +139,8 @@ func (x *exchange) agrees(ctx *fasthttp.RequestCtx) bool {
 	return bytes.Equal(h.Method(), x.Method) && bytes.Equal(h.RequestURI(), x.Target) && bytes.Equal(h.Host(), x.HostLine)
 }
 
-// answer is the life of a request up to its answer.
-func (x *exchange) respondTo() {
+// serve is the life of a request up to its answer.
+func (x *exchange) serve() {
 	if x.Length != 0 {
 		x.ctx.Request.SetBodyStream(&x.Body, int(x.Length))
 	}
