@@ -139,7 +139,11 @@ func TestFaultsAroundRequests(t *testing.T) {
 		t.Errorf("%d faults, %d requests, %d connections", s.stats.panics.Load(), s.stats.received.Load(), s.Connections())
 	}
 	s.note = func(*accesslog.Entry) { panic("a bug") }
-	s.serveConn((&listen.Listener{Registry: s.open}).Admit(&sender{sends: "GET /\r\n\r\n", most: 100}))
+	told := &sender{sends: "GET /\r\n\r\n", most: 100}
+	s.serveConn((&listen.Listener{Registry: s.open}).Admit(told))
+	if told.got.Len() > 0 {
+		t.Errorf("after two faults the client is told %q", told.got.String())
+	}
 	if s.stats.panics.Load() != 3 || s.stats.received.Load() != 1 || s.stats.aborted.Load() != 1 || s.Connections() != 0 {
 		t.Errorf("%d faults, %d of %d requests aborted, %d connections", s.stats.panics.Load(), s.stats.aborted.Load(), s.stats.received.Load(), s.Connections())
 	}

@@ -267,6 +267,7 @@ func (s *Server) panicked(x *exchange, p any) {
 		if p := recover(); p != nil { // once more, in what the client was to be told
 			s.fault(p)
 			x.count(true)
+			x.Close, x.screened.Phase = true, screen.Relayed // it is told nothing: not what fasthttp would say of its own
 		}
 	}()
 	s.limiter.Settle(&x.decision.Decision, 0, time.Now())
