@@ -2,10 +2,8 @@ package edge
 
 import (
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -112,17 +110,6 @@ func TestCrowdedProxyDoesNotLinger(t *testing.T) {
 			t.Errorf("%q, closed after %v", got, took)
 		}
 	})
-}
-
-// A body that is given up because the time for all of it is over was late, whatever its reader was about.
-func TestAbortedBodyIsLate(t *testing.T) {
-	near, _ := net.Pipe()
-	c := &screen.Client{Conn: near, Raw: near, Site: &screen.Site{}}
-	c.StartBody(time.Second, time.Second)
-	c.AbortBody()
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error(err)
-	}
 }
 
 // A faulty connection panics when it is read.

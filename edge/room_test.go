@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"sluice/edge/listen"
-	"sluice/edge/screen"
 )
 
 // fill opens n connections of the caller's own source and makes it mitigated on each: requests within limits, and one more that is
@@ -117,27 +116,4 @@ func TestClosingConnectionsDoNotCount(t *testing.T) {
 		t.Errorf("%d connections", n)
 	}
 	e.rest()
-}
-
-// What one new connection costs does not grow with those that are open.
-func TestChoiceLooksAtAFew(t *testing.T) {
-	l := registryWith(t, screen.Limits{}, nil)
-	const n = 50 * listen.Sampled
-	for range n { // nobody is to go
-		l.Conns[&screen.Client{}] = struct{}{}
-	}
-	found := 0
-	c := &screen.Client{Raw: &repeater{}, Site: l.Site}
-	c.Idle.Store(1)
-	l.Conns[c] = struct{}{}
-	for range n {
-		if l.Evict(1 << 60) {
-			found++
-			l.Drop(c)
-			l.Conns[c] = struct{}{}
-		}
-	}
-	if want := listen.Sampled * n / (n + 1); found > 4*want || found == 0 {
-		t.Errorf("one of %d was found %d times in %d; want about %d", n+1, found, n, want)
-	}
 }
