@@ -14,7 +14,6 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/config"
-	"sluice/edge/screen"
 )
 
 // A fault in a handler is that request's alone.
@@ -99,6 +98,9 @@ func TestConnectionsPerSource(t *testing.T) {
 	}
 }
 
+// crowded is what a connection above the cap is told.
+const crowded = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+
 // A connection above the cap on all is told so; far above it, there is none.
 func TestConnectionsInAll(t *testing.T) {
 	o := startSlowOrigin(t, 200)
@@ -108,7 +110,7 @@ func TestConnectionsInAll(t *testing.T) {
 		_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
 		receive(t, "at the origin", o.arrived)
 	}
-	if got := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); got != screen.Crowded {
+	if got := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); got != crowded {
 		t.Errorf("a third connection got %q", got)
 	}
 	reset(first.Conn)

@@ -10,9 +10,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"sluice/edge/upstream"
 )
+
+// ejectAfter failures in a row take a server out of its group.
+const ejectAfter = 3
 
 // A server that is gone fails nobody while there is another, and is soon left alone.
 func TestDeadServer(t *testing.T) {
@@ -32,8 +33,8 @@ func TestDeadServer(t *testing.T) {
 			t.Fatalf("request %d: %d", i, resp.StatusCode)
 		}
 	}
-	if n := e.metrics()["sluice_origin_attempts_total{origin=http://"+dead.Addr().String()+"}"]; n != upstream.EjectAfter {
-		t.Errorf("%v attempts at the dead server, want %d", n, upstream.EjectAfter)
+	if n := e.metrics()["sluice_origin_attempts_total{origin=http://"+dead.Addr().String()+"}"]; n != ejectAfter {
+		t.Errorf("%v attempts at the dead server, want %d", n, ejectAfter)
 	}
 	e.rest()
 }
@@ -81,7 +82,7 @@ func TestWatch(t *testing.T) {
 		down   bool
 	}{{500, true}, {200, false}, {503, true}} {
 		status.Store(step.status)
-		for range upstream.ProbeFailures + 1 { // when the last comes, those before it have been judged
+		for range 3 { // two failures are enough: when the last comes, those before it have been judged
 			<-asked
 		}
 		if o.Down.Load() != step.down {

@@ -20,7 +20,7 @@ func FuzzRequestBody(f *testing.F) {
 	for _, body := range []string{
 		"3\r\nabc\r\n0\r\n\r\n", "03;x=y\r\nabc\r\n000\r\nX: y\r\nX: z\r\n\r\nGET / HTTP/1.1\r\n", "1 \t\r\na\r\n0\r\n\r\n", "0\r\n\r\n\r\n",
 		"3\r\nabcd\r\n0\r\n\r\n", "3\nabc\n0\n\n", "ffffffffffffffff\r\na", "1;\"\n\"\r\na\r\n0\r\n\r\n", "1\r\na\r\n0\r\nX : y\r\n\r\n", "A\r\n0123456789\r\n0\r\nX:\r\n y\r\n\r\n",
-		"1000\r\n" + strings.Repeat("x", 0x1000) + "\r\n0;" + strings.Repeat("y", MaxChunkLine) + "\r\n\r\n", "0\r\nX: " + strings.Repeat("y", MaxTrailer) + "\r\n\r\n",
+		"1000\r\n" + strings.Repeat("x", 0x1000) + "\r\n0;" + strings.Repeat("y", maxChunkLine) + "\r\n\r\n", "0\r\nX: " + strings.Repeat("y", maxTrailer) + "\r\n\r\n",
 	} {
 		f.Add(message.LengthChunked, uint8(255), []byte(body))
 		f.Add(3, uint8(2), []byte(body))
@@ -65,7 +65,7 @@ func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, 
 		s.Discard(len(part))
 	}
 	var lines message.Head
-	if _, err := ScanHead(&lines, s.Trailers, message.MaxLines); err != nil {
+	if _, err := ScanHead(&lines, s.trailers, message.MaxLines); err != nil {
 		return nil, nil, 0, err
 	}
 	trailer = make(http.Header)

@@ -51,7 +51,7 @@ func testSiege(t *testing.T, at string) {
 	accepted := func() net.Conn {
 		t.Helper()
 		defer time.AfterFunc(10*time.Second, l.Stop).Stop()
-		c, err := l.AcceptClient()
+		c, err := l.acceptClient()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func testSiege(t *testing.T, at string) {
 		return c
 	}
 
-	for _, n := range []int{1, ShedInARow, ShedInARow + 1, ShedInARow + 2*ShedAtOnce + 1} {
+	for _, n := range []int{1, shedInARow, shedInARow + 1, shedInARow + 2*shedAtOnce + 1} {
 		clear(knocks)
 		var list []net.Conn
 		for range n {
@@ -74,8 +74,8 @@ func testSiege(t *testing.T, at string) {
 		if knocks[bad] != n || len(knocks) != 2 {
 			t.Errorf("%d connections to shed: %v", n, knocks)
 		}
-		if l.Siege.File.Load() != nil || l.Siege.Shed != 0 {
-			t.Errorf("the siege goes on: %+v", &l.Siege)
+		if l.siege.file.Load() != nil || l.siege.shed != 0 {
+			t.Errorf("the siege goes on: %+v", &l.siege)
 		}
 		if _, err := io.WriteString(client, "a"); err != nil {
 			t.Fatal(err)
@@ -87,15 +87,15 @@ func testSiege(t *testing.T, at string) {
 
 	done := make(chan error, 1)
 	go func() {
-		_, err := l.AcceptClient()
+		_, err := l.acceptClient()
 		done <- err
 	}()
 	var list []net.Conn
-	for range ShedInARow + 1 {
+	for range shedInARow + 1 {
 		list = append(list, knock(bad))
 	}
 	closed(list)
-	if l.Siege.File.Load() == nil {
+	if l.siege.file.Load() == nil {
 		t.Fatal("no siege")
 	}
 	l.Stop()

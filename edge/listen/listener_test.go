@@ -31,15 +31,15 @@ func TestAcceptSurvivesErrors(t *testing.T) {
 		faulty := &faultyListener{errs: []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOMEM, errors.New("odd")}}
 		l := &Listener{Listener: faulty, Ended: make(chan struct{}), Registry: registryWith(t, screen.Limits{PerSource: 1}, nil)}
 		start := time.Now()
-		c, err := l.AcceptClient()
+		c, err := l.acceptClient()
 		if err != nil || c == nil {
 			t.Fatalf("%v, %v", c, err)
 		}
-		if took := time.Since(start); took < AcceptPause || took > time.Second {
+		if took := time.Since(start); took < acceptPause || took > time.Second {
 			t.Errorf("it took %v", took)
 		}
 		faulty.errs = []error{net.ErrClosed}
-		if _, err := l.AcceptClient(); err != io.EOF {
+		if _, err := l.acceptClient(); err != io.EOF {
 			t.Errorf("closed: %v, want io.EOF", err)
 		}
 	})

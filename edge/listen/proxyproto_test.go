@@ -19,8 +19,8 @@ func FuzzProxyHeader(f *testing.F) {
 	f.Add([]byte("\r\n\r\n\x00\r\nQUIT\n\x21\x21\x00\x24" + "\x20\x01\x0d\xb8" + strings.Repeat("\x00", 11) + "\x02" + "\x20\x01\x0d\xb8" + strings.Repeat("\x00", 11) + "\xc8" + "\x0f\xa0\x00\x50" + "GET / HTTP/1.1\r\n"))
 	f.Add([]byte("\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x02abGET"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		br := bufio.NewReaderSize(bytes.NewReader(b), ProxyBuffer)
-		client, local, err := ReadProxyHeader(br)
+		br := bufio.NewReaderSize(bytes.NewReader(b), proxyBuffer)
+		client, local, err := readProxyHeader(br)
 		if err != nil {
 			return
 		}

@@ -10,7 +10,7 @@ import (
 // What one new connection costs does not grow with those that are open.
 func TestChoiceLooksAtAFew(t *testing.T) {
 	l := registryWith(t, screen.Limits{}, nil)
-	const n = 50 * Sampled
+	const n = 50 * sampled
 	for range n { // nobody is to go
 		l.Conns[&screen.Client{}] = struct{}{}
 	}
@@ -20,13 +20,13 @@ func TestChoiceLooksAtAFew(t *testing.T) {
 	c.Idle.Store(1)
 	l.Conns[c] = struct{}{}
 	for range n {
-		if l.Evict(1 << 60) {
+		if l.evict(1 << 60) {
 			found++
-			l.Drop(c)
+			l.drop(c)
 			l.Conns[c] = struct{}{}
 		}
 	}
-	if want := Sampled * n / (n + 1); found > 4*want || found == 0 {
+	if want := sampled * n / (n + 1); found > 4*want || found == 0 {
 		t.Errorf("one of %d was found %d times in %d; want about %d", n+1, found, n, want)
 	}
 }

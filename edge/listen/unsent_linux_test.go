@@ -32,11 +32,11 @@ func TestUnsentIsInherited(t *testing.T) {
 	}
 	var got int
 	if cerr := raw.Control(func(fd uintptr) {
-		got, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, TcpNotsentLowat)
+		got, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotsentLowat)
 	}); cerr != nil || err != nil {
 		t.Fatal(cerr, err)
 	}
-	if got != MaxUnsent {
-		t.Errorf("%d, want %d", got, MaxUnsent)
+	if got != maxUnsent {
+		t.Errorf("%d, want %d", got, maxUnsent)
 	}
 }

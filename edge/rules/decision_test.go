@@ -42,7 +42,7 @@ func newTally(string) *Tally { return new(Tally) }
 // decide asks all rules about a source.
 func (b *bench) decide(source counter.Source, at time.Time) {
 	b.d.Reset()
-	b.d.Rules = b.rules.Match(b.d.Rules, b.host, b.path, b.method)
+	b.d.Rules = b.rules.match(b.d.Rules, b.host, b.path, b.method)
 	b.d.AddRules(Secret{}, &message.Head{}, source)
 	b.limiter.Decide(&b.d.Decision, at)
 	b.d.Tally()
@@ -62,7 +62,7 @@ func ruleOf(name string, limit uint32, change ...func(*Config)) Config {
 func TestRuleForLimiter(t *testing.T) {
 	f := func(config Config, all bool, want limiter.Rule) {
 		t.Helper()
-		r, err := NewRule(config, Defaults{Shadow: all})
+		r, err := newRule(config, Defaults{Shadow: all})
 		if err != nil {
 			t.Fatal(err)
 		}

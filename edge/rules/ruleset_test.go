@@ -36,7 +36,7 @@ func TestManyRules(t *testing.T) {
 		{"x.y.h11.example", "/", []string{"r11"}}, {"h11.example", "/", nil}, {"a", "/", nil},
 	} {
 		var got []string
-		for _, r := range set.Match(nil, []byte(test.host), []byte(test.path), []byte("GET")) {
+		for _, r := range set.match(nil, []byte(test.host), []byte(test.path), []byte("GET")) {
 			got = append(got, r.Config.Name)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(test.want) {
@@ -60,6 +60,6 @@ func BenchmarkMatchManyRules(b *testing.B) {
 	host, path, method := []byte("example.com"), []byte("/p77/some/path"), []byte("GET")
 	b.ReportAllocs()
 	for b.Loop() {
-		found = set.Match(found[:0], host, path, method)
+		found = set.match(found[:0], host, path, method)
 	}
 }

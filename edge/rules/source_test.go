@@ -67,7 +67,7 @@ func TestIdentify(t *testing.T) {
 func TestHops(t *testing.T) {
 	h := headOf(t, "X-Forwarded-For: "+strings.Repeat("10.0.0.9, ", 1000)+"10.0.0.2")
 	client, chain, _ := trusting("X-Forwarded-For").Identify(netip.MustParseAddr("10.0.0.1"), h, nil)
-	if len(chain) != MaxHops || client != netip.MustParseAddr("10.0.0.9") {
+	if len(chain) != maxHops || client != netip.MustParseAddr("10.0.0.9") {
 		t.Errorf("%d hops, client %s", len(chain), client)
 	}
 }
@@ -102,7 +102,7 @@ func FuzzForwardedHeaders(f *testing.F) {
 func TestParseIPv4(t *testing.T) {
 	for _, s := range []string{"0.0.0.0", "255.255.255.255", "192.0.2.1", "1.2.3", "1.2.3.4.5", "256.1.1.1", "01.2.3.4", "1..2.3", "", ".", "1.2.3.4.", "1.2.3.a"} {
 		want, err := netip.ParseAddr(s)
-		got, ok := ParseIPv4([]byte(s))
+		got, ok := parseIPv4([]byte(s))
 		if ok != (err == nil) || ok && got != want {
 			t.Errorf("%q: %v %t, want %v", s, got, ok, want)
 		}

@@ -44,9 +44,9 @@ func TestReadOfARetiredConnection(t *testing.T) {
 	l.Retired.Store(1)
 	f := func(what string, change func(*Client), want error) {
 		t.Helper()
-		c := &Client{Conn: raw, Raw: raw, Site: l, ReadDue: time.Now().Add(time.Minute)}
+		c := &Client{Conn: raw, Raw: raw, Site: l, readDue: time.Now().Add(time.Minute)}
 		change(c)
-		c.ReadBy = c.ReadDue
+		c.ReadBy = c.readDue
 		_ = raw.SetReadDeadline(socket.LongAgo)
 		n, err := c.Read(make([]byte, 1))
 		if !errors.Is(err, want) || (n == 1) != (want == nil) {
@@ -57,8 +57,8 @@ func TestReadOfARetiredConnection(t *testing.T) {
 		}
 	}
 	f("idle", func(*Client) {}, io.EOF)
-	f("in a head whose time is up", func(c *Client) { c.Heading, c.ReadDue = true, time.Now() }, os.ErrDeadlineExceeded)
-	f("aborted", func(c *Client) { c.Aborted.Store(true) }, os.ErrDeadlineExceeded)
+	f("in a head whose time is up", func(c *Client) { c.heading, c.readDue = true, time.Now() }, os.ErrDeadlineExceeded)
+	f("aborted", func(c *Client) { c.aborted.Store(true) }, os.ErrDeadlineExceeded)
 	if _, err := client.Write([]byte("ab")); err != nil {
 		t.Fatal(err)
 	}
@@ -68,5 +68,5 @@ func TestReadOfARetiredConnection(t *testing.T) {
 		}
 	}
 	f("a request has just arrived", func(*Client) {}, nil)
-	f("in a head", func(c *Client) { c.Heading = true }, nil)
+	f("in a head", func(c *Client) { c.heading = true }, nil)
 }

@@ -63,13 +63,13 @@ func TestWaitingIsHeardOf(t *testing.T) {
 	until(t, "ten bytes are there", func() bool { n, _ := s.Peek(); return n == 1 })
 	b := make([]byte, 1)
 	for i := range uint8(10) {
-		if _, err := s.Read(b); err != nil || s.Reads != i+1 {
-			t.Fatalf("read %d: %v, and %d reads without a wait", i+1, err, s.Reads)
+		if _, err := s.Read(b); err != nil || s.reads != i+1 {
+			t.Fatalf("read %d: %v, and %d reads without a wait", i+1, err, s.reads)
 		}
 	}
 	until(t, "a read has waited", func() bool { // with bad luck the time is up before the first try
 		_ = s.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 		_, err := s.Read(b)
-		return errors.Is(err, os.ErrDeadlineExceeded) && s.Reads == 0
+		return errors.Is(err, os.ErrDeadlineExceeded) && s.reads == 0
 	})
 }

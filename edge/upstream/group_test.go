@@ -11,7 +11,7 @@ import (
 )
 
 func groupOf(balance Balance, most int64, names ...string) *Group {
-	g := &Group{Balance: balance, Most: most}
+	g := &Group{balance: balance, Most: most}
 	for _, name := range names {
 		g.Servers = append(g.Servers, NewOrigin(&url.URL{Scheme: "http", Host: name}))
 	}
@@ -42,7 +42,7 @@ func TestPick(t *testing.T) {
 	}
 
 	g := groupOf(RoundRobin, 0, "a", "b", "c")
-	fail(g.Servers[0], EjectAfter-1)
+	fail(g.Servers[0], ejectAfter-1)
 	if got := picks(g, start, 6); got != "bcabca" {
 		t.Errorf("two failures: %s", got)
 	}
@@ -50,7 +50,7 @@ func TestPick(t *testing.T) {
 	if got := picks(g, start, 4); strings.Contains(got, "a") {
 		t.Errorf("three failures: %s", got)
 	}
-	if got := picks(g, start.Add(EjectTime), 3); strings.Count(got, "a") != 1 {
+	if got := picks(g, start.Add(ejectTime), 3); strings.Count(got, "a") != 1 {
 		t.Errorf("after its time: %s", got)
 	}
 	fail(g.Servers[0], 1)

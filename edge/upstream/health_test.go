@@ -28,7 +28,7 @@ func TestChecks(t *testing.T) {
 		down   bool
 	}{{200, false}, {500, false}, {204, false}, {500, false}, {503, true}, {404, true}, {302, false}} {
 		status.Store(step.status)
-		if o.Check(context.Background(), "/ok", func(string, ...any) {}); o.Down.Load() != step.down {
+		if o.check(context.Background(), "/ok", func(string, ...any) {}); o.Down.Load() != step.down {
 			t.Errorf("step %d: down %t", i, !step.down)
 		}
 	}
@@ -46,28 +46,28 @@ func TestAddressesOfAName(t *testing.T) {
 	defer ln.Close()
 	host, port, _ := net.SplitHostPort(ln.Addr().String())
 	o := NewOrigin(&url.URL{Scheme: "http", Host: "name.invalid:" + port})
-	if _, err := o.Connect(time.Now().Add(time.Second)); err == nil {
+	if _, err := o.connect(time.Now().Add(time.Second)); err == nil {
 		t.Error("a name that does not exist was dialled")
 	}
-	o.Learn([]netip.Addr{netip.MustParseAddr("127.0.0.99"), netip.MustParseAddr("::ffff:" + host)})
+	o.learn([]netip.Addr{netip.MustParseAddr("127.0.0.99"), netip.MustParseAddr("::ffff:" + host)})
 	for range 4 {
-		nc, err := o.Connect(time.Now().Add(time.Second))
+		nc, err := o.connect(time.Now().Add(time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
 		nc.Close()
 	}
-	o.Learn([]netip.Addr{netip.MustParseAddr("127.0.0.99")})
+	o.learn([]netip.Addr{netip.MustParseAddr("127.0.0.99")})
 	o.ResolveAt.Store(5)
-	if _, err := o.Connect(time.Now().Add(time.Second)); err == nil || o.ResolveAt.Load() != 0 {
+	if _, err := o.connect(time.Now().Add(time.Second)); err == nil || o.ResolveAt.Load() != 0 {
 		t.Errorf("%v; looked up again at %d", err, o.ResolveAt.Load())
 	}
 }
 
 func TestResolve(t *testing.T) {
 	o := NewOrigin(&url.URL{Scheme: "http", Host: "localhost:81"})
-	o.Resolve(context.Background())
-	known := o.Addrs.Load()
+	o.resolve(context.Background())
+	known := o.addrs.Load()
 	if known == nil || len(*known) == 0 {
 		t.Fatal("localhost was not found")
 	}
@@ -76,8 +76,8 @@ func TestResolve(t *testing.T) {
 			t.Errorf("localhost is %s", a)
 		}
 	}
-	o.Lookup = "no name"
-	if o.Resolve(context.Background()); o.Addrs.Load() != known {
+	o.lookup = "no name"
+	if o.resolve(context.Background()); o.addrs.Load() != known {
 		t.Error("a lookup that failed took what was known away")
 	}
 }
