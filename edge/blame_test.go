@@ -6,11 +6,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sluice/edge/http1"
-	"sluice/edge/upstream"
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/edge/http1"
 )
 
 // What a client can bring about never takes a server out of its group, however often it is repeated; what shows that a server is
@@ -88,7 +88,7 @@ func TestBlame(t *testing.T) {
 				}
 			}()
 			e := startConfig(t, withoutRules(t, "http://"+ln.Addr().String()))
-			for range upstream.EjectAfter {
+			for range ejectAfter {
 				c := e.dial()
 				_, _ = io.WriteString(c, test.request)
 				_ = c.(*net.TCPConn).CloseWrite()
@@ -114,20 +114,20 @@ func TestBlameOfLeavers(t *testing.T) {
 		}
 	})
 	e := startEdge(t, origin, "")
-	for range upstream.EjectAfter {
+	for range ejectAfter {
 		c := e.talk()
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		_, _ = c.r.ReadString('\n')
 		_ = c.Conn.(*net.TCPConn).SetLinger(0)
 		c.Close()
 	}
-	if m := e.rest(); m["sluice_origin_up{origin="+origin+"}"] != 1 || m["sluice_aborted_total"] != upstream.EjectAfter {
+	if m := e.rest(); m["sluice_origin_up{origin="+origin+"}"] != 1 || m["sluice_aborted_total"] != ejectAfter {
 		t.Errorf("%v", m)
 	}
 
 	silent := startRecorder(t, func(int, string) string { return "" })
 	e = startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], timeout: 20s, total_timeout: 300ms}]", silent.url()))
-	for range upstream.EjectAfter {
+	for range ejectAfter {
 		c := e.talk()
 		begun := time.Now()
 		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -3,7 +3,6 @@ package edge
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -170,50 +169,6 @@ func TestBrokenHeadsDoNotCount(t *testing.T) {
 		t.Errorf("the first whole request: %d", resp.StatusCode)
 	}
 	e.rest()
-}
-
-// A cookie is found as if every pair were taken apart.
-func TestCookieLookup(t *testing.T) {
-	byHand := func(lines []string, name string) (value string, ok bool) {
-		seen := false
-		for _, l := range lines {
-			for pair := range strings.SplitSeq(l, ";") {
-				key, v, found := strings.Cut(pair, "=")
-				if !found || strings.Trim(key, " \t") != name {
-					continue
-				}
-				if v = strings.Trim(v, " \t"); seen && v != value {
-					return "", false
-				}
-				value, seen = v, true
-			}
-		}
-		return value, true
-	}
-	r := rand.New(rand.NewPCG(1, 2))
-	found := 0
-	for range 20_000 {
-		var values, heads []string
-		for range 1 + r.IntN(2) {
-			var b strings.Builder
-			for range r.IntN(12) {
-				b.WriteString(pick(r, []string{"id", "i", "d", "=", "=", ";", ";", " ", "\t", "id=", "x"}))
-			}
-			values = append(values, strings.Trim(b.String(), " \t"))
-			heads = append(heads, "Cookie: "+b.String())
-		}
-		got, ok := headOf(t, heads...).Cookie([]byte("id"))
-		want, there := byHand(values, "id")
-		if ok != there || ok && string(got) != want {
-			t.Fatalf("%q: %q %t, want %q %t", heads, got, ok, want, there)
-		}
-		if ok && want != "" {
-			found++
-		}
-	}
-	if found < 1000 {
-		t.Errorf("only %d were there", found)
-	}
 }
 
 // What has come of a body goes on while the client is silent, though chunks that came together go on together.

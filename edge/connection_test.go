@@ -3,58 +3,18 @@ package edge
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"sluice/counter"
 	"sluice/edge/config"
-	"sluice/edge/listen"
-	"sluice/edge/screen"
 )
-
-// Without descriptors an accept fails; the loop goes on when there are some again.
-func TestAcceptSurvivesErrors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		faulty := &faultyListener{errs: []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOMEM, errors.New("odd")}}
-		l := &listen.Listener{Listener: faulty, Ended: make(chan struct{}), Registry: registryWith(t, screen.Limits{PerSource: 1}, nil)}
-		start := time.Now()
-		c, err := l.AcceptClient()
-		if err != nil || c == nil {
-			t.Fatalf("%v, %v", c, err)
-		}
-		if took := time.Since(start); took < listen.AcceptPause || took > time.Second {
-			t.Errorf("it took %v", took)
-		}
-		faulty.errs = []error{net.ErrClosed}
-		if _, err := l.AcceptClient(); err != io.EOF {
-			t.Errorf("closed: %v, want io.EOF", err)
-		}
-	})
-}
-
-type faultyListener struct {
-	net.Listener
-	errs []error
-}
-
-func (l *faultyListener) Accept() (net.Conn, error) {
-	if len(l.errs) > 0 {
-		err := l.errs[0]
-		l.errs = l.errs[1:]
-		return nil, &net.OpError{Op: "accept", Err: err}
-	}
-	a, _ := net.Pipe()
-	return a, nil
-}
 
 // A fault in a handler is that request's alone.
 func TestPanicStaysWithItsRequest(t *testing.T) {
@@ -138,6 +98,9 @@ func TestConnectionsPerSource(t *testing.T) {
 	}
 }
 
+// crowded is what a connection above the cap is told.
+const crowded = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+
 // A connection above the cap on all is told so; far above it, there is none.
 func TestConnectionsInAll(t *testing.T) {
 	o := startSlowOrigin(t, 200)
@@ -147,7 +110,7 @@ func TestConnectionsInAll(t *testing.T) {
 		_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
 		receive(t, "at the origin", o.arrived)
 	}
-	if got := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); got != screen.Crowded {
+	if got := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); got != crowded {
 		t.Errorf("a third connection got %q", got)
 	}
 	reset(first.Conn)

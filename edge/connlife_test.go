@@ -2,10 +2,8 @@ package edge
 
 import (
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -98,31 +96,17 @@ func TestSlowReaderOverTLS(t *testing.T) {
 // A connection above the cap is closed a second after its answer, also if its proxy then begins to say whose it is.
 func TestCrowdedProxyDoesNotLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memoryServer(t, nil, "")
+		s := memoryServer(t, nil, "source: {trust: ['::'], proxy_protocol: true}\nlimits: {header_timeout: 10s}") // a pipe has no address
 		var got []byte
-		took := serveAlone(s, func(c *screen.Client) {
-			c.Crowded = true
-			c.Conn = &listen.Proxied{Conn: c.Raw, Client: c, Then: 10 * time.Second}
-		}, func(client net.Conn) {
-			got = make([]byte, len(screen.Crowded))
+		took := serveAlone(s, func(c *screen.Client) { c.Crowded = true }, func(client net.Conn) {
+			got = make([]byte, len(crowded))
 			_, _ = io.ReadFull(client, got)
 			_, _ = io.WriteString(client, "PROXY TCP4 192.0.2.1 192.0.2.200 4000 80\r\n")
 		})
-		if string(got) != screen.Crowded || took != screen.LingerTime {
+		if string(got) != crowded || took != screen.LingerTime {
 			t.Errorf("%q, closed after %v", got, took)
 		}
 	})
-}
-
-// A body that is given up because the time for all of it is over was late, whatever its reader was about.
-func TestAbortedBodyIsLate(t *testing.T) {
-	near, _ := net.Pipe()
-	c := &screen.Client{Conn: near, Raw: near, Site: &screen.Site{}}
-	c.StartBody(time.Second, time.Second)
-	c.AbortBody()
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error(err)
-	}
 }
 
 // A faulty connection panics when it is read.

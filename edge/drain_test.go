@@ -5,11 +5,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -18,8 +16,6 @@ import (
 	"time"
 
 	"sluice/edge/listen"
-	"sluice/edge/screen"
-	"sluice/edge/socket"
 )
 
 // drain drains the edge in the background without notice; the function it returns waits for that.
@@ -207,48 +203,4 @@ func TestRetireCutsNoRequest(t *testing.T) {
 	if err := drained(); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestReadOfARetiredConnection(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	client, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	accepted, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw := socket.New(accepted)
-	defer raw.Close()
-	l := &screen.Site{}
-	l.Retired.Store(1)
-	f := func(what string, change func(*screen.Client), want error) {
-		t.Helper()
-		c := &screen.Client{Conn: raw, Raw: raw, Site: l, ReadDue: time.Now().Add(time.Minute)}
-		change(c)
-		c.ReadBy = c.ReadDue
-		_ = raw.SetReadDeadline(socket.LongAgo)
-		n, err := c.Read(make([]byte, 1))
-		if !errors.Is(err, want) || (n == 1) != (want == nil) {
-			t.Errorf("%s: %d, %v, want %v", what, n, err, want)
-		}
-		if c.Linger.Load() != (want == io.EOF) {
-			t.Errorf("%s: lingers %t", what, c.Linger.Load())
-		}
-	}
-	f("idle", func(*screen.Client) {}, io.EOF)
-	f("in a head whose time is up", func(c *screen.Client) { c.Heading, c.ReadDue = true, time.Now() }, os.ErrDeadlineExceeded)
-	f("aborted", func(c *screen.Client) { c.Aborted.Store(true) }, os.ErrDeadlineExceeded)
-	if _, err := client.Write([]byte("ab")); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the bytes are there", (&screen.Client{Raw: raw}).Waiting)
-	f("a request has just arrived", func(*screen.Client) {}, nil)
-	f("in a head", func(c *screen.Client) { c.Heading = true }, nil)
 }

@@ -13,7 +13,6 @@ import (
 	"sluice/counter"
 	"sluice/edge/config"
 	"sluice/edge/listen"
-	"sluice/edge/screen"
 	"sluice/mitigation"
 )
 
@@ -68,7 +67,7 @@ func TestPipeliningTakesTurns(t *testing.T) {
 	if got := many.answered.Load(); got != 100 {
 		t.Fatalf("%d requests were refused, want 100", got)
 	}
-	if before > 4*screen.Fair {
-		t.Errorf("eight requests waited for %d others of one client, want at most %d", before, 4*screen.Fair)
+	if before > 64 {
+		t.Errorf("eight requests waited for %d others of one client, want at most %d", before, 64)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -23,8 +22,6 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/config"
-	"sluice/edge/listen"
-	"sluice/edge/rules"
 	"sluice/edge/screen"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
@@ -346,13 +343,3 @@ func (e *edgeUnderTest) rest() map[string]float64 {
 
 // serveConn serves one connection until it is over.
 func (s *Server) serveConn(c *screen.Client) { _ = s.http.ServeConn(screen.New(c)) }
-
-// registryWith is a registry without a server.
-func registryWith(t *testing.T, limits screen.Limits, shed func(netip.Addr) bool) *listen.Registry {
-	t.Helper()
-	l, err := listen.NewRegistry(&screen.Site{Limits: limits}, listen.Admission{Source: rules.NewSources(config.Default().Source).Connection, Shed: shed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}

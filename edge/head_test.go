@@ -15,18 +15,6 @@ import (
 	"sluice/edge/upstream"
 )
 
-func TestControlBytes(t *testing.T) {
-	for c := range 256 {
-		for at := range 20 {
-			text := bytes.Repeat([]byte{'a'}, 20)
-			text[at] = byte(c)
-			if got, want := message.IsText(text), c == '\t' || c >= ' ' && c != 0x7f; got != want {
-				t.Fatalf("%q: %t", text, got)
-			}
-		}
-	}
-}
-
 // What is forwarded of a request is one request to another server as well, with the method, target, host and length that
 // this one saw, and nothing of it ends at this hop.
 func FuzzRequestHead(f *testing.F) {

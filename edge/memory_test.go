@@ -4,40 +4,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"testing"
 	"time"
-
-	"sluice/edge/listen"
 )
-
-func TestMemoryCap(t *testing.T) {
-	start := time.Unix(1000, 0)
-	used := uint64(0)
-	m := &listen.MemoryCap{Most: 100, Used: func() uint64 { return used }}
-	for i, step := range []struct {
-		after time.Duration
-		used  uint64
-		want  bool
-	}{
-		{0, 100, false},
-		{listen.MemoryEvery - 1, 101, false}, // it is not looked up yet
-		{listen.MemoryEvery, 101, true},
-		{2*listen.MemoryEvery - 1, 1, true},
-		{2 * listen.MemoryEvery, 1, false},
-	} {
-		used = step.used
-		if got := m.Exceeded(start.Add(step.after)); got != step.want {
-			t.Errorf("step %d: %t, want %t", i, got, step.want)
-		}
-	}
-	if none, err := listen.NewMemoryCap(0); none != nil || err != nil || none.Exceeded(start) {
-		t.Errorf("without a limit: %v, %v", none, err)
-	}
-	if _, err := listen.NewMemoryCap(4096); err == nil || !strings.Contains(err.Error(), "limits.memory: three quarters of 4096 bytes are less than") {
-		t.Errorf("too little: %v", err)
-	}
-}
 
 // Above the limit new connections are closed, unless mitigated ones make room; requests under way are served, and all is well when memory
 // is free again.
@@ -62,8 +31,9 @@ func TestMemoryShedsConnections(t *testing.T) {
 		c.Close()
 	}
 	set(0)
-	e.fill(listen.MemoryRoom)
-	until(t, "they are idle", func() bool { return e.idle() == listen.MemoryRoom })
+	const room = 3 // go for one
+	e.fill(room)
+	until(t, "they are idle", func() bool { return e.idle() == room })
 	set(1 << 30)
 	if !e.served(2) || e.served(3) {
 		t.Error("of two newcomers the first has the room of mitigated connections, the second none")

@@ -4,59 +4,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
-	"time"
-
-	"sluice/counter"
-	"sluice/edge/upstream"
 )
-
-// How many requests one of two sources may have under way, and that the other has places then.
-func TestShareOfPlaces(t *testing.T) {
-	now := time.Unix(1_000_000, 0)
-	a, b := counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64), counter.SourceOf(netip.MustParseAddr("192.0.2.2"), 32, 64)
-	for _, test := range []struct {
-		servers, down int
-		most, share   int64
-		want          int
-	}{
-		{1, 0, 1, 0, 1},
-		{1, 0, 2, 0, 1},
-		{1, 0, 5, 0, 2},
-		{1, 1, 10, 0, 5}, // an only server is never out
-		{3, 0, 10, 0, 15},
-		{3, 1, 10, 0, 10},
-		{3, 3, 10, 0, 15},
-		{3, 0, 10, 4, 4},
-		{3, 2, 10, 30, 30},
-		{2, 0, 0, 7, 7},
-	} {
-		g := groupOf(upstream.RoundRobin, test.most, "a", "b", "c")
-		g.Servers, g.Share, g.Places = g.Servers[:test.servers], test.share, &upstream.Places{BySource: make(map[counter.Source]int64)}
-		for _, o := range g.Servers[:test.down] {
-			o.Down.Store(true)
-		}
-		got := 0
-		for g.Enter(a, now) {
-			got++
-		}
-		if got != test.want || !g.Enter(b, now) {
-			t.Errorf("%+v: %d", test, got)
-		}
-		g.Places.Leave(b)
-		if g.Places.Leave(a); !g.Enter(a, now) || g.Enter(a, now) {
-			t.Errorf("%+v: one left, and not one came", test)
-		}
-		for range got {
-			g.Places.Leave(a)
-		}
-		if len(g.Places.BySource) != 0 {
-			t.Errorf("%+v: %v are still there", test, g.Places.BySource)
-		}
-	}
-}
 
 // A source that holds its share of the places is told so, and others are served; a reload changes nothing of it. Who is always allowed
 // may have them all.

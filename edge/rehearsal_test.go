@@ -12,6 +12,9 @@ import (
 	"sluice/mitigation"
 )
 
+// epoch is when the log begins. It has no monotonic reading, so differences are exact.
+var epoch = time.Unix(1_700_000_000, 0)
+
 // TestRehearsal asks about requests of a log: at so many seconds, from whom, what, and what was answered; and what comes of it:
 // the name of the rule that refuses, or pass, deny or allow; after a slash, the other rules that would refuse.
 func TestRehearsal(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"sluice/edge/config"
-	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -110,64 +109,6 @@ func TestReloadUnderLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-	}
-}
-
-// Ten thousand rules are no error: they are ready soon, and a request does not look at all of them.
-func TestManyRules(t *testing.T) {
-	c := config.Default()
-	for i := range 10_000 {
-		r := rules.Default(fmt.Sprint("r", i), 5)
-		switch i % 4 {
-		case 0:
-			r.Match.Path = fmt.Sprintf("/p%d", i)
-		case 1:
-			r.Match.Path = fmt.Sprintf("/p%d/*", i)
-		case 2:
-			r.Match.Hosts = []string{fmt.Sprintf("h%d.example", i)}
-		case 3:
-			r.Match.Hosts = []string{fmt.Sprintf("*.h%d.example", i)}
-		}
-		c.Rules = append(c.Rules, r)
-	}
-	start := time.Now()
-	set, err := rules.New(c.Rules, c.RuleDefaults(), newStats().tally)
-	if took := time.Since(start); err != nil || took > 2*time.Second {
-		t.Fatalf("%v after %v", err, took)
-	}
-	for _, test := range []struct {
-		host, path string
-		want       []string
-	}{
-		{"a", "/p8", []string{"r8"}}, {"a", "/p9/x/y", []string{"r9"}}, {"a", "/p9", nil}, {"h10.example", "/p8", []string{"r8", "r10"}},
-		{"x.y.h11.example", "/", []string{"r11"}}, {"h11.example", "/", nil}, {"a", "/", nil},
-	} {
-		var got []string
-		for _, r := range set.Match(nil, []byte(test.host), []byte(test.path), []byte("GET")) {
-			got = append(got, r.Config.Name)
-		}
-		if fmt.Sprint(got) != fmt.Sprint(test.want) {
-			t.Errorf("%s%s: %v, want %v", test.host, test.path, got, test.want)
-		}
-	}
-}
-
-func BenchmarkMatchManyRules(b *testing.B) {
-	c := config.Default()
-	for i := range 10_000 {
-		r := rules.Default(fmt.Sprint("r", i), 5)
-		r.Match.Path = fmt.Sprintf("/p%d/*", i)
-		c.Rules = append(c.Rules, r)
-	}
-	set, err := rules.New(c.Rules, c.RuleDefaults(), newStats().tally)
-	if err != nil {
-		b.Fatal(err)
-	}
-	var found []*rules.Rule
-	host, path, method := []byte("example.com"), []byte("/p77/some/path"), []byte("GET")
-	b.ReportAllocs()
-	for b.Loop() {
-		found = set.Match(found[:0], host, path, method)
 	}
 }
 

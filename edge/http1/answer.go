@@ -134,7 +134,7 @@ func (a *Answer) Frame(old bool, keep time.Duration) (length int64, reuse bool, 
 // are not the origin's to say.
 func (a *Answer) Filter(out, raw []byte, status int, ours func(name []byte) bool) []byte {
 	end := bytes.IndexByte(raw, '\r')
-	out = append(append(out, Version11...), raw[len(Version11):end]...)
+	out = append(append(out, version11...), raw[len(version11):end]...)
 	if end == len("HTTP/1.1 200") {
 		out = append(out, ' ') // the reason may be missing, this space may not (RFC 9112, 4)
 	}

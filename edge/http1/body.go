@@ -15,10 +15,10 @@ var (
 	errBodyCost = errors.New("edge: a chunked body has too much around its bytes")
 )
 
-// MaxChunkLine bounds the line before a chunk, extensions included, and maxTrailer the lines after the last one.
+// maxChunkLine bounds the line before a chunk, extensions included, and maxTrailer the lines after the last one.
 const (
-	MaxChunkLine = 4 << 10
-	MaxTrailer   = 16 << 10
+	maxChunkLine = 4 << 10
+	maxTrailer   = 16 << 10
 	// A chunked body may have at most bodyCost bytes around it for each of its own, and bodySlack bytes more: what goes beyond is
 	// chunk extensions that have no end.
 	bodyCost  = 16
@@ -45,7 +45,7 @@ type Body struct {
 	Around   int64  // and of chunk lines
 	begun    bool   // a chunk has been read: a line end comes before the next
 	done     bool   // the whole body has been read
-	Trailers []byte // the lines after the last chunk
+	trailers []byte // the lines after the last chunk
 }
 
 // NewBody is a body whose length is as the head says: in bytes, or message.LengthChunked.
@@ -114,7 +114,7 @@ func (s *Body) Read(p []byte) (int, error) {
 
 // ReadTrailer reads what came after the last chunk into h.
 func (s *Body) ReadTrailer(h *message.Head) error {
-	_, err := ScanHead(h, s.Trailers, message.MaxLines)
+	_, err := ScanHead(h, s.trailers, message.MaxLines)
 	return err
 }
 
@@ -130,7 +130,7 @@ func (s *Body) nextChunk() error {
 		_, _ = s.Reader.Discard(2)
 	}
 	s.begun = true
-	text, err := s.line(MaxChunkLine)
+	text, err := s.line(maxChunkLine)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (s *Body) nextChunk() error {
 		}
 		s.Left = s.Left<<4 | int64(digit)
 	}
-	for rest := MaxTrailer; s.Left == 0; {
+	for rest := maxTrailer; s.Left == 0; {
 		text, err := s.line(rest)
 		if err != nil {
 			return err
@@ -159,7 +159,7 @@ func (s *Body) nextChunk() error {
 		if len(text) == 0 {
 			break
 		}
-		s.Trailers = append(append(s.Trailers, text...), "\r\n"...)
+		s.trailers = append(append(s.trailers, text...), "\r\n"...)
 		if rest -= len(text); rest <= 0 {
 			return ErrChunk
 		}

@@ -12,7 +12,7 @@ import (
 	"sluice/edge/message"
 )
 
-const Version11 = "HTTP/1.1"
+const version11 = "HTTP/1.1"
 
 // A Request is what the head of one says. What it points to is the head.
 type Request struct {
@@ -122,7 +122,7 @@ func (r *Request) requestLine(line []byte) *message.Refusal {
 	method, rest, _ := bytes.Cut(line, []byte{' '})
 	target, version, _ := bytes.Cut(rest, []byte{' '})
 	switch {
-	case string(version) == Version11:
+	case string(version) == version11:
 	case string(version) == "HTTP/1.0":
 		r.Old = true
 	case isVersion(version):

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// ShedInARow connections shed one after the other begin a siege. The good one that ends it is dearer than others by some
+	// shedInARow connections shed one after the other begin a siege. The good one that ends it is dearer than others by some
 	// system calls, so there must be reason to expect more to shed.
-	ShedInARow = 8
-	// ShedAtOnce is how many are shed before the rest of the process has its turn, for breath at least: the scheduler hears nothing of
+	shedInARow = 8
+	// shedAtOnce is how many are shed before the rest of the process has its turn, for breath at least: the scheduler hears nothing of
 	// what sift does, and on one processor looks for other work only while sift waits.
-	ShedAtOnce = 256
+	shedAtOnce = 256
 	breath     = 20 * time.Microsecond
 )
 
@@ -24,14 +24,14 @@ const (
 // system calls that the scheduler does not hear of. Accept and Close of package net make six for each, and the first of them, when
 // the process had nothing to do, wakes the scheduler's monitor thread, which costs more than they do.
 type siege struct {
-	Shed int                     // connections shed since the last one that was not
-	File atomic.Pointer[os.File] // the listening socket once more, to wait for connections without net; nil: no siege
+	shed int                     // connections shed since the last one that was not
+	file atomic.Pointer[os.File] // the listening socket once more, to wait for connections without net; nil: no siege
 }
 
 // next accepts a connection.
 func (l *Listener) next() (net.Conn, error) {
-	if l.Siege.Shed < ShedInARow {
-		l.Siege.lift()
+	if l.siege.shed < shedInARow {
+		l.siege.lift()
 	} else if c := l.sift(); c != nil {
 		return c, nil
 	}
@@ -40,7 +40,7 @@ func (l *Listener) next() (net.Conn, error) {
 
 // lift ends the siege; whoever waits in sift comes back.
 func (s *siege) lift() {
-	if f := s.File.Swap(nil); f != nil {
+	if f := s.file.Swap(nil); f != nil {
 		f.Close()
 	}
 }
@@ -48,15 +48,15 @@ func (s *siege) lift() {
 // sift sheds connections until it has one to keep, which it returns. It returns nil when Accept is to be called: the
 // listener stops, or something is wrong, of which Accept will tell.
 func (l *Listener) sift() net.Conn {
-	f := l.Siege.File.Load()
+	f := l.siege.file.Load()
 	if f == nil {
 		if f = duplicate(l.Listener); f == nil {
 			return nil
 		}
-		l.Siege.File.Store(f)
+		l.siege.file.Store(f)
 	}
 	if l.stopping.Load() { // perhaps before there was a file to close
-		l.Siege.lift()
+		l.siege.lift()
 		return nil
 	}
 	raw, err := f.SyscallConn()
@@ -82,7 +82,7 @@ func (l *Listener) sift() net.Conn {
 
 // shedWaiting sheds connections that wait to be accepted, and returns the first to keep; -1 without an error: there may be more.
 func (l *Listener) shedWaiting(socket uintptr) (kept int, errno syscall.Errno) {
-	for range ShedAtOnce {
+	for range shedAtOnce {
 		fd, peer, errno := accept(socket)
 		switch {
 		case errno != 0:
@@ -97,7 +97,7 @@ func (l *Listener) shedWaiting(socket uintptr) (kept int, errno syscall.Errno) {
 
 // keep ends the siege: first, so that there is a descriptor for the duplicate that FileConn makes.
 func (l *Listener) keep(fd int) net.Conn {
-	l.Siege.lift()
+	l.siege.lift()
 	f := os.NewFile(uintptr(fd), "")
 	defer f.Close()
 	c, err := net.FileConn(f)

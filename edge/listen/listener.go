@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// AcceptPause is the first pause after a failed accept; it doubles up to acceptPauses. Without descriptors there is nothing
+	// acceptPause is the first pause after a failed accept; it doubles up to acceptPauses. Without descriptors there is nothing
 	// to do but to wait for somebody to close one.
-	AcceptPause  = 5 * time.Millisecond
+	acceptPause  = 5 * time.Millisecond
 	acceptPauses = 100 * time.Millisecond
 	// stopTime is how long a listener that stops still accepts what is waiting.
 	stopTime = 50 * time.Millisecond
@@ -65,13 +65,13 @@ type Admission struct {
 	Shed    func(netip.Addr) bool                   // is a peer to be turned away?
 }
 
-// SpareConnections are accepted above the cap and answered with 503, or make up for those that are leaving (room.go); with those there
+// spareConnections are accepted above the cap and answered with 503, or make up for those that are leaving (room.go); with those there
 // as well, a connection is closed unanswered.
-const SpareConnections = 16
+const spareConnections = 16
 
 // NewRegistry completes a site with what the registry does for its connections.
 func NewRegistry(s *screen.Site, a Admission) (*Registry, error) {
-	memory, err := NewMemoryCap(s.Limits.Memory)
+	memory, err := newMemoryCap(s.Limits.Memory)
 	if err != nil {
 		return nil, err
 	}
@@ -89,14 +89,14 @@ type Listener struct {
 	*Registry
 	TLS *tls.Config // nil: plain
 
-	Siege    siege
+	siege    siege
 	Ended    chan struct{} // closed when the last connection has been accepted
 	stopping atomic.Bool
 }
 
 // Accept returns a screen, and io.EOF once the listener is closed.
 func (l *Listener) Accept() (net.Conn, error) {
-	c, err := l.AcceptClient()
+	c, err := l.acceptClient()
 	if err != nil {
 		close(l.Ended) // fasthttp does not call again after an error
 		return nil, err
@@ -104,8 +104,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return screen.New(c), nil
 }
 
-func (l *Listener) AcceptClient() (*screen.Client, error) {
-	pause := AcceptPause
+func (l *Listener) acceptClient() (*screen.Client, error) {
+	pause := acceptPause
 	for {
 		nc, err := l.next()
 		switch {
@@ -134,18 +134,18 @@ func (l *Listener) AcceptClient() (*screen.Client, error) {
 func (l *Listener) Admit(nc net.Conn) *screen.Client {
 	peer := peerAddr(nc.RemoteAddr())
 	if l.Shed != nil && l.Shed(peer) {
-		l.Siege.Shed++
+		l.siege.shed++
 		return nil
 	}
-	l.Siege.Shed = 0
-	if l.Memory != nil && l.Memory.Exceeded(time.Now()) && !l.makeRoom(MemoryRoom) {
+	l.siege.shed = 0
+	if l.Memory != nil && l.Memory.exceeded(time.Now()) && !l.makeRoom(memoryRoom) {
 		l.Stats.Starved.Add(1)
 		return nil
 	}
 	nc = socket.New(nc)
 	c := &screen.Client{Conn: nc, Raw: nc, Site: l.Site, Peer: peer, Accepted: time.Now().UnixNano()}
 	if l.Proxied != nil && l.Proxied(c.Peer) {
-		c.Conn = &Proxied{Conn: nc, Client: c, Then: l.Limits.HeaderTimeout, registry: l.Registry}
+		c.Conn = &proxiedConn{Conn: nc, client: c, then: l.Limits.HeaderTimeout, registry: l.Registry}
 	}
 	if l.TLS != nil {
 		c.Secure, c.Conn = true, tls.Server(c.Conn, l.TLS) // the first Read shakes hands
@@ -219,7 +219,7 @@ func (l *Listener) Stop() {
 	if l.stopping.Swap(true) {
 		return
 	}
-	l.Siege.lift()
+	l.siege.lift()
 	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok && d.SetDeadline(time.Now().Add(stopTime)) == nil {
 		return // Accept closes it when the time is up
 	}

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// MemoryEvery is how often memory in use is looked up: it takes a microsecond.
-const MemoryEvery = 10 * time.Millisecond
+// memoryEvery is how often memory in use is looked up: it takes a microsecond.
+const memoryEvery = 10 * time.Millisecond
 
 // A MemoryCap turns new connections away while too much memory is in use, so that those that are open can be served, unless idle ones
 // make room (room.go). What
 // is in use is what the last garbage collection has left, and the stacks. Connections are turned away above three quarters of
 // the limit: nearer to it the collector, which has the same limit, would do little else but collect.
 type MemoryCap struct {
-	Most uint64 // bytes
+	most uint64 // bytes
 	Used func() uint64
 
 	Mu    sync.Mutex // guards what follows
@@ -24,28 +24,28 @@ type MemoryCap struct {
 	above bool
 }
 
-func NewMemoryCap(limit int) (*MemoryCap, error) {
+func newMemoryCap(limit int) (*MemoryCap, error) {
 	if limit == 0 {
 		return nil, nil
 	}
-	m := &MemoryCap{Most: uint64(limit) / 4 * 3, Used: memoryInUse}
+	m := &MemoryCap{most: uint64(limit) / 4 * 3, Used: memoryInUse}
 	runtime.GC() // so that what the tables take is known
-	if u := m.Used(); u > m.Most {
+	if u := m.Used(); u > m.most {
 		return nil, fmt.Errorf("limits.memory: three quarters of %d bytes are less than the %d that are in use before the first connection: "+
 			"raise it or lower table.counters", limit, u)
 	}
 	return m, nil
 }
 
-// Exceeded reports whether new connections are to be turned away at now. There is no limit if m is nil.
-func (m *MemoryCap) Exceeded(now time.Time) bool {
+// exceeded reports whether new connections are to be turned away at now. There is no limit if m is nil.
+func (m *MemoryCap) exceeded(now time.Time) bool {
 	if m == nil {
 		return false
 	}
 	m.Mu.Lock()
 	defer m.Mu.Unlock()
 	if !now.Before(m.Next) {
-		m.Next, m.above = now.Add(MemoryEvery), m.Used() > m.Most
+		m.Next, m.above = now.Add(memoryEvery), m.Used() > m.most
 	}
 	return m.above
 }
@@ -53,7 +53,7 @@ func (m *MemoryCap) Exceeded(now time.Time) bool {
 // Sweep collects garbage while connections are turned away: without new ones the next collection may be minutes away, and
 // until then what has been freed would count as in use.
 func (m *MemoryCap) Sweep(now time.Time) {
-	if m.Exceeded(now) {
+	if m.exceeded(now) {
 		runtime.GC()
 	}
 }

@@ -16,26 +16,26 @@ const (
 	// proxyTimeout is how long a proxy may take for its PROXY header, which it sends before anything else and at once. The
 	// connection waits in a goroutine of its own: a silent one holds up nobody.
 	proxyTimeout = 3 * time.Second
-	// ProxyBuffer is what is read at once in search of a header. Longer ones are read in pieces.
-	ProxyBuffer = 512
+	// proxyBuffer is what is read at once in search of a header. Longer ones are read in pieces.
+	proxyBuffer = 512
 )
 
-// A Proxied is the connection of a trusted proxy that names its client in a PROXY header, version 1 or 2 (haproxy.org,
+// A proxiedConn is the connection of a trusted proxy that names its client in a PROXY header, version 1 or 2 (haproxy.org,
 // proxy-protocol.txt). The first Read reads the header; without a valid one the connection ends unanswered.
-type Proxied struct {
+type proxiedConn struct {
 	net.Conn
 	registry *Registry
-	Client   *screen.Client // is told who the client is
-	Then     time.Duration
+	client   *screen.Client // is told who the client is
+	then     time.Duration
 	read     bool
 	err      error
 	br       *bufio.Reader // what came with the header; nil once it has been read
 }
 
 // UnsafeConn is the connection behind the header.
-func (p *Proxied) UnsafeConn() net.Conn { return p.Conn }
+func (p *proxiedConn) UnsafeConn() net.Conn { return p.Conn }
 
-func (p *Proxied) Read(b []byte) (int, error) {
+func (p *proxiedConn) Read(b []byte) (int, error) {
 	if !p.read {
 		p.read = true
 		p.err = p.header()
@@ -53,30 +53,30 @@ func (p *Proxied) Read(b []byte) (int, error) {
 }
 
 // header reads the header and counts the connection for the source that it names.
-func (p *Proxied) header() error {
-	if err := p.Conn.SetReadDeadline(time.Now().Add(min(proxyTimeout, p.Then))); err != nil {
+func (p *proxiedConn) header() error {
+	if err := p.Conn.SetReadDeadline(time.Now().Add(min(proxyTimeout, p.then))); err != nil {
 		return err
 	}
-	p.br = bufio.NewReaderSize(p.Conn, ProxyBuffer)
-	client, local, err := ReadProxyHeader(p.br)
+	p.br = bufio.NewReaderSize(p.Conn, proxyBuffer)
+	client, local, err := readProxyHeader(p.br)
 	l := p.registry
 	if err != nil {
 		l.Stats.BadProxy.Add(1)
 		return io.EOF // there is nobody to answer
 	}
-	if p.Client.Unnamed = local; !local {
-		p.Client.Peer = client
-		if l.Shed != nil && l.Shed(client) || !l.recount(p.Client) {
+	if p.client.Unnamed = local; !local {
+		p.client.Peer = client
+		if l.Shed != nil && l.Shed(client) || !l.recount(p.client) {
 			return io.EOF
 		}
 	}
-	return p.Conn.SetReadDeadline(time.Now().Add(p.Then))
+	return p.Conn.SetReadDeadline(time.Now().Add(p.then))
 }
 
-// ReadProxyHeader returns the client that a header names; local means that it names none, as in a proxy's own health check, or
+// readProxyHeader returns the client that a header names; local means that it names none, as in a proxy's own health check, or
 // because the proxy does not know: then the connection counts for the proxy, and nothing that is said on it about clients is
 // believed, because it may be a client that says it.
-func ReadProxyHeader(br *bufio.Reader) (client netip.Addr, local bool, err error) {
+func readProxyHeader(br *bufio.Reader) (client netip.Addr, local bool, err error) {
 	h, err := proxyproto.Read(br)
 	if err != nil {
 		return client, false, err

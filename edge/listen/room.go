@@ -15,25 +15,25 @@ import (
 // chosen to go. It still has its descriptor, though. So when those that are leaving take the spare places as well, the one that is
 // leaving for longest is cut: it has been answered, or its client has closed while its request was under way.
 const (
-	// Sampled is how many connections are looked at to choose the one that goes: the cost of a new one must not grow with the number of
+	// sampled is how many connections are looked at to choose the one that goes: the cost of a new one must not grow with the number of
 	// those that are open. They are chosen by chance (the order of a map), so no attacker picks them; where a tenth of all connections
 	// are of mitigated clients, one of those goes four times in five.
-	Sampled = 16
+	sampled = 16
 	// leastIdle is how long a connection waits for a request at least before it has to go, unless its client is mitigated: a new client's
 	// first request is on its way, and one that was answered just now goes on most probably. In a rush of new ones all would end
 	// unserved.
 	leastIdle = time.Second
-	// MemoryRoom is how many go for a new one where memory is short: an idle connection takes about a third of what one takes that
+	// memoryRoom is how many go for a new one where memory is short: an idle connection takes about a third of what one takes that
 	// sends a long head.
-	MemoryRoom = 3
+	memoryRoom = 3
 )
 
 // enter takes a connection in, and reports whether there is a place for it. One that only has a spare place is crowded.
 func (l *Registry) enter(c *screen.Client) bool {
 	l.Mu.Lock()
 	full := l.most > 0 && len(l.Conns)-l.away.Len() >= l.most
-	c.Crowded = full && !l.Evict(time.Now().UnixNano())
-	in := l.most == 0 || len(l.Conns) < l.most+SpareConnections || l.cut()
+	c.Crowded = full && !l.evict(time.Now().UnixNano())
+	in := l.most == 0 || len(l.Conns) < l.most+spareConnections || l.cut()
 	if c.Crowded || !in {
 		l.Stats.Crowded.Add(1)
 	}
@@ -54,18 +54,18 @@ func (l *Registry) enter(c *screen.Client) bool {
 func (l *Registry) makeRoom(n int) bool {
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
-	for now := time.Now().UnixNano(); n > 0 && l.Evict(now); n-- {
+	for now := time.Now().UnixNano(); n > 0 && l.evict(now); n-- {
 	}
 	return n == 0
 }
 
-// Evict chooses a connection to go and wakes the one who reads it. It needs the lock.
-func (l *Registry) Evict(now int64) bool {
+// evict chooses a connection to go and wakes the one who reads it. It needs the lock.
+func (l *Registry) evict(now int64) bool {
 	var chosen *screen.Client
 	var since int64
 	how, looked := uint32(0), 0
 	for c := range l.Conns {
-		if looked++; looked > Sampled {
+		if looked++; looked > sampled {
 			break
 		}
 		idle, may := c.Idle.Load(), uint32(screen.GoIdle)
@@ -91,12 +91,12 @@ func (l *Registry) Evict(now int64) bool {
 // cut closes the connection that is leaving for longest. It needs the lock.
 func (l *Registry) cut() bool {
 	looked := 0
-	for e := l.away.Front(); e != nil && looked < Sampled; e = e.Next() {
+	for e := l.away.Front(); e != nil && looked < sampled; e = e.Next() {
 		c := e.Value.(*screen.Client)
 		if looked++; c.Going.Load() != 0 && c.Idle.Load() == 0 && !c.Closed.Load() {
 			continue // a request came just before it had to go
 		}
-		l.Drop(c)
+		l.drop(c)
 		c.Raw.Close()
 		return true
 	}
@@ -121,10 +121,10 @@ func (l *Registry) uncount(c *screen.Client) {
 func (l *Registry) forget(c *screen.Client) {
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
-	l.Drop(c)
+	l.drop(c)
 }
 
-func (l *Registry) Drop(c *screen.Client) {
+func (l *Registry) drop(c *screen.Client) {
 	delete(l.Conns, c)
 	if c.Leaving != nil {
 		l.away.Remove(c.Leaving)

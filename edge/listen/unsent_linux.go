@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-const TcpNotsentLowat = 25 // TCP_NOTSENT_LOWAT, tcp(7)
+const tcpNotsentLowat = 25 // TCP_NOTSENT_LOWAT, tcp(7)
 
 // BoundUnsent bounds what the kernel holds of answers that clients do not take. Left alone it lets megabytes gather for a
 // client that once was fast, and tells of room only when a third of that has gone: one that reads slowly would seem to read
@@ -18,11 +18,11 @@ func BoundUnsent(ln net.Listener) {
 	}
 	if raw, err := tcp.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
-			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, TcpNotsentLowat, MaxUnsent)
+			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotsentLowat, maxUnsent)
 		})
 	}
 }
 
-// MaxUnsent is how much of its answer the kernel holds for a client that does not take it, in bytes. The kernel tells of
+// maxUnsent is how much of its answer the kernel holds for a client that does not take it, in bytes. The kernel tells of
 // room when half of that is gone, which at a rate of 500 takes 33 s: within the pause that idle_timeout allows by default.
-const MaxUnsent = 32 << 10
+const maxUnsent = 32 << 10

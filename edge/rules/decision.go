@@ -33,11 +33,11 @@ func (d *Decision) Reset() {
 // Match adds the rules about a request, each once: those that match any reading of its path.
 func (d *Decision) Match(s *Set, host, path, target, method []byte, readings message.Reading) {
 	n := len(d.Rules)
-	d.Rules = s.Match(d.Rules, host, path, method)
+	d.Rules = s.match(d.Rules, host, path, method)
 	for as := message.Reading(1); as <= readings; as++ {
 		if as&^readings == 0 {
 			d.buf, _ = message.Canonicalize(d.buf[:0], message.RawPath(target), as)
-			d.Rules = s.Match(d.Rules, host, d.buf, method)
+			d.Rules = s.match(d.Rules, host, d.buf, method)
 		}
 	}
 	if n == 0 && readings == 0 {
@@ -63,7 +63,7 @@ func (d *Decision) AddRules(key Secret, h *message.Head, source counter.Source) 
 			if i < 0 {
 				i = len(d.keys)
 				var ok bool
-				if s, d.buf, ok = key.Digest(r.Parts, h, source, d.buf); !ok {
+				if s, d.buf, ok = key.digest(r.Parts, h, source, d.buf); !ok {
 					return false
 				}
 				d.keys = append(d.keys, keyed{r.key, s})

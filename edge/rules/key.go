@@ -49,13 +49,13 @@ func NewSecret(b [16]byte) Secret {
 	return Secret{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}
 }
 
-// Digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with its
+// digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with its
 // kind and length, so that no two lists of values run together. A header or cookie that is missing or empty, or does not go to the
 // origin, names nobody: then the request counts for its source, in a bucket apart from every value that anybody could send.
 //
 // It reports false for one that is there several times with different values, of which origins take one or another, or in a form
 // that they may not read alike.
-func (k Secret) Digest(parts []KeyPart, h *message.Head, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
+func (k Secret) digest(parts []KeyPart, h *message.Head, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
 	buf = buf[:0]
 	for _, p := range parts {
 		from := len(buf)

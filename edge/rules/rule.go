@@ -30,9 +30,9 @@ type Rule struct {
 	Text   Text
 }
 
-// NewRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
+// newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
 // its key, and whether it enforces, because a shadow counts what it would have admitted.
-func NewRule(c Config, defaults Defaults) (*Rule, error) {
+func newRule(c Config, defaults Defaults) (*Rule, error) {
 	r := &Rule{Config: c, Rule: limiter.Rule{
 		Timeout: time.Duration(c.MitigationTimeout), Shadow: c.Mode == Shadow || defaults.Shadow,
 		Statuses: c.Count.Statuses, Refused: c.Count.Refused,

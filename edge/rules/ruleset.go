@@ -34,7 +34,7 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 		names: make(map[string]*Rule, len(list))}
 	var counters []*counter.Rule
 	for _, config := range list {
-		r, err := NewRule(config, defaults)
+		r, err := newRule(config, defaults)
 		if err != nil {
 			return nil, err
 		}
@@ -95,8 +95,8 @@ func (p *paths) add(r *Rule) {
 	}
 }
 
-// Match appends to found the rules about a request, each once. Host and path are canonical.
-func (s *Set) Match(found []*Rule, host, path, method []byte) []*Rule {
+// match appends to found the rules about a request, each once. Host and path are canonical.
+func (s *Set) match(found []*Rule, host, path, method []byte) []*Rule {
 	found = s.any.match(found, path, method)
 	if len(s.hosts) > 0 {
 		if p := s.hosts[string(host)]; p != nil {

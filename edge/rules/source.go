@@ -11,9 +11,9 @@ import (
 	"sluice/edge/message"
 )
 
-// MaxHops bounds how many proxies' addresses are read from a forwarding header. A longer chain ends there, which makes
+// maxHops bounds how many proxies' addresses are read from a forwarding header. A longer chain ends there, which makes
 // the proxy at its end the source.
-const MaxHops = 32
+const maxHops = 32
 
 // Sources tells who a request is counted for, and whom to believe about it.
 type Sources struct {
@@ -72,7 +72,7 @@ func (s *Sources) Identify(peer netip.Addr, h *message.Head, hops []netip.Addr) 
 				continue // RFC 9110, 5.6.1: empty elements of a list do not count
 			}
 			addr, ok := parseHop(entry, s.header == message.Forwarded)
-			if !ok || len(hops) == MaxHops {
+			if !ok || len(hops) == maxHops {
 				return client, hops, true
 			}
 			client, hops = addr, append(hops, addr)
@@ -96,7 +96,7 @@ func parseHop(entry []byte, forwarded bool) (netip.Addr, bool) {
 	if len(entry) > 64 {
 		return netip.Addr{}, false
 	}
-	if addr, ok := ParseIPv4(entry); ok {
+	if addr, ok := parseIPv4(entry); ok {
 		return addr, true
 	}
 	text := string(entry)
@@ -142,8 +142,8 @@ func forwardedFor(element []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// ParseIPv4 reads a plain dotted address without making a string of it.
-func ParseIPv4(text []byte) (netip.Addr, bool) {
+// parseIPv4 reads a plain dotted address without making a string of it.
+func parseIPv4(text []byte) (netip.Addr, bool) {
 	var b [4]byte
 	part, digits, value := 0, 0, 0
 	for _, c := range text {

@@ -25,8 +25,8 @@ const (
 	// patience is how many times a connection gives way in a row. The next read is mostly in vain and waits for the poller, which has
 	// its turn only when nobody else wants to run: connections that find more each time they are back would keep it from the others.
 	patience = 4
-	// Fair is how many requests of those that came at once are answered before others have their turn.
-	Fair = 16
+	// fair is how many requests of those that came at once are answered before others have their turn.
+	fair = 16
 )
 
 // A Site is what all connections of a server have in common.
@@ -66,36 +66,36 @@ type Client struct {
 	Reader  *bufio.Reader // what it sends
 	first   *bufio.Reader // the one that br was at first
 	Linger  atomic.Bool   // what the client still sends is read before it is closed
-	Heading bool          // a part of a head has been read
+	heading bool          // a part of a head has been read
 	turns   uint8         // at reading one, up to patience
 	piped   uint8         // heads that came together with the request before them
 	Crowded bool          // it is one too many
 
 	Body    bool // a body is being read: the end of the connection is not the end of the body
-	Aborted atomic.Bool
-	sending Pace      // of that body
+	aborted atomic.Bool
+	sending pace      // of that body
 	BodyDue time.Time // for all of it; zero: as long as the pace allows
 
 	Paced   bool      // an answer is being streamed, which holds a connection to the origin
-	taking  Pace      // of that answer
+	taking  pace      // of that answer
 	WriteAt time.Time // an instant just now, for the next write; zero: ask the clock
 	wrote   time.Time // when the last write was
 	writeBy time.Time // the write deadline that is set
 	ReadBy  time.Time // the read deadline that is set, as far as it matters
-	ReadDue time.Time // the one for the next head
+	readDue time.Time // the one for the next head
 }
 
 // StartBody tells the connection that what it reads from now on is a body, which the client must send at a pace. It may be
 // late by grace at first, and by most once it has sent enough.
 func (c *Client) StartBody(grace, most time.Duration) {
 	c.Body = true
-	c.sending = Pace{Rate: c.Site.Limits.BodyRate, Most: max(grace, most), Left: grace}
+	c.sending = pace{rate: c.Site.Limits.BodyRate, most: max(grace, most), left: grace}
 }
 
 // StartAnswer tells the connection that what it writes from now on is an answer that is streamed, which the client must take
 // at a pace, until endAnswer.
 func (c *Client) StartAnswer() {
-	c.Paced, c.taking = true, Pace{Rate: c.Site.Limits.AnswerRate, Most: c.Site.Limits.IdleTimeout, Left: c.Site.Limits.IdleTimeout}
+	c.Paced, c.taking = true, pace{rate: c.Site.Limits.AnswerRate, most: c.Site.Limits.IdleTimeout, left: c.Site.Limits.IdleTimeout}
 }
 
 // UnsafeConn is the connection that c reads and writes: TLS, or the socket.
@@ -114,11 +114,11 @@ func (c *Client) Read(p []byte) (int, error) {
 	if c.Body {
 		return c.readBody(p)
 	}
-	if d := c.ReadDue.Sub(c.ReadBy); d > c.Site.Slack || d < -c.Site.Slack {
-		if err := c.Conn.SetReadDeadline(c.ReadDue); err != nil {
+	if d := c.readDue.Sub(c.ReadBy); d > c.Site.Slack || d < -c.Site.Slack {
+		if err := c.Conn.SetReadDeadline(c.readDue); err != nil {
 			return 0, err
 		}
-		c.ReadBy = c.ReadDue
+		c.ReadBy = c.readDue
 		if c.Old() {
 			_ = c.Conn.SetReadDeadline(socket.LongAgo)
 		}
@@ -128,15 +128,15 @@ func (c *Client) Read(p []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(p)
 	if err != nil && n == 0 && c.Old() {
-		n, err = c.readOn(p, c.ReadDue, err)
+		n, err = c.readOn(p, c.readDue, err)
 	}
-	c.Heading = c.Heading || n > 0
+	c.heading = c.heading || n > 0
 	return n, err
 }
 
 func (c *Client) readBody(p []byte) (int, error) {
 	began := time.Now()
-	due := began.Add(c.sending.Left)
+	due := began.Add(c.sending.left)
 	if !c.BodyDue.IsZero() && c.BodyDue.Before(due) {
 		due = c.BodyDue
 	}
@@ -144,14 +144,14 @@ func (c *Client) readBody(p []byte) (int, error) {
 	if err := c.Conn.SetReadDeadline(due); err != nil {
 		return 0, err
 	}
-	if c.Aborted.Load() {
+	if c.aborted.Load() {
 		return 0, os.ErrDeadlineExceeded
 	}
 	n, err := c.Conn.Read(p)
 	if err != nil && n == 0 && c.Old() {
 		n, err = c.readOn(p, due, err)
 	}
-	c.sending.Waited(time.Since(began), n)
+	c.sending.waited(time.Since(began), n)
 	return n, err
 }
 
@@ -167,7 +167,7 @@ func (c *Client) Gone() bool {
 
 // AbortBody ends the reading of a body, from another goroutine. Nothing can be read from the connection afterwards.
 func (c *Client) AbortBody() {
-	c.Aborted.Store(true) // before the deadline: a Read that sets its own after this one looks again
+	c.aborted.Store(true) // before the deadline: a Read that sets its own after this one looks again
 	_ = c.Conn.SetReadDeadline(socket.LongAgo)
 }
 
@@ -180,7 +180,7 @@ func (c *Client) Write(p []byte) (int, error) {
 		now = time.Now()
 	}
 	if c.Paced {
-		wait = c.taking.Left
+		wait = c.taking.left
 	}
 	if ahead := c.writeBy.Sub(now); ahead > wait || ahead < wait-min(time.Second, wait/4) {
 		c.writeBy = now.Add(wait)
@@ -191,7 +191,7 @@ func (c *Client) Write(p []byte) (int, error) {
 	c.wrote = now
 	n, err := c.Conn.Write(p)
 	if c.Paced {
-		c.taking.Waited(time.Since(now), n)
+		c.taking.waited(time.Since(now), n)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.Site.SlowReaders.Add(1)

@@ -19,8 +19,8 @@ const (
 	BodyBuffer = 32 << 10
 )
 
-// Crowded is what a connection above the cap is told.
-const Crowded = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+// crowded is what a connection above the cap is told.
+const crowded = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 
 var (
 	errTargetTooLong = errors.New("edge: the first line of a request is longer than limits.header_bytes")
@@ -36,8 +36,8 @@ const tlsHandshake = 0x16
 // lines before it are passed over (RFC 9112, 2.2). The whole of it must come within so long after its first byte.
 func (c *Client) NextHead(within time.Duration, most int) ([]byte, error) {
 	timed, searched := false, 0
-	if c.Heading = c.Reader.Buffered() > 0; c.Heading {
-		if c.piped++; c.piped%Fair == 0 {
+	if c.heading = c.Reader.Buffered() > 0; c.heading {
+		if c.piped++; c.piped%fair == 0 {
 			runtime.Gosched()
 		}
 	}
@@ -47,7 +47,7 @@ func (c *Client) NextHead(within time.Duration, most int) ([]byte, error) {
 			n := bytes.IndexByte(have, '\n') + 1
 			_, _ = c.Reader.Discard(n)
 			have = have[n:]
-			c.Heading = len(have) > 0 // an empty line after a body is not the next request
+			c.heading = len(have) > 0 // an empty line after a body is not the next request
 		}
 		if len(have) > 0 && have[0] == tlsHandshake {
 			return nil, errTLS
@@ -70,9 +70,9 @@ func (c *Client) NextHead(within time.Duration, most int) ([]byte, error) {
 		if len(have) == c.Reader.Size() {
 			c.Grow(most)
 		}
-		if c.Heading && !timed {
+		if c.heading && !timed {
 			now := time.Now()
-			if c.ReadDue, timed = now.Add(within), true; c.Blocked.Load() < now.UnixNano() {
+			if c.readDue, timed = now.Add(within), true; c.Blocked.Load() < now.UnixNano() {
 				c.Idle.Store(0)
 			}
 		}

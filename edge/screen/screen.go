@@ -126,20 +126,20 @@ func (s *Screen) next() bool {
 	case c.Crowded:
 		_ = c.Conn.SetReadDeadline(time.Now().Add(s.Conn.Site.Limits.HeaderTimeout)) // TLS may have to shake hands
 		c.Linger.Store(true)
-		_, _ = c.Write([]byte(Crowded))
+		_, _ = c.Write([]byte(crowded))
 		return false
 	case c.Reader == nil:
 		c.Reader = clientReaders.Get().(*bufio.Reader)
 		c.first = c.Reader
 		c.Reader.Reset(c)
 		c.Idle.Store(c.Accepted)
-		c.ReadDue = time.Unix(0, c.Accepted).Add(s.Conn.Site.Limits.HeaderTimeout)
+		c.readDue = time.Unix(0, c.Accepted).Add(s.Conn.Site.Limits.HeaderTimeout)
 	default:
 		c.Idle.Store(c.wrote.UnixNano())
-		c.ReadDue = c.wrote.Add(s.Conn.Site.Limits.IdleTimeout)
+		c.readDue = c.wrote.Add(s.Conn.Site.Limits.IdleTimeout)
 	}
 	raw, err := c.NextHead(s.Conn.Site.Limits.HeaderTimeout, s.Conn.Site.Limits.HeaderBytes)
-	if err != nil && !c.Heading {
+	if err != nil && !c.heading {
 		return false // nobody asked for anything
 	}
 	c.Idle.Store(0)

@@ -21,7 +21,7 @@ type Conn struct {
 	net.Conn
 	raw   syscall.RawConn
 	in    transfer
-	Reads uint8 // since it had to wait
+	reads uint8 // since it had to wait
 	out   transfer
 	asked transfer // a request, and the wait for its answer
 	look  func(fd uintptr)
@@ -80,13 +80,13 @@ func (s *Conn) Read(p []byte) (int, error) {
 
 func (s *Conn) read(fd uintptr) (done bool) {
 	t := &s.in
-	if s.Reads++; s.Reads%heard != 0 {
+	if s.reads++; s.reads%heard != 0 {
 		t.n, t.err = systemRead(fd, t.p)
 	} else if t.n, t.err = syscall.Read(int(fd), t.p); t.err == syscall.EINTR {
 		return s.read(fd)
 	}
 	if t.err == syscall.EAGAIN {
-		s.Reads = 0
+		s.reads = 0
 		return false
 	}
 	return true
@@ -117,7 +117,7 @@ func (s *Conn) Ask(request []byte) (sent int, err error) {
 func (s *Conn) askOnce(fd uintptr) (done bool) {
 	t := &s.asked
 	if len(t.p) == 0 { // the poller says that there is something
-		s.Reads = 0
+		s.reads = 0
 		return true
 	}
 	n, err := systemWrite(fd, t.p)

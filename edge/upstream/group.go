@@ -12,7 +12,7 @@ import (
 // A Group is the servers that answer for a host.
 type Group struct {
 	Servers  []*Origin
-	Balance  Balance
+	balance  Balance
 	Most     int64 // requests under way at each server; 0: any number
 	Share    int64 // of one source, at all servers together; 0: see places.enter
 	Places   *Places
@@ -52,7 +52,7 @@ func (g *Group) choose(source counter.Source, now time.Time, not *Origin, any bo
 				continue
 			}
 			var w uint64
-			switch g.Balance {
+			switch g.balance {
 			case LeastConnections:
 				w = ^uint64(o.Active.Load())
 			case BySource:
@@ -61,7 +61,7 @@ func (g *Group) choose(source counter.Source, now time.Time, not *Origin, any bo
 			if best == nil || w > weight {
 				best, at, weight = o, at2, w
 			}
-			if g.Balance == RoundRobin {
+			if g.balance == RoundRobin {
 				break
 			}
 		}
@@ -172,7 +172,7 @@ func New(c []Config, before *Origins) (*Origins, error) {
 			if u.Scheme != "https" {
 				continue
 			}
-			t, err := LoadTLS(config.TLS, u.Hostname())
+			t, err := loadTLS(config.TLS, u.Hostname())
 			if err != nil {
 				return nil, fmt.Errorf("edge: origin https://%s: %w", u.Host, err)
 			}
@@ -188,7 +188,7 @@ func New(c []Config, before *Origins) (*Origins, error) {
 	}
 	used := make(map[string]bool)
 	for _, config := range c {
-		g := &Group{Balance: config.Balance, Timeout: config.Timeout, Connect: config.ConnectTimeout, Total: config.TotalTimeout,
+		g := &Group{balance: config.Balance, Timeout: config.Timeout, Connect: config.ConnectTimeout, Total: config.TotalTimeout,
 			Most: int64(config.MaxRequests), Share: int64(config.MaxRequestsPerSource), Upgrades: config.Upgrades,
 			Places: &Places{BySource: make(map[counter.Source]int64)}}
 		if before != nil && len(config.Hosts) > 0 {

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// EjectAfter failures in a row take a server out of its group for ejectTime. Then it is tried again, and one failure is
+	// ejectAfter failures in a row take a server out of its group for ejectTime. Then it is tried again, and one failure is
 	// enough to take it out again; one success forgets them all.
-	EjectAfter = 3
-	EjectTime  = 10 * time.Second
-	// ProbeFailures checks in a row take a server out until one succeeds.
-	ProbeFailures = 2
+	ejectAfter = 3
+	ejectTime  = 10 * time.Second
+	// probeFailures checks in a row take a server out until one succeeds.
+	probeFailures = 2
 	probeTimeout  = 2 * time.Second
 	// resolveEvery is how often names of servers are looked up again.
 	resolveEvery   = 30 * time.Second
@@ -30,8 +30,8 @@ const (
 
 // Failing notes that a server did not answer as it should, and succeeded that it did.
 func (o *Origin) Failing(now time.Time) {
-	if o.Failures.Add(1) >= EjectAfter {
-		o.ejected.Store(now.Add(EjectTime).UnixNano())
+	if o.Failures.Add(1) >= ejectAfter {
+		o.ejected.Store(now.Add(ejectTime).UnixNano())
 	}
 }
 
@@ -53,8 +53,8 @@ type probe struct {
 	every time.Duration
 }
 
-// Check asks a server for a path. A status of 200 to 399 within the time is health.
-func (o *Origin) Check(ctx context.Context, path string, warn func(string, ...any)) {
+// check asks a server for a path. A status of 200 to 399 within the time is health.
+func (o *Origin) check(ctx context.Context, path string, warn func(string, ...any)) {
 	status, err := o.ask(ctx, path)
 	switch {
 	case ctx.Err() != nil:
@@ -64,7 +64,7 @@ func (o *Origin) Check(ctx context.Context, path string, warn func(string, ...an
 			warn("origin is back", "origin", o.Name)
 		}
 	default:
-		if o.probesFailed++; o.probesFailed >= ProbeFailures && !o.Down.Swap(true) {
+		if o.probesFailed++; o.probesFailed >= probeFailures && !o.Down.Swap(true) {
 			warn("origin fails its checks: it gets no requests while others do not", "origin", o.Name, "status", status, "error", err)
 		}
 	}
@@ -96,33 +96,33 @@ func (o *Origin) ask(ctx context.Context, path string) (int, error) {
 	return 0, http1.ErrInterim
 }
 
-// Resolve looks a server's name up. What was known stays if that fails.
-func (o *Origin) Resolve(ctx context.Context) {
+// resolve looks a server's name up. What was known stays if that fails.
+func (o *Origin) resolve(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", o.Lookup)
+	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", o.lookup)
 	if err != nil || len(list) == 0 {
 		return
 	}
-	o.Learn(list)
+	o.learn(list)
 }
 
-func (o *Origin) Learn(list []netip.Addr) {
+func (o *Origin) learn(list []netip.Addr) {
 	addrs := make([]string, len(list))
 	for i, a := range list {
 		addrs[i] = net.JoinHostPort(a.Unmap().String(), o.port)
 	}
-	o.Addrs.Store(&addrs)
+	o.addrs.Store(&addrs)
 }
 
-// Connect dials the server by one of its addresses, the next if that one does not answer in its share of the time. Before
+// connect dials the server by one of its addresses, the next if that one does not answer in its share of the time. Before
 // they are known the name itself is dialled.
-func (o *Origin) Connect(deadline time.Time) (net.Conn, error) {
+func (o *Origin) connect(deadline time.Time) (net.Conn, error) {
 	dialer := net.Dialer{Deadline: deadline}
 	if o.socket != "" {
 		return dialer.Dial("unix", o.socket)
 	}
-	known := o.Addrs.Load()
+	known := o.addrs.Load()
 	if known == nil {
 		return dialer.Dial("tcp", o.addr)
 	}
@@ -161,9 +161,9 @@ func Watch(ctx context.Context, now func() []*Origin, warn func(string, ...any))
 					o.Refresh(warn)
 				})
 			}
-			if o.Lookup != "" && o.ResolveAt.Load() <= at.UnixNano() {
+			if o.lookup != "" && o.ResolveAt.Load() <= at.UnixNano() {
 				o.ResolveAt.Store(at.Add(resolveEvery).UnixNano())
-				wait.Go(func() { o.Resolve(ctx) })
+				wait.Go(func() { o.resolve(ctx) })
 			}
 			p := o.probe.Load()
 			if p == nil {
@@ -174,7 +174,7 @@ func Watch(ctx context.Context, now func() []*Origin, warn func(string, ...any))
 				o.probeAt.Store(at.Add(p.every).UnixNano())
 				wait.Go(func() {
 					defer o.probing.Store(false)
-					o.Check(ctx, p.path, warn)
+					o.check(ctx, p.path, warn)
 				})
 			}
 		}

@@ -42,9 +42,9 @@ type Origin struct {
 	socket    string                    // the path of a Unix socket; "": it is reached by addr
 	secure    atomic.Pointer[originTLS] // nil: plain
 
-	Lookup string // the name, if the server is not known by an address
+	lookup string // the name, if the server is not known by an address
 	port   string
-	Addrs  atomic.Pointer[[]string] // host:port of each address of the name; nil: not looked up yet
+	addrs  atomic.Pointer[[]string] // host:port of each address of the name; nil: not looked up yet
 	turn   atomic.Uint32
 
 	Failures  atomic.Int32 // in a row
@@ -124,7 +124,7 @@ func NewOrigin(u *url.URL) *Origin {
 		o.addr = net.JoinHostPort(u.Hostname(), o.port)
 	}
 	if _, err := netip.ParseAddr(u.Hostname()); err != nil {
-		o.Lookup = u.Hostname()
+		o.lookup = u.Hostname()
 	}
 	return o
 }
@@ -155,7 +155,7 @@ func (o *Origin) Acquire(now time.Time, fresh bool, within time.Duration) (*Link
 // dial makes a new connection, and shakes hands where it is TLS, within the given time.
 func (o *Origin) dial(within time.Duration) (*Link, error) {
 	deadline := time.Now().Add(within)
-	nc, err := o.Connect(deadline)
+	nc, err := o.connect(deadline)
 	if err != nil {
 		return nil, err
 	}

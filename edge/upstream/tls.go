@@ -27,8 +27,8 @@ type originTLS struct {
 	config *tls.Config
 }
 
-// LoadTLS reads the files. Errors name the file.
-func LoadTLS(files TLS, host string) (*originTLS, error) {
+// loadTLS reads the files. Errors name the file.
+func loadTLS(files TLS, host string) (*originTLS, error) {
 	t := &originTLS{files: files, host: host, config: &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}}
 	if files.ServerName != "" {
 		t.config.ServerName = files.ServerName
@@ -72,7 +72,7 @@ func (t *originTLS) same(other *originTLS) bool {
 // what was read before stays.
 func (o *Origin) Refresh(warn func(string, ...any)) {
 	had := o.secure.Load()
-	now, err := LoadTLS(had.files, had.host)
+	now, err := loadTLS(had.files, had.host)
 	switch {
 	case err != nil:
 		warn("the files for TLS to an origin are wrong: what was read before stays in use", "origin", o.Name, "error", err)

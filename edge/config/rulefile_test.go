@@ -1,10 +1,9 @@
-package edge
+package config
 
 import (
 	"strings"
 	"testing"
 
-	"sluice/edge/config"
 	"sluice/edge/rules"
 )
 
@@ -54,7 +53,7 @@ table: {counters: 5000}
 		{"no indentation", "rules:\n- name: all\n  limit: 1\n- name: b\n  limit: 1\n", "all", &three, "  limit: 1\n- name: b", "  limit: 3\n- name: b"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			got, err := config.EditRules("f.yaml", []byte(test.text), test.name, test.rule)
+			got, err := EditRules("f.yaml", []byte(test.text), test.name, test.rule)
 			want := strings.Replace(test.text, test.old, test.new, 1)
 			switch test.what {
 			case "no rules yet":
@@ -71,17 +70,17 @@ table: {counters: 5000}
 		"written as JSON":   `{"listen": ":1", "rules": [{"name": "all", "limit": 1}]}`,
 		"an anchor is lost": "rules:\n  - &a {name: all, limit: 1}\n  - *a\n",
 	} {
-		if got, err := config.EditRules("f.yaml", []byte(text), "all", &three); err == nil {
+		if got, err := EditRules("f.yaml", []byte(text), "all", &three); err == nil {
 			t.Errorf("%s: became %s", what, got)
 		}
 	}
-	if _, err := config.EditRules("f.yaml", []byte(file), "none", nil); err == nil {
+	if _, err := EditRules("f.yaml", []byte(file), "none", nil); err == nil {
 		t.Error("a rule was removed that is not there")
 	}
 }
 
 func TestParseRule(t *testing.T) {
-	r, err := config.ParseRule("a", []byte(`{"limit": 5, "window": "2m"}`))
+	r, err := ParseRule("a", []byte(`{"limit": 5, "window": "2m"}`))
 	if err != nil || r.Name != "a" || r.Limit != 5 || r.Window.String() != "2m" {
 		t.Errorf("%+v %v", r, err)
 	}
@@ -89,7 +88,7 @@ func TestParseRule(t *testing.T) {
 		`{`: "not a JSON object", `[]`: "not a JSON object", `null`: "not a JSON object", `{"limit":0}`: "limit: 0 is out of range",
 		`{"limit":1,"color":"red"}`: "unknown field color", `{"name":"b","limit":1}`: "make them agree", `{}`: "every rule needs",
 	} {
-		if _, err := config.ParseRule("a", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseRule("a", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package edge
+package config
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"sluice/edge/config"
 	"sluice/edge/rules"
 	"sluice/edge/upstream"
 )
@@ -19,7 +18,7 @@ import (
 func TestConfigErrors(t *testing.T) {
 	f := func(yaml, want string) {
 		t.Helper()
-		_, err := config.Parse("f.yaml", []byte(yaml))
+		_, err := Parse("f.yaml", []byte(yaml))
 		if err == nil {
 			t.Errorf("%q was accepted, want %s", yaml, want)
 		} else if got := err.Error(); got != want {
@@ -90,14 +89,14 @@ func TestConfigErrors(t *testing.T) {
 	f("table: {counters: 1}\nlisten: x\n", "f.yaml:1:19: table.counters: 1 is out of range: want 1024 to 1073741824\n"+
 		`f.yaml:2:9: listen: "x" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
 	for _, broken := range []string{"a: [", "a: {", "\tx", "a: b: c", "'", "rules:\n  - name: a\n limit: 1", "a: \"\\x"} {
-		if _, err := config.Parse("f.yaml", []byte(broken)); err == nil || !strings.HasPrefix(err.Error(), "f.yaml:") {
+		if _, err := Parse("f.yaml", []byte(broken)); err == nil || !strings.HasPrefix(err.Error(), "f.yaml:") {
 			t.Errorf("%q: %v", broken, err)
 		}
 	}
 }
 
 func TestNodesAreChecked(t *testing.T) {
-	p := config.Parser{Nodes: func(names []string) error {
+	p := Parser{Nodes: func(names []string) error {
 		if last := names[len(names)-1]; last == "bad" {
 			return errors.New("it is bad")
 		}
@@ -116,11 +115,11 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := config.Parse("defaults.yaml", text)
+	got, err := Parse("defaults.yaml", text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := config.Default()
+	want := Default()
 	want.Origins, want.Rules = got.Origins, got.Rules
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(), cmpopts.IgnoreUnexported(rules.Match{})); diff != "" {
 		t.Errorf("what the file calls the defaults is not (-default +file):\n%s", diff)
@@ -139,7 +138,7 @@ func TestConfigDefaults(t *testing.T) {
 func TestStateDirAlone(t *testing.T) {
 	const origins = "origins: [{servers: [\"http://127.0.0.1:1\"]}]\nstate_dir: /var/lib/sluice\nedge_id: web1\n"
 	for text, want := range map[string]bool{origins: false, origins + "pop: {memcached: [\"127.0.0.1:11211\"]}\n": true} {
-		c, err := config.Parse("", []byte(text))
+		c, err := Parse("", []byte(text))
 		if err != nil || c.StateDir != "/var/lib/sluice" || c.EdgeID != "web1" {
 			t.Fatalf("%+v, %v", c, err)
 		}
@@ -157,7 +156,7 @@ func TestRuleAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	// JSON is YAML: what the API shows may stand in a file.
-	c, err := config.Parse("", []byte(`{"rules":[`+string(text)+`]}`))
+	c, err := Parse("", []byte(`{"rules":[`+string(text)+`]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,21 +165,12 @@ func TestRuleAsJSON(t *testing.T) {
 	}
 }
 
-func TestDurations(t *testing.T) {
-	for d, want := range map[time.Duration]string{0: "0s", time.Second: "1s", time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m",
-		90 * time.Second: "1m30s", 24 * time.Hour: "24h", 5 * time.Millisecond: "5ms", 10 * time.Minute: "10m", 20 * time.Hour: "20h"} {
-		if got := rules.Duration(d).String(); got != want {
-			t.Errorf("%v: %s, want %s", d, got, want)
-		}
-	}
-}
-
 func FuzzParseConfig(f *testing.F) {
 	f.Add("rules:\n- name: a\n  limit: 1\n")
 	f.Add("a: &x [1]\nb: *x\n")
 	f.Add("{}")
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := config.Parse("f", []byte(text))
+		c, err := Parse("f", []byte(text))
 		if (c == nil) == (err == nil) {
 			t.Fatalf("%v, %v", c, err)
 		}
@@ -191,7 +181,7 @@ func FuzzParseConfig(f *testing.F) {
 func TestWarnings(t *testing.T) {
 	f := func(origins, hosts string, want ...string) {
 		t.Helper()
-		c, err := config.Parse("f.yaml", []byte("origins: ["+origins+"]\nrules: [{name: r, limit: 1, match: {hosts: ["+hosts+"]}}, {name: x, mode: \"off\", limit: 1, match: {hosts: [a]}}, {name: y, limit: 1}]"))
+		c, err := Parse("f.yaml", []byte("origins: ["+origins+"]\nrules: [{name: r, limit: 1, match: {hosts: ["+hosts+"]}}, {name: x, mode: \"off\", limit: 1, match: {hosts: [a]}}, {name: y, limit: 1}]"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package edge
+package rules
 
 import (
 	"fmt"
@@ -6,10 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/counter"
 	"sluice/edge/http1"
 	"sluice/edge/message"
-	"sluice/edge/rules"
 )
 
 func headOf(t testing.TB, lines ...string) *message.Head {
@@ -20,8 +18,8 @@ func headOf(t testing.TB, lines ...string) *message.Head {
 	return h
 }
 
-func trusting(header string) *rules.Sources {
-	return rules.NewSources(rules.SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: header,
+func trusting(header string) *Sources {
+	return NewSources(SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: header,
 		Trust: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}})
 }
 
@@ -69,7 +67,7 @@ func TestIdentify(t *testing.T) {
 func TestHops(t *testing.T) {
 	h := headOf(t, "X-Forwarded-For: "+strings.Repeat("10.0.0.9, ", 1000)+"10.0.0.2")
 	client, chain, _ := trusting("X-Forwarded-For").Identify(netip.MustParseAddr("10.0.0.1"), h, nil)
-	if len(chain) != rules.MaxHops || client != netip.MustParseAddr("10.0.0.9") {
+	if len(chain) != maxHops || client != netip.MustParseAddr("10.0.0.9") {
 		t.Errorf("%d hops, client %s", len(chain), client)
 	}
 }
@@ -104,77 +102,9 @@ func FuzzForwardedHeaders(f *testing.F) {
 func TestParseIPv4(t *testing.T) {
 	for _, s := range []string{"0.0.0.0", "255.255.255.255", "192.0.2.1", "1.2.3", "1.2.3.4.5", "256.1.1.1", "01.2.3.4", "1..2.3", "", ".", "1.2.3.4.", "1.2.3.a"} {
 		want, err := netip.ParseAddr(s)
-		got, ok := rules.ParseIPv4([]byte(s))
+		got, ok := parseIPv4([]byte(s))
 		if ok != (err == nil) || ok && got != want {
 			t.Errorf("%q: %v %t, want %v", s, got, ok, want)
-		}
-	}
-}
-
-func TestDigest(t *testing.T) {
-	parts := func(list ...string) []rules.KeyPart {
-		var p []rules.KeyPart
-		for _, s := range list {
-			part, err := rules.ParseKeyPart(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p = append(p, part)
-		}
-		return p
-	}
-	a, b := ip("192.0.2.1"), ip("192.0.2.2")
-	of := func(secretByte byte, source counter.Source, p []rules.KeyPart, lines ...string) counter.Source {
-		s, _, ok := rules.NewSecret([16]byte{secretByte}).Digest(p, headOf(t, lines...), source, nil)
-		if !ok {
-			t.Fatalf("%q: no digest", lines)
-		}
-		return s
-	}
-	key, both := parts("header:X-Key"), parts("header:A", "header:B")
-	same := []struct {
-		name string
-		x, y counter.Source
-	}{
-		{"a header's name has no case, its value stands for itself", of(1, a, key, "X-Key: 1"), of(1, b, key, "x-kEY:  1 ")},
-		{"a missing one is the source's", of(1, a, key), of(1, a, key, "Other: 1")},
-		{"so is an empty one", of(1, a, key), of(1, a, key, "X-Key: ")},
-		{"so is one that is named in Connection", of(1, a, key), of(1, a, key, "Connection: x-key", "X-Key: 1")},
-		{"one that is there twice alike is there", of(1, a, key, "X-Key: 1"), of(1, b, key, "X-Key: 1", "X-Key: 1")},
-		{"cookies", of(1, a, parts("cookie:sid"), "Cookie: a=b; sid=1"), of(1, b, parts("cookie:sid"), "Cookie: sid=1;c=d")},
-		{"a cookie that is there twice alike", of(1, a, parts("cookie:sid"), "Cookie: sid=1"), of(1, a, parts("cookie:sid"), "Cookie: sid=1", "Cookie: sid=1")},
-		{"cookie names have no case for some", of(1, a, parts("cookie:sid"), "Cookie: SID=1"), of(1, b, parts("cookie:sid"), "Cookie: sid=1")},
-	}
-	for _, s := range same {
-		if s.x != s.y {
-			t.Errorf("%s: %v and %v differ", s.name, s.x, s.y)
-		}
-	}
-	different := []struct {
-		name string
-		x, y counter.Source
-	}{
-		{"values", of(1, a, key, "X-Key: 1"), of(1, a, key, "X-Key: 2")},
-		{"secrets", of(1, a, key, "X-Key: 1"), of(2, a, key, "X-Key: 1")},
-		{"missing, by source", of(1, a, key), of(1, b, key)},
-		{"where one value ends", of(1, a, both, "A: x", "B: yz"), of(1, a, both, "A: xy", "B: z")},
-		{"which one is missing", of(1, a, both, "A: x"), of(1, a, both, "B: x")},
-		{"source and header", of(1, a, parts("source", "header:A"), "A: 1"), of(1, b, parts("source", "header:A"), "A: 1")},
-		{"a key that is one word has case", of(1, a, parts("header:Authorization"), "Authorization: Abc"), of(1, a, parts("header:Authorization"), "Authorization: abc")},
-	}
-	for _, s := range different {
-		if s.x == s.y {
-			t.Errorf("%s: both are %v", s.name, s.x)
-		}
-	}
-}
-
-func TestConnectionCannotNameWhatMatters(t *testing.T) {
-	h := headOf(t, "Connection: Host, content-length, X-Forwarded-For, via, X-Original-URL, cookie, x-own", "Host: a", "Content-Length: 1", "X-Forwarded-For: 1.1.1.1",
-		"Via: 1.1 a", "X-Original-URL: /", "Cookie: a=b", "X-Own: 1")
-	for i, dropped := range []bool{true, false, false, false, false, false, true, true} {
-		if h.Lines[i].Drop != dropped {
-			t.Errorf("%s: dropped %t, want %t", h.Lines[i].Name, h.Lines[i].Drop, dropped)
 		}
 	}
 }

@@ -1,15 +1,13 @@
-package edge
+package rules
 
 import (
 	"net/netip"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
-	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -21,15 +19,15 @@ func ip(s string) counter.Source { return counter.SourceOf(netip.MustParseAddr(s
 // bench is rules and a limiter, and a hand to use them without HTTP.
 type bench struct {
 	limiter limiter.Limiter
-	rules   *rules.Set
-	d       rules.Decision
+	rules   *Set
+	d       Decision
 
 	host, path, method []byte
 }
 
-func newBench(t testing.TB, list ...rules.Config) *bench {
+func newBench(t testing.TB, list ...Config) *bench {
 	t.Helper()
-	set, err := rules.New(list, rules.Defaults{}, newStats().tally)
+	set, err := New(list, Defaults{}, newTally)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,19 +37,21 @@ func newBench(t testing.TB, list ...rules.Config) *bench {
 	}
 }
 
+func newTally(string) *Tally { return new(Tally) }
+
 // decide asks all rules about a source.
 func (b *bench) decide(source counter.Source, at time.Time) {
 	b.d.Reset()
-	b.d.Rules = b.rules.Match(b.d.Rules, b.host, b.path, b.method)
-	b.d.AddRules(rules.Secret{}, &message.Head{}, source)
+	b.d.Rules = b.rules.match(b.d.Rules, b.host, b.path, b.method)
+	b.d.AddRules(Secret{}, &message.Head{}, source)
 	b.limiter.Decide(&b.d.Decision, at)
 	b.d.Tally()
 }
 
 // ruleOf is a rule of so many hits in ten seconds, changed as the test needs it.
-func ruleOf(name string, limit uint32, change ...func(*rules.Config)) rules.Config {
-	r := rules.Default(name, limit)
-	r.Window, r.MitigationTimeout = rules.Duration(10*time.Second), rules.Duration(20*time.Second)
+func ruleOf(name string, limit uint32, change ...func(*Config)) Config {
+	r := Default(name, limit)
+	r.Window, r.MitigationTimeout = Duration(10*time.Second), Duration(20*time.Second)
 	for _, c := range change {
 		c(&r)
 	}
@@ -60,9 +60,9 @@ func ruleOf(name string, limit uint32, change ...func(*rules.Config)) rules.Conf
 
 // The limiter gets all of a rule that it decides by.
 func TestRuleForLimiter(t *testing.T) {
-	f := func(config rules.Config, all bool, want limiter.Rule) {
+	f := func(config Config, all bool, want limiter.Rule) {
 		t.Helper()
-		r, err := rules.NewRule(config, rules.Defaults{Shadow: all})
+		r, err := newRule(config, Defaults{Shadow: all})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,17 +72,17 @@ func TestRuleForLimiter(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
-	f(rules.Default("r", 3), false, limiter.Rule{Timeout: time.Minute, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
-	f(rules.Default("r", 3), true, limiter.Rule{Timeout: time.Minute, Shadow: true, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
-	f(ruleOf("r", 3, func(r *rules.Config) {
-		r.Mode, r.MitigationTimeout, r.FirstSight, r.OnStoreFailure = rules.Shadow, 0, limiter.Wait, limiter.Closed
-		r.Count = rules.Count{Statuses: []int{401}, Refused: true}
+	f(Default("r", 3), false, limiter.Rule{Timeout: time.Minute, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
+	f(Default("r", 3), true, limiter.Rule{Timeout: time.Minute, Shadow: true, OnStoreFailure: limiter.Local, FirstSight: limiter.Go})
+	f(ruleOf("r", 3, func(r *Config) {
+		r.Mode, r.MitigationTimeout, r.FirstSight, r.OnStoreFailure = Shadow, 0, limiter.Wait, limiter.Closed
+		r.Count = Count{Statuses: []int{401}, Refused: true}
 	}), false, limiter.Rule{Shadow: true, FirstSight: limiter.Wait, OnStoreFailure: limiter.Closed, Statuses: []int{401}, Refused: true})
 }
 
 func TestTalliesCountEachRequestInEachRule(t *testing.T) {
-	b := newBench(t, ruleOf("a", 2), ruleOf("b", 100), ruleOf("s", 1, func(r *rules.Config) { r.Mode = rules.Shadow }),
-		ruleOf("off", 1, func(r *rules.Config) { r.Mode = rules.Off }))
+	b := newBench(t, ruleOf("a", 2), ruleOf("b", 100), ruleOf("s", 1, func(r *Config) { r.Mode = Shadow }),
+		ruleOf("off", 1, func(r *Config) { r.Mode = Off }))
 	for i := range 10 {
 		b.decide(ip("192.0.2.1"), epoch.Add(time.Duration(i)*time.Millisecond))
 	}
@@ -91,7 +91,7 @@ func TestTalliesCountEachRequestInEachRule(t *testing.T) {
 		for v := range limiter.Verdicts {
 			sum += r.Tally.Verdicts[v].Load()
 		}
-		if r.Config.Mode == rules.Off {
+		if r.Config.Mode == Off {
 			want = 0
 		}
 		if sum != want {
@@ -102,7 +102,7 @@ func TestTalliesCountEachRequestInEachRule(t *testing.T) {
 
 func TestTalliesCountWhatWasSkipped(t *testing.T) {
 	for _, p := range []limiter.Posture{limiter.Local, limiter.Open, limiter.Closed} {
-		b := newBench(t, ruleOf("r", 1, func(r *rules.Config) { r.OnStoreFailure = p }))
+		b := newBench(t, ruleOf("r", 1, func(r *Config) { r.OnStoreFailure = p }))
 		b.limiter.Up = func(counter.Source) bool { return false }
 		for range 3 {
 			b.decide(ip("192.0.2.9"), epoch)
@@ -114,31 +114,9 @@ func TestTalliesCountWhatWasSkipped(t *testing.T) {
 	}
 }
 
-// A request waits for the tier until every answer is there, or its budget is used up.
-func TestWaitAtFirstSight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &Server{budget: 5 * time.Millisecond}
-		f := func(want time.Duration, answers ...time.Duration) {
-			t.Helper()
-			began, heard := time.Now(), make([]<-chan struct{}, len(answers))
-			for i, after := range answers {
-				ch := make(chan struct{})
-				heard[i] = ch
-				time.AfterFunc(after, func() { close(ch) })
-			}
-			if s.wait(heard); time.Since(began) != want {
-				t.Errorf("answers after %v: waited %v, want %v", answers, time.Since(began), want)
-			}
-		}
-		f(2*time.Millisecond, 2*time.Millisecond)
-		f(3*time.Millisecond, 3*time.Millisecond, time.Millisecond)
-		f(5*time.Millisecond, time.Millisecond, time.Hour)
-	})
-}
-
 // The request path allocates nothing for a source that it knows: rules are found, asked and tallied.
 func TestDecideAllocatesNothing(t *testing.T) {
-	for _, list := range [][]rules.Config{
+	for _, list := range [][]Config{
 		{ruleOf("r", 1_000_000)},
 		{ruleOf("a", 1_000_000), ruleOf("b", 10_000), ruleOf("c", 1_000_000)},
 		{ruleOf("r", 1)},
@@ -160,9 +138,9 @@ func TestDecideAllocatesNothing(t *testing.T) {
 // Nor does a path that origins read in several ways, or a key that is brought into one form.
 func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 	b := newBench(t,
-		ruleOf("path", 1_000_000, func(r *rules.Config) { r.Match.Path = "/api/*" }),
-		ruleOf("token", 1_000_000, func(r *rules.Config) { r.Key = []string{"header:Authorization", "header:Host"} }),
-		ruleOf("session", 1_000_000, func(r *rules.Config) { r.Key = []string{"source", "cookie:sid"} }))
+		ruleOf("path", 1_000_000, func(r *Config) { r.Match.Path = "/api/*" }),
+		ruleOf("token", 1_000_000, func(r *Config) { r.Key = []string{"header:Authorization", "header:Host"} }),
+		ruleOf("session", 1_000_000, func(r *Config) { r.Key = []string{"source", "cookie:sid"} }))
 	target := []byte("//h/api;x/a%2fb?d")
 	h := headOf(t, "Host: A.example:80", "Authorization: Basic  YTpi", `Cookie: a=b; SID="%61+b"`)
 	buf, at := make([]byte, 0, 64), epoch
@@ -173,7 +151,7 @@ func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 			t.Fatalf("%s has the readings %04b", target, readings)
 		}
 		b.d.Match(b.rules, b.host, path, target, b.method, readings)
-		if !b.d.AddRules(rules.Secret{}, h, ip("192.0.2.1")) || len(b.d.Rules) != 3 {
+		if !b.d.AddRules(Secret{}, h, ip("192.0.2.1")) || len(b.d.Rules) != 3 {
 			t.Fatalf("%d rules", len(b.d.Rules))
 		}
 		b.limiter.Decide(&b.d.Decision, at)

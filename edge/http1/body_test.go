@@ -1,4 +1,4 @@
-package edge
+package http1
 
 import (
 	"bufio"
@@ -11,9 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/edge/http1"
 	"sluice/edge/message"
-	"sluice/edge/screen"
 )
 
 // What this edge takes for the whole body of a request is the same body, with the same trailers and the same bytes after it, to
@@ -22,7 +20,7 @@ func FuzzRequestBody(f *testing.F) {
 	for _, body := range []string{
 		"3\r\nabc\r\n0\r\n\r\n", "03;x=y\r\nabc\r\n000\r\nX: y\r\nX: z\r\n\r\nGET / HTTP/1.1\r\n", "1 \t\r\na\r\n0\r\n\r\n", "0\r\n\r\n\r\n",
 		"3\r\nabcd\r\n0\r\n\r\n", "3\nabc\n0\n\n", "ffffffffffffffff\r\na", "1;\"\n\"\r\na\r\n0\r\n\r\n", "1\r\na\r\n0\r\nX : y\r\n\r\n", "A\r\n0123456789\r\n0\r\nX:\r\n y\r\n\r\n",
-		"1000\r\n" + strings.Repeat("x", 0x1000) + "\r\n0;" + strings.Repeat("y", http1.MaxChunkLine) + "\r\n\r\n", "0\r\nX: " + strings.Repeat("y", http1.MaxTrailer) + "\r\n\r\n",
+		"1000\r\n" + strings.Repeat("x", 0x1000) + "\r\n0;" + strings.Repeat("y", maxChunkLine) + "\r\n\r\n", "0\r\nX: " + strings.Repeat("y", maxTrailer) + "\r\n\r\n",
 	} {
 		f.Add(message.LengthChunked, uint8(255), []byte(body))
 		f.Add(3, uint8(2), []byte(body))
@@ -53,11 +51,9 @@ func FuzzRequestBody(f *testing.F) {
 
 // readBody reads a body that comes in pieces of at most so many bytes, as an upload does. It returns how many bytes are left after it.
 func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, left int, err error) {
-	client := &sender{sends: string(sent), most: most}
-	c := &screen.Client{Conn: client, Site: &screen.Site{}}
-	c.Reader = bufio.NewReaderSize(c, screen.HeadBuffer)
-	c.StartBody(screen.LingerTime, screen.LingerTime)
-	s := http1.NewBody(c.Reader, c, int64(length))
+	c := &inPieces{sends: sent, most: most}
+	c.Reader = bufio.NewReaderSize(c, 4<<10)
+	s := NewBody(c.Reader, c, int64(length))
 	for {
 		part, err := s.Next()
 		if err == io.EOF {
@@ -69,14 +65,35 @@ func readBody(length, most int, sent []byte) (body []byte, trailer http.Header, 
 		s.Discard(len(part))
 	}
 	var lines message.Head
-	if _, err := http1.ScanHead(&lines, s.Trailers, message.MaxLines); err != nil {
+	if _, err := ScanHead(&lines, s.trailers, message.MaxLines); err != nil {
 		return nil, nil, 0, err
 	}
 	trailer = make(http.Header)
 	for _, l := range lines.Lines {
 		trailer.Add(string(l.Name), string(l.Value))
 	}
-	return body, trailer, len(client.sends) + c.Reader.Buffered(), nil
+	return body, trailer, len(c.sends) + c.Buffered(), nil
+}
+
+// A client that sends inPieces is read at most so many bytes at once.
+type inPieces struct {
+	*bufio.Reader
+	sends []byte
+	most  int
+}
+
+func (c *inPieces) Read(p []byte) (int, error) {
+	if len(c.sends) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), c.most)], c.sends)
+	c.sends = c.sends[n:]
+	return n, nil
+}
+
+func (c *inPieces) Fill(n int) error {
+	_, err := c.Peek(n)
+	return err
 }
 
 type elsewhere struct {

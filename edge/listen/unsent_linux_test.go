@@ -1,11 +1,9 @@
-package edge
+package listen
 
 import (
 	"net"
 	"syscall"
 	"testing"
-
-	"sluice/edge/listen"
 )
 
 // Connections inherit the bound from the socket that listens, as long as that is of plain TCP.
@@ -17,7 +15,7 @@ func TestUnsentIsInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	listen.BoundUnsent(ln)
+	BoundUnsent(ln)
 	client, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -34,11 +32,11 @@ func TestUnsentIsInherited(t *testing.T) {
 	}
 	var got int
 	if cerr := raw.Control(func(fd uintptr) {
-		got, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, listen.TcpNotsentLowat)
+		got, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotsentLowat)
 	}); cerr != nil || err != nil {
 		t.Fatal(cerr, err)
 	}
-	if got != listen.MaxUnsent {
-		t.Errorf("%d, want %d", got, listen.MaxUnsent)
+	if got != maxUnsent {
+		t.Errorf("%d, want %d", got, maxUnsent)
 	}
 }

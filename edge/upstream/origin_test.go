@@ -1,4 +1,4 @@
-package edge
+package upstream
 
 import (
 	"bytes"
@@ -7,16 +7,14 @@ import (
 	"net"
 	"os"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"sluice/edge/socket"
-	"sluice/edge/upstream"
 )
 
 // pair is a link to the other end of a connection.
-func pair(t *testing.T) (*upstream.Link, net.Conn) {
+func pair(t *testing.T) (*Link, net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,7 +30,7 @@ func pair(t *testing.T) (*upstream.Link, net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { near.Close(); far.Close() })
-	return &upstream.Link{Conn: socket.New(near)}, far
+	return &Link{Conn: socket.New(near)}, far
 }
 
 // A request that the kernel does not take at once is sent all the same, and the answer comes after it.
@@ -77,46 +75,13 @@ func TestAskInVain(t *testing.T) {
 		t.Error("something was read of a closed connection")
 	}
 	if _, err := l.Ask([]byte("request")); err == nil { // the first of these is answered by a reset
-		until(t, "the reset is here", func() bool { _, err := l.Ask([]byte("request")); return err != nil })
+		for err == nil { // until that is here
+			_, err = l.Ask([]byte("request"))
+		}
 	}
 	l.Close()
 	_, _ = l.Ask([]byte("request"))
 	if _, err := l.Reader.Peek(1); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("reading, closed: %v", err)
 	}
-}
-
-func TestPeek(t *testing.T) {
-	l, far := pair(t)
-	s := l.Conn.(*socket.Conn)
-	l.Listen()
-	if n, err := s.Peek(); n != 0 || err != syscall.EAGAIN {
-		t.Errorf("nothing sent: %d, %v", n, err)
-	}
-	_, _ = io.WriteString(far, "ab")
-	until(t, "a byte is there", func() bool { n, err := s.Peek(); return n == 1 && err == nil })
-	if got, err := l.Reader.Peek(2); string(got) != "ab" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
-	far.Close()
-	until(t, "the end is there", func() bool { n, err := s.Peek(); return n == 0 && err == nil })
-}
-
-// Only who reads on and on without having to wait is heard of by the scheduler: whoever waits begins to count anew.
-func TestWaitingIsHeardOf(t *testing.T) {
-	l, far := pair(t)
-	s := l.Conn.(*socket.Conn)
-	_, _ = io.WriteString(far, "0123456789")
-	until(t, "ten bytes are there", func() bool { n, _ := s.Peek(); return n == 1 })
-	b := make([]byte, 1)
-	for i := range uint8(10) {
-		if _, err := s.Read(b); err != nil || s.Reads != i+1 {
-			t.Fatalf("read %d: %v, and %d reads without a wait", i+1, err, s.Reads)
-		}
-	}
-	until(t, "a read has waited", func() bool { // with bad luck the time is up before the first try
-		_ = s.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-		_, err := s.Read(b)
-		return errors.Is(err, os.ErrDeadlineExceeded) && s.Reads == 0
-	})
 }

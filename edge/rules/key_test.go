@@ -1,0 +1,65 @@
+package rules
+
+import (
+	"testing"
+
+	"sluice/counter"
+)
+
+func TestDigest(t *testing.T) {
+	parts := func(list ...string) []KeyPart {
+		var p []KeyPart
+		for _, s := range list {
+			part, err := ParseKeyPart(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p = append(p, part)
+		}
+		return p
+	}
+	a, b := ip("192.0.2.1"), ip("192.0.2.2")
+	of := func(secretByte byte, source counter.Source, p []KeyPart, lines ...string) counter.Source {
+		s, _, ok := NewSecret([16]byte{secretByte}).digest(p, headOf(t, lines...), source, nil)
+		if !ok {
+			t.Fatalf("%q: no digest", lines)
+		}
+		return s
+	}
+	key, both := parts("header:X-Key"), parts("header:A", "header:B")
+	same := []struct {
+		name string
+		x, y counter.Source
+	}{
+		{"a header's name has no case, its value stands for itself", of(1, a, key, "X-Key: 1"), of(1, b, key, "x-kEY:  1 ")},
+		{"a missing one is the source's", of(1, a, key), of(1, a, key, "Other: 1")},
+		{"so is an empty one", of(1, a, key), of(1, a, key, "X-Key: ")},
+		{"so is one that is named in Connection", of(1, a, key), of(1, a, key, "Connection: x-key", "X-Key: 1")},
+		{"one that is there twice alike is there", of(1, a, key, "X-Key: 1"), of(1, b, key, "X-Key: 1", "X-Key: 1")},
+		{"cookies", of(1, a, parts("cookie:sid"), "Cookie: a=b; sid=1"), of(1, b, parts("cookie:sid"), "Cookie: sid=1;c=d")},
+		{"a cookie that is there twice alike", of(1, a, parts("cookie:sid"), "Cookie: sid=1"), of(1, a, parts("cookie:sid"), "Cookie: sid=1", "Cookie: sid=1")},
+		{"cookie names have no case for some", of(1, a, parts("cookie:sid"), "Cookie: SID=1"), of(1, b, parts("cookie:sid"), "Cookie: sid=1")},
+	}
+	for _, s := range same {
+		if s.x != s.y {
+			t.Errorf("%s: %v and %v differ", s.name, s.x, s.y)
+		}
+	}
+	different := []struct {
+		name string
+		x, y counter.Source
+	}{
+		{"values", of(1, a, key, "X-Key: 1"), of(1, a, key, "X-Key: 2")},
+		{"secrets", of(1, a, key, "X-Key: 1"), of(2, a, key, "X-Key: 1")},
+		{"missing, by source", of(1, a, key), of(1, b, key)},
+		{"where one value ends", of(1, a, both, "A: x", "B: yz"), of(1, a, both, "A: xy", "B: z")},
+		{"which one is missing", of(1, a, both, "A: x"), of(1, a, both, "B: x")},
+		{"source and header", of(1, a, parts("source", "header:A"), "A: 1"), of(1, b, parts("source", "header:A"), "A: 1")},
+		{"a key that is one word has case", of(1, a, parts("header:Authorization"), "Authorization: Abc"), of(1, a, parts("header:Authorization"), "Authorization: abc")},
+	}
+	for _, s := range different {
+		if s.x == s.y {
+			t.Errorf("%s: both are %v", s.name, s.x)
+		}
+	}
+}

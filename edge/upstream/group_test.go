@@ -1,0 +1,144 @@
+package upstream
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/counter"
+)
+
+func groupOf(balance Balance, most int64, names ...string) *Group {
+	g := &Group{balance: balance, Most: most}
+	for _, name := range names {
+		g.Servers = append(g.Servers, NewOrigin(&url.URL{Scheme: "http", Host: name}))
+	}
+	return g
+}
+
+// Which server each of ten requests goes to, none of them ending, as failures come and time passes.
+func TestPick(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	source := func(i int) counter.Source {
+		return counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 32, 64)
+	}
+	picks := func(g *Group, now time.Time, n int) string {
+		out := ""
+		for i := range n {
+			if o := g.Pick(source(i), now, nil); o != nil {
+				out += o.Host
+			} else {
+				out += "-"
+			}
+		}
+		return out
+	}
+	fail := func(o *Origin, n int) {
+		for range n {
+			o.Failing(start)
+		}
+	}
+
+	g := groupOf(RoundRobin, 0, "a", "b", "c")
+	fail(g.Servers[0], ejectAfter-1)
+	if got := picks(g, start, 6); got != "bcabca" {
+		t.Errorf("two failures: %s", got)
+	}
+	fail(g.Servers[0], 1)
+	if got := picks(g, start, 4); strings.Contains(got, "a") {
+		t.Errorf("three failures: %s", got)
+	}
+	if got := picks(g, start.Add(ejectTime), 3); strings.Count(got, "a") != 1 {
+		t.Errorf("after its time: %s", got)
+	}
+	fail(g.Servers[0], 1)
+	if got := picks(g, start, 4); strings.Contains(got, "a") {
+		t.Errorf("failed again: %s", got)
+	}
+	g.Servers[0].Succeeded()
+	if got := picks(g, start, 3); strings.Count(got, "a") != 1 {
+		t.Errorf("back: %s", got)
+	}
+	for _, o := range g.Servers {
+		o.Down.Store(true)
+	}
+	if got := picks(g, start, 6); len(strings.Trim(got, "-")) != 6 {
+		t.Errorf("all down: %s", got)
+	}
+
+	g = groupOf(RoundRobin, 0, "a")
+	fail(g.Servers[0], 10)
+	if got := picks(g, start, 2); got != "aa" {
+		t.Errorf("an only server: %s", got)
+	}
+
+	g = groupOf(LeastConnections, 2, "a", "b")
+	g.Servers[0].Active.Store(1)
+	if got := picks(g, start, 5); strings.Count(got, "a") != 1 || strings.Count(got, "b") != 2 || !strings.HasSuffix(got, "--") || got[0] != 'b' {
+		t.Errorf("with room for two each: %s", got)
+	}
+
+	g = groupOf(BySource, 0, "a", "b", "c")
+	first := picks(g, start, 200)
+	if again := picks(g, start, 200); again != first {
+		t.Error("a source did not stay")
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if n := strings.Count(first, name); n < 40 {
+			t.Errorf("%s has %d of 200 sources", name, n)
+		}
+	}
+	g.Servers[1].Down.Store(true)
+	for i, name := range picks(g, start, 200) {
+		if was := first[i]; was != 'b' && byte(name) != was || name == 'b' {
+			t.Fatalf("source %d moved from %c to %c", i, was, name)
+		}
+	}
+}
+
+// How many requests one of two sources may have under way, and that the other has places then.
+func TestShareOfPlaces(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	a, b := counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 32, 64), counter.SourceOf(netip.MustParseAddr("192.0.2.2"), 32, 64)
+	for _, test := range []struct {
+		servers, down int
+		most, share   int64
+		want          int
+	}{
+		{1, 0, 1, 0, 1},
+		{1, 0, 2, 0, 1},
+		{1, 0, 5, 0, 2},
+		{1, 1, 10, 0, 5}, // an only server is never out
+		{3, 0, 10, 0, 15},
+		{3, 1, 10, 0, 10},
+		{3, 3, 10, 0, 15},
+		{3, 0, 10, 4, 4},
+		{3, 2, 10, 30, 30},
+		{2, 0, 0, 7, 7},
+	} {
+		g := groupOf(RoundRobin, test.most, "a", "b", "c")
+		g.Servers, g.Share, g.Places = g.Servers[:test.servers], test.share, &Places{BySource: make(map[counter.Source]int64)}
+		for _, o := range g.Servers[:test.down] {
+			o.Down.Store(true)
+		}
+		got := 0
+		for g.Enter(a, now) {
+			got++
+		}
+		if got != test.want || !g.Enter(b, now) {
+			t.Errorf("%+v: %d", test, got)
+		}
+		g.Places.Leave(b)
+		if g.Places.Leave(a); !g.Enter(a, now) || g.Enter(a, now) {
+			t.Errorf("%+v: one left, and not one came", test)
+		}
+		for range got {
+			g.Places.Leave(a)
+		}
+		if len(g.Places.BySource) != 0 {
+			t.Errorf("%+v: %v are still there", test, g.Places.BySource)
+		}
+	}
+}
