@@ -14,17 +14,16 @@ const (
 	Incr   Op = iota // add Delta to the number at Key
 	Add              // store Value at Key unless there is one
 	Set              // store Value at Key
-	Append           // append Value to what is at Key
 	Delete           // remove Key
 	Get              // read what is at some keys
 )
 
-func (o Op) String() string { return [...]string{"incr", "add", "set", "append", "delete", "get"}[o] }
+func (o Op) String() string { return [...]string{"incr", "add", "set", "delete", "get"}[o] }
 
 // Command is one thing to ask of one node.
 type Command struct {
 	Key    string // 1 to 250 bytes of printable ASCII; Get: up to MaxKeys of them with single spaces between them
-	Value  []byte // Add, Set, Append
+	Value  []byte // Add, Set
 	Delta  uint64 // Incr only
 	Tag    uint64 // comes back in the Result
 	Node   int    // index into Config.Nodes
@@ -66,7 +65,7 @@ type Status uint8
 
 const (
 	Done     Status = iota // stored, incremented, deleted, or read
-	NotThere               // Incr, Append, Delete: no such key. Add: there is one already
+	NotThere               // Incr, Delete: no such key. Add: there is one already
 	Unsent                 // certainly not carried out: no connection, node down, or the node said so
 	Unknown                // sent, and no usable answer: it may have been carried out or not
 )
