@@ -261,7 +261,14 @@ func (w *World) Run(until time.Time) {
 
 // step lets the next thing happen, and reports whether anything was left to happen until the given instant.
 func (w *World) step(until time.Time) bool {
+	if w.arrived < len(w.events) {
+		if at := w.events[w.arrived].at; !at.After(w.now) && !at.After(until) { // nothing comes before it
+			w.next()
+			return true
+		}
+	}
 	next, tick, overdue := until, -1, -1
+	lively := w.flying > 0 || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless)
 	for i, e := range w.Edges {
 		at := e.tick
 		switch {
@@ -269,7 +276,7 @@ func (w *World) step(until time.Time) bool {
 			continue
 		case w.now.Before(e.paused):
 			at = e.paused
-		case w.flying > 0 || e.Machine.Waiting() || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless):
+		case lively || e.Machine.Waiting():
 		case !e.busy:
 			continue
 		default:
@@ -291,15 +298,7 @@ func (w *World) step(until time.Time) bool {
 	}
 	switch {
 	case w.arrived < len(w.events) && !w.events[w.arrived].at.After(next):
-		ev := w.events[w.arrived]
-		w.events[w.arrived] = event{}
-		if w.arrived++; w.arrived == len(w.events) {
-			w.events, w.arrived = w.events[:0], 0
-		}
-		if ev.at.After(w.now) {
-			w.now = ev.at
-		}
-		w.deliver(ev)
+		w.next()
 	case overdue >= 0:
 		w.now = next
 		w.lose(w.held[overdue][0])
@@ -311,6 +310,19 @@ func (w *World) step(until time.Time) bool {
 		return false
 	}
 	return true
+}
+
+// next lets the first event happen.
+func (w *World) next() {
+	ev := w.events[w.arrived]
+	w.events[w.arrived] = event{}
+	if w.arrived++; w.arrived == len(w.events) {
+		w.events, w.arrived = w.events[:0], 0
+	}
+	if ev.at.After(w.now) {
+		w.now = ev.at
+	}
+	w.deliver(ev)
 }
 
 // Tick steps one edge because time has passed.
@@ -376,6 +388,9 @@ func (w *World) push(e event) {
 	e.at = w.now.Add(w.rtt / 2)
 	if !e.probe {
 		w.flying++
+	}
+	if len(w.events) == cap(w.events) && w.arrived > len(w.events)/2 {
+		w.events, w.arrived = append(w.events[:0], w.events[w.arrived:]...), 0
 	}
 	w.events = append(w.events, e)
 }
