@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Affinity says which PoP a source reaches. Anycast decides that in the network, by routed prefix, and the shortest that routers
@@ -68,11 +70,7 @@ func (a *Affinity) PoP(addr netip.Addr, at time.Duration) int {
 		return 0
 	}
 	b := p.Addr().As16()
-	h := uint64(0)
-	for _, x := range b[:] { // FNV would do but for its low bits
-		h = mix(h ^ uint64(x))
-	}
-	return int(h % uint64(a.pops))
+	return int(xxhash.Sum64(b[:]) % uint64(a.pops))
 }
 
 func routedBits(a netip.Addr) int {

@@ -19,6 +19,7 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/nodename"
 )
 
 // Config is what a Machine works with. All fields but Edges are required.
@@ -103,7 +104,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	case c.Edges > counter.MaxEdges:
 		return nil, fmt.Errorf("pop: %d edges: at most %d share a tier", c.Edges, counter.MaxEdges)
 	}
-	names, err := CanonicalNodes(c.Nodes)
+	names, err := nodename.All(c.Nodes)
 	if err != nil {
 		return nil, fmt.Errorf("pop: %w", err)
 	}

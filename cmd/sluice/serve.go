@@ -22,6 +22,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/admin"
 	"sluice/pop"
+	"sluice/pop/nodename"
 )
 
 // serve runs an edge until it is told to stop. Everything that can fail because of bad input comes before anything is
@@ -281,7 +282,7 @@ func sweep(ctx context.Context, server *edge.Server) {
 func popSecret(c *edge.Config, log *slog.Logger) (pop.Secret, error) {
 	if c.PoP.SecretFile == "" {
 		for _, node := range c.PoP.Memcached {
-			if name, err := pop.CanonicalNode(node); err == nil {
+			if name, err := nodename.Canonical(node); err == nil {
 				node = name
 			}
 			if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {

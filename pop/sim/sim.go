@@ -12,6 +12,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/nodename"
 	"sluice/pop/poptest"
 )
 
@@ -376,7 +377,7 @@ type event struct {
 func (e *Edge) node(of int) int {
 	if names := e.Machine.Nodes(); of >= len(e.nodes) {
 		for _, spelled := range names[len(e.nodes):] {
-			name, _ := pop.CanonicalNode(spelled)
+			name, _ := nodename.Canonical(spelled)
 			e.nodes = append(e.nodes, slices.Index(e.world.names, name))
 		}
 	}
