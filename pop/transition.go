@@ -26,7 +26,7 @@ const (
 	joining                  // of the new list, while a transition lasts
 )
 
-// SetNodes changes the list of nodes; the next Step begins with it. It may be called from anywhere. Errors are those of CanonicalNodes.
+// SetNodes changes the list of nodes; the next Step begins with it. It may be called from anywhere. Errors are those of nodename.All.
 func (m *Machine) SetNodes(nodes []string) error {
 	names, err := nodename.All(nodes)
 	switch {

@@ -16,6 +16,7 @@ import (
 	"sluice/counter"
 	"sluice/loadgen/replay"
 	"sluice/pop"
+	"sluice/pop/anycast"
 )
 
 // cmdReplay sends a trace to edges that run already, and judges what they did by the verdicts in their answers.
@@ -61,7 +62,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if l.trace, err = send.trace(traffic, l.rule, slices.Max(l.edges)); err != nil {
 		return err
 	}
-	if l.affinity, err = pop.NewAffinity(len(l.edges), nil); err != nil {
+	if l.affinity, err = anycast.New(len(l.edges), nil); err != nil {
 		return err
 	}
 	r.Affinity = l.affinity.PoP

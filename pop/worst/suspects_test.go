@@ -25,6 +25,7 @@ func TestSuspectsKeepTheBudget(t *testing.T) {
 		if r.Requests < full {
 			t.Errorf("%d requests, want %d, by %v", r.Requests, full, &r)
 		}
+		t.Logf("%.3g commands for each of %d requests by %v", per(r.Commands, r.Requests), r.Requests, &r)
 		for _, o := range Objectives() {
 			if got, budget := o.Value(&r), o.Budget(&r); got > budget {
 				t.Errorf("%s: %.3g, the budget is %.3g, by %v", o.Name, got, budget, &r)
