@@ -23,9 +23,9 @@ func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.T
 		m.announce(c, now)
 		m.readAgain(c, now)
 	case standing.Full:
-		m.claim(c, forFull, now)
+		m.claim(c, Full, now)
 	case standing.Near:
-		m.claim(c, forNear, now)
+		m.claim(c, Near, now)
 	}
 	switch {
 	case standing.CrossedTimes:
@@ -61,13 +61,13 @@ func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 
 // claim asks the tier whether anybody else has found by chance that the counter is near its limit. Edges that do so at the same time all
 // ask, and one of them is the first.
-func (m *Machine) claim(c counter.Counter, what byte, now time.Time) {
+func (m *Machine) claim(c counter.Counter, what Claim, now time.Time) {
 	node := m.place(c.Source)
 	if node < 0 {
 		return
 	}
 	_, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-	m.send(Command{Node: node, Op: Add, Report: true, Key: m.claimKey(c, what, newest), Value: []byte{'1'}, Expire: seconds(c.Rule.Lifetime())},
+	m.send(Command{Node: node, Op: Add, Report: true, Key: m.secret.ClaimKey(c, what, m.epoch(c.Rule, c.Source), newest), Value: []byte{'1'}, Expire: seconds(c.Rule.Lifetime())},
 		flight{what: aClaim, counter: c})
 }
 
@@ -111,7 +111,7 @@ func (m *Machine) lookAgain(now time.Time) {
 		}
 		oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
 		epoch := m.epoch(c.Rule, c.Source)
-		name := m.secret.counterName(c, epoch)
+		name := m.secret.CounterName(c, epoch)
 		m.look(node, aNearLook, c, epoch, &name, oldest, newest, 0)
 	}
 	m.rereads = slices.Delete(m.rereads, 0, n)
@@ -137,7 +137,7 @@ func (m *Machine) appendLogOf(s counter.Source, r record) {
 
 // standing is a record of how a counter stands.
 func (m *Machine) standing(k kind, c counter.Counter, now time.Time) record {
-	r := record{kind: k, rule: m.secret.ruleDigest(c.Rule), source: c.Source, epoch: m.epoch(c.Rule, c.Source), start: m.wall(now), edge: m.id}
+	r := record{kind: k, rule: m.secret.RuleDigest(c.Rule), source: c.Source, epoch: m.epoch(c.Rule, c.Source), start: m.wall(now), edge: m.id}
 	if k != aTimes {
 		r.newest, r.groups = m.counters.Snapshot(c, now)
 	}

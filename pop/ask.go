@@ -34,7 +34,7 @@ func (m *Machine) ask(now time.Time) {
 		if node := m.place(c.Source); node >= 0 {
 			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
 			epoch := m.epoch(c.Rule, c.Source)
-			name := m.secret.counterName(c, epoch)
+			name := m.secret.CounterName(c, epoch)
 			m.look(node, anAsk, c, epoch, &name, oldest, newest, 0)
 		}
 	}

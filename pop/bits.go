@@ -32,7 +32,7 @@ func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 
 func (m *Machine) bitCommand(node int, op Op, r record, c counter.Counter, now time.Time) Command {
 	// A second after the end, because memcached's seconds are coarse; what counts is the end in the value.
-	return Command{Node: node, Op: op, Report: true, Key: m.secret.bitKey(c, r.epoch), Value: m.secret.seal(r), Expire: seconds(r.end.Sub(m.wall(now))) + 1}
+	return Command{Node: node, Op: op, Report: true, Key: m.secret.BitKey(c, r.epoch), Value: r.seal(m.secret), Expire: seconds(r.end.Sub(m.wall(now))) + 1}
 }
 
 // bitAnswered goes on to the log, or looks who was there first.
@@ -50,7 +50,7 @@ func (m *Machine) bitAnswered(f flight, r *Result) {
 // ended stands there only because memcached is slow to forget, and one of a stricter limit is none.
 func (m *Machine) bitLooked(f flight, r *Result, now time.Time) {
 	if r.Status == Done && r.Values[0] != nil {
-		there, ok := m.secret.open(r.Values[0])
+		there, ok := open(m.secret, r.Values[0])
 		if ok && there.kind == aBlock && there.end.After(m.wall(now)) && there.rule == f.record.rule && there.source == f.record.source && there.limit >= f.record.limit {
 			m.learn(there, now)
 			return

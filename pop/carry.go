@@ -79,7 +79,7 @@ func (m *Machine) headRead(r *Result, now time.Time) {
 	var id tag
 	ok = false
 	if v := r.Values[0]; v != nil {
-		if id, ok = m.secret.openHead(v); !ok {
+		if id, ok = openHead(m.secret, v); !ok {
 			m.stats.forged.Add(1)
 		}
 	}
@@ -154,7 +154,7 @@ func (m *Machine) listWritten(f flight, r *Result, now time.Time) {
 	case r.Status != Done:
 	case f.what == aListWrite:
 		w.busy = true
-		m.send(Command{Node: r.Node, Op: Set, Way: List, Key: m.said.headKey, Value: m.secret.sealHead(w.writes), Expire: listExpire}, flight{what: aHeadWrite})
+		m.send(Command{Node: r.Node, Op: Set, Way: List, Key: m.said.headKey, Value: sealHead(m.secret, w.writes), Expire: listExpire}, flight{what: aHeadWrite})
 	default:
 		w.merged, w.has = w.writes, w.wrote
 	}

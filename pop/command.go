@@ -51,7 +51,7 @@ func (c *Command) Keys() []string { return strings.Split(c.Key, " ") }
 
 // LogRecords is how many records a command writes to the mitigation log.
 func (c *Command) LogRecords() (n int) {
-	if c.Op != Set || c.Key[0] != forLog {
+	if c.Op != Set || !NamesLogItem(c.Key) {
 		return 0
 	}
 	for item := c.Value; len(item) >= 2; n++ {

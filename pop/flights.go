@@ -134,7 +134,7 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		m.judge(c, standing, now)
 		if standing.Past && !m.ending { // else nobody is there to use what a read would bring
 			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-			name := m.secret.counterName(c, f.epoch)
+			name := m.secret.CounterName(c, f.epoch)
 			m.look(r.Node, aLook, c, f.epoch, &name, oldest, newest-1, p.Sum(c.Rule))
 		}
 		m.echo(f, r)

@@ -43,7 +43,7 @@ func (m *Machine) appendLog(node int, r record) {
 		m.stats.logLost.Add(1)
 		return
 	}
-	sealed := m.secret.seal(r)
+	sealed := r.seal(m.secret)
 	w.records = append(binary.BigEndian.AppendUint16(w.records, uint16(len(sealed))), sealed...)
 	m.stats.logRecords.Add(1)
 }
@@ -140,7 +140,7 @@ func (m *Machine) plausible(number uint64, now time.Time) bool {
 }
 
 func (m *Machine) storeBatch(node int, number uint64, batch []byte) {
-	m.send(Command{Node: node, Op: Set, Report: true, Key: m.secret.itemKey(number), Value: batch, Expire: seconds(logKept)},
+	m.send(Command{Node: node, Op: Set, Report: true, Key: m.secret.LogItemKey(number), Value: batch, Expire: seconds(logKept)},
 		flight{what: aBatch, batch: batch})
 }
 
@@ -241,7 +241,7 @@ func (m *Machine) readLog(i int, now time.Time) {
 		l.asked = append(l.asked, l.next+k)
 	}
 	for _, number := range l.asked {
-		keys = append(keys, m.secret.itemKey(number))
+		keys = append(keys, m.secret.LogItemKey(number))
 	}
 	l.reading, l.polled = true, now
 	m.send(Command{Node: i, Op: Get, Way: Log, Key: strings.Join(keys, " ")}, flight{what: aLogRead})
@@ -314,7 +314,7 @@ func (m *Machine) learnAll(item []byte, now time.Time) {
 		if n > len(item) {
 			break
 		}
-		if rec, ok := m.secret.open(item[2:n]); !ok {
+		if rec, ok := open(m.secret, item[2:n]); !ok {
 			m.stats.forged.Add(1)
 		} else if m.learn(rec, now) {
 			m.stats.propagation.Observe(m.wall(now).Sub(rec.start))

@@ -24,11 +24,11 @@ type looks struct {
 
 const (
 	mostLooks = 1900                     // bytes of keys: a line of more than 2048 is an exception to memcached
-	mostLook  = 8 * (counterKeySize + 1) // of one look
+	mostLook  = 8 * (CounterKeySize + 1) // of one look
 )
 
 // look adds a look to those that are next sent to a node.
-func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, name *counterName, oldest, newest uint32, reported uint64) {
+func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, name *CounterName, oldest, newest uint32, reported uint64) {
 	n := &m.nodes[node]
 	if n.looks != nil && len(n.looks.keys) > mostLooks-mostLook {
 		m.sendLooksTo(node, what)
@@ -44,9 +44,9 @@ func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, 
 	if len(l.keys) > 0 {
 		l.keys = append(l.keys, ' ')
 	}
-	l.keys = m.secret.appendDigest(l.keys, forBit, c, epoch)
+	l.keys = m.secret.AppendBitKey(l.keys, c, epoch)
 	for g := newest; ; g-- {
-		l.keys = name.append(append(l.keys, ' '), g)
+		l.keys = name.Append(append(l.keys, ' '), g)
 		if g == oldest {
 			break
 		}
@@ -91,9 +91,9 @@ func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 		return // the source was lifted since
 	}
 	if bit := values[0]; bit != nil {
-		if rec, ok := m.secret.open(bit); !ok {
+		if rec, ok := open(m.secret, bit); !ok {
 			m.stats.forged.Add(1)
-		} else if rec.source == c.Source && rec.rule == m.secret.ruleDigest(c.Rule) {
+		} else if rec.source == c.Source && rec.rule == m.secret.RuleDigest(c.Rule) {
 			m.learn(rec, now)
 		}
 	}

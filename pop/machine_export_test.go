@@ -15,7 +15,7 @@ func Place(m *Machine, s counter.Source) int { return m.place(s) }
 
 // Seal makes the value of a bit.
 func Seal(s Secret, r Rule, source counter.Source, start, end time.Time) []byte {
-	return s.seal(record{rule: s.ruleDigest(r.Counter), source: source, start: start, end: end, limit: r.Counter.Limit})
+	return (&record{rule: s.RuleDigest(r.Counter), source: source, start: start, end: end, limit: r.Counter.Limit}).seal(s)
 }
 
 // Item makes an item of the log of sealed records.
@@ -26,33 +26,25 @@ func Item(records ...[]byte) (item []byte) {
 	return item
 }
 
-func HeadKey(s Secret) string                { return s.headKey() }
-func ItemKey(s Secret, number uint64) string { return s.itemKey(number) }
-
-// BitKey is the key of a source's bit.
-func BitKey(s Secret, r Rule, source counter.Source) string {
-	return s.bitKey(counter.Counter{Rule: r.Counter, Source: source}, 0)
-}
-
 // CounterKeys are the keys of a source's groups.
 func CounterKeys(s Secret, r Rule, source counter.Source, now time.Time) (keys []string) {
 	oldest, newest := counter.New(counter.Options{Counters: 1}).Groups(r.Counter, now, s.Phase(source))
-	name := s.counterName(counter.Counter{Rule: r.Counter, Source: source}, 0)
+	name := s.CounterName(counter.Counter{Rule: r.Counter, Source: source}, 0)
 	for g := oldest; g != newest+1; g++ {
-		keys = append(keys, name.key(g))
+		keys = append(keys, name.Key(g))
 	}
 	return keys
 }
 
 // TellsTimes reports whether a record of the log tells when hits came.
 func TellsTimes(s Secret, sealed []byte) bool {
-	r, ok := s.open(sealed)
+	r, ok := open(s, sealed)
 	return ok && (r.kind == aTimes || r.kind == aQuestion && len(r.times) > 0)
 }
 
 // KindOf says in a word what a record of the log is, and whose: "" if it is not authentic.
 func KindOf(s Secret, sealed []byte) (kind string, of counter.Source) {
-	r, ok := s.open(sealed)
+	r, ok := open(s, sealed)
 	if !ok {
 		return "", of
 	}
@@ -70,7 +62,3 @@ func Sum(r Rule, group uint64) (sum uint64) {
 	}
 	return sum
 }
-
-func WordsKeys(s Secret) (list, head string) { return s.wordsKeys() }
-
-func SlotKey(s Secret, slot int) string { return s.edgeKey(slot) }

@@ -292,8 +292,8 @@ func TestStrangersCannotBlock(t *testing.T) {
 	n, number := w.Nodes[0], uint64(w.Now().UnixMicro())
 	write := func(item []byte) {
 		number++
-		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.HeadKey(ours), Value: fmt.Appendf(nil, "%020d", number), Expire: 100})
-		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.ItemKey(ours, number), Value: item, Expire: 100})
+		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: ours.LogHeadKey(), Value: fmt.Appendf(nil, "%020d", number), Expire: 100})
+		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: ours.LogItemKey(number), Value: item, Expire: 100})
 	}
 	foreign := pop.Seal(theirs, r, address(1), w.Now(), w.Now().Add(time.Hour))
 	cut := pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour))
@@ -301,7 +301,7 @@ func TestStrangersCannotBlock(t *testing.T) {
 	for _, value := range [][]byte{foreign, cut, []byte("garbage"), {}, make([]byte, 5000), []byte("\x00\xff")} {
 		write(pop.Item(value))
 		write(value)
-		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.BitKey(ours, r, address(1)), Value: value, Expire: 100})
+		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: ours.BitKey(counter.Counter{Rule: r.Counter, Source: address(1)}, 0), Value: value, Expire: 100})
 		for range 50 {
 			w.Tick(0)
 			w.Run(w.Now().Add(pop.Tick))

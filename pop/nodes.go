@@ -56,7 +56,7 @@ func (m *Machine) placeAmong(s counter.Source, r role) int {
 	if m.presence.full { // it counts alone
 		return -1
 	}
-	h := m.secret.hashSource(forPlace, s)
+	h := m.secret.Place(s)
 	best, most := -1, uint64(0)
 	for i := range m.nodes {
 		if n := &m.nodes[i]; n.up && n.role&r != 0 {

@@ -150,7 +150,7 @@ func (m *Machine) Restore(list []byte, now time.Time) error {
 func (o *operators) encode(s Secret, now time.Time) ([]byte, tag) {
 	if o.text == nil || o.encoded != o.version {
 		o.text, o.encoded = o.list.encode(s, now), o.version
-		copy(o.id[:], o.text[len(o.text)-macSize:])
+		copy(o.id[:], o.text[len(o.text)-MACSize:])
 	}
 	return o.text, o.id
 }

@@ -110,10 +110,10 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
-		presence: newPresence(c.Secret), headKey: c.Secret.headKey(),
+		presence: newPresence(c.Secret), headKey: c.Secret.LogHeadKey(),
 		times: make(map[takenFrom]takenTimes), stepped: now, awake: now, swept: now, cleaned: now, credit: mostCredit, earned: now,
 	}
-	m.said.listKey, m.said.headKey = c.Secret.wordsKeys()
+	m.said.listKey, m.said.headKey = c.Secret.WordsKeys()
 	for i, name := range names {
 		m.nodes = append(m.nodes, newNode(name, c.Nodes[i], now))
 	}
@@ -133,7 +133,7 @@ func (m *Machine) SetRules(rules []Rule) {
 		if r.Name == "" {
 			r.Name = r.Counter.Name
 		}
-		k := &knownRule{r, m.secret.ruleDigest(r.Counter)}
+		k := &knownRule{r, m.secret.RuleDigest(r.Counter)}
 		set.byID[r.Counter.ID] = k
 		set.byDigest[k.digest] = k
 		set.byName[r.Name] = append(set.byName[r.Name], k)

@@ -97,7 +97,7 @@ func TestSlotsTakenByStrangers(t *testing.T) {
 	secret := pop.SecretOf([]byte("test"))
 	var old []byte
 	for slot := range 64 {
-		if v := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: pop.SlotKey(secret, slot)}).Values[0]; v != nil {
+		if v := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: secret.SlotKey(slot)}).Values[0]; v != nil {
 			old = v
 		}
 	}
@@ -107,7 +107,7 @@ func TestSlotsTakenByStrangers(t *testing.T) {
 	pass(w, 5*time.Second)
 	flood := func(value []byte) {
 		for slot := range 64 {
-			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.SlotKey(secret, slot), Value: value, Expire: 1000})
+			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: secret.SlotKey(slot), Value: value, Expire: 1000})
 		}
 	}
 	for _, value := range [][]byte{[]byte("garbage"), nil, []byte("0123456789abcdef"), old} {

@@ -13,7 +13,7 @@ import (
 // reaches the tier can block nobody; one that does not check is as good as missing.
 type record struct {
 	kind   kind
-	rule   uint64 // Secret.ruleDigest
+	rule   uint64 // Secret.RuleDigest
 	source counter.Source
 	epoch  uint64    // of the source, as the writer knew it: see Machine.epoch
 	start  time.Time // on the wall clock, as end
@@ -36,22 +36,19 @@ const (
 	kinds
 )
 
-const (
-	recordFixed = 1 + 8 + counter.SourceSize + 8
-	maxRecord   = 2048
-)
+const maxRecord = 2048 // bytes
 
 // seal encodes r.
-func (s Secret) seal(r record) []byte {
+func (r *record) seal(s Secret) []byte {
 	b := make([]byte, 0, 160) // most are shorter
 	b = append(b, byte(r.kind))
 	b = binary.BigEndian.AppendUint64(b, r.rule)
 	b = r.source.AppendBinary(b)
-	b = binary.BigEndian.AppendUint64(b, uint64(r.start.UnixNano()))
+	b = AppendTime(b, r.start)
 	b = binary.AppendUvarint(b, r.epoch)
 	switch r.kind {
 	case aBlock:
-		b = binary.BigEndian.AppendUint64(b, uint64(r.end.UnixNano()))
+		b = AppendTime(b, r.end)
 		b = binary.AppendUvarint(b, uint64(r.limit))
 		b = append(b, byte(r.by))
 	case aCount:
@@ -61,7 +58,7 @@ func (s Secret) seal(r record) []byte {
 	case aTimes:
 		b = r.appendTimes(b)
 	}
-	return s.records.appendMAC(b, forMAC)
+	return s.Seal(Records, b)
 }
 
 func (r *record) appendGroups(b []byte) []byte {
@@ -90,20 +87,20 @@ func (r *record) appendTimes(b []byte) []byte {
 }
 
 // open decodes what seal made and reports whether it is authentic.
-func (s Secret) open(b []byte) (r record, ok bool) {
-	if len(b) < recordFixed+macSize || len(b) > maxRecord {
+func open(s Secret, b []byte) (r record, ok bool) {
+	if len(b) > maxRecord {
 		return r, false
 	}
-	if !s.records.checks(b, forMAC) {
+	in, authentic := s.Open(Records, b)
+	if !authentic {
 		return r, false
 	}
-	in := reader{b[:len(b)-macSize], true}
-	r.kind, r.rule = kind(in.byte()), in.uint64()
-	r.source, ok = counter.SourceFromBinary(in.bytes(counter.SourceSize))
-	r.start, r.epoch = in.time(), in.uvarint()
+	r.kind, r.rule = kind(in.Number(1)), in.Number(8)
+	r.source, ok = counter.SourceFromBinary(in.Next(counter.SourceSize))
+	r.start, r.epoch = in.Time(), in.Uvarint()
 	switch r.kind {
 	case aBlock:
-		r.end, r.limit, r.by = in.time(), uint32(in.uvarint()), mitigation.By(in.byte())
+		r.end, r.limit, r.by = in.Time(), uint32(in.Uvarint()), mitigation.By(in.Number(1))
 		ok = ok && r.by <= mitigation.ByAdmin
 	case aCount:
 		r.readGroups(&in)
@@ -113,54 +110,26 @@ func (s Secret) open(b []byte) (r record, ok bool) {
 	case aTimes:
 		r.readTimes(&in)
 	}
-	return r, ok && r.kind < kinds && in.ok && len(in.rest) == 0
+	return r, ok && r.kind < kinds && in.Whole()
 }
 
-func (r *record) readGroups(in *reader) {
-	r.newest = in.uint32()
-	for range in.byte() {
-		r.groups = append(r.groups, in.uint64())
+func (r *record) readGroups(in *Reader) {
+	r.newest = uint32(in.Number(4))
+	for range in.Number(1) {
+		r.groups = append(r.groups, in.Number(8))
 	}
 }
 
-func (r *record) readTimes(in *reader) {
-	r.edge = in.uint64()
-	for range in.byte() {
-		times := counter.Times{SubWindow: in.uint32()}
-		for range in.byte() {
-			bin := int(in.byte()) % len(times.Hits)
-			times.Hits[bin] = uint16(min(in.uvarint(), 1<<16-1))
+func (r *record) readTimes(in *Reader) {
+	r.edge = in.Number(8)
+	for range in.Number(1) {
+		times := counter.Times{SubWindow: uint32(in.Number(4))}
+		for range in.Number(1) {
+			bin := int(in.Number(1)) % len(times.Hits)
+			times.Hits[bin] = uint16(min(in.Uvarint(), 1<<16-1))
 		}
-		if r.times = append(r.times, times); !in.ok {
+		if r.times = append(r.times, times); in.Bad() {
 			return
 		}
 	}
-}
-
-// reader reads numbers from bytes; once there are too few, ok is false and all that follows is 0.
-type reader struct {
-	rest []byte
-	ok   bool
-}
-
-func (in *reader) bytes(n int) []byte {
-	if in.ok = in.ok && len(in.rest) >= n; !in.ok {
-		return make([]byte, n)
-	}
-	b := in.rest[:n]
-	in.rest = in.rest[n:]
-	return b
-}
-
-func (in *reader) byte() byte      { return in.bytes(1)[0] }
-func (in *reader) uint32() uint32  { return binary.BigEndian.Uint32(in.bytes(4)) }
-func (in *reader) uint64() uint64  { return binary.BigEndian.Uint64(in.bytes(8)) }
-func (in *reader) time() time.Time { return time.Unix(0, int64(in.uint64())) }
-func (in *reader) uvarint() uint64 {
-	x, n := binary.Uvarint(in.rest)
-	if in.ok = in.ok && n > 0; !in.ok {
-		return 0
-	}
-	in.rest = in.rest[n:]
-	return x
 }

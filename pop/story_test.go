@@ -362,22 +362,22 @@ func (s *story) write(t *testing.T, d *datadriven.TestData, node int) {
 	}
 	switch key := text(d, "key", ""); key {
 	case "head":
-		set(pop.HeadKey(s.secret), value)
+		set(s.secret.LogHeadKey(), value)
 	case "bit":
-		set(pop.BitKey(s.secret, s.popRule(), source), value)
+		set(s.secret.BitKey(counter.Counter{Rule: s.popRule().Counter, Source: source}, 0), value)
 	case "counter":
 		for _, key := range pop.CounterKeys(s.secret, s.popRule(), source, now) {
 			set(key, value)
 		}
 	case "item":
-		r := n.Do(now, pop.Command{Op: pop.Incr, Key: pop.HeadKey(s.secret), Delta: 1})
+		r := n.Do(now, pop.Command{Op: pop.Incr, Key: s.secret.LogHeadKey(), Delta: 1})
 		if r.Status != pop.Done {
 			t.Fatal("there is no log yet")
 		}
 		if d.HasArg("bare") {
-			set(pop.ItemKey(s.secret, r.Number), value)
+			set(s.secret.LogItemKey(r.Number), value)
 		} else {
-			set(pop.ItemKey(s.secret, r.Number), pop.Item(value))
+			set(s.secret.LogItemKey(r.Number), pop.Item(value))
 		}
 	default:
 		t.Fatalf("write key=%s: no such key", key)

@@ -63,7 +63,7 @@ func (m *Machine) leave(t task, now time.Time) {
 		l.open = make(map[taskKey]struct{})
 	}
 	edges := uint64(max(m.config.Edges, m.presence.highest, 1))
-	turn := mix(m.id^m.secret.hashSource(forPlace, t.counter.Source)) % edges
+	turn := mix(m.id^m.secret.Place(t.counter.Source)) % edges
 	t.due = now.Add(taskAfter + time.Duration(turn)*taskTurn)
 	l.open[t.key()] = struct{}{}
 	l.list = append(l.list, t)

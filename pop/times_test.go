@@ -79,13 +79,13 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 		get := func(key string) []byte {
 			return node.Do(w.Now(), pop.Command{Op: pop.Get, Key: key}).Values[0]
 		}
-		head, err := strconv.ParseUint(strings.TrimSpace(string(get(pop.HeadKey(secret)))), 10, 64)
+		head, err := strconv.ParseUint(strings.TrimSpace(string(get(secret.LogHeadKey()))), 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var told [][]byte
 		for number := head - 20; number <= head; number++ {
-			item := get(pop.ItemKey(secret, number))
+			item := get(secret.LogItemKey(number))
 			for len(item) > 0 {
 				n := 2 + int(item[0])<<8 + int(item[1])
 				if pop.TellsTimes(secret, item[2:n]) {
@@ -98,8 +98,8 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 			t.Fatal("nobody told when hits came, and the test shows nothing")
 		}
 		if again {
-			node.Do(w.Now(), pop.Command{Op: pop.Incr, Key: pop.HeadKey(secret), Delta: 1})
-			node.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.ItemKey(secret, head+1), Value: pop.Item(told...), Expire: 100})
+			node.Do(w.Now(), pop.Command{Op: pop.Incr, Key: secret.LogHeadKey(), Delta: 1})
+			node.Do(w.Now(), pop.Command{Op: pop.Set, Key: secret.LogItemKey(head + 1), Value: pop.Item(told...), Expire: 100})
 		}
 		for range 50 {
 			for i := range w.Edges {

@@ -245,7 +245,7 @@ type mark struct{ edge, generation uint64 }
 const maxMarks = 16
 
 // tag stands for the contents of a list: its MAC.
-type tag [macSize]byte
+type tag [MACSize]byte
 
 const wordsMagic = "sluice words 1\n"
 
@@ -266,106 +266,69 @@ func (w *words) encode(s Secret, now time.Time) []byte {
 	slices.SortFunc(list, func(a, b named) int {
 		return cmp.Or(cmp.Compare(a.Rule, b.Rule), bytes.Compare(a.source[:], b.source[:]))
 	})
-	b := make([]byte, 0, len(wordsMagic)+4+w.bytes+macSize)
+	b := make([]byte, 0, len(wordsMagic)+4+w.bytes+MACSize)
 	b = append(b, wordsMagic...)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(list)))
 	for _, e := range list {
 		b = e.append(b)
 	}
-	return s.words.appendMAC(b, 'w')
+	return s.Seal(Words, b)
 }
 
 func (e *entry) append(b []byte) []byte {
 	b = append(b, byte(e.Kind))
 	b = binary.BigEndian.AppendUint64(b, e.generation)
 	b = binary.BigEndian.AppendUint64(b, e.edge)
-	b = appendTime(b, e.Start)
-	b = appendTime(b, e.End)
+	b = AppendTime(b, e.Start)
+	b = AppendTime(b, e.End)
 	b = binary.BigEndian.AppendUint64(b, e.epoch)
-	b = appendTime(b, e.kept)
+	b = AppendTime(b, e.kept)
 	b = e.Source.AppendBinary(b)
 	b = append(append(b, byte(len(e.Rule))), e.Rule...)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(e.Reason)))
 	return append(b, e.Reason...)
 }
 
-// appendTime writes nanoseconds since 1970, 0 for no time.
-func appendTime(b []byte, t time.Time) []byte {
-	if t.IsZero() {
-		return binary.BigEndian.AppendUint64(b, 0)
-	}
-	return binary.BigEndian.AppendUint64(b, uint64(t.UnixNano()))
-}
-
 // decodeWords reads what encode wrote: all, or nothing and an error.
 func decodeWords(s Secret, b []byte) (list []entry, id tag, err error) {
-	if len(b) < len(wordsMagic)+4+macSize || len(b) > maxList || string(b[:len(wordsMagic)]) != wordsMagic || !s.words.checks(b, 'w') {
+	if len(b) > maxList {
 		return nil, id, ErrWords
 	}
-	copy(id[:], b[len(b)-macSize:])
-	in := fields{b: b[len(wordsMagic) : len(b)-macSize]}
-	n := int(in.number(4))
+	in, ok := s.Open(Words, b)
+	if !ok || string(in.Next(len(wordsMagic))) != wordsMagic {
+		return nil, id, ErrWords
+	}
+	copy(id[:], b[len(b)-MACSize:])
+	n := int(in.Number(4))
 	if n > MaxWords {
 		return nil, id, fmt.Errorf("%w: %d of them", ErrWords, n)
 	}
 	list = make([]entry, 0, n)
 	for range n {
 		var e entry
-		e.Kind = WordKind(in.number(1))
-		e.generation, e.edge = in.number(8), in.number(8)
-		e.Start, e.End = in.time(), in.time()
-		e.epoch, e.kept = in.number(8), in.time()
-		var ok bool
-		e.Source, ok = counter.SourceFromBinary(in.next(counter.SourceSize))
-		e.Rule = string(in.next(int(in.number(1))))
-		e.Reason = string(in.next(int(in.number(2))))
-		if !ok || in.bad || e.Kind < Block || e.Kind > Lift || e.Rule == "" || len(e.Rule) > maxRuleName || len(e.Reason) > MaxReason {
+		e.Kind = WordKind(in.Number(1))
+		e.generation, e.edge = in.Number(8), in.Number(8)
+		e.Start, e.End = in.Time(), in.Time()
+		e.epoch, e.kept = in.Number(8), in.Time()
+		e.Source, ok = counter.SourceFromBinary(in.Next(counter.SourceSize))
+		e.Rule = string(in.Next(int(in.Number(1))))
+		e.Reason = string(in.Next(int(in.Number(2))))
+		if !ok || in.Bad() || e.Kind < Block || e.Kind > Lift || e.Rule == "" || len(e.Rule) > maxRuleName || len(e.Reason) > MaxReason {
 			return nil, id, fmt.Errorf("%w: entry %d", ErrWords, len(list))
 		}
 		list = append(list, e)
 	}
-	if len(in.b) > 0 {
+	if !in.Whole() {
 		return nil, id, fmt.Errorf("%w: more than it should be", ErrWords)
 	}
 	return list, id, nil
 }
 
-// fields reads numbers in big endian, and pieces. Beyond the end it gives zeros, and is bad.
-type fields struct {
-	b   []byte
-	bad bool
-}
-
-func (f *fields) next(n int) []byte {
-	if n > len(f.b) {
-		f.b, f.bad = nil, true
-		return make([]byte, n)
-	}
-	piece := f.b[:n]
-	f.b = f.b[n:]
-	return piece
-}
-
-func (f *fields) number(size int) (n uint64) {
-	for _, b := range f.next(size) {
-		n = n<<8 | uint64(b)
-	}
-	return n
-}
-
-func (f *fields) time() time.Time {
-	if n := int64(f.number(8)); n != 0 {
-		return time.Unix(0, n)
-	}
-	return time.Time{}
-}
-
 // A head is what a node says of its list: which it is. It is read twice a second, the list when it is another.
-func (s Secret) sealHead(id tag) []byte { return s.words.appendMAC(id[:], 'h') }
+func sealHead(s Secret, id tag) []byte { return s.Seal(Head, id[:]) }
 
-func (s Secret) openHead(b []byte) (id tag, ok bool) {
-	if len(b) != 2*macSize || !s.words.checks(b, 'h') {
-		return id, false
-	}
-	return tag(b[:macSize]), true
+func openHead(s Secret, b []byte) (id tag, ok bool) {
+	in, ok := s.Open(Head, b)
+	copy(id[:], in.Next(len(id)))
+	return id, ok && in.Whole()
 }

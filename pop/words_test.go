@@ -76,7 +76,7 @@ func TestMergeIsAJoin(t *testing.T) {
 			for _, e := range lists[i].entries {
 				size += e.size()
 			}
-			if size != lists[i].bytes || size != len(want)-len(wordsMagic)-4-macSize {
+			if size != lists[i].bytes || size != len(want)-len(wordsMagic)-4-MACSize {
 				t.Fatalf("seed %d: %d bytes, counted %d, encoded %d", seed, size, lists[i].bytes, len(want))
 			}
 		}
@@ -210,33 +210,17 @@ func TestForgedLists(t *testing.T) {
 		t.Errorf("under another secret: %v", err)
 	}
 	// Ours by its MAC, but not of the form.
-	for _, body := range []string{"", wordsMagic, wordsMagic + "\xff\xff\xff\xff", wordsMagic + "\x00\x00\x00\x01short", string(good[:len(good)-macSize]) + "x"} {
-		if _, _, err := decodeWords(secret, secret.words.appendMAC([]byte(body), 'w')); !errors.Is(err, ErrWords) {
+	for _, body := range []string{"", wordsMagic, wordsMagic + "\xff\xff\xff\xff", wordsMagic + "\x00\x00\x00\x01short", string(good[:len(good)-MACSize]) + "x"} {
+		if _, _, err := decodeWords(secret, secret.Seal(Words, []byte(body))); !errors.Is(err, ErrWords) {
 			t.Errorf("%q: %v", body, err)
 		}
 	}
-	head := secret.sealHead(tag{1, 2})
-	if id, ok := secret.openHead(head); !ok || id != (tag{1, 2}) {
+	head := sealHead(secret, tag{1, 2})
+	if id, ok := openHead(secret, head); !ok || id != (tag{1, 2}) {
 		t.Error("a head of ours is none")
 	}
-	if _, ok := secret.openHead(append(head[:macSize:macSize], head[:macSize]...)); ok {
+	if _, ok := openHead(secret, append(head[:MACSize:MACSize], head[:MACSize]...)); ok {
 		t.Error("a forged head is one")
-	}
-}
-
-// TestSecretsAreApart: no two uses share a key, and what a client sends is not hashed under that of a MAC.
-func TestSecretsAreApart(t *testing.T) {
-	s := SecretOf([]byte("test"))
-	seen := make(map[key]bool)
-	for _, k := range []key{s.names, s.records, s.words, s.presence, s.clients} {
-		if seen[k] || k == (key{}) {
-			t.Errorf("%x twice", k)
-		}
-		seen[k] = true
-	}
-	b := s.Bytes()
-	if got := (key{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}); got != s.clients {
-		t.Error("Bytes is another key than that for clients")
 	}
 }
 
@@ -320,13 +304,13 @@ func FuzzWords(f *testing.F) {
 		_, _ = w.add(blocking(n, time.Hour), 1, time.Hour, wordsBegan)
 	}
 	good := w.encode(secret, wordsBegan)
-	f.Add(good[:len(good)-macSize])
+	f.Add(good[:len(good)-MACSize])
 	f.Add([]byte(wordsMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if _, _, err := decodeWords(secret, b); err == nil && !bytes.HasPrefix(b, []byte(wordsMagic)) {
 			t.Error("a list without its magic")
 		}
-		list, _, err := decodeWords(secret, secret.words.appendMAC(b, 'w')) // whatever is in it
+		list, _, err := decodeWords(secret, secret.Seal(Words, b)) // whatever is in it
 		if err != nil {
 			return
 		}

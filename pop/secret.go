@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"strings"
 
 	"github.com/dchest/siphash"
 
@@ -44,19 +43,46 @@ func (s Secret) Bytes() (b [16]byte) {
 	return b
 }
 
-// macSize is the bytes of a MAC: SipHash of 128 bits.
-const macSize = 16
+// MACSize is the bytes of a MAC: SipHash of 128 bits.
+const MACSize = 16
 
-// appendMAC appends the MAC of b, which is meant for a use.
-func (k key) appendMAC(b []byte, use byte) []byte {
-	lo, hi := siphash.Hash128(k.k0, k.k1, append(b[:len(b):len(b)], use))
+// Use is what is sealed. What is sealed for one use does not open for another.
+type Use uint8
+
+const (
+	Records  Use = iota // a bit, or a record of the mitigation log
+	Words               // the operators' list
+	Head                // which list a node has
+	Presence            // what an edge says of itself
+)
+
+// key of a use, and what is hashed with it so that no two uses share MACs.
+func (s *Secret) key(u Use) (k key, letter byte) {
+	switch u {
+	case Words:
+		return s.words, 'w'
+	case Head:
+		return s.words, 'h'
+	case Presence:
+		return s.presence, 'e'
+	}
+	return s.records, 'm'
+}
+
+// Seal appends the MAC of b.
+func (s Secret) Seal(u Use, b []byte) []byte {
+	k, letter := s.key(u)
+	lo, hi := siphash.Hash128(k.k0, k.k1, append(b[:len(b):len(b)], letter))
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, lo), hi)
 }
 
-// checks reports whether b ends in the MAC of what is before.
-func (k key) checks(b []byte, use byte) bool {
-	body := b[:len(b)-macSize]
-	return subtle.ConstantTimeCompare(k.appendMAC(body[:len(body):len(body)], use)[len(body):], b[len(body):]) == 1
+// Open reads what Seal made, and reports whether it is authentic.
+func (s Secret) Open(u Use, b []byte) (in Reader, ok bool) {
+	if len(b) < MACSize {
+		return in, false
+	}
+	body := b[: len(b)-MACSize : len(b)-MACSize]
+	return Reader{rest: body}, subtle.ConstantTimeCompare(s.Seal(u, body)[len(body):], b[len(body):]) == 1
 }
 
 // What a hash is for is hashed with it, so that no two uses share values.
@@ -71,7 +97,6 @@ const (
 	forFull    = 'f'
 	forEdge    = 'e'
 	forRule    = 'r'
-	forMAC     = 'm'
 	forWords   = 'w'
 )
 
@@ -81,6 +106,9 @@ func (s Secret) hashSource(use byte, source counter.Source) uint64 {
 	return siphash.Hash(s.names.k0, s.names.k1, source.AppendBinary(b[:1]))
 }
 
+// Place is a source's hash for the choice of its node.
+func (s Secret) Place(source counter.Source) uint64 { return s.hashSource(forPlace, source) }
+
 // Phase is how late a source's windows begin: see counter.Options.
 func (s Secret) Phase(source counter.Source) uint16 {
 	return uint16(s.hashSource(forPhase, source))
@@ -88,78 +116,56 @@ func (s Secret) Phase(source counter.Source) uint16 {
 
 // Keys are of fixed width and hold no user data: a letter, then a keyed 128-bit digest of what they name.
 
-// counterName is what the keys of a counter's groups begin with.
-type counterName [1 + 22]byte
+// CounterName is what the keys of a counter's groups begin with.
+type CounterName [1 + 22]byte
 
-func (s Secret) counterName(c counter.Counter, epoch uint64) (name counterName) {
+func (s Secret) CounterName(c counter.Counter, epoch uint64) (name CounterName) {
 	s.appendDigest(name[:0], forCounter, c, epoch)
 	return name
 }
 
-// claimKey names who is the first to announce a counter in a group: 29 characters.
-func (m *Machine) claimKey(c counter.Counter, what byte, group uint32) string {
-	var name counterName
-	m.secret.appendDigest(name[:0], what, c, m.epoch(c.Rule, c.Source))
-	return name.key(group)
+// Claim is what an edge asks to be the first to say of a counter.
+type Claim byte
+
+const (
+	Near Claim = forNear // that it is near its limit
+	Full Claim = forFull // that nothing of it is left
+)
+
+// ClaimKey names who is the first to announce a counter in a group: 29 characters.
+func (s Secret) ClaimKey(c counter.Counter, what Claim, epoch uint64, group uint32) string {
+	var name CounterName
+	s.appendDigest(name[:0], byte(what), c, epoch)
+	return name.Key(group)
 }
 
-const counterKeySize = len(counterName{}) + 6
+const CounterKeySize = len(CounterName{}) + 6
 
-// key names a group of a counter: 29 characters.
-func (n *counterName) key(group uint32) string {
-	var room [counterKeySize]byte
-	return string(n.append(room[:0], group))
+// Key names a group of a counter: 29 characters.
+func (n *CounterName) Key(group uint32) string {
+	var room [CounterKeySize]byte
+	return string(n.Append(room[:0], group))
 }
 
-func (n *counterName) append(key []byte, group uint32) []byte {
+// Append appends Key.
+func (n *CounterName) Append(key []byte, group uint32) []byte {
 	const digits = "0123456789abcdef"
 	return append(append(key, n[:]...), digits[group>>20&15], digits[group>>16&15], digits[group>>12&15],
 		digits[group>>8&15], digits[group>>4&15], digits[group&15])
 }
 
-// sheet is what keys and values of reports are written on, because a thousand small pieces of memory cost more than a large one. It
-// is free when the last of them is.
-type sheet struct {
-	text   strings.Builder
-	values []byte
-}
-
-const sheetSize = 4096
-
-// write returns what it is given, as a string.
-func (s *sheet) write(text []byte) string {
-	if s.text.Cap()-s.text.Len() < len(text) {
-		s.text.Reset()
-		s.text.Grow(sheetSize)
-	}
-	from := s.text.Len()
-	s.text.Write(text)
-	return s.text.String()[from:]
-}
-
-// number is a value of 20 digits.
-func (s *sheet) number(n uint64) []byte {
-	const digits = 20
-	if cap(s.values)-len(s.values) < digits {
-		s.values = make([]byte, 0, sheetSize)
-	}
-	from := len(s.values)
-	s.values = s.values[:from+digits]
-	value := s.values[from : from+digits : from+digits]
-	for i := len(value) - 1; i >= 0; i-- {
-		value[i] = byte('0' + n%10)
-		n /= 10
-	}
-	return value
-}
-
-// bitKey names the mitigation bit of a counter: 23 characters.
-func (s Secret) bitKey(c counter.Counter, epoch uint64) string {
+// BitKey names the mitigation bit of a counter: 23 characters.
+func (s Secret) BitKey(c counter.Counter, epoch uint64) string {
 	var text [64]byte
-	return string(s.appendDigest(text[:0], forBit, c, epoch))
+	return string(s.AppendBitKey(text[:0], c, epoch))
 }
 
-// appendDigest names what belongs to a counter. Since an operator lifted the source (Machine.epoch) it has other names: what was
+// AppendBitKey appends BitKey.
+func (s Secret) AppendBitKey(key []byte, c counter.Counter, epoch uint64) []byte {
+	return s.appendDigest(key, forBit, c, epoch)
+}
+
+// appendDigest names what belongs to a counter. Since an operator lifted the source (an epoch begins) it has other names: what was
 // counted before is not found any more, whoever still adds to it.
 func (s Secret) appendDigest(key []byte, use byte, c counter.Counter, epoch uint64) []byte {
 	var b [192]byte
@@ -181,26 +187,29 @@ func (s Secret) append128(key, named []byte) []byte {
 	return base64.RawURLEncoding.AppendEncode(key, d[:])
 }
 
-// headKey names the last number of a node's log.
-func (s Secret) headKey() string { return string(s.append128([]byte{forHead}, []byte{forHead})) }
+// LogHeadKey names the last number of a node's log.
+func (s Secret) LogHeadKey() string { return string(s.append128([]byte{forHead}, []byte{forHead})) }
 
-// itemKey names an item of a node's log.
-func (s Secret) itemKey(number uint64) string {
+// LogItemKey names an item of a node's log.
+func (s Secret) LogItemKey(number uint64) string {
 	var text [1 + 22]byte
 	return string(s.append128(append(text[:0], forLog), binary.BigEndian.AppendUint64([]byte{forLog}, number)))
 }
 
-// edgeKey names a slot in which an edge says that it is there.
-func (s Secret) edgeKey(slot int) string {
+// NamesLogItem reports whether a key is that of an item of a log.
+func NamesLogItem(key string) bool { return key[0] == forLog }
+
+// SlotKey names a slot in which an edge says that it is there.
+func (s Secret) SlotKey(slot int) string {
 	return string(s.append128([]byte{forEdge}, fmt.Appendf(nil, "%c%d", forEdge, slot)))
 }
 
-// ruleDigest names a rule's counters in the mitigation log.
-func (s Secret) ruleDigest(r *counter.Rule) uint64 {
+// RuleDigest names a rule's counters in the mitigation log.
+func (s Secret) RuleDigest(r *counter.Rule) uint64 {
 	return siphash.Hash(s.names.k0, s.names.k1, append([]byte{forRule}, r.Identity()...))
 }
 
-// wordsKeys name the operators' list, and its head.
-func (s Secret) wordsKeys() (list, head string) {
+// WordsKeys name the operators' list, and its head.
+func (s Secret) WordsKeys() (list, head string) {
 	return string(s.append128([]byte{forWords}, []byte{forWords, 'l'})), string(s.append128([]byte{forWords}, []byte{forWords, 'h'}))
 }
