@@ -6,6 +6,7 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/secret"
 )
 
 // judge acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
@@ -23,9 +24,9 @@ func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.T
 		m.announce(c, now)
 		m.readAgain(c, now)
 	case standing.Full:
-		m.claim(c, Full, now)
+		m.claim(c, secret.Full, now)
 	case standing.Near:
-		m.claim(c, Near, now)
+		m.claim(c, secret.Near, now)
 	}
 	switch {
 	case standing.CrossedTimes:
@@ -61,7 +62,7 @@ func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 
 // claim asks the tier whether anybody else has found by chance that the counter is near its limit. Edges that do so at the same time all
 // ask, and one of them is the first.
-func (m *Machine) claim(c counter.Counter, what Claim, now time.Time) {
+func (m *Machine) claim(c counter.Counter, what secret.Claim, now time.Time) {
 	node := m.place(c.Source)
 	if node < 0 {
 		return

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"strings"
+
+	"sluice/pop/secret"
 )
 
 // Op is what a Command asks of a node. All of them are commands of memcached's classic text protocol, because nothing
@@ -51,7 +53,7 @@ func (c *Command) Keys() []string { return strings.Split(c.Key, " ") }
 
 // LogRecords is how many records a command writes to the mitigation log.
 func (c *Command) LogRecords() (n int) {
-	if c.Op != Set || !NamesLogItem(c.Key) {
+	if c.Op != Set || !secret.NamesLogItem(c.Key) {
 		return 0
 	}
 	for item := c.Value; len(item) >= 2; n++ {

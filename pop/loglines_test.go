@@ -10,6 +10,7 @@ import (
 	"sluice/counter"
 	"sluice/pop"
 	"sluice/pop/poptest"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -101,7 +102,7 @@ func TestLogLinesOfASource(t *testing.T) {
 							if c.Key[0] == 'l' && c.Op == pop.Set {
 								for item := c.Value; len(item) > 0; {
 									n := 2 + int(binary.BigEndian.Uint16(item))
-									kind, _ := pop.KindOf(pop.SecretOf([]byte("test")), item[2:n])
+									kind, _ := pop.KindOf(secret.Of([]byte("test")), item[2:n])
 									kinds[kind]++
 									item = item[n:]
 								}

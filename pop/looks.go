@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/secret"
 )
 
 // A look reads what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
@@ -23,12 +24,12 @@ type looks struct {
 }
 
 const (
-	mostLooks = 1900                     // bytes of keys: a line of more than 2048 is an exception to memcached
-	mostLook  = 8 * (CounterKeySize + 1) // of one look
+	mostLooks = 1900                            // bytes of keys: a line of more than 2048 is an exception to memcached
+	mostLook  = 8 * (secret.CounterKeySize + 1) // of one look
 )
 
 // look adds a look to those that are next sent to a node.
-func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, name *CounterName, oldest, newest uint32, reported uint64) {
+func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, name *secret.CounterName, oldest, newest uint32, reported uint64) {
 	n := &m.nodes[node]
 	if n.looks != nil && len(n.looks.keys) > mostLooks-mostLook {
 		m.sendLooksTo(node, what)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/secret"
 )
 
 const MaxFlying = maxFlying
@@ -14,7 +15,7 @@ func Place(m *Machine, s counter.Source) int { return m.place(s) }
 // For tests from outside that play an intruder who reaches the tier.
 
 // Seal makes the value of a bit.
-func Seal(s Secret, r Rule, source counter.Source, start, end time.Time) []byte {
+func Seal(s secret.Secret, r Rule, source counter.Source, start, end time.Time) []byte {
 	return (&record{rule: s.RuleDigest(r.Counter), source: source, start: start, end: end, limit: r.Counter.Limit}).seal(s)
 }
 
@@ -27,7 +28,7 @@ func Item(records ...[]byte) (item []byte) {
 }
 
 // CounterKeys are the keys of a source's groups.
-func CounterKeys(s Secret, r Rule, source counter.Source, now time.Time) (keys []string) {
+func CounterKeys(s secret.Secret, r Rule, source counter.Source, now time.Time) (keys []string) {
 	oldest, newest := counter.New(counter.Options{Counters: 1}).Groups(r.Counter, now, s.Phase(source))
 	name := s.CounterName(counter.Counter{Rule: r.Counter, Source: source}, 0)
 	for g := oldest; g != newest+1; g++ {
@@ -37,13 +38,13 @@ func CounterKeys(s Secret, r Rule, source counter.Source, now time.Time) (keys [
 }
 
 // TellsTimes reports whether a record of the log tells when hits came.
-func TellsTimes(s Secret, sealed []byte) bool {
+func TellsTimes(s secret.Secret, sealed []byte) bool {
 	r, ok := open(s, sealed)
 	return ok && (r.kind == aTimes || r.kind == aQuestion && len(r.times) > 0)
 }
 
 // KindOf says in a word what a record of the log is, and whose: "" if it is not authentic.
-func KindOf(s Secret, sealed []byte) (kind string, of counter.Source) {
+func KindOf(s secret.Secret, sealed []byte) (kind string, of counter.Source) {
 	r, ok := open(s, sealed)
 	if !ok {
 		return "", of

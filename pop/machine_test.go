@@ -12,6 +12,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -34,7 +35,7 @@ func newRule(t testing.TB, limit uint32, window, timeout time.Duration, e counte
 
 func newWorld(t testing.TB, c sim.Config, r pop.Rule) *sim.World {
 	t.Helper()
-	c.Secret = pop.SecretOf([]byte("test"))
+	c.Secret = secret.Of([]byte("test"))
 	w, err := sim.New(c, []limiter.Rule{{Counter: r.Counter, Timeout: r.Timeout}}, began)
 	if err != nil {
 		t.Fatal(err)
@@ -287,8 +288,8 @@ func TestStrangersCannotBlock(t *testing.T) {
 	w := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
 	ask(w.Edges[0], r, address(1))
 	w.Run(began.Add(time.Second))
-	ours := pop.SecretOf([]byte("test"))
-	theirs := pop.SecretOf([]byte("guess"))
+	ours := secret.Of([]byte("test"))
+	theirs := secret.Of([]byte("guess"))
 	n, number := w.Nodes[0], uint64(w.Now().UnixMicro())
 	write := func(item []byte) {
 		number++
@@ -356,7 +357,7 @@ func TestPoisonedCounter(t *testing.T) {
 	s, admitted := address(5), 0
 	for i := range 60 {
 		if i == 10 {
-			for _, key := range pop.CounterKeys(pop.SecretOf([]byte("test")), r, s, w.Now()) {
+			for _, key := range pop.CounterKeys(secret.Of([]byte("test")), r, s, w.Now()) {
 				w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: key, Value: []byte("garbage"), Expire: 100})
 			}
 		}

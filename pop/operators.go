@@ -7,6 +7,7 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/secret"
 )
 
 // operators is what operators have said, and what of it is in force here. What is behind mu is anybody's; the rest is Step's.
@@ -147,10 +148,10 @@ func (m *Machine) Restore(list []byte, now time.Time) error {
 
 // encode returns the list as it travels. What has merely ended since it was last encoded stays in it, so that edges whose clocks
 // differ do not take turns in telling each other. mu is locked.
-func (o *operators) encode(s Secret, now time.Time) ([]byte, tag) {
+func (o *operators) encode(s secret.Secret, now time.Time) ([]byte, tag) {
 	if o.text == nil || o.encoded != o.version {
 		o.text, o.encoded = o.list.encode(s, now), o.version
-		copy(o.id[:], o.text[len(o.text)-MACSize:])
+		copy(o.id[:], o.text[len(o.text)-secret.MACSize:])
 	}
 	return o.text, o.id
 }

@@ -11,6 +11,7 @@ import (
 	"sluice/counter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -228,17 +229,17 @@ func TestReplayedBit(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s := blockAll(t, w, r, 7, 1)[0]
-	secret := pop.SecretOf([]byte("test"))
-	old := pop.Seal(secret, r, s, w.Now(), w.Now().Add(time.Hour))
-	bit := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: secret.BitKey(counter.Counter{Rule: r.Counter, Source: s}, 0)}).Values[0]
-	keys := pop.CounterKeys(secret, r, s, w.Now())
+	shared := secret.Of([]byte("test"))
+	old := pop.Seal(shared, r, s, w.Now(), w.Now().Add(time.Hour))
+	bit := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: shared.BitKey(counter.Counter{Rule: r.Counter, Source: s}, 0)}).Values[0]
+	keys := pop.CounterKeys(shared, r, s, w.Now())
 	say(t, w, w.Edges[0], pop.Lift, s, 0)
 	pass(w, 2*time.Second)
 	for range 3 {
 		for _, value := range [][]byte{old, bit} {
-			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: secret.BitKey(counter.Counter{Rule: r.Counter, Source: s}, 0), Value: value, Expire: 100})
-			number := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Incr, Key: secret.LogHeadKey(), Delta: 1}).Number
-			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: secret.LogItemKey(number), Value: pop.Item(value), Expire: 100})
+			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.BitKey(counter.Counter{Rule: r.Counter, Source: s}, 0), Value: value, Expire: 100})
+			number := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Incr, Key: shared.LogHeadKey(), Delta: 1}).Number
+			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.LogItemKey(number), Value: pop.Item(value), Expire: 100})
 			for _, key := range keys {
 				w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: key, Value: []byte("00000000000000001000"), Expire: 100})
 			}
@@ -344,7 +345,7 @@ func TestListSurvivesNodes(t *testing.T) {
 		say(t, w, w.Edges[i], pop.Block, s, time.Hour)
 	}
 	pass(w, 2*time.Second)
-	list, head := pop.SecretOf([]byte("test")).WordsKeys()
+	list, head := secret.Of([]byte("test")).WordsKeys()
 	get := func(key string) []byte {
 		return w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: key}).Values[0]
 	}
@@ -468,7 +469,7 @@ func TestManyWriters(t *testing.T) {
 	if wrong := inForce(w, r, blocked, nil); len(wrong) > 0 {
 		t.Errorf("%d wrong, such as %s", len(wrong), wrong[0])
 	}
-	list, _ := pop.SecretOf([]byte("test")).WordsKeys()
+	list, _ := secret.Of([]byte("test")).WordsKeys()
 	first := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: list}).Values[0]
 	for i, n := range w.Nodes {
 		if got := n.Do(w.Now(), pop.Command{Op: pop.Get, Key: list}).Values[0]; !bytes.Equal(got, first) || got == nil {

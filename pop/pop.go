@@ -20,12 +20,13 @@ import (
 	"sluice/counter"
 	"sluice/mitigation"
 	"sluice/pop/nodename"
+	"sluice/pop/secret"
 )
 
 // Config is what a Machine works with. All fields but Edges are required.
 type Config struct {
 	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
-	Secret   Secret
+	Secret   secret.Secret
 	ID       uint64 // of this edge, random
 	Name     string // of this edge, for operators; the first 64 bytes are used
 	Edges    int    // how many edges share the tier; 0: learned from their presence
@@ -55,7 +56,7 @@ type ruleSet struct {
 // from anywhere.
 type Machine struct {
 	config   Config
-	secret   Secret
+	secret   secret.Secret
 	id       uint64
 	counters *counter.Table
 	bits     *mitigation.Table

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/secret"
 )
 
 // Edges learn from slots who shares the tier: each keeps one filled, for as long as it lives. There are as many as edges can share
@@ -50,7 +51,7 @@ type peer struct {
 	heard time.Time // when it last said something new
 }
 
-func newPresence(s Secret) presence {
+func newPresence(s secret.Secret) presence {
 	p := presence{slot: -1, keys: make([]string, slots), peers: make(map[uint64]peer)}
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
@@ -59,7 +60,7 @@ func newPresence(s Secret) presence {
 	return p
 }
 
-func (p present) seal(s Secret) []byte {
+func (p present) seal(s secret.Secret) []byte {
 	name := p.name[:min(len(p.name), maxName)]
 	b := binary.BigEndian.AppendUint64(nil, p.id)
 	b = binary.BigEndian.AppendUint64(b, p.count)
@@ -67,14 +68,14 @@ func (p present) seal(s Secret) []byte {
 	for _, k := range p.marks {
 		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.edge), k.generation)
 	}
-	return s.Seal(Presence, b)
+	return s.Seal(secret.Presence, b)
 }
 
-func openPresent(s Secret, b []byte) (p present, ok bool) {
-	if len(b) > 17+maxName+16*maxMarks+MACSize {
+func openPresent(s secret.Secret, b []byte) (p present, ok bool) {
+	if len(b) > 17+maxName+16*maxMarks+secret.MACSize {
 		return p, false
 	}
-	in, ok := s.Open(Presence, b)
+	in, ok := s.Open(secret.Presence, b)
 	if !ok {
 		return p, false
 	}

@@ -6,6 +6,7 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/secret"
 )
 
 // record is what edges tell each other in the mitigation log: a bit, how a counter stands that has come near its limit, or when hits
@@ -39,16 +40,16 @@ const (
 const maxRecord = 2048 // bytes
 
 // seal encodes r.
-func (r *record) seal(s Secret) []byte {
+func (r *record) seal(s secret.Secret) []byte {
 	b := make([]byte, 0, 160) // most are shorter
 	b = append(b, byte(r.kind))
 	b = binary.BigEndian.AppendUint64(b, r.rule)
 	b = r.source.AppendBinary(b)
-	b = AppendTime(b, r.start)
+	b = secret.AppendTime(b, r.start)
 	b = binary.AppendUvarint(b, r.epoch)
 	switch r.kind {
 	case aBlock:
-		b = AppendTime(b, r.end)
+		b = secret.AppendTime(b, r.end)
 		b = binary.AppendUvarint(b, uint64(r.limit))
 		b = append(b, byte(r.by))
 	case aCount:
@@ -58,7 +59,7 @@ func (r *record) seal(s Secret) []byte {
 	case aTimes:
 		b = r.appendTimes(b)
 	}
-	return s.Seal(Records, b)
+	return s.Seal(secret.Records, b)
 }
 
 func (r *record) appendGroups(b []byte) []byte {
@@ -87,11 +88,11 @@ func (r *record) appendTimes(b []byte) []byte {
 }
 
 // open decodes what seal made and reports whether it is authentic.
-func open(s Secret, b []byte) (r record, ok bool) {
+func open(s secret.Secret, b []byte) (r record, ok bool) {
 	if len(b) > maxRecord {
 		return r, false
 	}
-	in, authentic := s.Open(Records, b)
+	in, authentic := s.Open(secret.Records, b)
 	if !authentic {
 		return r, false
 	}
@@ -113,14 +114,14 @@ func open(s Secret, b []byte) (r record, ok bool) {
 	return r, ok && r.kind < kinds && in.Whole()
 }
 
-func (r *record) readGroups(in *Reader) {
+func (r *record) readGroups(in *secret.Reader) {
 	r.newest = uint32(in.Number(4))
 	for range in.Number(1) {
 		r.groups = append(r.groups, in.Number(8))
 	}
 }
 
-func (r *record) readTimes(in *Reader) {
+func (r *record) readTimes(in *secret.Reader) {
 	r.edge = in.Number(8)
 	for range in.Number(1) {
 		times := counter.Times{SubWindow: uint32(in.Number(4))}

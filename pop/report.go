@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/secret"
 )
 
 // report sends what counters have gathered to their nodes, as much of it as may be under way. The rest gathers on in the table.
@@ -78,7 +79,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		if p.There {
 			op = Incr
 		}
-		var room [CounterKeySize]byte
+		var room [secret.CounterKeySize]byte
 		key := m.sheet.write(name.Append(room[:0], p.Group))
 		m.sendPart(node, op, key, c, p, epoch, 0)
 	}

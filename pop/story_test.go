@@ -18,6 +18,7 @@ import (
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -58,7 +59,7 @@ var noon = time.Date(2024, 5, 14, 12, 0, 0, 0, time.UTC)
 type story struct {
 	w      *sim.World
 	rule   limiter.Rule
-	secret pop.Secret
+	secret secret.Secret
 	edges  int
 	skew   func(edge int) time.Duration
 	names  map[counter.Source]string
@@ -83,7 +84,7 @@ type happening struct {
 func newStory(t *testing.T, d *datadriven.TestData) *story {
 	t.Helper()
 	s := &story{
-		secret: pop.SecretOf([]byte("a story")), names: make(map[counter.Source]string), judges: make(map[string]*judge),
+		secret: secret.Of([]byte("a story")), names: make(map[counter.Source]string), judges: make(map[string]*judge),
 		log: make(map[string]int), edges: argument(t, d, "edges", 1),
 	}
 	estimate, err := counter.ParseEstimate(text(d, "estimate", "nearest"))
@@ -344,12 +345,12 @@ func (s *story) request(edge int, source counter.Source) limiter.Verdict {
 func (s *story) write(t *testing.T, d *datadriven.TestData, node int) {
 	now, source := s.w.Now(), s.source(text(d, "source", "a"))
 	value := []byte(text(d, "value", "garbage"))
-	seal := func(secret pop.Secret) []byte {
+	seal := func(secret secret.Secret) []byte {
 		return pop.Seal(secret, s.popRule(), source, now, now.Add(time.Hour))
 	}
 	switch string(value) {
 	case "foreign":
-		value = seal(pop.SecretOf([]byte("a guess")))
+		value = seal(secret.Of([]byte("a guess")))
 	case "cut":
 		value = seal(s.secret)
 		value = value[:len(value)-1]

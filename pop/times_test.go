@@ -9,6 +9,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -60,7 +61,7 @@ func TestSlowSourceIsBlockedInTime(t *testing.T) {
 
 // TestTimesAreTakenInOnce: who reaches the tier can write an edge's lines a second time, and nobody counts by them twice.
 func TestTimesAreTakenInOnce(t *testing.T) {
-	secret := pop.SecretOf([]byte("test"))
+	shared := secret.Of([]byte("test"))
 	f := func(again bool) (estimates [3]float64) {
 		r := newRule(t, 30, time.Minute, time.Minute, counter.Nearest)
 		w := newWorld(t, sim.Config{Edges: len(estimates), Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
@@ -79,16 +80,16 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 		get := func(key string) []byte {
 			return node.Do(w.Now(), pop.Command{Op: pop.Get, Key: key}).Values[0]
 		}
-		head, err := strconv.ParseUint(strings.TrimSpace(string(get(secret.LogHeadKey()))), 10, 64)
+		head, err := strconv.ParseUint(strings.TrimSpace(string(get(shared.LogHeadKey()))), 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var told [][]byte
 		for number := head - 20; number <= head; number++ {
-			item := get(secret.LogItemKey(number))
+			item := get(shared.LogItemKey(number))
 			for len(item) > 0 {
 				n := 2 + int(item[0])<<8 + int(item[1])
-				if pop.TellsTimes(secret, item[2:n]) {
+				if pop.TellsTimes(shared, item[2:n]) {
 					told = append(told, item[2:n])
 				}
 				item = item[n:]
@@ -98,8 +99,8 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 			t.Fatal("nobody told when hits came, and the test shows nothing")
 		}
 		if again {
-			node.Do(w.Now(), pop.Command{Op: pop.Incr, Key: secret.LogHeadKey(), Delta: 1})
-			node.Do(w.Now(), pop.Command{Op: pop.Set, Key: secret.LogItemKey(head + 1), Value: pop.Item(told...), Expire: 100})
+			node.Do(w.Now(), pop.Command{Op: pop.Incr, Key: shared.LogHeadKey(), Delta: 1})
+			node.Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.LogItemKey(head + 1), Value: pop.Item(told...), Expire: 100})
 		}
 		for range 50 {
 			for i := range w.Edges {

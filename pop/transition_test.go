@@ -10,6 +10,7 @@ import (
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -164,9 +165,9 @@ func TestRecordsThatNodesDoNotTake(t *testing.T) {
 // TestNodesAreNamedOnce: however a node is spelled, it is one, and sources are placed alike by all edges.
 func TestNodesAreNamedOnce(t *testing.T) {
 	machine := func(nodes ...string) (*pop.Machine, error) {
-		secret := pop.SecretOf([]byte("test"))
-		table := counter.New(counter.Options{Counters: 1000, Tier: true, Phase: secret.Phase})
-		return pop.NewMachine(pop.Config{Nodes: nodes, Secret: secret, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
+		shared := secret.Of([]byte("test"))
+		table := counter.New(counter.Options{Counters: 1000, Tier: true, Phase: shared.Phase})
+		return pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
 	}
 	for _, c := range []struct {
 		nodes []string

@@ -13,6 +13,7 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/secret"
 )
 
 // Word is what an operator says of a source under a rule. Words never share a queue with what attackers cause: they are a list of
@@ -245,13 +246,13 @@ type mark struct{ edge, generation uint64 }
 const maxMarks = 16
 
 // tag stands for the contents of a list: its MAC.
-type tag [MACSize]byte
+type tag [secret.MACSize]byte
 
 const wordsMagic = "sluice words 1\n"
 
 // encode returns the list in the form in which it travels, the same for the same words: magic, number of entries, entries by rule and
 // source, and a MAC under the PoP's secret. What is over is dropped first.
-func (w *words) encode(s Secret, now time.Time) []byte {
+func (w *words) encode(s secret.Secret, now time.Time) []byte {
 	w.purge(now)
 	type named struct {
 		*entry
@@ -266,23 +267,23 @@ func (w *words) encode(s Secret, now time.Time) []byte {
 	slices.SortFunc(list, func(a, b named) int {
 		return cmp.Or(cmp.Compare(a.Rule, b.Rule), bytes.Compare(a.source[:], b.source[:]))
 	})
-	b := make([]byte, 0, len(wordsMagic)+4+w.bytes+MACSize)
+	b := make([]byte, 0, len(wordsMagic)+4+w.bytes+secret.MACSize)
 	b = append(b, wordsMagic...)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(list)))
 	for _, e := range list {
 		b = e.append(b)
 	}
-	return s.Seal(Words, b)
+	return s.Seal(secret.Words, b)
 }
 
 func (e *entry) append(b []byte) []byte {
 	b = append(b, byte(e.Kind))
 	b = binary.BigEndian.AppendUint64(b, e.generation)
 	b = binary.BigEndian.AppendUint64(b, e.edge)
-	b = AppendTime(b, e.Start)
-	b = AppendTime(b, e.End)
+	b = secret.AppendTime(b, e.Start)
+	b = secret.AppendTime(b, e.End)
 	b = binary.BigEndian.AppendUint64(b, e.epoch)
-	b = AppendTime(b, e.kept)
+	b = secret.AppendTime(b, e.kept)
 	b = e.Source.AppendBinary(b)
 	b = append(append(b, byte(len(e.Rule))), e.Rule...)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(e.Reason)))
@@ -290,15 +291,15 @@ func (e *entry) append(b []byte) []byte {
 }
 
 // decodeWords reads what encode wrote: all, or nothing and an error.
-func decodeWords(s Secret, b []byte) (list []entry, id tag, err error) {
+func decodeWords(s secret.Secret, b []byte) (list []entry, id tag, err error) {
 	if len(b) > maxList {
 		return nil, id, ErrWords
 	}
-	in, ok := s.Open(Words, b)
+	in, ok := s.Open(secret.Words, b)
 	if !ok || string(in.Next(len(wordsMagic))) != wordsMagic {
 		return nil, id, ErrWords
 	}
-	copy(id[:], b[len(b)-MACSize:])
+	copy(id[:], b[len(b)-secret.MACSize:])
 	n := int(in.Number(4))
 	if n > MaxWords {
 		return nil, id, fmt.Errorf("%w: %d of them", ErrWords, n)
@@ -325,10 +326,10 @@ func decodeWords(s Secret, b []byte) (list []entry, id tag, err error) {
 }
 
 // A head is what a node says of its list: which it is. It is read twice a second, the list when it is another.
-func sealHead(s Secret, id tag) []byte { return s.Seal(Head, id[:]) }
+func sealHead(s secret.Secret, id tag) []byte { return s.Seal(secret.Head, id[:]) }
 
-func openHead(s Secret, b []byte) (id tag, ok bool) {
-	in, ok := s.Open(Head, b)
+func openHead(s secret.Secret, b []byte) (id tag, ok bool) {
+	in, ok := s.Open(secret.Head, b)
 	copy(id[:], in.Next(len(id)))
 	return id, ok && in.Whole()
 }

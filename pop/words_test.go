@@ -13,6 +13,7 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/secret"
 )
 
 var wordsBegan = time.Unix(1_700_000_000, 0)
@@ -32,7 +33,7 @@ func lifting(n int) Word {
 // of is the entries of a list, as they travel.
 func (w *words) of(t testing.TB, now time.Time) []entry {
 	t.Helper()
-	list, _, err := decodeWords(SecretOf([]byte("test")), w.encode(SecretOf([]byte("test")), now))
+	list, _, err := decodeWords(secret.Of([]byte("test")), w.encode(secret.Of([]byte("test")), now))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,9 +65,9 @@ func TestMergeIsAJoin(t *testing.T) {
 				}
 			}
 		}
-		want := lists[0].encode(Secret{}, now)
+		want := lists[0].encode(secret.Secret{}, now)
 		for i := range lists {
-			if !bytes.Equal(lists[i].encode(Secret{}, now), want) {
+			if !bytes.Equal(lists[i].encode(secret.Secret{}, now), want) {
 				t.Fatalf("seed %d: list %d differs", seed, i)
 			}
 			if changed, lacks := lists[i].merge(lists[0].of(t, now), now); len(changed) > 0 || lacks {
@@ -76,7 +77,7 @@ func TestMergeIsAJoin(t *testing.T) {
 			for _, e := range lists[i].entries {
 				size += e.size()
 			}
-			if size != lists[i].bytes || size != len(want)-len(wordsMagic)-4-MACSize {
+			if size != lists[i].bytes || size != len(want)-len(wordsMagic)-4-secret.MACSize {
 				t.Fatalf("seed %d: %d bytes, counted %d, encoded %d", seed, size, lists[i].bytes, len(want))
 			}
 		}
@@ -134,7 +135,7 @@ func TestFullList(t *testing.T) {
 	if _, err := w.add(blocking(7, 2*time.Hour), 1, time.Hour, now); err != nil {
 		t.Errorf("a word that takes the place of another: %v", err)
 	}
-	if text := w.encode(Secret{}, now); len(text) > maxWordBytes+1000 {
+	if text := w.encode(secret.Secret{}, now); len(text) > maxWordBytes+1000 {
 		t.Errorf("%d bytes", len(text))
 	}
 	if _, err := w.add(blocking(MaxWords, 3*time.Hour), 1, time.Hour, now.Add(time.Hour)); err != nil {
@@ -152,7 +153,7 @@ func TestFullList(t *testing.T) {
 			break
 		}
 	}
-	if text := long.encode(Secret{}, now); len(text) > maxWordBytes+1000 {
+	if text := long.encode(secret.Secret{}, now); len(text) > maxWordBytes+1000 {
 		t.Errorf("%d bytes of long reasons", len(text))
 	}
 	// Two full lists that meet keep the newest words, both the same.
@@ -164,7 +165,7 @@ func TestFullList(t *testing.T) {
 	listA, listB := a.of(t, now), b.of(t, now)
 	a.merge(listB, now)
 	b.merge(listA, now)
-	if len(a.entries) > MaxWords || len(a.entries) < MaxWords*9/10 || !bytes.Equal(a.encode(Secret{}, now), b.encode(Secret{}, now)) {
+	if len(a.entries) > MaxWords || len(a.entries) < MaxWords*9/10 || !bytes.Equal(a.encode(secret.Secret{}, now), b.encode(secret.Secret{}, now)) {
 		t.Errorf("%d words, and %d of the other", len(a.entries), len(b.entries))
 	}
 }
@@ -187,39 +188,39 @@ func TestEndsAreBounded(t *testing.T) {
 
 // TestForgedLists: whatever is not exactly what an edge of the PoP wrote is no list.
 func TestForgedLists(t *testing.T) {
-	secret := SecretOf([]byte("test"))
+	shared := secret.Of([]byte("test"))
 	var w words
 	for n := range 20 {
 		_, _ = w.add(blocking(n, time.Hour), 1, time.Hour, wordsBegan)
 	}
-	good := w.encode(secret, wordsBegan)
-	if list, _, err := decodeWords(secret, good); err != nil || len(list) != 20 || list[3].Reason != "because" {
+	good := w.encode(shared, wordsBegan)
+	if list, _, err := decodeWords(shared, good); err != nil || len(list) != 20 || list[3].Reason != "because" {
 		t.Fatalf("%d entries, %v", len(list), err)
 	}
 	for n := range good {
-		if _, _, err := decodeWords(secret, good[:n]); !errors.Is(err, ErrWords) {
+		if _, _, err := decodeWords(shared, good[:n]); !errors.Is(err, ErrWords) {
 			t.Fatalf("cut after %d bytes: %v", n, err)
 		}
 		bad := bytes.Clone(good)
 		bad[n] ^= 0x10
-		if _, _, err := decodeWords(secret, bad); !errors.Is(err, ErrWords) {
+		if _, _, err := decodeWords(shared, bad); !errors.Is(err, ErrWords) {
 			t.Fatalf("byte %d changed: %v", n, err)
 		}
 	}
-	if _, _, err := decodeWords(SecretOf([]byte("guess")), good); !errors.Is(err, ErrWords) {
+	if _, _, err := decodeWords(secret.Of([]byte("guess")), good); !errors.Is(err, ErrWords) {
 		t.Errorf("under another secret: %v", err)
 	}
 	// Ours by its MAC, but not of the form.
-	for _, body := range []string{"", wordsMagic, wordsMagic + "\xff\xff\xff\xff", wordsMagic + "\x00\x00\x00\x01short", string(good[:len(good)-MACSize]) + "x"} {
-		if _, _, err := decodeWords(secret, secret.Seal(Words, []byte(body))); !errors.Is(err, ErrWords) {
+	for _, body := range []string{"", wordsMagic, wordsMagic + "\xff\xff\xff\xff", wordsMagic + "\x00\x00\x00\x01short", string(good[:len(good)-secret.MACSize]) + "x"} {
+		if _, _, err := decodeWords(shared, shared.Seal(secret.Words, []byte(body))); !errors.Is(err, ErrWords) {
 			t.Errorf("%q: %v", body, err)
 		}
 	}
-	head := sealHead(secret, tag{1, 2})
-	if id, ok := openHead(secret, head); !ok || id != (tag{1, 2}) {
+	head := sealHead(shared, tag{1, 2})
+	if id, ok := openHead(shared, head); !ok || id != (tag{1, 2}) {
 		t.Error("a head of ours is none")
 	}
-	if _, ok := openHead(secret, append(head[:MACSize:MACSize], head[:MACSize]...)); ok {
+	if _, ok := openHead(shared, append(head[:secret.MACSize:secret.MACSize], head[:secret.MACSize]...)); ok {
 		t.Error("a forged head is one")
 	}
 }
@@ -243,7 +244,7 @@ func loginMachine(t testing.TB) *Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := NewMachine(Config{Nodes: []string{"node:11211"}, Secret: SecretOf([]byte("test")), ID: 1,
+	m, err := NewMachine(Config{Nodes: []string{"node:11211"}, Secret: secret.Of([]byte("test")), ID: 1,
 		Counters: counter.New(counter.Options{Counters: 1000, Tier: true}), Bits: mitigation.New(1000, nil)}, wordsBegan)
 	if err != nil {
 		t.Fatal(err)
@@ -298,19 +299,19 @@ func TestRestoredListIsInForce(t *testing.T) {
 }
 
 func FuzzWords(f *testing.F) {
-	secret := SecretOf([]byte("test"))
+	shared := secret.Of([]byte("test"))
 	var w words
 	for n := range 3 {
 		_, _ = w.add(blocking(n, time.Hour), 1, time.Hour, wordsBegan)
 	}
-	good := w.encode(secret, wordsBegan)
-	f.Add(good[:len(good)-MACSize])
+	good := w.encode(shared, wordsBegan)
+	f.Add(good[:len(good)-secret.MACSize])
 	f.Add([]byte(wordsMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, _, err := decodeWords(secret, b); err == nil && !bytes.HasPrefix(b, []byte(wordsMagic)) {
+		if _, _, err := decodeWords(shared, b); err == nil && !bytes.HasPrefix(b, []byte(wordsMagic)) {
 			t.Error("a list without its magic")
 		}
-		list, _, err := decodeWords(secret, secret.Seal(Words, b)) // whatever is in it
+		list, _, err := decodeWords(shared, shared.Seal(secret.Words, b)) // whatever is in it
 		if err != nil {
 			return
 		}

@@ -21,6 +21,7 @@ import (
 	"sluice/loadgen/report"
 	"sluice/pop"
 	"sluice/pop/anycast"
+	"sluice/pop/secret"
 )
 
 // labFlags say what a lab consists of and what happens to it.
@@ -96,7 +97,7 @@ func cmdLab(ctx context.Context, args []string) error {
 			return err
 		}
 		if f.nodes > 0 {
-			l.phase = pop.SecretOf([]byte(labSecret)).Phase
+			l.phase = secret.Of([]byte(labSecret)).Phase
 		}
 		if l.trace, err = send.trace(traffic, r, f.edges); err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/memcached"
+	"sluice/pop/secret"
 )
 
 // shared is what this edge counts in, and what shares it with the PoP. Everything that differs between an edge that counts
@@ -33,7 +34,7 @@ type shared struct {
 	sync func(ctx context.Context) error
 }
 
-func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error) {
+func share(c *edge.Config, key secret.Secret, log *slog.Logger) (*shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &shared{table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), bits: mitigation.New(0, nil)}
 		s.sync = s.tidy
@@ -42,11 +43,11 @@ func share(c *edge.Config, secret pop.Secret, log *slog.Logger) (*shared, error)
 	var tier *memcached.Tier
 	wake := func() { tier.Wake() }
 	s := &shared{
-		table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(), Phase: secret.Phase, Wake: wake}),
+		table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(), Phase: key.Phase, Wake: wake}),
 		bits:  mitigation.New(0, wake),
 	}
 	machine, err := pop.NewMachine(pop.Config{
-		Nodes: c.PoP.Memcached, Secret: secret, ID: rand.Uint64(), Name: edgeName(c), Edges: c.PoP.Edges, Counters: s.table, Bits: s.bits,
+		Nodes: c.PoP.Memcached, Secret: key, ID: rand.Uint64(), Name: edgeName(c), Edges: c.PoP.Edges, Counters: s.table, Bits: s.bits,
 	}, time.Now())
 	if err != nil {
 		return nil, err

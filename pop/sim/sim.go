@@ -14,6 +14,7 @@ import (
 	"sluice/pop"
 	"sluice/pop/nodename"
 	"sluice/pop/poptest"
+	"sluice/pop/secret"
 )
 
 // World is a PoP. It is for one goroutine.
@@ -46,7 +47,7 @@ type Config struct {
 	Capacity     int                          // of each node, in items; 0: no bound
 	Skew         func(edge int) time.Duration // how far ahead an edge's clock is; nil: not at all
 	Wait         time.Duration                // of a request at first sight, at most; 0: it does not
-	Secret       pop.Secret
+	Secret       secret.Secret
 	Learn        bool     // edges are not told how many there are; above the most that there can be they never are
 	List         []string // the nodes that edges begin with, by the names node0:11211 and so on; nil: all
 	// Carry, if not nil, carries out what a node is sent: to see it, or to answer in the node's place.

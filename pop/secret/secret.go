@@ -1,4 +1,7 @@
-package pop
+// Package secret keeps what the edges of a PoP share and clients do not know. It says where a source is placed and when its windows
+// begin, what keys in the tier are called, and what in the tier is authentic. Keys are of fixed width and hold no user data: a letter,
+// then a keyed 128-bit digest of what they name. What is sealed carries a MAC, because whoever reaches the tier can write into it.
+package secret
 
 import (
 	"crypto/sha256"
@@ -12,9 +15,8 @@ import (
 	"sluice/counter"
 )
 
-// Secret is what the edges of a PoP share and clients do not know. It keys where sources are placed, when their windows
-// begin, what memcached keys are called, and what in the tier is authentic: each of these by a key of its own, so that nothing
-// that an outsider chooses is ever hashed under the key of a MAC.
+// Secret is a PoP's. Each of its uses has a key of its own, so that nothing that an outsider chooses is ever hashed under the key of a
+// MAC.
 type Secret struct {
 	names    key // placement, phase, keys in the tier
 	records  key // MACs of bits and of the mitigation log
@@ -26,9 +28,9 @@ type Secret struct {
 // key is one of SipHash.
 type key struct{ k0, k1 uint64 }
 
-// SecretOf makes the secret from any bytes that are hard to guess. Made from a PoP's name alone it keeps nobody out who knows
+// Of makes the secret from any bytes that are hard to guess. Made from a PoP's name alone it keeps nobody out who knows
 // the name and reaches the tier.
-func SecretOf(b []byte) Secret {
+func Of(b []byte) Secret {
 	derive := func(use string) key {
 		h := sha256.Sum256(append([]byte("sluice pop "+use+"\x00"), b...))
 		return key{binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16])}
@@ -113,8 +115,6 @@ func (s Secret) Place(source counter.Source) uint64 { return s.hashSource(forPla
 func (s Secret) Phase(source counter.Source) uint16 {
 	return uint16(s.hashSource(forPhase, source))
 }
-
-// Keys are of fixed width and hold no user data: a letter, then a keyed 128-bit digest of what they name.
 
 // CounterName is what the keys of a counter's groups begin with.
 type CounterName [1 + 22]byte

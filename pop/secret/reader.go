@@ -1,4 +1,4 @@
-package pop
+package secret
 
 import (
 	"encoding/binary"

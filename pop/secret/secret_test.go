@@ -1,4 +1,4 @@
-package pop
+package secret
 
 import (
 	"encoding/binary"
@@ -7,7 +7,7 @@ import (
 
 // TestSecretsAreApart: no two uses share a key, and what a client sends is not hashed under that of a MAC.
 func TestSecretsAreApart(t *testing.T) {
-	s := SecretOf([]byte("test"))
+	s := Of([]byte("test"))
 	seen := make(map[key]bool)
 	for _, k := range []key{s.names, s.records, s.words, s.presence, s.clients} {
 		if seen[k] || k == (key{}) {
