@@ -5,6 +5,7 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/words"
 )
 
 // setBit tells the tier of a mitigation that this edge has started: its own key first, so that it is there for whoever looks, then the
@@ -76,7 +77,7 @@ func (m *Machine) learn(r record, now time.Time) (news bool) {
 	case r.epoch > epoch && wall.Sub(r.start) >= logKept:
 		return false // recorded long ago, and the lift is forgotten
 	case r.epoch > epoch: // its edge knows of a lift that is on its way to this one
-		m.void(wordName{rule.Name, r.source}, r.epoch, now)
+		m.void(words.Name{Rule: rule.Name, Source: r.source}, r.epoch, now)
 	}
 	m.heardOf(c, &r, now)
 	if r.kind == aQuestion && r.edge != m.id {

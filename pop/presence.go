@@ -7,6 +7,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop/secret"
+	"sluice/pop/words"
 )
 
 // Edges learn from slots who shares the tier: each keeps one filled, for as long as it lives. There are as many as edges can share
@@ -42,7 +43,7 @@ type present struct {
 	id    uint64
 	count uint64
 	name  string
-	marks []mark // of the operators' list that it has put into force
+	marks []words.Mark // of the operators' list that it has put into force
 }
 
 // peer is what this edge has heard of another. What was recorded and is said once more does not count: the number must grow.
@@ -66,13 +67,13 @@ func (p present) seal(s secret.Secret) []byte {
 	b = binary.BigEndian.AppendUint64(b, p.count)
 	b = append(append(b, byte(len(name))), name...)
 	for _, k := range p.marks {
-		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.edge), k.generation)
+		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.Edge), k.Generation)
 	}
 	return s.Seal(secret.Presence, b)
 }
 
 func openPresent(s secret.Secret, b []byte) (p present, ok bool) {
-	if len(b) > 17+maxName+16*maxMarks+secret.MACSize {
+	if len(b) > 17+maxName+16*words.MaxMarks+secret.MACSize {
 		return p, false
 	}
 	in, ok := s.Open(secret.Presence, b)
@@ -82,7 +83,7 @@ func openPresent(s secret.Secret, b []byte) (p present, ok bool) {
 	p.id, p.count = in.Number(8), in.Number(8)
 	p.name = string(in.Next(int(in.Number(1))))
 	for in.More() {
-		p.marks = append(p.marks, mark{in.Number(8), in.Number(8)})
+		p.marks = append(p.marks, words.Mark{Edge: in.Number(8), Generation: in.Number(8)})
 	}
 	return p, !in.Bad()
 }

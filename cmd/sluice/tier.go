@@ -19,6 +19,7 @@ import (
 	"sluice/pop"
 	"sluice/pop/memcached"
 	"sluice/pop/secret"
+	"sluice/pop/words"
 )
 
 // shared is what this edge counts in, and what shares it with the PoP. Everything that differs between an edge that counts
@@ -88,12 +89,12 @@ func share(c *edge.Config, key secret.Secret, log *slog.Logger) (*shared, error)
 			machine.SetRules(known)
 		},
 		Say: func(w edge.Word) (edge.Spread, error) {
-			word := pop.Word{Rule: w.Rule, Source: w.Source, Kind: pop.Block, Start: w.Start, End: w.End, Reason: w.Reason}
+			word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason}
 			if w.End.IsZero() {
-				word.Kind = pop.Lift
+				word.Kind = words.Lift
 			}
 			receipt, err := machine.Say(word, time.Now())
-			if errors.Is(err, pop.ErrListFull) {
+			if errors.Is(err, words.ErrFull) {
 				return edge.Spread{}, edge.ErrFull
 			} else if err != nil {
 				return edge.Spread{}, err

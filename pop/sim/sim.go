@@ -15,6 +15,7 @@ import (
 	"sluice/pop/nodename"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
+	"sluice/pop/words"
 )
 
 // World is a PoP. It is for one goroutine.
@@ -398,7 +399,7 @@ func (w *World) push(e event) {
 }
 
 // Say has an operator say something at the edge.
-func (e *Edge) Say(word pop.Word) (pop.Receipt, error) {
+func (e *Edge) Say(word words.Word) (pop.Receipt, error) {
 	e.world.restless = e.world.now.Add(unrest)
 	e.awake = true
 	receipt, err := e.Machine.Say(word, e.clock())
