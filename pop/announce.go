@@ -6,6 +6,7 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/record"
 	"sluice/pop/secret"
 )
 
@@ -121,11 +122,11 @@ func (m *Machine) lookAgain(now time.Time) {
 
 // announce tells all edges how a counter stands.
 func (m *Machine) announce(c counter.Counter, now time.Time) {
-	m.appendLogOf(c.Source, m.standing(aCount, c, now))
+	m.appendLogOf(c.Source, m.standing(record.Standing, c, now))
 }
 
 // appendLogOf adds a record to the log of a source's node, or of both its nodes while the list changes.
-func (m *Machine) appendLogOf(s counter.Source, r record) {
+func (m *Machine) appendLogOf(s counter.Source, r record.Record) {
 	node := m.place(s)
 	if node < 0 {
 		return
@@ -137,10 +138,10 @@ func (m *Machine) appendLogOf(s counter.Source, r record) {
 }
 
 // standing is a record of how a counter stands.
-func (m *Machine) standing(k kind, c counter.Counter, now time.Time) record {
-	r := record{kind: k, rule: m.secret.RuleDigest(c.Rule), source: c.Source, epoch: m.epoch(c.Rule, c.Source), start: m.wall(now), edge: m.id}
-	if k != aTimes {
-		r.newest, r.groups = m.counters.Snapshot(c, now)
+func (m *Machine) standing(k record.Kind, c counter.Counter, now time.Time) record.Record {
+	r := record.Record{Kind: k, Rule: m.secret.RuleDigest(c.Rule), Source: c.Source, Epoch: m.epoch(c.Rule, c.Source), Start: m.wall(now), Edge: m.id}
+	if k != record.Times {
+		r.Newest, r.Groups = m.counters.Snapshot(c, now)
 	}
 	return r
 }
@@ -184,34 +185,34 @@ func (t *takenTimes) take(subWindow uint32) bool {
 
 // askTimes asks the others when their hits came.
 func (m *Machine) askTimes(c counter.Counter, now time.Time) {
-	r := m.standing(aQuestion, c, now)
-	r.times = m.counters.ExportTimes(c, now, nil)
+	r := m.standing(record.AskTimes, c, now)
+	r.Times = m.counters.ExportTimes(c, now, nil)
 	m.appendLogOf(c.Source, r)
 }
 
 // exportTimes answers a question.
 func (m *Machine) exportTimes(c counter.Counter, now time.Time) {
 	if times := m.counters.ExportTimes(c, now, nil); len(times) > 0 {
-		r := m.standing(aTimes, c, now)
-		r.times = times
+		r := m.standing(record.Times, c, now)
+		r.Times = times
 		m.appendLogOf(c.Source, r)
 	}
 }
 
 // mergeTimes takes in what another edge told.
-func (m *Machine) mergeTimes(c counter.Counter, r record, now time.Time) {
-	if r.edge == m.id {
+func (m *Machine) mergeTimes(c counter.Counter, r record.Record, now time.Time) {
+	if r.Edge == m.id {
 		return
 	}
-	if len(r.times) == 0 {
+	if len(r.Times) == 0 {
 		return
 	}
-	from := takenFrom{mitigation.Key{Rule: c.Rule.ID, Source: c.Source}, r.edge}
+	from := takenFrom{mitigation.Key{Rule: c.Rule.ID, Source: c.Source}, r.Edge}
 	taken, there := m.times[from]
 	if !there && len(m.times) >= maxTaken {
 		return
 	}
-	for _, times := range r.times {
+	for _, times := range r.Times {
 		if taken.take(times.SubWindow) {
 			m.counters.MergeTimes(c, times, now)
 		}

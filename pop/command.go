@@ -1,11 +1,8 @@
 package pop
 
 import (
-	"encoding/binary"
 	"errors"
 	"strings"
-
-	"sluice/pop/secret"
 )
 
 // Op is what a Command asks of a node. All of them are commands of memcached's classic text protocol, because nothing
@@ -50,17 +47,6 @@ const MaxKeys = 100
 
 // Keys are the keys of a Get.
 func (c *Command) Keys() []string { return strings.Split(c.Key, " ") }
-
-// LogRecords is how many records a command writes to the mitigation log.
-func (c *Command) LogRecords() (n int) {
-	if c.Op != Set || !secret.NamesLogItem(c.Key) {
-		return 0
-	}
-	for item := c.Value; len(item) >= 2; n++ {
-		item = item[min(2+int(binary.BigEndian.Uint16(item)), len(item)):]
-	}
-	return n
-}
 
 // Status is what became of a Command.
 type Status uint8

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/record"
 )
 
 // flight is a command that has not been answered, and what for.
@@ -17,8 +18,8 @@ type flight struct {
 	node    int32
 	counter counter.Counter
 	part    counter.Part
-	epoch   uint64  // aReport: Machine.epoch when it was sent
-	record  *record // of a bit
+	epoch   uint64         // aReport: Machine.epoch when it was sent
+	record  *record.Record // of a bit
 	looks   *looks
 	number  uint64 // of a log that is begun
 	batch   []byte // of the log

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/record"
 	"sluice/pop/secret"
 )
 
@@ -92,9 +93,9 @@ func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 		return // the source was lifted since
 	}
 	if bit := values[0]; bit != nil {
-		if rec, ok := open(m.secret, bit); !ok {
+		if rec, ok := record.Open(m.secret, bit); !ok {
 			m.stats.forged.Add(1)
-		} else if rec.source == c.Source && rec.rule == m.secret.RuleDigest(c.Rule) {
+		} else if rec.Source == c.Source && rec.Rule == m.secret.RuleDigest(c.Rule) {
 			m.learn(rec, now)
 		}
 	}

@@ -1,10 +1,10 @@
 package pop
 
 import (
-	"encoding/binary"
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/record"
 	"sluice/pop/secret"
 )
 
@@ -16,15 +16,7 @@ func Place(m *Machine, s counter.Source) int { return m.place(s) }
 
 // Seal makes the value of a bit.
 func Seal(s secret.Secret, r Rule, source counter.Source, start, end time.Time) []byte {
-	return (&record{rule: s.RuleDigest(r.Counter), source: source, start: start, end: end, limit: r.Counter.Limit}).seal(s)
-}
-
-// Item makes an item of the log of sealed records.
-func Item(records ...[]byte) (item []byte) {
-	for _, r := range records {
-		item = append(binary.BigEndian.AppendUint16(item, uint16(len(r))), r...)
-	}
-	return item
+	return (&record.Record{Rule: s.RuleDigest(r.Counter), Source: source, Start: start, End: end, Limit: r.Counter.Limit}).Seal(s)
 }
 
 // CounterKeys are the keys of a source's groups.
@@ -35,21 +27,6 @@ func CounterKeys(s secret.Secret, r Rule, source counter.Source, now time.Time) 
 		keys = append(keys, name.Key(g))
 	}
 	return keys
-}
-
-// TellsTimes reports whether a record of the log tells when hits came.
-func TellsTimes(s secret.Secret, sealed []byte) bool {
-	r, ok := open(s, sealed)
-	return ok && (r.kind == aTimes || r.kind == aQuestion && len(r.times) > 0)
-}
-
-// KindOf says in a word what a record of the log is, and whose: "" if it is not authentic.
-func KindOf(s secret.Secret, sealed []byte) (kind string, of counter.Source) {
-	r, ok := open(s, sealed)
-	if !ok {
-		return "", of
-	}
-	return [...]string{"block", "count", "question", "times"}[r.kind], r.source
 }
 
 // Sum adds up the lanes of a counter's group.

@@ -12,6 +12,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
@@ -300,7 +301,7 @@ func TestStrangersCannotBlock(t *testing.T) {
 	cut := pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour))
 	cut = cut[:len(cut)-1]
 	for _, value := range [][]byte{foreign, cut, []byte("garbage"), {}, make([]byte, 5000), []byte("\x00\xff")} {
-		write(pop.Item(value))
+		write(record.Append(nil, value))
 		write(value)
 		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: ours.BitKey(counter.Counter{Rule: r.Counter, Source: address(1)}, 0), Value: value, Expire: 100})
 		for range 50 {
@@ -312,7 +313,7 @@ func TestStrangersCannotBlock(t *testing.T) {
 		}
 	}
 	// The same in our own hand does block, but no longer than the rule says.
-	write(pop.Item(foreign, pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour))))
+	write(record.Append(record.Append(nil, foreign), pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour))))
 	for range 50 {
 		w.Tick(0)
 		w.Run(w.Now().Add(pop.Tick))

@@ -11,6 +11,7 @@ import (
 	"sluice/counter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
 	"sluice/pop/words"
@@ -240,7 +241,7 @@ func TestReplayedBit(t *testing.T) {
 		for _, value := range [][]byte{old, bit} {
 			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.BitKey(counter.Counter{Rule: r.Counter, Source: s}, 0), Value: value, Expire: 100})
 			number := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Incr, Key: shared.LogHeadKey(), Delta: 1}).Number
-			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.LogItemKey(number), Value: pop.Item(value), Expire: 100})
+			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.LogItemKey(number), Value: record.Append(nil, value), Expire: 100})
 			for _, key := range keys {
 				w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: key, Value: []byte("00000000000000001000"), Expire: 100})
 			}

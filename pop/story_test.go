@@ -2,7 +2,6 @@ package pop_test
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
+	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
@@ -156,12 +156,13 @@ func (s *story) carry(c pop.Command, node *poptest.Node, now time.Time) pop.Resu
 	case kind == 'b' && c.Op != pop.Get && r.Status == pop.Done:
 		note("bits", 1)
 	case kind == 'l' && c.Op == pop.Set:
-		for item := c.Value; len(item) > 0; {
-			n := 2 + int(binary.BigEndian.Uint16(item))
-			what, _ := pop.KindOf(s.secret, item[2:n])
+		for sealed, rest := record.Cut(c.Value); sealed != nil; sealed, rest = record.Cut(rest) {
+			what := ""
+			if r, ok := record.Open(s.secret, sealed); ok {
+				what = r.Kind.String()
+			}
 			note("log: "+what, 1)
 			s.log[what]++
-			item = item[n:]
 		}
 	}
 	return r
@@ -378,7 +379,7 @@ func (s *story) write(t *testing.T, d *datadriven.TestData, node int) {
 		if d.HasArg("bare") {
 			set(s.secret.LogItemKey(r.Number), value)
 		} else {
-			set(s.secret.LogItemKey(r.Number), pop.Item(value))
+			set(s.secret.LogItemKey(r.Number), record.Append(nil, value))
 		}
 	default:
 		t.Fatalf("write key=%s: no such key", key)

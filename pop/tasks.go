@@ -5,6 +5,7 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/record"
 )
 
 // What one edge finds about a source, all find that the source has just met. One of them is enough to tell the others, so who is not the
@@ -121,19 +122,19 @@ func (m *Machine) Waiting() bool {
 }
 
 // heardOf takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.
-func (m *Machine) heardOf(c counter.Counter, r *record, now time.Time) {
-	switch r.kind {
-	case aBlock:
-		if !r.end.After(m.wall(now)) {
+func (m *Machine) heardOf(c counter.Counter, r *record.Record, now time.Time) {
+	switch r.Kind {
+	case record.Block:
+		if !r.End.After(m.wall(now)) {
 			return // memcached is slow to forget
 		}
 		m.done(tellBlock, c)
 		m.done(askTimes, c)
-	case aCount, aQuestion:
-		if m.counters.Announced(c, r.newest, r.groups, now) {
+	case record.Standing, record.AskTimes:
+		if m.counters.Announced(c, r.Newest, r.Groups, now) {
 			m.block(c, false, now)
 		}
-		if r.kind == aQuestion {
+		if r.Kind == record.AskTimes {
 			m.done(askTimes, c)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop"
+	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
@@ -84,15 +85,13 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told [][]byte
+		var told []byte
 		for number := head - 20; number <= head; number++ {
 			item := get(shared.LogItemKey(number))
-			for len(item) > 0 {
-				n := 2 + int(item[0])<<8 + int(item[1])
-				if pop.TellsTimes(shared, item[2:n]) {
-					told = append(told, item[2:n])
+			for sealed, rest := record.Cut(item); sealed != nil; sealed, rest = record.Cut(rest) {
+				if r, ok := record.Open(shared, sealed); ok && len(r.Times) > 0 {
+					told = record.Append(told, sealed)
 				}
-				item = item[n:]
 			}
 		}
 		if len(told) == 0 {
@@ -100,7 +99,7 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 		}
 		if again {
 			node.Do(w.Now(), pop.Command{Op: pop.Incr, Key: shared.LogHeadKey(), Delta: 1})
-			node.Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.LogItemKey(head + 1), Value: pop.Item(told...), Expire: 100})
+			node.Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.LogItemKey(head + 1), Value: told, Expire: 100})
 		}
 		for range 50 {
 			for i := range w.Edges {
