@@ -1,7 +1,6 @@
 package pop
 
 import (
-	"slices"
 	"time"
 
 	"sluice/counter"
@@ -23,7 +22,7 @@ func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.T
 		m.block(c, standing.Crossed, now)
 	case standing.Crossed:
 		m.announce(c, now)
-		m.readAgain(c, now)
+		m.leaveReread(c, now)
 	case standing.Full:
 		m.claim(c, secret.Full, now)
 	case standing.Near:
@@ -78,46 +77,8 @@ func (m *Machine) claim(c counter.Counter, what secret.Claim, now time.Time) {
 func (m *Machine) claimAnswered(f flight, r *Result, now time.Time) {
 	if r.Status == Done {
 		m.announce(f.counter, now)
-		m.readAgain(f.counter, now)
+		m.leaveReread(f.counter, now)
 	}
-}
-
-// reread is a counter that this edge has announced and will read once more. Edges that hear of it report what they have held back, of
-// groups that have ended, too; those totals nobody would know who has read them before.
-type reread struct {
-	counter counter.Counter
-	at      time.Time
-}
-
-// rereadAfter is how long edges take to hear of an announcement and to report.
-const rereadAfter = 2 * probeEvery
-
-// readAgain reads a counter when other edges have had time to report: later, where the announcement has to wait for credit.
-func (m *Machine) readAgain(c counter.Counter, now time.Time) {
-	if c.Rule.HoldsBack() && len(m.rereads) < maxAsks {
-		m.rereads = append(m.rereads, reread{c, now.Add(rereadAfter)})
-	}
-}
-
-// lookAgain reads what is due to be read again.
-func (m *Machine) lookAgain(now time.Time) {
-	if m.creditIn() > 0 {
-		return
-	}
-	n := 0
-	for ; n < len(m.rereads) && !now.Before(m.rereads[n].at); n++ {
-		c := m.rereads[n].counter
-		node := m.place(c.Source)
-		if node < 0 || !m.bits.Until(mitigation.Key{Rule: c.Rule.ID, Source: c.Source}, now).IsZero() {
-			continue
-		}
-		oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-		epoch := m.epoch(c.Rule, c.Source)
-		name := m.secret.CounterName(c, epoch)
-		m.look(node, aNearLook, c, epoch, &name, oldest, newest, 0)
-	}
-	m.rereads = slices.Delete(m.rereads, 0, n)
-	m.sendLooks(aNearLook)
 }
 
 // announce tells all edges how a counter stands.

@@ -56,6 +56,16 @@ func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, 
 	l.list = append(l.list, look{c, epoch, oldest, newest, reported})
 }
 
+// readWhole reads all groups of a counter.
+func (m *Machine) readWhole(what purpose, c counter.Counter, now time.Time) {
+	if node := m.place(c.Source); node >= 0 {
+		oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
+		epoch := m.epoch(c.Rule, c.Source)
+		name := m.secret.CounterName(c, epoch)
+		m.look(node, what, c, epoch, &name, oldest, newest, 0)
+	}
+}
+
 // sendLooks sends what looks there are.
 func (m *Machine) sendLooks(what purpose) {
 	for i := range m.nodes {

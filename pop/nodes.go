@@ -108,8 +108,8 @@ func (m *Machine) pace(n *node, now time.Time) time.Duration {
 // Pace is how soon the machine wants to be stepped when nothing happens.
 func (m *Machine) Pace(now time.Time) time.Duration {
 	least := probeEvery
-	if len(m.rereads) > 0 {
-		least = min(least, max(m.rereads[0].at.Sub(now), m.creditIn(), 0))
+	if len(m.left.list) > 0 {
+		least = min(least, max(m.left.next.Sub(now), m.creditIn(), 0))
 	}
 	for i := range m.nodes {
 		n := &m.nodes[i]

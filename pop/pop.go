@@ -81,7 +81,6 @@ type Machine struct {
 	news      []mitigation.News
 	said      operators
 	dice      uint64
-	rereads   []reread
 	left      tasks
 	unplaced  queue // to be reported when a node is up
 	moved     bool  // a node died or came back since the last report
@@ -200,7 +199,6 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		}
 	}
 	m.ask(now)
-	m.lookAgain(now)
 	m.report(now)
 	m.tell(now)
 	m.resume(now)
