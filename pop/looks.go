@@ -133,7 +133,7 @@ func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 		return groups
 	}
 	before := past()
-	m.judge(c, m.counters.LearnAfter(c, l.newest, groups[:len(values)-1], l.reported, now), now)
+	m.judge(c, m.counters.Learn(c, l.newest, groups[:len(values)-1], l.reported, now), now)
 	if !slices.Equal(before, past()) {
 		m.announce(c, now) // others have reported to groups that have ended
 	}
