@@ -2,11 +2,12 @@ package counter
 
 import (
 	"iter"
+	"slices"
 	"time"
 )
 
 // All ranges over the counters of rules in which something is counted at now, for another table's Learn: their groups are
-// those of Snapshot, the newest first, and good until the next. What is reserved is not among them. Nothing is locked while a
+// those of Snapshot, the newest first. What is reserved is not among them. Nothing is locked while a
 // counter is looked at; hits that come meanwhile may be in it or not.
 func (t *Table) All(rules []*Rule, now time.Time) iter.Seq[Copy] {
 	byID := make(map[uint32]*Rule, len(rules))
@@ -15,9 +16,8 @@ func (t *Table) All(rules []*Rule, now time.Time) iter.Seq[Copy] {
 	}
 	return func(yield func(Copy) bool) {
 		var copies []Copy
-		var groups []uint64
 		for i := range t.shards {
-			copies, groups = t.shards[i].copies(byID, t.ns(now), copies[:0], groups[:0])
+			copies = t.shards[i].copies(byID, t.ns(now), copies[:0])
 			for _, c := range copies {
 				if !yield(c) {
 					return
@@ -34,7 +34,7 @@ type Copy struct {
 	Groups []uint64
 }
 
-func (s *shard) copies(rules map[uint32]*Rule, now int64, out []Copy, groups []uint64) ([]Copy, []uint64) {
+func (s *shard) copies(rules map[uint32]*Rule, now int64, out []Copy) []Copy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range []*store{&s.narrow, &s.wide} {
@@ -45,17 +45,11 @@ func (s *shard) copies(rules map[uint32]*Rule, now int64, out []Copy, groups []u
 				continue
 			}
 			s.advance(st, i, r, now)
-			var sum uint64
-			from := len(groups)
-			for _, g := range st.groups(i)[:r.groups()] {
-				groups, sum = append(groups, g), sum|g
+			groups := st.groups(i)[:r.groups()]
+			if slices.Max(groups) > 0 {
+				out = append(out, Copy{Counter{Rule: r, Source: h.source()}, h.base, slices.Clone(groups)})
 			}
-			if sum == 0 {
-				groups = groups[:from]
-				continue
-			}
-			out = append(out, Copy{Counter{Rule: r, Source: h.source()}, h.base, groups[from:len(groups):len(groups)]})
 		}
 	}
-	return out, groups
+	return out
 }

@@ -73,21 +73,12 @@ func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 	}
 	base := r.position(ns+s.offset+step, h.phase).group
 	by -= int64(int32(base-h.base)) << r.shift // further than the groups move by themselves
-	r.shiftLanes(groups[:r.groups()], by)
+	r.shiftLanes(by, func(g int) *uint64 { return &groups[g] })
 	h.base = base
 	h.turn(0, r.groups())
 	if h.unconfirmed != 0 {
 		k := s.unconfirmed.at(h.unconfirmed)
-		var pending [maxGroups]uint64
-		for g := range k.groups {
-			pending[g] = k.groups[g].pending
-		}
-		before := r.sums(pending[:])
-		r.shiftLanes(pending[:r.groups()], by)
-		for g := range k.groups {
-			k.groups[g].pending = pending[g]
-		}
-		lost := before - r.sums(pending[:])
+		lost := r.shiftLanes(by, func(g int) *uint64 { return &k.groups[g].pending })
 		k.hits -= uint32(lost)
 		s.stats.Unreported -= lost
 		s.stats.LostExpired += lost
@@ -111,29 +102,23 @@ func (s *shard) unlearn(st *store, i int, r *Rule) {
 	h.lastReply = 0
 }
 
-// shiftLanes moves lanes to later sub-windows, or to earlier ones if by is negative. Those that leave at the old end are dropped, and
-// those that would come after the newest are put into it.
-func (r *Rule) shiftLanes(groups []uint64, by int64) {
-	if by == 0 {
-		return
-	}
+// shiftLanes moves the lanes of groups to later sub-windows, or to earlier ones if by is negative. Those that leave at the old end are
+// dropped, and those that would come after the newest are put into it. It returns how many hits were lost.
+func (r *Rule) shiftLanes(by int64, group func(g int) *uint64) (lost uint64) {
 	var moved [maxGroups]uint64
-	for g, group := range groups {
+	for g := range r.groups() {
+		lost += r.sum(*group(g))
 		for i := range r.lanes() {
-			to := int64(i) - int64(g)<<r.shift + by // 0 is lane 0 of groups[0]
+			to := int64(i) - int64(g)<<r.shift + by // 0 is lane 0 of the newest group
 			to = min(to, int64(r.lanes()-1))
-			if n := -(to >> r.shift); n < int64(len(groups)) {
-				moved[n] = r.add(moved[n], int(to&int64(r.lanes()-1)), r.lane(group, i))
+			if n := -(to >> r.shift); n < int64(r.groups()) {
+				moved[n] = r.add(moved[n], int(to&int64(r.lanes()-1)), r.lane(*group(g), i))
 			}
 		}
 	}
-	copy(groups, moved[:])
-}
-
-// sums adds up the lanes of groups.
-func (r *Rule) sums(groups []uint64) (n uint64) {
-	for _, g := range groups {
-		n += r.sum(g)
+	for g := range r.groups() {
+		*group(g) = moved[g]
+		lost -= r.sum(moved[g])
 	}
-	return n
+	return lost
 }

@@ -163,11 +163,7 @@ func (r *Rule) used(estimate float64) int64 {
 	if r.Estimate == Nearest {
 		return int64(estimate + 0.5)
 	}
-	n := int64(estimate)
-	if float64(n) < estimate {
-		n++
-	}
-	return n
+	return int64(math.Ceil(estimate))
 }
 
 // over reports whether an estimate says that the limit is passed.
@@ -178,10 +174,10 @@ func (r *Rule) remaining(estimate float64) uint32 {
 	return uint32(max(0, int64(r.Limit)-r.used(estimate)))
 }
 
-// retryAfter is how long it takes until n more hits are within the limit if nothing else arrives: sub-windows leave the
-// window one by one, each evenly over its length. More than 0, and at most a window and a group; a window where n alone
-// is over the limit.
-func (r *Rule) retryAfter(groups []uint64, own func(ahead int) *bins, p position, n float64) time.Duration {
+// retryAfter is how long it takes until n more hits of the counter at i, which has groups, are within the limit if nothing else arrives
+// and what is reserved is given back: sub-windows leave the window one by one, each evenly over its length. More than 0, and at
+// most a window and a group; a window where n alone is over the limit.
+func (s *shard) retryAfter(r *Rule, i int, groups []uint64, p position, n float64) time.Duration {
 	room := float64(r.Limit) - n
 	if r.Estimate == Nearest {
 		room += 0.5
@@ -194,7 +190,7 @@ func (r *Rule) retryAfter(groups []uint64, own func(ahead int) *bins, p position
 		if float64(v.full) > room {
 			continue
 		}
-		v.own = own(ahead)
+		v.own = s.own(r, i, p, ahead)
 		from := 0.0
 		if ahead == 0 {
 			from = p.gone

@@ -24,7 +24,7 @@ func (t *Table) Dirty(buf []Counter, n int) []Counter {
 				s.free = append(s.free, w)
 				continue
 			}
-			buf = append(buf, Counter{k.rule, k.source, unconfirmedPlace(i)<<16 | unconfirmedPlace(w)})
+			buf = append(buf, Counter{k.rule, k.source, uint32(i)<<16 | uint32(w)})
 		}
 		if s.dirty = slices.Delete(s.dirty, 0, some); len(s.dirty) == 0 {
 			s.dirtyShards.And(^s.bit)
@@ -122,7 +122,7 @@ func (t *Table) Await(r *Rule, source Source) (answered <-chan struct{}, first b
 type Counter struct {
 	Rule   *Rule
 	Source Source
-	place  unconfirmedPlace // where its unconfirmed entry was when Dirty gave it out; 0: not known
+	place  uint32 // of its unconfirmed entry when Dirty gave it out: its shard, and its index there; 0: not known
 }
 
 // Part is one group of a report. Hits and Known are packed lanes.
@@ -273,40 +273,27 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 	return newest, groups
 }
 
-// Learn takes in what the tier has of a counter: groups, the newest first. The source need not be in the table.
-func (t *Table) Learn(c Counter, newest uint32, groups []uint64, now time.Time) (standing Standing) {
-	return t.LearnAfter(c, newest, groups, 0, now)
-}
-
-// LearnAfter is Learn of what was read with a report of so many hits.
-func (t *Table) LearnAfter(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) (standing Standing) {
-	t.learn(c, newest, groups, now, func(l *lookup) {
-		standing = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), reported, false)
-	})
-	return standing
+// Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the newest first. The source need not be
+// in the table.
+func (t *Table) Learn(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) Standing {
+	return t.learn(c, newest, groups, reported, false, now)
 }
 
 // Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. What is left to do about
 // it, the other has done.
 func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
-	t.learn(c, newest, groups, now, func(l *lookup) {
-		over = l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), 0, true).Over
-	})
-	return over
+	return t.learn(c, newest, groups, 0, true, now).Over
 }
 
 // Sum is how many hits a part reports.
 func (p Part) Sum(r *Rule) uint64 { return r.sum(p.Hits) }
 
-// learn takes in groups of a counter, which it makes if there is none, and does then what is asked.
-func (t *Table) learn(c Counter, newest uint32, groups []uint64, now time.Time, do func(*lookup)) {
-	l := lookup{hash: t.hash(&c.Source)}
-	l.s = t.shard(l.hash)
-	l.s.mu.Lock()
+// learn takes in groups of a counter, which it makes if there is none.
+func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64, announcement bool, now time.Time) Standing {
+	l := t.open(c.Rule, &c.Source)
 	defer l.s.unlock(t)
-	l.store = l.s.store(c.Rule)
-	if i, ok := l.store.find(l.hash, c.Rule.ID, &c.Source); ok {
-		l.i, l.at = i, l.s.advance(l.store, i, c.Rule, t.ns(now))
+	if l.there {
+		l.at = l.s.advance(l.store, l.i, c.Rule, t.ns(now))
 	} else {
 		t.locate(&l, c.Rule, c.Source, t.ns(now), nil)
 	}
@@ -316,7 +303,7 @@ func (t *Table) learn(c Counter, newest uint32, groups []uint64, now time.Time, 
 			l.s.merge(l.store, l.i, c.Rule, g, total)
 		}
 	}
-	do(&l)
+	return l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
 }
 
 // answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
@@ -378,14 +365,11 @@ func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
 		}
 		s.mu.Unlock()
 	}
-	h := t.hash(&c.Source)
-	s := t.shard(h)
-	s.mu.Lock()
-	st := s.store(c.Rule)
-	if i, ok := st.find(h, c.Rule.ID, &c.Source); ok {
-		f(s, st, i)
+	l := t.open(c.Rule, &c.Source)
+	if l.there {
+		f(l.s, l.store, l.i)
 	}
-	s.unlock(t)
+	l.s.unlock(t)
 }
 
 // unlock unlocks a shard, and wakes who waits for hits to report.

@@ -49,7 +49,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 		l.s = t.shard(l.hash)
 		t.prefetch(a.Rule, l.hash)
 		l.s.mu.Lock()
-		l.find(a)
+		l.find(a.Rule, &a.Source)
 		t.judge(a, &l, ns, nil)
 		admitted := a.Shadow || !a.Over
 		t.keep(a, &l, admitted, ns)
@@ -65,7 +65,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 	t.lock(asks, found)
 	// First all are looked for, then all are judged: memory answers several questions as fast as one.
 	for i := range asks {
-		found[i].find(&asks[i])
+		found[i].find(asks[i].Rule, &asks[i].Source)
 	}
 	admitted := true
 	for i := range asks {
@@ -85,19 +85,14 @@ func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
 	if !a.Always && (!admitted || a.Over) {
 		return
 	}
-	if a.Hold && !a.Over && l.s.hold(t, a, l) {
+	if a.Hold && !a.Over && l.s.hold(a, l) {
 		a.held = true
 		return
 	}
 	l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
 	if a.Over && a.Always { // a retry comes on top of what was refused and counted
-		a.RetryAfter = l.s.retryAfter(a.Rule, l.store, l.i, l.at, float64(a.Hits))
+		a.RetryAfter = l.s.retryAfter(a.Rule, l.i, l.store.groups(l.i), l.at, float64(a.Hits))
 	}
-}
-
-// retryAfter is how long it takes until so many more hits are within the limit, if what is reserved is given back.
-func (s *shard) retryAfter(r *Rule, st *store, i int, at position, hits float64) time.Duration {
-	return r.retryAfter(st.groups(i), func(ahead int) *bins { return s.own(r, i, at, ahead) }, at, hits)
 }
 
 // Commit counts a held reservation, in the sub-window of now. Anything else it leaves alone: an ask that was not held
@@ -112,13 +107,9 @@ func (t *Table) settle(a *Ask, now time.Time, count bool) {
 		return
 	}
 	a.held = false
-	l := lookup{hash: t.hash(&a.Source)}
-	l.s = t.shard(l.hash)
-	l.s.mu.Lock()
-	l.store = l.s.store(a.Rule)
-	if i, ok := l.store.find(l.hash, a.Rule.ID, &a.Source); ok {
-		l.i = i
-		l.s.unhold(l.store, i, a.Hits)
+	l := t.open(a.Rule, &a.Source)
+	if l.there {
+		l.s.unhold(l.store, l.i, a.Hits)
 	} else if count {
 		t.locate(&l, a.Rule, a.Source, t.ns(now), nil)
 	}
@@ -131,25 +122,19 @@ func (t *Table) settle(a *Ask, now time.Time, count bool) {
 }
 
 // Peek says what Reserve would say to one hit, and whether the source is in the table. It changes nothing.
-func (t *Table) Peek(r *Rule, source Source, now time.Time) (Verdict, bool) {
-	hash := t.hash(&source)
-	s := t.shard(hash)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.store(r)
-	i, ok := st.find(hash, r.ID, &source)
-	if !ok {
-		return Verdict{Remaining: r.Limit, Known: !t.options.Tier}, false
-	}
-	h := st.head(i)
-	committed, groups, at := s.peek(r, st, i, t.ns(now), new([maxGroups]uint64))
-	v := Verdict{Estimate: committed + float64(s.held(h)), Known: t.known(h, r, t.ns(now))}
-	v.Remaining = r.remaining(v.Estimate)
-	v.Over, v.Committed = r.over(v.Estimate+1), r.over(committed+1)
-	if v.Committed {
-		v.RetryAfter = r.retryAfter(groups, func(ahead int) *bins { return s.own(r, i, at, ahead) }, at, 1)
-	}
-	return v, true
+func (t *Table) Peek(r *Rule, source Source, now time.Time) (v Verdict, there bool) {
+	v = Verdict{Remaining: r.Limit, Known: !t.options.Tier}
+	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
+		h := st.head(i)
+		committed, groups, at := s.peek(r, st, i, t.ns(now), new([maxGroups]uint64))
+		v, there = Verdict{Estimate: committed + float64(s.held(h)), Known: t.known(h, r, t.ns(now))}, true
+		v.Remaining = r.remaining(v.Estimate)
+		v.Over, v.Committed = r.over(v.Estimate+1), r.over(committed+1)
+		if v.Committed {
+			v.RetryAfter = s.retryAfter(r, i, groups, at, 1)
+		}
+	})
+	return v, there
 }
 
 // lookup is where an ask's counter stands while its shard is locked.
@@ -163,10 +148,19 @@ type lookup struct {
 	there bool // i is the counter's
 }
 
-// find looks for the counter of a.
-func (l *lookup) find(a *Ask) {
-	l.store = l.s.store(a.Rule)
-	l.i, l.there = l.store.find(l.hash, a.Rule.ID, &a.Source)
+// find looks for a counter.
+func (l *lookup) find(r *Rule, source *Source) {
+	l.store = l.s.store(r)
+	l.i, l.there = l.store.find(l.hash, r.ID, source)
+}
+
+// open locks a source's shard, and looks for a counter.
+func (t *Table) open(r *Rule, source *Source) (l lookup) {
+	l.hash = t.hash(source)
+	l.s = t.shard(l.hash)
+	l.s.mu.Lock()
+	l.find(r, source)
+	return l
 }
 
 // lock finds the shards of all asks, begins to fetch their counters, and locks the shards, each once and in the order of their
@@ -231,7 +225,7 @@ func (t *Table) judge(a *Ask, l *lookup, now int64, together []lookup) {
 	a.held = false
 	if a.Over {
 		if a.Committed = r.over(committed); a.Committed {
-			a.RetryAfter = l.s.retryAfter(r, l.store, l.i, l.at, float64(a.Hits))
+			a.RetryAfter = l.s.retryAfter(r, l.i, l.store.groups(l.i), l.at, float64(a.Hits))
 		}
 	} else {
 		a.Remaining = r.remaining(estimate)
@@ -326,7 +320,7 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []
 func (s *shard) evicted(h *head) {
 	s.stats.Evicted++
 	if h.unconfirmed != 0 {
-		s.release(h.unconfirmed, &s.stats.LostEvicted)
+		s.stats.LostEvicted += s.release(h.unconfirmed)
 	}
 }
 

@@ -2,6 +2,7 @@ package counter
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -33,11 +34,10 @@ func (e Estimate) String() string { return [...]string{"nearest", "lower", "unro
 
 // ParseEstimate reads "nearest" or "lower".
 func ParseEstimate(s string) (Estimate, error) {
-	switch s {
-	case "nearest":
-		return Nearest, nil
-	case "lower":
-		return Lower, nil
+	for _, e := range []Estimate{Nearest, Lower} {
+		if s == e.String() {
+			return e, nil
+		}
 	}
 	return 0, fmt.Errorf("counter: estimate %q: want nearest or lower", s)
 }
@@ -68,10 +68,7 @@ func NewRule(name string, limit uint32, window time.Duration, subWindows int, e 
 		return nil, fmt.Errorf("limit %d: want 1 to %d", limit, MaxLimit)
 	case window < MinWindow || window > MaxWindow:
 		return nil, fmt.Errorf("window %v: want %v to %v", window, MinWindow, MaxWindow)
-	}
-	switch subWindows {
-	case 1, 2, 4, 8, 12:
-	default:
+	case !slices.Contains([]int{1, 2, 4, 8, 12}, subWindows):
 		return nil, fmt.Errorf("sub_windows %d: want 1, 2, 4, 8 or 12", subWindows)
 	}
 	r := &Rule{Name: name, Limit: limit, Window: window, SubWindows: subWindows, Estimate: e}

@@ -20,7 +20,7 @@ import "time"
 //	                                                               or a window of silence
 //	announcedFull  announced, or heard of it                       a third of the limit is left,     announce once
 //	                                                               or a window of silence
-//	hasHistogram        it has a histogram of its hits                  another needs it more             finer than a sub-window
+//	hasHistogram   it has a histogram of its hits                  another needs it more             finer than a sub-window
 //	warm           a seventh of the limit is used                  less is                           who leaves a full table
 //	urgent         hits may not wait                               they are taken                    report now
 //	queued         urgent, and nothing is under way                taken by Dirty                    report now

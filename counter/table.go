@@ -174,20 +174,15 @@ func (t *Table) Stats() (sum Stats) {
 
 // Forget drops what is known of a source under a rule: the next hit starts from nothing.
 func (t *Table) Forget(r *Rule, source Source) {
-	h := t.hash(&source)
-	s := t.shard(h)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.store(r)
-	if i, ok := st.find(h, r.ID, &source); ok {
+	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		if w := st.head(i).unconfirmed; w != 0 {
-			s.release(w, &s.stats.LostExpired)
+			s.stats.LostExpired += s.release(w)
 		}
 		if st.head(i).state&hasHistogram != 0 {
 			s.unlink(st, i)
 		}
 		st.Remove(i)
-	}
+	})
 }
 
 // split gives stores that should grow one more page, to which counters move, and with them what belongs to them.

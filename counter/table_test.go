@@ -265,7 +265,7 @@ func TestAnnouncedEachTime(t *testing.T) {
 		_, newest := e.table.Groups(r, now, 0)
 		f := func(total uint64, near, full bool) {
 			t.Helper()
-			if s := e.table.Learn(e.c, newest, []uint64{total}, now); s.Near != near || s.Full != full {
+			if s := e.table.Learn(e.c, newest, []uint64{total}, 0, now); s.Near != near || s.Full != full {
 				t.Errorf("round %d: the tier has %d: near %v, full %v, want %v, %v", round, total, s.Near, s.Full, near, full)
 			}
 		}

@@ -28,7 +28,7 @@ func TestTimesOfOthersHits(t *testing.T) {
 		for copied := range a.All([]*Rule{c.Rule}, begin.Add(50*time.Second)) {
 			newest, groups = copied.Newest, copied.Groups
 		}
-		b.Learn(c, newest, groups, begin.Add(50*time.Second))
+		b.Learn(c, newest, groups, 0, begin.Add(50*time.Second))
 		estimate := func(want float64) {
 			t.Helper()
 			if v, _ := b.Peek(c.Rule, c.Source, now); v.Estimate < want-0.01 || v.Estimate > want+0.01 {

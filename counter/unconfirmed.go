@@ -23,12 +23,17 @@ type unconfirmedGroup struct {
 	pending, inFlight uint64
 }
 
+// used is the groups that may be in use.
+func (k *unconfirmed) used() []unconfirmedGroup {
+	if !k.aged {
+		return k.groups[:1]
+	}
+	return k.groups[:]
+}
+
 // hasInFlight reports whether any hits are on their way.
 func (k *unconfirmed) hasInFlight() bool {
-	if !k.aged {
-		return k.groups[0].inFlight != 0
-	}
-	for _, g := range k.groups {
+	for _, g := range k.used() {
 		if g.inFlight != 0 {
 			return true
 		}
@@ -38,11 +43,8 @@ func (k *unconfirmed) hasInFlight() bool {
 
 // hasPending reports whether any hits of groups from the given one on are pending.
 func (k *unconfirmed) hasPending(from int) bool {
-	if !k.aged {
-		return from == 0 && k.groups[0].pending != 0
-	}
-	for _, g := range k.groups[from:] {
-		if g.pending != 0 {
+	for g, u := range k.used() {
+		if g >= from && u.pending != 0 {
 			return true
 		}
 	}
@@ -51,11 +53,7 @@ func (k *unconfirmed) hasPending(from int) bool {
 
 // clear leaves of an entry only what says that it is queued.
 func (k *unconfirmed) clear() {
-	if !k.aged {
-		k.groups[0] = unconfirmedGroup{}
-	} else {
-		k.groups = [maxGroups]unconfirmedGroup{}
-	}
+	clear(k.used())
 	k.rule, k.source, k.idle, k.urgent, k.aged, k.held, k.hits = nil, Source{}, false, false, false, 0, 0
 }
 
@@ -79,9 +77,6 @@ func (sl *slab) add() (w uint16) {
 	sl.n++
 	return uint16(sl.n - 1)
 }
-
-// unconfirmedPlace is the number of a shard and the index of an entry in it, which is not 0.
-type unconfirmedPlace uint32
 
 // unconfirmedOf gives the counter at i its entry. For hits there are so many at most, and then it is 0; a reservation always has one: there are
 // no more of those than requests under way.
@@ -110,24 +105,24 @@ func (s *shard) unconfirmedOf(r *Rule, st *store, i int, reserve bool) uint16 {
 	return w
 }
 
-// release gives up the entry of which the counter has gone or goes away. Hits still in it are lost.
-func (s *shard) release(w uint16, lost *uint64) {
+// release gives up the entry of which the counter has gone or goes away. It returns how many hits were still in it, which are lost.
+func (s *shard) release(w uint16) (lost uint64) {
 	k := s.unconfirmed.at(w)
-	*lost += uint64(k.hits)
-	s.stats.Unreported -= uint64(k.hits)
+	lost = uint64(k.hits)
+	s.stats.Unreported -= lost
 	s.holds -= k.held
 	k.clear()
 	if !k.queued { // a queued one is freed when it leaves the queue
 		s.free = append(s.free, w)
 	}
+	return lost
 }
 
 // releaseEmpty releases an entry in which nothing is left.
 func (s *shard) releaseEmpty(w uint16) {
 	if k := s.unconfirmed.at(w); k.hits == 0 && k.held == 0 {
 		s.store(k.rule).head(int(k.slot)).unconfirmed = 0
-		var none uint64
-		s.release(w, &none)
+		s.release(w)
 	}
 }
 
@@ -188,7 +183,7 @@ func (s *shard) queue(w uint16) {
 	}
 }
 
-func (s *shard) hold(t *Table, a *Ask, l *lookup) bool {
+func (s *shard) hold(a *Ask, l *lookup) bool {
 	w := s.unconfirmedOf(a.Rule, l.store, l.i, true)
 	if w == 0 {
 		return false

@@ -1,11 +1,12 @@
 package pop
 
 import (
-	"slices"
 	"time"
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/record"
+	"sluice/pop/secret"
 )
 
 // judge acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
@@ -21,11 +22,11 @@ func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.T
 		m.block(c, standing.Crossed, now)
 	case standing.Crossed:
 		m.announce(c, now)
-		m.readAgain(c, now)
+		m.leaveReread(c, now)
 	case standing.Full:
-		m.claim(c, forFull, now)
+		m.claim(c, secret.Full, now)
 	case standing.Near:
-		m.claim(c, forNear, now)
+		m.claim(c, secret.Near, now)
 	}
 	switch {
 	case standing.CrossedTimes:
@@ -61,13 +62,13 @@ func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 
 // claim asks the tier whether anybody else has found by chance that the counter is near its limit. Edges that do so at the same time all
 // ask, and one of them is the first.
-func (m *Machine) claim(c counter.Counter, what byte, now time.Time) {
+func (m *Machine) claim(c counter.Counter, what secret.Claim, now time.Time) {
 	node := m.place(c.Source)
 	if node < 0 {
 		return
 	}
 	_, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-	m.send(Command{Node: node, Op: Add, Report: true, Key: m.claimKey(c, what, newest), Value: []byte{'1'}, Expire: seconds(c.Rule.Lifetime())},
+	m.send(Command{Node: node, Op: Add, Report: true, Key: m.secret.ClaimKey(c, what, m.epoch(c.Rule, c.Source), newest), Value: []byte{'1'}, Expire: seconds(c.Rule.Lifetime())},
 		flight{what: aClaim, counter: c})
 }
 
@@ -76,55 +77,17 @@ func (m *Machine) claim(c counter.Counter, what byte, now time.Time) {
 func (m *Machine) claimAnswered(f flight, r *Result, now time.Time) {
 	if r.Status == Done {
 		m.announce(f.counter, now)
-		m.readAgain(f.counter, now)
+		m.leaveReread(f.counter, now)
 	}
-}
-
-// reread is a counter that this edge has announced and will read once more. Edges that hear of it report what they have held back, of
-// groups that have ended, too; those totals nobody would know who has read them before.
-type reread struct {
-	counter counter.Counter
-	at      time.Time
-}
-
-// rereadAfter is how long edges take to hear of an announcement and to report.
-const rereadAfter = 2 * probeEvery
-
-// readAgain reads a counter when other edges have had time to report: later, where the announcement has to wait for credit.
-func (m *Machine) readAgain(c counter.Counter, now time.Time) {
-	if c.Rule.HoldsBack() && len(m.rereads) < maxAsks {
-		m.rereads = append(m.rereads, reread{c, now.Add(rereadAfter)})
-	}
-}
-
-// lookAgain reads what is due to be read again.
-func (m *Machine) lookAgain(now time.Time) {
-	if m.creditIn() > 0 {
-		return
-	}
-	n := 0
-	for ; n < len(m.rereads) && !now.Before(m.rereads[n].at); n++ {
-		c := m.rereads[n].counter
-		node := m.place(c.Source)
-		if node < 0 || !m.bits.Until(mitigation.Key{Rule: c.Rule.ID, Source: c.Source}, now).IsZero() {
-			continue
-		}
-		oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-		epoch := m.epoch(c.Rule, c.Source)
-		name := m.secret.counterName(c, epoch)
-		m.look(node, aNearLook, c, epoch, &name, oldest, newest, 0)
-	}
-	m.rereads = slices.Delete(m.rereads, 0, n)
-	m.sendLooks(aNearLook)
 }
 
 // announce tells all edges how a counter stands.
 func (m *Machine) announce(c counter.Counter, now time.Time) {
-	m.appendLogOf(c.Source, m.standing(aCount, c, now))
+	m.appendLogOf(c.Source, m.standing(record.Standing, c, now))
 }
 
 // appendLogOf adds a record to the log of a source's node, or of both its nodes while the list changes.
-func (m *Machine) appendLogOf(s counter.Source, r record) {
+func (m *Machine) appendLogOf(s counter.Source, r record.Record) {
 	node := m.place(s)
 	if node < 0 {
 		return
@@ -136,10 +99,10 @@ func (m *Machine) appendLogOf(s counter.Source, r record) {
 }
 
 // standing is a record of how a counter stands.
-func (m *Machine) standing(k kind, c counter.Counter, now time.Time) record {
-	r := record{kind: k, rule: m.secret.ruleDigest(c.Rule), source: c.Source, epoch: m.epoch(c.Rule, c.Source), start: m.wall(now), edge: m.id}
-	if k != aTimes {
-		r.newest, r.groups = m.counters.Snapshot(c, now)
+func (m *Machine) standing(k record.Kind, c counter.Counter, now time.Time) record.Record {
+	r := record.Record{Kind: k, Rule: m.secret.RuleDigest(c.Rule), Source: c.Source, Epoch: m.epoch(c.Rule, c.Source), Start: m.wall(now), Edge: m.id}
+	if k != record.Times {
+		r.Newest, r.Groups = m.counters.Snapshot(c, now)
 	}
 	return r
 }
@@ -183,34 +146,34 @@ func (t *takenTimes) take(subWindow uint32) bool {
 
 // askTimes asks the others when their hits came.
 func (m *Machine) askTimes(c counter.Counter, now time.Time) {
-	r := m.standing(aQuestion, c, now)
-	r.times = m.counters.ExportTimes(c, now, nil)
+	r := m.standing(record.AskTimes, c, now)
+	r.Times = m.counters.ExportTimes(c, now, nil)
 	m.appendLogOf(c.Source, r)
 }
 
 // exportTimes answers a question.
 func (m *Machine) exportTimes(c counter.Counter, now time.Time) {
 	if times := m.counters.ExportTimes(c, now, nil); len(times) > 0 {
-		r := m.standing(aTimes, c, now)
-		r.times = times
+		r := m.standing(record.Times, c, now)
+		r.Times = times
 		m.appendLogOf(c.Source, r)
 	}
 }
 
 // mergeTimes takes in what another edge told.
-func (m *Machine) mergeTimes(c counter.Counter, r record, now time.Time) {
-	if r.edge == m.id {
+func (m *Machine) mergeTimes(c counter.Counter, r record.Record, now time.Time) {
+	if r.Edge == m.id {
 		return
 	}
-	if len(r.times) == 0 {
+	if len(r.Times) == 0 {
 		return
 	}
-	from := takenFrom{mitigation.Key{Rule: c.Rule.ID, Source: c.Source}, r.edge}
+	from := takenFrom{mitigation.Key{Rule: c.Rule.ID, Source: c.Source}, r.Edge}
 	taken, there := m.times[from]
 	if !there && len(m.times) >= maxTaken {
 		return
 	}
-	for _, times := range r.times {
+	for _, times := range r.Times {
 		if taken.take(times.SubWindow) {
 			m.counters.MergeTimes(c, times, now)
 		}

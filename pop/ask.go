@@ -31,12 +31,7 @@ func (m *Machine) ask(now time.Time) {
 	m.asks.list = m.asks.list[:0]
 	m.asks.mu.Unlock()
 	for _, c := range m.dirty {
-		if node := m.place(c.Source); node >= 0 {
-			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-			epoch := m.epoch(c.Rule, c.Source)
-			name := m.secret.counterName(c, epoch)
-			m.look(node, anAsk, c, epoch, &name, oldest, newest, 0)
-		}
+		m.readWhole(anAsk, c, now)
 	}
 	m.sendLooks(anAsk)
 }

@@ -5,6 +5,8 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/record"
+	"sluice/pop/words"
 )
 
 // setBit tells the tier of a mitigation that this edge has started: its own key first, so that it is there for whoever looks, then the
@@ -20,9 +22,9 @@ func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 		return
 	}
 	wall := m.wall(now)
-	r := &record{
-		kind: aBlock, rule: rule.digest, source: c.Source, epoch: m.epoch(c.Rule, c.Source),
-		start: wall.Add(b.Start.Sub(now)), end: wall.Add(b.End.Sub(now)), limit: c.Rule.Limit, by: b.By,
+	r := &record.Record{
+		Kind: record.Block, Rule: rule.digest, Source: c.Source, Epoch: m.epoch(c.Rule, c.Source),
+		Start: wall.Add(b.Start.Sub(now)), End: wall.Add(b.End.Sub(now)), Limit: c.Rule.Limit, By: b.By,
 	}
 	m.send(m.bitCommand(i, Add, *r, c, now), flight{what: aBit, counter: c, record: r})
 	if second := m.second(c.Source, i); second >= 0 {
@@ -30,9 +32,9 @@ func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 	}
 }
 
-func (m *Machine) bitCommand(node int, op Op, r record, c counter.Counter, now time.Time) Command {
+func (m *Machine) bitCommand(node int, op Op, r record.Record, c counter.Counter, now time.Time) Command {
 	// A second after the end, because memcached's seconds are coarse; what counts is the end in the value.
-	return Command{Node: node, Op: op, Report: true, Key: m.secret.bitKey(c, r.epoch), Value: m.secret.seal(r), Expire: seconds(r.end.Sub(m.wall(now))) + 1}
+	return Command{Node: node, Op: op, Report: true, Key: m.secret.BitKey(c, r.Epoch), Value: r.Seal(m.secret), Expire: seconds(r.End.Sub(m.wall(now))) + 1}
 }
 
 // bitAnswered goes on to the log, or looks who was there first.
@@ -50,8 +52,8 @@ func (m *Machine) bitAnswered(f flight, r *Result) {
 // ended stands there only because memcached is slow to forget, and one of a stricter limit is none.
 func (m *Machine) bitLooked(f flight, r *Result, now time.Time) {
 	if r.Status == Done && r.Values[0] != nil {
-		there, ok := m.secret.open(r.Values[0])
-		if ok && there.kind == aBlock && there.end.After(m.wall(now)) && there.rule == f.record.rule && there.source == f.record.source && there.limit >= f.record.limit {
+		there, ok := record.Open(m.secret, r.Values[0])
+		if ok && there.Kind == record.Block && there.End.After(m.wall(now)) && there.Rule == f.record.Rule && there.Source == f.record.Source && there.Limit >= f.record.Limit {
 			m.learn(there, now)
 			return
 		}
@@ -64,33 +66,33 @@ func (m *Machine) bitLooked(f flight, r *Result, now time.Time) {
 const skew = 2 * time.Second
 
 // learn puts a record from the tier into force here and reports whether it is a mitigation that was news.
-func (m *Machine) learn(r record, now time.Time) (news bool) {
-	rule := m.rules.Load().byDigest[r.rule]
+func (m *Machine) learn(r record.Record, now time.Time) (news bool) {
+	rule := m.rules.Load().byDigest[r.Rule]
 	if rule == nil {
 		return false
 	}
-	c, wall := counter.Counter{Rule: rule.Counter, Source: r.source}, m.wall(now)
-	switch epoch := m.epoch(rule.Counter, r.source); {
-	case r.epoch < epoch:
+	c, wall := counter.Counter{Rule: rule.Counter, Source: r.Source}, m.wall(now)
+	switch epoch := m.epoch(rule.Counter, r.Source); {
+	case r.Epoch < epoch:
 		return false // from before an operator lifted the source
-	case r.epoch > epoch && wall.Sub(r.start) >= logKept:
+	case r.Epoch > epoch && wall.Sub(r.Start) >= logKept:
 		return false // recorded long ago, and the lift is forgotten
-	case r.epoch > epoch: // its edge knows of a lift that is on its way to this one
-		m.void(wordName{rule.Name, r.source}, r.epoch, now)
+	case r.Epoch > epoch: // its edge knows of a lift that is on its way to this one
+		m.void(words.Name{Rule: rule.Name, Source: r.Source}, r.Epoch, now)
 	}
 	m.heardOf(c, &r, now)
-	if r.kind == aQuestion && r.edge != m.id {
+	if r.Kind == record.AskTimes && r.Edge != m.id {
 		m.exportTimes(c, now) // before others' times are added to its own
 	}
 	m.mergeTimes(c, r, now)
-	if r.kind != aBlock || rule.Counter.Limit > r.limit {
+	if r.Kind != record.Block || rule.Counter.Limit > r.Limit {
 		return false // who was blocked under a lower limit may be within this one
 	}
 	longest := max(rule.Timeout, rule.Counter.Window+rule.Counter.SubWindow()) + skew
-	end := min(r.end.Sub(wall), longest)
+	end := min(r.End.Sub(wall), longest)
 	// now carries the monotonic clock, and ends are held against that.
-	bit := mitigation.Bit{Start: now.Add(r.start.Sub(wall)), End: now.Add(end), By: mitigation.ByPoP}
-	return m.bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.source}, bit, now)
+	bit := mitigation.Bit{Start: now.Add(r.Start.Sub(wall)), End: now.Add(end), By: mitigation.ByPoP}
+	return m.bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 
 func seconds(d time.Duration) int32 {

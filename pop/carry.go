@@ -1,6 +1,10 @@
 package pop
 
-import "time"
+import (
+	"time"
+
+	"sluice/pop/words"
+)
 
 // How the operators' list travels. Every node has a copy, and a head that says which it is. An edge reads the head of each node twice a
 // second; if it is of a list that it has not merged, it reads that; if the node lacks something, it writes what it has: the
@@ -21,14 +25,14 @@ const (
 
 // wordsCopy is what an edge knows of a node's copy of the operators' list.
 type wordsCopy struct {
-	looked time.Time // when its head was asked for last
-	next   time.Time // when to look again
-	busy   bool      // a command is under way
-	head   tag       // what was read last
-	merged tag       // the list that was
-	has    uint64    // the version of ours of which it lacked nothing
-	writes tag       // what is being written, which was
-	wrote  uint64    // this version of ours
+	looked time.Time    // when its head was asked for last
+	next   time.Time    // when to look again
+	busy   bool         // a command is under way
+	head   words.Digest // what was read last
+	merged words.Digest // the list that was
+	has    uint64       // the version of ours of which it lacked nothing
+	writes words.Digest // what is being written, which was
+	wrote  uint64       // this version of ours
 }
 
 // carry goes on with a node's copy.
@@ -73,13 +77,13 @@ func (m *Machine) headRead(r *Result, now time.Time) {
 	}
 	o := &m.said
 	o.mu.Lock()
-	version, entries := o.version, len(o.list.entries)
+	version, entries := o.version, o.list.Len()
 	_, ours := o.encode(m.secret, now)
 	o.mu.Unlock()
-	var id tag
+	var id words.Digest
 	ok = false
 	if v := r.Values[0]; v != nil {
-		if id, ok = m.secret.openHead(v); !ok {
+		if id, ok = words.OpenHead(m.secret, v); !ok {
 			m.stats.forged.Add(1)
 		}
 	}
@@ -104,12 +108,12 @@ func (m *Machine) listRead(r *Result, now time.Time) {
 		return
 	}
 	o := &m.said
-	var entries []entry
-	var id tag
+	var entries []words.Entry
+	var id words.Digest
 	ok = r.Values[0] != nil
 	if ok {
 		var err error
-		if entries, id, err = decodeWords(m.secret, r.Values[0]); err != nil {
+		if entries, id, err = words.Decode(m.secret, r.Values[0]); err != nil {
 			m.stats.forged.Add(1)
 			ok = false
 		}
@@ -120,7 +124,7 @@ func (m *Machine) listRead(r *Result, now time.Time) {
 		return
 	}
 	o.mu.Lock()
-	names, lacks := o.list.merge(entries, now)
+	names, lacks := o.list.Merge(entries, now)
 	if len(names) > 0 {
 		o.change(names...)
 	}
@@ -154,7 +158,7 @@ func (m *Machine) listWritten(f flight, r *Result, now time.Time) {
 	case r.Status != Done:
 	case f.what == aListWrite:
 		w.busy = true
-		m.send(Command{Node: r.Node, Op: Set, Way: List, Key: m.said.headKey, Value: m.secret.sealHead(w.writes), Expire: listExpire}, flight{what: aHeadWrite})
+		m.send(Command{Node: r.Node, Op: Set, Way: List, Key: m.said.headKey, Value: words.SealHead(m.secret, w.writes), Expire: listExpire}, flight{what: aHeadWrite})
 	default:
 		w.merged, w.has = w.writes, w.wrote
 	}

@@ -1,7 +1,6 @@
 package pop
 
 import (
-	"encoding/binary"
 	"errors"
 	"strings"
 )
@@ -14,17 +13,16 @@ const (
 	Incr   Op = iota // add Delta to the number at Key
 	Add              // store Value at Key unless there is one
 	Set              // store Value at Key
-	Append           // append Value to what is at Key
 	Delete           // remove Key
 	Get              // read what is at some keys
 )
 
-func (o Op) String() string { return [...]string{"incr", "add", "set", "append", "delete", "get"}[o] }
+func (o Op) String() string { return [...]string{"incr", "add", "set", "delete", "get"}[o] }
 
 // Command is one thing to ask of one node.
 type Command struct {
 	Key    string // 1 to 250 bytes of printable ASCII; Get: up to MaxKeys of them with single spaces between them
-	Value  []byte // Add, Set, Append
+	Value  []byte // Add, Set
 	Delta  uint64 // Incr only
 	Tag    uint64 // comes back in the Result
 	Node   int    // index into Config.Nodes
@@ -50,23 +48,12 @@ const MaxKeys = 100
 // Keys are the keys of a Get.
 func (c *Command) Keys() []string { return strings.Split(c.Key, " ") }
 
-// LogRecords is how many records a command writes to the mitigation log.
-func (c *Command) LogRecords() (n int) {
-	if c.Op != Set || c.Key[0] != forLog {
-		return 0
-	}
-	for item := c.Value; len(item) >= 2; n++ {
-		item = item[min(2+int(binary.BigEndian.Uint16(item)), len(item)):]
-	}
-	return n
-}
-
 // Status is what became of a Command.
 type Status uint8
 
 const (
 	Done     Status = iota // stored, incremented, deleted, or read
-	NotThere               // Incr, Append, Delete: no such key. Add: there is one already
+	NotThere               // Incr, Delete: no such key. Add: there is one already
 	Unsent                 // certainly not carried out: no connection, node down, or the node said so
 	Unknown                // sent, and no usable answer: it may have been carried out or not
 )

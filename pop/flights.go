@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/record"
 )
 
 // flight is a command that has not been answered, and what for.
@@ -17,8 +18,8 @@ type flight struct {
 	node    int32
 	counter counter.Counter
 	part    counter.Part
-	epoch   uint64  // aReport: Machine.epoch when it was sent
-	record  *record // of a bit
+	epoch   uint64         // aReport: Machine.epoch when it was sent
+	record  *record.Record // of a bit
 	looks   *looks
 	number  uint64 // of a log that is begun
 	batch   []byte // of the log
@@ -134,7 +135,7 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 		m.judge(c, standing, now)
 		if standing.Past && !m.ending { // else nobody is there to use what a read would bring
 			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-			name := m.secret.counterName(c, f.epoch)
+			name := m.secret.CounterName(c, f.epoch)
 			m.look(r.Node, aLook, c, f.epoch, &name, oldest, newest-1, p.Sum(c.Rule))
 		}
 		m.echo(f, r)

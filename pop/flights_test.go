@@ -10,6 +10,7 @@ import (
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -18,9 +19,9 @@ import (
 func TestBacklogIsBounded(t *testing.T) {
 	const sources, rounds = 30_000, 5
 	r := newRule(t, 1000, time.Minute, time.Minute, counter.Nearest)
-	secret := pop.SecretOf([]byte("test"))
-	table := counter.New(counter.Options{Counters: 8 * sources, Tier: true, Phase: secret.Phase})
-	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: secret, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
+	shared := secret.Of([]byte("test"))
+	table := counter.New(counter.Options{Counters: 8 * sources, Tier: true, Phase: shared.Phase})
+	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +69,9 @@ func TestBacklogIsBounded(t *testing.T) {
 func TestFullNode(t *testing.T) {
 	const requests, perSecond = 100, 10
 	r := newRule(t, 10_000, time.Minute, time.Minute, counter.Nearest)
-	secret := pop.SecretOf([]byte("test"))
-	table := counter.New(counter.Options{Counters: 1000, Tier: true, Phase: secret.Phase})
-	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: secret, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
+	shared := secret.Of([]byte("test"))
+	table := counter.New(counter.Options{Counters: 1000, Tier: true, Phase: shared.Phase})
+	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func TestFullNode(t *testing.T) {
 	table.Sweep(now, true)
 	run(100)
 	_, groups := table.Snapshot(counter.Counter{Rule: r.Counter, Source: address(1)}, now)
-	values := node.Do(now, pop.Command{Op: pop.Get, Key: strings.Join(pop.CounterKeys(secret, r, address(1), now), " ")}).Values
+	values := node.Do(now, pop.Command{Op: pop.Get, Key: strings.Join(pop.CounterKeys(shared, r, address(1), now), " ")}).Values
 	if last := values[len(values)-1]; last == nil || strings.TrimLeft(string(last), "0") != strconv.FormatUint(groups[0], 10) {
 		t.Errorf("the node has %q, want what is known: %d", last, groups[0])
 	}
@@ -139,7 +140,7 @@ func TestFullNodeIsNotToldOfBlocksAgainAndAgain(t *testing.T) {
 		w := newWorld(t, sim.Config{
 			Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: 1000,
 			Carry: func(c pop.Command, n *poptest.Node, now time.Time) pop.Result {
-				if c.Report && c.Key == pop.HeadKey(pop.SecretOf([]byte("test"))) {
+				if c.Report && c.Key == secret.Of([]byte("test")).LogHeadKey() {
 					log++
 				}
 				if full && (c.Op == pop.Add || c.Op == pop.Set) {

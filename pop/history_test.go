@@ -15,6 +15,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/pop"
 	"sluice/pop/poptest"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -101,7 +102,7 @@ func newHistory(t testing.TB, seed uint64, s shape) *history {
 		h.ahead[i] = time.Duration(rng.Float64() * float64(h.skew))
 	}
 	h.w, err = sim.New(sim.Config{
-		Edges: edges, Nodes: h.nodes, RTT: h.rtt, Counters: 100, Secret: pop.SecretOf([]byte("test")),
+		Edges: edges, Nodes: h.nodes, RTT: h.rtt, Counters: 100, Secret: secret.Of([]byte("test")),
 		Skew: func(edge int) time.Duration { return h.ahead[edge] }, Carry: h.carry,
 	}, []limiter.Rule{h.rule}, began.Add(time.Duration(rng.Int64N(int64(24*time.Hour)))))
 	if err != nil {

@@ -1,10 +1,12 @@
 package pop
 
 import (
-	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"time"
+
+	"sluice/pop/record"
 )
 
 // The mitigation log of a node is a row of numbered items, each a batch of records. A writer gets the next number by incr, and stores its
@@ -37,14 +39,13 @@ type logWriter struct {
 }
 
 // appendLog adds a record to the log of a node.
-func (m *Machine) appendLog(node int, r record) {
+func (m *Machine) appendLog(node int, r record.Record) {
 	w := &m.nodes[node].writer
 	if len(w.records) >= 32*logItem { // the node is too slow for it: others find the source at first sight
 		m.stats.logLost.Add(1)
 		return
 	}
-	sealed := m.secret.seal(r)
-	w.records = append(binary.BigEndian.AppendUint16(w.records, uint16(len(sealed))), sealed...)
+	w.records = record.Append(w.records, r.Seal(m.secret))
 	m.stats.logRecords.Add(1)
 }
 
@@ -60,12 +61,12 @@ func (m *Machine) writeLogs(now time.Time) {
 			continue
 		}
 		m.writes = i + 1
-		n := 0
-		for n < len(w.records) && n < logItem {
-			n += 2 + int(binary.BigEndian.Uint16(w.records[n:]))
+		rest := w.records
+		for len(rest) > 0 && len(w.records)-len(rest) < logItem {
+			_, rest = record.Cut(rest)
 		}
-		batch := append([]byte(nil), w.records[:n]...)
-		w.records = append(w.records[:0], w.records[n:]...)
+		batch := slices.Clone(w.records[:len(w.records)-len(rest)])
+		w.records = append(w.records[:0], rest...)
 		w.underWay, w.last = true, now
 		m.send(Command{Node: i, Op: Incr, Report: true, Key: m.headKey, Delta: 1}, flight{what: aNumber, batch: batch})
 	}
@@ -140,7 +141,7 @@ func (m *Machine) plausible(number uint64, now time.Time) bool {
 }
 
 func (m *Machine) storeBatch(node int, number uint64, batch []byte) {
-	m.send(Command{Node: node, Op: Set, Report: true, Key: m.secret.itemKey(number), Value: batch, Expire: seconds(logKept)},
+	m.send(Command{Node: node, Op: Set, Report: true, Key: m.secret.LogItemKey(number), Value: batch, Expire: seconds(logKept)},
 		flight{what: aBatch, batch: batch})
 }
 
@@ -168,10 +169,7 @@ func (m *Machine) batchReturned(r *Result, batch []byte, now time.Time) {
 		n.writer.records = append(n.writer.records, batch...)
 		return
 	}
-	for len(batch) > 0 {
-		batch = batch[2+int(binary.BigEndian.Uint16(batch)):]
-		m.stats.logLost.Add(1)
-	}
+	m.stats.logLost.Add(uint64(record.Count(batch)))
 }
 
 // logReader reads a node's log.
@@ -241,7 +239,7 @@ func (m *Machine) readLog(i int, now time.Time) {
 		l.asked = append(l.asked, l.next+k)
 	}
 	for _, number := range l.asked {
-		keys = append(keys, m.secret.itemKey(number))
+		keys = append(keys, m.secret.LogItemKey(number))
 	}
 	l.reading, l.polled = true, now
 	m.send(Command{Node: i, Op: Get, Way: Log, Key: strings.Join(keys, " ")}, flight{what: aLogRead})
@@ -309,19 +307,15 @@ func (l *logReader) brought(r *Result, number uint64) bool {
 
 // learnAll takes in the records of an item.
 func (m *Machine) learnAll(item []byte, now time.Time) {
-	for len(item) >= 2 {
-		n := 2 + int(binary.BigEndian.Uint16(item))
-		if n > len(item) {
-			break
-		}
-		if rec, ok := m.secret.open(item[2:n]); !ok {
+	sealed, rest := record.Cut(item)
+	for ; sealed != nil; sealed, rest = record.Cut(rest) {
+		if rec, ok := record.Open(m.secret, sealed); !ok {
 			m.stats.forged.Add(1)
 		} else if m.learn(rec, now) {
-			m.stats.propagation.Observe(m.wall(now).Sub(rec.start))
+			m.stats.propagation.Observe(m.wall(now).Sub(rec.Start))
 		}
-		item = item[n:]
 	}
-	if len(item) > 0 {
+	if len(rest) > 0 {
 		m.stats.forged.Add(1) // cut off
 	}
 }

@@ -1,7 +1,6 @@
 package pop_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -10,6 +9,8 @@ import (
 	"sluice/counter"
 	"sluice/pop"
 	"sluice/pop/poptest"
+	"sluice/pop/record"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -99,11 +100,9 @@ func TestLogLinesOfASource(t *testing.T) {
 						Edges: edges, Nodes: 2, RTT: time.Millisecond, Counters: 100,
 						Carry: func(c pop.Command, node *poptest.Node, now time.Time) pop.Result {
 							if c.Key[0] == 'l' && c.Op == pop.Set {
-								for item := c.Value; len(item) > 0; {
-									n := 2 + int(binary.BigEndian.Uint16(item))
-									kind, _ := pop.KindOf(pop.SecretOf([]byte("test")), item[2:n])
-									kinds[kind]++
-									item = item[n:]
+								for sealed, rest := record.Cut(c.Value); sealed != nil; sealed, rest = record.Cut(rest) {
+									r, _ := record.Open(secret.Of([]byte("test")), sealed)
+									kinds[r.Kind.String()]++
 								}
 							}
 							return node.Do(now, c)
@@ -129,7 +128,7 @@ func TestLogLinesOfASource(t *testing.T) {
 					// Without a block, a window counts as one.
 					spans := max(blocks, int(w.Now().Sub(begin)/time.Minute)+1)
 					// What is said once by all edges together: when hits came each says for itself, and may ask.
-					if once := kinds["count"] + kinds["block"]; once > 8*spans {
+					if once := kinds["standing"] + kinds["block"]; once > 8*spans {
 						worst[fmt.Sprintf("%s: %d edges, limit %d, %v", name, edges, limit, estimate)] = fmt.Sprintf("%v in %d", kinds, spans)
 					}
 					ratio := float64(lines) / float64(spans*(edges+8))

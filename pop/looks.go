@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/record"
+	"sluice/pop/secret"
 )
 
 // A look reads what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
@@ -23,12 +25,12 @@ type looks struct {
 }
 
 const (
-	mostLooks = 1900                     // bytes of keys: a line of more than 2048 is an exception to memcached
-	mostLook  = 8 * (counterKeySize + 1) // of one look
+	mostLooks = 1900                            // bytes of keys: a line of more than 2048 is an exception to memcached
+	mostLook  = 8 * (secret.CounterKeySize + 1) // of one look
 )
 
 // look adds a look to those that are next sent to a node.
-func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, name *counterName, oldest, newest uint32, reported uint64) {
+func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, name *secret.CounterName, oldest, newest uint32, reported uint64) {
 	n := &m.nodes[node]
 	if n.looks != nil && len(n.looks.keys) > mostLooks-mostLook {
 		m.sendLooksTo(node, what)
@@ -44,14 +46,24 @@ func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, 
 	if len(l.keys) > 0 {
 		l.keys = append(l.keys, ' ')
 	}
-	l.keys = m.secret.appendDigest(l.keys, forBit, c, epoch)
+	l.keys = m.secret.AppendBitKey(l.keys, c, epoch)
 	for g := newest; ; g-- {
-		l.keys = name.append(append(l.keys, ' '), g)
+		l.keys = name.Append(append(l.keys, ' '), g)
 		if g == oldest {
 			break
 		}
 	}
 	l.list = append(l.list, look{c, epoch, oldest, newest, reported})
+}
+
+// readWhole reads all groups of a counter.
+func (m *Machine) readWhole(what purpose, c counter.Counter, now time.Time) {
+	if node := m.place(c.Source); node >= 0 {
+		oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
+		epoch := m.epoch(c.Rule, c.Source)
+		name := m.secret.CounterName(c, epoch)
+		m.look(node, what, c, epoch, &name, oldest, newest, 0)
+	}
 }
 
 // sendLooks sends what looks there are.
@@ -91,9 +103,9 @@ func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 		return // the source was lifted since
 	}
 	if bit := values[0]; bit != nil {
-		if rec, ok := m.secret.open(bit); !ok {
+		if rec, ok := record.Open(m.secret, bit); !ok {
 			m.stats.forged.Add(1)
-		} else if rec.source == c.Source && rec.rule == m.secret.ruleDigest(c.Rule) {
+		} else if rec.Source == c.Source && rec.Rule == m.secret.RuleDigest(c.Rule) {
 			m.learn(rec, now)
 		}
 	}
@@ -121,7 +133,7 @@ func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 		return groups
 	}
 	before := past()
-	m.judge(c, m.counters.LearnAfter(c, l.newest, groups[:len(values)-1], l.reported, now), now)
+	m.judge(c, m.counters.Learn(c, l.newest, groups[:len(values)-1], l.reported, now), now)
 	if !slices.Equal(before, past()) {
 		m.announce(c, now) // others have reported to groups that have ended
 	}

@@ -8,6 +8,7 @@ import (
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
+	"sluice/pop/secret"
 )
 
 // TestLooksShareAGet: what the PoP knows of many sources that an edge sees for the first time is read with few commands, each a
@@ -15,11 +16,11 @@ import (
 func TestLooksShareAGet(t *testing.T) {
 	const sources = 100
 	r := newRule(t, 1000, time.Minute, time.Minute, counter.Nearest)
-	secret := pop.SecretOf([]byte("test"))
+	shared := secret.Of([]byte("test"))
 	node, gets := poptest.New(0), 0
 	edge := func(id uint64) (table *counter.Table, hit func(now time.Time, hits func(uint32) uint32)) {
-		table = counter.New(counter.Options{Counters: 10 * sources, Tier: true, Phase: secret.Phase})
-		m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: secret, ID: id, Counters: table, Bits: mitigation.New(100, nil)}, began)
+		table = counter.New(counter.Options{Counters: 10 * sources, Tier: true, Phase: shared.Phase})
+		m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: id, Counters: table, Bits: mitigation.New(100, nil)}, began)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,8 @@ import (
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/record"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -34,7 +36,7 @@ func newRule(t testing.TB, limit uint32, window, timeout time.Duration, e counte
 
 func newWorld(t testing.TB, c sim.Config, r pop.Rule) *sim.World {
 	t.Helper()
-	c.Secret = pop.SecretOf([]byte("test"))
+	c.Secret = secret.Of([]byte("test"))
 	w, err := sim.New(c, []limiter.Rule{{Counter: r.Counter, Timeout: r.Timeout}}, began)
 	if err != nil {
 		t.Fatal(err)
@@ -287,21 +289,21 @@ func TestStrangersCannotBlock(t *testing.T) {
 	w := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
 	ask(w.Edges[0], r, address(1))
 	w.Run(began.Add(time.Second))
-	ours := pop.SecretOf([]byte("test"))
-	theirs := pop.SecretOf([]byte("guess"))
+	ours := secret.Of([]byte("test"))
+	theirs := secret.Of([]byte("guess"))
 	n, number := w.Nodes[0], uint64(w.Now().UnixMicro())
 	write := func(item []byte) {
 		number++
-		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.HeadKey(ours), Value: fmt.Appendf(nil, "%020d", number), Expire: 100})
-		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.ItemKey(ours, number), Value: item, Expire: 100})
+		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: ours.LogHeadKey(), Value: fmt.Appendf(nil, "%020d", number), Expire: 100})
+		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: ours.LogItemKey(number), Value: item, Expire: 100})
 	}
 	foreign := pop.Seal(theirs, r, address(1), w.Now(), w.Now().Add(time.Hour))
 	cut := pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour))
 	cut = cut[:len(cut)-1]
 	for _, value := range [][]byte{foreign, cut, []byte("garbage"), {}, make([]byte, 5000), []byte("\x00\xff")} {
-		write(pop.Item(value))
+		write(record.Append(nil, value))
 		write(value)
-		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.BitKey(ours, r, address(1)), Value: value, Expire: 100})
+		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: ours.BitKey(counter.Counter{Rule: r.Counter, Source: address(1)}, 0), Value: value, Expire: 100})
 		for range 50 {
 			w.Tick(0)
 			w.Run(w.Now().Add(pop.Tick))
@@ -311,7 +313,7 @@ func TestStrangersCannotBlock(t *testing.T) {
 		}
 	}
 	// The same in our own hand does block, but no longer than the rule says.
-	write(pop.Item(foreign, pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour))))
+	write(record.Append(record.Append(nil, foreign), pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour))))
 	for range 50 {
 		w.Tick(0)
 		w.Run(w.Now().Add(pop.Tick))
@@ -356,7 +358,7 @@ func TestPoisonedCounter(t *testing.T) {
 	s, admitted := address(5), 0
 	for i := range 60 {
 		if i == 10 {
-			for _, key := range pop.CounterKeys(pop.SecretOf([]byte("test")), r, s, w.Now()) {
+			for _, key := range pop.CounterKeys(secret.Of([]byte("test")), r, s, w.Now()) {
 				w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: key, Value: []byte("garbage"), Expire: 100})
 			}
 		}

@@ -56,7 +56,7 @@ func (m *Machine) placeAmong(s counter.Source, r role) int {
 	if m.presence.full { // it counts alone
 		return -1
 	}
-	h := m.secret.hashSource(forPlace, s)
+	h := m.secret.Place(s)
 	best, most := -1, uint64(0)
 	for i := range m.nodes {
 		if n := &m.nodes[i]; n.up && n.role&r != 0 {
@@ -108,8 +108,8 @@ func (m *Machine) pace(n *node, now time.Time) time.Duration {
 // Pace is how soon the machine wants to be stepped when nothing happens.
 func (m *Machine) Pace(now time.Time) time.Duration {
 	least := probeEvery
-	if len(m.rereads) > 0 {
-		least = min(least, max(m.rereads[0].at.Sub(now), m.creditIn(), 0))
+	if len(m.left.list) > 0 {
+		least = min(least, max(m.left.next.Sub(now), m.creditIn(), 0))
 	}
 	for i := range m.nodes {
 		n := &m.nodes[i]

@@ -7,25 +7,27 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/secret"
+	"sluice/pop/words"
 )
 
 // operators is what operators have said, and what of it is in force here. What is behind mu is anybody's; the rest is Step's.
 type operators struct {
 	mu      sync.Mutex
-	list    words
-	fresh   []wordName // changed, and not yet in force
-	version uint64     // of the list: grows with every change
+	list    words.List
+	fresh   []words.Name // changed, and not yet in force
+	version uint64       // of the list: grows with every change
 	changed chan struct{}
 	text    []byte // the list encoded, as of version encoded
-	id      tag
+	id      words.Digest
 	encoded uint64
-	latest  time.Time // when this edge last had something to say
-	applied []mark    // of what is in force
+	latest  time.Time    // when this edge last had something to say
+	applied []words.Mark // of what is in force
 	others  []other
 
 	listKey, headKey string
 	rules            *ruleSet // that lifts and blocks were last applied to
-	lifts            map[wordName]lift
+	lifts            map[words.Name]lift
 	epochs           map[mitigation.Key]uint64    // lifts, for the rules in force
 	settling         map[mitigation.Key]time.Time // when their counts were forgotten
 	news             bool                         // applied has changed since this edge last said what it is
@@ -41,12 +43,12 @@ type lift struct {
 // other is an edge that is there, and what it has put into force.
 type other struct {
 	name  string
-	marks []mark
+	marks []words.Mark
 }
 
 // Say puts an operator's word into the list; the next Step puts it in force here and sends it on its way to all edges. Receipt says
 // of them which have it. It may be called from anywhere. The error is ErrListFull or ErrWord.
-func (m *Machine) Say(w Word, now time.Time) (Receipt, error) {
+func (m *Machine) Say(w words.Word, now time.Time) (Receipt, error) {
 	voids := mitigation.MaxTimeout
 	for _, rule := range m.rules.Load().byName[w.Rule] {
 		voids = max(voids, rule.Counter.Lifetime())
@@ -54,17 +56,17 @@ func (m *Machine) Say(w Word, now time.Time) (Receipt, error) {
 	o := &m.said
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	generation, err := o.list.add(w, m.id, voids+2*clockSkew, now)
+	generation, err := o.list.Add(w, m.id, voids+2*words.ClockSkew, now)
 	if err != nil {
 		return Receipt{}, err
 	}
 	o.latest = now
-	o.change(wordName{w.Rule, w.Source})
+	o.change(words.Name{Rule: w.Rule, Source: w.Source})
 	return Receipt{generation}, nil
 }
 
 // change notes that entries have changed. mu is locked.
-func (o *operators) change(names ...wordName) {
+func (o *operators) change(names ...words.Name) {
 	o.fresh = append(o.fresh, names...)
 	o.version++
 	if o.changed != nil {
@@ -88,10 +90,10 @@ func (m *Machine) Spread(r Receipt) (s Spread) {
 	o := &m.said
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	count := func(name string, marks []mark) {
+	count := func(name string, marks []words.Mark) {
 		s.Known++
 		for _, k := range marks {
-			if k.edge == m.id && k.generation >= r.generation {
+			if k.Edge == m.id && k.Generation >= r.generation {
 				s.Have++
 				return
 			}
@@ -121,25 +123,25 @@ func (m *Machine) Words(now time.Time) (list []byte, changed <-chan struct{}) {
 // Restore takes in a list that Words returned. Before the first Step, lifts in it are taken to be in force: whoever calls it then has
 // nothing from before them. The error is ErrWords.
 func (m *Machine) Restore(list []byte, now time.Time) error {
-	entries, _, err := decodeWords(m.secret, list)
+	entries, _, err := words.Decode(m.secret, list)
 	if err != nil {
 		return err
 	}
 	o := &m.said
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if names, _ := o.list.merge(entries, now); len(names) > 0 {
+	if names, _ := o.list.Merge(entries, now); len(names) > 0 {
 		o.change(names...)
 	}
 	if o.rules != nil {
 		return nil
 	}
 	if o.lifts == nil {
-		o.lifts = make(map[wordName]lift)
+		o.lifts = make(map[words.Name]lift)
 	}
-	for name, e := range o.list.entries {
-		if e.epoch != 0 {
-			o.lifts[name] = lift{e.epoch, now, true}
+	for name, e := range o.list.All() {
+		if e.Epoch != 0 {
+			o.lifts[name] = lift{e.Epoch, now, true}
 		}
 	}
 	return nil
@@ -147,10 +149,10 @@ func (m *Machine) Restore(list []byte, now time.Time) error {
 
 // encode returns the list as it travels. What has merely ended since it was last encoded stays in it, so that edges whose clocks
 // differ do not take turns in telling each other. mu is locked.
-func (o *operators) encode(s Secret, now time.Time) ([]byte, tag) {
+func (o *operators) encode(s secret.Secret, now time.Time) ([]byte, words.Digest) {
 	if o.text == nil || o.encoded != o.version {
-		o.text, o.encoded = o.list.encode(s, now), o.version
-		copy(o.id[:], o.text[len(o.text)-macSize:])
+		o.text, o.encoded = o.list.Encode(s, now), o.version
+		copy(o.id[:], o.text[len(o.text)-secret.MACSize:])
 	}
 	return o.text, o.id
 }
@@ -182,7 +184,7 @@ func (m *Machine) obey(now time.Time) {
 	if set != o.rules {
 		o.rules = set
 		m.renameLifts(set)
-		for name := range o.list.entries {
+		for name := range o.list.All() {
 			m.apply(name, now)
 		}
 		o.fresh = o.fresh[:0]
@@ -193,7 +195,7 @@ func (m *Machine) obey(now time.Time) {
 		m.apply(name, now)
 	}
 	o.fresh = o.fresh[:0]
-	o.applied = o.list.marks()
+	o.applied = o.list.Marks()
 	m.presence.next, o.news = now, true // the others should know
 }
 
@@ -202,34 +204,34 @@ func (m *Machine) renameLifts(set *ruleSet) {
 	o, before := &m.said, m.said.epochs
 	o.epochs = make(map[mitigation.Key]uint64, len(o.lifts))
 	for name, l := range o.lifts {
-		for _, rule := range set.byName[name.rule] {
-			key := mitigation.Key{Rule: rule.Counter.ID, Source: name.source}
+		for _, rule := range set.byName[name.Rule] {
+			key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
 			o.epochs[key] = l.epoch
 			if _, there := before[key]; !there { // if it has counts, they are from before the rule was last gone
-				m.counters.Forget(rule.Counter, name.source)
+				m.counters.Forget(rule.Counter, name.Source)
 			}
 		}
 	}
 }
 
 // apply puts the word of a name in force.
-func (m *Machine) apply(name wordName, now time.Time) {
-	e := m.said.list.entries[name]
+func (m *Machine) apply(name words.Name, now time.Time) {
+	e := m.said.list.At(name)
 	if e == nil {
 		return
 	}
-	if e.epoch > m.said.lifts[name].epoch {
-		m.void(name, e.epoch, now)
+	if e.Epoch > m.said.lifts[name].epoch {
+		m.void(name, e.Epoch, now)
 	}
-	if l, there := m.said.lifts[name]; there && l.epoch == e.epoch {
+	if l, there := m.said.lifts[name]; there && l.epoch == e.Epoch {
 		l.said = true
 		m.said.lifts[name] = l
 	}
-	for _, rule := range m.said.rules.byName[name.rule] {
-		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.source}
+	for _, rule := range m.said.rules.byName[name.Rule] {
+		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
 		bit, there := m.bits.Get(key, now)
 		switch {
-		case e.Kind == Block && now.Before(e.End):
+		case e.Kind == words.Block && now.Before(e.End):
 			// now carries the monotonic clock, and ends are held against that.
 			end := now.Add(min(e.End.Sub(now), mitigation.MaxTimeout))
 			if !there || bit.By != mitigation.ByAdmin || !bit.Start.Equal(e.Start) || bit.Reason != e.Reason || bit.End.Sub(end).Abs() > time.Second {
@@ -242,22 +244,22 @@ func (m *Machine) apply(name wordName, now time.Time) {
 }
 
 // void begins an epoch: what was counted or started before is not in force any more.
-func (m *Machine) void(name wordName, epoch uint64, now time.Time) {
+func (m *Machine) void(name words.Name, epoch uint64, now time.Time) {
 	o := &m.said
 	if o.lifts == nil {
-		o.lifts = make(map[wordName]lift)
+		o.lifts = make(map[words.Name]lift)
 	}
 	if o.settling == nil {
 		o.settling = make(map[mitigation.Key]time.Time)
 	}
 	o.lifts[name] = lift{epoch: epoch, since: now}
-	for _, rule := range m.rules.Load().byName[name.rule] {
-		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.source}
+	for _, rule := range m.rules.Load().byName[name.Rule] {
+		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
 		if o.epochs == nil {
 			o.epochs = make(map[mitigation.Key]uint64)
 		}
 		o.epochs[key] = epoch
-		m.counters.Forget(rule.Counter, name.source)
+		m.counters.Forget(rule.Counter, name.Source)
 		if bit, there := m.bits.Get(key, now); there && bit.By != mitigation.ByAdmin {
 			m.bits.Lift(key, now)
 		}
@@ -276,7 +278,7 @@ func (m *Machine) forgetLifts(now time.Time) {
 	some := false
 	for name, l := range o.lifts {
 		// One learned from another edge's line has no word here yet.
-		if e := o.list.entries[name]; (e == nil || e.over(now)) && (l.said || now.Sub(l.since) > mitigation.MaxTimeout) {
+		if e := o.list.At(name); (e == nil || e.Over(now)) && (l.said || now.Sub(l.since) > mitigation.MaxTimeout) {
 			delete(o.lifts, name)
 			some = true
 		}

@@ -11,14 +11,17 @@ import (
 	"sluice/counter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/record"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
+	"sluice/pop/words"
 )
 
 // say has an operator say something at an edge.
-func say(t testing.TB, w *sim.World, e *sim.Edge, kind pop.WordKind, source counter.Source, d time.Duration) pop.Receipt {
+func say(t testing.TB, w *sim.World, e *sim.Edge, kind words.Kind, source counter.Source, d time.Duration) pop.Receipt {
 	t.Helper()
-	word := pop.Word{Rule: "test", Source: source, Kind: kind, Start: w.Now(), Reason: "because"}
-	if kind == pop.Block {
+	word := words.Word{Rule: "test", Source: source, Kind: kind, Start: w.Now(), Reason: "because"}
+	if kind == words.Block {
 		word.End = w.Now().Add(d)
 	}
 	receipt, err := e.Say(word)
@@ -106,8 +109,8 @@ func TestWordsUnderAttack(t *testing.T) {
 	for i := range 100 {
 		s := address(uint32(1000 + i))
 		blocked = append(blocked, s)
-		say(t, w, w.Edges[rng.IntN(8)], pop.Block, s, time.Hour)
-		say(t, w, w.Edges[rng.IntN(8)], pop.Lift, lifted[i], 0)
+		say(t, w, w.Edges[rng.IntN(8)], words.Block, s, time.Hour)
+		say(t, w, w.Edges[rng.IntN(8)], words.Lift, lifted[i], 0)
 		if i%10 == 9 { // some at once, some one after the other
 			attack(5 * time.Millisecond)
 		}
@@ -131,12 +134,12 @@ func TestEdgeThatWasAway(t *testing.T) {
 	var blocked []counter.Source
 	for i := range 20 {
 		blocked = append(blocked, address(uint32(1000+i)))
-		say(t, w, w.Edges[i%2], pop.Block, blocked[i], time.Hour)
-		say(t, w, w.Edges[i%2], pop.Lift, lifted[i], 0)
+		say(t, w, w.Edges[i%2], words.Block, blocked[i], time.Hour)
+		say(t, w, w.Edges[i%2], words.Lift, lifted[i], 0)
 		pass(w, time.Second)
 	}
 	there := address(5000)
-	say(t, w, w.Edges[2], pop.Block, there, time.Hour)
+	say(t, w, w.Edges[2], words.Block, there, time.Hour)
 	passBy(w, 5*time.Minute, 5*pop.Tick)
 	if byAdmin(w, w.Edges[2], r, blocked[0]) || !mitigated(w, w.Edges[2], r, lifted[0]) || byAdmin(w, w.Edges[0], r, there) {
 		t.Fatal("the edge was not away")
@@ -169,7 +172,7 @@ func TestLiftedStaysLifted(t *testing.T) {
 			t.Fatalf("source %d is not blocked everywhere", n)
 		}
 		hit(time.Duration(rng.IntN(500)) * time.Millisecond)
-		say(t, w, w.Edges[rng.IntN(3)], pop.Lift, s, 0)
+		say(t, w, w.Edges[rng.IntN(3)], words.Lift, s, 0)
 		admitted = 0
 		good := true
 		hit(2 * time.Second)
@@ -203,7 +206,7 @@ func TestLiftMeetsAnswers(t *testing.T) {
 		pass(w, time.Second)
 		ask(w.Edges[0], r, s) // asks the tier, and reports
 		w.Run(w.Now().Add(delay))
-		say(t, w, w.Edges[0], pop.Lift, s, 0)
+		say(t, w, w.Edges[0], words.Lift, s, 0)
 		w.Edges[0].Counters.Forget(r.Counter, s) // as the edge does, of which an operator asks it
 		for range 2 {
 			if !ask(w.Edges[0], r, s) {
@@ -228,17 +231,17 @@ func TestReplayedBit(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s := blockAll(t, w, r, 7, 1)[0]
-	secret := pop.SecretOf([]byte("test"))
-	old := pop.Seal(secret, r, s, w.Now(), w.Now().Add(time.Hour))
-	bit := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: pop.BitKey(secret, r, s)}).Values[0]
-	keys := pop.CounterKeys(secret, r, s, w.Now())
-	say(t, w, w.Edges[0], pop.Lift, s, 0)
+	shared := secret.Of([]byte("test"))
+	old := pop.Seal(shared, r, s, w.Now(), w.Now().Add(time.Hour))
+	bit := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: shared.BitKey(counter.Counter{Rule: r.Counter, Source: s}, 0)}).Values[0]
+	keys := pop.CounterKeys(shared, r, s, w.Now())
+	say(t, w, w.Edges[0], words.Lift, s, 0)
 	pass(w, 2*time.Second)
 	for range 3 {
 		for _, value := range [][]byte{old, bit} {
-			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.BitKey(secret, r, s), Value: value, Expire: 100})
-			number := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Incr, Key: pop.HeadKey(secret), Delta: 1}).Number
-			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.ItemKey(secret, number), Value: pop.Item(value), Expire: 100})
+			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.BitKey(counter.Counter{Rule: r.Counter, Source: s}, 0), Value: value, Expire: 100})
+			number := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Incr, Key: shared.LogHeadKey(), Delta: 1}).Number
+			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.LogItemKey(number), Value: record.Append(nil, value), Expire: 100})
 			for _, key := range keys {
 				w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: key, Value: []byte("00000000000000001000"), Expire: 100})
 			}
@@ -270,7 +273,7 @@ func TestLooserLimit(t *testing.T) {
 	strict, loose := newRule(t, 5, time.Minute, time.Hour, counter.Nearest), newRule(t, 50, time.Minute, time.Hour, counter.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond}, strict)
 	s, blocked := blockAll(t, w, strict, 7, 1)[0], address(8)
-	say(t, w, w.Edges[1], pop.Block, blocked, time.Hour)
+	say(t, w, w.Edges[1], words.Block, blocked, time.Hour)
 	pass(w, 2*time.Second)
 	for i, e := range w.Edges {
 		if i == 2 {
@@ -318,7 +321,7 @@ func TestRulesThatComeBack(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s := address(1)
-	say(t, w, w.Edges[0], pop.Block, s, time.Hour)
+	say(t, w, w.Edges[0], words.Block, s, time.Hour)
 	pass(w, 2*time.Second)
 	for _, e := range w.Edges {
 		e.Machine.SetRules(nil)
@@ -341,10 +344,10 @@ func TestListSurvivesNodes(t *testing.T) {
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 	blocked := []counter.Source{address(1), address(2)}
 	for i, s := range blocked {
-		say(t, w, w.Edges[i], pop.Block, s, time.Hour)
+		say(t, w, w.Edges[i], words.Block, s, time.Hour)
 	}
 	pass(w, 2*time.Second)
-	list, head := pop.WordsKeys(pop.SecretOf([]byte("test")))
+	list, head := secret.Of([]byte("test")).WordsKeys()
 	get := func(key string) []byte {
 		return w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: key}).Values[0]
 	}
@@ -357,7 +360,7 @@ func TestListSurvivesNodes(t *testing.T) {
 	}
 	older := func() []byte { // an authentic list of another time
 		other := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
-		say(t, other, other.Edges[0], pop.Block, address(2), time.Minute)
+		say(t, other, other.Edges[0], words.Block, address(2), time.Minute)
 		pass(other, time.Second)
 		return other.Nodes[0].Do(other.Now(), pop.Command{Op: pop.Get, Key: list}).Values[0]
 	}()
@@ -411,7 +414,7 @@ func TestSpread(t *testing.T) {
 	pass(w, 3*time.Second)
 	receipts := make([]pop.Receipt, 3) // several at once
 	for i := range receipts {
-		receipts[i] = say(t, w, w.Edges[i], pop.Block, address(uint32(i)), time.Hour)
+		receipts[i] = say(t, w, w.Edges[i], words.Block, address(uint32(i)), time.Hour)
 	}
 	if s := w.Edges[0].Machine.Spread(receipts[0]); s.Known != 4 || s.Have != 1 || len(s.Missing) != 3 {
 		t.Errorf("at once: %+v", s)
@@ -423,7 +426,7 @@ func TestSpread(t *testing.T) {
 		}
 	}
 	w.Cut(3)
-	receipt := say(t, w, w.Edges[0], pop.Lift, address(0), 0)
+	receipt := say(t, w, w.Edges[0], words.Lift, address(0), 0)
 	pass(w, 1900*time.Millisecond)
 	if s := w.Edges[0].Machine.Spread(receipt); s.Known != 4 || s.Have != 3 || !slices.Equal(s.Missing, []string{"edge3"}) {
 		t.Errorf("with an edge that is away: %+v", s)
@@ -439,9 +442,9 @@ func TestShorterBlock(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s := address(1)
-	say(t, w, w.Edges[0], pop.Block, s, time.Hour)
+	say(t, w, w.Edges[0], words.Block, s, time.Hour)
 	pass(w, time.Second)
-	say(t, w, w.Edges[1], pop.Block, s, 10*time.Second)
+	say(t, w, w.Edges[1], words.Block, s, 10*time.Second)
 	pass(w, time.Second)
 	for i, e := range w.Edges {
 		if until := e.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now()); until.Sub(w.Now()) > 10*time.Second || until.IsZero() {
@@ -458,7 +461,7 @@ func TestManyWriters(t *testing.T) {
 	var blocked []counter.Source
 	for n := range uint32(200) {
 		blocked = append(blocked, address(n))
-		say(t, w, w.Edges[rng.IntN(8)], pop.Block, address(n), time.Hour)
+		say(t, w, w.Edges[rng.IntN(8)], words.Block, address(n), time.Hour)
 		if n%8 == 0 {
 			w.Restart(rng.IntN(3))
 		}
@@ -468,7 +471,7 @@ func TestManyWriters(t *testing.T) {
 	if wrong := inForce(w, r, blocked, nil); len(wrong) > 0 {
 		t.Errorf("%d wrong, such as %s", len(wrong), wrong[0])
 	}
-	list, _ := pop.WordsKeys(pop.SecretOf([]byte("test")))
+	list, _ := secret.Of([]byte("test")).WordsKeys()
 	first := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: list}).Values[0]
 	for i, n := range w.Nodes {
 		if got := n.Do(w.Now(), pop.Command{Op: pop.Get, Key: list}).Values[0]; !bytes.Equal(got, first) || got == nil {
@@ -485,7 +488,7 @@ func TestEpochsEndTogether(t *testing.T) {
 	pass(w, 2*time.Second)
 	s := address(7)
 	ask(w.Edges[0], r, s)
-	say(t, w, w.Edges[0], pop.Lift, s, 0)
+	say(t, w, w.Edges[0], words.Lift, s, 0)
 	pass(w, 3*time.Second)
 	passBy(w, 12*time.Hour, 30*time.Second)
 	if err := w.Start(1); err != nil {

@@ -19,12 +19,14 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/nodename"
+	"sluice/pop/secret"
 )
 
 // Config is what a Machine works with. All fields but Edges are required.
 type Config struct {
 	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
-	Secret   Secret
+	Secret   secret.Secret
 	ID       uint64 // of this edge, random
 	Name     string // of this edge, for operators; the first 64 bytes are used
 	Edges    int    // how many edges share the tier; 0: learned from their presence
@@ -54,7 +56,7 @@ type ruleSet struct {
 // from anywhere.
 type Machine struct {
 	config   Config
-	secret   Secret
+	secret   secret.Secret
 	id       uint64
 	counters *counter.Table
 	bits     *mitigation.Table
@@ -79,7 +81,6 @@ type Machine struct {
 	news      []mitigation.News
 	said      operators
 	dice      uint64
-	rereads   []reread
 	left      tasks
 	unplaced  queue // to be reported when a node is up
 	moved     bool  // a node died or came back since the last report
@@ -103,16 +104,16 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	case c.Edges > counter.MaxEdges:
 		return nil, fmt.Errorf("pop: %d edges: at most %d share a tier", c.Edges, counter.MaxEdges)
 	}
-	names, err := CanonicalNodes(c.Nodes)
+	names, err := nodename.All(c.Nodes)
 	if err != nil {
 		return nil, fmt.Errorf("pop: %w", err)
 	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
-		presence: newPresence(c.Secret), headKey: c.Secret.headKey(),
+		presence: newPresence(c.Secret), headKey: c.Secret.LogHeadKey(),
 		times: make(map[takenFrom]takenTimes), stepped: now, awake: now, swept: now, cleaned: now, credit: mostCredit, earned: now,
 	}
-	m.said.listKey, m.said.headKey = c.Secret.wordsKeys()
+	m.said.listKey, m.said.headKey = c.Secret.WordsKeys()
 	for i, name := range names {
 		m.nodes = append(m.nodes, newNode(name, c.Nodes[i], now))
 	}
@@ -132,7 +133,7 @@ func (m *Machine) SetRules(rules []Rule) {
 		if r.Name == "" {
 			r.Name = r.Counter.Name
 		}
-		k := &knownRule{r, m.secret.ruleDigest(r.Counter)}
+		k := &knownRule{r, m.secret.RuleDigest(r.Counter)}
 		set.byID[r.Counter.ID] = k
 		set.byDigest[k.digest] = k
 		set.byName[r.Name] = append(set.byName[r.Name], k)
@@ -198,7 +199,6 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		}
 	}
 	m.ask(now)
-	m.lookAgain(now)
 	m.report(now)
 	m.tell(now)
 	m.resume(now)

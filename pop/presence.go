@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/secret"
+	"sluice/pop/words"
 )
 
 // Edges learn from slots who shares the tier: each keeps one filled, for as long as it lives. There are as many as edges can share
@@ -41,7 +43,7 @@ type present struct {
 	id    uint64
 	count uint64
 	name  string
-	marks []mark // of the operators' list that it has put into force
+	marks []words.Mark // of the operators' list that it has put into force
 }
 
 // peer is what this edge has heard of another. What was recorded and is said once more does not count: the number must grow.
@@ -50,37 +52,40 @@ type peer struct {
 	heard time.Time // when it last said something new
 }
 
-func newPresence(s Secret) presence {
+func newPresence(s secret.Secret) presence {
 	p := presence{slot: -1, keys: make([]string, slots), peers: make(map[uint64]peer)}
 	for i := range p.keys {
-		p.keys[i] = s.edgeKey(i)
+		p.keys[i] = s.SlotKey(i)
 	}
 	p.all = strings.Join(p.keys, " ")
 	return p
 }
 
-func (s Secret) sealPresent(p present) []byte {
+func (p present) seal(s secret.Secret) []byte {
 	name := p.name[:min(len(p.name), maxName)]
 	b := binary.BigEndian.AppendUint64(nil, p.id)
 	b = binary.BigEndian.AppendUint64(b, p.count)
 	b = append(append(b, byte(len(name))), name...)
 	for _, k := range p.marks {
-		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.edge), k.generation)
+		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.Edge), k.Generation)
 	}
-	return s.presence.appendMAC(b, 'e')
+	return s.Seal(secret.Presence, b)
 }
 
-func (s Secret) openPresent(b []byte) (p present, ok bool) {
-	if len(b) < 17+macSize || len(b) > 17+maxName+16*maxMarks+macSize || !s.presence.checks(b, 'e') {
+func openPresent(s secret.Secret, b []byte) (p present, ok bool) {
+	if len(b) > 17+maxName+16*words.MaxMarks+secret.MACSize {
 		return p, false
 	}
-	in := fields{b: b[:len(b)-macSize]}
-	p.id, p.count = in.number(8), in.number(8)
-	p.name = string(in.next(int(in.number(1))))
-	for len(in.b) > 0 {
-		p.marks = append(p.marks, mark{in.number(8), in.number(8)})
+	in, ok := s.Open(secret.Presence, b)
+	if !ok {
+		return p, false
 	}
-	return p, !in.bad
+	p.id, p.count = in.Number(8), in.Number(8)
+	p.name = string(in.Next(int(in.Number(1))))
+	for in.More() {
+		p.marks = append(p.marks, words.Mark{Edge: in.Number(8), Generation: in.Number(8)})
+	}
+	return p, !in.Bad()
 }
 
 // meet says that this edge is there and asks who else is. All edges do so on the same node.
@@ -108,7 +113,7 @@ func (m *Machine) meet(now time.Time) {
 func (m *Machine) self(now time.Time) []byte {
 	p := &m.presence
 	p.count = max(p.count+1, uint64(max(now.UnixMilli(), 0)))
-	return m.secret.sealPresent(present{m.id, p.count, m.name(), m.said.applied})
+	return present{m.id, p.count, m.name(), m.said.applied}.seal(m.secret)
 }
 
 // awaited reports whether operators may be waiting for others to have a word that was said here.
@@ -138,7 +143,7 @@ func (m *Machine) rollCalled(r *Result, now time.Time) {
 	p := &m.presence
 	ours, free, seen := false, make([]int, 0, slots), make(map[uint64]bool)
 	for i, v := range r.Values {
-		e, ok := m.secret.openPresent(v)
+		e, ok := openPresent(m.secret, v)
 		if v != nil && !ok {
 			m.stats.forged.Add(1)
 		}

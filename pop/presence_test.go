@@ -6,6 +6,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -94,10 +95,10 @@ func TestSlotsTakenByStrangers(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond, Learn: true}, r)
 	pass(w, 2*time.Second)
-	secret := pop.SecretOf([]byte("test"))
+	shared := secret.Of([]byte("test"))
 	var old []byte
 	for slot := range 64 {
-		if v := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: pop.SlotKey(secret, slot)}).Values[0]; v != nil {
+		if v := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: shared.SlotKey(slot)}).Values[0]; v != nil {
 			old = v
 		}
 	}
@@ -107,7 +108,7 @@ func TestSlotsTakenByStrangers(t *testing.T) {
 	pass(w, 5*time.Second)
 	flood := func(value []byte) {
 		for slot := range 64 {
-			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.SlotKey(secret, slot), Value: value, Expire: 1000})
+			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.SlotKey(slot), Value: value, Expire: 1000})
 		}
 	}
 	for _, value := range [][]byte{[]byte("garbage"), nil, []byte("0123456789abcdef"), old} {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/secret"
 )
 
 // report sends what counters have gathered to their nodes, as much of it as may be under way. The rest gathers on in the table.
@@ -70,7 +71,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		return
 	}
 	m.earn(perReport)
-	name := m.secret.counterName(c, epoch)
+	name := m.secret.CounterName(c, epoch)
 	reported := uint64(0)
 	for _, p := range rep.Parts[:rep.N] {
 		reported += p.Sum(c.Rule)
@@ -78,8 +79,8 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		if p.There {
 			op = Incr
 		}
-		var room [counterKeySize]byte
-		key := m.sheet.write(name.append(room[:0], p.Group))
+		var room [secret.CounterKeySize]byte
+		key := m.sheet.write(name.Append(room[:0], p.Group))
 		m.sendPart(node, op, key, c, p, epoch, 0)
 	}
 	if rep.Past && !m.ending { // else nobody is there to use what a read would bring

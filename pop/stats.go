@@ -53,7 +53,7 @@ type MachineStats struct {
 // Stats may be called from anywhere.
 func (m *Machine) Stats() MachineStats {
 	m.said.mu.Lock()
-	words := len(m.said.list.entries)
+	words := m.said.list.Len()
 	m.said.mu.Unlock()
 	return MachineStats{
 		Full: m.stats.full.Load(), Words: words,

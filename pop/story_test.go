@@ -2,7 +2,6 @@ package pop_test
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +17,8 @@ import (
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
+	"sluice/pop/record"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -58,7 +59,7 @@ var noon = time.Date(2024, 5, 14, 12, 0, 0, 0, time.UTC)
 type story struct {
 	w      *sim.World
 	rule   limiter.Rule
-	secret pop.Secret
+	secret secret.Secret
 	edges  int
 	skew   func(edge int) time.Duration
 	names  map[counter.Source]string
@@ -83,7 +84,7 @@ type happening struct {
 func newStory(t *testing.T, d *datadriven.TestData) *story {
 	t.Helper()
 	s := &story{
-		secret: pop.SecretOf([]byte("a story")), names: make(map[counter.Source]string), judges: make(map[string]*judge),
+		secret: secret.Of([]byte("a story")), names: make(map[counter.Source]string), judges: make(map[string]*judge),
 		log: make(map[string]int), edges: argument(t, d, "edges", 1),
 	}
 	estimate, err := counter.ParseEstimate(text(d, "estimate", "nearest"))
@@ -155,12 +156,13 @@ func (s *story) carry(c pop.Command, node *poptest.Node, now time.Time) pop.Resu
 	case kind == 'b' && c.Op != pop.Get && r.Status == pop.Done:
 		note("bits", 1)
 	case kind == 'l' && c.Op == pop.Set:
-		for item := c.Value; len(item) > 0; {
-			n := 2 + int(binary.BigEndian.Uint16(item))
-			what, _ := pop.KindOf(s.secret, item[2:n])
+		for sealed, rest := record.Cut(c.Value); sealed != nil; sealed, rest = record.Cut(rest) {
+			what := ""
+			if r, ok := record.Open(s.secret, sealed); ok {
+				what = r.Kind.String()
+			}
 			note("log: "+what, 1)
 			s.log[what]++
-			item = item[n:]
 		}
 	}
 	return r
@@ -344,12 +346,12 @@ func (s *story) request(edge int, source counter.Source) limiter.Verdict {
 func (s *story) write(t *testing.T, d *datadriven.TestData, node int) {
 	now, source := s.w.Now(), s.source(text(d, "source", "a"))
 	value := []byte(text(d, "value", "garbage"))
-	seal := func(secret pop.Secret) []byte {
+	seal := func(secret secret.Secret) []byte {
 		return pop.Seal(secret, s.popRule(), source, now, now.Add(time.Hour))
 	}
 	switch string(value) {
 	case "foreign":
-		value = seal(pop.SecretOf([]byte("a guess")))
+		value = seal(secret.Of([]byte("a guess")))
 	case "cut":
 		value = seal(s.secret)
 		value = value[:len(value)-1]
@@ -362,22 +364,22 @@ func (s *story) write(t *testing.T, d *datadriven.TestData, node int) {
 	}
 	switch key := text(d, "key", ""); key {
 	case "head":
-		set(pop.HeadKey(s.secret), value)
+		set(s.secret.LogHeadKey(), value)
 	case "bit":
-		set(pop.BitKey(s.secret, s.popRule(), source), value)
+		set(s.secret.BitKey(counter.Counter{Rule: s.popRule().Counter, Source: source}, 0), value)
 	case "counter":
 		for _, key := range pop.CounterKeys(s.secret, s.popRule(), source, now) {
 			set(key, value)
 		}
 	case "item":
-		r := n.Do(now, pop.Command{Op: pop.Incr, Key: pop.HeadKey(s.secret), Delta: 1})
+		r := n.Do(now, pop.Command{Op: pop.Incr, Key: s.secret.LogHeadKey(), Delta: 1})
 		if r.Status != pop.Done {
 			t.Fatal("there is no log yet")
 		}
 		if d.HasArg("bare") {
-			set(pop.ItemKey(s.secret, r.Number), value)
+			set(s.secret.LogItemKey(r.Number), value)
 		} else {
-			set(pop.ItemKey(s.secret, r.Number), pop.Item(value))
+			set(s.secret.LogItemKey(r.Number), record.Append(nil, value))
 		}
 	default:
 		t.Fatalf("write key=%s: no such key", key)

@@ -5,22 +5,23 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/record"
 )
 
-// What one edge finds about a source, all find that the source has just met. One of them is enough to tell the others, so who is not the
-// one leaves the task for a while: longer than the log takes, and each for another while. It is done with when the log says so, else
-// done then. While there is no credit for the log (perReport), it takes longer: who would have to wait with a record leaves the task.
+// What is best done a little later is left for a while, longer than the log takes. What one edge finds about a source, all find that the
+// source has just met, and one of them is enough to tell the others: so who is not the one leaves that, each for another while, and is
+// done with it when the log says so. And who has announced a counter reads it again when the others have had time to report what they
+// held back. While there is no credit for the log (perReport), it takes longer.
 type tasks struct {
 	list []task // in the order in which they were left
-	open map[taskKey]struct{}
-	next time.Time // when they are looked at
+	due  map[taskKey]time.Time
+	next time.Time // when some are due
 }
 
 type task struct {
 	what    taskKind
 	counter counter.Counter
 	bit     mitigation.Bit // tellBlock
-	due     time.Time
 }
 
 type taskKind uint8
@@ -28,6 +29,7 @@ type taskKind uint8
 const (
 	tellBlock taskKind = iota
 	askTimes
+	reread
 )
 
 type taskKey struct {
@@ -36,10 +38,10 @@ type taskKey struct {
 }
 
 const (
-	taskAfter = 50 * time.Millisecond
+	taskAfter = 2 * probeEvery
 	taskTurn  = 4 * time.Millisecond // between two edges
-	taskEvery = 5 * time.Millisecond
-	maxTasks  = 1 << 14 // who would leave more does them
+	taskEvery = 5 * time.Millisecond // they are looked at
+	maxTasks  = 1 << 14
 )
 
 func (t *task) key() taskKey {
@@ -47,26 +49,49 @@ func (t *task) key() taskKey {
 }
 
 // over reports whether there is nothing left to do.
-func (t *task) over(now time.Time) bool { return t.what == tellBlock && !t.bit.End.After(now) }
+func (m *Machine) over(t *task, now time.Time) bool {
+	switch t.what {
+	case tellBlock:
+		return !t.bit.End.After(now)
+	case reread:
+		return !m.bits.Until(t.key().key, now).IsZero()
+	}
+	return false
+}
 
-// leave leaves a task.
+// leave leaves a task to be done when no other edge has.
 func (m *Machine) leave(t task, now time.Time) {
-	l := &m.left
-	if len(l.list) >= maxTasks {
-		m.do(t, now)
-		return
-	}
-	if _, again := l.open[t.key()]; again {
-		return
-	}
-	if l.open == nil {
-		l.open = make(map[taskKey]struct{})
-	}
 	edges := uint64(max(m.config.Edges, m.presence.highest, 1))
-	turn := mix(m.id^m.secret.hashSource(forPlace, t.counter.Source)) % edges
-	t.due = now.Add(taskAfter + time.Duration(turn)*taskTurn)
-	l.open[t.key()] = struct{}{}
-	l.list = append(l.list, t)
+	turn := mix(m.id^m.secret.Place(t.counter.Source)) % edges
+	if _, again := m.left.due[t.key()]; !again && !m.left.add(t, now.Add(taskAfter+time.Duration(turn)*taskTurn)) {
+		m.do(t, now)
+	}
+}
+
+// leaveReread leaves it to read a counter that this edge has announced. Edges that hear of it report what they have held back, of groups
+// that have ended, too; those totals nobody would know who has read them before.
+func (m *Machine) leaveReread(c counter.Counter, now time.Time) {
+	if c.Rule.HoldsBack() {
+		m.left.add(task{what: reread, counter: c}, now.Add(taskAfter))
+	}
+}
+
+// add reports whether there is room. What was left before is due when it is now.
+func (l *tasks) add(t task, due time.Time) bool {
+	if len(l.list) >= maxTasks {
+		return false
+	}
+	if l.due == nil {
+		l.due = make(map[taskKey]time.Time)
+	}
+	if _, again := l.due[t.key()]; !again {
+		l.list = append(l.list, t)
+	}
+	l.due[t.key()] = due
+	if len(l.list) == 1 || due.Before(l.next) {
+		l.next = due
+	}
+	return true
 }
 
 // resume does the tasks that are due.
@@ -75,38 +100,46 @@ func (m *Machine) resume(now time.Time) {
 	if len(l.list) == 0 || now.Before(l.next) {
 		return
 	}
-	l.next = now.Add(taskEvery)
+	l.next = now.Add(time.Hour)
 	list := l.list
 	l.list = l.list[:0]
 	for _, t := range list {
-		_, open := l.open[t.key()]
+		due, open := l.due[t.key()]
 		switch {
 		case !open:
-		case now.Before(t.due), m.creditIn() > 0 && !t.over(now):
+		case now.Before(due), m.creditIn() > 0 && !m.over(&t, now):
 			l.list = append(l.list, t)
+			if due.Before(l.next) {
+				l.next = due
+			}
 		default:
-			delete(l.open, t.key())
+			delete(l.due, t.key())
 			m.do(t, now)
 		}
 	}
 	clear(list[len(l.list):])
+	if soon := now.Add(taskEvery); l.next.Before(soon) {
+		l.next = soon
+	}
+	m.sendLooks(aNearLook)
 }
 
 func (m *Machine) do(t task, now time.Time) {
-	switch t.what {
-	case tellBlock:
-		if !t.over(now) {
-			m.setBit(t.key().key, t.bit, now)
-		}
-	case askTimes:
+	switch {
+	case m.over(&t, now):
+	case t.what == tellBlock:
+		m.setBit(t.key().key, t.bit, now)
+	case t.what == askTimes:
 		m.askTimes(t.counter, now)
+	case t.what == reread:
+		m.readWhole(aNearLook, t.counter, now)
 	}
 }
 
 // done drops a task that another edge has done.
 func (m *Machine) done(what taskKind, c counter.Counter) {
 	if len(m.left.list) > 0 {
-		delete(m.left.open, taskKey{what, mitigation.Key{Rule: c.Rule.ID, Source: c.Source}})
+		delete(m.left.due, taskKey{what, mitigation.Key{Rule: c.Rule.ID, Source: c.Source}})
 	}
 }
 
@@ -121,19 +154,19 @@ func (m *Machine) Waiting() bool {
 }
 
 // heardOf takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.
-func (m *Machine) heardOf(c counter.Counter, r *record, now time.Time) {
-	switch r.kind {
-	case aBlock:
-		if !r.end.After(m.wall(now)) {
+func (m *Machine) heardOf(c counter.Counter, r *record.Record, now time.Time) {
+	switch r.Kind {
+	case record.Block:
+		if !r.End.After(m.wall(now)) {
 			return // memcached is slow to forget
 		}
 		m.done(tellBlock, c)
 		m.done(askTimes, c)
-	case aCount, aQuestion:
-		if m.counters.Announced(c, r.newest, r.groups, now) {
+	case record.Standing, record.AskTimes:
+		if m.counters.Announced(c, r.Newest, r.Groups, now) {
 			m.block(c, false, now)
 		}
-		if r.kind == aQuestion {
+		if r.Kind == record.AskTimes {
 			m.done(askTimes, c)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	"sluice/counter"
 	"sluice/pop"
+	"sluice/pop/record"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -60,7 +62,7 @@ func TestSlowSourceIsBlockedInTime(t *testing.T) {
 
 // TestTimesAreTakenInOnce: who reaches the tier can write an edge's lines a second time, and nobody counts by them twice.
 func TestTimesAreTakenInOnce(t *testing.T) {
-	secret := pop.SecretOf([]byte("test"))
+	shared := secret.Of([]byte("test"))
 	f := func(again bool) (estimates [3]float64) {
 		r := newRule(t, 30, time.Minute, time.Minute, counter.Nearest)
 		w := newWorld(t, sim.Config{Edges: len(estimates), Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
@@ -79,27 +81,25 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 		get := func(key string) []byte {
 			return node.Do(w.Now(), pop.Command{Op: pop.Get, Key: key}).Values[0]
 		}
-		head, err := strconv.ParseUint(strings.TrimSpace(string(get(pop.HeadKey(secret)))), 10, 64)
+		head, err := strconv.ParseUint(strings.TrimSpace(string(get(shared.LogHeadKey()))), 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told [][]byte
+		var told []byte
 		for number := head - 20; number <= head; number++ {
-			item := get(pop.ItemKey(secret, number))
-			for len(item) > 0 {
-				n := 2 + int(item[0])<<8 + int(item[1])
-				if pop.TellsTimes(secret, item[2:n]) {
-					told = append(told, item[2:n])
+			item := get(shared.LogItemKey(number))
+			for sealed, rest := record.Cut(item); sealed != nil; sealed, rest = record.Cut(rest) {
+				if r, ok := record.Open(shared, sealed); ok && len(r.Times) > 0 {
+					told = record.Append(told, sealed)
 				}
-				item = item[n:]
 			}
 		}
 		if len(told) == 0 {
 			t.Fatal("nobody told when hits came, and the test shows nothing")
 		}
 		if again {
-			node.Do(w.Now(), pop.Command{Op: pop.Incr, Key: pop.HeadKey(secret), Delta: 1})
-			node.Do(w.Now(), pop.Command{Op: pop.Set, Key: pop.ItemKey(secret, head+1), Value: pop.Item(told...), Expire: 100})
+			node.Do(w.Now(), pop.Command{Op: pop.Incr, Key: shared.LogHeadKey(), Delta: 1})
+			node.Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.LogItemKey(head + 1), Value: told, Expire: 100})
 		}
 		for range 50 {
 			for i := range w.Edges {

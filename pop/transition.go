@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/pop/nodename"
 )
 
 // The list of nodes can change while edges run, on one edge after the other. While edges with the old list and edges with the new one
@@ -25,9 +26,9 @@ const (
 	joining                  // of the new list, while a transition lasts
 )
 
-// SetNodes changes the list of nodes; the next Step begins with it. It may be called from anywhere. Errors are those of CanonicalNodes.
+// SetNodes changes the list of nodes; the next Step begins with it. It may be called from anywhere. Errors are those of nodename.All.
 func (m *Machine) SetNodes(nodes []string) error {
-	names, err := CanonicalNodes(nodes)
+	names, err := nodename.All(nodes)
 	switch {
 	case err != nil:
 		return fmt.Errorf("pop: %w", err)

@@ -2,12 +2,15 @@ package pop_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"sluice/counter"
+	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -156,5 +159,37 @@ func TestRecordsThatNodesDoNotTake(t *testing.T) {
 	w.Run(w.Now().Add(5 * time.Second))
 	if stats := w.Edges[0].Machine.Stats(); stats.LogLost == 0 {
 		t.Errorf("%d records wait", stats.LogRecords)
+	}
+}
+
+// TestNodesAreNamedOnce: however a node is spelled, it is one, and sources are placed alike by all edges.
+func TestNodesAreNamedOnce(t *testing.T) {
+	machine := func(nodes ...string) (*pop.Machine, error) {
+		shared := secret.Of([]byte("test"))
+		table := counter.New(counter.Options{Counters: 1000, Tier: true, Phase: shared.Phase})
+		return pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
+	}
+	for _, c := range []struct {
+		nodes []string
+		says  string
+	}{
+		{nil, "no memcached node"},
+		{[]string{"LOCALHOST:11211", "localhost:11211"}, `"LOCALHOST:11211" and "localhost:11211" are the same node: name it once`},
+		{[]string{"a:1", "[::ffff:192.0.2.1]:1", "192.0.2.1:01"}, `"[::ffff:192.0.2.1]:1" and "192.0.2.1:01" are the same node`},
+		{[]string{"a:1", ""}, "a node without a name"},
+	} {
+		if _, err := machine(c.nodes...); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v, want %q", c.nodes, err, c.says)
+		}
+	}
+	one, err1 := machine("cache-1.example:11211", "cache-2.example:11211", "[2001:db8::1]:11211")
+	other, err2 := machine("CACHE-1.example.:011211", "Cache-2.Example:11211", "[2001:db8:0::1]:11211")
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	for s := range uint32(1000) {
+		if a, b := pop.Place(one, address(s)), pop.Place(other, address(s)); a != b {
+			t.Fatalf("source %d is on node %d of one edge and on %d of the other", s, a, b)
+		}
 	}
 }

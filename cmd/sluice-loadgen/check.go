@@ -15,6 +15,7 @@ import (
 	"sluice/loadgen/replay"
 	"sluice/loadgen/trace"
 	"sluice/pop"
+	"sluice/pop/anycast"
 )
 
 func checkNames() []string {
@@ -74,7 +75,7 @@ func (f *labFlags) soak(ctx context.Context, site *lab.Site, rule pop.Rule, send
 	if traffic.workload == "" {
 		traffic.workload = "mixed"
 	}
-	affinity, err := pop.NewAffinity(f.pops, f.routes)
+	affinity, err := anycast.New(f.pops, f.routes)
 	if err != nil {
 		return nil, err
 	}

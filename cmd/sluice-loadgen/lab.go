@@ -20,6 +20,8 @@ import (
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/pop"
+	"sluice/pop/anycast"
+	"sluice/pop/secret"
 )
 
 // labFlags say what a lab consists of and what happens to it.
@@ -29,7 +31,7 @@ type labFlags struct {
 	sluice             string
 	posture            string
 	faults, flaps      []string
-	routes             []pop.Route // what flaps say
+	routes             []anycast.Route // what flaps say
 	check              string
 	times              int
 	short, demo        bool
@@ -91,11 +93,11 @@ func cmdLab(ctx context.Context, args []string) error {
 	var unsound error
 	for _, r := range rules {
 		l := &live{command: "lab", mode: mode, rule: r, send: send, edges: slices.Repeat([]int{f.edges}, f.pops), nodes: f.nodes}
-		if l.affinity, err = pop.NewAffinity(f.pops, f.routes); err != nil {
+		if l.affinity, err = anycast.New(f.pops, f.routes); err != nil {
 			return err
 		}
 		if f.nodes > 0 {
-			l.phase = pop.SecretOf([]byte(labSecret)).Phase
+			l.phase = secret.Of([]byte(labSecret)).Phase
 		}
 		if l.trace, err = send.trace(traffic, r, f.edges); err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/pop"
+	"sluice/pop/anycast"
 )
 
 // sendFlags say how a trace is sent to edges that are really there.
@@ -69,7 +70,7 @@ type live struct {
 	edges   []int        // of each PoP; at most 64 in all
 	nodes   int          // of each PoP
 
-	affinity *pop.Affinity
+	affinity *anycast.Affinity
 }
 
 // slack is how badly the time of a decision is known: edges tell it themselves, but another thread may have run between a

@@ -8,7 +8,7 @@ import (
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/loadgen/lab"
-	"sluice/pop"
+	"sluice/pop/anycast"
 )
 
 // popFlags say how large the PoPs are, and what happens to them.
@@ -98,16 +98,16 @@ func (f *popFlags) knows(fault lab.Fault) error {
 }
 
 // parseFlaps reads changes of routes as --flap gives them.
-func parseFlaps(flaps []string, pops int) ([]pop.Route, error) {
-	var routes []pop.Route
+func parseFlaps(flaps []string, pops int) ([]anycast.Route, error) {
+	var routes []anycast.Route
 	for _, text := range flaps {
-		r, err := pop.ParseRoute(text)
+		r, err := anycast.ParseRoute(text)
 		if err != nil {
 			return nil, usagef("--flap: %v", err)
 		}
 		routes = append(routes, r)
 	}
-	if _, err := pop.NewAffinity(pops, routes); err != nil {
+	if _, err := anycast.New(pops, routes); err != nil {
 		return nil, usagef("--flap: %v", err)
 	}
 	return routes, nil

@@ -15,14 +15,15 @@ import (
 
 	"sluice/counter"
 	"sluice/loadgen/replay"
-	"sluice/pop"
+	"sluice/pop/anycast"
+	"sluice/pop/secret"
 )
 
 // cmdReplay sends a trace to edges that run already, and judges what they did by the verdicts in their answers.
 func cmdReplay(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("replay", pflag.ContinueOnError)
 	pops := flags.StringArray("pop", nil, "`HOST:PORT,...` of the edges of a PoP, started with --verdict-header; repeatable, a PoP each")
-	secret := flags.String("secret", "", "`FILE` with the secret of the edges' PoP, from which follows when the windows of a source begin;\n"+
+	secretFile := flags.String("secret", "", "`FILE` with the secret of the edges' PoP, from which follows when the windows of a source begin;\n"+
 		"none: the edge counts alone")
 	traffic, rule, send, output := addTrace(flags), addRule(flags), addSend(flags), addOutput(flags)
 	if err := parse(flags, args, false); err != nil {
@@ -39,12 +40,12 @@ func cmdReplay(ctx context.Context, args []string) error {
 		return usagef("--limit and --estimate: one each, those of the running edges")
 	}
 	l := &live{command: "replay", mode: mode, rule: rules[0], send: send}
-	if *secret != "" {
-		b, err := os.ReadFile(*secret)
+	if *secretFile != "" {
+		b, err := os.ReadFile(*secretFile)
 		if err != nil {
 			return err
 		}
-		l.phase = pop.SecretOf(bytes.TrimSpace(b)).Phase
+		l.phase = secret.Of(bytes.TrimSpace(b)).Phase
 	}
 	r := replay.Replay{Carrier: send.carrier, PerConnection: send.perConnection, Seed: traffic.seed}
 	if r.PoPs, err = resolve(*pops); err != nil {
@@ -61,7 +62,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if l.trace, err = send.trace(traffic, l.rule, slices.Max(l.edges)); err != nil {
 		return err
 	}
-	if l.affinity, err = pop.NewAffinity(len(l.edges), nil); err != nil {
+	if l.affinity, err = anycast.New(len(l.edges), nil); err != nil {
 		return err
 	}
 	r.Affinity = l.affinity.PoP

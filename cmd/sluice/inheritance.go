@@ -120,7 +120,7 @@ func readCounters(r *bufio.Reader, table *counter.Table, rules []*counter.Rule, 
 		return 0, in.err
 	}
 	for _, k := range records {
-		table.Learn(k.Counter, k.newest, lanes[k.first:k.first+k.groups], now)
+		table.Learn(k.Counter, k.newest, lanes[k.first:k.first+k.groups], 0, now)
 	}
 	return len(records), nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/edge/config"
-	"sluice/pop"
+	"sluice/pop/nodename"
 )
 
 // Exit codes: bad input is the operator's to mend, wrong usage is answered with how it is meant.
@@ -109,7 +109,7 @@ func parseConfig(file string, text []byte) (*config.Config, error) {
 
 // checkNodes reports what is wrong with a list of memcached nodes.
 func checkNodes(names []string) error {
-	_, err := pop.CanonicalNodes(names)
+	_, err := nodename.All(names)
 	return err
 }
 

@@ -23,7 +23,8 @@ import (
 	"sluice/edge/admin"
 	"sluice/edge/config"
 	"sluice/edge/listen"
-	"sluice/pop"
+	"sluice/pop/nodename"
+	"sluice/pop/secret"
 )
 
 // serve runs an edge until it is told to stop. Everything that can fail because of bad input comes before anything is
@@ -44,7 +45,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	usr2 := make(chan os.Signal, 1)
 	signal.Notify(usr2, syscall.SIGUSR2)
 	defer signal.Stop(usr2)
-	secret, err := popSecret(c, log)
+	key, err := popSecret(c, log)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if c.Limits.Memory > 0 {
 		debug.SetMemoryLimit(int64(c.Limits.Memory))
 	}
-	shared, err := share(c, secret, log)
+	shared, err := share(c, key, log)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 	server, err := edge.New(edge.Options{
 		Access: access,
-		Config: c, Table: shared.table, Bits: shared.bits, Tier: shared.tier, Secret: secret.Bytes(), Warn: log.Warn,
+		Config: c, Table: shared.table, Bits: shared.bits, Tier: shared.tier, Secret: key.Bytes(), Warn: log.Warn,
 	})
 	if err != nil {
 		return err
@@ -280,10 +281,10 @@ func sweep(ctx context.Context, server *edge.Server) {
 }
 
 // popSecret reads what the edges of a PoP share, or makes it from the PoP's name.
-func popSecret(c *config.Config, log *slog.Logger) (pop.Secret, error) {
+func popSecret(c *config.Config, log *slog.Logger) (secret.Secret, error) {
 	if c.PoP.SecretFile == "" {
 		for _, node := range c.PoP.Memcached {
-			if name, err := pop.CanonicalNode(node); err == nil {
+			if name, err := nodename.Canonical(node); err == nil {
 				node = name
 			}
 			if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {
@@ -292,16 +293,16 @@ func popSecret(c *config.Config, log *slog.Logger) (pop.Secret, error) {
 				break
 			}
 		}
-		return pop.SecretOf([]byte(c.PoP.Name)), nil
+		return secret.Of([]byte(c.PoP.Name)), nil
 	}
 	text, err := os.ReadFile(c.PoP.SecretFile)
 	if err != nil {
-		return pop.Secret{}, fmt.Errorf("pop.secret_file: %w: give a readable file of at least 16 bytes", err)
+		return secret.Secret{}, fmt.Errorf("pop.secret_file: %w: give a readable file of at least 16 bytes", err)
 	}
 	if len(strings.TrimSpace(string(text))) < 16 {
-		return pop.Secret{}, fmt.Errorf("pop.secret_file: %s has less than 16 bytes: head -c 32 /dev/urandom | base64 makes a good one", c.PoP.SecretFile)
+		return secret.Secret{}, fmt.Errorf("pop.secret_file: %s has less than 16 bytes: head -c 32 /dev/urandom | base64 makes a good one", c.PoP.SecretFile)
 	}
-	return pop.SecretOf([]byte(strings.TrimSpace(string(text)))), nil
+	return secret.Of([]byte(strings.TrimSpace(string(text)))), nil
 }
 
 // spareDescriptors are for what is not a client and its origin: nodes, operators, files.

@@ -19,6 +19,8 @@ import (
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/memcached"
+	"sluice/pop/secret"
+	"sluice/pop/words"
 )
 
 // shared is what this edge counts in, and what shares it with the PoP. Everything that differs between an edge that counts
@@ -34,7 +36,7 @@ type shared struct {
 	sync func(ctx context.Context) error
 }
 
-func share(c *config.Config, secret pop.Secret, log *slog.Logger) (*shared, error) {
+func share(c *config.Config, key secret.Secret, log *slog.Logger) (*shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &shared{table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), bits: mitigation.New(0, nil)}
 		s.sync = s.tidy
@@ -43,11 +45,11 @@ func share(c *config.Config, secret pop.Secret, log *slog.Logger) (*shared, erro
 	var tier *memcached.Tier
 	wake := func() { tier.Wake() }
 	s := &shared{
-		table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(), Phase: secret.Phase, Wake: wake}),
+		table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(), Phase: key.Phase, Wake: wake}),
 		bits:  mitigation.New(0, wake),
 	}
 	machine, err := pop.NewMachine(pop.Config{
-		Nodes: c.PoP.Memcached, Secret: secret, ID: rand.Uint64(), Name: edgeName(c), Edges: c.PoP.Edges, Counters: s.table, Bits: s.bits,
+		Nodes: c.PoP.Memcached, Secret: key, ID: rand.Uint64(), Name: edgeName(c), Edges: c.PoP.Edges, Counters: s.table, Bits: s.bits,
 	}, time.Now())
 	if err != nil {
 		return nil, err
@@ -88,12 +90,12 @@ func share(c *config.Config, secret pop.Secret, log *slog.Logger) (*shared, erro
 			machine.SetRules(known)
 		},
 		Say: func(w edge.Word) (edge.Spread, error) {
-			word := pop.Word{Rule: w.Rule, Source: w.Source, Kind: pop.Block, Start: w.Start, End: w.End, Reason: w.Reason}
+			word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason}
 			if w.End.IsZero() {
-				word.Kind = pop.Lift
+				word.Kind = words.Lift
 			}
 			receipt, err := machine.Say(word, time.Now())
-			if errors.Is(err, pop.ErrListFull) {
+			if errors.Is(err, words.ErrFull) {
 				return edge.Spread{}, edge.ErrFull
 			} else if err != nil {
 				return edge.Spread{}, err

@@ -347,7 +347,7 @@ func TestFirstSightWaits(t *testing.T) {
 	bench.Wait = func(channels []<-chan struct{}) {
 		heard = slices.Clone(channels)
 		oldest, newest := bench.Counters.Groups(r.Counter, epoch, 0)
-		bench.Counters.Learn(counter.Counter{Rule: r.Counter, Source: a}, newest, append([]uint64{5}, make([]uint64, newest-oldest)...), epoch)
+		bench.Counters.Learn(counter.Counter{Rule: r.Counter, Source: a}, newest, append([]uint64{5}, make([]uint64, newest-oldest)...), 0, epoch)
 	}
 	if d := bench.decide(a, epoch); d.Verdict != Limited || tier.asked != 1 || len(heard) != 1 {
 		t.Fatalf("verdict %v after %d questions and waiting for %d counters, want limited after 1", d.Verdict, tier.asked, len(heard))

@@ -61,7 +61,7 @@ func (a *answers) read(in []byte, r *pop.Result) (used int, complete bool, err e
 			r.Status = pop.NotThere
 			return used, true, nil
 		}
-	case pop.Add, pop.Set, pop.Append:
+	case pop.Add, pop.Set:
 		switch string(line) {
 		case "STORED":
 			r.Status = pop.Done

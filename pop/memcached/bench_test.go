@@ -16,6 +16,7 @@ import (
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/memcached"
+	"sluice/pop/secret"
 )
 
 // BenchmarkIncr is the cost of a reported counter, over one connection of ours and beside it as gomemcache does it. All run
@@ -113,10 +114,10 @@ func BenchmarkNewSources(b *testing.B) {
 	}
 	nodes := []string{startMemcached(b, "-m", "1024")}
 	var tier *memcached.Tier
-	secret := pop.SecretOf([]byte("bench"))
+	shared := secret.Of([]byte("bench"))
 	wake := func() { tier.Wake() }
-	counters := counter.New(counter.Options{Counters: 2 * b.N, Tier: true, Phase: secret.Phase, Wake: wake})
-	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: secret, ID: 1, Counters: counters, Bits: mitigation.New(1000, wake)}, time.Now())
+	counters := counter.New(counter.Options{Counters: 2 * b.N, Tier: true, Phase: shared.Phase, Wake: wake})
+	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: 1, Counters: counters, Bits: mitigation.New(1000, wake)}, time.Now())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -120,8 +120,6 @@ func (c *client) call(r *pop.Result) (err error) {
 		return c.mc.Add(item(&r.Command))
 	case pop.Set:
 		return c.mc.Set(item(&r.Command))
-	case pop.Append:
-		return c.mc.Append(item(&r.Command))
 	case pop.Delete:
 		return c.mc.Delete(r.Key)
 	}

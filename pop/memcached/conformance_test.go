@@ -1,7 +1,6 @@
 package memcached_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,16 +50,9 @@ var conformance = []struct {
 	{command: set("nothing", ""), status: pop.Done},
 	{command: get("nothing"), values: []string{""}},
 	{command: incr("nothing"), status: pop.Unsent},
-	// Append.
-	{command: pop.Command{Op: pop.Append, Key: "log", Value: []byte("a\n")}, status: pop.NotThere},
-	{command: add("log", "a\n"), status: pop.Done},
-	{command: pop.Command{Op: pop.Append, Key: "log", Value: []byte("b\r\nEND\r\n")}, status: pop.Done},
+	// A value may hold what looks like the end of an answer.
+	{command: set("log", "a\nb\r\nEND\r\n"), status: pop.Done},
 	{command: get("log"), values: []string{"a\nb\r\nEND\r\n"}},
-	// An item that would get too long is as good as missing, and is there.
-	{command: set("full", strings.Repeat("x", 1_000_000)), status: pop.Done},
-	{command: pop.Command{Op: pop.Append, Key: "full", Value: bytes.Repeat([]byte("y"), 100_000)}, status: pop.NotThere},
-	{command: add("full", "z"), status: pop.NotThere},
-	{command: pop.Command{Op: pop.Delete, Key: "full"}, status: pop.Done},
 	// Reads of several keys answer for each.
 	{command: get("none", "short", "nil", "log", "word"), values: []string{"-", "10", "-", "a\nb\r\nEND\r\n", "word"}},
 	{command: get("none"), values: []string{"-"}},

@@ -17,6 +17,7 @@ import (
 	"sluice/pop"
 	"sluice/pop/memcached"
 	"sluice/pop/poptest"
+	"sluice/pop/secret"
 )
 
 func address(n uint32) counter.Source {
@@ -54,10 +55,10 @@ func startLargeEdge(t *testing.T, counters int, id uint64, rule pop.Rule, nodes 
 	t.Helper()
 	e := &edge{rule: limiter.Rule{Counter: rule.Counter, Timeout: rule.Timeout}}
 	wake := func() { e.tier.Wake() }
-	secret := pop.SecretOf([]byte("test"))
-	e.Counters = counter.New(counter.Options{Counters: counters, Tier: true, Phase: secret.Phase, Wake: wake})
+	shared := secret.Of([]byte("test"))
+	e.Counters = counter.New(counter.Options{Counters: counters, Tier: true, Phase: shared.Phase, Wake: wake})
 	e.Bits = mitigation.New(10_000, wake)
-	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: secret, ID: id, Counters: e.Counters, Bits: e.Bits}, time.Now())
+	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: id, Counters: e.Counters, Bits: e.Bits}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

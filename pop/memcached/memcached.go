@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"sluice/pop"
+	"sluice/pop/nodename"
 )
 
 const (
@@ -89,7 +90,7 @@ func newTier(m stepper, nodes []string) (*Tier, error) {
 	if len(nodes) == 0 {
 		return nil, errors.New("memcached: no node")
 	}
-	if _, err := pop.CanonicalNodes(nodes); err != nil {
+	if _, err := nodename.All(nodes); err != nil {
 		return nil, fmt.Errorf("memcached: %w", err)
 	}
 	return &Tier{

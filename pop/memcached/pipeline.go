@@ -154,7 +154,7 @@ func appendCommand(b []byte, c *pop.Command) []byte {
 	case pop.Incr:
 		b = append(b, ' ')
 		b = strconv.AppendUint(b, c.Delta, 10)
-	case pop.Add, pop.Set, pop.Append:
+	case pop.Add, pop.Set:
 		b = append(b, " 0 "...)
 		b = strconv.AppendInt(b, int64(c.Expire), 10)
 		b = append(b, ' ')

@@ -83,15 +83,6 @@ func TestMemcachedDoubtsLargeNumbers(t *testing.T) {
 	s.want("CLIENT_ERROR cannot increment or decrement non-numeric value", "incr large 1")
 }
 
-// An append beyond the item's limit and an append to nothing answer the same.
-func TestMemcachedAppendToFull(t *testing.T) {
-	s := converse(t, startMemcached(t))
-	s.want("NOT_STORED", "append k 0 0 1\r\n1")
-	s.want("STORED", "add k 0 100 1000000\r\n%s", strings.Repeat("x", 1_000_000))
-	s.want("NOT_STORED", "append k 0 0 100000\r\n%s", strings.Repeat("x", 100_000))
-	s.want("NOT_STORED", "add k 0 100 1\r\n1")
-}
-
 // Commands sent in one piece are answered in one piece, in order: what a pipeline is built on.
 func TestMemcachedPipelines(t *testing.T) {
 	for name, address := range map[string]string{
@@ -127,6 +118,5 @@ func TestNutcrackerClosesOn(t *testing.T) {
 	s.want("STORED", "add k 0 100 1\r\n1")
 	s.want("2", "incr k 1")
 	s.want("TOUCHED", "touch k 100")
-	s.want("STORED", "append k 0 0 1\r\n1")
 	s.want("DELETED", "delete k")
 }

@@ -118,14 +118,6 @@ func (n *Node) do(now time.Time, c pop.Command) pop.Result {
 		n.store(now, c)
 	case pop.Set:
 		n.store(now, c)
-	case pop.Append:
-		if e == nil || len(e.Value.(*item).value)+len(c.Value) > maxItem-100 {
-			r.Status = pop.NotThere
-			return r
-		}
-		it := e.Value.(*item)
-		it.value = append(it.value, c.Value...)
-		n.lru.MoveToFront(e)
 	case pop.Delete:
 		if e == nil {
 			r.Status = pop.NotThere

@@ -191,7 +191,7 @@ func (n *Node) exchange(r *bufio.Reader) (line string, answer []byte, err error)
 	line = strings.TrimRight(string(raw), "\r\n")
 	c, unique, ok := parse(line)
 	switch {
-	case ok && (c.Op == pop.Add || c.Op == pop.Set || c.Op == pop.Append):
+	case ok && (c.Op == pop.Add || c.Op == pop.Set):
 		body := make([]byte, len(c.Value)+2)
 		if _, err := io.ReadFull(r, body); err != nil {
 			return "", nil, err
@@ -263,8 +263,6 @@ func parse(line string) (c pop.Command, unique, ok bool) {
 		c.Op = pop.Add
 	case "set":
 		c.Op = pop.Set
-	case "append":
-		c.Op = pop.Append
 	default:
 		return c, false, false
 	}

@@ -1,6 +1,10 @@
 package sim
 
-import "sluice/pop"
+import (
+	"sluice/pop"
+	"sluice/pop/record"
+	"sluice/pop/secret"
+)
 
 // Cost is what edges have asked of nodes. Bytes are those of keys and values, as they were sent and answered; a number has 20.
 type Cost struct {
@@ -21,8 +25,8 @@ func (c *Cost) sent(cmd *pop.Command) {
 	if cmd.Op == pop.Incr {
 		c.Bytes += numberBytes
 	}
-	if n := cmd.LogRecords(); n > 0 {
-		c.LogRecords += uint64(n)
+	if cmd.Op == pop.Set && secret.NamesLogItem(cmd.Key) {
+		c.LogRecords += uint64(record.Count(cmd.Value))
 		c.LogWritten += uint64(len(cmd.Value))
 	}
 }

@@ -12,7 +12,10 @@ import (
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/nodename"
 	"sluice/pop/poptest"
+	"sluice/pop/secret"
+	"sluice/pop/words"
 )
 
 // World is a PoP. It is for one goroutine.
@@ -45,7 +48,7 @@ type Config struct {
 	Capacity     int                          // of each node, in items; 0: no bound
 	Skew         func(edge int) time.Duration // how far ahead an edge's clock is; nil: not at all
 	Wait         time.Duration                // of a request at first sight, at most; 0: it does not
-	Secret       pop.Secret
+	Secret       secret.Secret
 	Learn        bool     // edges are not told how many there are; above the most that there can be they never are
 	List         []string // the nodes that edges begin with, by the names node0:11211 and so on; nil: all
 	// Carry, if not nil, carries out what a node is sent: to see it, or to answer in the node's place.
@@ -261,7 +264,14 @@ func (w *World) Run(until time.Time) {
 
 // step lets the next thing happen, and reports whether anything was left to happen until the given instant.
 func (w *World) step(until time.Time) bool {
+	if w.arrived < len(w.events) {
+		if at := w.events[w.arrived].at; !at.After(w.now) && !at.After(until) { // nothing comes before it
+			w.next()
+			return true
+		}
+	}
 	next, tick, overdue := until, -1, -1
+	lively := w.flying > 0 || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless)
 	for i, e := range w.Edges {
 		at := e.tick
 		switch {
@@ -269,7 +279,7 @@ func (w *World) step(until time.Time) bool {
 			continue
 		case w.now.Before(e.paused):
 			at = e.paused
-		case w.flying > 0 || e.Machine.Waiting() || w.now.Sub(w.lively) < quiet || w.now.Before(w.restless):
+		case lively || e.Machine.Waiting():
 		case !e.busy:
 			continue
 		default:
@@ -291,15 +301,7 @@ func (w *World) step(until time.Time) bool {
 	}
 	switch {
 	case w.arrived < len(w.events) && !w.events[w.arrived].at.After(next):
-		ev := w.events[w.arrived]
-		w.events[w.arrived] = event{}
-		if w.arrived++; w.arrived == len(w.events) {
-			w.events, w.arrived = w.events[:0], 0
-		}
-		if ev.at.After(w.now) {
-			w.now = ev.at
-		}
-		w.deliver(ev)
+		w.next()
 	case overdue >= 0:
 		w.now = next
 		w.lose(w.held[overdue][0])
@@ -311,6 +313,19 @@ func (w *World) step(until time.Time) bool {
 		return false
 	}
 	return true
+}
+
+// next lets the first event happen.
+func (w *World) next() {
+	ev := w.events[w.arrived]
+	w.events[w.arrived] = event{}
+	if w.arrived++; w.arrived == len(w.events) {
+		w.events, w.arrived = w.events[:0], 0
+	}
+	if ev.at.After(w.now) {
+		w.now = ev.at
+	}
+	w.deliver(ev)
 }
 
 // Tick steps one edge because time has passed.
@@ -364,7 +379,7 @@ type event struct {
 func (e *Edge) node(of int) int {
 	if names := e.Machine.Nodes(); of >= len(e.nodes) {
 		for _, spelled := range names[len(e.nodes):] {
-			name, _ := pop.CanonicalNode(spelled)
+			name, _ := nodename.Canonical(spelled)
 			e.nodes = append(e.nodes, slices.Index(e.world.names, name))
 		}
 	}
@@ -377,11 +392,14 @@ func (w *World) push(e event) {
 	if !e.probe {
 		w.flying++
 	}
+	if len(w.events) == cap(w.events) && w.arrived > len(w.events)/2 {
+		w.events, w.arrived = append(w.events[:0], w.events[w.arrived:]...), 0
+	}
 	w.events = append(w.events, e)
 }
 
 // Say has an operator say something at the edge.
-func (e *Edge) Say(word pop.Word) (pop.Receipt, error) {
+func (e *Edge) Say(word words.Word) (pop.Receipt, error) {
 	e.world.restless = e.world.now.Add(unrest)
 	e.awake = true
 	receipt, err := e.Machine.Say(word, e.clock())

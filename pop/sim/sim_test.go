@@ -7,7 +7,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
-	"sluice/pop"
+	"sluice/pop/secret"
 )
 
 var began = time.Unix(1_700_000_000, 0)
@@ -28,7 +28,7 @@ func newRule(t *testing.T, name string, limit uint32) limiter.Rule {
 // newWorld is two edges and a node, a millisecond apart.
 func newWorld(t *testing.T, wait time.Duration, rules ...limiter.Rule) *World {
 	t.Helper()
-	w, err := New(Config{Edges: 2, Nodes: 1, RTT: time.Millisecond, Wait: wait, Secret: pop.SecretOf([]byte("test"))}, rules, began)
+	w, err := New(Config{Edges: 2, Nodes: 1, RTT: time.Millisecond, Wait: wait, Secret: secret.Of([]byte("test"))}, rules, began)
 	if err != nil {
 		t.Fatal(err)
 	}

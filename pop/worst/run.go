@@ -10,7 +10,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
-	"sluice/pop"
+	"sluice/pop/secret"
 	"sluice/pop/sim"
 )
 
@@ -40,8 +40,8 @@ func (b Behaviour) run(nodes, requests int, seed uint64) (Run, error) {
 	}
 	rule := limiter.Rule{Counter: c, Timeout: b.Timeout}
 	began := time.Unix(1_700_000_000, 0)
-	secret := pop.SecretOf(binary.BigEndian.AppendUint64(nil, seed))
-	w, err := sim.New(sim.Config{Edges: b.Edges, Nodes: nodes, RTT: roundTrip, Counters: 4096, Secret: secret}, []limiter.Rule{rule}, began)
+	shared := secret.Of(binary.BigEndian.AppendUint64(nil, seed))
+	w, err := sim.New(sim.Config{Edges: b.Edges, Nodes: nodes, RTT: roundTrip, Counters: 4096, Secret: shared}, []limiter.Rule{rule}, began)
 	if err != nil {
 		return Run{}, err
 	}

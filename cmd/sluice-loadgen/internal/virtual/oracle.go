@@ -12,6 +12,7 @@ import (
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/secret"
 )
 
 // SourceKey makes the i-th source of a trace one of the limiter's, in a network of its own: traces may hold several sources of
@@ -41,7 +42,7 @@ func StartOf(t *trace.Trace) time.Time {
 }
 
 // Secret places windows and sources the same in every run.
-var Secret = pop.SecretOf([]byte("simulation"))
+var Secret = secret.Of([]byte("simulation"))
 
 // RuleOf is a rule as the limiter wants it. An estimator counts every request and refuses none.
 func RuleOf(r pop.Rule, mode judge.Mode) limiter.Rule {

@@ -16,6 +16,7 @@ import (
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/anycast"
 	"sluice/pop/sim"
 )
 
@@ -26,7 +27,7 @@ type Size struct {
 	RTT          time.Duration
 	Skew         time.Duration // how far the clocks of the edges are apart at most
 	Faults       []lab.Fault
-	Routes       []pop.Route // changes of them
+	Routes       []anycast.Route // changes of them
 }
 
 // Site is PoPs in virtual time, what goes wrong in them, and the routes that lead to them. Its edges are numbered through:
@@ -37,7 +38,7 @@ type Site struct {
 	nodes    int // of each PoP
 	start    time.Time
 	faults   []lab.Fault // still to come, the next one first
-	affinity *pop.Affinity
+	affinity *anycast.Affinity
 	trace    *trace.Trace
 	Err      error // of a fault that could not be done; the run is worth nothing then
 }
@@ -53,7 +54,7 @@ func NewSite(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size, undistu
 		slices.SortStableFunc(s.faults, func(a, b lab.Fault) int { return cmp.Compare(a.At, b.At) })
 	}
 	var err error
-	if s.affinity, err = pop.NewAffinity(size.PoPs, routes); err != nil {
+	if s.affinity, err = anycast.New(size.PoPs, routes); err != nil {
 		return nil, err
 	}
 	for i := range size.PoPs {
@@ -226,7 +227,7 @@ func (v *sitePoP) decide(edge int, source int32) judge.Decision {
 
 // Reach tells which edges the sources of a trace meet at a time, as a set of bits: those of their PoP. Edges is how many each PoP has;
 // they are numbered through, those of the first PoP first.
-func Reach(t *trace.Trace, affinity *pop.Affinity, edges []int) func(source int32, at time.Duration) uint64 {
+func Reach(t *trace.Trace, affinity *anycast.Affinity, edges []int) func(source int32, at time.Duration) uint64 {
 	sets, first := make([]uint64, len(edges)), 0
 	for i, n := range edges {
 		sets[i] = (1<<n - 1) << first

@@ -1,4 +1,5 @@
-package pop
+// Package nodename gives a memcached node one name, however it is spelled, because edges place sources by it.
+package nodename
 
 import (
 	"errors"
@@ -8,10 +9,10 @@ import (
 	"strings"
 )
 
-// CanonicalNode gives the one spelling of a memcached node's HOST:PORT: names in lower case without their last dot, addresses as
+// Canonical gives the one spelling of a memcached node's HOST:PORT: names in lower case without their last dot, addresses as
 // netip writes them, IPv4 in IPv6 as IPv4, IPv6 in brackets, the port without leading zeros. All edges place sources by it, so they may
 // spell a node as they like. A node is still dialled as it was named.
-func CanonicalNode(name string) (string, error) {
+func Canonical(name string) (string, error) {
 	colon := strings.LastIndexByte(name, ':')
 	host, bracketed := strings.CutPrefix(name[:max(colon, 0)], "[")
 	if bracketed {
@@ -80,12 +81,12 @@ func isHostName(host string) bool {
 	return err != nil && len(host) <= 253
 }
 
-// CanonicalNodes gives the canonical names of a list, in its order, if each is the name of a node and none is there twice.
-func CanonicalNodes(names []string) ([]string, error) {
+// All gives the canonical names of a list, in its order, if each is the name of a node and none is there twice.
+func All(names []string) ([]string, error) {
 	canonical := make([]string, 0, len(names))
 	spelled := make(map[string]string, len(names))
 	for _, name := range names {
-		c, err := CanonicalNode(name)
+		c, err := Canonical(name)
 		if err != nil {
 			return nil, err
 		}

@@ -1,23 +1,23 @@
-package pop_test
+package anycast_test
 
 import (
 	"net/netip"
 	"testing"
 	"time"
 
-	"sluice/pop"
+	"sluice/pop/anycast"
 )
 
-func TestAffinity(t *testing.T) {
-	var routes []pop.Route
+func TestRoutes(t *testing.T) {
+	var routes []anycast.Route
 	for _, s := range []string{"10s 198.51.100.0/24 0", "20s 198.51.100.0/24 1", "15s 198.51.0.0/16 2", "10s 2001:db8:7::/48 2"} {
-		r, err := pop.ParseRoute(s)
+		r, err := anycast.ParseRoute(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		routes = append(routes, r)
 	}
-	a, err := pop.NewAffinity(3, routes)
+	a, err := anycast.New(3, routes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +38,9 @@ func TestAffinity(t *testing.T) {
 	f("2001:db8:7:ffff::1", 0, a.PoP(netip.MustParseAddr("2001:db8:7::"), 0))
 }
 
-// TestAffinityIsEven: prefixes are spread over the PoPs evenly enough.
-func TestAffinityIsEven(t *testing.T) {
-	a, err := pop.NewAffinity(4, nil)
+// TestPrefixesAreSpreadEvenly: prefixes are spread over the PoPs evenly enough.
+func TestPrefixesAreSpreadEvenly(t *testing.T) {
+	a, err := anycast.New(4, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,16 +57,16 @@ func TestAffinityIsEven(t *testing.T) {
 
 func TestRoutesThatMakeNoSense(t *testing.T) {
 	for _, s := range []string{"", "20s", "20s 198.51.100.0/24", "x 198.51.100.0/24 1", "-1s 198.51.100.0/24 1", "20s 198.51.100.0 1", "20s 198.51.100.0/24 -1", "20s 198.51.100.0/24 x"} {
-		if r, err := pop.ParseRoute(s); err == nil {
+		if r, err := anycast.ParseRoute(s); err == nil {
 			t.Errorf("%q passes for %v", s, r)
 		}
 	}
 	for _, s := range []string{"20s 198.51.100.0/24 2", "20s 198.51.100.0/25 1", "20s 2001:db8::/64 1"} {
-		r, err := pop.ParseRoute(s)
+		r, err := anycast.ParseRoute(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := pop.NewAffinity(2, []pop.Route{r}); err == nil {
+		if _, err := anycast.New(2, []anycast.Route{r}); err == nil {
 			t.Errorf("%q passes", s)
 		}
 	}

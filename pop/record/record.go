@@ -1,0 +1,141 @@
+// Package record is what edges tell each other in the tier: that a source is mitigated, how a counter stands that has come near its
+// limit, or when hits of it came. Records are the items of a node's mitigation log, and a mitigation's is at its source's key, too.
+// Each carries a MAC under the PoP's secret, so that whoever else reaches the tier can block nobody; one that does not check is as
+// good as missing.
+package record
+
+import (
+	"encoding/binary"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+	"sluice/pop/secret"
+)
+
+// Record is one of a kind, which says what of it is meant.
+type Record struct {
+	Kind   Kind
+	Rule   uint64 // Secret.RuleDigest
+	Source counter.Source
+	Epoch  uint64    // of the source, as the writer knew it: the generation of its last lift
+	Start  time.Time // on the wall clock, as End
+	End    time.Time // Block
+	Limit  uint32    // Block: that was passed
+	By     mitigation.By
+	Newest uint32          // Standing, AskTimes: the group of Groups[0]
+	Groups []uint64        // Standing, AskTimes: lanes, the newest group first
+	Edge   uint64          // AskTimes, Times: who counted times
+	Times  []counter.Times // AskTimes, Times: the edge's own
+}
+
+// Kind is what a record says.
+type Kind uint8
+
+const (
+	Block    Kind = iota
+	Standing      // how a counter stands
+	AskTimes      // that, when the writer's hits of the window came, and a request for the others'
+	Times         // the answer
+	kinds
+)
+
+func (k Kind) String() string { return [...]string{"block", "standing", "ask", "times"}[k] }
+
+const maxRecord = 2048 // bytes
+
+// Seal encodes r.
+func (r *Record) Seal(s secret.Secret) []byte {
+	b := make([]byte, 0, 160) // most are shorter
+	b = append(b, byte(r.Kind))
+	b = binary.BigEndian.AppendUint64(b, r.Rule)
+	b = r.Source.AppendBinary(b)
+	b = secret.AppendTime(b, r.Start)
+	b = binary.AppendUvarint(b, r.Epoch)
+	switch r.Kind {
+	case Block:
+		b = secret.AppendTime(b, r.End)
+		b = binary.AppendUvarint(b, uint64(r.Limit))
+		b = append(b, byte(r.By))
+	case Standing:
+		b = r.appendGroups(b)
+	case AskTimes:
+		b = r.appendTimes(r.appendGroups(b))
+	case Times:
+		b = r.appendTimes(b)
+	}
+	return s.Seal(secret.Records, b)
+}
+
+func (r *Record) appendGroups(b []byte) []byte {
+	b = append(binary.BigEndian.AppendUint32(b, r.Newest), byte(len(r.Groups)))
+	for _, g := range r.Groups {
+		b = binary.BigEndian.AppendUint64(b, g)
+	}
+	return b
+}
+
+// appendTimes encodes hits that are few in many bins: of each sub-window its number, how many bins are not empty, and those.
+func (r *Record) appendTimes(b []byte) []byte {
+	b = append(binary.BigEndian.AppendUint64(b, r.Edge), byte(len(r.Times)))
+	for i := range r.Times {
+		b = binary.BigEndian.AppendUint32(b, r.Times[i].SubWindow)
+		at := len(b)
+		b = append(b, 0)
+		for bin, hits := range r.Times[i].Hits {
+			if hits > 0 {
+				b[at]++
+				b = binary.AppendUvarint(append(b, byte(bin)), uint64(hits))
+			}
+		}
+	}
+	return b
+}
+
+// Open decodes what seal made and reports whether it is authentic.
+func Open(s secret.Secret, b []byte) (r Record, ok bool) {
+	if len(b) > maxRecord {
+		return r, false
+	}
+	in, authentic := s.Open(secret.Records, b)
+	if !authentic {
+		return r, false
+	}
+	r.Kind, r.Rule = Kind(in.Number(1)), in.Number(8)
+	r.Source, ok = counter.SourceFromBinary(in.Next(counter.SourceSize))
+	r.Start, r.Epoch = in.Time(), in.Uvarint()
+	switch r.Kind {
+	case Block:
+		r.End, r.Limit, r.By = in.Time(), uint32(in.Uvarint()), mitigation.By(in.Number(1))
+		ok = ok && r.By <= mitigation.ByAdmin
+	case Standing:
+		r.readGroups(&in)
+	case AskTimes:
+		r.readGroups(&in)
+		r.readTimes(&in)
+	case Times:
+		r.readTimes(&in)
+	}
+	return r, ok && r.Kind < kinds && in.Whole()
+}
+
+func (r *Record) readGroups(in *secret.Reader) {
+	r.Newest = uint32(in.Number(4))
+	for range in.Number(1) {
+		r.Groups = append(r.Groups, in.Number(8))
+	}
+}
+
+func (r *Record) readTimes(in *secret.Reader) {
+	r.Edge = in.Number(8)
+	for range in.Number(1) {
+		times := counter.Times{SubWindow: uint32(in.Number(4))}
+		for range in.Number(1) {
+			bin := int(in.Number(1)) % len(times.Hits)
+			times.Hits[bin] = uint16(min(in.Uvarint(), 1<<16-1))
+		}
+		if r.Times = append(r.Times, times); in.Bad() {
+			return
+		}
+	}
+}

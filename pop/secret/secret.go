@@ -1,0 +1,215 @@
+// Package secret keeps what the edges of a PoP share and clients do not know. It says where a source is placed and when its windows
+// begin, what keys in the tier are called, and what in the tier is authentic. Keys are of fixed width and hold no user data: a letter,
+// then a keyed 128-bit digest of what they name. What is sealed carries a MAC, because whoever reaches the tier can write into it.
+package secret
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/dchest/siphash"
+
+	"sluice/counter"
+)
+
+// Secret is a PoP's. Each of its uses has a key of its own, so that nothing that an outsider chooses is ever hashed under the key of a
+// MAC.
+type Secret struct {
+	names    key // placement, phase, keys in the tier
+	records  key // MACs of bits and of the mitigation log
+	words    key // MACs of the operators' list
+	presence key // MACs of what edges say of themselves
+	clients  key // digests of what clients send
+}
+
+// key is one of SipHash.
+type key struct{ k0, k1 uint64 }
+
+// Of makes the secret from any bytes that are hard to guess. Made from a PoP's name alone it keeps nobody out who knows
+// the name and reaches the tier.
+func Of(b []byte) Secret {
+	derive := func(use string) key {
+		h := sha256.Sum256(append([]byte("sluice pop "+use+"\x00"), b...))
+		return key{binary.LittleEndian.Uint64(h[:8]), binary.LittleEndian.Uint64(h[8:16])}
+	}
+	return Secret{derive("names"), derive("records"), derive("words"), derive("presence"), derive("clients")}
+}
+
+// Bytes is the key for digests of what clients send.
+func (s Secret) Bytes() (b [16]byte) {
+	binary.LittleEndian.PutUint64(b[:8], s.clients.k0)
+	binary.LittleEndian.PutUint64(b[8:], s.clients.k1)
+	return b
+}
+
+// MACSize is the bytes of a MAC: SipHash of 128 bits.
+const MACSize = 16
+
+// Use is what is sealed. What is sealed for one use does not open for another.
+type Use uint8
+
+const (
+	Records  Use = iota // a bit, or a record of the mitigation log
+	Words               // the operators' list
+	Head                // which list a node has
+	Presence            // what an edge says of itself
+)
+
+// key of a use, and what is hashed with it so that no two uses share MACs.
+func (s *Secret) key(u Use) (k key, letter byte) {
+	switch u {
+	case Words:
+		return s.words, 'w'
+	case Head:
+		return s.words, 'h'
+	case Presence:
+		return s.presence, 'e'
+	}
+	return s.records, 'm'
+}
+
+// Seal appends the MAC of b.
+func (s Secret) Seal(u Use, b []byte) []byte {
+	k, letter := s.key(u)
+	lo, hi := siphash.Hash128(k.k0, k.k1, append(b[:len(b):len(b)], letter))
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, lo), hi)
+}
+
+// Open reads what Seal made, and reports whether it is authentic.
+func (s Secret) Open(u Use, b []byte) (in Reader, ok bool) {
+	if len(b) < MACSize {
+		return in, false
+	}
+	body := b[: len(b)-MACSize : len(b)-MACSize]
+	return Reader{rest: body}, subtle.ConstantTimeCompare(s.Seal(u, body)[len(body):], b[len(body):]) == 1
+}
+
+// What a hash is for is hashed with it, so that no two uses share values.
+const (
+	forPlace   = 'n'
+	forPhase   = 'p'
+	forCounter = 'c'
+	forBit     = 'b'
+	forLog     = 'l'
+	forHead    = 'h'
+	forNear    = 'a'
+	forFull    = 'f'
+	forEdge    = 'e'
+	forRule    = 'r'
+	forWords   = 'w'
+)
+
+func (s Secret) hashSource(use byte, source counter.Source) uint64 {
+	var b [1 + counter.SourceSize]byte
+	b[0] = use
+	return siphash.Hash(s.names.k0, s.names.k1, source.AppendBinary(b[:1]))
+}
+
+// Place is a source's hash for the choice of its node.
+func (s Secret) Place(source counter.Source) uint64 { return s.hashSource(forPlace, source) }
+
+// Phase is how late a source's windows begin: see counter.Options.
+func (s Secret) Phase(source counter.Source) uint16 {
+	return uint16(s.hashSource(forPhase, source))
+}
+
+// CounterName is what the keys of a counter's groups begin with.
+type CounterName [1 + 22]byte
+
+func (s Secret) CounterName(c counter.Counter, epoch uint64) (name CounterName) {
+	s.appendDigest(name[:0], forCounter, c, epoch)
+	return name
+}
+
+// Claim is what an edge asks to be the first to say of a counter.
+type Claim byte
+
+const (
+	Near Claim = forNear // that it is near its limit
+	Full Claim = forFull // that nothing of it is left
+)
+
+// ClaimKey names who is the first to announce a counter in a group: 29 characters.
+func (s Secret) ClaimKey(c counter.Counter, what Claim, epoch uint64, group uint32) string {
+	var name CounterName
+	s.appendDigest(name[:0], byte(what), c, epoch)
+	return name.Key(group)
+}
+
+const CounterKeySize = len(CounterName{}) + 6
+
+// Key names a group of a counter: 29 characters.
+func (n *CounterName) Key(group uint32) string {
+	var room [CounterKeySize]byte
+	return string(n.Append(room[:0], group))
+}
+
+// Append appends Key.
+func (n *CounterName) Append(key []byte, group uint32) []byte {
+	const digits = "0123456789abcdef"
+	return append(append(key, n[:]...), digits[group>>20&15], digits[group>>16&15], digits[group>>12&15],
+		digits[group>>8&15], digits[group>>4&15], digits[group&15])
+}
+
+// BitKey names the mitigation bit of a counter: 23 characters.
+func (s Secret) BitKey(c counter.Counter, epoch uint64) string {
+	var text [64]byte
+	return string(s.AppendBitKey(text[:0], c, epoch))
+}
+
+// AppendBitKey appends BitKey.
+func (s Secret) AppendBitKey(key []byte, c counter.Counter, epoch uint64) []byte {
+	return s.appendDigest(key, forBit, c, epoch)
+}
+
+// appendDigest names what belongs to a counter. Since an operator lifted the source (an epoch begins) it has other names: what was
+// counted before is not found any more, whoever still adds to it.
+func (s Secret) appendDigest(key []byte, use byte, c counter.Counter, epoch uint64) []byte {
+	var b [192]byte
+	named := append(b[:0], use)
+	named = c.Source.AppendBinary(named)
+	if epoch != 0 {
+		named[0] |= 0x80
+		named = binary.BigEndian.AppendUint64(named, epoch)
+	}
+	named = append(named, c.Rule.Identity()...)
+	return s.append128(append(key, use), named)
+}
+
+func (s Secret) append128(key, named []byte) []byte {
+	lo, hi := siphash.Hash128(s.names.k0, s.names.k1, named)
+	var d [16]byte
+	binary.LittleEndian.PutUint64(d[:8], lo)
+	binary.LittleEndian.PutUint64(d[8:], hi)
+	return base64.RawURLEncoding.AppendEncode(key, d[:])
+}
+
+// LogHeadKey names the last number of a node's log.
+func (s Secret) LogHeadKey() string { return string(s.append128([]byte{forHead}, []byte{forHead})) }
+
+// LogItemKey names an item of a node's log.
+func (s Secret) LogItemKey(number uint64) string {
+	var text [1 + 22]byte
+	return string(s.append128(append(text[:0], forLog), binary.BigEndian.AppendUint64([]byte{forLog}, number)))
+}
+
+// NamesLogItem reports whether a key is that of an item of a log.
+func NamesLogItem(key string) bool { return key[0] == forLog }
+
+// SlotKey names a slot in which an edge says that it is there.
+func (s Secret) SlotKey(slot int) string {
+	return string(s.append128([]byte{forEdge}, fmt.Appendf(nil, "%c%d", forEdge, slot)))
+}
+
+// RuleDigest names a rule's counters in the mitigation log.
+func (s Secret) RuleDigest(r *counter.Rule) uint64 {
+	return siphash.Hash(s.names.k0, s.names.k1, append([]byte{forRule}, r.Identity()...))
+}
+
+// WordsKeys name the operators' list, and its head.
+func (s Secret) WordsKeys() (list, head string) {
+	return string(s.append128([]byte{forWords}, []byte{forWords, 'l'})), string(s.append128([]byte{forWords}, []byte{forWords, 'h'}))
+}
