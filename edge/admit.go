@@ -86,7 +86,9 @@ func (x *exchange) malformed(r *message.Refusal) {
 	peer := x.conn.Peer
 	known := x.Size > 0 || !rules.IsIn(x.snap.sources.Trust, peer)
 	if known {
-		x.client, x.chain, x.trusted = x.snap.sources.Identify(peer, &x.Head, x.chain)
+		if x.client = peer; !x.conn.Unnamed {
+			x.client, x.chain, x.trusted = x.snap.sources.Identify(peer, &x.Head, x.chain)
+		}
 		x.source = x.snap.sources.Of(x.client)
 		x.server.requests.hit(x.source)
 	}

@@ -108,8 +108,8 @@ func New(o Options) (*Server, error) {
 	}
 	s.http = &fasthttp.Server{
 		Handler: s.handle, ErrorHandler: s.refuse, Logger: silent{},
-		ReadBufferSize:     c.Limits.HeaderBytes + len(screen.StandIn), // it must hold the longest head that a screen shows
-		Concurrency:        math.MaxInt32,                              // how many connections there may be is for the listeners to say
+		ReadBufferSize:     c.Limits.HeaderBytes + c.Limits.HeaderLines + len(screen.StandIn), // it must hold the longest head that a screen shows
+		Concurrency:        math.MaxInt32,                                                     // how many connections there may be is for the listeners to say
 		MaxRequestBodySize: math.MaxInt,
 		ReduceMemoryUsage:  true, // an idle connection keeps nothing
 

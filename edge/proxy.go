@@ -37,6 +37,13 @@ func (x *exchange) forward() int {
 			return 0
 		}
 		now = time.Now() // the client took its time
+	} else if x.Length != 0 && !x.Invite {
+		// Not all of it is held, but none of it is worth a server's place, or a link that may end meanwhile.
+		if err := x.awaitBody(due); err != nil {
+			x.turnAway(bodyRefusal(err))
+			return 0
+		}
+		now = time.Now()
 	}
 	if !x.allowed && (g.Most > 0 || g.Share > 0) {
 		if !g.Enter(x.source, now) {
@@ -286,7 +293,9 @@ func (x *exchange) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) 
 		b.upload = u
 		x.startBody(grace, x.server.limits.IdleTimeout)
 		if !x.Invite && x.Length != message.LengthChunked && x.Length <= inlineBody {
+			x.conn.BodyDue = b.due
 			u.run()
+			x.conn.BodyDue = time.Time{}
 			if u.byClient || u.err == upstream.ErrUnasked {
 				return u.err
 			}
@@ -313,7 +322,7 @@ func (x *exchange) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) 
 // relay makes the origin's answer the client's.
 func (x *exchange) relay(o *upstream.Origin, b *answerBody) {
 	r := &x.reply
-	x.watch.answering.Store(true)
+	x.watch.begun()
 	o.Answers[r.status%message.Codes].Add(1)
 	if b.upload != nil && !b.upload.taken.Load() {
 		x.Close = true // an answer before the end of the request: the rest of it will not be read

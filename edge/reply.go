@@ -60,6 +60,7 @@ func (x *exchange) respond() {
 		to.Header.AddBytesV(f.Name, f.Value)
 	}
 	to.SetBodyRaw(r.body)
+	to.SkipBody = x.IsHead
 }
 
 // A date is a second as Date has it, made once for all answers that are relayed. Own ones get theirs from fasthttp.

@@ -144,7 +144,7 @@ func closeUnused(before, now *upstream.Origins) {
 	}
 	for _, o := range before.All {
 		if !used[o] {
-			o.Sweep(time.Time{})
+			o.Retire()
 		}
 	}
 }

@@ -66,6 +66,15 @@ func (x *exchange) hold(due time.Time) *message.Refusal {
 	}
 }
 
+// awaitBody waits for the first of a body, by due if that is not zero.
+func (x *exchange) awaitBody(due time.Time) error {
+	c := x.conn
+	x.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
+	c.BodyDue = due
+	defer func() { c.BodyDue = time.Time{} }()
+	return c.Fill(1)
+}
+
 // An upload sends a request's body to the origin.
 type upload struct {
 	body      *http1.Body // of the client

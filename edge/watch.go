@@ -33,6 +33,7 @@ type watch struct {
 	keep      bool        // the answer's status counts: the exchange goes on without its client
 	gone      bool        // and the exchange was ended; good after stop
 	answering atomic.Bool // the answer has begun
+	left      atomic.Bool // the connection does not count any more
 	waiting   atomic.Bool // look waits at the socket, and nobody else reads it
 	stopped   atomic.Bool
 	wake      chan struct{}
@@ -46,6 +47,7 @@ func (w *watch) start(c *screen.Client, b *answerBody, keep bool) {
 	}
 	w.on, w.conn, w.body, w.keep, w.gone = true, c, b, keep, false
 	w.answering.Store(false)
+	w.left.Store(false)
 	w.waiting.Store(false)
 	w.stopped.Store(false)
 	if w.timer == nil {
@@ -53,6 +55,15 @@ func (w *watch) start(c *screen.Client, b *answerBody, keep bool) {
 		w.timer = time.AfterFunc(watchAfter, w.look)
 	} else {
 		w.timer.Reset(watchAfter)
+	}
+}
+
+// begun says that the answer has begun. It goes on for a client that has closed one direction, which then counts again: else one
+// source could have any number of answers under way.
+func (w *watch) begun() {
+	w.answering.Store(true)
+	if w.left.Load() {
+		w.conn.Site.Return(w.conn)
 	}
 }
 
@@ -117,7 +128,10 @@ func (w *watch) look() {
 		case late:
 			due = time.Time{}
 		case now == socket.Closed && !closed:
-			w.conn.Site.Leave(w.conn)
+			if !w.answering.Load() {
+				w.conn.Site.Leave(w.conn)
+				w.left.Store(true)
+			}
 			closed, due = true, time.Now().Add(halfClosed)
 		}
 	}

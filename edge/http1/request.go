@@ -83,7 +83,7 @@ func (r *Request) Parse(raw []byte, most int) *message.Refusal {
 	if cap(r.Path) > cap(r.pathBuf) && !message.IsCanonical(path) {
 		r.pathBuf = r.Path
 	}
-	if r.Readings&message.TooMany != 0 {
+	if r.Readings&message.TooMany != 0 || r.Readings != 0 && len(path) > message.MaxOddPath {
 		return badTarget
 	}
 	return nil
@@ -144,6 +144,9 @@ func (r *Request) requestLine(line []byte) *message.Refusal {
 	}
 	return nil
 }
+
+// Begins reports whether a request could begin with a line.
+func (r *Request) Begins(line []byte) bool { return r.requestLine(line) == nil }
 
 // isVersion reports whether a word names a version of HTTP, this one's or another.
 func isVersion(word []byte) bool {

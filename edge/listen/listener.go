@@ -79,7 +79,7 @@ func NewRegistry(s *screen.Site, a Admission) (*Registry, error) {
 		Conns: make(map[*screen.Client]struct{}), counts: make(map[counter.Source]int)}
 	s.Slack = min(s.Limits.HeaderTimeout, s.Limits.IdleTimeout) / 64
 	s.Alone = runtime.GOMAXPROCS(0) == 1
-	s.Leave, s.Forget = l.leave, l.forget
+	s.Leave, s.Return, s.Forget = l.leave, l.comeBack, l.forget
 	return l, nil
 }
 

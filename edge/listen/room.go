@@ -110,6 +110,21 @@ func (l *Registry) leave(c *screen.Client) {
 	l.uncount(c)
 }
 
+// comeBack says that a connection is not on its way out after all.
+func (l *Registry) comeBack(c *screen.Client) {
+	source, capped := l.Source(c.Peer)
+	l.Mu.Lock()
+	defer l.Mu.Unlock()
+	if c.Leaving == nil {
+		return
+	}
+	l.away.Remove(c.Leaving)
+	if c.Leaving = nil; capped {
+		l.counts[source]++
+		c.Source = source
+	}
+}
+
 // uncount needs the lock, as what follows does.
 func (l *Registry) uncount(c *screen.Client) {
 	if _, open := l.Conns[c]; open && c.Leaving == nil {

@@ -2,6 +2,7 @@ package listen
 
 import (
 	"net"
+	"net/netip"
 	"testing"
 
 	"sluice/edge/screen"
@@ -28,5 +29,28 @@ func TestChoiceLooksAtAFew(t *testing.T) {
 	}
 	if want := sampled * n / (n + 1); found > 4*want || found == 0 {
 		t.Errorf("one of %d was found %d times in %d; want about %d", n+1, found, n, want)
+	}
+}
+
+// A connection that was on its way out and has come back counts again, and is not the next one to be cut.
+func TestComingBack(t *testing.T) {
+	l := registryWith(t, screen.Limits{PerSource: 1}, nil)
+	in := func() *screen.Client {
+		c := &screen.Client{Peer: netip.MustParseAddr("192.0.2.1"), Site: l.Site}
+		if !l.recount(c) || !l.enter(c) {
+			return nil
+		}
+		return c
+	}
+	first := in()
+	if first == nil || in() != nil {
+		t.Fatal("one of two may come in")
+	}
+	if l.leave(first); in() == nil {
+		t.Fatal("who leaves counts no more")
+	}
+	l.comeBack(first)
+	if l.comeBack(first); l.counts[first.Source] != 2 || l.away.Len() != 0 || in() != nil {
+		t.Errorf("%d count, %d are leaving", l.counts[first.Source], l.away.Len())
 	}
 }

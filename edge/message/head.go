@@ -202,7 +202,7 @@ func (h *Head) Distrust() {
 func (h *Head) Only(name []byte) (value []byte, ok bool) {
 	for i := range h.Lines {
 		l := &h.Lines[i]
-		if l.Drop || l.Kind == ForwardedFor || len(l.Name) != len(name) || !bytes.EqualFold(l.Name, name) {
+		if l.Drop || l.Kind == ForwardedFor || !isSpelling(l.Name, name) {
 			continue
 		}
 		if value != nil && !bytes.Equal(value, l.Value) {
@@ -246,7 +246,7 @@ func (h *Head) Cookie(name []byte) (value []byte, ok bool) {
 }
 
 // isCookie compares names of cookies as the laxest of common servers do: ASP.NET Core takes small letters and capitals for the
-// same, PHP a dot for an underscore.
+// same, PHP a dot, a space and an opening bracket for an underscore.
 func isCookie(name, want []byte) bool {
 	if len(name) != len(want) {
 		return false
@@ -259,11 +259,34 @@ func isCookie(name, want []byte) bool {
 	return true
 }
 
+// isSpelling compares names of headers as servers do that make variables of them (CGI, WSGI), where an underscore is a hyphen.
+func isSpelling(name, want []byte) bool {
+	if len(name) != len(want) {
+		return false
+	}
+	for i, c := range name {
+		if foldHeader(c) != foldHeader(want[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func foldHeader(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c | 0x20
+	case c == '_':
+		return '-'
+	}
+	return c
+}
+
 func foldCookie(c byte) byte {
 	switch {
 	case 'A' <= c && c <= 'Z':
 		return c | 0x20
-	case c == '.':
+	case c == '.', c == ' ', c == '[':
 		return '_'
 	}
 	return c

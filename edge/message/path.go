@@ -11,6 +11,8 @@ const (
 	// MaxPath bounds a path as it comes, in bytes: regular expressions of rules take 50 to 100 ns for each. Every server takes
 	// targets of 8000 (RFC 9112, 3).
 	MaxPath = 8 << 10
+	// MaxOddPath bounds one that origins read in several ways: every reading is matched.
+	MaxOddPath = 1 << 10
 )
 
 // AppendPath appends the form of a request target's path that rules are matched against:

@@ -39,6 +39,7 @@ type Site struct {
 	End    func(s *Screen, failed bool) // the request under way is over; its answer could not be written
 	Fault  func(any)                    // somebody has panicked
 	Leave  func(*Client)                // a connection is on its way out: it does not count any more
+	Return func(*Client)                // it is not, and counts again
 	Forget func(*Client)                // it is closed
 
 	Retired     atomic.Int64  // connections accepted until then are to end when idle, Unix nanoseconds

@@ -105,3 +105,17 @@ func headless(err error) *message.Refusal {
 	}
 	return http1.BadRequest
 }
+
+// couldBe reports whether what has come before an error could have become a head: its client was slow, or has gone.
+func (c *Client) couldBe(err error) bool {
+	var timeout net.Error
+	switch {
+	case err == errTLS, err == errTargetTooLong, err == errHeadTooLong:
+		return false
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return true
+	}
+	have, _ := c.Reader.Peek(c.Reader.Buffered())
+	line, _, whole := bytes.Cut(have, []byte("\r\n"))
+	return !whole && bytes.IndexByte(line, '\n') < 0 || new(http1.Request).Begins(line)
+}

@@ -73,6 +73,7 @@ type tlsScreen struct {
 // Handshake shakes hands, within the time that a head may take. fasthttp does not look at the error: the next Read returns it again.
 func (s *tlsScreen) Handshake() (err error) {
 	defer s.recover(&err)
+	s.Conn.Idle.Store(s.Conn.Accepted) // it may have to make room
 	_ = s.Conn.Conn.SetReadDeadline(time.Unix(0, s.Conn.Accepted).Add(s.Conn.Site.Limits.HeaderTimeout))
 	return s.tls.Handshake()
 }
@@ -152,7 +153,7 @@ func (s *Screen) next() bool {
 func (s *Screen) read(raw []byte, err error) []byte {
 	r, c, most := s.Request, s.Conn, s.Conn.Site.Limits.HeaderLines
 	if err != nil {
-		r.Refused, r.Broken = headless(err), err != errTargetTooLong && err != errHeadTooLong
+		r.Refused, r.Broken = headless(err), c.couldBe(err)
 	} else if r.Refused = r.Parse(raw, most); r.Refused == nil && r.Length != 0 {
 		r.text = append(r.text[:0], raw[:r.Size]...) // the body takes the head's place in the buffer
 		r.Refused = r.Parse(r.text, most)

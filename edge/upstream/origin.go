@@ -64,6 +64,7 @@ type Origin struct {
 
 	mu   sync.Mutex
 	Idle []*Link // the least recently used first
+	gone bool    // no configuration has it any more: nothing is kept
 }
 
 // A Link is a connection to an origin.
@@ -264,7 +265,7 @@ func (l *Link) Rest() {
 func (o *Origin) Release(l *Link, now time.Time, keep time.Duration) {
 	l.Until = now.Add(keep)
 	o.mu.Lock()
-	if len(o.Idle) < maxIdle {
+	if len(o.Idle) < maxIdle && !o.gone {
 		o.Idle = append(o.Idle, l)
 		l = nil
 	}
@@ -272,6 +273,14 @@ func (o *Origin) Release(l *Link, now time.Time, keep time.Duration) {
 	if l != nil {
 		l.Close()
 	}
+}
+
+// Retire closes what is idle, and has nothing kept any more.
+func (o *Origin) Retire() {
+	o.mu.Lock()
+	o.gone = true
+	o.mu.Unlock()
+	o.Sweep(time.Time{})
 }
 
 // Sweep closes connections that have been idle too long. With a zero time it closes all.
