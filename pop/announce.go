@@ -9,14 +9,14 @@ import (
 	"sluice/pop/secret"
 )
 
-// judge acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
+// actOn acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
 // stands: they report what they have held back, and even one that has never seen the source knows when to refuse it. They may
 // also be asked when hits came. If the PoP's total is over the limit, a mitigation starts: the requests that made it so went
 // through several edges at once, and none of them saw it.
 //
 // Whose report brought a counter to where it is says so at once; who finds it there asks whether anybody has, and
 // leaves a block and a question to others for a while.
-func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
+func (m *Machine) actOn(c counter.Counter, standing counter.Standing, now time.Time) {
 	switch {
 	case standing.Over:
 		m.block(c, standing.Crossed, now)
@@ -55,7 +55,7 @@ func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 		if crossed {
 			m.setBit(key, bit, now)
 		} else {
-			m.leave(task{what: tellBlock, counter: c, bit: bit}, now)
+			m.leave(task{what: announceBlock, counter: c, bit: bit}, now)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (m *Machine) ask(now time.Time) {
 	m.asks.list = m.asks.list[:0]
 	m.asks.mu.Unlock()
 	for _, c := range m.dirty {
-		m.readWhole(anAsk, c, now)
+		m.readWhole(aWaitedRead, c, now)
 	}
-	m.sendLooks(anAsk)
+	m.sendReads(aWaitedRead)
 }

@@ -41,16 +41,16 @@ func (m *Machine) bitCommand(node int, op Op, r record.Record, c counter.Counter
 func (m *Machine) bitAnswered(f flight, r *Result) {
 	switch {
 	case r.Status == NotThere && r.Op == Add:
-		f.what = aBitLook
+		f.what = aBitRead
 		m.send(Command{Node: r.Node, Op: Get, Report: true, Key: r.Key}, f)
 	default: // stored, or unknown: the log is worth a try in any case
 		m.appendLog(r.Node, *f.record)
 	}
 }
 
-// bitLooked decides between our bit and the one that was there. One in force has been announced by its edge; one that has
+// bitRead decides between our bit and the one that was there. One in force has been announced by its edge; one that has
 // ended stands there only because memcached is slow to forget, and one of a stricter limit is none.
-func (m *Machine) bitLooked(f flight, r *Result, now time.Time) {
+func (m *Machine) bitRead(f flight, r *Result, now time.Time) {
 	if r.Status == Done && r.Values[0] != nil {
 		there, ok := record.Open(m.secret, r.Values[0])
 		if ok && there.Kind == record.Block && there.End.After(m.wall(now)) && there.Rule == f.record.Rule && there.Source == f.record.Source && there.Limit >= f.record.Limit {
@@ -80,7 +80,7 @@ func (m *Machine) learn(r record.Record, now time.Time) (news bool) {
 	case r.Epoch > epoch: // its edge knows of a lift that is on its way to this one
 		m.void(words.Name{Rule: rule.Name, Source: r.Source}, r.Epoch, now)
 	}
-	m.heardOf(c, &r, now)
+	m.learnStanding(c, &r, now)
 	if r.Kind == record.AskTimes && r.Edge != m.id {
 		m.exportTimes(c, now) // before others' times are added to its own
 	}

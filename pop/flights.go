@@ -20,7 +20,7 @@ type flight struct {
 	part    counter.Part
 	epoch   uint64         // aReport: Machine.epoch when it was sent
 	record  *record.Record // of a bit
-	looks   *looks
+	reads   *reads
 	number  uint64 // of a log that is begun
 	batch   []byte // of the log
 }
@@ -28,23 +28,23 @@ type flight struct {
 type purpose uint8
 
 const (
-	landed purpose = iota // no flight
+	noFlight purpose = iota // no flight
 	aReport
 	anEcho // of a report, at the new place of a source
-	aLook
-	anAsk // a look that a request waits for
+	aRead
+	aWaitedRead // a read that a request waits for
 	aBit
-	aBitLook
+	aBitRead
 	aClaim    // to announce a counter
-	aNearLook // a look after an announcement
-	aStaleLook
+	aNearRead // a read after an announcement
+	aStaleRead
 	aNumber // of an item of the log
 	aBatch  // an item
 	aLogRead
 	aDelete
 	aProbe
 	aPresence
-	aRollCall
+	aSlotsRead
 	aHead      // of the operators' list: its reading
 	aList      // the list's
 	aListWrite // and their writing
@@ -77,12 +77,12 @@ func (m *Machine) answered(r *Result, now time.Time) {
 		m.reported(f, r, now)
 	case anEcho:
 		m.echoed(f, r, now)
-	case aLook, anAsk, aNearLook, aStaleLook:
-		m.looked(f, r, now)
+	case aRead, aWaitedRead, aNearRead, aStaleRead:
+		m.readsDone(f, r, now)
 	case aBit:
 		m.bitAnswered(f, r)
-	case aBitLook:
-		m.bitLooked(f, r, now)
+	case aBitRead:
+		m.bitRead(f, r, now)
 	case aClaim:
 		m.claimAnswered(f, r, now)
 	case aNumber:
@@ -95,8 +95,8 @@ func (m *Machine) answered(r *Result, now time.Time) {
 		m.probeAnswered(r, now)
 	case aPresence:
 		m.slotAnswered(f, r, now)
-	case aRollCall:
-		m.rollCalled(r, now)
+	case aSlotsRead:
+		m.slotsRead(r, now)
 	case aHead:
 		m.headRead(r, now)
 	case aList:
@@ -121,7 +121,7 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 	}
 	if f.late { // already given up; a total is welcome all the same
 		if r.Status == Done && r.Op == Incr {
-			m.judge(c, m.counters.Read(c, p.Group, r.Number, now), now)
+			m.actOn(c, m.counters.Read(c, p.Group, r.Number, now), now)
 		}
 		return
 	}
@@ -132,11 +132,11 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 			total = r.Number
 		}
 		standing := m.counters.Counted(c, p, total, now)
-		m.judge(c, standing, now)
+		m.actOn(c, standing, now)
 		if standing.Past && !m.ending { // else nobody is there to use what a read would bring
 			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
 			name := m.secret.CounterName(c, f.epoch)
-			m.look(r.Node, aLook, c, f.epoch, &name, oldest, newest-1, p.Sum(c.Rule))
+			m.read(r.Node, aRead, c, f.epoch, &name, oldest, newest-1, p.Sum(c.Rule))
 		}
 		m.echo(f, r)
 	case NotThere:

@@ -123,7 +123,7 @@ func (m *Machine) numberAnswered(f flight, r *Result, now time.Time) {
 		c := Command{Node: r.Node, Op: Incr, Report: true, Key: r.Key, Delta: 1}
 		if r.Op == Incr {
 			f.number = uint64(m.wall(now).UnixMicro()) / logBehind * logBehind
-			c.Op, c.Value, c.Expire = Add, m.sheet.number(f.number), seconds(30*24*time.Hour)
+			c.Op, c.Value, c.Expire = Add, m.arena.number(f.number), seconds(30*24*time.Hour)
 		}
 		m.send(c, f)
 		return
@@ -220,7 +220,7 @@ func (m *Machine) logHeadRead(n *node, value []byte, now time.Time) {
 func (m *Machine) readLog(i int, now time.Time) {
 	n := &m.nodes[i]
 	l := &n.log
-	if !n.up || l.reading || l.next == 0 || now.Sub(l.polled) < m.pace(n, now) {
+	if !n.up || l.reading || l.next == 0 || now.Sub(l.polled) < m.pollEvery(n, now) {
 		return
 	}
 	var keys []string

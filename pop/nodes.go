@@ -35,10 +35,10 @@ type node struct {
 	flying   int       // commands under way
 	full     bool      // so many were that no more were sent, and more than half as many are
 	waiting  queue     // to be reported when fewer are
-	looks    *looks    // to be sent with the end of this Step's reports; nil: none
+	reads    *reads    // to be sent with the end of this Step's reports; nil: none
 	log      logReader
 	writer   logWriter
-	words    wordsCopy
+	words    listCopy
 }
 
 // place chooses the node of a source among those that are up by rendezvous hashing (Thaler and Ravishankar, 1998): every
@@ -97,23 +97,23 @@ func (m *Machine) silent(n *node, now time.Time) bool {
 	return now.Sub(n.answered) >= downAfter && now.Sub(m.awake) >= downAfter
 }
 
-// pace is how often a node's log is read.
-func (m *Machine) pace(n *node, now time.Time) time.Duration {
+// pollEvery is how often a node's log is read.
+func (m *Machine) pollEvery(n *node, now time.Time) time.Duration {
 	if now.Sub(n.log.news) < livelyFor {
 		return logLively
 	}
 	return probeEvery
 }
 
-// Pace is how soon the machine wants to be stepped when nothing happens.
-func (m *Machine) Pace(now time.Time) time.Duration {
+// StepIn is how soon the machine wants to be stepped when nothing happens.
+func (m *Machine) StepIn(now time.Time) time.Duration {
 	least := probeEvery
-	if len(m.left.list) > 0 {
-		least = min(least, max(m.left.next.Sub(now), m.creditIn(), 0))
+	if len(m.tasks.list) > 0 {
+		least = min(least, max(m.tasks.next.Sub(now), m.creditIn(), 0))
 	}
 	for i := range m.nodes {
 		n := &m.nodes[i]
-		least = min(least, m.pace(n, now))
+		least = min(least, m.pollEvery(n, now))
 		if len(n.writer.records) > 0 && !n.writer.underWay {
 			least = min(least, max(m.writesIn(&n.writer, now), 0))
 		}

@@ -75,13 +75,13 @@ type Machine struct {
 	flights   []flight // by tag
 	free      []uint64
 	out       []Command
-	sheet     sheet // of what is in out
-	spare     []*looks
+	arena     arena // of what is in out
+	spare     []*reads
 	dirty     []counter.Counter
 	news      []mitigation.News
-	said      operators
-	dice      uint64
-	left      tasks
+	operators operators
+	random    uint64
+	tasks     tasks
 	unplaced  queue // to be reported when a node is up
 	moved     bool  // a node died or came back since the last report
 	ending    bool  // Flush was called
@@ -113,7 +113,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 		presence: newPresence(c.Secret), headKey: c.Secret.LogHeadKey(),
 		times: make(map[takenFrom]takenTimes), stepped: now, awake: now, swept: now, cleaned: now, credit: mostCredit, earned: now,
 	}
-	m.said.listKey, m.said.headKey = c.Secret.WordsKeys()
+	m.operators.listKey, m.operators.headKey = c.Secret.WordsKeys()
 	for i, name := range names {
 		m.nodes = append(m.nodes, newNode(name, c.Nodes[i], now))
 	}
@@ -147,7 +147,7 @@ type Event struct {
 	Results []Result
 }
 
-// Tick is about how often a Machine is stepped when nothing happens; what it wants at a time Pace says.
+// Tick is about how often a Machine is stepped when nothing happens; what it wants at a time StepIn says.
 const Tick = 20 * time.Millisecond
 
 const (
@@ -172,16 +172,16 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
-	m.sendLooks(aLook)
-	m.obey(now)
+	m.sendReads(aRead)
+	m.applyWords(now)
 	for i := range m.nodes {
 		if m.nodes[i].role != 0 {
 			m.probe(i, now)
-			m.carry(i, now)
+			m.syncList(i, now)
 			m.readLog(i, now)
 		}
 	}
-	m.meet(now)
+	m.keepSlot(now)
 	if now.Sub(m.swept) >= m.sweepEvery() {
 		m.swept, m.confirmed = now, false
 		if m.Up() {
@@ -200,7 +200,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	}
 	m.ask(now)
 	m.report(now)
-	m.tell(now)
+	m.announceBlocks(now)
 	m.resume(now)
 	m.writeLogs(now)
 	return m.out
@@ -213,7 +213,7 @@ func (m *Machine) Flush(now time.Time) []Command {
 	m.ending, m.swept = true, now
 	m.counters.Sweep(now, true)
 	m.report(now)
-	m.tell(now)
+	m.announceBlocks(now)
 	m.writeLogs(now)
 	return m.out
 }
@@ -247,12 +247,12 @@ func (m *Machine) sweepEvery() time.Duration {
 	return sweepEvery
 }
 
-// tell tells the tier of the mitigations that this edge has started. One that has been lifted since is no news, and neither is one of a
+// announceBlocks tells the tier of the mitigations that this edge has started. One that has been lifted since is no news, and neither is one of a
 // source that was lifted in this very Step: its verdict fell before.
-func (m *Machine) tell(now time.Time) {
+func (m *Machine) announceBlocks(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {
-		if _, lifted := m.said.settling[n.Key]; !lifted && !m.bits.Until(n.Key, now).IsZero() {
+		if _, lifted := m.operators.settling[n.Key]; !lifted && !m.bits.Until(n.Key, now).IsZero() {
 			m.earn(perReport) // for the request that was refused
 			m.setBit(n.Key, n.Bit, now)
 		}
@@ -275,8 +275,8 @@ func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 			f.what = aDelete // whose answer nobody heeds
 		case anEcho:
 			f.what = aDelete
-		case aLook, anAsk, aNearLook:
-			f.what = aStaleLook
+		case aRead, aWaitedRead, aNearRead:
+			f.what = aStaleRead
 		}
 	}
 	m.counters.Adjust(by, m.Up(), now)

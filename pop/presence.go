@@ -30,7 +30,7 @@ type presence struct {
 	all      string // keys, for a Get
 	next     time.Time
 	told     time.Time // when our slot was last filled
-	count    uint64    // of what we say: each presence has a higher one
+	sequence uint64    // of what we say: each presence has a higher one
 	peers    map[uint64]peer
 	room     time.Time // since when there has been a free slot, while full
 	edges    int
@@ -40,10 +40,10 @@ type presence struct {
 
 // present is what an edge says of itself.
 type present struct {
-	id    uint64
-	count uint64
-	name  string
-	marks []words.Mark // of the operators' list that it has put into force
+	id       uint64
+	sequence uint64
+	name     string
+	marks    []words.Mark // of the operators' list that it has put into force
 }
 
 // peer is what this edge has heard of another. What was recorded and is said once more does not count: the number must grow.
@@ -64,7 +64,7 @@ func newPresence(s secret.Secret) presence {
 func (p present) seal(s secret.Secret) []byte {
 	name := p.name[:min(len(p.name), maxName)]
 	b := binary.BigEndian.AppendUint64(nil, p.id)
-	b = binary.BigEndian.AppendUint64(b, p.count)
+	b = binary.BigEndian.AppendUint64(b, p.sequence)
 	b = append(append(b, byte(len(name))), name...)
 	for _, k := range p.marks {
 		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.Edge), k.Generation)
@@ -80,7 +80,7 @@ func openPresent(s secret.Secret, b []byte) (p present, ok bool) {
 	if !ok {
 		return p, false
 	}
-	p.id, p.count = in.Number(8), in.Number(8)
+	p.id, p.sequence = in.Number(8), in.Number(8)
 	p.name = string(in.Next(int(in.Number(1))))
 	for in.More() {
 		p.marks = append(p.marks, words.Mark{Edge: in.Number(8), Generation: in.Number(8)})
@@ -88,8 +88,8 @@ func openPresent(s secret.Secret, b []byte) (p present, ok bool) {
 	return p, !in.Bad()
 }
 
-// meet says that this edge is there and asks who else is. All edges do so on the same node.
-func (m *Machine) meet(now time.Time) {
+// keepSlot says that this edge is there and asks who else is. All edges do so on the same node.
+func (m *Machine) keepSlot(now time.Time) {
 	p := &m.presence
 	if now.Before(p.next) {
 		return
@@ -102,25 +102,25 @@ func (m *Machine) meet(now time.Time) {
 	if node < 0 {
 		return
 	}
-	if p.slot >= 0 && (now.Sub(p.told) >= presenceEvery/2 || m.said.news) {
-		p.told, m.said.news = now, false
+	if p.slot >= 0 && (now.Sub(p.told) >= presenceEvery/2 || m.operators.news) {
+		p.told, m.operators.news = now, false
 		m.send(Command{Node: node, Op: Set, Key: p.keys[p.slot], Value: m.self(now), Expire: seconds(presenceKept)}, flight{what: aPresence})
 	}
-	m.send(Command{Node: node, Op: Get, Key: p.all}, flight{what: aRollCall})
+	m.send(Command{Node: node, Op: Get, Key: p.all}, flight{what: aSlotsRead})
 }
 
 // self is what this edge says of itself.
 func (m *Machine) self(now time.Time) []byte {
 	p := &m.presence
-	p.count = max(p.count+1, uint64(max(now.UnixMilli(), 0)))
-	return present{m.id, p.count, m.name(), m.said.applied}.seal(m.secret)
+	p.sequence = max(p.sequence+1, uint64(max(now.UnixMilli(), 0)))
+	return present{m.id, p.sequence, m.name(), m.operators.applied}.seal(m.secret)
 }
 
 // awaited reports whether operators may be waiting for others to have a word that was said here.
 func (m *Machine) awaited(now time.Time) bool {
-	m.said.mu.Lock()
-	defer m.said.mu.Unlock()
-	return !m.said.latest.IsZero() && now.Sub(m.said.latest) < wordsWait
+	m.operators.mu.Lock()
+	defer m.operators.mu.Unlock()
+	return !m.operators.latest.IsZero() && now.Sub(m.operators.latest) < wordsWait
 }
 
 // placeFixed is the node that everybody agrees on for what belongs to no source.
@@ -134,9 +134,9 @@ func (m *Machine) placeFixed() int {
 	return best
 }
 
-// rollCalled counts the edges and takes a free slot if this one has none, or lost it to another. A slot whose edge does not say
+// slotsRead counts the edges and takes a free slot if this one has none, or lost it to another. A slot whose edge does not say
 // anything new or has another one, or that somebody has filled who is no edge of the PoP, is free.
-func (m *Machine) rollCalled(r *Result, now time.Time) {
+func (m *Machine) slotsRead(r *Result, now time.Time) {
 	if r.Status != Done {
 		return
 	}
@@ -152,7 +152,7 @@ func (m *Machine) rollCalled(r *Result, now time.Time) {
 			ours = ours || i == p.slot
 			continue
 		case ok:
-			if known, there := p.peers[e.id]; there && e.count > known.count || !there && m.recent(e.count, now) {
+			if known, there := p.peers[e.id]; there && e.sequence > known.sequence || !there && m.recent(e.sequence, now) {
 				p.peers[e.id] = peer{e, now}
 			}
 			known, there := p.peers[e.id]
@@ -183,9 +183,9 @@ func (m *Machine) rollCalled(r *Result, now time.Time) {
 	m.publishOthers()
 }
 
-// recent reports whether a count, which goes on with the clock, is of now and not one that somebody has kept of an edge that is gone.
-func (m *Machine) recent(count uint64, now time.Time) bool {
-	return int64(count) >= m.wall(now).Add(-2*presenceKept).UnixMilli()
+// recent reports whether a sequence number, which goes on with the clock, is of now and not one that somebody has kept of an edge that is gone.
+func (m *Machine) recent(sequence uint64, now time.Time) bool {
+	return int64(sequence) >= m.wall(now).Add(-2*presenceKept).UnixMilli()
 }
 
 // takeSlot takes one of the free slots, if this edge needs one. An edge that has found the PoP full lets others go first that only have
@@ -208,11 +208,11 @@ func (m *Machine) takeSlot(r *Result, free []int, now time.Time) {
 			return
 		}
 	}
-	m.dice++
-	slot := free[mix(m.id^m.dice)%uint64(len(free))] // not all the same one
+	m.random++
+	slot := free[mix(m.id^m.random)%uint64(len(free))] // not all the same one
 	c := Command{Node: r.Node, Op: Add, Key: p.keys[slot], Value: m.self(now), Expire: seconds(presenceKept)}
 	if r.Values[slot] != nil {
-		c.Op = Set // whoever takes it at the same time finds out by the next roll call
+		c.Op = Set // whoever takes it at the same time finds out by the next reading of the slots
 	}
 	m.send(c, flight{what: aPresence, slot: uint8(slot), takes: true})
 }
@@ -244,7 +244,7 @@ func (m *Machine) setFull(full bool) {
 
 // publishOthers lets Spread know who is there.
 func (m *Machine) publishOthers() {
-	o := &m.said
+	o := &m.operators
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.others = o.others[:0]

@@ -30,7 +30,7 @@ func (m *Machine) report(now time.Time) {
 		}
 		m.direct(m.dirty)
 	}
-	m.sendLooks(aLook)
+	m.sendReads(aRead)
 }
 
 // direct lets counters wait for their nodes.
@@ -80,11 +80,11 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 			op = Incr
 		}
 		var room [secret.CounterKeySize]byte
-		key := m.sheet.write(name.Append(room[:0], p.Group))
+		key := m.arena.write(name.Append(room[:0], p.Group))
 		m.sendPart(node, op, key, c, p, epoch, 0)
 	}
 	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
-		m.look(node, aLook, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)
+		m.read(node, aRead, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)
 	}
 }
 
@@ -99,7 +99,7 @@ func (m *Machine) partCommand(node int, op Op, key string, c counter.Counter, p 
 	if op == Incr {
 		cmd.Delta = p.Hits
 	} else {
-		cmd.Value = m.sheet.number(p.Known)
+		cmd.Value = m.arena.number(p.Known)
 		cmd.Expire = seconds(c.Rule.Lifetime()) + 2
 	}
 	return cmd

@@ -116,7 +116,7 @@ func (m *Machine) echoed(f flight, r *Result, now time.Time) {
 	switch {
 	case f.epoch < m.epoch(f.counter.Rule, f.counter.Source): // from before an operator lifted the source
 	case r.Status == Done && r.Op == Incr:
-		m.judge(f.counter, m.counters.Read(f.counter, f.part.Group, r.Number, now), now)
+		m.actOn(f.counter, m.counters.Read(f.counter, f.part.Group, r.Number, now), now)
 	case r.Status == NotThere && f.tries < maxTries && r.Op == Incr:
 		m.sendEcho(r.Node, Add, r.Key, f, f.tries+1)
 	case r.Status == NotThere && f.tries < maxTries:

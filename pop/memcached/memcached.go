@@ -83,7 +83,7 @@ func (i *inbox) take(empty []pop.Result) []pop.Result {
 
 // NewTier makes a Tier of the nodes, host:port each, that m was configured with. It connects to none yet.
 func NewTier(m *pop.Machine, nodes []string) (*Tier, error) {
-	return newTier(stepper{m.Step, m.Flush, m.Pace, m.Unreported, m.Nodes}, nodes)
+	return newTier(stepper{m.Step, m.Flush, m.StepIn, m.Unreported, m.Nodes}, nodes)
 }
 
 func newTier(m stepper, nodes []string) (*Tier, error) {

@@ -189,12 +189,12 @@ func (e *Edge) Request(r *limiter.Rule, source counter.Source) *limiter.Decision
 }
 
 // wait lets time pass until all channels are closed, or a request has waited long enough.
-func (e *Edge) wait(heard []<-chan struct{}) {
+func (e *Edge) wait(replies []<-chan struct{}) {
 	w := e.world
 	until := w.now.Add(w.config.Wait)
 	e.attend()
-	for _, h := range heard {
-		for !closed(h) {
+	for _, reply := range replies {
+		for !closed(reply) {
 			if !w.step(until) {
 				w.now = until
 				return
@@ -226,7 +226,7 @@ func (e *Edge) Flush() { e.send(e.Machine.Flush(e.clock())) }
 func (e *Edge) step(ev pop.Event) {
 	now := e.clock()
 	e.send(e.Machine.Step(now, ev))
-	if at := e.world.now.Add(e.Machine.Pace(now)); at.Before(e.tick) {
+	if at := e.world.now.Add(e.Machine.StepIn(now)); at.Before(e.tick) {
 		e.tick = at
 	}
 }
@@ -331,7 +331,7 @@ func (w *World) next() {
 // Tick steps one edge because time has passed.
 func (w *World) Tick(edge int) {
 	e := w.Edges[edge]
-	e.tick = w.now.Add(e.Machine.Pace(e.clock()))
+	e.tick = w.now.Add(e.Machine.StepIn(e.clock()))
 	e.step(pop.Event{})
 	if len(e.late) > 0 { // who wakes up steps before the answers that came meanwhile have been read
 		late := e.late

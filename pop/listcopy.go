@@ -23,8 +23,8 @@ const (
 	listExpire = 30 * 24 * 3600        // seconds, as long as memcached takes for a span of time
 )
 
-// wordsCopy is what an edge knows of a node's copy of the operators' list.
-type wordsCopy struct {
+// listCopy is what an edge knows of a node's copy of the operators' list.
+type listCopy struct {
 	looked time.Time    // when its head was asked for last
 	next   time.Time    // when to look again
 	busy   bool         // a command is under way
@@ -35,36 +35,36 @@ type wordsCopy struct {
 	wrote  uint64       // this version of ours
 }
 
-// carry goes on with a node's copy.
-func (m *Machine) carry(i int, now time.Time) {
+// syncList goes on with a node's copy.
+func (m *Machine) syncList(i int, now time.Time) {
 	w := &m.nodes[i].words
 	if !m.nodes[i].up || w.busy {
 		return
 	}
-	o := &m.said
+	o := &m.operators
 	o.mu.Lock()
 	hasty := o.latest.After(w.looked) && w.has != o.version // something was said here since
 	o.mu.Unlock()
 	if now.Before(w.next) && !hasty {
 		return
 	}
-	w.next, w.looked = now.Add(m.around(headEvery)), now
+	w.next, w.looked = now.Add(m.jitter(headEvery)), now
 	w.busy = true
 	m.send(Command{Node: i, Op: Get, Way: List, Key: o.headKey}, flight{what: aHead})
 }
 
-// around is a time a little below d that differs between edges and from time to time.
-func (m *Machine) around(d time.Duration) time.Duration {
-	m.dice++
-	return d*3/4 + time.Duration(mix(m.id^m.dice)%uint64(d/4))
+// jitter is a time a little below d that differs between edges and from time to time.
+func (m *Machine) jitter(d time.Duration) time.Duration {
+	m.random++
+	return d*3/4 + time.Duration(mix(m.id^m.random)%uint64(d/4))
 }
 
 // listAnswered ends a command of a node's copy. One that failed is followed by another look soon.
-func (m *Machine) listAnswered(r *Result, now time.Time) (w *wordsCopy, ok bool) {
+func (m *Machine) listAnswered(r *Result, now time.Time) (w *listCopy, ok bool) {
 	w = &m.nodes[r.Node].words
 	w.busy = false
 	if ok = r.Status == Done; !ok {
-		w.next = now.Add(m.around(headHasty))
+		w.next = now.Add(m.jitter(headHasty))
 	}
 	return w, ok
 }
@@ -75,7 +75,7 @@ func (m *Machine) headRead(r *Result, now time.Time) {
 	if !ok {
 		return
 	}
-	o := &m.said
+	o := &m.operators
 	o.mu.Lock()
 	version, entries := o.version, o.list.Len()
 	_, ours := o.encode(m.secret, now)
@@ -107,7 +107,7 @@ func (m *Machine) listRead(r *Result, now time.Time) {
 	if !ok {
 		return
 	}
-	o := &m.said
+	o := &m.operators
 	var entries []words.Entry
 	var id words.Digest
 	ok = r.Values[0] != nil
@@ -119,7 +119,7 @@ func (m *Machine) listRead(r *Result, now time.Time) {
 		}
 	}
 	if !ok {
-		w.next = now.Add(m.around(headHasty))
+		w.next = now.Add(m.jitter(headHasty))
 		m.send(Command{Node: r.Node, Op: Delete, Way: List, Key: o.headKey}, flight{what: aDelete})
 		return
 	}
@@ -140,7 +140,7 @@ func (m *Machine) listRead(r *Result, now time.Time) {
 
 // writeList gives a node our list.
 func (m *Machine) writeList(node int, now time.Time) {
-	o, w := &m.said, &m.nodes[node].words
+	o, w := &m.operators, &m.nodes[node].words
 	o.mu.Lock()
 	text, id := o.encode(m.secret, now)
 	w.writes, w.wrote = id, o.version
@@ -153,12 +153,12 @@ func (m *Machine) writeList(node int, now time.Time) {
 func (m *Machine) listWritten(f flight, r *Result, now time.Time) {
 	w := &m.nodes[r.Node].words
 	w.busy = false
-	w.next = now.Add(m.around(headHasty))
+	w.next = now.Add(m.jitter(headHasty))
 	switch {
 	case r.Status != Done:
 	case f.what == aListWrite:
 		w.busy = true
-		m.send(Command{Node: r.Node, Op: Set, Way: List, Key: m.said.headKey, Value: words.SealHead(m.secret, w.writes), Expire: listExpire}, flight{what: aHeadWrite})
+		m.send(Command{Node: r.Node, Op: Set, Way: List, Key: m.operators.headKey, Value: words.SealHead(m.secret, w.writes), Expire: listExpire}, flight{what: aHeadWrite})
 	default:
 		w.merged, w.has = w.writes, w.wrote
 	}

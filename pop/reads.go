@@ -9,40 +9,40 @@ import (
 	"sluice/pop/secret"
 )
 
-// A look reads what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
+// A read asks what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
 // more than this one of a source that it sees for the first time, or again.
-type look struct {
+type read struct {
 	counter        counter.Counter
 	epoch          uint64 // of the keys
 	oldest, newest uint32
 	reported       uint64 // hits, by the report that it goes with
 }
 
-// looks are read with one Get, because memcached writes the answer to each by itself, whatever else it has to say.
-type looks struct {
-	list []look
+// reads are sent as one Get, because memcached writes the answer to each by itself, whatever else it has to say.
+type reads struct {
+	list []read
 	keys []byte // of each the bit's, then the groups' from newest to oldest
 }
 
 const (
-	mostLooks = 1900                            // bytes of keys: a line of more than 2048 is an exception to memcached
-	mostLook  = 8 * (secret.CounterKeySize + 1) // of one look
+	maxReadKeys = 1900                            // bytes of keys: a line of more than 2048 is an exception to memcached
+	maxReadKey  = 8 * (secret.CounterKeySize + 1) // of one read
 )
 
-// look adds a look to those that are next sent to a node.
-func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, name *secret.CounterName, oldest, newest uint32, reported uint64) {
+// read adds a read to those that are next sent to a node.
+func (m *Machine) read(node int, what purpose, c counter.Counter, epoch uint64, name *secret.CounterName, oldest, newest uint32, reported uint64) {
 	n := &m.nodes[node]
-	if n.looks != nil && len(n.looks.keys) > mostLooks-mostLook {
-		m.sendLooksTo(node, what)
+	if n.reads != nil && len(n.reads.keys) > maxReadKeys-maxReadKey {
+		m.sendReadsTo(node, what)
 	}
-	if n.looks == nil {
+	if n.reads == nil {
 		if last := len(m.spare) - 1; last >= 0 {
-			n.looks, m.spare = m.spare[last], m.spare[:last]
+			n.reads, m.spare = m.spare[last], m.spare[:last]
 		} else {
-			n.looks = new(looks)
+			n.reads = new(reads)
 		}
 	}
-	l := n.looks
+	l := n.reads
 	if len(l.keys) > 0 {
 		l.keys = append(l.keys, ' ')
 	}
@@ -53,7 +53,7 @@ func (m *Machine) look(node int, what purpose, c counter.Counter, epoch uint64, 
 			break
 		}
 	}
-	l.list = append(l.list, look{c, epoch, oldest, newest, reported})
+	l.list = append(l.list, read{c, epoch, oldest, newest, reported})
 }
 
 // readWhole reads all groups of a counter.
@@ -62,42 +62,42 @@ func (m *Machine) readWhole(what purpose, c counter.Counter, now time.Time) {
 		oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
 		epoch := m.epoch(c.Rule, c.Source)
 		name := m.secret.CounterName(c, epoch)
-		m.look(node, what, c, epoch, &name, oldest, newest, 0)
+		m.read(node, what, c, epoch, &name, oldest, newest, 0)
 	}
 }
 
-// sendLooks sends what looks there are.
-func (m *Machine) sendLooks(what purpose) {
+// sendReads sends what reads there are.
+func (m *Machine) sendReads(what purpose) {
 	for i := range m.nodes {
-		if m.nodes[i].looks != nil {
-			m.sendLooksTo(i, what)
+		if m.nodes[i].reads != nil {
+			m.sendReadsTo(i, what)
 		}
 	}
 }
 
-func (m *Machine) sendLooksTo(node int, what purpose) {
+func (m *Machine) sendReadsTo(node int, what purpose) {
 	n := &m.nodes[node]
-	m.send(Command{Node: node, Op: Get, Report: true, Key: string(n.looks.keys)}, flight{what: what, looks: n.looks})
-	n.looks = nil
+	m.send(Command{Node: node, Op: Get, Report: true, Key: string(n.reads.keys)}, flight{what: what, reads: n.reads})
+	n.reads = nil
 }
 
-// looked takes in what looks have brought.
-func (m *Machine) looked(f flight, r *Result, now time.Time) {
-	if r.Status == Done && f.what != aStaleLook {
+// readsDone takes in what reads have brought.
+func (m *Machine) readsDone(f flight, r *Result, now time.Time) {
+	if r.Status == Done && f.what != aStaleRead {
 		values := r.Values
-		for _, l := range f.looks.list {
+		for _, l := range f.reads.list {
 			n := 2 + int(l.newest-l.oldest)
-			m.saw(l, f.what, values[:n], now)
+			m.readDone(l, f.what, values[:n], now)
 			values = values[n:]
 		}
 	}
-	clear(f.looks.list)
-	f.looks.list, f.looks.keys = f.looks.list[:0], f.looks.keys[:0]
-	m.spare = append(m.spare, f.looks)
+	clear(f.reads.list)
+	f.reads.list, f.reads.keys = f.reads.list[:0], f.reads.keys[:0]
+	m.spare = append(m.spare, f.reads)
 }
 
-// saw takes in what a look has brought: what is at the bit's key, and the groups'.
-func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
+// readDone takes in what a read has brought: what is at the bit's key, and the groups'.
+func (m *Machine) readDone(l read, what purpose, values [][]byte, now time.Time) {
 	c := l.counter
 	if l.epoch < m.epoch(c.Rule, c.Source) {
 		return // the source was lifted since
@@ -122,18 +122,18 @@ func (m *Machine) saw(l look, what purpose, values [][]byte, now time.Time) {
 		groups[i] = total
 		found = found || ok
 	}
-	if !found && what == aLook {
+	if !found && what == aRead {
 		return // a source's first request: there are many of those
 	}
 	past := func() (groups []uint64) {
-		if what == aNearLook {
+		if what == aNearRead {
 			_, groups = m.counters.Snapshot(c, now)
 			groups = groups[min(len(groups), 1):]
 		}
 		return groups
 	}
 	before := past()
-	m.judge(c, m.counters.Learn(c, l.newest, groups[:len(values)-1], l.reported, now), now)
+	m.actOn(c, m.counters.Learn(c, l.newest, groups[:len(values)-1], l.reported, now), now)
 	if !slices.Equal(before, past()) {
 		m.announce(c, now) // others have reported to groups that have ended
 	}

@@ -11,9 +11,9 @@ import (
 	"sluice/pop/secret"
 )
 
-// TestLooksShareAGet: what the PoP knows of many sources that an edge sees for the first time is read with few commands, each a
+// TestReadsShareAGet: what the PoP knows of many sources that an edge sees for the first time is read with few commands, each a
 // line that memcached takes as it takes any, and each source learns what is its own.
-func TestLooksShareAGet(t *testing.T) {
+func TestReadsShareAGet(t *testing.T) {
 	const sources = 100
 	r := newRule(t, 1000, time.Minute, time.Minute, counter.Nearest)
 	shared := secret.Of([]byte("test"))
