@@ -88,13 +88,8 @@ func (m *Machine) announce(c counter.Counter, now time.Time) {
 
 // appendLogOf adds a record to the log of a source's node, or of both its nodes while the list changes.
 func (m *Machine) appendLogOf(s counter.Source, r record.Record) {
-	node := m.place(s)
-	if node < 0 {
-		return
-	}
-	m.appendLog(node, r)
-	if second := m.second(s, node); second >= 0 {
-		m.appendLog(second, r)
+	for _, node := range m.places(s) {
+		m.appendLog(node, r)
 	}
 }
 

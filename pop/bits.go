@@ -17,18 +17,13 @@ func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 		return
 	}
 	c := counter.Counter{Rule: rule.Counter, Source: key.Source}
-	i := m.place(c.Source)
-	if i < 0 {
-		return
-	}
 	wall := m.wall(now)
 	r := &record.Record{
 		Kind: record.Block, Rule: rule.digest, Source: c.Source, Epoch: m.epoch(c.Rule, c.Source),
 		Start: wall.Add(b.Start.Sub(now)), End: wall.Add(b.End.Sub(now)), Limit: c.Rule.Limit, By: b.By,
 	}
-	m.send(m.bitCommand(i, Add, *r, c, now), flight{what: aBit, counter: c, record: r})
-	if second := m.second(c.Source, i); second >= 0 {
-		m.send(m.bitCommand(second, Add, *r, c, now), flight{what: aBit, counter: c, record: r})
+	for _, node := range m.places(c.Source) {
+		m.send(m.bitCommand(node, Add, *r, c, now), flight{what: aBit, counter: c, record: r})
 	}
 }
 

@@ -71,7 +71,11 @@ func (m *Machine) answered(r *Result, now time.Time) {
 	f := m.flights[r.Tag]
 	m.flights[r.Tag] = flight{}
 	m.free = append(m.free, r.Tag)
-	m.nodes[f.node].flying--
+	n := &m.nodes[f.node]
+	n.flying--
+	if m.ending && r.Report && r.Op != Get && r.Status == Done { // its node is not given up, however late its probes are: what is on its way to it would be lost
+		m.confirmed, n.answered = true, now
+	}
 	switch f.what {
 	case aReport:
 		m.reported(f, r, now)

@@ -14,6 +14,7 @@ package pop
 
 import (
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -167,38 +168,15 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		m.awake = now
 	}
 	m.stepped = now
-	m.confirm(e.Results, now)
 	m.moveNodes(now)
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
 	m.sendReads(aRead)
 	m.applyWords(now)
-	for i := range m.nodes {
-		if m.nodes[i].role != 0 {
-			m.probe(i, now)
-			m.syncList(i, now)
-			m.readLog(i, now)
-		}
-	}
-	m.keepSlot(now)
-	if now.Sub(m.swept) >= m.sweepEvery() {
-		m.swept, m.confirmed = now, false
-		if m.Up() {
-			m.counters.Sweep(now, m.ending)
-		}
-	}
-	if now.Sub(m.cleaned) >= cleanEvery {
-		m.cleaned = now
-		m.bits.Sweep(now)
-		m.forgetLifts(now)
-		for k, taken := range m.times {
-			if now.After(taken.until) {
-				delete(m.times, k)
-			}
-		}
-	}
-	m.ask(now)
+	m.poll(now)
+	m.sweep(now)
+	m.readForRequests(now)
 	m.report(now)
 	m.announceBlocks(now)
 	m.resume(now)
@@ -218,33 +196,45 @@ func (m *Machine) Flush(now time.Time) []Command {
 	return m.out
 }
 
+// poll asks nodes what nobody but they can tell: whether they are well, what is in their log and their copy of the operators' list, and
+// who else is there.
+func (m *Machine) poll(now time.Time) {
+	for i := range m.nodes {
+		if m.nodes[i].role != 0 {
+			m.probe(i, now)
+			m.syncList(i, now)
+			m.readLog(i, now)
+		}
+	}
+	m.keepSlot(now)
+}
+
+// sweep finds hits that can wait no longer, and forgets what is over. The last report takes as many rounds as a counter's hits need, so
+// as long as nodes confirm hits of it, the next round follows.
+func (m *Machine) sweep(now time.Time) {
+	every := sweepEvery
+	if m.confirmed {
+		every = Tick
+	}
+	if now.Sub(m.swept) >= every {
+		m.swept, m.confirmed = now, false
+		if m.Up() {
+			m.counters.Sweep(now, m.ending)
+		}
+	}
+	if now.Sub(m.cleaned) >= cleanEvery {
+		m.cleaned = now
+		m.bits.Sweep(now)
+		m.forgetLifts(now)
+		maps.DeleteFunc(m.times, func(_ takenFrom, taken takenTimes) bool { return now.After(taken.until) })
+	}
+}
+
 // Unreported says how many hits the tier has not confirmed, and how many it will never be told of, or may not have been: those that
 // were lost since the table was made. It may be called from anywhere.
 func (m *Machine) Unreported() (hits, lost uint64) {
 	s := m.counters.Stats()
 	return s.Unreported, s.LostUnknown + s.LostFull + s.LostExpired + s.LostBacklog + s.LostSaturated + s.LostEvicted
-}
-
-// confirm notes what nodes have confirmed of the last report. While one does it is not given up, however late its probes are: what is
-// on its way to it would be lost.
-func (m *Machine) confirm(results []Result, now time.Time) {
-	if !m.ending {
-		return
-	}
-	for i := range results {
-		if r := &results[i]; r.Report && r.Op != Get && r.Status == Done {
-			m.confirmed, m.nodes[r.Node].answered = true, now
-		}
-	}
-}
-
-// sweepEvery is how long after a sweep the next is due. The last report takes as many rounds as a counter's hits need, so as long as
-// nodes confirm hits, the next round follows.
-func (m *Machine) sweepEvery() time.Duration {
-	if m.confirmed {
-		return Tick
-	}
-	return sweepEvery
 }
 
 // announceBlocks tells the tier of the mitigations that this edge has started. One that has been lifted since is no news, and neither is one of a

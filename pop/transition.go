@@ -98,6 +98,18 @@ func (m *Machine) second(s counter.Source, place int) int {
 	return -1
 }
 
+// places are the node of a source, and its new one while a transition lasts; none if no node is up.
+func (m *Machine) places(s counter.Source) []int {
+	first := m.place(s)
+	if first < 0 {
+		return nil
+	}
+	if second := m.second(s, first); second >= 0 {
+		return []int{first, second}
+	}
+	return []int{first}
+}
+
 // echo adds hits that have been reported to the number at the new place of their source as well: when it is certain that they will not be
 // reported again, and only those, because other edges add theirs themselves.
 func (m *Machine) echo(f flight, r *Result) {
