@@ -3,6 +3,8 @@ package pop
 import (
 	"errors"
 	"strings"
+
+	"sluice/pop/log"
 )
 
 // Op is what a Command asks of a node. All of them are commands of memcached's classic text protocol, because nothing
@@ -43,7 +45,7 @@ const (
 )
 
 // MaxKeys is how many keys a Get may have.
-const MaxKeys = 100
+const MaxKeys = log.MaxNumbers
 
 // Keys are the keys of a Get.
 func (c *Command) Keys() []string { return strings.Split(c.Key, " ") }

@@ -6,6 +6,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"sluice/counter"
+	"sluice/pop/log"
 )
 
 // How a node's health is told, and how often its log is read. A probe is a read of one number, the log's last: what others write has no
@@ -36,7 +37,7 @@ type node struct {
 	full     bool      // so many were that no more were sent, and more than half as many are
 	waiting  queue     // to be reported when fewer are
 	reads    *reads    // to be sent with the end of this Step's reports; nil: none
-	log      logReader
+	log      log.Reader
 	writer   logWriter
 	words    listCopy
 }
@@ -99,7 +100,7 @@ func (m *Machine) silent(n *node, now time.Time) bool {
 
 // pollEvery is how often a node's log is read.
 func (m *Machine) pollEvery(n *node, now time.Time) time.Duration {
-	if now.Sub(n.log.news) < livelyFor {
+	if now.Sub(n.log.Found()) < livelyFor {
 		return logLively
 	}
 	return probeEvery
