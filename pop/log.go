@@ -69,7 +69,7 @@ func (m *Machine) writesIn(w *logWriter, now time.Time) time.Duration {
 }
 
 func (m *Machine) logPause() time.Duration {
-	return time.Duration(max(m.presence.highest, 1)) * perItem
+	return time.Duration(max(m.peers.Highest(), 1)) * perItem
 }
 
 // What requests make an edge ask of the tier has a budget of three commands each (pop/worst), and the log is written by what reports and
@@ -84,7 +84,7 @@ const (
 )
 
 func (m *Machine) perCommand() time.Duration {
-	return time.Duration(max(m.presence.highest, 1)) * perCommand
+	return time.Duration(max(m.peers.Highest(), 1)) * perCommand
 }
 
 // creditIn is how long it takes at most until there is enough for an item.
@@ -96,7 +96,7 @@ func (m *Machine) creditIn() time.Duration {
 }
 
 func (m *Machine) earn(commands float64) {
-	most := float64(mostCredit / max(m.presence.highest, 1))
+	most := float64(mostCredit / max(m.peers.Highest(), 1))
 	m.credit = min(max(m.credit+commands, -most), most)
 }
 

@@ -54,7 +54,7 @@ func (m *Machine) place(s counter.Source) int {
 
 // placeAmong chooses among nodes of a role.
 func (m *Machine) placeAmong(s counter.Source, r role) int {
-	if m.presence.full { // it counts alone
+	if m.peers.Full() { // it counts alone
 		return -1
 	}
 	h := m.secret.Place(s)

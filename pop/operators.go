@@ -196,7 +196,7 @@ func (m *Machine) applyWords(now time.Time) {
 	}
 	o.fresh = o.fresh[:0]
 	o.applied = o.list.Marks()
-	m.presence.next, o.news = now, true // the others should know
+	m.peers.next, o.news = now, true // the others should know
 }
 
 // renameLifts makes the epochs of the rules in force.

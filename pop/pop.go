@@ -21,6 +21,7 @@ import (
 	"sluice/counter"
 	"sluice/mitigation"
 	"sluice/pop/nodename"
+	"sluice/pop/presence"
 	"sluice/pop/secret"
 )
 
@@ -68,7 +69,7 @@ type Machine struct {
 	wanted   atomic.Pointer[wantedNodes]
 	nodes    []node
 	moving   time.Time // when the transition to another list of nodes ends; zero: there is none
-	presence presence
+	peers    peers
 	headKey  string // of the numbers of a node's log
 	times    map[takenFrom]takenTimes
 
@@ -111,7 +112,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
-		presence: newPresence(c.Secret), headKey: c.Secret.LogHeadKey(),
+		peers: peers{Slots: presence.New(c.Secret, c.ID)}, headKey: c.Secret.LogHeadKey(),
 		times: make(map[takenFrom]takenTimes), stepped: now, awake: now, swept: now, cleaned: now, credit: mostCredit, earned: now,
 	}
 	m.operators.listKey, m.operators.headKey = c.Secret.WordsKeys()

@@ -61,7 +61,7 @@ func (m *Machine) over(t *task, now time.Time) bool {
 
 // leave leaves a task to be done when no other edge has.
 func (m *Machine) leave(t task, now time.Time) {
-	edges := uint64(max(m.config.Edges, m.presence.highest, 1))
+	edges := uint64(max(m.config.Edges, m.peers.Highest(), 1))
 	turn := mix(m.id^m.secret.Place(t.counter.Source)) % edges
 	if _, again := m.tasks.due[t.key()]; !again && !m.tasks.add(t, now.Add(taskAfter+time.Duration(turn)*taskTurn)) {
 		m.do(t, now)
