@@ -7,6 +7,7 @@ import (
 	"sluice/mitigation"
 	"sluice/pop/record"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
 // actOn acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
@@ -68,14 +69,14 @@ func (m *Machine) claim(c counter.Counter, what secret.Claim, now time.Time) {
 		return
 	}
 	_, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-	m.send(Command{Node: node, Op: Add, Report: true, Key: m.secret.ClaimKey(c, what, m.epoch(c.Rule, c.Source), newest), Value: []byte{'1'}, Expire: seconds(c.Rule.Lifetime())},
+	m.send(wire.Command{Node: node, Op: wire.Add, Report: true, Key: m.secret.ClaimKey(c, what, m.epoch(c.Rule, c.Source), newest), Value: []byte{'1'}, Expire: seconds(c.Rule.Lifetime())},
 		flight{what: aClaim, counter: c})
 }
 
 // claimAnswered announces a counter that nobody has announced. By now older groups have been read, too, by whoever knew of none where it
 // mattered (counter.Standing.Past).
-func (m *Machine) claimAnswered(f flight, r *Result, now time.Time) {
-	if r.Status == Done {
+func (m *Machine) claimAnswered(f flight, r *wire.Result, now time.Time) {
+	if r.Status == wire.Done {
 		m.announce(f.counter, now)
 		m.leaveReread(f.counter, now)
 	}

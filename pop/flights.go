@@ -6,6 +6,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop/record"
+	"sluice/pop/wire"
 )
 
 // flight is a command that has not been answered, and what for.
@@ -51,7 +52,7 @@ const (
 	aHeadWrite
 )
 
-func (m *Machine) send(c Command, f flight) {
+func (m *Machine) send(c wire.Command, f flight) {
 	f.node = int32(c.Node)
 	m.nodes[c.Node].flying++
 	if c.Report {
@@ -67,13 +68,13 @@ func (m *Machine) send(c Command, f flight) {
 	m.out = append(m.out, c)
 }
 
-func (m *Machine) answered(r *Result, now time.Time) {
+func (m *Machine) answered(r *wire.Result, now time.Time) {
 	f := m.flights[r.Tag]
 	m.flights[r.Tag] = flight{}
 	m.free = append(m.free, r.Tag)
 	n := &m.nodes[f.node]
 	n.flying--
-	if m.ending && r.Report && r.Op != Get && r.Status == Done { // its node is not given up, however late its probes are: what is on its way to it would be lost
+	if m.ending && r.Report && r.Op != wire.Get && r.Status == wire.Done { // its node is not given up, however late its probes are: what is on its way to it would be lost
 		m.confirmed, n.answered = true, now
 	}
 	switch f.what {
@@ -118,21 +119,21 @@ const maxFlying = 1 << 11
 // report.
 const maxTries = 4
 
-func (m *Machine) reported(f flight, r *Result, now time.Time) {
+func (m *Machine) reported(f flight, r *wire.Result, now time.Time) {
 	c, p := f.counter, f.part
 	if f.epoch < m.epoch(c.Rule, c.Source) {
 		return // the source was lifted since, and its counter forgotten with all that was under way
 	}
 	if f.late { // already given up; a total is welcome all the same
-		if r.Status == Done && r.Op == Incr {
+		if r.Status == wire.Done && r.Op == wire.Incr {
 			m.actOn(c, m.counters.Read(c, p.Group, r.Number, now), now)
 		}
 		return
 	}
 	switch r.Status {
-	case Done:
+	case wire.Done:
 		total := p.Known
-		if r.Op == Incr {
+		if r.Op == wire.Incr {
 			total = r.Number
 		}
 		standing := m.counters.Counted(c, p, total, now)
@@ -143,46 +144,29 @@ func (m *Machine) reported(f flight, r *Result, now time.Time) {
 			m.read(r.Node, aRead, c, f.epoch, &name, oldest, newest-1, p.Sum(c.Rule))
 		}
 		m.echo(f, r)
-	case NotThere:
+	case wire.NotThere:
 		if f.tries >= maxTries {
 			m.counters.Returned(c, p, now)
 			return
 		}
-		op := Add
-		if r.Op == Add {
-			op = Incr
+		op := wire.Add
+		if r.Op == wire.Add {
+			op = wire.Incr
 		}
 		p.There = false
 		m.sendPart(r.Node, op, r.Key, c, p, f.epoch, f.tries+1)
-	case Unsent:
-		if errors.Is(r.Err, ErrFull) {
+	case wire.Unsent:
+		if errors.Is(r.Err, wire.ErrFull) {
 			m.counters.Full(c, p, now)
 			return
 		}
-		if errors.Is(r.Err, ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
+		if errors.Is(r.Err, wire.ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
 			m.stats.forged.Add(1)
-			m.send(Command{Node: r.Node, Op: Delete, Report: true, Key: r.Key}, flight{what: aDelete})
+			m.send(wire.Command{Node: r.Node, Op: wire.Delete, Report: true, Key: r.Key}, flight{what: aDelete})
 		}
 		m.counters.Returned(c, p, now)
-	case Unknown:
+	case wire.Unknown:
 		m.counters.Lost(c, p, now)
 		m.echo(f, r)
 	}
-}
-
-// parseTotal reads a number as memcached keeps it: digits, with spaces behind where a longer number stood.
-func parseTotal(v []byte) (n uint64, ok bool) {
-	for len(v) > 0 && v[len(v)-1] == ' ' {
-		v = v[:len(v)-1]
-	}
-	if len(v) == 0 || len(v) > 20 {
-		return 0, false
-	}
-	for _, d := range v {
-		if d < '0' || d > '9' || n > (1<<63)/10 {
-			return 0, false
-		}
-		n = n*10 + uint64(d-'0')
-	}
-	return n, true
 }

@@ -3,6 +3,7 @@ package pop
 import (
 	"time"
 
+	"sluice/pop/wire"
 	"sluice/pop/words"
 )
 
@@ -50,7 +51,7 @@ func (m *Machine) syncList(i int, now time.Time) {
 	}
 	w.next, w.looked = now.Add(m.jitter(headEvery)), now
 	w.busy = true
-	m.send(Command{Node: i, Op: Get, Way: List, Key: o.headKey}, flight{what: aHead})
+	m.send(wire.Command{Node: i, Op: wire.Get, Way: wire.List, Key: o.headKey}, flight{what: aHead})
 }
 
 // jitter is a time a little below d that differs between edges and from time to time.
@@ -60,17 +61,17 @@ func (m *Machine) jitter(d time.Duration) time.Duration {
 }
 
 // listAnswered ends a command of a node's copy. One that failed is followed by another look soon.
-func (m *Machine) listAnswered(r *Result, now time.Time) (w *listCopy, ok bool) {
+func (m *Machine) listAnswered(r *wire.Result, now time.Time) (w *listCopy, ok bool) {
 	w = &m.nodes[r.Node].words
 	w.busy = false
-	if ok = r.Status == Done; !ok {
+	if ok = r.Status == wire.Done; !ok {
 		w.next = now.Add(m.jitter(headHasty))
 	}
 	return w, ok
 }
 
 // headRead compares a node's list with ours.
-func (m *Machine) headRead(r *Result, now time.Time) {
+func (m *Machine) headRead(r *wire.Result, now time.Time) {
 	w, ok := m.listAnswered(r, now)
 	if !ok {
 		return
@@ -93,7 +94,7 @@ func (m *Machine) headRead(r *Result, now time.Time) {
 		m.writeList(r.Node, now)
 	case id != ours && id != w.merged:
 		w.head, w.busy = id, true
-		m.send(Command{Node: r.Node, Op: Get, Way: List, Key: o.listKey}, flight{what: aList})
+		m.send(wire.Command{Node: r.Node, Op: wire.Get, Way: wire.List, Key: o.listKey}, flight{what: aList})
 	case id == ours:
 		w.has, w.merged = version, id
 	case w.has != version:
@@ -102,7 +103,7 @@ func (m *Machine) headRead(r *Result, now time.Time) {
 }
 
 // listRead merges a node's list into ours.
-func (m *Machine) listRead(r *Result, now time.Time) {
+func (m *Machine) listRead(r *wire.Result, now time.Time) {
 	w, ok := m.listAnswered(r, now)
 	if !ok {
 		return
@@ -120,7 +121,7 @@ func (m *Machine) listRead(r *Result, now time.Time) {
 	}
 	if !ok {
 		w.next = now.Add(m.jitter(headHasty))
-		m.send(Command{Node: r.Node, Op: Delete, Way: List, Key: o.headKey}, flight{what: aDelete})
+		m.send(wire.Command{Node: r.Node, Op: wire.Delete, Way: wire.List, Key: o.headKey}, flight{what: aDelete})
 		return
 	}
 	o.mu.Lock()
@@ -146,19 +147,19 @@ func (m *Machine) writeList(node int, now time.Time) {
 	w.writes, w.wrote = id, o.version
 	o.mu.Unlock()
 	w.busy = true
-	m.send(Command{Node: node, Op: Set, Way: List, Key: o.listKey, Value: text, Expire: listExpire}, flight{what: aListWrite})
+	m.send(wire.Command{Node: node, Op: wire.Set, Way: wire.List, Key: o.listKey, Value: text, Expire: listExpire}, flight{what: aListWrite})
 }
 
 // listWritten goes on to the head.
-func (m *Machine) listWritten(f flight, r *Result, now time.Time) {
+func (m *Machine) listWritten(f flight, r *wire.Result, now time.Time) {
 	w := &m.nodes[r.Node].words
 	w.busy = false
 	w.next = now.Add(m.jitter(headHasty))
 	switch {
-	case r.Status != Done:
+	case r.Status != wire.Done:
 	case f.what == aListWrite:
 		w.busy = true
-		m.send(Command{Node: r.Node, Op: Set, Way: List, Key: m.operators.headKey, Value: words.SealHead(m.secret, w.writes), Expire: listExpire}, flight{what: aHeadWrite})
+		m.send(wire.Command{Node: r.Node, Op: wire.Set, Way: wire.List, Key: m.operators.headKey, Value: words.SealHead(m.secret, w.writes), Expire: listExpire}, flight{what: aHeadWrite})
 	default:
 		w.merged, w.has = w.writes, w.wrote
 	}

@@ -8,6 +8,7 @@ import (
 
 	"sluice/pop/log"
 	"sluice/pop/record"
+	"sluice/pop/wire"
 )
 
 // What is written to the mitigation log (package log), and when. Whoever has missed an item reads bits again at the next report of
@@ -20,6 +21,8 @@ const (
 	logAgain  = 25 * time.Millisecond // after a node did not take a batch
 	logFull   = time.Second           // after it had no memory for one
 )
+
+const _ = uint(wire.MaxKeys - log.MaxNumbers) // a Get has a key for each number
 
 // logWriter gathers records for a node. One batch is under way at a time, and all edges together write one item in perItem at most.
 type logWriter struct {
@@ -59,7 +62,7 @@ func (m *Machine) writeLogs(now time.Time) {
 		batch := slices.Clone(w.records[:len(w.records)-len(rest)])
 		w.records = append(w.records[:0], rest...)
 		w.underWay, w.last = true, now
-		m.send(Command{Node: i, Op: Incr, Report: true, Key: m.headKey, Delta: 1}, flight{what: aNumber, batch: batch})
+		m.send(wire.Command{Node: i, Op: wire.Incr, Report: true, Key: m.headKey, Delta: 1}, flight{what: aNumber, batch: batch})
 	}
 }
 
@@ -101,26 +104,26 @@ func (m *Machine) earn(commands float64) {
 }
 
 // numberAnswered stores a batch under the number that it got. A log that is not there begins at the clock.
-func (m *Machine) numberAnswered(f flight, r *Result, now time.Time) {
+func (m *Machine) numberAnswered(f flight, r *wire.Result, now time.Time) {
 	switch {
-	case r.Status == Done && r.Op == Incr && m.plausible(r.Number, now):
+	case r.Status == wire.Done && r.Op == wire.Incr && m.plausible(r.Number, now):
 		m.storeBatch(r.Node, r.Number, f.batch)
 		return
-	case r.Status == Done && r.Op == Add:
+	case r.Status == wire.Done && r.Op == wire.Add:
 		m.storeBatch(r.Node, f.number, f.batch)
 		return
-	case r.Status == NotThere && f.tries < maxTries:
+	case r.Status == wire.NotThere && f.tries < maxTries:
 		f.tries++
-		c := Command{Node: r.Node, Op: Incr, Report: true, Key: r.Key, Delta: 1}
-		if r.Op == Incr {
+		c := wire.Command{Node: r.Node, Op: wire.Incr, Report: true, Key: r.Key, Delta: 1}
+		if r.Op == wire.Incr {
 			f.number = uint64(m.wall(now).UnixMicro()) / log.Behind * log.Behind
-			c.Op, c.Value, c.Expire = Add, m.arena.number(f.number), seconds(30*24*time.Hour)
+			c.Op, c.Value, c.Expire = wire.Add, m.arena.Number(f.number), seconds(30*24*time.Hour)
 		}
 		m.send(c, f)
 		return
-	case r.Status == Done || errors.Is(r.Err, ErrNotNumber): // somebody else wrote it
+	case r.Status == wire.Done || errors.Is(r.Err, wire.ErrNotNumber): // somebody else wrote it
 		m.stats.forged.Add(1)
-		m.send(Command{Node: r.Node, Op: Delete, Report: true, Key: r.Key}, flight{what: aDelete})
+		m.send(wire.Command{Node: r.Node, Op: wire.Delete, Report: true, Key: r.Key}, flight{what: aDelete})
 	}
 	m.batchReturned(r, f.batch, now)
 }
@@ -132,12 +135,12 @@ func (m *Machine) plausible(number uint64, now time.Time) bool {
 }
 
 func (m *Machine) storeBatch(node int, number uint64, batch []byte) {
-	m.send(Command{Node: node, Op: Set, Report: true, Key: m.secret.LogItemKey(number), Value: batch, Expire: seconds(logKept)},
+	m.send(wire.Command{Node: node, Op: wire.Set, Report: true, Key: m.secret.LogItemKey(number), Value: batch, Expire: seconds(logKept)},
 		flight{what: aBatch, batch: batch})
 }
 
-func (m *Machine) batchAnswered(f flight, r *Result, now time.Time) {
-	if r.Status != Done {
+func (m *Machine) batchAnswered(f flight, r *wire.Result, now time.Time) {
+	if r.Status != wire.Done {
 		m.batchReturned(r, f.batch, now)
 		return
 	}
@@ -147,13 +150,13 @@ func (m *Machine) batchAnswered(f flight, r *Result, now time.Time) {
 // batchReturned writes a batch again, under another number: what a record says may be said twice. It does so after a while, because a
 // node that does not take it now is not likely to at once. Records for a node that is down are lost, and their sources found at first
 // sight.
-func (m *Machine) batchReturned(r *Result, batch []byte, now time.Time) {
+func (m *Machine) batchReturned(r *wire.Result, batch []byte, now time.Time) {
 	n := &m.nodes[r.Node]
 	n.writer.underWay = false
 	switch {
-	case errors.Is(r.Err, ErrFull):
+	case errors.Is(r.Err, wire.ErrFull):
 		n.writer.rests = now.Add(logFull)
-	case r.Status == Unsent && !errors.Is(r.Err, ErrNotNumber):
+	case r.Status == wire.Unsent && !errors.Is(r.Err, wire.ErrNotNumber):
 		n.writer.rests = now.Add(logAgain)
 	}
 	if n.up && len(n.writer.records)+len(batch) < 32*logItem {
@@ -169,7 +172,7 @@ func (m *Machine) logHeadRead(n *node, value []byte, now time.Time) {
 		n.log.NotThere()
 		return
 	}
-	head, ok := parseTotal(value)
+	head, ok := wire.ParseNumber(value)
 	switch {
 	case !ok || !m.plausible(head, now):
 		m.stats.forged.Add(1)
@@ -189,14 +192,14 @@ func (m *Machine) readLog(i int, now time.Time) {
 		keys = append(keys, m.secret.LogItemKey(number))
 	}
 	if keys != nil {
-		m.send(Command{Node: i, Op: Get, Way: Log, Key: strings.Join(keys, " ")}, flight{what: aLogRead})
+		m.send(wire.Command{Node: i, Op: wire.Get, Way: wire.Log, Key: strings.Join(keys, " ")}, flight{what: aLogRead})
 	}
 }
 
 // logAnswered learns what the items have that were there.
-func (m *Machine) logAnswered(r *Result, now time.Time) {
+func (m *Machine) logAnswered(r *wire.Result, now time.Time) {
 	l := &m.nodes[r.Node].log
-	if r.Status != Done {
+	if r.Status != wire.Done {
 		l.Failed()
 		return
 	}

@@ -7,6 +7,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop/log"
+	"sluice/pop/wire"
 )
 
 // How a node's health is told, and how often its log is read. A probe is a read of one number, the log's last: what others write has no
@@ -90,7 +91,7 @@ func (m *Machine) probe(i int, now time.Time) {
 		return
 	}
 	n.probing, n.probed = true, now
-	m.send(Command{Node: i, Op: Get, Key: m.headKey}, flight{what: aProbe})
+	m.send(wire.Command{Node: i, Op: wire.Get, Key: m.headKey}, flight{what: aProbe})
 }
 
 // silent reports whether a node has not answered for too long, while this edge was awake to hear it.
@@ -123,10 +124,10 @@ func (m *Machine) StepIn(now time.Time) time.Duration {
 }
 
 // probeAnswered takes in what a probe brought.
-func (m *Machine) probeAnswered(r *Result, now time.Time) {
+func (m *Machine) probeAnswered(r *wire.Result, now time.Time) {
 	n := &m.nodes[r.Node]
 	n.probing = false
-	if r.Status != Done {
+	if r.Status != wire.Done {
 		n.good = time.Time{}
 		if n.up && m.silent(n, now) {
 			m.down(r.Node, now)

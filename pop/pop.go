@@ -10,6 +10,9 @@
 // Machine decides all this without sockets, goroutines or clock, in the manner of etcd's raft: Step is told what happened,
 // works on the two tables it shares with the request path, and returns what to send. pop/memcached
 // runs a Machine against real nodes; a simulation runs the same Machine in virtual time.
+//
+// What it works with is in rooms that know nothing of it: wire (what a node is asked, and answers), secret (keys and MACs), record
+// (what edges tell each other), log (reading a node's log), words (the operators' list), presence (who shares the tier), nodename.
 package pop
 
 import (
@@ -23,6 +26,7 @@ import (
 	"sluice/pop/nodename"
 	"sluice/pop/presence"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
 // Config is what a Machine works with. All fields but Edges are required.
@@ -76,8 +80,8 @@ type Machine struct {
 	asks      asks
 	flights   []flight // by tag
 	free      []uint64
-	out       []Command
-	arena     arena // of what is in out
+	out       []wire.Command
+	arena     wire.Arena // of what is in out
 	spare     []*reads
 	dirty     []counter.Counter
 	news      []mitigation.News
@@ -146,7 +150,7 @@ func (m *Machine) SetRules(rules []Rule) {
 // Event is what happened since the last Step: answers that came. An empty one says that time passed, or that the tables
 // have something new.
 type Event struct {
-	Results []Result
+	Results []wire.Result
 }
 
 // Tick is about how often a Machine is stepped when nothing happens; what it wants at a time StepIn says.
@@ -160,7 +164,7 @@ const (
 
 // Step takes in an event and returns what to send; the slice is valid until the next call. Every command must be answered by
 // one Result, whatever happens to it.
-func (m *Machine) Step(now time.Time, e Event) []Command {
+func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	m.out = m.out[:0]
 	if step := m.counters.Stepped(now); step != 0 {
 		m.ClockStepped(step, now)
@@ -187,7 +191,7 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 
 // Flush begins the last report: everything that has not been reported goes, however little it matters. As much of it as may be
 // under way is what Flush returns, and Step goes on with the rest, for as long as it is called. Unreported says how much that is.
-func (m *Machine) Flush(now time.Time) []Command {
+func (m *Machine) Flush(now time.Time) []wire.Command {
 	m.out = m.out[:0]
 	m.ending, m.swept = true, now
 	m.counters.Sweep(now, true)

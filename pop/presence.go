@@ -5,6 +5,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop/presence"
+	"sluice/pop/wire"
 )
 
 const (
@@ -36,14 +37,14 @@ func (m *Machine) keepSlot(now time.Time) {
 	}
 	if p.Key() != "" && (now.Sub(p.told) >= presenceEvery/2 || m.operators.news) {
 		p.told, m.operators.news = now, false
-		m.sendPresence(node, Set, p.Key(), flight{what: aPresence}, now)
+		m.sendPresence(node, wire.Set, p.Key(), flight{what: aPresence}, now)
 	}
-	m.send(Command{Node: node, Op: Get, Key: p.Keys}, flight{what: aSlotsRead})
+	m.send(wire.Command{Node: node, Op: wire.Get, Key: p.Keys}, flight{what: aSlotsRead})
 }
 
-func (m *Machine) sendPresence(node int, op Op, key string, f flight, now time.Time) {
+func (m *Machine) sendPresence(node int, op wire.Op, key string, f flight, now time.Time) {
 	value := m.peers.Say(now, m.name(), m.operators.applied)
-	m.send(Command{Node: node, Op: op, Key: key, Value: value, Expire: seconds(presence.Kept)}, f)
+	m.send(wire.Command{Node: node, Op: op, Key: key, Value: value, Expire: seconds(presence.Kept)}, f)
 }
 
 // awaited reports whether operators may be waiting for others to have a word that was said here.
@@ -65,8 +66,8 @@ func (m *Machine) placeFixed() int {
 }
 
 // slotsRead counts the edges and takes a free slot if this one has none, or lost it to another.
-func (m *Machine) slotsRead(r *Result, now time.Time) {
-	if r.Status != Done {
+func (m *Machine) slotsRead(r *wire.Result, now time.Time) {
+	if r.Status != wire.Done {
 		return
 	}
 	p := &m.peers
@@ -74,9 +75,9 @@ func (m *Machine) slotsRead(r *Result, now time.Time) {
 	m.random++
 	slot, key, empty, ok := p.Choose(mix(m.id^m.random), now)
 	if ok {
-		op := Add
+		op := wire.Add
 		if !empty {
-			op = Set // whoever takes it at the same time finds out by the next read
+			op = wire.Set // whoever takes it at the same time finds out by the next read
 		}
 		m.sendPresence(r.Node, op, key, flight{what: aPresence, slot: uint8(slot), takes: true}, now)
 	}
@@ -89,11 +90,11 @@ func (m *Machine) slotsRead(r *Result, now time.Time) {
 }
 
 // slotAnswered keeps a slot that was free.
-func (m *Machine) slotAnswered(f flight, r *Result, now time.Time) {
+func (m *Machine) slotAnswered(f flight, r *wire.Result, now time.Time) {
 	p := &m.peers
 	switch {
 	case !f.takes || p.Key() != "":
-	case r.Status != Done:
+	case r.Status != wire.Done:
 		p.next = now
 	default:
 		p.Take(int(f.slot))

@@ -7,6 +7,7 @@ import (
 	"sluice/counter"
 	"sluice/pop/record"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
 // A read asks what the PoP has counted in some groups of a window, and whether the source is mitigated: other edges may know
@@ -77,13 +78,13 @@ func (m *Machine) sendReads(what purpose) {
 
 func (m *Machine) sendReadsTo(node int, what purpose) {
 	n := &m.nodes[node]
-	m.send(Command{Node: node, Op: Get, Report: true, Key: string(n.reads.keys)}, flight{what: what, reads: n.reads})
+	m.send(wire.Command{Node: node, Op: wire.Get, Report: true, Key: string(n.reads.keys)}, flight{what: what, reads: n.reads})
 	n.reads = nil
 }
 
 // readsDone takes in what reads have brought.
-func (m *Machine) readsDone(f flight, r *Result, now time.Time) {
-	if r.Status == Done && f.what != aStaleRead {
+func (m *Machine) readsDone(f flight, r *wire.Result, now time.Time) {
+	if r.Status == wire.Done && f.what != aStaleRead {
 		values := r.Values
 		for _, l := range f.reads.list {
 			n := 2 + int(l.newest-l.oldest)
@@ -115,7 +116,7 @@ func (m *Machine) readDone(l read, what purpose, values [][]byte, now time.Time)
 		if v == nil {
 			continue
 		}
-		total, ok := parseTotal(v)
+		total, ok := wire.ParseNumber(v)
 		if !ok {
 			m.stats.forged.Add(1)
 		}

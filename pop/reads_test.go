@@ -9,6 +9,7 @@ import (
 	"sluice/pop"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
 // TestReadsShareAGet: what the PoP knows of many sources that an edge sees for the first time is read with few commands, each a
@@ -32,9 +33,9 @@ func TestReadsShareAGet(t *testing.T) {
 			}
 			gets = 0
 			for commands := m.Step(now, pop.Event{}); len(commands) > 0; {
-				var results []pop.Result
+				var results []wire.Result
 				for _, c := range commands {
-					if c.Report && c.Op == pop.Get {
+					if c.Report && c.Op == wire.Get {
 						gets++
 						if len("get ")+len(c.Key)+len("\r\n") > 2048 {
 							t.Errorf("a Get of %d bytes", len(c.Key))

@@ -1,10 +1,10 @@
-package pop
+// Package wire is what a node of the tier is asked, and what it answers: the commands of memcached's classic text protocol that edges
+// use, as values. Whoever carries them out answers every Command by one Result.
+package wire
 
 import (
 	"errors"
 	"strings"
-
-	"sluice/pop/log"
 )
 
 // Op is what a Command asks of a node. All of them are commands of memcached's classic text protocol, because nothing
@@ -27,7 +27,7 @@ type Command struct {
 	Value  []byte // Add, Set
 	Delta  uint64 // Incr only
 	Tag    uint64 // comes back in the Result
-	Node   int    // index into Config.Nodes
+	Node   int    // index into the machine's nodes
 	Expire int32  // Add, Set: seconds until memcached forgets, 1 to 30 days
 	Op     Op
 	Way    Way
@@ -45,7 +45,7 @@ const (
 )
 
 // MaxKeys is how many keys a Get may have.
-const MaxKeys = log.MaxNumbers
+const MaxKeys = 100
 
 // Keys are the keys of a Get.
 func (c *Command) Keys() []string { return strings.Split(c.Key, " ") }
@@ -65,9 +65,9 @@ func (s Status) String() string { return [...]string{"done", "not_there", "unsen
 // What a node says by which it has certainly done nothing; the Result is Unsent.
 var (
 	// ErrNotNumber answers an Incr when what is at its key is not a number: somebody else wrote it, and only a Delete helps.
-	ErrNotNumber = errors.New("pop: the value at the key is not a number")
+	ErrNotNumber = errors.New("wire: the value at the key is not a number")
 	// ErrFull says that the node has no memory for the item.
-	ErrFull = errors.New("pop: node is out of memory for this item")
+	ErrFull = errors.New("wire: node is out of memory for this item")
 )
 
 // Result answers one Command.
