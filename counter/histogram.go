@@ -29,7 +29,7 @@ type bins [histogramBins]uint16
 type histograms struct {
 	list   []histogram
 	most   int
-	hand   int     // where histogramRoom looks next
+	hand   int     // where histogramRoom tries next
 	chains []int32 // by the counter's index: one more than the index of the first, or 0
 }
 
@@ -152,17 +152,17 @@ func (s *shard) addHistogram(r *Rule, st *store, i int, p position, needs bool) 
 }
 
 // histogramRoom finds room for a histogram: a free one, or one of which the source has been silent for a window. Who needs it may also take that
-// of a source that is far from its limit, and looks at a few.
+// of a source that is far from its limit, and tries at a few.
 func (s *shard) histogramRoom(r *Rule, p position, needs bool) (int32, bool) {
 	if len(s.histograms.list) < s.histograms.most {
 		s.histograms.list = append(s.histograms.list, histogram{})
 		return int32(len(s.histograms.list) - 1), true
 	}
-	looks := 1
+	tries := 1
 	if needs {
-		looks = 4
+		tries = 4
 	}
-	for range min(looks, len(s.histograms.list)) {
+	for range min(tries, len(s.histograms.list)) {
 		s.histograms.hand = (s.histograms.hand + 1) % len(s.histograms.list)
 		hist := &s.histograms.list[s.histograms.hand]
 		if hist.slot == 0 {

@@ -50,7 +50,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 		t.prefetch(a.Rule, l.hash)
 		l.s.mu.Lock()
 		l.find(a.Rule, &a.Source)
-		t.judge(a, &l, ns, nil)
+		t.evaluate(a, &l, ns, nil)
 		admitted := a.Shadow || !a.Over
 		t.keep(a, &l, admitted, ns)
 		l.s.unlock(t)
@@ -63,14 +63,14 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 	}
 	found = found[:len(asks)]
 	t.lock(asks, found)
-	// First all are looked for, then all are judged: memory answers several questions as fast as one.
+	// First all are looked for, then all are evaluated: memory-level parallelism makes several misses cost little more than one.
 	for i := range asks {
 		found[i].find(asks[i].Rule, &asks[i].Source)
 	}
 	admitted := true
 	for i := range asks {
 		a := &asks[i]
-		t.judge(a, &found[i], ns, found)
+		t.evaluate(a, &found[i], ns, found)
 		admitted = admitted && (a.Shadow || !a.Over)
 	}
 	for i := range asks {
@@ -80,7 +80,7 @@ func (t *Table) Reserve(asks []Ask, now time.Time) bool {
 	return admitted
 }
 
-// keep reserves or counts what has been judged.
+// keep reserves or counts what has been evaluated.
 func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
 	if !a.Always && (!admitted || a.Over) {
 		return
@@ -209,9 +209,9 @@ func (t *Table) unlock(found []lookup) {
 	}
 }
 
-// judge makes the counter of a where there is none, and fills in the verdict. together are the lookups of asks that are judged
+// evaluate makes the counter of a where there is none, and fills in the verdict. together are the lookups of asks that are evaluated
 // together.
-func (t *Table) judge(a *Ask, l *lookup, now int64, together []lookup) {
+func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
 	r, old := a.Rule, l.there
 	if old {
 		l.at = l.s.advance(l.store, l.i, r, now)
@@ -287,7 +287,7 @@ func (s *shard) estimate(r *Rule, st *store, i int, at position) float64 {
 	return r.estimate(v, at.gone)
 }
 
-// locate makes a counter for a source that has none. It does not take the place of one that is judged together with it.
+// locate makes a counter for a source that has none. It does not take the place of one that is evaluated together with it.
 func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []lookup) {
 	var room [8]int
 	inUse := room[:0]

@@ -7,16 +7,17 @@ import (
 	"sluice/mitigation"
 	"sluice/pop/record"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
-// judge acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
+// actOn acts on what a counter says after an answer. If it has come near its limit, or to it, the log tells all edges how it
 // stands: they report what they have held back, and even one that has never seen the source knows when to refuse it. They may
 // also be asked when hits came. If the PoP's total is over the limit, a mitigation starts: the requests that made it so went
 // through several edges at once, and none of them saw it.
 //
 // Whose report brought a counter to where it is says so at once; who finds it there asks whether anybody has, and
 // leaves a block and a question to others for a while.
-func (m *Machine) judge(c counter.Counter, standing counter.Standing, now time.Time) {
+func (m *Machine) actOn(c counter.Counter, standing counter.Standing, now time.Time) {
 	switch {
 	case standing.Over:
 		m.block(c, standing.Crossed, now)
@@ -55,7 +56,7 @@ func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 		if crossed {
 			m.setBit(key, bit, now)
 		} else {
-			m.leave(task{what: tellBlock, counter: c, bit: bit}, now)
+			m.leave(task{what: announceBlock, counter: c, bit: bit}, now)
 		}
 	}
 }
@@ -68,14 +69,14 @@ func (m *Machine) claim(c counter.Counter, what secret.Claim, now time.Time) {
 		return
 	}
 	_, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
-	m.send(Command{Node: node, Op: Add, Report: true, Key: m.secret.ClaimKey(c, what, m.epoch(c.Rule, c.Source), newest), Value: []byte{'1'}, Expire: seconds(c.Rule.Lifetime())},
+	m.send(wire.Command{Node: node, Op: wire.Add, Report: true, Key: m.secret.ClaimKey(c, what, m.epoch(c.Rule, c.Source), newest), Value: []byte{'1'}, Expire: seconds(c.Rule.Lifetime())},
 		flight{what: aClaim, counter: c})
 }
 
 // claimAnswered announces a counter that nobody has announced. By now older groups have been read, too, by whoever knew of none where it
 // mattered (counter.Standing.Past).
-func (m *Machine) claimAnswered(f flight, r *Result, now time.Time) {
-	if r.Status == Done {
+func (m *Machine) claimAnswered(f flight, r *wire.Result, now time.Time) {
+	if r.Status == wire.Done {
 		m.announce(f.counter, now)
 		m.leaveReread(f.counter, now)
 	}
@@ -88,13 +89,8 @@ func (m *Machine) announce(c counter.Counter, now time.Time) {
 
 // appendLogOf adds a record to the log of a source's node, or of both its nodes while the list changes.
 func (m *Machine) appendLogOf(s counter.Source, r record.Record) {
-	node := m.place(s)
-	if node < 0 {
-		return
-	}
-	m.appendLog(node, r)
-	if second := m.second(s, node); second >= 0 {
-		m.appendLog(second, r)
+	for _, node := range m.places(s) {
+		m.appendLog(node, r)
 	}
 }
 

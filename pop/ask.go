@@ -25,13 +25,14 @@ func (m *Machine) Ask(c counter.Counter) {
 
 const maxAsks = 1 << 14
 
-func (m *Machine) ask(now time.Time) {
+// readForRequests reads the counters that requests wait for.
+func (m *Machine) readForRequests(now time.Time) {
 	m.asks.mu.Lock()
 	m.dirty = append(m.dirty[:0], m.asks.list...)
 	m.asks.list = m.asks.list[:0]
 	m.asks.mu.Unlock()
 	for _, c := range m.dirty {
-		m.readWhole(anAsk, c, now)
+		m.readWhole(aWaitedRead, c, now)
 	}
-	m.sendLooks(anAsk)
+	m.sendReads(aWaitedRead)
 }

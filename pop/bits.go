@@ -6,6 +6,7 @@ import (
 	"sluice/counter"
 	"sluice/mitigation"
 	"sluice/pop/record"
+	"sluice/pop/wire"
 	"sluice/pop/words"
 )
 
@@ -17,41 +18,36 @@ func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 		return
 	}
 	c := counter.Counter{Rule: rule.Counter, Source: key.Source}
-	i := m.place(c.Source)
-	if i < 0 {
-		return
-	}
 	wall := m.wall(now)
 	r := &record.Record{
 		Kind: record.Block, Rule: rule.digest, Source: c.Source, Epoch: m.epoch(c.Rule, c.Source),
 		Start: wall.Add(b.Start.Sub(now)), End: wall.Add(b.End.Sub(now)), Limit: c.Rule.Limit, By: b.By,
 	}
-	m.send(m.bitCommand(i, Add, *r, c, now), flight{what: aBit, counter: c, record: r})
-	if second := m.second(c.Source, i); second >= 0 {
-		m.send(m.bitCommand(second, Add, *r, c, now), flight{what: aBit, counter: c, record: r})
+	for _, node := range m.places(c.Source) {
+		m.send(m.bitCommand(node, wire.Add, *r, c, now), flight{what: aBit, counter: c, record: r})
 	}
 }
 
-func (m *Machine) bitCommand(node int, op Op, r record.Record, c counter.Counter, now time.Time) Command {
+func (m *Machine) bitCommand(node int, op wire.Op, r record.Record, c counter.Counter, now time.Time) wire.Command {
 	// A second after the end, because memcached's seconds are coarse; what counts is the end in the value.
-	return Command{Node: node, Op: op, Report: true, Key: m.secret.BitKey(c, r.Epoch), Value: r.Seal(m.secret), Expire: seconds(r.End.Sub(m.wall(now))) + 1}
+	return wire.Command{Node: node, Op: op, Report: true, Key: m.secret.BitKey(c, r.Epoch), Value: r.Seal(m.secret), Expire: seconds(r.End.Sub(m.wall(now))) + 1}
 }
 
 // bitAnswered goes on to the log, or looks who was there first.
-func (m *Machine) bitAnswered(f flight, r *Result) {
+func (m *Machine) bitAnswered(f flight, r *wire.Result) {
 	switch {
-	case r.Status == NotThere && r.Op == Add:
-		f.what = aBitLook
-		m.send(Command{Node: r.Node, Op: Get, Report: true, Key: r.Key}, f)
+	case r.Status == wire.NotThere && r.Op == wire.Add:
+		f.what = aBitRead
+		m.send(wire.Command{Node: r.Node, Op: wire.Get, Report: true, Key: r.Key}, f)
 	default: // stored, or unknown: the log is worth a try in any case
 		m.appendLog(r.Node, *f.record)
 	}
 }
 
-// bitLooked decides between our bit and the one that was there. One in force has been announced by its edge; one that has
+// bitRead decides between our bit and the one that was there. One in force has been announced by its edge; one that has
 // ended stands there only because memcached is slow to forget, and one of a stricter limit is none.
-func (m *Machine) bitLooked(f flight, r *Result, now time.Time) {
-	if r.Status == Done && r.Values[0] != nil {
+func (m *Machine) bitRead(f flight, r *wire.Result, now time.Time) {
+	if r.Status == wire.Done && r.Values[0] != nil {
 		there, ok := record.Open(m.secret, r.Values[0])
 		if ok && there.Kind == record.Block && there.End.After(m.wall(now)) && there.Rule == f.record.Rule && there.Source == f.record.Source && there.Limit >= f.record.Limit {
 			m.learn(there, now)
@@ -59,7 +55,7 @@ func (m *Machine) bitLooked(f flight, r *Result, now time.Time) {
 		}
 	}
 	f.what = aBit
-	m.send(m.bitCommand(r.Node, Set, *f.record, f.counter, now), f)
+	m.send(m.bitCommand(r.Node, wire.Set, *f.record, f.counter, now), f)
 }
 
 // skew is how far clocks may be apart, and a bit's end behind what is possible.
@@ -80,7 +76,7 @@ func (m *Machine) learn(r record.Record, now time.Time) (news bool) {
 	case r.Epoch > epoch: // its edge knows of a lift that is on its way to this one
 		m.void(words.Name{Rule: rule.Name, Source: r.Source}, r.Epoch, now)
 	}
-	m.heardOf(c, &r, now)
+	m.learnStanding(c, &r, now)
 	if r.Kind == record.AskTimes && r.Edge != m.id {
 		m.exportTimes(c, now) // before others' times are added to its own
 	}

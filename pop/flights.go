@@ -6,6 +6,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop/record"
+	"sluice/pop/wire"
 )
 
 // flight is a command that has not been answered, and what for.
@@ -20,7 +21,7 @@ type flight struct {
 	part    counter.Part
 	epoch   uint64         // aReport: Machine.epoch when it was sent
 	record  *record.Record // of a bit
-	looks   *looks
+	reads   *reads
 	number  uint64 // of a log that is begun
 	batch   []byte // of the log
 }
@@ -28,30 +29,30 @@ type flight struct {
 type purpose uint8
 
 const (
-	landed purpose = iota // no flight
+	noFlight purpose = iota // no flight
 	aReport
 	anEcho // of a report, at the new place of a source
-	aLook
-	anAsk // a look that a request waits for
+	aRead
+	aWaitedRead // a read that a request waits for
 	aBit
-	aBitLook
+	aBitRead
 	aClaim    // to announce a counter
-	aNearLook // a look after an announcement
-	aStaleLook
+	aNearRead // a read after an announcement
+	aStaleRead
 	aNumber // of an item of the log
 	aBatch  // an item
 	aLogRead
 	aDelete
 	aProbe
 	aPresence
-	aRollCall
+	aSlotsRead
 	aHead      // of the operators' list: its reading
 	aList      // the list's
 	aListWrite // and their writing
 	aHeadWrite
 )
 
-func (m *Machine) send(c Command, f flight) {
+func (m *Machine) send(c wire.Command, f flight) {
 	f.node = int32(c.Node)
 	m.nodes[c.Node].flying++
 	if c.Report {
@@ -67,22 +68,26 @@ func (m *Machine) send(c Command, f flight) {
 	m.out = append(m.out, c)
 }
 
-func (m *Machine) answered(r *Result, now time.Time) {
+func (m *Machine) answered(r *wire.Result, now time.Time) {
 	f := m.flights[r.Tag]
 	m.flights[r.Tag] = flight{}
 	m.free = append(m.free, r.Tag)
-	m.nodes[f.node].flying--
+	n := &m.nodes[f.node]
+	n.flying--
+	if m.ending && r.Report && r.Op != wire.Get && r.Status == wire.Done { // its node is not given up, however late its probes are: what is on its way to it would be lost
+		m.confirmed, n.answered = true, now
+	}
 	switch f.what {
 	case aReport:
 		m.reported(f, r, now)
 	case anEcho:
 		m.echoed(f, r, now)
-	case aLook, anAsk, aNearLook, aStaleLook:
-		m.looked(f, r, now)
+	case aRead, aWaitedRead, aNearRead, aStaleRead:
+		m.readsDone(f, r, now)
 	case aBit:
 		m.bitAnswered(f, r)
-	case aBitLook:
-		m.bitLooked(f, r, now)
+	case aBitRead:
+		m.bitRead(f, r, now)
 	case aClaim:
 		m.claimAnswered(f, r, now)
 	case aNumber:
@@ -95,8 +100,8 @@ func (m *Machine) answered(r *Result, now time.Time) {
 		m.probeAnswered(r, now)
 	case aPresence:
 		m.slotAnswered(f, r, now)
-	case aRollCall:
-		m.rollCalled(r, now)
+	case aSlotsRead:
+		m.slotsRead(r, now)
 	case aHead:
 		m.headRead(r, now)
 	case aList:
@@ -114,71 +119,54 @@ const maxFlying = 1 << 11
 // report.
 const maxTries = 4
 
-func (m *Machine) reported(f flight, r *Result, now time.Time) {
+func (m *Machine) reported(f flight, r *wire.Result, now time.Time) {
 	c, p := f.counter, f.part
 	if f.epoch < m.epoch(c.Rule, c.Source) {
 		return // the source was lifted since, and its counter forgotten with all that was under way
 	}
 	if f.late { // already given up; a total is welcome all the same
-		if r.Status == Done && r.Op == Incr {
-			m.judge(c, m.counters.Read(c, p.Group, r.Number, now), now)
+		if r.Status == wire.Done && r.Op == wire.Incr {
+			m.actOn(c, m.counters.Read(c, p.Group, r.Number, now), now)
 		}
 		return
 	}
 	switch r.Status {
-	case Done:
+	case wire.Done:
 		total := p.Known
-		if r.Op == Incr {
+		if r.Op == wire.Incr {
 			total = r.Number
 		}
 		standing := m.counters.Counted(c, p, total, now)
-		m.judge(c, standing, now)
+		m.actOn(c, standing, now)
 		if standing.Past && !m.ending { // else nobody is there to use what a read would bring
 			oldest, newest := m.counters.Groups(c.Rule, now, m.secret.Phase(c.Source))
 			name := m.secret.CounterName(c, f.epoch)
-			m.look(r.Node, aLook, c, f.epoch, &name, oldest, newest-1, p.Sum(c.Rule))
+			m.read(r.Node, aRead, c, f.epoch, &name, oldest, newest-1, p.Sum(c.Rule))
 		}
 		m.echo(f, r)
-	case NotThere:
+	case wire.NotThere:
 		if f.tries >= maxTries {
 			m.counters.Returned(c, p, now)
 			return
 		}
-		op := Add
-		if r.Op == Add {
-			op = Incr
+		op := wire.Add
+		if r.Op == wire.Add {
+			op = wire.Incr
 		}
 		p.There = false
 		m.sendPart(r.Node, op, r.Key, c, p, f.epoch, f.tries+1)
-	case Unsent:
-		if errors.Is(r.Err, ErrFull) {
+	case wire.Unsent:
+		if errors.Is(r.Err, wire.ErrFull) {
 			m.counters.Full(c, p, now)
 			return
 		}
-		if errors.Is(r.Err, ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
+		if errors.Is(r.Err, wire.ErrNotNumber) { // somebody else wrote it: away with it, and the next report makes it anew
 			m.stats.forged.Add(1)
-			m.send(Command{Node: r.Node, Op: Delete, Report: true, Key: r.Key}, flight{what: aDelete})
+			m.send(wire.Command{Node: r.Node, Op: wire.Delete, Report: true, Key: r.Key}, flight{what: aDelete})
 		}
 		m.counters.Returned(c, p, now)
-	case Unknown:
+	case wire.Unknown:
 		m.counters.Lost(c, p, now)
 		m.echo(f, r)
 	}
-}
-
-// parseTotal reads a number as memcached keeps it: digits, with spaces behind where a longer number stood.
-func parseTotal(v []byte) (n uint64, ok bool) {
-	for len(v) > 0 && v[len(v)-1] == ' ' {
-		v = v[:len(v)-1]
-	}
-	if len(v) == 0 || len(v) > 20 {
-		return 0, false
-	}
-	for _, d := range v {
-		if d < '0' || d > '9' || n > (1<<63)/10 {
-			return 0, false
-		}
-		n = n*10 + uint64(d-'0')
-	}
-	return n, true
 }

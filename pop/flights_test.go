@@ -12,6 +12,7 @@ import (
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
+	"sluice/pop/wire"
 )
 
 // TestBacklogIsBounded: however many sources have something to report, few of them are under way to a node. What waits gathers
@@ -26,8 +27,8 @@ func TestBacklogIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.SetRules([]pop.Rule{r})
-	var flying []pop.Command
-	step := func(now time.Time, results []pop.Result) {
+	var flying []wire.Command
+	step := func(now time.Time, results []wire.Result) {
 		flying = append(flying, m.Step(now, pop.Event{Results: results})...)
 	}
 	now := began
@@ -49,7 +50,7 @@ func TestBacklogIsBounded(t *testing.T) {
 	table.Sweep(now, true) // nothing waits for the end of its group
 	for len(flying) > 0 && commands < 10*sources {
 		now = now.Add(time.Millisecond)
-		var results []pop.Result
+		var results []wire.Result
 		for _, c := range flying {
 			results = append(results, node.Do(now, c))
 		}
@@ -78,7 +79,7 @@ func TestFullNode(t *testing.T) {
 	m.SetRules([]pop.Rule{r})
 	node, now, full, commands := poptest.New(0), began, true, 0
 	run := func(steps int) {
-		var results []pop.Result
+		var results []wire.Result
 		for range steps {
 			out := m.Step(now, pop.Event{Results: results})
 			results = nil
@@ -86,8 +87,8 @@ func TestFullNode(t *testing.T) {
 				if c.Report {
 					commands++
 				}
-				if full && (c.Report || c.Op != pop.Get) {
-					results = append(results, pop.Result{Command: c, Status: pop.Unsent, Err: pop.ErrFull})
+				if full && (c.Report || c.Op != wire.Get) {
+					results = append(results, wire.Result{Command: c, Status: wire.Unsent, Err: wire.ErrFull})
 				} else {
 					results = append(results, node.Do(now, c))
 				}
@@ -125,7 +126,7 @@ func TestFullNode(t *testing.T) {
 	table.Sweep(now, true)
 	run(100)
 	_, groups := table.Snapshot(counter.Counter{Rule: r.Counter, Source: address(1)}, now)
-	values := node.Do(now, pop.Command{Op: pop.Get, Key: strings.Join(pop.CounterKeys(shared, r, address(1), now), " ")}).Values
+	values := node.Do(now, wire.Command{Op: wire.Get, Key: strings.Join(pop.CounterKeys(shared, r, address(1), now), " ")}).Values
 	if last := values[len(values)-1]; last == nil || strings.TrimLeft(string(last), "0") != strconv.FormatUint(groups[0], 10) {
 		t.Errorf("the node has %q, want what is known: %d", last, groups[0])
 	}
@@ -139,14 +140,14 @@ func TestFullNodeIsNotToldOfBlocksAgainAndAgain(t *testing.T) {
 		full, log, items := true, 0, 0
 		w := newWorld(t, sim.Config{
 			Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: 1000,
-			Carry: func(c pop.Command, n *poptest.Node, now time.Time) pop.Result {
+			Carry: func(c wire.Command, n *poptest.Node, now time.Time) wire.Result {
 				if c.Report && c.Key == secret.Of([]byte("test")).LogHeadKey() {
 					log++
 				}
-				if full && (c.Op == pop.Add || c.Op == pop.Set) {
-					return pop.Result{Command: c, Status: pop.Unsent, Err: pop.ErrFull}
+				if full && (c.Op == wire.Add || c.Op == wire.Set) {
+					return wire.Result{Command: c, Status: wire.Unsent, Err: wire.ErrFull}
 				}
-				if c.Key[0] == 'l' && c.Op == pop.Set {
+				if c.Key[0] == 'l' && c.Op == wire.Set {
 					items++
 				}
 				return n.Do(now, c)

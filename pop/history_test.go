@@ -17,6 +17,7 @@ import (
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
+	"sluice/pop/wire"
 )
 
 // manyHistories is for a search: go test ./pop -run Histories -histories 20.
@@ -123,13 +124,13 @@ func (h *history) popRule() pop.Rule {
 }
 
 // carry carries out what a node is sent, and looks at the lanes of every counter that it has then.
-func (h *history) carry(c pop.Command, node *poptest.Node, now time.Time) pop.Result {
+func (h *history) carry(c wire.Command, node *poptest.Node, now time.Time) wire.Result {
 	r := node.Do(now, c)
-	if c.Key[0] != 'c' || r.Status != pop.Done || c.Op != pop.Incr && c.Op != pop.Add {
+	if c.Key[0] != 'c' || r.Status != wire.Done || c.Op != wire.Incr && c.Op != wire.Add {
 		return r
 	}
 	number := r.Number
-	if c.Op == pop.Add {
+	if c.Op == wire.Add {
 		number, _ = strconv.ParseUint(string(c.Value), 10, 64)
 	}
 	h.numbers[fmt.Sprint(c.Node, c.Key)] = number

@@ -6,29 +6,23 @@ import (
 	"strings"
 	"time"
 
+	"sluice/pop/log"
 	"sluice/pop/record"
+	"sluice/pop/wire"
 )
 
-// The mitigation log of a node is a row of numbered items, each a batch of records. A writer gets the next number by incr, and stores its
-// batch under it; readers ask for the next few numbers again and again. So nothing is read twice, and what one edge writes holds up
-// nobody else's. Numbers begin at the wall clock's microseconds, of which there are always more than items: those of a node that comes
-// back empty go on upwards. The first is a multiple of logBehind, so that who sees a log that was not there before knows where it began.
-//
-// A number may be missing for a while, or for good: between incr and set lies a round trip, and its writer may end in between. It holds up
-// nothing, is asked for again for two seconds, and then given up. Whoever has missed more than that reads bits again at the next
-// report of their sources (counter.Table.Missed).
+// What is written to the mitigation log (package log), and when. Whoever has missed an item reads bits again at the next report of
+// their sources (counter.Table.Missed).
 const (
-	logKept     = 30 * time.Second
-	logPatience = 2 * time.Second  // for a number that is missing
-	logItem     = 32 << 10         // bytes of an item, about
-	logBehind   = 4096             // numbers; a reader that is further behind does not read them all
-	logWidth    = 4                // numbers that are asked for at once where none is known to be there
-	logMissing  = MaxKeys / 2      // numbers; more are given up
-	headAhead   = 10 * time.Second // how far the numbers may be ahead of the clock: no edge's is
-	perItem     = 250 * time.Microsecond
-	logAgain    = 25 * time.Millisecond // after a node did not take a batch
-	logFull     = time.Second           // after it had no memory for one
+	logKept   = 30 * time.Second
+	logItem   = 32 << 10         // bytes of an item, about
+	headAhead = 10 * time.Second // how far the numbers may be ahead of the clock: no edge's is
+	perItem   = 250 * time.Microsecond
+	logAgain  = 25 * time.Millisecond // after a node did not take a batch
+	logFull   = time.Second           // after it had no memory for one
 )
+
+const _ = uint(wire.MaxKeys - log.MaxNumbers) // a Get has a key for each number
 
 // logWriter gathers records for a node. One batch is under way at a time, and all edges together write one item in perItem at most.
 type logWriter struct {
@@ -68,7 +62,7 @@ func (m *Machine) writeLogs(now time.Time) {
 		batch := slices.Clone(w.records[:len(w.records)-len(rest)])
 		w.records = append(w.records[:0], rest...)
 		w.underWay, w.last = true, now
-		m.send(Command{Node: i, Op: Incr, Report: true, Key: m.headKey, Delta: 1}, flight{what: aNumber, batch: batch})
+		m.send(wire.Command{Node: i, Op: wire.Incr, Report: true, Key: m.headKey, Delta: 1}, flight{what: aNumber, batch: batch})
 	}
 }
 
@@ -78,7 +72,7 @@ func (m *Machine) writesIn(w *logWriter, now time.Time) time.Duration {
 }
 
 func (m *Machine) logPause() time.Duration {
-	return time.Duration(max(m.presence.highest, 1)) * perItem
+	return time.Duration(max(m.peers.Highest(), 1)) * perItem
 }
 
 // What requests make an edge ask of the tier has a budget of three commands each (pop/worst), and the log is written by what reports and
@@ -93,7 +87,7 @@ const (
 )
 
 func (m *Machine) perCommand() time.Duration {
-	return time.Duration(max(m.presence.highest, 1)) * perCommand
+	return time.Duration(max(m.peers.Highest(), 1)) * perCommand
 }
 
 // creditIn is how long it takes at most until there is enough for an item.
@@ -105,48 +99,48 @@ func (m *Machine) creditIn() time.Duration {
 }
 
 func (m *Machine) earn(commands float64) {
-	most := float64(mostCredit / max(m.presence.highest, 1))
+	most := float64(mostCredit / max(m.peers.Highest(), 1))
 	m.credit = min(max(m.credit+commands, -most), most)
 }
 
 // numberAnswered stores a batch under the number that it got. A log that is not there begins at the clock.
-func (m *Machine) numberAnswered(f flight, r *Result, now time.Time) {
+func (m *Machine) numberAnswered(f flight, r *wire.Result, now time.Time) {
 	switch {
-	case r.Status == Done && r.Op == Incr && m.plausible(r.Number, now):
+	case r.Status == wire.Done && r.Op == wire.Incr && m.plausible(r.Number, now):
 		m.storeBatch(r.Node, r.Number, f.batch)
 		return
-	case r.Status == Done && r.Op == Add:
+	case r.Status == wire.Done && r.Op == wire.Add:
 		m.storeBatch(r.Node, f.number, f.batch)
 		return
-	case r.Status == NotThere && f.tries < maxTries:
+	case r.Status == wire.NotThere && f.tries < maxTries:
 		f.tries++
-		c := Command{Node: r.Node, Op: Incr, Report: true, Key: r.Key, Delta: 1}
-		if r.Op == Incr {
-			f.number = uint64(m.wall(now).UnixMicro()) / logBehind * logBehind
-			c.Op, c.Value, c.Expire = Add, m.sheet.number(f.number), seconds(30*24*time.Hour)
+		c := wire.Command{Node: r.Node, Op: wire.Incr, Report: true, Key: r.Key, Delta: 1}
+		if r.Op == wire.Incr {
+			f.number = uint64(m.wall(now).UnixMicro()) / log.Behind * log.Behind
+			c.Op, c.Value, c.Expire = wire.Add, m.arena.Number(f.number), seconds(30*24*time.Hour)
 		}
 		m.send(c, f)
 		return
-	case r.Status == Done || errors.Is(r.Err, ErrNotNumber): // somebody else wrote it
+	case r.Status == wire.Done || errors.Is(r.Err, wire.ErrNotNumber): // somebody else wrote it
 		m.stats.forged.Add(1)
-		m.send(Command{Node: r.Node, Op: Delete, Report: true, Key: r.Key}, flight{what: aDelete})
+		m.send(wire.Command{Node: r.Node, Op: wire.Delete, Report: true, Key: r.Key}, flight{what: aDelete})
 	}
 	m.batchReturned(r, f.batch, now)
 }
 
-// plausible reports whether a number can be that of a log's item. One below logBehind is none: incr goes on from 0 when an intruder's
+// plausible reports whether a number can be that of a log's item. One below log.Behind is none: incr goes on from 0 when an intruder's
 // number has no successor, and 0 says that nothing is known of a log.
 func (m *Machine) plausible(number uint64, now time.Time) bool {
-	return number >= logBehind && number < uint64(m.wall(now).Add(headAhead).UnixMicro())
+	return number >= log.Behind && number < uint64(m.wall(now).Add(headAhead).UnixMicro())
 }
 
 func (m *Machine) storeBatch(node int, number uint64, batch []byte) {
-	m.send(Command{Node: node, Op: Set, Report: true, Key: m.secret.LogItemKey(number), Value: batch, Expire: seconds(logKept)},
+	m.send(wire.Command{Node: node, Op: wire.Set, Report: true, Key: m.secret.LogItemKey(number), Value: batch, Expire: seconds(logKept)},
 		flight{what: aBatch, batch: batch})
 }
 
-func (m *Machine) batchAnswered(f flight, r *Result, now time.Time) {
-	if r.Status != Done {
+func (m *Machine) batchAnswered(f flight, r *wire.Result, now time.Time) {
+	if r.Status != wire.Done {
 		m.batchReturned(r, f.batch, now)
 		return
 	}
@@ -156,13 +150,13 @@ func (m *Machine) batchAnswered(f flight, r *Result, now time.Time) {
 // batchReturned writes a batch again, under another number: what a record says may be said twice. It does so after a while, because a
 // node that does not take it now is not likely to at once. Records for a node that is down are lost, and their sources found at first
 // sight.
-func (m *Machine) batchReturned(r *Result, batch []byte, now time.Time) {
+func (m *Machine) batchReturned(r *wire.Result, batch []byte, now time.Time) {
 	n := &m.nodes[r.Node]
 	n.writer.underWay = false
 	switch {
-	case errors.Is(r.Err, ErrFull):
+	case errors.Is(r.Err, wire.ErrFull):
 		n.writer.rests = now.Add(logFull)
-	case r.Status == Unsent && !errors.Is(r.Err, ErrNotNumber):
+	case r.Status == wire.Unsent && !errors.Is(r.Err, wire.ErrNotNumber):
 		n.writer.rests = now.Add(logAgain)
 	}
 	if n.up && len(n.writer.records)+len(batch) < 32*logItem {
@@ -172,46 +166,17 @@ func (m *Machine) batchReturned(r *Result, batch []byte, now time.Time) {
 	m.stats.logLost.Add(uint64(record.Count(batch)))
 }
 
-// logReader reads a node's log.
-type logReader struct {
-	empty   bool   // there was no log when last looked
-	head    uint64 // the last number that is known to have been given out
-	next    uint64 // the first that has not been asked for in vain or read; 0: nothing is known of the log
-	old     uint64 // up to this one numbers are not asked for again: their items may have been forgotten
-	missing []missingItem
-	width   uint64 // numbers to ask for that may be there
-	most    uint64 // numbers to ask for, so that the answer comes in time
-	polled  time.Time
-	news    time.Time // when it last had something new
-	reading bool
-	asked   []uint64 // of the read under way
-}
-
-type missingItem struct {
-	number uint64
-	since  time.Time
-}
-
 // logHeadRead takes in the last number given out, as a probe has brought it.
 func (m *Machine) logHeadRead(n *node, value []byte, now time.Time) {
-	l := &n.log
 	if value == nil {
-		l.empty = true
+		n.log.NotThere()
 		return
 	}
-	head, ok := parseTotal(value)
-	if !ok || !m.plausible(head, now) {
-		m.stats.forged.Add(1)
-		return
-	}
-	l.head = head
-	begun := l.empty || head+logBehind < l.next // or anew, by a clock that is behind
-	l.empty = false
+	head, ok := wire.ParseNumber(value)
 	switch {
-	case begun:
-		l.next, l.missing = head/logBehind*logBehind, l.missing[:0]
-	case l.next == 0, head > l.next+logBehind: // what is still there of the latest is worth reading
-		l.next, l.missing, l.old = head/logBehind*logBehind, l.missing[:0], head
+	case !ok || !m.plausible(head, now):
+		m.stats.forged.Add(1)
+	case n.log.Head(head):
 		m.counters.Missed(now)
 	}
 }
@@ -219,90 +184,31 @@ func (m *Machine) logHeadRead(n *node, value []byte, now time.Time) {
 // readLog asks for the next numbers of a node's log if it is time to.
 func (m *Machine) readLog(i int, now time.Time) {
 	n := &m.nodes[i]
-	l := &n.log
-	if !n.up || l.reading || l.next == 0 || now.Sub(l.polled) < m.pace(n, now) {
+	if !n.up {
 		return
 	}
 	var keys []string
-	l.asked = l.asked[:0]
-	for _, missing := range l.missing[:min(len(l.missing), MaxKeys/2)] {
-		l.asked = append(l.asked, missing.number)
-	}
-	width := max(l.width, logWidth)
-	if l.head >= l.next {
-		width = max(width, l.head-l.next+1)
-	}
-	if l.most == 0 {
-		l.most = MaxKeys / 2
-	}
-	for k := range min(width, l.most) {
-		l.asked = append(l.asked, l.next+k)
-	}
-	for _, number := range l.asked {
+	for _, number := range n.log.Next(now, m.pollEvery(n, now)) {
 		keys = append(keys, m.secret.LogItemKey(number))
 	}
-	l.reading, l.polled = true, now
-	m.send(Command{Node: i, Op: Get, Way: Log, Key: strings.Join(keys, " ")}, flight{what: aLogRead})
+	if keys != nil {
+		m.send(wire.Command{Node: i, Op: wire.Get, Way: wire.Log, Key: strings.Join(keys, " ")}, flight{what: aLogRead})
+	}
 }
 
 // logAnswered learns what the items have that were there.
-func (m *Machine) logAnswered(r *Result, now time.Time) {
-	n := &m.nodes[r.Node]
-	l := &n.log
-	l.reading = false
-	if r.Status != Done {
-		l.most = max(l.most/2, 1) // perhaps it is too much at once
+func (m *Machine) logAnswered(r *wire.Result, now time.Time) {
+	l := &m.nodes[r.Node].log
+	if r.Status != wire.Done {
+		l.Failed()
 		return
 	}
-	l.most = min(2*l.most, MaxKeys/2)
-	found := 0
-	for i, number := range l.asked {
-		if r.Values[i] != nil {
-			found++
-			l.head = max(l.head, number)
-			l.news = now
-			m.learnAll(r.Values[i], now)
-		}
+	for _, item := range r.Values {
+		m.learnAll(item, now)
 	}
-	missing := l.missing[:0]
-	for _, item := range l.missing {
-		if !l.brought(r, item.number) {
-			if now.Sub(item.since) < logPatience {
-				missing = append(missing, item)
-			} else {
-				m.counters.Missed(now)
-			}
-		}
+	if l.Read(r.Values, now) {
+		m.counters.Missed(now)
 	}
-	l.missing = missing
-	for i, number := range l.asked {
-		if number < l.next || number > l.head {
-			continue // asked for again, or not given out yet
-		}
-		switch {
-		case r.Values[i] != nil || number <= l.old:
-		case len(l.missing) < logMissing:
-			l.missing = append(l.missing, missingItem{number, now})
-		default:
-			m.counters.Missed(now)
-		}
-		l.next = number + 1
-	}
-	l.width = logWidth
-	if l.head >= l.next || found > logWidth/2 { // there is more
-		l.polled = time.Time{}
-		l.width = min(2*uint64(found), MaxKeys/2)
-	}
-}
-
-// brought reports whether an item was among the values of a read.
-func (l *logReader) brought(r *Result, number uint64) bool {
-	for i, asked := range l.asked {
-		if asked == number {
-			return r.Values[i] != nil
-		}
-	}
-	return false
 }
 
 // learnAll takes in the records of an item.

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/pop"
 	"sluice/pop/poptest"
 	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
+	"sluice/pop/wire"
 )
 
 // TestLogLinesOfASource: whatever one source does, the edges write at most as many lines about it to the mitigation log as there are
@@ -98,8 +98,8 @@ func TestLogLinesOfASource(t *testing.T) {
 					kinds := make(map[string]int)
 					w := newWorld(t, sim.Config{
 						Edges: edges, Nodes: 2, RTT: time.Millisecond, Counters: 100,
-						Carry: func(c pop.Command, node *poptest.Node, now time.Time) pop.Result {
-							if c.Key[0] == 'l' && c.Op == pop.Set {
+						Carry: func(c wire.Command, node *poptest.Node, now time.Time) wire.Result {
+							if c.Key[0] == 'l' && c.Op == wire.Set {
 								for sealed, rest := record.Cut(c.Value); sealed != nil; sealed, rest = record.Cut(rest) {
 									r, _ := record.Open(secret.Of([]byte("test")), sealed)
 									kinds[r.Kind.String()]++

@@ -15,6 +15,7 @@ import (
 	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
+	"sluice/pop/wire"
 )
 
 var began = time.Unix(1_700_000_000, 0)
@@ -294,8 +295,8 @@ func TestStrangersCannotBlock(t *testing.T) {
 	n, number := w.Nodes[0], uint64(w.Now().UnixMicro())
 	write := func(item []byte) {
 		number++
-		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: ours.LogHeadKey(), Value: fmt.Appendf(nil, "%020d", number), Expire: 100})
-		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: ours.LogItemKey(number), Value: item, Expire: 100})
+		n.Do(w.Now(), wire.Command{Op: wire.Set, Key: ours.LogHeadKey(), Value: fmt.Appendf(nil, "%020d", number), Expire: 100})
+		n.Do(w.Now(), wire.Command{Op: wire.Set, Key: ours.LogItemKey(number), Value: item, Expire: 100})
 	}
 	foreign := pop.Seal(theirs, r, address(1), w.Now(), w.Now().Add(time.Hour))
 	cut := pop.Seal(ours, r, address(1), w.Now(), w.Now().Add(time.Hour))
@@ -303,7 +304,7 @@ func TestStrangersCannotBlock(t *testing.T) {
 	for _, value := range [][]byte{foreign, cut, []byte("garbage"), {}, make([]byte, 5000), []byte("\x00\xff")} {
 		write(record.Append(nil, value))
 		write(value)
-		n.Do(w.Now(), pop.Command{Op: pop.Set, Key: ours.BitKey(counter.Counter{Rule: r.Counter, Source: address(1)}, 0), Value: value, Expire: 100})
+		n.Do(w.Now(), wire.Command{Op: wire.Set, Key: ours.BitKey(counter.Counter{Rule: r.Counter, Source: address(1)}, 0), Value: value, Expire: 100})
 		for range 50 {
 			w.Tick(0)
 			w.Run(w.Now().Add(pop.Tick))
@@ -359,7 +360,7 @@ func TestPoisonedCounter(t *testing.T) {
 	for i := range 60 {
 		if i == 10 {
 			for _, key := range pop.CounterKeys(secret.Of([]byte("test")), r, s, w.Now()) {
-				w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: key, Value: []byte("garbage"), Expire: 100})
+				w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Set, Key: key, Value: []byte("garbage"), Expire: 100})
 			}
 		}
 		if ask(w.Edges[i%2], r, s) {

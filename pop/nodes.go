@@ -6,6 +6,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"sluice/counter"
+	"sluice/pop/log"
+	"sluice/pop/wire"
 )
 
 // How a node's health is told, and how often its log is read. A probe is a read of one number, the log's last: what others write has no
@@ -35,10 +37,10 @@ type node struct {
 	flying   int       // commands under way
 	full     bool      // so many were that no more were sent, and more than half as many are
 	waiting  queue     // to be reported when fewer are
-	looks    *looks    // to be sent with the end of this Step's reports; nil: none
-	log      logReader
+	reads    *reads    // to be sent with the end of this Step's reports; nil: none
+	log      log.Reader
 	writer   logWriter
-	words    wordsCopy
+	words    listCopy
 }
 
 // place chooses the node of a source among those that are up by rendezvous hashing (Thaler and Ravishankar, 1998): every
@@ -53,7 +55,7 @@ func (m *Machine) place(s counter.Source) int {
 
 // placeAmong chooses among nodes of a role.
 func (m *Machine) placeAmong(s counter.Source, r role) int {
-	if m.presence.full { // it counts alone
+	if m.peers.Full() { // it counts alone
 		return -1
 	}
 	h := m.secret.Place(s)
@@ -89,7 +91,7 @@ func (m *Machine) probe(i int, now time.Time) {
 		return
 	}
 	n.probing, n.probed = true, now
-	m.send(Command{Node: i, Op: Get, Key: m.headKey}, flight{what: aProbe})
+	m.send(wire.Command{Node: i, Op: wire.Get, Key: m.headKey}, flight{what: aProbe})
 }
 
 // silent reports whether a node has not answered for too long, while this edge was awake to hear it.
@@ -97,23 +99,23 @@ func (m *Machine) silent(n *node, now time.Time) bool {
 	return now.Sub(n.answered) >= downAfter && now.Sub(m.awake) >= downAfter
 }
 
-// pace is how often a node's log is read.
-func (m *Machine) pace(n *node, now time.Time) time.Duration {
-	if now.Sub(n.log.news) < livelyFor {
+// pollEvery is how often a node's log is read.
+func (m *Machine) pollEvery(n *node, now time.Time) time.Duration {
+	if now.Sub(n.log.Found()) < livelyFor {
 		return logLively
 	}
 	return probeEvery
 }
 
-// Pace is how soon the machine wants to be stepped when nothing happens.
-func (m *Machine) Pace(now time.Time) time.Duration {
+// StepIn is how soon the machine wants to be stepped when nothing happens.
+func (m *Machine) StepIn(now time.Time) time.Duration {
 	least := probeEvery
-	if len(m.left.list) > 0 {
-		least = min(least, max(m.left.next.Sub(now), m.creditIn(), 0))
+	if len(m.tasks.list) > 0 {
+		least = min(least, max(m.tasks.next.Sub(now), m.creditIn(), 0))
 	}
 	for i := range m.nodes {
 		n := &m.nodes[i]
-		least = min(least, m.pace(n, now))
+		least = min(least, m.pollEvery(n, now))
 		if len(n.writer.records) > 0 && !n.writer.underWay {
 			least = min(least, max(m.writesIn(&n.writer, now), 0))
 		}
@@ -122,10 +124,10 @@ func (m *Machine) Pace(now time.Time) time.Duration {
 }
 
 // probeAnswered takes in what a probe brought.
-func (m *Machine) probeAnswered(r *Result, now time.Time) {
+func (m *Machine) probeAnswered(r *wire.Result, now time.Time) {
 	n := &m.nodes[r.Node]
 	n.probing = false
-	if r.Status != Done {
+	if r.Status != wire.Done {
 		n.good = time.Time{}
 		if n.up && m.silent(n, now) {
 			m.down(r.Node, now)

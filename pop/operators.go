@@ -53,7 +53,7 @@ func (m *Machine) Say(w words.Word, now time.Time) (Receipt, error) {
 	for _, rule := range m.rules.Load().byName[w.Rule] {
 		voids = max(voids, rule.Counter.Lifetime())
 	}
-	o := &m.said
+	o := &m.operators
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	generation, err := o.list.Add(w, m.id, voids+2*words.ClockSkew, now)
@@ -87,7 +87,7 @@ type Spread struct {
 
 // Spread says which edges have a word that was said here. It may be called from anywhere.
 func (m *Machine) Spread(r Receipt) (s Spread) {
-	o := &m.said
+	o := &m.operators
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	count := func(name string, marks []words.Mark) {
@@ -110,7 +110,7 @@ func (m *Machine) Spread(r Receipt) (s Spread) {
 // Words returns the list in the form in which it is kept, and a channel that is closed when it changes. It may be called
 // from anywhere.
 func (m *Machine) Words(now time.Time) (list []byte, changed <-chan struct{}) {
-	o := &m.said
+	o := &m.operators
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.changed == nil {
@@ -127,7 +127,7 @@ func (m *Machine) Restore(list []byte, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	o := &m.said
+	o := &m.operators
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if names, _ := o.list.Merge(entries, now); len(names) > 0 {
@@ -160,18 +160,18 @@ func (o *operators) encode(s secret.Secret, now time.Time) ([]byte, words.Digest
 // epoch is the generation of the last lift of a source under a rule that this edge knows of, and 0 if there is none. What was
 // counted or started before it is void.
 func (m *Machine) epoch(rule *counter.Rule, source counter.Source) uint64 {
-	if len(m.said.epochs) == 0 {
+	if len(m.operators.epochs) == 0 {
 		return 0
 	}
-	return m.said.epochs[mitigation.Key{Rule: rule.ID, Source: source}]
+	return m.operators.epochs[mitigation.Key{Rule: rule.ID, Source: source}]
 }
 
-// obey puts in force what operators have said since the last Step, and all of it for rules that are new.
+// applyWords puts in force what operators have said since the last Step, and all of it for rules that are new.
 //
 // A lift races with requests that were judged before it and have not started their mitigation yet. So the counts are forgotten
 // in one Step, and in a later one the verdicts are voided that fell before its now, which is after that.
-func (m *Machine) obey(now time.Time) {
-	o := &m.said
+func (m *Machine) applyWords(now time.Time) {
+	o := &m.operators
 	for key, since := range o.settling {
 		if now.After(since) {
 			m.bits.Void(key, now)
@@ -196,12 +196,12 @@ func (m *Machine) obey(now time.Time) {
 	}
 	o.fresh = o.fresh[:0]
 	o.applied = o.list.Marks()
-	m.presence.next, o.news = now, true // the others should know
+	m.peers.next, o.news = now, true // the others should know
 }
 
 // renameLifts makes the epochs of the rules in force.
 func (m *Machine) renameLifts(set *ruleSet) {
-	o, before := &m.said, m.said.epochs
+	o, before := &m.operators, m.operators.epochs
 	o.epochs = make(map[mitigation.Key]uint64, len(o.lifts))
 	for name, l := range o.lifts {
 		for _, rule := range set.byName[name.Rule] {
@@ -216,18 +216,18 @@ func (m *Machine) renameLifts(set *ruleSet) {
 
 // apply puts the word of a name in force.
 func (m *Machine) apply(name words.Name, now time.Time) {
-	e := m.said.list.At(name)
+	e := m.operators.list.At(name)
 	if e == nil {
 		return
 	}
-	if e.Epoch > m.said.lifts[name].epoch {
+	if e.Epoch > m.operators.lifts[name].epoch {
 		m.void(name, e.Epoch, now)
 	}
-	if l, there := m.said.lifts[name]; there && l.epoch == e.Epoch {
+	if l, there := m.operators.lifts[name]; there && l.epoch == e.Epoch {
 		l.said = true
-		m.said.lifts[name] = l
+		m.operators.lifts[name] = l
 	}
-	for _, rule := range m.said.rules.byName[name.Rule] {
+	for _, rule := range m.operators.rules.byName[name.Rule] {
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
 		bit, there := m.bits.Get(key, now)
 		switch {
@@ -245,7 +245,7 @@ func (m *Machine) apply(name words.Name, now time.Time) {
 
 // void begins an epoch: what was counted or started before is not in force any more.
 func (m *Machine) void(name words.Name, epoch uint64, now time.Time) {
-	o := &m.said
+	o := &m.operators
 	if o.lifts == nil {
 		o.lifts = make(map[words.Name]lift)
 	}
@@ -269,7 +269,7 @@ func (m *Machine) void(name words.Name, epoch uint64, now time.Time) {
 
 // forgetLifts drops epochs whose words are over: nothing is left that they void.
 func (m *Machine) forgetLifts(now time.Time) {
-	o := &m.said
+	o := &m.operators
 	if len(o.lifts) == 0 {
 		return
 	}

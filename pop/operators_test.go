@@ -14,6 +14,7 @@ import (
 	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
+	"sluice/pop/wire"
 	"sluice/pop/words"
 )
 
@@ -233,17 +234,17 @@ func TestReplayedBit(t *testing.T) {
 	s := blockAll(t, w, r, 7, 1)[0]
 	shared := secret.Of([]byte("test"))
 	old := pop.Seal(shared, r, s, w.Now(), w.Now().Add(time.Hour))
-	bit := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: shared.BitKey(counter.Counter{Rule: r.Counter, Source: s}, 0)}).Values[0]
+	bit := w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Get, Key: shared.BitKey(counter.Counter{Rule: r.Counter, Source: s}, 0)}).Values[0]
 	keys := pop.CounterKeys(shared, r, s, w.Now())
 	say(t, w, w.Edges[0], words.Lift, s, 0)
 	pass(w, 2*time.Second)
 	for range 3 {
 		for _, value := range [][]byte{old, bit} {
-			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.BitKey(counter.Counter{Rule: r.Counter, Source: s}, 0), Value: value, Expire: 100})
-			number := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Incr, Key: shared.LogHeadKey(), Delta: 1}).Number
-			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.LogItemKey(number), Value: record.Append(nil, value), Expire: 100})
+			w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Set, Key: shared.BitKey(counter.Counter{Rule: r.Counter, Source: s}, 0), Value: value, Expire: 100})
+			number := w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Incr, Key: shared.LogHeadKey(), Delta: 1}).Number
+			w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Set, Key: shared.LogItemKey(number), Value: record.Append(nil, value), Expire: 100})
 			for _, key := range keys {
-				w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: key, Value: []byte("00000000000000001000"), Expire: 100})
+				w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Set, Key: key, Value: []byte("00000000000000001000"), Expire: 100})
 			}
 			pass(w, time.Second)
 			if wrong := inForce(w, r, nil, []counter.Source{s}); len(wrong) > 0 {
@@ -349,10 +350,10 @@ func TestListSurvivesNodes(t *testing.T) {
 	pass(w, 2*time.Second)
 	list, head := secret.Of([]byte("test")).WordsKeys()
 	get := func(key string) []byte {
-		return w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: key}).Values[0]
+		return w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Get, Key: key}).Values[0]
 	}
 	set := func(key string, value []byte) {
-		w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: key, Value: value, Expire: 1000})
+		w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Set, Key: key, Value: value, Expire: 1000})
 	}
 	good, goodHead := get(list), get(head)
 	if good == nil || goodHead == nil {
@@ -362,7 +363,7 @@ func TestListSurvivesNodes(t *testing.T) {
 		other := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
 		say(t, other, other.Edges[0], words.Block, address(2), time.Minute)
 		pass(other, time.Second)
-		return other.Nodes[0].Do(other.Now(), pop.Command{Op: pop.Get, Key: list}).Values[0]
+		return other.Nodes[0].Do(other.Now(), wire.Command{Op: wire.Get, Key: list}).Values[0]
 	}()
 	for _, test := range []struct {
 		name  string
@@ -373,8 +374,8 @@ func TestListSurvivesNodes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{"list gone", func() { w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Delete, Key: list}) }},
-		{"head gone", func() { w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Delete, Key: head}) }},
+		{"list gone", func() { w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Delete, Key: list}) }},
+		{"head gone", func() { w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Delete, Key: head}) }},
 		{"head forged", func() { set(head, []byte("garbage")) }},
 		{"list forged", func() { set(list, bytes.Repeat([]byte("x"), 500)) }},
 		{"list cut", func() { set(list, good[:len(good)/2]) }},
@@ -472,9 +473,9 @@ func TestManyWriters(t *testing.T) {
 		t.Errorf("%d wrong, such as %s", len(wrong), wrong[0])
 	}
 	list, _ := secret.Of([]byte("test")).WordsKeys()
-	first := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: list}).Values[0]
+	first := w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Get, Key: list}).Values[0]
 	for i, n := range w.Nodes {
-		if got := n.Do(w.Now(), pop.Command{Op: pop.Get, Key: list}).Values[0]; !bytes.Equal(got, first) || got == nil {
+		if got := n.Do(w.Now(), wire.Command{Op: wire.Get, Key: list}).Values[0]; !bytes.Equal(got, first) || got == nil {
 			t.Errorf("node %d has another list", i)
 		}
 	}

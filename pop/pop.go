@@ -10,17 +10,23 @@
 // Machine decides all this without sockets, goroutines or clock, in the manner of etcd's raft: Step is told what happened,
 // works on the two tables it shares with the request path, and returns what to send. pop/memcached
 // runs a Machine against real nodes; a simulation runs the same Machine in virtual time.
+//
+// What it works with is in rooms that know nothing of it: wire (what a node is asked, and answers), secret (keys and MACs), record
+// (what edges tell each other), log (reading a node's log), words (the operators' list), presence (who shares the tier), nodename.
 package pop
 
 import (
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
 	"sluice/counter"
 	"sluice/mitigation"
 	"sluice/pop/nodename"
+	"sluice/pop/presence"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
 // Config is what a Machine works with. All fields but Edges are required.
@@ -67,21 +73,21 @@ type Machine struct {
 	wanted   atomic.Pointer[wantedNodes]
 	nodes    []node
 	moving   time.Time // when the transition to another list of nodes ends; zero: there is none
-	presence presence
+	peers    peers
 	headKey  string // of the numbers of a node's log
 	times    map[takenFrom]takenTimes
 
 	asks      asks
 	flights   []flight // by tag
 	free      []uint64
-	out       []Command
-	sheet     sheet // of what is in out
-	spare     []*looks
+	out       []wire.Command
+	arena     wire.Arena // of what is in out
+	spare     []*reads
 	dirty     []counter.Counter
 	news      []mitigation.News
-	said      operators
-	dice      uint64
-	left      tasks
+	operators operators
+	random    uint64
+	tasks     tasks
 	unplaced  queue // to be reported when a node is up
 	moved     bool  // a node died or came back since the last report
 	ending    bool  // Flush was called
@@ -110,10 +116,10 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	}
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
-		presence: newPresence(c.Secret), headKey: c.Secret.LogHeadKey(),
+		peers: peers{Slots: presence.New(c.Secret, c.ID)}, headKey: c.Secret.LogHeadKey(),
 		times: make(map[takenFrom]takenTimes), stepped: now, awake: now, swept: now, cleaned: now, credit: mostCredit, earned: now,
 	}
-	m.said.listKey, m.said.headKey = c.Secret.WordsKeys()
+	m.operators.listKey, m.operators.headKey = c.Secret.WordsKeys()
 	for i, name := range names {
 		m.nodes = append(m.nodes, newNode(name, c.Nodes[i], now))
 	}
@@ -144,10 +150,10 @@ func (m *Machine) SetRules(rules []Rule) {
 // Event is what happened since the last Step: answers that came. An empty one says that time passed, or that the tables
 // have something new.
 type Event struct {
-	Results []Result
+	Results []wire.Result
 }
 
-// Tick is about how often a Machine is stepped when nothing happens; what it wants at a time Pace says.
+// Tick is about how often a Machine is stepped when nothing happens; what it wants at a time StepIn says.
 const Tick = 20 * time.Millisecond
 
 const (
@@ -158,7 +164,7 @@ const (
 
 // Step takes in an event and returns what to send; the slice is valid until the next call. Every command must be answered by
 // one Result, whatever happens to it.
-func (m *Machine) Step(now time.Time, e Event) []Command {
+func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	m.out = m.out[:0]
 	if step := m.counters.Stepped(now); step != 0 {
 		m.ClockStepped(step, now)
@@ -167,22 +173,55 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		m.awake = now
 	}
 	m.stepped = now
-	m.confirm(e.Results, now)
 	m.moveNodes(now)
 	for i := range e.Results {
 		m.answered(&e.Results[i], now)
 	}
-	m.sendLooks(aLook)
-	m.obey(now)
+	m.sendReads(aRead)
+	m.applyWords(now)
+	m.poll(now)
+	m.sweep(now)
+	m.readForRequests(now)
+	m.report(now)
+	m.announceBlocks(now)
+	m.resume(now)
+	m.writeLogs(now)
+	return m.out
+}
+
+// Flush begins the last report: everything that has not been reported goes, however little it matters. As much of it as may be
+// under way is what Flush returns, and Step goes on with the rest, for as long as it is called. Unreported says how much that is.
+func (m *Machine) Flush(now time.Time) []wire.Command {
+	m.out = m.out[:0]
+	m.ending, m.swept = true, now
+	m.counters.Sweep(now, true)
+	m.report(now)
+	m.announceBlocks(now)
+	m.writeLogs(now)
+	return m.out
+}
+
+// poll asks nodes what nobody but they can tell: whether they are well, what is in their log and their copy of the operators' list, and
+// who else is there.
+func (m *Machine) poll(now time.Time) {
 	for i := range m.nodes {
 		if m.nodes[i].role != 0 {
 			m.probe(i, now)
-			m.carry(i, now)
+			m.syncList(i, now)
 			m.readLog(i, now)
 		}
 	}
-	m.meet(now)
-	if now.Sub(m.swept) >= m.sweepEvery() {
+	m.keepSlot(now)
+}
+
+// sweep finds hits that can wait no longer, and forgets what is over. The last report takes as many rounds as a counter's hits need, so
+// as long as nodes confirm hits of it, the next round follows.
+func (m *Machine) sweep(now time.Time) {
+	every := sweepEvery
+	if m.confirmed {
+		every = Tick
+	}
+	if now.Sub(m.swept) >= every {
 		m.swept, m.confirmed = now, false
 		if m.Up() {
 			m.counters.Sweep(now, m.ending)
@@ -192,30 +231,8 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 		m.cleaned = now
 		m.bits.Sweep(now)
 		m.forgetLifts(now)
-		for k, taken := range m.times {
-			if now.After(taken.until) {
-				delete(m.times, k)
-			}
-		}
+		maps.DeleteFunc(m.times, func(_ takenFrom, taken takenTimes) bool { return now.After(taken.until) })
 	}
-	m.ask(now)
-	m.report(now)
-	m.tell(now)
-	m.resume(now)
-	m.writeLogs(now)
-	return m.out
-}
-
-// Flush begins the last report: everything that has not been reported goes, however little it matters. As much of it as may be
-// under way is what Flush returns, and Step goes on with the rest, for as long as it is called. Unreported says how much that is.
-func (m *Machine) Flush(now time.Time) []Command {
-	m.out = m.out[:0]
-	m.ending, m.swept = true, now
-	m.counters.Sweep(now, true)
-	m.report(now)
-	m.tell(now)
-	m.writeLogs(now)
-	return m.out
 }
 
 // Unreported says how many hits the tier has not confirmed, and how many it will never be told of, or may not have been: those that
@@ -225,34 +242,12 @@ func (m *Machine) Unreported() (hits, lost uint64) {
 	return s.Unreported, s.LostUnknown + s.LostFull + s.LostExpired + s.LostBacklog + s.LostSaturated + s.LostEvicted
 }
 
-// confirm notes what nodes have confirmed of the last report. While one does it is not given up, however late its probes are: what is
-// on its way to it would be lost.
-func (m *Machine) confirm(results []Result, now time.Time) {
-	if !m.ending {
-		return
-	}
-	for i := range results {
-		if r := &results[i]; r.Report && r.Op != Get && r.Status == Done {
-			m.confirmed, m.nodes[r.Node].answered = true, now
-		}
-	}
-}
-
-// sweepEvery is how long after a sweep the next is due. The last report takes as many rounds as a counter's hits need, so as long as
-// nodes confirm hits, the next round follows.
-func (m *Machine) sweepEvery() time.Duration {
-	if m.confirmed {
-		return Tick
-	}
-	return sweepEvery
-}
-
-// tell tells the tier of the mitigations that this edge has started. One that has been lifted since is no news, and neither is one of a
+// announceBlocks tells the tier of the mitigations that this edge has started. One that has been lifted since is no news, and neither is one of a
 // source that was lifted in this very Step: its verdict fell before.
-func (m *Machine) tell(now time.Time) {
+func (m *Machine) announceBlocks(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {
-		if _, lifted := m.said.settling[n.Key]; !lifted && !m.bits.Until(n.Key, now).IsZero() {
+		if _, lifted := m.operators.settling[n.Key]; !lifted && !m.bits.Until(n.Key, now).IsZero() {
 			m.earn(perReport) // for the request that was refused
 			m.setBit(n.Key, n.Bit, now)
 		}
@@ -275,8 +270,8 @@ func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 			f.what = aDelete // whose answer nobody heeds
 		case anEcho:
 			f.what = aDelete
-		case aLook, anAsk, aNearLook:
-			f.what = aStaleLook
+		case aRead, aWaitedRead, aNearRead:
+			f.what = aStaleRead
 		}
 	}
 	m.counters.Adjust(by, m.Up(), now)

@@ -1,126 +1,57 @@
 package pop
 
 import (
-	"encoding/binary"
-	"strings"
 	"time"
 
 	"sluice/counter"
-	"sluice/pop/secret"
-	"sluice/pop/words"
+	"sluice/pop/presence"
+	"sluice/pop/wire"
 )
 
-// Edges learn from slots who shares the tier: each keeps one filled, for as long as it lives. There are as many as edges can share
-// counters; an edge that finds none free counts alone until there is one, and disturbs nobody.
 const (
-	slots         = counter.MaxEdges
 	presenceEvery = time.Second
 	presenceHasty = 100 * time.Millisecond // while this edge waits for a slot, or for others to have a word of its operators
-	presenceKept  = 4 * time.Second
-	edgesHold     = 10 * time.Second // a number once seen is believed so long: a lost node must not halve it
-	wordsWait     = 3 * time.Second  // how long operators wait
-	maxName       = 64
+	wordsWait     = 3 * time.Second        // how long operators wait
 )
 
-type presence struct {
-	slot     int // ours, or -1
-	full     bool
-	held     bool // a slot was ours once
-	keys     []string
-	all      string // keys, for a Get
-	next     time.Time
-	told     time.Time // when our slot was last filled
-	count    uint64    // of what we say: each presence has a higher one
-	peers    map[uint64]peer
-	room     time.Time // since when there has been a free slot, while full
-	edges    int
-	highest  int
-	highTime time.Time
+// peers is who shares the tier.
+type peers struct {
+	presence.Slots
+	next time.Time // when they are read again
+	told time.Time // when our slot was last filled
 }
 
-// present is what an edge says of itself.
-type present struct {
-	id    uint64
-	count uint64
-	name  string
-	marks []words.Mark // of the operators' list that it has put into force
-}
-
-// peer is what this edge has heard of another. What was recorded and is said once more does not count: the number must grow.
-type peer struct {
-	present
-	heard time.Time // when it last said something new
-}
-
-func newPresence(s secret.Secret) presence {
-	p := presence{slot: -1, keys: make([]string, slots), peers: make(map[uint64]peer)}
-	for i := range p.keys {
-		p.keys[i] = s.SlotKey(i)
-	}
-	p.all = strings.Join(p.keys, " ")
-	return p
-}
-
-func (p present) seal(s secret.Secret) []byte {
-	name := p.name[:min(len(p.name), maxName)]
-	b := binary.BigEndian.AppendUint64(nil, p.id)
-	b = binary.BigEndian.AppendUint64(b, p.count)
-	b = append(append(b, byte(len(name))), name...)
-	for _, k := range p.marks {
-		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.Edge), k.Generation)
-	}
-	return s.Seal(secret.Presence, b)
-}
-
-func openPresent(s secret.Secret, b []byte) (p present, ok bool) {
-	if len(b) > 17+maxName+16*words.MaxMarks+secret.MACSize {
-		return p, false
-	}
-	in, ok := s.Open(secret.Presence, b)
-	if !ok {
-		return p, false
-	}
-	p.id, p.count = in.Number(8), in.Number(8)
-	p.name = string(in.Next(int(in.Number(1))))
-	for in.More() {
-		p.marks = append(p.marks, words.Mark{Edge: in.Number(8), Generation: in.Number(8)})
-	}
-	return p, !in.Bad()
-}
-
-// meet says that this edge is there and asks who else is. All edges do so on the same node.
-func (m *Machine) meet(now time.Time) {
-	p := &m.presence
+// keepSlot says that this edge is there and asks who else is. All edges do so on the same node.
+func (m *Machine) keepSlot(now time.Time) {
+	p := &m.peers
 	if now.Before(p.next) {
 		return
 	}
 	p.next = now.Add(presenceEvery)
-	if p.slot < 0 && !p.full || m.awaited(now) {
+	if p.Key() == "" && !p.Full() || m.awaited(now) {
 		p.next = now.Add(presenceHasty)
 	}
 	node := m.placeFixed()
 	if node < 0 {
 		return
 	}
-	if p.slot >= 0 && (now.Sub(p.told) >= presenceEvery/2 || m.said.news) {
-		p.told, m.said.news = now, false
-		m.send(Command{Node: node, Op: Set, Key: p.keys[p.slot], Value: m.self(now), Expire: seconds(presenceKept)}, flight{what: aPresence})
+	if p.Key() != "" && (now.Sub(p.told) >= presenceEvery/2 || m.operators.news) {
+		p.told, m.operators.news = now, false
+		m.sendPresence(node, wire.Set, p.Key(), flight{what: aPresence}, now)
 	}
-	m.send(Command{Node: node, Op: Get, Key: p.all}, flight{what: aRollCall})
+	m.send(wire.Command{Node: node, Op: wire.Get, Key: p.Keys}, flight{what: aSlotsRead})
 }
 
-// self is what this edge says of itself.
-func (m *Machine) self(now time.Time) []byte {
-	p := &m.presence
-	p.count = max(p.count+1, uint64(max(now.UnixMilli(), 0)))
-	return present{m.id, p.count, m.name(), m.said.applied}.seal(m.secret)
+func (m *Machine) sendPresence(node int, op wire.Op, key string, f flight, now time.Time) {
+	value := m.peers.Say(now, m.name(), m.operators.applied)
+	m.send(wire.Command{Node: node, Op: op, Key: key, Value: value, Expire: seconds(presence.Kept)}, f)
 }
 
 // awaited reports whether operators may be waiting for others to have a word that was said here.
 func (m *Machine) awaited(now time.Time) bool {
-	m.said.mu.Lock()
-	defer m.said.mu.Unlock()
-	return !m.said.latest.IsZero() && now.Sub(m.said.latest) < wordsWait
+	m.operators.mu.Lock()
+	defer m.operators.mu.Unlock()
+	return !m.operators.latest.IsZero() && now.Sub(m.operators.latest) < wordsWait
 }
 
 // placeFixed is the node that everybody agrees on for what belongs to no source.
@@ -134,125 +65,62 @@ func (m *Machine) placeFixed() int {
 	return best
 }
 
-// rollCalled counts the edges and takes a free slot if this one has none, or lost it to another. A slot whose edge does not say
-// anything new or has another one, or that somebody has filled who is no edge of the PoP, is free.
-func (m *Machine) rollCalled(r *Result, now time.Time) {
-	if r.Status != Done {
+// slotsRead counts the edges and takes a free slot if this one has none, or lost it to another.
+func (m *Machine) slotsRead(r *wire.Result, now time.Time) {
+	if r.Status != wire.Done {
 		return
 	}
-	p := &m.presence
-	ours, free, seen := false, make([]int, 0, slots), make(map[uint64]bool)
-	for i, v := range r.Values {
-		e, ok := openPresent(m.secret, v)
-		if v != nil && !ok {
-			m.stats.forged.Add(1)
+	p := &m.peers
+	m.stats.forged.Add(uint64(p.Read(r.Values, now, m.wall(now))))
+	m.random++
+	slot, key, empty, ok := p.Choose(mix(m.id^m.random), now)
+	if ok {
+		op := wire.Add
+		if !empty {
+			op = wire.Set // whoever takes it at the same time finds out by the next read
 		}
-		switch {
-		case ok && e.id == m.id:
-			ours = ours || i == p.slot
-			continue
-		case ok:
-			if known, there := p.peers[e.id]; there && e.count > known.count || !there && m.recent(e.count, now) {
-				p.peers[e.id] = peer{e, now}
-			}
-			known, there := p.peers[e.id]
-			ok = there && now.Sub(known.heard) < presenceKept && !seen[e.id]
-			seen[e.id] = true
-		}
-		if !ok {
-			free = append(free, i)
-		}
+		m.sendPresence(r.Node, op, key, flight{what: aPresence, slot: uint8(slot), takes: true}, now)
 	}
-	if !ours && p.slot >= 0 && r.Values[p.slot] != nil {
-		p.slot = -1 // taken by another; an empty one is filled again
-	}
-	for id, e := range p.peers {
-		if now.Sub(e.heard) >= presenceKept {
-			delete(p.peers, id)
-		}
-	}
-	m.takeSlot(r, free, now)
-	p.edges = len(p.peers) + 1
-	if p.edges >= p.highest || now.Sub(p.highTime) > edgesHold {
-		p.highest, p.highTime = p.edges, now
-	}
-	m.stats.edges.Store(int64(min(p.highest, slots)))
+	m.noteFull()
+	m.stats.edges.Store(int64(min(p.Highest(), counter.MaxEdges)))
 	if m.config.Edges == 0 {
-		m.counters.SetEdges(p.highest)
+		m.counters.SetEdges(p.Highest())
 	}
 	m.publishOthers()
 }
 
-// recent reports whether a count, which goes on with the clock, is of now and not one that somebody has kept of an edge that is gone.
-func (m *Machine) recent(count uint64, now time.Time) bool {
-	return int64(count) >= m.wall(now).Add(-2*presenceKept).UnixMilli()
-}
-
-// takeSlot takes one of the free slots, if this edge needs one. An edge that has found the PoP full lets others go first that only have
-// to come back to theirs, because their node was lost: it waits until there has been room for a while.
-func (m *Machine) takeSlot(r *Result, free []int, now time.Time) {
-	p := &m.presence
-	if p.slot >= 0 {
-		return
-	}
-	if len(free) == 0 {
-		p.room = time.Time{}
-		m.setFull(!p.held)
-		return
-	}
-	if p.full {
-		if p.room.IsZero() {
-			p.room = now
-		}
-		if now.Sub(p.room) < edgesHold {
-			return
-		}
-	}
-	m.dice++
-	slot := free[mix(m.id^m.dice)%uint64(len(free))] // not all the same one
-	c := Command{Node: r.Node, Op: Add, Key: p.keys[slot], Value: m.self(now), Expire: seconds(presenceKept)}
-	if r.Values[slot] != nil {
-		c.Op = Set // whoever takes it at the same time finds out by the next roll call
-	}
-	m.send(c, flight{what: aPresence, slot: uint8(slot), takes: true})
-}
-
 // slotAnswered keeps a slot that was free.
-func (m *Machine) slotAnswered(f flight, r *Result, now time.Time) {
-	p := &m.presence
-	if !f.takes || p.slot >= 0 {
-		return
-	}
-	if r.Status != Done {
+func (m *Machine) slotAnswered(f flight, r *wire.Result, now time.Time) {
+	p := &m.peers
+	switch {
+	case !f.takes || p.Key() != "":
+	case r.Status != wire.Done:
 		p.next = now
-		return
+	default:
+		p.Take(int(f.slot))
+		p.told = now
+		m.noteFull()
 	}
-	p.slot, p.told, p.held = int(f.slot), now, true
-	m.setFull(false)
 }
 
-// setFull begins or ends counting alone.
-func (m *Machine) setFull(full bool) {
-	p := &m.presence
-	if full == p.full {
-		return
+// noteFull begins or ends counting alone.
+func (m *Machine) noteFull() {
+	if full := m.peers.Full(); m.stats.full.Swap(full) != full {
+		m.moved = true // what waits has another place now
 	}
-	p.full, p.room = full, time.Time{}
-	m.stats.full.Store(full)
-	m.moved = true // what waits has another place now
 }
 
 // publishOthers lets Spread know who is there.
 func (m *Machine) publishOthers() {
-	o := &m.said
+	o := &m.operators
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.others = o.others[:0]
-	for id, e := range m.presence.peers {
-		name := e.name
+	m.peers.Others(func(e presence.Edge) {
+		name := e.Name
 		if name == "" {
-			name = hexID(id)
+			name = hexID(e.ID)
 		}
-		o.others = append(o.others, other{name, e.marks})
-	}
+		o.others = append(o.others, other{name, e.Marks})
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"sluice/pop"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
+	"sluice/pop/wire"
 )
 
 // TestFullPoP: more edges than can share counters: those that come too late count alone, and disturb nobody, until others leave.
@@ -98,7 +99,7 @@ func TestSlotsTakenByStrangers(t *testing.T) {
 	shared := secret.Of([]byte("test"))
 	var old []byte
 	for slot := range 64 {
-		if v := w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Get, Key: shared.SlotKey(slot)}).Values[0]; v != nil {
+		if v := w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Get, Key: shared.SlotKey(slot)}).Values[0]; v != nil {
 			old = v
 		}
 	}
@@ -108,7 +109,7 @@ func TestSlotsTakenByStrangers(t *testing.T) {
 	pass(w, 5*time.Second)
 	flood := func(value []byte) {
 		for slot := range 64 {
-			w.Nodes[0].Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.SlotKey(slot), Value: value, Expire: 1000})
+			w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Set, Key: shared.SlotKey(slot), Value: value, Expire: 1000})
 		}
 	}
 	for _, value := range [][]byte{[]byte("garbage"), nil, []byte("0123456789abcdef"), old} {

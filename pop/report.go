@@ -5,6 +5,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
 // report sends what counters have gathered to their nodes, as much of it as may be under way. The rest gathers on in the table.
@@ -30,7 +31,7 @@ func (m *Machine) report(now time.Time) {
 		}
 		m.direct(m.dirty)
 	}
-	m.sendLooks(aLook)
+	m.sendReads(aRead)
 }
 
 // direct lets counters wait for their nodes.
@@ -75,31 +76,31 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 	reported := uint64(0)
 	for _, p := range rep.Parts[:rep.N] {
 		reported += p.Sum(c.Rule)
-		op := Add
+		op := wire.Add
 		if p.There {
-			op = Incr
+			op = wire.Incr
 		}
 		var room [secret.CounterKeySize]byte
-		key := m.sheet.write(name.Append(room[:0], p.Group))
+		key := m.arena.Write(name.Append(room[:0], p.Group))
 		m.sendPart(node, op, key, c, p, epoch, 0)
 	}
 	if rep.Past && !m.ending { // else nobody is there to use what a read would bring
-		m.look(node, aLook, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)
+		m.read(node, aRead, c, epoch, &name, rep.Oldest, rep.Newest-1, reported)
 	}
 }
 
 // sendPart reports a group: incr where the tier is thought to have a number, else add of all that is known, in 20 digits so
 // that later increments stay in place.
-func (m *Machine) sendPart(node int, op Op, key string, c counter.Counter, p counter.Part, epoch uint64, tries uint8) {
+func (m *Machine) sendPart(node int, op wire.Op, key string, c counter.Counter, p counter.Part, epoch uint64, tries uint8) {
 	m.send(m.partCommand(node, op, key, c, p), flight{what: aReport, counter: c, part: p, epoch: epoch, tries: tries})
 }
 
-func (m *Machine) partCommand(node int, op Op, key string, c counter.Counter, p counter.Part) Command {
-	cmd := Command{Node: node, Op: op, Report: true, Key: key}
-	if op == Incr {
+func (m *Machine) partCommand(node int, op wire.Op, key string, c counter.Counter, p counter.Part) wire.Command {
+	cmd := wire.Command{Node: node, Op: op, Report: true, Key: key}
+	if op == wire.Incr {
 		cmd.Delta = p.Hits
 	} else {
-		cmd.Value = m.sheet.number(p.Known)
+		cmd.Value = m.arena.Number(p.Known)
 		cmd.Expire = seconds(c.Rule.Lifetime()) + 2
 	}
 	return cmd

@@ -52,9 +52,9 @@ type MachineStats struct {
 
 // Stats may be called from anywhere.
 func (m *Machine) Stats() MachineStats {
-	m.said.mu.Lock()
-	words := m.said.list.Len()
-	m.said.mu.Unlock()
+	m.operators.mu.Lock()
+	words := m.operators.list.Len()
+	m.operators.mu.Unlock()
 	return MachineStats{
 		Full: m.stats.full.Load(), Words: words,
 		Propagation: &m.stats.propagation, Forged: m.stats.forged.Load(), LogRecords: m.stats.logRecords.Load(), LogLost: m.stats.logLost.Load(),

@@ -20,6 +20,7 @@ import (
 	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
+	"sluice/pop/wire"
 )
 
 // TestStories plays the scenarios of testdata: a command above the line, what was observed below it. go test ./pop -run TestStories
@@ -136,26 +137,26 @@ func (s *story) happened(edge int, what string) {
 }
 
 // carry carries out what a node is sent, and notes what that was: the first letter of a key says.
-func (s *story) carry(c pop.Command, node *poptest.Node, now time.Time) pop.Result {
-	if s.full[c.Node] && (c.Op == pop.Add || c.Op == pop.Set) {
-		return pop.Result{Command: c, Status: pop.Unsent, Err: pop.ErrFull}
+func (s *story) carry(c wire.Command, node *poptest.Node, now time.Time) wire.Result {
+	if s.full[c.Node] && (c.Op == wire.Add || c.Op == wire.Set) {
+		return wire.Result{Command: c, Status: wire.Unsent, Err: wire.ErrFull}
 	}
 	r := node.Do(now, c)
-	if r.Status == pop.Unknown || r.Status == pop.Unsent && r.Err != pop.ErrNotNumber {
+	if r.Status == wire.Unknown || r.Status == wire.Unsent && r.Err != wire.ErrNotNumber {
 		return r
 	}
 	note := func(what string, n int) { s.nodes[c.Node][what] += n }
 	switch kind := c.Key[0]; {
-	case kind == 'c' && c.Op == pop.Incr && r.Status == pop.Done:
+	case kind == 'c' && c.Op == wire.Incr && r.Status == wire.Done:
 		note("hits by incr", int(pop.Sum(s.popRule(), c.Delta)))
-	case kind == 'c' && c.Op == pop.Add && r.Status == pop.Done:
+	case kind == 'c' && c.Op == wire.Add && r.Status == wire.Done:
 		n, _ := strconv.ParseUint(string(c.Value), 10, 64)
 		note("hits by add", int(pop.Sum(s.popRule(), n)))
-	case kind == 'c' && c.Op == pop.Delete:
+	case kind == 'c' && c.Op == wire.Delete:
 		note("counters deleted", 1)
-	case kind == 'b' && c.Op != pop.Get && r.Status == pop.Done:
+	case kind == 'b' && c.Op != wire.Get && r.Status == wire.Done:
 		note("bits", 1)
-	case kind == 'l' && c.Op == pop.Set:
+	case kind == 'l' && c.Op == wire.Set:
 		for sealed, rest := record.Cut(c.Value); sealed != nil; sealed, rest = record.Cut(rest) {
 			what := ""
 			if r, ok := record.Open(s.secret, sealed); ok {
@@ -360,7 +361,7 @@ func (s *story) write(t *testing.T, d *datadriven.TestData, node int) {
 	}
 	n := s.w.Nodes[node]
 	set := func(key string, value []byte) {
-		n.Do(now, pop.Command{Op: pop.Set, Key: key, Value: value, Expire: 1000})
+		n.Do(now, wire.Command{Op: wire.Set, Key: key, Value: value, Expire: 1000})
 	}
 	switch key := text(d, "key", ""); key {
 	case "head":
@@ -372,8 +373,8 @@ func (s *story) write(t *testing.T, d *datadriven.TestData, node int) {
 			set(key, value)
 		}
 	case "item":
-		r := n.Do(now, pop.Command{Op: pop.Incr, Key: s.secret.LogHeadKey(), Delta: 1})
-		if r.Status != pop.Done {
+		r := n.Do(now, wire.Command{Op: wire.Incr, Key: s.secret.LogHeadKey(), Delta: 1})
+		if r.Status != wire.Done {
 			t.Fatal("there is no log yet")
 		}
 		if d.HasArg("bare") {
@@ -404,8 +405,8 @@ func (s *story) counters() {
 		for i, n := range s.w.Nodes {
 			sum, there := uint64(0), false
 			for _, key := range pop.CounterKeys(s.secret, s.popRule(), s.source(name), s.w.Edges[0].Counters.Wall(s.w.Now())) {
-				r := n.Do(s.w.Now(), pop.Command{Op: pop.Get, Key: key})
-				if r.Status == pop.Done && r.Values[0] != nil {
+				r := n.Do(s.w.Now(), wire.Command{Op: wire.Get, Key: key})
+				if r.Status == wire.Done && r.Values[0] != nil {
 					v, _ := strconv.ParseUint(strings.TrimRight(string(r.Values[0]), " "), 10, 64)
 					sum, there = sum+pop.Sum(s.popRule(), v), true
 				}

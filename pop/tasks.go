@@ -21,13 +21,13 @@ type tasks struct {
 type task struct {
 	what    taskKind
 	counter counter.Counter
-	bit     mitigation.Bit // tellBlock
+	bit     mitigation.Bit // announceBlock
 }
 
 type taskKind uint8
 
 const (
-	tellBlock taskKind = iota
+	announceBlock taskKind = iota
 	askTimes
 	reread
 )
@@ -51,7 +51,7 @@ func (t *task) key() taskKey {
 // over reports whether there is nothing left to do.
 func (m *Machine) over(t *task, now time.Time) bool {
 	switch t.what {
-	case tellBlock:
+	case announceBlock:
 		return !t.bit.End.After(now)
 	case reread:
 		return !m.bits.Until(t.key().key, now).IsZero()
@@ -61,9 +61,9 @@ func (m *Machine) over(t *task, now time.Time) bool {
 
 // leave leaves a task to be done when no other edge has.
 func (m *Machine) leave(t task, now time.Time) {
-	edges := uint64(max(m.config.Edges, m.presence.highest, 1))
+	edges := uint64(max(m.config.Edges, m.peers.Highest(), 1))
 	turn := mix(m.id^m.secret.Place(t.counter.Source)) % edges
-	if _, again := m.left.due[t.key()]; !again && !m.left.add(t, now.Add(taskAfter+time.Duration(turn)*taskTurn)) {
+	if _, again := m.tasks.due[t.key()]; !again && !m.tasks.add(t, now.Add(taskAfter+time.Duration(turn)*taskTurn)) {
 		m.do(t, now)
 	}
 }
@@ -72,7 +72,7 @@ func (m *Machine) leave(t task, now time.Time) {
 // that have ended, too; those totals nobody would know who has read them before.
 func (m *Machine) leaveReread(c counter.Counter, now time.Time) {
 	if c.Rule.HoldsBack() {
-		m.left.add(task{what: reread, counter: c}, now.Add(taskAfter))
+		m.tasks.add(task{what: reread, counter: c}, now.Add(taskAfter))
 	}
 }
 
@@ -96,7 +96,7 @@ func (l *tasks) add(t task, due time.Time) bool {
 
 // resume does the tasks that are due.
 func (m *Machine) resume(now time.Time) {
-	l := &m.left
+	l := &m.tasks
 	if len(l.list) == 0 || now.Before(l.next) {
 		return
 	}
@@ -121,25 +121,25 @@ func (m *Machine) resume(now time.Time) {
 	if soon := now.Add(taskEvery); l.next.Before(soon) {
 		l.next = soon
 	}
-	m.sendLooks(aNearLook)
+	m.sendReads(aNearRead)
 }
 
 func (m *Machine) do(t task, now time.Time) {
 	switch {
 	case m.over(&t, now):
-	case t.what == tellBlock:
+	case t.what == announceBlock:
 		m.setBit(t.key().key, t.bit, now)
 	case t.what == askTimes:
 		m.askTimes(t.counter, now)
 	case t.what == reread:
-		m.readWhole(aNearLook, t.counter, now)
+		m.readWhole(aNearRead, t.counter, now)
 	}
 }
 
 // done drops a task that another edge has done.
 func (m *Machine) done(what taskKind, c counter.Counter) {
-	if len(m.left.list) > 0 {
-		delete(m.left.due, taskKey{what, mitigation.Key{Rule: c.Rule.ID, Source: c.Source}})
+	if len(m.tasks.list) > 0 {
+		delete(m.tasks.due, taskKey{what, mitigation.Key{Rule: c.Rule.ID, Source: c.Source}})
 	}
 }
 
@@ -150,17 +150,17 @@ func (m *Machine) Waiting() bool {
 			return true
 		}
 	}
-	return len(m.left.list) > 0
+	return len(m.tasks.list) > 0
 }
 
-// heardOf takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.
-func (m *Machine) heardOf(c counter.Counter, r *record.Record, now time.Time) {
+// learnStanding takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.
+func (m *Machine) learnStanding(c counter.Counter, r *record.Record, now time.Time) {
 	switch r.Kind {
 	case record.Block:
 		if !r.End.After(m.wall(now)) {
 			return // memcached is slow to forget
 		}
-		m.done(tellBlock, c)
+		m.done(announceBlock, c)
 		m.done(askTimes, c)
 	case record.Standing, record.AskTimes:
 		if m.counters.Announced(c, r.Newest, r.Groups, now) {

@@ -12,6 +12,7 @@ import (
 	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
+	"sluice/pop/wire"
 )
 
 // TestSlowSourceIsBlockedInTime: a source that comes a little faster than its limit, through one edge after the other, is blocked
@@ -79,7 +80,7 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 		w.Run(began.Add(61 * time.Second))
 		node := w.Nodes[0]
 		get := func(key string) []byte {
-			return node.Do(w.Now(), pop.Command{Op: pop.Get, Key: key}).Values[0]
+			return node.Do(w.Now(), wire.Command{Op: wire.Get, Key: key}).Values[0]
 		}
 		head, err := strconv.ParseUint(strings.TrimSpace(string(get(shared.LogHeadKey()))), 10, 64)
 		if err != nil {
@@ -98,8 +99,8 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 			t.Fatal("nobody told when hits came, and the test shows nothing")
 		}
 		if again {
-			node.Do(w.Now(), pop.Command{Op: pop.Incr, Key: shared.LogHeadKey(), Delta: 1})
-			node.Do(w.Now(), pop.Command{Op: pop.Set, Key: shared.LogItemKey(head + 1), Value: told, Expire: 100})
+			node.Do(w.Now(), wire.Command{Op: wire.Incr, Key: shared.LogHeadKey(), Delta: 1})
+			node.Do(w.Now(), wire.Command{Op: wire.Set, Key: shared.LogItemKey(head + 1), Value: told, Expire: 100})
 		}
 		for range 50 {
 			for i := range w.Edges {

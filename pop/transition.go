@@ -7,6 +7,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop/nodename"
+	"sluice/pop/wire"
 )
 
 // The list of nodes can change while edges run, on one edge after the other. While edges with the old list and edges with the new one
@@ -98,29 +99,41 @@ func (m *Machine) second(s counter.Source, place int) int {
 	return -1
 }
 
+// places are the node of a source, and its new one while a transition lasts; none if no node is up.
+func (m *Machine) places(s counter.Source) []int {
+	first := m.place(s)
+	if first < 0 {
+		return nil
+	}
+	if second := m.second(s, first); second >= 0 {
+		return []int{first, second}
+	}
+	return []int{first}
+}
+
 // echo adds hits that have been reported to the number at the new place of their source as well: when it is certain that they will not be
 // reported again, and only those, because other edges add theirs themselves.
-func (m *Machine) echo(f flight, r *Result) {
+func (m *Machine) echo(f flight, r *wire.Result) {
 	if second := m.second(f.counter.Source, r.Node); second >= 0 {
 		f.part.Known = f.part.Hits
-		m.sendEcho(second, Incr, r.Key, f, 0)
+		m.sendEcho(second, wire.Incr, r.Key, f, 0)
 	}
 }
 
-func (m *Machine) sendEcho(node int, op Op, key string, f flight, tries uint8) {
+func (m *Machine) sendEcho(node int, op wire.Op, key string, f flight, tries uint8) {
 	m.send(m.partCommand(node, op, key, f.counter, f.part), flight{what: anEcho, counter: f.counter, part: f.part, epoch: f.epoch, tries: tries})
 }
 
 // echoed learns what the new place has.
-func (m *Machine) echoed(f flight, r *Result, now time.Time) {
+func (m *Machine) echoed(f flight, r *wire.Result, now time.Time) {
 	switch {
 	case f.epoch < m.epoch(f.counter.Rule, f.counter.Source): // from before an operator lifted the source
-	case r.Status == Done && r.Op == Incr:
-		m.judge(f.counter, m.counters.Read(f.counter, f.part.Group, r.Number, now), now)
-	case r.Status == NotThere && f.tries < maxTries && r.Op == Incr:
-		m.sendEcho(r.Node, Add, r.Key, f, f.tries+1)
-	case r.Status == NotThere && f.tries < maxTries:
-		m.sendEcho(r.Node, Incr, r.Key, f, f.tries+1)
+	case r.Status == wire.Done && r.Op == wire.Incr:
+		m.actOn(f.counter, m.counters.Read(f.counter, f.part.Group, r.Number, now), now)
+	case r.Status == wire.NotThere && f.tries < maxTries && r.Op == wire.Incr:
+		m.sendEcho(r.Node, wire.Add, r.Key, f, f.tries+1)
+	case r.Status == wire.NotThere && f.tries < maxTries:
+		m.sendEcho(r.Node, wire.Incr, r.Key, f, f.tries+1)
 	}
 }
 

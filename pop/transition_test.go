@@ -12,6 +12,7 @@ import (
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
+	"sluice/pop/wire"
 )
 
 // TestNodeListChanges: while one edge after the other gets a new list of nodes, and once all have it, no source is admitted more than
@@ -99,9 +100,9 @@ func TestNodeListChangesThroughFaults(t *testing.T) {
 		r := newRule(t, limit, 10*time.Second, 10*time.Second, counter.Lower)
 		w := newWorld(t, sim.Config{
 			Edges: 2, Nodes: 2, RTT: time.Millisecond, Counters: 10_000, List: []string{"node0:11211"},
-			Carry: func(c pop.Command, n *poptest.Node, now time.Time) pop.Result {
+			Carry: func(c wire.Command, n *poptest.Node, now time.Time) wire.Result {
 				if n == old && refuse {
-					return pop.Result{Command: c, Status: pop.Unsent, Err: poptest.ErrDown}
+					return wire.Result{Command: c, Status: wire.Unsent, Err: poptest.ErrDown}
 				}
 				return n.Do(now, c)
 			},
@@ -140,9 +141,9 @@ func TestRecordsThatNodesDoNotTake(t *testing.T) {
 	r := newRule(t, 1, time.Minute, time.Minute, counter.Lower)
 	w := newWorld(t, sim.Config{
 		Edges: 2, Nodes: 1, RTT: time.Millisecond, Counters: 100_000,
-		Carry: func(c pop.Command, n *poptest.Node, now time.Time) pop.Result {
-			if c.Report && c.Op == pop.Set {
-				return pop.Result{Command: c, Status: pop.Unsent, Err: pop.ErrFull}
+		Carry: func(c wire.Command, n *poptest.Node, now time.Time) wire.Result {
+			if c.Report && c.Op == wire.Set {
+				return wire.Result{Command: c, Status: wire.Unsent, Err: wire.ErrFull}
 			}
 			return n.Do(now, c)
 		},

@@ -5,6 +5,7 @@ import (
 
 	"sluice/pop"
 	"sluice/pop/memcached"
+	"sluice/pop/wire"
 )
 
 // tierMetrics shows a tier to Prometheus. Labels are nodes of the configuration and words of ours, so their number is fixed.
@@ -53,7 +54,7 @@ func (m *tierMetrics) Collect(ch chan<- prometheus.Metric) {
 		for op := range n.Operations {
 			for status, times := range n.Operations[op] {
 				if times > 0 {
-					count(m.operations, times, n.Node, pop.Op(op).String(), pop.Status(status).String())
+					count(m.operations, times, n.Node, wire.Op(op).String(), wire.Status(status).String())
 				}
 			}
 		}

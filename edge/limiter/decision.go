@@ -34,8 +34,8 @@ type Decision struct {
 
 	Results []RuleResult // in the order of Add
 
-	asks  []counter.Ask
-	heard []<-chan struct{}
+	asks    []counter.Ask
+	replies []<-chan struct{}
 }
 
 // RuleResult is one rule that a request falls under, and what it says.
@@ -62,8 +62,8 @@ func (r *RuleResult) open() bool { return r.Verdict == Passed && !r.Skipped }
 func (d *Decision) Reset() {
 	clear(d.Results)
 	clear(d.asks)
-	clear(d.heard)
-	*d = Decision{Results: d.Results[:0], asks: d.asks[:0], heard: d.heard[:0]}
+	clear(d.replies)
+	*d = Decision{Results: d.Results[:0], asks: d.asks[:0], replies: d.replies[:0]}
 }
 
 // Add adds a rule that the request falls under, and the source that it counts. No two rules may share both counter and source.

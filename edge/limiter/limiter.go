@@ -39,7 +39,7 @@ type Limiter struct {
 	Ask func(*counter.Rule, counter.Source)
 	// Wait returns when all channels are closed, or when the request has waited long enough. It must not keep the slice. nil:
 	// no request waits.
-	Wait func(heard []<-chan struct{})
+	Wait func(replies []<-chan struct{})
 }
 
 // Decide decides about one request under the rules that were added to d.
@@ -108,16 +108,16 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 		if v, there := l.Counters.Peek(r.Rule.Counter, r.Source, now); there && v.Known {
 			continue
 		}
-		heard, first := l.Counters.Await(r.Rule.Counter, r.Source) // before asking, or the answer could come unheard
+		reply, first := l.Counters.Await(r.Rule.Counter, r.Source) // before asking, or the reply could come before anybody waits for it
 		if first {
 			l.Ask(r.Rule.Counter, r.Source)
 		}
-		d.heard = append(d.heard, heard)
+		d.replies = append(d.replies, reply)
 	}
-	if len(d.heard) == 0 {
+	if len(d.replies) == 0 {
 		return false
 	}
-	l.Wait(d.heard)
+	l.Wait(d.replies)
 	return true
 }
 

@@ -329,8 +329,8 @@ func (b *bench) withTier(answer func()) *tier {
 	t := &tier{answer: answer}
 	b.Counters = counter.New(counter.Options{Counters: 1000, Tier: true})
 	b.Ask = func(*counter.Rule, counter.Source) { t.asked++ }
-	b.Wait = func(heard []<-chan struct{}) {
-		t.waited += len(heard)
+	b.Wait = func(replies []<-chan struct{}) {
+		t.waited += len(replies)
 		if t.answer != nil {
 			t.answer()
 		}
@@ -342,20 +342,20 @@ func (b *bench) withTier(answer func()) *tier {
 func TestFirstSightWaits(t *testing.T) {
 	r := newRule(t, "r", 5, waits)
 	bench := newBench(r)
-	var heard []<-chan struct{}
+	var replies []<-chan struct{}
 	tier := bench.withTier(nil)
 	bench.Wait = func(channels []<-chan struct{}) {
-		heard = slices.Clone(channels)
+		replies = slices.Clone(channels)
 		oldest, newest := bench.Counters.Groups(r.Counter, epoch, 0)
 		bench.Counters.Learn(counter.Counter{Rule: r.Counter, Source: a}, newest, append([]uint64{5}, make([]uint64, newest-oldest)...), 0, epoch)
 	}
-	if d := bench.decide(a, epoch); d.Verdict != Limited || tier.asked != 1 || len(heard) != 1 {
-		t.Fatalf("verdict %v after %d questions and waiting for %d counters, want limited after 1", d.Verdict, tier.asked, len(heard))
+	if d := bench.decide(a, epoch); d.Verdict != Limited || tier.asked != 1 || len(replies) != 1 {
+		t.Fatalf("verdict %v after %d questions and waiting for %d counters, want limited after 1", d.Verdict, tier.asked, len(replies))
 	}
 	select {
-	case <-heard[0]:
+	case <-replies[0]:
 	default:
-		t.Error("the answer was not heard")
+		t.Error("nobody was told of the reply")
 	}
 }
 

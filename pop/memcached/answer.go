@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"sluice/pop"
+	"sluice/pop/wire"
 )
 
 const (
@@ -18,24 +18,24 @@ const (
 // From there on nobody knows which answer belongs to which command.
 var errAnswer = errors.New("memcached: wrong answer")
 
-func wrongAnswer(op pop.Op, line []byte) error {
+func wrongAnswer(op wire.Op, line []byte) error {
 	return fmt.Errorf("%w to %s: %.80q", errAnswer, op, line)
 }
 
 // answers reads answers of memcached's classic text protocol. It holds what it has of a Get whose answer is still
 // coming in.
 type answers struct {
-	none   [pop.MaxKeys][]byte // what a Get of keys that are not there brings; never written
-	values [][]byte            // nil before the first value
-	keys   []string            // of the Get, once there is a value
-	next   int                 // the key expected next: nodes answer in the order of the keys, twemproxy not quite
+	none   [wire.MaxKeys][]byte // what a Get of keys that are not there brings; never written
+	values [][]byte             // nil before the first value
+	keys   []string             // of the Get, once there is a value
+	next   int                  // the key expected next: nodes answer in the order of the keys, twemproxy not quite
 }
 
 // read reads the answer to r.Command from in and fills in r. It says how many bytes of in it consumed, and whether
 // the answer is complete; if not, it wants to be called again with what follows those bytes. After an error the
 // connection is of no use any more.
-func (a *answers) read(in []byte, r *pop.Result) (used int, complete bool, err error) {
-	if r.Op == pop.Get {
+func (a *answers) read(in []byte, r *wire.Result) (used int, complete bool, err error) {
+	if r.Op == wire.Get {
 		return a.readValues(in, r)
 	}
 	line, used, err := cutLine(in)
@@ -43,38 +43,38 @@ func (a *answers) read(in []byte, r *pop.Result) (used int, complete bool, err e
 		return 0, false, err
 	}
 	switch r.Op {
-	case pop.Incr:
+	case wire.Incr:
 		if n, ok := parseNumber(line); ok {
-			r.Status, r.Number = pop.Done, n
+			r.Status, r.Number = wire.Done, n
 			return used, true, nil
 		}
 		if string(line) == "NOT_FOUND" {
-			r.Status = pop.NotThere
+			r.Status = wire.NotThere
 			return used, true, nil
 		}
-	case pop.Delete:
+	case wire.Delete:
 		switch string(line) {
 		case "DELETED":
-			r.Status = pop.Done
+			r.Status = wire.Done
 			return used, true, nil
 		case "NOT_FOUND":
-			r.Status = pop.NotThere
+			r.Status = wire.NotThere
 			return used, true, nil
 		}
-	case pop.Add, pop.Set:
+	case wire.Add, wire.Set:
 		switch string(line) {
 		case "STORED":
-			r.Status = pop.Done
+			r.Status = wire.Done
 			return used, true, nil
 		case "NOT_STORED":
-			if r.Op != pop.Set {
-				r.Status = pop.NotThere
+			if r.Op != wire.Set {
+				r.Status = wire.NotThere
 				return used, true, nil
 			}
 		}
 	}
 	if r.Err = refusal(line); r.Err != nil {
-		r.Status = pop.Unsent
+		r.Status = wire.Unsent
 		return used, true, nil
 	}
 	return 0, false, wrongAnswer(r.Op, line)
@@ -86,23 +86,23 @@ func (a *answers) read(in []byte, r *pop.Result) (used int, complete bool, err e
 func refusal(line []byte) error {
 	switch {
 	case string(line) == "CLIENT_ERROR cannot increment or decrement non-numeric value":
-		return pop.ErrNotNumber
+		return wire.ErrNotNumber
 	case bytes.HasPrefix(line, []byte("SERVER_ERROR out of memory")),
 		string(line) == "SERVER_ERROR object too large for cache":
-		return pop.ErrFull
+		return wire.ErrFull
 	}
 	return nil
 }
 
 // readValues reads as many of a Get's values as in holds.
-func (a *answers) readValues(in []byte, r *pop.Result) (used int, complete bool, err error) {
+func (a *answers) readValues(in []byte, r *wire.Result) (used int, complete bool, err error) {
 	for {
 		line, n, err := cutLine(in[used:])
 		if line == nil || err != nil {
 			return used, false, err
 		}
 		if string(line) == "END" {
-			r.Status, r.Values = pop.Done, a.values
+			r.Status, r.Values = wire.Done, a.values
 			if a.values == nil {
 				r.Values = a.none[:1+strings.Count(r.Key, " ")]
 			}
@@ -110,14 +110,14 @@ func (a *answers) readValues(in []byte, r *pop.Result) (used int, complete bool,
 			return used + n, true, nil
 		}
 		if a.values == nil {
-			if err := refusal(line); errors.Is(err, pop.ErrFull) {
-				r.Status, r.Err = pop.Unsent, err
+			if err := refusal(line); errors.Is(err, wire.ErrFull) {
+				r.Status, r.Err = wire.Unsent, err
 				return used + n, true, nil
 			}
 		}
 		key, size, ok := parseValueLine(line)
 		if !ok {
-			return used, false, wrongAnswer(pop.Get, line)
+			return used, false, wrongAnswer(wire.Get, line)
 		}
 		if a.values == nil {
 			a.keys, a.next = r.Keys(), 0
@@ -125,14 +125,14 @@ func (a *answers) readValues(in []byte, r *pop.Result) (used int, complete bool,
 		}
 		i, ok := a.asked(key)
 		if !ok {
-			return used, false, wrongAnswer(pop.Get, line)
+			return used, false, wrongAnswer(wire.Get, line)
 		}
 		body := in[used+n:]
 		if len(body) < size+2 {
 			return used, false, nil // the line will be read again when its value is here
 		}
 		if body[size] != '\r' || body[size+1] != '\n' {
-			return used, false, wrongAnswer(pop.Get, line)
+			return used, false, wrongAnswer(wire.Get, line)
 		}
 		a.values[i] = append(make([]byte, 0, size), body[:size]...)
 		a.next = i + 1

@@ -17,6 +17,7 @@ import (
 	"sluice/pop"
 	"sluice/pop/memcached"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
 // BenchmarkIncr is the cost of a reported counter, over one connection of ours and beside it as gomemcache does it. All run
@@ -36,9 +37,9 @@ func BenchmarkIncr(b *testing.B) {
 		b.ReportAllocs()
 		var answered, failed atomic.Int64
 		room := make(chan struct{}, 1)
-		p := memcached.NewPipeline(new(net.Dialer).DialContext, address, func(rs []pop.Result) {
+		p := memcached.NewPipeline(new(net.Dialer).DialContext, address, func(rs []wire.Result) {
 			for i := range rs {
-				if rs[i].Status != pop.Done {
+				if rs[i].Status != wire.Done {
 					failed.Add(1)
 				}
 			}
@@ -51,13 +52,13 @@ func BenchmarkIncr(b *testing.B) {
 		ctx, cancel := context.WithCancel(b.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { p.Run(ctx) })
-		cmds := make([]pop.Command, 0, 512)
+		cmds := make([]wire.Command, 0, 512)
 		b.ResetTimer()
 		sent := 0
 		for answered.Load() < int64(b.N) {
 			cmds = cmds[:0]
 			for sent+len(cmds) < b.N && len(cmds) < cap(cmds) && sent+len(cmds)-int(answered.Load()) < memcached.Backlog/2 {
-				cmds = append(cmds, pop.Command{Op: pop.Incr, Report: true, Key: names[(sent+len(cmds))%keys], Delta: 1})
+				cmds = append(cmds, wire.Command{Op: wire.Incr, Report: true, Key: names[(sent+len(cmds))%keys], Delta: 1})
 			}
 			sent += len(cmds) - len(p.Send(cmds))
 			if len(cmds) == 0 {
@@ -152,8 +153,8 @@ func BenchmarkLoneHit(b *testing.B) {
 	address := startMemcached(b)
 	answered := make(chan time.Time)
 	var mu sync.Mutex
-	var queue []pop.Command
-	tier, err := memcached.NewScriptedTier(func(now time.Time, e pop.Event) []pop.Command {
+	var queue []wire.Command
+	tier, err := memcached.NewScriptedTier(func(now time.Time, e pop.Event) []wire.Command {
 		if len(e.Results) > 0 {
 			answered <- now
 		}
@@ -162,7 +163,7 @@ func BenchmarkLoneHit(b *testing.B) {
 		out := queue
 		queue = nil
 		return out
-	}, func(time.Time) []pop.Command { return nil }, func() (hits, lost uint64) { return 0, 0 }, []string{address})
+	}, func(time.Time) []wire.Command { return nil }, func() (hits, lost uint64) { return 0, 0 }, []string{address})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func BenchmarkLoneHit(b *testing.B) {
 	for range b.N {
 		<-pause.C
 		mu.Lock()
-		queue = append(queue, pop.Command{Op: pop.Incr, Report: true, Key: "k", Delta: 1})
+		queue = append(queue, wire.Command{Op: wire.Incr, Report: true, Key: "k", Delta: 1})
 		mu.Unlock()
 		start := time.Now()
 		tier.Wake()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
-	"sluice/pop"
+	"sluice/pop/wire"
 )
 
 // exchange is how long a command that is not part of a report may take, connecting included. It is also what it takes to
@@ -60,7 +60,7 @@ func (c *client) close() {
 }
 
 // do carries out one command, within exchange.
-func (c *client) do(cmd pop.Command) (r pop.Result) {
+func (c *client) do(cmd wire.Command) (r wire.Result) {
 	deadline := time.Now().Add(exchange)
 	if losses := c.dialer.losses.Load(); losses != c.losses {
 		c.close() // an exchange failed since: the connection may be from before the node's restart
@@ -84,43 +84,43 @@ func (c *client) do(cmd pop.Command) (r pop.Result) {
 		c.dialer.answered()
 	case errors.Is(err, memcache.ErrCacheMiss), errors.Is(err, memcache.ErrNotStored):
 		c.dialer.answered()
-		r.Status = pop.NotThere
+		r.Status = wire.NotThere
 	case errors.Is(err, memcache.ErrMalformedKey):
-		r.Status, r.Err = pop.Unsent, err
+		r.Status, r.Err = wire.Unsent, err
 	default:
 		c.failed(&r, err)
 	}
 	return r
 }
 
-func (c *client) failed(r *pop.Result, err error) {
+func (c *client) failed(r *wire.Result, err error) {
 	defer c.close()
-	r.Status, r.Err = pop.Unknown, err
+	r.Status, r.Err = wire.Unknown, err
 	if c.conn != nil && c.conn.err != nil {
 		r.Err = c.conn.err
 	}
 	var dial *dialError
 	if errors.As(err, &dial) {
-		r.Status, r.Err = pop.Unsent, err
+		r.Status, r.Err = wire.Unsent, err
 		return // the dialer knows
 	}
 	c.dialer.lost()
 	if c.conn != nil && c.conn.refused != nil {
-		r.Status, r.Err = pop.Unsent, c.conn.refused
+		r.Status, r.Err = wire.Unsent, c.conn.refused
 	}
 }
 
 // call maps the command to gomemcache's.
-func (c *client) call(r *pop.Result) (err error) {
+func (c *client) call(r *wire.Result) (err error) {
 	switch r.Op {
-	case pop.Incr:
+	case wire.Incr:
 		r.Number, err = c.mc.Increment(r.Key, r.Delta)
 		return err
-	case pop.Add:
+	case wire.Add:
 		return c.mc.Add(item(&r.Command))
-	case pop.Set:
+	case wire.Set:
 		return c.mc.Set(item(&r.Command))
-	case pop.Delete:
+	case wire.Delete:
 		return c.mc.Delete(r.Key)
 	}
 	// A panic in GetMulti would be in a goroutine of its own, out of our reach. The guard keeps from it what could cause one.
@@ -143,6 +143,6 @@ func (c *client) call(r *pop.Result) (err error) {
 	return nil
 }
 
-func item(c *pop.Command) *memcache.Item {
+func item(c *wire.Command) *memcache.Item {
 	return &memcache.Item{Key: c.Key, Value: c.Value, Expiration: c.Expire}
 }

@@ -12,10 +12,11 @@ import (
 	"sluice/pop"
 	"sluice/pop/memcached"
 	"sluice/pop/poptest"
+	"sluice/pop/wire"
 )
 
-func set(key, value string) pop.Command {
-	return pop.Command{Op: pop.Set, Key: key, Value: []byte(value), Expire: 60}
+func set(key, value string) wire.Command {
+	return wire.Command{Op: wire.Set, Key: key, Value: []byte(value), Expire: 60}
 }
 
 // Whatever a node says to gomemcache, there is no panic, no memory taken for a length that cannot be, and an outcome within
@@ -24,35 +25,35 @@ func TestClientWrongAnswers(t *testing.T) {
 	reply := func(s string) poptest.Reply { return poptest.Reply{Bytes: []byte(s)} }
 	for _, c := range []struct {
 		name    string
-		command pop.Command
+		command wire.Command
 		answer  poptest.Reply
-		want    pop.Status
+		want    wire.Status
 	}{
-		{"incr: honest", incr("k"), reply("7\r\n"), pop.Done},
-		{"incr: empty line", incr("k"), reply("\r\n"), pop.Unknown},
-		{"incr: bare newline", incr("k"), reply("\n"), pop.Unknown},
-		{"incr: client error", incr("k"), reply("CLIENT_ERROR \r\n"), pop.Unknown},
-		{"incr: client error, cut", incr("k"), reply("CLIENT_ERROR \n"), pop.Unknown},
-		{"incr: not a number there", incr("k"), reply("CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"), pop.Unsent},
-		{"incr: server error", incr("k"), reply("SERVER_ERROR Connection refused\r\n"), pop.Unknown},
-		{"incr: negative", incr("k"), reply("-7\r\n"), pop.Unknown},
-		{"incr: cut", incr("k"), poptest.Reply{Bytes: []byte("12"), Close: true}, pop.Unknown},
-		{"incr: endless", incr("k"), reply(strings.Repeat("1", 10_000)), pop.Unknown},
-		{"incr: silence", incr("k"), poptest.Reply{Wait: 400 * time.Millisecond}, pop.Unknown},
-		{"incr: one byte at a time", incr("k"), poptest.Reply{Bytes: []byte("12345\r\n"), Each: 100 * time.Millisecond}, pop.Unknown},
-		{"incr: two answers", incr("k"), reply("7\r\n8\r\n"), pop.Unknown},
-		{"incr: unasked value", incr("k"), reply("VALUE k 0 1\r\n7\r\nEND\r\n"), pop.Unknown},
-		{"add: number", add("k", "1"), reply("7\r\n"), pop.Unknown},
-		{"add: no memory", add("k", "1"), reply("SERVER_ERROR out of memory storing object\r\n"), pop.Unsent},
-		{"get: honest", get("k"), reply("VALUE k 0 1 1\r\n7\r\nEND\r\n"), pop.Done},
-		{"get: another key", get("k"), reply("VALUE j 0 1 1\r\n7\r\nEND\r\n"), pop.Unknown},
-		{"get: another key of several", get("k", "l"), reply("VALUE j 0 1 1\r\n7\r\nVALUE l 0 1 1\r\n7\r\nEND\r\n"), pop.Unknown},
-		{"get: huge length", get("k", "l"), reply("VALUE k 0 4294967295 1\r\n"), pop.Unknown},
-		{"get: negative length", get("k"), reply("VALUE k 0 -1 1\r\n"), pop.Unknown},
-		{"get: wrong length", get("k"), reply("VALUE k 0 1 1\r\n777\r\nEND\r\n"), pop.Unknown},
-		{"get: a part, then an error", get("k", "l"), reply("VALUE k 0 1 1\r\n7\r\nSERVER_ERROR \r\n"), pop.Unknown},
-		{"get: drips line by line", get("k", "l"), poptest.Reply{Bytes: []byte("VALUE k 0 1 1\r\n7\r\nEND\r\n"), Each: 50 * time.Millisecond}, pop.Unknown},
-		{"delete: number", pop.Command{Op: pop.Delete, Key: "k"}, reply("7\r\n"), pop.Unknown},
+		{"incr: honest", incr("k"), reply("7\r\n"), wire.Done},
+		{"incr: empty line", incr("k"), reply("\r\n"), wire.Unknown},
+		{"incr: bare newline", incr("k"), reply("\n"), wire.Unknown},
+		{"incr: client error", incr("k"), reply("CLIENT_ERROR \r\n"), wire.Unknown},
+		{"incr: client error, cut", incr("k"), reply("CLIENT_ERROR \n"), wire.Unknown},
+		{"incr: not a number there", incr("k"), reply("CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"), wire.Unsent},
+		{"incr: server error", incr("k"), reply("SERVER_ERROR Connection refused\r\n"), wire.Unknown},
+		{"incr: negative", incr("k"), reply("-7\r\n"), wire.Unknown},
+		{"incr: cut", incr("k"), poptest.Reply{Bytes: []byte("12"), Close: true}, wire.Unknown},
+		{"incr: endless", incr("k"), reply(strings.Repeat("1", 10_000)), wire.Unknown},
+		{"incr: silence", incr("k"), poptest.Reply{Wait: 400 * time.Millisecond}, wire.Unknown},
+		{"incr: one byte at a time", incr("k"), poptest.Reply{Bytes: []byte("12345\r\n"), Each: 100 * time.Millisecond}, wire.Unknown},
+		{"incr: two answers", incr("k"), reply("7\r\n8\r\n"), wire.Unknown},
+		{"incr: unasked value", incr("k"), reply("VALUE k 0 1\r\n7\r\nEND\r\n"), wire.Unknown},
+		{"add: number", add("k", "1"), reply("7\r\n"), wire.Unknown},
+		{"add: no memory", add("k", "1"), reply("SERVER_ERROR out of memory storing object\r\n"), wire.Unsent},
+		{"get: honest", get("k"), reply("VALUE k 0 1 1\r\n7\r\nEND\r\n"), wire.Done},
+		{"get: another key", get("k"), reply("VALUE j 0 1 1\r\n7\r\nEND\r\n"), wire.Unknown},
+		{"get: another key of several", get("k", "l"), reply("VALUE j 0 1 1\r\n7\r\nVALUE l 0 1 1\r\n7\r\nEND\r\n"), wire.Unknown},
+		{"get: huge length", get("k", "l"), reply("VALUE k 0 4294967295 1\r\n"), wire.Unknown},
+		{"get: negative length", get("k"), reply("VALUE k 0 -1 1\r\n"), wire.Unknown},
+		{"get: wrong length", get("k"), reply("VALUE k 0 1 1\r\n777\r\nEND\r\n"), wire.Unknown},
+		{"get: a part, then an error", get("k", "l"), reply("VALUE k 0 1 1\r\n7\r\nSERVER_ERROR \r\n"), wire.Unknown},
+		{"get: drips line by line", get("k", "l"), poptest.Reply{Bytes: []byte("VALUE k 0 1 1\r\n7\r\nEND\r\n"), Each: 50 * time.Millisecond}, wire.Unknown},
+		{"delete: number", wire.Command{Op: wire.Delete, Key: "k"}, reply("7\r\n"), wire.Unknown},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -63,14 +64,14 @@ func TestClientWrongAnswers(t *testing.T) {
 				n.Misbehave(func(string, []byte) poptest.Reply { return c.answer })
 				start := time.Now()
 				r := mc.Do(c.command)
-				if r.Status != c.want || (r.Err == nil) != (r.Status == pop.Done) {
+				if r.Status != c.want || (r.Err == nil) != (r.Status == wire.Done) {
 					t.Errorf("%v (%v), want %v", r.Status, r.Err, c.want)
 				}
 				if d := time.Since(start); d > 250*time.Millisecond {
 					t.Errorf("took %v", d)
 				}
 				n.Misbehave(nil)
-				if r := mc.Do(set("after", "1")); r.Status != pop.Done {
+				if r := mc.Do(set("after", "1")); r.Status != wire.Done {
 					t.Errorf("afterwards: %v (%v)", r.Status, r.Err)
 				}
 				if mc.Panics() > 0 {
@@ -89,25 +90,25 @@ func TestClientAfterRestart(t *testing.T) {
 		defer n.Close()
 		mc := memcached.NewClient(n.Dial, "node:11211")
 		defer mc.Close()
-		if r := mc.Do(set("k", "1")); r.Status != pop.Done {
+		if r := mc.Do(set("k", "1")); r.Status != wire.Done {
 			t.Fatal(r.Err)
 		}
 		n.Restart()
 		mc.Lost() // as the pipeline does, whose reader hears of it at once
-		if r := mc.Do(set("k", "1")); r.Status != pop.Done {
+		if r := mc.Do(set("k", "1")); r.Status != wire.Done {
 			t.Errorf("%v (%v), want done", r.Status, r.Err)
 		}
 		if mc.Dials() != 2 {
 			t.Errorf("%d dials, want 2", mc.Dials())
 		}
 		n.Kill()
-		if r := mc.Do(set("k", "1")); r.Status != pop.Unknown {
+		if r := mc.Do(set("k", "1")); r.Status != wire.Unknown {
 			t.Errorf("on a lost connection: %v (%v), want unknown", r.Status, r.Err)
 		}
-		if r := mc.Do(set("k", "1")); r.Status != pop.Unsent {
+		if r := mc.Do(set("k", "1")); r.Status != wire.Unsent {
 			t.Errorf("on none: %v (%v), want unsent", r.Status, r.Err)
 		}
-		if r := mc.Do(set("k", "1")); r.Status != pop.Unsent || !errors.Is(r.Err, memcached.ErrBackoff) {
+		if r := mc.Do(set("k", "1")); r.Status != wire.Unsent || !errors.Is(r.Err, memcached.ErrBackoff) {
 			t.Errorf("right after: %v (%v), want unsent for a while", r.Status, r.Err)
 		}
 	})
@@ -209,8 +210,8 @@ func TestGomemcacheTraps(t *testing.T) {
 }
 
 func TestNewTierAddresses(t *testing.T) {
-	step := func(time.Time, pop.Event) []pop.Command { return nil }
-	flush := func(time.Time) []pop.Command { return nil }
+	step := func(time.Time, pop.Event) []wire.Command { return nil }
+	flush := func(time.Time) []wire.Command { return nil }
 	for _, c := range []struct {
 		nodes []string
 		want  string // of the error; empty: none

@@ -10,63 +10,63 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sluice/pop"
 	"sluice/pop/memcached"
 	"sluice/pop/poptest"
+	"sluice/pop/wire"
 )
 
 // do carries out one command and waits for its result.
-type do func(pop.Command) pop.Result
+type do func(wire.Command) wire.Result
 
 // conformance is what Sluice expects of a node, whoever it is and however it is reached. Keys persist from line to line.
 var conformance = []struct {
-	command pop.Command
-	status  pop.Status
+	command wire.Command
+	status  wire.Status
 	number  uint64
 	values  []string // of a get; "-" is none
 }{
 	// Increments count only what is there.
-	{command: incr("n"), status: pop.NotThere},
-	{command: add("n", "00000000000000000041"), status: pop.Done},
-	{command: add("n", "7"), status: pop.NotThere},
+	{command: incr("n"), status: wire.NotThere},
+	{command: add("n", "00000000000000000041"), status: wire.Done},
+	{command: add("n", "7"), status: wire.NotThere},
 	{command: incr("n"), number: 42},
-	{command: pop.Command{Op: pop.Incr, Key: "n", Delta: 1 << 48}, number: 42 + 1<<48},
-	{command: pop.Command{Op: pop.Incr, Key: "n", Delta: 0}, number: 42 + 1<<48},
+	{command: wire.Command{Op: wire.Incr, Key: "n", Delta: 1 << 48}, number: 42 + 1<<48},
+	{command: wire.Command{Op: wire.Incr, Key: "n", Delta: 0}, number: 42 + 1<<48},
 	// A number stays as long as what was there, which keeps it in place.
 	{command: get("n"), values: []string{"281474976710698     "}},
-	{command: add("short", "9"), status: pop.Done},
+	{command: add("short", "9"), status: wire.Done},
 	{command: incr("short"), number: 10},
 	{command: get("short"), values: []string{"10"}},
 	// 64 bits, and around.
-	{command: set("big", "09223372036854775807"), status: pop.Done},
+	{command: set("big", "09223372036854775807"), status: wire.Done},
 	{command: incr("big"), number: 1 << 63},
-	{command: pop.Command{Op: pop.Incr, Key: "big", Delta: 1<<63 - 1}, number: 1<<64 - 1},
-	{command: pop.Command{Op: pop.Incr, Key: "big", Delta: 5}, number: 4},
+	{command: wire.Command{Op: wire.Incr, Key: "big", Delta: 1<<63 - 1}, number: 1<<64 - 1},
+	{command: wire.Command{Op: wire.Incr, Key: "big", Delta: 5}, number: 4},
 	{command: get("big"), values: []string{"4" + strings.Repeat(" ", 19)}},
 	// What is no number says so, and stays.
-	{command: set("word", "word"), status: pop.Done},
-	{command: incr("word"), status: pop.Unsent},
+	{command: set("word", "word"), status: wire.Done},
+	{command: incr("word"), status: wire.Unsent},
 	{command: get("word"), values: []string{"word"}},
-	{command: set("nothing", ""), status: pop.Done},
+	{command: set("nothing", ""), status: wire.Done},
 	{command: get("nothing"), values: []string{""}},
-	{command: incr("nothing"), status: pop.Unsent},
+	{command: incr("nothing"), status: wire.Unsent},
 	// A value may hold what looks like the end of an answer.
-	{command: set("log", "a\nb\r\nEND\r\n"), status: pop.Done},
+	{command: set("log", "a\nb\r\nEND\r\n"), status: wire.Done},
 	{command: get("log"), values: []string{"a\nb\r\nEND\r\n"}},
 	// Reads of several keys answer for each.
 	{command: get("none", "short", "nil", "log", "word"), values: []string{"-", "10", "-", "a\nb\r\nEND\r\n", "word"}},
 	{command: get("none"), values: []string{"-"}},
 	// Delete.
-	{command: pop.Command{Op: pop.Delete, Key: "short"}, status: pop.Done},
-	{command: pop.Command{Op: pop.Delete, Key: "short"}, status: pop.NotThere},
-	{command: incr("short"), status: pop.NotThere},
+	{command: wire.Command{Op: wire.Delete, Key: "short"}, status: wire.Done},
+	{command: wire.Command{Op: wire.Delete, Key: "short"}, status: wire.NotThere},
+	{command: incr("short"), status: wire.NotThere},
 	// The longest key there may be.
-	{command: add(strings.Repeat("k", 250), "1"), status: pop.Done},
+	{command: add(strings.Repeat("k", 250), "1"), status: wire.Done},
 	{command: incr(strings.Repeat("k", 250)), number: 2},
 	// An expiry of up to thirty days is one; beyond, it would mean a date in 1970.
-	{command: pop.Command{Op: pop.Set, Key: "month", Value: []byte("1"), Expire: 30 * 24 * 3600}, status: pop.Done},
+	{command: wire.Command{Op: wire.Set, Key: "month", Value: []byte("1"), Expire: 30 * 24 * 3600}, status: wire.Done},
 	{command: get("month"), values: []string{"1"}},
-	{command: pop.Command{Op: pop.Set, Key: "gone", Value: []byte("1"), Expire: 30*24*3600 + 1}, status: pop.Done},
+	{command: wire.Command{Op: wire.Set, Key: "gone", Value: []byte("1"), Expire: 30*24*3600 + 1}, status: wire.Done},
 	{command: get("gone"), values: []string{"-"}},
 }
 
@@ -79,13 +79,13 @@ func conform(t *testing.T, node do) {
 		switch {
 		case r.Status != c.status:
 			t.Errorf("%s: %v (%v), want %v", name, r.Status, r.Err, c.status)
-		case r.Status == pop.Unsent && r.Op == pop.Incr && !errors.Is(r.Err, pop.ErrNotNumber):
+		case r.Status == wire.Unsent && r.Op == wire.Incr && !errors.Is(r.Err, wire.ErrNotNumber):
 			t.Errorf("%s: %v, want that it is no number", name, r.Err)
-		case r.Op == pop.Incr && r.Number != c.number:
+		case r.Op == wire.Incr && r.Number != c.number:
 			t.Errorf("%s: %d, want %d", name, r.Number, c.number)
-		case r.Op == pop.Get && len(r.Values) != len(c.values):
+		case r.Op == wire.Get && len(r.Values) != len(c.values):
 			t.Errorf("%s: %d values, want %d", name, len(r.Values), len(c.values))
-		case r.Op == pop.Get:
+		case r.Op == wire.Get:
 			for j, v := range r.Values {
 				got := string(v)
 				if v == nil {
@@ -103,7 +103,7 @@ func TestConformance(t *testing.T) {
 	t.Run("in memory", func(t *testing.T) {
 		n := poptest.New(0)
 		now := time.Now()
-		conform(t, func(c pop.Command) pop.Result { return n.Do(now, c) })
+		conform(t, func(c wire.Command) wire.Result { return n.Do(now, c) })
 	})
 	for name, serve := range map[string]func(t *testing.T) (address string){
 		"in memory, over a socket": func(t *testing.T) string {
@@ -133,7 +133,7 @@ func TestConformance(t *testing.T) {
 // patiently says a command again while there is no connection to say it on: gomemcache closes its connection with every
 // error that it is told, and a new one has to wait for its turn.
 func patiently(node do) do {
-	return func(c pop.Command) (r pop.Result) {
+	return func(c wire.Command) (r wire.Result) {
 		deadline := time.Now().Add(10 * time.Second)
 		for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
 			if r = node(c); !memcached.NotConnected(r.Err) || time.Now().After(deadline) {
@@ -144,8 +144,8 @@ func patiently(node do) do {
 }
 
 func overPipeline(t *testing.T, address string) do {
-	results := make(chan pop.Result, 1)
-	p := memcached.NewPipeline(new(net.Dialer).DialContext, address, func(rs []pop.Result) {
+	results := make(chan wire.Result, 1)
+	p := memcached.NewPipeline(new(net.Dialer).DialContext, address, func(rs []wire.Result) {
 		for _, r := range rs {
 			results <- r
 		}
@@ -163,8 +163,8 @@ func overPipeline(t *testing.T, address string) do {
 			t.Errorf("connection lost: closed %d, silent %d, wrong %d; %d dials", closed, timeout, wrong, p.Dials())
 		}
 	})
-	return func(c pop.Command) pop.Result {
-		p.Send([]pop.Command{c})
+	return func(c wire.Command) wire.Result {
+		p.Send([]wire.Command{c})
 		return <-results
 	}
 }
@@ -174,26 +174,26 @@ func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := poptest.New(0)
 		defer n.Close()
-		direct := func(c pop.Command) pop.Result { return n.Do(time.Now(), c) }
+		direct := func(c wire.Command) wire.Result { return n.Do(time.Now(), c) }
 		c := memcached.NewClient(n.Dial, "node:11211")
 		defer c.Close()
 		for _, node := range []do{direct, c.Do} {
-			node(pop.Command{Op: pop.Set, Key: "k", Value: []byte("1"), Expire: 10})
+			node(wire.Command{Op: wire.Set, Key: "k", Value: []byte("1"), Expire: 10})
 			time.Sleep(8 * time.Second)
 			if r := node(incr("k")); r.Number != 2 {
 				t.Errorf("after 8 s of 10: %d (%v), want 2", r.Number, r.Status)
 			}
 			time.Sleep(2 * time.Second) // an incr does not prolong it
-			if r := node(incr("k")); r.Status != pop.NotThere {
+			if r := node(incr("k")); r.Status != wire.NotThere {
 				t.Errorf("after 10 s of 10: %v, want none", r.Status)
 			}
-			if r := node(add("k", "1")); r.Status != pop.Done {
+			if r := node(add("k", "1")); r.Status != wire.Done {
 				t.Errorf("add after expiry: %v", r.Status)
 			}
-			node(pop.Command{Op: pop.Delete, Key: "k"})
+			node(wire.Command{Op: wire.Delete, Key: "k"})
 			// Seconds are coarse: an expiry of 1 ends with the second.
 			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(1900 * time.Millisecond)))
-			node(pop.Command{Op: pop.Set, Key: "brief", Value: []byte("1"), Expire: 1})
+			node(wire.Command{Op: wire.Set, Key: "brief", Value: []byte("1"), Expire: 1})
 			time.Sleep(150 * time.Millisecond)
 			if r := node(get("brief")); r.Values[0] != nil {
 				t.Errorf("an expiry of 1 set late in a second lived into the next by more than its rest")

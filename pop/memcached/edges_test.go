@@ -18,6 +18,7 @@ import (
 	"sluice/pop/memcached"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
 func address(n uint32) counter.Source {
@@ -93,7 +94,7 @@ func (e *edge) blocked(s counter.Source) bool {
 func (e *edge) commands() (n uint64) {
 	for _, node := range e.tier.Stats().Nodes {
 		for op, by := range node.Operations {
-			if pop.Op(op) != pop.Get && pop.Op(op) != pop.Set { // probes and presence go on for ever
+			if wire.Op(op) != wire.Get && wire.Op(op) != wire.Set { // probes and presence go on for ever
 				for _, c := range by {
 					n += c
 				}

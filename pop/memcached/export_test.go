@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/pop"
+	"sluice/pop/wire"
 )
 
 // Pipeline is a node's pipeline, for tests that need poptest and so cannot be in this package.
@@ -17,21 +18,21 @@ type Pipeline struct {
 
 type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-func NewPipeline(dial Dial, address string, deliver func([]pop.Result)) Pipeline {
+func NewPipeline(dial Dial, address string, deliver func([]wire.Result)) Pipeline {
 	d := newDialer(address, 1, dial)
 	return Pipeline{newPipeline(d, deliver, func(any) {}), d}
 }
 
-func (p Pipeline) Send(cmds []pop.Command) []pop.Command { return p.p.send(cmds) }
-func (p Pipeline) Run(ctx context.Context)               { p.p.run(ctx) }
-func (p Pipeline) Dials() uint64                         { return p.d.dials.Load() }
-func (p Pipeline) Backlog() int                          { return p.p.backlog() }
+func (p Pipeline) Send(cmds []wire.Command) []wire.Command { return p.p.send(cmds) }
+func (p Pipeline) Run(ctx context.Context)                 { p.p.run(ctx) }
+func (p Pipeline) Dials() uint64                           { return p.d.dials.Load() }
+func (p Pipeline) Backlog() int                            { return p.p.backlog() }
 func (p Pipeline) Drops() (closed, timeout, wrong uint64) {
 	return p.p.drops.closed.Load(), p.p.drops.timeout.Load(), p.p.drops.wrong.Load()
 }
 
 // ReadAnswer reads one answer as a pipeline does.
-func ReadAnswer(c pop.Command, in []byte) (used int, complete bool, r pop.Result, err error) {
+func ReadAnswer(c wire.Command, in []byte) (used int, complete bool, r wire.Result, err error) {
 	var a answers
 	r.Command = c
 	used, complete, err = a.read(in, &r)
@@ -60,11 +61,11 @@ func NewClient(dial Dial, address string) Client {
 	return Client{newClient(d, func(any) { *panics++ }), d, panics}
 }
 
-func (c Client) Do(cmd pop.Command) pop.Result { return c.c.do(cmd) }
-func (c Client) Close()                        { c.c.close() }
-func (c Client) Dials() uint64                 { return c.d.dials.Load() }
-func (c Client) Panics() int                   { return *c.panics }
-func (c Client) Lost()                         { c.d.lost() }
+func (c Client) Do(cmd wire.Command) wire.Result { return c.c.do(cmd) }
+func (c Client) Close()                          { c.c.close() }
+func (c Client) Dials() uint64                   { return c.d.dials.Load() }
+func (c Client) Panics() int                     { return *c.panics }
+func (c Client) Lost()                           { c.d.lost() }
 
 // NotConnected reports whether a command failed because there was no connection.
 func NotConnected(err error) bool {
@@ -73,6 +74,6 @@ func NotConnected(err error) bool {
 }
 
 // NewScriptedTier is a Tier with something else than a Machine inside.
-func NewScriptedTier(step func(time.Time, pop.Event) []pop.Command, flush func(time.Time) []pop.Command, unreported func() (hits, lost uint64), nodes []string) (*Tier, error) {
+func NewScriptedTier(step func(time.Time, pop.Event) []wire.Command, flush func(time.Time) []wire.Command, unreported func() (hits, lost uint64), nodes []string) (*Tier, error) {
 	return newTier(stepper{step, flush, func(time.Time) time.Duration { return pop.Tick }, unreported, func() []string { return nodes }}, nodes)
 }

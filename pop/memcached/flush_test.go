@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/pop"
 	"sluice/pop/memcached"
 	"sluice/pop/poptest"
+	"sluice/pop/wire"
 )
 
 // far reaches a node over a connection on which every byte takes half a round trip, either way, however many there are.
@@ -200,7 +200,7 @@ func TestLastReportMovesOn(t *testing.T) {
 		}
 		err := e.stop()
 		lost := e.Counters.Stats().LostUnknown // what was on its way when the connection broke
-		if got := c.hits(t); got+lost != hits || lost > pop.MaxKeys*100 {
+		if got := c.hits(t); got+lost != hits || lost > wire.MaxKeys*100 {
 			t.Errorf("%d hits arrived, %d were lost, of %d: %v", got, lost, hits, err)
 		}
 		if (err == nil) != (lost == 0) {

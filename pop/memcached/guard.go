@@ -6,7 +6,7 @@ import (
 	"net"
 	"time"
 
-	"sluice/pop"
+	"sluice/pop/wire"
 )
 
 // guard stands between gomemcache and a connection, and lets through only what gomemcache survives. On its own it panics
@@ -88,7 +88,7 @@ func (g *guard) scan(b []byte) error {
 		if bytes.HasPrefix(line, []byte("VALUE ")) {
 			_, size, ok := parseValueLine(line)
 			if !ok {
-				return wrongAnswer(pop.Get, line)
+				return wrongAnswer(wire.Get, line)
 			}
 			g.skip = size + 2
 		} else {

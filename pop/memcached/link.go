@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"sluice/pop"
+	"sluice/pop/wire"
 )
 
 // A node has four connections: its pipeline, and one for each way of what is rare.
 const (
-	rareConns = int(pop.Ways)
+	rareConns = int(wire.Ways)
 	rareQueue = 1024        // commands beyond it come back Unsent
 	rareWait  = time.Second // commands that waited longer come back Unsent: nobody counts on them any more
 )
@@ -26,16 +27,16 @@ type link struct {
 	queues  [rareConns]chan job
 	trips   *pop.Histogram
 	waiting atomic.Int64 // commands that wait for one of those
-	deliver func([]pop.Result)
+	deliver func([]wire.Result)
 	caught  func(any) // a panic
 }
 
 type job struct {
-	pop.Command
+	wire.Command
 	at time.Time
 }
 
-func newLink(d *dialer, deliver func([]pop.Result), caught func(any)) *link {
+func newLink(d *dialer, deliver func([]wire.Result), caught func(any)) *link {
 	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: new(pop.Histogram), deliver: deliver, caught: caught}
 	l.pipe.trips = l.trips
 	for i := range l.queues {
@@ -45,7 +46,7 @@ func newLink(d *dialer, deliver func([]pop.Result), caught func(any)) *link {
 }
 
 // send takes a command that is not part of a report and reports whether there was room for it.
-func (l *link) send(c pop.Command) bool {
+func (l *link) send(c wire.Command) bool {
 	select {
 	case l.queues[c.Way] <- job{c, time.Now()}:
 		l.waiting.Add(1)
@@ -91,14 +92,14 @@ func (l *link) serve(ctx context.Context, q chan job) {
 		case j = <-q:
 		}
 		start := time.Now()
-		r := pop.Result{Command: j.Command, Status: pop.Unsent, Err: errQueue}
+		r := wire.Result{Command: j.Command, Status: wire.Unsent, Err: errQueue}
 		if start.Sub(j.at) < rareWait {
 			r = c.do(j.Command)
-			if r.Status == pop.Done || r.Status == pop.NotThere {
+			if r.Status == wire.Done || r.Status == wire.NotThere {
 				l.trips.Observe(time.Since(start))
 			}
 		}
 		l.waiting.Add(-1)
-		l.deliver([]pop.Result{r})
+		l.deliver([]wire.Result{r})
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"sluice/pop"
 	"sluice/pop/memcached"
+	"sluice/pop/wire"
 )
 
 // countedConn counts reads, and otherwise is the socket it holds.
@@ -65,8 +65,8 @@ func TestAnswersAreReadTogether(t *testing.T) {
 		}
 		return countedConn{c.(*net.TCPConn), &reads}, nil
 	}
-	arrived := make(chan pop.Result, n)
-	p := memcached.NewPipeline(dial, l.Addr().String(), func(rs []pop.Result) {
+	arrived := make(chan wire.Result, n)
+	p := memcached.NewPipeline(dial, l.Addr().String(), func(rs []wire.Result) {
 		for _, r := range rs {
 			arrived <- r
 		}
@@ -81,7 +81,7 @@ func TestAnswersAreReadTogether(t *testing.T) {
 		cancel()
 		<-done
 	}()
-	cmds := make([]pop.Command, n)
+	cmds := make([]wire.Command, n)
 	for i := range cmds {
 		cmds[i] = incr("k")
 	}
@@ -94,7 +94,7 @@ func TestAnswersAreReadTogether(t *testing.T) {
 			}
 			close(goOn)
 		}
-		if r := <-arrived; r.Status != pop.Done {
+		if r := <-arrived; r.Status != wire.Done {
 			t.Fatalf("answer %d: %v, %v", i, r.Status, r.Err)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"sluice/pop"
 	"sluice/pop/nodename"
+	"sluice/pop/wire"
 )
 
 const (
@@ -48,8 +49,8 @@ type Tier struct {
 
 // stepper is what a Tier needs of a Machine, as functions.
 type stepper struct {
-	step       func(now time.Time, e pop.Event) []pop.Command
-	flush      func(now time.Time) []pop.Command
+	step       func(now time.Time, e pop.Event) []wire.Command
+	flush      func(now time.Time) []wire.Command
 	pace       func(now time.Time) time.Duration
 	unreported func() (hits, lost uint64)
 	nodes      func() []string // by the index that commands name; more may come with a step
@@ -59,10 +60,10 @@ type stepper struct {
 type inbox struct {
 	ready   chan struct{}
 	mu      sync.Mutex
-	results []pop.Result
+	results []wire.Result
 }
 
-func (i *inbox) put(rs []pop.Result) {
+func (i *inbox) put(rs []wire.Result) {
 	i.mu.Lock()
 	i.results = append(i.results, rs...)
 	i.mu.Unlock()
@@ -73,7 +74,7 @@ func (i *inbox) put(rs []pop.Result) {
 }
 
 // take returns what has gathered, in exchange for a slice to gather the next in.
-func (i *inbox) take(empty []pop.Result) []pop.Result {
+func (i *inbox) take(empty []wire.Result) []wire.Result {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	rs := i.results
@@ -83,7 +84,7 @@ func (i *inbox) take(empty []pop.Result) []pop.Result {
 
 // NewTier makes a Tier of the nodes, host:port each, that m was configured with. It connects to none yet.
 func NewTier(m *pop.Machine, nodes []string) (*Tier, error) {
-	return newTier(stepper{m.Step, m.Flush, m.Pace, m.Unreported, m.Nodes}, nodes)
+	return newTier(stepper{m.Step, m.Flush, m.StepIn, m.Unreported, m.Nodes}, nodes)
 }
 
 func newTier(m stepper, nodes []string) (*Tier, error) {
@@ -168,8 +169,8 @@ func (e *IncompleteError) Error() string {
 func (t *Tier) loop(ctx context.Context, connect func(nodes []string) []*link) uint64 {
 	var (
 		links  = connect(t.nodes)
-		spare  []pop.Result // the inbox's other slice
-		due    = time.Now() // when the next step would come if all were stepEvery apart
+		spare  []wire.Result // the inbox's other slice
+		due    = time.Now()  // when the next step would come if all were stepEvery apart
 		timer  = time.NewTimer(0)
 		done   = ctx.Done()
 		writes int // sent and not answered: all commands but reads
@@ -208,9 +209,9 @@ func (t *Tier) loop(ctx context.Context, connect func(nodes []string) []*link) u
 		got := t.inbox.take(spare)
 		t.count(got)
 		for i := range got {
-			if r := &got[i]; r.Op != pop.Get {
+			if r := &got[i]; r.Op != wire.Get {
 				writes--
-				if r.Report && r.Status == pop.Done {
+				if r.Report && r.Status == wire.Done {
 					progress = now
 				}
 			}
@@ -241,13 +242,13 @@ func (t *Tier) loop(ctx context.Context, connect func(nodes []string) []*link) u
 }
 
 // step calls the machine and survives it.
-func (t *Tier) step(now time.Time, answers []pop.Result) (cmds []pop.Command) {
+func (t *Tier) step(now time.Time, answers []wire.Result) (cmds []wire.Command) {
 	t.steps.Add(1)
 	defer t.recover()
 	return t.machine.step(now, pop.Event{Results: answers})
 }
 
-func (t *Tier) flush(now time.Time) []pop.Command {
+func (t *Tier) flush(now time.Time) []wire.Command {
 	defer t.recover()
 	return t.machine.flush(now)
 }
@@ -266,7 +267,7 @@ func (t *Tier) caught(v any) {
 }
 
 // send hands commands to their nodes, and those of reports in runs, so that they leave as one burst. It says how many are no reads.
-func (t *Tier) send(links []*link, cmds []pop.Command) (writes int) {
+func (t *Tier) send(links []*link, cmds []wire.Command) (writes int) {
 	for len(cmds) > 0 {
 		c, n := &cmds[0], 1
 		l := links[c.Node]
@@ -284,7 +285,7 @@ func (t *Tier) send(links []*link, cmds []pop.Command) (writes int) {
 			t.refuse(l.pipe.send(cmds[:n]), errBacklog)
 		}
 		for i := range cmds[:n] {
-			if cmds[i].Op != pop.Get {
+			if cmds[i].Op != wire.Get {
 				writes++
 			}
 		}
@@ -294,19 +295,19 @@ func (t *Tier) send(links []*link, cmds []pop.Command) (writes int) {
 }
 
 // refuse answers commands that found no room.
-func (t *Tier) refuse(cmds []pop.Command, err error) {
+func (t *Tier) refuse(cmds []wire.Command, err error) {
 	for len(cmds) > 0 {
 		n := min(len(cmds), batch)
-		results := make([]pop.Result, n)
+		results := make([]wire.Result, n)
 		for i, c := range cmds[:n] {
-			results[i] = pop.Result{Command: c, Status: pop.Unsent, Err: err}
+			results[i] = wire.Result{Command: c, Status: wire.Unsent, Err: err}
 		}
 		t.inbox.put(results)
 		cmds = cmds[n:]
 	}
 }
 
-func (t *Tier) count(rs []pop.Result) {
+func (t *Tier) count(rs []wire.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range rs {

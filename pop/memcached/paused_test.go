@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sluice/pop"
 	"sluice/pop/memcached"
 	"sluice/pop/poptest"
+	"sluice/pop/wire"
 )
 
 // stopped is a connection of a process that is stopped, as by SIGSTOP, while a deadline passes: it hears of that as much later as it
@@ -66,7 +66,7 @@ func TestPausedProcess(t *testing.T) {
 				var o outcomes
 				p, stop := start(paused(n, c.pauses...), &o)
 				defer stop()
-				p.Send([]pop.Command{incr("k")})
+				p.Send([]wire.Command{incr("k")})
 				time.Sleep(c.after - time.Millisecond)
 				if got := o.take(); len(got) > 0 {
 					t.Errorf("too early: %s", statuses(got))
@@ -94,10 +94,10 @@ func TestPausedProcessAsksOn(t *testing.T) {
 		})
 		c := memcached.NewClient(paused(n, 5*time.Second), "node:11211")
 		defer c.Close()
-		if r := c.Do(get("k")); r.Status != pop.Done || string(r.Values[0]) != "1" {
+		if r := c.Do(get("k")); r.Status != wire.Done || string(r.Values[0]) != "1" {
 			t.Errorf("%v %v", r.Status, r.Err)
 		}
-		if r := c.Do(get("k")); r.Status != pop.Unknown || c.Dials() != 1 {
+		if r := c.Do(get("k")); r.Status != wire.Unknown || c.Dials() != 1 {
 			t.Errorf("not stopped, and too slow: %v; %d dials", r.Status, c.Dials())
 		}
 	})

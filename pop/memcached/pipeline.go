@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/pop"
+	"sluice/pop/wire"
 )
 
 // Backlog is how many commands a node's pipeline takes before their answers are there. What a Machine sends beyond it
@@ -34,7 +35,7 @@ var (
 	errStopped = errors.New("memcached: stopped")
 	errBacklog = errors.New("memcached: too many commands under way to this node")
 	errKey     = errors.New("memcached: not a key: 1 to 250 bytes of printable ASCII are")
-	errKeys    = fmt.Errorf("memcached: get of more than %d keys", pop.MaxKeys)
+	errKeys    = fmt.Errorf("memcached: get of more than %d keys", wire.MaxKeys)
 )
 
 // pipeline carries the reports to one node: many small commands on one connection. What gathers while a burst is being
@@ -44,10 +45,10 @@ var (
 // are Unknown and all others Unsent.
 type pipeline struct {
 	dialer  *dialer
-	deliver func([]pop.Result) // called by one goroutine at a time; the slice is valid until it returns
-	caught  func(any)          // is told of a panic
-	wake    chan struct{}      // something is queued
-	trips   *pop.Histogram     // one observation for each burst: from its write to its last answer
+	deliver func([]wire.Result) // called by one goroutine at a time; the slice is valid until it returns
+	caught  func(any)           // is told of a panic
+	wake    chan struct{}       // something is queued
+	trips   *pop.Histogram      // one observation for each burst: from its write to its last answer
 	drops   *drops
 
 	mu sync.Mutex
@@ -77,7 +78,7 @@ func (r ring) grown(head, tail uint64) ring {
 
 // slot is a command in a pipeline.
 type slot struct {
-	pop.Command
+	wire.Command
 	end int // where its bytes end in those of its burst
 }
 
@@ -103,7 +104,7 @@ func (d *drops) count(err error) {
 	}
 }
 
-func newPipeline(d *dialer, deliver func([]pop.Result), caught func(any)) *pipeline {
+func newPipeline(d *dialer, deliver func([]wire.Result), caught func(any)) *pipeline {
 	return &pipeline{
 		dialer:  d,
 		deliver: deliver,
@@ -117,7 +118,7 @@ func newPipeline(d *dialer, deliver func([]pop.Result), caught func(any)) *pipel
 
 // send queues commands and returns at once. What it has no room for it returns: those have not been sent.
 // It does not keep cmds itself.
-func (p *pipeline) send(cmds []pop.Command) (refused []pop.Command) {
+func (p *pipeline) send(cmds []wire.Command) (refused []wire.Command) {
 	p.mu.Lock()
 	for len(cmds) > 0 && p.tail-p.head < Backlog && len(p.buf) < backlogBytes {
 		if p.tail-p.head == uint64(len(p.ring)) {
@@ -146,15 +147,15 @@ func (p *pipeline) backlog() int {
 }
 
 // appendCommand writes c as the classic text protocol has it.
-func appendCommand(b []byte, c *pop.Command) []byte {
+func appendCommand(b []byte, c *wire.Command) []byte {
 	b = append(b, c.Op.String()...)
 	b = append(b, ' ')
 	b = append(b, c.Key...)
 	switch c.Op {
-	case pop.Incr:
+	case wire.Incr:
 		b = append(b, ' ')
 		b = strconv.AppendUint(b, c.Delta, 10)
-	case pop.Add, pop.Set:
+	case wire.Add, wire.Set:
 		b = append(b, " 0 "...)
 		b = strconv.AppendInt(b, int64(c.Expire), 10)
 		b = append(b, ' ')
@@ -166,8 +167,8 @@ func appendCommand(b []byte, c *pop.Command) []byte {
 }
 
 // check finds a command that must not be written: what a key may smuggle in would shift every later answer.
-func check(c *pop.Command) error {
-	rest, more := c.Key, c.Op == pop.Get
+func check(c *wire.Command) error {
+	rest, more := c.Key, c.Op == wire.Get
 	for n := 1; ; n++ {
 		key := rest
 		if more {
@@ -178,7 +179,7 @@ func check(c *pop.Command) error {
 			return errKey
 		case !more:
 			return nil
-		case n == pop.MaxKeys:
+		case n == wire.MaxKeys:
 			return errKeys
 		}
 	}
@@ -310,7 +311,7 @@ func (p *pipeline) read(conn net.Conn) error {
 		in       = make([]byte, readBuffer)
 		from, to int // in[from:to] is not used up yet
 		state    answers
-		results  = make([]pop.Result, 0, batch)
+		results  = make([]wire.Result, 0, batch)
 		again    bool // a deadline was missed since the last answer, and set again
 	)
 	for {
@@ -356,7 +357,7 @@ func (p *pipeline) read(conn net.Conn) error {
 		head, sent, ring := p.head, p.sent, p.ring
 		p.mu.Unlock()
 		for head < sent {
-			results = append(results, pop.Result{Command: ring.at(head).Command})
+			results = append(results, wire.Result{Command: ring.at(head).Command})
 			used, complete, err := state.read(in[from:to], &results[len(results)-1])
 			from += used
 			if !complete {
@@ -397,7 +398,7 @@ func (p *pipeline) missed(conn net.Conn, err error) bool {
 }
 
 // answered delivers results and moves head past them. It says how many answers are to come.
-func (p *pipeline) answered(conn net.Conn, head uint64, results []pop.Result) (awaited int) {
+func (p *pipeline) answered(conn net.Conn, head uint64, results []wire.Result) (awaited int) {
 	p.deliver(results)
 	p.dialer.answered()
 	p.mu.Lock()
@@ -420,14 +421,14 @@ func (p *pipeline) answered(conn net.Conn, head uint64, results []pop.Result) (a
 func (p *pipeline) giveUp(err error, from uint64, written int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	results := make([]pop.Result, 0, batch)
+	results := make([]wire.Result, 0, batch)
 	for i := p.head; i < p.tail; i++ {
 		s := p.ring.at(i)
-		status := pop.Unsent
+		status := wire.Unsent
 		if i < p.sent && (i < from || s.end <= written) {
-			status = pop.Unknown
+			status = wire.Unknown
 		}
-		results = append(results, pop.Result{Command: s.Command, Status: status, Err: err})
+		results = append(results, wire.Result{Command: s.Command, Status: status, Err: err})
 		if len(results) == batch {
 			p.deliver(results)
 			results = results[:0]

@@ -14,25 +14,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/pop"
 	"sluice/pop/memcached"
 	"sluice/pop/poptest"
+	"sluice/pop/wire"
 )
 
 // outcomes collects what a pipeline delivers.
 type outcomes struct {
 	mu  sync.Mutex
-	all []pop.Result
+	all []wire.Result
 }
 
-func (o *outcomes) deliver(rs []pop.Result) {
+func (o *outcomes) deliver(rs []wire.Result) {
 	o.mu.Lock()
 	o.all = append(o.all, rs...)
 	o.mu.Unlock()
 }
 
 // take returns what was delivered since it was last called.
-func (o *outcomes) take() []pop.Result {
+func (o *outcomes) take() []wire.Result {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all := o.all
@@ -55,16 +55,18 @@ func start(dial memcached.Dial, o *outcomes) (p memcached.Pipeline, stop func())
 	}
 }
 
-func incr(key string) pop.Command { return pop.Command{Op: pop.Incr, Key: key, Delta: 1} }
+func incr(key string) wire.Command { return wire.Command{Op: wire.Incr, Key: key, Delta: 1} }
 
-func add(key, value string) pop.Command {
-	return pop.Command{Op: pop.Add, Key: key, Value: []byte(value), Expire: 60}
+func add(key, value string) wire.Command {
+	return wire.Command{Op: wire.Add, Key: key, Value: []byte(value), Expire: 60}
 }
 
-func get(keys ...string) pop.Command { return pop.Command{Op: pop.Get, Key: strings.Join(keys, " ")} }
+func get(keys ...string) wire.Command {
+	return wire.Command{Op: wire.Get, Key: strings.Join(keys, " ")}
+}
 
 // statuses writes results as "op status op status".
-func statuses(rs []pop.Result) string {
+func statuses(rs []wire.Result) string {
 	var s []string
 	for _, r := range rs {
 		s = append(s, r.Op.String()+" "+r.Status.String())
@@ -82,8 +84,8 @@ func TestPipelineAnswersInOrder(t *testing.T) {
 		const each = 1000
 		for i := range each {
 			k := fmt.Sprintf("k%d", i)
-			if r := p.Send([]pop.Command{
-				{Op: pop.Incr, Key: k, Delta: 1, Tag: uint64(i)}, add(k, "5"), {Op: pop.Incr, Key: k, Delta: uint64(i)}, get("none", k),
+			if r := p.Send([]wire.Command{
+				{Op: wire.Incr, Key: k, Delta: 1, Tag: uint64(i)}, add(k, "5"), {Op: wire.Incr, Key: k, Delta: uint64(i)}, get("none", k),
 			}); len(r) > 0 {
 				t.Fatalf("%d refused", len(r))
 			}
@@ -113,7 +115,7 @@ func TestPipelineWrongAnswers(t *testing.T) {
 	huge := "VALUE k 0 99999999999\r\n"
 	for _, c := range []struct {
 		name    string
-		command pop.Command
+		command wire.Command
 		answer  poptest.Reply
 		want    string // of the command and the incr behind it
 		drops   [3]uint64
@@ -137,8 +139,8 @@ func TestPipelineWrongAnswers(t *testing.T) {
 		{"error", incr("k"), poptest.Reply{Bytes: []byte("ERROR\r\n")}, "incr unknown, incr unknown", [3]uint64{2: 1}},
 		{"answer to add for incr", incr("k"), poptest.Reply{Bytes: []byte("STORED\r\n")}, "incr unknown, incr unknown", [3]uint64{2: 1}},
 		{"number for add", add("k", "1"), poptest.Reply{Bytes: []byte("12\r\n")}, "add unknown, incr unknown", [3]uint64{2: 1}},
-		{"not stored for set", pop.Command{Op: pop.Set, Key: "k", Value: []byte("1")}, poptest.Reply{Bytes: []byte("NOT_STORED\r\n")}, "set unknown, incr unknown", [3]uint64{2: 1}},
-		{"number for delete", pop.Command{Op: pop.Delete, Key: "k"}, poptest.Reply{Bytes: []byte("12\r\n")}, "delete unknown, incr unknown", [3]uint64{2: 1}},
+		{"not stored for set", wire.Command{Op: wire.Set, Key: "k", Value: []byte("1")}, poptest.Reply{Bytes: []byte("NOT_STORED\r\n")}, "set unknown, incr unknown", [3]uint64{2: 1}},
+		{"number for delete", wire.Command{Op: wire.Delete, Key: "k"}, poptest.Reply{Bytes: []byte("12\r\n")}, "delete unknown, incr unknown", [3]uint64{2: 1}},
 		{"unasked value", incr("k"), poptest.Reply{Bytes: []byte("VALUE k 0 1\r\n7\r\nEND\r\n")}, "incr unknown, incr unknown", [3]uint64{2: 1}},
 		{"cut line", incr("k"), poptest.Reply{Bytes: []byte("12"), Close: true}, "incr unknown, incr unknown", [3]uint64{1, 0, 0}},
 		{"closed", incr("k"), poptest.Reply{Close: true}, "incr unknown, incr unknown", [3]uint64{1, 0, 0}},
@@ -170,7 +172,7 @@ func TestPipelineWrongAnswers(t *testing.T) {
 				var o outcomes
 				p, stop := start(n.Dial, &o)
 				defer stop()
-				p.Send([]pop.Command{c.command, incr("last")})
+				p.Send([]wire.Command{c.command, incr("last")})
 				time.Sleep(1500 * time.Millisecond) // virtual
 				synctest.Wait()
 				if got := statuses(o.take()); got != c.want {
@@ -183,7 +185,7 @@ func TestPipelineWrongAnswers(t *testing.T) {
 				}
 				// And the next connection is a good one.
 				n.Misbehave(nil)
-				p.Send([]pop.Command{incr("last")})
+				p.Send([]wire.Command{incr("last")})
 				time.Sleep(200 * time.Millisecond)
 				synctest.Wait()
 				if got := statuses(o.take()); got != "incr done" {
@@ -203,12 +205,12 @@ func TestPipelineHang(t *testing.T) {
 		var o outcomes
 		p, stop := start(n.Dial, &o)
 		defer stop()
-		p.Send([]pop.Command{incr("k")})
+		p.Send([]wire.Command{incr("k")})
 		synctest.Wait()
 		n.Hang()
-		p.Send([]pop.Command{incr("k")})
+		p.Send([]wire.Command{incr("k")})
 		synctest.Wait()
-		p.Send([]pop.Command{incr("k")})
+		p.Send([]wire.Command{incr("k")})
 		time.Sleep(999 * time.Millisecond)
 		synctest.Wait()
 		if got := statuses(o.take()); got != "incr done" {
@@ -222,7 +224,7 @@ func TestPipelineHang(t *testing.T) {
 		}
 		n.Resume()
 		synctest.Wait()
-		p.Send([]pop.Command{incr("k")})
+		p.Send([]wire.Command{incr("k")})
 		time.Sleep(time.Second)
 		synctest.Wait()
 		rs := o.take()
@@ -239,7 +241,7 @@ func TestPipelineCutWrite(t *testing.T) {
 		var o outcomes
 		p, stop := start(func(context.Context, string, string) (net.Conn, error) { return ours, nil }, &o)
 		defer stop()
-		p.Send([]pop.Command{incr("a"), incr("b"), incr("c")})
+		p.Send([]wire.Command{incr("a"), incr("b"), incr("c")})
 		// The node takes the first command and most of the second: "incr b 1\r" is no command without its newline.
 		if n, err := theirs.Read(make([]byte, 19)); n != 19 || err != nil {
 			t.Fatal(n, err)
@@ -264,12 +266,12 @@ func TestPipelineRedial(t *testing.T) {
 			return n.Dial(ctx, network, address)
 		}, &o)
 		defer stop()
-		p.Send([]pop.Command{incr("k")})
+		p.Send([]wire.Command{incr("k")})
 		synctest.Wait()
 		n.Kill()
 		sent := 1
 		for range 10_000 {
-			p.Send([]pop.Command{incr("k")})
+			p.Send([]wire.Command{incr("k")})
 			sent++
 			time.Sleep(time.Millisecond)
 		}
@@ -278,7 +280,7 @@ func TestPipelineRedial(t *testing.T) {
 			t.Errorf("%d results of %d commands", len(rs), sent)
 		}
 		for i, r := range rs[1:] {
-			if r.Status != pop.Unsent && i > 0 {
+			if r.Status != wire.Unsent && i > 0 {
 				t.Fatalf("result %d of a dead node: %v", i, r.Status)
 			}
 		}
@@ -292,10 +294,10 @@ func TestPipelineRedial(t *testing.T) {
 		}
 		back := time.Now()
 		for {
-			p.Send([]pop.Command{incr("k")})
+			p.Send([]wire.Command{incr("k")})
 			time.Sleep(10 * time.Millisecond)
 			rs := o.take()
-			if len(rs) > 0 && rs[len(rs)-1].Status == pop.NotThere {
+			if len(rs) > 0 && rs[len(rs)-1].Status == wire.NotThere {
 				break
 			}
 			if time.Since(back) > 500*time.Millisecond {
@@ -312,7 +314,7 @@ func TestPipelineBacklog(t *testing.T) {
 		n.Hang()
 		var o outcomes
 		p, stop := start(n.Dial, &o)
-		cmds := make([]pop.Command, memcached.Backlog+5)
+		cmds := make([]wire.Command, memcached.Backlog+5)
 		for i := range cmds {
 			cmds[i] = incr("k")
 		}
@@ -348,13 +350,13 @@ func TestPipelineLargeValues(t *testing.T) {
 		keys := []string{"a", "b", "c", "d", "e"}
 		for i, v := range want {
 			if v != nil {
-				p.Send([]pop.Command{{Op: pop.Set, Key: keys[i], Value: v, Expire: 60}})
+				p.Send([]wire.Command{{Op: wire.Set, Key: keys[i], Value: v, Expire: 60}})
 			}
 		}
-		p.Send([]pop.Command{get(keys...), incr("z")})
+		p.Send([]wire.Command{get(keys...), incr("z")})
 		synctest.Wait()
 		rs := o.take()
-		if len(rs) != 6 || rs[5].Status != pop.NotThere {
+		if len(rs) != 6 || rs[5].Status != wire.NotThere {
 			t.Fatal(statuses(rs))
 		}
 		for i, v := range rs[4].Values {
@@ -380,14 +382,14 @@ func TestPipelineAllocates(t *testing.T) {
 		}
 	}()
 	got := make(chan int, 16)
-	p := memcached.NewPipeline(func(context.Context, string, string) (net.Conn, error) { return ours, nil }, "", func(rs []pop.Result) { got <- len(rs) })
+	p := memcached.NewPipeline(func(context.Context, string, string) (net.Conn, error) { return ours, nil }, "", func(rs []wire.Result) { got <- len(rs) })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		p.Run(ctx)
 	}()
-	cmds := make([]pop.Command, 200)
+	cmds := make([]wire.Command, 200)
 	for i := range cmds {
 		cmds[i] = incr("k")
 	}
@@ -413,15 +415,15 @@ func FuzzReadAnswer(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, op byte, in []byte) {
-		c := pop.Command{Op: pop.Op(op % 6), Key: "a"}
-		if c.Op == pop.Get {
+		c := wire.Command{Op: wire.Op(op % 6), Key: "a"}
+		if c.Op == wire.Get {
 			c.Key = "a b"
 		}
 		used, complete, r, err := memcached.ReadAnswer(c, in)
 		if used < 0 || used > len(in) || complete && (used == 0 || err != nil) {
 			t.Fatalf("used %d of %d, complete %v, error %v", used, len(in), complete, err)
 		}
-		if complete && r.Status == pop.Unknown || r.Status == pop.Unsent && r.Err == nil {
+		if complete && r.Status == wire.Unknown || r.Status == wire.Unsent && r.Err == nil {
 			t.Fatalf("%v without a reason", r.Status)
 		}
 		// What is complete stays the same when more follows; what is not is never taken for complete too early.

@@ -1,9 +1,13 @@
 package memcached
 
-import "sluice/pop"
+import (
+	"sluice/pop"
+
+	"sluice/pop/wire"
+)
 
 // Operations counts commands by what was asked and what became of it.
-type Operations [pop.Get + 1][pop.Unknown + 1]uint64
+type Operations [wire.Get + 1][wire.Unknown + 1]uint64
 
 // NodeStats is what a Tier has seen of a node since it started. Counts only grow.
 type NodeStats struct {

@@ -14,22 +14,23 @@ import (
 	"sluice/pop"
 	"sluice/pop/memcached"
 	"sluice/pop/poptest"
+	"sluice/pop/wire"
 )
 
 // script stands where a Machine would, and notes what it is told.
 type script struct {
 	mu      sync.Mutex
-	queue   []pop.Command
-	last    []pop.Command // what Flush returns
-	follow  func(pop.Result) []pop.Command
-	results []pop.Result
+	queue   []wire.Command
+	last    []wire.Command // what Flush returns
+	follow  func(wire.Result) []wire.Command
+	results []wire.Result
 	heard   []time.Time // when results came, one for each
 	steps   []time.Time
 	hits    uint64 // that are not reported, for ever
 	panics  int    // so many of the next steps panic
 }
 
-func (s *script) step(now time.Time, e pop.Event) (out []pop.Command) {
+func (s *script) step(now time.Time, e pop.Event) (out []wire.Command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.steps = append(s.steps, now)
@@ -49,17 +50,17 @@ func (s *script) step(now time.Time, e pop.Event) (out []pop.Command) {
 	return out
 }
 
-func (s *script) flush(time.Time) []pop.Command { return s.last }
+func (s *script) flush(time.Time) []wire.Command { return s.last }
 
 func (s *script) unreported() (hits, lost uint64) { return s.hits, 0 }
 
-func (s *script) say(cmds ...pop.Command) {
+func (s *script) say(cmds ...wire.Command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = append(s.queue, cmds...)
 }
 
-func (s *script) take() (rs []pop.Result, heard []time.Time) {
+func (s *script) take() (rs []wire.Result, heard []time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rs, heard = s.results, s.heard
@@ -116,7 +117,7 @@ func (s *script) sync(tier *memcached.Tier) (stop func() error) {
 	}
 }
 
-func report(node int, c pop.Command) pop.Command {
+func report(node int, c wire.Command) wire.Command {
 	c.Node, c.Report = node, true
 	return c
 }
@@ -202,7 +203,7 @@ func TestTierHungNode(t *testing.T) {
 		rs, _ := s.take()
 		done := 0
 		for _, r := range rs {
-			if r.Node == 1 && r.Status == pop.Done {
+			if r.Node == 1 && r.Status == wire.Done {
 				done++
 			}
 		}
@@ -230,7 +231,7 @@ func TestTierAnswersAll(t *testing.T) {
 		tier, stop := s.run(t, n)
 		n.Hang()
 		want := 0
-		say := func(c pop.Command) {
+		say := func(c wire.Command) {
 			c.Tag = uint64(want)
 			want++
 			s.say(c)
@@ -258,7 +259,7 @@ func TestTierAnswersAll(t *testing.T) {
 				t.Fatalf("two results for command %d", r.Tag)
 			}
 			seen[r.Tag] = true
-			if r.Status == pop.Unsent {
+			if r.Status == wire.Unsent {
 				unsent++
 			}
 			if heard[i].Sub(start) > 2*time.Second {
@@ -287,10 +288,10 @@ func TestTierLastReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := poptest.New(0)
 		defer n.Close()
-		s := script{last: []pop.Command{report(0, incr("k")), add("bit", "1"), get("bit"), report(0, get("k"))}}
-		s.follow = func(r pop.Result) []pop.Command {
-			if r.Op == pop.Incr && r.Status == pop.NotThere {
-				return []pop.Command{report(0, add("k", "7"))}
+		s := script{last: []wire.Command{report(0, incr("k")), add("bit", "1"), get("bit"), report(0, get("k"))}}
+		s.follow = func(r wire.Result) []wire.Command {
+			if r.Op == wire.Incr && r.Status == wire.NotThere {
+				return []wire.Command{report(0, add("k", "7"))}
 			}
 			return nil
 		}
@@ -314,7 +315,7 @@ func TestTierLastReportToHungNode(t *testing.T) {
 		n := poptest.New(0)
 		defer n.Close()
 		n.Hang()
-		s := script{last: []pop.Command{report(0, incr("k"))}, hits: 7}
+		s := script{last: []wire.Command{report(0, incr("k"))}, hits: 7}
 		_, stop := s.run(t, n)
 		start := time.Now()
 		var incomplete *memcached.IncompleteError
@@ -369,12 +370,12 @@ func TestTierFlappingNode(t *testing.T) {
 			t.Errorf("%d dials in 10 s", d)
 		}
 		rs, _ := s.take()
-		var by [pop.Unknown + 1]int
+		var by [wire.Unknown + 1]int
 		for _, r := range rs {
 			by[r.Status]++
 		}
-		if by[pop.Done]+by[pop.NotThere] < 4*3500 || by[pop.Unknown] > 5*20 {
-			t.Errorf("done %d, not there %d, unsent %d, unknown %d", by[pop.Done], by[pop.NotThere], by[pop.Unsent], by[pop.Unknown])
+		if by[wire.Done]+by[wire.NotThere] < 4*3500 || by[wire.Unknown] > 5*20 {
+			t.Errorf("done %d, not there %d, unsent %d, unknown %d", by[wire.Done], by[wire.NotThere], by[wire.Unsent], by[wire.Unknown])
 		}
 	})
 }

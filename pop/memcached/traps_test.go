@@ -73,7 +73,7 @@ func TestMemcachedIncrStaysInPlace(t *testing.T) {
 	s.want("HD s20", "mg k s")
 }
 
-// From 2^63 on memcached 1.6.18 looks for a minus sign, and finds one wherever it looks: it scans on behind the number. So the
+// From 2^63 on memcached 1.6.18 looks for a minus sign, and finds one wherever it reads: it scans on behind the number. So the
 // top lane of a packed counter stays below 2^15.
 func TestMemcachedDoubtsLargeNumbers(t *testing.T) {
 	s := converse(t, startMemcached(t))

@@ -11,6 +11,7 @@ import (
 	"sluice/pop"
 	"sluice/pop/memcached"
 	"sluice/pop/poptest"
+	"sluice/pop/wire"
 )
 
 // TestOperatorsHaveTheirOwnWay: however many commands wait for a slow node, one of the operators' list does not wait for them.
@@ -26,12 +27,12 @@ func TestOperatorsHaveTheirOwnWay(t *testing.T) {
 		})
 		var sent, took time.Time
 		slow := 0
-		tier, err := memcached.NewScriptedTier(func(now time.Time, e pop.Event) (cmds []pop.Command) {
+		tier, err := memcached.NewScriptedTier(func(now time.Time, e pop.Event) (cmds []wire.Command) {
 			for i := range e.Results {
 				switch r := &e.Results[i]; {
-				case r.Way == pop.List && r.Status == pop.Done:
+				case r.Way == wire.List && r.Status == wire.Done:
 					took = now
-				case r.Way == pop.List:
+				case r.Way == wire.List:
 					t.Errorf("%v", r.Err)
 				default:
 					slow++
@@ -39,13 +40,13 @@ func TestOperatorsHaveTheirOwnWay(t *testing.T) {
 			}
 			if sent.IsZero() {
 				for i := range 2000 {
-					cmds = append(cmds, pop.Command{Op: pop.Add, Key: fmt.Sprint("b", i), Value: []byte("x"), Expire: 10})
+					cmds = append(cmds, wire.Command{Op: wire.Add, Key: fmt.Sprint("b", i), Value: []byte("x"), Expire: 10})
 				}
 				sent = now
-				cmds = append(cmds, pop.Command{Op: pop.Set, Way: pop.List, Key: "w", Value: []byte("x"), Expire: 10})
+				cmds = append(cmds, wire.Command{Op: wire.Set, Way: wire.List, Key: "w", Value: []byte("x"), Expire: 10})
 			}
 			return cmds
-		}, func(time.Time) []pop.Command { return nil }, func() (hits, lost uint64) { return 0, 0 }, names)
+		}, func(time.Time) []wire.Command { return nil }, func() (hits, lost uint64) { return 0, 0 }, names)
 		if err != nil {
 			t.Fatal(err)
 		}

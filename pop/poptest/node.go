@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"sluice/pop"
+	"sluice/pop/wire"
 )
 
 // ErrDown is in the Result of a command to a node that is killed, ErrHung of one to a node that is hung.
@@ -69,21 +69,21 @@ func (n *Node) empty() {
 }
 
 // Do carries out a command at now. Node and Report of the command are of no concern to it. Values in a Result are copies.
-func (n *Node) Do(now time.Time, c pop.Command) pop.Result {
+func (n *Node) Do(now time.Time, c wire.Command) wire.Result {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch n.state {
 	case down:
-		return pop.Result{Command: c, Status: pop.Unsent, Err: ErrDown}
+		return wire.Result{Command: c, Status: wire.Unsent, Err: ErrDown}
 	case hung:
-		return pop.Result{Command: c, Status: pop.Unknown, Err: ErrHung}
+		return wire.Result{Command: c, Status: wire.Unknown, Err: ErrHung}
 	}
 	return n.do(now, c)
 }
 
-func (n *Node) do(now time.Time, c pop.Command) pop.Result {
-	r := pop.Result{Command: c}
-	if c.Op == pop.Get {
+func (n *Node) do(now time.Time, c wire.Command) wire.Result {
+	r := wire.Result{Command: c}
+	if c.Op == wire.Get {
 		keys := c.Keys()
 		r.Values = make([][]byte, len(keys))
 		for i, k := range keys {
@@ -96,31 +96,31 @@ func (n *Node) do(now time.Time, c pop.Command) pop.Result {
 	}
 	e := n.find(now, c.Key)
 	switch c.Op {
-	case pop.Incr:
+	case wire.Incr:
 		if e == nil {
-			r.Status = pop.NotThere
+			r.Status = wire.NotThere
 			return r
 		}
 		it := e.Value.(*item)
 		v, ok := number(it.value)
 		if !ok {
-			r.Status, r.Err = pop.Unsent, pop.ErrNotNumber
+			r.Status, r.Err = wire.Unsent, wire.ErrNotNumber
 			return r
 		}
 		r.Number = v + c.Delta
 		it.setNumber(r.Number)
-	case pop.Add:
+	case wire.Add:
 		if e != nil {
 			n.lru.MoveToFront(e)
-			r.Status = pop.NotThere
+			r.Status = wire.NotThere
 			return r
 		}
 		n.store(now, c)
-	case pop.Set:
+	case wire.Set:
 		n.store(now, c)
-	case pop.Delete:
+	case wire.Delete:
 		if e == nil {
-			r.Status = pop.NotThere
+			r.Status = wire.NotThere
 			return r
 		}
 		n.remove(e)
@@ -140,7 +140,7 @@ func (n *Node) find(now time.Time, key string) *list.Element {
 	return e
 }
 
-func (n *Node) store(now time.Time, c pop.Command) {
+func (n *Node) store(now time.Time, c wire.Command) {
 	if e := n.items[c.Key]; e != nil {
 		n.remove(e)
 	}

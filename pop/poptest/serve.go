@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sluice/pop"
+	"sluice/pop/wire"
 )
 
 // Reply is what goes over a connection in answer to one command.
@@ -191,7 +191,7 @@ func (n *Node) exchange(r *bufio.Reader) (line string, answer []byte, err error)
 	line = strings.TrimRight(string(raw), "\r\n")
 	c, unique, ok := parse(line)
 	switch {
-	case ok && (c.Op == pop.Add || c.Op == pop.Set):
+	case ok && (c.Op == wire.Add || c.Op == wire.Set):
 		body := make([]byte, len(c.Value)+2)
 		if _, err := io.ReadFull(r, body); err != nil {
 			return "", nil, err
@@ -239,7 +239,7 @@ func (n *Node) wait() error {
 
 // parse reads a command line. The Value of one that stores has the right length and no content yet; unique says that
 // values are wanted with their unique number ("gets").
-func parse(line string) (c pop.Command, unique, ok bool) {
+func parse(line string) (c wire.Command, unique, ok bool) {
 	f := strings.Fields(line)
 	if len(f) < 2 {
 		return c, false, false
@@ -247,22 +247,22 @@ func parse(line string) (c pop.Command, unique, ok bool) {
 	c.Key = f[1]
 	switch f[0] {
 	case "get", "gets":
-		c.Op, c.Key = pop.Get, strings.Join(f[1:], " ")
+		c.Op, c.Key = wire.Get, strings.Join(f[1:], " ")
 		return c, f[0] == "gets", true
 	case "incr":
 		if len(f) != 3 {
 			return c, false, false
 		}
 		d, err := strconv.ParseUint(f[2], 10, 64)
-		c.Op, c.Delta = pop.Incr, d
+		c.Op, c.Delta = wire.Incr, d
 		return c, false, err == nil
 	case "delete":
-		c.Op = pop.Delete
+		c.Op = wire.Delete
 		return c, false, len(f) == 2
 	case "add":
-		c.Op = pop.Add
+		c.Op = wire.Add
 	case "set":
-		c.Op = pop.Set
+		c.Op = wire.Set
 	default:
 		return c, false, false
 	}
@@ -278,12 +278,12 @@ func parse(line string) (c pop.Command, unique, ok bool) {
 	return c, false, true
 }
 
-func appendAnswer(b []byte, r pop.Result, unique bool) []byte {
-	if r.Err == pop.ErrNotNumber {
+func appendAnswer(b []byte, r wire.Result, unique bool) []byte {
+	if r.Err == wire.ErrNotNumber {
 		return append(b, "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"...)
 	}
 	switch r.Op {
-	case pop.Get:
+	case wire.Get:
 		keys := r.Keys()
 		for i, v := range r.Values {
 			if v == nil {
@@ -298,16 +298,16 @@ func appendAnswer(b []byte, r pop.Result, unique bool) []byte {
 			b = append(b, "\r\n"...)
 		}
 		return append(b, "END\r\n"...)
-	case pop.Incr:
-		if r.Status == pop.Done {
+	case wire.Incr:
+		if r.Status == wire.Done {
 			return append(strconv.AppendUint(b, r.Number, 10), "\r\n"...)
 		}
-	case pop.Delete:
-		if r.Status == pop.Done {
+	case wire.Delete:
+		if r.Status == wire.Done {
 			return append(b, "DELETED\r\n"...)
 		}
 	default:
-		if r.Status == pop.Done {
+		if r.Status == wire.Done {
 			return append(b, "STORED\r\n"...)
 		}
 		return append(b, "NOT_STORED\r\n"...)

@@ -1,9 +1,9 @@
 package sim
 
 import (
-	"sluice/pop"
 	"sluice/pop/record"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
 // Cost is what edges have asked of nodes. Bytes are those of keys and values, as they were sent and answered; a number has 20.
@@ -16,33 +16,33 @@ type Cost struct {
 const numberBytes = 20
 
 // sent counts a command.
-func (c *Cost) sent(cmd *pop.Command) {
+func (c *Cost) sent(cmd *wire.Command) {
 	if !cmd.Report {
 		return
 	}
 	c.Commands++
 	c.Bytes += uint64(len(cmd.Key) + len(cmd.Value))
-	if cmd.Op == pop.Incr {
+	if cmd.Op == wire.Incr {
 		c.Bytes += numberBytes
 	}
-	if cmd.Op == pop.Set && secret.NamesLogItem(cmd.Key) {
+	if cmd.Op == wire.Set && secret.NamesLogItem(cmd.Key) {
 		c.LogRecords += uint64(record.Count(cmd.Value))
 		c.LogWritten += uint64(len(cmd.Value))
 	}
 }
 
 // answered counts what an answer brings.
-func (c *Cost) answered(r *pop.Result) {
+func (c *Cost) answered(r *wire.Result) {
 	bytes := uint64(0)
 	for _, v := range r.Values {
 		bytes += uint64(len(v))
 	}
 	switch {
-	case r.Report && r.Op == pop.Incr:
+	case r.Report && r.Op == wire.Incr:
 		c.Bytes += numberBytes
 	case r.Report:
 		c.Bytes += bytes
-	case r.Way == pop.Log:
+	case r.Way == wire.Log:
 		c.LogRead += bytes
 	}
 }

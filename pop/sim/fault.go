@@ -3,8 +3,8 @@ package sim
 import (
 	"time"
 
-	"sluice/pop"
 	"sluice/pop/poptest"
+	"sluice/pop/wire"
 )
 
 const (
@@ -87,18 +87,18 @@ func (w *World) Runs(edge int) bool { return !w.Edges[edge].gone }
 // that the edge can tell; one to a node that is down never leaves. A hung node keeps it.
 func (w *World) arrive(ev event) {
 	node := ev.node
-	var r pop.Result
+	var r wire.Result
 	if w.config.Carry != nil {
 		r = w.config.Carry(ev.command, w.Nodes[node], w.now)
 	} else {
 		r = w.Nodes[node].Do(w.now, ev.command)
 	}
 	switch {
-	case r.Status == pop.Unknown:
+	case r.Status == wire.Unknown:
 		w.held[node] = append(w.held[node], ev)
 		return
 	case ev.sent.Before(w.died[node]):
-		r = pop.Result{Command: ev.command, Status: pop.Unknown, Err: poptest.ErrDown}
+		r = wire.Result{Command: ev.command, Status: wire.Unknown, Err: poptest.ErrDown}
 	}
 	w.answered(&r)
 	w.push(event{edge: ev.edge, life: ev.life, answer: true, result: r, probe: ev.probe})
@@ -108,7 +108,7 @@ func (w *World) arrive(ev event) {
 func (w *World) lose(ev event) {
 	w.push(event{
 		edge: ev.edge, life: ev.life, answer: true, probe: ev.probe,
-		result: pop.Result{Command: ev.command, Status: pop.Unknown, Err: poptest.ErrHung},
+		result: wire.Result{Command: ev.command, Status: wire.Unknown, Err: poptest.ErrHung},
 	})
 }
 

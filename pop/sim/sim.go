@@ -15,6 +15,7 @@ import (
 	"sluice/pop/nodename"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 	"sluice/pop/words"
 )
 
@@ -52,7 +53,7 @@ type Config struct {
 	Learn        bool     // edges are not told how many there are; above the most that there can be they never are
 	List         []string // the nodes that edges begin with, by the names node0:11211 and so on; nil: all
 	// Carry, if not nil, carries out what a node is sent: to see it, or to answer in the node's place.
-	Carry func(c pop.Command, node *poptest.Node, now time.Time) pop.Result
+	Carry func(c wire.Command, node *poptest.Node, now time.Time) wire.Result
 }
 
 // Edge is one edge of a World.
@@ -77,8 +78,8 @@ type Edge struct {
 	nodes   []int         // by the machine's numbers, those of the world
 	stepped time.Duration // its wall clock, since the world began
 
-	paused time.Time    // until then it is held up,
-	late   []pop.Result // and these answers wait
+	paused time.Time     // until then it is held up,
+	late   []wire.Result // and these answers wait
 }
 
 // New makes a World that begins at start. Rules are those that every edge learns bits of.
@@ -189,12 +190,12 @@ func (e *Edge) Request(r *limiter.Rule, source counter.Source) *limiter.Decision
 }
 
 // wait lets time pass until all channels are closed, or a request has waited long enough.
-func (e *Edge) wait(heard []<-chan struct{}) {
+func (e *Edge) wait(replies []<-chan struct{}) {
 	w := e.world
 	until := w.now.Add(w.config.Wait)
 	e.attend()
-	for _, h := range heard {
-		for !closed(h) {
+	for _, reply := range replies {
+		for !closed(reply) {
 			if !w.step(until) {
 				w.now = until
 				return
@@ -226,24 +227,24 @@ func (e *Edge) Flush() { e.send(e.Machine.Flush(e.clock())) }
 func (e *Edge) step(ev pop.Event) {
 	now := e.clock()
 	e.send(e.Machine.Step(now, ev))
-	if at := e.world.now.Add(e.Machine.Pace(now)); at.Before(e.tick) {
+	if at := e.world.now.Add(e.Machine.StepIn(now)); at.Before(e.tick) {
 		e.tick = at
 	}
 }
 
-func (e *Edge) send(commands []pop.Command) {
+func (e *Edge) send(commands []wire.Command) {
 	w := e.world
 	for _, c := range commands {
 		if e.cut {
-			w.push(event{edge: e.index, life: e.life, answer: true, probe: c.Op == pop.Get && !c.Report,
-				result: pop.Result{Command: c, Status: pop.Unsent, Err: poptest.ErrDown}})
+			w.push(event{edge: e.index, life: e.life, answer: true, probe: c.Op == wire.Get && !c.Report,
+				result: wire.Result{Command: c, Status: wire.Unsent, Err: poptest.ErrDown}})
 			continue
 		}
 		w.sent(&c)
-		if c.Report && c.Op == pop.Set {
+		if c.Report && c.Op == wire.Set {
 			w.lively = w.now // something is in the log that all edges will want to read
 		}
-		w.push(event{edge: e.index, life: e.life, sent: w.now, node: e.node(c.Node), command: c, probe: c.Op == pop.Get && !c.Report})
+		w.push(event{edge: e.index, life: e.life, sent: w.now, node: e.node(c.Node), command: c, probe: c.Op == wire.Get && !c.Report})
 	}
 }
 
@@ -331,7 +332,7 @@ func (w *World) next() {
 // Tick steps one edge because time has passed.
 func (w *World) Tick(edge int) {
 	e := w.Edges[edge]
-	e.tick = w.now.Add(e.Machine.Pace(e.clock()))
+	e.tick = w.now.Add(e.Machine.StepIn(e.clock()))
 	e.step(pop.Event{})
 	if len(e.late) > 0 { // who wakes up steps before the answers that came meanwhile have been read
 		late := e.late
@@ -359,7 +360,7 @@ func (w *World) deliver(ev event) {
 		e.late = append(e.late, ev.result)
 		return
 	}
-	e.step(pop.Event{Results: []pop.Result{ev.result}})
+	e.step(pop.Event{Results: []wire.Result{ev.result}})
 	e.attend()
 }
 
@@ -371,8 +372,8 @@ type event struct {
 	answer  bool
 	probe   bool // goes on for ever: nothing waits for it
 	node    int  // whose it is, of World.Nodes
-	command pop.Command
-	result  pop.Result
+	command wire.Command
+	result  wire.Result
 }
 
 // node is the world's number of a node that the edge's machine has by another.

@@ -31,9 +31,9 @@ func lifting(n int) Word {
 }
 
 // of is the entries of a list, as they travel.
-func (w *List) of(t testing.TB, now time.Time) []Entry {
+func (l *List) of(t testing.TB, now time.Time) []Entry {
 	t.Helper()
-	list, _, err := Decode(secret.Of([]byte("test")), w.Encode(secret.Of([]byte("test")), now))
+	list, _, err := Decode(secret.Of([]byte("test")), l.Encode(secret.Of([]byte("test")), now))
 	if err != nil {
 		t.Fatal(err)
 	}

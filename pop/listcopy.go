@@ -3,6 +3,7 @@ package pop
 import (
 	"time"
 
+	"sluice/pop/wire"
 	"sluice/pop/words"
 )
 
@@ -23,8 +24,8 @@ const (
 	listExpire = 30 * 24 * 3600        // seconds, as long as memcached takes for a span of time
 )
 
-// wordsCopy is what an edge knows of a node's copy of the operators' list.
-type wordsCopy struct {
+// listCopy is what an edge knows of a node's copy of the operators' list.
+type listCopy struct {
 	looked time.Time    // when its head was asked for last
 	next   time.Time    // when to look again
 	busy   bool         // a command is under way
@@ -35,47 +36,47 @@ type wordsCopy struct {
 	wrote  uint64       // this version of ours
 }
 
-// carry goes on with a node's copy.
-func (m *Machine) carry(i int, now time.Time) {
+// syncList goes on with a node's copy.
+func (m *Machine) syncList(i int, now time.Time) {
 	w := &m.nodes[i].words
 	if !m.nodes[i].up || w.busy {
 		return
 	}
-	o := &m.said
+	o := &m.operators
 	o.mu.Lock()
 	hasty := o.latest.After(w.looked) && w.has != o.version // something was said here since
 	o.mu.Unlock()
 	if now.Before(w.next) && !hasty {
 		return
 	}
-	w.next, w.looked = now.Add(m.around(headEvery)), now
+	w.next, w.looked = now.Add(m.jitter(headEvery)), now
 	w.busy = true
-	m.send(Command{Node: i, Op: Get, Way: List, Key: o.headKey}, flight{what: aHead})
+	m.send(wire.Command{Node: i, Op: wire.Get, Way: wire.List, Key: o.headKey}, flight{what: aHead})
 }
 
-// around is a time a little below d that differs between edges and from time to time.
-func (m *Machine) around(d time.Duration) time.Duration {
-	m.dice++
-	return d*3/4 + time.Duration(mix(m.id^m.dice)%uint64(d/4))
+// jitter is a time a little below d that differs between edges and from time to time.
+func (m *Machine) jitter(d time.Duration) time.Duration {
+	m.random++
+	return d*3/4 + time.Duration(mix(m.id^m.random)%uint64(d/4))
 }
 
 // listAnswered ends a command of a node's copy. One that failed is followed by another look soon.
-func (m *Machine) listAnswered(r *Result, now time.Time) (w *wordsCopy, ok bool) {
+func (m *Machine) listAnswered(r *wire.Result, now time.Time) (w *listCopy, ok bool) {
 	w = &m.nodes[r.Node].words
 	w.busy = false
-	if ok = r.Status == Done; !ok {
-		w.next = now.Add(m.around(headHasty))
+	if ok = r.Status == wire.Done; !ok {
+		w.next = now.Add(m.jitter(headHasty))
 	}
 	return w, ok
 }
 
 // headRead compares a node's list with ours.
-func (m *Machine) headRead(r *Result, now time.Time) {
+func (m *Machine) headRead(r *wire.Result, now time.Time) {
 	w, ok := m.listAnswered(r, now)
 	if !ok {
 		return
 	}
-	o := &m.said
+	o := &m.operators
 	o.mu.Lock()
 	version, entries := o.version, o.list.Len()
 	_, ours := o.encode(m.secret, now)
@@ -93,7 +94,7 @@ func (m *Machine) headRead(r *Result, now time.Time) {
 		m.writeList(r.Node, now)
 	case id != ours && id != w.merged:
 		w.head, w.busy = id, true
-		m.send(Command{Node: r.Node, Op: Get, Way: List, Key: o.listKey}, flight{what: aList})
+		m.send(wire.Command{Node: r.Node, Op: wire.Get, Way: wire.List, Key: o.listKey}, flight{what: aList})
 	case id == ours:
 		w.has, w.merged = version, id
 	case w.has != version:
@@ -102,12 +103,12 @@ func (m *Machine) headRead(r *Result, now time.Time) {
 }
 
 // listRead merges a node's list into ours.
-func (m *Machine) listRead(r *Result, now time.Time) {
+func (m *Machine) listRead(r *wire.Result, now time.Time) {
 	w, ok := m.listAnswered(r, now)
 	if !ok {
 		return
 	}
-	o := &m.said
+	o := &m.operators
 	var entries []words.Entry
 	var id words.Digest
 	ok = r.Values[0] != nil
@@ -119,8 +120,8 @@ func (m *Machine) listRead(r *Result, now time.Time) {
 		}
 	}
 	if !ok {
-		w.next = now.Add(m.around(headHasty))
-		m.send(Command{Node: r.Node, Op: Delete, Way: List, Key: o.headKey}, flight{what: aDelete})
+		w.next = now.Add(m.jitter(headHasty))
+		m.send(wire.Command{Node: r.Node, Op: wire.Delete, Way: wire.List, Key: o.headKey}, flight{what: aDelete})
 		return
 	}
 	o.mu.Lock()
@@ -140,25 +141,25 @@ func (m *Machine) listRead(r *Result, now time.Time) {
 
 // writeList gives a node our list.
 func (m *Machine) writeList(node int, now time.Time) {
-	o, w := &m.said, &m.nodes[node].words
+	o, w := &m.operators, &m.nodes[node].words
 	o.mu.Lock()
 	text, id := o.encode(m.secret, now)
 	w.writes, w.wrote = id, o.version
 	o.mu.Unlock()
 	w.busy = true
-	m.send(Command{Node: node, Op: Set, Way: List, Key: o.listKey, Value: text, Expire: listExpire}, flight{what: aListWrite})
+	m.send(wire.Command{Node: node, Op: wire.Set, Way: wire.List, Key: o.listKey, Value: text, Expire: listExpire}, flight{what: aListWrite})
 }
 
 // listWritten goes on to the head.
-func (m *Machine) listWritten(f flight, r *Result, now time.Time) {
+func (m *Machine) listWritten(f flight, r *wire.Result, now time.Time) {
 	w := &m.nodes[r.Node].words
 	w.busy = false
-	w.next = now.Add(m.around(headHasty))
+	w.next = now.Add(m.jitter(headHasty))
 	switch {
-	case r.Status != Done:
+	case r.Status != wire.Done:
 	case f.what == aListWrite:
 		w.busy = true
-		m.send(Command{Node: r.Node, Op: Set, Way: List, Key: m.said.headKey, Value: words.SealHead(m.secret, w.writes), Expire: listExpire}, flight{what: aHeadWrite})
+		m.send(wire.Command{Node: r.Node, Op: wire.Set, Way: wire.List, Key: m.operators.headKey, Value: words.SealHead(m.secret, w.writes), Expire: listExpire}, flight{what: aHeadWrite})
 	default:
 		w.merged, w.has = w.writes, w.wrote
 	}

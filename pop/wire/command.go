@@ -1,4 +1,6 @@
-package pop
+// Package wire is what a node of the tier is asked, and what it answers: the commands of memcached's classic text protocol that edges
+// use, as values. Whoever carries them out answers every Command by one Result.
+package wire
 
 import (
 	"errors"
@@ -25,7 +27,7 @@ type Command struct {
 	Value  []byte // Add, Set
 	Delta  uint64 // Incr only
 	Tag    uint64 // comes back in the Result
-	Node   int    // index into Config.Nodes
+	Node   int    // index into the machine's nodes
 	Expire int32  // Add, Set: seconds until memcached forgets, 1 to 30 days
 	Op     Op
 	Way    Way
@@ -63,9 +65,9 @@ func (s Status) String() string { return [...]string{"done", "not_there", "unsen
 // What a node says by which it has certainly done nothing; the Result is Unsent.
 var (
 	// ErrNotNumber answers an Incr when what is at its key is not a number: somebody else wrote it, and only a Delete helps.
-	ErrNotNumber = errors.New("pop: the value at the key is not a number")
+	ErrNotNumber = errors.New("wire: the value at the key is not a number")
 	// ErrFull says that the node has no memory for the item.
-	ErrFull = errors.New("pop: node is out of memory for this item")
+	ErrFull = errors.New("wire: node is out of memory for this item")
 )
 
 // Result answers one Command.

@@ -9,11 +9,12 @@ import (
 	"sluice/pop"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
-// TestLooksShareAGet: what the PoP knows of many sources that an edge sees for the first time is read with few commands, each a
+// TestReadsShareAGet: what the PoP knows of many sources that an edge sees for the first time is read with few commands, each a
 // line that memcached takes as it takes any, and each source learns what is its own.
-func TestLooksShareAGet(t *testing.T) {
+func TestReadsShareAGet(t *testing.T) {
 	const sources = 100
 	r := newRule(t, 1000, time.Minute, time.Minute, counter.Nearest)
 	shared := secret.Of([]byte("test"))
@@ -32,9 +33,9 @@ func TestLooksShareAGet(t *testing.T) {
 			}
 			gets = 0
 			for commands := m.Step(now, pop.Event{}); len(commands) > 0; {
-				var results []pop.Result
+				var results []wire.Result
 				for _, c := range commands {
-					if c.Report && c.Op == pop.Get {
+					if c.Report && c.Op == wire.Get {
 						gets++
 						if len("get ")+len(c.Key)+len("\r\n") > 2048 {
 							t.Errorf("a Get of %d bytes", len(c.Key))

@@ -1,0 +1,182 @@
+// Package presence says which edges share a tier. There are as many slots in it as edges can share counters; each edge keeps one filled,
+// for as long as it lives, with what it says of itself. An edge that finds none free counts alone until there is one, and disturbs
+// nobody. Nothing here does I/O or reads a clock.
+package presence
+
+import (
+	"encoding/binary"
+	"strings"
+	"time"
+
+	"sluice/counter"
+	"sluice/pop/secret"
+	"sluice/pop/words"
+)
+
+// Kept is how long a slot stays filled.
+const Kept = 4 * time.Second
+
+const (
+	slots   = counter.MaxEdges
+	hold    = 10 * time.Second // a number once seen is believed so long: a lost node must not halve it
+	maxName = 64
+)
+
+// Edge is what an edge says of itself.
+type Edge struct {
+	ID       uint64
+	sequence uint64 // each presence has a higher one
+	Name     string
+	Marks    []words.Mark // of the operators' list that it has put into force
+}
+
+// peer is what this edge has learned of another. What was recorded and is said once more does not count: the sequence number must grow.
+type peer struct {
+	Edge
+	heard time.Time // when it last said something new
+}
+
+// Slots is what an edge knows of the slots.
+type Slots struct {
+	Keys string // of all slots, for a Get
+
+	secret   secret.Secret
+	id       uint64
+	keys     []string
+	slot     int // ours, or -1
+	full     bool
+	held     bool // a slot was ours once
+	sequence uint64
+	peers    map[uint64]peer
+	free     []int     // as last read
+	filled   []bool    // all of them: with something
+	room     time.Time // since when there has been a free slot, while full
+	highest  int
+	highTime time.Time
+}
+
+// New is for the edge with an ID.
+func New(s secret.Secret, id uint64) Slots {
+	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots), filled: make([]bool, slots), peers: make(map[uint64]peer)}
+	for i := range p.keys {
+		p.keys[i] = s.SlotKey(i)
+	}
+	p.Keys = strings.Join(p.keys, " ")
+	return p
+}
+
+// Key is that of this edge's slot; "": it has none.
+func (p *Slots) Key() string {
+	if p.slot < 0 {
+		return ""
+	}
+	return p.keys[p.slot]
+}
+
+// Full reports whether all slots are others', so that this edge counts alone.
+func (p *Slots) Full() bool { return p.full }
+
+// Highest is how many edges there have been lately, this one included; 0 before the slots were read.
+func (p *Slots) Highest() int { return p.highest }
+
+// Others calls f with each other edge.
+func (p *Slots) Others(f func(Edge)) {
+	for _, e := range p.peers {
+		f(e.Edge)
+	}
+}
+
+// Say is what to fill the slot with.
+func (p *Slots) Say(now time.Time, name string, marks []words.Mark) []byte {
+	p.sequence = max(p.sequence+1, uint64(max(now.UnixMilli(), 0)))
+	name = name[:min(len(name), maxName)]
+	b := binary.BigEndian.AppendUint64(nil, p.id)
+	b = binary.BigEndian.AppendUint64(b, p.sequence)
+	b = append(append(b, byte(len(name))), name...)
+	for _, k := range marks {
+		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.Edge), k.Generation)
+	}
+	return p.secret.Seal(secret.Presence, b)
+}
+
+func (p *Slots) open(b []byte) (e Edge, ok bool) {
+	if len(b) > 17+maxName+16*words.MaxMarks+secret.MACSize {
+		return e, false
+	}
+	in, ok := p.secret.Open(secret.Presence, b)
+	if !ok {
+		return e, false
+	}
+	e.ID, e.sequence = in.Number(8), in.Number(8)
+	e.Name = string(in.Next(int(in.Number(1))))
+	for in.More() {
+		e.Marks = append(e.Marks, words.Mark{Edge: in.Number(8), Generation: in.Number(8)})
+	}
+	return e, !in.Bad()
+}
+
+// Read takes in what is in the slots, and says how many hold what no edge of the PoP has written. A slot whose edge does not say anything
+// new or has another one, or that somebody has filled who is no edge of the PoP, is free. wall is now by the wall clock.
+func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
+	p.free = p.free[:0]
+	ours, seen := false, make(map[uint64]bool)
+	for i, v := range values {
+		p.filled[i] = v != nil
+		e, ok := p.open(v)
+		if v != nil && !ok {
+			forged++
+		}
+		switch {
+		case ok && e.ID == p.id:
+			ours = ours || i == p.slot
+			continue
+		case ok:
+			// A sequence number goes on with the clock; one that is behind is what somebody has kept of an edge that is gone.
+			recent := int64(e.sequence) >= wall.Add(-2*Kept).UnixMilli()
+			if known, there := p.peers[e.ID]; there && e.sequence > known.sequence || !there && recent {
+				p.peers[e.ID] = peer{e, now}
+			}
+			known, there := p.peers[e.ID]
+			ok = there && now.Sub(known.heard) < Kept && !seen[e.ID]
+			seen[e.ID] = true
+		}
+		if !ok {
+			p.free = append(p.free, i)
+		}
+	}
+	if !ours && p.slot >= 0 && p.filled[p.slot] {
+		p.slot = -1 // taken by another; an empty one is filled again
+	}
+	for id, e := range p.peers {
+		if now.Sub(e.heard) >= Kept {
+			delete(p.peers, id)
+		}
+	}
+	if edges := len(p.peers) + 1; edges >= p.highest || now.Sub(p.highTime) > hold {
+		p.highest, p.highTime = edges, now
+	}
+	return forged
+}
+
+// Choose says which slot to fill, if this edge needs one and may have one: empty says that nothing is in it. random is for not all edges
+// to choose the same. An edge that has found the PoP full lets others go first that only have to come back to theirs, because their
+// node was lost: it waits until there has been room for a while.
+func (p *Slots) Choose(random uint64, now time.Time) (slot int, key string, empty, ok bool) {
+	switch {
+	case p.slot >= 0:
+		return 0, "", false, false
+	case len(p.free) == 0:
+		p.full, p.room = !p.held, time.Time{}
+		return 0, "", false, false
+	case p.full && p.room.IsZero():
+		p.room = now
+	}
+	if p.full && now.Sub(p.room) < hold {
+		return 0, "", false, false
+	}
+	slot = p.free[random%uint64(len(p.free))]
+	return slot, p.keys[slot], !p.filled[slot], true
+}
+
+// Take notes that a slot is filled.
+func (p *Slots) Take(slot int) { p.slot, p.held, p.full, p.room = slot, true, false, time.Time{} }
