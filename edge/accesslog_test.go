@@ -11,10 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"sluice/counter"
 	"sluice/edge/accesslog"
-	"sluice/edge/config"
-	"sluice/mitigation"
 )
 
 // files keeps what was written to every file that was opened.
@@ -49,21 +46,14 @@ func (f file) Write(p []byte) (int, error) {
 func (f file) Close() error { return nil }
 
 func startLogged(t *testing.T, c accesslog.Config, yaml string) (*edgeUnderTest, *files, func()) {
-	config, err := config.Parse("", []byte(yaml))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := parse(t, yaml)
 	config.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
 	f := &files{}
 	l, err := accesslog.Open(c, f.open)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Options{Config: config, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil), Access: l})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := serveTest(t, s)
+	e := serveTest(t, newServer(t, config, func(o *Options) { o.Access = l }))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wait sync.WaitGroup
 	wait.Go(func() { l.Run(ctx, func(err error) { t.Error(err) }) })
@@ -146,12 +136,7 @@ func TestAccessLogNeverBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := withoutRules(t, startRecorder(t, hello).url())
-	s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil), Access: l})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := serveTest(t, s)
+	e := serveTest(t, newServer(t, withoutRules(t, startRecorder(t, hello).url()), func(o *Options) { o.Access = l }))
 	k := e.talk()
 	for range accesslog.MaxLines + 100 {
 		k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")

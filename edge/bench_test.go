@@ -10,10 +10,6 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	"sluice/counter"
-	"sluice/edge/config"
-	"sluice/mitigation"
 )
 
 const (
@@ -55,14 +51,7 @@ func BenchmarkRequest(b *testing.B) {
 		"no rule": "", "one rule": "rules: [{name: r, limit: 1000000}]", "refused": "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]",
 	} {
 		b.Run(name, func(b *testing.B) {
-			c, err := config.Parse("", []byte("origins: [{servers: ['http://"+origin+"']}]\n"+rules))
-			if err != nil {
-				b.Fatal(err)
-			}
-			s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil)})
-			if err != nil {
-				b.Fatal(err)
-			}
+			s := newServer(b, parse(b, "origins: [{servers: ['http://"+origin+"']}]\n"+rules))
 			ln := mustListen(b)
 			go func() { _ = s.Serve(ln) }()
 			defer func() { _ = s.Drain(context.Background(), 0) }()

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"sluice/edge/accesslog"
-	"sluice/edge/config"
 )
 
 const checkRules = `
@@ -119,10 +118,7 @@ func TestChecksHaveNoStatus(t *testing.T) {
 
 // An edge may do nothing but answer checks: then it needs no origin.
 func TestChecksWithoutOrigin(t *testing.T) {
-	c, err := config.Parse("", []byte("check_path: /check\nrules: [{name: r, limit: 1, window: 1h}]\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := parse(t, "check_path: /check\nrules: [{name: r, limit: 1, window: 1h}]\n")
 	e := startConfig(t, c)
 	for i, want := range []int{200, 429} {
 		if resp, _ := e.get("/check"); resp.StatusCode != want {

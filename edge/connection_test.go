@@ -13,15 +13,11 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/edge/config"
 )
 
 // A fault in a handler is that request's alone.
 func TestPanicStaysWithItsRequest(t *testing.T) {
-	c, err := config.Parse("", []byte("rules: [{name: r, limit: 5, on_store_failure: closed}]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := parse(t, "rules: [{name: r, limit: 5, on_store_failure: closed}]")
 	c.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
 	e := startConfig(t, c)
 	e.limiter.Up = func(counter.Source) bool { panic("a bug") }

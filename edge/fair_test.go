@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"sluice/counter"
-	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/mitigation"
 )
@@ -34,14 +32,7 @@ func (b *burst) Write(p []byte) (int, error) {
 // Whoever sends a hundred requests at once does not keep the processor until all of them are answered.
 func TestPipeliningTakesTurns(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	c, err := config.Parse("", []byte("origins: [{servers: ['http://127.0.0.1:9']}]\nrules: [{name: r, limit: 1, mitigation_timeout: 1h}]"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 10}), Bits: mitigation.New(1<<10, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\nrules: [{name: r, limit: 1, mitigation_timeout: 1h}]"))
 	const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 	key := mitigation.Key{Rule: s.snap.Load().rules.Rules[0].Counter.ID, Source: s.snap.Load().sources.Of(netip.MustParseAddr("10.0.0.1"))}
 	now := time.Now()

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"sluice/counter"
-	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
@@ -29,14 +28,10 @@ func BenchmarkHandle(b *testing.B) {
 	} {
 		for _, size := range []struct{ connections, sources int }{{1, 1}, {1, 10_000}, {512, 1}} {
 			b.Run(fmt.Sprintf("%s/connections=%d/sources=%d", test.name, size.connections, size.sources), func(b *testing.B) {
-				c, err := config.Parse("", []byte("origins: [{servers: ['http://127.0.0.1:9']}]\nsource: {trust: [0.0.0.0/0]}\n"+test.yaml))
-				if err != nil {
-					b.Fatal(err)
-				}
-				s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 16}), Bits: mitigation.New(1<<16, nil)})
-				if err != nil {
-					b.Fatal(err)
-				}
+				c := parse(b, "origins: [{servers: ['http://127.0.0.1:9']}]\nsource: {trust: [0.0.0.0/0]}\n"+test.yaml)
+				s := newServer(b, c, func(o *Options) {
+					o.Table, o.Bits = counter.New(counter.Options{Counters: 1 << 16}), mitigation.New(1<<16, nil)
+				})
 				o := s.snap.Load().origins.All[0]
 				clients := make([]*crowd, size.connections)
 				for i := range clients {

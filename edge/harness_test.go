@@ -50,10 +50,7 @@ type caller struct {
 // startEdge serves a configuration before an origin. The YAML may leave the origin out.
 func startEdge(t *testing.T, origin, yaml string) *edgeUnderTest {
 	t.Helper()
-	c, err := config.Parse("test.yaml", []byte(yaml))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := parse(t, yaml)
 	if len(c.Origins) == 0 {
 		u, err := upstream.ParseOrigin(origin)
 		if err != nil {
@@ -66,11 +63,30 @@ func startEdge(t *testing.T, origin, yaml string) *edgeUnderTest {
 
 func startConfig(t *testing.T, c *config.Config) *edgeUnderTest {
 	t.Helper()
-	s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil)})
+	return serveTest(t, newServer(t, c))
+}
+
+func parse(t testing.TB, yaml string) *config.Config {
+	t.Helper()
+	c, err := config.Parse("test.yaml", []byte(yaml))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveTest(t, s)
+	return c
+}
+
+// newServer is an edge that does not serve yet, with tables of its own.
+func newServer(t testing.TB, c *config.Config, change ...func(*Options)) *Server {
+	t.Helper()
+	o := Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil)}
+	for _, f := range change {
+		f(&o)
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func serveTest(t *testing.T, s *Server) *edgeUnderTest {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/edge/config"
 	"sluice/edge/http1"
 )
 
@@ -44,10 +43,7 @@ func TestNothingIsSmuggled(t *testing.T) {
 		return odd[random.IntN(len(odd))]
 	}
 	o := startRecorder(t, hello)
-	config, err := config.Parse("test.yaml", []byte("rules: [{name: refuse, match: {path: /x}, limit: 1, window: 24h, mitigation_timeout: 24h}]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := parse(t, "rules: [{name: refuse, match: {path: /x}, limit: 1, window: 24h, mitigation_timeout: 24h}]")
 	config.Origins = withoutRules(t, o.url()).Origins
 	e := startConfig(t, config)
 	e.get("/x")

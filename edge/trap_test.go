@@ -13,8 +13,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
-	"sluice/edge/config"
-	"sluice/mitigation"
 )
 
 // A trap is something that a plain proxy made of fasthttp does and that nobody may do who faces the internet. Each is tried
@@ -103,21 +101,16 @@ func (test trap) startPlain(t *testing.T) *front {
 func (test trap) startEdge(t *testing.T) *front {
 	t.Helper()
 	o, addr := test.startOrigin(t)
-	c, err := config.Parse("test.yaml", []byte(test.yaml+`
+	c := parse(t, test.yaml+`
 rules:
   - {name: refused, match: {path: /refused}, limit: 1, window: 1h}
   - {name: panic, match: {path: /panic}, limit: 1, on_store_failure: closed}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
+`)
 	c.Origins = withoutRules(t, "http://"+addr).Origins
 	var log testLog
-	s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 14}), Bits: mitigation.New(1<<12, nil),
-		Warn: func(message string, args ...any) { log.Printf("%s %q", message, args) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, c, func(o *Options) {
+		o.Warn = func(message string, args ...any) { log.Printf("%s %q", message, args) }
+	})
 	s.limiter.Up = func(counter.Source) bool { panic("a bug") }
 	p := &front{origin: o, caller: caller{t: t}, patience: 10 * time.Second, serve: s.Serve, logged: log.String,
 		stop: func(ctx context.Context) error { return s.Drain(ctx, 0) }}

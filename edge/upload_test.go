@@ -13,13 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sluice/counter"
-	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/edge/message"
 	"sluice/edge/screen"
 	"sluice/edge/upstream"
-	"sluice/mitigation"
 )
 
 // A sender is a client in memory: what it sends is there from the beginning, at most so many bytes at once, and what it gets is kept.
@@ -81,14 +78,7 @@ func (o *hasty) Write(p []byte) (int, error) {
 // memoryServer is a server with one connection to its origin.
 func memoryServer(t testing.TB, origin net.Conn, yaml string) *Server {
 	t.Helper()
-	c, err := config.Parse("", []byte("origins: [{servers: ['http://127.0.0.1:9']}]\n"+yaml))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := New(Options{Config: c, Table: counter.New(counter.Options{Counters: 1 << 10}), Bits: mitigation.New(1<<10, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newServer(t, parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\n"+yaml))
 	o := s.snap.Load().origins.All[0]
 	o.Idle = append(o.Idle, &upstream.Link{Conn: origin, Origin: o, Until: time.Now().Add(time.Hour)})
 	return s
