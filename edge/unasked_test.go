@@ -294,25 +294,6 @@ func TestUnaskedWhileABodyIsAwaited(t *testing.T) {
 	}
 }
 
-// underWay waits until so many requests have been given to origins and have no answer yet.
-func (e *edgeUnderTest) underWay(n float64) {
-	e.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; {
-		sum := 0.0
-		for name, v := range e.metrics() {
-			if strings.HasPrefix(name, "sluice_origin_active{") {
-				sum += v
-			}
-		}
-		if sum == n {
-			return
-		}
-		if time.Now().After(deadline) {
-			e.t.Fatalf("%v requests are under way, want %v", sum, n)
-		}
-	}
-}
-
 // An answer that is there before anything was asked goes to who asks first, as that of an origin does that has no room. But the
 // true answer may follow, so nobody else asks on that connection.
 func TestAnswerBeforeTheRequest(t *testing.T) {
