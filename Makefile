@@ -10,7 +10,7 @@ FLAGS ?=
 export GO
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test needs race fuzz bench lint accuracy accuracy-short bench-peers
+.PHONY: build demo test traps needs race fuzz bench lint accuracy accuracy-short bench-peers
 
 build: # bin/sluice and bin/sluice-loadgen
 	$(GO) build -o bin/ ./cmd/...
@@ -18,8 +18,13 @@ build: # bin/sluice and bin/sluice-loadgen
 demo: build # a PoP, an origin and an attack, on this machine
 	bin/sluice-loadgen lab --demo
 
-test: needs # every test; NO_INSTALL=1 installs nothing and fails if something is missing
+# The race detector has edge/socket make other system calls, and shortens what the tests of pop do in virtual time.
+test: needs # every test with the race detector, then those without it that it changes; NO_INSTALL=1 installs nothing and fails if something is missing
 	$(GO) test -race -shuffle=on ./...
+	$(GO) test -shuffle=on ./edge/socket ./pop ./pop/worst
+
+traps: # for an upgrade of fasthttp: does a plain proxy made of it still fall into the traps that the edge is tested with?
+	$(GO) test -run '^TestTrap' ./edge -traps
 
 needs:
 	@.ci/needs
