@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// A server counts what it sheds in a siege, and serves others.
+// A server counts what it sheds with its shedder, and serves others.
 func TestSiegeOfServer(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "shed: connection\nrules: [{name: r, limit: 1, window: 1h}]")
 	for range 2 {
 		e.talk().say("GET / HTTP/1.1\r\nHost: a\r\n\r\n") // the second begins the mitigation
 	}
-	const n = 16 // a siege begins with the eighth in a row
+	const n = 16 // the shedder starts with the eighth in a row
 	for round := 1; round <= 2; round++ {
 		for range n {
 			if got := e.raw(plainGet); got != "" {

@@ -25,7 +25,7 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 			x.answer = answerHeads.Get().(*http1.Answer)
 		}
 		raw, status, old, err := x.answer.Read(b.Reader)
-		if x.Invite && timedOut(err) && !b.upload.expired() {
+		if x.ExpectContinue && timedOut(err) && !b.upload.expired() {
 			x.inviteBody(b.upload)
 			continue
 		}
@@ -52,10 +52,10 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 			_, _ = b.Reader.Discard(len(raw))
 			return nil
 		case status == http.StatusContinue:
-			if x.Invite {
+			if x.ExpectContinue {
 				x.inviteBody(b.upload)
 			}
-		case !old && !x.Old:
+		case !old && !x.HTTP10:
 			x.interim(raw, status)
 		}
 		_, _ = b.Reader.Discard(len(raw))
@@ -65,7 +65,7 @@ func (x *exchange) readAnswerHead(b *answerBody) error {
 
 // inviteBody tells the client to send its body: the origin wants it, or says nothing.
 func (x *exchange) inviteBody(u *upload) {
-	x.Invite = false
+	x.ExpectContinue = false
 	if !u.taken.Load() {
 		_, _ = x.conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")) // a failure shows when the body is read
 	}

@@ -25,7 +25,7 @@ func FuzzAnswerHead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		x := &exchange{server: &Server{}, conn: &screen.Client{}, Incoming: screen.Incoming{Request: http1.Request{Old: true}}}
+		x := &exchange{server: &Server{}, conn: &screen.Client{}, Incoming: screen.Incoming{Request: http1.Request{HTTP10: true}}}
 		b := &answerBody{Body: http1.Body{Reader: bufio.NewReaderSize(bytes.NewReader(answer), upstream.MaxHead)}, keep: time.Minute}
 		if x.readAnswerHead(b) != nil {
 			return

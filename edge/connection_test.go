@@ -219,7 +219,7 @@ func TestDrain(t *testing.T) {
 		defer cancel()
 		drained = e.Drain(ctx, time.Second)
 	})
-	<-e.ears[0].Ended
+	<-e.listeners[0].Ended
 	if e.Ready() {
 		t.Error("ready while draining")
 	}

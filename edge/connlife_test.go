@@ -98,7 +98,7 @@ func TestCrowdedProxyDoesNotLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memoryServer(t, nil, "source: {trust: ['::'], proxy_protocol: true}\nlimits: {header_timeout: 10s}") // a pipe has no address
 		var got []byte
-		took := serveAlone(s, func(c *screen.Client) { c.Crowded = true }, func(client net.Conn) {
+		took := serveAlone(s, func(c *screen.Client) { c.OverCap = true }, func(client net.Conn) {
 			got = make([]byte, len(crowded))
 			_, _ = io.ReadFull(client, got)
 			_, _ = io.WriteString(client, "PROXY TCP4 192.0.2.1 192.0.2.200 4000 80\r\n")

@@ -54,12 +54,12 @@ func (s *Server) Drain(ctx context.Context, notice time.Duration) error {
 	s.apply.Lock()
 	s.Leave()
 	s.open.Notice.CompareAndSwap(0, int64(notice)) // unless somebody is in a hurry already
-	ears := s.ears
+	listeners := s.listeners
 	s.apply.Unlock()
-	for _, l := range ears {
+	for _, l := range listeners {
 		l.Stop()
 	}
-	for _, l := range ears {
+	for _, l := range listeners {
 		select {
 		case <-l.Ended:
 		case <-ctx.Done():

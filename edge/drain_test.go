@@ -155,7 +155,7 @@ func TestDrainWithPipelinedRequests(t *testing.T) {
 	}
 	<-arrived
 	drained := e.drain()
-	<-e.ears[0].Ended
+	<-e.listeners[0].Ended
 	close(leave)
 	if resp, _ := c.hear("GET"); resp.StatusCode != 200 || !resp.Close {
 		t.Errorf("%d, close %t", resp.StatusCode, resp.Close)

@@ -58,26 +58,26 @@ type Options struct {
 
 // Server is one edge.
 type Server struct {
-	http     *fasthttp.Server
-	open     *listen.Registry
-	ears     []*listen.Listener // guarded by apply
-	limiter  limiter.Limiter
-	tier     Tier
-	budget   time.Duration // of a wait at first sight
-	limits   screen.Limits
-	secret   rules.Secret
-	stats    *stats
-	warn     func(message string, args ...any)
-	snap     atomic.Pointer[snapshot]
-	date     atomic.Pointer[date]
-	draining atomic.Bool
-	requests *top // who asks most
-	refusals *top // who is refused most
-	access   *accesslog.Log
-	note     func(*accesslog.Entry) // writes a request down; nil: nobody does
-	faded    atomic.Int64
-	apply    sync.Mutex // one Apply at a time
-	pool     sync.Pool  // of *exchange
+	http      *fasthttp.Server
+	open      *listen.Registry
+	listeners []*listen.Listener // guarded by apply
+	limiter   limiter.Limiter
+	tier      Tier
+	budget    time.Duration // of a wait at first sight
+	limits    screen.Limits
+	secret    rules.Secret
+	stats     *stats
+	warn      func(message string, args ...any)
+	snap      atomic.Pointer[snapshot]
+	date      atomic.Pointer[date]
+	draining  atomic.Bool
+	requests  *top // who asks most
+	refusals  *top // who is refused most
+	access    *accesslog.Log
+	note      func(*accesslog.Entry) // writes a request down; nil: nobody does
+	faded     atomic.Int64
+	apply     sync.Mutex // one Apply at a time
+	pool      sync.Pool  // of *exchange
 }
 
 // New makes a server. Nothing is started yet.
@@ -148,7 +148,7 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 		s.apply.Unlock()
 		return ln.Close() // drained before it began
 	}
-	s.ears = append(s.ears, l)
+	s.listeners = append(s.listeners, l)
 	s.apply.Unlock()
 	listen.BoundUnsent(ln)
 	return s.http.Serve(l)

@@ -28,7 +28,7 @@ func (x *exchange) appendHead(b []byte, o *upstream.Origin) []byte {
 	for i := range x.Head.Lines {
 		l := &x.Head.Lines[i]
 		if l.Drop {
-			x.trailers = x.trailers || l.Kind == message.HopByHop && !x.Old && message.TakesTrailers(l)
+			x.trailers = x.trailers || l.Kind == message.HopByHop && !x.HTTP10 && message.TakesTrailers(l)
 			continue
 		}
 		switch l.Kind {
@@ -76,7 +76,7 @@ func (x *exchange) appendHead(b []byte, o *upstream.Origin) []byte {
 	} else if x.trailers {
 		b = append(b, "\r\nConnection: TE\r\nTE: trailers"...)
 	}
-	if x.Invite {
+	if x.ExpectContinue {
 		b = append(b, "\r\nExpect: 100-continue"...)
 	}
 	switch n := x.Length; {

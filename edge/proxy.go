@@ -29,7 +29,7 @@ func (x *exchange) forward() int {
 	if g.Total > 0 {
 		due = now.Add(g.Total)
 	}
-	if x.Length > 0 && x.Length <= heldBody && !x.Invite {
+	if x.Length > 0 && x.Length <= heldBody && !x.ExpectContinue {
 		if r := x.hold(due); r != nil {
 			x.Close = true
 			x.conn.Linger.Store(true)
@@ -37,7 +37,7 @@ func (x *exchange) forward() int {
 			return 0
 		}
 		now = time.Now() // the client took its time
-	} else if x.Length != 0 && !x.Invite {
+	} else if x.Length != 0 && !x.ExpectContinue {
 		// Not all of it is held, but none of it is worth a server's place, or a link that may end meanwhile.
 		if err := x.awaitBody(due); err != nil {
 			x.turnAway(bodyRefusal(err))
@@ -169,7 +169,7 @@ var clientGone = message.Refuse(499, "client_closed", "The connection was closed
 func (x *exchange) failed(o *upstream.Origin, b *answerBody, err error) {
 	if u := b.upload; u != nil {
 		failed := u.failed.Load() // else it is cut off now because the origin has failed, or the time for all of it is up
-		late := !failed && !u.taken.Load() && !x.Invite && !b.due.IsZero() && !time.Now().Before(b.due)
+		late := !failed && !u.taken.Load() && !x.ExpectContinue && !b.due.IsZero() && !time.Now().Before(b.due)
 		u.end()
 		x.conn.Body = false
 		x.conn.Linger.Store(true)
@@ -271,7 +271,7 @@ func (x *exchange) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) 
 	} else {
 		l.Asked, l.Begun = false, nil
 		grace, wait := x.server.limits.HeaderTimeout, b.due
-		if x.Invite {
+		if x.ExpectContinue {
 			// What the origin says to the head decides whether the client sends its body.
 			sent, err := l.Write(*head)
 			if err != nil && sent == 0 && l.Reused {
@@ -292,7 +292,7 @@ func (x *exchange) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) 
 		x.Body.Wait = u
 		b.upload = u
 		x.startBody(grace, x.server.limits.IdleTimeout)
-		if !x.Invite && x.Length != message.LengthChunked && x.Length <= inlineBody {
+		if !x.ExpectContinue && x.Length != message.LengthChunked && x.Length <= inlineBody {
 			x.conn.BodyDue = b.due
 			u.run()
 			x.conn.BodyDue = time.Time{}
@@ -350,7 +350,7 @@ func (x *exchange) relay(o *upstream.Origin, b *answerBody) {
 // chunks says how the client gets a body whose length nobody knows: chunked, or, to a client of HTTP/1.0, up to the end of the
 // connection.
 func (x *exchange) chunks() {
-	if x.Old {
+	if x.HTTP10 {
 		x.Close = true
 		return
 	}

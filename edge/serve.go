@@ -145,11 +145,11 @@ func (x *exchange) serve() {
 		x.ctx.Request.SetBodyStream(&x.Body, int(x.Length))
 	}
 	if !x.admit() {
-		x.Close = x.Close || x.Invite // it may have begun to send its body, or not
+		x.Close = x.Close || x.ExpectContinue // it may have begun to send its body, or not
 		return
 	}
 	status := x.forward()
-	x.Close = x.Close || x.Invite && !x.bodyRead // nor is that known here
+	x.Close = x.Close || x.ExpectContinue && !x.bodyRead // nor is that known here
 	if x.decision.Held {
 		x.server.limiter.Settle(&x.decision.Decision, status, time.Now())
 	}
@@ -187,7 +187,7 @@ func (x *exchange) finish() {
 		r.head = append(append(r.head, x.upgrade...), "\r\n"...)
 	case x.Close:
 		r.head = append(r.head, "Connection: close\r\n"...)
-	case x.Old:
+	case x.HTTP10:
 		r.head = append(r.head, "Connection: keep-alive\r\n"...)
 	}
 	r.head = append(r.head, "\r\n"...)
@@ -238,9 +238,9 @@ func (x *exchange) send() (err error) {
 		x.conn.WriteAt = x.over()
 		_, err = x.conn.Write(r.head)
 	default:
-		if err = b.send(r.head, b.Framing != http1.Fixed && !x.Old); err != nil {
+		if err = b.send(r.head, b.Framing != http1.Fixed && !x.HTTP10); err != nil {
 			b.reuse = false
-			if x.Old && b.Framing != http1.Fixed {
+			if x.HTTP10 && b.Framing != http1.Fixed {
 				x.conn.Reset() // where the connection's end is the body's, one in order would pass the part off as the whole
 			}
 		}

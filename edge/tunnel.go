@@ -23,7 +23,7 @@ const halfOpen = 10 * time.Second
 // What is said in a tunnel is not judged, so nothing may be tunnelled that could carry further requests: HTTP/2 is none of
 // the protocols that a configuration accepts.
 func (x *exchange) wantsUpgrade(g *upstream.Group) []byte {
-	if len(g.Upgrades) == 0 || x.Old || string(x.Method) != http.MethodGet || x.Length != 0 {
+	if len(g.Upgrades) == 0 || x.HTTP10 || string(x.Method) != http.MethodGet || x.Length != 0 {
 		return nil
 	}
 	if !x.Head.Asks {

@@ -20,7 +20,7 @@ type Request struct {
 	Version  []byte
 	HostLine []byte // of the head; an absolute target outdoes it
 	IsHead   bool   // the method is HEAD as it came, whatever rules see: the answer has no body
-	Old      bool   // HTTP/1.0
+	HTTP10   bool   // HTTP/1.0
 	Close    bool   // the connection ends with the answer
 	Framing  bool   // there are lines that frame the body, or Expect
 	Size     int    // of the whole head, in bytes; 0: it is not known where it ends
@@ -49,12 +49,12 @@ func (r *Request) Parse(raw []byte, most int) *message.Refusal {
 		return message.Refuse(http.StatusBadRequest, "bad_header", "A header of the request is malformed.")
 	}
 	r.Size = len(line) + len("\r\n") + size
-	r.Close = r.Head.Close || r.Old && !r.Head.Keep
+	r.Close = r.Head.Close || r.HTTP10 && !r.Head.Keep
 	if no := r.framed(); no != nil {
 		return no
 	}
 	host, absolute, ok := Authority(r.Target)
-	if absolute && len(r.RawHost) == 0 && r.Old {
+	if absolute && len(r.RawHost) == 0 && r.HTTP10 {
 		r.RawHost = host
 	}
 	switch {
@@ -66,7 +66,7 @@ func (r *Request) Parse(raw []byte, most int) *message.Refusal {
 			return badHost
 		}
 		r.Host = r.HostBuf
-	case !r.Old:
+	case !r.HTTP10:
 		return badHost
 	}
 	if absolute {
@@ -124,7 +124,7 @@ func (r *Request) requestLine(line []byte) *message.Refusal {
 	switch {
 	case string(version) == version11:
 	case string(version) == "HTTP/1.0":
-		r.Old = true
+		r.HTTP10 = true
 	case isVersion(version):
 		return badVersion
 	default:
@@ -171,7 +171,7 @@ func (r *Request) framed() *message.Refusal {
 			}
 		case message.TransferEncoding:
 			r.Framing = true
-			if codings++; r.Old || codings > 1 || !message.EqualFold(l.Value, "chunked") {
+			if codings++; r.HTTP10 || codings > 1 || !message.EqualFold(l.Value, "chunked") {
 				return message.Refuse(http.StatusNotImplemented, "bad_encoding", "The only transfer encoding here is chunked.")
 			}
 		case message.Expect:
@@ -179,7 +179,7 @@ func (r *Request) framed() *message.Refusal {
 			if !message.EqualFold(l.Value, "100-continue") {
 				return message.Refuse(http.StatusExpectationFailed, "bad_expect", "The only expectation here is 100-continue.")
 			}
-			r.Invite = !r.Old // else it is ignored: a client of HTTP/1.0 would not understand the invitation (RFC 9110, 10.1.1)
+			r.ExpectContinue = !r.HTTP10 // else it is ignored: a client of HTTP/1.0 would not understand the invitation (RFC 9110, 10.1.1)
 		}
 	}
 	switch {
@@ -192,7 +192,7 @@ func (r *Request) framed() *message.Refusal {
 	case codings > 0:
 		r.Length = message.LengthChunked
 	}
-	r.Invite = r.Invite && r.Length != 0
+	r.ExpectContinue = r.ExpectContinue && r.Length != 0
 	return nil
 }
 

@@ -11,52 +11,52 @@ import (
 )
 
 const (
-	// shedInARow connections shed one after the other begin a siege. The good one that ends it is dearer than others by some
+	// shedInARow connections shed one after the other start the shedder. The one to keep that stops it costs some
 	// system calls, so there must be reason to expect more to shed.
 	shedInARow = 8
-	// shedAtOnce is how many are shed before the rest of the process has its turn, for breath at least: the scheduler hears nothing of
-	// what sift does, and on one processor looks for other work only while sift waits.
+	// shedAtOnce is how many are shed before the rest of the process has its turn, for yieldTime at least: the scheduler hears nothing of
+	// what acceptKept does, and on one processor looks for other work only while that waits.
 	shedAtOnce = 256
-	breath     = 20 * time.Microsecond
+	yieldTime  = 20 * time.Microsecond
 )
 
-// A siege is when a listener gets connections to shed and no others. They are then closed by their descriptors, with two
-// system calls that the scheduler does not hear of. Accept and Close of package net make six for each, and the first of them, when
-// the process had nothing to do, wakes the scheduler's monitor thread, which costs more than they do.
-type siege struct {
+// An acceptShedder works while a listener gets connections to shed and no others. They are then closed by their descriptors, with two
+// raw system calls, which skip entersyscall, so sysmon is not woken. Accept and Close of package net make six for each, and the first of them, when
+// the process had nothing to do, wakes it, which costs more than they do.
+type acceptShedder struct {
 	shed int                     // connections shed since the last one that was not
-	file atomic.Pointer[os.File] // the listening socket once more, to wait for connections without net; nil: no siege
+	file atomic.Pointer[os.File] // the listening socket once more, to wait for connections without net; nil: the shedder rests
 }
 
 // next accepts a connection.
 func (l *Listener) next() (net.Conn, error) {
-	if l.siege.shed < shedInARow {
-		l.siege.lift()
-	} else if c := l.sift(); c != nil {
+	if l.shedder.shed < shedInARow {
+		l.shedder.stop()
+	} else if c := l.acceptKept(); c != nil {
 		return c, nil
 	}
 	return l.Listener.Accept()
 }
 
-// lift ends the siege; whoever waits in sift comes back.
-func (s *siege) lift() {
+// stop stops the shedder; whoever waits in acceptKept comes back.
+func (s *acceptShedder) stop() {
 	if f := s.file.Swap(nil); f != nil {
 		f.Close()
 	}
 }
 
-// sift sheds connections until it has one to keep, which it returns. It returns nil when Accept is to be called: the
+// acceptKept sheds connections until it has one to keep, which it returns. It returns nil when Accept is to be called: the
 // listener stops, or something is wrong, of which Accept will tell.
-func (l *Listener) sift() net.Conn {
-	f := l.siege.file.Load()
+func (l *Listener) acceptKept() net.Conn {
+	f := l.shedder.file.Load()
 	if f == nil {
 		if f = duplicate(l.Listener); f == nil {
 			return nil
 		}
-		l.siege.file.Store(f)
+		l.shedder.file.Store(f)
 	}
 	if l.stopping.Load() { // perhaps before there was a file to close
-		l.siege.lift()
+		l.shedder.stop()
 		return nil
 	}
 	raw, err := f.SyscallConn()
@@ -76,7 +76,7 @@ func (l *Listener) sift() net.Conn {
 		case kept >= 0:
 			return l.keep(kept)
 		}
-		time.Sleep(breath)
+		time.Sleep(yieldTime)
 	}
 }
 
@@ -95,9 +95,9 @@ func (l *Listener) shedWaiting(socket uintptr) (kept int, errno syscall.Errno) {
 	return -1, 0
 }
 
-// keep ends the siege: first, so that there is a descriptor for the duplicate that FileConn makes.
+// keep stops the shedder: first, so that there is a descriptor for the duplicate that FileConn makes.
 func (l *Listener) keep(fd int) net.Conn {
-	l.siege.lift()
+	l.shedder.stop()
 	f := os.NewFile(uintptr(fd), "")
 	defer f.Close()
 	c, err := net.FileConn(f)

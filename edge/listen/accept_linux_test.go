@@ -12,8 +12,8 @@ import (
 	"sluice/edge/socket"
 )
 
-// In a siege the connections of a shed peer are closed, each once, and another peer's is accepted as ever; the siege ends
-// with it. A listener stops in a siege as it does without one, and leaves nothing that listens.
+// While the shedder works the connections of a shed peer are closed, each once, and another peer's is accepted as ever; it stops
+// with that one. A listener stops then as it does else, and leaves nothing that listens.
 func TestSiege(t *testing.T) {
 	for _, at := range []string{"127.0.0.1:0", ":0"} { // the second with IPv6, where there is that
 		t.Run(at, func(t *testing.T) { testSiege(t, at) })
@@ -74,8 +74,8 @@ func testSiege(t *testing.T, at string) {
 		if knocks[bad] != n || len(knocks) != 2 {
 			t.Errorf("%d connections to shed: %v", n, knocks)
 		}
-		if l.siege.file.Load() != nil || l.siege.shed != 0 {
-			t.Errorf("the siege goes on: %+v", &l.siege)
+		if l.shedder.file.Load() != nil || l.shedder.shed != 0 {
+			t.Errorf("the shedder goes on: %+v", &l.shedder)
 		}
 		if _, err := io.WriteString(client, "a"); err != nil {
 			t.Fatal(err)
@@ -95,8 +95,8 @@ func testSiege(t *testing.T, at string) {
 		list = append(list, knock(bad))
 	}
 	closed(list)
-	if l.siege.file.Load() == nil {
-		t.Fatal("no siege")
+	if l.shedder.file.Load() == nil {
+		t.Fatal("the shedder rests")
 	}
 	l.Stop()
 	select {

@@ -4,9 +4,9 @@ package listen
 
 import "net"
 
-// A siege ends connections that are shed at less cost, which is possible on Linux only.
-type siege struct{ shed int }
+// An acceptShedder ends connections at less cost, which is possible on Linux only.
+type acceptShedder struct{ shed int }
 
 func (l *Listener) next() (net.Conn, error) { return l.Listener.Accept() }
 
-func (s *siege) lift() {}
+func (s *acceptShedder) stop() {}

@@ -32,8 +32,8 @@ const (
 // Stats counts connections.
 type Stats struct {
 	TurnedAway  atomic.Uint64 // above the cap of their source
-	Crowded     atomic.Uint64 // above the cap on all
-	Starved     atomic.Uint64 // above the limit on memory
+	OverCap     atomic.Uint64 // above the cap on all
+	OverMemory  atomic.Uint64 // above the limit on memory
 	Evicted     atomic.Uint64 // idle, that made room for others
 	Shed        atomic.Uint64 // of mitigated sources
 	BadProxy    atomic.Uint64 // of proxies without a valid PROXY header
@@ -89,7 +89,7 @@ type Listener struct {
 	*Registry
 	TLS *tls.Config // nil: plain
 
-	siege    siege
+	shedder  acceptShedder
 	Ended    chan struct{} // closed when the last connection has been accepted
 	stopping atomic.Bool
 }
@@ -134,12 +134,12 @@ func (l *Listener) acceptClient() (*screen.Client, error) {
 func (l *Listener) Admit(nc net.Conn) *screen.Client {
 	peer := peerAddr(nc.RemoteAddr())
 	if l.Shed != nil && l.Shed(peer) {
-		l.siege.shed++
+		l.shedder.shed++
 		return nil
 	}
-	l.siege.shed = 0
+	l.shedder.shed = 0
 	if l.Memory != nil && l.Memory.exceeded(time.Now()) && !l.makeRoom(memoryRoom) {
-		l.Stats.Starved.Add(1)
+		l.Stats.OverMemory.Add(1)
 		return nil
 	}
 	nc = socket.New(nc)
@@ -219,7 +219,7 @@ func (l *Listener) Stop() {
 	if l.stopping.Swap(true) {
 		return
 	}
-	l.siege.lift()
+	l.shedder.stop()
 	if d, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok && d.SetDeadline(time.Now().Add(stopTime)) == nil {
 		return // Accept closes it when the time is up
 	}

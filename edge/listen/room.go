@@ -28,19 +28,19 @@ const (
 	memoryRoom = 3
 )
 
-// enter takes a connection in, and reports whether there is a place for it. One that only has a spare place is crowded.
+// enter takes a connection in, and reports whether there is a place for it. One that only has a spare place is over the cap.
 func (l *Registry) enter(c *screen.Client) bool {
 	l.Mu.Lock()
 	full := l.most > 0 && len(l.Conns)-l.away.Len() >= l.most
-	c.Crowded = full && !l.evict(time.Now().UnixNano())
+	c.OverCap = full && !l.evict(time.Now().UnixNano())
 	in := l.most == 0 || len(l.Conns) < l.most+spareConnections || l.cut()
-	if c.Crowded || !in {
-		l.Stats.Crowded.Add(1)
+	if c.OverCap || !in {
+		l.Stats.OverCap.Add(1)
 	}
 	if in {
 		l.Conns[c] = struct{}{}
 	}
-	if c.Crowded || !in {
+	if c.OverCap || !in {
 		l.uncount(c)
 	}
 	l.Mu.Unlock()

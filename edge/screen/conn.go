@@ -22,11 +22,11 @@ const (
 	// unread bytes resets it, and a reset takes the answer with it.
 	LingerTime  = time.Second
 	lingerBytes = 256 << 10
-	// patience is how many times a connection gives way in a row. The next read is mostly in vain and waits for the poller, which has
+	// yieldAfter is how many times a connection gives way in a row. The next read is mostly in vain and waits for the poller, which has
 	// its turn only when nobody else wants to run: connections that find more each time they are back would keep it from the others.
-	patience = 4
-	// fair is how many requests of those that came at once are answered before others have their turn.
-	fair = 16
+	yieldAfter = 4
+	// pipelineYield is how many requests of those that came at once are answered before others have their turn.
+	pipelineYield = 16
 )
 
 // A Site is what all connections of a server have in common.
@@ -68,9 +68,9 @@ type Client struct {
 	first   *bufio.Reader // the one that br was at first
 	Linger  atomic.Bool   // what the client still sends is read before it is closed
 	heading bool          // a part of a head has been read
-	turns   uint8         // at reading one, up to patience
+	turns   uint8         // at reading one, up to yieldAfter
 	piped   uint8         // heads that came together with the request before them
-	Crowded bool          // it is one too many
+	OverCap bool          // it is one too many
 
 	Body    bool // a body is being read: the end of the connection is not the end of the body
 	aborted atomic.Bool
@@ -124,7 +124,7 @@ func (c *Client) Read(p []byte) (int, error) {
 			_ = c.Conn.SetReadDeadline(socket.LongAgo)
 		}
 	}
-	if c.turns++; c.turns%patience != 0 {
+	if c.turns++; c.turns%yieldAfter != 0 {
 		c.Site.yield()
 	}
 	n, err := c.Conn.Read(p)

@@ -37,7 +37,7 @@ const tlsHandshake = 0x16
 func (c *Client) NextHead(within time.Duration, most int) ([]byte, error) {
 	timed, searched := false, 0
 	if c.heading = c.Reader.Buffered() > 0; c.heading {
-		if c.piped++; c.piped%fair == 0 {
+		if c.piped++; c.piped%pipelineYield == 0 {
 			runtime.Gosched()
 		}
 	}

@@ -124,7 +124,7 @@ func (s *Screen) Read(p []byte) (n int, err error) {
 func (s *Screen) next() bool {
 	c := s.Conn
 	switch {
-	case c.Crowded:
+	case c.OverCap:
 		_ = c.Conn.SetReadDeadline(time.Now().Add(s.Conn.Site.Limits.HeaderTimeout)) // TLS may have to shake hands
 		c.Linger.Store(true)
 		_, _ = c.Write([]byte(crowded))
