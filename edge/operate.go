@@ -208,3 +208,10 @@ func (s *Server) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error)
 	}
 	return r, mitigation.Key{Rule: r.Counter.ID, Source: src}, nil
 }
+
+// TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts are halved every ten
+// minutes; a thousand sources are counted at most.
+func (s *Server) TopRequests(n int) []Heavy { return s.requests.heaviest(n) }
+
+// TopRefused is TopRequests for requests that were refused.
+func (s *Server) TopRefused(n int) []Heavy { return s.refusals.heaviest(n) }

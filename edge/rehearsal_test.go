@@ -18,7 +18,7 @@ var epoch = time.Unix(1_700_000_000, 0)
 // TestRehearsal asks about requests of a log: at so many seconds, from whom, what, and what was answered; and what comes of it:
 // the name of the rule that refuses, or pass, deny or allow; after a slash, the other rules that would refuse.
 func TestRehearsal(t *testing.T) {
-	c := parse(t, `
+	c, err := config.Parse("test.yaml", []byte(`
 source: {ipv4_prefix: 24}
 deny: [198.51.100.0/24]
 allow: [192.0.2.128/25]
@@ -27,7 +27,10 @@ rules:
   - {name: "off", limit: 1, mode: "off"}
   - {name: errors, limit: 2, window: 10s, mitigation_timeout: 0, count: {statuses: [401]}, match: {path: /api/*}}
   - {name: trial, limit: 2, mode: shadow, key: "header:Authorization", match: {path: /x}}
-`)
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
 	r, err := NewRehearsal(c, counter.New(counter.Options{Counters: 1000}), mitigation.New(1000, nil))
 	if err != nil {
 		t.Fatal(err)

@@ -101,10 +101,3 @@ func (t *top) heaviest(n int) []Heavy {
 	})
 	return list[:min(n, len(list))]
 }
-
-// TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts are halved every ten
-// minutes; a thousand sources are counted at most.
-func (s *Server) TopRequests(n int) []Heavy { return s.requests.heaviest(n) }
-
-// TopRefused is TopRequests for requests that were refused.
-func (s *Server) TopRefused(n int) []Heavy { return s.refusals.heaviest(n) }
