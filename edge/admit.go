@@ -25,7 +25,7 @@ func (x *exchange) admit() bool {
 		x.Head.Distrust()
 	}
 	x.source = x.snap.sources.Of(x.client)
-	x.server.requests.hit(x.source)
+	x.server.requests.Hit(x.source)
 	check := x.snap.check.Is(x.Path, x.Target)
 	if check && x.trusted && x.ask(x.snap.check) != nil {
 		x.say(message.Refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or told in two ways."))
@@ -33,7 +33,7 @@ func (x *exchange) admit() bool {
 	}
 	switch {
 	case rules.IsIn(x.snap.deny, x.client):
-		x.server.refusals.hit(x.source)
+		x.server.refusals.Hit(x.source)
 		x.say(message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted."))
 		return false
 	case rules.IsIn(x.snap.allow, x.client):
@@ -90,7 +90,7 @@ func (x *exchange) malformed(r *message.Refusal) {
 			x.client, x.chain, x.trusted = x.snap.sources.Identify(peer, &x.Head, x.chain)
 		}
 		x.source = x.snap.sources.Of(x.client)
-		x.server.requests.hit(x.source)
+		x.server.requests.Hit(x.source)
 	}
 	if known && !rules.IsIn(x.snap.deny, x.client) && !rules.IsIn(x.snap.allow, x.client) && x.charged() {
 		x.Close, x.bodyRead = true, true // which will not be
@@ -148,7 +148,7 @@ func (x *exchange) judge() bool {
 	}
 	d.Tally()
 	if d.Refused() {
-		x.server.refusals.hit(x.source)
+		x.server.refusals.Hit(x.source)
 	}
 	return true
 }

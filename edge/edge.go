@@ -40,6 +40,7 @@ import (
 	"sluice/edge/listen"
 	"sluice/edge/rules"
 	"sluice/edge/screen"
+	"sluice/edge/top"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -71,8 +72,8 @@ type Server struct {
 	snap      atomic.Pointer[snapshot]
 	date      atomic.Pointer[date]
 	draining  atomic.Bool
-	requests  *top // who asks most
-	refusals  *top // who is refused most
+	requests  *top.Top // who asks most
+	refusals  *top.Top // who is refused most
 	access    *accesslog.Log
 	note      func(*accesslog.Entry) // writes a request down; nil: nobody does
 	faded     atomic.Int64
@@ -94,7 +95,7 @@ func New(o Options) (*Server, error) {
 		secret:   rules.NewSecret(o.Secret),
 		stats:    newStats(),
 		access:   o.Access,
-		requests: newTop(), refusals: newTop(),
+		requests: top.New(), refusals: top.New(),
 		warn: o.Warn,
 	}
 	if o.Access != nil {
@@ -167,10 +168,10 @@ func (s *Server) Sweep(now time.Time) {
 	switch at := s.faded.Load(); {
 	case at == 0:
 		s.faded.Store(now.UnixNano())
-	case now.UnixNano()-at >= int64(topHalf):
+	case now.UnixNano()-at >= int64(top.Half):
 		s.faded.Store(now.UnixNano())
-		s.requests.fade()
-		s.refusals.fade()
+		s.requests.Fade()
+		s.refusals.Fade()
 	}
 	for _, o := range s.snap.Load().origins.All {
 		o.Sweep(now)

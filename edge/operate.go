@@ -8,6 +8,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/config"
 	"sluice/edge/rules"
+	"sluice/edge/top"
 	"sluice/mitigation"
 )
 
@@ -211,7 +212,7 @@ func (s *Server) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error)
 
 // TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts are halved every ten
 // minutes; a thousand sources are counted at most.
-func (s *Server) TopRequests(n int) []Heavy { return s.requests.heaviest(n) }
+func (s *Server) TopRequests(n int) []top.Heavy { return s.requests.Heaviest(n) }
 
 // TopRefused is TopRequests for requests that were refused.
-func (s *Server) TopRefused(n int) []Heavy { return s.refusals.heaviest(n) }
+func (s *Server) TopRefused(n int) []top.Heavy { return s.refusals.Heaviest(n) }

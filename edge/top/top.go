@@ -1,4 +1,5 @@
-package edge
+// Package top counts the heaviest sources in bounded memory.
+package top
 
 import (
 	"cmp"
@@ -13,16 +14,16 @@ import (
 const (
 	topSets = 128
 	topWays = 8 // entries of a set
-	// topHalf is how often counts are halved, so that what is heavy now comes before what was heavy once.
-	topHalf = 10 * time.Minute
+	// Half is how often counts are halved, so that what is heavy now comes before what was heavy once.
+	Half = 10 * time.Minute
 )
 
-// A top counts the heaviest sources in bounded memory (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and
+// A Top counts the heaviest sources in bounded memory (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and
 // top-k elements in data streams", 2005), in small sets, so that a hit looks at a few entries and needs neither index nor order. A
 // source that is not among the entries of its set takes the place of the lightest one, with its count for a start: no count is
 // too small, and none is too large by more than the entry says. With n hits in a set, every source with more than n/8 of
 // them is there.
-type top struct {
+type Top struct {
 	seed maphash.Seed
 	sets [topSets]topSet
 }
@@ -46,9 +47,9 @@ type Heavy struct {
 	Error  uint64 `json:"error"`
 }
 
-func newTop() *top { return &top{seed: maphash.MakeSeed()} }
+func New() *Top { return &Top{seed: maphash.MakeSeed()} }
 
-func (t *top) hit(s counter.Source) {
+func (t *Top) Hit(s counter.Source) {
 	set := &t.sets[maphash.Comparable(t.seed, s)%topSets]
 	set.mu.Lock()
 	set.hit(s)
@@ -70,8 +71,8 @@ func (h *topSet) hit(s counter.Source) {
 	*lightest = topEntry{source: s, count: lightest.count + 1, over: lightest.count}
 }
 
-// fade halves all counts. That keeps their order.
-func (t *top) fade() {
+// Fade halves all counts. That keeps their order.
+func (t *Top) Fade() {
 	for i := range t.sets {
 		h := &t.sets[i]
 		h.mu.Lock()
@@ -83,8 +84,8 @@ func (t *top) fade() {
 	}
 }
 
-// heaviest returns at most n sources, the heaviest first.
-func (t *top) heaviest(n int) []Heavy {
+// Heaviest returns at most n sources, the heaviest first.
+func (t *Top) Heaviest(n int) []Heavy {
 	list := []Heavy{}
 	for i := range t.sets {
 		h := &t.sets[i]

@@ -1,4 +1,4 @@
-package edge
+package top
 
 import (
 	"math/rand/v2"
@@ -14,16 +14,16 @@ func TestTop(t *testing.T) {
 	source := func(n uint32) counter.Source {
 		return counter.SourceOf(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32, 64)
 	}
-	top, exact := newTop(), make(map[string]uint64)
+	top, exact := New(), make(map[string]uint64)
 	for range 200_000 {
 		n := random.Uint32N(50_000)
 		if random.Uint32N(4) == 0 {
 			n = 1_000_000 + min(random.Uint32N(10), random.Uint32N(10))
 		}
-		top.hit(source(n))
+		top.Hit(source(n))
 		exact[source(n).String()]++
 	}
-	all := top.heaviest(1 << 20)
+	all := top.Heaviest(1 << 20)
 	if len(all) > topSets*topWays {
 		t.Errorf("%d entries", len(all))
 	}
@@ -33,7 +33,7 @@ func TestTop(t *testing.T) {
 		}
 	}
 	heavy := make(map[string]bool)
-	for _, h := range top.heaviest(8) {
+	for _, h := range top.Heaviest(8) {
 		heavy[h.Source] = true
 	}
 	for n := range uint32(5) {
@@ -41,23 +41,23 @@ func TestTop(t *testing.T) {
 			t.Errorf("%s with %d is not among %v", s, exact[s], heavy)
 		}
 	}
-	first := top.heaviest(1)[0]
-	top.fade()
-	if again := top.heaviest(1)[0]; again.Source != first.Source || again.Count != first.Count/2 {
+	first := top.Heaviest(1)[0]
+	top.Fade()
+	if again := top.Heaviest(1)[0]; again.Source != first.Source || again.Count != first.Count/2 {
 		t.Errorf("%+v became %+v", first, again)
 	}
-	if n := testing.AllocsPerRun(100, func() { top.hit(source(1_000_000)) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { top.Hit(source(1_000_000)) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func BenchmarkTop(b *testing.B) {
-	top := newTop()
+	top := New()
 	var sources [1024]counter.Source
 	for i := range sources {
 		sources[i] = counter.SourceOf(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32, 64)
 	}
 	for i := 0; b.Loop(); i++ {
-		top.hit(sources[i%1024])
+		top.Hit(sources[i%1024])
 	}
 }
