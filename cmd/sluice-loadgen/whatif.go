@@ -16,8 +16,8 @@ import (
 
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
-	"sluice/edge"
 	"sluice/edge/config"
+	"sluice/edge/rehearsal"
 	"sluice/edge/rules"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
@@ -245,7 +245,7 @@ func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
 	var o whatif.Options
 	room := len(c.Rules) * virtual.RoomFor(t)
 	counters := min(room, 20_000_000)
-	r, err := edge.NewRehearsal(c, counter.New(counter.Options{Counters: counters, Phase: virtual.Secret.Phase}), mitigation.New(counters, nil))
+	r, err := rehearsal.New(c, counter.New(counter.Options{Counters: counters, Phase: virtual.Secret.Phase}), mitigation.New(counters, nil))
 	if err != nil {
 		return o, err
 	}
@@ -264,7 +264,7 @@ func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
 	o.Rehearse = func(i int) whatif.Rehearsed {
 		q := &t.Requests[i]
 		method, target := q.Line()
-		said := r.Judge(edge.PastRequest{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status)}, start.Add(q.At))
+		said := r.Judge(rehearsal.Request{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status)}, start.Add(q.At))
 		cases = cases[:0]
 		for _, k := range said.Cases {
 			n, there := numbers[k.Rule][k.Source]

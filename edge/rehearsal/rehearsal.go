@@ -1,4 +1,5 @@
-package edge
+// Package rehearsal judges requests that are over as an edge would have: the sources, lists, rules and the limiter of one, without HTTP.
+package rehearsal
 
 import (
 	"net/netip"
@@ -28,26 +29,26 @@ type Rehearsal struct {
 	head        message.Head // of no lines
 	host        []byte
 	target      []byte
-	said        Rehearsed
+	said        Outcome
 }
 
-// PastRequest is a request as a log has it.
-type PastRequest struct {
+// Request is a request as a log has it.
+type Request struct {
 	Addr                 netip.Addr // of the client
 	Method, Host, Target string     // an empty or impossible Host is no host
 	Status               int        // of the origin's answer; 0: not known
 }
 
-// Rehearsed is what would have become of a request.
-type Rehearsed struct {
+// Outcome is what would have become of a request.
+type Outcome struct {
 	Denied, Allowed bool // by the lists; then no rule was asked
 	Refused         bool // by a rule
 	Rule            int  // the one that the client would have been told of, as an index of Config.Rules; -1: none
-	Cases           []RehearsedCase
+	Cases           []RuleOutcome
 }
 
-// RehearsedCase is one rule that a request falls under.
-type RehearsedCase struct {
+// RuleOutcome is one rule that a request falls under.
+type RuleOutcome struct {
 	Rule    int            // index of Config.Rules
 	Source  counter.Source // whom it counts
 	Refuses bool           // it refuses, or would if it were not a shadow
@@ -55,8 +56,8 @@ type RehearsedCase struct {
 	Counts  bool           // an answer with this status is one that the rule counts
 }
 
-// NewRehearsal makes a Rehearsal that counts in table and blocks in bits. Of c it takes source, deny, allow and rules.
-func NewRehearsal(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Rehearsal, error) {
+// New makes a Rehearsal that counts in table and blocks in bits. Of c it takes source, deny, allow and rules.
+func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Rehearsal, error) {
 	set, err := rules.New(c.Rules, c.RuleDefaults(), func(string) *rules.Tally { return new(rules.Tally) })
 	if err != nil {
 		return nil, err
@@ -72,9 +73,9 @@ func NewRehearsal(c *config.Config, table *counter.Table, bits *mitigation.Table
 }
 
 // Judge judges a request that came at now, which is not before the one judged last. The answer is valid until the next call.
-func (r *Rehearsal) Judge(q PastRequest, now time.Time) *Rehearsed {
+func (r *Rehearsal) Judge(q Request, now time.Time) *Outcome {
 	said := &r.said
-	*said = Rehearsed{Rule: -1, Cases: said.Cases[:0]}
+	*said = Outcome{Rule: -1, Cases: said.Cases[:0]}
 	addr := q.Addr.Unmap().WithZone("")
 	switch {
 	case rules.IsIn(r.deny, addr):
@@ -97,7 +98,7 @@ func (r *Rehearsal) Judge(q PastRequest, now time.Time) *Rehearsed {
 	r.limiter.Decide(&d.Decision, now)
 	for i, rule := range d.Rules {
 		c := &d.Results[i]
-		said.Cases = append(said.Cases, RehearsedCase{
+		said.Cases = append(said.Cases, RuleOutcome{
 			Rule: r.index[rule], Source: c.Source, Refuses: c.Verdict != limiter.Passed,
 			Over:   c.Ask != nil && c.Ask.Over,
 			Counts: rule.Counts(q.Status),

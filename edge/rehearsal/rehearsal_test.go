@@ -1,4 +1,4 @@
-package edge
+package rehearsal
 
 import (
 	"net/netip"
@@ -31,13 +31,13 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewRehearsal(c, counter.New(counter.Options{Counters: 1000}), mitigation.New(1000, nil))
+	r, err := New(c, counter.New(counter.Options{Counters: 1000}), mitigation.New(1000, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := func(second int, addr, method, host, target string, status int, want string) {
 		t.Helper()
-		said := r.Judge(PastRequest{netip.MustParseAddr(addr), method, host, target, status}, epoch.Add(time.Duration(second)*time.Second))
+		said := r.Judge(Request{netip.MustParseAddr(addr), method, host, target, status}, epoch.Add(time.Duration(second)*time.Second))
 		got := "pass"
 		switch {
 		case said.Denied:
@@ -89,7 +89,7 @@ rules:
 
 func TestRehearsalOfABadRule(t *testing.T) {
 	bad := rules.Default("bad", 0)
-	if _, err := NewRehearsal(&config.Config{Rules: []rules.Config{bad}}, nil, nil); err == nil || !strings.Contains(err.Error(), "limit 0") {
+	if _, err := New(&config.Config{Rules: []rules.Config{bad}}, nil, nil); err == nil || !strings.Contains(err.Error(), "limit 0") {
 		t.Errorf("error %v", err)
 	}
 }
