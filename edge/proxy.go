@@ -202,8 +202,6 @@ const commonHead = 8 << 10
 func (x *exchange) blames(b *answerBody, err error) bool {
 	u := b.upload
 	switch {
-	case err == upstream.ErrUnasked: // such as a 408 of a server that had waited long enough on an idle connection
-		return false
 	case err == bufio.ErrBufferFull, err == message.ErrSyntax, err == message.ErrCount, err == http1.ErrFraming, err == http1.ErrInterim:
 		return false // it answered, perhaps with too much of what the client had said
 	case timedOut(err):
@@ -269,24 +267,21 @@ func (x *exchange) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) 
 			return errUnsent
 		}
 	} else {
-		l.Asked, l.Begun = false, nil
+		// The body may be long in coming. So the head goes first: what comes on the connection from then on has been asked for.
+		l.Look()
+		sent, failed := l.Conn.Write(*head)
+		requestHeads.Put(head)
+		if failed != nil && sent == 0 && l.Reused {
+			return errUnsent
+		}
 		grace, wait := x.server.limits.HeaderTimeout, b.due
-		if x.ExpectContinue {
-			// What the origin says to the head decides whether the client sends its body.
-			sent, err := l.Write(*head)
-			if err != nil && sent == 0 && l.Reused {
-				requestHeads.Put(head)
-				return errUnsent
-			}
-			*head = (*head)[:0]
+		if x.ExpectContinue { // what the origin says to the head decides whether the client sends its body
 			grace += inviteTime
 			if wait = time.Now().Add(inviteTime); !b.due.IsZero() && b.due.Before(wait) {
 				wait = b.due
 			}
 		}
-		w := http1.WriterTo(l)
-		_, _ = w.Write(*head)
-		requestHeads.Put(head)
+		w := http1.WriterTo(l.Conn)
 		u := &upload{body: &x.Body, link: l, w: w, client: x.conn, limit: int64(x.server.limits.BodyBytes),
 			within: b.within, due: b.due, announced: x.announced}
 		x.Body.Wait = u
@@ -296,12 +291,12 @@ func (x *exchange) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) 
 			x.conn.BodyDue = b.due
 			u.run()
 			x.conn.BodyDue = time.Time{}
-			if u.byClient || u.err == upstream.ErrUnasked {
+			if u.byClient {
 				return u.err
 			}
 			err = u.err
-		} else if failed := u.start(wait); failed != nil {
-			return failed
+		} else {
+			u.start(wait)
 		}
 		l.Listen()
 		x.watch.start(x.conn, b, x.decision.Held)

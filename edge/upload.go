@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -138,7 +137,7 @@ func (u *upload) Fill(n int) error {
 	if u.body.Reader.Buffered() >= n {
 		return nil
 	}
-	if u.started && u.body.Got > 0 && u.w.Buffered() > 0 { // the head goes with the first of the body
+	if u.started && u.w.Buffered() > 0 {
 		if err := u.flush(); err != nil {
 			u.stuck = true
 			return err
@@ -211,13 +210,10 @@ func (u *upload) fail(err error, client bool) {
 	}
 }
 
-// start runs the upload in a goroutine, which end waits for, and returns when an answer may come: when something of the request has been
-// sent. The origin may answer from then on, up to wait, but it need not: its time for that begins at the end.
-func (u *upload) start(wait time.Time) error {
+// start runs the upload in a goroutine, which end waits for. The origin may answer meanwhile, up to wait, but it need not: its time for
+// that begins at the end.
+func (u *upload) start(wait time.Time) {
 	u.started, u.done = true, make(chan struct{})
-	if !u.link.Asked {
-		u.link.Begun = make(chan struct{})
-	}
 	_ = u.link.SetReadDeadline(wait) // a failure shows when the link is read
 	go func() {
 		defer close(u.done)
@@ -234,23 +230,6 @@ func (u *upload) start(wait time.Time) error {
 		}()
 		u.run()
 	}()
-	if u.link.Begun == nil {
-		return nil
-	}
-	var late <-chan time.Time
-	if !u.due.IsZero() {
-		late = time.After(time.Until(u.due))
-	}
-	select {
-	case <-u.link.Begun:
-	case <-u.done:
-		if u.err == upstream.ErrUnasked {
-			return u.err
-		}
-	case <-late:
-		return os.ErrDeadlineExceeded
-	}
-	return nil
 }
 
 // expired reports whether the origin has had all its time, and not only that for a word before the body.

@@ -74,12 +74,10 @@ type Link struct {
 	secure *originTLS    // what it was made under
 	Reader *bufio.Reader // nil: nobody waits for an answer
 	Reused bool
-	Asked  bool          // something of the request has been written
-	Begun  chan struct{} // closed then; nil: nobody waits for it
-	Early  bool          // something had come by then: the true answer may follow it
-	Until  time.Time     // when an idle link is too old
-	socket *socket.Conn  // what Conn is made of; nil: it is no connection of the kernel's
-	wire   *records      // between the socket and TLS; nil: there is none
+	Early  bool         // something had come on a new connection before it was asked: the true answer may follow it
+	Until  time.Time    // when an idle link is too old
+	socket *socket.Conn // what Conn is made of; nil: it is no connection of the kernel's
+	wire   *records     // between the socket and TLS; nil: there is none
 
 	setAt   time.Time     // when begin set a deadline,
 	setFor  time.Duration // how far ahead,
@@ -210,27 +208,14 @@ func (l *Link) quiet() bool {
 	return true
 }
 
-// Write sends a part of a request with a body. That may have been long in coming, so before the first part it looks again whether
-// the connection is quiet.
-func (l *Link) Write(p []byte) (int, error) {
-	if !l.Asked {
-		if l.Early = !l.quiet(); l.Early && l.Reused {
-			return 0, ErrUnasked
-		}
-		if l.Asked = true; l.Begun != nil {
-			close(l.Begun)
-		}
-	}
-	return l.Conn.Write(p)
-}
-
-// ErrUnasked says that a kept connection cannot have the request: something has come on it that nobody asked for.
-var ErrUnasked = errors.New("edge: the origin sent what nobody had asked for")
+// Look is called just before a request is written: whoever answers already has not been asked. A kept connection has been looked at
+// when it was taken.
+func (l *Link) Look() { l.Early = !l.Reused && !l.quiet() }
 
 // Ask sends a whole request and gets ready for the answer. An error is one of sending: the origin may have answered all the same,
 // unless sent is 0.
 func (l *Link) Ask(request []byte) (sent int, err error) {
-	l.Asked, l.Early = true, !l.Reused && !l.quiet()
+	l.Look()
 	if s, ok := l.Conn.(*socket.Conn); ok {
 		sent, err = s.Ask(request)
 	} else {
