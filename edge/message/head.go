@@ -230,8 +230,14 @@ func (h *Head) Cookie(name []byte) (value []byte, ok bool) {
 			continue
 		}
 		for rest := h.Lines[i].Value; len(rest) > 0; {
+			if rest[0] == ';' { // a head has room for thousands
+				rest = rest[1:]
+				continue
+			}
 			var pair []byte
-			pair, rest, _ = bytes.Cut(rest, []byte{';'})
+			if pair, rest, _ = bytes.Cut(rest, []byte{';'}); len(pair) <= len(name) {
+				continue
+			}
 			key, v, ok := bytes.Cut(TrimSpace(pair), []byte{'='})
 			if !ok || !isCookie(TrimSpace(key), name) {
 				continue
