@@ -20,7 +20,7 @@ const (
 // BenchmarkRequest is a request on a kept connection through the edge and back, client and origin included, beside the
 // same through a plain fasthttp proxy.
 func BenchmarkRequest(b *testing.B) {
-	origin := listenBench(b, func(c net.Conn) {
+	origin := listenEach(b, "tcp4", func(c net.Conn) {
 		answer := append([]byte(benchAnswer), bytes.Repeat([]byte("x"), 1000)...)
 		r := bufio.NewReader(c)
 		for {
@@ -67,21 +67,6 @@ func mustListen(b *testing.B) net.Listener {
 		b.Fatal(err)
 	}
 	return ln
-}
-
-func listenBench(b *testing.B, serve func(net.Conn)) string {
-	ln := mustListen(b)
-	b.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() { defer c.Close(); serve(c) }()
-		}
-	}()
-	return ln.Addr().String()
 }
 
 func benchClient(b *testing.B, addr string) {

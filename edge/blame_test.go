@@ -70,24 +70,8 @@ func TestBlame(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { ln.Close() })
-			go func() {
-				for {
-					c, err := ln.Accept()
-					if err != nil {
-						return
-					}
-					go func() {
-						defer c.Close()
-						test.origin(c, bufio.NewReader(c))
-					}()
-				}
-			}()
-			e := startConfig(t, withoutRules(t, "http://"+ln.Addr().String()))
+			addr := listenEach(t, "tcp4", func(c net.Conn) { test.origin(c, bufio.NewReader(c)) })
+			e := startConfig(t, withoutRules(t, "http://"+addr))
 			for range ejectAfter {
 				c := e.dial()
 				_, _ = io.WriteString(c, test.request)
@@ -96,7 +80,7 @@ func TestBlame(t *testing.T) {
 					t.Errorf("%q, want %q", got, test.want)
 				}
 			}
-			if m := e.rest(); (m["sluice_origin_up{origin=http://"+ln.Addr().String()+"}"] == 1) != test.up {
+			if m := e.rest(); (m["sluice_origin_up{origin=http://"+addr+"}"] == 1) != test.up {
 				t.Errorf("up: %t", !test.up)
 			}
 		})

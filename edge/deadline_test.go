@@ -45,23 +45,11 @@ func TestOriginFailsDuringUpload(t *testing.T) {
 		failures int32
 	}{"closed": {"", 0}, "garbage": {"SSH-2.0-OpenSSH_9.2\r\n\r\n", 1}} {
 		t.Run(name, func(t *testing.T) {
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ln.Close()
-			go func() {
-				for {
-					c, err := ln.Accept()
-					if err != nil {
-						return
-					}
-					_, _ = http.ReadRequest(bufio.NewReader(c)) // its head
-					_, _ = io.WriteString(c, test.answer)
-					c.Close()
-				}
-			}()
-			e := startConfig(t, withoutRules(t, "http://"+ln.Addr().String()))
+			addr := listenEach(t, "tcp4", func(c net.Conn) {
+				_, _ = http.ReadRequest(bufio.NewReader(c)) // its head
+				_, _ = io.WriteString(c, test.answer)
+			})
+			e := startConfig(t, withoutRules(t, "http://"+addr))
 			c := e.talk()
 			_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"+strings.Repeat("x", 70000))
 			if resp, body := c.hear("POST"); resp.StatusCode != 502 || !resp.Close {

@@ -359,3 +359,26 @@ func (e *edgeUnderTest) rest() map[string]float64 {
 
 // serveConn serves one connection until it is over.
 func (s *Server) serveConn(c *screen.Client) { _ = s.http.ServeConn(screen.New(c)) }
+
+// listenEach serves every connection to an address of its own, until the test ends.
+func listenEach(t testing.TB, network string, serve func(net.Conn)) (addr string) {
+	t.Helper()
+	ln, err := net.Listen(network, map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0"}[network])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				serve(c)
+			}()
+		}
+	}()
+	return ln.Addr().String()
+}

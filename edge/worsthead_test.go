@@ -248,39 +248,25 @@ func (a *abacus) says(answer []byte) { a.answer.Store(&answer) }
 
 // startBareOrigin answers whatever ends in an empty line, at next to no cost.
 func startBareOrigin(t *testing.T, answer func() []byte) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
+	addr := listenEach(t, "tcp4", func(c net.Conn) {
+		buf, n := make([]byte, 4*worstSize), 0
 		for {
-			c, err := ln.Accept()
-			if err != nil {
+			got, err := c.Read(buf[n:])
+			if n += got; err != nil || n == len(buf) {
 				return
 			}
-			go func() {
-				defer c.Close()
-				buf, n := make([]byte, 4*worstSize), 0
-				for {
-					got, err := c.Read(buf[n:])
-					if n += got; err != nil || n == len(buf) {
-						return
-					}
-					head := bytes.Index(buf[:n], []byte("\r\n\r\n"))
-					if head < 0 || bytes.Contains(buf[:head], []byte("\r\nTransfer-Encoding: chunked")) &&
-						(!bytes.HasSuffix(buf[:n], []byte("\r\n\r\n")) || n == head+4) {
-						continue
-					}
-					n = 0
-					if _, err := c.Write(answer()); err != nil {
-						return
-					}
-				}
-			}()
+			head := bytes.Index(buf[:n], []byte("\r\n\r\n"))
+			if head < 0 || bytes.Contains(buf[:head], []byte("\r\nTransfer-Encoding: chunked")) &&
+				(!bytes.HasSuffix(buf[:n], []byte("\r\n\r\n")) || n == head+4) {
+				continue
+			}
+			n = 0
+			if _, err := c.Write(answer()); err != nil {
+				return
+			}
 		}
-	}()
-	return "http://" + ln.Addr().String()
+	})
+	return "http://" + addr
 }
 
 // cost is the processor time of a request; the least of a few, because others disturb it.
