@@ -16,16 +16,9 @@ const skipLimit = 64 << 10
 
 // admit takes a request up to its verdict. It reports whether the request goes on to the origin; else the answer is made.
 func (x *exchange) admit() bool {
-	if x.conn.Unnamed {
-		x.client, x.trusted = x.conn.Peer, false
-	} else {
-		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.conn.Peer, &x.Head, x.chain)
-	}
-	if !x.trusted {
+	if x.identify(); !x.trusted {
 		x.Head.Distrust()
 	}
-	x.source = x.snap.sources.Of(x.client)
-	x.server.requests.Hit(x.source)
 	check := x.snap.check.Is(x.Path, x.Target)
 	if check && x.trusted && x.ask(x.snap.check) != nil {
 		x.say(message.Refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or told in two ways."))
@@ -77,24 +70,27 @@ var bodyTooLarge = message.Refuse(http.StatusRequestEntityTooLarge, "body_too_la
 
 var badKey = message.Refuse(http.StatusBadRequest, "bad_key", "A header or cookie by which clients are told apart is there several times, or malformed.")
 
+// identify finds out who asks, and notes that he does. Where a PROXY header names nobody it is the peer, and nothing else is believed.
+func (x *exchange) identify() {
+	if x.client = x.conn.Peer; !x.conn.Unnamed {
+		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.conn.Peer, &x.Head, x.chain)
+	}
+	x.source = x.snap.sources.Of(x.client)
+	x.server.requests.Hit(x.source)
+}
+
 // malformed answers what is refused for its form, and ends the connection: what comes next may not be what we take it for. Host
 // and path of it are not known, but its source is, and is charged with it. A source that is refused is told so, and nothing more is
 // read of it.
 //
 // What a trusted proxy sends counts for the client that it names, and, where the lines that name it cannot be read, for nobody.
 func (x *exchange) malformed(r *message.Refusal) {
-	peer := x.conn.Peer
-	known := x.Size > 0 || !rules.IsIn(x.snap.sources.Trust, peer)
-	if known {
-		if x.client = peer; !x.conn.Unnamed {
-			x.client, x.chain, x.trusted = x.snap.sources.Identify(peer, &x.Head, x.chain)
+	if x.Size > 0 || !rules.IsIn(x.snap.sources.Trust, x.conn.Peer) {
+		x.identify()
+		if !rules.IsIn(x.snap.deny, x.client) && !rules.IsIn(x.snap.allow, x.client) && x.charged() {
+			x.Close, x.bodyRead = true, true // which will not be
+			return
 		}
-		x.source = x.snap.sources.Of(x.client)
-		x.server.requests.Hit(x.source)
-	}
-	if known && !rules.IsIn(x.snap.deny, x.client) && !rules.IsIn(x.snap.allow, x.client) && x.charged() {
-		x.Close, x.bodyRead = true, true // which will not be
-		return
 	}
 	x.turnAway(r)
 }

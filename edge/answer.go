@@ -10,9 +10,7 @@ import (
 	"sluice/edge/message"
 )
 
-var (
-	errUpgrade = errors.New("edge: the origin switched protocols unasked")
-)
+var errUpgrade = errors.New("edge: the origin switched protocols unasked")
 
 // answerHeads are taken when an answer is there, not when its request is: what has just been used is in the processor's caches.
 var answerHeads = sync.Pool{New: func() any { return new(http1.Answer) }}

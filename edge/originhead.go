@@ -43,10 +43,7 @@ func (x *exchange) appendHead(b []byte, o *upstream.Origin) []byte {
 			b = append(b, ", 1.1 sluice\r\n"...)
 			continue
 		}
-		b = append(b, l.Name...)
-		b = append(b, ": "...)
-		b = append(b, l.Value...)
-		b = append(b, "\r\n"...)
+		b = l.Append(b)
 	}
 
 	b = append(b, "X-Forwarded-For: "...)

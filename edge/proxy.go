@@ -31,9 +31,7 @@ func (x *exchange) forward() int {
 	}
 	if x.Length > 0 && x.Length <= heldBody && !x.ExpectContinue {
 		if r := x.hold(due); r != nil {
-			x.Close = true
-			x.conn.Linger.Store(true)
-			x.say(r)
+			x.turnAway(r)
 			return 0
 		}
 		now = time.Now() // the client took its time

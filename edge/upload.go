@@ -132,7 +132,7 @@ func (u *upload) run() {
 	}
 }
 
-// fill waits until n bytes of the body are there. A body of its own goroutine does not keep back what it has.
+// Fill waits until n bytes of the body are there. A body of its own goroutine does not keep back what it has.
 func (u *upload) Fill(n int) error {
 	if u.body.Reader.Buffered() >= n {
 		return nil

@@ -144,10 +144,7 @@ func (a *Answer) Filter(out, raw []byte, status int, ours func(name []byte) bool
 		if l.Drop || ours(l.Name) || l.Kind == message.ContentLength && (status < 200 || status == http.StatusNoContent) {
 			continue
 		}
-		out = append(out, l.Name...)
-		out = append(out, ": "...)
-		out = append(out, l.Value...)
-		out = append(out, "\r\n"...)
+		out = l.Append(out)
 	}
 	return out
 }

@@ -2,9 +2,10 @@ package listen
 
 import (
 	"runtime"
+	"time"
+
 	"sluice/edge/screen"
 	"sluice/edge/socket"
-	"time"
 )
 
 // At the cap on connections somebody has to go so that somebody else can come, or whoever came first keeps all others out. It is a

@@ -39,6 +39,12 @@ type Line struct {
 	Drop        bool // ends here: hop-by-hop, named by Connection, or not for this peer to say
 }
 
+// Append appends the line, with its end.
+func (l *Line) Append(b []byte) []byte {
+	b = append(append(b, l.Name...), ": "...)
+	return append(append(b, l.Value...), "\r\n"...)
+}
+
 // Kind tells apart the headers that a proxy has something to do with.
 type Kind uint8
 
@@ -202,7 +208,7 @@ func (h *Head) Distrust() {
 func (h *Head) Only(name []byte) (value []byte, ok bool) {
 	for i := range h.Lines {
 		l := &h.Lines[i]
-		if l.Drop || l.Kind == ForwardedFor || !isSpelling(l.Name, name) {
+		if l.Drop || l.Kind == ForwardedFor || !isSpelling(l.Name, name, foldHeader) {
 			continue
 		}
 		if value != nil && !bytes.Equal(value, l.Value) {
@@ -239,7 +245,7 @@ func (h *Head) Cookie(name []byte) (value []byte, ok bool) {
 				continue
 			}
 			key, v, ok := bytes.Cut(TrimSpace(pair), []byte{'='})
-			if !ok || !isCookie(TrimSpace(key), name) {
+			if !ok || !isSpelling(TrimSpace(key), name, foldCookie) {
 				continue
 			}
 			if v = TrimSpace(v); value != nil && !bytes.Equal(value, v) {
@@ -251,33 +257,20 @@ func (h *Head) Cookie(name []byte) (value []byte, ok bool) {
 	return value, true
 }
 
-// isCookie compares names of cookies as the laxest of common servers do: ASP.NET Core takes small letters and capitals for the
-// same, PHP a dot, a space and an opening bracket for an underscore.
-func isCookie(name, want []byte) bool {
+// isSpelling reports whether two names are the same for a server that folds them so.
+func isSpelling(name, want []byte, fold func(byte) byte) bool {
 	if len(name) != len(want) {
 		return false
 	}
 	for i, c := range name {
-		if foldCookie(c) != foldCookie(want[i]) {
+		if fold(c) != fold(want[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-// isSpelling compares names of headers as servers do that make variables of them (CGI, WSGI), where an underscore is a hyphen.
-func isSpelling(name, want []byte) bool {
-	if len(name) != len(want) {
-		return false
-	}
-	for i, c := range name {
-		if foldHeader(c) != foldHeader(want[i]) {
-			return false
-		}
-	}
-	return true
-}
-
+// foldHeader folds as servers do that make variables of headers (CGI, WSGI), where an underscore is a hyphen.
 func foldHeader(c byte) byte {
 	switch {
 	case 'A' <= c && c <= 'Z':
@@ -288,6 +281,8 @@ func foldHeader(c byte) byte {
 	return c
 }
 
+// foldCookie folds as the laxest of common servers do: ASP.NET Core takes small letters and capitals for the same, PHP a dot, a space
+// and an opening bracket for an underscore.
 func foldCookie(c byte) byte {
 	switch {
 	case 'A' <= c && c <= 'Z':

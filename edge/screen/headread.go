@@ -8,13 +8,14 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"time"
+
 	"sluice/edge/http1"
 	"sluice/edge/message"
-	"time"
 )
 
 const (
-	// HeadBuffer is what is read at once of a client that sends heads, and bodyBuffer of one that sends a body, in bytes.
+	// HeadBuffer is what is read at once of a client that sends heads, and BodyBuffer of one that sends a body, in bytes.
 	HeadBuffer = 4 << 10
 	BodyBuffer = 32 << 10
 )

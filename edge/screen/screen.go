@@ -173,8 +173,7 @@ func (s *Screen) read(raw []byte, err error) []byte {
 		switch l := &r.Head.Lines[i]; l.Kind {
 		case message.ContentLength, message.TransferEncoding, message.Expect:
 		default:
-			b = append(append(b, l.Name...), ": "...)
-			b = append(append(b, l.Value...), "\r\n"...)
+			b = l.Append(b)
 		}
 	}
 	r.shown = append(b, "\r\n"...)

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sluice/edge/socket"
 	"time"
+
+	"sluice/edge/socket"
 )
 
 // Old reports whether the connection is to end as soon as it is idle.
