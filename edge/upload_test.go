@@ -142,7 +142,7 @@ func TestTimeOfTheNextServer(t *testing.T) {
 	g.Servers = append(g.Servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
 		on := screen.New((&listen.Listener{Registry: s.open}).Admit(&sender{})).(*screen.Screen)
-		s.begin(on)
+		on.Request = s.begin(on)
 		x := on.Exchange.(*exchange)
 		if r := x.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {
 			t.Fatal(r)
@@ -154,7 +154,7 @@ func TestTimeOfTheNextServer(t *testing.T) {
 		if far.Attempts.Load() > before && (status != 204 || !conn.due.After(time.Now())) {
 			t.Errorf("%d, %v before it began", status, time.Since(conn.due))
 		}
-		x.over()
+		x.finish()
 	}
 	if far.Attempts.Load() == 0 {
 		t.Fatal("the one out of reach was not asked")
