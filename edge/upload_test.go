@@ -168,3 +168,31 @@ type timed struct {
 }
 
 func (c *timed) SetDeadline(due time.Time) error { c.due = due; return nil }
+
+// The body of a request that no origin can have is not its client's next requests. It is read, if that is not much, or ends the
+// connection.
+func TestBodyThatNoOriginGets(t *testing.T) {
+	const post = "POST / HTTP/1.1\r\nHost: a\r\n"
+	for _, test := range []struct {
+		name, sends string
+		received    uint64
+	}{
+		{"small", post + "Content-Length: 35\r\n\r\n" + smuggled, 2},
+		{"long", post + "Content-Length: 35000\r\n\r\n" + strings.Repeat(smuggled, 1000), 2},
+		{"chunked", post + "Transfer-Encoding: chunked\r\n\r\n23\r\n" + smuggled + "\r\n0\r\n\r\n", 2},
+		{"too long", post + "Content-Length: 70000\r\n\r\n" + strings.Repeat(smuggled, 2000), 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memoryServer(t, nil, "")
+				s.snap.Load().origins.All[0].Idle = nil // and nobody listens there
+				client := &sender{sends: test.sends + "GET / HTTP/1.1\r\nHost: a\r\n\r\n", most: 1000}
+				s.serveConn((&listen.Listener{Registry: s.open}).Admit(client))
+				all, _ := client.answers("POST")
+				if n := s.stats.received.Load(); n != test.received || len(all) != int(n) || all[0] != 502 || all[n-1] != 502 {
+					t.Errorf("%d requests received, %d answers, the last %d", n, len(all), all[len(all)-1])
+				}
+			})
+		})
+	}
+}
