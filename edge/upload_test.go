@@ -196,3 +196,29 @@ func TestBodyThatNoOriginGets(t *testing.T) {
 		})
 	}
 }
+
+// The client of a long body has header_timeout once, and not again when the first of it is there.
+func TestLongBodyIsLateOnce(t *testing.T) {
+	for name, framing := range map[string]string{"long": "Content-Length: 20000\r\n\r\n", "longer": "Content-Length: 100000\r\n\r\n", "chunked": "Transfer-Encoding: chunked\r\n\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				link, origin := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, origin) }()
+				s := memoryServer(t, link, "limits: {header_timeout: 10s}")
+				start, took := time.Now(), time.Duration(0)
+				var got []byte
+				serveAlone(s, unchanged, func(client net.Conn) {
+					_, _ = io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\n"+framing)
+					time.Sleep(9 * time.Second)
+					_, _ = io.WriteString(client, "1")
+					_, _ = client.Read(make([]byte, 1)) // the answer
+					took = time.Since(start)
+					got, _ = io.ReadAll(client)
+				})
+				if !strings.HasPrefix(string(got), "TTP/1.1 408 ") || took.Truncate(time.Second) != 10*time.Second {
+					t.Errorf("after %v: %q", took, got)
+				}
+			})
+		})
+	}
+}
