@@ -14,7 +14,7 @@
 //	rules    which rules are about this host, method and any reading that origins have of this path (rules, message)
 //	decide   mitigated until? else reserve in all counters at once (limiter); a mitigation starts where one is over
 //	answer   refused: 429 at once, and the connection stays open (reply.go)
-//	         admitted: on to the origin, streaming both ways (proxy.go, upload.go, body.go), while its client is there (watch.go)
+//	         admitted: on to the origin and back, streaming both ways (passage)
 //	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (serve.go)
 //
 // Nothing in it waits for the tier, but rules that say first_sight: wait. Rules, lists and origins are one immutable
@@ -120,7 +120,7 @@ func New(o Options) (*Server, error) {
 
 		NoDefaultServerHeader: true, NoDefaultContentType: true,
 	}
-	s.pool.New = func() any { return &exchange{server: s} }
+	s.pool.New = func() any { return newExchange(s) }
 	err := s.Apply(c)
 	if err != nil {
 		return nil, err

@@ -75,7 +75,7 @@ type Client struct {
 	Body    bool // a body is being read: the end of the connection is not the end of the body
 	aborted atomic.Bool
 	sending pace      // of that body
-	BodyDue time.Time // for all of it; zero: as long as the pace allows
+	bodyDue time.Time // for all of it; zero: as long as the pace allows
 
 	Paced   bool      // an answer is being streamed, which holds a connection to the origin
 	taking  pace      // of that answer
@@ -138,8 +138,8 @@ func (c *Client) Read(p []byte) (int, error) {
 func (c *Client) readBody(p []byte) (int, error) {
 	began := time.Now()
 	due := began.Add(c.sending.left)
-	if !c.BodyDue.IsZero() && c.BodyDue.Before(due) {
-		due = c.BodyDue
+	if !c.bodyDue.IsZero() && c.bodyDue.Before(due) {
+		due = c.bodyDue
 	}
 	c.ReadBy = time.Time{}
 	if err := c.Conn.SetReadDeadline(due); err != nil {
