@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -128,11 +129,10 @@ func Words(ctx context.Context, s *lab.Site, scale WordsScale) (*Result, error) 
 		return nil, attack.err
 	}
 
-	reached := after[0] - before[0]
+	reached := math.Inf(1)
 	for i := range after {
-		reached = min(reached, after[i]-before[i])
+		reached = min(reached, (after[i].blocks-before[i].blocks)/after[i].at.Sub(before[i].at).Seconds())
 	}
-	reached /= took.Seconds()
 	failed, unserved := attack.out.ClientErrors(), attack.unserved()
 	c.see("attack: %.0f new blocks/s in force on each of %d edges, for %.1f s; %d requests of %d sources, %d failed; the first request of %d sources was not served",
 		reached, len(o.edges), took.Seconds(), attack.out.Sent, attack.sources, failed, unserved)
@@ -337,17 +337,23 @@ func (o *wordsOperator) request(ctx context.Context, e *wordsEdge, source netip.
 	return answer.StatusCode, err
 }
 
-// started is how many blocks that no operator has said have come into force on each edge.
-func (o *wordsOperator) started(ctx context.Context) (blocks []float64, err error) {
+// A wordsCount is how many blocks that no operator has said have come into force on an edge.
+type wordsCount struct {
+	at     time.Time
+	blocks float64
+}
+
+// started is that of each edge.
+func (o *wordsOperator) started(ctx context.Context) (counts []wordsCount, err error) {
 	for _, e := range o.edges {
 		m := make(scrape.Metrics)
 		if err := scrape.Get(ctx, o.client, e.Admin, "/metrics", m.Parse); err != nil {
 			return nil, fmt.Errorf("loadgen: read the metrics of %s: %w", e.Name, err)
 		}
 		const name = "sluice_mitigations_started_total"
-		blocks = append(blocks, m.Sum(name, "by", "edge")+m.Sum(name, "by", "pop"))
+		counts = append(counts, wordsCount{time.Now(), m.Sum(name, "by", "edge") + m.Sum(name, "by", "pop")})
 	}
-	return blocks, nil
+	return counts, nil
 }
 
 // A wordsEdge is an edge, and what operators have blocked there as its list said last.
