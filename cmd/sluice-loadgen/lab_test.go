@@ -256,6 +256,18 @@ func TestLabSoak(t *testing.T) {
 	}
 }
 
+// What operators say is in force everywhere and stays so under attack. In how much time is not asked here: other tests run as well.
+func TestLabChecksWords(t *testing.T) {
+	p := startLab(t, "--check", "words", "--short")
+	err := p.Wait()
+	p.leavesNothing(t)
+	said := p.stdout.String()
+	if !strings.Contains(said, "afterwards, of 10 blocks and 10 lifts on each edge, 0 and 0 were lost") ||
+		strings.Count(said, "in force on every edge within 2s: p50 ") != 2 || strings.Contains(said, "check words: kept") != (err == nil) {
+		t.Errorf("%v; it says %s%s", err, p.stdout, p.stderr)
+	}
+}
+
 // The short form of what clients can do to an edge.
 func TestLabChecksTheFront(t *testing.T) {
 	for name, want := range map[string]string{
