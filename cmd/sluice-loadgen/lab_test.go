@@ -156,7 +156,7 @@ func TestLab(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
 	}
 	p.leavesNothing(t)
-	for _, want := range []string{"balance: exact", "client errors: 0", "time to block, every edge", "tier commands per 1,000 requests"} {
+	for _, want := range []string{"balance exact", "no client errors", "time to block, every edge", "tier commands per 1,000 requests"} {
 		if !strings.Contains(p.stdout.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, p.stdout)
 		}
@@ -211,7 +211,7 @@ func TestLabGoesOnWithoutItsTier(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
 	}
 	p.leavesNothing(t)
-	for _, want := range []string{"balance: exact", "client errors: 0", "fault: 500ms kill memcached/0", "fault: 2s restart memcached/0 (ready after"} {
+	for _, want := range []string{"balance exact", "no client errors", "fault: 500ms kill memcached/0", "fault: 2s restart memcached/0 (ready after"} {
 		if !strings.Contains(p.stdout.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, p.stdout)
 		}
