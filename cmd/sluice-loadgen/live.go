@@ -95,6 +95,7 @@ func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Repor
 	found := &report.Report{Baseline: &base, Figures: judge.Judge(l.mode, o, out.Decisions, inForce)}
 	late := out.Late()
 	found.Figures.SendError = &late
+	found.SetNames(l.trace)
 	r := &found.Run
 	r.Describe(l.trace)
 	r.Duration = report.Seconds(float64(l.trace.Duration()) * l.send.speed)

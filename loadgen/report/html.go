@@ -59,7 +59,7 @@ func (r *Report) plots() ([]page.Figure, error) {
 			"Where decisions were wrong: by how far the exact count was from the limit.")
 	}
 	if t := f.TimeToBlock; t != nil && t.FirstEdge.N > 0 && t.FirstEdgeTimes != nil {
-		add(blockChart(t))("From crossing the limit to the verdict in force: p99 %s on the first edge, %s on every edge.",
+		add(blockChart(t))("From crossing the limit to the verdict in force: 99 of 100 within %s on the first edge, within %s on every edge.",
 			page.Duration(t.FirstEdge.P99), page.Duration(t.EveryEdge.P99))
 	}
 	for i := range f.Series {
