@@ -56,7 +56,7 @@ func TestDocument(t *testing.T) {
 }
 
 func TestWrap(t *testing.T) {
-	if got, want := wrap("no line is longer than twelve, and 10 % stay whole", 12), "no line is\nlonger than\ntwelve, and\n10 % stay\nwhole"; got != want {
+	if got, want := wrap("no line is longer than twelve or 10 %", 12), "no line is\nlonger than\ntwelve or\n10 %"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
