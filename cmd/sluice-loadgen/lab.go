@@ -17,6 +17,7 @@ import (
 	"sluice/counter"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
+	"sluice/loadgen/page"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/pop"
@@ -60,6 +61,7 @@ func addLab(flags *pflag.FlagSet) *labFlags {
 func cmdLab(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("lab", pflag.ContinueOnError)
 	f, traffic, rule, send, output := addLab(flags), addTrace(flags), addRule(flags), addSend(flags), addOutput(flags)
+	output.addDetails(flags)
 	if err := parse(flags, args, false); err != nil {
 		return err
 	}
@@ -189,12 +191,27 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []lab.F
 	report := l.judge(out.Outcome, out.InForce)
 	report.Figures.SetTierOps(out.Ops())
 	report.Run.Faults = append(out.Happened, flapLines(f.flaps)...)
-	report.Run.Notes = append(report.Run.Notes, labNotes(out)...)
+	d := report.Run.Details
+	d.Line = labLine(out)
+	d.Lines = append(d.Lines, labLines(out)...)
+	d.Open = out.Err() != nil
 	return report, out.Err()
 }
 
-// labNotes is what was seen from inside.
-func labNotes(out *lab.Outcome) []string {
+// labLine says in one line whether everybody counted alike.
+func labLine(out *lab.Outcome) string {
+	line := "balance exact, "
+	if out.Balance.Err() != nil {
+		line = "balance OFF, "
+	}
+	if n := out.Ops(); n > 0 {
+		line += page.Plural(int(n), "tier command") + ", "
+	}
+	return line + clientErrors(out.Outcome)
+}
+
+// labLines is what was seen from inside.
+func labLines(out *lab.Outcome) []string {
 	var notes []string
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(out.TierOps)) {
@@ -221,11 +238,7 @@ func labNotes(out *lab.Outcome) []string {
 	for _, n := range out.Balance.Notes {
 		notes = append(notes, "balance: "+n)
 	}
-	verdict := "balance: exact"
-	if out.Balance.Err() != nil {
-		verdict = "balance: OFF"
-	}
-	return append(notes, verdict)
+	return notes
 }
 
 // demonstrate sets what the command line left open to a mixed attack of 25 s on what can be had here: two memcached nodes

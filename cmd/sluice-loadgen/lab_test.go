@@ -151,12 +151,12 @@ func (l *lockedBuffer) String() string {
 func TestLab(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	p := startLab(t, "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "2s", "--rate", "1000",
-		"--limit", "20", "--window", "1s", "--mitigation-timeout", "1s", "--json", file)
+		"--limit", "20", "--window", "1s", "--mitigation-timeout", "1s", "--details", "--json", file)
 	if err := p.Wait(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
 	}
 	p.leavesNothing(t)
-	for _, want := range []string{"balance: exact", "client errors: 0", "time to block, every edge", "tier commands per 1,000 requests"} {
+	for _, want := range []string{"balance exact", "no client errors", "memcached/0 counted: get", "time to block, every edge", "tier commands per 1,000 requests"} {
 		if !strings.Contains(p.stdout.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, p.stdout)
 		}
@@ -211,10 +211,13 @@ func TestLabGoesOnWithoutItsTier(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
 	}
 	p.leavesNothing(t)
-	for _, want := range []string{"balance: exact", "client errors: 0", "fault: 500ms kill memcached/0", "fault: 2s restart memcached/0 (ready after"} {
+	for _, want := range []string{"balance exact", "no client errors", "fault: 500ms kill memcached/0", "fault: 2s restart memcached/0 (ready after"} {
 		if !strings.Contains(p.stdout.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, p.stdout)
 		}
+	}
+	if strings.Contains(p.stdout.String(), "balance: ") {
+		t.Errorf("it adds up, and is shown without being asked for:\n%s", p.stdout)
 	}
 }
 
