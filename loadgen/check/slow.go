@@ -39,7 +39,7 @@ func (s SlowScale) Limits() string {
 	return fmt.Sprintf("connections_per_source: %d, header_timeout: %v, idle_timeout: %v", s.PerSource, s.HeaderTimeout, s.IdleTimeout)
 }
 
-// slowSlack is by how much a slow connection may outlive its limit: it is seen once a period, and a busy machine is late.
+// slowSlack is by how much a slow connection may outlive its limit: it is seen once a period. What a busy machine is late comes on top.
 const slowSlack = 5 * slowPeriod
 
 // Slow checks that clients which do next to nothing take nothing from one that does: while slow connections of each kind stand at the first
@@ -84,16 +84,16 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 	}
 
 	many := replay.AddrWalk{Network: 127}
-	one := netip.AddrFrom4([4]byte{127, 9, 9, 9})
-	attacks := make([]*slowAttack, 0, 7)
-	for _, from := range []func() netip.Addr{many.Next, func() netip.Addr { return one }} {
+	one := func() netip.Addr { return netip.AddrFrom4([4]byte{127, 9, 9, 9}) }
+	attacks := make([]slowAttack, 0, 7)
+	for _, from := range []func() netip.Addr{many.Next, one} {
 		for _, k := range slowKinds() {
-			attacks = append(attacks, &slowAttack{kind: k, most: scale.Connections, source: from})
+			attacks = append(attacks, slowAttack{kind: k, most: scale.Connections, source: from})
 		}
 	}
 	// Silent but for a byte: a connection on which nothing at all comes is closed without an answer, as one that is turned away.
 	flood := slowKind{name: "silent ones", begin: "G", held: func(header, _ time.Duration) time.Duration { return header }, ends: slow408}
-	attacks = append(attacks, &slowAttack{kind: flood, most: scale.Flood, source: attacks[3].source})
+	attacks = append(attacks, slowAttack{kind: flood, most: scale.Flood, source: one})
 	for i, a := range attacks {
 		capped := i >= len(slowKinds())
 		limit := a.kind.held(scale.HeaderTimeout, scale.IdleTimeout)
@@ -102,33 +102,44 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 		if capped {
 			name = fmt.Sprintf("%d %s of one source", a.most, a.kind.name)
 		}
-		s.Log("and beside %s", name)
-		probes, memory, err := beside(ctx, s, a, limit)
-		if err != nil {
-			return nil, fmt.Errorf("loadgen: check slow: %s: %w", name, err)
-		}
-		t := a.tally()
-		row(name, t.String(), fmt.Sprintf("%.1f to %.1f s", t.first.Seconds(), t.last.Seconds()), memory, probes)
+		// What else this machine does may hit one edge and not the other for once, but hardly twice of three times.
+		late, inTime := 0, 0
+		for late < 2 && inTime < late+1 {
+			a := a
+			s.Log("and beside %s", name)
+			probes, memory, err := beside(ctx, s, &a, limit)
+			if err != nil {
+				return nil, fmt.Errorf("loadgen: check slow: %s: %w", name, err)
+			}
+			r, other := probes[0], probes[1]
+			t := a.tally()
+			row(name, t.String(), fmt.Sprintf("%.1f to %.1f s", t.first.Seconds(), t.last.Seconds()), memory, probes)
 
-		kept := a.most - t.by[slowRefused]
-		switch {
-		case capped && (kept > scale.PerSource || kept < scale.PerSource/2):
-			broken("%s: %d of them were kept, want at most %d", name, kept, scale.PerSource)
-		case !capped && kept < a.most:
-			broken("%s: %d were turned away", name, t.by[slowRefused])
-		}
-		if t.by[a.kind.ends] != kept {
-			broken("%s: %v; want all that were kept %s", name, t, a.kind.ends)
-		}
-		if t.last > limit+slowSlack {
-			broken("%s: one lasted %v where %v is the limit", name, t.last, limit)
-		}
-		r, other := probes[0], probes[1]
-		if r.failed > 0 {
-			broken("%s: %d requests of the regular client failed: %s", name, r.failed, r.why)
-		}
-		if with, without := r.quantile(0.99), other.quantile(0.99); scale.Timed && with > 2*without {
-			broken("%s: the regular client's p99 is %.1f times that of one at an edge without them", name, float64(with)/float64(without))
+			kept := a.most - t.by[slowRefused]
+			switch {
+			case capped && (kept > scale.PerSource || kept < scale.PerSource/2):
+				broken("%s: %d of them were kept, want at most %d", name, kept, scale.PerSource)
+			case !capped && kept < a.most:
+				broken("%s: %d were turned away", name, t.by[slowRefused])
+			}
+			if t.by[a.kind.ends] != kept {
+				broken("%s: %v; want all that were kept %s", name, t, a.kind.ends)
+			}
+			// The machine is as late with what it has to do as it was with the latest answer of the other edge.
+			if t.last > limit+slowSlack+other.quantile(1) {
+				broken("%s: one lasted %v where %v is the limit", name, t.last, limit)
+			}
+			if r.failed > 0 {
+				broken("%s: %d requests of the regular client failed: %s", name, r.failed, r.why)
+			}
+			with, without := r.quantile(0.99), other.quantile(0.99)
+			if !scale.Timed || with <= 2*without {
+				inTime++
+				continue
+			}
+			if late++; late == 2 {
+				broken("%s: twice, the regular client's p99 is more than double that of one at an edge without them, here %.1f times it", name, float64(with)/float64(without))
+			}
 		}
 	}
 	table.Flush()
@@ -144,7 +155,7 @@ func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration
 	go func() { done <- runProbes(during, a.to, s.EdgeProcesses[1].Addr) }()
 	peak := make(chan int64)
 	go func() { peak <- peakMemory(during, s.EdgeProcesses[0].PID()) }()
-	err := a.run(ctx, a.ramp+limit+slowSlack+slowPeriod)
+	err := a.run(ctx, a.ramp+4*limit+slowSlack) // all have ended before that
 	cancel()
 	probes, memory := <-done, <-peak
 	if errors.Is(err, socket.ErrExhausted) {
