@@ -13,7 +13,7 @@ import (
 
 // TestPublished judges the limiter on parts of the published stream, beside two plain counters, which on a fortieth of the Poisson one are about
 // as good as was published: 0.003 % wrong, a gap of 6 %. What goes wrong if nearest did not round: three sources in place of one are limited at
-// their limit. If own hits were known no finer than to a sub-window: the gap is tenfold.
+// their limit. If own hits were known no finer than to a sub-window: the gap is twenty times as wide.
 func TestPublished(t *testing.T) {
 	f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}, mode: judge.Estimator.String()}
 	_, rules, err := f.rules()
