@@ -18,10 +18,12 @@ build: # bin/sluice and bin/sluice-loadgen
 demo: build # a PoP, an origin and an attack, on this machine
 	bin/sluice-loadgen lab --demo
 
-# The race detector has edge/socket make other system calls, and shortens what the tests of pop do in virtual time.
+# The race detector has edge/socket make other system calls, shortens what the tests of pop do in virtual time, and leaves out the guards of
+# figures.
 test: needs # every test with the race detector, then those without it that it changes; NO_INSTALL=1 installs nothing and fails if something is missing
 	$(GO) test -race -shuffle=on ./...
 	$(GO) test -shuffle=on ./edge/socket ./pop ./pop/worst
+	$(GO) test -shuffle=on -run '^Test(Guards|Published)$$' ./cmd/sluice-loadgen
 
 traps: # for an upgrade of fasthttp: does a plain proxy made of it still fall into the traps that the edge is tested with?
 	$(GO) test -run '^TestTrap' ./edge -traps

@@ -152,7 +152,7 @@ func oneOf(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// checkFront checks what clients can do to one edge by itself, with a rule that nobody reaches.
+// checkFront checks what clients can do to an edge by itself, with a rule that nobody reaches.
 func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) error {
 	l, err := f.lab(rule, judge.Deployed, replay.Loopback)
 	if err != nil {
@@ -162,6 +162,7 @@ func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) e
 	var run func(*lab.Site) (*check.Result, error)
 	switch f.check {
 	case "slow":
+		l.Edges = 2 // the second is without slow clients
 		scale := check.SlowScales(f.short)
 		l.Limits = scale.Limits()
 		run = func(s *lab.Site) (*check.Result, error) { return check.Slow(ctx, s, scale) }

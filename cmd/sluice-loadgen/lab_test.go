@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,7 +18,14 @@ import (
 	"testing"
 	"time"
 
+	"sluice/counter"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/lab"
+	"sluice/loadgen/replay"
+	"sluice/loadgen/trace"
+	"sluice/pop"
+	"sluice/pop/anycast"
+	"sluice/pop/secret"
 )
 
 // built is where the edge and the load generator are, once a test has wanted them.
@@ -181,25 +190,73 @@ func TestLab(t *testing.T) {
 	}
 }
 
-// Each PoP blocks its own sources, and a block is in force everywhere when the edges of one of them know of it.
+// Each PoP blocks its own sources, and a block is in force everywhere when the edges of one of them know of it. What goes wrong if PoPs shared
+// their nodes: edges learn of sources that they never meet. If all sources went to the first PoP: the second blocks nobody. If the judge
+// asked for the edges of both: no block is ever in force everywhere.
 func TestLabOfTwoPoPs(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "report.json")
-	p := startLab(t, "--pops", "2", "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "2s", "--rate", "1000",
-		"--limit", "20", "--window", "1s", "--mitigation-timeout", "10s", "--json", file)
-	if err := p.Wait(); err != nil {
-		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
-	}
-	b, err := os.ReadFile(file)
+	dir, err := binaries()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var report struct{ Figures judge.Figures }
-	if err := json.Unmarshal(b, &report); err != nil {
+	rule, err := counter.NewRule("default", 20, time.Second, 12, counter.Nearest)
+	if err != nil {
 		t.Fatal(err)
 	}
-	f := report.Figures
-	if blocked := f.TimeToBlock; blocked.FirstEdge.N == 0 || blocked.EveryEdge.N == 0 { // the last ones may still be on their way
-		t.Errorf("of %d blocks %d were in force on an edge, and %d on every edge of the PoP", f.Blocks, blocked.FirstEdge.N, blocked.EveryEdge.N)
+	l := &live{command: "lab", mode: judge.Deployed, rule: pop.Rule{Counter: rule, Timeout: 20 * time.Second}, send: &sendFlags{speed: 1, perConnection: 5},
+		edges: []int{2, 2}, nodes: 1, phase: secret.Of([]byte(labSecret)).Phase, trace: new(trace.Trace)}
+	if l.affinity, err = anycast.New(2, nil); err != nil {
+		t.Fatal(err)
+	}
+	sources := make([]int, 2) // by PoP
+	for i := range int32(12) {
+		addr := netip.AddrFrom4([4]byte{198, 19, byte(i), 1}) // prefixes that are routed by themselves
+		sources[l.affinity.PoP(addr, 0)]++
+		l.trace.Sources = append(l.trace.Sources, trace.Source{Name: addr.String(), Addr: addr})
+		for n := range 40 {
+			l.trace.Requests = append(l.trace.Requests, trace.Request{At: time.Duration(n) * 10 * time.Millisecond, Source: i, Method: "GET", Path: "/"})
+		}
+		l.trace.Requests = append(l.trace.Requests, trace.Request{At: 1500 * time.Millisecond, Source: i, Method: "GET", Path: "/"}) // all know by then
+	}
+	trace.Sort(l.trace)
+	if sources[0] == 0 || sources[1] == 0 {
+		t.Fatalf("sources by PoP: %v", sources)
+	}
+	site, err := lab.Lab{
+		PoPs: 2, Edges: 2, Memcached: 1, Sluice: filepath.Join(dir, "sluice"), Origin: []string{filepath.Join(dir, "sluice-loadgen"), "origin"}, Secret: labSecret,
+		Rule: lab.Rule{Limit: 20, Window: time.Second, MitigationTimeout: l.rule.Timeout, Mode: judge.Deployed},
+	}.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer site.Stop()
+	out, err := site.Run(t.Context(), replay.Replay{Affinity: l.affinity.PoP, PerConnection: l.send.perConnection}, l.trace, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Err(); err != nil {
+		t.Error(err)
+	}
+	popOf := func(source int32) int { return l.affinity.PoP(l.trace.Sources[source].Addr, 0) }
+	for _, d := range out.Decisions {
+		if int(d.Edge)/2 != popOf(d.Source) {
+			t.Fatalf("edge %d decided about source %d, which is of PoP %d", d.Edge, d.Source, popOf(d.Source))
+		}
+	}
+	known := make([][4]bool, len(l.trace.Sources))
+	for _, f := range out.InForce {
+		known[f.Source][f.Edge] = true
+	}
+	for source, by := range known {
+		want := [4]bool{true, true}
+		if popOf(int32(source)) == 1 {
+			want = [4]bool{2: true, 3: true}
+		}
+		if by != want {
+			t.Errorf("source %d, of PoP %d: the edges %v know that it is blocked", source, popOf(int32(source)), by)
+		}
+	}
+	if f := l.judge(out.Outcome, out.InForce).Figures; f.Blocks != 12 || f.TimeToBlock.EveryEdge.N != 12 || f.TimeToBlock.Partly != 0 {
+		t.Errorf("of %d blocks %d were in force on every edge of their PoP", f.Blocks, f.TimeToBlock.EveryEdge.N)
 	}
 }
 
@@ -246,13 +303,17 @@ func TestLabChecksRestarts(t *testing.T) {
 	}
 }
 
-// So short a soak cannot tell what grows from what breathes; that the other half of the promise is kept, it can.
+// So short a soak cannot tell what grows from what breathes; that the other half of the promise is kept, it can. What goes wrong if no fault is
+// done: the rounds are sound, and name none.
 func TestLabSoak(t *testing.T) {
 	p := startLab(t, "--edges", "2", "--memcached", "2", "--limit", "20", "--window", "1s", "--mitigation-timeout", "1s",
 		"--check", "soak", "--times", "3", "--duration", "1s", "--rate", "300")
 	err := p.Wait()
 	p.leavesNothing(t)
 	said := p.stdout.String()
+	if n := len(regexp.MustCompile(`round \d: [0-9a-z.]+ (kill memcached/\d, .* restart|stop memcached/\d, .* cont) memcached/\d`).FindAllString(said, -1)); n != 3 {
+		t.Errorf("%d of three rounds had a fault and its end", n)
+	}
 	if strings.Count(said, "balance exact, no client error") != 3 || strings.Count(said, "descriptors") != 2 ||
 		strings.Contains(said, "check soak: kept") != (err == nil) {
 		t.Errorf("%v; it says %s%s", err, p.stdout, p.stderr)

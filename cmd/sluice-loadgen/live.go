@@ -74,14 +74,10 @@ type live struct {
 	affinity *anycast.Affinity
 }
 
-// slack is how badly the time of a decision is known: edges tell it themselves, but another thread may have run between a
-// clock's reading and the verdict.
-const slack = time.Millisecond
-
 // judge makes the report. Crossings of the limit are seen by the edges' own formula with perfect knowledge.
 func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Report {
 	o := judge.Options{
-		Limit: l.rule.Counter.Limit, Window: l.rule.Counter.Window, Timeout: l.rule.Timeout, Slack: slack,
+		Limit: l.rule.Counter.Limit, Window: l.rule.Counter.Window, Timeout: l.rule.Timeout, Slack: replay.ClockSlack,
 		Reach: virtual.Reach(l.trace, l.affinity, l.edges),
 	}
 	for _, n := range l.edges {
@@ -105,6 +101,7 @@ func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Repor
 	r.PoPs, r.Edges, r.Nodes = len(l.edges), slices.Max(l.edges), l.nodes
 	r.PerConnection, r.Speed, r.Carrier = l.send.perConnection, l.send.speed, l.send.carrier.String()
 	r.Took = report.Seconds(out.Took)
+	r.Notes = append(r.Notes, out.Judged()...)
 	r.Details = &page.Details{Lines: clientLines(out), Open: out.ClientErrors() > 0}
 	return found
 }

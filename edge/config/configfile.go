@@ -48,18 +48,22 @@ func (p Parser) Parse(file string, text []byte) (*Config, error) {
 func (r *reader) config(n ast.Node, c *Config) {
 	names := make(map[string]ast.Node)
 	r.mapping(n, "configuration", fields{
-		"listen":     r.address("listen", &c.Listen),
-		"listen_tls": r.address("listen_tls", &c.ListenTLS),
-		"admin":      r.address("admin", &c.Admin),
+		"listen": r.address("listen", &c.Listen),
+		"listen_tls": r.text("listen_tls", func(n ast.Node, text string) {
+			if text != "none" {
+				r.address("listen_tls", &c.ListenTLS)(n)
+			}
+		}),
+		"admin": r.address("admin", &c.Admin),
 		"tls": func(n ast.Node) {
 			r.mapping(n, "tls", fields{
-				"certificate": r.str("tls.certificate", &c.TLS.Certificate),
-				"key":         r.str("tls.key", &c.TLS.Key),
-				"folder":      r.str("tls.folder", &c.TLS.Folder),
+				"certificate": r.orNone("tls.certificate", &c.TLS.Certificate),
+				"key":         r.orNone("tls.key", &c.TLS.Key),
+				"folder":      r.orNone("tls.folder", &c.TLS.Folder),
 			})
 		},
 		"admin_hosts":      r.texts("admin_hosts", func(_ ast.Node, h string) { c.AdminHosts = append(c.AdminHosts, strings.ToLower(h)) }),
-		"admin_token_file": r.str("admin_token_file", &c.AdminTokenFile),
+		"admin_token_file": r.orNone("admin_token_file", &c.AdminTokenFile),
 		"edge_id": r.text("edge_id", func(n ast.Node, text string) {
 			if !plainName(text) {
 				r.fail(n, "edge_id: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
@@ -67,12 +71,8 @@ func (r *reader) config(n ast.Node, c *Config) {
 				c.EdgeID = text
 			}
 		}),
-		"state_dir": r.text("state_dir", func(_ ast.Node, text string) {
-			if text != "none" {
-				c.StateDir = text
-			}
-		}),
-		"pop": func(n ast.Node) { r.pop(n, &c.PoP) },
+		"state_dir": r.orNone("state_dir", &c.StateDir),
+		"pop":       func(n ast.Node) { r.pop(n, &c.PoP) },
 		"table": func(n ast.Node) {
 			r.mapping(n, "table", fields{
 				"counters": r.integer("table.counters", 1024, 1<<30, func(v int64) { c.Counters = int(v) }),
@@ -85,7 +85,7 @@ func (r *reader) config(n ast.Node, c *Config) {
 		"origins": func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
 		"access_log": func(n ast.Node) {
 			r.mapping(n, "access_log", fields{
-				"file":    r.str("access_log.file", &c.AccessLog.File),
+				"file":    r.orNone("access_log.file", &c.AccessLog.File),
 				"format":  oneOf(r, "access_log.format", &c.AccessLog.Format, "combined", "json"),
 				"refused": r.integer("access_log.refused", 1, 1_000_000, func(v int64) { c.AccessLog.Refused = int(v) }),
 			})
@@ -155,7 +155,7 @@ func (r *reader) pop(n ast.Node, p *PoP) {
 			}
 			p.Memcached = list
 		}),
-		"secret_file": r.str("pop.secret_file", &p.SecretFile),
+		"secret_file": r.orNone("pop.secret_file", &p.SecretFile),
 		"edges":       r.integer("pop.edges", 0, counter.MaxEdges, func(v int64) { p.Edges = int(v) }),
 		"wait":        r.duration("pop.wait", 100*time.Microsecond, time.Second, true, &p.Wait),
 	})

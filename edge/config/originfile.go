@@ -34,10 +34,10 @@ func (r *reader) origin(n ast.Node, c *Config) {
 		"tls": func(n ast.Node) {
 			at = n
 			r.mapping(n, "origins.tls", fields{
-				"ca_file":     r.str("origins.tls.ca_file", &o.TLS.CAFile),
-				"cert_file":   r.str("origins.tls.cert_file", &o.TLS.CertFile),
-				"key_file":    r.str("origins.tls.key_file", &o.TLS.KeyFile),
-				"server_name": r.str("origins.tls.server_name", &o.TLS.ServerName),
+				"ca_file":     r.orNone("origins.tls.ca_file", &o.TLS.CAFile),
+				"cert_file":   r.orNone("origins.tls.cert_file", &o.TLS.CertFile),
+				"key_file":    r.orNone("origins.tls.key_file", &o.TLS.KeyFile),
+				"server_name": r.orNone("origins.tls.server_name", &o.TLS.ServerName),
 			})
 			if (o.TLS.CertFile == "") != (o.TLS.KeyFile == "") {
 				r.fail(n, "origins.tls: cert_file and key_file belong together: give both")

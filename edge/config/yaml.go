@@ -176,6 +176,15 @@ func (r *reader) str(what string, to *string) func(ast.Node) {
 	return r.text(what, func(_ ast.Node, text string) { *to = text })
 }
 
+// orNone reads the name of a file, say, or none.
+func (r *reader) orNone(what string, to *string) func(ast.Node) {
+	return r.text(what, func(_ ast.Node, text string) {
+		if text != "none" {
+			*to = text
+		}
+	})
+}
+
 func (r *reader) boolean(what string, to *bool) func(ast.Node) {
 	return func(n ast.Node) {
 		if b, ok := r.resolve(n).(*ast.BoolNode); ok {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// probeRate is how many requests a second a probe client makes, half of them on connections of their own.
+// probeRate is how many requests a second a probe client makes of each server, half of them on connections of their own.
 const probeRate = 400
 
 // A probeClient is a client like any other, who shows what others do to the server. It sends when a request is due, whether or
@@ -22,31 +22,37 @@ type probeClient struct {
 	why    string // of the first failure
 }
 
-// runProbe sends until ctx ends.
-func runProbe(ctx context.Context, to netip.AddrPort) *probeClient {
-	parts := [2]probeClient{}
-	var both sync.WaitGroup
+// runProbes sends to each of some servers, by turns, until ctx ends: whatever holds up the machine holds up the requests to all of them.
+func runProbes(ctx context.Context, to ...netip.AddrPort) []*probeClient {
+	parts := make([]probeClient, 2*len(to)) // the first half of them keeps its connections
+	period := 2 * time.Second / probeRate
+	begin := time.Now()
+	var every sync.WaitGroup
 	for i := range parts {
-		both.Go(func() {
-			transport := &http.Transport{DisableKeepAlives: i == 1}
+		every.Go(func() {
+			transport := &http.Transport{DisableKeepAlives: i >= len(to)}
 			defer transport.CloseIdleConnections()
 			client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
-			due := time.Now().Add(time.Duration(i) * time.Second / probeRate)
+			due := begin.Add(period * time.Duration(i) / time.Duration(len(parts)))
 			for pause(ctx, time.Until(due)) == nil {
-				if err := askOnce(client, to); err != nil {
+				if err := askOnce(client, to[i%len(to)]); err != nil {
 					if parts[i].failed++; parts[i].why == "" {
 						parts[i].why = err.Error()
 					}
 				} else {
 					parts[i].took = append(parts[i].took, time.Since(due))
 				}
-				due = due.Add(2 * time.Second / probeRate)
+				due = due.Add(period)
 			}
 		})
 	}
-	both.Wait()
-	all := &probeClient{took: append(parts[0].took, parts[1].took...), failed: parts[0].failed + parts[1].failed, why: parts[0].why + parts[1].why}
-	slices.Sort(all.took)
+	every.Wait()
+	all := make([]*probeClient, len(to))
+	for i := range to {
+		kept, fresh := &parts[i], &parts[len(to)+i]
+		all[i] = &probeClient{took: append(kept.took, fresh.took...), failed: kept.failed + fresh.failed, why: kept.why + fresh.why}
+		slices.Sort(all[i].took)
+	}
 	return all
 }
 

@@ -23,7 +23,7 @@ type SlowScale struct {
 	PerSource     int // of which it may keep so many
 	HeaderTimeout time.Duration
 	IdleTimeout   time.Duration
-	Timed         bool // the p99 of the probe client decides too: it needs an idle machine
+	Timed         bool // there are enough requests for a p99, and it decides too
 }
 
 // SlowScales are the full form of Slow and a short one, of some seconds.
@@ -39,51 +39,61 @@ func (s SlowScale) Limits() string {
 	return fmt.Sprintf("connections_per_source: %d, header_timeout: %v, idle_timeout: %v", s.PerSource, s.HeaderTimeout, s.IdleTimeout)
 }
 
-// slowSlack is by how much a slow connection may outlive its limit: it is seen once a period, and a busy machine is late.
+// slowSlack is by how much a slow connection may outlive its limit: it is seen once a period. What a busy machine is late comes on top.
 const slowSlack = 5 * slowPeriod
 
-// Slow checks that clients which do next to nothing take nothing from one that does: while slow connections of each kind
-// stand, first each from a source of its own and then all from one, a probe client has no failed request, and a p99 at
-// most twice that of before; slow heads and bodies are answered 408 in time, slow readers cut, and one source keeps no more
-// connections than it may.
+// Slow checks that clients which do next to nothing take nothing from one that does: while slow connections of each kind stand at the first
+// edge, first each from a source of its own and then all from one, a probe client of that edge has no failed request, and a p99 at
+// most twice that of one which asks an edge that nobody else uses, by turns with it: that machine, origin and moment are the same for both, and
+// what holds one up and not the other is what slow clients do to an edge. Slow heads and bodies are answered 408 in time, slow readers
+// cut, and one source keeps no more connections than it may.
 func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
+	if len(s.EdgeProcesses) != 2 {
+		return nil, fmt.Errorf("loadgen: check slow: %d edges: want one that has slow clients, and one that has none", len(s.EdgeProcesses))
+	}
 	c := &Result{Name: "slow", Kept: true}
 	edge := s.EdgeProcesses[0]
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "beside\tended\tafter\tedge's memory\trequests\tfailed\tp50\tp99\tmax")
-	row := func(name, ended, after string, memory int64, r *probeClient) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d MB\t%d\t%d\t%v\t%v\t%v\n", name, ended, after, memory>>20, len(r.took)+r.failed, r.failed,
-			r.quantile(0.5).Round(time.Microsecond), r.quantile(0.99).Round(time.Microsecond), r.quantile(1).Round(time.Microsecond))
+	fmt.Fprintln(table, "beside\tended\tafter\tedge's memory\trequests\tfailed\tp50\tp99\tmax\tother edge's p50\tp99\tmax")
+	row := func(name, ended, after string, memory int64, probes []*probeClient) {
+		r := probes[0]
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d MB\t%d\t%d", name, ended, after, memory>>20, len(r.took)+r.failed, r.failed)
+		for _, r := range probes {
+			for _, q := range []float64{0.5, 0.99, 1} {
+				fmt.Fprintf(table, "\t%v", r.quantile(q).Round(time.Microsecond))
+			}
+		}
+		fmt.Fprintln(table)
 	}
 	broken := func(format string, args ...any) {
 		c.Kept = false
 		c.see("BROKEN: "+format, args...)
 	}
 
-	s.Log("a regular client alone for %v", scale.HeaderTimeout)
+	s.Log("regular clients alone for %v", scale.HeaderTimeout)
 	brief, cancel := context.WithTimeout(ctx, scale.HeaderTimeout)
-	alone := runProbe(brief, edge.Addr)
+	alone := runProbes(brief, edge.Addr, s.EdgeProcesses[1].Addr)
 	cancel()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	row("nobody", "", "", process.Memory(edge.PID()), alone)
-	if alone.failed > 0 {
-		broken("of a regular client alone %d requests failed: %s", alone.failed, alone.why)
+	if alone[0].failed > 0 {
+		broken("of a regular client alone %d requests failed: %s", alone[0].failed, alone[0].why)
 	}
 
 	many := replay.AddrWalk{Network: 127}
-	one := netip.AddrFrom4([4]byte{127, 9, 9, 9})
-	attacks := make([]*slowAttack, 0, 7)
-	for _, from := range []func() netip.Addr{many.Next, func() netip.Addr { return one }} {
+	one := func() netip.Addr { return netip.AddrFrom4([4]byte{127, 9, 9, 9}) }
+	attacks := make([]slowAttack, 0, 7)
+	for _, from := range []func() netip.Addr{many.Next, one} {
 		for _, k := range slowKinds() {
-			attacks = append(attacks, &slowAttack{kind: k, most: scale.Connections, source: from})
+			attacks = append(attacks, slowAttack{kind: k, most: scale.Connections, source: from})
 		}
 	}
 	// Silent but for a byte: a connection on which nothing at all comes is closed without an answer, as one that is turned away.
 	flood := slowKind{name: "silent ones", begin: "G", held: func(header, _ time.Duration) time.Duration { return header }, ends: slow408}
-	attacks = append(attacks, &slowAttack{kind: flood, most: scale.Flood, source: attacks[3].source})
+	attacks = append(attacks, slowAttack{kind: flood, most: scale.Flood, source: one})
 	for i, a := range attacks {
 		capped := i >= len(slowKinds())
 		limit := a.kind.held(scale.HeaderTimeout, scale.IdleTimeout)
@@ -92,32 +102,44 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 		if capped {
 			name = fmt.Sprintf("%d %s of one source", a.most, a.kind.name)
 		}
-		s.Log("and beside %s", name)
-		r, memory, err := beside(ctx, s, a, limit)
-		if err != nil {
-			return nil, fmt.Errorf("loadgen: check slow: %s: %w", name, err)
-		}
-		t := a.tally()
-		row(name, t.String(), fmt.Sprintf("%.1f to %.1f s", t.first.Seconds(), t.last.Seconds()), memory, r)
+		// What else this machine does may hit one edge and not the other for once, but hardly twice of three times.
+		late, inTime := 0, 0
+		for late < 2 && inTime < late+1 {
+			a := a
+			s.Log("and beside %s", name)
+			probes, memory, err := beside(ctx, s, &a, limit)
+			if err != nil {
+				return nil, fmt.Errorf("loadgen: check slow: %s: %w", name, err)
+			}
+			r, other := probes[0], probes[1]
+			t := a.tally()
+			row(name, t.String(), fmt.Sprintf("%.1f to %.1f s", t.first.Seconds(), t.last.Seconds()), memory, probes)
 
-		kept := a.most - t.by[slowRefused]
-		switch {
-		case capped && (kept > scale.PerSource || kept < scale.PerSource/2):
-			broken("%s: %d of them were kept, want at most %d", name, kept, scale.PerSource)
-		case !capped && kept < a.most:
-			broken("%s: %d were turned away", name, t.by[slowRefused])
-		}
-		if t.by[a.kind.ends] != kept {
-			broken("%s: %v; want all that were kept %s", name, t, a.kind.ends)
-		}
-		if t.last > limit+slowSlack {
-			broken("%s: one lasted %v where %v is the limit", name, t.last, limit)
-		}
-		if r.failed > 0 {
-			broken("%s: %d requests of the regular client failed: %s", name, r.failed, r.why)
-		}
-		if before, now := alone.quantile(0.99), r.quantile(0.99); scale.Timed && now > 2*before {
-			broken("%s: the regular client's p99 is %.1f times what it was", name, float64(now)/float64(before))
+			kept := a.most - t.by[slowRefused]
+			switch {
+			case capped && (kept > scale.PerSource || kept < scale.PerSource/2):
+				broken("%s: %d of them were kept, want at most %d", name, kept, scale.PerSource)
+			case !capped && kept < a.most:
+				broken("%s: %d were turned away", name, t.by[slowRefused])
+			}
+			if t.by[a.kind.ends] != kept {
+				broken("%s: %v; want all that were kept %s", name, t, a.kind.ends)
+			}
+			// The machine is as late with what it has to do as it was with the latest answer of the other edge.
+			if t.last > limit+slowSlack+other.quantile(1) {
+				broken("%s: one lasted %v where %v is the limit", name, t.last, limit)
+			}
+			if r.failed > 0 {
+				broken("%s: %d requests of the regular client failed: %s", name, r.failed, r.why)
+			}
+			with, without := r.quantile(0.99), other.quantile(0.99)
+			if !scale.Timed || with <= 2*without {
+				inTime++
+				continue
+			}
+			if late++; late == 2 {
+				broken("%s: twice, the regular client's p99 is more than double that of one at an edge without them, here %.1f times it", name, float64(with)/float64(without))
+			}
 		}
 	}
 	table.Flush()
@@ -125,21 +147,21 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 	return c, s.Crashed()
 }
 
-// beside runs a probe client beside an attack, and tells how much memory the edge had at most.
-func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration) (*probeClient, int64, error) {
+// beside runs probe clients of both edges beside an attack on the first, and tells how much memory that edge had at most.
+func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration) ([]*probeClient, int64, error) {
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan *probeClient)
-	go func() { done <- runProbe(during, a.to) }()
+	done := make(chan []*probeClient)
+	go func() { done <- runProbes(during, a.to, s.EdgeProcesses[1].Addr) }()
 	peak := make(chan int64)
 	go func() { peak <- peakMemory(during, s.EdgeProcesses[0].PID()) }()
-	err := a.run(ctx, a.ramp+limit+slowSlack+slowPeriod)
+	err := a.run(ctx, a.ramp+4*limit+slowSlack) // all have ended before that
 	cancel()
-	r, memory := <-done, <-peak
+	probes, memory := <-done, <-peak
 	if errors.Is(err, socket.ErrExhausted) {
 		err = fmt.Errorf("%w: raise the limit of open files (ulimit -n) beyond %d", err, 2*a.most+500)
 	}
-	return r, memory, err
+	return probes, memory, err
 }
 
 // peakMemory watches how much memory a process has until ctx ends.

@@ -58,10 +58,9 @@ func (k Soak) Run(ctx context.Context, s *lab.Site) (*Result, error) {
 			return nil, err
 		}
 		sent += out.Sent
-		line := fmt.Sprintf("round %d: %s; %d requests, balance exact, no client error", round, strings.Join(out.Happened, ", "), out.Sent)
-		if err := out.Err(); err != nil {
+		line, sound := soakRound(round, out)
+		if !sound {
 			wrong++
-			line = fmt.Sprintf("round %d: %s; %d requests: %v", round, strings.Join(out.Happened, ", "), out.Sent, err)
 		}
 		s.Log("%s", line)
 		c.see("%s", line)
@@ -72,14 +71,29 @@ func (k Soak) Run(ctx context.Context, s *lab.Site) (*Result, error) {
 			}
 		}
 	}
-	c.Kept = wrong == 0
 	c.see("%d requests in %d rounds of %v; in %d rounds something was lost, or a client met an error", sent, k.Rounds, k.Length, wrong)
-	for i, e := range s.EdgeProcesses {
-		line, flat := last[i].since(warm[i])
-		c.see("%s at rest, after a third of the rounds and after the last: %s", e.Name, line)
-		c.Kept = c.Kept && flat
-	}
+	c.Kept = c.flat(warm, last) && wrong == 0
 	return c, nil
+}
+
+// soakRound says what happened in a round, and whether it was sound.
+func soakRound(round int, out *lab.Outcome) (line string, sound bool) {
+	line = fmt.Sprintf("round %d: %s; %d requests", round, strings.Join(out.Happened, ", "), out.Sent)
+	if err := out.Err(); err != nil {
+		return fmt.Sprintf("%s: %v", line, err), false
+	}
+	return line + ", balance exact, no client error", true
+}
+
+// flat says what each edge holds, and reports whether that is no more than before.
+func (c *Result) flat(warm, last []used) bool {
+	all := true
+	for i := range last {
+		line, flat := last[i].since(warm[i])
+		c.see("edge/%d at rest, after a third of the rounds and after the last: %s", i, line)
+		all = all && flat
+	}
+	return all
 }
 
 // tierFault is one fault and its end, within the first two thirds of a round.

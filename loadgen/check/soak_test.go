@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/loadgen/lab"
+	"sluice/loadgen/replay"
 )
 
 func TestSoakComparesWhatIsHeld(t *testing.T) {
@@ -24,6 +25,29 @@ func TestSoakComparesWhatIsHeld(t *testing.T) {
 	f(72, 30, 80e6, "60 and 72 goroutines (IT GROWS), 30 and 30 descriptors, 80 and 80 MB")
 	f(60, 39, 80e6, "60 and 60 goroutines, 30 and 39 descriptors (IT GROWS), 80 and 80 MB")
 	f(60, 30, 93e6, "60 and 60 goroutines, 30 and 30 descriptors, 80 and 93 MB (IT GROWS)")
+}
+
+// What goes wrong if a round that lost something passes for sound, or one edge that grows is outvoted by others: a soak is kept that should not be.
+func TestWhatBreaksASoak(t *testing.T) {
+	out := &lab.Outcome{Outcome: &replay.Outcome{Sent: 5, Errors: map[string]int{}}, Happened: []string{"1s kill memcached/0"}}
+	if line, sound := soakRound(2, out); !sound || line != "round 2: 1s kill memcached/0; 5 requests, balance exact, no client error" {
+		t.Errorf("%t: %s", sound, line)
+	}
+	out.Balance.Rows = []lab.BalanceRow{{Name: "a, b", Left: 1, Right: 2}}
+	if line, sound := soakRound(2, out); sound || !strings.HasSuffix(line, "a, b: 1 IS NOT 2") {
+		t.Errorf("%t: %s", sound, line)
+	}
+	out.Balance.Rows, out.Errors["reset"] = nil, 1
+	if line, sound := soakRound(2, out); sound || !strings.Contains(line, "reset: 1") {
+		t.Errorf("%t: %s", sound, line)
+	}
+	little, much := used{60, 30, 80e6}, used{600, 30, 80e6}
+	for _, last := range [][]used{{little, little}, {much, little}, {little, much}} {
+		c := new(Result)
+		if flat := c.flat([]used{little, little}, last); flat != (last[0] == last[1]) || len(c.Seen) != 2 {
+			t.Errorf("%v: flat is %t; %q", last, flat, c.Seen)
+		}
+	}
 }
 
 func TestFaultsOfASoak(t *testing.T) {

@@ -70,11 +70,14 @@ func (b counts) balance() Balance {
 	row := func(name string, left, right float64, least bool) {
 		out.Rows = append(out.Rows, BalanceRow{name, int64(left), int64(right), least})
 	}
-	admitted, bySource := 0, make(map[string]int)
+	admitted, refused, bySource := 0, 0, make(map[string]int)
 	for _, d := range b.out.Decisions {
-		if d.Verdict == judge.Admitted {
+		switch d.Verdict {
+		case judge.Admitted:
 			admitted++
 			bySource[b.out.Addresses[d.Source].String()]++
+		case judge.Limited, judge.Mitigated, judge.Closed:
+			refused++
 		}
 	}
 	admitted -= b.out.Troubled
@@ -88,6 +91,11 @@ func (b counts) balance() Balance {
 		row("requests received by edges, sent", received, float64(b.out.Sent), vague)
 		row("answers by edges, got", answers, float64(b.out.Answered), vague)
 		row("refusals by edges, got", b.edges.Sum("sluice_answers_total", "code", "429"), float64(b.out.Statuses[429]), vague)
+		limited := 0.0
+		for _, verdict := range []string{"limited", "mitigated", "closed"} {
+			limited += b.edges.Sum("sluice_requests_total", "verdict", verdict)
+		}
+		row("refusals by the rule, judged as such", limited, float64(refused), vague)
 		passed := b.edges.Sum("sluice_answers_total", "from", "origin")
 		row("answers by edges from the origin, answers of the origin", passed, b.edges.Sum("sluice_origin_requests_total"), vague)
 		if !b.noOrig {

@@ -23,6 +23,7 @@ func soundCounts() counts {
 	m := scrape.Metrics{
 		"sluice_received_total": 10, "sluice_aborted_total": 0, `sluice_origin_requests_total{code="200"}`: 6,
 		`sluice_answers_total{code="200",from="origin"}`: 6, `sluice_answers_total{code="429",from="limit"}`: 3, `sluice_answers_total{code="400",from="edge"}`: 1,
+		`sluice_requests_total{rule="r",verdict="pass"}`: 6, `sluice_requests_total{rule="r",verdict="limited"}`: 1, `sluice_requests_total{rule="r",verdict="mitigated"}`: 2,
 	}
 	return counts{out: out, edges: m, origin: origin.Stats{Received: 6, BySource: map[string]int{a.String(): 3, b.String(): 3}}}
 }
@@ -55,6 +56,8 @@ func TestBalance(t *testing.T) {
 		b.origin.BySource["127.1.1.1"]--
 		b.origin.BySource["127.2.2.2"]++
 	}, "2 IS NOT 0")
+	f("a refusal that no rule made", func(b *counts) { b.out.Decisions[9].Verdict = judge.Limited }, "judged as such: 3 IS NOT 4")
+	f("a refusal that nobody judged", func(b *counts) { b.out.Decisions[3].Verdict = judge.Failed }, "judged as such: 3 IS NOT 2")
 	f("counted for a stranger", func(b *counts) {
 		b.origin.BySource["127.2.2.2"] = 0
 		b.origin.BySource["192.0.2.1"] = 3

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"sluice/loadgen/judge"
@@ -24,9 +25,10 @@ const maxLine = 64 << 10
 type answer struct {
 	status  int
 	verdict verdict
-	retry   bool // it has a Retry-After header
+	asked   bool // it has a RateLimit header: a rule was asked about the request
 	close   bool // the peer closes after it
 	body    int64
+	begin   []byte // of the body, as far as ruleRefusal may be seen in it
 
 	stage   stage
 	head    bool   // answers a HEAD request: no body whatever the headers say
@@ -60,7 +62,9 @@ type verdict struct {
 }
 
 // reset makes a ready for the answer to the next request, keeping its buffer.
-func (a *answer) reset(head bool) { *a = answer{head: head, length: -1, line: a.line[:0]} }
+func (a *answer) reset(head bool) {
+	*a = answer{head: head, length: -1, line: a.line[:0], begin: a.begin[:0]}
+}
 
 // started reports whether any byte of the answer has come.
 func (a *answer) started() bool { return a.stage != atStatus || len(a.line) > 0 }
@@ -75,11 +79,12 @@ func (a *answer) feed(b []byte) error {
 		case atEnd:
 			return errExtra
 		case atClose:
-			a.body += int64(len(b))
+			a.take(b)
 			return nil
 		case atBody:
 			n := min(int64(len(b)), a.left)
-			b, a.left, a.body = b[n:], a.left-n, a.body+n
+			a.take(b[:n])
+			b, a.left = b[n:], a.left-n
 			if a.left == 0 {
 				a.stage = atEnd
 				if a.chunked {
@@ -101,7 +106,7 @@ func (a *answer) feed(b []byte) error {
 				line = a.line
 			}
 			b = b[i+1:]
-			err := a.take(bytes.TrimSuffix(line, []byte("\r")))
+			err := a.lineEnds(bytes.TrimSuffix(line, []byte("\r")))
 			a.line = a.line[:0]
 			if err != nil {
 				return err
@@ -119,8 +124,14 @@ func (a *answer) ended() bool {
 	return a.stage == atEnd
 }
 
-// take reads one line of the header, of chunk framing or of the trailer.
-func (a *answer) take(line []byte) error {
+// take takes bytes of the body.
+func (a *answer) take(b []byte) {
+	a.body += int64(len(b))
+	a.begin = append(a.begin, b[:min(len(b), refusalLength-len(a.begin))]...)
+}
+
+// lineEnds reads one line of the header, of chunk framing or of the trailer.
+func (a *answer) lineEnds(line []byte) error {
 	switch a.stage {
 	case atStatus:
 		if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[8] != ' ' {
@@ -199,8 +210,8 @@ func (a *answer) field(line []byte) error {
 		a.verdict = parseVerdict(value)
 	case is(name, "connection"):
 		a.close = a.close || is(value, "close")
-	case is(name, "retry-after"):
-		a.retry = true
+	case is(name, "ratelimit"):
+		a.asked = true
 	case is(name, "transfer-encoding"):
 		if !is(value, "chunked") {
 			return errBadAnswer
@@ -286,27 +297,58 @@ func parseVerdict(b []byte) verdict {
 	return v
 }
 
-// decision is what the answer says became of a request of the source. Without a verdict in it, the status has to do: an
-// answer of 429 refuses, one of 503 with Retry-After fails closed, and the estimate stays unknown.
-func (a *answer) decision(epoch time.Time, sent, answered time.Duration) judge.Decision {
-	d := judge.Decision{At: sent + (answered-sent)/2, Estimate: math.NaN()}
-	if v := a.verdict; v.found {
-		d.Verdict, d.Over, d.Estimate = v.is, v.shadow || v.is == judge.Limited, v.estimate
-		if v.at > 0 {
-			d.At = time.Duration(v.at - epoch.UnixNano())
+// What the body of an edge's own answer begins with where a rule refuses, and where one fails closed. No origin says that of the edge's
+// rules by chance.
+const (
+	ruleLimits    = `{"error":{"code":"rate_limited","rule":`
+	ruleCloses    = `{"error":{"code":"unavailable","rule":`
+	refusalLength = len(ruleLimits)
+)
+
+// Why an answer is not judged.
+const (
+	noVerdict   = "no verdict of the limiter's" // an origin's own 429, say, or an edge that has no room for another connection
+	otherStatus = "a refusal with the status of an admission"
+	otherTime   = "decided before it was sent, or after it was answered"
+)
+
+// ClockSlack is how badly the time of a decision is known: edges tell it themselves, by a clock that may run a little apart from that of
+// the load generator, and another thread may have run between a clock's reading and the verdict.
+const ClockSlack = time.Millisecond
+
+// decision is what the answer says that the limiter decided about a request, which was written between asked and sent; or, as judge.Failed,
+// why it says nothing of that. What counts is the edge's own word: the verdict header, which no origin's answer keeps. Where edges do not
+// send it, a refusal is known by its body, and an admission by RateLimit, which the edge puts on what the origin answers. A status
+// alone says nothing: a 429 may be the origin's own, and a 503 that of an edge that has no room for another connection.
+func (a *answer) decision(epoch time.Time, asked, sent, answered time.Duration) (d judge.Decision, why string) {
+	d = judge.Decision{At: sent + (answered-sent)/2, Verdict: judge.Failed, Estimate: math.NaN()}
+	v := a.verdict
+	if !v.found {
+		switch {
+		case a.status == 429 && string(a.begin) == ruleLimits:
+			d.Verdict = judge.Limited
+		case a.status == 503 && strings.HasPrefix(string(a.begin), ruleCloses):
+			d.Verdict = judge.Closed
+		case a.asked && a.status != 429 && a.status != 503:
+			d.Verdict = judge.Admitted
+		default:
+			return d, noVerdict
 		}
-		if v.until > 0 && (v.is == judge.Limited || v.is == judge.Mitigated || v.shadow) {
-			d.Until = time.Duration(v.until - epoch.UnixNano())
+		return d, ""
+	}
+	if v.at > 0 {
+		at := time.Duration(v.at - epoch.UnixNano())
+		if at < asked-ClockSlack || at > answered+ClockSlack {
+			return d, otherTime
 		}
-		return d
+		d.At = at
 	}
-	switch {
-	case a.status == 429:
-		d.Verdict = judge.Limited
-	case a.status == 503 && a.retry:
-		d.Verdict = judge.Closed
-	case a.status >= 500, a.status == 400, a.status == 408, a.status == 413, a.status == 431, a.status == 0:
-		d.Verdict = judge.Failed // the server's own trouble with the request, or the request's with the server
+	if v.is != judge.Admitted && a.status < 400 {
+		return d, otherStatus
 	}
-	return d
+	d.Verdict, d.Over, d.Estimate = v.is, v.shadow || v.is == judge.Limited, v.estimate
+	if v.until > 0 && (v.is == judge.Limited || v.is == judge.Mitigated || v.shadow) {
+		d.Until = time.Duration(v.until - epoch.UnixNano())
+	}
+	return d, ""
 }

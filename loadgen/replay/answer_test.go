@@ -1,7 +1,9 @@
 package replay
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -105,29 +107,51 @@ func TestParseVerdict(t *testing.T) {
 	f(``, verdict{})
 }
 
+// What goes wrong if a status alone were taken for a decision: an origin's own 429 is judged as a block of the limiter's, and the 503 of an
+// edge that has no room as a rule that fails closed.
 func TestDecisionOfAnswer(t *testing.T) {
 	epoch := time.Unix(1700000000, 0)
-	sent, answered := 10*time.Second, 10*time.Second+4*time.Millisecond
-	f := func(name string, a answer, want judge.Decision) {
+	asked, sent, answered := 9*time.Second, 10*time.Second, 10*time.Second+4*time.Millisecond
+	at := func(d time.Duration) string { return fmt.Sprint("at=", epoch.Add(d).UnixNano()) }
+	f := func(name, text string, want judge.Decision, whyNot string) {
 		t.Helper()
-		got := a.decision(epoch, sent, answered)
-		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		var a answer
+		a.reset(false)
+		if err := a.feed([]byte("HTTP/1.1 " + text)); err != nil {
+			t.Fatal(err)
+		}
+		got, why := a.decision(epoch, asked, sent, answered)
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" || why != whyNot {
+			t.Errorf("%s: not judged because of %q, want %q (-want +got):\n%s", name, why, whyNot, diff)
 		}
 	}
-	middle, none := 10*time.Second+2*time.Millisecond, math.NaN()
-	told := verdict{found: true, is: judge.Limited, at: epoch.Add(11 * time.Second).UnixNano(),
-		until: epoch.Add(71 * time.Second).UnixNano(), estimate: 21}
-	f("the edge tells", answer{status: 429, verdict: told},
-		judge.Decision{At: 11 * time.Second, Verdict: judge.Limited, Over: true, Estimate: 21, Until: 71 * time.Second})
-	f("shadow", answer{status: 200, verdict: verdict{found: true, shadow: true, estimate: 3}},
-		judge.Decision{At: middle, Verdict: judge.Admitted, Over: true, Estimate: 3})
-	f("the origin's trouble is no verdict's", answer{status: 502, verdict: verdict{found: true, estimate: none}},
-		judge.Decision{At: middle, Verdict: judge.Admitted, Estimate: none})
-	f("another's refusal", answer{status: 429}, judge.Decision{At: middle, Verdict: judge.Limited, Estimate: none})
-	f("another's 503", answer{status: 503, retry: true}, judge.Decision{At: middle, Verdict: judge.Closed, Estimate: none})
-	f("another's answer", answer{status: 404}, judge.Decision{At: middle, Verdict: judge.Admitted, Estimate: none})
-	f("bad gateway", answer{status: 502}, judge.Decision{At: middle, Verdict: judge.Failed, Estimate: none})
+	none := math.NaN()
+	middle := func(v judge.Verdict) judge.Decision {
+		return judge.Decision{At: 10*time.Second + 2*time.Millisecond, Verdict: v, Estimate: none}
+	}
+	const limits, closes, other = "\r\n\r\n{\"error\":{\"code\":\"rate_limited\",\"rule\":\"default\"", "\r\n\r\n{\"error\":{\"code\":\"unavailable\",\"rule\":\"default\"",
+		"\r\n\r\n{\"error\":{\"code\":\"rate_limited\"}}"
+
+	f("the edge tells", "429 X\r\nSluice-Verdict: limited;"+at(10*time.Second)+fmt.Sprintf(";e=21;until=%d", epoch.Add(70*time.Second).UnixNano())+limits,
+		judge.Decision{At: 10 * time.Second, Verdict: judge.Limited, Over: true, Estimate: 21, Until: 70 * time.Second}, "")
+	f("in the status that a rule has for it", "403 X\r\nSluice-Verdict: mitigated;until=0\r\n\r\n", middle(judge.Mitigated), "")
+	f("shadow", "200 X\r\nSluice-Verdict: shadow;e=3\r\n\r\n", judge.Decision{At: middle(0).At, Verdict: judge.Admitted, Over: true, Estimate: 3}, "")
+	f("the origin's trouble is no verdict's", "502 X\r\nSluice-Verdict: pass\r\n\r\n", middle(judge.Admitted), "")
+	f("the origin's own 429", "429 X\r\nSluice-Verdict: pass"+limits, middle(judge.Admitted), "")
+	f("a refusal that let pass", "200 X\r\nSluice-Verdict: limited\r\n\r\n", middle(judge.Failed), otherStatus)
+	f("decided before it was asked", "200 X\r\nSluice-Verdict: pass;"+at(asked-2*ClockSlack)+"\r\n\r\n", middle(judge.Failed), otherTime)
+	f("decided after it was answered", "200 X\r\nSluice-Verdict: pass;"+at(answered+2*ClockSlack)+"\r\n\r\n", middle(judge.Failed), otherTime)
+	f("before the load generator knew that it was sent", "200 X\r\nSluice-Verdict: pass;"+at(asked)+"\r\n\r\n",
+		judge.Decision{At: asked, Verdict: judge.Admitted, Estimate: none}, "")
+
+	f("told by the body", "429 X\r\nRateLimit: x"+limits, middle(judge.Limited), "")
+	f("told by RateLimit", "404 X\r\nratelimit: x\r\n\r\n", middle(judge.Admitted), "")
+	f("closed, told by the body", "503 X\r\nRetry-After: 2"+closes, middle(judge.Closed), "")
+	f("another's refusal", "429 X"+other, middle(judge.Failed), noVerdict)
+	f("an origin's 429 behind an edge that admits", "429 X\r\nRateLimit: x"+other, middle(judge.Failed), noVerdict)
+	f("an edge without room", "503 X\r\nRetry-After: 1\r\n\r\n{\"error\":{\"code\":\"unavailable\",\"message\":", middle(judge.Failed), noVerdict)
+	f("nobody's", "200 X\r\n\r\n", middle(judge.Failed), noVerdict)
+	f("bad gateway", "502 X\r\n\r\n", middle(judge.Failed), noVerdict)
 }
 
 // However an answer is cut into pieces, it is read the same, and nothing makes the reader hang or panic.
@@ -147,7 +171,8 @@ func FuzzAnswer(f *testing.F) {
 		}
 		whole, failed := read(len(text) + 1)
 		pieces, failedToo := read(int(size) + 1)
-		if failed != failedToo || !failed && (whole.status != pieces.status || whole.body != pieces.body || whole.stage != pieces.stage) {
+		if failed != failedToo || !failed && (whole.status != pieces.status || whole.body != pieces.body || whole.stage != pieces.stage ||
+			!bytes.Equal(whole.begin, pieces.begin)) {
 			t.Errorf("at once: %v, stage %d, status %d, body %d; in pieces of %d: %v, stage %d, status %d, body %d", failed,
 				whole.stage, whole.status, whole.body, int(size)+1, failedToo, pieces.stage, pieces.status, pieces.body)
 		}

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"net/netip"
 	"time"
@@ -19,6 +20,7 @@ type conn struct {
 	idle             bool
 	used             int           // requests answered
 	request          int32         // under way
+	asked            time.Duration // it was about to be written
 	since            time.Duration // the request was written, or the connection fell idle
 	rest             []byte        // of the request: not yet written
 	buf              []byte        // what rest points into
@@ -93,7 +95,8 @@ func (s *sender) prepare(c *conn, request int32) {
 	}
 	c.buf = appendRequest(c.buf, q, forwarded)
 	c.rest = c.buf
-	c.request, c.since = request, s.now()
+	c.request, c.asked = request, s.now()
+	c.since = c.asked
 	c.answer.reset(knownMethod(q.Method) == "HEAD")
 	s.busy++
 }
@@ -158,7 +161,12 @@ func (s *sender) ready(e socket.Event) {
 func (s *sender) finish(c *conn) {
 	now := s.now()
 	a := &c.answer
-	d := a.decision(s.out.Start, c.since, now)
+	d, why := a.decision(s.out.Start, c.asked, c.since, now)
+	if why != "" {
+		s.out.Unjudged[fmt.Sprintf("%s: status %d", why, a.status)]++
+	} else if a.verdict.at > 0 {
+		judge.Record(s.out.Decided, int64(d.At-c.asked))
+	}
 	d.Source, d.Edge, d.Role = s.trace.Requests[c.request].Source, c.edge, s.trace.Role(int(c.request))
 	s.out.Decisions = append(s.out.Decisions, d)
 	s.out.Statuses[a.status]++

@@ -1,6 +1,6 @@
 // Package replay sends a trace to running edges in an open loop and notes what they decided (Replay); and, to find out what an edge costs,
-// as many requests as it answers (ClosedLoop). One thread sends everything; answers are read by the edge's own verdict header where it
-// has one, else by their status.
+// as many requests as it answers (ClosedLoop). One thread sends everything. What an edge decided is what its answer says of that: a status is
+// not enough, since an origin may have the same.
 package replay
 
 import (
@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -74,6 +75,7 @@ type Outcome struct {
 	Answered    int                     // complete answers
 	Statuses    map[int]int             // answers by status
 	Errors      map[string]int          // requests without an answer, by reason
+	Unjudged    map[string]int          // answers that tell no decision of the limiter's, by reason and status
 	Troubled    int                     // answers of 500 and above, other than by a rule that fails closed
 	Connections int                     // opened
 	Retried     int                     // requests sent once more after their reused connection died
@@ -82,6 +84,7 @@ type Outcome struct {
 	CPU         time.Duration           // processor time of this process meanwhile
 	SendError   *hdrhistogram.Histogram // ns from when a request was due to when it was written
 	Latency     *hdrhistogram.Histogram // ns from when a request was written to the end of its answer
+	Decided     *hdrhistogram.Histogram // ns from when a request was about to be written to its decision, where the edge told that
 }
 
 // ClientErrors is how many requests a client would call failed: no answer, or one of 500 and above that no rule meant.
@@ -106,6 +109,27 @@ func (o *Outcome) Trouble() string {
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")
+}
+
+// Judged says by what decisions are judged, and what is not.
+func (o *Outcome) Judged() []string {
+	at := func(q float64) time.Duration {
+		return time.Duration(o.Decided.ValueAtPercentile(q)).Round(time.Microsecond)
+	}
+	lines := []string{fmt.Sprintf("judged: by the middle between sending and answer, since answers do not tell when they were decided; slack %v", ClockSlack)}
+	if o.Decided.TotalCount() > 0 {
+		lines[0] = fmt.Sprintf("judged: by the edges' own times, %v / %v / %v after requests were written (p50 / p99 / max); slack %v", at(50), at(99), at(100), ClockSlack)
+	}
+	if len(o.Unjudged) > 0 {
+		n := 0
+		var why []string
+		for _, reason := range slices.Sorted(maps.Keys(o.Unjudged)) {
+			n += o.Unjudged[reason]
+			why = append(why, fmt.Sprintf("%s: %d", reason, o.Unjudged[reason]))
+		}
+		lines = append(lines, fmt.Sprintf("judged: not %d answers (%s)", n, strings.Join(why, ", ")))
+	}
+	return lines
 }
 
 // Late is how late requests were sent, in seconds.

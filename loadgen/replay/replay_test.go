@@ -132,6 +132,38 @@ func TestReplaySendsFromPeersOfTheirOwn(t *testing.T) {
 	}
 }
 
+// What goes wrong if every answer were a decision: an origin's own 429, and an edge's 503, are judged as the limiter's.
+func TestReplayJudgesOnlyDecisions(t *testing.T) {
+	edge := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/0":
+			w.Header().Set("Sluice-Verdict", fmt.Sprintf("pass;at=%d;e=1", time.Now().UnixNano()))
+		case "/1":
+			w.Header().Set("Sluice-Verdict", fmt.Sprintf("pass;at=%d;e=2", time.Now().UnixNano()))
+			w.WriteHeader(429)
+		case "/2":
+			w.WriteHeader(429)
+		case "/3":
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(503)
+		case "/4":
+			w.Header().Set("Sluice-Verdict", fmt.Sprintf("pass;at=%d;e=1", time.Now().Add(-time.Minute).UnixNano()))
+		}
+	})
+	out := replay(t, Replay{PoPs: [][]netip.AddrPort{{edge}}}, script(0, 0, 0, 0, 0))
+	judged := map[judge.Verdict]int{}
+	for _, d := range out.Decisions {
+		judged[d.Verdict]++
+	}
+	if diff := cmp.Diff(map[judge.Verdict]int{judge.Admitted: 2, judge.Failed: 3}, judged); diff != "" {
+		t.Errorf("decisions (-want +got):\n%s", diff)
+	}
+	if said := out.Judged(); len(said) != 2 || !strings.HasSuffix(said[0], "slack 1ms") || out.Decided.TotalCount() != 2 || !strings.Contains(said[1],
+		"not 3 answers (decided before it was sent, or after it was answered: status 200: 1, no verdict of the limiter's: status 429: 1, no verdict of the limiter's: status 503: 1)") {
+		t.Errorf("it says %q", said)
+	}
+}
+
 // The handler answers nobody until all requests are there: a closed loop would wait for ever.
 func TestReplayIsAnOpenLoop(t *testing.T) {
 	const n = 20

@@ -65,8 +65,10 @@ func newSender(r *Replay, trace *trace.Trace, p *socket.Poller) *sender {
 			Addresses: r.Carrier.Addresses(trace),
 			Statuses:  make(map[int]int),
 			Errors:    make(map[string]int),
+			Unjudged:  make(map[string]int),
 			SendError: hdrhistogram.New(100, int64(10*time.Minute), 3),
 			Latency:   hdrhistogram.New(1000, int64(10*time.Minute), 3),
+			Decided:   hdrhistogram.New(1000, int64(10*time.Minute), 3),
 		},
 	}
 	for _, edges := range r.PoPs {

@@ -30,8 +30,9 @@ func TestPublishedCounts(t *testing.T) {
 	}
 }
 
-// TestPublished judges two plain counters on a four-hundredth of the published size, and finds about what was published.
-func TestPublished(t *testing.T) {
+// Arrivals are in order and as many as were asked for, and two plain counters have about the mean gap that was published: the models have
+// the right shape. A four-hundredth has too few hot visits for the share of wrong decisions, which cmd/sluice-loadgen has a test of.
+func TestPublishedArrivals(t *testing.T) {
 	for _, name := range []string{PublishedBursty, PublishedPoisson} {
 		p, err := NewPublished(name, 400)
 		if err != nil {
@@ -59,8 +60,8 @@ func TestPublished(t *testing.T) {
 			b.Forget(0)
 		}
 		f := j.Figures()
-		if f.Requests != 1_000_000 || f.Sources != 675 || f.MeanGap < 0.055 || f.MeanGap > 0.065 || f.WrongRatio > 0.0003 {
-			t.Errorf("%s: %d requests of %d sources, mean gap %.4f, wrong %.6f", name, f.Requests, f.Sources, f.MeanGap, f.WrongRatio)
+		if f.Requests != 1_000_000 || f.Sources != 675 || f.MeanGap < 0.055 || f.MeanGap > 0.065 {
+			t.Errorf("%s: %d requests of %d sources, mean gap %.4f", name, f.Requests, f.Sources, f.MeanGap)
 		}
 	}
 }

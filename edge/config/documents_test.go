@@ -1,0 +1,140 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+// documents are those that operators read.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../deploy/*.md"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[strings.TrimPrefix(name, "../../")] = string(text)
+		}
+	}
+	return all
+}
+
+// yamlBlocks are the configurations in a document: each whole, or, where its fence says yaml and the name of a field (```yaml rules), what
+// stands under that field.
+func yamlBlocks(text string) (blocks []string) {
+	for _, m := range regexp.MustCompile("(?ms)^ *```ya?ml(?: +([a-z_.]+))?\n(.*?)^ *```$").FindAllStringSubmatch(text, -1) {
+		block := m[2]
+		if m[1] != "" {
+			block = m[1] + ":\n" + indent(block, "  ")
+		}
+		blocks = append(blocks, block)
+	}
+	return blocks
+}
+
+// manual is the configuration of deploy/README.md that has every field.
+func manual(t *testing.T) string {
+	t.Helper()
+	blocks := yamlBlocks(documents(t)["deploy/README.md"])
+	if len(blocks) == 0 {
+		t.Fatal("deploy/README.md has no configuration")
+	}
+	return blocks[0]
+}
+
+func TestYAMLBlocks(t *testing.T) {
+	got := yamlBlocks("a\n```yaml\nlisten: x\n```\n```sh\nno\n```\n```yaml rules\n- name: a\n  limit: 1\n```\n")
+	if len(got) != 2 || got[0] != "listen: x\n" || got[1] != "rules:\n  - name: a\n    limit: 1\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// What goes wrong if a document shows a configuration that the edge refuses: whoever copies it has an edge that does not start.
+func TestDocumentsAreConfigurations(t *testing.T) {
+	blocks, fields := 0, 0
+	for name, text := range documents(t) {
+		for _, block := range yamlBlocks(text) {
+			blocks++
+			if _, err := Parse(name, []byte(block)); err != nil {
+				t.Errorf("%s: %v\n%s", name, err, block)
+			}
+		}
+		if name != "README.md" && name != "deploy/README.md" {
+			continue
+		}
+		for _, m := range regexp.MustCompile("`([a-z_]+): ([^`]+)`").FindAllStringSubmatch(text, -1) {
+			fields++
+			if field := m[1] + ": " + strings.NewReplacer("…", "[401]", " N", " 10").Replace(" " + m[2])[1:]; !isField(field) && !others[m[1]] {
+				t.Errorf("%s: %s is no field of a configuration, with no value of that kind", name, field)
+			}
+		}
+	}
+	if blocks == 0 || fields < 10 {
+		t.Errorf("%d blocks and %d fields are found in the documents", blocks, fields)
+	}
+}
+
+// others are fields of other programs.
+var others = map[string]bool{"address": true, "path_prefix": true} // Traefik's, Envoy's
+
+// isField reports whether a field and its value may stand somewhere in a configuration.
+func isField(field string) bool {
+	for _, place := range []string{"%", "pop: {%}", "source: {%}", "limits: {%}", "access_log: {%}", "origins: [{servers: [\"http://a\"], %}]",
+		"rules: [{name: a, limit: 1, %}]", "rules: [{name: a, limit: 1, match: {%}}]", "rules: [{name: a, limit: 1, count: {%}}]"} {
+		if _, err := Parse("", []byte(strings.Replace(place, "%", field, 1))); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// The examples of deploy are complete: an edge starts with them.
+func TestExamplesAreConfigurations(t *testing.T) {
+	check := func(name, text string) {
+		t.Helper()
+		c, err := Parse(name, []byte(text))
+		if err == nil {
+			err = c.Check()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	read := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile("../../deploy/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	check("sluice.yaml", read("sluice.yaml"))
+	maps := 0
+	for _, text := range strings.Split(read("kubernetes/sluice.yaml"), "\n---\n") {
+		var object struct {
+			Kind string
+			Data map[string]string
+		}
+		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+			t.Error(err)
+		}
+		if object.Kind == "ConfigMap" {
+			maps++
+			check("kubernetes/sluice.yaml", object.Data["sluice.yaml"])
+		}
+	}
+	if maps != 1 {
+		t.Errorf("%d config maps", maps)
+	}
+}
