@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,8 +48,13 @@ func TestRefusal(t *testing.T) {
 			resp.Header.Get("Content-Type") != "application/json" || resp.Close {
 			t.Fatalf("refusal %d: %d %v", i, resp.StatusCode, resp.Header)
 		}
-		if got, want := resp.Header.Get("RateLimit"), fmt.Sprintf(`"r";r=0;t=%d`, wait); got != want {
-			t.Errorf("RateLimit %q, want %q", got, want)
+		for name, want := range map[string]string{
+			"RateLimit": fmt.Sprintf(`"r";r=0;t=%d`, wait), "RateLimit-Policy": `"r";q=2;w=60`, "X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "0",
+			"Cache-Control": "no-store",
+		} {
+			if got := resp.Header.Values(name); !slices.Equal(got, []string{want}) {
+				t.Errorf("refusal %d: %s: %q, want %q once", i, name, got, want)
+			}
 		}
 		want := fmt.Sprintf(`{"error":{"code":"rate_limited","rule":"r","message":"Too many requests. Try again in %d seconds.","retry_after":%d}}`+"\n", wait, wait)
 		if body != want {

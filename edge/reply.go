@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
@@ -14,8 +16,9 @@ import (
 type reply struct {
 	status      int
 	from        from
-	fields      []message.Field // what the edge says in the header of an answer, its own or not
-	contentType string          // of an answer of the edge's own, as is
+	fields      []message.Field          // what the edge says in the header of an answer, its own or not
+	common      *fasthttp.ResponseHeader // what it says beside, of its own and made before; nil: nothing
+	contentType string                   // of an answer of the edge's own, as is
 	body        []byte
 	length      int64 // of the body as announced, in bytes; less than 0: it is not
 }
@@ -49,6 +52,9 @@ func (x *exchange) begins(status int, contentType string, body []byte) {
 // respond hands an answer of the edge's own to fasthttp, which writes it when the handler returns.
 func (x *exchange) respond() {
 	r, to := &x.reply, &x.ctx.Response
+	if r.common != nil {
+		r.common.CopyTo(&to.Header)
+	}
 	to.Header.DisableNormalizing() // RateLimit is spelled so
 	to.SetStatusCode(r.status)
 	if r.contentType != "" {
@@ -59,6 +65,19 @@ func (x *exchange) respond() {
 	}
 	to.SetBodyRaw(r.body)
 	to.SkipBody = x.IsHead
+}
+
+// refusalHeader makes what all refusals of a rule say. Taking it as a whole costs fasthttp a third of adding line by line: 3 % of a
+// refused request.
+func refusalHeader(r *rules.Rule) *fasthttp.ResponseHeader {
+	h := new(fasthttp.ResponseHeader)
+	h.DisableNormalizing()
+	h.SetNoDefaultContentType(true)
+	h.AddBytesV("RateLimit-Policy", r.Text.Policy)
+	h.AddBytesV("X-RateLimit-Limit", r.Text.Limit)
+	h.Add("X-RateLimit-Remaining", "0")
+	h.AddBytesV("Cache-Control", noStore)
+	return h
 }
 
 // A date is a second as Date has it, made once for all answers that are relayed. Own ones get theirs from fasthttp.
@@ -103,10 +122,12 @@ func (x *exchange) limitHeaders() {
 	end := len(b)
 	b = strconv.AppendInt(b, reset, 10)
 	r := &x.reply
-	r.add("RateLimit-Policy", text.Policy)
+	if r.common == nil {
+		r.add("RateLimit-Policy", text.Policy)
+		r.add("X-RateLimit-Limit", text.Limit)
+		r.add("X-RateLimit-Remaining", b[left:wait])
+	}
 	r.add("RateLimit", b[len(x.values):end])
-	r.add("X-RateLimit-Limit", text.Limit)
-	r.add("X-RateLimit-Remaining", b[left:wait])
 	r.add("X-RateLimit-Reset", b[end:])
 	x.values = b
 }
@@ -164,10 +185,9 @@ func (x *exchange) limited() {
 		x.buf = append(b, "}}\n"...)
 		x.begins(status, "application/json", x.buf)
 	}
-	x.reply.from = fromLimit
+	x.reply.from, x.reply.common = fromLimit, x.snap.refusals[r]
 	x.limitHeaders()
 	x.verdictHeader()
-	x.reply.add("Cache-Control", noStore)
 	n := len(x.values)
 	x.values = strconv.AppendInt(x.values, wait, 10)
 	x.reply.add("Retry-After", x.values[n:])

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gaissmai/bart"
+	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
 	"sluice/edge/config"
@@ -27,6 +28,7 @@ type snapshot struct {
 	waits         bool          // a rule says first_sight: wait
 	everything    []*rules.Rule // about all requests, by source
 	sheds         []*rules.Rule // those of them whose mitigations end connections
+	refusals      map[*rules.Rule]*fasthttp.ResponseHeader
 }
 
 // Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins from
@@ -48,7 +50,7 @@ func (s *Server) Apply(c *config.Config) error {
 	now := &snapshot{
 		generation: 1, config: c, rules: set,
 		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
-		verdictHeader: c.VerdictHeader,
+		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Rule]*fasthttp.ResponseHeader, len(set.Rules)),
 	}
 	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
 		s.stats.reloads[0].Add(1)
@@ -64,6 +66,7 @@ func (s *Server) Apply(c *config.Config) error {
 	}
 	tier := make([]TierRule, 0, len(set.Rules))
 	for _, r := range set.Rules {
+		now.refusals[r] = refusalHeader(r)
 		now.waits = now.waits || r.FirstSight == limiter.Wait
 		if r.Parts == nil && r.Config.Match.Everything() {
 			now.everything = append(now.everything, r)
