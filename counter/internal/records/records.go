@@ -122,6 +122,11 @@ func (t *Table) tagsOf(page int) []uint64 { return t.tags[page][:t.tagWords] }
 // Len is how many records there are.
 func (s *Shard) Len() int { return int(s.used) }
 
+// Bytes is how much memory the pages that it uses take, with their tags.
+func (s *Shard) Bytes() int {
+	return s.inUse() * (8*s.page + int(unsafe.Sizeof(tagLine{})))
+}
+
 // Cap is how many there is room for before many are pushed out.
 func (s *Shard) Cap() int { return s.pagesEach * s.perPage() * 12 / 13 }
 
