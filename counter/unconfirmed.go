@@ -18,7 +18,7 @@ type unconfirmed struct {
 }
 
 const (
-	unconfirmedShare = 5         // counters for each entry
+	unconfirmedShare = 6         // counters for each entry
 	maxUnconfirmed   = 1<<15 - 1 // of a shard: their number has 16 bits
 )
 
