@@ -3,9 +3,7 @@ package counter
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"testing"
@@ -221,47 +219,4 @@ func BenchmarkReserveStrangers(b *testing.B) {
 			}
 		})
 	}
-}
-
-// BenchmarkMemory fills tables and reports what a counter takes of memory when the table is full, and how much of it there is when
-// a tenth and a half of the counters are there.
-func BenchmarkMemory(b *testing.B) {
-	for _, n := range []int{1_000_000, 10_000_000} {
-		b.Run(fmt.Sprintf("counters=%d", n), func(b *testing.B) {
-			rules := benchRules(b, 1)
-			for range b.N {
-				debug.FreeOSMemory()
-				before := resident(b)
-				table := New(Options{Counters: n})
-				asks := make([]Ask, 1)
-				for i := range uint32(n) {
-					asks[0] = Ask{Rule: rules[0], Source: address(i), Hits: 1}
-					table.Reserve(asks, epoch)
-					switch i + 1 {
-					case uint32(n / 10):
-						b.ReportMetric(float64(resident(b)-before)/1e6, "MB-at-10%")
-					case uint32(n / 2):
-						b.ReportMetric(float64(resident(b)-before)/1e6, "MB-at-50%")
-					case uint32(n):
-						b.ReportMetric(float64(resident(b)-before)/1e6, "MB")
-						b.ReportMetric(float64(resident(b)-before)/float64(n), "B/counter")
-					}
-				}
-				b.ReportMetric(float64(table.Stats().Evicted)/float64(n), "evicted/counter")
-			}
-		})
-	}
-}
-
-// resident is how much memory of this process exists.
-func resident(b *testing.B) int {
-	statm, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		b.Fatal(err) // only Linux tells
-	}
-	var size, pages int
-	if _, err := fmt.Sscan(string(statm), &size, &pages); err != nil {
-		b.Fatal(err)
-	}
-	return pages * os.Getpagesize()
 }

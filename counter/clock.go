@@ -77,12 +77,13 @@ func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 	h.base = base
 	h.turn(0, r.groups())
 	if h.unconfirmed != 0 {
-		k := s.unconfirmed.at(h.unconfirmed)
-		lost := r.shiftLanes(by, func(g int) *uint64 { return &k.groups[g].pending })
+		k := s.unconfirmed.at(int(h.unconfirmed))
+		s.needOlder(k)
+		lost := r.shiftLanes(by, func(g int) *uint64 { return &s.group(k, g).pending })
 		k.hits -= uint32(lost)
 		s.stats.Unreported -= lost
 		s.stats.LostExpired += lost
-		k.aged, k.base = true, uint16(base)
+		k.base = uint16(base)
 	}
 	if h.state&hasHistogram != 0 {
 		h.state &^= hasHistogram
@@ -96,7 +97,7 @@ func (s *shard) unlearn(st *store, i int, r *Rule) {
 	for g := range groups[:r.groups()] {
 		groups[g] = 0
 		if h.unconfirmed != 0 {
-			groups[g] = s.unconfirmed.at(h.unconfirmed).groups[g].pending
+			groups[g] = s.in(s.unconfirmed.at(int(h.unconfirmed)), g).pending
 		}
 	}
 	h.lastReply = 0

@@ -113,7 +113,7 @@ func (r *Rule) offset(phase uint16) int64 { return (r.sub << r.shift >> 16) * in
 type view struct {
 	full   uint64 // hits in the sub-windows that lie wholly within the window, and in any that began after it
 	oldest uint64 // hits in the one that the window's beginning cuts
-	own    *bins  // those of them of which this table knows when they came; nil if of none
+	own    bins   // those of them of which this table knows when they came
 }
 
 // view reads groups, the newest first, for a window that ends in the given lane of groups[0]. Lanes after that one are
@@ -143,7 +143,7 @@ func (r *Rule) locate(lane, n int) (group, i int) {
 // came. Lower counts only those that certainly came after the cut.
 func (r *Rule) estimate(v view, gone float64) float64 {
 	full, others := float64(int64(v.full)), float64(int64(v.oldest)) // they fit, and signed numbers convert faster
-	if v.own == nil {
+	if !v.own.known() {
 		if r.Estimate == Lower {
 			return full
 		}
@@ -154,7 +154,7 @@ func (r *Rule) estimate(v view, gone float64) float64 {
 	if r.Estimate == Lower {
 		return full + min(after, others)
 	}
-	after = min(after+float64(v.own[bin])*(float64(bin+1)-gone*histogramBins), others)
+	after = min(after+float64(v.own.at(bin))*(float64(bin+1)-gone*histogramBins), others)
 	return full + after + max(0, others-float64(v.own.sum(0)))*(1-gone)
 }
 

@@ -18,13 +18,13 @@ func (t *Table) Dirty(buf []Counter, n int) []Counter {
 		some := min(n, len(s.dirty))
 		n -= some
 		for _, w := range s.dirty[:some] {
-			k := s.unconfirmed.at(w)
+			k := s.unconfirmed.at(int(w))
 			k.queued = false
 			if k.rule == nil { // released while it waited
-				s.free = append(s.free, w)
+				s.unconfirmed.give(w)
 				continue
 			}
-			buf = append(buf, Counter{k.rule, k.source, uint32(i)<<16 | uint32(w)})
+			buf = append(buf, Counter{k.rule, s.source(k), uint32(i)<<16 | uint32(w)})
 		}
 		if s.dirty = slices.Delete(s.dirty, 0, some); len(s.dirty) == 0 {
 			s.dirtyShards.And(^s.bit)
@@ -63,18 +63,18 @@ func (t *Table) Sweep(now time.Time, all bool) {
 		}
 		s.mu.Lock()
 		for w := uint16(1); int(w) < s.unconfirmed.n; w++ {
-			k := s.unconfirmed.at(w)
+			k := s.unconfirmed.at(int(w))
 			if k.urgent = k.urgent || all && k.rule != nil; !k.idle {
 				continue
 			}
-			if !k.urgent && !k.aged && uint16(s.position(k.rule, ns, k.phase).group) == k.base {
+			if !k.urgent && k.older == 0 && uint16(s.position(k.rule, ns, k.phase).group) == k.base {
 				continue // it waits for its group to end, and its counter need not be looked at
 			}
 			st := s.store(k.rule)
 			at := s.advance(st, int(k.slot), k.rule, ns)
 			first := st.head(int(k.slot)).lastReply&follows == 0
-			ended := k.hasPending(1) && (first || at.lane > 0 || at.gone > followsAfter)
-			if !k.hasInFlight() && (k.urgent || ended) && k.hits > 0 {
+			ended := s.hasOlderPending(k) && (first || at.lane > 0 || at.gone > followsAfter)
+			if !s.hasInFlight(k) && (k.urgent || ended) && k.hits > 0 {
 				s.queue(w)
 			}
 			s.releaseEmpty(w)
@@ -84,7 +84,7 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			delete(s.waiting, key)
 			close(ch)
 		}
-		if len(s.free) == s.unconfirmed.n-1 {
+		if s.unconfirmed.inUse() == 0 {
 			s.activeShards.And(^s.bit)
 		}
 		s.unlock(t)
@@ -152,25 +152,26 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		if h.unconfirmed == 0 {
 			return
 		}
-		k := s.unconfirmed.at(h.unconfirmed)
+		k := s.unconfirmed.at(int(h.unconfirmed))
 		k.idle = !k.queued
-		if k.hasInFlight() {
+		if s.hasInFlight(k) {
 			return
 		}
 		r := c.Rule
 		newest := k.urgent // else only what is left of groups that have ended goes, and hits of the newest wait for its end
 		for g := range r.groups() {
-			if k.groups[g].pending == 0 || g == 0 && !newest {
+			u := s.group(k, g)
+			if u == nil || u.pending == 0 || g == 0 && !newest {
 				continue
 			}
-			hits := s.takeHits(r, k, g, groups[g])
+			hits := s.takeHits(r, k, u, groups[g])
 			if hits == 0 {
 				continue
 			}
 			rep.Parts[rep.N] = Part{
 				Group: h.base - uint32(g), Hits: hits,
 				// What is left pending is reported later: stored now, it would be counted twice.
-				Known: r.atMost(r.minus(groups[g], k.groups[g].pending), r.reportMax()),
+				Known: r.atMost(r.minus(groups[g], u.pending), r.reportMax()),
 				There: h.lastReply&follows != 0 || h.answered(g),
 			}
 			rep.N++
@@ -191,8 +192,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 
 // takeHits puts on their way what may be reported at once of the hits of a group, of which known is counted in all. In a lane that
 // the tier has full, hits are given up: counted there, they would carry into the next.
-func (s *shard) takeHits(r *Rule, k *unconfirmed, g int, known uint64) (hits uint64) {
-	at := &k.groups[g]
+func (s *shard) takeHits(r *Rule, k *unconfirmed, at *unconfirmedGroup, known uint64) (hits uint64) {
 	room := r.minus(r.all(r.reportMax()), r.minus(known, at.pending))
 	if full := r.minus(at.pending, room); full != 0 {
 		n := r.sum(full)
@@ -226,7 +226,8 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 // Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.
 func (t *Table) Returned(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
-		k.groups[g].pending = c.Rule.plus(k.groups[g].pending, p.Hits)
+		u := s.group(k, g)
+		u.pending = c.Rule.plus(u.pending, p.Hits)
 		k.urgent = true
 		n := c.Rule.sum(p.Hits)
 		k.hits += uint32(n)
@@ -264,9 +265,10 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 		newest = h.base
 		groups = append(groups, st.groups(i)[:c.Rule.groups()]...)
 		if h.unconfirmed != 0 {
-			k := s.unconfirmed.at(h.unconfirmed)
+			k := s.unconfirmed.at(int(h.unconfirmed))
 			for g := range groups {
-				groups[g] = c.Rule.minus(groups[g], c.Rule.plus(k.groups[g].pending, k.groups[g].inFlight))
+				u := s.in(k, g)
+				groups[g] = c.Rule.minus(groups[g], c.Rule.plus(u.pending, u.inFlight))
 			}
 		}
 	})
@@ -315,9 +317,10 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
 			// Other hits than these are in flight where the counter was pushed out meanwhile and came back.
 			if hits != 0 && h.unconfirmed != 0 {
-				if k := s.unconfirmed.at(h.unconfirmed); k.groups[g].inFlight == hits {
+				k := s.unconfirmed.at(int(h.unconfirmed))
+				if u := s.group(k, g); u != nil && u.inFlight == hits {
 					n := r.sum(hits)
-					k.groups[g].inFlight = 0
+					u.inFlight = 0
 					k.hits -= uint32(n)
 					s.stats.Unreported -= n
 					do(s, k, g)
@@ -343,7 +346,7 @@ func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) {
 	h, groups := st.head(i), st.groups(i)
 	var pending uint64
 	if h.unconfirmed != 0 {
-		pending = s.unconfirmed.at(h.unconfirmed).groups[g].pending
+		pending = s.in(s.unconfirmed.at(int(h.unconfirmed)), g).pending
 	}
 	groups[g] = r.most(groups[g], r.plus(r.clamp(total), pending))
 	if g == 0 && total != 0 {
@@ -357,7 +360,7 @@ func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
 		s := &t.shards[int(c.place>>16)%len(t.shards)]
 		s.mu.Lock()
 		if w := uint16(c.place); int(w) < s.unconfirmed.n {
-			if k := s.unconfirmed.at(w); k.rule == c.Rule && k.source == c.Source {
+			if k := s.unconfirmed.at(int(w)); k.rule == c.Rule && s.source(k) == c.Source {
 				f(s, s.store(c.Rule), int(k.slot))
 				s.unlock(t)
 				return

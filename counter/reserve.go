@@ -329,7 +329,7 @@ func (s *shard) advance(st *store, i int, r *Rule, now int64) position {
 	h := st.head(i)
 	at, moved := st.advance(i, r, s.position(r, now, h.phase))
 	if moved > 0 && h.unconfirmed != 0 {
-		s.age(s.unconfirmed.at(h.unconfirmed), r, moved)
+		s.age(s.unconfirmed.at(int(h.unconfirmed)), r, moved)
 	}
 	return at
 }

@@ -84,10 +84,10 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	}
 	h.state |= r.warmth(estimate)
 	if w := h.unconfirmed; w != 0 {
-		k := s.unconfirmed.at(w)
+		k := s.unconfirmed.at(int(w))
 		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate, now)
 		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
-		if k.urgent && !k.hasInFlight() && k.hasPending(0) {
+		if k.urgent && !s.hasInFlight(k) && (k.newest.pending != 0 || s.hasOlderPending(k)) {
 			s.queue(w)
 		}
 	}
@@ -115,7 +115,7 @@ func (s *shard) crossed(r *Rule, h *head, standing Standing, estimate float64, h
 // before is an estimate without so many hits that were just confirmed, and without those that have not been.
 func (s *shard) before(h *head, estimate float64, confirmed uint64) float64 {
 	if h.unconfirmed != 0 {
-		estimate -= float64(s.unconfirmed.at(h.unconfirmed).hits)
+		estimate -= float64(s.unconfirmed.at(int(h.unconfirmed)).hits)
 	}
 	return max(estimate-float64(confirmed), 0)
 }

@@ -48,17 +48,18 @@ type guarded struct {
 	wide           store
 	_              [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
 	mu             sync.Mutex
-	offset         int64          // from the table's clock to the wall's, ns: see Adjust
-	grows          bool           // a page should be split
-	wakes          bool           // hits have begun to wait since it was last unlocked
-	holds          uint32         // hits in open reservations, of all entries
-	dirty          []uint16       // entries that wait to be taken
-	bit            uint64         // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
-	dirtyShards    *atomic.Uint64 // dirty is not empty
-	activeShards   *atomic.Uint64 // there may be an entry, or somebody waiting
-	unconfirmed    slab           // what is on its way to the tier, or held; the first is not used
-	free           []uint16       // unused places in it
-	histograms     histograms     // of the sources that are worth it
+	offset         int64                                    // from the table's clock to the wall's, ns: see Adjust
+	grows          bool                                     // a page should be split
+	wakes          bool                                     // hits have begun to wait since it was last unlocked
+	holds          uint32                                   // hits in open reservations, of all entries
+	dirty          []uint16                                 // entries that wait to be taken
+	bit            uint64                                   // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
+	dirtyShards    *atomic.Uint64                           // dirty is not empty
+	activeShards   *atomic.Uint64                           // there may be an entry, or somebody waiting
+	unconfirmed    slab[unconfirmed]                        // what is on its way to the tier, or held
+	olderNarrow    slab[[narrowGroups - 1]unconfirmedGroup] // groups but the newest, of entries that have had others
+	olderWide      slab[[maxGroups - 1]unconfirmedGroup]
+	histograms     histograms // of the sources that are worth it
 	waiting        map[Key]chan struct{}
 	maxUnconfirmed int
 	stats          Stats
@@ -77,6 +78,7 @@ type Stats struct {
 	LostBacklog   uint64 // too many sources had unreported hits
 	LostSaturated uint64 // their lane in the tier is full
 	LostEvicted   uint64 // their counter made room for another
+	Bytes         int    // of memory that the counters take, with all that belongs to them
 }
 
 // Key names a counter: what a rule, known by its ID, counts of a source.
@@ -101,9 +103,8 @@ func New(o Options) *Table {
 		s := &t.shards[i]
 		s.narrow, s.wide = store{t.narrow.Shard(i)}, store{t.wide.Shard(i)}
 		s.bit, s.dirtyShards, s.activeShards = 1<<(i%64), &t.dirtyShards[i/64], &t.activeShards[i/64]
-		s.unconfirmed.n = 1
-		s.histograms = newHistograms(o.Counters/n/histogramShare + 8)
-		s.maxUnconfirmed = min(max(o.Counters/n/4, 256), maxUnconfirmed/2)
+		s.histograms = newHistograms(o.Counters / n / histogramShare)
+		s.maxUnconfirmed = min(max(o.Counters/n/unconfirmedShare, 128), maxUnconfirmed/2)
 	}
 	t.edges.Store(1)
 	t.rules.Store(&map[uint32]*Rule{})
@@ -166,6 +167,7 @@ func (t *Table) Stats() (sum Stats) {
 		sum.LostBacklog += s.stats.LostBacklog
 		sum.LostSaturated += s.stats.LostSaturated
 		sum.LostEvicted += s.stats.LostEvicted
+		sum.Bytes += s.narrow.Bytes() + s.wide.Bytes() + s.unconfirmed.bytes() + s.olderNarrow.bytes() + s.olderWide.bytes() + s.histograms.bytes() + 2*cap(s.dirty)
 		s.mu.Unlock()
 	}
 	return sum
@@ -206,7 +208,7 @@ func (s *shard) split(t *Table) {
 				continue
 			}
 			if h.unconfirmed != 0 {
-				s.unconfirmed.at(h.unconfirmed).slot = int32(m.To)
+				s.unconfirmed.at(int(h.unconfirmed)).slot = int32(m.To)
 			}
 			if h.state&hasHistogram != 0 {
 				s.link(int32(m.From), st, m.To)

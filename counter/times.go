@@ -37,7 +37,7 @@ func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) (most
 	cut := r.cut(at)
 	for ahead := range 2 {
 		known := uint64(0)
-		if b := hist.of(cut + uint32(ahead)); b != nil {
+		if b := s.histograms.of(hist, cut+uint32(ahead)); b.known() {
 			known = b.sum(0)
 		}
 		if known < r.view(groups, at.lane+ahead).oldest {
@@ -63,10 +63,14 @@ func (t *Table) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 		hist.asked = newest
 		quiet := newest-hist.exportedAt < uint32(c.Rule.SubWindows)
 		for n := c.Rule.cut(at); n != newest+1; n++ {
-			if b := hist.of(n); b != nil && hist.exported>>(n%histogramSubWindows)&1 == 0 {
+			if b := s.histograms.of(hist, n); b.known() && hist.exported>>(n%histogramSubWindows)&1 == 0 {
 				hist.exported |= 1 << (n % histogramSubWindows)
 				if !quiet && b.sum(0) > 0 {
-					buf = append(buf, Times{n, *b})
+					told := Times{SubWindow: n}
+					for bin := range told.Hits {
+						told.Hits[bin] = b.at(bin)
+					}
+					buf = append(buf, told)
 				}
 			}
 		}
@@ -92,14 +96,14 @@ func (t *Table) MergeTimes(c Counter, told Times, now time.Time) {
 		}
 		lane := n % histogramSubWindows
 		if hist.subWindows[lane] != n {
-			hist.begin(n)
+			s.histograms.begin(hist, n)
 			hist.exported |= 1 << lane
 		}
 		if hist.exported>>lane&1 == 0 {
 			return // own hits that are still to be told must not be mixed with others'
 		}
-		for b, hits := range told.Hits {
-			hist.bins[lane][b] = uint16(min(uint32(hist.bins[lane][b])+uint32(hits), 1<<16-1))
+		for bin, hits := range told.Hits {
+			s.histograms.add(hist, lane, bin, uint32(hits))
 		}
 	})
 }

@@ -176,8 +176,8 @@ func allDesigns(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlag
 	return append(append(all, alone...), together...), nil
 }
 
-// counterBytes is a counter in a table: 64 bytes, 2 for its place, and its part of the finer counts that one in 64 may have.
-const counterBytes = 64 + 2 + 18
+// counterBytes is a counter in a table: 64 bytes, 8 for its place, and its part of the histograms that one in 64 may have.
+const counterBytes = 64 + 8 + 8
 
 // groupBytes is what the tier holds of a source at most: as many 64-bit numbers as a window and its oldest sub-window touch.
 func groupBytes(r pop.Rule) uint64 {

@@ -122,6 +122,14 @@ func (t *Table) tagsOf(page int) []uint64 { return t.tags[page][:t.tagWords] }
 // Len is how many records there are.
 func (s *Shard) Len() int { return int(s.used) }
 
+// Bytes is how much memory the pages that it uses take, with their tags. None is touched before there is a record.
+func (s *Shard) Bytes() int {
+	if s.used == 0 {
+		return 0
+	}
+	return s.inUse() * (8*s.page + int(unsafe.Sizeof(tagLine{})))
+}
+
 // Cap is how many there is room for before many are pushed out.
 func (s *Shard) Cap() int { return s.pagesEach * s.perPage() * 12 / 13 }
 
