@@ -194,7 +194,7 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []lab.F
 	d := report.Run.Details
 	d.Line = labLine(out)
 	d.Lines = append(d.Lines, labLines(out)...)
-	d.Open = out.Err() != nil
+	d.Open = d.Open || out.Err() != nil
 	return report, out.Err()
 }
 
