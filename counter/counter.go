@@ -33,6 +33,9 @@ type Options struct {
 	// Phase spreads the window boundaries of sources: a source's windows begin Phase(source)/65536 of a group of
 	// sub-windows late. All edges that share counters must agree on it. nil means no offset.
 	Phase func(Source) uint16
+	// Seed, if not 0, makes one run like another: which sources have histograms, and which make room, depends on their places in the
+	// table. It is for simulations; see NewHasher.
+	Seed uint64
 	// Wake, if not nil, is called when hits are waiting to be reported and none were before. It must not block or call back.
 	Wake func()
 }

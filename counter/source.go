@@ -1,11 +1,14 @@
 package counter
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"hash/maphash"
 	"net/netip"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Source is who a request is counted for: an address prefix, or the digest of something a client sent. It is a plain
@@ -66,9 +69,26 @@ func (s Source) Prefix() (netip.Prefix, bool) {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte(s.id[:4])), int(s.code-codeIPv4)), true
 }
 
-// Hash is a hash of s for tables in memory: 64 good bits that nobody can foresee who does not know the seed.
-func (s *Source) Hash(seed maphash.Seed) uint64 {
-	return maphash.Bytes(seed, s.id[:]) ^ uint64(s.code)*0xd6e8feb86659fd93
+// Hasher hashes sources for tables in memory: 64 good bits that nobody can foresee who does not know the seed. It is for NewHasher to
+// make.
+type Hasher struct {
+	process maphash.Seed
+	seed    uint64
+}
+
+// NewHasher returns one with a random seed of this process if seed is 0. Any other seed hashes alike in every run: that is for
+// simulations, because who knows the seed can crowd one bucket of a table.
+func NewHasher(seed uint64) Hasher { return Hasher{maphash.MakeSeed(), seed} }
+
+// Of is the hash of a source.
+func (h *Hasher) Of(s *Source) uint64 {
+	if h.seed != 0 {
+		var b [8 + SourceSize]byte
+		binary.BigEndian.PutUint64(b[:], h.seed)
+		s.AppendBinary(b[:8])
+		return xxhash.Sum64(b[:])
+	}
+	return maphash.Bytes(h.process, s.id[:]) ^ uint64(s.code)*0xd6e8feb86659fd93
 }
 
 // String is the address of s where the prefix is a whole address, else the prefix in CIDR form; "#" and 32 hexadecimal

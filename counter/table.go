@@ -1,7 +1,6 @@
 package counter
 
 import (
-	"hash/maphash"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -17,7 +16,7 @@ type Table struct {
 	began        int64        // Options.Began on the wall clock, ns
 	offset       atomic.Int64 // the shards'
 	missed       atomic.Int64 // when something of the mitigation log was missed, 0: never
-	seed         maphash.Seed // of this process, so that nobody can aim at one bucket
+	hasher       Hasher       // with a seed of this process, so that nobody can aim at one bucket
 	shards       []shard
 	narrow       *records.Table
 	wide         *records.Table
@@ -95,7 +94,7 @@ func New(o Options) *Table {
 	for n < maxShards && o.Counters/n > perShard {
 		n *= 2
 	}
-	t := &Table{options: o, began: o.Began.UnixNano(), seed: maphash.MakeSeed(), shards: make([]shard, n)}
+	t := &Table{options: o, began: o.Began.UnixNano(), hasher: NewHasher(o.Seed), shards: make([]shard, n)}
 	t.narrow = records.New(n, (o.Counters+n-1)/n, narrowGroups)
 	t.wide = records.New(n, (o.Counters/16+n-1)/n, maxGroups)
 	for i := range t.shards {
@@ -115,7 +114,7 @@ func New(o Options) *Table {
 func (t *Table) SetEdges(n int) { t.edges.Store(uint32(min(max(n, 1), MaxEdges))) }
 
 // hash places a source, the same for all rules in its upper half, which chooses the shard.
-func (t *Table) hash(s *Source) uint64 { return s.Hash(t.seed) }
+func (t *Table) hash(s *Source) uint64 { return t.hasher.Of(s) }
 
 func (t *Table) shard(hash uint64) *shard { return &t.shards[t.place(hash)] }
 

@@ -1,18 +1,14 @@
 package edge
 
 import (
-	"io"
 	"net/http"
 	"slices"
 	"time"
 
 	"sluice/edge/message"
+	"sluice/edge/passage"
 	"sluice/edge/rules"
-	"sluice/edge/screen"
 )
-
-// skipLimit is how much of a refused request's body is read so that its connection can stay open.
-const skipLimit = 64 << 10
 
 // admit takes a request up to its verdict. It reports whether the request goes on to the origin; else the answer is made.
 func (x *exchange) admit() bool {
@@ -60,13 +56,11 @@ func (x *exchange) admit() bool {
 		return false
 	}
 	if limit := x.server.limits.BodyBytes; limit > 0 && x.Length > int64(limit) {
-		x.say(bodyTooLarge)
+		x.say(passage.TooLarge)
 		return false
 	}
 	return true
 }
-
-var bodyTooLarge = message.Refuse(http.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this server accepts.")
 
 var badKey = message.Refuse(http.StatusBadRequest, "bad_key", "A header or cookie by which clients are told apart is there several times, or malformed.")
 
@@ -88,7 +82,7 @@ func (x *exchange) malformed(r *message.Refusal) {
 	if x.Size > 0 || !rules.IsIn(x.snap.sources.Trust, x.conn.Peer) {
 		x.identify()
 		if !rules.IsIn(x.snap.deny, x.client) && !rules.IsIn(x.snap.allow, x.client) && x.charged() {
-			x.Close, x.bodyRead = true, true // which will not be
+			x.Close, x.BodyRead = true, true // which will not be
 			return
 		}
 	}
@@ -108,8 +102,7 @@ func (x *exchange) charged() bool {
 
 // turnAway answers with a refusal that ends the connection.
 func (x *exchange) turnAway(r *message.Refusal) {
-	x.Close = true
-	x.conn.Linger.Store(true)
+	x.screened.Last()
 	x.say(r)
 }
 
@@ -147,40 +140,6 @@ func (x *exchange) judge() bool {
 		x.server.refusals.Hit(x.source)
 	}
 	return true
-}
-
-// skipBody reads the body of a request that does not go on, so that the connection can stay open; one that is long or slow
-// costs the connection instead.
-func (x *exchange) skipBody() {
-	c := x.conn
-	if x.Length <= skipLimit && !x.Close {
-		x.startBody(screen.LingerTime, screen.LingerTime)
-		c.WriteAt = time.Time{} // it takes its time
-		defer func() { c.Body = false }()
-		body := &x.Body
-		for body.Got+body.Around <= skipLimit {
-			part, err := body.Next()
-			if err == io.EOF {
-				return
-			}
-			if err != nil {
-				break
-			}
-			body.Discard(len(part))
-		}
-	}
-	c.Linger.Store(true)
-	x.Close = true
-}
-
-// startBody begins to read the request's body, which the client must send at a pace. The head is not in the buffer any more.
-func (x *exchange) startBody(grace, most time.Duration) {
-	x.bodyRead = true
-	if x.Length == message.LengthChunked || x.Length > screen.HeadBuffer {
-		x.conn.Grow(screen.BodyBuffer)
-	}
-	x.Body.Reader = x.conn.Reader
-	x.conn.StartBody(grace, most)
 }
 
 // wait returns when all channels are closed, at most after the budget of a wait at first sight.

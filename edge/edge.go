@@ -14,7 +14,7 @@
 //	rules    which rules are about this host, method and any reading that origins have of this path (rules, message)
 //	decide   mitigated until? else reserve in all counters at once (limiter); a mitigation starts where one is over
 //	answer   refused: 429 at once, and the connection stays open (reply.go)
-//	         admitted: on to the origin, streaming both ways (proxy.go, upload.go, body.go), while its client is there (watch.go)
+//	         admitted: on to the origin and back, streaming both ways (passage)
 //	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (serve.go)
 //
 // Nothing in it waits for the tier, but rules that say first_sight: wait. Rules, lists and origins are one immutable
@@ -36,6 +36,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/accesslog"
 	"sluice/edge/config"
+	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
 	"sluice/edge/rules"
@@ -52,6 +53,7 @@ type Options struct {
 	Bits   *mitigation.Table // who is blocked until when
 	Tier   Tier              // the PoP; the zero Tier counts alone
 	Access *accesslog.Log    // nil: none
+	Events *events.Log       // what has happened, for operators; nil: nobody asks
 	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
 	// Warn, if not nil, is told of failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
@@ -75,6 +77,7 @@ type Server struct {
 	requests  *top.Top // who asks most
 	refusals  *top.Top // who is refused most
 	access    *accesslog.Log
+	events    *events.Log
 	note      func(*accesslog.Entry) // writes a request down; nil: nobody does
 	faded     atomic.Int64
 	apply     sync.Mutex // one Apply at a time
@@ -95,6 +98,7 @@ func New(o Options) (*Server, error) {
 		secret:   rules.NewSecret(o.Secret),
 		stats:    newStats(),
 		access:   o.Access,
+		events:   o.Events,
 		requests: top.New(), refusals: top.New(),
 		warn: o.Warn,
 	}
@@ -116,7 +120,7 @@ func New(o Options) (*Server, error) {
 
 		NoDefaultServerHeader: true, NoDefaultContentType: true,
 	}
-	s.pool.New = func() any { return &exchange{server: s} }
+	s.pool.New = func() any { return newExchange(s) }
 	err := s.Apply(c)
 	if err != nil {
 		return nil, err
@@ -160,6 +164,9 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 func (s *Server) Watch(ctx context.Context) {
 	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn)
 }
+
+// Events is what has happened lately; nil if nobody asked for it.
+func (s *Server) Events() *events.Log { return s.events }
 
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
 func (s *Server) Sweep(now time.Time) {

@@ -14,12 +14,10 @@ import (
 type reply struct {
 	status      int
 	from        from
-	head        []byte          // of an origin's: status line and header lines; what ends at this hop, and the empty line, come when it is sent
 	fields      []message.Field // what the edge says in the header of an answer, its own or not
 	contentType string          // of an answer of the edge's own, as is
 	body        []byte
-	stream      *answerBody // of an origin's; nil: there is none
-	length      int64       // of the body as announced, in bytes; less than 0: it is not
+	length      int64 // of the body as announced, in bytes; less than 0: it is not
 }
 
 func (r *reply) add(name string, value []byte) {
@@ -45,7 +43,7 @@ var noStore = []byte("no-store")
 
 // begins begins an answer of the edge's own: its status, and what its body is.
 func (x *exchange) begins(status int, contentType string, body []byte) {
-	x.reply = reply{status: status, from: fromEdge, head: x.reply.head[:0], fields: x.reply.fields[:0], contentType: contentType, body: body, length: int64(len(body))}
+	x.reply = reply{status: status, from: fromEdge, fields: x.reply.fields[:0], contentType: contentType, body: body, length: int64(len(body))}
 }
 
 // respond hands an answer of the edge's own to fasthttp, which writes it when the handler returns.

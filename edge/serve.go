@@ -3,7 +3,6 @@ package edge
 import (
 	"bytes"
 	"net"
-	"net/http"
 	"net/netip"
 	"time"
 
@@ -13,9 +12,9 @@ import (
 	"sluice/edge/accesslog"
 	"sluice/edge/http1"
 	"sluice/edge/message"
+	"sluice/edge/passage"
 	"sluice/edge/rules"
 	"sluice/edge/screen"
-	"sluice/edge/upstream"
 )
 
 // An exchange is the life of one request and its answer. It is used again for the next, of whichever connection.
@@ -28,14 +27,12 @@ type exchange struct {
 	conn            *screen.Client
 	ctx             *fasthttp.RequestCtx // while its handler runs
 	screen.Incoming                      // the request as it came
-	bodyRead        bool                 // somebody has begun to read its body
 
-	asker                   // who asks
-	decision rules.Decision // what the rules say
-	passage                 // to the origin and back
-	reply    reply          // what the client gets
-	sent     bool           // the reply, or a part of it
-	counted  bool           // as answered or aborted
+	asker                    // who asks
+	decision rules.Decision  // what the rules say
+	passage  passage.Passage // to the origin and back
+	reply    reply           // what the client gets
+	counted  bool            // as answered or aborted
 
 	buf, values []byte // what the reply points to
 }
@@ -49,17 +46,10 @@ type asker struct {
 	allowed bool           // the client is never limited
 }
 
-// A passage is a request's way to an origin, and back.
-type passage struct {
-	body      answerBody       // the answer's, and the link that it comes by
-	open      *answerBody      // is it, until it is over
-	watch     watch            // of the client, meanwhile
-	answer    *http1.Answer    // while it is made the client's
-	places    *upstream.Places // one of them is this request's; nil: none is
-	upgrade   []byte           // the protocol that the origin is asked to switch to; nil: none
-	trailers  bool             // the client takes those of the answer
-	announced message.Names    // trailers of the request that may go on
-	held      *[]byte          // the request's body, read before it is sent on; nil: it is not held
+func newExchange(s *Server) *exchange {
+	x := &exchange{server: s}
+	x.passage.Warn, x.passage.Counted = s.warn, x.decision.AddHeaders
+	return x
 }
 
 // begin counts a request as received and takes what its life needs.
@@ -70,7 +60,7 @@ func (s *Server) begin(on *screen.Screen) *screen.Incoming {
 	x.Incoming.Reset()
 	x.asker = asker{chain: x.chain[:0]}
 	x.values = x.values[:0]
-	x.bodyRead, x.sent, x.counted = false, false, false
+	x.counted = false
 	c.WriteAt = time.Time{}
 	on.Exchange = x
 	return &x.Incoming
@@ -86,15 +76,8 @@ func (s *Server) end(on *screen.Screen, failed bool) {
 func (s *Server) release(x *exchange) {
 	s.limiter.Settle(&x.decision.Decision, 0, x.now) // what is still held never was
 	x.decision.Reset()
-	if x.answer != nil {
-		answerHeads.Put(x.answer)
-		x.answer = nil
-	}
-	if x.held != nil {
-		heldBodies.Put(x.held)
-		x.held = nil
-	}
-	x.snap, x.conn, x.screened, x.open, x.Body.Reader, x.reply.stream = nil, nil, nil, nil, nil, nil
+	x.passage.Release()
+	x.snap, x.conn, x.screened, x.Body.Reader = nil, nil, nil, nil
 	s.pool.Put(x)
 }
 
@@ -149,23 +132,36 @@ func (x *exchange) serve() {
 		return
 	}
 	status := x.forward()
-	x.Close = x.Close || x.ExpectContinue && !x.bodyRead // nor is that known here
+	x.Close = x.Close || x.ExpectContinue && !x.BodyRead // nor is that known here
 	if x.decision.Held {
 		x.server.limiter.Settle(&x.decision.Decision, status, time.Now())
 	}
 	x.limitHeaders()
 	x.verdictHeader()
-	if x.reply.stream != nil && x.body.Framing != http1.Fixed {
-		x.chunks()
+}
+
+// forward passes the request on, and begins the reply: with the origin's answer, which is relayed in the end, or with one of the edge's own.
+// It returns the status of the origin's answer, or 0 if there is none.
+func (x *exchange) forward() int {
+	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: x.now, Source: x.source, Free: x.allowed, Chain: x.chain,
+		Counts: x.decision.Held, Ours: x.ours()}); no != nil {
+		x.say(no)
+		return 0
 	}
+	a := x.passage.Answer()
+	x.reply = reply{status: a.Status, fields: x.reply.fields[:0], length: a.Length}
+	if !a.Dated() {
+		x.reply.add("Date", x.server.dateValue(time.Now())) // when it came (RFC 9110, 6.6.1)
+	}
+	return a.Status
 }
 
 // finish is the end of every request: its body must not be taken for the next request, and its answer is sent, or handed to
 // fasthttp, which sends it.
 func (x *exchange) finish() {
 	s, c, r := x.server, x.conn, &x.reply
-	if !x.bodyRead && x.Length != 0 {
-		x.skipBody()
+	if !x.BodyRead && x.Length != 0 {
+		x.screened.SkipBody()
 	}
 	if s.draining.Load() || c.Going.Load() != 0 {
 		x.Close = true
@@ -178,35 +174,18 @@ func (x *exchange) finish() {
 		x.respond()
 		return
 	}
-	for _, f := range r.fields {
-		r.head = append(append(append(append(r.head, f.Name...), ": "...), f.Value...), "\r\n"...)
-	}
-	switch {
-	case r.status == http.StatusSwitchingProtocols:
-		r.head = append(r.head, "Connection: Upgrade\r\nUpgrade: "...)
-		r.head = append(append(r.head, x.upgrade...), "\r\n"...)
-	case x.Close:
-		r.head = append(r.head, "Connection: close\r\n"...)
-	case x.HTTP10:
-		r.head = append(r.head, "Connection: keep-alive\r\n"...)
-	}
-	r.head = append(r.head, "\r\n"...)
-	x.screened.Phase = screen.Relayed
-	err := x.send()
+	tunnel, err := x.passage.Relay(r.fields)
 	x.count(err != nil)
-	x.Close = x.Close || err != nil
-	if x.open == nil {
-		return
-	}
-	if err != nil {
-		x.over()
+	if x.Close = x.Close || err != nil; !tunnel {
 		return
 	}
 	x.screened.Detach() // it lives on in the tunnel
 	x.ctx.HijackSetNoResponse(true)
 	x.ctx.Hijack(func(net.Conn) {
 		defer s.release(x)
-		x.tunnel()
+		s.stats.tunnels.Add(1)
+		defer s.stats.tunnels.Add(-1)
+		x.passage.Tunnel()
 	})
 }
 
@@ -223,43 +202,6 @@ func (x *exchange) count(failed bool) {
 	x.counted = true
 }
 
-// send relays the origin's answer. A body that is all there goes with its head, and the connection to the origin is free before the
-// client has read a byte.
-func (x *exchange) send() (err error) {
-	r := &x.reply
-	x.sent = true
-	switch b := r.stream; {
-	case b == nil:
-		_, err = x.conn.Write(r.head)
-	case b.Framing == http1.Fixed && b.Left <= int64(b.Reader.Buffered()):
-		part, _ := b.Reader.Peek(int(b.Left))
-		r.head = append(r.head, part...)
-		b.Discard(len(part))
-		x.conn.WriteAt = x.over()
-		_, err = x.conn.Write(r.head)
-	default:
-		if err = b.send(r.head, b.Framing != http1.Fixed && !x.HTTP10); err != nil {
-			b.reuse = false
-			if x.HTTP10 && b.Framing != http1.Fixed {
-				x.conn.Reset() // where the connection's end is the body's, one in order would pass the part off as the whole
-			}
-		}
-		x.over()
-	}
-	return err
-}
-
-// over ends the exchange with the origin, and returns when that was.
-func (x *exchange) over() time.Time {
-	x.open = nil
-	if x.watch.stop() {
-		x.body.reuse = false
-	}
-	ended := x.body.finish()
-	x.leave()
-	return ended
-}
-
 // panicked keeps a fault within its request. What it used is not used again.
 func (s *Server) panicked(x *exchange, p any) {
 	s.fault(p)
@@ -271,24 +213,19 @@ func (s *Server) panicked(x *exchange, p any) {
 		}
 	}()
 	s.limiter.Settle(&x.decision.Decision, 0, time.Now())
-	if x.open != nil { // between origin and client, and nobody else will end it
-		x.body.reuse = false
-		x.over()
-	}
+	x.passage.Cut()
 	x.Close = true
 	switch {
 	case x.counted:
-	case x.sent:
+	case x.screened.Phase == screen.Relayed:
 		x.count(true)
 	default:
-		x.bodyRead = true
+		x.BodyRead = true
 		x.conn.Linger.Store(true)
-		x.say(mistake)
+		x.say(passage.Mistake)
 		x.finish()
 	}
 }
-
-var mistake = message.Refuse(http.StatusInternalServerError, "internal", "This server made a mistake.")
 
 func (s *Server) fault(p any) {
 	s.stats.panics.Add(1)
@@ -302,7 +239,7 @@ func (x *exchange) log() {
 	if !e.Client.IsValid() {
 		e.Client = x.conn.Peer // it was refused before its client was known
 	}
-	if bodyless(x.IsHead, x.reply.status) {
+	if message.Bodyless(x.IsHead, x.reply.status) {
 		e.Length = 0
 	}
 	if cause := x.decision.Cause; cause != nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,33 +17,19 @@ import (
 // A script is an origin whose first connection is played by a test; all later ones answer hello.
 func script(t *testing.T, network string, first func(c net.Conn, r *bufio.Reader)) string {
 	t.Helper()
-	ln, err := net.Listen(network, map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0"}[network])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for n := 0; ; n++ {
-			c, err := ln.Accept()
-			if err != nil {
+	var begun atomic.Bool
+	return listenEach(t, network, func(c net.Conn) {
+		r := bufio.NewReader(c)
+		if begun.CompareAndSwap(false, true) && first != nil {
+			first(c, r)
+		}
+		for {
+			if _, err := http.ReadRequest(r); err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				r := bufio.NewReader(c)
-				if n == 0 && first != nil {
-					first(c, r)
-				}
-				for {
-					if _, err := http.ReadRequest(r); err != nil {
-						return
-					}
-					_, _ = io.WriteString(c, hello(0, ""))
-				}
-			}()
+			_, _ = io.WriteString(c, hello(0, ""))
 		}
-	}()
-	return ln.Addr().String()
+	})
 }
 
 // A connection on which the origin said something that was not asked of it is not used again: the next client must not get it.

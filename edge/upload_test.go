@@ -142,7 +142,7 @@ func TestTimeOfTheNextServer(t *testing.T) {
 	g.Servers = append(g.Servers, near)
 	for range 2 { // the one out of reach is asked first by one of them
 		on := screen.New((&listen.Listener{Registry: s.open}).Admit(&sender{})).(*screen.Screen)
-		s.begin(on)
+		on.Request = s.begin(on)
 		x := on.Exchange.(*exchange)
 		if r := x.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), message.MaxLines); r != nil {
 			t.Fatal(r)
@@ -154,7 +154,7 @@ func TestTimeOfTheNextServer(t *testing.T) {
 		if far.Attempts.Load() > before && (status != 204 || !conn.due.After(time.Now())) {
 			t.Errorf("%d, %v before it began", status, time.Since(conn.due))
 		}
-		x.over()
+		x.finish()
 	}
 	if far.Attempts.Load() == 0 {
 		t.Fatal("the one out of reach was not asked")
@@ -168,3 +168,57 @@ type timed struct {
 }
 
 func (c *timed) SetDeadline(due time.Time) error { c.due = due; return nil }
+
+// The body of a request that no origin can have is not its client's next requests. It is read, if that is not much, or ends the
+// connection.
+func TestBodyThatNoOriginGets(t *testing.T) {
+	const post = "POST / HTTP/1.1\r\nHost: a\r\n"
+	for _, test := range []struct {
+		name, sends string
+		received    uint64
+	}{
+		{"small", post + "Content-Length: 35\r\n\r\n" + smuggled, 2},
+		{"long", post + "Content-Length: 35000\r\n\r\n" + strings.Repeat(smuggled, 1000), 2},
+		{"chunked", post + "Transfer-Encoding: chunked\r\n\r\n23\r\n" + smuggled + "\r\n0\r\n\r\n", 2},
+		{"too long", post + "Content-Length: 70000\r\n\r\n" + strings.Repeat(smuggled, 2000), 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memoryServer(t, nil, "")
+				s.snap.Load().origins.All[0].Idle = nil // and nobody listens there
+				client := &sender{sends: test.sends + "GET / HTTP/1.1\r\nHost: a\r\n\r\n", most: 1000}
+				s.serveConn((&listen.Listener{Registry: s.open}).Admit(client))
+				all, _ := client.answers("POST")
+				if n := s.stats.received.Load(); n != test.received || len(all) != int(n) || all[0] != 502 || all[n-1] != 502 {
+					t.Errorf("%d requests received, %d answers, the last %d", n, len(all), all[len(all)-1])
+				}
+			})
+		})
+	}
+}
+
+// The client of a long body has header_timeout once, and not again when the first of it is there.
+func TestLongBodyIsLateOnce(t *testing.T) {
+	for name, framing := range map[string]string{"long": "Content-Length: 20000\r\n\r\n", "longer": "Content-Length: 100000\r\n\r\n", "chunked": "Transfer-Encoding: chunked\r\n\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				link, origin := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, origin) }()
+				s := memoryServer(t, link, "limits: {header_timeout: 10s}")
+				start, took := time.Now(), time.Duration(0)
+				var got []byte
+				serveAlone(s, unchanged, func(client net.Conn) {
+					_, _ = io.WriteString(client, "POST / HTTP/1.1\r\nHost: a\r\n"+framing)
+					time.Sleep(9 * time.Second)
+					_, _ = io.WriteString(client, "1")
+					_, _ = client.Read(make([]byte, 1)) // the answer
+					took = time.Since(start)
+					got, _ = io.ReadAll(client)
+				})
+				if !strings.HasPrefix(string(got), "TTP/1.1 408 ") || took.Truncate(time.Second) != 10*time.Second {
+					t.Errorf("after %v: %q", took, got)
+				}
+			})
+		})
+	}
+}

@@ -11,7 +11,6 @@
 package mitigation
 
 import (
-	"hash/maphash"
 	"iter"
 	"sync"
 	"sync/atomic"
@@ -62,7 +61,7 @@ type Table struct {
 	// call back.
 	Observe func(Key, Bit)
 
-	seed   maphash.Seed
+	hasher counter.Hasher
 	some   atomic.Int64 // shards that are not empty: none, most of the time
 	shards [64]shard
 	news   struct {
@@ -101,12 +100,16 @@ func New(capacity int, wake func()) *Table {
 	if capacity <= 0 {
 		capacity = 1_000_000
 	}
-	t := &Table{seed: maphash.MakeSeed(), wake: wake, started: make(map[Started]uint64)}
+	t := &Table{hasher: counter.NewHasher(0), wake: wake, started: make(map[Started]uint64)}
 	for i := range t.shards {
 		t.shards[i].max = max(capacity/len(t.shards), 1)
 	}
 	return t
 }
+
+// Seed makes a table that is not in use yet one in which every run is like another: which bits make room for others depends on their
+// places. It is for simulations; see counter.NewHasher.
+func (t *Table) Seed(seed uint64) { t.hasher = counter.NewHasher(seed) }
 
 // End is when a mitigation that a verdict starts at now should end: after the timeout, or when the source would be admitted
 // again if that is later, so that a client who waits as long as it was told is served. The zero Time means that no mitigation
@@ -120,7 +123,7 @@ func End(v counter.Verdict, timeout time.Duration, now time.Time) time.Time {
 
 // place gives the shard of a key and the key's hash.
 func (t *Table) place(k Key) (*shard, uint64) {
-	h := (k.Source.Hash(t.seed) ^ uint64(k.Rule)) * 0x9e3779b97f4a7c15
+	h := (t.hasher.Of(&k.Source) ^ uint64(k.Rule)) * 0x9e3779b97f4a7c15
 	return &t.shards[h>>58], h>>20 | 1<<63
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 func checkNames() []string {
-	return []string{"quiet", "shared", "upgrades", "restarts", "soak", "slow", "bodies", "descriptors"}
+	return []string{"quiet", "shared", "upgrades", "restarts", "soak", "slow", "bodies", "descriptors", "words"}
 }
 
 // runCheck starts the lab and checks one promise.
@@ -39,6 +39,8 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 		}
 	case "slow", "bodies", "descriptors":
 		return f.checkFront(ctx, rule, traffic.seed)
+	case "words":
+		return f.checkWords(ctx, rule)
 	}
 	lab, err := f.lab(rule, judge.Deployed, send.carrier)
 	if err != nil {
@@ -106,6 +108,27 @@ func (f *labFlags) checkRestarts(ctx context.Context, rate float64) error {
 	c, err := run(ctx)
 	if err != nil {
 		return err
+	}
+	return printCheck(c)
+}
+
+// checkWords checks operators' words on edges under attack, with a rule of its own. All sources share connections, which leaves the
+// machine to the edges.
+func (f *labFlags) checkWords(ctx context.Context, rule pop.Rule) error {
+	l, err := f.lab(rule, judge.Deployed, replay.Forwarded)
+	if err != nil {
+		return err
+	}
+	scale := check.WordsScales(f.short)
+	l.PoPs, l.Rule = 1, scale.Rule(l.Edges)
+	site, err := l.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer site.Stop()
+	c, err := check.Words(ctx, site, scale)
+	if err != nil {
+		return errors.Join(site.Crashed(), err)
 	}
 	return printCheck(c)
 }

@@ -118,6 +118,7 @@ func (f *traceFlags) instant(flag, s string) (time.Time, time.Duration, error) {
 // outputFlags say where a report goes, beside the table on standard output.
 type outputFlags struct {
 	json, html string
+	details    bool
 }
 
 func addOutput(flags *pflag.FlagSet) *outputFlags {
@@ -127,8 +128,18 @@ func addOutput(flags *pflag.FlagSet) *outputFlags {
 	return f
 }
 
+// addDetails registers the flag of a run whose report has some.
+func (f *outputFlags) addDetails(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.details, "details", false, "show what client, edges, nodes and origin each counted, though it adds up")
+}
+
 // write writes reports to standard output and to the files asked for.
 func (f *outputFlags) write(stdout io.Writer, reports ...*report.Report) error {
+	for _, r := range reports {
+		if f.details {
+			r.Run.Details.Open = true
+		}
+	}
 	if err := report.WriteText(stdout, reports...); err != nil {
 		return err
 	}

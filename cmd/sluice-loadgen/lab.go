@@ -17,6 +17,7 @@ import (
 	"sluice/counter"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
+	"sluice/loadgen/page"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/pop"
@@ -49,7 +50,7 @@ func addLab(flags *pflag.FlagSet) *labFlags {
 		"memcached/N, twemproxy/N and origin/0; in the time of the run; repeatable")
 	flags.StringArrayVar(&f.flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
 	flags.StringVar(&f.check, "check", "", "instead of replaying a trace, check one thing: "+oneOf(checkNames()))
-	flags.BoolVar(&f.short, "short", false, "with --check slow or bodies: a small form, of seconds")
+	flags.BoolVar(&f.short, "short", false, "with --check slow, bodies or words: a small form, of seconds")
 	flags.IntVar(&f.times, "times", 20, "how often --check upgrades and --check restarts restart an edge, under 2,000 requests/s or --rate;\n"+
 		"and how many rounds --check soak makes, of a minute or --duration each, a fault in each")
 	flags.BoolVar(&f.demo, "demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
@@ -60,6 +61,7 @@ func addLab(flags *pflag.FlagSet) *labFlags {
 func cmdLab(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("lab", pflag.ContinueOnError)
 	f, traffic, rule, send, output := addLab(flags), addTrace(flags), addRule(flags), addSend(flags), addOutput(flags)
+	output.addDetails(flags)
 	if err := parse(flags, args, false); err != nil {
 		return err
 	}
@@ -189,12 +191,27 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []lab.F
 	report := l.judge(out.Outcome, out.InForce)
 	report.Figures.SetTierOps(out.Ops())
 	report.Run.Faults = append(out.Happened, flapLines(f.flaps)...)
-	report.Run.Notes = append(report.Run.Notes, labNotes(out)...)
+	d := report.Run.Details
+	d.Line = labLine(out)
+	d.Lines = append(d.Lines, labLines(out)...)
+	d.Open = out.Err() != nil
 	return report, out.Err()
 }
 
-// labNotes is what was seen from inside.
-func labNotes(out *lab.Outcome) []string {
+// labLine says in one line whether everybody counted alike.
+func labLine(out *lab.Outcome) string {
+	line := "balance exact, "
+	if out.Balance.Err() != nil {
+		line = "balance OFF, "
+	}
+	if n := out.Ops(); n > 0 {
+		line += page.Plural(int(n), "tier command") + ", "
+	}
+	return line + clientErrors(out.Outcome)
+}
+
+// labLines is what was seen from inside.
+func labLines(out *lab.Outcome) []string {
 	var notes []string
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(out.TierOps)) {
@@ -221,11 +238,7 @@ func labNotes(out *lab.Outcome) []string {
 	for _, n := range out.Balance.Notes {
 		notes = append(notes, "balance: "+n)
 	}
-	verdict := "balance: exact"
-	if out.Balance.Err() != nil {
-		verdict = "balance: OFF"
-	}
-	return append(notes, verdict)
+	return notes
 }
 
 // demonstrate sets what the command line left open to a mixed attack of 25 s on what can be had here: two memcached nodes

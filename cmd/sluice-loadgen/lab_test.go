@@ -160,12 +160,12 @@ func (l *lockedBuffer) String() string {
 func TestLab(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	p := startLab(t, "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "2s", "--rate", "1000",
-		"--limit", "20", "--window", "1s", "--mitigation-timeout", "1s", "--json", file)
+		"--limit", "20", "--window", "1s", "--mitigation-timeout", "1s", "--details", "--json", file)
 	if err := p.Wait(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
 	}
 	p.leavesNothing(t)
-	for _, want := range []string{"balance: exact", "client errors: 0", "time to block, every edge", "tier commands per 1,000 requests"} {
+	for _, want := range []string{"balance exact", "no client errors", "memcached/0 counted: get", "time to block, every edge", "tier commands per 1,000 requests"} {
 		if !strings.Contains(p.stdout.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, p.stdout)
 		}
@@ -268,10 +268,13 @@ func TestLabGoesOnWithoutItsTier(t *testing.T) {
 		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
 	}
 	p.leavesNothing(t)
-	for _, want := range []string{"balance: exact", "client errors: 0", "fault: 500ms kill memcached/0", "fault: 2s restart memcached/0 (ready after"} {
+	for _, want := range []string{"balance exact", "no client errors", "fault: 500ms kill memcached/0", "fault: 2s restart memcached/0 (ready after"} {
 		if !strings.Contains(p.stdout.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, p.stdout)
 		}
+	}
+	if strings.Contains(p.stdout.String(), "balance: ") {
+		t.Errorf("it adds up, and is shown without being asked for:\n%s", p.stdout)
 	}
 }
 
@@ -313,6 +316,18 @@ func TestLabSoak(t *testing.T) {
 	}
 	if strings.Count(said, "balance exact, no client error") != 3 || strings.Count(said, "descriptors") != 2 ||
 		strings.Contains(said, "check soak: kept") != (err == nil) {
+		t.Errorf("%v; it says %s%s", err, p.stdout, p.stderr)
+	}
+}
+
+// What operators say is in force everywhere and stays so under attack. In how much time is not asked here: other tests run as well.
+func TestLabChecksWords(t *testing.T) {
+	p := startLab(t, "--check", "words", "--short")
+	err := p.Wait()
+	p.leavesNothing(t)
+	said := p.stdout.String()
+	if !strings.Contains(said, "afterwards, of 10 blocks and 10 lifts on each edge, 0 and 0 were lost") ||
+		strings.Count(said, "in force on every edge within 2s: p50 ") != 2 || strings.Contains(said, "check words: kept") != (err == nil) {
 		t.Errorf("%v; it says %s%s", err, p.stdout, p.stderr)
 	}
 }

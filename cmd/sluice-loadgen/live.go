@@ -12,6 +12,7 @@ import (
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
@@ -90,6 +91,7 @@ func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Repor
 	found := &report.Report{Baseline: &base, Figures: judge.Judge(l.mode, o, out.Decisions, inForce)}
 	late := out.Late()
 	found.Figures.SendError = &late
+	found.SetNames(l.trace)
 	r := &found.Run
 	r.Describe(l.trace)
 	r.Duration = report.Seconds(float64(l.trace.Duration()) * l.send.speed)
@@ -99,12 +101,13 @@ func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Repor
 	r.PoPs, r.Edges, r.Nodes = len(l.edges), slices.Max(l.edges), l.nodes
 	r.PerConnection, r.Speed, r.Carrier = l.send.perConnection, l.send.speed, l.send.carrier.String()
 	r.Took = report.Seconds(out.Took)
-	r.Notes = append(append(r.Notes, clientNotes(out)...), out.Judged()...)
+	r.Notes = append(r.Notes, out.Judged()...)
+	r.Details = &page.Details{Lines: clientLines(out), Open: out.ClientErrors() > 0}
 	return found
 }
 
-// clientNotes is what the load generator saw on the wire.
-func clientNotes(out *replay.Outcome) []string {
+// clientLines is what the load generator saw on the wire.
+func clientLines(out *replay.Outcome) []string {
 	at := func(q float64) time.Duration {
 		return time.Duration(out.Latency.ValueAtPercentile(q)).Round(time.Microsecond)
 	}
@@ -117,11 +120,18 @@ func clientNotes(out *replay.Outcome) []string {
 		notes = append(notes, fmt.Sprintf("client: %d requests sent again after their connection died unanswered, %d connections refused and made to another edge",
 			out.Retried, out.Rerouted))
 	}
-	line := fmt.Sprintf("client errors: %d", out.ClientErrors())
 	if out.ClientErrors() > 0 {
-		line += " (" + out.Trouble() + ")"
+		notes = append(notes, "client: "+out.Trouble())
 	}
-	return append(notes, line)
+	return notes
+}
+
+// clientErrors says how many there were.
+func clientErrors(out *replay.Outcome) string {
+	if n := out.ClientErrors(); n > 0 {
+		return page.Plural(n, "client error")
+	}
+	return "no client errors"
 }
 
 // meter shows how far a replay is: a bar on a terminal, else a line every few seconds.

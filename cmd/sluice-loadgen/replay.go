@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/counter"
+	"sluice/loadgen/page"
 	"sluice/loadgen/replay"
 	"sluice/pop/anycast"
 	"sluice/pop/secret"
@@ -26,6 +27,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 	secretFile := flags.String("secret", "", "`FILE` with the secret of the edges' PoP, from which follows when the windows of a source begin;\n"+
 		"none: the edge counts alone")
 	traffic, rule, send, output := addTrace(flags), addRule(flags), addSend(flags), addOutput(flags)
+	output.addDetails(flags)
 	if err := parse(flags, args, false); err != nil {
 		return err
 	}
@@ -77,7 +79,9 @@ func cmdReplay(ctx context.Context, args []string) error {
 		return fmt.Errorf("no answer from %s: %s; is an edge listening there?", strings.Join(*pops, ","), out.Trouble())
 	}
 	report := l.judge(out, nil)
-	report.Run.Notes = append(report.Run.Notes, fmt.Sprintf("client: %.0f requests a second, for %.1f µs of processor time each",
+	d := report.Run.Details
+	d.Line = fmt.Sprintf("%s of %s answered, %s", page.Thousands(uint64(out.Answered)), page.Plural(out.Sent, "request"), clientErrors(out))
+	d.Lines = append(d.Lines, fmt.Sprintf("client: %.0f requests a second, for %.1f µs of processor time each",
 		float64(out.Sent)/out.LastSent.Seconds(), float64(out.CPU.Microseconds())/float64(out.Sent)))
 	if err := output.write(os.Stdout, report); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -93,5 +94,24 @@ func TestSimulateFlap(t *testing.T) {
 	}
 	if r.Figures.FalsePositiveSources != 0 {
 		t.Errorf("%d sources blocked that never were over", r.Figures.FalsePositiveSources)
+	}
+}
+
+// TestSimulateRepeats: one seed gives one report, byte for byte but for how long it took, also where more sources want a histogram than
+// there are.
+func TestSimulateRepeats(t *testing.T) {
+	var first []byte
+	for range 2 {
+		r := simulated(t, "--workload", "below", "--limit", "20", "--window", "20s", "--rate", "2000", "--duration", "60s", "--mode", "estimator")
+		r.Run.Took, r.Figures.DecisionsASecond = 0, 0
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = text
+		} else if !bytes.Equal(first, text) {
+			t.Errorf("a second run says\n%s\nand the first\n%s", text, first)
+		}
 	}
 }

@@ -244,8 +244,8 @@ func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32
 func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
 	var o whatif.Options
 	room := len(c.Rules) * virtual.RoomFor(t)
-	counters := min(room, 20_000_000)
-	r, err := rehearsal.New(c, counter.New(counter.Options{Counters: counters, Phase: virtual.Secret.Phase}), mitigation.New(counters, nil))
+	counters, bits := virtual.Tables(min(room, 20_000_000), virtual.Secret.Phase)
+	r, err := rehearsal.New(c, counters, bits)
 	if err != nil {
 		return o, err
 	}

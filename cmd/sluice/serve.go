@@ -22,10 +22,14 @@ import (
 	"sluice/edge"
 	"sluice/edge/admin"
 	"sluice/edge/config"
+	"sluice/edge/events"
 	"sluice/edge/listen"
 	"sluice/pop/nodename"
 	"sluice/pop/secret"
 )
+
+// eventsKept is how many of the latest events an edge remembers.
+const eventsKept = 2000
 
 // serve runs an edge until it is told to stop. Everything that can fail because of bad input comes before anything is
 // started; what is started is stopped in the opposite order:
@@ -69,7 +73,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		return err
 	}
 	server, err := edge.New(edge.Options{
-		Access: access,
+		Access: access, Events: events.New(eventsKept, nil),
 		Config: c, Table: shared.table, Bits: shared.bits, Tier: shared.tier, Secret: key.Bytes(), Warn: log.Warn,
 	})
 	if err != nil {

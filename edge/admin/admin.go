@@ -24,6 +24,7 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/config"
+	"sluice/edge/events"
 	"sluice/edge/rules"
 )
 
@@ -64,6 +65,7 @@ func New(o Options) http.Handler {
 	private.HandleFunc("PUT /v1/rules/{name}", a.putRule)
 	private.HandleFunc("DELETE /v1/rules/{name}", a.deleteRule)
 	private.HandleFunc("GET /v1/top", a.top)
+	private.HandleFunc("GET /v1/events", a.events)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -221,6 +223,30 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// events shows what has happened after ?since=, the number of an event or a time (RFC 3339); the newest first.
+func (a api) events(w http.ResponseWriter, r *http.Request) {
+	since := r.URL.Query().Get("since")
+	if since == "" {
+		since = "0"
+	}
+	if n, err := strconv.ParseUint(since, 10, 64); err == nil {
+		reply(w, a.Edge.Events().Since(n))
+	} else if t, err := time.Parse(time.RFC3339, since); err == nil {
+		reply(w, a.Edge.Events().After(t))
+	} else {
+		fail(w, http.StatusBadRequest, "since is not possible: want the number of an event, or a time such as 2026-05-04T14:05:00Z")
+	}
+}
+
+// did keeps an operator's action among the events: who he says he is (X-Operator), and where he came from.
+func (a api) did(r *http.Request, e events.Event) {
+	e.Time, e.Kind, e.From = time.Now(), events.Operator, r.RemoteAddr
+	if e.Who = r.Header.Get("X-Operator"); len(e.Who) > 64 {
+		e.Who = e.Who[:64]
+	}
+	a.Edge.Events().Add(e)
+}
+
 func (a api) mitigations(w http.ResponseWriter, _ *http.Request) {
 	reply(w, a.Edge.Mitigations(time.Now()))
 }
@@ -250,6 +276,7 @@ func (a api) block(w http.ResponseWriter, r *http.Request) {
 		failed(w, err)
 		return
 	}
+	a.did(r, events.Event{Text: "blocked for " + d.String() + ": " + body.Reason, Rule: m.Rule, Source: m.Source})
 	reply(w, m)
 }
 
@@ -259,6 +286,7 @@ func (a api) lift(w http.ResponseWriter, r *http.Request) {
 		failed(w, err)
 		return
 	}
+	a.did(r, events.Event{Text: "lifted", Rule: r.PathValue("rule"), Source: r.PathValue("source")})
 	reply(w, lifted)
 }
 
@@ -279,11 +307,12 @@ func (a api) nodes(w http.ResponseWriter, _ *http.Request) {
 	reply(w, nodes)
 }
 
-func (a api) reload(w http.ResponseWriter, _ *http.Request) {
+func (a api) reload(w http.ResponseWriter, r *http.Request) {
 	if err := a.Reload(); err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	a.did(r, events.Event{Text: "reloaded the configuration"})
 	reply(w, map[string]bool{"reloaded": true})
 }
 

@@ -15,6 +15,7 @@ import (
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/config"
+	"sluice/edge/events"
 	"sluice/mitigation"
 )
 
@@ -34,7 +35,8 @@ func newAPI(t *testing.T, change func(*Options)) (http.Handler, *edge.Server) {
 
 func newAPIOf(t *testing.T, c *config.Config, tier edge.Tier, change func(*Options)) (http.Handler, *edge.Server) {
 	t.Helper()
-	s, err := edge.New(edge.Options{Config: c, Tier: tier, Table: counter.New(counter.Options{Counters: 4096}), Bits: mitigation.New(1024, nil)})
+	s, err := edge.New(edge.Options{Config: c, Tier: tier, Table: counter.New(counter.Options{Counters: 4096}), Bits: mitigation.New(1024, nil),
+		Events: events.New(100, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +105,37 @@ func TestStatuses(t *testing.T) {
 		if w := do(h, test.method, test.path, test.body); w.Code != test.want {
 			t.Errorf("%s %s: %d %s, want %d", test.method, test.path, w.Code, w.Body, test.want)
 		}
+	}
+}
+
+// What operators do is told afterwards: what, who and from where; what was refused is not.
+func TestOperatorsEvents(t *testing.T) {
+	h, _ := newAPI(t, nil)
+	do(h, "PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","reason":"scraper"}`, "X-Operator", "ada")
+	do(h, "PUT", "/v1/mitigations/none/192.0.2.1", `{"for":"10m"}`)
+	do(h, "DELETE", "/v1/mitigations/login/192.0.2.1", "")
+	do(h, "POST", "/v1/reload", "")
+	list := func(since string) (list []events.Event) {
+		if err := json.Unmarshal(do(h, "GET", "/v1/events?since="+since, "").Body.Bytes(), &list); err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	all := list("")
+	if len(all) != 3 || all[0].Text != "reloaded the configuration" || all[1].Text != "lifted" || all[2].Text != "blocked for 10m0s: scraper" {
+		t.Fatalf("%+v", all)
+	}
+	if e := all[2]; e.Who != "ada" || e.From != "192.0.2.1:1234" || e.Rule != "login" || e.Source != "192.0.2.1" || e.Kind != events.Operator {
+		t.Errorf("%+v", e)
+	}
+	if after := list("2"); len(after) != 1 || after[0].Number != 3 {
+		t.Errorf("after the second: %+v", after)
+	}
+	if after := list(time.Now().Add(time.Minute).UTC().Format(time.RFC3339)); len(after) != 0 {
+		t.Errorf("after a minute from now: %+v", after)
+	}
+	if w := do(h, "GET", "/v1/events?since=yesterday", ""); w.Code != 400 {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -78,7 +77,6 @@ func NewRegistry(s *screen.Site, a Admission) (*Registry, error) {
 	l := &Registry{Site: s, Admission: a, Memory: memory, most: s.Limits.Connections, perSource: s.Limits.PerSource,
 		Conns: make(map[*screen.Client]struct{}), counts: make(map[counter.Source]int)}
 	s.Slack = min(s.Limits.HeaderTimeout, s.Limits.IdleTimeout) / 64
-	s.Alone = runtime.GOMAXPROCS(0) == 1
 	s.Leave, s.Return, s.Forget = l.leave, l.comeBack, l.forget
 	return l, nil
 }

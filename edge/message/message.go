@@ -4,6 +4,8 @@
 // It reads bytes and does no I/O. What it points to belongs to whoever read it, and ends with the request.
 package message
 
+import "net/http"
+
 // Request is what a request says, whatever protocol it came in.
 type Request struct {
 	Method         []byte  // as rules see it
@@ -17,6 +19,16 @@ type Request struct {
 	ExpectContinue bool  // the client waits to be invited to send its body, and has not been
 }
 
+// Answer is what an answer says, whatever protocol it came in.
+type Answer struct {
+	Status   int
+	Reason   []byte // what is said behind the status, in protocols that say something there
+	Head     Head
+	Length   int64    // of the body as announced, in bytes, or LengthChunked, or LengthUnknown
+	Protocol []byte   // that a status of 101 switches to; nil: none
+	Trailers [][]byte // names of those that may come after the body
+}
+
 // Lengths of bodies that have none.
 const (
 	LengthChunked = -1 // it is not announced, and the body says itself where it ends
@@ -25,3 +37,8 @@ const (
 
 // Codes bounds what is counted by status: a status has three digits.
 const Codes = 1000
+
+// Bodyless reports whether an answer has no body whatever its head says (RFC 9110, 6.4.1). head is one to HEAD.
+func Bodyless(head bool, status int) bool {
+	return head || status == http.StatusNoContent || status == http.StatusNotModified
+}

@@ -89,3 +89,14 @@ func (d *Decision) Tally() {
 		}
 	}
 }
+
+// AddHeaders adds the names of the headers that d.rules tell sources apart by.
+func (d *Decision) AddHeaders(names *message.Names) {
+	for _, r := range d.Rules {
+		for _, p := range r.Parts {
+			if p.Kind == keyHeader {
+				names.Add(p.Name)
+			}
+		}
+	}
+}

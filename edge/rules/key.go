@@ -24,7 +24,7 @@ type keyKind uint8
 
 const (
 	keySource keyKind = iota
-	KeyHeader
+	keyHeader
 	keyCookie
 )
 
@@ -35,7 +35,7 @@ func ParseKeyPart(text string) (KeyPart, error) {
 	case text == "source":
 		return KeyPart{Kind: keySource}, nil
 	case named && kind == "header" && message.IsToken([]byte(name)):
-		return KeyPart{Kind: KeyHeader, Name: []byte(strings.ToLower(name))}, nil
+		return KeyPart{Kind: keyHeader, Name: []byte(strings.ToLower(name))}, nil
 	case named && kind == "cookie" && message.IsToken([]byte(name)):
 		return KeyPart{Kind: keyCookie, Name: []byte(name)}, nil
 	}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,9 +21,6 @@ const (
 	// unread bytes resets it, and a reset takes the answer with it.
 	LingerTime  = time.Second
 	lingerBytes = 256 << 10
-	// yieldAfter is how many times a connection gives way in a row. The next read is mostly in vain and waits for the poller, which has
-	// its turn only when nobody else wants to run: connections that find more each time they are back would keep it from the others.
-	yieldAfter = 4
 	// pipelineYield is how many requests of those that came at once are answered before others have their turn.
 	pipelineYield = 16
 )
@@ -33,7 +29,6 @@ const (
 type Site struct {
 	Limits Limits
 	Slack  time.Duration // by how much a read deadline may be off
-	Alone  bool          // there is one processor
 
 	Begin  func(*Screen) *Incoming      // counts a request as received, and gives its head a place
 	End    func(s *Screen, failed bool) // the request under way is over; its answer could not be written
@@ -68,14 +63,13 @@ type Client struct {
 	first   *bufio.Reader // the one that br was at first
 	Linger  atomic.Bool   // what the client still sends is read before it is closed
 	heading bool          // a part of a head has been read
-	turns   uint8         // at reading one, up to yieldAfter
 	piped   uint8         // heads that came together with the request before them
 	OverCap bool          // it is one too many
 
 	Body    bool // a body is being read: the end of the connection is not the end of the body
 	aborted atomic.Bool
 	sending pace      // of that body
-	BodyDue time.Time // for all of it; zero: as long as the pace allows
+	bodyDue time.Time // for all of it; zero: as long as the pace allows
 
 	Paced   bool      // an answer is being streamed, which holds a connection to the origin
 	taking  pace      // of that answer
@@ -124,9 +118,6 @@ func (c *Client) Read(p []byte) (int, error) {
 			_ = c.Conn.SetReadDeadline(socket.LongAgo)
 		}
 	}
-	if c.turns++; c.turns%yieldAfter != 0 {
-		c.Site.yield()
-	}
 	n, err := c.Conn.Read(p)
 	if err != nil && n == 0 && c.Old() {
 		n, err = c.readOn(p, c.readDue, err)
@@ -138,8 +129,8 @@ func (c *Client) Read(p []byte) (int, error) {
 func (c *Client) readBody(p []byte) (int, error) {
 	began := time.Now()
 	due := began.Add(c.sending.left)
-	if !c.BodyDue.IsZero() && c.BodyDue.Before(due) {
-		due = c.BodyDue
+	if !c.bodyDue.IsZero() && c.bodyDue.Before(due) {
+		due = c.bodyDue
 	}
 	c.ReadBy = time.Time{}
 	if err := c.Conn.SetReadDeadline(due); err != nil {
@@ -229,14 +220,4 @@ func (c *Client) lingeringClose() {
 		return
 	}
 	_, _ = io.CopyN(io.Discard, c.Raw, lingerBytes) // unread: a PROXY header, or TLS, would have a time of its own
-}
-
-// yield lets other goroutines run before a client's next request is read, which could not be there yet: when this one is back
-// it mostly is, which saves a read in vain and a wait for more. Whoever waits for the origin does not give way but waits, so
-// that all come to their turn and the poller to its. Only on one processor is giving way cheap: on several it takes a lock that all of
-// them share and wakes the idle ones.
-func (s *Site) yield() {
-	if s.Alone {
-		runtime.Gosched()
-	}
 }

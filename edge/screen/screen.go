@@ -2,6 +2,9 @@
 // checks one head after the other, and shows fasthttp that head and nothing else, so that where a request ends is never for fasthttp to
 // decide. A Client is the connection itself: its deadlines, the pace at which bodies and answers must move, how it is closed.
 //
+// An exchange has two ends here. Incoming is what came: the request, and its body. Outgoing is what goes: an origin's answer, relayed
+// past fasthttp. Whoever stands between the two says what, and not how HTTP/1.1 has it.
+//
 // Only here, and in tunnels, are bytes written to a client.
 package screen
 
@@ -41,17 +44,18 @@ type Screen struct {
 // An Incoming is a request as a screen has read it.
 type Incoming struct {
 	http1.Request
-	Body    http1.Body       // its body
-	Refused *message.Refusal // why it is no request
-	Broken  bool             // no whole head came: it was slow, or its client is gone, which is not its form
-	text    []byte           // the head, where a body comes after it
-	shown   []byte           // the head without what fasthttp is not shown
+	Body     http1.Body       // its body
+	BodyRead bool             // somebody reads it, or nobody will
+	Refused  *message.Refusal // why it is no request
+	Broken   bool             // no whole head came: it was slow, or its client is gone, which is not its form
+	text     []byte           // the head, where a body comes after it
+	shown    []byte           // the head without what fasthttp is not shown
 }
 
 // Reset makes r ready for the next request.
 func (r *Incoming) Reset() {
 	r.Request.Reset()
-	r.Body, r.Refused, r.Broken = http1.Body{}, nil, false
+	r.Body, r.BodyRead, r.Refused, r.Broken = http1.Body{}, false, nil, false
 }
 
 // A phase is how far the request under way has come.

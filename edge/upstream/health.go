@@ -87,9 +87,9 @@ func (o *Origin) ask(ctx context.Context, path string) (int, error) {
 	}
 	var head http1.Answer
 	for range http1.MaxInterim {
-		raw, status, _, err := head.Read(l.Reader)
-		if err != nil || status >= 200 {
-			return status, err
+		raw, _, err := head.Read(l.Reader)
+		if err != nil || head.Status >= 200 {
+			return head.Status, err
 		}
 		_, _ = l.Reader.Discard(len(raw))
 	}

@@ -1,6 +1,6 @@
 // Package check holds promises of the limiter against running sites: that mitigated sources cost the tier nothing (Quiet), that edges share
-// mitigations (Shared), that restarts are not noticed (Restarts), that nothing grows (Soak), and that slow clients, large bodies and too
-// few descriptors take nothing from anybody else (Slow, Bodies, Descriptors).
+// mitigations (Shared), that restarts are not noticed (Restarts), that nothing grows (Soak), that slow clients, large bodies and too
+// few descriptors take nothing from anybody else (Slow, Bodies, Descriptors), and that attacks do not hold up operators (Words).
 package check
 
 import (

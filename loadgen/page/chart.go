@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"image/color"
+	"math"
 	"regexp"
 	"strings"
 
@@ -61,13 +62,33 @@ func NewChart(x, y string) *Chart {
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Color, a.Label.TextStyle.Color, a.Tick.Color, a.Tick.Label.Color = Ink, Ink, Ink, Ink
 		a.LineStyle.Width, a.Tick.LineStyle.Width = vg.Points(0.6), vg.Points(0.6)
-		a.Padding = vg.Points(2)
+		a.Padding, a.Tick.Marker = vg.Points(2), ticks{}
 	}
 	grid := plotter.NewGrid()
 	grid.Vertical.Width = 0
 	grid.Horizontal.Color, grid.Horizontal.Width = Faint, vg.Points(0.5)
 	p.Add(grid)
 	return &Chart{Plot: p}
+}
+
+// ticks is about five ticks at round numbers, each with its number.
+type ticks struct{}
+
+func (ticks) Ticks(low, high float64) (out []plot.Tick) {
+	if !(high > low) {
+		return nil
+	}
+	step := math.Pow(10, math.Floor(math.Log10((high-low)/5)))
+	for _, times := range []float64{1, 2, 5, 10} {
+		if times*step*6 > high-low {
+			step *= times
+			break
+		}
+	}
+	for i := math.Ceil(low/step - 1e-9); i*step <= high*(1+1e-9); i++ {
+		out = append(out, plot.Tick{Value: i * step, Label: Significant(i * step)})
+	}
+	return out
 }
 
 // Line adds a line, in steps or straight.
@@ -98,7 +119,7 @@ func (c *Chart) Mark(from, to plotter.XY) error {
 
 // SVG draws the chart so that it can stand in a page.
 func (c *Chart) SVG() (template.HTML, error) {
-	canvas := vgsvg.New(vg.Points(520), vg.Points(230))
+	canvas := vgsvg.New(vg.Points(400), vg.Points(200))                      // letters are readable on a phone, where that is its width
 	c.Draw(draw.Crop(draw.New(canvas), 0, vg.Points(-14), 0, vg.Points(-4))) // room for half a label
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {

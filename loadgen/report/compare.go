@@ -1,9 +1,6 @@
 package report
 
 import (
-	"fmt"
-	"strings"
-
 	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/page"
@@ -92,22 +89,4 @@ func (r *Report) abouts() (out [][2]string) {
 		}
 	}
 	return out
-}
-
-// writeComparison writes the table of designs and what it takes to read it.
-func (r *Report) writeComparison(b *strings.Builder) {
-	page.WriteTable(b, r.designs())
-	b.WriteByte('\n')
-	for _, line := range r.legend() {
-		b.WriteString(line + "\n")
-	}
-	b.WriteByte('\n')
-	width := 0
-	abouts := r.abouts()
-	for _, a := range abouts {
-		width = max(width, len(a[0]))
-	}
-	for _, a := range abouts {
-		fmt.Fprintf(b, "%-*s  %s\n", width, a[0], a[1])
-	}
 }

@@ -38,7 +38,7 @@ func seriesChart(s *judge.Series, limit uint32) (*page.Chart, error) {
 		exact = append(exact, plotter.XY{X: x, Y: float64(pt.Exact)})
 		estimate = append(estimate, plotter.XY{X: x, Y: pt.Estimate})
 	}
-	c := page.NewChart(fmt.Sprintf("%s from %v into the run", name, from.Round(time.Second)), "requests in the window")
+	c := page.NewChart(fmt.Sprintf("from %v into the run, %s", from.Round(time.Second), name), "requests in the window")
 	err := errors.Join(
 		c.Line("exact", page.Theirs, true, exact),
 		c.Line("estimate", page.Ours, true, estimate),
@@ -100,7 +100,7 @@ func binsChart(x, y string, counts bool, a, b judge.Bins) (*page.Chart, error) {
 // blockChart is the share of blocks that were in force within a time.
 func blockChart(t *judge.TimeToBlock) (*page.Chart, error) {
 	unit, name := unitFor(time.Duration(max(t.FirstEdge.Max, t.EveryEdge.Max) * float64(time.Second)))
-	c := page.NewChart(name+" since the source crossed its limit", "% of blocks in force")
+	c := page.NewChart("since the source crossed its limit, "+name, "% of blocks in force")
 	for _, e := range []struct {
 		name string
 		of   page.Shade
@@ -124,7 +124,7 @@ func blockChart(t *judge.TimeToBlock) (*page.Chart, error) {
 // TimelineChart is what became of requests over time, with a mark at every fault.
 func TimelineChart(t *judge.Timeline, faults []string) (*page.Chart, error) {
 	unit, name := unitFor(time.Duration(len(t.Admitted)) * t.Step)
-	c := page.NewChart(name+" into the run", "requests per second")
+	c := page.NewChart("into the run, "+name, "requests per second")
 	top := 0.0
 	for _, l := range []struct {
 		name   string

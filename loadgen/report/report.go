@@ -9,6 +9,7 @@ import (
 
 	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
 	"sluice/loadgen/trace"
 )
 
@@ -53,7 +54,9 @@ type Run struct {
 	Duration      Seconds  `json:"duration"` // of the trace
 	Took          Seconds  `json:"took"`     // of the run
 	Faults        []string `json:"faults,omitempty"`
-	Notes         []string `json:"notes,omitempty"`
+	Notes         []string `json:"notes,omitempty"` // what readers of the figures must know
+
+	Details *page.Details `json:"details,omitempty"` // what the parts of a live run counted, and whether it adds up
 }
 
 // SetNames enters the names of the trace's sources.

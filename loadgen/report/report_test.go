@@ -10,6 +10,7 @@ import (
 	"sluice/loadgen/design"
 	"sluice/loadgen/internal/golden"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
 )
@@ -26,6 +27,7 @@ func sample() *Report {
 			Limit: 20, Window: Seconds(time.Second), SubWindows: 12, Estimate: "nearest", MitigationTimeout: Seconds(time.Second),
 			PoPs: 1, Edges: 3, Nodes: 2, RoundTrip: Seconds(time.Millisecond), PerConnection: 20, Speed: 60, Carrier: "loopback",
 			Duration: Seconds(time.Minute), Took: Seconds(61 * time.Second), Faults: []string{"20s kill memcached/0"}, Notes: []string{"a note"},
+			Details: &page.Details{Line: "balance exact, 152,345 tier commands, no client errors", Lines: []string{"memcached/0 counted: get 7"}},
 		},
 		Figures: judge.Figures{
 			Requests: 1_234_567, Sources: 4_321, WrongRatio: 0.0000025, Wrong: 3, WronglyAllowed: 2, WronglyLimited: 1,
@@ -93,7 +95,7 @@ func TestHTML(t *testing.T) {
 	if got, want := strings.Count(page, "<svg"), 4+len(worst)+1; got != want {
 		t.Errorf("%d plots, want %d", got, want)
 	}
-	for _, want := range []string{"&lt;script&gt;alert(1)", "prefers-color-scheme: dark", "@media print", "Cloudflare 2017", "two counters", "token bucket"} {
+	for _, want := range []string{"&lt;script&gt;alert(1)", "prefers-color-scheme: dark", "@media print", "two counters", "token bucket"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -102,12 +104,13 @@ func TestHTML(t *testing.T) {
 
 func TestSeveralReports(t *testing.T) {
 	var text, data bytes.Buffer
-	second := &Report{Run: Run{Command: "simulate", Mode: "estimator", Workload: "mixed"}}
+	second := &Report{Run: Run{Command: "simulate", Mode: "estimator", Workload: "mixed", Limit: 20, Window: Seconds(time.Minute), Estimate: "lower"}}
 	if err := WriteText(&text, sample(), second); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(text.String(), "\n\nsimulate, estimator mode: mixed\n") {
-		t.Error(text.String())
+	if s := text.String(); !strings.HasPrefix(s, "lab, deployed mode: mill.log.gz, limit 20 in 1s, nearest\n\nSluice decided 3 ") ||
+		!strings.Contains(s, "\n\nsimulate, estimator mode: mixed, limit 20 in 1m0s, lower\n\n") {
+		t.Error(s)
 	}
 	if err := WriteJSON(&data, sample(), second); err != nil {
 		t.Fatal(err)
@@ -118,5 +121,50 @@ func TestSeveralReports(t *testing.T) {
 	}
 	if len(got.Runs) != 2 || got.Runs[0].Run.Window != Seconds(time.Second) || got.Runs[1].Designs == nil {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestAnswer(t *testing.T) {
+	f := func(want string, change func(*Report)) {
+		t.Helper()
+		r := &Report{Run: Run{Mode: "deployed", Window: Seconds(5 * time.Second)}, Figures: judge.Figures{Requests: 2_000}}
+		change(r)
+		if got := r.answer(); got != want {
+			t.Errorf("it says\n%s\nand should say\n%s", got, want)
+		}
+	}
+	f("Sluice decided none of 2,000 requests wrongly, by an exact log of what it admitted; no source was refused that never was over the limit.", func(*Report) {})
+	f("Sluice decided 10 (0.5 %) of 2,000 requests wrongly, by an exact log of what it admitted, where two plain counters on one edge were wrong about 40 (2 %): "+
+		"it let 8 pass above the limit, and refused 2 at or under it, which led to 9 more refusals; 1 source was refused that never was over the limit (11 requests); "+
+		"3 sources over it never came to be blocked; 6 requests of good clients met a refusal, 4 from a source that an abuser shares; 1 request had no verdict.", func(r *Report) {
+		r.Figures = judge.Figures{Requests: 2_000, Wrong: 10, WrongRatio: 0.005, WronglyAllowed: 8, WronglyLimited: 2, WronglyMitigated: 9, FalsePositiveSources: 1,
+			RefusedOfInnocent: 11, FalseNegativeSources: 3, RefusedGood: 6, Collateral: 4, Failed: 1}
+		r.Baseline = &judge.Figures{Wrong: 40, WrongRatio: 0.02}
+	})
+	f("Sluice's estimate was on the wrong side of the limit for 10 (0.5 %) of 2,000 requests, by an exact log of them all: "+
+		"it did not see that 8 were over, and took 2 for over that were not; 2 sources were found over the limit that never were (11 requests).", func(r *Report) {
+		r.Run.Mode = "estimator"
+		r.Figures = judge.Figures{Requests: 2_000, Wrong: 10, WrongRatio: 0.005, WronglyAllowed: 8, WronglyLimited: 2, FalsePositiveSources: 2, RefusedOfInnocent: 11}
+	})
+	f("", func(r *Report) { r.Figures.Requests = 0 })
+	f("Disturbed: the machine was too busy. One request in a hundred was sent more than 101 ms late; a run counts up to 100 ms, a fiftieth of the window. "+
+		"These figures measure the machine: run it again with nothing beside it, with fewer requests a second (--rate or --speed), or with a longer --window.", func(r *Report) {
+		r.Figures.SendError = &judge.Quantiles{P99: 0.101}
+	})
+	f("Sluice decided none of 2,000 requests wrongly, by an exact log of what it admitted; no source was refused that never was over the limit.", func(r *Report) {
+		r.Figures.SendError = &judge.Quantiles{P99: 0.1, Max: 3}
+	})
+}
+
+// TestPublishedFigures: those of a run in which nobody was blocked stand beside another such run alone.
+func TestPublishedFigures(t *testing.T) {
+	for mode, want := range map[string]bool{"estimator": true, "deployed": false} {
+		var text bytes.Buffer
+		if err := WriteText(&text, &Report{Run: Run{Mode: mode}, Figures: judge.Figures{Requests: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(text.String(), "Cloudflare 2017") && strings.Contains(text.String(), "400,000,000"); got != want {
+			t.Errorf("%s: the column is there: %t\n%s", mode, got, text.String())
+		}
 	}
 }

@@ -124,38 +124,47 @@ func rows() []row {
 	}
 }
 
-// WriteText writes reports as tables. Quantiles are p50 / p99 / max.
+// WriteText writes reports as text, the answer first.
 func WriteText(w io.Writer, reports ...*Report) error {
-	var b strings.Builder
-	for i, r := range reports {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		for _, line := range r.Run.lines() {
-			b.WriteString(line + "\n")
-		}
-		b.WriteByte('\n')
-		if r.Run.Command == compareCommand {
-			r.writeComparison(&b)
-			continue
-		}
-		page.WriteTable(&b, r.table())
-		if r.Split != nil {
-			b.WriteByte('\n')
-			page.WriteTable(&b, splitTable(r.Split))
-		}
-		if len(r.Designs) > 0 {
-			b.WriteByte('\n')
-			page.WriteTable(&b, r.designs())
-		}
+	var out []page.Document
+	for _, r := range reports {
+		out = append(out, r.document())
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return page.WriteText(w, out...)
+}
+
+// document is the report without its pictures.
+func (r *Report) document() page.Document {
+	d := page.Document{Title: r.title(), Answer: r.answer(), Warning: r.disturbed(), How: r.Run.lines(), Details: r.Run.Details}
+	if r.Run.Command != compareCommand { // where the table of designs has all
+		d.Tables = append(d.Tables, page.Table{Rows: r.table(), Notes: r.notes()})
+	}
+	if r.Split != nil {
+		d.Tables = append(d.Tables, page.Table{Rows: splitTable(r.Split)})
+	}
+	if len(r.Designs) > 0 {
+		d.Tables = append(d.Tables, page.Table{Rows: r.designs(), Notes: r.legend(), Terms: r.abouts()})
+	}
+	return d
+}
+
+// title tells a report from others beside it.
+func (r *Report) title() string {
+	title := fmt.Sprintf("%s, limit %s in %v", r.Run.name(), page.Thousands(uint64(r.Run.Limit)), r.Run.Window)
+	if r.Run.Command == compareCommand { // which has all estimates in one
+		return title
+	}
+	return title + ", " + r.Run.Estimate
+}
+
+// name is what was run, and on what.
+func (r *Run) name() string {
+	return fmt.Sprintf("%s, %s mode: %s", r.Command, r.Mode, r.Trace+r.Workload)
 }
 
 // lines says in a few lines what was run.
 func (r *Run) lines() []string {
-	out := []string{strings.TrimPrefix(fmt.Sprintf("%s, %s mode: %s", r.Command, r.Mode, r.Trace+r.Workload), ", ")}
+	out := []string{r.name()}
 	about := []string{"seed " + strconv.FormatUint(r.Seed, 10)}
 	if r.Start != nil {
 		about = append(about, "from "+r.Start.Format(time.RFC3339))
@@ -167,12 +176,12 @@ func (r *Run) lines() []string {
 	if r.Lines > 0 {
 		about = append(about, page.Thousands(uint64(r.Lines))+" lines read, "+trace.SkippedText(r.Skipped))
 	}
-	out = append(out, "  "+strings.Join(about, ", "))
+	out = append(out, strings.Join(about, ", "))
 	timeout := "block for " + r.MitigationTimeout.String()
 	if r.MitigationTimeout == 0 {
 		timeout = "throttle"
 	}
-	out = append(out, fmt.Sprintf("  limit %s in %v, %d sub-windows, estimate %s, %s", page.Thousands(uint64(r.Limit)), r.Window, r.SubWindows, r.Estimate, timeout))
+	out = append(out, fmt.Sprintf("limit %s in %v, %d sub-windows, estimate %s, %s", page.Thousands(uint64(r.Limit)), r.Window, r.SubWindows, r.Estimate, timeout))
 	place := []string{page.Plural(r.Edges, "edge"), page.Plural(r.Nodes, "node")}
 	if r.PoPs > 1 {
 		place = append([]string{page.Plural(r.PoPs, "PoP")}, place...)
@@ -189,12 +198,12 @@ func (r *Run) lines() []string {
 	if r.Carrier != "" {
 		place = append(place, "sources by "+r.Carrier)
 	}
-	out = append(out, "  "+strings.Join(place, ", "))
+	out = append(out, strings.Join(place, ", "))
 	for _, f := range r.Faults {
-		out = append(out, "  fault: "+f)
+		out = append(out, "fault: "+f)
 	}
 	for _, n := range r.Notes {
-		out = append(out, "  "+n)
+		out = append(out, n)
 	}
 	return out
 }
@@ -202,23 +211,58 @@ func (r *Run) lines() []string {
 // Round writes the duration to a tenth of a second.
 func (s Seconds) Round() string { return time.Duration(s).Round(time.Second / 10).String() }
 
-// table is the figures in columns: this run, the baseline, what was published.
-func (r *Report) table() [][]string {
-	head := []string{"", "this run"}
+// column is one limiter's figures.
+type column struct {
+	name string
+	of   *judge.Figures
+}
+
+// columns are those whose figures stand beside each other.
+func (r *Report) columns() []column {
+	out := []column{{"this run", &r.Figures}}
 	if r.Baseline != nil {
-		head = append(head, "two counters")
+		out = append(out, column{"two counters", r.Baseline})
 	}
-	out := [][]string{append(head, "Cloudflare 2017")}
-	theirs := published()
+	return out
+}
+
+// table is the figures in columns. Those that were published are of requests that nobody blocked, and stand beside such alone.
+func (r *Report) table() [][]string {
+	head, columns, theirs := []string{""}, r.columns(), published()
+	for _, c := range columns {
+		head = append(head, c.name)
+	}
+	estimator := r.Run.Mode == judge.Estimator.String()
+	if estimator {
+		head = append(head, "Cloudflare 2017")
+	}
+	out := [][]string{head}
 	for _, row := range rows() {
-		cells := []string{row.name, row.value(&r.Figures)}
-		if r.Baseline != nil {
-			cells = append(cells, row.value(r.Baseline))
+		cells := []string{row.name}
+		for _, c := range columns {
+			cells = append(cells, row.value(c.of))
 		}
-		cells = append(cells, theirs[row.name])
+		if estimator {
+			cells = append(cells, theirs[row.name])
+		}
 		if strings.Join(cells[1:], "") != "" {
 			out = append(out, cells)
 		}
+	}
+	return out
+}
+
+// notes is what it takes to read the table.
+func (r *Report) notes() []string {
+	var out []string
+	if r.Figures.FreeRunningIdeal != nil || r.Figures.SendError != nil {
+		out = append(out, "Three numbers in a cell: median / 99th percentile / largest.")
+	}
+	if r.Baseline != nil {
+		out = append(out, "Two counters: two plain counters per source on one edge, not rounded, on the same requests.")
+	}
+	if r.Run.Mode == judge.Estimator.String() {
+		out = append(out, "Cloudflare 2017: as published, of 400 million requests of theirs.")
 	}
 	return out
 }

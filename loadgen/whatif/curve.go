@@ -79,25 +79,11 @@ func (c *Curve) chart() (*page.Chart, error) {
 		}
 	}
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, limitTicks(c.Points)
-	p.Y.Tick.Marker = plainTicks{}
 	p.Y.Min = 0
 	p.Y.Max = math.Max(p.Y.Max, 0.1)
 	err := p.Mark(plotter.XY{X: float64(c.Limit)}, plotter.XY{X: float64(c.Limit), Y: p.Y.Max})
 	p.Keys = append(p.Keys, page.Key{Name: "the rule's limit", Shade: page.Alarm})
 	return p, err
-}
-
-// plainTicks is the usual ticks, without zeros that say nothing.
-type plainTicks struct{}
-
-func (plainTicks) Ticks(low, high float64) []plot.Tick {
-	ticks := plot.DefaultTicks{}.Ticks(low, high)
-	for i := range ticks {
-		if ticks[i].Label != "" {
-			ticks[i].Label = page.Significant(ticks[i].Value)
-		}
-	}
-	return ticks
 }
 
 // limitTicks marks the limits of a curve, every other one with its number.

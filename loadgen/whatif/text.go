@@ -39,31 +39,30 @@ func WriteJSON(w io.Writer, r *Report) error {
 	return e.Encode(r)
 }
 
-// WriteText writes a report as tables.
+// WriteText writes a report as text, the answer first.
 func WriteText(w io.Writer, r *Report) error {
-	var b strings.Builder
-	for _, line := range append(r.lines(), "", r.sentence(), "") {
-		b.WriteString(line + "\n")
-	}
-	page.WriteTable(&b, r.rulesTable())
-	if rows := r.refusedTable(); len(rows) > 1 {
-		b.WriteString("\n")
-		page.WriteTable(&b, rows)
-		if more := len(r.Refused) - r.top; more > 0 {
-			fmt.Fprintf(&b, "and %s more; --top shows more of them, --json all\n", page.Thousands(uint64(more)))
-		}
-	}
-	b.WriteString("\n")
-	page.WriteTable(&b, r.goodTable())
-	if line := r.answers(); line != "" {
-		b.WriteString("\n" + line + "\n")
-	}
+	d := r.document()
 	for i := range r.Curves {
-		b.WriteString("\n")
-		page.WriteTable(&b, r.Curves[i].table(true))
+		d.Tables = append(d.Tables, page.Table{Rows: r.Curves[i].table(true), Right: true})
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return page.WriteText(w, d)
+}
+
+// document is the report without its curves, which text and page draw each in its own way.
+func (r *Report) document() page.Document {
+	lines := r.lines()
+	d := page.Document{Title: lines[0], Answer: r.sentence(), How: lines, Tables: []page.Table{{Rows: r.rulesTable()}, {Rows: r.goodTable()}}}
+	if rows := r.refusedTable(); len(rows) > 1 {
+		t := page.Table{Rows: rows}
+		if more := len(r.Refused) - r.top; more > 0 {
+			t.Notes = append(t.Notes, fmt.Sprintf("And %s more; --top shows more of them, --json all.", page.Thousands(uint64(more))))
+		}
+		d.Tables = append(d.Tables, t)
+	}
+	last := &d.Tables[len(d.Tables)-1]
+	last.Notes = append(last.Notes, "Over it, never over, most in a window: by an exact log of all that was sent, as if nobody had been refused.",
+		"Nobody knows what clients would have done on being refused.")
+	return d
 }
 
 // lines says in a few lines what was asked.
@@ -78,29 +77,45 @@ func (r *Report) lines() []string {
 	if run.Lines > 0 {
 		about = append(about, page.Thousands(uint64(run.Lines))+" lines read, "+trace.SkippedText(run.Skipped))
 	}
-	out = append(out, "  "+strings.Join(about, ", "))
+	out = append(out, strings.Join(about, ", "))
 	for _, o := range r.Rules {
 		if o.About != "" {
-			out = append(out, "  rule "+o.Name+": "+o.About)
+			out = append(out, "rule "+o.Name+": "+o.About)
 		}
 	}
 	for _, n := range run.Notes {
-		out = append(out, "  "+n)
+		out = append(out, n)
 	}
 	return out
 }
 
-// sentence is the answer in one sentence.
+// sentence is the answer: how much would have been refused, of whom, and how much of that was good.
 func (r *Report) sentence() string {
 	f := &r.Figures
-	s := fmt.Sprintf("Would have refused %s of %s requests (%s), of %s of %s sources (%s).",
-		page.Thousands(f.Refused), page.Thousands(f.Requests), page.Percent(f.RefusedRatio),
-		page.Thousands(uint64(f.RefusedSources)), page.Thousands(uint64(f.Sources)), page.Percent(judge.Ratio(float64(f.RefusedSources), uint64(f.Sources))))
+	s := fmt.Sprintf("Would have refused %s of %s (%s), of %s of %s (%s)", page.Thousands(f.Refused), page.Plural(int(f.Requests), "request"), page.Percent(f.RefusedRatio),
+		page.Thousands(uint64(f.RefusedSources)), page.Plural(f.Sources, "source"), page.Percent(judge.Ratio(float64(f.RefusedSources), uint64(f.Sources))))
+	if within := &r.Good.Within; f.Refused > 0 {
+		switch within.RefusedSources {
+		case 0:
+			s += "; by an exact log, none of them came from a source that never was over a limit"
+		case 1:
+			s += fmt.Sprintf("; by an exact log, %s of them came from a source that never was over a limit", page.Thousands(within.Refused))
+		default:
+			s += fmt.Sprintf("; by an exact log, %s of them came from %d sources that never were over a limit", page.Thousands(within.Refused), within.RefusedSources)
+		}
+		if c := r.Good.Called; c != nil {
+			s += fmt.Sprintf("; %s came from sources called good", page.Thousands(c.Refused))
+		}
+	}
+	s += "."
 	if f.Denied > 0 {
 		s += fmt.Sprintf(" Denied by the list: %s.", page.Thousands(f.Denied))
 	}
 	if f.Allowed > 0 {
 		s += fmt.Sprintf(" Allowed by the list: %s.", page.Thousands(f.Allowed))
+	}
+	if a := r.answers(); a != "" {
+		s += " " + a
 	}
 	return s
 }
@@ -165,7 +180,7 @@ func (r *Report) refusedTable() [][]string {
 }
 
 func (r *Report) goodTable() [][]string {
-	out := [][]string{{"good traffic caught", "requests", "refused", "share", "sources", "refused"}}
+	out := [][]string{{"good traffic caught", "requests", "refused", "share", "sources", "sources refused"}}
 	add := func(name string, c *Caught) {
 		if c != nil {
 			out = append(out, []string{name, page.Thousands(c.Requests), page.Thousands(c.Refused), page.Percent(c.RefusedRatio),
@@ -191,7 +206,7 @@ func (r *Report) answers() string {
 	return s + fmt.Sprintf(", and of the refused ones %s: %s of %s.", page.Percent(g.AnsweredRatio), page.Thousands(g.RefusedAnswered), page.Thousands(g.RefusedKnown))
 }
 
-// table is the curve in rows, with a bar for the share of refused requests where bars are wanted.
+// table is the curve in rows, with a bar for the share of refused requests where bars are wanted: in text, which has no chart.
 func (c *Curve) table(bars bool) [][]string {
 	known, good, most := false, false, 0.0
 	for i := range c.Points {
@@ -212,11 +227,7 @@ func (c *Curve) table(bars bool) [][]string {
 		if p.Limit == c.Limit {
 			mark = "> "
 		}
-		limit := mark + page.Thousands(uint64(p.Limit))
-		if bars { // in a text, where a first column stands left
-			limit = fmt.Sprintf("%*s", len(head[0]), limit)
-		}
-		cells := []string{limit, page.Thousands(p.Refused), page.Percent(p.RefusedRatio),
+		cells := []string{mark + page.Thousands(uint64(p.Limit)), page.Thousands(p.Refused), page.Percent(p.RefusedRatio),
 			page.Thousands(uint64(p.RefusedSources)), page.Percent(p.RefusedSourcesRatio), page.Thousands(p.Blocks), page.Thousands(p.Innocent)}
 		if p.Good != nil {
 			cells = append(cells, page.Percent(*p.Good))

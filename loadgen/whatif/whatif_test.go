@@ -165,7 +165,7 @@ func TestWhatIfOfNothing(t *testing.T) {
 	if err := WriteText(&text, w); err != nil {
 		t.Fatal(err)
 	}
-	if s := text.String(); strings.Contains(s, "who would be refused") || strings.Contains(s, "2xx") || !strings.Contains(s, "Would have refused 0 of 1 requests (0 %)") {
+	if s := text.String(); strings.Contains(s, "who would be refused") || strings.Contains(s, "2xx") || !strings.Contains(s, "Would have refused 0 of 1 request (0 %), of 0 of 1 source (0 %).\n") {
 		t.Error(s)
 	}
 	if err := WriteHTML(&page, w); err != nil {

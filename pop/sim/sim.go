@@ -117,8 +117,10 @@ func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 func (e *Edge) begin() error {
 	c := &e.world.config
 	wake := func() { e.awake = true }
-	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: c.Secret.Phase, Wake: wake})
+	id := uint64(e.life*c.Edges + e.index + 1)
+	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: c.Secret.Phase, Seed: id, Wake: wake})
 	e.Bits = mitigation.New(c.Counters, wake)
+	e.Bits.Seed(id)
 	list := c.List
 	if list == nil {
 		list = e.world.names
@@ -128,7 +130,7 @@ func (e *Edge) begin() error {
 		known = 0
 	}
 	m, err := pop.NewMachine(pop.Config{
-		Nodes: list, Secret: c.Secret, ID: uint64(e.life*c.Edges + e.index + 1), Name: fmt.Sprintf("edge%d", e.index),
+		Nodes: list, Secret: c.Secret, ID: id, Name: fmt.Sprintf("edge%d", e.index),
 		Edges: known, Counters: e.Counters, Bits: e.Bits,
 	}, e.clock())
 	if err != nil {

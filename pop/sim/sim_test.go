@@ -1,13 +1,18 @@
 package sim
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/pop/poptest"
 	"sluice/pop/secret"
+	"sluice/pop/wire"
 )
 
 var began = time.Unix(1_700_000_000, 0)
@@ -44,6 +49,54 @@ func twice(e *Edge, r *limiter.Rule, source counter.Source) (v [2]limiter.Verdic
 }
 
 func (w *World) after(d time.Duration) { w.Run(w.now.Add(d)) }
+
+// One world is like another: what edges decide and what nodes are sent, in small tables that are full as well, and when nodes and edges
+// go and come.
+func TestWorldsRepeat(t *testing.T) {
+	run := func() string {
+		var story strings.Builder
+		r := newRule(t, "page", 5)
+		w, err := New(Config{
+			Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: 100, Secret: secret.Of([]byte("test")),
+			Carry: func(c wire.Command, node *poptest.Node, now time.Time) wire.Result {
+				fmt.Fprintf(&story, "%v node %d %v %s %d %s\n", now.Sub(began), c.Node, c.Op, c.Key, c.Delta, c.Value)
+				return node.Do(now, c)
+			},
+		}, []limiter.Rule{r}, began)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(1, 1))
+		for i := range 2000 {
+			switch i {
+			case 800:
+				w.Kill(0)
+			case 1000:
+				err = w.Restart(0)
+			case 1200:
+				w.Stop(1, true)
+			case 1300:
+				err = w.Start(1)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if edge := rng.IntN(3); w.Runs(edge) {
+				source := counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2 + byte(i%7/6), byte(rng.IntN(200))}), 32, 64)
+				d := w.Edges[edge].Request(&r, source)
+				fmt.Fprintf(&story, "edge %d %v %v\n", edge, source, d.Verdict)
+			}
+			w.after(10 * time.Millisecond)
+		}
+		return story.String()
+	}
+	first, second := strings.Split(run(), "\n"), strings.Split(run(), "\n")
+	for i := range first {
+		if i == len(second) || first[i] != second[i] {
+			t.Fatalf("line %d of %d is %q, and of %d in another run %q", i, len(first), first[i], len(second), second[min(i, len(second)-1)])
+		}
+	}
+}
 
 // A login is counted by its answer, on one edge, and refused on the other.
 func TestStatusesCountInThePoP(t *testing.T) {

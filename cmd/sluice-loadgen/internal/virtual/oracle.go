@@ -101,14 +101,20 @@ func NewLiveOracle(start time.Time, addrs []netip.Addr, room int, phase func(cou
 
 // Alone is the limiter of an edge without a tier.
 func Alone(room int, phase func(counter.Source) uint16) limiter.Limiter {
-	return limiter.Limiter{
-		Counters: counter.New(counter.Options{Counters: room, Phase: phase}),
-		Bits:     mitigation.New(room, nil),
-	}
+	counters, bits := Tables(room, phase)
+	return limiter.Limiter{Counters: counters, Bits: bits}
 }
 
-// RoomFor is a table in which no source of the trace is ever in another's way, so that every run gives the same: one counter in 64 may
-// have fine bins. It is no larger than an edge's.
+// Tables are those of an edge without a tier, the same in every run.
+func Tables(room int, phase func(counter.Source) uint16) (*counter.Table, *mitigation.Table) {
+	const seed = 1
+	bits := mitigation.New(room, nil)
+	bits.Seed(seed)
+	return counter.New(counter.Options{Counters: room, Phase: phase, Seed: seed}), bits
+}
+
+// RoomFor is a table in which hardly a source of the trace is in another's way: one counter in 64 may have a histogram. It is no larger
+// than an edge's.
 func RoomFor(t *trace.Trace) int { return min(64*len(t.Sources)+1000, 1_000_000) }
 
 func sourceKeys(t *trace.Trace) []counter.Source {

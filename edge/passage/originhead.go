@@ -1,4 +1,4 @@
-package edge
+package passage
 
 import (
 	"net/http"
@@ -11,24 +11,24 @@ import (
 
 // appendHead appends the head of the request as the origin gets it: the target and the headers as they came, without what ends
 // at this hop, and with what only we may say of where the request comes from.
-func (x *exchange) appendHead(b []byte, o *upstream.Origin) []byte {
-	b = append(b, x.Method...)
+func (p *Passage) appendHead(b []byte, o *upstream.Origin) []byte {
+	b = append(b, p.in.Method...)
 	b = append(b, ' ')
-	b = append(b, http1.OriginForm(x.Target)...)
+	b = append(b, http1.OriginForm(p.in.Target)...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
-	if len(x.RawHost) > 0 {
-		b = append(b, x.RawHost...)
+	if len(p.in.RawHost) > 0 {
+		b = append(b, p.in.RawHost...)
 	} else {
 		b = append(b, o.Host...) // a client of HTTP/1.0 need not say
 	}
 	b = append(b, "\r\n"...)
 
 	proto, via, host := false, false, false
-	x.trailers = false
-	for i := range x.Head.Lines {
-		l := &x.Head.Lines[i]
+	p.trailers = false
+	for i := range p.in.Head.Lines {
+		l := &p.in.Head.Lines[i]
 		if l.Drop {
-			x.trailers = x.trailers || l.Kind == message.HopByHop && !x.HTTP10 && message.TakesTrailers(l)
+			p.trailers = p.trailers || p.in.TakesTrailers(l)
 			continue
 		}
 		switch l.Kind {
@@ -47,40 +47,40 @@ func (x *exchange) appendHead(b []byte, o *upstream.Origin) []byte {
 	}
 
 	b = append(b, "X-Forwarded-For: "...)
-	for i := len(x.chain) - 1; i >= 0; i-- {
-		b = x.chain[i].AppendTo(b)
+	for i := len(p.order.Chain) - 1; i >= 0; i-- {
+		b = p.order.Chain[i].AppendTo(b)
 		b = append(b, ", "...)
 	}
-	b = x.conn.Peer.AppendTo(b)
+	b = p.client.Peer.AppendTo(b)
 	if !proto {
 		b = append(b, "\r\nX-Forwarded-Proto: http"...)
-		if x.conn.Secure {
+		if p.client.Secure {
 			b = append(b, 's')
 		}
 	}
-	if !host && len(x.RawHost) > 0 {
+	if !host && len(p.in.RawHost) > 0 {
 		b = append(b, "\r\nX-Forwarded-Host: "...)
-		b = append(b, x.RawHost...)
+		b = append(b, p.in.RawHost...)
 	}
 	if !via {
 		b = append(b, "\r\nVia: "...)
-		b = append(b, x.Version[len("HTTP/"):]...)
+		b = append(b, p.in.Version[len("HTTP/"):]...)
 		b = append(b, " sluice"...)
 	}
-	if x.upgrade != nil {
+	if p.upgrade != nil {
 		b = append(b, "\r\nConnection: Upgrade\r\nUpgrade: "...)
-		b = append(b, x.upgrade...)
-	} else if x.trailers {
+		b = append(b, p.upgrade...)
+	} else if p.trailers {
 		b = append(b, "\r\nConnection: TE\r\nTE: trailers"...)
 	}
-	if x.ExpectContinue {
+	if p.in.ExpectContinue {
 		b = append(b, "\r\nExpect: 100-continue"...)
 	}
-	switch n := x.Length; {
+	switch n := p.in.Length; {
 	case n == message.LengthChunked:
 		b = append(b, "\r\nTransfer-Encoding: chunked"...)
-		b = x.announce(b)
-	case n > 0 || n == 0 && string(x.Method) != http.MethodGet && string(x.Method) != http.MethodHead:
+		b = p.announce(b)
+	case n > 0 || n == 0 && string(p.in.Method) != http.MethodGet && string(p.in.Method) != http.MethodHead:
 		b = append(b, "\r\nContent-Length: "...)
 		b = strconv.AppendInt(b, n, 10)
 	}

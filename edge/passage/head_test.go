@@ -1,14 +1,16 @@
-package edge
+package passage
 
 import (
 	"bufio"
 	"bytes"
+	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
-	"sluice/edge/config"
 	"sluice/edge/http1"
 	"sluice/edge/message"
 	"sluice/edge/screen"
@@ -31,15 +33,16 @@ func FuzzRequestHead(f *testing.F) {
 	}
 	o := &upstream.Origin{Host: "origin.example"}
 	f.Fuzz(func(t *testing.T, request []byte) {
-		c := &screen.Client{Peer: netip.MustParseAddr("192.0.2.1"), Conn: &crowd{rest: request}, Site: &screen.Site{}}
+		c := &screen.Client{Peer: netip.MustParseAddr("192.0.2.1"), Conn: sender{rest: bytes.NewReader(request)}, Site: &screen.Site{}}
 		c.Reader = bufio.NewReaderSize(c, 32<<10)
-		x := &exchange{conn: c, server: &Server{limits: config.Default().Limits}}
+		x := &screen.Incoming{}
+		p := &Passage{client: c, in: x, Counted: func(*message.Names) {}}
 		raw, err := c.NextHead(0, 32<<10)
 		if err != nil || x.Parse(raw, message.MaxLines) != nil {
 			return
 		}
 		var out bytes.Buffer
-		out.Write(x.appendHead(nil, o))
+		out.Write(p.appendHead(nil, o))
 		readElsewhere(t, request, x, c.Reader.Buffered()-x.Size)
 		target := string(http1.OriginForm(x.Target))
 		line, _, _ := strings.Cut(out.String(), "\r\n")
@@ -83,9 +86,18 @@ func FuzzRequestHead(f *testing.F) {
 	})
 }
 
+// A sender is a connection on which a client has sent something, and sends no more.
+type sender struct {
+	net.Conn
+	rest io.Reader
+}
+
+func (s sender) Read(p []byte) (int, error)    { return s.rest.Read(p) }
+func (sender) SetReadDeadline(time.Time) error { return nil }
+
 // readElsewhere lets another server read the very same bytes: where it takes them for a request, it is the same one, and what
 // follows the head begins at the same byte.
-func readElsewhere(t *testing.T, request []byte, x *exchange, left int) {
+func readElsewhere(t *testing.T, request []byte, x *screen.Incoming, left int) {
 	t.Helper()
 	br := bufio.NewReaderSize(bytes.NewReader(request), 32<<10)
 	req, err := http.ReadRequest(br)

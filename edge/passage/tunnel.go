@@ -1,11 +1,11 @@
-package edge
+package passage
 
 import (
 	"bytes"
 	"errors"
 	"io"
 	"net"
-	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,47 +17,33 @@ import (
 // halfOpen is how long a tunnel stays open in one direction after the other has ended.
 const halfOpen = 10 * time.Second
 
-// wantsUpgrade returns the protocol that a request asks to switch to, if the origin's servers may be asked for it. A request
-// with a body, or one that asks for anything else, is an ordinary request: the wish ends at this hop (RFC 9110, 7.8).
+// wantsUpgrade returns the protocol that a request asks to switch to, if the origin's servers may be asked for it.
 //
 // What is said in a tunnel is not judged, so nothing may be tunnelled that could carry further requests: HTTP/2 is none of
 // the protocols that a configuration accepts.
-func (x *exchange) wantsUpgrade(g *upstream.Group) []byte {
-	if len(g.Upgrades) == 0 || x.HTTP10 || string(x.Method) != http.MethodGet || x.Length != 0 {
+func (p *Passage) wantsUpgrade(g *upstream.Group) []byte {
+	if len(g.Upgrades) == 0 {
 		return nil
 	}
-	if !x.Head.Asks {
-		return nil
-	}
-	protocol := []byte(nil)
-	for i := range x.Head.Lines {
-		if l := &x.Head.Lines[i]; l.Kind == message.HopByHop && message.EqualFold(l.Name, "upgrade") {
-			if protocol != nil {
-				return nil
-			}
-			protocol = l.Value
-		}
-	}
-	for _, may := range g.Upgrades {
-		if message.EqualFold(protocol, may) {
-			return protocol
-		}
+	protocol := p.in.Upgrade()
+	if slices.ContainsFunc(g.Upgrades, func(may string) bool { return message.EqualFold(protocol, may) }) {
+		return protocol
 	}
 	return nil
 }
 
 // switched reports whether the head of a 101 switches to the protocol that was asked for.
-func (x *exchange) switched() bool {
+func (p *Passage) switched() bool {
 	found := false
-	for i := range x.answer.Lines {
-		if l := &x.answer.Lines[i]; l.Kind == message.HopByHop && message.EqualFold(l.Name, "upgrade") {
-			if found || !message.EqualFold(l.Value, lowered(x.upgrade)) {
+	for i := range p.answer.Head.Lines {
+		if l := &p.answer.Head.Lines[i]; l.Kind == message.HopByHop && message.EqualFold(l.Name, "upgrade") {
+			if found || !message.EqualFold(l.Value, lowered(p.upgrade)) {
 				return false
 			}
 			found = true
 		}
 	}
-	return found && x.upgrade != nil
+	return found && p.upgrade != nil
 }
 
 func lowered(b []byte) string {
@@ -71,21 +57,19 @@ func lowered(b []byte) string {
 	return string(out)
 }
 
-// tunnel joins both connections, after the answer that says so. Neither is ever used for a request again.
-func (x *exchange) tunnel() {
-	c, s := x.conn, x.server
-	x.watch.stop()
+// Tunnel joins both connections, after the answer that says so, and blocks until that is over. Neither is ever used for a request again.
+func (p *Passage) Tunnel() {
+	c := p.client
+	p.watch.stop()
 	_ = c.Conn.SetDeadline(time.Time{})
 	early, _ := c.Reader.Peek(c.Reader.Buffered()) // sent before the answer
-	s.stats.tunnels.Add(1)
-	defer s.stats.tunnels.Add(-1)
-	defer x.over()
+	defer p.over()
 	defer func() {
-		if p := recover(); p != nil {
-			s.fault(p)
+		if fault := recover(); fault != nil {
+			c.Site.Fault(fault)
 		}
 	}()
-	join(c.Conn, io.MultiReader(bytes.NewReader(early), c.Conn), x.open.link, s.limits.TunnelTimeout)
+	join(c.Conn, io.MultiReader(bytes.NewReader(early), c.Conn), p.open.link, c.Site.Limits.TunnelTimeout)
 }
 
 // A pipe copies between two connections until both directions have ended or nothing has moved in either for a while.

@@ -1,4 +1,4 @@
-package edge
+package passage
 
 import (
 	"bufio"
@@ -25,21 +25,22 @@ func FuzzAnswerHead(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		x := &exchange{server: &Server{}, conn: &screen.Client{}, Incoming: screen.Incoming{Request: http1.Request{HTTP10: true}}}
+		p := answering(http1.Request{HTTP10: true})
 		b := &answerBody{Body: http1.Body{Reader: bufio.NewReaderSize(bytes.NewReader(answer), upstream.MaxHead)}, keep: time.Minute}
-		if x.readAnswerHead(b) != nil {
+		if p.readAnswer(b) != nil {
 			return
 		}
-		status, text := x.reply.status, append(x.reply.head, "\r\n"...)
-		if b.length < message.LengthUnknown || x.reply.length != b.length {
-			t.Fatalf("length %d, handed on as %d", b.length, x.reply.length)
+		a := &p.answer.Answer
+		status, text := a.Status, append(http1.AppendAnswer(nil, a, p.order.Ours), "\r\n"...)
+		if a.Length < message.LengthUnknown {
+			t.Fatalf("length %d", a.Length)
 		}
 		if br := bufio.NewReader(bytes.NewReader(text)); status >= 200 {
 			theirs, err := http.ReadResponse(br, &http.Request{Method: http.MethodGet})
 			if err != nil {
 				return // a client may be stricter
 			}
-			want := b.length
+			want := a.Length
 			if status == 204 || status == 304 {
 				want = 0
 			}
@@ -48,7 +49,7 @@ func FuzzAnswerHead(f *testing.F) {
 				t.Fatalf("%q: a client sees %d, length %d, want %d; %d bytes left", text, theirs.StatusCode, theirs.ContentLength, want, br.Buffered())
 			}
 		}
-		readAnswerElsewhere(t, answer, b, status)
+		readAnswerElsewhere(t, answer, a, b.Reader.Buffered())
 		var again message.Head
 		_, lines, _ := bytes.Cut(text, []byte("\r\n"))
 		if _, err := http1.ScanHead(&again, lines, message.MaxLines); err != nil {
@@ -62,24 +63,31 @@ func FuzzAnswerHead(f *testing.F) {
 	})
 }
 
+// answering is a passage that waits for the answer to a request.
+func answering(r http1.Request) *Passage {
+	in := &screen.Incoming{Request: r}
+	return &Passage{in: in, out: screen.Outgoing{On: &screen.Screen{Conn: &screen.Client{}, Request: in}},
+		order: Order{Ours: func(int, []byte) bool { return false }}}
+}
+
 // readAnswerElsewhere lets a client read the very same bytes: where it takes them for an answer, its body is delimited in the
 // same way and begins at the same byte.
-func readAnswerElsewhere(t *testing.T, answer []byte, b *answerBody, status int) {
+func readAnswerElsewhere(t *testing.T, answer []byte, a *message.Answer, left int) {
 	t.Helper()
 	br := bufio.NewReaderSize(bytes.NewReader(answer), upstream.MaxHead)
 	theirs, err := http.ReadResponse(br, &http.Request{Method: http.MethodGet})
 	for err == nil && theirs.StatusCode < 200 && theirs.StatusCode != http.StatusSwitchingProtocols {
 		theirs, err = http.ReadResponse(br, &http.Request{Method: http.MethodGet})
 	}
-	if err != nil || status == http.StatusNoContent || status == http.StatusNotModified || status == http.StatusSwitchingProtocols {
+	if err != nil || a.Status == http.StatusNoContent || a.Status == http.StatusNotModified || a.Status == http.StatusSwitchingProtocols {
 		return
 	}
 	chunked := len(theirs.TransferEncoding) > 0
-	if theirs.StatusCode != status || chunked != (b.length == message.LengthChunked) || !chunked && theirs.ContentLength != max(b.length, -1) {
-		t.Fatalf("%q: a client sees %d, length %d, chunked %t, we length %d", answer, theirs.StatusCode, theirs.ContentLength, chunked, b.length)
+	if theirs.StatusCode != a.Status || chunked != (a.Length == message.LengthChunked) || !chunked && theirs.ContentLength != max(a.Length, -1) {
+		t.Fatalf("%q: a client sees %d, length %d, chunked %t, we length %d", answer, theirs.StatusCode, theirs.ContentLength, chunked, a.Length)
 	}
-	if br.Buffered() != b.Reader.Buffered() {
-		t.Fatalf("%q: %d bytes are left after the head, but %d for a client", answer, b.Reader.Buffered(), br.Buffered())
+	if br.Buffered() != left {
+		t.Fatalf("%q: %d bytes are left after the head, but %d for a client", answer, left, br.Buffered())
 	}
 }
 
@@ -93,9 +101,9 @@ func TestConnectionOfAnswers(t *testing.T) {
 		"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nConnection: close\r\n": false,
 		"HTTP/1.0 200 OK\r\nConnection: close, keep-alive\r\n":               false,
 	} {
-		x := &exchange{server: &Server{}, conn: &screen.Client{}}
+		p := answering(http1.Request{})
 		b := &answerBody{Body: http1.Body{Reader: bufio.NewReader(strings.NewReader(head + "Content-Length: 0\r\n\r\n"))}}
-		if err := x.readAnswerHead(b); err != nil || b.reuse != want {
+		if err := p.readAnswer(b); err != nil || b.reuse != want {
 			t.Errorf("%q: reuse %t, %v", head, b.reuse, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package edge
+package passage
 
 import (
 	"bufio"
@@ -73,10 +73,12 @@ func TestSlowReadersOfStreams(t *testing.T) {
 			})
 
 			const size = 1 << 20
-			b := &answerBody{link: &upstream.Link{Conn: near}, client: c, timeout: time.Hour}
+			p := &Passage{out: screen.Outgoing{On: &screen.Screen{Conn: c, Request: &screen.Incoming{}}}}
+			b := &p.body
+			*b = answerBody{link: &upstream.Link{Conn: near}, timeout: time.Hour}
 			b.Body = http1.Body{Reader: bufio.NewReaderSize(near, 8<<10), Wait: b, Framing: http1.Fixed, Left: size}
 			start := time.Now()
-			err := b.send(nil, false)
+			err := p.stream(false)
 			took := time.Since(start)
 			switch {
 			case !test.cut && (err != nil || b.Left > 0):

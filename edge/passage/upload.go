@@ -1,4 +1,4 @@
-package edge
+package passage
 
 import (
 	"bufio"
@@ -44,39 +44,36 @@ var (
 // heldBodies hold bodies that have been read, each until its request is over.
 var heldBodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// hold reads a small body, by due if that is not zero. It takes memory for what has come, not for what was announced.
-func (x *exchange) hold(due time.Time) *message.Refusal {
-	c := x.conn
-	x.held = heldBodies.Get().(*[]byte)
-	*x.held = (*x.held)[:0]
-	x.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
-	c.BodyDue = due
-	defer func() { c.Body, c.BodyDue = false, time.Time{} }()
+// await waits for the body of a request, by due if that is not zero. A small one is read, and held; it takes memory for what has come, not
+// for what was announced. A longer one is not, but it has begun when await returns: none of it is worth a server's place, or a
+// link that may end meanwhile.
+func (p *Passage) await(due time.Time) error {
+	limits, body := &p.client.Site.Limits, &p.in.Body
+	p.on.StartBody(limits.HeaderTimeout, limits.IdleTimeout, due)
+	if p.in.Length == message.LengthChunked || p.in.Length > heldBody {
+		return p.client.Fill(1)
+	}
+	defer p.on.EndBody()
+	p.in.BodyRead = true
+	p.held = heldBodies.Get().(*[]byte)
+	*p.held = (*p.held)[:0]
 	for {
-		part, err := x.Body.Next()
+		part, err := body.Next()
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
-			return bodyRefusal(err)
+			return err
 		}
-		*x.held = append(*x.held, part...)
-		x.Body.Discard(len(part))
+		*p.held = append(*p.held, part...)
+		body.Discard(len(part))
 	}
-}
-
-// awaitBody waits for the first of a body, by due if that is not zero.
-func (x *exchange) awaitBody(due time.Time) error {
-	c := x.conn
-	x.startBody(x.server.limits.HeaderTimeout, x.server.limits.IdleTimeout)
-	c.BodyDue = due
-	defer func() { c.BodyDue = time.Time{} }()
-	return c.Fill(1)
 }
 
 // An upload sends a request's body to the origin.
 type upload struct {
 	body      *http1.Body // of the client
+	length    int64       // of it, as announced
 	link      *upstream.Link
 	w         *bufio.Writer // to the link; given back at the end of run
 	client    *screen.Client
@@ -112,7 +109,7 @@ func (u *upload) run() {
 			u.fail(errBodyTooLarge, true)
 			return
 		}
-		if u.body.Framing == http1.Fixed && int64(len(part)) == u.body.Left {
+		if u.body.Got+int64(len(part)) == u.length {
 			u.taken.Store(true) // before the last of it is sent: the answer may come before that call returns
 		}
 		u.body.Discard(len(part)) // before it is sent, which may fail: what is taken is not the client's next request. It stays valid
@@ -152,7 +149,7 @@ func (u *upload) write(p []byte) error {
 			return err
 		}
 	}
-	if u.body.Framing == http1.Chunked {
+	if u.length == message.LengthChunked {
 		var size [18]byte
 		if _, err := u.w.Write(append(strconv.AppendInt(size[:0], int64(len(p)), 16), '\r', '\n')); err != nil {
 			return err
@@ -161,7 +158,7 @@ func (u *upload) write(p []byte) error {
 	if _, err := u.w.Write(p); err != nil {
 		return err
 	}
-	if u.body.Framing == http1.Chunked {
+	if u.length == message.LengthChunked {
 		if _, err := u.w.WriteString("\r\n"); err != nil {
 			return err
 		}
@@ -181,7 +178,7 @@ func (u *upload) finish(trailer *message.Head) error {
 	if err := u.extend(); err != nil {
 		return err
 	}
-	if u.body.Framing == http1.Chunked {
+	if u.length == message.LengthChunked {
 		if _, err := u.w.WriteString("0\r\n"); err != nil {
 			return err
 		}
@@ -292,11 +289,17 @@ func (u *upload) end() bool {
 func bodyRefusal(err error) *message.Refusal {
 	switch {
 	case err == errFault:
-		return mistake
+		return Mistake
 	case errors.Is(err, errBodyTooLarge):
-		return bodyTooLarge
+		return TooLarge
 	case timedOut(err):
 		return message.Refuse(http.StatusRequestTimeout, "body_timeout", "The body came too slowly.")
 	}
 	return message.Refuse(http.StatusBadRequest, "body_incomplete", "The body is malformed or incomplete.")
 }
+
+// TooLarge is the answer to a request whose body is above limits.body_bytes.
+var TooLarge = message.Refuse(http.StatusRequestEntityTooLarge, "body_too_large", "The body is larger than this server accepts.")
+
+// Mistake is the answer to a request that failed by a fault of the edge's own.
+var Mistake = message.Refuse(http.StatusInternalServerError, "internal", "This server made a mistake.")

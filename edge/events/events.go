@@ -1,0 +1,147 @@
+// Package events keeps what has happened at an edge lately, for operators: who was blocked and why, what operators did and from where,
+// which nodes went and came, what was reloaded.
+//
+// Events are kept in a ring of a fixed size, the oldest go first. Kinds that clients can cause without end (Block) are sampled:
+// at most Rate of them in a second are kept and told, the next one that is says how many were not. What operators do is never sampled.
+// All of them are counted.
+package events
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Kind says what an event is about.
+type Kind string
+
+// The kinds of events.
+const (
+	Block       Kind = "block"       // the limiter started to mitigate a source
+	Lift        Kind = "lift"        // a mitigation ended before its time, without an operator's word
+	Operator    Kind = "operator"    // an operator did something: a block, a lift, a rule, a list, a reload
+	Rule        Kind = "rule"        // a rule changed on this edge, because another edge of the PoP said so
+	Node        Kind = "node"        // a node of the tier went or came
+	Tier        Kind = "tier"        // the edge counts alone, or with the PoP again
+	Reload      Kind = "reload"      // the configuration was read again, or could not be
+	Certificate Kind = "certificate" // a certificate was read again, could not be, or ends soon
+	Origin      Kind = "origin"      // a server of an origin went or came
+	Warning     Kind = "warning"     // what an operator should look at
+	Process     Kind = "process"     // start, drain, in-place upgrade, stop
+)
+
+// Kinds lists every kind, in the order of their declaration.
+func Kinds() []Kind {
+	return []Kind{Block, Lift, Operator, Rule, Node, Tier, Reload, Certificate, Origin, Warning, Process}
+}
+
+// Rate is how many events of a sampled kind are kept in a second.
+const Rate = 10
+
+// Event is one thing that has happened. Fields that do not apply are left out.
+type Event struct {
+	Number  uint64    `json:"number"` // counts up by one; set by Add
+	Time    time.Time `json:"time"`
+	Kind    Kind      `json:"kind"`
+	Text    string    `json:"text"`              // a sentence for people
+	Rule    string    `json:"rule,omitempty"`    // the rule's name
+	Source  string    `json:"source,omitempty"`  // as counter.Source writes it, or a prefix
+	Who     string    `json:"who,omitempty"`     // of an operator: as he calls himself; nobody has checked it
+	From    string    `json:"from,omitempty"`    // of an operator: the address he came from, or the edge he spoke to
+	Old     string    `json:"old,omitempty"`     // what was, of a change
+	New     string    `json:"new,omitempty"`     // what is
+	Skipped uint64    `json:"skipped,omitempty"` // events of this kind before it that were not kept
+}
+
+// sampled says which kinds clients can cause.
+func (k Kind) sampled() bool { return k == Block || k == Lift }
+
+// A Log keeps the latest events. It is safe for concurrent use. A nil Log keeps nothing.
+type Log struct {
+	tell func(Event)
+
+	mu     sync.Mutex
+	ring   []Event // the event of number n is at n % size
+	size   uint64
+	last   uint64 // number of the newest; 0: none yet
+	counts map[Kind]*count
+}
+
+type count struct {
+	total, skipped uint64
+	second         int64 // the last one in which an event was kept
+	kept           int   // and how many were
+}
+
+// New makes a Log of the latest size events. If tell is not nil it is called with each event that is kept, in order; it must not block or
+// call the Log.
+func New(size int, tell func(Event)) *Log {
+	l := &Log{tell: tell, ring: make([]Event, size), size: uint64(size), counts: make(map[Kind]*count)}
+	for _, k := range Kinds() {
+		l.counts[k] = new(count)
+	}
+	return l
+}
+
+// Add keeps an event, or counts it only, if it is of a sampled kind and its second is full. e.Time must be set.
+func (l *Log) Add(e Event) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.counts[e.Kind]
+	if c == nil {
+		panic("events: no such kind: " + string(e.Kind))
+	}
+	c.total++
+	if e.Kind.sampled() {
+		if s := e.Time.Unix(); s != c.second {
+			c.second, c.kept = s, 0
+		}
+		if c.kept == Rate {
+			c.skipped++
+			return
+		}
+		c.kept++
+		e.Skipped, c.skipped = c.skipped, 0
+	}
+	l.last++
+	e.Number = l.last
+	l.ring[e.Number%l.size] = e
+	if l.tell != nil {
+		l.tell(e)
+	}
+}
+
+// Since returns the events after the one of the given number that are still kept, the newest first; all of them for 0.
+func (l *Log) Since(number uint64) []Event {
+	list := []Event{}
+	if l == nil {
+		return list
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last > l.size {
+		number = max(number, l.last-l.size)
+	}
+	for n := l.last; n > number; n-- {
+		list = append(list, l.ring[n%l.size])
+	}
+	return list
+}
+
+// After returns those events that happened after t, the newest first.
+func (l *Log) After(t time.Time) []Event {
+	return slices.DeleteFunc(l.Since(0), func(e Event) bool { return !e.Time.After(t) })
+}
+
+// Count is how many events of a kind there have been, those that were not kept included.
+func (l *Log) Count(k Kind) uint64 {
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts[k].total
+}

@@ -1,0 +1,86 @@
+package events
+
+import (
+	"testing"
+	"time"
+)
+
+func TestRing(t *testing.T) {
+	at := time.Unix(1000, 0)
+	var told []uint64
+	l := New(3, func(e Event) { told = append(told, e.Number) })
+	if got := l.Since(0); len(got) != 0 {
+		t.Errorf("an empty log has %v", got)
+	}
+	for i := range 5 {
+		l.Add(Event{Time: at.Add(time.Duration(i) * time.Second), Kind: Operator})
+	}
+	numbers := func(list []Event) (n []uint64) {
+		for _, e := range list {
+			n = append(n, e.Number)
+		}
+		return n
+	}
+	for _, c := range []struct {
+		since uint64
+		want  []uint64
+	}{{0, []uint64{5, 4, 3}}, {2, []uint64{5, 4, 3}}, {4, []uint64{5}}, {5, nil}, {99, nil}} {
+		if got := numbers(l.Since(c.since)); !equal(got, c.want) {
+			t.Errorf("since %d: %v, want %v", c.since, got, c.want)
+		}
+	}
+	if got := numbers(l.After(at.Add(3 * time.Second))); !equal(got, []uint64{5}) {
+		t.Errorf("after the fourth: %v", got)
+	}
+	if !equal(told, []uint64{1, 2, 3, 4, 5}) {
+		t.Errorf("told %v", told)
+	}
+}
+
+func equal(a, b []uint64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Clients cannot push out what operators did: of what they cause, Rate are kept in a second, and all are counted.
+func TestSampling(t *testing.T) {
+	at := time.Unix(1000, 0)
+	l := New(100, nil)
+	l.Add(Event{Time: at, Kind: Operator, Text: "block"})
+	for i := range 10_000 {
+		l.Add(Event{Time: at.Add(time.Duration(i) * 100 * time.Microsecond), Kind: Block})
+	}
+	for range 50 {
+		l.Add(Event{Time: at, Kind: Operator})
+	}
+	if n := l.Count(Block); n != 10_000 {
+		t.Errorf("%d blocks counted", n)
+	}
+	if n := l.Count(Operator); n != 51 {
+		t.Errorf("%d words counted", n)
+	}
+	list := l.Since(0)
+	if len(list) != 51+Rate || list[len(list)-1].Text != "block" {
+		t.Errorf("%d kept, the oldest is %+v", len(list), list[len(list)-1])
+	}
+	l.Add(Event{Time: at.Add(time.Second), Kind: Block})
+	if e := l.Since(0)[0]; e.Skipped != 10_000-Rate {
+		t.Errorf("%d skipped", e.Skipped)
+	}
+}
+
+// Without a log nothing happens.
+func TestNil(t *testing.T) {
+	var l *Log
+	l.Add(Event{Kind: Block})
+	if l.Count(Block) != 0 || len(l.Since(0)) != 0 {
+		t.Error("a nil log has events")
+	}
+}

@@ -1,0 +1,180 @@
+package passage
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"sluice/edge/http1"
+	"sluice/edge/message"
+	"sluice/edge/screen"
+	"sluice/edge/upstream"
+)
+
+// An answerBody is the exchange with an origin: the body of its answer, and what becomes of the connection. Every one that was
+// begun is finished: the connection to the origin goes back to the pool or away.
+type answerBody struct {
+	http1.Body
+	link    *upstream.Link
+	out     *screen.Outgoing // to the client, while the body is streamed
+	upload  *upload          // may still be under way
+	reuse   bool             // the origin keeps the connection
+	keep    time.Duration
+	timeout time.Duration
+	due     time.Time // of the whole answer; zero: it may take any time
+}
+
+// within is how long the origin may take for its next word, or for taking ours.
+func (b *answerBody) within(now time.Time) time.Duration {
+	if b.due.IsZero() {
+		return b.timeout
+	}
+	return min(b.timeout, b.due.Sub(now))
+}
+
+// Fill waits until n bytes are there, at most so long as the origin may pause. What has arrived goes out before, so that a slow stream is
+// not held up.
+func (b *answerBody) Fill(n int) error {
+	if b.Reader.Buffered() >= n {
+		return nil
+	}
+	if b.out != nil {
+		if err := b.out.Flush(); err != nil {
+			return err
+		}
+	}
+	now := time.Now()
+	if err := b.link.SetReadDeadline(now.Add(b.within(now))); err != nil {
+		return err
+	}
+	_, err := b.Reader.Peek(n)
+	return err
+}
+
+// giveBack gives the connection back. It returns when that was.
+func (b *answerBody) giveBack() time.Time {
+	b.link.Origin.Active.Add(-1)
+	now := time.Now()
+	clean := b.reuse && b.Framing != http1.UntilClose && b.Finished() && b.Reader.Buffered() == 0
+	if b.link.Rest(); clean {
+		b.link.Origin.Release(b.link, now, b.keep)
+	} else {
+		b.link.Close()
+	}
+	return now
+}
+
+// answered makes ready to relay an origin's answer.
+func (p *Passage) answered(o *upstream.Origin, b *answerBody) {
+	a := p.answer
+	p.watch.begun()
+	o.Answers[a.Status%message.Codes].Add(1)
+	if b.upload != nil && !b.upload.taken.Load() {
+		p.on.Last() // an answer before the end of the request: the rest of it will not be read
+	}
+	switch {
+	case a.Status == http.StatusSwitchingProtocols:
+		a.Protocol = p.upgrade
+		b.reuse, p.in.Close = false, true
+	case message.Bodyless(p.in.IsHead, a.Status):
+		b.Framing, b.Left = http1.Fixed, 0
+		if a.Length > 0 || a.Length == message.LengthChunked {
+			b.reuse = false // some origins send the body that they announce all the same, perhaps not before the next request
+		}
+		a.Length = max(0, a.Length)
+	case a.Length >= 0:
+		b.Framing, b.Left = http1.Fixed, a.Length
+	case a.Length == message.LengthChunked:
+		b.Framing = http1.Chunked
+	default:
+		b.Framing = http1.UntilClose
+	}
+}
+
+// Relay makes the origin's answer the client's, with what the edge says in its head. tunnel says that the connection switches protocols:
+// then Tunnel goes on with it; else the exchange with the origin is over.
+//
+// A body that is all there goes with its head, and the connection to the origin is free before the client has read a byte. A failure is
+// the end of the client's connection: it has been promised more than it gets.
+func (p *Passage) Relay(fields []message.Field) (tunnel bool, err error) {
+	a, b := p.answer, &p.body
+	if p.trailers && b.Framing == http1.Chunked {
+		expectTrailers(&a.Answer)
+	}
+	open := p.out.Head(&a.Answer, p.order.Ours, fields)
+	switch {
+	case a.Protocol != nil:
+		if err = p.out.Flush(); err == nil {
+			return true, nil
+		}
+		p.over()
+	case b.Framing == http1.Fixed && b.Left <= int64(b.Reader.Buffered()):
+		part, _ := b.Reader.Peek(int(b.Left))
+		_ = p.out.Body(part)
+		b.Discard(len(part))
+		p.client.WriteAt = p.over()
+		err = p.out.Flush()
+	default:
+		if err = p.stream(open); err != nil {
+			b.reuse = false
+			p.out.Abort()
+		}
+		p.over()
+	}
+	return false, err
+}
+
+// stream sends the answer in parts, as they come.
+func (p *Passage) stream(open bool) error {
+	b := &p.body
+	p.out.Stream()
+	defer p.out.Done()
+	b.out = &p.out
+	err := p.copy(open)
+	if failed := p.out.Flush(); err == nil {
+		err = failed
+	}
+	return err
+}
+
+func (p *Passage) copy(open bool) error {
+	for b := &p.body; ; {
+		part, err := b.Next()
+		switch {
+		case err == io.EOF && open:
+			return p.passTrailers()
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := p.out.Body(part); err != nil {
+			return err
+		}
+		b.Discard(len(part))
+	}
+}
+
+// over waits for the end of the request's body, and ends the exchange with the origin. It returns when that was.
+func (p *Passage) over() time.Time {
+	b := p.open
+	p.open = nil
+	if p.watch.stop() {
+		b.reuse = false
+	}
+	if b.upload != nil {
+		b.reuse = b.upload.end() && b.reuse
+		p.on.EndBody()
+	}
+	ended := b.giveBack()
+	p.leave()
+	return ended
+}
+
+// Cut ends the exchange with the origin, if there is one, after a fault: nobody else will.
+func (p *Passage) Cut() {
+	if p.open != nil {
+		p.open.reuse = false
+		p.over()
+	}
+}
