@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -38,5 +39,30 @@ func TestExamplesGuardOperators(t *testing.T) {
 	})
 	if err != nil || seen < 5 {
 		t.Errorf("%d files, %v", seen, err)
+	}
+}
+
+// What goes wrong if a flag of an example is no more: the process that it starts ends at once.
+func TestExamplesHaveFlags(t *testing.T) {
+	between := regexp.MustCompile(`,? +`)
+	for name, line := range map[string]*regexp.Regexp{
+		"deploy/systemd/sluice.service": regexp.MustCompile(`(?m)^ExecStart=\S+/sluice (.*)$`),
+		"deploy/compose.yaml":           regexp.MustCompile(`command: &command \[(.*)\]`),
+		"deploy/kubernetes/sluice.yaml": regexp.MustCompile(`args: \[(--config.*)\]`),
+		"README.md":                     regexp.MustCompile(`(?m)^bin/sluice (.*) &$`),
+	} {
+		text, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := line.FindAllSubmatch(text, -1)
+		if len(lines) == 0 {
+			t.Errorf("%s: no command line", name)
+		}
+		for _, m := range lines {
+			if _, err := parseFlags(between.Split(strings.ReplaceAll(string(m[1]), `"`, ""), -1)); err != nil {
+				t.Errorf("%s: %s: %v", name, m[1], err)
+			}
+		}
 	}
 }
