@@ -40,6 +40,36 @@ type Node struct {
 	state state
 	wake  chan struct{} // closed when a hung node goes on
 	net   network
+
+	answers arena
+}
+
+// arena is where answers are made, because a thousand small pieces of memory cost more than a large one.
+type arena struct {
+	values [][]byte
+	bytes  []byte
+}
+
+const arenaSize = 1024
+
+func (a *arena) slots(n int) [][]byte {
+	if len(a.values) < n {
+		a.values = make([][]byte, max(n, arenaSize))
+	}
+	values := a.values[:n:n]
+	a.values = a.values[n:]
+	return values
+}
+
+func (a *arena) copy(value []byte) []byte {
+	n := len(value)
+	if a.bytes == nil || len(a.bytes) < n {
+		a.bytes = make([]byte, max(n, arenaSize))
+	}
+	text := a.bytes[:n:n]
+	a.bytes = a.bytes[n:]
+	copy(text, value)
+	return text
 }
 
 type state uint8
@@ -84,12 +114,14 @@ func (n *Node) Do(now time.Time, c wire.Command) wire.Result {
 func (n *Node) do(now time.Time, c wire.Command) wire.Result {
 	r := wire.Result{Command: c}
 	if c.Op == wire.Get {
-		keys := c.Keys()
-		r.Values = make([][]byte, len(keys))
-		for i, k := range keys {
+		r.Values = n.answers.slots(1 + strings.Count(c.Key, " "))
+		keys := c.Key
+		for i := range r.Values {
+			var k string
+			k, keys, _ = strings.Cut(keys, " ")
 			if e := n.find(now, k); e != nil {
 				n.lru.MoveToFront(e)
-				r.Values[i] = append([]byte{}, e.Value.(*item).value...)
+				r.Values[i] = n.answers.copy(e.Value.(*item).value)
 			}
 		}
 		return r

@@ -48,16 +48,17 @@ type Slots struct {
 	held     bool // a slot was ours once
 	sequence uint64
 	peers    map[uint64]peer
-	free     []int     // as last read
-	filled   []bool    // all of them: with something
-	room     time.Time // since when there has been a free slot, while full
+	seen     map[uint64]bool // by the read under way
+	free     []int           // as last read
+	filled   []bool          // all of them: with something
+	room     time.Time       // since when there has been a free slot, while full
 	highest  int
 	highTime time.Time
 }
 
 // New is for the edge with an ID.
 func New(s secret.Secret, id uint64) Slots {
-	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots), filled: make([]bool, slots), peers: make(map[uint64]peer)}
+	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots), filled: make([]bool, slots), peers: make(map[uint64]peer), seen: make(map[uint64]bool)}
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}
@@ -119,11 +120,16 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 // new or has another one, or that somebody has filled who is no edge of the PoP, is free. wall is now by the wall clock.
 func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 	p.free = p.free[:0]
-	ours, seen := false, make(map[uint64]bool)
+	ours := false
+	clear(p.seen)
 	for i, v := range values {
 		p.filled[i] = v != nil
+		if v == nil {
+			p.free = append(p.free, i)
+			continue
+		}
 		e, ok := p.open(v)
-		if v != nil && !ok {
+		if !ok {
 			forged++
 		}
 		switch {
@@ -137,8 +143,8 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 				p.peers[e.ID] = peer{e, now}
 			}
 			known, there := p.peers[e.ID]
-			ok = there && now.Sub(known.heard) < Kept && !seen[e.ID]
-			seen[e.ID] = true
+			ok = there && now.Sub(known.heard) < Kept && !p.seen[e.ID]
+			p.seen[e.ID] = true
 		}
 		if !ok {
 			p.free = append(p.free, i)
