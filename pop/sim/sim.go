@@ -31,7 +31,8 @@ type World struct {
 	batches []*batch // what is under way, in the order of arrival; batches[:arrived] has arrived
 	arrived int
 	spare   []*batch
-	flying  int // commands and answers under way that are not probes
+	flying  int // commands and answers under way that are not polls
+	steps   int // of machines, so far
 	lively  time.Time
 
 	rules    []pop.Rule
@@ -229,6 +230,7 @@ func (e *Edge) Flush() { e.send(e.Machine.Flush(e.clock())) }
 
 func (e *Edge) step(ev pop.Event) {
 	now := e.clock()
+	e.world.steps++
 	e.send(e.Machine.Step(now, ev))
 	if at := e.world.now.Add(e.Machine.StepIn(now)); at.Before(e.tick) {
 		e.tick = at
