@@ -2,6 +2,7 @@ package pop
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"sluice/counter"
@@ -109,6 +110,33 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 	case aListWrite, aHeadWrite:
 		m.listWritten(f, r, now)
 	}
+}
+
+// Quiet reports whether an answer that comes at now brings nothing: a node that is up is up, its log is as far as was known, and no edge
+// has a word of operators. One Step that is given several such answers leaves the machine as a Step for each would, and sends the
+// same; so a simulation of months may take the answers to a poll together. It belongs to Step's goroutine.
+func (m *Machine) Quiet(r *wire.Result, now time.Time) bool {
+	n := &m.nodes[r.Node]
+	if r.Status != wire.Done || n.flying > maxFlying/2 { // else reports wait for each answer
+		return false
+	}
+	switch f := &m.flights[r.Tag]; f.what {
+	case aProbe:
+		if !n.up || n.good.IsZero() || now.Sub(n.probed) >= probeEvery { // the next follows at once, or it is late
+			return false
+		}
+		head, ok := wire.ParseNumber(r.Values[0])
+		return r.Values[0] == nil || ok && m.plausible(head, now) && n.log.Knows(head)
+	case aLogRead:
+		return n.log.Settled() && !slices.ContainsFunc(r.Values, func(item []byte) bool { return item != nil })
+	case aHead:
+		m.operators.mu.Lock()
+		defer m.operators.mu.Unlock()
+		return r.Values[0] == nil && m.operators.list.Len() == 0
+	case aPresence:
+		return !f.takes
+	}
+	return false
 }
 
 // maxFlying is how many commands may be under way to a node before further reports wait for answers: so many that a round trip of

@@ -187,13 +187,18 @@ func (m *Machine) readLog(i int, now time.Time) {
 	if !n.up {
 		return
 	}
-	var keys []string
-	for _, number := range n.log.Next(now, m.pollEvery(n, now)) {
-		keys = append(keys, m.secret.LogItemKey(number))
+	numbers := n.log.Next(now, m.pollEvery(n, now))
+	if numbers == nil {
+		return
 	}
-	if keys != nil {
-		m.send(wire.Command{Node: i, Op: wire.Get, Way: wire.Log, Key: strings.Join(keys, " ")}, flight{what: aLogRead})
+	if !slices.Equal(numbers, n.asked) { // mostly nothing has come, and the same are asked for
+		keys := make([]string, len(numbers))
+		for k, number := range numbers {
+			keys[k] = m.secret.LogItemKey(number)
+		}
+		n.asked, n.askedKeys = append(n.asked[:0], numbers...), strings.Join(keys, " ")
 	}
+	m.send(wire.Command{Node: i, Op: wire.Get, Way: wire.Log, Key: n.askedKeys}, flight{what: aLogRead})
 }
 
 // logAnswered learns what the items have that were there.

@@ -25,22 +25,24 @@ const (
 
 // node is what the machine knows of a memcached node.
 type node struct {
-	name     string // canonical
-	spelled  string // as it was configured
-	hash     uint64
-	role     role // 0: it is no longer in use
-	up       bool
-	probing  bool      // a probe is under way
-	probed   time.Time // when the last one was sent
-	answered time.Time // when the last good answer came
-	good     time.Time // since when all answers have been good
-	flying   int       // commands under way
-	full     bool      // so many were that no more were sent, and more than half as many are
-	waiting  queue     // to be reported when fewer are
-	reads    *reads    // to be sent with the end of this Step's reports; nil: none
-	log      log.Reader
-	writer   logWriter
-	words    listCopy
+	name      string // canonical
+	spelled   string // as it was configured
+	hash      uint64
+	role      role // 0: it is no longer in use
+	up        bool
+	probing   bool      // a probe is under way
+	probed    time.Time // when the last one was sent
+	answered  time.Time // when the last good answer came
+	good      time.Time // since when all answers have been good
+	flying    int       // commands under way
+	full      bool      // so many were that no more were sent, and more than half as many are
+	waiting   queue     // to be reported when fewer are
+	reads     *reads    // to be sent with the end of this Step's reports; nil: none
+	log       log.Reader
+	asked     []uint64 // of the log, last: numbers,
+	askedKeys string   // and the keys of their items
+	writer    logWriter
+	words     listCopy
 }
 
 // place chooses the node of a source among those that are up by rendezvous hashing (Thaler and Ravishankar, 1998): every

@@ -61,6 +61,14 @@ func (r *Reader) Head(number uint64) (missed bool) {
 	return false
 }
 
+// Knows reports whether a Head of this number would be no news.
+func (r *Reader) Knows(number uint64) bool {
+	return !r.empty && r.next != 0 && number == r.head && number+Behind >= r.next && number <= r.next+Behind
+}
+
+// Settled reports whether all numbers that were given out have been read: a Read that finds nothing more is no news.
+func (r *Reader) Settled() bool { return len(r.missing) == 0 && r.head < r.next }
+
 // Next says which numbers to ask for: none if a read is under way, or the last was less than a time ago. Read or Failed must follow.
 func (r *Reader) Next(now time.Time, every time.Duration) []uint64 {
 	if r.reading || r.next == 0 || now.Sub(r.polled) < every {

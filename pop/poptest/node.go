@@ -11,7 +11,6 @@
 package poptest
 
 import (
-	"container/list"
 	"errors"
 	"strconv"
 	"strings"
@@ -34,12 +33,51 @@ type Node struct {
 	capacity int
 
 	mu    sync.Mutex
-	items map[string]*list.Element // of *item
-	lru   *list.List               // the next to go is at the back
+	items map[string]*item
+	lru   item // the ring of those that are there: behind it the last used, before it the next to go
+	there int
 	evict uint64
 	state state
 	wake  chan struct{} // closed when a hung node goes on
 	net   network
+
+	answers arena
+	often   long // a Get of many keys that came twice in a row
+	last    string
+}
+
+// long is a Get of many keys, and where they are, for who asks the same again and again. What is not there has an item all the same.
+type long struct {
+	keys  string
+	items []*item
+}
+
+// arena is where answers are made, because a thousand small pieces of memory cost more than a large one.
+type arena struct {
+	values [][]byte
+	bytes  []byte
+}
+
+const arenaSize = 1024
+
+func (a *arena) slots(n int) [][]byte {
+	if len(a.values) < n {
+		a.values = make([][]byte, max(n, arenaSize))
+	}
+	values := a.values[:n:n]
+	a.values = a.values[n:]
+	return values
+}
+
+func (a *arena) copy(value []byte) []byte {
+	n := len(value)
+	if a.bytes == nil || len(a.bytes) < n {
+		a.bytes = make([]byte, max(n, arenaSize))
+	}
+	text := a.bytes[:n:n]
+	a.bytes = a.bytes[n:]
+	copy(text, value)
+	return text
 }
 
 type state uint8
@@ -51,9 +89,11 @@ const (
 )
 
 type item struct {
-	key    string
-	value  []byte
-	expire int64 // Unix seconds from which on it is gone; 0: never
+	key        string
+	value      []byte
+	expire     int64 // Unix seconds from which on it is gone; 0: never
+	next, prev *item // nil: it is not there
+	kept       bool  // in Node.often
 }
 
 // New makes a node with room for so many items, beyond which it evicts; 0 is no limit.
@@ -64,8 +104,9 @@ func New(capacity int) *Node {
 }
 
 func (n *Node) empty() {
-	n.items = make(map[string]*list.Element)
-	n.lru = list.New()
+	n.items = make(map[string]*item)
+	n.lru.next, n.lru.prev, n.there = &n.lru, &n.lru, 0
+	n.often, n.last = long{}, ""
 }
 
 // Do carries out a command at now. Node and Report of the command are of no concern to it. Values in a Result are copies.
@@ -84,24 +125,16 @@ func (n *Node) Do(now time.Time, c wire.Command) wire.Result {
 func (n *Node) do(now time.Time, c wire.Command) wire.Result {
 	r := wire.Result{Command: c}
 	if c.Op == wire.Get {
-		keys := c.Keys()
-		r.Values = make([][]byte, len(keys))
-		for i, k := range keys {
-			if e := n.find(now, k); e != nil {
-				n.lru.MoveToFront(e)
-				r.Values[i] = append([]byte{}, e.Value.(*item).value...)
-			}
-		}
+		r.Values = n.get(now, c.Key)
 		return r
 	}
-	e := n.find(now, c.Key)
+	it := n.find(now, c.Key)
 	switch c.Op {
 	case wire.Incr:
-		if e == nil {
+		if it == nil {
 			r.Status = wire.NotThere
 			return r
 		}
-		it := e.Value.(*item)
 		v, ok := number(it.value)
 		if !ok {
 			r.Status, r.Err = wire.Unsent, wire.ErrNotNumber
@@ -110,8 +143,8 @@ func (n *Node) do(now time.Time, c wire.Command) wire.Result {
 		r.Number = v + c.Delta
 		it.setNumber(r.Number)
 	case wire.Add:
-		if e != nil {
-			n.lru.MoveToFront(e)
+		if it != nil {
+			n.use(it)
 			r.Status = wire.NotThere
 			return r
 		}
@@ -119,32 +152,101 @@ func (n *Node) do(now time.Time, c wire.Command) wire.Result {
 	case wire.Set:
 		n.store(now, c)
 	case wire.Delete:
-		if e == nil {
+		if it == nil {
 			r.Status = wire.NotThere
 			return r
 		}
-		n.remove(e)
+		n.remove(it)
 	}
 	return r
 }
 
-func (n *Node) find(now time.Time, key string) *list.Element {
-	e := n.items[key]
-	if e == nil {
+// longFrom is how many keys a Get has that is looked at for being asked again.
+const longFrom = 32
+
+func (n *Node) get(now time.Time, keys string) [][]byte {
+	count := 1 + strings.Count(keys, " ")
+	values := n.answers.slots(count)
+	if count >= longFrom {
+		if n.often.keys != keys && n.last == keys {
+			n.keep(keys)
+		}
+		n.last = keys
+	}
+	known := n.often.items
+	if count < longFrom || n.often.keys != keys {
+		known = nil
+	}
+	for i := range values {
+		var it *item
+		if known != nil {
+			it = n.fresh(now, known[i])
+		} else {
+			var k string
+			k, keys, _ = strings.Cut(keys, " ")
+			it = n.find(now, k)
+		}
+		if it != nil {
+			n.use(it)
+			values[i] = n.answers.copy(it.value)
+		}
+	}
+	return values
+}
+
+// keep remembers where the keys of a Get are.
+func (n *Node) keep(keys string) {
+	for _, it := range n.often.items {
+		if it.kept = false; it.next == nil {
+			delete(n.items, it.key)
+		}
+	}
+	n.often = long{keys: keys}
+	for k := range strings.SplitSeq(keys, " ") {
+		it := n.items[k]
+		if it == nil {
+			it = &item{key: k}
+			n.items[k] = it
+		}
+		it.kept = true
+		n.often.items = append(n.often.items, it)
+	}
+}
+
+func (n *Node) find(now time.Time, key string) *item { return n.fresh(now, n.items[key]) }
+
+// fresh is an item if it is there, and has not expired.
+func (n *Node) fresh(now time.Time, it *item) *item {
+	if it == nil || it.next == nil {
 		return nil
 	}
-	if x := e.Value.(*item).expire; x != 0 && now.Unix() >= x {
-		n.remove(e)
+	if it.expire != 0 && now.Unix() >= it.expire {
+		n.remove(it)
 		return nil
 	}
-	return e
+	return it
+}
+
+// use makes an item the last to go.
+func (n *Node) use(it *item) {
+	if it.next != nil {
+		it.next.prev, it.prev.next = it.prev, it.next
+	}
+	it.next, it.prev = n.lru.next, &n.lru
+	it.next.prev, n.lru.next = it, it
 }
 
 func (n *Node) store(now time.Time, c wire.Command) {
-	if e := n.items[c.Key]; e != nil {
-		n.remove(e)
+	it := n.items[c.Key]
+	if it == nil {
+		it = &item{key: c.Key}
+		n.items[c.Key] = it
 	}
-	it := &item{key: c.Key, value: append([]byte(nil), c.Value...)}
+	if it.next == nil {
+		n.there++
+	}
+	n.use(it)
+	it.value, it.expire = append(it.value[:0], c.Value...), 0
 	switch {
 	case c.Expire > 30*24*3600: // seconds since 1970, not from now
 		it.expire = int64(c.Expire)
@@ -153,16 +255,19 @@ func (n *Node) store(now time.Time, c wire.Command) {
 	case c.Expire < 0:
 		it.expire = now.Unix()
 	}
-	n.items[c.Key] = n.lru.PushFront(it)
-	for n.capacity > 0 && n.lru.Len() > n.capacity {
-		n.remove(n.lru.Back())
+	for n.capacity > 0 && n.there > n.capacity {
+		n.remove(n.lru.prev)
 		n.evict++
 	}
 }
 
-func (n *Node) remove(e *list.Element) {
-	delete(n.items, e.Value.(*item).key)
-	n.lru.Remove(e)
+func (n *Node) remove(it *item) {
+	it.next.prev, it.prev.next = it.prev, it.next
+	it.next, it.prev = nil, nil
+	n.there--
+	if !it.kept {
+		delete(n.items, it.key)
+	}
 }
 
 // number reads what incr accepts: digits, and whatever follows a space.
@@ -185,7 +290,7 @@ func (it *item) setNumber(v uint64) {
 func (n *Node) Items() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.lru.Len()
+	return n.there
 }
 
 // Evicted is how many items had to make room for others.

@@ -5,6 +5,7 @@ package presence
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +48,8 @@ type Slots struct {
 	full     bool
 	held     bool // a slot was ours once
 	sequence uint64
-	peers    map[uint64]peer
+	peers    map[uint64]*peer
+	seen     []uint64  // by the read under way: IDs
 	free     []int     // as last read
 	filled   []bool    // all of them: with something
 	room     time.Time // since when there has been a free slot, while full
@@ -57,7 +59,7 @@ type Slots struct {
 
 // New is for the edge with an ID.
 func New(s secret.Secret, id uint64) Slots {
-	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots), filled: make([]bool, slots), peers: make(map[uint64]peer)}
+	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots), filled: make([]bool, slots), peers: make(map[uint64]*peer)}
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}
@@ -90,7 +92,7 @@ func (p *Slots) Others(f func(Edge)) {
 func (p *Slots) Say(now time.Time, name string, marks []words.Mark) []byte {
 	p.sequence = max(p.sequence+1, uint64(max(now.UnixMilli(), 0)))
 	name = name[:min(len(name), maxName)]
-	b := binary.BigEndian.AppendUint64(nil, p.id)
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 17+maxName+16*len(marks)+secret.MACSize), p.id)
 	b = binary.BigEndian.AppendUint64(b, p.sequence)
 	b = append(append(b, byte(len(name))), name...)
 	for _, k := range marks {
@@ -119,11 +121,16 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 // new or has another one, or that somebody has filled who is no edge of the PoP, is free. wall is now by the wall clock.
 func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 	p.free = p.free[:0]
-	ours, seen := false, make(map[uint64]bool)
+	ours := false
+	p.seen = p.seen[:0]
 	for i, v := range values {
 		p.filled[i] = v != nil
+		if v == nil {
+			p.free = append(p.free, i)
+			continue
+		}
 		e, ok := p.open(v)
-		if v != nil && !ok {
+		if !ok {
 			forged++
 		}
 		switch {
@@ -133,12 +140,16 @@ func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
 		case ok:
 			// A sequence number goes on with the clock; one that is behind is what somebody has kept of an edge that is gone.
 			recent := int64(e.sequence) >= wall.Add(-2*Kept).UnixMilli()
-			if known, there := p.peers[e.ID]; there && e.sequence > known.sequence || !there && recent {
-				p.peers[e.ID] = peer{e, now}
+			known := p.peers[e.ID]
+			switch {
+			case known != nil && e.sequence > known.sequence:
+				known.Edge, known.heard = e, now
+			case known == nil && recent:
+				known = &peer{Edge: e, heard: now}
+				p.peers[e.ID] = known
 			}
-			known, there := p.peers[e.ID]
-			ok = there && now.Sub(known.heard) < Kept && !seen[e.ID]
-			seen[e.ID] = true
+			ok = known != nil && now.Sub(known.heard) < Kept && !slices.Contains(p.seen, e.ID)
+			p.seen = append(p.seen, e.ID)
 		}
 		if !ok {
 			p.free = append(p.free, i)

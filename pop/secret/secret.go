@@ -73,9 +73,17 @@ func (s *Secret) key(u Use) (k key, letter byte) {
 
 // Seal appends the MAC of b.
 func (s Secret) Seal(u Use, b []byte) []byte {
+	mac := s.mac(u, b)
+	return append(b, mac[:]...)
+}
+
+func (s *Secret) mac(u Use, b []byte) (mac [MACSize]byte) {
 	k, letter := s.key(u)
-	lo, hi := siphash.Hash128(k.k0, k.k1, append(b[:len(b):len(b)], letter))
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, lo), hi)
+	var room [256]byte // most is shorter
+	lo, hi := siphash.Hash128(k.k0, k.k1, append(append(room[:0], b...), letter))
+	binary.BigEndian.PutUint64(mac[:], lo)
+	binary.BigEndian.PutUint64(mac[8:], hi)
+	return mac
 }
 
 // Open reads what Seal made, and reports whether it is authentic.
@@ -84,7 +92,8 @@ func (s Secret) Open(u Use, b []byte) (in Reader, ok bool) {
 		return in, false
 	}
 	body := b[: len(b)-MACSize : len(b)-MACSize]
-	return Reader{rest: body}, subtle.ConstantTimeCompare(s.Seal(u, body)[len(body):], b[len(body):]) == 1
+	mac := s.mac(u, body)
+	return Reader{rest: body}, subtle.ConstantTimeCompare(mac[:], b[len(body):]) == 1
 }
 
 // What a hash is for is hashed with it, so that no two uses share values.

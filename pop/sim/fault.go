@@ -15,8 +15,8 @@ const (
 // Kill ends a node as SIGKILL ends a process: what it holds is gone, and what is on its way to it comes to nothing.
 func (w *World) Kill(node int) {
 	w.Nodes[node].Kill()
-	for _, ev := range w.held[node] {
-		w.lose(ev)
+	for _, h := range w.held[node] {
+		w.lose(h)
 	}
 	w.held[node] = nil
 	w.died[node] = w.now
@@ -38,10 +38,12 @@ func (w *World) Hang(node int) {
 // Resume lets a hung node go on. It carries out what it was sent and edges still wait for.
 func (w *World) Resume(node int) {
 	w.Nodes[node].Resume()
-	held := w.held[node]
+	kept := w.held[node]
 	w.held[node] = nil
-	for _, ev := range held {
-		w.arrive(ev)
+	for _, h := range kept {
+		b := w.batch(h.edge, h.life)
+		b.sent, b.nodes, b.results = h.sent, append(b.nodes, node), append(b.results, wire.Result{Command: h.command})
+		w.arrive(b)
 	}
 	w.restless = w.now.Add(unrest)
 }
@@ -83,33 +85,36 @@ func (w *World) Mend(edge int) {
 // Runs reports whether an edge runs.
 func (w *World) Runs(edge int) bool { return !w.Edges[edge].gone }
 
-// arrive lets a command reach its node. One that had left before the node was killed may or may not have been carried out, for all
-// that the edge can tell; one to a node that is down never leaves. A hung node keeps it.
-func (w *World) arrive(ev event) {
-	node := ev.node
-	var r wire.Result
-	if w.config.Carry != nil {
-		r = w.config.Carry(ev.command, w.Nodes[node], w.now)
-	} else {
-		r = w.Nodes[node].Do(w.now, ev.command)
+// arrive lets commands reach their nodes, and sends the answers on their way. A command that had left before its node was killed may or
+// may not have been carried out, for all that the edge can tell; one to a node that is down never leaves. A hung node keeps it.
+func (w *World) arrive(b *batch) {
+	answered := b.results[:0]
+	for i, node := range b.nodes {
+		c, r := b.results[i].Command, wire.Result{}
+		if w.config.Carry != nil {
+			r = w.config.Carry(c, w.Nodes[node], w.now)
+		} else {
+			r = w.Nodes[node].Do(w.now, c)
+		}
+		switch {
+		case r.Status == wire.Unknown:
+			w.held[node] = append(w.held[node], held{b.edge, b.life, b.sent, c})
+			continue
+		case b.sent.Before(w.died[node]):
+			r = wire.Result{Command: c, Status: wire.Unknown, Err: poptest.ErrDown}
+		}
+		w.answered(&r)
+		answered = append(answered, r)
 	}
-	switch {
-	case r.Status == wire.Unknown:
-		w.held[node] = append(w.held[node], ev)
-		return
-	case ev.sent.Before(w.died[node]):
-		r = wire.Result{Command: ev.command, Status: wire.Unknown, Err: poptest.ErrDown}
-	}
-	w.answered(&r)
-	w.push(event{edge: ev.edge, life: ev.life, answer: true, result: r, probe: ev.probe})
+	b.results, b.answers = answered, true
+	w.push(b)
 }
 
 // lose tells an edge that nobody knows what became of a command.
-func (w *World) lose(ev event) {
-	w.push(event{
-		edge: ev.edge, life: ev.life, answer: true, probe: ev.probe,
-		result: wire.Result{Command: ev.command, Status: wire.Unknown, Err: poptest.ErrHung},
-	})
+func (w *World) lose(h held) {
+	b := w.batch(h.edge, h.life)
+	b.answers, b.results = true, append(b.results, wire.Result{Command: h.command, Status: wire.Unknown, Err: poptest.ErrHung})
+	w.push(b)
 }
 
 // StepClock steps the wall clock of an edge. What the edge measures time by goes on evenly.

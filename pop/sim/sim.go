@@ -28,15 +28,17 @@ type World struct {
 
 	rtt     time.Duration
 	now     time.Time
-	events  []event // what is under way, in the order of arrival; events[:arrived] has arrived
+	batches []*batch // what is under way, in the order of arrival; batches[:arrived] has arrived
 	arrived int
-	flying  int // commands and answers under way that are not probes
+	spare   []*batch
+	flying  int // commands and answers under way that are not polls
+	steps   int // of machines, so far
 	lively  time.Time
 
 	rules    []pop.Rule
 	config   Config
 	names    []string    // of the nodes
-	held     [][]event   // by node: what it was sent while it hung, in the order of arrival
+	held     [][]held    // by node: what it was sent while it hung, in the order of arrival
 	died     []time.Time // by node: when it was last killed
 	restless time.Time   // until then every machine is stepped at its pace, because something has just broken or come back
 }
@@ -54,6 +56,8 @@ type Config struct {
 	List         []string // the nodes that edges begin with, by the names node0:11211 and so on; nil: all
 	// Carry, if not nil, carries out what a node is sent: to see it, or to answer in the node's place.
 	Carry func(c wire.Command, node *poptest.Node, now time.Time) wire.Result
+
+	apart bool // every answer has a Step of its own
 }
 
 // Edge is one edge of a World.
@@ -89,7 +93,7 @@ func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 	}
 	w := &World{
 		rtt: c.RTT, now: start, lively: start, config: c,
-		held: make([][]event, c.Nodes), died: make([]time.Time, c.Nodes),
+		held: make([][]held, c.Nodes), died: make([]time.Time, c.Nodes),
 	}
 	for _, r := range rules {
 		w.rules = append(w.rules, pop.Rule{Counter: r.Counter, Timeout: r.Timeout})
@@ -228,26 +232,36 @@ func (e *Edge) Flush() { e.send(e.Machine.Flush(e.clock())) }
 
 func (e *Edge) step(ev pop.Event) {
 	now := e.clock()
+	e.world.steps++
 	e.send(e.Machine.Step(now, ev))
 	if at := e.world.now.Add(e.Machine.StepIn(now)); at.Before(e.tick) {
 		e.tick = at
 	}
 }
 
+// send sends the commands of a Step on their way together: they arrive as they leave.
 func (e *Edge) send(commands []wire.Command) {
-	w := e.world
-	for _, c := range commands {
-		if e.cut {
-			w.push(event{edge: e.index, life: e.life, answer: true, probe: c.Op == wire.Get && !c.Report,
-				result: wire.Result{Command: c, Status: wire.Unsent, Err: poptest.ErrDown}})
-			continue
-		}
-		w.sent(&c)
-		if c.Report && c.Op == wire.Set {
-			w.lively = w.now // something is in the log that all edges will want to read
-		}
-		w.push(event{edge: e.index, life: e.life, sent: w.now, node: e.node(c.Node), command: c, probe: c.Op == wire.Get && !c.Report})
+	if len(commands) == 0 {
+		return
 	}
+	w := e.world
+	b := w.batch(e.index, e.life)
+	b.answers = e.cut
+	for i := range commands {
+		c := &commands[i]
+		r := wire.Result{Command: *c}
+		if e.cut {
+			r.Status, r.Err = wire.Unsent, poptest.ErrDown
+		} else {
+			w.sent(c)
+			if c.Report && c.Op == wire.Set {
+				w.lively = w.now // something is in the log that all edges will want to read
+			}
+			b.nodes = append(b.nodes, e.node(c.Node))
+		}
+		b.results = append(b.results, r)
+	}
+	w.push(b)
 }
 
 const (
@@ -267,8 +281,8 @@ func (w *World) Run(until time.Time) {
 
 // step lets the next thing happen, and reports whether anything was left to happen until the given instant.
 func (w *World) step(until time.Time) bool {
-	if w.arrived < len(w.events) {
-		if at := w.events[w.arrived].at; !at.After(w.now) && !at.After(until) { // nothing comes before it
+	if w.arrived < len(w.batches) {
+		if at := w.batches[w.arrived].at; !at.After(w.now) && !at.After(until) { // nothing comes before it
 			w.next()
 			return true
 		}
@@ -303,7 +317,7 @@ func (w *World) step(until time.Time) bool {
 		}
 	}
 	switch {
-	case w.arrived < len(w.events) && !w.events[w.arrived].at.After(next):
+	case w.arrived < len(w.batches) && !w.batches[w.arrived].at.After(next):
 		w.next()
 	case overdue >= 0:
 		w.now = next
@@ -318,17 +332,25 @@ func (w *World) step(until time.Time) bool {
 	return true
 }
 
-// next lets the first event happen.
+// next lets what is first happen: commands arrive at their nodes, or answers at their edge.
 func (w *World) next() {
-	ev := w.events[w.arrived]
-	w.events[w.arrived] = event{}
-	if w.arrived++; w.arrived == len(w.events) {
-		w.events, w.arrived = w.events[:0], 0
+	b := w.batches[w.arrived]
+	if b.at.After(w.now) {
+		w.now = b.at
 	}
-	if ev.at.After(w.now) {
-		w.now = ev.at
+	if b.answers && w.answer(b) {
+		return // there are more
 	}
-	w.deliver(ev)
+	w.batches[w.arrived] = nil
+	if w.arrived++; w.arrived == len(w.batches) {
+		w.batches, w.arrived = w.batches[:0], 0
+	}
+	if b.answers {
+		w.spare = append(w.spare, b)
+		return
+	}
+	w.landed(b.results)
+	w.arrive(b)
 }
 
 // Tick steps one edge because time has passed.
@@ -345,38 +367,59 @@ func (w *World) Tick(edge int) {
 	e.busy = e.busy && e.Counters.Stats().Unreported > 0
 }
 
-// deliver lets a command arrive at its node, or an answer at its edge.
-func (w *World) deliver(ev event) {
-	if !ev.probe {
-		w.flying--
+// answer tells an edge of the first answer of a batch, and of as many more as are as quiet (pop.Machine.Quiet), and reports whether any are left.
+func (w *World) answer(b *batch) (more bool) {
+	e := w.Edges[b.edge]
+	if e.gone || e.life != b.life || w.now.Before(e.paused) {
+		if !e.gone && e.life == b.life {
+			e.late = append(e.late, b.results[b.told:]...)
+		}
+		w.landed(b.results[b.told:])
+		return false
 	}
-	if !ev.answer {
-		w.arrive(ev)
-		return
+	from, now := b.told, e.clock()
+	b.told++
+	if !w.config.apart && e.Machine.Quiet(&b.results[from], now) {
+		for b.told < len(b.results) && e.Machine.Quiet(&b.results[b.told], now) {
+			b.told++
+		}
 	}
-	e := w.Edges[ev.edge]
-	if e.gone || e.life != ev.life {
-		return
-	}
-	if w.now.Before(e.paused) {
-		e.late = append(e.late, ev.result)
-		return
-	}
-	e.step(pop.Event{Results: []wire.Result{ev.result}})
+	w.landed(b.results[from:b.told])
+	e.step(pop.Event{Results: b.results[from:b.told]})
 	e.attend()
+	return b.told < len(b.results)
 }
 
-type event struct {
+// landed notes that commands or answers are no longer under way.
+func (w *World) landed(results []wire.Result) {
+	for i := range results {
+		if !polls(&results[i].Command) {
+			w.flying--
+		}
+	}
+}
+
+// A batch is the commands of a Step, on their way to nodes, or the answers on theirs back.
+type batch struct {
 	at      time.Time
 	edge    int
-	life    int       // of the edge when it sent it
+	life    int       // of the edge when it sent them
 	sent    time.Time // when it did
-	answer  bool
-	probe   bool // goes on for ever: nothing waits for it
-	node    int  // whose it is, of World.Nodes
-	command wire.Command
-	result  wire.Result
+	answers bool
+	told    int   // so many the edge has been told
+	nodes   []int // of commands: whose they are, of World.Nodes
+	results []wire.Result
 }
+
+// held is a command that a node keeps while it hangs.
+type held struct {
+	edge, life int
+	sent       time.Time
+	command    wire.Command
+}
+
+// polls reports whether a command is one of those that go on for ever: nothing waits for them.
+func polls(c *wire.Command) bool { return c.Op == wire.Get && !c.Report }
 
 // node is the world's number of a node that the edge's machine has by another.
 func (e *Edge) node(of int) int {
@@ -389,16 +432,32 @@ func (e *Edge) node(of int) int {
 	return e.nodes[of]
 }
 
-// push sends an event on its way, which takes half a round trip, for all alike: so they arrive as they leave.
-func (w *World) push(e event) {
-	e.at = w.now.Add(w.rtt / 2)
-	if !e.probe {
-		w.flying++
+// batch returns an empty one of an edge.
+func (w *World) batch(edge, life int) *batch {
+	b := new(batch)
+	if last := len(w.spare) - 1; last >= 0 {
+		b, w.spare = w.spare[last], w.spare[:last]
 	}
-	if len(w.events) == cap(w.events) && w.arrived > len(w.events)/2 {
-		w.events, w.arrived = append(w.events[:0], w.events[w.arrived:]...), 0
+	*b = batch{edge: edge, life: life, sent: w.now, nodes: b.nodes[:0], results: b.results[:0]}
+	return b
+}
+
+// push sends a batch, unless it is empty, on its way, which takes half a round trip, for all alike: so they arrive as they leave.
+func (w *World) push(b *batch) {
+	if len(b.results) == 0 {
+		w.spare = append(w.spare, b)
+		return
 	}
-	w.events = append(w.events, e)
+	b.at = w.now.Add(w.rtt / 2)
+	for i := range b.results {
+		if !polls(&b.results[i].Command) {
+			w.flying++
+		}
+	}
+	if len(w.batches) == cap(w.batches) && w.arrived > len(w.batches)/2 {
+		w.batches, w.arrived = append(w.batches[:0], w.batches[w.arrived:]...), 0
+	}
+	w.batches = append(w.batches, b)
 }
 
 // Say has an operator say something at the edge.
