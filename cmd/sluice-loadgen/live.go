@@ -11,6 +11,7 @@ import (
 
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
+	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
@@ -70,6 +71,8 @@ type live struct {
 	edges   []int        // of each PoP; at most 64 in all
 	nodes   int          // of each PoP
 
+	roundTrip time.Duration // from an edge to a node and back; 0: not known, and then there is no floor
+
 	affinity *anycast.Affinity
 }
 
@@ -82,19 +85,27 @@ func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Repor
 	o := judge.Options{
 		Limit: l.rule.Counter.Limit, Window: l.rule.Counter.Window, Timeout: l.rule.Timeout, Slack: slack,
 		Reach: virtual.Reach(l.trace, l.affinity, l.edges),
+		Ideal: func() func(int32, time.Duration, bool) bool {
+			return virtual.NewIdeal(virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.trace), l.phase), l.rule).Over
+		},
 	}
 	for _, n := range l.edges {
 		o.Edges += n
 	}
 	base, worst := judge.Baseline(l.trace, l.mode, o)
 	o.Watch = worst
-	perfect := virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.trace), l.phase)
-	o.Ideal = virtual.NewIdeal(perfect, l.rule).Over
-
 	found := &report.Report{Baseline: &base, Figures: judge.Judge(l.mode, o, out.Decisions, inForce)}
+	if l.roundTrip > 0 && o.Edges > 1 && l.mode == judge.Deployed {
+		floor := design.FloorOf(design.Options{
+			Mode: l.mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Edges: o.Edges, RoundTrip: l.roundTrip,
+		}, o, out.Decisions)
+		found.Floor = &floor
+	}
 	late := out.Late()
 	found.Figures.SendError = &late
 	r := &found.Run
+	r.Disturbed = disturbed(late.P99, o.Window)
+	r.RoundTrip = report.Seconds(l.roundTrip)
 	r.Describe(l.trace)
 	r.Duration = report.Seconds(float64(l.trace.Duration()) * l.send.speed)
 	r.Command, r.Mode = l.command, l.mode.String()
@@ -106,6 +117,10 @@ func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Repor
 	r.Notes = append(r.Notes, clientNotes(out)...)
 	return found
 }
+
+// disturbed says that requests were sent too late for the run to be a measurement: when a request was due decides which window it
+// is in, and one in a hundred was off by more than a fiftieth of that.
+func disturbed(lateP99 float64, window time.Duration) bool { return lateP99 > window.Seconds()/50 }
 
 // clientNotes is what the load generator saw on the wire.
 func clientNotes(out *replay.Outcome) []string {

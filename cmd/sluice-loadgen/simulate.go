@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/cmd/sluice-loadgen/internal/virtual"
+	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
@@ -59,9 +60,9 @@ func cmdSimulate(ctx context.Context, args []string) error {
 }
 
 // simulate runs one rule over a trace: the two-counter baseline, the formula with perfect knowledge, and, where there is more than
-// one edge or a fault, the PoP.
+// one edge or a fault, the PoP and its floor.
 func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFlags) (*report.Report, error) {
-	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout}
+	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout, Ideal: virtual.IdealOf(t, rule)}
 	began := time.Now()
 	base, worst := judge.Baseline(t, mode, o)
 	o.Watch = worst
@@ -106,7 +107,6 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 			if err != nil {
 				return nil, err
 			}
-			o.Ideal = virtual.NewIdeal(virtual.NewOracle(t, judge.Deployed, rule), rule).Over
 			started := time.Now()
 			f, err := judge.Simulate(ctx, t, mode, o, site.Options(v), site.Limiter())
 			if err = cmp.Or(err, site.Err); err != nil {
@@ -118,6 +118,9 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 		}
 		delay, err := pop(true)
 		if err != nil {
+			return nil, err
+		}
+		if r.Floor, err = floorOf(ctx, t, mode, o, v, &size.Size); err != nil {
 			return nil, err
 		}
 		var faults *judge.Figures
@@ -133,6 +136,27 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 	}
 	r.Run.Took = report.Seconds(time.Since(began))
 	return r, nil
+}
+
+// floorOf is what an exact log that is one round trip late would have done on the edges of an undisturbed site, where there are several
+// and they block.
+func floorOf(ctx context.Context, t *trace.Trace, mode judge.Mode, o judge.Options, v judge.VirtualOptions, size *virtual.Size) (*judge.Figures, error) {
+	if mode != judge.Deployed || size.PoPs*size.Edges == 1 {
+		return nil, nil
+	}
+	v, err := size.Undisturbed(t, v)
+	if err != nil {
+		return nil, err
+	}
+	o.Watch, o.Bound = nil, nil
+	d := design.Floor(design.Options{
+		Mode: mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Edges: v.Edges, RoundTrip: size.RTT,
+	})
+	found, err := d.Run(ctx, t, mode, o, v)
+	if err != nil {
+		return nil, err
+	}
+	return &found.Figures, nil
 }
 
 func progress(total int, what string) *progressbar.ProgressBar {

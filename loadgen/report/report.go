@@ -14,11 +14,14 @@ import (
 
 // Report is what a run found, beside what it was given. Text, JSON and HTML are written from it.
 type Report struct {
-	Run      Run             `json:"run"`
-	Figures  judge.Figures   `json:"figures"`
-	Baseline *judge.Figures  `json:"baseline,omitempty"` // two plain counters, one edge, not rounded, the same stream
-	Designs  []design.Result `json:"designs"`
-	Split    *judge.Split    `json:"split,omitempty"` // where wrong decisions come from, if runs were made to tell
+	Run      Run            `json:"run"`
+	Figures  judge.Figures  `json:"figures"`
+	Baseline *judge.Figures `json:"baseline,omitempty"` // two plain counters, one edge, not rounded, the same stream
+	// Floor is what an exact log would have done that hears of other edges one round trip late (design.Floor): what edges can know that keep
+	// no request waiting. Deployed runs over more than one edge have it.
+	Floor   *judge.Figures  `json:"floor,omitempty"`
+	Designs []design.Result `json:"designs"`
+	Split   *judge.Split    `json:"split,omitempty"` // where wrong decisions come from, if runs were made to tell
 
 	Names []string `json:"-"` // of the trace's sources, for the plots of some of them; see SetNames
 }
@@ -54,6 +57,10 @@ type Run struct {
 	Took          Seconds  `json:"took"`     // of the run
 	Faults        []string `json:"faults,omitempty"`
 	Notes         []string `json:"notes,omitempty"`
+
+	// Disturbed says that a live run is no measurement: the load generator itself sent one request in a hundred later than a fiftieth
+	// of the window.
+	Disturbed bool `json:"disturbed,omitempty"`
 }
 
 // SetNames enters the names of the trace's sources.
