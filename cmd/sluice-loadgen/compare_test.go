@@ -40,7 +40,7 @@ func TestCompare(t *testing.T) {
 			}
 			designs[d.Name] = d
 		}
-		if want := map[string]int{"deployed": 17, "estimator": 13}[mode]; len(r.Designs) != want {
+		if want := map[string]int{"deployed": 18, "estimator": 14}[mode]; len(r.Designs) != want {
 			t.Errorf("%s: %d designs, want %d", mode, len(r.Designs), want)
 		}
 		if d := designs["sliding log"]; d.Figures.Wrong != 0 || d.Figures.MeanGap != 0 || d.Figures.Requests == 0 {
@@ -52,6 +52,13 @@ func TestCompare(t *testing.T) {
 		alone, together := designs["each edge alone"], designs["Sluice, nearest, 3 edges"]
 		if together.Figures.Requests == 0 || together.Figures.Wrong != r.Figures.Wrong || together.Figures.Wrong >= alone.Figures.Wrong {
 			t.Errorf("%s: ours %+v, alone %+v", mode, together.Figures, alone.Figures)
+		}
+		floor := designs["exact, one round trip late"]
+		if floor.Kind != design.Coordination || floor.Figures.WronglyLimited != 0 || floor.Figures.Wrong >= alone.Figures.Wrong || !strings.Contains(floor.About, "nothing can") {
+			t.Errorf("%s: floor: %+v", mode, floor)
+		}
+		if mode == "deployed" && (r.Floor == nil || r.Floor.Wrong != floor.Figures.Wrong) || mode == "estimator" && r.Floor != nil {
+			t.Errorf("%s: the report's floor is %+v, in the table %+v", mode, r.Floor, floor.Figures)
 		}
 		if lower := designs["Sluice, lower"]; lower.Figures.WronglyLimited != 0 || lower.Kind != design.Algorithm {
 			t.Errorf("%s: %+v", mode, lower)
@@ -70,8 +77,11 @@ func TestCompareOneEdge(t *testing.T) {
 		t.Fatalf("%d reports, want one for each limit", len(r.Runs))
 	}
 	for _, r := range r.Runs {
-		if n := len(r.Designs); n != 14 || r.Figures.Requests == 0 {
+		if n := len(r.Designs); n != 15 || r.Figures.Requests == 0 {
 			t.Errorf("%d designs, figures %+v", n, r.Figures)
+		}
+		if r.Floor != nil {
+			t.Errorf("a floor over one edge: %+v", r.Floor)
 		}
 	}
 }

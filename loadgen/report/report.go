@@ -1,5 +1,5 @@
 // Package report is what a run found, beside what it was given, as text, JSON and HTML: the figures of its judge in columns with those
-// of two plain counters and what was published, other designs on the same stream, and plots.
+// of the floor, of two plain counters and of what was published, other designs on the same stream, and plots.
 package report
 
 import (

@@ -48,13 +48,34 @@ func rows() []row {
 			return value(f)
 		}
 	}
+	type clock = func(*judge.Figures) *judge.TimeToBlock
+	formula := func(f *judge.Figures) *judge.TimeToBlock { return f.TimeToBlock }
+	exact := func(f *judge.Figures) *judge.TimeToBlock { return f.TimeToBlockExact }
+	firstEdge := func(by clock) func(*judge.Figures) string {
+		return func(f *judge.Figures) string {
+			if t := by(f); t != nil {
+				return quantiles(&t.FirstEdge, page.Duration)
+			}
+			return ""
+		}
+	}
+	everyEdge := func(by clock) func(*judge.Figures) string {
+		return func(f *judge.Figures) string {
+			if t := by(f); t != nil {
+				return quantiles(&t.EveryEdge, page.Duration)
+			}
+			return ""
+		}
+	}
 	return []row{
 		{rowRequests, count(func(f *judge.Figures) uint64 { return f.Requests })},
 		{rowSources, count(func(f *judge.Figures) uint64 { return uint64(f.Sources) })},
 		{rowWrong, func(f *judge.Figures) string { return page.Percent(f.WrongRatio) }},
+		{"  of decisions (no refusals under a block)", deployed(func(f *judge.Figures) string { return page.Percent(f.WrongPerDecision) })},
 		{"  let pass above the limit", count(func(f *judge.Figures) uint64 { return f.WronglyAllowed })},
 		{"  limited at or under it", count(func(f *judge.Figures) uint64 { return f.WronglyLimited })},
 		{"  refusals that followed from those", deployed(count(func(f *judge.Figures) uint64 { return f.WronglyMitigated }))},
+		{"  wrong answers, those included", deployed(func(f *judge.Figures) string { return page.Percent(f.WrongAnswersRatio) })},
 		{"  per block", deployed(func(f *judge.Figures) string { return page.Significant(f.WrongPerBlock) })},
 		{rowGap, func(f *judge.Figures) string { return page.Percent(f.MeanGap) }},
 		{"  from half the limit on", func(f *judge.Figures) string { return page.Percent(f.MeanGapHot) }},
@@ -83,18 +104,10 @@ func rows() []row {
 			}
 			return page.Thousands(uint64(f.BeyondBound))
 		}},
-		{"time to block, first edge", func(f *judge.Figures) string {
-			if f.TimeToBlock == nil {
-				return ""
-			}
-			return quantiles(&f.TimeToBlock.FirstEdge, page.Duration)
-		}},
-		{"time to block, every edge", func(f *judge.Figures) string {
-			if f.TimeToBlock == nil {
-				return ""
-			}
-			return quantiles(&f.TimeToBlock.EveryEdge, page.Duration)
-		}},
+		{"time to block, first edge", firstEdge(formula)},
+		{"time to block, every edge", everyEdge(formula)},
+		{"by the exact log, first edge", firstEdge(exact)},
+		{"by the exact log, every edge", everyEdge(exact)},
 		{"tier commands per 1,000 requests", func(f *judge.Figures) string {
 			if f.TierOpsPer1000 == nil {
 				return ""
@@ -140,6 +153,9 @@ func WriteText(w io.Writer, reports ...*Report) error {
 			continue
 		}
 		page.WriteTable(&b, r.table())
+		for _, line := range r.floorLines() {
+			b.WriteString("\n" + line + "\n")
+		}
 		if r.Split != nil {
 			b.WriteByte('\n')
 			page.WriteTable(&b, splitTable(r.Split))
@@ -202,25 +218,67 @@ func (r *Run) lines() []string {
 // Round writes the duration to a tenth of a second.
 func (s Seconds) Round() string { return time.Duration(s).Round(time.Second / 10).String() }
 
-// table is the figures in columns: this run, the baseline, what was published.
+// table is the figures in columns: this run, the floor, the baseline, and, where nothing is blocked, what was published: it is of an
+// estimator.
 func (r *Report) table() [][]string {
 	head := []string{"", "this run"}
-	if r.Baseline != nil {
-		head = append(head, "two counters")
+	columns := []*judge.Figures{&r.Figures}
+	if r.Floor != nil {
+		head, columns = append(head, "exact, one trip late"), append(columns, r.Floor)
 	}
-	out := [][]string{append(head, "Cloudflare 2017")}
+	if r.Baseline != nil {
+		head, columns = append(head, "two counters"), append(columns, r.Baseline)
+	}
 	theirs := published()
+	estimator := r.Run.Mode == judge.Estimator.String()
+	if estimator {
+		head = append(head, "Cloudflare 2017")
+	}
+	out := [][]string{head}
 	for _, row := range rows() {
-		cells := []string{row.name, row.value(&r.Figures)}
-		if r.Baseline != nil {
-			cells = append(cells, row.value(r.Baseline))
+		cells := []string{row.name}
+		for _, f := range columns {
+			cells = append(cells, row.value(f))
 		}
-		cells = append(cells, theirs[row.name])
+		if estimator {
+			cells = append(cells, theirs[row.name])
+		}
 		if strings.Join(cells[1:], "") != "" {
 			out = append(out, cells)
 		}
 	}
 	return out
+}
+
+// floorLines holds wrong decisions against the least that there can be over several edges, and says where one edge has it easier.
+func (r *Report) floorLines() []string {
+	if r.Floor == nil {
+		return nil
+	}
+	line := fmt.Sprintf("wrong decisions: %s, %s the floor's %s (an exact log that hears of other edges one round trip late)",
+		page.Thousands(r.Figures.Wrong), Times(r.Figures.Wrong, r.Floor.Wrong), page.Thousands(r.Floor.Wrong))
+	if r.Baseline == nil {
+		return []string{line}
+	}
+	line += fmt.Sprintf("; two counters %s, %s the floor's", page.Thousands(r.Baseline.Wrong), Times(r.Baseline.Wrong, r.Floor.Wrong))
+	if r.Floor.Wrong <= r.Baseline.Wrong {
+		return []string{line}
+	}
+	return []string{line, OneEdge}
+}
+
+// OneEdge says why two counters may have less wrong decisions than the floor.
+const OneEdge = "Two counters are on one edge and know of every request at once. Over several edges no limiter that keeps requests from waiting can, so none is better than the floor here."
+
+// Times writes how many times b is in a.
+func Times(a, b uint64) string {
+	switch {
+	case a == b:
+		return "1 times"
+	case b == 0:
+		return "–"
+	}
+	return page.Significant(float64(a)/float64(b)) + " times"
 }
 
 func splitTable(s *judge.Split) [][]string {
