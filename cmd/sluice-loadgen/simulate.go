@@ -23,7 +23,8 @@ import (
 func cmdSimulate(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("simulate", pflag.ContinueOnError)
 	trace, rule, size, out := addTrace(flags), addRule(flags), addPoP(flags), addOutput(flags)
-	scale := flags.Int("scale", 1, "of --workload published-bursty and published-poisson (400 million requests of 270,000 sources):\none part in so many")
+	scale := flags.Int("scale", 1, "of --workload published-bursty and published-poisson (400 million requests of 270,000 sources,\ncalibrated so that two counters give the published figures):\none part in so many")
+	inOrder := flags.Bool("in-order", false, "of these workloads: all sources in one table, in the order of time, on one core; it suits a --scale from 10 on")
 	if err := parse(flags, args, false); err != nil {
 		return err
 	}
@@ -38,11 +39,18 @@ func cmdSimulate(ctx context.Context, args []string) error {
 		if len(rule.limits) != 1 || size.Edges != 1 || size.Nodes != 0 || mode != judge.Estimator || *scale < 1 || len(trace.files) > 0 {
 			return usagef("--workload %s is for --mode estimator, one --limit, one edge, no --trace and a --scale of at least 1", trace.workload)
 		}
-		reports, err := simulatePublished(ctx, trace.workload, *scale, trace.seed, rules)
+		judged := simulatePublished
+		if *inOrder {
+			judged = simulateInOrder
+		}
+		reports, err := judged(ctx, trace.workload, *scale, trace.seed, rules)
 		if err != nil {
 			return err
 		}
 		return out.write(os.Stdout, reports...)
+	}
+	if *inOrder {
+		return usagef("--in-order is for --workload %s and %s", workload.PublishedBursty, workload.PublishedPoisson)
 	}
 	var reports []*report.Report
 	for _, r := range rules {

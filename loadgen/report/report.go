@@ -35,6 +35,7 @@ type Run struct {
 	Seed     uint64 `json:"seed"`
 	Spread   string `json:"spread,omitempty"` // how times finer than the log's were made
 
+	Digest  string         `json:"digest,omitempty"` // SHA-256 of the log, uncompressed, where it was taken
 	Lines   int            `json:"lines,omitempty"`
 	Skipped map[string]int `json:"skipped,omitempty"`
 	Start   *time.Time     `json:"start,omitempty"`
