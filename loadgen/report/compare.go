@@ -98,6 +98,9 @@ func (r *Report) abouts() (out [][2]string) {
 func (r *Report) writeComparison(b *strings.Builder) {
 	page.WriteTable(b, r.designs())
 	b.WriteByte('\n')
+	for _, line := range r.floorLines() {
+		b.WriteString(line + "\n\n")
+	}
 	for _, line := range r.legend() {
 		b.WriteString(line + "\n")
 	}

@@ -142,6 +142,13 @@ func TestFloorLines(t *testing.T) {
 			t.Errorf("%v:\n%s", c, strings.Join(got, "\n"))
 		}
 	}
+	var text bytes.Buffer
+	if err := WriteText(&text, &Report{Run: Run{Command: "compare", Mode: "deployed"}, Figures: judge.Figures{Wrong: 3}, Floor: &judge.Figures{Wrong: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "wrong decisions: 3, 1.5 times the floor's 2") {
+		t.Errorf("compare says nothing of the floor:\n%s", text.String())
+	}
 	if got := (&Report{}).floorLines(); got != nil {
 		t.Errorf("without a floor: %q", got)
 	}
