@@ -124,7 +124,7 @@ func (s *accuracySuite) load(file string) (*accuracyLog, error) {
 	log.title = fmt.Sprintf("%s: %s requests of %s sources, SHA-256 %s… (uncompressed)", t.Name,
 		page.Thousands(uint64(len(t.Requests))), page.Thousands(uint64(len(t.Sources))), digest[:12])
 	if n := len(log.traces); n > 1 {
-		log.title += fmt.Sprintf("\n  nearest: seeds %d to %d of where in its second a stamp lies, as min-max; lower: seed %d", s.seed, s.seed+uint64(n)-1, s.seed)
+		log.title += fmt.Sprintf("\n  nearest: seeds %d to %d of where in its second a stamp lies, as min-max, multiples of sums; lower: seed %d", s.seed, s.seed+uint64(n)-1, s.seed)
 	}
 	return log, nil
 }

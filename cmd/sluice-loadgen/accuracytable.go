@@ -92,11 +92,12 @@ func (r *accuracyRow) overSeeds(of func(*accuracyLine) float64, write func(float
 	return write(least)
 }
 
-// printRows writes a line for each row: counts, ratios, and what they are beside the floor and two counters.
+// printRows writes a line for each row: counts and shares, least and most over the seeds; and how many times as many wrong decisions as the floor
+// makes are ours and those of two counters, and of ours those of two counters, summed up over the seeds, because single ones may be 0.
 func printRows(w io.Writer, title string, rows []*accuracyRow) {
 	fmt.Fprintln(w, title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "  mode\testimate\tlimit\twrong\tlimited\t% of requests\t% of decisions\t% wrong answers\tblocks\tper block\tfloor\tof it\ttwo counters\tof the floor\tratio"+
+	fmt.Fprintln(t, "  mode\testimate\tlimit\twrong\tlimited\t% of requests\t% of decisions\t% wrong answers\tblocks\tper block\tfloor\tof it\ttwo counters\tof the floor\tof ours"+
 		"\t% gap\ttheirs\tnever over, refused\tover, never refused\tworst window\tbeyond bound\t")
 	whole := func(v float64) string { return fmt.Sprint(int64(v)) }
 	ratio := func(a, b uint64) float64 {
@@ -123,23 +124,29 @@ func printRows(w io.Writer, title string, rows []*accuracyRow) {
 			share(func(l *accuracyLine) uint64 { return l.wrong + l.followed }, requests, 100),
 		}
 		first := &r.seeds[0]
+		sum := func(of func(*accuracyLine) uint64) (n uint64) {
+			for i := range r.seeds {
+				n += of(&r.seeds[i])
+			}
+			return n
+		}
+		times := func(a, b func(*accuracyLine) uint64) string {
+			if sum(b) == 0 {
+				return "-"
+			}
+			return page.Significant(ratio(sum(a), sum(b)))
+		}
 		if first.blocks > 0 {
 			cells = append(cells, count(blocks), share(wrong, blocks, 1))
 		} else {
 			cells = append(cells, "-", "-")
 		}
-		if first.floored && first.floor > 0 {
-			cells = append(cells, count(floor), share(wrong, floor, 1), count(theirs), share(theirs, floor, 1))
-		} else if first.floored {
-			cells = append(cells, count(floor), "-", count(theirs), "-")
+		if first.floored {
+			cells = append(cells, count(floor), times(wrong, floor), count(theirs), times(theirs, floor))
 		} else {
 			cells = append(cells, "-", "-", count(theirs), "-")
 		}
-		if first.wrong > 0 {
-			cells = append(cells, "1/"+share(theirs, wrong, 1))
-		} else {
-			cells = append(cells, "-")
-		}
+		cells = append(cells, times(theirs, wrong))
 		missed := count(func(l *accuracyLine) uint64 { return uint64(l.falseNegatives) })
 		if missed != "0" {
 			missed += ", by " + r.overSeeds(func(l *accuracyLine) float64 { return 100 * l.margin }, page.Significant) + " %"
