@@ -215,9 +215,7 @@ func (r *Run) lines() []string {
 	for _, f := range r.Faults {
 		out = append(out, "fault: "+f)
 	}
-	for _, n := range r.Notes {
-		out = append(out, n)
-	}
+	out = append(out, r.Notes...)
 	return out
 }
 
