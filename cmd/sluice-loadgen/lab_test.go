@@ -222,7 +222,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 		for n := range 40 {
 			l.trace.Requests = append(l.trace.Requests, trace.Request{At: time.Duration(n) * 10 * time.Millisecond, Source: i, Method: "GET", Path: "/"})
 		}
-		l.trace.Requests = append(l.trace.Requests, trace.Request{At: 1500 * time.Millisecond, Source: i, Method: "GET", Path: "/"}) // all know by then
+		l.trace.Requests = append(l.trace.Requests, trace.Request{At: 3 * time.Second, Source: i, Method: "GET", Path: "/"}) // all know by then
 	}
 	trace.Sort(l.trace)
 	if sources[0] == 0 || sources[1] == 0 {
