@@ -203,12 +203,20 @@ func (r *reloader) catchUp() error {
 
 // caughtUp is catchUp where r.mu is locked.
 func (r *reloader) caughtUp() error {
-	if _, version, _ := r.store.list(); version == r.laid && r.overlay.Load() != nil {
+	entries, version, _ := r.store.list()
+	if version == r.laid && r.overlay.Load() != nil {
 		return nil
 	}
 	err := r.lay(r.base)
 	if err != nil {
 		r.log.Error("what operators changed of the rules cannot be put in force: what was stays", "error", err)
+		var refused []words.Mark
+		for i := range entries {
+			if mark := entries[i].Mark(); !r.known[mark] {
+				refused = append(refused, mark)
+			}
+		}
+		r.store.inForce(version, refused)
 	}
 	return err
 }
