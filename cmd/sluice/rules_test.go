@@ -141,7 +141,10 @@ func TestRulesOverThePoP(t *testing.T) {
 		if a.Edges == nil || a.Edges.Known != 3 || a.Edges.Have != 3 || len(a.Edges.Missing) != 0 {
 			t.Errorf("change %d: %+v", n, a.Edges)
 		}
-		if !everywhere(edges, func(p *process) bool { got := p.api("GET", "/v1/rules/login", ""); return got.Limit == limit && got.tag == a.tag }) {
+		if !everywhere(edges, func(p *process) bool {
+			got := p.api("GET", "/v1/rules/login", "")
+			return got.Limit == limit && got.tag == a.tag
+		}) {
 			t.Fatalf("change %d is not everywhere after %d looks", n, polls)
 		}
 	}

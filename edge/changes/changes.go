@@ -144,7 +144,6 @@ func Lay(file []rules.Config, from Origin, list []Change, changed Origin) *Overl
 			o.Rules = append(o.Rules, *changed)
 		}
 	}
-	slices.Sort(added)
 	for _, name := range added {
 		o.Rules = append(o.Rules, *put[name])
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,9 @@ func TestChangeThatEnds(t *testing.T) {
 		theirs := b.of(t, behind)
 		if names, lacks := a.Merge(theirs, after); len(names) > 0 || lacks {
 			t.Errorf("changed %v, lacks %v", names, lacks)
+		}
+		if _, lacks := b.Merge(slices.DeleteFunc(theirs, func(e Entry) bool { return e.Rule == "login" }), after); lacks {
+			t.Error("a list is to be told of what is over")
 		}
 		a.purge(after)
 		if got := newest(&a); len(got) != 1 || got["api"] != "stays" {
