@@ -1,5 +1,5 @@
 // Package config is what a configuration file says: YAML into values, with the place and the remedy of everything that is wrong, and rules
-// back into YAML.
+// back into JSON.
 package config
 
 import (
