@@ -376,6 +376,12 @@ func TestRulesOverTheAPI(t *testing.T) {
 	if status, body := put("PUT", "/v1/rules/b", strings.Replace(was, `"limit": 9`, `"limit": 2`, 1)); status != 200 || !strings.Contains(body, `"limit": 2`) {
 		t.Errorf("what GET gave: %d %s", status, body)
 	}
+	if _, body := p.admin("GET", "/v1/config"); strings.Count(body, `"origin": "file"`) != 1 || strings.Count(body, `"origin": "overlay"`) != 1 {
+		t.Errorf("%s", body)
+	}
+	if _, body := p.admin("GET", "/v1/pop"); strings.Count(body, `"config_hash": `) != 1 || !strings.Contains(body, p.front) {
+		t.Errorf("an edge that counts alone is the PoP: %s", body)
+	}
 	if status, body := put("DELETE", "/v1/rules/a", ""); status != 200 {
 		t.Errorf("delete: %d %s", status, body)
 	}
