@@ -243,6 +243,12 @@ func TestRulesOverThePoP(t *testing.T) {
 	if got := edges[1].metric("sluice_config_hash"); got != hash {
 		t.Errorf("the hash was %s and is %s", hash, got)
 	}
+	if a := edges[2].api("POST", "/v1/rules/all/rollback", `{"to":0}`); a.status != 200 || a.Limit != 1000 || a.Origin != "file" || a.Edges.Have != 3 {
+		t.Errorf("%+v", a)
+	}
+	if !everywhere(edges, func(p *process) bool { return p.api("GET", "/v1/rules/all", "").Limit == 1000 }) {
+		t.Error("the file's rule is not back everywhere")
+	}
 	for i, file := range files {
 		if text, _ := os.ReadFile(file); !strings.HasSuffix(string(text), rulesFile) {
 			t.Errorf("the file of edge %d was written: %s", i, text)
