@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -10,16 +9,18 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
 	"sluice/edge"
-	"sluice/edge/admin"
+	"sluice/edge/changes"
 	"sluice/edge/config"
-	"sluice/edge/rules"
 	"sluice/pop"
+	"sluice/pop/presence"
+	"sluice/pop/words"
 )
 
 // settle is how long a changed file must have been left alone: an editor writes it in pieces.
@@ -31,8 +32,17 @@ type reloader struct {
 	server  *edge.Server
 	machine *pop.Machine // nil: there is no tier
 	log     *slog.Logger
-	mu      sync.Mutex
-	last    string // what the file said when it was read last
+	store   *ruleStore
+	name    string // of this edge
+
+	mu    sync.Mutex
+	last  string         // what the file said when it was read last
+	base  *config.Config // what file and flags say: what operators changed of the rules is laid over it
+	laid  uint64         // this version of the store's
+	known map[words.Mark]bool
+	about presence.About
+
+	overlay atomic.Pointer[changes.Overlay]
 }
 
 // now reads the configuration and puts it in force. If anything is wrong with it, what was in force stays.
@@ -46,9 +56,11 @@ func (r *reloader) now() error {
 	} else {
 		before := r.server.Config()
 		fitDescriptors(c)
-		if err = r.server.Apply(c); err == nil {
+		was := r.base
+		if err = r.lay(c); err == nil {
 			r.log.Info("configuration read again", "rules", len(c.Rules))
 			warnings(c, r.log)
+			r.hidden(was, c, r.log)
 			r.moveNodes(before, c)
 			r.tellLater(before, c)
 		}
@@ -97,7 +109,7 @@ func (r *reloader) tellLater(before, now *config.Config) {
 	}
 }
 
-// watch reloads on SIGHUP and on changes of the file until ctx is done. It watches the folder, because a file is often
+// watch reloads on SIGHUP and on changes of the file, and puts in force what operators change at other edges, until ctx is done. It watches the folder, because a file is often
 // replaced and not written, and so is what a symbolic link in it leads to.
 func (r *reloader) watch(ctx context.Context) {
 	hup := make(chan os.Signal, 1)
@@ -120,7 +132,10 @@ func (r *reloader) watch(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	for {
+		_, _, moved := r.store.list()
+		_ = r.catchUp() // it logs
 		select {
+		case <-moved:
 		case <-ctx.Done():
 			return
 		case <-hup:
@@ -143,83 +158,6 @@ func (r *reloader) changed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.content() != r.last
-}
-
-// edit changes a rule, or takes it out: in the file, if there is one, and in force. A change that is not possible changes
-// neither.
-func (r *reloader) edit(name string, rule *rules.Config) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.flags.config == "" {
-		c := *r.server.Config()
-		var err error
-		if c.Rules, err = config.WithRule(c.Rules, name, rule); err != nil {
-			return err
-		}
-		return r.server.Apply(&c)
-	}
-	text, err := os.ReadFile(r.flags.config)
-	if err != nil {
-		return err
-	}
-	if text, err = config.EditRules(r.flags.config, text, name, rule); err != nil {
-		return err
-	}
-	c, err := parseConfig(r.flags.config, text)
-	if err != nil {
-		return err
-	}
-	if err := r.flags.over(c); err != nil {
-		return err
-	}
-	fitDescriptors(c)
-	draft, err := writeBeside(r.flags.config, text)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(draft) // gone if it has taken the file's place
-	if err := r.server.Apply(c); err != nil {
-		return err
-	}
-	file, err := filepath.EvalSymlinks(r.flags.config)
-	if err == nil {
-		err = os.Rename(draft, file)
-	}
-	if err != nil {
-		r.log.Error("a rule has changed but the file could not be written", "rule", name, "error", err)
-		return fmt.Errorf("%w: %w", admin.ErrNotSaved, err)
-	}
-	r.last = string(text)
-	r.log.Info("rule changed by an operator", "rule", name, "removed", rule == nil)
-	return nil
-}
-
-// writeBeside writes what is to take a file's place into the same folder, all the way to the disk.
-func writeBeside(file string, text []byte) (draft string, err error) {
-	if file, err = filepath.EvalSymlinks(file); err != nil {
-		return "", err
-	}
-	mode := os.FileMode(0o644)
-	if info, err := os.Stat(file); err == nil {
-		mode = info.Mode().Perm()
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
-	if err != nil {
-		return "", err
-	}
-	if _, err = f.Write(text); err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return f.Name(), err
 }
 
 func (r *reloader) content() string {
