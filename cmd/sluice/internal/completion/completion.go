@@ -250,7 +250,7 @@ func fish(program string, commands []Command) string {
 			fmt.Fprintf(&b, " -d %s\n", quote(f.does))
 		}
 		if args := c.args(commands); c.Name != "" && (args.file || len(args.words) > 0) {
-			fmt.Fprintf(&b, "complete -c %s -n %s%s\n", program, when, strings.TrimPrefix(args.fish(), " -r"))
+			fmt.Fprintf(&b, "complete -c %s -n %s%s\n", program, when, args.fish()[len(" -r"):])
 		}
 	}
 	return b.String()
@@ -261,9 +261,9 @@ func (w wanted) fish() string {
 	case w.file:
 		return " -r -F"
 	case len(w.words) > 0:
-		return " -r -a " + quote(strings.Join(w.words, " "))
+		return " -x -a " + quote(strings.Join(w.words, " "))
 	}
-	return " -r"
+	return " -x"
 }
 
 // quote makes one word of text in any of the shells.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -51,11 +52,8 @@ func (c *Client) Block(source, rule string, d time.Duration, reason string) erro
 		if err := c.decode(answer, &m); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintln(c.Out, printable(fmt.Sprintf("%s is blocked %s until %s (%s), %v", cmp.Or(m.Source, source), under(rule), clock(m.End), span(d), m.Edges)))
-		if err == nil && m.Warning != "" {
-			_, err = fmt.Fprintln(c.Out, "but:", printable(m.Warning))
-		}
-		return err
+		what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source), under(rule), clock(m.End), span(d))
+		return c.said(what, m.Edges, m.Warning)
 	})
 }
 
@@ -74,16 +72,22 @@ func (c *Client) Unblock(source, rule string) error {
 		if err := c.decode(answer, &m); err != nil {
 			return err
 		}
-		what := "is lifted"
-		if !m.Lifted {
-			what = "was not blocked here"
+		what := "was not blocked here"
+		if m.Lifted {
+			what = "is lifted"
 		}
-		_, err := fmt.Fprintln(c.Out, printable(fmt.Sprintf("%s %s %s; it starts afresh %v", source, what, under(rule), m.Edges)))
-		if err == nil && m.Warning != "" {
-			_, err = fmt.Fprintln(c.Out, "but:", printable(m.Warning))
-		}
-		return err
+		return c.said(fmt.Sprintf("%s %s %s; it starts afresh", source, what, under(rule)), m.Edges, m.Warning)
 	})
+}
+
+// said prints what was said, where it is in force, and what an edge has to say to that.
+func (c *Client) said(what string, edges *spread, warning string) error {
+	text := printable(what) + "\n" + printable("in force "+edges.String()) + "\n"
+	if warning != "" {
+		text += "but: " + printable(warning) + "\n"
+	}
+	_, err := io.WriteString(c.Out, text)
+	return err
 }
 
 func under(rule string) string {
