@@ -169,7 +169,6 @@ func (c *Client) Events(since string) error {
 	}
 	return c.show(answer, func() error {
 		var list []struct {
-			Number                              uint64
 			Time                                time.Time
 			Kind, Text, Rule, Source, Who, From string
 			Skipped                             uint64
@@ -181,12 +180,12 @@ func (c *Client) Events(since string) error {
 			_, err := fmt.Fprintln(c.Out, "nothing has happened")
 			return err
 		}
-		t := table{columns: []column{{"NUMBER", right}, {"TIME", whole}, {"KIND", whole}, {"WHAT", cut}, {"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}}}
+		t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"WHAT", cut}, {"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}}}
 		for _, e := range slices.Backward(list) {
 			if e.Skipped > 0 {
 				e.Text += fmt.Sprintf(" (and %s more before it)", number(e.Skipped))
 			}
-			t.add(strconv.FormatUint(e.Number, 10), clock(e.Time), e.Kind, e.Text, e.Rule, e.Source, cmp.Or(e.Who, e.From))
+			t.add(clock(e.Time), e.Kind, e.Text, e.Rule, e.Source, cmp.Or(e.Who, e.From))
 		}
 		return t.write(c.Out)
 	})
