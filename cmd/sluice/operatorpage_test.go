@@ -20,7 +20,7 @@ type step struct {
 }
 
 // looks are commands that only look: what they show may come a moment later.
-var looks = regexp.MustCompile(`^(sluice (status|top|blocked|rules|events) [^;]*|.*; sluice status [^;]*|grep .*|curl -s http[^;]*)$`)
+var looks = regexp.MustCompile(`^(sluice (status|top|blocked|rules|events) [^;]*|grep .*|curl -s http[^;]*)$`)
 
 // What the page on an operator's tasks shows is what happens: its files are written, its commands are run one after the other
 // in a shell, and their output is compared. Addresses of this machine are exchanged for free ones.
