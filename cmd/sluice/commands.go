@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -40,14 +41,14 @@ func findCommand(name string) (command, bool) {
 
 func cmdCheck(args []string, stdout, stderr io.Writer) int {
 	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
-		return misuse(stderr, fmt.Errorf("check wants one file: sluice check FILE"))
+		return misuse(stderr, errors.New("check wants one file: sluice check FILE"))
 	}
 	return check(args[0], stdout, stderr)
 }
 
 func cmdVersion(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
-		return misuse(stderr, fmt.Errorf("version wants nothing else"))
+		return misuse(stderr, errors.New("version wants nothing else"))
 	}
 	fmt.Fprintln(stdout, "sluice", version())
 	return 0

@@ -57,13 +57,8 @@ func TestCompletion(t *testing.T) {
 				{"sluice completion ", "bash zsh fish", "script"},
 				{"sluice help ev", "events", ""},
 			} {
-				args := []string{"-c", program}
-				if shell == "zsh" {
-					args = append([]string{"-f"}, args...)
-				} else if shell == "fish" {
-					args = append([]string{"--no-config"}, args...)
-				}
-				cmd := exec.Command(path, args...)
+				bare := map[string]string{"bash": "--norc", "zsh": "-f", "fish": "--no-config"}[shell]
+				cmd := exec.Command(path, bare, "-c", program)
 				cmd.Dir = dir
 				cmd.Env = append(os.Environ(), "SCRIPT="+script, "LINE="+test.line, "HOME="+dir)
 				cmd.Stderr = new(bytes.Buffer)

@@ -53,6 +53,15 @@ type wanted struct {
 	words []string
 }
 
+// String is how scripts say it: FILE, or the words.
+func (w wanted) String() string {
+	if w.file {
+		return "FILE"
+	}
+	return strings.Join(w.words, " ")
+}
+
+// want reads what is wanted from its name.
 func want(name string) wanted {
 	name = strings.Trim(name, "[]")
 	if strings.Contains(name, "|") && strings.ToUpper(name) != name {
@@ -145,13 +154,6 @@ func bash(program string, commands []Command) string {
 	return fmt.Sprintf(bashFrame, program, values.String(), rest.String())
 }
 
-func (w wanted) String() string {
-	if w.file {
-		return "FILE"
-	}
-	return strings.Join(w.words, " ")
-}
-
 // pattern is what a flag of a command looks like to a shell's case: "top:--by|top:-b".
 func pattern(command string, flags []string) string {
 	list := slices.Clone(flags)
@@ -187,17 +189,11 @@ fi
 
 func zsh(program string, commands []Command) string {
 	var values, rest strings.Builder
-	list := func(w wanted) string {
-		if w.file {
-			return "FILE"
-		}
-		return strings.Join(w.words, " ")
-	}
 	for _, c := range commands {
 		var flags []string
 		for _, f := range c.flags() {
 			if f.takes {
-				fmt.Fprintf(&values, "\t(%s) list=(%s) ;;\n", pattern(c.Name, f.names), list(f.wanted))
+				fmt.Fprintf(&values, "\t(%s) list=(%s) ;;\n", pattern(c.Name, f.names), f.wanted)
 			}
 			for _, name := range f.names {
 				flags = append(flags, described(name, f.does))
@@ -206,7 +202,7 @@ func zsh(program string, commands []Command) string {
 		if len(flags) > 0 {
 			fmt.Fprintf(&rest, "\t\t(%s:-*) list=(%s) ;;\n", c.Name, strings.Join(flags, " "))
 		}
-		args := list(c.args(commands))
+		args := c.args(commands).String()
 		if c.Name == "" {
 			var each []string
 			for _, other := range commands {

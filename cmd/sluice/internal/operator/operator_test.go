@@ -112,6 +112,8 @@ func TestAnswers(t *testing.T) {
 				"NODE            STATE\n10.0.0.9:11211  up, joining\n10.0.0.8:11211  down\n", ""},
 		{"draining", edge{"GET /readyz": "draining\n", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`, "GET /metrics": ""}, (*Client).Status,
 			"edge      EDGE, draining\nrules     none: nobody is limited\nrequests  0 received, 0 refused by a limit, 0 to origins\nblocked   0 now\npop       none: this edge counts alone\n", "the edge is not ready: draining"},
+		{"no metrics", edge{"GET /readyz": "ready", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`}, (*Client).Status,
+			"edge      EDGE, ready\nrules     none: nobody is limited\nrequests  EDGE does not tell: 404 to GET /metrics\npop       none: this edge counts alone\n", ""},
 		{"waiting in vain", edge{"GET /readyz": "draining\n"}, func(c *Client) error { return c.WaitReady(time.Millisecond) }, "", "the edge is not ready after 1ms: draining"},
 		{"not an edge", edge{"GET /v1/rules": "<html>"}, (*Client).Rules, "", "what answers at EDGE is not the operators' listener of an edge (200 to GET /v1/rules): name that with --admin ADDR"},
 		{"no list", edge{"GET /v1/rules": `{"rules":[]}`}, (*Client).Rules, "",

@@ -129,7 +129,7 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 			return err
 		}
 	}
-	_, _, text, err := c.send(http.MethodGet, "/metrics", nil)
+	status, _, text, err := c.send(http.MethodGet, "/metrics", nil)
 	if err != nil {
 		return err
 	}
@@ -147,9 +147,13 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		line("up", "%s", span(c.Now.Sub(time.Unix(int64(start), 0))))
 	}
 	line("rules", "%s", ruleModes(rules))
-	line("requests", "%s received, %s refused by a limit, %s to origins", number(uint64(m.sum("sluice_received_total"))),
-		number(uint64(m.sum("sluice_answers_total", `from="limit"`))), number(uint64(m.sum("sluice_origin_requests_total"))))
-	line("blocked", "%s now", number(uint64(m.sum("sluice_mitigations_active"))))
+	if status != http.StatusOK {
+		line("requests", "%s does not tell: %d to GET /metrics", c.Address, status)
+	} else {
+		line("requests", "%s received, %s refused by a limit, %s to origins", number(uint64(m.sum("sluice_received_total"))),
+			number(uint64(m.sum("sluice_answers_total", `from="limit"`))), number(uint64(m.sum("sluice_origin_requests_total"))))
+		line("blocked", "%s now", number(uint64(m.sum("sluice_mitigations_active"))))
+	}
 	if len(p.Nodes) == 0 && len(p.Edges) == 0 {
 		line("pop", "none: this edge counts alone")
 	}
