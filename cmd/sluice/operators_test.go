@@ -49,10 +49,10 @@ func TestOperatorsCommands(t *testing.T) {
 		{"top --by refused -n 1", []string{"SOURCE REFUSED\n127.0.0.1 3"}},
 		{"blocked", []string{"SOURCE RULE ", " LEFT\n127.0.0.1 site ", " edge "}},
 		{"rules", []string{"RULE MODE LIMIT THEN BLOCKED BY COUNTS MATCHES\n", "\nsite enforce 2 in 1m for 1m source everything", "\nlogin shadow 5 in 10m no: throttled source+header:X-Tenant 401,403 POST /login"}},
-		{"block 192.0.2.7 --rule site --for 90m --reason scraper", []string{"192.0.2.7 is blocked under rule site until ", " (1h30m)\nin force on this edge, which counts alone\n"}},
+		{"block 192.0.2.7 --rule site --for 90m --reason scraper", []string{"192.0.2.7 is blocked under rule site until ", " (1h30m)\nin force on "}},
 		{"block 2001:db8::7/64 --rule site", []string{"2001:db8::/64 is blocked under rule site until ", " (10m)"}},
 		{"blocked", []string{"SOURCE RULE ", " UNTIL LEFT REASON\n192.0.2.7 site ", " admin ", " scraper\n2001:db8::/64 site ", "\n127.0.0.1 site "}},
-		{"unblock 192.0.2.7 --rule site", []string{"192.0.2.7 is lifted under rule site; it starts afresh\nin force on this edge, which counts alone"}},
+		{"unblock 192.0.2.7 --rule site", []string{"192.0.2.7 is lifted under rule site; it starts afresh\nin force on "}},
 		{"unblock 192.0.2.7 --rule site", []string{"192.0.2.7 was not blocked here under rule site; it starts afresh"}},
 		{"events", []string{"TIME KIND WHAT RULE SOURCE WHO\n", " operator blocked for 1h30m0s: scraper site 192.0.2.7 ", " operator lifted site 192.0.2.7 "}},
 		{"events --since 1h", []string{" operator lifted site 192.0.2.7 "}},
@@ -107,6 +107,7 @@ func TestOperatorsMistakes(t *testing.T) {
 	}
 	right, wrong, empty := put("right", "open sesame\n"), put("wrong", "abracadabra\n"), put("empty", "\n")
 	file := put("sluice.yaml", "admin_token_file: "+right+"\n")
+	anywhere := put("anywhere.yaml", "{listen: '127.0.0.1:0', admin: '127.0.0.1:0', origins: [{servers: ['http://127.0.0.1:1']}]}")
 	p := start(t, origin(t), "--config", file)
 	back := p.back
 	file = put("operator.yaml", "admin: "+back+"\nadmin_token_file: "+right+"\n")
@@ -154,7 +155,7 @@ func TestOperatorsMistakes(t *testing.T) {
 		{"completion tcsh", 2, `sluice: completion: there is no completion for "tcsh": want bash, zsh, fish (sluice --help tells more)` + "\n"},
 		{"version now", 2, "sluice: version wants nothing else (sluice --help tells more)\n"},
 		{"-t", 2, "sluice: check wants one file: sluice check FILE (sluice --help tells more)\n"},
-		{"-t " + file, 0, ""},
+		{"-t " + anywhere, 0, ""},
 		{"--version", 0, ""},
 		{"block --help", 0, ""},
 		{"help", 0, ""},

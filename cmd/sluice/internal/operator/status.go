@@ -2,6 +2,7 @@ package operator
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,10 +104,11 @@ type node struct {
 type pop struct {
 	Name  string
 	Edges []struct {
-		ID, Address, Version string
-		Generation           json.RawMessage
-		Hash                 json.RawMessage `json:"config_hash"`
-		Since                time.Time
+		ID, Name, Address, Version string
+		Generation                 json.RawMessage
+		Hash                       json.RawMessage `json:"config_hash"` // the same where the rules in force are
+		Since                      time.Time
+		Refused                    int // changes of rules that cannot be in force there
 	}
 	Nodes []node
 }
@@ -154,15 +156,21 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 			number(uint64(m.sum("sluice_answers_total", `from="limit"`))), number(uint64(m.sum("sluice_origin_requests_total"))))
 		line("blocked", "%s now", number(uint64(m.sum("sluice_mitigations_active"))))
 	}
-	if len(p.Nodes) == 0 && len(p.Edges) == 0 {
+	if len(p.Nodes) == 0 {
 		line("pop", "none: this edge counts alone")
+	} else if len(p.Edges) > 0 {
+		line("pop", "%s, %d edges", p.Name, len(p.Edges))
 	}
 	if _, err := c.Out.Write(out.Bytes()); err != nil {
 		return err
 	}
-	edges := table{columns: []column{{"EDGE", cut}, {"ADDRESS", whole}, {"VERSION", cut}, {"GENERATION", right}, {"CONFIG", right}, {"SINCE", whole}}}
+	edges := table{columns: []column{{"EDGE", cut}, {"ADDRESS", cut}, {"VERSION", cut}, {"GENERATION", right}, {"CONFIG", right}, {"SINCE", whole}, {"REFUSED", right}}}
 	for _, e := range p.Edges {
-		edges.add(e.ID, e.Address, e.Version, plain(e.Generation), plain(e.Hash), clock(e.Since))
+		refused := ""
+		if e.Refused > 0 {
+			refused = strconv.Itoa(e.Refused)
+		}
+		edges.add(cmp.Or(e.Name, e.ID), e.Address, e.Version, plain(e.Generation), plain(e.Hash), clock(e.Since), refused)
 	}
 	nodes := table{columns: []column{{"NODE", cut}, {"STATE", whole}}}
 	for _, n := range p.Nodes {
