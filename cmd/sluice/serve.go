@@ -56,7 +56,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	token, err := readToken(c.AdminTokenFile)
+	token, err := readToken("admin_token_file", c.AdminTokenFile)
 	if err != nil {
 		return err
 	}
@@ -362,17 +362,18 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-func readToken(file string) (string, error) {
+// readToken reads the token of the operators' listener from the file that a setting names.
+func readToken(setting, file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("admin_token_file: %w: give a readable file that holds the token", err)
+		return "", fmt.Errorf("%s: %w: give a readable file that holds the token", setting, err)
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", fmt.Errorf("admin_token_file: %s is empty: put the token into it", file)
+		return "", fmt.Errorf("%s: %s is empty: put the token into it", setting, file)
 	}
 	return token, nil
 }
