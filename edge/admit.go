@@ -12,8 +12,9 @@ import (
 
 // admit takes a request up to its verdict. It reports whether the request goes on to the origin; else the answer is made.
 func (x *exchange) admit() bool {
-	if x.identify(); !x.trusted {
-		x.Head.Distrust()
+	x.identify()
+	if x.snap.sources.Distrust(&x.Head, x.trusted) {
+		x.server.unbelieved.hit(x.conn.Peer)
 	}
 	check := x.snap.check.Is(x.Path, x.Target)
 	if check && x.trusted && x.ask(x.snap.check) != nil {

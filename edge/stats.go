@@ -33,6 +33,8 @@ type stats struct {
 	aborted  atomic.Uint64 // the client was gone, or its answer broke off
 	answers  [froms][message.Codes]atomic.Uint64
 
+	invalidSources atomic.Uint64 // headers of trusted peers that should name a client and do not
+
 	panics  atomic.Uint64
 	tunnels atomic.Int64
 	reloads [2]atomic.Uint64 // failed, done
@@ -124,6 +126,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		count(s.access.Lost(), "sluice_log_lines_lost_total", "Lines of the access log that could not be written.")
 	}
 	count(s.stats.aborted.Load(), "sluice_aborted_total", "Requests whose client did not get its answer.")
+	count(s.unbelieved.total.Load(), "sluice_untrusted_forwarded_total", "Requests of peers that are not trusted that name another client.")
+	count(s.stats.invalidSources.Load(), "sluice_source_headers_invalid_total", "Headers of trusted peers that should name a client and do not.")
 	count(s.open.SlowReaders.Load(), "sluice_slow_readers_total", "Connections cut because the client took its answer too slowly.")
 	count(s.stats.received.Load(), "sluice_received_total", "Requests received.")
 	count(s.stats.panics.Load(), "sluice_panics_total", "Requests that failed by a fault in the edge.")

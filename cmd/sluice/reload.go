@@ -85,6 +85,7 @@ func (r *reloader) tellLater(before, now *config.Config) {
 		"listen": {before.Listen, now.Listen}, "listen_tls": {before.ListenTLS, now.ListenTLS}, "tls": {before.TLS, now.TLS}, "admin": {before.Admin, now.Admin}, "pop": {tiers[0], tiers[1]},
 		"table": {before.Counters, now.Counters}, "access_log": {before.AccessLog, now.AccessLog}, "limits": {before.Limits, now.Limits},
 		"admin_hosts": {before.AdminHosts, now.AdminHosts}, "admin_token_file": {before.AdminTokenFile, now.AdminTokenFile},
+		"admin_insecure": {before.AdminInsecure, now.AdminInsecure}, "metrics_token": {before.MetricsToken, now.MetricsToken},
 		"edge_id": {before.EdgeID, now.EdgeID}, "state_dir": {before.StateDir, now.StateDir},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {

@@ -109,6 +109,9 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := c.CheckAdmin(back.Addr().String()); err != nil {
+		return err // a name, or a socket that was given, leads further than it said
+	}
 	ours.close(false)
 	older := newHeir()
 	if older != nil {
@@ -135,7 +138,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	reload.last = reload.content()
 	operators := &http.Server{
 		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Edit: reload.edit, Hosts: c.AdminHosts,
-			Address: back.Addr().String(), Token: token}),
+			Address: back.Addr().String(), Token: token, MetricsToken: c.MetricsToken}),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),

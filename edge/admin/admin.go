@@ -2,7 +2,8 @@
 //
 // It speaks plain HTTP and trusts whoever reaches it, but not pages in their browsers: a request must name this host, and
 // one that comes from another origin is refused, so that neither a name rebound to 127.0.0.1 nor a foreign form can use
-// it. With a token, the API and the metrics want it as well.
+// it. With a token, the API wants it as well. Health and metrics are for machines, which name hosts as they please and have no
+// token; metrics can be made to want both.
 package admin
 
 import (
@@ -39,6 +40,8 @@ type Options struct {
 	Hosts   []string     // names under which this listener may be addressed, beside localhost and its own addresses
 	Address string       // where it listens
 	Token   string       // "": none wanted
+	// MetricsToken makes /metrics want the token, and a Host of this listener, as the API does.
+	MetricsToken bool
 }
 
 // ErrNotSaved says that a change is in force but could not be written to the file.
@@ -53,7 +56,6 @@ type api struct{ Options }
 func New(o Options) http.Handler {
 	a := api{o}
 	private := http.NewServeMux()
-	private.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
 	private.HandleFunc("GET /v1/rules", a.rules)
 	private.HandleFunc("GET /v1/rules/{name}", a.rule)
 	private.HandleFunc("GET /v1/mitigations", a.mitigations)
@@ -75,17 +77,23 @@ func New(o Options) http.Handler {
 		}
 		text(w, http.StatusOK, "ready\n")
 	})
+	var metrics http.Handler = promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{})
+	if o.MetricsToken {
+		metrics = a.authorized(metrics)
+	}
+	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /{$}", dashboard)
 	mux.Handle("/", a.authorized(private))
 	return a.local(mux)
 }
 
-// local refuses requests for another host or from another origin. Health is for load balancers, which name hosts as they
-// please and get nothing but a word.
+// local refuses requests for another host or from another origin. Load balancers, which get nothing but a word, and Prometheus, which
+// gets numbers, name hosts as they please.
 func (a api) local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		metrics := r.URL.Path == "/metrics"
 		if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
-			if !a.ours(r.Host) {
+			if (!metrics || a.MetricsToken) && !a.ours(r.Host) {
 				fail(w, http.StatusForbidden, "the Host is not one of this listener's: add it to admin_hosts")
 				return
 			}

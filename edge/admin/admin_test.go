@@ -42,7 +42,7 @@ func newAPIOf(t *testing.T, c *config.Config, tier edge.Tier, change func(*Optio
 	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(s.Collector())
-	o := Options{Edge: s, Metrics: metrics, Address: "10.1.2.3:9090", Hosts: []string{"edge.example"}, Reload: func() error { return nil }}
+	o := Options{Edge: s, Metrics: metrics, Address: "10.1.2.3:8081", Hosts: []string{"edge.example"}, Reload: func() error { return nil }}
 	if change != nil {
 		change(&o)
 	}
@@ -51,7 +51,7 @@ func newAPIOf(t *testing.T, c *config.Config, tier edge.Tier, change func(*Optio
 
 func do(h http.Handler, method, path, body string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	r.Host = "localhost:9090"
+	r.Host = "localhost:8081"
 	for i := 0; i < len(header); i += 2 {
 		if header[i] == "Host" {
 			r.Host = header[i+1]
@@ -170,11 +170,11 @@ func TestForeignPages(t *testing.T) {
 		header []string
 		want   int
 	}{
-		{[]string{"Host", "localhost:9090"}, 200}, {[]string{"Host", "127.0.0.1:9090"}, 200}, {[]string{"Host", "[::1]:9090"}, 200},
-		{[]string{"Host", "10.1.2.3:9090"}, 200}, {[]string{"Host", "EDGE.example:1"}, 200},
-		{[]string{"Host", "evil.example"}, 403}, {[]string{"Host", "10.1.2.4:9090"}, 403}, {[]string{"Host", ""}, 403},
-		{[]string{"Host", "localhost:9090", "Origin", "http://localhost:9090"}, 200},
-		{[]string{"Host", "localhost:9090", "Origin", "http://evil.example"}, 403}, {[]string{"Host", "localhost:9090", "Origin", "null"}, 403},
+		{[]string{"Host", "localhost:8081"}, 200}, {[]string{"Host", "127.0.0.1:8081"}, 200}, {[]string{"Host", "[::1]:8081"}, 200},
+		{[]string{"Host", "10.1.2.3:8081"}, 200}, {[]string{"Host", "EDGE.example:1"}, 200},
+		{[]string{"Host", "evil.example"}, 403}, {[]string{"Host", "10.1.2.4:8081"}, 403}, {[]string{"Host", ""}, 403},
+		{[]string{"Host", "localhost:8081", "Origin", "http://localhost:8081"}, 200},
+		{[]string{"Host", "localhost:8081", "Origin", "http://evil.example"}, 403}, {[]string{"Host", "localhost:8081", "Origin", "null"}, 403},
 	} {
 		if w := do(h, "GET", "/v1/rules", "", test.header...); w.Code != test.want {
 			t.Errorf("%v: %d, want %d", test.header, w.Code, test.want)
@@ -191,11 +191,37 @@ func TestToken(t *testing.T) {
 		path, authorization string
 		want                int
 	}{
-		{"/v1/rules", "", 401}, {"/v1/rules", "Bearer wrong", 401}, {"/v1/rules", "Bearer secret", 200}, {"/metrics", "", 401},
-		{"/healthz", "", 200}, {"/readyz", "", 200},
+		{"/v1/rules", "", 401}, {"/v1/rules", "Bearer wrong", 401}, {"/v1/rules", "Bearer secret", 200},
 	} {
 		if w := do(h, "GET", test.path, "", "Authorization", test.authorization); w.Code != test.want {
 			t.Errorf("%s with %q: %d, want %d", test.path, test.authorization, w.Code, test.want)
+		}
+	}
+}
+
+// Machines ask for health and metrics by address and without a token; metrics can be made to want both.
+func TestMachines(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		h, _ := newAPI(t, func(o *Options) { o.Token, o.MetricsToken = "secret", closed })
+		for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+			open := path != "/metrics" || !closed
+			for _, test := range []struct {
+				host, authorization string
+				want                int // if it is closed
+			}{
+				{"10.9.9.9:8081", "", 403}, {"10.9.9.9:8081", "Bearer secret", 403}, {"localhost:8081", "", 401}, {"localhost:8081", "Bearer secret", 200},
+			} {
+				want := test.want
+				if open {
+					want = 200
+				}
+				if w := do(h, "GET", path, "", "Host", test.host, "Authorization", test.authorization); w.Code != want {
+					t.Errorf("metrics_token %v: %s of %s with %q: %d, want %d", closed, path, test.host, test.authorization, w.Code, want)
+				}
+			}
+		}
+		if w := do(h, "GET", "/metrics", "", "Origin", "http://evil.example"); w.Code != 403 {
+			t.Errorf("metrics for a page from elsewhere: %d", w.Code)
 		}
 	}
 }
