@@ -70,7 +70,7 @@ func parseFlags(args []string) (*flags, error) {
 }
 
 func usage(f *flags) string {
-	return "Usage:\n  sluice [flags]       serve\n  sluice check FILE    validate a configuration\n  sluice version\n\nFlags:\n" +
+	return "Usage:\n  sluice [flags]       serve\n  sluice check FILE    tell what is wrong with a configuration (also -t FILE)\n  sluice version       (also --version)\n\nFlags:\n" +
 		f.set.FlagUsages()
 }
 

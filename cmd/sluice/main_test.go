@@ -43,10 +43,11 @@ func TestBadInput(t *testing.T) {
 	defer busy.Close()
 	origin := "http://" + busy.Addr().String()
 	taken := busy.Addr().String()
-	rules := write(t, "rules: [{name: a, limit: 1}]")
+	const anywhere = "{listen: ':0', admin: '127.0.0.1:0'"
+	rules := write(t, anywhere+", rules: [{name: a, limit: 1}]}")
 	wrong := write(t, "rules: [{name: a, limit: 0}]\nlisten: x\n")
 	nodes := write(t, "pop:\n memcached:\n - ''\n - 10.0.0.1\n - LOCALHOST:11211\n - localhost:11211\n -\n")
-	hosts := write(t, "origins: [{servers: [\"http://10.0.0.1\"]}]\nrules: [{name: shop, match: {hosts: [shop.example]}, limit: 1}]")
+	hosts := write(t, anywhere+", origins: [{servers: [\"http://10.0.0.1\"]}], rules: [{name: shop, match: {hosts: [shop.example]}, limit: 1}]}")
 	for _, test := range []struct {
 		args string
 		code int
@@ -88,9 +89,13 @@ func TestBadInput(t *testing.T) {
 		{"check " + wrong, 1, wrong + ":1:26: limit: 0 is out of range: want 1 to 1000000000\n" +
 			wrong + `:2:9: listen: "x" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535` + "\n"},
 		{"check " + rules, 0, ""},
+		{"-t " + rules, 0, ""},
+		{"-t", 2, "sluice: check wants one file: sluice check FILE (sluice --help tells more)\n"},
 		{"check " + hosts, 0, hosts + ": warning: rule shop is about the host shop.example, but http://10.0.0.1 answers for every host, so a request with another Host gets there without the rule: " +
 			"name the hosts under origins.hosts, or leave match.hosts out\n"},
 		{"version", 0, ""},
+		{"--version", 0, ""},
+		{"--version x", 2, "sluice: version wants nothing else (sluice --help tells more)\n"},
 		{"--help", 0, ""},
 	} {
 		t.Run(strings.ReplaceAll(test.args, "/", "_"), func(t *testing.T) {

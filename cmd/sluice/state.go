@@ -24,7 +24,7 @@ type stateFile struct {
 // openState reads what was kept in a folder, and makes sure that it can be written. What is no list of this PoP is an error, because
 // going on without it would lift what operators have blocked.
 func openState(dir string, m *pop.Machine) (*stateFile, error) {
-	f := &stateFile{path: filepath.Join(dir, "words"), machine: m}
+	f := &stateFile{path: filepath.Join(dir, stateName), machine: m}
 	text, err := os.ReadFile(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -32,7 +32,7 @@ func openState(dir string, m *pop.Machine) (*stateFile, error) {
 		return nil, fmt.Errorf("state_dir: %w", err)
 	default:
 		if err := m.Restore(text, time.Now()); err != nil {
-			return nil, fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", f.path, err)
+			return nil, stateError(f.path, err)
 		}
 	}
 	list, _ := m.Words(time.Now())
@@ -40,6 +40,13 @@ func openState(dir string, m *pop.Machine) (*stateFile, error) {
 		return nil, fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
 	}
 	return f, nil
+}
+
+// stateName is the file in the folder.
+const stateName = "words"
+
+func stateError(path string, err error) error {
+	return fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", path, err)
 }
 
 // saveAgain is how long a list that could not be written waits for the next attempt.

@@ -124,7 +124,7 @@ func isLocal(address string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// Warnings tells what is possible but leaves a way round a rule, a sentence each: a rule about some hosts, whose origin answers
+// Warnings tells what is possible but probably not meant, a sentence each: the weaknesses, and a rule about some hosts, whose origin answers
 // for any host. A client writes Host as it likes, so it can ask there without the rule.
 func (c *Config) Warnings() []string {
 	var all []string
@@ -140,7 +140,7 @@ func (c *Config) Warnings() []string {
 			}
 		}
 	}
-	return all
+	return append(all, c.weaknesses()...)
 }
 
 // answersAnyHost returns a server of the host that is one of the servers of all others as well; nil if there is none.
