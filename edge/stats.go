@@ -161,10 +161,13 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 
 	names := make(map[uint32]string, len(snap.rules.Rules))
+	modes := make(map[uint32]string, len(snap.rules.Rules))
 	active := make(map[uint32]int, len(snap.rules.Rules))
 	for _, r := range snap.rules.Rules {
-		names[r.Counter.ID], active[r.Counter.ID] = r.Config.Name, 0
+		names[r.Counter.ID], modes[r.Counter.ID], active[r.Counter.ID] = r.Config.Name, string(r.Config.Mode), 0
 	}
+	names[mitigation.AllRules], modes[mitigation.AllRules], active[mitigation.AllRules] = AllRules, string(rules.Enforce), 0
+	lists := map[uint32]int{mitigation.Allowed: 0, mitigation.Denied: 0}
 	for _, r := range snap.rules.All {
 		for v := range limiter.Verdicts {
 			count(r.Tally.Verdicts[v].Load(), "sluice_requests_total", "Requests under a rule, by what it said.",
@@ -180,16 +183,20 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for key := range s.limiter.Bits.All(time.Now()) {
 		if _, known := names[key.Rule]; known {
 			active[key.Rule]++
+		} else if _, list := lists[key.Rule]; list {
+			lists[key.Rule]++
 		}
 	}
 	for id, n := range active {
-		gauge(float64(n), "sluice_mitigations_active", "Mitigations in force.", "rule", names[id])
+		gauge(float64(n), "sluice_mitigations_active", "Mitigations in force. Those of shadows refuse nobody.", "rule", names[id], "mode", modes[id])
 	}
+	gauge(float64(lists[mitigation.Allowed]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "allow")
+	gauge(float64(lists[mitigation.Denied]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "deny")
 	started := s.limiter.Bits.Started()
 	for id, name := range names {
 		for by := mitigation.ByEdge; by <= mitigation.ByAdmin; by++ {
 			count(started[mitigation.Started{Rule: id, By: by}], "sluice_mitigations_started_total", "Mitigations begun, by whom.",
-				"rule", name, "by", by.String())
+				"rule", name, "by", by.String(), "mode", modes[id])
 		}
 	}
 

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +62,11 @@ func New(o Options) http.Handler {
 	private.HandleFunc("GET /v1/mitigations", a.mitigations)
 	private.HandleFunc("PUT /v1/mitigations/{rule}/{source...}", a.block)
 	private.HandleFunc("DELETE /v1/mitigations/{rule}/{source...}", a.lift)
+	for name, list := range map[string]string{"allow": edge.Allow, "deny": edge.Deny} {
+		private.HandleFunc("GET /v1/"+name, a.listed(list))
+		private.HandleFunc("PUT /v1/"+name+"/{prefix...}", a.list(list))
+		private.HandleFunc("DELETE /v1/"+name+"/{prefix...}", a.unlist(list))
+	}
 	private.HandleFunc("GET /v1/sources/{address}", a.source)
 	private.HandleFunc("GET /v1/nodes", a.nodes)
 	private.HandleFunc("POST /v1/reload", a.reload)
@@ -255,11 +261,23 @@ func (a api) did(r *http.Request, e events.Event) {
 	a.Edge.Events().Add(e)
 }
 
-func (a api) mitigations(w http.ResponseWriter, _ *http.Request) {
-	reply(w, a.Edge.Mitigations(time.Now()))
+// mitigations shows those in force, or of them those with ?mode=, ?by= and ?q= (see edge.Filter).
+func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	f := edge.Filter{Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
+	switch {
+	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow:
+		fail(w, http.StatusBadRequest, "mode is not possible: want enforce or shadow")
+		return
+	case f.By != "" && f.By != "edge" && f.By != "pop" && f.By != "admin":
+		fail(w, http.StatusBadRequest, "by is not possible: want edge, pop or admin")
+		return
+	}
+	reply(w, slices.DeleteFunc(a.Edge.Mitigations(time.Now()), func(m edge.Mitigation) bool { return !f.Matches(&m) }))
 }
 
-func (a api) block(w http.ResponseWriter, r *http.Request) {
+// term reads for how long an operator says something, and why. If it is wrong, the answer says so.
+func term(w http.ResponseWriter, r *http.Request) (d time.Duration, reason string, ok bool) {
 	var body struct {
 		For    string `json:"for"`
 		Reason string `json:"reason"`
@@ -268,24 +286,65 @@ func (a api) block(w http.ResponseWriter, r *http.Request) {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&body); err != nil {
 		fail(w, http.StatusBadRequest, `the body is not what it should be: want {"for":"10m","reason":"..."}`)
-		return
+		return 0, "", false
 	}
 	d, err := time.ParseDuration(body.For)
 	if err != nil {
 		fail(w, http.StatusBadRequest, `"for" is not a time with a unit: want one such as 10m`)
-		return
+		return 0, "", false
 	}
 	if len(body.Reason) > 256 {
 		fail(w, http.StatusBadRequest, `"reason" is too long: want at most 256 bytes`)
+		return 0, "", false
+	}
+	return d, body.Reason, true
+}
+
+func (a api) block(w http.ResponseWriter, r *http.Request) {
+	d, reason, ok := term(w, r)
+	if !ok {
 		return
 	}
-	m, err := a.Edge.Block(r.PathValue("rule"), r.PathValue("source"), d, body.Reason, time.Now())
+	m, err := a.Edge.Block(r.PathValue("rule"), r.PathValue("source"), d, reason, time.Now())
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	a.did(r, events.Event{Text: "blocked for " + d.String() + ": " + body.Reason, Rule: m.Rule, Source: m.Source})
+	a.did(r, events.Event{Text: "blocked for " + d.String() + ": " + reason, Rule: m.Rule, Source: m.Source})
 	reply(w, m)
+}
+
+// listed shows a list of prefixes, list puts one on it, and unlist takes it off.
+func (a api) listed(list string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Edge.Listed(list, time.Now())) }
+}
+
+func (a api) list(list string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		d, reason, ok := term(w, r)
+		if !ok {
+			return
+		}
+		l, err := a.Edge.List(list, r.PathValue("prefix"), d, reason, time.Now())
+		if err != nil {
+			failed(w, err)
+			return
+		}
+		a.did(r, events.Event{Text: map[string]string{edge.Allow: "allowed", edge.Deny: "denied"}[list] + " for " + d.String() + ": " + reason, Source: l.Prefix})
+		reply(w, l)
+	}
+}
+
+func (a api) unlist(list string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		lifted, err := a.Edge.Unlist(list, r.PathValue("prefix"), time.Now())
+		if err != nil {
+			failed(w, err)
+			return
+		}
+		a.did(r, events.Event{Text: map[string]string{edge.Allow: "allowed", edge.Deny: "denied"}[list] + " no more", Source: r.PathValue("prefix")})
+		reply(w, lifted)
+	}
 }
 
 func (a api) lift(w http.ResponseWriter, r *http.Request) {
@@ -329,7 +388,7 @@ func failed(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, config.ErrNoRule):
 		status = http.StatusNotFound
-	case errors.Is(err, edge.ErrFull):
+	case errors.Is(err, edge.ErrFull), errors.Is(err, edge.ErrOff):
 		status = http.StatusConflict
 	}
 	fail(w, status, err.Error())

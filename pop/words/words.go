@@ -180,7 +180,7 @@ func (l *List) Merge(other []Entry, now time.Time) (changed []Name, lacks bool) 
 		if e.Over(now) {
 			continue
 		}
-		if latest := now.Add(mitigation.MaxTimeout + ClockSkew); e.End.After(latest) {
+		if latest := now.Add(mitigation.MaxBlock + ClockSkew); e.End.After(latest) {
 			e.End = latest
 		}
 		if latest := now.Add(longestKept + ClockSkew); e.kept.After(latest) {
@@ -204,8 +204,8 @@ func (l *List) Merge(other []Entry, now time.Time) (changed []Name, lacks bool) 
 }
 
 const (
-	ClockSkew   = 2 * time.Second       // between edges
-	longestKept = 5 * counter.MaxWindow // what a counter of the longest window lives, with one sub-window, in groups of four
+	ClockSkew   = 2 * time.Second     // between edges
+	longestKept = mitigation.MaxBlock // more than a counter of the longest window lives: five windows, with one sub-window, in groups of four
 )
 
 // purge drops what says nothing any more.
