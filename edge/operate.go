@@ -59,11 +59,7 @@ type Standing struct {
 
 // Rules returns the rules as they are configured, those that are off as well.
 func (s *Server) Rules() []rules.Config {
-	var list []rules.Config
-	for _, r := range s.snap.Load().rules.All {
-		list = append(list, r.Config)
-	}
-	return list
+	return s.snap.Load().rules.Configs()
 }
 
 // Counted returns what the rules in force count by.
@@ -77,6 +73,12 @@ func (s *Server) Counted() []*counter.Rule {
 
 // Config returns the configuration in force. It must not be changed.
 func (s *Server) Config() *config.Config { return s.snap.Load().config }
+
+// RulesHash stands for the rules in force, the same number on edges with the same rules, and says since when they are these.
+func (s *Server) RulesHash() (hash uint64, since time.Time) {
+	snap := s.snap.Load()
+	return snap.hash, snap.since
+}
 
 // Mitigations returns those in force at now, in no order.
 func (s *Server) Mitigations(now time.Time) []Mitigation {
@@ -224,6 +226,14 @@ func (s *Server) Nodes() []NodeStatus {
 		return nil
 	}
 	return s.tier.Nodes()
+}
+
+// Edges describes the PoP, this edge first; nothing on an edge that counts alone.
+func (s *Server) Edges() []EdgeStatus {
+	if s.tier.Edges == nil {
+		return nil
+	}
+	return s.tier.Edges()
 }
 
 // Failed counts a reload that never came to Apply.

@@ -18,6 +18,8 @@ import (
 // A snapshot is everything that a reload changes. It is immutable; a request keeps the one that it began with.
 type snapshot struct {
 	generation    int
+	hash          uint64    // of the rules
+	since         time.Time // the rules are these
 	config        *config.Config
 	rules         *rules.Set
 	sources       *rules.Sources
@@ -48,7 +50,7 @@ func (s *Server) Apply(c *config.Config) error {
 		return err
 	}
 	now := &snapshot{
-		generation: 1, config: c, rules: set,
+		generation: 1, config: c, rules: set, hash: config.Hash(set.Configs()), since: time.Now(),
 		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
 		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Rule]*fasthttp.ResponseHeader, len(set.Rules)),
 	}
@@ -60,6 +62,9 @@ func (s *Server) Apply(c *config.Config) error {
 	var had *upstream.Origins
 	if before != nil {
 		now.generation, had = before.generation+1, before.origins
+		if now.hash == before.hash {
+			now.since = before.since
+		}
 	}
 	if now.origins, err = upstream.New(c.Origins, had); err != nil {
 		s.stats.reloads[0].Add(1)

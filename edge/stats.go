@@ -145,6 +145,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 
 	snap := s.snap.Load()
 	gauge(float64(snap.generation), "sluice_rules_generation", "How many sets of rules have been in force.")
+	gauge(float64(snap.hash), "sluice_config_hash", "Stands for the rules in force: the same number on edges with the same rules.")
 	for _, o := range snap.origins.All {
 		up := 0.0
 		if o.Healthy(time.Now()) {

@@ -73,7 +73,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 		try(tryState(c.StateDir, key))
 	}
 	doubt(guessableSecret(c))
-	_, err = readToken(c.AdminTokenFile)
+	_, err = readToken("admin_token_file", c.AdminTokenFile)
 	try(err)
 	_, err = edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
 	try(err)

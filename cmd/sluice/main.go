@@ -3,7 +3,7 @@
 //	sluice --origin http://127.0.0.1:3000     serve, with a limit of 100 requests a minute for each source
 //	sluice --config sluice.yaml               serve what a file says
 //	sluice check sluice.yaml                  tell what is wrong with it, and what a start with it would find (also -t)
-//	sluice version
+//	sluice status                             ask a running edge; sluice help lists what else
 package main
 
 import (
@@ -29,28 +29,18 @@ const (
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 { // as other servers have it
-		switch args[0] {
-		case "-t":
-			args = append([]string{"check"}, args[1:]...)
-		case "--version":
-			args = append([]string{"version"}, args[1:]...)
-		}
-	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		switch command := args[0]; {
-		case command == "check" && len(args) == 2 && !strings.HasPrefix(args[1], "-"):
-			return check(args[1], stdout, stderr)
-		case command == "check":
-			return misuse(stderr, errors.New("check wants one file: sluice check FILE"))
-		case command == "version" && len(args) == 1:
-			fmt.Fprintln(stdout, "sluice", version())
-			return 0
-		case command == "version":
-			return misuse(stderr, errors.New("version wants nothing else"))
-		default:
-			return misuse(stderr, fmt.Errorf("unknown command %q: want check, version, or flags alone to serve", command))
+		c, known := findCommand(args[0])
+		if !known {
+			return misuse(stderr, fmt.Errorf("unknown command %q: sluice help lists them; flags alone serve", args[0]))
 		}
+		return c.run(args[1:], stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == "-t" {
+		return cmdCheck(args[1:], stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == "--version" {
+		return cmdVersion(args[1:], stdout, stderr)
 	}
 	f, err := parseFlags(args)
 	switch {

@@ -11,7 +11,6 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -25,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"sluice/edge"
+	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/events"
 	"sluice/edge/rules"
@@ -34,19 +34,17 @@ import (
 type Options struct {
 	Edge    *edge.Server
 	Metrics prometheus.Gatherer
-	// Edit puts a rule in the place of the one of that name, or takes that out if rule is nil: in force and in the file. It
-	// may be nil. edge.ErrNoRule says that there is none, ErrNotSaved that the file could not be written.
-	Edit    func(name string, rule *rules.Config) error
-	Reload  func() error // reads the configuration again; its error goes to the operator
-	Hosts   []string     // names under which this listener may be addressed, beside localhost and its own addresses
-	Address string       // where it listens
-	Token   string       // "": none wanted
+	// Overlay is what has been changed of the rules, and Edit changes one of them; both or none.
+	Overlay func() *changes.Overlay
+	Edit    func(changes.Edit) (Edited, error)
+	Self    func() edge.EdgeStatus // this edge, where it counts alone
+	Reload  func() error           // reads the configuration again; its error goes to the operator
+	Hosts   []string               // names under which this listener may be addressed, beside localhost and its own addresses
+	Address string                 // where it listens
+	Token   string                 // "": none wanted
 	// MetricsToken makes /metrics want the token, and a Host of this listener, as the API does.
 	MetricsToken bool
 }
-
-// ErrNotSaved says that a change is in force but could not be written to the file.
-var ErrNotSaved = errors.New("the change is in force but not in the file: it is lost at the next reload")
 
 // maxBody bounds what the API reads.
 const maxBody = 1 << 20
@@ -70,8 +68,13 @@ func New(o Options) http.Handler {
 	private.HandleFunc("GET /v1/sources/{address}", a.source)
 	private.HandleFunc("GET /v1/nodes", a.nodes)
 	private.HandleFunc("POST /v1/reload", a.reload)
-	private.HandleFunc("PUT /v1/rules/{name}", a.putRule)
-	private.HandleFunc("DELETE /v1/rules/{name}", a.deleteRule)
+	private.HandleFunc("PUT /v1/rules/{name}", a.edit(changes.Put))
+	private.HandleFunc("PATCH /v1/rules/{name}", a.edit(changes.Patch))
+	private.HandleFunc("DELETE /v1/rules/{name}", a.edit(changes.Delete))
+	private.HandleFunc("POST /v1/rules/{name}/rollback", a.edit(changes.Rollback))
+	private.HandleFunc("GET /v1/rules/{name}/history", a.history)
+	private.HandleFunc("GET /v1/config", a.config)
+	private.HandleFunc("GET /v1/pop", a.pop)
 	private.HandleFunc("GET /v1/top", a.top)
 	private.HandleFunc("GET /v1/events", a.events)
 	mux := http.NewServeMux()
@@ -152,69 +155,6 @@ func (a api) authorized(next http.Handler) http.Handler {
 	})
 }
 
-func (a api) rules(w http.ResponseWriter, _ *http.Request) { reply(w, edgeRules(a.Edge)) }
-
-func (a api) rule(w http.ResponseWriter, r *http.Request) {
-	for _, rule := range edgeRules(a.Edge) {
-		if rule.Name == r.PathValue("name") {
-			reply(w, rule)
-			return
-		}
-	}
-	fail(w, http.StatusNotFound, "no such rule")
-}
-
-// ruleJSON shows a rule with the name of its estimate.
-type ruleJSON struct {
-	rules.Config
-	Estimate string `json:"estimate"`
-}
-
-func edgeRules(s *edge.Server) []ruleJSON {
-	list := []ruleJSON{}
-	for _, r := range s.Rules() {
-		list = append(list, ruleJSON{r, r.Estimate.String()})
-	}
-	return list
-}
-
-func (a api) putRule(w http.ResponseWriter, r *http.Request) {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		fail(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
-		return
-	}
-	rule, err := config.ParseRule(r.PathValue("name"), text)
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	if a.edit(w, rule.Name, &rule) {
-		a.rule(w, r)
-	}
-}
-
-func (a api) deleteRule(w http.ResponseWriter, r *http.Request) {
-	if a.edit(w, r.PathValue("name"), nil) {
-		reply(w, map[string]bool{"deleted": true})
-	}
-}
-
-func (a api) edit(w http.ResponseWriter, name string, rule *rules.Config) bool {
-	if a.Edit == nil {
-		fail(w, http.StatusNotImplemented, "rules cannot be changed here")
-		return false
-	}
-	err := a.Edit(name, rule)
-	switch {
-	case errors.Is(err, ErrNotSaved):
-		fail(w, http.StatusInternalServerError, err.Error())
-	case err != nil:
-		failed(w, err)
-	}
-	return err == nil
-}
-
 // topMost bounds what one answer shows.
 const topMost = 1000
 
@@ -250,15 +190,6 @@ func (a api) events(w http.ResponseWriter, r *http.Request) {
 	} else {
 		fail(w, http.StatusBadRequest, "since is not possible: want the number of an event, or a time such as 2026-05-04T14:05:00Z")
 	}
-}
-
-// did keeps an operator's action among the events: who he says he is (X-Operator), and where he came from.
-func (a api) did(r *http.Request, e events.Event) {
-	e.Time, e.Kind, e.From = time.Now(), events.Operator, r.RemoteAddr
-	if e.Who = r.Header.Get("X-Operator"); len(e.Who) > 64 {
-		e.Who = e.Who[:64]
-	}
-	a.Edge.Events().Add(e)
 }
 
 // mitigations shows those in force, or of them those with ?mode=, ?by= and ?q= (see edge.Filter).
@@ -388,8 +319,10 @@ func failed(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, config.ErrNoRule):
 		status = http.StatusNotFound
-	case errors.Is(err, edge.ErrFull), errors.Is(err, edge.ErrOff):
+	case errors.Is(err, edge.ErrFull), errors.Is(err, edge.ErrLong), errors.Is(err, edge.ErrOff), errors.Is(err, changes.ErrDrops):
 		status = http.StatusConflict
+	case errors.Is(err, changes.ErrMatch):
+		status = http.StatusPreconditionFailed
 	}
 	fail(w, status, err.Error())
 }

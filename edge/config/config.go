@@ -1,5 +1,5 @@
 // Package config is what a configuration file says: YAML into values, with the place and the remedy of everything that is wrong, and rules
-// back into YAML.
+// back into JSON.
 package config
 
 import (
@@ -89,8 +89,6 @@ func (c *Config) Check() error {
 		return errors.New("source.proxy_protocol is on but nobody is trusted: name the proxies that send the header under source.trust")
 	case len(c.Origins) == 0 && c.CheckPath == "":
 		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
-	case c.StateDir != "" && len(c.PoP.Memcached) == 0:
-		return errors.New("state_dir keeps what operators said to a PoP, and an edge that counts alone is not supported yet: give pop.memcached, or no state_dir")
 	case c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0"):
 		return errors.New("listen and admin are both " + c.Listen + ": give them different addresses")
 	case c.MetricsToken && c.AdminTokenFile == "":
@@ -128,6 +126,9 @@ func isLocal(address string) bool {
 // for any host. A client writes Host as it likes, so it can ask there without the rule.
 func (c *Config) Warnings() []string {
 	var all []string
+	if c.StateDir != "" && len(c.PoP.Memcached) == 0 {
+		all = append(all, "state_dir: an edge that counts alone keeps there what operators change of its rules; blocks end with the process")
+	}
 	for _, r := range c.Rules {
 		if r.Mode == rules.Off || len(r.Match.Hosts) == 0 || slices.Contains(r.Match.Hosts, "*") {
 			continue
