@@ -136,6 +136,7 @@ func (x *exchange) judge() bool {
 		x.server.stats.deciding.Observe(time.Since(start).Seconds())
 	}
 	d.Tally()
+	x.blocks()
 	if d.Refused() {
 		x.server.refusals.Hit(x.source)
 	}

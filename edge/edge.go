@@ -121,6 +121,9 @@ func New(o Options) (*Server, error) {
 		NoDefaultServerHeader: true, NoDefaultContentType: true,
 	}
 	s.pool.New = func() any { return newExchange(s) }
+	if s.events != nil {
+		o.Bits.Observe = s.learned
+	}
 	err := s.Apply(c)
 	if err != nil {
 		return nil, err

@@ -73,11 +73,29 @@ func (s *Server) Mitigations(now time.Time) []Mitigation {
 	list := []Mitigation{}
 	for key, bit := range s.limiter.Bits.All(now) {
 		if name, known := names[key.Rule]; known {
-			list = append(list, Mitigation{Rule: name, Source: key.Source.String(), Start: bit.Start, End: bit.End,
-				Learned: bit.Learned, By: bit.By.String(), Reason: bit.Reason})
+			list = append(list, shown(name, key.Source, bit))
 		}
 	}
 	return list
+}
+
+// Mitigated returns what is in force at now for a source under a rule; nil if nothing is.
+func (s *Server) Mitigated(rule, source string, now time.Time) *Mitigation {
+	r, key, err := s.keyOf(rule, source)
+	if err != nil {
+		return nil
+	}
+	bit, in := s.limiter.Bits.Get(key, now)
+	if !in {
+		return nil
+	}
+	m := shown(r.Config.Name, key.Source, bit)
+	return &m
+}
+
+// shown is a bit as operators see it.
+func shown(rule string, source counter.Source, bit mitigation.Bit) Mitigation {
+	return Mitigation{Rule: rule, Source: source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned, By: bit.By.String(), Reason: bit.Reason}
 }
 
 // Block refuses a source under a rule for a while, on every edge of the PoP, in place of what was in force. Errors are ErrNoRule,

@@ -101,15 +101,16 @@ func (s *Server) carryOver(before, now *rules.Set) {
 	type heir struct {
 		rule     *counter.Rule // nil: there is none
 		loosened bool
+		name     string // of the old one
 	}
 	to := make(map[uint32]heir)
 	for _, old := range before.Rules {
 		r := now.ByName(old.Config.Name)
 		switch {
 		case r == nil:
-			to[old.Counter.ID] = heir{}
+			to[old.Counter.ID] = heir{name: old.Config.Name}
 		case r.Loosened(old) || r.Counter.ID != old.Counter.ID:
-			to[old.Counter.ID] = heir{r.Counter, r.Loosened(old)}
+			to[old.Counter.ID] = heir{r.Counter, r.Loosened(old), old.Config.Name}
 		}
 	}
 	if len(to) == 0 {
@@ -131,6 +132,9 @@ func (s *Server) carryOver(before, now *rules.Set) {
 			continue
 		}
 		bits.Lift(m.key, at)
+		if now.rule == nil || now.loosened && !said {
+			s.lifted(now.name, m.key.Source, at)
+		}
 		if now.rule != nil && (said || !now.loosened) {
 			if !said {
 				m.bit.By = mitigation.ByPoP // no news: every edge reads the same file

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
@@ -138,6 +139,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(float64(s.open.Open()), "sluice_connections", "Open connections of clients.")
 	count(s.stats.reloads[1].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "done")
 	count(s.stats.reloads[0].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "failed")
+
+	for _, k := range events.Kinds() {
+		count(s.events.Count(k), "sluice_events_total", "Events, by kind; those that were not kept because they came too fast included.", "kind", string(k))
+	}
 
 	snap := s.snap.Load()
 	gauge(float64(snap.generation), "sluice_rules_generation", "How many sets of rules have been in force.")

@@ -18,6 +18,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/admin"
 	"sluice/edge/config"
+	"sluice/edge/events"
 	"sluice/edge/rules"
 	"sluice/pop"
 )
@@ -31,6 +32,7 @@ type reloader struct {
 	server  *edge.Server
 	machine *pop.Machine // nil: there is no tier
 	log     *slog.Logger
+	events  *events.Log
 	mu      sync.Mutex
 	last    string // what the file said when it was read last
 }
@@ -47,16 +49,23 @@ func (r *reloader) now() error {
 		before := r.server.Config()
 		fitDescriptors(c)
 		if err = r.server.Apply(c); err == nil {
-			r.log.Info("configuration read again", "rules", len(c.Rules))
+			r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Text: "configuration read again",
+				Old: inForce(before), New: inForce(c)})
 			warnings(c, r.log)
 			r.moveNodes(before, c)
 			r.tellLater(before, c)
 		}
 	}
 	if err != nil {
-		r.log.Error("the configuration is wrong: the old one stays in force", "error", sentence(err))
+		r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Level: slog.LevelError,
+			Text: "the configuration is wrong: the old one stays in force: " + sentence(err)})
 	}
 	return err
+}
+
+// inForce is a configuration in a few words.
+func inForce(c *config.Config) string {
+	return fmt.Sprintf("%d rules, %d origins", len(c.Rules), len(c.Origins))
 }
 
 // warnings logs what is possible but probably not meant.
@@ -190,7 +199,6 @@ func (r *reloader) edit(name string, rule *rules.Config) error {
 		return fmt.Errorf("%w: %w", admin.ErrNotSaved, err)
 	}
 	r.last = string(text)
-	r.log.Info("rule changed by an operator", "rule", name, "removed", rule == nil)
 	return nil
 }
 

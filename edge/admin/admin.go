@@ -175,13 +175,31 @@ func (a api) putRule(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	before := a.ruleText(rule.Name)
 	if a.edit(w, rule.Name, &rule) {
+		a.did(r, events.Event{Text: "changed a rule", Rule: rule.Name, Old: before, New: a.ruleText(rule.Name)})
 		a.rule(w, r)
 	}
 }
 
+// ruleText is a rule as events show it: its JSON; "" if there is none.
+func (a api) ruleText(name string) string {
+	for _, rule := range edgeRules(a.Edge) {
+		if rule.Name == name {
+			text, err := json.Marshal(rule)
+			if err != nil {
+				return err.Error()
+			}
+			return string(text)
+		}
+	}
+	return ""
+}
+
 func (a api) deleteRule(w http.ResponseWriter, r *http.Request) {
+	before := a.ruleText(r.PathValue("name"))
 	if a.edit(w, r.PathValue("name"), nil) {
+		a.did(r, events.Event{Text: "removed a rule", Rule: r.PathValue("name"), Old: before})
 		reply(w, map[string]bool{"deleted": true})
 	}
 }
@@ -271,23 +289,37 @@ func (a api) block(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, `"reason" is too long: want at most 256 bytes`)
 		return
 	}
+	before := a.Edge.Mitigated(r.PathValue("rule"), r.PathValue("source"), time.Now())
 	m, err := a.Edge.Block(r.PathValue("rule"), r.PathValue("source"), d, body.Reason, time.Now())
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	a.did(r, events.Event{Text: "blocked for " + d.String() + ": " + body.Reason, Rule: m.Rule, Source: m.Source})
+	a.did(r, events.Event{Text: "blocked for " + d.String() + ": " + body.Reason, Rule: m.Rule, Source: m.Source, Old: blockText(before), New: blockText(&m), Until: m.End})
 	reply(w, m)
 }
 
 func (a api) lift(w http.ResponseWriter, r *http.Request) {
+	before := a.Edge.Mitigated(r.PathValue("rule"), r.PathValue("source"), time.Now())
 	lifted, err := a.Edge.Lift(r.PathValue("rule"), r.PathValue("source"), time.Now())
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	a.did(r, events.Event{Text: "lifted", Rule: r.PathValue("rule"), Source: r.PathValue("source")})
+	a.did(r, events.Event{Text: "lifted", Rule: r.PathValue("rule"), Source: r.PathValue("source"), Old: blockText(before)})
 	reply(w, lifted)
+}
+
+// blockText is a block as events show it; "" if there is none.
+func blockText(m *edge.Mitigation) string {
+	if m == nil {
+		return ""
+	}
+	text := "until " + m.End.UTC().Format(time.RFC3339) + " by " + m.By
+	if m.Reason != "" {
+		text += ": " + m.Reason
+	}
+	return text
 }
 
 func (a api) source(w http.ResponseWriter, r *http.Request) {

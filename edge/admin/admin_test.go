@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/events"
+	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -110,7 +113,16 @@ func TestStatuses(t *testing.T) {
 
 // What operators do is told afterwards: what, who and from where; what was refused is not.
 func TestOperatorsEvents(t *testing.T) {
-	h, _ := newAPI(t, nil)
+	h, s := newAPI(t, func(o *Options) {
+		o.Edit = func(name string, rule *rules.Config) error {
+			c := *o.Edge.Config()
+			var err error
+			if c.Rules, err = config.WithRule(c.Rules, name, rule); err != nil {
+				return err
+			}
+			return o.Edge.Apply(&c)
+		}
+	})
 	do(h, "PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","reason":"scraper"}`, "X-Operator", "ada")
 	do(h, "PUT", "/v1/mitigations/none/192.0.2.1", `{"for":"10m"}`)
 	do(h, "DELETE", "/v1/mitigations/login/192.0.2.1", "")
@@ -121,15 +133,27 @@ func TestOperatorsEvents(t *testing.T) {
 		}
 		return list
 	}
-	all := list("")
+	all := slices.DeleteFunc(list(""), func(e events.Event) bool { return e.Kind != events.Operator })
 	if len(all) != 3 || all[0].Text != "reloaded the configuration" || all[1].Text != "lifted" || all[2].Text != "blocked for 10m0s: scraper" {
 		t.Fatalf("%+v", all)
 	}
-	if e := all[2]; e.Who != "ada" || e.From != "192.0.2.1:1234" || e.Rule != "login" || e.Source != "192.0.2.1" || e.Kind != events.Operator {
-		t.Errorf("%+v", e)
+	if e := all[2]; e.Who != "ada" || e.From != "192.0.2.1:1234" || e.Rule != "login" || e.Source != "192.0.2.1" || !strings.HasSuffix(e.New, " by admin: scraper") || e.Old != "" ||
+		all[1].Old != e.New || all[1].New != "" {
+		t.Errorf("%+v, then %+v", e, all[1])
 	}
-	if after := list("2"); len(after) != 1 || after[0].Number != 3 {
-		t.Errorf("after the second: %+v", after)
+	if after := list(strconv.FormatUint(all[1].Number, 10)); len(after) != 1 || after[0].Number != all[0].Number {
+		t.Errorf("after the lift: %+v", after)
+	}
+	for range 20 { // in one second: none of an operator's actions is dropped
+		do(h, "PUT", "/v1/rules/login", `{"limit":7}`)
+	}
+	do(h, "DELETE", "/v1/rules/login", "")
+	if all = list(strconv.FormatUint(all[0].Number, 10)); len(all) < 21 || !strings.Contains(all[0].Old, `"limit":7`) || all[0].New != "" ||
+		!strings.Contains(all[len(all)-1].Old, `"limit":5`) || !strings.Contains(all[len(all)-1].New, `"limit":7`) {
+		t.Errorf("rules: %+v", all)
+	}
+	if n := s.Events().Count(events.Operator); n != 24 {
+		t.Errorf("%d actions are counted", n)
 	}
 	if after := list(time.Now().Add(time.Minute).UTC().Format(time.RFC3339)); len(after) != 0 {
 		t.Errorf("after a minute from now: %+v", after)
