@@ -69,6 +69,7 @@ type Server struct {
 	budget    time.Duration // of a wait at first sight
 	limits    screen.Limits
 	secret    rules.Secret
+	names     requestNames
 	stats     *stats
 	warn      func(message string, args ...any)
 	snap      atomic.Pointer[snapshot]
@@ -96,6 +97,7 @@ func New(o Options) (*Server, error) {
 		budget:   c.PoP.Wait,
 		limits:   c.Limits,
 		secret:   rules.NewSecret(o.Secret),
+		names:    newRequestNames(),
 		stats:    newStats(),
 		access:   o.Access,
 		events:   o.Events,

@@ -35,6 +35,10 @@ type exchange struct {
 	counted  bool            // as answered or aborted
 
 	buf, values []byte // what the reply points to
+
+	number uint64 // of the request, at this edge
+	id     []byte // its name, in idText; nil: it has none yet
+	idText [maxRequestID]byte
 }
 
 // An asker is who a request comes from.
@@ -54,9 +58,10 @@ func newExchange(s *Server) *exchange {
 
 // begin counts a request as received and takes what its life needs.
 func (s *Server) begin(on *screen.Screen) *screen.Incoming {
-	s.stats.received.Add(1)
+	number := s.stats.received.Add(1)
 	x, c := s.pool.Get().(*exchange), on.Conn
 	x.screened, x.snap, x.conn, x.now = on, s.snap.Load(), c, time.Now()
+	x.number, x.id = number, nil
 	x.Incoming.Reset()
 	x.asker = asker{chain: x.chain[:0]}
 	x.values = x.values[:0]
@@ -143,7 +148,7 @@ func (x *exchange) serve() {
 // forward passes the request on, and begins the reply: with the origin's answer, which is relayed in the end, or with one of the edge's own.
 // It returns the status of the origin's answer, or 0 if there is none.
 func (x *exchange) forward() int {
-	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: x.now, Source: x.source, Free: x.allowed, Chain: x.chain,
+	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: x.now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
 		Counts: x.decision.Held, Ours: x.ours()}); no != nil {
 		x.say(no)
 		return 0
@@ -167,6 +172,7 @@ func (x *exchange) finish() {
 		x.Close = true
 		c.Linger.Store(true)
 	}
+	r.add("X-Request-ID", x.requestID())
 	if s.note != nil {
 		x.log()
 	}

@@ -62,6 +62,7 @@ type Order struct {
 	Source  counter.Source // who takes a place at the origin,
 	Free    bool           // or takes none
 	Chain   []netip.Addr   // the addresses believed before the peer's, the nearest first
+	ID      []byte         // what the origin is told to call the request (X-Request-ID)
 	Counts  bool           // the answer's status counts: the exchange goes on without its client
 	// Ours reports which lines of an answer only the edge may say, by its status and their names.
 	Ours func(status int, name []byte) bool
