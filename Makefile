@@ -45,7 +45,7 @@ lint: # format, vet, staticcheck, and who imports whom; the linter is pinned in 
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools.mod golangci-lint run ./...
 
-accuracy: build # everything by which accuracy is judged, on the access logs in LOGS and on made traffic: half an hour
+accuracy: build # everything by which accuracy is judged, on the access logs in LOGS and on made traffic: an hour and a half
 	@test -n "$(LOGS)" || { echo 'accuracy: say where the access logs are: make accuracy LOGS=DIR' >&2; exit 1; }
 	bin/sluice-loadgen accuracy --logs "$(LOGS)"
 

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"text/tabwriter"
@@ -19,6 +19,7 @@ import (
 
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/loadgen/judge"
+	"sluice/loadgen/page"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
@@ -26,7 +27,7 @@ import (
 
 // accuracySuite is what the accuracy command measures: traffic, and how much of it.
 type accuracySuite struct {
-	traces      []*trace.Trace
+	files       []string // access logs; none: made traffic
 	limits      []uint
 	window      time.Duration
 	adversaries []string
@@ -34,6 +35,7 @@ type accuracySuite struct {
 	limit       uint          // that it plays against
 	scale       int           // of the published stream: one part in so many
 	seed        uint64
+	seeds       int // of where in its second a one-second stamp lies
 }
 
 // adversaries are the workloads that are made against limiters.
@@ -41,23 +43,27 @@ func adversaries() []string {
 	return []string{"constant", "ramp", "onoff", "edge-burst", "just-above", "parallel", "rotate-64", "rotate-24", "below", "nat", "flash-crowd", "stuffing"}
 }
 
-// cmdAccuracy runs everything by which the limiter's accuracy is judged, and writes one summary.
+// cmdAccuracy runs everything by which the limiter's accuracy is judged, and writes a table for each log and a summary.
 func cmdAccuracy(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("accuracy", pflag.ContinueOnError)
 	logs := flags.String("logs", "", "`DIR` with access logs (.log, .jsonl, .csv, or .gz of one); none: made traffic alone")
 	short := flags.Bool("short", false, "small workloads alone, and the published stream at a hundredth: seconds, not minutes")
 	seed := flags.Uint64("seed", 1, "of workloads, and of where in its second a one-second stamp lies")
+	seeds := flags.Int("seeds", 4, "so many seeds of where in its second a one-second stamp lies, from --seed on, for the estimate nearest;\nfigures are given as min-max over them")
 	file := flags.String("json", "", "write all reports to this `FILE` as JSON, too")
 	if err := parse(flags, args, false); err != nil {
 		return err
 	}
+	if *seeds < 1 {
+		return usagef("--seeds %d: want at least 1", *seeds)
+	}
 	s := accuracySuite{
-		limits: []uint{20, 60, 120}, window: time.Minute, adversaries: adversaries(), limit: 100, scale: 1, seed: *seed,
+		limits: []uint{20, 60, 120}, window: time.Minute, adversaries: adversaries(), limit: 100, scale: 1, seed: *seed, seeds: *seeds,
 	}
 	if *short {
 		s.limits, s.window, s.duration, s.limit, s.scale = []uint{20}, 10*time.Second, time.Minute, 20, 100
 	}
-	if err := s.load(*logs); err != nil {
+	if err := s.find(*logs); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -72,122 +78,208 @@ func cmdAccuracy(ctx context.Context, args []string) error {
 	return promises(reports)
 }
 
-// load reads the logs of a directory, or makes traffic in their place.
-func (s *accuracySuite) load(dir string) error {
+// find names the logs of a directory.
+func (s *accuracySuite) find(dir string) error {
 	if dir == "" {
-		for _, name := range []string{"mixed", "burst"} {
-			t, err := workload.Generate(name, workload.Options{Seed: s.seed, Limit: uint32(s.limits[0]), Window: s.window, Duration: 6 * s.window})
-			if err != nil {
-				return err
-			}
-			s.traces = append(s.traces, t)
-		}
 		return nil
 	}
-	var files []string
 	for _, kind := range []string{"*.log", "*.log.gz", "*.jsonl", "*.jsonl.gz", "*.csv", "*.csv.gz"} {
 		found, err := filepath.Glob(filepath.Join(dir, kind))
 		if err != nil {
 			return usagef("--logs %s: %v", dir, err)
 		}
-		files = append(files, found...)
+		s.files = append(s.files, found...)
 	}
-	if len(files) == 0 {
+	if len(s.files) == 0 {
 		return usagef("--logs %s: no .log, .jsonl or .csv there, nor .gz of one", dir)
 	}
-	slices.Sort(files)
-	for _, file := range files {
-		t, err := trace.Read(trace.ReadOptions{Seed: s.seed}, file)
-		if err != nil {
-			return err
-		}
-		s.traces = append(s.traces, t)
-	}
+	slices.Sort(s.files)
 	return nil
 }
 
-// section is runs that are summed up together.
-type section struct {
-	title string
-	runs  []accuracyRun
-	print func(w io.Writer, title string, reports []*report.Report)
+// accuracyLog is a log, or made traffic in place of one.
+type accuracyLog struct {
+	title  string
+	digest string
+	traces []*trace.Trace // with each seed; of whole stamps and of workloads there is one
+}
+
+// load reads a log, with each seed if it has stamps of whole seconds.
+func (s *accuracySuite) load(file string) (*accuracyLog, error) {
+	digest, err := trace.Digest(file)
+	if err != nil {
+		return nil, err
+	}
+	log := &accuracyLog{digest: digest}
+	for i := range s.seeds {
+		t, err := trace.Read(trace.ReadOptions{Seed: s.seed + uint64(i)}, file)
+		if err != nil {
+			return nil, err
+		}
+		if log.traces = append(log.traces, t); !t.Coarse {
+			break
+		}
+	}
+	t := log.traces[0]
+	log.title = fmt.Sprintf("%s: %s requests of %s sources, SHA-256 %s… (uncompressed)", t.Name,
+		page.Thousands(uint64(len(t.Requests))), page.Thousands(uint64(len(t.Sources))), digest[:12])
+	if n := len(log.traces); n > 1 {
+		log.title += fmt.Sprintf("\n  nearest: seeds %d to %d of where in its second a stamp lies, as min-max, multiples of sums; lower: seed %d", s.seed, s.seed+uint64(n)-1, s.seed)
+	}
+	return log, nil
+}
+
+// make is made traffic in a log's place.
+func (s *accuracySuite) make(name string) (*accuracyLog, error) {
+	t, err := workload.Generate(name, workload.Options{Seed: s.seed, Limit: uint32(s.limits[0]), Window: s.window, Duration: 6 * s.window})
+	if err != nil {
+		return nil, err
+	}
+	title := fmt.Sprintf("%s (made, seed %d): %s requests of %s sources", name, s.seed, page.Thousands(uint64(len(t.Requests))), page.Thousands(uint64(len(t.Sources))))
+	return &accuracyLog{title: title, traces: []*trace.Trace{t}}, nil
 }
 
 type accuracyRun struct {
 	trace    func() (*trace.Trace, error)
+	digest   string
 	mode     judge.Mode
 	limit    uint
 	estimate string
 	edges    int
 }
 
-func (s *accuracySuite) sections() []section {
-	kept := func(t *trace.Trace) func() (*trace.Trace, error) {
-		return func() (*trace.Trace, error) { return t, nil }
+// setups are what each log is judged in: the mode, and the number of edges.
+func setups() []accuracyRun {
+	return []accuracyRun{{mode: judge.Estimator, edges: 1}, {mode: judge.Deployed, edges: 1}, {mode: judge.Deployed, edges: 8}}
+}
+
+func (r *accuracyRun) setup() string {
+	if r.edges == 1 {
+		return fmt.Sprintf("%v, 1 edge", r.mode)
 	}
-	overTraces := func(mode judge.Mode, edges int) (runs []accuracyRun) {
+	return fmt.Sprintf("%v, %d edges", r.mode, r.edges)
+}
+
+// run makes all runs, as many at once as there are processors, and prints each table when it is complete.
+func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*report.Report, err error) {
+	names, open := s.files, s.load
+	if len(names) == 0 {
+		names, open = []string{"mixed", "burst"}, s.make
+	}
+	var totals []*accuracyRow
+	for _, name := range names {
+		log, err := open(name)
+		if err != nil {
+			return nil, err
+		}
+		rows, reports, err := s.judgeLog(ctx, log)
+		if err != nil {
+			return nil, err
+		}
+		printRows(w, log.title, rows)
+		totals = addRows(totals, rows)
+		all = append(all, reports...)
+	}
+	if len(names) > 1 {
+		printRows(w, fmt.Sprintf("all %d, every limit, summed up; gaps are the widest", len(names)), totals)
+	}
+	attacks, err := s.judgeAttacks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	printAttacks(w, "adversaries, deployed mode, 8 edges, 4 nodes, 1 ms", attacks)
+	published, err := s.judgePublished(ctx, w)
+	return slices.Concat(all, attacks, published), err
+}
+
+// judgeLog makes the runs of a log: a row for each setup, estimate and limit.
+func (s *accuracySuite) judgeLog(ctx context.Context, log *accuracyLog) (rows []*accuracyRow, reports []*report.Report, err error) {
+	var runs []accuracyRun
+	for _, setup := range setups() {
 		for _, estimate := range []string{"nearest", "lower"} {
-			for _, t := range s.traces {
-				for _, limit := range s.limits {
-					runs = append(runs, accuracyRun{kept(t), mode, limit, estimate, edges})
+			for _, limit := range s.limits {
+				traces := log.traces
+				if estimate != "nearest" {
+					traces = traces[:1]
 				}
+				for _, t := range traces {
+					setup.trace, setup.digest = func() (*trace.Trace, error) { return t, nil }, log.digest
+					setup.limit, setup.estimate = limit, estimate
+					runs = append(runs, setup)
+				}
+				rows = append(rows, &accuracyRow{setup: setup.setup(), estimate: estimate, limit: fmt.Sprint(limit), seeds: make([]accuracyLine, len(traces))})
 			}
 		}
-		return runs
 	}
-	var attacks []accuracyRun
+	if reports, err = s.runAll(ctx, log.traces[0].Name, runs); err != nil {
+		return nil, nil, err
+	}
+	next := 0
+	for _, row := range rows {
+		for i := range row.seeds {
+			row.seeds[i].add(reports[next])
+			next++
+		}
+	}
+	return rows, reports, nil
+}
+
+func (s *accuracySuite) judgeAttacks(ctx context.Context) ([]*report.Report, error) {
+	var runs []accuracyRun
 	for _, estimate := range []string{"nearest", "lower"} {
 		for _, name := range s.adversaries {
 			o := workload.Options{Seed: s.seed, Limit: uint32(s.limit), Window: s.window, Duration: s.duration}
 			if s.scale > 1 && name == "below" {
 				o.Rate = 1000
 			}
-			attacks = append(attacks, accuracyRun{func() (*trace.Trace, error) { return workload.Generate(name, o) }, judge.Deployed, s.limit, estimate, 8})
+			runs = append(runs, accuracyRun{
+				trace: func() (*trace.Trace, error) { return workload.Generate(name, o) },
+				mode:  judge.Deployed, limit: s.limit, estimate: estimate, edges: 8,
+			})
 		}
 	}
-	return []section{
-		{"estimator mode, one edge", overTraces(judge.Estimator, 1), printTotals},
-		{"deployed mode, one edge", overTraces(judge.Deployed, 1), printTotals},
-		{"deployed mode, 8 edges, 4 nodes, 1 ms", overTraces(judge.Deployed, 8), printTotals},
-		{"adversaries, deployed mode, 8 edges, 4 nodes, 1 ms", attacks, printAttacks},
-	}
+	return s.runAll(ctx, "adversaries", runs)
 }
 
-// run makes all runs, as many at once as there are processors, and prints each section when it is complete.
-func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*report.Report, err error) {
-	for _, sec := range s.sections() {
-		reports, err := s.runSection(ctx, sec)
-		if err != nil {
-			return nil, err
-		}
-		sec.print(w, sec.title, reports)
-		all = append(all, reports...)
+// judgePublished judges streams of the published size, source by source, and of a tenth of it in the order of time.
+func (s *accuracySuite) judgePublished(ctx context.Context, w io.Writer) (all []*report.Report, err error) {
+	f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}, mode: judge.Estimator.String()}
+	_, rules, err := f.rules()
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range []string{workload.PublishedBursty, workload.PublishedPoisson} {
-		f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}, mode: judge.Estimator.String()}
-		_, rules, err := f.rules()
-		if err != nil {
-			return nil, err
+		for _, inOrder := range []bool{false, true} {
+			judged, scale, how := simulatePublished, s.scale, "source by source"
+			if inOrder {
+				judged, scale, how = simulateInOrder, 10*s.scale, "all sources in one table, in the order of time"
+			}
+			reports, err := judged(ctx, name, scale, s.seed, rules)
+			if err != nil {
+				return nil, err
+			}
+			var rows []*accuracyRow
+			for _, r := range reports {
+				row := &accuracyRow{setup: "estimator, 1 edge", estimate: r.Run.Estimate, limit: fmt.Sprint(r.Run.Limit), seeds: make([]accuracyLine, 1)}
+				row.seeds[0].add(r)
+				rows = append(rows, row)
+			}
+			printRows(w, fmt.Sprintf("%s, one part in %d, %s, in %v\n  %s", name, scale, how, time.Duration(reports[0].Run.Took).Round(time.Second), workload.Calibrated), rows)
+			all = append(all, reports...)
 		}
-		reports, err := simulatePublished(ctx, name, s.scale, s.seed, rules)
-		if err != nil {
-			return nil, err
-		}
-		printTotals(w, fmt.Sprintf("%s, one part in %d, estimator mode", name, s.scale), reports)
-		all = append(all, reports...)
 	}
 	return all, nil
 }
 
-func (s *accuracySuite) runSection(ctx context.Context, sec section) ([]*report.Report, error) {
-	reports, errs := make([]*report.Report, len(sec.runs)), make([]error, len(sec.runs))
+func (s *accuracySuite) runAll(ctx context.Context, title string, runs []accuracyRun) ([]*report.Report, error) {
+	reports, errs := make([]*report.Report, len(runs)), make([]error, len(runs))
 	var next, done atomic.Int64
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(sec.runs) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				reports[i], errs[i] = s.one(ctx, sec.runs[i])
-				fmt.Fprintf(os.Stderr, "\r%s: %d of %d ", sec.title, done.Add(1), len(sec.runs))
+			for i := int(next.Add(1)) - 1; i < len(runs) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				reports[i], errs[i] = s.one(ctx, runs[i])
+				fmt.Fprintf(os.Stderr, "\r%s: %d of %d ", title, done.Add(1), len(runs))
 			}
 		})
 	}
@@ -210,7 +302,11 @@ func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*report.Report,
 	if err := size.check(); err != nil {
 		return nil, err
 	}
-	return simulate(ctx, t, mode, rules[0], size)
+	found, err := simulate(ctx, t, mode, rules[0], size)
+	if err == nil {
+		found.Run.Digest = r.digest
+	}
+	return found, err
 }
 
 // promises names what was promised without an if, and not kept.
@@ -227,84 +323,25 @@ func promises(reports []*report.Report) (err error) {
 	return err
 }
 
-// printTotals writes a line for each estimate and trace over all limits, and the totals beside those of two plain counters.
-func printTotals(w io.Writer, title string, reports []*report.Report) {
-	fmt.Fprintf(w, "%s\n", title)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "  estimate\ttrace\trequests\twrong\tlimited\tblocks\tper block\ttwo counters\tratio\tmean gap\tnever over, refused\tover, never refused\tworst window\tbeyond bound\t")
-	var total, line accuracyLine
-	for i, r := range reports {
-		line.add(r)
-		total.add(r)
-		last := i == len(reports)-1
-		if last || name(reports[i+1]) != name(r) || reports[i+1].Run.Estimate != r.Run.Estimate {
-			line.write(t, r.Run.Estimate, name(r))
-			line = accuracyLine{}
-		}
-		if last || reports[i+1].Run.Estimate != r.Run.Estimate {
-			if total.runs > 1 {
-				total.write(t, r.Run.Estimate, "total")
-			}
-			total = accuracyLine{}
-		}
-	}
-	t.Flush()
-	fmt.Fprintln(w)
-}
-
 func name(r *report.Report) string { return r.Run.Trace + r.Run.Workload }
-
-// accuracyLine sums up runs.
-type accuracyLine struct {
-	runs                                     int
-	requests, wrong, limited, blocks, theirs uint64
-	gap                                      float64 // the widest
-	falsePositives, falseNegatives, beyond   int
-	excess                                   uint32
-	margin                                   float64
-}
-
-func (l *accuracyLine) add(r *report.Report) {
-	f := &r.Figures
-	l.runs++
-	l.requests += f.Requests
-	l.wrong += f.Wrong
-	l.limited += f.WronglyLimited
-	l.blocks += f.Blocks
-	l.theirs += r.Baseline.Wrong
-	l.gap = math.Max(l.gap, f.MeanGap)
-	l.falsePositives += f.FalsePositiveSources
-	l.falseNegatives += f.FalseNegativeSources
-	l.margin = math.Max(l.margin, f.FalseNegativeMargin)
-	l.beyond += f.BeyondBound
-	l.excess = max(l.excess, f.WorstExcess)
-}
-
-func (l *accuracyLine) write(w io.Writer, estimate, trace string) {
-	ratio, perBlock, missed := "-", "-", fmt.Sprint(l.falseNegatives)
-	if l.wrong > 0 {
-		ratio = fmt.Sprintf("1/%.1f", float64(l.theirs)/float64(l.wrong))
-	}
-	if l.blocks > 0 {
-		perBlock = fmt.Sprintf("%.4f", float64(l.wrong)/float64(l.blocks))
-	}
-	if l.falseNegatives > 0 {
-		missed += fmt.Sprintf(", by %.1f %%", 100*l.margin)
-	}
-	fmt.Fprintf(w, "  %s\t%s\t%d\t%d\t%d\t%d\t%s\t%d\t%s\t%.3f %%\t%d\t%s\t+%d\t%d\t\n", estimate, trace, l.requests, l.wrong, l.limited, l.blocks,
-		perBlock, l.theirs, ratio, 100*l.gap, l.falsePositives, missed, l.excess, l.beyond)
-}
 
 // printAttacks writes a line for each attack.
 func printAttacks(w io.Writer, title string, reports []*report.Report) {
 	fmt.Fprintf(w, "%s\n", title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "  estimate\tattack\tlimit\tworst window\tallowed\tbeyond\twrong\ttwo counters\tblocks\tgood refused\tsharing an abuser's source\tfirst edge p99\tevery edge p99\t")
+	fmt.Fprintln(t, "  estimate\tattack\tlimit\tworst window\tallowed\tbeyond\twrong\tfloor\tof it\ttwo counters\tblocks\tgood refused\tsharing an abuser's source\tfirst edge p99\tevery edge p99\t")
+	var easier []string
 	for _, r := range reports {
 		f := &r.Figures
-		fmt.Fprintf(t, "  %s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f ms\t%.1f ms\t\n", r.Run.Estimate, name(r), r.Run.Limit, f.WorstWindow, f.Bound, f.BeyondBound,
-			f.Wrong, r.Baseline.Wrong, f.Blocks, f.RefusedGood, f.Collateral, 1000*f.TimeToBlock.FirstEdge.P99, 1000*f.TimeToBlock.EveryEdge.P99)
+		if r.Floor.Wrong > r.Baseline.Wrong && !slices.Contains(easier, name(r)) {
+			easier = append(easier, name(r))
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%.1f ms\t%.1f ms\t\n", r.Run.Estimate, name(r), r.Run.Limit, f.WorstWindow, f.Bound, f.BeyondBound,
+			f.Wrong, r.Floor.Wrong, report.Times(f.Wrong, r.Floor.Wrong), r.Baseline.Wrong, f.Blocks, f.RefusedGood, f.Collateral, 1000*f.TimeToBlock.FirstEdge.P99, 1000*f.TimeToBlock.EveryEdge.P99)
 	}
 	t.Flush()
+	if len(easier) > 0 {
+		fmt.Fprintf(w, "  %s: %s\n", strings.Join(easier, ", "), report.OneEdge)
+	}
 	fmt.Fprintln(w)
 }

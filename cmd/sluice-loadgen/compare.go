@@ -73,7 +73,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 	rule := rules[0]
 	d.Mode, d.Limit, d.Window, d.Timeout = mode, rule.Counter.Limit, rule.Counter.Window, rule.Timeout
 	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.Edges, size.RTT, rule.Counter.SubWindows
-	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout}
+	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout, Ideal: virtual.IdealOf(t, rule)}
 
 	r := &report.Report{}
 	r.Run.Command = "compare"
@@ -102,18 +102,21 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 		bar.Describe(fmt.Sprintf("limit %d, %s", d.Limit, c.Name))
 		v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.perConnection, Seed: t.Seed,
 			Progress: func(done int) { bar.Set(i*len(t.Requests) + done) }}
-		judge := o
+		known := o
 		main := c.Name == ours(rule, size.Edges)
 		if main {
-			judge.Watch = worst
+			known.Watch = worst
 		}
-		design, err := c.Run(ctx, t, mode, judge, v)
+		found, err := c.Run(ctx, t, mode, known, v)
 		if err != nil {
 			return nil, err
 		}
-		r.Designs = append(r.Designs, design)
-		if main {
-			r.Figures = design.Figures
+		r.Designs = append(r.Designs, found)
+		switch {
+		case main:
+			r.Figures = found.Figures
+		case c.Name == design.FloorName && mode == judge.Deployed && size.Edges > 1:
+			r.Floor = &found.Figures
 		}
 	}
 	if left > 0 {

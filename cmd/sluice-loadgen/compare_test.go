@@ -45,7 +45,7 @@ func TestCompare(t *testing.T) {
 				t.Errorf("%s: %s decided about %d requests of %d, in %.0f bytes for a source", mode, d.Name, d.Figures.Requests, r.Baseline.Requests, d.Figures.BytesPerSource)
 			}
 		}
-		if want := map[string]int{"deployed": 17, "estimator": 13}[mode]; len(r.Designs) != want {
+		if want := map[string]int{"deployed": 18, "estimator": 14}[mode]; len(r.Designs) != want {
 			t.Errorf("%s: %d designs, want %d", mode, len(r.Designs), want)
 		}
 		if d := designs["sliding log"]; d.Figures.Wrong != 0 || d.Figures.MeanGap != 0 || d.Figures.Requests == 0 {
@@ -69,6 +69,13 @@ func TestCompare(t *testing.T) {
 				t.Errorf("%s: %s asks the store %v times in 1,000 requests, and waits for %v trips", mode, name, commands, trips)
 			}
 		}
+		floor := designs["exact, one round trip late"]
+		if floor.Kind != design.Coordination || floor.Figures.WronglyLimited != 0 || floor.Figures.Wrong >= alone.Figures.Wrong || !strings.Contains(floor.About, "nothing can") {
+			t.Errorf("%s: floor: %+v", mode, floor)
+		}
+		if mode == "deployed" && (r.Floor == nil || r.Floor.Wrong != floor.Figures.Wrong) || mode == "estimator" && r.Floor != nil {
+			t.Errorf("%s: the report's floor is %+v, in the table %+v", mode, r.Floor, floor.Figures)
+		}
 		if lower := designs["Sluice, lower"]; lower.Figures.WronglyLimited != 0 || lower.Kind != design.Algorithm {
 			t.Errorf("%s: %+v", mode, lower)
 		}
@@ -86,8 +93,11 @@ func TestCompareOneEdge(t *testing.T) {
 		t.Fatalf("%d reports, want one for each limit", len(r.Runs))
 	}
 	for _, r := range r.Runs {
-		if n := len(r.Designs); n != 14 || r.Figures.Requests == 0 {
+		if n := len(r.Designs); n != 15 || r.Figures.Requests == 0 {
 			t.Errorf("%d designs, figures %+v", n, r.Figures)
+		}
+		if r.Floor != nil {
+			t.Errorf("a floor over one edge: %+v", r.Floor)
 		}
 	}
 }

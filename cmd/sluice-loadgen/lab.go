@@ -188,6 +188,7 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []lab.F
 	if err != nil {
 		return nil, err
 	}
+	l.roundTrip = out.RoundTrip
 	report := l.judge(out.Outcome, out.InForce)
 	report.Figures.SetTierOps(out.Ops())
 	report.Run.Faults = append(out.Happened, flapLines(f.flaps)...)

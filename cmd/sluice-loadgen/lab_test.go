@@ -175,7 +175,11 @@ func TestLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	var report struct {
-		Run     struct{ Edges, Nodes int }
+		Run struct {
+			Edges, Nodes int
+			RoundTrip    float64 `json:"round_trip"`
+		}
+		Floor   *judge.Figures
 		Figures struct {
 			Requests, Admitted, Refused uint64
 			TierOps                     float64 `json:"tier_ops_per_1000"`
@@ -187,6 +191,9 @@ func TestLab(t *testing.T) {
 	f := report.Figures
 	if report.Run.Edges != 2 || report.Run.Nodes != 1 || f.Requests < 1000 || f.Admitted+f.Refused != f.Requests || f.Refused == 0 || f.TierOps == 0 {
 		t.Errorf("the report: %+v", report)
+	}
+	if r := report.Run.RoundTrip; r <= 0 || r > 1 || report.Floor == nil || report.Floor.Requests != f.Requests || report.Floor.WronglyLimited != 0 {
+		t.Errorf("the edges measured a round trip of %v s, and the floor is %+v", r, report.Floor)
 	}
 }
 
@@ -215,7 +222,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 		for n := range 40 {
 			l.trace.Requests = append(l.trace.Requests, trace.Request{At: time.Duration(n) * 10 * time.Millisecond, Source: i, Method: "GET", Path: "/"})
 		}
-		l.trace.Requests = append(l.trace.Requests, trace.Request{At: 1500 * time.Millisecond, Source: i, Method: "GET", Path: "/"}) // all know by then
+		l.trace.Requests = append(l.trace.Requests, trace.Request{At: 3 * time.Second, Source: i, Method: "GET", Path: "/"}) // all know by then
 	}
 	trace.Sort(l.trace)
 	if sources[0] == 0 || sources[1] == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
+	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/page"
 	"sluice/loadgen/replay"
@@ -71,6 +72,8 @@ type live struct {
 	edges   []int        // of each PoP; at most 64 in all
 	nodes   int          // of each PoP
 
+	roundTrip time.Duration // from an edge to a node and back; 0: not known, and then there is no floor
+
 	affinity *anycast.Affinity
 }
 
@@ -79,20 +82,27 @@ func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Repor
 	o := judge.Options{
 		Limit: l.rule.Counter.Limit, Window: l.rule.Counter.Window, Timeout: l.rule.Timeout, Slack: replay.ClockSlack,
 		Reach: virtual.Reach(l.trace, l.affinity, l.edges),
+		Ideal: func() func(int32, time.Duration, bool) bool {
+			return virtual.NewIdeal(virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.trace), l.phase), l.rule).Over
+		},
 	}
 	for _, n := range l.edges {
 		o.Edges += n
 	}
 	base, worst := judge.Baseline(l.trace, l.mode, o)
 	o.Watch = worst
-	perfect := virtual.NewLiveOracle(out.Start, out.Addresses, virtual.RoomFor(l.trace), l.phase)
-	o.Ideal = virtual.NewIdeal(perfect, l.rule).Over
-
 	found := &report.Report{Baseline: &base, Figures: judge.Judge(l.mode, o, out.Decisions, inForce)}
+	if l.roundTrip > 0 && o.Edges > 1 && l.mode == judge.Deployed {
+		floor := design.FloorOf(design.Options{
+			Mode: l.mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Edges: o.Edges, RoundTrip: l.roundTrip,
+		}, o, out.Decisions)
+		found.Floor = &floor
+	}
 	late := out.Late()
 	found.Figures.SendError = &late
 	found.SetNames(l.trace)
 	r := &found.Run
+	r.RoundTrip = report.Seconds(l.roundTrip)
 	r.Describe(l.trace)
 	r.Duration = report.Seconds(float64(l.trace.Duration()) * l.send.speed)
 	r.Command, r.Mode = l.command, l.mode.String()
@@ -103,6 +113,7 @@ func (l *live) judge(out *replay.Outcome, inForce []judge.InForce) *report.Repor
 	r.Took = report.Seconds(out.Took)
 	r.Notes = append(r.Notes, out.Judged()...)
 	r.Details = &page.Details{Lines: clientLines(out), Open: out.ClientErrors() > 0}
+	found.Disturb()
 	return found
 }
 

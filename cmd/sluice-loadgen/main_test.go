@@ -38,6 +38,9 @@ func TestCommandLines(t *testing.T) {
 	f("compare --workload steady --estimate perhaps", 2, "perhaps")
 	f("compare --trace /no/such/file.log", 1, "/no/such/file.log")
 
+	f("accuracy --seeds 0", 2, "--seeds 0")
+	f("simulate --workload steady --in-order", 2, "--in-order", "published-bursty")
+
 	f("what-if", 2, "--trace FILE")
 	f("what-if --trace /no/such/file.log", 1, "/no/such/file.log")
 	f("what-if --workload steady --fold", 2, "--fold", "addresses")

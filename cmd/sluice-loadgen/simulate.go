@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/cmd/sluice-loadgen/internal/virtual"
+	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
 	"sluice/loadgen/trace"
@@ -22,7 +23,8 @@ import (
 func cmdSimulate(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("simulate", pflag.ContinueOnError)
 	trace, rule, size, out := addTrace(flags), addRule(flags), addPoP(flags), addOutput(flags)
-	scale := flags.Int("scale", 1, "of --workload published-bursty and published-poisson (400 million requests of 270,000 sources):\none part in so many")
+	scale := flags.Int("scale", 1, "of --workload published-bursty and published-poisson (400 million requests of 270,000 sources,\ncalibrated so that two counters give the published figures):\none part in so many")
+	inOrder := flags.Bool("in-order", false, "of these workloads: all sources in one table, in the order of time, on one core; it suits a --scale from 10 on")
 	if err := parse(flags, args, false); err != nil {
 		return err
 	}
@@ -37,11 +39,18 @@ func cmdSimulate(ctx context.Context, args []string) error {
 		if len(rule.limits) != 1 || size.Edges != 1 || size.Nodes != 0 || mode != judge.Estimator || *scale < 1 || len(trace.files) > 0 {
 			return usagef("--workload %s is for --mode estimator, one --limit, one edge, no --trace and a --scale of at least 1", trace.workload)
 		}
-		reports, err := simulatePublished(ctx, trace.workload, *scale, trace.seed, rules)
+		judged := simulatePublished
+		if *inOrder {
+			judged = simulateInOrder
+		}
+		reports, err := judged(ctx, trace.workload, *scale, trace.seed, rules)
 		if err != nil {
 			return err
 		}
 		return out.write(os.Stdout, reports...)
+	}
+	if *inOrder {
+		return usagef("--in-order is for --workload %s and %s", workload.PublishedBursty, workload.PublishedPoisson)
 	}
 	var reports []*report.Report
 	for _, r := range rules {
@@ -59,9 +68,9 @@ func cmdSimulate(ctx context.Context, args []string) error {
 }
 
 // simulate runs one rule over a trace: the two-counter baseline, the formula with perfect knowledge, and, where there is more than
-// one edge or a fault, the PoP.
+// one edge or a fault, the PoP and its floor.
 func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFlags) (*report.Report, error) {
-	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout}
+	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout, Ideal: virtual.IdealOf(t, rule)}
 	began := time.Now()
 	base, worst := judge.Baseline(t, mode, o)
 	o.Watch = worst
@@ -106,7 +115,6 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 			if err != nil {
 				return nil, err
 			}
-			o.Ideal = virtual.NewIdeal(virtual.NewOracle(t, judge.Deployed, rule), rule).Over
 			started := time.Now()
 			f, err := judge.Simulate(ctx, t, mode, o, site.Options(v), site.Limiter())
 			if err = cmp.Or(err, site.Err); err != nil {
@@ -118,6 +126,9 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 		}
 		delay, err := pop(true)
 		if err != nil {
+			return nil, err
+		}
+		if r.Floor, err = floorOf(ctx, t, mode, o, v, &size.Size); err != nil {
 			return nil, err
 		}
 		var faults *judge.Figures
@@ -133,6 +144,27 @@ func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rul
 	}
 	r.Run.Took = report.Seconds(time.Since(began))
 	return r, nil
+}
+
+// floorOf is what an exact log that is one round trip late would have done on the edges of an undisturbed site, where there are several
+// and they block.
+func floorOf(ctx context.Context, t *trace.Trace, mode judge.Mode, o judge.Options, v judge.VirtualOptions, size *virtual.Size) (*judge.Figures, error) {
+	if mode != judge.Deployed || size.PoPs*size.Edges == 1 {
+		return nil, nil
+	}
+	v, err := size.Undisturbed(t, v)
+	if err != nil {
+		return nil, err
+	}
+	o.Watch, o.Bound = nil, nil
+	d := design.Floor(design.Options{
+		Mode: mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Edges: v.Edges, RoundTrip: size.RTT,
+	})
+	found, err := d.Run(ctx, t, mode, o, v)
+	if err != nil {
+		return nil, err
+	}
+	return &found.Figures, nil
 }
 
 func progress(total int, what string) *progressbar.ProgressBar {

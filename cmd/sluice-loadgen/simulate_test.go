@@ -50,6 +50,9 @@ func TestSimulateFaults(t *testing.T) {
 	if plain.Figures.Failed != 0 || plain.Split.Faults != (judge.SplitPart{}) || plain.Figures.BeyondBound != 0 || plain.Figures.Bound == 0 {
 		t.Errorf("without faults: %+v, split %+v", plain.Figures, plain.Split)
 	}
+	if f := plain.Floor; f == nil || f.WronglyLimited != 0 || f.Requests != plain.Figures.Requests || f.Wrong > plain.Figures.Wrong || f.Blocks == 0 {
+		t.Errorf("floor: %+v", f)
+	}
 	r := simulated(t, with(justAbove, "--fault", "12s kill memcached/0", "--fault", "15s stop memcached/1", "--fault", "20s cont memcached/1",
 		"--fault", "25s restart memcached/0", "--fault", "30s kill edge/1", "--fault", "35s restart edge/1", "--fault", "40s term edge/2")...)
 	if r.Figures.Failed != 0 {
@@ -57,6 +60,9 @@ func TestSimulateFaults(t *testing.T) {
 	}
 	if r.Split == nil || r.Split.Delay != plain.Split.Delay || r.Split.Formula != plain.Split.Formula {
 		t.Errorf("formula and delay are %+v, without faults they were %+v", r.Split, plain.Split)
+	}
+	if r.Floor.Wrong != plain.Floor.Wrong {
+		t.Errorf("the floor is %d with faults and %d without", r.Floor.Wrong, plain.Floor.Wrong)
 	}
 	if want := int64(r.Figures.Wrong) - int64(plain.Figures.Wrong); r.Split.Faults.Wrong != want || r.Figures.MeanGap <= plain.Figures.MeanGap {
 		t.Errorf("faults are said to have cost %d wrong decisions, want %d; the gap is %v, without them %v", r.Split.Faults.Wrong, want, r.Figures.MeanGap, plain.Figures.MeanGap)

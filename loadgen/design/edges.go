@@ -48,6 +48,7 @@ func coordinations(r rule, o Options) []Design {
 	}
 	divided := math.Ceil(r.limit / float64(o.Edges))
 	return []Design{
+		floor(r, o),
 		{Name: "each edge alone", Kind: Coordination, Start: apart(r.limit, 1),
 			About: "none knows of the others, so each allows the limit (nginx; Envoy's local rate limit)"},
 		{Name: "limit divided by the edges", Kind: Coordination, Start: apart(divided, float64(o.Edges)),

@@ -8,6 +8,33 @@ import (
 
 // What a DeployedJudge knows of the block under way of a source: when it began, where it is in force, when it ends.
 
+// clock takes times to block from when sources cross their limit, as one way of counting sees it.
+type clock struct {
+	first, every *hdrhistogram.Histogram
+	most         [2]int64
+	partly       int
+}
+
+// crossing is how far the block under way of a source is by a clock.
+type crossing struct {
+	at    int64 // never: the source has not crossed its limit
+	first bool  // time to block was taken on the first edge
+	every bool  // and on every one
+}
+
+func newClock() clock {
+	return clock{first: hdrhistogram.New(1, int64(24*time.Hour), 3), every: hdrhistogram.New(1, int64(24*time.Hour), 3)}
+}
+
+func (c *clock) times() *TimeToBlock {
+	return &TimeToBlock{
+		FirstEdge:      quantilesOf(c.first, c.most[0], 1e9),
+		EveryEdge:      quantilesOf(c.every, c.most[1], 1e9),
+		FirstEdgeTimes: c.first, EveryEdgeTimes: c.every,
+		Partly: c.partly,
+	}
+}
+
 // opened notes that a block is under way.
 func (j *DeployedJudge) opened(s *deployedState, until int64) {
 	if !s.open {
@@ -26,11 +53,27 @@ func (j *DeployedJudge) expire(s *deployedState, now int64) {
 
 // closed ends the block under way and takes its figures.
 func (j *DeployedJudge) closed(s *deployedState) {
-	keep(j.overshoot, &j.most[0], int64(s.excess))
-	if s.first && !s.every {
-		j.partly++
+	keep(j.overshoot, &j.most, int64(s.excess))
+	for i := range s.crossings {
+		if c := &s.crossings[i]; c.first && !c.every {
+			j.clocks[i].partly++
+		}
+		s.crossings[i] = crossing{at: never}
 	}
-	s.open, s.excess, s.crossed, s.known, s.first, s.every = false, 0, never, 0, false, false
+	s.open, s.excess, s.known = false, 0, 0
+}
+
+// cross notes which clocks find the source over its limit with the request of this moment.
+func (j *DeployedJudge) cross(source int32, s *deployedState, now int64, over [2]bool) {
+	for i, over := range over {
+		switch c := &s.crossings[i]; {
+		case over && c.at == never:
+			c.at = now
+			j.time(source, s, i, now) // it may be blocked already
+		case !over && !s.open:
+			c.at = never
+		}
+	}
 }
 
 // InForce takes the news that an edge has a source's mitigation in its table. News and decisions come in one order of time,
@@ -66,25 +109,28 @@ func (j *DeployedJudge) inForce(source int32, s *deployedState, edge int16, now 
 		return
 	}
 	s.known |= 1 << edge
-	j.time(source, s, now)
+	for i := range s.crossings {
+		j.time(source, s, i, now)
+	}
 }
 
-// time takes the time to block, if that happened just now.
-func (j *DeployedJudge) time(source int32, s *deployedState, now int64) {
-	if s.crossed == never || s.known == 0 {
+// time takes the time to block by a clock, if that happened just now.
+func (j *DeployedJudge) time(source int32, s *deployedState, by int, now int64) {
+	clock, c := &j.clocks[by], &s.crossings[by]
+	if c.at == never || s.known == 0 {
 		return
 	}
-	if !s.first {
-		s.first = true
-		keep(j.first, &j.most[1], now-s.crossed)
+	if !c.first {
+		c.first = true
+		keep(clock.first, &clock.most[0], now-c.at)
 	}
 	needed := j.running
 	if j.o.Reach != nil {
 		needed &= j.o.Reach(source, time.Duration(now))
 	}
-	if !s.every && s.known&needed == needed {
-		s.every = true
-		keep(j.every, &j.most[2], now-s.crossed)
+	if !c.every && s.known&needed == needed {
+		c.every = true
+		keep(clock.every, &clock.most[1], now-c.at)
 	}
 }
 

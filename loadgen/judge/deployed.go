@@ -35,16 +35,21 @@ type DeployedJudge struct {
 	tally     tally
 	ideal     Ideal
 	overshoot *hdrhistogram.Histogram
-	most      [3]int64 // largest overshoot, and times to block
-	first     *hdrhistogram.Histogram
-	every     *hdrhistogram.Histogram
-	partly    int
+	most      int64 // overshoot
+	clocks    [2]clock
+	formula   func(source int32, at time.Duration, counted bool) (over bool) // Options.Ideal of this run
 	states    []deployedState
 	series    seriesSet
 	timeline  Timeline
 }
 
 const never = math.MinInt64
+
+// The clocks by which times to block are taken.
+const (
+	byFormula = iota
+	byLog
+)
 
 // stretch is a time from until before until.
 type stretch struct{ from, until int64 }
@@ -74,10 +79,8 @@ type deployedState struct {
 	open       bool
 	blockUntil int64
 	excess     uint32 // admitted above the limit, up to and during the block
-	crossed    int64  // when the formula with perfect knowledge found it over; never: it did not
 	known      uint64 // edges where the block is in force
-	first      bool   // time to block was taken on the first edge
-	every      bool   // and on every one
+	crossings  [2]crossing
 
 	freeLog   Log // of the ideal limiter
 	freeUntil int64
@@ -97,8 +100,7 @@ func NewDeployedJudge(o Options) *DeployedJudge {
 		running:   math.MaxUint64 >> (64 - o.Edges),
 		tally:     newTally(o.Limit),
 		overshoot: hdrhistogram.New(1, 1_000_000_000, 3),
-		first:     hdrhistogram.New(1, int64(24*time.Hour), 3),
-		every:     hdrhistogram.New(1, int64(24*time.Hour), 3),
+		clocks:    [2]clock{newClock(), newClock()},
 		series:    newSeriesSet(o.Watch, o.Limit),
 	}
 	return j
@@ -114,7 +116,8 @@ func (j *DeployedJudge) state(source int32) *deployedState {
 		for i := old; i < len(j.states); i++ {
 			s := &j.states[i]
 			s.full, s.over = stretch{never, never}, stretch{never, never}
-			s.rightUntil, s.wrongUntil, s.crossed, s.freeUntil = never, never, never, never
+			s.rightUntil, s.wrongUntil, s.freeUntil = never, never, never
+			s.crossings = [2]crossing{{at: never}, {at: never}}
 		}
 	}
 	return &j.states[source]
@@ -139,17 +142,14 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	exact := s.log.n + 1
 	over := exact > j.o.Limit
 
-	crossed := over
+	crossed := [2]bool{byFormula: over, byLog: over}
 	if j.o.Ideal != nil {
-		crossed = j.o.Ideal(d.Source, d.At, d.Verdict == Admitted)
+		if j.formula == nil {
+			j.formula = j.o.Ideal()
+		}
+		crossed[byFormula] = j.formula(d.Source, d.At, d.Verdict == Admitted)
 	}
-	switch {
-	case crossed && s.crossed == never:
-		s.crossed = now
-		j.time(d.Source, s, now) // it may be blocked already
-	case !crossed && !s.open:
-		s.crossed = never
-	}
+	j.cross(d.Source, s, now, crossed)
 
 	if d.Role == trace.Abuser {
 		s.hasAbuser = true
@@ -194,6 +194,9 @@ func (j *DeployedJudge) Decide(d *Decision) {
 			t.mitigated++ // of a throttled source: judged by itself
 		}
 		finding = j.starts(s, now, int64(d.Until), over)
+	}
+	if d.Verdict == Mitigated && j.timeout > 0 && finding != foundWrong {
+		t.underBlock++
 	}
 	switch finding {
 	case foundWrong:
@@ -348,14 +351,10 @@ func (j *DeployedJudge) Figures() Figures {
 	f := t.figures()
 	j.worstWindow(&f)
 	f.Admitted = t.requests - t.failed - t.refused
-	f.Overshoot = quantilesOf(j.overshoot, j.most[0], 1)
-	f.TimeToBlock = &TimeToBlock{
-		FirstEdge:      quantilesOf(j.first, j.most[1], 1e9),
-		EveryEdge:      quantilesOf(j.every, j.most[2], 1e9),
-		FirstEdgeTimes: j.first, EveryEdgeTimes: j.every,
-	}
-	if j.fed || j.o.Edges == 1 {
-		f.TimeToBlock.Partly = j.partly
+	f.Overshoot = quantilesOf(j.overshoot, j.most, 1)
+	f.TimeToBlock, f.TimeToBlockExact = j.clocks[byFormula].times(), j.clocks[byLog].times()
+	if !j.fed && j.o.Edges > 1 {
+		f.TimeToBlock.Partly, f.TimeToBlockExact.Partly = 0, 0
 	}
 	ideal := j.ideal
 	f.FreeRunningIdeal = &ideal

@@ -245,6 +245,62 @@ func TestDeployedJudgeStories(t *testing.T) {
 		func(f *Figures) string { return is("wrong", f.Wrong, 0) })
 }
 
+// TestTwoRatios: a refusal under a block is a request and no decision, unless it is wrong by itself.
+func TestTwoRatios(t *testing.T) {
+	ms := time.Millisecond
+	var ds []Decision
+	for _, s := range []step{
+		{0, 0, Admitted, 0}, {1, 0, Admitted, 0}, {2, 0, Admitted, 0}, // one too many
+		{3, 0, Limited, 103}, {4, 0, Mitigated, 103}, {5, 0, Mitigated, 103},
+		{1200, 0, Admitted, 0}, {1201, 0, Limited, 1301}, {1202, 0, Mitigated, 1301}, // a wrong start, and what follows
+		{2500, 0, Failed, 0},
+	} {
+		ds = append(ds, Decision{At: time.Duration(s.at) * ms, Verdict: s.verdict, Until: time.Duration(s.until) * ms, Estimate: math.NaN()})
+	}
+	f := Judge(Deployed, Options{Limit: 2, Window: time.Second, Timeout: 100 * ms}, ds, nil)
+	if f.Requests != 10 || f.Decisions != 6 || f.Wrong != 2 {
+		t.Errorf("%d requests, %d decisions, %d wrong; want 10, 6, 2", f.Requests, f.Decisions, f.Wrong)
+	}
+	if f.WrongRatio != 2.0/10 || f.WrongPerDecision != 2.0/6 || f.WrongAnswersRatio != 3.0/10 {
+		t.Errorf("wrong of requests %v, of decisions %v, answers %v; want 0.2, 0.333, 0.3", f.WrongRatio, f.WrongPerDecision, f.WrongAnswersRatio)
+	}
+	late := Judge(Deployed, Options{Limit: 1, Window: 10 * ms, Timeout: 10 * ms}, []Decision{{At: 0}, {At: ms, Verdict: Limited, Until: 11 * ms}, {At: 12 * ms, Verdict: Mitigated, Until: 20 * ms}}, nil)
+	if late.Wrong != 1 || late.Decisions != 3 {
+		t.Errorf("a refusal past the block's end: %d wrong of %d decisions; want 1 of 3", late.Wrong, late.Decisions)
+	}
+	open := Judge(Estimator, Options{Limit: 1, Window: time.Second}, []Decision{{At: 0, Over: true}, {At: ms, Over: true}, {At: 2 * ms, Verdict: Failed}}, nil)
+	if open.Requests != 3 || open.Decisions != 2 || open.WrongPerDecision != 0.5 || open.Admitted != 0 {
+		t.Errorf("estimator: %d requests, %d decisions, %v of them wrong, %d admitted; want 3, 2, 0.5, 0", open.Requests, open.Decisions, open.WrongPerDecision, open.Admitted)
+	}
+}
+
+// TestTwoClocks: one block, timed from where the formula sees the crossing and from where the exact log does; and a limiter and
+// two counters are timed by the same.
+func TestTwoClocks(t *testing.T) {
+	ms := time.Millisecond
+	made := 0
+	lags := func() func(int32, time.Duration, bool) bool { // the formula finds the source over 30 ms after the log does
+		made++
+		return func(_ int32, at time.Duration, _ bool) bool { return at >= 50*ms }
+	}
+	ds := []Decision{{At: 0}, {At: 10 * ms}, {At: 20 * ms}, {At: 50 * ms}, {At: 60 * ms, Verdict: Limited, Until: time.Second}}
+	f := Judge(Deployed, Options{Limit: 2, Window: time.Second, Timeout: time.Second, Ideal: lags}, ds, nil)
+	if got, exact := f.TimeToBlock.FirstEdge, f.TimeToBlockExact.FirstEdge; got.N != 1 || got.Max != 0.01 || exact.N != 1 || exact.Max != 0.04 {
+		t.Errorf("by the formula %+v, by the log %+v; want 0.01 and 0.04 s", got, exact)
+	}
+	if f.TimeToBlock.EveryEdge != f.TimeToBlock.FirstEdge || f.TimeToBlockExact.EveryEdge != f.TimeToBlockExact.FirstEdge {
+		t.Errorf("with one edge, the first is every edge: %+v, %+v", f.TimeToBlock, f.TimeToBlockExact)
+	}
+	traffic := &trace.Trace{Sources: make([]trace.Source, 1)}
+	for i := range 8 {
+		traffic.Requests = append(traffic.Requests, trace.Request{At: time.Duration(i) * 10 * ms})
+	}
+	base, _ := Baseline(traffic, Deployed, Options{Limit: 2, Window: time.Second, Timeout: time.Second, Ideal: lags})
+	if got, exact := base.TimeToBlock.FirstEdge, base.TimeToBlockExact.FirstEdge; got.N != 1 || exact.N != 1 || made != 2 {
+		t.Errorf("two counters by the formula %+v, by the log %+v; %d formulas made, want one for each run", got, exact, made)
+	}
+}
+
 func TestCollateral(t *testing.T) {
 	j := NewDeployedJudge(Options{Limit: 2, Window: time.Second, Timeout: time.Second})
 	for i, s := range []struct {

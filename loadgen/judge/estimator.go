@@ -68,6 +68,7 @@ func (j *EstimatorJudge) Observe(source int32, at int64, estimate float64, over 
 // Decide is Observe for a Decision. One that failed is only counted.
 func (j *EstimatorJudge) Decide(d *Decision) {
 	if d.Verdict == Failed {
+		j.tally.requests++
 		j.tally.failed++
 		return
 	}

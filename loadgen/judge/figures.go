@@ -14,10 +14,14 @@ type Figures struct {
 	Requests uint64 `json:"requests"`
 	Sources  int    `json:"sources"`
 
-	WrongRatio     float64 `json:"wrong_ratio"` // wrong decisions of all requests
-	Wrong          uint64  `json:"wrong"`
-	WronglyAllowed uint64  `json:"wrongly_allowed"`
-	WronglyLimited uint64  `json:"wrongly_limited"` // deployed: blocks wrongly started, and refusals after a block's proper end
+	WrongRatio       float64 `json:"wrong_ratio"`        // wrong decisions of all requests
+	WrongPerDecision float64 `json:"wrong_per_decision"` // wrong decisions of all decisions
+	// Decisions is requests that were judged: all that got a verdict, but for refusals under a block, which ask no counter and are as
+	// right or wrong as the block's start.
+	Decisions      uint64 `json:"decisions"`
+	Wrong          uint64 `json:"wrong"`
+	WronglyAllowed uint64 `json:"wrongly_allowed"`
+	WronglyLimited uint64 `json:"wrongly_limited"` // deployed: blocks wrongly started, and refusals after a block's proper end
 
 	// Refusals under a block that was wrongly started: no decisions of their own, and not in Wrong. WrongAnswersRatio is
 	// what WrongRatio would be with them.
@@ -43,9 +47,10 @@ type Figures struct {
 	Failed    uint64 `json:"failed"`    // no verdict
 	Blocks    uint64 `json:"blocks"`    // times that a source came to be refused
 
-	WrongPerBlock float64      `json:"wrong_per_block"`
-	Overshoot     Quantiles    `json:"overshoot"` // requests admitted above the limit, per block
-	TimeToBlock   *TimeToBlock `json:"time_to_block,omitempty"`
+	WrongPerBlock    float64      `json:"wrong_per_block"`
+	Overshoot        Quantiles    `json:"overshoot"`                     // requests admitted above the limit, per block
+	TimeToBlock      *TimeToBlock `json:"time_to_block,omitempty"`       // from the crossing by Options.Ideal
+	TimeToBlockExact *TimeToBlock `json:"time_to_block_exact,omitempty"` // from the crossing by the exact log
 
 	WorstWindow uint32 `json:"worst_window,omitempty"` // the most admitted of one source in any window; deployed mode
 	WorstExcess uint32 `json:"worst_excess"`           // by how much that is above the limit
@@ -179,6 +184,7 @@ type tally struct {
 	mitigated, closed                          uint64
 	wronglyAllowed, wronglyLimited             uint64
 	wronglyMitigated                           uint64
+	underBlock                                 uint64 // refusals that are no decisions of their own
 	gaps, hotGaps                              float64
 	gapCount, hotCount                         uint64
 	sources, falseNegatives, falsePositives    int
@@ -263,6 +269,7 @@ func (t *tally) add(o *tally) {
 	t.wronglyAllowed += o.wronglyAllowed
 	t.wronglyLimited += o.wronglyLimited
 	t.wronglyMitigated += o.wronglyMitigated
+	t.underBlock += o.underBlock
 	t.gaps += o.gaps
 	t.hotGaps += o.hotGaps
 	t.gapCount += o.gapCount
@@ -293,6 +300,8 @@ func (t *tally) figures() Figures {
 		ErrorDistribution: t.errors, WrongByCount: t.wrongs,
 	}
 	f.WrongRatio = Ratio(float64(f.Wrong), t.requests)
+	f.Decisions = t.requests - t.failed - t.underBlock
+	f.WrongPerDecision = Ratio(float64(f.Wrong), f.Decisions)
 	f.WronglyMitigated = t.wronglyMitigated
 	f.WrongAnswersRatio = Ratio(float64(f.Wrong+f.WronglyMitigated), t.requests)
 	f.MeanGap = Ratio(t.gaps, t.gapCount)

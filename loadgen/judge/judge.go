@@ -89,10 +89,11 @@ type Options struct {
 	// how badly a decision's time is known.
 	Slack time.Duration
 
-	// Ideal tells whether the limiter's formula with perfect knowledge finds a source over its limit with the request of
-	// this moment, and, if the request was counted, counts it. It is asked at every decision, in order, and says
-	// when a source crosses its limit, from which time_to_block is measured. Nil: the exact log says it.
-	Ideal func(source int32, at time.Duration, counted bool) (over bool)
+	// Ideal makes the clock of time_to_block for one run: a function that tells whether the formula with perfect knowledge of
+	// what this run has counted finds a source over its limit with the request of this moment, and that counts the
+	// request if the run did. It is asked at every decision, in order. All limiters that are shown side by side
+	// have the same. Nil: the exact log says when a source crosses its limit.
+	Ideal func() func(source int32, at time.Duration, counted bool) (over bool)
 
 	// Reach tells which edges a source's requests may meet at a time, as a set of bits: those of its PoP; nil: all. A block is in
 	// force everywhere when these know of it.

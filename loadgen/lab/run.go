@@ -28,6 +28,8 @@ type Outcome struct {
 	Nodes    []NodeDelta
 	Happened []string // the faults, as they were done
 	Excused  bool     // a fault was done to an edge or to the origin, which clients may notice
+
+	RoundTrip time.Duration // from an edge to a node and back: the mean that edges measured; 0: there was none
 }
 
 // NodeDelta is what a memcached node counted during the run.
@@ -134,6 +136,9 @@ func (s *Site) Run(ctx context.Context, r replay.Replay, trace *trace.Trace, fau
 	}
 	out.Balance = b.balance()
 	out.TierOps = b.edges.By("sluice_tier_operations_total", "op")
+	if n := b.edges.Sum("sluice_tier_operation_seconds_count"); n > 0 {
+		out.RoundTrip = time.Duration(b.edges.Sum("sluice_tier_operation_seconds_sum") / n * float64(time.Second)).Round(time.Microsecond)
+	}
 	out.Nodes = Delta(nodesBefore, s.NodeStats())
 	return out, s.Crashed()
 }

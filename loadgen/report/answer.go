@@ -9,11 +9,11 @@ import (
 	"sluice/loadgen/page"
 )
 
-// disturbed reports whether requests were sent so late that the run says more of the machine than of the limiter: one in a
-// hundred by more than a fiftieth of the window.
-func (r *Report) disturbed() bool {
+// Disturb sets Run.Disturbed: whether requests were sent so late that the run says more of the machine than of the limiter, one in a
+// hundred by more than a fiftieth of the window. When a request is due decides which window it is in.
+func (r *Report) Disturb() {
 	late := r.Figures.SendError
-	return late != nil && late.P99 > r.tooLate()
+	r.Run.Disturbed = late != nil && late.P99 > r.tooLate()
 }
 
 // tooLate is a fiftieth of the window, in seconds.
@@ -23,7 +23,7 @@ func (r *Report) tooLate() float64 { return time.Duration(r.Run.Window).Seconds(
 // has no such answer, and says what to do.
 func (r *Report) answer() string {
 	f := &r.Figures
-	if r.disturbed() {
+	if r.Run.Disturbed {
 		return fmt.Sprintf("Disturbed: the machine was too busy. One request in a hundred was sent more than %s late; a run counts up to %s, a fiftieth of the window. "+
 			"These figures measure the machine: run it again with nothing beside it, with fewer requests a second (--rate or --speed), or with a longer --window.",
 			page.Duration(f.SendError.P99), page.Duration(r.tooLate()))

@@ -1,5 +1,5 @@
 // Package report is what a run found, beside what it was given, as text, JSON and HTML: the figures of its judge in columns with those
-// of two plain counters and what was published, other designs on the same stream, and plots.
+// of the floor, of two plain counters and of what was published, other designs on the same stream, and plots.
 package report
 
 import (
@@ -15,11 +15,14 @@ import (
 
 // Report is what a run found, beside what it was given. Text, JSON and HTML are written from it.
 type Report struct {
-	Run      Run             `json:"run"`
-	Figures  judge.Figures   `json:"figures"`
-	Baseline *judge.Figures  `json:"baseline,omitempty"` // two plain counters, one edge, not rounded, the same stream
-	Designs  []design.Result `json:"designs"`
-	Split    *judge.Split    `json:"split,omitempty"` // where wrong decisions come from, if runs were made to tell
+	Run      Run            `json:"run"`
+	Figures  judge.Figures  `json:"figures"`
+	Baseline *judge.Figures `json:"baseline,omitempty"` // two plain counters, one edge, not rounded, the same stream
+	// Floor is what an exact log would have done that hears of other edges one round trip late (design.Floor): what edges can know that keep
+	// no request waiting. Deployed runs over more than one edge have it.
+	Floor   *judge.Figures  `json:"floor,omitempty"`
+	Designs []design.Result `json:"designs"`
+	Split   *judge.Split    `json:"split,omitempty"` // where wrong decisions come from, if runs were made to tell
 
 	Names []string `json:"-"` // of the trace's sources, for the plots of some of them; see SetNames
 }
@@ -33,6 +36,7 @@ type Run struct {
 	Seed     uint64 `json:"seed"`
 	Spread   string `json:"spread,omitempty"` // how times finer than the log's were made
 
+	Digest  string         `json:"digest,omitempty"` // SHA-256 of the log, uncompressed, where it was taken
 	Lines   int            `json:"lines,omitempty"`
 	Skipped map[string]int `json:"skipped,omitempty"`
 	Start   *time.Time     `json:"start,omitempty"`
@@ -55,6 +59,10 @@ type Run struct {
 	Took          Seconds  `json:"took"`     // of the run
 	Faults        []string `json:"faults,omitempty"`
 	Notes         []string `json:"notes,omitempty"` // what readers of the figures must know
+
+	// Disturbed says that a live run is no measurement: the load generator itself sent one request in a hundred later than a fiftieth
+	// of the window.
+	Disturbed bool `json:"disturbed,omitempty"`
 
 	Details *page.Details `json:"details,omitempty"` // what the parts of a live run counted, and whether it adds up
 }

@@ -35,10 +35,15 @@ func sample() *Report {
 			FalseNegativeSources: 1, FalseNegativeMargin: 0.05, FalsePositiveSources: 2, FalsePositiveMargin: 0.1,
 			RefusedOfInnocent: 17, RefusedGood: 5, Collateral: 4, Admitted: 1_000_000, Refused: 234_000, Mitigated: 230_000, Closed: 7,
 			Failed: 567, Blocks: 1_500, WrongPerBlock: 0.002, Overshoot: judge.Quantiles{N: 1500, P50: 0, P99: 2, Max: 31},
+			Decisions: 1_004_000, WrongPerDecision: 0.00000299,
 			WorstWindow: 131, WorstExcess: 31, Bound: 140,
 			TimeToBlock: &judge.TimeToBlock{
 				FirstEdge: judge.Quantiles{N: 1500, P50: 0, P99: 0.00123, Max: 0.0456},
 				EveryEdge: judge.Quantiles{N: 1490, P50: 0.055, P99: 0.1234, Max: 1.5}, Partly: 10,
+			},
+			TimeToBlockExact: &judge.TimeToBlock{
+				FirstEdge: judge.Quantiles{N: 1500, P50: 0, P99: 0.002, Max: 0.05},
+				EveryEdge: judge.Quantiles{N: 1490, P50: 0.056, P99: 0.125, Max: 1.6}, Partly: 10,
 			},
 			TierOpsPer1000: some(123.4), TierOpsMitigated: &none, SendError: &judge.Quantiles{N: 10, P50: 0.00005, P99: 0.0007, Max: 0.002},
 			FreeRunningIdeal:  &judge.Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
@@ -48,6 +53,10 @@ func sample() *Report {
 			Requests: 1_234_567, Sources: 4_321, WrongRatio: 0.00187, Wrong: 2_309, WronglyAllowed: 2_000, WronglyLimited: 309,
 			MeanGap: 0.0637, MeanGapHot: 0.04, Admitted: 1_000_100, Refused: 234_467, Blocks: 1_480, WrongPerBlock: 1.56,
 			Overshoot: judge.Quantiles{N: 1480, P50: 1, P99: 15, Max: 400}, FreeRunningIdeal: &judge.Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
+		},
+		Floor: &judge.Figures{
+			Requests: 1_234_567, Sources: 4_321, WrongRatio: 0.00000162, Wrong: 2, WronglyAllowed: 2, Admitted: 1_000_000, Refused: 234_000, Blocks: 1_490,
+			FreeRunningIdeal: &judge.Ideal{Admitted: 999_999, Refused: 234_568, Blocks: 1_499},
 		},
 		Designs: []design.Result{{Name: "token bucket", Figures: judge.Figures{
 			WrongRatio: 0.01, WronglyAllowed: 100, MeanGap: 0.2, AddedRoundTrips: some(1), BytesPerSource: 16, TierOpsPer1000: some(1000),
@@ -80,6 +89,7 @@ func TestHTML(t *testing.T) {
 	o.Watch = worst
 	r := sample()
 	r.SetNames(trace)
+	r.Run.Mode = "estimator"
 	r.Figures, _ = judge.Baseline(trace, judge.Deployed, o)
 	r.Baseline = &r.Figures
 	var b bytes.Buffer
@@ -99,6 +109,35 @@ func TestHTML(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
+	}
+}
+
+// TestFloorLines: over several edges the floor may be above what one edge could do, and then the report says why.
+func TestFloorLines(t *testing.T) {
+	for _, c := range []struct {
+		ours, floor, two uint64
+		line             string
+		why              bool
+	}{
+		{15, 10, 100, "Wrong decisions: 15, 1.5 times the floor's 10 (an exact log that hears of other edges one round trip late); two counters 100, 10 times the floor's.", false},
+		{12, 10, 0, "Wrong decisions: 12, 1.2 times the floor's 10 (an exact log that hears of other edges one round trip late); two counters 0, 0 times the floor's.", true},
+		{1, 0, 0, "Wrong decisions: 1, – the floor's 0 (an exact log that hears of other edges one round trip late); two counters 0, 1 times the floor's.", false},
+	} {
+		r := &Report{Figures: judge.Figures{Wrong: c.ours}, Floor: &judge.Figures{Wrong: c.floor}, Baseline: &judge.Figures{Wrong: c.two}}
+		got := r.floorLines()
+		if got[0] != c.line || (len(got) == 2) != c.why {
+			t.Errorf("%v:\n%s", c, strings.Join(got, "\n"))
+		}
+	}
+	var text bytes.Buffer
+	if err := WriteText(&text, &Report{Run: Run{Command: "compare", Mode: "deployed"}, Figures: judge.Figures{Wrong: 3}, Floor: &judge.Figures{Wrong: 2}, Designs: sample().Designs}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "Wrong decisions: 3, 1.5 times the floor's 2") {
+		t.Errorf("compare says nothing of the floor:\n%s", text.String())
+	}
+	if got := (&Report{}).floorLines(); got != nil {
+		t.Errorf("without a floor: %q", got)
 	}
 }
 
@@ -129,6 +168,7 @@ func TestAnswer(t *testing.T) {
 		t.Helper()
 		r := &Report{Run: Run{Mode: "deployed", Window: Seconds(5 * time.Second)}, Figures: judge.Figures{Requests: 2_000}}
 		change(r)
+		r.Disturb()
 		if got := r.answer(); got != want {
 			t.Errorf("it says\n%s\nand should say\n%s", got, want)
 		}

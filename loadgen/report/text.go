@@ -48,13 +48,34 @@ func rows() []row {
 			return value(f)
 		}
 	}
+	type clock = func(*judge.Figures) *judge.TimeToBlock
+	formula := func(f *judge.Figures) *judge.TimeToBlock { return f.TimeToBlock }
+	exact := func(f *judge.Figures) *judge.TimeToBlock { return f.TimeToBlockExact }
+	firstEdge := func(by clock) func(*judge.Figures) string {
+		return func(f *judge.Figures) string {
+			if t := by(f); t != nil {
+				return quantiles(&t.FirstEdge, page.Duration)
+			}
+			return ""
+		}
+	}
+	everyEdge := func(by clock) func(*judge.Figures) string {
+		return func(f *judge.Figures) string {
+			if t := by(f); t != nil {
+				return quantiles(&t.EveryEdge, page.Duration)
+			}
+			return ""
+		}
+	}
 	return []row{
 		{rowRequests, count(func(f *judge.Figures) uint64 { return f.Requests })},
 		{rowSources, count(func(f *judge.Figures) uint64 { return uint64(f.Sources) })},
 		{rowWrong, func(f *judge.Figures) string { return page.Percent(f.WrongRatio) }},
+		{"  of decisions (no refusals under a block)", deployed(func(f *judge.Figures) string { return page.Percent(f.WrongPerDecision) })},
 		{"  let pass above the limit", count(func(f *judge.Figures) uint64 { return f.WronglyAllowed })},
 		{"  limited at or under it", count(func(f *judge.Figures) uint64 { return f.WronglyLimited })},
 		{"  refusals that followed from those", deployed(count(func(f *judge.Figures) uint64 { return f.WronglyMitigated }))},
+		{"  wrong answers, those included", deployed(func(f *judge.Figures) string { return page.Percent(f.WrongAnswersRatio) })},
 		{"  per block", deployed(func(f *judge.Figures) string { return page.Significant(f.WrongPerBlock) })},
 		{rowGap, func(f *judge.Figures) string { return page.Percent(f.MeanGap) }},
 		{"  from half the limit on", func(f *judge.Figures) string { return page.Percent(f.MeanGapHot) }},
@@ -83,18 +104,10 @@ func rows() []row {
 			}
 			return page.Thousands(uint64(f.BeyondBound))
 		}},
-		{"time to block, first edge", func(f *judge.Figures) string {
-			if f.TimeToBlock == nil {
-				return ""
-			}
-			return quantiles(&f.TimeToBlock.FirstEdge, page.Duration)
-		}},
-		{"time to block, every edge", func(f *judge.Figures) string {
-			if f.TimeToBlock == nil {
-				return ""
-			}
-			return quantiles(&f.TimeToBlock.EveryEdge, page.Duration)
-		}},
+		{"time to block, first edge", firstEdge(formula)},
+		{"time to block, every edge", everyEdge(formula)},
+		{"by the exact log, first edge", firstEdge(exact)},
+		{"by the exact log, every edge", everyEdge(exact)},
 		{"tier commands per 1,000 requests", func(f *judge.Figures) string {
 			if f.TierOpsPer1000 == nil {
 				return ""
@@ -135,7 +148,7 @@ func WriteText(w io.Writer, reports ...*Report) error {
 
 // document is the report without its pictures.
 func (r *Report) document() page.Document {
-	d := page.Document{Title: r.title(), Answer: r.answer(), Warning: r.disturbed(), How: r.Run.lines(), Details: r.Run.Details}
+	d := page.Document{Title: r.title(), Answer: r.answer(), Warning: r.Run.Disturbed, How: r.Run.lines(), Details: r.Run.Details}
 	if r.Run.Command != compareCommand { // where the table of designs has all
 		d.Tables = append(d.Tables, page.Table{Rows: r.table(), Notes: r.notes()})
 	}
@@ -143,7 +156,7 @@ func (r *Report) document() page.Document {
 		d.Tables = append(d.Tables, page.Table{Rows: splitTable(r.Split)})
 	}
 	if len(r.Designs) > 0 {
-		d.Tables = append(d.Tables, page.Table{Rows: r.designs(), Notes: r.legend(), Terms: r.abouts()})
+		d.Tables = append(d.Tables, page.Table{Rows: r.designs(), Notes: append(r.floorNotes(), r.legend()...), Terms: r.abouts()})
 	}
 	return d
 }
@@ -202,9 +215,7 @@ func (r *Run) lines() []string {
 	for _, f := range r.Faults {
 		out = append(out, "fault: "+f)
 	}
-	for _, n := range r.Notes {
-		out = append(out, n)
-	}
+	out = append(out, r.Notes...)
 	return out
 }
 
@@ -220,6 +231,9 @@ type column struct {
 // columns are those whose figures stand beside each other.
 func (r *Report) columns() []column {
 	out := []column{{"this run", &r.Figures}}
+	if r.Floor != nil {
+		out = append(out, column{"exact, one trip late", r.Floor})
+	}
 	if r.Baseline != nil {
 		out = append(out, column{"two counters", r.Baseline})
 	}
@@ -254,7 +268,7 @@ func (r *Report) table() [][]string {
 
 // notes is what it takes to read the table.
 func (r *Report) notes() []string {
-	var out []string
+	out := r.floorLines()
 	if r.Figures.FreeRunningIdeal != nil || r.Figures.SendError != nil {
 		out = append(out, "Three numbers in a cell: median / 99th percentile / largest.")
 	}
@@ -265,6 +279,45 @@ func (r *Report) notes() []string {
 		out = append(out, "Cloudflare 2017: as published, of 400 million requests of theirs.")
 	}
 	return out
+}
+
+// floorNotes are those lines where the table of designs is the only one.
+func (r *Report) floorNotes() []string {
+	if r.Run.Command == compareCommand {
+		return r.floorLines()
+	}
+	return nil
+}
+
+// floorLines holds wrong decisions against the least that there can be over several edges, and says where one edge has it easier.
+func (r *Report) floorLines() []string {
+	if r.Floor == nil {
+		return nil
+	}
+	line := fmt.Sprintf("Wrong decisions: %s, %s the floor's %s (an exact log that hears of other edges one round trip late)",
+		page.Thousands(r.Figures.Wrong), Times(r.Figures.Wrong, r.Floor.Wrong), page.Thousands(r.Floor.Wrong))
+	if r.Baseline == nil {
+		return []string{line + "."}
+	}
+	line += fmt.Sprintf("; two counters %s, %s the floor's.", page.Thousands(r.Baseline.Wrong), Times(r.Baseline.Wrong, r.Floor.Wrong))
+	if r.Floor.Wrong <= r.Baseline.Wrong {
+		return []string{line}
+	}
+	return []string{line, OneEdge}
+}
+
+// OneEdge says why two counters may have fewer wrong decisions than the floor.
+const OneEdge = "Two counters are on one edge and know of every request at once. Over several edges no limiter that keeps requests from waiting can, so none is better than the floor here."
+
+// Times writes how many times b is in a.
+func Times(a, b uint64) string {
+	switch {
+	case a == b:
+		return "1 times"
+	case b == 0:
+		return "–"
+	}
+	return page.Significant(float64(a)/float64(b)) + " times"
 }
 
 func splitTable(s *judge.Split) [][]string {

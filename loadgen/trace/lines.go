@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -20,26 +22,12 @@ type parser func(line []byte, r *record) (skipped string)
 
 // file reads one file into g.
 func (g *builder) file(index int32, name string) (err error) {
-	f, err := os.Open(name)
+	in, end, err := open(name)
 	if err != nil {
-		var path *os.PathError
-		if errors.As(err, &path) {
-			return path.Err // the caller names the file
-		}
 		return err
 	}
-	defer f.Close()
-
-	var in io.Reader = f
-	base := strings.ToLower(filepath.Base(name))
-	if trimmed, ok := strings.CutSuffix(base, ".gz"); ok {
-		base = trimmed
-		z, err := gzip.NewReader(bufio.NewReaderSize(f, 256<<10))
-		if err != nil {
-			return fmt.Errorf("it ends in .gz, but %w", err)
-		}
-		in = z
-	}
+	defer end()
+	base := strings.TrimSuffix(strings.ToLower(filepath.Base(name)), ".gz")
 	g.file32, g.name = index, filepath.Base(name)
 	g.seed = Mix(g.options.Seed) ^ Hash(g.name)
 
@@ -53,6 +41,40 @@ func (g *builder) file(index int32, name string) (err error) {
 		parse = new(logParser).parse
 	}
 	return g.lines(in, parse)
+}
+
+// open opens a file, and takes it out of its gzip. The caller names the file in errors, and calls end.
+func open(name string) (in io.Reader, end func() error, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		var path *os.PathError
+		if errors.As(err, &path) {
+			err = path.Err
+		}
+		return nil, nil, err
+	}
+	if !strings.HasSuffix(strings.ToLower(name), ".gz") {
+		return f, f.Close, nil
+	}
+	z, err := gzip.NewReader(bufio.NewReaderSize(f, 256<<10))
+	if err != nil {
+		f.Close()
+		return nil, nil, fmt.Errorf("it ends in .gz, but %w", err)
+	}
+	return z, f.Close, nil
+}
+
+// Digest is the SHA-256 of a log, uncompressed, in hexadecimal: by it others know whether they measure the same.
+func Digest(name string) (string, error) {
+	in, end, err := open(name)
+	if err == nil {
+		defer end()
+		h := sha256.New()
+		if _, err = io.Copy(h, in); err == nil {
+			return hex.EncodeToString(h.Sum(nil)), nil
+		}
+	}
+	return "", fmt.Errorf("loadgen: digest of %s: %w", name, err)
 }
 
 // logParser reads access logs of whatever name, for rotated ones are called all kinds of things: lines that are JSON objects,

@@ -83,9 +83,7 @@ func (r *Report) lines() []string {
 			out = append(out, "rule "+o.Name+": "+o.About)
 		}
 	}
-	for _, n := range run.Notes {
-		out = append(out, n)
-	}
+	out = append(out, run.Notes...)
 	return out
 }
 

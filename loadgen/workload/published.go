@@ -10,8 +10,10 @@ import (
 	"sluice/loadgen/trace"
 )
 
-// Published is traffic of the size of which Cloudflare published figures in 2017: 400 million requests of 270,000 sources.
-// Sources are independent of each other, so it is made, counted and judged source by source, in the memory of one.
+// Published is traffic of the size of which Cloudflare published figures in 2017: 400 million requests of 270,000 sources. It is
+// calibrated so that two counters get about the published figures, and therefore no independent reproduction of them.
+// Sources are independent of each other, so it may be made, counted and judged source by source, in the memory of one; InOrder
+// has all of them in the order of time.
 //
 // Two models of when a source's requests arrive:
 //
@@ -45,6 +47,9 @@ const (
 	PublishedBursty  = "published-bursty"
 	PublishedPoisson = "published-poisson"
 )
+
+// Calibrated is what must be said wherever figures on these streams are.
+const Calibrated = "calibrated: two counters give about the published figures on this stream, so it is no independent reproduction of them"
 
 // NewPublished is the model of that name, one scale-th of the published size. The other fields are the caller's to set.
 func NewPublished(name string, scale int) (Published, error) {
@@ -112,6 +117,63 @@ func (p Published) Arrivals(source int, n int64) iter.Seq[time.Duration] {
 			} else {
 				a.burstyVisit()
 			}
+		}
+	}
+}
+
+// InOrder is the requests of all sources in the order of time: the index of the source, and when since the run's start. It holds a few
+// kilobytes for each source.
+func (p Published) InOrder() iter.Seq2[int, time.Duration] {
+	p.defaults()
+	type pending struct {
+		at     time.Duration
+		source int
+		next   func() (time.Duration, bool)
+	}
+	return func(yield func(int, time.Duration) bool) {
+		var all []pending // a heap, the earliest first; of one instant, the source with the smaller number
+		for source, n := range p.Counts() {
+			next, stop := iter.Pull(p.Arrivals(source, n))
+			defer stop()
+			if at, ok := next(); ok {
+				all = append(all, pending{at, source, next})
+			}
+		}
+		before := func(i, j int) bool {
+			a, b := &all[i], &all[j]
+			return a.at < b.at || a.at == b.at && a.source < b.source
+		}
+		down := func(i int) {
+			for {
+				least := i
+				for _, child := range [2]int{2*i + 1, 2*i + 2} {
+					if child < len(all) && before(child, least) {
+						least = child
+					}
+				}
+				if least == i {
+					return
+				}
+				all[i], all[least] = all[least], all[i]
+				i = least
+			}
+		}
+		for i := len(all)/2 - 1; i >= 0; i-- {
+			down(i)
+		}
+		for len(all) > 0 {
+			first := &all[0]
+			if !yield(first.source, first.at) {
+				return
+			}
+			at, more := first.next()
+			if more {
+				first.at = at
+			} else {
+				all[0] = all[len(all)-1]
+				all = all[:len(all)-1]
+			}
+			down(0)
 		}
 	}
 }

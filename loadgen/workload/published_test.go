@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
@@ -62,6 +63,37 @@ func TestPublishedArrivals(t *testing.T) {
 		f := j.Figures()
 		if f.Requests != 1_000_000 || f.Sources != 675 || f.MeanGap < 0.055 || f.MeanGap > 0.065 {
 			t.Errorf("%s: %d requests of %d sources, mean gap %.4f", name, f.Requests, f.Sources, f.MeanGap)
+		}
+	}
+}
+
+// TestPublishedInOrder: the same requests as source by source, sorted.
+func TestPublishedInOrder(t *testing.T) {
+	type request struct {
+		at     time.Duration
+		source int
+	}
+	for _, name := range []string{PublishedBursty, PublishedPoisson} {
+		p, err := NewPublished(name, 20_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Seed = 3
+		var want, got []request
+		for source, n := range p.Counts() {
+			for at := range p.Arrivals(source, n) {
+				want = append(want, request{at, source})
+			}
+		}
+		slices.SortStableFunc(want, func(a, b request) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.source, b.source)) })
+		for source, at := range p.InOrder() {
+			got = append(got, request{at, source})
+		}
+		if int64(len(got)) != p.Requests || !slices.Equal(got, want) {
+			t.Errorf("%s: %d requests in order, %d source by source, or in another order", name, len(got), len(want))
+		}
+		for range p.InOrder() { // it can be left early
+			break
 		}
 	}
 }

@@ -164,6 +164,13 @@ type Ideal struct {
 	counted, seen limiter.Rule // one counter: it counts every request, or none, because none is answered
 }
 
+// IdealOf makes the formula of a rule for runs over a trace: judge.Options.Ideal.
+func IdealOf(t *trace.Trace, rule pop.Rule) func() func(int32, time.Duration, bool) bool {
+	return func() func(int32, time.Duration, bool) bool {
+		return NewIdeal(NewOracle(t, judge.Deployed, rule), rule).Over
+	}
+}
+
 // NewIdeal returns the formula of a rule. It keeps s for itself.
 func NewIdeal(s *Oracle, rule pop.Rule) *Ideal {
 	return &Ideal{s, RuleOf(rule, judge.Estimator), limiter.Rule{Counter: rule.Counter, Statuses: []int{200}}}

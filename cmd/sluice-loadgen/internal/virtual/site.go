@@ -75,12 +75,26 @@ func (s *Site) Limiter() judge.Limiter {
 
 // Options completes how the simulation runs.
 func (s *Site) Options(v judge.VirtualOptions) judge.VirtualOptions {
-	v.Edges = len(s.pops) * s.edges
+	v = options(s.trace, s.affinity, len(s.pops), s.edges, v)
 	if len(s.faults) > 0 {
 		v.Running = s.running
 	}
-	if len(s.pops) > 1 {
-		v.Reach = Reach(s.trace, s.affinity, slices.Repeat([]int{s.edges}, len(s.pops)))
+	return v
+}
+
+// Undisturbed completes how a simulation of another limiter runs on as many edges, with nothing going wrong.
+func (z *Size) Undisturbed(t *trace.Trace, v judge.VirtualOptions) (judge.VirtualOptions, error) {
+	affinity, err := anycast.New(z.PoPs, nil)
+	if err != nil {
+		return v, err
+	}
+	return options(t, affinity, z.PoPs, z.Edges, v), nil
+}
+
+func options(t *trace.Trace, affinity *anycast.Affinity, pops, edges int, v judge.VirtualOptions) judge.VirtualOptions {
+	v.Edges = pops * edges
+	if pops > 1 {
+		v.Reach = Reach(t, affinity, slices.Repeat([]int{edges}, pops))
 	}
 	return v
 }
