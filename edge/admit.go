@@ -23,6 +23,8 @@ func (x *exchange) admit() bool {
 	switch {
 	case rules.IsIn(x.snap.deny, x.client):
 		x.server.refusals.Hit(x.source)
+		x.server.stats.denied.Add(1)
+		x.denied = true
 		x.say(message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted."))
 		return false
 	case rules.IsIn(x.snap.allow, x.client):
@@ -134,6 +136,7 @@ func (x *exchange) judge() bool {
 		start := time.Now()
 		x.server.limiter.Decide(&d.Decision, x.now)
 		x.server.stats.deciding.Observe(time.Since(start).Seconds())
+		d.Sample()
 	}
 	d.Tally()
 	x.blocks()

@@ -53,6 +53,7 @@ type Options struct {
 	Bits   *mitigation.Table // who is blocked until when
 	Tier   Tier              // the PoP; the zero Tier counts alone
 	Access *accesslog.Log    // nil: none
+	Name   string            // what operators call this edge, for the access log
 	Events *events.Log       // what has happened, for operators; nil: nobody asks
 	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
 	// Warn, if not nil, is told of failures that an operator should know of. It must not block.
@@ -78,6 +79,7 @@ type Server struct {
 	requests  *top.Top // who asks most
 	refusals  *top.Top // who is refused most
 	access    *accesslog.Log
+	name      string
 	events    *events.Log
 	note      func(*accesslog.Entry) // writes a request down; nil: nobody does
 	faded     atomic.Int64
@@ -100,6 +102,7 @@ func New(o Options) (*Server, error) {
 		names:    newRequestNames(),
 		stats:    newStats(),
 		access:   o.Access,
+		name:     o.Name,
 		events:   o.Events,
 		requests: top.New(), refusals: top.New(),
 		warn: o.Warn,

@@ -48,6 +48,7 @@ type asker struct {
 	chain   []netip.Addr   // addresses believed, the nearest first
 	trusted bool           // the peer is
 	allowed bool           // the client is never limited
+	denied  bool           // the client is always refused
 }
 
 func newExchange(s *Server) *exchange {
@@ -204,6 +205,7 @@ func (x *exchange) count(failed bool) {
 		x.server.stats.aborted.Add(1)
 	default:
 		x.server.stats.answered(x.reply.status, x.reply.from)
+		x.server.stats.seconds.Observe(int64(x.conn.Wrote().Sub(x.now)))
 	}
 	x.counted = true
 }
@@ -248,8 +250,22 @@ func (x *exchange) log() {
 	if message.Bodyless(x.IsHead, x.reply.status) {
 		e.Length = 0
 	}
-	if cause := x.decision.Cause; cause != nil {
-		e.Rule, e.Verdict = x.decision.RuleOf(cause).Config.Name, x.decision.Verdict.String()
+	e.ID, e.Edge = x.requestID(), x.server.name
+	switch d := &x.decision; {
+	case x.denied:
+		e.Verdict = "denied"
+	case d.Cause != nil:
+		cause, r := d.Cause, d.RuleOf(d.Cause)
+		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), r.Config.Limit, r.Counter.Window, cause.Until
+		if cause.Ask != nil {
+			e.Estimate = cause.Ask.Estimate
+		} else if v, known := x.server.limiter.Counters.Peek(r.Counter, cause.Source, x.now); known { // a blocked source's counter is not asked
+			e.Estimate = v.Estimate
+		}
+	default:
+		if r := d.Opened(); r != nil {
+			e.Rule, e.Verdict = r.Config.Name, "open"
+		}
 	}
 	x.server.note(&e)
 }

@@ -88,6 +88,7 @@ func (s *Server) Apply(c *config.Config) error {
 		return slices.ContainsFunc(set.Rules, func(r *rules.Rule) bool { return r.Counter.ID == id })
 	})
 	s.stats.reloads[1].Add(1)
+	s.stats.applied.Store(time.Now().UnixNano())
 	if had != nil {
 		closeUnused(had, now.origins)
 	}

@@ -74,7 +74,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		return err
 	}
 	server, err := edge.New(edge.Options{
-		Access: access, Events: happened,
+		Access: access, Events: happened, Name: edgeName(c),
 		Config: c, Table: shared.table, Bits: shared.bits, Tier: shared.tier, Secret: key.Bytes(), Warn: log.Warn,
 	})
 	if err != nil {
@@ -127,7 +127,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(server.Collector(), collectors.NewGoCollector(),
+	metrics.MustRegister(server.Collector(), buildInfo(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if shared.metrics != nil {
 		metrics.MustRegister(shared.metrics)
