@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/edge/audit"
 	"sluice/edge/message"
 	"sluice/edge/passage"
 	"sluice/edge/rules"
@@ -130,13 +131,10 @@ func (x *exchange) judge() bool {
 	if !d.AddRules(x.server.secret, &x.Head, x.source) {
 		return false
 	}
-	if x.now.Nanosecond()>>4%sampling != 0 || x.snap.waits {
-		x.server.limiter.Decide(&d.Decision, x.now)
+	if audit := x.server.audit; audit.Watches(&d.Decision) && !(x.snap.waits && x.server.limiter.Ask != nil) {
+		x.audited(audit)
 	} else {
-		start := time.Now()
-		x.server.limiter.Decide(&d.Decision, x.now)
-		x.server.stats.deciding.Observe(time.Since(start).Seconds())
-		d.Sample()
+		x.decide()
 	}
 	d.Tally()
 	x.blocks()
@@ -144,6 +142,27 @@ func (x *exchange) judge() bool {
 		x.server.refusals.Hit(x.source)
 	}
 	return true
+}
+
+// decide has the limiter decide, and measures a sample of that.
+func (x *exchange) decide() {
+	d := &x.decision
+	if x.now.Nanosecond()>>4%sampling != 0 || x.snap.waits {
+		x.server.limiter.Decide(&d.Decision, x.now)
+		return
+	}
+	start := time.Now()
+	x.server.limiter.Decide(&d.Decision, x.now)
+	x.server.stats.deciding.Observe(time.Since(start).Seconds())
+	d.Sample()
+}
+
+// audited decides about a watched source.
+func (x *exchange) audited(a *audit.Audit) {
+	a.Lock()
+	defer a.Unlock()
+	x.decide()
+	a.Note(&x.decision.Decision, x.now)
 }
 
 // wait returns when all channels are closed, at most after the budget of a wait at first sight.

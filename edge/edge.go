@@ -35,6 +35,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/accesslog"
+	"sluice/edge/audit"
 	"sluice/edge/config"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
@@ -55,6 +56,7 @@ type Options struct {
 	Access *accesslog.Log    // nil: none
 	Name   string            // what operators call this edge, for the access log
 	Events *events.Log       // what has happened, for operators; nil: nobody asks
+	Audit  *audit.Audit      // watches some sources; nil: nobody does
 	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
 	// Warn, if not nil, is told of failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
@@ -80,6 +82,7 @@ type Server struct {
 	refusals  *top.Top // who is refused most
 	access    *accesslog.Log
 	name      string
+	audit     *audit.Audit
 	events    *events.Log
 	note      func(*accesslog.Entry) // writes a request down; nil: nobody does
 	faded     atomic.Int64
@@ -103,6 +106,7 @@ func New(o Options) (*Server, error) {
 		stats:    newStats(),
 		access:   o.Access,
 		name:     o.Name,
+		audit:    o.Audit,
 		events:   o.Events,
 		requests: top.New(), refusals: top.New(),
 		warn: o.Warn,
@@ -126,6 +130,12 @@ func New(o Options) (*Server, error) {
 		NoDefaultServerHeader: true, NoDefaultContentType: true,
 	}
 	s.pool.New = func() any { return newExchange(s) }
+	if s.audit != nil {
+		s.audit.Detected = func(d time.Duration) { s.stats.detection.Observe(int64(d)) }
+		if o.Tier.Edges != nil {
+			s.audit.Alone = func() bool { return o.Tier.Edges() <= 1 }
+		}
+	}
 	if s.events != nil {
 		o.Bits.Observe = s.learned
 	}
@@ -179,6 +189,7 @@ func (s *Server) Events() *events.Log { return s.events }
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
 func (s *Server) Sweep(now time.Time) {
 	s.limiter.Bits.Sweep(now)
+	s.audit.Sweep(now)
 	s.open.Memory.Sweep(now)
 	switch at := s.faded.Load(); {
 	case at == 0:

@@ -39,10 +39,11 @@ type stats struct {
 	tunnels atomic.Int64
 	reloads [2]atomic.Uint64 // failed, done
 
-	denied   atomic.Uint64 // by the list
-	applied  atomic.Int64  // when the configuration in force came into force, Unix nanoseconds
-	seconds  *histogram.Histogram
-	deciding prometheus.Histogram
+	denied    atomic.Uint64 // by the list
+	applied   atomic.Int64  // when the configuration in force came into force, Unix nanoseconds
+	seconds   *histogram.Histogram
+	detection *histogram.Histogram
+	deciding  prometheus.Histogram
 
 	mu      sync.Mutex
 	tallies map[string]*rules.Tally
@@ -54,7 +55,7 @@ const sampling = 64
 func newStats() *stats {
 	return &stats{
 		tallies: make(map[string]*rules.Tally),
-		seconds: histogram.Latency(),
+		seconds: histogram.Latency(), detection: histogram.Latency(),
 		deciding: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sluice_decision_seconds",
 			Help:    "Time that a decision took, without waiting for the tier; one in 64 is measured.",
@@ -108,6 +109,9 @@ func (s *Server) Collector() prometheus.Collector { return collector{s} }
 
 // Describe sends nothing: which metrics there are depends on the rules (an unchecked collector).
 func (collector) Describe(chan<- *prometheus.Desc) {}
+
+const auditHelp = "Decisions about watched sources that the exact log contradicts. allowed: over the limit by this edge's hits alone, so with other edges " +
+	"there may be more; limited: judged as sluice_audit_gap is."
 
 const requestsHelp = "Requests under a rule, by what it said; denied: by the list deny, which is no rule; open: not asked, because no node answered."
 
@@ -234,6 +238,18 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for reason, n := range map[string]uint64{"unknown": t.LostUnknown, "full": t.LostFull, "expired": t.LostExpired, "backlog": t.LostBacklog,
 		"saturated": t.LostSaturated, "evicted": t.LostEvicted} {
 		count(n, "sluice_hits_lost_total", "Hits that the tier will never be told of.", "reason", reason)
+	}
+	if s.audit != nil {
+		found := s.audit.Stats()
+		gauge(float64(found.Logs), "sluice_audit_logs", "Exact logs under way, each of a source under a rule.")
+		count(found.Judged, "sluice_audit_decisions_total", "Decisions about watched sources whose estimate was held against the exact log.")
+		gauge(found.Gap, "sluice_audit_gap", "Mean of |estimate - exact| / exact over the latest of these decisions. "+
+			"The log has this edge's hits alone, so nothing is judged while, or a window after, other edges share the tier.")
+		count(found.Allowed, "sluice_audit_wrong_total", auditHelp, "kind", "allowed")
+		count(found.Limited, "sluice_audit_wrong_total", auditHelp, "kind", "limited")
+		count(found.Unlogged, "sluice_audit_skipped_total", "Decisions about watched sources for which there was no room for a log.")
+		spread(s.stats.detection, "sluice_detection_seconds",
+			"From the request that brought a watched source over a limit, by this edge's hits alone, to its first refusal here.")
 	}
 	s.stats.deciding.Collect(out)
 }

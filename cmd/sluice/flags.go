@@ -70,7 +70,7 @@ func parseFlags(args []string) (*flags, error) {
 }
 
 func usage(f *flags) string {
-	return "Usage:\n  sluice [flags]       serve\n  sluice check FILE    validate a configuration\n  sluice version\n\nFlags:\n" +
+	return "Usage:\n  sluice [flags]       serve\n  sluice check FILE    validate a configuration\n  sluice why SOURCE    tell why a source was refused: sluice why --help\n  sluice version\n\nFlags:\n" +
 		f.set.FlagUsages()
 }
 

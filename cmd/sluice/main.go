@@ -3,6 +3,7 @@
 //	sluice --origin http://127.0.0.1:3000     serve, with a limit of 100 requests a minute for each source
 //	sluice --config sluice.yaml               serve what a file says
 //	sluice check sluice.yaml                  validate it
+//	sluice why 192.0.2.7 --at 14:05 access.log
 //	sluice version
 package main
 
@@ -35,13 +36,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return check(args[1], stdout, stderr)
 		case command == "check":
 			return misuse(stderr, errors.New("check wants one file: sluice check FILE"))
+		case command == "why":
+			return explain(args[1:], stdout, stderr)
 		case command == "version" && len(args) == 1:
 			fmt.Fprintln(stdout, "sluice", version())
 			return 0
 		case command == "version":
 			return misuse(stderr, errors.New("version wants nothing else"))
 		default:
-			return misuse(stderr, fmt.Errorf("unknown command %q: want check, version, or flags alone to serve", command))
+			return misuse(stderr, fmt.Errorf("unknown command %q: want check, why, version, or flags alone to serve", command))
 		}
 	}
 	f, err := parseFlags(args)

@@ -21,6 +21,7 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/admin"
+	"sluice/edge/audit"
 	"sluice/edge/config"
 	"sluice/edge/events"
 	"sluice/edge/listen"
@@ -74,7 +75,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		return err
 	}
 	server, err := edge.New(edge.Options{
-		Access: access, Events: happened, Name: edgeName(c),
+		Access: access, Events: happened, Name: edgeName(c), Audit: audit.New(0),
 		Config: c, Table: shared.table, Bits: shared.bits, Tier: shared.tier, Secret: key.Bytes(), Warn: log.Warn,
 	})
 	if err != nil {
@@ -113,6 +114,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	ours.close(false)
 	older := newHeir()
 	if older != nil {
+		server.Audit().Inherits(time.Now().Add(f.grace))
 		if shared.machine != nil {
 			older.words = func(list []byte) error { return shared.machine.Restore(list, time.Now()) }
 		}

@@ -110,6 +110,7 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			}
 			return ""
 		},
+		Edges: func() int { return machine.Stats().Edges },
 		Nodes: func() []edge.NodeStatus {
 			var nodes []edge.NodeStatus
 			for _, m := range machine.Members() {

@@ -6,6 +6,7 @@
 package admin
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -322,13 +323,18 @@ func blockText(m *edge.Mitigation) string {
 	return text
 }
 
+// tierTime is how long an operator waits for what the tier knows of a source: many round trips.
+const tierTime = 500 * time.Millisecond
+
 func (a api) source(w http.ResponseWriter, r *http.Request) {
 	addr, err := netip.ParseAddr(r.PathValue("address"))
 	if err != nil {
 		fail(w, http.StatusBadRequest, "that is not an address")
 		return
 	}
-	reply(w, a.Edge.Standings(addr, time.Now()))
+	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
+	defer cancel()
+	reply(w, a.Edge.Look(ctx, addr.Unmap().WithZone("")))
 }
 
 func (a api) nodes(w http.ResponseWriter, _ *http.Request) {
