@@ -53,7 +53,7 @@ const metricsIntro = `# Metrics
 
 What ` + "`GET /metrics`" + ` of an edge shows, beside the ` + "`go_*` and `process_*`" + ` of every Go program. A metric with labels appears with its first value; those whose
 names begin with ` + "`sluice_tier_`" + `, and a few others of a PoP, are there with a tier only. No address, path or host is a label, so the size of a scrape does not depend
-on who comes: about 40 lines for a rule and 30 for an origin.
+on who comes: about 25 lines for a rule and for an origin.
 
 This page is made from an edge's scrape: ` + "`go test ./cmd/sluice -run TestMetrics -rewrite`" + `.
 
