@@ -54,6 +54,7 @@ func (s *Server) Apply(c *config.Config) error {
 		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
 		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Rule]*fasthttp.ResponseHeader, len(set.Rules)),
 	}
+	now.sources.Invalid = &s.stats.invalidSources
 	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
@@ -81,6 +82,7 @@ func (s *Server) Apply(c *config.Config) error {
 		}
 		tier = append(tier, TierRule{Counter: r.Counter, Name: r.Config.Name, Timeout: r.Timeout, Shadow: r.Shadow})
 	}
+	tier = append(tier, scopes[:]...)
 	if s.tier.Rules != nil {
 		s.tier.Rules(tier) // first: the tier may be asked about them as soon as they are in force
 	}
@@ -90,7 +92,7 @@ func (s *Server) Apply(c *config.Config) error {
 	s.snap.Store(now)
 	s.stats.keep(set.All)
 	s.limiter.Bits.Forget(func(id uint32) bool {
-		return slices.ContainsFunc(set.Rules, func(r *rules.Rule) bool { return r.Counter.ID == id })
+		return id >= counter.Reserved || slices.ContainsFunc(set.Rules, func(r *rules.Rule) bool { return r.Counter.ID == id })
 	})
 	s.stats.reloads[1].Add(1)
 	if had != nil {

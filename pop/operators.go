@@ -235,7 +235,7 @@ func (m *Machine) apply(name words.Name, now time.Time) {
 		switch {
 		case e.Kind == words.Block && now.Before(e.End):
 			// now carries the monotonic clock, and ends are held against that.
-			end := now.Add(min(e.End.Sub(now), mitigation.MaxTimeout))
+			end := now.Add(min(e.End.Sub(now), mitigation.MaxBlock))
 			if !there || bit.By != mitigation.ByAdmin || !bit.Start.Equal(e.Start) || bit.Reason != e.Reason || bit.End.Sub(end).Abs() > time.Second {
 				m.bits.Start(key, mitigation.Bit{Start: e.Start, End: end, By: mitigation.ByAdmin, Reason: e.Reason}, now)
 			}

@@ -34,7 +34,7 @@ func newFlags() *flags {
 	s := f.set
 	s.StringVar(&f.config, "config", "", "configuration `FILE` (YAML); flags win over it")
 	s.StringVar(&f.listen, "listen", ":8080", "address to serve on")
-	s.StringVar(&f.admin, "admin", "127.0.0.1:9090", "address for metrics, health and API")
+	s.StringVar(&f.admin, "admin", "127.0.0.1:8081", "address for metrics, health and API")
 	s.StringArrayVar(&f.origins, "origin", nil, "`URL` of a server to protect; may be repeated")
 	s.StringVar(&f.pop, "pop", "local", "name of the point of presence")
 	s.StringSliceVar(&f.memcached, "memcached", nil, "`HOST:PORT,...` of the nodes that edges share; without, this edge counts alone")

@@ -209,7 +209,7 @@ func (h *handover) tell(out *os.File) error {
 			return err
 		}
 	}
-	for _, m := range h.server.Mitigations(now) {
+	for _, m := range h.server.InForce(now) {
 		if m.Learned.Before(before) {
 			continue
 		}

@@ -2,7 +2,7 @@
 //
 //	sluice --origin http://127.0.0.1:3000     serve, with a limit of 100 requests a minute for each source
 //	sluice --config sluice.yaml               serve what a file says
-//	sluice check sluice.yaml                  validate it
+//	sluice check sluice.yaml                  tell what is wrong with it, and what a start with it would find (also -t)
 //	sluice status                             ask a running edge; sluice help lists what else
 package main
 
@@ -68,27 +68,6 @@ func misuse(w io.Writer, err error) int {
 	return exitUsage
 }
 
-// check prints everything that is wrong with a file, a line each.
-func check(file string, stdout, stderr io.Writer) int {
-	c, err := readConfig(file)
-	if err == nil && len(c.Origins) == 0 && c.CheckPath == "" {
-		fmt.Fprintf(stdout, "%s: good, but it names no origin: serving needs --origin URL\n", file)
-		return 0
-	}
-	if err == nil {
-		err = c.Check()
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return exitFailed
-	}
-	for _, w := range c.Warnings() {
-		fmt.Fprintf(stderr, "%s: warning: %s\n", file, w)
-	}
-	fmt.Fprintf(stdout, "%s: good: %d rules, %d origins\n", file, len(c.Rules), len(c.Origins))
-	return 0
-}
-
 func readConfig(file string) (*config.Config, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -120,16 +99,34 @@ func sentence(err error) string {
 	return fmt.Sprintf("%s (and %d more: sluice check FILE shows all)", first, 1+strings.Count(rest, "\n"))
 }
 
+// version is what this program says of itself.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
-	v := info.Main.Version
+	return versionOf(info)
+}
+
+// versionOf is the version, the commit, if it is known, and the Go that it was built with.
+func versionOf(info *debug.BuildInfo) string {
+	text := strings.Trim(info.Main.Version, "()")
+	if text == "" {
+		text = "devel"
+	}
+	var commit, changed string
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 && v == "(devel)" {
-			v = s.Value[:12]
+		switch s.Key {
+		case "vcs.revision":
+			commit = s.Value[:min(12, len(s.Value))]
+		case "vcs.modified":
+			if s.Value == "true" {
+				changed = " with changes"
+			}
 		}
 	}
-	return strings.Trim(v, "()") + " " + info.GoVersion
+	if commit == "" {
+		commit = "unknown"
+	}
+	return text + ", commit " + commit + changed + ", " + info.GoVersion
 }

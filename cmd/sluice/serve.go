@@ -52,9 +52,12 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	usr2 := make(chan os.Signal, 1)
 	signal.Notify(usr2, syscall.SIGUSR2)
 	defer signal.Stop(usr2)
-	key, err := popSecret(c, log)
+	key, err := readSecret(c)
 	if err != nil {
 		return err
+	}
+	if w := guessableSecret(c); w != "" {
+		log.Warn(w, "pop", c.PoP.Name)
 	}
 	token, err := readToken("admin_token_file", c.AdminTokenFile)
 	if err != nil {
@@ -112,6 +115,9 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := c.CheckAdmin(back.Addr().String()); err != nil {
+		return err // a name, or a socket that was given, leads further than it said
+	}
 	ours.close(false)
 	reload := &reloader{flags: f, server: server, machine: shared.machine, log: log, store: shared.rules, name: edgeName(c), base: c,
 		about: presence.About{Address: reachable(front.Addr()), Version: version(), Started: time.Now()}}
@@ -150,7 +156,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 	operators := &http.Server{
 		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Overlay: reload.overlay.Load, Edit: reload.edit, Self: reload.self, Hosts: c.AdminHosts,
-			Address: back.Addr().String(), Token: token}),
+			Address: back.Addr().String(), Token: token, MetricsToken: c.MetricsToken}),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -318,19 +324,9 @@ func sweep(ctx context.Context, server *edge.Server) {
 	}
 }
 
-// popSecret reads what the edges of a PoP share, or makes it from the PoP's name.
-func popSecret(c *config.Config, log *slog.Logger) (secret.Secret, error) {
+// readSecret reads what the edges of a PoP share, or makes it from the PoP's name.
+func readSecret(c *config.Config) (secret.Secret, error) {
 	if c.PoP.SecretFile == "" {
-		for _, node := range c.PoP.Memcached {
-			if name, err := nodename.Canonical(node); err == nil {
-				node = name
-			}
-			if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {
-				log.Warn("the PoP's secret follows from its name: whoever reaches the tier can write into it; give pop.secret_file",
-					"pop", c.PoP.Name)
-				break
-			}
-		}
 		return secret.Of([]byte(c.PoP.Name)), nil
 	}
 	text, err := os.ReadFile(c.PoP.SecretFile)
@@ -341,6 +337,22 @@ func popSecret(c *config.Config, log *slog.Logger) (secret.Secret, error) {
 		return secret.Secret{}, fmt.Errorf("pop.secret_file: %s has less than 16 bytes: head -c 32 /dev/urandom | base64 makes a good one", c.PoP.SecretFile)
 	}
 	return secret.Of([]byte(strings.TrimSpace(string(text)))), nil
+}
+
+// guessableSecret warns of a tier that others may reach, under a secret that they can guess; "": there is none.
+func guessableSecret(c *config.Config) string {
+	if c.PoP.SecretFile != "" {
+		return ""
+	}
+	for _, node := range c.PoP.Memcached {
+		if name, err := nodename.Canonical(node); err == nil {
+			node = name
+		}
+		if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {
+			return "the PoP's secret follows from its name: whoever reaches the tier can write into it; give pop.secret_file"
+		}
+	}
+	return ""
 }
 
 // spareDescriptors are for what is not a client and its origin: nodes, operators, files.

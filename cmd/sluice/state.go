@@ -39,13 +39,20 @@ func openState(dir, name string, list kept) (*stateFile, error) {
 		return nil, fmt.Errorf("state_dir: %w", err)
 	default:
 		if err := list.Restore(text, time.Now()); err != nil {
-			return nil, fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", f.path, err)
+			return nil, stateError(f.path, err)
 		}
 	}
 	if err := f.save(); err != nil {
 		return nil, fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
 	}
 	return f, nil
+}
+
+// stateName is the file in the folder.
+const stateName = "words"
+
+func stateError(path string, err error) error {
+	return fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", path, err)
 }
 
 // saveAgain is how long a list that could not be written waits for the next attempt.

@@ -284,8 +284,8 @@ func (l *List) Merge(other []Entry, now time.Time) (changed []Name, lacks bool) 
 }
 
 const (
-	ClockSkew   = 2 * time.Second       // between edges
-	longestKept = 5 * counter.MaxWindow // what a counter of the longest window lives, with one sub-window, in groups of four
+	ClockSkew   = 2 * time.Second     // between edges
+	longestKept = mitigation.MaxBlock // more than a counter of the longest window lives: five windows, with one sub-window, in groups of four
 
 	// LongestAway is how long an edge may be away, or a node keep its list, so that nothing comes back with it that a Change with an
 	// end has replaced.
@@ -297,7 +297,7 @@ func (w *Word) longest() time.Duration {
 	if w.Kind == Change {
 		return LongestAway
 	}
-	return mitigation.MaxTimeout
+	return mitigation.MaxBlock
 }
 
 // lapsed reports whether an entry is one of a rule whose newest change is over: then all of them are.

@@ -177,11 +177,11 @@ func TestEndsAreBounded(t *testing.T) {
 	_, _ = theirs.Add(word, 1, time.Hour, began)
 	w.Merge(theirs.of(t, began), began)
 	e := w.entries[Name{Rule: "login", Source: sourceOf(1)}]
-	if e.End.Sub(began) > mitigation.MaxTimeout+ClockSkew || e.kept.Sub(began) > longestKept+ClockSkew {
+	if e.End.Sub(began) > mitigation.MaxBlock+ClockSkew || e.kept.Sub(began) > longestKept+ClockSkew {
 		t.Errorf("ends after %v, kept for %v", e.End.Sub(began), e.kept.Sub(began))
 	}
 	theirs.Merge(w.of(t, began), began)
-	if e := theirs.entries[Name{Rule: "login", Source: sourceOf(1)}]; e.End.Sub(began) > mitigation.MaxTimeout+ClockSkew {
+	if e := theirs.entries[Name{Rule: "login", Source: sourceOf(1)}]; e.End.Sub(began) > mitigation.MaxBlock+ClockSkew {
 		t.Errorf("the earlier end did not come back: %v", e.End.Sub(began))
 	}
 }
