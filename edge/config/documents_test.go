@@ -99,8 +99,9 @@ func isField(field string) bool {
 	return false
 }
 
-// The examples of deploy are complete: an edge starts with them.
+// The examples of README and deploy are complete: an edge starts with them.
 func TestExamplesAreConfigurations(t *testing.T) {
+	examples := 0
 	check := func(name, text string) {
 		t.Helper()
 		c, err := Parse(name, []byte(text))
@@ -118,6 +119,13 @@ func TestExamplesAreConfigurations(t *testing.T) {
 			t.Fatal(err)
 		}
 		return string(text)
+	}
+	for _, whole := range yamlBlocks(documents(t)["README.md"]) {
+		examples++
+		check("README.md", whole)
+	}
+	if examples == 0 {
+		t.Error("README.md has no configuration")
 	}
 	check("sluice.yaml", read("sluice.yaml"))
 	maps := 0
