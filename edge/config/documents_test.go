@@ -119,7 +119,9 @@ func TestExamplesAreConfigurations(t *testing.T) {
 		}
 		return string(text)
 	}
-	check("sluice.yaml", read("sluice.yaml"))
+	for _, name := range []string{"sluice.yaml", "debian/sluice.yaml", "compose/sluice.yaml"} {
+		check(name, read(name))
+	}
 	maps := 0
 	for _, text := range strings.Split(read("kubernetes/sluice.yaml"), "\n---\n") {
 		var object struct {
