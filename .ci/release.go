@@ -1,6 +1,7 @@
 // Command release makes what is handed out, of the commit that is checked out: go run .ci/release.go [--out dist] [--once].
 // For each architecture an archive and a Debian package, and SHA256SUMS of them all. All is built twice, from two clones in different folders,
-// the second with an empty build cache; if one byte differs, nothing is handed out. lintian reads the packages where it is installed.
+// the second time the first architecture with an empty build cache; if one byte differs, nothing is handed out. lintian reads the packages where it is
+// installed.
 // Only Go and git are needed. Times in archives are the commit's; version and commit are in the programs (sluice version).
 package main
 
@@ -146,7 +147,7 @@ func build(folder, cache, maintainer string) (map[string][]byte, error) {
 		cmd := exec.Command(goCommand(), "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", bin+"/", "./cmd/...")
 		cmd.Dir = folder
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=-mod=readonly", "GOAMD64=v1", "GOARM64=v8.0")
-		if cache != "" {
+		if cache != "" && arch == architectures[0] { // compiling all of it for each would take twice as long, and tell no more
 			cmd.Env = append(cmd.Env, "GOCACHE="+cache)
 		}
 		log.Printf("%s in %s", strings.Join(cmd.Args, " "), folder)

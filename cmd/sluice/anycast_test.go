@@ -62,6 +62,14 @@ func TestAnycast(t *testing.T) {
 		return exec.Command("birdc", "-s", socket, "show", "status").Run() == nil
 	})
 
+	if n := routes(); n != 0 {
+		t.Errorf("%d routes before anybody has asked the edge", n)
+	}
+	// As somebody has left it who was killed.
+	if out, err := exec.Command("birdc", "-s", socket, "enable", "sluice4").CombinedOutput(); err != nil || routes() != 1 {
+		t.Fatalf("birdc enable: %v %s", err, out)
+	}
+
 	var ready atomic.Bool
 	var asked atomic.Int64
 	edge := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
