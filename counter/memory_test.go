@@ -19,10 +19,11 @@ func use(table *Table, r *Rule, sources, visits int, hits uint32, answers bool) 
 		now := epoch.Add(time.Duration(i) * between)
 		asks[0] = Ask{Rule: r, Source: address(uint32(i % sources)), Hits: hits}
 		table.Reserve(asks, now)
-		if !answers || i%max(sources/1000, 1) != 0 {
+		every := max(sources/1000, 1)
+		if !answers || i%every != 0 {
 			continue
 		}
-		if i%max(visits*sources/200, 1) == 0 {
+		if i/every%(5*visits) == 0 { // 200 times a minute
 			table.Sweep(now, false)
 		}
 		for {

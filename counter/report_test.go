@@ -1,6 +1,7 @@
 package counter
 
 import (
+	"maps"
 	"testing"
 	"time"
 )
@@ -235,4 +236,53 @@ func TestUnknownCountersAreReadAfterTheirReport(t *testing.T) {
 	f(100, true, 24, 1, true)
 	f(3, true, 0, 1, true)
 	f(1, true, 0, 1, false)
+}
+
+// TestHitsOfSeveralGroupsAreReportedOnce: hits that waited while groups began are reported under the group in which they came, once, unless that has left the
+// window; and who comes next reports none of them.
+func TestHitsOfSeveralGroupsAreReportedOnce(t *testing.T) {
+	for _, limit := range []uint32{100, 100_000} {
+		r := rule(t, limit, time.Minute, 12, Nearest)
+		table := New(Options{Counters: 100, Tier: true})
+		begin := time.Unix(1_700_000_000/60*60, 0)
+		hit := func(source uint32, hits ...uint32) (c Counter, at time.Time) { // in one group after another
+			for g, n := range hits {
+				at = begin.Add(time.Duration(g) * time.Duration(r.sub<<r.shift))
+				if n > 0 {
+					table.Reserve([]Ask{{Rule: r, Source: address(source), Hits: n}}, at)
+				}
+			}
+			return Counter{Rule: r, Source: address(source)}, at
+		}
+		f := func(source uint32, hits ...uint32) {
+			t.Helper()
+			c, at := hit(source, hits...)
+			want := make(map[uint32]uint64)
+			oldest, newest := table.Groups(r, at, 0)
+			for g := oldest; g != newest+1; g++ {
+				if i := len(hits) - 1 - int(newest-g); i >= 0 && hits[i] > 0 {
+					want[g] = uint64(hits[i])
+				}
+			}
+			rep, _ := table.Take(c, at)
+			got := make(map[uint32]uint64)
+			for _, p := range rep.Parts[:rep.N] {
+				got[p.Group] += r.sum(p.Hits)
+				table.Counted(c, p, p.Known, at)
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("limit %d, hits %v: reported %v by group, want %v", limit, hits, got, want)
+			}
+			if left := table.Stats().Unreported; left != 0 {
+				t.Errorf("limit %d: %d hits still unreported after %v", limit, left, hits)
+			}
+		}
+		f(1, 2, 3, 4)
+		f(2, 1, 5)
+		c, _ := hit(3, 8, 9, 10)
+		table.Forget(r, c.Source)
+		f(4, 1, 5)
+		f(5, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 6)
+		f(6, 7)
+	}
 }

@@ -50,7 +50,7 @@ func (s *shard) needOlder(k *unconfirmed) []unconfirmedGroup {
 	return s.older(k)
 }
 
-// endOlder gives up the groups but the newest.
+// endOlder gives up the groups but the newest of an entry that is released.
 func (s *shard) endOlder(k *unconfirmed) {
 	if k.older == 0 {
 		return
@@ -61,7 +61,6 @@ func (s *shard) endOlder(k *unconfirmed) {
 	} else {
 		s.olderNarrow.give(k.older)
 	}
-	k.older = 0
 }
 
 // group is a group of an entry, or nil if it is not in use.

@@ -129,7 +129,7 @@ func TestOverSeeds(t *testing.T) {
 		text      string
 	}{
 		{2, 3, "3-5"}, {2, 5, "3-5"}, {2, 7, "3-5"}, {2, 12, "10-30"}, {2, 14, "5"}, {4, 3, "7"}, {4, 5, "70"}, {4, 9, "1.75"}, {4, 10, "2"}, {4, 11, "3.5"},
-		{5, 3, "6-12"}, {5, 2, "all"}, {6, 3, "14"}, {6, 9, "1.75"},
+		{5, 3, "6-12"}, {5, 2, "all"}, {6, 3, "14"}, {6, 9, "1.75"}, {6, 10, "4"},
 	} {
 		if got := cells[want.row][want.cell]; got != want.text {
 			t.Errorf("row %d, cell %d: %q, want %q", want.row, want.cell, got, want.text)

@@ -25,12 +25,12 @@ import (
 var notYet = map[string]string{
 	"sluice_audit_gap":         "the audit",
 	"sluice_audit_wrong_total": "a wrong decision under the audit",
-	"sluice_config_hash":       "the hash of the configuration",
 	"sluice_counters_limit":    "the sizes of tables",
 	"sluice_events_total":      "events",
 	"sluice_mitigations_limit": "the sizes of tables",
 	"sluice_origin_seconds":    "times of requests",
 	"sluice_request_seconds":   "times of requests",
+	"sluice_rule_utilization":  "what is left of limits",
 	"sluice_tier_alone":        "counting alone",
 }
 
