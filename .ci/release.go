@@ -97,7 +97,7 @@ func inspect(out string) error {
 	if err != nil {
 		return err
 	}
-	for _, tool := range [][]string{{"dpkg-deb", "--info"}, {"dpkg-deb", "--contents"}, {"lintian", "--fail-on", "error,warning", "--allow-root", "--no-tag-display-limit"}} {
+	for _, tool := range [][]string{{"dpkg-deb", "--info"}, {"dpkg-deb", "--contents"}, {"lintian", "--fail-on", "error,warning", "--allow-root"}} {
 		if _, err := exec.LookPath(tool[0]); err != nil {
 			log.Printf("%s is not installed: the packages are not read by it", tool[0])
 			continue
@@ -208,13 +208,14 @@ type bundle struct {
 	buffer bytes.Buffer
 	zip    *gzip.Writer
 	tar    *tar.Writer
+	under  string // what all names begin with
 	when   time.Time
 	seen   map[string]bool
 	err    error
 }
 
-func newBundle(when time.Time) *bundle {
-	b := &bundle{when: when, seen: make(map[string]bool)}
+func newBundle(under string, when time.Time) *bundle {
+	b := &bundle{under: under, when: when, seen: make(map[string]bool)}
 	b.zip, b.err = gzip.NewWriterLevel(&b.buffer, gzip.BestCompression)
 	b.tar = tar.NewWriter(b.zip)
 	return b
@@ -222,7 +223,7 @@ func newBundle(when time.Time) *bundle {
 
 // folder puts a folder in, after those that it is in.
 func (b *bundle) folder(name string) {
-	if name == "." || name == "/" || b.seen[name] {
+	if name == "." || b.seen[name] {
 		return
 	}
 	b.folder(path.Dir(name))
@@ -239,6 +240,7 @@ func (b *bundle) write(h *tar.Header, content []byte) {
 	if b.err != nil {
 		return
 	}
+	h.Name = b.under + h.Name
 	h.ModTime, h.Uname, h.Gname, h.Format = b.when, "root", "root", tar.FormatGNU
 	if b.err = b.tar.WriteHeader(h); b.err == nil {
 		_, b.err = b.tar.Write(content)
@@ -252,13 +254,13 @@ func (b *bundle) bytes() ([]byte, error) {
 
 // archive holds the programs, what one needs to run them, and the documents.
 func archive(folder, bin, name string, when time.Time) ([]byte, error) {
-	b := newBundle(when)
+	b := newBundle(name+"/", when)
 	for _, program := range []string{"sluice", "sluice-loadgen"} {
 		content, err := os.ReadFile(filepath.Join(bin, program))
 		if err != nil {
 			return nil, err
 		}
-		b.file(name+"/"+program, 0o755, content)
+		b.file(program, 0o755, content)
 	}
 	for _, what := range []string{"CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md", "deploy", "docs"} {
 		err := filepath.WalkDir(filepath.Join(folder, what), func(file string, d fs.DirEntry, err error) error {
@@ -270,7 +272,7 @@ func archive(folder, bin, name string, when time.Time) ([]byte, error) {
 				return err
 			}
 			below, err := filepath.Rel(folder, file)
-			b.file(name+"/"+filepath.ToSlash(below), mode(content), content)
+			b.file(filepath.ToSlash(below), mode(content), content)
 			return err
 		})
 		if err != nil {
@@ -332,18 +334,18 @@ func debian(folder, bin, arch, version, maintainer string, when time.Time) ([]by
 	}
 	files["usr/share/doc/sluice/changelog.gz"] = entry
 
-	data, sums, size := newBundle(when), "", 0
+	data, sums, size := newBundle("./", when), "", 0
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		m := mode(files[name])
 		if strings.HasPrefix(name, "usr/bin/") {
 			m = 0o755
 		}
-		data.file("./"+name, m, files[name])
+		data.file(name, m, files[name])
 		sums += fmt.Sprintf("%x  %s\n", md5.Sum(files[name]), name)
 		size += (len(files[name]) + 1023) / 1024
 	}
-	control := newBundle(when)
-	control.file("./control", 0o644, []byte(fmt.Sprintf(`Package: sluice
+	control := newBundle("./", when)
+	control.file("control", 0o644, []byte(fmt.Sprintf(`Package: sluice
 Version: %s
 Architecture: %s
 Maintainer: %s
@@ -361,14 +363,14 @@ Description: HTTP edge that stops abusive sources before they reach an origin
  sluice is one edge. sluice-loadgen replays logs and attacks, and tells how
  right the decisions are.
 `, version, arch, maintainer, size)))
-	control.file("./conffiles", 0o644, []byte("/etc/sluice/sluice.yaml\n"))
-	control.file("./md5sums", 0o644, []byte(sums))
+	control.file("conffiles", 0o644, []byte("/etc/sluice/sluice.yaml\n"))
+	control.file("md5sums", 0o644, []byte(sums))
 	for _, script := range []string{"postinst", "prerm", "postrm"} {
 		content, err := os.ReadFile(filepath.Join(folder, "deploy/debian", script))
 		if err != nil {
 			return nil, err
 		}
-		control.file("./"+script, 0o755, content)
+		control.file(script, 0o755, content)
 	}
 	controlBytes, err := control.bytes()
 	if err != nil {
