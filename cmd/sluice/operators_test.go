@@ -107,7 +107,7 @@ func TestOperatorsMistakes(t *testing.T) {
 	}
 	right, wrong, empty := put("right", "open sesame\n"), put("wrong", "abracadabra\n"), put("empty", "\n")
 	file := put("sluice.yaml", "admin_token_file: "+right+"\n")
-	anywhere := put("anywhere.yaml", "{listen: '127.0.0.1:0', admin: '127.0.0.1:0', origins: [{servers: ['http://127.0.0.1:1']}]}")
+	anywhere := put("anywhere.yaml", "{listen: ':0', admin: '127.0.0.1:0', origins: [{servers: ['http://127.0.0.1:1']}]}")
 	p := start(t, origin(t), "--config", file)
 	back := p.back
 	file = put("operator.yaml", "admin: "+back+"\nadmin_token_file: "+right+"\n")

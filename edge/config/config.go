@@ -111,7 +111,7 @@ func (c *Config) CheckAdmin(address string) error {
 
 // isLocal reports whether only this machine reaches an address to listen on.
 func isLocal(address string) bool {
-	if strings.HasPrefix(address, "unix:") || strings.HasPrefix(address, "/") {
+	if strings.HasPrefix(address, "unix:") || strings.HasPrefix(address, "/") || strings.HasPrefix(address, "@") {
 		return true // as far as the permissions of its folder say
 	}
 	host, _, err := net.SplitHostPort(address)
