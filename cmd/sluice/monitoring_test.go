@@ -380,3 +380,20 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("%d alerts; docs/runbook.md has headings for none: %v", alerts, told)
 	}
 }
+
+// Who is woken by an alert finds commands that are there.
+func TestRunbookCommands(t *testing.T) {
+	text, err := os.ReadFile("../../docs/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`sluice ([a-z]+)([^`]*)`").FindAllStringSubmatch(string(text), -1)
+	for _, m := range named {
+		if _, there := findCommand(m[1]); !there {
+			t.Errorf("%s: no such command", m[0])
+		}
+	}
+	if len(named) < 5 {
+		t.Errorf("only %d commands are found", len(named))
+	}
+}
