@@ -10,7 +10,7 @@ FLAGS ?=
 export GO
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test traps needs race fuzz bench lint accuracy accuracy-short bench-peers
+.PHONY: build demo test traps needs race fuzz bench lint accuracy accuracy-short bench-peers release
 
 build: # bin/sluice and bin/sluice-loadgen
 	$(GO) build -o bin/ ./cmd/...
@@ -55,3 +55,6 @@ accuracy-short: build # the same on small made traffic: seconds
 bench-peers: build # cost per request beside nginx and HAProxy; FLAGS=--short for one quick round, FLAGS="--json FILE"
 	@.ci/needs nginx haproxy memcached
 	bin/sluice-loadgen bench-peers $(FLAGS)
+
+release: # archives and a Debian package of the commit that is checked out, in dist/, built twice and compared; needs Go and git
+	$(GO) run .ci/release.go $(FLAGS)

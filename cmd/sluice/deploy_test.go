@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -64,5 +65,30 @@ func TestExamplesHaveFlags(t *testing.T) {
 				t.Errorf("%s: %s: %v", name, m[1], err)
 			}
 		}
+	}
+}
+
+// The unit passes systemd's own judgement: below 2.5 of 10, and not a directive that systemd does not know.
+func TestUnitIsHardened(t *testing.T) {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("there is no systemd-analyze: units are judged where systemd is")
+	}
+	if out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=25", "../../deploy/systemd/sluice.service").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	folder := t.TempDir()
+	for _, name := range []string{"sluice.service", "sluice.socket"} {
+		text, err := os.ReadFile("../../deploy/systemd/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = bytes.ReplaceAll(text, []byte("/usr/bin/sluice"), []byte(os.Args[0])) // verify wants to see the program
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.Command("systemd-analyze", "verify", filepath.Join(folder, "sluice.service"), filepath.Join(folder, "sluice.socket")).CombinedOutput()
+	if about := regexp.MustCompile(`(?m)^.*sluice\.(service|socket).*$`).FindAll(out, -1); err != nil || len(about) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
 }

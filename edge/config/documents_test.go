@@ -127,7 +127,9 @@ func TestExamplesAreConfigurations(t *testing.T) {
 	if examples == 0 {
 		t.Error("README.md has no configuration")
 	}
-	check("sluice.yaml", read("sluice.yaml"))
+	for _, name := range []string{"sluice.yaml", "debian/sluice.yaml", "compose/sluice.yaml"} {
+		check(name, read(name))
+	}
 	maps := 0
 	for _, text := range strings.Split(read("kubernetes/sluice.yaml"), "\n---\n") {
 		var object struct {
