@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -109,6 +110,14 @@ func (b *tab) keys(keys ...string) {
 		if err := chromedp.Do(b.ctx, chromedp.KeyEvent(k)); err != nil {
 			b.fatal("typing "+k, err)
 		}
+	}
+}
+
+// press presses a key that types nothing, because the page takes it.
+func (b *tab) press(key string) {
+	b.t.Helper()
+	if _, err := chromedp.Call(b.ctx, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeRawKeyDown, Key: key}); err != nil {
+		b.fatal("pressing "+key, err)
 	}
 }
 

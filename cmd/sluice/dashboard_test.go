@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"image/png"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -107,6 +108,7 @@ func ask(method, url, source string) int {
 	if err != nil {
 		return 0
 	}
+	_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is used again
 	resp.Body.Close()
 	return resp.StatusCode
 }
@@ -147,7 +149,7 @@ func TestDashboard(t *testing.T) {
 	b.until(`document.querySelectorAll("#plot path").length >= 3 && document.querySelectorAll("#plot text").length >= 6`)
 	b.until(row("origins", "http://") + `.textContent.includes("up")`)
 	b.until(row("nodes", "127.0.0.1") + `.textContent.includes("up")`)
-	b.until(row("rules", "api") + `.querySelector("meter")`)
+	b.until(row("rules", "site") + `.querySelector("meter")`)
 
 	// Block, with a reason that would be markup.
 	b.focus("#block")
@@ -178,7 +180,8 @@ func TestDashboard(t *testing.T) {
 
 	// Find, and the story of one source.
 	eval[bool](b, `document.activeElement.blur() === undefined`)
-	b.keys("/", "198.51.100.7")
+	b.press("/")
+	b.keys("198.51.100.7")
 	b.until(`document.querySelectorAll("#blocked tbody tr").length === 1 && ` + row("blocked", "198.51.100.7"))
 	b.focus("#blocked button.link")
 	b.keys(kb.Enter)

@@ -65,8 +65,8 @@ function span(seconds) {
   return s >= 60 ? two(Math.floor(s / 60), "min", s % 60, "s") : s + " s";
 }
 
-const clock = t => new Date(t).toLocaleTimeString([], {hour: "2-digit", minute: "2-digit", second: "2-digit"});
-const when = t => new Date(t).toDateString() === new Date().toDateString() ? clock(t) : new Date(t).toLocaleString();
+const clock = t => new Date(t).toLocaleTimeString("en", {hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit"});
+const when = t => new Date(t).toDateString() === new Date().toDateString() ? clock(t) : new Date(t).toLocaleString("en-GB", {hourCycle: "h23"});
 const until = t => `${span((new Date(t) - Date.now()) / 1000)}, till ${when(t)}`;
 const seconds = s => s === null ? "–" : s < 0 ? "long" : s < 0.001 ? Math.round(s * 1e6) + " µs" : s < 1 ? number(s * 1e3) + " ms" : s.toFixed(1) + " s";
 const spread = e => !e ? "" : `, on ${e.have} of ${e.known} edges` + (e.missing?.length ? ` (not yet on ${e.missing.join(", ")})` : "");
