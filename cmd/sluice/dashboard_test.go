@@ -139,7 +139,7 @@ func TestDashboard(t *testing.T) {
 	b.until(`document.querySelector("#d-operator .wrong").textContent.includes("does not take the token")`)
 	b.keys("right", kb.Tab, "ada", kb.Enter)
 	b.until(`!document.querySelector("#d-operator").open && document.querySelector("#state").textContent === "live"`)
-	if where := eval[string](b, `document.querySelector("#where").textContent`); !strings.Contains(where, "PoP fra1 · edge fra1-a") || !strings.Contains(where, "up ") {
+	if where := eval[string](b, `document.querySelector("#where").textContent`); !strings.Contains(where, "PoP fra1 of 2 edges · this is edge fra1-a · ") || !strings.Contains(where, "up ") {
 		t.Errorf("where: %s", where)
 	}
 
@@ -256,7 +256,9 @@ func TestDashboard(t *testing.T) {
 	// As it looks.
 	eval[bool](b, `(scrollTo(0, 0), document.activeElement.blur(), true)`)
 	if *screenshots {
-		b.until(`points.length > 20`)
+		eval[bool](b, `ask("v1/mitigations/site/198.51.100.23", {method: "PUT", body: {for: "2h", reason: "scraper, ticket 4711"}}).then(() => (notice(""), poll(), true))`)
+		b.until(`points.length > 13`)
+		b.until(`points.length > 26`)
 	}
 	for _, look := range []struct {
 		name, scheme  string

@@ -52,6 +52,9 @@ type summary struct {
 	Alone       bool               `json:"alone,omitempty"` // it should share a tier, and counts alone
 	Received    float64            `json:"received"`
 	Connections float64            `json:"connections"`
+	Denied      float64            `json:"denied,omitempty"`  // by the list deny, which is no rule
+	Edges       float64            `json:"edges,omitempty"`   // that share the tier
+	Seconds     [][2]float64       `json:"seconds,omitempty"` // of sluice_request_seconds, as those of an origin
 	Answers     map[string]float64 `json:"answers"` // by who made them
 	Rules       []ruleLoad         `json:"rules"`
 	Origins     []*originLoad      `json:"origins"`
@@ -145,11 +148,10 @@ func (s *summary) take(name string, m *dto.Metric) {
 		return ""
 	}
 	rule := func() *ruleLoad {
-		i := slices.IndexFunc(s.Rules, func(r ruleLoad) bool { return r.Name == label("rule") })
-		if i < 0 { // a rule that has come or gone meanwhile
-			return &ruleLoad{Verdicts: make(map[string]float64)}
+		if i := slices.IndexFunc(s.Rules, func(r ruleLoad) bool { return r.Name == label("rule") }); i >= 0 {
+			return &s.Rules[i]
 		}
-		return &s.Rules[i]
+		return &ruleLoad{Verdicts: make(map[string]float64)} // it has gone meanwhile
 	}
 	origin := func() *originLoad {
 		i := slices.IndexFunc(s.Origins, func(o *originLoad) bool { return o.Name == label("origin") })
@@ -166,6 +168,10 @@ func (s *summary) take(name string, m *dto.Metric) {
 		s.Version = label("version")
 	case "sluice_tier_alone":
 		s.Alone = m.GetGauge().GetValue() > 0
+	case "sluice_tier_edges":
+		s.Edges = m.GetGauge().GetValue()
+	case "sluice_request_seconds":
+		s.Seconds = buckets(m.GetHistogram())
 	case "sluice_received_total":
 		s.Received = m.GetCounter().GetValue()
 	case "sluice_connections":
@@ -173,7 +179,11 @@ func (s *summary) take(name string, m *dto.Metric) {
 	case "sluice_answers_total":
 		s.Answers[label("from")] += m.GetCounter().GetValue()
 	case "sluice_requests_total":
-		rule().Verdicts[label("verdict")] = m.GetCounter().GetValue()
+		if label("rule") == "" {
+			s.Denied = m.GetCounter().GetValue()
+		} else {
+			rule().Verdicts[label("verdict")] = m.GetCounter().GetValue()
+		}
 	case "sluice_mitigations_active":
 		rule().Active = m.GetGauge().GetValue()
 	case "sluice_origin_up":

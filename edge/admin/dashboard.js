@@ -9,6 +9,7 @@ const refusing = ["limited", "mitigated", "closed", "denied"];
 
 let points = [];      // for the plot: {at, rate by verdict}
 let samples = [];     // of the last minute: {at, summary}
+let nowAt = 0;        // when there was the latest one
 let events = [];      // the newest first
 let now = null;       // the latest summary
 let shownSource = ""; // whose story is open
@@ -170,8 +171,8 @@ const used = (estimate, limit, source) => td => {
 
 // since is the oldest sample of the last so many milliseconds, and how many seconds ago it was.
 function since(ms) {
-  const last = samples[samples.length - 1], first = samples.find(s => last.at - s.at <= ms) || last;
-  return {first: first.summary, seconds: (last.at - first.at) / 1000};
+  const first = samples.find(s => nowAt - s.at <= ms) || samples[samples.length - 1];
+  return {first: first.summary, seconds: (nowAt - first.at) / 1000};
 }
 
 const rate = (after, before, seconds) => seconds > 0 ? Math.max(0, (after || 0) - (before || 0)) / seconds : 0;
@@ -191,7 +192,7 @@ function quantile(after, before, q) {
 }
 
 function totals(summary) {
-  const sum = {};
+  const sum = {denied: summary.denied || 0};
   for (const r of summary.rules) for (const [v, n] of Object.entries(r.verdicts)) sum[v] = (sum[v] || 0) + n;
   return sum;
 }
@@ -274,7 +275,7 @@ function about(rule) {
 
 function showRules() {
   const {first, seconds: s} = since(recent);
-  fill("rules", [["Rule", "key"], ["Mode"], ["Limit", "n"], ["About", "text"], ["Requests a second", "n"], ["Refused", "n"], ["Blocked", "n"], ["Nearest to its limit"], ["", "act"]], now.rules.map(r => {
+  fill("rules", [["Rule", "key"], ["Mode"], ["Limit", "n"], ["About", "text"], ["Requests/s", "n"], ["Refused", "n"], ["Blocked", "n"], ["Nearest to its limit"], ["", "act"]], now.rules.map(r => {
     const before = byName(first.rules, r.name)?.verdicts || r.verdicts, per = v => rate(r.verdicts[v], before[v], s);
     const all = Object.keys(r.verdicts).reduce((n, v) => n + per(v), 0), no = (r.mode === "shadow" ? ["shadow"] : refusing).reduce((n, v) => n + per(v), 0);
     return {key: r.name, cells: [r.name, r.mode, r.limit ? `${number(r.limit)} in ${r.window}` : "", about(r), number(all),
@@ -286,7 +287,7 @@ function showRules() {
 
 function showOrigins() {
   const ten = since(recent), minute = since(lately);
-  fill("origins", [["Origin", "key"], ["Health"], ["Under way", "n"], ["Median", "n"], ["p99", "n"], ["2xx a second", "n"], ["3xx", "n"], ["4xx", "n"], ["5xx", "n"]], (now.origins || []).map(o => {
+  fill("origins", [["Origin", "key"], ["Health"], ["Under way", "n"], ["Median", "n"], ["p99", "n"], ["2xx/s", "n"], ["3xx/s", "n"], ["4xx/s", "n"], ["5xx/s", "n"]], (now.origins || []).map(o => {
     const before = byName(ten.first.origins, o.name)?.answers || o.answers, long = byName(minute.first.origins, o.name)?.seconds;
     const kind = c => Object.keys(o.answers).filter(k => k[0] === c).reduce((n, k) => n + rate(o.answers[k], before[k], ten.seconds), 0);
     const health = td => { put(td, o.up ? "up" : "down"); td.className = o.up ? "good" : "bad"; };
@@ -338,9 +339,10 @@ const eventRows = list => list.map(e => ({key: String(e.number), cells: [when(e.
 function show() {
   const {first, seconds: s} = since(recent), asked = rate(now.received, first.received, s);
   const own = rate(now.answers.limit, first.answers?.limit, s), all = Object.keys(now.answers).reduce((n, k) => n + rate(now.answers[k], first.answers?.[k], s), 0);
-  put($("where"), [now.pop && "PoP " + now.pop, now.edge && "edge " + now.edge, now.version, now.started && "up " + span(new Date(now.time) / 1000 - now.started)].filter(x => x).join(" · "));
+  put($("where"), [now.pop && "PoP " + now.pop + (now.edges > 1 ? ` of ${now.edges} edges` : ""), now.edge && "this is edge " + now.edge, now.version, now.started && "up " + span(new Date(now.time) / 1000 - now.started)].filter(x => x).join(" · "));
   figures([["Requests a second", number(asked)], ["Refused by a limit", (all > 0 ? Math.round(100 * own / all) : 0) + " %"],
-    ["Blocked", number(now.blocked.in_force), now.blocked.in_force ? "mitigated" : ""], ["Connections", number(now.connections)]]);
+    ["Blocked", number(now.blocked.in_force), now.blocked.in_force ? "mitigated" : ""], ["Connections", number(now.connections)],
+    now.seconds && ["Answered in, p99", seconds(quantile(now.seconds, since(lately).first.seconds, 0.99))]]);
   const down = (now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`);
   const wrong = [now.unready, now.alone && "this edge counts alone: no node of the tier answers", ...down, ...(now.nodes || []).filter(n => !n.up).map(n => `node ${n.address} is down`)].filter(x => x);
   $("warning").hidden = !wrong.length;
@@ -359,16 +361,16 @@ function show() {
 function take(summary, at) {
   if (now && now.started !== summary.started) [points, samples, events] = [[], [], []]; // another process: its counts begin anew
   const before = samples[samples.length - 1];
-  if (before) {
+  if (before && at - before.at > every / 2) {
     const after = totals(summary), were = totals(before.summary), r = {};
     for (const v of verdicts) r[v] = rate(after[v], were[v], (at - before.at) / 1000);
-    points.push({at, rate: r});
+    points = [...points.filter(p => at - p.at <= kept), {at, rate: r}];
   }
-  points = points.filter(p => at - p.at <= kept);
-  samples = [...samples.filter(s => at - s.at <= lately), {at, summary}];
+  // What an operator does asks again at once: too soon for a rate.
+  if (!before || at - before.at > every / 2) samples = [...samples.filter(s => at - s.at <= lately), {at, summary}];
   const known = new Set(events.map(e => e.number));
   events = [...(summary.events || []).filter(e => !known.has(e.number)), ...events].slice(0, 200);
-  now = summary;
+  [now, nowAt] = [summary, at];
 }
 
 // --- asking again and again ---
@@ -537,7 +539,7 @@ async function showSource() {
     source.startsWith("#") ? null : there("v1/sources/" + encodeURIComponent(source.split("/")[0])), there("v1/events")]);
   if (source !== shownSource) return; // closed meanwhile, or another one is open
   const mine = [...found.answer.blocked.list, ...found.answer.shadow.list].filter(m => m.source === source);
-  put($("s-asks"), [heavy(now?.requests, "requests of late"), heavy(now?.refused, "refused")].filter(x => x).join(", "));
+  put($("s-asks"), [standings?.allowed && "allowed: never limited", standings?.denied && "denied: always refused", heavy(now?.requests, "requests of late"), heavy(now?.refused, "refused")].filter(x => x).join(", "));
   fill("s-blocked", blockedHeads, blockedRows(mine.map(m => m.mode === "shadow" ? {...m, reason: "shadow: refuses nobody. " + (m.reason || "")} : m)), "No block is in force.");
   const list = Array.isArray(standings) ? standings : standings?.rules;
   $("s-counted").hidden = !Array.isArray(list);
