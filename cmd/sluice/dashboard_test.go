@@ -257,8 +257,9 @@ func TestDashboard(t *testing.T) {
 	eval[bool](b, `(scrollTo(0, 0), document.activeElement.blur(), true)`)
 	if *screenshots {
 		eval[bool](b, `ask("v1/mitigations/site/198.51.100.23", {method: "PUT", body: {for: "2h", reason: "scraper, ticket 4711"}}).then(() => (notice(""), poll(), true))`)
-		b.until(`points.length > 13`)
-		b.until(`points.length > 26`)
+		for _, seconds := range []string{"25", "45"} {
+			b.until(`points.length > 1 && nowAt - points[0].at > 1000 * ` + seconds)
+		}
 	}
 	for _, look := range []struct {
 		name, scheme  string
@@ -293,6 +294,14 @@ func TestDashboard(t *testing.T) {
 			if err := os.WriteFile(filepath.Join("..", "..", "docs", "img", "dashboard-"+look.name+".png"), shot, 0o644); err != nil {
 				t.Fatal(err)
 			}
+			for _, d := range []string{"openBlock('203.0.113.12')", "openRule('login')", "openSource('203.0.113.12')"} {
+				eval[bool](b, `(document.querySelectorAll("dialog").forEach(d => d.close()), `+d+`, true)`)
+				b.until(`document.querySelector("dialog[open]")`)
+				eval[bool](b, `new Promise(r => setTimeout(() => r(true), 1500))`)
+				full, _ := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+				_ = os.WriteFile("/tmp/dash-"+d[:8]+"-"+look.name+".png", full, 0o644)
+			}
+			eval[bool](b, `(document.querySelectorAll("dialog").forEach(d => d.close()), true)`)
 			if look.name != "dark" {
 				full, _ := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 				_ = os.WriteFile("/tmp/dash-full-"+look.name+".png", full, 0o644)

@@ -275,7 +275,7 @@ function about(rule) {
 
 function showRules() {
   const {first, seconds: s} = since(recent);
-  fill("rules", [["Rule", "key"], ["Mode"], ["Limit", "n"], ["About", "text"], ["Requests/s", "n"], ["Refused", "n"], ["Blocked", "n"], ["Nearest to its limit"], ["", "act"]], now.rules.map(r => {
+  fill("rules", [["Rule", "key"], ["Mode"], ["Limit", "n"], ["About", "text"], ["Requests/s", "n"], ["Refused", "n"], ["Blocked", "n"], ["Nearest to its limit", "near"], ["", "act"]], now.rules.map(r => {
     const before = byName(first.rules, r.name)?.verdicts || r.verdicts, per = v => rate(r.verdicts[v], before[v], s);
     const all = Object.keys(r.verdicts).reduce((n, v) => n + per(v), 0), no = (r.mode === "shadow" ? ["shadow"] : refusing).reduce((n, v) => n + per(v), 0);
     return {key: r.name, cells: [r.name, r.mode, r.limit ? `${number(r.limit)} in ${r.window}` : "", about(r), number(all),
@@ -315,7 +315,7 @@ function showEdges(pop) {
   }), "");
 }
 
-const eventHeads = [["When", "key"], ["What", "text"]];
+const eventHeads = [["When", "time"], ["What", "text"]];
 const eventRows = list => list.map(e => ({key: String(e.number), cells: [when(e.time), td => {
   if (td.firstElementChild) return; // an event does not change
   const text = document.createElement("span"), parts = [e.text];
