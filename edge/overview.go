@@ -10,75 +10,103 @@ import (
 	"sluice/mitigation"
 )
 
-// Blocked is an extract of the mitigations in force.
-type Blocked struct {
-	InForce  int           `json:"in_force"`
-	Matching int           `json:"matching"` // of them, those that were looked for
-	List     []BlockedShow `json:"list"`     // of these: those of operators first, then the newest
+// Overview is an extract of the mitigations in force, and what operators allow and deny.
+type Overview struct {
+	Blocked, Shadow Extract // by rules in force, and by shadow rules, which refuse nobody
+	Allowed, Denied []Listed
 }
 
-// BlockedShow is a mitigation in a list.
-type BlockedShow struct {
-	Mitigation
-	Mode rules.Mode `json:"mode"` // of its rule: a shadow rule's refuses nobody
+// Extract is some mitigations of many.
+type Extract struct {
+	InForce  int          `json:"in_force"`
+	Matching int          `json:"matching"` // of them, those that were looked for
+	List     []Mitigation `json:"list"`     // of these: those of operators first, then the newest
 }
 
-// Blocked returns at most n of the mitigations that match, those of rules in force and those of shadow rules apart. A nil match is
-// all, and is cheaper: what is not shown is not spelled out.
-func (s *Server) Blocked(n int, match func(Mitigation) bool, now time.Time) (enforced, shadow Blocked) {
-	type entry struct {
-		key mitigation.Key
-		bit mitigation.Bit
-	}
-	order := func(a, b entry) int {
-		if m, n := a.bit.By == mitigation.ByAdmin, b.bit.By == mitigation.ByAdmin; m != n {
-			if m {
-				return -1
-			}
-			return 1
+// bitEntry is a bit and whose it is.
+type bitEntry struct {
+	key mitigation.Key
+	bit mitigation.Bit
+}
+
+// before orders what is shown first.
+func (e bitEntry) before(o bitEntry) int {
+	if m, n := e.bit.By == mitigation.ByAdmin, o.bit.By == mitigation.ByAdmin; m != n {
+		if m {
+			return -1
 		}
-		return cmp.Or(b.bit.Start.Compare(a.bit.Start), cmp.Compare(a.key.Rule, b.key.Rule))
+		return 1
 	}
-	byID := make(map[uint32]*rules.Rule)
+	return cmp.Or(o.bit.Start.Compare(e.bit.Start), cmp.Compare(e.key.Rule, o.key.Rule))
+}
+
+// firsts keeps the first n of the entries that it is given.
+type firsts struct {
+	n    int
+	kept []bitEntry
+	full bool // kept[n-1] is the last that matters
+}
+
+func (f *firsts) add(e bitEntry) {
+	if f.full && e.before(f.kept[f.n-1]) >= 0 {
+		return
+	}
+	if f.kept = append(f.kept, e); len(f.kept) >= 2*f.n {
+		f.cut()
+	}
+}
+
+func (f *firsts) cut() {
+	slices.SortStableFunc(f.kept, bitEntry.before)
+	f.kept = f.kept[:min(f.n, len(f.kept))]
+	f.full = len(f.kept) == f.n
+}
+
+// Overview returns at most n of the mitigations that match, and of those of shadow rules. A nil match is all, and is cheaper: what is not
+// shown is not spelled out.
+func (s *Server) Overview(n int, match func(*Mitigation) bool, now time.Time) Overview {
+	o := Overview{Allowed: []Listed{}, Denied: []Listed{}}
+	names, modes := map[uint32]string{mitigation.AllRules: AllRules}, map[uint32]rules.Mode{mitigation.AllRules: rules.Enforce}
 	for _, r := range s.snap.Load().rules.Rules {
-		byID[r.Counter.ID] = r
+		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
 	}
-	kept := make(map[*Blocked][]entry, 2)
-	first := func(to *Blocked) {
-		slices.SortStableFunc(kept[to], order)
-		kept[to] = kept[to][:min(n, len(kept[to]))]
+	shown := func(e bitEntry) Mitigation {
+		return Mitigation{Rule: names[e.key.Rule], Source: e.key.Source.String(), Start: e.bit.Start, End: e.bit.End, Learned: e.bit.Learned,
+			By: e.bit.By.String(), Reason: e.bit.Reason, Mode: modes[e.key.Rule]}
 	}
+	enforced, shadow := firsts{n: n}, firsts{n: n}
 	for key, bit := range s.limiter.Bits.All(now) {
-		r := byID[key.Rule]
-		if r == nil {
+		to, first := &o.Blocked, &enforced
+		switch mode, known := modes[key.Rule]; {
+		case key.Rule == mitigation.Allowed:
+			o.Allowed = append(o.Allowed, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End, Reason: bit.Reason})
 			continue
-		}
-		to := &enforced
-		if r.Config.Mode == rules.Shadow {
-			to = &shadow
+		case key.Rule == mitigation.Denied:
+			o.Denied = append(o.Denied, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End, Reason: bit.Reason})
+			continue
+		case !known:
+			continue
+		case mode == rules.Shadow:
+			to, first = &o.Shadow, &shadow
 		}
 		to.InForce++
-		if match != nil && !match(shownBit(r, key.Source, bit)) {
-			continue
+		e := bitEntry{key, bit}
+		if match != nil {
+			if m := shown(e); !match(&m) {
+				continue
+			}
 		}
 		to.Matching++
-		if kept[to] = append(kept[to], entry{key, bit}); len(kept[to]) >= 2*n+64 {
-			first(to)
+		first.add(e)
+	}
+	for to, first := range map[*Extract]*firsts{&o.Blocked: &enforced, &o.Shadow: &shadow} {
+		first.cut()
+		to.List = []Mitigation{}
+		for _, e := range first.kept {
+			to.List = append(to.List, shown(e))
 		}
 	}
-	for _, to := range []*Blocked{&enforced, &shadow} {
-		first(to)
-		to.List = []BlockedShow{}
-		for _, e := range kept[to] {
-			r := byID[e.key.Rule]
-			to.List = append(to.List, BlockedShow{shownBit(r, e.key.Source, e.bit), r.Config.Mode})
-		}
-	}
-	return enforced, shadow
-}
-
-func shownBit(r *rules.Rule, source counter.Source, bit mitigation.Bit) Mitigation {
-	return Mitigation{Rule: r.Config.Name, Source: source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned, By: bit.By.String(), Reason: bit.Reason}
+	return o
 }
 
 // Nearest returns, for every rule that counts by address, the source that has used most of its limit and is not mitigated, of the n

@@ -4,7 +4,6 @@ import (
 	"embed"
 	"encoding/json"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,8 +58,10 @@ type summary struct {
 	Rules       []ruleLoad         `json:"rules"`
 	Origins     []*originLoad      `json:"origins"`
 	Nodes       []nodeLoad         `json:"nodes"`
-	Blocked     edge.Blocked       `json:"blocked"`
-	Shadow      edge.Blocked       `json:"shadow"`
+	Blocked     edge.Extract       `json:"blocked"`
+	Shadow      edge.Extract       `json:"shadow"`
+	Allow       []edge.Listed      `json:"allow"`
+	Deny        []edge.Listed      `json:"deny"`
 	Requests    []top.Heavy        `json:"requests"`
 	Refused     []top.Heavy        `json:"refused"`
 	Events      []events.Event     `json:"events"` // after ?since=, at most eventsShown
@@ -112,7 +113,12 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 		Requests: a.Edge.TopRequests(topShown), Refused: a.Edge.TopRefused(topShown), Events: a.Edge.Events().Since(since),
 	}
 	s.Events = s.Events[:min(len(s.Events), eventsShown)]
-	s.Blocked, s.Shadow = a.Edge.Blocked(blockedShown, search(r.FormValue("q")), now)
+	var match func(*edge.Mitigation) bool
+	if f := (edge.Filter{Text: strings.TrimSpace(r.FormValue("q"))}); f.Text != "" {
+		match = f.Matches
+	}
+	o := a.Edge.Overview(blockedShown, match, now)
+	s.Blocked, s.Shadow, s.Allow, s.Deny = o.Blocked, o.Shadow, firstListed(o.Allowed), firstListed(o.Denied)
 	nearest := a.Edge.Nearest(nearestOf, now)
 	for _, rule := range edgeRules(a.Edge) {
 		load := ruleLoad{ruleJSON: rule, Verdicts: make(map[string]float64)}
@@ -213,24 +219,8 @@ func buckets(h *dto.Histogram) [][2]float64 {
 	return append(list, [2]float64{-1, float64(h.GetSampleCount())})
 }
 
-// search makes a filter of what an operator looks for: an address finds what it belongs to, anything else what has it in it. It
-// returns nil for nothing.
-func search(q string) func(edge.Mitigation) bool {
-	if q = strings.ToLower(strings.TrimSpace(q)); q == "" {
-		return nil
-	}
-	addr, err := netip.ParseAddr(q)
-	return func(m edge.Mitigation) bool {
-		if err == nil {
-			if p, err := netip.ParsePrefix(m.Source); err == nil && p.Contains(addr) {
-				return true
-			}
-		}
-		for _, field := range []string{m.Source, m.Rule, m.By, m.Reason} {
-			if strings.Contains(strings.ToLower(field), q) {
-				return true
-			}
-		}
-		return false
-	}
+// firstListed is the newest of a list, so many as are shown of mitigations.
+func firstListed(list []edge.Listed) []edge.Listed {
+	slices.SortFunc(list, func(a, b edge.Listed) int { return b.Start.Compare(a.Start) })
+	return list[:min(len(list), blockedShown)]
 }

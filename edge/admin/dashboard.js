@@ -68,6 +68,7 @@ function span(seconds) {
 
 const clock = t => new Date(t).toLocaleTimeString("en", {hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit"});
 const when = t => new Date(t).toDateString() === new Date().toDateString() ? clock(t) : new Date(t).toLocaleString("en-GB", {hourCycle: "h23"});
+const ruleName = rule => rule === "*" ? "all rules" : rule;
 const until = t => `${span((new Date(t) - Date.now()) / 1000)}, till ${when(t)}`;
 const seconds = s => s === null ? "–" : s < 0 ? "long" : s < 0.001 ? Math.round(s * 1e6) + " µs" : s < 1 ? number(s * 1e3) + " ms" : s.toFixed(1) + " s";
 const spread = e => !e ? "" : `, on ${e.have} of ${e.known} edges` + (e.missing?.length ? ` (not yet on ${e.missing.join(", ")})` : "");
@@ -254,10 +255,19 @@ function figures(list) {
 }
 
 function blockedRows(list) {
-  return list.map(m => ({key: m.rule + " " + m.source, cells: [sourceLink(m.source), m.rule, m.by, m.reason || "", until(m.end),
-    button("Lift", `Lift the block of ${m.source} under ${m.rule}`, b => lift(m, b))]}));
+  return list.map(m => ({key: m.rule + " " + m.source, cells: [sourceLink(m.source), ruleName(m.rule), m.by, m.reason || "", until(m.end),
+    button("Lift", `Lift the block of ${m.source} under ${ruleName(m.rule)}`, b => takeBack(b, `v1/mitigations/${encodeURIComponent(m.rule)}/${segments(m.source)}`,
+      `Lifted ${m.source} under ${ruleName(m.rule)}`))]}));
 }
 const blockedHeads = [["Source", "key"], ["Rule"], ["By"], ["Why", "text"], ["Until"], ["", "act"]];
+
+function showLists() {
+  const rows = [["deny", "denied", now.deny], ["allow", "allowed", now.allow]].flatMap(([list, word, all]) => (all || []).map(l => ({key: list + " " + l.prefix, cells: [
+    l.prefix, word === "denied" ? "always refused" : "never limited", l.reason || "", until(l.end),
+    button("Remove", `${l.prefix} is ${word}: take it off the list`, b => takeBack(b, `v1/${list}/${segments(l.prefix)}`, `${l.prefix} is ${word} no more`))]})));
+  $("lists-section").hidden = !rows.length;
+  fill("lists", [["Prefix", "key"], ["What"], ["Why", "text"], ["Until"], ["", "act"]], rows, "");
+}
 
 function blockedTable(id, blocked, none) {
   const rows = blockedRows(blocked.list);
@@ -319,7 +329,7 @@ const eventHeads = [["When", "time"], ["What", "text"]];
 const eventRows = list => list.map(e => ({key: String(e.number), cells: [when(e.time), td => {
   if (td.firstElementChild) return; // an event does not change
   const text = document.createElement("span"), parts = [e.text];
-  if (e.rule) parts.push("under " + e.rule);
+  if (e.rule) parts.push("under " + ruleName(e.rule));
   if (e.old || e.new) parts.push("(" + changed(e.old, e.new) + ")");
   if (e.who || e.from) parts.push("by " + [e.who, e.from && "from " + e.from].filter(x => x).join(" "));
   if (e.skipped) parts.push(`(and ${number(e.skipped)} like it)`);
@@ -344,13 +354,15 @@ function show() {
     ["Blocked", number(now.blocked.in_force), now.blocked.in_force ? "mitigated" : ""], ["Connections", number(now.connections)],
     now.seconds && ["Answered in, p99", seconds(quantile(now.seconds, since(lately).first.seconds, 0.99))]]);
   const down = (now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`);
-  const wrong = [now.unready, now.alone && "this edge counts alone: no node of the tier answers", ...down, ...(now.nodes || []).filter(n => !n.up).map(n => `node ${n.address} is down`)].filter(x => x);
+  const warnings = events.filter(e => e.kind === "warning" && Date.now() - new Date(e.time) < kept).map(e => e.text);
+  const wrong = [now.unready, now.alone && "this edge counts alone: no node of the tier answers", ...down, ...(now.nodes || []).filter(n => !n.up).map(n => `node ${n.address} is down`), ...new Set(warnings)].filter(x => x);
   $("warning").hidden = !wrong.length;
   put($("warning"), wrong.join(" · "));
   draw();
   blockedTable("blocked", now.blocked, "Nobody is blocked.");
   $("shadow-section").hidden = !now.shadow.in_force && !now.rules.some(r => r.mode === "shadow");
   blockedTable("shadow", now.shadow, "Nobody.");
+  showLists();
   showRules();
   showOrigins();
   showNodes();
@@ -453,22 +465,23 @@ function openBlock(source = "") {
   const form = dialog("d-block", async form => {
     const of = form.elements, rule = of.rule.value, {answer} = await ask(`v1/mitigations/${encodeURIComponent(rule)}/${segments(of.source.value.trim())}`,
       {method: "PUT", body: {for: of.for.value.trim(), reason: of.reason.value}});
-    notice(`Blocked ${answer.source || of.source.value} under ${rule}${spread(answer.edges)}${warned(answer)}.`);
+    notice(`Blocked ${answer.source || of.source.value} under ${ruleName(rule)}${spread(answer.edges)}${warned(answer)}.`);
     poll();
   });
   const option = (value, text) => Object.assign(document.createElement("option"), {value, textContent: text});
-  form.elements.rule.replaceChildren(...(now?.rules || []).map(r => option(r.name, r.mode === "enforce" ? r.name : `${r.name} (${r.mode}: refuses nobody)`)), option("*", "all rules"));
+  form.elements.rule.replaceChildren(...(now?.rules || []).filter(r => r.mode !== "off").map(r => option(r.name, r.mode === "enforce" ? r.name : `${r.name} (shadow: refuses nobody)`)), option("*", "all rules"));
   form.elements.source.value = source;
   form.elements.reason.value = "";
   (source ? form.elements.rule : form.elements.source).focus();
 }
 
-async function lift(m, b) {
+// takeBack ends what stands in a button's row, and goes on to the next row.
+async function takeBack(b, path, done) {
   b.disabled = true;
   try {
-    const {answer} = await ask(`v1/mitigations/${encodeURIComponent(m.rule)}/${segments(m.source)}`, {method: "DELETE"});
-    notice(`Lifted ${m.source} under ${m.rule}${spread(answer.edges)}${warned(answer)}.`);
-    const row = b.closest("tr"), next = (row.nextElementSibling || row.previousElementSibling)?.querySelector("button");
+    const {answer} = await ask(path, {method: "DELETE"});
+    notice(`${done}${spread(answer.edges)}${warned(answer)}.`);
+    const row = b.closest("tr"), next = (row.nextElementSibling || row.previousElementSibling)?.querySelector(".act button");
     if (document.activeElement === b || document.activeElement === document.body) (next || b.closest("dialog")?.querySelector("button.close") || $("find")).focus();
     poll();
   } catch (e) {

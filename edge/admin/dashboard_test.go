@@ -29,7 +29,7 @@ type seen struct {
 	}
 	Origins         []originLoad
 	Nodes           []nodeLoad
-	Blocked, Shadow edge.Blocked
+	Blocked, Shadow edge.Extract
 	Events          []events.Event
 }
 
@@ -70,7 +70,7 @@ rules: [{name: login, match: {path: /login}, limit: 5}, {name: trial, limit: 9, 
 	for i := range 3 {
 		s.Adopt(edge.Mitigation{Rule: "login", Source: fmt.Sprintf("2001:db8:0:%d::/64", i), Start: now.Add(time.Duration(i) * time.Millisecond), End: now.Add(time.Minute), By: "pop"}, now)
 	}
-	names := func(b edge.Blocked) (list []string) {
+	names := func(b edge.Extract) (list []string) {
 		for _, m := range b.List {
 			list = append(list, m.Source+" "+m.By+" "+string(m.Mode))
 		}
