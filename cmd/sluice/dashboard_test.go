@@ -28,9 +28,10 @@ var (
 	viewerCost  = flag.Bool("viewer", false, "measure what an open dashboard costs an idle edge: two minutes")
 )
 
-// row is an expression for the row of a table that has a text in it.
-func row(table, text string) string {
-	return `[...document.querySelectorAll("#` + table + ` tbody tr")].find(r => r.textContent.includes(` + strconv.Quote(text) + `))`
+// row is an expression for the row of a table that has these texts in it.
+func row(table string, texts ...string) string {
+	want, _ := json.Marshal(texts)
+	return `[...document.querySelectorAll("#` + table + ` tbody tr")].find(r => ` + string(want) + `.every(text => r.textContent.includes(text)))`
 }
 
 const hostile = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`
@@ -47,7 +48,7 @@ func startViewed(t *testing.T) (edges [2]*process) {
 	}))
 	t.Cleanup(server.Close)
 	config := write(t, fmt.Sprintf(`
-pop: {name: fra1, memcached: [%q]}
+pop: {name: fra1, memcached: [%q], secret_file: %s}
 admin_token_file: %s
 source: {trust: [127.0.0.0/8]}
 origins: [{servers: [%q]}]
@@ -57,7 +58,7 @@ rules:
   - {name: api, match: {path: /api/*}, limit: 120, window: 1m, mitigation_timeout: 2m}
   - {name: api-stricter, match: {path: /api/*}, limit: 60, window: 1m, mitigation_timeout: 5m, mode: shadow}
   - {name: odd, match: {path: %q}, limit: 5}
-`, node, token, server.URL, "/"+strings.ReplaceAll(hostile, " ", "")))
+`, node, write(t, "a secret of this PoP alone"), token, server.URL, "/"+strings.ReplaceAll(hostile, " ", "")))
 	for i, name := range []string{"fra1-a", "fra1-b"} {
 		edges[i] = start(t, server.URL, "--config", withEdgeID(t, config, name))
 	}
@@ -147,9 +148,9 @@ func TestDashboard(t *testing.T) {
 	b.until(row("blocked", "203.0.113.12"))
 	b.until(row("shadow", "203.0.113.11"))
 	b.until(`document.querySelectorAll("#plot path").length >= 3 && document.querySelectorAll("#plot text").length >= 6`)
-	b.until(row("origins", "http://") + `.textContent.includes("up")`)
-	b.until(row("nodes", "127.0.0.1") + `.textContent.includes("up")`)
-	b.until(row("rules", "site") + `.querySelector("meter")`)
+	b.until(row("origins", "http://", "up"))
+	b.until(row("nodes", "127.0.0.1", "up"))
+	b.until(row("rules", "site") + `?.querySelector("meter")`)
 
 	// Block, with a reason that would be markup.
 	b.focus("#block")
@@ -209,7 +210,7 @@ func TestDashboard(t *testing.T) {
 	b.set("#d-rule [name=limit]", "7")
 	b.set("#d-rule [name=mode]", "shadow")
 	b.keys(kb.Enter)
-	b.until(`!document.querySelector("#d-rule").open && ` + row("rules", "login") + `.textContent.includes("7 in 2m")`)
+	b.until(`!document.querySelector("#d-rule").open && ` + row("rules", "login", "7 in 2m"))
 	var rule struct {
 		Limit             int
 		Window, Mode      string
@@ -220,16 +221,37 @@ func TestDashboard(t *testing.T) {
 	if rule.Limit != 7 || rule.Window != "2m" || rule.Mode != "shadow" || rule.MitigationTimeout != "10m" || rule.Match.Path != "/login" {
 		t.Errorf("the rule is now %+v", rule)
 	}
+	edges[1].until("changed on the other edge", func() bool { edges[1].asOperator("/v1/rules/login", &rule); return rule.Limit == 7 })
+	b.until(row("events", "changed a rule", "limit: 5 → 7"))
+
+	// Roll back: to what the file says.
 	b.focus(`#rules button[aria-label="Edit the rule login"]`)
 	b.keys(kb.Enter)
-	b.until(`document.querySelector("#d-rule").open && document.querySelector("#d-rule [name=limit]").value === "7"`)
-	b.set("#d-rule [name=mode]", "enforce")
+	b.until(`document.querySelector("#d-rule").open && ` + row("versions", "in force", "limit: 5 → 7") + ` && ` + row("versions", "the file"))
+	b.focus(`#versions button[aria-label="Roll login back to version 0"]`)
 	b.keys(kb.Enter)
-	b.until(`!document.querySelector("#d-rule").open && ` + row("rules", "login") + `.textContent.includes("enforce")`)
+	b.until(`!document.querySelector("#d-rule").open && ` + row("rules", "login", "5 in 1m") + ` && ` + row("rules", "login", "enforce"))
+	b.until(row("edges", "fra1-b", "the same"))
+
+	// A prefix under all rules, and off the list of those who are denied.
+	eval[bool](b, `ask("v1/deny/192.0.2.0/24", {method: "PUT", body: {for: "1h", reason: "noise"}}).then(() => (poll(), true))`)
+	b.until(row("lists", "192.0.2.0/24", "always refused"))
+	b.focus("#lists td.act button")
+	b.keys(kb.Enter)
+	b.until(`!document.querySelector("#lists-section").checkVisibility()`)
+	b.focus("#block")
+	b.keys(kb.Enter)
+	b.set("#d-block [name=source]", "198.51.100.0/24")
+	b.set("#d-block [name=rule]", "*")
+	b.keys(kb.Enter)
+	b.until(row("blocked", "198.51.100.0/24", "all rules"))
+	b.focus("#blocked td.act button")
+	b.keys(kb.Enter)
+	b.until(`!` + row("blocked", "198.51.100.0/24"))
 
 	// Nothing that came from the API is markup.
-	b.until(row("rules", "odd") + `.textContent.includes("<imgsrc=x")`)
-	b.until(row("events", "blocked for") + `.textContent.includes("<script>")`)
+	b.until(row("rules", "odd", "<imgsrc=x"))
+	b.until(row("events", "blocked for", "<script>"))
 	if n := eval[int](b, `document.querySelectorAll("img, main script, dialog script").length`); n != 0 || eval[string](b, `document.title`) != "Sluice" {
 		t.Errorf("%d elements were made of what came from the API; the title is %s", n, eval[string](b, `document.title`))
 	}
@@ -311,4 +333,34 @@ func TestDashboard(t *testing.T) {
 	if wrong := b.errors(); len(wrong) > 0 {
 		t.Errorf("the browser says: %q", wrong)
 	}
+}
+
+// TestViewerCost measures what a dashboard that somebody looks at costs an idle edge, in processor time, and what the edge takes without.
+func TestViewerCost(t *testing.T) {
+	if !*viewerCost {
+		t.Log("-viewer measures; it takes two minutes")
+		return
+	}
+	p := start(t, origin(t))
+	spent := func() time.Duration {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')'):])) // utime and stime are the 14th and 15th of the line
+		user, _ := strconv.Atoi(fields[12])
+		system, _ := strconv.Atoi(fields[13])
+		return time.Duration(user+system) * 10 * time.Millisecond
+	}
+	minute := func() time.Duration {
+		before := spent()
+		time.Sleep(time.Minute) // what is measured is a minute
+		return spent() - before
+	}
+	without := minute()
+	b := browse(t)
+	b.open("http://" + p.back + "/")
+	b.until(`document.querySelector("#state").textContent === "live"`)
+	seen := minute()
+	t.Logf("a minute with a viewer takes %v of processor time, without %v: a viewer costs %v, in %d looks", seen, without, seen-without, eval[int](b, `turn`))
 }
