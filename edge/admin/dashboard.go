@@ -54,7 +54,7 @@ type summary struct {
 	Denied      float64            `json:"denied,omitempty"`  // by the list deny, which is no rule
 	Edges       float64            `json:"edges,omitempty"`   // that share the tier
 	Seconds     [][2]float64       `json:"seconds,omitempty"` // of sluice_request_seconds, as those of an origin
-	Answers     map[string]float64 `json:"answers"` // by who made them
+	Answers     map[string]float64 `json:"answers"`           // by who made them
 	Rules       []ruleLoad         `json:"rules"`
 	Origins     []*originLoad      `json:"origins"`
 	Nodes       []nodeLoad         `json:"nodes"`

@@ -13,7 +13,7 @@ let nowAt = 0;        // when there was the latest one
 let events = [];      // the newest first
 let now = null;       // the latest summary
 let shownSource = ""; // whose story is open
-let hasPop = true;    // the edge has GET v1/pop
+let version = "";     // of this edge
 
 // --- the API ---
 
@@ -77,10 +77,20 @@ const warned = a => [].concat(a?.warnings || [], a?.warning || []).map(w => ". "
 // changed tells how two rules as JSON differ; of what is no rule it shows both.
 function changed(before, after) {
   const read = v => { try { return typeof v === "string" ? JSON.parse(v) : v; } catch { return undefined; } };
-  const a = read(before), b = read(after), show = v => v === undefined ? "none" : typeof v === "string" ? v : JSON.stringify(v);
+  const a = read(before), b = read(after), show = v => v === undefined ? "default" : typeof v === "string" ? v : JSON.stringify(v);
   if (!a || !b || typeof a !== "object" || typeof b !== "object") return !before && !after ? "" : `${before || "nothing"} → ${after || "nothing"}`;
   return [...new Set([...Object.keys(a), ...Object.keys(b)])].filter(k => JSON.stringify(a[k]) !== JSON.stringify(b[k]))
     .map(k => `${k}: ${show(a[k])} → ${show(b[k])}`).join(", ");
+}
+
+// patch is the merge patch (RFC 7396) that makes one object of another: history then says what was changed, and no more.
+function patch(before, after) {
+  const object = v => v && typeof v === "object" && !Array.isArray(v), out = {};
+  for (const k of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    if (JSON.stringify(before[k]) === JSON.stringify(after[k])) continue;
+    out[k] = !(k in after) ? null : object(before[k]) && object(after[k]) ? patch(before[k], after[k]) : after[k];
+  }
+  return out;
 }
 
 // --- tables ---
@@ -317,6 +327,7 @@ function showNodes() {
 
 function showEdges(pop) {
   const list = pop.edges || [], me = list[0];
+  version = me?.version || "";
   $("edges-section").hidden = !list.length;
   fill("edges", [["Edge", "key"], ["Address"], ["Version"], ["Up for"], ["Rules"], ["Since"]], list.map((e, i) => {
     const same = td => { put(td, (e.config_hash === me.config_hash ? "the same" : "differ from this edge's") + (e.refused ? `, ${e.refused} not understood` : "")); td.className = e.config_hash === me.config_hash && !e.refused ? "" : "bad"; };
@@ -349,7 +360,7 @@ const eventRows = list => list.map(e => ({key: String(e.number), cells: [when(e.
 function show() {
   const {first, seconds: s} = since(recent), asked = rate(now.received, first.received, s);
   const own = rate(now.answers.limit, first.answers?.limit, s), all = Object.keys(now.answers).reduce((n, k) => n + rate(now.answers[k], first.answers?.[k], s), 0);
-  put($("where"), [now.pop && "PoP " + now.pop + (now.edges > 1 ? ` of ${now.edges} edges` : ""), now.edge && "this is edge " + now.edge, now.version, now.started && "up " + span(new Date(now.time) / 1000 - now.started)].filter(x => x).join(" · "));
+  put($("where"), [now.pop && "PoP " + now.pop + (now.edges > 1 ? ` of ${now.edges} edges` : ""), now.edge && "this is edge " + now.edge, version || now.version, now.started && "up " + span(new Date(now.time) / 1000 - now.started)].filter(x => x).join(" · "));
   figures([["Requests a second", number(asked)], ["Refused by a limit", (all > 0 ? Math.round(100 * own / all) : 0) + " %"],
     ["Blocked", number(now.blocked.in_force), now.blocked.in_force ? "mitigated" : ""], ["Connections", number(now.connections)],
     now.seconds && ["Answered in, p99", seconds(quantile(now.seconds, since(lately).first.seconds, 0.99))]]);
@@ -398,12 +409,8 @@ async function poll() {
     const q = $("find").value.trim(), last = events.length ? events[0].number : 0;
     const {answer} = await ask(`v1/dashboard?since=${last}&q=${encodeURIComponent(q)}`);
     take(answer, performance.now());
+    if (turn++ % 5 === 0) showEdges((await ask("v1/pop")).answer);
     show();
-    if (hasPop && turn++ % 5 === 0) {
-      const pop = await there("v1/pop");
-      hasPop = pop !== null;
-      if (pop) showEdges(pop);
-    }
     if (shownSource) await showSource();
     state("live");
   } catch (e) {
@@ -506,7 +513,7 @@ async function openRule(name) {
       if (value === "") delete changed[f]; else changed[f] = f === "limit" ? Number(value) : value;
     }
     try {
-      saved((await ask(`v1/rules/${encodeURIComponent(name)}?replace=true`, {method: "PUT", body: changed, etag})).answer);
+      saved((await ask("v1/rules/" + encodeURIComponent(name), {method: "PATCH", body: patch(rule, changed), etag})).answer);
     } catch (e) {
       throw e.status === 412 ? new Error("Somebody has changed this rule meanwhile. Close this and open it again.") : e;
     }
