@@ -78,6 +78,7 @@ func New(o Options) http.Handler {
 	private.HandleFunc("GET /v1/pop", a.pop)
 	private.HandleFunc("GET /v1/top", a.top)
 	private.HandleFunc("GET /v1/events", a.events)
+	private.HandleFunc("GET /v1/dashboard", a.summary)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -92,7 +93,9 @@ func New(o Options) http.Handler {
 		metrics = a.authorized(metrics)
 	}
 	mux.Handle("GET /metrics", metrics)
-	mux.HandleFunc("GET /{$}", dashboard)
+	mux.HandleFunc("GET /{$}", page("dashboard.html", "text/html"))
+	mux.HandleFunc("GET /dashboard.css", page("dashboard.css", "text/css"))
+	mux.HandleFunc("GET /dashboard.js", page("dashboard.js", "text/javascript"))
 	mux.Handle("/", a.authorized(private))
 	return a.local(mux)
 }
