@@ -5,12 +5,13 @@ FUZZTIME ?= 200000x
 BENCH ?= .
 BENCHTIME ?= 1s
 LOGS ?=
+LONG ?=
 FLAGS ?=
 
-export GO
+export GO LOGS
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test traps needs race fuzz bench lint accuracy accuracy-short bench-peers
+.PHONY: build demo test traps needs race fuzz bench lint accuracy accuracy-short bench-peers figures
 
 build: # bin/sluice and bin/sluice-loadgen
 	$(GO) build -o bin/ ./cmd/...
@@ -55,3 +56,6 @@ accuracy-short: build # the same on small made traffic: seconds
 bench-peers: build # cost per request beside nginx and HAProxy; FLAGS=--short for one quick round, FLAGS="--json FILE"
 	@.ci/needs nginx haproxy memcached
 	bin/sluice-loadgen bench-peers $(FLAGS)
+
+figures: build # each figure in the documents beside what its command prints (docs/figures/claims.yaml); LONG=1 LOGS=DIR runs the long ones as well
+	$(GO) run ./docs/figures $(if $(LONG),--long) $(FLAGS)
