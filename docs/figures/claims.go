@@ -119,6 +119,14 @@ func load(root string) (*book, error) {
 			}
 		}
 	}
+	for i, c := range b.Commands {
+		if c.Name == "" || c.Run == "" || slices.ContainsFunc(b.Commands[:i], func(k command) bool { return k.Name == c.Name }) {
+			return nil, fmt.Errorf("claims.yaml: command %q: want a name of its own, and what is run", c.Name)
+		}
+		if len(b.claimsOf(c.Name)) == 0 {
+			return nil, fmt.Errorf("claims.yaml: no claim has the command %q", c.Name)
+		}
+	}
 	return b, nil
 }
 
@@ -278,8 +286,8 @@ func (c *claim) find(p part, text string) (found []float64, printed string, err 
 		if err != nil {
 			return nil, "", err
 		}
-		if expression.NumSubexp() < 1 {
-			return nil, "", fmt.Errorf("no group in %s", pattern)
+		if expression.NumSubexp() < max(p.group, 1) {
+			return nil, "", fmt.Errorf("want a group for each figure in %s", pattern)
 		}
 		matches := expression.FindAllStringSubmatch(text, -1)
 		if len(matches) == 0 {

@@ -63,8 +63,8 @@ func (c *claim) inWords(d *document) (parts []part, err error) {
 		return nil, err
 	}
 	marks := braced.FindAllStringSubmatchIndex(c.Words, -1)
-	if n := len(c.Find); n == 0 || n != 1 && n != len(marks) {
-		return nil, fmt.Errorf("%d figures in braces and %d expressions to find them", len(marks), n)
+	if n := len(c.Find); len(marks) == 0 || n != 1 && n != len(marks) {
+		return nil, fmt.Errorf("%d figures in braces, and %d expressions to find them", len(marks), n)
 	}
 	for i, m := range marks {
 		// What is before the figure is as long in the document but for spaces.

@@ -144,6 +144,10 @@ func TestCheck(t *testing.T) {
 		"run by now":        {[][3]string{{claims, "long: an hour", "long: an hour, stored: none yet"}}, `take "stored: none yet" away`},
 		"a command fails":   {[][3]string{{claims, "run: cat took", "run: cat took none"}}, "took: cat took none: exit status 1"},
 		"a word misspelled": {[][3]string{{claims, "times: 0.001", "time: 0.001"}}, `unknown field "time"`},
+		"no braces":         {[][3]string{{claims, "{1.5}", "1.5"}}, "0 figures in braces, and 1 expressions to find them"},
+		"too few groups":    {[][3]string{{claims, "{1,000} of them a second", "{1,000} of {them} a second"}}, "want a group for each figure"},
+		"unused command":    {[][3]string{{claims, "  - {name: took,", "  - {name: other, run: echo}\n  - {name: took,"}}, `no claim has the command "other"`},
+		"the same name":     {[][3]string{{claims, "  - {name: took,", "  - {name: took, run: echo}\n  - {name: took,"}}, `command "took": want a name of its own`},
 		"no such command":   {[][3]string{{claims, "command: words", "command: word"}}, `no command is called "word"`},
 	} {
 		t.Run(name, func(t *testing.T) {
