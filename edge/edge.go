@@ -82,6 +82,8 @@ type Server struct {
 	faded     atomic.Int64
 	apply     sync.Mutex // one Apply at a time
 	pool      sync.Pool  // of *exchange
+
+	unbelieved unbelieved
 }
 
 // New makes a server. Nothing is started yet.
@@ -172,6 +174,7 @@ func (s *Server) Events() *events.Log { return s.events }
 func (s *Server) Sweep(now time.Time) {
 	s.limiter.Bits.Sweep(now)
 	s.open.Memory.Sweep(now)
+	s.warnUnbelieved(now)
 	switch at := s.faded.Load(); {
 	case at == 0:
 		s.faded.Store(now.UnixNano())

@@ -44,6 +44,8 @@ type asker struct {
 	chain   []netip.Addr   // addresses believed, the nearest first
 	trusted bool           // the peer is
 	allowed bool           // the client is never limited
+
+	covering []counter.Source // wider ones of which operators have said something
 }
 
 func newExchange(s *Server) *exchange {
@@ -58,7 +60,7 @@ func (s *Server) begin(on *screen.Screen) *screen.Incoming {
 	x, c := s.pool.Get().(*exchange), on.Conn
 	x.screened, x.snap, x.conn, x.now = on, s.snap.Load(), c, time.Now()
 	x.Incoming.Reset()
-	x.asker = asker{chain: x.chain[:0]}
+	x.asker = asker{chain: x.chain[:0], covering: x.covering[:0]}
 	x.values = x.values[:0]
 	x.counted = false
 	c.WriteAt = time.Time{}

@@ -33,6 +33,8 @@ type stats struct {
 	aborted  atomic.Uint64 // the client was gone, or its answer broke off
 	answers  [froms][message.Codes]atomic.Uint64
 
+	invalidSources atomic.Uint64 // headers of trusted peers that should name a client and do not
+
 	panics  atomic.Uint64
 	tunnels atomic.Int64
 	reloads [2]atomic.Uint64 // failed, done
@@ -124,6 +126,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		count(s.access.Lost(), "sluice_log_lines_lost_total", "Lines of the access log that could not be written.")
 	}
 	count(s.stats.aborted.Load(), "sluice_aborted_total", "Requests whose client did not get its answer.")
+	count(s.unbelieved.total.Load(), "sluice_untrusted_forwarded_total", "Requests of peers that are not trusted that name another client.")
+	count(s.stats.invalidSources.Load(), "sluice_source_headers_invalid_total", "Headers of trusted peers that should name a client and do not.")
 	count(s.open.SlowReaders.Load(), "sluice_slow_readers_total", "Connections cut because the client took its answer too slowly.")
 	count(s.stats.received.Load(), "sluice_received_total", "Requests received.")
 	count(s.stats.panics.Load(), "sluice_panics_total", "Requests that failed by a fault in the edge.")
@@ -141,6 +145,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 
 	snap := s.snap.Load()
 	gauge(float64(snap.generation), "sluice_rules_generation", "How many sets of rules have been in force.")
+	gauge(float64(snap.hash), "sluice_config_hash", "Stands for the rules in force: the same number on edges with the same rules.")
 	for _, o := range snap.origins.All {
 		up := 0.0
 		if o.Healthy(time.Now()) {
@@ -157,10 +162,13 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 
 	names := make(map[uint32]string, len(snap.rules.Rules))
+	modes := make(map[uint32]string, len(snap.rules.Rules))
 	active := make(map[uint32]int, len(snap.rules.Rules))
 	for _, r := range snap.rules.Rules {
-		names[r.Counter.ID], active[r.Counter.ID] = r.Config.Name, 0
+		names[r.Counter.ID], modes[r.Counter.ID], active[r.Counter.ID] = r.Config.Name, string(r.Config.Mode), 0
 	}
+	names[mitigation.AllRules], modes[mitigation.AllRules], active[mitigation.AllRules] = AllRules, string(rules.Enforce), 0
+	lists := map[uint32]int{mitigation.Allowed: 0, mitigation.Denied: 0}
 	for _, r := range snap.rules.All {
 		for v := range limiter.Verdicts {
 			count(r.Tally.Verdicts[v].Load(), "sluice_requests_total", "Requests under a rule, by what it said.",
@@ -176,16 +184,20 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for key := range s.limiter.Bits.All(time.Now()) {
 		if _, known := names[key.Rule]; known {
 			active[key.Rule]++
+		} else if _, list := lists[key.Rule]; list {
+			lists[key.Rule]++
 		}
 	}
 	for id, n := range active {
-		gauge(float64(n), "sluice_mitigations_active", "Mitigations in force.", "rule", names[id])
+		gauge(float64(n), "sluice_mitigations_active", "Mitigations in force. Those of shadows refuse nobody.", "rule", names[id], "mode", modes[id])
 	}
+	gauge(float64(lists[mitigation.Allowed]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "allow")
+	gauge(float64(lists[mitigation.Denied]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "deny")
 	started := s.limiter.Bits.Started()
 	for id, name := range names {
 		for by := mitigation.ByEdge; by <= mitigation.ByAdmin; by++ {
 			count(started[mitigation.Started{Rule: id, By: by}], "sluice_mitigations_started_total", "Mitigations begun, by whom.",
-				"rule", name, "by", by.String())
+				"rule", name, "by", by.String(), "mode", modes[id])
 		}
 	}
 
