@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -104,19 +105,27 @@ func load(root string) (*book, error) {
 	for i := range b.Commands {
 		b.Commands[i].root = root
 	}
-	for name, claims := range b.Claims {
+	var wrong error
+	for _, name := range sorted(b.Claims) {
 		doc := b.texts[name]
 		if doc == nil {
 			return nil, fmt.Errorf("claims.yaml: there is no document %s", name)
 		}
-		for _, c := range claims {
+		for _, c := range b.Claims[name] {
 			c.document = name
 			if err := c.prepare(b); err != nil {
-				return nil, fmt.Errorf("claims.yaml, %s: %q: %w", name, c.title(), err)
+				wrong = errors.Join(wrong, fmt.Errorf("claims.yaml, %s: %q: %w", name, short(c.title()), err))
+			} else if _, err := c.parts(doc); err != nil {
+				wrong = errors.Join(wrong, fmt.Errorf("%s: %q: %w; if the document is right, change its claim in %s/claims.yaml", name, short(c.title()), err, folder))
 			}
-			if _, err := c.parts(doc); err != nil {
-				return nil, fmt.Errorf("%s: %q: %w; if the document is right, change its claim in %s/claims.yaml", name, short(c.title()), err, folder)
-			}
+		}
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	for name := range b.Exempt {
+		if b.texts[name] == nil {
+			return nil, fmt.Errorf("claims.yaml: there is no document %s", name)
 		}
 	}
 	for i, c := range b.Commands {
