@@ -155,29 +155,29 @@ func (c *claim) prepare(b *book) error {
 
 // tolerance is by how much what is printed may differ from what stands in a document.
 func tolerance(s string) (func(float64, number) bool, error) {
-	switch value, percent := strings.CutSuffix(s, " %"); {
-	case s == "":
+	switch s {
+	case "":
 		return func(printed float64, stands number) bool {
 			half := 0.5 * math.Pow10(-stands.decimals)
 			return math.Abs(printed-stands.value) <= half*(1+1e-9)
 		}, nil
-	case s == "at most":
+	case "at most":
 		return func(printed float64, stands number) bool { return printed <= stands.value }, nil
-	case s == "range":
+	case "range":
 		return nil, nil
-	default:
-		by, err := strconv.ParseFloat(value, 64)
-		if err != nil || by <= 0 {
-			return nil, fmt.Errorf("within %q: want a share such as \"5 %%\", a difference such as \"3\", \"at most\" or \"range\"", s)
-		}
-		return func(printed float64, stands number) bool {
-			most := by
-			if percent {
-				most = by / 100 * stands.value
-			}
-			return printed >= stands.value-most && printed <= stands.value+most
-		}, nil
 	}
+	value, percent := strings.CutSuffix(s, " %")
+	by, err := strconv.ParseFloat(value, 64)
+	if err != nil || by <= 0 {
+		return nil, fmt.Errorf("within %q: want a share such as \"5 %%\", a difference such as \"3\", \"at most\" or \"range\"", s)
+	}
+	return func(printed float64, stands number) bool {
+		most := by
+		if percent {
+			most = by / 100 * stands.value
+		}
+		return math.Abs(printed-stands.value) <= most
+	}, nil
 }
 
 func (b *book) claimsOf(command string) (found []*claim) {
