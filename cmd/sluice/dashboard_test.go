@@ -146,7 +146,7 @@ func TestDashboard(t *testing.T) {
 	}
 
 	// The traffic: who guesses passwords is blocked, a scraper would be, and the plot has a line for each verdict.
-	b.until(row("blocked", "203.0.113.12"))
+	b.until(row("blocked", "203.0.113.12", "login", "more than 5 in 1m"))
 	b.until(row("shadow", "203.0.113.11"))
 	b.until(`document.querySelectorAll("#plot path").length >= 3 && document.querySelectorAll("#plot text").length >= 6`)
 	b.until(row("origins", "http://", "up"))

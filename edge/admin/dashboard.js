@@ -264,8 +264,14 @@ function figures(list) {
   }));
 }
 
+// overLimit is why an edge has blocked a source.
+function overLimit(m) {
+  const r = byName(now?.rules, m.rule);
+  return m.by !== "admin" && r?.limit ? `more than ${number(r.limit)} in ${r.window}` : "";
+}
+
 function blockedRows(list) {
-  return list.map(m => ({key: m.rule + " " + m.source, cells: [sourceLink(m.source), ruleName(m.rule), m.by, m.reason || "", until(m.end),
+  return list.map(m => ({key: m.rule + " " + m.source, cells: [sourceLink(m.source), ruleName(m.rule), m.by, m.reason || overLimit(m), until(m.end),
     button("Lift", `Lift the block of ${m.source} under ${ruleName(m.rule)}`, b => takeBack(b, `v1/mitigations/${encodeURIComponent(m.rule)}/${segments(m.source)}`,
       `Lifted ${m.source} under ${ruleName(m.rule)}`))]}));
 }
