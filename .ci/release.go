@@ -47,6 +47,10 @@ func release(out, maintainer string, once bool) error {
 	if err != nil {
 		return err
 	}
+	commit, err := output("", "git", "rev-parse", "HEAD") // once: another may follow while this is built
+	if err != nil {
+		return err
+	}
 	if changed != "" {
 		log.Print("changes that are not committed stay out of it")
 	}
@@ -55,12 +59,12 @@ func release(out, maintainer string, once bool) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	files, err := build(filepath.Join(work, "one"), "", maintainer)
+	files, err := build(commit, filepath.Join(work, "one"), "", maintainer)
 	if err != nil {
 		return err
 	}
 	if !once {
-		again, err := build(filepath.Join(work, "another", "place"), filepath.Join(work, "cache"), maintainer)
+		again, err := build(commit, filepath.Join(work, "another", "place"), filepath.Join(work, "cache"), maintainer)
 		if err != nil {
 			return err
 		}
@@ -115,12 +119,8 @@ func inspect(out string) error {
 	return nil
 }
 
-// build makes everything from a clone of the commit in a folder. cache "": the usual build cache.
-func build(folder, cache, maintainer string) (map[string][]byte, error) {
-	commit, err := output("", "git", "rev-parse", "HEAD")
-	if err != nil {
-		return nil, err
-	}
+// build makes everything from a clone of a commit in a folder. cache "": the usual build cache.
+func build(commit, folder, cache, maintainer string) (map[string][]byte, error) {
 	repository, err := output("", "git", "rev-parse", "--path-format=absolute", "--git-common-dir")
 	if err != nil {
 		return nil, err
