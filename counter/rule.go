@@ -2,6 +2,7 @@ package counter
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -92,13 +93,16 @@ func (r *Rule) Identity() string { return r.identity }
 // Lifetime is how long the tier needs a group of the rule's counters: while it is counted and while a window sees it.
 func (r *Rule) Lifetime() time.Duration { return r.Window + time.Duration(r.sub<<r.shift) }
 
+// Reserved is where IDs begin that no rule has after Renumber.
+const Reserved = math.MaxUint32 - 15
+
 // Renumber gives rules that are in force together distinct IDs: a 32-bit hash would now and then give two of ten
 // thousand rules the same one. Rules of one identity keep one ID.
 func Renumber(rules []*Rule) {
 	taken := make(map[uint32]string, len(rules))
 	for _, r := range rules {
 		for identity := r.Identity(); ; r.ID++ {
-			if other, ok := taken[r.ID]; !ok || other == identity {
+			if other, ok := taken[r.ID]; r.ID < Reserved && (!ok || other == identity) {
 				taken[r.ID] = identity
 				break
 			}

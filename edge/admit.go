@@ -9,12 +9,14 @@ import (
 	"sluice/edge/message"
 	"sluice/edge/passage"
 	"sluice/edge/rules"
+	"sluice/mitigation"
 )
 
 // admit takes a request up to its verdict. It reports whether the request goes on to the origin; else the answer is made.
 func (x *exchange) admit() bool {
-	if x.identify(); !x.trusted {
-		x.Head.Distrust()
+	x.identify()
+	if x.snap.sources.Distrust(&x.Head, x.trusted) {
+		x.server.unbelieved.hit(x.conn.Peer)
 	}
 	check := x.snap.check.Is(x.Path, x.Target)
 	if check && x.trusted && x.ask(x.snap.check) != nil {
@@ -22,13 +24,13 @@ func (x *exchange) admit() bool {
 		return false
 	}
 	switch {
-	case rules.IsIn(x.snap.deny, x.client):
+	case x.denied():
 		x.server.refusals.Hit(x.source)
 		x.server.stats.denied.Add(1)
-		x.denied = true
+		x.onDeny = true
 		x.say(message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted."))
 		return false
-	case rules.IsIn(x.snap.allow, x.client):
+	case x.isAllowed():
 		x.allowed = true
 	default:
 		x.match()
@@ -73,7 +75,17 @@ func (x *exchange) identify() {
 		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.conn.Peer, &x.Head, x.chain)
 	}
 	x.source = x.snap.sources.Of(x.client)
+	x.covering = x.server.limiter.Bits.Covering(single(x.client), x.covering[:0])
 	x.server.requests.Hit(x.source)
+}
+
+// denied and isAllowed look the client up in the lists of the configuration and of operators.
+func (x *exchange) denied() bool {
+	return rules.IsIn(x.snap.deny, x.client) || x.server.limiter.Bits.Says(mitigation.Denied, x.covering, x.now)
+}
+
+func (x *exchange) isAllowed() bool {
+	return rules.IsIn(x.snap.allow, x.client) || x.server.limiter.Bits.Says(mitigation.Allowed, x.covering, x.now)
 }
 
 // malformed answers what is refused for its form, and ends the connection: what comes next may not be what we take it for. Host
@@ -84,7 +96,7 @@ func (x *exchange) identify() {
 func (x *exchange) malformed(r *message.Refusal) {
 	if x.Size > 0 || !rules.IsIn(x.snap.sources.Trust, x.conn.Peer) {
 		x.identify()
-		if !rules.IsIn(x.snap.deny, x.client) && !rules.IsIn(x.snap.allow, x.client) && x.charged() {
+		if !x.denied() && !x.isAllowed() && x.charged() {
 			x.Close, x.BodyRead = true, true // which will not be
 			return
 		}
@@ -131,6 +143,7 @@ func (x *exchange) judge() bool {
 	if !d.AddRules(x.server.secret, &x.Head, x.source) {
 		return false
 	}
+	d.Covering = x.covering
 	if audit := x.server.audit; audit.Watches(&d.Decision) && !(x.snap.waits && x.server.limiter.Ask != nil) {
 		x.audited(audit)
 	} else {

@@ -88,6 +88,8 @@ type Server struct {
 	faded     atomic.Int64
 	apply     sync.Mutex // one Apply at a time
 	pool      sync.Pool  // of *exchange
+
+	unbelieved unbelieved
 }
 
 // New makes a server. Nothing is started yet.
@@ -132,8 +134,8 @@ func New(o Options) (*Server, error) {
 	s.pool.New = func() any { return newExchange(s) }
 	if s.audit != nil {
 		s.audit.Detected = func(d time.Duration) { s.stats.detection.Observe(int64(d)) }
-		if o.Tier.Edges != nil {
-			s.audit.Alone = func() bool { return o.Tier.Edges() <= 1 }
+		if o.Tier.Sharing != nil {
+			s.audit.Alone = func() bool { return o.Tier.Sharing() <= 1 }
 		}
 	}
 	if s.events != nil {
@@ -191,6 +193,7 @@ func (s *Server) Sweep(now time.Time) {
 	s.limiter.Bits.Sweep(now)
 	s.audit.Sweep(now)
 	s.open.Memory.Sweep(now)
+	s.warnUnbelieved(now)
 	switch at := s.faded.Load(); {
 	case at == 0:
 		s.faded.Store(now.UnixNano())

@@ -68,8 +68,8 @@ func TestRefusal(t *testing.T) {
 	for name, want := range map[string]float64{
 		"sluice_received_total": 5, "sluice_answers_total{code=200,from=origin}": 2, "sluice_answers_total{code=429,from=limit}": 3,
 		"sluice_requests_total{rule=r,verdict=pass}": 2, "sluice_requests_total{rule=r,verdict=limited}": 1,
-		"sluice_requests_total{rule=r,verdict=mitigated}": 2, "sluice_mitigations_active{rule=r}": 1,
-		"sluice_mitigations_started_total{by=edge,rule=r}": 1,
+		"sluice_requests_total{rule=r,verdict=mitigated}": 2, "sluice_mitigations_active{mode=enforce,rule=r}": 1,
+		"sluice_mitigations_started_total{by=edge,mode=enforce,rule=r}": 1,
 	} {
 		if m[name] != want {
 			t.Errorf("%s %v, want %v", name, m[name], want)

@@ -28,7 +28,7 @@ func BenchmarkHandle(b *testing.B) {
 	} {
 		for _, size := range []struct{ connections, sources int }{{1, 1}, {1, 10_000}, {512, 1}} {
 			b.Run(fmt.Sprintf("%s/connections=%d/sources=%d", test.name, size.connections, size.sources), func(b *testing.B) {
-				c := parse(b, "origins: [{servers: ['http://127.0.0.1:9']}]\nsource: {trust: [0.0.0.0/0]}\n"+test.yaml)
+				c := parse(b, "origins: [{servers: ['http://127.0.0.1:9']}]\nsource: {trust: [0.0.0.0/0], trust_everybody: true}\n"+test.yaml)
 				s := newServer(b, c, func(o *Options) {
 					o.Table, o.Bits = counter.New(counter.Options{Counters: 1 << 16}), mitigation.New(1<<16, nil)
 				})

@@ -2,8 +2,10 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"sluice/counter"
@@ -18,20 +20,32 @@ import (
 
 // Mitigation is a bit in force.
 type Mitigation struct {
-	Rule    string    `json:"rule"`
-	Source  string    `json:"source"`
+	Rule    string    `json:"rule"`   // AllRules: all of them
+	Source  string    `json:"source"` // of an operator's block perhaps a wider prefix than rules count
 	Start   time.Time `json:"start"`
 	End     time.Time `json:"end"`
 	Learned time.Time `json:"learned"` // when it came into force on this edge
 	By      string    `json:"by"`      // edge, pop or admin
 	Reason  string    `json:"reason,omitempty"`
 	Edges   *Spread   `json:"edges,omitempty"` // of a block that was just said: where it is in force
+
+	Mode    rules.Mode `json:"mode"`              // of the rule: under a shadow nobody is refused
+	Warning string     `json:"warning,omitempty"` // of a block that was just said: why it can have no effect
 }
 
 // Lifted is what became of a lift.
 type Lifted struct {
 	Lifted bool    `json:"lifted"`          // there was a mitigation here
 	Edges  *Spread `json:"edges,omitempty"` // where it is in force; nil: this edge counts alone
+}
+
+// ErrOff says that a rule is off.
+var ErrOff = errors.New("edge: that rule is off, so a block under it refuses nobody: turn it on, or block under * (all rules)")
+
+// single is the prefix of one address.
+func single(addr netip.Addr) netip.Prefix {
+	addr = addr.Unmap().WithZone("")
+	return netip.PrefixFrom(addr, addr.BitLen())
 }
 
 // Standing is how a source stands under a rule.
@@ -57,11 +71,7 @@ type Looked struct {
 
 // Rules returns the rules as they are configured, those that are off as well.
 func (s *Server) Rules() []rules.Config {
-	var list []rules.Config
-	for _, r := range s.snap.Load().rules.All {
-		list = append(list, r.Config)
-	}
-	return list
+	return s.snap.Load().rules.Configs()
 }
 
 // Counted returns what the rules in force count by.
@@ -76,24 +86,40 @@ func (s *Server) Counted() []*counter.Rule {
 // Config returns the configuration in force. It must not be changed.
 func (s *Server) Config() *config.Config { return s.snap.Load().config }
 
-// Mitigations returns the bits in force at now, in no order.
+// RulesHash stands for the rules in force, the same number on edges with the same rules, and says since when they are these.
+func (s *Server) RulesHash() (hash uint64, since time.Time) {
+	snap := s.snap.Load()
+	return snap.hash, snap.since
+}
+
+// Mitigations returns those in force at now, in no order.
 func (s *Server) Mitigations(now time.Time) []Mitigation {
-	names := make(map[uint32]string)
+	return slices.DeleteFunc(s.InForce(now), func(m Mitigation) bool { return m.Rule == Allow || m.Rule == Deny })
+}
+
+// InForce is Mitigations with what operators Allow and Deny, as another process on this edge's place may Adopt them.
+func (s *Server) InForce(now time.Time) []Mitigation {
+	names, modes := make(map[uint32]string), make(map[uint32]rules.Mode)
 	for _, r := range s.snap.Load().rules.Rules {
-		names[r.Counter.ID] = r.Config.Name
+		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
+	}
+	for _, scope := range scopes {
+		names[scope.Counter.ID], modes[scope.Counter.ID] = scope.Name, rules.Enforce
 	}
 	list := []Mitigation{}
 	for key, bit := range s.limiter.Bits.All(now) {
 		if name, known := names[key.Rule]; known {
-			list = append(list, shown(name, key.Source, bit))
+			m := shown(name, key.Source, bit)
+			m.Mode = modes[key.Rule]
+			list = append(list, m)
 		}
 	}
 	return list
 }
 
-// Mitigated returns what is in force at now for a source under a rule; nil if nothing is.
+// Mitigated returns what is in force at now for a source, or a prefix, under a rule or AllRules; nil if nothing is.
 func (s *Server) Mitigated(rule, source string, now time.Time) *Mitigation {
-	r, key, err := s.keyOf(rule, source)
+	_, key, err := s.keyOf(rule, source)
 	if err != nil {
 		return nil
 	}
@@ -101,7 +127,7 @@ func (s *Server) Mitigated(rule, source string, now time.Time) *Mitigation {
 	if !in {
 		return nil
 	}
-	m := shown(r.Config.Name, key.Source, bit)
+	m := shown(rule, key.Source, bit)
 	return &m
 }
 
@@ -110,23 +136,33 @@ func shown(rule string, source counter.Source, bit mitigation.Bit) Mitigation {
 	return Mitigation{Rule: rule, Source: source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned, By: bit.By.String(), Reason: bit.Reason}
 }
 
-// Block refuses a source under a rule for a while, on every edge of the PoP, in place of what was in force. Errors are ErrNoRule,
-// ErrFull, and what is wrong with the source or the time.
+// Block refuses a source, or all sources of a prefix, under a rule or AllRules for a while, on every edge of the PoP, in place of what was
+// in force. Errors are ErrNoRule, ErrOff, ErrFull, and what is wrong with the source or the time.
 func (s *Server) Block(rule, source string, d time.Duration, reason string, now time.Time) (Mitigation, error) {
 	r, key, err := s.keyOf(rule, source)
 	if err != nil {
 		return Mitigation{}, err
 	}
-	if d <= 0 || d > mitigation.MaxTimeout {
-		return Mitigation{}, fmt.Errorf("edge: block for %v: want more than 0 and at most %v", d, rules.Duration(mitigation.MaxTimeout))
+	m, err := s.put(rule, key, d, reason, now)
+	m.Mode, m.Warning = rules.Enforce, s.effect(r, key.Source, now)
+	if r != nil {
+		m.Mode = r.Config.Mode
 	}
-	m := Mitigation{Rule: r.Config.Name, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
+	return m, err
+}
+
+// put has an operator's word in force for a while.
+func (s *Server) put(rule string, key mitigation.Key, d time.Duration, reason string, now time.Time) (m Mitigation, err error) {
+	if d <= 0 || d > mitigation.MaxBlock {
+		return m, fmt.Errorf("edge: for %v: want more than 0 and at most %v", rules.Duration(d), rules.Duration(mitigation.MaxBlock))
+	}
+	m = Mitigation{Rule: rule, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
 		By: mitigation.ByAdmin.String(), Reason: reason}
 	if s.tier.Say == nil {
 		s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason}, now)
 		return m, nil
 	}
-	m.Edges, err = s.say(Word{Rule: r.Config.Name, Source: key.Source, Start: now, End: m.End, Reason: reason})
+	m.Edges, err = s.say(Word{Rule: rule, Source: key.Source, Start: now, End: m.End, Reason: reason})
 	return m, err
 }
 
@@ -147,14 +183,20 @@ func (s *Server) say(w Word) (*Spread, error) {
 // than the rule allows, is cut or left out.
 func (s *Server) Adopt(m Mitigation, now time.Time) {
 	r, key, err := s.keyOf(m.Rule, m.Source)
+	if m.Rule == Allow || m.Rule == Deny {
+		key, err = scopeKey(m.Rule, m.Source)
+	}
 	if err != nil || !m.End.After(now) {
 		return
 	}
 	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Reason: m.Reason}
-	most := mitigation.MaxTimeout
-	if m.By == mitigation.ByAdmin.String() {
+	most := mitigation.MaxBlock
+	switch {
+	case m.By == mitigation.ByAdmin.String():
 		bit.By = mitigation.ByAdmin
-	} else {
+	case r == nil:
+		return // only operators speak of all rules
+	default:
 		// A bit may end later than the timeout: when the source would be admitted again.
 		most = r.Timeout + time.Duration(r.Config.Window)
 	}
@@ -172,13 +214,20 @@ func (s *Server) Lift(rule, source string, now time.Time) (Lifted, error) {
 		return Lifted{}, err
 	}
 	defer s.audit.Forget(key)
+	return s.lift(rule, key, r, now)
+}
+
+// lift ends an operator's word, or a mitigation. r is nil for a scope.
+func (s *Server) lift(rule string, key mitigation.Key, r *rules.Rule, now time.Time) (lifted Lifted, err error) {
 	if s.tier.Say == nil {
-		s.limiter.Counters.Forget(r.Counter, key.Source)
+		if r != nil {
+			s.limiter.Counters.Forget(r.Counter, key.Source)
+		}
 		// After Forget: who was judged before it may not have started a mitigation yet.
 		return Lifted{Lifted: s.limiter.Bits.Lift(key, time.Now())}, nil
 	}
-	lifted := Lifted{Lifted: !s.limiter.Bits.Until(key, now).IsZero()}
-	lifted.Edges, err = s.say(Word{Rule: r.Config.Name, Source: key.Source, Start: now})
+	lifted.Lifted = !s.limiter.Bits.Until(key, now).IsZero()
+	lifted.Edges, err = s.say(Word{Rule: rule, Source: key.Source, Start: now})
 	return lifted, err
 }
 
@@ -187,10 +236,10 @@ func (s *Server) Lift(rule, source string, now time.Time) (Lifted, error) {
 func (s *Server) Look(ctx context.Context, addr netip.Addr) Looked {
 	snap := s.snap.Load()
 	source := snap.sources.Of(addr)
-	l := Looked{Source: source.String(), Denied: rules.IsIn(snap.deny, addr), Rules: []Standing{}}
-	l.Allowed = !l.Denied && rules.IsIn(snap.allow, addr)
-	l.Asked = s.askTier(ctx, snap, source)
-	now := time.Now()
+	l := Looked{Source: source.String(), Asked: s.askTier(ctx, snap, source), Rules: []Standing{}}
+	now, covering := time.Now(), s.limiter.Bits.Covering(single(addr), nil)
+	l.Denied = rules.IsIn(snap.deny, addr) || s.limiter.Bits.Says(mitigation.Denied, covering, now)
+	l.Allowed = !l.Denied && (rules.IsIn(snap.allow, addr) || s.limiter.Bits.Says(mitigation.Allowed, covering, now))
 	for _, r := range snap.rules.Rules {
 		if r.Parts != nil {
 			continue // counted by something that an address does not tell
@@ -200,9 +249,12 @@ func (s *Server) Look(ctx context.Context, addr netip.Addr) Looked {
 		if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
+		if until := s.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now); !until.IsZero() {
+			st.Until = &until
+		}
 		if bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: source}, now); in {
 			block := shown(r.Config.Name, source, bit)
-			st.Until, st.Block = &block.End, &block
+			st.Block = &block
 		}
 		l.Rules = append(l.Rules, st)
 	}
@@ -244,14 +296,29 @@ func (s *Server) Nodes() []NodeStatus {
 	return s.tier.Nodes()
 }
 
+// Edges describes the PoP, this edge first; nothing on an edge that counts alone.
+func (s *Server) Edges() []EdgeStatus {
+	if s.tier.Edges == nil {
+		return nil
+	}
+	return s.tier.Edges()
+}
+
 // Failed counts a reload that never came to Apply.
 func (s *Server) Failed() { s.stats.reloads[0].Add(1) }
 
-// keyOf finds a rule by name and a source in the form that the rule counts.
+// keyOf finds a rule by name and a source in the form that the rule counts, or a wider prefix. The rule is nil for AllRules.
 func (s *Server) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) {
+	if rule == AllRules {
+		key, err := scopeKey(rule, source)
+		return nil, key, err
+	}
 	snap := s.snap.Load()
 	r := snap.rules.ByName(rule)
 	if r == nil {
+		if slices.ContainsFunc(snap.rules.All, func(r *rules.Rule) bool { return r.Config.Name == rule }) {
+			return nil, mitigation.Key{}, fmt.Errorf("%w: %s", ErrOff, rule)
+		}
 		return nil, mitigation.Key{}, fmt.Errorf("%w: %s", config.ErrNoRule, rule)
 	}
 	src, err := counter.ParseSource(source)
@@ -266,10 +333,11 @@ func (s *Server) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error)
 		if p.Addr().Is4() {
 			want = snap.sources.V4
 		}
-		if p.Bits() < want {
-			return nil, mitigation.Key{}, fmt.Errorf("edge: source %s: sources here are /%d: name one of them", source, want)
+		if p.Bits() >= want {
+			src = snap.sources.Of(p.Addr())
+		} else if err := checkWidth(p); err != nil {
+			return nil, mitigation.Key{}, err
 		}
-		src = snap.sources.Of(p.Addr())
 	}
 	return r, mitigation.Key{Rule: r.Counter.ID, Source: src}, nil
 }

@@ -48,7 +48,9 @@ type asker struct {
 	chain   []netip.Addr   // addresses believed, the nearest first
 	trusted bool           // the peer is
 	allowed bool           // the client is never limited
-	denied  bool           // the client is always refused
+	onDeny  bool           // the client is always refused
+
+	covering []counter.Source // wider ones of which operators have said something
 }
 
 func newExchange(s *Server) *exchange {
@@ -64,7 +66,7 @@ func (s *Server) begin(on *screen.Screen) *screen.Incoming {
 	x.screened, x.snap, x.conn, x.now = on, s.snap.Load(), c, time.Now()
 	x.number, x.id = number, nil
 	x.Incoming.Reset()
-	x.asker = asker{chain: x.chain[:0]}
+	x.asker = asker{chain: x.chain[:0], covering: x.covering[:0]}
 	x.values = x.values[:0]
 	x.counted = false
 	c.WriteAt = time.Time{}
@@ -252,7 +254,7 @@ func (x *exchange) log() {
 	}
 	e.ID, e.Edge = x.requestID(), x.server.name
 	switch d := &x.decision; {
-	case x.denied:
+	case x.onDeny:
 		e.Verdict = "denied"
 	case d.Cause != nil:
 		cause, r := d.Cause, d.RuleOf(d.Cause)

@@ -16,9 +16,12 @@ func (s *Server) shed(peer netip.Addr) bool {
 	if len(snap.sheds) == 0 || rules.IsIn(snap.sources.Trust, peer) || rules.IsIn(snap.allow, peer) {
 		return false
 	}
-	source, now := snap.sources.Of(peer), time.Now()
+	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(single(peer), nil), time.Now()
+	if s.limiter.Bits.Says(mitigation.Allowed, covering, now) {
+		return false
+	}
 	for _, r := range snap.sheds {
-		if !s.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: source}, now).IsZero() {
+		if !s.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now).IsZero() {
 			s.open.Stats.Shed.Add(1)
 			return true
 		}

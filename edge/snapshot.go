@@ -18,6 +18,8 @@ import (
 // A snapshot is everything that a reload changes. It is immutable; a request keeps the one that it began with.
 type snapshot struct {
 	generation    int
+	hash          uint64    // of the rules
+	since         time.Time // the rules are these
 	config        *config.Config
 	rules         *rules.Set
 	sources       *rules.Sources
@@ -48,10 +50,11 @@ func (s *Server) Apply(c *config.Config) error {
 		return err
 	}
 	now := &snapshot{
-		generation: 1, config: c, rules: set,
+		generation: 1, config: c, rules: set, hash: config.Hash(set.Configs()), since: time.Now(),
 		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
 		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Rule]*fasthttp.ResponseHeader, len(set.Rules)),
 	}
+	now.sources.Invalid = &s.stats.invalidSources
 	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
@@ -59,6 +62,9 @@ func (s *Server) Apply(c *config.Config) error {
 	var had *upstream.Origins
 	if before != nil {
 		now.generation, had = before.generation+1, before.origins
+		if now.hash == before.hash {
+			now.since = before.since
+		}
 	}
 	if now.origins, err = upstream.New(c.Origins, had); err != nil {
 		s.stats.reloads[0].Add(1)
@@ -76,6 +82,7 @@ func (s *Server) Apply(c *config.Config) error {
 		}
 		tier = append(tier, TierRule{Counter: r.Counter, Name: r.Config.Name, Timeout: r.Timeout, Shadow: r.Shadow})
 	}
+	tier = append(tier, scopes[:]...)
 	if s.tier.Rules != nil {
 		s.tier.Rules(tier) // first: the tier may be asked about them as soon as they are in force
 	}
@@ -85,7 +92,7 @@ func (s *Server) Apply(c *config.Config) error {
 	s.snap.Store(now)
 	s.stats.keep(set.All)
 	s.limiter.Bits.Forget(func(id uint32) bool {
-		return slices.ContainsFunc(set.Rules, func(r *rules.Rule) bool { return r.Counter.ID == id })
+		return id >= counter.Reserved || slices.ContainsFunc(set.Rules, func(r *rules.Rule) bool { return r.Counter.ID == id })
 	})
 	s.stats.reloads[1].Add(1)
 	s.stats.applied.Store(time.Now().UnixNano())

@@ -140,12 +140,12 @@ rules:
 	if st := e.Look(t.Context(), netip.MustParseAddr("127.0.0.1")).Rules; len(st) != 1 || st[0].Estimate != 3 || st[0].Remaining != 0 || st[0].Until != nil {
 		t.Errorf("%+v", st)
 	}
-	for _, bad := range []struct{ rule, source string }{{"none", "1.2.3.4"}, {"r", "1.2.3"}, {"r", "10.0.0.0/8"}, {"k", "1.2.3.4"}} {
+	for _, bad := range []struct{ rule, source string }{{"none", "1.2.3.4"}, {"r", "1.2.3"}, {"r", "10.0.0.0/7"}, {"k", "1.2.3.4"}} {
 		if _, err := e.Block(bad.rule, bad.source, time.Minute, "", now); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}
 	}
-	for _, d := range []time.Duration{0, -1, mitigation.MaxTimeout + 1} {
+	for _, d := range []time.Duration{0, -1, mitigation.MaxBlock + 1} {
 		if _, err := e.Block("r", "1.2.3.4", d, "", now); err == nil {
 			t.Errorf("%v was accepted", d)
 		}

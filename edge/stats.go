@@ -35,6 +35,8 @@ type stats struct {
 	aborted  atomic.Uint64 // the client was gone, or its answer broke off
 	answers  [froms][message.Codes]atomic.Uint64
 
+	invalidSources atomic.Uint64 // headers of trusted peers that should name a client and do not
+
 	panics  atomic.Uint64
 	tunnels atomic.Int64
 	reloads [2]atomic.Uint64 // failed, done
@@ -150,6 +152,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	spread(s.stats.seconds, "sluice_request_seconds",
 		"Time from a request's head to the last of its answer, of requests that were answered; a refusal, which waits for nothing, takes none.")
 	count(s.stats.aborted.Load(), "sluice_aborted_total", "Requests whose client did not get its answer.")
+	count(s.unbelieved.total.Load(), "sluice_untrusted_forwarded_total", "Requests of peers that are not trusted that name another client.")
+	count(s.stats.invalidSources.Load(), "sluice_source_headers_invalid_total", "Headers of trusted peers that should name a client and do not.")
 	count(s.open.SlowReaders.Load(), "sluice_slow_readers_total", "Connections cut because the client took its answer too slowly.")
 	count(s.stats.received.Load(), "sluice_received_total", "Requests received.")
 	count(s.stats.panics.Load(), "sluice_panics_total", "Requests that failed by a fault in the edge.")
@@ -172,6 +176,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	snap := s.snap.Load()
 	gauge(float64(s.stats.applied.Load())/1e9, "sluice_config_last_reload_timestamp_seconds", "When the configuration in force came into force.")
 	gauge(float64(snap.generation), "sluice_rules_generation", "How many sets of rules have been in force.")
+	gauge(float64(snap.hash), "sluice_config_hash", "Stands for the rules in force: the same number on edges with the same rules.")
 	for _, o := range snap.origins.All {
 		up := 0.0
 		if o.Healthy(time.Now()) {
@@ -190,11 +195,14 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 
 	names := make(map[uint32]string, len(snap.rules.Rules))
+	modes := make(map[uint32]string, len(snap.rules.Rules))
 	active := make(map[uint32]int, len(snap.rules.Rules))
 	for _, r := range snap.rules.Rules {
-		names[r.Counter.ID], active[r.Counter.ID] = r.Config.Name, 0
+		names[r.Counter.ID], modes[r.Counter.ID], active[r.Counter.ID] = r.Config.Name, string(r.Config.Mode), 0
 	}
 	count(s.stats.denied.Load(), "sluice_requests_total", requestsHelp, "rule", "", "verdict", "denied")
+	names[mitigation.AllRules], modes[mitigation.AllRules], active[mitigation.AllRules] = AllRules, string(rules.Enforce), 0
+	lists := map[uint32]int{mitigation.Allowed: 0, mitigation.Denied: 0}
 	for _, r := range snap.rules.All {
 		for v := range limiter.Verdicts {
 			count(r.Tally.Verdicts[v].Load(), "sluice_requests_total", requestsHelp,
@@ -215,16 +223,20 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for key := range s.limiter.Bits.All(time.Now()) {
 		if _, known := names[key.Rule]; known {
 			active[key.Rule]++
+		} else if _, list := lists[key.Rule]; list {
+			lists[key.Rule]++
 		}
 	}
 	for id, n := range active {
-		gauge(float64(n), "sluice_mitigations_active", "Mitigations in force.", "rule", names[id])
+		gauge(float64(n), "sluice_mitigations_active", "Mitigations in force. Those of shadows refuse nobody.", "rule", names[id], "mode", modes[id])
 	}
+	gauge(float64(lists[mitigation.Allowed]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "allow")
+	gauge(float64(lists[mitigation.Denied]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "deny")
 	started := s.limiter.Bits.Started()
 	for id, name := range names {
 		for by := mitigation.ByEdge; by <= mitigation.ByAdmin; by++ {
 			count(started[mitigation.Started{Rule: id, By: by}], "sluice_mitigations_started_total", "Mitigations begun, by whom.",
-				"rule", name, "by", by.String())
+				"rule", name, "by", by.String(), "mode", modes[id])
 		}
 	}
 

@@ -70,7 +70,7 @@ func TestEdgeIsAudited(t *testing.T) {
 	c := parse(t, "rules: [{name: r, limit: 2, window: 1h}]")
 	c.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
 	edges := 1
-	e := serveTest(t, newServer(t, c, func(o *Options) { o.Audit, o.Tier.Edges = audit.New(1), func() int { return edges } }))
+	e := serveTest(t, newServer(t, c, func(o *Options) { o.Audit, o.Tier.Sharing = audit.New(1), func() int { return edges } }))
 	k := e.talk()
 	for range 5 {
 		k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")

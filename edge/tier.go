@@ -23,14 +23,19 @@ type Tier struct {
 	Say func(w Word) (Spread, error)
 	// Unready says why the edge should get no requests; "": it may.
 	Unready func() string
-	// Edges is how many edges share the tier, this one included, as far as this one knows.
-	Edges func() int
+	// Sharing is how many edges share the tier, this one included, as far as this one knows.
+	Sharing func() int
 	// Nodes describes the tier for the API.
 	Nodes func() []NodeStatus
+	// Edges describes the PoP for the API, this edge first.
+	Edges func() []EdgeStatus
 }
 
 // ErrFull says that the PoP's list of what operators said has no room for more: some of it must end first.
-var ErrFull = errors.New("edge: the list of blocks and lifts is full: wait until some have ended")
+var ErrFull = errors.New("edge: the list of what operators said is full: wait until some blocks and lifts have ended")
+
+// ErrLong says that a rule is too long for that list.
+var ErrLong = errors.New("edge: the rule is too long to be changed here: put it into the file")
 
 // Word is what an operator said of a source under a rule: a block or, without End, a lift.
 type Word struct {
@@ -53,6 +58,19 @@ type TierRule struct {
 	Name    string
 	Timeout time.Duration // bounds every mitigation that comes out of the tier; 0: there are none
 	Shadow  bool
+}
+
+// EdgeStatus describes an edge of the PoP, as it does itself.
+type EdgeStatus struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	Address    string    `json:"address"` // where it listens
+	Version    string    `json:"version"`
+	Started    time.Time `json:"started"`
+	Generation uint64    `json:"generation"`  // the latest change of a rule that it knows of; 0: none
+	ConfigHash uint64    `json:"config_hash"` // as sluice_config_hash there
+	Since      time.Time `json:"since"`       // its rules are these
+	Refused    int       `json:"refused"`     // changes that cannot be in force there
 }
 
 // NodeStatus describes a node of the tier.

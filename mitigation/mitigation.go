@@ -19,7 +19,7 @@ import (
 	"sluice/counter"
 )
 
-// MaxTimeout is the longest mitigation.
+// MaxTimeout is the longest mitigation that a verdict starts.
 const MaxTimeout = 24 * time.Hour
 
 // By says who started a mitigation.
@@ -75,7 +75,8 @@ type Table struct {
 	startedMu sync.Mutex
 	started   map[Started]uint64
 
-	lifted lifted
+	lifted   lifted
+	prefixes prefixes
 }
 
 // lifted remembers when mitigations were lifted of late, for verdicts that fell before and come after.
@@ -187,6 +188,9 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	s.put(h, &entry{k, b})
 	t.counted(s, before)
 	s.mu.Unlock()
+	if b.By == ByAdmin {
+		t.prefixes.note(k.Source, b.End)
+	}
 
 	t.startedMu.Lock()
 	if !again {
@@ -296,6 +300,7 @@ func (t *Table) News(buf []News) []News {
 // Sweep forgets bits that have ended. Call it about once a second.
 func (t *Table) Sweep(now time.Time) {
 	t.lifted.sweep(now)
+	t.prefixes.sweep(now)
 	if t.some.Load() == 0 {
 		return
 	}

@@ -6,9 +6,9 @@ import "time"
 // that is near its limit. The hit may have to wait for the report that is under way, that one's counter may be new and its add lose a
 // race: three round trips until its answer is there, and one to read older groups of which nothing is known. Who finds by it that the counter is near claims to announce that, reads it whole, and
 // asks for a number of the log, which may have to be begun: five. The record goes to the node and the other edges, which read the log
-// every 25 ms: one and a half. Edges take turns to write. Where requests have used up the budget of commands (perReport), records wait longer.
+// every 15 ms: one and a half. Edges take turns to write. Where requests have used up the budget of commands (perReport), records wait longer.
 func Hearing(roundTrip time.Duration, edges int) time.Duration {
-	return 21*roundTrip/2 + probeEvery + time.Duration(edges)*perItem
+	return 21*roundTrip/2 + logQuiet + time.Duration(edges)*perItem
 }
 
 // Bound is the most requests of one source that a PoP of so many edges admits in any window, all its edges and nodes running. Heard

@@ -125,7 +125,7 @@ func (m *Machine) listRead(r *wire.Result, now time.Time) {
 		return
 	}
 	o.mu.Lock()
-	names, lacks := o.list.Merge(entries, now)
+	names, lacks := o.list.Merge(m.travelling(entries), now)
 	if len(names) > 0 {
 		o.change(names...)
 	}

@@ -14,9 +14,10 @@ import (
 // part in how long that takes.
 const (
 	probeEvery = 25 * time.Millisecond
-	// The log is read as often, and every 3 ms for a while after it brought something, because what is in it is what no
+	// The log is read more often, and every 3 ms for a while after it brought something, because what is in it is what no
 	// edge can know by itself. Replaying real logs over eight edges, each halves the wrong decisions that delay adds, and
 	// it is a small read.
+	logQuiet  = 15 * time.Millisecond
 	logLively = 3 * time.Millisecond
 	livelyFor = time.Second
 	downAfter = 350 * time.Millisecond // without an answer, though one was asked for
@@ -106,12 +107,12 @@ func (m *Machine) pollEvery(n *node, now time.Time) time.Duration {
 	if now.Sub(n.log.Found()) < livelyFor {
 		return logLively
 	}
-	return probeEvery
+	return logQuiet
 }
 
 // StepIn is how soon the machine wants to be stepped when nothing happens.
 func (m *Machine) StepIn(now time.Time) time.Duration {
-	least := probeEvery
+	least := logQuiet
 	if len(m.tasks.list) > 0 {
 		least = min(least, max(m.tasks.next.Sub(now), m.creditIn(), 0))
 	}

@@ -2,11 +2,13 @@ package pop
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/presence"
 	"sluice/pop/secret"
 	"sluice/pop/words"
 )
@@ -23,7 +25,8 @@ type operators struct {
 	encoded uint64
 	latest  time.Time    // when this edge last had something to say
 	applied []words.Mark // of what is in force
-	others  []other
+	others  []presence.Edge
+	changes ruleChanges
 
 	listKey, headKey string
 	rules            *ruleSet // that lifts and blocks were last applied to
@@ -40,15 +43,12 @@ type lift struct {
 	said  bool // by a word of the list, which says how long it is kept
 }
 
-// other is an edge that is there, and what it has put into force.
-type other struct {
-	name  string
-	marks []words.Mark
-}
-
-// Say puts an operator's word into the list; the next Step puts it in force here and sends it on its way to all edges. Receipt says
-// of them which have it. It may be called from anywhere. The error is ErrListFull or ErrWord.
+// Say puts an operator's word into the list; the next Step puts it in force here and sends it on its way to all edges. Spread says
+// of them which have it. It may be called from anywhere. The error is words.ErrFull, ErrWord or ErrLong.
 func (m *Machine) Say(w words.Word, now time.Time) (Receipt, error) {
+	if w.Kind == words.Change && !m.config.Rules {
+		return Receipt{}, fmt.Errorf("%w: changes of rules do not travel under a secret that can be guessed", words.ErrWord)
+	}
 	voids := mitigation.MaxTimeout
 	for _, rule := range m.rules.Load().byName[w.Rule] {
 		voids = max(voids, rule.Counter.Lifetime())
@@ -56,19 +56,24 @@ func (m *Machine) Say(w words.Word, now time.Time) (Receipt, error) {
 	o := &m.operators
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	generation, err := o.list.Add(w, m.id, voids+2*words.ClockSkew, now)
+	mark, err := o.list.Add(w, m.id, voids+2*words.ClockSkew, now)
 	if err != nil {
 		return Receipt{}, err
 	}
 	o.latest = now
-	o.change(words.Name{Rule: w.Rule, Source: w.Source})
-	return Receipt{generation}, nil
+	name := words.Name{Rule: w.Rule, Source: w.Source}
+	if w.Kind == words.Change {
+		name.Change = mark
+	}
+	o.change(name)
+	return Receipt{mark}, nil
 }
 
 // change notes that entries have changed. mu is locked.
 func (o *operators) change(names ...words.Name) {
 	o.fresh = append(o.fresh, names...)
 	o.version++
+	o.changes.note(names)
 	if o.changed != nil {
 		close(o.changed)
 		o.changed = nil
@@ -76,7 +81,7 @@ func (o *operators) change(names ...words.Name) {
 }
 
 // Receipt is for a word that was said here.
-type Receipt struct{ generation uint64 }
+type Receipt struct{ Mark words.Mark }
 
 // Spread is how far a word has come.
 type Spread struct {
@@ -90,19 +95,14 @@ func (m *Machine) Spread(r Receipt) (s Spread) {
 	o := &m.operators
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	count := func(name string, marks []words.Mark) {
+	for _, e := range append([]presence.Edge{m.self()}, o.others...) {
 		s.Known++
-		for _, k := range marks {
-			if k.Edge == m.id && k.Generation >= r.generation {
-				s.Have++
-				return
-			}
+		has := slices.ContainsFunc(e.Marks, func(k words.Mark) bool { return k.Edge == r.Mark.Edge && k.Generation >= r.Mark.Generation })
+		if has && !slices.Contains(e.Refused, r.Mark) {
+			s.Have++
+		} else {
+			s.Missing = append(s.Missing, e.Name)
 		}
-		s.Missing = append(s.Missing, name)
-	}
-	count(m.name(), o.applied)
-	for _, e := range o.others {
-		count(e.name, e.marks)
 	}
 	return s
 }
@@ -130,7 +130,7 @@ func (m *Machine) Restore(list []byte, now time.Time) error {
 	o := &m.operators
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if names, _ := o.list.Merge(entries, now); len(names) > 0 {
+	if names, _ := o.list.Merge(m.travelling(entries), now); len(names) > 0 {
 		o.change(names...)
 	}
 	if o.rules != nil {
@@ -182,21 +182,23 @@ func (m *Machine) applyWords(now time.Time) {
 	defer o.mu.Unlock()
 	set := m.rules.Load()
 	if set != o.rules {
+		o.changes.unsaid = true
 		o.rules = set
 		m.renameLifts(set)
 		for name := range o.list.All() {
 			m.apply(name, now)
 		}
 		o.fresh = o.fresh[:0]
-	} else if len(o.fresh) == 0 {
-		return
 	}
 	for _, name := range o.fresh {
 		m.apply(name, now)
+		o.changes.unsaid = true
 	}
 	o.fresh = o.fresh[:0]
-	o.applied = o.list.Marks()
-	m.peers.next, o.news = now, true // the others should know
+	if o.changes.unsaid && o.changes.done == o.changes.version {
+		o.applied, o.changes.unsaid = o.list.Marks(), false
+		m.peers.next, o.news = now, true // the others should know
+	}
 }
 
 // renameLifts makes the epochs of the rules in force.
@@ -217,7 +219,7 @@ func (m *Machine) renameLifts(set *ruleSet) {
 // apply puts the word of a name in force.
 func (m *Machine) apply(name words.Name, now time.Time) {
 	e := m.operators.list.At(name)
-	if e == nil {
+	if e == nil || e.Kind == words.Change {
 		return
 	}
 	if e.Epoch > m.operators.lifts[name].epoch {
@@ -233,7 +235,7 @@ func (m *Machine) apply(name words.Name, now time.Time) {
 		switch {
 		case e.Kind == words.Block && now.Before(e.End):
 			// now carries the monotonic clock, and ends are held against that.
-			end := now.Add(min(e.End.Sub(now), mitigation.MaxTimeout))
+			end := now.Add(min(e.End.Sub(now), mitigation.MaxBlock))
 			if !there || bit.By != mitigation.ByAdmin || !bit.Start.Equal(e.Start) || bit.Reason != e.Reason || bit.End.Sub(end).Abs() > time.Second {
 				m.bits.Start(key, mitigation.Bit{Start: e.Start, End: end, By: mitigation.ByAdmin, Reason: e.Reason}, now)
 			}

@@ -29,13 +29,14 @@ import (
 	"sluice/pop/wire"
 )
 
-// Config is what a Machine works with. All fields but Edges are required.
+// Config is what a Machine works with. All fields but Edges and Rules are required.
 type Config struct {
 	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
 	Secret   secret.Secret
 	ID       uint64 // of this edge, random
 	Name     string // of this edge, for operators; the first 64 bytes are used
 	Edges    int    // how many edges share the tier; 0: learned from their presence
+	Rules    bool   // changes of rules travel: nobody can guess the secret
 	Counters *counter.Table
 	Bits     *mitigation.Table
 }

@@ -43,7 +43,9 @@ func (m *Machine) keepSlot(now time.Time) {
 }
 
 func (m *Machine) sendPresence(node int, op wire.Op, key string, f flight, now time.Time) {
-	value := m.peers.Say(now, m.name(), m.operators.applied)
+	m.operators.mu.Lock()
+	value := m.peers.Say(now, m.self())
+	m.operators.mu.Unlock()
 	m.send(wire.Command{Node: node, Op: op, Key: key, Value: value, Expire: seconds(presence.Kept)}, f)
 }
 
@@ -117,10 +119,9 @@ func (m *Machine) publishOthers() {
 	defer o.mu.Unlock()
 	o.others = o.others[:0]
 	m.peers.Others(func(e presence.Edge) {
-		name := e.Name
-		if name == "" {
-			name = hexID(e.ID)
+		if e.Name == "" {
+			e.Name = hexID(e.ID)
 		}
-		o.others = append(o.others, other{name, e.Marks})
+		o.others = append(o.others, e)
 	})
 }

@@ -47,7 +47,7 @@ type MachineStats struct {
 	LogLost     uint64     // that it could not write
 	Edges       int        // that share the tier
 	Full        bool       // the PoP has as many edges as can share it, and this one counts alone until one leaves
-	Words       int        // of operators in force, lifts that must be kept included
+	Words       int        // of operators that the list holds: blocks, lifts that must be kept, changes of rules
 }
 
 // Stats may be called from anywhere.

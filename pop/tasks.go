@@ -38,7 +38,7 @@ type taskKey struct {
 }
 
 const (
-	taskAfter = 2 * probeEvery
+	taskAfter = 50 * time.Millisecond
 	taskTurn  = 4 * time.Millisecond // between two edges
 	taskEvery = 5 * time.Millisecond // they are looked at
 	maxTasks  = 1 << 14

@@ -333,8 +333,8 @@ func TestLabChecksWords(t *testing.T) {
 	err := p.Wait()
 	p.leavesNothing(t)
 	said := p.stdout.String()
-	if !strings.Contains(said, "afterwards, of 10 blocks and 10 lifts on each edge, 0 and 0 were lost") ||
-		strings.Count(said, "in force on every edge within 2s: p50 ") != 2 || strings.Contains(said, "check words: kept") != (err == nil) {
+	if !strings.Contains(said, "afterwards, of 10 blocks, 10 lifts and 10 changed rules on each edge, 0, 0 and 0 were lost") ||
+		strings.Count(said, "in force on every edge within 2s: p50 ") != 3 || strings.Contains(said, "check words: kept") != (err == nil) {
 		t.Errorf("%v; it says %s%s", err, p.stdout, p.stderr)
 	}
 }

@@ -29,14 +29,12 @@ type flags struct {
 	notice, grace              time.Duration
 }
 
-func parseFlags(args []string) (*flags, error) {
-	f := &flags{set: pflag.NewFlagSet("sluice", pflag.ContinueOnError)}
+func newFlags() *flags {
+	f := &flags{set: newFlagSet("sluice")}
 	s := f.set
-	s.SortFlags = false
-	s.Usage = func() {}
 	s.StringVar(&f.config, "config", "", "configuration `FILE` (YAML); flags win over it")
 	s.StringVar(&f.listen, "listen", ":8080", "address to serve on")
-	s.StringVar(&f.admin, "admin", "127.0.0.1:9090", "address for metrics, health and API")
+	s.StringVar(&f.admin, "admin", "127.0.0.1:8081", "address for metrics, health and API")
 	s.StringArrayVar(&f.origins, "origin", nil, "`URL` of a server to protect; may be repeated")
 	s.StringVar(&f.pop, "pop", "local", "name of the point of presence")
 	s.StringSliceVar(&f.memcached, "memcached", nil, "`HOST:PORT,...` of the nodes that edges share; without, this edge counts alone")
@@ -50,11 +48,16 @@ func parseFlags(args []string) (*flags, error) {
 	s.DurationVar(&f.grace, "grace", 20*time.Second, "how long requests in flight may take once no more are taken")
 	s.StringVar(&f.logLevel, "log-level", "info", "`debug|info|warn|error`")
 	s.StringVar(&f.logFormat, "log-format", "text", "`text|json`")
-	if err := s.Parse(args); err != nil {
+	return f
+}
+
+func parseFlags(args []string) (*flags, error) {
+	f := newFlags()
+	if err := f.set.Parse(args); err != nil {
 		return f, err
 	}
-	if s.NArg() > 0 {
-		return f, fmt.Errorf("unexpected argument %q", s.Arg(0))
+	if f.set.NArg() > 0 {
+		return f, fmt.Errorf("unexpected argument %q", f.set.Arg(0))
 	}
 	var level slog.Level
 	if level.UnmarshalText([]byte(f.logLevel)) != nil {
@@ -70,7 +73,12 @@ func parseFlags(args []string) (*flags, error) {
 }
 
 func usage(f *flags) string {
-	return "Usage:\n  sluice [flags]       serve\n  sluice check FILE    validate a configuration\n  sluice why SOURCE    tell why a source was refused: sluice why --help\n  sluice version\n\nFlags:\n" +
+	var list strings.Builder
+	for _, c := range commands() {
+		fmt.Fprintf(&list, "  sluice %-26s %s\n", strings.TrimSpace(c.Name+" "+c.Args), c.Does)
+	}
+	return "Usage:\n  sluice [flags]                    serve\n" + list.String() +
+		"\nsluice -t FILE is sluice check FILE, sluice --version is sluice version; sluice help COMMAND tells a command's flags.\n\nFlags that serve:\n" +
 		f.set.FlagUsages()
 }
 

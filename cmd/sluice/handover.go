@@ -47,6 +47,7 @@ type handover struct {
 	server  *edge.Server
 	table   *counter.Table // nil: the tier has the counts
 	words   func() []byte  // what operators said to the PoP; nil: there is none
+	rules   func() []byte  // what they changed of the rules of this edge only; nil: that is among the words
 	log     *slog.Logger
 	told    time.Time // when mitigations were told last
 
@@ -203,7 +204,12 @@ func (h *handover) tell(out *os.File) error {
 			return err
 		}
 	}
-	for _, m := range h.server.Mitigations(now) {
+	if h.rules != nil {
+		if err := e.Encode(handed{Rules: h.rules()}); err != nil {
+			return err
+		}
+	}
+	for _, m := range h.server.InForce(now) {
 		if m.Learned.Before(before) {
 			continue
 		}
@@ -221,6 +227,7 @@ func (h *handover) tell(out *os.File) error {
 type handed struct {
 	edge.Mitigation
 	Words []byte `json:"words,omitempty"`
+	Rules []byte `json:"rules,omitempty"` // as they changed them
 }
 
 // last tells the new process what this one has counted to its end.

@@ -23,6 +23,7 @@ type heir struct {
 	counters *os.File // nil: none will come
 	numbers  *bufio.Reader
 	words    func(list []byte) error // takes over what operators said; nil: there is no PoP
+	rules    func(list []byte) error // and what they changed of the rules of this edge only; nil: that is among the words
 }
 
 func newHeir() *heir {
@@ -97,10 +98,13 @@ func (h *heir) take(server *edge.Server) error {
 		if err := json.Unmarshal(line, &m); err != nil {
 			return err
 		}
-		if m.Words == nil {
+		switch { // what is under another secret means nothing here
+		case m.Words != nil && h.words != nil:
+			_ = h.words(m.Words)
+		case m.Rules != nil && h.rules != nil:
+			_ = h.rules(m.Rules)
+		case m.Words == nil && m.Rules == nil:
 			server.Adopt(m.Mitigation, time.Now())
-		} else if h.words != nil {
-			_ = h.words(m.Words) // under another secret it means nothing here
 		}
 	}
 }

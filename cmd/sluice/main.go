@@ -2,9 +2,9 @@
 //
 //	sluice --origin http://127.0.0.1:3000     serve, with a limit of 100 requests a minute for each source
 //	sluice --config sluice.yaml               serve what a file says
-//	sluice check sluice.yaml                  validate it
-//	sluice why 192.0.2.7 --at 14:05 access.log
-//	sluice version
+//	sluice check sluice.yaml                  tell what is wrong with it, and what a start with it would find (also -t)
+//	sluice why 192.0.2.7 --at 14:05 access.log    tell why a source was refused
+//	sluice status                             ask a running edge; sluice help lists what else
 package main
 
 import (
@@ -31,21 +31,17 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		switch command := args[0]; {
-		case command == "check" && len(args) == 2 && !strings.HasPrefix(args[1], "-"):
-			return check(args[1], stdout, stderr)
-		case command == "check":
-			return misuse(stderr, errors.New("check wants one file: sluice check FILE"))
-		case command == "why":
-			return explain(args[1:], stdout, stderr)
-		case command == "version" && len(args) == 1:
-			fmt.Fprintln(stdout, "sluice", version())
-			return 0
-		case command == "version":
-			return misuse(stderr, errors.New("version wants nothing else"))
-		default:
-			return misuse(stderr, fmt.Errorf("unknown command %q: want check, why, version, or flags alone to serve", command))
+		c, known := findCommand(args[0])
+		if !known {
+			return misuse(stderr, fmt.Errorf("unknown command %q: sluice help lists them; flags alone serve", args[0]))
 		}
+		return c.run(args[1:], stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == "-t" {
+		return cmdCheck(args[1:], stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == "--version" {
+		return cmdVersion(args[1:], stdout, stderr)
 	}
 	f, err := parseFlags(args)
 	switch {
@@ -71,27 +67,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 func misuse(w io.Writer, err error) int {
 	fmt.Fprintf(w, "sluice: %v (sluice --help tells more)\n", err)
 	return exitUsage
-}
-
-// check prints everything that is wrong with a file, a line each.
-func check(file string, stdout, stderr io.Writer) int {
-	c, err := readConfig(file)
-	if err == nil && len(c.Origins) == 0 && c.CheckPath == "" {
-		fmt.Fprintf(stdout, "%s: good, but it names no origin: serving needs --origin URL\n", file)
-		return 0
-	}
-	if err == nil {
-		err = c.Check()
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return exitFailed
-	}
-	for _, w := range c.Warnings() {
-		fmt.Fprintf(stderr, "%s: warning: %s\n", file, w)
-	}
-	fmt.Fprintf(stdout, "%s: good: %d rules, %d origins\n", file, len(c.Rules), len(c.Origins))
-	return 0
 }
 
 func readConfig(file string) (*config.Config, error) {
@@ -125,16 +100,34 @@ func sentence(err error) string {
 	return fmt.Sprintf("%s (and %d more: sluice check FILE shows all)", first, 1+strings.Count(rest, "\n"))
 }
 
+// version is what this program says of itself.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
-	v := info.Main.Version
+	return versionOf(info)
+}
+
+// versionOf is the version, the commit, if it is known, and the Go that it was built with.
+func versionOf(info *debug.BuildInfo) string {
+	text := strings.Trim(info.Main.Version, "()")
+	if text == "" {
+		text = "devel"
+	}
+	var commit, changed string
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 && v == "(devel)" {
-			v = s.Value[:12]
+		switch s.Key {
+		case "vcs.revision":
+			commit = s.Value[:min(12, len(s.Value))]
+		case "vcs.modified":
+			if s.Value == "true" {
+				changed = " with changes"
+			}
 		}
 	}
-	return strings.Trim(v, "()") + " " + info.GoVersion
+	if commit == "" {
+		commit = "unknown"
+	}
+	return text + ", commit " + commit + changed + ", " + info.GoVersion
 }

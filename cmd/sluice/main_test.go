@@ -43,10 +43,11 @@ func TestBadInput(t *testing.T) {
 	defer busy.Close()
 	origin := "http://" + busy.Addr().String()
 	taken := busy.Addr().String()
-	rules := write(t, "rules: [{name: a, limit: 1}]")
+	const anywhere = "{listen: ':0', admin: '127.0.0.1:0'"
+	rules := write(t, anywhere+", rules: [{name: a, limit: 1}]}")
 	wrong := write(t, "rules: [{name: a, limit: 0}]\nlisten: x\n")
 	nodes := write(t, "pop:\n memcached:\n - ''\n - 10.0.0.1\n - LOCALHOST:11211\n - localhost:11211\n -\n")
-	hosts := write(t, "origins: [{servers: [\"http://10.0.0.1\"]}]\nrules: [{name: shop, match: {hosts: [shop.example]}, limit: 1}]")
+	hosts := write(t, anywhere+", origins: [{servers: [\"http://10.0.0.1\"]}], rules: [{name: shop, match: {hosts: [shop.example]}, limit: 1}]}")
 	for _, test := range []struct {
 		args string
 		code int
@@ -59,6 +60,8 @@ func TestBadInput(t *testing.T) {
 		{"--origin " + origin + " --listen 127.0.0.1:0 --admin " + taken, 1, "sluice: admin " + taken + ": the port is in use: stop what uses it or choose another with --admin\n"},
 		{"--origin " + origin + " --listen 203.0.113.99:1", 1, "sluice: listen 203.0.113.99:1: one cannot listen there (listen tcp 203.0.113.99:1: bind: cannot assign requested address): give an address of this machine with --listen\n"},
 		{"--origin " + origin + " --listen nowhere", 1, `sluice: --listen: "nowhere" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535` + "\n"},
+		{"--origin " + origin + " --admin 0.0.0.0:0", 1, "sluice: admin is 0.0.0.0:0, which others than this machine may reach, and everybody who does may change rules and blocks: " +
+			"give admin_token_file, listen on 127.0.0.1, or say admin_insecure: true\n"},
 		{"--origin " + origin + " --limit 0", 1, "sluice: --limit 0 is out of range: want 1 to 1000000000\n"},
 		{"--origin " + origin + " --limit 1000000001", 1, "sluice: --limit 1000000001 is out of range: want 1 to 1000000000\n"},
 		{"--origin " + origin + " --window 1ms", 1, "sluice: --window 1ms is out of range: want 1s to 24h\n"},
@@ -81,14 +84,18 @@ func TestBadInput(t *testing.T) {
 		{"--log-level loud", 2, `sluice: --log-level "loud": want debug, info, warn or error (sluice --help tells more)` + "\n"},
 		{"--log-format xml", 2, `sluice: --log-format "xml": want text or json (sluice --help tells more)` + "\n"},
 		{"--origin x y", 2, `sluice: unexpected argument "y" (sluice --help tells more)` + "\n"},
-		{"frobnicate", 2, `sluice: unknown command "frobnicate": want check, why, version, or flags alone to serve (sluice --help tells more)` + "\n"},
+		{"frobnicate", 2, `sluice: unknown command "frobnicate": sluice help lists them; flags alone serve (sluice --help tells more)` + "\n"},
 		{"check", 2, "sluice: check wants one file: sluice check FILE (sluice --help tells more)\n"},
 		{"check " + wrong, 1, wrong + ":1:26: limit: 0 is out of range: want 1 to 1000000000\n" +
 			wrong + `:2:9: listen: "x" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535` + "\n"},
 		{"check " + rules, 0, ""},
+		{"-t " + rules, 0, ""},
+		{"-t", 2, "sluice: check wants one file: sluice check FILE (sluice --help tells more)\n"},
 		{"check " + hosts, 0, hosts + ": warning: rule shop is about the host shop.example, but http://10.0.0.1 answers for every host, so a request with another Host gets there without the rule: " +
 			"name the hosts under origins.hosts, or leave match.hosts out\n"},
 		{"version", 0, ""},
+		{"--version", 0, ""},
+		{"--version x", 2, "sluice: version wants nothing else (sluice --help tells more)\n"},
 		{"--help", 0, ""},
 	} {
 		t.Run(strings.ReplaceAll(test.args, "/", "_"), func(t *testing.T) {
@@ -354,7 +361,7 @@ func TestOriginMayComeLater(t *testing.T) {
 	}
 }
 
-// Rules changed over the API are in force at once and in the file, and an impossible one changes neither.
+// Rules changed over the API are in force at once, and an impossible one changes nothing. The file is never written.
 func TestRulesOverTheAPI(t *testing.T) {
 	const text = "# mine\nrules:\n  - name: a # first\n    limit: 1\n  - name: b\n    limit: 9\n"
 	file := write(t, text)
@@ -369,25 +376,22 @@ func TestRulesOverTheAPI(t *testing.T) {
 		answer, _ := io.ReadAll(resp.Body)
 		return resp.StatusCode, string(answer)
 	}
-	holds := func(want string) {
-		t.Helper()
-		if got, _ := os.ReadFile(file); string(got) != want {
-			t.Errorf("the file holds %s, want %s", got, want)
-		}
-	}
 	if status, body := put("PUT", "/v1/rules/b", `{"limit":0}`); status != 400 || !strings.Contains(body, "limit: 0 is out of range") {
 		t.Errorf("an impossible rule: %d %s", status, body)
 	}
-	holds(text)
 	_, was := p.admin("GET", "/v1/rules/b")
 	if status, body := put("PUT", "/v1/rules/b", strings.Replace(was, `"limit": 9`, `"limit": 2`, 1)); status != 200 || !strings.Contains(body, `"limit": 2`) {
 		t.Errorf("what GET gave: %d %s", status, body)
 	}
-	holds(strings.Replace(text, "limit: 9", "limit: 2\n    estimate: nearest", 1))
+	if _, body := p.admin("GET", "/v1/config"); strings.Count(body, `"origin": "file"`) != 1 || strings.Count(body, `"origin": "overlay"`) != 1 {
+		t.Errorf("%s", body)
+	}
+	if _, body := p.admin("GET", "/v1/pop"); strings.Count(body, `"config_hash": `) != 1 || !strings.Contains(body, p.front) {
+		t.Errorf("an edge that counts alone is the PoP: %s", body)
+	}
 	if status, body := put("DELETE", "/v1/rules/a", ""); status != 200 {
 		t.Errorf("delete: %d %s", status, body)
 	}
-	holds("# mine\nrules:\n  - name: b\n    limit: 2\n    estimate: nearest\n")
 	if status, _ := put("DELETE", "/v1/rules/a", ""); status != 404 {
 		t.Errorf("deleted again: %d", status)
 	}
@@ -400,4 +404,7 @@ func TestRulesOverTheAPI(t *testing.T) {
 		t.Errorf("top: %s", body)
 	}
 	p.stop(syscall.SIGTERM)
+	if got, _ := os.ReadFile(file); string(got) != text {
+		t.Errorf("the file holds %s, want %s", got, text)
+	}
 }

@@ -52,7 +52,7 @@ func newTierMetrics(tier *memcached.Tier, machine *pop.Machine) *tierMetrics {
 		logLost:     desc("tier_log_lost_total", "Records that could not be written to the mitigation log; other edges learn of the bits at first sight."),
 		full:        desc("pop_full", "Whether the PoP has as many edges as can share a tier, so that this one counts alone."),
 		alone:       desc("tier_alone", "Whether this edge has a tier and counts alone all the same: no node answers, or the PoP is full."),
-		words:       desc("operators_words", "Blocks and lifts of operators that the PoP's list holds; it has room for 10,000."),
+		words:       desc("operators_words", "What the PoP's list of operators' words holds: blocks, lifts, changes of rules; it has room for 10,000."),
 	}
 }
 

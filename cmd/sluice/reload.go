@@ -3,28 +3,25 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"sluice/edge"
-	"sluice/edge/admin"
+	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/events"
-	"sluice/edge/rules"
 	"sluice/pop"
+	"sluice/pop/presence"
+	"sluice/pop/words"
 )
-
-// settle is how long a changed file must have been left alone: an editor writes it in pieces.
-const settle = 100 * time.Millisecond
 
 // A reloader reads the configuration again when it is told to, by SIGHUP, by the API, or by a change of the file.
 type reloader struct {
@@ -33,8 +30,17 @@ type reloader struct {
 	machine *pop.Machine // nil: there is no tier
 	log     *slog.Logger
 	events  *events.Log
-	mu      sync.Mutex
-	last    string // what the file said when it was read last
+	store   *ruleStore
+	name    string // of this edge
+
+	mu    sync.Mutex
+	last  string         // what the file said when it was read last
+	base  *config.Config // what file and flags say: what operators changed of the rules is laid over it
+	laid  uint64         // this version of the store's
+	known map[words.Mark]bool
+	about presence.About
+
+	overlay atomic.Pointer[changes.Overlay]
 }
 
 // now reads the configuration and puts it in force. If anything is wrong with it, what was in force stays.
@@ -48,10 +54,12 @@ func (r *reloader) now() error {
 	} else {
 		before := r.server.Config()
 		fitDescriptors(c)
-		if err = r.server.Apply(c); err == nil {
+		was := r.base
+		if err = r.lay(c); err == nil {
 			r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Text: "configuration read again",
 				Old: inForce(before), New: inForce(c)})
 			warnings(c, r.log)
+			r.hidden(was, c, r.log)
 			r.moveNodes(before, c)
 			r.tellLater(before, c)
 		}
@@ -98,6 +106,7 @@ func (r *reloader) tellLater(before, now *config.Config) {
 		"listen": {before.Listen, now.Listen}, "listen_tls": {before.ListenTLS, now.ListenTLS}, "tls": {before.TLS, now.TLS}, "admin": {before.Admin, now.Admin}, "pop": {tiers[0], tiers[1]},
 		"table": {before.Counters, now.Counters}, "access_log": {before.AccessLog, now.AccessLog}, "limits": {before.Limits, now.Limits},
 		"admin_hosts": {before.AdminHosts, now.AdminHosts}, "admin_token_file": {before.AdminTokenFile, now.AdminTokenFile},
+		"admin_insecure": {before.AdminInsecure, now.AdminInsecure}, "metrics_token": {before.MetricsToken, now.MetricsToken},
 		"edge_id": {before.EdgeID, now.EdgeID}, "state_dir": {before.StateDir, now.StateDir},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
@@ -106,128 +115,77 @@ func (r *reloader) tellLater(before, now *config.Config) {
 	}
 }
 
-// watch reloads on SIGHUP and on changes of the file until ctx is done. It watches the folder, because a file is often
-// replaced and not written, and so is what a symbolic link in it leads to.
+// watch reloads on SIGHUP and on changes of the file, and puts in force what operators change at other edges, until ctx is done. It looks at
+// the file itself, several times a second: what else is written in its folder neither wakes it nor holds it up, and a file that was
+// replaced, or what a symbolic link leads to (as Kubernetes swaps them), is seen like one that was written.
 func (r *reloader) watch(ctx context.Context) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-
-	var changes chan fsnotify.Event
-	var errs chan error
-	if r.flags.config != "" {
-		w, err := fsnotify.NewWatcher()
-		if err == nil {
-			defer w.Close()
-			err = w.Add(filepath.Dir(r.flags.config))
-			changes, errs = w.Events, w.Errors
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var moved <-chan struct{} // closed when operators have changed something; nil: not looked at yet
+	for w := (fileWatch{}); ; {
+		if moved == nil {
+			_, _, moved = r.store.list()
+			_ = r.catchUp() // it logs
 		}
-		if err != nil {
-			r.log.Warn("the configuration file cannot be watched: reload with SIGHUP or POST /v1/reload", "error", err)
-		}
-	}
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	for {
 		select {
+		case <-moved:
+			moved = nil
 		case <-ctx.Done():
 			return
 		case <-hup:
 			_ = r.now() // it has been logged
-		case <-changes:
-			timer.Reset(settle)
-		case err := <-errs:
-			r.log.Warn("watching the configuration file", "error", err)
-		case <-timer.C:
-			if r.changed() {
+		case now := <-tick.C:
+			if r.flags.config == "" {
+				continue
+			}
+			info, err := os.Stat(r.flags.config)
+			if w.look(info, err, now) && r.changed() {
 				_ = r.now()
 			}
 		}
 	}
 }
 
-// changed reports whether the file says something else than when it was read: only that matters, not that something in its
-// folder moved.
+const (
+	lookEvery = 200 * time.Millisecond
+	// mostLooks is how many looks a file that changes all the time is waited for: an editor writes it in pieces, but not for ever.
+	mostLooks = 3
+)
+
+// A fileWatch tells from one look to the next whether a file should be read again.
+type fileWatch struct {
+	info    fs.FileInfo // nil: there was no file
+	pending int         // looks since it was first seen to change
+}
+
+// look reports whether the file should be read now: it has changed and then been left alone for a look, or has changed for mostLooks.
+// A file younger than the grain of its time (two seconds, on some) may change without showing it.
+func (w *fileWatch) look(info fs.FileInfo, err error, now time.Time) bool {
+	if err != nil {
+		info = nil
+	}
+	before := w.info
+	w.info = info
+	same := info == before || info != nil && before != nil && os.SameFile(info, before) && info.Size() == before.Size() && info.ModTime().Equal(before.ModTime())
+	switch {
+	case !same && w.pending < mostLooks:
+		w.pending++
+		return false
+	case w.pending > 0:
+		w.pending = 0
+		return true
+	}
+	return info != nil && now.Sub(info.ModTime()) < 2*time.Second
+}
+
+// changed reports whether the file says something else than when it was read: only that matters, not that it was touched.
 func (r *reloader) changed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.content() != r.last
-}
-
-// edit changes a rule, or takes it out: in the file, if there is one, and in force. A change that is not possible changes
-// neither.
-func (r *reloader) edit(name string, rule *rules.Config) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.flags.config == "" {
-		c := *r.server.Config()
-		var err error
-		if c.Rules, err = config.WithRule(c.Rules, name, rule); err != nil {
-			return err
-		}
-		return r.server.Apply(&c)
-	}
-	text, err := os.ReadFile(r.flags.config)
-	if err != nil {
-		return err
-	}
-	if text, err = config.EditRules(r.flags.config, text, name, rule); err != nil {
-		return err
-	}
-	c, err := parseConfig(r.flags.config, text)
-	if err != nil {
-		return err
-	}
-	if err := r.flags.over(c); err != nil {
-		return err
-	}
-	fitDescriptors(c)
-	draft, err := writeBeside(r.flags.config, text)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(draft) // gone if it has taken the file's place
-	if err := r.server.Apply(c); err != nil {
-		return err
-	}
-	file, err := filepath.EvalSymlinks(r.flags.config)
-	if err == nil {
-		err = os.Rename(draft, file)
-	}
-	if err != nil {
-		r.log.Error("a rule has changed but the file could not be written", "rule", name, "error", err)
-		return fmt.Errorf("%w: %w", admin.ErrNotSaved, err)
-	}
-	r.last = string(text)
-	return nil
-}
-
-// writeBeside writes what is to take a file's place into the same folder, all the way to the disk.
-func writeBeside(file string, text []byte) (draft string, err error) {
-	if file, err = filepath.EvalSymlinks(file); err != nil {
-		return "", err
-	}
-	mode := os.FileMode(0o644)
-	if info, err := os.Stat(file); err == nil {
-		mode = info.Mode().Perm()
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
-	if err != nil {
-		return "", err
-	}
-	if _, err = f.Write(text); err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return f.Name(), err
 }
 
 func (r *reloader) content() string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +28,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/listen"
 	"sluice/pop/nodename"
+	"sluice/pop/presence"
 	"sluice/pop/secret"
 )
 
@@ -51,11 +54,14 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	usr2 := make(chan os.Signal, 1)
 	signal.Notify(usr2, syscall.SIGUSR2)
 	defer signal.Stop(usr2)
-	key, err := popSecret(c, log)
+	key, err := readSecret(c)
 	if err != nil {
 		return err
 	}
-	token, err := readToken(c.AdminTokenFile)
+	if w := guessableSecret(c); w != "" {
+		log.Warn(w, "pop", c.PoP.Name)
+	}
+	token, err := readToken("admin_token_file", c.AdminTokenFile)
 	if err != nil {
 		return err
 	}
@@ -111,12 +117,29 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := c.CheckAdmin(back.Addr().String()); err != nil {
+		return err // a name, or a socket that was given, leads further than it said
+	}
 	ours.close(false)
+	reload := &reloader{flags: f, server: server, machine: shared.machine, log: log, events: happened, store: shared.rules, name: edgeName(c), base: c,
+		about: presence.About{Address: reachable(front.Addr()), Version: version(), Started: time.Now()}}
+	reload.last = reload.content()
+	if err := reload.catchUp(); err != nil {
+		return err
+	}
 	older := newHeir()
 	if older != nil {
 		server.Audit().Inherits(time.Now().Add(f.grace))
+		take := func(into kept) func([]byte) error {
+			return func(list []byte) error { // its mitigations are under rules as operators have changed them
+				return cmp.Or(into.Restore(list, time.Now()), reload.catchUp())
+			}
+		}
 		if shared.machine != nil {
-			older.words = func(list []byte) error { return shared.machine.Restore(list, time.Now()) }
+			older.words = take(shared.machine)
+		}
+		if shared.local != nil {
+			older.rules = take(shared.local)
 		}
 		if err := older.take(server); err != nil {
 			return fmt.Errorf("the older process did not tell its mitigations: %w", err)
@@ -134,11 +157,9 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if shared.metrics != nil {
 		metrics.MustRegister(shared.metrics)
 	}
-	reload := &reloader{flags: f, server: server, machine: shared.machine, log: log, events: happened}
-	reload.last = reload.content()
 	operators := &http.Server{
-		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Edit: reload.edit, Hosts: c.AdminHosts,
-			Address: back.Addr().String(), Token: token}),
+		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Overlay: reload.overlay.Load, Edit: reload.edit, Self: reload.self, Hosts: c.AdminHosts,
+			Address: back.Addr().String(), Token: token, MetricsToken: c.MetricsToken}),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -199,6 +220,12 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 			return list
 		}
 	}
+	if shared.local != nil {
+		next.rules = func() []byte {
+			list, _ := shared.local.Words(time.Now())
+			return list
+		}
+	}
 	defer next.close()
 	err = wait(stop, failed, usr2, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once
@@ -229,6 +256,19 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 	log.Info("stopped")
 	return err
+}
+
+// reachable is where an edge listens, with the host's name in place of all of its addresses.
+func reachable(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return a.String()
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return a.String()
+	}
+	return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
 // errLogged is an error of which the log tells.
@@ -293,19 +333,9 @@ func sweep(ctx context.Context, server *edge.Server) {
 	}
 }
 
-// popSecret reads what the edges of a PoP share, or makes it from the PoP's name.
-func popSecret(c *config.Config, log *slog.Logger) (secret.Secret, error) {
+// readSecret reads what the edges of a PoP share, or makes it from the PoP's name.
+func readSecret(c *config.Config) (secret.Secret, error) {
 	if c.PoP.SecretFile == "" {
-		for _, node := range c.PoP.Memcached {
-			if name, err := nodename.Canonical(node); err == nil {
-				node = name
-			}
-			if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {
-				log.Warn("the PoP's secret follows from its name: whoever reaches the tier can write into it; give pop.secret_file",
-					"pop", c.PoP.Name)
-				break
-			}
-		}
 		return secret.Of([]byte(c.PoP.Name)), nil
 	}
 	text, err := os.ReadFile(c.PoP.SecretFile)
@@ -316,6 +346,22 @@ func popSecret(c *config.Config, log *slog.Logger) (secret.Secret, error) {
 		return secret.Secret{}, fmt.Errorf("pop.secret_file: %s has less than 16 bytes: head -c 32 /dev/urandom | base64 makes a good one", c.PoP.SecretFile)
 	}
 	return secret.Of([]byte(strings.TrimSpace(string(text)))), nil
+}
+
+// guessableSecret warns of a tier that others may reach, under a secret that they can guess; "": there is none.
+func guessableSecret(c *config.Config) string {
+	if c.PoP.SecretFile != "" {
+		return ""
+	}
+	for _, node := range c.PoP.Memcached {
+		if name, err := nodename.Canonical(node); err == nil {
+			node = name
+		}
+		if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {
+			return "the PoP's secret follows from its name: whoever reaches the tier can write into it; give pop.secret_file"
+		}
+	}
+	return ""
 }
 
 // spareDescriptors are for what is not a client and its origin: nodes, operators, files.
@@ -337,17 +383,18 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-func readToken(file string) (string, error) {
+// readToken reads the token of the operators' listener from the file that a setting names.
+func readToken(setting, file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("admin_token_file: %w: give a readable file that holds the token", err)
+		return "", fmt.Errorf("%s: %w: give a readable file that holds the token", setting, err)
 	}
 	token := strings.TrimSpace(string(text))
 	if token == "" {
-		return "", fmt.Errorf("admin_token_file: %s is empty: put the token into it", file)
+		return "", fmt.Errorf("%s: %s is empty: put the token into it", setting, file)
 	}
 	return token, nil
 }

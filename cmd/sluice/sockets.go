@@ -97,10 +97,7 @@ func (s *sockets) close(all bool) {
 }
 
 func listenOn(what, address string) (net.Listener, error) {
-	network, flag := "tcp", "--"+what
-	if what == "listen_tls" {
-		flag = what
-	}
+	network := "tcp"
 	path, unix := strings.CutPrefix(address, "unix:")
 	if unix {
 		network = "unix"
@@ -113,15 +110,25 @@ func listenOn(what, address string) (net.Listener, error) {
 	config := net.ListenConfig{KeepAlive: -1}
 	config.SetMultipathTCP(false)
 	ln, err := config.Listen(context.Background(), network, path)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s %s: the port is in use: stop what uses it or choose another with %s", what, address, flag)
-	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("%s %s: this user may not listen there: choose a port above 1023 with %s", what, address, flag)
-	case err != nil:
-		return nil, fmt.Errorf("%s %s: one cannot listen there (%w): give an address of this machine with %s", what, address, err, flag)
+	if err != nil {
+		return nil, listenError(what, address, err)
 	}
 	return ln, nil
+}
+
+// listenError says why one cannot listen, and what to do.
+func listenError(what, address string, err error) error {
+	flag := "--" + what
+	if what == "listen_tls" {
+		flag = what
+	}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s %s: the port is in use: stop what uses it or choose another with %s", what, address, flag)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("%s %s: this user may not listen there: choose a port above 1023 with %s", what, address, flag)
+	}
+	return fmt.Errorf("%s %s: one cannot listen there (%w): give an address of this machine with %s", what, address, err, flag)
 }
 
 // removeStale removes a Unix socket that nobody listens on any more.

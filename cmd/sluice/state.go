@@ -9,37 +9,50 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
-
-	"sluice/pop"
 )
 
 // A stateFile keeps what operators said over a restart of the whole PoP: the list as it travels, with its MAC. Each edge has one.
 type stateFile struct {
-	path    string
-	machine *pop.Machine
-	saved   []byte
+	path string
+	list kept
+
+	mu    sync.Mutex
+	saved []byte
+}
+
+// kept is a list of what operators said: the PoP's, or a localList.
+type kept interface {
+	Words(now time.Time) (list []byte, changed <-chan struct{})
+	Restore(list []byte, now time.Time) error
 }
 
 // openState reads what was kept in a folder, and makes sure that it can be written. What is no list of this PoP is an error, because
 // going on without it would lift what operators have blocked.
-func openState(dir string, m *pop.Machine) (*stateFile, error) {
-	f := &stateFile{path: filepath.Join(dir, "words"), machine: m}
+func openState(dir, name string, list kept) (*stateFile, error) {
+	f := &stateFile{path: filepath.Join(dir, name), list: list}
 	text, err := os.ReadFile(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, fmt.Errorf("state_dir: %w", err)
 	default:
-		if err := m.Restore(text, time.Now()); err != nil {
-			return nil, fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", f.path, err)
+		if err := list.Restore(text, time.Now()); err != nil {
+			return nil, stateError(f.path, err)
 		}
 	}
-	list, _ := m.Words(time.Now())
-	if err := f.save(list); err != nil {
+	if err := f.save(); err != nil {
 		return nil, fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
 	}
 	return f, nil
+}
+
+// stateName is the file in the folder.
+const stateName = "words"
+
+func stateError(path string, err error) error {
+	return fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", path, err)
 }
 
 // saveAgain is how long a list that could not be written waits for the next attempt.
@@ -49,9 +62,9 @@ const saveAgain = time.Second
 func (f *stateFile) keep(ctx context.Context, log *slog.Logger) {
 	failed := false
 	for {
-		list, changed := f.machine.Words(time.Now())
+		_, changed := f.list.Words(time.Now())
 		var again <-chan time.Time
-		err := f.save(list)
+		err := f.save()
 		switch {
 		case err != nil:
 			if !failed {
@@ -64,8 +77,7 @@ func (f *stateFile) keep(ctx context.Context, log *slog.Logger) {
 		failed = err != nil
 		select {
 		case <-ctx.Done():
-			list, _ = f.machine.Words(time.Now())
-			if err := f.save(list); err != nil {
+			if err := f.save(); err != nil {
 				log.Error("what operators said last could not be kept", "error", err)
 			}
 			return
@@ -75,12 +87,15 @@ func (f *stateFile) keep(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// save puts a list in the place of the file, all the way to the disk.
-func (f *stateFile) save(list []byte) (err error) {
+// save puts the list in the place of the file, all the way to the disk.
+func (f *stateFile) save() (err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list, _ := f.list.Words(time.Now())
 	if bytes.Equal(list, f.saved) {
 		return nil
 	}
-	draft, err := os.CreateTemp(filepath.Dir(f.path), ".words.*")
+	draft, err := os.CreateTemp(filepath.Dir(f.path), "."+filepath.Base(f.path)+".*")
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/events"
 	"sluice/mitigation"
@@ -32,7 +35,9 @@ type shared struct {
 	tier    edge.Tier
 	metrics prometheus.Collector // nil: none beside the edge's own
 	machine *pop.Machine         // nil: it counts alone
-	state   *stateFile           // nil: none
+	rules   *ruleStore
+	local   *localList   // nil: changes of rules are in the PoP's list
+	states  []*stateFile // none without state_dir
 	// sync works until ctx is done, then reports what is left and returns when all that it started has ended.
 	sync func(ctx context.Context) error
 }
@@ -40,7 +45,15 @@ type shared struct {
 func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log) (*shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &shared{table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), bits: mitigation.New(0, nil)}
-		s.sync = s.tidy
+		if err := s.keepRulesHere(c, key); err != nil {
+			return nil, err
+		}
+		s.sync = func(ctx context.Context) error {
+			var keepers sync.WaitGroup
+			defer keepers.Wait()
+			s.keep(ctx, &keepers, log)
+			return s.tidy(ctx)
+		}
 		return s, nil
 	}
 	var tier *memcached.Tier
@@ -50,16 +63,14 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		bits:  mitigation.New(0, wake),
 	}
 	machine, err := pop.NewMachine(pop.Config{
-		Nodes: c.PoP.Memcached, Secret: key, ID: rand.Uint64(), Name: edgeName(c), Edges: c.PoP.Edges, Counters: s.table, Bits: s.bits,
+		Nodes: c.PoP.Memcached, Secret: key, ID: rand.Uint64(), Name: edgeName(c), Edges: c.PoP.Edges, Rules: c.PoP.SecretFile != "", Counters: s.table, Bits: s.bits,
 	}, time.Now())
 	if err != nil {
 		return nil, err
 	}
 	s.machine = machine
-	if c.StateDir != "" {
-		if s.state, err = openState(c.StateDir, machine); err != nil {
-			return nil, err
-		}
+	if err := s.openState(c, "words", machine); err != nil {
+		return nil, err
 	}
 	if tier, err = memcached.NewTier(machine, c.PoP.Memcached); err != nil {
 		return nil, fmt.Errorf("pop.memcached: %w", err)
@@ -71,10 +82,28 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		var keepers sync.WaitGroup
 		defer keepers.Wait()
 		keepers.Go(func() { watch(ctx, machine, happened) })
-		if s.state != nil {
-			keepers.Go(func() { s.state.keep(ctx, log) })
-		}
+		s.keep(ctx, &keepers, log)
 		return tier.Sync(ctx)
+	}
+	if c.PoP.SecretFile == "" {
+		if err := s.keepRulesHere(c, key); err != nil {
+			return nil, err
+		}
+		s.rules.warnings = append(s.rules.warnings, "this edge only: without pop.secret_file changes of rules do not travel to the other edges of the PoP")
+	} else {
+		s.rules = &ruleStore{
+			origin: changes.PoP, list: machine.Changes, inForce: machine.InForce,
+			add: func(w words.Word, now time.Time) (words.Mark, error) {
+				receipt, err := machine.Say(w, now)
+				return receipt.Mark, err
+			},
+			await: func(mark words.Mark) *edge.Spread {
+				tier.Wake()
+				spread := awaitSpread(machine, pop.Receipt{Mark: mark})
+				return &spread
+			},
+		}
+		s.keepRules()
 	}
 	s.metrics = newTierMetrics(tier, machine)
 	s.tier = edge.Tier{
@@ -110,7 +139,7 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			}
 			return ""
 		},
-		Edges: func() int { return machine.Stats().Edges },
+		Sharing: func() int { return machine.Stats().Edges },
 		Nodes: func() []edge.NodeStatus {
 			var nodes []edge.NodeStatus
 			for _, m := range machine.Members() {
@@ -118,8 +147,55 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			}
 			return nodes
 		},
+		Edges: func() []edge.EdgeStatus {
+			var edges []edge.EdgeStatus
+			for _, e := range machine.Edges() {
+				edges = append(edges, edgeStatus(e))
+			}
+			slices.SortFunc(edges[1:], func(a, b edge.EdgeStatus) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+			return edges
+		},
 	}
 	return s, nil
+}
+
+// openState begins to keep a list where there is a state_dir.
+func (s *shared) openState(c *config.Config, name string, list kept) error {
+	if c.StateDir == "" {
+		return nil
+	}
+	f, err := openState(c.StateDir, name, list)
+	if err == nil {
+		s.states = append(s.states, f)
+	}
+	return err
+}
+
+// keep writes lists as they change, until ctx is done.
+func (s *shared) keep(ctx context.Context, keepers *sync.WaitGroup, log *slog.Logger) {
+	for _, f := range s.states {
+		keepers.Go(func() { f.keep(ctx, log) })
+	}
+}
+
+// keepRulesHere has changes of rules stay on this edge.
+func (s *shared) keepRulesHere(c *config.Config, key secret.Secret) error {
+	s.local = &localList{secret: key, id: rand.Uint64()}
+	if err := s.openState(c, "rules", s.local); err != nil {
+		return err
+	}
+	s.rules = &ruleStore{origin: changes.Local, list: s.local.Changes, add: s.local.Add, inForce: func(uint64, []words.Mark) {}}
+	s.keepRules()
+	return nil
+}
+
+// keepRules has changes of rules on the disk before an operator is told of them.
+func (s *shared) keepRules() {
+	if len(s.states) == 0 {
+		s.rules.warnings = append(s.rules.warnings, "in memory only: without state_dir changes of rules are lost when all edges that have them end")
+		return
+	}
+	s.rules.save = s.states[len(s.states)-1].save
 }
 
 // fullPoP is why an edge that counts alone gets no requests.
@@ -136,7 +212,7 @@ func awaitSpread(m *pop.Machine, r pop.Receipt) edge.Spread {
 	defer tick.Stop()
 	for end := time.Now().Add(spreadWait); ; <-tick.C {
 		if s := m.Spread(r); s.Have == s.Known || !time.Now().Before(end) {
-			return edge.Spread{Known: s.Known, Have: s.Have, Missing: s.Missing}
+			return edge.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...)}
 		}
 	}
 }

@@ -223,7 +223,7 @@ func (a *whyArgs) get(ctx context.Context, path string, into any) error {
 		return fmt.Errorf("--admin %s: want HOST:PORT", a.admin)
 	}
 	if a.tokenFile != "" {
-		token, err := readToken(a.tokenFile)
+		token, err := readToken("--token-file", a.tokenFile)
 		if err != nil {
 			return err
 		}

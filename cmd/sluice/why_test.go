@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// command runs sluice with arguments.
-func command(args ...string) (code int, stdout, stderr string) {
+// runCommand runs sluice with arguments.
+func runCommand(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = run(args, &out, &errs)
 	return code, out.String(), errs.String()
@@ -38,7 +38,7 @@ func TestWhy(t *testing.T) {
 		}
 		answer.Body.Close()
 	}
-	code, out, errs := command("why", "192.0.2.7", "--admin", p.back)
+	code, out, errs := runCommand("why", "192.0.2.7", "--admin", p.back)
 	if want := regexp.MustCompile(`(?s)^192\.0\.2\.7
 rule r: 2 of 2 requests, 0 left; blocked by edge since [0-9:]{8} until [0-9:]{8}
 \(as this edge alone knows: there is no tier, or it has not answered\)
@@ -46,10 +46,10 @@ rule r: 2 of 2 requests, 0 left; blocked by edge since [0-9:]{8} until [0-9:]{8}
 $`); code != 0 || !want.MatchString(out) {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
-	if code, out, errs = command("why", "192.0.2.7", "--admin", p.back, "--json"); code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, `"mitigated_until"`) {
+	if code, out, errs = runCommand("why", "192.0.2.7", "--admin", p.back, "--json"); code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, `"mitigated_until"`) {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
-	if code, out, errs = command("why", "192.0.2.8", "--admin", p.back); code != 0 || !strings.Contains(out, "no event about it") || !strings.Contains(out, "rule r: 0 of 2") {
+	if code, out, errs = runCommand("why", "192.0.2.8", "--admin", p.back); code != 0 || !strings.Contains(out, "no event about it") || !strings.Contains(out, "rule r: 0 of 2") {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
 	p.stop(syscall.SIGTERM)
@@ -65,7 +65,7 @@ $`); code != 0 || !want.MatchString(out) {
 		t.Fatal(err)
 	}
 	for _, log := range []string{file, file + ".gz"} {
-		code, out, errs := command("why", "192.0.2.7", log)
+		code, out, errs := runCommand("why", "192.0.2.7", log)
 		if code != 0 || !strings.Contains(out, "4 requests, 2 refused") || !strings.Contains(out, " blocked by rule r, until ") ||
 			!strings.Contains(out, " at edge first: 3 requests in 1h0m0s, 2 are allowed") || !strings.Contains(out, "2 requests refused under it") {
 			t.Errorf("%d %s%s", code, out, errs)
@@ -78,7 +78,7 @@ $`); code != 0 || !want.MatchString(out) {
 		{2, "why"}, {2, "why nobody"}, {2, "why 192.0.2.7 --at noon x.log"}, {2, "why 192.0.2.7 --at 14:05"}, {2, "why 192.0.2.7 --around 0s"}, {0, "why --help"},
 		{1, "why 192.0.2.7 " + dir + "/none"}, {1, "why 192.0.2.7 --admin " + p.back}, {0, "why 192.0.2.0/24 --at 14:05 " + file},
 	} {
-		if code, out, errs := command(strings.Fields(bad.args)...); code != bad.want {
+		if code, out, errs := runCommand(strings.Fields(bad.args)...); code != bad.want {
 			t.Errorf("%s: %d %s%s, want %d", bad.args, code, out, errs, bad.want)
 		}
 	}

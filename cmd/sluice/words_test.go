@@ -116,3 +116,69 @@ func TestStateDir(t *testing.T) {
 		}
 	}
 }
+
+// So it is with what operators say of prefixes and of all rules, for longer than any verdict: on the other edge at once, and in the
+// process that comes after.
+func TestOperatorsPrefixesOverThePoP(t *testing.T) {
+	nodes := startMemcached(t)
+	l := startLineage(t, origin(t), nil, nil, "--memcached", nodes)
+	second := start(t, origin(t), "--memcached", nodes)
+	for _, p := range []*process{l.process, second} {
+		p.until("meeting the other", func() bool {
+			_, body := p.admin("GET", "/metrics")
+			return strings.Contains(body, "sluice_tier_edges 2") && strings.Contains(body, "sluice_pop_full 0")
+		})
+	}
+	say := func(method, path, body string) {
+		t.Helper()
+		req, err := http.NewRequest(method, "http://"+second.back+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if text, _ := io.ReadAll(resp.Body); resp.StatusCode != 200 {
+			t.Errorf("%s %s: %d %s", method, path, resp.StatusCode, text)
+		}
+	}
+	expect := func(what string, want int) {
+		t.Helper()
+		http.DefaultClient.CloseIdleConnections()
+		if a, b := l.get(), second.get(); a != want || b != want {
+			t.Errorf("%s: %d and %d, want %d", what, a, b, want)
+		}
+	}
+	say("PUT", "/v1/mitigations/*/127.0.0.0/8", `{"for":"48h"}`)
+	expect("blocked under all rules", 429)
+	say("PUT", "/v1/allow/127.0.0.1", `{"for":"48h","reason":"because"}`)
+	expect("allowed", 200)
+	say("PUT", "/v1/deny/127.0.0.0/16", `{"for":"48h"}`)
+	expect("denied", 403)
+	if _, body := l.admin("GET", "/v1/allow"); !strings.Contains(body, `"because"`) || !strings.Contains(body, `"127.0.0.1"`) {
+		t.Errorf("on the other edge: %s", body)
+	}
+	l.replace()
+	expect("denied after a process was replaced", 403)
+	var denied []edge.Listed
+	if _, body := l.admin("GET", "/v1/deny"); json.Unmarshal([]byte(body), &denied) != nil || len(denied) != 1 || denied[0].End.Sub(denied[0].Start).Hours() < 47 {
+		t.Errorf("in the next process: %+v", denied)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	l.until("there are two edges", func() bool {
+		_, body := second.admin("GET", "/metrics")
+		return strings.Contains(body, "sluice_tier_edges 2")
+	})
+	say("DELETE", "/v1/deny/127.0.0.0/16", "")
+	l.until("allowed again", func() bool { http.DefaultClient.CloseIdleConnections(); return l.get() == 200 && second.get() == 200 })
+	say("DELETE", "/v1/allow/127.0.0.1", "")
+	say("DELETE", "/v1/mitigations/*/127.0.0.0/8", "")
+	l.until("as in the beginning", func() bool {
+		_, a := l.admin("GET", "/v1/allow")
+		_, m := l.admin("GET", "/v1/mitigations")
+		return a == "[]\n" && m == "[]\n" && l.get() == 200
+	})
+	second.stop(syscall.SIGTERM)
+}

@@ -2,7 +2,8 @@
 //
 // It speaks plain HTTP and trusts whoever reaches it, but not pages in their browsers: a request must name this host, and
 // one that comes from another origin is refused, so that neither a name rebound to 127.0.0.1 nor a foreign form can use
-// it. With a token, the API and the metrics want it as well.
+// it. With a token, the API wants it as well. Health and metrics are for machines, which name hosts as they please and have no
+// token; metrics can be made to want both.
 package admin
 
 import (
@@ -11,11 +12,11 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"sluice/edge"
+	"sluice/edge/changes"
 	"sluice/edge/config"
 	"sluice/edge/events"
 	"sluice/edge/rules"
@@ -33,17 +35,17 @@ import (
 type Options struct {
 	Edge    *edge.Server
 	Metrics prometheus.Gatherer
-	// Edit puts a rule in the place of the one of that name, or takes that out if rule is nil: in force and in the file. It
-	// may be nil. edge.ErrNoRule says that there is none, ErrNotSaved that the file could not be written.
-	Edit    func(name string, rule *rules.Config) error
-	Reload  func() error // reads the configuration again; its error goes to the operator
-	Hosts   []string     // names under which this listener may be addressed, beside localhost and its own addresses
-	Address string       // where it listens
-	Token   string       // "": none wanted
+	// Overlay is what has been changed of the rules, and Edit changes one of them; both or none.
+	Overlay func() *changes.Overlay
+	Edit    func(changes.Edit) (Edited, error)
+	Self    func() edge.EdgeStatus // this edge, where it counts alone
+	Reload  func() error           // reads the configuration again; its error goes to the operator
+	Hosts   []string               // names under which this listener may be addressed, beside localhost and its own addresses
+	Address string                 // where it listens
+	Token   string                 // "": none wanted
+	// MetricsToken makes /metrics want the token, and a Host of this listener, as the API does.
+	MetricsToken bool
 }
-
-// ErrNotSaved says that a change is in force but could not be written to the file.
-var ErrNotSaved = errors.New("the change is in force but not in the file: it is lost at the next reload")
 
 // maxBody bounds what the API reads.
 const maxBody = 1 << 20
@@ -54,17 +56,26 @@ type api struct{ Options }
 func New(o Options) http.Handler {
 	a := api{o}
 	private := http.NewServeMux()
-	private.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
 	private.HandleFunc("GET /v1/rules", a.rules)
 	private.HandleFunc("GET /v1/rules/{name}", a.rule)
 	private.HandleFunc("GET /v1/mitigations", a.mitigations)
 	private.HandleFunc("PUT /v1/mitigations/{rule}/{source...}", a.block)
 	private.HandleFunc("DELETE /v1/mitigations/{rule}/{source...}", a.lift)
+	for name, list := range map[string]string{"allow": edge.Allow, "deny": edge.Deny} {
+		private.HandleFunc("GET /v1/"+name, a.listed(list))
+		private.HandleFunc("PUT /v1/"+name+"/{prefix...}", a.list(list))
+		private.HandleFunc("DELETE /v1/"+name+"/{prefix...}", a.unlist(list))
+	}
 	private.HandleFunc("GET /v1/sources/{address}", a.source)
 	private.HandleFunc("GET /v1/nodes", a.nodes)
 	private.HandleFunc("POST /v1/reload", a.reload)
-	private.HandleFunc("PUT /v1/rules/{name}", a.putRule)
-	private.HandleFunc("DELETE /v1/rules/{name}", a.deleteRule)
+	private.HandleFunc("PUT /v1/rules/{name}", a.edit(changes.Put))
+	private.HandleFunc("PATCH /v1/rules/{name}", a.edit(changes.Patch))
+	private.HandleFunc("DELETE /v1/rules/{name}", a.edit(changes.Delete))
+	private.HandleFunc("POST /v1/rules/{name}/rollback", a.edit(changes.Rollback))
+	private.HandleFunc("GET /v1/rules/{name}/history", a.history)
+	private.HandleFunc("GET /v1/config", a.config)
+	private.HandleFunc("GET /v1/pop", a.pop)
 	private.HandleFunc("GET /v1/top", a.top)
 	private.HandleFunc("GET /v1/events", a.events)
 	mux := http.NewServeMux()
@@ -76,17 +87,23 @@ func New(o Options) http.Handler {
 		}
 		text(w, http.StatusOK, "ready\n")
 	})
+	var metrics http.Handler = promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{})
+	if o.MetricsToken {
+		metrics = a.authorized(metrics)
+	}
+	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /{$}", dashboard)
 	mux.Handle("/", a.authorized(private))
 	return a.local(mux)
 }
 
-// local refuses requests for another host or from another origin. Health is for load balancers, which name hosts as they
-// please and get nothing but a word.
+// local refuses requests for another host or from another origin. Load balancers, which get nothing but a word, and Prometheus, which
+// gets numbers, name hosts as they please.
 func (a api) local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		metrics := r.URL.Path == "/metrics"
 		if r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
-			if !a.ours(r.Host) {
+			if (!metrics || a.MetricsToken) && !a.ours(r.Host) {
 				fail(w, http.StatusForbidden, "the Host is not one of this listener's: add it to admin_hosts")
 				return
 			}
@@ -139,87 +156,6 @@ func (a api) authorized(next http.Handler) http.Handler {
 	})
 }
 
-func (a api) rules(w http.ResponseWriter, _ *http.Request) { reply(w, edgeRules(a.Edge)) }
-
-func (a api) rule(w http.ResponseWriter, r *http.Request) {
-	for _, rule := range edgeRules(a.Edge) {
-		if rule.Name == r.PathValue("name") {
-			reply(w, rule)
-			return
-		}
-	}
-	fail(w, http.StatusNotFound, "no such rule")
-}
-
-// ruleJSON shows a rule with the name of its estimate.
-type ruleJSON struct {
-	rules.Config
-	Estimate string `json:"estimate"`
-}
-
-func edgeRules(s *edge.Server) []ruleJSON {
-	list := []ruleJSON{}
-	for _, r := range s.Rules() {
-		list = append(list, ruleJSON{r, r.Estimate.String()})
-	}
-	return list
-}
-
-func (a api) putRule(w http.ResponseWriter, r *http.Request) {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		fail(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
-		return
-	}
-	rule, err := config.ParseRule(r.PathValue("name"), text)
-	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	before := a.ruleText(rule.Name)
-	if a.edit(w, rule.Name, &rule) {
-		a.did(r, events.Event{Text: "changed a rule", Rule: rule.Name, Old: before, New: a.ruleText(rule.Name)})
-		a.rule(w, r)
-	}
-}
-
-// ruleText is a rule as events show it: its JSON; "" if there is none.
-func (a api) ruleText(name string) string {
-	for _, rule := range edgeRules(a.Edge) {
-		if rule.Name == name {
-			text, err := json.Marshal(rule)
-			if err != nil {
-				return err.Error()
-			}
-			return string(text)
-		}
-	}
-	return ""
-}
-
-func (a api) deleteRule(w http.ResponseWriter, r *http.Request) {
-	before := a.ruleText(r.PathValue("name"))
-	if a.edit(w, r.PathValue("name"), nil) {
-		a.did(r, events.Event{Text: "removed a rule", Rule: r.PathValue("name"), Old: before})
-		reply(w, map[string]bool{"deleted": true})
-	}
-}
-
-func (a api) edit(w http.ResponseWriter, name string, rule *rules.Config) bool {
-	if a.Edit == nil {
-		fail(w, http.StatusNotImplemented, "rules cannot be changed here")
-		return false
-	}
-	err := a.Edit(name, rule)
-	switch {
-	case errors.Is(err, ErrNotSaved):
-		fail(w, http.StatusInternalServerError, err.Error())
-	case err != nil:
-		failed(w, err)
-	}
-	return err == nil
-}
-
 // topMost bounds what one answer shows.
 const topMost = 1000
 
@@ -257,20 +193,23 @@ func (a api) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// did keeps an operator's action among the events: who he says he is (X-Operator), and where he came from.
-func (a api) did(r *http.Request, e events.Event) {
-	e.Time, e.Kind, e.From = time.Now(), events.Operator, r.RemoteAddr
-	if e.Who = r.Header.Get("X-Operator"); len(e.Who) > 64 {
-		e.Who = e.Who[:64]
+// mitigations shows those in force, or of them those with ?mode=, ?by= and ?q= (see edge.Filter).
+func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	f := edge.Filter{Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
+	switch {
+	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow:
+		fail(w, http.StatusBadRequest, "mode is not possible: want enforce or shadow")
+		return
+	case f.By != "" && f.By != "edge" && f.By != "pop" && f.By != "admin":
+		fail(w, http.StatusBadRequest, "by is not possible: want edge, pop or admin")
+		return
 	}
-	a.Edge.Events().Add(e)
+	reply(w, slices.DeleteFunc(a.Edge.Mitigations(time.Now()), func(m edge.Mitigation) bool { return !f.Matches(&m) }))
 }
 
-func (a api) mitigations(w http.ResponseWriter, _ *http.Request) {
-	reply(w, a.Edge.Mitigations(time.Now()))
-}
-
-func (a api) block(w http.ResponseWriter, r *http.Request) {
+// term reads for how long an operator says something, and why. If it is wrong, the answer says so.
+func term(w http.ResponseWriter, r *http.Request) (d time.Duration, reason string, ok bool) {
 	var body struct {
 		For    string `json:"for"`
 		Reason string `json:"reason"`
@@ -279,25 +218,66 @@ func (a api) block(w http.ResponseWriter, r *http.Request) {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&body); err != nil {
 		fail(w, http.StatusBadRequest, `the body is not what it should be: want {"for":"10m","reason":"..."}`)
-		return
+		return 0, "", false
 	}
 	d, err := time.ParseDuration(body.For)
 	if err != nil {
 		fail(w, http.StatusBadRequest, `"for" is not a time with a unit: want one such as 10m`)
-		return
+		return 0, "", false
 	}
 	if len(body.Reason) > 256 {
 		fail(w, http.StatusBadRequest, `"reason" is too long: want at most 256 bytes`)
+		return 0, "", false
+	}
+	return d, body.Reason, true
+}
+
+func (a api) block(w http.ResponseWriter, r *http.Request) {
+	d, reason, ok := term(w, r)
+	if !ok {
 		return
 	}
 	before := a.Edge.Mitigated(r.PathValue("rule"), r.PathValue("source"), time.Now())
-	m, err := a.Edge.Block(r.PathValue("rule"), r.PathValue("source"), d, body.Reason, time.Now())
+	m, err := a.Edge.Block(r.PathValue("rule"), r.PathValue("source"), d, reason, time.Now())
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	a.did(r, events.Event{Text: "blocked for " + d.String() + ": " + body.Reason, Rule: m.Rule, Source: m.Source, Old: blockText(before), New: blockText(&m), Until: m.End})
+	a.did(r, events.Event{Text: "blocked for " + d.String() + ": " + reason, Rule: m.Rule, Source: m.Source, Old: blockText(before), New: blockText(&m), Until: m.End})
 	reply(w, m)
+}
+
+// listed shows a list of prefixes, list puts one on it, and unlist takes it off.
+func (a api) listed(list string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Edge.Listed(list, time.Now())) }
+}
+
+func (a api) list(list string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		d, reason, ok := term(w, r)
+		if !ok {
+			return
+		}
+		l, err := a.Edge.List(list, r.PathValue("prefix"), d, reason, time.Now())
+		if err != nil {
+			failed(w, err)
+			return
+		}
+		a.did(r, events.Event{Text: map[string]string{edge.Allow: "allowed", edge.Deny: "denied"}[list] + " for " + d.String() + ": " + reason, Source: l.Prefix})
+		reply(w, l)
+	}
+}
+
+func (a api) unlist(list string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		lifted, err := a.Edge.Unlist(list, r.PathValue("prefix"), time.Now())
+		if err != nil {
+			failed(w, err)
+			return
+		}
+		a.did(r, events.Event{Text: map[string]string{edge.Allow: "allowed", edge.Deny: "denied"}[list] + " no more", Source: r.PathValue("prefix")})
+		reply(w, lifted)
+	}
 }
 
 func (a api) lift(w http.ResponseWriter, r *http.Request) {
@@ -359,8 +339,10 @@ func failed(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, config.ErrNoRule):
 		status = http.StatusNotFound
-	case errors.Is(err, edge.ErrFull):
+	case errors.Is(err, edge.ErrFull), errors.Is(err, edge.ErrLong), errors.Is(err, edge.ErrOff), errors.Is(err, changes.ErrDrops):
 		status = http.StatusConflict
+	case errors.Is(err, changes.ErrMatch):
+		status = http.StatusPreconditionFailed
 	}
 	fail(w, status, err.Error())
 }

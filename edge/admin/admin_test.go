@@ -18,7 +18,6 @@ import (
 	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/events"
-	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
@@ -45,7 +44,7 @@ func newAPIOf(t *testing.T, c *config.Config, tier edge.Tier, change func(*Optio
 	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(s.Collector())
-	o := Options{Edge: s, Metrics: metrics, Address: "10.1.2.3:9090", Hosts: []string{"edge.example"}, Reload: func() error { return nil }}
+	o := Options{Edge: s, Metrics: metrics, Address: "10.1.2.3:8081", Hosts: []string{"edge.example"}, Reload: func() error { return nil }}
 	if change != nil {
 		change(&o)
 	}
@@ -54,7 +53,7 @@ func newAPIOf(t *testing.T, c *config.Config, tier edge.Tier, change func(*Optio
 
 func do(h http.Handler, method, path, body string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	r.Host = "localhost:9090"
+	r.Host = "localhost:8081"
 	for i := 0; i < len(header); i += 2 {
 		if header[i] == "Host" {
 			r.Host = header[i+1]
@@ -83,7 +82,25 @@ func TestStatuses(t *testing.T) {
 		{"PUT", "/v1/mitigations/login/2001:db8::/64", `{"for":"10m"}`, 200},
 		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","until":"x"}`, 400},
 		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10"}`, 400},
-		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"48h"}`, 400},
+		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"48h"}`, 200},
+		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"720h"}`, 200},
+		{"PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"721h"}`, 400},
+		{"PUT", "/v1/mitigations/*/192.0.2.0/24", `{"for":"10m"}`, 200},
+		{"PUT", "/v1/mitigations/login/192.0.2.0/7", `{"for":"10m"}`, 400},
+		{"PUT", "/v1/mitigations/+deny/192.0.2.1", `{"for":"10m"}`, 404},
+		{"PUT", "/v1/mitigations/*/%23" + strings.Repeat("0", 32), `{"for":"10m"}`, 400},
+		{"DELETE", "/v1/mitigations/*/192.0.2.0/24", "", 200},
+		{"GET", "/v1/mitigations?mode=shadow&by=admin&q=x", "", 200},
+		{"GET", "/v1/mitigations?mode=off", "", 400},
+		{"GET", "/v1/mitigations?by=me", "", 400},
+		{"PUT", "/v1/allow/192.0.2.0/24", `{"for":"10m"}`, 200},
+		{"PUT", "/v1/allow/192.0.2.0/24", `{"for":"10"}`, 400},
+		{"PUT", "/v1/deny/0.0.0.0/0", `{"for":"10m"}`, 400},
+		{"PUT", "/v1/deny/2001::/15", `{"for":"10m"}`, 400},
+		{"PUT", "/v1/deny/nobody", `{"for":"10m"}`, 400},
+		{"PUT", "/v1/deny/2001:db8::/32", `{"for":"721h"}`, 400},
+		{"GET", "/v1/deny", "", 200},
+		{"DELETE", "/v1/allow/192.0.2.0/24", "", 200},
 		{"PUT", "/v1/mitigations/login/nobody", `{"for":"10m"}`, 400},
 		{"PUT", "/v1/mitigations/none/192.0.2.1", `{"for":"10m"}`, 404},
 		{"DELETE", "/v1/mitigations/login/192.0.2.1", "", 200},
@@ -100,7 +117,22 @@ func TestStatuses(t *testing.T) {
 		{"PUT", "/v1/rules/login", `{"limit":5,"window":"1y"}`, 400},
 		{"PUT", "/v1/rules/login", `{"name":"other","limit":5}`, 400},
 		{"PUT", "/v1/rules/login", `limit: 5`, 400},
-		{"PUT", "/v1/rules/login", `{"limit":5}`, 501}, // nobody to change it
+		{"PUT", "/v1/rules/login", `{"limit":5,"match":{"path":"/in"}}`, 501}, // nobody to change it
+		{"PUT", "/v1/rules/login", `{"limit":5}`, 409},
+		{"PUT", "/v1/rules/login?replace=true", `{"limit":5}`, 501},
+		{"PUT", "/v1/rules/login?replace=yes", `{"limit":5}`, 400},
+		{"PATCH", "/v1/rules/login", `{"limit":6}`, 501},
+		{"PATCH", "/v1/rules/login", `{"limit":null}`, 400},
+		{"PATCH", "/v1/rules/login", `[]`, 400},
+		{"PATCH", "/v1/rules/none", `{"limit":6}`, 404},
+		{"DELETE", "/v1/rules/none", "", 404},
+		{"GET", "/v1/rules/login/history", "", 200},
+		{"GET", "/v1/rules/none/history", "", 404},
+		{"POST", "/v1/rules/login/rollback", `{"to":"one"}`, 400},
+		{"POST", "/v1/rules/login/rollback", `{}`, 400},
+		{"POST", "/v1/rules/login/rollback", `{"to":7}`, 404},
+		{"GET", "/v1/config", "", 200},
+		{"GET", "/v1/pop", "", 200},
 		{"GET", "/", "", 200},
 		{"GET", "/elsewhere", "", 404},
 		{"GET", "/v1/reload", "", 405},
@@ -113,16 +145,7 @@ func TestStatuses(t *testing.T) {
 
 // What operators do is told afterwards: what, who and from where; what was refused is not.
 func TestOperatorsEvents(t *testing.T) {
-	h, s := newAPI(t, func(o *Options) {
-		o.Edit = func(name string, rule *rules.Config) error {
-			c := *o.Edge.Config()
-			var err error
-			if c.Rules, err = config.WithRule(c.Rules, name, rule); err != nil {
-				return err
-			}
-			return o.Edge.Apply(&c)
-		}
-	})
+	h, s := newAPI(t, nil)
 	do(h, "PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","reason":"scraper"}`, "X-Operator", "ada")
 	do(h, "PUT", "/v1/mitigations/none/192.0.2.1", `{"for":"10m"}`)
 	do(h, "DELETE", "/v1/mitigations/login/192.0.2.1", "")
@@ -145,14 +168,12 @@ func TestOperatorsEvents(t *testing.T) {
 		t.Errorf("after the lift: %+v", after)
 	}
 	for range 20 { // in one second: none of an operator's actions is dropped
-		do(h, "PUT", "/v1/rules/login", `{"limit":7}`)
+		do(h, "POST", "/v1/reload", "")
 	}
-	do(h, "DELETE", "/v1/rules/login", "")
-	if all = list(strconv.FormatUint(all[0].Number, 10)); len(all) < 21 || !strings.Contains(all[0].Old, `"limit":7`) || all[0].New != "" ||
-		!strings.Contains(all[len(all)-1].Old, `"limit":5`) || !strings.Contains(all[len(all)-1].New, `"limit":7`) {
-		t.Errorf("rules: %+v", all)
+	if all = list(strconv.FormatUint(all[0].Number, 10)); len(all) != 20 {
+		t.Errorf("%d of 20: %+v", len(all), all)
 	}
-	if n := s.Events().Count(events.Operator); n != 24 {
+	if n := s.Events().Count(events.Operator); n != 23 {
 		t.Errorf("%d actions are counted", n)
 	}
 	if after := list(time.Now().Add(time.Minute).UTC().Format(time.RFC3339)); len(after) != 0 {
@@ -235,11 +256,11 @@ func TestForeignPages(t *testing.T) {
 		header []string
 		want   int
 	}{
-		{[]string{"Host", "localhost:9090"}, 200}, {[]string{"Host", "127.0.0.1:9090"}, 200}, {[]string{"Host", "[::1]:9090"}, 200},
-		{[]string{"Host", "10.1.2.3:9090"}, 200}, {[]string{"Host", "EDGE.example:1"}, 200},
-		{[]string{"Host", "evil.example"}, 403}, {[]string{"Host", "10.1.2.4:9090"}, 403}, {[]string{"Host", ""}, 403},
-		{[]string{"Host", "localhost:9090", "Origin", "http://localhost:9090"}, 200},
-		{[]string{"Host", "localhost:9090", "Origin", "http://evil.example"}, 403}, {[]string{"Host", "localhost:9090", "Origin", "null"}, 403},
+		{[]string{"Host", "localhost:8081"}, 200}, {[]string{"Host", "127.0.0.1:8081"}, 200}, {[]string{"Host", "[::1]:8081"}, 200},
+		{[]string{"Host", "10.1.2.3:8081"}, 200}, {[]string{"Host", "EDGE.example:1"}, 200},
+		{[]string{"Host", "evil.example"}, 403}, {[]string{"Host", "10.1.2.4:8081"}, 403}, {[]string{"Host", ""}, 403},
+		{[]string{"Host", "localhost:8081", "Origin", "http://localhost:8081"}, 200},
+		{[]string{"Host", "localhost:8081", "Origin", "http://evil.example"}, 403}, {[]string{"Host", "localhost:8081", "Origin", "null"}, 403},
 	} {
 		if w := do(h, "GET", "/v1/rules", "", test.header...); w.Code != test.want {
 			t.Errorf("%v: %d, want %d", test.header, w.Code, test.want)
@@ -256,11 +277,37 @@ func TestToken(t *testing.T) {
 		path, authorization string
 		want                int
 	}{
-		{"/v1/rules", "", 401}, {"/v1/rules", "Bearer wrong", 401}, {"/v1/rules", "Bearer secret", 200}, {"/metrics", "", 401},
-		{"/healthz", "", 200}, {"/readyz", "", 200},
+		{"/v1/rules", "", 401}, {"/v1/rules", "Bearer wrong", 401}, {"/v1/rules", "Bearer secret", 200},
 	} {
 		if w := do(h, "GET", test.path, "", "Authorization", test.authorization); w.Code != test.want {
 			t.Errorf("%s with %q: %d, want %d", test.path, test.authorization, w.Code, test.want)
+		}
+	}
+}
+
+// Machines ask for health and metrics by address and without a token; metrics can be made to want both.
+func TestMachines(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		h, _ := newAPI(t, func(o *Options) { o.Token, o.MetricsToken = "secret", closed })
+		for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+			open := path != "/metrics" || !closed
+			for _, test := range []struct {
+				host, authorization string
+				want                int // if it is closed
+			}{
+				{"10.9.9.9:8081", "", 403}, {"10.9.9.9:8081", "Bearer secret", 403}, {"localhost:8081", "", 401}, {"localhost:8081", "Bearer secret", 200},
+			} {
+				want := test.want
+				if open {
+					want = 200
+				}
+				if w := do(h, "GET", path, "", "Host", test.host, "Authorization", test.authorization); w.Code != want {
+					t.Errorf("metrics_token %v: %s of %s with %q: %d, want %d", closed, path, test.host, test.authorization, w.Code, want)
+				}
+			}
+		}
+		if w := do(h, "GET", "/metrics", "", "Origin", "http://evil.example"); w.Code != 403 {
+			t.Errorf("metrics for a page from elsewhere: %d", w.Code)
 		}
 	}
 }
@@ -322,5 +369,57 @@ func TestWords(t *testing.T) {
 	unready = "too many edges"
 	if w := do(h, "GET", "/readyz", ""); w.Code != 503 || w.Body.String() != "too many edges\n" {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// Blocks of shadows stand apart, and a block that can have no effect says so.
+func TestBlocksWithoutEffect(t *testing.T) {
+	c, err := config.Parse("test.yaml", []byte(`
+origins: [{servers: ["http://127.0.0.1:1"]}]
+allow: [198.51.100.0/24]
+rules: [{name: real, limit: 5}, {name: trial, limit: 5, mode: shadow}, {name: asleep, limit: 5, mode: off}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, _ := newAPIOf(t, c, edge.Tier{}, nil)
+	do(h, "PUT", "/v1/allow/2001:db8::/32", `{"for":"10m"}`)
+	const ten = `{"for":"10m","reason":"Scraper"}`
+	for path, want := range map[string]string{
+		"real/192.0.2.1":        `"mode": "enforce"`,
+		"trial/192.0.2.1":       `"warning": "rule trial is a shadow: the block refuses nobody"`,
+		"*/192.0.2.0/24":        `"mode": "enforce"`,
+		"real/198.51.100.7":     `"warning": "this source is allowed, which goes before: the block refuses nobody"`,
+		"*/198.51.100.128/25":   `"warning": "this source is allowed,`,
+		"real/2001:db8:1::/64":  `"warning": "this source is allowed,`,
+		"trial/203.0.113.0/24":  `"mode": "shadow"`,
+		"asleep/192.0.2.1":      `that rule is off, so a block under it refuses nobody`,
+		"real/198.51.100.0/23":  `"mode": "enforce"`,
+		"nosuch/192.0.2.1":      `no such rule`,
+		"trial/2001:db9:1::/48": `"warning": "rule trial is a shadow`,
+	} {
+		body := do(h, "PUT", "/v1/mitigations/"+path, ten).Body.String()
+		if !strings.Contains(body, want) || strings.Contains(want, "mode") && strings.Contains(body, "warning") != strings.Contains(want, "shadow") {
+			t.Errorf("%s: %s, want %s", path, body, want)
+		}
+	}
+	if w := do(h, "PUT", "/v1/mitigations/asleep/192.0.2.1", ten); w.Code != 409 {
+		t.Errorf("under a rule that is off: %d", w.Code)
+	}
+	for query, want := range map[string]int{
+		"": 9, "?mode=shadow": 3, "?mode=enforce": 6, "?by=admin": 9, "?by=pop": 0, "?q=SCRAPER": 9, "?q=trial": 3, "?q=192.0.2.9": 1, "?q=192.0.2.1": 3,
+		"?q=203.0.113": 1, "?mode=enforce&q=trial": 0, "?q=2001:db9:1::7": 1,
+	} {
+		var list []edge.Mitigation
+		if err := json.Unmarshal(do(h, "GET", "/v1/mitigations"+query, "").Body.Bytes(), &list); err != nil || len(list) != want {
+			t.Errorf("%q: %d of them, want %d, %v", query, len(list), want, err)
+		}
+	}
+	text := do(h, "GET", "/metrics", "").Body.String()
+	for _, line := range []string{`sluice_mitigations_active{mode="shadow",rule="trial"} 3`, `sluice_mitigations_active{mode="enforce",rule="*"} 2`,
+		`sluice_mitigations_started_total{by="admin",mode="shadow",rule="trial"} 3`, `sluice_listed{list="allow"} 1`} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("no metric %s", line)
+		}
 	}
 }

@@ -1,10 +1,11 @@
 // Package config is what a configuration file says: YAML into values, with the place and the remedy of everything that is wrong, and rules
-// back into YAML.
+// back into JSON.
 package config
 
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -29,6 +30,8 @@ type Config struct {
 	Admin          string // host:port of the listener for metrics, health and API
 	AdminHosts     []string
 	AdminTokenFile string
+	AdminInsecure  bool   // operators may be listened for beyond this machine without a token
+	MetricsToken   bool   // /metrics wants the token, and a Host of ours, as the API does
 	EdgeID         string // what operators call this edge; "": host name and port
 	StateDir       string // where what operators said is kept over a restart; "": nowhere
 	PoP            PoP
@@ -59,7 +62,7 @@ type PoP struct {
 func Default() *Config {
 	return &Config{
 		Listen:    ":8080",
-		Admin:     "127.0.0.1:9090",
+		Admin:     "127.0.0.1:8081",
 		PoP:       PoP{Name: "local", Wait: 5 * time.Millisecond},
 		Counters:  1_000_000,
 		AccessLog: accesslog.Config{Format: "json", Refused: 1},
@@ -86,18 +89,46 @@ func (c *Config) Check() error {
 		return errors.New("source.proxy_protocol is on but nobody is trusted: name the proxies that send the header under source.trust")
 	case len(c.Origins) == 0 && c.CheckPath == "":
 		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
-	case c.StateDir != "" && len(c.PoP.Memcached) == 0:
-		return errors.New("state_dir keeps what operators said to a PoP, and an edge that counts alone is not supported yet: give pop.memcached, or no state_dir")
 	case c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0"):
 		return errors.New("listen and admin are both " + c.Listen + ": give them different addresses")
+	case c.MetricsToken && c.AdminTokenFile == "":
+		return errors.New("metrics_token is on but there is no token: give admin_token_file")
+	case c.Source.TrustsEverybody() && !c.Source.TrustEverybody:
+		return errors.New("source.trust names everybody, so each client says itself who it is: name your proxies, or, if nobody else can reach this edge, say source.trust_everybody: true")
 	}
-	return nil
+	return c.CheckAdmin(c.Admin)
 }
 
-// Warnings tells what is possible but leaves a way round a rule, a sentence each: a rule about some hosts, whose origin answers
+// CheckAdmin reports whether operators may be listened for at an address: beyond this machine they need a token, because whoever
+// reaches the API can block anybody and lift every block.
+func (c *Config) CheckAdmin(address string) error {
+	if c.AdminTokenFile != "" || c.AdminInsecure || isLocal(address) {
+		return nil
+	}
+	return errors.New("admin is " + address + ", which others than this machine may reach, and everybody who does may change rules and blocks: " +
+		"give admin_token_file, listen on 127.0.0.1, or say admin_insecure: true")
+}
+
+// isLocal reports whether only this machine reaches an address to listen on.
+func isLocal(address string) bool {
+	if strings.HasPrefix(address, "unix:") || strings.HasPrefix(address, "/") || strings.HasPrefix(address, "@") {
+		return true // as far as the permissions of its folder say
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || host == "localhost" {
+		return err == nil
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// Warnings tells what is possible but probably not meant, a sentence each: the weaknesses, and a rule about some hosts, whose origin answers
 // for any host. A client writes Host as it likes, so it can ask there without the rule.
 func (c *Config) Warnings() []string {
 	var all []string
+	if c.StateDir != "" && len(c.PoP.Memcached) == 0 {
+		all = append(all, "state_dir: an edge that counts alone keeps there what operators change of its rules; blocks end with the process")
+	}
 	for _, r := range c.Rules {
 		if r.Mode == rules.Off || len(r.Match.Hosts) == 0 || slices.Contains(r.Match.Hosts, "*") {
 			continue
@@ -110,7 +141,7 @@ func (c *Config) Warnings() []string {
 			}
 		}
 	}
-	return all
+	return append(all, c.weaknesses()...)
 }
 
 // answersAnyHost returns a server of the host that is one of the servers of all others as well; nil if there is none.
@@ -141,11 +172,4 @@ func (c *Config) answersAnyHost(host string) *url.URL {
 		}
 	}
 	return nil
-}
-
-// isForwardingHeader reports whether a header of that name can tell the address of a client.
-func isForwardingHeader(name string) bool {
-	return slices.ContainsFunc([]string{"X-Forwarded-For", "X-Real-IP", "Forwarded"}, func(h string) bool {
-		return strings.EqualFold(h, name)
-	})
 }

@@ -29,7 +29,7 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	const rule = "rules:\n- name: a\n  limit: 1\n"
-	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_token_file, allow, check_path, deny, edge_id, limits, listen, listen_tls, origins, pop, rules, shed, source, state_dir, table, tls or verdict_header")
+	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, check_path, deny, edge_id, limits, listen, listen_tls, metrics_token, origins, pop, rules, shed, source, state_dir, table, tls or verdict_header")
 	f("edge_id: a b", `f.yaml:1:10: edge_id: "a b" is not possible: want 1 to 64 letters, digits, dots, dashes or underscores`)
 	f("pop: {edges: 65}", "f.yaml:1:14: pop.edges: 65 is out of range: want 0 to 64")
 	f("listen: 80", `f.yaml:1:9: listen: "80" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
@@ -86,7 +86,8 @@ func TestConfigErrors(t *testing.T) {
 	f("origins: [{servers: [\"http://a\"], health: {active: ok}}]", `f.yaml:1:52: origins.health.active: "ok" is not a path: want one such as /healthz, or none`)
 	f("limits: {header_bytes: 1}", "f.yaml:1:24: limits.header_bytes: 1 is out of range: want 1024 to 1048576 bytes")
 	f("limits: {header_bytes: 1KB}", `f.yaml:1:24: limits.header_bytes: "1KB" is not a size: want a number of bytes, or one with KiB, MiB or GiB`)
-	f("source: {header: X-Client}", `f.yaml:1:18: source.header: "X-Client" is not possible: want X-Forwarded-For, X-Real-IP or Forwarded`)
+	f("source: {header: Cookie}", `f.yaml:1:18: source.header: "Cookie" cannot tell the address of a client: want X-Forwarded-For, Forwarded, or a header that holds one address, such as X-Real-IP or CF-Connecting-IP`)
+	f("source: {header: \"a b\"}", `f.yaml:1:18: source.header: "a b" cannot tell the address of a client: want X-Forwarded-For, Forwarded, or a header that holds one address, such as X-Real-IP or CF-Connecting-IP`)
 	f("verdict_header: yes", "f.yaml:1:17: verdict_header: want true or false")
 	f("rules: *x", "f.yaml:1:8: alias *x: there is no anchor &x above it")
 	f("table: {counters: 1}\nlisten: x\n", "f.yaml:1:19: table.counters: 1 is out of range: want 1024 to 1073741824\n"+
@@ -173,16 +174,16 @@ func eachMapping(v any, visit func(map[string]any)) {
 	}
 }
 
-// A state_dir belongs to a PoP.
+// An edge that counts alone keeps what operators change of its rules, and only that.
 func TestStateDirAlone(t *testing.T) {
 	const origins = "origins: [{servers: [\"http://127.0.0.1:1\"]}]\nstate_dir: /var/lib/sluice\nedge_id: web1\n"
-	for text, want := range map[string]bool{origins: false, origins + "pop: {memcached: [\"127.0.0.1:11211\"]}\n": true} {
+	for text, want := range map[string]int{origins: 1, origins + "pop: {memcached: [\"127.0.0.1:11211\"]}\n": 0} {
 		c, err := Parse("", []byte(text))
-		if err != nil || c.StateDir != "/var/lib/sluice" || c.EdgeID != "web1" {
+		if err != nil || c.StateDir != "/var/lib/sluice" || c.EdgeID != "web1" || c.Check() != nil {
 			t.Fatalf("%+v, %v", c, err)
 		}
-		if err := c.Check(); (err == nil) != want {
-			t.Errorf("%s: %v", text, err)
+		if w := c.Warnings(); len(w) != want {
+			t.Errorf("%s: %v", text, w)
 		}
 	}
 }
@@ -246,4 +247,39 @@ func TestWarnings(t *testing.T) {
 	f(one+", "+any, "a", "rule r is about the host a, but http://s")
 	f("{hosts: [\"*.a\"], servers: [\"http://s\"]}, "+other, "b.a")
 	f("{hosts: [\"*.a\"], servers: [\"http://s\"]}, "+any, "b.a", "rule r is about the host b.a, but http://s")
+}
+
+// What would let everybody in: operators' rights for whoever reaches the listener, and clients that say themselves who they are.
+func TestGuards(t *testing.T) {
+	const admin, trust = "everybody who does may change rules and blocks", "each client says itself who it is"
+	for yaml, want := range map[string]string{
+		"":                                            "",
+		"admin: ':8081'":                              admin,
+		"admin: '0.0.0.0:8081'":                       admin,
+		"admin: '[::]:8081'":                          admin,
+		"admin: '10.0.0.1:8081'":                      admin,
+		"admin: 'edge.example:8081'":                  admin,
+		"admin: 'localhost:8081'":                     "",
+		"admin: '127.9.9.9:8081'":                     "",
+		"admin: '[::1]:8081'":                         "",
+		"admin: 'unix:/run/s'":                        "",
+		"{admin: ':8081', admin_insecure: true}":      "",
+		"{admin: ':8081', admin_token_file: /t}":      "",
+		"metrics_token: true":                         "there is no token",
+		"{metrics_token: true, admin_token_file: /t}": "",
+		"source: {trust: [0.0.0.0/0]}":                trust,
+		"source: {trust: [10.0.0.0/8, '::/0']}":       trust,
+		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":      "",
+		"source: {trust: [10.0.0.0/8, '2001:db8::/32'], header: X-Client}": "",
+	} {
+		c, err := Parse("f.yaml", []byte(yaml+"\n"))
+		if err != nil {
+			t.Errorf("%s: %v", yaml, err)
+			continue
+		}
+		c.CheckPath = "/check" // instead of an origin
+		if err := c.Check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", yaml, err, want)
+		}
+	}
 }

@@ -64,6 +64,8 @@ func (r *reader) config(n ast.Node, c *Config) {
 		},
 		"admin_hosts":      r.texts("admin_hosts", func(_ ast.Node, h string) { c.AdminHosts = append(c.AdminHosts, strings.ToLower(h)) }),
 		"admin_token_file": r.orNone("admin_token_file", &c.AdminTokenFile),
+		"admin_insecure":   r.boolean("admin_insecure", &c.AdminInsecure),
+		"metrics_token":    r.boolean("metrics_token", &c.MetricsToken),
 		"edge_id": r.text("edge_id", func(n ast.Node, text string) {
 			if !plainName(text) {
 				r.fail(n, "edge_id: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
@@ -171,12 +173,13 @@ func CheckPoPName(name string) error {
 
 func (r *reader) source(n ast.Node, s *rules.SourceConfig) {
 	r.mapping(n, "source", fields{
-		"ipv4_prefix": r.integer("source.ipv4_prefix", 8, 32, func(v int64) { s.IPv4Prefix = int(v) }),
-		"ipv6_prefix": r.integer("source.ipv6_prefix", 16, 128, func(v int64) { s.IPv6Prefix = int(v) }),
-		"trust":       r.prefixes("source.trust", &s.Trust),
+		"ipv4_prefix":     r.integer("source.ipv4_prefix", 8, 32, func(v int64) { s.IPv4Prefix = int(v) }),
+		"ipv6_prefix":     r.integer("source.ipv6_prefix", 16, 128, func(v int64) { s.IPv6Prefix = int(v) }),
+		"trust":           r.prefixes("source.trust", &s.Trust),
+		"trust_everybody": r.boolean("source.trust_everybody", &s.TrustEverybody),
 		"header": r.text("source.header", func(n ast.Node, text string) {
-			if !isForwardingHeader(text) {
-				r.fail(n, "source.header: %q is not possible: want X-Forwarded-For, X-Real-IP or Forwarded", text)
+			if !rules.IsSourceHeader(text) {
+				r.fail(n, "source.header: %q cannot tell the address of a client: want X-Forwarded-For, Forwarded, or a header that holds one address, such as X-Real-IP or CF-Connecting-IP", text)
 				return
 			}
 			s.Header = text

@@ -36,7 +36,7 @@ func yamlBlocks(text string) (blocks []string) {
 	for _, m := range regexp.MustCompile("(?ms)^ *```ya?ml(?: +([a-z_.]+))?\n(.*?)^ *```$").FindAllStringSubmatch(text, -1) {
 		block := m[2]
 		if m[1] != "" {
-			block = m[1] + ":\n" + indent(block, "  ")
+			block = m[1] + ":\n" + regexp.MustCompile("(?m)^.").ReplaceAllString(block, "  $0")
 		}
 		blocks = append(blocks, block)
 	}

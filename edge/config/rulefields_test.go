@@ -10,7 +10,8 @@ import (
 	"sluice/edge/rules"
 )
 
-// Every field of a rule comes back from a file as it was written: one that reading or writing forgets would be lost by a PUT.
+// Every field of a rule comes back as it was written, and changes what edges compare: one that reading or writing forgets would be lost
+// by a change of the rule.
 func TestEveryFieldOfARule(t *testing.T) {
 	lower := counter.Lower
 	changes := map[string]func(*rules.Config){
@@ -36,21 +37,22 @@ func TestEveryFieldOfARule(t *testing.T) {
 	for _, field := range leaves(reflect.TypeFor[rules.Config](), "") {
 		change := changes[field]
 		if change == nil {
-			t.Errorf("%s: say here how to change it, and let configfile.go read it and rulefile.go write it", field)
+			t.Errorf("%s: say here how to change it, and let configfile.go read it, and its JSON have the name that it has there", field)
 			continue
 		}
 		want := rules.Default("r", 100)
 		if change(&want); reflect.DeepEqual(want, rules.Default("r", 100)) {
 			t.Errorf("%s: the change is none", field)
 		}
-		text := "rules:\n" + ruleYAML(want)
-		c, err := Parse("test.yaml", []byte(text))
-		if err != nil {
-			t.Errorf("%s: %v\n%s", field, err, text)
-			continue
+		text := RuleJSON(want)
+		if got, err := ParseRule(want.Name, []byte(text)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v, want %+v\n%s", field, got, err, want, text)
 		}
-		if got := c.Rules[0]; !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, want %+v\n%s", field, got, want, text)
+		if n := len(Fields(want)); n > 3 {
+			t.Errorf("%s: %d fields are written, with the defaults: %s", field, n, text)
+		}
+		if standard := []rules.Config{rules.Default("r", 100)}; Hash([]rules.Config{want}) == Hash(standard) || Hash(standard)>>48 != 0 {
+			t.Errorf("%s: the hash does not tell it", field)
 		}
 	}
 }

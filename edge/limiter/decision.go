@@ -33,6 +33,8 @@ type Decision struct {
 	Held    bool        // a rule counts by the answer's status and waits for Settle
 
 	Results []RuleResult // in the order of Add
+	// Covering are wider sources that the client belongs to, and of which operators have said something (mitigation.Table.Covering).
+	Covering []counter.Source
 
 	asks    []counter.Ask
 	replies []<-chan struct{}

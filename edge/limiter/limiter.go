@@ -57,7 +57,7 @@ func (l *Limiter) Decide(d *Decision, now time.Time) {
 func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
 	for i := range d.Results {
 		r := &d.Results[i]
-		until := l.Bits.Until(r.key(), now)
+		until := l.Bits.UntilOf(r.key(), d.Covering, now)
 		if until.IsZero() {
 			continue
 		}

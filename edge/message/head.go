@@ -195,14 +195,28 @@ func (l *Line) mayBeNominated() bool {
 }
 
 // Distrust drops what only a trusted proxy may say to the origin: who asks, over what, and for what else than the request's own
-// target.
-func (h *Head) Distrust() {
+// target. It reports whether a line says who asks.
+func (h *Head) Distrust() (named bool) {
 	for i := range h.Lines {
 		switch l := &h.Lines[i]; l.Kind {
-		case ForwardedFor, RealIP, Forwarded, ForwardedProto, ForwardedHost, ForwardedOther, Via, Override, RequestID:
+		case ForwardedFor, RealIP, Forwarded:
+			l.Drop, named = true, true
+		case ForwardedProto, ForwardedHost, ForwardedOther, Via, Override, RequestID:
 			l.Drop = true
 		}
 	}
+	return named
+}
+
+// OnlyFrom is Distrust for one more header that says who asks, and reports whether it is there. A trusted proxy's own word stays, even
+// where Connection names it, as its client may have written; a spelling that some servers take for it is nobody's.
+func (h *Head) OnlyFrom(trusted bool, name []byte) (named bool) {
+	for i := range h.Lines {
+		if l := &h.Lines[i]; isSpelling(l.Name, name, foldHeader) {
+			l.Drop, named = !trusted || !bytes.EqualFold(l.Name, name), true
+		}
+	}
+	return named
 }
 
 // Only returns the value of the lines with this name that the origin gets as they came; nil if there are none, and false if
@@ -294,6 +308,9 @@ func foldCookie(c byte) byte {
 	}
 	return c
 }
+
+// KindOf is the kind of a header of that name.
+func KindOf(name []byte) Kind { return classify(name) }
 
 func classify(name []byte) Kind {
 	is := func(s string) bool { return EqualFold(name, s) }

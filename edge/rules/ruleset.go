@@ -51,6 +51,14 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 	return s, nil
 }
 
+// Configs returns the rules as they are in force, those that are off as well.
+func (s *Set) Configs() (list []Config) {
+	for _, r := range s.All {
+		list = append(list, r.Config)
+	}
+	return list
+}
+
 func (s *Set) add(r *Rule) {
 	hosts := r.Config.Match.Hosts
 	if len(hosts) == 0 || slices.Contains(hosts, "*") {

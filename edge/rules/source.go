@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 
 	"github.com/gaissmai/bart"
 
@@ -19,7 +20,11 @@ const maxHops = 32
 type Sources struct {
 	V4, V6 int
 	Trust  *bart.Lite // nil: nobody
-	header message.Kind
+	// Invalid, if not nil, counts headers of trusted peers that should name a client and do not.
+	Invalid *atomic.Uint64
+
+	header message.Kind // message.Other: that of name
+	name   []byte
 	proxy  bool // trusted peers begin with a PROXY header
 }
 
@@ -30,8 +35,23 @@ func NewSources(c SourceConfig) *Sources {
 		s.header = message.RealIP
 	case "forwarded":
 		s.header = message.Forwarded
+	case "x-forwarded-for", "":
+	default:
+		s.header, s.name = message.Other, []byte(strings.ToLower(c.Header))
 	}
 	return s
+}
+
+// Distrust settles what may go on to the origin of the lines that say who asks, and reports whether a peer that is not trusted said
+// so.
+func (s *Sources) Distrust(h *message.Head, trusted bool) (named bool) {
+	if s.name != nil {
+		named = h.OnlyFrom(trusted, s.name)
+	}
+	if trusted {
+		return false
+	}
+	return h.Distrust() || named
 }
 
 func (s *Sources) Of(addr netip.Addr) counter.Source { return counter.SourceOf(addr, s.V4, s.V6) }
@@ -47,7 +67,8 @@ func (s *Sources) Proxied(peer netip.Addr) bool { return s.proxy && IsIn(s.Trust
 // Identify finds the address that a request comes from: the peer's own, or, if the peer is trusted, the one that it and
 // the trusted proxies before it report. The forwarding header is read from right to left, over all its lines, to the first
 // address that is not trusted; what stands left of it was written by that client and is not read at all. An entry that is
-// no address ends the search, and the one who passed it on is the source.
+// no address ends the search, and the one who passed it on is the source. A header that is no list must be there once, with one
+// address.
 //
 // It appends to hops the addresses believed, the nearest first, the client's last; with the peer they are the chain that
 // the origin is told.
@@ -57,13 +78,25 @@ func (s *Sources) Identify(peer netip.Addr, h *message.Head, hops []netip.Addr) 
 		return peer, hops, false
 	}
 	client = peer
+	if s.header == message.RealIP || s.header == message.Other {
+		value, n := s.single(h)
+		if n == 0 {
+			return client, hops, true
+		}
+		addr, ok := parseHop(value, false)
+		if n > 1 || !ok {
+			s.invalid()
+			return client, hops, true
+		}
+		return addr, append(hops, addr), true
+	}
 	for i := len(h.Lines) - 1; i >= 0; i-- {
 		if h.Lines[i].Kind != s.header {
 			continue
 		}
 		for rest := h.Lines[i].Value; len(rest) > 0; {
 			var entry []byte
-			if comma := bytes.LastIndexByte(rest, ','); comma >= 0 {
+			if comma := s.lastComma(rest); comma >= 0 {
 				entry, rest = rest[comma+1:], rest[:comma]
 			} else {
 				entry, rest = rest, nil
@@ -72,6 +105,9 @@ func (s *Sources) Identify(peer netip.Addr, h *message.Head, hops []netip.Addr) 
 				continue // RFC 9110, 5.6.1: empty elements of a list do not count
 			}
 			addr, ok := parseHop(entry, s.header == message.Forwarded)
+			if !ok {
+				s.invalid()
+			}
 			if !ok || len(hops) == maxHops {
 				return client, hops, true
 			}
@@ -84,8 +120,54 @@ func (s *Sources) Identify(peer netip.Addr, h *message.Head, hops []netip.Addr) 
 	return client, hops, true
 }
 
-// parseHop reads one entry: an address, perhaps with a port, or an element of Forwarded (RFC 7239). A comma within a quoted
-// string of Forwarded cuts it into two entries, of which neither is an address; addresses have no commas.
+// single is the value of the last line of a header that is no list, and how many lines there are.
+func (s *Sources) single(h *message.Head) (value []byte, n int) {
+	for i := range h.Lines {
+		if l := &h.Lines[i]; s.name == nil && l.Kind == s.header || s.name != nil && bytes.EqualFold(l.Name, s.name) {
+			value, n = l.Value, n+1
+		}
+	}
+	return value, n
+}
+
+func (s *Sources) invalid() {
+	if s.Invalid != nil {
+		s.Invalid.Add(1)
+	}
+}
+
+// lastComma is where the last entry of a list is cut off: of Forwarded the last comma that is in no quoted string. The line is read
+// from its end, which the nearest proxy has written, so a quote that a client leaves open hides nothing.
+func (s *Sources) lastComma(list []byte) int {
+	if s.header != message.Forwarded {
+		return bytes.LastIndexByte(list, ',')
+	}
+	quoted := false
+	for i := len(list) - 1; i >= 0; i-- {
+		switch list[i] {
+		case ',':
+			if !quoted {
+				return i
+			}
+		case '"':
+			if !escaped(list, i) {
+				quoted = !quoted
+			}
+		}
+	}
+	return -1
+}
+
+// escaped reports whether the byte at i stands behind a backslash that is not itself escaped.
+func escaped(text []byte, i int) bool {
+	n := 0
+	for i--; i >= 0 && text[i] == '\\'; i-- {
+		n++
+	}
+	return n%2 == 1
+}
+
+// parseHop reads one entry: an address, perhaps with a port, or an element of Forwarded (RFC 7239).
 func parseHop(entry []byte, forwarded bool) (netip.Addr, bool) {
 	if forwarded {
 		var ok bool
@@ -124,22 +206,53 @@ func parseHop(entry []byte, forwarded bool) (netip.Addr, bool) {
 	return addr.Unmap().WithZone(""), true
 }
 
-// forwardedFor is the value of for= in an element of Forwarded, without its quotes.
-func forwardedFor(element []byte) ([]byte, bool) {
+// forwardedFor is the value of for= in an element of Forwarded (RFC 7239, 4), without its quotes. It reports false unless the whole
+// element is as it must be and has one for=: what a client wrote into another parameter, which its proxy quoted, must not be taken for
+// the proxy's own.
+func forwardedFor(element []byte) (node []byte, ok bool) {
 	for rest := element; len(rest) > 0; {
-		var pair []byte
-		pair, rest, _ = bytes.Cut(rest, []byte{';'})
-		name, value, ok := bytes.Cut(pair, []byte{'='})
-		if !ok || !message.EqualFold(message.TrimSpace(name), "for") {
+		name, after, assigned := bytes.Cut(rest, []byte{'='})
+		name = message.TrimSpace(name)
+		if len(name) == 0 && !assigned && len(after) == 0 {
+			break // a ; at the end
+		}
+		if !assigned || !message.IsToken(name) {
+			return nil, false
+		}
+		value, after, valid := cutValue(message.TrimSpace(after))
+		if !valid {
+			return nil, false
+		}
+		if message.EqualFold(name, "for") {
+			if ok {
+				return nil, false
+			}
+			node, ok = value, true
+		}
+		rest = after
+	}
+	return node, ok
+}
+
+// cutValue cuts the value of a parameter, without its quotes, from what follows its semicolon. Addresses need no quoted pairs, so
+// those stay as they are. A value that should have been quoted, an IPv6 address perhaps, is taken as it is.
+func cutValue(text []byte) (value, after []byte, ok bool) {
+	if len(text) == 0 || text[0] != '"' {
+		value, after, _ = bytes.Cut(text, []byte{';'})
+		value = message.TrimSpace(value)
+		return value, after, len(value) > 0 && bytes.IndexAny(value, "\"\\ \t=") < 0
+	}
+	for i := 1; i < len(text); i++ {
+		if text[i] != '"' || escaped(text, i) {
 			continue
 		}
-		value = message.TrimSpace(value)
-		if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
-			value = value[1 : len(value)-1]
+		value, after = text[1:i], message.TrimSpace(text[i+1:])
+		if len(after) > 0 && after[0] != ';' {
+			return nil, nil, false
 		}
-		return value, true
+		return value, after[min(1, len(after)):], true
 	}
-	return nil, false
+	return nil, nil, false
 }
 
 // parseIPv4 reads a plain dotted address without making a string of it.

@@ -24,7 +24,7 @@ func trusting(header string) *Sources {
 }
 
 func TestIdentify(t *testing.T) {
-	const xff, real, fwd = "X-Forwarded-For", "X-Real-IP", "Forwarded"
+	const xff, real, fwd, cf = "X-Forwarded-For", "X-Real-IP", "Forwarded", "CF-Connecting-IP"
 	for _, test := range []struct {
 		name, header, peer string
 		lines              []string
@@ -53,6 +53,18 @@ func TestIdentify(t *testing.T) {
 		{"forwarded, quoted", fwd, "10.0.0.1", []string{`Forwarded: proto=http; For="[2001:db8::1]:4711", for="10.0.0.2:80"`}, "2001:db8::1", "10.0.0.2 2001:db8::1"},
 		{"forwarded, obfuscated", fwd, "10.0.0.1", []string{`Forwarded: for=192.0.2.1, for=_hidden`}, "10.0.0.1", ""},
 		{"forwarded, a quote that never ends", fwd, "10.0.0.1", []string{`Forwarded: for="1.2.3.4, for=192.0.2.1`}, "192.0.2.1", "192.0.2.1"},
+		{"real, twice", real, "10.0.0.1", []string{"X-Real-IP: 1.2.3.4", "X-Real-IP: 192.0.2.1"}, "10.0.0.1", ""},
+		{"real, a list", real, "10.0.0.1", []string{"X-Real-IP: 1.2.3.4, 192.0.2.1"}, "10.0.0.1", ""},
+		{"real, empty", real, "10.0.0.1", []string{"X-Real-IP: "}, "10.0.0.1", ""},
+		{"any header", cf, "10.0.0.1", []string{"cf-connecting-ip: 2001:db8::1", "X-Forwarded-For: 1.2.3.4", "CF_Connecting_IP: 1.2.3.4"}, "2001:db8::1", "2001:db8::1"},
+		{"any header of a stranger", cf, "192.0.2.1", []string{"CF-Connecting-IP: 1.2.3.4"}, "192.0.2.1", ""},
+		{"any header, twice", cf, "10.0.0.1", []string{"CF-Connecting-IP: 1.2.3.4", "CF-Connecting-IP: 1.2.3.4"}, "10.0.0.1", ""},
+		{"forwarded, a comma in quotes", fwd, "10.0.0.1", []string{`Forwarded: for=192.0.2.1;host="a, b"`}, "192.0.2.1", "192.0.2.1"},
+		{"forwarded, what a client has quoted", fwd, "10.0.0.1", []string{`Forwarded: host="x;for=1.2.3.4;y";for=192.0.2.1`}, "192.0.2.1", "192.0.2.1"},
+		{"forwarded, what a client has quoted after a comma", fwd, "10.0.0.1", []string{`Forwarded: for=192.0.2.1;host="x, for=1.2.3.4;y=\"z"`}, "192.0.2.1", "192.0.2.1"},
+		{"forwarded, two of them", fwd, "10.0.0.1", []string{`Forwarded: for=1.2.3.4;for=192.0.2.1`}, "10.0.0.1", ""},
+		{"forwarded, no parameter", fwd, "10.0.0.1", []string{`Forwarded: for=1.2.3.4;y"`}, "10.0.0.1", ""},
+		{"forwarded, after the quotes", fwd, "10.0.0.1", []string{`Forwarded: for="1.2.3.4"x`}, "10.0.0.1", ""},
 		{"forwarded, no for", fwd, "10.0.0.1", []string{`Forwarded: by=1.2.3.4`}, "10.0.0.1", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -93,7 +105,11 @@ func FuzzForwardedHeaders(f *testing.F) {
 			return
 		}
 		client, _, _ := trusting(name).Identify(netip.MustParseAddr("10.0.0.1"), h, nil)
-		if client != netip.MustParseAddr("192.0.2.1") {
+		want := netip.MustParseAddr("192.0.2.1")
+		if name == "X-Real-IP" {
+			want = netip.MustParseAddr("10.0.0.1") // no list: two lines name nobody
+		}
+		if client != want {
 			t.Fatalf("%q: %s", written, client)
 		}
 	})

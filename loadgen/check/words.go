@@ -31,12 +31,13 @@ const (
 	wordsLook   = 20 * time.Millisecond // between two requests of a source of which a word was said
 	wordsList   = 200 * time.Millisecond
 	wordsAttack = time.Minute // at most: it ends with the words
+	wordsRules  = 10          // that are changed in turn
 )
 
 // A WordsScale is how large Words is.
 type WordsScale struct {
 	Attack float64 // new blocks a second
-	Words  int     // blocks, and as many lifts
+	Words  int     // blocks, as many lifts, and as many changes of rules
 	// Least is the part of Attack that must be reached: less is another test.
 	Least float64
 }
@@ -54,10 +55,10 @@ func (WordsScale) Rule(edges int) lab.Rule {
 	return lab.Rule{Limit: uint32(edges), Window: time.Second, MitigationTimeout: 2 * time.Second, Mode: judge.Deployed}
 }
 
-// Words checks that attackers cannot hold up operators: while always new sources cross their limit, an operator blocks and lifts others
-// through the API of one edge after the other. Each word is in force on every edge within two seconds, as its list of
-// mitigations says and as a request of that source shows; none is undone; and every edge serves. The site must have sources
-// named in X-Forwarded-For.
+// Words checks that attackers cannot hold up operators: while always new sources cross their limit, an operator blocks and lifts others,
+// and changes rules, through the API of one edge after the other. Each word is in force on every edge within two seconds, as its list of
+// mitigations or of rules says and as a request of that source shows; none is undone; and every edge serves. The site must have sources
+// named in X-Forwarded-For, and a secret.
 func Words(ctx context.Context, s *lab.Site, scale WordsScale) (*Result, error) {
 	if len(s.EdgeProcesses) < 2 || len(s.NodeProcesses) == 0 {
 		return nil, errors.New("loadgen: check words: want at least two edges and a memcached node")
@@ -75,11 +76,12 @@ func Words(ctx context.Context, s *lab.Site, scale WordsScale) (*Result, error) 
 		o.edges = append(o.edges, edge)
 	}
 
-	blocks, lifts := make([]*word, scale.Words), make([]*word, scale.Words)
+	blocks, lifts, changes := make([]*word, scale.Words), make([]*word, scale.Words), make([]*word, scale.Words)
 	for i := range scale.Words {
 		last := byte(1 + i%250)
 		blocks[i] = &word{source: netip.AddrFrom4([4]byte{198, 51, byte(100 + i/250), last})}
 		lifts[i] = &word{source: netip.AddrFrom4([4]byte{203, 0, byte(113 + i/250), last}), lift: true}
+		changes[i] = &word{changes: fmt.Sprintf("check%d", i%wordsRules), limit: 1000 + i}
 	}
 	s.Log("blocking %d sources that will be lifted", len(lifts))
 	if err := o.prepare(ctx, lifts); err != nil {
@@ -102,15 +104,12 @@ func Words(ctx context.Context, s *lab.Site, scale WordsScale) (*Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	s.Log("and meanwhile %d blocks and %d lifts by operators, %v apart", len(blocks), len(lifts), wordsApart)
+	s.Log("and meanwhile %d blocks, %d lifts and %d changes of rules by operators, %v apart", len(blocks), len(lifts), len(changes), wordsApart)
 	began := time.Now()
 	var said sync.WaitGroup
-	for i := range 2 * scale.Words {
-		w := blocks[i/2]
-		if i%2 == 1 {
-			w = lifts[i/2]
-		}
-		said.Go(func() { o.say(during, w, i%len(o.edges)) })
+	for i := range 3 * scale.Words {
+		w := [][]*word{blocks, lifts, changes}[i%3][i/3]
+		said.Go(func() { o.say(during, w, (i+i/3)%len(o.edges)) })
 		if err := pause(ctx, time.Until(began.Add(time.Duration(i+1)*wordsApart))); err != nil {
 			break
 		}
@@ -148,7 +147,7 @@ func Words(ctx context.Context, s *lab.Site, scale WordsScale) (*Result, error) 
 	for _, kind := range []struct {
 		name  string
 		words []*word
-	}{{"blocks", blocks}, {"lifts", lifts}} {
+	}{{"blocks", blocks}, {"lifts", lifts}, {"changes of rules", changes}} {
 		line, kept := inTime(kind.words)
 		c.see("%s by operators: %s", kind.name, line)
 		c.Kept = c.Kept && kept
@@ -158,7 +157,7 @@ func Words(ctx context.Context, s *lab.Site, scale WordsScale) (*Result, error) 
 	if err := pause(ctx, s.Rule.MitigationTimeout+s.Rule.Window); err != nil {
 		return nil, err
 	}
-	var lost [2]int
+	var lost [3]int
 	for _, e := range o.edges {
 		list, err := e.list(ctx, client)
 		if err != nil {
@@ -175,18 +174,34 @@ func Words(ctx context.Context, s *lab.Site, scale WordsScale) (*Result, error) 
 				}
 			}
 		}
+		for _, w := range changes[max(0, len(changes)-wordsRules):] { // the last of each rule
+			if limit, err := o.limit(ctx, e, w.changes); err != nil || limit != w.limit {
+				lost[2]++
+			}
+		}
 	}
-	c.see("afterwards, of %d blocks and %d lifts on each edge, %d and %d were lost", len(blocks), len(lifts), lost[0], lost[1])
-	c.Kept = c.Kept && lost == [2]int{}
+	c.see("afterwards, of %d blocks, %d lifts and %d changed rules on each edge, %d, %d and %d were lost",
+		len(blocks), len(lifts), min(wordsRules, len(changes)), lost[0], lost[1], lost[2])
+	c.Kept = c.Kept && lost == [3]int{}
 	return c, s.Crashed()
 }
 
-// A word is what an operator says of a source, and what became of it.
+// A word is what an operator says of a source or a rule, and what became of it.
 type word struct {
-	source netip.Addr
-	lift   bool
-	took   time.Duration // until it was in force everywhere
-	err    error         // it was not, and why
+	source  netip.Addr
+	lift    bool
+	changes string        // "": no rule, but the source; else the rule
+	limit   int           // that it has from then on: more than before
+	took    time.Duration // until it was in force everywhere
+	err     error         // it was not, and why
+}
+
+// about is the source or the rule.
+func (w *word) about() string {
+	if w.changes != "" {
+		return w.changes
+	}
+	return w.source.String()
 }
 
 // status is what a request of the source is answered once the word is in force.
@@ -204,7 +219,7 @@ func inTime(words []*word) (line string, kept bool) {
 	for _, w := range words {
 		switch {
 		case w.err != nil:
-			why = fmt.Sprintf("; %s: %v", w.source, w.err)
+			why = fmt.Sprintf("; %s: %v", w.about(), w.err)
 		default:
 			times = append(times, w.took)
 			if w.took <= wordsWithin {
@@ -248,6 +263,10 @@ func (o *wordsOperator) put(ctx context.Context, e *wordsEdge, w *word) error {
 		method, body = http.MethodDelete, ""
 	}
 	url := fmt.Sprintf("http://%s/v1/mitigations/%s/%s", e.Admin, o.rule, w.source)
+	if w.changes != "" {
+		url = fmt.Sprintf("http://%s/v1/rules/%s", e.Admin, w.changes)
+		body = fmt.Sprintf(`{"limit":%d,"match":{"path":"/check"}}`, w.limit)
+	}
 	q, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return err
@@ -273,9 +292,12 @@ func (o *wordsOperator) say(ctx context.Context, w *word, to int) {
 	var all sync.WaitGroup
 	for i, e := range o.edges {
 		all.Go(func() {
-			if w.lift {
+			switch {
+			case w.changes != "":
+				at[i], errs[i] = o.changed(ctx, e, w)
+			case w.lift:
 				at[i], errs[i] = o.lifted(ctx, e, w)
-			} else {
+			default:
 				at[i], errs[i] = o.blocked(ctx, e, w, said)
 			}
 		})
@@ -312,6 +334,27 @@ func (o *wordsOperator) lifted(ctx context.Context, e *wordsEdge, w *word) (time
 	}
 	_, at, err := e.awaitList(ctx, w, served)
 	return at, err
+}
+
+// changed is when an edge had a rule as it was changed, or later.
+func (o *wordsOperator) changed(ctx context.Context, e *wordsEdge, w *word) (time.Time, error) {
+	for {
+		limit, err := o.limit(ctx, e, w.changes)
+		now := time.Now()
+		if err == nil && limit >= w.limit {
+			return now, nil
+		}
+		if pause(ctx, wordsLook) != nil {
+			return now, fmt.Errorf("%s has a limit of %d, not %d, after %v", e.Name, limit, w.limit, wordsGiveUp)
+		}
+	}
+}
+
+// limit is that of a rule on an edge.
+func (o *wordsOperator) limit(ctx context.Context, e *wordsEdge, rule string) (int, error) {
+	var r struct{ Limit int }
+	err := scrape.Get(ctx, o.client, e.Admin, "/v1/rules/"+rule, scrape.JSON(&r))
+	return r.Limit, err
 }
 
 // awaitStatus sends requests of a source until one is answered as it should be.

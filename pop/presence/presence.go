@@ -21,6 +21,7 @@ const (
 	slots   = counter.MaxEdges
 	hold    = 10 * time.Second // a number once seen is believed so long: a lost node must not halve it
 	maxName = 64
+	maxSize = 8 + 8 + 3*(1+maxName) + 4*8 + 2*1 + 16*(words.MaxMarks+MaxRefused) + secret.MACSize
 )
 
 // Edge is what an edge says of itself.
@@ -29,7 +30,20 @@ type Edge struct {
 	sequence uint64 // each presence has a higher one
 	Name     string
 	Marks    []words.Mark // of the operators' list that it has put into force
+	Refused  []words.Mark // of these what it could not: changes of rules that it does not understand, MaxRefused at most
+	About
 }
+
+// About is what an edge tells operators of itself.
+type About struct {
+	Address, Version string    // where it listens; what it runs. The first 64 bytes of each
+	Started, Since   time.Time // the process; its configuration, in force
+	Hash             uint64    // of its rules: the same on edges with the same
+	Generation       uint64    // of the latest change of a rule that it knows of; 0: none
+}
+
+// MaxRefused is how many changes an edge says it has refused, the newest.
+const MaxRefused = 8
 
 // peer is what this edge has learned of another. What was recorded and is said once more does not count: the sequence number must grow.
 type peer struct {
@@ -89,20 +103,27 @@ func (p *Slots) Others(f func(Edge)) {
 }
 
 // Say is what to fill the slot with.
-func (p *Slots) Say(now time.Time, name string, marks []words.Mark) []byte {
+func (p *Slots) Say(now time.Time, e Edge) []byte {
 	p.sequence = max(p.sequence+1, uint64(max(now.UnixMilli(), 0)))
-	name = name[:min(len(name), maxName)]
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 17+maxName+16*len(marks)+secret.MACSize), p.id)
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 64+3*maxName+16*(len(e.Marks)+len(e.Refused))+secret.MACSize), p.id)
 	b = binary.BigEndian.AppendUint64(b, p.sequence)
-	b = append(append(b, byte(len(name))), name...)
-	for _, k := range marks {
-		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.Edge), k.Generation)
+	for _, text := range []string{e.Name, e.Address, e.Version} {
+		text = text[:min(len(text), maxName)]
+		b = append(append(b, byte(len(text))), text...)
+	}
+	b = secret.AppendTime(secret.AppendTime(b, e.Started), e.Since)
+	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, e.Hash), e.Generation)
+	for _, marks := range [][]words.Mark{e.Marks, e.Refused} {
+		b = append(b, byte(len(marks)))
+		for _, k := range marks {
+			b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, k.Edge), k.Generation)
+		}
 	}
 	return p.secret.Seal(secret.Presence, b)
 }
 
 func (p *Slots) open(b []byte) (e Edge, ok bool) {
-	if len(b) > 17+maxName+16*words.MaxMarks+secret.MACSize {
+	if len(b) > maxSize {
 		return e, false
 	}
 	in, ok := p.secret.Open(secret.Presence, b)
@@ -110,11 +131,17 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 		return e, false
 	}
 	e.ID, e.sequence = in.Number(8), in.Number(8)
-	e.Name = string(in.Next(int(in.Number(1))))
-	for in.More() {
-		e.Marks = append(e.Marks, words.Mark{Edge: in.Number(8), Generation: in.Number(8)})
+	for _, text := range []*string{&e.Name, &e.Address, &e.Version} {
+		*text = string(in.Next(int(in.Number(1))))
 	}
-	return e, !in.Bad()
+	e.Started, e.Since = in.Time(), in.Time()
+	e.Hash, e.Generation = in.Number(8), in.Number(8)
+	for _, marks := range []*[]words.Mark{&e.Marks, &e.Refused} {
+		for range in.Number(1) {
+			*marks = append(*marks, words.Mark{Edge: in.Number(8), Generation: in.Number(8)})
+		}
+	}
+	return e, in.Whole()
 }
 
 // Read takes in what is in the slots, and says how many hold what no edge of the PoP has written. A slot whose edge does not say anything

@@ -17,9 +17,6 @@ func (r *Reader) Whole() bool { return !r.bad && len(r.rest) == 0 }
 // Bad reports whether more was read than there is.
 func (r *Reader) Bad() bool { return r.bad }
 
-// More reports whether anything is left.
-func (r *Reader) More() bool { return len(r.rest) > 0 }
-
 // Next is the next n bytes.
 func (r *Reader) Next(n int) []byte {
 	if n > len(r.rest) {

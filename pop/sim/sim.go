@@ -135,7 +135,7 @@ func (e *Edge) begin() error {
 	}
 	m, err := pop.NewMachine(pop.Config{
 		Nodes: list, Secret: c.Secret, ID: id, Name: fmt.Sprintf("edge%d", e.index),
-		Edges: known, Counters: e.Counters, Bits: e.Bits,
+		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits,
 	}, e.clock())
 	if err != nil {
 		return err

@@ -1,8 +1,9 @@
-// Package words is the list of what operators say of sources: blocks and lifts. Every node of the tier and every edge has a copy, and
-// says things of its own. Two copies are merged entry by entry: the higher generation stands, of one generation the higher edge; what
-// was ever lifted is merged apart from that, so that a block that knows nothing of a lift does not undo it. So merging is a join: in
-// whatever order, and however often, copies come together, the result is the same. The list is small, and travels whole, sealed under
-// the PoP's secret. Nothing here does I/O or reads a clock.
+// Package words is the list of what operators say: blocks and lifts of sources, and changes of rules. Every node of the tier and every
+// edge has a copy, and says things of its own. Two copies are merged entry by entry: the higher generation stands, of one generation
+// the higher edge; what was ever lifted is merged apart from that, so that a block that knows nothing of a lift does not undo it. Of a
+// rule the latest MaxVersions changes are kept, each an entry, and the newest stands. So merging is a join: in whatever order, and
+// however often, copies come together, the result is the same. The list is small, and travels whole, sealed under the PoP's secret.
+// Nothing here does I/O or reads a clock.
 package words
 
 import (
@@ -22,29 +23,34 @@ import (
 	"sluice/pop/secret"
 )
 
-// Word is what an operator says of a source under a rule. Words never share a queue with what attackers cause: they are a list of
-// their own.
+// Word is what an operator says of a source under a rule, or of the rule itself. Words never share a queue with what attackers cause:
+// they are a list of their own.
 type Word struct {
-	Rule   string // as configured, so that it means the same when the rule is edited
-	Source counter.Source
+	Rule   string         // as configured, so that it means the same when the rule is edited
+	Source counter.Source // of a Block or a Lift
 	Kind   Kind
 	Start  time.Time
-	End    time.Time // of a Block; a Lift has none
-	Reason string    // at most MaxReason bytes
+	End    time.Time // of a Block, and of a Change that says nothing for ever; a Lift has none
+	Reason string    // of a Block: at most MaxReason bytes
+	Text   string    // of a Change: what it says, at most MaxText bytes
 }
 
 // Kind is what a Word does.
 type Kind uint8
 
 const (
-	Block Kind = iota + 1
-	Lift       // ends the mitigation and forgets the counts
+	Block  Kind = iota + 1
+	Lift        // ends the mitigation and forgets the counts
+	Change      // of a rule; what it says means nothing here
 )
 
 // Bounds of the list.
 const (
 	MaxEntries = 10_000
 	MaxReason  = 256
+	// MaxText bounds a change of a rule, MaxVersions how many of the latest changes of a rule are kept.
+	MaxText     = 4096
+	MaxVersions = 10
 
 	maxBytes    = 900_000
 	maxEncoded  = 1 << 20 // memcached's own largest item
@@ -52,7 +58,10 @@ const (
 )
 
 // ErrFull says that the operators' list has no room for another word: some of it must end first.
-var ErrFull = errors.New("words: the list of operators' blocks and lifts is full")
+var ErrFull = errors.New("words: the list of what operators said is full")
+
+// ErrLong says that a change of a rule takes more than MaxText bytes.
+var ErrLong = errors.New("words: the change is too long")
 
 // ErrWord says that nobody can mean this: there is no such source, or no such name of a rule.
 var ErrWord = errors.New("words: not a word of an operator")
@@ -60,10 +69,11 @@ var ErrWord = errors.New("words: not a word of an operator")
 // ErrList says that something is no list of operators' words, or not under the PoP's secret.
 var ErrList = errors.New("words: not an authentic list of operators' words")
 
-// Name is what a word is about: there is one for each.
+// Name is what a word is about: there is one for each. Of the changes of a rule each has its own.
 type Name struct {
 	Rule   string
 	Source counter.Source
+	Change Mark
 }
 
 // Entry is the word that counts for a name.
@@ -80,12 +90,29 @@ type Entry struct {
 	kept time.Time
 }
 
-// Over reports whether the entry says nothing any more.
-func (e *Entry) Over(now time.Time) bool { return !now.Before(e.kept) }
+// Over reports whether the entry says nothing any more. Most changes of rules hold for ever.
+func (e *Entry) Over(now time.Time) bool {
+	return !now.Before(e.kept) && (e.Kind != Change || !e.kept.IsZero())
+}
+
+// Mark tells the word from all others.
+func (e *Entry) Mark() Mark { return Mark{e.edge, e.generation} }
+
+func (e *Entry) name() Name {
+	if e.Kind == Change {
+		return Name{Rule: e.Rule, Change: e.Mark()}
+	}
+	return Name{Rule: e.Rule, Source: e.Source}
+}
+
+// older orders by age: generation, then edge.
+func older(a, b *Entry) int {
+	return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.edge, b.edge))
+}
 
 // newer reports whether the word of e stands against that of o. Of two ends of one word, which clocks may cause, the earlier does.
 func (e *Entry) newer(o *Entry) bool {
-	return cmp.Or(cmp.Compare(e.generation, o.generation), cmp.Compare(e.edge, o.edge), o.End.Compare(e.End)) > 0
+	return cmp.Or(older(e, o), o.End.Compare(e.End)) > 0
 }
 
 // join merges o into e and reports whether that changed it.
@@ -103,13 +130,14 @@ func (e *Entry) join(o *Entry) (changed bool) {
 }
 
 // size is how many bytes the entry takes.
-func (e *Entry) size() int { return entryFixed + len(e.Rule) + len(e.Reason) }
+func (e *Entry) size() int { return entryFixed + len(e.Rule) + len(e.Reason) + len(e.Text) }
 
 const entryFixed = 1 + 5*8 + 8 + counter.SourceSize + 1 + 2
 
 // List is a copy of the list. The zero List is empty. It is not safe for concurrent use.
 type List struct {
 	entries map[Name]*Entry
+	changes map[string][]*Entry // of each rule, the newest first
 	bytes   int
 	highest uint64 // generation ever seen
 }
@@ -123,80 +151,132 @@ func (l *List) At(name Name) *Entry { return l.entries[name] }
 // All ranges over the entries.
 func (l *List) All() iter.Seq2[Name, *Entry] { return maps.All(l.entries) }
 
-// Add says a word that is newer than all that this edge knows of. voids is how long anything that a lift voids can live.
-func (l *List) Add(word Word, edge uint64, voids time.Duration, now time.Time) (generation uint64, err error) {
-	_, good := counter.SourceFromBinary(word.Source.AppendBinary(nil))
-	if !good || word.Rule == "" || len(word.Rule) > maxRuleName || word.Kind < Block || word.Kind > Lift {
-		return 0, fmt.Errorf("%w: rule %q, source %s", ErrWord, word.Rule, word.Source)
+// Changes returns the changes of rules: by rule, the newest first.
+func (l *List) Changes() (all []Entry) {
+	for _, rule := range slices.Sorted(maps.Keys(l.changes)) {
+		for _, e := range l.changes[rule] {
+			all = append(all, *e)
+		}
+	}
+	return all
+}
+
+// possible reports whether an operator can have said a word.
+func (w *Word) possible() bool {
+	if w.Rule == "" || len(w.Rule) > maxRuleName || len(w.Reason) > MaxReason || len(w.Text) > MaxText {
+		return false
+	}
+	if w.Kind == Change {
+		return w.Source == counter.Source{} && w.Reason == ""
+	}
+	_, good := counter.SourceFromBinary(w.Source.AppendBinary(nil))
+	return good && w.Kind >= Block && w.Kind <= Lift && w.Text == ""
+}
+
+// Add says a word that is newer than all that this edge knows of. voids is how long anything that a lift voids can live. To a list that
+// is full the changes of rules that others have replaced make room, the oldest first.
+func (l *List) Add(word Word, edge uint64, voids time.Duration, now time.Time) (Mark, error) {
+	if len(word.Text) > MaxText {
+		return Mark{}, fmt.Errorf("%w: %d bytes, and there may be %d", ErrLong, len(word.Text), MaxText)
 	}
 	word.Reason = strings.ToValidUTF8(word.Reason[:min(len(word.Reason), MaxReason)], "")
+	if !word.possible() {
+		return Mark{}, fmt.Errorf("%w: rule %q, source %s", ErrWord, word.Rule, word.Source)
+	}
 	e := Entry{Word: word, generation: max(l.highest+1, uint64(max(now.UnixMilli(), 0))), edge: edge, kept: word.End}
 	if word.Kind == Lift {
 		e.Epoch, e.kept, e.End = e.generation, now.Add(voids), time.Time{}
 	}
-	name := Name{word.Rule, word.Source}
-	old, size := l.entries[name], e.size()
-	if old != nil {
-		size -= old.size()
+	full := func() bool {
+		old, n, size := l.entries[e.name()], len(l.entries), l.bytes+e.size()
+		if old != nil {
+			n, size = n-1, size-old.size()
+		}
+		return n >= MaxEntries || size > maxBytes
 	}
-	full := func() bool { return old == nil && len(l.entries) >= MaxEntries || l.bytes+size > maxBytes }
 	if full() {
-		if l.purge(now); l.entries[name] == nil && old != nil {
-			old, size = nil, e.size()
+		l.purge(now)
+		for _, o := range l.byWorth() {
+			if !full() || l.worth(o) > 0 {
+				break
+			}
+			l.drop(o)
 		}
 		if full() {
-			return 0, ErrFull
+			return Mark{}, ErrFull
 		}
 	}
-	l.put(name, e)
-	return e.generation, nil
+	l.put(e)
+	return e.Mark(), nil
 }
 
 // put merges an entry and reports whether that changed anything.
-func (l *List) put(name Name, e Entry) (changed bool) {
+func (l *List) put(e Entry) (changed bool) {
 	l.highest = max(l.highest, e.generation)
+	name := e.name()
 	old := l.entries[name]
-	if old == nil {
-		if l.entries == nil {
-			l.entries = make(map[Name]*Entry)
-		}
-		l.entries[name] = &e
-		l.bytes += e.size()
-		return true
+	if old != nil {
+		l.bytes -= old.size()
+		changed = old.join(&e)
+		l.bytes += old.size()
+		return changed
 	}
-	l.bytes -= old.size()
-	changed = old.join(&e)
-	l.bytes += old.size()
-	return changed
+	if l.entries == nil {
+		l.entries, l.changes = make(map[Name]*Entry), make(map[string][]*Entry)
+	}
+	if e.Kind == Change {
+		list := l.changes[e.Rule]
+		at, _ := slices.BinarySearchFunc(list, &e, func(a, b *Entry) int { return older(b, a) })
+		if at == MaxVersions {
+			return false
+		}
+		if len(list) == MaxVersions {
+			l.drop(list[MaxVersions-1])
+		}
+		l.changes[e.Rule] = slices.Insert(l.changes[e.Rule], at, &e)
+	}
+	l.entries[name] = &e
+	l.bytes += e.size()
+	return true
 }
 
 // Merge takes in another list and returns the names for which something has changed, and whether the other list lacks
 // something that this one has. Ends are bounded, because clocks may be wrong. Beyond the bounds of a list, the oldest words are dropped, by all edges the same.
 func (l *List) Merge(other []Entry, now time.Time) (changed []Name, lacks bool) {
 	there := make(map[Name]*Entry, len(other))
+	newest := make(map[string]*Entry)
 	for i := range other {
-		e := other[i]
-		there[Name{e.Rule, e.Source}] = &other[i]
-		if e.Over(now) {
+		e := &other[i]
+		there[e.name()] = e
+		if n := newest[e.Rule]; e.Kind == Change && (n == nil || older(n, e) < 0) {
+			newest[e.Rule] = e
+		}
+	}
+	for _, e := range other {
+		if e.Over(now) || e.Kind == Change && newest[e.Rule].Over(now) { // what it had replaced does not come back
 			continue
 		}
-		if latest := now.Add(mitigation.MaxTimeout + ClockSkew); e.End.After(latest) {
+		if latest := now.Add(e.longest() + ClockSkew); e.End.After(latest) {
 			e.End = latest
 		}
-		if latest := now.Add(longestKept + ClockSkew); e.kept.After(latest) {
+		if latest := now.Add(max(e.longest(), longestKept) + ClockSkew); e.kept.After(latest) {
 			e.kept = latest
 		}
-		name := Name{e.Rule, e.Source}
-		if l.put(name, e) {
-			changed = append(changed, name)
+		if l.put(e) {
+			changed = append(changed, e.name())
 		}
 	}
 	if len(l.entries) > MaxEntries || l.bytes > maxBytes {
 		l.purge(now)
-		l.dropOldest()
+		for _, e := range l.byWorth() {
+			if len(l.entries) <= MaxEntries && l.bytes <= maxBytes {
+				break
+			}
+			l.drop(e)
+		}
 	}
 	for name, e := range l.entries {
-		if o := there[name]; !e.Over(now) && (o == nil || func() bool { c := *o; return c.join(e) }()) {
+		if o := there[name]; !e.Over(now) && !l.lapsed(e, now) && (o == nil || func() bool { c := *o; return c.join(e) }()) {
 			return changed, true
 		}
 	}
@@ -204,35 +284,68 @@ func (l *List) Merge(other []Entry, now time.Time) (changed []Name, lacks bool) 
 }
 
 const (
-	ClockSkew   = 2 * time.Second       // between edges
-	longestKept = 5 * counter.MaxWindow // what a counter of the longest window lives, with one sub-window, in groups of four
+	ClockSkew   = 2 * time.Second     // between edges
+	longestKept = mitigation.MaxBlock // more than a counter of the longest window lives: five windows, with one sub-window, in groups of four
+
+	// LongestAway is how long an edge may be away, or a node keep its list, so that nothing comes back with it that a Change with an
+	// end has replaced.
+	LongestAway = 30 * 24 * time.Hour
 )
+
+// longest is how long a word may be in force that has an end.
+func (w *Word) longest() time.Duration {
+	if w.Kind == Change {
+		return LongestAway
+	}
+	return mitigation.MaxBlock
+}
+
+// lapsed reports whether an entry is one of a rule whose newest change is over: then all of them are.
+func (l *List) lapsed(e *Entry, now time.Time) bool {
+	return e.Kind == Change && l.changes[e.Rule][0].Over(now)
+}
 
 // purge drops what says nothing any more.
 func (l *List) purge(now time.Time) {
-	for name, e := range l.entries {
-		if e.Over(now) {
-			l.drop(name)
+	var over []*Entry
+	for _, e := range l.entries {
+		if e.Over(now) || l.lapsed(e, now) {
+			over = append(over, e)
 		}
+	}
+	for _, e := range over {
+		l.drop(e)
 	}
 }
 
-func (l *List) drop(name Name) {
-	l.bytes -= l.entries[name].size()
-	delete(l.entries, name)
+func (l *List) drop(e *Entry) {
+	l.bytes -= e.size()
+	delete(l.entries, e.name())
+	if e.Kind != Change {
+		return
+	}
+	list := slices.DeleteFunc(l.changes[e.Rule], func(o *Entry) bool { return o.Mark() == e.Mark() })
+	if l.changes[e.Rule] = list; len(list) == 0 {
+		delete(l.changes, e.Rule)
+	}
 }
 
-// dropOldest drops as many words as are too many: two edges that were apart may each have filled their list.
-func (l *List) dropOldest() {
-	list := slices.SortedFunc(maps.Values(l.entries), func(a, b *Entry) int {
-		return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.edge, b.edge))
+// byWorth is the entries in the order in which they are dropped if there are too many, as when two edges that were apart have each
+// filled their list: changes of rules that others have replaced, words on sources, and the rules last; the oldest first.
+func (l *List) byWorth() []*Entry {
+	return slices.SortedFunc(maps.Values(l.entries), func(a, b *Entry) int {
+		return cmp.Or(cmp.Compare(l.worth(a), l.worth(b)), older(a, b))
 	})
-	for _, e := range list {
-		if len(l.entries) <= MaxEntries && l.bytes <= maxBytes {
-			return
-		}
-		l.drop(Name{e.Rule, e.Source})
+}
+
+func (l *List) worth(e *Entry) int {
+	switch {
+	case e.Kind != Change:
+		return 1
+	case l.changes[e.Rule][0].Mark() == e.Mark():
+		return 2
 	}
+	return 0
 }
 
 // Marks says how far somebody who has this list knows what each edge has said: the highest generation of each, the latest first
@@ -276,7 +389,7 @@ func (l *List) Encode(s secret.Secret, now time.Time) []byte {
 		list = append(list, n)
 	}
 	slices.SortFunc(list, func(a, b named) int {
-		return cmp.Or(cmp.Compare(a.Rule, b.Rule), bytes.Compare(a.source[:], b.source[:]))
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), bytes.Compare(a.source[:], b.source[:]), older(a.Entry, b.Entry))
 	})
 	b := make([]byte, 0, len(magic)+4+l.bytes+secret.MACSize)
 	b = append(b, magic...)
@@ -297,8 +410,9 @@ func (e *Entry) append(b []byte) []byte {
 	b = secret.AppendTime(b, e.kept)
 	b = e.Source.AppendBinary(b)
 	b = append(append(b, byte(len(e.Rule))), e.Rule...)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(e.Reason)))
-	return append(b, e.Reason...)
+	text := e.Reason + e.Text // it has one of them
+	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
+	return append(b, text...)
 }
 
 // Decode reads what encode wrote: all, or nothing and an error.
@@ -322,10 +436,15 @@ func Decode(s secret.Secret, b []byte) (list []Entry, id Digest, err error) {
 		e.generation, e.edge = in.Number(8), in.Number(8)
 		e.Start, e.End = in.Time(), in.Time()
 		e.Epoch, e.kept = in.Number(8), in.Time()
-		e.Source, ok = counter.SourceFromBinary(in.Next(counter.SourceSize))
+		e.Source, _ = counter.SourceFromBinary(in.Next(counter.SourceSize))
 		e.Rule = string(in.Next(int(in.Number(1))))
-		e.Reason = string(in.Next(int(in.Number(2))))
-		if !ok || in.Bad() || e.Kind < Block || e.Kind > Lift || e.Rule == "" || len(e.Rule) > maxRuleName || len(e.Reason) > MaxReason {
+		text := string(in.Next(int(in.Number(2))))
+		if e.Kind == Change {
+			e.Text = text
+		} else {
+			e.Reason = text
+		}
+		if in.Bad() || !e.possible() {
 			return nil, id, fmt.Errorf("%w: entry %d", ErrList, len(list))
 		}
 		list = append(list, e)

@@ -88,7 +88,7 @@ func TestMergeIsAJoin(t *testing.T) {
 func TestNewestWordStands(t *testing.T) {
 	var a, b List
 	now := began
-	at := func(w *List, n int) *Entry { return w.entries[Name{"login", sourceOf(n)}] }
+	at := func(w *List, n int) *Entry { return w.entries[Name{Rule: "login", Source: sourceOf(n)}] }
 	_, _ = a.Add(blocking(1, time.Hour), 1, time.Hour, now)
 	b.Merge(a.of(t, now), now)
 	_, _ = b.Add(lifting(1), 2, 24*time.Hour, now)
@@ -176,12 +176,12 @@ func TestEndsAreBounded(t *testing.T) {
 	word := blocking(1, 10*365*24*time.Hour)
 	_, _ = theirs.Add(word, 1, time.Hour, began)
 	w.Merge(theirs.of(t, began), began)
-	e := w.entries[Name{"login", sourceOf(1)}]
-	if e.End.Sub(began) > mitigation.MaxTimeout+ClockSkew || e.kept.Sub(began) > longestKept+ClockSkew {
+	e := w.entries[Name{Rule: "login", Source: sourceOf(1)}]
+	if e.End.Sub(began) > mitigation.MaxBlock+ClockSkew || e.kept.Sub(began) > longestKept+ClockSkew {
 		t.Errorf("ends after %v, kept for %v", e.End.Sub(began), e.kept.Sub(began))
 	}
 	theirs.Merge(w.of(t, began), began)
-	if e := theirs.entries[Name{"login", sourceOf(1)}]; e.End.Sub(began) > mitigation.MaxTimeout+ClockSkew {
+	if e := theirs.entries[Name{Rule: "login", Source: sourceOf(1)}]; e.End.Sub(began) > mitigation.MaxBlock+ClockSkew {
 		t.Errorf("the earlier end did not come back: %v", e.End.Sub(began))
 	}
 }

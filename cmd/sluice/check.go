@@ -1,0 +1,206 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"sluice/counter"
+	"sluice/edge"
+	"sluice/edge/config"
+	"sluice/edge/listen"
+	"sluice/mitigation"
+	"sluice/pop/secret"
+	"sluice/pop/words"
+)
+
+// check prints everything that is wrong with a file, and all that a start with it would find, a line each; and warns of what will
+// hurt. It starts nothing, and changes nothing.
+func check(file string, stdout, stderr io.Writer) int {
+	c, err := readConfig(file)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return exitFailed
+	}
+	noOrigin := len(c.Origins) == 0 && c.CheckPath == ""
+	if noOrigin {
+		c.CheckPath = "/check" // for Check, which wants something to do; --origin may come
+	}
+	if err := c.Check(); err != nil {
+		fmt.Fprintln(stderr, err)
+		return exitFailed
+	}
+	wrong, doubtful := tryStart(c)
+	for _, err := range wrong {
+		fmt.Fprintf(stderr, "%s: %v\n", file, err)
+	}
+	for _, w := range append(c.Warnings(), doubtful...) {
+		fmt.Fprintf(stderr, "%s: warning: %s\n", file, w)
+	}
+	switch {
+	case len(wrong) > 0:
+		return exitFailed
+	case noOrigin:
+		fmt.Fprintf(stdout, "%s: good, but it names no origin: serving needs --origin URL\n", file)
+	default:
+		fmt.Fprintf(stdout, "%s: good: %d rules, %d origins\n", file, len(c.Rules), len(c.Origins))
+	}
+	return 0
+}
+
+// tryStart does what a start does before anything is served, on the way to which nothing is opened for others.
+func tryStart(c *config.Config) (wrong []error, doubtful []string) {
+	try := func(err error) {
+		if err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	doubt := func(text string) {
+		if text != "" {
+			doubtful = append(doubtful, text)
+		}
+	}
+	key, err := readSecret(c)
+	try(err)
+	if err == nil && c.StateDir != "" {
+		try(tryState(c.StateDir, key))
+	}
+	doubt(guessableSecret(c))
+	_, err = readToken("admin_token_file", c.AdminTokenFile)
+	try(err)
+	_, err = edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
+	try(err)
+	if c.ListenTLS != "" {
+		_, err = listen.LoadCertificates(c.TLS)
+		try(err)
+	}
+	if file := c.AccessLog.File; file != "" && file != "-" {
+		if err := tryWrite(file); err != nil {
+			try(fmt.Errorf("access_log.file: %w: give the path of a file that can be written", err))
+		}
+	}
+	for _, l := range [...][2]string{{"listen", c.Listen}, {"listen_tls", c.ListenTLS}, {"admin", c.Admin}} {
+		switch err := tryListen(l[0], l[1]); {
+		case errors.Is(err, syscall.EADDRINUSE):
+			doubt(l[0] + " " + l[1] + ": the port is in use: by an edge that this file is for, or a start will fail")
+		default:
+			try(err)
+		}
+	}
+	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "pop.secret_file": c.PoP.SecretFile} {
+		if info, err := os.Stat(file); file != "" && err == nil && info.Mode().Perm()&0o004 != 0 {
+			doubt(what + ": everybody on this machine can read " + file + ": chmod o= it")
+		}
+	}
+	if len(c.Source.Trust) == 0 && isPrivate(c.Listen) {
+		doubt("nobody is trusted, and " + c.Listen + " is where a proxy asks, not a client: all its clients would be limited as one; name it in source.trust")
+	}
+	return wrong, doubtful
+}
+
+// tryState reports what openState would find.
+func tryState(dir string, key secret.Secret) error {
+	file := filepath.Join(dir, stateName)
+	text, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("state_dir: %w", err)
+	default:
+		if _, _, err := words.Decode(key, text); err != nil {
+			return stateError(file, err)
+		}
+	}
+	if err := access(dir, mayWrite|maySearch); err != nil {
+		return fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
+	}
+	return nil
+}
+
+// What access(2) can be asked.
+const (
+	maySearch = 1
+	mayWrite  = 2
+)
+
+func access(path string, how uint32) error {
+	if err := syscall.Access(path, how); err != nil {
+		return &fs.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
+}
+
+// tryWrite reports why a file cannot be appended to, or made.
+func tryWrite(file string) error {
+	if info, err := os.Stat(file); err == nil {
+		if info.IsDir() {
+			return &fs.PathError{Op: "write", Path: file, Err: syscall.EISDIR}
+		}
+		return access(file, mayWrite)
+	}
+	return access(filepath.Dir(file), mayWrite|maySearch)
+}
+
+// tryListen reports why one cannot listen at an address, by binding a socket to it on which nobody listens.
+func tryListen(what, address string) error {
+	if address == "" {
+		return nil
+	}
+	if path, unix := strings.CutPrefix(address, "unix:"); unix {
+		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket == 0 {
+			return listenError(what, address, &fs.PathError{Op: "bind", Path: path, Err: errors.New("there is something else")})
+		}
+		if err := access(filepath.Dir(path), mayWrite|maySearch); err != nil {
+			return listenError(what, address, err)
+		}
+		return nil
+	}
+	err := bind(address)
+	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+		return listenError(what, address, err)
+	}
+	return err
+}
+
+func bind(address string) error {
+	a, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return err
+	}
+	family, to := syscall.AF_INET, syscall.Sockaddr(&syscall.SockaddrInet4{Port: a.Port}) // of no host: a port of all addresses
+	switch ip := a.AddrPort().Addr().Unmap(); {
+	case ip.Is4():
+		to = &syscall.SockaddrInet4{Port: a.Port, Addr: ip.As4()}
+	case ip.Is6():
+		family, to = syscall.AF_INET6, &syscall.SockaddrInet6{Port: a.Port, Addr: ip.As16()}
+	}
+	fd, err := syscall.Socket(family, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer syscall.Close(fd)
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return os.NewSyscallError("setsockopt", err)
+	}
+	return os.NewSyscallError("bind", syscall.Bind(fd, to))
+}
+
+// isPrivate reports whether an address to listen on is one that clients of the internet do not reach themselves.
+func isPrivate(address string) bool {
+	if strings.HasPrefix(address, "unix:") {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && (ip.Unmap().IsLoopback() || ip.Unmap().IsPrivate())
+}

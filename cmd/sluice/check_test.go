@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/pop"
+	"sluice/pop/secret"
+)
+
+// What a start would find, a check finds, all of it, and starts nothing; what will hurt is warned of and is no failure.
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string, mode os.FileMode) string {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	short, pem, empty := put("short", "secret\n", 0o600), put("pem", "no certificate\n", 0o600), put("empty", "\n", 0o600)
+	good, shown := put("good", strings.Repeat("x", 32), 0o600), put("shown", strings.Repeat("x", 32), 0o600)
+	if err := os.Chmod(shown, 0o604); err != nil { // whatever the umask
+		t.Fatal(err)
+	}
+	put("foreign/words", "not a list", 0o600)
+	const tier = "pop: {memcached: ['127.0.0.1:11211'], secret_file: "
+	for _, test := range []struct {
+		name, yaml string
+		wrong      []string // lines: what they begin with
+		warned     []string
+	}{
+		{"good", "", nil, nil},
+		{"secret that is not there", tier + dir + "/none}", []string{"pop.secret_file: open " + dir + "/none: no such file"}, nil},
+		{"short secret", tier + short + "}", []string{"pop.secret_file: " + short + " has less than 16 bytes"}, nil},
+		{"token that is not there", "admin_token_file: " + dir + "/none", []string{"admin_token_file: open " + dir + "/none"}, nil},
+		{"empty token", "admin_token_file: " + empty, []string{"admin_token_file: " + empty + " is empty"}, nil},
+		{"token for everybody", "admin_token_file: " + shown, nil, []string{"admin_token_file: everybody on this machine can read " + shown}},
+		{"secret for everybody", tier + shown + "}", nil, []string{"pop.secret_file: everybody on this machine can read " + shown}},
+		{"certificate that is none", "listen_tls: '127.0.0.1:0'\ntls: {certificate: " + pem + ", key: " + pem + "}", []string{"edge: certificate " + pem}, nil},
+		{"certificates that are not there", "listen_tls: '127.0.0.1:0'\ntls: {folder: " + dir + "/none}", []string{"edge: certificates"}, nil},
+		{"an origin's CA that is none", "origins: [{servers: ['https://127.0.0.1'], tls: {ca_file: " + pem + "}}]", []string{"edge: origin https://127.0.0.1: tls: " + pem}, nil},
+		{"state in no folder", tier + good + "}\nstate_dir: " + dir + "/none", []string{"state_dir: write " + dir + "/none: no such file"}, nil},
+		{"state of somebody else", tier + good + "}\nstate_dir: " + dir + "/foreign", []string{"state_dir: " + dir + "/foreign/words: "}, nil},
+		{"state to be", tier + good + "}\nstate_dir: " + dir, nil, nil},
+		{"log in no folder", "access_log: {file: " + dir + "/none/log}", []string{"access_log.file: write " + dir + "/none: no such file"}, nil},
+		{"log that is a folder", "access_log: {file: " + dir + "}", []string{"access_log.file: write " + dir + ": is a directory"}, nil},
+		{"log to be", "access_log: {file: " + dir + "/log}", nil, nil},
+		{"another's address", "listen: '203.0.113.99:1'", []string{"listen 203.0.113.99:1: one cannot listen there"}, nil},
+		{"a file in place of a socket", "listen: 'unix:" + pem + "'", []string{"listen unix:" + pem}, []string{"nobody is trusted"}},
+		{"two things", "admin_token_file: " + empty + "\naccess_log: {file: " + dir + "}", []string{"admin_token_file", "access_log.file"}, nil},
+		{"a port in use", "admin: '" + busy.Addr().String() + "'", nil, []string{"admin " + busy.Addr().String() + ": the port is in use"}},
+		{"behind a proxy on this machine", "listen: '127.0.0.1:0'", nil, []string{"nobody is trusted"}},
+		{"which is named", "listen: '127.0.0.1:0'\nsource: {trust: [127.0.0.1]}", nil, nil},
+		{"a tier elsewhere without a secret", "pop: {memcached: ['10.0.0.1:11211']}", nil, []string{"the PoP's secret follows from its name"}},
+		{"everybody trusted", "source: {trust: ['::/0'], trust_everybody: true}", nil, []string{"source.trust names everybody"}},
+		{"a key that clients make up", "rules: [{name: k, limit: 1, key: [source, 'header:K'], match: {path: /a}}, {name: b, limit: 1, match: {path: /b}}]", nil, []string{"rule k counts by header:K"}},
+		{"and another rule", "rules: [{name: k, limit: 1, key: 'header:K', match: {path: /a}}, {name: b, limit: 1, match: {path: /a}}]", nil, nil},
+		{"which refuses nobody", "rules: [{name: k, limit: 1, key: 'cookie:K'}, {name: b, limit: 1, mode: shadow}]", nil, []string{"rule k counts by cookie:K"}},
+		{"exact in a short window", tier + good + "}\nrules: [{name: r, limit: 1, window: 19s, estimate: lower}, {name: s, limit: 1, window: 20s, estimate: lower}, {name: t, limit: 1, window: 5s}]",
+			nil, []string{"rule r has a window of 19s"}},
+		{"a small table", "table: {counters: 1024}\nrules: [{name: r, limit: 1}]", nil, []string{"table.counters is 1024"}},
+	} {
+		t.Run(strings.ReplaceAll(test.name, " ", "_"), func(t *testing.T) {
+			yaml := test.yaml + "\n"
+			for name, line := range map[string]string{"listen:": "listen: ':0'", "admin:": "admin: '127.0.0.1:0'", "origins:": "origins: [{servers: ['http://127.0.0.1:1']}]"} {
+				if !strings.HasPrefix(yaml, name) && !strings.Contains(yaml, "\n"+name) {
+					yaml += line + "\n"
+				}
+			}
+			file := put("sluice.yaml", yaml, 0o600)
+			var stdout, stderr bytes.Buffer
+			code := run([]string{"check", file}, &stdout, &stderr)
+			want := append([]string(nil), test.wrong...)
+			for _, w := range test.warned {
+				want = append(want, "warning: "+w)
+			}
+			got := strings.Split(strings.TrimSuffix(stderr.String(), "\n"), "\n")
+			if stderr.Len() == 0 {
+				got = nil
+			}
+			bad := len(got) != len(want)
+			for i := range min(len(got), len(want)) {
+				bad = bad || !strings.HasPrefix(got[i], file+": "+want[i])
+			}
+			if bad || (code == 0) != (len(test.wrong) == 0) || (code == 0) != (stdout.Len() > 0) {
+				t.Errorf("exit %d\n got %s\nwant %s", code, stderr.String(), strings.Join(want, "\n     "))
+			}
+			if _, err := os.Stat(filepath.Join(dir, "log")); err == nil {
+				t.Error("a check has made a file")
+			}
+		})
+	}
+}
+
+// A list that this PoP's operators made is a good state.
+func TestCheckTakesItsOwnState(t *testing.T) {
+	dir, key := t.TempDir(), secret.Of([]byte("a secret of some length"))
+	m, err := pop.NewMachine(pop.Config{Nodes: []string{"127.0.0.1:1"}, Secret: key, ID: 1}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _ := m.Words(time.Now())
+	if err := os.WriteFile(filepath.Join(dir, "words"), list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := tryState(dir, key); err != nil {
+		t.Error(err)
+	}
+	if err := tryState(dir, secret.Of([]byte("another of some length"))); err == nil {
+		t.Error("under another secret it is good")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	info := func(version string, settings ...debug.BuildSetting) *debug.BuildInfo {
+		return &debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Version: version}, Settings: settings}
+	}
+	commit, changed := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123"}, debug.BuildSetting{Key: "vcs.modified", Value: "true"}
+	for _, test := range []struct {
+		info *debug.BuildInfo
+		want string
+	}{
+		{info("(devel)"), "devel, commit unknown, go1.26.8"},
+		{info("v1.2.3", commit), "v1.2.3, commit 0123456789ab, go1.26.8"},
+		{info("", commit, changed), "devel, commit 0123456789ab with changes, go1.26.8"},
+	} {
+		if got := versionOf(test.info); got != test.want {
+			t.Errorf("%s, want %s", got, test.want)
+		}
+	}
+}

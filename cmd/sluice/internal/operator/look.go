@@ -1,0 +1,192 @@
+package operator
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Top prints the heaviest sources: by is requests, refused or shadow.
+func (c *Client) Top(by string, n int) error {
+	answer, err := c.get("/v1/top", url.Values{"by": {by}, "n": {strconv.Itoa(n)}})
+	if err != nil {
+		return err
+	}
+	return c.show(answer, func() error {
+		var list []struct {
+			Source       string
+			Count, Error uint64
+		}
+		if err := c.decode(answer, &list); err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			_, err := fmt.Fprintf(c.Out, "no source here of late (by %s)\n", by)
+			return err
+		}
+		t := table{columns: []column{{"SOURCE", whole}, {strings.ToUpper(by), right}, {"AT LEAST", right}}}
+		for _, h := range list {
+			sure := ""
+			if h.Error > 0 {
+				sure = number(h.Count - min(h.Count, h.Error))
+			}
+			t.add(h.Source, number(h.Count), sure)
+		}
+		return t.write(c.Out)
+	})
+}
+
+// Blocked prints who is blocked: operators' blocks first, then those that end last.
+func (c *Client) Blocked() error {
+	answer, err := c.get("/v1/mitigations", nil)
+	if err != nil {
+		return err
+	}
+	return c.show(answer, func() error {
+		var list []block
+		if err := c.decode(answer, &list); err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			_, err := fmt.Fprintln(c.Out, "nobody is blocked")
+			return err
+		}
+		slices.SortFunc(list, func(a, b block) int {
+			return cmp.Or(-cmp.Compare(a.rank(), b.rank()), b.End.Compare(a.End), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
+		})
+		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", cut}}}
+		for _, m := range list {
+			t.add(m.Source, m.Rule, m.Mode, m.By, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
+		}
+		return t.write(c.Out)
+	})
+}
+
+// rank puts what operators have said before what limits have.
+func (b block) rank() int {
+	if b.By == "admin" {
+		return 1
+	}
+	return 0
+}
+
+// A rule is what is shown of one.
+type rule struct {
+	Name, Mode        string
+	Limit             uint64
+	Window            string
+	MitigationTimeout string `json:"mitigation_timeout"`
+	Key               []string
+	Match             struct {
+		Hosts, Methods []string
+		Path           string
+	}
+	Count struct {
+		Statuses []int
+		Refused  bool
+	}
+}
+
+// Rules prints the rules in force, those that are off as well.
+func (c *Client) Rules() error {
+	answer, err := c.get("/v1/rules", nil)
+	if err != nil {
+		return err
+	}
+	return c.show(answer, func() error {
+		var list []rule
+		if err := c.decode(answer, &list); err != nil {
+			return err
+		}
+		t := table{columns: []column{{"RULE", cut}, {"MODE", whole}, {"LIMIT", whole}, {"THEN BLOCKED", whole}, {"BY", cut}, {"COUNTS", cut}, {"MATCHES", cut}}}
+		for _, r := range list {
+			then := "for " + r.MitigationTimeout
+			if d, err := time.ParseDuration(r.MitigationTimeout); err == nil && d == 0 {
+				then = "no: throttled"
+			}
+			t.add(r.Name, r.Mode, number(r.Limit)+" in "+r.Window, then, strings.Join(r.Key, "+"), r.counts(), r.matches())
+		}
+		return t.write(c.Out)
+	})
+}
+
+// counts is "" for what is usual: every admitted request.
+func (r rule) counts() string {
+	switch {
+	case len(r.Count.Statuses) > 0:
+		return strings.ReplaceAll(strings.Trim(fmt.Sprint(r.Count.Statuses), "[]"), " ", ",")
+	case r.Count.Refused:
+		return "refused too"
+	}
+	return ""
+}
+
+func (r rule) matches() string {
+	var parts []string
+	for _, p := range []string{strings.Join(r.Match.Methods, ","), strings.Join(r.Match.Hosts, ","), r.Match.Path} {
+		if p != "" && p != "*" {
+			parts = append(parts, p)
+		}
+	}
+	return cmp.Or(strings.Join(parts, " "), "everything")
+}
+
+// Config prints the configuration in force, as YAML, and where each rule is from.
+func (c *Client) Config() error {
+	answer, err := c.get("/v1/config", nil)
+	if err != nil {
+		return err
+	}
+	return c.show(answer, func() error {
+		text, err := yaml.JSONToYAML(answer)
+		if err != nil {
+			return c.decode(answer, new(any))
+		}
+		_, err = c.Out.Write(append(bytes.TrimRight(text, "\n"), '\n'))
+		return err
+	})
+}
+
+// Events prints what has happened lately, the latest last. Since is the number of an event, a time (RFC 3339), a duration before
+// now, or "": all that the edge remembers.
+func (c *Client) Events(since string) error {
+	query := url.Values{}
+	if d, err := time.ParseDuration(since); err == nil && since != "0" {
+		query.Set("since", c.Now.Add(-d).UTC().Format(time.RFC3339Nano))
+	} else if since != "" {
+		query.Set("since", since)
+	}
+	answer, err := c.get("/v1/events", query)
+	if err != nil {
+		return err
+	}
+	return c.show(answer, func() error {
+		var list []struct {
+			Time                                time.Time
+			Kind, Text, Rule, Source, Who, From string
+			Skipped                             uint64
+		}
+		if err := c.decode(answer, &list); err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			_, err := fmt.Fprintln(c.Out, "nothing has happened")
+			return err
+		}
+		t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"WHAT", cut}, {"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}}}
+		for _, e := range slices.Backward(list) {
+			if e.Skipped > 0 {
+				e.Text += fmt.Sprintf(" (and %s more before it)", number(e.Skipped))
+			}
+			t.add(clock(e.Time), e.Kind, e.Text, e.Rule, e.Source, cmp.Or(e.Who, e.From))
+		}
+		return t.write(c.Out)
+	})
+}

@@ -1,0 +1,193 @@
+package operator
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+var now = time.Date(2026, 5, 4, 14, 0, 0, 0, time.Local)
+
+// An edge answers each request, written "METHOD path?query body", with what stands behind it; all else it does not have.
+type edge map[string]string
+
+func (e edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	answer, known := e[strings.TrimSpace(r.Method+" "+r.URL.RequestURI()+" "+string(body))]
+	switch {
+	case !known:
+		http.NotFound(w, r)
+	case strings.HasPrefix(answer, "{") || strings.HasPrefix(answer, "["):
+		w.Header().Set("Content-Type", "application/json")
+		if status, text, ok := strings.Cut(answer, "\n"); ok && strings.HasPrefix(status, `{"error"`) {
+			w.WriteHeader(http.StatusNotFound)
+			answer = status + text
+		}
+		_, _ = io.WriteString(w, answer)
+	default:
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if answer != "ready" && r.URL.Path == "/readyz" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = io.WriteString(w, answer)
+	}
+}
+
+// ask runs do against an edge, and returns what was printed and the error as text.
+func ask(t *testing.T, e edge, do func(*Client) error) (printed, failed string) {
+	t.Helper()
+	s := httptest.NewServer(e)
+	defer s.Close()
+	var out bytes.Buffer
+	err := do(&Client{Address: s.Listener.Addr().String(), Now: now, Out: &out})
+	if err != nil {
+		failed = strings.ReplaceAll(err.Error(), s.Listener.Addr().String(), "EDGE")
+	}
+	return strings.ReplaceAll(out.String(), s.Listener.Addr().String(), "EDGE"), failed
+}
+
+func TestAnswers(t *testing.T) {
+	block := func(source, rule string) func(*Client) error {
+		return func(c *Client) error { return c.Block(source, rule, 10*time.Minute, "why") }
+	}
+	body := ` {"for":"10m0s","reason":"why"}`
+	inForce := `{"rule":"*","source":"198.51.100.0/24","end":"` + now.Add(10*time.Minute).Format(time.RFC3339) + `","by":"admin"`
+	for _, test := range []struct {
+		name   string
+		edge   edge
+		do     func(*Client) error
+		prints string
+		fails  string
+	}{
+		{"a prefix under all rules", edge{"PUT /v1/mitigations/%2A/198.51.100.0/24" + body: inForce + `,"edges":{"known":3,"have":3,"missing":[]}}`}, block("198.51.100.0/24", "*"),
+			"198.51.100.0/24 is blocked under every rule until 2026-05-04 14:10:00 (10m)\nin force on all 3 edges of the PoP\n", ""},
+		{"an edge is missing", edge{"PUT /v1/mitigations/%2A/198.51.100.0/24" + body: inForce + `,"edges":{"known":3,"have":2,"missing":["web2"]}}`}, block("198.51.100.0/24", "*"),
+			"198.51.100.0/24 is blocked under every rule until 2026-05-04 14:10:00 (10m)\nin force on 2 of the 3 edges of the PoP, and not yet on web2: there as soon as it is back\n", ""},
+		{"a warning", edge{"PUT /v1/mitigations/%2A/198.51.100.0/24" + body: inForce + `,"edges":{"known":1,"have":1},"warning":"it is on the list of the allowed\u001b[2J"}`}, block("198.51.100.0/24", "*"),
+			"198.51.100.0/24 is blocked under every rule until 2026-05-04 14:10:00 (10m)\nin force on the only edge of the PoP\nbut: it is on the list of the allowed·[2J\n", ""},
+		{"no word for all rules", edge{"PUT /v1/mitigations/%2A/192.0.2.7" + body: `{"error":{"message":"edge: no such rule: *"}` + "\n}"}, block("192.0.2.7", "*"),
+			"", "this edge does not have it: blocks under all rules at once; name one with --rule NAME (sluice rules lists them)"},
+		{"a key", edge{"DELETE /v1/mitigations/a%2Fb/%230123456789abcdef0123456789abcdef": `{"lifted":true,"edges":{"known":2,"have":2}}`},
+			func(c *Client) error { return c.Unblock("#0123456789abcdef0123456789abcdef", "a/b") },
+			"#0123456789abcdef0123456789abcdef is lifted under rule a/b; it starts afresh\nin force on all 2 edges of the PoP\n", ""},
+		{"configuration", edge{"GET /v1/config": `{"rules":[{"name":"login","limit":5,"from":"file"}],"listen":":8080"}`}, (*Client).Config,
+			"rules:\n- name: login\n  limit: 5\n  from: file\nlisten: :8080\n", ""},
+		{"no configuration", edge{}, (*Client).Config,
+			"", "this edge does not have it: EDGE answers GET /v1/config with 404; if that is the operators' listener of an edge, the edge is of another version than this command"},
+		{"blocks", edge{"GET /v1/mitigations": `[
+			{"rule":"login","source":"192.0.2.1","mode":"enforce","start":"2026-05-04T14:00:00Z","end":"` + now.Add(90*time.Second).Format(time.RFC3339) + `","by":"edge"},
+			{"rule":"login","source":"192.0.2.2","mode":"shadow","end":"` + now.Add(26*time.Hour).Format(time.RFC3339) + `","by":"pop"},
+			{"rule":"*","source":"198.51.100.0/24","mode":"enforce","end":"` + now.Add(59*time.Second).Format(time.RFC3339) + `","by":"admin","reason":"scraper\u001b[2J\n` + strings.Repeat("x", 200) + `"}]`}, (*Client).Blocked,
+			"SOURCE           RULE   MODE     BY     UNTIL                 LEFT  REASON\n" +
+				"198.51.100.0/24  *      enforce  admin  2026-05-04 14:00:59    59s  scraper·[2J·" + strings.Repeat("x", 19) + "…\n" +
+				"192.0.2.2        login  shadow   pop    2026-05-05 16:00:00    26h\n" +
+				"192.0.2.1        login  enforce  edge   2026-05-04 14:01:30  1m30s\n", ""},
+		{"nobody", edge{"GET /v1/mitigations": `[]`}, (*Client).Blocked, "nobody is blocked\n", ""},
+		{"top", edge{"GET /v1/top?by=shadow&n=2": `[{"source":"192.0.2.1","count":1234567,"error":0},{"source":"2001:db8::/64","count":1200,"error":34}]`},
+			func(c *Client) error { return c.Top("shadow", 2) },
+			"SOURCE            SHADOW  AT LEAST\n192.0.2.1      1,234,567\n2001:db8::/64      1,200     1,166\n", ""},
+		{"events since a while", edge{"GET /v1/events?since=" + strings.ReplaceAll(now.Add(-time.Minute).UTC().Format(time.RFC3339Nano), ":", "%3A"): `[
+			{"number":8,"time":"` + now.Format(time.RFC3339) + `","kind":"block","text":"over the limit","rule":"login","source":"192.0.2.1","skipped":1234},
+			{"number":7,"time":"` + now.Add(-time.Second).Format(time.RFC3339) + `","kind":"operator","text":"lifted","who":"ada","from":"127.0.0.1:1"}]`},
+			func(c *Client) error { return c.Events("1m") },
+			"TIME                 KIND      WHAT                                       RULE   SOURCE     WHO\n" +
+				"2026-05-04 13:59:59  operator  lifted                                                       ada\n" +
+				"2026-05-04 14:00:00  block     over the limit (and 1,234 more before it)  login  192.0.2.1\n", ""},
+		{"status", edge{"GET /readyz": "ready", "GET /v1/rules": `[{"name":"a","mode":"enforce"},{"name":"b","mode":"off"},{"name":"c","mode":"enforce"}]`,
+			"GET /v1/pop": `{"name":"fra1","edges":[{"id":"5","name":"web2","refused":2},{"id":"web1","address":"10.0.0.1:8080","version":"1.0","generation":7,"config_hash":12345678901234567890,"since":"` + now.Format(time.RFC3339) + `"}],
+				"nodes":[{"address":"10.0.0.9:11211","up":true,"joining":true},{"address":"10.0.0.8:11211","up":false}]}`,
+			"GET /metrics": "# HELP sluice_received_total x\nsluice_received_total 12345\nsluice_received_total_other 9\nsluice_answers_total{code=\"429\",from=\"limit\"} 5\nsluice_answers_total{code=\"503\",from=\"limit\"} 1\n" +
+				"sluice_answers_total{code=\"200\",from=\"origin\"} 7\nsluice_build_info{commit=\"abc\",version=\"1.2\"} 1\nprocess_start_time_seconds " + "1.777e+09\n"}, (*Client).Status,
+			"edge      EDGE, ready\nversion   1.2\nup        " + span(now.Sub(time.Unix(1777000000, 0))) + "\nrules     2 enforce, 1 off\nrequests  12,345 received, 6 refused by a limit, 0 to origins\nblocked   0 now\npop       fra1, 2 edges\n\n" +
+				"EDGE  ADDRESS        VERSION  GENERATION                CONFIG  SINCE                REFUSED\n" +
+				"web2                                                                                       2\n" +
+				"web1  10.0.0.1:8080  1.0               7  12345678901234567890  2026-05-04 14:00:00\n\n" +
+				"NODE            STATE\n10.0.0.9:11211  up, joining\n10.0.0.8:11211  down\n", ""},
+		{"draining", edge{"GET /readyz": "draining\n", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`, "GET /metrics": ""}, (*Client).Status,
+			"edge      EDGE, draining\nrules     none: nobody is limited\nrequests  0 received, 0 refused by a limit, 0 to origins\nblocked   0 now\npop       none: this edge counts alone\n", "the edge is not ready: draining"},
+		{"no metrics", edge{"GET /readyz": "ready", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`}, (*Client).Status,
+			"edge      EDGE, ready\nrules     none: nobody is limited\nrequests  EDGE does not tell: 404 to GET /metrics\npop       none: this edge counts alone\n", ""},
+		{"waiting in vain", edge{"GET /readyz": "draining\n"}, func(c *Client) error { return c.WaitReady(time.Millisecond) }, "", "the edge is not ready after 1ms: draining"},
+		{"not an edge", edge{"GET /v1/rules": "<html>"}, (*Client).Rules, "", "what answers at EDGE is not the operators' listener of an edge (200 to GET /v1/rules): name that with --admin ADDR"},
+		{"no list", edge{"GET /v1/rules": `{"rules":[]}`}, (*Client).Rules, "",
+			"the answer of EDGE is not understood (json: cannot unmarshal object into Go value of type []operator.rule): --json shows it as it is"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if printed, failed := ask(t, test.edge, test.do); printed != test.prints || failed != test.fails {
+				t.Errorf("printed\n%swant\n%s\nfailed %s\n  want %s", printed, test.prints, failed, test.fails)
+			}
+		})
+	}
+}
+
+// No table is wider than a hundred columns, whatever it holds, and no source is cut.
+func TestTablesFit(t *testing.T) {
+	long := strings.Repeat("long-rule-name-", 4)
+	digest := "#0123456789abcdef0123456789abcdef"
+	e := edge{
+		"GET /v1/mitigations": `[{"rule":"` + long + `","source":"` + digest + `","mode":"candidate","end":"2027-01-01T00:00:00Z","by":"admin","reason":"` + long + `"}]`,
+		"GET /v1/rules": `[{"name":"` + long + `","mode":"candidate","limit":1000000000,"window":"1h30m20s","mitigation_timeout":"23h30m20s","key":["` + long + `","source"],
+			"count":{"statuses":[401,402,403,404,405,406,407,408]},"match":{"hosts":["` + long + `"],"methods":["POST"],"path":"/` + long + `"}}]`,
+		"GET /v1/events": `[{"number":1234567,"time":"2027-01-01T00:00:00Z","kind":"certificate","text":"` + long + `","rule":"` + long + `","source":"` + digest + `","who":"` + long + `"}]`,
+	}
+	for name, do := range map[string]func(*Client) error{"blocked": (*Client).Blocked, "rules": (*Client).Rules, "events": func(c *Client) error { return c.Events("") }} {
+		printed, failed := ask(t, e, do)
+		if failed != "" {
+			t.Errorf("%s: %s", name, failed)
+		}
+		for line := range strings.Lines(printed) {
+			if n := utf8.RuneCountInString(line) - 1; n > 100 || n < 80 {
+				t.Errorf("%s: %d columns: %s", name, n, line)
+			}
+		}
+		if name != "rules" && !strings.Contains(printed, digest) {
+			t.Errorf("%s: the source is not whole: %s", name, printed)
+		}
+	}
+}
+
+// What listens on all addresses, or on a Unix socket, is found.
+func TestWhereToAsk(t *testing.T) {
+	for address, want := range map[string]string{
+		":8081": "tcp 127.0.0.1:8081", "0.0.0.0:8081": "tcp 127.0.0.1:8081", "[::]:8081": "tcp [::1]:8081",
+		"10.0.0.1:8081": "tcp 10.0.0.1:8081", "edge.example:1": "tcp edge.example:1", "unix:/run/a": "unix /run/a",
+	} {
+		if network, to := dialed(address); network+" "+to != want {
+			t.Errorf("%s: %s %s, want %s", address, network, to, want)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: edge{"GET /readyz": "ready"}}
+	go func() { _ = s.Serve(l) }()
+	defer s.Close()
+	if err := (&Client{Address: "unix:" + path, Out: os.Stdout}).WaitReady(time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+// The token and the operator's name go along, and nothing follows a redirect, which could take them elsewhere.
+func TestWhatIsSent(t *testing.T) {
+	var got []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.URL.Path+" "+r.Header.Get("Authorization")+" "+r.Header.Get("X-Operator"))
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	}))
+	defer s.Close()
+	err := (&Client{Address: s.Listener.Addr().String(), Token: "t", Who: "ada"}).Rules()
+	if err == nil || errors.Is(err, errAbsent) || len(got) != 1 || got[0] != "/v1/rules Bearer t ada" {
+		t.Errorf("%v %q", err, got)
+	}
+}

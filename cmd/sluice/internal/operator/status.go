@@ -1,0 +1,263 @@
+package operator
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrNotReady says that an edge answers, but should get no requests.
+var ErrNotReady = errors.New("the edge is not ready")
+
+// poll is how often WaitReady asks.
+const poll = 50 * time.Millisecond
+
+// WaitReady returns as soon as the edge is ready, or with what is wrong when it still is not after that time.
+func (c *Client) WaitReady(most time.Duration) error {
+	end := time.NewTimer(most)
+	defer end.Stop()
+	again := time.NewTicker(poll)
+	defer again.Stop()
+	for {
+		why, err := c.ready()
+		if err == nil && why == "" {
+			return nil
+		}
+		select {
+		case <-end.C:
+			if err == nil {
+				err = fmt.Errorf("%w after %v: %s", ErrNotReady, most, why)
+			}
+			return err
+		case <-again.C:
+		}
+	}
+}
+
+// ready asks whether the edge is ready; if not, why tells.
+func (c *Client) ready() (why string, err error) {
+	status, kind, text, err := c.send(http.MethodGet, "/readyz", nil)
+	if err != nil {
+		return "", err
+	}
+	why = printable(strings.TrimSpace(string(text)))
+	switch {
+	case status == http.StatusOK && why == "ready":
+		return "", nil
+	case status == http.StatusServiceUnavailable && strings.HasPrefix(kind, "text/plain"):
+		return why, nil
+	}
+	return "", fmt.Errorf("what answers at %s is not the operators' listener of an edge (%d to GET /readyz): name that with --admin ADDR", c.Address, status)
+}
+
+// Status prints how an edge and its PoP are. An edge that is not ready is ErrNotReady, once all is printed.
+func (c *Client) Status() error {
+	why, err := c.ready()
+	if err != nil {
+		return err
+	}
+	word := "ready"
+	if why != "" {
+		word = why
+	}
+	answers := map[string]json.RawMessage{}
+	answers["/readyz"], _ = json.Marshal(word)
+	// The routes that there are; of GET /v1/pop and GET /v1/nodes an edge may have one.
+	for _, path := range []string{"/v1/rules", "/v1/pop", "/v1/nodes"} {
+		answer, err := c.get(path, nil)
+		if err != nil && !errors.Is(err, errAbsent) {
+			return err
+		}
+		if err == nil {
+			answers[path] = answer
+		}
+	}
+	if c.JSON {
+		text, err := json.MarshalIndent(answers, "", "  ")
+		if err == nil {
+			err = c.show(text, nil)
+		}
+		if err != nil {
+			return err
+		}
+	} else if err := c.statusText(word, answers); err != nil {
+		return err
+	}
+	if why != "" {
+		return fmt.Errorf("%w: %s", ErrNotReady, why)
+	}
+	return nil
+}
+
+type node struct {
+	Address          string
+	Up               bool
+	Joining, Leaving bool
+}
+
+type pop struct {
+	Name  string
+	Edges []struct {
+		ID, Name, Address, Version string
+		Generation                 json.RawMessage
+		Hash                       json.RawMessage `json:"config_hash"` // the same where the rules in force are
+		Since                      time.Time
+		Refused                    int // changes of rules that cannot be in force there
+	}
+	Nodes []node
+}
+
+func (c *Client) statusText(word string, answers map[string]json.RawMessage) error {
+	var p pop
+	if answer := answers["/v1/pop"]; answer != nil {
+		if err := c.decode(answer, &p); err != nil {
+			return err
+		}
+	}
+	if answer := answers["/v1/nodes"]; answer != nil && p.Nodes == nil {
+		if err := c.decode(answer, &p.Nodes); err != nil {
+			return err
+		}
+	}
+	var rules []rule
+	if answer := answers["/v1/rules"]; answer != nil {
+		if err := c.decode(answer, &rules); err != nil {
+			return err
+		}
+	}
+	status, _, text, err := c.send(http.MethodGet, "/metrics", nil)
+	if err != nil {
+		return err
+	}
+	m := metrics(text)
+
+	var out bytes.Buffer
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&out, "%-9s %s\n", name, printable(fmt.Sprintf(format, args...)))
+	}
+	line("edge", "%s, %s", c.Address, word)
+	if v := m.label("sluice_build_info", "version"); v != "" {
+		line("version", "%s", v)
+	}
+	if start := m.sum("process_start_time_seconds"); start > 0 {
+		line("up", "%s", span(c.Now.Sub(time.Unix(int64(start), 0))))
+	}
+	line("rules", "%s", ruleModes(rules))
+	if status != http.StatusOK {
+		line("requests", "%s does not tell: %d to GET /metrics", c.Address, status)
+	} else {
+		line("requests", "%s received, %s refused by a limit, %s to origins", number(uint64(m.sum("sluice_received_total"))),
+			number(uint64(m.sum("sluice_answers_total", `from="limit"`))), number(uint64(m.sum("sluice_origin_requests_total"))))
+		line("blocked", "%s now", number(uint64(m.sum("sluice_mitigations_active"))))
+	}
+	if len(p.Nodes) == 0 {
+		line("pop", "none: this edge counts alone")
+	} else if len(p.Edges) > 0 {
+		line("pop", "%s, %d edges", p.Name, len(p.Edges))
+	}
+	if _, err := c.Out.Write(out.Bytes()); err != nil {
+		return err
+	}
+	edges := table{columns: []column{{"EDGE", cut}, {"ADDRESS", cut}, {"VERSION", cut}, {"GENERATION", right}, {"CONFIG", right}, {"SINCE", whole}, {"REFUSED", right}}}
+	for _, e := range p.Edges {
+		refused := ""
+		if e.Refused > 0 {
+			refused = strconv.Itoa(e.Refused)
+		}
+		edges.add(cmp.Or(e.Name, e.ID), e.Address, e.Version, plain(e.Generation), plain(e.Hash), clock(e.Since), refused)
+	}
+	nodes := table{columns: []column{{"NODE", cut}, {"STATE", whole}}}
+	for _, n := range p.Nodes {
+		state := "down"
+		if n.Up {
+			state = "up"
+		}
+		if n.Joining {
+			state += ", joining"
+		}
+		if n.Leaving {
+			state += ", leaving"
+		}
+		nodes.add(n.Address, state)
+	}
+	for _, t := range []table{edges, nodes} {
+		if len(t.rows) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintln(c.Out); err != nil {
+			return err
+		}
+		if err := t.write(c.Out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ruleModes says how many rules there are of each mode.
+func ruleModes(rules []rule) string {
+	var modes []string
+	count := map[string]int{}
+	for _, r := range rules {
+		if count[r.Mode]++; count[r.Mode] == 1 {
+			modes = append(modes, r.Mode)
+		}
+	}
+	for i, mode := range modes {
+		modes[i] = fmt.Sprintf("%d %s", count[mode], mode)
+	}
+	if len(modes) == 0 {
+		return "none: nobody is limited"
+	}
+	return strings.Join(modes, ", ")
+}
+
+// plain is a number or a text of JSON without its quotes.
+func plain(v json.RawMessage) string { return strings.Trim(string(v), `"`) }
+
+// metrics is what Prometheus would be told, as text.
+type metrics []byte
+
+// each calls f with the labels and the value of every sample of a name.
+func (m metrics) each(name string, f func(labels, value string)) {
+	for line := range strings.Lines(string(m)) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), name)
+		if !ok || rest == "" || rest[0] != '{' && rest[0] != ' ' {
+			continue
+		}
+		if i := strings.LastIndexByte(rest, ' '); i >= 0 {
+			f(rest[:i], rest[i+1:])
+		}
+	}
+}
+
+// sum adds the samples of a name that have all of these labels, written name="value".
+func (m metrics) sum(name string, labels ...string) (total float64) {
+	m.each(name, func(has, value string) {
+		for _, l := range labels {
+			if !strings.Contains(has, l) {
+				return
+			}
+		}
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			total += v
+		}
+	})
+	return total
+}
+
+// label is the value of a label of a name's only sample.
+func (m metrics) label(name, label string) (value string) {
+	m.each(name, func(has, _ string) {
+		if _, rest, ok := strings.Cut(has, label+`="`); ok {
+			value, _, _ = strings.Cut(rest, `"`)
+		}
+	})
+	return value
+}

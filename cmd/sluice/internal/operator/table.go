@@ -1,0 +1,146 @@
+package operator
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// width is how many columns a table may take.
+const width = 100
+
+// least is how far a column is cut.
+const least = 8
+
+// A table is rows of text in aligned columns, a title above each. A column in which there is nothing is left out. What is too wide
+// for the terminal is cut (…), in the columns that may be cut, the widest first: sources are always whole, because one copies them.
+type table struct {
+	columns []column
+	rows    [][]string
+}
+
+type column struct {
+	title string
+	form  form
+}
+
+// form says how a column is written.
+type form uint8
+
+const (
+	whole form = iota
+	cut        // may be cut
+	right      // numbers: aligned at the right
+)
+
+func (t *table) add(cells ...string) {
+	for i := range cells {
+		cells[i] = printable(cells[i])
+	}
+	t.rows = append(t.rows, cells)
+}
+
+func (t *table) write(w io.Writer) error {
+	widths := make([]int, len(t.columns))
+	for _, row := range t.rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	total := -2
+	for i, c := range t.columns {
+		if widths[i] > 0 {
+			widths[i] = max(widths[i], len(c.title))
+			total += widths[i] + 2
+		}
+	}
+	for total > width {
+		widest := -1
+		for i, c := range t.columns {
+			if c.form == cut && widths[i] > max(least, len(c.title)) && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+		total--
+	}
+	titles := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		titles[i] = c.title
+	}
+	for _, row := range append([][]string{titles}, t.rows...) {
+		var line strings.Builder
+		for i, cell := range row {
+			if widths[i] == 0 {
+				continue
+			}
+			if line.Len() > 0 {
+				line.WriteString("  ")
+			}
+			runes := []rune(cell)
+			if len(runes) > widths[i] {
+				cell = string(runes[:widths[i]-1]) + "…"
+			}
+			pad := strings.Repeat(" ", max(0, widths[i]-len(runes)))
+			if t.columns[i].form == right {
+				cell = pad + cell
+			} else {
+				cell += pad
+			}
+			line.WriteString(cell)
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printable is text without what would move a terminal's cursor or change its colours: reasons, paths and names are written by
+// others.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '·'
+	}, s)
+}
+
+// clock writes a time for people, in their zone.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+// span writes a duration to the second, to the minute from an hour on.
+func span(d time.Duration) string {
+	if d >= time.Hour {
+		d = d.Round(time.Minute)
+	}
+	s := d.Round(time.Second).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// number writes a count with its thousands apart.
+func number(n uint64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

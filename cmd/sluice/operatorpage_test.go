@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A step is one command of the page, and what the page shows below it.
+type step struct {
+	line          int
+	command, want string
+}
+
+// looks are commands that only look: what they show may come a moment later.
+var looks = regexp.MustCompile(`^(sluice (status|top|blocked|rules|events) [^;]*|grep .*|curl -s http[^;]*)$`)
+
+// What the page on an operator's tasks shows is what happens: its files are written, its commands are run one after the other
+// in a shell, and their output is compared. Addresses of this machine are exchanged for free ones.
+func TestOperatorPage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operator.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"memcached", "curl", "bash"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Fatalf("this test needs %s on the PATH: install it (apt-get install %s)", program, program)
+		}
+	}
+	free := map[string]string{"127.0.0.1:3000": strings.TrimPrefix(origin(t), "http://")}
+	page := regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllStringFunc(string(text), func(address string) string {
+		for free[address] == "" {
+			port := freePort(t)
+			for _, taken := range free {
+				if taken == port {
+					port = ""
+				}
+			}
+			free[address] = port
+		}
+		return free[address]
+	})
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sluice := fmt.Sprintf("#!/bin/sh\nSLUICE_UNDER_TEST=1 exec '%s' \"$@\"\n", os.Args[0])
+	if err := os.WriteFile(filepath.Join(bin, "sluice"), []byte(sluice), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sh := startShell(t, dir, "PATH="+bin+":"+os.Getenv("PATH"))
+	commands, tasks := 0, strings.Count(page, "\n## ")
+	for _, block := range blocks(page) {
+		switch block.kind {
+		case "yaml":
+			name, _, _ := strings.Cut(strings.TrimPrefix(block.text, "# "), "\n")
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(block.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		case "console":
+			for _, s := range steps(block) {
+				commands++
+				sh.step(s)
+			}
+		default:
+			t.Errorf("docs/operator.md:%d: a block of %q: want yaml or console", block.line, block.kind)
+		}
+	}
+	if commands < 50 || tasks != 10 {
+		t.Errorf("the page has %d commands in %d tasks", commands, tasks)
+	}
+}
+
+type block struct {
+	kind, text string
+	line       int // of its first line
+}
+
+func blocks(page string) (list []block) {
+	var open *block
+	n := 0
+	for line := range strings.Lines(page) {
+		n++
+		kind, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && open == nil:
+			open = &block{kind: strings.TrimSpace(kind), line: n + 1}
+		case fence:
+			list = append(list, *open)
+			open = nil
+		case open != nil:
+			open.text += line
+		}
+	}
+	return list
+}
+
+func steps(b block) (list []step) {
+	n := b.line
+	for line := range strings.Lines(b.text) {
+		if command, ok := strings.CutPrefix(line, "$ "); ok {
+			list = append(list, step{line: n, command: strings.TrimSpace(command)})
+		} else {
+			list[len(list)-1].want += line
+		}
+		n++
+	}
+	return list
+}
+
+// A shell runs commands one after the other, and remembers what they set.
+type shell struct {
+	t    *testing.T
+	dir  string
+	in   *os.File
+	out  chan string // its lines, and those of what it runs
+	done string
+}
+
+func startShell(t *testing.T, dir string, env ...string) *shell {
+	in, commands, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh := &shell{t: t, dir: dir, in: commands, out: make(chan string, 1000), done: "done: " + filepath.Base(filepath.Dir(dir))}
+	cmd := exec.Command("bash", "--noprofile", "--norc")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that all that it starts can be ended
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	out.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer close(sh.out)
+		for s := bufio.NewScanner(lines); s.Scan(); {
+			sh.out <- s.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+		commands.Close()
+		for range sh.out {
+		}
+		<-ended
+		lines.Close()
+	})
+	return sh
+}
+
+// run runs one command and returns what it wrote.
+func (sh *shell) run(command string) string {
+	sh.t.Helper()
+	if _, err := fmt.Fprintf(sh.in, "%s\nprintf '\\n%%s\\n' '%s'\n", command, sh.done); err != nil {
+		sh.t.Fatalf("%s: %v", command, err)
+	}
+	var text strings.Builder
+	timeout := time.After(30 * time.Second)
+	for {
+		select {
+		case line, open := <-sh.out:
+			if !open {
+				sh.t.Fatalf("%s: the shell has ended after %s", command, text.String())
+			}
+			if line == sh.done {
+				return text.String()
+			}
+			text.WriteString(line + "\n")
+		case <-timeout:
+			sh.t.Fatalf("%s: not done after 30 s; until then %s", command, text.String())
+		}
+	}
+}
+
+// step runs a command of the page, a look again until it shows what the page does.
+func (sh *shell) step(s step) {
+	sh.t.Helper()
+	want := pattern(s.want)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(10 * time.Second); ; <-tick.C {
+		got := sh.run(s.command)
+		if want.MatchString(spaced(got)) {
+			return
+		}
+		if !looks.MatchString(s.command) || time.Now().After(deadline) {
+			logs := ""
+			for _, name := range []string{"edge1.log", "edge2.log"} {
+				if text, err := os.ReadFile(filepath.Join(sh.dir, name)); err == nil {
+					logs += name + ":\n" + string(text)
+				}
+			}
+			sh.t.Fatalf("docs/operator.md:%d: %s\n got %s\nwant %s\n%s", s.line, s.command, got, s.want, logs)
+		}
+	}
+}
+
+// pattern is what a page shows: … is anything in a line, or, alone, any lines. How far apart words stand does not matter.
+func pattern(text string) *regexp.Regexp {
+	var p strings.Builder
+	p.WriteString(`\A`)
+	for line := range strings.Lines(spaced(text)) {
+		if line == "…\n" {
+			p.WriteString(`(?:.*\n)*?`)
+			continue
+		}
+		p.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), "…", ".*"))
+	}
+	p.WriteString(`\z`)
+	return regexp.MustCompile(p.String())
+}
+
+// spaced has one space between words, and no empty lines.
+func spaced(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if words := strings.Fields(line); len(words) > 0 {
+			b.WriteString(strings.Join(words, " ") + "\n")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// operate runs a command as an operator would.
+func operate(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// squeezed is a table without what aligns it.
+func squeezed(s string) string {
+	var lines []string
+	for line := range strings.Lines(s) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// Every command, against an edge of which a client has asked too much.
+func TestOperatorsCommands(t *testing.T) {
+	file := write(t, "rules: [{name: site, limit: 2}, {name: login, match: {path: /login, methods: [POST]}, limit: 5, window: 10m, mitigation_timeout: 0, mode: shadow, key: [source, \"header:X-Tenant\"], count: {statuses: [401, 403]}}]")
+	p := start(t, origin(t), "--config", file)
+	for range 5 {
+		p.get()
+	}
+	p.until("counting the refusals", func() bool {
+		_, body := p.admin("GET", "/v1/top?by=refused")
+		return strings.Contains(body, `"count": 3`)
+	})
+	for _, test := range []struct {
+		args string
+		want []string // lines, or parts of them
+	}{
+		{"status", []string{"edge " + p.back + ", ready\n", "\nrules 1 enforce, 1 shadow\n", "\nrequests 5 received, 3 refused by a limit, 2 to origins\n", "\nblocked 1 now\n", "\npop none: this edge counts alone"}},
+		{"status --wait 10s", []string{", ready\n"}},
+		{"top", []string{"SOURCE REQUESTS\n127.0.0.1 5"}},
+		{"top --by refused -n 1", []string{"SOURCE REFUSED\n127.0.0.1 3"}},
+		{"blocked", []string{"SOURCE RULE ", " LEFT\n127.0.0.1 site ", " edge "}},
+		{"rules", []string{"RULE MODE LIMIT THEN BLOCKED BY COUNTS MATCHES\n", "\nsite enforce 2 in 1m for 1m source everything", "\nlogin shadow 5 in 10m no: throttled source+header:X-Tenant 401,403 POST /login"}},
+		{"block 192.0.2.7 --rule site --for 90m --reason scraper", []string{"192.0.2.7 is blocked under rule site until ", " (1h30m)\nin force on "}},
+		{"block 2001:db8::7/64 --rule site", []string{"2001:db8::/64 is blocked under rule site until ", " (10m)"}},
+		{"blocked", []string{"SOURCE RULE ", " UNTIL LEFT REASON\n192.0.2.7 site ", " admin ", " scraper\n2001:db8::/64 site ", "\n127.0.0.1 site "}},
+		{"unblock 192.0.2.7 --rule site", []string{"192.0.2.7 is lifted under rule site; it starts afresh\nin force on "}},
+		{"unblock 192.0.2.7 --rule site", []string{"192.0.2.7 was not blocked here under rule site; it starts afresh"}},
+		{"events", []string{"TIME KIND WHAT RULE SOURCE WHO\n", " operator blocked for 1h30m0s: scraper site 192.0.2.7 ", " operator lifted site 192.0.2.7 "}},
+		{"events --since 1h", []string{" operator lifted site 192.0.2.7 "}},
+		{"events --since 1000000", []string{"nothing has happened"}},
+	} {
+		code, stdout, stderr := operate(append(strings.Fields(test.args), "--admin", p.back)...)
+		if code != 0 || stderr != "" {
+			t.Errorf("%s: exit %d: %s", test.args, code, stderr)
+		}
+		rest := squeezed(stdout)
+		for _, want := range test.want {
+			_, after, found := strings.Cut(rest, want)
+			if !found {
+				t.Errorf("%s: there is no %q, in this order, in\n%s", test.args, want, stdout)
+			}
+			rest = want[len(want)-1:] + after
+		}
+		for line := range strings.Lines(stdout) {
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > 100 {
+				t.Errorf("%s: a line has %d columns: %s", test.args, n, line)
+			}
+		}
+	}
+	for _, command := range []string{"top", "blocked", "rules", "events"} { // as the edge has it
+		_, stdout, _ := operate(command, "--json", "--admin", p.back)
+		path := map[string]string{"blocked": "mitigations"}[command]
+		if path == "" {
+			path = command
+		}
+		if _, want := p.admin("GET", "/v1/"+path); stdout != want {
+			t.Errorf("%s --json: %s, want %s", command, stdout, want)
+		}
+	}
+	if code, stdout, _ := operate("block", "192.0.2.9", "--rule", "site", "--json", "--admin", p.back); code != 0 || !json.Valid([]byte(stdout)) || !strings.Contains(stdout, `"by": "admin"`) {
+		t.Errorf("block --json: exit %d: %s", code, stdout)
+	}
+	if code, stdout, _ := operate("status", "--json", "--admin", p.back); code != 0 || !strings.Contains(stdout, `"/readyz": "ready"`) || !strings.Contains(stdout, `"name": "login"`) || !json.Valid([]byte(stdout)) {
+		t.Errorf("status --json: exit %d: %s", code, stdout)
+	}
+	p.stop(syscall.SIGTERM)
+}
+
+// A wrong attempt gets a sentence: what, where, and what to do. Nothing goes to standard output.
+func TestOperatorsMistakes(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	right, wrong, empty := put("right", "open sesame\n"), put("wrong", "abracadabra\n"), put("empty", "\n")
+	file := put("sluice.yaml", "admin_token_file: "+right+"\n")
+	anywhere := put("anywhere.yaml", "{listen: ':0', admin: '127.0.0.1:0', origins: [{servers: ['http://127.0.0.1:1']}]}")
+	p := start(t, origin(t), "--config", file)
+	back := p.back
+	file = put("operator.yaml", "admin: "+back+"\nadmin_token_file: "+right+"\n")
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := silent.Addr().String()
+	silent.Close()
+	at, with := " --admin "+back, " --admin "+back+" --token-file "+right
+	for _, test := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"status --config " + file, 0, ""},
+		{"status" + with, 0, ""},
+		{"status --admin " + nobody, 1, "sluice status: no edge listens at " + nobody + ": start it, or name its operators' listener with --admin ADDR or --config FILE\n"},
+		{"status --wait 1ms --admin " + nobody, 1, "sluice status: no edge listens at " + nobody + ": start it, or name its operators' listener with --admin ADDR or --config FILE\n"},
+		{"blocked --admin no-such-host.invalid:1", 1, "sluice blocked: the name no-such-host.invalid cannot be found: check the spelling of --admin\n"},
+		{"blocked --admin unix:" + dir + "/none", 1, "sluice blocked: no edge listens at unix:" + dir + "/none: start it, or name its operators' listener with --admin ADDR or --config FILE\n"},
+		{"blocked" + at, 1, "sluice blocked: " + back + " wants a token: give the file that holds it with --token-file FILE\n"},
+		{"blocked" + at + " --token-file " + wrong, 1, "sluice blocked: " + back + " wants another token: give the file that its admin_token_file names with --token-file FILE\n"},
+		{"blocked" + at + " --token-file " + empty, 1, "sluice blocked: --token-file: " + empty + " is empty: put the token into it\n"},
+		{"blocked" + at + " --token-file " + dir + "/none", 1, "sluice blocked: --token-file: open " + dir + "/none: no such file or directory: give a readable file that holds the token\n"},
+		{"blocked --config " + dir + "/none", 1, "sluice blocked: " + dir + "/none: cannot be read: no such file or directory: give the path of a readable file\n"},
+		{"rules --admin " + p.front, 1, "sluice rules: what answers at " + p.front + " is not the operators' listener of an edge (200 to GET /v1/rules): name that with --admin ADDR\n"},
+		{"status --admin " + p.front, 1, "sluice status: what answers at " + p.front + " is not the operators' listener of an edge (200 to GET /readyz): name that with --admin ADDR\n"},
+		{"block 192.0.2.7 --rule none" + with, 1, "sluice block: no such rule: none (sluice rules lists them)\n"},
+		{"unblock 192.0.2.7 --rule none" + with, 1, "sluice unblock: no such rule: none (sluice rules lists them)\n"},
+		{"block nobody" + with, 2, `sluice block: "nobody" is no source: want an address, a prefix such as 192.0.2.0/24, or # and 32 hexadecimal digits as sluice blocked shows them (sluice help block tells more)` + "\n"},
+		{"block 192.0.2.0/33" + with, 2, `sluice block: "192.0.2.0/33" is no source: want an address, a prefix such as 192.0.2.0/24, or # and 32 hexadecimal digits as sluice blocked shows them (sluice help block tells more)` + "\n"},
+		{"unblock .." + with, 2, `sluice unblock: ".." is no source: want an address, a prefix such as 192.0.2.0/24, or # and 32 hexadecimal digits as sluice blocked shows them (sluice help unblock tells more)` + "\n"},
+		{"block" + with, 2, "sluice block: want a SOURCE|CIDR: sluice block SOURCE|CIDR (sluice help block tells more)\n"},
+		{"block 192.0.2.7 192.0.2.8" + with, 2, `sluice block: unexpected argument "192.0.2.8" (sluice help block tells more)` + "\n"},
+		{"block 192.0.2.7 --for 0s" + with, 2, "sluice block: --for 0s: want more than 0 (sluice help block tells more)\n"},
+		{"block 192.0.2.7 --for 10" + with, 2, `sluice block: invalid argument "10" for "--for" flag: time: missing unit in duration "10" (sluice help block tells more)` + "\n"},
+		{"block 192.0.2.7 --rule=" + with, 2, "sluice block: --rule is empty: name a rule, or leave it out (sluice help block tells more)\n"},
+		{"top --by size" + with, 2, `sluice top: --by "size": want requests, refused or shadow (sluice help top tells more)` + "\n"},
+		{"top -n 0" + with, 2, "sluice top: --number 0: want 1 to 1000 (sluice help top tells more)\n"},
+		{"events --since yesterday" + with, 1, "sluice events: since is not possible: want the number of an event, or a time such as 2026-05-04T14:05:00Z\n"},
+		{"rules --frobnicate", 2, "sluice rules: unknown flag: --frobnicate (sluice help rules tells more)\n"},
+		{"rules --admin http://127.0.0.1", 2, `sluice rules: --admin: "http://127.0.0.1" is not the address of an operators' listener: want HOST:PORT or unix:/PATH (sluice help rules tells more)` + "\n"},
+		{"help frobnicate", 2, `sluice: help: no command "frobnicate": sluice help lists them (sluice --help tells more)` + "\n"},
+		{"completion tcsh", 2, `sluice: completion: there is no completion for "tcsh": want bash, zsh, fish (sluice --help tells more)` + "\n"},
+		{"version now", 2, "sluice: version wants nothing else (sluice --help tells more)\n"},
+		{"-t", 2, "sluice: check wants one file: sluice check FILE (sluice --help tells more)\n"},
+		{"-t " + anywhere, 0, ""},
+		{"--version", 0, ""},
+		{"block --help", 0, ""},
+		{"help", 0, ""},
+		{"help completion", 0, ""},
+	} {
+		code, stdout, stderr := operate(strings.Fields(test.args)...)
+		if code != test.code || stderr != test.says {
+			t.Errorf("%s: exit %d\n got %swant %s", test.args, code, stderr, test.says)
+		}
+		if (code == 0) != (stdout != "") {
+			t.Errorf("%s: standard output: %q", test.args, stdout)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	p.stop(syscall.SIGTERM)
+}
+
+// Every command has help, which names its flags, and a line in the list of all.
+func TestHelp(t *testing.T) {
+	_, all, _ := operate("help")
+	if _, asked, _ := operate("--help"); asked != all {
+		t.Error("sluice help and sluice --help differ")
+	}
+	for _, c := range commands() {
+		if !strings.Contains(all, "\n  sluice "+c.Name+" ") {
+			t.Errorf("sluice help has no line about %s", c.Name)
+		}
+		_, one, _ := operate("help", c.Name)
+		if !strings.HasPrefix(one, "sluice "+c.Name) || !strings.Contains(one, c.Does) || (c.Flags != nil) != strings.Contains(one, "--token-file FILE") {
+			t.Errorf("sluice help %s: %s", c.Name, one)
+		}
+	}
+}
+
+// What is said to one edge of a PoP is told of all, and an edge that drains is not ready.
+func TestOperatorsCommandsOverThePoP(t *testing.T) {
+	nodes := startMemcached(t)
+	first, second := start(t, origin(t), "--memcached", nodes), start(t, origin(t), "--memcached", nodes)
+	for _, p := range []*process{first, second} {
+		p.until("meeting the other", func() bool {
+			_, body := p.admin("GET", "/metrics")
+			return strings.Contains(body, "sluice_tier_edges 2") && strings.Contains(body, "sluice_pop_full 0")
+		})
+	}
+	if code, stdout, stderr := operate("block", "192.0.2.7", "--rule", "default", "--admin", first.back); code != 0 || !strings.HasSuffix(stdout, " (10m)\nin force on all 2 edges of the PoP\n") {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+	if _, stdout, _ := operate("blocked", "--admin", second.back); !strings.Contains(squeezed(stdout), "\n192.0.2.7 default ") {
+		t.Errorf("on the other edge: %s", stdout)
+	}
+	if _, stdout, _ := operate("status", "--admin", second.back); !strings.Contains(squeezed(stdout), "\nNODE STATE\n"+nodes+" up") {
+		t.Errorf("its status: %s", stdout)
+	}
+	if code, stdout, stderr := operate("unblock", "192.0.2.7", "--rule", "default", "--admin", second.back); code != 0 || stdout != "192.0.2.7 is lifted under rule default; it starts afresh\nin force on all 2 edges of the PoP\n" {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	second.stop(syscall.SIGTERM)
+	first.stop(syscall.SIGTERM)
+}

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/edge"
+	"sluice/edge/admin"
+	"sluice/edge/changes"
+	"sluice/edge/config"
+	"sluice/edge/events"
+	"sluice/edge/rules"
+	"sluice/pop/presence"
+	"sluice/pop/secret"
+	"sluice/pop/words"
+)
+
+// ruleStore is where changes of rules are kept: in the PoP's list of what operators said, or in one of this edge alone.
+type ruleStore struct {
+	origin   changes.Origin
+	list     func() (entries []words.Entry, version uint64, moved <-chan struct{})
+	add      func(words.Word, time.Time) (words.Mark, error)
+	inForce  func(version uint64, refused []words.Mark)
+	await    func(words.Mark) *edge.Spread // until all edges have it, or for as long as an operator waits; nil: there are no others
+	save     func() error                  // to the disk
+	warnings []string                      // for operators, with each change
+}
+
+// localList is a list of what operators said that does not travel: on an edge that counts alone, and where the PoP's secret can be
+// guessed, so that anybody might have written into the tier.
+type localList struct {
+	secret secret.Secret
+	id     uint64
+
+	mu      sync.Mutex
+	list    words.List
+	version uint64
+	moved   chan struct{}
+}
+
+func (l *localList) Add(w words.Word, now time.Time) (words.Mark, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	mark, err := l.list.Add(w, l.id, 0, now)
+	if err == nil {
+		l.move()
+	}
+	return mark, err
+}
+
+// move tells that there is another version. mu is locked.
+func (l *localList) move() {
+	l.version++
+	if l.moved != nil {
+		close(l.moved)
+		l.moved = nil
+	}
+}
+
+// next is closed with the next version. mu is locked.
+func (l *localList) next() <-chan struct{} {
+	if l.moved == nil {
+		l.moved = make(chan struct{})
+	}
+	return l.moved
+}
+
+func (l *localList) Changes() ([]words.Entry, uint64, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.list.Changes(), l.version, l.next()
+}
+
+// Words is the list as it is kept.
+func (l *localList) Words(now time.Time) ([]byte, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.list.Encode(l.secret, now), l.next()
+}
+
+// Restore takes in what Words returned.
+func (l *localList) Restore(list []byte, now time.Time) error {
+	entries, _, err := words.Decode(l.secret, list)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if names, _ := l.list.Merge(entries, now); len(names) > 0 {
+		l.move()
+	}
+	return nil
+}
+
+// lay puts in force what a file says under what operators have changed of it. If that is not possible, what was in force stays. r.mu is
+// locked.
+func (r *reloader) lay(base *config.Config) error {
+	entries, version, _ := r.store.list()
+	list := make([]changes.Change, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		list[i] = changes.Read(e.Rule, e.Mark().Generation, e.Start, e.Text)
+	}
+	from := changes.File
+	if r.flags.config == "" {
+		from = changes.Flags
+	}
+	o := changes.Lay(base.Rules, from, list, r.store.origin)
+	if base != r.base || !slices.EqualFunc(o.Rules, r.server.Config().Rules, func(a, b rules.Config) bool { return config.RuleJSON(a) == config.RuleJSON(b) }) {
+		c := *base
+		c.Rules = o.Rules
+		if err := r.server.Apply(&c); err != nil {
+			return err
+		}
+	}
+	r.base, r.laid = base, version
+	var refused []words.Mark
+	why := make(map[words.Mark]error)
+	for _, f := range o.Refused {
+		mark := entries[f.Index].Mark()
+		refused, why[mark] = append(refused, mark), f.Err
+	}
+	slices.SortFunc(refused, func(a, b words.Mark) int { return int(int64(b.Generation - a.Generation)) })
+	r.tell(entries, list, why, o)
+	r.overlay.Store(o)
+	r.describe(entries)
+	r.store.inForce(version, refused)
+	return nil
+}
+
+// tell keeps among the events, and logs, what other edges have changed, and what cannot be in force here. What an older process of this
+// edge had, or its folder, is no news.
+func (r *reloader) tell(entries []words.Entry, list []changes.Change, why map[words.Mark]error, now *changes.Overlay) {
+	known := make(map[words.Mark]bool, len(entries))
+	var last string
+	for i := range entries {
+		mark, c := entries[i].Mark(), &list[i]
+		known[mark] = true
+		newest := c.Name != last
+		last = c.Name
+		if r.known[mark] || r.known == nil && why[mark] == nil {
+			continue
+		}
+		e := events.Event{Time: time.Now(), Rule: c.Name, Who: c.Who, From: c.From + " at " + c.Edge}
+		switch {
+		case why[mark] != nil:
+			e.Kind, e.New = events.Warning, string(c.Rule)
+			e.Text = fmt.Sprintf("a change of the rule is not in force here: %v: what was stays", why[mark])
+			r.log.Error("a change of a rule cannot be in force on this edge: what was stays", "rule", c.Name, "version", c.Version, "at", c.Edge, "error", sentence(why[mark]))
+		case newest:
+			e.Kind, e.Text = events.Rule, "changed at another edge"
+			e.Old, e.New = ruleText(r.overlay.Load().Rule(c.Name)), ruleText(now.Rule(c.Name))
+			r.log.Info("rule changed at another edge", "rule", c.Name, "version", c.Version, "at", c.Edge)
+		default:
+			continue
+		}
+		r.server.Events().Add(e)
+	}
+	r.known = known
+}
+
+func ruleText(r *rules.Config) string {
+	if r == nil {
+		return ""
+	}
+	return config.RuleJSON(*r)
+}
+
+// describe says to the others what is in force here.
+func (r *reloader) describe(entries []words.Entry) {
+	r.about.Generation = 0
+	for i := range entries {
+		r.about.Generation = max(r.about.Generation, entries[i].Mark().Generation)
+	}
+	r.about.Hash, r.about.Since = r.server.RulesHash()
+	if r.machine != nil {
+		r.machine.Describe(r.about)
+	}
+}
+
+// self is this edge where there are no others.
+func (r *reloader) self() edge.EdgeStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return edgeStatus(presence.Edge{Name: r.name, About: r.about})
+}
+
+func edgeStatus(e presence.Edge) edge.EdgeStatus {
+	return edge.EdgeStatus{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, Address: e.Address, Version: e.Version, Started: e.Started,
+		Generation: e.Generation, ConfigHash: e.Hash, Since: e.Since, Refused: len(e.Refused)}
+}
+
+// catchUp puts in force what has been changed since.
+func (r *reloader) catchUp() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.caughtUp()
+}
+
+// caughtUp is catchUp where r.mu is locked.
+func (r *reloader) caughtUp() error {
+	entries, version, _ := r.store.list()
+	if version == r.laid && r.overlay.Load() != nil {
+		return nil
+	}
+	err := r.lay(r.base)
+	if err != nil {
+		r.log.Error("what operators changed of the rules cannot be put in force: what was stays", "error", err)
+		var refused []words.Mark
+		for i := range entries {
+			if mark := entries[i].Mark(); !r.known[mark] {
+				refused = append(refused, mark)
+			}
+		}
+		r.store.inForce(version, refused)
+	}
+	return err
+}
+
+// edit changes a rule as an operator asks, here and on all edges, and returns where it is in force.
+func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
+	done, mark, err := r.say(e)
+	if err != nil || mark == (words.Mark{}) {
+		return done, err
+	}
+	if r.store.await != nil {
+		done.Edges = r.store.await(mark)
+	}
+	done.Warnings = slices.Clone(r.store.warnings)
+	if r.store.save != nil {
+		if err := r.store.save(); err != nil {
+			done.Warnings = append(done.Warnings, "the change is in force, but could not be written to state_dir: "+err.Error())
+		}
+	}
+	return done, nil
+}
+
+// say has an edit in force on this edge, and on its way to the others. It has no mark if the rule is so already.
+func (r *reloader) say(e changes.Edit) (done admin.Edited, mark words.Mark, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.caughtUp(); err != nil {
+		return done, mark, err
+	}
+	c, needed, err := r.overlay.Load().Change(e)
+	if err != nil {
+		return done, mark, err
+	}
+	done.Old = ruleText(r.overlay.Load().Rule(e.Name))
+	done.New = done.Old
+	if !needed {
+		return done, mark, nil
+	}
+	now := time.Now()
+	c.Edge = r.name
+	w := words.Word{Rule: c.Name, Kind: words.Change, Start: now, Text: c.Text()}
+	if c.Does == changes.Restore {
+		w.End = now.Add(words.LongestAway) // then nothing is left of what it took the place of
+	}
+	switch mark, err = r.store.add(w, now); {
+	case errors.Is(err, words.ErrFull):
+		return done, mark, edge.ErrFull
+	case errors.Is(err, words.ErrLong):
+		return done, mark, fmt.Errorf("%w: %d bytes, and at most %d travel", edge.ErrLong, len(w.Text), words.MaxText)
+	case err != nil:
+		return done, mark, err
+	}
+	r.known[mark] = true // the API tells of it
+	if err := r.lay(r.base); err != nil {
+		return done, mark, err
+	}
+	done.New = ruleText(r.overlay.Load().Rule(e.Name))
+	r.log.Info("rule changed by an operator", "rule", c.Name, "does", string(c.Does), "who", c.Who, "from", c.From)
+	return done, mark, nil
+}
+
+// hidden warns of rules of the file that have changed, but that operators have changed as well, whose word stands.
+func (r *reloader) hidden(before, now *config.Config, log *slog.Logger) {
+	for _, rule := range now.Rules {
+		was := slices.IndexFunc(before.Rules, func(b rules.Config) bool { return b.Name == rule.Name })
+		if r.overlay.Load().Standing(rule.Name).Version != 0 && (was < 0 || config.RuleJSON(before.Rules[was]) != config.RuleJSON(rule)) {
+			log.Warn("the file says something new of a rule, but what an operator changed of it stands: roll it back to version 0 to have the file's", "rule", rule.Name)
+		}
+	}
+}

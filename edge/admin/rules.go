@@ -1,0 +1,206 @@
+package admin
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+
+	"sluice/edge"
+	"sluice/edge/changes"
+	"sluice/edge/config"
+	"sluice/edge/events"
+	"sluice/edge/rules"
+)
+
+// Edited is what became of an edit.
+type Edited struct {
+	Old, New string       // the rule as JSON; "": there was none, is none
+	Edges    *edge.Spread // where it is in force; nil: on this edge only
+	Warnings []string     // what an operator should know of it
+}
+
+// ruleJSON shows a rule with the name of its estimate.
+type ruleJSON struct {
+	rules.Config
+	Estimate string `json:"estimate"`
+}
+
+func edgeRules(s *edge.Server) []ruleJSON {
+	list := []ruleJSON{}
+	for _, r := range s.Rules() {
+		list = append(list, ruleJSON{r, r.Estimate.String()})
+	}
+	return list
+}
+
+func (a api) rules(w http.ResponseWriter, _ *http.Request) { reply(w, edgeRules(a.Edge)) }
+
+// find is a rule in force, or nil.
+func (a api) find(name string) *ruleJSON {
+	for _, rule := range edgeRules(a.Edge) {
+		if rule.Name == name {
+			return &rule
+		}
+	}
+	return nil
+}
+
+// overlay is what has been changed of the rules; what nobody can change are those of the file.
+func (a api) overlay() *changes.Overlay {
+	if a.Overlay == nil {
+		return changes.Lay(a.Edge.Config().Rules, changes.File, nil, changes.Local)
+	}
+	return a.Overlay()
+}
+
+func (a api) rule(w http.ResponseWriter, r *http.Request) {
+	// The tag first: it may be older than the rule that is shown, and then an edit by it is refused; but never newer.
+	tag := a.overlay().ETag(r.PathValue("name"))
+	rule := a.find(r.PathValue("name"))
+	if rule == nil {
+		fail(w, http.StatusNotFound, "no such rule")
+		return
+	}
+	w.Header().Set("ETag", tag)
+	reply(w, rule)
+}
+
+// edit changes a rule as the request asks, and answers with the rule as it is then and where it is in force.
+func (a api) edit(action changes.Action) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if err != nil {
+			fail(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
+			return
+		}
+		who, from := operator(r)
+		e := changes.Edit{Name: r.PathValue("name"), Action: action, Body: body, IfMatch: r.Header.Get("If-Match"), Who: who, From: from}
+		switch r.URL.Query().Get("replace") {
+		case "true":
+			e.Replace = true
+		case "", "false":
+		default:
+			fail(w, http.StatusBadRequest, "replace is not possible: want true or false")
+			return
+		}
+		if action == changes.Rollback {
+			var to struct {
+				To *uint64 `json:"to"`
+			}
+			if json.Unmarshal(body, &to) != nil || to.To == nil {
+				fail(w, http.StatusBadRequest, `the body is not what it should be: want {"to": VERSION}, one of the rule's history; 0 is what the file says`)
+				return
+			}
+			e.To = *to.To
+		}
+		if a.Edit == nil {
+			if _, _, err := a.overlay().Change(e); err != nil {
+				failed(w, err)
+				return
+			}
+			fail(w, http.StatusNotImplemented, "rules cannot be changed here")
+			return
+		}
+		done, err := a.Edit(e)
+		if err != nil {
+			failed(w, err)
+			return
+		}
+		if done.Old != done.New {
+			what := "changed a rule"
+			switch {
+			case action == changes.Rollback:
+				what = "rolled a rule back"
+			case done.New == "":
+				what = "removed a rule"
+			case done.Old == "":
+				what = "added a rule"
+			}
+			a.did(r, events.Event{Text: what, Rule: e.Name, Old: done.Old, New: done.New})
+		}
+		a.edited(w, e.Name, done)
+	}
+}
+
+func (a api) edited(w http.ResponseWriter, name string, done Edited) {
+	type outcome struct {
+		Deleted  bool           `json:"deleted,omitempty"`
+		Version  uint64         `json:"version"`
+		Origin   changes.Origin `json:"origin,omitempty"`
+		Edges    *edge.Spread   `json:"edges,omitempty"`
+		Warnings []string       `json:"warnings,omitempty"`
+	}
+	overlay := a.overlay()
+	standing := overlay.Standing(name)
+	o := outcome{Version: standing.Version, Origin: standing.Origin, Edges: done.Edges, Warnings: done.Warnings}
+	rule := a.find(name)
+	if rule == nil {
+		o.Deleted = true
+		reply(w, o)
+		return
+	}
+	w.Header().Set("ETag", overlay.ETag(name))
+	reply(w, struct {
+		*ruleJSON
+		outcome
+	}{rule, o})
+}
+
+func (a api) history(w http.ResponseWriter, r *http.Request) {
+	list, err := a.overlay().History(r.PathValue("name"))
+	if err != nil {
+		failed(w, err)
+		return
+	}
+	reply(w, list)
+}
+
+// config shows what is in force, and where each rule comes from.
+func (a api) config(w http.ResponseWriter, _ *http.Request) {
+	type shown struct {
+		ruleJSON
+		Origin  changes.Origin `json:"origin"`
+		Version uint64         `json:"version"`
+	}
+	overlay, list := a.overlay(), []shown{}
+	for _, r := range edgeRules(a.Edge) {
+		s := overlay.Standing(r.Name)
+		list = append(list, shown{r, s.Origin, s.Version})
+	}
+	all := config.Shown(a.Edge.Config())
+	all["rules"] = list
+	all["config_hash"], _ = a.Edge.RulesHash()
+	reply(w, all)
+}
+
+func (a api) pop(w http.ResponseWriter, _ *http.Request) {
+	all := struct {
+		Name  string            `json:"name"`
+		Edges []edge.EdgeStatus `json:"edges"`
+		Nodes []edge.NodeStatus `json:"nodes"`
+	}{a.Edge.Config().PoP.Name, a.Edge.Edges(), a.Edge.Nodes()}
+	if all.Edges == nil && a.Self != nil {
+		all.Edges = []edge.EdgeStatus{a.Self()}
+	}
+	if all.Edges == nil {
+		all.Edges = []edge.EdgeStatus{}
+	}
+	if all.Nodes == nil {
+		all.Nodes = []edge.NodeStatus{}
+	}
+	reply(w, all)
+}
+
+// operator is who an operator says he is (X-Operator), and where he came from.
+func operator(r *http.Request) (who, from string) {
+	who = r.Header.Get("X-Operator")
+	return who[:min(len(who), 64)], r.RemoteAddr
+}
+
+// did keeps an operator's action among the events.
+func (a api) did(r *http.Request, e events.Event) {
+	e.Time, e.Kind = time.Now(), events.Operator
+	e.Who, e.From = operator(r)
+	a.Edge.Events().Add(e)
+}

@@ -1,0 +1,240 @@
+// Package changes is what operators change of the rules while a PoP runs: an overlay over the configuration file, which is never written.
+//
+// A Change says that a rule is this (whole, so that edges whose files differ end the same), that there is none of its name, or that
+// the file's holds again. Of each rule the latest changes are kept, and the newest that this edge understands stands in the place of
+// what the file says. A version is the number of a change, the same on every edge; 0 is what the file says. So a rule's past is the
+// list of its changes, and to go back is to say an old one again.
+//
+// Overlay does all of it on values. Where changes are kept, how they reach other edges, and how rules are put in force is others' to say.
+package changes
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sluice/edge/config"
+	"sluice/edge/rules"
+)
+
+// Does is what a Change does.
+type Does string
+
+const (
+	Set     Does = "set"     // the rule is Rule, whole
+	Remove  Does = "removed" // there is no such rule, whatever the file says
+	Restore Does = "file"    // what the file says holds
+)
+
+// Change is what an operator said of a rule. Its JSON is how it travels, beside its rule, version and time.
+type Change struct {
+	Name    string    `json:"-"` // of the rule
+	Version uint64    `json:"-"`
+	At      time.Time `json:"-"`
+
+	Does  Does            `json:"does"`
+	Rule  json.RawMessage `json:"rule,omitempty"` // of a Set
+	After uint64          `json:"after"`          // the version that was in force
+	Who   string          `json:"who,omitempty"`  // as the operator calls himself
+	From  string          `json:"from,omitempty"` // where he came from
+	Edge  string          `json:"edge,omitempty"` // the one that he spoke to
+
+	wrong error // it is no Change that this edge understands
+}
+
+// Text is the change as it travels.
+func (c *Change) Text() string {
+	text, _ := json.Marshal(c) // it always can be
+	return string(text)
+}
+
+// Read is a change that Text wrote, perhaps at an edge that knows more.
+func Read(name string, version uint64, at time.Time, text string) Change {
+	c := Change{}
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		c = Change{wrong: err}
+	} else if c.Does != Set && c.Does != Remove && c.Does != Restore {
+		c.wrong = fmt.Errorf("it does what this edge does not know: %q", c.Does)
+	}
+	c.Name, c.Version, c.At = name, version, at
+	return c
+}
+
+// read is the rule of a Set.
+func (c *Change) read() (rule rules.Config, err error) {
+	if c.wrong != nil || c.Does != Set {
+		return rule, c.wrong
+	}
+	if rule, err = config.ParseRule(c.Name, c.Rule); err == nil {
+		_, err = rules.New([]rules.Config{rule}, rules.Defaults{}, func(string) *rules.Tally { return nil })
+	}
+	return rule, err
+}
+
+// Origin says where a rule in force comes from.
+type Origin string
+
+const (
+	File  Origin = "file"    // of the configuration
+	Flags Origin = "flags"   // of the command line
+	Local Origin = "overlay" // an operator, for this edge only
+	PoP   Origin = "pop"     // an operator, for all edges of the PoP
+)
+
+// Overlay is what a configuration and a list of changes make together. It is immutable.
+type Overlay struct {
+	Rules   []rules.Config // in force: those of the file in their order, then the others by name
+	Refused []Refused
+
+	file     []rules.Config
+	changes  map[string][]Change // by rule, the newest first
+	standing map[string]Standing
+}
+
+// Standing is what stands for a rule.
+type Standing struct {
+	Origin  Origin
+	Version uint64
+}
+
+// Refused is a change that cannot be in force on this edge: an older one is, or what the file says.
+type Refused struct {
+	Index  int // in the list
+	Change Change
+	Err    error
+}
+
+// Lay lays changes, by rule and the newest first, over what a file says.
+func Lay(file []rules.Config, from Origin, list []Change, changed Origin) *Overlay {
+	o := &Overlay{file: file, changes: make(map[string][]Change), standing: make(map[string]Standing)}
+	put := make(map[string]*rules.Config) // nil: removed
+	done := make(map[string]bool)
+	var added []string
+	for i, c := range list {
+		o.changes[c.Name] = append(o.changes[c.Name], c)
+		if done[c.Name] {
+			continue
+		}
+		rule, err := c.read()
+		if err != nil {
+			o.Refused = append(o.Refused, Refused{i, c, err})
+			continue
+		}
+		done[c.Name] = true
+		switch c.Does {
+		case Set:
+			put[c.Name] = &rule
+			o.standing[c.Name] = Standing{changed, c.Version}
+			if !slices.ContainsFunc(file, func(r rules.Config) bool { return r.Name == c.Name }) {
+				added = append(added, c.Name)
+			}
+		case Remove:
+			put[c.Name] = nil
+			o.standing[c.Name] = Standing{changed, c.Version}
+		}
+	}
+	for _, r := range file {
+		switch changed, there := put[r.Name]; {
+		case !there:
+			o.standing[r.Name] = Standing{Origin: from}
+			o.Rules = append(o.Rules, r)
+		case changed != nil:
+			o.Rules = append(o.Rules, *changed)
+		}
+	}
+	for _, name := range added {
+		o.Rules = append(o.Rules, *put[name])
+	}
+	return o
+}
+
+// Rule is the rule of a name as it is in force, or nil.
+func (o *Overlay) Rule(name string) *rules.Config { return byName(o.Rules, name) }
+
+func byName(list []rules.Config, name string) *rules.Config {
+	if i := slices.IndexFunc(list, func(r rules.Config) bool { return r.Name == name }); i >= 0 {
+		return &list[i]
+	}
+	return nil
+}
+
+// Standing says what stands for a rule; of one that there never was the zero Standing.
+func (o *Overlay) Standing(name string) Standing { return o.standing[name] }
+
+// ETag tells what is in force for a rule from all that was and will be: its version, and of what it says a hash, because a file
+// changes without a version, and two edges may make the same one. "" for no rule.
+func (o *Overlay) ETag(name string) string {
+	r := o.Rule(name)
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf(`"%d-%012x"`, o.standing[name].Version, config.Hash([]rules.Config{*r}))
+}
+
+// Past is what was said of a rule, for operators.
+type Past struct {
+	Version uint64          `json:"version"`
+	At      *time.Time      `json:"at,omitempty"` // none: version 0, which is what the file says
+	Does    Does            `json:"does"`
+	Who     string          `json:"who,omitempty"`
+	From    string          `json:"from,omitempty"`
+	Edge    string          `json:"edge,omitempty"`
+	Old     json.RawMessage `json:"old"` // what it replaced; null: no rule, or one that is not kept any more
+	New     json.RawMessage `json:"new"` // null: no rule
+	InForce bool            `json:"in_force"`
+	Refused string          `json:"refused,omitempty"` // why it cannot be in force on this edge
+}
+
+// History is what was said of a rule, the newest first, and last what the file says of it. The error is config.ErrNoRule.
+func (o *Overlay) History(name string) ([]Past, error) {
+	list := []Past{}
+	for _, c := range o.changes[name] {
+		old, _ := o.said(name, c.After)
+		now, _ := o.said(name, c.Version)
+		p := Past{Version: c.Version, At: &c.At, Does: c.Does, Who: c.Who, From: c.From, Edge: c.Edge, Old: old, New: now}
+		for _, r := range o.Refused {
+			if r.Change.Name == name && r.Change.Version == c.Version {
+				p.Refused = r.Err.Error()
+			}
+		}
+		list = append(list, p)
+	}
+	if text, _ := o.said(name, 0); text != nil {
+		list = append(list, Past{Does: Restore, New: text})
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%w: %s", config.ErrNoRule, name)
+	}
+	for i := range list {
+		if list[i].Refused == "" {
+			list[i].InForce = true
+			break
+		}
+	}
+	return list, nil
+}
+
+// said is what a version says, nil for no rule; known is false if it is not kept.
+func (o *Overlay) said(name string, version uint64) (text json.RawMessage, known bool) {
+	i := slices.IndexFunc(o.changes[name], func(c Change) bool { return c.Version == version })
+	switch {
+	case version != 0 && i < 0:
+		return nil, false
+	case version != 0 && o.changes[name][i].Does == Set:
+		return o.changes[name][i].Rule, true
+	case version != 0 && o.changes[name][i].Does != Restore:
+		return nil, true
+	}
+	if r := byName(o.file, name); r != nil {
+		return json.RawMessage(config.RuleJSON(*r)), true
+	}
+	return nil, true
+}
+
+// ErrMatch says that If-Match names another state of the rule than the one in force.
+var ErrMatch = errors.New("changes: the rule is not as If-Match says")
+
+// ErrDrops says that a rule would lose fields that were set.
+var ErrDrops = errors.New("changes: fields that are set would be lost")

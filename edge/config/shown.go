@@ -1,0 +1,49 @@
+package config
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Shown is a configuration for operators, with the names of the file: what is in force but for the rules.
+func Shown(c *Config) map[string]any {
+	orNone := func(text string) string {
+		if text == "" {
+			return "none"
+		}
+		return text
+	}
+	span := func(d time.Duration) string { return d.String() }
+	origins := []any{}
+	for _, o := range c.Origins {
+		servers := []string{}
+		for _, u := range o.Servers {
+			servers = append(servers, u.Redacted())
+		}
+		origins = append(origins, map[string]any{"hosts": o.Hosts, "servers": servers, "timeout": span(o.Timeout)})
+	}
+	shed := "answer"
+	if c.Shed {
+		shed = "connection"
+	}
+	list := func(l []string) []string { return append([]string{}, l...) }
+	prefixes := func(l []netip.Prefix) []netip.Prefix { return append([]netip.Prefix{}, l...) }
+	return map[string]any{
+		"listen": c.Listen, "listen_tls": orNone(c.ListenTLS), "admin": c.Admin, "admin_hosts": list(c.AdminHosts),
+		"admin_token_file": orNone(c.AdminTokenFile), "edge_id": orNone(c.EdgeID), "state_dir": orNone(c.StateDir),
+		"tls": map[string]any{"certificate": orNone(c.TLS.Certificate), "key": orNone(c.TLS.Key), "folder": orNone(c.TLS.Folder)},
+		"pop": map[string]any{"name": c.PoP.Name, "memcached": list(c.PoP.Memcached), "secret_file": orNone(c.PoP.SecretFile),
+			"edges": c.PoP.Edges, "wait": span(c.PoP.Wait)},
+		"table": map[string]any{"counters": c.Counters},
+		"source": map[string]any{"ipv4_prefix": c.Source.IPv4Prefix, "ipv6_prefix": c.Source.IPv6Prefix, "trust": prefixes(c.Source.Trust),
+			"header": c.Source.Header, "proxy_protocol": c.Source.ProxyProtocol},
+		"deny": prefixes(c.Deny), "allow": prefixes(c.Allow),
+		"limits": map[string]any{"connections": c.Limits.Connections, "connections_per_source": c.Limits.PerSource, "memory": c.Limits.Memory,
+			"header_bytes": c.Limits.HeaderBytes, "header_lines": c.Limits.HeaderLines, "body_bytes": c.Limits.BodyBytes,
+			"body_rate": c.Limits.BodyRate, "answer_rate": c.Limits.AnswerRate, "header_timeout": span(c.Limits.HeaderTimeout),
+			"idle_timeout": span(c.Limits.IdleTimeout), "tunnel_timeout": span(c.Limits.TunnelTimeout)},
+		"origins":    origins,
+		"access_log": map[string]any{"file": orNone(c.AccessLog.File), "format": c.AccessLog.Format, "refused": c.AccessLog.Refused},
+		"shed":       shed, "check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader,
+	}
+}

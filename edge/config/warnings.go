@@ -1,0 +1,56 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/rules"
+)
+
+// shortestExact is how long a window must be for `lower` to keep its promise among edges: ten times what their clocks may differ by.
+const shortestExact = 20 * time.Second
+
+// weaknesses tells what will hurt one day, a sentence each.
+func (c *Config) weaknesses() (all []string) {
+	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	if c.Source.TrustsEverybody() {
+		add("source.trust names everybody: each client says itself who it is, unless nobody but a proxy can reach this edge")
+	}
+	inForce := 0
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		if r.Mode == rules.Off {
+			continue
+		}
+		inForce++
+		if j := slices.IndexFunc(r.Key, func(part string) bool { return part != "source" }); j >= 0 && !c.coveredBySource(r) {
+			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
+				"add one with key: source", r.Name, r.Key[j])
+		}
+		estimate := c.Estimate
+		if r.Estimate != nil {
+			estimate = *r.Estimate
+		}
+		if estimate == counter.Lower && time.Duration(r.Window) < shortestExact && len(c.PoP.Memcached) > 0 {
+			add("rule %s has a window of %v and estimate: lower, which promises to refuse nobody below the limit: where the clocks of edges differ by a tenth of the window "+
+				"that does not hold; take %v or more", r.Name, r.Window, rules.Duration(shortestExact))
+		}
+	}
+	if want := c.Limits.Connections * inForce; c.Counters < want {
+		add("table.counters is %d: with %d rules in force and limits.connections %d there can be %d counters of clients that are connected; what has no room starts afresh",
+			c.Counters, inForce, c.Limits.Connections, want)
+	}
+	return all
+}
+
+// coveredBySource reports whether a rule that refuses counts by source alone what r is about.
+func (c *Config) coveredBySource(r *rules.Config) bool {
+	same := func(a, b rules.Match) bool {
+		return slices.Equal(a.Hosts, b.Hosts) && a.Path == b.Path && slices.Equal(a.Methods, b.Methods)
+	}
+	return slices.ContainsFunc(c.Rules, func(o rules.Config) bool {
+		return o.Mode == rules.Enforce && slices.Equal(o.Key, []string{"source"}) && (o.Match.Everything() || same(o.Match, r.Match))
+	})
+}

@@ -1,0 +1,134 @@
+package edge
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/mitigation"
+)
+
+// What operators say of prefixes and of all rules, to clients: who is denied, allowed and blocked by it, and until it is taken back.
+func TestOperatorsPrefixes(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), `
+source: {trust: [127.0.0.1]}
+deny: [198.51.100.0/24]
+rules:
+  - {name: r, match: {path: /r}, limit: 1}
+  - {name: k, match: {path: /k}, key: "header:K", limit: 1}
+  - {name: s, match: {path: /s}, limit: 1, mode: shadow}
+`)
+	ask := func(path, client string) int {
+		t.Helper()
+		resp, _ := e.get(path, "X-Forwarded-For: "+client, "K: "+client)
+		return resp.StatusCode
+	}
+	say := func(what, source string) {
+		t.Helper()
+		var err error
+		if what == Allow || what == Deny {
+			_, err = e.List(what, source, time.Hour, "because", time.Now())
+		} else {
+			_, err = e.Block(what, source, time.Hour, "because", time.Now())
+		}
+		if err != nil {
+			t.Fatalf("%s %s: %v", what, source, err)
+		}
+	}
+	takeBack := func(what, source string) {
+		t.Helper()
+		back := e.Lift
+		if what == Allow || what == Deny {
+			back = e.Unlist
+		}
+		lifted, err := back(what, source, time.Now())
+		if err != nil || !lifted.Lifted {
+			t.Fatalf("%s %s: %+v, %v", what, source, lifted, err)
+		}
+	}
+	expect := func(path, client string, want int) {
+		t.Helper()
+		if got := ask(path, client); got != want {
+			t.Errorf("%s of %s: %d, want %d", path, client, got, want)
+		}
+	}
+	say("r", "192.0.2.0/24")
+	expect("/r", "192.0.2.7", 429)
+	expect("/k", "192.0.2.7", 200)
+	expect("/r", "192.0.3.7", 200)
+	say(AllRules, "203.0.113.0/25")
+	expect("/r", "203.0.113.1", 429)
+	expect("/k", "203.0.113.2", 429)
+	expect("/s", "203.0.113.3", 200) // a shadow refuses nobody
+	expect("/", "203.0.113.1", 200)  // under no rule
+	expect("/r", "203.0.113.129", 200)
+	if st := e.Look(t.Context(), netip.MustParseAddr("203.0.113.1")).Rules; len(st) != 2 || st[0].Until == nil || st[1].Until == nil {
+		t.Errorf("%+v", st)
+	}
+	takeBack(AllRules, "203.0.113.0/25")
+	expect("/r", "203.0.113.1", 200)
+	say(Deny, "203.0.113.1")
+	expect("/", "203.0.113.1", 403)
+	expect("/", "203.0.113.2", 200)
+	takeBack(Deny, "203.0.113.1")
+	expect("/", "203.0.113.1", 200)
+	say(Allow, "203.0.113.0/24")
+	expect("/r", "203.0.113.1", 200) // beyond its limit
+	say(Allow, "198.51.100.7")
+	expect("/", "198.51.100.7", 403) // the file denies it
+	if l, err := e.List(Allow, "198.51.100.8", time.Hour, "", time.Now()); err != nil || !strings.Contains(l.Warning, "denied") {
+		t.Errorf("%+v, %v", l, err)
+	}
+	say(Deny, "203.0.113.0/30")
+	expect("/", "203.0.113.1", 403)
+	expect("/r", "203.0.113.9", 200)
+	if err := e.apply("deny: [198.51.100.0/24]\nrules: [{name: r, match: {path: /r}, limit: 2}]"); err != nil {
+		t.Fatal(err)
+	}
+	// A reload, with which another rule has the name, changes nothing of it. And another process takes over all of it.
+	if list := e.Listed(Allow, time.Now()); len(list) != 3 || list[0].Reason != "because" && list[1].Reason != "because" {
+		t.Errorf("%+v", list)
+	}
+	next := newServer(t, e.Config())
+	for _, m := range e.InForce(time.Now()) {
+		next.Adopt(m, time.Now())
+	}
+	if got, want := len(next.InForce(time.Now())), len(e.InForce(time.Now())); got != want || want < 5 {
+		t.Errorf("%d taken over of %d", got, want)
+	}
+	if list := next.Mitigations(time.Now()); len(list) != 1 || list[0].Rule != "r" || list[0].Source != "192.0.2.0/24" || list[0].By != "admin" {
+		t.Errorf("%+v", list)
+	}
+	next.Adopt(Mitigation{Rule: Deny, Source: "192.0.2.1", By: "edge", End: time.Now().Add(time.Hour)}, time.Now())
+	if list := next.Listed(Deny, time.Now()); len(list) != 1 {
+		t.Errorf("a verdict that denies was taken over: %+v", list)
+	}
+	now := time.Now()
+	for _, bad := range [][2]string{{Allow, "0.0.0.0/7"}, {Deny, "::/15"}, {Allow, "nobody"}, {Deny, "#" + strings.Repeat("0", 32)}, {"r", "10.0.0.1"}} {
+		if _, err := e.List(bad[0], bad[1], time.Hour, "", now); err == nil {
+			t.Errorf("%v was accepted", bad)
+		}
+	}
+	if _, err := e.List(Deny, "10.0.0.1", mitigation.MaxBlock+1, "", now); err == nil {
+		t.Error("longer than operators may")
+	}
+}
+
+// A connection of a client that operators allow is not shed for what it has done.
+func TestAllowedIsNotShed(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "shed: connection\nrules: [{name: r, limit: 1, mitigation_timeout: 1h}]")
+	e.get("/")
+	if resp, _ := e.get("/"); resp.StatusCode != 429 {
+		t.Fatal(resp.StatusCode)
+	}
+	if answer := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); answer != "" {
+		t.Errorf("not shed: %q", answer)
+	}
+	if _, err := e.List(Allow, "127.0.0.0/8", time.Hour, "", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if resp, _ := e.get("/"); resp.StatusCode != 200 {
+		t.Errorf("allowed: %d", resp.StatusCode)
+	}
+}

@@ -1,0 +1,99 @@
+package edge
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/edge/events"
+)
+
+// unbelieved watches for a proxy that nobody named: a peer that is not trusted, whose requests name other clients, and which brings a
+// large part of the traffic. Then all its clients are counted as one, and limited as one.
+//
+// Which peers bring most of such requests is kept in a few places (Misra and Gries: "Finding repeated elements", 1982): who brings more
+// than one in nine of them is among these, with a count that is never too large.
+type unbelieved struct {
+	total atomic.Uint64
+
+	mu       sync.Mutex
+	peers    [8]peerCount
+	since    time.Time // the beginning of this count
+	received uint64    // requests until then
+	warned   time.Time
+}
+
+type peerCount struct {
+	addr netip.Addr
+	n    uint64
+}
+
+const (
+	unbelievedWindow = time.Minute // of a count, and between two warnings
+	unbelievedLeast  = 100         // requests of a peer
+	unbelievedPart   = 5           // one in so many of all requests: a balancer may have several addresses
+)
+
+func (u *unbelieved) hit(peer netip.Addr) {
+	u.total.Add(1)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var free *peerCount
+	for i := range u.peers {
+		p := &u.peers[i]
+		if p.n > 0 && p.addr == peer {
+			p.n++
+			return
+		}
+		if p.n == 0 {
+			free = p
+		}
+	}
+	if free != nil {
+		*free = peerCount{peer, 1}
+		return
+	}
+	for i := range u.peers {
+		u.peers[i].n--
+	}
+}
+
+// look returns the peer that an operator should be warned of at now, if there is one. received is how many requests there have been.
+func (u *unbelieved) look(received uint64, now time.Time) (worst peerCount, of uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.since.IsZero() {
+		u.since = now
+	}
+	if of = received - u.received; now.Sub(u.warned) >= unbelievedWindow {
+		for _, p := range u.peers {
+			if p.n > worst.n && p.n >= unbelievedLeast && p.n >= of/unbelievedPart {
+				worst = p
+			}
+		}
+	}
+	if worst.n > 0 {
+		u.warned = now
+	}
+	if worst.n > 0 || now.Sub(u.since) >= unbelievedWindow {
+		u.since, u.received, u.peers = now, received, [8]peerCount{}
+	}
+	return worst, of
+}
+
+// warnUnbelieved warns of a proxy that nobody named, once a minute at most.
+func (s *Server) warnUnbelieved(now time.Time) {
+	p, of := s.unbelieved.look(s.stats.received.Load(), now)
+	if p.n == 0 {
+		return
+	}
+	who := "a peer on the Unix socket"
+	if p.addr.IsValid() {
+		who = p.addr.String()
+	}
+	text := fmt.Sprintf("%s is not trusted, but its requests name other clients: if it is a proxy of yours, all its clients are limited as one; name it in source.trust", who)
+	s.warn(text, "requests", p.n, "of", of)
+	s.events.Add(events.Event{Time: now, Kind: events.Warning, Text: text, Source: who})
+}

@@ -1,0 +1,112 @@
+package edge
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/edge/events"
+)
+
+// A balancer that nobody has named is warned of while it brings much of the traffic, once a minute: in the log, among the events, and
+// its requests are counted.
+func TestUntrustedProxy(t *testing.T) {
+	var warned []string
+	s := newServer(t, parse(t, "origins: [{servers: ['"+startRecorder(t, hello).url()+"']}]"), func(o *Options) {
+		o.Events = events.New(10, nil)
+		o.Warn = func(text string, args ...any) { warned = append(warned, text+fmt.Sprint(args...)) }
+	})
+	e := serveTest(t, s)
+	c := e.talk()
+	send := func(n int, header string) {
+		for i := range n {
+			c.say(fmt.Sprintf("GET / HTTP/1.1\r\nHost: a\r\n"+header+"\r\n", i))
+		}
+	}
+	now := time.Now()
+	warnings := func(after time.Duration, want int) {
+		t.Helper()
+		s.Sweep(now.Add(after))
+		if n := len(s.Events().Since(0)); n != want || len(warned) != want {
+			t.Fatalf("%d events, in the log %q, want %d", n, warned, want)
+		}
+	}
+	send(unbelievedLeast-1, "X-Forwarded-For: 192.0.2.%d\r\n")
+	warnings(0, 0)
+	send(1, "Forwarded: for=192.0.2.%d\r\n")
+	warnings(time.Second, 1)
+	if text := s.Events().Since(0)[0].Text; !strings.HasPrefix(text, "127.0.0.1 is not trusted, ") || !strings.HasPrefix(warned[0], text) {
+		t.Errorf("%q, %q", text, warned[0])
+	}
+	send(unbelievedLeast, "X-Forwarded-For: 192.0.2.%d\r\n")
+	warnings(unbelievedWindow, 1)
+	warnings(unbelievedWindow+time.Second, 2)
+	send(unbelievedLeast, "X-Real-IP: 192.0.2.%d\r\n")
+	warnings(unbelievedWindow+2*time.Second, 2)
+	warnings(3*unbelievedWindow, 3)
+	send(unbelievedLeast*unbelievedPart, "X-Real: %d\r\n") // most come without
+	send(unbelievedLeast, "X-Forwarded-For: 192.0.2.%d\r\n")
+	warnings(4*unbelievedWindow+time.Second, 3)
+	if n := e.metrics()["sluice_untrusted_forwarded_total"]; n != 4*unbelievedLeast {
+		t.Errorf("%v counted", n)
+	}
+}
+
+// Three addresses of one balancer are found among many strangers who write such headers themselves.
+func TestUnbelievedAmongStrangers(t *testing.T) {
+	var u unbelieved
+	now := time.Unix(1_800_000_000, 0)
+	for i := range 3000 {
+		u.hit(netip.AddrFrom4([4]byte{10, 0, 0, byte(i % 3)}))
+		if i%3 == 0 {
+			u.hit(netip.AddrFrom4([4]byte{100, 64, byte(i >> 8), byte(i)}))
+		}
+	}
+	if p, of := u.look(4000, now); of != 4000 || p.addr.As4()[0] != 10 || p.n > 1000 {
+		t.Errorf("%+v of %d", p, of)
+	}
+	if p, _ := u.look(4000, now.Add(time.Second)); p.n != 0 {
+		t.Errorf("again %+v", p)
+	}
+}
+
+// Any header may name the client. It is believed of trusted peers alone, goes on to the origin from them alone, and one that names nobody
+// is counted and leaves the peer as the source.
+func TestSourceHeaderOfChoice(t *testing.T) {
+	for _, test := range []struct {
+		name, trust, lines string
+		source             string // who is counted
+		gets               string // what the origin gets of it
+		invalid            float64
+	}{
+		{"trusted", "127.0.0.1", "CF-Connecting-IP: 192.0.2.7\r\ncf_connecting_ip: 192.0.2.8\r\n", "192.0.2.7", "CF-Connecting-IP: 192.0.2.7", 0},
+		{"named by the client's Connection", "127.0.0.1", "Connection: cf-connecting-ip\r\nCF-Connecting-IP: 192.0.2.7\r\n", "192.0.2.7", "CF-Connecting-IP: 192.0.2.7", 0},
+		{"not trusted", "10.0.0.1", "CF-Connecting-IP: 192.0.2.7\r\nCF_Connecting_IP: 192.0.2.7\r\n", "127.0.0.1", "", 0},
+		{"twice", "127.0.0.1", "CF-Connecting-IP: 192.0.2.7\r\nCF-Connecting-IP: 192.0.2.8\r\n", "127.0.0.1", "CF-Connecting-IP: 192.0.2.7 CF-Connecting-IP: 192.0.2.8", 1},
+		{"no address", "127.0.0.1", "CF-Connecting-IP: me\r\n", "127.0.0.1", "CF-Connecting-IP: me", 1},
+		{"a list", "127.0.0.1", "CF-Connecting-IP: 192.0.2.7, 192.0.2.8\r\n", "127.0.0.1", "CF-Connecting-IP: 192.0.2.7, 192.0.2.8", 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := startRecorder(t, hello)
+			e := startEdge(t, o.url(), "source: {header: CF-Connecting-IP, trust: ["+test.trust+"]}\nrules: [{name: r, limit: 5}]")
+			e.talk().say("GET / HTTP/1.1\r\nHost: a\r\n" + test.lines + "\r\n")
+			var gets []string
+			for _, line := range strings.Split(o.requests()[0], "\r\n") {
+				if name, _, _ := strings.Cut(line, ":"); strings.EqualFold(strings.ReplaceAll(name, "_", "-"), "cf-connecting-ip") {
+					gets = append(gets, line)
+				}
+			}
+			if got := strings.Join(gets, " "); got != test.gets {
+				t.Errorf("the origin gets %q, want %q", got, test.gets)
+			}
+			if st := e.Look(t.Context(), netip.MustParseAddr(test.source)).Rules; len(st) != 1 || st[0].Estimate != 1 {
+				t.Errorf("%s stands at %+v", test.source, st)
+			}
+			if n := e.metrics()["sluice_source_headers_invalid_total"]; n != test.invalid {
+				t.Errorf("%v invalid", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package mitigation
+
+import (
+	"math"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gaissmai/bart"
+
+	"sluice/counter"
+)
+
+// What operators may speak of in place of a rule: IDs for Key.Rule that no rule has (counter.Reserved).
+const (
+	AllRules uint32 = math.MaxUint32 - iota // mitigated under every rule
+	Allowed                                 // never limited: the bit stands for a permission
+	Denied                                  // refused whatever the rules say
+)
+
+// MaxBlock is the longest that operators may say something for: memcached keeps their list no longer.
+const MaxBlock = 30 * 24 * time.Hour
+
+// prefixes are those of which operators have said something: sources that may be wider, or narrower, than those that rules count. Nearly
+// always there are none, and then looking for them costs one load. They say where to look for bits and nothing more: one that stays after
+// its bit was lifted does no harm, and goes when that would have ended.
+type prefixes struct {
+	tree atomic.Pointer[bart.Lite] // immutable; nil: there are none
+	mu   sync.Mutex
+	ends map[netip.Prefix]time.Time
+}
+
+// note remembers the prefix of a source, if it has one.
+func (p *prefixes) note(s counter.Source, end time.Time) {
+	prefix, ok := s.Prefix()
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ends == nil {
+		p.ends = make(map[netip.Prefix]time.Time)
+	}
+	before, there := p.ends[prefix]
+	if there && !end.After(before) {
+		return
+	}
+	if p.ends[prefix] = end; !there {
+		tree := p.tree.Load()
+		if tree == nil {
+			tree = new(bart.Lite)
+		}
+		p.tree.Store(tree.InsertPersist(prefix))
+	}
+}
+
+// sweep forgets what has ended.
+func (p *prefixes) sweep(now time.Time) {
+	if p.tree.Load() == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	tree := p.tree.Load()
+	for prefix, end := range p.ends {
+		if !now.Before(end) {
+			delete(p.ends, prefix)
+			tree = tree.DeletePersist(prefix)
+		}
+	}
+	if len(p.ends) == 0 {
+		tree = nil
+	}
+	p.tree.Store(tree)
+}
+
+// Covering appends to buf the sources that hold all of a prefix and of which operators have said something, the narrowest first, and
+// returns it. Whether what they said is still in force, Until tells.
+func (t *Table) Covering(p netip.Prefix, buf []counter.Source) []counter.Source {
+	tree := t.prefixes.tree.Load()
+	if tree == nil || !p.IsValid() || !tree.LookupPrefix(p) {
+		return buf
+	}
+	for wider := range tree.Supernets(p) {
+		buf = append(buf, counter.SourceOf(wider.Addr(), min(wider.Bits(), 32), wider.Bits()))
+	}
+	return buf
+}
+
+// UntilOf is Until for the latest end of what is in force under a rule, or under all, of the source of k or of one that covers it.
+func (t *Table) UntilOf(k Key, covering []counter.Source, now time.Time) time.Time {
+	until := t.Until(k, now)
+	for _, s := range covering {
+		for _, rule := range [...]uint32{k.Rule, AllRules} {
+			if end := t.Until(Key{Rule: rule, Source: s}, now); end.After(until) {
+				until = end
+			}
+		}
+	}
+	return until
+}
+
+// Says reports whether operators allow or deny one of the sources.
+func (t *Table) Says(what uint32, covering []counter.Source, now time.Time) bool {
+	for _, s := range covering {
+		if !t.Until(Key{Rule: what, Source: s}, now).IsZero() {
+			return true
+		}
+	}
+	return false
+}

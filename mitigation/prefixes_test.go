@@ -1,0 +1,101 @@
+package mitigation
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/counter"
+)
+
+// What operators say of a prefix holds for all in it, from the widest to the narrowest, each until its own end; a lift ends it, and what
+// has ended is forgotten.
+func TestPrefixes(t *testing.T) {
+	table := New(0, nil)
+	source := func(text string) counter.Source {
+		s, err := counter.ParseSource(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	put := func(rule uint32, text string, until time.Duration, by By) {
+		t.Helper()
+		if !table.Start(Key{Rule: rule, Source: source(text)}, bit(0, until, by), start) {
+			t.Errorf("%s under %d was no news", text, rule)
+		}
+	}
+	// at tells of an address: until when it is mitigated under rules 1 and 2, and whether it is allowed and denied.
+	at := func(after time.Duration, addr string) string {
+		now, a := start.Add(after), netip.MustParseAddr(addr)
+		covering := table.Covering(netip.PrefixFrom(a, a.BitLen()), nil)
+		var says []string
+		for _, rule := range []uint32{1, 2} {
+			if until := table.UntilOf(Key{Rule: rule, Source: source(addr)}, covering, now); !until.IsZero() {
+				says = append(says, fmt.Sprintf("%d:%v", rule, until.Sub(start)))
+			}
+		}
+		if table.Says(Allowed, covering, now) {
+			says = append(says, "allowed")
+		}
+		if table.Says(Denied, covering, now) {
+			says = append(says, "denied")
+		}
+		return strings.Join(says, " ")
+	}
+	expect := func(after time.Duration, want map[string]string) {
+		t.Helper()
+		for addr, says := range want {
+			if got := at(after, addr); got != says {
+				t.Errorf("after %v, %s: %q, want %q", after, addr, got, says)
+			}
+		}
+	}
+	put(1, "192.0.2.0/24", 10*time.Second, ByAdmin)
+	put(1, "192.0.2.128/25", 5*time.Second, ByAdmin)
+	put(AllRules, "192.0.2.192/26", 20*time.Second, ByAdmin)
+	put(Denied, "198.51.100.7", time.Minute, ByAdmin)
+	put(Allowed, "2001:db8::/32", time.Minute, ByAdmin)
+	put(1, "203.0.113.1", time.Minute, ByEdge)
+	expect(0, map[string]string{
+		"192.0.2.1": "1:10s", "192.0.2.130": "1:10s", "192.0.2.200": "1:20s 2:20s", "192.0.3.1": "",
+		"198.51.100.7": "denied", "198.51.100.8": "", "2001:db8:1::1": "allowed", "2001:db9::1": "", "203.0.113.1": "1:1m0s",
+	})
+	if !table.Lift(Key{Rule: AllRules, Source: source("192.0.2.192/26")}, start) || !table.Lift(Key{Rule: 1, Source: source("192.0.2.0/24")}, start) {
+		t.Error("nothing lifted")
+	}
+	expect(0, map[string]string{"192.0.2.1": "", "192.0.2.130": "1:5s", "192.0.2.200": "1:5s"})
+	expect(5*time.Second, map[string]string{"192.0.2.130": "", "198.51.100.7": "denied"})
+	table.Sweep(start.Add(30 * time.Second))
+	if n := len(table.prefixes.ends); n != 2 {
+		t.Errorf("%d prefixes are remembered", n)
+	}
+	expect(30*time.Second, map[string]string{"198.51.100.7": "denied", "2001:db8::1": "allowed"})
+	table.Sweep(start.Add(time.Hour))
+	if table.prefixes.tree.Load() != nil {
+		t.Error("prefixes are remembered after their end")
+	}
+}
+
+// Looking for what operators have said costs nothing to speak of: no allocation, whether there is something or not.
+func TestCoveringAllocatesNothing(t *testing.T) {
+	table := New(0, nil)
+	addr := netip.MustParsePrefix("192.0.2.1/32")
+	var buf [4]counter.Source
+	look := func() {
+		covering := table.Covering(addr, buf[:0])
+		if table.Says(Denied, covering, start) {
+			t.Error("denied")
+		}
+	}
+	if n := testing.AllocsPerRun(100, look); n != 0 {
+		t.Errorf("%v allocations where there is nothing", n)
+	}
+	s, _ := counter.ParseSource("10.0.0.0/8")
+	table.Start(Key{Rule: Denied, Source: s}, bit(0, time.Hour, ByAdmin), start)
+	if n := testing.AllocsPerRun(100, look); n != 0 {
+		t.Errorf("%v allocations where there is something of others", n)
+	}
+}

@@ -1,0 +1,184 @@
+package pop_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/pop"
+	"sluice/pop/presence"
+	"sluice/pop/secret"
+	"sluice/pop/sim"
+	"sluice/pop/wire"
+	"sluice/pop/words"
+)
+
+// change has an operator change a rule at an edge.
+func change(t testing.TB, w *sim.World, e *sim.Edge, rule, text string) pop.Receipt {
+	t.Helper()
+	receipt, err := e.Say(words.Word{Rule: rule, Kind: words.Change, Start: w.Now(), Text: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return receipt
+}
+
+// stands is what an edge knows of a rule, and how much it knows of its past.
+func stands(e *sim.Edge, rule string) (text string, past int) {
+	list, _, _ := e.Machine.Changes()
+	for _, c := range list {
+		if c.Rule == rule {
+			if past == 0 {
+				text = c.Text
+			}
+			past++
+		}
+	}
+	return text, past
+}
+
+// TestRulesUnderAttack: a hundred changes of rules at eight edges are everywhere within two seconds, each, whatever attackers have to
+// say meanwhile.
+func TestRulesUnderAttack(t *testing.T) {
+	r := newRule(t, 5, time.Minute, 10*time.Minute, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 8, Nodes: 2, RTT: time.Millisecond}, r)
+	rng := rand.New(rand.NewPCG(3, 2))
+	attacker := uint32(1 << 20)
+	const perSecond = 1000
+	attack := func(d time.Duration) {
+		for end := w.Now().Add(d); w.Now().Before(end); w.Run(w.Now().Add(time.Second / perSecond)) {
+			for range r.Counter.Limit + 2 {
+				ask(w.Edges[rng.IntN(8)], r, address(attacker))
+			}
+			attacker++
+		}
+	}
+	attack(2 * time.Second)
+	for n := range 100 {
+		rule, text := fmt.Sprint("rule", n%7), fmt.Sprint(n)
+		change(t, w, w.Edges[rng.IntN(8)], rule, text)
+		said := w.Now()
+		for i := 0; i < len(w.Edges); {
+			if got, _ := stands(w.Edges[i], rule); got == text {
+				i++
+				continue
+			}
+			if w.Now().Sub(said) > 2*time.Second {
+				t.Fatalf("change %d has not reached edge %d in two seconds", n, i)
+			}
+			attack(20 * time.Millisecond)
+		}
+	}
+}
+
+// TestTwoEdgesChangeOneRule at once, cut off from each other, and in the same millisecond: they end the same, and so does everybody else,
+// with what both said in the rule's past. Nodes that start anew, and edges, have it from the others.
+func TestTwoEdgesChangeOneRule(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
+	pass(w, 2*time.Second)
+	same := func(past int) {
+		t.Helper()
+		want, _ := stands(w.Edges[0], "login")
+		for i, e := range w.Edges {
+			if got, n := stands(e, "login"); got != want || got == "" || n != past {
+				t.Fatalf("edge %d: %q with a past of %d, want %q with %d", i, got, n, want, past)
+			}
+		}
+	}
+	change(t, w, w.Edges[0], "login", "first")
+	change(t, w, w.Edges[1], "login", "second")
+	pass(w, 2*time.Second)
+	same(2)
+	w.Cut(2)
+	change(t, w, w.Edges[2], "login", "older")
+	pass(w, time.Second)
+	change(t, w, w.Edges[0], "login", "newer")
+	pass(w, 2*time.Second)
+	w.Mend(2)
+	pass(w, 2*time.Second)
+	if got, _ := stands(w.Edges[2], "login"); got != "newer" {
+		t.Errorf("%q stands", got)
+	}
+	same(4)
+	for i := range w.Nodes {
+		if err := w.Restart(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass(w, 2*time.Second)
+	if err := w.Start(1); err != nil {
+		t.Fatal(err)
+	}
+	pass(w, 2*time.Second)
+	same(4)
+}
+
+// TestWhoHasAChange: an edge counts among those that have a change once it says that it is in force there, and never if it refuses it.
+func TestWhoHasAChange(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond}, r)
+	pass(w, 2*time.Second)
+	receipt := change(t, w, w.Edges[0], "login", "x")
+	block := say(t, w, w.Edges[0], words.Block, address(1), time.Hour)
+	pass(w, 2*time.Second)
+	if s := w.Edges[0].Machine.Spread(receipt); s.Known != 3 || s.Have != 0 {
+		t.Errorf("in force nowhere: %+v", s)
+	}
+	about := presence.About{Address: "a:1", Version: "v", Started: w.Now(), Since: w.Now(), Hash: 7, Generation: receipt.Mark.Generation}
+	for i, e := range w.Edges {
+		_, version, _ := e.Machine.Changes()
+		var refused []words.Mark
+		if i == 2 {
+			refused = []words.Mark{receipt.Mark}
+		}
+		e.Machine.Describe(about)
+		e.Machine.InForce(version, refused)
+	}
+	pass(w, 2*time.Second)
+	if s := w.Edges[0].Machine.Spread(receipt); s.Known != 3 || s.Have != 2 || !slices.Equal(s.Missing, []string{"edge2"}) {
+		t.Errorf("refused by one: %+v", s)
+	}
+	if s := w.Edges[0].Machine.Spread(block); s.Have != 3 {
+		t.Errorf("the block: %+v", s)
+	}
+	for i, e := range w.Edges {
+		edges := e.Machine.Edges()
+		if len(edges) != 3 || edges[0].Name != fmt.Sprint("edge", i) {
+			t.Errorf("edge %d knows of %+v", i, edges)
+		}
+		for _, other := range edges {
+			if other.Hash != 7 || other.Address != "a:1" || other.Version != "v" || !other.Started.Equal(about.Started) || other.Generation != about.Generation ||
+				len(other.Refused) != map[string]int{"edge2": 1}[other.Name] {
+				t.Errorf("edge %d knows %+v", i, other)
+			}
+		}
+	}
+}
+
+// TestRulesNeedASecret: where the PoP's secret can be guessed, no change of a rule is taken from the tier, and none is sent.
+func TestRulesNeedASecret(t *testing.T) {
+	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
+	change(t, w, w.Edges[0], "login", "x")
+	say(t, w, w.Edges[0], words.Block, address(1), time.Hour)
+	pass(w, time.Second)
+	list, _ := secret.Of([]byte("test")).WordsKeys()
+	written := w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Get, Key: list}).Values[0]
+	m, err := pop.NewMachine(pop.Config{Nodes: []string{"a:1"}, Secret: secret.Of([]byte("test")), ID: 9, Counters: w.Edges[0].Counters, Bits: w.Edges[0].Bits}, w.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Restore(written, w.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if changes, _, _ := m.Changes(); len(changes) != 0 || m.Stats().Words != 1 {
+		t.Errorf("%+v, %d words", changes, m.Stats().Words)
+	}
+	if _, err := m.Say(words.Word{Rule: "login", Kind: words.Change, Text: "x"}, w.Now()); err == nil {
+		t.Error("said to a PoP whose secret anybody can guess")
+	}
+}
