@@ -74,11 +74,11 @@ const seconds = s => s === null ? "–" : s < 0 ? "long" : s < 0.001 ? Math.roun
 const spread = e => !e ? "" : `, on ${e.have} of ${e.known} edges` + (e.missing?.length ? ` (not yet on ${e.missing.join(", ")})` : "");
 const warned = a => [].concat(a?.warnings || [], a?.warning || []).map(w => ". " + w).join("");
 
-// changed tells how two rules as JSON differ; of what is no rule it shows both.
+// changed tells how two rules as JSON differ; of what is no rule it shows both, where there was something before.
 function changed(before, after) {
   const read = v => { try { return typeof v === "string" ? JSON.parse(v) : v; } catch { return undefined; } };
   const a = read(before), b = read(after), show = v => v === undefined ? "default" : typeof v === "string" ? v : JSON.stringify(v);
-  if (!a || !b || typeof a !== "object" || typeof b !== "object") return !before && !after ? "" : `${before || "nothing"} → ${after || "nothing"}`;
+  if (!a || !b || typeof a !== "object" || typeof b !== "object") return before ? `${before} → ${after || "nothing"}` : "";
   return [...new Set([...Object.keys(a), ...Object.keys(b)])].filter(k => JSON.stringify(a[k]) !== JSON.stringify(b[k]))
     .map(k => `${k}: ${show(a[k])} → ${show(b[k])}`).join(", ");
 }
@@ -347,7 +347,7 @@ const eventRows = list => list.map(e => ({key: String(e.number), cells: [when(e.
   if (td.firstElementChild) return; // an event does not change
   const text = document.createElement("span"), parts = [e.text];
   if (e.rule) parts.push("under " + ruleName(e.rule));
-  if (e.old || e.new) parts.push("(" + changed(e.old, e.new) + ")");
+  if (changed(e.old, e.new)) parts.push("(" + changed(e.old, e.new) + ")");
   if (e.who || e.from) parts.push("by " + [e.who, e.from && "from " + e.from].filter(x => x).join(" "));
   if (e.skipped) parts.push(`(and ${number(e.skipped)} like it)`);
   text.textContent = (e.kind ? e.kind + ": " : "") + parts.join(" ");
