@@ -76,10 +76,10 @@ rules:
 				case <-tick.C:
 				}
 				method, path := "GET", "/"
-				switch {
-				case i%3 == 1:
+				switch i % 3 {
+				case 1:
 					path = "/api/items"
-				case i%3 == 2:
+				case 2:
 					method, path = "POST", "/login"
 				}
 				source := fmt.Sprintf("203.0.113.%d", 10+i)
