@@ -117,7 +117,7 @@ func (s *Server) InForce(now time.Time) []Mitigation {
 	return list
 }
 
-// Mitigated returns what is in force at now for a source under a rule or AllRules; nil if nothing is.
+// Mitigated returns what is in force at now for a source, or a prefix, under a rule or AllRules; nil if nothing is.
 func (s *Server) Mitigated(rule, source string, now time.Time) *Mitigation {
 	_, key, err := s.keyOf(rule, source)
 	if err != nil {
@@ -213,12 +213,12 @@ func (s *Server) Lift(rule, source string, now time.Time) (Lifted, error) {
 	if err != nil {
 		return Lifted{}, err
 	}
+	defer s.audit.Forget(key)
 	return s.lift(rule, key, r, now)
 }
 
 // lift ends an operator's word, or a mitigation. r is nil for a scope.
 func (s *Server) lift(rule string, key mitigation.Key, r *rules.Rule, now time.Time) (lifted Lifted, err error) {
-	defer s.audit.Forget(key)
 	if s.tier.Say == nil {
 		if r != nil {
 			s.limiter.Counters.Forget(r.Counter, key.Source)
@@ -236,10 +236,10 @@ func (s *Server) lift(rule string, key mitigation.Key, r *rules.Rule, now time.T
 func (s *Server) Look(ctx context.Context, addr netip.Addr) Looked {
 	snap := s.snap.Load()
 	source := snap.sources.Of(addr)
-	l := Looked{Source: source.String(), Denied: rules.IsIn(snap.deny, addr), Rules: []Standing{}}
-	l.Allowed = !l.Denied && rules.IsIn(snap.allow, addr)
-	l.Asked = s.askTier(ctx, snap, source)
-	covering, now := s.limiter.Bits.Covering(single(addr), nil), time.Now()
+	l := Looked{Source: source.String(), Asked: s.askTier(ctx, snap, source), Rules: []Standing{}}
+	now, covering := time.Now(), s.limiter.Bits.Covering(single(addr), nil)
+	l.Denied = rules.IsIn(snap.deny, addr) || s.limiter.Bits.Says(mitigation.Denied, covering, now)
+	l.Allowed = !l.Denied && (rules.IsIn(snap.allow, addr) || s.limiter.Bits.Says(mitigation.Allowed, covering, now))
 	for _, r := range snap.rules.Rules {
 		if r.Parts != nil {
 			continue // counted by something that an address does not tell
@@ -249,12 +249,12 @@ func (s *Server) Look(ctx context.Context, addr netip.Addr) Looked {
 		if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
+		if until := s.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now); !until.IsZero() {
+			st.Until = &until
+		}
 		if bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: source}, now); in {
 			block := shown(r.Config.Name, source, bit)
 			st.Block = &block
-		}
-		if until := s.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now); !until.IsZero() {
-			st.Until = &until
 		}
 		l.Rules = append(l.Rules, st)
 	}

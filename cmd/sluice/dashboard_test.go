@@ -50,6 +50,7 @@ func startViewed(t *testing.T) (edges [2]*process) {
 	config := write(t, fmt.Sprintf(`
 pop: {name: fra1, memcached: [%q], secret_file: %s}
 admin_token_file: %s
+limits: {connections: 1000}
 source: {trust: [127.0.0.0/8]}
 origins: [{servers: [%q]}]
 rules:
@@ -76,10 +77,10 @@ rules:
 				case <-tick.C:
 				}
 				method, path := "GET", "/"
-				switch {
-				case i%3 == 1:
+				switch i % 3 {
+				case 1:
 					path = "/api/items"
-				case i%3 == 2:
+				case 2:
 					method, path = "POST", "/login"
 				}
 				source := fmt.Sprintf("203.0.113.%d", 10+i)

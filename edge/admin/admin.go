@@ -88,7 +88,7 @@ func New(o Options) http.Handler {
 		}
 		text(w, http.StatusOK, "ready\n")
 	})
-	var metrics http.Handler = promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{})
+	metrics := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{})
 	if o.MetricsToken {
 		metrics = a.authorized(metrics)
 	}

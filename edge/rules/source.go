@@ -240,7 +240,7 @@ func cutValue(text []byte) (value, after []byte, ok bool) {
 	if len(text) == 0 || text[0] != '"' {
 		value, after, _ = bytes.Cut(text, []byte{';'})
 		value = message.TrimSpace(value)
-		return value, after, len(value) > 0 && bytes.IndexAny(value, "\"\\ \t=") < 0
+		return value, after, len(value) > 0 && !bytes.ContainsAny(value, "\"\\ \t=")
 	}
 	for i := 1; i < len(text); i++ {
 		if text[i] != '"' || escaped(text, i) {
