@@ -5,12 +5,13 @@ FUZZTIME ?= 200000x
 BENCH ?= .
 BENCHTIME ?= 1s
 LOGS ?=
+LONG ?=
 FLAGS ?=
 
-export GO
+export GO LOGS
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test traps needs race fuzz bench lint accuracy accuracy-short bench-peers release
+.PHONY: build demo test traps needs race fuzz bench lint accuracy accuracy-short bench-peers figures release
 
 build: # bin/sluice and bin/sluice-loadgen
 	$(GO) build -o bin/ ./cmd/...
@@ -58,3 +59,6 @@ bench-peers: build # cost per request beside nginx and HAProxy; FLAGS=--short fo
 
 release: # archives and a Debian package of the commit that is checked out, in dist/, built twice and compared; needs Go and git
 	$(GO) run .ci/release.go $(FLAGS)
+
+figures: build # each figure in the documents beside what its command prints (docs/figures/claims.yaml); LONG=1 LOGS=DIR runs the long ones as well
+	$(GO) run ./docs/figures $(if $(LONG),--long) $(FLAGS)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/edge/audit"
 	"sluice/edge/message"
 	"sluice/edge/passage"
 	"sluice/edge/rules"
@@ -25,6 +26,8 @@ func (x *exchange) admit() bool {
 	switch {
 	case x.denied():
 		x.server.refusals.Hit(x.source)
+		x.server.stats.denied.Add(1)
+		x.barred = true
 		x.say(message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted."))
 		return false
 	case x.isAllowed():
@@ -141,18 +144,38 @@ func (x *exchange) judge() bool {
 		return false
 	}
 	d.Covering = x.covering
-	if x.now.Nanosecond()>>4%sampling != 0 || x.snap.waits {
-		x.server.limiter.Decide(&d.Decision, x.now)
+	if audit := x.server.audit; audit.Watches(&d.Decision) && !(x.snap.waits && x.server.limiter.Ask != nil) {
+		x.audited(audit)
 	} else {
-		start := time.Now()
-		x.server.limiter.Decide(&d.Decision, x.now)
-		x.server.stats.deciding.Observe(time.Since(start).Seconds())
+		x.decide()
 	}
 	d.Tally()
+	x.blocks()
 	if d.Refused() {
 		x.server.refusals.Hit(x.source)
 	}
 	return true
+}
+
+// decide has the limiter decide, and measures a sample of that.
+func (x *exchange) decide() {
+	d := &x.decision
+	if x.now.Nanosecond()>>4%sampling != 0 || x.snap.waits {
+		x.server.limiter.Decide(&d.Decision, x.now)
+		return
+	}
+	start := time.Now()
+	x.server.limiter.Decide(&d.Decision, x.now)
+	x.server.stats.deciding.Observe(time.Since(start).Seconds())
+	d.Sample()
+}
+
+// audited decides about a watched source.
+func (x *exchange) audited(a *audit.Audit) {
+	a.Lock()
+	defer a.Unlock()
+	x.decide()
+	a.Note(&x.decision.Decision, x.now)
 }
 
 // wait returns when all channels are closed, at most after the budget of a wait at first sight.

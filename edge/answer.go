@@ -2,19 +2,21 @@ package edge
 
 import "sluice/edge/message"
 
-// ours reports which lines of an answer only the edge may say: its verdict, and, where a rule has something to tell, limits. An origin's
+// ours reports which lines of an answer only the edge may say: its verdict, the request's name, and, where a rule has something to tell, limits. An origin's
 // own limits stay where no rule applies, and in interim answers.
 func (x *exchange) ours() func(status int, name []byte) bool {
 	if x.decision.Told != nil {
 		return tellsOurs
 	}
-	return tellsVerdict
+	return tellsRequest
 }
 
-func tellsVerdict(_ int, name []byte) bool { return message.EqualFold(name, "sluice-verdict") }
+func tellsRequest(_ int, name []byte) bool {
+	return message.EqualFold(name, "sluice-verdict") || message.EqualFold(name, "x-request-id")
+}
 
 func tellsOurs(status int, name []byte) bool {
-	return tellsVerdict(status, name) || status >= 200 && tellsLimit(name)
+	return tellsRequest(status, name) || status >= 200 && tellsLimit(name)
 }
 
 func tellsLimit(name []byte) bool {

@@ -35,6 +35,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/accesslog"
+	"sluice/edge/audit"
 	"sluice/edge/config"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
@@ -53,7 +54,9 @@ type Options struct {
 	Bits   *mitigation.Table // who is blocked until when
 	Tier   Tier              // the PoP; the zero Tier counts alone
 	Access *accesslog.Log    // nil: none
+	Name   string            // what operators call this edge, for the access log
 	Events *events.Log       // what has happened, for operators; nil: nobody asks
+	Audit  *audit.Audit      // watches some sources; nil: nobody does
 	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
 	// Warn, if not nil, is told of failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
@@ -69,6 +72,7 @@ type Server struct {
 	budget    time.Duration // of a wait at first sight
 	limits    screen.Limits
 	secret    rules.Secret
+	names     requestNames
 	stats     *stats
 	warn      func(message string, args ...any)
 	snap      atomic.Pointer[snapshot]
@@ -77,6 +81,8 @@ type Server struct {
 	requests  *top.Top // who asks most
 	refusals  *top.Top // who is refused most
 	access    *accesslog.Log
+	name      string
+	audit     *audit.Audit
 	events    *events.Log
 	note      func(*accesslog.Entry) // writes a request down; nil: nobody does
 	faded     atomic.Int64
@@ -98,8 +104,11 @@ func New(o Options) (*Server, error) {
 		budget:   c.PoP.Wait,
 		limits:   c.Limits,
 		secret:   rules.NewSecret(o.Secret),
+		names:    newRequestNames(),
 		stats:    newStats(),
 		access:   o.Access,
+		name:     o.Name,
+		audit:    o.Audit,
 		events:   o.Events,
 		requests: top.New(), refusals: top.New(),
 		warn: o.Warn,
@@ -123,6 +132,15 @@ func New(o Options) (*Server, error) {
 		NoDefaultServerHeader: true, NoDefaultContentType: true,
 	}
 	s.pool.New = func() any { return newExchange(s) }
+	if s.audit != nil {
+		s.audit.Detected = func(d time.Duration) { s.stats.detection.Observe(int64(d)) }
+		if o.Tier.EdgeCount != nil {
+			s.audit.Alone = func() bool { return o.Tier.EdgeCount() <= 1 }
+		}
+	}
+	if s.events != nil {
+		o.Bits.Observe = s.learned
+	}
 	err := s.Apply(c)
 	if err != nil {
 		return nil, err
@@ -173,6 +191,7 @@ func (s *Server) Events() *events.Log { return s.events }
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
 func (s *Server) Sweep(now time.Time) {
 	s.limiter.Bits.Sweep(now)
+	s.audit.Sweep(now)
 	s.open.Memory.Sweep(now)
 	s.warnUnbelieved(now)
 	switch at := s.faded.Load(); {

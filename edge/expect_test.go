@@ -89,7 +89,9 @@ func TestExpectInvitation(t *testing.T) {
 			if _, err := io.WriteString(c, body[1]); err != nil {
 				t.Fatal(err)
 			}
-			c.reads(both)
+			if resp, body := c.hear("POST"); resp.StatusCode != 200 || body != "both" {
+				t.Fatalf("%v, %q", resp, body)
+			}
 		}
 		e.rest()
 	}

@@ -63,7 +63,7 @@ rules:
 	expect("/s", "203.0.113.3", 200) // a shadow refuses nobody
 	expect("/", "203.0.113.1", 200)  // under no rule
 	expect("/r", "203.0.113.129", 200)
-	if st := e.Standings(netip.MustParseAddr("203.0.113.1"), time.Now()); len(st) != 2 || st[0].Until == nil || st[1].Until == nil {
+	if st := e.Look(t.Context(), netip.MustParseAddr("203.0.113.1")).Rules; len(st) != 2 || st[0].Until == nil || st[1].Until == nil {
 		t.Errorf("%+v", st)
 	}
 	takeBack(AllRules, "203.0.113.0/25")

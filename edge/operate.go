@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/audit"
 	"sluice/edge/config"
 	"sluice/edge/rules"
 	"sluice/edge/top"
@@ -48,13 +50,23 @@ func single(addr netip.Addr) netip.Prefix {
 
 // Standing is how a source stands under a rule.
 type Standing struct {
-	Rule      string     `json:"rule"`
-	Source    string     `json:"source"`
-	Mode      rules.Mode `json:"mode"`
-	Estimate  float64    `json:"estimate"` // hits in the window, as far as this edge knows
-	Limit     uint32     `json:"limit"`
-	Remaining uint32     `json:"remaining"`
-	Until     *time.Time `json:"mitigated_until"` // null: not mitigated
+	Rule      string      `json:"rule"`
+	Source    string      `json:"source"`
+	Mode      rules.Mode  `json:"mode"`
+	Estimate  float64     `json:"estimate"` // hits in the window
+	Limit     uint32      `json:"limit"`
+	Remaining uint32      `json:"remaining"`
+	Until     *time.Time  `json:"mitigated_until"` // null: not mitigated
+	Block     *Mitigation `json:"block,omitempty"` // why not
+}
+
+// Looked is what is known of a source.
+type Looked struct {
+	Source  string     `json:"source"`
+	Allowed bool       `json:"allowed"` // by the list allow: never limited
+	Denied  bool       `json:"denied"`  // by the list deny: always refused
+	Asked   bool       `json:"asked"`   // the tier has answered; else this is what this edge alone knows
+	Rules   []Standing `json:"rules"`
 }
 
 // Rules returns the rules as they are configured, those that are off as well.
@@ -97,11 +109,31 @@ func (s *Server) InForce(now time.Time) []Mitigation {
 	list := []Mitigation{}
 	for key, bit := range s.limiter.Bits.All(now) {
 		if name, known := names[key.Rule]; known {
-			list = append(list, Mitigation{Rule: name, Source: key.Source.String(), Start: bit.Start, End: bit.End,
-				Learned: bit.Learned, By: bit.By.String(), Reason: bit.Reason, Mode: modes[key.Rule]})
+			m := shown(name, key.Source, bit)
+			m.Mode = modes[key.Rule]
+			list = append(list, m)
 		}
 	}
 	return list
+}
+
+// Mitigated returns what is in force at now for a source under a rule or AllRules; nil if nothing is.
+func (s *Server) Mitigated(rule, source string, now time.Time) *Mitigation {
+	_, key, err := s.keyOf(rule, source)
+	if err != nil {
+		return nil
+	}
+	bit, in := s.limiter.Bits.Get(key, now)
+	if !in {
+		return nil
+	}
+	m := shown(rule, key.Source, bit)
+	return &m
+}
+
+// shown is a bit as operators see it.
+func shown(rule string, source counter.Source, bit mitigation.Bit) Mitigation {
+	return Mitigation{Rule: rule, Source: source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned, By: bit.By.String(), Reason: bit.Reason}
 }
 
 // Block refuses a source, or all sources of a prefix, under a rule or AllRules for a while, on every edge of the PoP, in place of what was
@@ -186,6 +218,7 @@ func (s *Server) Lift(rule, source string, now time.Time) (Lifted, error) {
 
 // lift ends an operator's word, or a mitigation. r is nil for a scope.
 func (s *Server) lift(rule string, key mitigation.Key, r *rules.Rule, now time.Time) (lifted Lifted, err error) {
+	defer s.audit.Forget(key)
 	if s.tier.Say == nil {
 		if r != nil {
 			s.limiter.Counters.Forget(r.Counter, key.Source)
@@ -198,11 +231,15 @@ func (s *Server) lift(rule string, key mitigation.Key, r *rules.Rule, now time.T
 	return lifted, err
 }
 
-// Standings tells how an address stands under every rule that counts by source.
-func (s *Server) Standings(addr netip.Addr, now time.Time) []Standing {
-	snap, list := s.snap.Load(), []Standing{}
+// Look tells what is known of an address: what lists say of it, and how it stands under every rule that counts by source. The tier is
+// asked what it has of it, and waited for until ctx is done; what this edge knows is told all the same.
+func (s *Server) Look(ctx context.Context, addr netip.Addr) Looked {
+	snap := s.snap.Load()
 	source := snap.sources.Of(addr)
-	covering := s.limiter.Bits.Covering(single(addr), nil)
+	l := Looked{Source: source.String(), Denied: rules.IsIn(snap.deny, addr), Rules: []Standing{}}
+	l.Allowed = !l.Denied && rules.IsIn(snap.allow, addr)
+	l.Asked = s.askTier(ctx, snap, source)
+	covering, now := s.limiter.Bits.Covering(single(addr), nil), time.Now()
 	for _, r := range snap.rules.Rules {
 		if r.Parts != nil {
 			continue // counted by something that an address does not tell
@@ -212,12 +249,43 @@ func (s *Server) Standings(addr netip.Addr, now time.Time) []Standing {
 		if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
+		if bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: source}, now); in {
+			block := shown(r.Config.Name, source, bit)
+			st.Block = &block
+		}
 		if until := s.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now); !until.IsZero() {
 			st.Until = &until
 		}
-		list = append(list, st)
+		l.Rules = append(l.Rules, st)
 	}
-	return list
+	return l
+}
+
+// askTier asks the tier what it has of a source under all rules that count by source, and reports whether it has answered by the time
+// that ctx is done.
+func (s *Server) askTier(ctx context.Context, snap *snapshot, source counter.Source) bool {
+	if s.tier.Ask == nil || s.tier.Up != nil && !s.tier.Up(source) {
+		return false
+	}
+	var replies []<-chan struct{}
+	for _, r := range snap.rules.Rules {
+		if r.Parts != nil {
+			continue
+		}
+		reply, first := s.limiter.Counters.Await(r.Counter, source)
+		if first {
+			s.tier.Ask(r.Counter, source)
+		}
+		replies = append(replies, reply)
+	}
+	for _, reply := range replies {
+		select {
+		case <-reply:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // Nodes describes the tier; none on an edge that counts alone.
@@ -273,6 +341,9 @@ func (s *Server) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error)
 	}
 	return r, mitigation.Key{Rule: r.Counter.ID, Source: src}, nil
 }
+
+// Audit is what watches some sources; nil if nobody does.
+func (s *Server) Audit() *audit.Audit { return s.audit }
 
 // TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts are halved every ten
 // minutes; a thousand sources are counted at most.

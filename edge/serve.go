@@ -35,6 +35,10 @@ type exchange struct {
 	counted  bool            // as answered or aborted
 
 	buf, values []byte // what the reply points to
+
+	number uint64 // of the request, at this edge
+	id     []byte // its name, in idText; nil: it has none yet
+	idText [maxRequestID]byte
 }
 
 // An asker is who a request comes from.
@@ -44,6 +48,7 @@ type asker struct {
 	chain   []netip.Addr   // addresses believed, the nearest first
 	trusted bool           // the peer is
 	allowed bool           // the client is never limited
+	barred  bool           // the client is always refused
 
 	covering []counter.Source // wider ones of which operators have said something
 }
@@ -56,9 +61,10 @@ func newExchange(s *Server) *exchange {
 
 // begin counts a request as received and takes what its life needs.
 func (s *Server) begin(on *screen.Screen) *screen.Incoming {
-	s.stats.received.Add(1)
+	number := s.stats.received.Add(1)
 	x, c := s.pool.Get().(*exchange), on.Conn
 	x.screened, x.snap, x.conn, x.now = on, s.snap.Load(), c, time.Now()
+	x.number, x.id = number, nil
 	x.Incoming.Reset()
 	x.asker = asker{chain: x.chain[:0], covering: x.covering[:0]}
 	x.values = x.values[:0]
@@ -145,7 +151,7 @@ func (x *exchange) serve() {
 // forward passes the request on, and begins the reply: with the origin's answer, which is relayed in the end, or with one of the edge's own.
 // It returns the status of the origin's answer, or 0 if there is none.
 func (x *exchange) forward() int {
-	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: x.now, Source: x.source, Free: x.allowed, Chain: x.chain,
+	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: x.now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
 		Counts: x.decision.Held, Ours: x.ours()}); no != nil {
 		x.say(no)
 		return 0
@@ -169,6 +175,7 @@ func (x *exchange) finish() {
 		x.Close = true
 		c.Linger.Store(true)
 	}
+	r.add("X-Request-ID", x.requestID())
 	if s.note != nil {
 		x.log()
 	}
@@ -200,6 +207,7 @@ func (x *exchange) count(failed bool) {
 		x.server.stats.aborted.Add(1)
 	default:
 		x.server.stats.answered(x.reply.status, x.reply.from)
+		x.server.stats.seconds.Observe(int64(x.conn.Wrote().Sub(x.now)))
 	}
 	x.counted = true
 }
@@ -244,8 +252,22 @@ func (x *exchange) log() {
 	if message.Bodyless(x.IsHead, x.reply.status) {
 		e.Length = 0
 	}
-	if cause := x.decision.Cause; cause != nil {
-		e.Rule, e.Verdict = x.decision.RuleOf(cause).Config.Name, x.decision.Verdict.String()
+	e.ID, e.Edge = x.requestID(), x.server.name
+	switch d := &x.decision; {
+	case x.barred:
+		e.Verdict = "denied"
+	case d.Cause != nil:
+		cause, r := d.Cause, d.RuleOf(d.Cause)
+		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), r.Config.Limit, r.Counter.Window, cause.Until
+		if cause.Ask != nil {
+			e.Estimate = cause.Ask.Estimate
+		} else if v, known := x.server.limiter.Counters.Peek(r.Counter, cause.Source, x.now); known { // a blocked source's counter is not asked
+			e.Estimate = v.Estimate
+		}
+	default:
+		if r := d.Opened(); r != nil {
+			e.Rule, e.Verdict = r.Config.Name, "open"
+		}
 	}
 	x.server.note(&e)
 }

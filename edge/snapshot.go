@@ -95,6 +95,7 @@ func (s *Server) Apply(c *config.Config) error {
 		return id >= counter.Reserved || slices.ContainsFunc(set.Rules, func(r *rules.Rule) bool { return r.Counter.ID == id })
 	})
 	s.stats.reloads[1].Add(1)
+	s.stats.applied.Store(time.Now().UnixNano())
 	if had != nil {
 		closeUnused(had, now.origins)
 	}
@@ -108,15 +109,16 @@ func (s *Server) carryOver(before, now *rules.Set) {
 	type heir struct {
 		rule     *counter.Rule // nil: there is none
 		loosened bool
+		name     string // of the old one
 	}
 	to := make(map[uint32]heir)
 	for _, old := range before.Rules {
 		r := now.ByName(old.Config.Name)
 		switch {
 		case r == nil:
-			to[old.Counter.ID] = heir{}
+			to[old.Counter.ID] = heir{name: old.Config.Name}
 		case r.Loosened(old) || r.Counter.ID != old.Counter.ID:
-			to[old.Counter.ID] = heir{r.Counter, r.Loosened(old)}
+			to[old.Counter.ID] = heir{r.Counter, r.Loosened(old), old.Config.Name}
 		}
 	}
 	if len(to) == 0 {
@@ -138,6 +140,9 @@ func (s *Server) carryOver(before, now *rules.Set) {
 			continue
 		}
 		bits.Lift(m.key, at)
+		if now.rule == nil || now.loosened && !said {
+			s.lifted(now.name, m.key.Source, at)
+		}
 		if now.rule != nil && (said || !now.loosened) {
 			if !said {
 				m.bit.By = mitigation.ByPoP // no news: every edge reads the same file

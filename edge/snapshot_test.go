@@ -137,7 +137,7 @@ rules:
 			t.Errorf("request %d after the lift: %d", i, resp.StatusCode)
 		}
 	}
-	if st := e.Standings(netip.MustParseAddr("127.0.0.1"), time.Now()); len(st) != 1 || st[0].Estimate != 3 || st[0].Remaining != 0 || st[0].Until != nil {
+	if st := e.Look(t.Context(), netip.MustParseAddr("127.0.0.1")).Rules; len(st) != 1 || st[0].Estimate != 3 || st[0].Remaining != 0 || st[0].Until != nil {
 		t.Errorf("%+v", st)
 	}
 	for _, bad := range []struct{ rule, source string }{{"none", "1.2.3.4"}, {"r", "1.2.3"}, {"r", "10.0.0.0/7"}, {"k", "1.2.3.4"}} {

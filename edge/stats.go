@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/edge/events"
+	"sluice/edge/histogram"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
@@ -39,7 +41,11 @@ type stats struct {
 	tunnels atomic.Int64
 	reloads [2]atomic.Uint64 // failed, done
 
-	deciding prometheus.Histogram
+	denied    atomic.Uint64 // by the list
+	applied   atomic.Int64  // when the configuration in force came into force, Unix nanoseconds
+	seconds   *histogram.Histogram
+	detection *histogram.Histogram
+	deciding  prometheus.Histogram
 
 	mu      sync.Mutex
 	tallies map[string]*rules.Tally
@@ -51,6 +57,7 @@ const sampling = 64
 func newStats() *stats {
 	return &stats{
 		tallies: make(map[string]*rules.Tally),
+		seconds: histogram.Latency(), detection: histogram.Latency(),
 		deciding: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "sluice_decision_seconds",
 			Help:    "Time that a decision took, without waiting for the tier; one in 64 is measured.",
@@ -64,7 +71,7 @@ func (s *stats) tally(name string) *rules.Tally {
 	defer s.mu.Unlock()
 	t := s.tallies[name]
 	if t == nil {
-		t = new(rules.Tally)
+		t = rules.NewTally()
 		s.tallies[name] = t
 	}
 	return t
@@ -88,6 +95,14 @@ func (s *stats) answered(code int, f from) {
 	s.answers[f][code].Add(1)
 }
 
+// pairs takes the names and the values of labels apart.
+func pairs(labels []string) (names, values []string) {
+	for i := 0; i < len(labels); i += 2 {
+		names, values = append(names, labels[i]), append(values, labels[i+1])
+	}
+	return names, values
+}
+
 // collector hands the counts to Prometheus. They live in plain atomics, so the request path pays no lookup of labels.
 type collector struct{ server *Server }
 
@@ -97,13 +112,15 @@ func (s *Server) Collector() prometheus.Collector { return collector{s} }
 // Describe sends nothing: which metrics there are depends on the rules (an unchecked collector).
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
+const auditHelp = "Decisions about watched sources that the exact log contradicts. allowed: over the limit by this edge's hits alone, so with other edges " +
+	"there may be more; limited: judged as sluice_audit_gap is."
+
+const requestsHelp = "Requests under a rule, by what it said; denied: by the list deny, which is no rule; open: not asked, because no node answered."
+
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	s := c.server
 	emit := func(kind prometheus.ValueType, v float64, name, help string, labels ...string) {
-		names, values := make([]string, 0, 2), make([]string, 0, 2)
-		for i := 0; i < len(labels); i += 2 {
-			names, values = append(names, labels[i]), append(values, labels[i+1])
-		}
+		names, values := pairs(labels)
 		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, v, values...)
 	}
 	count := func(v uint64, name, help string, labels ...string) {
@@ -122,9 +139,18 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			}
 		}
 	}
-	if s.access != nil {
-		count(s.access.Lost(), "sluice_log_lines_lost_total", "Lines of the access log that could not be written.")
+	spread := func(h *histogram.Histogram, name, help string, labels ...string) {
+		names, values := pairs(labels)
+		buckets, n, sum := h.Snapshot()
+		out <- prometheus.MustNewConstHistogram(prometheus.NewDesc(name, help, names, nil), n, sum, buckets, values...)
 	}
+	lost := uint64(0)
+	if s.access != nil {
+		lost = s.access.Lost()
+	}
+	count(lost, "sluice_log_lines_lost_total", "Lines of the access log that could not be written.")
+	spread(s.stats.seconds, "sluice_request_seconds",
+		"Time from a request's head to the last of its answer, of requests that were answered; a refusal, which waits for nothing, takes none.")
 	count(s.stats.aborted.Load(), "sluice_aborted_total", "Requests whose client did not get its answer.")
 	count(s.unbelieved.total.Load(), "sluice_untrusted_forwarded_total", "Requests of peers that are not trusted that name another client.")
 	count(s.stats.invalidSources.Load(), "sluice_source_headers_invalid_total", "Headers of trusted peers that should name a client and do not.")
@@ -143,7 +169,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	count(s.stats.reloads[1].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "done")
 	count(s.stats.reloads[0].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "failed")
 
+	for _, k := range events.Kinds() {
+		count(s.events.Count(k), "sluice_events_total", "Events, by kind; those that were not kept because they came too fast included.", "kind", string(k))
+	}
+
 	snap := s.snap.Load()
+	gauge(float64(s.stats.applied.Load())/1e9, "sluice_config_last_reload_timestamp_seconds", "When the configuration in force came into force.")
 	gauge(float64(snap.generation), "sluice_rules_generation", "How many sets of rules have been in force.")
 	gauge(float64(snap.hash), "sluice_config_hash", "Stands for the rules in force: the same number on edges with the same rules.")
 	for _, o := range snap.origins.All {
@@ -153,6 +184,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 		gauge(up, "sluice_origin_up", "Whether an origin is taken to be healthy.", "origin", o.Name)
 		gauge(float64(o.Active.Load()), "sluice_origin_active", "Requests under way at an origin.", "origin", o.Name)
+		spread(o.Seconds, "sluice_origin_seconds", "Time from passing a request on to the head of the origin's answer, connecting included; to the end of an answer that comes at once.",
+			"origin", o.Name)
 		count(o.Attempts.Load(), "sluice_origin_attempts_total", "Requests sent to an origin.", "origin", o.Name)
 		for code := range message.Codes {
 			if n := o.Answers[code].Load(); n > 0 {
@@ -169,10 +202,16 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	names[mitigation.AllRules], modes[mitigation.AllRules], active[mitigation.AllRules] = AllRules, string(rules.Enforce), 0
 	lists := map[uint32]int{mitigation.Allowed: 0, mitigation.Denied: 0}
+	count(s.stats.denied.Load(), "sluice_requests_total", requestsHelp, "rule", "", "verdict", "denied")
 	for _, r := range snap.rules.All {
 		for v := range limiter.Verdicts {
-			count(r.Tally.Verdicts[v].Load(), "sluice_requests_total", "Requests under a rule, by what it said.",
+			count(r.Tally.Verdicts[v].Load(), "sluice_requests_total", requestsHelp,
 				"rule", r.Config.Name, "verdict", v.String())
+		}
+		count(r.Tally.Open.Load(), "sluice_requests_total", requestsHelp, "rule", r.Config.Name, "verdict", "open")
+		if r.Config.Mode != rules.Off {
+			spread(r.Tally.Used, "sluice_rule_utilization", "Share of its limit that a source has used, the request included, where a rule's counter was asked; one decision in 64.",
+				"rule", r.Config.Name)
 		}
 		if p := r.OnStoreFailure; p == limiter.Open || p == limiter.Closed {
 			count(r.Tally.Open.Load(), "sluice_store_failure_total", "Decisions made without the tier because a node was down.",
@@ -201,14 +240,28 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 
+	gauge(float64(s.limiter.Bits.Capacity()), "sluice_mitigations_limit", "Mitigations that the table has room for.")
 	count(s.limiter.Bits.Evicted(), "sluice_mitigations_evicted_total", "Mitigations that made room for others before their end.")
 	t := s.limiter.Counters.Stats()
 	gauge(float64(t.Counters), "sluice_counters", "Counters in the table.")
+	gauge(float64(t.Capacity), "sluice_counters_limit", "Counters that the table has room for.")
 	count(t.Evicted, "sluice_counters_evicted_total", "Counters that made room for others.")
 	gauge(float64(t.Unreported), "sluice_unreported_hits", "Hits that the tier has not confirmed.")
 	for reason, n := range map[string]uint64{"unknown": t.LostUnknown, "full": t.LostFull, "expired": t.LostExpired, "backlog": t.LostBacklog,
 		"saturated": t.LostSaturated, "evicted": t.LostEvicted} {
 		count(n, "sluice_hits_lost_total", "Hits that the tier will never be told of.", "reason", reason)
+	}
+	if s.audit != nil {
+		found := s.audit.Stats()
+		gauge(float64(found.Logs), "sluice_audit_logs", "Exact logs under way, each of a source under a rule.")
+		count(found.Judged, "sluice_audit_decisions_total", "Decisions about watched sources whose estimate was held against the exact log.")
+		gauge(found.Gap, "sluice_audit_gap", "Mean of |estimate - exact| / exact over the latest of these decisions. "+
+			"The log has this edge's hits alone, so nothing is judged while, or a window after, other edges share the tier.")
+		count(found.Allowed, "sluice_audit_wrong_total", auditHelp, "kind", "allowed")
+		count(found.Limited, "sluice_audit_wrong_total", auditHelp, "kind", "limited")
+		count(found.Unlogged, "sluice_audit_skipped_total", "Decisions about watched sources for which there was no room for a log.")
+		spread(s.stats.detection, "sluice_detection_seconds",
+			"From the request that brought a watched source over a limit, by this edge's hits alone, to its first refusal here.")
 	}
 	s.stats.deciding.Collect(out)
 }

@@ -23,6 +23,8 @@ type Tier struct {
 	Say func(w Word) (Spread, error)
 	// Unready says why the edge should get no requests; "": it may.
 	Unready func() string
+	// EdgeCount is how many edges share the tier, this one included, as far as this one knows.
+	EdgeCount func() int
 	// Nodes describes the tier for the API.
 	Nodes func() []NodeStatus
 	// Edges describes the PoP for the API, this edge first.

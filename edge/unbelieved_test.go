@@ -101,7 +101,7 @@ func TestSourceHeaderOfChoice(t *testing.T) {
 			if got := strings.Join(gets, " "); got != test.gets {
 				t.Errorf("the origin gets %q, want %q", got, test.gets)
 			}
-			if st := e.Standings(netip.MustParseAddr(test.source), time.Now()); len(st) != 1 || st[0].Estimate != 1 {
+			if st := e.Look(t.Context(), netip.MustParseAddr(test.source)).Rules; len(st) != 1 || st[0].Estimate != 1 {
 				t.Errorf("%s stands at %+v", test.source, st)
 			}
 			if n := e.metrics()["sluice_source_headers_invalid_total"]; n != test.invalid {

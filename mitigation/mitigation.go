@@ -122,6 +122,15 @@ func End(v counter.Verdict, timeout time.Duration, now time.Time) time.Time {
 	return now.Add(max(timeout, v.RetryAfter))
 }
 
+// Capacity is how many bits there is room for.
+func (t *Table) Capacity() int {
+	n := 0
+	for i := range t.shards {
+		n += t.shards[i].max
+	}
+	return n
+}
+
 // place gives the shard of a key and the key's hash.
 func (t *Table) place(k Key) (*shard, uint64) {
 	h := (t.hasher.Of(&k.Source) ^ uint64(k.Rule)) * 0x9e3779b97f4a7c15

@@ -241,7 +241,7 @@ func (s *accuracySuite) judgeAttacks(ctx context.Context) ([]*report.Report, err
 	return s.runAll(ctx, "adversaries", runs)
 }
 
-// judgePublished judges streams of the published size, source by source, and of a tenth of it in the order of time.
+// judgePublished judges the calibrated streams of the published size, source by source, and of a tenth of it in the order of time.
 func (s *accuracySuite) judgePublished(ctx context.Context, w io.Writer) (all []*report.Report, err error) {
 	f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}, mode: judge.Estimator.String()}
 	_, rules, err := f.rules()

@@ -28,7 +28,7 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	flags.DurationVar(&p.For, "time", 2*time.Second, "of a measurement")
 	flags.IntSliceVar(&p.Conns, "connections", []int{64, 512}, "of the load")
 	flags.IntSliceVar(&p.Sources, "sources", []int{1, 10_000}, "of the requests; more than one are named in X-Forwarded-For")
-	flags.StringSliceVar(&p.Edges, "edges", bench.PeerNames, "what to measure")
+	flags.StringSliceVar(&p.Edges, "edges", bench.PeerNames, "what to measure; memcached: with a tier, whose processor time is included; 444, reject, shed: they close new connections of refused sources in place of an answer")
 	flags.StringSliceVar(&p.Works, "work", bench.PeerWorks, "what they do; new: a connection for each request, over TLS with a full handshake; resumed: the same, with the session of another")
 	flags.BoolVar(&short, "short", false, "one round of one second with 64 connections and one source: whether it works, not how fast")
 	flags.StringVar(&p.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
@@ -66,16 +66,20 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 		p.Sluice = filepath.Join(filepath.Dir(p.Self), "sluice")
 	}
 	p.Say = func(s string) { fmt.Fprintln(os.Stderr, s) }
+	versions, err := p.Versions(ctx)
+	if err != nil {
+		return err
+	}
 	figures, err := p.Run(ctx)
 	if err != nil {
 		return err
 	}
 	if jsonFile != "" {
-		if err := toFile(jsonFile, func(w io.Writer) error { return bench.WritePeersJSON(w, figures) }); err != nil {
+		if err := toFile(jsonFile, func(w io.Writer) error { return bench.WritePeersJSON(w, figures, versions) }); err != nil {
 			return err
 		}
 	}
-	return bench.WritePeers(os.Stdout, figures)
+	return bench.WritePeers(os.Stdout, figures, versions)
 }
 
 func serveBaselineProxy(ctx context.Context, at, origin string, refuse bool) error {

@@ -23,7 +23,7 @@ func TestCommandsInDocuments(t *testing.T) {
 	command := regexp.MustCompile("(?:sluice-loadgen |`)(" + strings.Join(names, "|") + ")(( --?[a-z-]+(=?[^-`|&\\n][^`|&\\n]*)?)*)[`&|\\n]")
 	target := regexp.MustCompile("`make ([a-z-]+)|(?m:^make ([a-z-]+))")
 	seen, made := 0, 0
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../deploy/*.md"} {
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/figures/*.yaml", "../../deploy/*.md"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

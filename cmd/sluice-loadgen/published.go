@@ -16,7 +16,7 @@ import (
 	"sluice/pop"
 )
 
-// simulatePublished judges every rule, and two plain counters, on one stream of the published size, one edge, in estimator
+// simulatePublished judges every rule, and two plain counters, on one calibrated stream of the published size, one edge, in estimator
 // mode. Sources are independent, so each core takes the next one and needs the memory of one.
 func simulatePublished(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*report.Report, error) {
 	first := rules[0].Counter

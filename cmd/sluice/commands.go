@@ -24,6 +24,7 @@ func commands() []command {
 	}
 	list = append(list, operatorCommands()...)
 	return append(list,
+		command{completion.Command{Name: "why", Args: "SOURCE [LOG…]", Does: "what became of a source, from access logs or an edge", Flags: newWhyArgs().flags}, explain},
 		command{completion.Command{Name: "help", Args: "[COMMAND]", Does: "tell how a command is used"}, cmdHelp},
 		command{completion.Command{Name: "completion", Args: strings.Join(completion.Shells(), "|"), Does: "print the script by which a shell completes sluice"}, cmdCompletion},
 		command{completion.Command{Name: "version", Does: "print version and commit"}, cmdVersion},

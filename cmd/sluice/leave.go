@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/edge"
+	"sluice/edge/events"
 )
 
 // leastNotice is how long open connections have to learn that they will be closed: a client that uses one is told by then.
@@ -22,6 +23,7 @@ type departure struct {
 	notice    time.Duration // how long connections are still taken
 	grace     time.Duration // how long requests may take after that
 	log       *slog.Logger
+	events    *events.Log
 }
 
 // toNobody ends an edge that was told to stop. Connections are taken for as long as the open ones need notice anyway: if
@@ -56,7 +58,7 @@ func (d *departure) to(next *handover, stop context.Context) {
 }
 
 func (d *departure) drain(notice time.Duration) {
-	d.log.Info("draining", "grace", d.grace)
+	d.events.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "draining", New: "connections end within " + d.grace.String()})
 	grace, done := context.WithTimeout(context.Background(), d.grace)
 	defer done()
 	if cut := d.server.Drain(grace, notice); cut != nil {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sluice/edge/events"
 )
 
 // newLog makes a logger that says the same thing at most once a second: a failure that every request meets should not
@@ -81,6 +83,47 @@ func (w *logWriter) close() {
 	}
 }
 
+// newEvents makes the list of what has happened at this edge. Every event is a line of the log, past what the log drops because it has
+// said it within the last second: two operators' actions in a second are two. The log's warnings are events.
+func newEvents(log *slog.Logger) *events.Log {
+	calm := log.Handler().(*calmHandler)
+	direct := slog.New(calm.Handler)
+	l := events.New(eventsKept, func(e events.Event) {
+		if e.Kind == events.Warning {
+			return // it comes from there
+		}
+		attrs := []slog.Attr{slog.Uint64("event", e.Number), slog.String("kind", string(e.Kind))}
+		for _, a := range [...]slog.Attr{slog.String("rule", e.Rule), slog.String("source", e.Source), slog.String("who", e.Who),
+			slog.String("from", e.From), slog.String("old", e.Old), slog.String("new", e.New)} {
+			if a.Value.String() != "" {
+				attrs = append(attrs, a)
+			}
+		}
+		if !e.Until.IsZero() {
+			attrs = append(attrs, slog.Time("until", e.Until.UTC()))
+		}
+		if e.Estimate > 0 {
+			attrs = append(attrs, slog.Float64("estimate", e.Estimate), slog.Uint64("limit", uint64(e.Limit)))
+		}
+		if e.Skipped > 0 {
+			attrs = append(attrs, slog.Uint64("skipped", e.Skipped))
+		}
+		direct.LogAttrs(context.Background(), e.Level, e.Text, attrs...)
+	})
+	calm.said.warned = func(r slog.Record) {
+		text := r.Message
+		r.Attrs(func(a slog.Attr) bool {
+			text += " " + a.String()
+			return len(text) < maxWarning
+		})
+		l.Add(events.Event{Time: r.Time, Kind: events.Warning, Level: r.Level, Text: text[:min(len(text), maxWarning)]})
+	}
+	return l
+}
+
+// maxWarning bounds what is kept of a warning, in bytes: one of a panic has a stack.
+const maxWarning = 1024
+
 // A calmHandler drops what it has said within the last second, and says later how often.
 type calmHandler struct {
 	slog.Handler
@@ -88,6 +131,8 @@ type calmHandler struct {
 }
 
 type said struct {
+	warned func(slog.Record) // is told of warnings that are said; nil: nobody is. Set before the log is used.
+
 	mu   sync.Mutex
 	last map[string]utterance
 }
@@ -115,6 +160,9 @@ func (h *calmHandler) Handle(ctx context.Context, r slog.Record) error {
 	h.said.mu.Unlock()
 	if u.dropped > 0 {
 		r.AddAttrs(slog.Int("repeated", u.dropped))
+	}
+	if r.Level >= slog.LevelWarn && h.said.warned != nil {
+		h.said.warned(r)
 	}
 	return h.Handler.Handle(ctx, r)
 }

@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sluice/edge/events"
+	"sluice/pop"
 )
 
 // A failure that every request meets is told once a second, and how often it was met.
@@ -30,6 +34,55 @@ func TestLogIsCalm(t *testing.T) {
 			t.Errorf("got %s\nwant %s", s, want)
 		}
 	})
+}
+
+// What operators do is a line each, however fast it comes; the log's warnings are events, as often as the log says them.
+func TestEventsAreLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := newLog(&out, "info", "text")
+		happened := newEvents(log)
+		for range 3 {
+			happened.Add(events.Event{Time: time.Now(), Kind: events.Operator, Text: "lifted", Source: "192.0.2.1", Who: "ada", Old: "until then"})
+			log.Error("origin unreachable", "origin", "a")
+			log.Info("no warning")
+		}
+		if got := strings.Count(out.String(), "msg=lifted event="); got != 3 {
+			t.Errorf("%d lines:\n%s", got, out.String())
+		}
+		if !strings.Contains(out.String(), `kind=operator source=192.0.2.1 who=ada old="until then"`) {
+			t.Errorf("%s", out.String())
+		}
+		if list := happened.Since(0); len(list) != 4 || happened.Count(events.Warning) != 1 || list[2].Text != "origin unreachable origin=a" ||
+			list[2].Level != slog.LevelError {
+			t.Errorf("%+v", list)
+		}
+	})
+}
+
+// What an operator hears of the tier: nodes that go and come, and that the edge counts alone, each once.
+func TestTierEvents(t *testing.T) {
+	w := watcher{up: make(map[string]bool)}
+	for i, step := range []struct {
+		a, b, up, full bool
+		want           string
+	}{
+		{true, true, true, false, ""},
+		{true, false, true, false, "node b is down"},
+		{true, false, true, false, ""},
+		{false, false, false, false, "node a is down, no node of the tier answers: this edge counts alone"},
+		{true, true, true, false, "node a is back, node b is back, this edge counts with the PoP"},
+		{true, true, false, true, fullPoP},
+		{true, true, true, false, "this edge counts with the PoP"},
+	} {
+		var got []string
+		for _, e := range w.look([]pop.Member{{Name: "a", Up: step.a}, {Name: "b", Up: step.b}}, step.up, step.full) {
+			got = append(got, e.Text)
+		}
+		if text := strings.Join(got, ", "); text != step.want {
+			t.Errorf("step %d: %q, want %q", i, text, step.want)
+		}
+	}
 }
 
 // blocked is a reader who does not read, until it is let go.

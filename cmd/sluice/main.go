@@ -4,6 +4,7 @@
 //	sluice --config sluice.yaml               serve what a file says
 //	sluice check sluice.yaml                  tell what is wrong with it, and what a start with it would find (also -t)
 //	sluice status                             ask a running edge; sluice help lists what else
+//	sluice why 192.0.2.7 --at 14:05 access.log
 package main
 
 import (

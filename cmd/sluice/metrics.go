@@ -1,6 +1,10 @@
 package main
 
 import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/pop"
@@ -8,12 +12,27 @@ import (
 	"sluice/pop/wire"
 )
 
+// buildInfo says what this process is.
+func buildInfo() prometheus.Collector {
+	labels := prometheus.Labels{"version": "unknown", "commit": "unknown", "go": runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		labels["version"] = strings.Trim(info.Main.Version, "()")
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				labels["commit"] = s.Value
+			}
+		}
+	}
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sluice_build_info", Help: "What this process was built from; always 1.",
+		ConstLabels: labels}, func() float64 { return 1 })
+}
+
 // tierMetrics shows a tier to Prometheus. Labels are nodes of the configuration and words of ours, so their number is fixed.
 type tierMetrics struct {
 	tier    *memcached.Tier
 	machine *pop.Machine
 
-	operations, seconds, up, dials, dropped, edges, propagation, forged, logLost, full, words *prometheus.Desc
+	operations, seconds, up, dials, dropped, edges, propagation, forged, logLost, full, words, alone *prometheus.Desc
 }
 
 func newTierMetrics(tier *memcached.Tier, machine *pop.Machine) *tierMetrics {
@@ -32,6 +51,7 @@ func newTierMetrics(tier *memcached.Tier, machine *pop.Machine) *tierMetrics {
 		forged:      desc("tier_forged_total", "Values in the tier that were not of the form, or not authentic."),
 		logLost:     desc("tier_log_lost_total", "Records that could not be written to the mitigation log; other edges learn of the bits at first sight."),
 		full:        desc("pop_full", "Whether the PoP has as many edges as can share a tier, so that this one counts alone."),
+		alone:       desc("tier_alone", "Whether this edge has a tier and counts alone all the same: no node answers, or the PoP is full."),
 		words:       desc("operators_words", "What the PoP's list of operators' words holds: blocks, lifts, changes of rules; it has room for 10,000."),
 	}
 }
@@ -80,4 +100,9 @@ func (m *tierMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(m.full, full)
 	gauge(m.words, float64(s.Words))
+	alone := 1.0
+	if m.machine.Up() {
+		alone = 0
+	}
+	gauge(m.alone, alone)
 }

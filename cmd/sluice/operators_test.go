@@ -54,6 +54,9 @@ func TestOperatorsCommands(t *testing.T) {
 		{"blocked", []string{"SOURCE RULE ", " UNTIL LEFT REASON\n192.0.2.7 site ", " admin ", " scraper\n2001:db8::/64 site ", "\n127.0.0.1 site "}},
 		{"unblock 192.0.2.7 --rule site", []string{"192.0.2.7 is lifted under rule site; it starts afresh\nin force on "}},
 		{"unblock 192.0.2.7 --rule site", []string{"192.0.2.7 was not blocked here under rule site; it starts afresh"}},
+		{"block 198.51.100.0/24 --for 1h", []string{"198.51.100.0/24 is blocked under every rule until ", " (1h)\nin force on "}},
+		{"blocked", []string{"\n198.51.100.0/24 * "}},
+		{"unblock 198.51.100.0/24", []string{"198.51.100.0/24 is lifted under every rule; it starts afresh\nin force on "}},
 		{"events", []string{"TIME KIND WHAT RULE SOURCE WHO\n", " operator blocked for 1h30m0s: scraper site 192.0.2.7 ", " operator lifted site 192.0.2.7 "}},
 		{"events --since 1h", []string{" operator lifted site 192.0.2.7 "}},
 		{"events --since 1000000", []string{"nothing has happened"}},
@@ -107,7 +110,7 @@ func TestOperatorsMistakes(t *testing.T) {
 	}
 	right, wrong, empty := put("right", "open sesame\n"), put("wrong", "abracadabra\n"), put("empty", "\n")
 	file := put("sluice.yaml", "admin_token_file: "+right+"\n")
-	anywhere := put("anywhere.yaml", "{listen: ':0', admin: '127.0.0.1:0', origins: [{servers: ['http://127.0.0.1:1']}]}")
+	anywhere := put("anywhere.yaml", "{listen: '127.0.0.1:0', admin: '127.0.0.1:0', source: {trust: [10.0.0.1]}, origins: [{servers: ['http://127.0.0.1:1']}]}")
 	p := start(t, origin(t), "--config", file)
 	back := p.back
 	file = put("operator.yaml", "admin: "+back+"\nadmin_token_file: "+right+"\n")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/events"
 	"sluice/pop"
 	"sluice/pop/presence"
 	"sluice/pop/words"
@@ -27,6 +29,7 @@ type reloader struct {
 	server  *edge.Server
 	machine *pop.Machine // nil: there is no tier
 	log     *slog.Logger
+	events  *events.Log
 	store   *ruleStore
 	name    string // of this edge
 
@@ -53,7 +56,8 @@ func (r *reloader) now() error {
 		fitDescriptors(c)
 		was := r.base
 		if err = r.lay(c); err == nil {
-			r.log.Info("configuration read again", "rules", len(c.Rules))
+			r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Text: "configuration read again",
+				Old: inForce(before), New: inForce(r.server.Config())})
 			warnings(c, r.log)
 			r.hidden(was, c, r.log)
 			r.moveNodes(before, c)
@@ -61,9 +65,15 @@ func (r *reloader) now() error {
 		}
 	}
 	if err != nil {
-		r.log.Error("the configuration is wrong: the old one stays in force", "error", sentence(err))
+		r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Level: slog.LevelError,
+			Text: "the configuration is wrong: the old one stays in force: " + sentence(err)})
 	}
 	return err
+}
+
+// inForce is a configuration in a few words.
+func inForce(c *config.Config) string {
+	return fmt.Sprintf("%d rules, %d origins", len(c.Rules), len(c.Origins))
 }
 
 // warnings logs what is possible but probably not meant.

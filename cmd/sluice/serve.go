@@ -23,6 +23,7 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/admin"
+	"sluice/edge/audit"
 	"sluice/edge/config"
 	"sluice/edge/events"
 	"sluice/edge/listen"
@@ -44,6 +45,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	lines := newLogWriter(stderr, func(lost uint64) { direct.Warn("lines of this log were lost: it is read too slowly", "lost", lost) })
 	defer lines.close()
 	log := newLog(lines, f.logLevel, f.logFormat)
+	happened := newEvents(log)
 	signal.Ignore(syscall.SIGPIPE) // whoever reads the logs may go; that is no reason to end
 	// A signal that comes before somebody listens for it must not end the process.
 	early := make(chan os.Signal, 1)
@@ -70,7 +72,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if c.Limits.Memory > 0 {
 		debug.SetMemoryLimit(int64(c.Limits.Memory))
 	}
-	shared, err := share(c, key, log)
+	shared, err := share(c, key, log, happened)
 	if err != nil {
 		return err
 	}
@@ -79,7 +81,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		return err
 	}
 	server, err := edge.New(edge.Options{
-		Access: access, Events: events.New(eventsKept, nil),
+		Access: access, Events: happened, Name: edgeName(c), Audit: audit.New(0),
 		Config: c, Table: shared.table, Bits: shared.bits, Tier: shared.tier, Secret: key.Bytes(), Warn: log.Warn,
 	})
 	if err != nil {
@@ -119,7 +121,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		return err // a name, or a socket that was given, leads further than it said
 	}
 	ours.close(false)
-	reload := &reloader{flags: f, server: server, machine: shared.machine, log: log, store: shared.rules, name: edgeName(c), base: c,
+	reload := &reloader{flags: f, server: server, machine: shared.machine, log: log, events: happened, store: shared.rules, name: edgeName(c), base: c,
 		about: presence.About{Address: reachable(front.Addr()), Version: version(), Started: time.Now()}}
 	reload.last = reload.content()
 	if err := reload.catchUp(); err != nil {
@@ -127,6 +129,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 	older := newHeir()
 	if older != nil {
+		server.Audit().Inherits(time.Now().Add(f.grace))
 		take := func(into kept) func([]byte) error {
 			return func(list []byte) error { // its mitigations are under rules as operators have changed them
 				return cmp.Or(into.Restore(list, time.Now()), reload.catchUp())
@@ -149,7 +152,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 
 	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(server.Collector(), collectors.NewGoCollector(),
+	metrics.MustRegister(server.Collector(), buildInfo(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if shared.metrics != nil {
 		metrics.MustRegister(shared.metrics)
@@ -197,13 +200,14 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 				failed <- fmt.Errorf("TLS listener: %w", err)
 			}
 		})
-		others.Go(func() { refresh(background, certificates, log) })
+		others.Go(func() { refresh(background, certificates, happened) })
 	}
 	if older != nil {
 		go older.serve(server) // ends with the older process, and so does this:
 		go older.takeLast(shared.table, server, log)
 	}
 	notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
+	happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started", New: version()})
 	log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", front.Addr().String(), "admin", back.Addr().String(),
 		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
 
@@ -225,7 +229,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	defer next.close()
 	err = wait(stop, failed, usr2, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once
-	end := &departure{server: server, operators: operators, back: back, notice: f.notice, grace: f.grace, log: log}
+	end := &departure{events: happened, server: server, operators: operators, back: back, notice: f.notice, grace: f.grace, log: log}
 	if next.out != nil {
 		end.to(next, stop)
 	} else {
@@ -293,19 +297,24 @@ func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next
 const refreshEvery = 5 * time.Second
 
 // refresh reads certificates again when they change, until ctx is done.
-func refresh(ctx context.Context, c *listen.Certificates, log *slog.Logger) {
+func refresh(ctx context.Context, c *listen.Certificates, happened *events.Log) {
 	tick := time.NewTicker(refreshEvery)
 	defer tick.Stop()
-	for {
+	for said := ""; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-			switch changed, err := c.Refresh(); {
-			case err != nil:
-				log.Error("the certificates are wrong: the old ones stay in use", "error", err)
-			case changed:
-				log.Info("certificates read again")
+		case now := <-tick.C:
+			e := events.Event{Time: now, Kind: events.Certificate, Text: "certificates read again"}
+			changed, err := c.Refresh()
+			if err != nil {
+				e.Level, e.Text = slog.LevelError, "the certificates are wrong: the old ones stay in use: "+err.Error()
+			}
+			if (changed || err != nil) && e.Text != said {
+				happened.Add(e)
+			}
+			if said = ""; err != nil { // it is wrong until somebody mends it: that is said once
+				said = e.Text
 			}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/events"
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/memcached"
@@ -41,7 +42,7 @@ type shared struct {
 	sync func(ctx context.Context) error
 }
 
-func share(c *config.Config, key secret.Secret, log *slog.Logger) (*shared, error) {
+func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log) (*shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &shared{table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), bits: mitigation.New(0, nil)}
 		if err := s.keepRulesHere(c, key); err != nil {
@@ -80,7 +81,7 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger) (*shared, erro
 	s.sync = func(ctx context.Context) error {
 		var keepers sync.WaitGroup
 		defer keepers.Wait()
-		keepers.Go(func() { watchFull(ctx, machine, log) })
+		keepers.Go(func() { watch(ctx, machine, happened) })
 		s.keep(ctx, &keepers, log)
 		return tier.Sync(ctx)
 	}
@@ -138,6 +139,7 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger) (*shared, erro
 			}
 			return ""
 		},
+		EdgeCount: func() int { return machine.Stats().Edges },
 		Nodes: func() []edge.NodeStatus {
 			var nodes []edge.NodeStatus
 			for _, m := range machine.Members() {
@@ -215,26 +217,61 @@ func awaitSpread(m *pop.Machine, r pop.Receipt) edge.Spread {
 	}
 }
 
-// watchFull tells the log when the PoP has become full for this edge, and when it has not been any more.
-func watchFull(ctx context.Context, m *pop.Machine, log *slog.Logger) {
-	tick := time.NewTicker(time.Second)
+// watchEvery is how often the tier is looked at for operators. A node that was away for less may be missed.
+const watchEvery = 100 * time.Millisecond
+
+// watch tells operators which nodes go and come, and when this edge counts alone, until ctx is done.
+func watch(ctx context.Context, m *pop.Machine, happened *events.Log) {
+	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	for was := false; ; {
+	for w := (watcher{up: make(map[string]bool)}); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
-		}
-		switch full := m.Stats().Full; {
-		case full == was:
-		case full:
-			log.Error(fullPoP)
-			was = true
-		default:
-			log.Info("this edge counts with the PoP")
-			was = false
+		case now := <-tick.C:
+			for _, e := range w.look(m.Members(), m.Up(), m.Stats().Full) {
+				e.Time = now
+				happened.Add(e)
+			}
 		}
 	}
+}
+
+// A watcher knows how the tier stood when it looked last.
+type watcher struct {
+	up          map[string]bool // nodes
+	alone, full bool
+}
+
+// look returns what has changed.
+func (w *watcher) look(members []pop.Member, up, full bool) (list []events.Event) {
+	now := make(map[string]bool, len(members))
+	for _, m := range members {
+		now[m.Name] = m.Up
+		switch was, known := w.up[m.Name]; {
+		case !known && m.Up || was == m.Up:
+		case m.Up:
+			list = append(list, events.Event{Kind: events.Node, Text: "node " + m.Name + " is back", Old: "down", New: "up"})
+		default:
+			list = append(list, events.Event{Kind: events.Node, Level: slog.LevelWarn, Text: "node " + m.Name + " is down", Old: "up", New: "down"})
+		}
+	}
+	w.up = now
+	if alone := !up; alone != w.alone || full != w.full {
+		e := events.Event{Kind: events.Tier, Text: "this edge counts with the PoP", Old: "alone", New: "with the PoP"}
+		switch {
+		case full:
+			e.Level, e.Text = slog.LevelError, fullPoP
+		case alone:
+			e.Level, e.Text = slog.LevelError, "no node of the tier answers: this edge counts alone"
+		}
+		if alone || full {
+			e.Old, e.New = e.New, e.Old
+		}
+		w.alone, w.full = alone, full
+		list = append(list, e)
+	}
+	return list
 }
 
 // edgeName is what operators call this edge.

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sluice/edge"
 )
 
 // startMemcached starts a node of its own, and returns once it listens.
@@ -109,8 +111,8 @@ func TestUnreportedHitsReachTheTier(t *testing.T) {
 	next.get() // it has not seen the source, and asks
 	next.until("told of what the first one has counted", func() bool {
 		_, body := next.admin("GET", "/v1/sources/127.0.0.1")
-		var standings []struct{ Estimate float64 }
-		return json.Unmarshal([]byte(body), &standings) == nil && len(standings) == 1 && standings[0].Estimate == hits+1
+		var looked edge.Looked
+		return json.Unmarshal([]byte(body), &looked) == nil && len(looked.Rules) == 1 && looked.Rules[0].Estimate == hits+1
 	})
 	next.stop(syscall.SIGTERM)
 }
@@ -133,9 +135,9 @@ func TestLastReportOverALongWay(t *testing.T) {
 	estimate := 0.0
 	next.until("told of something", func() bool {
 		_, body := next.admin("GET", "/v1/sources/127.0.0.1")
-		var standings []struct{ Estimate float64 }
-		if json.Unmarshal([]byte(body), &standings) == nil && len(standings) == 1 {
-			estimate = standings[0].Estimate
+		var looked edge.Looked
+		if json.Unmarshal([]byte(body), &looked) == nil && len(looked.Rules) == 1 {
+			estimate = looked.Rules[0].Estimate
 		}
 		return estimate > 1
 	})

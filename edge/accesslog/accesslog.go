@@ -18,7 +18,7 @@ import (
 // Config says which requests are written down, where and how.
 type Config struct {
 	File   string // "" is no log, "-" standard output
-	Format string // combined (that of Apache and nginx) or json (an object a line)
+	Format string // json (an object a line, with why) or combined (that of Apache and nginx)
 	// Refused says that only one of so many requests that rules refused is written down; the line then ends with sample=N,
 	// or has a field of that name. 0 and 1 are all of them.
 	Refused int
@@ -157,7 +157,14 @@ type Entry struct {
 	From    string // who answered
 	Limited bool   // rules refused the request
 	Rule    string // the one that decided; "": none
-	Verdict string
+	Verdict string // "": nothing was decided
+
+	ID       []byte        // the request's name
+	Edge     string        // this edge's
+	Limit    uint32        // the rule's; 0: there is no estimate
+	Estimate float64       // what the source had in the rule's window, this request included where the counter was asked
+	Window   time.Duration // of the rule
+	Until    time.Time     // when the block that is in force ends; zero: there is none
 }
 
 // Note queues the line of a request. It does not wait.
@@ -235,9 +242,24 @@ func (e *Entry) appendCombined(b []byte, sample uint64) []byte {
 	return append(b, '\n')
 }
 
+// timeFormat is RFC 3339 with milliseconds.
+const timeFormat = "2006-01-02T15:04:05.000Z07:00"
+
 func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
-	b = append(b, `{"t":`...)
+	b = append(b, `{"time":"`...)
+	b = e.At.UTC().AppendFormat(b, timeFormat)
+	b = append(b, `","t":`...)
 	b = strconv.AppendFloat(b, float64(e.At.UnixMicro())/1e6, 'f', 6, 64)
+	if len(e.ID) > 0 {
+		b = append(b, `,"id":"`...)
+		b = appendJSONText(b, e.ID)
+		b = append(b, '"')
+	}
+	if e.Edge != "" {
+		b = append(b, `,"edge":"`...)
+		b = appendJSONText(b, []byte(e.Edge))
+		b = append(b, '"')
+	}
 	b = append(b, `,"source":"`...)
 	b = e.Client.AppendTo(b)
 	b = append(b, '"')
@@ -268,8 +290,24 @@ func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 	if e.Rule != "" {
 		b = append(b, `,"rule":"`...)
 		b = append(b, e.Rule...)
-		b = append(b, `","verdict":"`...)
+		b = append(b, '"')
+	}
+	if e.Verdict != "" {
+		b = append(b, `,"verdict":"`...)
 		b = append(b, e.Verdict...)
+		b = append(b, '"')
+	}
+	if e.Limit > 0 {
+		b = append(b, `,"estimate":`...)
+		b = strconv.AppendFloat(b, e.Estimate, 'f', 2, 64)
+		b = append(b, `,"limit":`...)
+		b = strconv.AppendUint(b, uint64(e.Limit), 10)
+		b = append(b, `,"window":`...)
+		b = strconv.AppendFloat(b, e.Window.Seconds(), 'f', -1, 64)
+	}
+	if !e.Until.IsZero() {
+		b = append(b, `,"until":"`...)
+		b = e.Until.UTC().AppendFormat(b, timeFormat)
 		b = append(b, '"')
 	}
 	if sample > 1 {

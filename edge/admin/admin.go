@@ -7,6 +7,7 @@
 package admin
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -77,6 +78,7 @@ func New(o Options) http.Handler {
 	private.HandleFunc("GET /v1/pop", a.pop)
 	private.HandleFunc("GET /v1/top", a.top)
 	private.HandleFunc("GET /v1/events", a.events)
+	private.HandleFunc("GET /v1/dashboard", a.summary)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -91,7 +93,9 @@ func New(o Options) http.Handler {
 		metrics = a.authorized(metrics)
 	}
 	mux.Handle("GET /metrics", metrics)
-	mux.HandleFunc("GET /{$}", dashboard)
+	mux.HandleFunc("GET /{$}", page("dashboard.html", "text/html"))
+	mux.HandleFunc("GET /dashboard.css", page("dashboard.css", "text/css"))
+	mux.HandleFunc("GET /dashboard.js", page("dashboard.js", "text/javascript"))
 	mux.Handle("/", a.authorized(private))
 	return a.local(mux)
 }
@@ -236,12 +240,13 @@ func (a api) block(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	before := a.Edge.Mitigated(r.PathValue("rule"), r.PathValue("source"), time.Now())
 	m, err := a.Edge.Block(r.PathValue("rule"), r.PathValue("source"), d, reason, time.Now())
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	a.did(r, events.Event{Text: "blocked for " + d.String() + ": " + reason, Rule: m.Rule, Source: m.Source})
+	a.did(r, events.Event{Text: "blocked for " + d.String() + ": " + reason, Rule: m.Rule, Source: m.Source, Old: blockText(before), New: blockText(&m), Until: m.End})
 	reply(w, m)
 }
 
@@ -279,14 +284,30 @@ func (a api) unlist(list string) http.HandlerFunc {
 }
 
 func (a api) lift(w http.ResponseWriter, r *http.Request) {
+	before := a.Edge.Mitigated(r.PathValue("rule"), r.PathValue("source"), time.Now())
 	lifted, err := a.Edge.Lift(r.PathValue("rule"), r.PathValue("source"), time.Now())
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	a.did(r, events.Event{Text: "lifted", Rule: r.PathValue("rule"), Source: r.PathValue("source")})
+	a.did(r, events.Event{Text: "lifted", Rule: r.PathValue("rule"), Source: r.PathValue("source"), Old: blockText(before)})
 	reply(w, lifted)
 }
+
+// blockText is a block as events show it; "" if there is none.
+func blockText(m *edge.Mitigation) string {
+	if m == nil {
+		return ""
+	}
+	text := "until " + m.End.UTC().Format(time.RFC3339) + " by " + m.By
+	if m.Reason != "" {
+		text += ": " + m.Reason
+	}
+	return text
+}
+
+// tierTime is how long an operator waits for what the tier knows of a source: many round trips.
+const tierTime = 500 * time.Millisecond
 
 func (a api) source(w http.ResponseWriter, r *http.Request) {
 	addr, err := netip.ParseAddr(r.PathValue("address"))
@@ -294,7 +315,9 @@ func (a api) source(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "that is not an address")
 		return
 	}
-	reply(w, a.Edge.Standings(addr, time.Now()))
+	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
+	defer cancel()
+	reply(w, a.Edge.Look(ctx, addr.Unmap().WithZone("")))
 }
 
 func (a api) nodes(w http.ResponseWriter, _ *http.Request) {

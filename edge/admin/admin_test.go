@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -143,7 +145,7 @@ func TestStatuses(t *testing.T) {
 
 // What operators do is told afterwards: what, who and from where; what was refused is not.
 func TestOperatorsEvents(t *testing.T) {
-	h, _ := newAPI(t, nil)
+	h, s := newAPI(t, nil)
 	do(h, "PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","reason":"scraper"}`, "X-Operator", "ada")
 	do(h, "PUT", "/v1/mitigations/none/192.0.2.1", `{"for":"10m"}`)
 	do(h, "DELETE", "/v1/mitigations/login/192.0.2.1", "")
@@ -154,15 +156,26 @@ func TestOperatorsEvents(t *testing.T) {
 		}
 		return list
 	}
-	all := list("")
+	all := slices.DeleteFunc(list(""), func(e events.Event) bool { return e.Kind != events.Operator })
 	if len(all) != 3 || all[0].Text != "reloaded the configuration" || all[1].Text != "lifted" || all[2].Text != "blocked for 10m0s: scraper" {
 		t.Fatalf("%+v", all)
 	}
-	if e := all[2]; e.Who != "ada" || e.From != "192.0.2.1:1234" || e.Rule != "login" || e.Source != "192.0.2.1" || e.Kind != events.Operator {
-		t.Errorf("%+v", e)
+	if e := all[2]; e.Who != "ada" || e.From != "192.0.2.1:1234" || e.Rule != "login" || e.Source != "192.0.2.1" || !strings.HasSuffix(e.New, " by admin: scraper") || e.Old != "" ||
+		all[1].Old != e.New || all[1].New != "" {
+		t.Errorf("%+v, then %+v", e, all[1])
 	}
-	if after := list("2"); len(after) != 1 || after[0].Number != 3 {
-		t.Errorf("after the second: %+v", after)
+	if after := list(strconv.FormatUint(all[1].Number, 10)); len(after) != 1 || after[0].Number != all[0].Number {
+		t.Errorf("after the lift: %+v", after)
+	}
+	for range 20 { // in one second: none of an operator's actions is dropped
+		do(h, "PUT", "/v1/mitigations/login/192.0.2.2", `{"for":"10m","reason":"again"}`)
+	}
+	do(h, "DELETE", "/v1/mitigations/login/192.0.2.2", "")
+	if all = slices.DeleteFunc(list(strconv.FormatUint(all[0].Number, 10)), func(e events.Event) bool { return e.Kind != events.Operator }); len(all) != 21 || !strings.HasSuffix(all[0].Old, "again") || all[0].New != "" || all[20].Old != "" {
+		t.Errorf("blocks: %+v", all)
+	}
+	if n := s.Events().Count(events.Operator); n != 24 {
+		t.Errorf("%d actions are counted", n)
 	}
 	if after := list(time.Now().Add(time.Minute).UTC().Format(time.RFC3339)); len(after) != 0 {
 		t.Errorf("after a minute from now: %+v", after)
@@ -183,16 +196,57 @@ func TestMitigations(t *testing.T) {
 		list[0].End.Sub(list[0].Start).Minutes() != 10 || list[0].Learned.IsZero() {
 		t.Errorf("%+v", list)
 	}
-	var standings []edge.Standing
-	if err := json.Unmarshal(do(h, "GET", "/v1/sources/192.0.2.1", "").Body.Bytes(), &standings); err != nil {
+	var looked edge.Looked
+	if err := json.Unmarshal(do(h, "GET", "/v1/sources/192.0.2.1", "").Body.Bytes(), &looked); err != nil {
 		t.Fatal(err)
 	}
-	if len(standings) != 1 || standings[0].Until == nil || !standings[0].Until.Equal(list[0].End) || standings[0].Remaining != 5 {
-		t.Errorf("%+v", standings)
+	standings := looked.Rules
+	if len(standings) != 1 || standings[0].Until == nil || !standings[0].Until.Equal(list[0].End) || standings[0].Remaining != 5 ||
+		standings[0].Block == nil || standings[0].Block.Reason != "<scraper>" || looked.Asked || looked.Allowed || looked.Denied {
+		t.Errorf("%+v", looked)
 	}
 	do(h, "DELETE", "/v1/mitigations/login/192.0.2.1", "")
 	if body := do(h, "GET", "/v1/mitigations", "").Body.String(); body != "[]\n" {
 		t.Errorf("after the lift: %s", body)
+	}
+}
+
+// A source that this edge has never seen is known to the tier, which is asked; a tier that does not answer is waited for no longer than
+// an operator waits. Lists are told.
+func TestSourceAsksTheTier(t *testing.T) {
+	c, err := config.Parse("test.yaml", []byte(yaml+"allow: [192.0.2.8]\ndeny: [192.0.2.8/30]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := counter.New(counter.Options{Counters: 4096, Tier: true})
+	answers := true
+	s, err := edge.New(edge.Options{Config: c, Table: table, Bits: mitigation.New(1024, nil), Tier: edge.Tier{
+		Ask: func(r *counter.Rule, source counter.Source) {
+			if now := time.Now(); answers {
+				oldest, newest := table.Groups(r, now, 0)
+				table.Learn(counter.Counter{Rule: r, Source: source}, newest, append([]uint64{4}, make([]uint64, newest-oldest)...), 0, now)
+			}
+		}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := New(Options{Edge: s, Metrics: prometheus.NewRegistry()})
+	look := func(address string) (l edge.Looked) {
+		w := do(h, "GET", "/v1/sources/"+address, "")
+		if err := json.Unmarshal(w.Body.Bytes(), &l); err != nil || w.Code != 200 {
+			t.Errorf("%d %s: %v", w.Code, w.Body, err)
+		}
+		return l
+	}
+	if l := look("192.0.2.1"); !l.Asked || len(l.Rules) != 1 || l.Rules[0].Estimate != 4 || l.Rules[0].Remaining != 1 {
+		t.Errorf("%+v", l)
+	}
+	if l := look("192.0.2.8"); !l.Denied || l.Allowed {
+		t.Errorf("%+v", l)
+	}
+	answers = false
+	if l := look("192.0.2.2"); l.Asked || len(l.Rules) != 1 || l.Rules[0].Estimate != 0 {
+		t.Errorf("%+v", l)
 	}
 }
 

@@ -65,7 +65,7 @@ func Default() *Config {
 		Admin:     "127.0.0.1:8081",
 		PoP:       PoP{Name: "local", Wait: 5 * time.Millisecond},
 		Counters:  1_000_000,
-		AccessLog: accesslog.Config{Format: "combined", Refused: 1},
+		AccessLog: accesslog.Config{Format: "json", Refused: 1},
 		Source:    rules.SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		Limits: screen.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},

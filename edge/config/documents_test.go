@@ -91,7 +91,7 @@ var others = map[string]bool{"address": true, "path_prefix": true} // Traefik's,
 // isField reports whether a field and its value may stand somewhere in a configuration.
 func isField(field string) bool {
 	for _, place := range []string{"%", "pop: {%}", "source: {%}", "limits: {%}", "access_log: {%}", "origins: [{servers: [\"http://a\"], %}]",
-		"rules: [{name: a, limit: 1, %}]", "rules: [{name: a, limit: 1, match: {%}}]", "rules: [{name: a, limit: 1, count: {%}}]"} {
+		"rules: [{name: a, %}]", "rules: [{name: a, limit: 1, %}]", "rules: [{name: a, limit: 1, match: {%}}]", "rules: [{name: a, limit: 1, count: {%}}]"} {
 		if _, err := Parse("", []byte(strings.Replace(place, "%", field, 1))); err == nil {
 			return true
 		}
@@ -99,8 +99,9 @@ func isField(field string) bool {
 	return false
 }
 
-// The examples of deploy are complete: an edge starts with them.
+// The examples of README and deploy are complete: an edge starts with them.
 func TestExamplesAreConfigurations(t *testing.T) {
+	examples := 0
 	check := func(name, text string) {
 		t.Helper()
 		c, err := Parse(name, []byte(text))
@@ -118,6 +119,13 @@ func TestExamplesAreConfigurations(t *testing.T) {
 			t.Fatal(err)
 		}
 		return string(text)
+	}
+	for _, whole := range yamlBlocks(documents(t)["README.md"]) {
+		examples++
+		check("README.md", whole)
+	}
+	if examples == 0 {
+		t.Error("README.md has no configuration")
 	}
 	for _, name := range []string{"sluice.yaml", "debian/sluice.yaml", "compose/sluice.yaml"} {
 		check(name, read(name))

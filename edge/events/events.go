@@ -1,12 +1,13 @@
 // Package events keeps what has happened at an edge lately, for operators: who was blocked and why, what operators did and from where,
 // which nodes went and came, what was reloaded.
 //
-// Events are kept in a ring of a fixed size, the oldest go first. Kinds that clients can cause without end (Block) are sampled:
-// at most Rate of them in a second are kept and told, the next one that is says how many were not. What operators do is never sampled.
-// All of them are counted.
+// Events are kept in a ring of a fixed size, the oldest go first. Kinds that clients can cause without end (Block, Lift, Warning) are
+// sampled: at most Rate of each in a second are kept and told, and the next one says how many were not. What operators do is never
+// sampled. All of them are counted.
 package events
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -40,21 +41,25 @@ const Rate = 10
 
 // Event is one thing that has happened. Fields that do not apply are left out.
 type Event struct {
-	Number  uint64    `json:"number"` // counts up by one; set by Add
-	Time    time.Time `json:"time"`
-	Kind    Kind      `json:"kind"`
-	Text    string    `json:"text"`              // a sentence for people
-	Rule    string    `json:"rule,omitempty"`    // the rule's name
-	Source  string    `json:"source,omitempty"`  // as counter.Source writes it, or a prefix
-	Who     string    `json:"who,omitempty"`     // of an operator: as he calls himself; nobody has checked it
-	From    string    `json:"from,omitempty"`    // of an operator: the address he came from, or the edge he spoke to
-	Old     string    `json:"old,omitempty"`     // what was, of a change
-	New     string    `json:"new,omitempty"`     // what is
-	Skipped uint64    `json:"skipped,omitempty"` // events of this kind before it that were not kept
+	Number   uint64     `json:"number"` // counts up by one; set by Add
+	Time     time.Time  `json:"time"`
+	Kind     Kind       `json:"kind"`
+	Level    slog.Level `json:"level"`              // as in the log; the zero value is INFO
+	Text     string     `json:"text"`               // a sentence for people
+	Rule     string     `json:"rule,omitempty"`     // the rule's name
+	Source   string     `json:"source,omitempty"`   // as counter.Source writes it, or a prefix
+	Who      string     `json:"who,omitempty"`      // of an operator: as he calls himself; nobody has checked it
+	From     string     `json:"from,omitempty"`     // of an operator: the address he came from, or the edge he spoke to
+	Old      string     `json:"old,omitempty"`      // what was, of a change
+	New      string     `json:"new,omitempty"`      // what is
+	Estimate float64    `json:"estimate,omitempty"` // of a block: what the source had in the window,
+	Limit    uint32     `json:"limit,omitempty"`    // of so many,
+	Until    time.Time  `json:"until,omitzero"`     // and when it ends
+	Skipped  uint64     `json:"skipped,omitempty"`  // events of this kind before it that were not kept
 }
 
 // sampled says which kinds clients can cause.
-func (k Kind) sampled() bool { return k == Block || k == Lift }
+func (k Kind) sampled() bool { return k == Block || k == Lift || k == Warning }
 
 // A Log keeps the latest events. It is safe for concurrent use. A nil Log keeps nothing.
 type Log struct {
@@ -96,10 +101,7 @@ func (l *Log) Add(e Event) {
 	}
 	c.total++
 	if e.Kind.sampled() {
-		if s := e.Time.Unix(); s != c.second {
-			c.second, c.kept = s, 0
-		}
-		if c.kept == Rate {
+		if !c.room(e.Time) {
 			c.skipped++
 			return
 		}
@@ -112,6 +114,30 @@ func (l *Log) Add(e Event) {
 	if l.tell != nil {
 		l.tell(e)
 	}
+}
+
+// room reports whether one more may be kept in the second of t.
+func (c *count) room(t time.Time) bool {
+	if s := t.Unix(); s != c.second {
+		c.second, c.kept = s, 0
+	}
+	return c.kept < Rate
+}
+
+// Wants reports whether Add would keep an event of this kind at t. One that it would not keep is counted: there is no need to make it.
+func (l *Log) Wants(k Kind, t time.Time) bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.counts[k]
+	if k.sampled() && !c.room(t) {
+		c.total++
+		c.skipped++
+		return false
+	}
+	return true
 }
 
 // Since returns the events after the one of the given number that are still kept, the newest first; all of them for 0.

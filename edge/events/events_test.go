@@ -70,9 +70,12 @@ func TestSampling(t *testing.T) {
 	if len(list) != 51+Rate || list[len(list)-1].Text != "block" {
 		t.Errorf("%d kept, the oldest is %+v", len(list), list[len(list)-1])
 	}
+	if l.Wants(Block, at.Add(999*time.Millisecond)) || !l.Wants(Block, at.Add(time.Second)) || !l.Wants(Operator, at) {
+		t.Error("what is wanted is not what is kept")
+	}
 	l.Add(Event{Time: at.Add(time.Second), Kind: Block})
-	if e := l.Since(0)[0]; e.Skipped != 10_000-Rate {
-		t.Errorf("%d skipped", e.Skipped)
+	if e := l.Since(0)[0]; e.Skipped != 10_000-Rate+1 || l.Count(Block) != 10_002 {
+		t.Errorf("%d skipped, %d counted", e.Skipped, l.Count(Block))
 	}
 }
 
@@ -80,7 +83,7 @@ func TestSampling(t *testing.T) {
 func TestNil(t *testing.T) {
 	var l *Log
 	l.Add(Event{Kind: Block})
-	if l.Count(Block) != 0 || len(l.Since(0)) != 0 {
+	if l.Wants(Block, time.Time{}) || l.Count(Block) != 0 || len(l.Since(0)) != 0 {
 		t.Error("a nil log has events")
 	}
 }

@@ -64,6 +64,7 @@ const (
 	ForwardedHost
 	ForwardedOther // other X-Forwarded-*: claims that only a trusted proxy may make
 	Via
+	RequestID // X-Request-ID: the edge says it anew
 	Override  // tells some servers of another target, method or host than the request's own
 	Lookalike // spelled with underscores as one of the above, which many a server behind takes for it (CGI, CVE-2024-45614)
 )
@@ -185,8 +186,9 @@ func (l *Line) mayBeNominated() bool {
 		ContentLength, TransferEncoding, // frame the body, and the edge writes them anew
 		ForwardedFor, RealIP, Forwarded, ForwardedProto, ForwardedHost, ForwardedOther, // say who asks: a
 		// client behind a trusted proxy must not have its proxy's word removed, where that passes Connection on
-		Override, // likewise: a trusted proxy's word about the target
-		Via:      // tells the origin of proxies on the way, and loops are found by it
+		Override,  // likewise: a trusted proxy's word about the target,
+		RequestID, // and the name by which it will look the request up
+		Via:       // tells the origin of proxies on the way, and loops are found by it
 		return false
 	}
 	return true
@@ -199,7 +201,7 @@ func (h *Head) Distrust() (named bool) {
 		switch l := &h.Lines[i]; l.Kind {
 		case ForwardedFor, RealIP, Forwarded:
 			l.Drop, named = true, true
-		case ForwardedProto, ForwardedHost, ForwardedOther, Via, Override:
+		case ForwardedProto, ForwardedHost, ForwardedOther, Via, Override, RequestID:
 			l.Drop = true
 		}
 	}
@@ -350,6 +352,10 @@ func classify(name []byte) Kind {
 			return Connection
 		} else if is("keep-alive") {
 			return HopByHop
+		}
+	case 12:
+		if is("x-request-id") {
+			return RequestID
 		}
 	case 14:
 		if is("content-length") {

@@ -53,7 +53,7 @@ func Forged(l *Line) bool {
 	switch l.Kind {
 	case Other:
 		return EqualFold(l.Name, "authorization") || EqualFold(l.Name, "proxy-authorization")
-	case Via, Forwarded, Override:
+	case Via, Forwarded, Override, RequestID:
 		return false
 	}
 	return true

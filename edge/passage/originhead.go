@@ -32,7 +32,7 @@ func (p *Passage) appendHead(b []byte, o *upstream.Origin) []byte {
 			continue
 		}
 		switch l.Kind {
-		case message.Host, message.Expect, message.ForwardedFor, message.ContentLength:
+		case message.Host, message.Expect, message.ForwardedFor, message.ContentLength, message.RequestID:
 			continue // they are written below
 		case message.ForwardedHost, message.ForwardedProto:
 			proto = proto || l.Kind == message.ForwardedProto
@@ -66,6 +66,10 @@ func (p *Passage) appendHead(b []byte, o *upstream.Origin) []byte {
 		b = append(b, "\r\nVia: "...)
 		b = append(b, p.in.Version[len("HTTP/"):]...)
 		b = append(b, " sluice"...)
+	}
+	if len(p.order.ID) > 0 {
+		b = append(b, "\r\nX-Request-ID: "...)
+		b = append(b, p.order.ID...)
 	}
 	if p.upgrade != nil {
 		b = append(b, "\r\nConnection: Upgrade\r\nUpgrade: "...)

@@ -48,6 +48,7 @@ type Passage struct {
 	open      *answerBody      // is it, until it is over
 	watch     watch            // of the client, meanwhile
 	answer    *http1.Answer    // until it is relayed
+	sent      time.Time        // when the server that answered was given the request
 	places    *upstream.Places // one of them is this request's; nil: none is
 	upgrade   []byte           // the protocol that the origin is asked to switch to; nil: none
 	trailers  bool             // the client takes those of the answer
@@ -62,6 +63,7 @@ type Order struct {
 	Source  counter.Source // who takes a place at the origin,
 	Free    bool           // or takes none
 	Chain   []netip.Addr   // the addresses believed before the peer's, the nearest first
+	ID      []byte         // what the origin is told to call the request (X-Request-ID)
 	Counts  bool           // the answer's status counts: the exchange goes on without its client
 	// Ours reports which lines of an answer only the edge may say, by its status and their names.
 	Ours func(status int, name []byte) bool
@@ -178,7 +180,7 @@ func (p *Passage) pass(g *upstream.Group, now, due time.Time) *message.Refusal {
 		}
 		b := &p.body
 		*b = answerBody{Body: http1.Body{Wait: b}, link: l, timeout: g.Timeout, keep: upstream.KeepIdle, due: due}
-		p.open = b
+		p.open, p.sent = b, now
 		if err = p.exchangeOn(o, b, now); err == nil {
 			o.Succeeded()
 			p.answered(o, b)

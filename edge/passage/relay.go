@@ -104,6 +104,7 @@ func (p *Passage) Relay(fields []message.Field) (tunnel bool, err error) {
 	open := p.out.Head(&a.Answer, p.order.Ours, fields)
 	switch {
 	case a.Protocol != nil:
+		p.timed(time.Now())
 		if err = p.out.Flush(); err == nil {
 			return true, nil
 		}
@@ -112,9 +113,12 @@ func (p *Passage) Relay(fields []message.Field) (tunnel bool, err error) {
 		part, _ := b.Reader.Peek(int(b.Left))
 		_ = p.out.Body(part)
 		b.Discard(len(part))
-		p.client.WriteAt = p.over()
+		now := p.over() // no clock is asked a second time: the answer has just come
+		p.client.WriteAt = now
+		p.timed(now)
 		err = p.out.Flush()
 	default:
+		p.timed(time.Now())
 		if err = p.stream(open); err != nil {
 			b.reuse = false
 			p.out.Abort()
@@ -123,6 +127,9 @@ func (p *Passage) Relay(fields []message.Field) (tunnel bool, err error) {
 	}
 	return false, err
 }
+
+// timed notes how long the server took for its answer, of which at least the head is there.
+func (p *Passage) timed(now time.Time) { p.body.link.Origin.Seconds.Observe(int64(now.Sub(p.sent))) }
 
 // stream sends the answer in parts, as they come.
 func (p *Passage) stream(open bool) error {

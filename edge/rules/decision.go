@@ -79,15 +79,37 @@ func (d *Decision) AddRules(key Secret, h *message.Head, source counter.Source) 
 func (d *Decision) RuleOf(r *limiter.RuleResult) *Rule { return d.Rules[r.Index] }
 
 // Tally counts the request in each rule: what the rule said of it, or, where another refused it before this one was asked, that
-// this one had nothing against it.
+// this one had nothing against it. A rule that fails open, because nobody in the tier answers, has said nothing: that is no pass.
 func (d *Decision) Tally() {
 	for i, r := range d.Rules {
 		result := &d.Results[i]
-		r.Tally.Verdicts[result.Verdict].Add(1)
 		if result.Skipped {
 			r.Tally.failed(r.OnStoreFailure)
+			if result.Verdict == limiter.Passed {
+				continue
+			}
+		}
+		r.Tally.Verdicts[result.Verdict].Add(1)
+	}
+}
+
+// Sample notes how much of each rule's limit the source has used, this request included.
+func (d *Decision) Sample() {
+	for i, r := range d.Rules {
+		if ask := d.Results[i].Ask; ask != nil {
+			r.Tally.Used.Observe(int64(100 * ask.Estimate / float64(r.Counter.Limit)))
 		}
 	}
+}
+
+// Opened returns the rule that has let the request pass because nobody in the tier answers; nil: none has.
+func (d *Decision) Opened() *Rule {
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Skipped && r.Verdict == limiter.Passed {
+			return d.Rules[i]
+		}
+	}
+	return nil
 }
 
 // AddHeaders adds the names of the headers that d.rules tell sources apart by.

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"sluice/edge/histogram"
 	"sluice/edge/limiter"
 	"sync/atomic"
 )
@@ -10,7 +11,11 @@ type Tally struct {
 	Verdicts [limiter.Verdicts]atomic.Uint64
 	Open     atomic.Uint64
 	Closed   atomic.Uint64
+	Used     *histogram.Histogram // shares of the limit, at decisions; a sample
 }
+
+// NewTally makes a Tally.
+func NewTally() *Tally { return &Tally{Used: histogram.Share()} }
 
 func (t *Tally) failed(p limiter.Posture) {
 	if p == limiter.Open {

@@ -74,7 +74,7 @@ type Client struct {
 	Paced   bool      // an answer is being streamed, which holds a connection to the origin
 	taking  pace      // of that answer
 	WriteAt time.Time // an instant just now, for the next write; zero: ask the clock
-	wrote   time.Time // when the last write was
+	wrote   time.Time // when the last write was: see Wrote
 	writeBy time.Time // the write deadline that is set
 	ReadBy  time.Time // the read deadline that is set, as far as it matters
 	readDue time.Time // the one for the next head
@@ -162,6 +162,9 @@ func (c *Client) AbortBody() {
 	c.aborted.Store(true) // before the deadline: a Read that sets its own after this one looks again
 	_ = c.Conn.SetReadDeadline(socket.LongAgo)
 }
+
+// Wrote is when the client was last written to, to the instant that the write was given (WriteAt).
+func (c *Client) Wrote() time.Time { return c.wrote }
 
 // Write gives every write its own deadline: one for a whole answer would cut long downloads, none would let a client that
 // does not read keep the connection for ever. The deadline is moved at most once a second, because moving it costs, unless the

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/edge/histogram"
 	"sluice/edge/message"
 	"sluice/edge/socket"
 )
@@ -59,6 +60,7 @@ type Origin struct {
 	probesFailed int // in a row; belongs to the check under way
 
 	Attempts atomic.Uint64
+	Seconds  *histogram.Histogram // until the head of an answer
 	Answers  [message.Codes]atomic.Uint64
 	Active   atomic.Int64
 
@@ -111,9 +113,9 @@ func (l *Link) SetWriteDeadline(t time.Time) error {
 
 func NewOrigin(u *url.URL) *Origin {
 	if u.Scheme == "unix" {
-		return &Origin{Name: "unix:" + u.Path, Host: "localhost", Canonical: []byte("localhost"), socket: u.Path}
+		return &Origin{Seconds: histogram.Latency(), Name: "unix:" + u.Path, Host: "localhost", Canonical: []byte("localhost"), socket: u.Path}
 	}
-	o := &Origin{Name: u.Scheme + "://" + u.Host, Host: u.Host, addr: u.Host}
+	o := &Origin{Seconds: histogram.Latency(), Name: u.Scheme + "://" + u.Host, Host: u.Host, addr: u.Host}
 	o.Canonical, _ = message.AppendHost(nil, []byte(u.Host))
 	if o.port = u.Port(); o.port == "" {
 		o.port = "80"

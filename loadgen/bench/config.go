@@ -10,27 +10,27 @@ import (
 // edge configures one of the edges for a case: to listen at an address, to count by the same thing, and either to refuse nobody or
 // everybody beyond a first request.
 func (p *Peers) edge(name, at string, admin int, c PeerCase) (*process.Process, error) {
-	refuse, header, secure := c.has("refuse"), c.Sources > 1, c.has("tls")
+	program, _, _ := strings.Cut(name, " ")
 	var config string
-	switch name {
+	switch program {
 	case "nginx":
-		config = p.nginx(at, refuse, header, secure)
+		config = p.nginx(name, at, c)
 	case "haproxy":
-		config = p.haproxy(at, refuse, header, secure)
+		config = p.haproxy(name, at, c)
 	case "fasthttp":
 		args := []string{"bench-peers", "--bare", at, "--origin", p.origin}
-		if refuse {
+		if c.has("refuse") {
 			args = append(args, "--refuse")
 		}
 		return &process.Process{Name: name, Path: p.Self, Args: args}, nil
 	default:
-		config = p.sluice(name, at, admin, refuse, header, secure)
+		config = p.sluice(name, at, admin, c)
 	}
 	file, err := p.file(strings.ReplaceAll(name, " ", "-")+".conf", config)
 	if err != nil {
 		return nil, err
 	}
-	switch name {
+	switch program {
 	case "nginx":
 		path, err := process.Find("nginx", "install it, or leave it out with --edges")
 		return &process.Process{Name: name, Path: path, Args: []string{"-p", p.dir, "-c", file}}, err
@@ -41,16 +41,19 @@ func (p *Peers) edge(name, at string, admin int, c PeerCase) (*process.Process, 
 	return &process.Process{Name: name, Path: p.Sluice, Args: []string{"--config", file, "--log-level", "error"}}, nil
 }
 
-func (p *Peers) nginx(at string, refuse, header, secure bool) string {
-	rate, burst, key := "1000000r/s", " burst=1000000 nodelay", "$binary_remote_addr"
-	if refuse {
+func (p *Peers) nginx(name, at string, c PeerCase) string {
+	rate, burst, key, status := "1000000r/s", " burst=1000000 nodelay", "$binary_remote_addr", 429
+	if closers[name] {
+		status = 444
+	}
+	if c.has("refuse") {
 		rate, burst = "1r/m", ""
 	}
-	if header {
+	if c.Sources > 1 {
 		key = "$http_x_forwarded_for"
 	}
 	var ssl, sslLines string
-	if secure { // a full handshake gives one ticket, as Go's does; HAProxy always gives two
+	if c.has("tls") { // a full handshake gives one ticket, as Go's does; HAProxy always gives two
 		ssl = " ssl"
 		sslLines = fmt.Sprintf(`    ssl_certificate %[1]s;
     ssl_certificate_key %[1]s;
@@ -84,7 +87,7 @@ http {
     listen %[6]s%[8]s backlog=4096;
 %[9]s    location / {
       limit_req zone=sources%[7]s;
-      limit_req_status 429;
+      limit_req_status %[10]d;
       proxy_pass http://origin;
       proxy_http_version 1.1;
       proxy_set_header Connection "";
@@ -93,19 +96,22 @@ http {
     }
   }
 }
-`, p.dir, temp.String(), key, rate, p.origin, at, burst, ssl, sslLines)
+`, p.dir, temp.String(), key, rate, p.origin, at, burst, ssl, sslLines, status)
 }
 
-func (p *Peers) haproxy(at string, refuse, header, secure bool) string {
-	limit, key := 1_000_000_000, "src"
-	if refuse {
+func (p *Peers) haproxy(name, at string, c PeerCase) string {
+	limit, key, reject := 1_000_000_000, "src", ""
+	if c.has("refuse") {
 		limit = 1
 	}
-	if header {
+	if closers[name] {
+		reject = fmt.Sprintf("  tcp-request connection reject if { src_http_req_rate gt %d }\n", limit)
+	}
+	if c.Sources > 1 {
 		key = "hdr_ip(x-forwarded-for)"
 	}
 	var ssl string
-	if secure {
+	if c.has("tls") {
 		ssl = " ssl crt " + p.pem + " ssl-min-ver TLSv1.3 ciphersuites TLS_AES_128_GCM_SHA256"
 	}
 	return fmt.Sprintf(`global
@@ -120,16 +126,17 @@ defaults
 frontend edge
   bind %s backlog 4096%s
   stick-table type ip size 1m expire 60s store http_req_rate(60s)
-  http-request track-sc0 %s
+%s  http-request track-sc0 %s
   http-request deny deny_status 429 if { sc_http_req_rate(0) gt %d }
   default_backend origin
 backend origin
   option forwardfor
   server origin %s
-`, at, ssl, key, limit, p.origin)
+`, at, ssl, reject, key, limit, p.origin)
 }
 
-func (p *Peers) sluice(name, at string, admin int, refuse, header, secure bool) string {
+func (p *Peers) sluice(name, at string, admin int, c PeerCase) string {
+	refuse, header := c.has("refuse"), c.Sources > 1
 	limit, mode := 1_000_000_000, "enforce"
 	if refuse {
 		limit = 1
@@ -141,7 +148,7 @@ func (p *Peers) sluice(name, at string, admin int, refuse, header, secure bool) 
 		mode = "off"
 	}
 	var b strings.Builder
-	if secure {
+	if c.has("tls") {
 		fmt.Fprintf(&b, "listen: 127.0.0.1:0\nlisten_tls: %s\ntls: {certificate: %[2]s, key: %[2]s}\n", at, p.pem)
 	} else {
 		fmt.Fprintf(&b, "listen: %s\n", at)

@@ -36,13 +36,14 @@ type Peers struct {
 	dir     string
 	origin  string
 	tier    string
-	pem     string // file of the certificate and its key
+	node    *process.Process // memcached, at tier
+	pem     string           // file of the certificate and its key
 }
 
 // PeerNames are the edges that Peers can measure, and PeerWorks what they can do: with "new" or "resumed" over a connection for each
 // request, and with "tls" over TLS, whose handshake is a full one for each new connection, or resumes the session of another.
 var (
-	PeerNames = []string{"nginx", "haproxy", "fasthttp", "sluice off", "sluice", "sluice memcached", "sluice shed"}
+	PeerNames = []string{"nginx", "haproxy", "fasthttp", "sluice off", "sluice", "sluice memcached", "nginx 444", "haproxy reject", "sluice shed"}
 	PeerWorks = []string{"proxy", "refuse", "refuse new", "proxy tls", "proxy tls new", "proxy tls resumed"}
 )
 
@@ -60,7 +61,8 @@ func (c PeerCase) has(word string) bool { return slices.Contains(strings.Fields(
 type PeerFigures struct {
 	PeerCase
 	Edge     string    `json:"edge"`
-	CPU      float64   `json:"cpu_per_request"` // seconds
+	CPU      float64   `json:"cpu_per_request"` // seconds, those of Tier included
+	Tier     float64   `json:"cpu_of_tier"`     // of them memcached's
 	Rate     float64   `json:"requests_per_second"`
 	P50      float64   `json:"p50"` // seconds
 	P99      float64   `json:"p99"`
@@ -108,9 +110,9 @@ func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 			return nil, err
 		}
 		p.tier = fmt.Sprintf("127.0.0.1:%d", numbers[1])
-		node := &process.Process{Name: "memcached", Path: memcached, Nobody: true,
+		p.node = &process.Process{Name: "memcached", Path: memcached, Nobody: true,
 			Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(numbers[1]), "-U", "0", "-m", "256", "-t", "1"}}
-		stop, err := p.launch(ctx, node, p.tier)
+		stop, err := p.launch(ctx, p.node, p.tier)
 		if err != nil {
 			return nil, err
 		}
@@ -174,16 +176,21 @@ func (p *Peers) cases() (list []PeerCase) {
 	return list
 }
 
-// can reports whether an edge does the work: one without a limiter refuses nobody, and one that sheds connections keeps none. The
+// closers are edges that close the connection of a refused source in place of an answer, each by the means it has: nginx once it has read
+// the request, HAProxy and Sluice when they accept.
+var closers = map[string]bool{"nginx 444": true, "haproxy reject": true, "sluice shed": true}
+
+// can reports whether an edge does the work: one without a limiter refuses nobody, and one that closes connections keeps none. The
 // baseline has no TLS, and what a rule or a tier adds to a request is the same beneath it.
 func can(edge string, c PeerCase) bool {
+	if closers[edge] {
+		return c.Work == "refuse new" && c.Sources == 1
+	}
 	switch edge {
 	case "fasthttp", "sluice memcached":
 		return !c.has("tls")
 	case "sluice off":
 		return c.Work == "proxy"
-	case "sluice shed":
-		return c.Work == "refuse new" && c.Sources == 1
 	}
 	return true
 }
@@ -209,16 +216,25 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 		return f, err
 	}
 	defer stop()
-	var before, after time.Duration
+	var before, after, tier time.Duration
 	var cpuErr error
+	spent := func() (of, inTier time.Duration) {
+		of, err := process.CPUTime(proc.PID())
+		cpuErr = errors.Join(cpuErr, err)
+		if edge == "sluice memcached" {
+			inTier, err = process.CPUTime(p.node.PID())
+			cpuErr = errors.Join(cpuErr, err)
+		}
+		return of, inTier
+	}
 	warm := max(p.For/3, 500*time.Millisecond)
 	if c.has("refuse") {
 		warm += time.Duration(c.Sources) * 200 * time.Microsecond // so that all have had what they are admitted
 	}
-	load := replay.ClosedLoop{Edge: netip.MustParseAddrPort(at), Conns: c.Conns, Sources: c.Sources, Fresh: c.has("new") || c.has("resumed"), Shed: edge == "sluice shed",
+	load := replay.ClosedLoop{Edge: netip.MustParseAddrPort(at), Conns: c.Conns, Sources: c.Sources, Fresh: c.has("new") || c.has("resumed"), Shed: closers[edge],
 		Warm: warm, For: p.For,
-		Begun: func() { before, cpuErr = process.CPUTime(proc.PID()) },
-		Ended: func() { after, err = process.CPUTime(proc.PID()); cpuErr = errors.Join(cpuErr, err) },
+		Begun: func() { before, tier = spent() },
+		Ended: func() { var t time.Duration; after, t = spent(); tier = t - tier },
 	}
 	if c.has("tls") {
 		load.TLS = clientTLS(c)
@@ -241,7 +257,7 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	n := float64(out.Answers)
 	return PeerFigures{
 		PeerCase: c, Edge: edge,
-		CPU: (after - before).Seconds() / n, Rate: n / out.Took.Seconds(), Busy: (after - before).Seconds() / out.Took.Seconds(),
+		CPU: (after - before + tier).Seconds() / n, Tier: tier.Seconds() / n, Rate: n / out.Took.Seconds(), Busy: (after - before).Seconds() / out.Took.Seconds(),
 		P50: float64(out.Latency.ValueAtQuantile(50)) / 1e9, P99: float64(out.Latency.ValueAtQuantile(99)) / 1e9,
 		Memory: float64(process.Memory(proc.PID())),
 		Wrong:  float64(wrong+out.Failed) / (n + float64(out.Failed)),

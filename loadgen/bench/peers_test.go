@@ -9,23 +9,29 @@ import (
 	"sluice/loadgen/internal/golden"
 )
 
-// What is written for each edge, plain and over TLS: the same protocol and cipher, and nothing of TLS where there is none.
+// What is written for each edge, plain and over TLS: the same protocol and cipher, and nothing of TLS where there is none. And where all
+// close connections, each by its own means.
 func TestConfigurations(t *testing.T) {
 	p := &Peers{dir: "/run/peers", origin: "127.0.0.1:8000", pem: "/run/peers/edge.pem"}
 	var b bytes.Buffer
-	for _, secure := range []bool{false, true} {
-		sluice := p.sluice("sluice", "127.0.0.1:8001", 8002, true, false, secure)
+	for _, c := range []struct{ work, nginx, haproxy, sluice string }{
+		{"refuse", "nginx", "haproxy", "sluice"},
+		{"refuse tls", "nginx", "haproxy", "sluice"},
+		{"refuse new", "nginx 444", "haproxy reject", "sluice shed"},
+	} {
+		work := PeerCase{c.work, 64, 1}
+		sluice := p.sluice(c.sluice, "127.0.0.1:8001", 8002, work)
 		if c, err := config.Parse("sluice.conf", []byte(sluice)); err != nil {
 			t.Error(err)
 		} else if err := c.Check(); err != nil {
 			t.Error(err)
 		}
-		fmt.Fprintf(&b, "# nginx\n%s\n# HAProxy\n%s\n# Sluice\n%s\n", p.nginx("127.0.0.1:8001", true, false, secure), p.haproxy("127.0.0.1:8001", true, false, secure), sluice)
+		fmt.Fprintf(&b, "# nginx\n%s\n# HAProxy\n%s\n# Sluice\n%s\n", p.nginx(c.nginx, "127.0.0.1:8001", work), p.haproxy(c.haproxy, "127.0.0.1:8001", work), sluice)
 	}
 	golden.Check(t, "configurations.txt", b.Bytes())
 }
 
-// Ratios are medians of those within a round, not ratios of medians.
+// Ratios are medians of those within a round, not ratios of medians; and who closes connections is held against who does so too.
 func TestPeersText(t *testing.T) {
 	c := PeerCase{"proxy tls", 64, 1}
 	row := func(edge string, rounds ...PeerFigures) PeerFigures {
@@ -36,14 +42,19 @@ func TestPeersText(t *testing.T) {
 	rows := []PeerFigures{
 		row("nginx", PeerFigures{CPU: 10e-6, P99: 2e-3, Busy: 1}, PeerFigures{CPU: 20e-6, P99: 4e-3, Busy: 0.8}, PeerFigures{CPU: 40e-6, P99: 8e-3, Busy: 0.9}),
 		row("sluice", PeerFigures{CPU: 15e-6, P99: 5e-3, Busy: 1}, PeerFigures{CPU: 40e-6, P99: 6e-3, Busy: 1}, PeerFigures{CPU: 40e-6, P99: 20e-3, Busy: 1}),
+		row("sluice memcached", PeerFigures{CPU: 30e-6, Tier: 5e-6, P99: 5e-3, Busy: 1}, PeerFigures{CPU: 60e-6, Tier: 8e-6, P99: 6e-3, Busy: 1},
+			PeerFigures{CPU: 80e-6, Tier: 6e-6, P99: 20e-3, Busy: 1}),
+		row("nginx 444", PeerFigures{CPU: 5e-6, P99: 1e-3, Busy: 1}, PeerFigures{CPU: 5e-6, P99: 1e-3, Busy: 1}, PeerFigures{CPU: 5e-6, P99: 1e-3, Busy: 1}),
+		row("sluice shed", PeerFigures{CPU: 4e-6, P99: 2e-3, Busy: 1}, PeerFigures{CPU: 4e-6, P99: 2e-3, Busy: 1}, PeerFigures{CPU: 4e-6, P99: 2e-3, Busy: 1}),
 	}
 	compare(rows)
 	var text, data bytes.Buffer
-	if err := WritePeers(&text, rows); err != nil {
+	versions := []string{"nginx 1.2.3", "Go 1.26"}
+	if err := WritePeers(&text, rows, versions); err != nil {
 		t.Fatal(err)
 	}
 	golden.Check(t, "peers.txt", text.Bytes())
-	if err := WritePeersJSON(&data, rows); err != nil {
+	if err := WritePeersJSON(&data, rows, versions); err != nil {
 		t.Fatal(err)
 	}
 	golden.Check(t, "peers.json", data.Bytes())

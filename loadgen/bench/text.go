@@ -20,6 +20,7 @@ func (f *PeerFigures) settle() {
 		return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 	}
 	f.CPU = median(func(m PeerFigures) float64 { return m.CPU })
+	f.Tier = median(func(m PeerFigures) float64 { return m.Tier })
 	f.Rate = median(func(m PeerFigures) float64 { return m.Rate })
 	f.P50 = median(func(m PeerFigures) float64 { return m.P50 })
 	f.P99 = median(func(m PeerFigures) float64 { return m.P99 })
@@ -32,7 +33,7 @@ func (f *PeerFigures) settle() {
 }
 
 // compare fills in the ratios of the rows of one case: medians of the ratios within each round, because the rounds of a busy
-// machine differ more than the edges.
+// machine differ more than the edges. Edges that close connections are held against those that do so too.
 func compare(rows []PeerFigures) {
 	cpu := func(f PeerFigures) float64 { return f.CPU }
 	ratio := func(f *PeerFigures, to string, of func(PeerFigures) float64) float64 {
@@ -48,16 +49,19 @@ func compare(rows []PeerFigures) {
 		return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
 	}
 	for i := range rows {
-		f := &rows[i]
-		f.ByNginx, f.ByProxy, f.ByOff = ratio(f, "nginx", cpu), ratio(f, "haproxy", cpu), ratio(f, "sluice off", cpu)
-		f.P99Nginx = ratio(f, "nginx", func(f PeerFigures) float64 { return f.P99 })
+		f, nginx, haproxy := &rows[i], "nginx", "haproxy"
+		if closers[f.Edge] {
+			nginx, haproxy = "nginx 444", "haproxy reject"
+		}
+		f.ByNginx, f.ByProxy, f.ByOff = ratio(f, nginx, cpu), ratio(f, haproxy, cpu), ratio(f, "sluice off", cpu)
+		f.P99Nginx = ratio(f, nginx, func(f PeerFigures) float64 { return f.P99 })
 	}
 }
 
-// WritePeers prints figures as a table.
-func WritePeers(w io.Writer, figures []PeerFigures) error {
+// WritePeers prints figures as a table, and below it what was measured.
+func WritePeers(w io.Writer, figures []PeerFigures, versions []string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "work\tconns\tsources\tedge\tµs/request\t/nginx\t/haproxy\t/off\trequests/s\tp50 ms\tp99 ms\tp99/nginx\tbusy\tMB\twrong\t")
+	fmt.Fprintln(t, "work\tconns\tsources\tedge\tµs/request\tof memcached\t/nginx\t/haproxy\t/off\trequests/s\tp50 ms\tp99 ms\tp99/nginx\tbusy\tMB\twrong\t")
 	ratio := func(r float64) string {
 		if r == 0 {
 			return "-"
@@ -66,19 +70,24 @@ func WritePeers(w io.Writer, figures []PeerFigures) error {
 	}
 	for i, f := range figures {
 		if i > 0 && f.PeerCase != figures[i-1].PeerCase {
-			fmt.Fprintln(t, strings.Repeat("\t", 15))
+			fmt.Fprintln(t, strings.Repeat("\t", 16))
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%.2f\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.0f\t%.4f\t\n", f.Work, f.Conns, f.Sources, f.Edge, f.CPU*1e6,
-			ratio(f.ByNginx), ratio(f.ByProxy), ratio(f.ByOff), f.Rate, f.P50*1e3, f.P99*1e3, ratio(f.P99Nginx), f.Busy, f.Memory/1e6, f.Wrong)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%.2f\t%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.0f\t%.4f\t\n", f.Work, f.Conns, f.Sources, f.Edge, f.CPU*1e6,
+			ratio(f.Tier*1e6), ratio(f.ByNginx), ratio(f.ByProxy), ratio(f.ByOff), f.Rate, f.P50*1e3, f.P99*1e3, ratio(f.P99Nginx), f.Busy, f.Memory/1e6, f.Wrong)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "\n"+strings.Join(versions, ", "))
+	return err
 }
 
 // WritePeersJSON writes figures for programs: seconds, bytes, shares.
-func WritePeersJSON(w io.Writer, figures []PeerFigures) error {
+func WritePeersJSON(w io.Writer, figures []PeerFigures, versions []string) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(struct {
-		Peers []PeerFigures `json:"peers"`
-	}{figures})
+		Versions []string      `json:"versions"`
+		Peers    []PeerFigures `json:"peers"`
+	}{versions, figures})
 }

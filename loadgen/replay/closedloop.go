@@ -135,7 +135,10 @@ func (r *loopRun) open(slot int32) error {
 	if err := r.poller.Add(fd, socket.Event{Slot: slot, Generation: c.generation}); err != nil {
 		return err
 	}
-	return r.send(c)
+	if err := r.send(c); err != nil && !r.Shed { // what was shed before it wrote is an event as well
+		return err
+	}
+	return nil
 }
 
 // request puts the n-th request into a buffer.

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write docs/metrics.md anew")
+
+// A family is the metrics of one name, as a scrape shows them.
+type family struct {
+	name, kind, help string
+	labels           map[string]bool
+}
+
+// families reads a scrape: those of sluice's own.
+func families(text string) (list []*family) {
+	sample := regexp.MustCompile(`^(\w+)(?:\{(.*)\})? \S+$`)
+	label := regexp.MustCompile(`(\w+)="(?:[^"\\]|\\.)*"`)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if rest, is := strings.CutPrefix(line, "# HELP "); is {
+			name, help, _ := strings.Cut(rest, " ")
+			list = append(list, &family{name: name, help: help, labels: make(map[string]bool)})
+			continue
+		}
+		f := &family{}
+		if len(list) > 0 {
+			f = list[len(list)-1]
+		}
+		if rest, is := strings.CutPrefix(line, "# TYPE "); is {
+			_, f.kind, _ = strings.Cut(rest, " ")
+		} else if m := sample.FindStringSubmatch(line); m != nil {
+			for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+				f.labels[l[1]] = true
+			}
+			delete(f.labels, "le") // a histogram's own
+		}
+	}
+	return slices.DeleteFunc(list, func(f *family) bool { return !strings.HasPrefix(f.name, "sluice_") })
+}
+
+const metricsIntro = `# Metrics
+
+What ` + "`GET /metrics`" + ` of an edge shows, beside the ` + "`go_*` and `process_*`" + ` of every Go program. A metric with labels appears with its first value; those whose
+names begin with ` + "`sluice_tier_`" + `, and a few others of a PoP, are there with a tier only. No address, path or host is a label, so the size of a scrape does not depend
+on who comes: about 25 lines for a rule and for an origin.
+
+This page is made from an edge's scrape: ` + "`go test ./cmd/sluice -run TestMetrics -rewrite`" + `.
+
+| name | type | labels | |
+|---|---|---|---|
+`
+
+// The page on metrics is what a running edge with a tier shows, and a scrape is what Prometheus wants of one.
+func TestMetrics(t *testing.T) {
+	p := start(t, origin(t), "--memcached", startMemcached(t), "--config", write(t, "rules: [{name: r, limit: 100000, on_store_failure: open}]"))
+	var text string
+	p.until("telling of requests and of the tier", func() bool {
+		p.get()
+		_, text = p.admin("GET", "/metrics")
+		return strings.Contains(text, "sluice_origin_requests_total") && strings.Contains(text, "sluice_tier_operations_total")
+	})
+	p.stop(syscall.SIGTERM)
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	}
+	if len(text) > 60_000 {
+		t.Errorf("a scrape of an edge with one rule has %d bytes", len(text))
+	}
+	page := metricsIntro
+	for _, f := range families(text) {
+		page += fmt.Sprintf("| `%s` | %s | %s | %s |\n", f.name, f.kind, strings.Join(slices.Sorted(maps.Keys(f.labels)), ", "), strings.ReplaceAll(f.help, "|", `\|`))
+	}
+	const file = "../../docs/metrics.md"
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if was, err := os.ReadFile(file); err != nil || string(was) != page {
+		t.Errorf("docs/metrics.md is out of date (%v): go test ./cmd/sluice -run TestMetrics -rewrite", err)
+	}
+}

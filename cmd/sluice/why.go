@@ -1,0 +1,257 @@
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sluice/edge"
+	"sluice/edge/config"
+	"sluice/edge/events"
+	"sluice/edge/why"
+)
+
+const whyUsage = `Usage: sluice why SOURCE [--at TIME] [LOG…]
+
+Tells what became of a source, an address or a prefix. With access logs in JSON (.gz as well), of one edge or several:
+when it came, how much it asked for, which rule blocked it at what estimate, and what happened then. Without: what the edge
+at --admin knows of it now.
+
+Flags:
+`
+
+// whyArgs is what the command line of why says.
+type whyArgs struct {
+	question         why.Question
+	at               string
+	address          netip.Addr // of the question; without logs it must be one
+	logs             []string
+	admin, tokenFile string
+	json             bool
+	flags            *pflag.FlagSet
+}
+
+func newWhyArgs() *whyArgs {
+	a := &whyArgs{flags: newFlagSet("why")}
+	a.flags.StringVar(&a.at, "at", "", "around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
+	a.flags.DurationVar(&a.question.Around, "around", 10*time.Minute, "so long before and after")
+	a.flags.StringVar(&a.admin, "admin", config.Default().Admin, "the operators' listener of an edge, where no log is given")
+	a.flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token that the listener wants")
+	a.flags.BoolVar(&a.json, "json", false, "print JSON")
+	return a
+}
+
+func parseWhy(args []string) (*whyArgs, error) {
+	a := newWhyArgs()
+	if err := a.flags.Parse(args); err != nil {
+		return a, err
+	}
+	if a.flags.NArg() == 0 {
+		return a, errors.New("why wants a source: sluice why SOURCE [--at TIME] [LOG…]")
+	}
+	source := a.flags.Arg(0)
+	a.logs = a.flags.Args()[1:]
+	if prefix, err := netip.ParsePrefix(source); err == nil {
+		a.question.Source, a.address = prefix.Masked(), prefix.Addr()
+	} else if a.address, err = netip.ParseAddr(source); err == nil {
+		a.address = a.address.Unmap().WithZone("")
+		a.question.Source = netip.PrefixFrom(a.address, a.address.BitLen())
+	} else {
+		return a, fmt.Errorf("source %q: want an address or a prefix", source)
+	}
+	if a.question.Around <= 0 {
+		return a, fmt.Errorf("--around %v: want more than 0", a.question.Around)
+	}
+	if a.at == "" {
+		return a, nil
+	}
+	if len(a.logs) == 0 {
+		return a, errors.New("--at wants logs: the edge itself tells what is now, and its latest events")
+	}
+	for _, form := range []string{"15:04", time.TimeOnly, time.RFC3339} {
+		if t, err := time.Parse(form, a.at); err == nil {
+			a.question.At, a.question.Clock = t, form != time.RFC3339
+			return a, nil
+		}
+	}
+	return a, fmt.Errorf("--at %q: want a time such as 14:05 or 2026-05-04T14:05:00Z", a.at)
+}
+
+// explain is the command why.
+func explain(args []string, stdout, stderr io.Writer) int {
+	a, err := parseWhy(args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Fprint(stdout, whyUsage+a.flags.FlagUsages())
+		return 0
+	case err != nil:
+		return misuse(stderr, err)
+	case len(a.logs) > 0:
+		err = a.fromLogs(stdout)
+	default:
+		err = a.fromEdge(stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "sluice:", err)
+		return exitFailed
+	}
+	return 0
+}
+
+// fromLogs tells what access logs say.
+func (a *whyArgs) fromLogs(w io.Writer) error {
+	var readers []io.Reader
+	for _, name := range a.logs {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		var r io.Reader = f
+		if strings.HasSuffix(name, ".gz") {
+			if r, err = gzip.NewReader(f); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		readers = append(readers, r)
+	}
+	story, err := why.Tell(a.question, readers...)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(w, story)
+	}
+	return story.Text(w)
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// fromEdge tells what an edge knows now, and what of its latest events is about the source.
+func (a *whyArgs) fromEdge(w io.Writer) error {
+	var told struct {
+		Source edge.Looked    `json:"source"`
+		Events []events.Event `json:"events"`
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := a.get(ctx, "/v1/sources/"+url.PathEscape(a.address.String()), &told.Source); err != nil {
+		return err
+	}
+	if err := a.get(ctx, "/v1/events", &told.Events); err != nil {
+		return err
+	}
+	told.Events = slices.DeleteFunc(told.Events, func(e events.Event) bool { return !a.about(e.Source) })
+	slices.Reverse(told.Events)
+	if a.json {
+		return printJSON(w, told)
+	}
+	return tell(w, &told.Source, told.Events)
+}
+
+// about reports whether an event's source is the one that is asked about: it, its prefix, or one within the prefix.
+func (a *whyArgs) about(source string) bool {
+	if p, err := netip.ParsePrefix(source); err == nil {
+		return p.Overlaps(a.question.Source)
+	}
+	addr, err := netip.ParseAddr(source)
+	return err == nil && a.question.Source.Contains(addr)
+}
+
+// tell writes for people what an edge knows. Times are UTC.
+func tell(w io.Writer, l *edge.Looked, happened []events.Event) error {
+	b := new(strings.Builder)
+	fmt.Fprintln(b, l.Source)
+	switch {
+	case l.Denied:
+		fmt.Fprintln(b, "always refused, by the list deny")
+	case l.Allowed:
+		fmt.Fprintln(b, "never limited, by the list allow")
+	}
+	for _, r := range l.Rules {
+		fmt.Fprintf(b, "rule %s: %.4g of %d requests, %d left", r.Rule, r.Estimate, r.Limit, r.Remaining)
+		if r.Block != nil {
+			fmt.Fprintf(b, "; blocked by %s since %s until %s", r.Block.By, r.Block.Start.UTC().Format(time.TimeOnly), r.Block.End.UTC().Format(time.TimeOnly))
+			if r.Block.Reason != "" {
+				fmt.Fprintf(b, ": %s", r.Block.Reason)
+			}
+		}
+		fmt.Fprintln(b)
+	}
+	if !l.Asked && len(l.Rules) > 0 {
+		fmt.Fprintln(b, "(as this edge alone knows: there is no tier, or it has not answered)")
+	}
+	if len(happened) == 0 {
+		fmt.Fprintln(b, "no event about it is among the latest of this edge")
+	}
+	for _, e := range happened {
+		fmt.Fprintf(b, "%s  %s", e.Time.UTC().Format(time.DateTime), e.Text)
+		if e.Rule != "" {
+			fmt.Fprintf(b, ", rule %s", e.Rule)
+		}
+		if !e.Until.IsZero() {
+			fmt.Fprintf(b, ", until %s", e.Until.UTC().Format(time.TimeOnly))
+		}
+		if e.Who != "" || e.From != "" {
+			fmt.Fprintf(b, ", by %s", strings.TrimSpace(e.Who+" from "+e.From))
+		}
+		if e.Skipped > 0 {
+			fmt.Fprintf(b, " (%d such events before it are not kept)", e.Skipped)
+		}
+		fmt.Fprintln(b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// get asks an edge's API.
+func (a *whyArgs) get(ctx context.Context, path string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.admin+path, nil)
+	if err != nil {
+		return fmt.Errorf("--admin %s: want HOST:PORT", a.admin)
+	}
+	if a.tokenFile != "" {
+		token, err := readToken("--token-file", a.tokenFile)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("the edge at %s cannot be reached: %w: give its operators' listener with --admin, or a log", a.admin, err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<20))
+	if err != nil {
+		return fmt.Errorf("the edge at %s: %w", a.admin, err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		var refused struct{ Error struct{ Message string } }
+		if json.Unmarshal(text, &refused) != nil || refused.Error.Message == "" {
+			refused.Error.Message = answer.Status
+		}
+		return fmt.Errorf("the edge at %s: %s", a.admin, refused.Error.Message)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("the edge at %s: %s: %w", a.admin, path, err)
+	}
+	return nil
+}

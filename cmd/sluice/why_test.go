@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// sluice runs sluice with arguments.
+func sluice(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// A real edge refuses, and why tells from its log, packed or not, and from the edge itself.
+func TestWhy(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "access.log")
+	p := start(t, origin(t), "--config", write(t, "edge_id: first\naccess_log: {file: "+file+"}\nsource: {trust: [127.0.0.1]}\n"+
+		"rules: [{name: r, limit: 2, window: 1h, mitigation_timeout: 30m}]"))
+	for range 4 {
+		request, err := http.NewRequest("GET", "http://"+p.front+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-Forwarded-For", "192.0.2.7")
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	code, out, errs := sluice("why", "192.0.2.7", "--admin", p.back)
+	if want := regexp.MustCompile(`(?s)^192\.0\.2\.7
+rule r: 2 of 2 requests, 0 left; blocked by edge since [0-9:]{8} until [0-9:]{8}
+\(as this edge alone knows: there is no tier, or it has not answered\)
+\S+ \S+  blocked by this edge: 3 requests in 1h, 2 are allowed, rule r, until [0-9:]{8}
+$`); code != 0 || !want.MatchString(out) {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if code, out, errs = sluice("why", "192.0.2.7", "--admin", p.back, "--json"); code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, `"mitigated_until"`) {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	if code, out, errs = sluice("why", "192.0.2.8", "--admin", p.back); code != 0 || !strings.Contains(out, "no event about it") || !strings.Contains(out, "rule r: 0 of 2") {
+		t.Errorf("%d %s%s", code, out, errs)
+	}
+	p.stop(syscall.SIGTERM)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write(text)
+	_ = z.Close()
+	if err := os.WriteFile(file+".gz", packed.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, log := range []string{file, file + ".gz"} {
+		code, out, errs := sluice("why", "192.0.2.7", log)
+		if code != 0 || !strings.Contains(out, "4 requests, 2 refused") || !strings.Contains(out, " blocked by rule r, until ") ||
+			!strings.Contains(out, " at edge first: 3 requests in 1h0m0s, 2 are allowed") || !strings.Contains(out, "2 requests refused under it") {
+			t.Errorf("%d %s%s", code, out, errs)
+		}
+	}
+	for _, bad := range []struct {
+		want int
+		args string
+	}{
+		{2, "why"}, {2, "why nobody"}, {2, "why 192.0.2.7 --at noon x.log"}, {2, "why 192.0.2.7 --at 14:05"}, {2, "why 192.0.2.7 --around 0s"}, {0, "why --help"},
+		{1, "why 192.0.2.7 " + dir + "/none"}, {1, "why 192.0.2.7 --admin " + p.back}, {0, "why 192.0.2.0/24 --at 14:05 " + file},
+	} {
+		if code, out, errs := sluice(strings.Fields(bad.args)...); code != bad.want {
+			t.Errorf("%s: %d %s%s, want %d", bad.args, code, out, errs, bad.want)
+		}
+	}
+}

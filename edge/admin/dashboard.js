@@ -1,0 +1,588 @@
+// The dashboard asks GET v1/dashboard every two seconds while it can be seen, and makes rates of the counts. What comes from the API goes
+// into the page as text, never as markup: there is no innerHTML here.
+"use strict";
+
+const $ = id => document.getElementById(id);
+const every = 2000, kept = 600e3, recent = 10e3, lately = 60e3; // milliseconds
+const verdicts = ["pass", "limited", "mitigated", "shadow", "closed", "open", "denied"];
+const refusing = ["limited", "mitigated", "closed", "denied"];
+
+let points = [];      // for the plot: {at, rate by verdict}
+let samples = [];     // of the last minute: {at, summary}
+let nowAt = 0;        // when there was the latest one
+let events = [];      // the newest first
+let now = null;       // the latest summary
+let shownSource = ""; // whose story is open
+let version = "";     // of this edge
+
+// --- the API ---
+
+class Refused extends Error {
+  constructor(status, message) { super(message); this.status = status; }
+}
+
+async function ask(path, {method = "GET", body, etag} = {}) {
+  const headers = {}, token = sessionStorage.getItem("token"), who = sessionStorage.getItem("who");
+  if (token) headers.Authorization = "Bearer " + token;
+  if (who) headers["X-Operator"] = who;
+  if (etag) headers["If-Match"] = etag;
+  let r;
+  try {
+    r = await fetch(path, {method, body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body), headers, cache: "no-store"});
+  } catch {
+    throw new Refused(0, "the edge does not answer");
+  }
+  const text = await r.text();
+  let answer = null;
+  try { answer = JSON.parse(text); } catch { /* told below */ }
+  if (r.status === 401) askForToken();
+  if (!r.ok) throw new Refused(r.status, answer?.error?.message || `${path.split("?")[0]}: ${r.status}`);
+  return {answer, etag: r.headers.get("ETag")};
+}
+
+const segments = source => source.split("/").map(encodeURIComponent).join("/");
+
+// there is ask for what an edge may not have: null if it has not.
+async function there(path) {
+  try {
+    return (await ask(path)).answer;
+  } catch (e) {
+    if (e.status === 404 || e.status === 400) return null;
+    throw e;
+  }
+}
+
+// --- words ---
+
+function number(n) {
+  if (n >= 1e6) return (n / 1e6).toFixed(1) + " M";
+  return n >= 100 || Number.isInteger(n) ? Math.round(n).toLocaleString("en") : n < 0.05 ? "0" : n.toFixed(1);
+}
+
+function span(seconds) {
+  const s = Math.max(0, Math.round(seconds)), two = (a, x, b, y) => `${a} ${x}` + (b ? ` ${b} ${y}` : "");
+  if (s >= 86400) return two(Math.floor(s / 86400), "d", Math.floor(s % 86400 / 3600), "h");
+  if (s >= 3600) return two(Math.floor(s / 3600), "h", Math.floor(s % 3600 / 60), "min");
+  return s >= 60 ? two(Math.floor(s / 60), "min", s % 60, "s") : s + " s";
+}
+
+const clock = t => new Date(t).toLocaleTimeString("en", {hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit"});
+const when = t => new Date(t).toDateString() === new Date().toDateString() ? clock(t) : new Date(t).toLocaleString("en-GB", {hourCycle: "h23"});
+const ruleName = rule => rule === "*" ? "all rules" : rule;
+const until = t => `${span((new Date(t) - Date.now()) / 1000)}, till ${when(t)}`;
+const seconds = s => s === null ? "–" : s < 0 ? "long" : s < 0.001 ? Math.round(s * 1e6) + " µs" : s < 1 ? number(s * 1e3) + " ms" : s.toFixed(1) + " s";
+const spread = e => !e ? "" : `, on ${e.have} of ${e.known} edges` + (e.missing?.length ? ` (not yet on ${e.missing.join(", ")})` : "");
+const warned = a => [].concat(a?.warnings || [], a?.warning || []).map(w => ". " + w).join("");
+
+// changed tells how two rules as JSON differ; of what is no rule it shows both.
+function changed(before, after) {
+  const read = v => { try { return typeof v === "string" ? JSON.parse(v) : v; } catch { return undefined; } };
+  const a = read(before), b = read(after), show = v => v === undefined ? "default" : typeof v === "string" ? v : JSON.stringify(v);
+  if (!a || !b || typeof a !== "object" || typeof b !== "object") return !before && !after ? "" : `${before || "nothing"} → ${after || "nothing"}`;
+  return [...new Set([...Object.keys(a), ...Object.keys(b)])].filter(k => JSON.stringify(a[k]) !== JSON.stringify(b[k]))
+    .map(k => `${k}: ${show(a[k])} → ${show(b[k])}`).join(", ");
+}
+
+// patch is the merge patch (RFC 7396) that makes one object of another: history then says what was changed, and no more.
+function patch(before, after) {
+  const object = v => v && typeof v === "object" && !Array.isArray(v), out = {};
+  for (const k of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    if (JSON.stringify(before[k]) === JSON.stringify(after[k])) continue;
+    out[k] = !(k in after) ? null : object(before[k]) && object(after[k]) ? patch(before[k], after[k]) : after[k];
+  }
+  return out;
+}
+
+// --- tables ---
+
+// put changes a text only if it differs, so that a selection stays.
+function put(node, text) { if (node.textContent !== text) node.textContent = text; }
+
+// fill shows a list. A row has a key, by which it is found again, so that what has the focus keeps it; a cell is a text, or a
+// function that makes or changes what is in the element it is given.
+function fill(id, heads, rows, none) {
+  const t = $(id), focused = document.activeElement;
+  if (!t.tHead) {
+    const head = t.createTHead().insertRow();
+    for (const [name, kind] of heads) {
+      const th = document.createElement("th");
+      th.scope = "col";
+      th.className = kind || "";
+      th.textContent = name;
+      head.append(th);
+    }
+    t.createTBody();
+  }
+  t.tHead.hidden = !rows.length;
+  const body = t.tBodies[0], had = new Map([...body.rows].map(tr => [tr.dataset.key, tr]));
+  if (!rows.length) rows = [{key: "none", cells: [none], none: true}];
+  rows.forEach((row, i) => {
+    let tr = had.get(row.key);
+    had.delete(row.key);
+    if (!tr) {
+      tr = document.createElement("tr");
+      tr.dataset.key = row.key;
+      row.cells.forEach((_, j) => {
+        const td = tr.insertCell();
+        td.className = row.none ? "none" : heads[j][1] || "";
+        td.dataset.name = row.none ? "" : heads[j][0];
+        if (row.none) td.colSpan = heads.length;
+      });
+    }
+    row.cells.forEach((cell, j) => {
+      const td = tr.cells[j];
+      if (typeof cell === "function") cell(td); else put(td, cell);
+      td.classList.toggle("empty", !td.childNodes.length);
+    });
+    tr.className = row.kind || "";
+    if (body.rows[i] !== tr) body.insertBefore(tr, body.rows[i] || null);
+  });
+  for (const tr of had.values()) tr.remove();
+  if (focused && focused !== document.activeElement && focused.isConnected) focused.focus();
+}
+
+// button and link are cells.
+const button = (text, label, act, kind = "") => td => {
+  let b = td.firstElementChild;
+  if (!b) {
+    b = document.createElement("button");
+    b.type = "button";
+    b.className = kind;
+    td.replaceChildren(b);
+  }
+  put(b, text);
+  if (label) b.setAttribute("aria-label", label);
+  b.onclick = () => act(b);
+};
+const sourceLink = source => source ? button(source, "", () => openSource(source), "link") : "";
+
+// used is a cell that shows how much of a limit is used, and perhaps by whom.
+const used = (estimate, limit, source) => td => {
+  if (!td.firstElementChild) {
+    td.replaceChildren(document.createElement("span"), document.createElement("meter"));
+    if (source) {
+      const who = document.createElement("div");
+      who.append(document.createElement("button"));
+      who.firstElementChild.type = "button";
+      who.firstElementChild.className = "link";
+      td.append(who);
+    }
+  }
+  const [text, meter] = td.children, b = td.querySelector("button");
+  put(text, `${number(estimate)} of ${number(limit)}`);
+  Object.assign(meter, {min: 0, max: limit, low: limit * 0.7, high: limit * 0.9, optimum: 0, value: Math.min(estimate, limit)});
+  meter.setAttribute("aria-label", "used of the limit");
+  if (b) {
+    put(b, source);
+    b.onclick = () => openSource(source);
+  }
+};
+
+// --- rates ---
+
+// since is the oldest sample of the last so many milliseconds, and how many seconds ago it was.
+function since(ms) {
+  const first = samples.find(s => nowAt - s.at <= ms) || samples[samples.length - 1];
+  return {first: first.summary, seconds: (nowAt - first.at) / 1000};
+}
+
+const rate = (after, before, seconds) => seconds > 0 ? Math.max(0, (after || 0) - (before || 0)) / seconds : 0;
+const byName = (list, name, field = "name") => (list || []).find(x => x[field] === name);
+
+// quantile of what came into a histogram between two samples; null: nothing came; -1: it is above every bound.
+function quantile(after, before, q) {
+  if (!after?.length) return null;
+  const counts = after.map(([bound, n], i) => [bound, n - (before?.[i]?.[1] || 0)]), all = counts[counts.length - 1][1];
+  if (all <= 0) return null;
+  let low = 0, under = 0;
+  for (const [bound, n] of counts) {
+    if (n >= q * all) return bound < 0 ? -1 : low + (bound - low) * (q * all - under) / Math.max(1, n - under);
+    [low, under] = [bound, n];
+  }
+  return -1;
+}
+
+function totals(summary) {
+  const sum = {denied: summary.denied || 0};
+  for (const r of summary.rules) for (const [v, n] of Object.entries(r.verdicts)) sum[v] = (sum[v] || 0) + n;
+  return sum;
+}
+
+// --- the plot ---
+
+// step is a round distance of lines for a scale that ends at most.
+function step(most) {
+  const ten = 10 ** Math.floor(Math.log10(most / 4));
+  return Math.max(1, [1, 2, 5, 10].map(m => m * ten).find(s => s * 4 >= most));
+}
+
+function draw() {
+  const svg = $("plot"), w = svg.clientWidth, h = svg.clientHeight, left = 52, right = 12, top = 8, bottom = 22;
+  if (!w || !points.length) return;
+  const end = points[points.length - 1].at, shown = verdicts.filter(v => v === "pass" || v === "limited" || v === "mitigated" || points.some(p => p.rate[v] > 0));
+  const length = [60e3, 120e3, 300e3, kept].find(l => l >= end - points[0].at) || kept;
+  const most = Math.max(4, ...points.flatMap(p => shown.map(v => p.rate[v] || 0))), s = step(most), scale = s * Math.ceil(most / s);
+  const x = at => left + (w - left - right) * (1 - (end - at) / length), y = n => top + (h - top - bottom) * (1 - n / scale);
+  const make = (name, attributes, text) => {
+    const e = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+    if (text) e.textContent = text;
+    return e;
+  };
+  const parts = [];
+  for (let n = 0; n <= scale; n += s) {
+    parts.push(make("line", {x1: left, x2: w - right, y1: y(n), y2: y(n)}), make("text", {x: left - 6, y: y(n) + 4, "text-anchor": "end"}, number(n)));
+  }
+  for (let i = 0; i <= 4; i++) {
+    const ago = length * (4 - i) / 4, text = ago === 0 ? "now" : "−" + (ago % 60e3 ? span(ago / 1000) : ago / 60e3 + " min");
+    if (w < 500 && i % 2) continue;
+    parts.push(make("text", {x: x(end - ago), y: h - 4, "text-anchor": i === 0 ? "start" : i === 4 ? "end" : "middle"}, text));
+  }
+  for (const v of shown) {
+    parts.push(make("path", {class: v, d: points.map((p, i) => (i ? "L" : "M") + x(p.at).toFixed(1) + " " + y(p.rate[v] || 0).toFixed(1)).join("")}));
+  }
+  svg.replaceChildren(...parts);
+  const last = points[points.length - 1].rate;
+  $("legend").replaceChildren(...shown.map(v => {
+    const li = document.createElement("li");
+    li.className = v;
+    li.textContent = `${v} ${number(last[v] || 0)}`;
+    return li;
+  }));
+}
+
+// --- what is shown ---
+
+function figures(list) {
+  $("figures").replaceChildren(...list.filter(f => f).map(([name, value, kind]) => {
+    const div = document.createElement("div"), dt = document.createElement("dt"), dd = document.createElement("dd");
+    dt.textContent = name;
+    dd.textContent = value;
+    dd.className = kind || "";
+    div.append(dt, dd);
+    return div;
+  }));
+}
+
+function blockedRows(list) {
+  return list.map(m => ({key: m.rule + " " + m.source, cells: [sourceLink(m.source), ruleName(m.rule), m.by, m.reason || "", until(m.end),
+    button("Lift", `Lift the block of ${m.source} under ${ruleName(m.rule)}`, b => takeBack(b, `v1/mitigations/${encodeURIComponent(m.rule)}/${segments(m.source)}`,
+      `Lifted ${m.source} under ${ruleName(m.rule)}`))]}));
+}
+const blockedHeads = [["Source", "key"], ["Rule"], ["By"], ["Why", "text"], ["Until"], ["", "act"]];
+
+function showLists() {
+  const rows = [["deny", "denied", now.deny], ["allow", "allowed", now.allow]].flatMap(([list, word, all]) => (all || []).map(l => ({key: list + " " + l.prefix, cells: [
+    l.prefix, word === "denied" ? "always refused" : "never limited", l.reason || "", until(l.end),
+    button("Remove", `${l.prefix} is ${word}: take it off the list`, b => takeBack(b, `v1/${list}/${segments(l.prefix)}`, `${l.prefix} is ${word} no more`))]})));
+  $("lists-section").hidden = !rows.length;
+  fill("lists", [["Prefix", "key"], ["What"], ["Why", "text"], ["Until"], ["", "act"]], rows, "");
+}
+
+function blockedTable(id, blocked, none) {
+  const rows = blockedRows(blocked.list);
+  if (blocked.matching > rows.length) rows.push({key: "more", cells: [`and ${number(blocked.matching - rows.length)} more: search`, "", "", "", "", ""]});
+  const found = $("find").value.trim() !== "";
+  put($(id + "-count"), found ? `${number(blocked.matching)} of ${number(blocked.in_force)}` : number(blocked.in_force));
+  fill(id, blockedHeads, rows, found && blocked.in_force ? "Nobody like that." : none);
+}
+
+function about(rule) {
+  const m = rule.match || {}, hosts = (m.hosts || []).filter(h => h !== "*"), key = (rule.key || []).filter(k => k !== "source");
+  return [...(m.methods || []), ...hosts, m.path || (hosts.length ? "" : "everything"), key.length ? "by " + rule.key.join(" and ") : "",
+    rule.count?.statuses ? "answered " + rule.count.statuses.join(", ") : ""].filter(x => x).join(" ");
+}
+
+function showRules() {
+  const {first, seconds: s} = since(recent);
+  fill("rules", [["Rule", "key"], ["Mode"], ["Limit", "n"], ["About", "text"], ["Requests/s", "n"], ["Refused", "n"], ["Blocked", "n"], ["Nearest to its limit", "near"], ["", "act"]], now.rules.map(r => {
+    const before = byName(first.rules, r.name)?.verdicts || r.verdicts, per = v => rate(r.verdicts[v], before[v], s);
+    const all = Object.keys(r.verdicts).reduce((n, v) => n + per(v), 0), no = (r.mode === "shadow" ? ["shadow"] : refusing).reduce((n, v) => n + per(v), 0);
+    return {key: r.name, cells: [r.name, r.mode, r.limit ? `${number(r.limit)} in ${r.window}` : "", about(r), number(all),
+      r.mode === "off" ? "" : (r.mode === "shadow" ? "would be " : "") + (all > 0 ? Math.round(100 * no / all) : 0) + " %",
+      number(r.active), r.nearest ? used(r.nearest.estimate, r.nearest.limit, r.nearest.source) : "–",
+      button("Edit…", "Edit the rule " + r.name, () => openRule(r.name))]};
+  }), "No rules.");
+}
+
+function showOrigins() {
+  const ten = since(recent), minute = since(lately);
+  fill("origins", [["Origin", "key"], ["Health"], ["Under way", "n"], ["Median", "n"], ["p99", "n"], ["2xx/s", "n"], ["3xx/s", "n"], ["4xx/s", "n"], ["5xx/s", "n"]], (now.origins || []).map(o => {
+    const before = byName(ten.first.origins, o.name)?.answers || o.answers, long = byName(minute.first.origins, o.name)?.seconds;
+    const kind = c => Object.keys(o.answers).filter(k => k[0] === c).reduce((n, k) => n + rate(o.answers[k], before[k], ten.seconds), 0);
+    const health = td => { put(td, o.up ? "up" : "down"); td.className = o.up ? "good" : "bad"; };
+    return {key: o.name, cells: [o.name, health, number(o.active), seconds(quantile(o.seconds, long, 0.5)), seconds(quantile(o.seconds, long, 0.99)),
+      ...["2", "3", "4", "5"].map(c => number(kind(c)))]};
+  }), "No origins.");
+}
+
+function showNodes() {
+  const minute = since(lately);
+  fill("nodes", [["Node", "key"], ["State"], ["Median", "n"], ["p99", "n"]], (now.nodes || []).map(n => {
+    const before = byName(minute.first.nodes, n.address, "address")?.seconds;
+    const state = td => { put(td, (n.up ? "up" : "down") + (n.joining ? ", joining" : n.leaving ? ", leaving" : "")); td.className = n.up ? "good" : "bad"; };
+    return {key: n.address, cells: [n.address, state, seconds(quantile(n.seconds, before, 0.5)), seconds(quantile(n.seconds, before, 0.99))]};
+  }), "This edge counts alone.");
+}
+
+function showEdges(pop) {
+  const list = pop.edges || [], me = list[0];
+  version = me?.version || "";
+  $("edges-section").hidden = !list.length;
+  fill("edges", [["Edge", "key"], ["Address"], ["Version"], ["Up for"], ["Rules"], ["Since"]], list.map((e, i) => {
+    const same = td => { put(td, (e.config_hash === me.config_hash ? "the same" : "differ from this edge's") + (e.refused ? `, ${e.refused} not understood` : "")); td.className = e.config_hash === me.config_hash && !e.refused ? "" : "bad"; };
+    const started = e.started && !e.started.startsWith("0001") ? span((Date.now() - new Date(e.started)) / 1000) : "";
+    return {key: e.id || String(i), cells: [(e.name || e.id || "") + (i ? "" : " (this one)"), e.address || "", e.version || "", started, same, e.since && !e.since.startsWith("0001") ? when(e.since) : ""]};
+  }), "");
+}
+
+const eventHeads = [["When", "time"], ["What", "text"]];
+const eventRows = list => list.map(e => ({key: String(e.number), cells: [when(e.time), td => {
+  if (td.firstElementChild) return; // an event does not change
+  const text = document.createElement("span"), parts = [e.text];
+  if (e.rule) parts.push("under " + ruleName(e.rule));
+  if (e.old || e.new) parts.push("(" + changed(e.old, e.new) + ")");
+  if (e.who || e.from) parts.push("by " + [e.who, e.from && "from " + e.from].filter(x => x).join(" "));
+  if (e.skipped) parts.push(`(and ${number(e.skipped)} like it)`);
+  text.textContent = (e.kind ? e.kind + ": " : "") + parts.join(" ");
+  if (e.kind === "warning" || e.level === "WARN" || e.level === "ERROR") text.className = "bad";
+  td.append(text);
+  if (e.source) {
+    const b = document.createElement("button");
+    b.type = "button";
+    b.className = "link";
+    b.textContent = e.source;
+    b.onclick = () => openSource(e.source);
+    td.append(" ", b);
+  }
+}]}));
+
+function show() {
+  const {first, seconds: s} = since(recent), asked = rate(now.received, first.received, s);
+  const own = rate(now.answers.limit, first.answers?.limit, s), all = Object.keys(now.answers).reduce((n, k) => n + rate(now.answers[k], first.answers?.[k], s), 0);
+  put($("where"), [now.pop && "PoP " + now.pop + (now.edges > 1 ? ` of ${now.edges} edges` : ""), now.edge && "this is edge " + now.edge, version || now.version, now.started && "up " + span(new Date(now.time) / 1000 - now.started)].filter(x => x).join(" · "));
+  figures([["Requests a second", number(asked)], ["Refused by a limit", (all > 0 ? Math.round(100 * own / all) : 0) + " %"],
+    ["Blocked", number(now.blocked.in_force), now.blocked.in_force ? "mitigated" : ""], ["Connections", number(now.connections)],
+    now.seconds && ["Answered in, p99", seconds(quantile(now.seconds, since(lately).first.seconds, 0.99))]]);
+  const down = (now.origins || []).filter(o => !o.up).map(o => `origin ${o.name} is down`);
+  const warnings = events.filter(e => e.kind === "warning" && Date.now() - new Date(e.time) < kept).map(e => e.text);
+  const wrong = [now.unready, now.alone && "this edge counts alone: no node of the tier answers", ...down, ...(now.nodes || []).filter(n => !n.up).map(n => `node ${n.address} is down`), ...new Set(warnings)].filter(x => x);
+  $("warning").hidden = !wrong.length;
+  put($("warning"), wrong.join(" · "));
+  draw();
+  blockedTable("blocked", now.blocked, "Nobody is blocked.");
+  $("shadow-section").hidden = !now.shadow.in_force && !now.rules.some(r => r.mode === "shadow");
+  blockedTable("shadow", now.shadow, "Nobody.");
+  showLists();
+  showRules();
+  showOrigins();
+  showNodes();
+  for (const id of ["requests", "refused"]) fill(id, [["Source", "key"], ["Requests", "n"]], (now[id] || []).map(h => ({key: h.source, cells: [sourceLink(h.source), number(h.count)]})), "None yet.");
+  fill("events", eventHeads, eventRows(events.slice(0, 30)), "None yet.");
+}
+
+function take(summary, at) {
+  if (now && now.started !== summary.started) [points, samples, events] = [[], [], []]; // another process: its counts begin anew
+  const before = samples[samples.length - 1];
+  if (before && at - before.at > every / 2) {
+    const after = totals(summary), were = totals(before.summary), r = {};
+    for (const v of verdicts) r[v] = rate(after[v], were[v], (at - before.at) / 1000);
+    points = [...points.filter(p => at - p.at <= kept), {at, rate: r}];
+  }
+  // What an operator does asks again at once: too soon for a rate.
+  if (!before || at - before.at > every / 2) samples = [...samples.filter(s => at - s.at <= lately), {at, summary}];
+  const known = new Set(events.map(e => e.number));
+  events = [...(summary.events || []).filter(e => !known.has(e.number)), ...events].slice(0, 200);
+  [now, nowAt] = [summary, at];
+}
+
+// --- asking again and again ---
+
+let timer = 0, asking = false, again = false, turn = 0;
+
+async function poll() {
+  clearTimeout(timer);
+  if (asking) { again = true; return; }
+  asking = true;
+  const begun = performance.now();
+  try {
+    const q = $("find").value.trim(), last = events.length ? events[0].number : 0;
+    const {answer} = await ask(`v1/dashboard?since=${last}&q=${encodeURIComponent(q)}`);
+    take(answer, performance.now());
+    if (turn++ % 5 === 0) showEdges((await ask("v1/pop")).answer);
+    show();
+    if (shownSource) await showSource();
+    state("live");
+  } catch (e) {
+    state(e.message, true);
+    if (e.status === 401) { asking = again = false; return; } // until there is a token
+  }
+  asking = false;
+  // An edge that has much to tell is asked less often: it spends at most a twentieth of its time on a viewer.
+  const pause = again ? 0 : Math.max(every, 20 * (performance.now() - begun));
+  again = false;
+  if (!document.hidden) timer = setTimeout(poll, pause);
+}
+
+function state(text, bad) {
+  put($("state"), text);
+  $("state").className = bad ? "bad" : "good";
+}
+
+function notice(text) {
+  $("notice").hidden = !text;
+  put($("notice"), text);
+}
+
+// --- what an operator does ---
+
+// dialog opens one; what() does what its form asks for, and an error of it stays in the form.
+function dialog(id, what) {
+  const d = $(id), form = d.querySelector("form"), wrong = d.querySelector(".wrong"), main = d.querySelector("button[type=submit]");
+  wrong.textContent = "";
+  form.onsubmit = async e => {
+    e.preventDefault();
+    wrong.textContent = "";
+    if (main) main.disabled = true;
+    try {
+      if (what && await what(form) !== false) d.close();
+    } catch (e) {
+      wrong.textContent = e.message;
+    }
+    if (main) main.disabled = false;
+  };
+  for (const b of d.querySelectorAll("button.close")) b.onclick = () => d.close();
+  if (!d.open) d.showModal();
+  return form;
+}
+
+function askForToken() {
+  if ($("d-operator").open) return;
+  const form = dialog("d-operator", form => {
+    sessionStorage.setItem("token", form.elements.token.value.trim());
+    sessionStorage.setItem("who", form.elements.who.value.trim());
+    setTimeout(poll);
+  });
+  form.elements.who.value = sessionStorage.getItem("who") || "";
+  form.elements.token.value = "";
+  if (sessionStorage.getItem("token")) $("d-operator").querySelector(".wrong").textContent = "The edge does not take the token that it was given.";
+}
+
+function openBlock(source = "") {
+  const form = dialog("d-block", async form => {
+    const of = form.elements, rule = of.rule.value, {answer} = await ask(`v1/mitigations/${encodeURIComponent(rule)}/${segments(of.source.value.trim())}`,
+      {method: "PUT", body: {for: of.for.value.trim(), reason: of.reason.value}});
+    notice(`Blocked ${answer.source || of.source.value} under ${ruleName(rule)}${spread(answer.edges)}${warned(answer)}.`);
+    poll();
+  });
+  const option = (value, text) => Object.assign(document.createElement("option"), {value, textContent: text});
+  form.elements.rule.replaceChildren(...(now?.rules || []).filter(r => r.mode !== "off").map(r => option(r.name, r.mode === "enforce" ? r.name : `${r.name} (shadow: refuses nobody)`)), option("*", "all rules"));
+  form.elements.source.value = source;
+  form.elements.reason.value = "";
+  (source ? form.elements.rule : form.elements.source).focus();
+}
+
+// takeBack ends what stands in a button's row, and goes on to the next row.
+async function takeBack(b, path, done) {
+  b.disabled = true;
+  try {
+    const {answer} = await ask(path, {method: "DELETE"});
+    notice(`${done}${spread(answer.edges)}${warned(answer)}.`);
+    const row = b.closest("tr"), next = (row.nextElementSibling || row.previousElementSibling)?.querySelector(".act button");
+    if (document.activeElement === b || document.activeElement === document.body) (next || b.closest("dialog")?.querySelector("button.close") || $("find")).focus();
+    poll();
+  } catch (e) {
+    notice(e.message);
+  }
+  b.disabled = false;
+}
+
+async function openRule(name) {
+  let rule, etag;
+  try {
+    ({answer: rule, etag} = await ask("v1/rules/" + encodeURIComponent(name)));
+  } catch (e) { return notice(e.message); }
+  const fields = ["limit", "window", "mitigation_timeout", "mode"];
+  const saved = answer => { notice(`Rule ${name} is changed${spread(answer.edges)}${warned(answer)}.`); poll(); };
+  const form = dialog("d-rule", async form => {
+    let changed;
+    try { changed = JSON.parse(form.elements.whole.value); } catch (e) { throw new Error("The whole rule is no JSON: " + e.message); }
+    for (const f of fields) {
+      const value = form.elements[f].value.trim();
+      if (value === String(rule[f] ?? "")) continue;
+      if (value === "") delete changed[f]; else changed[f] = f === "limit" ? Number(value) : value;
+    }
+    try {
+      saved((await ask("v1/rules/" + encodeURIComponent(name), {method: "PATCH", body: patch(rule, changed), etag})).answer);
+    } catch (e) {
+      throw e.status === 412 ? new Error("Somebody has changed this rule meanwhile. Close this and open it again.") : e;
+    }
+  });
+  put($("t-rule"), "Rule " + name);
+  for (const f of fields) form.elements[f].value = rule[f] ?? "";
+  form.elements.whole.value = JSON.stringify(rule, null, 2);
+  form.elements.limit.focus();
+  $("past").hidden = true;
+  const past = await there(`v1/rules/${encodeURIComponent(name)}/history`).catch(() => null);
+  if (!Array.isArray(past)) return; // this edge keeps none
+  $("past").hidden = false;
+  fill("versions", [["Version", "key"], ["When"], ["What", "text"], ["Who"], ["", "act"]], past.map(p => ({key: String(p.version), cells: [
+    p.version === 0 ? "the file" : String(p.version), p.at ? when(p.at) : "",
+    p.refused || (p.version === 0 ? "what the file says" : p.does === "removed" ? "removed" : p.old && p.new ? changed(p.old, p.new) || "the same" : p.does || ""),
+    [p.who, p.from && "from " + p.from].filter(x => x).join(" "),
+    p.in_force ? "in force" : button("Roll back", `Roll ${name} back to version ${p.version}`, async b => {
+      b.disabled = true;
+      try {
+        saved((await ask(`v1/rules/${encodeURIComponent(name)}/rollback`, {method: "POST", body: {to: p.version}})).answer);
+        $("d-rule").close();
+      } catch (e) {
+        form.querySelector(".wrong").textContent = e.message;
+      }
+      b.disabled = false;
+    })]})), "None.");
+}
+
+function openSource(source) {
+  shownSource = source;
+  for (const id of ["s-blocked", "s-rules", "s-events"]) $(id).replaceChildren();
+  put($("t-source"), source);
+  put($("s-asks"), "");
+  $("s-counted").hidden = true;
+  dialog("d-source");
+  showSource().catch(e => put($("d-source").querySelector(".wrong"), e.message));
+}
+
+// showSource tells one source's story: what is in force, how it stands, what happened.
+async function showSource() {
+  const source = shownSource, heavy = (list, what) => { const h = byName(list, source, "source"); return h ? `${number(h.count)} ${what}` : ""; };
+  const [found, standings, told] = await Promise.all([ask("v1/dashboard?since=9007199254740991&q=" + encodeURIComponent(source)),
+    source.startsWith("#") ? null : there("v1/sources/" + encodeURIComponent(source.split("/")[0])), there("v1/events")]);
+  if (source !== shownSource) return; // closed meanwhile, or another one is open
+  const mine = [...found.answer.blocked.list, ...found.answer.shadow.list].filter(m => m.source === source);
+  put($("s-asks"), [standings?.allowed && "allowed: never limited", standings?.denied && "denied: always refused", heavy(now?.requests, "requests of late"), heavy(now?.refused, "refused")].filter(x => x).join(", "));
+  fill("s-blocked", blockedHeads, blockedRows(mine.map(m => m.mode === "shadow" ? {...m, reason: "shadow: refuses nobody. " + (m.reason || "")} : m)), "No block is in force.");
+  const list = Array.isArray(standings) ? standings : standings?.rules;
+  $("s-counted").hidden = !Array.isArray(list);
+  if (Array.isArray(list)) {
+    fill("s-rules", [["Rule", "key"], ["Mode"], ["In the window"], ["Remaining", "n"], ["Blocked"]], list.map(s => ({key: s.rule, cells: [
+      s.rule, s.mode || "", used(s.estimate || 0, s.limit || 0), number(s.remaining ?? 0), s.mitigated_until ? until(s.mitigated_until) : "no"]})), "No rule counts it.");
+  }
+  fill("s-events", eventHeads, eventRows((Array.isArray(told) ? told : told?.events || []).filter(e => e.source === source).slice(0, 50)), "Nothing that is still known.");
+}
+
+// --- begin ---
+
+$("operator").onclick = () => askForToken();
+$("block").onclick = () => openBlock();
+$("s-block").onclick = () => { const source = shownSource; $("d-source").close(); openBlock(source); };
+$("d-source").onclose = () => { shownSource = ""; };
+let typing = 0;
+$("find").oninput = () => { clearTimeout(typing); typing = setTimeout(poll, 250); };
+document.addEventListener("keydown", e => {
+  if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]") || /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName)) return;
+  e.preventDefault();
+  $("find").focus();
+});
+document.addEventListener("visibilitychange", () => { if (document.hidden) { clearTimeout(timer); state("paused"); } else poll(); });
+new ResizeObserver(draw).observe($("plot"));
+poll();

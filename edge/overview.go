@@ -1,0 +1,137 @@
+package edge
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/rules"
+	"sluice/mitigation"
+)
+
+// Overview is an extract of the mitigations in force, and what operators allow and deny.
+type Overview struct {
+	Blocked, Shadow Extract // by rules in force, and by shadow rules, which refuse nobody
+	Allowed, Denied []Listed
+}
+
+// Extract is some mitigations of many.
+type Extract struct {
+	InForce  int          `json:"in_force"`
+	Matching int          `json:"matching"` // of them, those that were looked for
+	List     []Mitigation `json:"list"`     // of these: those of operators first, then the newest
+}
+
+// bitEntry is a bit and whose it is.
+type bitEntry struct {
+	key mitigation.Key
+	bit mitigation.Bit
+}
+
+// before orders what is shown first.
+func (e bitEntry) before(o bitEntry) int {
+	if m, n := e.bit.By == mitigation.ByAdmin, o.bit.By == mitigation.ByAdmin; m != n {
+		if m {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(o.bit.Start.Compare(e.bit.Start), cmp.Compare(e.key.Rule, o.key.Rule))
+}
+
+// firsts keeps the first n of the entries that it is given.
+type firsts struct {
+	n    int
+	kept []bitEntry
+	full bool // kept[n-1] is the last that matters
+}
+
+func (f *firsts) add(e bitEntry) {
+	if f.full && e.before(f.kept[f.n-1]) >= 0 {
+		return
+	}
+	if f.kept = append(f.kept, e); len(f.kept) >= 2*f.n {
+		f.cut()
+	}
+}
+
+func (f *firsts) cut() {
+	slices.SortStableFunc(f.kept, bitEntry.before)
+	f.kept = f.kept[:min(f.n, len(f.kept))]
+	f.full = len(f.kept) == f.n
+}
+
+// Overview returns at most n of the mitigations that match, and of those of shadow rules. A nil match is all, and is cheaper: what is not
+// shown is not spelled out.
+func (s *Server) Overview(n int, match func(*Mitigation) bool, now time.Time) Overview {
+	o := Overview{Allowed: []Listed{}, Denied: []Listed{}}
+	names, modes := map[uint32]string{mitigation.AllRules: AllRules}, map[uint32]rules.Mode{mitigation.AllRules: rules.Enforce}
+	for _, r := range s.snap.Load().rules.Rules {
+		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
+	}
+	shown := func(e bitEntry) Mitigation {
+		return Mitigation{Rule: names[e.key.Rule], Source: e.key.Source.String(), Start: e.bit.Start, End: e.bit.End, Learned: e.bit.Learned,
+			By: e.bit.By.String(), Reason: e.bit.Reason, Mode: modes[e.key.Rule]}
+	}
+	enforced, shadow := firsts{n: n}, firsts{n: n}
+	for key, bit := range s.limiter.Bits.All(now) {
+		to, first := &o.Blocked, &enforced
+		switch mode, known := modes[key.Rule]; {
+		case key.Rule == mitigation.Allowed:
+			o.Allowed = append(o.Allowed, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End, Reason: bit.Reason})
+			continue
+		case key.Rule == mitigation.Denied:
+			o.Denied = append(o.Denied, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End, Reason: bit.Reason})
+			continue
+		case !known:
+			continue
+		case mode == rules.Shadow:
+			to, first = &o.Shadow, &shadow
+		}
+		to.InForce++
+		e := bitEntry{key, bit}
+		if match != nil {
+			if m := shown(e); !match(&m) {
+				continue
+			}
+		}
+		to.Matching++
+		first.add(e)
+	}
+	for to, first := range map[*Extract]*firsts{&o.Blocked: &enforced, &o.Shadow: &shadow} {
+		first.cut()
+		to.List = []Mitigation{}
+		for _, e := range first.kept {
+			to.List = append(to.List, shown(e))
+		}
+	}
+	return o
+}
+
+// Nearest returns, for every rule that counts by address, the source that has used most of its limit and is not mitigated, of the n
+// with the most requests of late: how much room a rule leaves to whom it does not refuse.
+func (s *Server) Nearest(n int, now time.Time) map[string]Standing {
+	var heavy []counter.Source
+	for _, h := range s.requests.Heaviest(n) {
+		if src, err := counter.ParseSource(h.Source); err == nil {
+			heavy = append(heavy, src)
+		}
+	}
+	nearest := make(map[string]Standing)
+	for _, r := range s.snap.Load().rules.Rules {
+		if r.Parts != nil {
+			continue // counted by something that an address does not tell
+		}
+		for _, src := range heavy {
+			v, known := s.limiter.Counters.Peek(r.Counter, src, now)
+			if !known || v.Estimate <= nearest[r.Config.Name].Estimate ||
+				!s.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: src}, now).IsZero() {
+				continue
+			}
+			nearest[r.Config.Name] = Standing{Rule: r.Config.Name, Source: src.String(), Mode: r.Config.Mode,
+				Estimate: v.Estimate, Limit: r.Config.Limit, Remaining: v.Remaining}
+		}
+	}
+	return nearest
+}

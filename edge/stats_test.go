@@ -1,0 +1,111 @@
+package edge
+
+import (
+	"encoding/binary"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"sluice/counter"
+	"sluice/edge/audit"
+	"sluice/edge/events"
+	"sluice/edge/limiter"
+	"sluice/mitigation"
+)
+
+// scrape is what Prometheus gets, and how many lines it has.
+func scrape(t *testing.T, s *Server) (text string, lines int) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s.Collector())
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatal(w.Code, w.Body)
+	}
+	text = w.Body.String()
+	return text, strings.Count(text, "\n")
+}
+
+// However many sources there are, counted, blocked and watched, a scrape has as many lines as before, and stays small.
+func TestMetricsDoNotGrowWithSources(t *testing.T) {
+	const sources = 100_000
+	s := newServer(t, parse(t, "origins: [{servers: ['http://127.0.0.1:9']}]\nrules: [{name: r, limit: 1, window: 1h}]"), func(o *Options) {
+		o.Table, o.Bits = counter.New(counter.Options{Counters: 2 * sources}), mitigation.New(2*sources, nil)
+		o.Events, o.Audit = events.New(100, nil), audit.New(1)
+	})
+	_, before := scrape(t, s)
+	var d limiter.Decision
+	r, now := &s.snap.Load().rules.Rules[0].Rule, time.Now()
+	for i := range sources {
+		var a [4]byte
+		binary.BigEndian.PutUint32(a[:], uint32(i))
+		source := counter.SourceOf(netip.AddrFrom4(a), 32, 64)
+		s.requests.Hit(source)
+		for range 2 {
+			d.Reset()
+			d.Add(r, source)
+			s.audit.Lock()
+			s.limiter.Decide(&d, now)
+			s.audit.Note(&d, now)
+			s.audit.Unlock()
+		}
+	}
+	text, after := scrape(t, s)
+	if after != before || len(text) > 50_000 {
+		t.Errorf("%d lines, %d before; %d bytes", after, before, len(text))
+	}
+	if n := s.limiter.Bits.Capacity(); n < sources {
+		t.Errorf("room for %d mitigations", n)
+	}
+}
+
+// The edge audits what it decides: every request of a watched source is judged, but those that a block refuses.
+func TestEdgeIsAudited(t *testing.T) {
+	c := parse(t, "rules: [{name: r, limit: 2, window: 1h}]")
+	c.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
+	edges := 1
+	e := serveTest(t, newServer(t, c, func(o *Options) { o.Audit, o.Tier.EdgeCount = audit.New(1), func() int { return edges } }))
+	k := e.talk()
+	for range 5 {
+		k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	m := e.rest()
+	if m["sluice_audit_decisions_total"] != 3 || m["sluice_audit_gap"] != 0 || m["sluice_audit_wrong_total{kind=limited}"] != 0 || m["sluice_audit_logs"] != 1 {
+		t.Errorf("%v", m)
+	}
+	if _, n, sum := e.stats.detection.Snapshot(); n != 1 || sum != 0 {
+		t.Errorf("%d detections, %v s", n, sum)
+	}
+	// After a lift both the counter and its log are empty; with another edge nothing is judged.
+	if _, err := e.Lift("r", "127.0.0.1", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	edges = 2
+	k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if m := e.rest(); m["sluice_audit_decisions_total"] != 4 || m["sluice_audit_gap"] != 0 {
+		t.Errorf("%v", m)
+	}
+}
+
+// Latencies are there: of requests that were answered, and of the origin's answers.
+func TestLatencies(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 2, window: 1h}]")
+	k := e.talk()
+	for range 3 {
+		k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	k.Close()
+	e.rest()
+	_, requests, took := e.stats.seconds.Snapshot()
+	_, asked, waited := e.snap.Load().origins.All[0].Seconds.Snapshot()
+	if requests != 3 || asked != 2 || waited <= 0 || took < waited || took > 60 {
+		t.Errorf("%d requests in %v s, %d of the origin in %v s", requests, took, asked, waited)
+	}
+}

@@ -1,0 +1,95 @@
+package why
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+const (
+	day   = "2006-01-02 15:04:05"
+	clock = "15:04:05.000"
+)
+
+// Text writes the story for people. Times are UTC, as in the log.
+func (s *Story) Text(w io.Writer) error {
+	b := new(strings.Builder)
+	fmt.Fprintf(b, "%s, from %s to %s UTC\n", name(s), s.From.Format(day), s.To.Format(day))
+	if s.Bad > 0 {
+		fmt.Fprintf(b, "%d of %d lines are no access log in JSON (access_log.format: json)\n", s.Bad, s.Lines)
+	}
+	if s.Requests == 0 {
+		fmt.Fprintf(b, "no request of it in %d lines\n", s.Lines)
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
+	fmt.Fprintf(b, "first seen %s, last %s: %s, %d refused\n", s.First.Format(day), s.Last.Format(day), requests(s.Requests), s.Refused)
+	if len(s.Minutes) == 0 {
+		b.WriteString("none of them at that time\n")
+	}
+	for _, m := range s.Minutes {
+		fmt.Fprintf(b, "  %s  %s", m.At.Format("15:04"), requests(m.Requests))
+		if m.Refused > 0 {
+			fmt.Fprintf(b, ", %d refused", m.Refused)
+		}
+		b.WriteByte('\n')
+	}
+	for i := range s.Blocks {
+		s.Blocks[i].text(b)
+	}
+	for _, r := range s.Others {
+		what := map[string]string{"denied": "refused by the list deny", "closed": "refused by rule " + r.Rule + ", because no node of the tier answered",
+			"limited": "over the limit of rule " + r.Rule + ", which throttles and does not block"}[r.Verdict]
+		if what == "" {
+			what = "refused by rule " + r.Rule
+		}
+		fmt.Fprintf(b, "%s: %s, from %s to %s\n", what, requests(r.Requests), r.First.Format(clock), r.Last.Format(clock))
+	}
+	if len(s.Blocks)+len(s.Others) == 0 && len(s.Minutes) > 0 {
+		b.WriteString("nothing was refused at that time\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (bl *Block) text(b *strings.Builder) {
+	verb := "blocked"
+	if bl.Shadow {
+		verb = "would have been blocked"
+	}
+	fmt.Fprintf(b, "%s %s by rule %s, until %s\n", bl.Began.Format(clock), verb, bl.Rule, bl.Until.Format(clock))
+	if bl.Known {
+		fmt.Fprintf(b, "  with request %s", bl.ID)
+		if bl.Edge != "" {
+			fmt.Fprintf(b, " at edge %s", bl.Edge)
+		}
+		fmt.Fprintf(b, ": %.4g requests in %v, %d are allowed\n", bl.Estimate, time.Duration(bl.Window*float64(time.Second)), bl.Limit)
+	} else {
+		b.WriteString("  began elsewhere: another edge's verdict, or an operator's\n")
+	}
+	if !bl.Shadow {
+		fmt.Fprintf(b, "  %s refused under it, the last at %s\n", requests(bl.Refused), bl.Last.Format(clock))
+	}
+	switch {
+	case bl.Shadow:
+	case bl.Then.IsZero():
+		b.WriteString("  then: no request that was admitted\n")
+	default:
+		fmt.Fprintf(b, "  then: admitted again at %s\n", bl.Then.Format(clock))
+	}
+}
+
+func name(s *Story) string {
+	if s.Source.IsSingleIP() {
+		return s.Source.Addr().String()
+	}
+	return s.Source.String()
+}
+
+func requests(n uint64) string {
+	if n == 1 {
+		return "1 request"
+	}
+	return fmt.Sprintf("%d requests", n)
+}

@@ -1,0 +1,246 @@
+// Package why tells, from access logs in JSON, what became of a source around a time: when it came, how much it asked for, which rule
+// blocked it at what estimate, until when, what was refused meanwhile, and what happened then.
+//
+// Logs of several edges may be given, in any order: lines are put in order by their time. A block is known by its rule and its end, which
+// are the same on all edges; it began with the first line that says "limited", and lines that say "mitigated" were refused under it.
+package why
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Question is what is asked.
+type Question struct {
+	Source netip.Prefix  // whose requests
+	At     time.Time     // around this time; zero: the latest refusal, or the latest request if there was none
+	Clock  bool          // At is a time of day, of the latest day that has one in these logs
+	Around time.Duration // so long before and after; 0: ten minutes
+}
+
+// Story is the answer. Requests are those of the source; where the log holds one refusal in N, each stands for N.
+type Story struct {
+	Source   netip.Prefix `json:"source"`
+	From     time.Time    `json:"from"` // of what is told in detail
+	To       time.Time    `json:"to"`
+	Lines    int          `json:"lines"`         // that were read
+	Bad      int          `json:"bad,omitempty"` // of them, those that are no line of an access log in JSON
+	Requests uint64       `json:"requests"`      // in all of the logs
+	Refused  uint64       `json:"refused"`       // of them, by a rule or a list
+	First    time.Time    `json:"first,omitzero"`
+	Last     time.Time    `json:"last,omitzero"`
+	Minutes  []Minute     `json:"minutes"`
+	Blocks   []Block      `json:"blocks"`
+	Others   []Refusals   `json:"others"` // refusals under no block
+}
+
+// Minute is what a source asked for in a minute.
+type Minute struct {
+	At       time.Time `json:"at"`
+	Requests uint64    `json:"requests"`
+	Refused  uint64    `json:"refused"`
+}
+
+// Block is a time in which a rule refused the source.
+type Block struct {
+	Rule     string    `json:"rule"`
+	Began    time.Time `json:"began"`
+	Until    time.Time `json:"until"`
+	Shadow   bool      `json:"shadow,omitempty"` // nobody was refused
+	Known    bool      `json:"known"`            // its beginning is in these logs: what follows
+	Estimate float64   `json:"estimate,omitempty"`
+	Limit    uint32    `json:"limit,omitempty"`
+	Window   float64   `json:"window,omitempty"` // seconds
+	Edge     string    `json:"edge,omitempty"`
+	ID       string    `json:"id,omitempty"`
+	Refused  uint64    `json:"refused"`       // requests under it, the first included
+	Last     time.Time `json:"last"`          // of those
+	Then     time.Time `json:"then,omitzero"` // the first request that was admitted after its end
+}
+
+// Refusals are those of a rule that throttles, or fails closed, or of a list.
+type Refusals struct {
+	Rule     string    `json:"rule,omitempty"` // "": the list
+	Verdict  string    `json:"verdict"`
+	Requests uint64    `json:"requests"`
+	First    time.Time `json:"first"`
+	Last     time.Time `json:"last"`
+}
+
+// A line is what a line of the log says of a request.
+type line struct {
+	Time     time.Time
+	T        float64
+	Source   string
+	ID, Edge string
+	Rule     string
+	Verdict  string
+	Estimate float64
+	Limit    uint32
+	Window   float64
+	Until    time.Time
+	Sample   uint64
+}
+
+func (l *line) refused() bool {
+	switch l.Verdict {
+	case "limited", "mitigated", "closed", "denied":
+		return true
+	}
+	return false
+}
+
+// maxLines bounds the lines of a source that are kept.
+const maxLines = 1 << 20
+
+// Tell reads logs and answers. Lines are read as they come; those of the source alone are kept.
+func Tell(q Question, logs ...io.Reader) (*Story, error) {
+	s := &Story{Source: q.Source, Minutes: []Minute{}, Blocks: []Block{}, Others: []Refusals{}}
+	var list []line
+	for _, r := range logs {
+		in := bufio.NewScanner(r)
+		in.Buffer(nil, 1<<20)
+		for in.Scan() {
+			s.Lines++
+			l, is, ok := read(in.Bytes(), q.Source)
+			switch {
+			case !ok:
+				s.Bad++
+			case is && len(list) == maxLines:
+				return nil, fmt.Errorf("why: more than %d requests of %v: give less of the logs", maxLines, q.Source)
+			case is:
+				list = append(list, l)
+			}
+		}
+		if err := in.Err(); err != nil {
+			return nil, fmt.Errorf("why: line %d: %w", s.Lines+1, err)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b line) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID)) })
+	s.span(q, list)
+	for i := range list {
+		s.add(&list[i])
+	}
+	return s, nil
+}
+
+// read reads a line, if it is about the source.
+func read(text []byte, source netip.Prefix) (l line, is, ok bool) {
+	_, rest, found := bytes.Cut(text, []byte(`"source":"`))
+	who, _, closed := bytes.Cut(rest, []byte{'"'})
+	if !found || !closed {
+		return l, false, false
+	}
+	addr, err := netip.ParseAddr(string(who))
+	if err != nil || !source.Contains(addr) {
+		return l, false, err == nil
+	}
+	if json.Unmarshal(text, &l) != nil || l.Time.IsZero() && l.T == 0 {
+		return l, false, false
+	}
+	if l.Time.IsZero() {
+		l.Time = time.UnixMicro(int64(l.T * 1e6))
+	}
+	l.Time, l.Until, l.Sample = l.Time.UTC(), l.Until.UTC(), max(l.Sample, 1)
+	return l, true, true
+}
+
+// span decides which time is told in detail.
+func (s *Story) span(q Question, list []line) {
+	around := q.Around
+	if around == 0 {
+		around = 10 * time.Minute
+	}
+	at := q.At.UTC()
+	switch {
+	case len(list) == 0:
+	case q.Clock:
+		last := list[len(list)-1].Time
+		at = time.Date(last.Year(), last.Month(), last.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.UTC)
+		if at.After(last.Add(around)) {
+			at = at.AddDate(0, 0, -1)
+		}
+	case q.At.IsZero():
+		at = list[len(list)-1].Time
+		for i := len(list) - 1; i >= 0; i-- {
+			if list[i].refused() {
+				at = list[i].Time
+				break
+			}
+		}
+	}
+	s.From, s.To = at.Add(-around), at.Add(around)
+}
+
+// add takes in the next request.
+func (s *Story) add(l *line) {
+	if s.First.IsZero() {
+		s.First = l.Time
+	}
+	s.Last = l.Time
+	s.Requests += l.Sample
+	if l.refused() {
+		s.Refused += l.Sample
+	}
+	if !l.refused() {
+		for i := range s.Blocks {
+			if b := &s.Blocks[i]; b.Then.IsZero() && !b.Shadow && !l.Time.Before(b.Until) {
+				b.Then = l.Time
+			}
+		}
+	}
+	if l.Time.Before(s.From) || l.Time.After(s.To) {
+		return
+	}
+	minute := l.Time.Truncate(time.Minute)
+	if n := len(s.Minutes); n == 0 || s.Minutes[n-1].At != minute {
+		s.Minutes = append(s.Minutes, Minute{At: minute})
+	}
+	m := &s.Minutes[len(s.Minutes)-1]
+	m.Requests += l.Sample
+	switch {
+	case l.refused():
+		m.Refused += l.Sample
+	case l.Verdict != "shadow":
+		return
+	}
+	if l.Until.IsZero() {
+		s.other(l)
+	} else {
+		s.block(l)
+	}
+}
+
+// block takes in a request under a block, or the one that began it.
+func (s *Story) block(l *line) {
+	i := slices.IndexFunc(s.Blocks, func(b Block) bool { return b.Rule == l.Rule && b.Until.Sub(l.Until).Abs() < time.Second })
+	if i < 0 {
+		i = len(s.Blocks)
+		s.Blocks = append(s.Blocks, Block{Rule: l.Rule, Until: l.Until, Began: l.Time, Shadow: l.Verdict == "shadow", Edge: l.Edge, ID: l.ID})
+		if l.Verdict != "mitigated" && l.Estimate > float64(l.Limit) { // a shadow's block says shadow to its end
+			b := &s.Blocks[i]
+			b.Known, b.Estimate, b.Limit, b.Window = true, l.Estimate, l.Limit, l.Window
+		}
+	}
+	b := &s.Blocks[i]
+	b.Refused += l.Sample
+	b.Last = l.Time
+}
+
+func (s *Story) other(l *line) {
+	i := slices.IndexFunc(s.Others, func(r Refusals) bool { return r.Rule == l.Rule && r.Verdict == l.Verdict })
+	if i < 0 {
+		i = len(s.Others)
+		s.Others = append(s.Others, Refusals{Rule: l.Rule, Verdict: l.Verdict, First: l.Time})
+	}
+	r := &s.Others[i]
+	r.Requests += l.Sample
+	r.Last = l.Time
+}
