@@ -20,18 +20,10 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// notYet are metrics that the dashboard and the alerts are ready for, and what brings them. Where an edge has one all the same, its queries
-// must return data like all others.
+// notYet are metrics that come with their first value, and what brings that. Where an edge has one all the same, its queries must return
+// data like all others.
 var notYet = map[string]string{
-	"sluice_audit_gap":         "the audit",
 	"sluice_audit_wrong_total": "a wrong decision under the audit",
-	"sluice_counters_limit":    "the sizes of tables",
-	"sluice_events_total":      "events",
-	"sluice_mitigations_limit": "the sizes of tables",
-	"sluice_origin_seconds":    "times of requests",
-	"sluice_request_seconds":   "times of requests",
-	"sluice_rule_utilization":  "what is left of limits",
-	"sluice_tier_alone":        "counting alone",
 }
 
 // query is an expression, and where it stands.
