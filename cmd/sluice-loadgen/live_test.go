@@ -33,6 +33,7 @@ func TestLiveJudge(t *testing.T) {
 		out := &replay.Outcome{
 			Start: time.Unix(1_700_000_000, 0), Addresses: []netip.Addr{addr}, Statuses: map[int]int{},
 			SendError: hdrhistogram.New(100, int64(time.Minute), 3), Latency: hdrhistogram.New(1000, int64(time.Minute), 3),
+			Decided: hdrhistogram.New(1000, int64(time.Minute), 3),
 		}
 		tr := &trace.Trace{Name: "made", Sources: []trace.Source{{Name: "a", Addr: addr}}}
 		for i, at := range []time.Duration{0, 10 * ms, 15 * ms, 16 * ms, 30 * ms} { // the third is over, which its edge knows if it hears of the second within 5 ms
