@@ -2,12 +2,10 @@ package main
 
 import (
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice/internal/operator"
 	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/events"
@@ -150,12 +149,14 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 		Source edge.Looked    `json:"source"`
 		Events []events.Event `json:"events"`
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if err := a.get(ctx, "/v1/sources/"+url.PathEscape(a.address.String()), &told.Source); err != nil {
+	client := &operator.Client{Address: a.admin}
+	if err := findListener(client, "", a.tokenFile, true); err != nil {
 		return err
 	}
-	if err := a.get(ctx, "/v1/events", &told.Events); err != nil {
+	if err := client.Get("/v1/sources/"+url.PathEscape(a.address.String()), &told.Source); err != nil {
+		return err
+	}
+	if err := client.Get("/v1/events", &told.Events); err != nil {
 		return err
 	}
 	told.Events = slices.DeleteFunc(told.Events, func(e events.Event) bool { return !a.about(e.Source) })
@@ -219,39 +220,4 @@ func tell(w io.Writer, l *edge.Looked, happened []events.Event) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// get asks an edge's API.
-func (a *whyArgs) get(ctx context.Context, path string, into any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.admin+path, nil)
-	if err != nil {
-		return fmt.Errorf("--admin %s: want HOST:PORT", a.admin)
-	}
-	if a.tokenFile != "" {
-		token, err := readToken("--token-file", a.tokenFile)
-		if err != nil {
-			return err
-		}
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("the edge at %s cannot be reached: %w: give its operators' listener with --admin, or a log", a.admin, err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<20))
-	if err != nil {
-		return fmt.Errorf("the edge at %s: %w", a.admin, err)
-	}
-	if answer.StatusCode != http.StatusOK {
-		var refused struct{ Error struct{ Message string } }
-		if json.Unmarshal(text, &refused) != nil || refused.Error.Message == "" {
-			refused.Error.Message = answer.Status
-		}
-		return fmt.Errorf("the edge at %s: %s", a.admin, refused.Error.Message)
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("the edge at %s: %s: %w", a.admin, path, err)
-	}
-	return nil
 }

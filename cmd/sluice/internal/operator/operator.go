@@ -51,6 +51,15 @@ type refused struct {
 
 func (r *refused) Error() string { return r.why }
 
+// Get asks for a path, and reads the answer into a value of the caller's.
+func (c *Client) Get(path string, into any) error {
+	answer, err := c.get(path, nil)
+	if err != nil {
+		return err
+	}
+	return c.decode(answer, into)
+}
+
 // get asks for a path and returns the answer's JSON.
 func (c *Client) get(path string, query url.Values) ([]byte, error) {
 	if len(query) > 0 {
