@@ -37,6 +37,8 @@ type Mitigation struct {
 type Lifted struct {
 	Lifted bool    `json:"lifted"`          // there was a mitigation here
 	Edges  *Spread `json:"edges,omitempty"` // where it is in force; nil: this edge counts alone
+
+	Warning string `json:"warning,omitempty"` // of a lift under AllRules: what still refuses the source
 }
 
 // ErrOff says that a rule is off.
@@ -207,8 +209,16 @@ func (s *Server) Adopt(m Mitigation, now time.Time) {
 }
 
 // Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every edge of the PoP, so that it starts
-// afresh.
+// afresh. AllRules ends what operators said of all rules, and every mitigation of the source that is in force here.
 func (s *Server) Lift(rule, source string, now time.Time) (Lifted, error) {
+	if rule == AllRules {
+		return s.liftAll(source, now)
+	}
+	return s.liftUnder(rule, source, now)
+}
+
+// liftUnder is Lift under one rule, or of what was said of AllRules.
+func (s *Server) liftUnder(rule, source string, now time.Time) (Lifted, error) {
 	r, key, err := s.keyOf(rule, source)
 	if err != nil {
 		return Lifted{}, err
@@ -252,10 +262,7 @@ func (s *Server) Look(ctx context.Context, addr netip.Addr) Looked {
 		if until := s.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now); !until.IsZero() {
 			st.Until = &until
 		}
-		if bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: source}, now); in {
-			block := shown(r.Config.Name, source, bit)
-			st.Block = &block
-		}
+		st.Block = s.over(source, covering, now, r)
 		l.Rules = append(l.Rules, st)
 	}
 	return l
