@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -96,11 +97,24 @@ func (s *Server) RulesHash() (hash uint64, since time.Time) {
 
 // Mitigations returns those in force at now, in no order.
 func (s *Server) Mitigations(now time.Time) []Mitigation {
-	return slices.DeleteFunc(s.InForce(now), func(m Mitigation) bool { return m.Rule == Allow || m.Rule == Deny })
+	return slices.Collect(s.EachMitigation(now))
+}
+
+// EachMitigation ranges over Mitigations, which may be a million.
+func (s *Server) EachMitigation(now time.Time) iter.Seq[Mitigation] {
+	return func(yield func(Mitigation) bool) {
+		for m := range s.eachInForce(now) {
+			if m.Rule != Allow && m.Rule != Deny && !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // InForce is Mitigations with what operators Allow and Deny, as another process on this edge's place may Adopt them.
-func (s *Server) InForce(now time.Time) []Mitigation {
+func (s *Server) InForce(now time.Time) []Mitigation { return slices.Collect(s.eachInForce(now)) }
+
+func (s *Server) eachInForce(now time.Time) iter.Seq[Mitigation] {
 	names, modes := make(map[uint32]string), make(map[uint32]rules.Mode)
 	for _, r := range s.snap.Load().rules.Rules {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
@@ -108,15 +122,18 @@ func (s *Server) InForce(now time.Time) []Mitigation {
 	for _, scope := range scopes {
 		names[scope.Counter.ID], modes[scope.Counter.ID] = scope.Name, rules.Enforce
 	}
-	list := []Mitigation{}
-	for key, bit := range s.limiter.Bits.All(now) {
-		if name, known := names[key.Rule]; known {
+	return func(yield func(Mitigation) bool) {
+		for key, bit := range s.limiter.Bits.All(now) {
+			name, known := names[key.Rule]
+			if !known {
+				continue
+			}
 			m := shown(name, key.Source, bit)
-			m.Mode = modes[key.Rule]
-			list = append(list, m)
+			if m.Mode = modes[key.Rule]; !yield(m) {
+				return
+			}
 		}
 	}
-	return list
 }
 
 // Mitigated returns what is in force at now for a source, or a prefix, under a rule or AllRules; nil if nothing is.
