@@ -70,7 +70,14 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	key, err := readSecret(c)
 	try(err)
 	if err == nil && c.StateDir != "" {
-		try(tryState(c.StateDir, key))
+		var names []string // of the lists that share opens
+		if len(c.PoP.Memcached) > 0 {
+			names = append(names, stateName)
+		}
+		if len(c.PoP.Memcached) == 0 || c.PoP.SecretFile == "" {
+			names = append(names, localName)
+		}
+		try(tryState(c.StateDir, key, names...))
 	}
 	doubt(guessableSecret(c))
 	_, err = readToken("admin_token_file", c.AdminTokenFile)
@@ -106,16 +113,18 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 }
 
 // tryState reports what openState would find.
-func tryState(dir string, key secret.Secret) error {
-	file := filepath.Join(dir, stateName)
-	text, err := os.ReadFile(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return fmt.Errorf("state_dir: %w", err)
-	default:
-		if _, _, err := words.Decode(key, text); err != nil {
-			return stateError(file, err)
+func tryState(dir string, key secret.Secret, names ...string) error {
+	for _, name := range names {
+		file := filepath.Join(dir, name)
+		text, err := os.ReadFile(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return fmt.Errorf("state_dir: %w", err)
+		default:
+			if _, _, err := words.Decode(key, text); err != nil {
+				return stateError(file, err)
+			}
 		}
 	}
 	if err := access(dir, mayWrite|maySearch); err != nil {

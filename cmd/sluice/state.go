@@ -28,8 +28,9 @@ type kept interface {
 	Restore(list []byte, now time.Time) error
 }
 
-// openState reads what was kept in a folder, and makes sure that it can be written. What is no list of this PoP is an error, because
-// going on without it would lift what operators have blocked.
+// openState reads what was kept in a folder, or makes sure that it can be kept there. What is no list of this PoP is an error, because
+// going on without it would lift what operators have blocked. A list that was read and cannot be written, as on a disk that is full, is
+// none: keep tells of it.
 func openState(dir, name string, list kept) (*stateFile, error) {
 	f := &stateFile{path: filepath.Join(dir, name), list: list}
 	text, err := os.ReadFile(f.path)
@@ -42,14 +43,17 @@ func openState(dir, name string, list kept) (*stateFile, error) {
 			return nil, stateError(f.path, err)
 		}
 	}
-	if err := f.save(); err != nil {
+	if err := f.save(); err != nil && text == nil {
 		return nil, fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
 	}
 	return f, nil
 }
 
-// stateName is the file in the folder.
-const stateName = "words"
+// What is in the folder: the PoP's list, and that of changes of rules that stay on this edge.
+const (
+	stateName = "words"
+	localName = "rules"
+)
 
 func stateError(path string, err error) error {
 	return fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", path, err)

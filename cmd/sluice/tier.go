@@ -69,7 +69,7 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		return nil, err
 	}
 	s.machine = machine
-	if err := s.openState(c, "words", machine); err != nil {
+	if err := s.openState(c, stateName, machine); err != nil {
 		return nil, err
 	}
 	if tier, err = memcached.NewTier(machine, c.PoP.Memcached); err != nil {
@@ -181,7 +181,7 @@ func (s *shared) keep(ctx context.Context, keepers *sync.WaitGroup, log *slog.Lo
 // keepRulesHere has changes of rules stay on this edge.
 func (s *shared) keepRulesHere(c *config.Config, key secret.Secret) error {
 	s.local = &localList{secret: key, id: rand.Uint64()}
-	if err := s.openState(c, "rules", s.local); err != nil {
+	if err := s.openState(c, localName, s.local); err != nil {
 		return err
 	}
 	s.rules = &ruleStore{origin: changes.Local, list: s.local.Changes, add: s.local.Add, inForce: func(uint64, []words.Mark) {}}
