@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/config"
@@ -155,16 +156,16 @@ func tryListen(what, address string) error {
 	}
 	if path, unix := strings.CutPrefix(address, "unix:"); unix {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket == 0 {
-			return listenError(what, address, &fs.PathError{Op: "bind", Path: path, Err: errors.New("there is something else")})
+			return upgrade.ListenError(what, address, &fs.PathError{Op: "bind", Path: path, Err: errors.New("there is something else")})
 		}
 		if err := access(filepath.Dir(path), mayWrite|maySearch); err != nil {
-			return listenError(what, address, err)
+			return upgrade.ListenError(what, address, err)
 		}
 		return nil
 	}
 	err := bind(address)
 	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
-		return listenError(what, address, err)
+		return upgrade.ListenError(what, address, err)
 	}
 	return err
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/edge"
 	"sluice/edge/admin"
 	"sluice/edge/audit"
@@ -98,36 +99,36 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ours, err := givenSockets()
+	ours, err := upgrade.GivenSockets()
 	if err != nil {
 		return err
 	}
-	defer ours.close(true)
-	front, err := ours.listenOn("listen", c.Listen)
+	defer ours.Close(true)
+	front, err := ours.Listen("listen", c.Listen)
 	if err != nil {
 		return err
 	}
 	var secure net.Listener
 	if certificates != nil {
-		if secure, err = ours.listenOn("listen_tls", c.ListenTLS); err != nil {
+		if secure, err = ours.Listen("listen_tls", c.ListenTLS); err != nil {
 			return err
 		}
 	}
-	back, err := ours.listenOn("admin", c.Admin)
+	back, err := ours.Listen("admin", c.Admin)
 	if err != nil {
 		return err
 	}
 	if err := c.CheckAdmin(back.Addr().String()); err != nil {
 		return err // a name, or a socket that was given, leads further than it said
 	}
-	ours.close(false)
+	ours.Close(false)
 	reload := &reloader{flags: f, server: server, machine: shared.machine, log: log, events: happened, store: shared.rules, name: edgeName(c), base: c,
 		about: presence.About{Address: reachable(front.Addr()), Version: version(), Started: time.Now()}}
 	reload.last = reload.content()
 	if err := reload.catchUp(); err != nil {
 		return err
 	}
-	older := newHeir()
+	older := upgrade.NewParent()
 	if older != nil {
 		server.Audit().Inherits(time.Now().Add(f.grace))
 		take := func(into kept) func([]byte) error {
@@ -136,18 +137,18 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 			}
 		}
 		if shared.machine != nil {
-			older.words = take(shared.machine)
+			older.Words = take(shared.machine)
 		}
 		if shared.local != nil {
-			older.rules = take(shared.local)
+			older.Rules = take(shared.local)
 		}
-		if err := older.take(server); err != nil {
+		if err := older.Take(server); err != nil {
 			return fmt.Errorf("the older process did not tell its mitigations: %w", err)
 		}
 		if shared.alone() {
-			older.takeCounters("counters", shared.table, server, log)
+			older.TakeCounters("counters", shared.table, server, log)
 		} else {
-			older.counters.Close() // if there is such a pipe
+			older.NoCounters()
 		}
 	}
 
@@ -203,43 +204,43 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		others.Go(func() { refresh(background, certificates, happened) })
 	}
 	if older != nil {
-		go older.serve(server) // ends with the older process, and so does this:
-		go older.takeLast(shared.table, server, log)
+		go older.Serve(server) // ends with the older process, and so does this:
+		go older.TakeLast(shared.table, server, log)
 	}
-	notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
+	upgrade.Notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
 	happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started", New: version()})
 	log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", front.Addr().String(), "admin", back.Addr().String(),
 		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
 
-	next := &handover{program: program, args: os.Args[1:], sockets: ours, server: server, log: log}
+	next := &upgrade.Handover{Program: program, Args: os.Args[1:], Sockets: ours, Server: server, Log: log}
 	if shared.alone() {
-		next.table = shared.table
+		next.Table = shared.table
 	} else {
-		next.words = func() []byte {
+		next.Words = func() []byte {
 			list, _ := shared.machine.Words(time.Now())
 			return list
 		}
 	}
 	if shared.local != nil {
-		next.rules = func() []byte {
+		next.Rules = func() []byte {
 			list, _ := shared.local.Words(time.Now())
 			return list
 		}
 	}
-	defer next.close()
+	defer next.Close()
 	err = wait(stop, failed, usr2, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once
-	end := &departure{events: happened, server: server, operators: operators, back: back, notice: f.notice, grace: f.grace, log: log}
-	if next.out != nil {
-		end.to(next, stop)
+	end := &upgrade.Shutdown{Events: happened, Server: server, Operators: operators, Back: back, Notice: f.notice, Grace: f.grace, Log: log}
+	if next.Done() {
+		end.HandOver(next, stop)
 	} else {
-		end.toNobody(err == nil)
+		end.Stop(err == nil)
 	}
 	edges.Wait()
 	cancel()
 	if unsent := <-reported; unsent != nil {
 		log.Error("the tier lacks what this edge has counted last", "error", unsent)
-		if err == nil && next.out == nil { // with a process in its place, the edge goes on
+		if err == nil && !next.Done() { // with a process in its place, the edge goes on
 			err = errLogged
 		}
 	}
@@ -276,7 +277,7 @@ var errLogged = errors.New("the log tells")
 
 // wait returns when the process is to end: it was told to, or something failed, which is the error, or a new process has
 // taken over (SIGUSR2).
-func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next *handover) error {
+func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next *upgrade.Handover) error {
 	for {
 		select {
 		case <-stop.Done():
@@ -284,11 +285,11 @@ func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next
 		case err := <-failed:
 			return err
 		case <-usr2:
-			err := next.start(stop)
+			err := next.Start(stop)
 			if err == nil {
 				return nil
 			}
-			next.log.Error("no new process has taken over: this one goes on", "error", err)
+			next.Log.Error("no new process has taken over: this one goes on", "error", err)
 		}
 	}
 }
