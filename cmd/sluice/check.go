@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/counter"
 	"sluice/edge"
@@ -19,7 +20,6 @@ import (
 	"sluice/edge/listen"
 	"sluice/mitigation"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // check prints everything that is wrong with a file, and all that a start with it would find, a line each; and warns of what will
@@ -106,18 +106,10 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	return wrong, doubtful
 }
 
-// tryState reports what openState would find.
+// tryState reports what a start would find in a state_dir.
 func tryState(dir string, key secret.Secret) error {
-	file := filepath.Join(dir, stateName)
-	text, err := os.ReadFile(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return fmt.Errorf("state_dir: %w", err)
-	default:
-		if _, _, err := words.Decode(key, text); err != nil {
-			return stateError(file, err)
-		}
+	if err := tier.CheckState(dir, key); err != nil {
+		return err
 	}
 	if err := access(dir, mayWrite|maySearch); err != nil {
 		return fmt.Errorf("state_dir: %w: give a folder that this user may write", err)

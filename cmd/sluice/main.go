@@ -12,9 +12,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"sluice/edge/config"
@@ -130,4 +132,19 @@ func versionOf(info *debug.BuildInfo) string {
 		commit = "unknown"
 	}
 	return text + ", commit " + commit + changed + ", " + info.GoVersion
+}
+
+// buildInfo says what this process is.
+func buildInfo() prometheus.Collector {
+	labels := prometheus.Labels{"version": "unknown", "commit": "unknown", "go": runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		labels["version"] = strings.Trim(info.Main.Version, "()")
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				labels["commit"] = s.Value
+			}
+		}
+	}
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sluice_build_info", Help: "What this process was built from; always 1.",
+		ConstLabels: labels}, func() float64 { return 1 })
 }

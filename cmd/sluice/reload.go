@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/cmd/sluice/internal/tier"
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
@@ -30,7 +31,7 @@ type reloader struct {
 	machine *pop.Machine // nil: there is no tier
 	log     *slog.Logger
 	events  *events.Log
-	store   *ruleStore
+	store   *tier.RuleStore
 	name    string // of this edge
 
 	mu    sync.Mutex
@@ -127,7 +128,7 @@ func (r *reloader) watch(ctx context.Context) {
 	var moved <-chan struct{} // closed when operators have changed something; nil: not looked at yet
 	for w := (fileWatch{}); ; {
 		if moved == nil {
-			_, _, moved = r.store.list()
+			_, _, moved = r.store.List()
 			_ = r.catchUp() // it logs
 		}
 		select {

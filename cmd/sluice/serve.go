@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/edge"
 	"sluice/edge/admin"
@@ -73,7 +74,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if c.Limits.Memory > 0 {
 		debug.SetMemoryLimit(int64(c.Limits.Memory))
 	}
-	shared, err := share(c, key, log, happened)
+	shared, err := tier.Share(c, key, log, happened)
 	if err != nil {
 		return err
 	}
@@ -82,8 +83,8 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		return err
 	}
 	server, err := edge.New(edge.Options{
-		Access: access, Events: happened, Name: edgeName(c), Audit: audit.New(0),
-		Config: c, Table: shared.table, Bits: shared.bits, Tier: shared.tier, Secret: key.Bytes(), Warn: log.Warn,
+		Access: access, Events: happened, Name: tier.EdgeName(c), Audit: audit.New(0),
+		Config: c, Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: key.Bytes(), Warn: log.Warn,
 	})
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		return err // a name, or a socket that was given, leads further than it said
 	}
 	ours.Close(false)
-	reload := &reloader{flags: f, server: server, machine: shared.machine, log: log, events: happened, store: shared.rules, name: edgeName(c), base: c,
+	reload := &reloader{flags: f, server: server, machine: shared.Machine, log: log, events: happened, store: shared.Rules, name: tier.EdgeName(c), base: c,
 		about: presence.About{Address: reachable(front.Addr()), Version: version(), Started: time.Now()}}
 	reload.last = reload.content()
 	if err := reload.catchUp(); err != nil {
@@ -131,22 +132,22 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	older := upgrade.NewParent()
 	if older != nil {
 		server.Audit().Inherits(time.Now().Add(f.grace))
-		take := func(into kept) func([]byte) error {
+		take := func(into tier.Kept) func([]byte) error {
 			return func(list []byte) error { // its mitigations are under rules as operators have changed them
 				return cmp.Or(into.Restore(list, time.Now()), reload.catchUp())
 			}
 		}
-		if shared.machine != nil {
-			older.Words = take(shared.machine)
+		if shared.Machine != nil {
+			older.Words = take(shared.Machine)
 		}
-		if shared.local != nil {
-			older.Rules = take(shared.local)
+		if shared.Local != nil {
+			older.Rules = take(shared.Local)
 		}
 		if err := older.Take(server); err != nil {
 			return fmt.Errorf("the older process did not tell its mitigations: %w", err)
 		}
-		if shared.alone() {
-			older.TakeCounters("counters", shared.table, server, log)
+		if shared.Alone() {
+			older.TakeCounters("counters", shared.Table, server, log)
 		} else {
 			older.NoCounters()
 		}
@@ -155,8 +156,8 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(server.Collector(), buildInfo(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if shared.metrics != nil {
-		metrics.MustRegister(shared.metrics)
+	if shared.Metrics != nil {
+		metrics.MustRegister(shared.Metrics)
 	}
 	operators := &http.Server{
 		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Overlay: reload.overlay.Load, Edit: reload.edit, Self: reload.self, Hosts: c.AdminHosts,
@@ -176,7 +177,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	failed := make(chan error, 4)
 	var edges, others sync.WaitGroup
 	reported := make(chan error, 1)
-	go func() { reported <- shared.sync(background) }()
+	go func() { reported <- shared.Sync(background) }()
 	others.Go(func() { sweep(background, server) })
 	others.Go(func() { server.Watch(background) })
 	written := make(chan struct{})
@@ -205,7 +206,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 	if older != nil {
 		go older.Serve(server) // ends with the older process, and so does this:
-		go older.TakeLast(shared.table, server, log)
+		go older.TakeLast(shared.Table, server, log)
 	}
 	upgrade.Notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
 	happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started", New: version()})
@@ -213,17 +214,17 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
 
 	next := &upgrade.Handover{Program: program, Args: os.Args[1:], Sockets: ours, Server: server, Log: log}
-	if shared.alone() {
-		next.Table = shared.table
+	if shared.Alone() {
+		next.Table = shared.Table
 	} else {
 		next.Words = func() []byte {
-			list, _ := shared.machine.Words(time.Now())
+			list, _ := shared.Machine.Words(time.Now())
 			return list
 		}
 	}
-	if shared.local != nil {
+	if shared.Local != nil {
 		next.Rules = func() []byte {
-			list, _ := shared.local.Words(time.Now())
+			list, _ := shared.Local.Words(time.Now())
 			return list
 		}
 	}
