@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 
+	"sluice/cmd/sluice/internal/command"
+	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/counter"
@@ -25,10 +27,10 @@ import (
 // check prints everything that is wrong with a file, and all that a start with it would find, a line each; and warns of what will
 // hurt. It starts nothing, and changes nothing.
 func check(file string, stdout, stderr io.Writer) int {
-	c, err := readConfig(file)
+	c, err := settings.ReadConfig(file)
 	if err != nil {
 		fmt.Fprintln(stderr, err)
-		return exitFailed
+		return command.ExitFailed
 	}
 	noOrigin := len(c.Origins) == 0 && c.CheckPath == ""
 	if noOrigin {
@@ -36,7 +38,7 @@ func check(file string, stdout, stderr io.Writer) int {
 	}
 	if err := c.Check(); err != nil {
 		fmt.Fprintln(stderr, err)
-		return exitFailed
+		return command.ExitFailed
 	}
 	wrong, doubtful := tryStart(c)
 	for _, err := range wrong {
@@ -47,7 +49,7 @@ func check(file string, stdout, stderr io.Writer) int {
 	}
 	switch {
 	case len(wrong) > 0:
-		return exitFailed
+		return command.ExitFailed
 	case noOrigin:
 		fmt.Fprintf(stdout, "%s: good, but it names no origin: serving needs --origin URL\n", file)
 	default:
@@ -68,13 +70,13 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 			doubtful = append(doubtful, text)
 		}
 	}
-	key, err := readSecret(c)
+	key, err := settings.ReadSecret(c)
 	try(err)
 	if err == nil && c.StateDir != "" {
 		try(tryState(c.StateDir, key))
 	}
-	doubt(guessableSecret(c))
-	_, err = readToken("admin_token_file", c.AdminTokenFile)
+	doubt(settings.GuessableSecret(c))
+	_, err = settings.ReadToken("admin_token_file", c.AdminTokenFile)
 	try(err)
 	_, err = edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
 	try(err)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/edge"
 	"sluice/edge/changes"
@@ -67,7 +68,7 @@ func (r *reloader) now() error {
 	}
 	if err != nil {
 		r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Level: slog.LevelError,
-			Text: "the configuration is wrong: the old one stays in force: " + sentence(err)})
+			Text: "the configuration is wrong: the old one stays in force: " + settings.Sentence(err)})
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/edge"
 	"sluice/edge/admin"
@@ -72,7 +73,7 @@ func (r *reloader) tell(entries []words.Entry, list []changes.Change, why map[wo
 		case why[mark] != nil:
 			e.Kind, e.New = events.Warning, string(c.Rule)
 			e.Text = fmt.Sprintf("a change of the rule is not in force here: %v: what was stays", why[mark])
-			r.log.Error("a change of a rule cannot be in force on this edge: what was stays", "rule", c.Name, "version", c.Version, "at", c.Edge, "error", sentence(why[mark]))
+			r.log.Error("a change of a rule cannot be in force on this edge: what was stays", "rule", c.Name, "version", c.Version, "at", c.Edge, "error", settings.Sentence(why[mark]))
 		case newest:
 			e.Kind, e.Text = events.Rule, "changed at another edge"
 			e.Old, e.New = ruleText(r.overlay.Load().Rule(c.Name)), ruleText(now.Rule(c.Name))

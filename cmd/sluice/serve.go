@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/edge"
@@ -29,9 +29,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/events"
 	"sluice/edge/listen"
-	"sluice/pop/nodename"
 	"sluice/pop/presence"
-	"sluice/pop/secret"
 )
 
 // eventsKept is how many of the latest events an edge remembers.
@@ -56,14 +54,14 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	usr2 := make(chan os.Signal, 1)
 	signal.Notify(usr2, syscall.SIGUSR2)
 	defer signal.Stop(usr2)
-	key, err := readSecret(c)
+	key, err := settings.ReadSecret(c)
 	if err != nil {
 		return err
 	}
-	if w := guessableSecret(c); w != "" {
+	if w := settings.GuessableSecret(c); w != "" {
 		log.Warn(w, "pop", c.PoP.Name)
 	}
-	token, err := readToken("admin_token_file", c.AdminTokenFile)
+	token, err := settings.ReadToken("admin_token_file", c.AdminTokenFile)
 	if err != nil {
 		return err
 	}
@@ -335,37 +333,6 @@ func sweep(ctx context.Context, server *edge.Server) {
 	}
 }
 
-// readSecret reads what the edges of a PoP share, or makes it from the PoP's name.
-func readSecret(c *config.Config) (secret.Secret, error) {
-	if c.PoP.SecretFile == "" {
-		return secret.Of([]byte(c.PoP.Name)), nil
-	}
-	text, err := os.ReadFile(c.PoP.SecretFile)
-	if err != nil {
-		return secret.Secret{}, fmt.Errorf("pop.secret_file: %w: give a readable file of at least 16 bytes", err)
-	}
-	if len(strings.TrimSpace(string(text))) < 16 {
-		return secret.Secret{}, fmt.Errorf("pop.secret_file: %s has less than 16 bytes: head -c 32 /dev/urandom | base64 makes a good one", c.PoP.SecretFile)
-	}
-	return secret.Of([]byte(strings.TrimSpace(string(text)))), nil
-}
-
-// guessableSecret warns of a tier that others may reach, under a secret that they can guess; "": there is none.
-func guessableSecret(c *config.Config) string {
-	if c.PoP.SecretFile != "" {
-		return ""
-	}
-	for _, node := range c.PoP.Memcached {
-		if name, err := nodename.Canonical(node); err == nil {
-			node = name
-		}
-		if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {
-			return "the PoP's secret follows from its name: whoever reaches the tier can write into it; give pop.secret_file"
-		}
-	}
-	return ""
-}
-
 // spareDescriptors are for what is not a client and its origin: nodes, operators, files.
 const spareDescriptors = 64
 
@@ -378,27 +345,6 @@ func fitDescriptors(c *config.Config) (wanted int) {
 		c.Limits.Connections = min(wanted, max(1, (int(min(limit.Cur, 1<<30))-spareDescriptors)/2))
 	}
 	return wanted
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// readToken reads the token of the operators' listener from the file that a setting names.
-func readToken(setting, file string) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: give a readable file that holds the token", setting, err)
-	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", fmt.Errorf("%s: %s is empty: put the token into it", setting, file)
-	}
-	return token, nil
 }
 
 // findOrigins looks every origin up, and tries to reach it. A name that does not resolve is a mistake; a server that does
