@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -37,6 +38,8 @@ type Mitigation struct {
 type Lifted struct {
 	Lifted bool    `json:"lifted"`          // there was a mitigation here
 	Edges  *Spread `json:"edges,omitempty"` // where it is in force; nil: this edge counts alone
+
+	Warning string `json:"warning,omitempty"` // of a lift under AllRules: what still refuses the source
 }
 
 // ErrOff says that a rule is off.
@@ -94,11 +97,24 @@ func (s *Server) RulesHash() (hash uint64, since time.Time) {
 
 // Mitigations returns those in force at now, in no order.
 func (s *Server) Mitigations(now time.Time) []Mitigation {
-	return slices.DeleteFunc(s.InForce(now), func(m Mitigation) bool { return m.Rule == Allow || m.Rule == Deny })
+	return slices.Collect(s.EachMitigation(now))
+}
+
+// EachMitigation ranges over Mitigations, which may be a million.
+func (s *Server) EachMitigation(now time.Time) iter.Seq[Mitigation] {
+	return func(yield func(Mitigation) bool) {
+		for m := range s.eachInForce(now) {
+			if m.Rule != Allow && m.Rule != Deny && !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // InForce is Mitigations with what operators Allow and Deny, as another process on this edge's place may Adopt them.
-func (s *Server) InForce(now time.Time) []Mitigation {
+func (s *Server) InForce(now time.Time) []Mitigation { return slices.Collect(s.eachInForce(now)) }
+
+func (s *Server) eachInForce(now time.Time) iter.Seq[Mitigation] {
 	names, modes := make(map[uint32]string), make(map[uint32]rules.Mode)
 	for _, r := range s.snap.Load().rules.Rules {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
@@ -106,15 +122,18 @@ func (s *Server) InForce(now time.Time) []Mitigation {
 	for _, scope := range scopes {
 		names[scope.Counter.ID], modes[scope.Counter.ID] = scope.Name, rules.Enforce
 	}
-	list := []Mitigation{}
-	for key, bit := range s.limiter.Bits.All(now) {
-		if name, known := names[key.Rule]; known {
+	return func(yield func(Mitigation) bool) {
+		for key, bit := range s.limiter.Bits.All(now) {
+			name, known := names[key.Rule]
+			if !known {
+				continue
+			}
 			m := shown(name, key.Source, bit)
-			m.Mode = modes[key.Rule]
-			list = append(list, m)
+			if m.Mode = modes[key.Rule]; !yield(m) {
+				return
+			}
 		}
 	}
-	return list
 }
 
 // Mitigated returns what is in force at now for a source, or a prefix, under a rule or AllRules; nil if nothing is.
@@ -207,8 +226,16 @@ func (s *Server) Adopt(m Mitigation, now time.Time) {
 }
 
 // Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every edge of the PoP, so that it starts
-// afresh.
+// afresh. AllRules ends what operators said of all rules, and every mitigation of the source that is in force here.
 func (s *Server) Lift(rule, source string, now time.Time) (Lifted, error) {
+	if rule == AllRules {
+		return s.liftAll(source, now)
+	}
+	return s.liftUnder(rule, source, now)
+}
+
+// liftUnder is Lift under one rule, or of what was said of AllRules.
+func (s *Server) liftUnder(rule, source string, now time.Time) (Lifted, error) {
 	r, key, err := s.keyOf(rule, source)
 	if err != nil {
 		return Lifted{}, err
@@ -252,10 +279,7 @@ func (s *Server) Look(ctx context.Context, addr netip.Addr) Looked {
 		if until := s.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now); !until.IsZero() {
 			st.Until = &until
 		}
-		if bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: source}, now); in {
-			block := shown(r.Config.Name, source, bit)
-			st.Block = &block
-		}
+		st.Block = s.over(source, covering, now, r)
 		l.Rules = append(l.Rules, st)
 	}
 	return l
