@@ -117,7 +117,7 @@ func (c *Client) Rules() error {
 			if d, err := time.ParseDuration(r.MitigationTimeout); err == nil && d == 0 {
 				then = "no: throttled"
 			}
-			t.add(r.Name, r.Mode, number(r.Limit)+" in "+r.Window+r.candidate(), then, strings.Join(r.Key, "+"), r.counts(), r.matches())
+			t.add(r.Name, r.Mode, number(r.Limit)+" in "+r.Window, then, strings.Join(r.Key, "+"), r.counts(), r.matches())
 		}
 		return t.write(c.Out)
 	})
@@ -134,23 +134,6 @@ func (r rule) counts() string {
 	return ""
 }
 
-// candidate is what is tried beside the rule; "" if nothing is.
-func (r rule) candidate() string {
-	var parts []string
-	if c := r.Candidate; c.Limit > 0 {
-		parts = append(parts, number(c.Limit))
-	}
-	for _, p := range []string{r.Candidate.Estimate, r.Candidate.MitigationTimeout} {
-		if p != "" {
-			parts = append(parts, p)
-		}
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return " (candidate: " + strings.Join(parts, ", ") + ")"
-}
-
 func (r rule) matches() string {
 	var parts []string
 	for _, p := range []string{strings.Join(r.Match.Methods, ","), strings.Join(r.Match.Hosts, ","), r.Match.Path} {
@@ -161,6 +144,11 @@ func (r rule) matches() string {
 	matches := cmp.Or(strings.Join(parts, " "), "everything")
 	if r.Share > 0 && r.Share < 100 {
 		matches += fmt.Sprintf(", of %d %% of sources", r.Share)
+	}
+	if c := r.Candidate; c.Limit > 0 {
+		matches += ", candidate " + number(c.Limit)
+	} else if c.Estimate+c.MitigationTimeout != "" {
+		matches += ", candidate " + strings.TrimSpace(c.Estimate+" "+c.MitigationTimeout)
 	}
 	return matches
 }
