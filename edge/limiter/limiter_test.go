@@ -498,6 +498,8 @@ func TestCandidate(t *testing.T) {
 			{0, Passed, Passed, false}, {0, Limited, Passed, false}, {0, Limited, Limited, false}}},
 		"another estimate": {[]*Rule{newRule(t, "r", 1, throttle, candidate(1, throttles, lower))}, []step{
 			{0, Passed, Passed, false}, {9.2, Limited, Limited, false}, {10.1, Passed, Passed, false}}},
+		"its rule is a shadow whose bit is in force, and another is asked": {[]*Rule{newRule(t, "e", 9), newRule(t, "s", 1, shadow, candidate(1, throttles))}, []step{
+			{0, Passed, Passed, false}, {0, Shadowed, Limited, true}, {1, Shadowed, Passed, true}}},
 		"another rule refuses first": {[]*Rule{newRule(t, "e", 1), newRule(t, "r", 9, candidate(1))}, []step{
 			{0, Passed, Passed, false}, {0, Limited, Limited, false}, {1, Mitigated, Mitigated, false}}},
 	} {
