@@ -191,9 +191,13 @@ func (s *Server) over(source counter.Source, covering []counter.Source, now time
 
 // effect says why a block can have none; "": it has.
 func (s *Server) effect(r *rules.Rule, source counter.Source, now time.Time) string {
-	switch p, ok := source.Prefix(); {
+	p, ok := source.Prefix()
+	exact := !ok || s.snap.Load().sources.Of(p.Addr()) == source // and no wider prefix
+	switch {
 	case ok && s.holds(mitigation.Allowed, p, now):
 		return "this source is allowed, which goes before: the block refuses nobody"
+	case r != nil && exact && !r.IsAbout(s.secret, source):
+		return fmt.Sprintf("rule %s is about %d %% of sources, and not about this one: the block refuses nobody", r.Config.Name, r.Config.Share)
 	case r != nil && r.Shadow:
 		return "rule " + r.Config.Name + " is a shadow: the block refuses nobody"
 	}

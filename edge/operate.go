@@ -30,7 +30,7 @@ type Mitigation struct {
 	Reason  string    `json:"reason,omitempty"`
 	Edges   *Spread   `json:"edges,omitempty"` // of a block that was just said: where it is in force
 
-	Mode    rules.Mode `json:"mode"`              // of the rule: under a shadow nobody is refused
+	Mode    rules.Mode `json:"mode"`              // of the rule, or rules.Tried: under a shadow and for a candidate nobody is refused
 	Warning string     `json:"warning,omitempty"` // of a block that was just said: why it can have no effect
 }
 
@@ -61,6 +61,8 @@ type Standing struct {
 	Remaining uint32      `json:"remaining"`
 	Until     *time.Time  `json:"mitigated_until"` // null: not mitigated
 	Block     *Mitigation `json:"block,omitempty"` // why not
+
+	OutsideShare bool `json:"outside_share,omitempty"` // the rule is not about this source
 }
 
 // Looked is what is known of a source.
@@ -118,6 +120,9 @@ func (s *Server) eachInForce(now time.Time) iter.Seq[Mitigation] {
 	names, modes := make(map[uint32]string), make(map[uint32]rules.Mode)
 	for _, r := range s.snap.Load().rules.Rules {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
+		if tried := r.Candidate; tried != nil {
+			names[tried.Bits.ID], modes[tried.Bits.ID] = r.Config.Name, rules.Tried
+		}
 	}
 	for _, scope := range scopes {
 		names[scope.Counter.ID], modes[scope.Counter.ID] = scope.Name, rules.Enforce
@@ -215,6 +220,11 @@ func (s *Server) Adopt(m Mitigation, now time.Time) {
 		bit.By = mitigation.ByAdmin
 	case r == nil:
 		return // only operators speak of all rules
+	case m.Mode == rules.Tried && r.Candidate == nil:
+		return // it is tried no more
+	case m.Mode == rules.Tried:
+		key.Rule = r.Candidate.Bits.ID
+		most = r.Candidate.Timeout + time.Duration(r.Config.Window)
 	default:
 		// A bit may end later than the timeout: when the source would be admitted again.
 		most = r.Timeout + time.Duration(r.Config.Window)
@@ -250,6 +260,9 @@ func (s *Server) lift(rule string, key mitigation.Key, r *rules.Rule, now time.T
 		if r != nil {
 			s.limiter.Counters.Forget(r.Counter, key.Source)
 		}
+		if r != nil && r.Candidate != nil {
+			s.limiter.Bits.Lift(mitigation.Key{Rule: r.Candidate.Bits.ID, Source: key.Source}, time.Now())
+		}
 		// After Forget: who was judged before it may not have started a mitigation yet.
 		return Lifted{Lifted: s.limiter.Bits.Lift(key, time.Now())}, nil
 	}
@@ -272,7 +285,8 @@ func (s *Server) Look(ctx context.Context, addr netip.Addr) Looked {
 			continue // counted by something that an address does not tell
 		}
 		v, known := s.limiter.Counters.Peek(r.Counter, source, now)
-		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit}
+		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit,
+			OutsideShare: !r.IsAbout(s.secret, source)}
 		if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
@@ -375,3 +389,6 @@ func (s *Server) TopRequests(n int) []top.Heavy { return s.requests.Heaviest(n) 
 
 // TopRefused is TopRequests for requests that were refused.
 func (s *Server) TopRefused(n int) []top.Heavy { return s.refusals.Heaviest(n) }
+
+// TopShadow is TopRequests for requests that were admitted, and that a shadow or a candidate would have refused.
+func (s *Server) TopShadow(n int) []top.Heavy { return s.spared.Heaviest(n) }

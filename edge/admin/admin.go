@@ -190,8 +190,10 @@ func (a api) top(w http.ResponseWriter, r *http.Request) {
 		reply(w, a.Edge.TopRequests(n))
 	case "refused":
 		reply(w, a.Edge.TopRefused(n))
+	case "shadow":
+		reply(w, a.Edge.TopShadow(n))
 	default:
-		fail(w, http.StatusBadRequest, "by is not possible: want requests or refused")
+		fail(w, http.StatusBadRequest, "by is not possible: want requests, refused or shadow")
 	}
 }
 
@@ -216,8 +218,8 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	f := edge.Filter{Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
 	switch {
-	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow:
-		fail(w, http.StatusBadRequest, "mode is not possible: want enforce or shadow")
+	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow && f.Mode != rules.Tried:
+		fail(w, http.StatusBadRequest, "mode is not possible: want enforce, shadow or candidate")
 		return
 	case f.By != "" && f.By != "edge" && f.By != "pop" && f.By != "admin":
 		fail(w, http.StatusBadRequest, "by is not possible: want edge, pop or admin")

@@ -112,6 +112,8 @@ func TestStatuses(t *testing.T) {
 		{"POST", "/v1/reload", "", 200},
 		{"GET", "/v1/top", "", 200},
 		{"GET", "/v1/top?by=refused&n=5", "", 200},
+		{"GET", "/v1/top?by=shadow", "", 200},
+		{"GET", "/v1/mitigations?mode=candidate", "", 200},
 		{"GET", "/v1/top?by=size", "", 400},
 		{"GET", "/v1/top?n=0", "", 400},
 		{"PUT", "/v1/rules/login", "{}", 400},

@@ -99,6 +99,12 @@ type rule struct {
 		Statuses []int
 		Refused  bool
 	}
+	Candidate struct {
+		Limit             uint64
+		Estimate          string
+		MitigationTimeout string `json:"mitigation_timeout"`
+	}
+	Share int
 }
 
 // Rules prints the rules in force, those that are off as well.
@@ -142,7 +148,16 @@ func (r rule) matches() string {
 			parts = append(parts, p)
 		}
 	}
-	return cmp.Or(strings.Join(parts, " "), "everything")
+	matches := cmp.Or(strings.Join(parts, " "), "everything")
+	if r.Share > 0 && r.Share < 100 {
+		matches += fmt.Sprintf(", of %d %% of sources", r.Share)
+	}
+	if c := r.Candidate; c.Limit > 0 {
+		matches += ", candidate " + number(c.Limit)
+	} else if c.Estimate+c.MitigationTimeout != "" {
+		matches += ", candidate " + strings.TrimSpace(c.Estimate+" "+c.MitigationTimeout)
+	}
+	return matches
 }
 
 // Config prints the configuration in force, as YAML, and where each rule is from.

@@ -125,6 +125,11 @@ func TestAnswers(t *testing.T) {
 		{"no metrics", edge{"GET /readyz": "ready", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`}, (*Client).Status,
 			"edge      EDGE, ready\nrules     none: nobody is limited\nrequests  EDGE does not tell: 404 to GET /metrics\npop       none: this edge counts alone\n", ""},
 		{"waiting in vain", edge{"GET /readyz": "draining\n"}, func(c *Client) error { return c.WaitReady(time.Millisecond) }, "", "the edge is not ready after 1ms: draining"},
+		{"rules that are tried", edge{"GET /v1/rules": `[{"name":"a","mode":"enforce","limit":1000,"window":"1m","mitigation_timeout":"1m","key":["source"],"candidate":{"limit":500,"estimate":"lower"},"share":100},
+			{"name":"b","mode":"enforce","limit":5,"window":"1m","mitigation_timeout":"0s","key":["source"],"match":{"path":"/b"},"candidate":{"mitigation_timeout":"5m"},"share":25}]`}, (*Client).Rules,
+			"RULE  MODE     LIMIT        THEN BLOCKED   BY      MATCHES\n" +
+				"a     enforce  1,000 in 1m  for 1m         source  everything, candidate 500\n" +
+				"b     enforce  5 in 1m      no: throttled  source  /b, of 25 % of sources, candidate 5m\n", ""},
 		{"not an edge", edge{"GET /v1/rules": "<html>"}, (*Client).Rules, "", "what answers at EDGE is not the operators' listener of an edge (200 to GET /v1/rules): name that with --admin ADDR"},
 		{"no list", edge{"GET /v1/rules": `{"rules":[]}`}, (*Client).Rules, "",
 			"the answer of EDGE is not understood (json: cannot unmarshal object into Go value of type []operator.rule): --json shows it as it is"},

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"compress/gzip"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice/internal/completion"
 	"sluice/cmd/sluice/internal/operator"
 	"sluice/edge"
 	"sluice/edge/config"
@@ -43,7 +44,7 @@ type whyArgs struct {
 }
 
 func newWhyArgs() *whyArgs {
-	a := &whyArgs{flags: newFlagSet("why")}
+	a := &whyArgs{flags: NewFlagSet("why")}
 	a.flags.StringVar(&a.at, "at", "", "around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
 	a.flags.DurationVar(&a.question.Around, "around", 10*time.Minute, "so long before and after")
 	a.flags.StringVar(&a.admin, "admin", config.Default().Admin, "the operators' listener of an edge, where no log is given")
@@ -88,7 +89,12 @@ func parseWhy(args []string) (*whyArgs, error) {
 	return a, fmt.Errorf("--at %q: want a time such as 14:05 or 2026-05-04T14:05:00Z", a.at)
 }
 
-// explain is the command why.
+// Why is the command why.
+func Why() Command {
+	return Command{completion.Command{Name: "why", Args: "SOURCE [LOG…]", Does: "what became of a source, from access logs or an edge", Flags: newWhyArgs().flags}, explain}
+}
+
+// explain runs it.
 func explain(args []string, stdout, stderr io.Writer) int {
 	a, err := parseWhy(args)
 	switch {
@@ -96,7 +102,7 @@ func explain(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, whyUsage+a.flags.FlagUsages())
 		return 0
 	case err != nil:
-		return misuse(stderr, err)
+		return Misuse(stderr, err)
 	case len(a.logs) > 0:
 		err = a.fromLogs(stdout)
 	default:
@@ -104,7 +110,7 @@ func explain(args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "sluice:", err)
-		return exitFailed
+		return ExitFailed
 	}
 	return 0
 }

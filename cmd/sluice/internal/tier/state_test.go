@@ -1,4 +1,4 @@
-package main
+package tier
 
 import (
 	"os"
@@ -16,7 +16,7 @@ import (
 func TestStateOnAFullDisk(t *testing.T) {
 	dir, key := t.TempDir(), secret.Of([]byte("a secret of some length"))
 	name := strings.Repeat("x", 255) // that of a draft beside it is too long, so it cannot be written
-	said := &localList{secret: key, id: 1}
+	said := &LocalList{secret: key, id: 1}
 	if _, err := said.Add(words.Word{Rule: "login", Kind: words.Change, Start: time.Now(), Text: `{"does":"removed"}`}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestStateOnAFullDisk(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	next := &localList{secret: key, id: 2}
+	next := &LocalList{secret: key, id: 2}
 	f, err := openState(dir, name, next)
 	if err != nil {
 		t.Fatal(err)
