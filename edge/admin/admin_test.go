@@ -123,6 +123,7 @@ func TestStatuses(t *testing.T) {
 		{"PUT", "/v1/rules/login", `{"limit":5,"match":{"path":"/in"}}`, 501}, // nobody to change it
 		{"PUT", "/v1/rules/login", `{"limit":5}`, 409},
 		{"PUT", "/v1/rules/login?replace=true", `{"limit":5}`, 501},
+		{"PUT", "/v1/rules/login?replace=true", `{"limit":5,"response":{"body":"` + strings.Repeat("x", 100<<10) + `"}}`, 413},
 		{"PUT", "/v1/rules/login?replace=yes", `{"limit":5}`, 400},
 		{"PATCH", "/v1/rules/login", `{"limit":6}`, 501},
 		{"PATCH", "/v1/rules/login", `{"limit":null}`, 400},
