@@ -182,48 +182,58 @@ func (a *whyArgs) about(source string) bool {
 	return err == nil && a.question.Source.Contains(addr)
 }
 
-// tell writes for people what an edge knows. Times are UTC.
+// tell writes for people what an edge knows. Times are UTC. Reasons and names are written by others: each line is made printable.
 func tell(w io.Writer, l *edge.Looked, happened []events.Event) error {
-	b := new(strings.Builder)
-	fmt.Fprintln(b, l.Source)
+	var lines []string
+	line := func(format string, args ...any) {
+		lines = append(lines, operator.Printable(fmt.Sprintf(format, args...))+"\n")
+	}
+	line("%s", l.Source)
 	switch {
 	case l.Denied:
-		fmt.Fprintln(b, "always refused, by the list deny")
+		line("always refused, by the list deny")
 	case l.Allowed:
-		fmt.Fprintln(b, "never limited, by the list allow")
+		line("never limited, by the list allow")
 	}
 	for _, r := range l.Rules {
-		fmt.Fprintf(b, "rule %s: %.4g of %d requests, %d left", r.Rule, r.Estimate, r.Limit, r.Remaining)
-		if r.Block != nil {
-			fmt.Fprintf(b, "; blocked by %s since %s until %s", r.Block.By, r.Block.Start.UTC().Format(time.TimeOnly), r.Block.End.UTC().Format(time.TimeOnly))
-			if r.Block.Reason != "" {
-				fmt.Fprintf(b, ": %s", r.Block.Reason)
+		text := fmt.Sprintf("rule %s: %.4g of %d requests, %d left", r.Rule, r.Estimate, r.Limit, r.Remaining)
+		if b := r.Block; b != nil {
+			text += "; blocked by " + b.By
+			if b.Rule != r.Rule {
+				text += " under " + b.Rule
+			}
+			if b.Source != l.Source {
+				text += " as " + b.Source
+			}
+			text += fmt.Sprintf(" since %s until %s", b.Start.UTC().Format(time.TimeOnly), b.End.UTC().Format(time.TimeOnly))
+			if b.Reason != "" {
+				text += ": " + b.Reason
 			}
 		}
-		fmt.Fprintln(b)
+		line("%s", text)
 	}
 	if !l.Asked && len(l.Rules) > 0 {
-		fmt.Fprintln(b, "(as this edge alone knows: there is no tier, or it has not answered)")
+		line("(as this edge alone knows: there is no tier, or it has not answered)")
 	}
 	if len(happened) == 0 {
-		fmt.Fprintln(b, "no event about it is among the latest of this edge")
+		line("no event about it is among the latest of this edge")
 	}
 	for _, e := range happened {
-		fmt.Fprintf(b, "%s  %s", e.Time.UTC().Format(time.DateTime), e.Text)
+		text := e.Time.UTC().Format(time.DateTime) + "  " + e.Text
 		if e.Rule != "" {
-			fmt.Fprintf(b, ", rule %s", e.Rule)
+			text += ", rule " + e.Rule
 		}
 		if !e.Until.IsZero() {
-			fmt.Fprintf(b, ", until %s", e.Until.UTC().Format(time.TimeOnly))
+			text += ", until " + e.Until.UTC().Format(time.TimeOnly)
 		}
 		if e.Who != "" || e.From != "" {
-			fmt.Fprintf(b, ", by %s", strings.TrimSpace(e.Who+" from "+e.From))
+			text += ", by " + strings.TrimSpace(e.Who+" from "+e.From)
 		}
 		if e.Skipped > 0 {
-			fmt.Fprintf(b, " (%d such events before it are not kept)", e.Skipped)
+			text += fmt.Sprintf(" (%d such events before it are not kept)", e.Skipped)
 		}
-		fmt.Fprintln(b)
+		line("%s", text)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, strings.Join(lines, ""))
 	return err
 }
