@@ -80,12 +80,12 @@ func (s *Server) Listed(list string, now time.Time) []Listed {
 
 // List puts a prefix on the list Allow or Deny for a while, on every edge of the PoP. What the configuration denies stays denied, and
 // who is on both lists is denied.
-func (s *Server) List(list, prefix string, d time.Duration, reason string, now time.Time) (Listed, error) {
+func (s *Server) List(list, prefix string, d time.Duration, reason string, by Operator, now time.Time) (Listed, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
 		return Listed{}, err
 	}
-	m, err := s.put(list, key, d, reason, now)
+	m, err := s.put(list, key, d, reason, by, now)
 	l := Listed{Prefix: m.Source, Start: m.Start, End: m.End, Reason: reason, Edges: m.Edges}
 	if p, _ := key.Source.Prefix(); list == Allow && s.holds(mitigation.Denied, p, now) {
 		l.Warning = "this prefix is denied, which goes before: allowing it has no effect"
@@ -94,12 +94,12 @@ func (s *Server) List(list, prefix string, d time.Duration, reason string, now t
 }
 
 // Unlist takes a prefix off the list.
-func (s *Server) Unlist(list, prefix string, now time.Time) (Lifted, error) {
+func (s *Server) Unlist(list, prefix string, by Operator, now time.Time) (Lifted, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
 		return Lifted{}, err
 	}
-	return s.lift(list, key, nil, now)
+	return s.lift(list, key, nil, by, now)
 }
 
 // holds reports whether all of a prefix is allowed or denied, by the configuration or by operators.

@@ -28,9 +28,9 @@ rules:
 		t.Helper()
 		var err error
 		if what == Allow || what == Deny {
-			_, err = e.List(what, source, time.Hour, "because", time.Now())
+			_, err = e.List(what, source, time.Hour, "because", Operator{}, time.Now())
 		} else {
-			_, err = e.Block(what, source, time.Hour, "because", time.Now())
+			_, err = e.Block(what, source, time.Hour, "because", Operator{}, time.Now())
 		}
 		if err != nil {
 			t.Fatalf("%s %s: %v", what, source, err)
@@ -42,7 +42,7 @@ rules:
 		if what == Allow || what == Deny {
 			back = e.Unlist
 		}
-		lifted, err := back(what, source, time.Now())
+		lifted, err := back(what, source, Operator{}, time.Now())
 		if err != nil || !lifted.Lifted {
 			t.Fatalf("%s %s: %+v, %v", what, source, lifted, err)
 		}
@@ -77,7 +77,7 @@ rules:
 	expect("/r", "203.0.113.1", 200) // beyond its limit
 	say(Allow, "198.51.100.7")
 	expect("/", "198.51.100.7", 403) // the file denies it
-	if l, err := e.List(Allow, "198.51.100.8", time.Hour, "", time.Now()); err != nil || !strings.Contains(l.Warning, "denied") {
+	if l, err := e.List(Allow, "198.51.100.8", time.Hour, "", Operator{}, time.Now()); err != nil || !strings.Contains(l.Warning, "denied") {
 		t.Errorf("%+v, %v", l, err)
 	}
 	say(Deny, "203.0.113.0/30")
@@ -106,11 +106,11 @@ rules:
 	}
 	now := time.Now()
 	for _, bad := range [][2]string{{Allow, "0.0.0.0/7"}, {Deny, "::/15"}, {Allow, "nobody"}, {Deny, "#" + strings.Repeat("0", 32)}, {"r", "10.0.0.1"}} {
-		if _, err := e.List(bad[0], bad[1], time.Hour, "", now); err == nil {
+		if _, err := e.List(bad[0], bad[1], time.Hour, "", Operator{}, now); err == nil {
 			t.Errorf("%v was accepted", bad)
 		}
 	}
-	if _, err := e.List(Deny, "10.0.0.1", mitigation.MaxBlock+1, "", now); err == nil {
+	if _, err := e.List(Deny, "10.0.0.1", mitigation.MaxBlock+1, "", Operator{}, now); err == nil {
 		t.Error("longer than operators may")
 	}
 }
@@ -125,7 +125,7 @@ func TestAllowedIsNotShed(t *testing.T) {
 	if answer := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); answer != "" {
 		t.Errorf("not shed: %q", answer)
 	}
-	if _, err := e.List(Allow, "127.0.0.0/8", time.Hour, "", time.Now()); err != nil {
+	if _, err := e.List(Allow, "127.0.0.0/8", time.Hour, "", Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if resp, _ := e.get("/"); resp.StatusCode != 200 {

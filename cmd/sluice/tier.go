@@ -64,6 +64,10 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	}
 	machine, err := pop.NewMachine(pop.Config{
 		Nodes: c.PoP.Memcached, Secret: key, ID: rand.Uint64(), Name: edgeName(c), Edges: c.PoP.Edges, Rules: c.PoP.SecretFile != "", Counters: s.table, Bits: s.bits,
+		Heard: func(w words.Word) {
+			said := edge.Word{Rule: w.Rule, Source: w.Source, Start: w.Start, End: w.End, Reason: w.Reason, Operator: edge.Operator{Who: w.Who, From: w.From}}
+			happened.Add(said.Event(time.Now()))
+		},
 	}, time.Now())
 	if err != nil {
 		return nil, err
@@ -120,7 +124,8 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			machine.SetRules(known)
 		},
 		Say: func(w edge.Word) (edge.Spread, error) {
-			word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason}
+			word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason,
+				Who: w.Who, From: w.From + " at " + edgeName(c)}
 			if w.End.IsZero() {
 				word.Kind = words.Lift
 			}
