@@ -35,6 +35,8 @@ type World struct {
 	steps   int // of machines, so far
 	lively  time.Time
 
+	presence time.Time // when edges that are not stepped last said that they are there
+
 	rules    []pop.Rule
 	config   Config
 	names    []string    // of the nodes
@@ -245,6 +247,7 @@ func (e *Edge) send(commands []wire.Command) {
 		return
 	}
 	w := e.world
+	w.present()
 	b := w.batch(e.index, e.life)
 	b.answers = e.cut
 	for i := range commands {
@@ -262,6 +265,23 @@ func (e *Edge) send(commands []wire.Command) {
 		b.results = append(b.results, r)
 	}
 	w.push(b)
+}
+
+// present lets edges say that they are there, which real ones do while they idle. Whoever is about to read it finds what is no older than
+// theirs.
+func (w *World) present() {
+	if w.now.Sub(w.presence) < idle {
+		return
+	}
+	w.presence = w.now
+	for _, e := range w.Edges {
+		if e.gone || e.cut || w.now.Before(e.paused) {
+			continue
+		}
+		if c, overdue := e.Machine.Presence(e.clock()); overdue {
+			w.carry(c, e.node(c.Node))
+		}
+	}
 }
 
 const (
