@@ -438,8 +438,8 @@ type held struct {
 	command    wire.Command
 }
 
-// polls reports whether a command is one of those that go on for ever: nothing waits for them.
-func polls(c *wire.Command) bool { return c.Op == wire.Get && !c.Report }
+// polls reports whether a command is one of those that go on for ever, presence among them: nothing waits for them.
+func polls(c *wire.Command) bool { return !c.Report }
 
 // node is the world's number of a node that the edge's machine has by another.
 func (e *Edge) node(of int) int {
