@@ -227,9 +227,12 @@ func TestIdleEdgesArePresent(t *testing.T) {
 		t.Helper()
 		for _, pause := range pauses {
 			w.after(pause)
-			for i, e := range w.Edges[:7] {
+			for _, e := range w.Edges[:7] {
 				e.Request(&r, a)
 				w.after(5 * time.Millisecond)
+			}
+			w.after(10 * time.Second) // in which all have been reported
+			for i, e := range w.Edges[:7] {
 				if got := e.Machine.Stats().Edges; got != want {
 					t.Fatalf("after %v, edge %d knows of %d edges, want %d", pause, i, got, want)
 				}
