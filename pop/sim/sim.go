@@ -384,7 +384,7 @@ func (w *World) Tick(edge int) {
 		e.step(pop.Event{Results: late})
 	}
 	e.attend()
-	e.busy = e.busy && e.Counters.Stats().Unreported > 0
+	e.busy = e.busy && e.Counters.Unreported() > 0
 }
 
 // answer tells an edge of the first answer of a batch, and of as many more as are as quiet (pop.Machine.Quiet), and reports whether any are left.
