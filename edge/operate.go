@@ -105,7 +105,7 @@ func (s *Server) Mitigations(now time.Time) []Mitigation {
 // EachMitigation ranges over Mitigations, which may be a million.
 func (s *Server) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 	return func(yield func(Mitigation) bool) {
-		for m := range s.eachInForce(now) {
+		for m := range s.InForce(now) {
 			if m.Rule != Allow && m.Rule != Deny && !yield(m) {
 				return
 			}
@@ -114,9 +114,7 @@ func (s *Server) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 }
 
 // InForce is Mitigations with what operators Allow and Deny, as another process on this edge's place may Adopt them.
-func (s *Server) InForce(now time.Time) []Mitigation { return slices.Collect(s.eachInForce(now)) }
-
-func (s *Server) eachInForce(now time.Time) iter.Seq[Mitigation] {
+func (s *Server) InForce(now time.Time) iter.Seq[Mitigation] {
 	names, modes := make(map[uint32]string), make(map[uint32]rules.Mode)
 	for _, r := range s.snap.Load().rules.Rules {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode

@@ -150,6 +150,10 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 		done.Edges = r.store.Await(mark)
 	}
 	done.Warnings = slices.Clone(r.store.Warnings)
+	_ = r.catchUp() // it logs
+	if past, _ := r.overlay.Load().History(e.Name); len(past) > 0 && (past[0].Version > mark.Generation || past[0].Version == mark.Generation && past[0].Edge != r.name) {
+		done.Warnings = append(done.Warnings, fmt.Sprintf("the rule was changed at %s meanwhile, and that stands: see its history", past[0].Edge))
+	}
 	if r.store.Save != nil {
 		if err := r.store.Save(); err != nil {
 			done.Warnings = append(done.Warnings, "the change is in force, but could not be written to state_dir: "+err.Error())

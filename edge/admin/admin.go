@@ -51,6 +51,9 @@ type Options struct {
 // maxBody bounds what the API reads.
 const maxBody = 1 << 20
 
+// metricsAtOnce is how many may ask for metrics at a time; more get 503. It takes no token, and takes long while many are blocked.
+const metricsAtOnce = 4
+
 type api struct{ Options }
 
 // New returns the handler.
@@ -89,7 +92,7 @@ func New(o Options) http.Handler {
 		}
 		text(w, http.StatusOK, "ready\n")
 	})
-	metrics := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{})
+	metrics := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: metricsAtOnce})
 	if o.MetricsToken {
 		metrics = a.authorized(metrics)
 	}

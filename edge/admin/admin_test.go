@@ -428,6 +428,47 @@ rules: [{name: real, limit: 5}, {name: trial, limit: 5, mode: shadow}, {name: as
 	}
 }
 
+// A slowMetric is collected when it is told to.
+type slowMetric struct {
+	begun chan<- struct{}
+	goOn  <-chan struct{}
+}
+
+func (slowMetric) Describe(chan<- *prometheus.Desc) {}
+
+func (m slowMetric) Collect(chan<- prometheus.Metric) {
+	m.begun <- struct{}{}
+	<-m.goOn
+}
+
+// Metrics cost the more the more are blocked, and want no token: few are collected at once, whoever asks.
+func TestMetricsAtOnce(t *testing.T) {
+	begun, goOn, done := make(chan struct{}), make(chan struct{}), make(chan int)
+	h, _ := newAPI(t, func(o *Options) { o.Metrics.(*prometheus.Registry).MustRegister(slowMetric{begun, goOn}) })
+	for range 2 * metricsAtOnce {
+		go func() { done <- do(h, "GET", "/metrics", "").Code }()
+	}
+	for range metricsAtOnce {
+		<-begun
+	}
+	for range metricsAtOnce {
+		select {
+		case code := <-done:
+			if code != http.StatusServiceUnavailable {
+				t.Errorf("%d", code)
+			}
+		case <-begun:
+			t.Fatal("one more is collected")
+		}
+	}
+	close(goOn)
+	for range metricsAtOnce {
+		if code := <-done; code != http.StatusOK {
+			t.Errorf("%d", code)
+		}
+	}
+}
+
 // A writes is an answer that knows how it was written.
 type writes struct {
 	*httptest.ResponseRecorder

@@ -195,7 +195,7 @@ func (s *Shared) keep(ctx context.Context, keepers *sync.WaitGroup, log *slog.Lo
 // keepRulesHere has changes of rules stay on this edge.
 func (s *Shared) keepRulesHere(c *config.Config, key secret.Secret) error {
 	s.Local = &LocalList{secret: key, id: rand.Uint64()}
-	if err := s.openState(c, "rules", s.Local); err != nil {
+	if err := s.openState(c, localName, s.Local); err != nil {
 		return err
 	}
 	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes, Add: s.Local.Add, InForce: func(uint64, []words.Mark) {}}
