@@ -82,12 +82,12 @@ func (s *Server) Listed(list string, now time.Time) []Listed {
 
 // List puts a prefix on the list Allow or Deny for a while, on every edge of the PoP. What the configuration denies stays denied, and
 // who is on both lists is denied.
-func (s *Server) List(list, prefix string, d time.Duration, reason string, now time.Time) (Listed, error) {
+func (s *Server) List(list, prefix string, d time.Duration, reason string, by Operator, now time.Time) (Listed, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
 		return Listed{}, err
 	}
-	m, err := s.put(list, key, d, reason, now)
+	m, err := s.put(list, key, d, reason, by, now)
 	l := Listed{Prefix: m.Source, Start: m.Start, End: m.End, Reason: reason, Edges: m.Edges}
 	if p, _ := key.Source.Prefix(); list == Allow && s.holds(mitigation.Denied, p, now) {
 		l.Warning = "this prefix is denied, which goes before: allowing it has no effect"
@@ -96,12 +96,12 @@ func (s *Server) List(list, prefix string, d time.Duration, reason string, now t
 }
 
 // Unlist takes a prefix off the list.
-func (s *Server) Unlist(list, prefix string, now time.Time) (Lifted, error) {
+func (s *Server) Unlist(list, prefix string, by Operator, now time.Time) (Lifted, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
 		return Lifted{}, err
 	}
-	return s.lift(list, key, nil, now)
+	return s.lift(list, key, nil, by, now)
 }
 
 // holds reports whether all of a prefix is allowed or denied, by the configuration or by operators.
@@ -129,7 +129,7 @@ func scopeKey(scope, prefix string) (mitigation.Key, error) {
 }
 
 // liftAll is Lift under AllRules.
-func (s *Server) liftAll(source string, now time.Time) (all Lifted, err error) {
+func (s *Server) liftAll(source string, by Operator, now time.Time) (all Lifted, err error) {
 	src, err := counter.ParseSource(source)
 	if err != nil {
 		return all, fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits", source)
@@ -137,7 +137,7 @@ func (s *Server) liftAll(source string, now time.Time) (all Lifted, err error) {
 	var names []string
 	var enforced []*rules.Rule
 	for _, r := range s.snap.Load().rules.Rules {
-		if s.Mitigated(r.Config.Name, source, now) != nil {
+		if !s.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: src}, now).IsZero() {
 			names = append(names, r.Config.Name)
 		}
 		if !r.Shadow {
@@ -151,7 +151,7 @@ func (s *Server) liftAll(source string, now time.Time) (all Lifted, err error) {
 	lifts, errs := make([]Lifted, len(names)), make([]error, len(names))
 	var said sync.WaitGroup // at once: each waits for all edges
 	for i, name := range names {
-		said.Go(func() { lifts[i], errs[i] = s.liftUnder(name, source, now) })
+		said.Go(func() { lifts[i], errs[i] = s.liftUnder(name, source, by, now) })
 	}
 	said.Wait()
 	for _, l := range lifts {

@@ -139,20 +139,6 @@ func (s *Server) InForce(now time.Time) iter.Seq[Mitigation] {
 	}
 }
 
-// Mitigated returns what is in force at now for a source, or a prefix, under a rule or AllRules; nil if nothing is.
-func (s *Server) Mitigated(rule, source string, now time.Time) *Mitigation {
-	_, key, err := s.keyOf(rule, source)
-	if err != nil {
-		return nil
-	}
-	bit, in := s.limiter.Bits.Get(key, now)
-	if !in {
-		return nil
-	}
-	m := shown(rule, key.Source, bit)
-	return &m
-}
-
 // shown is a bit as operators see it.
 func shown(rule string, source counter.Source, bit mitigation.Bit) Mitigation {
 	return Mitigation{Rule: rule, Source: source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned, By: bit.By.String(), Reason: bit.Reason}
@@ -160,12 +146,12 @@ func shown(rule string, source counter.Source, bit mitigation.Bit) Mitigation {
 
 // Block refuses a source, or all sources of a prefix, under a rule or AllRules for a while, on every edge of the PoP, in place of what was
 // in force. Errors are ErrNoRule, ErrOff, ErrFull, and what is wrong with the source or the time.
-func (s *Server) Block(rule, source string, d time.Duration, reason string, now time.Time) (Mitigation, error) {
+func (s *Server) Block(rule, source string, d time.Duration, reason string, by Operator, now time.Time) (Mitigation, error) {
 	r, key, err := s.keyOf(rule, source)
 	if err != nil {
 		return Mitigation{}, err
 	}
-	m, err := s.put(rule, key, d, reason, now)
+	m, err := s.put(rule, key, d, reason, by, now)
 	m.Mode, m.Warning = rules.Enforce, s.effect(r, key.Source, now)
 	if r != nil {
 		m.Mode = r.Config.Mode
@@ -174,23 +160,30 @@ func (s *Server) Block(rule, source string, d time.Duration, reason string, now 
 }
 
 // put has an operator's word in force for a while.
-func (s *Server) put(rule string, key mitigation.Key, d time.Duration, reason string, now time.Time) (m Mitigation, err error) {
+func (s *Server) put(rule string, key mitigation.Key, d time.Duration, reason string, by Operator, now time.Time) (m Mitigation, err error) {
 	if d <= 0 || d > mitigation.MaxBlock {
 		return m, fmt.Errorf("edge: for %v: want more than 0 and at most %v", rules.Duration(d), rules.Duration(mitigation.MaxBlock))
 	}
 	m = Mitigation{Rule: rule, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
 		By: mitigation.ByAdmin.String(), Reason: reason}
-	if s.tier.Say == nil {
+	m.Edges, err = s.say(Word{Rule: rule, Source: key.Source, Start: now, End: m.End, Reason: reason, Operator: by}, key, func() {
 		s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason}, now)
-		return m, nil
-	}
-	m.Edges, err = s.say(Word{Rule: rule, Source: key.Source, Start: now, End: m.End, Reason: reason})
+	})
 	return m, err
 }
 
 // say has the PoP put a word in force, here as well, and waits for that: what several operators say of one source at once comes
-// in the same order everywhere.
-func (s *Server) say(w Word) (*Spread, error) {
+// in the same order everywhere. On an edge that counts alone it does so itself, as alone says. Then it is told.
+func (s *Server) say(w Word, key mitigation.Key, alone func()) (*Spread, error) {
+	event := w.Event(w.Start)
+	if bit, in := s.limiter.Bits.Get(key, w.Start); in {
+		event.Old = blockText(&bit)
+	}
+	if s.tier.Say == nil {
+		alone()
+		s.events.Add(event)
+		return nil, nil
+	}
 	spread, err := s.tier.Say(w)
 	if err != nil {
 		return nil, err
@@ -198,6 +191,7 @@ func (s *Server) say(w Word) (*Spread, error) {
 	if spread.Missing == nil {
 		spread.Missing = []string{}
 	}
+	s.events.Add(event)
 	return &spread, nil
 }
 
@@ -235,26 +229,27 @@ func (s *Server) Adopt(m Mitigation, now time.Time) {
 
 // Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every edge of the PoP, so that it starts
 // afresh. AllRules ends what operators said of all rules, and every mitigation of the source that is in force here.
-func (s *Server) Lift(rule, source string, now time.Time) (Lifted, error) {
+func (s *Server) Lift(rule, source string, by Operator, now time.Time) (Lifted, error) {
 	if rule == AllRules {
-		return s.liftAll(source, now)
+		return s.liftAll(source, by, now)
 	}
-	return s.liftUnder(rule, source, now)
+	return s.liftUnder(rule, source, by, now)
 }
 
 // liftUnder is Lift under one rule, or of what was said of AllRules.
-func (s *Server) liftUnder(rule, source string, now time.Time) (Lifted, error) {
+func (s *Server) liftUnder(rule, source string, by Operator, now time.Time) (Lifted, error) {
 	r, key, err := s.keyOf(rule, source)
 	if err != nil {
 		return Lifted{}, err
 	}
 	defer s.audit.Forget(key)
-	return s.lift(rule, key, r, now)
+	return s.lift(rule, key, r, by, now)
 }
 
 // lift ends an operator's word, or a mitigation. r is nil for a scope.
-func (s *Server) lift(rule string, key mitigation.Key, r *rules.Rule, now time.Time) (lifted Lifted, err error) {
-	if s.tier.Say == nil {
+func (s *Server) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator, now time.Time) (lifted Lifted, err error) {
+	lifted.Lifted = !s.limiter.Bits.Until(key, now).IsZero()
+	lifted.Edges, err = s.say(Word{Rule: rule, Source: key.Source, Start: now, Operator: by}, key, func() {
 		if r != nil {
 			s.limiter.Counters.Forget(r.Counter, key.Source)
 		}
@@ -262,10 +257,8 @@ func (s *Server) lift(rule string, key mitigation.Key, r *rules.Rule, now time.T
 			s.limiter.Bits.Lift(mitigation.Key{Rule: r.Candidate.Bits.ID, Source: key.Source}, time.Now())
 		}
 		// After Forget: who was judged before it may not have started a mitigation yet.
-		return Lifted{Lifted: s.limiter.Bits.Lift(key, time.Now())}, nil
-	}
-	lifted.Lifted = !s.limiter.Bits.Until(key, now).IsZero()
-	lifted.Edges, err = s.say(Word{Rule: rule, Source: key.Source, Start: now})
+		lifted.Lifted = s.limiter.Bits.Lift(key, time.Now())
+	})
 	return lifted, err
 }
 

@@ -272,13 +272,11 @@ func (a api) block(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	before := a.Edge.Mitigated(r.PathValue("rule"), r.PathValue("source"), time.Now())
-	m, err := a.Edge.Block(r.PathValue("rule"), r.PathValue("source"), d, reason, time.Now())
+	m, err := a.Edge.Block(r.PathValue("rule"), r.PathValue("source"), d, reason, operator(r), time.Now())
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	a.did(r, events.Event{Text: "blocked for " + d.String() + ": " + reason, Rule: m.Rule, Source: m.Source, Old: blockText(before), New: blockText(&m), Until: m.End})
 	reply(w, m)
 }
 
@@ -293,49 +291,33 @@ func (a api) list(list string) http.HandlerFunc {
 		if !ok {
 			return
 		}
-		l, err := a.Edge.List(list, r.PathValue("prefix"), d, reason, time.Now())
+		l, err := a.Edge.List(list, r.PathValue("prefix"), d, reason, operator(r), time.Now())
 		if err != nil {
 			failed(w, err)
 			return
 		}
-		a.did(r, events.Event{Text: map[string]string{edge.Allow: "allowed", edge.Deny: "denied"}[list] + " for " + d.String() + ": " + reason, Source: l.Prefix})
 		reply(w, l)
 	}
 }
 
 func (a api) unlist(list string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		lifted, err := a.Edge.Unlist(list, r.PathValue("prefix"), time.Now())
+		lifted, err := a.Edge.Unlist(list, r.PathValue("prefix"), operator(r), time.Now())
 		if err != nil {
 			failed(w, err)
 			return
 		}
-		a.did(r, events.Event{Text: map[string]string{edge.Allow: "allowed", edge.Deny: "denied"}[list] + " no more", Source: r.PathValue("prefix")})
 		reply(w, lifted)
 	}
 }
 
 func (a api) lift(w http.ResponseWriter, r *http.Request) {
-	before := a.Edge.Mitigated(r.PathValue("rule"), r.PathValue("source"), time.Now())
-	lifted, err := a.Edge.Lift(r.PathValue("rule"), r.PathValue("source"), time.Now())
+	lifted, err := a.Edge.Lift(r.PathValue("rule"), r.PathValue("source"), operator(r), time.Now())
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	a.did(r, events.Event{Text: "lifted", Rule: r.PathValue("rule"), Source: r.PathValue("source"), Old: blockText(before)})
 	reply(w, lifted)
-}
-
-// blockText is a block as events show it; "" if there is none.
-func blockText(m *edge.Mitigation) string {
-	if m == nil {
-		return ""
-	}
-	text := "until " + m.End.UTC().Format(time.RFC3339) + " by " + m.By
-	if m.Reason != "" {
-		text += ": " + m.Reason
-	}
-	return text
 }
 
 // tierTime is how long an operator waits for what the tier knows of a source: many round trips.

@@ -503,7 +503,7 @@ func TestManyMitigations(t *testing.T) {
 	}
 	now := time.Now()
 	for i := range 250 {
-		if _, err := s.Block("login", "10.0.0."+strconv.Itoa(i), time.Hour, strings.Repeat("x", 200), now.Add(time.Duration(i))); err != nil {
+		if _, err := s.Block("login", "10.0.0."+strconv.Itoa(i), time.Hour, strings.Repeat("x", 200), edge.Operator{}, now.Add(time.Duration(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -184,7 +184,7 @@ func TestHistory(t *testing.T) {
 	}
 	text, _ := json.Marshal(list)
 	six := strings.Replace(was, ":5", ":6", 1)
-	want := `[{"version":4,"at":"T4","does":"set","old":{"limit":8,"name":"login"},"new":` + six + `,"in_force":true},` +
+	want := `[{"version":4,"at":"T4","does":"set","old":{"limit":8,"name":"login"},"new":` + six + `,"to":1,"in_force":true},` +
 		`{"version":3,"at":"T3","does":"set","old":null,"new":{"limit":8,"name":"login"},"in_force":false},` +
 		`{"version":2,"at":"T2","does":"removed","old":` + six + `,"new":null,"in_force":false},` +
 		`{"version":1,"at":"T1","does":"set","who":"ada","from":"192.0.2.1:5","old":` + was + `,"new":` + six + `,"in_force":false},` +

@@ -59,6 +59,7 @@ func (o *Overlay) Change(e Edit) (c Change, needed bool, err error) {
 	case Delete:
 		c.Does = Remove
 	case Rollback:
+		c.To = &e.To
 		err = o.rollback(&c, e.To)
 	}
 	if err != nil || c.Does == Restore && c.After == 0 && newer == nil {

@@ -73,6 +73,10 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	}
 	machine, err := pop.NewMachine(pop.Config{
 		Nodes: c.PoP.Memcached, Secret: key, ID: rand.Uint64(), Name: EdgeName(c), Edges: c.PoP.Edges, Rules: c.PoP.SecretFile != "", Counters: s.Table, Bits: s.Bits,
+		Heard: func(w words.Word) {
+			said := edge.Word{Rule: w.Rule, Source: w.Source, Start: w.Start, End: w.End, Reason: w.Reason, Operator: edge.Operator{Who: w.Who, From: w.From}}
+			happened.Add(said.Event(time.Now()))
+		},
 	}, time.Now())
 	if err != nil {
 		return nil, err
@@ -129,7 +133,8 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			machine.SetRules(known)
 		},
 		Say: func(w edge.Word) (edge.Spread, error) {
-			word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason}
+			word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason,
+				Who: w.Who, From: w.From + " at " + EdgeName(c)}
 			if w.End.IsZero() {
 				word.Kind = words.Lift
 			}
