@@ -19,6 +19,7 @@ type traceFlags struct {
 	files    []string
 	from, to string
 	fold     bool
+	agents   bool // read how clients call themselves; no flag
 	workload string
 	seed     uint64
 	duration time.Duration
@@ -29,7 +30,7 @@ type traceFlags struct {
 func addTrace(flags *pflag.FlagSet) *traceFlags {
 	f := new(traceFlags)
 	flags.StringArrayVar(&f.files, "trace", nil, "`FILE` to replay: an access log, .jsonl or .csv, or .gz of one; repeatable, merged")
-	flags.StringVar(&f.from, "from", "", "only requests from this `TIME` on (RFC 3339, or 2017-05-04T14Z; with --fold also 12:00)")
+	flags.StringVar(&f.from, "from", "", "only requests from this `TIME` on (RFC 3339, or 2017-05-04T14Z; 12:00 where the log has one day, UTC, or with --fold)")
 	flags.StringVar(&f.to, "to", "", "only requests before this `TIME`")
 	flags.BoolVar(&f.fold, "fold", false, "lay all days of the trace onto one (UTC); a source is then file, day and address")
 	addWorkload(flags, f)
@@ -62,13 +63,16 @@ func (f *traceFlags) load(limit uint32, window time.Duration, edges int) (*trace
 	}
 	var traces []*trace.Trace
 	if len(f.files) > 0 {
-		o := trace.ReadOptions{Fold: f.fold, Seed: f.seed}
+		o := trace.ReadOptions{Fold: f.fold, Seed: f.seed, Agents: f.agents}
 		var err error
 		if o.From, o.FoldFrom, err = f.instant("--from", f.from); err != nil {
 			return nil, err
 		}
 		if o.To, o.FoldTo, err = f.instant("--to", f.to); err != nil {
 			return nil, err
+		}
+		if o.OneDay = !f.fold && (isClock(f.from) || isClock(f.to)); o.OneDay && (!o.From.IsZero() || !o.To.IsZero()) {
+			return nil, usagef("--from %s, --to %s: give both a date, or neither", f.from, f.to)
 		}
 		t, err := trace.Read(o, f.files...)
 		if err != nil {
@@ -93,26 +97,35 @@ func (f *traceFlags) load(limit uint32, window time.Duration, edges int) (*trace
 	return trace.Merge(traces...), nil
 }
 
-// instant reads an instant, or a time of day where days are folded.
+// instant reads an instant, or a time of day: of folded days, or of the only one.
 func (f *traceFlags) instant(flag, s string) (time.Time, time.Duration, error) {
 	if s == "" {
 		return time.Time{}, 0, nil
 	}
-	for _, layout := range []string{"15:04", time.TimeOnly} {
-		if t, err := time.Parse(layout, strings.TrimSuffix(s, "Z")); f.fold && err == nil {
-			return time.Time{}, time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute + time.Duration(t.Second())*time.Second, nil
-		}
+	if d, ok := clock(s); ok {
+		return time.Time{}, d, nil
 	}
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15Z07:00", time.DateOnly} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return t, 0, nil
 		}
 	}
-	hint := ""
-	if !f.fold {
-		hint = "; a time of day alone needs --fold"
+	return time.Time{}, 0, usagef("%s %s: want an instant such as 2017-05-04T14:00:00Z, or a time of day such as 14:00", flag, s)
+}
+
+func isClock(s string) bool {
+	_, is := clock(s)
+	return is
+}
+
+// clock reads a time of day.
+func clock(s string) (time.Duration, bool) {
+	for _, layout := range []string{"15:04", time.TimeOnly} {
+		if t, err := time.Parse(layout, strings.TrimSuffix(s, "Z")); err == nil {
+			return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute + time.Duration(t.Second())*time.Second, true
+		}
 	}
-	return time.Time{}, 0, usagef("%s %s: want an instant such as 2017-05-04T14:00:00Z%s", flag, s, hint)
+	return 0, false
 }
 
 // outputFlags say where a report goes, beside the table on standard output.
