@@ -145,21 +145,25 @@ func (r *Recommendation) String() string {
 	return fmt.Sprintf("%s %s's limit from %s to %s in %s: %s.", verb, r.Rule, page.Thousands(uint64(r.Now)), page.Thousands(uint64(r.Limit)), window, r.Reason)
 }
 
-// recommendation is the answer to which limit it should be, in a sentence: of one rule its own, of several how many should change.
+// recommendation is the answer to which limit it should be, in a sentence: of one rule its own, of several which should change.
 func (r *Report) recommendation() string {
 	if len(r.Recommended) == 1 {
 		return r.Recommended[0].String()
 	}
 	var change []string
+	var one *Recommendation
 	for i := range r.Recommended {
 		if c := &r.Recommended[i]; c.Limit != 0 && !c.Keep {
-			change = append(change, fmt.Sprintf("%s from %s to %s", c.Rule, page.Thousands(uint64(c.Now)), page.Thousands(uint64(c.Limit))))
+			change, one = append(change, fmt.Sprintf("%s from %s to %s", c.Rule, page.Thousands(uint64(c.Now)), page.Thousands(uint64(c.Limit)))), c
 		}
 	}
-	if len(change) == 0 {
-		return "Keep all limits: no rule has sources above the one that its traffic suggests and not above its own, or the other way round."
+	switch len(change) {
+	case 0:
+		return "Keep all limits: those that the traffic of each rule suggests are exceeded by the same sources."
+	case 1:
+		return one.String()
 	}
-	return "Change the limit of " + join(change) + ": that is where each rule's sources part, as the table of busiest windows shows."
+	return "Change the limits of " + join(change) + ": there each rule's sources part, or whoever is called good has some room."
 }
 
 // join lists things as people do.

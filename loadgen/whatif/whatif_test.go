@@ -219,8 +219,8 @@ func TestRecommendations(t *testing.T) {
 		}
 	}
 	f([3]uint32{35, 32, 1}, "Keep all limits: ")
-	f([3]uint32{10, 35, 1}, "Change the limit of a from 10 to 30: ")
-	f([3]uint32{10, 1000, 1}, "Change the limit of a from 10 to 30 and b from 1,000 to 30: ")
+	f([3]uint32{10, 35, 1}, "Raise a's limit from 10 to 30 in 1s: ")
+	f([3]uint32{10, 1000, 1}, "Change the limits of a from 10 to 30 and b from 1,000 to 30: ")
 }
 
 // One source's story, as a text and as data.
