@@ -43,9 +43,12 @@ func (c *Client) Top(by string, n int) error {
 	})
 }
 
+// blockedMost is how many blocks are shown: under attack there may be a million.
+const blockedMost = 1000
+
 // Blocked prints who is blocked: operators' blocks first, then those that end last.
 func (c *Client) Blocked() error {
-	answer, err := c.get("/v1/mitigations", nil)
+	answer, err := c.get("/v1/mitigations", url.Values{"n": {strconv.Itoa(blockedMost)}})
 	if err != nil {
 		return err
 	}
@@ -65,7 +68,11 @@ func (c *Client) Blocked() error {
 		for _, m := range list {
 			t.add(m.Source, m.Rule, m.Mode, m.By, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
-		return t.write(c.Out)
+		if err := t.write(c.Out); err != nil || len(list) < blockedMost {
+			return err
+		}
+		_, err := fmt.Fprintf(c.Out, "these are %s; there may be more: sluice status counts them, GET /v1/mitigations lists them\n", number(uint64(len(list))))
+		return err
 	})
 }
 

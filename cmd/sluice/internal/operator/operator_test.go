@@ -83,7 +83,7 @@ func TestAnswers(t *testing.T) {
 			"rules:\n- name: login\n  limit: 5\n  from: file\nlisten: :8080\n", ""},
 		{"no configuration", edge{}, (*Client).Config,
 			"", "this edge does not have it: EDGE answers GET /v1/config with 404; if that is the operators' listener of an edge, the edge is of another version than this command"},
-		{"blocks", edge{"GET /v1/mitigations": `[
+		{"blocks", edge{"GET /v1/mitigations?n=1000": `[
 			{"rule":"login","source":"192.0.2.1","mode":"enforce","start":"2026-05-04T14:00:00Z","end":"` + now.Add(90*time.Second).Format(time.RFC3339) + `","by":"edge"},
 			{"rule":"login","source":"192.0.2.2","mode":"shadow","end":"` + now.Add(26*time.Hour).Format(time.RFC3339) + `","by":"pop"},
 			{"rule":"*","source":"198.51.100.0/24","mode":"enforce","end":"` + now.Add(59*time.Second).Format(time.RFC3339) + `","by":"admin","reason":"scraper\u001b[2J\n` + strings.Repeat("x", 200) + `"}]`}, (*Client).Blocked,
@@ -91,7 +91,15 @@ func TestAnswers(t *testing.T) {
 				"198.51.100.0/24  *      enforce  admin  2026-05-04 14:00:59    59s  scraper·[2J·" + strings.Repeat("x", 19) + "…\n" +
 				"192.0.2.2        login  shadow   pop    2026-05-05 16:00:00    26h\n" +
 				"192.0.2.1        login  enforce  edge   2026-05-04 14:01:30  1m30s\n", ""},
-		{"nobody", edge{"GET /v1/mitigations": `[]`}, (*Client).Blocked, "nobody is blocked\n", ""},
+		{"as many as are shown", edge{"GET /v1/mitigations?n=1000": "[{}" + strings.Repeat(",{}", 999) + "]"}, func(c *Client) error {
+			out := c.Out
+			c.Out = new(bytes.Buffer)
+			err := c.Blocked()
+			_, after, _ := strings.Cut(c.Out.(*bytes.Buffer).String(), "these")
+			_, _ = io.WriteString(out, after)
+			return err
+		}, " are 1,000; there may be more: sluice status counts them, GET /v1/mitigations lists them\n", ""},
+		{"nobody", edge{"GET /v1/mitigations?n=1000": `[]`}, (*Client).Blocked, "nobody is blocked\n", ""},
 		{"top", edge{"GET /v1/top?by=shadow&n=2": `[{"source":"192.0.2.1","count":1234567,"error":0},{"source":"2001:db8::/64","count":1200,"error":34}]`},
 			func(c *Client) error { return c.Top("shadow", 2) },
 			"SOURCE            SHADOW  AT LEAST\n192.0.2.1      1,234,567\n2001:db8::/64      1,200     1,166\n", ""},
@@ -139,7 +147,7 @@ func TestTablesFit(t *testing.T) {
 	long := strings.Repeat("long-rule-name-", 4)
 	digest := "#0123456789abcdef0123456789abcdef"
 	e := edge{
-		"GET /v1/mitigations": `[{"rule":"` + long + `","source":"` + digest + `","mode":"candidate","end":"2027-01-01T00:00:00Z","by":"admin","reason":"` + long + `"}]`,
+		"GET /v1/mitigations?n=1000": `[{"rule":"` + long + `","source":"` + digest + `","mode":"candidate","end":"2027-01-01T00:00:00Z","by":"admin","reason":"` + long + `"}]`,
 		"GET /v1/rules": `[{"name":"` + long + `","mode":"candidate","limit":1000000000,"window":"1h30m20s","mitigation_timeout":"23h30m20s","key":["` + long + `","source"],
 			"count":{"statuses":[401,402,403,404,405,406,407,408]},"match":{"hosts":["` + long + `"],"methods":["POST"],"path":"/` + long + `"}}]`,
 		"GET /v1/events": `[{"number":1234567,"time":"2027-01-01T00:00:00Z","kind":"certificate","text":"` + long + `","rule":"` + long + `","source":"` + digest + `","who":"` + long + `"}]`,

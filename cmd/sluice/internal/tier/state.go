@@ -1,4 +1,4 @@
-package main
+package tier
 
 import (
 	"bytes"
@@ -11,48 +11,81 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"sluice/edge/config"
+	"sluice/pop/secret"
+	"sluice/pop/words"
 )
 
 // A stateFile keeps what operators said over a restart of the whole PoP: the list as it travels, with its MAC. Each edge has one.
 type stateFile struct {
 	path string
-	list kept
+	list Kept
 
 	mu    sync.Mutex
 	saved []byte
 }
 
-// kept is a list of what operators said: the PoP's, or a localList.
-type kept interface {
+// Kept is a list of what operators said: the PoP's, or a LocalList.
+type Kept interface {
 	Words(now time.Time) (list []byte, changed <-chan struct{})
 	Restore(list []byte, now time.Time) error
 }
 
-// openState reads what was kept in a folder, and makes sure that it can be written. What is no list of this PoP is an error, because
-// going on without it would lift what operators have blocked.
-func openState(dir, name string, list kept) (*stateFile, error) {
+// openState reads what was kept in a folder, or makes sure that it can be kept there. What is no list of this PoP is an error, because
+// going on without it would lift what operators have blocked. A list that was read and cannot be written, as on a disk that is full, is
+// none: keep tells of it.
+func openState(dir, name string, list Kept) (*stateFile, error) {
 	f := &stateFile{path: filepath.Join(dir, name), list: list}
-	text, err := os.ReadFile(f.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("state_dir: %w", err)
-	default:
-		if err := list.Restore(text, time.Now()); err != nil {
-			return nil, stateError(f.path, err)
-		}
+	read := false
+	if err := readState(f.path, func(text []byte) error {
+		read = true
+		return list.Restore(text, time.Now())
+	}); err != nil {
+		return nil, err
 	}
-	if err := f.save(); err != nil {
+	if err := f.save(); err != nil && !read {
 		return nil, fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
 	}
 	return f, nil
 }
 
-// stateName is the file in the folder.
-const stateName = "words"
+// What is in the folder: the PoP's list, and that of changes of rules that stay on this edge.
+const (
+	stateName = "words"
+	localName = "rules"
+)
 
-func stateError(path string, err error) error {
-	return fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", path, err)
+// CheckState reports what a start with a configuration would find wrong in its state_dir.
+func CheckState(c *config.Config, key secret.Secret) error {
+	alone := len(c.PoP.Memcached) == 0
+	for name, is := range map[string]bool{stateName: !alone, localName: alone || c.PoP.SecretFile == ""} {
+		if !is {
+			continue
+		}
+		if err := readState(filepath.Join(c.StateDir, name), func(text []byte) error {
+			_, _, err := words.Decode(key, text)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readState has a list taken that was kept in a file, if there is one.
+func readState(path string, take func(list []byte) error) error {
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("state_dir: %w", err)
+	}
+	if err := take(text); err != nil {
+		return fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", path, err)
+	}
+	return nil
 }
 
 // saveAgain is how long a list that could not be written waits for the next attempt.
