@@ -247,6 +247,7 @@ func (s *Server) Look(ctx context.Context, addr netip.Addr) Looked {
 		}
 		if bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: source}, now); in {
 			block := shown(r.Config.Name, source, bit)
+			block.Mode = r.Config.Mode
 			st.Block = &block
 		}
 		l.Rules = append(l.Rules, st)

@@ -55,49 +55,68 @@ type api struct{ Options }
 // New returns the handler.
 func New(o Options) http.Handler {
 	a := api{o}
-	private := http.NewServeMux()
-	private.HandleFunc("GET /v1/rules", a.rules)
-	private.HandleFunc("GET /v1/rules/{name}", a.rule)
-	private.HandleFunc("GET /v1/mitigations", a.mitigations)
-	private.HandleFunc("PUT /v1/mitigations/{rule}/{source...}", a.block)
-	private.HandleFunc("DELETE /v1/mitigations/{rule}/{source...}", a.lift)
-	for name, list := range map[string]string{"allow": edge.Allow, "deny": edge.Deny} {
-		private.HandleFunc("GET /v1/"+name, a.listed(list))
-		private.HandleFunc("PUT /v1/"+name+"/{prefix...}", a.list(list))
-		private.HandleFunc("DELETE /v1/"+name+"/{prefix...}", a.unlist(list))
+	private, mux := http.NewServeMux(), http.NewServeMux()
+	for pattern, handler := range a.private() {
+		private.HandleFunc(pattern, handler)
 	}
-	private.HandleFunc("GET /v1/sources/{address}", a.source)
-	private.HandleFunc("GET /v1/nodes", a.nodes)
-	private.HandleFunc("POST /v1/reload", a.reload)
-	private.HandleFunc("PUT /v1/rules/{name}", a.edit(changes.Put))
-	private.HandleFunc("PATCH /v1/rules/{name}", a.edit(changes.Patch))
-	private.HandleFunc("DELETE /v1/rules/{name}", a.edit(changes.Delete))
-	private.HandleFunc("POST /v1/rules/{name}/rollback", a.edit(changes.Rollback))
-	private.HandleFunc("GET /v1/rules/{name}/history", a.history)
-	private.HandleFunc("GET /v1/config", a.config)
-	private.HandleFunc("GET /v1/pop", a.pop)
-	private.HandleFunc("GET /v1/top", a.top)
-	private.HandleFunc("GET /v1/events", a.events)
-	private.HandleFunc("GET /v1/dashboard", a.summary)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if why := o.Edge.Unready(); why != "" {
-			text(w, http.StatusServiceUnavailable, why+"\n")
-			return
-		}
-		text(w, http.StatusOK, "ready\n")
-	})
-	metrics := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{})
-	if o.MetricsToken {
-		metrics = a.authorized(metrics)
+	for pattern, handler := range a.public() {
+		mux.Handle(pattern, handler)
 	}
-	mux.Handle("GET /metrics", metrics)
-	mux.HandleFunc("GET /{$}", page("dashboard.html", "text/html"))
-	mux.HandleFunc("GET /dashboard.css", page("dashboard.css", "text/css"))
-	mux.HandleFunc("GET /dashboard.js", page("dashboard.js", "text/javascript"))
 	mux.Handle("/", a.authorized(private))
 	return a.local(mux)
+}
+
+// private are the routes that want the token.
+func (a api) private() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /v1/openapi.json":                      openAPI(),
+		"GET /v1/rules":                             a.rules,
+		"GET /v1/rules/{name}":                      a.rule,
+		"GET /v1/mitigations":                       a.mitigations,
+		"PUT /v1/mitigations/{rule}/{source...}":    a.block,
+		"DELETE /v1/mitigations/{rule}/{source...}": a.lift,
+		"GET /v1/allow":                             a.listed(edge.Allow),
+		"PUT /v1/allow/{prefix...}":                 a.list(edge.Allow),
+		"DELETE /v1/allow/{prefix...}":              a.unlist(edge.Allow),
+		"GET /v1/deny":                              a.listed(edge.Deny),
+		"PUT /v1/deny/{prefix...}":                  a.list(edge.Deny),
+		"DELETE /v1/deny/{prefix...}":               a.unlist(edge.Deny),
+		"GET /v1/sources/{address}":                 a.source,
+		"GET /v1/nodes":                             a.nodes,
+		"POST /v1/reload":                           a.reload,
+		"PUT /v1/rules/{name}":                      a.edit(changes.Put),
+		"PATCH /v1/rules/{name}":                    a.edit(changes.Patch),
+		"DELETE /v1/rules/{name}":                   a.edit(changes.Delete),
+		"POST /v1/rules/{name}/rollback":            a.edit(changes.Rollback),
+		"GET /v1/rules/{name}/history":              a.history,
+		"GET /v1/config":                            a.config,
+		"GET /v1/pop":                               a.pop,
+		"GET /v1/top":                               a.top,
+		"GET /v1/events":                            a.events,
+		"GET /v1/dashboard":                         a.summary,
+	}
+}
+
+// public are the others: for machines, and the dashboard, which asks for the token itself.
+func (a api) public() map[string]http.Handler {
+	metrics := promhttp.HandlerFor(a.Metrics, promhttp.HandlerOpts{})
+	if a.MetricsToken {
+		metrics = a.authorized(metrics)
+	}
+	return map[string]http.Handler{
+		"GET /healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") }),
+		"GET /readyz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if why := a.Edge.Unready(); why != "" {
+				text(w, http.StatusServiceUnavailable, why+"\n")
+				return
+			}
+			text(w, http.StatusOK, "ready\n")
+		}),
+		"GET /metrics":       metrics,
+		"GET /{$}":           page("dashboard.html", "text/html"),
+		"GET /dashboard.css": page("dashboard.css", "text/css"),
+		"GET /dashboard.js":  page("dashboard.js", "text/javascript"),
+	}
 }
 
 // local refuses requests for another host or from another origin. Load balancers, which get nothing but a word, and Prometheus, which

@@ -76,10 +76,10 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 		}
 		by := operator(r)
 		e := changes.Edit{Name: r.PathValue("name"), Action: action, Body: body, IfMatch: r.Header.Get("If-Match"), Who: by.Who, From: by.From}
-		switch r.URL.Query().Get("replace") {
-		case "true":
+		switch replace := r.URL.Query().Get("replace"); {
+		case action != changes.Put || replace == "" || replace == "false":
+		case replace == "true":
 			e.Replace = true
-		case "", "false":
 		default:
 			fail(w, http.StatusBadRequest, "replace is not possible: want true or false")
 			return
