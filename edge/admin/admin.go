@@ -12,6 +12,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -24,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
@@ -215,11 +217,21 @@ func (a api) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mitigations shows those in force, or of them those with ?mode=, ?by= and ?q= (see edge.Filter).
+// mitigations shows those in force, or of them those with ?rule=, ?source=, ?mode=, ?by= and ?q= (see edge.Filter).
 func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	f := edge.Filter{Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
+	f := edge.Filter{Rule: q.Get("rule"), Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
+	var wrong error
+	if source := q.Get("source"); source != "" {
+		f.Source, wrong = counter.ParseSource(source)
+	}
 	switch {
+	case wrong != nil:
+		fail(w, http.StatusBadRequest, "source is not possible: want an address, a prefix, or # and 32 hexadecimal digits")
+		return
+	case f.Rule != "" && f.Rule != edge.AllRules && a.find(f.Rule) == nil:
+		failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, f.Rule))
+		return
 	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow:
 		fail(w, http.StatusBadRequest, "mode is not possible: want enforce or shadow")
 		return

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -59,7 +60,7 @@ func (a api) rule(w http.ResponseWriter, r *http.Request) {
 	tag := a.overlay().ETag(r.PathValue("name"))
 	rule := a.find(r.PathValue("name"))
 	if rule == nil {
-		fail(w, http.StatusNotFound, "no such rule")
+		failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, r.PathValue("name")))
 		return
 	}
 	w.Header().Set("ETag", tag)
