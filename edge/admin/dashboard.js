@@ -497,7 +497,7 @@ function openList(list, source = "") {
   });
   const verb = list === "allow" ? "Allow" : "Deny";
   put($("t-list"), verb + " a source");
-  put($("l-does"), `It is ${does} for so long, on every edge of the PoP, whatever rules say.` + (list === "allow" ? " Who is denied stays so." : ""));
+  put($("l-does"), `The source is ${does} for this time, on every edge of the PoP, whatever rules say.` + (list === "allow" ? " Who is denied stays so." : ""));
   put($("d-list").querySelector("button[type=submit]"), verb);
   form.elements.source.value = source;
   form.elements.reason.value = "";
