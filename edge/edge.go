@@ -81,6 +81,7 @@ type Server struct {
 	draining  atomic.Bool
 	requests  *top.Top // who asks most
 	refusals  *top.Top // who is refused most
+	spared    *top.Top // whom shadows and candidates would refuse most
 	access    *accesslog.Log
 	name      string
 	audit     *audit.Audit
@@ -111,7 +112,7 @@ func New(o Options) (*Server, error) {
 		name:     o.Name,
 		audit:    o.Audit,
 		events:   o.Events,
-		requests: top.New(), refusals: top.New(),
+		requests: top.New(), refusals: top.New(), spared: top.New(),
 		warn: o.Warn,
 	}
 	if o.Access != nil {
@@ -212,6 +213,7 @@ func (s *Server) Sweep(now time.Time) {
 		s.faded.Store(now.UnixNano())
 		s.requests.Fade()
 		s.refusals.Fade()
+		s.spared.Fade()
 	}
 	for _, o := range s.snap.Load().origins.All {
 		o.Sweep(now)

@@ -1,10 +1,12 @@
 package edge
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sluice/counter"
@@ -126,11 +128,76 @@ func scopeKey(scope, prefix string) (mitigation.Key, error) {
 	return mitigation.Key{Rule: id, Source: src}, checkWidth(p)
 }
 
+// liftAll is Lift under AllRules.
+func (s *Server) liftAll(source string, by Operator, now time.Time) (all Lifted, err error) {
+	src, err := counter.ParseSource(source)
+	if err != nil {
+		return all, fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits", source)
+	}
+	var names []string
+	var enforced []*rules.Rule
+	for _, r := range s.snap.Load().rules.Rules {
+		if !s.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: src}, now).IsZero() {
+			names = append(names, r.Config.Name)
+		}
+		if !r.Shadow {
+			enforced = append(enforced, r)
+		}
+	}
+	prefix, is := src.Prefix()
+	if is {
+		names = append(names, AllRules)
+	}
+	lifts, errs := make([]Lifted, len(names)), make([]error, len(names))
+	var said sync.WaitGroup // at once: each waits for all edges
+	for i, name := range names {
+		said.Go(func() { lifts[i], errs[i] = s.liftUnder(name, source, by, now) })
+	}
+	said.Wait()
+	for _, l := range lifts {
+		all.Lifted = all.Lifted || l.Lifted
+		if all.Edges == nil || l.Edges != nil && l.Edges.Have < all.Edges.Have {
+			all.Edges = l.Edges
+		}
+	}
+	if now = time.Now(); is && s.holds(mitigation.Denied, prefix, now) {
+		all.Warning = "this source is denied, which goes before: it is refused all the same"
+	} else if m := s.over(src, s.limiter.Bits.Covering(prefix, nil), now, enforced...); m != nil {
+		all.Warning = "a block of " + m.Source + " under " + m.Rule + " still refuses it"
+	}
+	return all, errors.Join(errs...)
+}
+
+// over is what is in force at now over a source under some rules or under AllRules, said of it or of a prefix that covers it: what ends
+// last; nil if nothing is.
+func (s *Server) over(source counter.Source, covering []counter.Source, now time.Time, under ...*rules.Rule) (last *Mitigation) {
+	look := func(rule string, id uint32, mode rules.Mode, source counter.Source) {
+		if bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: id, Source: source}, now); in && (last == nil || bit.End.After(last.End)) {
+			m := shown(rule, source, bit)
+			m.Mode, last = mode, &m
+		}
+	}
+	for _, r := range under {
+		look(r.Config.Name, r.Counter.ID, r.Config.Mode, source)
+	}
+	for _, wider := range covering {
+		look(AllRules, mitigation.AllRules, rules.Enforce, wider)
+		for _, r := range under {
+			look(r.Config.Name, r.Counter.ID, r.Config.Mode, wider)
+		}
+	}
+	return last
+}
+
 // effect says why a block can have none; "": it has.
 func (s *Server) effect(r *rules.Rule, source counter.Source, now time.Time) string {
-	switch p, ok := source.Prefix(); {
+	p, ok := source.Prefix()
+	exact := !ok || s.snap.Load().sources.Of(p.Addr()) == source // and no wider prefix
+	switch {
 	case ok && s.holds(mitigation.Allowed, p, now):
 		return "this source is allowed, which goes before: the block refuses nobody"
+	case r != nil && exact && !r.IsAbout(s.secret, source):
+		return fmt.Sprintf("rule %s is about %d %% of sources, and not about this one: the block refuses nobody", r.Config.Name, r.Config.Share)
 	case r != nil && r.Shadow:
 		return "rule " + r.Config.Name + " is a shadow: the block refuses nobody"
 	}

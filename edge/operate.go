@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -29,7 +30,7 @@ type Mitigation struct {
 	Reason  string    `json:"reason,omitempty"`
 	Edges   *Spread   `json:"edges,omitempty"` // of a block that was just said: where it is in force
 
-	Mode    rules.Mode `json:"mode"`              // of the rule: under a shadow nobody is refused
+	Mode    rules.Mode `json:"mode"`              // of the rule, or rules.Tried: under a shadow and for a candidate nobody is refused
 	Warning string     `json:"warning,omitempty"` // of a block that was just said: why it can have no effect
 }
 
@@ -37,6 +38,8 @@ type Mitigation struct {
 type Lifted struct {
 	Lifted bool    `json:"lifted"`          // there was a mitigation here
 	Edges  *Spread `json:"edges,omitempty"` // where it is in force; nil: this edge counts alone
+
+	Warning string `json:"warning,omitempty"` // of a lift under AllRules: what still refuses the source
 }
 
 // ErrOff says that a rule is off.
@@ -58,6 +61,8 @@ type Standing struct {
 	Remaining uint32      `json:"remaining"`
 	Until     *time.Time  `json:"mitigated_until"` // null: not mitigated
 	Block     *Mitigation `json:"block,omitempty"` // why not
+
+	OutsideShare bool `json:"outside_share,omitempty"` // the rule is not about this source
 }
 
 // Looked is what is known of a source.
@@ -94,27 +99,44 @@ func (s *Server) RulesHash() (hash uint64, since time.Time) {
 
 // Mitigations returns those in force at now, in no order.
 func (s *Server) Mitigations(now time.Time) []Mitigation {
-	return slices.DeleteFunc(s.InForce(now), func(m Mitigation) bool { return m.Rule == Allow || m.Rule == Deny })
+	return slices.Collect(s.EachMitigation(now))
+}
+
+// EachMitigation ranges over Mitigations, which may be a million.
+func (s *Server) EachMitigation(now time.Time) iter.Seq[Mitigation] {
+	return func(yield func(Mitigation) bool) {
+		for m := range s.InForce(now) {
+			if m.Rule != Allow && m.Rule != Deny && !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // InForce is Mitigations with what operators Allow and Deny, as another process on this edge's place may Adopt them.
-func (s *Server) InForce(now time.Time) []Mitigation {
+func (s *Server) InForce(now time.Time) iter.Seq[Mitigation] {
 	names, modes := make(map[uint32]string), make(map[uint32]rules.Mode)
 	for _, r := range s.snap.Load().rules.Rules {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
+		if tried := r.Candidate; tried != nil {
+			names[tried.Bits.ID], modes[tried.Bits.ID] = r.Config.Name, rules.Tried
+		}
 	}
 	for _, scope := range scopes {
 		names[scope.Counter.ID], modes[scope.Counter.ID] = scope.Name, rules.Enforce
 	}
-	list := []Mitigation{}
-	for key, bit := range s.limiter.Bits.All(now) {
-		if name, known := names[key.Rule]; known {
+	return func(yield func(Mitigation) bool) {
+		for key, bit := range s.limiter.Bits.All(now) {
+			name, known := names[key.Rule]
+			if !known {
+				continue
+			}
 			m := shown(name, key.Source, bit)
-			m.Mode = modes[key.Rule]
-			list = append(list, m)
+			if m.Mode = modes[key.Rule]; !yield(m) {
+				return
+			}
 		}
 	}
-	return list
 }
 
 // shown is a bit as operators see it.
@@ -190,6 +212,11 @@ func (s *Server) Adopt(m Mitigation, now time.Time) {
 		bit.By = mitigation.ByAdmin
 	case r == nil:
 		return // only operators speak of all rules
+	case m.Mode == rules.Tried && r.Candidate == nil:
+		return // it is tried no more
+	case m.Mode == rules.Tried:
+		key.Rule = r.Candidate.Bits.ID
+		most = r.Candidate.Timeout + time.Duration(r.Config.Window)
 	default:
 		// A bit may end later than the timeout: when the source would be admitted again.
 		most = r.Timeout + time.Duration(r.Config.Window)
@@ -201,8 +228,16 @@ func (s *Server) Adopt(m Mitigation, now time.Time) {
 }
 
 // Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every edge of the PoP, so that it starts
-// afresh.
+// afresh. AllRules ends what operators said of all rules, and every mitigation of the source that is in force here.
 func (s *Server) Lift(rule, source string, by Operator, now time.Time) (Lifted, error) {
+	if rule == AllRules {
+		return s.liftAll(source, by, now)
+	}
+	return s.liftUnder(rule, source, by, now)
+}
+
+// liftUnder is Lift under one rule, or of what was said of AllRules.
+func (s *Server) liftUnder(rule, source string, by Operator, now time.Time) (Lifted, error) {
 	r, key, err := s.keyOf(rule, source)
 	if err != nil {
 		return Lifted{}, err
@@ -217,6 +252,9 @@ func (s *Server) lift(rule string, key mitigation.Key, r *rules.Rule, by Operato
 	lifted.Edges, err = s.say(Word{Rule: rule, Source: key.Source, Start: now, Operator: by}, key, func() {
 		if r != nil {
 			s.limiter.Counters.Forget(r.Counter, key.Source)
+		}
+		if r != nil && r.Candidate != nil {
+			s.limiter.Bits.Lift(mitigation.Key{Rule: r.Candidate.Bits.ID, Source: key.Source}, time.Now())
 		}
 		// After Forget: who was judged before it may not have started a mitigation yet.
 		lifted.Lifted = s.limiter.Bits.Lift(key, time.Now())
@@ -238,18 +276,15 @@ func (s *Server) Look(ctx context.Context, addr netip.Addr) Looked {
 			continue // counted by something that an address does not tell
 		}
 		v, known := s.limiter.Counters.Peek(r.Counter, source, now)
-		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit}
+		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit,
+			OutsideShare: !r.IsAbout(s.secret, source)}
 		if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
 		if until := s.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now); !until.IsZero() {
 			st.Until = &until
 		}
-		if bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: source}, now); in {
-			block := shown(r.Config.Name, source, bit)
-			block.Mode = r.Config.Mode
-			st.Block = &block
-		}
+		st.Block = s.over(source, covering, now, r)
 		l.Rules = append(l.Rules, st)
 	}
 	return l
@@ -345,3 +380,6 @@ func (s *Server) TopRequests(n int) []top.Heavy { return s.requests.Heaviest(n) 
 
 // TopRefused is TopRequests for requests that were refused.
 func (s *Server) TopRefused(n int) []top.Heavy { return s.refusals.Heaviest(n) }
+
+// TopShadow is TopRequests for requests that were admitted, and that a shadow or a candidate would have refused.
+func (s *Server) TopShadow(n int) []top.Heavy { return s.spared.Heaviest(n) }

@@ -146,6 +146,7 @@ func TestOpenAPI(t *testing.T) {
 		{"PUT", "/v1/rules/new?replace=yes", `{"limit":9}`, 400},
 		{"PUT", "/v1/rules/new", `{"limit":0}`, 400},
 		{"PATCH", "/v1/rules/login", `{"limit":30,"window":null,"name":"login"}`, 200},
+		{"PATCH", "/v1/rules/trial", `{"candidate":{"limit":3,"estimate":"lower","mitigation_timeout":"5m"},"share":50}`, 200},
 		{"PATCH", "/v1/rules/login", `{"colour":"red"}`, 400},
 		{"PATCH", "/v1/rules/none", `{"limit":30}`, 404},
 		{"PATCH", "/v1/rules/login", `{"response":{"body":"` + strings.Repeat("x", 5000) + `"}}`, 409},
@@ -169,11 +170,14 @@ func TestOpenAPI(t *testing.T) {
 		{"GET", "/v1/mitigations", "", 200},
 		{"GET", "/v1/mitigations?mode=shadow&by=admin&q=198.51.100.7", "", 200},
 		{"GET", "/v1/mitigations?rule=*&source=198.51.100.0/25", "", 200},
+		{"GET", "/v1/mitigations?mode=candidate&n=10", "", 200},
+		{"GET", "/v1/mitigations?n=0", "", 400},
 		{"GET", "/v1/mitigations?rule=none", "", 404},
 		{"GET", "/v1/mitigations?source=nobody", "", 400},
 		{"GET", "/v1/mitigations?mode=off", "", 400},
 		{"GET", "/v1/mitigations?by=me", "", 400},
 		{"DELETE", "/v1/mitigations/login/198.51.100.7", "", 200},
+		{"DELETE", "/v1/mitigations/*/198.51.100.7", "", 200}, // whose prefix is blocked: with a warning
 		{"DELETE", "/v1/mitigations/login/nobody", "", 400},
 		{"DELETE", "/v1/mitigations/none/198.51.100.7", "", 404},
 		{"DELETE", "/v1/mitigations/asleep/198.51.100.7", "", 409},
@@ -182,6 +186,7 @@ func TestOpenAPI(t *testing.T) {
 		{"GET", "/v1/sources/nobody", "", 400},
 		{"GET", "/v1/top", "", 200},
 		{"GET", "/v1/top?by=refused&n=1", "", 200},
+		{"GET", "/v1/top?by=shadow", "", 200},
 		{"GET", "/v1/top?by=size", "", 400},
 		{"GET", "/v1/top?n=1001", "", 400},
 		{"GET", "/v1/events", "", 200},
@@ -274,6 +279,7 @@ func TestOpenAPI(t *testing.T) {
 		"DELETE /v1/rules/{name} 409":        "a full list",
 		"POST /v1/rules/{name}/rollback 409": "a full list",
 		"GET /v1/dashboard 500":              "metrics that fail",
+		"GET /metrics 503":                   "five at a time",
 	}
 	for template, item := range i.doc.Paths.Map() {
 		for method, operation := range item.Operations() {

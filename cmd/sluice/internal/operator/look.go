@@ -43,18 +43,21 @@ func (c *Client) Top(by string, n int) error {
 	})
 }
 
+// blockedMost is how many blocks are shown: under attack there may be a million.
+const blockedMost = 1000
+
 // Filter says which blocks are asked for. Empty fields ask for all.
 type Filter struct {
 	Rule   string // of this rule; AllRules: of those under every rule
 	Source string // of this source, or of prefixes that hold it or lie in it
-	Mode   string // enforce or shadow
+	Mode   string // enforce, shadow or candidate
 	By     string // edge, pop or admin
 	Text   string // with this in source, rule or reason
 }
 
 // Blocked prints who is blocked: operators' blocks first, then those that end last.
 func (c *Client) Blocked(f Filter) error {
-	query := url.Values{}
+	query := url.Values{"n": {strconv.Itoa(blockedMost)}}
 	for name, value := range map[string]string{"rule": f.Rule, "source": f.Source, "mode": f.Mode, "by": f.By, "q": f.Text} {
 		if value != "" {
 			query.Set(name, value)
@@ -83,7 +86,11 @@ func (c *Client) Blocked(f Filter) error {
 		for _, m := range list {
 			t.add(m.Source, m.Rule, m.Mode, m.By, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
-		return t.write(c.Out)
+		if err := t.write(c.Out); err != nil || len(list) < blockedMost {
+			return err
+		}
+		_, err := fmt.Fprintf(c.Out, "these are %s; there may be more: sluice status counts them, GET /v1/mitigations lists them\n", number(uint64(len(list))))
+		return err
 	})
 }
 
@@ -110,6 +117,12 @@ type rule struct {
 		Statuses []int
 		Refused  bool
 	}
+	Candidate struct {
+		Limit             uint64
+		Estimate          string
+		MitigationTimeout string `json:"mitigation_timeout"`
+	}
+	Share int
 }
 
 // Rules prints the rules in force, those that are off as well.
@@ -153,7 +166,16 @@ func (r rule) matches() string {
 			parts = append(parts, p)
 		}
 	}
-	return cmp.Or(strings.Join(parts, " "), "everything")
+	matches := cmp.Or(strings.Join(parts, " "), "everything")
+	if r.Share > 0 && r.Share < 100 {
+		matches += fmt.Sprintf(", of %d %% of sources", r.Share)
+	}
+	if c := r.Candidate; c.Limit > 0 {
+		matches += ", candidate " + number(c.Limit)
+	} else if c.Estimate+c.MitigationTimeout != "" {
+		matches += ", candidate " + strings.TrimSpace(c.Estimate+" "+c.MitigationTimeout)
+	}
+	return matches
 }
 
 // Config prints the configuration in force, as YAML, and where each rule is from.

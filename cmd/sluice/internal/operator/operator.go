@@ -87,7 +87,7 @@ func (c *Client) ask(method, path string, body any) ([]byte, error) {
 	case isJSON && status != http.StatusTooManyRequests && status != http.StatusBadGateway: // which the other listener answers
 		var refusal struct{ Error struct{ Message string } }
 		if json.Unmarshal(text, &refusal) == nil && refusal.Error.Message != "" {
-			return nil, &refused{status, printable(strings.TrimPrefix(strings.TrimPrefix(refusal.Error.Message, "edge: "), "changes: "))}
+			return nil, &refused{status, Printable(strings.TrimPrefix(strings.TrimPrefix(refusal.Error.Message, "edge: "), "changes: "))}
 		}
 	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
 		path, _, _ = strings.Cut(path, "?")

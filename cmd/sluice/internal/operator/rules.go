@@ -181,7 +181,7 @@ func (c *Client) edit(name, method, route string, body any, what string) error {
 			lines = append(lines, "but: "+w)
 		}
 		for _, line := range lines {
-			if _, err := fmt.Fprintln(c.Out, printable(line)); err != nil {
+			if _, err := fmt.Fprintln(c.Out, Printable(line)); err != nil {
 				return err
 			}
 		}
