@@ -198,7 +198,7 @@ func TestOperatorsMistakes(t *testing.T) {
 		{"rules set default limit=1 limit=2" + with, 2, `sluice rules: "limit=2": limit is there twice (sluice help rules tells more)` + "\n"},
 		{"rules set default match=null match.path=/a" + with, 2, `sluice rules: "match.path=/a": match is there with another value (sluice help rules tells more)` + "\n"},
 		{"rules set default limit=0" + with, 1, "sluice rules: rule:1:10: limit: 0 is out of range: want 1 to 1000000000\n"},
-		{"rules set default mode=on" + with, 1, `sluice rules: rule:1:10: mode: "on" is not possible: want enforce or shadow or off` + "\n"},
+		{"rules set default mode=on" + with, 1, `sluice rules: rule:1:21: mode: "on" is not possible: want enforce or shadow or off` + "\n"},
 		{"rules set none limit=1" + with, 1, "sluice rules: no such rule: none (sluice rules lists them)\n"},
 		{"rules history none" + with, 1, "sluice rules: no such rule: none (sluice rules lists them)\n"},
 		{"rules rollback none" + with, 1, "sluice rules: no such rule: none (sluice rules lists them)\n"},
