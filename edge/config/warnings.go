@@ -18,6 +18,9 @@ func (c *Config) weaknesses() (all []string) {
 	if c.Source.TrustsEverybody() {
 		add("source.trust names everybody: each client says itself who it is, unless nobody but a proxy can reach this edge")
 	}
+	if w := c.Etcd.weakness(); w != "" {
+		add("%s", w)
+	}
 	inForce := 0
 	for i := range c.Rules {
 		r := &c.Rules[i]
