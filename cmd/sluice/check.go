@@ -14,6 +14,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/mitigation"
@@ -75,6 +76,10 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	doubt(guessableSecret(c))
 	_, err = readToken("admin_token_file", c.AdminTokenFile)
 	try(err)
+	if len(c.Etcd.Endpoints) > 0 {
+		_, err = etcd.New(etcd.Config(c.Etcd), "")
+		try(err)
+	}
 	_, err = edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
 	try(err)
 	if c.ListenTLS != "" {
@@ -94,7 +99,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 			try(err)
 		}
 	}
-	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "pop.secret_file": c.PoP.SecretFile} {
+	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "pop.secret_file": c.PoP.SecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile} {
 		if info, err := os.Stat(file); file != "" && err == nil && info.Mode().Perm()&0o004 != 0 {
 			doubt(what + ": everybody on this machine can read " + file + ": chmod o= it")
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"sluice/edge"
@@ -15,85 +14,19 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/rules"
 	"sluice/pop/presence"
-	"sluice/pop/secret"
 	"sluice/pop/words"
 )
 
-// ruleStore is where changes of rules are kept: in the PoP's list of what operators said, or in one of this edge alone.
+// ruleStore is where changes of rules are kept: in the PoP's list of what operators said, in etcd, or in a list of this edge alone.
 type ruleStore struct {
 	origin   changes.Origin
 	list     func() (entries []words.Entry, version uint64, moved <-chan struct{})
-	add      func(words.Word, time.Time) (words.Mark, error)
+	add      func(w words.Word, version uint64, now time.Time) (words.Mark, error) // version: of the list, as it was when the word was made
+	describe func(edge.EdgeStatus)                                                 // says to others what this edge is; nil: the machine does
 	inForce  func(version uint64, refused []words.Mark)
 	await    func(words.Mark) *edge.Spread // until all edges have it, or for as long as an operator waits; nil: there are no others
 	save     func() error                  // to the disk
 	warnings []string                      // for operators, with each change
-}
-
-// localList is a list of what operators said that does not travel: on an edge that counts alone, and where the PoP's secret can be
-// guessed, so that anybody might have written into the tier.
-type localList struct {
-	secret secret.Secret
-	id     uint64
-
-	mu      sync.Mutex
-	list    words.List
-	version uint64
-	moved   chan struct{}
-}
-
-func (l *localList) Add(w words.Word, now time.Time) (words.Mark, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	mark, err := l.list.Add(w, l.id, 0, now)
-	if err == nil {
-		l.move()
-	}
-	return mark, err
-}
-
-// move tells that there is another version. mu is locked.
-func (l *localList) move() {
-	l.version++
-	if l.moved != nil {
-		close(l.moved)
-		l.moved = nil
-	}
-}
-
-// next is closed with the next version. mu is locked.
-func (l *localList) next() <-chan struct{} {
-	if l.moved == nil {
-		l.moved = make(chan struct{})
-	}
-	return l.moved
-}
-
-func (l *localList) Changes() ([]words.Entry, uint64, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.list.Changes(), l.version, l.next()
-}
-
-// Words is the list as it is kept.
-func (l *localList) Words(now time.Time) ([]byte, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.list.Encode(l.secret, now), l.next()
-}
-
-// Restore takes in what Words returned.
-func (l *localList) Restore(list []byte, now time.Time) error {
-	entries, _, err := words.Decode(l.secret, list)
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if names, _ := l.list.Merge(entries, now); len(names) > 0 {
-		l.move()
-	}
-	return nil
 }
 
 // lay puts in force what a file says under what operators have changed of it. If that is not possible, what was in force stays. r.mu is
@@ -180,6 +113,11 @@ func (r *reloader) describe(entries []words.Entry) {
 	if r.machine != nil {
 		r.machine.Describe(r.about)
 	}
+	if r.store.describe != nil {
+		s := edgeStatus(presence.Edge{Name: r.name, About: r.about})
+		s.PoP = r.base.PoP.Name
+		r.store.describe(s)
+	}
 }
 
 // self is this edge where there are no others.
@@ -261,7 +199,9 @@ func (r *reloader) say(e changes.Edit) (done admin.Edited, mark words.Mark, err 
 	if c.Does == changes.Restore {
 		w.End = now.Add(words.LongestAway) // then nothing is left of what it took the place of
 	}
-	switch mark, err = r.store.add(w, now); {
+	switch mark, err = r.store.add(w, r.laid, now); {
+	case errors.Is(err, changes.ErrMoved) && e.IfMatch != "":
+		return done, mark, changes.ErrMatch
 	case errors.Is(err, words.ErrFull):
 		return done, mark, edge.ErrFull
 	case errors.Is(err, words.ErrLong):

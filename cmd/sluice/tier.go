@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/changes"
@@ -36,8 +37,9 @@ type shared struct {
 	metrics prometheus.Collector // nil: none beside the edge's own
 	machine *pop.Machine         // nil: it counts alone
 	rules   *ruleStore
-	local   *localList   // nil: changes of rules are in the PoP's list
-	states  []*stateFile // none without state_dir
+	local   *rulelist.List // nil: changes of rules are in the PoP's list
+	etcd    *rulelist.Etcd // nil: they are in no etcd
+	states  []*stateFile   // none without state_dir
 	// sync works until ctx is done, then reports what is left and returns when all that it started has ended.
 	sync func(ctx context.Context) error
 }
@@ -45,13 +47,14 @@ type shared struct {
 func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log) (*shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &shared{table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), bits: mitigation.New(0, nil)}
-		if err := s.keepRulesHere(c, key); err != nil {
+		if err := s.keepRulesApart(c, key, rand.Uint64(), happened); err != nil {
 			return nil, err
 		}
 		s.sync = func(ctx context.Context) error {
 			var keepers sync.WaitGroup
 			defer keepers.Wait()
 			s.keep(ctx, &keepers, log)
+			s.follow(ctx, &keepers)
 			return s.tidy(ctx)
 		}
 		return s, nil
@@ -62,14 +65,18 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(), Phase: key.Phase, Wake: wake}),
 		bits:  mitigation.New(0, wake),
 	}
+	id, apart := rand.Uint64(), c.PoP.SecretFile == "" || len(c.Etcd.Endpoints) > 0
 	machine, err := pop.NewMachine(pop.Config{
-		Nodes: c.PoP.Memcached, Secret: key, ID: rand.Uint64(), Name: edgeName(c), Edges: c.PoP.Edges, Rules: c.PoP.SecretFile != "", Counters: s.table, Bits: s.bits,
+		Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: edgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.table, Bits: s.bits,
 	}, time.Now())
 	if err != nil {
 		return nil, err
 	}
 	s.machine = machine
-	if err := s.openState(c, "words", machine); err != nil {
+	if len(c.Etcd.Endpoints) > 0 {
+		warnOfRulesLeft(c, key, log)
+	}
+	if err := s.openState(c, stateName, machine); err != nil {
 		return nil, err
 	}
 	if tier, err = memcached.NewTier(machine, c.PoP.Memcached); err != nil {
@@ -83,24 +90,26 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		defer keepers.Wait()
 		keepers.Go(func() { watch(ctx, machine, happened) })
 		s.keep(ctx, &keepers, log)
+		s.follow(ctx, &keepers)
 		return tier.Sync(ctx)
 	}
-	if c.PoP.SecretFile == "" {
-		if err := s.keepRulesHere(c, key); err != nil {
+	if apart {
+		if err := s.keepRulesApart(c, key, id, happened); err != nil {
 			return nil, err
 		}
-		s.rules.warnings = append(s.rules.warnings, "this edge only: without pop.secret_file changes of rules do not travel to the other edges of the PoP")
+		if s.etcd == nil {
+			s.rules.warnings = append(s.rules.warnings, "this edge only: without pop.secret_file changes of rules do not travel to the other edges of the PoP")
+		}
 	} else {
 		s.rules = &ruleStore{
 			origin: changes.PoP, list: machine.Changes, inForce: machine.InForce,
-			add: func(w words.Word, now time.Time) (words.Mark, error) {
+			add: func(w words.Word, _ uint64, now time.Time) (words.Mark, error) {
 				receipt, err := machine.Say(w, now)
 				return receipt.Mark, err
 			},
 			await: func(mark words.Mark) *edge.Spread {
 				tier.Wake()
-				spread := awaitSpread(machine, pop.Receipt{Mark: mark})
-				return &spread
+				return awaitSpread(func() edge.Spread { return spread(machine, pop.Receipt{Mark: mark}) })
 			},
 		}
 		s.keepRules()
@@ -131,7 +140,7 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 				return edge.Spread{}, err
 			}
 			tier.Wake()
-			return awaitSpread(machine, receipt), nil
+			return *awaitSpread(func() edge.Spread { return spread(machine, receipt) }), nil
 		},
 		Unready: func() string {
 			if machine.Stats().Full {
@@ -178,13 +187,17 @@ func (s *shared) keep(ctx context.Context, keepers *sync.WaitGroup, log *slog.Lo
 	}
 }
 
-// keepRulesHere has changes of rules stay on this edge.
-func (s *shared) keepRulesHere(c *config.Config, key secret.Secret) error {
-	s.local = &localList{secret: key, id: rand.Uint64()}
+// keepRulesApart has changes of rules travel over etcd, or stay on this edge.
+func (s *shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64, happened *events.Log) error {
+	if len(c.Etcd.Endpoints) > 0 {
+		return s.keepRulesInEtcd(c, key, id, happened)
+	}
+	s.local = rulelist.New(key, id)
 	if err := s.openState(c, "rules", s.local); err != nil {
 		return err
 	}
-	s.rules = &ruleStore{origin: changes.Local, list: s.local.Changes, add: s.local.Add, inForce: func(uint64, []words.Mark) {}}
+	s.rules = &ruleStore{origin: changes.Local, list: s.local.Changes, inForce: func(uint64, []words.Mark) {},
+		add: func(w words.Word, _ uint64, now time.Time) (words.Mark, error) { return s.local.Add(w, now) }}
 	s.keepRules()
 	return nil
 }
@@ -207,14 +220,19 @@ const (
 )
 
 // awaitSpread waits until all edges have a word, or for as long as an operator does.
-func awaitSpread(m *pop.Machine, r pop.Receipt) edge.Spread {
+func awaitSpread(look func() edge.Spread) *edge.Spread {
 	tick := time.NewTicker(spreadLook)
 	defer tick.Stop()
 	for end := time.Now().Add(spreadWait); ; <-tick.C {
-		if s := m.Spread(r); s.Have == s.Known || !time.Now().Before(end) {
-			return edge.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...)}
+		if s := look(); s.Have == s.Known || !time.Now().Before(end) {
+			return &s
 		}
 	}
+}
+
+func spread(m *pop.Machine, r pop.Receipt) edge.Spread {
+	s := m.Spread(r)
+	return edge.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...)}
 }
 
 // watchEvery is how often the tier is looked at for operators. A node that was away for less may be missed.

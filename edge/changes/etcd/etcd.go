@@ -10,6 +10,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -131,6 +132,9 @@ func (s *Store) Status() Status {
 func (s *Store) Say(text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if bytes.Equal(s.said, text) {
+		return
+	}
 	s.said = text
 	select {
 	case s.say <- struct{}{}:
@@ -257,7 +261,9 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 			}
 		}
 	})
-	s.Say(s.saying())
+	if err := s.present(ctx, c, lease); err != nil {
+		return err
+	}
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
@@ -292,12 +298,6 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 			}
 		}
 	}
-}
-
-func (s *Store) saying() []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.said
 }
 
 // open makes a session's client.
@@ -340,7 +340,9 @@ func (s *Store) lease(ctx context.Context, c *clientv3.Client) (clientv3.LeaseID
 
 // present writes what this edge says of itself.
 func (s *Store) present(ctx context.Context, c *clientv3.Client, lease clientv3.LeaseID) error {
-	text := s.saying()
+	s.mu.Lock()
+	text := s.said
+	s.mu.Unlock()
 	if text == nil {
 		return nil
 	}

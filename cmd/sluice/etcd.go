@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/cmd/sluice/internal/rulelist"
+	"sluice/edge"
+	"sluice/edge/changes"
+	"sluice/edge/changes/etcd"
+	"sluice/edge/config"
+	"sluice/edge/events"
+	"sluice/pop/secret"
+	"sluice/pop/words"
+)
+
+// keepRulesInEtcd has changes of rules travel over etcd, to the edges of all PoPs that share it. What etcd has now is in force from the
+// start, if it answers soon.
+func (s *shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64, happened *events.Log) (err error) {
+	s.etcd, err = rulelist.NewEtcd(key, id, etcd.Config(c.Etcd), func(bad bool, rule, text string) {
+		e := events.Event{Time: time.Now(), Kind: events.Etcd, Rule: rule, Text: text}
+		if bad {
+			e.Level = slog.LevelError
+		}
+		happened.Add(e)
+	})
+	if err != nil {
+		return err
+	}
+	s.local = s.etcd.List
+	// Under another prefix there are other rules: what was kept of those must not come into these.
+	if err := s.openState(c, "etcd"+url.PathEscape(c.Etcd.Prefix), s.local); err != nil {
+		return err
+	}
+	s.etcd.Load(context.Background())
+	s.rules = &ruleStore{
+		origin: changes.Etcd, list: s.etcd.Changes, add: s.etcd.Add, describe: s.etcd.Describe,
+		inForce: func(version uint64, refused []words.Mark) {
+			s.etcd.InForce(version, refused)
+			if s.machine != nil {
+				s.machine.InForce(0, refused) // of its own it has none
+			}
+		},
+		await: func(mark words.Mark) *edge.Spread {
+			return awaitSpread(func() edge.Spread { return s.etcd.Spread(mark) })
+		},
+	}
+	if len(s.states) > 0 {
+		s.rules.save = s.states[len(s.states)-1].save
+	}
+	return nil
+}
+
+// follow keeps up with etcd until ctx is done.
+func (s *shared) follow(ctx context.Context, keepers *sync.WaitGroup) {
+	if s.etcd != nil {
+		keepers.Go(func() { s.etcd.Follow(ctx) })
+	}
+}
+
+// warnOfRulesLeft tells of changes of rules that the PoP's list had before there was an etcd: they are not in force any more.
+func warnOfRulesLeft(c *config.Config, key secret.Secret, log *slog.Logger) {
+	if c.StateDir == "" {
+		return
+	}
+	text, err := os.ReadFile(filepath.Join(c.StateDir, stateName))
+	if err != nil {
+		return // openState tells
+	}
+	list, _, err := words.Decode(key, text)
+	if err != nil {
+		return
+	}
+	var rules []string
+	for _, e := range list {
+		if e.Kind == words.Change && !slices.Contains(rules, e.Rule) {
+			rules = append(rules, e.Rule)
+		}
+	}
+	if len(rules) > 0 {
+		log.Warn("changes of rules in the PoP's list are dropped, because with etcd rules are changed there alone: make them again", "rules", strings.Join(rules, ", "))
+	}
+}
+
+// etcdMetrics shows to Prometheus how etcd is.
+type etcdMetrics struct {
+	etcd *rulelist.Etcd
+
+	up, wrong, puts, edges *prometheus.Desc
+}
+
+func newEtcdMetrics(e *rulelist.Etcd) *etcdMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("sluice_etcd_"+name, help, labels, nil)
+	}
+	return &etcdMetrics{
+		etcd:  e,
+		up:    desc("up", "Whether etcd answers, over which edges of several PoPs have the same rules."),
+		wrong: desc("wrong_values", "Rules of which etcd has what cannot be read, or changes that cannot be in force on this edge: what was stays."),
+		puts:  desc("puts_total", "Changes of rules that this edge wrote into etcd for an operator, by what became of them.", "result"),
+		edges: desc("edges", "Edges of all PoPs that share the etcd, as far as this one knows."),
+	}
+}
+
+func (m *etcdMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
+
+func (m *etcdMetrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v int) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
+	}
+	status := m.etcd.Status()
+	puts, wrong := m.etcd.Counts()
+	up := 0
+	if status.Up {
+		up = 1
+	}
+	gauge(m.up, up)
+	gauge(m.wrong, wrong)
+	gauge(m.edges, len(status.Edges))
+	for result, n := range map[string]uint64{"done": puts.Done, "conflict": puts.Conflict, "failed": puts.Failed} {
+		ch <- prometheus.MustNewConstMetric(m.puts, prometheus.CounterValue, float64(n), result)
+	}
+}
