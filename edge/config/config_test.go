@@ -297,7 +297,7 @@ func TestGuards(t *testing.T) {
 func TestEtcdWarnings(t *testing.T) {
 	f := func(etcd, want string) {
 		t.Helper()
-		c, err := Parse("", []byte("etcd: {"+etcd+"}"))
+		c, err := Parse("", []byte("state_dir: /s\netcd: {"+etcd+"}"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,6 +306,10 @@ func TestEtcdWarnings(t *testing.T) {
 			if strings.HasPrefix(w, "etcd: ") {
 				got += w
 			}
+		}
+		c.StateDir = ""
+		if !strings.Contains(strings.Join(c.Warnings(), "\n"), "etcd: without state_dir") {
+			t.Errorf("%s: without state_dir: %q", etcd, c.Warnings())
 		}
 		if (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", etcd, got, want)

@@ -21,6 +21,9 @@ func (c *Config) weaknesses() (all []string) {
 	if w := c.Etcd.weakness(); w != "" {
 		add("%s", w)
 	}
+	if len(c.Etcd.Endpoints) > 0 && c.StateDir == "" {
+		add("etcd: without state_dir an edge that starts while etcd is away has the rules of its file, and not what operators have changed")
+	}
 	inForce := 0
 	for i := range c.Rules {
 		r := &c.Rules[i]

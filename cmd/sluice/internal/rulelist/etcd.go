@@ -99,6 +99,7 @@ func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
 	if all {
 		clear(e.edges)
 		clear(e.revisions)
+		e.heard, e.self.Revision = 0, 0 // it may be another etcd
 	}
 	for _, v := range values {
 		if e.heardOf(v, now) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ type Node struct {
 	Endpoint string
 
 	t    testing.TB
+	dir  string
 	args []string
 	cmd  *exec.Cmd
 	log  bytes.Buffer
@@ -27,7 +29,8 @@ type Node struct {
 func Start(t testing.TB, args ...string) *Node {
 	t.Helper()
 	client, peer := "http://"+freePort(t), "http://"+freePort(t)
-	n := &Node{t: t, Endpoint: client, args: append([]string{"--data-dir", t.TempDir(), "--listen-client-urls", client, "--advertise-client-urls", client,
+	dir := filepath.Join(t.TempDir(), "data")
+	n := &Node{t: t, dir: dir, Endpoint: client, args: append([]string{"--data-dir", dir, "--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
 		"--heartbeat-interval", "20", "--election-timeout", "200", "--log-level", "error"}, args...)}
 	t.Cleanup(n.Kill)
@@ -68,6 +71,13 @@ func (n *Node) Kill() {
 	if n.cmd.ProcessState == nil && n.cmd.Process != nil {
 		_ = n.cmd.Process.Kill()
 		_ = n.cmd.Wait()
+	}
+}
+
+// Forget has a node that was killed lose all that it had.
+func (n *Node) Forget() {
+	if err := os.RemoveAll(n.dir); err != nil {
+		n.t.Fatal(err)
 	}
 }
 
