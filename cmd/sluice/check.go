@@ -77,7 +77,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	_, err = readToken("admin_token_file", c.AdminTokenFile)
 	try(err)
 	if len(c.Etcd.Endpoints) > 0 {
-		_, err = etcd.New(etcd.Config(c.Etcd), "")
+		_, err = etcd.New(etcd.Config(c.Etcd), "", "")
 		try(err)
 	}
 	_, err = edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})

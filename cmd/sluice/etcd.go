@@ -95,7 +95,7 @@ func warnOfRulesLeft(c *config.Config, key secret.Secret, log *slog.Logger) {
 type etcdMetrics struct {
 	etcd *rulelist.Etcd
 
-	up, wrong, puts, edges *prometheus.Desc
+	up, wrong, puts *prometheus.Desc
 }
 
 func newEtcdMetrics(e *rulelist.Etcd) *etcdMetrics {
@@ -107,7 +107,6 @@ func newEtcdMetrics(e *rulelist.Etcd) *etcdMetrics {
 		up:    desc("up", "Whether etcd answers, over which edges of several PoPs have the same rules."),
 		wrong: desc("wrong_values", "Rules of which etcd has what cannot be read, or changes that cannot be in force on this edge: what was stays."),
 		puts:  desc("puts_total", "Changes of rules that this edge wrote into etcd for an operator, by what became of them.", "result"),
-		edges: desc("edges", "Edges of all PoPs that share the etcd, as far as this one knows."),
 	}
 }
 
@@ -117,15 +116,13 @@ func (m *etcdMetrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v int) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
 	}
-	status := m.etcd.Status()
 	puts, wrong := m.etcd.Counts()
 	up := 0
-	if status.Up {
+	if m.etcd.Up() {
 		up = 1
 	}
 	gauge(m.up, up)
 	gauge(m.wrong, wrong)
-	gauge(m.edges, len(status.Edges))
 	for result, n := range map[string]uint64{"done": puts.Done, "conflict": puts.Conflict, "failed": puts.Failed} {
 		ch <- prometheus.MustNewConstMetric(m.puts, prometheus.CounterValue, float64(n), result)
 	}

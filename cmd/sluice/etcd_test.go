@@ -89,7 +89,7 @@ func (s *site) stop(i int) {
 func (s *site) know(n int) {
 	s.t.Helper()
 	for _, p := range s.edges {
-		p.until("knowing the others over etcd", func() bool { return p.metric("sluice_etcd_edges") == fmt.Sprint(n) })
+		p.until("knowing the others over etcd", func() bool { return len(p.pop().Etcd.Edges) == n })
 	}
 }
 

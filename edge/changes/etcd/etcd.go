@@ -1,10 +1,11 @@
-// Package etcd keeps values in etcd, under a prefix, and follows what becomes of them. It moves bytes; what they mean is others' to say.
+// Package etcd keeps values in etcd, under a prefix, and follows what becomes of some. It moves bytes; what they mean is others' to say.
 //
-// A Store lives in sessions. A session is a client of its own: it reads all values as of one revision, watches from there, and asks once a
+// A Store lives in sessions. A session is a client of its own: it reads what it follows as of one revision, watches from there, and asks once a
 // second whether etcd still answers, and for what the watch may have missed. At the first failure it ends, whatever that was (nobody answers, the
 // watch was compacted away, the password is another), and the next one begins from the beginning, with files of secrets read again. So there
 // is one way to come back, and it is the way in. With a session goes a lease, under which stands what this edge says of itself: it is gone
-// soon after the edge is.
+// soon after the edge is. Nobody follows what edges say of themselves: with each change all of them say something new, and of a thousand edges each
+// would be told a thousand times.
 //
 // A value is written only over the one that its writer has seen: two writers at once, and one of them is told of the other.
 package etcd
@@ -61,8 +62,9 @@ type Store struct {
 	// Turned, if not nil, is told when etcd stops to answer, and why, and with nil when it answers again. It is called by Follow.
 	Turned func(why error)
 
-	config Config
-	self   string // the key of what this edge says of itself
+	config   Config
+	followed string // the name that what is followed begins with
+	self     string // the key of what this edge says of itself
 
 	mu     sync.Mutex
 	client *clientv3.Client // of a session that is under way, or nil
@@ -78,9 +80,10 @@ type Status struct {
 	Why   error     // it is not up; nil: nobody has asked yet
 }
 
-// New returns a Store, in which what this edge says of itself has a name. The error is one of the files.
-func New(c Config, self string) (*Store, error) {
-	s := &Store{config: c, self: c.Prefix + self, say: make(chan struct{}, 1), status: Status{Since: time.Now()}}
+// New returns a Store, of which the names that begin with followed are, and in which what this edge says of itself has a name. The error is one
+// of the files.
+func New(c Config, followed, self string) (*Store, error) {
+	s := &Store{config: c, followed: followed, self: c.Prefix + self, say: make(chan struct{}, 1), status: Status{Since: time.Now()}}
 	_, err := s.options(context.Background())
 	return s, err
 }
@@ -142,7 +145,7 @@ func (s *Store) Say(text []byte) {
 	}
 }
 
-// Read returns all values. It waits no longer than an answer may take.
+// Read returns the values that are followed, whether or not somebody does. It waits no longer than an answer may take.
 func (s *Store) Read(ctx context.Context) ([]Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -151,21 +154,39 @@ func (s *Store) Read(ctx context.Context) ([]Value, error) {
 		return nil, err
 	}
 	defer c.Close()
-	values, _, err := s.get(ctx, c)
+	values, _, err := s.get(ctx, c, s.followed)
 	return values, err
+}
+
+// List returns the values whose names begin so. The error is ErrAway while nobody follows.
+func (s *Store) List(ctx context.Context, names string) ([]Value, error) {
+	c, err := s.current()
+	if err != nil {
+		return nil, err
+	}
+	values, _, err := s.get(ctx, c, names)
+	return values, err
+}
+
+// current is the client of the session.
+func (s *Store) current() (*clientv3.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.client != nil:
+		return s.client, nil
+	case s.status.Why != nil:
+		return nil, fmt.Errorf("%w: %w", ErrAway, s.status.Why)
+	}
+	return nil, ErrAway
 }
 
 // Put writes a value in the place of the one that was written at a revision, or where there was none (0). If there is another by now, done is
 // false and now is that one. An error that is not ErrAway leaves open whether the value is written.
 func (s *Store) Put(ctx context.Context, name string, text []byte, revision int64) (now Value, done bool, err error) {
-	s.mu.Lock()
-	c, why := s.client, s.status.Why
-	s.mu.Unlock()
-	if c == nil {
-		if why != nil {
-			return now, false, fmt.Errorf("%w: %w", ErrAway, why)
-		}
-		return now, false, ErrAway
+	c, err := s.current()
+	if err != nil {
+		return now, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -185,7 +206,7 @@ func (s *Store) Put(ctx context.Context, name string, text []byte, revision int6
 	return now, false, nil
 }
 
-// Follow gives take all values, then those that change, as they do, and all again where it may have missed some, until ctx is done. A value
+// Follow gives take all values that are followed, then those that change, as they do, and all again where it may have missed some, until ctx is done. A value
 // may come more than once. take is called by Follow alone, and may Put.
 func (s *Store) Follow(ctx context.Context, take func(values []Value, all bool)) {
 	for {
@@ -224,7 +245,7 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 		return err
 	}
 	defer c.Close()
-	values, known, err := s.get(ctx, c) // all that was written up to a revision is known
+	values, known, err := s.get(ctx, c, s.followed) // all that was written up to a revision is known
 	if err != nil {
 		return err
 	}
@@ -253,7 +274,7 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 	heard := make(chan clientv3.WatchResponse)
 	watcher.Go(func() { // Watch itself may wait for an answer
 		defer close(heard)
-		for w := range c.Watch(watching, s.config.Prefix, clientv3.WithPrefix(), clientv3.WithRev(from)) {
+		for w := range c.Watch(watching, s.config.Prefix+s.followed, clientv3.WithPrefix(), clientv3.WithRev(from)) {
 			select {
 			case heard <- w:
 			case <-watching.Done():
@@ -313,11 +334,11 @@ func (s *Store) open(ctx context.Context) (*clientv3.Client, error) {
 	return c, nil
 }
 
-// get reads values, as of a revision.
-func (s *Store) get(ctx context.Context, c *clientv3.Client, which ...clientv3.OpOption) ([]Value, int64, error) {
+// get reads the values whose names begin so, as of a revision.
+func (s *Store) get(ctx context.Context, c *clientv3.Client, names string, which ...clientv3.OpOption) ([]Value, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	answer, err := c.Get(ctx, s.config.Prefix, append(which, clientv3.WithPrefix())...)
+	answer, err := c.Get(ctx, s.config.Prefix+names, append(which, clientv3.WithPrefix())...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("etcd: get: %w", err)
 	}
@@ -357,7 +378,7 @@ func (s *Store) present(ctx context.Context, c *clientv3.Client, lease clientv3.
 // beat asks for what has been written since a revision, which a watch that hangs would not tell, and keeps the lease. A lease that has ended
 // (this process was stopped for a while) is an error like any other.
 func (s *Store) beat(ctx context.Context, c *clientv3.Client, lease clientv3.LeaseID, since int64, take func([]Value, bool)) (int64, error) {
-	values, revision, err := s.get(ctx, c, clientv3.WithMinModRev(since+1))
+	values, revision, err := s.get(ctx, c, s.followed, clientv3.WithMinModRev(since+1))
 	if err != nil {
 		return since, err
 	}

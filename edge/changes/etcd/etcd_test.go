@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,7 +34,7 @@ type view struct {
 // follow follows a Store until the test ends, or end is called.
 func follow(t *testing.T, c Config, self string) *view {
 	t.Helper()
-	s, err := New(c, self)
+	s, err := New(c, "rules/", self)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +94,15 @@ func (v *view) has(want map[string]string) {
 	v.until(fmt.Sprint("as ", want), func() bool { return maps.Equal(v.values, want) })
 }
 
+// says waits until the edges say so of themselves.
+func (v *view) says(want ...string) {
+	v.t.Helper()
+	v.until(fmt.Sprint("saying ", want), func() bool {
+		list, err := v.store.List(v.t.Context(), "edges/")
+		return err == nil && slices.EqualFunc(list, want, func(got Value, want string) bool { return got.Name+"="+string(got.Text) == want })
+	})
+}
+
 func (v *view) put(name, text string, revision int64) Value {
 	v.t.Helper()
 	value, done, err := v.store.Put(v.t.Context(), name, []byte(text), revision)
@@ -126,7 +136,8 @@ func TestFollow(t *testing.T) {
 	first := a.put("rules/x", "1", 0)
 	a.store.Say([]byte("a is here"))
 	for _, v := range []*view{a, b} {
-		v.has(map[string]string{"rules/x": "1", "edges/a": "a is here"})
+		v.has(map[string]string{"rules/x": "1"})
+		v.says("edges/a=a is here")
 	}
 	if now, done, err := b.store.Put(t.Context(), "rules/x", []byte("2"), 0); done || err != nil || string(now.Text) != "1" || now.Revision != first.Revision {
 		t.Errorf("%+v %v %v: it was written over what its writer had not seen", now, done, err)
@@ -143,6 +154,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("%v, %v: what has ended is still said to be there", held, err)
 	}
 	b.has(map[string]string{})
+	b.says()
 	if _, _, err := a.store.Put(t.Context(), "rules/x", nil, 0); !errors.Is(err, ErrAway) {
 		t.Errorf("put by one that follows no more: %v", err)
 	}
@@ -177,7 +189,8 @@ func TestEtcdAway(t *testing.T) {
 	away(2)
 	n.Run()
 	back(3)
-	v.has(map[string]string{"rules/x": "1", "edges/a": "me"})
+	v.has(map[string]string{"rules/x": "1"})
+	v.says("edges/a=me")
 
 	n.Signal(syscall.SIGSTOP)
 	away(4)
@@ -204,7 +217,8 @@ func TestEtcdAway(t *testing.T) {
 	if _, err := other.Compact(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	v.has(map[string]string{"rules/x": "later 9", "edges/a": "me"})
+	v.has(map[string]string{"rules/x": "later 9"})
+	v.says("edges/a=me")
 }
 
 // The watch is asked for a revision that is compacted away: the next session reads all again.
@@ -212,7 +226,7 @@ func TestCompactedWatch(t *testing.T) {
 	n := etcdtest.Start(t)
 	other := client(t, n)
 	v := &view{t: t, values: make(map[string]string)}
-	s, err := New(Config{Endpoints: []string{n.Endpoint}, Prefix: "/p/"}, "edges/a")
+	s, err := New(Config{Endpoints: []string{n.Endpoint}, Prefix: "/p/"}, "rules/", "edges/a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +302,8 @@ func TestPassword(t *testing.T) {
 	write("secret\n")
 	v.until("let in", func() bool { return len(v.turns) == 2 && v.turns[1] == nil })
 	v.put("rules/x", "1", 0)
-	v.has(map[string]string{"rules/x": "1", "edges/a": "me"})
+	v.has(map[string]string{"rules/x": "1"})
+	v.says("edges/a=me")
 
 	outside := follow(t, Config{Endpoints: []string{n.Endpoint}, Prefix: "/q/", Username: "edge", PasswordFile: file}, "edges/a")
 	outside.until("refused", func() bool {
@@ -313,7 +328,7 @@ func TestFiles(t *testing.T) {
 		{Config{Endpoints: []string{"https://a:1"}, CAFile: empty}, "has no certificate"},
 		{Config{Endpoints: []string{"https://a:1"}, CertFile: empty, KeyFile: empty}, "etcd.cert_file, key_file: "},
 	} {
-		if _, err := New(test.c, ""); err == nil || !strings.Contains(err.Error(), test.says) {
+		if _, err := New(test.c, "", ""); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%+v: %v, want %s", test.c, err, test.says)
 		}
 	}

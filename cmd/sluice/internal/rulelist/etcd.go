@@ -34,11 +34,11 @@ type Etcd struct {
 	*List
 	store *etcd.Store
 	tell  func(bad bool, rule, text string)
+	name  string // of this edge in etcd: its ID
 
 	// List.mu guards these too.
 	revisions map[string]int64  // by rule: of what etcd has of it; a copy of etcd's index for those that this edge has heard of
 	wrong     map[string]string // by rule: why what etcd has of it cannot be read
-	edges     map[string]edgeSays
 	self      edgeSays
 	laid      uint64 // the version that is in force here
 	heard     int64  // the latest revision of a rule that this edge has
@@ -59,12 +59,11 @@ type PutCounts struct{ Done, Conflict, Failed uint64 }
 // NewEtcd is New for a list in etcd. tell is told, for operators, when etcd stops to answer, or has of a rule what cannot be read (bad), and when it is good again.
 func NewEtcd(key secret.Secret, id uint64, c etcd.Config, tell func(bad bool, rule, text string)) (*Etcd, error) {
 	name := fmt.Sprintf("%016x", id)
-	store, err := etcd.New(c, edgeNames+name)
+	store, err := etcd.New(c, ruleNames, edgeNames+name)
 	if err != nil {
 		return nil, err
 	}
-	e := &Etcd{List: New(key, id), store: store, tell: tell, revisions: make(map[string]int64), wrong: make(map[string]string), edges: make(map[string]edgeSays)}
-	e.self.ID = name
+	e := &Etcd{List: New(key, id), store: store, tell: tell, name: name, revisions: make(map[string]int64), wrong: make(map[string]string)}
 	store.Turned = func(why error) {
 		if why != nil {
 			tell(true, "", "etcd does not answer: rules stay as they are, and cannot be changed: "+why.Error())
@@ -97,7 +96,6 @@ func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
 	e.mu.Lock()
 	var lacks []string
 	if all {
-		clear(e.edges)
 		clear(e.revisions)
 		e.heard, e.self.Revision = 0, 0 // it may be another etcd
 	}
@@ -131,19 +129,7 @@ func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
 
 // heardOf takes in a value, and reports whether it lacks something of a rule that this edge has. mu is locked.
 func (e *Etcd) heardOf(v etcd.Value, now time.Time) (lacks bool) {
-	if name, is := strings.CutPrefix(v.Name, edgeNames); is {
-		var says edgeSays
-		if v.Text == nil || json.Unmarshal(v.Text, &says) != nil || says.ID != name {
-			delete(e.edges, name)
-		} else {
-			e.edges[name] = says
-		}
-		return false
-	}
-	rule, is := strings.CutPrefix(v.Name, ruleNames)
-	if !is {
-		return false // of no concern here
-	}
+	rule := strings.TrimPrefix(v.Name, ruleNames)
 	e.revisions[rule], e.heard = v.Revision, max(e.heard, v.Revision)
 	if v.Text == nil {
 		e.good(rule)
@@ -263,7 +249,7 @@ func (e *Etcd) InForce(version uint64, refused []words.Mark) {
 func (e *Etcd) Describe(s edge.EdgeStatus) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s.ID, s.Refused = e.self.ID, e.self.Refused
+	s.ID, s.Refused = e.name, e.self.Refused
 	e.self.EdgeStatus = s
 }
 
@@ -280,10 +266,11 @@ func markText(m words.Mark) string { return fmt.Sprintf("%d-%016x", m.Generation
 
 // Spread is how far a change has come that this edge has made.
 func (e *Etcd) Spread(mark words.Mark) edge.Spread {
+	others := e.others()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := edge.Spread{Missing: []string{}}
-	for _, says := range e.known() {
+	for _, says := range append([]edgeSays{e.self}, others...) {
 		s.Known++
 		if says.Revision >= e.own && !slices.Contains(says.Refuses, markText(mark)) {
 			s.Have++
@@ -294,12 +281,13 @@ func (e *Etcd) Spread(mark words.Mark) edge.Spread {
 	return s
 }
 
-// known is what the edges say of themselves, this one first. mu is locked.
-func (e *Etcd) known() []edgeSays {
-	list := []edgeSays{e.self}
-	for _, id := range slices.Sorted(maps.Keys(e.edges)) {
-		if id != e.self.ID {
-			list = append(list, e.edges[id])
+// others are the other edges, as they say of themselves; none while etcd does not answer.
+func (e *Etcd) others() (list []edgeSays) {
+	values, _ := e.store.List(context.Background(), edgeNames)
+	for _, v := range values {
+		var says edgeSays
+		if json.Unmarshal(v.Text, &says) == nil && edgeNames+says.ID == v.Name && says.ID != e.name {
+			list = append(list, says)
 		}
 	}
 	return list
@@ -307,19 +295,22 @@ func (e *Etcd) known() []edgeSays {
 
 // Status says for operators how etcd is, and which edges share it.
 func (e *Etcd) Status() edge.EtcdStatus {
+	others := e.others()
 	up := e.store.Status()
-	s := edge.EtcdStatus{Up: up.Up, Since: up.Since, Edges: []edge.EdgeStatus{}}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := edge.EtcdStatus{Up: up.Up, Since: up.Since, Wrong: maps.Clone(e.wrong), Edges: []edge.EdgeStatus{e.self.EdgeStatus}}
 	if up.Why != nil {
 		s.Error = up.Why.Error()
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s.Wrong = maps.Clone(e.wrong)
-	for _, says := range e.known() {
+	for _, says := range others {
 		s.Edges = append(s.Edges, says.EdgeStatus)
 	}
 	return s
 }
+
+// Up reports whether etcd answers.
+func (e *Etcd) Up() bool { return e.store.Status().Up }
 
 // Counts is for metrics: what became of what this edge wrote, and how many values or changes in them cannot be in force here.
 func (e *Etcd) Counts() (puts PutCounts, wrong int) {
