@@ -23,6 +23,9 @@ import (
 	"sluice/pop/words"
 )
 
+// etcdLook is how often etcd is asked how far a change has come: all edges that share it are in the answer.
+const etcdLook = 50 * time.Millisecond
+
 // keepRulesInEtcd has changes of rules travel over etcd, to the edges of all PoPs that share it. What etcd has now is in force from the
 // start, if it answers soon.
 func (s *shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64, happened *events.Log) (err error) {
@@ -51,7 +54,17 @@ func (s *shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 			}
 		},
 		await: func(mark words.Mark) *edge.Spread {
-			return awaitSpread(func() edge.Spread { return s.etcd.Spread(mark) })
+			var err error
+			spread := awaitSpread(etcdLook, func() (spread edge.Spread) {
+				if spread, err = s.etcd.Spread(mark); err != nil {
+					spread.Known = 1 // at least: it is asked again
+				}
+				return spread
+			})
+			if err != nil {
+				return nil
+			}
+			return spread
 		},
 	}
 	if len(s.states) > 0 {

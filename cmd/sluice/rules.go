@@ -24,7 +24,7 @@ type ruleStore struct {
 	add      func(w words.Word, version uint64, now time.Time) (words.Mark, error) // version: of the list, as it was when the word was made
 	describe func(edge.EdgeStatus)                                                 // says to others what this edge is; nil: the machine does
 	inForce  func(version uint64, refused []words.Mark)
-	await    func(words.Mark) *edge.Spread // until all edges have it, or for as long as an operator waits; nil: there are no others
+	await    func(words.Mark) *edge.Spread // until all edges have it, or for as long as an operator waits, and nil if nobody can tell; nil: there are no others
 	save     func() error                  // to the disk
 	warnings []string                      // for operators, with each change
 }
@@ -165,10 +165,12 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 	if err != nil || mark == (words.Mark{}) {
 		return done, err
 	}
-	if r.store.await != nil {
-		done.Edges = r.store.await(mark)
-	}
 	done.Warnings = slices.Clone(r.store.warnings)
+	if r.store.await != nil {
+		if done.Edges = r.store.await(mark); done.Edges == nil {
+			done.Warnings = append(done.Warnings, "the change is made, but on which edges it is in force could not be asked")
+		}
+	}
 	if r.store.save != nil {
 		if err := r.store.save(); err != nil {
 			done.Warnings = append(done.Warnings, "the change is in force, but could not be written to state_dir: "+err.Error())

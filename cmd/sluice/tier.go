@@ -109,7 +109,7 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			},
 			await: func(mark words.Mark) *edge.Spread {
 				tier.Wake()
-				return awaitSpread(func() edge.Spread { return spread(machine, pop.Receipt{Mark: mark}) })
+				return awaitSpread(spreadLook, func() edge.Spread { return spread(machine, pop.Receipt{Mark: mark}) })
 			},
 		}
 		s.keepRules()
@@ -140,7 +140,7 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 				return edge.Spread{}, err
 			}
 			tier.Wake()
-			return *awaitSpread(func() edge.Spread { return spread(machine, receipt) }), nil
+			return *awaitSpread(spreadLook, func() edge.Spread { return spread(machine, receipt) }), nil
 		},
 		Unready: func() string {
 			if machine.Stats().Full {
@@ -220,8 +220,8 @@ const (
 )
 
 // awaitSpread waits until all edges have a word, or for as long as an operator does.
-func awaitSpread(look func() edge.Spread) *edge.Spread {
-	tick := time.NewTicker(spreadLook)
+func awaitSpread(every time.Duration, look func() edge.Spread) *edge.Spread {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for end := time.Now().Add(spreadWait); ; <-tick.C {
 		if s := look(); s.Have == s.Known || !time.Now().Before(end) {

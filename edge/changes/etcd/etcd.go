@@ -65,6 +65,7 @@ type Store struct {
 	config   Config
 	followed string // the name that what is followed begins with
 	self     string // the key of what this edge says of itself
+	every    time.Duration
 
 	mu     sync.Mutex
 	client *clientv3.Client // of a session that is under way, or nil
@@ -83,7 +84,7 @@ type Status struct {
 // New returns a Store, of which the names that begin with followed are, and in which what this edge says of itself has a name. The error is one
 // of the files.
 func New(c Config, followed, self string) (*Store, error) {
-	s := &Store{config: c, followed: followed, self: c.Prefix + self, say: make(chan struct{}, 1), status: Status{Since: time.Now()}}
+	s := &Store{config: c, followed: followed, self: c.Prefix + self, every: beatEvery, say: make(chan struct{}, 1), status: Status{Since: time.Now()}}
 	_, err := s.options(context.Background())
 	return s, err
 }
@@ -285,7 +286,7 @@ func (s *Store) session(ctx context.Context, take func([]Value, bool)) error {
 	if err := s.present(ctx, c, lease); err != nil {
 		return err
 	}
-	tick := time.NewTicker(beatEvery)
+	tick := time.NewTicker(s.every)
 	defer tick.Stop()
 	for {
 		select {

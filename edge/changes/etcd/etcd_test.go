@@ -31,6 +31,9 @@ type view struct {
 	end    func()
 }
 
+// unasked is one that hears by its watch alone.
+const unasked = "edges/unasked"
+
 // follow follows a Store until the test ends, or end is called.
 func follow(t *testing.T, c Config, self string) *view {
 	t.Helper()
@@ -45,6 +48,9 @@ func follow(t *testing.T, c Config, self string) *view {
 		v.turns = append(v.turns, why)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
+	if self == unasked {
+		s.every = time.Hour
+	}
 	var done sync.WaitGroup
 	done.Go(func() { s.Follow(ctx, v.take) })
 	v.end = func() {
@@ -129,7 +135,7 @@ func TestFollow(t *testing.T) {
 	if _, err := client(t, n).Put(t.Context(), "/other/a", "not ours"); err != nil {
 		t.Fatal(err)
 	}
-	a, b := follow(t, c, "edges/a"), follow(t, c, "edges/b")
+	a, b := follow(t, c, "edges/a"), follow(t, c, unasked)
 	for _, v := range []*view{a, b} {
 		v.until("up", func() bool { return v.store.Status().Up && v.whole == 1 })
 	}

@@ -130,6 +130,9 @@ func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
 // heardOf takes in a value, and reports whether it lacks something of a rule that this edge has. mu is locked.
 func (e *Etcd) heardOf(v etcd.Value, now time.Time) (lacks bool) {
 	rule := strings.TrimPrefix(v.Name, ruleNames)
+	if v.Text != nil && v.Revision < e.revisions[rule] {
+		return false // the watch tells what a Put has told already
+	}
 	e.revisions[rule], e.heard = v.Revision, max(e.heard, v.Revision)
 	if v.Text == nil {
 		e.good(rule)
@@ -264,9 +267,12 @@ func (e *Etcd) announce() {
 
 func markText(m words.Mark) string { return fmt.Sprintf("%d-%016x", m.Generation, m.Edge) }
 
-// Spread is how far a change has come that this edge has made.
-func (e *Etcd) Spread(mark words.Mark) edge.Spread {
-	others := e.others()
+// Spread is how far a change has come that this edge has made. The error is that etcd does not tell.
+func (e *Etcd) Spread(mark words.Mark) (edge.Spread, error) {
+	others, err := e.others()
+	if err != nil {
+		return edge.Spread{}, err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := edge.Spread{Missing: []string{}}
@@ -278,24 +284,24 @@ func (e *Etcd) Spread(mark words.Mark) edge.Spread {
 			s.Missing = append(s.Missing, says.PoP+"/"+says.Name)
 		}
 	}
-	return s
+	return s, nil
 }
 
-// others are the other edges, as they say of themselves; none while etcd does not answer.
-func (e *Etcd) others() (list []edgeSays) {
-	values, _ := e.store.List(context.Background(), edgeNames)
+// others are the other edges, as they say of themselves.
+func (e *Etcd) others() (list []edgeSays, err error) {
+	values, err := e.store.List(context.Background(), edgeNames)
 	for _, v := range values {
 		var says edgeSays
 		if json.Unmarshal(v.Text, &says) == nil && edgeNames+says.ID == v.Name && says.ID != e.name {
 			list = append(list, says)
 		}
 	}
-	return list
+	return list, err
 }
 
 // Status says for operators how etcd is, and which edges share it.
 func (e *Etcd) Status() edge.EtcdStatus {
-	others := e.others()
+	others, _ := e.others() // else up is false
 	up := e.store.Status()
 	e.mu.Lock()
 	defer e.mu.Unlock()
