@@ -71,7 +71,10 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	key, err := readSecret(c)
 	try(err)
 	if err == nil && c.StateDir != "" {
-		try(tryState(c.StateDir, key))
+		try(tryState(c.StateDir, stateName, key))
+		if len(c.Etcd.Endpoints) > 0 {
+			try(tryState(c.StateDir, etcdStateName(c), key))
+		}
 	}
 	doubt(guessableSecret(c))
 	_, err = readToken("admin_token_file", c.AdminTokenFile)
@@ -111,8 +114,8 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 }
 
 // tryState reports what openState would find.
-func tryState(dir string, key secret.Secret) error {
-	file := filepath.Join(dir, stateName)
+func tryState(dir, name string, key secret.Secret) error {
+	file := filepath.Join(dir, name)
 	text, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

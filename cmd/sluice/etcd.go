@@ -40,8 +40,7 @@ func (s *shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 		return err
 	}
 	s.local = s.etcd.List
-	// Under another prefix there are other rules: what was kept of those must not come into these.
-	if err := s.openState(c, "etcd"+url.PathEscape(c.Etcd.Prefix), s.local); err != nil {
+	if err := s.openState(c, etcdStateName(c), s.local); err != nil {
 		return err
 	}
 	s.etcd.Load(context.Background())
@@ -72,6 +71,10 @@ func (s *shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 	}
 	return nil
 }
+
+// etcdStateName is the file of state_dir for what etcd has. Under another prefix there are other rules: what was kept of those must not come into
+// these.
+func etcdStateName(c *config.Config) string { return "etcd" + url.PathEscape(c.Etcd.Prefix) }
 
 // follow keeps up with etcd until ctx is done.
 func (s *shared) follow(ctx context.Context, keepers *sync.WaitGroup) {

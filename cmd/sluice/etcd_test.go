@@ -17,6 +17,8 @@ import (
 
 	"sluice/edge"
 	"sluice/edge/changes/etcd/etcdtest"
+	"sluice/pop/secret"
+	"sluice/pop/words"
 )
 
 // etcdClient asks an etcd past all edges, as an operator with its own tools would.
@@ -221,6 +223,20 @@ func TestRulesOverEtcd(t *testing.T) {
 	if a := s.edges[3].api("GET", "/v1/events", ""); !strings.Contains(a.text, `"kind": "rule"`) || !strings.Contains(a.text, `"who": "ada"`) || !strings.Contains(a.text, " at fra0") {
 		t.Errorf("%s", a.text)
 	}
+	// An edge that has nothing of its own yet has it all from the start: nothing is news to it.
+	state := strings.TrimSuffix(s.files[3], ".yaml")
+	s.stop(3)
+	if err := os.RemoveAll(state); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := s.start(3)
+	if a := p.api("GET", "/v1/events", ""); strings.Contains(a.text, `"kind": "rule"`) {
+		t.Errorf("%s", a.text)
+	}
+	s.must(107)
 	// Blocks stay in their PoP.
 	if status, _ := s.edges[0].say("PUT", "login/198.51.100.7", `{"for":"1h"}`); status != 200 {
 		t.Errorf("block: %d", status)
@@ -291,9 +307,58 @@ func TestEtcdAway(t *testing.T) {
 	s.must(80)
 	s.etcd.Signal(syscall.SIGSTOP) // it takes connections, and says nothing: nobody waits for it at the end
 	s.up("0")
+	s.stop(0)
+	s.start(0)
+	s.must(80)
 	for i := range s.edges {
 		s.stop(i)
 	}
+}
+
+// A process that takes the place of another has the rules of that, though etcd is away and nothing is on the disk.
+func TestRulesOverEtcdAfterAnUpgrade(t *testing.T) {
+	n := etcdtest.Start(t)
+	l := startLineage(t, origin(t), nil, nil, "--config", write(t, fmt.Sprintf("etcd: {endpoints: [%q]}\n%s", n.Endpoint, rulesFile)))
+	l.until("with etcd", func() bool { return l.metric("sluice_etcd_up") == "1" })
+	if a := l.api("PATCH", "/v1/rules/login", `{"limit":70}`); a.status != 200 || a.Origin != "etcd" || a.Edges == nil || a.Edges.Have != 1 || len(a.Warnings) != 0 {
+		t.Errorf("%+v", a)
+	}
+	n.Kill()
+	l.replace()
+	http.DefaultClient.CloseIdleConnections()
+	l.until("as it was changed", func() bool { return l.api("GET", "/v1/rules/login", "").Limit == 70 })
+}
+
+// With etcd the PoP's list has no say in rules: what it has of them is dropped, and that is told.
+func TestRulesLeftInThePoP(t *testing.T) {
+	file := writePoP(t, 1)[0]
+	var list words.List
+	if _, err := list.Add(words.Word{Rule: "login", Kind: words.Change, Start: time.Now(), Text: `{"does":"set","rule":{"limit":50}}`}, 7, 0, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(filepath.Dir(file), "state0", "words")
+	if err := os.WriteFile(state, list.Encode(secret.Of([]byte(popKey)), time.Now()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = os.Chmod(file, 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(file, fmt.Appendf(text, "etcd: {endpoints: [%q]}\n", etcdtest.Start(t).Endpoint), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, origin(t), "--config", file, "--memcached", startMemcached(t))
+	if a := p.api("GET", "/v1/rules/login", ""); a.Limit != 5 {
+		t.Errorf("%s", a.text)
+	}
+	if a := p.api("GET", "/v1/events", ""); !strings.Contains(a.text, "changes of rules in the PoP's list are dropped") || !strings.Contains(a.text, "rules=login") {
+		t.Errorf("%s", a.text)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	p.stop(syscall.SIGTERM)
 }
 
 // What is wrong in etcd changes nothing, and is told; what comes after it counts.
