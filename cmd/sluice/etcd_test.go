@@ -233,10 +233,11 @@ func TestRulesOverEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := s.start(3)
+	s.know(4)
+	s.must(107)
 	if a := p.api("GET", "/v1/events", ""); strings.Contains(a.text, `"kind": "rule"`) {
 		t.Errorf("%s", a.text)
 	}
-	s.must(107)
 	// Blocks stay in their PoP.
 	if status, _ := s.edges[0].say("PUT", "login/198.51.100.7", `{"for":"1h"}`); status != 200 {
 		t.Errorf("block: %d", status)
@@ -284,6 +285,12 @@ func TestEtcdAway(t *testing.T) {
 	s.etcd.Run()
 	s.up("1")
 	s.know(4)
+	before := etcdClient(t, s.etcd)
+	for i := range 100 { // so that revisions of this etcd are higher than those of the next
+		if _, err := before.Put(t.Context(), "/other", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if a := s.set(3, 70); a.status != 200 || a.Edges.Have != 4 {
 		t.Errorf("%+v %+v", a, a.Edges)
 	}
@@ -300,9 +307,16 @@ func TestEtcdAway(t *testing.T) {
 		answer, err := c.Get(t.Context(), "/sluice/rules/login")
 		return err == nil && len(answer.Kvs) == 1 && strings.Contains(string(answer.Kvs[0].Value), `"limit":70`) && strings.Contains(string(answer.Kvs[0].Value), `"limit":50`)
 	})
+	s.know(4)
 	s.must(70)
-	if a := s.set(0, 80); a.status != 200 {
+	if err := s.edges[3].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if a := s.set(0, 80); a.status != 200 || a.Edges == nil || a.Edges.Have != 3 || len(a.Edges.Missing) != 1 || a.Edges.Missing[0] != "ams/ams1" {
 		t.Errorf("%d %s", a.status, a.text)
+	}
+	if err := s.edges[3].cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
 	}
 	s.must(80)
 	s.etcd.Signal(syscall.SIGSTOP) // it takes connections, and says nothing: nobody waits for it at the end
@@ -353,6 +367,10 @@ func TestRulesLeftInThePoP(t *testing.T) {
 	p := start(t, origin(t), "--config", file, "--memcached", startMemcached(t))
 	if a := p.api("GET", "/v1/rules/login", ""); a.Limit != 5 {
 		t.Errorf("%s", a.text)
+	}
+	// Else the PoP would wait for them to be in force, and with them for what operators say after.
+	if status, m := p.say("PUT", "login/198.51.100.7", `{"for":"1h"}`); status != 200 || m.Edges == nil || m.Edges.Have != 1 {
+		t.Errorf("%d %+v", status, m.Edges)
 	}
 	if a := p.api("GET", "/v1/events", ""); !strings.Contains(a.text, "changes of rules in the PoP's list are dropped") || !strings.Contains(a.text, "rules=login") {
 		t.Errorf("%s", a.text)
