@@ -24,6 +24,7 @@ package edge
 import (
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"math"
 	"net"
 	"net/netip"
@@ -80,6 +81,7 @@ type Server struct {
 	draining  atomic.Bool
 	requests  *top.Top // who asks most
 	refusals  *top.Top // who is refused most
+	spared    *top.Top // whom shadows and candidates would refuse most
 	access    *accesslog.Log
 	name      string
 	audit     *audit.Audit
@@ -110,7 +112,7 @@ func New(o Options) (*Server, error) {
 		name:     o.Name,
 		audit:    o.Audit,
 		events:   o.Events,
-		requests: top.New(), refusals: top.New(),
+		requests: top.New(), refusals: top.New(), spared: top.New(),
 		warn: o.Warn,
 	}
 	if o.Access != nil {
@@ -182,7 +184,17 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 // Watch keeps an eye on the origins until ctx is done: it looks their names up, reads their files for TLS again, and checks those
 // whose configuration asks for it. It blocks until all that it started has ended.
 func (s *Server) Watch(ctx context.Context) {
-	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn)
+	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn, s.originMoved)
+}
+
+// originMoved tells operators that an origin fails its checks, and why, or passes them again.
+func (s *Server) originMoved(o *upstream.Origin, why string) {
+	e := events.Event{Time: time.Now(), Kind: events.Origin, Text: "origin " + o.Name + " is back", Old: "down", New: "up"}
+	if why != "" {
+		e.Level, e.Old, e.New = slog.LevelWarn, "up", "down"
+		e.Text = "origin " + o.Name + " fails its checks (" + why + "): it gets no requests while others do not"
+	}
+	s.events.Add(e)
 }
 
 // Events is what has happened lately; nil if nobody asked for it.
@@ -201,6 +213,7 @@ func (s *Server) Sweep(now time.Time) {
 		s.faded.Store(now.UnixNano())
 		s.requests.Fade()
 		s.refusals.Fade()
+		s.spared.Fade()
 	}
 	for _, o := range s.snap.Load().origins.All {
 		o.Sweep(now)

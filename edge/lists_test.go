@@ -2,6 +2,7 @@ package edge
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,9 +29,9 @@ rules:
 		t.Helper()
 		var err error
 		if what == Allow || what == Deny {
-			_, err = e.List(what, source, time.Hour, "because", time.Now())
+			_, err = e.List(what, source, time.Hour, "because", Operator{}, time.Now())
 		} else {
-			_, err = e.Block(what, source, time.Hour, "because", time.Now())
+			_, err = e.Block(what, source, time.Hour, "because", Operator{}, time.Now())
 		}
 		if err != nil {
 			t.Fatalf("%s %s: %v", what, source, err)
@@ -42,7 +43,7 @@ rules:
 		if what == Allow || what == Deny {
 			back = e.Unlist
 		}
-		lifted, err := back(what, source, time.Now())
+		lifted, err := back(what, source, Operator{}, time.Now())
 		if err != nil || !lifted.Lifted {
 			t.Fatalf("%s %s: %+v, %v", what, source, lifted, err)
 		}
@@ -77,7 +78,7 @@ rules:
 	expect("/r", "203.0.113.1", 200) // beyond its limit
 	say(Allow, "198.51.100.7")
 	expect("/", "198.51.100.7", 403) // the file denies it
-	if l, err := e.List(Allow, "198.51.100.8", time.Hour, "", time.Now()); err != nil || !strings.Contains(l.Warning, "denied") {
+	if l, err := e.List(Allow, "198.51.100.8", time.Hour, "", Operator{}, time.Now()); err != nil || !strings.Contains(l.Warning, "denied") {
 		t.Errorf("%+v, %v", l, err)
 	}
 	say(Deny, "203.0.113.0/30")
@@ -91,10 +92,10 @@ rules:
 		t.Errorf("%+v", list)
 	}
 	next := newServer(t, e.Config())
-	for _, m := range e.InForce(time.Now()) {
+	for m := range e.InForce(time.Now()) {
 		next.Adopt(m, time.Now())
 	}
-	if got, want := len(next.InForce(time.Now())), len(e.InForce(time.Now())); got != want || want < 5 {
+	if got, want := len(slices.Collect(next.InForce(time.Now()))), len(slices.Collect(e.InForce(time.Now()))); got != want || want < 5 {
 		t.Errorf("%d taken over of %d", got, want)
 	}
 	if list := next.Mitigations(time.Now()); len(list) != 1 || list[0].Rule != "r" || list[0].Source != "192.0.2.0/24" || list[0].By != "admin" {
@@ -106,11 +107,11 @@ rules:
 	}
 	now := time.Now()
 	for _, bad := range [][2]string{{Allow, "0.0.0.0/7"}, {Deny, "::/15"}, {Allow, "nobody"}, {Deny, "#" + strings.Repeat("0", 32)}, {"r", "10.0.0.1"}} {
-		if _, err := e.List(bad[0], bad[1], time.Hour, "", now); err == nil {
+		if _, err := e.List(bad[0], bad[1], time.Hour, "", Operator{}, now); err == nil {
 			t.Errorf("%v was accepted", bad)
 		}
 	}
-	if _, err := e.List(Deny, "10.0.0.1", mitigation.MaxBlock+1, "", now); err == nil {
+	if _, err := e.List(Deny, "10.0.0.1", mitigation.MaxBlock+1, "", Operator{}, now); err == nil {
 		t.Error("longer than operators may")
 	}
 }
@@ -125,10 +126,99 @@ func TestAllowedIsNotShed(t *testing.T) {
 	if answer := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); answer != "" {
 		t.Errorf("not shed: %q", answer)
 	}
-	if _, err := e.List(Allow, "127.0.0.0/8", time.Hour, "", time.Now()); err != nil {
+	if _, err := e.List(Allow, "127.0.0.0/8", time.Hour, "", Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if resp, _ := e.get("/"); resp.StatusCode != 200 {
 		t.Errorf("allowed: %d", resp.StatusCode)
+	}
+}
+
+// A lift under all rules ends whatever refuses its source, the edge's own verdicts as well; and what still refuses it is named.
+func TestLiftUnderAllRules(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), `
+source: {trust: [127.0.0.1]}
+rules:
+  - {name: a, limit: 1, mitigation_timeout: 1h}
+  - {name: b, match: {path: /b}, limit: 1, mitigation_timeout: 1h}
+  - {name: k, match: {path: /k}, key: "header:K", limit: 1, mitigation_timeout: 1h}
+`)
+	ask := func(path string, want int) {
+		t.Helper()
+		if resp, _ := e.get(path, "X-Forwarded-For: 192.0.2.7", "K: me"); resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+	lift := func(source, still string) {
+		t.Helper()
+		l, err := e.Lift(AllRules, source, Operator{}, time.Now())
+		if err != nil || !l.Lifted || (l.Warning == "") != (still == "") || !strings.Contains(l.Warning, still) {
+			t.Errorf("%s: %+v, %v", source, l, err)
+		}
+	}
+	ask("/b", 200)
+	ask("/b", 429)
+	ask("/", 429)
+	lift("192.0.2.7", "")
+	ask("/b", 200)
+	ask("/b", 429)
+
+	block := func(rule, source string) {
+		t.Helper()
+		if _, err := e.Block(rule, source, time.Hour, "", Operator{}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	block(AllRules, "192.0.2.7")
+	block(AllRules, "192.0.2.0/24")
+	lift("192.0.2.7", "192.0.2.0/24")
+	ask("/", 429)
+	lift("192.0.2.0/24", "")
+	ask("/", 200)
+
+	if _, err := e.List(Deny, "192.0.2.0/24", time.Hour, "", Operator{}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	block(AllRules, "192.0.2.7")
+	lift("192.0.2.7", "denied")
+	if _, err := e.Unlist(Deny, "192.0.2.0/24", Operator{}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+
+	// Who is counted by a key has no address: the rules that know it are asked.
+	if _, err := e.Lift("a", "192.0.2.7", Operator{}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	ask("/k", 200)
+	if _, err := e.Lift("a", "192.0.2.7", Operator{}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	ask("/k", 429)
+	for _, m := range e.Mitigations(time.Now()) {
+		if m.Rule == "k" {
+			lift(m.Source, "")
+		}
+	}
+	ask("/k", 200)
+	if _, err := e.Lift(AllRules, "#"+strings.Repeat("0", 32), Operator{}, time.Now()); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Lift(AllRules, "nobody", Operator{}, time.Now()); err == nil {
+		t.Error("nobody was lifted")
+	}
+}
+
+// What is in force over a source is told with it, be it said of a prefix or under all rules.
+func TestLookTellsWhatCovers(t *testing.T) {
+	e := newServer(t, parse(t, "origins: [{servers: [\"http://127.0.0.1:1\"]}]\nrules: [{name: r, limit: 5}]"))
+	now := time.Now()
+	for i, said := range [][2]string{{AllRules, "192.0.2.0/24"}, {"r", "192.0.2.0/25"}, {AllRules, "192.0.2.7"}, {"r", "192.0.2.7"}} {
+		if _, err := e.Block(said[0], said[1], time.Duration(i+1)*time.Hour, "because", Operator{}, now); err != nil {
+			t.Fatal(err)
+		}
+		b := e.Look(t.Context(), netip.MustParseAddr("192.0.2.7")).Rules[0].Block
+		if b == nil || b.Rule != said[0] || b.Source != said[1] || b.Reason != "because" {
+			t.Errorf("%v: %+v", said, b)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -29,7 +30,7 @@ type Mitigation struct {
 	Reason  string    `json:"reason,omitempty"`
 	Edges   *Spread   `json:"edges,omitempty"` // of a block that was just said: where it is in force
 
-	Mode    rules.Mode `json:"mode"`              // of the rule: under a shadow nobody is refused
+	Mode    rules.Mode `json:"mode"`              // of the rule, or rules.Tried: under a shadow and for a candidate nobody is refused
 	Warning string     `json:"warning,omitempty"` // of a block that was just said: why it can have no effect
 }
 
@@ -37,6 +38,8 @@ type Mitigation struct {
 type Lifted struct {
 	Lifted bool    `json:"lifted"`          // there was a mitigation here
 	Edges  *Spread `json:"edges,omitempty"` // where it is in force; nil: this edge counts alone
+
+	Warning string `json:"warning,omitempty"` // of a lift under AllRules: what still refuses the source
 }
 
 // ErrOff says that a rule is off.
@@ -58,6 +61,8 @@ type Standing struct {
 	Remaining uint32      `json:"remaining"`
 	Until     *time.Time  `json:"mitigated_until"` // null: not mitigated
 	Block     *Mitigation `json:"block,omitempty"` // why not
+
+	OutsideShare bool `json:"outside_share,omitempty"` // the rule is not about this source
 }
 
 // Looked is what is known of a source.
@@ -94,41 +99,44 @@ func (s *Server) RulesHash() (hash uint64, since time.Time) {
 
 // Mitigations returns those in force at now, in no order.
 func (s *Server) Mitigations(now time.Time) []Mitigation {
-	return slices.DeleteFunc(s.InForce(now), func(m Mitigation) bool { return m.Rule == Allow || m.Rule == Deny })
+	return slices.Collect(s.EachMitigation(now))
+}
+
+// EachMitigation ranges over Mitigations, which may be a million.
+func (s *Server) EachMitigation(now time.Time) iter.Seq[Mitigation] {
+	return func(yield func(Mitigation) bool) {
+		for m := range s.InForce(now) {
+			if m.Rule != Allow && m.Rule != Deny && !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // InForce is Mitigations with what operators Allow and Deny, as another process on this edge's place may Adopt them.
-func (s *Server) InForce(now time.Time) []Mitigation {
+func (s *Server) InForce(now time.Time) iter.Seq[Mitigation] {
 	names, modes := make(map[uint32]string), make(map[uint32]rules.Mode)
 	for _, r := range s.snap.Load().rules.Rules {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
+		if tried := r.Candidate; tried != nil {
+			names[tried.Bits.ID], modes[tried.Bits.ID] = r.Config.Name, rules.Tried
+		}
 	}
 	for _, scope := range scopes {
 		names[scope.Counter.ID], modes[scope.Counter.ID] = scope.Name, rules.Enforce
 	}
-	list := []Mitigation{}
-	for key, bit := range s.limiter.Bits.All(now) {
-		if name, known := names[key.Rule]; known {
+	return func(yield func(Mitigation) bool) {
+		for key, bit := range s.limiter.Bits.All(now) {
+			name, known := names[key.Rule]
+			if !known {
+				continue
+			}
 			m := shown(name, key.Source, bit)
-			m.Mode = modes[key.Rule]
-			list = append(list, m)
+			if m.Mode = modes[key.Rule]; !yield(m) {
+				return
+			}
 		}
 	}
-	return list
-}
-
-// Mitigated returns what is in force at now for a source, or a prefix, under a rule or AllRules; nil if nothing is.
-func (s *Server) Mitigated(rule, source string, now time.Time) *Mitigation {
-	_, key, err := s.keyOf(rule, source)
-	if err != nil {
-		return nil
-	}
-	bit, in := s.limiter.Bits.Get(key, now)
-	if !in {
-		return nil
-	}
-	m := shown(rule, key.Source, bit)
-	return &m
 }
 
 // shown is a bit as operators see it.
@@ -138,12 +146,12 @@ func shown(rule string, source counter.Source, bit mitigation.Bit) Mitigation {
 
 // Block refuses a source, or all sources of a prefix, under a rule or AllRules for a while, on every edge of the PoP, in place of what was
 // in force. Errors are ErrNoRule, ErrOff, ErrFull, and what is wrong with the source or the time.
-func (s *Server) Block(rule, source string, d time.Duration, reason string, now time.Time) (Mitigation, error) {
+func (s *Server) Block(rule, source string, d time.Duration, reason string, by Operator, now time.Time) (Mitigation, error) {
 	r, key, err := s.keyOf(rule, source)
 	if err != nil {
 		return Mitigation{}, err
 	}
-	m, err := s.put(rule, key, d, reason, now)
+	m, err := s.put(rule, key, d, reason, by, now)
 	m.Mode, m.Warning = rules.Enforce, s.effect(r, key.Source, now)
 	if r != nil {
 		m.Mode = r.Config.Mode
@@ -152,23 +160,30 @@ func (s *Server) Block(rule, source string, d time.Duration, reason string, now 
 }
 
 // put has an operator's word in force for a while.
-func (s *Server) put(rule string, key mitigation.Key, d time.Duration, reason string, now time.Time) (m Mitigation, err error) {
+func (s *Server) put(rule string, key mitigation.Key, d time.Duration, reason string, by Operator, now time.Time) (m Mitigation, err error) {
 	if d <= 0 || d > mitigation.MaxBlock {
 		return m, fmt.Errorf("edge: for %v: want more than 0 and at most %v", rules.Duration(d), rules.Duration(mitigation.MaxBlock))
 	}
 	m = Mitigation{Rule: rule, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
 		By: mitigation.ByAdmin.String(), Reason: reason}
-	if s.tier.Say == nil {
+	m.Edges, err = s.say(Word{Rule: rule, Source: key.Source, Start: now, End: m.End, Reason: reason, Operator: by}, key, func() {
 		s.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason}, now)
-		return m, nil
-	}
-	m.Edges, err = s.say(Word{Rule: rule, Source: key.Source, Start: now, End: m.End, Reason: reason})
+	})
 	return m, err
 }
 
 // say has the PoP put a word in force, here as well, and waits for that: what several operators say of one source at once comes
-// in the same order everywhere.
-func (s *Server) say(w Word) (*Spread, error) {
+// in the same order everywhere. On an edge that counts alone it does so itself, as alone says. Then it is told.
+func (s *Server) say(w Word, key mitigation.Key, alone func()) (*Spread, error) {
+	event := w.Event(w.Start)
+	if bit, in := s.limiter.Bits.Get(key, w.Start); in {
+		event.Old = blockText(&bit)
+	}
+	if s.tier.Say == nil {
+		alone()
+		s.events.Add(event)
+		return nil, nil
+	}
 	spread, err := s.tier.Say(w)
 	if err != nil {
 		return nil, err
@@ -176,6 +191,7 @@ func (s *Server) say(w Word) (*Spread, error) {
 	if spread.Missing == nil {
 		spread.Missing = []string{}
 	}
+	s.events.Add(event)
 	return &spread, nil
 }
 
@@ -196,6 +212,11 @@ func (s *Server) Adopt(m Mitigation, now time.Time) {
 		bit.By = mitigation.ByAdmin
 	case r == nil:
 		return // only operators speak of all rules
+	case m.Mode == rules.Tried && r.Candidate == nil:
+		return // it is tried no more
+	case m.Mode == rules.Tried:
+		key.Rule = r.Candidate.Bits.ID
+		most = r.Candidate.Timeout + time.Duration(r.Config.Window)
 	default:
 		// A bit may end later than the timeout: when the source would be admitted again.
 		most = r.Timeout + time.Duration(r.Config.Window)
@@ -207,27 +228,37 @@ func (s *Server) Adopt(m Mitigation, now time.Time) {
 }
 
 // Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every edge of the PoP, so that it starts
-// afresh.
-func (s *Server) Lift(rule, source string, now time.Time) (Lifted, error) {
+// afresh. AllRules ends what operators said of all rules, and every mitigation of the source that is in force here.
+func (s *Server) Lift(rule, source string, by Operator, now time.Time) (Lifted, error) {
+	if rule == AllRules {
+		return s.liftAll(source, by, now)
+	}
+	return s.liftUnder(rule, source, by, now)
+}
+
+// liftUnder is Lift under one rule, or of what was said of AllRules.
+func (s *Server) liftUnder(rule, source string, by Operator, now time.Time) (Lifted, error) {
 	r, key, err := s.keyOf(rule, source)
 	if err != nil {
 		return Lifted{}, err
 	}
 	defer s.audit.Forget(key)
-	return s.lift(rule, key, r, now)
+	return s.lift(rule, key, r, by, now)
 }
 
 // lift ends an operator's word, or a mitigation. r is nil for a scope.
-func (s *Server) lift(rule string, key mitigation.Key, r *rules.Rule, now time.Time) (lifted Lifted, err error) {
-	if s.tier.Say == nil {
+func (s *Server) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator, now time.Time) (lifted Lifted, err error) {
+	lifted.Lifted = !s.limiter.Bits.Until(key, now).IsZero()
+	lifted.Edges, err = s.say(Word{Rule: rule, Source: key.Source, Start: now, Operator: by}, key, func() {
 		if r != nil {
 			s.limiter.Counters.Forget(r.Counter, key.Source)
 		}
+		if r != nil && r.Candidate != nil {
+			s.limiter.Bits.Lift(mitigation.Key{Rule: r.Candidate.Bits.ID, Source: key.Source}, time.Now())
+		}
 		// After Forget: who was judged before it may not have started a mitigation yet.
-		return Lifted{Lifted: s.limiter.Bits.Lift(key, time.Now())}, nil
-	}
-	lifted.Lifted = !s.limiter.Bits.Until(key, now).IsZero()
-	lifted.Edges, err = s.say(Word{Rule: rule, Source: key.Source, Start: now})
+		lifted.Lifted = s.limiter.Bits.Lift(key, time.Now())
+	})
 	return lifted, err
 }
 
@@ -245,17 +276,15 @@ func (s *Server) Look(ctx context.Context, addr netip.Addr) Looked {
 			continue // counted by something that an address does not tell
 		}
 		v, known := s.limiter.Counters.Peek(r.Counter, source, now)
-		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit}
+		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit,
+			OutsideShare: !r.IsAbout(s.secret, source)}
 		if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
 		if until := s.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now); !until.IsZero() {
 			st.Until = &until
 		}
-		if bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: source}, now); in {
-			block := shown(r.Config.Name, source, bit)
-			st.Block = &block
-		}
+		st.Block = s.over(source, covering, now, r)
 		l.Rules = append(l.Rules, st)
 	}
 	return l
@@ -351,3 +380,6 @@ func (s *Server) TopRequests(n int) []top.Heavy { return s.requests.Heaviest(n) 
 
 // TopRefused is TopRequests for requests that were refused.
 func (s *Server) TopRefused(n int) []top.Heavy { return s.refusals.Heaviest(n) }
+
+// TopShadow is TopRequests for requests that were admitted, and that a shadow or a candidate would have refused.
+func (s *Server) TopShadow(n int) []top.Heavy { return s.spared.Heaviest(n) }

@@ -12,7 +12,7 @@ import (
 
 // Overview is an extract of the mitigations in force, and what operators allow and deny.
 type Overview struct {
-	Blocked, Shadow Extract // by rules in force, and by shadow rules, which refuse nobody
+	Blocked, Shadow Extract // by rules in force, and by shadow rules and candidates, which refuse nobody
 	Allowed, Denied []Listed
 }
 
@@ -69,6 +69,9 @@ func (s *Server) Overview(n int, match func(*Mitigation) bool, now time.Time) Ov
 	names, modes := map[uint32]string{mitigation.AllRules: AllRules}, map[uint32]rules.Mode{mitigation.AllRules: rules.Enforce}
 	for _, r := range s.snap.Load().rules.Rules {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
+		if tried := r.Candidate; tried != nil {
+			names[tried.Bits.ID], modes[tried.Bits.ID] = r.Config.Name, rules.Tried
+		}
 	}
 	shown := func(e bitEntry) Mitigation {
 		return Mitigation{Rule: names[e.key.Rule], Source: e.key.Source.String(), Start: e.bit.Start, End: e.bit.End, Learned: e.bit.Learned,
@@ -86,7 +89,7 @@ func (s *Server) Overview(n int, match func(*Mitigation) bool, now time.Time) Ov
 			continue
 		case !known:
 			continue
-		case mode == rules.Shadow:
+		case mode == rules.Shadow, mode == rules.Tried:
 			to, first = &o.Shadow, &shadow
 		}
 		to.InForce++

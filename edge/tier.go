@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/events"
+	"sluice/mitigation"
 )
 
 // Tier is what the edge asks of the PoP, as functions; any of them may be nil, and the zero Tier is an edge that counts
@@ -43,6 +45,37 @@ type Word struct {
 	Source     counter.Source
 	Start, End time.Time
 	Reason     string
+	Operator
+}
+
+// Operator is who says something, as he calls himself, and the address that he came from; of what was said at another edge also which.
+type Operator struct{ Who, From string }
+
+// Event is the word as operators are told of it, at the edge where it was said and at all others.
+func (w *Word) Event(now time.Time) events.Event {
+	e := events.Event{Time: now, Kind: events.Operator, Rule: w.Rule, Source: w.Source.String(), Who: w.Who, From: w.From, Until: w.End}
+	done := "blocked"
+	switch w.Rule {
+	case Allow:
+		e.Rule, done = "", "allowed"
+	case Deny:
+		e.Rule, done = "", "denied"
+	}
+	switch {
+	case !w.End.IsZero():
+		e.Text = done + " for " + w.End.Sub(w.Start).String() + reason(w.Reason)
+		e.New = blockText(&mitigation.Bit{End: w.End, By: mitigation.ByAdmin, Reason: w.Reason})
+	case e.Rule == "":
+		e.Text = done + " no more"
+	default:
+		e.Text = "lifted"
+	}
+	return e
+}
+
+// blockText is a bit as events show what was and what is.
+func blockText(b *mitigation.Bit) string {
+	return "until " + b.End.UTC().Format(time.RFC3339) + " by " + b.By.String() + reason(b.Reason)
 }
 
 // Spread is how far a word has come.
@@ -58,6 +91,8 @@ type TierRule struct {
 	Name    string
 	Timeout time.Duration // bounds every mitigation that comes out of the tier; 0: there are none
 	Shadow  bool
+	// Candidate says that these are the mitigations of a rule's candidate: Counter counts nothing, lifts of Name hold, blocks do not.
+	Candidate bool
 }
 
 // EdgeStatus describes an edge of the PoP, as it does itself.

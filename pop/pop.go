@@ -27,9 +27,10 @@ import (
 	"sluice/pop/presence"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
+	"sluice/pop/words"
 )
 
-// Config is what a Machine works with. All fields but Edges and Rules are required.
+// Config is what a Machine works with. All fields but Edges, Rules and Heard are required.
 type Config struct {
 	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
 	Secret   secret.Secret
@@ -39,6 +40,8 @@ type Config struct {
 	Rules    bool   // changes of rules travel: nobody can guess the secret
 	Counters *counter.Table
 	Bits     *mitigation.Table
+	// Heard is told what operators say of sources at other edges, as it comes into force here. It must not block, or call the Machine.
+	Heard func(words.Word)
 }
 
 // Rule is what the PoP must know of a rule.
@@ -46,6 +49,9 @@ type Rule struct {
 	Name    string // as operators know it; "": Counter.Name
 	Counter *counter.Rule
 	Timeout time.Duration // of a mitigation; 0: the rule throttles and has no bits
+	// Candidate says that its mitigations are those of what is tried beside the rule of that name: operators lift them along with the
+	// rule's, and block under the rule alone.
+	Candidate bool
 }
 
 type knownRule struct {
@@ -121,6 +127,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 		times: make(map[takenFrom]takenTimes), stepped: now, awake: now, swept: now, cleaned: now, credit: mostCredit, earned: now,
 	}
 	m.operators.listKey, m.operators.headKey = c.Secret.WordsKeys()
+	m.operators.began, m.operators.heard = now, make(map[uint64]uint64)
 	for i, name := range names {
 		m.nodes = append(m.nodes, newNode(name, c.Nodes[i], now))
 	}

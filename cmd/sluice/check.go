@@ -12,6 +12,10 @@ import (
 	"strings"
 	"syscall"
 
+	"sluice/cmd/sluice/internal/command"
+	"sluice/cmd/sluice/internal/settings"
+	"sluice/cmd/sluice/internal/tier"
+	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/changes/etcd"
@@ -19,16 +23,15 @@ import (
 	"sluice/edge/listen"
 	"sluice/mitigation"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // check prints everything that is wrong with a file, and all that a start with it would find, a line each; and warns of what will
 // hurt. It starts nothing, and changes nothing.
 func check(file string, stdout, stderr io.Writer) int {
-	c, err := readConfig(file)
+	c, err := settings.ReadConfig(file)
 	if err != nil {
 		fmt.Fprintln(stderr, err)
-		return exitFailed
+		return command.ExitFailed
 	}
 	noOrigin := len(c.Origins) == 0 && c.CheckPath == ""
 	if noOrigin {
@@ -36,7 +39,7 @@ func check(file string, stdout, stderr io.Writer) int {
 	}
 	if err := c.Check(); err != nil {
 		fmt.Fprintln(stderr, err)
-		return exitFailed
+		return command.ExitFailed
 	}
 	wrong, doubtful := tryStart(c)
 	for _, err := range wrong {
@@ -47,7 +50,7 @@ func check(file string, stdout, stderr io.Writer) int {
 	}
 	switch {
 	case len(wrong) > 0:
-		return exitFailed
+		return command.ExitFailed
 	case noOrigin:
 		fmt.Fprintf(stdout, "%s: good, but it names no origin: serving needs --origin URL\n", file)
 	default:
@@ -68,16 +71,13 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 			doubtful = append(doubtful, text)
 		}
 	}
-	key, err := readSecret(c)
+	key, err := settings.ReadSecret(c)
 	try(err)
 	if err == nil && c.StateDir != "" {
-		try(tryState(c.StateDir, stateName, key))
-		if len(c.Etcd.Endpoints) > 0 {
-			try(tryState(c.StateDir, etcdStateName(c), key))
-		}
+		try(tryState(c, key))
 	}
-	doubt(guessableSecret(c))
-	_, err = readToken("admin_token_file", c.AdminTokenFile)
+	doubt(settings.GuessableSecret(c))
+	_, err = settings.ReadToken("admin_token_file", c.AdminTokenFile)
 	try(err)
 	if len(c.Etcd.Endpoints) > 0 {
 		_, err = etcd.New(etcd.Config(c.Etcd), "", "")
@@ -113,20 +113,12 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	return wrong, doubtful
 }
 
-// tryState reports what openState would find.
-func tryState(dir, name string, key secret.Secret) error {
-	file := filepath.Join(dir, name)
-	text, err := os.ReadFile(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return fmt.Errorf("state_dir: %w", err)
-	default:
-		if _, _, err := words.Decode(key, text); err != nil {
-			return stateError(file, err)
-		}
+// tryState reports what a start would find in a state_dir.
+func tryState(c *config.Config, key secret.Secret) error {
+	if err := tier.CheckState(c, key); err != nil {
+		return err
 	}
-	if err := access(dir, mayWrite|maySearch); err != nil {
+	if err := access(c.StateDir, mayWrite|maySearch); err != nil {
 		return fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
 	}
 	return nil
@@ -163,16 +155,16 @@ func tryListen(what, address string) error {
 	}
 	if path, unix := strings.CutPrefix(address, "unix:"); unix {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket == 0 {
-			return listenError(what, address, &fs.PathError{Op: "bind", Path: path, Err: errors.New("there is something else")})
+			return upgrade.ListenError(what, address, &fs.PathError{Op: "bind", Path: path, Err: errors.New("there is something else")})
 		}
 		if err := access(filepath.Dir(path), mayWrite|maySearch); err != nil {
-			return listenError(what, address, err)
+			return upgrade.ListenError(what, address, err)
 		}
 		return nil
 	}
 	err := bind(address)
 	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
-		return listenError(what, address, err)
+		return upgrade.ListenError(what, address, err)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/config"
 	"sluice/pop"
 	"sluice/pop/secret"
 )
@@ -39,6 +40,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	put("foreign/words", "not a list", 0o600)
+	put("rules/rules", "not a list", 0o600)
 	put("stranger/etcd%2Fs%2F", "not a list", 0o600)
 	const store = "etcd: {endpoints: ['https://127.0.0.1:2379'], prefix: /s/, "
 	const tier = "pop: {memcached: ['127.0.0.1:11211'], secret_file: "
@@ -59,6 +61,9 @@ func TestCheck(t *testing.T) {
 		{"an origin's CA that is none", "origins: [{servers: ['https://127.0.0.1'], tls: {ca_file: " + pem + "}}]", []string{"edge: origin https://127.0.0.1: tls: " + pem}, nil},
 		{"state in no folder", tier + good + "}\nstate_dir: " + dir + "/none", []string{"state_dir: write " + dir + "/none: no such file"}, nil},
 		{"state of somebody else", tier + good + "}\nstate_dir: " + dir + "/foreign", []string{"state_dir: " + dir + "/foreign/words: "}, nil},
+		{"rules of somebody else, without a tier", "state_dir: " + dir + "/rules", []string{"state_dir: " + dir + "/rules/rules: "}, []string{"state_dir: an edge that counts alone"}},
+		{"rules of somebody else, without a secret", "pop: {memcached: ['127.0.0.1:1']}\nstate_dir: " + dir + "/rules", []string{"state_dir: " + dir + "/rules/rules: "}, nil},
+		{"rules that are not read", tier + good + "}\nstate_dir: " + dir + "/rules", nil, nil},
 		{"state to be", tier + good + "}\nstate_dir: " + dir, nil, nil},
 		{"state of somebody else over etcd", tier + good + "}\nstate_dir: " + dir + "/stranger\n" + store + "}", []string{"state_dir: " + dir + "/stranger/etcd%2Fs%2F: "}, nil},
 		{"etcd's password that is not there", "state_dir: " + dir + "\n" + store + "username: a, password_file: " + dir + "/none}", []string{"etcd.password_file: open " + dir + "/none"}, []string{"state_dir: an edge"}},
@@ -78,6 +83,9 @@ func TestCheck(t *testing.T) {
 		{"everybody trusted", "source: {trust: ['::/0'], trust_everybody: true}", nil, []string{"source.trust names everybody"}},
 		{"a key that clients make up", "rules: [{name: k, limit: 1, key: [source, 'header:K'], match: {path: /a}}, {name: b, limit: 1, match: {path: /b}}]", nil, []string{"rule k counts by header:K"}},
 		{"and another rule", "rules: [{name: k, limit: 1, key: 'header:K', match: {path: /a}}, {name: b, limit: 1, match: {path: /a}}]", nil, nil},
+		{"which is about some", "rules: [{name: k, limit: 1, key: 'cookie:K'}, {name: b, limit: 1, share: 50}]", nil, []string{"rule k counts by cookie:K"}},
+		{"a candidate that cannot refuse", "rules: [{name: a, limit: 5, candidate: {limit: 6}}, {name: b, limit: 5, candidate: {limit: 6}, count: {refused: true}}, {name: c, limit: 5, candidate: {limit: 5}}]", nil,
+			[]string{"rule a: its candidate's limit is 6, above the rule's 5"}},
 		{"which refuses nobody", "rules: [{name: k, limit: 1, key: 'cookie:K'}, {name: b, limit: 1, mode: shadow}]", nil, []string{"rule k counts by cookie:K"}},
 		{"exact in a short window", tier + good + "}\nrules: [{name: r, limit: 1, window: 19s, estimate: lower}, {name: s, limit: 1, window: 20s, estimate: lower}, {name: t, limit: 1, window: 5s}]",
 			nil, []string{"rule r has a window of 19s"}},
@@ -123,13 +131,14 @@ func TestCheckTakesItsOwnState(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, _ := m.Words(time.Now())
+	c := &config.Config{StateDir: dir, PoP: config.PoP{Memcached: []string{"127.0.0.1:1"}}}
 	if err := os.WriteFile(filepath.Join(dir, "words"), list, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := tryState(dir, stateName, key); err != nil {
+	if err := tryState(c, key); err != nil {
 		t.Error(err)
 	}
-	if err := tryState(dir, stateName, secret.Of([]byte("another of some length"))); err == nil {
+	if err := tryState(c, secret.Of([]byte("another of some length"))); err == nil {
 		t.Error("under another secret it is good")
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"sluice/edge/events"
-	"sluice/pop"
 )
 
 // A failure that every request meets is told once a second, and how often it was met.
@@ -36,6 +36,26 @@ func TestLogIsCalm(t *testing.T) {
 	})
 }
 
+// Messages that differ, as by what is wrong with a file, take no room for good: what every request meets is told once a second still.
+func TestLogStaysCalm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := newLog(&out, "info", "text")
+		for i := range 2 * maxSaid {
+			log.Warn("wrong", "n", i)
+			log.Warn(fmt.Sprint("wrong at line ", i))
+			time.Sleep(time.Second)
+		}
+		out.Reset()
+		for range 1000 {
+			log.Warn("origin unreachable")
+		}
+		if n := strings.Count(out.String(), "\n"); n != 1 {
+			t.Errorf("%d lines", n)
+		}
+	})
+}
+
 // What operators do is a line each, however fast it comes; the log's warnings are events, as often as the log says them.
 func TestEventsAreLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -58,31 +78,6 @@ func TestEventsAreLines(t *testing.T) {
 			t.Errorf("%+v", list)
 		}
 	})
-}
-
-// What an operator hears of the tier: nodes that go and come, and that the edge counts alone, each once.
-func TestTierEvents(t *testing.T) {
-	w := watcher{up: make(map[string]bool)}
-	for i, step := range []struct {
-		a, b, up, full bool
-		want           string
-	}{
-		{true, true, true, false, ""},
-		{true, false, true, false, "node b is down"},
-		{true, false, true, false, ""},
-		{false, false, false, false, "node a is down, no node of the tier answers: this edge counts alone"},
-		{true, true, true, false, "node a is back, node b is back, this edge counts with the PoP"},
-		{true, true, false, true, fullPoP},
-		{true, true, true, false, "this edge counts with the PoP"},
-	} {
-		var got []string
-		for _, e := range w.look([]pop.Member{{Name: "a", Up: step.a}, {Name: "b", Up: step.b}}, step.up, step.full) {
-			got = append(got, e.Text)
-		}
-		if text := strings.Join(got, ", "); text != step.want {
-			t.Errorf("step %d: %q, want %q", i, text, step.want)
-		}
-	}
 }
 
 // blocked is a reader who does not read, until it is let go.

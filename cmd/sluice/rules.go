@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"sluice/cmd/sluice/internal/settings"
+	"sluice/cmd/sluice/internal/tier"
 	"sluice/edge"
 	"sluice/edge/admin"
 	"sluice/edge/changes"
@@ -17,22 +19,10 @@ import (
 	"sluice/pop/words"
 )
 
-// ruleStore is where changes of rules are kept: in the PoP's list of what operators said, in etcd, or in a list of this edge alone.
-type ruleStore struct {
-	origin   changes.Origin
-	list     func() (entries []words.Entry, version uint64, moved <-chan struct{})
-	add      func(w words.Word, version uint64, now time.Time) (words.Mark, error) // version: of the list, as it was when the word was made
-	describe func(edge.EdgeStatus)                                                 // says to others what this edge is; nil: the machine does
-	inForce  func(version uint64, refused []words.Mark)
-	await    func(words.Mark) *edge.Spread // until all edges have it, or for as long as an operator waits, and nil if nobody can tell; nil: there are no others
-	save     func() error                  // to the disk
-	warnings []string                      // for operators, with each change
-}
-
 // lay puts in force what a file says under what operators have changed of it. If that is not possible, what was in force stays. r.mu is
 // locked.
 func (r *reloader) lay(base *config.Config) error {
-	entries, version, _ := r.store.list()
+	entries, version, _ := r.store.List()
 	list := make([]changes.Change, len(entries))
 	for i := range entries {
 		e := &entries[i]
@@ -42,7 +32,7 @@ func (r *reloader) lay(base *config.Config) error {
 	if r.flags.config == "" {
 		from = changes.Flags
 	}
-	o := changes.Lay(base.Rules, from, list, r.store.origin)
+	o := changes.Lay(base.Rules, from, list, r.store.Origin)
 	if base != r.base || !slices.EqualFunc(o.Rules, r.server.Config().Rules, func(a, b rules.Config) bool { return config.RuleJSON(a) == config.RuleJSON(b) }) {
 		c := *base
 		c.Rules = o.Rules
@@ -61,7 +51,7 @@ func (r *reloader) lay(base *config.Config) error {
 	r.tell(entries, list, why, o)
 	r.overlay.Store(o)
 	r.describe(entries)
-	r.store.inForce(version, refused)
+	r.store.InForce(version, refused)
 	return nil
 }
 
@@ -69,24 +59,25 @@ func (r *reloader) lay(base *config.Config) error {
 // edge had, or its folder, is no news.
 func (r *reloader) tell(entries []words.Entry, list []changes.Change, why map[words.Mark]error, now *changes.Overlay) {
 	known := make(map[words.Mark]bool, len(entries))
-	var last string
-	for i := range entries {
+	for i := len(entries) - 1; i >= 0; i-- { // of a rule the newest come first
 		mark, c := entries[i].Mark(), &list[i]
 		known[mark] = true
-		newest := c.Name != last
-		last = c.Name
 		if r.known[mark] || r.known == nil && why[mark] == nil {
 			continue
 		}
+		newest := i == 0 || entries[i-1].Rule != c.Name
 		e := events.Event{Time: time.Now(), Rule: c.Name, Who: c.Who, From: c.From + " at " + c.Edge}
 		switch {
 		case why[mark] != nil:
 			e.Kind, e.New = events.Warning, string(c.Rule)
 			e.Text = fmt.Sprintf("a change of the rule is not in force here: %v: what was stays", why[mark])
-			r.log.Error("a change of a rule cannot be in force on this edge: what was stays", "rule", c.Name, "version", c.Version, "at", c.Edge, "error", sentence(why[mark]))
-		case newest:
-			e.Kind, e.Text = events.Rule, "changed at another edge"
-			e.Old, e.New = ruleText(r.overlay.Load().Rule(c.Name)), ruleText(now.Rule(c.Name))
+			r.log.Error("a change of a rule cannot be in force on this edge: what was stays", "rule", c.Name, "version", c.Version, "at", c.Edge, "error", settings.Sentence(why[mark]))
+		case newest || c.At.After(r.about.Started): // older ones were in force for a moment, if at all
+			past, _ := now.History(c.Name)
+			if at := slices.IndexFunc(past, func(p changes.Past) bool { return p.Version == c.Version }); at >= 0 {
+				e.Old, e.New = string(past[at].Old), string(past[at].New)
+			}
+			e.Kind, e.Text = events.Rule, changes.Done(e.Old, e.New, c.To != nil)+", at another edge"
 			r.log.Info("rule changed at another edge", "rule", c.Name, "version", c.Version, "at", c.Edge)
 		default:
 			continue
@@ -113,10 +104,10 @@ func (r *reloader) describe(entries []words.Entry) {
 	if r.machine != nil {
 		r.machine.Describe(r.about)
 	}
-	if r.store.describe != nil {
-		s := edgeStatus(presence.Edge{Name: r.name, About: r.about})
+	if r.store.Describe != nil {
+		s := tier.EdgeStatus(presence.Edge{Name: r.name, About: r.about})
 		s.PoP = r.base.PoP.Name
-		r.store.describe(s)
+		r.store.Describe(s)
 	}
 }
 
@@ -124,12 +115,7 @@ func (r *reloader) describe(entries []words.Entry) {
 func (r *reloader) self() edge.EdgeStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return edgeStatus(presence.Edge{Name: r.name, About: r.about})
-}
-
-func edgeStatus(e presence.Edge) edge.EdgeStatus {
-	return edge.EdgeStatus{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, Address: e.Address, Version: e.Version, Started: e.Started,
-		Generation: e.Generation, ConfigHash: e.Hash, Since: e.Since, Refused: len(e.Refused)}
+	return tier.EdgeStatus(presence.Edge{Name: r.name, About: r.about})
 }
 
 // catchUp puts in force what has been changed since.
@@ -141,7 +127,7 @@ func (r *reloader) catchUp() error {
 
 // caughtUp is catchUp where r.mu is locked.
 func (r *reloader) caughtUp() error {
-	entries, version, _ := r.store.list()
+	entries, version, _ := r.store.List()
 	if version == r.laid && r.overlay.Load() != nil {
 		return nil
 	}
@@ -154,7 +140,7 @@ func (r *reloader) caughtUp() error {
 				refused = append(refused, mark)
 			}
 		}
-		r.store.inForce(version, refused)
+		r.store.InForce(version, refused)
 	}
 	return err
 }
@@ -165,14 +151,18 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 	if err != nil || mark == (words.Mark{}) {
 		return done, err
 	}
-	done.Warnings = slices.Clone(r.store.warnings)
-	if r.store.await != nil {
-		if done.Edges = r.store.await(mark); done.Edges == nil {
+	done.Warnings = slices.Clone(r.store.Warnings)
+	if r.store.Await != nil {
+		if done.Edges = r.store.Await(mark); done.Edges == nil {
 			done.Warnings = append(done.Warnings, "the change is made, but on which edges it is in force could not be asked")
 		}
 	}
-	if r.store.save != nil {
-		if err := r.store.save(); err != nil {
+	_ = r.catchUp() // it logs
+	if past, _ := r.overlay.Load().History(e.Name); len(past) > 0 && (past[0].Version > mark.Generation || past[0].Version == mark.Generation && past[0].Edge != r.name) {
+		done.Warnings = append(done.Warnings, fmt.Sprintf("the rule was changed at %s meanwhile, and that stands: see its history", past[0].Edge))
+	}
+	if r.store.Save != nil {
+		if err := r.store.Save(); err != nil {
 			done.Warnings = append(done.Warnings, "the change is in force, but could not be written to state_dir: "+err.Error())
 		}
 	}
@@ -201,7 +191,7 @@ func (r *reloader) say(e changes.Edit) (done admin.Edited, mark words.Mark, err 
 	if c.Does == changes.Restore {
 		w.End = now.Add(words.LongestAway) // then nothing is left of what it took the place of
 	}
-	switch mark, err = r.store.add(w, r.laid, now); {
+	switch mark, err = r.store.Add(w, r.laid, now); {
 	case errors.Is(err, changes.ErrMoved) && e.IfMatch != "":
 		return done, mark, changes.ErrMatch
 	case errors.Is(err, words.ErrFull):

@@ -74,8 +74,8 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 			fail(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 			return
 		}
-		who, from := operator(r)
-		e := changes.Edit{Name: r.PathValue("name"), Action: action, Body: body, IfMatch: r.Header.Get("If-Match"), Who: who, From: from}
+		by := operator(r)
+		e := changes.Edit{Name: r.PathValue("name"), Action: action, Body: body, IfMatch: r.Header.Get("If-Match"), Who: by.Who, From: by.From}
 		switch r.URL.Query().Get("replace") {
 		case "true":
 			e.Replace = true
@@ -108,16 +108,7 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 			return
 		}
 		if done.Old != done.New {
-			what := "changed a rule"
-			switch {
-			case action == changes.Rollback:
-				what = "rolled a rule back"
-			case done.New == "":
-				what = "removed a rule"
-			case done.Old == "":
-				what = "added a rule"
-			}
-			a.did(r, events.Event{Text: what, Rule: e.Name, Old: done.Old, New: done.New})
+			a.did(r, events.Event{Text: changes.Done(done.Old, done.New, action == changes.Rollback), Rule: e.Name, Old: done.Old, New: done.New})
 		}
 		a.edited(w, e.Name, done)
 	}
@@ -198,14 +189,15 @@ func (a api) pop(w http.ResponseWriter, _ *http.Request) {
 }
 
 // operator is who an operator says he is (X-Operator), and where he came from.
-func operator(r *http.Request) (who, from string) {
-	who = r.Header.Get("X-Operator")
-	return who[:min(len(who), 64)], r.RemoteAddr
+func operator(r *http.Request) edge.Operator {
+	who := r.Header.Get("X-Operator")
+	return edge.Operator{Who: who[:min(len(who), 64)], From: r.RemoteAddr}
 }
 
 // did keeps an operator's action among the events.
 func (a api) did(r *http.Request, e events.Event) {
 	e.Time, e.Kind = time.Now(), events.Operator
-	e.Who, e.From = operator(r)
+	by := operator(r)
+	e.Who, e.From = by.Who, by.From
 	a.Edge.Events().Add(e)
 }

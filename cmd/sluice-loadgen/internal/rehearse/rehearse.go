@@ -1,0 +1,336 @@
+// Package rehearse is the subcommand what-if: the rules of a configuration, or one of the command line, judge the requests of a log as an
+// edge would have, each rule once more at other limits.
+package rehearse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sluice/cmd/sluice-loadgen/internal/cli"
+	"sluice/cmd/sluice-loadgen/internal/virtual"
+	"sluice/counter"
+	"sluice/edge/config"
+	"sluice/edge/rehearsal"
+	"sluice/edge/rules"
+	"sluice/loadgen/judge"
+	"sluice/loadgen/report"
+	"sluice/loadgen/trace"
+	"sluice/loadgen/whatif"
+	"sluice/mitigation"
+)
+
+// askFlags say which rules are asked about.
+type askFlags struct {
+	set *pflag.FlagSet
+
+	config          string
+	limit           uint32
+	window, timeout time.Duration
+	subWindows      int
+	estimate        string
+	good, curves    []string
+	top             int
+}
+
+func addFlags(flags *pflag.FlagSet) *askFlags {
+	f := &askFlags{set: flags}
+	flags.StringVar(&f.config, "config", "", "rules of this `FILE`, a configuration of the edge; its source, allow and deny count, too")
+	flags.Uint32Var(&f.limit, "limit", 100, "requests allowed in a window, where no file gives rules")
+	flags.DurationVar(&f.window, "window", time.Minute, "`LENGTH` of the sliding window, where no file gives rules")
+	flags.DurationVar(&f.timeout, "mitigation-timeout", time.Minute, "how `LONG` a source that went over is refused; 0 throttles; where no file gives rules")
+	flags.IntVar(&f.subWindows, "sub-windows", 12, "1 (two plain counters), 2, 4, 8 or 12, where no file gives rules")
+	flags.StringVar(&f.estimate, "estimate", "nearest", "nearest or lower, for rules that do not say")
+	flags.StringSliceVar(&f.good, "good", nil, "`PREFIX,...` of addresses that should never be refused: how many of their requests would have been")
+	flags.StringSliceVar(&f.curves, "curve", nil, "`RULE,...` to try at other limits, each alone; without, the rule if there is only one")
+	flags.IntVar(&f.top, "top", 20, "how many refused sources to show")
+	return f
+}
+
+// Command tells what rules would have done to a log.
+func Command(ctx context.Context, args []string) error {
+	flags := pflag.NewFlagSet("what-if", pflag.ContinueOnError)
+	trace, ask, out := cli.AddTrace(flags), addFlags(flags), cli.AddOutput(flags)
+	if err := cli.Parse(flags, args); err != nil {
+		return err
+	}
+	if trace.Fold {
+		return cli.Usagef("--fold: rules know sources by their addresses, so days cannot be laid onto each other")
+	}
+	if ask.top < 1 {
+		return cli.Usagef("--top %d: want at least 1", ask.top)
+	}
+	good, err := ask.prefixes()
+	if err != nil {
+		return err
+	}
+	asked, err := ask.load()
+	if err != nil {
+		return err
+	}
+	curves, err := ask.curved(asked)
+	if err != nil {
+		return err
+	}
+	first := asked.Rules[0] // what a workload plays against
+	t, err := trace.Load(first.Limit, time.Duration(first.Window), 1)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	passes := 1
+	for _, r := range curves {
+		passes += len(whatif.LimitsAround(asked.Rules[r].Limit, counter.MaxLimit))
+	}
+	bar, pass := cli.Progress(passes*len(t.Requests), "as it is"), 0
+	defer bar.Finish()
+	run := func(c *config.Config, top int) (*whatif.Report, error) {
+		o, err := rehearse(t, c)
+		if err != nil {
+			return nil, err
+		}
+		o.Good, o.Top = good, top
+		base := pass * len(t.Requests)
+		o.Progress = func(done int) { bar.Set(base + done) }
+		pass++
+		return whatif.Run(ctx, t, o)
+	}
+	found, err := run(asked, ask.top)
+	if err != nil {
+		return err
+	}
+	for _, r := range curves {
+		curve, err := drawCurve(asked, asked.Rules[r], func(c *config.Config, limit uint32) (*whatif.Report, error) {
+			bar.Describe(fmt.Sprintf("%s at %d", asked.Rules[r].Name, limit))
+			return run(c, 1)
+		})
+		if err != nil {
+			return err
+		}
+		found.Curves = append(found.Curves, curve)
+	}
+	bar.Finish()
+	found.Run.Command = "what-if"
+	found.Run.Describe(t)
+	found.Run.Mode, found.Run.Edges = judge.Deployed.String(), 1
+	if r := first; len(asked.Rules) == 1 {
+		found.Run.Limit, found.Run.Window, found.Run.SubWindows = r.Limit, report.Seconds(r.Window), r.SubWindows
+		found.Run.MitigationTimeout, found.Run.Estimate = report.Seconds(r.MitigationTimeout), asked.Estimate.String()
+		if r.Estimate != nil {
+			found.Run.Estimate = r.Estimate.String()
+		}
+	}
+	found.Run.Notes = notes(t, asked)
+	found.Run.Took = report.Seconds(time.Since(began))
+	if err := whatif.WriteText(os.Stdout, found); err != nil {
+		return err
+	}
+	if err := cli.ToFile(out.JSON, func(w io.Writer) error { return whatif.WriteJSON(w, found) }); err != nil {
+		return err
+	}
+	return cli.ToFile(out.HTML, func(w io.Writer) error { return whatif.WriteHTML(w, found) })
+}
+
+// prefixes reads --good.
+func (f *askFlags) prefixes() (list []netip.Prefix, err error) {
+	for _, text := range f.good {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			a, err := netip.ParseAddr(text)
+			if err != nil {
+				return nil, cli.Usagef("--good %s: want an address such as 192.0.2.7, or a prefix such as 192.0.2.0/24", text)
+			}
+			a = a.Unmap()
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
+}
+
+// load puts file and flags together: what the edge would have in force. There is at least one rule that is not off.
+func (f *askFlags) load() (*config.Config, error) {
+	c := config.Default()
+	if f.config != "" {
+		text, err := os.ReadFile(f.config)
+		if err != nil {
+			var path *os.PathError
+			if errors.As(err, &path) {
+				err = path.Err
+			}
+			return nil, fmt.Errorf("--config %s: cannot be read: %w", f.config, err)
+		}
+		if c, err = config.Parse(f.config, text); err != nil {
+			first, rest, more := strings.Cut(err.Error(), "\n")
+			if more {
+				return nil, fmt.Errorf("%s (and %d more: sluice check %s shows all)", first, 1+strings.Count(rest, "\n"), f.config)
+			}
+			return nil, err
+		}
+	}
+	e, err := counter.ParseEstimate(f.estimate)
+	if err != nil {
+		return nil, cli.Usagef("--estimate %s: want nearest or lower", f.estimate)
+	}
+	if f.set.Changed("estimate") || f.config == "" {
+		c.Estimate = e
+	}
+	if len(c.Rules) > 0 {
+		for _, name := range []string{"limit", "window", "mitigation-timeout", "sub-windows"} {
+			if f.set.Changed(name) {
+				return nil, cli.Usagef("--%s: %s gives rules, so there is no rule to set: remove the flag, or change the file", name, f.config)
+			}
+		}
+		if !slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Mode != rules.Off }) {
+			return nil, fmt.Errorf("%s: every rule is off: there is nothing to ask about", f.config)
+		}
+		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool { return r.Mode == rules.Off })
+		return c, nil
+	}
+	if f.timeout < 0 || f.timeout > mitigation.MaxTimeout {
+		return nil, cli.Usagef("--mitigation-timeout %v: want 0 to %v", f.timeout, mitigation.MaxTimeout)
+	}
+	if _, err := counter.NewRule("default", f.limit, f.window, f.subWindows, e); err != nil {
+		return nil, cli.Usagef("--%s", strings.Replace(err.Error(), "sub_windows", "sub-windows", 1))
+	}
+	r := rules.Default("default", f.limit)
+	r.Window, r.MitigationTimeout, r.SubWindows = rules.Duration(f.window), rules.Duration(f.timeout), f.subWindows
+	c.Rules = []rules.Config{r}
+	return c, nil
+}
+
+// curved is the rules to try at other limits.
+func (f *askFlags) curved(c *config.Config) (list []int, err error) {
+	if len(f.curves) == 0 && len(c.Rules) == 1 {
+		return []int{0}, nil
+	}
+	for _, name := range f.curves {
+		i := slices.IndexFunc(c.Rules, func(r rules.Config) bool { return r.Name == name })
+		if i < 0 {
+			var names []string
+			for _, r := range c.Rules {
+				names = append(names, r.Name)
+			}
+			return nil, cli.Usagef("--curve %s: no rule of that name is on; there is %s", name, strings.Join(names, ", "))
+		}
+		list = append(list, i)
+	}
+	return list, nil
+}
+
+// drawCurve tries a rule at other limits, alone and enforced.
+func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32) (*whatif.Report, error)) (whatif.Curve, error) {
+	curve := whatif.Curve{Rule: r.Name, Limit: r.Limit}
+	for _, limit := range whatif.LimitsAround(r.Limit, counter.MaxLimit) {
+		alone := *c
+		r.Limit, r.Mode = limit, rules.Enforce
+		alone.Rules, alone.Shadow = []rules.Config{r}, false
+		w, err := run(&alone, limit)
+		if err != nil {
+			return curve, err
+		}
+		curve.Points = append(curve.Points, w.Point(limit))
+	}
+	return curve, nil
+}
+
+// rehearse has one edge with the configuration judge a trace, as loadgen wants it.
+func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
+	var o whatif.Options
+	room := len(c.Rules) * virtual.RoomFor(t)
+	counters, bits := virtual.Tables(min(room, 20_000_000), virtual.Secret.Phase)
+	r, err := rehearsal.New(c, counters, bits)
+	if err != nil {
+		return o, err
+	}
+	for _, rule := range c.Rules {
+		o.Rules = append(o.Rules, whatif.Rule{
+			Name: rule.Name, About: about(rule), Limit: rule.Limit, Window: time.Duration(rule.Window),
+			Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == rules.Shadow,
+		})
+	}
+	start := virtual.StartOf(t)
+	numbers := make([]map[counter.Source]int32, len(c.Rules))
+	for i := range numbers {
+		numbers[i] = make(map[counter.Source]int32)
+	}
+	var cases []whatif.RuleResult
+	o.Rehearse = func(i int) whatif.Rehearsed {
+		q := &t.Requests[i]
+		method, target := q.Line()
+		said := r.Judge(rehearsal.Request{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status)}, start.Add(q.At))
+		cases = cases[:0]
+		for _, k := range said.Cases {
+			n, there := numbers[k.Rule][k.Source]
+			if !there {
+				n = int32(len(numbers[k.Rule]))
+				numbers[k.Rule][k.Source] = n
+			}
+			cases = append(cases, whatif.RuleResult{Rule: k.Rule, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts})
+		}
+		return whatif.Rehearsed{Denied: said.Denied, Allowed: said.Allowed, Refused: said.Refused, Results: cases}
+	}
+	return o, nil
+}
+
+// about says in a few words which requests a rule is about and how it counts them; nothing for a rule about all.
+func about(r rules.Config) string {
+	var parts []string
+	if len(r.Match.Methods) > 0 {
+		parts = append(parts, strings.Join(r.Match.Methods, ", "))
+	}
+	if r.Match.Path != "" {
+		parts = append(parts, r.Match.Path)
+	}
+	if len(r.Match.Hosts) > 0 && !slices.Contains(r.Match.Hosts, "*") {
+		parts = append(parts, "on "+strings.Join(r.Match.Hosts, ", "))
+	}
+	if len(r.Count.Statuses) > 0 {
+		statuses := make([]string, len(r.Count.Statuses))
+		for i, s := range r.Count.Statuses {
+			statuses[i] = fmt.Sprint(s)
+		}
+		parts = append(parts, "answered with "+strings.Join(statuses, ", "))
+	}
+	if r.Count.Refused {
+		parts = append(parts, "refused ones count, too")
+	}
+	if !slices.Equal(r.Key, []string{"source"}) {
+		parts = append(parts, "by "+strings.Join(r.Key, " and "))
+	}
+	return strings.Join(parts, " ")
+}
+
+// notes says where a log knows less than an edge does.
+func notes(t *trace.Trace, c *config.Config) (notes []string) {
+	unknown := 0
+	for i := range t.Requests {
+		if t.Requests[i].Status == 0 {
+			unknown++
+		}
+	}
+	for _, r := range c.Rules {
+		if len(r.Count.Statuses) > 0 && unknown > 0 {
+			notes = append(notes, fmt.Sprintf("%d requests have no status, so that rule %s, which counts by status, does not count them", unknown, r.Name))
+		}
+		if len(r.Key) > 1 || len(r.Key) == 1 && r.Key[0] != "source" {
+			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))
+		}
+	}
+	if c.Source.IPv6Prefix > 64 {
+		notes = append(notes, fmt.Sprintf("source.ipv6_prefix is %d, but IPv6 addresses of one /64 are read as one source", c.Source.IPv6Prefix))
+	}
+	if len(c.Rules)*virtual.RoomFor(t) > math.MaxInt32 {
+		notes = append(notes, "more counters than there is room for: some were forgotten")
+	}
+	return notes
+}

@@ -1,0 +1,239 @@
+package command
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sluice/cmd/sluice/internal/completion"
+	"sluice/cmd/sluice/internal/operator"
+	"sluice/edge"
+	"sluice/edge/config"
+	"sluice/edge/events"
+	"sluice/edge/why"
+)
+
+const whyUsage = `Usage: sluice why SOURCE [--at TIME] [LOG…]
+
+Tells what became of a source, an address or a prefix. With access logs in JSON (.gz as well), of one edge or several:
+when it came, how much it asked for, which rule blocked it at what estimate, and what happened then. Without: what the edge
+at --admin knows of it now.
+
+Flags:
+`
+
+// whyArgs is what the command line of why says.
+type whyArgs struct {
+	question         why.Question
+	at               string
+	address          netip.Addr // of the question; without logs it must be one
+	logs             []string
+	admin, tokenFile string
+	json             bool
+	flags            *pflag.FlagSet
+}
+
+func newWhyArgs() *whyArgs {
+	a := &whyArgs{flags: NewFlagSet("why")}
+	a.flags.StringVar(&a.at, "at", "", "around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
+	a.flags.DurationVar(&a.question.Around, "around", 10*time.Minute, "so long before and after")
+	a.flags.StringVar(&a.admin, "admin", config.Default().Admin, "the operators' listener of an edge, where no log is given")
+	a.flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token that the listener wants")
+	a.flags.BoolVar(&a.json, "json", false, "print JSON")
+	return a
+}
+
+func parseWhy(args []string) (*whyArgs, error) {
+	a := newWhyArgs()
+	if err := a.flags.Parse(args); err != nil {
+		return a, err
+	}
+	if a.flags.NArg() == 0 {
+		return a, errors.New("why wants a source: sluice why SOURCE [--at TIME] [LOG…]")
+	}
+	source := a.flags.Arg(0)
+	a.logs = a.flags.Args()[1:]
+	if prefix, err := netip.ParsePrefix(source); err == nil {
+		a.question.Source, a.address = prefix.Masked(), prefix.Addr()
+	} else if a.address, err = netip.ParseAddr(source); err == nil {
+		a.address = a.address.Unmap().WithZone("")
+		a.question.Source = netip.PrefixFrom(a.address, a.address.BitLen())
+	} else {
+		return a, fmt.Errorf("source %q: want an address or a prefix", source)
+	}
+	if a.question.Around <= 0 {
+		return a, fmt.Errorf("--around %v: want more than 0", a.question.Around)
+	}
+	if a.at == "" {
+		return a, nil
+	}
+	if len(a.logs) == 0 {
+		return a, errors.New("--at wants logs: the edge itself tells what is now, and its latest events")
+	}
+	for _, form := range []string{"15:04", time.TimeOnly, time.RFC3339} {
+		if t, err := time.Parse(form, a.at); err == nil {
+			a.question.At, a.question.Clock = t, form != time.RFC3339
+			return a, nil
+		}
+	}
+	return a, fmt.Errorf("--at %q: want a time such as 14:05 or 2026-05-04T14:05:00Z", a.at)
+}
+
+// Why is the command why.
+func Why() Command {
+	return Command{completion.Command{Name: "why", Args: "SOURCE [LOG…]", Does: "what became of a source, from access logs or an edge", Flags: newWhyArgs().flags}, explain}
+}
+
+// explain runs it.
+func explain(args []string, stdout, stderr io.Writer) int {
+	a, err := parseWhy(args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Fprint(stdout, whyUsage+a.flags.FlagUsages())
+		return 0
+	case err != nil:
+		return Misuse(stderr, err)
+	case len(a.logs) > 0:
+		err = a.fromLogs(stdout)
+	default:
+		err = a.fromEdge(stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "sluice:", err)
+		return ExitFailed
+	}
+	return 0
+}
+
+// fromLogs tells what access logs say.
+func (a *whyArgs) fromLogs(w io.Writer) error {
+	var readers []io.Reader
+	for _, name := range a.logs {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		var r io.Reader = f
+		if strings.HasSuffix(name, ".gz") {
+			if r, err = gzip.NewReader(f); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		readers = append(readers, r)
+	}
+	story, err := why.Tell(a.question, readers...)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(w, story)
+	}
+	return story.Text(w)
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// fromEdge tells what an edge knows now, and what of its latest events is about the source.
+func (a *whyArgs) fromEdge(w io.Writer) error {
+	var told struct {
+		Source edge.Looked    `json:"source"`
+		Events []events.Event `json:"events"`
+	}
+	client := &operator.Client{Address: a.admin}
+	if err := findListener(client, "", a.tokenFile, true); err != nil {
+		return err
+	}
+	if err := client.Get("/v1/sources/"+url.PathEscape(a.address.String()), &told.Source); err != nil {
+		return err
+	}
+	if err := client.Get("/v1/events", &told.Events); err != nil {
+		return err
+	}
+	told.Events = slices.DeleteFunc(told.Events, func(e events.Event) bool { return !a.about(e.Source) })
+	slices.Reverse(told.Events)
+	if a.json {
+		return printJSON(w, told)
+	}
+	return tell(w, &told.Source, told.Events)
+}
+
+// about reports whether an event's source is the one that is asked about: it, its prefix, or one within the prefix.
+func (a *whyArgs) about(source string) bool {
+	if p, err := netip.ParsePrefix(source); err == nil {
+		return p.Overlaps(a.question.Source)
+	}
+	addr, err := netip.ParseAddr(source)
+	return err == nil && a.question.Source.Contains(addr)
+}
+
+// tell writes for people what an edge knows. Times are UTC. Reasons and names are written by others: each line is made printable.
+func tell(w io.Writer, l *edge.Looked, happened []events.Event) error {
+	var lines []string
+	line := func(format string, args ...any) {
+		lines = append(lines, operator.Printable(fmt.Sprintf(format, args...))+"\n")
+	}
+	line("%s", l.Source)
+	switch {
+	case l.Denied:
+		line("always refused, by the list deny")
+	case l.Allowed:
+		line("never limited, by the list allow")
+	}
+	for _, r := range l.Rules {
+		text := fmt.Sprintf("rule %s: %.4g of %d requests, %d left", r.Rule, r.Estimate, r.Limit, r.Remaining)
+		if b := r.Block; b != nil {
+			text += "; blocked by " + b.By
+			if b.Rule != r.Rule {
+				text += " under " + b.Rule
+			}
+			if b.Source != l.Source {
+				text += " as " + b.Source
+			}
+			text += fmt.Sprintf(" since %s until %s", b.Start.UTC().Format(time.TimeOnly), b.End.UTC().Format(time.TimeOnly))
+			if b.Reason != "" {
+				text += ": " + b.Reason
+			}
+		}
+		line("%s", text)
+	}
+	if !l.Asked && len(l.Rules) > 0 {
+		line("(as this edge alone knows: there is no tier, or it has not answered)")
+	}
+	if len(happened) == 0 {
+		line("no event about it is among the latest of this edge")
+	}
+	for _, e := range happened {
+		text := e.Time.UTC().Format(time.DateTime) + "  " + e.Text
+		if e.Rule != "" {
+			text += ", rule " + e.Rule
+		}
+		if !e.Until.IsZero() {
+			text += ", until " + e.Until.UTC().Format(time.TimeOnly)
+		}
+		if e.Who != "" || e.From != "" {
+			text += ", by " + strings.TrimSpace(e.Who+" from "+e.From)
+		}
+		if e.Skipped > 0 {
+			text += fmt.Sprintf(" (%d such events before it are not kept)", e.Skipped)
+		}
+		line("%s", text)
+	}
+	_, err := io.WriteString(w, strings.Join(lines, ""))
+	return err
+}

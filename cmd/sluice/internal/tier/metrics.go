@@ -1,0 +1,89 @@
+package tier
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/pop"
+	"sluice/pop/memcached"
+	"sluice/pop/wire"
+)
+
+// metrics shows a tier to Prometheus. Labels are nodes of the configuration and words of ours, so their number is fixed.
+type metrics struct {
+	tier    *memcached.Tier
+	machine *pop.Machine
+
+	operations, seconds, up, dials, dropped, edges, propagation, forged, logLost, full, words, alone *prometheus.Desc
+}
+
+func newMetrics(tier *memcached.Tier, machine *pop.Machine) *metrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("sluice_"+name, help, labels, nil)
+	}
+	return &metrics{
+		tier: tier, machine: machine,
+		operations:  desc("tier_operations_total", "Commands to a memcached node, by what was asked and what became of it.", "node", "op", "result"),
+		seconds:     desc("tier_operation_seconds", "Round trips to a memcached node.", "node"),
+		up:          desc("tier_node_up", "Whether a memcached node is held to be up.", "node"),
+		dials:       desc("tier_dials_total", "Attempts to connect to a memcached node.", "node"),
+		dropped:     desc("tier_connections_dropped_total", "Connections to a memcached node that were given up, by what ended them.", "node", "reason"),
+		edges:       desc("tier_edges", "Edges that share the tier, as far as this one knows."),
+		propagation: desc("propagation_seconds", "From a verdict on another edge until it was in force on this one."),
+		forged:      desc("tier_forged_total", "Values in the tier that were not of the form, or not authentic."),
+		logLost:     desc("tier_log_lost_total", "Records that could not be written to the mitigation log; other edges learn of the bits at first sight."),
+		full:        desc("pop_full", "Whether the PoP has as many edges as can share a tier, so that this one counts alone."),
+		alone:       desc("tier_alone", "Whether this edge has a tier and counts alone all the same: no node answers, or the PoP is full."),
+		words:       desc("operators_words", "What the PoP's list of operators' words holds: blocks, lifts, changes of rules; it has room for 10,000."),
+	}
+}
+
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
+
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	histogram := func(d *prometheus.Desc, h *pop.Histogram, labels ...string) {
+		buckets, n, sum := h.Snapshot()
+		ch <- prometheus.MustNewConstHistogram(d, n, sum, buckets, labels...)
+	}
+	health := m.machine.Health()
+	for i, n := range m.tier.Stats().Nodes {
+		for op := range n.Operations {
+			for status, times := range n.Operations[op] {
+				if times > 0 {
+					count(m.operations, times, n.Node, wire.Op(op).String(), wire.Status(status).String())
+				}
+			}
+		}
+		histogram(m.seconds, n.Trips, n.Node)
+		up := 0.0
+		if health[i] {
+			up = 1
+		}
+		gauge(m.up, up, n.Node)
+		count(m.dials, n.Dials, n.Node)
+		count(m.dropped, n.Closed, n.Node, "closed")
+		count(m.dropped, n.Silent, n.Node, "silent")
+		count(m.dropped, n.Wrong, n.Node, "wrong")
+	}
+	s := m.machine.Stats()
+	gauge(m.edges, float64(s.Edges))
+	histogram(m.propagation, s.Propagation)
+	count(m.forged, s.Forged)
+	count(m.logLost, s.LogLost)
+	full := 0.0
+	if s.Full {
+		full = 1
+	}
+	gauge(m.full, full)
+	gauge(m.words, float64(s.Words))
+	alone := 1.0
+	if m.machine.Up() {
+		alone = 0
+	}
+	gauge(m.alone, alone)
+}

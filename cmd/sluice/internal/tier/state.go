@@ -1,0 +1,155 @@
+package tier
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"sluice/edge/config"
+	"sluice/pop/secret"
+	"sluice/pop/words"
+)
+
+// A stateFile keeps what operators said over a restart of the whole PoP: the list as it travels, with its MAC. Each edge has one.
+type stateFile struct {
+	path string
+	list Kept
+
+	mu    sync.Mutex
+	saved []byte
+}
+
+// Kept is a list of what operators said: the PoP's, or one of changes of rules.
+type Kept interface {
+	Words(now time.Time) (list []byte, changed <-chan struct{})
+	Restore(list []byte, now time.Time) error
+}
+
+// openState reads what was kept in a folder, or makes sure that it can be kept there. What is no list of this PoP is an error, because
+// going on without it would lift what operators have blocked. A list that was read and cannot be written, as on a disk that is full, is
+// none: keep tells of it.
+func openState(dir, name string, list Kept) (*stateFile, error) {
+	f := &stateFile{path: filepath.Join(dir, name), list: list}
+	read := false
+	if err := readState(f.path, func(text []byte) error {
+		read = true
+		return list.Restore(text, time.Now())
+	}); err != nil {
+		return nil, err
+	}
+	if err := f.save(); err != nil && !read {
+		return nil, fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
+	}
+	return f, nil
+}
+
+// stateName is the PoP's list in the folder.
+const stateName = "words"
+
+// apartName is the list of changes of rules in the folder, where that is another: of those that stay on this edge, or of those in etcd. Under
+// another prefix of etcd there are other rules, and what was kept of those must not come into these.
+func apartName(c *config.Config) string {
+	if len(c.Etcd.Endpoints) > 0 {
+		return "etcd" + url.PathEscape(c.Etcd.Prefix)
+	}
+	return "rules"
+}
+
+// CheckState reports what a start with a configuration would find wrong in its state_dir.
+func CheckState(c *config.Config, key secret.Secret) error {
+	for name, is := range map[string]bool{stateName: len(c.PoP.Memcached) > 0, apartName(c): rulesApart(c)} {
+		if !is {
+			continue
+		}
+		if err := readState(filepath.Join(c.StateDir, name), func(text []byte) error {
+			_, _, err := words.Decode(key, text)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readState has a list taken that was kept in a file, if there is one.
+func readState(path string, take func(list []byte) error) error {
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("state_dir: %w", err)
+	}
+	if err := take(text); err != nil {
+		return fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", path, err)
+	}
+	return nil
+}
+
+// saveAgain is how long a list that could not be written waits for the next attempt.
+const saveAgain = time.Second
+
+// keep writes the list whenever it has changed, until ctx is done.
+func (f *stateFile) keep(ctx context.Context, log *slog.Logger) {
+	failed := false
+	for {
+		_, changed := f.list.Words(time.Now())
+		var again <-chan time.Time
+		err := f.save()
+		switch {
+		case err != nil:
+			if !failed {
+				log.Error("what operators said cannot be kept", "error", err)
+			}
+			again = time.After(saveAgain)
+		case failed:
+			log.Info("what operators said is kept again")
+		}
+		failed = err != nil
+		select {
+		case <-ctx.Done():
+			if err := f.save(); err != nil {
+				log.Error("what operators said last could not be kept", "error", err)
+			}
+			return
+		case <-changed:
+		case <-again:
+		}
+	}
+}
+
+// save puts the list in the place of the file, all the way to the disk.
+func (f *stateFile) save() (err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list, _ := f.list.Words(time.Now())
+	if bytes.Equal(list, f.saved) {
+		return nil
+	}
+	draft, err := os.CreateTemp(filepath.Dir(f.path), "."+filepath.Base(f.path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(draft.Name()) // gone if it has taken the file's place
+	if _, err = draft.Write(list); err == nil {
+		err = draft.Sync()
+	}
+	if e := draft.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(draft.Name(), f.path)
+	}
+	if err == nil {
+		f.saved = bytes.Clone(list)
+	}
+	return err
+}

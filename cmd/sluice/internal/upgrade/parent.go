@@ -1,0 +1,127 @@
+package upgrade
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge"
+)
+
+// A Parent is the other side: what an older process of ours has left to this one.
+type Parent struct {
+	Words func(list []byte) error // takes over what operators said; nil: there is no PoP
+	Rules func(list []byte) error // and what they changed of the rules of this edge only; nil: that is among the words
+
+	ready    *os.File
+	state    *os.File
+	lines    *bufio.Reader
+	counters *os.File // nil: none will come
+	numbers  *bufio.Reader
+}
+
+// NewParent finds it in the environment; nil: this process starts afresh.
+func NewParent() *Parent {
+	text := os.Getenv(handedPipes)
+	counters := os.Getenv(handedCounters)
+	os.Unsetenv(handedPipes)
+	os.Unsetenv(handedCounters)
+	first, second, ok := strings.Cut(text, ":")
+	ready, err1 := strconv.Atoi(first)
+	state, err2 := strconv.Atoi(second)
+	if !ok || err1 != nil || err2 != nil || ready < 3 || state < 3 {
+		return nil
+	}
+	syscall.CloseOnExec(ready) // not for children: they would keep the older process waiting for our end
+	syscall.CloseOnExec(state)
+	h := &Parent{ready: os.NewFile(uintptr(ready), "ready"), state: os.NewFile(uintptr(state), "state")}
+	h.lines = bufio.NewReader(h.state)
+	if fd, err := strconv.Atoi(counters); err == nil && fd >= 3 {
+		syscall.CloseOnExec(fd)
+		_ = syscall.SetNonblock(fd, true) // with it come deadlines, without which nothing is taken
+		h.counters = os.NewFile(uintptr(fd), "counters")
+		h.numbers = bufio.NewReaderSize(h.counters, 64<<10)
+	}
+	return h
+}
+
+// TakeCounters takes counters over, if any come. What is wrong with them is no reason not to serve.
+func (h *Parent) TakeCounters(what string, table *counter.Table, server *edge.Server, log *slog.Logger) {
+	if h.counters == nil {
+		return
+	}
+	err := h.counters.SetReadDeadline(time.Now().Add(inheritTime))
+	n := 0
+	if err == nil {
+		n, err = readCounters(h.numbers, table, server.Counted(), table.Stats().Capacity, time.Now())
+	}
+	if err != nil {
+		h.counters.Close()
+		h.counters = nil
+		log.Warn(what+" could not be taken over: sources that this process has not counted start afresh", "error", err)
+		return
+	}
+	log.Info(what+" taken over", "counters", n)
+}
+
+// NoCounters says that none are wanted: the tier has them.
+func (h *Parent) NoCounters() {
+	h.counters.Close() // if there is such a pipe
+	h.counters = nil
+}
+
+// TakeLast takes over what the older process has counted to its end. Until then it waits.
+func (h *Parent) TakeLast(table *counter.Table, server *edge.Server, log *slog.Logger) {
+	if h.counters == nil {
+		return
+	}
+	defer h.counters.Close()
+	if h.counters.SetReadDeadline(time.Time{}) != nil {
+		return
+	}
+	if _, err := h.numbers.Peek(1); err != nil {
+		return // it has ended without
+	}
+	h.TakeCounters("last counters", table, server, log)
+}
+
+// Take takes mitigations over, up to an empty line.
+func (h *Parent) Take(server *edge.Server) error {
+	for {
+		line, err := h.lines.ReadBytes('\n')
+		if err != nil {
+			return err
+		}
+		if len(line) == 1 {
+			return nil
+		}
+		var m handed
+		if err := json.Unmarshal(line, &m); err != nil {
+			return err
+		}
+		switch { // what is under another secret means nothing here
+		case m.Words != nil && h.Words != nil:
+			_ = h.Words(m.Words)
+		case m.Rules != nil && h.Rules != nil:
+			_ = h.Rules(m.Rules)
+		case m.Words == nil && m.Rules == nil:
+			server.Adopt(m.Mitigation, time.Now())
+		}
+	}
+}
+
+// Serve says ready, and goes on taking until the older process has ended.
+func (h *Parent) Serve(server *edge.Server) {
+	_, _ = io.WriteString(h.ready, "ready\n")
+	h.ready.Close()
+	for h.Take(server) == nil {
+	}
+	h.state.Close()
+}

@@ -1,0 +1,284 @@
+// Package upgrade is how an edge's process comes into the place of another and leaves its own: the sockets that it is given or opens
+// (Sockets), what it takes over from an older process (Parent), what it hands to a newer one (Handover), and its end (Shutdown).
+//
+// Nothing is decided here: mitigations, counters and operators' words go from one process to the next as they are.
+package upgrade
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge"
+)
+
+// startTime is how long a new process may take to be ready.
+const startTime = 30 * time.Second
+
+// A Handover replaces this process by a new one without a connection lost (SIGUSR2). The new process gets the listening
+// sockets and three pipes, the third for counters, which only an edge has that counts alone:
+//
+//	old                                   new
+//	starts new, sockets open       --->   reads configuration, listens on the same sockets
+//	what operators said            --->   takes it over; an edge that counts alone has it among the mitigations
+//	mitigations, a line each       --->   takes them over
+//	an empty line                  --->
+//	counters                       --->   takes them over; without them, or half of them, sources start afresh
+//	                                      serves
+//	                               <---   "ready"
+//	stops accepting, drains
+//	mitigations of meanwhile       --->   takes them over
+//	counters, once more            --->   the larger number counts
+//	ends
+//
+// As long as "ready" has not come the old process goes on as if nothing had happened, and so it does for good if the new one
+// fails: a wrong configuration, a binary that does not start.
+type Handover struct {
+	Program string // as it was when this process started: a new binary has been put in its place
+	Args    []string
+	Sockets *Sockets
+	Server  *edge.Server
+	Table   *counter.Table // nil: the tier has the counts
+	Words   func() []byte  // what operators said to the PoP; nil: there is none
+	Rules   func() []byte  // what they changed of the rules of this edge only; nil: that is among the words
+	Log     *slog.Logger
+
+	told time.Time // when mitigations were told last
+
+	// To the new process, once it is ready. The second is nil if it does not take counters.
+	out, counters *os.File
+}
+
+// Start starts a new process and returns when it is ready. If this process is told to stop meanwhile, the new one is ended, and Start
+// returns at once.
+func (h *Handover) Start(stop context.Context) (err error) {
+	files := make([]*os.File, 0, len(h.Sockets.open)+2)
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	var names []string
+	for _, s := range h.Sockets.open {
+		f, err := duplicate(s)
+		if err != nil {
+			return fmt.Errorf("%s cannot be handed over: %w", s.name, err)
+		}
+		files, names = append(files, f), append(names, s.name)
+	}
+	ready, sayReady, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	state, out, err := os.Pipe()
+	if err != nil {
+		sayReady.Close()
+		return err
+	}
+	counters, tellCounters, err := os.Pipe()
+	if err != nil {
+		sayReady.Close()
+		state.Close()
+		out.Close()
+		return err
+	}
+	files = append(files, sayReady, state, counters)
+	defer func() {
+		if err != nil {
+			out.Close()
+			tellCounters.Close()
+		}
+	}()
+
+	h.told = time.Time{} // a process before this one may have been told, and have failed
+	n := 3 + len(names)
+	cmd := exec.Command(h.Program, h.Args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.ExtraFiles = files
+	cmd.Env = append(os.Environ(), handedSockets+"="+strings.Join(names, ":"), fmt.Sprintf("%s=%d:%d", handedPipes, n, n+1),
+		fmt.Sprintf("%s=%d", handedCounters, n+2))
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for _, f := range files { // its own now: the end of the new process must show as the end of its pipes
+		f.Close()
+	}
+	files = nil
+	failed := func(err error) error {
+		_ = cmd.Process.Kill()
+		<-ended
+		if stop.Err() != nil {
+			return errToldToStop
+		}
+		return err
+	}
+	goOn := context.AfterFunc(stop, func() { _ = cmd.Process.Kill() }) // which ends its pipes, and so the waits below
+	defer goOn()
+	if err := out.SetWriteDeadline(time.Now().Add(startTime)); err != nil {
+		return failed(err)
+	}
+	if err := h.tell(out); err != nil {
+		return failed(fmt.Errorf("it did not take the mitigations: %w", err))
+	}
+	told := make(chan error, 1)
+	go func() { told <- h.tellCounters(tellCounters) }()
+	if err := ready.SetReadDeadline(time.Now().Add(startTime)); err != nil {
+		return failed(err)
+	}
+	if line, err := bufio.NewReader(ready).ReadString('\n'); line != "ready\n" {
+		if err == io.EOF {
+			return failed(errors.New("it ended before it was ready: its log tells why"))
+		}
+		return failed(fmt.Errorf("it was not ready after %v: %w", startTime, err))
+	}
+	if !goOn() {
+		return failed(errToldToStop)
+	}
+	h.out = out
+	_ = tellCounters.SetWriteDeadline(time.Now()) // the new process has them, or does not want them
+	if err := <-told; err != nil {
+		h.Log.Warn("the new process did not take the counters: sources start afresh there", "error", err)
+		tellCounters.Close()
+	} else {
+		h.counters = tellCounters
+	}
+	h.Log.Info("handed over", "to", cmd.Process.Pid)
+	return nil
+}
+
+// Done reports whether a new process has taken over.
+func (h *Handover) Done() bool { return h.out != nil }
+
+var errToldToStop = errors.New("this process was told to stop")
+
+// tellCounters writes the counters of an edge that counts alone.
+func (h *Handover) tellCounters(out *os.File) error {
+	if h.Table == nil {
+		return nil
+	}
+	if err := out.SetWriteDeadline(time.Now().Add(inheritTime)); err != nil {
+		return err
+	}
+	_, err := writeCounters(out, h.Table, h.Server.Counted(), time.Now())
+	return err
+}
+
+// duplicate returns another descriptor of a socket. Not by its method File: what comes from there becomes blocking when it is
+// passed on, and the socket itself with it, so that an Accept under way here would not end when it should.
+func duplicate(s socket) (*os.File, error) {
+	c, ok := s.Listener.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd uintptr
+	var errno syscall.Errno
+	err = raw.Control(func(old uintptr) { fd, _, errno = syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 0) })
+	switch {
+	case err != nil:
+		return nil, err
+	case errno != 0:
+		return nil, errno
+	}
+	return os.NewFile(fd, s.name), nil
+}
+
+// tell writes the mitigations in force that have not been told yet, a line each, and an empty line. What has been told is not
+// told again: an operator may have lifted it in the new process.
+func (h *Handover) tell(out *os.File) error {
+	w := bufio.NewWriter(out)
+	e := json.NewEncoder(w)
+	before, now := h.told, time.Now()
+	h.told = now
+	if h.Words != nil { // first: a mitigation that has begun after a lift must not be lifted by it
+		if err := e.Encode(handed{Words: h.Words()}); err != nil {
+			return err
+		}
+	}
+	if h.Rules != nil {
+		if err := e.Encode(handed{Rules: h.Rules()}); err != nil {
+			return err
+		}
+	}
+	for m := range h.Server.InForce(now) {
+		if m.Learned.Before(before) {
+			continue
+		}
+		if err := e.Encode(m); err != nil {
+			return err
+		}
+	}
+	if err := w.WriteByte('\n'); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// handed is a line of what is handed over: a mitigation, or what operators said.
+type handed struct {
+	edge.Mitigation
+	Words []byte `json:"words,omitempty"`
+	Rules []byte `json:"rules,omitempty"` // as they changed them
+}
+
+// sendFinal tells the new process what this one has counted to its end.
+func (h *Handover) sendFinal() {
+	h.sendMitigations()
+	if h.counters != nil && h.tellCounters(h.counters) != nil {
+		h.Log.Warn("the new process did not take the last counters")
+	}
+}
+
+// sendMitigations tells the new process, if there is one, what has begun since.
+func (h *Handover) sendMitigations() {
+	if h.out == nil {
+		return
+	}
+	if h.out.SetWriteDeadline(time.Now().Add(time.Second)) != nil || h.tell(h.out) != nil {
+		h.Log.Warn("the new process did not take the last mitigations")
+	}
+}
+
+// Close closes what leads to the new process.
+func (h *Handover) Close() {
+	if h.out != nil {
+		h.out.Close()
+	}
+	if h.counters != nil {
+		h.counters.Close()
+	}
+}
+
+// Notify tells systemd (sd_notify(3)), if it has asked to be told.
+func Notify(text string) {
+	name := os.Getenv("NOTIFY_SOCKET")
+	if name == "" {
+		return
+	}
+	if name[0] == '@' {
+		name = "\x00" + name[1:]
+	}
+	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_, _ = io.WriteString(c, text)
+}
