@@ -434,7 +434,10 @@ func TestWrongValuesInEtcd(t *testing.T) {
 		t.Errorf("%s", a.text)
 	}
 	// An operator's word is newer than all that, and what is older does not come back.
-	if a := s.set(1, 90); a.status != 200 || a.Edges.Have != 2 {
+	if a := s.set(1, 90); a.status != 409 {
+		t.Errorf("a part of what this edge does not understand: %+v", a)
+	}
+	if a := s.edges[1].api("PUT", "/v1/rules/login?replace=true", `{"limit":90}`); a.status != 200 || a.Edges.Have != 2 {
 		t.Errorf("%+v %+v", a, a.Edges)
 	}
 	s.must(90)
