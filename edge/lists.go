@@ -206,15 +206,24 @@ func (s *Server) effect(r *rules.Rule, source counter.Source, now time.Time) str
 
 // A Filter says which mitigations are asked for. Empty fields ask for all.
 type Filter struct {
-	Mode rules.Mode
-	By   string
-	Text string // part of a source, a rule or a reason; or an address, which those hold that it belongs to
+	Rule   string         // AllRules: those under every rule
+	Source counter.Source // it, and prefixes that hold it or lie in it
+	Mode   rules.Mode
+	By     string
+	Text   string // part of a source, a rule or a reason; or an address, which those hold that it belongs to
 }
 
 // Matches reports whether a mitigation is asked for.
 func (f *Filter) Matches(m *Mitigation) bool {
-	if f.Mode != "" && m.Mode != f.Mode || f.By != "" && m.By != f.By {
+	if f.Rule != "" && m.Rule != f.Rule || f.Mode != "" && m.Mode != f.Mode || f.By != "" && m.By != f.By {
 		return false
+	}
+	if f.Source != (counter.Source{}) {
+		src, _ := counter.ParseSource(m.Source)
+		p, is := src.Prefix()
+		if wanted, prefix := f.Source.Prefix(); src != f.Source && !(is && prefix && p.Overlaps(wanted)) {
+			return false
+		}
 	}
 	if f.Text == "" {
 		return true
