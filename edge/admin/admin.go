@@ -50,8 +50,8 @@ type Options struct {
 	MetricsToken bool
 }
 
-// maxBody bounds what the API reads.
-const maxBody = 1 << 20
+// maxBody bounds what the API reads: many times what a rule may have to travel. What is nested or wrong in a thousand places takes long.
+const maxBody = 64 << 10
 
 // metricsAtOnce is how many may ask for metrics at a time; more get 503. It takes no token, and takes long while many are blocked.
 const metricsAtOnce = 4

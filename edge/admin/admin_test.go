@@ -98,6 +98,9 @@ func TestStatuses(t *testing.T) {
 		{"PUT", "/v1/allow/192.0.2.0/24", `{"for":"10"}`, 400},
 		{"PUT", "/v1/deny/0.0.0.0/0", `{"for":"10m"}`, 400},
 		{"PUT", "/v1/deny/2001::/15", `{"for":"10m"}`, 400},
+		{"PUT", "/v1/deny/::ffff:10.0.0.0/104", `{"for":"10m"}`, 400}, // 10.0.0.0/8, not 10.0.0.0
+		{"PUT", "/v1/deny/::ffff:10.0.0.1", `{"for":"10m"}`, 200},
+		{"PUT", "/v1/mitigations/login/::ffff:10.0.0.0/104", `{"for":"10m"}`, 400},
 		{"PUT", "/v1/deny/nobody", `{"for":"10m"}`, 400},
 		{"PUT", "/v1/deny/2001:db8::/32", `{"for":"721h"}`, 400},
 		{"GET", "/v1/deny", "", 200},
@@ -123,6 +126,7 @@ func TestStatuses(t *testing.T) {
 		{"PUT", "/v1/rules/login", `{"limit":5,"match":{"path":"/in"}}`, 501}, // nobody to change it
 		{"PUT", "/v1/rules/login", `{"limit":5}`, 409},
 		{"PUT", "/v1/rules/login?replace=true", `{"limit":5}`, 501},
+		{"PUT", "/v1/rules/login?replace=true", `{"limit":5,"response":{"body":"` + strings.Repeat("x", 100<<10) + `"}}`, 413},
 		{"PUT", "/v1/rules/login?replace=yes", `{"limit":5}`, 400},
 		{"PATCH", "/v1/rules/login", `{"limit":6}`, 501},
 		{"PATCH", "/v1/rules/login", `{"limit":null}`, 400},

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -71,7 +72,10 @@ func (a api) rule(w http.ResponseWriter, r *http.Request) {
 func (a api) edit(action changes.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-		if err != nil {
+		if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
+			fail(w, http.StatusRequestEntityTooLarge, "the body is too long: a rule that is changed here has a few kilobytes, put a longer one into the file")
+			return
+		} else if err != nil {
 			fail(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 			return
 		}
