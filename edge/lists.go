@@ -137,7 +137,7 @@ func (s *Server) liftAll(source string, by Operator, now time.Time) (all Lifted,
 	var names []string
 	var enforced []*rules.Rule
 	for _, r := range s.snap.Load().rules.Rules {
-		if !s.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: src}, now).IsZero() {
+		if _, key, err := s.keyOf(r.Config.Name, source); err == nil && !s.limiter.Bits.Until(key, now).IsZero() {
 			names = append(names, r.Config.Name)
 		}
 		if !r.Shadow {

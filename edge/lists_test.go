@@ -185,6 +185,17 @@ rules:
 		t.Fatal(err)
 	}
 
+	// Of an address of IPv6 rules count the network.
+	for _, want := range []int{200, 429} {
+		if resp, _ := e.get("/", "X-Forwarded-For: 2001:db8::7"); resp.StatusCode != want {
+			t.Errorf("%d, want %d", resp.StatusCode, want)
+		}
+	}
+	lift("2001:db8::8", "")
+	if resp, _ := e.get("/", "X-Forwarded-For: 2001:db8::7"); resp.StatusCode != 200 {
+		t.Errorf("after the network was lifted: %d", resp.StatusCode)
+	}
+
 	// Who is counted by a key has no address: the rules that know it are asked.
 	if _, err := e.Lift("a", "192.0.2.7", Operator{}, time.Now()); err != nil {
 		t.Fatal(err)

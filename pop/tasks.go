@@ -94,6 +94,14 @@ func (l *tasks) add(t task, due time.Time) bool {
 	return true
 }
 
+// hasten has a task that was left, if any, done in this Step: it turns out to be this edge's.
+func (m *Machine) hasten(what taskKind, c counter.Counter, now time.Time) {
+	key := taskKey{what, mitigation.Key{Rule: c.Rule.ID, Source: c.Source}}
+	if _, open := m.tasks.due[key]; open {
+		m.tasks.due[key], m.tasks.next = now, now
+	}
+}
+
 // resume does the tasks that are due.
 func (m *Machine) resume(now time.Time) {
 	l := &m.tasks

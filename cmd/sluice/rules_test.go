@@ -400,7 +400,7 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 	r := &reloader{flags: &flags{}, server: server, log: slog.New(slog.DiscardHandler), events: events.New(10, nil), name: "here", base: c, store: &tier.RuleStore{
 		Origin:  changes.PoP,
 		List:    func() ([]words.Entry, uint64, <-chan struct{}) { return list.Changes(), version, nil },
-		Add:     func(w words.Word, _ time.Time) (words.Mark, error) { return add(1, w), nil },
+		Add:     func(w words.Word, _ uint64, _ time.Time) (words.Mark, error) { return add(1, w), nil },
 		InForce: func(uint64, []words.Mark) {},
 		Await: func(words.Mark) *edge.Spread {
 			if elsewhere != "" {

@@ -42,6 +42,7 @@ type Options struct {
 	Overlay func() *changes.Overlay
 	Edit    func(changes.Edit) (Edited, error)
 	Self    func() edge.EdgeStatus // this edge, where it counts alone
+	Etcd    func() edge.EtcdStatus // nil: changes of rules do not travel over etcd
 	Reload  func() error           // reads the configuration again; its error goes to the operator
 	Hosts   []string               // names under which this listener may be addressed, beside localhost and its own addresses
 	Address string                 // where it listens
@@ -387,10 +388,12 @@ func failed(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, config.ErrNoRule):
 		status = http.StatusNotFound
-	case errors.Is(err, edge.ErrFull), errors.Is(err, edge.ErrLong), errors.Is(err, edge.ErrOff), errors.Is(err, changes.ErrDrops):
+	case errors.Is(err, edge.ErrFull), errors.Is(err, edge.ErrLong), errors.Is(err, edge.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err, changes.ErrMoved):
 		status = http.StatusConflict
 	case errors.Is(err, changes.ErrMatch):
 		status = http.StatusPreconditionFailed
+	case errors.Is(err, changes.ErrAway):
+		status = http.StatusServiceUnavailable
 	}
 	fail(w, status, err.Error())
 }

@@ -175,7 +175,12 @@ func (a api) pop(w http.ResponseWriter, _ *http.Request) {
 		Name  string            `json:"name"`
 		Edges []edge.EdgeStatus `json:"edges"`
 		Nodes []edge.NodeStatus `json:"nodes"`
-	}{a.Edge.Config().PoP.Name, a.Edge.Edges(), a.Edge.Nodes()}
+		Etcd  *edge.EtcdStatus  `json:"etcd,omitempty"`
+	}{Name: a.Edge.Config().PoP.Name, Edges: a.Edge.Edges(), Nodes: a.Edge.Nodes()}
+	if a.Etcd != nil {
+		status := a.Etcd()
+		all.Etcd = &status
+	}
 	if all.Edges == nil && a.Self != nil {
 		all.Edges = []edge.EdgeStatus{a.Self()}
 	}

@@ -142,6 +142,12 @@ func TestAnswers(t *testing.T) {
 			"TIME                 KIND      WHAT                                       RULE   SOURCE     WHO\n" +
 				"2026-05-04 13:59:59  operator  lifted                                                       ada\n" +
 				"2026-05-04 14:00:00  block     over the limit (and 1,234 more before it)  login  192.0.2.1\n", ""},
+		{"status over etcd", edge{"GET /readyz": "ready", "GET /v1/pop": `{"name":"fra1","etcd":{"up":true,"wrong":{"login":"no"},"edges":[{"pop":"fra1","config_hash":1},{"pop":"ams1","config_hash":1},{"pop":"ams1","config_hash":2}]}}`}, (*Client).Status,
+			"edge      EDGE, ready\nrules     none: nobody is limited\nrequests  EDGE does not tell: 404 to GET /metrics\npop       none: this edge counts alone\n" +
+				"etcd      up, 3 edges of 2 PoPs, 1 of them with other rules than this one; what it has of rule login cannot be read\n", ""},
+		{"status with etcd away", edge{"GET /readyz": "ready", "GET /v1/pop": `{"name":"fra1","etcd":{"up":false,"since":"` + now.Format(time.RFC3339) + `","error":"it hangs","edges":[{"pop":"fra1","config_hash":1}]}}`}, (*Client).Status,
+			"edge      EDGE, ready\nrules     none: nobody is limited\nrequests  EDGE does not tell: 404 to GET /metrics\npop       none: this edge counts alone\n" +
+				"etcd      away since 2026-05-04 14:00:00, rules stay as they are and cannot be changed: it hangs\n", ""},
 		{"status", edge{"GET /readyz": "ready", "GET /v1/rules": `[{"name":"a","mode":"enforce"},{"name":"b","mode":"off"},{"name":"c","mode":"enforce"}]`,
 			"GET /v1/pop": `{"name":"fra1","edges":[{"id":"5","name":"web2","refused":2},{"id":"web1","address":"10.0.0.1:8080","version":"1.0","generation":7,"config_hash":12345678901234567890,"since":"` + now.Format(time.RFC3339) + `"}],
 				"nodes":[{"address":"10.0.0.9:11211","up":true,"joining":true},{"address":"10.0.0.8:11211","up":false}]}`,
