@@ -220,6 +220,10 @@ func TestOpenAPI(t *testing.T) {
 		i.ask(p, method, "/v1/rules/login", `{"limit":9}`, 412, "If-Match", `"1-0"`)
 	}
 	i.ask(p, "POST", "/v1/rules/login/rollback", `{"to":0}`, 412, "If-Match", `"1-0"`)
+	long := `{"response":{"body":"` + strings.Repeat("x", 100<<10) + `"}}`
+	i.ask(p, "PUT", "/v1/rules/login", long, 413)
+	i.ask(p, "PATCH", "/v1/rules/login", long, 413)
+	i.ask(p, "POST", "/v1/rules/login/rollback", long, 413)
 	i.ask(p, "POST", "/v1/reload", "", 200)
 
 	// With another edge of the PoP, which hears of some of this, and on one that counts alone, with what flags say.

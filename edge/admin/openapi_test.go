@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/edge/events"
 )
 
 // The document has exactly the routes that there are, with the token where they want it, and closes every object that is not made to be
@@ -87,6 +89,10 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(whole, "")
+	kinds := doc.Components.Schemas["Event"].(map[string]any)["properties"].(map[string]any)["kind"].(map[string]any)["enum"]
+	if got := strings.Trim(fmt.Sprint(kinds), "[]"); got != strings.Trim(fmt.Sprint(events.Kinds()), "[]") {
+		t.Errorf("the document's kinds of events are %s, want %v", got, events.Kinds())
+	}
 	for name := range doc.Components.Schemas {
 		if !strings.Contains(string(text), `"#/components/schemas/`+name+`"`) {
 			t.Errorf("the schema %s is not used", name)
