@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/mitigation"
 )
 
@@ -189,7 +190,7 @@ func TestAdopt(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 2, mitigation_timeout: 1m}]")
 	now := time.Now()
 	for by, want := range map[string]string{"admin": "admin", "edge": "pop", "pop": "pop"} {
-		e.Adopt(Mitigation{Rule: "r", Source: "192.0.2.1", Start: now, End: now.Add(10 * time.Hour), By: by, Reason: "because"}, now)
+		e.Adopt(control.Mitigation{Rule: "r", Source: "192.0.2.1", Start: now, End: now.Add(10 * time.Hour), By: by, Reason: "because"}, now)
 		list := e.Mitigations(now)
 		if len(list) != 1 || list[0].By != want || list[0].Reason != "because" || (list[0].End.Sub(now) > 2*time.Minute) != (by == "admin") {
 			t.Errorf("by %s: %+v", by, list)

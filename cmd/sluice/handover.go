@@ -17,6 +17,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/control"
 )
 
 // startTime is how long a new process may take to be ready.
@@ -225,7 +226,7 @@ func (h *handover) tell(out *os.File) error {
 
 // handed is a line of what is handed over: a mitigation, or what operators said.
 type handed struct {
-	edge.Mitigation
+	control.Mitigation
 	Words []byte `json:"words,omitempty"`
 	Rules []byte `json:"rules,omitempty"` // as they changed them
 }

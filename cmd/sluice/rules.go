@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"sluice/edge"
 	"sluice/edge/admin"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/rules"
 	"sluice/pop/presence"
@@ -25,9 +25,9 @@ type ruleStore struct {
 	list     func() (entries []words.Entry, version uint64, moved <-chan struct{})
 	add      func(words.Word, time.Time) (words.Mark, error)
 	inForce  func(version uint64, refused []words.Mark)
-	await    func(words.Mark) *edge.Spread // until all edges have it, or for as long as an operator waits; nil: there are no others
-	save     func() error                  // to the disk
-	warnings []string                      // for operators, with each change
+	await    func(words.Mark) *control.Spread // until all edges have it, or for as long as an operator waits; nil: there are no others
+	save     func() error                     // to the disk
+	warnings []string                         // for operators, with each change
 }
 
 // localList is a list of what operators said that does not travel: on an edge that counts alone, and where the PoP's secret can be
@@ -183,14 +183,14 @@ func (r *reloader) describe(entries []words.Entry) {
 }
 
 // self is this edge where there are no others.
-func (r *reloader) self() edge.EdgeStatus {
+func (r *reloader) self() control.EdgeStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return edgeStatus(presence.Edge{Name: r.name, About: r.about})
 }
 
-func edgeStatus(e presence.Edge) edge.EdgeStatus {
-	return edge.EdgeStatus{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, Address: e.Address, Version: e.Version, Started: e.Started,
+func edgeStatus(e presence.Edge) control.EdgeStatus {
+	return control.EdgeStatus{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, Address: e.Address, Version: e.Version, Started: e.Started,
 		Generation: e.Generation, ConfigHash: e.Hash, Since: e.Since, Refused: len(e.Refused)}
 }
 
@@ -263,9 +263,9 @@ func (r *reloader) say(e changes.Edit) (done admin.Edited, mark words.Mark, err 
 	}
 	switch mark, err = r.store.add(w, now); {
 	case errors.Is(err, words.ErrFull):
-		return done, mark, edge.ErrFull
+		return done, mark, control.ErrFull
 	case errors.Is(err, words.ErrLong):
-		return done, mark, fmt.Errorf("%w: %d bytes, and at most %d travel", edge.ErrLong, len(w.Text), words.MaxText)
+		return done, mark, fmt.Errorf("%w: %d bytes, and at most %d travel", control.ErrLong, len(w.Text), words.MaxText)
 	case err != nil:
 		return done, mark, err
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/edge"
+	"sluice/edge/control"
 	"sluice/pop/secret"
 	"sluice/pop/words"
 )
@@ -34,7 +34,7 @@ type ruleAnswer struct {
 	Version  uint64
 	Origin   string
 	Deleted  bool
-	Edges    *edge.Spread
+	Edges    *control.Spread
 	Warnings []string
 	Error    struct{ Message string }
 }
@@ -211,8 +211,8 @@ func TestRulesOverThePoP(t *testing.T) {
 
 	// Each edge tells of all of them, and what others have done.
 	var pop struct {
-		Edges []edge.EdgeStatus
-		Nodes []edge.NodeStatus
+		Edges []control.EdgeStatus
+		Nodes []control.NodeStatus
 	}
 	if !everywhere(edges, func(p *process) bool {
 		pop.Edges = nil

@@ -19,6 +19,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/mitigation"
 	"sluice/pop"
@@ -97,7 +98,7 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 				receipt, err := machine.Say(w, now)
 				return receipt.Mark, err
 			},
-			await: func(mark words.Mark) *edge.Spread {
+			await: func(mark words.Mark) *control.Spread {
 				tier.Wake()
 				spread := awaitSpread(machine, pop.Receipt{Mark: mark})
 				return &spread
@@ -119,20 +120,6 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			}
 			machine.SetRules(known)
 		},
-		Say: func(w edge.Word) (edge.Spread, error) {
-			word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason}
-			if w.End.IsZero() {
-				word.Kind = words.Lift
-			}
-			receipt, err := machine.Say(word, time.Now())
-			if errors.Is(err, words.ErrFull) {
-				return edge.Spread{}, edge.ErrFull
-			} else if err != nil {
-				return edge.Spread{}, err
-			}
-			tier.Wake()
-			return awaitSpread(machine, receipt), nil
-		},
 		Unready: func() string {
 			if machine.Stats().Full {
 				return fullPoP
@@ -140,20 +127,36 @@ func share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			return ""
 		},
 		EdgeCount: func() int { return machine.Stats().Edges },
-		Nodes: func() []edge.NodeStatus {
-			var nodes []edge.NodeStatus
-			for _, m := range machine.Members() {
-				nodes = append(nodes, edge.NodeStatus{Address: m.Name, Up: m.Up, Joining: m.Joining, Leaving: m.Leaving})
-			}
-			return nodes
-		},
-		Edges: func() []edge.EdgeStatus {
-			var edges []edge.EdgeStatus
-			for _, e := range machine.Edges() {
-				edges = append(edges, edgeStatus(e))
-			}
-			slices.SortFunc(edges[1:], func(a, b edge.EdgeStatus) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
-			return edges
+		PoP: control.PoP{
+			Say: func(w control.Word) (control.Spread, error) {
+				word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason}
+				if w.End.IsZero() {
+					word.Kind = words.Lift
+				}
+				receipt, err := machine.Say(word, time.Now())
+				if errors.Is(err, words.ErrFull) {
+					return control.Spread{}, control.ErrFull
+				} else if err != nil {
+					return control.Spread{}, err
+				}
+				tier.Wake()
+				return awaitSpread(machine, receipt), nil
+			},
+			Nodes: func() []control.NodeStatus {
+				var nodes []control.NodeStatus
+				for _, m := range machine.Members() {
+					nodes = append(nodes, control.NodeStatus{Address: m.Name, Up: m.Up, Joining: m.Joining, Leaving: m.Leaving})
+				}
+				return nodes
+			},
+			Edges: func() []control.EdgeStatus {
+				var edges []control.EdgeStatus
+				for _, e := range machine.Edges() {
+					edges = append(edges, edgeStatus(e))
+				}
+				slices.SortFunc(edges[1:], func(a, b control.EdgeStatus) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+				return edges
+			},
 		},
 	}
 	return s, nil
@@ -207,12 +210,12 @@ const (
 )
 
 // awaitSpread waits until all edges have a word, or for as long as an operator does.
-func awaitSpread(m *pop.Machine, r pop.Receipt) edge.Spread {
+func awaitSpread(m *pop.Machine, r pop.Receipt) control.Spread {
 	tick := time.NewTicker(spreadLook)
 	defer tick.Stop()
 	for end := time.Now().Add(spreadWait); ; <-tick.C {
 		if s := m.Spread(r); s.Have == s.Known || !time.Now().Before(end) {
-			return edge.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...)}
+			return control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...)}
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"sluice/cmd/sluice/internal/operator"
-	"sluice/edge"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/why"
 )
@@ -146,7 +146,7 @@ func printJSON(w io.Writer, v any) error {
 // fromEdge tells what an edge knows now, and what of its latest events is about the source.
 func (a *whyArgs) fromEdge(w io.Writer) error {
 	var told struct {
-		Source edge.Looked    `json:"source"`
+		Source control.Looked `json:"source"`
 		Events []events.Event `json:"events"`
 	}
 	client := &operator.Client{Address: a.admin}
@@ -177,7 +177,7 @@ func (a *whyArgs) about(source string) bool {
 }
 
 // tell writes for people what an edge knows. Times are UTC.
-func tell(w io.Writer, l *edge.Looked, happened []events.Event) error {
+func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
 	b := new(strings.Builder)
 	fmt.Fprintln(b, l.Source)
 	switch {

@@ -27,6 +27,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/rules"
 )
@@ -38,11 +39,11 @@ type Options struct {
 	// Overlay is what has been changed of the rules, and Edit changes one of them; both or none.
 	Overlay func() *changes.Overlay
 	Edit    func(changes.Edit) (Edited, error)
-	Self    func() edge.EdgeStatus // this edge, where it counts alone
-	Reload  func() error           // reads the configuration again; its error goes to the operator
-	Hosts   []string               // names under which this listener may be addressed, beside localhost and its own addresses
-	Address string                 // where it listens
-	Token   string                 // "": none wanted
+	Self    func() control.EdgeStatus // this edge, where it counts alone
+	Reload  func() error              // reads the configuration again; its error goes to the operator
+	Hosts   []string                  // names under which this listener may be addressed, beside localhost and its own addresses
+	Address string                    // where it listens
+	Token   string                    // "": none wanted
 	// MetricsToken makes /metrics want the token, and a Host of this listener, as the API does.
 	MetricsToken bool
 }
@@ -61,7 +62,7 @@ func New(o Options) http.Handler {
 	private.HandleFunc("GET /v1/mitigations", a.mitigations)
 	private.HandleFunc("PUT /v1/mitigations/{rule}/{source...}", a.block)
 	private.HandleFunc("DELETE /v1/mitigations/{rule}/{source...}", a.lift)
-	for name, list := range map[string]string{"allow": edge.Allow, "deny": edge.Deny} {
+	for name, list := range map[string]string{"allow": control.Allow, "deny": control.Deny} {
 		private.HandleFunc("GET /v1/"+name, a.listed(list))
 		private.HandleFunc("PUT /v1/"+name+"/{prefix...}", a.list(list))
 		private.HandleFunc("DELETE /v1/"+name+"/{prefix...}", a.unlist(list))
@@ -196,10 +197,10 @@ func (a api) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mitigations shows those in force, or of them those with ?mode=, ?by= and ?q= (see edge.Filter).
+// mitigations shows those in force, or of them those with ?mode=, ?by= and ?q= (see control.Filter).
 func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	f := edge.Filter{Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
+	f := control.Filter{Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
 	switch {
 	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow:
 		fail(w, http.StatusBadRequest, "mode is not possible: want enforce or shadow")
@@ -208,7 +209,7 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "by is not possible: want edge, pop or admin")
 		return
 	}
-	reply(w, slices.DeleteFunc(a.Edge.Mitigations(time.Now()), func(m edge.Mitigation) bool { return !f.Matches(&m) }))
+	reply(w, slices.DeleteFunc(a.Edge.Mitigations(time.Now()), func(m control.Mitigation) bool { return !f.Matches(&m) }))
 }
 
 // term reads for how long an operator says something, and why. If it is wrong, the answer says so.
@@ -266,7 +267,7 @@ func (a api) list(list string) http.HandlerFunc {
 			failed(w, err)
 			return
 		}
-		a.did(r, events.Event{Text: map[string]string{edge.Allow: "allowed", edge.Deny: "denied"}[list] + " for " + d.String() + ": " + reason, Source: l.Prefix})
+		a.did(r, events.Event{Text: map[string]string{control.Allow: "allowed", control.Deny: "denied"}[list] + " for " + d.String() + ": " + reason, Source: l.Prefix})
 		reply(w, l)
 	}
 }
@@ -278,7 +279,7 @@ func (a api) unlist(list string) http.HandlerFunc {
 			failed(w, err)
 			return
 		}
-		a.did(r, events.Event{Text: map[string]string{edge.Allow: "allowed", edge.Deny: "denied"}[list] + " no more", Source: r.PathValue("prefix")})
+		a.did(r, events.Event{Text: map[string]string{control.Allow: "allowed", control.Deny: "denied"}[list] + " no more", Source: r.PathValue("prefix")})
 		reply(w, lifted)
 	}
 }
@@ -295,7 +296,7 @@ func (a api) lift(w http.ResponseWriter, r *http.Request) {
 }
 
 // blockText is a block as events show it; "" if there is none.
-func blockText(m *edge.Mitigation) string {
+func blockText(m *control.Mitigation) string {
 	if m == nil {
 		return ""
 	}
@@ -323,7 +324,7 @@ func (a api) source(w http.ResponseWriter, r *http.Request) {
 func (a api) nodes(w http.ResponseWriter, _ *http.Request) {
 	nodes := a.Edge.Nodes()
 	if nodes == nil {
-		nodes = []edge.NodeStatus{}
+		nodes = []control.NodeStatus{}
 	}
 	reply(w, nodes)
 }
@@ -342,7 +343,7 @@ func failed(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, config.ErrNoRule):
 		status = http.StatusNotFound
-	case errors.Is(err, edge.ErrFull), errors.Is(err, edge.ErrLong), errors.Is(err, edge.ErrOff), errors.Is(err, changes.ErrDrops):
+	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong), errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops):
 		status = http.StatusConflict
 	case errors.Is(err, changes.ErrMatch):
 		status = http.StatusPreconditionFailed

@@ -17,6 +17,7 @@ import (
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/mitigation"
 )
@@ -188,7 +189,7 @@ func TestOperatorsEvents(t *testing.T) {
 func TestMitigations(t *testing.T) {
 	h, _ := newAPI(t, nil)
 	do(h, "PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","reason":"<scraper>"}`)
-	var list []edge.Mitigation
+	var list []control.Mitigation
 	if err := json.Unmarshal(do(h, "GET", "/v1/mitigations", "").Body.Bytes(), &list); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func TestMitigations(t *testing.T) {
 		list[0].End.Sub(list[0].Start).Minutes() != 10 || list[0].Learned.IsZero() {
 		t.Errorf("%+v", list)
 	}
-	var looked edge.Looked
+	var looked control.Looked
 	if err := json.Unmarshal(do(h, "GET", "/v1/sources/192.0.2.1", "").Body.Bytes(), &looked); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +232,7 @@ func TestSourceAsksTheTier(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := New(Options{Edge: s, Metrics: prometheus.NewRegistry()})
-	look := func(address string) (l edge.Looked) {
+	look := func(address string) (l control.Looked) {
 		w := do(h, "GET", "/v1/sources/"+address, "")
 		if err := json.Unmarshal(w.Body.Bytes(), &l); err != nil || w.Code != 200 {
 			t.Errorf("%d %s: %v", w.Code, w.Body, err)
@@ -335,16 +336,16 @@ func TestWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said []edge.Word
+	var said []control.Word
 	full, unready := false, ""
 	h, s := newAPIOf(t, c, edge.Tier{
-		Say: func(w edge.Word) (edge.Spread, error) {
+		PoP: control.PoP{Say: func(w control.Word) (control.Spread, error) {
 			if full {
-				return edge.Spread{}, edge.ErrFull
+				return control.Spread{}, control.ErrFull
 			}
 			said = append(said, w)
-			return edge.Spread{Known: 3, Have: 3 - len(said) + 1, Missing: []string{"web2"}[:len(said)-1]}, nil
-		},
+			return control.Spread{Known: 3, Have: 3 - len(said) + 1, Missing: []string{"web2"}[:len(said)-1]}, nil
+		}},
 		Unready: func() string { return unready },
 	}, nil)
 	body := strings.Join(strings.Fields(do(h, "PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","reason":"x"}`).Body.String()), "")
@@ -411,7 +412,7 @@ rules: [{name: real, limit: 5}, {name: trial, limit: 5, mode: shadow}, {name: as
 		"": 9, "?mode=shadow": 3, "?mode=enforce": 6, "?by=admin": 9, "?by=pop": 0, "?q=SCRAPER": 9, "?q=trial": 3, "?q=192.0.2.9": 1, "?q=192.0.2.1": 3,
 		"?q=203.0.113": 1, "?mode=enforce&q=trial": 0, "?q=2001:db9:1::7": 1,
 	} {
-		var list []edge.Mitigation
+		var list []control.Mitigation
 		if err := json.Unmarshal(do(h, "GET", "/v1/mitigations"+query, "").Body.Bytes(), &list); err != nil || len(list) != want {
 			t.Errorf("%q: %d of them, want %d, %v", query, len(list), want, err)
 		}

@@ -9,15 +9,16 @@ import (
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/rules"
 )
 
 // Edited is what became of an edit.
 type Edited struct {
-	Old, New string       // the rule as JSON; "": there was none, is none
-	Edges    *edge.Spread // where it is in force; nil: on this edge only
-	Warnings []string     // what an operator should know of it
+	Old, New string          // the rule as JSON; "": there was none, is none
+	Edges    *control.Spread // where it is in force; nil: on this edge only
+	Warnings []string        // what an operator should know of it
 }
 
 // ruleJSON shows a rule with the name of its estimate.
@@ -125,11 +126,11 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 
 func (a api) edited(w http.ResponseWriter, name string, done Edited) {
 	type outcome struct {
-		Deleted  bool           `json:"deleted,omitempty"`
-		Version  uint64         `json:"version"`
-		Origin   changes.Origin `json:"origin,omitempty"`
-		Edges    *edge.Spread   `json:"edges,omitempty"`
-		Warnings []string       `json:"warnings,omitempty"`
+		Deleted  bool            `json:"deleted,omitempty"`
+		Version  uint64          `json:"version"`
+		Origin   changes.Origin  `json:"origin,omitempty"`
+		Edges    *control.Spread `json:"edges,omitempty"`
+		Warnings []string        `json:"warnings,omitempty"`
 	}
 	overlay := a.overlay()
 	standing := overlay.Standing(name)
@@ -176,18 +177,18 @@ func (a api) config(w http.ResponseWriter, _ *http.Request) {
 
 func (a api) pop(w http.ResponseWriter, _ *http.Request) {
 	all := struct {
-		Name  string            `json:"name"`
-		Edges []edge.EdgeStatus `json:"edges"`
-		Nodes []edge.NodeStatus `json:"nodes"`
+		Name  string               `json:"name"`
+		Edges []control.EdgeStatus `json:"edges"`
+		Nodes []control.NodeStatus `json:"nodes"`
 	}{a.Edge.Config().PoP.Name, a.Edge.Edges(), a.Edge.Nodes()}
 	if all.Edges == nil && a.Self != nil {
-		all.Edges = []edge.EdgeStatus{a.Self()}
+		all.Edges = []control.EdgeStatus{a.Self()}
 	}
 	if all.Edges == nil {
-		all.Edges = []edge.EdgeStatus{}
+		all.Edges = []control.EdgeStatus{}
 	}
 	if all.Nodes == nil {
-		all.Nodes = []edge.NodeStatus{}
+		all.Nodes = []control.NodeStatus{}
 	}
 	reply(w, all)
 }

@@ -1,0 +1,126 @@
+// Package control is the control plane of an edge: what its operators see of it, and what they say.
+//
+// It reads the tables that decisions read (limiter) and the rules in force, and writes nothing of them but bits. Where there is a PoP,
+// what operators say goes to all its edges, this one included, and comes into force here as it does there; an edge that counts alone does
+// it at once. No decision asks anything here. Times are as the clock has them; a source is named as counter.Source writes it.
+package control
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gaissmai/bart"
+
+	"sluice/counter"
+	"sluice/edge/audit"
+	"sluice/edge/limiter"
+	"sluice/edge/rules"
+	"sluice/edge/top"
+)
+
+// Options is what a Plane works with.
+type Options struct {
+	Limiter  *limiter.Limiter
+	View     func() View  // what is in force now
+	PoP      PoP          // the zero PoP: there is none
+	Audit    *audit.Audit // watches some sources; nil: nobody does
+	Requests *top.Top     // who asks most
+	Refusals *top.Top     // who is refused most
+}
+
+// Plane is the control plane of one edge. It is safe for concurrent use.
+type Plane struct {
+	limiter            *limiter.Limiter
+	view               func() View
+	pop                PoP
+	audit              *audit.Audit
+	requests, refusals *top.Top
+}
+
+// New makes a Plane.
+func New(o Options) *Plane {
+	return &Plane{limiter: o.Limiter, view: o.View, pop: o.PoP, audit: o.Audit, requests: o.Requests, refusals: o.Refusals}
+}
+
+// View is what requests are judged by, of one version.
+type View struct {
+	Rules       *rules.Set
+	Sources     *rules.Sources
+	Deny, Allow *bart.Lite // by the configuration; nil: nobody
+}
+
+// PoP is what operators ask of the PoP, as functions; the zero PoP is an edge that counts alone.
+type PoP struct {
+	// Say puts what an operator said in force on all edges of the PoP, this one included. It waits for that, or for a while, and says
+	// how far it has come. The error is ErrFull.
+	Say func(w Word) (Spread, error)
+	// Nodes describes the tier for the API.
+	Nodes func() []NodeStatus
+	// Edges describes the PoP for the API, this edge first.
+	Edges func() []EdgeStatus
+}
+
+// ErrFull says that the PoP's list of what operators said has no room for more: some of it must end first.
+var ErrFull = errors.New("edge: the list of what operators said is full: wait until some blocks and lifts have ended")
+
+// ErrLong says that a rule is too long for that list.
+var ErrLong = errors.New("edge: the rule is too long to be changed here: put it into the file")
+
+// Word is what an operator said of a source under a rule: a block or, without End, a lift.
+type Word struct {
+	Rule       string
+	Source     counter.Source
+	Start, End time.Time
+	Reason     string
+}
+
+// Spread is how far a word has come.
+type Spread struct {
+	Known   int      `json:"known"`   // edges of the PoP, this one included
+	Have    int      `json:"have"`    // of them, those where it is in force
+	Missing []string `json:"missing"` // the others, by name
+}
+
+// EdgeStatus describes an edge of the PoP, as it does itself.
+type EdgeStatus struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	Address    string    `json:"address"` // where it listens
+	Version    string    `json:"version"`
+	Started    time.Time `json:"started"`
+	Generation uint64    `json:"generation"`  // the latest change of a rule that it knows of; 0: none
+	ConfigHash uint64    `json:"config_hash"` // as sluice_config_hash there
+	Since      time.Time `json:"since"`       // its rules are these
+	Refused    int       `json:"refused"`     // changes that cannot be in force there
+}
+
+// NodeStatus describes a node of the tier.
+type NodeStatus struct {
+	Address string `json:"address"`
+	Up      bool   `json:"up"`
+	Joining bool   `json:"joining,omitempty"` // of the new list only, while a change of the list is under way
+	Leaving bool   `json:"leaving,omitempty"` // of the old list only
+}
+
+// TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts are halved every ten
+// minutes; a thousand sources are counted at most.
+func (c *Plane) TopRequests(n int) []top.Heavy { return c.requests.Heaviest(n) }
+
+// TopRefused is TopRequests for requests that were refused.
+func (c *Plane) TopRefused(n int) []top.Heavy { return c.refusals.Heaviest(n) }
+
+// Nodes describes the tier; none on an edge that counts alone.
+func (c *Plane) Nodes() []NodeStatus {
+	if c.pop.Nodes == nil {
+		return nil
+	}
+	return c.pop.Nodes()
+}
+
+// Edges describes the PoP, this edge first; nothing on an edge that counts alone.
+func (c *Plane) Edges() []EdgeStatus {
+	if c.pop.Edges == nil {
+		return nil
+	}
+	return c.pop.Edges()
+}
