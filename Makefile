@@ -24,7 +24,7 @@ demo: build # a PoP, an origin and an attack, on this machine
 test: needs # every test with the race detector, then those without it that it changes; NO_INSTALL=1 installs nothing and fails if something is missing
 	$(GO) test -race -shuffle=on ./...
 	$(GO) test -shuffle=on ./edge/socket ./pop ./pop/worst
-	$(GO) test -shuffle=on -run '^Test(Guards|Published)$$' ./cmd/sluice-loadgen
+	$(GO) test -shuffle=on -run '^Test(Guards|Published)$$' ./cmd/sluice-loadgen/internal/simulate
 
 traps: # for an upgrade of fasthttp: does a plain proxy made of it still fall into the traps that the edge is tested with?
 	$(GO) test -run '^TestTrap' ./edge -traps

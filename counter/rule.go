@@ -85,6 +85,13 @@ func NewRule(name string, limit uint32, window time.Duration, subWindows int, e 
 	return r, nil
 }
 
+// With is r by another limit and estimate: it reads the same counters, whose lanes stay as wide as r's.
+func (r *Rule) With(limit uint32, e Estimate) *Rule {
+	other := *r
+	other.Limit, other.Estimate = limit, e
+	return &other
+}
+
 // Wide reports whether the rule's lanes have 32 bits, two to a group, and not 16.
 func (r *Rule) Wide() bool { return r.lanes == lanes.Wide }
 

@@ -151,8 +151,11 @@ func (x *exchange) judge() bool {
 	}
 	d.Tally()
 	x.blocks()
-	if d.Refused() {
+	switch {
+	case d.Refused():
 		x.server.refusals.Hit(x.source)
+	case d.WouldRefuse():
+		x.server.spared.Hit(x.source)
 	}
 	return true
 }

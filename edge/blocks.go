@@ -21,13 +21,18 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 		return
 	}
 	for _, r := range snap.rules.Rules {
-		if r.Counter.ID == k.Rule {
+		tried := r.Candidate != nil && r.Candidate.Bits.ID == k.Rule
+		if tried || r.Counter.ID == k.Rule {
+			limit, note := r.Config.Limit, shadows(&r.Rule)
+			if tried {
+				limit, note = r.Candidate.Counter.Limit, isTried
+			}
 			by := "the PoP"
 			if b.By == mitigation.ByAdmin {
 				by = "an operator"
 			}
-			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by " + by + reason(b.Reason) + shadows(&r.Rule),
-				Rule: r.Config.Name, Source: k.Source.String(), Limit: r.Config.Limit, Until: b.End})
+			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by " + by + reason(b.Reason) + note,
+				Rule: r.Config.Name, Source: k.Source.String(), Limit: limit, Until: b.End})
 		}
 	}
 }
@@ -36,22 +41,37 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 // verdict is in force.
 func (x *exchange) blocks() {
 	s, d := x.server, &x.decision
-	if s.events == nil || d.Verdict != limiter.Limited && d.Verdict != limiter.Shadowed {
+	if s.events == nil {
+		return
+	}
+	for i := range d.Candidates {
+		c := &d.Candidates[i]
+		if c.Verdict == limiter.Limited && !c.Until.IsZero() {
+			r := &d.Results[c.Index]
+			x.blocked(r, r.Rule.Candidate.Bits, c.Estimate, isTried)
+		}
+	}
+	if d.Verdict != limiter.Limited && d.Verdict != limiter.Shadowed {
 		return
 	}
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Ask == nil || r.Until.IsZero() {
-			continue
+		if r.Ask != nil && !r.Until.IsZero() {
+			x.blocked(r, r.Rule.Counter, r.Ask.Estimate, shadows(r.Rule))
 		}
-		bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: r.Rule.Counter.ID, Source: r.Source}, x.now)
-		if !in || bit.By != mitigation.ByEdge || !bit.Start.Equal(x.now) || !s.events.Wants(events.Block, x.now) {
-			continue
-		}
-		s.events.Add(events.Event{Time: x.now, Kind: events.Block, Text: fmt.Sprintf("blocked by this edge: %.4g requests in %v, %d are allowed%s",
-			r.Ask.Estimate, d.RuleOf(r).Config.Window, r.Rule.Counter.Limit, shadows(r.Rule)),
-			Rule: d.RuleOf(r).Config.Name, Source: r.Source.String(), Estimate: r.Ask.Estimate, Limit: r.Rule.Counter.Limit, Until: bit.End})
 	}
+}
+
+// blocked tells operators of a block under a rule, or its candidate, if this request has started it. by is what the block goes by.
+func (x *exchange) blocked(r *limiter.RuleResult, by *counter.Rule, estimate float64, note string) {
+	s, rule := x.server, x.decision.RuleOf(r)
+	bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: by.ID, Source: r.Source}, x.now)
+	if !in || bit.By != mitigation.ByEdge || !bit.Start.Equal(x.now) || !s.events.Wants(events.Block, x.now) {
+		return
+	}
+	s.events.Add(events.Event{Time: x.now, Kind: events.Block, Text: fmt.Sprintf("blocked by this edge: %.4g requests in %v, %d are allowed%s",
+		estimate, rule.Config.Window, by.Limit, note),
+		Rule: rule.Config.Name, Source: r.Source.String(), Estimate: estimate, Limit: by.Limit, Until: bit.End})
 }
 
 // lifted tells operators of a block that ended because its rule did, or allows more.
@@ -67,6 +87,8 @@ func reason(text string) string {
 	}
 	return ": " + text
 }
+
+const isTried = " (candidate: nobody is refused)"
 
 func shadows(r *limiter.Rule) string {
 	if r.Shadow {

@@ -81,6 +81,7 @@ type Server struct {
 	draining  atomic.Bool
 	requests  *top.Top // who asks most
 	refusals  *top.Top // who is refused most
+	spared    *top.Top // whom shadows and candidates would refuse most
 	access    *accesslog.Log
 	name      string
 	audit     *audit.Audit
@@ -113,11 +114,12 @@ func New(o Options) (*Server, error) {
 		name:     o.Name,
 		audit:    o.Audit,
 		events:   o.Events,
-		requests: top.New(), refusals: top.New(),
+		requests: top.New(), refusals: top.New(), spared: top.New(),
 		warn: o.Warn,
 	}
 	s.Plane = control.New(control.Options{
-		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Audit: o.Audit, Requests: s.requests, Refusals: s.refusals,
+		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Secret: s.secret, Audit: o.Audit,
+		Requests: s.requests, Refusals: s.refusals, Spared: s.spared,
 	})
 	if o.Access != nil {
 		s.note = o.Access.Note
@@ -210,6 +212,7 @@ func (s *Server) Sweep(now time.Time) {
 		s.faded.Store(now.UnixNano())
 		s.requests.Fade()
 		s.refusals.Fade()
+		s.spared.Fade()
 	}
 	for _, o := range s.snap.Load().origins.All {
 		o.Sweep(now)

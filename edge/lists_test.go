@@ -133,3 +133,92 @@ func TestAllowedIsNotShed(t *testing.T) {
 		t.Errorf("allowed: %d", resp.StatusCode)
 	}
 }
+
+// A lift under all rules ends whatever refuses its source, the edge's own verdicts as well; and what still refuses it is named.
+func TestLiftUnderAllRules(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), `
+source: {trust: [127.0.0.1]}
+rules:
+  - {name: a, limit: 1, mitigation_timeout: 1h}
+  - {name: b, match: {path: /b}, limit: 1, mitigation_timeout: 1h}
+  - {name: k, match: {path: /k}, key: "header:K", limit: 1, mitigation_timeout: 1h}
+`)
+	ask := func(path string, want int) {
+		t.Helper()
+		if resp, _ := e.get(path, "X-Forwarded-For: 192.0.2.7", "K: me"); resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+	lift := func(source, still string) {
+		t.Helper()
+		l, err := e.Lift(control.AllRules, source, time.Now())
+		if err != nil || !l.Lifted || (l.Warning == "") != (still == "") || !strings.Contains(l.Warning, still) {
+			t.Errorf("%s: %+v, %v", source, l, err)
+		}
+	}
+	ask("/b", 200)
+	ask("/b", 429)
+	ask("/", 429)
+	lift("192.0.2.7", "")
+	ask("/b", 200)
+	ask("/b", 429)
+
+	block := func(rule, source string) {
+		t.Helper()
+		if _, err := e.Block(rule, source, time.Hour, "", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	block(control.AllRules, "192.0.2.7")
+	block(control.AllRules, "192.0.2.0/24")
+	lift("192.0.2.7", "192.0.2.0/24")
+	ask("/", 429)
+	lift("192.0.2.0/24", "")
+	ask("/", 200)
+
+	if _, err := e.List(control.Deny, "192.0.2.0/24", time.Hour, "", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	block(control.AllRules, "192.0.2.7")
+	lift("192.0.2.7", "denied")
+	if _, err := e.Unlist(control.Deny, "192.0.2.0/24", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+
+	// Who is counted by a key has no address: the rules that know it are asked.
+	if _, err := e.Lift("a", "192.0.2.7", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	ask("/k", 200)
+	if _, err := e.Lift("a", "192.0.2.7", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	ask("/k", 429)
+	for _, m := range e.Mitigations(time.Now()) {
+		if m.Rule == "k" {
+			lift(m.Source, "")
+		}
+	}
+	ask("/k", 200)
+	if _, err := e.Lift(control.AllRules, "#"+strings.Repeat("0", 32), time.Now()); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Lift(control.AllRules, "nobody", time.Now()); err == nil {
+		t.Error("nobody was lifted")
+	}
+}
+
+// What is in force over a source is told with it, be it said of a prefix or under all rules.
+func TestLookTellsWhatCovers(t *testing.T) {
+	e := newServer(t, parse(t, "origins: [{servers: [\"http://127.0.0.1:1\"]}]\nrules: [{name: r, limit: 5}]"))
+	now := time.Now()
+	for i, said := range [][2]string{{control.AllRules, "192.0.2.0/24"}, {"r", "192.0.2.0/25"}, {control.AllRules, "192.0.2.7"}, {"r", "192.0.2.7"}} {
+		if _, err := e.Block(said[0], said[1], time.Duration(i+1)*time.Hour, "because", now); err != nil {
+			t.Fatal(err)
+		}
+		b := e.Look(t.Context(), netip.MustParseAddr("192.0.2.7")).Rules[0].Block
+		if b == nil || b.Rule != said[0] || b.Source != said[1] || b.Reason != "because" {
+			t.Errorf("%v: %+v", said, b)
+		}
+	}
+}

@@ -83,11 +83,14 @@ func (s *Server) Apply(c *config.Config) error {
 		now.waits = now.waits || r.FirstSight == limiter.Wait
 		if r.Parts == nil && r.Config.Match.Everything() {
 			now.everything = append(now.everything, r)
-			if c.Shed && !r.Shadow {
+			if c.Shed && !r.Shadow && r.Config.Share == 100 {
 				now.sheds = append(now.sheds, r)
 			}
 		}
 		tier = append(tier, TierRule{Counter: r.Counter, Name: r.Config.Name, Timeout: r.Timeout, Shadow: r.Shadow})
+		if tried := r.Candidate; tried != nil {
+			tier = append(tier, TierRule{Counter: tried.Bits, Name: r.Config.Name, Timeout: tried.Timeout, Candidate: true})
+		}
 	}
 	for _, scope := range control.Scopes {
 		tier = append(tier, TierRule{Counter: scope.Counter, Name: scope.Name})
@@ -101,7 +104,9 @@ func (s *Server) Apply(c *config.Config) error {
 	s.snap.Store(now)
 	s.stats.keep(set.All)
 	s.limiter.Bits.Forget(func(id uint32) bool {
-		return id >= counter.Reserved || slices.ContainsFunc(set.Rules, func(r *rules.Rule) bool { return r.Counter.ID == id })
+		return id >= counter.Reserved || slices.ContainsFunc(set.Rules, func(r *rules.Rule) bool {
+			return r.Counter.ID == id || r.Candidate != nil && r.Candidate.Bits.ID == id
+		})
 	})
 	s.stats.reloads[1].Add(1)
 	s.stats.applied.Store(time.Now().UnixNano())

@@ -200,6 +200,15 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	active := make(map[uint32]int, len(snap.rules.Rules))
 	for _, r := range snap.rules.Rules {
 		names[r.Counter.ID], modes[r.Counter.ID], active[r.Counter.ID] = r.Config.Name, string(r.Config.Mode), 0
+		if tried := r.Candidate; tried != nil {
+			names[tried.Bits.ID], modes[tried.Bits.ID], active[tried.Bits.ID] = r.Config.Name, string(rules.Tried), 0
+			for _, v := range []limiter.Verdict{limiter.Passed, limiter.Limited, limiter.Mitigated} {
+				count(r.Tally.Candidate[v].Load(), "sluice_candidate_requests_total", "Requests under a rule, by what its candidate would have said.",
+					"rule", r.Config.Name, "verdict", v.String())
+			}
+			count(r.Tally.CandidateAlone.Load(), "sluice_candidate_alone_total", "Requests that a rule's candidate would have refused, and that nothing in force refused.",
+				"rule", r.Config.Name)
+		}
 	}
 	names[mitigation.AllRules], modes[mitigation.AllRules], active[mitigation.AllRules] = control.AllRules, string(rules.Enforce), 0
 	lists := map[uint32]int{mitigation.Allowed: 0, mitigation.Denied: 0}
@@ -229,7 +238,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	for id, n := range active {
-		gauge(float64(n), "sluice_mitigations_active", "Mitigations in force. Those of shadows refuse nobody.", "rule", names[id], "mode", modes[id])
+		gauge(float64(n), "sluice_mitigations_active", "Mitigations in force. Those of shadows and candidates refuse nobody.", "rule", names[id], "mode", modes[id])
 	}
 	gauge(float64(lists[mitigation.Allowed]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "allow")
 	gauge(float64(lists[mitigation.Denied]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "deny")

@@ -32,4 +32,6 @@ type TierRule struct {
 	Name    string
 	Timeout time.Duration // bounds every mitigation that comes out of the tier; 0: there are none
 	Shadow  bool
+	// Candidate says that these are the mitigations of a rule's candidate: Counter counts nothing, lifts of Name hold, blocks do not.
+	Candidate bool
 }

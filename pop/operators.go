@@ -230,6 +230,9 @@ func (m *Machine) apply(name words.Name, now time.Time) {
 		m.operators.lifts[name] = l
 	}
 	for _, rule := range m.operators.rules.byName[name.Rule] {
+		if rule.Candidate {
+			continue
+		}
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
 		bit, there := m.bits.Get(key, now)
 		switch {

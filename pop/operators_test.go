@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/record"
@@ -454,6 +455,44 @@ func TestShorterBlock(t *testing.T) {
 			t.Errorf("edge %d: until %v from now", i, until.Sub(w.Now()))
 		}
 	}
+}
+
+// TestCandidate: who a candidate would block, it would block on every edge; nobody is refused for it; an operator's lift is one of the rule's
+// and the candidate's, and a block of the rule's alone.
+func TestCandidate(t *testing.T) {
+	r := newRule(t, 40, time.Minute, time.Hour, counter.Nearest)
+	bits, err := counter.NewRule("test candidate", 20, time.Minute, 12, counter.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := pop.Rule{Counter: bits, Timeout: 10 * time.Minute}
+	rule := limiter.Rule{Counter: r.Counter, Timeout: r.Timeout, Candidate: &limiter.Candidate{Counter: r.Counter.With(20, counter.Nearest), Bits: bits, Timeout: tried.Timeout}}
+	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := address(1)
+	for i := range 30 {
+		if w.Edges[i%3].Request(&rule, s).Refused() {
+			t.Fatalf("request %d is refused", i)
+		}
+		pass(w, 100*time.Millisecond)
+	}
+	f := func(when string, want, candidate bool) {
+		t.Helper()
+		for i, e := range w.Edges {
+			if mitigated(w, e, r, s) != want || mitigated(w, e, tried, s) != candidate {
+				t.Errorf("%s, edge %d: mitigated %v, by the candidate %v", when, i, mitigated(w, e, r, s), mitigated(w, e, tried, s))
+			}
+		}
+	}
+	f("over the candidate's limit", false, true)
+	say(t, w, w.Edges[0], words.Lift, s, 0)
+	pass(w, time.Second)
+	f("lifted", false, false)
+	say(t, w, w.Edges[1], words.Block, s, time.Minute)
+	pass(w, time.Second)
+	f("blocked by an operator", true, false)
 }
 
 // TestManyWriters: operators at all edges, all the time, lose nothing.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/loadgen/bench"
 )
 
@@ -39,7 +40,7 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	for _, name := range []string{"bare", "origin", "refuse"} {
 		_ = flags.MarkHidden(name) // how this command calls itself
 	}
-	if err := parse(flags, args, false); err != nil {
+	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
 	if baseline != "" {
@@ -47,12 +48,12 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	}
 	for _, e := range p.Edges {
 		if !slices.Contains(bench.PeerNames, e) {
-			return usagef("--edges %s: want some of %s", e, strings.Join(bench.PeerNames, ", "))
+			return cli.Usagef("--edges %s: want some of %s", e, strings.Join(bench.PeerNames, ", "))
 		}
 	}
 	for _, w := range p.Works {
 		if !slices.Contains(bench.PeerWorks, w) {
-			return usagef("--work %s: want some of %s", w, strings.Join(bench.PeerWorks, ", "))
+			return cli.Usagef("--work %s: want some of %s", w, strings.Join(bench.PeerWorks, ", "))
 		}
 	}
 	if short {
@@ -75,7 +76,7 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 		return err
 	}
 	if jsonFile != "" {
-		if err := toFile(jsonFile, func(w io.Writer) error { return bench.WritePeersJSON(w, figures, versions) }); err != nil {
+		if err := cli.ToFile(jsonFile, func(w io.Writer) error { return bench.WritePeersJSON(w, figures, versions) }); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/loadgen/check"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
@@ -23,22 +24,22 @@ func checkNames() []string {
 }
 
 // runCheck starts the lab and checks one promise.
-func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags, traffic *traceFlags) error {
+func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags, traffic *cli.Trace) error {
 	if !slices.Contains(checkNames(), f.check) {
-		return usagef("--check %s: want %s", f.check, oneOf(checkNames()))
+		return cli.Usagef("--check %s: want %s", f.check, oneOf(checkNames()))
 	}
 	switch f.check {
 	case "upgrades", "restarts":
-		return f.checkRestarts(ctx, traffic.rate)
+		return f.checkRestarts(ctx, traffic.Rate)
 	case "soak":
 		switch {
 		case f.times < 3:
-			return usagef("--check soak: --times %d: want at least 3 rounds, to compare the last with the first", f.times)
-		case len(traffic.files) > 0:
-			return usagef("--check soak: it runs a --workload, not a --trace")
+			return cli.Usagef("--check soak: --times %d: want at least 3 rounds, to compare the last with the first", f.times)
+		case len(traffic.Files) > 0:
+			return cli.Usagef("--check soak: it runs a --workload, not a --trace")
 		}
 	case "slow", "bodies", "descriptors":
-		return f.checkFront(ctx, rule, traffic.seed)
+		return f.checkFront(ctx, rule, traffic.Seed)
 	case "words":
 		return f.checkWords(ctx, rule)
 	}
@@ -70,24 +71,24 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 }
 
 // soak runs rounds of a workload, a minute each unless told otherwise, with a fault in each.
-func (f *labFlags) soak(ctx context.Context, site *lab.Site, rule pop.Rule, send *sendFlags, traffic *traceFlags) (*check.Result, error) {
-	if traffic.duration == 0 {
-		traffic.duration = time.Minute
+func (f *labFlags) soak(ctx context.Context, site *lab.Site, rule pop.Rule, send *sendFlags, traffic *cli.Trace) (*check.Result, error) {
+	if traffic.Duration == 0 {
+		traffic.Duration = time.Minute
 	}
-	if traffic.workload == "" {
-		traffic.workload = "mixed"
+	if traffic.Workload == "" {
+		traffic.Workload = "mixed"
 	}
 	affinity, err := anycast.New(f.pops, f.routes)
 	if err != nil {
 		return nil, err
 	}
-	seed := traffic.seed
+	seed := traffic.Seed
 	return check.Soak{
-		Rounds: f.times, Length: traffic.duration, Seed: seed,
+		Rounds: f.times, Length: traffic.Duration, Seed: seed,
 		Replay: replay.Replay{Affinity: affinity.PoP, PerConnection: send.perConnection, Seed: seed, Speed: send.speed},
 		Trace: func(round int) (*trace.Trace, error) {
-			traffic.seed = seed + uint64(round)
-			return traffic.load(rule.Counter.Limit, rule.Counter.Window, f.edges)
+			traffic.Seed = seed + uint64(round)
+			return traffic.Load(rule.Counter.Limit, rule.Counter.Window, f.edges)
 		},
 	}.Run(ctx, site)
 }
@@ -98,7 +99,7 @@ func (f *labFlags) checkRestarts(ctx context.Context, rate float64) error {
 		rate = 2000
 	}
 	if rate < 100 || rate > 100_000 || f.times < 1 {
-		return usagef("--check %s: --rate %v, --times %d: want 100 to 100,000 requests a second and at least one restart", f.check, rate, f.times)
+		return cli.Usagef("--check %s: --rate %v, --times %d: want 100 to 100,000 requests a second and at least one restart", f.check, rate, f.times)
 	}
 	r := check.Restarts{Sluice: f.sluice, Times: f.times, Rate: int(rate), Log: logLine}
 	run := r.Upgrades

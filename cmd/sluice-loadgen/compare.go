@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/loadgen/design"
 	"sluice/loadgen/judge"
@@ -20,35 +21,35 @@ import (
 // cmdCompare runs every design over one stream and writes one table.
 func cmdCompare(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("compare", pflag.ContinueOnError)
-	trace, rule, out := addTrace(flags), addRule(flags), addOutput(flags)
-	size := new(popFlags)
+	trace, rule, out := cli.AddTrace(flags), cli.AddRule(flags), cli.AddOutput(flags)
+	size := new(cli.PoP)
 	flags.IntVar(&size.Edges, "edges", 8, "edges that count together")
 	flags.IntVar(&size.Nodes, "memcached", 0, "memcached nodes of Sluice; 0: one for every two edges")
 	flags.DurationVar(&size.RTT, "rtt", time.Millisecond, "`TIME` from an edge to the store and back")
-	flags.IntVar(&size.perConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
+	flags.IntVar(&size.PerConnection, "per-connection", 20, "requests of a connection, after which a source may meet another edge")
 	sync := flags.Duration("sync", time.Second, "how `OFTEN` the design that syncs periodically does")
 	lease := flags.Uint32("lease", 0, "requests that the design with reservations reserves at once; 0: a tenth of the limit")
-	if err := parse(flags, args, false); err != nil {
+	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
-	if err := size.check(); err != nil {
+	if err := size.Check(); err != nil {
 		return err
 	}
 	if *sync <= 0 {
-		return usagef("--sync %v: must be positive", *sync)
+		return cli.Usagef("--sync %v: must be positive", *sync)
 	}
-	mode, rules, err := rule.rules()
+	mode, rules, err := rule.Rules()
 	if err != nil {
 		return err
 	}
 	if *lease > rules[0].Counter.Limit {
-		return usagef("--lease %d: want at most the limit, %d", *lease, rules[0].Counter.Limit)
+		return cli.Usagef("--lease %d: want at most the limit, %d", *lease, rules[0].Counter.Limit)
 	}
 	var reports []*report.Report
 	for len(rules) > 0 { // limit by limit: those of one limit differ in their estimate
-		same := rules[:len(rule.estimates)]
+		same := rules[:len(rule.Estimates)]
 		rules = rules[len(same):]
-		t, err := trace.load(same[0].Counter.Limit, same[0].Counter.Window, size.Edges)
+		t, err := trace.Load(same[0].Counter.Limit, same[0].Counter.Window, size.Edges)
 		if err != nil {
 			return err
 		}
@@ -58,11 +59,11 @@ func cmdCompare(ctx context.Context, args []string) error {
 		}
 		reports = append(reports, report)
 	}
-	return out.write(os.Stdout, reports...)
+	return out.Write(os.Stdout, reports...)
 }
 
 // compare runs the designs of others, and Sluice under each of the rules, which differ in their estimate alone.
-func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlags, d design.Options) (*report.Report, error) {
+func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *cli.PoP, d design.Options) (*report.Report, error) {
 	began := time.Now()
 	if mode == judge.Estimator { // nobody is blocked, by no edge and not by the PoP
 		rules = slices.Clone(rules)
@@ -82,7 +83,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 	r.Run.SubWindows, r.Run.Estimate = d.SubWindows, rule.Counter.Estimate.String()
 	r.Run.MitigationTimeout = report.Seconds(d.Timeout)
 	r.Run.Edges, r.Run.Nodes, r.Run.RoundTrip = size.Edges, size.Nodes, report.Seconds(size.RTT)
-	r.Run.PerConnection = size.perConnection
+	r.Run.PerConnection = size.PerConnection
 	r.SetNames(t)
 
 	base, worst := judge.Baseline(t, mode, o)
@@ -92,7 +93,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 		return nil, err
 	}
 	left := 0
-	bar := progress(len(entries)*len(t.Requests), fmt.Sprintf("limit %d", d.Limit))
+	bar := cli.Progress(len(entries)*len(t.Requests), fmt.Sprintf("limit %d", d.Limit))
 	defer bar.Finish()
 	for i, c := range entries {
 		if mode == judge.Estimator && c.Uncounted {
@@ -100,7 +101,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 			continue
 		}
 		bar.Describe(fmt.Sprintf("limit %d, %s", d.Limit, c.Name))
-		v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.perConnection, Seed: t.Seed,
+		v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.PerConnection, Seed: t.Seed,
 			Progress: func(done int) { bar.Set(i*len(t.Requests) + done) }}
 		known := o
 		main := c.Name == ours(rule, size.Edges)
@@ -136,7 +137,7 @@ func ours(r pop.Rule, edges int) string {
 }
 
 // allDesigns is all designs: of each kind, those of others and then ours.
-func allDesigns(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *popFlags, d design.Options) ([]design.Design, error) {
+func allDesigns(t *trace.Trace, mode judge.Mode, rules []pop.Rule, size *cli.PoP, d design.Options) ([]design.Design, error) {
 	var alone, together []design.Design
 	for _, rule := range rules {
 		alone = append(alone, design.Design{

@@ -13,36 +13,37 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/loadgen/trace"
 )
 
 // cmdGenerate writes a trace from a named workload and a seed, or rewrites a trace in another format.
 func cmdGenerate(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("generate", pflag.ContinueOnError)
-	traffic := addTrace(flags)
+	traffic := cli.AddTrace(flags)
 	limit := flags.Uint32("limit", 100, "requests per window of the rule that the workload plays against")
 	window := flags.Duration("window", time.Minute, "of that rule")
 	edges := flags.Int("edges", 8, "how many edges the workload may meet")
 	speed := flags.Float64("speed", 1, "write the trace so many times as fast")
 	out := flags.StringP("out", "o", "", "`FILE` to write: .jsonl, .csv or .log, and .gz after any of them; none: .jsonl to standard output")
-	if err := parse(flags, args, false); err != nil {
+	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
 	switch {
 	case *limit == 0:
-		return usagef("--limit 0: want at least 1")
+		return cli.Usagef("--limit 0: want at least 1")
 	case *window <= 0:
-		return usagef("--window %v: must be positive", *window)
+		return cli.Usagef("--window %v: must be positive", *window)
 	case *edges < 1:
-		return usagef("--edges %d: want at least 1", *edges)
+		return cli.Usagef("--edges %d: want at least 1", *edges)
 	case !(*speed > 0):
-		return usagef("--speed %v: must be positive", *speed)
+		return cli.Usagef("--speed %v: must be positive", *speed)
 	}
 	format, err := formatOf(*out)
 	if err != nil {
 		return err
 	}
-	t, err := traffic.load(*limit, *window, *edges)
+	t, err := traffic.Load(*limit, *window, *edges)
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func cmdGenerate(ctx context.Context, args []string) error {
 	if *out == "" {
 		return trace.Write(os.Stdout, t, format)
 	}
-	err = toFile(*out, func(w io.Writer) error {
+	err = cli.ToFile(*out, func(w io.Writer) error {
 		if !strings.HasSuffix(strings.ToLower(*out), ".gz") {
 			return trace.Write(w, t, format)
 		}
@@ -83,5 +84,5 @@ func formatOf(name string) (trace.Format, error) {
 	case ext == ".log":
 		return trace.CLF, nil
 	}
-	return 0, usagef("--out %s: want a name that ends in .jsonl, .csv or .log, and .gz after it to compress", name)
+	return 0, cli.Usagef("--out %s: want a name that ends in .jsonl, .csv or .log, and .gz after it to compress", name)
 }

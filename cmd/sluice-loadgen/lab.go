@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/counter"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
@@ -60,9 +61,9 @@ func addLab(flags *pflag.FlagSet) *labFlags {
 // cmdLab starts PoPs, replays, reports and stops all, a run for each limit and estimate.
 func cmdLab(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("lab", pflag.ContinueOnError)
-	f, traffic, rule, send, output := addLab(flags), addTrace(flags), addRule(flags), addSend(flags), addOutput(flags)
-	output.addDetails(flags)
-	if err := parse(flags, args, false); err != nil {
+	f, traffic, rule, send, output := addLab(flags), cli.AddTrace(flags), cli.AddRule(flags), addSend(flags), cli.AddOutput(flags)
+	output.AddDetails(flags)
+	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
 	if f.demo {
@@ -76,17 +77,17 @@ func cmdLab(ctx context.Context, args []string) error {
 	if err := send.check(); err != nil {
 		return err
 	}
-	mode, rules, err := rule.rules()
+	mode, rules, err := rule.Rules()
 	if err != nil {
 		return err
 	}
-	faults, err := parseFaults(f.faults)
+	faults, err := cli.ParseFaults(f.faults)
 	if err != nil {
 		return err
 	}
 	if f.check != "" {
 		if len(rules) != 1 {
-			return usagef("--check %s: one --limit and one --estimate", f.check)
+			return cli.Usagef("--check %s: one --limit and one --estimate", f.check)
 		}
 		return f.runCheck(ctx, rules[0], send, traffic)
 	}
@@ -104,17 +105,17 @@ func cmdLab(ctx context.Context, args []string) error {
 		if l.trace, err = send.trace(traffic, r, f.edges); err != nil {
 			return err
 		}
-		report, err := f.run(ctx, l, traffic.seed, faults)
+		report, err := f.run(ctx, l, traffic.Seed, faults)
 		if report == nil {
 			return err
 		}
 		unsound = errors.Join(unsound, err)
 		reports = append(reports, report)
 	}
-	if err := output.write(os.Stdout, reports...); err != nil {
+	if err := output.Write(os.Stdout, reports...); err != nil {
 		return err
 	}
-	for _, name := range []string{output.json, output.html} {
+	for _, name := range []string{output.JSON, output.HTML} {
 		if name != "" {
 			fmt.Fprintf(os.Stderr, "report written to %s\n", name)
 		}
@@ -128,18 +129,18 @@ const labSecret = "a secret that everybody knows, for labs alone"
 func (f *labFlags) complete() error {
 	switch {
 	case f.pops < 1 || f.pops > 64:
-		return usagef("--pops %d: want 1 to 64", f.pops)
+		return cli.Usagef("--pops %d: want 1 to 64", f.pops)
 	case f.edges < 1 || f.edges > counter.MaxEdges:
-		return usagef("--edges %d: want 1 to %d", f.edges, counter.MaxEdges)
+		return cli.Usagef("--edges %d: want 1 to %d", f.edges, counter.MaxEdges)
 	case f.pops*f.edges > counter.MaxEdges:
-		return usagef("--pops %d, --edges %d: at most %d edges in all", f.pops, f.edges, counter.MaxEdges)
+		return cli.Usagef("--pops %d, --edges %d: at most %d edges in all", f.pops, f.edges, counter.MaxEdges)
 	case f.nodes < 0 || f.nodes > 64:
-		return usagef("--memcached %d: want 0 to 64", f.nodes)
+		return cli.Usagef("--memcached %d: want 0 to 64", f.nodes)
 	case !slices.Contains([]string{"local", "open", "closed"}, f.posture):
-		return usagef("--on-store-failure %s: want local, open or closed", f.posture)
+		return cli.Usagef("--on-store-failure %s: want local, open or closed", f.posture)
 	}
 	var err error
-	if f.routes, err = parseFlaps(f.flaps, f.pops); err != nil {
+	if f.routes, err = cli.ParseFlaps(f.flaps, f.pops); err != nil {
 		return err
 	}
 	if f.sluice == "" {
@@ -191,7 +192,7 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []lab.F
 	l.roundTrip = out.RoundTrip
 	report := l.judge(out.Outcome, out.InForce)
 	report.Figures.SetTierOps(out.Ops())
-	report.Run.Faults = append(out.Happened, flapLines(f.flaps)...)
+	report.Run.Faults = append(out.Happened, cli.FlapLines(f.flaps)...)
 	d := report.Run.Details
 	d.Line = labLine(out)
 	d.Lines = append(d.Lines, labLines(out)...)

@@ -9,6 +9,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/loadgen/design"
@@ -40,21 +41,21 @@ func addSend(flags *pflag.FlagSet) *sendFlags {
 
 func (f *sendFlags) check() (err error) {
 	if !(f.speed > 0) {
-		return usagef("--speed %v: must be positive", f.speed)
+		return cli.Usagef("--speed %v: must be positive", f.speed)
 	}
 	if f.perConnection < 1 {
-		return usagef("--per-connection %d: want at least 1", f.perConnection)
+		return cli.Usagef("--per-connection %d: want at least 1", f.perConnection)
 	}
 	if f.carrier, err = replay.ParseCarrier(f.source); err != nil {
-		return usagef("--%v", err)
+		return cli.Usagef("--%v", err)
 	}
 	return nil
 }
 
 // trace reads or makes the trace, in the time of the run. What a workload plays against is the edge's rule as the trace
 // sees it: a window longer by the speed.
-func (f *sendFlags) trace(traffic *traceFlags, rule pop.Rule, edges int) (*trace.Trace, error) {
-	t, err := traffic.load(rule.Counter.Limit, time.Duration(float64(rule.Counter.Window)*f.speed), edges)
+func (f *sendFlags) trace(traffic *cli.Trace, rule pop.Rule, edges int) (*trace.Trace, error) {
+	t, err := traffic.Load(rule.Counter.Limit, time.Duration(float64(rule.Counter.Window)*f.speed), edges)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func newMeter(what string, total int) *meter {
 	if info, err := os.Stderr.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return &meter{}
 	}
-	return &meter{bar: progress(total, what)}
+	return &meter{bar: cli.Progress(total, what)}
 }
 
 func (m *meter) show(p replay.Progress) {

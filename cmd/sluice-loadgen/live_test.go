@@ -9,6 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/report"
@@ -18,8 +19,8 @@ import (
 
 // TestLiveJudge judges a recorded run over two edges: what counts as disturbed, and the floor for the same requests on the same edges.
 func TestLiveJudge(t *testing.T) {
-	f := &ruleFlags{limits: []uint{2}, window: time.Second, timeout: time.Second, subWindows: 12, estimates: []string{"nearest"}, mode: "deployed"}
-	mode, rules, err := f.rules()
+	f := &cli.Rule{Limits: []uint{2}, Window: time.Second, Timeout: time.Second, SubWindows: 12, Estimates: []string{"nearest"}, Mode: "deployed"}
+	mode, rules, err := f.Rules()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,10 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"sluice/cmd/sluice-loadgen/internal/accuracy"
+	"sluice/cmd/sluice-loadgen/internal/cli"
+	"sluice/cmd/sluice-loadgen/internal/rehearse"
 )
 
 // command is one subcommand. Run gets the arguments behind its name and ends when ctx does.
@@ -32,10 +36,10 @@ func commands() []command {
 		{"pace", "how many requests a second this load generator sends on one core, and how late", cmdPace},
 		{"bench-peers", "what a request costs here, and at nginx and HAProxy", cmdBenchPeers},
 		{"simulate", "the same limiter in virtual time", cmdSimulate},
-		{"accuracy", "everything by which accuracy is judged, and one summary", cmdAccuracy},
+		{"accuracy", "everything by which accuracy is judged, and one summary", accuracy.Command},
 		{"compare", "every design on one stream", cmdCompare},
 		{"worst", "searches for what a source can make the tier do at worst, in virtual time", cmdWorst},
-		{"what-if", "what rules would have done to a log", cmdWhatIf},
+		{"what-if", "what rules would have done to a log", rehearse.Command},
 	}
 }
 
@@ -64,7 +68,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 			continue
 		}
 		err := c.run(ctx, args[1:])
-		var wrong usageError
+		var wrong cli.UsageError
 		switch {
 		case err == nil, errors.Is(err, pflag.ErrHelp):
 			return 0
@@ -91,26 +95,4 @@ func help() string {
 	}
 	b.WriteString("\nsluice-loadgen SUBCOMMAND --help lists its flags.\n")
 	return b.String()
-}
-
-// usageError marks a command line that makes no sense: exit code 2.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// parse reads a subcommand's flags. Positional arguments are refused unless the subcommand takes some.
-func parse(flags *pflag.FlagSet, args []string, positional bool) error {
-	flags.SortFlags = false
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			return err
-		}
-		return usageError{err}
-	}
-	if !positional && flags.NArg() > 0 {
-		return usagef("unexpected argument %q", flags.Arg(0))
-	}
-	return nil
 }

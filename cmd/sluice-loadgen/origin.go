@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/loadgen/origin"
 )
 
@@ -20,16 +21,16 @@ func cmdOrigin(ctx context.Context, args []string) error {
 	flags.IntVar(&o.Status, "status", 200, "of every answer")
 	flags.IntVar(&o.Size, "size", 2, "`BYTES` of every answer's body")
 	flags.DurationVar(&o.Delay, "delay", 0, "before each answer")
-	if err := parse(flags, args, false); err != nil {
+	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
 	switch {
 	case o.Status < 200 || o.Status > 599:
-		return usagef("--status %d: want 200 to 599", o.Status)
+		return cli.Usagef("--status %d: want 200 to 599", o.Status)
 	case o.Size < 0 || o.Size > 1<<30:
-		return usagef("--size %d: want 0 to 1 GiB", o.Size)
+		return cli.Usagef("--size %d: want 0 to 1 GiB", o.Size)
 	case o.Delay < 0 || o.Delay > time.Hour:
-		return usagef("--delay %v: want 0 to 1h", o.Delay)
+		return cli.Usagef("--delay %v: want 0 to 1h", o.Delay)
 	}
 	if o.Size == 0 {
 		o.Size = -1 // nothing at all

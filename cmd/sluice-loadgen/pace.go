@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/loadgen/bench"
 	"sluice/loadgen/replay"
 )
@@ -24,23 +25,23 @@ func cmdPace(ctx context.Context, args []string) error {
 	flags.IntVar(&p.Sources, "sources", 1000, "that take turns")
 	source := flags.String("source", "xff", "how a source's address is carried: loopback, xff or proxy")
 	file := flags.String("json", "", "write the figures to this `FILE` as JSON, too")
-	if err := parse(flags, args, false); err != nil {
+	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
 	for _, rate := range p.Rates {
 		if !(rate >= 1 && rate <= 10_000_000) {
-			return usagef("--rate %v: want 1 to 10,000,000", rate)
+			return cli.Usagef("--rate %v: want 1 to 10,000,000", rate)
 		}
 		if n := rate * p.For.Seconds(); !(n >= 1 && n <= 50_000_000) {
-			return usagef("--rate %v, --time %v: that is %.0f requests; want 1 to 50,000,000", rate, p.For, n)
+			return cli.Usagef("--rate %v, --time %v: that is %.0f requests; want 1 to 50,000,000", rate, p.For, n)
 		}
 	}
 	if p.Sources < 1 || p.Sources > 1<<16 {
-		return usagef("--sources %d: want 1 to %d", p.Sources, 1<<16)
+		return cli.Usagef("--sources %d: want 1 to %d", p.Sources, 1<<16)
 	}
 	var err error
 	if p.Carrier, err = replay.ParseCarrier(*source); err != nil {
-		return usagef("--%v", err)
+		return cli.Usagef("--%v", err)
 	}
 	if p.Self, err = os.Executable(); err != nil {
 		return err
@@ -52,7 +53,7 @@ func cmdPace(ctx context.Context, args []string) error {
 	if err := writePace(os.Stdout, figures); err != nil {
 		return err
 	}
-	return toFile(*file, func(w io.Writer) error {
+	return cli.ToFile(*file, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(map[string]any{"pace": figures})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/counter"
 	"sluice/loadgen/page"
 	"sluice/loadgen/replay"
@@ -26,20 +27,20 @@ func cmdReplay(ctx context.Context, args []string) error {
 	pops := flags.StringArray("pop", nil, "`HOST:PORT,...` of the edges of a PoP, started with --verdict-header; repeatable, a PoP each")
 	secretFile := flags.String("secret", "", "`FILE` with the secret of the edges' PoP, from which follows when the windows of a source begin;\n"+
 		"none: the edge counts alone")
-	traffic, rule, send, output := addTrace(flags), addRule(flags), addSend(flags), addOutput(flags)
-	output.addDetails(flags)
-	if err := parse(flags, args, false); err != nil {
+	traffic, rule, send, output := cli.AddTrace(flags), cli.AddRule(flags), addSend(flags), cli.AddOutput(flags)
+	output.AddDetails(flags)
+	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
 	if err := send.check(); err != nil {
 		return err
 	}
-	mode, rules, err := rule.rules()
+	mode, rules, err := rule.Rules()
 	if err != nil {
 		return err
 	}
 	if len(rules) != 1 {
-		return usagef("--limit and --estimate: one each, those of the running edges")
+		return cli.Usagef("--limit and --estimate: one each, those of the running edges")
 	}
 	l := &live{command: "replay", mode: mode, rule: rules[0], send: send}
 	if *secretFile != "" {
@@ -49,7 +50,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 		}
 		l.phase = secret.Of(bytes.TrimSpace(b)).Phase
 	}
-	r := replay.Replay{Carrier: send.carrier, PerConnection: send.perConnection, Seed: traffic.seed}
+	r := replay.Replay{Carrier: send.carrier, PerConnection: send.perConnection, Seed: traffic.Seed}
 	if r.PoPs, err = resolve(*pops); err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 		all += len(edges)
 	}
 	if all > counter.MaxEdges {
-		return usagef("--pop: %d edges; want at most %d in all", all, counter.MaxEdges)
+		return cli.Usagef("--pop: %d edges; want at most %d in all", all, counter.MaxEdges)
 	}
 	if l.trace, err = send.trace(traffic, l.rule, slices.Max(l.edges)); err != nil {
 		return err
@@ -83,7 +84,7 @@ func cmdReplay(ctx context.Context, args []string) error {
 	d.Line = fmt.Sprintf("%s of %s answered, %s", page.Thousands(uint64(out.Answered)), page.Plural(out.Sent, "request"), clientErrors(out))
 	d.Lines = append(d.Lines, fmt.Sprintf("client: %.0f requests a second, for %.1f µs of processor time each",
 		float64(out.Sent)/out.LastSent.Seconds(), float64(out.CPU.Microseconds())/float64(out.Sent)))
-	if err := output.write(os.Stdout, report); err != nil {
+	if err := output.Write(os.Stdout, report); err != nil {
 		return err
 	}
 	if n := out.ClientErrors(); n > 0 {
@@ -95,14 +96,14 @@ func cmdReplay(ctx context.Context, args []string) error {
 // resolve makes addresses of the --pop flags.
 func resolve(pops []string) (out [][]netip.AddrPort, err error) {
 	if len(pops) == 0 {
-		return nil, usagef("no edge to send to: give --pop HOST:PORT")
+		return nil, cli.Usagef("no edge to send to: give --pop HOST:PORT")
 	}
 	for _, list := range pops {
 		var edges []netip.AddrPort
 		for _, text := range strings.Split(list, ",") {
 			a, err := net.ResolveTCPAddr("tcp4", text)
 			if err != nil || a.Port == 0 {
-				return nil, usagef("--pop %s: %q is no address of an edge: want HOST:PORT", list, text)
+				return nil, cli.Usagef("--pop %s: %q is no address of an edge: want HOST:PORT", list, text)
 			}
 			addr := a.AddrPort()
 			if a.IP == nil {

@@ -1,174 +1,61 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"os"
-	"slices"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/pflag"
 
-	"sluice/cmd/sluice-loadgen/internal/virtual"
-	"sluice/loadgen/design"
+	"sluice/cmd/sluice-loadgen/internal/cli"
+	"sluice/cmd/sluice-loadgen/internal/simulate"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
-	"sluice/loadgen/trace"
 	"sluice/loadgen/workload"
-	"sluice/pop"
 )
 
 func cmdSimulate(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("simulate", pflag.ContinueOnError)
-	trace, rule, size, out := addTrace(flags), addRule(flags), addPoP(flags), addOutput(flags)
+	trace, rule, size, out := cli.AddTrace(flags), cli.AddRule(flags), cli.AddPoP(flags), cli.AddOutput(flags)
 	scale := flags.Int("scale", 1, "of --workload published-bursty and published-poisson (400 million requests of 270,000 sources,\ncalibrated so that two counters give the published figures):\none part in so many")
 	inOrder := flags.Bool("in-order", false, "of these workloads: all sources in one table, in the order of time, on one core; it suits a --scale from 10 on")
-	if err := parse(flags, args, false); err != nil {
+	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
-	if err := size.check(); err != nil {
+	if err := size.Check(); err != nil {
 		return err
 	}
-	mode, rules, err := rule.rules()
+	mode, rules, err := rule.Rules()
 	if err != nil {
 		return err
 	}
-	if trace.workload == workload.PublishedBursty || trace.workload == workload.PublishedPoisson {
-		if len(rule.limits) != 1 || size.Edges != 1 || size.Nodes != 0 || mode != judge.Estimator || *scale < 1 || len(trace.files) > 0 {
-			return usagef("--workload %s is for --mode estimator, one --limit, one edge, no --trace and a --scale of at least 1", trace.workload)
+	if trace.Workload == workload.PublishedBursty || trace.Workload == workload.PublishedPoisson {
+		if len(rule.Limits) != 1 || size.Edges != 1 || size.Nodes != 0 || mode != judge.Estimator || *scale < 1 || len(trace.Files) > 0 {
+			return cli.Usagef("--workload %s is for --mode estimator, one --limit, one edge, no --trace and a --scale of at least 1", trace.Workload)
 		}
-		judged := simulatePublished
+		judged := simulate.Published
 		if *inOrder {
-			judged = simulateInOrder
+			judged = simulate.InOrder
 		}
-		reports, err := judged(ctx, trace.workload, *scale, trace.seed, rules)
+		reports, err := judged(ctx, trace.Workload, *scale, trace.Seed, rules)
 		if err != nil {
 			return err
 		}
-		return out.write(os.Stdout, reports...)
+		return out.Write(os.Stdout, reports...)
 	}
 	if *inOrder {
-		return usagef("--in-order is for --workload %s and %s", workload.PublishedBursty, workload.PublishedPoisson)
+		return cli.Usagef("--in-order is for --workload %s and %s", workload.PublishedBursty, workload.PublishedPoisson)
 	}
 	var reports []*report.Report
 	for _, r := range rules {
-		t, err := trace.load(r.Counter.Limit, r.Counter.Window, size.Edges)
+		t, err := trace.Load(r.Counter.Limit, r.Counter.Window, size.Edges)
 		if err != nil {
 			return err
 		}
-		report, err := simulate(ctx, t, mode, r, size)
+		report, err := simulate.Run(ctx, t, mode, r, size)
 		if err != nil {
 			return err
 		}
 		reports = append(reports, report)
 	}
-	return out.write(os.Stdout, reports...)
-}
-
-// simulate runs one rule over a trace: the two-counter baseline, the formula with perfect knowledge, and, where there is more than
-// one edge or a fault, the PoP and its floor.
-func simulate(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, size *popFlags) (*report.Report, error) {
-	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout, Ideal: virtual.IdealOf(t, rule)}
-	began := time.Now()
-	base, worst := judge.Baseline(t, mode, o)
-	o.Watch = worst
-	v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.perConnection, Seed: t.Seed}
-
-	r := &report.Report{Baseline: &base}
-	r.Run.Describe(t)
-	r.SetNames(t)
-	r.Run.Command = "simulate"
-	r.Run.Limit, r.Run.Window = rule.Counter.Limit, report.Seconds(rule.Counter.Window)
-	r.Run.SubWindows, r.Run.Estimate = rule.Counter.SubWindows, rule.Counter.Estimate.String()
-	r.Run.MitigationTimeout = report.Seconds(rule.Timeout)
-	r.Run.Mode = mode.String()
-	r.Run.Edges, r.Run.Nodes = size.Edges, size.Nodes
-	r.Run.RoundTrip, r.Run.Skew = report.Seconds(size.RTT), report.Seconds(size.Skew)
-	r.Run.PerConnection = size.perConnection
-	r.Run.Faults = append(slices.Clone(size.faultTexts), flapLines(size.flaps)...)
-	if size.PoPs > 1 {
-		r.Run.PoPs = size.PoPs
-	}
-
-	if !size.quiet {
-		bar := progress(len(t.Requests), fmt.Sprintf("limit %d, %s", rule.Counter.Limit, rule.Counter.Estimate))
-		defer bar.Finish()
-		v.Progress = func(done int) { bar.Set(done) }
-	}
-
-	o.Bound = virtual.BoundOf(t, rule, &virtual.Size{Edges: 1})
-	alone := v
-	alone.Edges = 1
-	started := time.Now()
-	formula, err := judge.Simulate(ctx, t, mode, o, alone, virtual.NewOracle(t, mode, rule).Limiter())
-	if err != nil {
-		return nil, err
-	}
-	formula.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
-	r.Figures = formula
-	if size.Nodes > 0 {
-		o.Bound = virtual.BoundOf(t, rule, &size.Size)
-		pop := func(undisturbed bool) (*judge.Figures, error) {
-			site, err := virtual.NewSite(t, mode, rule, &size.Size, undisturbed)
-			if err != nil {
-				return nil, err
-			}
-			started := time.Now()
-			f, err := judge.Simulate(ctx, t, mode, o, site.Options(v), site.Limiter())
-			if err = cmp.Or(err, site.Err); err != nil {
-				return nil, err
-			}
-			f.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
-			f.SetTierOps(site.Commands())
-			return &f, nil
-		}
-		delay, err := pop(true)
-		if err != nil {
-			return nil, err
-		}
-		if r.Floor, err = floorOf(ctx, t, mode, o, v, &size.Size); err != nil {
-			return nil, err
-		}
-		var faults *judge.Figures
-		r.Figures = *delay
-		if len(size.Faults)+len(size.Routes) > 0 {
-			if faults, err = pop(false); err != nil {
-				return nil, err
-			}
-			r.Figures = *faults
-		}
-		split := judge.NewSplit(&formula, delay, faults)
-		r.Split = &split
-	}
-	r.Run.Took = report.Seconds(time.Since(began))
-	return r, nil
-}
-
-// floorOf is what an exact log that is one round trip late would have done on the edges of an undisturbed site, where there are several
-// and they block.
-func floorOf(ctx context.Context, t *trace.Trace, mode judge.Mode, o judge.Options, v judge.VirtualOptions, size *virtual.Size) (*judge.Figures, error) {
-	if mode != judge.Deployed || size.PoPs*size.Edges == 1 {
-		return nil, nil
-	}
-	v, err := size.Undisturbed(t, v)
-	if err != nil {
-		return nil, err
-	}
-	o.Watch, o.Bound = nil, nil
-	d := design.Floor(design.Options{
-		Mode: mode, Limit: o.Limit, Window: o.Window, Timeout: o.Timeout, Edges: v.Edges, RoundTrip: size.RTT,
-	})
-	found, err := d.Run(ctx, t, mode, o, v)
-	if err != nil {
-		return nil, err
-	}
-	return &found.Figures, nil
-}
-
-func progress(total int, what string) *progressbar.ProgressBar {
-	return progressbar.NewOptions(total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription(what),
-		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("req"),
-		progressbar.OptionThrottle(200*time.Millisecond), progressbar.OptionClearOnFinish())
+	return out.Write(os.Stdout, reports...)
 }

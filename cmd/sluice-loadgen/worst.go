@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/counter"
 	"sluice/pop/worst"
 )
@@ -22,28 +23,28 @@ func cmdWorst(_ context.Context, args []string) error {
 	flags.DurationVar(&o.Window, "window", 0, "of the limit")
 	flags.DurationVar(&o.Timeout, "mitigation-timeout", -1, "of a block; 0: the rule throttles; below 0: searched")
 	sources := flags.String("sources", "any", "`WHICH`: known (the same again and again), fresh (always new ones) or any")
-	if err := parse(flags, args, false); err != nil {
+	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
 	switch {
 	case o.Rounds < 1 || o.Rounds > 100_000:
-		return usagef("--rounds %d: want 1 to 100000", o.Rounds)
+		return cli.Usagef("--rounds %d: want 1 to 100000", o.Rounds)
 	case o.Edges < 0 || o.Edges > counter.MaxEdges:
-		return usagef("--edges %d: want 1 to %d", o.Edges, counter.MaxEdges)
+		return cli.Usagef("--edges %d: want 1 to %d", o.Edges, counter.MaxEdges)
 	case o.Nodes < 1 || o.Nodes > 64:
-		return usagef("--nodes %d: want 1 to 64", o.Nodes)
+		return cli.Usagef("--nodes %d: want 1 to 64", o.Nodes)
 	case o.Limit > 1_000_000:
-		return usagef("--limit %d: want 1 to 1000000", o.Limit)
+		return cli.Usagef("--limit %d: want 1 to 1000000", o.Limit)
 	case o.Window != 0 && (o.Window < counter.MinWindow || o.Window > time.Hour):
-		return usagef("--window %v: want %v to 1h", o.Window, counter.MinWindow)
+		return cli.Usagef("--window %v: want %v to 1h", o.Window, counter.MinWindow)
 	case o.Timeout > time.Hour:
-		return usagef("--mitigation-timeout %v: want at most 1h", o.Timeout)
+		return cli.Usagef("--mitigation-timeout %v: want at most 1h", o.Timeout)
 	}
 	var err error
 	if o.Sources, err = worst.ParseSources(*sources); err != nil {
-		return usagef("--sources %v", err)
+		return cli.Usagef("--sources %v", err)
 	}
-	bar := progress(o.Rounds*len(worst.Objectives()), "searching")
+	bar := cli.Progress(o.Rounds*len(worst.Objectives()), "searching")
 	found, err := worst.Search(o, func(int) { bar.Add(1) })
 	bar.Finish()
 	if err != nil {

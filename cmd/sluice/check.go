@@ -12,22 +12,25 @@ import (
 	"strings"
 	"syscall"
 
+	"sluice/cmd/sluice/internal/command"
+	"sluice/cmd/sluice/internal/settings"
+	"sluice/cmd/sluice/internal/tier"
+	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/mitigation"
 	"sluice/pop/secret"
-	"sluice/pop/words"
 )
 
 // check prints everything that is wrong with a file, and all that a start with it would find, a line each; and warns of what will
 // hurt. It starts nothing, and changes nothing.
 func check(file string, stdout, stderr io.Writer) int {
-	c, err := readConfig(file)
+	c, err := settings.ReadConfig(file)
 	if err != nil {
 		fmt.Fprintln(stderr, err)
-		return exitFailed
+		return command.ExitFailed
 	}
 	noOrigin := len(c.Origins) == 0 && c.CheckPath == ""
 	if noOrigin {
@@ -35,7 +38,7 @@ func check(file string, stdout, stderr io.Writer) int {
 	}
 	if err := c.Check(); err != nil {
 		fmt.Fprintln(stderr, err)
-		return exitFailed
+		return command.ExitFailed
 	}
 	wrong, doubtful := tryStart(c)
 	for _, err := range wrong {
@@ -46,7 +49,7 @@ func check(file string, stdout, stderr io.Writer) int {
 	}
 	switch {
 	case len(wrong) > 0:
-		return exitFailed
+		return command.ExitFailed
 	case noOrigin:
 		fmt.Fprintf(stdout, "%s: good, but it names no origin: serving needs --origin URL\n", file)
 	default:
@@ -67,13 +70,13 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 			doubtful = append(doubtful, text)
 		}
 	}
-	key, err := readSecret(c)
+	key, err := settings.ReadSecret(c)
 	try(err)
 	if err == nil && c.StateDir != "" {
 		try(tryState(c.StateDir, key))
 	}
-	doubt(guessableSecret(c))
-	_, err = readToken("admin_token_file", c.AdminTokenFile)
+	doubt(settings.GuessableSecret(c))
+	_, err = settings.ReadToken("admin_token_file", c.AdminTokenFile)
 	try(err)
 	_, err = edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
 	try(err)
@@ -105,18 +108,10 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	return wrong, doubtful
 }
 
-// tryState reports what openState would find.
+// tryState reports what a start would find in a state_dir.
 func tryState(dir string, key secret.Secret) error {
-	file := filepath.Join(dir, stateName)
-	text, err := os.ReadFile(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return fmt.Errorf("state_dir: %w", err)
-	default:
-		if _, _, err := words.Decode(key, text); err != nil {
-			return stateError(file, err)
-		}
+	if err := tier.CheckState(dir, key); err != nil {
+		return err
 	}
 	if err := access(dir, mayWrite|maySearch); err != nil {
 		return fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
@@ -155,16 +150,16 @@ func tryListen(what, address string) error {
 	}
 	if path, unix := strings.CutPrefix(address, "unix:"); unix {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket == 0 {
-			return listenError(what, address, &fs.PathError{Op: "bind", Path: path, Err: errors.New("there is something else")})
+			return upgrade.ListenError(what, address, &fs.PathError{Op: "bind", Path: path, Err: errors.New("there is something else")})
 		}
 		if err := access(filepath.Dir(path), mayWrite|maySearch); err != nil {
-			return listenError(what, address, err)
+			return upgrade.ListenError(what, address, err)
 		}
 		return nil
 	}
 	err := bind(address)
 	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
-		return listenError(what, address, err)
+		return upgrade.ListenError(what, address, err)
 	}
 	return err
 }

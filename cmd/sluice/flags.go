@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice/internal/command"
+	"sluice/cmd/sluice/internal/settings"
 	"sluice/counter"
 	"sluice/edge/config"
 	"sluice/edge/rules"
@@ -30,7 +32,7 @@ type flags struct {
 }
 
 func newFlags() *flags {
-	f := &flags{set: newFlagSet("sluice")}
+	f := &flags{set: command.NewFlagSet("sluice")}
 	s := f.set
 	s.StringVar(&f.config, "config", "", "configuration `FILE` (YAML); flags win over it")
 	s.StringVar(&f.listen, "listen", ":8080", "address to serve on")
@@ -87,7 +89,7 @@ func (f *flags) load() (*config.Config, error) {
 	c := config.Default()
 	if f.config != "" {
 		var err error
-		if c, err = readConfig(f.config); err != nil {
+		if c, err = settings.ReadConfig(f.config); err != nil {
 			return nil, err
 		}
 	}
@@ -122,7 +124,7 @@ func (f *flags) over(c *config.Config) error {
 		if len(f.memcached) == 0 {
 			return errors.New("--memcached names no node: leave it out to count alone")
 		}
-		if err := checkNodes(f.memcached); err != nil {
+		if err := settings.CheckNodes(f.memcached); err != nil {
 			return fmt.Errorf("--memcached: %w", err)
 		}
 		c.PoP.Memcached = f.memcached

@@ -222,6 +222,32 @@ func TestStopWhileTheNextOneStarts(t *testing.T) {
 	}
 }
 
+// A source goes on where it stood: what it has used of its limit it has not again, whichever process it used it with.
+func TestCountersAreHandedOver(t *testing.T) {
+	l := startLineage(t, origin(t), nil, nil, "--limit", "5", "--window", "1h", "--mitigation-timeout", "0s")
+	f := func(want ...int) {
+		t.Helper()
+		for i, status := range want {
+			if got := l.get(); got != status {
+				t.Errorf("request %d: %d, want %d", i, got, status)
+			}
+		}
+	}
+	f(200, 200)
+	l.replace()
+	f(200) // on the connection that the old process has
+	told := func(times int) {
+		l.until("told the last counters", func() bool { return strings.Count(l.text(), `msg="last counters taken over" counters=1`) == times })
+	}
+	told(1)
+	f(200)
+	http.DefaultClient.CloseIdleConnections()
+	l.replace()
+	told(2) // until then the old process may take a connection, too
+	f(200, 429)
+	l.signal(syscall.SIGTERM)
+}
+
 // What a process was given by the one before it, it does not give to its own children.
 func TestNothingIsInheritedTwice(t *testing.T) {
 	for _, args := range [][]string{nil, {"--memcached", "127.0.0.1:9"}} {
@@ -288,22 +314,4 @@ func TestSocketActivation(t *testing.T) {
 		t.Errorf("%d", got)
 	}
 	p.stop(syscall.SIGTERM)
-}
-
-func TestUnixSocketIsTakenOver(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	first, err := listenOn("listen", "unix:"+path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listenOn("listen", "unix:"+path); err == nil {
-		t.Error("a socket in use was taken")
-	}
-	first.(*net.UnixListener).SetUnlinkOnClose(false)
-	first.Close()
-	again, err := listenOn("listen", "unix:"+path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again.Close()
 }

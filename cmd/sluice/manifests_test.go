@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"sluice/cmd/sluice/internal/settings"
 )
 
 // yamlDocuments are the objects of a YAML file of deploy. A field that T has not is an error.
@@ -115,7 +117,7 @@ func TestComposition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := parseConfig("compose/sluice.yaml", text)
+	config, err := settings.ParseConfig("compose/sluice.yaml", text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +358,7 @@ func TestKubernetes(t *testing.T) {
 		}
 	}
 
-	c, err := parseConfig("kubernetes/sluice.yaml", []byte(all["ConfigMap sluice"].Data["sluice.yaml"]))
+	c, err := settings.ParseConfig("kubernetes/sluice.yaml", []byte(all["ConfigMap sluice"].Data["sluice.yaml"]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ This page is made from an edge's scrape: ` + "`go test ./cmd/sluice -run TestMet
 
 // The page on metrics is what a running edge with a tier shows, and a scrape is what Prometheus wants of one.
 func TestMetrics(t *testing.T) {
-	p := start(t, origin(t), "--memcached", startMemcached(t), "--config", write(t, "rules: [{name: r, limit: 100000, on_store_failure: open}]"))
+	p := start(t, origin(t), "--memcached", startMemcached(t), "--config", write(t, "rules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}]"))
 	var text string
 	p.until("telling of requests and of the tier", func() bool {
 		p.get()

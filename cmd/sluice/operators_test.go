@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -11,13 +10,6 @@ import (
 	"syscall"
 	"testing"
 )
-
-// operate runs a command as an operator would.
-func operate(args ...string) (code int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	code = run(args, &out, &errs)
-	return code, out.String(), errs.String()
-}
 
 // squeezed is a table without what aligns it.
 func squeezed(s string) string {
@@ -61,7 +53,7 @@ func TestOperatorsCommands(t *testing.T) {
 		{"events --since 1h", []string{" operator lifted site 192.0.2.7 "}},
 		{"events --since 1000000", []string{"nothing has happened"}},
 	} {
-		code, stdout, stderr := operate(append(strings.Fields(test.args), "--admin", p.back)...)
+		code, stdout, stderr := sluice(append(strings.Fields(test.args), "--admin", p.back)...)
 		if code != 0 || stderr != "" {
 			t.Errorf("%s: exit %d: %s", test.args, code, stderr)
 		}
@@ -80,7 +72,7 @@ func TestOperatorsCommands(t *testing.T) {
 		}
 	}
 	for _, command := range []string{"top", "blocked", "rules", "events"} { // as the edge has it
-		_, stdout, _ := operate(command, "--json", "--admin", p.back)
+		_, stdout, _ := sluice(command, "--json", "--admin", p.back)
 		path := map[string]string{"blocked": "mitigations"}[command]
 		if path == "" {
 			path = command
@@ -89,10 +81,10 @@ func TestOperatorsCommands(t *testing.T) {
 			t.Errorf("%s --json: %s, want %s", command, stdout, want)
 		}
 	}
-	if code, stdout, _ := operate("block", "192.0.2.9", "--rule", "site", "--json", "--admin", p.back); code != 0 || !json.Valid([]byte(stdout)) || !strings.Contains(stdout, `"by": "admin"`) {
+	if code, stdout, _ := sluice("block", "192.0.2.9", "--rule", "site", "--json", "--admin", p.back); code != 0 || !json.Valid([]byte(stdout)) || !strings.Contains(stdout, `"by": "admin"`) {
 		t.Errorf("block --json: exit %d: %s", code, stdout)
 	}
-	if code, stdout, _ := operate("status", "--json", "--admin", p.back); code != 0 || !strings.Contains(stdout, `"/readyz": "ready"`) || !strings.Contains(stdout, `"name": "login"`) || !json.Valid([]byte(stdout)) {
+	if code, stdout, _ := sluice("status", "--json", "--admin", p.back); code != 0 || !strings.Contains(stdout, `"/readyz": "ready"`) || !strings.Contains(stdout, `"name": "login"`) || !json.Valid([]byte(stdout)) {
 		t.Errorf("status --json: exit %d: %s", code, stdout)
 	}
 	p.stop(syscall.SIGTERM)
@@ -164,7 +156,7 @@ func TestOperatorsMistakes(t *testing.T) {
 		{"help", 0, ""},
 		{"help completion", 0, ""},
 	} {
-		code, stdout, stderr := operate(strings.Fields(test.args)...)
+		code, stdout, stderr := sluice(strings.Fields(test.args)...)
 		if code != test.code || stderr != test.says {
 			t.Errorf("%s: exit %d\n got %swant %s", test.args, code, stderr, test.says)
 		}
@@ -178,15 +170,15 @@ func TestOperatorsMistakes(t *testing.T) {
 
 // Every command has help, which names its flags, and a line in the list of all.
 func TestHelp(t *testing.T) {
-	_, all, _ := operate("help")
-	if _, asked, _ := operate("--help"); asked != all {
+	_, all, _ := sluice("help")
+	if _, asked, _ := sluice("--help"); asked != all {
 		t.Error("sluice help and sluice --help differ")
 	}
 	for _, c := range commands() {
 		if !strings.Contains(all, "\n  sluice "+c.Name+" ") {
 			t.Errorf("sluice help has no line about %s", c.Name)
 		}
-		_, one, _ := operate("help", c.Name)
+		_, one, _ := sluice("help", c.Name)
 		if !strings.HasPrefix(one, "sluice "+c.Name) || !strings.Contains(one, c.Does) || (c.Flags != nil) != strings.Contains(one, "--token-file FILE") {
 			t.Errorf("sluice help %s: %s", c.Name, one)
 		}
@@ -203,16 +195,16 @@ func TestOperatorsCommandsOverThePoP(t *testing.T) {
 			return strings.Contains(body, "sluice_tier_edges 2") && strings.Contains(body, "sluice_pop_full 0")
 		})
 	}
-	if code, stdout, stderr := operate("block", "192.0.2.7", "--rule", "default", "--admin", first.back); code != 0 || !strings.HasSuffix(stdout, " (10m)\nin force on all 2 edges of the PoP\n") {
+	if code, stdout, stderr := sluice("block", "192.0.2.7", "--rule", "default", "--admin", first.back); code != 0 || !strings.HasSuffix(stdout, " (10m)\nin force on all 2 edges of the PoP\n") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
-	if _, stdout, _ := operate("blocked", "--admin", second.back); !strings.Contains(squeezed(stdout), "\n192.0.2.7 default ") {
+	if _, stdout, _ := sluice("blocked", "--admin", second.back); !strings.Contains(squeezed(stdout), "\n192.0.2.7 default ") {
 		t.Errorf("on the other edge: %s", stdout)
 	}
-	if _, stdout, _ := operate("status", "--admin", second.back); !strings.Contains(squeezed(stdout), "\nNODE STATE\n"+nodes+" up") {
+	if _, stdout, _ := sluice("status", "--admin", second.back); !strings.Contains(squeezed(stdout), "\nNODE STATE\n"+nodes+" up") {
 		t.Errorf("its status: %s", stdout)
 	}
-	if code, stdout, stderr := operate("unblock", "192.0.2.7", "--rule", "default", "--admin", second.back); code != 0 || stdout != "192.0.2.7 is lifted under rule default; it starts afresh\nin force on all 2 edges of the PoP\n" {
+	if code, stdout, stderr := sluice("unblock", "192.0.2.7", "--rule", "default", "--admin", second.back); code != 0 || stdout != "192.0.2.7 is lifted under rule default; it starts afresh\nin force on all 2 edges of the PoP\n" {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
 	http.DefaultClient.CloseIdleConnections()

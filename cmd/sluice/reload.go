@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/cmd/sluice/internal/settings"
+	"sluice/cmd/sluice/internal/tier"
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
@@ -30,7 +32,7 @@ type reloader struct {
 	machine *pop.Machine // nil: there is no tier
 	log     *slog.Logger
 	events  *events.Log
-	store   *ruleStore
+	store   *tier.RuleStore
 	name    string // of this edge
 
 	mu    sync.Mutex
@@ -66,7 +68,7 @@ func (r *reloader) now() error {
 	}
 	if err != nil {
 		r.events.Add(events.Event{Time: time.Now(), Kind: events.Reload, Level: slog.LevelError,
-			Text: "the configuration is wrong: the old one stays in force: " + sentence(err)})
+			Text: "the configuration is wrong: the old one stays in force: " + settings.Sentence(err)})
 	}
 	return err
 }
@@ -127,7 +129,7 @@ func (r *reloader) watch(ctx context.Context) {
 	var moved <-chan struct{} // closed when operators have changed something; nil: not looked at yet
 	for w := (fileWatch{}); ; {
 		if moved == nil {
-			_, _, moved = r.store.list()
+			_, _, moved = r.store.List()
 			_ = r.catchUp() // it logs
 		}
 		select {

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
+	"sluice/cmd/sluice/internal/settings"
+	"sluice/cmd/sluice/internal/tier"
 	"sluice/edge/admin"
 	"sluice/edge/changes"
 	"sluice/edge/config"
@@ -15,91 +16,13 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/rules"
 	"sluice/pop/presence"
-	"sluice/pop/secret"
 	"sluice/pop/words"
 )
-
-// ruleStore is where changes of rules are kept: in the PoP's list of what operators said, or in one of this edge alone.
-type ruleStore struct {
-	origin   changes.Origin
-	list     func() (entries []words.Entry, version uint64, moved <-chan struct{})
-	add      func(words.Word, time.Time) (words.Mark, error)
-	inForce  func(version uint64, refused []words.Mark)
-	await    func(words.Mark) *control.Spread // until all edges have it, or for as long as an operator waits; nil: there are no others
-	save     func() error                     // to the disk
-	warnings []string                         // for operators, with each change
-}
-
-// localList is a list of what operators said that does not travel: on an edge that counts alone, and where the PoP's secret can be
-// guessed, so that anybody might have written into the tier.
-type localList struct {
-	secret secret.Secret
-	id     uint64
-
-	mu      sync.Mutex
-	list    words.List
-	version uint64
-	moved   chan struct{}
-}
-
-func (l *localList) Add(w words.Word, now time.Time) (words.Mark, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	mark, err := l.list.Add(w, l.id, 0, now)
-	if err == nil {
-		l.move()
-	}
-	return mark, err
-}
-
-// move tells that there is another version. mu is locked.
-func (l *localList) move() {
-	l.version++
-	if l.moved != nil {
-		close(l.moved)
-		l.moved = nil
-	}
-}
-
-// next is closed with the next version. mu is locked.
-func (l *localList) next() <-chan struct{} {
-	if l.moved == nil {
-		l.moved = make(chan struct{})
-	}
-	return l.moved
-}
-
-func (l *localList) Changes() ([]words.Entry, uint64, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.list.Changes(), l.version, l.next()
-}
-
-// Words is the list as it is kept.
-func (l *localList) Words(now time.Time) ([]byte, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.list.Encode(l.secret, now), l.next()
-}
-
-// Restore takes in what Words returned.
-func (l *localList) Restore(list []byte, now time.Time) error {
-	entries, _, err := words.Decode(l.secret, list)
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if names, _ := l.list.Merge(entries, now); len(names) > 0 {
-		l.move()
-	}
-	return nil
-}
 
 // lay puts in force what a file says under what operators have changed of it. If that is not possible, what was in force stays. r.mu is
 // locked.
 func (r *reloader) lay(base *config.Config) error {
-	entries, version, _ := r.store.list()
+	entries, version, _ := r.store.List()
 	list := make([]changes.Change, len(entries))
 	for i := range entries {
 		e := &entries[i]
@@ -109,7 +32,7 @@ func (r *reloader) lay(base *config.Config) error {
 	if r.flags.config == "" {
 		from = changes.Flags
 	}
-	o := changes.Lay(base.Rules, from, list, r.store.origin)
+	o := changes.Lay(base.Rules, from, list, r.store.Origin)
 	if base != r.base || !slices.EqualFunc(o.Rules, r.server.Config().Rules, func(a, b rules.Config) bool { return config.RuleJSON(a) == config.RuleJSON(b) }) {
 		c := *base
 		c.Rules = o.Rules
@@ -128,7 +51,7 @@ func (r *reloader) lay(base *config.Config) error {
 	r.tell(entries, list, why, o)
 	r.overlay.Store(o)
 	r.describe(entries)
-	r.store.inForce(version, refused)
+	r.store.InForce(version, refused)
 	return nil
 }
 
@@ -150,7 +73,7 @@ func (r *reloader) tell(entries []words.Entry, list []changes.Change, why map[wo
 		case why[mark] != nil:
 			e.Kind, e.New = events.Warning, string(c.Rule)
 			e.Text = fmt.Sprintf("a change of the rule is not in force here: %v: what was stays", why[mark])
-			r.log.Error("a change of a rule cannot be in force on this edge: what was stays", "rule", c.Name, "version", c.Version, "at", c.Edge, "error", sentence(why[mark]))
+			r.log.Error("a change of a rule cannot be in force on this edge: what was stays", "rule", c.Name, "version", c.Version, "at", c.Edge, "error", settings.Sentence(why[mark]))
 		case newest:
 			e.Kind, e.Text = events.Rule, "changed at another edge"
 			e.Old, e.New = ruleText(r.overlay.Load().Rule(c.Name)), ruleText(now.Rule(c.Name))
@@ -186,12 +109,7 @@ func (r *reloader) describe(entries []words.Entry) {
 func (r *reloader) self() control.EdgeStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return edgeStatus(presence.Edge{Name: r.name, About: r.about})
-}
-
-func edgeStatus(e presence.Edge) control.EdgeStatus {
-	return control.EdgeStatus{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, Address: e.Address, Version: e.Version, Started: e.Started,
-		Generation: e.Generation, ConfigHash: e.Hash, Since: e.Since, Refused: len(e.Refused)}
+	return tier.EdgeStatus(presence.Edge{Name: r.name, About: r.about})
 }
 
 // catchUp puts in force what has been changed since.
@@ -203,7 +121,7 @@ func (r *reloader) catchUp() error {
 
 // caughtUp is catchUp where r.mu is locked.
 func (r *reloader) caughtUp() error {
-	entries, version, _ := r.store.list()
+	entries, version, _ := r.store.List()
 	if version == r.laid && r.overlay.Load() != nil {
 		return nil
 	}
@@ -216,7 +134,7 @@ func (r *reloader) caughtUp() error {
 				refused = append(refused, mark)
 			}
 		}
-		r.store.inForce(version, refused)
+		r.store.InForce(version, refused)
 	}
 	return err
 }
@@ -227,12 +145,12 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 	if err != nil || mark == (words.Mark{}) {
 		return done, err
 	}
-	if r.store.await != nil {
-		done.Edges = r.store.await(mark)
+	if r.store.Await != nil {
+		done.Edges = r.store.Await(mark)
 	}
-	done.Warnings = slices.Clone(r.store.warnings)
-	if r.store.save != nil {
-		if err := r.store.save(); err != nil {
+	done.Warnings = slices.Clone(r.store.Warnings)
+	if r.store.Save != nil {
+		if err := r.store.Save(); err != nil {
 			done.Warnings = append(done.Warnings, "the change is in force, but could not be written to state_dir: "+err.Error())
 		}
 	}
@@ -261,7 +179,7 @@ func (r *reloader) say(e changes.Edit) (done admin.Edited, mark words.Mark, err 
 	if c.Does == changes.Restore {
 		w.End = now.Add(words.LongestAway) // then nothing is left of what it took the place of
 	}
-	switch mark, err = r.store.add(w, now); {
+	switch mark, err = r.store.Add(w, now); {
 	case errors.Is(err, words.ErrFull):
 		return done, mark, control.ErrFull
 	case errors.Is(err, words.ErrLong):

@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,15 +20,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"sluice/cmd/sluice/internal/settings"
+	"sluice/cmd/sluice/internal/tier"
+	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/edge"
 	"sluice/edge/admin"
 	"sluice/edge/audit"
 	"sluice/edge/config"
 	"sluice/edge/events"
 	"sluice/edge/listen"
-	"sluice/pop/nodename"
 	"sluice/pop/presence"
-	"sluice/pop/secret"
 )
 
 // eventsKept is how many of the latest events an edge remembers.
@@ -54,14 +54,14 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	usr2 := make(chan os.Signal, 1)
 	signal.Notify(usr2, syscall.SIGUSR2)
 	defer signal.Stop(usr2)
-	key, err := readSecret(c)
+	key, err := settings.ReadSecret(c)
 	if err != nil {
 		return err
 	}
-	if w := guessableSecret(c); w != "" {
+	if w := settings.GuessableSecret(c); w != "" {
 		log.Warn(w, "pop", c.PoP.Name)
 	}
-	token, err := readToken("admin_token_file", c.AdminTokenFile)
+	token, err := settings.ReadToken("admin_token_file", c.AdminTokenFile)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if c.Limits.Memory > 0 {
 		debug.SetMemoryLimit(int64(c.Limits.Memory))
 	}
-	shared, err := share(c, key, log, happened)
+	shared, err := tier.Share(c, key, log, happened)
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		return err
 	}
 	server, err := edge.New(edge.Options{
-		Access: access, Events: happened, Name: edgeName(c), Audit: audit.New(0),
-		Config: c, Table: shared.table, Bits: shared.bits, Tier: shared.tier, Secret: key.Bytes(), Warn: log.Warn,
+		Access: access, Events: happened, Name: tier.EdgeName(c), Audit: audit.New(0),
+		Config: c, Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: key.Bytes(), Warn: log.Warn,
 	})
 	if err != nil {
 		return err
@@ -98,64 +98,64 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ours, err := givenSockets()
+	ours, err := upgrade.GivenSockets()
 	if err != nil {
 		return err
 	}
-	defer ours.close(true)
-	front, err := ours.listenOn("listen", c.Listen)
+	defer ours.Close(true)
+	front, err := ours.Listen("listen", c.Listen)
 	if err != nil {
 		return err
 	}
 	var secure net.Listener
 	if certificates != nil {
-		if secure, err = ours.listenOn("listen_tls", c.ListenTLS); err != nil {
+		if secure, err = ours.Listen("listen_tls", c.ListenTLS); err != nil {
 			return err
 		}
 	}
-	back, err := ours.listenOn("admin", c.Admin)
+	back, err := ours.Listen("admin", c.Admin)
 	if err != nil {
 		return err
 	}
 	if err := c.CheckAdmin(back.Addr().String()); err != nil {
 		return err // a name, or a socket that was given, leads further than it said
 	}
-	ours.close(false)
-	reload := &reloader{flags: f, server: server, machine: shared.machine, log: log, events: happened, store: shared.rules, name: edgeName(c), base: c,
+	ours.Close(false)
+	reload := &reloader{flags: f, server: server, machine: shared.Machine, log: log, events: happened, store: shared.Rules, name: tier.EdgeName(c), base: c,
 		about: presence.About{Address: reachable(front.Addr()), Version: version(), Started: time.Now()}}
 	reload.last = reload.content()
 	if err := reload.catchUp(); err != nil {
 		return err
 	}
-	older := newHeir()
+	older := upgrade.NewParent()
 	if older != nil {
 		server.Audit().Inherits(time.Now().Add(f.grace))
-		take := func(into kept) func([]byte) error {
+		take := func(into tier.Kept) func([]byte) error {
 			return func(list []byte) error { // its mitigations are under rules as operators have changed them
 				return cmp.Or(into.Restore(list, time.Now()), reload.catchUp())
 			}
 		}
-		if shared.machine != nil {
-			older.words = take(shared.machine)
+		if shared.Machine != nil {
+			older.Words = take(shared.Machine)
 		}
-		if shared.local != nil {
-			older.rules = take(shared.local)
+		if shared.Local != nil {
+			older.Rules = take(shared.Local)
 		}
-		if err := older.take(server); err != nil {
+		if err := older.Take(server); err != nil {
 			return fmt.Errorf("the older process did not tell its mitigations: %w", err)
 		}
-		if shared.alone() {
-			older.takeCounters("counters", shared.table, server, log)
+		if shared.Alone() {
+			older.TakeCounters("counters", shared.Table, server, log)
 		} else {
-			older.counters.Close() // if there is such a pipe
+			older.NoCounters()
 		}
 	}
 
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(server.Collector(), buildInfo(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if shared.metrics != nil {
-		metrics.MustRegister(shared.metrics)
+	if shared.Metrics != nil {
+		metrics.MustRegister(shared.Metrics)
 	}
 	operators := &http.Server{
 		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Overlay: reload.overlay.Load, Edit: reload.edit, Self: reload.self, Hosts: c.AdminHosts,
@@ -175,7 +175,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	failed := make(chan error, 4)
 	var edges, others sync.WaitGroup
 	reported := make(chan error, 1)
-	go func() { reported <- shared.sync(background) }()
+	go func() { reported <- shared.Sync(background) }()
 	others.Go(func() { sweep(background, server) })
 	others.Go(func() { server.Watch(background) })
 	written := make(chan struct{})
@@ -203,43 +203,43 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		others.Go(func() { refresh(background, certificates, happened) })
 	}
 	if older != nil {
-		go older.serve(server) // ends with the older process, and so does this:
-		go older.takeLast(shared.table, server, log)
+		go older.Serve(server) // ends with the older process, and so does this:
+		go older.TakeLast(shared.Table, server, log)
 	}
-	notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
+	upgrade.Notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid()))
 	happened.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "started", New: version()})
 	log.Info("serving", "version", version(), "pid", os.Getpid(), "listen", front.Addr().String(), "admin", back.Addr().String(),
 		"rules", len(c.Rules), "pop", c.PoP.Name, "memcached", len(c.PoP.Memcached))
 
-	next := &handover{program: program, args: os.Args[1:], sockets: ours, server: server, log: log}
-	if shared.alone() {
-		next.table = shared.table
+	next := &upgrade.Handover{Program: program, Args: os.Args[1:], Sockets: ours, Server: server, Log: log}
+	if shared.Alone() {
+		next.Table = shared.Table
 	} else {
-		next.words = func() []byte {
-			list, _ := shared.machine.Words(time.Now())
+		next.Words = func() []byte {
+			list, _ := shared.Machine.Words(time.Now())
 			return list
 		}
 	}
-	if shared.local != nil {
-		next.rules = func() []byte {
-			list, _ := shared.local.Words(time.Now())
+	if shared.Local != nil {
+		next.Rules = func() []byte {
+			list, _ := shared.Local.Words(time.Now())
 			return list
 		}
 	}
-	defer next.close()
+	defer next.Close()
 	err = wait(stop, failed, usr2, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once
-	end := &departure{events: happened, server: server, operators: operators, back: back, notice: f.notice, grace: f.grace, log: log}
-	if next.out != nil {
-		end.to(next, stop)
+	end := &upgrade.Shutdown{Events: happened, Server: server, Operators: operators, Back: back, Notice: f.notice, Grace: f.grace, Log: log}
+	if next.Done() {
+		end.HandOver(next, stop)
 	} else {
-		end.toNobody(err == nil)
+		end.Stop(err == nil)
 	}
 	edges.Wait()
 	cancel()
 	if unsent := <-reported; unsent != nil {
 		log.Error("the tier lacks what this edge has counted last", "error", unsent)
-		if err == nil && next.out == nil { // with a process in its place, the edge goes on
+		if err == nil && !next.Done() { // with a process in its place, the edge goes on
 			err = errLogged
 		}
 	}
@@ -276,7 +276,7 @@ var errLogged = errors.New("the log tells")
 
 // wait returns when the process is to end: it was told to, or something failed, which is the error, or a new process has
 // taken over (SIGUSR2).
-func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next *handover) error {
+func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next *upgrade.Handover) error {
 	for {
 		select {
 		case <-stop.Done():
@@ -284,11 +284,11 @@ func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next
 		case err := <-failed:
 			return err
 		case <-usr2:
-			err := next.start(stop)
+			err := next.Start(stop)
 			if err == nil {
 				return nil
 			}
-			next.log.Error("no new process has taken over: this one goes on", "error", err)
+			next.Log.Error("no new process has taken over: this one goes on", "error", err)
 		}
 	}
 }
@@ -333,37 +333,6 @@ func sweep(ctx context.Context, server *edge.Server) {
 	}
 }
 
-// readSecret reads what the edges of a PoP share, or makes it from the PoP's name.
-func readSecret(c *config.Config) (secret.Secret, error) {
-	if c.PoP.SecretFile == "" {
-		return secret.Of([]byte(c.PoP.Name)), nil
-	}
-	text, err := os.ReadFile(c.PoP.SecretFile)
-	if err != nil {
-		return secret.Secret{}, fmt.Errorf("pop.secret_file: %w: give a readable file of at least 16 bytes", err)
-	}
-	if len(strings.TrimSpace(string(text))) < 16 {
-		return secret.Secret{}, fmt.Errorf("pop.secret_file: %s has less than 16 bytes: head -c 32 /dev/urandom | base64 makes a good one", c.PoP.SecretFile)
-	}
-	return secret.Of([]byte(strings.TrimSpace(string(text)))), nil
-}
-
-// guessableSecret warns of a tier that others may reach, under a secret that they can guess; "": there is none.
-func guessableSecret(c *config.Config) string {
-	if c.PoP.SecretFile != "" {
-		return ""
-	}
-	for _, node := range c.PoP.Memcached {
-		if name, err := nodename.Canonical(node); err == nil {
-			node = name
-		}
-		if host, _, err := net.SplitHostPort(node); err == nil && !isLoopback(host) {
-			return "the PoP's secret follows from its name: whoever reaches the tier can write into it; give pop.secret_file"
-		}
-	}
-	return ""
-}
-
 // spareDescriptors are for what is not a client and its origin: nodes, operators, files.
 const spareDescriptors = 64
 
@@ -376,27 +345,6 @@ func fitDescriptors(c *config.Config) (wanted int) {
 		c.Limits.Connections = min(wanted, max(1, (int(min(limit.Cur, 1<<30))-spareDescriptors)/2))
 	}
 	return wanted
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// readToken reads the token of the operators' listener from the file that a setting names.
-func readToken(setting, file string) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w: give a readable file that holds the token", setting, err)
-	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", fmt.Errorf("%s: %s is empty: put the token into it", setting, file)
-	}
-	return token, nil
 }
 
 // findOrigins looks every origin up, and tries to reach it. A name that does not resolve is a mistake; a server that does

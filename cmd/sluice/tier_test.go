@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/cmd/sluice/internal/command"
 	"sluice/edge/control"
 )
 
@@ -162,7 +163,7 @@ func TestLastReportToNobody(t *testing.T) {
 	}
 	began := time.Now()
 	_ = p.cmd.Wait()
-	if took, code := time.Since(began), p.cmd.ProcessState.ExitCode(); code != exitFailed || took > 5*time.Second {
+	if took, code := time.Since(began), p.cmd.ProcessState.ExitCode(); code != command.ExitFailed || took > 5*time.Second {
 		t.Errorf("exit %d after %v", code, took)
 	}
 	if want := fmt.Sprintf("%d hits did not reach the tier", hits); !strings.Contains(p.log.String(), want) {

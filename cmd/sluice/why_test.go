@@ -83,3 +83,21 @@ $`); code != 0 || !want.MatchString(out) {
 		}
 	}
 }
+
+// What others write as reasons reaches no terminal as it is, and makes no line of its own; and a block of a prefix, or under all rules, is told.
+func TestWhyOfAReason(t *testing.T) {
+	p := start(t, origin(t), "--config", write(t, "rules: [{name: r, limit: 2}]"))
+	reason := "evil\x1b]0;x\a\u009b2J\u202e\nrule r: 0 of 2 requests"
+	if code, out, errs := sluice("block", "192.0.2.0/24", "--reason", reason, "--admin", p.back); code != 0 {
+		t.Fatal(out, errs)
+	}
+	for _, command := range []string{"why 192.0.2.7", "blocked", "events", "config"} {
+		code, out, errs := sluice(append(strings.Fields(command), "--admin", p.back)...)
+		if code != 0 || strings.ContainsAny(out, "\x1b\a\u009b\u202e") || strings.Contains(out, "\nrule r: 0 of 2 requests\n") {
+			t.Errorf("%s: %d %q %s", command, code, out, errs)
+		}
+		if command == "why 192.0.2.7" && !strings.Contains(out, "; blocked by admin under * as 192.0.2.0/24 since ") {
+			t.Errorf("%s", out)
+		}
+	}
+}

@@ -7,16 +7,17 @@
 package admin
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"iter"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -163,22 +164,34 @@ func (a api) authorized(next http.Handler) http.Handler {
 // topMost bounds what one answer shows.
 const topMost = 1000
 
+// most reads how many sources are to be shown. If it is wrong, the answer says so.
+func most(w http.ResponseWriter, r *http.Request, standard int) (n int, ok bool) {
+	text := r.URL.Query().Get("n")
+	if text == "" {
+		return standard, true
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > topMost {
+		fail(w, http.StatusBadRequest, "n is not a number of sources: want 1 to 1000")
+		return 0, false
+	}
+	return n, true
+}
+
 func (a api) top(w http.ResponseWriter, r *http.Request) {
-	n := 20
-	if text := r.URL.Query().Get("n"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > topMost {
-			fail(w, http.StatusBadRequest, "n is not a number of sources: want 1 to 1000")
-			return
-		}
+	n, ok := most(w, r, 20)
+	if !ok {
+		return
 	}
 	switch r.URL.Query().Get("by") {
 	case "requests", "":
 		reply(w, a.Edge.TopRequests(n))
 	case "refused":
 		reply(w, a.Edge.TopRefused(n))
+	case "shadow":
+		reply(w, a.Edge.TopShadow(n))
 	default:
-		fail(w, http.StatusBadRequest, "by is not possible: want requests or refused")
+		fail(w, http.StatusBadRequest, "by is not possible: want requests, refused or shadow")
 	}
 }
 
@@ -197,19 +210,35 @@ func (a api) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mitigations shows those in force, or of them those with ?mode=, ?by= and ?q= (see control.Filter).
+// mitigations shows those in force, or of them those with ?mode=, ?by= and ?q= (see control.Filter), or the first ?n= of these (see
+// control.Extract). All of them may be a million, of which each is written as it is found.
 func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	f := control.Filter{Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
 	switch {
-	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow:
-		fail(w, http.StatusBadRequest, "mode is not possible: want enforce or shadow")
+	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow && f.Mode != rules.Tried:
+		fail(w, http.StatusBadRequest, "mode is not possible: want enforce, shadow or candidate")
 		return
 	case f.By != "" && f.By != "edge" && f.By != "pop" && f.By != "admin":
 		fail(w, http.StatusBadRequest, "by is not possible: want edge, pop or admin")
 		return
 	}
-	reply(w, slices.DeleteFunc(a.Edge.Mitigations(time.Now()), func(m control.Mitigation) bool { return !f.Matches(&m) }))
+	n, ok := most(w, r, 0)
+	switch {
+	case !ok:
+	case n > 0:
+		o := a.Edge.Overview(n, f.Matches, time.Now())
+		list := append(o.Blocked.List, o.Shadow.List...)
+		reply(w, list[:min(n, len(list))])
+	default:
+		stream(w, func(yield func(control.Mitigation) bool) {
+			for m := range a.Edge.EachMitigation(time.Now()) {
+				if f.Matches(&m) && !yield(m) {
+					return
+				}
+			}
+		})
+	}
 }
 
 // term reads for how long an operator says something, and why. If it is wrong, the answer says so.
@@ -358,6 +387,29 @@ func reply(w http.ResponseWriter, v any) {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	_ = e.Encode(v) // the operator is gone: nobody to tell
+}
+
+// stream is reply for a list that is not made first. It ends with the operator.
+func stream[T any](w http.ResponseWriter, list iter.Seq[T]) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	b := bufio.NewWriterSize(w, 32<<10) // the first error stays, and Flush returns it
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("  ", "  ")
+	before := "[\n  "
+	for v := range list {
+		_, _ = b.WriteString(before)
+		if e.Encode(v) != nil {
+			return
+		}
+		before = "  ,"
+	}
+	if before == "[\n  " {
+		_, _ = b.WriteString("[")
+	}
+	_, _ = b.WriteString("]\n")
+	_ = b.Flush()
 }
 
 func fail(w http.ResponseWriter, status int, message string) {

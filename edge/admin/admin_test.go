@@ -94,6 +94,7 @@ func TestStatuses(t *testing.T) {
 		{"GET", "/v1/mitigations?mode=shadow&by=admin&q=x", "", 200},
 		{"GET", "/v1/mitigations?mode=off", "", 400},
 		{"GET", "/v1/mitigations?by=me", "", 400},
+		{"GET", "/v1/mitigations?n=0", "", 400},
 		{"PUT", "/v1/allow/192.0.2.0/24", `{"for":"10m"}`, 200},
 		{"PUT", "/v1/allow/192.0.2.0/24", `{"for":"10"}`, 400},
 		{"PUT", "/v1/deny/0.0.0.0/0", `{"for":"10m"}`, 400},
@@ -112,6 +113,8 @@ func TestStatuses(t *testing.T) {
 		{"POST", "/v1/reload", "", 200},
 		{"GET", "/v1/top", "", 200},
 		{"GET", "/v1/top?by=refused&n=5", "", 200},
+		{"GET", "/v1/top?by=shadow", "", 200},
+		{"GET", "/v1/mitigations?mode=candidate", "", 200},
 		{"GET", "/v1/top?by=size", "", 400},
 		{"GET", "/v1/top?n=0", "", 400},
 		{"PUT", "/v1/rules/login", "{}", 400},
@@ -423,5 +426,53 @@ rules: [{name: real, limit: 5}, {name: trial, limit: 5, mode: shadow}, {name: as
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("no metric %s", line)
 		}
+	}
+}
+
+// A writes is an answer that knows how it was written.
+type writes struct {
+	*httptest.ResponseRecorder
+	largest int
+}
+
+func (w *writes) Write(b []byte) (int, error) {
+	w.largest = max(w.largest, len(b))
+	return w.ResponseRecorder.Write(b)
+}
+
+// Under attack as many are blocked as the table has room for: they are written as they are found, and the first few can be asked for.
+func TestManyMitigations(t *testing.T) {
+	h, s := newAPI(t, nil)
+	ask := func(query string) (list []control.Mitigation, largest int) {
+		t.Helper()
+		r := httptest.NewRequest("GET", "/v1/mitigations"+query, nil)
+		r.Host = "localhost:8081"
+		w := &writes{ResponseRecorder: httptest.NewRecorder()}
+		h.ServeHTTP(w, r)
+		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || list == nil {
+			t.Fatalf("%s: %v in %s", query, err, w.Body)
+		}
+		return list, w.largest
+	}
+	if list, _ := ask(""); len(list) != 0 {
+		t.Errorf("%d of none", len(list))
+	}
+	now := time.Now()
+	for i := range 250 {
+		if _, err := s.Block("login", "10.0.0."+strconv.Itoa(i), time.Hour, strings.Repeat("x", 200), now.Add(time.Duration(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list, largest := ask("?mode=enforce"); len(list) != 250 || largest > 64<<10 {
+		t.Errorf("%d in writes of up to %d bytes", len(list), largest)
+	}
+	if list, _ := ask("?n=3"); len(list) != 3 || list[0].Source != "10.0.0.249" || list[2].Source != "10.0.0.247" {
+		t.Errorf("%+v", list)
+	}
+	if list, _ := ask("?q=10.0.0.249&n=3"); len(list) != 1 {
+		t.Errorf("%+v", list)
+	}
+	if list, _ := ask("?mode=shadow"); len(list) != 0 {
+		t.Errorf("%+v", list)
 	}
 }

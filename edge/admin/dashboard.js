@@ -566,7 +566,7 @@ async function showSource() {
   if (source !== shownSource) return; // closed meanwhile, or another one is open
   const mine = [...found.answer.blocked.list, ...found.answer.shadow.list].filter(m => m.source === source);
   put($("s-asks"), [standings?.allowed && "allowed: never limited", standings?.denied && "denied: always refused", heavy(now?.requests, "requests of late"), heavy(now?.refused, "refused")].filter(x => x).join(", "));
-  fill("s-blocked", blockedHeads, blockedRows(mine.map(m => m.mode === "shadow" ? {...m, reason: "shadow: refuses nobody. " + (m.reason || "")} : m)), "No block is in force.");
+  fill("s-blocked", blockedHeads, blockedRows(mine.map(m => m.mode === "enforce" ? m : {...m, reason: `${m.mode}: refuses nobody. ${m.reason || ""}`})), "No block is in force.");
   const list = Array.isArray(standings) ? standings : standings?.rules;
   $("s-counted").hidden = !Array.isArray(list);
   if (Array.isArray(list)) {

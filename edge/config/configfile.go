@@ -233,19 +233,15 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 				rule.SubWindows = int(v)
 			})(n)
 		},
-		"estimate": r.text("estimate", func(n ast.Node, text string) {
-			e, err := counter.ParseEstimate(text)
-			if err != nil {
-				r.fail(n, "estimate: %q is not possible: want nearest or lower", text)
-			}
-			rule.Estimate = &e
-		}),
+		"estimate":           r.estimate("estimate", &rule.Estimate),
 		"mitigation_timeout": r.duration("mitigation_timeout", time.Millisecond, 24*time.Hour, true, &timeout),
 		"mode":               oneOf(r, "mode", &rule.Mode, rules.Enforce, rules.Shadow, rules.Off),
 		"first_sight":        oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
 		"on_store_failure":   oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
 		"count":              func(n ast.Node) { r.count(n, &rule.Count) },
 		"response":           func(n ast.Node) { r.response(n, &rule.Response) },
+		"candidate":          func(n ast.Node) { r.candidate(n, &rule.Candidate) },
+		"share":              r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
 	})
 	if seen == nil {
 		return
@@ -330,6 +326,27 @@ func (r *reader) count(n ast.Node, c *rules.Count) {
 	if c.Refused && len(c.Statuses) > 0 {
 		r.fail(n, "count: statuses and refused together: a refused request has no status of the origin; keep one")
 	}
+}
+
+func (r *reader) candidate(n ast.Node, c *rules.Candidate) {
+	r.mapping(n, "candidate", fields{
+		"limit":    r.integer("candidate.limit", 1, counter.MaxLimit, func(v int64) { c.Limit = uint32(v) }),
+		"estimate": r.estimate("candidate.estimate", &c.Estimate),
+		"mitigation_timeout": func(n ast.Node) {
+			c.MitigationTimeout = new(rules.Duration)
+			r.duration("candidate.mitigation_timeout", time.Millisecond, 24*time.Hour, true, (*time.Duration)(c.MitigationTimeout))(n)
+		},
+	})
+}
+
+func (r *reader) estimate(what string, to **counter.Estimate) func(ast.Node) {
+	return r.text(what, func(n ast.Node, text string) {
+		e, err := counter.ParseEstimate(text)
+		if err != nil {
+			r.fail(n, "%s: %q is not possible: want nearest or lower", what, text)
+		}
+		*to = &e
+	})
 }
 
 func (r *reader) response(n ast.Node, p *rules.Response) {

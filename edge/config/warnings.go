@@ -29,6 +29,10 @@ func (c *Config) weaknesses() (all []string) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])
 		}
+		if tried := &r.Candidate; tried.Limit > r.Limit && !r.Count.Refused {
+			add("rule %s: its candidate's limit is %d, above the rule's %d: it will refuse nobody, because what the rule refuses is not counted; "+
+				"what a higher limit would do, sluice-loadgen what-if tells of a log", r.Name, tried.Limit, r.Limit)
+		}
 		estimate := c.Estimate
 		if r.Estimate != nil {
 			estimate = *r.Estimate
@@ -51,6 +55,6 @@ func (c *Config) coveredBySource(r *rules.Config) bool {
 		return slices.Equal(a.Hosts, b.Hosts) && a.Path == b.Path && slices.Equal(a.Methods, b.Methods)
 	}
 	return slices.ContainsFunc(c.Rules, func(o rules.Config) bool {
-		return o.Mode == rules.Enforce && slices.Equal(o.Key, []string{"source"}) && (o.Match.Everything() || same(o.Match, r.Match))
+		return o.Mode == rules.Enforce && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && (o.Match.Everything() || same(o.Match, r.Match))
 	})
 }

@@ -23,23 +23,27 @@ type Options struct {
 	Limiter  *limiter.Limiter
 	View     func() View  // what is in force now
 	PoP      PoP          // the zero PoP: there is none
+	Secret   rules.Secret // tells which sources a rule for a share of them is about
 	Audit    *audit.Audit // watches some sources; nil: nobody does
 	Requests *top.Top     // who asks most
 	Refusals *top.Top     // who is refused most
+	Spared   *top.Top     // whom shadows and candidates would refuse most
 }
 
 // Plane is the control plane of one edge. It is safe for concurrent use.
 type Plane struct {
-	limiter            *limiter.Limiter
-	view               func() View
-	pop                PoP
-	audit              *audit.Audit
-	requests, refusals *top.Top
+	limiter                    *limiter.Limiter
+	view                       func() View
+	pop                        PoP
+	secret                     rules.Secret
+	audit                      *audit.Audit
+	requests, refusals, spared *top.Top
 }
 
 // New makes a Plane.
 func New(o Options) *Plane {
-	return &Plane{limiter: o.Limiter, view: o.View, pop: o.PoP, audit: o.Audit, requests: o.Requests, refusals: o.Refusals}
+	return &Plane{limiter: o.Limiter, view: o.View, pop: o.PoP, secret: o.Secret, audit: o.Audit,
+		requests: o.Requests, refusals: o.Refusals, spared: o.Spared}
 }
 
 // View is what requests are judged by, of one version.
@@ -108,6 +112,9 @@ func (c *Plane) TopRequests(n int) []top.Heavy { return c.requests.Heaviest(n) }
 
 // TopRefused is TopRequests for requests that were refused.
 func (c *Plane) TopRefused(n int) []top.Heavy { return c.refusals.Heaviest(n) }
+
+// TopShadow is TopRequests for requests that were admitted, and that a shadow or a candidate would have refused.
+func (c *Plane) TopShadow(n int) []top.Heavy { return c.spared.Heaviest(n) }
 
 // Nodes describes the tier; none on an edge that counts alone.
 func (c *Plane) Nodes() []NodeStatus {

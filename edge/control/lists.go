@@ -134,9 +134,13 @@ func scopeKey(scope, prefix string) (mitigation.Key, error) {
 
 // effect says why a block can have none; "": it has.
 func (c *Plane) effect(r *rules.Rule, source counter.Source, now time.Time) string {
-	switch p, ok := source.Prefix(); {
+	p, ok := source.Prefix()
+	exact := !ok || c.view().Sources.Of(p.Addr()) == source // and no wider prefix
+	switch {
 	case ok && c.holds(mitigation.Allowed, p, now):
 		return "this source is allowed, which goes before: the block refuses nobody"
+	case r != nil && exact && !r.IsAbout(c.secret, source):
+		return fmt.Sprintf("rule %s is about %d %% of sources, and not about this one: the block refuses nobody", r.Config.Name, r.Config.Share)
 	case r != nil && r.Shadow:
 		return "rule " + r.Config.Name + " is a shadow: the block refuses nobody"
 	}

@@ -20,6 +20,8 @@ type Standing struct {
 	Remaining uint32      `json:"remaining"`
 	Until     *time.Time  `json:"mitigated_until"` // null: not mitigated
 	Block     *Mitigation `json:"block,omitempty"` // why not
+
+	OutsideShare bool `json:"outside_share,omitempty"` // the rule is not about this source
 }
 
 // Looked is what is known of a source.
@@ -45,17 +47,15 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 			continue // counted by something that an address does not tell
 		}
 		v, known := c.limiter.Counters.Peek(r.Counter, source, now)
-		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit}
+		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit,
+			OutsideShare: !r.IsAbout(c.secret, source)}
 		if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
 		if until := c.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now); !until.IsZero() {
 			st.Until = &until
 		}
-		if bit, in := c.limiter.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: source}, now); in {
-			block := shown(r.Config.Name, source, bit)
-			st.Block = &block
-		}
+		st.Block = c.over(source, covering, now, r)
 		l.Rules = append(l.Rules, st)
 	}
 	return l
@@ -113,4 +113,25 @@ func (c *Plane) Nearest(n int, now time.Time) map[string]Standing {
 		}
 	}
 	return nearest
+}
+
+// over is what is in force at now over a source under some rules or under AllRules, said of it or of a prefix that covers it: what ends
+// last; nil if nothing is.
+func (c *Plane) over(source counter.Source, covering []counter.Source, now time.Time, under ...*rules.Rule) (last *Mitigation) {
+	look := func(rule string, id uint32, mode rules.Mode, source counter.Source) {
+		if bit, in := c.limiter.Bits.Get(mitigation.Key{Rule: id, Source: source}, now); in && (last == nil || bit.End.After(last.End)) {
+			m := shown(rule, source, bit)
+			m.Mode, last = mode, &m
+		}
+	}
+	for _, r := range under {
+		look(r.Config.Name, r.Counter.ID, r.Config.Mode, source)
+	}
+	for _, wider := range covering {
+		look(AllRules, mitigation.AllRules, rules.Enforce, wider)
+		for _, r := range under {
+			look(r.Config.Name, r.Counter.ID, r.Config.Mode, wider)
+		}
+	}
+	return last
 }

@@ -3,7 +3,9 @@ package control
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"sluice/counter"
@@ -23,7 +25,7 @@ type Mitigation struct {
 	Reason  string    `json:"reason,omitempty"`
 	Edges   *Spread   `json:"edges,omitempty"` // of a block that was just said: where it is in force
 
-	Mode    rules.Mode `json:"mode"`              // of the rule: under a shadow nobody is refused
+	Mode    rules.Mode `json:"mode"`              // of the rule, or rules.Tried: under a shadow and for a candidate nobody is refused
 	Warning string     `json:"warning,omitempty"` // of a block that was just said: why it can have no effect
 }
 
@@ -31,6 +33,8 @@ type Mitigation struct {
 type Lifted struct {
 	Lifted bool    `json:"lifted"`          // there was a mitigation here
 	Edges  *Spread `json:"edges,omitempty"` // where it is in force; nil: this edge counts alone
+
+	Warning string `json:"warning,omitempty"` // of a lift under AllRules: what still refuses the source
 }
 
 // ErrOff says that a rule is off.
@@ -38,27 +42,46 @@ var ErrOff = errors.New("edge: that rule is off, so a block under it refuses nob
 
 // Mitigations returns those in force at now, in no order.
 func (c *Plane) Mitigations(now time.Time) []Mitigation {
-	return slices.DeleteFunc(c.InForce(now), func(m Mitigation) bool { return m.Rule == Allow || m.Rule == Deny })
+	return slices.Collect(c.EachMitigation(now))
+}
+
+// EachMitigation ranges over Mitigations, which may be a million.
+func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
+	return func(yield func(Mitigation) bool) {
+		for m := range c.eachInForce(now) {
+			if m.Rule != Allow && m.Rule != Deny && !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 // InForce is Mitigations with what operators Allow and Deny, as another process on this edge's place may Adopt them.
-func (c *Plane) InForce(now time.Time) []Mitigation {
+func (c *Plane) InForce(now time.Time) []Mitigation { return slices.Collect(c.eachInForce(now)) }
+
+func (c *Plane) eachInForce(now time.Time) iter.Seq[Mitigation] {
 	names, modes := make(map[uint32]string), make(map[uint32]rules.Mode)
 	for _, r := range c.view().Rules.Rules {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
+		if tried := r.Candidate; tried != nil {
+			names[tried.Bits.ID], modes[tried.Bits.ID] = r.Config.Name, rules.Tried
+		}
 	}
 	for _, scope := range Scopes {
 		names[scope.Counter.ID], modes[scope.Counter.ID] = scope.Name, rules.Enforce
 	}
-	list := []Mitigation{}
-	for key, bit := range c.limiter.Bits.All(now) {
-		if name, known := names[key.Rule]; known {
+	return func(yield func(Mitigation) bool) {
+		for key, bit := range c.limiter.Bits.All(now) {
+			name, known := names[key.Rule]
+			if !known {
+				continue
+			}
 			m := shown(name, key.Source, bit)
-			m.Mode = modes[key.Rule]
-			list = append(list, m)
+			if m.Mode = modes[key.Rule]; !yield(m) {
+				return
+			}
 		}
 	}
-	return list
 }
 
 // Mitigated returns what is in force at now for a source, or a prefix, under a rule or AllRules; nil if nothing is.
@@ -140,6 +163,11 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 		bit.By = mitigation.ByAdmin
 	case r == nil:
 		return // only operators speak of all rules
+	case m.Mode == rules.Tried && r.Candidate == nil:
+		return // it is tried no more
+	case m.Mode == rules.Tried:
+		key.Rule = r.Candidate.Bits.ID
+		most = r.Candidate.Timeout + time.Duration(r.Config.Window)
 	default:
 		// A bit may end later than the timeout: when the source would be admitted again.
 		most = r.Timeout + time.Duration(r.Config.Window)
@@ -151,8 +179,16 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 }
 
 // Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every edge of the PoP, so that it starts
-// afresh.
+// afresh. AllRules ends what operators said of all rules, and every mitigation of the source that is in force here.
 func (c *Plane) Lift(rule, source string, now time.Time) (Lifted, error) {
+	if rule == AllRules {
+		return c.liftAll(source, now)
+	}
+	return c.liftUnder(rule, source, now)
+}
+
+// liftUnder is Lift under one rule, or of what was said of AllRules.
+func (c *Plane) liftUnder(rule, source string, now time.Time) (Lifted, error) {
 	r, key, err := c.keyOf(rule, source)
 	if err != nil {
 		return Lifted{}, err
@@ -161,11 +197,54 @@ func (c *Plane) Lift(rule, source string, now time.Time) (Lifted, error) {
 	return c.lift(rule, key, r, now)
 }
 
+// liftAll is Lift under AllRules.
+func (c *Plane) liftAll(source string, now time.Time) (all Lifted, err error) {
+	src, err := counter.ParseSource(source)
+	if err != nil {
+		return all, fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits", source)
+	}
+	var names []string
+	var enforced []*rules.Rule
+	for _, r := range c.view().Rules.Rules {
+		if c.Mitigated(r.Config.Name, source, now) != nil {
+			names = append(names, r.Config.Name)
+		}
+		if !r.Shadow {
+			enforced = append(enforced, r)
+		}
+	}
+	prefix, is := src.Prefix()
+	if is {
+		names = append(names, AllRules)
+	}
+	lifts, errs := make([]Lifted, len(names)), make([]error, len(names))
+	var said sync.WaitGroup // at once: each waits for all edges
+	for i, name := range names {
+		said.Go(func() { lifts[i], errs[i] = c.liftUnder(name, source, now) })
+	}
+	said.Wait()
+	for _, l := range lifts {
+		all.Lifted = all.Lifted || l.Lifted
+		if all.Edges == nil || l.Edges != nil && l.Edges.Have < all.Edges.Have {
+			all.Edges = l.Edges
+		}
+	}
+	if now = time.Now(); is && c.holds(mitigation.Denied, prefix, now) {
+		all.Warning = "this source is denied, which goes before: it is refused all the same"
+	} else if m := c.over(src, c.limiter.Bits.Covering(prefix, nil), now, enforced...); m != nil {
+		all.Warning = "a block of " + m.Source + " under " + m.Rule + " still refuses it"
+	}
+	return all, errors.Join(errs...)
+}
+
 // lift ends an operator's word, or a mitigation. r is nil for a scope.
 func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, now time.Time) (lifted Lifted, err error) {
 	if c.pop.Say == nil {
 		if r != nil {
 			c.limiter.Counters.Forget(r.Counter, key.Source)
+		}
+		if r != nil && r.Candidate != nil {
+			c.limiter.Bits.Lift(mitigation.Key{Rule: r.Candidate.Bits.ID, Source: key.Source}, time.Now())
 		}
 		// After Forget: who was judged before it may not have started a mitigation yet.
 		return Lifted{Lifted: c.limiter.Bits.Lift(key, time.Now())}, nil

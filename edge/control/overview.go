@@ -11,7 +11,7 @@ import (
 
 // Overview is an extract of the mitigations in force, and what operators allow and deny.
 type Overview struct {
-	Blocked, Shadow Extract // by rules in force, and by shadow rules, which refuse nobody
+	Blocked, Shadow Extract // by rules in force, and by shadow rules and candidates, which refuse nobody
 	Allowed, Denied []Listed
 }
 
@@ -68,6 +68,9 @@ func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Ove
 	names, modes := map[uint32]string{mitigation.AllRules: AllRules}, map[uint32]rules.Mode{mitigation.AllRules: rules.Enforce}
 	for _, r := range c.view().Rules.Rules {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
+		if tried := r.Candidate; tried != nil {
+			names[tried.Bits.ID], modes[tried.Bits.ID] = r.Config.Name, rules.Tried
+		}
 	}
 	shown := func(e bitEntry) Mitigation {
 		return Mitigation{Rule: names[e.key.Rule], Source: e.key.Source.String(), Start: e.bit.Start, End: e.bit.End, Learned: e.bit.Learned,
@@ -85,7 +88,7 @@ func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Ove
 			continue
 		case !known:
 			continue
-		case mode == rules.Shadow:
+		case mode == rules.Shadow, mode == rules.Tried:
 			to, first = &o.Shadow, &shadow
 		}
 		to.InForce++

@@ -32,7 +32,8 @@ type Decision struct {
 	Cause   *RuleResult // what the verdict comes from: a shadow's perhaps; nil: no rule was asked
 	Held    bool        // a rule counts by the answer's status and waits for Settle
 
-	Results []RuleResult // in the order of Add
+	Results    []RuleResult      // in the order of Add
+	Candidates []CandidateResult // of those whose rule has one
 	// Covering are wider sources that the client belongs to, and of which operators have said something (mitigation.Table.Covering).
 	Covering []counter.Source
 
@@ -65,11 +66,14 @@ func (d *Decision) Reset() {
 	clear(d.Results)
 	clear(d.asks)
 	clear(d.replies)
-	*d = Decision{Results: d.Results[:0], asks: d.asks[:0], replies: d.replies[:0]}
+	*d = Decision{Results: d.Results[:0], Candidates: d.Candidates[:0], asks: d.asks[:0], replies: d.replies[:0]}
 }
 
 // Add adds a rule that the request falls under, and the source that it counts. No two rules may share both counter and source.
 func (d *Decision) Add(r *Rule, source counter.Source) {
+	if r.Candidate != nil {
+		d.Candidates = append(d.Candidates, CandidateResult{Index: len(d.Results)})
+	}
 	d.Results = append(d.Results, RuleResult{Rule: r, Source: source, Index: len(d.Results)})
 }
 

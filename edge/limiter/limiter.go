@@ -7,7 +7,7 @@
 //	failClosed   while nobody in the tier answers for the source, each rule does what its posture says
 //	await        a rule with first_sight: wait lets the tier say what it knows; then bits are looked at again
 //	ask          all counters together: if one refuses, none counts the request; where one is over, a mitigation starts
-//	combine      the strictest rule wins
+//	combine      the strictest rule wins; what candidates say (candidate.go) changes nothing
 //	Settle       when the answer is there, rules that count by its status count the request or forget it
 package limiter
 
@@ -47,6 +47,7 @@ func (l *Limiter) Decide(d *Decision, now time.Time) {
 	if len(d.Results) == 0 {
 		return
 	}
+	l.candidatesMitigated(d, now)
 	if !l.mitigated(d, now) && !l.failClosed(d) && !(l.await(d, now) && l.mitigated(d, now)) {
 		l.ask(d, now)
 	}
@@ -141,6 +142,7 @@ func (l *Limiter) ask(d *Decision, now time.Time) {
 	if len(d.asks) == 0 {
 		return
 	}
+	l.askCandidates(d, now)
 	admitted := l.Counters.Reserve(d.asks, now)
 	if admitted && !shadows {
 		return

@@ -20,6 +20,8 @@ type Rule struct {
 
 	OnStoreFailure Posture    // "": Local
 	FirstSight     FirstSight // "": Go
+
+	Candidate *Candidate // tried beside this; nil: none
 }
 
 // Counts reports whether an admitted request counts that was answered with this status; 0 is no answer.

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"encoding/json"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -56,6 +57,8 @@ type Config struct {
 	FirstSight        limiter.FirstSight `json:"first_sight"`
 	OnStoreFailure    limiter.Posture    `json:"on_store_failure"`
 	Count             Count              `json:"count"`
+	Candidate         Candidate          `json:"candidate"`
+	Share             int                `json:"share"` // percent of sources that the rule is about
 	Response          Response           `json:"response"`
 }
 
@@ -80,12 +83,39 @@ const (
 	Enforce Mode = "enforce"
 	Shadow  Mode = "shadow" // counts and decides under counters of its own, refuses nobody
 	Off     Mode = "off"
+
+	// Tried is the mode of a candidate's mitigations; no rule has it.
+	Tried Mode = "candidate"
 )
 
 // Count says which requests a rule counts. The zero Count is every admitted request.
 type Count struct {
 	Statuses []int `json:"statuses,omitempty"` // only those that the origin answers with one of these
 	Refused  bool  `json:"refused,omitempty"`  // refused ones as well: every attempt
+}
+
+// Candidate is what is tried beside a rule, on its counters, without refusing anybody. What it does not say is as in the rule; the zero
+// Candidate is none.
+type Candidate struct {
+	Limit             uint32            `json:"limit,omitempty"`
+	Estimate          *counter.Estimate `json:"-"`
+	MitigationTimeout *Duration         `json:"mitigation_timeout,omitempty"`
+}
+
+// Is reports whether there is a candidate.
+func (c Candidate) Is() bool { return c != Candidate{} }
+
+// MarshalJSON shows an estimate by its name.
+func (c Candidate) MarshalJSON() ([]byte, error) {
+	type fields Candidate
+	shown := struct {
+		fields
+		Estimate string `json:"estimate,omitempty"`
+	}{fields: fields(c)}
+	if c.Estimate != nil {
+		shown.Estimate = c.Estimate.String()
+	}
+	return json.Marshal(shown)
 }
 
 // Response is what a refused client gets. An empty Body stands for the usual JSON.
@@ -106,6 +136,7 @@ func Default(name string, limit uint32) Config {
 		Mode:              Enforce,
 		FirstSight:        limiter.Go,
 		OnStoreFailure:    limiter.Local,
+		Share:             100,
 		Response:          Response{Status: 429, ContentType: "application/json"},
 	}
 }

@@ -53,9 +53,10 @@ func (d *Decision) Match(s *Set, host, path, target, method []byte, readings mes
 	d.Rules = once
 }
 
-// AddRules puts d.rules to the limiter: each counts the source, or what its key makes of the request. It reports false if an origin could
-// read one of those keys otherwise than the edge.
+// AddRules puts d.rules to the limiter: each counts the source, or what its key makes of the request. Those that are not about whom they
+// would count (share) are left out. It reports false if an origin could read one of those keys otherwise than the edge.
 func (d *Decision) AddRules(key Secret, h *message.Head, source counter.Source) bool {
+	about := d.Rules[:0]
 	for _, r := range d.Rules {
 		s := source
 		if r.Parts != nil {
@@ -70,8 +71,14 @@ func (d *Decision) AddRules(key Secret, h *message.Head, source counter.Source) 
 			}
 			s = d.keys[i].source
 		}
+		if !r.IsAbout(key, s) {
+			continue
+		}
+		about = append(about, r)
 		d.Add(&r.Rule, s)
 	}
+	clear(d.Rules[len(about):])
+	d.Rules = about
 	return true
 }
 
@@ -90,6 +97,14 @@ func (d *Decision) Tally() {
 			}
 		}
 		r.Tally.Verdicts[result.Verdict].Add(1)
+	}
+	for i := range d.Candidates {
+		c := &d.Candidates[i]
+		t := d.Rules[c.Index].Tally
+		t.Candidate[c.Verdict].Add(1)
+		if c.Verdict != limiter.Passed && !d.Refused() {
+			t.CandidateAlone.Add(1)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -161,5 +162,104 @@ func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(1000, func() { at = at.Add(time.Microsecond); decide() }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A share of the sources, always the same by the PoP's secret, grows by others; a rule of another name has another.
+func TestShare(t *testing.T) {
+	const n = 20_000
+	within := func(name string, share int, secret Secret) (list []bool) {
+		r, err := newRule(ruleOf(name, 5, func(c *Config) { c.Share = share }), Defaults{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			list = append(list, r.IsAbout(secret, counter.SourceOf(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32, 64)))
+		}
+		return list
+	}
+	count := func(list []bool) (n int) {
+		for _, is := range list {
+			if is {
+				n++
+			}
+		}
+		return n
+	}
+	both := func(a, b []bool) (n int) {
+		for i := range a {
+			if a[i] && b[i] {
+				n++
+			}
+		}
+		return n
+	}
+	near := func(what string, got, want int) {
+		t.Helper()
+		if got < want*9/10 || got > want*11/10 {
+			t.Errorf("%s: %d, want about %d", what, got, want)
+		}
+	}
+	ours := Secret{1, 2}
+	tenth, half := within("r", 10, ours), within("r", 50, ours)
+	near("a tenth", count(tenth), n/10)
+	near("a half", count(half), n/2)
+	if both(tenth, half) != count(tenth) {
+		t.Error("whoever is within a tenth is not within a half")
+	}
+	if count(within("r", 100, ours)) != n {
+		t.Error("a rule about all is not about some")
+	}
+	near("of half under another secret", both(half, within("r", 50, Secret{1, 3})), n/4)
+	near("of half under another rule", both(half, within("s", 50, ours)), n/4)
+
+	if _, err := New([]Config{ruleOf("r", 5, func(c *Config) { c.Share = 0 })}, Defaults{}, newTally); err == nil {
+		t.Error("a share of nothing is taken")
+	}
+}
+
+// Whom a rule with a key counts is whom it is about, and a rule that is left out does not count.
+func TestShareByKey(t *testing.T) {
+	list := []Config{ruleOf("all", 5), ruleOf("some", 5, func(c *Config) { c.Share, c.Key = 50, []string{"header:k"} }), ruleOf("last", 5)}
+	b := newBench(t, list...)
+	var with, without int
+	for i := range 100 {
+		b.decide(ip("192.0.2."+strconv.Itoa(i)), epoch)
+		switch len(b.d.Rules) {
+		case 3:
+			with++
+		case 2:
+			without++
+		}
+		for j, r := range b.d.Rules {
+			if b.d.RuleOf(&b.d.Results[j]) != r || b.d.Results[j].Rule != &r.Rule || b.d.Results[j].Ask == nil {
+				t.Fatalf("result %d is not of rule %s", j, r.Config.Name)
+			}
+		}
+	}
+	if with < 30 || without < 30 || with+without != 100 {
+		t.Errorf("%d sources under three rules, %d under two", with, without)
+	}
+	if n := testing.AllocsPerRun(100, func() { b.decide(ip("192.0.2.1"), epoch) }); n > 1 { // one for the address
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A candidate's numbers are its rule's, whatever their limits: also where a rule alone with its limit would have other lanes.
+func TestCandidateCounts(t *testing.T) {
+	list := []Config{ruleOf("r", 20_000, func(c *Config) { c.Candidate.Limit = 3 }), ruleOf("s", 4, func(c *Config) { c.Candidate.Estimate = new(counter.Lower) })}
+	b := newBench(t, list...)
+	for i, want := range []limiter.Verdict{limiter.Passed, limiter.Passed, limiter.Passed, limiter.Limited, limiter.Mitigated} {
+		b.decide(ip("192.0.2.1"), epoch)
+		if got := b.d.Candidates[0].Verdict; got != want || len(b.d.Candidates) != 2 {
+			t.Errorf("request %d: %v, want %v", i, b.d.Candidates, want)
+		}
+	}
+	r := b.rules.ByName("r").Candidate
+	if c := b.rules.ByName("r").Counter; r.Counter.ID != c.ID || r.Counter.Identity() != c.Identity() || r.Bits.ID == c.ID {
+		t.Errorf("%+v", r)
+	}
+	if s := b.rules.ByName("s").Candidate; s.Counter.Estimate != counter.Lower || s.Counter.Limit != 4 || s.Timeout != 20*time.Second || s.Bits.ID == r.Bits.ID {
+		t.Errorf("%+v", s)
 	}
 }

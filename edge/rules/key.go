@@ -26,6 +26,8 @@ const (
 	keySource keyKind = iota
 	keyHeader
 	keyCookie
+
+	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
 )
 
 // ParseKeyPart reads source, header:NAME or cookie:NAME.

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dchest/siphash"
+
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
@@ -25,6 +27,7 @@ type Rule struct {
 	limiter.Rule
 	Config Config
 	Parts  []KeyPart // nil: the source itself
+	share  uint64    // percent of sources that the rule is about; 0: all
 	key    string    // what parts say: the same of all rules with the same parts
 	Tally  *Tally
 	Text   Text
@@ -67,8 +70,49 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}
+	if c.Share < 1 || c.Share > 100 {
+		return nil, fmt.Errorf("rule %s: share %d: want 1 to 100", c.Name, c.Share)
+	}
+	r.share = uint64(c.Share % 100)
+	if c.Candidate.Is() {
+		if r.Candidate, err = newCandidate(r, c.Candidate); err != nil {
+			return nil, fmt.Errorf("rule %s: candidate: %w", c.Name, err)
+		}
+	}
 	r.Text = newText(r)
 	return r, nil
+}
+
+// newCandidate makes a rule's candidate. Its mitigations are named by all that it says, so one that is changed begins afresh.
+func newCandidate(r *Rule, c Candidate) (*limiter.Candidate, error) {
+	limit, estimate, timeout := r.Config.Limit, r.Counter.Estimate, r.Timeout
+	if c.Limit != 0 {
+		limit = c.Limit
+	}
+	if c.Estimate != nil {
+		estimate = *c.Estimate
+	}
+	if c.MitigationTimeout != nil {
+		timeout = time.Duration(*c.MitigationTimeout)
+	}
+	name := fmt.Sprintf("%s candidate %d %v %v", r.Counter.Name, limit, estimate, timeout)
+	bits, err := counter.NewRule(name, limit, r.Counter.Window, r.Counter.SubWindows, estimate)
+	if err != nil {
+		return nil, err
+	}
+	return &limiter.Candidate{Counter: r.Counter.With(limit, estimate), Bits: bits, Timeout: timeout}, nil
+}
+
+// IsAbout reports whether a source, as the rule counts it, is among those that the rule is about (share). All edges with the PoP's secret
+// say the same, and whoever is within a share is within a larger one.
+func (r *Rule) IsAbout(key Secret, source counter.Source) bool {
+	if r.share == 0 {
+		return true
+	}
+	var room [96]byte
+	text := append(room[:0], shareOf)
+	text = append(text, r.Config.Name...)
+	return siphash.Hash(key.k0, key.k1, source.AppendBinary(text))%100 < r.share
 }
 
 // Loosened reports whether r admits something that before did not, so that who was blocked under before may not be
@@ -77,7 +121,8 @@ func (r *Rule) Loosened(before *Rule) bool {
 	return r.Shadow != before.Shadow ||
 		r.Config.Limit > before.Config.Limit ||
 		float64(r.Config.Limit)/float64(r.Config.Window) > float64(before.Config.Limit)/float64(before.Config.Window) ||
-		r.Timeout < before.Timeout
+		r.Timeout < before.Timeout ||
+		r.Config.Share < before.Config.Share
 }
 
 // SetPath reads a path pattern: exact, a prefix that ends in *, or a regular expression after ~.

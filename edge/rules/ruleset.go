@@ -45,6 +45,9 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 		}
 		s.Rules, s.names[config.Name] = append(s.Rules, r), r
 		counters = append(counters, r.Counter)
+		if c := r.Candidate; c != nil {
+			counters = append(counters, c.Counter, c.Bits)
+		}
 		s.add(r)
 	}
 	counter.Renumber(counters)

@@ -11,7 +11,10 @@ type Tally struct {
 	Verdicts [limiter.Verdicts]atomic.Uint64
 	Open     atomic.Uint64
 	Closed   atomic.Uint64
-	Used     *histogram.Histogram // shares of the limit, at decisions; a sample
+	// Candidate counts what the rule's candidate said, and CandidateAlone for how many of those requests nothing in force refused them.
+	Candidate      [limiter.Verdicts]atomic.Uint64
+	CandidateAlone atomic.Uint64
+	Used           *histogram.Histogram // shares of the limit, at decisions; a sample
 }
 
 // NewTally makes a Tally.

@@ -123,7 +123,9 @@ func Tell(q Question, logs ...io.Reader) (*Story, error) {
 			return nil, fmt.Errorf("why: line %d: %w", s.Lines+1, err)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b line) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.ID, b.ID)) })
+	slices.SortStableFunc(list, func(a, b line) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.T, b.T), cmp.Compare(a.ID, b.ID))
+	})
 	s.span(q, list)
 	for i := range list {
 		s.add(&list[i])
@@ -223,13 +225,13 @@ func (s *Story) block(l *line) {
 	i := slices.IndexFunc(s.Blocks, func(b Block) bool { return b.Rule == l.Rule && b.Until.Sub(l.Until).Abs() < time.Second })
 	if i < 0 {
 		i = len(s.Blocks)
-		s.Blocks = append(s.Blocks, Block{Rule: l.Rule, Until: l.Until, Began: l.Time, Shadow: l.Verdict == "shadow", Edge: l.Edge, ID: l.ID})
-		if l.Verdict != "mitigated" && l.Estimate > float64(l.Limit) { // a shadow's block says shadow to its end
-			b := &s.Blocks[i]
-			b.Known, b.Estimate, b.Limit, b.Window = true, l.Estimate, l.Limit, l.Window
-		}
+		s.Blocks = append(s.Blocks, Block{Rule: l.Rule, Until: l.Until, Began: l.Time, Shadow: l.Verdict == "shadow"})
 	}
 	b := &s.Blocks[i]
+	// By the clock of another edge, or within the grain of the log's time, it may come behind requests that were refused under it.
+	if !b.Known && l.Verdict != "mitigated" && l.Estimate > float64(l.Limit) { // a shadow's block says shadow to its end
+		b.Known, b.Estimate, b.Limit, b.Window, b.Edge, b.ID = true, l.Estimate, l.Limit, l.Window, l.Edge, l.ID
+	}
 	b.Refused += l.Sample
 	b.Last = l.Time
 }

@@ -117,3 +117,14 @@ refused by rule c, because no node of the tier answered: 1 request, from 10:00:0
 		t.Error("a line of two megabytes is read")
 	}
 }
+
+// The request that began a block is found behind those that were refused under it: in the same millisecond, or by the clock of another edge.
+func TestBlockBeginsLate(t *testing.T) {
+	q := Question{Source: netip.MustParsePrefix("192.0.2.7/32")}
+	for _, earlier := range []string{"14:05:04.500", "14:05:04.480"} {
+		s := tell(t, q, entry(earlier, "b", "192.0.2.7", mitigated), entry("14:05:04.500", "z", "192.0.2.7", started))
+		if len(s.Blocks) != 1 || !s.Blocks[0].Known || s.Blocks[0].Edge != "z" || s.Blocks[0].Estimate != 3 || s.Blocks[0].Refused != 2 {
+			t.Errorf("%s: %+v", earlier, s.Blocks)
+		}
+	}
+}

@@ -97,6 +97,9 @@ func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 	}
 	for _, r := range rules {
 		w.rules = append(w.rules, pop.Rule{Counter: r.Counter, Timeout: r.Timeout})
+		if tried := r.Candidate; tried != nil {
+			w.rules = append(w.rules, pop.Rule{Name: r.Counter.Name, Counter: tried.Bits, Timeout: tried.Timeout, Candidate: true})
+		}
 	}
 	for i := range c.Nodes {
 		w.Nodes = append(w.Nodes, poptest.New(c.Capacity))

@@ -43,9 +43,12 @@ func (c *Client) Top(by string, n int) error {
 	})
 }
 
+// blockedMost is how many blocks are shown: under attack there may be a million.
+const blockedMost = 1000
+
 // Blocked prints who is blocked: operators' blocks first, then those that end last.
 func (c *Client) Blocked() error {
-	answer, err := c.get("/v1/mitigations", nil)
+	answer, err := c.get("/v1/mitigations", url.Values{"n": {strconv.Itoa(blockedMost)}})
 	if err != nil {
 		return err
 	}
@@ -65,7 +68,11 @@ func (c *Client) Blocked() error {
 		for _, m := range list {
 			t.add(m.Source, m.Rule, m.Mode, m.By, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
-		return t.write(c.Out)
+		if err := t.write(c.Out); err != nil || len(list) < blockedMost {
+			return err
+		}
+		_, err := fmt.Fprintf(c.Out, "these are %s; there may be more: sluice status counts them, GET /v1/mitigations lists them\n", number(uint64(len(list))))
+		return err
 	})
 }
 
@@ -92,6 +99,12 @@ type rule struct {
 		Statuses []int
 		Refused  bool
 	}
+	Candidate struct {
+		Limit             uint64
+		Estimate          string
+		MitigationTimeout string `json:"mitigation_timeout"`
+	}
+	Share int
 }
 
 // Rules prints the rules in force, those that are off as well.
@@ -135,7 +148,16 @@ func (r rule) matches() string {
 			parts = append(parts, p)
 		}
 	}
-	return cmp.Or(strings.Join(parts, " "), "everything")
+	matches := cmp.Or(strings.Join(parts, " "), "everything")
+	if r.Share > 0 && r.Share < 100 {
+		matches += fmt.Sprintf(", of %d %% of sources", r.Share)
+	}
+	if c := r.Candidate; c.Limit > 0 {
+		matches += ", candidate " + number(c.Limit)
+	} else if c.Estimate+c.MitigationTimeout != "" {
+		matches += ", candidate " + strings.TrimSpace(c.Estimate+" "+c.MitigationTimeout)
+	}
+	return matches
 }
 
 // Config prints the configuration in force, as YAML, and where each rule is from.

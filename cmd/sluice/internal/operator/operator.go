@@ -85,7 +85,7 @@ func (c *Client) ask(method, path string, body any) ([]byte, error) {
 	case isJSON && status != http.StatusTooManyRequests && status != http.StatusBadGateway: // which the other listener answers
 		var refusal struct{ Error struct{ Message string } }
 		if json.Unmarshal(text, &refusal) == nil && refusal.Error.Message != "" {
-			return nil, &refused{status, printable(strings.TrimPrefix(refusal.Error.Message, "edge: "))}
+			return nil, &refused{status, Printable(strings.TrimPrefix(refusal.Error.Message, "edge: "))}
 		}
 	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
 		path, _, _ = strings.Cut(path, "?")

@@ -83,7 +83,7 @@ func TestAnswers(t *testing.T) {
 			"rules:\n- name: login\n  limit: 5\n  from: file\nlisten: :8080\n", ""},
 		{"no configuration", edge{}, (*Client).Config,
 			"", "this edge does not have it: EDGE answers GET /v1/config with 404; if that is the operators' listener of an edge, the edge is of another version than this command"},
-		{"blocks", edge{"GET /v1/mitigations": `[
+		{"blocks", edge{"GET /v1/mitigations?n=1000": `[
 			{"rule":"login","source":"192.0.2.1","mode":"enforce","start":"2026-05-04T14:00:00Z","end":"` + now.Add(90*time.Second).Format(time.RFC3339) + `","by":"edge"},
 			{"rule":"login","source":"192.0.2.2","mode":"shadow","end":"` + now.Add(26*time.Hour).Format(time.RFC3339) + `","by":"pop"},
 			{"rule":"*","source":"198.51.100.0/24","mode":"enforce","end":"` + now.Add(59*time.Second).Format(time.RFC3339) + `","by":"admin","reason":"scraper\u001b[2J\n` + strings.Repeat("x", 200) + `"}]`}, (*Client).Blocked,
@@ -91,7 +91,15 @@ func TestAnswers(t *testing.T) {
 				"198.51.100.0/24  *      enforce  admin  2026-05-04 14:00:59    59s  scraper·[2J·" + strings.Repeat("x", 19) + "…\n" +
 				"192.0.2.2        login  shadow   pop    2026-05-05 16:00:00    26h\n" +
 				"192.0.2.1        login  enforce  edge   2026-05-04 14:01:30  1m30s\n", ""},
-		{"nobody", edge{"GET /v1/mitigations": `[]`}, (*Client).Blocked, "nobody is blocked\n", ""},
+		{"as many as are shown", edge{"GET /v1/mitigations?n=1000": "[{}" + strings.Repeat(",{}", 999) + "]"}, func(c *Client) error {
+			out := c.Out
+			c.Out = new(bytes.Buffer)
+			err := c.Blocked()
+			_, after, _ := strings.Cut(c.Out.(*bytes.Buffer).String(), "these")
+			_, _ = io.WriteString(out, after)
+			return err
+		}, " are 1,000; there may be more: sluice status counts them, GET /v1/mitigations lists them\n", ""},
+		{"nobody", edge{"GET /v1/mitigations?n=1000": `[]`}, (*Client).Blocked, "nobody is blocked\n", ""},
 		{"top", edge{"GET /v1/top?by=shadow&n=2": `[{"source":"192.0.2.1","count":1234567,"error":0},{"source":"2001:db8::/64","count":1200,"error":34}]`},
 			func(c *Client) error { return c.Top("shadow", 2) },
 			"SOURCE            SHADOW  AT LEAST\n192.0.2.1      1,234,567\n2001:db8::/64      1,200     1,166\n", ""},
@@ -117,6 +125,11 @@ func TestAnswers(t *testing.T) {
 		{"no metrics", edge{"GET /readyz": "ready", "GET /v1/rules": `[]`, "GET /v1/nodes": `[]`}, (*Client).Status,
 			"edge      EDGE, ready\nrules     none: nobody is limited\nrequests  EDGE does not tell: 404 to GET /metrics\npop       none: this edge counts alone\n", ""},
 		{"waiting in vain", edge{"GET /readyz": "draining\n"}, func(c *Client) error { return c.WaitReady(time.Millisecond) }, "", "the edge is not ready after 1ms: draining"},
+		{"rules that are tried", edge{"GET /v1/rules": `[{"name":"a","mode":"enforce","limit":1000,"window":"1m","mitigation_timeout":"1m","key":["source"],"candidate":{"limit":500,"estimate":"lower"},"share":100},
+			{"name":"b","mode":"enforce","limit":5,"window":"1m","mitigation_timeout":"0s","key":["source"],"match":{"path":"/b"},"candidate":{"mitigation_timeout":"5m"},"share":25}]`}, (*Client).Rules,
+			"RULE  MODE     LIMIT        THEN BLOCKED   BY      MATCHES\n" +
+				"a     enforce  1,000 in 1m  for 1m         source  everything, candidate 500\n" +
+				"b     enforce  5 in 1m      no: throttled  source  /b, of 25 % of sources, candidate 5m\n", ""},
 		{"not an edge", edge{"GET /v1/rules": "<html>"}, (*Client).Rules, "", "what answers at EDGE is not the operators' listener of an edge (200 to GET /v1/rules): name that with --admin ADDR"},
 		{"no list", edge{"GET /v1/rules": `{"rules":[]}`}, (*Client).Rules, "",
 			"the answer of EDGE is not understood (json: cannot unmarshal object into Go value of type []operator.rule): --json shows it as it is"},
@@ -134,7 +147,7 @@ func TestTablesFit(t *testing.T) {
 	long := strings.Repeat("long-rule-name-", 4)
 	digest := "#0123456789abcdef0123456789abcdef"
 	e := edge{
-		"GET /v1/mitigations": `[{"rule":"` + long + `","source":"` + digest + `","mode":"candidate","end":"2027-01-01T00:00:00Z","by":"admin","reason":"` + long + `"}]`,
+		"GET /v1/mitigations?n=1000": `[{"rule":"` + long + `","source":"` + digest + `","mode":"candidate","end":"2027-01-01T00:00:00Z","by":"admin","reason":"` + long + `"}]`,
 		"GET /v1/rules": `[{"name":"` + long + `","mode":"candidate","limit":1000000000,"window":"1h30m20s","mitigation_timeout":"23h30m20s","key":["` + long + `","source"],
 			"count":{"statuses":[401,402,403,404,405,406,407,408]},"match":{"hosts":["` + long + `"],"methods":["POST"],"path":"/` + long + `"}}]`,
 		"GET /v1/events": `[{"number":1234567,"time":"2027-01-01T00:00:00Z","kind":"certificate","text":"` + long + `","rule":"` + long + `","source":"` + digest + `","who":"` + long + `"}]`,

@@ -82,9 +82,9 @@ func (c *Client) Unblock(source, rule string) error {
 
 // said prints what was said, where it is in force, and what an edge has to say to that.
 func (c *Client) said(what string, edges *spread, warning string) error {
-	text := printable(what) + "\n" + printable("in force "+edges.String()) + "\n"
+	text := Printable(what) + "\n" + Printable("in force "+edges.String()) + "\n"
 	if warning != "" {
-		text += "but: " + printable(warning) + "\n"
+		text += "but: " + Printable(warning) + "\n"
 	}
 	_, err := io.WriteString(c.Out, text)
 	return err

@@ -46,7 +46,7 @@ func (c *Client) ready() (why string, err error) {
 	if err != nil {
 		return "", err
 	}
-	why = printable(strings.TrimSpace(string(text)))
+	why = Printable(strings.TrimSpace(string(text)))
 	switch {
 	case status == http.StatusOK && why == "ready":
 		return "", nil
@@ -139,7 +139,7 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 
 	var out bytes.Buffer
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&out, "%-9s %s\n", name, printable(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(&out, "%-9s %s\n", name, Printable(fmt.Sprintf(format, args...)))
 	}
 	line("edge", "%s, %s", c.Address, word)
 	if v := m.label("sluice_build_info", "version"); v != "" {

@@ -38,7 +38,7 @@ const (
 
 func (t *table) add(cells ...string) {
 	for i := range cells {
-		cells[i] = printable(cells[i])
+		cells[i] = Printable(cells[i])
 	}
 	t.rows = append(t.rows, cells)
 }
@@ -102,9 +102,9 @@ func (t *table) write(w io.Writer) error {
 	return nil
 }
 
-// printable is text without what would move a terminal's cursor or change its colours: reasons, paths and names are written by
+// Printable is text without what would move a terminal's cursor or change its colours: reasons, paths and names are written by
 // others.
-func printable(s string) string {
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

@@ -1,4 +1,4 @@
-package main
+package simulate
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/edge/limiter"
@@ -16,9 +17,9 @@ import (
 	"sluice/pop"
 )
 
-// simulatePublished judges every rule, and two plain counters, on one calibrated stream of the published size, one edge, in estimator
+// Published judges every rule, and two plain counters, on one calibrated stream of the published size, one edge, in estimator
 // mode. Sources are independent, so each core takes the next one and needs the memory of one.
-func simulatePublished(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*report.Report, error) {
+func Published(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*report.Report, error) {
 	first := rules[0].Counter
 	stream, err := workload.NewPublished(name, scale)
 	if err != nil {
@@ -46,7 +47,7 @@ func simulatePublished(ctx context.Context, name string, scale int, seed uint64,
 			}
 		})
 	}
-	bar := progress(int(stream.Requests), name)
+	bar := cli.Progress(int(stream.Requests), name)
 	finished := make(chan struct{})
 	go func() { wg.Wait(); close(finished) }()
 	for tick := time.NewTicker(200 * time.Millisecond); ; {
@@ -72,10 +73,10 @@ func simulatePublished(ctx context.Context, name string, scale int, seed uint64,
 	return total.reports(name, seed, rules, took), nil
 }
 
-// simulateInOrder is simulatePublished with all sources in one table, in the order of time, as an edge has them. The table has as many
+// InOrder is Published with all sources in one table, in the order of time, as an edge has them. The table has as many
 // counters for each source as one of a million has for all sources of the published size. One core does it, and each source
 // takes a few kilobytes, so it suits a tenth of that size.
-func simulateInOrder(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*report.Report, error) {
+func InOrder(ctx context.Context, name string, scale int, seed uint64, rules []pop.Rule) ([]*report.Report, error) {
 	first := rules[0].Counter
 	stream, err := workload.NewPublished(name, scale)
 	if err != nil {
@@ -87,7 +88,7 @@ func simulateInOrder(ctx context.Context, name string, scale int, seed uint64, r
 		b.limiters[i] = virtual.Alone(max(1_000_000/scale, 100), virtual.Secret.Phase)
 	}
 	began := time.Now()
-	bar := progress(int(stream.Requests), name+" in order")
+	bar := cli.Progress(int(stream.Requests), name+" in order")
 	requests := make([]publishedRequest, 0, batch)
 	done := 0
 	decide := func() {

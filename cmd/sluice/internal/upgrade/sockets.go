@@ -1,4 +1,4 @@
-package main
+package upgrade
 
 import (
 	"context"
@@ -25,16 +25,16 @@ type socket struct {
 	net.Listener
 }
 
-// sockets are those that this process was given or has opened, in order.
-type sockets struct {
+// Sockets are those that this process was given or has opened, in order.
+type Sockets struct {
 	given map[string]net.Listener
 	open  []socket
 }
 
-// givenSockets takes over what an older process of ours or systemd (sd_listen_fds(3)) has opened. Of systemd's, those named
+// GivenSockets takes over what an older process of ours or systemd (sd_listen_fds(3)) has opened. Of systemd's, those named
 // listen, listen_tls and admin (FileDescriptorName=) are these; the first without such a name is listen.
-func givenSockets() (*sockets, error) {
-	s := &sockets{given: make(map[string]net.Listener)}
+func GivenSockets() (*Sockets, error) {
+	s := &Sockets{given: make(map[string]net.Listener)}
 	var names []string
 	if text := os.Getenv(handedSockets); text != "" {
 		names = strings.Split(text, ":")
@@ -67,13 +67,13 @@ func givenSockets() (*sockets, error) {
 	return s, nil
 }
 
-// listen returns the socket that was given under a name, or opens one at the address.
-func (s *sockets) listenOn(name, address string) (net.Listener, error) {
+// Listen returns the socket that was given under a name, or opens one at the address.
+func (s *Sockets) Listen(name, address string) (net.Listener, error) {
 	ln := s.given[name]
 	delete(s.given, name)
 	if ln == nil {
 		var err error
-		if ln, err = listenOn(name, address); err != nil {
+		if ln, err = listen(name, address); err != nil {
 			return nil, err
 		}
 	}
@@ -84,8 +84,8 @@ func (s *sockets) listenOn(name, address string) (net.Listener, error) {
 	return ln, nil
 }
 
-// close closes what was given and not wanted, and, after a failure to start, what is open.
-func (s *sockets) close(all bool) {
+// Close closes what was given and not wanted, and, after a failure to start, what is open.
+func (s *Sockets) Close(all bool) {
 	for _, ln := range s.given {
 		ln.Close()
 	}
@@ -96,7 +96,7 @@ func (s *sockets) close(all bool) {
 	}
 }
 
-func listenOn(what, address string) (net.Listener, error) {
+func listen(what, address string) (net.Listener, error) {
 	network := "tcp"
 	path, unix := strings.CutPrefix(address, "unix:")
 	if unix {
@@ -111,13 +111,13 @@ func listenOn(what, address string) (net.Listener, error) {
 	config.SetMultipathTCP(false)
 	ln, err := config.Listen(context.Background(), network, path)
 	if err != nil {
-		return nil, listenError(what, address, err)
+		return nil, ListenError(what, address, err)
 	}
 	return ln, nil
 }
 
-// listenError says why one cannot listen, and what to do.
-func listenError(what, address string, err error) error {
+// ListenError says why one cannot listen, and what to do.
+func ListenError(what, address string, err error) error {
 	flag := "--" + what
 	if what == "listen_tls" {
 		flag = what

@@ -1,10 +1,6 @@
-package main
+package tier
 
 import (
-	"runtime"
-	"runtime/debug"
-	"strings"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/pop"
@@ -12,34 +8,19 @@ import (
 	"sluice/pop/wire"
 )
 
-// buildInfo says what this process is.
-func buildInfo() prometheus.Collector {
-	labels := prometheus.Labels{"version": "unknown", "commit": "unknown", "go": runtime.Version()}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		labels["version"] = strings.Trim(info.Main.Version, "()")
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				labels["commit"] = s.Value
-			}
-		}
-	}
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "sluice_build_info", Help: "What this process was built from; always 1.",
-		ConstLabels: labels}, func() float64 { return 1 })
-}
-
-// tierMetrics shows a tier to Prometheus. Labels are nodes of the configuration and words of ours, so their number is fixed.
-type tierMetrics struct {
+// metrics shows a tier to Prometheus. Labels are nodes of the configuration and words of ours, so their number is fixed.
+type metrics struct {
 	tier    *memcached.Tier
 	machine *pop.Machine
 
 	operations, seconds, up, dials, dropped, edges, propagation, forged, logLost, full, words, alone *prometheus.Desc
 }
 
-func newTierMetrics(tier *memcached.Tier, machine *pop.Machine) *tierMetrics {
+func newMetrics(tier *memcached.Tier, machine *pop.Machine) *metrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("sluice_"+name, help, labels, nil)
 	}
-	return &tierMetrics{
+	return &metrics{
 		tier: tier, machine: machine,
 		operations:  desc("tier_operations_total", "Commands to a memcached node, by what was asked and what became of it.", "node", "op", "result"),
 		seconds:     desc("tier_operation_seconds", "Round trips to a memcached node.", "node"),
@@ -56,9 +37,9 @@ func newTierMetrics(tier *memcached.Tier, machine *pop.Machine) *tierMetrics {
 	}
 }
 
-func (m *tierMetrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, ch) }
 
-func (m *tierMetrics) Collect(ch chan<- prometheus.Metric) {
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}

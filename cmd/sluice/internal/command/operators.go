@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"errors"
@@ -12,28 +12,29 @@ import (
 
 	"sluice/cmd/sluice/internal/completion"
 	"sluice/cmd/sluice/internal/operator"
+	"sluice/cmd/sluice/internal/settings"
 	"sluice/edge/config"
 )
 
-// operatorCommands are those that ask a running edge, at its operators' listener.
-func operatorCommands() []command {
+// Operators are those that ask a running edge, at its operators' listener.
+func Operators() []Command {
 	none := func(do func(*operator.Client) error) func(*operator.Client, []string) error {
 		return func(c *operator.Client, _ []string) error { return do(c) }
 	}
-	status := newFlagSet("status")
+	status := NewFlagSet("status")
 	wait := status.Duration("wait", 0, "wait `TIME` at most until the edge is ready")
-	top := newFlagSet("top")
+	top := NewFlagSet("top")
 	by := top.String("by", "requests", "heaviest by `requests|refused|shadow`")
 	count := top.IntP("number", "n", 20, "how many to show, 1 to 1000")
-	events := newFlagSet("events")
+	events := NewFlagSet("events")
 	since := events.String("since", "", "only what came after the `EVENT` of a number, a time such as 2026-05-04T14:05:00Z, or a while ago such as 10m")
-	block, unblock := newFlagSet("block"), newFlagSet("unblock")
+	block, unblock := NewFlagSet("block"), NewFlagSet("unblock")
 	length := block.Duration("for", 10*time.Minute, "for how long: a `TIME` such as 10m or 24h")
 	reason := block.String("reason", "", "why, for other operators: `TEXT`")
 	blockRule := block.String("rule", operator.AllRules, "under the rule `NAME` only; * is every rule")
 	unblockRule := unblock.String("rule", operator.AllRules, "under the rule `NAME` only; * is every rule")
 
-	return []command{
+	return []Command{
 		operatorCommand(status, "", "how an edge and its PoP are; exit 1 if it is not ready", func(c *operator.Client, _ []string) error {
 			if *wait > 0 {
 				if err := c.WaitReady(*wait); err != nil {
@@ -51,9 +52,9 @@ func operatorCommands() []command {
 			}
 			return c.Top(*by, *count)
 		}),
-		operatorCommand(newFlagSet("blocked"), "", "who is blocked, by whom and until when", none((*operator.Client).Blocked)),
-		operatorCommand(newFlagSet("rules"), "", "the rules in force", none((*operator.Client).Rules)),
-		operatorCommand(newFlagSet("config"), "", "the configuration in force, and where it is from", none((*operator.Client).Config)),
+		operatorCommand(NewFlagSet("blocked"), "", "who is blocked, by whom and until when", none((*operator.Client).Blocked)),
+		operatorCommand(NewFlagSet("rules"), "", "the rules in force", none((*operator.Client).Rules)),
+		operatorCommand(NewFlagSet("config"), "", "the configuration in force, and where it is from", none((*operator.Client).Config)),
 		operatorCommand(block, "SOURCE|CIDR", "block a source for a while, on every edge of the PoP", func(c *operator.Client, args []string) error {
 			if *length <= 0 {
 				return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
@@ -87,18 +88,18 @@ func checkTarget(source, rule string) error {
 type usageError struct{ error }
 
 // operatorCommand makes a command of what it asks of an edge. It takes as many arguments as args names.
-func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Client, []string) error) command {
+func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Client, []string) error) Command {
 	name := set.Name()
 	admin := set.String("admin", config.Default().Admin, "the edge's operators' listener, `ADDR`")
 	file := set.String("config", "", "the edge's configuration `FILE`, which names that listener and its token")
 	tokenFile := set.String("token-file", "", "`FILE` that holds the listener's token")
 	asJSON := set.Bool("json", false, "print the edge's answer as it is")
 
-	c := command{Command: completion.Command{Name: name, Args: args, Does: does, Flags: set}}
-	c.run = func(given []string, stdout, stderr io.Writer) int {
+	c := Command{Command: completion.Command{Name: name, Args: args, Does: does, Flags: set}}
+	c.Run = func(given []string, stdout, stderr io.Writer) int {
 		err := set.Parse(given)
 		if errors.Is(err, pflag.ErrHelp) {
-			fmt.Fprint(stdout, c.usage())
+			fmt.Fprint(stdout, c.Usage())
 			return 0
 		}
 		wanted := 0
@@ -122,10 +123,10 @@ func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Cl
 		switch {
 		case errors.As(err, &wrong):
 			fmt.Fprintf(stderr, "sluice %s: %v (sluice help %s tells more)\n", name, err, name)
-			return exitUsage
+			return ExitUsage
 		case err != nil:
-			fmt.Fprintf(stderr, "sluice %s: %s\n", name, sentence(err))
-			return exitFailed
+			fmt.Fprintf(stderr, "sluice %s: %s\n", name, settings.Sentence(err))
+			return ExitFailed
 		}
 		return 0
 	}
@@ -136,7 +137,7 @@ func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Cl
 func findListener(c *operator.Client, file, tokenFile string, given bool) error {
 	what := "--token-file"
 	if file != "" {
-		found, err := readConfig(file)
+		found, err := settings.ReadConfig(file)
 		if err != nil {
 			return err
 		}
@@ -154,6 +155,6 @@ func findListener(c *operator.Client, file, tokenFile string, given bool) error 
 		c.Who = u.Username
 	}
 	var err error
-	c.Token, err = readToken(what, tokenFile)
+	c.Token, err = settings.ReadToken(what, tokenFile)
 	return err
 }

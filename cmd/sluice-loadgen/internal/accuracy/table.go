@@ -1,4 +1,4 @@
-package main
+package accuracy
 
 import (
 	"fmt"
@@ -10,14 +10,14 @@ import (
 	"sluice/loadgen/report"
 )
 
-// accuracyRow is runs that differ in the seed alone.
-type accuracyRow struct {
+// tableRow is runs that differ in the seed alone.
+type tableRow struct {
 	setup, estimate, limit string
-	seeds                  []accuracyLine
+	seeds                  []tableLine
 }
 
-// accuracyLine is what came of a run, or of several, summed up.
-type accuracyLine struct {
+// tableLine is what came of a run, or of several, summed up.
+type tableLine struct {
 	requests, decisions, wrong, limited, followed, blocks uint64
 
 	theirs, floor                        uint64 // wrong decisions
@@ -28,9 +28,9 @@ type accuracyLine struct {
 	margin                               float64
 }
 
-func (l *accuracyLine) add(r *report.Report) {
+func (l *tableLine) add(r *report.Report) {
 	f := &r.Figures
-	one := accuracyLine{
+	one := tableLine{
 		requests: f.Requests, decisions: f.Decisions, wrong: f.Wrong, limited: f.WronglyLimited, followed: f.WronglyMitigated, blocks: f.Blocks,
 		theirs: r.Baseline.Wrong, gap: f.MeanGap, theirGap: r.Baseline.MeanGap,
 		falsePositives: f.FalsePositiveSources, falseNegatives: f.FalseNegativeSources, over: f.BeyondBound,
@@ -42,7 +42,7 @@ func (l *accuracyLine) add(r *report.Report) {
 	l.merge(&one)
 }
 
-func (l *accuracyLine) merge(o *accuracyLine) {
+func (l *tableLine) merge(o *tableLine) {
 	l.requests += o.requests
 	l.decisions += o.decisions
 	l.wrong += o.wrong
@@ -61,12 +61,12 @@ func (l *accuracyLine) merge(o *accuracyLine) {
 }
 
 // addRows sums rows up over limits and logs, seed by seed. A log of which the stamps are whole is the same with every seed.
-func addRows(totals, rows []*accuracyRow) []*accuracyRow {
+func addRows(totals, rows []*tableRow) []*tableRow {
 	for _, row := range rows {
-		at := slices.IndexFunc(totals, func(t *accuracyRow) bool { return t.setup == row.setup && t.estimate == row.estimate })
+		at := slices.IndexFunc(totals, func(t *tableRow) bool { return t.setup == row.setup && t.estimate == row.estimate })
 		if at < 0 {
 			at = len(totals)
-			totals = append(totals, &accuracyRow{setup: row.setup, estimate: row.estimate, limit: "all", seeds: make([]accuracyLine, 1)})
+			totals = append(totals, &tableRow{setup: row.setup, estimate: row.estimate, limit: "all", seeds: make([]tableLine, 1)})
 		}
 		total := totals[at]
 		for len(total.seeds) < len(row.seeds) {
@@ -80,7 +80,7 @@ func addRows(totals, rows []*accuracyRow) []*accuracyRow {
 }
 
 // overSeeds is the least and the most of a figure over the seeds, or the one that there is.
-func (r *accuracyRow) overSeeds(of func(*accuracyLine) float64, write func(float64) string) string {
+func (r *tableRow) overSeeds(of func(*tableLine) float64, write func(float64) string) string {
 	least, most := of(&r.seeds[0]), of(&r.seeds[0])
 	for i := range r.seeds {
 		v := of(&r.seeds[i])
@@ -94,7 +94,7 @@ func (r *accuracyRow) overSeeds(of func(*accuracyLine) float64, write func(float
 
 // printRows writes a line for each row: counts and shares, least and most over the seeds; and how many times as many wrong decisions as the floor
 // makes are ours and those of two counters, and of ours those of two counters, summed up over the seeds, because single ones may be 0.
-func printRows(w io.Writer, title string, rows []*accuracyRow) {
+func printRows(w io.Writer, title string, rows []*tableRow) {
 	fmt.Fprintln(w, title)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "  mode\testimate\tlimit\twrong\tlimited\t% of requests\t% of decisions\t% wrong answers\tblocks\tper block\tfloor\tof it\ttwo counters\tof the floor\tof ours"+
@@ -107,30 +107,30 @@ func printRows(w io.Writer, title string, rows []*accuracyRow) {
 		return float64(a) / float64(b)
 	}
 	for _, r := range rows {
-		count := func(of func(*accuracyLine) uint64) string {
-			return r.overSeeds(func(l *accuracyLine) float64 { return float64(of(l)) }, whole)
+		count := func(of func(*tableLine) uint64) string {
+			return r.overSeeds(func(l *tableLine) float64 { return float64(of(l)) }, whole)
 		}
-		share := func(a, b func(*accuracyLine) uint64, times float64) string {
-			return r.overSeeds(func(l *accuracyLine) float64 { return times * ratio(a(l), b(l)) }, page.Significant)
+		share := func(a, b func(*tableLine) uint64, times float64) string {
+			return r.overSeeds(func(l *tableLine) float64 { return times * ratio(a(l), b(l)) }, page.Significant)
 		}
-		wrong := func(l *accuracyLine) uint64 { return l.wrong }
-		requests := func(l *accuracyLine) uint64 { return l.requests }
-		blocks := func(l *accuracyLine) uint64 { return l.blocks }
-		theirs := func(l *accuracyLine) uint64 { return l.theirs }
-		floor := func(l *accuracyLine) uint64 { return l.floor }
+		wrong := func(l *tableLine) uint64 { return l.wrong }
+		requests := func(l *tableLine) uint64 { return l.requests }
+		blocks := func(l *tableLine) uint64 { return l.blocks }
+		theirs := func(l *tableLine) uint64 { return l.theirs }
+		floor := func(l *tableLine) uint64 { return l.floor }
 		cells := []string{
-			r.setup, r.estimate, r.limit, count(wrong), count(func(l *accuracyLine) uint64 { return l.limited }),
-			share(wrong, requests, 100), share(wrong, func(l *accuracyLine) uint64 { return l.decisions }, 100),
-			share(func(l *accuracyLine) uint64 { return l.wrong + l.followed }, requests, 100),
+			r.setup, r.estimate, r.limit, count(wrong), count(func(l *tableLine) uint64 { return l.limited }),
+			share(wrong, requests, 100), share(wrong, func(l *tableLine) uint64 { return l.decisions }, 100),
+			share(func(l *tableLine) uint64 { return l.wrong + l.followed }, requests, 100),
 		}
 		first := &r.seeds[0]
-		sum := func(of func(*accuracyLine) uint64) (n uint64) {
+		sum := func(of func(*tableLine) uint64) (n uint64) {
 			for i := range r.seeds {
 				n += of(&r.seeds[i])
 			}
 			return n
 		}
-		times := func(a, b func(*accuracyLine) uint64) string {
+		times := func(a, b func(*tableLine) uint64) string {
 			if sum(b) == 0 {
 				return "-"
 			}
@@ -147,14 +147,14 @@ func printRows(w io.Writer, title string, rows []*accuracyRow) {
 			cells = append(cells, "-", "-", count(theirs), "-")
 		}
 		cells = append(cells, times(theirs, wrong))
-		missed := count(func(l *accuracyLine) uint64 { return uint64(l.falseNegatives) })
+		missed := count(func(l *tableLine) uint64 { return uint64(l.falseNegatives) })
 		if missed != "0" {
-			missed += ", by " + r.overSeeds(func(l *accuracyLine) float64 { return 100 * l.margin }, page.Significant) + " %"
+			missed += ", by " + r.overSeeds(func(l *tableLine) float64 { return 100 * l.margin }, page.Significant) + " %"
 		}
-		cells = append(cells, r.overSeeds(func(l *accuracyLine) float64 { return 100 * l.gap }, page.Significant),
-			r.overSeeds(func(l *accuracyLine) float64 { return 100 * l.theirGap }, page.Significant),
-			count(func(l *accuracyLine) uint64 { return uint64(l.falsePositives) }), missed,
-			"+"+count(func(l *accuracyLine) uint64 { return uint64(l.excess) }), count(func(l *accuracyLine) uint64 { return uint64(l.over) }))
+		cells = append(cells, r.overSeeds(func(l *tableLine) float64 { return 100 * l.gap }, page.Significant),
+			r.overSeeds(func(l *tableLine) float64 { return 100 * l.theirGap }, page.Significant),
+			count(func(l *tableLine) uint64 { return uint64(l.falsePositives) }), missed,
+			"+"+count(func(l *tableLine) uint64 { return uint64(l.excess) }), count(func(l *tableLine) uint64 { return uint64(l.over) }))
 		for _, c := range cells {
 			fmt.Fprintf(t, "  %s\t", c)
 		}

@@ -1,12 +1,13 @@
 //go:build !race
 
-package main
+package simulate
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
@@ -95,16 +96,16 @@ func guardedRun(t *testing.T, mode string, edges int, estimate string) figure {
 		}
 		all = append(all, w)
 	}
-	f := &ruleFlags{limits: []uint{limit}, window: window, timeout: window, subWindows: 12, estimates: []string{estimate}, mode: mode}
-	m, rules, err := f.rules()
+	f := &cli.Rule{Limits: []uint{limit}, Window: window, Timeout: window, SubWindows: 12, Estimates: []string{estimate}, Mode: mode}
+	m, rules, err := f.Rules()
 	if err != nil {
 		t.Fatal(err)
 	}
-	size := &popFlags{Size: virtual.Size{Edges: edges, RTT: time.Millisecond}, perConnection: 20, quiet: true}
-	if err := size.check(); err != nil {
+	size := &cli.PoP{Size: virtual.Size{Edges: edges, RTT: time.Millisecond}, PerConnection: 20, Quiet: true}
+	if err := size.Check(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := simulate(t.Context(), trace.Merge(all...), m, rules[0], size)
+	r, err := Run(t.Context(), trace.Merge(all...), m, rules[0], size)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,6 @@
-package main
+// Package accuracy runs everything by which the limiter's accuracy is judged: on access logs, or made traffic in their place, by itself and
+// over eight edges; against adversaries; and on the calibrated streams of the published size. Of each it writes a table.
+package accuracy
 
 import (
 	"context"
@@ -17,6 +19,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
+	"sluice/cmd/sluice-loadgen/internal/simulate"
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/page"
@@ -25,8 +29,8 @@ import (
 	"sluice/loadgen/workload"
 )
 
-// accuracySuite is what the accuracy command measures: traffic, and how much of it.
-type accuracySuite struct {
+// suite is what the accuracy command measures: traffic, and how much of it.
+type suite struct {
 	files       []string // access logs; none: made traffic
 	limits      []uint
 	window      time.Duration
@@ -43,21 +47,21 @@ func adversaries() []string {
 	return []string{"constant", "ramp", "onoff", "edge-burst", "just-above", "parallel", "rotate-64", "rotate-24", "below", "nat", "flash-crowd", "stuffing"}
 }
 
-// cmdAccuracy runs everything by which the limiter's accuracy is judged, and writes a table for each log and a summary.
-func cmdAccuracy(ctx context.Context, args []string) error {
+// Command is the subcommand accuracy: it runs everything by which the limiter's accuracy is judged, and writes a table for each log and a summary.
+func Command(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("accuracy", pflag.ContinueOnError)
 	logs := flags.String("logs", "", "`DIR` with access logs (.log, .jsonl, .csv, or .gz of one); none: made traffic alone")
 	short := flags.Bool("short", false, "small workloads alone, and the published stream at a hundredth: seconds, not minutes")
 	seed := flags.Uint64("seed", 1, "of workloads, and of where in its second a one-second stamp lies")
 	seeds := flags.Int("seeds", 4, "so many seeds of where in its second a one-second stamp lies, from --seed on, for the estimate nearest;\nfigures are given as min-max over them")
 	file := flags.String("json", "", "write all reports to this `FILE` as JSON, too")
-	if err := parse(flags, args, false); err != nil {
+	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
 	if *seeds < 1 {
-		return usagef("--seeds %d: want at least 1", *seeds)
+		return cli.Usagef("--seeds %d: want at least 1", *seeds)
 	}
-	s := accuracySuite{
+	s := suite{
 		limits: []uint{20, 60, 120}, window: time.Minute, adversaries: adversaries(), limit: 100, scale: 1, seed: *seed, seeds: *seeds,
 	}
 	if *short {
@@ -72,45 +76,45 @@ func cmdAccuracy(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "%d runs in %v\n", len(reports), time.Since(began).Round(time.Second))
-	if err := toFile(*file, func(w io.Writer) error { return report.WriteJSON(w, reports...) }); err != nil {
+	if err := cli.ToFile(*file, func(w io.Writer) error { return report.WriteJSON(w, reports...) }); err != nil {
 		return err
 	}
 	return promises(reports)
 }
 
 // find names the logs of a directory.
-func (s *accuracySuite) find(dir string) error {
+func (s *suite) find(dir string) error {
 	if dir == "" {
 		return nil
 	}
 	for _, kind := range []string{"*.log", "*.log.gz", "*.jsonl", "*.jsonl.gz", "*.csv", "*.csv.gz"} {
 		found, err := filepath.Glob(filepath.Join(dir, kind))
 		if err != nil {
-			return usagef("--logs %s: %v", dir, err)
+			return cli.Usagef("--logs %s: %v", dir, err)
 		}
 		s.files = append(s.files, found...)
 	}
 	if len(s.files) == 0 {
-		return usagef("--logs %s: no .log, .jsonl or .csv there, nor .gz of one", dir)
+		return cli.Usagef("--logs %s: no .log, .jsonl or .csv there, nor .gz of one", dir)
 	}
 	slices.Sort(s.files)
 	return nil
 }
 
-// accuracyLog is a log, or made traffic in place of one.
-type accuracyLog struct {
+// oneLog is a log, or made traffic in place of one.
+type oneLog struct {
 	title  string
 	digest string
 	traces []*trace.Trace // with each seed; of whole stamps and of workloads there is one
 }
 
 // load reads a log, with each seed if it has stamps of whole seconds.
-func (s *accuracySuite) load(file string) (*accuracyLog, error) {
+func (s *suite) load(file string) (*oneLog, error) {
 	digest, err := trace.Digest(file)
 	if err != nil {
 		return nil, err
 	}
-	log := &accuracyLog{digest: digest}
+	log := &oneLog{digest: digest}
 	for i := range s.seeds {
 		t, err := trace.Read(trace.ReadOptions{Seed: s.seed + uint64(i)}, file)
 		if err != nil {
@@ -130,16 +134,16 @@ func (s *accuracySuite) load(file string) (*accuracyLog, error) {
 }
 
 // make is made traffic in a log's place.
-func (s *accuracySuite) make(name string) (*accuracyLog, error) {
+func (s *suite) make(name string) (*oneLog, error) {
 	t, err := workload.Generate(name, workload.Options{Seed: s.seed, Limit: uint32(s.limits[0]), Window: s.window, Duration: 6 * s.window})
 	if err != nil {
 		return nil, err
 	}
 	title := fmt.Sprintf("%s (made, seed %d): %s requests of %s sources", name, s.seed, page.Thousands(uint64(len(t.Requests))), page.Thousands(uint64(len(t.Sources))))
-	return &accuracyLog{title: title, traces: []*trace.Trace{t}}, nil
+	return &oneLog{title: title, traces: []*trace.Trace{t}}, nil
 }
 
-type accuracyRun struct {
+type oneRun struct {
 	trace    func() (*trace.Trace, error)
 	digest   string
 	mode     judge.Mode
@@ -149,11 +153,11 @@ type accuracyRun struct {
 }
 
 // setups are what each log is judged in: the mode, and the number of edges.
-func setups() []accuracyRun {
-	return []accuracyRun{{mode: judge.Estimator, edges: 1}, {mode: judge.Deployed, edges: 1}, {mode: judge.Deployed, edges: 8}}
+func setups() []oneRun {
+	return []oneRun{{mode: judge.Estimator, edges: 1}, {mode: judge.Deployed, edges: 1}, {mode: judge.Deployed, edges: 8}}
 }
 
-func (r *accuracyRun) setup() string {
+func (r *oneRun) setup() string {
 	if r.edges == 1 {
 		return fmt.Sprintf("%v, 1 edge", r.mode)
 	}
@@ -161,12 +165,12 @@ func (r *accuracyRun) setup() string {
 }
 
 // run makes all runs, as many at once as there are processors, and prints each table when it is complete.
-func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*report.Report, err error) {
+func (s *suite) run(ctx context.Context, w io.Writer) (all []*report.Report, err error) {
 	names, open := s.files, s.load
 	if len(names) == 0 {
 		names, open = []string{"mixed", "burst"}, s.make
 	}
-	var totals []*accuracyRow
+	var totals []*tableRow
 	for _, name := range names {
 		log, err := open(name)
 		if err != nil {
@@ -193,8 +197,8 @@ func (s *accuracySuite) run(ctx context.Context, w io.Writer) (all []*report.Rep
 }
 
 // judgeLog makes the runs of a log: a row for each setup, estimate and limit.
-func (s *accuracySuite) judgeLog(ctx context.Context, log *accuracyLog) (rows []*accuracyRow, reports []*report.Report, err error) {
-	var runs []accuracyRun
+func (s *suite) judgeLog(ctx context.Context, log *oneLog) (rows []*tableRow, reports []*report.Report, err error) {
+	var runs []oneRun
 	for _, setup := range setups() {
 		for _, estimate := range []string{"nearest", "lower"} {
 			for _, limit := range s.limits {
@@ -207,7 +211,7 @@ func (s *accuracySuite) judgeLog(ctx context.Context, log *accuracyLog) (rows []
 					setup.limit, setup.estimate = limit, estimate
 					runs = append(runs, setup)
 				}
-				rows = append(rows, &accuracyRow{setup: setup.setup(), estimate: estimate, limit: fmt.Sprint(limit), seeds: make([]accuracyLine, len(traces))})
+				rows = append(rows, &tableRow{setup: setup.setup(), estimate: estimate, limit: fmt.Sprint(limit), seeds: make([]tableLine, len(traces))})
 			}
 		}
 	}
@@ -224,15 +228,15 @@ func (s *accuracySuite) judgeLog(ctx context.Context, log *accuracyLog) (rows []
 	return rows, reports, nil
 }
 
-func (s *accuracySuite) judgeAttacks(ctx context.Context) ([]*report.Report, error) {
-	var runs []accuracyRun
+func (s *suite) judgeAttacks(ctx context.Context) ([]*report.Report, error) {
+	var runs []oneRun
 	for _, estimate := range []string{"nearest", "lower"} {
 		for _, name := range s.adversaries {
 			o := workload.Options{Seed: s.seed, Limit: uint32(s.limit), Window: s.window, Duration: s.duration}
 			if s.scale > 1 && name == "below" {
 				o.Rate = 1000
 			}
-			runs = append(runs, accuracyRun{
+			runs = append(runs, oneRun{
 				trace: func() (*trace.Trace, error) { return workload.Generate(name, o) },
 				mode:  judge.Deployed, limit: s.limit, estimate: estimate, edges: 8,
 			})
@@ -242,25 +246,25 @@ func (s *accuracySuite) judgeAttacks(ctx context.Context) ([]*report.Report, err
 }
 
 // judgePublished judges the calibrated streams of the published size, source by source, and of a tenth of it in the order of time.
-func (s *accuracySuite) judgePublished(ctx context.Context, w io.Writer) (all []*report.Report, err error) {
-	f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}, mode: judge.Estimator.String()}
-	_, rules, err := f.rules()
+func (s *suite) judgePublished(ctx context.Context, w io.Writer) (all []*report.Report, err error) {
+	f := &cli.Rule{Limits: []uint{100}, Window: time.Minute, SubWindows: 12, Estimates: []string{"nearest", "lower"}, Mode: judge.Estimator.String()}
+	_, rules, err := f.Rules()
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range []string{workload.PublishedBursty, workload.PublishedPoisson} {
 		for _, inOrder := range []bool{false, true} {
-			judged, scale, how := simulatePublished, s.scale, "source by source"
+			judged, scale, how := simulate.Published, s.scale, "source by source"
 			if inOrder {
-				judged, scale, how = simulateInOrder, 10*s.scale, "all sources in one table, in the order of time"
+				judged, scale, how = simulate.InOrder, 10*s.scale, "all sources in one table, in the order of time"
 			}
 			reports, err := judged(ctx, name, scale, s.seed, rules)
 			if err != nil {
 				return nil, err
 			}
-			var rows []*accuracyRow
+			var rows []*tableRow
 			for _, r := range reports {
-				row := &accuracyRow{setup: "estimator, 1 edge", estimate: r.Run.Estimate, limit: fmt.Sprint(r.Run.Limit), seeds: make([]accuracyLine, 1)}
+				row := &tableRow{setup: "estimator, 1 edge", estimate: r.Run.Estimate, limit: fmt.Sprint(r.Run.Limit), seeds: make([]tableLine, 1)}
 				row.seeds[0].add(r)
 				rows = append(rows, row)
 			}
@@ -271,7 +275,7 @@ func (s *accuracySuite) judgePublished(ctx context.Context, w io.Writer) (all []
 	return all, nil
 }
 
-func (s *accuracySuite) runAll(ctx context.Context, title string, runs []accuracyRun) ([]*report.Report, error) {
+func (s *suite) runAll(ctx context.Context, title string, runs []oneRun) ([]*report.Report, error) {
 	reports, errs := make([]*report.Report, len(runs)), make([]error, len(runs))
 	var next, done atomic.Int64
 	var wg sync.WaitGroup
@@ -288,21 +292,21 @@ func (s *accuracySuite) runAll(ctx context.Context, title string, runs []accurac
 	return reports, errors.Join(append(errs, ctx.Err())...)
 }
 
-func (s *accuracySuite) one(ctx context.Context, r accuracyRun) (*report.Report, error) {
+func (s *suite) one(ctx context.Context, r oneRun) (*report.Report, error) {
 	t, err := r.trace()
 	if err != nil {
 		return nil, err
 	}
-	f := &ruleFlags{limits: []uint{r.limit}, window: s.window, timeout: s.window, subWindows: 12, estimates: []string{r.estimate}, mode: r.mode.String()}
-	mode, rules, err := f.rules()
+	f := &cli.Rule{Limits: []uint{r.limit}, Window: s.window, Timeout: s.window, SubWindows: 12, Estimates: []string{r.estimate}, Mode: r.mode.String()}
+	mode, rules, err := f.Rules()
 	if err != nil {
 		return nil, err
 	}
-	size := &popFlags{Size: virtual.Size{Edges: r.edges, RTT: time.Millisecond}, perConnection: 20, quiet: true}
-	if err := size.check(); err != nil {
+	size := &cli.PoP{Size: virtual.Size{Edges: r.edges, RTT: time.Millisecond}, PerConnection: 20, Quiet: true}
+	if err := size.Check(); err != nil {
 		return nil, err
 	}
-	found, err := simulate(ctx, t, mode, rules[0], size)
+	found, err := simulate.Run(ctx, t, mode, rules[0], size)
 	if err == nil {
 		found.Run.Digest = r.digest
 	}

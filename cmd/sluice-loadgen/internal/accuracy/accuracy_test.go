@@ -1,4 +1,4 @@
-package main
+package accuracy
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
+	"sluice/cmd/sluice-loadgen/internal/simulate"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
 	"sluice/loadgen/workload"
@@ -49,7 +51,7 @@ func writeLog(t *testing.T) (file, digest string) {
 // given over four seeds.
 func TestAccuracyOfALog(t *testing.T) {
 	file, digest := writeLog(t)
-	s := accuracySuite{limits: []uint{20}, window: 10 * time.Second, seed: 5, seeds: 4}
+	s := suite{limits: []uint{20}, window: 10 * time.Second, seed: 5, seeds: 4}
 	log, err := s.load(file)
 	if err != nil {
 		t.Fatal(err)
@@ -111,10 +113,10 @@ func TestAccuracyOfALog(t *testing.T) {
 
 // TestOverSeeds: least and most, or the one; and sums are taken seed by seed.
 func TestOverSeeds(t *testing.T) {
-	rows := []*accuracyRow{
-		{setup: "a", estimate: "nearest", limit: "20", seeds: []accuracyLine{{wrong: 5, requests: 100, theirs: 10}, {wrong: 3, requests: 100, theirs: 30}}},
-		{setup: "a", estimate: "nearest", limit: "60", seeds: []accuracyLine{{wrong: 1, requests: 100}, {wrong: 9, requests: 100}}},
-		{setup: "b", estimate: "nearest", limit: "20", seeds: []accuracyLine{{wrong: 7, requests: 10, blocks: 4, floor: 2, floored: true}}},
+	rows := []*tableRow{
+		{setup: "a", estimate: "nearest", limit: "20", seeds: []tableLine{{wrong: 5, requests: 100, theirs: 10}, {wrong: 3, requests: 100, theirs: 30}}},
+		{setup: "a", estimate: "nearest", limit: "60", seeds: []tableLine{{wrong: 1, requests: 100}, {wrong: 9, requests: 100}}},
+		{setup: "b", estimate: "nearest", limit: "20", seeds: []tableLine{{wrong: 7, requests: 10, blocks: 4, floor: 2, floored: true}}},
 	}
 	totals := addRows(nil, rows)
 	totals = addRows(totals, rows[2:]) // a log of which there is one seed
@@ -142,16 +144,16 @@ func TestOverSeeds(t *testing.T) {
 
 // TestCalibratedInOrder: the same requests in the order of time, in one table, give two counters the same figures; and what is calibrated says so.
 func TestCalibratedInOrder(t *testing.T) {
-	f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest"}, mode: "estimator"}
-	_, rules, err := f.rules()
+	f := &cli.Rule{Limits: []uint{100}, Window: time.Minute, SubWindows: 12, Estimates: []string{"nearest"}, Mode: "estimator"}
+	_, rules, err := f.Rules()
 	if err != nil {
 		t.Fatal(err)
 	}
-	apart, err := simulatePublished(t.Context(), workload.PublishedPoisson, 20_000, 1, rules)
+	apart, err := simulate.Published(t.Context(), workload.PublishedPoisson, 20_000, 1, rules)
 	if err != nil {
 		t.Fatal(err)
 	}
-	together, err := simulateInOrder(t.Context(), workload.PublishedPoisson, 20_000, 1, rules)
+	together, err := simulate.InOrder(t.Context(), workload.PublishedPoisson, 20_000, 1, rules)
 	if err != nil {
 		t.Fatal(err)
 	}

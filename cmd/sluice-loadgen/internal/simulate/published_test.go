@@ -1,12 +1,13 @@
 //go:build !race
 
-package main
+package simulate
 
 import (
 	"os"
 	"testing"
 	"time"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/workload"
 )
@@ -15,8 +16,8 @@ import (
 // as good as was published: 0.003 % wrong, a gap of 6 %. What goes wrong if nearest did not round: three sources in place of one are limited at
 // their limit. If own hits were known no finer than to a sub-window: the gap is twenty times as wide.
 func TestPublished(t *testing.T) {
-	f := &ruleFlags{limits: []uint{100}, window: time.Minute, subWindows: 12, estimates: []string{"nearest", "lower"}, mode: judge.Estimator.String()}
-	_, rules, err := f.rules()
+	f := &cli.Rule{Limits: []uint{100}, Window: time.Minute, SubWindows: 12, Estimates: []string{"nearest", "lower"}, Mode: judge.Estimator.String()}
+	_, rules, err := f.Rules()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func TestPublished(t *testing.T) {
 		{workload.PublishedBursty, 400, [2]uint64{}, [2]uint64{}, [2]float64{0.0123, 0.0158}, false},
 		{workload.PublishedPoisson, 40, [2]uint64{1, 2}, [2]uint64{1, 0}, [2]float64{0.0821, 0.123}, true},
 	} {
-		reports, err := simulatePublished(t.Context(), p.stream, p.scale, 1, rules)
+		reports, err := Published(t.Context(), p.stream, p.scale, 1, rules)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"compress/gzip"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice/internal/completion"
 	"sluice/cmd/sluice/internal/operator"
 	"sluice/edge/config"
 	"sluice/edge/control"
@@ -43,7 +44,7 @@ type whyArgs struct {
 }
 
 func newWhyArgs() *whyArgs {
-	a := &whyArgs{flags: newFlagSet("why")}
+	a := &whyArgs{flags: NewFlagSet("why")}
 	a.flags.StringVar(&a.at, "at", "", "around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
 	a.flags.DurationVar(&a.question.Around, "around", 10*time.Minute, "so long before and after")
 	a.flags.StringVar(&a.admin, "admin", config.Default().Admin, "the operators' listener of an edge, where no log is given")
@@ -88,7 +89,12 @@ func parseWhy(args []string) (*whyArgs, error) {
 	return a, fmt.Errorf("--at %q: want a time such as 14:05 or 2026-05-04T14:05:00Z", a.at)
 }
 
-// explain is the command why.
+// Why is the command why.
+func Why() Command {
+	return Command{completion.Command{Name: "why", Args: "SOURCE [LOG…]", Does: "what became of a source, from access logs or an edge", Flags: newWhyArgs().flags}, explain}
+}
+
+// explain runs it.
 func explain(args []string, stdout, stderr io.Writer) int {
 	a, err := parseWhy(args)
 	switch {
@@ -96,7 +102,7 @@ func explain(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, whyUsage+a.flags.FlagUsages())
 		return 0
 	case err != nil:
-		return misuse(stderr, err)
+		return Misuse(stderr, err)
 	case len(a.logs) > 0:
 		err = a.fromLogs(stdout)
 	default:
@@ -104,7 +110,7 @@ func explain(args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "sluice:", err)
-		return exitFailed
+		return ExitFailed
 	}
 	return 0
 }
@@ -176,48 +182,58 @@ func (a *whyArgs) about(source string) bool {
 	return err == nil && a.question.Source.Contains(addr)
 }
 
-// tell writes for people what an edge knows. Times are UTC.
+// tell writes for people what an edge knows. Times are UTC. Reasons and names are written by others: each line is made printable.
 func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
-	b := new(strings.Builder)
-	fmt.Fprintln(b, l.Source)
+	var lines []string
+	line := func(format string, args ...any) {
+		lines = append(lines, operator.Printable(fmt.Sprintf(format, args...))+"\n")
+	}
+	line("%s", l.Source)
 	switch {
 	case l.Denied:
-		fmt.Fprintln(b, "always refused, by the list deny")
+		line("always refused, by the list deny")
 	case l.Allowed:
-		fmt.Fprintln(b, "never limited, by the list allow")
+		line("never limited, by the list allow")
 	}
 	for _, r := range l.Rules {
-		fmt.Fprintf(b, "rule %s: %.4g of %d requests, %d left", r.Rule, r.Estimate, r.Limit, r.Remaining)
-		if r.Block != nil {
-			fmt.Fprintf(b, "; blocked by %s since %s until %s", r.Block.By, r.Block.Start.UTC().Format(time.TimeOnly), r.Block.End.UTC().Format(time.TimeOnly))
-			if r.Block.Reason != "" {
-				fmt.Fprintf(b, ": %s", r.Block.Reason)
+		text := fmt.Sprintf("rule %s: %.4g of %d requests, %d left", r.Rule, r.Estimate, r.Limit, r.Remaining)
+		if b := r.Block; b != nil {
+			text += "; blocked by " + b.By
+			if b.Rule != r.Rule {
+				text += " under " + b.Rule
+			}
+			if b.Source != l.Source {
+				text += " as " + b.Source
+			}
+			text += fmt.Sprintf(" since %s until %s", b.Start.UTC().Format(time.TimeOnly), b.End.UTC().Format(time.TimeOnly))
+			if b.Reason != "" {
+				text += ": " + b.Reason
 			}
 		}
-		fmt.Fprintln(b)
+		line("%s", text)
 	}
 	if !l.Asked && len(l.Rules) > 0 {
-		fmt.Fprintln(b, "(as this edge alone knows: there is no tier, or it has not answered)")
+		line("(as this edge alone knows: there is no tier, or it has not answered)")
 	}
 	if len(happened) == 0 {
-		fmt.Fprintln(b, "no event about it is among the latest of this edge")
+		line("no event about it is among the latest of this edge")
 	}
 	for _, e := range happened {
-		fmt.Fprintf(b, "%s  %s", e.Time.UTC().Format(time.DateTime), e.Text)
+		text := e.Time.UTC().Format(time.DateTime) + "  " + e.Text
 		if e.Rule != "" {
-			fmt.Fprintf(b, ", rule %s", e.Rule)
+			text += ", rule " + e.Rule
 		}
 		if !e.Until.IsZero() {
-			fmt.Fprintf(b, ", until %s", e.Until.UTC().Format(time.TimeOnly))
+			text += ", until " + e.Until.UTC().Format(time.TimeOnly)
 		}
 		if e.Who != "" || e.From != "" {
-			fmt.Fprintf(b, ", by %s", strings.TrimSpace(e.Who+" from "+e.From))
+			text += ", by " + strings.TrimSpace(e.Who+" from "+e.From)
 		}
 		if e.Skipped > 0 {
-			fmt.Fprintf(b, " (%d such events before it are not kept)", e.Skipped)
+			text += fmt.Sprintf(" (%d such events before it are not kept)", e.Skipped)
 		}
-		fmt.Fprintln(b)
+		line("%s", text)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, strings.Join(lines, ""))
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package tier
 
 import (
 	"bytes"
@@ -11,36 +11,32 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"sluice/pop/secret"
+	"sluice/pop/words"
 )
 
 // A stateFile keeps what operators said over a restart of the whole PoP: the list as it travels, with its MAC. Each edge has one.
 type stateFile struct {
 	path string
-	list kept
+	list Kept
 
 	mu    sync.Mutex
 	saved []byte
 }
 
-// kept is a list of what operators said: the PoP's, or a localList.
-type kept interface {
+// Kept is a list of what operators said: the PoP's, or a LocalList.
+type Kept interface {
 	Words(now time.Time) (list []byte, changed <-chan struct{})
 	Restore(list []byte, now time.Time) error
 }
 
 // openState reads what was kept in a folder, and makes sure that it can be written. What is no list of this PoP is an error, because
 // going on without it would lift what operators have blocked.
-func openState(dir, name string, list kept) (*stateFile, error) {
+func openState(dir, name string, list Kept) (*stateFile, error) {
 	f := &stateFile{path: filepath.Join(dir, name), list: list}
-	text, err := os.ReadFile(f.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("state_dir: %w", err)
-	default:
-		if err := list.Restore(text, time.Now()); err != nil {
-			return nil, stateError(f.path, err)
-		}
+	if err := readState(f.path, func(text []byte) error { return list.Restore(text, time.Now()) }); err != nil {
+		return nil, err
 	}
 	if err := f.save(); err != nil {
 		return nil, fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
@@ -48,11 +44,30 @@ func openState(dir, name string, list kept) (*stateFile, error) {
 	return f, nil
 }
 
-// stateName is the file in the folder.
+// stateName is the file of the PoP's list in the folder.
 const stateName = "words"
 
-func stateError(path string, err error) error {
-	return fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", path, err)
+// CheckState reports what a start would find wrong with the PoP's list in a folder.
+func CheckState(dir string, key secret.Secret) error {
+	return readState(filepath.Join(dir, stateName), func(text []byte) error {
+		_, _, err := words.Decode(key, text)
+		return err
+	})
+}
+
+// readState has a list taken that was kept in a file, if there is one.
+func readState(path string, take func(list []byte) error) error {
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("state_dir: %w", err)
+	}
+	if err := take(text); err != nil {
+		return fmt.Errorf("state_dir: %s: %w: it was written under another pop.secret_file or has been changed; put that back, or remove the file to start without it", path, err)
+	}
+	return nil
 }
 
 // saveAgain is how long a list that could not be written waits for the next attempt.

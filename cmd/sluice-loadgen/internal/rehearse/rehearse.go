@@ -1,4 +1,6 @@
-package main
+// Package rehearse is the subcommand what-if: the rules of a configuration, or one of the command line, judge the requests of a log as an
+// edge would have, each rule once more at other limits.
+package rehearse
 
 import (
 	"context"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/edge/config"
@@ -26,8 +29,8 @@ import (
 	"sluice/mitigation"
 )
 
-// whatIfFlags say which rules are asked about.
-type whatIfFlags struct {
+// askFlags say which rules are asked about.
+type askFlags struct {
 	set *pflag.FlagSet
 
 	config          string
@@ -39,8 +42,8 @@ type whatIfFlags struct {
 	top             int
 }
 
-func addWhatIf(flags *pflag.FlagSet) *whatIfFlags {
-	f := &whatIfFlags{set: flags}
+func addFlags(flags *pflag.FlagSet) *askFlags {
+	f := &askFlags{set: flags}
 	flags.StringVar(&f.config, "config", "", "rules of this `FILE`, a configuration of the edge; its source, allow and deny count, too")
 	flags.Uint32Var(&f.limit, "limit", 100, "requests allowed in a window, where no file gives rules")
 	flags.DurationVar(&f.window, "window", time.Minute, "`LENGTH` of the sliding window, where no file gives rules")
@@ -53,18 +56,18 @@ func addWhatIf(flags *pflag.FlagSet) *whatIfFlags {
 	return f
 }
 
-// cmdWhatIf tells what rules would have done to a log.
-func cmdWhatIf(ctx context.Context, args []string) error {
+// Command tells what rules would have done to a log.
+func Command(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("what-if", pflag.ContinueOnError)
-	trace, ask, out := addTrace(flags), addWhatIf(flags), addOutput(flags)
-	if err := parse(flags, args, false); err != nil {
+	trace, ask, out := cli.AddTrace(flags), addFlags(flags), cli.AddOutput(flags)
+	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
-	if trace.fold {
-		return usagef("--fold: rules know sources by their addresses, so days cannot be laid onto each other")
+	if trace.Fold {
+		return cli.Usagef("--fold: rules know sources by their addresses, so days cannot be laid onto each other")
 	}
 	if ask.top < 1 {
-		return usagef("--top %d: want at least 1", ask.top)
+		return cli.Usagef("--top %d: want at least 1", ask.top)
 	}
 	good, err := ask.prefixes()
 	if err != nil {
@@ -79,7 +82,7 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 		return err
 	}
 	first := asked.Rules[0] // what a workload plays against
-	t, err := trace.load(first.Limit, time.Duration(first.Window), 1)
+	t, err := trace.Load(first.Limit, time.Duration(first.Window), 1)
 	if err != nil {
 		return err
 	}
@@ -88,7 +91,7 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 	for _, r := range curves {
 		passes += len(whatif.LimitsAround(asked.Rules[r].Limit, counter.MaxLimit))
 	}
-	bar, pass := progress(passes*len(t.Requests), "as it is"), 0
+	bar, pass := cli.Progress(passes*len(t.Requests), "as it is"), 0
 	defer bar.Finish()
 	run := func(c *config.Config, top int) (*whatif.Report, error) {
 		o, err := rehearse(t, c)
@@ -131,20 +134,20 @@ func cmdWhatIf(ctx context.Context, args []string) error {
 	if err := whatif.WriteText(os.Stdout, found); err != nil {
 		return err
 	}
-	if err := toFile(out.json, func(w io.Writer) error { return whatif.WriteJSON(w, found) }); err != nil {
+	if err := cli.ToFile(out.JSON, func(w io.Writer) error { return whatif.WriteJSON(w, found) }); err != nil {
 		return err
 	}
-	return toFile(out.html, func(w io.Writer) error { return whatif.WriteHTML(w, found) })
+	return cli.ToFile(out.HTML, func(w io.Writer) error { return whatif.WriteHTML(w, found) })
 }
 
 // prefixes reads --good.
-func (f *whatIfFlags) prefixes() (list []netip.Prefix, err error) {
+func (f *askFlags) prefixes() (list []netip.Prefix, err error) {
 	for _, text := range f.good {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
 			a, err := netip.ParseAddr(text)
 			if err != nil {
-				return nil, usagef("--good %s: want an address such as 192.0.2.7, or a prefix such as 192.0.2.0/24", text)
+				return nil, cli.Usagef("--good %s: want an address such as 192.0.2.7, or a prefix such as 192.0.2.0/24", text)
 			}
 			a = a.Unmap()
 			p = netip.PrefixFrom(a, a.BitLen())
@@ -155,7 +158,7 @@ func (f *whatIfFlags) prefixes() (list []netip.Prefix, err error) {
 }
 
 // load puts file and flags together: what the edge would have in force. There is at least one rule that is not off.
-func (f *whatIfFlags) load() (*config.Config, error) {
+func (f *askFlags) load() (*config.Config, error) {
 	c := config.Default()
 	if f.config != "" {
 		text, err := os.ReadFile(f.config)
@@ -176,7 +179,7 @@ func (f *whatIfFlags) load() (*config.Config, error) {
 	}
 	e, err := counter.ParseEstimate(f.estimate)
 	if err != nil {
-		return nil, usagef("--estimate %s: want nearest or lower", f.estimate)
+		return nil, cli.Usagef("--estimate %s: want nearest or lower", f.estimate)
 	}
 	if f.set.Changed("estimate") || f.config == "" {
 		c.Estimate = e
@@ -184,7 +187,7 @@ func (f *whatIfFlags) load() (*config.Config, error) {
 	if len(c.Rules) > 0 {
 		for _, name := range []string{"limit", "window", "mitigation-timeout", "sub-windows"} {
 			if f.set.Changed(name) {
-				return nil, usagef("--%s: %s gives rules, so there is no rule to set: remove the flag, or change the file", name, f.config)
+				return nil, cli.Usagef("--%s: %s gives rules, so there is no rule to set: remove the flag, or change the file", name, f.config)
 			}
 		}
 		if !slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Mode != rules.Off }) {
@@ -194,10 +197,10 @@ func (f *whatIfFlags) load() (*config.Config, error) {
 		return c, nil
 	}
 	if f.timeout < 0 || f.timeout > mitigation.MaxTimeout {
-		return nil, usagef("--mitigation-timeout %v: want 0 to %v", f.timeout, mitigation.MaxTimeout)
+		return nil, cli.Usagef("--mitigation-timeout %v: want 0 to %v", f.timeout, mitigation.MaxTimeout)
 	}
 	if _, err := counter.NewRule("default", f.limit, f.window, f.subWindows, e); err != nil {
-		return nil, usagef("--%s", strings.Replace(err.Error(), "sub_windows", "sub-windows", 1))
+		return nil, cli.Usagef("--%s", strings.Replace(err.Error(), "sub_windows", "sub-windows", 1))
 	}
 	r := rules.Default("default", f.limit)
 	r.Window, r.MitigationTimeout, r.SubWindows = rules.Duration(f.window), rules.Duration(f.timeout), f.subWindows
@@ -206,7 +209,7 @@ func (f *whatIfFlags) load() (*config.Config, error) {
 }
 
 // curved is the rules to try at other limits.
-func (f *whatIfFlags) curved(c *config.Config) (list []int, err error) {
+func (f *askFlags) curved(c *config.Config) (list []int, err error) {
 	if len(f.curves) == 0 && len(c.Rules) == 1 {
 		return []int{0}, nil
 	}
@@ -217,7 +220,7 @@ func (f *whatIfFlags) curved(c *config.Config) (list []int, err error) {
 			for _, r := range c.Rules {
 				names = append(names, r.Name)
 			}
-			return nil, usagef("--curve %s: no rule of that name is on; there is %s", name, strings.Join(names, ", "))
+			return nil, cli.Usagef("--curve %s: no rule of that name is on; there is %s", name, strings.Join(names, ", "))
 		}
 		list = append(list, i)
 	}

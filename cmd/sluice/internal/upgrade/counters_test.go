@@ -1,12 +1,10 @@
-package main
+package upgrade
 
 import (
 	"bufio"
 	"bytes"
-	"net/http"
 	"net/netip"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -68,30 +66,4 @@ func TestInheritance(t *testing.T) {
 	if _, _, err := read([]byte(strings.Replace(w.String(), " 1\n", " 2\n", 1)), 1000); err == nil || !strings.Contains(err.Error(), `"sluice counters 2\n"`) {
 		t.Errorf("another form: %v", err)
 	}
-}
-
-// A source goes on where it stood: what it has used of its limit it has not again, whichever process it used it with.
-func TestCountersAreHandedOver(t *testing.T) {
-	l := startLineage(t, origin(t), nil, nil, "--limit", "5", "--window", "1h", "--mitigation-timeout", "0s")
-	f := func(want ...int) {
-		t.Helper()
-		for i, status := range want {
-			if got := l.get(); got != status {
-				t.Errorf("request %d: %d, want %d", i, got, status)
-			}
-		}
-	}
-	f(200, 200)
-	l.replace()
-	f(200) // on the connection that the old process has
-	told := func(times int) {
-		l.until("told the last counters", func() bool { return strings.Count(l.text(), `msg="last counters taken over" counters=1`) == times })
-	}
-	told(1)
-	f(200)
-	http.DefaultClient.CloseIdleConnections()
-	l.replace()
-	told(2) // until then the old process may take a connection, too
-	f(200, 429)
-	l.signal(syscall.SIGTERM)
 }

@@ -1,4 +1,8 @@
-package main
+// Package upgrade is how an edge's process comes into the place of another and leaves its own: the sockets that it is given or opens
+// (Sockets), what it takes over from an older process (Parent), what it hands to a newer one (Handover), and its end (Shutdown).
+//
+// Nothing is decided here: mitigations, counters and operators' words go from one process to the next as they are.
+package upgrade
 
 import (
 	"bufio"
@@ -23,7 +27,7 @@ import (
 // startTime is how long a new process may take to be ready.
 const startTime = 30 * time.Second
 
-// A handover replaces this process by a new one without a connection lost (SIGUSR2). The new process gets the listening
+// A Handover replaces this process by a new one without a connection lost (SIGUSR2). The new process gets the listening
 // sockets and three pipes, the third for counters, which only an edge has that counts alone:
 //
 //	old                                   new
@@ -41,32 +45,33 @@ const startTime = 30 * time.Second
 //
 // As long as "ready" has not come the old process goes on as if nothing had happened, and so it does for good if the new one
 // fails: a wrong configuration, a binary that does not start.
-type handover struct {
-	program string // as it was when this process started: a new binary has been put in its place
-	args    []string
-	sockets *sockets
-	server  *edge.Server
-	table   *counter.Table // nil: the tier has the counts
-	words   func() []byte  // what operators said to the PoP; nil: there is none
-	rules   func() []byte  // what they changed of the rules of this edge only; nil: that is among the words
-	log     *slog.Logger
-	told    time.Time // when mitigations were told last
+type Handover struct {
+	Program string // as it was when this process started: a new binary has been put in its place
+	Args    []string
+	Sockets *Sockets
+	Server  *edge.Server
+	Table   *counter.Table // nil: the tier has the counts
+	Words   func() []byte  // what operators said to the PoP; nil: there is none
+	Rules   func() []byte  // what they changed of the rules of this edge only; nil: that is among the words
+	Log     *slog.Logger
+
+	told time.Time // when mitigations were told last
 
 	// To the new process, once it is ready. The second is nil if it does not take counters.
 	out, counters *os.File
 }
 
-// start starts a new process and returns when it is ready. If this process is told to stop meanwhile, the new one is ended, and start
+// Start starts a new process and returns when it is ready. If this process is told to stop meanwhile, the new one is ended, and Start
 // returns at once.
-func (h *handover) start(stop context.Context) (err error) {
-	files := make([]*os.File, 0, len(h.sockets.open)+2)
+func (h *Handover) Start(stop context.Context) (err error) {
+	files := make([]*os.File, 0, len(h.Sockets.open)+2)
 	defer func() {
 		for _, f := range files {
 			f.Close()
 		}
 	}()
 	var names []string
-	for _, s := range h.sockets.open {
+	for _, s := range h.Sockets.open {
 		f, err := duplicate(s)
 		if err != nil {
 			return fmt.Errorf("%s cannot be handed over: %w", s.name, err)
@@ -100,7 +105,7 @@ func (h *handover) start(stop context.Context) (err error) {
 
 	h.told = time.Time{} // a process before this one may have been told, and have failed
 	n := 3 + len(names)
-	cmd := exec.Command(h.program, h.args...)
+	cmd := exec.Command(h.Program, h.Args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.ExtraFiles = files
 	cmd.Env = append(os.Environ(), handedSockets+"="+strings.Join(names, ":"), fmt.Sprintf("%s=%d:%d", handedPipes, n, n+1),
@@ -147,26 +152,29 @@ func (h *handover) start(stop context.Context) (err error) {
 	h.out = out
 	_ = tellCounters.SetWriteDeadline(time.Now()) // the new process has them, or does not want them
 	if err := <-told; err != nil {
-		h.log.Warn("the new process did not take the counters: sources start afresh there", "error", err)
+		h.Log.Warn("the new process did not take the counters: sources start afresh there", "error", err)
 		tellCounters.Close()
 	} else {
 		h.counters = tellCounters
 	}
-	h.log.Info("handed over", "to", cmd.Process.Pid)
+	h.Log.Info("handed over", "to", cmd.Process.Pid)
 	return nil
 }
+
+// Done reports whether a new process has taken over.
+func (h *Handover) Done() bool { return h.out != nil }
 
 var errToldToStop = errors.New("this process was told to stop")
 
 // tellCounters writes the counters of an edge that counts alone.
-func (h *handover) tellCounters(out *os.File) error {
-	if h.table == nil {
+func (h *Handover) tellCounters(out *os.File) error {
+	if h.Table == nil {
 		return nil
 	}
 	if err := out.SetWriteDeadline(time.Now().Add(inheritTime)); err != nil {
 		return err
 	}
-	_, err := writeCounters(out, h.table, h.server.Counted(), time.Now())
+	_, err := writeCounters(out, h.Table, h.Server.Counted(), time.Now())
 	return err
 }
 
@@ -195,22 +203,22 @@ func duplicate(s socket) (*os.File, error) {
 
 // tell writes the mitigations in force that have not been told yet, a line each, and an empty line. What has been told is not
 // told again: an operator may have lifted it in the new process.
-func (h *handover) tell(out *os.File) error {
+func (h *Handover) tell(out *os.File) error {
 	w := bufio.NewWriter(out)
 	e := json.NewEncoder(w)
 	before, now := h.told, time.Now()
 	h.told = now
-	if h.words != nil { // first: a mitigation that has begun after a lift must not be lifted by it
-		if err := e.Encode(handed{Words: h.words()}); err != nil {
+	if h.Words != nil { // first: a mitigation that has begun after a lift must not be lifted by it
+		if err := e.Encode(handed{Words: h.Words()}); err != nil {
 			return err
 		}
 	}
-	if h.rules != nil {
-		if err := e.Encode(handed{Rules: h.rules()}); err != nil {
+	if h.Rules != nil {
+		if err := e.Encode(handed{Rules: h.Rules()}); err != nil {
 			return err
 		}
 	}
-	for _, m := range h.server.InForce(now) {
+	for _, m := range h.Server.InForce(now) {
 		if m.Learned.Before(before) {
 			continue
 		}
@@ -231,25 +239,26 @@ type handed struct {
 	Rules []byte `json:"rules,omitempty"` // as they changed them
 }
 
-// last tells the new process what this one has counted to its end.
-func (h *handover) last() {
-	h.again()
+// sendFinal tells the new process what this one has counted to its end.
+func (h *Handover) sendFinal() {
+	h.sendMitigations()
 	if h.counters != nil && h.tellCounters(h.counters) != nil {
-		h.log.Warn("the new process did not take the last counters")
+		h.Log.Warn("the new process did not take the last counters")
 	}
 }
 
-// again tells the new process, if there is one, what has begun since.
-func (h *handover) again() {
+// sendMitigations tells the new process, if there is one, what has begun since.
+func (h *Handover) sendMitigations() {
 	if h.out == nil {
 		return
 	}
 	if h.out.SetWriteDeadline(time.Now().Add(time.Second)) != nil || h.tell(h.out) != nil {
-		h.log.Warn("the new process did not take the last mitigations")
+		h.Log.Warn("the new process did not take the last mitigations")
 	}
 }
 
-func (h *handover) close() {
+// Close closes what leads to the new process.
+func (h *Handover) Close() {
 	if h.out != nil {
 		h.out.Close()
 	}
@@ -258,8 +267,8 @@ func (h *handover) close() {
 	}
 }
 
-// notify tells systemd (sd_notify(3)), if it has asked to be told.
-func notify(text string) {
+// Notify tells systemd (sd_notify(3)), if it has asked to be told.
+func Notify(text string) {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {
 		return

@@ -1,4 +1,4 @@
-package main
+package upgrade
 
 import (
 	"bufio"
@@ -15,18 +15,20 @@ import (
 	"sluice/edge"
 )
 
-// A heir is the other side: what an older process of ours has left to this one. nil: this process starts afresh.
-type heir struct {
+// A Parent is the other side: what an older process of ours has left to this one.
+type Parent struct {
+	Words func(list []byte) error // takes over what operators said; nil: there is no PoP
+	Rules func(list []byte) error // and what they changed of the rules of this edge only; nil: that is among the words
+
 	ready    *os.File
 	state    *os.File
 	lines    *bufio.Reader
 	counters *os.File // nil: none will come
 	numbers  *bufio.Reader
-	words    func(list []byte) error // takes over what operators said; nil: there is no PoP
-	rules    func(list []byte) error // and what they changed of the rules of this edge only; nil: that is among the words
 }
 
-func newHeir() *heir {
+// NewParent finds it in the environment; nil: this process starts afresh.
+func NewParent() *Parent {
 	text := os.Getenv(handedPipes)
 	counters := os.Getenv(handedCounters)
 	os.Unsetenv(handedPipes)
@@ -39,7 +41,7 @@ func newHeir() *heir {
 	}
 	syscall.CloseOnExec(ready) // not for children: they would keep the older process waiting for our end
 	syscall.CloseOnExec(state)
-	h := &heir{ready: os.NewFile(uintptr(ready), "ready"), state: os.NewFile(uintptr(state), "state")}
+	h := &Parent{ready: os.NewFile(uintptr(ready), "ready"), state: os.NewFile(uintptr(state), "state")}
 	h.lines = bufio.NewReader(h.state)
 	if fd, err := strconv.Atoi(counters); err == nil && fd >= 3 {
 		syscall.CloseOnExec(fd)
@@ -50,8 +52,8 @@ func newHeir() *heir {
 	return h
 }
 
-// takeCounters takes counters over, if any come. What is wrong with them is no reason not to serve.
-func (h *heir) takeCounters(what string, table *counter.Table, server *edge.Server, log *slog.Logger) {
+// TakeCounters takes counters over, if any come. What is wrong with them is no reason not to serve.
+func (h *Parent) TakeCounters(what string, table *counter.Table, server *edge.Server, log *slog.Logger) {
 	if h.counters == nil {
 		return
 	}
@@ -69,8 +71,14 @@ func (h *heir) takeCounters(what string, table *counter.Table, server *edge.Serv
 	log.Info(what+" taken over", "counters", n)
 }
 
-// takeLast takes over what the older process has counted to its end. Until then it waits.
-func (h *heir) takeLast(table *counter.Table, server *edge.Server, log *slog.Logger) {
+// NoCounters says that none are wanted: the tier has them.
+func (h *Parent) NoCounters() {
+	h.counters.Close() // if there is such a pipe
+	h.counters = nil
+}
+
+// TakeLast takes over what the older process has counted to its end. Until then it waits.
+func (h *Parent) TakeLast(table *counter.Table, server *edge.Server, log *slog.Logger) {
 	if h.counters == nil {
 		return
 	}
@@ -81,11 +89,11 @@ func (h *heir) takeLast(table *counter.Table, server *edge.Server, log *slog.Log
 	if _, err := h.numbers.Peek(1); err != nil {
 		return // it has ended without
 	}
-	h.takeCounters("last counters", table, server, log)
+	h.TakeCounters("last counters", table, server, log)
 }
 
-// take takes mitigations over, up to an empty line.
-func (h *heir) take(server *edge.Server) error {
+// Take takes mitigations over, up to an empty line.
+func (h *Parent) Take(server *edge.Server) error {
 	for {
 		line, err := h.lines.ReadBytes('\n')
 		if err != nil {
@@ -99,21 +107,21 @@ func (h *heir) take(server *edge.Server) error {
 			return err
 		}
 		switch { // what is under another secret means nothing here
-		case m.Words != nil && h.words != nil:
-			_ = h.words(m.Words)
-		case m.Rules != nil && h.rules != nil:
-			_ = h.rules(m.Rules)
+		case m.Words != nil && h.Words != nil:
+			_ = h.Words(m.Words)
+		case m.Rules != nil && h.Rules != nil:
+			_ = h.Rules(m.Rules)
 		case m.Words == nil && m.Rules == nil:
 			server.Adopt(m.Mitigation, time.Now())
 		}
 	}
 }
 
-// serve says ready, and goes on taking until the older process has ended.
-func (h *heir) serve(server *edge.Server) {
+// Serve says ready, and goes on taking until the older process has ended.
+func (h *Parent) Serve(server *edge.Server) {
 	_, _ = io.WriteString(h.ready, "ready\n")
 	h.ready.Close()
-	for h.take(server) == nil {
+	for h.Take(server) == nil {
 	}
 	h.state.Close()
 }

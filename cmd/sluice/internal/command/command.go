@@ -1,0 +1,49 @@
+// Package command has the commands of sluice that start no edge: what a command is, those that ask a running edge at its operators' listener
+// (Operators), and the one that tells what became of a source (Why).
+package command
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"sluice/cmd/sluice/internal/completion"
+)
+
+// Exit codes: bad input is the operator's to mend, wrong usage is answered with how it is meant.
+const (
+	ExitFailed = 1
+	ExitUsage  = 2
+)
+
+// Command is one of sluice's commands: a line of help, what shells complete, and what runs. It gets the arguments behind its
+// name and returns the exit code.
+type Command struct {
+	completion.Command
+	Run func(args []string, stdout, stderr io.Writer) int
+}
+
+// Usage is the help of one command.
+func (c Command) Usage() string {
+	line := strings.Join(strings.Fields("sluice "+c.Name+" "+c.Args), " ")
+	if c.Flags == nil {
+		return fmt.Sprintf("%s: %s\n", line, c.Does)
+	}
+	return fmt.Sprintf("%s [flags]: %s\n\nFlags:\n%s", line, c.Does, c.Flags.FlagUsagesWrapped(100))
+}
+
+// Misuse says what is wrong with a command line, and returns the exit code.
+func Misuse(w io.Writer, err error) int {
+	fmt.Fprintf(w, "sluice: %v (sluice --help tells more)\n", err)
+	return ExitUsage
+}
+
+// NewFlagSet is a command's flags, in the order in which they are declared.
+func NewFlagSet(name string) *pflag.FlagSet {
+	s := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	s.SortFlags = false
+	s.Usage = func() {}
+	return s
+}

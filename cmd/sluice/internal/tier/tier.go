@@ -1,0 +1,268 @@
+// Package tier joins an edge to the PoP whose counts it shares: it has the tables, the machine on real nodes, and what operators said, and
+// gives the edge functions of them. Of an edge that counts alone it has the tables, and what operators changed of its rules.
+//
+//	edge --- edge.Tier ---> Shared ---> pop.Machine ---> pop/memcached
+//	                          |
+//	                          +--> state_dir: what operators said, over a restart of the whole PoP
+package tier
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/counter"
+	"sluice/edge"
+	"sluice/edge/changes"
+	"sluice/edge/config"
+	"sluice/edge/control"
+	"sluice/edge/events"
+	"sluice/mitigation"
+	"sluice/pop"
+	"sluice/pop/memcached"
+	"sluice/pop/presence"
+	"sluice/pop/secret"
+	"sluice/pop/words"
+)
+
+// Shared is what this edge counts in, and what shares it with the PoP. Everything that differs between an edge that counts
+// alone and one with a tier is decided in Share.
+type Shared struct {
+	Table   *counter.Table
+	Bits    *mitigation.Table
+	Tier    edge.Tier
+	Metrics prometheus.Collector // nil: none beside the edge's own
+	Machine *pop.Machine         // nil: it counts alone
+	Rules   *RuleStore
+	Local   *LocalList // nil: changes of rules are in the PoP's list
+	// Sync works until ctx is done, then reports what is left and returns when all that it started has ended.
+	Sync func(ctx context.Context) error
+
+	states []*stateFile // none without state_dir
+}
+
+// Share makes what an edge of a configuration counts in. Nothing has been started yet, and no node asked.
+func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log) (*Shared, error) {
+	if len(c.PoP.Memcached) == 0 {
+		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), Bits: mitigation.New(0, nil)}
+		if err := s.keepRulesHere(c, key); err != nil {
+			return nil, err
+		}
+		s.Sync = func(ctx context.Context) error {
+			var keepers sync.WaitGroup
+			defer keepers.Wait()
+			s.keep(ctx, &keepers, log)
+			return s.tidy(ctx)
+		}
+		return s, nil
+	}
+	var tier *memcached.Tier
+	wake := func() { tier.Wake() }
+	s := &Shared{
+		Table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(), Phase: key.Phase, Wake: wake}),
+		Bits:  mitigation.New(0, wake),
+	}
+	machine, err := pop.NewMachine(pop.Config{
+		Nodes: c.PoP.Memcached, Secret: key, ID: rand.Uint64(), Name: EdgeName(c), Edges: c.PoP.Edges, Rules: c.PoP.SecretFile != "", Counters: s.Table, Bits: s.Bits,
+	}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	s.Machine = machine
+	if err := s.openState(c, stateName, machine); err != nil {
+		return nil, err
+	}
+	if tier, err = memcached.NewTier(machine, c.PoP.Memcached); err != nil {
+		return nil, fmt.Errorf("pop.memcached: %w", err)
+	}
+	tier.Caught = func(v any, stack []byte) {
+		log.Error("a panic in the tier's goroutines was caught", "panic", v, "stack", string(stack))
+	}
+	s.Sync = func(ctx context.Context) error {
+		var keepers sync.WaitGroup
+		defer keepers.Wait()
+		keepers.Go(func() { watch(ctx, machine, happened) })
+		s.keep(ctx, &keepers, log)
+		return tier.Sync(ctx)
+	}
+	if c.PoP.SecretFile == "" {
+		if err := s.keepRulesHere(c, key); err != nil {
+			return nil, err
+		}
+		s.Rules.Warnings = append(s.Rules.Warnings, "this edge only: without pop.secret_file changes of rules do not travel to the other edges of the PoP")
+	} else {
+		s.Rules = &RuleStore{
+			Origin: changes.PoP, List: machine.Changes, InForce: machine.InForce,
+			Add: func(w words.Word, now time.Time) (words.Mark, error) {
+				receipt, err := machine.Say(w, now)
+				return receipt.Mark, err
+			},
+			Await: func(mark words.Mark) *control.Spread {
+				tier.Wake()
+				spread := awaitSpread(machine, pop.Receipt{Mark: mark})
+				return &spread
+			},
+		}
+		s.keepRules()
+	}
+	s.Metrics = newMetrics(tier, machine)
+	s.Tier = edge.Tier{
+		Up: func(counter.Source) bool { return machine.Up() },
+		Ask: func(rule *counter.Rule, source counter.Source) {
+			machine.Ask(counter.Counter{Rule: rule, Source: source})
+			tier.Wake()
+		},
+		Rules: func(rules []edge.TierRule) {
+			known := make([]pop.Rule, len(rules))
+			for i, r := range rules {
+				known[i] = pop.Rule{Name: r.Name, Counter: r.Counter, Timeout: r.Timeout, Candidate: r.Candidate}
+			}
+			machine.SetRules(known)
+		},
+		Unready: func() string {
+			if machine.Stats().Full {
+				return fullPoP
+			}
+			return ""
+		},
+		EdgeCount: func() int { return machine.Stats().Edges },
+		PoP: control.PoP{
+			Say: func(w control.Word) (control.Spread, error) {
+				word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason}
+				if w.End.IsZero() {
+					word.Kind = words.Lift
+				}
+				receipt, err := machine.Say(word, time.Now())
+				if errors.Is(err, words.ErrFull) {
+					return control.Spread{}, control.ErrFull
+				} else if err != nil {
+					return control.Spread{}, err
+				}
+				tier.Wake()
+				return awaitSpread(machine, receipt), nil
+			},
+			Nodes: func() []control.NodeStatus {
+				var nodes []control.NodeStatus
+				for _, m := range machine.Members() {
+					nodes = append(nodes, control.NodeStatus{Address: m.Name, Up: m.Up, Joining: m.Joining, Leaving: m.Leaving})
+				}
+				return nodes
+			},
+			Edges: func() []control.EdgeStatus {
+				var edges []control.EdgeStatus
+				for _, e := range machine.Edges() {
+					edges = append(edges, EdgeStatus(e))
+				}
+				slices.SortFunc(edges[1:], func(a, b control.EdgeStatus) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+				return edges
+			},
+		},
+	}
+	return s, nil
+}
+
+// openState begins to keep a list where there is a state_dir.
+func (s *Shared) openState(c *config.Config, name string, list Kept) error {
+	if c.StateDir == "" {
+		return nil
+	}
+	f, err := openState(c.StateDir, name, list)
+	if err == nil {
+		s.states = append(s.states, f)
+	}
+	return err
+}
+
+// keep writes lists as they change, until ctx is done.
+func (s *Shared) keep(ctx context.Context, keepers *sync.WaitGroup, log *slog.Logger) {
+	for _, f := range s.states {
+		keepers.Go(func() { f.keep(ctx, log) })
+	}
+}
+
+// keepRulesHere has changes of rules stay on this edge.
+func (s *Shared) keepRulesHere(c *config.Config, key secret.Secret) error {
+	s.Local = &LocalList{secret: key, id: rand.Uint64()}
+	if err := s.openState(c, "rules", s.Local); err != nil {
+		return err
+	}
+	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes, Add: s.Local.Add, InForce: func(uint64, []words.Mark) {}}
+	s.keepRules()
+	return nil
+}
+
+// keepRules has changes of rules on the disk before an operator is told of them.
+func (s *Shared) keepRules() {
+	if len(s.states) == 0 {
+		s.Rules.Warnings = append(s.Rules.Warnings, "in memory only: without state_dir changes of rules are lost when all edges that have them end")
+		return
+	}
+	s.Rules.Save = s.states[len(s.states)-1].save
+}
+
+const (
+	spreadWait = 2 * time.Second // how long an operator waits for all edges to have what was said
+	spreadLook = 10 * time.Millisecond
+)
+
+// awaitSpread waits until all edges have a word, or for as long as an operator does.
+func awaitSpread(m *pop.Machine, r pop.Receipt) control.Spread {
+	tick := time.NewTicker(spreadLook)
+	defer tick.Stop()
+	for end := time.Now().Add(spreadWait); ; <-tick.C {
+		if s := m.Spread(r); s.Have == s.Known || !time.Now().Before(end) {
+			return control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...)}
+		}
+	}
+}
+
+// EdgeName is what operators call this edge.
+func EdgeName(c *config.Config) string {
+	if c.EdgeID != "" {
+		return c.EdgeID
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "edge"
+	}
+	if _, port, err := net.SplitHostPort(c.Listen); err == nil {
+		return host + ":" + port
+	}
+	return host
+}
+
+// EdgeStatus is an edge as operators see it.
+func EdgeStatus(e presence.Edge) control.EdgeStatus {
+	return control.EdgeStatus{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, Address: e.Address, Version: e.Version, Started: e.Started,
+		Generation: e.Generation, ConfigHash: e.Hash, Since: e.Since, Refused: len(e.Refused)}
+}
+
+// Alone reports whether there is no tier.
+func (s *Shared) Alone() bool { return s.Tier.Up == nil }
+
+// tidy keeps the tables of an edge without a tier tidy.
+func (s *Shared) tidy(ctx context.Context) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			if step := s.Table.Stepped(now); step != 0 {
+				s.Table.Adjust(step, false, now)
+			}
+			s.Table.Sweep(now, true)
+		}
+	}
+}

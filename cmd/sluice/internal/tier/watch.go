@@ -1,0 +1,72 @@
+package tier
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/events"
+	"sluice/pop"
+)
+
+// fullPoP is why an edge that counts alone gets no requests.
+var fullPoP = fmt.Sprintf("the PoP has %d edges already: this one counts alone until one of them leaves", counter.MaxEdges)
+
+// watchEvery is how often the tier is looked at for operators. A node that was away for less may be missed.
+const watchEvery = 100 * time.Millisecond
+
+// watch tells operators which nodes go and come, and when this edge counts alone, until ctx is done.
+func watch(ctx context.Context, m *pop.Machine, happened *events.Log) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for w := (watcher{up: make(map[string]bool)}); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			for _, e := range w.look(m.Members(), m.Up(), m.Stats().Full) {
+				e.Time = now
+				happened.Add(e)
+			}
+		}
+	}
+}
+
+// A watcher knows how the tier stood when it looked last.
+type watcher struct {
+	up          map[string]bool // nodes
+	alone, full bool
+}
+
+// look returns what has changed.
+func (w *watcher) look(members []pop.Member, up, full bool) (list []events.Event) {
+	now := make(map[string]bool, len(members))
+	for _, m := range members {
+		now[m.Name] = m.Up
+		switch was, known := w.up[m.Name]; {
+		case !known && m.Up || was == m.Up:
+		case m.Up:
+			list = append(list, events.Event{Kind: events.Node, Text: "node " + m.Name + " is back", Old: "down", New: "up"})
+		default:
+			list = append(list, events.Event{Kind: events.Node, Level: slog.LevelWarn, Text: "node " + m.Name + " is down", Old: "up", New: "down"})
+		}
+	}
+	w.up = now
+	if alone := !up; alone != w.alone || full != w.full {
+		e := events.Event{Kind: events.Tier, Text: "this edge counts with the PoP", Old: "alone", New: "with the PoP"}
+		switch {
+		case full:
+			e.Level, e.Text = slog.LevelError, fullPoP
+		case alone:
+			e.Level, e.Text = slog.LevelError, "no node of the tier answers: this edge counts alone"
+		}
+		if alone || full {
+			e.Old, e.New = e.New, e.Old
+		}
+		w.alone, w.full = alone, full
+		list = append(list, e)
+	}
+	return list
+}

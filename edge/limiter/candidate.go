@@ -1,0 +1,69 @@
+package limiter
+
+import (
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// Candidate is another limit, estimate or timeout for a rule, tried beside those in force. It is asked wherever its rule's counter is, and
+// says what it would have done; nobody is refused for it. What its rule admits is what both count, so of a source that it would have
+// blocked it sees more than it would have admitted: it tells who would have been refused, and no less often than that.
+type Candidate struct {
+	Counter *counter.Rule // the counters of its rule, by its own limit and estimate (counter.Rule.With)
+	Bits    *counter.Rule // what its mitigations go by; nothing is counted under it
+	Timeout time.Duration // 0: it throttles
+}
+
+// CandidateResult is what a rule's candidate says.
+type CandidateResult struct {
+	Index    int     // of the rule in Decision.Results
+	Verdict  Verdict // Passed, Limited or Mitigated; Passed as well where the rule's counter was not asked
+	Estimate float64 // of a Limited one, this request included
+	Until    time.Time
+}
+
+// candidatesMitigated looks for the bits of candidates.
+func (l *Limiter) candidatesMitigated(d *Decision, now time.Time) {
+	for i := range d.Candidates {
+		c := &d.Candidates[i]
+		r := &d.Results[c.Index]
+		if until := l.Bits.Until(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, now); !until.IsZero() {
+			c.Verdict, c.Until = Mitigated, until
+		}
+	}
+}
+
+// askCandidates asks the counters of rules that are about to be asked, before this request counts there.
+func (l *Limiter) askCandidates(d *Decision, now time.Time) {
+	for i := range d.Candidates {
+		c := &d.Candidates[i]
+		r := &d.Results[c.Index]
+		if c.Verdict != Passed || !r.open() {
+			continue
+		}
+		v, _ := l.Counters.Peek(r.Rule.Candidate.Counter, r.Source, now)
+		if !v.Over {
+			continue
+		}
+		c.Verdict, c.Estimate = Limited, v.Estimate+1
+		if end := mitigation.End(v, r.Rule.Candidate.Timeout, now); !end.IsZero() {
+			l.Bits.Start(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge}, now)
+			c.Until = end
+		}
+	}
+}
+
+// WouldRefuse reports whether a shadow or a candidate would have refused a request that nobody refuses.
+func (d *Decision) WouldRefuse() bool {
+	if d.Refused() {
+		return false
+	}
+	for i := range d.Candidates {
+		if d.Candidates[i].Verdict != Passed {
+			return true
+		}
+	}
+	return d.Verdict == Shadowed
+}
