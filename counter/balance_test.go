@@ -81,7 +81,7 @@ func TestEveryHitIsAccountedFor(t *testing.T) {
 					table.Adjust([]time.Duration{time.Hour, -time.Hour, 5 * time.Second, -5 * time.Second}[rng.IntN(4)], rng.IntN(2) == 0, now)
 				}
 			}
-			if s := table.Stats(); confirmed+s.Unreported+lost(s) != counted {
+			if s := table.Stats(); confirmed+s.Unreported+lost(s) != counted || s.Unreported != table.Unreported() {
 				t.Fatalf("seed %d: %d counted, but %d confirmed, %d unreported, %d lost (%+v)", seed, counted, confirmed, s.Unreported, lost(s), s)
 			}
 		}

@@ -116,6 +116,9 @@ func ParseSource(text string) (Source, error) {
 		return SourceOfDigest([16]byte(b)), nil
 	}
 	if p, err := netip.ParsePrefix(text); err == nil {
+		if p.Addr().Is4In6() { // its bits are not those of the IPv4 prefix
+			return Source{}, fmt.Errorf("counter: parse source %q: it is IPv4 in IPv6: write the IPv4 prefix", text)
+		}
 		return SourceOf(p.Addr(), min(p.Bits(), 32), p.Bits()), nil
 	}
 	addr, err := netip.ParseAddr(text)

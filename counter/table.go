@@ -176,6 +176,18 @@ func (t *Table) Stats() (sum Stats) {
 	return sum
 }
 
+// Unreported is how many hits the tier has not confirmed, as Stats says, found sooner.
+func (t *Table) Unreported() (hits uint64) {
+	for i := range t.shards {
+		if s := &t.shards[i]; s.activeShards.Load()&s.bit != 0 {
+			s.mu.Lock()
+			hits += s.stats.Unreported
+			s.mu.Unlock()
+		}
+	}
+	return hits
+}
+
 // Forget drops what is known of a source under a rule: the next hit starts from nothing.
 func (t *Table) Forget(r *Rule, source Source) {
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
@@ -13,8 +14,8 @@ import (
 // learned tells operators of a block that came into force here and is not this edge's own verdict. It is called with a part of the
 // table locked.
 func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
-	if b.By == mitigation.ByEdge || !s.events.Wants(events.Block, b.Learned) {
-		return // blocks tells of verdicts: it knows the estimate
+	if b.By != mitigation.ByPoP || !s.events.Wants(events.Block, b.Learned) {
+		return // blocks tells of verdicts: it knows the estimate; Word.Event of what operators said
 	}
 	snap := s.snap.Load()
 	if snap == nil {
@@ -27,11 +28,7 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 			if tried {
 				limit, note = r.Candidate.Counter.Limit, isTried
 			}
-			by := "the PoP"
-			if b.By == mitigation.ByAdmin {
-				by = "an operator"
-			}
-			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by " + by + reason(b.Reason) + note,
+			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by the PoP" + control.Reason(b.Reason) + note,
 				Rule: r.Config.Name, Source: k.Source.String(), Limit: limit, Until: b.End})
 		}
 	}
@@ -79,13 +76,6 @@ func (s *Server) lifted(rule string, source counter.Source, now time.Time) {
 	if s.events.Wants(events.Lift, now) {
 		s.events.Add(events.Event{Time: now, Kind: events.Lift, Text: "lifted: the rule is gone, or allows more", Rule: rule, Source: source.String()})
 	}
-}
-
-func reason(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ": " + text
 }
 
 const isTried = " (candidate: nobody is refused)"

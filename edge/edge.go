@@ -24,6 +24,7 @@ package edge
 import (
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"math"
 	"net"
 	"net/netip"
@@ -119,7 +120,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.Plane = control.New(control.Options{
 		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Secret: s.secret, Audit: o.Audit,
-		Requests: s.requests, Refusals: s.refusals, Spared: s.spared,
+		Requests: s.requests, Refusals: s.refusals, Spared: s.spared, Events: o.Events,
 	})
 	if o.Access != nil {
 		s.note = o.Access.Note
@@ -190,7 +191,17 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 // Watch keeps an eye on the origins until ctx is done: it looks their names up, reads their files for TLS again, and checks those
 // whose configuration asks for it. It blocks until all that it started has ended.
 func (s *Server) Watch(ctx context.Context) {
-	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn)
+	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn, s.originMoved)
+}
+
+// originMoved tells operators that an origin fails its checks, and why, or passes them again.
+func (s *Server) originMoved(o *upstream.Origin, why string) {
+	e := events.Event{Time: time.Now(), Kind: events.Origin, Text: "origin " + o.Name + " is back", Old: "down", New: "up"}
+	if why != "" {
+		e.Level, e.Old, e.New = slog.LevelWarn, "up", "down"
+		e.Text = "origin " + o.Name + " fails its checks (" + why + "): it gets no requests while others do not"
+	}
+	s.events.Add(e)
 }
 
 // Events is what has happened lately; nil if nobody asked for it.

@@ -6,10 +6,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"sluice/edge/events"
 )
 
 // ejectAfter failures in a row take a server out of its group.
@@ -73,6 +76,7 @@ func TestWatch(t *testing.T) {
 	})
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(origin, "http://"))
 	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: ['http://localhost:%s'], health: {active: /ok, interval: 100ms}}]", port))
+	e.events = events.New(10, nil)
 	o := e.snap.Load().origins.All[0]
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -94,6 +98,14 @@ func TestWatch(t *testing.T) {
 	}
 	cancel()
 	<-ended
+	var told []string
+	for _, ev := range slices.Backward(e.Events().Since(0)) {
+		told = append(told, fmt.Sprint(ev.Kind, " ", ev.Level, " ", ev.Text, " ", ev.Old, " ", ev.New))
+	}
+	if want := []string{"origin WARN origin " + o.Name + " fails its checks (status 500): it gets no requests while others do not up down", "origin INFO origin " + o.Name + " is back down up",
+		"origin WARN origin " + o.Name + " fails its checks (status 503): it gets no requests while others do not up down"}; !slices.Equal(told, want) {
+		t.Errorf("operators are told %q, want %q", told, want)
+	}
 	if o.ResolveAt.Load() < time.Now().UnixNano() {
 		t.Error("the name was not looked up")
 	}

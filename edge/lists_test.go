@@ -2,6 +2,7 @@ package edge
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,9 +30,9 @@ rules:
 		t.Helper()
 		var err error
 		if what == control.Allow || what == control.Deny {
-			_, err = e.List(what, source, time.Hour, "because", time.Now())
+			_, err = e.List(what, source, time.Hour, "because", control.Operator{}, time.Now())
 		} else {
-			_, err = e.Block(what, source, time.Hour, "because", time.Now())
+			_, err = e.Block(what, source, time.Hour, "because", control.Operator{}, time.Now())
 		}
 		if err != nil {
 			t.Fatalf("%s %s: %v", what, source, err)
@@ -43,7 +44,7 @@ rules:
 		if what == control.Allow || what == control.Deny {
 			back = e.Unlist
 		}
-		lifted, err := back(what, source, time.Now())
+		lifted, err := back(what, source, control.Operator{}, time.Now())
 		if err != nil || !lifted.Lifted {
 			t.Fatalf("%s %s: %+v, %v", what, source, lifted, err)
 		}
@@ -78,7 +79,7 @@ rules:
 	expect("/r", "203.0.113.1", 200) // beyond its limit
 	say(control.Allow, "198.51.100.7")
 	expect("/", "198.51.100.7", 403) // the file denies it
-	if l, err := e.List(control.Allow, "198.51.100.8", time.Hour, "", time.Now()); err != nil || !strings.Contains(l.Warning, "denied") {
+	if l, err := e.List(control.Allow, "198.51.100.8", time.Hour, "", control.Operator{}, time.Now()); err != nil || !strings.Contains(l.Warning, "denied") {
 		t.Errorf("%+v, %v", l, err)
 	}
 	say(control.Deny, "203.0.113.0/30")
@@ -92,10 +93,10 @@ rules:
 		t.Errorf("%+v", list)
 	}
 	next := newServer(t, e.Config())
-	for _, m := range e.InForce(time.Now()) {
+	for m := range e.InForce(time.Now()) {
 		next.Adopt(m, time.Now())
 	}
-	if got, want := len(next.InForce(time.Now())), len(e.InForce(time.Now())); got != want || want < 5 {
+	if got, want := len(slices.Collect(next.InForce(time.Now()))), len(slices.Collect(e.InForce(time.Now()))); got != want || want < 5 {
 		t.Errorf("%d taken over of %d", got, want)
 	}
 	if list := next.Mitigations(time.Now()); len(list) != 1 || list[0].Rule != "r" || list[0].Source != "192.0.2.0/24" || list[0].By != "admin" {
@@ -107,11 +108,11 @@ rules:
 	}
 	now := time.Now()
 	for _, bad := range [][2]string{{control.Allow, "0.0.0.0/7"}, {control.Deny, "::/15"}, {control.Allow, "nobody"}, {control.Deny, "#" + strings.Repeat("0", 32)}, {"r", "10.0.0.1"}} {
-		if _, err := e.List(bad[0], bad[1], time.Hour, "", now); err == nil {
+		if _, err := e.List(bad[0], bad[1], time.Hour, "", control.Operator{}, now); err == nil {
 			t.Errorf("%v was accepted", bad)
 		}
 	}
-	if _, err := e.List(control.Deny, "10.0.0.1", mitigation.MaxBlock+1, "", now); err == nil {
+	if _, err := e.List(control.Deny, "10.0.0.1", mitigation.MaxBlock+1, "", control.Operator{}, now); err == nil {
 		t.Error("longer than operators may")
 	}
 }
@@ -126,7 +127,7 @@ func TestAllowedIsNotShed(t *testing.T) {
 	if answer := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); answer != "" {
 		t.Errorf("not shed: %q", answer)
 	}
-	if _, err := e.List(control.Allow, "127.0.0.0/8", time.Hour, "", time.Now()); err != nil {
+	if _, err := e.List(control.Allow, "127.0.0.0/8", time.Hour, "", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if resp, _ := e.get("/"); resp.StatusCode != 200 {
@@ -151,7 +152,7 @@ rules:
 	}
 	lift := func(source, still string) {
 		t.Helper()
-		l, err := e.Lift(control.AllRules, source, time.Now())
+		l, err := e.Lift(control.AllRules, source, control.Operator{}, time.Now())
 		if err != nil || !l.Lifted || (l.Warning == "") != (still == "") || !strings.Contains(l.Warning, still) {
 			t.Errorf("%s: %+v, %v", source, l, err)
 		}
@@ -165,7 +166,7 @@ rules:
 
 	block := func(rule, source string) {
 		t.Helper()
-		if _, err := e.Block(rule, source, time.Hour, "", time.Now()); err != nil {
+		if _, err := e.Block(rule, source, time.Hour, "", control.Operator{}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,21 +177,32 @@ rules:
 	lift("192.0.2.0/24", "")
 	ask("/", 200)
 
-	if _, err := e.List(control.Deny, "192.0.2.0/24", time.Hour, "", time.Now()); err != nil {
+	if _, err := e.List(control.Deny, "192.0.2.0/24", time.Hour, "", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	block(control.AllRules, "192.0.2.7")
 	lift("192.0.2.7", "denied")
-	if _, err := e.Unlist(control.Deny, "192.0.2.0/24", time.Now()); err != nil {
+	if _, err := e.Unlist(control.Deny, "192.0.2.0/24", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 
+	// Of an address of IPv6 rules count the network.
+	for _, want := range []int{200, 429} {
+		if resp, _ := e.get("/", "X-Forwarded-For: 2001:db8::7"); resp.StatusCode != want {
+			t.Errorf("%d, want %d", resp.StatusCode, want)
+		}
+	}
+	lift("2001:db8::8", "")
+	if resp, _ := e.get("/", "X-Forwarded-For: 2001:db8::7"); resp.StatusCode != 200 {
+		t.Errorf("after the network was lifted: %d", resp.StatusCode)
+	}
+
 	// Who is counted by a key has no address: the rules that know it are asked.
-	if _, err := e.Lift("a", "192.0.2.7", time.Now()); err != nil {
+	if _, err := e.Lift("a", "192.0.2.7", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	ask("/k", 200)
-	if _, err := e.Lift("a", "192.0.2.7", time.Now()); err != nil {
+	if _, err := e.Lift("a", "192.0.2.7", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	ask("/k", 429)
@@ -200,10 +212,10 @@ rules:
 		}
 	}
 	ask("/k", 200)
-	if _, err := e.Lift(control.AllRules, "#"+strings.Repeat("0", 32), time.Now()); err != nil {
+	if _, err := e.Lift(control.AllRules, "#"+strings.Repeat("0", 32), control.Operator{}, time.Now()); err != nil {
 		t.Error(err)
 	}
-	if _, err := e.Lift(control.AllRules, "nobody", time.Now()); err == nil {
+	if _, err := e.Lift(control.AllRules, "nobody", control.Operator{}, time.Now()); err == nil {
 		t.Error("nobody was lifted")
 	}
 }
@@ -213,7 +225,7 @@ func TestLookTellsWhatCovers(t *testing.T) {
 	e := newServer(t, parse(t, "origins: [{servers: [\"http://127.0.0.1:1\"]}]\nrules: [{name: r, limit: 5}]"))
 	now := time.Now()
 	for i, said := range [][2]string{{control.AllRules, "192.0.2.0/24"}, {"r", "192.0.2.0/25"}, {control.AllRules, "192.0.2.7"}, {"r", "192.0.2.7"}} {
-		if _, err := e.Block(said[0], said[1], time.Duration(i+1)*time.Hour, "because", now); err != nil {
+		if _, err := e.Block(said[0], said[1], time.Duration(i+1)*time.Hour, "because", control.Operator{}, now); err != nil {
 			t.Fatal(err)
 		}
 		b := e.Look(t.Context(), netip.MustParseAddr("192.0.2.7")).Rules[0].Block

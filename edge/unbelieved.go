@@ -1,13 +1,10 @@
 package edge
 
 import (
-	"fmt"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"sluice/edge/events"
 )
 
 // unbelieved watches for a proxy that nobody named: a peer that is not trusted, whose requests name other clients, and which brings a
@@ -93,7 +90,7 @@ func (s *Server) warnUnbelieved(now time.Time) {
 	if p.addr.IsValid() {
 		who = p.addr.String()
 	}
-	text := fmt.Sprintf("%s is not trusted, but its requests name other clients: if it is a proxy of yours, all its clients are limited as one; name it in source.trust", who)
-	s.warn(text, "requests", p.n, "of", of)
-	s.events.Add(events.Event{Time: now, Kind: events.Warning, Text: text, Source: who})
+	// A constant text, because the log tells by it what it has just said; the log's warnings are events.
+	s.warn("a peer is not trusted, but its requests name other clients: if it is a proxy of yours, all its clients are limited as one; name it in source.trust",
+		"peer", who, "requests", p.n, "of", of)
 }

@@ -45,6 +45,9 @@ func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 	}
 	key := mitigation.Key{Rule: c.Rule.ID, Source: c.Source}
 	if !m.bits.Until(key, now).IsZero() {
+		if crossed { // it was found over the limit by what others said, before the answer came that this edge has made it so
+			m.hasten(announceBlock, c, now)
+		}
 		return
 	}
 	v, _ := m.counters.Peek(c.Rule, c.Source, now)

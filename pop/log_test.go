@@ -1,6 +1,7 @@
 package pop_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -72,6 +73,36 @@ func TestManyBlocksReachEveryEdge(t *testing.T) {
 		t.Errorf("%d times an edge did not learn of a block, the last did after %v", missing, longest)
 	}
 	t.Logf("5,000 blocks a second: known everywhere after %v", longest)
+}
+
+// TestWhoCrossesTellsAtOnce: an edge whose report takes a source over its limit may have learned meanwhile, from the log, that it is over it. The
+// others know as soon as if it had not.
+func TestWhoCrossesTellsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRule(t, 20, time.Minute, time.Minute, counter.Nearest)
+	w := newWorld(t, sim.Config{Edges: 8, Nodes: 1, RTT: time.Millisecond}, r)
+	w.Run(w.Now().Add(time.Second))
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range 200 {
+		source := address(uint32(i))
+		for range r.Counter.Limit {
+			ask(w.Edges[i%8], r, source)
+			w.Run(w.Now().Add(time.Millisecond))
+		}
+		w.Run(w.Now().Add(time.Duration(rng.IntN(int(6 * time.Millisecond))))) // by and by all are told that the limit is reached
+		crosses, crossed := w.Edges[(i+3)%8], w.Now()
+		if !ask(crosses, r, source) || !ask(crosses, r, source) {
+			continue
+		}
+		for _, e := range w.Edges {
+			for !mitigated(w, e, r, source) && w.Now().Sub(crossed) < time.Second {
+				w.Run(w.Now().Add(time.Millisecond))
+			}
+		}
+		if took := w.Now().Sub(crossed); took > 25*time.Millisecond {
+			t.Errorf("source %d: all edges know after %v", i, took)
+		}
+	}
 }
 
 // TestRecordsOfOneSource: a source that touches all edges, and comes to its limit on one, again and again, has a record for each edge in

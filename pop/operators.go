@@ -1,6 +1,7 @@
 package pop
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -23,8 +24,10 @@ type operators struct {
 	text    []byte // the list encoded, as of version encoded
 	id      words.Digest
 	encoded uint64
-	latest  time.Time    // when this edge last had something to say
-	applied []words.Mark // of what is in force
+	latest  time.Time         // when this edge last had something to say
+	began   time.Time         // when this edge did
+	applied []words.Mark      // of what is in force
+	heard   map[uint64]uint64 // of each other edge, the generation of its latest word on a source that Config.Heard was told of
 	others  []presence.Edge
 	changes ruleChanges
 
@@ -180,6 +183,7 @@ func (m *Machine) applyWords(now time.Time) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	m.hear()
 	set := m.rules.Load()
 	if set != o.rules {
 		o.changes.unsaid = true
@@ -198,6 +202,30 @@ func (m *Machine) applyWords(now time.Time) {
 	if o.changes.unsaid && o.changes.done == o.changes.version {
 		o.applied, o.changes.unsaid = o.list.Marks(), false
 		m.peers.next, o.news = now, true // the others should know
+	}
+}
+
+// hear tells what operators have said of sources at other edges since this one began, each word once, those of an edge in their order. Whoever has
+// a word has all that its edge had said until then, or what took its place. operators.mu is locked.
+func (m *Machine) hear() {
+	o := &m.operators
+	if m.config.Heard == nil {
+		return
+	}
+	var news []*words.Entry
+	for _, name := range o.fresh {
+		e := o.list.At(name)
+		if e == nil || e.Kind == words.Change || e.Mark().Edge == m.id || e.Mark().Generation <= o.heard[e.Mark().Edge] || e.Start.Before(o.began) {
+			continue
+		}
+		news = append(news, e)
+	}
+	slices.SortFunc(news, func(a, b *words.Entry) int {
+		return cmp.Or(cmp.Compare(a.Mark().Generation, b.Mark().Generation), cmp.Compare(a.Mark().Edge, b.Mark().Edge))
+	})
+	for _, e := range slices.CompactFunc(news, func(a, b *words.Entry) bool { return a.Mark() == b.Mark() }) {
+		o.heard[e.Mark().Edge] = e.Mark().Generation
+		m.config.Heard(e.Word)
 	}
 }
 

@@ -30,9 +30,10 @@ import (
 	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
+	"sluice/pop/words"
 )
 
-// Config is what a Machine works with. All fields but Edges and Rules are required.
+// Config is what a Machine works with. All fields but Edges, Rules and Heard are required.
 type Config struct {
 	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
 	Secret   secret.Secret
@@ -42,6 +43,8 @@ type Config struct {
 	Rules    bool   // changes of rules travel: nobody can guess the secret
 	Counters *counter.Table
 	Bits     *mitigation.Table
+	// Heard is told what operators say of sources at other edges, as it comes into force here. It must not block, or call the Machine.
+	Heard func(words.Word)
 }
 
 // Rule is what the PoP must know of a rule.
@@ -127,6 +130,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 		times: make(map[takenFrom]record.Taken), stepped: now, awake: now, swept: now, cleaned: now, credit: mostCredit, earned: now,
 	}
 	m.operators.listKey, m.operators.headKey = c.Secret.WordsKeys()
+	m.operators.began, m.operators.heard = now, make(map[uint64]uint64)
 	for i, name := range names {
 		m.nodes = append(m.nodes, newNode(name, c.Nodes[i], now))
 	}

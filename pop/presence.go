@@ -19,6 +19,7 @@ type peers struct {
 	presence.Slots
 	next time.Time // when they are read again
 	told time.Time // when our slot was last filled
+	idle bool      // by Presence, and until it reports something this edge need not know who is there
 }
 
 // keepSlot says that this edge is there and asks who else is. All edges do so on the same node.
@@ -27,7 +28,7 @@ func (m *Machine) keepSlot(now time.Time) {
 	if now.Before(p.next) {
 		return
 	}
-	p.next = now.Add(presenceEvery)
+	p.next, p.idle = now.Add(presenceEvery), false
 	if p.Key() == "" && !p.Full() || m.awaited(now) {
 		p.next = now.Add(presenceHasty)
 	}
@@ -42,11 +43,30 @@ func (m *Machine) keepSlot(now time.Time) {
 	m.send(wire.Command{Node: node, Op: wire.Get, Key: p.Keys}, flight{what: aSlotsRead})
 }
 
+// Presence is the command that fills this edge's slot once more, if no Step has done so in time; its answer is nobody's. Who does not
+// step a Machine while nothing happens carries it out, else the other edges hold a living one for gone. The Machine reads who else is
+// there when it next reports something. Presence belongs to Step's goroutine.
+func (m *Machine) Presence(now time.Time) (c wire.Command, overdue bool) {
+	p := &m.peers
+	if p.Key() == "" || now.Sub(p.told) < presenceEvery+stepLate {
+		return c, false
+	}
+	node := m.placeFixed()
+	if node < 0 {
+		return c, false
+	}
+	p.told, p.next, p.idle = now, now.Add(presenceEvery), true
+	return m.presence(node, wire.Set, p.Key(), now), true
+}
+
 func (m *Machine) sendPresence(node int, op wire.Op, key string, f flight, now time.Time) {
+	m.send(m.presence(node, op, key, now), f)
+}
+
+func (m *Machine) presence(node int, op wire.Op, key string, now time.Time) wire.Command {
 	m.operators.mu.Lock()
-	value := m.peers.Say(now, m.self())
-	m.operators.mu.Unlock()
-	m.send(wire.Command{Node: node, Op: op, Key: key, Value: value, Expire: seconds(presence.Kept)}, f)
+	defer m.operators.mu.Unlock()
+	return wire.Command{Node: node, Op: op, Key: key, Value: m.peers.Say(now, m.self()), Expire: seconds(presence.Kept)}
 }
 
 // awaited reports whether operators may be waiting for others to have a word that was said here.

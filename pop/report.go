@@ -72,6 +72,10 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		return
 	}
 	m.earn(perReport)
+	if m.peers.idle {
+		m.peers.next = now
+		m.keepSlot(now)
+	}
 	name := m.secret.CounterName(c, epoch)
 	reported := uint64(0)
 	for _, p := range rep.Parts[:rep.N] {

@@ -72,6 +72,11 @@ func (m *Machine) leaveReread(c counter.Counter, now time.Time) {
 	}
 }
 
+// hasten has a task that was left, if any, done in this Step: it turns out to be this edge's.
+func (m *Machine) hasten(what taskKind, c counter.Counter, now time.Time) {
+	m.tasks.Hasten(taskKey{what, mitigation.Key{Rule: c.Rule.ID, Source: c.Source}}, now)
+}
+
 // resume does the tasks that are due.
 func (m *Machine) resume(now time.Time) {
 	waits := func(t *task) bool { return m.creditIn() > 0 && !m.over(t, now) }

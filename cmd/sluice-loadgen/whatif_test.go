@@ -134,6 +134,61 @@ rules:
 	}
 }
 
+// Who is good can be told by the origin's answers; a log of one day needs no date; one source has its story.
+func TestWhatIfQuestions(t *testing.T) {
+	log := someLog(t)
+	var r asked
+	runJSON(t, "what-if --limit 20 --window 30s --good answered=100% --trace "+log, &r)
+	if r.Good.Called == nil || r.Good.Called.Sources != 2 || r.Good.Called.RefusedSources != 1 {
+		t.Errorf("%+v", r.Good.Called)
+	}
+	for _, p := range r.Curves[0].Points {
+		if p.Good == nil || p.GoodSources > 2 || (p.Limit < 30) != (p.GoodRefused > 0) {
+			t.Errorf("at %d: %+v", p.Limit, p)
+		}
+	}
+	runJSON(t, "what-if --limit 20 --window 30s --from 07:00:20 --to 07:00:30 --trace "+log, &r)
+	if r.Figures.Requests != 36 {
+		t.Errorf("%d requests in ten seconds", r.Figures.Requests)
+	}
+	var story struct {
+		Story *struct {
+			Requests, Refused uint64
+			Blocks            []struct{ Before uint64 }
+			whatif.Character
+		}
+		Curves []whatif.Curve
+	}
+	runJSON(t, "what-if --limit 20 --window 30s --mitigation-timeout 10s --source 198.51.100.2 --trace "+log, &story)
+	if s := story.Story; s == nil || s.Requests != 30 || s.Refused != 10 || len(s.Blocks) != 1 || s.Blocks[0].Before != 20 || s.Paths[0].Name != "/page" || len(story.Curves) != 0 {
+		t.Errorf("%+v", s)
+	}
+	f := func(flags string, code int, want string) {
+		t.Helper()
+		var stderr bytes.Buffer
+		if got := run(t.Context(), strings.Fields("what-if "+flags+" --trace "+log), &stderr); got != code || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: exit code %d, want %d: %s", flags, got, code, stderr.String())
+		}
+	}
+	f("--source 192.0.2.99", 1, "192.0.2.99 made no request")
+	f("--source nobody", 2, "want an address")
+	f("--good answered=95", 2, "answered=95%")
+	f("--good answered=0%", 2, "answered=95%")
+	f("--good most", 2, "--good most")
+	f("--from 07:00 --to 2021-03-16", 2, "both a date")
+	f("--from 7pm", 2, "--from 7pm")
+	f("--from 08:00", 1, "no request in the chosen time")
+}
+
+// What a log cannot tell of rules is said.
+func TestWhatIfNotes(t *testing.T) {
+	var r asked
+	runJSON(t, "what-if --config "+writeConfig(t, "rules: [{name: a, limit: 5, share: 50, candidate: {limit: 3}}]")+" --trace "+someLog(t), &r)
+	if len(r.Run.Notes) != 2 || !strings.Contains(r.Run.Notes[0], "50 % of sources") || !strings.Contains(r.Run.Notes[1], "--curve a") {
+		t.Errorf("%q", r.Run.Notes)
+	}
+}
+
 func TestWhatIfFilesThatMakeNoSense(t *testing.T) {
 	f := func(text, flags string, code int, want ...string) {
 		t.Helper()

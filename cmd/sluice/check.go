@@ -73,7 +73,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	key, err := settings.ReadSecret(c)
 	try(err)
 	if err == nil && c.StateDir != "" {
-		try(tryState(c.StateDir, key))
+		try(tryState(c, key))
 	}
 	doubt(settings.GuessableSecret(c))
 	_, err = settings.ReadToken("admin_token_file", c.AdminTokenFile)
@@ -109,11 +109,11 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 }
 
 // tryState reports what a start would find in a state_dir.
-func tryState(dir string, key secret.Secret) error {
-	if err := tier.CheckState(dir, key); err != nil {
+func tryState(c *config.Config, key secret.Secret) error {
+	if err := tier.CheckState(c, key); err != nil {
 		return err
 	}
-	if err := access(dir, mayWrite|maySearch); err != nil {
+	if err := access(c.StateDir, mayWrite|maySearch); err != nil {
 		return fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
 	}
 	return nil

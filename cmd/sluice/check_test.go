@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/config"
 	"sluice/pop"
 	"sluice/pop/secret"
 )
@@ -39,6 +40,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	put("foreign/words", "not a list", 0o600)
+	put("rules/rules", "not a list", 0o600)
 	const tier = "pop: {memcached: ['127.0.0.1:11211'], secret_file: "
 	for _, test := range []struct {
 		name, yaml string
@@ -57,6 +59,9 @@ func TestCheck(t *testing.T) {
 		{"an origin's CA that is none", "origins: [{servers: ['https://127.0.0.1'], tls: {ca_file: " + pem + "}}]", []string{"edge: origin https://127.0.0.1: tls: " + pem}, nil},
 		{"state in no folder", tier + good + "}\nstate_dir: " + dir + "/none", []string{"state_dir: write " + dir + "/none: no such file"}, nil},
 		{"state of somebody else", tier + good + "}\nstate_dir: " + dir + "/foreign", []string{"state_dir: " + dir + "/foreign/words: "}, nil},
+		{"rules of somebody else, without a tier", "state_dir: " + dir + "/rules", []string{"state_dir: " + dir + "/rules/rules: "}, []string{"state_dir: an edge that counts alone"}},
+		{"rules of somebody else, without a secret", "pop: {memcached: ['127.0.0.1:1']}\nstate_dir: " + dir + "/rules", []string{"state_dir: " + dir + "/rules/rules: "}, nil},
+		{"rules that are not read", tier + good + "}\nstate_dir: " + dir + "/rules", nil, nil},
 		{"state to be", tier + good + "}\nstate_dir: " + dir, nil, nil},
 		{"log in no folder", "access_log: {file: " + dir + "/none/log}", []string{"access_log.file: write " + dir + "/none: no such file"}, nil},
 		{"log that is a folder", "access_log: {file: " + dir + "}", []string{"access_log.file: write " + dir + ": is a directory"}, nil},
@@ -119,13 +124,14 @@ func TestCheckTakesItsOwnState(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, _ := m.Words(time.Now())
+	c := &config.Config{StateDir: dir, PoP: config.PoP{Memcached: []string{"127.0.0.1:1"}}}
 	if err := os.WriteFile(filepath.Join(dir, "words"), list, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := tryState(dir, key); err != nil {
+	if err := tryState(c, key); err != nil {
 		t.Error(err)
 	}
-	if err := tryState(dir, secret.Of([]byte("another of some length"))); err == nil {
+	if err := tryState(c, secret.Of([]byte("another of some length"))); err == nil {
 		t.Error("under another secret it is good")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -142,7 +143,7 @@ type utterance struct {
 	dropped int
 }
 
-// maxSaid bounds the memory of what has been said. Messages are constants of the program, so it is never reached.
+// maxSaid bounds the memory of what has been said. Few messages are not constants of the program; what is a second old makes room.
 const maxSaid = 1024
 
 func (h *calmHandler) Handle(ctx context.Context, r slog.Record) error {
@@ -153,6 +154,9 @@ func (h *calmHandler) Handle(ctx context.Context, r slog.Record) error {
 		h.said.last[r.Message] = u
 		h.said.mu.Unlock()
 		return nil
+	}
+	if len(h.said.last) >= maxSaid {
+		maps.DeleteFunc(h.said.last, func(_ string, u utterance) bool { return r.Time.Sub(u.at) >= time.Second })
 	}
 	if len(h.said.last) < maxSaid {
 		h.said.last[r.Message] = utterance{at: r.Time}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -31,6 +32,26 @@ func TestLogIsCalm(t *testing.T) {
 		want := `"origin unreachable" origin=a|another x=1|"origin unreachable" origin=b repeated=999`
 		if s := strings.Join(got, "|"); s != want {
 			t.Errorf("got %s\nwant %s", s, want)
+		}
+	})
+}
+
+// Messages that differ, as by what is wrong with a file, take no room for good: what every request meets is told once a second still.
+func TestLogStaysCalm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := newLog(&out, "info", "text")
+		for i := range 2 * maxSaid {
+			log.Warn("wrong", "n", i)
+			log.Warn(fmt.Sprint("wrong at line ", i))
+			time.Sleep(time.Second)
+		}
+		out.Reset()
+		for range 1000 {
+			log.Warn("origin unreachable")
+		}
+		if n := strings.Count(out.String(), "\n"); n != 1 {
+			t.Errorf("%d lines", n)
 		}
 	})
 }

@@ -59,24 +59,25 @@ func (r *reloader) lay(base *config.Config) error {
 // edge had, or its folder, is no news.
 func (r *reloader) tell(entries []words.Entry, list []changes.Change, why map[words.Mark]error, now *changes.Overlay) {
 	known := make(map[words.Mark]bool, len(entries))
-	var last string
-	for i := range entries {
+	for i := len(entries) - 1; i >= 0; i-- { // of a rule the newest come first
 		mark, c := entries[i].Mark(), &list[i]
 		known[mark] = true
-		newest := c.Name != last
-		last = c.Name
 		if r.known[mark] || r.known == nil && why[mark] == nil {
 			continue
 		}
+		newest := i == 0 || entries[i-1].Rule != c.Name
 		e := events.Event{Time: time.Now(), Rule: c.Name, Who: c.Who, From: c.From + " at " + c.Edge}
 		switch {
 		case why[mark] != nil:
 			e.Kind, e.New = events.Warning, string(c.Rule)
 			e.Text = fmt.Sprintf("a change of the rule is not in force here: %v: what was stays", why[mark])
 			r.log.Error("a change of a rule cannot be in force on this edge: what was stays", "rule", c.Name, "version", c.Version, "at", c.Edge, "error", settings.Sentence(why[mark]))
-		case newest:
-			e.Kind, e.Text = events.Rule, "changed at another edge"
-			e.Old, e.New = ruleText(r.overlay.Load().Rule(c.Name)), ruleText(now.Rule(c.Name))
+		case newest || c.At.After(r.about.Started): // older ones were in force for a moment, if at all
+			past, _ := now.History(c.Name)
+			if at := slices.IndexFunc(past, func(p changes.Past) bool { return p.Version == c.Version }); at >= 0 {
+				e.Old, e.New = string(past[at].Old), string(past[at].New)
+			}
+			e.Kind, e.Text = events.Rule, changes.Done(e.Old, e.New, c.To != nil)+", at another edge"
 			r.log.Info("rule changed at another edge", "rule", c.Name, "version", c.Version, "at", c.Edge)
 		default:
 			continue
@@ -149,6 +150,10 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 		done.Edges = r.store.Await(mark)
 	}
 	done.Warnings = slices.Clone(r.store.Warnings)
+	_ = r.catchUp() // it logs
+	if past, _ := r.overlay.Load().History(e.Name); len(past) > 0 && (past[0].Version > mark.Generation || past[0].Version == mark.Generation && past[0].Edge != r.name) {
+		done.Warnings = append(done.Warnings, fmt.Sprintf("the rule was changed at %s meanwhile, and that stands: see its history", past[0].Edge))
+	}
 	if r.store.Save != nil {
 		if err := r.store.Save(); err != nil {
 			done.Warnings = append(done.Warnings, "the change is in force, but could not be written to state_dir: "+err.Error())

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,7 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"sluice/cmd/sluice/internal/tier"
+	"sluice/counter"
+	"sluice/edge"
+	"sluice/edge/changes"
+	"sluice/edge/config"
 	"sluice/edge/control"
+	"sluice/edge/events"
+	"sluice/mitigation"
 	"sluice/pop/secret"
 	"sluice/pop/words"
 )
@@ -366,6 +374,62 @@ func TestRuleOfAnotherVersion(t *testing.T) {
 	for _, says := range []string{"unknown field colour", "the file says something new of a rule"} {
 		if !strings.Contains(p.log.String(), says) {
 			t.Errorf("it did not say %q: %s", says, p.log)
+		}
+	}
+}
+
+// Of two edges that change a rule at once, by one ETag perhaps, one stands: who said the other is told so.
+func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
+	c, err := config.Parse("f", []byte("origins: [{servers: ['http://127.0.0.1:1']}]\nrules: [{name: r, limit: 5}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(64, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list words.List
+	version, elsewhere := uint64(1), ""
+	add := func(edge uint64, w words.Word) words.Mark {
+		mark, err := list.Add(w, edge, 0, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		version++
+		return mark
+	}
+	r := &reloader{flags: &flags{}, server: server, log: slog.New(slog.DiscardHandler), events: events.New(10, nil), name: "here", base: c, store: &tier.RuleStore{
+		Origin:  changes.PoP,
+		List:    func() ([]words.Entry, uint64, <-chan struct{}) { return list.Changes(), version, nil },
+		Add:     func(w words.Word, _ time.Time) (words.Mark, error) { return add(1, w), nil },
+		InForce: func(uint64, []words.Mark) {},
+		Await: func(words.Mark) *control.Spread {
+			if elsewhere != "" {
+				add(2, words.Word{Rule: "r", Kind: words.Change, Start: time.Now(), Text: elsewhere})
+			}
+			return &control.Spread{Known: 2, Have: 2}
+		},
+	}}
+	if err := r.catchUp(); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		elsewhere string
+		edit      changes.Edit
+		warned    bool
+	}{
+		{"", changes.Edit{Action: changes.Patch, Body: []byte(`{"limit":6}`)}, false},
+		{`{"does":"set","rule":{"name":"r","limit":9},"edge":"there"}`, changes.Edit{Action: changes.Patch, Body: []byte(`{"limit":7}`)}, true},
+		{`{"does":"removed","edge":"there"}`, changes.Edit{Action: changes.Rollback}, true},
+		{"", changes.Edit{Action: changes.Rollback}, false},
+	} {
+		if err := r.catchUp(); err != nil {
+			t.Fatal(err)
+		}
+		elsewhere, test.edit.Name, test.edit.IfMatch = test.elsewhere, "r", r.overlay.Load().ETag("r")
+		done, err := r.edit(test.edit)
+		if err != nil || done.Edges.Have != 2 || (len(done.Warnings) > 0) != test.warned {
+			t.Errorf("%s: %+v, %v", test.elsewhere, done, err)
 		}
 	}
 }

@@ -161,7 +161,10 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Overlay: reload.overlay.Load, Edit: reload.edit, Self: reload.self, Hosts: c.AdminHosts,
 			Address: back.Addr().String(), Token: token, MetricsToken: c.MetricsToken}),
 		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      2 * time.Minute, // a million mitigations are a long answer
 		IdleTimeout:       time.Minute,
+		ConnState:         (&admin.Connections{Most: spareDescriptors / 2}).State,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 

@@ -182,3 +182,43 @@ func TestOperatorsPrefixesOverThePoP(t *testing.T) {
 	})
 	second.stop(syscall.SIGTERM)
 }
+
+// A lift under all rules ends on every edge what one of them had found, and makes the source start afresh.
+func TestUnblockOverThePoP(t *testing.T) {
+	nodes, site := startMemcached(t)+","+startMemcached(t), origin(t)
+	file := write(t, "source: {trust: [127.0.0.1]}\nrules: [{name: a, limit: 2, window: 1h, mitigation_timeout: 1h}, {name: b, limit: 3, window: 1h}]")
+	edges := []*process{start(t, site, "--config", file, "--memcached", nodes), start(t, site, "--config", file, "--memcached", nodes)}
+	meet(edges...)
+	ask := func(p *process) int {
+		t.Helper()
+		req, err := http.NewRequest("GET", "http://"+p.front+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Forwarded-For", "192.0.2.7")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	for i, want := range []int{200, 200, 429} {
+		if got := ask(edges[0]); got != want {
+			t.Fatalf("request %d: %d", i, got)
+		}
+	}
+	edges[1].until("learning of the block", func() bool { return edges[1].blockedBy("192.0.2.7") == "pop" })
+	code, out, errs := sluice("unblock", "192.0.2.7", "--admin", edges[1].back)
+	if code != 0 || out != "192.0.2.7 is lifted under every rule; it starts afresh\nin force on all 2 edges of the PoP\n" {
+		t.Fatalf("%d %s%s", code, out, errs)
+	}
+	for i, p := range edges {
+		if by := p.blockedBy("192.0.2.7"); by != "" {
+			t.Errorf("edge %d: blocked by %s", i, by)
+		}
+	}
+	if got := ask(edges[0]); got != 200 {
+		t.Errorf("afterwards: %d", got)
+	}
+}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -340,7 +342,8 @@ func cutField(text []byte) ([]byte, string) {
 	return text[:maxField], cutMark
 }
 
-// appendJSONText writes text as the inside of a JSON string; bytes that are no UTF-8 become U+FFFD.
+// appendJSONText writes text as the inside of a JSON string; bytes that are no UTF-8 become U+FFFD. What is not to be seen is escaped: some
+// readers take U+0085 or U+2028 for the end of a line, and a terminal obeys U+009B.
 func appendJSONText(b, text []byte) []byte {
 	text, cut := cutField(text)
 	for len(text) > 0 {
@@ -354,7 +357,14 @@ func appendJSONText(b, text []byte) []byte {
 			b = append(b, c)
 		default:
 			r, n := utf8.DecodeRune(text)
-			b = utf8.AppendRune(b, r)
+			if unicode.IsPrint(r) {
+				b = utf8.AppendRune(b, r)
+			} else {
+				var units [2]uint16
+				for _, u := range utf16.AppendRune(units[:0], r) {
+					b = append(b, '\\', 'u', hexDigits[u>>12], hexDigits[u>>8&15], hexDigits[u>>4&15], hexDigits[u&15])
+				}
+			}
 			text = text[n:]
 			continue
 		}

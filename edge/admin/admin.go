@@ -49,8 +49,11 @@ type Options struct {
 	MetricsToken bool
 }
 
-// maxBody bounds what the API reads.
-const maxBody = 1 << 20
+// maxBody bounds what the API reads: many times what a rule may have to travel. What is nested or wrong in a thousand places takes long.
+const maxBody = 64 << 10
+
+// metricsAtOnce is how many may ask for metrics at a time; more get 503. It takes no token, and takes long while many are blocked.
+const metricsAtOnce = 4
 
 type api struct{ Options }
 
@@ -90,7 +93,7 @@ func New(o Options) http.Handler {
 		}
 		text(w, http.StatusOK, "ready\n")
 	})
-	metrics := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{})
+	metrics := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: metricsAtOnce})
 	if o.MetricsToken {
 		metrics = a.authorized(metrics)
 	}
@@ -270,13 +273,11 @@ func (a api) block(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	before := a.Edge.Mitigated(r.PathValue("rule"), r.PathValue("source"), time.Now())
-	m, err := a.Edge.Block(r.PathValue("rule"), r.PathValue("source"), d, reason, time.Now())
+	m, err := a.Edge.Block(r.PathValue("rule"), r.PathValue("source"), d, reason, operator(r), time.Now())
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	a.did(r, events.Event{Text: "blocked for " + d.String() + ": " + reason, Rule: m.Rule, Source: m.Source, Old: blockText(before), New: blockText(&m), Until: m.End})
 	reply(w, m)
 }
 
@@ -291,49 +292,33 @@ func (a api) list(list string) http.HandlerFunc {
 		if !ok {
 			return
 		}
-		l, err := a.Edge.List(list, r.PathValue("prefix"), d, reason, time.Now())
+		l, err := a.Edge.List(list, r.PathValue("prefix"), d, reason, operator(r), time.Now())
 		if err != nil {
 			failed(w, err)
 			return
 		}
-		a.did(r, events.Event{Text: map[string]string{control.Allow: "allowed", control.Deny: "denied"}[list] + " for " + d.String() + ": " + reason, Source: l.Prefix})
 		reply(w, l)
 	}
 }
 
 func (a api) unlist(list string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		lifted, err := a.Edge.Unlist(list, r.PathValue("prefix"), time.Now())
+		lifted, err := a.Edge.Unlist(list, r.PathValue("prefix"), operator(r), time.Now())
 		if err != nil {
 			failed(w, err)
 			return
 		}
-		a.did(r, events.Event{Text: map[string]string{control.Allow: "allowed", control.Deny: "denied"}[list] + " no more", Source: r.PathValue("prefix")})
 		reply(w, lifted)
 	}
 }
 
 func (a api) lift(w http.ResponseWriter, r *http.Request) {
-	before := a.Edge.Mitigated(r.PathValue("rule"), r.PathValue("source"), time.Now())
-	lifted, err := a.Edge.Lift(r.PathValue("rule"), r.PathValue("source"), time.Now())
+	lifted, err := a.Edge.Lift(r.PathValue("rule"), r.PathValue("source"), operator(r), time.Now())
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	a.did(r, events.Event{Text: "lifted", Rule: r.PathValue("rule"), Source: r.PathValue("source"), Old: blockText(before)})
 	reply(w, lifted)
-}
-
-// blockText is a block as events show it; "" if there is none.
-func blockText(m *control.Mitigation) string {
-	if m == nil {
-		return ""
-	}
-	text := "until " + m.End.UTC().Format(time.RFC3339) + " by " + m.By
-	if m.Reason != "" {
-		text += ": " + m.Reason
-	}
-	return text
 }
 
 // tierTime is how long an operator waits for what the tier knows of a source: many round trips.

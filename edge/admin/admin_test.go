@@ -99,6 +99,9 @@ func TestStatuses(t *testing.T) {
 		{"PUT", "/v1/allow/192.0.2.0/24", `{"for":"10"}`, 400},
 		{"PUT", "/v1/deny/0.0.0.0/0", `{"for":"10m"}`, 400},
 		{"PUT", "/v1/deny/2001::/15", `{"for":"10m"}`, 400},
+		{"PUT", "/v1/deny/::ffff:10.0.0.0/104", `{"for":"10m"}`, 400}, // 10.0.0.0/8, not 10.0.0.0
+		{"PUT", "/v1/deny/::ffff:10.0.0.1", `{"for":"10m"}`, 200},
+		{"PUT", "/v1/mitigations/login/::ffff:10.0.0.0/104", `{"for":"10m"}`, 400},
 		{"PUT", "/v1/deny/nobody", `{"for":"10m"}`, 400},
 		{"PUT", "/v1/deny/2001:db8::/32", `{"for":"721h"}`, 400},
 		{"GET", "/v1/deny", "", 200},
@@ -124,6 +127,7 @@ func TestStatuses(t *testing.T) {
 		{"PUT", "/v1/rules/login", `{"limit":5,"match":{"path":"/in"}}`, 501}, // nobody to change it
 		{"PUT", "/v1/rules/login", `{"limit":5}`, 409},
 		{"PUT", "/v1/rules/login?replace=true", `{"limit":5}`, 501},
+		{"PUT", "/v1/rules/login?replace=true", `{"limit":5,"response":{"body":"` + strings.Repeat("x", 100<<10) + `"}}`, 413},
 		{"PUT", "/v1/rules/login?replace=yes", `{"limit":5}`, 400},
 		{"PATCH", "/v1/rules/login", `{"limit":6}`, 501},
 		{"PATCH", "/v1/rules/login", `{"limit":null}`, 400},
@@ -429,6 +433,47 @@ rules: [{name: real, limit: 5}, {name: trial, limit: 5, mode: shadow}, {name: as
 	}
 }
 
+// A slowMetric is collected when it is told to.
+type slowMetric struct {
+	begun chan<- struct{}
+	goOn  <-chan struct{}
+}
+
+func (slowMetric) Describe(chan<- *prometheus.Desc) {}
+
+func (m slowMetric) Collect(chan<- prometheus.Metric) {
+	m.begun <- struct{}{}
+	<-m.goOn
+}
+
+// Metrics cost the more the more are blocked, and want no token: few are collected at once, whoever asks.
+func TestMetricsAtOnce(t *testing.T) {
+	begun, goOn, done := make(chan struct{}), make(chan struct{}), make(chan int)
+	h, _ := newAPI(t, func(o *Options) { o.Metrics.(*prometheus.Registry).MustRegister(slowMetric{begun, goOn}) })
+	for range 2 * metricsAtOnce {
+		go func() { done <- do(h, "GET", "/metrics", "").Code }()
+	}
+	for range metricsAtOnce {
+		<-begun
+	}
+	for range metricsAtOnce {
+		select {
+		case code := <-done:
+			if code != http.StatusServiceUnavailable {
+				t.Errorf("%d", code)
+			}
+		case <-begun:
+			t.Fatal("one more is collected")
+		}
+	}
+	close(goOn)
+	for range metricsAtOnce {
+		if code := <-done; code != http.StatusOK {
+			t.Errorf("%d", code)
+		}
+	}
+}
+
 // A writes is an answer that knows how it was written.
 type writes struct {
 	*httptest.ResponseRecorder
@@ -459,7 +504,7 @@ func TestManyMitigations(t *testing.T) {
 	}
 	now := time.Now()
 	for i := range 250 {
-		if _, err := s.Block("login", "10.0.0."+strconv.Itoa(i), time.Hour, strings.Repeat("x", 200), now.Add(time.Duration(i))); err != nil {
+		if _, err := s.Block("login", "10.0.0."+strconv.Itoa(i), time.Hour, strings.Repeat("x", 200), control.Operator{}, now.Add(time.Duration(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -71,12 +72,15 @@ func (a api) rule(w http.ResponseWriter, r *http.Request) {
 func (a api) edit(action changes.Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-		if err != nil {
+		if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
+			fail(w, http.StatusRequestEntityTooLarge, "the body is too long: a rule that is changed here has a few kilobytes, put a longer one into the file")
+			return
+		} else if err != nil {
 			fail(w, http.StatusBadRequest, "the body could not be read: "+err.Error())
 			return
 		}
-		who, from := operator(r)
-		e := changes.Edit{Name: r.PathValue("name"), Action: action, Body: body, IfMatch: r.Header.Get("If-Match"), Who: who, From: from}
+		by := operator(r)
+		e := changes.Edit{Name: r.PathValue("name"), Action: action, Body: body, IfMatch: r.Header.Get("If-Match"), Who: by.Who, From: by.From}
 		switch r.URL.Query().Get("replace") {
 		case "true":
 			e.Replace = true
@@ -109,16 +113,7 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 			return
 		}
 		if done.Old != done.New {
-			what := "changed a rule"
-			switch {
-			case action == changes.Rollback:
-				what = "rolled a rule back"
-			case done.New == "":
-				what = "removed a rule"
-			case done.Old == "":
-				what = "added a rule"
-			}
-			a.did(r, events.Event{Text: what, Rule: e.Name, Old: done.Old, New: done.New})
+			a.did(r, events.Event{Text: changes.Done(done.Old, done.New, action == changes.Rollback), Rule: e.Name, Old: done.Old, New: done.New})
 		}
 		a.edited(w, e.Name, done)
 	}
@@ -194,14 +189,15 @@ func (a api) pop(w http.ResponseWriter, _ *http.Request) {
 }
 
 // operator is who an operator says he is (X-Operator), and where he came from.
-func operator(r *http.Request) (who, from string) {
-	who = r.Header.Get("X-Operator")
-	return who[:min(len(who), 64)], r.RemoteAddr
+func operator(r *http.Request) control.Operator {
+	who := r.Header.Get("X-Operator")
+	return control.Operator{Who: who[:min(len(who), 64)], From: r.RemoteAddr}
 }
 
 // did keeps an operator's action among the events.
 func (a api) did(r *http.Request, e events.Event) {
 	e.Time, e.Kind = time.Now(), events.Operator
-	e.Who, e.From = operator(r)
+	by := operator(r)
+	e.Who, e.From = by.Who, by.From
 	a.Edge.Events().Add(e)
 }

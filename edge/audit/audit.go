@@ -61,10 +61,11 @@ type Audit struct {
 // A log is the hits of a source that a rule counted.
 type log struct {
 	window  time.Duration
-	whole   time.Time   // from then on it has all hits of a window
-	last    time.Time   // when it was last asked for
-	hits    []time.Time // the oldest first
-	crossed time.Time   // since when more than the limit are in the window; zero: they are not
+	began   time.Time
+	whole   time.Time       // from then on it has all hits of a window
+	last    time.Time       // when it was last asked for
+	hits    []time.Duration // since it began, the oldest first
+	crossed time.Time       // since when more than the limit are in the window; zero: they are not
 }
 
 // New makes an Audit of one source in share; 0 is Share.
@@ -137,7 +138,7 @@ func (a *Audit) Note(d *limiter.Decision, now time.Time) {
 		case a.hits >= maxHits:
 			a.drop(counter.Key{Source: r.Source, Rule: c.ID})
 		default:
-			l.hits = append(l.hits, now)
+			l.hits = append(l.hits, now.Sub(l.began))
 			a.hits++
 		}
 	}
@@ -185,7 +186,7 @@ func (a *Audit) log(c *counter.Rule, r *limiter.RuleResult, now time.Time) *log 
 		if len(a.logs) >= maxLogs || a.hits >= maxHits {
 			return nil
 		}
-		l = &log{window: c.Window, whole: now}
+		l = &log{window: c.Window, began: now, whole: now}
 		if r.Ask.Estimate > 1 { // somebody has been here before
 			l.whole = now.Add(c.Window + c.SubWindow())
 		}
@@ -198,7 +199,7 @@ func (a *Audit) log(c *counter.Rule, r *limiter.RuleResult, now time.Time) *log 
 // forget drops the hits up to an instant.
 func (a *Audit) forget(l *log, until time.Time) {
 	n := 0
-	for n < len(l.hits) && !l.hits[n].After(until) {
+	for n < len(l.hits) && l.hits[n] <= until.Sub(l.began) {
 		n++
 	}
 	if n > 0 {

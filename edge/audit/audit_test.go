@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"testing"
 	"time"
 
@@ -200,5 +201,12 @@ func TestWatchesAllocatesNothing(t *testing.T) {
 	b.d.Add(b.rule, source(1))
 	if n := testing.AllocsPerRun(100, func() { b.Watches(&b.d) }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A hit takes eight bytes, so that all of them take 8 MiB.
+func TestHitSize(t *testing.T) {
+	if n := reflect.TypeOf(log{}.hits).Elem().Size(); n != 8 {
+		t.Errorf("%d bytes", n)
 	}
 }

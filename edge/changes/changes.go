@@ -40,6 +40,7 @@ type Change struct {
 	Who   string          `json:"who,omitempty"`  // as the operator calls himself
 	From  string          `json:"from,omitempty"` // where he came from
 	Edge  string          `json:"edge,omitempty"` // the one that he spoke to
+	To    *uint64         `json:"to,omitempty"`   // of a rollback: the version that it went back to
 
 	wrong error // it is no Change that this edge understands
 }
@@ -181,8 +182,9 @@ type Past struct {
 	Who     string          `json:"who,omitempty"`
 	From    string          `json:"from,omitempty"`
 	Edge    string          `json:"edge,omitempty"`
-	Old     json.RawMessage `json:"old"` // what it replaced; null: no rule, or one that is not kept any more
-	New     json.RawMessage `json:"new"` // null: no rule
+	Old     json.RawMessage `json:"old"`          // what it replaced; null: no rule, or one that is not kept any more
+	New     json.RawMessage `json:"new"`          // null: no rule
+	To      *uint64         `json:"to,omitempty"` // of a rollback: the version that it went back to
 	InForce bool            `json:"in_force"`
 	Refused string          `json:"refused,omitempty"` // why it cannot be in force on this edge
 }
@@ -193,7 +195,7 @@ func (o *Overlay) History(name string) ([]Past, error) {
 	for _, c := range o.changes[name] {
 		old, _ := o.said(name, c.After)
 		now, _ := o.said(name, c.Version)
-		p := Past{Version: c.Version, At: &c.At, Does: c.Does, Who: c.Who, From: c.From, Edge: c.Edge, Old: old, New: now}
+		p := Past{Version: c.Version, At: &c.At, Does: c.Does, Who: c.Who, From: c.From, Edge: c.Edge, Old: old, New: now, To: c.To}
 		for _, r := range o.Refused {
 			if r.Change.Name == name && r.Change.Version == c.Version {
 				p.Refused = r.Err.Error()
@@ -214,6 +216,19 @@ func (o *Overlay) History(name string) ([]Past, error) {
 		}
 	}
 	return list, nil
+}
+
+// Done says in words what an operator did to a rule, which was old and is now, as JSON; "" is no rule.
+func Done(old, now string, rollback bool) string {
+	switch {
+	case rollback:
+		return "rolled a rule back"
+	case now == "":
+		return "removed a rule"
+	case old == "":
+		return "added a rule"
+	}
+	return "changed a rule"
 }
 
 // said is what a version says, nil for no rule; known is false if it is not kept.

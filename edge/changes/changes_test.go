@@ -59,6 +59,37 @@ func (d *desk) rule(name string) string {
 	return config.RuleJSON(*r)
 }
 
+// A change of a newer edge, of which this one understands an older only, is not undone by who changes something else here.
+func TestEditUnderWhatIsNotUnderstood(t *testing.T) {
+	d := newDesk(t)
+	if err := d.edit(Edit{Name: "login", Action: Patch, Body: []byte(`{"limit":7}`)}); err != nil {
+		t.Fatal(err)
+	}
+	d.version++
+	d.said = append([]Change{Read("login", d.version, time.Unix(9, 0), `{"does":"set","rule":{"name":"login","limit":8,"colour":"red"}}`)}, d.said...)
+	for _, e := range []Edit{{Action: Patch, Body: []byte(`{"limit":9}`)}, {Action: Put, Body: []byte(`{"limit":9,"match":{"path":"/login","methods":["POST"]},"mitigation_timeout":"10m"}`)}} {
+		e.Name = "login"
+		if err := d.edit(e); !errors.Is(err, ErrDrops) || !strings.Contains(err.Error(), "version 2") || !strings.Contains(err.Error(), "colour") {
+			t.Errorf("%s: %v", e.Body, err)
+		}
+		e.Action, e.Replace = Put, true
+		if _, needed, err := d.overlay().Change(e); err != nil || !needed {
+			t.Errorf("replaced: %v, %v", needed, err)
+		}
+	}
+	if err := d.edit(Edit{Name: "all", Action: Patch, Body: []byte(`{"limit":9}`)}); err != nil {
+		t.Errorf("another rule: %v", err)
+	}
+	if err := d.edit(Edit{Name: "login", Action: Rollback, To: 1}); err != nil {
+		t.Errorf("back: %v", err)
+	}
+	d = newDesk(t)
+	d.said = []Change{Read("login", 1, time.Unix(9, 0), `{"does":"unknown"}`)}
+	if _, needed, err := d.overlay().Change(Edit{Name: "login", Action: Rollback}); err != nil || !needed {
+		t.Errorf("back to the file, where it is not understood: %v, %v", needed, err)
+	}
+}
+
 func TestEdits(t *testing.T) {
 	const login = `{"limit":5,"match":{"methods":["POST"],"path":"/login"},"mitigation_timeout":"10m","name":"login"}`
 	f := func(e Edit, want string, failed error, says ...string) {
@@ -153,7 +184,7 @@ func TestHistory(t *testing.T) {
 	}
 	text, _ := json.Marshal(list)
 	six := strings.Replace(was, ":5", ":6", 1)
-	want := `[{"version":4,"at":"T4","does":"set","old":{"limit":8,"name":"login"},"new":` + six + `,"in_force":true},` +
+	want := `[{"version":4,"at":"T4","does":"set","old":{"limit":8,"name":"login"},"new":` + six + `,"to":1,"in_force":true},` +
 		`{"version":3,"at":"T3","does":"set","old":null,"new":{"limit":8,"name":"login"},"in_force":false},` +
 		`{"version":2,"at":"T2","does":"removed","old":` + six + `,"new":null,"in_force":false},` +
 		`{"version":1,"at":"T1","does":"set","who":"ada","from":"192.0.2.1:5","old":` + was + `,"new":` + six + `,"in_force":false},` +

@@ -45,6 +45,11 @@ func (o *Overlay) Change(e Edit) (c Change, needed bool, err error) {
 	if old == nil && (e.Action == Patch || e.Action == Delete) {
 		return c, false, fmt.Errorf("%w: %s", config.ErrNoRule, e.Name)
 	}
+	newer := o.newer(e.Name)
+	if newer != nil && (e.Action == Patch || e.Action == Put && !e.Replace) {
+		return c, false, fmt.Errorf("%w: version %d of the rule says what this edge does not understand (%v): change it at an edge that does, roll it back, or replace it with PUT and ?replace=true",
+			ErrDrops, newer.Change.Version, newer.Err)
+	}
 	c = Change{Name: e.Name, Does: Set, After: o.standing[e.Name].Version, Who: e.Who, From: e.From}
 	switch e.Action {
 	case Put:
@@ -54,9 +59,10 @@ func (o *Overlay) Change(e Edit) (c Change, needed bool, err error) {
 	case Delete:
 		c.Does = Remove
 	case Rollback:
+		c.To = &e.To
 		err = o.rollback(&c, e.To)
 	}
-	if err != nil || c.Does == Restore && c.After == 0 {
+	if err != nil || c.Does == Restore && c.After == 0 && newer == nil {
 		return c, false, err
 	}
 	if c.Does == Set {
@@ -65,11 +71,20 @@ func (o *Overlay) Change(e Edit) (c Change, needed bool, err error) {
 			return c, false, err
 		}
 		c.Rule = json.RawMessage(config.RuleJSON(rule))
-		if old != nil && c.After != 0 && config.RuleJSON(*old) == string(c.Rule) {
+		if old != nil && c.After != 0 && newer == nil && config.RuleJSON(*old) == string(c.Rule) {
 			return c, false, nil
 		}
 	}
 	return c, true, nil
+}
+
+// newer is the latest change of a rule if it cannot be in force on this edge; nil: it is, or there is none.
+func (o *Overlay) newer(name string) *Refused {
+	i := slices.IndexFunc(o.Refused, func(r Refused) bool { return r.Change.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &o.Refused[i]
 }
 
 func orNone(tag string) string {

@@ -47,6 +47,7 @@ func TestConfigErrors(t *testing.T) {
 	f("rules:\n- name: a\n", "f.yaml:2:3: rule: no limit: every rule needs a name and a limit")
 	f("rules:\n- limit: 1\n", "f.yaml:2:3: rule: no name: every rule needs a name and a limit")
 	f(rule+"- name: a\n  limit: 2\n", "f.yaml:4:9: rule name: a is the name of the rule at line 2 already: choose another")
+	f("rules:\n- name: ..\n  limit: 1\n", `f.yaml:2:9: rule name: ".." is a step in a path, so the API could not name the rule: choose another`)
 	f("rules:\n- name: a b\n  limit: 1\n", `f.yaml:2:9: rule name: "a b" is not possible: want 1 to 64 letters, digits, dots, dashes or underscores`)
 	f(rule+"  window: 500ms\n", "f.yaml:4:11: window: 500ms is out of range: want 1s to 24h")
 	f(rule+"  window: 25h\n", "f.yaml:4:11: window: 25h is out of range: want 1s to 24h")

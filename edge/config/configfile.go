@@ -213,6 +213,8 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 			switch other := names[text]; {
 			case !plainName(text):
 				r.fail(n, "rule name: %q is not possible: want 1 to 64 letters, digits, dots, dashes or underscores", text)
+			case strings.Trim(text, ".") == "":
+				r.fail(n, "rule name: %q is a step in a path, so the API could not name the rule: choose another", text)
 			case other != nil:
 				line, _ := place(other)
 				r.fail(n, "rule name: %s is the name of the rule at line %d already: choose another", text, line)

@@ -13,9 +13,11 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/audit"
+	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
 	"sluice/edge/top"
+	"sluice/mitigation"
 )
 
 // Options is what a Plane works with.
@@ -28,6 +30,7 @@ type Options struct {
 	Requests *top.Top     // who asks most
 	Refusals *top.Top     // who is refused most
 	Spared   *top.Top     // whom shadows and candidates would refuse most
+	Events   *events.Log  // is told what operators say; nil: nobody asks
 }
 
 // Plane is the control plane of one edge. It is safe for concurrent use.
@@ -38,12 +41,13 @@ type Plane struct {
 	secret                     rules.Secret
 	audit                      *audit.Audit
 	requests, refusals, spared *top.Top
+	events                     *events.Log
 }
 
 // New makes a Plane.
 func New(o Options) *Plane {
 	return &Plane{limiter: o.Limiter, view: o.View, pop: o.PoP, secret: o.Secret, audit: o.Audit,
-		requests: o.Requests, refusals: o.Refusals, spared: o.Spared}
+		requests: o.Requests, refusals: o.Refusals, spared: o.Spared, events: o.Events}
 }
 
 // View is what requests are judged by, of one version.
@@ -76,6 +80,37 @@ type Word struct {
 	Source     counter.Source
 	Start, End time.Time
 	Reason     string
+	Operator
+}
+
+// Operator is who says something, as he calls himself, and the address that he came from; of what was said at another edge also which.
+type Operator struct{ Who, From string }
+
+// Event is the word as operators are told of it, at the edge where it was said and at all others.
+func (w *Word) Event(now time.Time) events.Event {
+	e := events.Event{Time: now, Kind: events.Operator, Rule: w.Rule, Source: w.Source.String(), Who: w.Who, From: w.From, Until: w.End}
+	done := "blocked"
+	switch w.Rule {
+	case Allow:
+		e.Rule, done = "", "allowed"
+	case Deny:
+		e.Rule, done = "", "denied"
+	}
+	switch {
+	case !w.End.IsZero():
+		e.Text = done + " for " + w.End.Sub(w.Start).String() + Reason(w.Reason)
+		e.New = blockText(&mitigation.Bit{End: w.End, By: mitigation.ByAdmin, Reason: w.Reason})
+	case e.Rule == "":
+		e.Text = done + " no more"
+	default:
+		e.Text = "lifted"
+	}
+	return e
+}
+
+// blockText is a bit as events show what was and what is.
+func blockText(b *mitigation.Bit) string {
+	return "until " + b.End.UTC().Format(time.RFC3339) + " by " + b.By.String() + Reason(b.Reason)
 }
 
 // Spread is how far a word has come.
@@ -130,4 +165,12 @@ func (c *Plane) Edges() []EdgeStatus {
 		return nil
 	}
 	return c.pop.Edges()
+}
+
+// Reason is an operator's reason as it follows what he did; nothing where he gave none.
+func Reason(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + text
 }

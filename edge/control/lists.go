@@ -86,12 +86,12 @@ func (c *Plane) Listed(list string, now time.Time) []Listed {
 
 // List puts a prefix on the list Allow or Deny for a while, on every edge of the PoP. What the configuration denies stays denied, and
 // who is on both lists is denied.
-func (c *Plane) List(list, prefix string, d time.Duration, reason string, now time.Time) (Listed, error) {
+func (c *Plane) List(list, prefix string, d time.Duration, reason string, by Operator, now time.Time) (Listed, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
 		return Listed{}, err
 	}
-	m, err := c.put(list, key, d, reason, now)
+	m, err := c.put(list, key, d, reason, by, now)
 	l := Listed{Prefix: m.Source, Start: m.Start, End: m.End, Reason: reason, Edges: m.Edges}
 	if p, _ := key.Source.Prefix(); list == Allow && c.holds(mitigation.Denied, p, now) {
 		l.Warning = "this prefix is denied, which goes before: allowing it has no effect"
@@ -100,12 +100,12 @@ func (c *Plane) List(list, prefix string, d time.Duration, reason string, now ti
 }
 
 // Unlist takes a prefix off the list.
-func (c *Plane) Unlist(list, prefix string, now time.Time) (Lifted, error) {
+func (c *Plane) Unlist(list, prefix string, by Operator, now time.Time) (Lifted, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
 		return Lifted{}, err
 	}
-	return c.lift(list, key, nil, now)
+	return c.lift(list, key, nil, by, now)
 }
 
 // holds reports whether all of a prefix is allowed or denied, by the configuration or by operators.
@@ -149,15 +149,24 @@ func (c *Plane) effect(r *rules.Rule, source counter.Source, now time.Time) stri
 
 // A Filter says which mitigations are asked for. Empty fields ask for all.
 type Filter struct {
-	Mode rules.Mode
-	By   string
-	Text string // part of a source, a rule or a reason; or an address, which those hold that it belongs to
+	Rule   string         // AllRules: those under every rule
+	Source counter.Source // it, and prefixes that hold it or lie in it
+	Mode   rules.Mode
+	By     string
+	Text   string // part of a source, a rule or a reason; or an address, which those hold that it belongs to
 }
 
 // Matches reports whether a mitigation is asked for.
 func (f *Filter) Matches(m *Mitigation) bool {
-	if f.Mode != "" && m.Mode != f.Mode || f.By != "" && m.By != f.By {
+	if f.Rule != "" && m.Rule != f.Rule || f.Mode != "" && m.Mode != f.Mode || f.By != "" && m.By != f.By {
 		return false
+	}
+	if f.Source != (counter.Source{}) {
+		src, _ := counter.ParseSource(m.Source)
+		p, is := src.Prefix()
+		if wanted, prefix := f.Source.Prefix(); src != f.Source && !(is && prefix && p.Overlaps(wanted)) {
+			return false
+		}
 	}
 	if f.Text == "" {
 		return true

@@ -48,7 +48,7 @@ func (c *Plane) Mitigations(now time.Time) []Mitigation {
 // EachMitigation ranges over Mitigations, which may be a million.
 func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 	return func(yield func(Mitigation) bool) {
-		for m := range c.eachInForce(now) {
+		for m := range c.InForce(now) {
 			if m.Rule != Allow && m.Rule != Deny && !yield(m) {
 				return
 			}
@@ -57,9 +57,7 @@ func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 }
 
 // InForce is Mitigations with what operators Allow and Deny, as another process on this edge's place may Adopt them.
-func (c *Plane) InForce(now time.Time) []Mitigation { return slices.Collect(c.eachInForce(now)) }
-
-func (c *Plane) eachInForce(now time.Time) iter.Seq[Mitigation] {
+func (c *Plane) InForce(now time.Time) iter.Seq[Mitigation] {
 	names, modes := make(map[uint32]string), make(map[uint32]rules.Mode)
 	for _, r := range c.view().Rules.Rules {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
@@ -84,20 +82,6 @@ func (c *Plane) eachInForce(now time.Time) iter.Seq[Mitigation] {
 	}
 }
 
-// Mitigated returns what is in force at now for a source, or a prefix, under a rule or AllRules; nil if nothing is.
-func (c *Plane) Mitigated(rule, source string, now time.Time) *Mitigation {
-	_, key, err := c.keyOf(rule, source)
-	if err != nil {
-		return nil
-	}
-	bit, in := c.limiter.Bits.Get(key, now)
-	if !in {
-		return nil
-	}
-	m := shown(rule, key.Source, bit)
-	return &m
-}
-
 // shown is a bit as operators see it.
 func shown(rule string, source counter.Source, bit mitigation.Bit) Mitigation {
 	return Mitigation{Rule: rule, Source: source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned, By: bit.By.String(), Reason: bit.Reason}
@@ -105,12 +89,12 @@ func shown(rule string, source counter.Source, bit mitigation.Bit) Mitigation {
 
 // Block refuses a source, or all sources of a prefix, under a rule or AllRules for a while, on every edge of the PoP, in place of what was
 // in force. Errors are ErrNoRule, ErrOff, ErrFull, and what is wrong with the source or the time.
-func (c *Plane) Block(rule, source string, d time.Duration, reason string, now time.Time) (Mitigation, error) {
+func (c *Plane) Block(rule, source string, d time.Duration, reason string, by Operator, now time.Time) (Mitigation, error) {
 	r, key, err := c.keyOf(rule, source)
 	if err != nil {
 		return Mitigation{}, err
 	}
-	m, err := c.put(rule, key, d, reason, now)
+	m, err := c.put(rule, key, d, reason, by, now)
 	m.Mode, m.Warning = rules.Enforce, c.effect(r, key.Source, now)
 	if r != nil {
 		m.Mode = r.Config.Mode
@@ -119,23 +103,30 @@ func (c *Plane) Block(rule, source string, d time.Duration, reason string, now t
 }
 
 // put has an operator's word in force for a while.
-func (c *Plane) put(rule string, key mitigation.Key, d time.Duration, reason string, now time.Time) (m Mitigation, err error) {
+func (c *Plane) put(rule string, key mitigation.Key, d time.Duration, reason string, by Operator, now time.Time) (m Mitigation, err error) {
 	if d <= 0 || d > mitigation.MaxBlock {
 		return m, fmt.Errorf("edge: for %v: want more than 0 and at most %v", rules.Duration(d), rules.Duration(mitigation.MaxBlock))
 	}
 	m = Mitigation{Rule: rule, Source: key.Source.String(), Start: now, End: now.Add(d), Learned: now,
 		By: mitigation.ByAdmin.String(), Reason: reason}
-	if c.pop.Say == nil {
+	m.Edges, err = c.say(Word{Rule: rule, Source: key.Source, Start: now, End: m.End, Reason: reason, Operator: by}, key, func() {
 		c.limiter.Bits.Start(key, mitigation.Bit{Start: now, End: m.End, By: mitigation.ByAdmin, Reason: reason}, now)
-		return m, nil
-	}
-	m.Edges, err = c.say(Word{Rule: rule, Source: key.Source, Start: now, End: m.End, Reason: reason})
+	})
 	return m, err
 }
 
 // say has the PoP put a word in force, here as well, and waits for that: what several operators say of one source at once comes
-// in the same order everywhere.
-func (c *Plane) say(w Word) (*Spread, error) {
+// in the same order everywhere. On an edge that counts alone it does so itself, as alone says. Then it is told.
+func (c *Plane) say(w Word, key mitigation.Key, alone func()) (*Spread, error) {
+	event := w.Event(w.Start)
+	if bit, in := c.limiter.Bits.Get(key, w.Start); in {
+		event.Old = blockText(&bit)
+	}
+	if c.pop.Say == nil {
+		alone()
+		c.events.Add(event)
+		return nil, nil
+	}
 	spread, err := c.pop.Say(w)
 	if err != nil {
 		return nil, err
@@ -143,6 +134,7 @@ func (c *Plane) say(w Word) (*Spread, error) {
 	if spread.Missing == nil {
 		spread.Missing = []string{}
 	}
+	c.events.Add(event)
 	return &spread, nil
 }
 
@@ -180,25 +172,25 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 
 // Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every edge of the PoP, so that it starts
 // afresh. AllRules ends what operators said of all rules, and every mitigation of the source that is in force here.
-func (c *Plane) Lift(rule, source string, now time.Time) (Lifted, error) {
+func (c *Plane) Lift(rule, source string, by Operator, now time.Time) (Lifted, error) {
 	if rule == AllRules {
-		return c.liftAll(source, now)
+		return c.liftAll(source, by, now)
 	}
-	return c.liftUnder(rule, source, now)
+	return c.liftUnder(rule, source, by, now)
 }
 
 // liftUnder is Lift under one rule, or of what was said of AllRules.
-func (c *Plane) liftUnder(rule, source string, now time.Time) (Lifted, error) {
+func (c *Plane) liftUnder(rule, source string, by Operator, now time.Time) (Lifted, error) {
 	r, key, err := c.keyOf(rule, source)
 	if err != nil {
 		return Lifted{}, err
 	}
 	defer c.audit.Forget(key)
-	return c.lift(rule, key, r, now)
+	return c.lift(rule, key, r, by, now)
 }
 
 // liftAll is Lift under AllRules.
-func (c *Plane) liftAll(source string, now time.Time) (all Lifted, err error) {
+func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, err error) {
 	src, err := counter.ParseSource(source)
 	if err != nil {
 		return all, fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits", source)
@@ -206,7 +198,7 @@ func (c *Plane) liftAll(source string, now time.Time) (all Lifted, err error) {
 	var names []string
 	var enforced []*rules.Rule
 	for _, r := range c.view().Rules.Rules {
-		if c.Mitigated(r.Config.Name, source, now) != nil {
+		if _, key, err := c.keyOf(r.Config.Name, source); err == nil && !c.limiter.Bits.Until(key, now).IsZero() {
 			names = append(names, r.Config.Name)
 		}
 		if !r.Shadow {
@@ -220,7 +212,7 @@ func (c *Plane) liftAll(source string, now time.Time) (all Lifted, err error) {
 	lifts, errs := make([]Lifted, len(names)), make([]error, len(names))
 	var said sync.WaitGroup // at once: each waits for all edges
 	for i, name := range names {
-		said.Go(func() { lifts[i], errs[i] = c.liftUnder(name, source, now) })
+		said.Go(func() { lifts[i], errs[i] = c.liftUnder(name, source, by, now) })
 	}
 	said.Wait()
 	for _, l := range lifts {
@@ -238,8 +230,9 @@ func (c *Plane) liftAll(source string, now time.Time) (all Lifted, err error) {
 }
 
 // lift ends an operator's word, or a mitigation. r is nil for a scope.
-func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, now time.Time) (lifted Lifted, err error) {
-	if c.pop.Say == nil {
+func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator, now time.Time) (lifted Lifted, err error) {
+	lifted.Lifted = !c.limiter.Bits.Until(key, now).IsZero()
+	lifted.Edges, err = c.say(Word{Rule: rule, Source: key.Source, Start: now, Operator: by}, key, func() {
 		if r != nil {
 			c.limiter.Counters.Forget(r.Counter, key.Source)
 		}
@@ -247,10 +240,8 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, now time.Ti
 			c.limiter.Bits.Lift(mitigation.Key{Rule: r.Candidate.Bits.ID, Source: key.Source}, time.Now())
 		}
 		// After Forget: who was judged before it may not have started a mitigation yet.
-		return Lifted{Lifted: c.limiter.Bits.Lift(key, time.Now())}, nil
-	}
-	lifted.Lifted = !c.limiter.Bits.Until(key, now).IsZero()
-	lifted.Edges, err = c.say(Word{Rule: rule, Source: key.Source, Start: now})
+		lifted.Lifted = c.limiter.Bits.Lift(key, time.Now())
+	})
 	return lifted, err
 }
 

@@ -1,12 +1,13 @@
 // Package events keeps what has happened at an edge lately, for operators: who was blocked and why, what operators did and from where,
 // which nodes went and came, what was reloaded.
 //
-// Events are kept in a ring of a fixed size, the oldest go first. Kinds that clients can cause without end (Block, Lift, Warning) are
-// sampled: at most Rate of each in a second are kept and told, and the next one says how many were not. What operators do is never
-// sampled. All of them are counted.
+// Events are kept in rings of a fixed size, the oldest go first. Kinds that clients can cause without end (Block, Lift, Warning) have a
+// ring of their own, so that an attack pushes out nothing else, and are sampled: at most Rate of each in a second are kept and told, and
+// the next one says how many were not. What operators do is never sampled. All of them are counted.
 package events
 
 import (
+	"cmp"
 	"log/slog"
 	"slices"
 	"sync"
@@ -66,10 +67,32 @@ type Log struct {
 	tell func(Event)
 
 	mu     sync.Mutex
-	ring   []Event // the event of number n is at n % size
-	size   uint64
-	last   uint64 // number of the newest; 0: none yet
+	rings  [2]ring // of kinds that are sampled, and of the others
+	last   uint64  // number of the newest; 0: none yet
 	counts map[Kind]*count
+}
+
+// A ring is the latest events; the nth that was added is at n % len.
+type ring struct {
+	events []Event
+	added  uint64
+}
+
+func (r *ring) add(e Event) {
+	r.events[r.added%uint64(len(r.events))] = e
+	r.added++
+}
+
+// since appends the events after the one of the given number, the newest first.
+func (r *ring) since(number uint64, to []Event) []Event {
+	for n := r.added; n > 0 && n+uint64(len(r.events)) > r.added; n-- {
+		e := r.events[(n-1)%uint64(len(r.events))]
+		if e.Number <= number {
+			break
+		}
+		to = append(to, e)
+	}
+	return to
 }
 
 type count struct {
@@ -78,10 +101,10 @@ type count struct {
 	kept           int   // and how many were
 }
 
-// New makes a Log of the latest size events. If tell is not nil it is called with each event that is kept, in order; it must not block or
+// New makes a Log of the latest size events of kinds that clients cause, and as many others. If tell is not nil it is called with each event that is kept, in order; it must not block or
 // call the Log.
 func New(size int, tell func(Event)) *Log {
-	l := &Log{tell: tell, ring: make([]Event, size), size: uint64(size), counts: make(map[Kind]*count)}
+	l := &Log{tell: tell, rings: [2]ring{{events: make([]Event, size)}, {events: make([]Event, size)}}, counts: make(map[Kind]*count)}
 	for _, k := range Kinds() {
 		l.counts[k] = new(count)
 	}
@@ -100,7 +123,9 @@ func (l *Log) Add(e Event) {
 		panic("events: no such kind: " + string(e.Kind))
 	}
 	c.total++
+	to := &l.rings[1]
 	if e.Kind.sampled() {
+		to = &l.rings[0]
 		if !c.room(e.Time) {
 			c.skipped++
 			return
@@ -110,7 +135,7 @@ func (l *Log) Add(e Event) {
 	}
 	l.last++
 	e.Number = l.last
-	l.ring[e.Number%l.size] = e
+	to.add(e)
 	if l.tell != nil {
 		l.tell(e)
 	}
@@ -148,12 +173,10 @@ func (l *Log) Since(number uint64) []Event {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last > l.size {
-		number = max(number, l.last-l.size)
+	for i := range l.rings {
+		list = l.rings[i].since(number, list)
 	}
-	for n := l.last; n > number; n-- {
-		list = append(list, l.ring[n%l.size])
-	}
+	slices.SortFunc(list, func(a, b Event) int { return cmp.Compare(b.Number, a.Number) })
 	return list
 }
 

@@ -87,3 +87,32 @@ func TestNil(t *testing.T) {
 		t.Error("a nil log has events")
 	}
 }
+
+// An attack that goes on for hours pushes out what it caused itself, and nothing else; all that is kept comes in order.
+func TestAttackKeepsTheRest(t *testing.T) {
+	at := time.Unix(1000, 0)
+	l := New(100, nil)
+	l.Add(Event{Time: at, Kind: Operator, Text: "allowed"})
+	for i := range 10_000 {
+		at = at.Add(time.Second)
+		l.Add(Event{Time: at, Kind: Block})
+		if i == 9_990 {
+			l.Add(Event{Time: at, Kind: Node})
+		}
+	}
+	list := l.Since(0)
+	if n := len(list); n != 102 || list[n-1].Text != "allowed" {
+		t.Errorf("%d are kept, the oldest is %+v", n, list[n-1])
+	}
+	for i := range list[1:] {
+		if list[i].Number <= list[i+1].Number {
+			t.Errorf("number %d before %d", list[i].Number, list[i+1].Number)
+		}
+	}
+	if list[9].Kind != Node {
+		t.Errorf("the tenth is %+v", list[9])
+	}
+	if n := len(l.Since(list[4].Number)); n != 4 {
+		t.Errorf("%d after the fifth", n)
+	}
+}

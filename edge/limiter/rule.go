@@ -13,6 +13,8 @@ type Rule struct {
 	Timeout time.Duration // how long a source that went over is mitigated; 0: the rule only throttles
 	Shadow  bool          // it counts and decides, and refuses nobody
 
+	Candidate *Candidate // tried beside this; nil: none
+
 	// Statuses of answers that count; until its answer is there, a request holds a place. nil: every admitted request counts.
 	Statuses []int
 	// Refused counts refused requests as well, every attempt.
@@ -20,8 +22,6 @@ type Rule struct {
 
 	OnStoreFailure Posture    // "": Local
 	FirstSight     FirstSight // "": Go
-
-	Candidate *Candidate // tried beside this; nil: none
 }
 
 // Counts reports whether an admitted request counts that was answered with this status; 0 is no answer.

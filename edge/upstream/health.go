@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -53,19 +54,23 @@ type probe struct {
 	every time.Duration
 }
 
-// check asks a server for a path. A status of 200 to 399 within the time is health.
-func (o *Origin) check(ctx context.Context, path string, warn func(string, ...any)) {
+// check asks a server for a path. A status of 200 to 399 within the time is health; moved is told when that changes, and why not.
+func (o *Origin) check(ctx context.Context, path string, moved func(o *Origin, why string)) {
 	status, err := o.ask(ctx, path)
 	switch {
 	case ctx.Err() != nil:
 	case err == nil && status >= 200 && status < 400:
 		o.probesFailed = 0
 		if o.Down.Swap(false) {
-			warn("origin is back", "origin", o.Name)
+			moved(o, "")
 		}
 	default:
 		if o.probesFailed++; o.probesFailed >= probeFailures && !o.Down.Swap(true) {
-			warn("origin fails its checks: it gets no requests while others do not", "origin", o.Name, "status", status, "error", err)
+			why := fmt.Sprintf("status %d", status)
+			if err != nil {
+				why = err.Error()
+			}
+			moved(o, why)
 		}
 	}
 }
@@ -141,8 +146,8 @@ func (o *Origin) connect(deadline time.Time) (net.Conn, error) {
 }
 
 // Watch keeps an eye on the origins, those in force now, until ctx is done: it looks their names up and reads their files for TLS again, and checks
-// those whose configuration asks for it. It blocks until all that it started has ended.
-func Watch(ctx context.Context, now func() []*Origin, warn func(string, ...any)) {
+// those whose configuration asks for it: moved is told which fail, and why, and which are back (""). It blocks until all that it started has ended.
+func Watch(ctx context.Context, now func() []*Origin, warn func(string, ...any), moved func(o *Origin, why string)) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -174,7 +179,7 @@ func Watch(ctx context.Context, now func() []*Origin, warn func(string, ...any))
 				o.probeAt.Store(at.Add(p.every).UnixNano())
 				wait.Go(func() {
 					defer o.probing.Store(false)
-					o.check(ctx, p.path, warn)
+					o.check(ctx, p.path, moved)
 				})
 			}
 		}

@@ -28,7 +28,7 @@ func TestChecks(t *testing.T) {
 		down   bool
 	}{{200, false}, {500, false}, {204, false}, {500, false}, {503, true}, {404, true}, {302, false}} {
 		status.Store(step.status)
-		if o.check(context.Background(), "/ok", func(string, ...any) {}); o.Down.Load() != step.down {
+		if o.check(context.Background(), "/ok", func(*Origin, string) {}); o.Down.Load() != step.down {
 			t.Errorf("step %d: down %t", i, !step.down)
 		}
 	}

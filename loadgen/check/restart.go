@@ -267,12 +267,16 @@ func (e *restarted) await(ctx context.Context, what string, yes func() bool) err
 	return nil
 }
 
+// newest is the process that serves, and how many have.
+func (e *restarted) newest() (pid, served int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.serving[len(e.serving)-1], len(e.serving)
+}
+
 // upgrade has the newest process start another and waits until that serves.
 func (e *restarted) upgrade(ctx context.Context) error {
-	served, _ := e.count()
-	e.mu.Lock()
-	pid := e.serving[served-1]
-	e.mu.Unlock()
+	pid, served := e.newest()
 	if err := syscall.Kill(pid, syscall.SIGUSR2); err != nil {
 		return fmt.Errorf("loadgen: upgrade %s: %w", e.name, err)
 	}
@@ -300,10 +304,7 @@ func (e *restarted) term() error {
 
 // end ends whoever is left, in order.
 func (e *restarted) end(ctx context.Context) error {
-	served, _ := e.count()
-	e.mu.Lock()
-	newest := e.serving[served-1]
-	e.mu.Unlock()
+	newest, _ := e.newest()
 	if newest == e.cmd.Process.Pid {
 		return e.term()
 	}

@@ -28,6 +28,7 @@ type Table struct {
 	Notes []string    // below it
 	Terms [][2]string // names in it, and what they mean
 	Right bool        // the first column holds numbers, too
+	Words bool        // no column holds numbers
 }
 
 // Details is what few readers need: text shows its line, and a page folds the others away below it.
@@ -174,7 +175,7 @@ const htmlPage = `<!doctype html>
 </html>
 {{define "table"}}
 {{- $rows := .Rows}}
-<div class="wide"><table class="{{if gt (len (index $rows 0)) 5}}many{{end}}{{if .Right}} right{{end}}">
+<div class="wide"><table class="{{if gt (len (index $rows 0)) 5}}many{{end}}{{if .Right}} right{{end}}{{if .Words}} words{{end}}">
 {{- range $i, $row := $rows}}
 {{- if eq $i 0}}
 <thead><tr>{{range .}}<th scope="col">{{.}}</th>{{end}}</tr></thead><tbody>

@@ -42,10 +42,12 @@ th { font-weight: 400; }
 thead th { font-weight: 600; }
 td { white-space: nowrap; }
 td:nth-child(2) { font-weight: 600; }
-.many th, .many td { padding-left: 1rem; }
+.many th, .many td { padding-left: 1rem; white-space: normal; }
 .many td:nth-child(2) { font-weight: 400; }
 tr > :first-child { text-align: left; padding-left: 0 !important; }
 .right tr > :first-child { text-align: right; }
+.words th, .words td { text-align: left; white-space: normal; vertical-align: top; }
+.words td:nth-child(2) { font-weight: 400; overflow-wrap: anywhere; }
 tr > th.sub { padding-left: 1rem !important; color: var(--soft); }
 .group th { font-weight: 600; padding-top: 0.8rem; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 2rem; margin-top: 2rem; }

@@ -22,6 +22,8 @@ func (t *Table) text(b *strings.Builder) {
 		for i, c := range cells {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c))
 			switch {
+			case i > 0 && t.Words:
+				line += "  " + c + pad
 			case i > 0:
 				line += "  " + pad + c
 			case t.Right:

@@ -14,7 +14,8 @@ const day = 24 * time.Hour
 // record is what a line says. Its slices live until the next line.
 type record struct {
 	client, host, method, path []byte
-	at                         int64 // ns since 1970, or since the trace's start where relative
+	agent                      []byte // as logged, escapes and all
+	at                         int64  // ns since 1970, or since the trace's start where relative
 	status                     int16
 	role                       Role
 	coarse                     bool // a stamp of one second
@@ -44,6 +45,7 @@ type builder struct {
 	taken   map[netip.Addr]bool    // addresses that stand for host names
 	names   []Source               // clients, one for each that counts as one
 	folded  map[foldKey]int32      // to the index of a source
+	agents  map[string]int32       // to the index in Trace.Agents; nil: they are not read
 }
 
 // add takes one record of the line with that number.
@@ -61,7 +63,7 @@ func (g *builder) add(r *record, line int) (skipped string, err error) {
 	if g.relative != kind {
 		return "", fmt.Errorf("line %d: its time is since %s, that of the lines before is not: convert one of them", line, sinceWhat(r.relative))
 	}
-	if r.relative && (g.from != math.MinInt64 || g.to != math.MaxInt64) {
+	if r.relative && (g.from != math.MinInt64 || g.to != math.MaxInt64 || g.options.OneDay) {
 		return "", fmt.Errorf("line %d: a part was chosen by instants, but the trace has times since its start", line)
 	}
 	at := r.at
@@ -70,7 +72,7 @@ func (g *builder) add(r *record, line int) (skipped string, err error) {
 		return SkippedRange, nil
 	}
 	days := floorDiv(at, int64(day))
-	if g.options.Fold {
+	if g.options.Fold || g.options.OneDay {
 		if of := time.Duration(at - days*int64(day)); of < g.options.FoldFrom || of >= g.options.FoldTo {
 			return SkippedRange, nil
 		}
@@ -92,7 +94,7 @@ func (g *builder) add(r *record, line int) (skipped string, err error) {
 		source = g.fold(int32(days), client)
 	}
 	g.trace.Requests = append(g.trace.Requests, Request{
-		At: time.Duration(at), Source: source, Status: r.status, Role: r.role,
+		At: time.Duration(at), Source: source, Agent: g.agent(r.agent), Status: r.status, Role: r.role,
 		Method: g.intern(r.method), Host: g.intern(r.host), Path: g.intern(r.path),
 	})
 	return "", nil
@@ -103,6 +105,20 @@ func sinceWhat(relative bool) string {
 		return "the trace's start"
 	}
 	return "1970"
+}
+
+// agent is the index of how a client calls itself.
+func (g *builder) agent(b []byte) int32 {
+	if g.agents == nil {
+		return 0
+	}
+	i, ok := g.agents[string(b)]
+	if !ok {
+		i = int32(len(g.trace.Agents))
+		g.agents[string(b)] = i
+		g.trace.Agents = append(g.trace.Agents, string(b))
+	}
+	return i
 }
 
 // intern keeps one copy of each string.
@@ -181,6 +197,10 @@ func (g *builder) finish(files []string) (*Trace, error) {
 		bases[i] = filepath.Base(f)
 	}
 	t.Name = strings.Join(bases, " ")
+	if g.options.OneDay && g.first <= g.last && floorDiv(g.first, int64(day)) != floorDiv(g.last, int64(day)) {
+		return nil, fmt.Errorf("loadgen: read trace %s: a time of day alone is for a log of one day (of UTC), and this has requests from %s to %s: give a date",
+			strings.Join(files, " "), time.Unix(0, g.first).UTC().Format(time.RFC3339), time.Unix(0, g.last).UTC().Format(time.RFC3339))
+	}
 	if len(t.Requests) == 0 {
 		if g.first > g.last {
 			return nil, fmt.Errorf("loadgen: read trace %s: none of its %d lines is a request (%s)", strings.Join(files, " "), t.Lines, SkippedText(t.Skipped))
@@ -205,6 +225,8 @@ func (g *builder) finish(files []string) (*Trace, error) {
 		}
 	case g.relative > 0:
 		start = 0
+	case g.options.OneDay && g.options.FoldFrom > 0:
+		start = floorDiv(first, int64(day))*int64(day) + int64(g.options.FoldFrom)
 	case !g.options.From.IsZero():
 		start = g.from
 	}

@@ -212,7 +212,8 @@ func request(b []byte, r *record) {
 		return
 	}
 	line := b[:end]
-	status, _ := field(b[end+1:])
+	status, rest := field(b[end+1:])
+	r.agent = agent(rest)
 	if n, ok := decimal(status); ok && n >= 100 && n <= 999 {
 		r.status = int16(n)
 	}
@@ -251,6 +252,33 @@ func request(b []byte, r *record) {
 		}
 	}
 	r.method, r.path = method, target
+}
+
+// agent is what stands in the second pair of quotes of what follows a request's status; the first has the referer.
+func agent(b []byte) []byte {
+	var quoted []byte
+	for range 2 {
+		i := bytes.IndexByte(b, '"')
+		if i < 0 {
+			return nil
+		}
+		b = b[i+1:]
+		end := 0
+		for end < len(b) && b[end] != '"' {
+			if b[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		if end >= len(b) {
+			return nil
+		}
+		quoted, b = b[:end], b[end+1:]
+	}
+	if len(quoted) == 1 && quoted[0] == '-' {
+		return nil
+	}
+	return quoted
 }
 
 // unescape undoes what Apache does to bytes that would break a log line: \" \\ \n \t \xHH and so on.

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// parseJSON reads one object: {"t":seconds,"source":"…","host":…,"method":…,"path":…,"status":…,"role":…,"sample":…}. Only t and
+// parseJSON reads one object: {"t":seconds,"source":"…","host":…,"method":…,"path":…,"status":…,"role":…,"sample":…,"user_agent":…}. Only t and
 // source must be there; fields it does not know are let be.
 func parseJSON(line []byte, r *record) string {
 	if line[0] == '#' {
@@ -20,6 +20,7 @@ func parseJSON(line []byte, r *record) string {
 		Status json.RawMessage `json:"status"`
 		Role   string          `json:"role"`
 		Sample json.RawMessage `json:"sample"`
+		Agent  string          `json:"user_agent"`
 	}
 	if json.Unmarshal(line, &v) != nil {
 		return SkippedSyntax
@@ -28,7 +29,7 @@ func parseJSON(line []byte, r *record) string {
 	if !seconds(bytes.Trim(v.T, `"`), r) {
 		return SkippedTime
 	}
-	r.host, r.method, r.path = []byte(v.Host), []byte(v.Method), []byte(v.Path)
+	r.host, r.method, r.path, r.agent = []byte(v.Host), []byte(v.Method), []byte(v.Path), []byte(v.Agent)
 	if n, ok := decimal(bytes.Trim(v.Status, `"`)); ok && n <= 999 {
 		r.status = int16(n)
 	}

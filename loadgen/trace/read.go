@@ -16,8 +16,12 @@ type ReadOptions struct {
 	From, To time.Time // only requests from From until before To; zero: no bound
 	Fold     bool      // lay all days (of UTC) onto one; a source is then file, day and address
 
-	// FoldFrom and FoldTo choose from a folded day, as time since midnight UTC. Zero FoldTo: until midnight.
+	// FoldFrom and FoldTo choose from a folded day, as time since midnight UTC, or, with OneDay, from the only day that the log has: one of
+	// several is an error. Zero FoldTo: until midnight.
 	FoldFrom, FoldTo time.Duration
+	OneDay           bool
+
+	Agents bool // read how clients call themselves (Trace.Agents)
 
 	Seed uint64 // where in its second a request with a one-second stamp lies
 
@@ -39,7 +43,7 @@ const (
 )
 
 // Read reads logs into one trace, in the order of time whatever their own order was. A file's format follows from its
-// ending: .jsonl (one object a line: t, source, host, method, path, status, role), .csv (the same as columns, named in the
+// ending: .jsonl (one object a line: t, source, host, method, path, status, role, user_agent), .csv (the same as columns, named in the
 // first line), anything else an access log in common, combined or vhost_combined form; and .gz after any of them.
 //
 // A line that names a source and a time is a request, however odd the rest of it. Stamps of whole seconds are spread
@@ -64,7 +68,7 @@ func Read(o ReadOptions, files ...string) (*Trace, error) {
 	if o.FoldTo == 0 {
 		o.FoldTo = day
 	}
-	if o.Fold && o.FoldFrom >= o.FoldTo {
+	if (o.Fold || o.OneDay) && o.FoldFrom >= o.FoldTo {
 		return nil, fmt.Errorf("loadgen: read trace: the part of the day starts at %v, which is not before its end at %v", o.FoldFrom, o.FoldTo)
 	}
 	g := builder{
@@ -77,6 +81,9 @@ func Read(o ReadOptions, files ...string) (*Trace, error) {
 		canon:   make(map[netip.Prefix]int32),
 		taken:   make(map[netip.Addr]bool),
 		folded:  make(map[foldKey]int32),
+	}
+	if o.Agents {
+		g.trace.Agents, g.agents = []string{""}, map[string]int32{"": 0}
 	}
 	if !o.From.IsZero() {
 		g.from = o.From.UnixNano()

@@ -37,6 +37,7 @@ type Source struct {
 type Request struct {
 	At     time.Duration // since the trace's start
 	Source int32         // index into Trace.Sources
+	Agent  int32         // index into Trace.Agents
 	Status int16         // the origin's answer if the log knows it, else 0
 	Role   Role          // of this request, where its source is shared by good and bad; Unknown: the source's
 	Method string        // empty where the log's request line was odd; see Line
@@ -51,6 +52,7 @@ type Trace struct {
 	Seed     uint64    // of the workload, and of the spread of one-second stamps over their second
 	Sources  []Source
 	Requests []Request
+	Agents   []string       // of clients, as they call themselves, "" first; nil: not read (ReadOptions.Agents)
 	Lines    int            // lines read, for a trace that came from a log
 	Skipped  map[string]int // reason to number of lines that gave no request
 	Coarse   bool           // some stamps were of whole seconds, and were spread
@@ -142,8 +144,13 @@ func Merge(traces ...*Trace) *Trace {
 			names[s.Name] = true
 			m.Sources = append(m.Sources, s)
 		}
+		agents := int32(len(m.Agents))
+		m.Agents = append(m.Agents, t.Agents...)
 		for _, r := range t.Requests {
 			r.Source += base
+			if t.Agents != nil {
+				r.Agent += agents
+			}
 			m.Requests = append(m.Requests, r)
 		}
 	}

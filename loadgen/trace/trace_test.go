@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -358,4 +359,71 @@ func FuzzCLF(f *testing.F) {
 			}
 		}
 	})
+}
+
+// How clients call themselves is read where it is asked for, of every format that says it.
+func TestAgents(t *testing.T) {
+	const head, tail = `192.0.2.1 - - [15/Mar/2021:12:00:00 +0000] "GET / HTTP/1.1" 200 5`, "\n"
+	files := []string{
+		logFile(t, "a.log", head+` "-" "curl/8 \"x\""`+tail+head+` "http://a/\\\"b" "-" 0.003 "-"`+tail+head+tail+head+` "-" "cut off`+tail),
+		logFile(t, "b.jsonl", `{"t":1615809601,"source":"192.0.2.2","user_agent":"curl/8 \"y\""}`+tail+`{"t":1615809602,"source":"192.0.2.2"}`+tail),
+	}
+	told := func(tr *Trace) (list []string) {
+		for i := range tr.Requests {
+			list = append(list, tr.Agents[tr.Requests[i].Agent])
+		}
+		slices.Sort(list)
+		return list
+	}
+	with, err := Read(ReadOptions{Agents: true}, files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"", "", "", "", `curl/8 "y"`, `curl/8 \"x\"`}
+	if diff := cmp.Diff(want, told(with)); diff != "" {
+		t.Error(diff)
+	}
+	if without, err := Read(ReadOptions{}, files...); err != nil || without.Agents != nil || without.Requests[0].Agent != 0 {
+		t.Errorf("%+v, %v", without, err)
+	}
+	merged := told(Merge(&Trace{Name: "made", Requests: []Request{{}}, Sources: []Source{{}}}, with, with))
+	if diff := cmp.Diff([]string{`curl/8 "y"`, `curl/8 "y"`, `curl/8 \"x\"`, `curl/8 \"x\"`}, merged[9:]); diff != "" {
+		t.Errorf("merged: %s", diff)
+	}
+}
+
+// A time of day is of the only day of a log, and no answer where there are more.
+func TestOneDay(t *testing.T) {
+	line := func(day, hour int) string {
+		return fmt.Sprintf("192.0.2.%d - - [%d/Mar/2021:%02d:30:00 +0000] \"GET / HTTP/1.1\" 200 5\n", hour, day, hour)
+	}
+	one := logFile(t, "a.log", line(15, 9)+line(15, 12)+line(15, 13)+line(15, 18))
+	f := func(from, to time.Duration, start string, sources ...string) {
+		t.Helper()
+		tr, err := Read(ReadOptions{OneDay: true, FoldFrom: from, FoldTo: to}, one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i := range tr.Requests {
+			got = append(got, tr.Sources[tr.Requests[i].Source].Name)
+		}
+		if diff := cmp.Diff(sources, got); diff != "" || tr.Start.Format(time.RFC3339) != start || tr.Skipped[SkippedRange] != 4-len(sources) {
+			t.Errorf("from %v to %v: %s, start %v, skipped %v", from, to, diff, tr.Start, tr.Skipped)
+		}
+	}
+	f(12*time.Hour, 13*time.Hour, "2021-03-15T12:00:00Z", "192.0.2.12")
+	f(12*time.Hour, 0, "2021-03-15T12:00:00Z", "192.0.2.12", "192.0.2.13", "192.0.2.18")
+	f(0, 12*time.Hour, "2021-03-15T09:30:00Z", "192.0.2.9")
+	for text, want := range map[string]string{
+		line(15, 9) + line(16, 9): "give a date",
+		line(15, 9):               "no request in the chosen time",
+	} {
+		if _, err := Read(ReadOptions{OneDay: true, FoldFrom: 12 * time.Hour}, logFile(t, "b.log", text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	if _, err := Read(ReadOptions{OneDay: true, FoldFrom: time.Hour}, logFile(t, "c.jsonl", `{"t":1.5,"source":"a"}`+"\n")); err == nil || !strings.Contains(err.Error(), "since its start") {
+		t.Errorf("%v", err)
+	}
 }

@@ -28,6 +28,8 @@ type CurvePoint struct {
 	Innocent            uint64   `json:"innocent"`                     // requests refused of sources that never exceeded the limit
 	AnsweredRatio       float64  `json:"refused_answered_ratio"`       // see GoodTraffic
 	Good                *float64 `json:"good_refused_ratio,omitempty"` // of the requests called good, or else of those that a workload means well
+	GoodRefused         uint64   `json:"good_refused,omitempty"`
+	GoodSources         int      `json:"good_refused_sources,omitempty"`
 
 	known bool // whether the log has answers
 }
@@ -42,7 +44,7 @@ func (r *Report) Point(limit uint32) CurvePoint {
 	}
 	for _, c := range []*Caught{r.Good.Called, r.Good.Meant} {
 		if c != nil && p.Good == nil {
-			p.Good = &c.RefusedRatio
+			p.Good, p.GoodRefused, p.GoodSources = &c.RefusedRatio, c.Refused, c.RefusedSources
 		}
 	}
 	return p

@@ -51,13 +51,28 @@ func WriteText(w io.Writer, r *Report) error {
 // document is the report without its curves, which text and page draw each in its own way.
 func (r *Report) document() page.Document {
 	lines := r.lines()
-	d := page.Document{Title: lines[0], Answer: r.sentence(), How: lines, Tables: []page.Table{{Rows: r.rulesTable()}, {Rows: r.goodTable()}}}
+	if r.Story != nil {
+		return page.Document{Title: lines[0], Answer: r.Story.sentence(), How: lines, Tables: r.Story.tables()}
+	}
+	d := page.Document{Title: lines[0], Answer: r.recommendation() + " " + r.sentence(), How: lines, Tables: []page.Table{
+		{Rows: r.busiestTable(), Notes: []string{"Of each source, as the rule counts, the most that it made in a window; half, 99 % and 99.9 % of the sources made no more.",
+			"The knee: a higher limit would spare few more sources. What is suggested is the knee, or a quarter above the busiest source called good."}},
+		{Rows: r.rulesTable()}, {Rows: r.goodTable()}}}
+	if r.Good.Called == nil && r.Good.Meant == nil {
+		d.Tables[2].Notes = []string{"Who is good nobody said: --good takes addresses, or answered=95%, sources to whom the origin answered so much with 2xx or 3xx."}
+	}
 	if rows := r.refusedTable(); len(rows) > 1 {
 		t := page.Table{Rows: rows}
 		if more := len(r.Refused) - r.top; more > 0 {
 			t.Notes = append(t.Notes, fmt.Sprintf("And %s more; --top shows more of them, --json all.", page.Thousands(uint64(more))))
 		}
 		d.Tables = append(d.Tables, t)
+		if rows := r.characterTable(); len(rows) > 1 {
+			d.Tables = append(d.Tables, page.Table{Rows: rows, Words: true})
+		}
+	}
+	if rows := r.nextTable(); len(rows) > 1 {
+		d.Tables = append(d.Tables, page.Table{Rows: rows})
 	}
 	last := &d.Tables[len(d.Tables)-1]
 	last.Notes = append(last.Notes, "Over it, never over, most in a window: by an exact log of all that was sent, as if nobody had been refused.",
@@ -211,9 +226,9 @@ func (c *Curve) table(bars bool) [][]string {
 		p := &c.Points[i]
 		known, good, most = known || p.known, good || p.Good != nil, max(most, p.RefusedRatio)
 	}
-	head := []string{"limit of " + c.Rule, "refused", "of requests", "sources", "of sources", "blocks", "of those never over"}
+	head := []string{"limit of " + c.Rule, "refused", "of requests", "sources", "of sources", "blocks"}
 	if good {
-		head = append(head, "of the good")
+		head = append(head, "good lost", "of the good", "good sources")
 	}
 	if known {
 		head = append(head, "2xx/3xx")
@@ -226,9 +241,9 @@ func (c *Curve) table(bars bool) [][]string {
 			mark = "> "
 		}
 		cells := []string{mark + page.Thousands(uint64(p.Limit)), page.Thousands(p.Refused), page.Percent(p.RefusedRatio),
-			page.Thousands(uint64(p.RefusedSources)), page.Percent(p.RefusedSourcesRatio), page.Thousands(p.Blocks), page.Thousands(p.Innocent)}
+			page.Thousands(uint64(p.RefusedSources)), page.Percent(p.RefusedSourcesRatio), page.Thousands(p.Blocks)}
 		if p.Good != nil {
-			cells = append(cells, page.Percent(*p.Good))
+			cells = append(cells, page.Thousands(p.GoodRefused), page.Percent(*p.Good), page.Thousands(uint64(p.GoodSources)))
 		}
 		switch {
 		case p.known:

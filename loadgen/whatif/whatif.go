@@ -5,6 +5,7 @@ package whatif
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -23,6 +24,10 @@ type Report struct {
 	Refused []RefusedSource `json:"refused"` // the most refused first, shadows' after all others
 	Good    GoodTraffic     `json:"good"`
 	Curves  []Curve         `json:"curves"`
+
+	Recommended []Recommendation `json:"recommended"` // for each rule
+	Next        []NextSource     `json:"next"`        // by rule, the nearest to its limit first
+	Story       *Story           `json:"story,omitempty"`
 
 	top      int // of Refused, how many to show
 	start    time.Time
@@ -65,6 +70,7 @@ type RuleOutcome struct {
 	RefusedSources int            `json:"refused_sources"`
 	Blocks         uint64         `json:"blocks"`
 	Over           int            `json:"over"` // counted sources that exceeded the limit, by the exact log
+	Busiest        Busiest        `json:"busiest"`
 	First          Moment         `json:"first,omitzero"`
 	Last           Moment         `json:"last,omitzero"`
 }
@@ -84,6 +90,7 @@ type RefusedSource struct {
 	Innocent bool    `json:"innocent"`  // it never exceeded the limit
 	Good     bool    `json:"good"`      // it was called good
 	Mean     float64 `json:"per_block"` // refused requests per block
+	Character
 
 	rule    int
 	source  int32
@@ -102,7 +109,7 @@ type Moment struct {
 // that which the origin answered as one answers good requests.
 type GoodTraffic struct {
 	Within Caught  `json:"within"`
-	Called *Caught `json:"called,omitempty"` // by addresses
+	Called *Caught `json:"called,omitempty"` // by Options.Good or Answered
 	Meant  *Caught `json:"meant,omitempty"`  // by the roles of a workload
 
 	// By what the origin answered, for the requests whose answer the log has.
@@ -157,8 +164,15 @@ type Options struct {
 	// Rehearse has the rules judge request i; it is called for one after the other. The answer is valid until the next call.
 	Rehearse func(i int) Rehearsed
 	Good     []netip.Prefix // addresses to be called good
-	Top      int            // how many sources to show in a text; 0: 20
-	Progress func(done int) // told now and then how many requests are done, if not nil
+	// Answered is which share of a source's requests the origin must have answered with 2xx or 3xx, of those whose answer is known, for the
+	// source to be called good; 0: no share makes one good.
+	Answered float64
+	// Source is whose story is to be told; the zero Addr: nobody's.
+	Source netip.Addr
+	// Characters has it told what the refused sources that are shown ask for.
+	Characters bool
+	Top        int            // how many sources to show in a text; 0: 20
+	Progress   func(done int) // told now and then how many requests are done, if not nil
 }
 
 // demand is what a rule's counter would have held of all requests that it might count: the exact log, nobody refused.
@@ -169,7 +183,7 @@ type demand struct {
 
 // Run has rules judge a trace. It ends early with the error of ctx.
 func Run(ctx context.Context, t *trace.Trace, o Options) (*Report, error) {
-	w := &Report{top: o.Top, start: t.Start, Rules: []RuleOutcome{}, Refused: []RefusedSource{}, Curves: []Curve{}}
+	w := &Report{top: o.Top, start: t.Start, Rules: []RuleOutcome{}, Refused: []RefusedSource{}, Curves: []Curve{}, Next: []NextSource{}}
 	if w.top == 0 {
 		w.top = 20
 	}
@@ -181,6 +195,13 @@ func Run(ctx context.Context, t *trace.Trace, o Options) (*Report, error) {
 		sent: make([]sourceTally, len(t.Sources))}
 	for i := range g.pairs {
 		g.pairs[i] = make(map[pair]int32)
+	}
+	if o.Source.IsValid() {
+		if g.told = sourceOf(t, o.Source); g.told < 0 {
+			return nil, fmt.Errorf("loadgen: %s made no request in %s", o.Source, t.Name)
+		}
+		w.Story = &Story{Source: t.Sources[g.told].Name, Statuses: make(map[int]uint64), Rules: []StoryRule{}, Blocks: []StoryBlock{}}
+		g.passed = make([]uint64, len(o.Rules))
 	}
 	for i := range t.Requests {
 		if i&0xfff == 0 {
@@ -197,12 +218,28 @@ func Run(ctx context.Context, t *trace.Trace, o Options) (*Report, error) {
 	return w, nil
 }
 
+// sourceOf is the index of the source that an address is of, or -1.
+func sourceOf(t *trace.Trace, addr netip.Addr) int32 {
+	addr = addr.Unmap().WithZone("")
+	for i := range t.Sources {
+		s := t.Sources[i].Addr
+		if s == addr {
+			return int32(i)
+		}
+		if p, err := s.Prefix(64); err == nil && s.Is6() && p.Contains(addr) {
+			return int32(i)
+		}
+	}
+	return -1
+}
+
 // pair is a source under one of a rule's counters.
 type pair struct{ source, counter int32 }
 
 type sourceTally struct {
 	requests, refused uint64 // that rules were asked about
 	good, goodRefused uint64 // those that the trace calls good
+	known, answered   uint64 // whose answer is known; with 2xx or 3xx
 	called, over      bool
 }
 
@@ -214,6 +251,9 @@ type rehearsal struct {
 	pairs   []map[pair]int32          // by rule: index of all
 	all     []RefusedSource
 	sent    []sourceTally // by source
+
+	told   int32    // the source of Story
+	passed []uint64 // by rule: its requests since they were last refused
 }
 
 func (g *rehearsal) request(i int) {
@@ -239,9 +279,11 @@ func (g *rehearsal) request(i int) {
 	answered := q.Status >= 200 && q.Status < 400
 	if q.Status != 0 {
 		g.Good.Known++
+		s.known++
 	}
 	if answered {
 		g.Good.Answered++
+		s.answered++
 	}
 	if said.Refused {
 		f.Refused++
@@ -261,6 +303,9 @@ func (g *rehearsal) request(i int) {
 	}
 	for _, c := range said.Results {
 		g.ruled(q, &c, answered)
+	}
+	if g.Story != nil && q.Source == g.told {
+		g.tell(q, &said)
 	}
 }
 
@@ -323,6 +368,11 @@ func (g *rehearsal) finish() {
 	for i := range g.sent {
 		g.source(i)
 	}
+	for i := range g.all {
+		p := &g.all[i]
+		p.Good = g.sent[p.source].called || g.t.Sources[p.source].Role == trace.Good
+	}
+	g.suggest()
 	for r := range g.Rules {
 		for i := range g.demands[r] {
 			if g.demands[r][i].most > g.o.Rules[r].Limit {
@@ -340,7 +390,6 @@ func (g *rehearsal) finish() {
 		}
 		g.Rules[p.rule].RefusedSources++
 		p.Source, p.Rule, p.Shadow = g.t.Sources[p.source].Name, g.o.Rules[p.rule].Name, g.o.Rules[p.rule].Shadow
-		p.Good = g.sent[p.source].called || g.t.Sources[p.source].Role == trace.Good
 		p.Mean = judge.Ratio(float64(p.Refused), p.Blocks)
 		g.Refused = append(g.Refused, *p)
 	}
@@ -350,6 +399,7 @@ func (g *rehearsal) finish() {
 		}
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.First.Since, b.First.Since))
 	})
+	g.characterize()
 	f := &g.Figures
 	f.RefusedRatio = judge.Ratio(float64(f.Refused), f.Requests)
 	g.Good.AnsweredRatio = judge.Ratio(float64(g.Good.RefusedAnswered), g.Good.RefusedKnown)
@@ -369,7 +419,8 @@ func (g *rehearsal) source(i int) {
 		g.Good.Within.add(s.requests, s.refused)
 	}
 	addr := g.t.Sources[i].Addr
-	if s.called = slices.ContainsFunc(g.o.Good, func(p netip.Prefix) bool { return p.Contains(addr) }); s.called {
+	if s.called = slices.ContainsFunc(g.o.Good, func(p netip.Prefix) bool { return p.Contains(addr) }) ||
+		g.o.Answered > 0 && s.known > 0 && float64(s.answered) >= g.o.Answered*float64(s.known); s.called {
 		called(&g.Good.Called).add(s.requests, s.refused)
 	}
 	if s.good > 0 {

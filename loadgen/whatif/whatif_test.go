@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,9 +25,14 @@ func someTrace() *trace.Trace {
 			{Name: "192.0.2.2", Addr: netip.MustParseAddr("192.0.2.2")},
 			{Name: "<b>198.51.100.3", Addr: netip.MustParseAddr("198.51.100.3")},
 		}}
+	t.Agents = []string{"", "curl/8", "<i>a\x1b browser"}
 	add := func(source int32, every time.Duration, n int, status int16) {
 		for i := range n {
-			t.Requests = append(t.Requests, trace.Request{At: time.Duration(i) * every, Source: source, Status: status, Method: "GET", Path: "/"})
+			path := "/?n=1"
+			if i%3 == 0 {
+				path = "/page"
+			}
+			t.Requests = append(t.Requests, trace.Request{At: time.Duration(i) * every, Source: source, Status: status, Method: "GET", Path: path, Agent: source})
 		}
 	}
 	add(0, 100*time.Millisecond, 30, 401)
@@ -50,7 +57,7 @@ func strictEvery(t *trace.Trace, n int) func(int) Rehearsed {
 func TestWhatIf(t *testing.T) {
 	trace := someTrace()
 	rules := []Rule{{Name: "default", Limit: 4, Window: time.Second, Timeout: time.Minute}}
-	w, err := Run(t.Context(), trace, Options{Rules: rules, Rehearse: strictEvery(trace, 4), Good: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/32")}})
+	w, err := Run(t.Context(), trace, Options{Rules: rules, Rehearse: strictEvery(trace, 4), Good: []netip.Prefix{netip.MustParsePrefix("192.0.2.2/32")}, Characters: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +87,7 @@ func TestWhatIf(t *testing.T) {
 	for _, limit := range LimitsAround(4, 100) {
 		r := rules[0]
 		r.Limit = limit
-		p, err := Run(t.Context(), trace, Options{Rules: []Rule{r}, Rehearse: strictEvery(trace, int(limit))})
+		p, err := Run(t.Context(), trace, Options{Rules: []Rule{r}, Rehearse: strictEvery(trace, int(limit)), Answered: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,10 +109,161 @@ func TestWhatIf(t *testing.T) {
 	if n := strings.Count(page.String(), "<svg"); n != 2 {
 		t.Errorf("%d plots, want the timeline and the curve", n)
 	}
-	for _, bad := range []string{"<script", "<b>198", "http://", "https://", "src=", "url(", "NaN"} {
+	for _, bad := range []string{"<script", "<b>198", "<i>a", "http://", "https://", "src=", "url(", "NaN"} {
 		if strings.Contains(page.String(), bad) {
 			t.Errorf("the page has %q in it", bad)
 		}
+	}
+}
+
+// crowd is sources whose busiest windows are as given, all their requests at once and answered with 200, or 403 from the n-th source on.
+func crowd(refused int, most ...int) *trace.Trace {
+	t := &trace.Trace{Name: "crowd"}
+	for i, n := range most {
+		t.Sources = append(t.Sources, trace.Source{Name: fmt.Sprint("source", i), Addr: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})})
+		status := int16(200)
+		if i >= refused {
+			status = 403
+		}
+		for range n {
+			t.Requests = append(t.Requests, trace.Request{Source: int32(i), Status: status})
+		}
+	}
+	return t
+}
+
+// people is a crowd of a thousand: a hundred make ten, ten up to thirty.
+func people(more ...int) (most []int) {
+	for i := range 1000 {
+		switch {
+		case i < 10:
+			most = append(most, 21+i)
+		case i < 110:
+			most = append(most, 10)
+		default:
+			most = append(most, 1+i%3)
+		}
+	}
+	return append(most, more...)
+}
+
+// What is recommended of whom, and why.
+func TestRecommendation(t *testing.T) {
+	machines := people(300, 300, 400, 500, 5000)
+	for name, test := range map[string]struct {
+		most    []int
+		refused int // from that source on
+		limit   uint32
+		good    []netip.Prefix
+		share   float64
+		want    string
+	}{
+		"people and machines":       {machines, 0, 450, nil, 0, "Lower default's limit from 450 to 30 in 1s: 5 of 1,005 sources (0.498 %) made more, and a higher limit would spare few of them."},
+		"the same sources are over": {machines, 0, 40, nil, 0, "Keep default's limit of 40 in 1s: 5 of 1,005 sources"},
+		"people alone":              {people(), 0, 15, nil, 0, "Raise default's limit from 15 to 30 in 1s: nobody stands out, and the busiest source made 30."},
+		"nobody over":               {people(), 0, 100, nil, 0, "Keep default's limit of 100 in 1s: nobody stands out, and the busiest source made 30."},
+		"a good machine":            {machines, 0, 100, []netip.Prefix{netip.MustParsePrefix("10.0.3.234/32")}, 0, "Raise default's limit from 100 to 500 in 1s: the busiest source called good, source1002, made 400, which leaves it some room, and 1 of 1,005 sources (0.0995 %) made more."},
+		"good by their answers":     {machines, 1000, 20, nil, 0.95, "Raise default's limit from 20 to 38 in 1s: the busiest source called good, source9, made 30, which leaves it some room, and 5 of 1,005 sources (0.498 %) made more."},
+		"good, and far below":       {machines, 5, 100, nil, 1, "the busiest source called good, source4, made 25"},
+		"few":                       {[]int{1, 2, 300}, 0, 100, nil, 0, "No limit to recommend for default: 3 sources under it are too few to tell."},
+		"one":                       {[]int{1}, 0, 100, nil, 0, "No limit to recommend for default: 1 source under it is too few to tell."},
+		"all alike":                 {slices.Repeat([]int{7}, 50), 0, 100, nil, 0, "nobody stands out, and the busiest source made 7."},
+	} {
+		trace := crowd(test.refused, test.most...)
+		w, err := Run(t.Context(), trace, Options{Rules: []Rule{{Name: "default", Limit: test.limit, Window: time.Second}}, Rehearse: strictEvery(trace, 1000), Good: test.good, Answered: test.share})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.recommendation(); !strings.Contains(got, test.want) {
+			t.Errorf("%s: %s\nwant %s", name, got, test.want)
+		}
+		if len(w.Next) == 0 || w.Next[0].Most > test.limit {
+			t.Errorf("%s: next %+v", name, w.Next)
+		}
+	}
+	b := busiest([]uint32{1, 1, 1, 1, 2, 2, 3, 3, 4, 900})
+	if b.Sources != 10 || b.P50 != 2 || b.P99 != 900 || b.P999 != 900 || b.Most != 900 {
+		t.Errorf("%+v", b)
+	}
+	if b := busiest(nil); b != (Busiest{}) {
+		t.Errorf("%+v", b)
+	}
+	for v, want := range map[float64]uint32{0: 0, 1.2: 2, 9: 9, 10: 10, 37.5: 38, 99.5: 100, 101: 110, 1234: 1300, 2e9: 1e9} {
+		if got := round(v); got != want {
+			t.Errorf("round(%v) is %d, want %d", v, got, want)
+		}
+	}
+}
+
+// Of several rules the sentence says which limits should change.
+func TestRecommendations(t *testing.T) {
+	trace := crowd(0, people(300, 300, 400, 500, 5000)...)
+	f := func(limits [3]uint32, want string) {
+		t.Helper()
+		var rules []Rule
+		for i, l := range limits {
+			rules = append(rules, Rule{Name: string(rune('a' + i)), Limit: l, Window: time.Second})
+		}
+		w, err := Run(t.Context(), trace, Options{Rules: rules, Rehearse: func(i int) Rehearsed {
+			s := trace.Requests[i].Source
+			return Rehearsed{Results: []RuleResult{{Rule: 0, Counter: s, Counts: true}, {Rule: 1, Counter: s, Counts: true}}}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.recommendation(); !strings.HasPrefix(got, want) {
+			t.Errorf("%v: %s", limits, got)
+		}
+		if n := len(w.busiestTable()); n != 4 || len(w.Next) != 2*nexts {
+			t.Errorf("%d rows, %d next", n, len(w.Next))
+		}
+	}
+	f([3]uint32{35, 32, 1}, "Keep all limits: ")
+	f([3]uint32{10, 35, 1}, "Raise a's limit from 10 to 30 in 1s: ")
+	f([3]uint32{10, 1000, 1}, "Change the limits of a from 10 to 30 and b from 1,000 to 30: ")
+}
+
+// One source's story, as a text and as data.
+func TestStory(t *testing.T) {
+	trace := someTrace()
+	rules := []Rule{{Name: "default", Limit: 4, Window: time.Second, Timeout: time.Minute}, {Name: "throttle", Limit: 4, Window: time.Second, Shadow: true}}
+	f := func(addr string) (*Report, error) {
+		seen := 0
+		return Run(t.Context(), trace, Options{Rules: rules, Source: netip.MustParseAddr(addr), Rehearse: func(i int) Rehearsed {
+			s := trace.Requests[i].Source
+			if s != 0 {
+				return Rehearsed{Results: []RuleResult{{Counter: s, Counts: true}}}
+			}
+			seen++
+			blocked, over := seen > 4 && seen < 10 || seen > 20, seen%4 == 0
+			return Rehearsed{Refused: blocked, Results: []RuleResult{
+				{Rule: 0, Counter: s, Refuses: blocked, Begins: seen == 5 || seen == 21, Counts: true}, {Rule: 1, Counter: s, Refuses: over, Begins: over, Counts: true}}}
+		}})
+	}
+	w, err := f("192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Run.Describe(trace)
+	var text, page bytes.Buffer
+	if err := WriteText(&text, w); err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "story.txt", text.Bytes())
+	if err := WriteHTML(&page, w); err != nil || !strings.Contains(page.String(), "would have been refused") {
+		t.Errorf("%v: %s", err, page.String())
+	}
+	data, err := json.MarshalIndent(w.Story, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "story.json", data)
+	if _, err := f("192.0.2.9"); err == nil || err.Error() != "loadgen: 192.0.2.9 made no request in mill.log" {
+		t.Error(err)
+	}
+	trace.Sources[1].Addr = netip.MustParseAddr("2001:db8::1")
+	if w, err := f("2001:db8::77"); err != nil || w.Story.Requests != 6 || w.Story.Refused != 0 {
+		t.Errorf("another address of a /64: %+v, %v", w, err)
 	}
 }
 
@@ -165,7 +323,7 @@ func TestWhatIfOfNothing(t *testing.T) {
 	if err := WriteText(&text, w); err != nil {
 		t.Fatal(err)
 	}
-	if s := text.String(); strings.Contains(s, "who would be refused") || strings.Contains(s, "2xx") || !strings.Contains(s, "Would have refused 0 of 1 request (0 %), of 0 of 1 source (0 %).\n") {
+	if s := text.String(); strings.Contains(s, "who would be refused") || strings.Contains(s, "2xx") || !strings.Contains(strings.ReplaceAll(s, "\n", " "), "Would have refused 0 of 1 request (0 %), of 0 of 1 source (0 %). ") {
 		t.Error(s)
 	}
 	if err := WriteHTML(&page, w); err != nil {

@@ -51,6 +51,13 @@ func (l *List[K, T]) Leave(key K, thing T, due time.Time) bool {
 	return true
 }
 
+// Hasten has what was left under a key, if anything, due now.
+func (l *List[K, T]) Hasten(key K, now time.Time) {
+	if l.Has(key) {
+		l.due[key], l.next = now, now
+	}
+}
+
 // Drop drops what was left under a key.
 func (l *List[K, T]) Drop(key K) {
 	if len(l.list) > 0 {

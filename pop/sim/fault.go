@@ -90,12 +90,8 @@ func (w *World) Runs(edge int) bool { return !w.Edges[edge].gone }
 func (w *World) arrive(b *batch) {
 	answered := b.results[:0]
 	for i, node := range b.nodes {
-		c, r := b.results[i].Command, wire.Result{}
-		if w.config.Carry != nil {
-			r = w.config.Carry(c, w.Nodes[node], w.now)
-		} else {
-			r = w.Nodes[node].Do(w.now, c)
-		}
+		c := b.results[i].Command
+		r := w.carry(c, node)
 		switch {
 		case r.Status == wire.Unknown:
 			w.held[node] = append(w.held[node], held{b.edge, b.life, b.sent, c})
@@ -108,6 +104,14 @@ func (w *World) arrive(b *batch) {
 	}
 	b.results, b.answers = answered, true
 	w.push(b)
+}
+
+// carry has a node carry out a command.
+func (w *World) carry(c wire.Command, node int) wire.Result {
+	if w.config.Carry != nil {
+		return w.config.Carry(c, w.Nodes[node], w.now)
+	}
+	return w.Nodes[node].Do(w.now, c)
 }
 
 // lose tells an edge that nobody knows what became of a command.

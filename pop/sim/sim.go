@@ -35,6 +35,8 @@ type World struct {
 	steps   int // of machines, so far
 	lively  time.Time
 
+	presence time.Time // when edges that are not stepped last said that they are there
+
 	rules    []pop.Rule
 	config   Config
 	names    []string    // of the nodes
@@ -248,6 +250,7 @@ func (e *Edge) send(commands []wire.Command) {
 		return
 	}
 	w := e.world
+	w.present()
 	b := w.batch(e.index, e.life)
 	b.answers = e.cut
 	for i := range commands {
@@ -265,6 +268,23 @@ func (e *Edge) send(commands []wire.Command) {
 		b.results = append(b.results, r)
 	}
 	w.push(b)
+}
+
+// present lets edges say that they are there, which real ones do while they idle. Whoever is about to read it finds what is no older than
+// theirs.
+func (w *World) present() {
+	if w.now.Sub(w.presence) < idle {
+		return
+	}
+	w.presence = w.now
+	for _, e := range w.Edges {
+		if e.gone || e.cut || w.now.Before(e.paused) {
+			continue
+		}
+		if c, overdue := e.Machine.Presence(e.clock()); overdue {
+			w.carry(c, e.node(c.Node))
+		}
+	}
 }
 
 const (
@@ -367,7 +387,7 @@ func (w *World) Tick(edge int) {
 		e.step(pop.Event{Results: late})
 	}
 	e.attend()
-	e.busy = e.busy && e.Counters.Stats().Unreported > 0
+	e.busy = e.busy && e.Counters.Unreported() > 0
 }
 
 // answer tells an edge of the first answer of a batch, and of as many more as are as quiet (pop.Machine.Quiet), and reports whether any are left.
@@ -421,8 +441,8 @@ type held struct {
 	command    wire.Command
 }
 
-// polls reports whether a command is one of those that go on for ever: nothing waits for them.
-func polls(c *wire.Command) bool { return c.Op == wire.Get && !c.Report }
+// polls reports whether a command is one of those that go on for ever, presence among them: nothing waits for them.
+func polls(c *wire.Command) bool { return !c.Report }
 
 // node is the world's number of a node that the edge's machine has by another.
 func (e *Edge) node(of int) int {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -208,6 +209,46 @@ func TestFirstSight(t *testing.T) {
 			t.Errorf("%+v: %v after %v", test, d.Verdict, took)
 		}
 	}
+}
+
+// An edge that idles is one of the PoP all the same, whether the others have something to do, now and then, or nobody; one that was
+// killed is not.
+func TestIdleEdgesArePresent(t *testing.T) {
+	r := newRule(t, "r", 100)
+	w, err := New(Config{Edges: 8, Nodes: 3, RTT: time.Millisecond, Secret: secret.Of([]byte("test")), Learn: true}, []limiter.Rule{r}, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Hang(0) // and so all are stepped until each has a place
+	w.after(time.Second)
+	w.Resume(0)
+	w.after(10 * time.Second)
+	know := func(want int, pauses ...time.Duration) {
+		t.Helper()
+		for _, pause := range pauses {
+			w.after(pause)
+			for _, e := range w.Edges[:7] {
+				e.Request(&r, a)
+				w.after(5 * time.Millisecond)
+			}
+			w.after(10 * time.Second) // in which all have been reported
+			for i, e := range w.Edges[:7] {
+				if got := e.Machine.Stats().Edges; got != want {
+					t.Fatalf("after %v, edge %d knows of %d edges, want %d", pause, i, got, want)
+				}
+			}
+		}
+	}
+	quarters := slices.Repeat([]time.Duration{15 * time.Second}, 4)
+	know(8, quarters...)
+	know(8, slices.Repeat([]time.Duration{700 * time.Millisecond}, 80)...)
+	know(8, time.Hour)
+	w.Stop(7, false)
+	know(7, quarters...)
+	if err := w.Start(7); err != nil {
+		t.Fatal(err)
+	}
+	know(8, quarters...)
 }
 
 // An estimator counts every request and refuses none, and says what it would have.

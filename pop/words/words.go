@@ -33,6 +33,8 @@ type Word struct {
 	End    time.Time // of a Block, and of a Change that says nothing for ever; a Lift has none
 	Reason string    // of a Block: at most MaxReason bytes
 	Text   string    // of a Change: what it says, at most MaxText bytes
+	// Of a Block or a Lift who said it and where from, for other operators: at most MaxWho and MaxFrom bytes. A Change says so itself.
+	Who, From string
 }
 
 // Kind is what a Word does.
@@ -48,6 +50,8 @@ const (
 const (
 	MaxEntries = 10_000
 	MaxReason  = 256
+	MaxWho     = 64
+	MaxFrom    = 128
 	// MaxText bounds a change of a rule, MaxVersions how many of the latest changes of a rule are kept.
 	MaxText     = 4096
 	MaxVersions = 10
@@ -130,9 +134,11 @@ func (e *Entry) join(o *Entry) (changed bool) {
 }
 
 // size is how many bytes the entry takes.
-func (e *Entry) size() int { return entryFixed + len(e.Rule) + len(e.Reason) + len(e.Text) }
+func (e *Entry) size() int {
+	return entryFixed + len(e.Rule) + len(e.Reason) + len(e.Text) + len(e.Who) + len(e.From)
+}
 
-const entryFixed = 1 + 5*8 + 8 + counter.SourceSize + 1 + 2
+const entryFixed = 1 + 5*8 + 8 + counter.SourceSize + 1 + 2 + 1 + 1
 
 // List is a copy of the list. The zero List is empty. It is not safe for concurrent use.
 type List struct {
@@ -163,11 +169,11 @@ func (l *List) Changes() (all []Entry) {
 
 // possible reports whether an operator can have said a word.
 func (w *Word) possible() bool {
-	if w.Rule == "" || len(w.Rule) > maxRuleName || len(w.Reason) > MaxReason || len(w.Text) > MaxText {
+	if w.Rule == "" || len(w.Rule) > maxRuleName || len(w.Reason) > MaxReason || len(w.Text) > MaxText || len(w.Who) > MaxWho || len(w.From) > MaxFrom {
 		return false
 	}
 	if w.Kind == Change {
-		return w.Source == counter.Source{} && w.Reason == ""
+		return w.Source == counter.Source{} && w.Reason+w.Who+w.From == ""
 	}
 	_, good := counter.SourceFromBinary(w.Source.AppendBinary(nil))
 	return good && w.Kind >= Block && w.Kind <= Lift && w.Text == ""
@@ -179,7 +185,7 @@ func (l *List) Add(word Word, edge uint64, voids time.Duration, now time.Time) (
 	if len(word.Text) > MaxText {
 		return Mark{}, fmt.Errorf("%w: %d bytes, and there may be %d", ErrLong, len(word.Text), MaxText)
 	}
-	word.Reason = strings.ToValidUTF8(word.Reason[:min(len(word.Reason), MaxReason)], "")
+	word.Reason, word.Who, word.From = cut(word.Reason, MaxReason), cut(word.Who, MaxWho), cut(word.From, MaxFrom)
 	if !word.possible() {
 		return Mark{}, fmt.Errorf("%w: rule %q, source %s", ErrWord, word.Rule, word.Source)
 	}
@@ -209,6 +215,9 @@ func (l *List) Add(word Word, edge uint64, voids time.Duration, now time.Time) (
 	l.put(e)
 	return e.Mark(), nil
 }
+
+// cut is the text as far as there is room for it.
+func cut(text string, most int) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") }
 
 // put merges an entry and reports whether that changed anything.
 func (l *List) put(e Entry) (changed bool) {
@@ -372,7 +381,11 @@ const MaxMarks = 16
 // Digest stands for the contents of a list: its MAC.
 type Digest [secret.MACSize]byte
 
-const magic = "sluice words 1\n"
+// The form before this one had nobody's name in it: an edge may have such a list in its state_dir.
+const (
+	magic       = "sluice words 2\n"
+	magicBefore = "sluice words 1\n"
+)
 
 // Encode returns the list in the form in which it travels, the same for the same words: magic, number of entries, entries by rule and
 // source, and a MAC under the PoP's secret. What is over is dropped first.
@@ -412,7 +425,9 @@ func (e *Entry) append(b []byte) []byte {
 	b = append(append(b, byte(len(e.Rule))), e.Rule...)
 	text := e.Reason + e.Text // it has one of them
 	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
-	return append(b, text...)
+	b = append(b, text...)
+	b = append(append(b, byte(len(e.Who))), e.Who...)
+	return append(append(b, byte(len(e.From))), e.From...)
 }
 
 // Decode reads what encode wrote: all, or nothing and an error.
@@ -421,7 +436,8 @@ func Decode(s secret.Secret, b []byte) (list []Entry, id Digest, err error) {
 		return nil, id, ErrList
 	}
 	in, ok := s.Open(secret.Words, b)
-	if !ok || string(in.Next(len(magic))) != magic {
+	form := string(in.Next(len(magic)))
+	if !ok || form != magic && form != magicBefore {
 		return nil, id, ErrList
 	}
 	copy(id[:], b[len(b)-secret.MACSize:])
@@ -443,6 +459,10 @@ func Decode(s secret.Secret, b []byte) (list []Entry, id Digest, err error) {
 			e.Text = text
 		} else {
 			e.Reason = text
+		}
+		if form == magic {
+			e.Who = string(in.Next(int(in.Number(1))))
+			e.From = string(in.Next(int(in.Number(1))))
 		}
 		if in.Bad() || !e.possible() {
 			return nil, id, fmt.Errorf("%w: entry %d", ErrList, len(list))

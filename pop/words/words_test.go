@@ -267,3 +267,34 @@ func TestBadWord(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Who said a word, and where from, travels with it, as far as there is room; a list from before names were kept is read as well.
+func TestWhoSaidIt(t *testing.T) {
+	shared := secret.Of([]byte("test"))
+	var w List
+	word := blocking(1, time.Hour)
+	word.Who, word.From = "ada", "192.0.2.1:5 at web1"
+	long := lifting(2)
+	long.Who, long.From = strings.Repeat("é", MaxWho), strings.Repeat("x", 1000)
+	for _, word := range []Word{word, long} {
+		if _, err := w.Add(word, 1, time.Hour, began); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := w.of(t, began)
+	if len(list) != 2 || list[0].Who != "ada" || list[0].From != word.From || list[0].Reason != "because" {
+		t.Errorf("%+v", list)
+	}
+	if e := list[1]; e.Who != strings.Repeat("é", MaxWho/2) || e.From != strings.Repeat("x", MaxFrom) {
+		t.Errorf("%+v", e)
+	}
+
+	var old List
+	_, _ = old.Add(blocking(1, time.Hour), 1, time.Hour, began)
+	text := old.Encode(shared, began)
+	body := text[len(magic) : len(text)-secret.MACSize-2] // without the two lengths of nobody's name
+	list, _, err := Decode(shared, shared.Seal(secret.Words, append([]byte("sluice words 1\n"), body...)))
+	if err != nil || len(list) != 1 || list[0].Reason != "because" || list[0].Who != "" {
+		t.Errorf("a list of the form before: %+v, %v", list, err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,6 +40,7 @@ type askFlags struct {
 	subWindows      int
 	estimate        string
 	good, curves    []string
+	source          string
 	top             int
 }
 
@@ -50,7 +52,8 @@ func addFlags(flags *pflag.FlagSet) *askFlags {
 	flags.DurationVar(&f.timeout, "mitigation-timeout", time.Minute, "how `LONG` a source that went over is refused; 0 throttles; where no file gives rules")
 	flags.IntVar(&f.subWindows, "sub-windows", 12, "1 (two plain counters), 2, 4, 8 or 12, where no file gives rules")
 	flags.StringVar(&f.estimate, "estimate", "nearest", "nearest or lower, for rules that do not say")
-	flags.StringSliceVar(&f.good, "good", nil, "`PREFIX,...` of addresses that should never be refused: how many of their requests would have been")
+	flags.StringSliceVar(&f.good, "good", nil, "`WHO,...` should never be refused, as addresses or prefixes, or as answered=95%: sources to whom the origin\nanswered at least so much with 2xx or 3xx. What each limit would lose of them")
+	flags.StringVar(&f.source, "source", "", "the story of one source, by its `ADDRESS`, instead of a report of all")
 	flags.StringSliceVar(&f.curves, "curve", nil, "`RULE,...` to try at other limits, each alone; without, the rule if there is only one")
 	flags.IntVar(&f.top, "top", 20, "how many refused sources to show")
 	return f
@@ -69,9 +72,15 @@ func Command(ctx context.Context, args []string) error {
 	if ask.top < 1 {
 		return cli.Usagef("--top %d: want at least 1", ask.top)
 	}
-	good, err := ask.prefixes()
+	good, answered, err := ask.called()
 	if err != nil {
 		return err
+	}
+	var source netip.Addr
+	if ask.source != "" {
+		if source, err = netip.ParseAddr(ask.source); err != nil {
+			return cli.Usagef("--source %s: want an address such as 192.0.2.7", ask.source)
+		}
 	}
 	asked, err := ask.load()
 	if err != nil {
@@ -81,6 +90,10 @@ func Command(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if source.IsValid() {
+		curves = nil
+	}
+	trace.Agents = true
 	first := asked.Rules[0] // what a workload plays against
 	t, err := trace.Load(first.Limit, time.Duration(first.Window), 1)
 	if err != nil {
@@ -98,7 +111,10 @@ func Command(ctx context.Context, args []string) error {
 		if err != nil {
 			return nil, err
 		}
-		o.Good, o.Top = good, top
+		o.Good, o.Answered, o.Top, o.Characters = good, answered, top, pass == 0
+		if pass == 0 {
+			o.Source = source
+		}
 		base := pass * len(t.Requests)
 		o.Progress = func(done int) { bar.Set(base + done) }
 		pass++
@@ -140,21 +156,29 @@ func Command(ctx context.Context, args []string) error {
 	return cli.ToFile(out.HTML, func(w io.Writer) error { return whatif.WriteHTML(w, found) })
 }
 
-// prefixes reads --good.
-func (f *askFlags) prefixes() (list []netip.Prefix, err error) {
+// called reads --good: addresses, and the share of good answers that makes a source good.
+func (f *askFlags) called() (list []netip.Prefix, answered float64, err error) {
 	for _, text := range f.good {
+		if share, is := strings.CutPrefix(text, "answered="); is {
+			v, err := strconv.ParseFloat(strings.TrimSuffix(share, "%"), 64)
+			if err != nil || !strings.HasSuffix(share, "%") || v <= 0 || v > 100 {
+				return nil, 0, cli.Usagef("--good %s: want a share such as answered=95%%", text)
+			}
+			answered = v / 100
+			continue
+		}
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
 			a, err := netip.ParseAddr(text)
 			if err != nil {
-				return nil, cli.Usagef("--good %s: want an address such as 192.0.2.7, or a prefix such as 192.0.2.0/24", text)
+				return nil, 0, cli.Usagef("--good %s: want an address such as 192.0.2.7, a prefix such as 192.0.2.0/24, or a share of good answers such as answered=95%%", text)
 			}
 			a = a.Unmap()
 			p = netip.PrefixFrom(a, a.BitLen())
 		}
 		list = append(list, p.Masked())
 	}
-	return list, nil
+	return list, answered, nil
 }
 
 // load puts file and flags together: what the edge would have in force. There is at least one rule that is not off.
@@ -321,6 +345,12 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 	for _, r := range c.Rules {
 		if len(r.Count.Statuses) > 0 && unknown > 0 {
 			notes = append(notes, fmt.Sprintf("%d requests have no status, so that rule %s, which counts by status, does not count them", unknown, r.Name))
+		}
+		if r.Share < 100 {
+			notes = append(notes, fmt.Sprintf("rule %s is about %d %% of sources: as many here, but others than at a PoP, whose secret chooses them", r.Name, r.Share))
+		}
+		if r.Candidate.Is() {
+			notes = append(notes, fmt.Sprintf("the candidate of rule %s is not asked: --curve %s shows other limits", r.Name, r.Name))
 		}
 		if len(r.Key) > 1 || len(r.Key) == 1 && r.Key[0] != "source" {
 			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))

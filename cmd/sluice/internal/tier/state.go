@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/edge/config"
 	"sluice/pop/secret"
 	"sluice/pop/words"
 )
@@ -31,28 +32,45 @@ type Kept interface {
 	Restore(list []byte, now time.Time) error
 }
 
-// openState reads what was kept in a folder, and makes sure that it can be written. What is no list of this PoP is an error, because
-// going on without it would lift what operators have blocked.
+// openState reads what was kept in a folder, or makes sure that it can be kept there. What is no list of this PoP is an error, because
+// going on without it would lift what operators have blocked. A list that was read and cannot be written, as on a disk that is full, is
+// none: keep tells of it.
 func openState(dir, name string, list Kept) (*stateFile, error) {
 	f := &stateFile{path: filepath.Join(dir, name), list: list}
-	if err := readState(f.path, func(text []byte) error { return list.Restore(text, time.Now()) }); err != nil {
+	read := false
+	if err := readState(f.path, func(text []byte) error {
+		read = true
+		return list.Restore(text, time.Now())
+	}); err != nil {
 		return nil, err
 	}
-	if err := f.save(); err != nil {
+	if err := f.save(); err != nil && !read {
 		return nil, fmt.Errorf("state_dir: %w: give a folder that this user may write", err)
 	}
 	return f, nil
 }
 
-// stateName is the file of the PoP's list in the folder.
-const stateName = "words"
+// What is in the folder: the PoP's list, and that of changes of rules that stay on this edge.
+const (
+	stateName = "words"
+	localName = "rules"
+)
 
-// CheckState reports what a start would find wrong with the PoP's list in a folder.
-func CheckState(dir string, key secret.Secret) error {
-	return readState(filepath.Join(dir, stateName), func(text []byte) error {
-		_, _, err := words.Decode(key, text)
-		return err
-	})
+// CheckState reports what a start with a configuration would find wrong in its state_dir.
+func CheckState(c *config.Config, key secret.Secret) error {
+	alone := len(c.PoP.Memcached) == 0
+	for name, is := range map[string]bool{stateName: !alone, localName: alone || c.PoP.SecretFile == ""} {
+		if !is {
+			continue
+		}
+		if err := readState(filepath.Join(c.StateDir, name), func(text []byte) error {
+			_, _, err := words.Decode(key, text)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readState has a list taken that was kept in a file, if there is one.

@@ -74,6 +74,10 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	}
 	machine, err := pop.NewMachine(pop.Config{
 		Nodes: c.PoP.Memcached, Secret: key, ID: rand.Uint64(), Name: EdgeName(c), Edges: c.PoP.Edges, Rules: c.PoP.SecretFile != "", Counters: s.Table, Bits: s.Bits,
+		Heard: func(w words.Word) {
+			said := control.Word{Rule: w.Rule, Source: w.Source, Start: w.Start, End: w.End, Reason: w.Reason, Operator: control.Operator{Who: w.Who, From: w.From}}
+			happened.Add(said.Event(time.Now()))
+		},
 	}, time.Now())
 	if err != nil {
 		return nil, err
@@ -138,7 +142,8 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		EdgeCount: func() int { return machine.Stats().Edges },
 		PoP: control.PoP{
 			Say: func(w control.Word) (control.Spread, error) {
-				word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason}
+				word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason,
+					Who: w.Who, From: w.From + " at " + EdgeName(c)}
 				if w.End.IsZero() {
 					word.Kind = words.Lift
 				}
@@ -193,7 +198,7 @@ func (s *Shared) keep(ctx context.Context, keepers *sync.WaitGroup, log *slog.Lo
 // keepRulesHere has changes of rules stay on this edge.
 func (s *Shared) keepRulesHere(c *config.Config, key secret.Secret) error {
 	s.Local = &LocalList{secret: key, id: rand.Uint64()}
-	if err := s.openState(c, "rules", s.Local); err != nil {
+	if err := s.openState(c, localName, s.Local); err != nil {
 		return err
 	}
 	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes, Add: s.Local.Add, InForce: func(uint64, []words.Mark) {}}

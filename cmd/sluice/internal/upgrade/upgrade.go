@@ -218,7 +218,7 @@ func (h *Handover) tell(out *os.File) error {
 			return err
 		}
 	}
-	for _, m := range h.Server.InForce(now) {
+	for m := range h.Server.InForce(now) {
 		if m.Learned.Before(before) {
 			continue
 		}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The examples are whole files: sluice check has nothing against them, and an edge with each admits the request that it is about, under the
+// rule that it is about. What belongs to another machine (nodes, secret, folders, who is trusted) is that of the test.
+func TestExamples(t *testing.T) {
+	const root = "../../examples"
+	type example struct {
+		request string // the first line, without its version, and headers
+		policy  string // the rule whose policy the answer tells; "": none
+		shows   string // what the operators' listener says then at this path, after a space
+	}
+	examples := map[string]example{
+		"protect-an-origin.yaml": {"GET /search?q=x", "search", `/v1/sources/127.0.0.1 "remaining": 29`},
+		"behind-a-balancer.yaml": {"GET /|X-Forwarded-For: 198.51.100.7", "everything", `/v1/top "source": "198.51.100.7"`},
+		"login.yaml":             {"POST /login", "login", `/v1/rules/login "first_sight": "wait"`},
+		"api-keys.yaml":          {"GET /v1/x|X-Api-Key: k|Host: api.example.com", "api-key", `/metrics sluice_requests_total{rule="everything",verdict="pass"} 1`},
+		"shadow-first.yaml":      {"GET /", "", `/metrics sluice_requests_total{rule="everything",verdict="pass"} 1`},
+		"try-a-change.yaml":      {"GET /", "everything", `/metrics sluice_candidate_requests_total{rule="everything",verdict="pass"} 1`},
+		"check-for-nginx.yaml":   {"GET /check|X-Original-URI: /login|X-Original-Method: POST|X-Forwarded-For: 198.51.100.7", "login", `/v1/top "source": "198.51.100.7"`},
+		"two-pops/fra1.yaml":     {"GET /", "everything", `/v1/pop "name": "fra1"`},
+		"two-pops/ams1.yaml":     {"GET /", "everything", `/v1/pop "name": "ams1"`},
+	}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, _ := filepath.Rel(root, path)
+		x, known := examples[name]
+		if !known {
+			t.Errorf("%s: say here what it is about", name)
+			return nil
+		}
+		delete(examples, name)
+		t.Run(name, func(t *testing.T) {
+			file, args := here(t, path)
+			var stdout, stderr bytes.Buffer
+			if code := check(file, &stdout, &stderr); code != 0 {
+				t.Fatalf("check: %d: %s", code, stderr.String())
+			}
+			for line := range strings.Lines(stderr.String()) {
+				if !strings.Contains(line, "the port is in use") { // by another program, perhaps
+					t.Error(line)
+				}
+			}
+			p := start(t, origin(t), append(args, "--config", file)...)
+			lines := strings.Split(x.request, "|")
+			method, target, _ := strings.Cut(lines[0], " ")
+			req, err := http.NewRequest(method, "http://"+p.front+target, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range lines[1:] {
+				name, value, _ := strings.Cut(l, ": ")
+				if req.Header.Set(name, value); name == "Host" {
+					req.Host = value
+				}
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			policy, _, _ := strings.Cut(resp.Header.Get("RateLimit-Policy"), ";")
+			if resp.StatusCode != 200 || strings.Trim(policy, `"`) != x.policy {
+				t.Errorf("status %d under %s, want 200 under %q", resp.StatusCode, policy, x.policy)
+			}
+			at, want, _ := strings.Cut(x.shows, " ")
+			if _, body := p.admin("GET", at); !strings.Contains(body, want) {
+				t.Errorf("%s does not say %s:\n%s", at, want, body)
+			}
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range examples {
+		t.Errorf("%s: there is no such example", name)
+	}
+}
+
+// here is a configuration as this machine can have it, and the flags that it takes for that.
+func here(t *testing.T, path string) (file string, args []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "secret")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("x", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	with := strings.NewReplacer("/etc/sluice/pop.secret", secret, "/var/lib/sluice", dir, "trust: [10.0.0.0/8]", "trust: [127.0.0.0/8]").Replace(string(text))
+	if strings.Contains(with, "memcached:") {
+		args = append(args, "--memcached", startMemcached(t))
+	}
+	return write(t, with), slices.Clip(args)
+}
