@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"sluice/counter/internal/lanes"
 )
 
 // TestEveryHitIsAccountedFor: whatever answers come, late, lost, returned or not at all, and whatever clocks and evictions do, each hit that
@@ -44,7 +46,7 @@ func TestEveryHitIsAccountedFor(t *testing.T) {
 						flying = append(flying, flight{c, p})
 						group := fmt.Sprint(c.Source, p.Group)
 						handed[group] += p.Hits
-						if known := handed[group]; !evicts && !stepped && r.minus(p.Known, known) != 0 {
+						if known := handed[group]; !evicts && !stepped && r.lanes.Minus(p.Known, known) != 0 {
 							t.Fatalf("seed %d: add would store %x, and %x was handed out", seed, p.Known, known)
 						}
 					}
@@ -123,7 +125,7 @@ func TestAddStoresNoPendingHits(t *testing.T) {
 // TestSaturatedLanes: 64 tables that report all at once, each as much as it has, fill a lane of the tier and do not carry into the next. What
 // they cannot report they say is lost, and all of them refuse.
 func TestSaturatedLanes(t *testing.T) {
-	for _, limit := range []uint32{narrowMax, MaxLimit} {
+	for _, limit := range []uint32{lanes.NarrowMax, MaxLimit} {
 		r := rule(t, limit, time.Minute, 12, Nearest)
 		at := time.Unix(1_700_000_000/20*20+7, 0)
 		var edges [MaxEdges]*reporter
@@ -149,16 +151,16 @@ func TestSaturatedLanes(t *testing.T) {
 			for i, e := range edges {
 				if p := parts[i]; p.Hits != 0 {
 					tier += p.Hits // one of them adds what it knows, which is no more
-					told += r.sum(p.Hits)
-					if tier&r.top() != 0 {
+					told += r.lanes.Sum(p.Hits)
+					if r.lanes.Clamp(tier) != tier {
 						t.Fatalf("limit %d: the tier has %x: a lane is beyond what it holds", limit, tier)
 					}
 					e.table.Counted(e.c, p, tier, at)
 				}
 			}
 		}
-		if r.sum(tier) != told {
-			t.Errorf("limit %d: %d hits were told, the tier has %d: %x", limit, told, r.sum(tier), tier)
+		if r.lanes.Sum(tier) != told {
+			t.Errorf("limit %d: %d hits were told, the tier has %d: %x", limit, told, r.lanes.Sum(tier), tier)
 		}
 		var losses uint64
 		for _, e := range edges {
@@ -328,7 +330,7 @@ func TestAdjustKeepsAges(t *testing.T) {
 					for _, c := range table.Dirty(nil, 1) {
 						rep, _ := table.Take(c, at)
 						for _, p := range rep.Parts[:rep.N] {
-							told += r.sum(p.Hits)
+							told += r.lanes.Sum(p.Hits)
 							table.Counted(c, p, p.Known, at)
 						}
 					}

@@ -72,14 +72,14 @@ func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 		by = (step - r.sub/2) / r.sub
 	}
 	base := r.position(ns+s.offset+step, h.phase).group
-	by -= int64(int32(base-h.base)) << r.shift // further than the groups move by themselves
-	r.shiftLanes(by, func(g int) *uint64 { return &groups[g] })
+	by -= int64(int32(base-h.base)) << r.lanes // further than the groups move by themselves
+	r.lanes.Shift(r.groups(), by, func(g int) *uint64 { return &groups[g] })
 	h.base = base
 	h.turn(0, r.groups())
 	if h.unconfirmed != 0 {
-		k := s.unconfirmed.at(int(h.unconfirmed))
+		k := s.unconfirmed.At(int(h.unconfirmed))
 		s.needOlder(k)
-		lost := r.shiftLanes(by, func(g int) *uint64 { return &s.group(k, g).pending })
+		lost := r.lanes.Shift(r.groups(), by, func(g int) *uint64 { return &s.group(k, g).pending })
 		k.hits -= uint32(lost)
 		s.stats.Unreported -= lost
 		s.stats.LostExpired += lost
@@ -87,7 +87,7 @@ func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 	}
 	if h.state&hasHistogram != 0 {
 		h.state &^= hasHistogram
-		s.unlink(st, i)
+		s.histograms.Unlink(i, st == &s.wide)
 	}
 }
 
@@ -97,29 +97,8 @@ func (s *shard) unlearn(st *store, i int, r *Rule) {
 	for g := range groups[:r.groups()] {
 		groups[g] = 0
 		if h.unconfirmed != 0 {
-			groups[g] = s.in(s.unconfirmed.at(int(h.unconfirmed)), g).pending
+			groups[g] = s.in(s.unconfirmed.At(int(h.unconfirmed)), g).pending
 		}
 	}
 	h.lastReply = 0
-}
-
-// shiftLanes moves the lanes of groups to later sub-windows, or to earlier ones if by is negative. Those that leave at the old end are
-// dropped, and those that would come after the newest are put into it. It returns how many hits were lost.
-func (r *Rule) shiftLanes(by int64, group func(g int) *uint64) (lost uint64) {
-	var moved [maxGroups]uint64
-	for g := range r.groups() {
-		lost += r.sum(*group(g))
-		for i := range r.lanes() {
-			to := int64(i) - int64(g)<<r.shift + by // 0 is lane 0 of the newest group
-			to = min(to, int64(r.lanes()-1))
-			if n := -(to >> r.shift); n < int64(r.groups()) {
-				moved[n] = r.add(moved[n], int(to&int64(r.lanes()-1)), r.lane(*group(g), i))
-			}
-		}
-	}
-	for g := range r.groups() {
-		*group(g) = moved[g]
-		lost -= r.sum(moved[g])
-	}
-	return lost
 }

@@ -4,6 +4,9 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"sluice/counter/internal/histogram"
+	"sluice/counter/internal/lanes"
 )
 
 // TestNothingIsLostAsATableGrows adds sources one by one and holds what the table says of all of them against what was counted:
@@ -13,7 +16,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const n = 2000
 			capacity := n * 8 // so full that pages split several times, and not so full that any must go or that not all can report
-			if limit > narrowMax {
+			if limit > lanes.NarrowMax {
 				capacity *= 4
 			}
 			table := New(Options{Counters: capacity, Tier: true})
@@ -57,7 +60,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 					t.Fatalf("source %d: %v hits after its reservation was cancelled, want %d", i, v.Estimate, hits)
 				}
 				rep, ok := table.Take(Counter{Rule: r, Source: address(i)}, epoch)
-				if !ok || rep.N != 1 || r.sum(rep.Parts[0].Hits) != min(uint64(hits), r.reportMax()/MaxEdges) {
+				if !ok || rep.N != 1 || r.lanes.Sum(rep.Parts[0].Hits) != min(uint64(hits), r.lanes.ReportMax()/MaxEdges) {
 					t.Fatalf("source %d: report %+v after the table grew, want %d hits", i, rep, hits)
 				}
 				table.Counted(Counter{Rule: r, Source: address(i)}, rep.Parts[0], rep.Parts[0].Hits, epoch)
@@ -67,7 +70,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 			}
 			want := 0
 			for i := range table.shards {
-				want += min(table.shards[i].histograms.most, table.shards[i].store(r).Len())
+				want += min(table.shards[i].histograms.Cap(), table.shards[i].store(r).Len())
 			}
 			if fine != want {
 				t.Errorf("%d sources are counted finely, want %d", fine, want)
@@ -76,8 +79,8 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 			table.Dirty(nil, n)
 			for i := range table.shards {
 				s := &table.shards[i]
-				if s.unconfirmed.inUse() != 0 {
-					t.Errorf("%d entries are in use after everything was answered", s.unconfirmed.inUse())
+				if s.unconfirmed.InUse() != 0 {
+					t.Errorf("%d entries are in use after everything was answered", s.unconfirmed.InUse())
 				}
 			}
 			for i := range uint32(n) {
@@ -88,7 +91,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 				if _, there := table.Peek(r, address(i), epoch); !there {
 					continue
 				}
-				if rep, ok := table.Take(Counter{Rule: r, Source: address(i)}, epoch); !ok || r.sum(rep.Parts[0].Hits) != 1 {
+				if rep, ok := table.Take(Counter{Rule: r, Source: address(i)}, epoch); !ok || r.lanes.Sum(rep.Parts[0].Hits) != 1 {
 					t.Fatalf("source %d: report %+v of a single hit", i, rep)
 				}
 			}
@@ -109,7 +112,7 @@ func (t *Table) pagesInUse(r *Rule) int {
 
 // TestHistogramsArePlainMemory: a collection of garbage does not look into them, however many there are.
 func TestHistogramsArePlainMemory(t *testing.T) {
-	if at := pointerIn(reflect.TypeFor[histogram]()); at != "" {
+	if at := pointerIn(reflect.TypeFor[histogram.Histogram]()); at != "" {
 		t.Errorf("a histogram has a pointer: %s", at)
 	}
 }

@@ -2,7 +2,6 @@ package counter
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -149,31 +148,6 @@ func TestManyHitsInOneBin(t *testing.T) {
 	hit(burst, 5, 69*time.Second)
 	estimate(burst, 125500*time.Millisecond, 8)
 	estimate(burst, 128*time.Second, 5)
-}
-
-// TestSumsOfBins: bins are added up from any one of them on.
-func TestSumsOfBins(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 100 {
-		var low, high [histogramBins]uint8
-		for i := range low {
-			low[i], high[i] = uint8(rng.Uint32()), uint8(rng.Uint32())
-			if rng.IntN(4) == 0 {
-				low[i], high[i] = 255, 255
-			}
-		}
-		for _, b := range []bins{{low: &low}, {low: &low, high: &high}} {
-			want := uint64(0)
-			for from := histogramBins; from >= 0; from-- {
-				if from < histogramBins {
-					want += uint64(b.at(from))
-				}
-				if got := b.sum(from); got != want {
-					t.Fatalf("%v from %d on: %d, want %d", b, from, got, want)
-				}
-			}
-		}
-	}
 }
 
 // resident is how much memory of this process exists.

@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"sluice/counter/internal/lanes"
 )
 
 // Dirty appends to buf counters that have hits to report, n at most, and returns it. Each is given out once until it is taken.
@@ -18,10 +20,10 @@ func (t *Table) Dirty(buf []Counter, n int) []Counter {
 		some := min(n, len(s.dirty))
 		n -= some
 		for _, w := range s.dirty[:some] {
-			k := s.unconfirmed.at(int(w))
+			k := s.unconfirmed.At(int(w))
 			k.queued = false
 			if k.rule == nil { // released while it waited
-				s.unconfirmed.give(w)
+				s.unconfirmed.Give(w)
 				continue
 			}
 			buf = append(buf, Counter{k.rule, s.source(k), uint32(i)<<16 | uint32(w)})
@@ -66,8 +68,8 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			continue
 		}
 		s.mu.Lock()
-		for w := uint16(1); int(w) < s.unconfirmed.n; w++ {
-			k := s.unconfirmed.at(int(w))
+		for w := uint16(1); int(w) < s.unconfirmed.Len(); w++ {
+			k := s.unconfirmed.At(int(w))
 			if k.urgent = k.urgent || all && k.rule != nil; !k.idle {
 				continue
 			}
@@ -88,7 +90,7 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			delete(s.waiting, key)
 			close(ch)
 		}
-		if s.unconfirmed.inUse() == 0 {
+		if s.unconfirmed.InUse() == 0 {
 			s.activeShards.And(^s.bit)
 		}
 		s.unlock(t)
@@ -139,7 +141,7 @@ type Part struct {
 
 // Report is what to tell the tier of a counter, and what to ask it.
 type Report struct {
-	Parts [maxGroups]Part
+	Parts [lanes.MaxGroups]Part
 	N     int // how many of Parts are meant
 	// Past says that groups should be read as well: Oldest to Newest-1, modulo 2^32, which are those before the newest, and now and
 	// then the newest, too. Of a counter of which nothing is known, the answer decides: Standing.Past.
@@ -156,7 +158,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		if h.unconfirmed == 0 {
 			return
 		}
-		k := s.unconfirmed.at(int(h.unconfirmed))
+		k := s.unconfirmed.At(int(h.unconfirmed))
 		k.idle = !k.queued
 		if s.hasInFlight(k) {
 			return
@@ -175,7 +177,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			rep.Parts[rep.N] = Part{
 				Group: h.base - uint32(g), Hits: hits,
 				// What is left pending is reported later: stored now, it would be counted twice.
-				Known: r.atMost(r.minus(groups[g], u.pending), r.reportMax()),
+				Known: r.lanes.AtMost(r.lanes.Minus(groups[g], u.pending), r.lanes.ReportMax()),
 				There: h.lastReply&follows != 0 || h.answered(g),
 			}
 			rep.N++
@@ -197,16 +199,16 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 // takeHits puts on their way what may be reported at once of the hits of a group, of which known is counted in all. In a lane that
 // the tier has full, hits are given up: counted there, they would carry into the next.
 func (s *shard) takeHits(r *Rule, k *unconfirmed, at *unconfirmedGroup, known uint64) (hits uint64) {
-	room := r.minus(r.all(r.reportMax()), r.minus(known, at.pending))
-	if full := r.minus(at.pending, room); full != 0 {
-		n := r.sum(full)
-		at.pending = r.minus(at.pending, full)
+	room := r.lanes.Minus(r.lanes.All(r.lanes.ReportMax()), r.lanes.Minus(known, at.pending))
+	if full := r.lanes.Minus(at.pending, room); full != 0 {
+		n := r.lanes.Sum(full)
+		at.pending = r.lanes.Minus(at.pending, full)
 		k.hits -= uint32(n)
 		s.stats.Unreported -= n
 		s.stats.LostSaturated += n
 	}
-	hits = r.atMost(at.pending, r.reportMax()/MaxEdges)
-	at.pending = r.minus(at.pending, hits)
+	hits = r.lanes.AtMost(at.pending, r.lanes.ReportMax()/MaxEdges)
+	at.pending = r.lanes.Minus(at.pending, hits)
 	at.inFlight = hits
 	return hits
 }
@@ -231,9 +233,9 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 func (t *Table) Returned(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
 		u := s.group(k, g)
-		u.pending = c.Rule.plus(u.pending, p.Hits)
+		u.pending = c.Rule.lanes.Plus(u.pending, p.Hits)
 		k.urgent = true
-		n := c.Rule.sum(p.Hits)
+		n := c.Rule.lanes.Sum(p.Hits)
 		k.hits += uint32(n)
 		s.stats.Unreported += n
 	}, 0, false)
@@ -243,7 +245,7 @@ func (t *Table) Returned(c Counter, p Part, now time.Time) {
 // reported again, because counting them twice would be worse than not at all.
 func (t *Table) Lost(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
-		s.stats.LostUnknown += c.Rule.sum(p.Hits)
+		s.stats.LostUnknown += c.Rule.lanes.Sum(p.Hits)
 	}, 0, false)
 }
 
@@ -251,7 +253,7 @@ func (t *Table) Lost(c Counter, p Part, now time.Time) {
 // has memory for this group later is told of them, because the next report stores all that is known.
 func (t *Table) Full(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
-		s.stats.LostFull += c.Rule.sum(p.Hits)
+		s.stats.LostFull += c.Rule.lanes.Sum(p.Hits)
 	}, 0, false)
 }
 
@@ -269,10 +271,10 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 		newest = h.base
 		groups = append(groups, st.groups(i)[:c.Rule.groups()]...)
 		if h.unconfirmed != 0 {
-			k := s.unconfirmed.at(int(h.unconfirmed))
+			k := s.unconfirmed.At(int(h.unconfirmed))
 			for g := range groups {
 				u := s.in(k, g)
-				groups[g] = c.Rule.minus(groups[g], c.Rule.plus(u.pending, u.inFlight))
+				groups[g] = c.Rule.lanes.Minus(groups[g], c.Rule.lanes.Plus(u.pending, u.inFlight))
 			}
 		}
 	})
@@ -292,7 +294,7 @@ func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Ti
 }
 
 // Sum is how many hits a part reports.
-func (p Part) Sum(r *Rule) uint64 { return r.sum(p.Hits) }
+func (p Part) Sum(r *Rule) uint64 { return r.lanes.Sum(p.Hits) }
 
 // learn takes in groups of a counter, which it makes if there is none.
 func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64, announcement bool, now time.Time) Standing {
@@ -321,9 +323,9 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
 			// Other hits than these are in flight where the counter was pushed out meanwhile and came back.
 			if hits != 0 && h.unconfirmed != 0 {
-				k := s.unconfirmed.at(int(h.unconfirmed))
+				k := s.unconfirmed.At(int(h.unconfirmed))
 				if u := s.group(k, g); u != nil && u.inFlight == hits {
-					n := r.sum(hits)
+					n := r.lanes.Sum(hits)
 					u.inFlight = 0
 					k.hits -= uint32(n)
 					s.stats.Unreported -= n
@@ -335,7 +337,7 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 			}
 		}
 		if learn {
-			standing = s.replied(t, c, st, i, at, t.ns(now), r.sum(hits), false)
+			standing = s.replied(t, c, st, i, at, t.ns(now), r.lanes.Sum(hits), false)
 		}
 		if h.unconfirmed != 0 {
 			s.releaseEmpty(h.unconfirmed)
@@ -350,9 +352,9 @@ func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) {
 	h, groups := st.head(i), st.groups(i)
 	var pending uint64
 	if h.unconfirmed != 0 {
-		pending = s.in(s.unconfirmed.at(int(h.unconfirmed)), g).pending
+		pending = s.in(s.unconfirmed.At(int(h.unconfirmed)), g).pending
 	}
-	groups[g] = r.most(groups[g], r.plus(r.clamp(total), pending))
+	groups[g] = r.lanes.Most(groups[g], r.lanes.Plus(r.lanes.Clamp(total), pending))
 	if g == 0 && total != 0 {
 		h.state |= repliedNow
 	}
@@ -363,8 +365,8 @@ func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
 	if c.place != 0 { // while it has an unconfirmed entry, nobody need look for it
 		s := &t.shards[int(c.place>>16)%len(t.shards)]
 		s.mu.Lock()
-		if w := uint16(c.place); int(w) < s.unconfirmed.n {
-			if k := s.unconfirmed.at(int(w)); k.rule == c.Rule && s.source(k) == c.Source {
+		if w := uint16(c.place); int(w) < s.unconfirmed.Len() {
+			if k := s.unconfirmed.At(int(w)); k.rule == c.Rule && s.source(k) == c.Source {
 				f(s, s.store(c.Rule), int(k.slot))
 				s.unlock(t)
 				return

@@ -37,7 +37,7 @@ func (r *reporter) report(at time.Time, all bool) (commands int, hits uint64) {
 				commands += 2
 			}
 			r.tier[p.Group] += p.Hits
-			hits += c.Rule.sum(p.Hits)
+			hits += c.Rule.lanes.Sum(p.Hits)
 			r.standing = r.table.Counted(c, p, r.tier[p.Group], at)
 		}
 	}
@@ -92,7 +92,7 @@ func TestGivenOutOnce(t *testing.T) {
 	if given != 1 {
 		t.Errorf("given out %d times before it was taken, want once", given)
 	}
-	if rep, ok := e.table.Take(e.c, at); !ok || e.c.Rule.sum(rep.Parts[0].Hits) != 50 {
+	if rep, ok := e.table.Take(e.c, at); !ok || e.c.Rule.lanes.Sum(rep.Parts[0].Hits) != 50 {
 		t.Errorf("took %+v, want 50 hits", rep)
 	}
 }
@@ -154,7 +154,7 @@ func TestLargeReportsCountOnce(t *testing.T) {
 	}
 	var sum uint64
 	for _, g := range r.tier {
-		sum += r.c.Rule.sum(g)
+		sum += r.c.Rule.lanes.Sum(g)
 	}
 	if v, _ := r.table.Peek(r.c.Rule, r.c.Source, at); sum != hits || v.Estimate != hits {
 		t.Errorf("the tier has %d hits, the table %v, want %d", sum, v.Estimate, hits)
@@ -247,7 +247,7 @@ func TestHitsOfSeveralGroupsAreReportedOnce(t *testing.T) {
 		begin := time.Unix(1_700_000_000/60*60, 0)
 		hit := func(source uint32, hits ...uint32) (c Counter, at time.Time) { // in one group after another
 			for g, n := range hits {
-				at = begin.Add(time.Duration(g) * time.Duration(r.sub<<r.shift))
+				at = begin.Add(time.Duration(g) * time.Duration(r.sub<<r.lanes))
 				if n > 0 {
 					table.Reserve([]Ask{{Rule: r, Source: address(source), Hits: n}}, at)
 				}
@@ -267,7 +267,7 @@ func TestHitsOfSeveralGroupsAreReportedOnce(t *testing.T) {
 			rep, _ := table.Take(c, at)
 			got := make(map[uint32]uint64)
 			for _, p := range rep.Parts[:rep.N] {
-				got[p.Group] += r.sum(p.Hits)
+				got[p.Group] += r.lanes.Sum(p.Hits)
 				table.Counted(c, p, p.Known, at)
 			}
 			if !maps.Equal(got, want) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/counter/internal/lanes"
 	"sluice/counter/internal/records"
 )
 
@@ -126,7 +127,7 @@ func (t *Table) Peek(r *Rule, source Source, now time.Time) (v Verdict, there bo
 	v = Verdict{Remaining: r.Limit, Known: !t.options.Tier}
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		h := st.head(i)
-		committed, groups, at := s.peek(r, st, i, t.ns(now), new([maxGroups]uint64))
+		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
 		v, there = Verdict{Estimate: committed + float64(s.held(h)), Known: t.known(h, r, t.ns(now))}, true
 		v.Remaining = r.remaining(v.Estimate)
 		v.Over, v.Committed = r.over(v.Estimate+1), r.over(committed+1)
@@ -261,13 +262,13 @@ func (t *Table) stake(l *lookup, now int64, inUse []int) records.Stake {
 		if r == nil {
 			return 0
 		}
-		estimate, _, _ := l.s.peek(r, l.store, i, now, new([maxGroups]uint64))
+		estimate, _, _ := l.s.peek(r, l.store, i, now, new([lanes.MaxGroups]uint64))
 		return estimate / float64(r.Limit)
 	}
 }
 
 // peek is what a counter would say at now, with its groups as they would be then.
-func (s *shard) peek(r *Rule, st *store, i int, now int64, room *[maxGroups]uint64) (estimate float64, groups []uint64, at position) {
+func (s *shard) peek(r *Rule, st *store, i int, now int64, room *[lanes.MaxGroups]uint64) (estimate float64, groups []uint64, at position) {
 	h := st.head(i)
 	groups = room[:copy(room[:], st.groups(i)[:r.groups()])]
 	at, moved := r.move(h.base, s.position(r, now, h.phase))
@@ -305,7 +306,7 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []
 	if full {
 		out := headOf(&evicted)
 		if out.state&hasHistogram != 0 {
-			l.s.unlink(l.store, i)
+			l.s.histograms.Unlink(i, l.store == &l.s.wide)
 		}
 		l.s.evicted(out)
 	}
@@ -329,7 +330,7 @@ func (s *shard) advance(st *store, i int, r *Rule, now int64) position {
 	h := st.head(i)
 	at, moved := st.advance(i, r, s.position(r, now, h.phase))
 	if moved > 0 && h.unconfirmed != 0 {
-		s.age(s.unconfirmed.at(int(h.unconfirmed)), r, moved)
+		s.age(s.unconfirmed.At(int(h.unconfirmed)), r, moved)
 	}
 	return at
 }

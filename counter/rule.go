@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"sluice/counter/internal/lanes"
+
 	"github.com/cespare/xxhash/v2"
 )
 
@@ -14,7 +16,6 @@ const (
 	MaxLimit  = 1_000_000_000
 	MinWindow = time.Second
 	MaxWindow = 24 * time.Hour
-	narrowMax = 16_000 // the largest limit that 16-bit lanes hold: see lanes.go
 )
 
 // Estimate says how a counter's sub-windows become one number.
@@ -57,7 +58,7 @@ type Rule struct {
 
 	sub    int64   // length of a sub-window, ns
 	perSub float64 // 1/sub
-	shift  uint8   // log2 of the lanes in a group
+	lanes  lanes.Packing
 
 	identity string
 }
@@ -75,11 +76,11 @@ func NewRule(name string, limit uint32, window time.Duration, subWindows int, e 
 	r := &Rule{Name: name, Limit: limit, Window: window, SubWindows: subWindows, Estimate: e}
 	r.sub = int64(window) / int64(subWindows)
 	r.perSub = 1 / float64(r.sub)
-	r.shift = 2
-	if limit > narrowMax {
-		r.shift = 1
+	r.lanes = lanes.Narrow
+	if limit > lanes.NarrowMax {
+		r.lanes = lanes.Wide
 	}
-	r.identity = fmt.Sprintf("%s/%d/%d", r.Name, r.sub, r.width())
+	r.identity = fmt.Sprintf("%s/%d/%d", r.Name, r.sub, r.lanes.Width())
 	r.ID = uint32(xxhash.Sum64String(r.identity))
 	return r, nil
 }
@@ -92,13 +93,13 @@ func (r *Rule) With(limit uint32, e Estimate) *Rule {
 }
 
 // Wide reports whether the rule's lanes have 32 bits, two to a group, and not 16.
-func (r *Rule) Wide() bool { return r.shift == 1 }
+func (r *Rule) Wide() bool { return r.lanes == lanes.Wide }
 
 // Identity names the rule's counters in full: numbers counted under one identity mean the same to every edge.
 func (r *Rule) Identity() string { return r.identity }
 
 // Lifetime is how long the tier needs a group of the rule's counters: while it is counted and while a window sees it.
-func (r *Rule) Lifetime() time.Duration { return r.Window + time.Duration(r.sub<<r.shift) }
+func (r *Rule) Lifetime() time.Duration { return r.Window + time.Duration(r.sub<<r.lanes) }
 
 // Reserved is where IDs begin that no rule has after Renumber.
 const Reserved = math.MaxUint32 - 15

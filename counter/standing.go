@@ -84,7 +84,7 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	}
 	h.state |= r.warmth(estimate)
 	if w := h.unconfirmed; w != 0 {
-		k := s.unconfirmed.at(int(w))
+		k := s.unconfirmed.At(int(w))
 		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate, now)
 		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
 		if k.urgent && !s.hasInFlight(k) && (k.newest.pending != 0 || s.hasOlderPending(k)) {
@@ -115,7 +115,7 @@ func (s *shard) crossed(r *Rule, h *head, standing Standing, estimate float64, h
 // before is an estimate without so many hits that were just confirmed, and without those that have not been.
 func (s *shard) before(h *head, estimate float64, confirmed uint64) float64 {
 	if h.unconfirmed != 0 {
-		estimate -= float64(s.unconfirmed.at(int(h.unconfirmed)).hits)
+		estimate -= float64(s.unconfirmed.At(int(h.unconfirmed)).hits)
 	}
 	return max(estimate-float64(confirmed), 0)
 }
@@ -161,7 +161,7 @@ func (t *Table) readsPast(r *Rule, h *head, groups []uint64, estimate float64, n
 	limit := float64(r.Limit)
 	near := estimate*float64(t.edges.Load()+1) >= 2*limit || groups[1] == 0 && 4*estimate >= limit
 	past = h.state&readPast == 0 && (near && !r.onlyNewest(groups) || t.stale(h, now))
-	newest = r.sub<<r.shift > int64(refresh) && 4*estimate >= limit && h.refreshes(now)
+	newest = r.sub<<r.lanes > int64(refresh) && 4*estimate >= limit && h.refreshes(now)
 	if past = past || newest; past {
 		h.state |= readPast
 	}
@@ -173,7 +173,7 @@ func (t *Table) readsPast(r *Rule, h *head, groups []uint64, estimate float64, n
 // Else the answer says whether it matters. Once the newest group alone makes a limit, the older will have left the window before anybody
 // is admitted again; once it makes two thirds, all edges are told how the counter stands.
 func (r *Rule) readsAfter(h *head, groups []uint64, p Part, total uint64) bool {
-	n := r.sum(r.clamp(total))
+	n := r.lanes.Sum(r.lanes.Clamp(total))
 	switch {
 	case !h.met() && total == p.Known:
 		return true
@@ -227,7 +227,7 @@ func (h *head) answered(g int) bool {
 // added. So of those that have added in vain some do not follow: who finds a multiple of four.
 func (h *head) first(r *Rule, p Part, total uint64) {
 	h.lastReply &^= follows
-	if total != p.Known && (p.There || r.sum(total)%4 != 0) {
+	if total != p.Known && (p.There || r.lanes.Sum(total)%4 != 0) {
 		h.lastReply |= follows
 	}
 }

@@ -31,9 +31,6 @@ const (
 	announcedFull
 )
 
-// narrowGroups is how many groups of 16-bit lanes a window touches: 13 lanes, four to a group.
-const narrowGroups = 4
-
 // headOf is a record's head as a counter's.
 func headOf(h *records.Head) *head { return (*head)(unsafe.Pointer(h)) }
 

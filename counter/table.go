@@ -6,7 +6,10 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"sluice/counter/internal/histogram"
+	"sluice/counter/internal/lanes"
 	"sluice/counter/internal/records"
+	"sluice/counter/internal/slab"
 )
 
 // Table holds counters. It is safe for concurrent use; a call touches one shard, the source's, unless its rules are asked
@@ -48,18 +51,18 @@ type guarded struct {
 	wide           store
 	_              [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
 	mu             sync.Mutex
-	offset         int64                                    // from the table's clock to the wall's, ns: see Adjust
-	grows          bool                                     // a page should be split
-	wakes          bool                                     // hits have begun to wait since it was last unlocked
-	holds          uint32                                   // hits in open reservations, of all entries
-	dirty          []uint16                                 // entries that wait to be taken
-	bit            uint64                                   // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
-	dirtyShards    *atomic.Uint64                           // dirty is not empty
-	activeShards   *atomic.Uint64                           // there may be an entry, or somebody waiting
-	unconfirmed    slab[unconfirmed]                        // what is on its way to the tier, or held
-	olderNarrow    slab[[narrowGroups - 1]unconfirmedGroup] // groups but the newest, of entries that have had others
-	olderWide      slab[[maxGroups - 1]unconfirmedGroup]
-	histograms     histograms // of the sources that are worth it
+	offset         int64                                             // from the table's clock to the wall's, ns: see Adjust
+	grows          bool                                              // a page should be split
+	wakes          bool                                              // hits have begun to wait since it was last unlocked
+	holds          uint32                                            // hits in open reservations, of all entries
+	dirty          []uint16                                          // entries that wait to be taken
+	bit            uint64                                            // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
+	dirtyShards    *atomic.Uint64                                    // dirty is not empty
+	activeShards   *atomic.Uint64                                    // there may be an entry, or somebody waiting
+	unconfirmed    slab.Of[unconfirmed]                              // what is on its way to the tier, or held
+	olderNarrow    slab.Of[[lanes.NarrowGroups - 1]unconfirmedGroup] // groups but the newest, of entries that have had others
+	olderWide      slab.Of[[lanes.MaxGroups - 1]unconfirmedGroup]
+	histograms     histogram.Set // of the sources that are worth it
 	waiting        map[Key]chan struct{}
 	maxUnconfirmed int
 	stats          Stats
@@ -97,13 +100,13 @@ func New(o Options) *Table {
 		n *= 2
 	}
 	t := &Table{options: o, began: o.Began.UnixNano(), hasher: NewHasher(o.Seed), shards: make([]shard, n)}
-	t.narrow = records.New(n, (o.Counters+n-1)/n, narrowGroups)
-	t.wide = records.New(n, (o.Counters/16+n-1)/n, maxGroups)
+	t.narrow = records.New(n, (o.Counters+n-1)/n, lanes.NarrowGroups)
+	t.wide = records.New(n, (o.Counters/16+n-1)/n, lanes.MaxGroups)
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.narrow, s.wide = store{t.narrow.Shard(i)}, store{t.wide.Shard(i)}
 		s.bit, s.dirtyShards, s.activeShards = 1<<(i%64), &t.dirtyShards[i/64], &t.activeShards[i/64]
-		s.histograms = newHistograms(o.Counters / n / histogramShare)
+		s.histograms = histogram.NewSet(o.Counters / n / histogramShare)
 		s.maxUnconfirmed = min(max(o.Counters/n/unconfirmedShare, 128), maxUnconfirmed/2)
 	}
 	t.edges.Store(1)
@@ -167,7 +170,7 @@ func (t *Table) Stats() (sum Stats) {
 		sum.LostBacklog += s.stats.LostBacklog
 		sum.LostSaturated += s.stats.LostSaturated
 		sum.LostEvicted += s.stats.LostEvicted
-		sum.Bytes += s.narrow.Bytes() + s.wide.Bytes() + s.unconfirmed.bytes() + s.olderNarrow.bytes() + s.olderWide.bytes() + s.histograms.bytes() + 2*cap(s.dirty)
+		sum.Bytes += s.narrow.Bytes() + s.wide.Bytes() + s.unconfirmed.Bytes() + s.olderNarrow.Bytes() + s.olderWide.Bytes() + s.histograms.Bytes() + 2*cap(s.dirty)
 		s.mu.Unlock()
 	}
 	return sum
@@ -192,7 +195,7 @@ func (t *Table) Forget(r *Rule, source Source) {
 			s.stats.LostExpired += s.release(w)
 		}
 		if st.head(i).state&hasHistogram != 0 {
-			s.unlink(st, i)
+			s.histograms.Unlink(i, st == &s.wide)
 		}
 		st.Remove(i)
 	})
@@ -209,7 +212,7 @@ func (s *shard) split(t *Table) {
 		moves := st.Split(func(id [16]byte, kind uint8) uint64 { return t.hash(&Source{id, kind}) }, &room)
 		for k := range moves { // first all histograms leave their places, because those may be others' new ones
 			if m := &moves[k]; headOf(&m.Head).state&hasHistogram != 0 {
-				m.From = int(s.unlink(st, m.From))
+				m.From = s.histograms.Unlink(m.From, st == &s.wide)
 			}
 		}
 		for k := range moves {
@@ -220,10 +223,10 @@ func (s *shard) split(t *Table) {
 				continue
 			}
 			if h.unconfirmed != 0 {
-				s.unconfirmed.at(int(h.unconfirmed)).slot = int32(m.To)
+				s.unconfirmed.At(int(h.unconfirmed)).slot = int32(m.To)
 			}
 			if h.state&hasHistogram != 0 {
-				s.link(int32(m.From), st, m.To)
+				s.histograms.Link(m.From, m.To, st == &s.wide)
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"sluice/counter/internal/lanes"
 )
 
 func rule(t testing.TB, limit uint32, window time.Duration, subWindows int, e Estimate) *Rule {
@@ -190,18 +192,18 @@ func TestAgainstExactLog(t *testing.T) {
 }
 
 func TestLanesDoNotCarry(t *testing.T) {
-	for _, limit := range []uint32{1, narrowMax, narrowMax + 1, MaxLimit} {
+	for _, limit := range []uint32{1, lanes.NarrowMax, lanes.NarrowMax + 1, MaxLimit} {
 		r := rule(t, limit, time.Minute, 12, Nearest)
-		for i := range r.lanes() {
-			g := r.add(0, i, 1<<40)
-			g = r.add(g, i, 1<<40)
-			for j := range r.lanes() {
+		for i := range r.lanes.Count() {
+			g := r.lanes.Add(0, i, 1<<40)
+			g = r.lanes.Add(g, i, 1<<40)
+			for j := range r.lanes.Count() {
 				want := uint64(0)
 				if j == i {
-					want = r.laneMax()
+					want = r.lanes.Max()
 				}
-				if got := r.lane(g, j); got != want {
-					t.Errorf("limit %d: lane %d of %d filled: lane %d holds %d, want %d", limit, i, r.lanes(), j, got, want)
+				if got := r.lanes.Lane(g, j); got != want {
+					t.Errorf("limit %d: lane %d of %d filled: lane %d holds %d, want %d", limit, i, r.lanes.Count(), j, got, want)
 				}
 			}
 			if g >= 1<<63 {
@@ -209,8 +211,8 @@ func TestLanesDoNotCarry(t *testing.T) {
 			}
 		}
 		// All edges report at once to a lane that was just below where they stop.
-		if most := (r.reportMax() - 1) + MaxEdges*(r.reportMax()/MaxEdges); most > r.laneMax() {
-			t.Errorf("limit %d: reports can fill a lane to %d, more than %d", limit, most, r.laneMax())
+		if most := (r.lanes.ReportMax() - 1) + MaxEdges*(r.lanes.ReportMax()/MaxEdges); most > r.lanes.Max() {
+			t.Errorf("limit %d: reports can fill a lane to %d, more than %d", limit, most, r.lanes.Max())
 		}
 	}
 }

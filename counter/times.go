@@ -1,6 +1,10 @@
 package counter
 
-import "time"
+import (
+	"time"
+
+	"sluice/counter/internal/histogram"
+)
 
 // An edge knows when its own hits came to a 32nd of a sub-window (histogram.go), and of others' only in which sub-window. That matters to a
 // source near its limit, in the one sub-window that the window's beginning cuts. So whoever finds a counter there and does
@@ -11,7 +15,7 @@ import "time"
 // Times is when the hits of one sub-window came that one table counted, by its 32nds.
 type Times struct {
 	SubWindow uint32 // its number, modulo 2^32
-	Hits      [histogramBins]uint16
+	Hits      [histogram.Size]uint16
 }
 
 // nearly is the part of its limit that a counter has left when it matters when others' hits came. That is little, because the
@@ -31,17 +35,17 @@ func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) (most
 		return most, false
 	}
 	hist := s.histogram(st, i)
-	if hist == nil || r.number(at)-hist.asked < uint32(r.SubWindows) {
+	if hist == nil || r.number(at)-hist.Asked < uint32(r.SubWindows) {
 		return most, false
 	}
 	cut := r.cut(at)
 	for ahead := range 2 {
 		known := uint64(0)
-		if b := s.histograms.of(hist, cut+uint32(ahead)); b.known() {
-			known = b.sum(0)
+		if b := s.histograms.Bins(hist, cut+uint32(ahead)); b.Known() {
+			known = b.Sum(0)
 		}
 		if known < r.view(groups, at.lane+ahead).oldest {
-			hist.asked = r.number(at)
+			hist.Asked = r.number(at)
 			return most, true
 		}
 	}
@@ -60,22 +64,22 @@ func (t *Table) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 			return
 		}
 		newest := c.Rule.number(at)
-		hist.asked = newest
-		quiet := newest-hist.exportedAt < uint32(c.Rule.SubWindows)
+		hist.Asked = newest
+		quiet := newest-hist.ExportedAt < uint32(c.Rule.SubWindows)
 		for n := c.Rule.cut(at); n != newest+1; n++ {
-			if b := s.histograms.of(hist, n); b.known() && hist.exported>>(n%histogramSubWindows)&1 == 0 {
-				hist.exported |= 1 << (n % histogramSubWindows)
-				if !quiet && b.sum(0) > 0 {
+			if b := s.histograms.Bins(hist, n); b.Known() && hist.Exported>>(n%histogram.SubWindows)&1 == 0 {
+				hist.Exported |= 1 << (n % histogram.SubWindows)
+				if !quiet && b.Sum(0) > 0 {
 					told := Times{SubWindow: n}
 					for bin := range told.Hits {
-						told.Hits[bin] = b.at(bin)
+						told.Hits[bin] = b.At(bin)
 					}
 					buf = append(buf, told)
 				}
 			}
 		}
 		if len(buf) > 0 {
-			hist.exportedAt = newest
+			hist.ExportedAt = newest
 		}
 	})
 	return buf
@@ -94,16 +98,15 @@ func (t *Table) MergeTimes(c Counter, told Times, now time.Time) {
 				return
 			}
 		}
-		lane := n % histogramSubWindows
-		if hist.subWindows[lane] != n {
-			s.histograms.begin(hist, n)
-			hist.exported |= 1 << lane
+		lane := uint16(1) << (n % histogram.SubWindows)
+		if s.histograms.Enter(hist, n) {
+			hist.Exported |= lane
 		}
-		if hist.exported>>lane&1 == 0 {
+		if hist.Exported&lane == 0 {
 			return // own hits that are still to be told must not be mixed with others'
 		}
 		for bin, hits := range told.Hits {
-			s.histograms.add(hist, lane, bin, uint32(hits))
+			s.histograms.Add(hist, n, bin, uint32(hits))
 		}
 	})
 }

@@ -3,6 +3,8 @@ package counter
 import (
 	"testing"
 	"time"
+
+	"sluice/counter/internal/histogram"
 )
 
 // TestTimesOfOthersHits: a table that is near its limit asks once when others' hits came, is told once, and from then on knows them in
@@ -71,9 +73,9 @@ func TestTimesAreNotMixed(t *testing.T) {
 	}
 	now := begin.Add(time.Minute + time.Second)
 	cut := c.Rule.cut(c.Rule.position(now.UnixNano(), 0))
-	table.MergeTimes(c, Times{cut, [histogramBins]uint16{20: 7}}, now)
-	table.MergeTimes(c, Times{cut + 3, [histogramBins]uint16{20: 7}}, now)
-	if told := table.ExportTimes(c, now, nil); len(told) != 1 || told[0].Hits != [histogramBins]uint16{0: 2} {
+	table.MergeTimes(c, Times{cut, [histogram.Size]uint16{20: 7}}, now)
+	table.MergeTimes(c, Times{cut + 3, [histogram.Size]uint16{20: 7}}, now)
+	if told := table.ExportTimes(c, now, nil); len(told) != 1 || told[0].Hits != [histogram.Size]uint16{0: 2} {
 		t.Errorf("told %v, want the two hits that it noted", told)
 	}
 	if told := table.ExportTimes(c, now, nil); len(told) != 0 {

@@ -33,18 +33,18 @@ func (s *shard) older(k *unconfirmed) []unconfirmedGroup {
 	case k.older == 0:
 		return nil
 	case k.rule.Wide():
-		return s.olderWide.at(int(k.older))[:]
+		return s.olderWide.At(int(k.older))[:]
 	}
-	return s.olderNarrow.at(int(k.older))[:]
+	return s.olderNarrow.At(int(k.older))[:]
 }
 
 // needOlder is older, and has them in use.
 func (s *shard) needOlder(k *unconfirmed) []unconfirmedGroup {
 	if k.older == 0 {
 		if k.rule.Wide() {
-			k.older = s.olderWide.take()
+			k.older = s.olderWide.Take()
 		} else {
-			k.older = s.olderNarrow.take()
+			k.older = s.olderNarrow.Take()
 		}
 	}
 	return s.older(k)
@@ -57,9 +57,9 @@ func (s *shard) endOlder(k *unconfirmed) {
 	}
 	clear(s.older(k))
 	if k.rule.Wide() {
-		s.olderWide.give(k.older)
+		s.olderWide.Give(k.older)
 	} else {
-		s.olderNarrow.give(k.older)
+		s.olderNarrow.Give(k.older)
 	}
 }
 
@@ -113,13 +113,13 @@ func (s *shard) unconfirmedOf(r *Rule, st *store, i int, reserve bool) uint16 {
 		return h.unconfirmed
 	}
 	switch {
-	case len(s.unconfirmed.free) > 0:
-	case s.unconfirmed.n <= s.maxUnconfirmed || reserve && s.unconfirmed.n < maxUnconfirmed:
+	case s.unconfirmed.Free() > 0:
+	case s.unconfirmed.Len() <= s.maxUnconfirmed || reserve && s.unconfirmed.Len() < maxUnconfirmed:
 	default:
 		return 0
 	}
-	w := s.unconfirmed.take() // zero, as it was made or released
-	k := s.unconfirmed.at(int(w))
+	w := s.unconfirmed.Take() // zero, as it was made or released
+	k := s.unconfirmed.At(int(w))
 	k.rule, k.slot = r, int32(i)
 	k.phase, k.base, k.idle = h.phase, uint16(h.base), true
 	if s.activeShards.Load()&s.bit == 0 { // else nobody writes to what all shards share
@@ -131,21 +131,21 @@ func (s *shard) unconfirmedOf(r *Rule, st *store, i int, reserve bool) uint16 {
 
 // release gives up the entry of which the counter has gone or goes away. It returns how many hits were still in it, which are lost.
 func (s *shard) release(w uint16) (lost uint64) {
-	k := s.unconfirmed.at(int(w))
+	k := s.unconfirmed.At(int(w))
 	lost = uint64(k.hits)
 	s.stats.Unreported -= lost
 	s.holds -= k.held
 	s.endOlder(k)
 	*k = unconfirmed{queued: k.queued}
 	if !k.queued { // a queued one is given back when it leaves the queue
-		s.unconfirmed.give(w)
+		s.unconfirmed.Give(w)
 	}
 	return lost
 }
 
 // releaseEmpty releases an entry in which nothing is left.
 func (s *shard) releaseEmpty(w uint16) {
-	if k := s.unconfirmed.at(int(w)); k.hits == 0 && k.held == 0 {
+	if k := s.unconfirmed.At(int(w)); k.hits == 0 && k.held == 0 {
 		s.store(k.rule).head(int(k.slot)).unconfirmed = 0
 		s.release(w)
 	}
@@ -156,11 +156,11 @@ func (s *shard) age(k *unconfirmed, r *Rule, n int) {
 	groups := r.groups()
 	for i := max(groups-n, 0); i < groups; i++ {
 		u := s.in(k, i)
-		lost := r.sum(u.pending) + r.sum(u.inFlight)
+		lost := r.lanes.Sum(u.pending) + r.lanes.Sum(u.inFlight)
 		k.hits -= uint32(lost)
 		s.stats.Unreported -= lost
-		s.stats.LostExpired += r.sum(u.pending)
-		s.stats.LostUnknown += r.sum(u.inFlight) // whatever their answer is, it comes too late
+		s.stats.LostExpired += r.lanes.Sum(u.pending)
+		s.stats.LostUnknown += r.lanes.Sum(u.inFlight) // whatever their answer is, it comes too late
 	}
 	older := s.needOlder(k)[:groups-1]
 	if n < groups {
@@ -175,12 +175,12 @@ func (s *shard) age(k *unconfirmed, r *Rule, n int) {
 // count adds hits to the counter at i and, with a tier, to what it must be told.
 func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64, now int64) {
 	groups := st.groups(i)
-	groups[0] = r.add(groups[0], at.lane, uint64(hits))
+	groups[0] = r.lanes.Add(groups[0], at.lane, uint64(hits))
 	s.note(r, st, i, at, hits, estimate)
 	if !t.options.Tier {
 		return
 	}
-	if r.lane(groups[0], at.lane) > r.reportMax() {
+	if r.lanes.Lane(groups[0], at.lane) > r.lanes.ReportMax() {
 		s.stats.LostSaturated += uint64(hits)
 		return
 	}
@@ -189,9 +189,9 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 		s.stats.LostBacklog += uint64(hits)
 		return
 	}
-	k := s.unconfirmed.at(int(w))
+	k := s.unconfirmed.At(int(w))
 	k.rule = r
-	k.newest.pending = r.add(k.newest.pending, at.lane, uint64(hits))
+	k.newest.pending = r.lanes.Add(k.newest.pending, at.lane, uint64(hits))
 	k.hits += hits
 	s.stats.Unreported += uint64(hits)
 	k.urgent = k.urgent || s.fewLeft() || t.urgent(r, st.head(i), k.hits, estimate, now)
@@ -202,10 +202,10 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 
 // fewLeft reports whether so few entries are left that hits should not wait in one: strangers of whom nobody will hear again would
 // keep them from others until their groups end.
-func (s *shard) fewLeft() bool { return 4*(s.unconfirmed.inUse()+1) > 3*s.maxUnconfirmed }
+func (s *shard) fewLeft() bool { return 4*(s.unconfirmed.InUse()+1) > 3*s.maxUnconfirmed }
 
 func (s *shard) queue(w uint16) {
-	if k := s.unconfirmed.at(int(w)); k.idle {
+	if k := s.unconfirmed.At(int(w)); k.idle {
 		k.idle, k.queued = false, true
 		s.dirty = append(s.dirty, w)
 		if len(s.dirty) == 1 {
@@ -220,7 +220,7 @@ func (s *shard) hold(a *Ask, l *lookup) bool {
 	if w == 0 {
 		return false
 	}
-	s.unconfirmed.at(int(w)).held += a.Hits
+	s.unconfirmed.At(int(w)).held += a.Hits
 	s.holds += a.Hits
 	return true
 }
@@ -231,7 +231,7 @@ func (s *shard) held(h *head) uint32 {
 	if s.holds == 0 || h.unconfirmed == 0 {
 		return 0
 	}
-	return s.unconfirmed.at(int(h.unconfirmed)).held
+	return s.unconfirmed.At(int(h.unconfirmed)).held
 }
 
 func (s *shard) unhold(st *store, i int, hits uint32) {
@@ -239,7 +239,7 @@ func (s *shard) unhold(st *store, i int, hits uint32) {
 	if w == 0 {
 		return
 	}
-	k := s.unconfirmed.at(int(w))
+	k := s.unconfirmed.At(int(w))
 	hits = min(hits, k.held)
 	k.held -= hits
 	s.holds -= hits

@@ -75,7 +75,7 @@ func (x *exchange) identify() {
 		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.conn.Peer, &x.Head, x.chain)
 	}
 	x.source = x.snap.sources.Of(x.client)
-	x.covering = x.server.limiter.Bits.Covering(single(x.client), x.covering[:0])
+	x.covering = x.server.limiter.Bits.Covering(rules.Single(x.client), x.covering[:0])
 	x.server.requests.Hit(x.source)
 }
 

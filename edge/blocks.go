@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
@@ -27,7 +28,7 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 			if tried {
 				limit, note = r.Candidate.Counter.Limit, isTried
 			}
-			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by the PoP" + reason(b.Reason) + note,
+			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by the PoP" + control.Reason(b.Reason) + note,
 				Rule: r.Config.Name, Source: k.Source.String(), Limit: limit, Until: b.End})
 		}
 	}
@@ -75,13 +76,6 @@ func (s *Server) lifted(rule string, source counter.Source, now time.Time) {
 	if s.events.Wants(events.Lift, now) {
 		s.events.Add(events.Event{Time: now, Kind: events.Lift, Text: "lifted: the rule is gone, or allows more", Rule: rule, Source: source.String()})
 	}
-}
-
-func reason(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ": " + text
 }
 
 const isTried = " (candidate: nobody is refused)"

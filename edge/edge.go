@@ -38,6 +38,7 @@ import (
 	"sluice/edge/accesslog"
 	"sluice/edge/audit"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
@@ -92,6 +93,8 @@ type Server struct {
 	pool      sync.Pool  // of *exchange
 
 	unbelieved unbelieved
+
+	*control.Plane // what operators see and say
 }
 
 // New makes a server. Nothing is started yet.
@@ -115,6 +118,10 @@ func New(o Options) (*Server, error) {
 		requests: top.New(), refusals: top.New(), spared: top.New(),
 		warn: o.Warn,
 	}
+	s.Plane = control.New(control.Options{
+		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Secret: s.secret, Audit: o.Audit,
+		Requests: s.requests, Refusals: s.refusals, Spared: s.spared, Events: o.Events,
+	})
 	if o.Access != nil {
 		s.note = o.Access.Note
 	}
@@ -199,6 +206,9 @@ func (s *Server) originMoved(o *upstream.Origin, why string) {
 
 // Events is what has happened lately; nil if nobody asked for it.
 func (s *Server) Events() *events.Log { return s.events }
+
+// Audit is what watches some sources; nil if nobody does.
+func (s *Server) Audit() *audit.Audit { return s.audit }
 
 // Sweep forgets what is over: ended mitigations and idle connections to origins. Call it about once a second.
 func (s *Server) Sweep(now time.Time) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/control"
 	"sluice/mitigation"
 )
 
@@ -28,10 +29,10 @@ rules:
 	say := func(what, source string) {
 		t.Helper()
 		var err error
-		if what == Allow || what == Deny {
-			_, err = e.List(what, source, time.Hour, "because", Operator{}, time.Now())
+		if what == control.Allow || what == control.Deny {
+			_, err = e.List(what, source, time.Hour, "because", control.Operator{}, time.Now())
 		} else {
-			_, err = e.Block(what, source, time.Hour, "because", Operator{}, time.Now())
+			_, err = e.Block(what, source, time.Hour, "because", control.Operator{}, time.Now())
 		}
 		if err != nil {
 			t.Fatalf("%s %s: %v", what, source, err)
@@ -40,10 +41,10 @@ rules:
 	takeBack := func(what, source string) {
 		t.Helper()
 		back := e.Lift
-		if what == Allow || what == Deny {
+		if what == control.Allow || what == control.Deny {
 			back = e.Unlist
 		}
-		lifted, err := back(what, source, Operator{}, time.Now())
+		lifted, err := back(what, source, control.Operator{}, time.Now())
 		if err != nil || !lifted.Lifted {
 			t.Fatalf("%s %s: %+v, %v", what, source, lifted, err)
 		}
@@ -58,7 +59,7 @@ rules:
 	expect("/r", "192.0.2.7", 429)
 	expect("/k", "192.0.2.7", 200)
 	expect("/r", "192.0.3.7", 200)
-	say(AllRules, "203.0.113.0/25")
+	say(control.AllRules, "203.0.113.0/25")
 	expect("/r", "203.0.113.1", 429)
 	expect("/k", "203.0.113.2", 429)
 	expect("/s", "203.0.113.3", 200) // a shadow refuses nobody
@@ -67,28 +68,28 @@ rules:
 	if st := e.Look(t.Context(), netip.MustParseAddr("203.0.113.1")).Rules; len(st) != 2 || st[0].Until == nil || st[1].Until == nil {
 		t.Errorf("%+v", st)
 	}
-	takeBack(AllRules, "203.0.113.0/25")
+	takeBack(control.AllRules, "203.0.113.0/25")
 	expect("/r", "203.0.113.1", 200)
-	say(Deny, "203.0.113.1")
+	say(control.Deny, "203.0.113.1")
 	expect("/", "203.0.113.1", 403)
 	expect("/", "203.0.113.2", 200)
-	takeBack(Deny, "203.0.113.1")
+	takeBack(control.Deny, "203.0.113.1")
 	expect("/", "203.0.113.1", 200)
-	say(Allow, "203.0.113.0/24")
+	say(control.Allow, "203.0.113.0/24")
 	expect("/r", "203.0.113.1", 200) // beyond its limit
-	say(Allow, "198.51.100.7")
+	say(control.Allow, "198.51.100.7")
 	expect("/", "198.51.100.7", 403) // the file denies it
-	if l, err := e.List(Allow, "198.51.100.8", time.Hour, "", Operator{}, time.Now()); err != nil || !strings.Contains(l.Warning, "denied") {
+	if l, err := e.List(control.Allow, "198.51.100.8", time.Hour, "", control.Operator{}, time.Now()); err != nil || !strings.Contains(l.Warning, "denied") {
 		t.Errorf("%+v, %v", l, err)
 	}
-	say(Deny, "203.0.113.0/30")
+	say(control.Deny, "203.0.113.0/30")
 	expect("/", "203.0.113.1", 403)
 	expect("/r", "203.0.113.9", 200)
 	if err := e.apply("deny: [198.51.100.0/24]\nrules: [{name: r, match: {path: /r}, limit: 2}]"); err != nil {
 		t.Fatal(err)
 	}
 	// A reload, with which another rule has the name, changes nothing of it. And another process takes over all of it.
-	if list := e.Listed(Allow, time.Now()); len(list) != 3 || list[0].Reason != "because" && list[1].Reason != "because" {
+	if list := e.Listed(control.Allow, time.Now()); len(list) != 3 || list[0].Reason != "because" && list[1].Reason != "because" {
 		t.Errorf("%+v", list)
 	}
 	next := newServer(t, e.Config())
@@ -101,17 +102,17 @@ rules:
 	if list := next.Mitigations(time.Now()); len(list) != 1 || list[0].Rule != "r" || list[0].Source != "192.0.2.0/24" || list[0].By != "admin" {
 		t.Errorf("%+v", list)
 	}
-	next.Adopt(Mitigation{Rule: Deny, Source: "192.0.2.1", By: "edge", End: time.Now().Add(time.Hour)}, time.Now())
-	if list := next.Listed(Deny, time.Now()); len(list) != 1 {
+	next.Adopt(control.Mitigation{Rule: control.Deny, Source: "192.0.2.1", By: "edge", End: time.Now().Add(time.Hour)}, time.Now())
+	if list := next.Listed(control.Deny, time.Now()); len(list) != 1 {
 		t.Errorf("a verdict that denies was taken over: %+v", list)
 	}
 	now := time.Now()
-	for _, bad := range [][2]string{{Allow, "0.0.0.0/7"}, {Deny, "::/15"}, {Allow, "nobody"}, {Deny, "#" + strings.Repeat("0", 32)}, {"r", "10.0.0.1"}} {
-		if _, err := e.List(bad[0], bad[1], time.Hour, "", Operator{}, now); err == nil {
+	for _, bad := range [][2]string{{control.Allow, "0.0.0.0/7"}, {control.Deny, "::/15"}, {control.Allow, "nobody"}, {control.Deny, "#" + strings.Repeat("0", 32)}, {"r", "10.0.0.1"}} {
+		if _, err := e.List(bad[0], bad[1], time.Hour, "", control.Operator{}, now); err == nil {
 			t.Errorf("%v was accepted", bad)
 		}
 	}
-	if _, err := e.List(Deny, "10.0.0.1", mitigation.MaxBlock+1, "", Operator{}, now); err == nil {
+	if _, err := e.List(control.Deny, "10.0.0.1", mitigation.MaxBlock+1, "", control.Operator{}, now); err == nil {
 		t.Error("longer than operators may")
 	}
 }
@@ -126,7 +127,7 @@ func TestAllowedIsNotShed(t *testing.T) {
 	if answer := e.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); answer != "" {
 		t.Errorf("not shed: %q", answer)
 	}
-	if _, err := e.List(Allow, "127.0.0.0/8", time.Hour, "", Operator{}, time.Now()); err != nil {
+	if _, err := e.List(control.Allow, "127.0.0.0/8", time.Hour, "", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if resp, _ := e.get("/"); resp.StatusCode != 200 {
@@ -151,7 +152,7 @@ rules:
 	}
 	lift := func(source, still string) {
 		t.Helper()
-		l, err := e.Lift(AllRules, source, Operator{}, time.Now())
+		l, err := e.Lift(control.AllRules, source, control.Operator{}, time.Now())
 		if err != nil || !l.Lifted || (l.Warning == "") != (still == "") || !strings.Contains(l.Warning, still) {
 			t.Errorf("%s: %+v, %v", source, l, err)
 		}
@@ -165,23 +166,23 @@ rules:
 
 	block := func(rule, source string) {
 		t.Helper()
-		if _, err := e.Block(rule, source, time.Hour, "", Operator{}, time.Now()); err != nil {
+		if _, err := e.Block(rule, source, time.Hour, "", control.Operator{}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	block(AllRules, "192.0.2.7")
-	block(AllRules, "192.0.2.0/24")
+	block(control.AllRules, "192.0.2.7")
+	block(control.AllRules, "192.0.2.0/24")
 	lift("192.0.2.7", "192.0.2.0/24")
 	ask("/", 429)
 	lift("192.0.2.0/24", "")
 	ask("/", 200)
 
-	if _, err := e.List(Deny, "192.0.2.0/24", time.Hour, "", Operator{}, time.Now()); err != nil {
+	if _, err := e.List(control.Deny, "192.0.2.0/24", time.Hour, "", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	block(AllRules, "192.0.2.7")
+	block(control.AllRules, "192.0.2.7")
 	lift("192.0.2.7", "denied")
-	if _, err := e.Unlist(Deny, "192.0.2.0/24", Operator{}, time.Now()); err != nil {
+	if _, err := e.Unlist(control.Deny, "192.0.2.0/24", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -197,11 +198,11 @@ rules:
 	}
 
 	// Who is counted by a key has no address: the rules that know it are asked.
-	if _, err := e.Lift("a", "192.0.2.7", Operator{}, time.Now()); err != nil {
+	if _, err := e.Lift("a", "192.0.2.7", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	ask("/k", 200)
-	if _, err := e.Lift("a", "192.0.2.7", Operator{}, time.Now()); err != nil {
+	if _, err := e.Lift("a", "192.0.2.7", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	ask("/k", 429)
@@ -211,10 +212,10 @@ rules:
 		}
 	}
 	ask("/k", 200)
-	if _, err := e.Lift(AllRules, "#"+strings.Repeat("0", 32), Operator{}, time.Now()); err != nil {
+	if _, err := e.Lift(control.AllRules, "#"+strings.Repeat("0", 32), control.Operator{}, time.Now()); err != nil {
 		t.Error(err)
 	}
-	if _, err := e.Lift(AllRules, "nobody", Operator{}, time.Now()); err == nil {
+	if _, err := e.Lift(control.AllRules, "nobody", control.Operator{}, time.Now()); err == nil {
 		t.Error("nobody was lifted")
 	}
 }
@@ -223,8 +224,8 @@ rules:
 func TestLookTellsWhatCovers(t *testing.T) {
 	e := newServer(t, parse(t, "origins: [{servers: [\"http://127.0.0.1:1\"]}]\nrules: [{name: r, limit: 5}]"))
 	now := time.Now()
-	for i, said := range [][2]string{{AllRules, "192.0.2.0/24"}, {"r", "192.0.2.0/25"}, {AllRules, "192.0.2.7"}, {"r", "192.0.2.7"}} {
-		if _, err := e.Block(said[0], said[1], time.Duration(i+1)*time.Hour, "because", Operator{}, now); err != nil {
+	for i, said := range [][2]string{{control.AllRules, "192.0.2.0/24"}, {"r", "192.0.2.0/25"}, {control.AllRules, "192.0.2.7"}, {"r", "192.0.2.7"}} {
+		if _, err := e.Block(said[0], said[1], time.Duration(i+1)*time.Hour, "because", control.Operator{}, now); err != nil {
 			t.Fatal(err)
 		}
 		b := e.Look(t.Context(), netip.MustParseAddr("192.0.2.7")).Rules[0].Block

@@ -8,12 +8,13 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"sluice/edge/config"
-	"sluice/edge/listen"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"sluice/edge/config"
+	"sluice/edge/listen"
 )
 
 // PHP takes a space, a dot and an unmatched bracket in the name of a cookie for an underscore, and of cookies of one name the first.

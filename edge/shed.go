@@ -16,7 +16,7 @@ func (s *Server) shed(peer netip.Addr) bool {
 	if len(snap.sheds) == 0 || rules.IsIn(snap.sources.Trust, peer) || rules.IsIn(snap.allow, peer) {
 		return false
 	}
-	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(single(peer), nil), time.Now()
+	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(rules.Single(peer), nil), time.Now()
 	if s.limiter.Bits.Says(mitigation.Allowed, covering, now) {
 		return false
 	}

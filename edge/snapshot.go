@@ -9,6 +9,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
 	"sluice/edge/upstream"
@@ -31,6 +32,12 @@ type snapshot struct {
 	everything    []*rules.Rule // about all requests, by source
 	sheds         []*rules.Rule // those of them whose mitigations end connections
 	refusals      map[*rules.Rule]*fasthttp.ResponseHeader
+}
+
+// view is the part of it that operators see.
+func (s *Server) view() control.View {
+	snap := s.snap.Load()
+	return control.View{Rules: snap.rules, Sources: snap.sources, Deny: snap.deny, Allow: snap.allow}
 }
 
 // Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins from
@@ -85,7 +92,9 @@ func (s *Server) Apply(c *config.Config) error {
 			tier = append(tier, TierRule{Counter: tried.Bits, Name: r.Config.Name, Timeout: tried.Timeout, Candidate: true})
 		}
 	}
-	tier = append(tier, scopes[:]...)
+	for _, scope := range control.Scopes {
+		tier = append(tier, TierRule{Counter: scope.Counter, Name: scope.Name})
+	}
 	if s.tier.Rules != nil {
 		s.tier.Rules(tier) // first: the tier may be asked about them as soon as they are in force
 	}
@@ -168,3 +177,29 @@ func closeUnused(before, now *upstream.Origins) {
 		}
 	}
 }
+
+// Rules returns the rules as they are configured, those that are off as well.
+func (s *Server) Rules() []rules.Config {
+	return s.snap.Load().rules.Configs()
+}
+
+// Counted returns what the rules in force count by.
+func (s *Server) Counted() []*counter.Rule {
+	var list []*counter.Rule
+	for _, r := range s.snap.Load().rules.Rules {
+		list = append(list, r.Counter)
+	}
+	return list
+}
+
+// Config returns the configuration in force. It must not be changed.
+func (s *Server) Config() *config.Config { return s.snap.Load().config }
+
+// RulesHash stands for the rules in force, the same number on edges with the same rules, and says since when they are these.
+func (s *Server) RulesHash() (hash uint64, since time.Time) {
+	snap := s.snap.Load()
+	return snap.hash, snap.since
+}
+
+// Failed counts a reload that never came to Apply.
+func (s *Server) Failed() { s.stats.reloads[0].Add(1) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/mitigation"
 )
 
@@ -119,7 +120,7 @@ rules:
   - {name: k, match: {path: /k}, key: "header:K", limit: 1}
 `)
 	now := time.Now()
-	m, err := e.Block("r", "127.0.0.1", 10*time.Minute, "because", Operator{}, now)
+	m, err := e.Block("r", "127.0.0.1", 10*time.Minute, "because", control.Operator{}, now)
 	if err != nil || m.By != "admin" || m.Reason != "because" || m.End.Sub(now) != 10*time.Minute {
 		t.Fatalf("%+v, %v", m, err)
 	}
@@ -129,7 +130,7 @@ rules:
 	if list := e.Mitigations(time.Now()); len(list) != 1 || list[0].Source != "127.0.0.1" || list[0].Rule != "r" {
 		t.Errorf("%+v", list)
 	}
-	if lifted, err := e.Lift("r", "127.0.0.1", Operator{}, time.Now()); !lifted.Lifted || lifted.Edges != nil || err != nil {
+	if lifted, err := e.Lift("r", "127.0.0.1", control.Operator{}, time.Now()); !lifted.Lifted || lifted.Edges != nil || err != nil {
 		t.Errorf("%+v, %v", lifted, err)
 	}
 	for i := range 3 { // counts are forgotten too
@@ -141,12 +142,12 @@ rules:
 		t.Errorf("%+v", st)
 	}
 	for _, bad := range []struct{ rule, source string }{{"none", "1.2.3.4"}, {"r", "1.2.3"}, {"r", "10.0.0.0/7"}, {"k", "1.2.3.4"}} {
-		if _, err := e.Block(bad.rule, bad.source, time.Minute, "", Operator{}, now); err == nil {
+		if _, err := e.Block(bad.rule, bad.source, time.Minute, "", control.Operator{}, now); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}
 	}
 	for _, d := range []time.Duration{0, -1, mitigation.MaxBlock + 1} {
-		if _, err := e.Block("r", "1.2.3.4", d, "", Operator{}, now); err == nil {
+		if _, err := e.Block("r", "1.2.3.4", d, "", control.Operator{}, now); err == nil {
 			t.Errorf("%v was accepted", d)
 		}
 	}
@@ -155,7 +156,7 @@ rules:
 // What an operator has blocked stays blocked by him, whatever becomes of the rule's limits.
 func TestOperatorsBlockSurvivesReload(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 2, mitigation_timeout: 10m}]")
-	if _, err := e.Block("r", "127.0.0.1", 5*time.Minute, "because", Operator{}, time.Now()); err != nil {
+	if _, err := e.Block("r", "127.0.0.1", 5*time.Minute, "because", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, after := range []string{
@@ -189,12 +190,12 @@ func TestAdopt(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 2, mitigation_timeout: 1m}]")
 	now := time.Now()
 	for by, want := range map[string]string{"admin": "admin", "edge": "pop", "pop": "pop"} {
-		e.Adopt(Mitigation{Rule: "r", Source: "192.0.2.1", Start: now, End: now.Add(10 * time.Hour), By: by, Reason: "because"}, now)
+		e.Adopt(control.Mitigation{Rule: "r", Source: "192.0.2.1", Start: now, End: now.Add(10 * time.Hour), By: by, Reason: "because"}, now)
 		list := e.Mitigations(now)
 		if len(list) != 1 || list[0].By != want || list[0].Reason != "because" || (list[0].End.Sub(now) > 2*time.Minute) != (by == "admin") {
 			t.Errorf("by %s: %+v", by, list)
 		}
-		if _, err := e.Lift("r", "192.0.2.1", Operator{}, now); err != nil {
+		if _, err := e.Lift("r", "192.0.2.1", control.Operator{}, now); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/histogram"
 	"sluice/edge/limiter"
@@ -209,7 +210,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 				"rule", r.Config.Name)
 		}
 	}
-	names[mitigation.AllRules], modes[mitigation.AllRules], active[mitigation.AllRules] = AllRules, string(rules.Enforce), 0
+	names[mitigation.AllRules], modes[mitigation.AllRules], active[mitigation.AllRules] = control.AllRules, string(rules.Enforce), 0
 	lists := map[uint32]int{mitigation.Allowed: 0, mitigation.Denied: 0}
 	count(s.stats.denied.Load(), "sluice_requests_total", requestsHelp, "rule", "", "verdict", "denied")
 	for _, r := range snap.rules.All {

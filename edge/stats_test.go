@@ -13,6 +13,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/audit"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
@@ -83,7 +84,7 @@ func TestEdgeIsAudited(t *testing.T) {
 		t.Errorf("%d detections, %v s", n, sum)
 	}
 	// After a lift both the counter and its log are empty; with another edge nothing is judged.
-	if _, err := e.Lift("r", "127.0.0.1", Operator{}, time.Now()); err != nil {
+	if _, err := e.Lift("r", "127.0.0.1", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	k.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/control"
 	"sluice/edge/rules"
 )
 
@@ -77,7 +78,7 @@ func TestCandidateForOperators(t *testing.T) {
 		t.Errorf("adopted without a candidate: %v", got)
 	}
 
-	if _, err := e.Lift("r", "192.0.2.1", Operator{}, time.Now()); err != nil || len(seen(e)) != 0 {
+	if _, err := e.Lift("r", "192.0.2.1", control.Operator{}, time.Now()); err != nil || len(seen(e)) != 0 {
 		t.Errorf("%v: lifted, and still %v", err, seen(e))
 	}
 }
@@ -126,7 +127,7 @@ func TestShare(t *testing.T) {
 			limited++
 			continue
 		}
-		m, err := e.Block("r", source, time.Minute, "", Operator{}, time.Now())
+		m, err := e.Block("r", source, time.Minute, "", control.Operator{}, time.Now())
 		if err != nil || !strings.Contains(m.Warning, "not about this one") {
 			t.Errorf("%+v, %v", m, err)
 		}
@@ -134,7 +135,7 @@ func TestShare(t *testing.T) {
 	if limited < 15 || limited > 45 {
 		t.Errorf("%d of 100 sources are limited", limited)
 	}
-	if m, err := e.Block("r", "192.0.2.0/24", time.Minute, "", Operator{}, time.Now()); err != nil || m.Warning != "" {
+	if m, err := e.Block("r", "192.0.2.0/24", time.Minute, "", control.Operator{}, time.Now()); err != nil || m.Warning != "" {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if m := e.rest(); m["sluice_requests_total{rule=r,verdict=pass}"] != float64(limited) || m["sluice_counters"] != float64(limited) {
@@ -145,7 +146,7 @@ func TestShare(t *testing.T) {
 // Connections are not closed at accept for a rule that is not about everybody.
 func TestShareDoesNotShed(t *testing.T) {
 	e := startEdge(t, startRecorder(t, hello).url(), "shed: connection\nrules: [{name: r, limit: 1, share: 99}]")
-	if _, err := e.Block("r", "127.0.0.1", time.Minute, "", Operator{}, time.Now()); err != nil {
+	if _, err := e.Block("r", "127.0.0.1", time.Minute, "", control.Operator{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if resp, _ := e.get("/"); resp.StatusCode != 200 && resp.StatusCode != 429 {

@@ -115,33 +115,8 @@ type takenFrom struct {
 	edge    uint64
 }
 
-// takenTimes says which sub-windows' times have been taken in. That must happen once, though whoever reaches the tier may write an edge's
-// record a second time.
-type takenTimes struct {
-	newest uint32
-	before uint16    // a bit for each sub-window, that of the newest the lowest
-	until  time.Time // by then they have left every window
-}
-
 // maxTaken bounds what is remembered; beyond it times are not taken in, and those hits are thought to be spread evenly.
 const maxTaken = 1 << 15
-
-// take notes a sub-window, and reports whether it is to be taken in.
-func (t *takenTimes) take(subWindow uint32) bool {
-	ahead := int32(subWindow - t.newest)
-	switch {
-	case t.before == 0 || ahead >= 16:
-		t.newest, t.before = subWindow, 1
-		return true
-	case ahead > 0:
-		t.newest, t.before = subWindow, t.before<<ahead|1
-		return true
-	case ahead <= -16 || t.before>>-ahead&1 != 0:
-		return false
-	}
-	t.before |= 1 << -ahead
-	return true
-}
 
 // askTimes asks the others when their hits came.
 func (m *Machine) askTimes(c counter.Counter, now time.Time) {
@@ -173,10 +148,10 @@ func (m *Machine) mergeTimes(c counter.Counter, r record.Record, now time.Time) 
 		return
 	}
 	for _, times := range r.Times {
-		if taken.take(times.SubWindow) {
+		if taken.Take(times.SubWindow) {
 			m.counters.MergeTimes(c, times, now)
 		}
 	}
-	taken.until = now.Add(c.Rule.Lifetime())
+	taken.Until = now.Add(c.Rule.Lifetime())
 	m.times[from] = taken
 }

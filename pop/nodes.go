@@ -113,8 +113,8 @@ func (m *Machine) pollEvery(n *node, now time.Time) time.Duration {
 // StepIn is how soon the machine wants to be stepped when nothing happens.
 func (m *Machine) StepIn(now time.Time) time.Duration {
 	least := logQuiet
-	if len(m.tasks.list) > 0 {
-		least = min(least, max(m.tasks.next.Sub(now), m.creditIn(), 0))
+	if m.tasks.Len() > 0 {
+		least = min(least, max(m.tasks.Next().Sub(now), m.creditIn(), 0))
 	}
 	for i := range m.nodes {
 		n := &m.nodes[i]

@@ -12,7 +12,8 @@
 // runs a Machine against real nodes; a simulation runs the same Machine in virtual time.
 //
 // What it works with is in rooms that know nothing of it: wire (what a node is asked, and answers), secret (keys and MACs), record
-// (what edges tell each other), log (reading a node's log), words (the operators' list), presence (who shares the tier), nodename.
+// (what edges tell each other), log (reading a node's log), words (the operators' list), presence (who shares the tier), later (what is
+// left for a while), nodename.
 package pop
 
 import (
@@ -23,8 +24,10 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/histogram"
 	"sluice/pop/nodename"
 	"sluice/pop/presence"
+	"sluice/pop/record"
 	"sluice/pop/secret"
 	"sluice/pop/wire"
 	"sluice/pop/words"
@@ -82,7 +85,7 @@ type Machine struct {
 	moving   time.Time // when the transition to another list of nodes ends; zero: there is none
 	peers    peers
 	headKey  string // of the numbers of a node's log
-	times    map[takenFrom]takenTimes
+	times    map[takenFrom]record.Taken
 
 	asks      asks
 	flights   []flight // by tag
@@ -124,7 +127,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 	m := &Machine{
 		config: c, secret: c.Secret, id: c.ID, counters: c.Counters, bits: c.Bits,
 		peers: peers{Slots: presence.New(c.Secret, c.ID)}, headKey: c.Secret.LogHeadKey(),
-		times: make(map[takenFrom]takenTimes), stepped: now, awake: now, swept: now, cleaned: now, credit: mostCredit, earned: now,
+		times: make(map[takenFrom]record.Taken), stepped: now, awake: now, swept: now, cleaned: now, credit: mostCredit, earned: now,
 	}
 	m.operators.listKey, m.operators.headKey = c.Secret.WordsKeys()
 	m.operators.began, m.operators.heard = now, make(map[uint64]uint64)
@@ -239,7 +242,7 @@ func (m *Machine) sweep(now time.Time) {
 		m.cleaned = now
 		m.bits.Sweep(now)
 		m.forgetLifts(now)
-		maps.DeleteFunc(m.times, func(_ takenFrom, taken takenTimes) bool { return now.After(taken.until) })
+		maps.DeleteFunc(m.times, func(_ takenFrom, taken record.Taken) bool { return now.After(taken.Until) })
 	}
 }
 
@@ -283,4 +286,37 @@ func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 		}
 	}
 	m.counters.Adjust(by, m.Up(), now)
+}
+
+// machineStats is what a Machine has seen.
+type machineStats struct {
+	propagation histogram.Histogram
+	forged      atomic.Uint64
+	logRecords  atomic.Uint64
+	logLost     atomic.Uint64
+	edges       atomic.Int64
+	full        atomic.Bool
+}
+
+// MachineStats is what a Machine has seen since it was made.
+type MachineStats struct {
+	Propagation *histogram.Histogram // from a verdict on another edge until it was in force on this one
+	Forged      uint64               // values in the tier that were not of the form, or not authentic
+	LogRecords  uint64               // that this edge wrote to the mitigation log
+	LogLost     uint64               // that it could not write
+	Edges       int                  // that share the tier
+	Full        bool                 // the PoP has as many edges as can share it, and this one counts alone until one leaves
+	Words       int                  // of operators that the list holds: blocks, lifts that must be kept, changes of rules
+}
+
+// Stats may be called from anywhere.
+func (m *Machine) Stats() MachineStats {
+	m.operators.mu.Lock()
+	words := m.operators.list.Len()
+	m.operators.mu.Unlock()
+	return MachineStats{
+		Full: m.stats.full.Load(), Words: words,
+		Propagation: &m.stats.propagation, Forged: m.stats.forged.Load(), LogRecords: m.stats.logRecords.Load(), LogLost: m.stats.logLost.Load(),
+		Edges: int(max(m.stats.edges.Load(), 1)),
+	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/later"
 	"sluice/pop/record"
 )
 
@@ -12,11 +13,7 @@ import (
 // source has just met, and one of them is enough to tell the others: so who is not the one leaves that, each for another while, and is
 // done with it when the log says so. And who has announced a counter reads it again when the others have had time to report what they
 // held back. While there is no credit for the log (perReport), it takes longer.
-type tasks struct {
-	list []task // in the order in which they were left
-	due  map[taskKey]time.Time
-	next time.Time // when some are due
-}
+type tasks = later.List[taskKey, task]
 
 type task struct {
 	what    taskKind
@@ -40,8 +37,6 @@ type taskKey struct {
 const (
 	taskAfter = 50 * time.Millisecond
 	taskTurn  = 4 * time.Millisecond // between two edges
-	taskEvery = 5 * time.Millisecond // they are looked at
-	maxTasks  = 1 << 14
 )
 
 func (t *task) key() taskKey {
@@ -63,7 +58,7 @@ func (m *Machine) over(t *task, now time.Time) bool {
 func (m *Machine) leave(t task, now time.Time) {
 	edges := uint64(max(m.config.Edges, m.peers.Highest(), 1))
 	turn := mix(m.id^m.secret.Place(t.counter.Source)) % edges
-	if _, again := m.tasks.due[t.key()]; !again && !m.tasks.add(t, now.Add(taskAfter+time.Duration(turn)*taskTurn)) {
+	if !m.tasks.Has(t.key()) && !m.tasks.Leave(t.key(), t, now.Add(taskAfter+time.Duration(turn)*taskTurn)) {
 		m.do(t, now)
 	}
 }
@@ -72,64 +67,22 @@ func (m *Machine) leave(t task, now time.Time) {
 // that have ended, too; those totals nobody would know who has read them before.
 func (m *Machine) leaveReread(c counter.Counter, now time.Time) {
 	if c.Rule.HoldsBack() {
-		m.tasks.add(task{what: reread, counter: c}, now.Add(taskAfter))
+		t := task{what: reread, counter: c}
+		m.tasks.Leave(t.key(), t, now.Add(taskAfter))
 	}
-}
-
-// add reports whether there is room. What was left before is due when it is now.
-func (l *tasks) add(t task, due time.Time) bool {
-	if len(l.list) >= maxTasks {
-		return false
-	}
-	if l.due == nil {
-		l.due = make(map[taskKey]time.Time)
-	}
-	if _, again := l.due[t.key()]; !again {
-		l.list = append(l.list, t)
-	}
-	l.due[t.key()] = due
-	if len(l.list) == 1 || due.Before(l.next) {
-		l.next = due
-	}
-	return true
 }
 
 // hasten has a task that was left, if any, done in this Step: it turns out to be this edge's.
 func (m *Machine) hasten(what taskKind, c counter.Counter, now time.Time) {
-	key := taskKey{what, mitigation.Key{Rule: c.Rule.ID, Source: c.Source}}
-	if _, open := m.tasks.due[key]; open {
-		m.tasks.due[key], m.tasks.next = now, now
-	}
+	m.tasks.Hasten(taskKey{what, mitigation.Key{Rule: c.Rule.ID, Source: c.Source}}, now)
 }
 
 // resume does the tasks that are due.
 func (m *Machine) resume(now time.Time) {
-	l := &m.tasks
-	if len(l.list) == 0 || now.Before(l.next) {
-		return
+	waits := func(t *task) bool { return m.creditIn() > 0 && !m.over(t, now) }
+	if m.tasks.Resume(now, waits, func(t task) { m.do(t, now) }) {
+		m.sendReads(aNearRead)
 	}
-	l.next = now.Add(time.Hour)
-	list := l.list
-	l.list = l.list[:0]
-	for _, t := range list {
-		due, open := l.due[t.key()]
-		switch {
-		case !open:
-		case now.Before(due), m.creditIn() > 0 && !m.over(&t, now):
-			l.list = append(l.list, t)
-			if due.Before(l.next) {
-				l.next = due
-			}
-		default:
-			delete(l.due, t.key())
-			m.do(t, now)
-		}
-	}
-	clear(list[len(l.list):])
-	if soon := now.Add(taskEvery); l.next.Before(soon) {
-		l.next = soon
-	}
-	m.sendReads(aNearRead)
 }
 
 func (m *Machine) do(t task, now time.Time) {
@@ -146,9 +99,7 @@ func (m *Machine) do(t task, now time.Time) {
 
 // done drops a task that another edge has done.
 func (m *Machine) done(what taskKind, c counter.Counter) {
-	if len(m.tasks.list) > 0 {
-		delete(m.tasks.due, taskKey{what, mitigation.Key{Rule: c.Rule.ID, Source: c.Source}})
-	}
+	m.tasks.Drop(taskKey{what, mitigation.Key{Rule: c.Rule.ID, Source: c.Source}})
 }
 
 // Waiting reports whether the machine has left something for later, so that it is to be stepped though nothing happens.
@@ -158,7 +109,7 @@ func (m *Machine) Waiting() bool {
 			return true
 		}
 	}
-	return len(m.tasks.list) > 0
+	return m.tasks.Len() > 0
 }
 
 // learnStanding takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.

@@ -15,8 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"sluice/edge"
 	"sluice/edge/changes/etcd/etcdtest"
+	"sluice/edge/control"
 	"sluice/pop/secret"
 	"sluice/pop/words"
 )
@@ -125,8 +125,8 @@ func (s *site) set(at, limit int, header ...string) ruleAnswer {
 }
 
 type popAnswer struct {
-	Edges []edge.EdgeStatus
-	Etcd  *edge.EtcdStatus
+	Edges []control.EdgeStatus
+	Etcd  *control.EtcdStatus
 }
 
 func (p *process) pop() (a popAnswer) {

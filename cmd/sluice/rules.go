@@ -9,10 +9,10 @@ import (
 
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
-	"sluice/edge"
 	"sluice/edge/admin"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/rules"
 	"sluice/pop/presence"
@@ -112,7 +112,7 @@ func (r *reloader) describe(entries []words.Entry) {
 }
 
 // self is this edge where there are no others.
-func (r *reloader) self() edge.EdgeStatus {
+func (r *reloader) self() control.EdgeStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return tier.EdgeStatus(presence.Edge{Name: r.name, About: r.about})
@@ -195,9 +195,9 @@ func (r *reloader) say(e changes.Edit) (done admin.Edited, mark words.Mark, err 
 	case errors.Is(err, changes.ErrMoved) && e.IfMatch != "":
 		return done, mark, changes.ErrMatch
 	case errors.Is(err, words.ErrFull):
-		return done, mark, edge.ErrFull
+		return done, mark, control.ErrFull
 	case errors.Is(err, words.ErrLong):
-		return done, mark, fmt.Errorf("%w: %d bytes, and at most %d travel", edge.ErrLong, len(w.Text), words.MaxText)
+		return done, mark, fmt.Errorf("%w: %d bytes, and at most %d travel", control.ErrLong, len(w.Text), words.MaxText)
 	case err != nil:
 		return done, mark, err
 	}

@@ -20,6 +20,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/mitigation"
 	"sluice/pop/secret"
@@ -41,7 +42,7 @@ type ruleAnswer struct {
 	Version  uint64
 	Origin   string
 	Deleted  bool
-	Edges    *edge.Spread
+	Edges    *control.Spread
 	Warnings []string
 	Error    struct{ Message string }
 }
@@ -218,8 +219,8 @@ func TestRulesOverThePoP(t *testing.T) {
 
 	// Each edge tells of all of them, and what others have done.
 	var pop struct {
-		Edges []edge.EdgeStatus
-		Nodes []edge.NodeStatus
+		Edges []control.EdgeStatus
+		Nodes []control.NodeStatus
 	}
 	if !everywhere(edges, func(p *process) bool {
 		pop.Edges = nil
@@ -405,11 +406,11 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 		List:    func() ([]words.Entry, uint64, <-chan struct{}) { return list.Changes(), version, nil },
 		Add:     func(w words.Word, _ uint64, _ time.Time) (words.Mark, error) { return add(1, w), nil },
 		InForce: func(uint64, []words.Mark) {},
-		Await: func(words.Mark) *edge.Spread {
+		Await: func(words.Mark) *control.Spread {
 			if elsewhere != "" {
 				add(2, words.Word{Rule: "r", Kind: words.Change, Start: time.Now(), Text: elsewhere})
 			}
-			return &edge.Spread{Known: 2, Have: 2}
+			return &control.Spread{Known: 2, Have: 2}
 		},
 	}}
 	if err := r.catchUp(); err != nil {

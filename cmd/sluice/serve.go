@@ -27,6 +27,7 @@ import (
 	"sluice/edge/admin"
 	"sluice/edge/audit"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/listen"
 	"sluice/pop/presence"
@@ -157,7 +158,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if shared.Metrics != nil {
 		metrics.MustRegister(shared.Metrics)
 	}
-	var etcdStatus func() edge.EtcdStatus
+	var etcdStatus func() control.EtcdStatus
 	if shared.Etcd != nil {
 		metrics.MustRegister(tier.EtcdMetrics(shared.Etcd))
 		etcdStatus = shared.Etcd.Status

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"sluice/cmd/sluice/internal/command"
-	"sluice/edge"
+	"sluice/edge/control"
 )
 
 // startMemcached starts a node of its own, and returns once it listens.
@@ -112,7 +112,7 @@ func TestUnreportedHitsReachTheTier(t *testing.T) {
 	next.get() // it has not seen the source, and asks
 	next.until("told of what the first one has counted", func() bool {
 		_, body := next.admin("GET", "/v1/sources/127.0.0.1")
-		var looked edge.Looked
+		var looked control.Looked
 		return json.Unmarshal([]byte(body), &looked) == nil && len(looked.Rules) == 1 && looked.Rules[0].Estimate == hits+1
 	})
 	next.stop(syscall.SIGTERM)
@@ -136,7 +136,7 @@ func TestLastReportOverALongWay(t *testing.T) {
 	estimate := 0.0
 	next.until("told of all that the first one has counted", func() bool {
 		_, body := next.admin("GET", "/v1/sources/127.0.0.1")
-		var looked edge.Looked
+		var looked control.Looked
 		if json.Unmarshal([]byte(body), &looked) == nil && len(looked.Rules) == 1 {
 			estimate = looked.Rules[0].Estimate
 		}

@@ -11,11 +11,11 @@ import (
 	"syscall"
 	"testing"
 
-	"sluice/edge"
+	"sluice/edge/control"
 )
 
 // say has an operator say something, and returns the answer.
-func (p *process) say(method, path, body string) (int, edge.Mitigation) {
+func (p *process) say(method, path, body string) (int, control.Mitigation) {
 	p.t.Helper()
 	req, err := http.NewRequest(method, "http://"+p.back+"/v1/mitigations/"+path, strings.NewReader(body))
 	if err != nil {
@@ -27,7 +27,7 @@ func (p *process) say(method, path, body string) (int, edge.Mitigation) {
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
-	var m edge.Mitigation
+	var m control.Mitigation
 	if err := json.Unmarshal(text, &m); err != nil {
 		p.t.Errorf("%s: %v", text, err)
 	}
@@ -38,7 +38,7 @@ func (p *process) say(method, path, body string) (int, edge.Mitigation) {
 func (p *process) blockedBy(source string) string {
 	p.t.Helper()
 	_, body := p.admin("GET", "/v1/mitigations")
-	var list []edge.Mitigation
+	var list []control.Mitigation
 	if err := json.Unmarshal([]byte(body), &list); err != nil {
 		return err.Error()
 	}
@@ -162,7 +162,7 @@ func TestOperatorsPrefixesOverThePoP(t *testing.T) {
 	}
 	l.replace()
 	expect("denied after a process was replaced", 403)
-	var denied []edge.Listed
+	var denied []control.Listed
 	if _, body := l.admin("GET", "/v1/deny"); json.Unmarshal([]byte(body), &denied) != nil || len(denied) != 1 || denied[0].End.Sub(denied[0].Start).Hours() < 47 {
 		t.Errorf("in the next process: %+v", denied)
 	}

@@ -30,6 +30,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/rules"
 )
@@ -41,12 +42,12 @@ type Options struct {
 	// Overlay is what has been changed of the rules, and Edit changes one of them; both or none.
 	Overlay func() *changes.Overlay
 	Edit    func(changes.Edit) (Edited, error)
-	Self    func() edge.EdgeStatus // this edge, where it counts alone
-	Etcd    func() edge.EtcdStatus // nil: changes of rules do not travel over etcd
-	Reload  func() error           // reads the configuration again; its error goes to the operator
-	Hosts   []string               // names under which this listener may be addressed, beside localhost and its own addresses
-	Address string                 // where it listens
-	Token   string                 // "": none wanted
+	Self    func() control.EdgeStatus // this edge, where it counts alone
+	Etcd    func() control.EtcdStatus // nil: changes of rules do not travel over etcd
+	Reload  func() error              // reads the configuration again; its error goes to the operator
+	Hosts   []string                  // names under which this listener may be addressed, beside localhost and its own addresses
+	Address string                    // where it listens
+	Token   string                    // "": none wanted
 	// MetricsToken makes /metrics want the token, and a Host of this listener, as the API does.
 	MetricsToken bool
 }
@@ -82,12 +83,12 @@ func (a api) private() map[string]http.HandlerFunc {
 		"GET /v1/mitigations":                       a.mitigations,
 		"PUT /v1/mitigations/{rule}/{source...}":    a.block,
 		"DELETE /v1/mitigations/{rule}/{source...}": a.lift,
-		"GET /v1/allow":                             a.listed(edge.Allow),
-		"PUT /v1/allow/{prefix...}":                 a.list(edge.Allow),
-		"DELETE /v1/allow/{prefix...}":              a.unlist(edge.Allow),
-		"GET /v1/deny":                              a.listed(edge.Deny),
-		"PUT /v1/deny/{prefix...}":                  a.list(edge.Deny),
-		"DELETE /v1/deny/{prefix...}":               a.unlist(edge.Deny),
+		"GET /v1/allow":                             a.listed(control.Allow),
+		"PUT /v1/allow/{prefix...}":                 a.list(control.Allow),
+		"DELETE /v1/allow/{prefix...}":              a.unlist(control.Allow),
+		"GET /v1/deny":                              a.listed(control.Deny),
+		"PUT /v1/deny/{prefix...}":                  a.list(control.Deny),
+		"DELETE /v1/deny/{prefix...}":               a.unlist(control.Deny),
 		"GET /v1/sources/{address}":                 a.source,
 		"GET /v1/nodes":                             a.nodes,
 		"POST /v1/reload":                           a.reload,
@@ -234,11 +235,11 @@ func (a api) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mitigations shows those in force, or of them those with ?rule=, ?source=, ?mode=, ?by= and ?q= (see edge.Filter), or the first ?n= of these (see
-// edge.Extract). All of them may be a million, of which each is written as it is found.
+// mitigations shows those in force, or of them those with ?rule=, ?source=, ?mode=, ?by= and ?q= (see control.Filter), or the first ?n= of these (see
+// control.Extract). All of them may be a million, of which each is written as it is found.
 func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	f := edge.Filter{Rule: q.Get("rule"), Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
+	f := control.Filter{Rule: q.Get("rule"), Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
 	var wrong error
 	if source := q.Get("source"); source != "" {
 		f.Source, wrong = counter.ParseSource(source)
@@ -247,7 +248,7 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	case wrong != nil:
 		fail(w, http.StatusBadRequest, "source is not possible: want an address, a prefix, or # and 32 hexadecimal digits")
 		return
-	case f.Rule != "" && f.Rule != edge.AllRules && a.find(f.Rule) == nil:
+	case f.Rule != "" && f.Rule != control.AllRules && a.find(f.Rule) == nil:
 		failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, f.Rule))
 		return
 	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow && f.Mode != rules.Tried:
@@ -265,7 +266,7 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 		list := append(o.Blocked.List, o.Shadow.List...)
 		reply(w, list[:min(n, len(list))])
 	default:
-		stream(w, func(yield func(edge.Mitigation) bool) {
+		stream(w, func(yield func(control.Mitigation) bool) {
 			for m := range a.Edge.EachMitigation(time.Now()) {
 				if f.Matches(&m) && !yield(m) {
 					return
@@ -369,7 +370,7 @@ func (a api) source(w http.ResponseWriter, r *http.Request) {
 func (a api) nodes(w http.ResponseWriter, _ *http.Request) {
 	nodes := a.Edge.Nodes()
 	if nodes == nil {
-		nodes = []edge.NodeStatus{}
+		nodes = []control.NodeStatus{}
 	}
 	reply(w, nodes)
 }
@@ -388,7 +389,7 @@ func failed(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, config.ErrNoRule):
 		status = http.StatusNotFound
-	case errors.Is(err, edge.ErrFull), errors.Is(err, edge.ErrLong), errors.Is(err, edge.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err, changes.ErrMoved):
+	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong), errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err, changes.ErrMoved):
 		status = http.StatusConflict
 	case errors.Is(err, changes.ErrMatch):
 		status = http.StatusPreconditionFailed

@@ -17,6 +17,7 @@ import (
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/mitigation"
 )
@@ -195,7 +196,7 @@ func TestOperatorsEvents(t *testing.T) {
 func TestMitigations(t *testing.T) {
 	h, _ := newAPI(t, nil)
 	do(h, "PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","reason":"<scraper>"}`)
-	var list []edge.Mitigation
+	var list []control.Mitigation
 	if err := json.Unmarshal(do(h, "GET", "/v1/mitigations", "").Body.Bytes(), &list); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +204,7 @@ func TestMitigations(t *testing.T) {
 		list[0].End.Sub(list[0].Start).Minutes() != 10 || list[0].Learned.IsZero() {
 		t.Errorf("%+v", list)
 	}
-	var looked edge.Looked
+	var looked control.Looked
 	if err := json.Unmarshal(do(h, "GET", "/v1/sources/192.0.2.1", "").Body.Bytes(), &looked); err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func TestSourceAsksTheTier(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := New(Options{Edge: s, Metrics: prometheus.NewRegistry()})
-	look := func(address string) (l edge.Looked) {
+	look := func(address string) (l control.Looked) {
 		w := do(h, "GET", "/v1/sources/"+address, "")
 		if err := json.Unmarshal(w.Body.Bytes(), &l); err != nil || w.Code != 200 {
 			t.Errorf("%d %s: %v", w.Code, w.Body, err)
@@ -342,16 +343,16 @@ func TestWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said []edge.Word
+	var said []control.Word
 	full, unready := false, ""
 	h, s := newAPIOf(t, c, edge.Tier{
-		Say: func(w edge.Word) (edge.Spread, error) {
+		PoP: control.PoP{Say: func(w control.Word) (control.Spread, error) {
 			if full {
-				return edge.Spread{}, edge.ErrFull
+				return control.Spread{}, control.ErrFull
 			}
 			said = append(said, w)
-			return edge.Spread{Known: 3, Have: 3 - len(said) + 1, Missing: []string{"web2"}[:len(said)-1]}, nil
-		},
+			return control.Spread{Known: 3, Have: 3 - len(said) + 1, Missing: []string{"web2"}[:len(said)-1]}, nil
+		}},
 		Unready: func() string { return unready },
 	}, nil)
 	body := strings.Join(strings.Fields(do(h, "PUT", "/v1/mitigations/login/192.0.2.1", `{"for":"10m","reason":"x"}`).Body.String()), "")
@@ -420,7 +421,7 @@ rules: [{name: real, limit: 5}, {name: trial, limit: 5, mode: shadow}, {name: as
 		"?rule=trial": 3, "?rule=*": 2, "?rule=asleep": 0, "?source=192.0.2.1": 3, "?source=192.0.2.77": 1, "?source=192.0.0.0/16": 3, "?source=%23" + strings.Repeat("0", 32): 0,
 		"?rule=real&source=198.51.100.0/24&by=admin": 2,
 	} {
-		var list []edge.Mitigation
+		var list []control.Mitigation
 		if err := json.Unmarshal(do(h, "GET", "/v1/mitigations"+query, "").Body.Bytes(), &list); err != nil || len(list) != want {
 			t.Errorf("%q: %d of them, want %d, %v", query, len(list), want, err)
 		}
@@ -489,7 +490,7 @@ func (w *writes) Write(b []byte) (int, error) {
 // Under attack as many are blocked as the table has room for: they are written as they are found, and the first few can be asked for.
 func TestManyMitigations(t *testing.T) {
 	h, s := newAPI(t, nil)
-	ask := func(query string) (list []edge.Mitigation, largest int) {
+	ask := func(query string) (list []control.Mitigation, largest int) {
 		t.Helper()
 		r := httptest.NewRequest("GET", "/v1/mitigations"+query, nil)
 		r.Host = "localhost:8081"
@@ -505,7 +506,7 @@ func TestManyMitigations(t *testing.T) {
 	}
 	now := time.Now()
 	for i := range 250 {
-		if _, err := s.Block("login", "10.0.0."+strconv.Itoa(i), time.Hour, strings.Repeat("x", 200), edge.Operator{}, now.Add(time.Duration(i))); err != nil {
+		if _, err := s.Block("login", "10.0.0."+strconv.Itoa(i), time.Hour, strings.Repeat("x", 200), control.Operator{}, now.Add(time.Duration(i))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"sluice/edge"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/top"
 )
@@ -58,10 +58,10 @@ type summary struct {
 	Rules       []ruleLoad         `json:"rules"`
 	Origins     []*originLoad      `json:"origins"`
 	Nodes       []nodeLoad         `json:"nodes"`
-	Blocked     edge.Extract       `json:"blocked"`
-	Shadow      edge.Extract       `json:"shadow"`
-	Allow       []edge.Listed      `json:"allow"`
-	Deny        []edge.Listed      `json:"deny"`
+	Blocked     control.Extract    `json:"blocked"`
+	Shadow      control.Extract    `json:"shadow"`
+	Allow       []control.Listed   `json:"allow"`
+	Deny        []control.Listed   `json:"deny"`
 	Requests    []top.Heavy        `json:"requests"`
 	Refused     []top.Heavy        `json:"refused"`
 	Events      []events.Event     `json:"events"` // after ?since=, at most eventsShown
@@ -71,7 +71,7 @@ type ruleLoad struct {
 	ruleJSON
 	Verdicts map[string]float64 `json:"verdicts"`
 	Active   float64            `json:"active"`            // mitigations in force
-	Nearest  *edge.Standing     `json:"nearest,omitempty"` // of the heaviest sources, the one that has used most of its limit
+	Nearest  *control.Standing  `json:"nearest,omitempty"` // of the heaviest sources, the one that has used most of its limit
 }
 
 type originLoad struct {
@@ -83,7 +83,7 @@ type originLoad struct {
 }
 
 type nodeLoad struct {
-	edge.NodeStatus
+	control.NodeStatus
 	Seconds [][2]float64 `json:"seconds,omitempty"` // of sluice_tier_operation_seconds
 }
 
@@ -113,8 +113,8 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 		Requests: a.Edge.TopRequests(topShown), Refused: a.Edge.TopRefused(topShown), Events: a.Edge.Events().Since(since),
 	}
 	s.Events = s.Events[:min(len(s.Events), eventsShown)]
-	var match func(*edge.Mitigation) bool
-	if f := (edge.Filter{Text: strings.TrimSpace(r.FormValue("q"))}); f.Text != "" {
+	var match func(*control.Mitigation) bool
+	if f := (control.Filter{Text: strings.TrimSpace(r.FormValue("q"))}); f.Text != "" {
 		match = f.Matches
 	}
 	o := a.Edge.Overview(blockedShown, match, now)
@@ -220,7 +220,7 @@ func buckets(h *dto.Histogram) [][2]float64 {
 }
 
 // firstListed is the newest of a list, so many as are shown of mitigations.
-func firstListed(list []edge.Listed) []edge.Listed {
-	slices.SortFunc(list, func(a, b edge.Listed) int { return b.Start.Compare(a.Start) })
+func firstListed(list []control.Listed) []control.Listed {
+	slices.SortFunc(list, func(a, b control.Listed) int { return b.Start.Compare(a.Start) })
 	return list[:min(len(list), blockedShown)]
 }

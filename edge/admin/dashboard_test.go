@@ -16,6 +16,7 @@ import (
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/mitigation"
 )
@@ -30,7 +31,7 @@ type seen struct {
 	}
 	Origins         []originLoad
 	Nodes           []nodeLoad
-	Blocked, Shadow edge.Extract
+	Blocked, Shadow control.Extract
 	Events          []events.Event
 }
 
@@ -57,8 +58,8 @@ rules: [{name: login, match: {path: /login}, limit: 5}, {name: trial, limit: 9, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodes := []edge.NodeStatus{{Address: "10.0.0.1:11211", Up: true}}
-	h, s := newAPIOf(t, c, edge.Tier{Nodes: func() []edge.NodeStatus { return nodes }}, func(o *Options) {
+	nodes := []control.NodeStatus{{Address: "10.0.0.1:11211", Up: true}}
+	h, s := newAPIOf(t, c, edge.Tier{PoP: control.PoP{Nodes: func() []control.NodeStatus { return nodes }}}, func(o *Options) {
 		seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sluice_origin_seconds", Buckets: []float64{0.1, 1}}, []string{"origin"})
 		seconds.WithLabelValues("http://127.0.0.1:1").Observe(0.5)
 		seconds.WithLabelValues("http://127.0.0.1:1").Observe(7)
@@ -69,9 +70,9 @@ rules: [{name: login, match: {path: /login}, limit: 5}, {name: trial, limit: 9, 
 	do(h, "PUT", "/v1/mitigations/trial/192.0.2.2", `{"for":"10m"}`)
 	now := time.Now()
 	for i := range 3 {
-		s.Adopt(edge.Mitigation{Rule: "login", Source: fmt.Sprintf("2001:db8:0:%d::/64", i), Start: now.Add(time.Duration(i) * time.Millisecond), End: now.Add(time.Minute), By: "pop"}, now)
+		s.Adopt(control.Mitigation{Rule: "login", Source: fmt.Sprintf("2001:db8:0:%d::/64", i), Start: now.Add(time.Duration(i) * time.Millisecond), End: now.Add(time.Minute), By: "pop"}, now)
 	}
-	names := func(b edge.Extract) (list []string) {
+	names := func(b control.Extract) (list []string) {
 		for _, m := range b.List {
 			list = append(list, m.Source+" "+m.By+" "+string(m.Mode))
 		}
@@ -112,7 +113,7 @@ func TestSummaryIsBounded(t *testing.T) {
 	block := func(n int) {
 		for range n {
 			first = first.Next()
-			s.Adopt(edge.Mitigation{Rule: "login", Source: first.String(), Start: now, End: now.Add(time.Minute), By: "pop"}, now)
+			s.Adopt(control.Mitigation{Rule: "login", Source: first.String(), Start: now, End: now.Add(time.Minute), By: "pop"}, now)
 		}
 	}
 	block(120)
@@ -162,7 +163,7 @@ func BenchmarkSummary(b *testing.B) {
 			now, first := time.Now(), netip.MustParseAddr("10.0.0.0")
 			for range n {
 				first = first.Next()
-				s.Adopt(edge.Mitigation{Rule: "login", Source: first.String(), Start: now, End: now.Add(time.Minute), By: "pop"}, now)
+				s.Adopt(control.Mitigation{Rule: "login", Source: first.String(), Start: now, End: now.Add(time.Minute), By: "pop"}, now)
 			}
 			for b.Loop() {
 				if w := do(h, "GET", "/v1/dashboard", ""); w.Code != 200 {

@@ -11,15 +11,16 @@ import (
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/rules"
 )
 
 // Edited is what became of an edit.
 type Edited struct {
-	Old, New string       // the rule as JSON; "": there was none, is none
-	Edges    *edge.Spread // where it is in force; nil: on this edge only
-	Warnings []string     // what an operator should know of it
+	Old, New string          // the rule as JSON; "": there was none, is none
+	Edges    *control.Spread // where it is in force; nil: on this edge only
+	Warnings []string        // what an operator should know of it
 }
 
 // ruleJSON shows a rule with the name of its estimate.
@@ -121,11 +122,11 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 
 func (a api) edited(w http.ResponseWriter, name string, done Edited) {
 	type outcome struct {
-		Deleted  bool           `json:"deleted,omitempty"`
-		Version  uint64         `json:"version"`
-		Origin   changes.Origin `json:"origin,omitempty"`
-		Edges    *edge.Spread   `json:"edges,omitempty"`
-		Warnings []string       `json:"warnings,omitempty"`
+		Deleted  bool            `json:"deleted,omitempty"`
+		Version  uint64          `json:"version"`
+		Origin   changes.Origin  `json:"origin,omitempty"`
+		Edges    *control.Spread `json:"edges,omitempty"`
+		Warnings []string        `json:"warnings,omitempty"`
 	}
 	overlay := a.overlay()
 	standing := overlay.Standing(name)
@@ -172,31 +173,31 @@ func (a api) config(w http.ResponseWriter, _ *http.Request) {
 
 func (a api) pop(w http.ResponseWriter, _ *http.Request) {
 	all := struct {
-		Name  string            `json:"name"`
-		Edges []edge.EdgeStatus `json:"edges"`
-		Nodes []edge.NodeStatus `json:"nodes"`
-		Etcd  *edge.EtcdStatus  `json:"etcd,omitempty"`
+		Name  string               `json:"name"`
+		Edges []control.EdgeStatus `json:"edges"`
+		Nodes []control.NodeStatus `json:"nodes"`
+		Etcd  *control.EtcdStatus  `json:"etcd,omitempty"`
 	}{Name: a.Edge.Config().PoP.Name, Edges: a.Edge.Edges(), Nodes: a.Edge.Nodes()}
 	if a.Etcd != nil {
 		status := a.Etcd()
 		all.Etcd = &status
 	}
 	if all.Edges == nil && a.Self != nil {
-		all.Edges = []edge.EdgeStatus{a.Self()}
+		all.Edges = []control.EdgeStatus{a.Self()}
 	}
 	if all.Edges == nil {
-		all.Edges = []edge.EdgeStatus{}
+		all.Edges = []control.EdgeStatus{}
 	}
 	if all.Nodes == nil {
-		all.Nodes = []edge.NodeStatus{}
+		all.Nodes = []control.NodeStatus{}
 	}
 	reply(w, all)
 }
 
 // operator is who an operator says he is (X-Operator), and where he came from.
-func operator(r *http.Request) edge.Operator {
+func operator(r *http.Request) control.Operator {
 	who := r.Header.Get("X-Operator")
-	return edge.Operator{Who: who[:min(len(who), 64)], From: r.RemoteAddr}
+	return control.Operator{Who: who[:min(len(who), 64)], From: r.RemoteAddr}
 }
 
 // did keeps an operator's action among the events.

@@ -302,3 +302,9 @@ func NewPrefixes(list []netip.Prefix) *bart.Lite {
 }
 
 func IsIn(t *bart.Lite, addr netip.Addr) bool { return t != nil && t.Lookup(addr) }
+
+// Single is the prefix of one address.
+func Single(addr netip.Addr) netip.Prefix {
+	addr = addr.Unmap().WithZone("")
+	return netip.PrefixFrom(addr, addr.BitLen())
+}

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sluice/pop"
+	"sluice/pop/histogram"
 	"sluice/pop/wire"
 )
 
@@ -25,7 +25,7 @@ type link struct {
 	dialer  *dialer
 	pipe    *pipeline
 	queues  [rareConns]chan job
-	trips   *pop.Histogram
+	trips   *histogram.Histogram
 	waiting atomic.Int64 // commands that wait for one of those
 	deliver func([]wire.Result)
 	caught  func(any) // a panic
@@ -37,7 +37,7 @@ type job struct {
 }
 
 func newLink(d *dialer, deliver func([]wire.Result), caught func(any)) *link {
-	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: new(pop.Histogram), deliver: deliver, caught: caught}
+	l := &link{dialer: d, pipe: newPipeline(d, deliver, caught), trips: new(histogram.Histogram), deliver: deliver, caught: caught}
 	l.pipe.trips = l.trips
 	for i := range l.queues {
 		l.queues[i] = make(chan job, rareQueue)

@@ -185,6 +185,11 @@ func (s *Shard) Find(hash uint64, id *[16]byte, class uint32, kind uint8) (int, 
 	if i := page<<slotBits | home; uint8(tags[w]>>(uint(home%ways)*8)) == tag && s.Head(i).is(id, class, kind) {
 		return i, true
 	}
+	for m := match(tags[w], tag); m != 0; m &= m - 1 { // most others stand in the same word, and need no call
+		if i := page<<slotBits | w*ways | bits.TrailingZeros64(m)>>3; s.Head(i).is(id, class, kind) {
+			return i, true
+		}
+	}
 	for k := 0; k <= probes(tags); k++ {
 		if page, ok := s.neighbour(number, k); ok {
 			if i, ok := s.search(page, w, tag, id, class, kind); ok {

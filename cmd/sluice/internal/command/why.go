@@ -17,8 +17,8 @@ import (
 
 	"sluice/cmd/sluice/internal/completion"
 	"sluice/cmd/sluice/internal/operator"
-	"sluice/edge"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/why"
 )
@@ -158,7 +158,7 @@ func printJSON(w io.Writer, v any) error {
 // fromEdge tells what an edge knows now, and what of its latest events is about the source.
 func (a *whyArgs) fromEdge(w io.Writer) error {
 	var told struct {
-		Source edge.Looked    `json:"source"`
+		Source control.Looked `json:"source"`
 		Events []events.Event `json:"events"`
 	}
 	client := &operator.Client{Address: a.admin}
@@ -189,7 +189,7 @@ func (a *whyArgs) about(source string) bool {
 }
 
 // tell writes for people what an edge knows. Times are UTC. Reasons and names are written by others: each line is made printable.
-func tell(w io.Writer, l *edge.Looked, happened []events.Event) error {
+func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
 	var lines []string
 	line := func(format string, args ...any) {
 		lines = append(lines, operator.Printable(fmt.Sprintf(format, args...))+"\n")

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/changes/etcd"
+	"sluice/edge/control"
 	"sluice/pop/secret"
 	"sluice/pop/words"
 )
@@ -48,7 +48,7 @@ type Etcd struct {
 
 // edgeSays is what an edge says of itself in etcd.
 type edgeSays struct {
-	edge.EdgeStatus
+	control.EdgeStatus
 	Revision int64    `json:"revision"` // of the rules in etcd that are in force there
 	Refuses  []string `json:"refuses,omitempty"`
 }
@@ -249,7 +249,7 @@ func (e *Etcd) InForce(version uint64, refused []words.Mark) {
 }
 
 // Describe says what the others are told of this edge.
-func (e *Etcd) Describe(s edge.EdgeStatus) {
+func (e *Etcd) Describe(s control.EdgeStatus) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.ID, s.Refused = e.name, e.self.Refused
@@ -268,14 +268,14 @@ func (e *Etcd) announce() {
 func markText(m words.Mark) string { return fmt.Sprintf("%d-%016x", m.Generation, m.Edge) }
 
 // Spread is how far a change has come that this edge has made. The error is that etcd does not tell.
-func (e *Etcd) Spread(mark words.Mark) (edge.Spread, error) {
+func (e *Etcd) Spread(mark words.Mark) (control.Spread, error) {
 	others, err := e.others()
 	if err != nil {
-		return edge.Spread{}, err
+		return control.Spread{}, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := edge.Spread{Missing: []string{}}
+	s := control.Spread{Missing: []string{}}
 	for _, says := range append([]edgeSays{e.self}, others...) {
 		s.Known++
 		if says.Revision >= e.own && !slices.Contains(says.Refuses, markText(mark)) {
@@ -300,12 +300,12 @@ func (e *Etcd) others() (list []edgeSays, err error) {
 }
 
 // Status says for operators how etcd is, and which edges share it.
-func (e *Etcd) Status() edge.EtcdStatus {
+func (e *Etcd) Status() control.EtcdStatus {
 	others, _ := e.others() // else up is false
 	up := e.store.Status()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := edge.EtcdStatus{Up: up.Up, Since: up.Since, Wrong: maps.Clone(e.wrong), Edges: []edge.EdgeStatus{e.self.EdgeStatus}}
+	s := control.EtcdStatus{Up: up.Up, Since: up.Since, Wrong: maps.Clone(e.wrong), Edges: []control.EdgeStatus{e.self.EdgeStatus}}
 	if up.Why != nil {
 		s.Error = up.Why.Error()
 	}

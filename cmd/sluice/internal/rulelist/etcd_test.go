@@ -13,10 +13,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/changes/etcd"
 	"sluice/edge/changes/etcd/etcdtest"
+	"sluice/edge/control"
 	"sluice/pop/secret"
 	"sluice/pop/words"
 )
@@ -34,7 +34,7 @@ func newEdge(t *testing.T, n *etcdtest.Node, id uint64) *Etcd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Describe(edge.EdgeStatus{Name: fmt.Sprint("edge", id), PoP: "fra"})
+	e.Describe(control.EdgeStatus{Name: fmt.Sprint("edge", id), PoP: "fra"})
 	return e
 }
 

@@ -12,10 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/cmd/sluice/internal/rulelist"
-	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/pop/secret"
 	"sluice/pop/words"
@@ -50,9 +50,9 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 				s.Machine.InForce(0, refused) // of its own it has none
 			}
 		},
-		Await: func(mark words.Mark) *edge.Spread {
+		Await: func(mark words.Mark) *control.Spread {
 			var err error
-			spread := awaitSpread(etcdLook, func() (spread edge.Spread) {
+			spread := awaitSpread(etcdLook, func() (spread control.Spread) {
 				if spread, err = s.Etcd.Spread(mark); err != nil {
 					spread.Known = 1 // at least: it is asked again
 				}

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/pop"
+	"sluice/pop/histogram"
 	"sluice/pop/memcached"
 	"sluice/pop/wire"
 )
@@ -46,7 +47,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	histogram := func(d *prometheus.Desc, h *pop.Histogram, labels ...string) {
+	histogram := func(d *prometheus.Desc, h *histogram.Histogram, labels ...string) {
 		buckets, n, sum := h.Snapshot()
 		ch <- prometheus.MustNewConstHistogram(d, n, sum, buckets, labels...)
 	}

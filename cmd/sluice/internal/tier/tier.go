@@ -27,6 +27,7 @@ import (
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/mitigation"
 	"sluice/pop"
@@ -79,7 +80,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	machine, err := pop.NewMachine(pop.Config{
 		Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
 		Heard: func(w words.Word) {
-			said := edge.Word{Rule: w.Rule, Source: w.Source, Start: w.Start, End: w.End, Reason: w.Reason, Operator: edge.Operator{Who: w.Who, From: w.From}}
+			said := control.Word{Rule: w.Rule, Source: w.Source, Start: w.Start, End: w.End, Reason: w.Reason, Operator: control.Operator{Who: w.Who, From: w.From}}
 			happened.Add(said.Event(time.Now()))
 		},
 	}, time.Now())
@@ -121,9 +122,9 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 				receipt, err := machine.Say(w, now)
 				return receipt.Mark, err
 			},
-			Await: func(mark words.Mark) *edge.Spread {
+			Await: func(mark words.Mark) *control.Spread {
 				tier.Wake()
-				return awaitSpread(spreadLook, func() edge.Spread { return spread(machine, pop.Receipt{Mark: mark}) })
+				return awaitSpread(spreadLook, func() control.Spread { return spread(machine, pop.Receipt{Mark: mark}) })
 			},
 		}
 		s.keepRules()
@@ -142,21 +143,6 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			}
 			machine.SetRules(known)
 		},
-		Say: func(w edge.Word) (edge.Spread, error) {
-			word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason,
-				Who: w.Who, From: w.From + " at " + EdgeName(c)}
-			if w.End.IsZero() {
-				word.Kind = words.Lift
-			}
-			receipt, err := machine.Say(word, time.Now())
-			if errors.Is(err, words.ErrFull) {
-				return edge.Spread{}, edge.ErrFull
-			} else if err != nil {
-				return edge.Spread{}, err
-			}
-			tier.Wake()
-			return *awaitSpread(spreadLook, func() edge.Spread { return spread(machine, receipt) }), nil
-		},
 		Unready: func() string {
 			if machine.Stats().Full {
 				return fullPoP
@@ -164,20 +150,37 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			return ""
 		},
 		EdgeCount: func() int { return machine.Stats().Edges },
-		Nodes: func() []edge.NodeStatus {
-			var nodes []edge.NodeStatus
-			for _, m := range machine.Members() {
-				nodes = append(nodes, edge.NodeStatus{Address: m.Name, Up: m.Up, Joining: m.Joining, Leaving: m.Leaving})
-			}
-			return nodes
-		},
-		Edges: func() []edge.EdgeStatus {
-			var edges []edge.EdgeStatus
-			for _, e := range machine.Edges() {
-				edges = append(edges, EdgeStatus(e))
-			}
-			slices.SortFunc(edges[1:], func(a, b edge.EdgeStatus) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
-			return edges
+		PoP: control.PoP{
+			Say: func(w control.Word) (control.Spread, error) {
+				word := words.Word{Rule: w.Rule, Source: w.Source, Kind: words.Block, Start: w.Start, End: w.End, Reason: w.Reason,
+					Who: w.Who, From: w.From + " at " + EdgeName(c)}
+				if w.End.IsZero() {
+					word.Kind = words.Lift
+				}
+				receipt, err := machine.Say(word, time.Now())
+				if errors.Is(err, words.ErrFull) {
+					return control.Spread{}, control.ErrFull
+				} else if err != nil {
+					return control.Spread{}, err
+				}
+				tier.Wake()
+				return *awaitSpread(spreadLook, func() control.Spread { return spread(machine, receipt) }), nil
+			},
+			Nodes: func() []control.NodeStatus {
+				var nodes []control.NodeStatus
+				for _, m := range machine.Members() {
+					nodes = append(nodes, control.NodeStatus{Address: m.Name, Up: m.Up, Joining: m.Joining, Leaving: m.Leaving})
+				}
+				return nodes
+			},
+			Edges: func() []control.EdgeStatus {
+				var edges []control.EdgeStatus
+				for _, e := range machine.Edges() {
+					edges = append(edges, EdgeStatus(e))
+				}
+				slices.SortFunc(edges[1:], func(a, b control.EdgeStatus) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+				return edges
+			},
 		},
 	}
 	return s, nil
@@ -237,7 +240,7 @@ const (
 )
 
 // awaitSpread waits until all edges have a word, or for as long as an operator does.
-func awaitSpread(every time.Duration, look func() edge.Spread) *edge.Spread {
+func awaitSpread(every time.Duration, look func() control.Spread) *control.Spread {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for end := time.Now().Add(spreadWait); ; <-tick.C {
@@ -247,9 +250,9 @@ func awaitSpread(every time.Duration, look func() edge.Spread) *edge.Spread {
 	}
 }
 
-func spread(m *pop.Machine, r pop.Receipt) edge.Spread {
+func spread(m *pop.Machine, r pop.Receipt) control.Spread {
 	s := m.Spread(r)
-	return edge.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...)}
+	return control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...)}
 }
 
 // EdgeName is what operators call this edge.
@@ -268,8 +271,8 @@ func EdgeName(c *config.Config) string {
 }
 
 // EdgeStatus is an edge as operators see it.
-func EdgeStatus(e presence.Edge) edge.EdgeStatus {
-	return edge.EdgeStatus{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, Address: e.Address, Version: e.Version, Started: e.Started,
+func EdgeStatus(e presence.Edge) control.EdgeStatus {
+	return control.EdgeStatus{ID: fmt.Sprintf("%016x", e.ID), Name: e.Name, Address: e.Address, Version: e.Version, Started: e.Started,
 		Generation: e.Generation, ConfigHash: e.Hash, Since: e.Since, Refused: len(e.Refused)}
 }
 

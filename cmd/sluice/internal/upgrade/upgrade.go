@@ -21,6 +21,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/control"
 )
 
 // startTime is how long a new process may take to be ready.
@@ -233,7 +234,7 @@ func (h *Handover) tell(out *os.File) error {
 
 // handed is a line of what is handed over: a mitigation, or what operators said.
 type handed struct {
-	edge.Mitigation
+	control.Mitigation
 	Words []byte `json:"words,omitempty"`
 	Rules []byte `json:"rules,omitempty"` // as they changed them
 }

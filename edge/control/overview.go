@@ -1,11 +1,10 @@
-package edge
+package control
 
 import (
 	"cmp"
 	"slices"
 	"time"
 
-	"sluice/counter"
 	"sluice/edge/rules"
 	"sluice/mitigation"
 )
@@ -64,10 +63,10 @@ func (f *firsts) cut() {
 
 // Overview returns at most n of the mitigations that match, and of those of shadow rules. A nil match is all, and is cheaper: what is not
 // shown is not spelled out.
-func (s *Server) Overview(n int, match func(*Mitigation) bool, now time.Time) Overview {
+func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Overview {
 	o := Overview{Allowed: []Listed{}, Denied: []Listed{}}
 	names, modes := map[uint32]string{mitigation.AllRules: AllRules}, map[uint32]rules.Mode{mitigation.AllRules: rules.Enforce}
-	for _, r := range s.snap.Load().rules.Rules {
+	for _, r := range c.view().Rules.Rules {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
 		if tried := r.Candidate; tried != nil {
 			names[tried.Bits.ID], modes[tried.Bits.ID] = r.Config.Name, rules.Tried
@@ -78,7 +77,7 @@ func (s *Server) Overview(n int, match func(*Mitigation) bool, now time.Time) Ov
 			By: e.bit.By.String(), Reason: e.bit.Reason, Mode: modes[e.key.Rule]}
 	}
 	enforced, shadow := firsts{n: n}, firsts{n: n}
-	for key, bit := range s.limiter.Bits.All(now) {
+	for key, bit := range c.limiter.Bits.All(now) {
 		to, first := &o.Blocked, &enforced
 		switch mode, known := modes[key.Rule]; {
 		case key.Rule == mitigation.Allowed:
@@ -110,31 +109,4 @@ func (s *Server) Overview(n int, match func(*Mitigation) bool, now time.Time) Ov
 		}
 	}
 	return o
-}
-
-// Nearest returns, for every rule that counts by address, the source that has used most of its limit and is not mitigated, of the n
-// with the most requests of late: how much room a rule leaves to whom it does not refuse.
-func (s *Server) Nearest(n int, now time.Time) map[string]Standing {
-	var heavy []counter.Source
-	for _, h := range s.requests.Heaviest(n) {
-		if src, err := counter.ParseSource(h.Source); err == nil {
-			heavy = append(heavy, src)
-		}
-	}
-	nearest := make(map[string]Standing)
-	for _, r := range s.snap.Load().rules.Rules {
-		if r.Parts != nil {
-			continue // counted by something that an address does not tell
-		}
-		for _, src := range heavy {
-			v, known := s.limiter.Counters.Peek(r.Counter, src, now)
-			if !known || v.Estimate <= nearest[r.Config.Name].Estimate ||
-				!s.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: src}, now).IsZero() {
-				continue
-			}
-			nearest[r.Config.Name] = Standing{Rule: r.Config.Name, Source: src.String(), Mode: r.Config.Mode,
-				Estimate: v.Estimate, Limit: r.Config.Limit, Remaining: v.Remaining}
-		}
-	}
-	return nearest
 }

@@ -1,12 +1,10 @@
-package edge
+package control
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"sluice/counter"
@@ -23,21 +21,27 @@ const (
 	Deny     = "+deny"  // the list of those who are always refused
 )
 
-// scopes are these as rules that count nothing, with the IDs of their bits.
-var scopes = [...]TierRule{scope(AllRules, mitigation.AllRules), scope(Allow, mitigation.Allowed), scope(Deny, mitigation.Denied)}
+// Scopes are these as rules that count nothing, with the IDs of their bits.
+var Scopes = [...]Scope{scope(AllRules, mitigation.AllRules), scope(Allow, mitigation.Allowed), scope(Deny, mitigation.Denied)}
 
-func scope(name string, id uint32) TierRule {
+// A Scope is what operators may speak of in place of a rule.
+type Scope struct {
+	Name    string
+	Counter *counter.Rule
+}
+
+func scope(name string, id uint32) Scope {
 	r, err := counter.NewRule(name, 1, counter.MinWindow, 1, counter.Nearest)
 	if err != nil {
 		panic(err)
 	}
 	r.ID = id
-	return TierRule{Counter: r, Name: name}
+	return Scope{name, r}
 }
 
 // scopeID is the ID of the bits of a scope.
 func scopeID(name string) (id uint32, ok bool) {
-	for _, s := range scopes {
+	for _, s := range Scopes {
 		if s.Name == name {
 			return s.Counter.ID, true
 		}
@@ -69,10 +73,10 @@ type Listed struct {
 }
 
 // Listed returns what operators Allow or Deny at now, in no order.
-func (s *Server) Listed(list string, now time.Time) []Listed {
+func (c *Plane) Listed(list string, now time.Time) []Listed {
 	id, _ := scopeID(list)
 	all := []Listed{}
-	for key, bit := range s.limiter.Bits.All(now) {
+	for key, bit := range c.limiter.Bits.All(now) {
 		if key.Rule == id {
 			all = append(all, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End, Reason: bit.Reason})
 		}
@@ -82,36 +86,36 @@ func (s *Server) Listed(list string, now time.Time) []Listed {
 
 // List puts a prefix on the list Allow or Deny for a while, on every edge of the PoP. What the configuration denies stays denied, and
 // who is on both lists is denied.
-func (s *Server) List(list, prefix string, d time.Duration, reason string, by Operator, now time.Time) (Listed, error) {
+func (c *Plane) List(list, prefix string, d time.Duration, reason string, by Operator, now time.Time) (Listed, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
 		return Listed{}, err
 	}
-	m, err := s.put(list, key, d, reason, by, now)
+	m, err := c.put(list, key, d, reason, by, now)
 	l := Listed{Prefix: m.Source, Start: m.Start, End: m.End, Reason: reason, Edges: m.Edges}
-	if p, _ := key.Source.Prefix(); list == Allow && s.holds(mitigation.Denied, p, now) {
+	if p, _ := key.Source.Prefix(); list == Allow && c.holds(mitigation.Denied, p, now) {
 		l.Warning = "this prefix is denied, which goes before: allowing it has no effect"
 	}
 	return l, err
 }
 
 // Unlist takes a prefix off the list.
-func (s *Server) Unlist(list, prefix string, by Operator, now time.Time) (Lifted, error) {
+func (c *Plane) Unlist(list, prefix string, by Operator, now time.Time) (Lifted, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
 		return Lifted{}, err
 	}
-	return s.lift(list, key, nil, by, now)
+	return c.lift(list, key, nil, by, now)
 }
 
 // holds reports whether all of a prefix is allowed or denied, by the configuration or by operators.
-func (s *Server) holds(what uint32, p netip.Prefix, now time.Time) bool {
-	snap := s.snap.Load()
-	fixed := snap.deny
+func (c *Plane) holds(what uint32, p netip.Prefix, now time.Time) bool {
+	in := c.view()
+	fixed := in.Deny
 	if what == mitigation.Allowed {
-		fixed = snap.allow
+		fixed = in.Allow
 	}
-	return fixed != nil && fixed.LookupPrefix(p) || s.limiter.Bits.Says(what, s.limiter.Bits.Covering(p, nil), now)
+	return fixed != nil && fixed.LookupPrefix(p) || c.limiter.Bits.Says(what, c.limiter.Bits.Covering(p, nil), now)
 }
 
 // scopeKey is the key of a prefix under a scope. It is as wide as it is written: scopes do not count.
@@ -128,75 +132,14 @@ func scopeKey(scope, prefix string) (mitigation.Key, error) {
 	return mitigation.Key{Rule: id, Source: src}, checkWidth(p)
 }
 
-// liftAll is Lift under AllRules.
-func (s *Server) liftAll(source string, by Operator, now time.Time) (all Lifted, err error) {
-	src, err := counter.ParseSource(source)
-	if err != nil {
-		return all, fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits", source)
-	}
-	var names []string
-	var enforced []*rules.Rule
-	for _, r := range s.snap.Load().rules.Rules {
-		if _, key, err := s.keyOf(r.Config.Name, source); err == nil && !s.limiter.Bits.Until(key, now).IsZero() {
-			names = append(names, r.Config.Name)
-		}
-		if !r.Shadow {
-			enforced = append(enforced, r)
-		}
-	}
-	prefix, is := src.Prefix()
-	if is {
-		names = append(names, AllRules)
-	}
-	lifts, errs := make([]Lifted, len(names)), make([]error, len(names))
-	var said sync.WaitGroup // at once: each waits for all edges
-	for i, name := range names {
-		said.Go(func() { lifts[i], errs[i] = s.liftUnder(name, source, by, now) })
-	}
-	said.Wait()
-	for _, l := range lifts {
-		all.Lifted = all.Lifted || l.Lifted
-		if all.Edges == nil || l.Edges != nil && l.Edges.Have < all.Edges.Have {
-			all.Edges = l.Edges
-		}
-	}
-	if now = time.Now(); is && s.holds(mitigation.Denied, prefix, now) {
-		all.Warning = "this source is denied, which goes before: it is refused all the same"
-	} else if m := s.over(src, s.limiter.Bits.Covering(prefix, nil), now, enforced...); m != nil {
-		all.Warning = "a block of " + m.Source + " under " + m.Rule + " still refuses it"
-	}
-	return all, errors.Join(errs...)
-}
-
-// over is what is in force at now over a source under some rules or under AllRules, said of it or of a prefix that covers it: what ends
-// last; nil if nothing is.
-func (s *Server) over(source counter.Source, covering []counter.Source, now time.Time, under ...*rules.Rule) (last *Mitigation) {
-	look := func(rule string, id uint32, mode rules.Mode, source counter.Source) {
-		if bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: id, Source: source}, now); in && (last == nil || bit.End.After(last.End)) {
-			m := shown(rule, source, bit)
-			m.Mode, last = mode, &m
-		}
-	}
-	for _, r := range under {
-		look(r.Config.Name, r.Counter.ID, r.Config.Mode, source)
-	}
-	for _, wider := range covering {
-		look(AllRules, mitigation.AllRules, rules.Enforce, wider)
-		for _, r := range under {
-			look(r.Config.Name, r.Counter.ID, r.Config.Mode, wider)
-		}
-	}
-	return last
-}
-
 // effect says why a block can have none; "": it has.
-func (s *Server) effect(r *rules.Rule, source counter.Source, now time.Time) string {
+func (c *Plane) effect(r *rules.Rule, source counter.Source, now time.Time) string {
 	p, ok := source.Prefix()
-	exact := !ok || s.snap.Load().sources.Of(p.Addr()) == source // and no wider prefix
+	exact := !ok || c.view().Sources.Of(p.Addr()) == source // and no wider prefix
 	switch {
-	case ok && s.holds(mitigation.Allowed, p, now):
+	case ok && c.holds(mitigation.Allowed, p, now):
 		return "this source is allowed, which goes before: the block refuses nobody"
-	case r != nil && exact && !r.IsAbout(s.secret, source):
+	case r != nil && exact && !r.IsAbout(c.secret, source):
 		return fmt.Sprintf("rule %s is about %d %% of sources, and not about this one: the block refuses nobody", r.Config.Name, r.Config.Share)
 	case r != nil && r.Shadow:
 		return "rule " + r.Config.Name + " is a shadow: the block refuses nobody"

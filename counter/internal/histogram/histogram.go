@@ -1,0 +1,227 @@
+// Package histogram keeps when a source's hits came, in bins of a 32nd of a sub-window.
+//
+// An estimate errs only in the sub-window that the window's beginning cuts, where it takes the hits to be spread evenly. Of its own hits a
+// table can know better, at no cost to the tier: those it counted after the cut are counted, those before are not, and only what other
+// edges counted is spread, until they tell. With one edge that is nearly an exact log.
+//
+// A Set holds the histograms of a shard's counters, each found by the counter's slot. Who is worth one is for the table to say.
+package histogram
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unsafe"
+
+	"sluice/counter/internal/slab"
+)
+
+const (
+	Size       = 32 // bins of a sub-window
+	SubWindows = 13 // that a window of 12 touches
+)
+
+// A Histogram is that of one counter.
+type Histogram struct {
+	index      int32 // in the list
+	slot       int32 // the counter's, in its store; 0: nobody's
+	next       int32 // of the same chain, and one more than the index in the list; 0: no more
+	Rule       uint32
+	Last       uint32             // sub-window of the newest hit
+	Asked      uint32             // sub-window in which somebody last asked when hits came
+	ExportedAt uint32             // sub-window in which others were last told
+	Exported   uint16             // a bit for each lane: others have been told of its bins, and theirs may be added
+	wide       bool               // which store
+	subWindows [SubWindows]uint32 // the number of each lane's
+	low        binBytes
+}
+
+// binBytes is a byte of each bin. Few sources ever have more than 255 hits in a bin, so the high bytes are elsewhere.
+type binBytes [SubWindows][Size]uint8
+
+// Bins are those of a sub-window; their zero value is that of one of which nothing is known.
+type Bins struct {
+	low, high *[Size]uint8 // high is nil where all of it is 0
+}
+
+// Set is the histograms of a shard, found by their counters' slots, which begin at 1.
+type Set struct {
+	list   slab.Of[Histogram]
+	high   []*[slab.Block]binBytes // of a block of the list, once a bin of one of them has more than 255 hits
+	most   int
+	hand   int     // where Next goes on
+	chains []int32 // by the counter's slot: one more than the index of the first, or 0
+}
+
+// NewSet makes a Set of so many histograms at most, or a few more.
+func NewSet(most int) Set {
+	most = (max(most, 1) + slab.Block - 1) / slab.Block * slab.Block // no part of a block stays unused
+	return Set{most: most, chains: make([]int32, 1<<(bits.Len(uint(most))-1))}
+}
+
+// Len is how many histograms there are, those that are nobody's included, and Cap how many there may be.
+func (s *Set) Len() int { return s.list.Len() }
+func (s *Set) Cap() int { return s.most }
+
+// Bytes is what they take.
+func (s *Set) Bytes() int {
+	n := s.list.Bytes() + 4*cap(s.chains) + 8*cap(s.high)
+	for _, block := range s.high {
+		if block != nil {
+			n += int(unsafe.Sizeof(*block))
+		}
+	}
+	return n
+}
+
+// chain is where a chain begins.
+func (s *Set) chain(slot int) *int32 {
+	return &s.chains[uint32(slot)*0x9e3779b1>>16&uint32(len(s.chains)-1)]
+}
+
+// Of is the histogram of a counter that has one.
+func (s *Set) Of(slot int, wide bool) *Histogram { return s.list.At(int(*s.linkTo(slot, wide)) - 1) }
+
+// linkTo is where the index of a counter's histogram stands, which has one.
+func (s *Set) linkTo(slot int, wide bool) *int32 {
+	at := s.chain(slot)
+	for {
+		h := s.list.At(int(*at) - 1)
+		if int(h.slot) == slot && h.wide == wide {
+			return at
+		}
+		at = &h.next
+	}
+}
+
+// Link gives a counter the histogram with an index, which is nobody's.
+func (s *Set) Link(index, slot int, wide bool) {
+	h, first := s.list.At(index), s.chain(slot)
+	h.slot, h.wide, h.next = int32(slot), wide, *first
+	*first = int32(index) + 1
+}
+
+// Unlink makes a counter's histogram nobody's, and returns its index.
+func (s *Set) Unlink(slot int, wide bool) (index int) {
+	at := s.linkTo(slot, wide)
+	index = int(*at) - 1
+	h := s.list.At(index)
+	*at, h.slot = h.next, 0
+	return index
+}
+
+// Next returns a new histogram while there may be more, and then all of them in turn.
+func (s *Set) Next() (index int, h *Histogram) {
+	if s.list.Len() < s.most {
+		index = s.list.Add()
+	} else {
+		s.hand = (s.hand + 1) % s.list.Len()
+		index = s.hand
+	}
+	return index, s.list.At(index)
+}
+
+// Owner is whose a histogram is; 0: nobody's.
+func (h *Histogram) Owner() (slot int, wide bool) { return int(h.slot), h.wide }
+
+// Begin begins the histogram with an index anew, of a rule and in a sub-window.
+func (s *Set) Begin(index int, rule, now uint32) *Histogram {
+	h := s.list.At(index)
+	h.index, h.Rule, h.Last, h.Asked, h.ExportedAt, h.Exported = int32(index), rule, now, now-SubWindows, now-SubWindows, 0
+	for j := range h.subWindows { // no lane is that of a sub-window to come
+		h.subWindows[j] = now - SubWindows
+	}
+	s.begin(h, now)
+	return h
+}
+
+// begin gives a sub-window its lane.
+func (s *Set) begin(h *Histogram, n uint32) {
+	lane := n % SubWindows
+	h.subWindows[lane] = n
+	clear(h.low[lane][:])
+	if high := s.highOf(h); high != nil {
+		clear(high[lane][:])
+	}
+	h.Exported &^= 1 << lane
+}
+
+// Enter has a sub-window in the histogram, and reports whether it was not.
+func (s *Set) Enter(h *Histogram, n uint32) (begins bool) {
+	if begins = h.subWindows[n%SubWindows] != n; begins {
+		s.begin(h, n)
+	}
+	return begins
+}
+
+// Bins is those of a sub-window.
+func (s *Set) Bins(h *Histogram, n uint32) (b Bins) {
+	if lane := n % SubWindows; h.subWindows[lane] == n {
+		b.low = &h.low[lane]
+		if high := s.highOf(h); high != nil {
+			b.high = &high[lane]
+		}
+	}
+	return b
+}
+
+// highOf is the high bytes of a histogram, or nil if there are none.
+func (s *Set) highOf(h *Histogram) *binBytes {
+	if block := h.index / slab.Block; int(block) < len(s.high) && s.high[block] != nil {
+		return &s.high[block][h.index%slab.Block]
+	}
+	return nil
+}
+
+// Add adds hits to a bin of a sub-window that is in the histogram. A bin stops at its maximum.
+func (s *Set) Add(h *Histogram, n uint32, bin int, hits uint32) {
+	lane, high := n%SubWindows, s.highOf(h)
+	have := uint32(h.low[lane][bin])
+	if high != nil {
+		have |= uint32(high[lane][bin]) << 8
+	}
+	have = min(have+hits, 1<<16-1)
+	if high == nil && have > 1<<8-1 {
+		block := int(h.index / slab.Block)
+		for len(s.high) <= block {
+			s.high = append(s.high, nil)
+		}
+		s.high[block] = new([slab.Block]binBytes)
+		high = s.highOf(h)
+	}
+	h.low[lane][bin] = uint8(have)
+	if high != nil {
+		high[lane][bin] = uint8(have >> 8)
+	}
+}
+
+// Known reports whether anything is known of the sub-window.
+func (b Bins) Known() bool { return b.low != nil }
+
+// At is the hits of a bin.
+func (b Bins) At(bin int) (n uint16) {
+	if b.high != nil {
+		n = uint16(b.high[bin]) << 8
+	}
+	return n | uint16(b.low[bin])
+}
+
+// Sum adds up the hits of bins from one on.
+func (b Bins) Sum(from int) (n uint64) {
+	if b.high != nil {
+		n = sumBytes(b.high, from) << 8
+	}
+	return n + sumBytes(b.low, from)
+}
+
+// sumBytes adds up bytes from b on, eight at once: it is most of what a refusal costs.
+func sumBytes(o *[Size]uint8, b int) uint64 {
+	const even = 0x00ff00ff00ff00ff
+	var sums uint64 // four, of 16 bits each
+	skip := uint(b%8) * 8
+	for w := b &^ 7; w < Size; w += 8 {
+		x := binary.LittleEndian.Uint64(o[w:w+8]) >> skip
+		sums += x&even + x>>8&even
+		skip = 0
+	}
+	return sums * 0x0001000100010001 >> 48
+}

@@ -1,0 +1,186 @@
+// Package control is the control plane of an edge: what its operators see of it, and what they say.
+//
+// It reads the tables that decisions read (limiter) and the rules in force, and writes nothing of them but bits. Where there is a PoP,
+// what operators say goes to all its edges, this one included, and comes into force here as it does there; an edge that counts alone does
+// it at once. No decision asks anything here. Times are as the clock has them; a source is named as counter.Source writes it.
+package control
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gaissmai/bart"
+
+	"sluice/counter"
+	"sluice/edge/audit"
+	"sluice/edge/events"
+	"sluice/edge/limiter"
+	"sluice/edge/rules"
+	"sluice/edge/top"
+	"sluice/mitigation"
+)
+
+// Options is what a Plane works with.
+type Options struct {
+	Limiter  *limiter.Limiter
+	View     func() View  // what is in force now
+	PoP      PoP          // the zero PoP: there is none
+	Secret   rules.Secret // tells which sources a rule for a share of them is about
+	Audit    *audit.Audit // watches some sources; nil: nobody does
+	Requests *top.Top     // who asks most
+	Refusals *top.Top     // who is refused most
+	Spared   *top.Top     // whom shadows and candidates would refuse most
+	Events   *events.Log  // is told what operators say; nil: nobody asks
+}
+
+// Plane is the control plane of one edge. It is safe for concurrent use.
+type Plane struct {
+	limiter                    *limiter.Limiter
+	view                       func() View
+	pop                        PoP
+	secret                     rules.Secret
+	audit                      *audit.Audit
+	requests, refusals, spared *top.Top
+	events                     *events.Log
+}
+
+// New makes a Plane.
+func New(o Options) *Plane {
+	return &Plane{limiter: o.Limiter, view: o.View, pop: o.PoP, secret: o.Secret, audit: o.Audit,
+		requests: o.Requests, refusals: o.Refusals, spared: o.Spared, events: o.Events}
+}
+
+// View is what requests are judged by, of one version.
+type View struct {
+	Rules       *rules.Set
+	Sources     *rules.Sources
+	Deny, Allow *bart.Lite // by the configuration; nil: nobody
+}
+
+// PoP is what operators ask of the PoP, as functions; the zero PoP is an edge that counts alone.
+type PoP struct {
+	// Say puts what an operator said in force on all edges of the PoP, this one included. It waits for that, or for a while, and says
+	// how far it has come. The error is ErrFull.
+	Say func(w Word) (Spread, error)
+	// Nodes describes the tier for the API.
+	Nodes func() []NodeStatus
+	// Edges describes the PoP for the API, this edge first.
+	Edges func() []EdgeStatus
+}
+
+// ErrFull says that the PoP's list of what operators said has no room for more: some of it must end first.
+var ErrFull = errors.New("edge: the list of what operators said is full: wait until some blocks and lifts have ended")
+
+// ErrLong says that a rule is too long for that list.
+var ErrLong = errors.New("edge: the rule is too long to be changed here: put it into the file")
+
+// Word is what an operator said of a source under a rule: a block or, without End, a lift.
+type Word struct {
+	Rule       string
+	Source     counter.Source
+	Start, End time.Time
+	Reason     string
+	Operator
+}
+
+// Operator is who says something, as he calls himself, and the address that he came from; of what was said at another edge also which.
+type Operator struct{ Who, From string }
+
+// Event is the word as operators are told of it, at the edge where it was said and at all others.
+func (w *Word) Event(now time.Time) events.Event {
+	e := events.Event{Time: now, Kind: events.Operator, Rule: w.Rule, Source: w.Source.String(), Who: w.Who, From: w.From, Until: w.End}
+	done := "blocked"
+	switch w.Rule {
+	case Allow:
+		e.Rule, done = "", "allowed"
+	case Deny:
+		e.Rule, done = "", "denied"
+	}
+	switch {
+	case !w.End.IsZero():
+		e.Text = done + " for " + w.End.Sub(w.Start).String() + Reason(w.Reason)
+		e.New = blockText(&mitigation.Bit{End: w.End, By: mitigation.ByAdmin, Reason: w.Reason})
+	case e.Rule == "":
+		e.Text = done + " no more"
+	default:
+		e.Text = "lifted"
+	}
+	return e
+}
+
+// blockText is a bit as events show what was and what is.
+func blockText(b *mitigation.Bit) string {
+	return "until " + b.End.UTC().Format(time.RFC3339) + " by " + b.By.String() + Reason(b.Reason)
+}
+
+// Spread is how far a word has come.
+type Spread struct {
+	Known   int      `json:"known"`   // edges of the PoP, this one included
+	Have    int      `json:"have"`    // of them, those where it is in force
+	Missing []string `json:"missing"` // the others, by name
+}
+
+// EdgeStatus describes an edge of the PoP, as it does itself.
+type EdgeStatus struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	PoP        string    `json:"pop,omitempty"` // where edges of several are told of
+	Address    string    `json:"address"`       // where it listens
+	Version    string    `json:"version"`
+	Started    time.Time `json:"started"`
+	Generation uint64    `json:"generation"`  // the latest change of a rule that it knows of; 0: none
+	ConfigHash uint64    `json:"config_hash"` // as sluice_config_hash there
+	Since      time.Time `json:"since"`       // its rules are these
+	Refused    int       `json:"refused"`     // changes that cannot be in force there
+}
+
+// NodeStatus describes a node of the tier.
+type NodeStatus struct {
+	Address string `json:"address"`
+	Up      bool   `json:"up"`
+	Joining bool   `json:"joining,omitempty"` // of the new list only, while a change of the list is under way
+	Leaving bool   `json:"leaving,omitempty"` // of the old list only
+}
+
+// EtcdStatus describes the etcd over which edges of several PoPs have the same rules.
+type EtcdStatus struct {
+	Up    bool              `json:"up"`
+	Since time.Time         `json:"since"`           // it is so
+	Error string            `json:"error,omitempty"` // why it is not up
+	Wrong map[string]string `json:"wrong,omitempty"` // by rule: why what etcd has of it cannot be read here
+	Edges []EdgeStatus      `json:"edges"`           // that share it, this one first
+}
+
+// TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts are halved every ten
+// minutes; a thousand sources are counted at most.
+func (c *Plane) TopRequests(n int) []top.Heavy { return c.requests.Heaviest(n) }
+
+// TopRefused is TopRequests for requests that were refused.
+func (c *Plane) TopRefused(n int) []top.Heavy { return c.refusals.Heaviest(n) }
+
+// TopShadow is TopRequests for requests that were admitted, and that a shadow or a candidate would have refused.
+func (c *Plane) TopShadow(n int) []top.Heavy { return c.spared.Heaviest(n) }
+
+// Nodes describes the tier; none on an edge that counts alone.
+func (c *Plane) Nodes() []NodeStatus {
+	if c.pop.Nodes == nil {
+		return nil
+	}
+	return c.pop.Nodes()
+}
+
+// Edges describes the PoP, this edge first; nothing on an edge that counts alone.
+func (c *Plane) Edges() []EdgeStatus {
+	if c.pop.Edges == nil {
+		return nil
+	}
+	return c.pop.Edges()
+}
+
+// Reason is an operator's reason as it follows what he did; nothing where he gave none.
+func Reason(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
