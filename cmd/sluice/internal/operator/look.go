@@ -82,7 +82,7 @@ func (c *Client) Blocked(f Filter) error {
 		slices.SortFunc(list, func(a, b block) int {
 			return cmp.Or(-cmp.Compare(a.rank(), b.rank()), b.End.Compare(a.End), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
 		})
-		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", cut}}}
+		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
 		for _, m := range list {
 			t.add(m.Source, m.Rule, m.Mode, m.By, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
@@ -136,7 +136,7 @@ func (c *Client) Rules() error {
 		if err := c.decode(answer, &list); err != nil {
 			return err
 		}
-		t := table{columns: []column{{"RULE", cut}, {"MODE", whole}, {"LIMIT", whole}, {"THEN BLOCKED", whole}, {"BY", cut}, {"COUNTS", cut}, {"MATCHES", cut}}}
+		t := table{columns: []column{{"RULE", cut}, {"MODE", whole}, {"LIMIT", whole}, {"THEN BLOCKED", whole}, {"BY", cut}, {"COUNTS", cut}, {"MATCHES", text}}}
 		for _, r := range list {
 			then := "for " + r.MitigationTimeout
 			if d, err := time.ParseDuration(r.MitigationTimeout); err == nil && d == 0 {
@@ -220,12 +220,12 @@ func (c *Client) Events(since string) error {
 			_, err := fmt.Fprintln(c.Out, "nothing has happened")
 			return err
 		}
-		t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"WHAT", cut}, {"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}}}
+		t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}, {"WHAT", text}}}
 		for _, e := range slices.Backward(list) {
 			if e.Skipped > 0 {
 				e.Text += fmt.Sprintf(" (and %s more before it)", number(e.Skipped))
 			}
-			t.add(clock(e.Time), e.Kind, e.Text, e.Rule, e.Source, cmp.Or(e.Who, e.From))
+			t.add(clock(e.Time), e.Kind, e.Rule, e.Source, cmp.Or(e.Who, e.From), e.Text)
 		}
 		return t.write(c.Out)
 	})
