@@ -18,6 +18,7 @@ import (
 	"sluice/cmd/sluice/internal/upgrade"
 	"sluice/counter"
 	"sluice/edge"
+	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
 	"sluice/edge/listen"
 	"sluice/mitigation"
@@ -78,6 +79,10 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	doubt(settings.GuessableSecret(c))
 	_, err = settings.ReadToken("admin_token_file", c.AdminTokenFile)
 	try(err)
+	if len(c.Etcd.Endpoints) > 0 {
+		_, err = etcd.New(etcd.Config(c.Etcd), "", "")
+		try(err)
+	}
 	_, err = edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(1024, nil)})
 	try(err)
 	if c.ListenTLS != "" {
@@ -97,7 +102,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 			try(err)
 		}
 	}
-	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "pop.secret_file": c.PoP.SecretFile} {
+	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "pop.secret_file": c.PoP.SecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile} {
 		if info, err := os.Stat(file); file != "" && err == nil && info.Mode().Perm()&0o004 != 0 {
 			doubt(what + ": everybody on this machine can read " + file + ": chmod o= it")
 		}

@@ -41,6 +41,8 @@ func TestCheck(t *testing.T) {
 	}
 	put("foreign/words", "not a list", 0o600)
 	put("rules/rules", "not a list", 0o600)
+	put("stranger/etcd%2Fs%2F", "not a list", 0o600)
+	const store = "etcd: {endpoints: ['https://127.0.0.1:2379'], prefix: /s/, "
 	const tier = "pop: {memcached: ['127.0.0.1:11211'], secret_file: "
 	for _, test := range []struct {
 		name, yaml string
@@ -63,6 +65,11 @@ func TestCheck(t *testing.T) {
 		{"rules of somebody else, without a secret", "pop: {memcached: ['127.0.0.1:1']}\nstate_dir: " + dir + "/rules", []string{"state_dir: " + dir + "/rules/rules: "}, nil},
 		{"rules that are not read", tier + good + "}\nstate_dir: " + dir + "/rules", nil, nil},
 		{"state to be", tier + good + "}\nstate_dir: " + dir, nil, nil},
+		{"state of somebody else over etcd", tier + good + "}\nstate_dir: " + dir + "/stranger\n" + store + "}", []string{"state_dir: " + dir + "/stranger/etcd%2Fs%2F: "}, nil},
+		{"etcd's password that is not there", "state_dir: " + dir + "\n" + store + "username: a, password_file: " + dir + "/none}", []string{"etcd.password_file: open " + dir + "/none"}, []string{"state_dir: an edge"}},
+		{"etcd's password for everybody", tier + good + "}\nstate_dir: " + dir + "\n" + store + "username: a, password_file: " + shown + "}", nil, []string{"etcd.password_file: everybody on this machine can read " + shown}},
+		{"etcd's CA that is none", tier + good + "}\nstate_dir: " + dir + "\n" + store + "ca_file: " + pem + "}", []string{"etcd.ca_file: " + pem + " has no certificate"}, nil},
+		{"etcd in plain text", tier + good + "}\nstate_dir: " + dir + "\netcd: {endpoints: ['http://10.0.0.1:2379']}", nil, []string{"etcd: http://10.0.0.1:2379 is plain text without a password"}},
 		{"log in no folder", "access_log: {file: " + dir + "/none/log}", []string{"access_log.file: write " + dir + "/none: no such file"}, nil},
 		{"log that is a folder", "access_log: {file: " + dir + "}", []string{"access_log.file: write " + dir + ": is a directory"}, nil},
 		{"log to be", "access_log: {file: " + dir + "/log}", nil, nil},

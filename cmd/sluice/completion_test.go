@@ -43,7 +43,7 @@ func TestCompletion(t *testing.T) {
 				want string // these are offered
 				not  string // and none of these
 			}{
-				{"sluice ", "status top blocked rules config block unblock events check help completion version", "serve"},
+				{"sluice ", "status top blocked rules config block unblock allow deny events check help completion version", "serve"},
 				{"sluice unb", "unblock", ""},
 				{"sluice --log-f", "--log-format", "--json"},
 				{"sluice --log-format ", "text json", "script status"},
@@ -52,6 +52,10 @@ func TestCompletion(t *testing.T) {
 				{"sluice block --", "--for --reason --rule", "--by"},
 				{"sluice block ", "", "status script"},
 				{"sluice block --for ", "", "status script"},
+				{"sluice rules ", "set history rollback", "status script NAME"},
+				{"sluice blocked --mode ", "enforce shadow candidate", "script"},
+				{"sluice deny --", "--for --reason --remove", "--rule"},
+				{"sluice why --config ", "script", "status"},
 				{"sluice check ", "script", "status"},
 				{"sluice status --config ", "script", "status"},
 				{"sluice completion ", "bash zsh fish", "script"},

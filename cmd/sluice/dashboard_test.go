@@ -235,12 +235,55 @@ func TestDashboard(t *testing.T) {
 	b.until(`!document.querySelector("#d-rule").open && ` + row("rules", "login", "5 in 1m") + ` && ` + row("rules", "login", "enforce"))
 	b.until(row("edges", "fra1-b", "the same"))
 
-	// A prefix under all rules, and off the list of those who are denied.
-	eval[bool](b, `ask("v1/deny/192.0.2.0/24", {method: "PUT", body: {for: "1h", reason: "noise"}}).then(() => (poll(), true))`)
-	b.until(row("lists", "192.0.2.0/24", "always refused"))
-	b.focus("#lists td.act button")
+	// Deny and allow: on both edges, with what is wrong told, and taken back; from a source's story as well.
+	statuses := func(what, source string, want int) {
+		t.Helper()
+		for _, p := range edges {
+			p.until(what, func() bool { return ask("GET", "http://"+p.front+"/", source) == want })
+		}
+	}
+	b.until(row("lists", "Nobody."))
+	b.focus("#deny")
 	b.keys(kb.Enter)
-	b.until(`!document.querySelector("#lists-section").checkVisibility()`)
+	b.until(`document.querySelector("#d-list").open && document.querySelector("#t-list").textContent === "Deny a source"`)
+	b.keys("0.0.0.0/0", kb.Enter)
+	b.until(`document.querySelector("#d-list .wrong").textContent.includes("too wide")`)
+	b.set("#d-list [name=source]", "192.0.2.0/24")
+	b.set("#d-list [name=for]", "1h")
+	b.set("#d-list [name=reason]", hostile)
+	b.keys(kb.Enter)
+	b.until(`!document.querySelector("#d-list").open && ` + row("lists", "192.0.2.0/24", "always refused", "<img", "59 min"))
+	if notice := eval[string](b, `document.querySelector("#notice").textContent`); !strings.Contains(notice, "192.0.2.0/24 is denied, on 2 of 2 edges") {
+		t.Errorf("notice: %s", notice)
+	}
+	statuses("denied on both edges", "192.0.2.7", 403)
+	b.focus("#allow")
+	b.keys(kb.Enter)
+	b.until(`document.querySelector("#d-list").open && document.querySelector("#t-list").textContent === "Allow a source"`)
+	b.keys("192.0.2.9", kb.Enter)
+	b.until(row("lists", "192.0.2.9", "never limited") + ` && document.querySelector("#notice").textContent.includes("denied, which goes before")`)
+	b.focus(`#lists button[aria-label^="192.0.2.0/24 is denied"]`)
+	b.keys(kb.Enter)
+	b.until(`!` + row("lists", "192.0.2.0/24") + ` && document.querySelector("#notice").textContent.startsWith("192.0.2.0/24 is denied no more")`)
+	statuses("denied no more", "192.0.2.7", 200)
+	b.focus(`#lists button[aria-label^="192.0.2.9 is allowed"]`)
+	b.keys(kb.Enter)
+	b.until(row("lists", "Nobody."))
+	b.until(row("events", "denied no more", "by ada"))
+	b.set("#find", "203.0.113.12")
+	b.until(`document.querySelectorAll("#blocked tbody tr").length === 1 && ` + row("blocked", "203.0.113.12", "login"))
+	b.focus("#blocked button.link")
+	b.keys(kb.Enter)
+	b.until(`document.querySelector("#d-source").open`)
+	b.focus("#s-allow")
+	b.keys(kb.Enter)
+	b.until(`document.querySelector("#d-list").open && document.querySelector("#d-list [name=source]").value === "203.0.113.12"`)
+	b.keys(kb.Enter)
+	b.until(row("lists", "203.0.113.12", "never limited"))
+	statuses("allowed on both edges", "203.0.113.12", 200)
+	b.set("#find", "")
+
+	// A prefix under all rules.
 	b.focus("#block")
 	b.keys(kb.Enter)
 	b.set("#d-block [name=source]", "198.51.100.0/24")
@@ -300,9 +343,13 @@ func TestDashboard(t *testing.T) {
 		const beyond = `(d => [...d.querySelectorAll("*")].filter(e => e.checkVisibility() && !e.closest("thead") && e.getBoundingClientRect().width &&
 			(e.getBoundingClientRect().right > innerWidth + 0.5 || e.getBoundingClientRect().left < -0.5 || e.clientWidth && e.scrollWidth > e.clientWidth + 1 && !/^(INPUT|SELECT|TEXTAREA|path|svg)$/.test(e.tagName)))
 			.map(e => e.tagName + "#" + e.id + "." + e.className + ": " + e.textContent.slice(0, 60)).slice(0, 5))(document)`
-		if cut := eval[[]string](b, beyond); len(cut) > 0 {
-			t.Errorf("%s: cut off: %q", look.name, cut)
+		for _, open := range []string{`notice("")`, `openList("deny", "2001:db8:aaaa:bbbb::/64")`, `(document.querySelector("#d-list").close(), openSource("203.0.113.12"))`} {
+			eval[bool](b, open+` === undefined`)
+			if cut := eval[[]string](b, beyond); len(cut) > 0 {
+				t.Errorf("%s: %s: cut off: %q", look.name, open, cut)
+			}
 		}
+		eval[bool](b, `document.querySelector("#d-source").close() === undefined`)
 		bright := eval[int](b, `getComputedStyle(document.body).backgroundColor.match(/\d+/g).slice(0, 3).reduce((n, c) => n + Number(c), 0)`)
 		if (bright > 382) != (look.scheme == "light") {
 			t.Errorf("%s: the page's colours add up to %d", look.name, bright)

@@ -77,9 +77,9 @@ func parseFlags(args []string) (*flags, error) {
 func usage(f *flags) string {
 	var list strings.Builder
 	for _, c := range commands() {
-		fmt.Fprintf(&list, "  sluice %-26s %s\n", strings.TrimSpace(c.Name+" "+c.Args), c.Does)
+		fmt.Fprintf(&list, "  sluice %-30s %s\n", strings.TrimSpace(c.Name+" "+c.Args), c.Does)
 	}
-	return "Usage:\n  sluice [flags]                    serve\n" + list.String() +
+	return "Usage:\n  sluice [flags]                        serve\n" + list.String() +
 		"\nsluice -t FILE is sluice check FILE, sluice --version is sluice version; sluice help COMMAND tells a command's flags.\n\nFlags that serve:\n" +
 		f.set.FlagUsages()
 }

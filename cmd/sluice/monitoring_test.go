@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"sluice/edge/changes/etcd/etcdtest"
 )
 
 // notYet are metrics that come with their first value, and what brings that. Where an edge has one all the same, its queries must return
@@ -111,13 +113,14 @@ func TestDashboardHasData(t *testing.T) {
 pop: {name: test, memcached: ["%s"]}
 source: {trust: [127.0.0.1/32]}
 access_log: {file: %s}
+etcd: {endpoints: ["%s"]}
 origins:
   - {hosts: [down.example], servers: ["http://127.0.0.1:1"]}
   - {servers: ["%s"]}
 rules:
   - {name: default, limit: 5, window: 10s}
   - {name: trial, limit: 2, window: 10s, mode: shadow}
-`, startMemcached(t), filepath.Join(folder, "access.log"), origin(t)))
+`, startMemcached(t), filepath.Join(folder, "access.log"), etcdtest.Start(t).Endpoint, origin(t)))
 	edges := []*process{startFile(t, config), startFile(t, config)}
 
 	// The shipped configuration, but for who is scraped and how often.

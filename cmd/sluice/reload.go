@@ -105,7 +105,7 @@ func (r *reloader) tellLater(before, now *config.Config) {
 		tiers[0].Memcached, tiers[1].Memcached = nil, nil // moveNodes has seen to it
 	}
 	for name, pair := range map[string][2]any{
-		"listen": {before.Listen, now.Listen}, "listen_tls": {before.ListenTLS, now.ListenTLS}, "tls": {before.TLS, now.TLS}, "admin": {before.Admin, now.Admin}, "pop": {tiers[0], tiers[1]},
+		"listen": {before.Listen, now.Listen}, "listen_tls": {before.ListenTLS, now.ListenTLS}, "tls": {before.TLS, now.TLS}, "admin": {before.Admin, now.Admin}, "pop": {tiers[0], tiers[1]}, "etcd": {before.Etcd, now.Etcd},
 		"table": {before.Counters, now.Counters}, "access_log": {before.AccessLog, now.AccessLog}, "limits": {before.Limits, now.Limits},
 		"admin_hosts": {before.AdminHosts, now.AdminHosts}, "admin_token_file": {before.AdminTokenFile, now.AdminTokenFile},
 		"admin_insecure": {before.AdminInsecure, now.AdminInsecure}, "metrics_token": {before.MetricsToken, now.MetricsToken},

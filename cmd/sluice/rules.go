@@ -104,6 +104,11 @@ func (r *reloader) describe(entries []words.Entry) {
 	if r.machine != nil {
 		r.machine.Describe(r.about)
 	}
+	if r.store.Describe != nil {
+		s := tier.EdgeStatus(presence.Edge{Name: r.name, About: r.about})
+		s.PoP = r.base.PoP.Name
+		r.store.Describe(s)
+	}
 }
 
 // self is this edge where there are no others.
@@ -146,10 +151,12 @@ func (r *reloader) edit(e changes.Edit) (admin.Edited, error) {
 	if err != nil || mark == (words.Mark{}) {
 		return done, err
 	}
-	if r.store.Await != nil {
-		done.Edges = r.store.Await(mark)
-	}
 	done.Warnings = slices.Clone(r.store.Warnings)
+	if r.store.Await != nil {
+		if done.Edges = r.store.Await(mark); done.Edges == nil {
+			done.Warnings = append(done.Warnings, "the change is made, but on which edges it is in force could not be asked")
+		}
+	}
 	_ = r.catchUp() // it logs
 	if past, _ := r.overlay.Load().History(e.Name); len(past) > 0 && (past[0].Version > mark.Generation || past[0].Version == mark.Generation && past[0].Edge != r.name) {
 		done.Warnings = append(done.Warnings, fmt.Sprintf("the rule was changed at %s meanwhile, and that stands: see its history", past[0].Edge))
@@ -184,7 +191,9 @@ func (r *reloader) say(e changes.Edit) (done admin.Edited, mark words.Mark, err 
 	if c.Does == changes.Restore {
 		w.End = now.Add(words.LongestAway) // then nothing is left of what it took the place of
 	}
-	switch mark, err = r.store.Add(w, now); {
+	switch mark, err = r.store.Add(w, r.laid, now); {
+	case errors.Is(err, changes.ErrMoved) && e.IfMatch != "":
+		return done, mark, changes.ErrMatch
 	case errors.Is(err, words.ErrFull):
 		return done, mark, control.ErrFull
 	case errors.Is(err, words.ErrLong):

@@ -27,6 +27,7 @@ import (
 	"sluice/edge/admin"
 	"sluice/edge/audit"
 	"sluice/edge/config"
+	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/listen"
 	"sluice/pop/presence"
@@ -157,8 +158,13 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if shared.Metrics != nil {
 		metrics.MustRegister(shared.Metrics)
 	}
+	var etcdStatus func() control.EtcdStatus
+	if shared.Etcd != nil {
+		metrics.MustRegister(tier.EtcdMetrics(shared.Etcd))
+		etcdStatus = shared.Etcd.Status
+	}
 	operators := &http.Server{
-		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Overlay: reload.overlay.Load, Edit: reload.edit, Self: reload.self, Hosts: c.AdminHosts,
+		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Overlay: reload.overlay.Load, Edit: reload.edit, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
 			Address: back.Addr().String(), Token: token, MetricsToken: c.MetricsToken}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,

@@ -13,6 +13,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"net"
 	"net/http"
@@ -25,6 +26,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
@@ -41,6 +43,7 @@ type Options struct {
 	Overlay func() *changes.Overlay
 	Edit    func(changes.Edit) (Edited, error)
 	Self    func() control.EdgeStatus // this edge, where it counts alone
+	Etcd    func() control.EtcdStatus // nil: changes of rules do not travel over etcd
 	Reload  func() error              // reads the configuration again; its error goes to the operator
 	Hosts   []string                  // names under which this listener may be addressed, beside localhost and its own addresses
 	Address string                    // where it listens
@@ -60,49 +63,68 @@ type api struct{ Options }
 // New returns the handler.
 func New(o Options) http.Handler {
 	a := api{o}
-	private := http.NewServeMux()
-	private.HandleFunc("GET /v1/rules", a.rules)
-	private.HandleFunc("GET /v1/rules/{name}", a.rule)
-	private.HandleFunc("GET /v1/mitigations", a.mitigations)
-	private.HandleFunc("PUT /v1/mitigations/{rule}/{source...}", a.block)
-	private.HandleFunc("DELETE /v1/mitigations/{rule}/{source...}", a.lift)
-	for name, list := range map[string]string{"allow": control.Allow, "deny": control.Deny} {
-		private.HandleFunc("GET /v1/"+name, a.listed(list))
-		private.HandleFunc("PUT /v1/"+name+"/{prefix...}", a.list(list))
-		private.HandleFunc("DELETE /v1/"+name+"/{prefix...}", a.unlist(list))
+	private, mux := http.NewServeMux(), http.NewServeMux()
+	for pattern, handler := range a.private() {
+		private.HandleFunc(pattern, handler)
 	}
-	private.HandleFunc("GET /v1/sources/{address}", a.source)
-	private.HandleFunc("GET /v1/nodes", a.nodes)
-	private.HandleFunc("POST /v1/reload", a.reload)
-	private.HandleFunc("PUT /v1/rules/{name}", a.edit(changes.Put))
-	private.HandleFunc("PATCH /v1/rules/{name}", a.edit(changes.Patch))
-	private.HandleFunc("DELETE /v1/rules/{name}", a.edit(changes.Delete))
-	private.HandleFunc("POST /v1/rules/{name}/rollback", a.edit(changes.Rollback))
-	private.HandleFunc("GET /v1/rules/{name}/history", a.history)
-	private.HandleFunc("GET /v1/config", a.config)
-	private.HandleFunc("GET /v1/pop", a.pop)
-	private.HandleFunc("GET /v1/top", a.top)
-	private.HandleFunc("GET /v1/events", a.events)
-	private.HandleFunc("GET /v1/dashboard", a.summary)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if why := o.Edge.Unready(); why != "" {
-			text(w, http.StatusServiceUnavailable, why+"\n")
-			return
-		}
-		text(w, http.StatusOK, "ready\n")
-	})
-	metrics := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: metricsAtOnce})
-	if o.MetricsToken {
-		metrics = a.authorized(metrics)
+	for pattern, handler := range a.public() {
+		mux.Handle(pattern, handler)
 	}
-	mux.Handle("GET /metrics", metrics)
-	mux.HandleFunc("GET /{$}", page("dashboard.html", "text/html"))
-	mux.HandleFunc("GET /dashboard.css", page("dashboard.css", "text/css"))
-	mux.HandleFunc("GET /dashboard.js", page("dashboard.js", "text/javascript"))
 	mux.Handle("/", a.authorized(private))
 	return a.local(mux)
+}
+
+// private are the routes that want the token.
+func (a api) private() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /v1/openapi.json":                      openAPI(),
+		"GET /v1/rules":                             a.rules,
+		"GET /v1/rules/{name}":                      a.rule,
+		"GET /v1/mitigations":                       a.mitigations,
+		"PUT /v1/mitigations/{rule}/{source...}":    a.block,
+		"DELETE /v1/mitigations/{rule}/{source...}": a.lift,
+		"GET /v1/allow":                             a.listed(control.Allow),
+		"PUT /v1/allow/{prefix...}":                 a.list(control.Allow),
+		"DELETE /v1/allow/{prefix...}":              a.unlist(control.Allow),
+		"GET /v1/deny":                              a.listed(control.Deny),
+		"PUT /v1/deny/{prefix...}":                  a.list(control.Deny),
+		"DELETE /v1/deny/{prefix...}":               a.unlist(control.Deny),
+		"GET /v1/sources/{address}":                 a.source,
+		"GET /v1/nodes":                             a.nodes,
+		"POST /v1/reload":                           a.reload,
+		"PUT /v1/rules/{name}":                      a.edit(changes.Put),
+		"PATCH /v1/rules/{name}":                    a.edit(changes.Patch),
+		"DELETE /v1/rules/{name}":                   a.edit(changes.Delete),
+		"POST /v1/rules/{name}/rollback":            a.edit(changes.Rollback),
+		"GET /v1/rules/{name}/history":              a.history,
+		"GET /v1/config":                            a.config,
+		"GET /v1/pop":                               a.pop,
+		"GET /v1/top":                               a.top,
+		"GET /v1/events":                            a.events,
+		"GET /v1/dashboard":                         a.summary,
+	}
+}
+
+// public are the others: for machines, and the dashboard, which asks for the token itself.
+func (a api) public() map[string]http.Handler {
+	metrics := promhttp.HandlerFor(a.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: metricsAtOnce})
+	if a.MetricsToken {
+		metrics = a.authorized(metrics)
+	}
+	return map[string]http.Handler{
+		"GET /healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") }),
+		"GET /readyz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if why := a.Edge.Unready(); why != "" {
+				text(w, http.StatusServiceUnavailable, why+"\n")
+				return
+			}
+			text(w, http.StatusOK, "ready\n")
+		}),
+		"GET /metrics":       metrics,
+		"GET /{$}":           page("dashboard.html", "text/html"),
+		"GET /dashboard.css": page("dashboard.css", "text/css"),
+		"GET /dashboard.js":  page("dashboard.js", "text/javascript"),
+	}
 }
 
 // local refuses requests for another host or from another origin. Load balancers, which get nothing but a word, and Prometheus, which
@@ -213,12 +235,22 @@ func (a api) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mitigations shows those in force, or of them those with ?mode=, ?by= and ?q= (see control.Filter), or the first ?n= of these (see
+// mitigations shows those in force, or of them those with ?rule=, ?source=, ?mode=, ?by= and ?q= (see control.Filter), or the first ?n= of these (see
 // control.Extract). All of them may be a million, of which each is written as it is found.
 func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	f := control.Filter{Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
+	f := control.Filter{Rule: q.Get("rule"), Mode: rules.Mode(q.Get("mode")), By: q.Get("by"), Text: q.Get("q")}
+	var wrong error
+	if source := q.Get("source"); source != "" {
+		f.Source, wrong = counter.ParseSource(source)
+	}
 	switch {
+	case wrong != nil:
+		fail(w, http.StatusBadRequest, "source is not possible: want an address, a prefix, or # and 32 hexadecimal digits")
+		return
+	case f.Rule != "" && f.Rule != control.AllRules && a.find(f.Rule) == nil:
+		failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, f.Rule))
+		return
 	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow && f.Mode != rules.Tried:
 		fail(w, http.StatusBadRequest, "mode is not possible: want enforce, shadow or candidate")
 		return
@@ -357,10 +389,12 @@ func failed(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, config.ErrNoRule):
 		status = http.StatusNotFound
-	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong), errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops):
+	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong), errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err, changes.ErrMoved):
 		status = http.StatusConflict
 	case errors.Is(err, changes.ErrMatch):
 		status = http.StatusPreconditionFailed
+	case errors.Is(err, changes.ErrAway):
+		status = http.StatusServiceUnavailable
 	}
 	fail(w, status, err.Error())
 }

@@ -418,6 +418,8 @@ rules: [{name: real, limit: 5}, {name: trial, limit: 5, mode: shadow}, {name: as
 	for query, want := range map[string]int{
 		"": 9, "?mode=shadow": 3, "?mode=enforce": 6, "?by=admin": 9, "?by=pop": 0, "?q=SCRAPER": 9, "?q=trial": 3, "?q=192.0.2.9": 1, "?q=192.0.2.1": 3,
 		"?q=203.0.113": 1, "?mode=enforce&q=trial": 0, "?q=2001:db9:1::7": 1,
+		"?rule=trial": 3, "?rule=*": 2, "?rule=asleep": 0, "?source=192.0.2.1": 3, "?source=192.0.2.77": 1, "?source=192.0.0.0/16": 3, "?source=%23" + strings.Repeat("0", 32): 0,
+		"?rule=real&source=198.51.100.0/24&by=admin": 2,
 	} {
 		var list []control.Mitigation
 		if err := json.Unmarshal(do(h, "GET", "/v1/mitigations"+query, "").Body.Bytes(), &list); err != nil || len(list) != want {

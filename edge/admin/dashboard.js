@@ -277,12 +277,13 @@ function blockedRows(list) {
 }
 const blockedHeads = [["Source", "key"], ["Rule"], ["By"], ["Why", "text"], ["Until"], ["", "act"]];
 
+const lists = {allow: {word: "allowed", does: "never limited"}, deny: {word: "denied", does: "always refused"}};
+
 function showLists() {
-  const rows = [["deny", "denied", now.deny], ["allow", "allowed", now.allow]].flatMap(([list, word, all]) => (all || []).map(l => ({key: list + " " + l.prefix, cells: [
-    l.prefix, word === "denied" ? "always refused" : "never limited", l.reason || "", until(l.end),
-    button("Remove", `${l.prefix} is ${word}: take it off the list`, b => takeBack(b, `v1/${list}/${segments(l.prefix)}`, `${l.prefix} is ${word} no more`))]})));
-  $("lists-section").hidden = !rows.length;
-  fill("lists", [["Prefix", "key"], ["What"], ["Why", "text"], ["Until"], ["", "act"]], rows, "");
+  const rows = ["deny", "allow"].flatMap(list => (now[list] || []).map(l => ({key: list + " " + l.prefix, cells: [
+    l.prefix, lists[list].does, l.reason || "", until(l.end),
+    button("Remove", `${l.prefix} is ${lists[list].word}: take it off the list`, b => takeBack(b, `v1/${list}/${segments(l.prefix)}`, `${l.prefix} is ${lists[list].word} no more`))]})));
+  fill("lists", [["Prefix", "key"], ["What"], ["Why", "text"], ["Until"], ["", "act"]], rows, "Nobody.");
 }
 
 function blockedTable(id, blocked, none) {
@@ -488,6 +489,21 @@ function openBlock(source = "") {
   (source ? form.elements.rule : form.elements.source).focus();
 }
 
+function openList(list, source = "") {
+  const {word, does} = lists[list], form = dialog("d-list", async form => {
+    const of = form.elements, {answer} = await ask(`v1/${list}/${segments(of.source.value.trim())}`, {method: "PUT", body: {for: of.for.value.trim(), reason: of.reason.value}});
+    notice(`${answer.prefix} is ${word}${spread(answer.edges)}${warned(answer)}.`);
+    poll();
+  });
+  const verb = list === "allow" ? "Allow" : "Deny";
+  put($("t-list"), verb + " a source");
+  put($("l-does"), `The source is ${does} for this time, on every edge of the PoP, whatever rules say.` + (list === "allow" ? " Who is denied stays so." : ""));
+  put($("d-list").querySelector("button[type=submit]"), verb);
+  form.elements.source.value = source;
+  form.elements.reason.value = "";
+  (source ? form.elements.for : form.elements.source).focus();
+}
+
 // takeBack ends what stands in a button's row, and goes on to the next row.
 async function takeBack(b, path, done) {
   b.disabled = true;
@@ -553,6 +569,7 @@ function openSource(source) {
   for (const id of ["s-blocked", "s-rules", "s-events"]) $(id).replaceChildren();
   put($("t-source"), source);
   put($("s-asks"), "");
+  for (const id of ["s-allow", "s-deny"]) $(id).hidden = source.startsWith("#"); // lists are of addresses
   $("s-counted").hidden = true;
   dialog("d-source");
   showSource().catch(e => put($("d-source").querySelector(".wrong"), e.message));
@@ -581,6 +598,10 @@ async function showSource() {
 $("operator").onclick = () => askForToken();
 $("block").onclick = () => openBlock();
 $("s-block").onclick = () => { const source = shownSource; $("d-source").close(); openBlock(source); };
+for (const list of ["allow", "deny"]) {
+  $(list).onclick = () => openList(list);
+  $("s-" + list).onclick = () => { const source = shownSource; $("d-source").close(); openList(list, source); };
+}
 $("d-source").onclose = () => { shownSource = ""; };
 let typing = 0;
 $("find").oninput = () => { clearTimeout(typing); typing = setTimeout(poll, 250); };

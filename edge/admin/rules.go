@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -61,7 +62,7 @@ func (a api) rule(w http.ResponseWriter, r *http.Request) {
 	tag := a.overlay().ETag(r.PathValue("name"))
 	rule := a.find(r.PathValue("name"))
 	if rule == nil {
-		fail(w, http.StatusNotFound, "no such rule")
+		failed(w, fmt.Errorf("%w: %s", config.ErrNoRule, r.PathValue("name")))
 		return
 	}
 	w.Header().Set("ETag", tag)
@@ -81,10 +82,10 @@ func (a api) edit(action changes.Action) http.HandlerFunc {
 		}
 		by := operator(r)
 		e := changes.Edit{Name: r.PathValue("name"), Action: action, Body: body, IfMatch: r.Header.Get("If-Match"), Who: by.Who, From: by.From}
-		switch r.URL.Query().Get("replace") {
-		case "true":
+		switch replace := r.URL.Query().Get("replace"); {
+		case action != changes.Put || replace == "" || replace == "false":
+		case replace == "true":
 			e.Replace = true
-		case "", "false":
 		default:
 			fail(w, http.StatusBadRequest, "replace is not possible: want true or false")
 			return
@@ -175,7 +176,12 @@ func (a api) pop(w http.ResponseWriter, _ *http.Request) {
 		Name  string               `json:"name"`
 		Edges []control.EdgeStatus `json:"edges"`
 		Nodes []control.NodeStatus `json:"nodes"`
-	}{a.Edge.Config().PoP.Name, a.Edge.Edges(), a.Edge.Nodes()}
+		Etcd  *control.EtcdStatus  `json:"etcd,omitempty"`
+	}{Name: a.Edge.Config().PoP.Name, Edges: a.Edge.Edges(), Nodes: a.Edge.Nodes()}
+	if a.Etcd != nil {
+		status := a.Etcd()
+		all.Etcd = &status
+	}
 	if all.Edges == nil && a.Self != nil {
 		all.Edges = []control.EdgeStatus{a.Self()}
 	}

@@ -82,6 +82,7 @@ const (
 	Flags Origin = "flags"   // of the command line
 	Local Origin = "overlay" // an operator, for this edge only
 	PoP   Origin = "pop"     // an operator, for all edges of the PoP
+	Etcd  Origin = "etcd"    // an operator, for all edges of all PoPs that share an etcd
 )
 
 // Overlay is what a configuration and a list of changes make together. It is immutable.
@@ -250,6 +251,12 @@ func (o *Overlay) said(name string, version uint64) (text json.RawMessage, known
 
 // ErrMatch says that If-Match names another state of the rule than the one in force.
 var ErrMatch = errors.New("changes: the rule is not as If-Match says")
+
+// ErrMoved says that somebody else has changed the rule at the same moment, and nothing was changed.
+var ErrMoved = errors.New("changes: the rule has just been changed by another operator: get it again, and change that")
+
+// ErrAway says that what carries changes to all edges cannot be reached, so that none can be made.
+var ErrAway = errors.New("changes: rules cannot be changed now: what is in force stays")
 
 // ErrDrops says that a rule would lose fields that were set.
 var ErrDrops = errors.New("changes: fields that are set would be lost")

@@ -35,6 +35,7 @@ type Config struct {
 	EdgeID         string // what operators call this edge; "": host name and port
 	StateDir       string // where what operators said is kept over a restart; "": nowhere
 	PoP            PoP
+	Etcd           Etcd
 	Counters       int // how many counters the table holds
 	Source         rules.SourceConfig
 	Deny, Allow    []netip.Prefix
@@ -58,12 +59,24 @@ type PoP struct {
 	Wait       time.Duration // how long a request may wait for the PoP's count where a rule says first_sight: wait
 }
 
+// Etcd says over which etcd the rules that operators change are the same in several PoPs. The zero Etcd is none.
+type Etcd struct {
+	Endpoints    []string // http://HOST:PORT or https://HOST:PORT, all of one scheme
+	Prefix       string   // of all keys; begins and ends with a slash
+	Username     string
+	PasswordFile string
+	CAFile       string // of the nodes' certificates; "": those of the system
+	CertFile     string // of this edge, and its key
+	KeyFile      string
+}
+
 // Default returns the configuration of an empty file. It has no origin yet.
 func Default() *Config {
 	return &Config{
 		Listen:    ":8080",
 		Admin:     "127.0.0.1:8081",
 		PoP:       PoP{Name: "local", Wait: 5 * time.Millisecond},
+		Etcd:      Etcd{Prefix: "/sluice/"},
 		Counters:  1_000_000,
 		AccessLog: accesslog.Config{Format: "json", Refused: 1},
 		Source:    rules.SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},

@@ -29,7 +29,7 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	const rule = "rules:\n- name: a\n  limit: 1\n"
-	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, check_path, deny, edge_id, limits, listen, listen_tls, metrics_token, origins, pop, rules, shed, source, state_dir, table, tls or verdict_header")
+	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, check_path, deny, edge_id, etcd, limits, listen, listen_tls, metrics_token, origins, pop, rules, shed, source, state_dir, table, tls or verdict_header")
 	f("edge_id: a b", `f.yaml:1:10: edge_id: "a b" is not possible: want 1 to 64 letters, digits, dots, dashes or underscores`)
 	f("pop: {edges: 65}", "f.yaml:1:14: pop.edges: 65 is out of range: want 0 to 64")
 	f("listen: 80", `f.yaml:1:9: listen: "80" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
@@ -94,6 +94,15 @@ func TestConfigErrors(t *testing.T) {
 	f("source: {header: Cookie}", `f.yaml:1:18: source.header: "Cookie" cannot tell the address of a client: want X-Forwarded-For, Forwarded, or a header that holds one address, such as X-Real-IP or CF-Connecting-IP`)
 	f("source: {header: \"a b\"}", `f.yaml:1:18: source.header: "a b" cannot tell the address of a client: want X-Forwarded-For, Forwarded, or a header that holds one address, such as X-Real-IP or CF-Connecting-IP`)
 	f("verdict_header: yes", "f.yaml:1:17: verdict_header: want true or false")
+	f("etcd: {endpoints: [\"10.0.0.1:2379\"]}", `f.yaml:1:20: etcd.endpoints: "10.0.0.1:2379" is not a node of etcd: want https://HOST:PORT or http://HOST:PORT`)
+	f("etcd: {endpoints: [\"http://a\"]}", `f.yaml:1:20: etcd.endpoints: "http://a" is not a node of etcd: want https://HOST:PORT or http://HOST:PORT`)
+	f("etcd: {endpoints: [\"https://a:1\", \"http://b:1\"]}", "f.yaml:1:35: etcd.endpoints: http://b:1 is http, and the first is not: write all with http, or all with https")
+	f("etcd: {prefix: sluice}", `f.yaml:1:16: etcd.prefix: "sluice" is not possible: want up to 128 bytes that begin and end with a slash, such as /sluice/`)
+	f("etcd: {endpoints: [\"https://a:1\"], username: ada}", "f.yaml:1:36: etcd: username and password_file belong together: give both")
+	f("etcd: {endpoints: [\"https://a:1\"], key_file: k}", "f.yaml:1:36: etcd: cert_file and key_file belong together: give both")
+	f("etcd: {ca_file: c}", "f.yaml:1:7: etcd: no endpoints: name the nodes, such as https://10.0.0.1:2379")
+	f("etcd: {endpoints: [\"http://a:1\"], ca_file: c}", "f.yaml:1:35: etcd: http://a:1 has no TLS: write the endpoints with https, or remove ca_file and cert_file")
+	f("etcd: {nodes: [a]}", "f.yaml:1:8: etcd: unknown field nodes: want ca_file, cert_file, endpoints, key_file, password_file, prefix or username")
 	f("rules: *x", "f.yaml:1:8: alias *x: there is no anchor &x above it")
 	f("table: {counters: 1}\nlisten: x\n", "f.yaml:1:19: table.counters: 1 is out of range: want 1024 to 1073741824\n"+
 		`f.yaml:2:9: listen: "x" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
@@ -287,4 +296,35 @@ func TestGuards(t *testing.T) {
 			t.Errorf("%s: %v, want %q", yaml, err, want)
 		}
 	}
+}
+
+// Whoever can write into etcd changes the rules of every edge: what lets others do that is said.
+func TestEtcdWarnings(t *testing.T) {
+	f := func(etcd, want string) {
+		t.Helper()
+		c, err := Parse("", []byte("state_dir: /s\netcd: {"+etcd+"}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		for _, w := range c.Warnings() {
+			if strings.HasPrefix(w, "etcd: ") {
+				got += w
+			}
+		}
+		c.StateDir = ""
+		if !strings.Contains(strings.Join(c.Warnings(), "\n"), "etcd: without state_dir") {
+			t.Errorf("%s: without state_dir: %q", etcd, c.Warnings())
+		}
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", etcd, got, want)
+		}
+	}
+	f(`endpoints: ["http://127.0.0.1:2379", "http://[::1]:2379", "http://localhost:2379"]`, "")
+	f(`endpoints: ["http://10.0.0.1:2379"]`, "plain text without a password")
+	f(`endpoints: ["http://127.0.0.1:2379", "http://10.0.0.1:2379"]`, "plain text without a password")
+	f(`endpoints: ["http://10.0.0.1:2379"], username: a, password_file: p`, "reads the password")
+	f(`endpoints: ["https://10.0.0.1:2379"]`, "no username and no cert_file")
+	f(`endpoints: ["https://10.0.0.1:2379"], username: a, password_file: p`, "")
+	f(`endpoints: ["https://10.0.0.1:2379"], cert_file: c, key_file: k`, "")
 }

@@ -75,6 +75,7 @@ func (r *reader) config(n ast.Node, c *Config) {
 		}),
 		"state_dir": r.orNone("state_dir", &c.StateDir),
 		"pop":       func(n ast.Node) { r.pop(n, &c.PoP) },
+		"etcd":      func(n ast.Node) { r.etcd(n, &c.Etcd) },
 		"table": func(n ast.Node) {
 			r.mapping(n, "table", fields{
 				"counters": r.integer("table.counters", 1024, 1<<30, func(v int64) { c.Counters = int(v) }),

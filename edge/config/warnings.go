@@ -18,6 +18,12 @@ func (c *Config) weaknesses() (all []string) {
 	if c.Source.TrustsEverybody() {
 		add("source.trust names everybody: each client says itself who it is, unless nobody but a proxy can reach this edge")
 	}
+	if w := c.Etcd.weakness(); w != "" {
+		add("%s", w)
+	}
+	if len(c.Etcd.Endpoints) > 0 && c.StateDir == "" {
+		add("etcd: without state_dir an edge that starts while etcd is away has the rules of its file, and not what operators have changed")
+	}
 	inForce := 0
 	for i := range c.Rules {
 		r := &c.Rules[i]

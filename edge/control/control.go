@@ -124,13 +124,23 @@ type Spread struct {
 type EdgeStatus struct {
 	ID         string    `json:"id"`
 	Name       string    `json:"name"`
-	Address    string    `json:"address"` // where it listens
+	PoP        string    `json:"pop,omitempty"` // where edges of several are told of
+	Address    string    `json:"address"`       // where it listens
 	Version    string    `json:"version"`
 	Started    time.Time `json:"started"`
 	Generation uint64    `json:"generation"`  // the latest change of a rule that it knows of; 0: none
 	ConfigHash uint64    `json:"config_hash"` // as sluice_config_hash there
 	Since      time.Time `json:"since"`       // its rules are these
 	Refused    int       `json:"refused"`     // changes that cannot be in force there
+}
+
+// EtcdStatus describes the etcd over which edges of several PoPs have the same rules.
+type EtcdStatus struct {
+	Up    bool              `json:"up"`
+	Since time.Time         `json:"since"`           // it is so
+	Error string            `json:"error,omitempty"` // why it is not up
+	Wrong map[string]string `json:"wrong,omitempty"` // by rule: why what etcd has of it cannot be read here
+	Edges []EdgeStatus      `json:"edges"`           // that share it, this one first
 }
 
 // NodeStatus describes a node of the tier.

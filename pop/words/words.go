@@ -94,6 +94,14 @@ type Entry struct {
 	kept time.Time
 }
 
+// Said is the entry of a change of a rule that others keep as well: they know its mark.
+func Said(change Word, mark Mark) (Entry, error) {
+	if change.Kind != Change || !change.possible() {
+		return Entry{}, fmt.Errorf("%w: rule %q", ErrWord, change.Rule)
+	}
+	return Entry{Word: change, generation: mark.Generation, edge: mark.Edge, kept: change.End}, nil
+}
+
 // Over reports whether the entry says nothing any more. Most changes of rules hold for ever.
 func (e *Entry) Over(now time.Time) bool {
 	return !now.Before(e.kept) && (e.Kind != Change || !e.kept.IsZero())

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os/user"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -31,6 +33,14 @@ func Operators() []Command {
 	block, unblock := NewFlagSet("block"), NewFlagSet("unblock")
 	length := block.Duration("for", 10*time.Minute, "for how long: a `TIME` such as 10m or 24h")
 	reason := block.String("reason", "", "why, for other operators: `TEXT`")
+	blocked := NewFlagSet("blocked")
+	var only operator.Filter
+	blocked.StringVar(&only.Rule, "rule", "", "only under the rule `NAME`; * is what blocks under every rule")
+	blocked.StringVar(&only.Source, "source", "", "only `SOURCE|CIDR`, and prefixes that hold it or lie in it")
+	blocked.StringVar(&only.Mode, "mode", "", "only by rules that refuse, or by those in shadow, or by candidates: `enforce|shadow|candidate`")
+	blocked.StringVar(&only.By, "by", "", "only those that this edge, another one, or an operator began: `edge|pop|admin`")
+	blocked.StringVar(&only.Text, "find", "", "only those with `TEXT` in source, rule or reason")
+	manual := blocked.Bool("manual", false, "only those that an operator began, as --by admin")
 	blockRule := block.String("rule", operator.AllRules, "under the rule `NAME` only; * is every rule")
 	unblockRule := unblock.String("rule", operator.AllRules, "under the rule `NAME` only; * is every rule")
 
@@ -52,8 +62,27 @@ func Operators() []Command {
 			}
 			return c.Top(*by, *count)
 		}),
-		operatorCommand(NewFlagSet("blocked"), "", "who is blocked, by whom and until when", none((*operator.Client).Blocked)),
-		operatorCommand(NewFlagSet("rules"), "", "the rules in force", none((*operator.Client).Rules)),
+		operatorCommand(blocked, "", "who is blocked, by whom and until when", func(c *operator.Client, _ []string) error {
+			switch {
+			case *manual && only.By != "" && only.By != "admin":
+				return usageError{fmt.Errorf("--manual and --by %s: give one of them", only.By)}
+			case *manual:
+				only.By = "admin"
+			case !slices.Contains([]string{"", "edge", "pop", "admin"}, only.By):
+				return usageError{fmt.Errorf("--by %q: want edge, pop or admin", only.By)}
+			}
+			if !slices.Contains([]string{"", "enforce", "shadow", "candidate"}, only.Mode) {
+				return usageError{fmt.Errorf("--mode %q: want enforce, shadow or candidate", only.Mode)}
+			}
+			if only.Source != "" {
+				if err := operator.CheckSource(only.Source); err != nil {
+					return usageError{fmt.Errorf("--source: %w", err)}
+				}
+			}
+			return c.Blocked(only)
+		}),
+		operatorCommand(NewFlagSet("rules"), "[set|history|rollback …]",
+			"the rules in force; or of one: set NAME FIELD=VALUE…, history NAME, rollback NAME [VERSION]", ruleCommand),
 		operatorCommand(NewFlagSet("config"), "", "the configuration in force, and where it is from", none((*operator.Client).Config)),
 		operatorCommand(block, "SOURCE|CIDR", "block a source for a while, on every edge of the PoP", func(c *operator.Client, args []string) error {
 			if *length <= 0 {
@@ -70,8 +99,72 @@ func Operators() []Command {
 			}
 			return c.Unblock(args[0], *unblockRule)
 		}),
+		listCommand(operator.Allow, "never limit a source for a while, on every edge of the PoP; without one, whom operators allow"),
+		listCommand(operator.Deny, "always refuse a source for a while, on every edge of the PoP; without one, whom operators deny"),
 		operatorCommand(events, "", "what has happened lately, the latest last", func(c *operator.Client, _ []string) error { return c.Events(*since) }),
 	}
+}
+
+// ruleCommand is the command rules: without arguments those in force, else one of them is changed, or its past shown.
+func ruleCommand(c *operator.Client, args []string) error {
+	const forms = "want rules, rules set NAME FIELD=VALUE…, rules history NAME, or rules rollback NAME [VERSION]"
+	if len(args) == 0 {
+		return c.Rules()
+	}
+	if len(args) == 1 || args[1] == "" {
+		return usageError{fmt.Errorf("%q is not enough: %s", args[0], forms)}
+	}
+	name, rest := args[1], args[2:]
+	switch what := args[0]; {
+	case what == "set" && len(rest) > 0:
+		patch, err := operator.CheckFields(rest)
+		if err != nil {
+			return usageError{err}
+		}
+		return c.SetRule(name, patch)
+	case what == "set":
+		return usageError{fmt.Errorf("nothing is to be set: sluice rules set %s limit=300", name)}
+	case what == "history" && len(rest) == 0:
+		return c.History(name)
+	case what == "rollback" && len(rest) == 0:
+		return c.Rollback(name, "")
+	case what == "rollback" && len(rest) == 1:
+		if _, err := strconv.ParseUint(rest[0], 10, 64); err != nil {
+			return usageError{fmt.Errorf("version %q: want the number of one (sluice rules history %s lists them), or 0, which is what the file says", rest[0], name)}
+		}
+		return c.Rollback(name, rest[0])
+	}
+	return usageError{errors.New(forms)}
+}
+
+// listCommand is the command of a list that operators keep.
+func listCommand(list operator.List, does string) Command {
+	set := NewFlagSet(string(list))
+	length := set.Duration("for", 10*time.Minute, "for how long: a `TIME` such as 10m or 24h")
+	reason := set.String("reason", "", "why, for other operators: `TEXT`")
+	remove := set.Bool("remove", false, "take the source off the list")
+	return operatorCommand(set, "[SOURCE|CIDR]", does, func(c *operator.Client, args []string) error {
+		if len(args) == 0 {
+			for _, f := range []string{"for", "reason", "remove"} {
+				if set.Changed(f) {
+					return usageError{fmt.Errorf("--%s: whose? want a SOURCE|CIDR", f)}
+				}
+			}
+			return c.Listed(list)
+		}
+		if err := operator.CheckPrefix(args[0]); err != nil {
+			return usageError{err}
+		}
+		switch {
+		case *remove && (set.Changed("for") || set.Changed("reason")):
+			return usageError{errors.New("--remove ends at once: leave --for and --reason out")}
+		case *remove:
+			return c.Remove(list, args[0])
+		case *length <= 0:
+			return usageError{fmt.Errorf("--for %v: want more than 0", *length)}
+		}
+		return c.Put(list, args[0], *length, *reason)
+	})
 }
 
 func checkTarget(source, rule string) error {
@@ -87,7 +180,8 @@ func checkTarget(source, rule string) error {
 // usageError is a command line that makes no sense.
 type usageError struct{ error }
 
-// operatorCommand makes a command of what it asks of an edge. It takes as many arguments as args names.
+// operatorCommand makes a command of what it asks of an edge. It takes as many arguments as args names: [NAME] may be left out, and of one with … there
+// may be several.
 func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Client, []string) error) Command {
 	name := set.Name()
 	admin := set.String("admin", config.Default().Admin, "the edge's operators' listener, `ADDR`")
@@ -102,17 +196,22 @@ func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Cl
 			fmt.Fprint(stdout, c.Usage())
 			return 0
 		}
-		wanted := 0
-		if args != "" {
-			wanted = 1
+		least, most := 0, 0
+		for _, arg := range strings.Fields(args) {
+			if most++; !strings.HasPrefix(arg, "[") && !strings.HasSuffix(arg, "]") {
+				least++
+			}
+			if strings.Contains(arg, "…") {
+				most = len(given)
+			}
 		}
 		switch {
 		case err != nil:
 			err = usageError{err}
-		case set.NArg() < wanted:
+		case set.NArg() < least:
 			err = usageError{fmt.Errorf("want a %s: sluice %s %s", args, name, args)}
-		case set.NArg() > wanted:
-			err = usageError{fmt.Errorf("unexpected argument %q", set.Arg(wanted))}
+		case set.NArg() > most:
+			err = usageError{fmt.Errorf("unexpected argument %q", set.Arg(most))}
 		default:
 			client := &operator.Client{Address: *admin, JSON: *asJSON, Now: time.Now(), Out: stdout}
 			if err = findListener(client, *file, *tokenFile, set.Changed("admin")); err == nil {

@@ -27,7 +27,7 @@ const whyUsage = `Usage: sluice why SOURCE [--at TIME] [LOG…]
 
 Tells what became of a source, an address or a prefix. With access logs in JSON (.gz as well), of one edge or several:
 when it came, how much it asked for, which rule blocked it at what estimate, and what happened then. Without: what the edge
-at --admin knows of it now.
+that --admin or --config names knows of it now.
 
 Flags:
 `
@@ -39,6 +39,7 @@ type whyArgs struct {
 	address          netip.Addr // of the question; without logs it must be one
 	logs             []string
 	admin, tokenFile string
+	config           string
 	json             bool
 	flags            *pflag.FlagSet
 }
@@ -48,6 +49,7 @@ func newWhyArgs() *whyArgs {
 	a.flags.StringVar(&a.at, "at", "", "around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
 	a.flags.DurationVar(&a.question.Around, "around", 10*time.Minute, "so long before and after")
 	a.flags.StringVar(&a.admin, "admin", config.Default().Admin, "the operators' listener of an edge, where no log is given")
+	a.flags.StringVar(&a.config, "config", "", "the edge's configuration `FILE`, which names that listener and its token")
 	a.flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token that the listener wants")
 	a.flags.BoolVar(&a.json, "json", false, "print JSON")
 	return a
@@ -108,7 +110,11 @@ func explain(args []string, stdout, stderr io.Writer) int {
 	default:
 		err = a.fromEdge(stdout)
 	}
-	if err != nil {
+	var wrong usageError
+	switch {
+	case errors.As(err, &wrong):
+		return Misuse(stderr, err)
+	case err != nil:
 		fmt.Fprintln(stderr, "sluice:", err)
 		return ExitFailed
 	}
@@ -156,7 +162,7 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 		Events []events.Event `json:"events"`
 	}
 	client := &operator.Client{Address: a.admin}
-	if err := findListener(client, "", a.tokenFile, true); err != nil {
+	if err := findListener(client, a.config, a.tokenFile, a.flags.Changed("admin")); err != nil {
 		return err
 	}
 	if err := client.Get("/v1/sources/"+url.PathEscape(a.address.String()), &told.Source); err != nil {

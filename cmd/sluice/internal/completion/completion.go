@@ -63,6 +63,7 @@ func (w wanted) String() string {
 
 // want reads what is wanted from its name.
 func want(name string) wanted {
+	name, _, _ = strings.Cut(name, " ") // of several arguments the first
 	name = strings.Trim(name, "[]")
 	if strings.Contains(name, "|") && strings.ToUpper(name) != name {
 		return wanted{words: strings.Split(name, "|")}

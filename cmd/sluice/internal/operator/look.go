@@ -46,18 +46,36 @@ func (c *Client) Top(by string, n int) error {
 // blockedMost is how many blocks are shown: under attack there may be a million.
 const blockedMost = 1000
 
+// Filter says which blocks are asked for. Empty fields ask for all.
+type Filter struct {
+	Rule   string // of this rule; AllRules: of those under every rule
+	Source string // of this source, or of prefixes that hold it or lie in it
+	Mode   string // enforce, shadow or candidate
+	By     string // edge, pop or admin
+	Text   string // with this in source, rule or reason
+}
+
 // Blocked prints who is blocked: operators' blocks first, then those that end last.
-func (c *Client) Blocked() error {
-	answer, err := c.get("/v1/mitigations", url.Values{"n": {strconv.Itoa(blockedMost)}})
+func (c *Client) Blocked(f Filter) error {
+	query := url.Values{"n": {strconv.Itoa(blockedMost)}}
+	for name, value := range map[string]string{"rule": f.Rule, "source": f.Source, "mode": f.Mode, "by": f.By, "q": f.Text} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	answer, err := c.get("/v1/mitigations", query)
 	if err != nil {
-		return err
+		return noRule(f.Rule, err)
 	}
 	return c.show(answer, func() error {
 		var list []block
 		if err := c.decode(answer, &list); err != nil {
 			return err
 		}
-		if len(list) == 0 {
+		if len(list) == 0 && f != (Filter{}) {
+			_, err := fmt.Fprintln(c.Out, "nobody like that is blocked")
+			return err
+		} else if len(list) == 0 {
 			_, err := fmt.Fprintln(c.Out, "nobody is blocked")
 			return err
 		}

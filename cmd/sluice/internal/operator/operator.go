@@ -30,7 +30,9 @@ type Client struct {
 	Now     time.Time // what remains of a block is told by it
 	Out     io.Writer
 
-	http *http.Client
+	http  *http.Client
+	tag   string // the ETag of the latest answer
+	match string // sent as If-Match; "": none
 }
 
 const (
@@ -85,7 +87,7 @@ func (c *Client) ask(method, path string, body any) ([]byte, error) {
 	case isJSON && status != http.StatusTooManyRequests && status != http.StatusBadGateway: // which the other listener answers
 		var refusal struct{ Error struct{ Message string } }
 		if json.Unmarshal(text, &refusal) == nil && refusal.Error.Message != "" {
-			return nil, &refused{status, Printable(strings.TrimPrefix(refusal.Error.Message, "edge: "))}
+			return nil, &refused{status, Printable(strings.TrimPrefix(strings.TrimPrefix(refusal.Error.Message, "edge: "), "changes: "))}
 		}
 	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
 		path, _, _ = strings.Cut(path, "?")
@@ -130,6 +132,9 @@ func (c *Client) send(method, path string, body any) (status int, kind string, t
 	if c.Who != "" {
 		req.Header.Set("X-Operator", c.Who)
 	}
+	if c.match != "" {
+		req.Header.Set("If-Match", c.match)
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return 0, "", nil, c.unreachable(err)
@@ -139,6 +144,7 @@ func (c *Client) send(method, path string, body any) (status int, kind string, t
 	if err != nil {
 		return 0, "", nil, c.unreachable(err)
 	}
+	c.tag = resp.Header.Get("ETag")
 	return resp.StatusCode, resp.Header.Get("Content-Type"), text, nil
 }
 

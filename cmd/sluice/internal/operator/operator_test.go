@@ -55,6 +55,38 @@ func ask(t *testing.T, e edge, do func(*Client) error) (printed, failed string) 
 	return strings.ReplaceAll(out.String(), s.Listener.Addr().String(), "EDGE"), failed
 }
 
+func blockedAll(c *Client) error { return c.Blocked(Filter{}) }
+
+// A rule is changed as it was when it was looked at: its tag goes along, and who comes second is told so.
+func TestRuleThatSomebodyElseChanges(t *testing.T) {
+	const tag = `"1-000000000001"`
+	current := tag
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch got := r.Header.Get("If-Match"); {
+		case r.Method == http.MethodGet && got == "":
+			w.Header().Set("ETag", tag)
+			_, _ = io.WriteString(w, `{"name":"login","limit":5}`)
+		case got == current:
+			_, _ = io.WriteString(w, `{"name":"login","limit":7,"version":2,"origin":"pop","edges":{"known":3,"have":2,"missing":["web3"]},"warnings":["a","b"]}`)
+		default:
+			w.WriteHeader(http.StatusPreconditionFailed)
+			_, _ = io.WriteString(w, `{"error":{"message":"another"}}`)
+		}
+	}))
+	defer s.Close()
+	var out bytes.Buffer
+	c := &Client{Address: s.Listener.Addr().String(), Out: &out}
+	set := func() error { return c.SetRule("login", map[string]any{"limit": 7}) }
+	if err := set(); err != nil || out.String() != "rule login is changed\n  limit 5 → 7\nin force on 2 of the 3 edges of the PoP, and not yet on web3: there as soon as it is back\nbut: a\nbut: b\n" {
+		t.Errorf("%v %s", err, &out)
+	}
+	current = "another"
+	if err := set(); err == nil || !strings.HasPrefix(err.Error(), "somebody else has changed rule login meanwhile") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	block := func(source, rule string) func(*Client) error {
 		return func(c *Client) error { return c.Block(source, rule, 10*time.Minute, "why") }
@@ -86,7 +118,7 @@ func TestAnswers(t *testing.T) {
 		{"blocks", edge{"GET /v1/mitigations?n=1000": `[
 			{"rule":"login","source":"192.0.2.1","mode":"enforce","start":"2026-05-04T14:00:00Z","end":"` + now.Add(90*time.Second).Format(time.RFC3339) + `","by":"edge"},
 			{"rule":"login","source":"192.0.2.2","mode":"shadow","end":"` + now.Add(26*time.Hour).Format(time.RFC3339) + `","by":"pop"},
-			{"rule":"*","source":"198.51.100.0/24","mode":"enforce","end":"` + now.Add(59*time.Second).Format(time.RFC3339) + `","by":"admin","reason":"scraper\u001b[2J\n` + strings.Repeat("x", 200) + `"}]`}, (*Client).Blocked,
+			{"rule":"*","source":"198.51.100.0/24","mode":"enforce","end":"` + now.Add(59*time.Second).Format(time.RFC3339) + `","by":"admin","reason":"scraper\u001b[2J\n` + strings.Repeat("x", 200) + `"}]`}, blockedAll,
 			"SOURCE           RULE   MODE     BY     UNTIL                 LEFT  REASON\n" +
 				"198.51.100.0/24  *      enforce  admin  2026-05-04 14:00:59    59s  scraper·[2J·" + strings.Repeat("x", 19) + "…\n" +
 				"192.0.2.2        login  shadow   pop    2026-05-05 16:00:00    26h\n" +
@@ -94,12 +126,12 @@ func TestAnswers(t *testing.T) {
 		{"as many as are shown", edge{"GET /v1/mitigations?n=1000": "[{}" + strings.Repeat(",{}", 999) + "]"}, func(c *Client) error {
 			out := c.Out
 			c.Out = new(bytes.Buffer)
-			err := c.Blocked()
+			err := blockedAll(c)
 			_, after, _ := strings.Cut(c.Out.(*bytes.Buffer).String(), "these")
 			_, _ = io.WriteString(out, after)
 			return err
 		}, " are 1,000; there may be more: sluice status counts them, GET /v1/mitigations lists them\n", ""},
-		{"nobody", edge{"GET /v1/mitigations?n=1000": `[]`}, (*Client).Blocked, "nobody is blocked\n", ""},
+		{"nobody", edge{"GET /v1/mitigations?n=1000": `[]`}, blockedAll, "nobody is blocked\n", ""},
 		{"top", edge{"GET /v1/top?by=shadow&n=2": `[{"source":"192.0.2.1","count":1234567,"error":0},{"source":"2001:db8::/64","count":1200,"error":34}]`},
 			func(c *Client) error { return c.Top("shadow", 2) },
 			"SOURCE            SHADOW  AT LEAST\n192.0.2.1      1,234,567\n2001:db8::/64      1,200     1,166\n", ""},
@@ -110,6 +142,12 @@ func TestAnswers(t *testing.T) {
 			"TIME                 KIND      WHAT                                       RULE   SOURCE     WHO\n" +
 				"2026-05-04 13:59:59  operator  lifted                                                       ada\n" +
 				"2026-05-04 14:00:00  block     over the limit (and 1,234 more before it)  login  192.0.2.1\n", ""},
+		{"status over etcd", edge{"GET /readyz": "ready", "GET /v1/pop": `{"name":"fra1","etcd":{"up":true,"wrong":{"login":"no"},"edges":[{"pop":"fra1","config_hash":1},{"pop":"ams1","config_hash":1},{"pop":"ams1","config_hash":2}]}}`}, (*Client).Status,
+			"edge      EDGE, ready\nrules     none: nobody is limited\nrequests  EDGE does not tell: 404 to GET /metrics\npop       none: this edge counts alone\n" +
+				"etcd      up, 3 edges of 2 PoPs, 1 of them with other rules than this one; what it has of rule login cannot be read\n", ""},
+		{"status with etcd away", edge{"GET /readyz": "ready", "GET /v1/pop": `{"name":"fra1","etcd":{"up":false,"since":"` + now.Format(time.RFC3339) + `","error":"it hangs","edges":[{"pop":"fra1","config_hash":1}]}}`}, (*Client).Status,
+			"edge      EDGE, ready\nrules     none: nobody is limited\nrequests  EDGE does not tell: 404 to GET /metrics\npop       none: this edge counts alone\n" +
+				"etcd      away since 2026-05-04 14:00:00, rules stay as they are and cannot be changed: it hangs\n", ""},
 		{"status", edge{"GET /readyz": "ready", "GET /v1/rules": `[{"name":"a","mode":"enforce"},{"name":"b","mode":"off"},{"name":"c","mode":"enforce"}]`,
 			"GET /v1/pop": `{"name":"fra1","edges":[{"id":"5","name":"web2","refused":2},{"id":"web1","address":"10.0.0.1:8080","version":"1.0","generation":7,"config_hash":12345678901234567890,"since":"` + now.Format(time.RFC3339) + `"}],
 				"nodes":[{"address":"10.0.0.9:11211","up":true,"joining":true},{"address":"10.0.0.8:11211","up":false}]}`,
@@ -152,7 +190,7 @@ func TestTablesFit(t *testing.T) {
 			"count":{"statuses":[401,402,403,404,405,406,407,408]},"match":{"hosts":["` + long + `"],"methods":["POST"],"path":"/` + long + `"}}]`,
 		"GET /v1/events": `[{"number":1234567,"time":"2027-01-01T00:00:00Z","kind":"certificate","text":"` + long + `","rule":"` + long + `","source":"` + digest + `","who":"` + long + `"}]`,
 	}
-	for name, do := range map[string]func(*Client) error{"blocked": (*Client).Blocked, "rules": (*Client).Rules, "events": func(c *Client) error { return c.Events("") }} {
+	for name, do := range map[string]func(*Client) error{"blocked": blockedAll, "rules": (*Client).Rules, "events": func(c *Client) error { return c.Events("") }} {
 		printed, failed := ask(t, e, do)
 		if failed != "" {
 			t.Errorf("%s: %s", name, failed)

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -111,6 +113,44 @@ type pop struct {
 		Refused                    int // changes of rules that cannot be in force there
 	}
 	Nodes []node
+	Etcd  *shared
+}
+
+// shared is the etcd over which edges of several PoPs have the same rules.
+type shared struct {
+	Up    bool
+	Since time.Time
+	Error string
+	Wrong map[string]string // by rule
+	Edges []struct {
+		PoP  string          `json:"pop"`
+		Hash json.RawMessage `json:"config_hash"`
+	}
+}
+
+// line says how it is.
+func (s *shared) line() string {
+	text := "up"
+	if !s.Up {
+		text = fmt.Sprintf("away since %s, rules stay as they are and cannot be changed: %s", clock(s.Since), s.Error)
+	}
+	pops, others := make(map[string]bool), 0
+	for _, e := range s.Edges { // this one first
+		pops[e.PoP] = true
+		if string(e.Hash) != string(s.Edges[0].Hash) {
+			others++
+		}
+	}
+	if s.Up {
+		text += fmt.Sprintf(", %d edges of %d PoPs", len(s.Edges), len(pops))
+	}
+	if s.Up && others > 0 {
+		text += fmt.Sprintf(", %d of them with other rules than this one", others)
+	}
+	for _, rule := range slices.Sorted(maps.Keys(s.Wrong)) {
+		text += fmt.Sprintf("; what it has of rule %s cannot be read", rule)
+	}
+	return text
 }
 
 func (c *Client) statusText(word string, answers map[string]json.RawMessage) error {
@@ -160,6 +200,9 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 		line("pop", "none: this edge counts alone")
 	} else if len(p.Edges) > 0 {
 		line("pop", "%s, %d edges", p.Name, len(p.Edges))
+	}
+	if p.Etcd != nil {
+		line("etcd", "%s", p.Etcd.line())
 	}
 	if _, err := c.Out.Write(out.Bytes()); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -26,7 +27,7 @@ type stateFile struct {
 	saved []byte
 }
 
-// Kept is a list of what operators said: the PoP's, or a LocalList.
+// Kept is a list of what operators said: the PoP's, or one of changes of rules.
 type Kept interface {
 	Words(now time.Time) (list []byte, changed <-chan struct{})
 	Restore(list []byte, now time.Time) error
@@ -50,16 +51,21 @@ func openState(dir, name string, list Kept) (*stateFile, error) {
 	return f, nil
 }
 
-// What is in the folder: the PoP's list, and that of changes of rules that stay on this edge.
-const (
-	stateName = "words"
-	localName = "rules"
-)
+// stateName is the PoP's list in the folder.
+const stateName = "words"
+
+// apartName is the list of changes of rules in the folder, where that is another: of those that stay on this edge, or of those in etcd. Under
+// another prefix of etcd there are other rules, and what was kept of those must not come into these.
+func apartName(c *config.Config) string {
+	if len(c.Etcd.Endpoints) > 0 {
+		return "etcd" + url.PathEscape(c.Etcd.Prefix)
+	}
+	return "rules"
+}
 
 // CheckState reports what a start with a configuration would find wrong in its state_dir.
 func CheckState(c *config.Config, key secret.Secret) error {
-	alone := len(c.PoP.Memcached) == 0
-	for name, is := range map[string]bool{stateName: !alone, localName: alone || c.PoP.SecretFile == ""} {
+	for name, is := range map[string]bool{stateName: len(c.PoP.Memcached) > 0, apartName(c): rulesApart(c)} {
 		if !is {
 			continue
 		}

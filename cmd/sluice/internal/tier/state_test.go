@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/pop/secret"
 	"sluice/pop/words"
 )
@@ -16,7 +17,7 @@ import (
 func TestStateOnAFullDisk(t *testing.T) {
 	dir, key := t.TempDir(), secret.Of([]byte("a secret of some length"))
 	name := strings.Repeat("x", 255) // that of a draft beside it is too long, so it cannot be written
-	said := &LocalList{secret: key, id: 1}
+	said := rulelist.New(key, 1)
 	if _, err := said.Add(words.Word{Rule: "login", Kind: words.Change, Start: time.Now(), Text: `{"does":"removed"}`}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func TestStateOnAFullDisk(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	next := &LocalList{secret: key, id: 2}
+	next := rulelist.New(key, 2)
 	f, err := openState(dir, name, next)
 	if err != nil {
 		t.Fatal(err)

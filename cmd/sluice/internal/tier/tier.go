@@ -3,6 +3,7 @@
 //
 //	edge --- edge.Tier ---> Shared ---> pop.Machine ---> pop/memcached
 //	                          |
+//	                          +--> etcd: rules of several PoPs
 //	                          +--> state_dir: what operators said, over a restart of the whole PoP
 package tier
 
@@ -21,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
 	"sluice/edge"
 	"sluice/edge/changes"
@@ -44,7 +46,8 @@ type Shared struct {
 	Metrics prometheus.Collector // nil: none beside the edge's own
 	Machine *pop.Machine         // nil: it counts alone
 	Rules   *RuleStore
-	Local   *LocalList // nil: changes of rules are in the PoP's list
+	Local   *rulelist.List // nil: changes of rules are in the PoP's list
+	Etcd    *rulelist.Etcd // nil: they are in no etcd
 	// Sync works until ctx is done, then reports what is left and returns when all that it started has ended.
 	Sync func(ctx context.Context) error
 
@@ -55,13 +58,14 @@ type Shared struct {
 func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log) (*Shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), Bits: mitigation.New(0, nil)}
-		if err := s.keepRulesHere(c, key); err != nil {
+		if err := s.keepRulesApart(c, key, rand.Uint64(), happened); err != nil {
 			return nil, err
 		}
 		s.Sync = func(ctx context.Context) error {
 			var keepers sync.WaitGroup
 			defer keepers.Wait()
 			s.keep(ctx, &keepers, log)
+			s.follow(ctx, &keepers)
 			return s.tidy(ctx)
 		}
 		return s, nil
@@ -72,8 +76,9 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		Table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(), Phase: key.Phase, Wake: wake}),
 		Bits:  mitigation.New(0, wake),
 	}
+	id, apart := rand.Uint64(), rulesApart(c)
 	machine, err := pop.NewMachine(pop.Config{
-		Nodes: c.PoP.Memcached, Secret: key, ID: rand.Uint64(), Name: EdgeName(c), Edges: c.PoP.Edges, Rules: c.PoP.SecretFile != "", Counters: s.Table, Bits: s.Bits,
+		Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
 		Heard: func(w words.Word) {
 			said := control.Word{Rule: w.Rule, Source: w.Source, Start: w.Start, End: w.End, Reason: w.Reason, Operator: control.Operator{Who: w.Who, From: w.From}}
 			happened.Add(said.Event(time.Now()))
@@ -83,6 +88,9 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		return nil, err
 	}
 	s.Machine = machine
+	if len(c.Etcd.Endpoints) > 0 {
+		warnOfRulesLeft(c, key, log)
+	}
 	if err := s.openState(c, stateName, machine); err != nil {
 		return nil, err
 	}
@@ -97,24 +105,26 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		defer keepers.Wait()
 		keepers.Go(func() { watch(ctx, machine, happened) })
 		s.keep(ctx, &keepers, log)
+		s.follow(ctx, &keepers)
 		return tier.Sync(ctx)
 	}
-	if c.PoP.SecretFile == "" {
-		if err := s.keepRulesHere(c, key); err != nil {
+	if apart {
+		if err := s.keepRulesApart(c, key, id, happened); err != nil {
 			return nil, err
 		}
-		s.Rules.Warnings = append(s.Rules.Warnings, "this edge only: without pop.secret_file changes of rules do not travel to the other edges of the PoP")
+		if s.Etcd == nil {
+			s.Rules.Warnings = append(s.Rules.Warnings, "this edge only: without pop.secret_file changes of rules do not travel to the other edges of the PoP")
+		}
 	} else {
 		s.Rules = &RuleStore{
 			Origin: changes.PoP, List: machine.Changes, InForce: machine.InForce,
-			Add: func(w words.Word, now time.Time) (words.Mark, error) {
+			Add: func(w words.Word, _ uint64, now time.Time) (words.Mark, error) {
 				receipt, err := machine.Say(w, now)
 				return receipt.Mark, err
 			},
 			Await: func(mark words.Mark) *control.Spread {
 				tier.Wake()
-				spread := awaitSpread(machine, pop.Receipt{Mark: mark})
-				return &spread
+				return awaitSpread(spreadLook, func() control.Spread { return spread(machine, pop.Receipt{Mark: mark}) })
 			},
 		}
 		s.keepRules()
@@ -154,7 +164,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 					return control.Spread{}, err
 				}
 				tier.Wake()
-				return awaitSpread(machine, receipt), nil
+				return *awaitSpread(spreadLook, func() control.Spread { return spread(machine, receipt) }), nil
 			},
 			Nodes: func() []control.NodeStatus {
 				var nodes []control.NodeStatus
@@ -195,13 +205,22 @@ func (s *Shared) keep(ctx context.Context, keepers *sync.WaitGroup, log *slog.Lo
 	}
 }
 
-// keepRulesHere has changes of rules stay on this edge.
-func (s *Shared) keepRulesHere(c *config.Config, key secret.Secret) error {
-	s.Local = &LocalList{secret: key, id: rand.Uint64()}
-	if err := s.openState(c, localName, s.Local); err != nil {
+// rulesApart reports whether changes of rules are in another list than the PoP's, where everybody could make them who guesses its secret.
+func rulesApart(c *config.Config) bool {
+	return len(c.PoP.Memcached) == 0 || c.PoP.SecretFile == "" || len(c.Etcd.Endpoints) > 0
+}
+
+// keepRulesApart has changes of rules travel over etcd, or stay on this edge.
+func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64, happened *events.Log) error {
+	if len(c.Etcd.Endpoints) > 0 {
+		return s.keepRulesInEtcd(c, key, id, happened)
+	}
+	s.Local = rulelist.New(key, id)
+	if err := s.openState(c, apartName(c), s.Local); err != nil {
 		return err
 	}
-	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes, Add: s.Local.Add, InForce: func(uint64, []words.Mark) {}}
+	s.Rules = &RuleStore{Origin: changes.Local, List: s.Local.Changes, InForce: func(uint64, []words.Mark) {},
+		Add: func(w words.Word, _ uint64, now time.Time) (words.Mark, error) { return s.Local.Add(w, now) }}
 	s.keepRules()
 	return nil
 }
@@ -221,14 +240,19 @@ const (
 )
 
 // awaitSpread waits until all edges have a word, or for as long as an operator does.
-func awaitSpread(m *pop.Machine, r pop.Receipt) control.Spread {
-	tick := time.NewTicker(spreadLook)
+func awaitSpread(every time.Duration, look func() control.Spread) *control.Spread {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for end := time.Now().Add(spreadWait); ; <-tick.C {
-		if s := m.Spread(r); s.Have == s.Known || !time.Now().Before(end) {
-			return control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...)}
+		if s := look(); s.Have == s.Known || !time.Now().Before(end) {
+			return &s
 		}
 	}
+}
+
+func spread(m *pop.Machine, r pop.Receipt) control.Spread {
+	s := m.Spread(r)
+	return control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...)}
 }
 
 // EdgeName is what operators call this edge.

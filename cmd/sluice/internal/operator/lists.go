@@ -1,0 +1,109 @@
+package operator
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// List is one of prefixes that operators keep beside the configuration's: Allow or Deny.
+type List string
+
+const (
+	Allow List = "allow" // those who are never limited
+	Deny  List = "deny"  // those who are always refused
+)
+
+func (l List) path(prefix string) string {
+	return "/v1/" + string(l) + "/" + (&url.URL{Path: prefix}).EscapedPath()
+}
+
+// done is what has happened to who is on the list.
+func (l List) done() string {
+	if l == Allow {
+		return "allowed"
+	}
+	return "denied"
+}
+
+// A listed prefix as the API tells it.
+type listed struct {
+	Prefix, Reason, Warning string
+	End                     time.Time
+	Edges                   *spread
+}
+
+// Put puts a prefix on a list for a while.
+func (c *Client) Put(l List, prefix string, d time.Duration, reason string) error {
+	answer, err := c.ask(http.MethodPut, l.path(prefix), map[string]string{"for": d.String(), "reason": reason})
+	if err != nil {
+		return err
+	}
+	return c.show(answer, func() error {
+		var m listed
+		if err := c.decode(answer, &m); err != nil {
+			return err
+		}
+		return c.said(fmt.Sprintf("%s is %s until %s (%s)", m.Prefix, l.done(), clock(m.End), span(d)), m.Edges, m.Warning)
+	})
+}
+
+// Remove takes a prefix off a list.
+func (c *Client) Remove(l List, prefix string) error {
+	answer, err := c.ask(http.MethodDelete, l.path(prefix), nil)
+	if err != nil {
+		return err
+	}
+	return c.show(answer, func() error {
+		var m struct {
+			Lifted bool
+			Edges  *spread
+		}
+		if err := c.decode(answer, &m); err != nil {
+			return err
+		}
+		what := fmt.Sprintf("%s was not %s here by an operator", prefix, l.done())
+		if m.Lifted {
+			what = fmt.Sprintf("%s is %s no more", prefix, l.done())
+		}
+		return c.said(what, m.Edges, "")
+	})
+}
+
+// Listed prints who is on a list by an operator's word, those that end first at the top.
+func (c *Client) Listed(l List) error {
+	answer, err := c.get("/v1/"+string(l), nil)
+	if err != nil {
+		return err
+	}
+	return c.show(answer, func() error {
+		var list []listed
+		if err := c.decode(answer, &list); err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			_, err := fmt.Fprintf(c.Out, "nobody is %s by an operator (sluice config shows whom the file lists)\n", l.done())
+			return err
+		}
+		slices.SortFunc(list, func(a, b listed) int { return a.End.Compare(b.End) })
+		t := table{columns: []column{{"SOURCE", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", cut}}}
+		for _, m := range list {
+			t.add(m.Prefix, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
+		}
+		return t.write(c.Out)
+	})
+}
+
+// CheckPrefix reports whether text can be on a list: an address or a prefix.
+func CheckPrefix(text string) error {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return nil
+	}
+	if _, err := netip.ParsePrefix(text); err == nil {
+		return nil
+	}
+	return fmt.Errorf("%q is no prefix: want an address, or a prefix such as 192.0.2.0/24", text)
+}

@@ -1,0 +1,263 @@
+package operator
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An edited rule is what became of an edit, beside the rule itself.
+type edited struct {
+	Deleted  bool
+	Edges    *spread
+	Warnings []string
+}
+
+// fields are those of a rule, by their names in the file: match.path, limit.
+type fields map[string]string
+
+func (f fields) add(under string, values map[string]json.RawMessage) {
+	for name, v := range values {
+		var inner map[string]json.RawMessage
+		if json.Unmarshal(v, &inner) == nil && inner != nil {
+			f.add(under+name+".", inner)
+			continue
+		}
+		var short bytes.Buffer
+		_ = json.Compact(&short, v) // it is what a decoder read
+		f[under+name] = plain(short.Bytes())
+	}
+}
+
+// differing says which fields of a rule differ, in their order.
+func differing(before, after map[string]json.RawMessage) (list []string) {
+	was, is := make(fields), make(fields)
+	was.add("", before)
+	is.add("", after)
+	both := maps.Clone(was)
+	maps.Copy(both, is)
+	for _, name := range slices.Sorted(maps.Keys(both)) {
+		if was[name] != is[name] {
+			list = append(list, fmt.Sprintf("%s %s → %s", name, cmp.Or(was[name], "default"), cmp.Or(is[name], "default")))
+		}
+	}
+	return list
+}
+
+// CheckFields makes a merge patch (RFC 7396) of what an operator writes: limit=300, match.path=/login, window=null. A value is JSON where it
+// can be, and else a text.
+func CheckFields(list []string) (patch map[string]any, err error) {
+	patch = make(map[string]any)
+	for _, text := range list {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" || value == "" || strings.Contains("."+name+".", "..") {
+			return nil, fmt.Errorf("%q is no FIELD=VALUE: want such as limit=300, match.path=/login, or window=null for the default", text)
+		}
+		var v any = value
+		if json.Valid([]byte(value)) {
+			v = json.RawMessage(value)
+		}
+		within, path := patch, strings.Split(name, ".")
+		for _, outer := range path[:len(path)-1] {
+			inner, object := within[outer].(map[string]any)
+			if within[outer] != nil && !object {
+				return nil, fmt.Errorf("%q: %s is there with another value", text, outer)
+			}
+			if !object {
+				inner = make(map[string]any)
+				within[outer] = inner
+			}
+			within = inner
+		}
+		last := path[len(path)-1]
+		if _, twice := within[last]; twice {
+			return nil, fmt.Errorf("%q: %s is there twice", text, name)
+		}
+		within[last] = v
+	}
+	return patch, nil
+}
+
+// SetRule changes some fields of a rule, unless somebody else has changed it meanwhile.
+func (c *Client) SetRule(name string, patch map[string]any) error {
+	return c.edit(name, http.MethodPatch, "", patch, "")
+}
+
+// Rollback takes a rule back to a version of its history, or, to "", to the one before that in force.
+func (c *Client) Rollback(name, to string) error {
+	past, err := c.past(name)
+	if err != nil {
+		return err
+	}
+	if to == "" {
+		if to, err = before(past); err != nil {
+			return fmt.Errorf("rule %s: %w", name, err)
+		}
+	}
+	version, err := strconv.ParseUint(to, 10, 64)
+	if err != nil {
+		return fmt.Errorf("version %q: want the number of one (sluice rules history %s lists them)", to, name)
+	}
+	what := fmt.Sprintf("back at version %d", version)
+	if version == 0 {
+		what = "back at what the file says"
+	}
+	return c.edit(name, http.MethodPost, "/rollback", map[string]uint64{"to": version}, what)
+}
+
+// before is the version before the one in force.
+func before(past []version) (string, error) {
+	seen := false
+	for _, v := range past {
+		switch {
+		case v.InForce:
+			seen = true
+		case seen && v.Refused == "":
+			return strconv.FormatUint(v.Version, 10), nil
+		}
+	}
+	return "", errors.New("there is no earlier version to go back to")
+}
+
+// edit has a rule changed, unless it is another than when it was looked at, and tells what is different then.
+func (c *Client) edit(name, method, route string, body any, what string) error {
+	path := "/v1/rules/" + url.PathEscape(name)
+	var old, now map[string]json.RawMessage
+	switch answer, err := c.get(path, nil); {
+	case err == nil:
+		if err := c.decode(answer, &old); err != nil {
+			return err
+		}
+		c.match, c.tag = c.tag, ""
+		defer func() { c.match = "" }()
+	case route == "" || !isRefusal(err, http.StatusNotFound): // what was removed can be rolled back
+		return noRule(name, err)
+	}
+	answer, err := c.ask(method, path+route, body)
+	if isRefusal(err, http.StatusPreconditionFailed) {
+		return fmt.Errorf("somebody else has changed rule %s meanwhile: look at it with sluice rules history %s, and say it again", name, name)
+	} else if err != nil {
+		return noRule(name, err)
+	}
+	return c.show(answer, func() error {
+		var done edited
+		if err := c.decode(answer, &done); err != nil {
+			return err
+		}
+		if err := c.decode(answer, &now); err != nil {
+			return err
+		}
+		for _, f := range []string{"deleted", "version", "origin", "edges", "warnings"} {
+			delete(now, f)
+		}
+		lines := []string{"rule " + name + " is " + cmp.Or(what, "changed")}
+		switch changed := differing(old, now); {
+		case done.Deleted:
+			lines[0] += ": there is none of that name"
+		case old == nil:
+			lines[0] += ": there is one of that name again"
+		case len(changed) == 0:
+			lines[0] = "rule " + name + " is so already"
+		default:
+			for _, f := range changed {
+				lines = append(lines, "  "+f)
+			}
+		}
+		if done.Edges == nil {
+			lines = append(lines, "in force on this edge")
+		} else {
+			lines = append(lines, "in force "+done.Edges.String())
+		}
+		for _, w := range done.Warnings {
+			lines = append(lines, "but: "+w)
+		}
+		for _, line := range lines {
+			if _, err := fmt.Fprintln(c.Out, Printable(line)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// isRefusal reports whether an edge has refused with a status.
+func isRefusal(err error, status int) bool {
+	var r *refused
+	return errors.As(err, &r) && r.status == status
+}
+
+// A version is one of a rule's history.
+type version struct {
+	Version  uint64
+	At       time.Time
+	Does     string
+	Who      string
+	From     string
+	Edge     string
+	Old, New map[string]json.RawMessage
+	To       *uint64
+	InForce  bool `json:"in_force"`
+	Refused  string
+}
+
+func (c *Client) past(name string) (list []version, err error) {
+	answer, err := c.get("/v1/rules/"+url.PathEscape(name)+"/history", nil)
+	if err != nil {
+		return nil, noRule(name, err)
+	}
+	return list, c.decode(answer, &list)
+}
+
+// History prints what was said of a rule, the latest first, by whom and at which edge; from which address JSON tells.
+func (c *Client) History(name string) error {
+	answer, err := c.get("/v1/rules/"+url.PathEscape(name)+"/history", nil)
+	if err != nil {
+		return noRule(name, err)
+	}
+	return c.show(answer, func() error {
+		var list []version
+		if err := c.decode(answer, &list); err != nil {
+			return err
+		}
+		t := table{columns: []column{{"VERSION", right}, {"WHEN", whole}, {"STATE", whole}, {"WHAT", cut}, {"WHO", cut}, {"AT EDGE", cut}}}
+		for _, v := range list {
+			state := ""
+			switch {
+			case v.InForce:
+				state = "in force"
+			case v.Refused != "":
+				state = "refused"
+			}
+			t.add(strconv.FormatUint(v.Version, 10), clock(v.At), state, v.what(), cmp.Or(v.Who, v.From), v.Edge)
+		}
+		return t.write(c.Out)
+	})
+}
+
+// what says what a version did.
+func (v *version) what() string {
+	what := strings.Join(differing(v.Old, v.New), ", ")
+	switch {
+	case v.Refused != "":
+		what = v.Refused
+	case v.Version == 0:
+		return "what the file says"
+	case v.New == nil:
+		what = "removed"
+	case v.Old == nil:
+		what = "added"
+	}
+	if v.To != nil {
+		return strings.TrimSuffix(fmt.Sprintf("back at %d: %s", *v.To, what), ": ")
+	}
+	return what
+}

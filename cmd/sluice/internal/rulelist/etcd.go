@@ -1,0 +1,354 @@
+package rulelist
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/edge/changes"
+	"sluice/edge/changes/etcd"
+	"sluice/edge/control"
+	"sluice/pop/secret"
+	"sluice/pop/words"
+)
+
+// Names in etcd, under its prefix: of each rule that was changed its past, and of each edge what it says of itself.
+const (
+	ruleNames = "rules/"
+	edgeNames = "edges/"
+)
+
+// maxValue bounds what is read of one rule: ten changes of the longest kind, and room.
+const maxValue = 128 << 10
+
+// Etcd is a List that edges of several PoPs share over etcd, and keep a copy of. What etcd has is merged into the copy; what the copy has and etcd
+// lacks, because it was put back to an older state, is written again: so the newest change stands everywhere, and nothing that an edge
+// remembers is lost. A change is made in etcd first, over what this edge has seen there, or not at all. A value that is no past of a rule is left
+// alone, and told.
+type Etcd struct {
+	*List
+	store *etcd.Store
+	tell  func(bad bool, rule, text string)
+	name  string // of this edge in etcd: its ID
+
+	// List.mu guards these too.
+	revisions map[string]int64  // by rule: of what etcd has of it; a copy of etcd's index for those that this edge has heard of
+	wrong     map[string]string // by rule: why what etcd has of it cannot be read
+	self      edgeSays
+	laid      uint64 // the version that is in force here
+	heard     int64  // the latest revision of a rule that this edge has
+	own       int64  // the latest revision that it wrote
+	counts    PutCounts
+}
+
+// edgeSays is what an edge says of itself in etcd.
+type edgeSays struct {
+	control.EdgeStatus
+	Revision int64    `json:"revision"` // of the rules in etcd that are in force there
+	Refuses  []string `json:"refuses,omitempty"`
+}
+
+// PutCounts is what became of changes that this edge wrote.
+type PutCounts struct{ Done, Conflict, Failed uint64 }
+
+// NewEtcd is New for a list in etcd. tell is told, for operators, when etcd stops to answer, or has of a rule what cannot be read (bad), and when it is good again.
+func NewEtcd(key secret.Secret, id uint64, c etcd.Config, tell func(bad bool, rule, text string)) (*Etcd, error) {
+	name := fmt.Sprintf("%016x", id)
+	store, err := etcd.New(c, ruleNames, edgeNames+name)
+	if err != nil {
+		return nil, err
+	}
+	e := &Etcd{List: New(key, id), store: store, tell: tell, name: name, revisions: make(map[string]int64), wrong: make(map[string]string)}
+	store.Turned = func(why error) {
+		if why != nil {
+			tell(true, "", "etcd does not answer: rules stay as they are, and cannot be changed: "+why.Error())
+		} else {
+			tell(false, "", "etcd answers")
+		}
+	}
+	return e, nil
+}
+
+// Load reads what etcd has, if it answers soon; else what this edge had stays, and Follow goes on asking.
+func (e *Etcd) Load(ctx context.Context) {
+	if values, err := e.store.Read(ctx); err == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for _, v := range values {
+			e.heardOf(v, time.Now())
+		}
+	}
+}
+
+// Follow keeps copy and etcd together until ctx is done.
+func (e *Etcd) Follow(ctx context.Context) {
+	e.store.Follow(ctx, func(values []etcd.Value, all bool) { e.take(ctx, values, all) })
+}
+
+// take takes in what etcd says, and writes what it lacks.
+func (e *Etcd) take(ctx context.Context, values []etcd.Value, all bool) {
+	now := time.Now()
+	e.mu.Lock()
+	var lacks []string
+	if all {
+		clear(e.revisions)
+		e.heard, e.self.Revision = 0, 0 // it may be another etcd
+	}
+	for _, v := range values {
+		if e.heardOf(v, now) {
+			lacks = append(lacks, strings.TrimPrefix(v.Name, ruleNames))
+		}
+	}
+	if all {
+		for rule := range e.wrong {
+			if e.revisions[rule] == 0 {
+				e.good(rule)
+			}
+		}
+		var last string
+		for _, c := range e.list.Changes() {
+			if c.Rule != last && e.revisions[c.Rule] == 0 {
+				lacks = append(lacks, c.Rule)
+			}
+			last = c.Rule
+		}
+	}
+	e.announce()
+	e.mu.Unlock()
+	for _, rule := range lacks {
+		if e.restore(ctx, rule) != nil {
+			return // the session is about to end: the next one begins with all
+		}
+	}
+}
+
+// heardOf takes in a value, and reports whether it lacks something of a rule that this edge has. mu is locked.
+func (e *Etcd) heardOf(v etcd.Value, now time.Time) (lacks bool) {
+	rule := strings.TrimPrefix(v.Name, ruleNames)
+	if v.Text != nil && v.Revision < e.revisions[rule] {
+		return false // the watch tells what a Put has told already
+	}
+	e.revisions[rule], e.heard = v.Revision, max(e.heard, v.Revision)
+	if v.Text == nil {
+		e.good(rule)
+		return len(e.ofRule(rule)) > 0
+	}
+	entries, err := decode(rule, v.Text)
+	if err != nil {
+		if was := e.wrong[rule]; was != err.Error() {
+			e.wrong[rule] = err.Error()
+			e.tell(true, rule, "what etcd has of a rule cannot be read: what was stays: "+err.Error())
+		}
+		return false
+	}
+	e.good(rule)
+	e.merge(entries, now)
+	var both words.List
+	both.Merge(entries, now)
+	both.Merge(e.ofRule(rule), now)
+	return slices.ContainsFunc(ofRule(&both, rule), func(c words.Entry) bool { // by their marks: ends, which clocks may bound otherwise, would be written for ever
+		return !slices.ContainsFunc(entries, func(o words.Entry) bool { return o.Mark() == c.Mark() })
+	})
+}
+
+// good says that nothing is wrong with a rule's value. mu is locked.
+func (e *Etcd) good(rule string) {
+	if _, was := e.wrong[rule]; was {
+		delete(e.wrong, rule)
+		e.tell(false, rule, "what etcd has of a rule can be read again")
+	}
+}
+
+// ofRule is what this edge has of a rule. mu is locked.
+func (e *Etcd) ofRule(rule string) []words.Entry { return ofRule(&e.list, rule) }
+
+func ofRule(l *words.List, rule string) (list []words.Entry) {
+	for _, c := range l.Changes() {
+		if c.Rule == rule {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// restore writes what this edge has of a rule and etcd lacks. Others may do the same, so it looks again at what they have written.
+func (e *Etcd) restore(ctx context.Context, rule string) error {
+	for {
+		e.mu.Lock()
+		entries, revision := e.ofRule(rule), e.revisions[rule]
+		e.mu.Unlock()
+		if len(entries) == 0 { // it was over
+			return nil
+		}
+		v, done, err := e.store.Put(ctx, ruleNames+rule, encode(entries), revision)
+		e.mu.Lock()
+		if done {
+			e.revisions[rule], e.heard = v.Revision, max(e.heard, v.Revision)
+		}
+		again := err == nil && !done && e.heardOf(v, time.Now())
+		e.mu.Unlock()
+		if !again {
+			return err
+		}
+	}
+}
+
+// Add says a change to all edges: in etcd, over what was there at the version that it was made of. The error is changes.ErrMoved if there
+// is something else by now, and changes.ErrAway if etcd does not answer.
+func (e *Etcd) Add(w words.Word, version uint64, now time.Time) (mark words.Mark, err error) {
+	e.mu.Lock()
+	if e.version != version {
+		e.mu.Unlock()
+		return mark, changes.ErrMoved
+	}
+	var next words.List // with what etcd has not yet
+	next.Merge(e.list.Changes(), now)
+	if mark, err = next.Add(w, e.id, 0, now); err != nil {
+		e.mu.Unlock()
+		return mark, err
+	}
+	entries, revision := ofRule(&next, w.Rule), e.revisions[w.Rule]
+	e.mu.Unlock()
+	v, done, err := e.store.Put(context.Background(), ruleNames+w.Rule, encode(entries), revision)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case errors.Is(err, etcd.ErrAway):
+		e.counts.Failed++
+		return mark, fmt.Errorf("%w: %w", changes.ErrAway, err)
+	case err != nil:
+		e.counts.Failed++
+		return mark, fmt.Errorf("%w: %w; it may be changed all the same: look again", changes.ErrAway, err)
+	case !done:
+		e.counts.Conflict++
+		e.heardOf(v, now)
+		return mark, changes.ErrMoved
+	}
+	e.counts.Done++
+	e.good(w.Rule)
+	e.revisions[w.Rule] = max(e.revisions[w.Rule], v.Revision)
+	e.heard, e.own = max(e.heard, v.Revision), v.Revision
+	e.merge(entries, now)
+	return mark, nil
+}
+
+// InForce says that a version is in force here, but for what cannot be.
+func (e *Etcd) InForce(version uint64, refused []words.Mark) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.laid, e.self.Refuses, e.self.Refused = version, nil, len(refused)
+	for _, mark := range refused {
+		e.self.Refuses = append(e.self.Refuses, markText(mark))
+	}
+	e.announce()
+}
+
+// Describe says what the others are told of this edge.
+func (e *Etcd) Describe(s control.EdgeStatus) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.ID, s.Refused = e.name, e.self.Refused
+	e.self.EdgeStatus = s
+}
+
+// announce tells others what is in force here, if that is another. mu is locked.
+func (e *Etcd) announce() {
+	if e.laid == e.version {
+		e.self.Revision = e.heard
+	}
+	text, _ := json.Marshal(e.self) // it always can be
+	e.store.Say(text)
+}
+
+func markText(m words.Mark) string { return fmt.Sprintf("%d-%016x", m.Generation, m.Edge) }
+
+// Spread is how far a change has come that this edge has made. The error is that etcd does not tell.
+func (e *Etcd) Spread(mark words.Mark) (control.Spread, error) {
+	others, err := e.others()
+	if err != nil {
+		return control.Spread{}, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := control.Spread{Missing: []string{}}
+	for _, says := range append([]edgeSays{e.self}, others...) {
+		s.Known++
+		if says.Revision >= e.own && !slices.Contains(says.Refuses, markText(mark)) {
+			s.Have++
+		} else {
+			s.Missing = append(s.Missing, says.PoP+"/"+says.Name)
+		}
+	}
+	return s, nil
+}
+
+// others are the other edges, as they say of themselves.
+func (e *Etcd) others() (list []edgeSays, err error) {
+	values, err := e.store.List(context.Background(), edgeNames)
+	for _, v := range values {
+		var says edgeSays
+		if json.Unmarshal(v.Text, &says) == nil && edgeNames+says.ID == v.Name && says.ID != e.name {
+			list = append(list, says)
+		}
+	}
+	return list, err
+}
+
+// Status says for operators how etcd is, and which edges share it.
+func (e *Etcd) Status() control.EtcdStatus {
+	others, _ := e.others() // else up is false
+	up := e.store.Status()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := control.EtcdStatus{Up: up.Up, Since: up.Since, Wrong: maps.Clone(e.wrong), Edges: []control.EdgeStatus{e.self.EdgeStatus}}
+	if up.Why != nil {
+		s.Error = up.Why.Error()
+	}
+	for _, says := range others {
+		s.Edges = append(s.Edges, says.EdgeStatus)
+	}
+	return s
+}
+
+// Up reports whether etcd answers.
+func (e *Etcd) Up() bool { return e.store.Status().Up }
+
+// Counts is for metrics: what became of what this edge wrote, and how many values or changes in them cannot be in force here.
+func (e *Etcd) Counts() (puts PutCounts, wrong int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.counts, len(e.wrong) + e.self.Refused
+}
+
+// decode reads the past of a rule.
+func decode(rule string, text []byte) (list []words.Entry, err error) {
+	if len(text) > maxValue {
+		return nil, fmt.Errorf("it has %d bytes, and may have %d", len(text), maxValue)
+	}
+	records, err := changes.DecodeRecords(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		e, err := words.Said(words.Word{Rule: rule, Kind: words.Change, Start: r.At, End: r.Until, Text: r.Text}, words.Mark{Edge: r.Edge, Generation: r.Version})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+func encode(list []words.Entry) []byte {
+	records := make([]changes.Record, len(list))
+	for i := range list {
+		e := &list[i]
+		records[i] = changes.Record{Version: e.Mark().Generation, Edge: e.Mark().Edge, At: e.Start, Until: e.End, Text: e.Text}
+	}
+	return changes.EncodeRecords(records)
+}

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// maxEtcdPrefix leaves room for the rest of a key in what etcd takes.
+const maxEtcdPrefix = 128
+
+func (r *reader) etcd(n ast.Node, e *Etcd) {
+	seen := r.mapping(n, "etcd", fields{
+		"endpoints": r.texts("etcd.endpoints", func(n ast.Node, text string) {
+			switch u, err := parseEndpoint(text); {
+			case err != nil:
+				r.fail(n, "etcd.endpoints: %v", err)
+			case len(e.Endpoints) > 0 && !strings.HasPrefix(e.Endpoints[0], u.Scheme+":"):
+				r.fail(n, "etcd.endpoints: %s is %s, and the first is not: write all with http, or all with https", text, u.Scheme)
+			default:
+				e.Endpoints = append(e.Endpoints, text)
+			}
+		}),
+		"prefix": r.text("etcd.prefix", func(n ast.Node, text string) {
+			if len(text) < 2 || len(text) > maxEtcdPrefix || text[0] != '/' || text[len(text)-1] != '/' || !printable(text) {
+				r.fail(n, "etcd.prefix: %q is not possible: want up to %d bytes that begin and end with a slash, such as /sluice/", text, maxEtcdPrefix)
+				return
+			}
+			e.Prefix = text
+		}),
+		"username":      r.orNone("etcd.username", &e.Username),
+		"password_file": r.orNone("etcd.password_file", &e.PasswordFile),
+		"ca_file":       r.orNone("etcd.ca_file", &e.CAFile),
+		"cert_file":     r.orNone("etcd.cert_file", &e.CertFile),
+		"key_file":      r.orNone("etcd.key_file", &e.KeyFile),
+	})
+	at := func(names ...string) ast.Node {
+		for _, name := range names {
+			if seen[name] != nil {
+				return seen[name]
+			}
+		}
+		return n
+	}
+	if (e.Username == "") != (e.PasswordFile == "") {
+		r.fail(at("username", "password_file"), "etcd: username and password_file belong together: give both")
+	}
+	if (e.CertFile == "") != (e.KeyFile == "") {
+		r.fail(at("cert_file", "key_file"), "etcd: cert_file and key_file belong together: give both")
+	}
+	switch given := cmp.Or(e.Username, e.CAFile, e.CertFile); {
+	case len(e.Endpoints) == 0 && given != "" && seen["endpoints"] == nil:
+		r.fail(n, "etcd: no endpoints: name the nodes, such as https://10.0.0.1:2379")
+	case len(e.Endpoints) > 0 && strings.HasPrefix(e.Endpoints[0], "http:") && cmp.Or(e.CAFile, e.CertFile) != "":
+		r.fail(at("ca_file", "cert_file"), "etcd: %s has no TLS: write the endpoints with https, or remove ca_file and cert_file", e.Endpoints[0])
+	}
+}
+
+func parseEndpoint(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%q is not a node of etcd: want https://HOST:PORT or http://HOST:PORT", text)
+	}
+	return u, nil
+}
+
+func printable(s string) bool {
+	for _, b := range []byte(s) {
+		if b <= 0x20 || b >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// weakness says what others than its edges can do to etcd, as far as the configuration shows; "": nothing.
+func (e *Etcd) weakness() string {
+	for _, text := range e.Endpoints {
+		u, err := parseEndpoint(text)
+		if err != nil || isLocal(u.Host) {
+			continue
+		}
+		switch {
+		case u.Scheme == "http" && e.Username == "":
+			return "etcd: " + text + " is plain text without a password: whoever reaches it, or is on the way, can change the rules of all edges; write https, and give username or cert_file"
+		case u.Scheme == "http":
+			return "etcd: " + text + " is plain text: whoever is on the way reads the password, and can change the rules of all edges; write https"
+		case e.Username == "" && e.CertFile == "":
+			return "etcd: no username and no cert_file: if " + text + " takes that, whoever reaches it can change the rules of all edges"
+		}
+	}
+	return ""
+}
