@@ -134,6 +134,15 @@ type EdgeStatus struct {
 	Refused    int       `json:"refused"`     // changes that cannot be in force there
 }
 
+// EtcdStatus describes the etcd over which edges of several PoPs have the same rules.
+type EtcdStatus struct {
+	Up    bool              `json:"up"`
+	Since time.Time         `json:"since"`           // it is so
+	Error string            `json:"error,omitempty"` // why it is not up
+	Wrong map[string]string `json:"wrong,omitempty"` // by rule: why what etcd has of it cannot be read here
+	Edges []EdgeStatus      `json:"edges"`           // that share it, this one first
+}
+
 // NodeStatus describes a node of the tier.
 type NodeStatus struct {
 	Address string `json:"address"`
