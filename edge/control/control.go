@@ -151,15 +151,6 @@ type NodeStatus struct {
 	Leaving bool   `json:"leaving,omitempty"` // of the old list only
 }
 
-// EtcdStatus describes the etcd over which edges of several PoPs have the same rules.
-type EtcdStatus struct {
-	Up    bool              `json:"up"`
-	Since time.Time         `json:"since"`           // it is so
-	Error string            `json:"error,omitempty"` // why it is not up
-	Wrong map[string]string `json:"wrong,omitempty"` // by rule: why what etcd has of it cannot be read here
-	Edges []EdgeStatus      `json:"edges"`           // that share it, this one first
-}
-
 // TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts are halved every ten
 // minutes; a thousand sources are counted at most.
 func (c *Plane) TopRequests(n int) []top.Heavy { return c.requests.Heaviest(n) }
