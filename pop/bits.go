@@ -87,7 +87,7 @@ func (m *Machine) learn(r record.Record, now time.Time) (news bool) {
 	longest := max(rule.Timeout, rule.Counter.Window+rule.Counter.SubWindow()) + skew
 	end := min(r.End.Sub(wall), longest)
 	// now carries the monotonic clock, and ends are held against that.
-	bit := mitigation.Bit{Start: now.Add(r.Start.Sub(wall)), End: now.Add(end), By: mitigation.ByPoP}
+	bit := mitigation.Bit{Start: now.Add(r.Start.Sub(wall)), End: now.Add(end), By: mitigation.ByPoP, Shadow: rule.Shadow || rule.Candidate}
 	return m.bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 
