@@ -23,6 +23,10 @@ func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 		Kind: record.Block, Rule: rule.digest, Source: c.Source, Epoch: m.epoch(c.Rule, c.Source),
 		Start: wall.Add(b.Start.Sub(now)), End: wall.Add(b.End.Sub(now)), Limit: c.Rule.Limit, By: b.By,
 	}
+	if rule.Candidate { // nobody looks for it at first sight
+		m.appendLogOf(c.Source, *r)
+		return
+	}
 	for _, node := range m.places(c.Source) {
 		m.send(m.bitCommand(node, wire.Add, *r, c, now), flight{what: aBit, counter: c, record: r})
 	}

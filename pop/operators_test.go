@@ -498,11 +498,7 @@ func TestCandidate(t *testing.T) {
 // TestCandidateOfAllSources: a candidate that would block everybody, on tables that are full of that, unblocks nobody on any edge.
 func TestCandidateOfAllSources(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Minute, counter.Nearest)
-	bits, err := counter.NewRule("test candidate", 1, time.Minute, 12, counter.Nearest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rule := limiter.Rule{Counter: r.Counter, Timeout: r.Timeout, Candidate: &limiter.Candidate{Counter: r.Counter.With(1, counter.Nearest), Bits: bits, Timeout: time.Hour}}
+	rule := tryingOne(t, r, time.Hour)
 	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: 2000, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
 	if err != nil {
 		t.Fatal(err)

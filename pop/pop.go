@@ -260,7 +260,9 @@ func (m *Machine) announceBlocks(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {
 		if _, lifted := m.operators.settling[n.Key]; !lifted && !m.bits.Until(n.Key, now).IsZero() {
-			m.earn(perReport) // for the request that was refused
+			if rule := m.rules.Load().byID[n.Key.Rule]; rule != nil && !rule.Candidate {
+				m.earn(perReport) // for the request that was refused; one that a candidate would have refused is reported
+			}
 			m.setBit(n.Key, n.Bit, now)
 		}
 	}
