@@ -35,7 +35,10 @@ func (c *Config) weaknesses() (all []string) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])
 		}
-		if tried := &r.Candidate; tried.Limit > r.Limit && !r.Count.Refused {
+		if tried := &r.Candidate; tried.Limit > counter.MaxNarrow && r.Limit <= counter.MaxNarrow && r.Count.Refused {
+			add("rule %s: its candidate's limit is %d, and the counters of a rule of at most %d hits do not hold that many in a sub-window: it may miss sources that it would refuse",
+				r.Name, tried.Limit, counter.MaxNarrow)
+		} else if tried.Limit > r.Limit && !r.Count.Refused {
 			add("rule %s: its candidate's limit is %d, above the rule's %d: it will refuse nobody, because what the rule refuses is not counted; "+
 				"what a higher limit would do, sluice-loadgen what-if tells of a log", r.Name, tried.Limit, r.Limit)
 		}

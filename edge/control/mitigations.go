@@ -148,7 +148,7 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 	if err != nil || !m.End.After(now) {
 		return
 	}
-	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Reason: m.Reason}
+	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Shadow: m.Mode == rules.Shadow || m.Mode == rules.Tried, Reason: m.Reason}
 	most := mitigation.MaxBlock
 	switch {
 	case m.By == mitigation.ByAdmin.String():

@@ -49,7 +49,7 @@ func (l *Limiter) askCandidates(d *Decision, now time.Time) {
 		}
 		c.Verdict, c.Estimate = Limited, v.Estimate+1
 		if end := mitigation.End(v, r.Rule.Candidate.Timeout, now); !end.IsZero() {
-			l.Bits.Start(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge}, now)
+			l.Bits.Start(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge, Shadow: true}, now)
 			c.Until = end
 		}
 	}

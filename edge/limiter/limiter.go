@@ -172,7 +172,7 @@ func (l *Limiter) over(r *RuleResult, now time.Time) {
 		r.Verdict = Shadowed
 	}
 	if end := mitigation.End(r.Ask.Verdict, r.Rule.Timeout, now); !end.IsZero() {
-		l.Bits.Start(r.key(), mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge}, now)
+		l.Bits.Start(r.key(), mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge, Shadow: r.Rule.Shadow}, now)
 		r.Until, r.Wait = end, end.Sub(now)
 	}
 }
