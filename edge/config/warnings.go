@@ -35,6 +35,10 @@ func (c *Config) weaknesses() (all []string) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])
 		}
+		if what := r.Match.Evadable(); what != "" && !c.coveredBySource(r) {
+			add("rule %s leaves out requests with %s, which a client can send as well, and no rule counts these requests by source: "+
+				"add one with key: source", r.Name, what)
+		}
 		if tried := &r.Candidate; tried.Limit > r.Limit && !r.Count.Refused {
 			add("rule %s: its candidate's limit is %d, above the rule's %d: it will refuse nobody, because what the rule refuses is not counted; "+
 				"what a higher limit would do, sluice-loadgen what-if tells of a log", r.Name, tried.Limit, r.Limit)
@@ -55,12 +59,14 @@ func (c *Config) weaknesses() (all []string) {
 	return all
 }
 
-// coveredBySource reports whether a rule that refuses counts by source alone what r is about.
+// coveredBySource reports whether a rule that refuses counts by source alone what r is about, and what r could be about if its clients
+// wrote less or more.
 func (c *Config) coveredBySource(r *rules.Config) bool {
-	same := func(a, b rules.Match) bool {
-		return slices.Equal(a.Hosts, b.Hosts) && a.Path == b.Path && slices.Equal(a.Methods, b.Methods)
+	covers := func(a, b rules.Match) bool {
+		return a.Everything() || a.Plain() && slices.Equal(a.Hosts, b.Hosts) && a.Path == b.Path && slices.Equal(a.Methods, b.Methods) ||
+			b.Evadable() == "" && text(a) == text(b)
 	}
 	return slices.ContainsFunc(c.Rules, func(o rules.Config) bool {
-		return o.Mode == rules.Enforce && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && (o.Match.Everything() || same(o.Match, r.Match))
+		return o.Mode == rules.Enforce && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
 	})
 }

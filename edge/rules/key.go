@@ -26,6 +26,7 @@ const (
 	keySource keyKind = iota
 	keyHeader
 	keyCookie
+	keyQuery
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
 )
@@ -57,14 +58,14 @@ func NewSecret(b [16]byte) Secret {
 //
 // It reports false for one that is there several times with different values, of which origins take one or another, or in a form
 // that they may not read alike.
-func (k Secret) digest(parts []KeyPart, h *message.Head, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
+func (k Secret) digest(parts []KeyPart, q *message.Request, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
 	buf = buf[:0]
 	for _, p := range parts {
 		from := len(buf)
 		buf = append(buf, byte(p.Kind), 0, 0, 0, 0)
 		value := len(buf)
 		var ok bool
-		if buf, ok = p.append(buf, h); !ok {
+		if buf, ok = p.append(buf, q); !ok {
 			return counter.Source{}, buf, false
 		}
 		if len(buf) > value {
@@ -82,20 +83,39 @@ func (k Secret) digest(parts []KeyPart, h *message.Head, source counter.Source, 
 }
 
 // append appends what a request has of a header or cookie, in one form for all that origins take for the same.
-func (p *KeyPart) append(buf []byte, h *message.Head) ([]byte, bool) {
-	switch p.Kind {
-	case keySource:
+func (p *KeyPart) append(buf []byte, q *message.Request) ([]byte, bool) {
+	if p.Kind == keySource {
 		return buf, true
-	case keyCookie:
-		value, ok := h.Cookie(p.Name)
-		if !ok {
-			return buf, false
-		}
-		return appendCookie(buf, value)
 	}
-	value, ok := h.Only(p.Name)
+	value, _, ok := p.find(q, message.Ampersands)
 	if !ok || len(value) == 0 {
 		return buf, ok
+	}
+	return p.form(buf, value)
+}
+
+// find is the one value that a request has; nil: none. It reports false if there are several.
+func (p *KeyPart) find(q *message.Request, at message.Split) (value []byte, once, ok bool) {
+	switch p.Kind {
+	case keyCookie:
+		return q.Head.Cookie(p.Name)
+	case keyQuery:
+		query := message.Query(q.Target)
+		if message.IsOddQuery(query) {
+			return nil, false, false
+		}
+		return message.Parameter(query, p.Name, at)
+	}
+	return q.Head.Header(p.Name)
+}
+
+// form appends a value in one form for all that origins take for the same. It reports false for one that they may not read alike.
+func (p *KeyPart) form(buf, value []byte) ([]byte, bool) {
+	switch p.Kind {
+	case keyCookie:
+		return appendCookie(buf, value)
+	case keyQuery:
+		return appendParameter(buf, value)
 	}
 	switch string(p.Name) {
 	case "authorization":
@@ -146,13 +166,32 @@ func appendCookie(buf, value []byte) ([]byte, bool) {
 		switch {
 		case c == '"' || c == '\\' || c == ',' || c == '\t' || c >= 0x7f:
 			return buf, false
-		case c == '%' && i+2 < len(value):
-			if high, low := message.Unhex(value[i+1]), message.Unhex(value[i+2]); high >= 0 && low >= 0 {
-				c = byte(high<<4 | low)
+		case c == '%':
+			if b, ok := message.Escaped(value[i:]); ok {
+				c = b
 				i += 2
 			}
 		}
 		if c == '+' {
+			c = ' '
+		}
+		buf = append(buf, c)
+	}
+	return buf, true
+}
+
+// appendParameter appends the value of a parameter, decoded. A null byte ends it for some.
+func appendParameter(buf, value []byte) ([]byte, bool) {
+	for i := 0; i < len(value); i++ {
+		c := value[i]
+		if b, ok := message.Escaped(value[i:]); ok {
+			c = b
+			i += 2
+		}
+		switch c {
+		case 0:
+			return buf, false
+		case '+':
 			c = ' '
 		}
 		buf = append(buf, c)
