@@ -57,7 +57,7 @@ func TestConfigErrors(t *testing.T) {
 	f(rule+"  sub_windows: 3\n", "f.yaml:4:16: sub_windows: 3 is not possible: want 1, 2, 4, 8 or 12")
 	f(rule+"  estimate: best\n", `f.yaml:4:13: estimate: "best" is not possible: want nearest or lower`)
 	f(rule+"  mode: dry\n", `f.yaml:4:9: mode: "dry" is not possible: want enforce or shadow or off`)
-	f(rule+"  key: ip\n", `f.yaml:4:8: key: "ip" is not possible: want source, header:NAME or cookie:NAME`)
+	f(rule+"  key: ip\n", `f.yaml:4:8: key: "ip" is not possible: want source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS or global`)
 	f(rule+"  key: [source, source]\n", "f.yaml:4:17: key: source is there twice: remove one")
 	f(rule+"  match: {path: \"~(\"}\n", "f.yaml:4:17: match.path: \"(\" is not a regular expression: error parsing regexp: missing closing ): `(`")
 	f(rule+"  match: {path: login}\n", `f.yaml:4:17: match.path: "login" is not a path: want /exact, /prefix/* or ~regexp`)

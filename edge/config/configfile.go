@@ -346,7 +346,7 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		if s, ok := r.resolve(n).(*ast.SequenceNode); ok {
 			if len(s.Values) == 0 {
-				r.fail(n, "key: an empty list counts nobody: want source, header:NAME or cookie:NAME")
+				r.fail(n, "key: an empty list counts nobody: want "+rules.KeyForms)
 			}
 			r.texts("key", one)(n)
 			return

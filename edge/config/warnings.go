@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/counter"
@@ -31,7 +32,7 @@ func (c *Config) weaknesses() (all []string) {
 			continue
 		}
 		inForce++
-		if j := slices.IndexFunc(r.Key, func(part string) bool { return part != "source" }); j >= 0 && !c.coveredBySource(r) {
+		if j := slices.IndexFunc(r.Key, func(part string) bool { return isMadeUp(part, &r.Match) }); j >= 0 && !c.coveredBySource(r) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])
 		}
@@ -57,6 +58,19 @@ func (c *Config) weaknesses() (all []string) {
 			c.Counters, inForce, c.Limits.Connections, want)
 	}
 	return all
+}
+
+// isMadeUp reports whether a client can write a part of a key anew for each request that a rule is about.
+func isMadeUp(part string, m *rules.Match) bool {
+	switch {
+	case part == "source" || part == "global":
+		return false
+	case part == "host":
+		return len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(h string) bool { return strings.HasPrefix(h, "*") })
+	case part == "path" || strings.HasPrefix(part, "path:"):
+		return m.Path == "" || m.Path[0] == '~' || strings.HasSuffix(m.Path, "*")
+	}
+	return true
 }
 
 // coveredBySource reports whether a rule that refuses counts by source alone what r is about, and what r could be about if its clients

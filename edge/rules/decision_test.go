@@ -143,7 +143,7 @@ func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 		ruleOf("path", 1_000_000, func(r *Config) { r.Match.Path = "/api/*" }),
 		ruleOf("token", 1_000_000, func(r *Config) { r.Key = []string{"header:Authorization", "header:Host"} }),
 		ruleOf("session", 1_000_000, func(r *Config) {
-			r.Key = []string{"source", "cookie:sid"}
+			r.Key = []string{"source", "cookie:sid", "host", "global"}
 			r.Match.Headers, r.Match.Cookies, r.Match.Query = map[string]string{"authorization": "Basic YTpi"}, map[string]string{"sid": "*"}, map[string]string{"a": "1"}
 			r.Match.Not = &Match{Path: "/x", Query: map[string]string{"a": "2"}}
 		}))

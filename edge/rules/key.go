@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dchest/siphash"
@@ -16,8 +17,9 @@ import (
 
 // A KeyPart is one of the things that a rule tells sources apart by.
 type KeyPart struct {
-	Kind keyKind
-	Name []byte // of the header or cookie
+	Kind  keyKind
+	Name  []byte // of the header, cookie or parameter
+	Depth int    // of a path: how many segments; 0: all
 }
 
 type keyKind uint8
@@ -27,22 +29,40 @@ const (
 	keyHeader
 	keyCookie
 	keyQuery
+	keyHost
+	keyPath
+	keyGlobal
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
 )
 
-// ParseKeyPart reads source, header:NAME or cookie:NAME.
+// KeyForms are what a part of a key can be.
+const KeyForms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS or global"
+
+// ParseKeyPart reads one of KeyForms.
 func ParseKeyPart(text string) (KeyPart, error) {
 	kind, name, named := strings.Cut(text, ":")
 	switch {
 	case text == "source":
 		return KeyPart{Kind: keySource}, nil
+	case text == "host":
+		return KeyPart{Kind: keyHost}, nil
+	case text == "path":
+		return KeyPart{Kind: keyPath}, nil
+	case text == "global":
+		return KeyPart{Kind: keyGlobal}, nil
+	case named && kind == "path":
+		if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= 16 && strconv.Itoa(n) == name {
+			return KeyPart{Kind: keyPath, Depth: n}, nil
+		}
+	case named && kind == "query" && message.IsToken([]byte(name)) && !strings.ContainsAny(name, "%+&#"):
+		return KeyPart{Kind: keyQuery, Name: []byte(name)}, nil
 	case named && kind == "header" && message.IsToken([]byte(name)):
 		return KeyPart{Kind: keyHeader, Name: []byte(strings.ToLower(name))}, nil
 	case named && kind == "cookie" && message.IsToken([]byte(name)):
 		return KeyPart{Kind: keyCookie, Name: []byte(name)}, nil
 	}
-	return KeyPart{}, fmt.Errorf("%q is not possible: want source, header:NAME or cookie:NAME", text)
+	return KeyPart{}, fmt.Errorf("%q is not possible: want "+KeyForms, text)
 }
 
 // A Secret keys the digests of what clients send, so that nobody can make two values that count as one, or guess another's.
@@ -53,22 +73,23 @@ func NewSecret(b [16]byte) Secret {
 }
 
 // digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with its
-// kind and length, so that no two lists of values run together. A header or cookie that is missing or empty, or does not go to the
-// origin, names nobody: then the request counts for its source, in a bucket apart from every value that anybody could send.
+// kind and length, so that no two lists of values run together. A header, cookie, parameter or host that is missing, or does not go to
+// the origin, names nobody: then the request counts for its source, in a bucket apart from every value that anybody could send. One that
+// is there and empty is a value like others.
 //
 // It reports false for one that is there several times with different values, of which origins take one or another, or in a form
-// that they may not read alike.
+// that they may not read alike: so a path whose readings differ in what the key has of it.
 func (k Secret) digest(parts []KeyPart, q *message.Request, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
 	buf = buf[:0]
 	for _, p := range parts {
 		from := len(buf)
 		buf = append(buf, byte(p.Kind), 0, 0, 0, 0)
 		value := len(buf)
-		var ok bool
-		if buf, ok = p.append(buf, q); !ok {
+		var there, ok bool
+		if buf, there, ok = p.append(buf, q); !ok {
 			return counter.Source{}, buf, false
 		}
-		if len(buf) > value {
+		if there {
 			binary.LittleEndian.PutUint32(buf[from+1:], uint32(len(buf)-value))
 			continue
 		}
@@ -82,16 +103,64 @@ func (k Secret) digest(parts []KeyPart, q *message.Request, source counter.Sourc
 	return counter.SourceOfDigest(d), buf, true
 }
 
-// append appends what a request has of a header or cookie, in one form for all that origins take for the same.
-func (p *KeyPart) append(buf []byte, q *message.Request) ([]byte, bool) {
-	if p.Kind == keySource {
-		return buf, true
+// append appends what a request has of a part, in one form for all that origins take for the same, and reports whether it has it.
+func (p *KeyPart) append(buf []byte, q *message.Request) (_ []byte, there, ok bool) {
+	switch p.Kind {
+	case keySource:
+		return buf, false, true
+	case keyGlobal:
+		return buf, true, true
+	case keyHost:
+		return append(buf, q.Host...), len(q.Host) > 0, true
+	case keyPath:
+		buf, ok = p.appendPath(buf, q)
+		return buf, true, ok
 	}
 	value, _, ok := p.find(q, message.Ampersands)
-	if !ok || len(value) == 0 {
-		return buf, ok
+	if ok && p.Kind == keyQuery && bytes.IndexByte(message.Query(q.Target), ';') >= 0 {
+		var other []byte
+		other, _, ok = p.find(q, message.Semicolons)
+		ok = ok && (value == nil) == (other == nil) && bytes.Equal(value, other)
 	}
-	return p.form(buf, value)
+	if !ok || value == nil {
+		return buf, false, ok
+	}
+	buf, ok = p.form(buf, value)
+	return buf, true, ok
+}
+
+// appendPath appends the first segments of the path, and reports whether they are the same in every reading.
+func (p *KeyPart) appendPath(buf []byte, q *message.Request) ([]byte, bool) {
+	from := len(buf)
+	buf = append(buf, p.segments(q.Path)...)
+	group := buf[from:]
+	for as := message.Reading(1); as <= q.Readings; as++ {
+		if as&^q.Readings != 0 {
+			continue
+		}
+		end := len(buf)
+		buf, _ = message.Canonicalize(buf, message.RawPath(q.Target), as)
+		same := bytes.Equal(group, p.segments(buf[end:]))
+		if buf = buf[:end]; !same {
+			return buf, false
+		}
+	}
+	return buf, true
+}
+
+func (p *KeyPart) segments(path []byte) []byte {
+	if p.Depth == 0 {
+		return path
+	}
+	slashes := 0
+	for i, c := range path {
+		if c == '/' {
+			if slashes++; slashes > p.Depth {
+				return path[:i]
+			}
+		}
+	}
+	return path
 }
 
 // find is the one value that a request has; nil: none. It reports false if there are several.

@@ -356,7 +356,9 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 		if values := r.Match.Unlogged(); values != "" {
 			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s looks for %s in vain", r.Name, values))
 		}
-		if len(r.Key) > 1 || len(r.Key) == 1 && r.Key[0] != "source" {
+		if slices.ContainsFunc(r.Key, func(part string) bool {
+			return strings.HasPrefix(part, "header:") || strings.HasPrefix(part, "cookie:")
+		}) {
 			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))
 		}
 	}
