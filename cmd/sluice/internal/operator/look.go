@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -109,11 +110,8 @@ type rule struct {
 	Window            string
 	MitigationTimeout string `json:"mitigation_timeout"`
 	Key               []string
-	Match             struct {
-		Hosts, Methods []string
-		Path           string
-	}
-	Count struct {
+	Match             match
+	Count             struct {
 		Statuses []int
 		Refused  bool
 	}
@@ -123,6 +121,31 @@ type rule struct {
 		MitigationTimeout string `json:"mitigation_timeout"`
 	}
 	Share int
+}
+
+type match struct {
+	Hosts, Methods, Sources []string
+	Path                    string
+	Headers, Query, Cookies map[string]string
+	Not                     *match
+}
+
+// parts are what m asks for, in a few words each.
+func (m *match) parts() (parts []string) {
+	for _, p := range []string{strings.Join(m.Methods, ","), strings.Join(m.Hosts, ","), m.Path, strings.Join(m.Sources, ",")} {
+		if p != "" && p != "*" {
+			parts = append(parts, p)
+		}
+	}
+	for _, of := range []struct {
+		what   string
+		values map[string]string
+	}{{"header", m.Headers}, {"query", m.Query}, {"cookie", m.Cookies}} {
+		for _, name := range slices.Sorted(maps.Keys(of.values)) {
+			parts = append(parts, of.what+" "+name+"="+of.values[name])
+		}
+	}
+	return parts
 }
 
 // Rules prints the rules in force, those that are off as well.
@@ -161,10 +184,9 @@ func (r rule) counts() string {
 
 func (r rule) matches() string {
 	var parts []string
-	for _, p := range []string{strings.Join(r.Match.Methods, ","), strings.Join(r.Match.Hosts, ","), r.Match.Path} {
-		if p != "" && p != "*" {
-			parts = append(parts, p)
-		}
+	parts = append(parts, r.Match.parts()...)
+	if r.Match.Not != nil {
+		parts = append(parts, "not "+strings.Join(r.Match.Not.parts(), " or "))
 	}
 	matches := cmp.Or(strings.Join(parts, " "), "everything")
 	if r.Share > 0 && r.Share < 100 {
