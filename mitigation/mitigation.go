@@ -43,6 +43,9 @@ type Bit struct {
 	Learned time.Time // when it came into force in this table; Start sets it
 	By      By
 	Reason  string // for people; empty for a verdict
+
+	// Memory is how long the bit is remembered after its end, so that who comes back can be mitigated for longer (Repeat).
+	Memory time.Duration
 }
 
 // News is a verdict of this edge that the PoP has yet to be told of. What operators say is no news: it has a way of its own,
@@ -62,7 +65,7 @@ type Table struct {
 	Observe func(Key, Bit)
 
 	hasher counter.Hasher
-	some   atomic.Int64 // shards that are not empty: none, most of the time
+	some   atomic.Int64 // shards in which a bit may be in force: none, most of the time
 	shards [64]shard
 	news   struct {
 		mu   sync.Mutex
@@ -166,6 +169,7 @@ func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 // last Lift of k is void. Bits ByEdge that are news wait in News.
 func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if !now.Before(b.End) {
+		t.remember(k, b, now)
 		return false
 	}
 	s, h := t.place(k)
@@ -181,12 +185,7 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if was && b.By != ByAdmin {
 		b.Start, b.Learned = old.bit.Start, old.bit.Learned
 	}
-	before := s.n
-	if old == nil && s.n >= s.max && s.makeRoom(now) {
-		t.evicted.Add(1)
-	}
-	s.put(h, &entry{k, b})
-	t.counted(s, before)
+	t.put(s, h, &entry{k, b}, now)
 	s.mu.Unlock()
 	if b.By == ByAdmin {
 		t.prefixes.note(k.Source, b.End)
@@ -204,6 +203,17 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 		t.tell(News{k, b})
 	}
 	return true
+}
+
+// put puts an entry into a shard, which is locked.
+func (t *Table) put(s *shard, h uint64, e *entry, now time.Time) {
+	before := s.live
+	if s.find(h, e.key) == nil && s.n >= s.max && s.makeRoom(now) {
+		t.evicted.Add(1)
+	}
+	s.put(h, e)
+	s.live = s.live || now.Before(e.bit.End)
+	t.counted(s, before)
 }
 
 // replaces reports whether b takes the place of a bit that is in force.
@@ -249,7 +259,7 @@ func (t *Table) Void(k Key, now time.Time) {
 
 // drop removes the bit of k and reports whether there was one. The shard is locked.
 func (t *Table) drop(s *shard, h uint64, k Key) bool {
-	before := s.n
+	before := s.live
 	ok := s.drop(h, k)
 	t.counted(s, before)
 	return ok
@@ -297,29 +307,26 @@ func (t *Table) News(buf []News) []News {
 	return buf
 }
 
-// Sweep forgets bits that have ended. Call it about once a second.
+// Sweep forgets bits that have ended, or are remembered no longer. Call it about once a second.
 func (t *Table) Sweep(now time.Time) {
 	t.lifted.sweep(now)
 	t.prefixes.sweep(now)
-	if t.some.Load() == 0 {
-		return
-	}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		before := s.n
+		before := s.live
 		s.sweep(now)
 		t.counted(s, before)
 		s.mu.Unlock()
 	}
 }
 
-// counted makes the count that is read without a lock true again. s is locked, and had so many bits before.
-func (t *Table) counted(s *shard, before int) {
+// counted makes the count that is read without a lock true again. s is locked, and was live before or not.
+func (t *Table) counted(s *shard, before bool) {
 	switch {
-	case before == 0 && s.n > 0:
+	case !before && s.live:
 		t.some.Add(1)
-	case before > 0 && s.n == 0:
+	case before && !s.live:
 		t.some.Add(-1)
 	}
 }
@@ -327,11 +334,9 @@ func (t *Table) counted(s *shard, before int) {
 // All ranges over the bits in force at now, in no order. Bits that come or go meanwhile may be among them or not.
 func (t *Table) All(now time.Time) iter.Seq2[Key, Bit] {
 	return func(yield func(Key, Bit) bool) {
-		for i := range t.shards {
-			for e := range t.shards[i].all() {
-				if now.Before(e.bit.End) && !yield(e.key, e.bit) {
-					return
-				}
+		for k, b := range t.Remembered(now) {
+			if now.Before(b.End) && !yield(k, b) {
+				return
 			}
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"sluice/edge/rules"
 	"sluice/edge/screen"
 	"sluice/edge/socket"
+	"sluice/mitigation"
 )
 
 // Parse is Parse of the zero Parser.
@@ -238,13 +239,24 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		},
 		"estimate":           r.estimate("estimate", &rule.Estimate),
 		"mitigation_timeout": r.duration("mitigation_timeout", time.Millisecond, 24*time.Hour, true, &timeout),
-		"mode":               oneOf(r, "mode", &rule.Mode, rules.Enforce, rules.Shadow, rules.Off),
-		"first_sight":        oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
-		"on_store_failure":   oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
-		"count":              func(n ast.Node) { r.count(n, &rule.Count) },
-		"response":           func(n ast.Node) { r.response(n, &rule.Response) },
-		"candidate":          func(n ast.Node) { r.candidate(n, &rule.Candidate) },
-		"share":              r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
+		"escalate": func(n ast.Node) {
+			r.list(n, "escalate", func(n ast.Node) {
+				var t time.Duration
+				r.duration("escalate", time.Second, mitigation.MaxTimeout, false, &t)(n)
+				if len(rule.Escalate) == maxEscalate {
+					r.fail(n, "escalate: more than %d timeouts: leave out some", maxEscalate)
+				}
+				rule.Escalate = append(rule.Escalate, rules.Duration(t))
+			})
+		},
+		"escalate_within":  r.duration("escalate_within", time.Second, mitigation.MaxMemory, false, (*time.Duration)(&rule.EscalateWithin)),
+		"mode":             oneOf(r, "mode", &rule.Mode, rules.Enforce, rules.Shadow, rules.Off),
+		"first_sight":      oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
+		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
+		"count":            func(n ast.Node) { r.count(n, &rule.Count) },
+		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
+		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
+		"share":            r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
 	})
 	if seen == nil {
 		return
@@ -258,7 +270,29 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		rule.Key = []string{"source"}
 	}
 	rule.Window, rule.MitigationTimeout = rules.Duration(window), rules.Duration(timeout)
+	if at := seen["escalate"]; at != nil {
+		r.escalate(at, &rule)
+	}
 	c.Rules = append(c.Rules, rule)
+}
+
+// maxEscalate is how many timeouts a rule may have for who comes back.
+const maxEscalate = 16
+
+// escalate says what is wrong with the timeouts for who comes back.
+func (r *reader) escalate(n ast.Node, rule *rules.Config) {
+	before := rule.MitigationTimeout
+	if before == 0 && len(rule.Escalate) > 0 {
+		r.fail(n, "escalate: a rule with mitigation_timeout: 0 blocks nobody, so no block can be longer: give it a mitigation_timeout")
+		return
+	}
+	for _, t := range rule.Escalate {
+		if t <= before {
+			r.fail(n, "escalate: %v is not longer than %v before it (mitigation_timeout goes first): want times that ascend", t, before)
+			return
+		}
+		before = t
+	}
 }
 
 func plainName(s string) bool {

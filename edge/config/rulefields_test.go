@@ -25,6 +25,8 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"SubWindows":                  func(c *rules.Config) { c.SubWindows = 4 },
 		"Estimate":                    func(c *rules.Config) { c.Estimate = &lower },
 		"MitigationTimeout":           func(c *rules.Config) { c.MitigationTimeout = rules.Duration(2 * time.Hour) },
+		"Escalate":                    func(c *rules.Config) { c.Escalate = []rules.Duration{rules.Duration(time.Hour)} },
+		"EscalateWithin":              func(c *rules.Config) { c.EscalateWithin = rules.Duration(time.Minute) },
 		"Mode":                        func(c *rules.Config) { c.Mode = rules.Shadow },
 		"FirstSight":                  func(c *rules.Config) { c.FirstSight = limiter.Wait },
 		"OnStoreFailure":              func(c *rules.Config) { c.OnStoreFailure = limiter.Closed },

@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/mitigation"
 )
 
 // Rule is a limit: all that a decision needs of it. It must not change while decisions may use it.
 type Rule struct {
 	Counter *counter.Rule // how hits are counted and how many are allowed; required
 	Timeout time.Duration // how long a source that went over is mitigated; 0: the rule only throttles
-	Shadow  bool          // it counts and decides, and refuses nobody
+	Repeat  mitigation.Repeat
+	Shadow  bool // it counts and decides, and refuses nobody
 
 	Candidate *Candidate // tried beside this; nil: none
 

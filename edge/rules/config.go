@@ -53,6 +53,8 @@ type Config struct {
 	SubWindows        int                `json:"sub_windows"`
 	Estimate          *counter.Estimate  `json:"-"` // nil: Config.Estimate
 	MitigationTimeout Duration           `json:"mitigation_timeout"`
+	Escalate          []Duration         `json:"escalate,omitempty"` // timeouts of who comes back, ascending
+	EscalateWithin    Duration           `json:"escalate_within"`    // how soon after the end of a block that is
 	Mode              Mode               `json:"mode"`
 	FirstSight        limiter.FirstSight `json:"first_sight"`
 	OnStoreFailure    limiter.Posture    `json:"on_store_failure"`
@@ -133,6 +135,7 @@ func Default(name string, limit uint32) Config {
 		Window:            Duration(time.Minute),
 		SubWindows:        12,
 		MitigationTimeout: Duration(time.Minute),
+		EscalateWithin:    Duration(time.Hour),
 		Mode:              Enforce,
 		FirstSight:        limiter.Go,
 		OnStoreFailure:    limiter.Local,

@@ -1,0 +1,62 @@
+package pop_test
+
+import (
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/limiter"
+	"sluice/mitigation"
+	"sluice/pop/secret"
+	"sluice/pop/sim"
+	"sluice/pop/words"
+)
+
+// Who comes back is blocked for longer on every edge: on one that was away while the block before was in force, too, however soon after the
+// source's first request there it goes over. A lift forgets it everywhere.
+func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
+	for _, burst := range []bool{false, true} {
+		rule := newRule(t, 5, 10*time.Second, 20*time.Second, counter.Nearest)
+		r := limiter.Rule{Counter: rule.Counter, Timeout: rule.Timeout,
+			Repeat: mitigation.Repeat{Timeouts: []time.Duration{time.Minute, 10 * time.Minute}, Within: 5 * time.Minute}}
+		w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{r}, began)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := address(9)
+		over := func(edge int, want time.Duration) {
+			t.Helper()
+			for range 6 {
+				w.Edges[edge].Request(&r, s)
+				if !burst {
+					w.Run(w.Now().Add(5 * time.Millisecond))
+				}
+			}
+			pass(w, 300*time.Millisecond)
+			for i, e := range w.Edges {
+				until := e.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
+				if left := until.Sub(w.Now()); !w.Runs(i) || until.IsZero() || left > want || left < want-time.Second {
+					t.Errorf("burst %v: edge %d blocks it until %v from now, want %v", burst, i, left, want)
+				}
+			}
+			pass(w, want)
+		}
+		over(0, 20*time.Second)
+		if err := w.Start(2); err != nil {
+			t.Fatal(err)
+		}
+		pass(w, 2*time.Second)
+		over(2, time.Minute)
+		over(0, 10*time.Minute)
+		say(t, w, w.Edges[1], words.Lift, s, 0)
+		pass(w, 2*time.Second)
+		if err := w.Start(2); err != nil {
+			t.Fatal(err)
+		}
+		pass(w, 2*time.Second)
+		over(2, 20*time.Second)
+		over(1, time.Minute)
+		pass(w, 5*time.Minute)
+		over(1, 20*time.Second)
+	}
+}
