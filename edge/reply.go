@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -161,7 +162,17 @@ func (x *exchange) verdictHeader() {
 func (x *exchange) limited() {
 	told := x.decision.Told
 	r, wait := x.decision.RuleOf(told), rules.Seconds(told.Wait)
-	if own := &r.Config.Response; x.decision.Verdict != limiter.FailedClosed && own.Body != "" {
+	own := &r.Config.Response
+	if own.Jitter > 0 {
+		wait += rand.Int64N((wait*int64(own.Jitter)+99)/100 + 1)
+	}
+	redirects := r.Config.Action == rules.Redirect && x.decision.Verdict != limiter.FailedClosed
+	if r.Config.Action == rules.Close && !x.trusted {
+		x.Close = true
+	}
+	if redirects && own.Body == "" {
+		x.begins(own.Status, "", nil)
+	} else if x.decision.Verdict != limiter.FailedClosed && own.Body != "" {
 		x.buf = append(x.buf[:0], own.Body...)
 		x.begins(own.Status, own.ContentType, x.buf)
 	} else {
@@ -191,6 +202,9 @@ func (x *exchange) limited() {
 	n := len(x.values)
 	x.values = strconv.AppendInt(x.values, wait, 10)
 	x.reply.add("Retry-After", x.values[n:])
+	if redirects {
+		x.reply.add("Location", []byte(own.Location))
+	}
 }
 
 // ours reports which lines of an answer only the edge may say: its verdict, the request's name, and, where a rule has something to tell, limits. An origin's

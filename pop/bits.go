@@ -51,8 +51,7 @@ func (m *Machine) bitAnswered(f flight, r *wire.Result) {
 // bitRead decides between our bit and the one that was there. One in force has been announced by its edge; one that has
 // ended stands there because memcached is slow to forget, or because it is remembered, and one of a stricter limit is none.
 //
-// Where who comes back is mitigated for longer, ours may be too short, because this edge did not know of the one that has ended, and one in
-// force may be, because its edge did not.
+// Where who comes back is mitigated for longer, ours may be too short, because this edge did not know of the one that has ended.
 func (m *Machine) bitRead(f flight, r *wire.Result, now time.Time) {
 	if r.Status == wire.Done && r.Values[0] != nil {
 		there, ok := record.Open(m.secret, r.Values[0])
@@ -60,7 +59,6 @@ func (m *Machine) bitRead(f flight, r *wire.Result, now time.Time) {
 			rule := m.rules.Load().byID[f.counter.Rule.ID]
 			repeats := rule != nil && rule.Repeat.Memory() > 0
 			switch inForce := there.End.After(m.wall(now)); {
-			case inForce && repeats && f.record.End.After(there.End.Add(skew)):
 			case inForce:
 				m.learn(there, now)
 				return

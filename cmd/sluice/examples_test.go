@@ -29,6 +29,7 @@ func TestExamples(t *testing.T) {
 		"try-a-change.yaml":      {"GET /", "everything", `/metrics sluice_candidate_requests_total{rule="everything",verdict="pass"} 1`},
 		"check-for-nginx.yaml":   {"GET /check|X-Original-URI: /login|X-Original-Method: POST|X-Forwarded-For: 198.51.100.7", "login", `/v1/top "source": "198.51.100.7"`},
 		"who-comes-back.yaml":    {"GET /", "everything", `/v1/rules/everything "escalate_within": "2h"`},
+		"busy-page.yaml":         {"GET /shop/1", "shop", `/v1/rules/api "jitter": "10%"`},
 		"two-pops/fra1.yaml":     {"GET /", "everything", `/v1/pop "name": "fra1"`},
 		"two-pops/ams1.yaml":     {"GET /", "everything", `/v1/pop "name": "ams1"`},
 	}

@@ -166,7 +166,6 @@ func TestMitigationsAreHandedOver(t *testing.T) {
 func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 	node := startMemcached(t)
 	file := write(t, `rules: [{name: r, limit: 1, window: 1s, mitigation_timeout: 1s, escalate: [10s, 20m], escalate_within: 10m, key: header:x-who}]`)
-	args := []string{"--config", file, "--memcached", node}
 	get := func(p *process, who string) (status, wait int) {
 		req, _ := http.NewRequest("GET", "http://"+p.front+"/", nil)
 		req.Header.Set("X-Who", who)
@@ -184,9 +183,8 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 		p.until("refusing "+who, func() bool { status, _ := get(p, who); return status == 429 })
 		p.until(fmt.Sprintf("blocking %s for %d to %d seconds", who, least, most), func() bool { _, wait := get(p, who); return wait >= least && wait <= most })
 	}
-	l := startLineage(t, origin(t), nil, nil, args...)
+	l := startLineage(t, origin(t), nil, nil, "--config", file) // no tier could tell it
 	over(l.process, "a", 1, 2)
-	over(l.process, "b", 1, 2)
 	l.until("done with the blocks", func() bool {
 		_, body := l.admin("GET", "/v1/mitigations")
 		return !strings.Contains(body, `"source"`)
@@ -194,9 +192,12 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 	l.replace()
 	http.DefaultClient.CloseIdleConnections()
 	over(l.process, "a", 8, 10)
-	beside := start(t, origin(t), args...)
+
+	p := start(t, origin(t), "--config", file, "--memcached", node)
+	over(p, "b", 1, 2)
+	beside := start(t, origin(t), "--config", file, "--memcached", node)
 	over(beside, "b", 8, 10)
-	l.until("told of b", func() bool { status, wait := get(l.process, "b"); return status == 429 && wait >= 7 })
+	p.until("told of b", func() bool { status, wait := get(p, "b"); return status == 429 && wait >= 7 })
 }
 
 // A new process that cannot start changes nothing.

@@ -163,6 +163,14 @@ func (m *Match) Everything() bool {
 	return (len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (m.Path == "" || m.Path == "*" || m.Path == "/*") && len(m.Methods) == 0
 }
 
+// About reports whether the rule is about a path, at whatever host and by whatever method. It is for configurations; requests are looked up
+// in a Set.
+func (m *Match) About(path string) bool {
+	var p paths
+	p.add(&Rule{Config: Config{Match: Match{Path: m.Path, regexp: m.regexp}}})
+	return len(p.match(nil, []byte(path), nil)) > 0
+}
+
 // method reports whether the rule is about requests with this method. What is about GET is about HEAD, which origins answer as they
 // answer GET, at the same cost.
 func (m *Match) method(method []byte) bool {
