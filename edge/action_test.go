@@ -80,3 +80,40 @@ func TestActionClose(t *testing.T) {
 		}
 	}
 }
+
+// A client gets the body that it would rather have, and the first if it takes none.
+func TestBodiesByAccept(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), `
+rules:
+  - name: r
+    limit: 1
+    response: {bodies: [{content_type: text/html; charset=utf-8, body: "<p>no"}, {content_type: text/plain, body: "no"}]}
+`)
+	e.get("/")
+	for accept, want := range map[string]string{
+		"":    "application/json",
+		"*/*": "application/json",
+		"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": "text/html; charset=utf-8",
+		"application/json": "application/json",
+		"text/plain":       "text/plain",
+		"TEXT/PLAIN;q=0.5, text/html; Q=0.4, application/json;q=0": "text/plain",
+		"text/*":                                             "text/html; charset=utf-8",
+		"text/*, text/html;q=0.1":                            "text/plain",
+		"text/html;q=0.900, text/plain":                      "text/plain",
+		"image/png":                                          "application/json",
+		"text/html;q=x, */*;q=0.1":                           "application/json",
+		"text/html;q=0;q=1, */*;q=0.1":                       "application/json",
+		",,;;, /, text/html;level=1;q=0.2":                   "text/html; charset=utf-8",
+		"application/json;q=0.1\r\nAccept: text/plain;q=0.2": "text/plain",
+	} {
+		header := "Accept: " + accept + "\r\n"
+		if accept == "" {
+			header = ""
+		}
+		resp, body := e.talk().say("GET / HTTP/1.1\r\nHost: a\r\n" + header + "\r\n")
+		bodies := map[string]string{"text/html; charset=utf-8": "<p>no", "text/plain": "no"}
+		if got := resp.Header.Get("Content-Type"); resp.StatusCode != 429 || got != want || resp.Header.Get("Vary") != "Accept" || bodies[want] != "" && body != bodies[want] {
+			t.Errorf("Accept: %s: %d %s %q, Vary: %s; want %s", accept, resp.StatusCode, got, body, resp.Header.Get("Vary"), want)
+		}
+	}
+}

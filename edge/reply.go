@@ -170,11 +170,15 @@ func (x *exchange) limited() {
 	if r.Config.Action == rules.Close && !x.trusted {
 		x.Close = true
 	}
-	if redirects && own.Body == "" {
+	contentType, body := own.ContentType, own.Body
+	if len(own.Bodies) > 0 {
+		contentType, body = choose(&x.Head, own)
+	}
+	if redirects && body == "" {
 		x.begins(own.Status, "", nil)
-	} else if x.decision.Verdict != limiter.FailedClosed && own.Body != "" {
-		x.buf = append(x.buf[:0], own.Body...)
-		x.begins(own.Status, own.ContentType, x.buf)
+	} else if x.decision.Verdict != limiter.FailedClosed && body != "" {
+		x.buf = append(x.buf[:0], body...)
+		x.begins(own.Status, contentType, x.buf)
 	} else {
 		status, code, message := own.Status, "rate_limited", "Too many requests. Try again in "
 		if x.decision.Verdict == limiter.FailedClosed {
@@ -202,6 +206,9 @@ func (x *exchange) limited() {
 	n := len(x.values)
 	x.values = strconv.AppendInt(x.values, wait, 10)
 	x.reply.add("Retry-After", x.values[n:])
+	if len(own.Bodies) > 0 {
+		x.reply.add("Vary", accept)
+	}
 	if redirects {
 		x.reply.add("Location", []byte(own.Location))
 	}

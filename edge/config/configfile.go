@@ -402,6 +402,22 @@ func (r *reader) response(n ast.Node, p *rules.Response) {
 			}
 			p.Location = text
 		}),
+		"bodies": func(n ast.Node) {
+			r.list(n, "response.bodies", func(n ast.Node) {
+				var b rules.Body
+				r.mapping(n, "response.bodies", fields{
+					"content_type": r.headerValue("response.bodies.content_type", &b.ContentType),
+					"body":         r.str("response.bodies.body", &b.Body),
+				})
+				switch {
+				case b.ContentType == "" || b.Body == "":
+					r.fail(n, "response.bodies: want a content_type and a body in each of them")
+				case len(p.Bodies) == maxBodies:
+					r.fail(n, "response.bodies: more than %d: leave out some", maxBodies)
+				}
+				p.Bodies = append(p.Bodies, b)
+			})
+		},
 		"jitter": r.text("response.jitter", func(n ast.Node, text string) {
 			number, ok := strings.CutSuffix(text, "%")
 			v, err := strconv.ParseUint(number, 10, 8)
@@ -412,6 +428,9 @@ func (r *reader) response(n ast.Node, p *rules.Response) {
 		}),
 	})
 }
+
+// maxBodies is how many bodies a response may have beside the first: a client's Accept is read for each.
+const maxBodies = 8
 
 // answer says what is wrong with a rule's response for its action. A redirection whose status is not said has 302.
 func (r *reader) answer(n ast.Node, seen map[string]ast.Node, rule *rules.Config) {

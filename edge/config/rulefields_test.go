@@ -40,6 +40,9 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Response.Location": func(c *rules.Config) {
 			c.Action, c.Response.Status, c.Response.Location = rules.Redirect, 303, "https://busy.example/?from=a"
 		},
+		"Response.Bodies": func(c *rules.Config) {
+			c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "<p>no"}, {ContentType: "text/plain", Body: "no"}}
+		},
 		"Response.Jitter":      func(c *rules.Config) { c.Response.Jitter = 10 },
 		"Response.Status":      func(c *rules.Config) { c.Response.Status = 503 },
 		"Response.ContentType": func(c *rules.Config) { c.Response.ContentType = "text/plain" },

@@ -139,6 +139,13 @@ type Response struct {
 	Body        string  `json:"body"`
 	Location    string  `json:"location,omitempty"` // for Redirect
 	Jitter      Percent `json:"jitter,omitempty"`   // of the wait: Retry-After is that much later at most
+	Bodies      []Body  `json:"bodies,omitempty"`   // beside Body, for clients that would rather have another type (Accept)
+}
+
+// Body is what an answer says in one content type.
+type Body struct {
+	ContentType string `json:"content_type"`
+	Body        string `json:"body"`
 }
 
 // Percent is written as in a configuration file: 10%.
