@@ -281,8 +281,8 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 	return newest, groups
 }
 
-// Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the newest first. The source need not be
-// in the table.
+// Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the newest first. Whatever is under way
+// must have been sent after the read. The source need not be in the table.
 func (t *Table) Learn(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) Standing {
 	return t.learn(c, newest, groups, reported, false, now)
 }
@@ -308,7 +308,7 @@ func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64
 	base := l.store.head(l.i).base
 	for i, total := range groups {
 		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.groups() {
-			l.s.merge(l.store, l.i, c.Rule, g, total)
+			l.s.merge(l.store, l.i, c.Rule, g, total, !announcement)
 		}
 	}
 	return l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
@@ -333,7 +333,7 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 				}
 			}
 			if learn {
-				s.merge(st, i, r, g, total)
+				s.merge(st, i, r, g, total, false)
 			}
 		}
 		if learn {
@@ -347,14 +347,18 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 }
 
 // merge takes the tier's total for a group: with what is still to be reported, it is the least that has been counted. What is under
-// way may be in the total already.
-func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64) {
+// way may be in the total already, but not in one that was read (inOrder): a node answers in order, so what is unanswered then was sent
+// after the read. Else who loses a race to add would be without its own hits until its incr is answered.
+func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64, inOrder bool) {
 	h, groups := st.head(i), st.groups(i)
-	var pending uint64
+	var missing uint64
 	if h.unconfirmed != 0 {
-		pending = s.in(s.unconfirmed.At(int(h.unconfirmed)), g).pending
+		u := s.in(s.unconfirmed.At(int(h.unconfirmed)), g)
+		if missing = u.pending; inOrder {
+			missing = r.lanes.Plus(missing, u.inFlight)
+		}
 	}
-	groups[g] = r.lanes.Most(groups[g], r.lanes.Plus(r.lanes.Clamp(total), pending))
+	groups[g] = r.lanes.Most(groups[g], r.lanes.Plus(r.lanes.Clamp(total), missing))
 	if g == 0 && total != 0 {
 		h.state |= repliedNow
 	}

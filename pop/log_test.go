@@ -91,7 +91,8 @@ func TestWhoCrossesTellsAtOnce(t *testing.T) {
 		}
 		w.Run(w.Now().Add(time.Duration(rng.IntN(int(6 * time.Millisecond))))) // by and by all are told that the limit is reached
 		crosses, crossed := w.Edges[(i+3)%8], w.Now()
-		if !ask(crosses, r, source) || !ask(crosses, r, source) {
+		once := ask(crosses, r, source)
+		if twice := ask(crosses, r, source); !once || !twice {
 			continue
 		}
 		for _, e := range w.Edges {

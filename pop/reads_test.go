@@ -9,6 +9,7 @@ import (
 	"sluice/pop"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
+	"sluice/pop/sim"
 	"sluice/pop/wire"
 )
 
@@ -59,6 +60,36 @@ func TestReadsShareAGet(t *testing.T) {
 	for s := range uint32(sources) {
 		if v, _ := table.Peek(r.Counter, address(s), later); v.Estimate != float64(hits(s)+1) {
 			t.Errorf("source %d: %v hits, want %d of another edge and 1", s, v.Estimate, hits(s))
+		}
+	}
+}
+
+// TestReadBetweenAddAndIncr: an edge that adds in vain, and reads the counter before its incr is answered, counts its own hit beside
+// what it has read.
+func TestReadBetweenAddAndIncr(t *testing.T) {
+	r := newRule(t, 1000, time.Hour, time.Minute, counter.Nearest)
+	for _, hits := range []int{1, 7, 100} {
+		w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: 10 * time.Millisecond}, r)
+		for range 300 {
+			ask(w.Edges[0], r, address(1))
+		}
+		pass(w, time.Second)
+		w.Edges[0].Flush()
+		pass(w, time.Second)
+		e := w.Edges[1]
+		for range hits {
+			ask(e, r, address(1))
+		}
+		e.Machine.Ask(counter.Counter{Rule: r.Counter, Source: address(1)})
+		for range 1000 {
+			passBy(w, 100*time.Microsecond, 100*time.Microsecond)
+			v, _ := e.Counters.Peek(r.Counter, address(1), w.Now())
+			if got := int(v.Estimate + 0.5); got != hits && got != 300+hits {
+				t.Fatalf("%d own hits, and 300 of the other edge: estimate %v", hits, v.Estimate)
+			}
+		}
+		if v, _ := e.Counters.Peek(r.Counter, address(1), w.Now()); int(v.Estimate+0.5) != 300+hits {
+			t.Errorf("%d own hits, and 300 of the other edge: estimate %v at the end", hits, v.Estimate)
 		}
 	}
 }

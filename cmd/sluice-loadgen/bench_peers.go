@@ -33,6 +33,7 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	flags.StringSliceVar(&p.Works, "work", bench.PeerWorks, "what they do; new: a connection for each request, over TLS with a full handshake; resumed: the same, with the session of another")
 	flags.BoolVar(&short, "short", false, "one round of one second with 64 connections and one source: whether it works, not how fast")
 	flags.StringVar(&p.Sluice, "sluice", "", "`PATH` of the edge's executable; none: sluice beside this one")
+	flags.StringVar(&p.Before, "before", "", "`PATH` of another executable of the edge, such as one before a change: measured as \"sluice before\" beside sluice, round after round")
 	flags.StringVar(&jsonFile, "json", "", "write the figures to `FILE`")
 	flags.StringVar(&baseline, "bare", "", "serve as the bare proxy at `ADDR`")
 	flags.StringVar(&to, "origin", "", "of the bare proxy, `HOST:PORT`")
@@ -46,6 +47,9 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	if baseline != "" {
 		return serveBaselineProxy(ctx, baseline, to, refuse)
 	}
+	if p.Before != "" && !flags.Changed("edges") {
+		p.Edges = []string{"sluice"}
+	}
 	for _, e := range p.Edges {
 		if !slices.Contains(bench.PeerNames, e) {
 			return cli.Usagef("--edges %s: want some of %s", e, strings.Join(bench.PeerNames, ", "))
@@ -55,6 +59,9 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 		if !slices.Contains(bench.PeerWorks, w) {
 			return cli.Usagef("--work %s: want some of %s", w, strings.Join(bench.PeerWorks, ", "))
 		}
+	}
+	if p.Before != "" {
+		p.Edges = append([]string{bench.Before}, p.Edges...)
 	}
 	if short {
 		p.Rounds, p.For, p.Conns, p.Sources = 1, time.Second, []int{64}, []int{1}

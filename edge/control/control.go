@@ -134,14 +134,6 @@ type EdgeStatus struct {
 	Refused    int       `json:"refused"`     // changes that cannot be in force there
 }
 
-// NodeStatus describes a node of the tier.
-type NodeStatus struct {
-	Address string `json:"address"`
-	Up      bool   `json:"up"`
-	Joining bool   `json:"joining,omitempty"` // of the new list only, while a change of the list is under way
-	Leaving bool   `json:"leaving,omitempty"` // of the old list only
-}
-
 // EtcdStatus describes the etcd over which edges of several PoPs have the same rules.
 type EtcdStatus struct {
 	Up    bool              `json:"up"`
@@ -149,6 +141,14 @@ type EtcdStatus struct {
 	Error string            `json:"error,omitempty"` // why it is not up
 	Wrong map[string]string `json:"wrong,omitempty"` // by rule: why what etcd has of it cannot be read here
 	Edges []EdgeStatus      `json:"edges"`           // that share it, this one first
+}
+
+// NodeStatus describes a node of the tier.
+type NodeStatus struct {
+	Address string `json:"address"`
+	Up      bool   `json:"up"`
+	Joining bool   `json:"joining,omitempty"` // of the new list only, while a change of the list is under way
+	Leaving bool   `json:"leaving,omitempty"` // of the old list only
 }
 
 // TopRequests returns at most n of the sources with the most requests, the heaviest first. Counts are halved every ten

@@ -38,7 +38,11 @@ func (p *Peers) edge(name, at string, admin int, c PeerCase) (*process.Process, 
 		path, err := process.Find("haproxy", "install it, or leave it out with --edges")
 		return &process.Process{Name: name, Path: path, Args: []string{"-db", "-q", "-f", file}}, err
 	}
-	return &process.Process{Name: name, Path: p.Sluice, Args: []string{"--config", file, "--log-level", "error"}}, nil
+	path := p.Sluice
+	if name == Before {
+		path = p.Before
+	}
+	return &process.Process{Name: name, Path: path, Args: []string{"--config", file, "--log-level", "error"}}, nil
 }
 
 func (p *Peers) nginx(name, at string, c PeerCase) string {

@@ -25,6 +25,7 @@ import (
 // another.
 type Peers struct {
 	Sluice  string        // the edge's executable
+	Before  string        // another executable of it, which is measured as the edge Before; "": none
 	Self    string        // the executable of which "origin" and "bench-peers --bare" are subcommands
 	Rounds  int           // 0: 5
 	For     time.Duration // of a measurement; 0: 2 s
@@ -46,6 +47,9 @@ var (
 	PeerNames = []string{"nginx", "haproxy", "fasthttp", "sluice off", "sluice", "sluice memcached", "nginx 444", "haproxy reject", "sluice shed"}
 	PeerWorks = []string{"proxy", "refuse", "refuse new", "proxy tls", "proxy tls new", "proxy tls resumed"}
 )
+
+// Before is the edge before a change, measured beside what it became.
+const Before = "sluice before"
 
 // PeerCase is one thing that edges are compared in.
 type PeerCase struct {
@@ -71,6 +75,7 @@ type PeerFigures struct {
 	ByNginx  float64   `json:"cpu_by_nginx"`
 	ByProxy  float64   `json:"cpu_by_haproxy"`
 	ByOff    float64   `json:"cpu_by_sluice_off"`
+	ByBefore float64   `json:"cpu_by_sluice_before,omitempty"`
 	P99Nginx float64   `json:"p99_by_nginx"`
 	Busy     float64   `json:"busy"` // share of its processor that the edge used; well below 1 the load was the slower
 	AllCPU   []float64 `json:"cpu_per_request_by_round"`
@@ -126,7 +131,11 @@ func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 			}
 		}
 		for round := range p.Rounds {
-			for i := range rows {
+			for n := range rows {
+				i := n
+				if round%2 == 1 { // to and fro, so that a machine which slows down does not favour the first
+					i = len(rows) - 1 - n
+				}
 				f, err := p.measure(ctx, rows[i].Edge, c)
 				if err != nil {
 					return nil, err

@@ -3,6 +3,7 @@ package bench
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"sluice/edge/config"
@@ -58,4 +59,28 @@ func TestPeersText(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Check(t, "peers.json", data.Bytes())
+}
+
+// Beside another executable of the edge each round gives a ratio, and the middle one counts.
+func TestPeersBefore(t *testing.T) {
+	rows := []PeerFigures{{Edge: Before, measured: []PeerFigures{{CPU: 10}, {CPU: 20}, {CPU: 10}}}, {Edge: "sluice", measured: []PeerFigures{{CPU: 11}, {CPU: 21}, {CPU: 30}}}}
+	compare(rows)
+	if got := rows[1].ByBefore; got != 1.1 {
+		t.Errorf("%v of before, want 1.1", got)
+	}
+	var text bytes.Buffer
+	if err := WritePeers(&text, rows, nil); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(text.String(), "\n")
+	if !strings.HasSuffix(lines[0], "/before") || !strings.HasSuffix(lines[1], "1.000") || !strings.HasSuffix(lines[2], "1.100") {
+		t.Errorf("the last column is not the ratio:\n%s", &text)
+	}
+	p := Peers{Sluice: "after", Before: "before", dir: t.TempDir()}
+	for name, want := range map[string]string{"sluice": "after", Before: "before"} {
+		proc, err := p.edge(name, "127.0.0.1:8001", 8002, PeerCase{"proxy", 64, 1})
+		if err != nil || proc.Path != want {
+			t.Errorf("%s is %v, want %s (%v)", name, proc.Path, want, err)
+		}
+	}
 }

@@ -54,6 +54,7 @@ func compare(rows []PeerFigures) {
 			nginx, haproxy = "nginx 444", "haproxy reject"
 		}
 		f.ByNginx, f.ByProxy, f.ByOff = ratio(f, nginx, cpu), ratio(f, haproxy, cpu), ratio(f, "sluice off", cpu)
+		f.ByBefore = ratio(f, Before, cpu)
 		f.P99Nginx = ratio(f, nginx, func(f PeerFigures) float64 { return f.P99 })
 	}
 }
@@ -61,7 +62,12 @@ func compare(rows []PeerFigures) {
 // WritePeers prints figures as a table, and below it what was measured.
 func WritePeers(w io.Writer, figures []PeerFigures, versions []string) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "work\tconns\tsources\tedge\tµs/request\tof memcached\t/nginx\t/haproxy\t/off\trequests/s\tp50 ms\tp99 ms\tp99/nginx\tbusy\tMB\twrong\t")
+	head, columns := "work\tconns\tsources\tedge\tµs/request\tof memcached\t/nginx\t/haproxy\t/off\trequests/s\tp50 ms\tp99 ms\tp99/nginx\tbusy\tMB\twrong\t", 16
+	before := slices.ContainsFunc(figures, func(f PeerFigures) bool { return f.Edge == Before })
+	if before {
+		head, columns = head+"/before\t", columns+1
+	}
+	fmt.Fprintln(t, head)
 	ratio := func(r float64) string {
 		if r == 0 {
 			return "-"
@@ -70,10 +76,14 @@ func WritePeers(w io.Writer, figures []PeerFigures, versions []string) error {
 	}
 	for i, f := range figures {
 		if i > 0 && f.PeerCase != figures[i-1].PeerCase {
-			fmt.Fprintln(t, strings.Repeat("\t", 16))
+			fmt.Fprintln(t, strings.Repeat("\t", columns))
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%.2f\t%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.0f\t%.4f\t\n", f.Work, f.Conns, f.Sources, f.Edge, f.CPU*1e6,
+		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%.2f\t%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%s\t%.2f\t%.0f\t%.4f\t", f.Work, f.Conns, f.Sources, f.Edge, f.CPU*1e6,
 			ratio(f.Tier*1e6), ratio(f.ByNginx), ratio(f.ByProxy), ratio(f.ByOff), f.Rate, f.P50*1e3, f.P99*1e3, ratio(f.P99Nginx), f.Busy, f.Memory/1e6, f.Wrong)
+		if before {
+			fmt.Fprintf(t, "%.3f\t", f.ByBefore)
+		}
+		fmt.Fprintln(t)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -11,14 +11,14 @@ const every = 5 * time.Millisecond
 
 // A List is what has been left for later. The zero List is empty.
 type List[K comparable, T any] struct {
-	list []entry[K, T] // in the order in which they were left
-	due  map[K]time.Time
+	list []K // in the order in which they were left
+	left map[K]entry[T]
 	next time.Time
 }
 
-type entry[K comparable, T any] struct {
-	key   K
+type entry[T any] struct {
 	thing T
+	due   time.Time
 }
 
 // Len is how many there are, dropped ones that were not due yet included.
@@ -29,7 +29,7 @@ func (l *List[K, T]) Next() time.Time { return l.next }
 
 // Has reports whether something was left under a key.
 func (l *List[K, T]) Has(key K) bool {
-	_, there := l.due[key]
+	_, there := l.left[key]
 	return there
 }
 
@@ -38,13 +38,16 @@ func (l *List[K, T]) Leave(key K, thing T, due time.Time) bool {
 	if len(l.list) >= Most {
 		return false
 	}
-	if l.due == nil {
-		l.due = make(map[K]time.Time)
+	if l.left == nil {
+		l.left = make(map[K]entry[T])
 	}
-	if !l.Has(key) {
-		l.list = append(l.list, entry[K, T]{key, thing})
+	e, there := l.left[key]
+	if !there {
+		l.list = append(l.list, key)
+		e.thing = thing
 	}
-	l.due[key] = due
+	e.due = due
+	l.left[key] = e
 	if len(l.list) == 1 || due.Before(l.next) {
 		l.next = due
 	}
@@ -53,15 +56,16 @@ func (l *List[K, T]) Leave(key K, thing T, due time.Time) bool {
 
 // Hasten has what was left under a key, if anything, due now.
 func (l *List[K, T]) Hasten(key K, now time.Time) {
-	if l.Has(key) {
-		l.due[key], l.next = now, now
+	if e, there := l.left[key]; there {
+		e.due, l.next = now, now
+		l.left[key] = e
 	}
 }
 
 // Drop drops what was left under a key.
 func (l *List[K, T]) Drop(key K) {
 	if len(l.list) > 0 {
-		delete(l.due, key)
+		delete(l.left, key)
 	}
 }
 
@@ -73,18 +77,17 @@ func (l *List[K, T]) Resume(now time.Time, waits func(*T) bool, do func(T)) bool
 	l.next = now.Add(time.Hour)
 	list := l.list
 	l.list = l.list[:0]
-	for i := range list {
-		e := list[i]
-		due, open := l.due[e.key]
+	for _, key := range list {
+		e, open := l.left[key]
 		switch {
 		case !open:
-		case now.Before(due), waits(&e.thing):
-			l.list = append(l.list, e)
-			if due.Before(l.next) {
-				l.next = due
+		case now.Before(e.due), waits(&e.thing):
+			l.list = append(l.list, key)
+			if e.due.Before(l.next) {
+				l.next = e.due
 			}
 		default:
-			delete(l.due, e.key)
+			delete(l.left, key)
 			do(e.thing)
 		}
 	}

@@ -5,7 +5,6 @@ package presence
 
 import (
 	"encoding/binary"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +47,8 @@ const MaxRefused = 8
 // peer is what this edge has learned of another. What was recorded and is said once more does not count: the sequence number must grow.
 type peer struct {
 	Edge
-	heard time.Time // when it last said something new
+	slot  int       // where it last said something new: its own
+	heard time.Time // and when
 }
 
 // Slots is what an edge knows of the slots.
@@ -63,7 +63,7 @@ type Slots struct {
 	held     bool // a slot was ours once
 	sequence uint64
 	peers    map[uint64]*peer
-	seen     []uint64  // by the read under way: IDs
+	said     []*peer   // whose presence is in the slots, as last read
 	free     []int     // as last read
 	filled   []bool    // all of them: with something
 	room     time.Time // since when there has been a free slot, while full
@@ -73,7 +73,7 @@ type Slots struct {
 
 // New is for the edge with an ID.
 func New(s secret.Secret, id uint64) Slots {
-	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots), filled: make([]bool, slots), peers: make(map[uint64]*peer)}
+	p := Slots{secret: s, id: id, slot: -1, keys: make([]string, slots), said: make([]*peer, slots), filled: make([]bool, slots), peers: make(map[uint64]*peer)}
 	for i := range p.keys {
 		p.keys[i] = s.SlotKey(i)
 	}
@@ -147,38 +147,36 @@ func (p *Slots) open(b []byte) (e Edge, ok bool) {
 // Read takes in what is in the slots, and says how many hold what no edge of the PoP has written. A slot whose edge does not say anything
 // new or has another one, or that somebody has filled who is no edge of the PoP, is free. wall is now by the wall clock.
 func (p *Slots) Read(values [][]byte, now, wall time.Time) (forged int) {
-	p.free = p.free[:0]
 	ours := false
-	p.seen = p.seen[:0]
 	for i, v := range values {
-		p.filled[i] = v != nil
+		p.filled[i], p.said[i] = v != nil, nil
 		if v == nil {
-			p.free = append(p.free, i)
 			continue
 		}
 		e, ok := p.open(v)
 		if !ok {
 			forged++
+			continue
 		}
-		switch {
-		case ok && e.ID == p.id:
+		if e.ID == p.id {
 			ours = ours || i == p.slot
 			continue
-		case ok:
-			// A sequence number goes on with the clock; one that is behind is what somebody has kept of an edge that is gone.
-			recent := int64(e.sequence) >= wall.Add(-2*Kept).UnixMilli()
-			known := p.peers[e.ID]
-			switch {
-			case known != nil && e.sequence > known.sequence:
-				known.Edge, known.heard = e, now
-			case known == nil && recent:
-				known = &peer{Edge: e, heard: now}
-				p.peers[e.ID] = known
-			}
-			ok = known != nil && now.Sub(known.heard) < Kept && !slices.Contains(p.seen, e.ID)
-			p.seen = append(p.seen, e.ID)
 		}
-		if !ok {
+		// A sequence number goes on with the clock; one that is behind is what somebody has kept of an edge that is gone.
+		recent := int64(e.sequence) >= wall.Add(-2*Kept).UnixMilli()
+		known := p.peers[e.ID]
+		switch {
+		case known != nil && e.sequence > known.sequence:
+			known.Edge, known.slot, known.heard = e, i, now
+		case known == nil && recent:
+			known = &peer{e, i, now}
+			p.peers[e.ID] = known
+		}
+		p.said[i] = known
+	}
+	p.free = p.free[:0]
+	for i, e := range p.said { // once all are read: what somebody has kept may stand before what is new
+		if taken := ours && i == p.slot || e != nil && e.slot == i && now.Sub(e.heard) < Kept; !taken {
 			p.free = append(p.free, i)
 		}
 	}

@@ -111,6 +111,21 @@ func TestAccuracyOfALog(t *testing.T) {
 	}
 }
 
+// TestPublishedIsLeftOut: the streams of the published size are judged unless they are left out.
+func TestPublishedIsLeftOut(t *testing.T) {
+	file, _ := writeLog(t)
+	for _, published := range []bool{true, false} {
+		s := suite{files: []string{file}, limits: []uint{20}, window: 10 * time.Second, published: published, scale: 100_000, seed: 1, seeds: 1}
+		var out bytes.Buffer
+		if _, err := s.run(t.Context(), &out); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(out.String(), workload.PublishedPoisson); got != published {
+			t.Errorf("published %v: is in the output: %v", published, got)
+		}
+	}
+}
+
 // TestOverSeeds: least and most, or the one; and sums are taken seed by seed.
 func TestOverSeeds(t *testing.T) {
 	rows := []*tableRow{
