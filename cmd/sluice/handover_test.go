@@ -162,6 +162,8 @@ func TestMitigationsAreHandedOver(t *testing.T) {
 	}
 }
 
+var edgeBlocks = regexp.MustCompile(`sluice_mitigations_started_total\{by="edge",mode="enforce",rule="r"\} (\d+)`)
+
 // Who comes back is blocked for longer, also by the process that took over since, and by an edge that has just started beside it.
 func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 	node := startMemcached(t)
@@ -182,6 +184,11 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 		p.until("admitting "+who, func() bool { status, _ := get(p, who); return status == 200 })
 		p.until("refusing "+who, func() bool { status, _ := get(p, who); return status == 429 })
 		p.until(fmt.Sprintf("blocking %s for %d to %d seconds", who, least, most), func() bool { _, wait := get(p, who); return wait >= least && wait <= most })
+		// This is its first block there, or it would know of one before by itself.
+		_, metrics := p.admin("GET", "/metrics")
+		if m := edgeBlocks.FindStringSubmatch(metrics); m == nil || m[1] != "1" {
+			t.Errorf("blocks begun by the edge itself: %v, want 1", m)
+		}
 	}
 	l := startLineage(t, origin(t), nil, nil, "--config", file) // no tier could tell it
 	over(l.process, "a", 1, 2)
@@ -191,6 +198,7 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 	})
 	l.replace()
 	http.DefaultClient.CloseIdleConnections()
+	l.until("rid of the old process", func() bool { return strings.Contains(l.text(), "msg=stopped") })
 	over(l.process, "a", 8, 10)
 
 	p := start(t, origin(t), "--config", file, "--memcached", node)

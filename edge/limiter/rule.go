@@ -12,8 +12,7 @@ import (
 type Rule struct {
 	Counter *counter.Rule // how hits are counted and how many are allowed; required
 	Timeout time.Duration // how long a source that went over is mitigated; 0: the rule only throttles
-	Repeat  mitigation.Repeat
-	Shadow  bool // it counts and decides, and refuses nobody
+	Shadow  bool          // it counts and decides, and refuses nobody
 
 	Candidate *Candidate // tried beside this; nil: none
 
@@ -24,6 +23,8 @@ type Rule struct {
 
 	OnStoreFailure Posture    // "": Local
 	FirstSight     FirstSight // "": Go
+
+	Repeat mitigation.Repeat // how long who comes back is mitigated
 }
 
 // Counts reports whether an admitted request counts that was answered with this status; 0 is no answer.
