@@ -18,7 +18,6 @@ import (
 	"sluice/edge/rules"
 	"sluice/edge/screen"
 	"sluice/edge/socket"
-	"sluice/mitigation"
 )
 
 // Parse is Parse of the zero Parser.
@@ -242,14 +241,14 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"escalate": func(n ast.Node) {
 			r.list(n, "escalate", func(n ast.Node) {
 				var t time.Duration
-				r.duration("escalate", time.Second, mitigation.MaxTimeout, false, &t)(n)
+				r.duration("escalate", time.Second, 24*time.Hour, false, &t)(n)
 				if len(rule.Escalate) == maxEscalate {
 					r.fail(n, "escalate: more than %d timeouts: leave out some", maxEscalate)
 				}
 				rule.Escalate = append(rule.Escalate, rules.Duration(t))
 			})
 		},
-		"escalate_within":  r.duration("escalate_within", time.Second, mitigation.MaxMemory, false, (*time.Duration)(&rule.EscalateWithin)),
+		"escalate_within":  r.duration("escalate_within", time.Second, 24*time.Hour, false, (*time.Duration)(&rule.EscalateWithin)),
 		"mode":             oneOf(r, "mode", &rule.Mode, rules.Enforce, rules.Shadow, rules.Off),
 		"first_sight":      oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
 		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
