@@ -16,6 +16,9 @@ const (
 	MaxLimit  = 1_000_000_000
 	MinWindow = time.Second
 	MaxWindow = 24 * time.Hour
+
+	// MaxNarrow is the largest limit whose counters need no more than narrow lanes, which stop at about twice as many hits in a sub-window.
+	MaxNarrow = lanes.NarrowMax
 )
 
 // Estimate says how a counter's sub-windows become one number.

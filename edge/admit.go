@@ -67,7 +67,7 @@ func (x *exchange) admit() bool {
 	return true
 }
 
-var badKey = message.Refuse(http.StatusBadRequest, "bad_key", "A header or cookie by which clients are told apart is there several times, or malformed.")
+var badKey = message.Refuse(http.StatusBadRequest, "bad_key", "A header, cookie or parameter by which requests or clients are told apart is there several times, or malformed.")
 
 // identify finds out who asks, and notes that he does. Where a PROXY header names nobody it is the peer, and nothing else is believed.
 func (x *exchange) identify() {
@@ -140,7 +140,7 @@ func (x *exchange) judge() bool {
 	if len(d.Rules) == 0 {
 		return true
 	}
-	if !d.AddRules(x.server.secret, &x.Head, x.source) {
+	if !d.AddRules(x.server.secret, &x.Incoming.Request.Request, x.client, x.source) {
 		return false
 	}
 	d.Covering = x.covering

@@ -4,7 +4,8 @@
 // asks nobody about that source until then, so an attack makes the limiter cheaper. Bits come from this edge's own
 // verdicts, from the PoP, and from operators. A second verdict never shortens a first; an operator's word replaces whatever
 // is in force, and no verdict changes it. The table is bounded: when it is full, the bit that would have ended first is
-// dropped, and its source is counted again.
+// dropped, and its source is counted again. Those by which nobody is refused (Bit.Shadow) go first, operators' words last, and none takes
+// the place of one that is worth more.
 //
 // Nothing here does I/O, starts a goroutine or reads a clock. Ends are held against the monotonic clock where the given
 // times have one, so a step of the wall clock neither lengthens nor ends a block.
@@ -42,10 +43,22 @@ type Bit struct {
 	End     time.Time // requests from then on are counted again
 	Learned time.Time // when it came into force in this table; Start sets it
 	By      By
+	Shadow  bool   // a verdict of a shadow, or of what is tried beside a rule: nobody is refused for it
 	Reason  string // for people; empty for a verdict
 
 	// Memory is how long the bit is remembered after its end, so that who comes back can be mitigated for longer (Repeat).
 	Memory time.Duration
+}
+
+// worth orders bits by what is lost with them in a full table.
+func (b *Bit) worth() int {
+	switch {
+	case b.By == ByAdmin:
+		return 2
+	case b.Shadow:
+		return 0
+	}
+	return 1
 }
 
 // News is a verdict of this edge that the PoP has yet to be told of. What operators say is no news: it has a way of its own,
@@ -166,7 +179,7 @@ func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 
 // Start mitigates k until b.End and reports whether that was news: it was not in force, or ends later now, or an operator
 // says otherwise. A verdict never shortens a mitigation, and changes none that is ByAdmin; one of this edge that fell before the
-// last Lift of k is void. Bits ByEdge that are news wait in News.
+// last Lift of k is void, and so is what is worth less than all that a full table could drop for it. Bits ByEdge that are news wait in News.
 func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if !now.Before(b.End) {
 		t.remember(k, b, now)
@@ -185,7 +198,10 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if was && b.By != ByAdmin {
 		b.Start, b.Learned = old.bit.Start, old.bit.Learned
 	}
-	t.put(s, h, &entry{k, b}, now)
+	if !t.put(s, h, &entry{k, b}, now) {
+		s.mu.Unlock()
+		return false
+	}
 	s.mu.Unlock()
 	if b.By == ByAdmin {
 		t.prefixes.note(k.Source, b.End)
@@ -205,15 +221,22 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	return true
 }
 
-// put puts an entry into a shard, which is locked.
-func (t *Table) put(s *shard, h uint64, e *entry, now time.Time) {
+// put puts an entry into a shard, which is locked, and reports whether there was room.
+func (t *Table) put(s *shard, h uint64, e *entry, now time.Time) bool {
 	before := s.live
-	if s.find(h, e.key) == nil && s.n >= s.max && s.makeRoom(now) {
-		t.evicted.Add(1)
+	if s.find(h, e.key) == nil && s.n >= s.max {
+		ok, inForce := s.makeRoom(&e.bit, now)
+		if !ok {
+			return false
+		}
+		if inForce {
+			t.evicted.Add(1)
+		}
 	}
 	s.put(h, e)
 	s.live = s.live || now.Before(e.bit.End)
 	t.counted(s, before)
+	return true
 }
 
 // replaces reports whether b takes the place of a bit that is in force.

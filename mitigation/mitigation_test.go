@@ -177,6 +177,40 @@ func TestFloodDropsNoOperatorsWord(t *testing.T) {
 	}
 }
 
+// TestShadowsTakeNobodysPlace: however many bits there are by which nobody is refused, who is refused stays so; and they make room.
+func TestShadowsTakeNobodysPlace(t *testing.T) {
+	const room, blocked = 64 * 64, 1000
+	table := New(room, nil)
+	shadows := func(from uint32) {
+		for n := range uint32(5 * room) {
+			b := bit(0, time.Hour, ByEdge)
+			b.Shadow = true
+			table.Start(key(from+n), b, start)
+		}
+	}
+	shadows(1 << 20)
+	for n := range uint32(blocked) {
+		table.Start(key(n), bit(0, time.Minute, ByPoP), start)
+	}
+	shadows(1 << 22)
+	lost := 0
+	for n := range uint32(blocked) {
+		if table.Until(key(n), start).IsZero() {
+			lost++
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%d of %d who were refused are not", lost, blocked)
+	}
+	n := 0
+	for range table.All(start) {
+		n++
+	}
+	if n > room || n < room*9/10 {
+		t.Errorf("%d bits in a table for %d", n, room)
+	}
+}
+
 // TestFullTableDropsWhatEndsFirst: it stays within its size, and those blocked for longest mostly stay.
 func TestFullTableDropsWhatEndsFirst(t *testing.T) {
 	const room = 64 * 32

@@ -1,6 +1,7 @@
 package mitigation
 
 import (
+	"cmp"
 	"iter"
 	"sync"
 	"sync/atomic"
@@ -127,13 +128,12 @@ func (s *shard) leave(at *slot) {
 	s.live = s.live && s.n > 0
 }
 
-// makeRoom drops what has ended or, if nothing has, the verdict among a few that ends first; what an operator said only if all
-// of them are of that kind. It reports whether that was in force. The shard is locked and not empty.
-func (s *shard) makeRoom(now time.Time) (inForce bool) {
+// makeRoom drops what has ended or, if nothing has, of a few the one of the least worth that ends first, unless b is worth less. It
+// reports whether there is room, and whether what was dropped was in force. The shard is locked and not empty.
+func (s *shard) makeRoom(b *Bit, now time.Time) (ok, inForce bool) {
 	slots := *s.slots.Load()
 	var first *slot
-	var end time.Time
-	said := false
+	var least *Bit
 	for seen := 0; seen < 16 && seen < s.n; {
 		s.hand++
 		at := &slots[s.hand&(len(slots)-1)]
@@ -143,17 +143,18 @@ func (s *shard) makeRoom(now time.Time) (inForce bool) {
 		}
 		seen++
 		if !now.Before(e.bit.End) {
-			first = at
-			break
+			s.leave(at)
+			return true, false
 		}
-		admin := e.bit.By == ByAdmin
-		if first == nil || said && !admin || said == admin && e.bit.End.Before(end) {
-			first, end, said = at, e.bit.End, admin
+		if first == nil || cmp.Or(cmp.Compare(e.bit.worth(), least.worth()), e.bit.End.Compare(least.End)) < 0 {
+			first, least = at, &e.bit
 		}
 	}
-	inForce = now.Before(first.entry.Load().bit.End)
+	if b.worth() < least.worth() {
+		return false, false
+	}
 	s.leave(first)
-	return inForce
+	return true, true
 }
 
 // sweep drops what has ended and is not remembered. The shard is locked.

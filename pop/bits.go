@@ -23,6 +23,10 @@ func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 		Kind: record.Block, Rule: rule.digest, Source: c.Source, Epoch: m.epoch(c.Rule, c.Source),
 		Start: wall.Add(b.Start.Sub(now)), End: wall.Add(b.End.Sub(now)), Limit: c.Rule.Limit, By: b.By,
 	}
+	if rule.Candidate { // nobody looks for it at first sight
+		m.appendLogOf(c.Source, *r)
+		return
+	}
 	for _, node := range m.places(c.Source) {
 		m.send(m.bitCommand(node, wire.Add, *r, c, now), flight{what: aBit, counter: c, record: r})
 	}
@@ -80,7 +84,7 @@ func (m *Machine) prolong(f flight, rule *knownRule, before record.Record, now t
 	}
 	r.End = end
 	wall := m.wall(now)
-	bit := mitigation.Bit{Start: now.Add(r.Start.Sub(wall)), End: now.Add(end.Sub(wall)), By: mitigation.ByPoP, Memory: rule.Repeat.Memory()}
+	bit := mitigation.Bit{Start: now.Add(r.Start.Sub(wall)), End: now.Add(end.Sub(wall)), By: mitigation.ByPoP, Shadow: rule.Shadow || rule.Candidate, Memory: rule.Repeat.Memory()}
 	m.bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 
@@ -113,7 +117,7 @@ func (m *Machine) learn(r record.Record, now time.Time) (news bool) {
 	longest := max(rule.Repeat.Longest(rule.Timeout), rule.Counter.Window+rule.Counter.SubWindow()) + skew
 	end := min(r.End.Sub(wall), longest)
 	// now carries the monotonic clock, and ends are held against that.
-	bit := mitigation.Bit{Start: now.Add(r.Start.Sub(wall)), End: now.Add(end), By: mitigation.ByPoP, Memory: rule.Repeat.Memory()}
+	bit := mitigation.Bit{Start: now.Add(r.Start.Sub(wall)), End: now.Add(end), By: mitigation.ByPoP, Shadow: rule.Shadow || rule.Candidate, Memory: rule.Repeat.Memory()}
 	return m.bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 

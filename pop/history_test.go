@@ -157,6 +157,9 @@ func (h *history) hit(edge int, hits uint32) (admitted uint32) {
 	if !e.Request(&h.rule, address(1)).Refused() {
 		admitted++
 	}
+	if h.rng.IntN(4) == 0 { // somebody looks, while the report may be under way
+		e.Machine.Ask(counter.Counter{Rule: h.rule.Counter, Source: address(1)})
+	}
 	return admitted
 }
 
@@ -477,7 +480,7 @@ func TestSteadySourcesAreServed(t *testing.T) {
 		t.Helper()
 		r := newRule(t, limit, window, window, counter.Lower)
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: nodes, RTT: time.Millisecond, Counters: 100}, r)
-		h := &history{t: t, w: w, rule: limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}, ahead: make([]time.Duration, edges)}
+		h := &history{t: t, w: w, rng: rand.New(rand.NewPCG(1, 2)), rule: limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}, ahead: make([]time.Duration, edges)}
 		refused, n := uint32(0), 0
 		death, back := began.Add(2*window+window/7), began.Add(2*window+window/2)
 		for end := began.Add(5 * window); w.Now().Before(end); n++ {

@@ -495,6 +495,42 @@ func TestCandidate(t *testing.T) {
 	f("blocked by an operator", true, false)
 }
 
+// TestCandidateOfAllSources: a candidate that would block everybody, on tables that are full of that, unblocks nobody on any edge.
+func TestCandidateOfAllSources(t *testing.T) {
+	r := newRule(t, 40, time.Minute, time.Minute, counter.Nearest)
+	rule := tryingOne(t, r, time.Hour)
+	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: 2000, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const blocked = 100
+	for n := range uint32(blocked) {
+		for range r.Counter.Limit + 1 {
+			w.Edges[n%3].Request(&rule, address(n))
+		}
+	}
+	pass(w, time.Second)
+	for n := range uint32(6000) {
+		for range 2 {
+			w.Edges[n%3].Request(&rule, address(1000+n))
+		}
+		if n%10 == 0 {
+			pass(w, pop.Tick)
+		}
+	}
+	for i, e := range w.Edges {
+		lost := 0
+		for n := range uint32(blocked) {
+			if !mitigated(w, e, r, address(n)) {
+				lost++
+			}
+		}
+		if lost > 0 {
+			t.Errorf("edge %d: %d of %d sources are no longer blocked", i, lost, blocked)
+		}
+	}
+}
+
 // TestManyWriters: operators at all edges, all the time, lose nothing.
 func TestManyWriters(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)

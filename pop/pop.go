@@ -53,6 +53,7 @@ type Rule struct {
 	Counter *counter.Rule
 	Timeout time.Duration // of a mitigation; 0: the rule throttles and has no bits
 	Repeat  mitigation.Repeat
+	Shadow  bool // nobody is refused for its mitigations
 	// Candidate says that its mitigations are those of what is tried beside the rule of that name: operators lift them along with the
 	// rule's, and block under the rule alone.
 	Candidate bool
@@ -260,7 +261,9 @@ func (m *Machine) announceBlocks(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {
 		if _, lifted := m.operators.settling[n.Key]; !lifted && !m.bits.Until(n.Key, now).IsZero() {
-			m.earn(perReport) // for the request that was refused
+			if rule := m.rules.Load().byID[n.Key.Rule]; rule != nil && !rule.Candidate {
+				m.earn(perReport) // for the request that was refused; one that a candidate would have refused is reported
+			}
 			m.setBit(n.Key, n.Bit, now)
 		}
 	}

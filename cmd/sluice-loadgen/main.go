@@ -58,6 +58,9 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		fmt.Fprint(stderr, help())
 		return 2
 	}
+	if args[0] == "help" && len(args) == 2 {
+		args = []string{args[1], "--help"}
+	}
 	switch args[0] {
 	case "help", "-h", "--help":
 		fmt.Fprint(stderr, help())

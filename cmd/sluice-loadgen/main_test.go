@@ -109,5 +109,9 @@ func TestHelpOfEach(t *testing.T) {
 		if code := run(t.Context(), []string{c.name, "--help"}, &stderr); code != 0 {
 			t.Errorf("%s --help: exit code %d: %s", c.name, code, stderr.String())
 		}
+		var helped bytes.Buffer
+		if code := run(t.Context(), []string{"help", c.name}, &helped); code != 0 || helped.String() == help() {
+			t.Errorf("help %s: exit code %d, and what help alone says: %s", c.name, code, helped.String())
+		}
 	}
 }

@@ -67,16 +67,20 @@ func TestOperatorsCommands(t *testing.T) {
 		{"deny", []string{"SOURCE UNTIL LEFT\n198.51.100.7 "}},
 		{"deny 198.51.100.7 --remove", []string{"198.51.100.7 is denied no more\nin force on "}},
 		{"deny 198.51.100.7 --remove", []string{"198.51.100.7 was not denied here by an operator\n"}},
+		{"deny 198.51.100.0/25", []string{"198.51.100.0/25 is denied until "}},
+		{"deny 198.51.100.7 --remove", []string{"198.51.100.7 was not denied here by an operator\n", "but: it is denied all the same: by the configuration, or as part of a wider prefix on this list\n"}},
+		{"why 198.51.100.7", []string{"always refused, by the list deny (sluice deny and sluice config show it)\n"}},
+		{"deny 198.51.100.0/25 --remove", []string{"198.51.100.0/25 is denied no more\n"}},
 		{"rules history site", []string{"VERSION STATE WHAT\n0 in force what the file says\n"}},
-		{"rules set site limit=300 window=2m match.methods=[\"GET\"]", []string{"rule site is changed\nlimit 2 → 300\nmatch.methods default → [\"GET\"]\nwindow 1m → 2m\nin force on this edge\nbut: in memory only"}},
+		{"rules set site limit=300 window=2m match.methods=[GET]", []string{"rule site is changed\nlimit 2 → 300\nmatch.methods default → [\"GET\"]\nwindow 1m → 2m\nin force on this edge\nbut: in memory only"}},
 		{"rules set site limit=300", []string{"rule site is so already\nin force on this edge\n"}},
 		{"rules set site match.methods=null response.body=no", []string{"rule site is changed\nmatch.methods [\"GET\"] → default\nresponse.body default → no\n"}},
-		{"rules history site", []string{"VERSION WHEN STATE WHAT WHO AT EDGE\n", " in force match.methods [\"GET\"] → default, ", "\n0 what the file says\n"}},
+		{"rules history site", []string{"VERSION WHEN STATE WHO AT EDGE WHAT\n", " match.methods [\"GET\"] → default, ", "\n0 what the file says\n"}},
 		{"rules rollback site", []string{"rule site is back at version ", "\nmatch.methods default → [\"GET\"]\nresponse.body no → default\n"}},
-		{"rules history site", []string{" in force back at ", "\n0 what the file says\n"}},
+		{"rules history site", []string{" in force ", " back at ", "\n0 what the file says\n"}},
 		{"rules rollback site 0", []string{"rule site is back at what the file says\nlimit 300 → 2\nmatch.methods [\"GET\"] → default\nwindow 2m → 1m\n"}},
-		{"events", []string{"TIME KIND WHAT RULE SOURCE WHO\n", " operator blocked for 1h30m0s: scraper site 192.0.2.7 ", " operator lifted site 192.0.2.7 "}},
-		{"events --since 1h", []string{" operator lifted site 192.0.2.7 "}},
+		{"events", []string{"TIME KIND RULE SOURCE WHO WHAT\n", " operator site 192.0.2.7 ", " blocked for 1h30m0s: scraper\n", " operator site 192.0.2.7 ", " lifted\n"}},
+		{"events --since 1h", []string{" operator site 192.0.2.7 ", " lifted\n"}},
 		{"events --since 1000000", []string{"nothing has happened"}},
 	} {
 		code, stdout, stderr := sluice(append(strings.Fields(test.args), "--admin", p.back)...)
@@ -92,7 +96,8 @@ func TestOperatorsCommands(t *testing.T) {
 			rest = want[len(want)-1:] + after
 		}
 		for line := range strings.Lines(stdout) {
-			if n := len([]rune(strings.TrimRight(line, "\n"))); n > 100 {
+			long := strings.HasPrefix(test.args, "events") || strings.HasPrefix(test.args, "rules history") // a text at the end is whole
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > 100 && !long || long && strings.Contains(line, "…") {
 				t.Errorf("%s: a line has %d columns: %s", test.args, n, line)
 			}
 		}
@@ -143,6 +148,7 @@ func TestOperatorsMistakes(t *testing.T) {
 	p := start(t, origin(t), "--config", file)
 	back := p.back
 	file = put("operator.yaml", "admin: "+back+"\nadmin_token_file: "+right+"\n")
+	broken := put("broken.yaml", "admin: "+back+"\ndeny: [everybody]\n")
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -166,6 +172,7 @@ func TestOperatorsMistakes(t *testing.T) {
 		{"blocked" + at + " --token-file " + empty, 1, "sluice blocked: --token-file: " + empty + " is empty: put the token into it\n"},
 		{"blocked" + at + " --token-file " + dir + "/none", 1, "sluice blocked: --token-file: open " + dir + "/none: no such file or directory: give a readable file that holds the token\n"},
 		{"blocked --config " + dir + "/none", 1, "sluice blocked: " + dir + "/none: cannot be read: no such file or directory: give the path of a readable file\n"},
+		{"block 192.0.2.7 --config " + broken, 1, "sluice block: " + broken + ":2:8: deny: \"everybody\" is not a prefix: want CIDR such as 192.0.2.0/24 or 2001:db8::/48, or an address; until it is mended, leave --config out, and name the listener with --admin ADDR and --token-file FILE\n"},
 		{"rules --admin " + p.front, 1, "sluice rules: what answers at " + p.front + " is not the operators' listener of an edge (200 to GET /v1/rules): name that with --admin ADDR\n"},
 		{"status --admin " + p.front, 1, "sluice status: what answers at " + p.front + " is not the operators' listener of an edge (200 to GET /readyz): name that with --admin ADDR\n"},
 		{"block 192.0.2.7 --rule none" + with, 1, "sluice block: no such rule: none (sluice rules lists them)\n"},
@@ -192,11 +199,12 @@ func TestOperatorsMistakes(t *testing.T) {
 		{"deny 0.0.0.0/0" + with, 1, "sluice deny: 0.0.0.0/0 is too wide: want /8 or longer\n"},
 		{"allow 192.0.2.7 --for 721h" + with, 1, "sluice allow: for 721h: want more than 0 and at most 720h\n"},
 		{"rules set" + with, 2, `sluice rules: "set" is not enough: want rules, rules set NAME FIELD=VALUE…, rules history NAME, or rules rollback NAME [VERSION] (sluice help rules tells more)` + "\n"},
-		{"rules show default" + with, 2, "sluice rules: want rules, rules set NAME FIELD=VALUE…, rules history NAME, or rules rollback NAME [VERSION] (sluice help rules tells more)\n"},
+		{"rules show default" + with, 2, "sluice rules: no form \"show\": want rules, rules set NAME FIELD=VALUE…, rules history NAME, or rules rollback NAME [VERSION] (sluice help rules tells more)\n"},
 		{"rules set default" + with, 2, "sluice rules: nothing is to be set: sluice rules set default limit=300 (sluice help rules tells more)\n"},
 		{"rules set default limit" + with, 2, `sluice rules: "limit" is no FIELD=VALUE: want such as limit=300, match.path=/login, or window=null for the default (sluice help rules tells more)` + "\n"},
 		{"rules set default limit=1 limit=2" + with, 2, `sluice rules: "limit=2": limit is there twice (sluice help rules tells more)` + "\n"},
 		{"rules set default match=null match.path=/a" + with, 2, `sluice rules: "match.path=/a": match is there with another value (sluice help rules tells more)` + "\n"},
+		{"rules set default match.methods=[GET" + with, 2, `sluice rules: "match.methods=[GET" is no list and no fields: want such as 'match.methods=[GET, POST]' (sluice help rules tells more)` + "\n"},
 		{"rules set default limit=0" + with, 1, "sluice rules: rule:1:10: limit: 0 is out of range: want 1 to 1000000000\n"},
 		{"rules set default mode=on" + with, 1, `sluice rules: rule:1:21: mode: "on" is not possible: want enforce or shadow or off` + "\n"},
 		{"rules set none limit=1" + with, 1, "sluice rules: no such rule: none (sluice rules lists them)\n"},

@@ -25,7 +25,7 @@ func TestWhy(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "access.log")
 	p := start(t, origin(t), "--config", write(t, "edge_id: first\naccess_log: {file: "+file+"}\nsource: {trust: [127.0.0.1]}\n"+
-		"rules: [{name: r, limit: 2, window: 1h, mitigation_timeout: 30m}]"))
+		"rules: [{name: r, limit: 2, window: 1h, mitigation_timeout: 30m}, {name: s, limit: 1, window: 1h, mode: shadow}]"))
 	for range 4 {
 		request, err := http.NewRequest("GET", "http://"+p.front+"/", nil)
 		if err != nil {
@@ -41,7 +41,9 @@ func TestWhy(t *testing.T) {
 	code, out, errs := sluice("why", "192.0.2.7", "--admin", p.back)
 	if want := regexp.MustCompile(`(?s)^192\.0\.2\.7
 rule r: 2 of 2 requests, 0 left; blocked by edge since [0-9:]{8} until [0-9:]{8}
+rule s: 1 of 1 requests, 0 left; blocked by edge since [0-9:]{8} until [0-9:]{8} \(shadow: nobody is refused\)
 \(as this edge alone knows: there is no tier, or it has not answered\)
+\S+ \S+  blocked by this edge: 2 requests in 1h, 1 are allowed \(shadow: nobody is refused\), rule s, until [0-9:]{8}
 \S+ \S+  blocked by this edge: 3 requests in 1h, 2 are allowed, rule r, until [0-9:]{8}
 $`); code != 0 || !want.MatchString(out) {
 		t.Errorf("%d %s%s", code, out, errs)

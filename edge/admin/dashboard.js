@@ -297,7 +297,8 @@ function blockedTable(id, blocked, none) {
 function about(rule) {
   const m = rule.match || {}, hosts = (m.hosts || []).filter(h => h !== "*"), key = (rule.key || []).filter(k => k !== "source");
   return [...(m.methods || []), ...hosts, m.path || (hosts.length ? "" : "everything"), key.length ? "by " + rule.key.join(" and ") : "",
-    rule.count?.statuses ? "answered " + rule.count.statuses.join(", ") : ""].filter(x => x).join(" ");
+    rule.count?.statuses ? "answered " + rule.count.statuses.join(", ") : "", rule.share && rule.share < 100 ? `of ${rule.share} % of sources` : "",
+    rule.candidate && Object.keys(rule.candidate).length ? "candidate " + Object.values(rule.candidate).join(" ") : ""].filter(x => x).join(" ");
 }
 
 function showRules() {

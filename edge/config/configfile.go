@@ -306,26 +306,62 @@ func plainName(s string) bool {
 }
 
 func (r *reader) match(n ast.Node, m *rules.Match) {
-	r.mapping(n, "match", fields{
-		"hosts": r.texts("match.hosts", func(n ast.Node, text string) {
+	f := r.matchFields("match", m)
+	f["not"] = func(n ast.Node) {
+		m.Not = new(rules.Match)
+		if r.mapping(n, "match.not", r.matchFields("match.not", m.Not)); m.Not.Path == "*" || m.Not.Path == "/*" || slices.Contains(m.Not.Hosts, "*") {
+			r.fail(n, "match.not: it leaves everything out, so the rule is about nothing: say mode: off")
+		} else if strings.HasPrefix(m.Not.Path, "~") {
+			r.fail(n, "match.not: path: %q is a regular expression: want /exact or /prefix/*", m.Not.Path[1:])
+		} else if m.Not.Everything() {
+			m.Not = nil // it says nothing
+		}
+	}
+	r.mapping(n, "match", f)
+}
+
+func (r *reader) matchFields(what string, m *rules.Match) fields {
+	return fields{
+		"hosts": r.texts(what+".hosts", func(n ast.Node, text string) {
 			if host, err := message.ParseHostPattern(text); err != nil {
-				r.fail(n, "match.hosts: %v", err)
+				r.fail(n, "%s.hosts: %v", what, err)
 			} else {
 				m.Hosts = append(m.Hosts, host)
 			}
 		}),
-		"path": r.text("match.path", func(n ast.Node, text string) {
+		"path": r.text(what+".path", func(n ast.Node, text string) {
 			if err := m.SetPath(text); err != nil {
-				r.fail(n, "match.path: %v", err)
+				r.fail(n, "%s.path: %v", what, err)
 			}
 		}),
-		"methods": r.texts("match.methods", func(n ast.Node, text string) {
+		"methods": r.texts(what+".methods", func(n ast.Node, text string) {
 			if !message.IsToken([]byte(text)) || strings.ToUpper(text) != text {
-				r.fail(n, "match.methods: %q is not a method: want a name in capitals, such as POST", text)
+				r.fail(n, "%s.methods: %q is not a method: want a name in capitals, such as POST", what, text)
 				return
 			}
 			m.Methods = append(m.Methods, text)
 		}),
+		"sources": r.prefixes(what+".sources", &m.Sources),
+		"headers": r.values(what+".headers", &m.Headers, strings.ToLower, rules.CheckHeader),
+		"query":   r.values(what+".query", &m.Query, strings.Clone, rules.CheckQuery),
+		"cookies": r.values(what+".cookies", &m.Cookies, strings.Clone, rules.CheckCookie),
+	}
+}
+
+// values reads patterns of values by name, in the form that names have.
+func (r *reader) values(what string, to *map[string]string, form func(string) string, check func(name, pattern string) error) func(ast.Node) {
+	return r.pairs(what, func(at, n ast.Node, text string) {
+		name := form(scalar(at))
+		if _, twice := (*to)[name]; twice {
+			r.fail(at, "%s: %s is there twice: remove one", what, name)
+		} else if err := check(name, text); err != nil {
+			r.fail(n, "%s: %v", what, err)
+		} else {
+			if *to == nil {
+				*to = make(map[string]string)
+			}
+			(*to)[name] = text
+		}
 	})
 }
 
@@ -345,7 +381,7 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		if s, ok := r.resolve(n).(*ast.SequenceNode); ok {
 			if len(s.Values) == 0 {
-				r.fail(n, "key: an empty list counts nobody: want source, header:NAME or cookie:NAME")
+				r.fail(n, "key: an empty list counts nobody: want "+rules.KeyForms)
 			}
 			r.texts("key", one)(n)
 			return

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"reflect"
 	"testing"
 	"time"
@@ -15,10 +16,22 @@ import (
 func TestEveryFieldOfARule(t *testing.T) {
 	lower := counter.Lower
 	changes := map[string]func(*rules.Config){
-		"Name":                        func(c *rules.Config) { c.Name = "other" },
-		"Match.Hosts":                 func(c *rules.Config) { c.Match.Hosts = []string{"a.example", "*.b.example"} },
-		"Match.Path":                  func(c *rules.Config) { c.Match.Path = "/login/*" },
-		"Match.Methods":               func(c *rules.Config) { c.Match.Methods = []string{"GET", "POST"} },
+		"Name":          func(c *rules.Config) { c.Name = "other" },
+		"Match.Hosts":   func(c *rules.Config) { c.Match.Hosts = []string{"a.example", "*.b.example"} },
+		"Match.Path":    func(c *rules.Config) { c.Match.Path = "/login/*" },
+		"Match.Methods": func(c *rules.Config) { c.Match.Methods = []string{"GET", "POST"} },
+		"Match.Sources": func(c *rules.Config) {
+			c.Match.Sources = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/48")}
+		},
+		"Match.Headers": func(c *rules.Config) {
+			c.Match.Headers = map[string]string{"x-a": "*", "x-b": "b", "x-c": "c*", "x-d": ""}
+		},
+		"Match.Query":   func(c *rules.Config) { c.Match.Query = map[string]string{"A": "*", "b": "1"} },
+		"Match.Cookies": func(c *rules.Config) { c.Match.Cookies = map[string]string{"Sid": "", "b": "1*"} },
+		"Match.Not": func(c *rules.Config) {
+			c.Match.Not = &rules.Match{Hosts: []string{"*.a.example"}, Path: "/b/*", Methods: []string{"PUT"}, Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")},
+				Headers: map[string]string{"x-a": "*"}, Query: map[string]string{"q": ""}, Cookies: map[string]string{"c": "d*"}}
+		},
 		"Key":                         func(c *rules.Config) { c.Key = []string{"header:x-api-key", "source"} },
 		"Limit":                       func(c *rules.Config) { c.Limit = 7 },
 		"Window":                      func(c *rules.Config) { c.Window = rules.Duration(3 * time.Second) },

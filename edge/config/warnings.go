@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/counter"
@@ -31,11 +32,18 @@ func (c *Config) weaknesses() (all []string) {
 			continue
 		}
 		inForce++
-		if j := slices.IndexFunc(r.Key, func(part string) bool { return part != "source" }); j >= 0 && !c.coveredBySource(r) {
+		if j := slices.IndexFunc(r.Key, func(part string) bool { return isMadeUp(part, &r.Match) }); j >= 0 && !c.coveredBySource(r) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])
 		}
-		if tried := &r.Candidate; tried.Limit > r.Limit && !r.Count.Refused {
+		if what := r.Match.Evadable(); what != "" && !c.coveredBySource(r) {
+			add("rule %s leaves out requests with %s, which a client can send as well, and no rule counts these requests by source: "+
+				"add one with key: source", r.Name, what)
+		}
+		if tried := &r.Candidate; tried.Limit > counter.MaxNarrow && r.Limit <= counter.MaxNarrow && r.Count.Refused {
+			add("rule %s: its candidate's limit is %d, and the counters of a rule of at most %d hits do not hold that many in a sub-window: it may miss sources that it would refuse",
+				r.Name, tried.Limit, counter.MaxNarrow)
+		} else if tried.Limit > r.Limit && !r.Count.Refused {
 			add("rule %s: its candidate's limit is %d, above the rule's %d: it will refuse nobody, because what the rule refuses is not counted; "+
 				"what a higher limit would do, sluice-loadgen what-if tells of a log", r.Name, tried.Limit, r.Limit)
 		}
@@ -55,12 +63,27 @@ func (c *Config) weaknesses() (all []string) {
 	return all
 }
 
-// coveredBySource reports whether a rule that refuses counts by source alone what r is about.
+// isMadeUp reports whether a client can write a part of a key anew for each request that a rule is about.
+func isMadeUp(part string, m *rules.Match) bool {
+	switch {
+	case part == "source" || part == "global":
+		return false
+	case part == "host":
+		return len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(h string) bool { return strings.HasPrefix(h, "*") })
+	case part == "path" || strings.HasPrefix(part, "path:"):
+		return m.Path == "" || m.Path[0] == '~' || strings.HasSuffix(m.Path, "*")
+	}
+	return true
+}
+
+// coveredBySource reports whether a rule that refuses counts by source alone what r is about, and what r could be about if its clients
+// wrote less or more.
 func (c *Config) coveredBySource(r *rules.Config) bool {
-	same := func(a, b rules.Match) bool {
-		return slices.Equal(a.Hosts, b.Hosts) && a.Path == b.Path && slices.Equal(a.Methods, b.Methods)
+	covers := func(a, b rules.Match) bool {
+		return a.Everything() || a.Plain() && slices.Equal(a.Hosts, b.Hosts) && a.Path == b.Path && slices.Equal(a.Methods, b.Methods) ||
+			b.Evadable() == "" && text(a) == text(b)
 	}
 	return slices.ContainsFunc(c.Rules, func(o rules.Config) bool {
-		return o.Mode == rules.Enforce && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && (o.Match.Everything() || same(o.Match, r.Match))
+		return o.Mode == rules.Enforce && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
 	})
 }

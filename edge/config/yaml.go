@@ -130,6 +130,27 @@ func (r *reader) mapping(n ast.Node, what string, f fields) map[string]ast.Node 
 	return seen
 }
 
+// pairs reads a mapping whose names are not ours, each at most once, of single values.
+func (r *reader) pairs(what string, each func(name, n ast.Node, text string)) func(ast.Node) {
+	return func(n ast.Node) {
+		var values []*ast.MappingValueNode
+		switch m := r.resolve(n).(type) {
+		case *ast.MappingNode:
+			values = m.Values
+		case *ast.MappingValueNode:
+			values = []*ast.MappingValueNode{m}
+		case nil:
+			return
+		default:
+			r.fail(n, "%s: want fields (name: value), not %s", what, kind(m))
+			return
+		}
+		for _, v := range values {
+			r.text(what+": "+scalar(v.Key), func(n ast.Node, text string) { each(v.Key, n, text) })(v.Value)
+		}
+	}
+}
+
 func names(f fields) string {
 	list := make([]string, 0, len(f))
 	for name := range f {

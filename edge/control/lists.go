@@ -99,13 +99,18 @@ func (c *Plane) List(list, prefix string, d time.Duration, reason string, by Ope
 	return l, err
 }
 
-// Unlist takes a prefix off the list.
+// Unlist takes a prefix off the list. It may be allowed or denied all the same, by the configuration or as part of a wider prefix.
 func (c *Plane) Unlist(list, prefix string, by Operator, now time.Time) (Lifted, error) {
 	key, err := scopeKey(list, prefix)
 	if err != nil {
 		return Lifted{}, err
 	}
-	return c.lift(list, key, nil, by, now)
+	l, err := c.lift(list, key, nil, by, now)
+	if p, _ := key.Source.Prefix(); err == nil && c.holds(key.Rule, p, time.Now()) {
+		what := map[string]string{Allow: "allowed", Deny: "denied"}[list]
+		l.Warning = "it is " + what + " all the same: by the configuration, or as part of a wider prefix on this list"
+	}
+	return l, err
 }
 
 // holds reports whether all of a prefix is allowed or denied, by the configuration or by operators.

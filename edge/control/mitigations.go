@@ -34,7 +34,7 @@ type Lifted struct {
 	Lifted bool    `json:"lifted"`          // there was a mitigation here
 	Edges  *Spread `json:"edges,omitempty"` // where it is in force; nil: this edge counts alone
 
-	Warning string `json:"warning,omitempty"` // of a lift under AllRules: what still refuses the source
+	Warning string `json:"warning,omitempty"` // of a lift under AllRules: what still refuses the source; of a prefix off a list: that it is on it all the same
 }
 
 // ErrOff says that a rule is off.
@@ -149,7 +149,7 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 	if err != nil {
 		return
 	}
-	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Reason: m.Reason}
+	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Shadow: m.Mode == rules.Shadow || m.Mode == rules.Tried, Reason: m.Reason}
 	most := mitigation.MaxBlock
 	switch {
 	case m.By == mitigation.ByAdmin.String():

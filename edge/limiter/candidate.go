@@ -49,7 +49,7 @@ func (l *Limiter) askCandidates(d *Decision, now time.Time) {
 			continue
 		}
 		c.Verdict, c.Estimate = Limited, v.Estimate+1
-		c.Until = l.mitigate(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, v, r.Rule.Candidate.Timeout, r.Rule.Candidate.Repeat, now)
+		c.Until = l.mitigate(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, v, r.Rule.Candidate.Timeout, r.Rule.Candidate.Repeat, true, now)
 	}
 }
 

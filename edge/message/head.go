@@ -222,17 +222,24 @@ func (h *Head) OnlyFrom(trusted bool, name []byte) (named bool) {
 // Only returns the value of the lines with this name that the origin gets as they came; nil if there are none, and false if
 // they differ.
 func (h *Head) Only(name []byte) (value []byte, ok bool) {
+	value, _, ok = h.Header(name)
+	return value, ok
+}
+
+// Header is Only, and reports whether there is one such line, of a name that only its case may tell from this one.
+func (h *Head) Header(name []byte) (value []byte, once, ok bool) {
 	for i := range h.Lines {
 		l := &h.Lines[i]
 		if l.Drop || l.Kind == ForwardedFor || !isSpelling(l.Name, name, foldHeader) {
 			continue
 		}
 		if value != nil && !bytes.Equal(value, l.Value) {
-			return nil, false
+			return nil, false, false
 		}
+		once = value == nil && bytes.EqualFold(l.Name, name)
 		value = l.Value
 	}
-	return value, true
+	return value, once, true
 }
 
 // First returns the value of the first line with this name, which is given in lower case.
@@ -245,8 +252,8 @@ func (h *Head) First(name string) []byte {
 	return nil
 }
 
-// Cookie is only for the cookie of this name.
-func (h *Head) Cookie(name []byte) (value []byte, ok bool) {
+// Cookie is Header for the cookie of this name, whose letters have a case.
+func (h *Head) Cookie(name []byte) (value []byte, once, ok bool) {
 	for i := range h.Lines {
 		if h.Lines[i].Kind != Cookie || h.Lines[i].Drop {
 			continue
@@ -265,12 +272,13 @@ func (h *Head) Cookie(name []byte) (value []byte, ok bool) {
 				continue
 			}
 			if v = TrimSpace(v); value != nil && !bytes.Equal(value, v) {
-				return nil, false
+				return nil, false, false
 			}
+			once = value == nil && bytes.Equal(TrimSpace(key), name)
 			value = v
 		}
 	}
-	return value, true
+	return value, once, true
 }
 
 // isSpelling reports whether two names are the same for a server that folds them so.

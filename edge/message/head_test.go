@@ -61,7 +61,7 @@ func TestCookieLookup(t *testing.T) {
 			values = append(values, strings.Trim(b.String(), " \t"))
 			heads = append(heads, "Cookie: "+b.String())
 		}
-		got, ok := headOf(t, heads...).Cookie([]byte("id"))
+		got, _, ok := headOf(t, heads...).Cookie([]byte("id"))
 		want, there := byHand(values, "id")
 		if ok != there || ok && string(got) != want {
 			t.Fatalf("%q: %q %t, want %q %t", heads, got, ok, want, there)

@@ -18,7 +18,8 @@ import (
 // A Rehearsal judges requests that are over, those of an access log, as an edge with this configuration would have: with the
 // same sources, lists, rules and limiter, at the times that its caller gives. It counts alone. It is for one goroutine.
 //
-// A log has no headers. So a rule that tells clients apart by a header or a cookie counts each source as one that sent none.
+// A log has no headers. So a rule that tells clients apart by a header or a cookie counts each source as one that sent none, and one about
+// requests with a header or a cookie is about none of a log.
 type Rehearsal struct {
 	sources     *rules.Sources
 	deny, allow *bart.Lite
@@ -26,7 +27,7 @@ type Rehearsal struct {
 	index       map[*rules.Rule]int
 	limiter     limiter.Limiter
 	decision    rules.Decision
-	head        message.Head // of no lines
+	request     message.Request // without a header
 	host        []byte
 	target      []byte
 	said        Outcome
@@ -94,7 +95,11 @@ func (r *Rehearsal) Judge(q Request, now time.Time) *Outcome {
 	d := &r.decision
 	d.Reset()
 	d.Match(r.rules, r.host, path, r.target, []byte(q.Method), readings&^message.TooMany)
-	d.AddRules(rules.Secret{}, &r.head, r.sources.Of(addr))
+	r.request.Target, r.request.Host, r.request.Path, r.request.Readings = r.target, r.host, path, readings&^message.TooMany
+	if !d.AddRules(rules.Secret{}, &r.request, addr, r.sources.Of(addr)) {
+		d.Reset() // an edge refuses it for its form
+		return said
+	}
 	r.limiter.Decide(&d.Decision, now)
 	for i, rule := range d.Rules {
 		c := &d.Results[i]

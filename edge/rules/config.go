@@ -73,12 +73,18 @@ type Defaults struct {
 	Shadow   bool // every rule that is not off is a shadow
 }
 
-// Match says which requests a rule is about. Empty fields match everything.
+// Match says which requests a rule is about. Empty fields match everything. Values, by name, are exact, a prefix that ends in *, or * for
+// any.
 type Match struct {
-	Hosts   []string       `json:"hosts,omitempty"`   // exact, "*", or "*.example.com"
-	Path    string         `json:"path,omitempty"`    // exact, "/prefix/*", or "~regexp", of the canonical path
-	Methods []string       `json:"methods,omitempty"` // in capitals
-	regexp  *regexp.Regexp // of a Path that begins with ~
+	Hosts   []string          `json:"hosts,omitempty"`   // exact, "*", or "*.example.com"
+	Path    string            `json:"path,omitempty"`    // exact, "/prefix/*", or "~regexp", of the canonical path
+	Methods []string          `json:"methods,omitempty"` // in capitals
+	Sources []netip.Prefix    `json:"sources,omitempty"` // of clients
+	Headers map[string]string `json:"headers,omitempty"`
+	Query   map[string]string `json:"query,omitempty"` // its parameters
+	Cookies map[string]string `json:"cookies,omitempty"`
+	Not     *Match            `json:"not,omitempty"` // what any of its entries is about is left out; it has no Not and no regular expression
+	regexp  *regexp.Regexp    // of a Path that begins with ~
 }
 
 // Mode says what a rule's verdict does.

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"net/netip"
 	"slices"
 
 	"sluice/counter"
@@ -12,6 +13,7 @@ import (
 type Decision struct {
 	limiter.Decision
 	Rules []*Rule // in the order of Results
+	asked []*Rule // those that look at values of the request, whatever came of it
 	keys  []keyed
 	buf   []byte
 }
@@ -26,8 +28,9 @@ type keyed struct {
 func (d *Decision) Reset() {
 	d.Decision.Reset()
 	clear(d.Rules)
+	clear(d.asked)
 	clear(d.keys)
-	d.Rules, d.keys = d.Rules[:0], d.keys[:0]
+	d.Rules, d.asked, d.keys = d.Rules[:0], d.asked[:0], d.keys[:0]
 }
 
 // Match adds the rules about a request, each once: those that match any reading of its path.
@@ -53,18 +56,29 @@ func (d *Decision) Match(s *Set, host, path, target, method []byte, readings mes
 	d.Rules = once
 }
 
-// AddRules puts d.rules to the limiter: each counts the source, or what its key makes of the request. Those that are not about whom they
-// would count (share) are left out. It reports false if an origin could read one of those keys otherwise than the edge.
-func (d *Decision) AddRules(key Secret, h *message.Head, source counter.Source) bool {
+// AddRules puts d.rules to the limiter: each counts the client's source, or what its key makes of the request. Those that its headers,
+// cookies or parameters leave out, and those that are not about whom they would count (share), are left out. It reports false if an
+// origin could read one of those otherwise than the edge.
+func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, source counter.Source) bool {
 	about := d.Rules[:0]
 	for _, r := range d.Rules {
+		if r.when != nil {
+			var hold, ok bool
+			d.asked = append(d.asked, r)
+			if hold, d.buf, ok = r.when.hold(q, client, d.buf); !ok {
+				return false
+			}
+			if !hold {
+				continue
+			}
+		}
 		s := source
 		if r.Parts != nil {
 			i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == r.key })
 			if i < 0 {
 				i = len(d.keys)
 				var ok bool
-				if s, d.buf, ok = key.digest(r.Parts, h, source, d.buf); !ok {
+				if s, d.buf, ok = key.digest(r.Parts, q, source, d.buf); !ok {
 					return false
 				}
 				d.keys = append(d.keys, keyed{r.key, s})
@@ -127,8 +141,15 @@ func (d *Decision) Opened() *Rule {
 	return nil
 }
 
-// AddHeaders adds the names of the headers that d.rules tell sources apart by.
+// AddHeaders adds the names of the headers that the rules about the request have looked at.
 func (d *Decision) AddHeaders(names *message.Names) {
+	for _, r := range d.asked {
+		for i := range r.when.values {
+			if v := &r.when.values[i]; v.Kind == keyHeader {
+				names.Add(v.Name)
+			}
+		}
+	}
 	for _, r := range d.Rules {
 		for _, p := range r.Parts {
 			if p.Kind == keyHeader {

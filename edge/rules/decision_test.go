@@ -22,6 +22,7 @@ type bench struct {
 	limiter limiter.Limiter
 	rules   *Set
 	d       Decision
+	request message.Request
 
 	host, path, method []byte
 }
@@ -44,7 +45,7 @@ func newTally(string) *Tally { return new(Tally) }
 func (b *bench) decide(source counter.Source, at time.Time) {
 	b.d.Reset()
 	b.d.Rules = b.rules.match(b.d.Rules, b.host, b.path, b.method)
-	b.d.AddRules(Secret{}, &message.Head{}, source)
+	b.d.AddRules(Secret{}, &b.request, netip.Addr{}, source)
 	b.limiter.Decide(&b.d.Decision, at)
 	b.d.Tally()
 }
@@ -141,9 +142,13 @@ func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 	b := newBench(t,
 		ruleOf("path", 1_000_000, func(r *Config) { r.Match.Path = "/api/*" }),
 		ruleOf("token", 1_000_000, func(r *Config) { r.Key = []string{"header:Authorization", "header:Host"} }),
-		ruleOf("session", 1_000_000, func(r *Config) { r.Key = []string{"source", "cookie:sid"} }))
-	target := []byte("//h/api;x/a%2fb?d")
-	h := headOf(t, "Host: A.example:80", "Authorization: Basic  YTpi", `Cookie: a=b; SID="%61+b"`)
+		ruleOf("session", 1_000_000, func(r *Config) {
+			r.Key = []string{"source", "cookie:sid", "host", "global"}
+			r.Match.Headers, r.Match.Cookies, r.Match.Query = map[string]string{"authorization": "Basic YTpi"}, map[string]string{"sid": "*"}, map[string]string{"a": "1"}
+			r.Match.Not = &Match{Path: "/x", Query: map[string]string{"a": "2"}}
+		}))
+	target := []byte("//h/api;x/a%2fb?a=%31;b=2")
+	q := &message.Request{Target: target, Head: *headOf(t, "Host: A.example:80", "Authorization: Basic  YTpi", `Cookie: a=b; SID="%61+b"`)}
 	buf, at := make([]byte, 0, 64), epoch
 	decide := func() {
 		b.d.Reset()
@@ -152,7 +157,7 @@ func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 			t.Fatalf("%s has the readings %04b", target, readings)
 		}
 		b.d.Match(b.rules, b.host, path, target, b.method, readings)
-		if !b.d.AddRules(Secret{}, h, ip("192.0.2.1")) || len(b.d.Rules) != 3 {
+		if !b.d.AddRules(Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")) || len(b.d.Rules) != 3 {
 			t.Fatalf("%d rules", len(b.d.Rules))
 		}
 		b.limiter.Decide(&b.d.Decision, at)

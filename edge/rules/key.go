@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/dchest/siphash"
@@ -16,8 +17,9 @@ import (
 
 // A KeyPart is one of the things that a rule tells sources apart by.
 type KeyPart struct {
-	Kind keyKind
-	Name []byte // of the header or cookie
+	Kind  keyKind
+	Name  []byte // of the header, cookie or parameter
+	Depth int    // of a path: how many segments; 0: all
 }
 
 type keyKind uint8
@@ -26,22 +28,41 @@ const (
 	keySource keyKind = iota
 	keyHeader
 	keyCookie
+	keyQuery
+	keyHost
+	keyPath
+	keyGlobal
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
 )
 
-// ParseKeyPart reads source, header:NAME or cookie:NAME.
+// KeyForms are what a part of a key can be.
+const KeyForms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS or global"
+
+// ParseKeyPart reads one of KeyForms.
 func ParseKeyPart(text string) (KeyPart, error) {
 	kind, name, named := strings.Cut(text, ":")
 	switch {
 	case text == "source":
 		return KeyPart{Kind: keySource}, nil
+	case text == "host":
+		return KeyPart{Kind: keyHost}, nil
+	case text == "path":
+		return KeyPart{Kind: keyPath}, nil
+	case text == "global":
+		return KeyPart{Kind: keyGlobal}, nil
+	case named && kind == "path":
+		if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= 16 && strconv.Itoa(n) == name {
+			return KeyPart{Kind: keyPath, Depth: n}, nil
+		}
+	case named && kind == "query" && message.IsToken([]byte(name)) && !strings.ContainsAny(name, "%+&#"):
+		return KeyPart{Kind: keyQuery, Name: []byte(name)}, nil
 	case named && kind == "header" && message.IsToken([]byte(name)):
 		return KeyPart{Kind: keyHeader, Name: []byte(strings.ToLower(name))}, nil
 	case named && kind == "cookie" && message.IsToken([]byte(name)):
 		return KeyPart{Kind: keyCookie, Name: []byte(name)}, nil
 	}
-	return KeyPart{}, fmt.Errorf("%q is not possible: want source, header:NAME or cookie:NAME", text)
+	return KeyPart{}, fmt.Errorf("%q is not possible: want "+KeyForms, text)
 }
 
 // A Secret keys the digests of what clients send, so that nobody can make two values that count as one, or guess another's.
@@ -52,22 +73,23 @@ func NewSecret(b [16]byte) Secret {
 }
 
 // digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with its
-// kind and length, so that no two lists of values run together. A header or cookie that is missing or empty, or does not go to the
-// origin, names nobody: then the request counts for its source, in a bucket apart from every value that anybody could send.
+// kind and length, so that no two lists of values run together. A header, cookie, parameter or host that is missing, or does not go to
+// the origin, names nobody: then the request counts for its source, in a bucket apart from every value that anybody could send. One that
+// is there and empty is a value like others.
 //
 // It reports false for one that is there several times with different values, of which origins take one or another, or in a form
-// that they may not read alike.
-func (k Secret) digest(parts []KeyPart, h *message.Head, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
+// that they may not read alike: so a path whose readings differ in what the key has of it.
+func (k Secret) digest(parts []KeyPart, q *message.Request, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
 	buf = buf[:0]
 	for _, p := range parts {
 		from := len(buf)
 		buf = append(buf, byte(p.Kind), 0, 0, 0, 0)
 		value := len(buf)
-		var ok bool
-		if buf, ok = p.append(buf, h); !ok {
+		var there, ok bool
+		if buf, there, ok = p.append(buf, q); !ok {
 			return counter.Source{}, buf, false
 		}
-		if len(buf) > value {
+		if there {
 			binary.LittleEndian.PutUint32(buf[from+1:], uint32(len(buf)-value))
 			continue
 		}
@@ -81,21 +103,88 @@ func (k Secret) digest(parts []KeyPart, h *message.Head, source counter.Source, 
 	return counter.SourceOfDigest(d), buf, true
 }
 
-// append appends what a request has of a header or cookie, in one form for all that origins take for the same.
-func (p *KeyPart) append(buf []byte, h *message.Head) ([]byte, bool) {
+// append appends what a request has of a part, in one form for all that origins take for the same, and reports whether it has it.
+func (p *KeyPart) append(buf []byte, q *message.Request) (_ []byte, there, ok bool) {
 	switch p.Kind {
 	case keySource:
-		return buf, true
-	case keyCookie:
-		value, ok := h.Cookie(p.Name)
-		if !ok {
+		return buf, false, true
+	case keyGlobal:
+		return buf, true, true
+	case keyHost:
+		return append(buf, q.Host...), len(q.Host) > 0, true
+	case keyPath:
+		buf, ok = p.appendPath(buf, q)
+		return buf, true, ok
+	}
+	value, _, ok := p.find(q, message.Ampersands)
+	if ok && p.Kind == keyQuery && bytes.IndexByte(message.Query(q.Target), ';') >= 0 {
+		var other []byte
+		other, _, ok = p.find(q, message.Semicolons)
+		ok = ok && (value == nil) == (other == nil) && bytes.Equal(value, other)
+	}
+	if !ok || value == nil {
+		return buf, false, ok
+	}
+	buf, ok = p.form(buf, value)
+	return buf, true, ok
+}
+
+// appendPath appends the first segments of the path, and reports whether they are the same in every reading.
+func (p *KeyPart) appendPath(buf []byte, q *message.Request) ([]byte, bool) {
+	from := len(buf)
+	buf = append(buf, p.segments(q.Path)...)
+	group := buf[from:]
+	for as := message.Reading(1); as <= q.Readings; as++ {
+		if as&^q.Readings != 0 {
+			continue
+		}
+		end := len(buf)
+		buf, _ = message.Canonicalize(buf, message.RawPath(q.Target), as)
+		same := bytes.Equal(group, p.segments(buf[end:]))
+		if buf = buf[:end]; !same {
 			return buf, false
 		}
-		return appendCookie(buf, value)
 	}
-	value, ok := h.Only(p.Name)
-	if !ok || len(value) == 0 {
-		return buf, ok
+	return buf, true
+}
+
+func (p *KeyPart) segments(path []byte) []byte {
+	if p.Depth == 0 {
+		return path
+	}
+	slashes := 0
+	for i, c := range path {
+		if c == '/' {
+			if slashes++; slashes > p.Depth {
+				return path[:i]
+			}
+		}
+	}
+	return path
+}
+
+// find is the one value that a request has; nil: none. It reports false if there are several.
+func (p *KeyPart) find(q *message.Request, at message.Split) (value []byte, once, ok bool) {
+	switch p.Kind {
+	case keyCookie:
+		return q.Head.Cookie(p.Name)
+	case keyQuery:
+		query := message.Query(q.Target)
+		if message.IsOddQuery(query) {
+			return nil, false, false
+		}
+		return message.Parameter(query, p.Name, at)
+	}
+	return q.Head.Header(p.Name)
+}
+
+// form appends a value in one form for all that origins take for the same. It reports false for one that they may not read alike.
+func (p *KeyPart) form(buf, value []byte) ([]byte, bool) {
+	switch p.Kind {
+	case keyCookie:
+		return appendCookie(buf, value)
+	case keyQuery:
+		return appendParameter(buf, value)
 	}
 	switch string(p.Name) {
 	case "authorization":
@@ -146,13 +235,32 @@ func appendCookie(buf, value []byte) ([]byte, bool) {
 		switch {
 		case c == '"' || c == '\\' || c == ',' || c == '\t' || c >= 0x7f:
 			return buf, false
-		case c == '%' && i+2 < len(value):
-			if high, low := message.Unhex(value[i+1]), message.Unhex(value[i+2]); high >= 0 && low >= 0 {
-				c = byte(high<<4 | low)
+		case c == '%':
+			if b, ok := message.Escaped(value[i:]); ok {
+				c = b
 				i += 2
 			}
 		}
 		if c == '+' {
+			c = ' '
+		}
+		buf = append(buf, c)
+	}
+	return buf, true
+}
+
+// appendParameter appends the value of a parameter, decoded. A null byte ends it for some.
+func appendParameter(buf, value []byte) ([]byte, bool) {
+	for i := 0; i < len(value); i++ {
+		c := value[i]
+		if b, ok := message.Escaped(value[i:]); ok {
+			c = b
+			i += 2
+		}
+		switch c {
+		case 0:
+			return buf, false
+		case '+':
 			c = ' '
 		}
 		buf = append(buf, c)

@@ -1,9 +1,11 @@
 package rules
 
 import (
+	"net/netip"
 	"testing"
 
 	"sluice/counter"
+	"sluice/edge/message"
 )
 
 func TestDigest(t *testing.T) {
@@ -20,7 +22,7 @@ func TestDigest(t *testing.T) {
 	}
 	a, b := ip("192.0.2.1"), ip("192.0.2.2")
 	of := func(secretByte byte, source counter.Source, p []KeyPart, lines ...string) counter.Source {
-		s, _, ok := NewSecret([16]byte{secretByte}).digest(p, headOf(t, lines...), source, nil)
+		s, _, ok := NewSecret([16]byte{secretByte}).digest(p, &message.Request{Head: *headOf(t, lines...)}, source, nil)
 		if !ok {
 			t.Fatalf("%q: no digest", lines)
 		}
@@ -33,7 +35,7 @@ func TestDigest(t *testing.T) {
 	}{
 		{"a header's name has no case, its value stands for itself", of(1, a, key, "X-Key: 1"), of(1, b, key, "x-kEY:  1 ")},
 		{"a missing one is the source's", of(1, a, key), of(1, a, key, "Other: 1")},
-		{"so is an empty one", of(1, a, key), of(1, a, key, "X-Key: ")},
+		{"an empty one is a value, of whomever", of(1, a, key, "X-Key: "), of(1, b, key, "X-Key:")},
 		{"so is one that is named in Connection", of(1, a, key), of(1, a, key, "Connection: x-key", "X-Key: 1")},
 		{"one that is there twice alike is there", of(1, a, key, "X-Key: 1"), of(1, b, key, "X-Key: 1", "X-Key: 1")},
 		{"cookies", of(1, a, parts("cookie:sid"), "Cookie: a=b; sid=1"), of(1, b, parts("cookie:sid"), "Cookie: sid=1;c=d")},
@@ -53,6 +55,8 @@ func TestDigest(t *testing.T) {
 		{"secrets", of(1, a, key, "X-Key: 1"), of(2, a, key, "X-Key: 1")},
 		{"missing, by source", of(1, a, key), of(1, b, key)},
 		{"where one value ends", of(1, a, both, "A: x", "B: yz"), of(1, a, both, "A: xy", "B: z")},
+		{"empty and missing", of(1, a, key), of(1, a, key, "X-Key: ")},
+		{"empty and missing cookies", of(1, a, parts("cookie:sid"), "Cookie: sid="), of(1, a, parts("cookie:sid"), "Cookie: a=")},
 		{"which one is missing", of(1, a, both, "A: x"), of(1, a, both, "B: x")},
 		{"source and header", of(1, a, parts("source", "header:A"), "A: 1"), of(1, b, parts("source", "header:A"), "A: 1")},
 		{"a key that is one word has case", of(1, a, parts("header:Authorization"), "Authorization: Abc"), of(1, a, parts("header:Authorization"), "Authorization: abc")},
@@ -61,5 +65,24 @@ func TestDigest(t *testing.T) {
 		if s.x == s.y {
 			t.Errorf("%s: both are %v", s.name, s.x)
 		}
+	}
+}
+
+// BenchmarkKey is what a key costs beside that of a source.
+func BenchmarkKey(b *testing.B) {
+	q := &message.Request{Host: []byte("example.com"), Path: []byte("/v1/users/7"), Target: []byte("/v1/users/7?lang=en&tenant=acme&page=2"),
+		Head: *headOf(b, "Host: example.com", "User-Agent: bench", "Accept: */*", "X-Api-Key: abcdef", "Cookie: theme=dark; session=0123456789abcdef")}
+	for _, key := range []string{"source", "header:x-api-key", "cookie:session", "query:tenant", "host", "path:2", "global"} {
+		b.Run(key, func(b *testing.B) {
+			r := newBench(b, ruleOf("r", 5, func(c *Config) { c.Key = []string{key} }))
+			client, source := netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")
+			b.ReportAllocs()
+			for b.Loop() {
+				r.d.Reset()
+				if r.d.Match(r.rules, r.host, q.Path, q.Target, r.method, 0); !r.d.AddRules(Secret{}, q, client, source) {
+					b.Fatal("no key")
+				}
+			}
+		})
 	}
 }

@@ -1,5 +1,6 @@
 // Package rules finds the rules that a request is under, and whom each of them counts: by host, path and method, all in canonical
-// form, by the address that is believed, and by keys that are made of what the origin gets. What is decided then is the limiter's.
+// form, by headers, cookies and parameters, by the address that is believed, and by keys that are made of what the origin gets. What is
+// decided then is the limiter's.
 //
 // A Set is immutable and swapped whole. Hosts and paths are looked up, so ten thousand rules cost little more than ten; of a path that
 // origins read in several ways every reading is looked up.
@@ -27,8 +28,9 @@ type Rule struct {
 	limiter.Rule
 	Config Config
 	Parts  []KeyPart // nil: the source itself
-	share  uint64    // percent of sources that the rule is about; 0: all
-	key    string    // what parts say: the same of all rules with the same parts
+	when   *conditions
+	share  uint64 // percent of sources that the rule is about; 0: all
+	key    string // what parts say: the same of all rules with the same parts
 	Tally  *Tally
 	Text   Text
 }
@@ -71,6 +73,9 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		}
 	}
 	var err error
+	if r.when, err = newConditions(&r.Config.Match); err != nil {
+		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
+	}
 	name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), r.Config.Mode)
 	r.Counter, err = counter.NewRule(name, c.Limit, time.Duration(c.Window), c.SubWindows, estimate)
 	if err != nil {
@@ -160,7 +165,7 @@ func (m *Match) SetPath(text string) error {
 
 // Everything reports whether the rule is about all requests.
 func (m *Match) Everything() bool {
-	return (len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (m.Path == "" || m.Path == "*" || m.Path == "/*") && len(m.Methods) == 0
+	return (len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (m.Path == "" || m.Path == "*" || m.Path == "/*") && len(m.Methods) == 0 && m.Plain()
 }
 
 // About reports whether the rule is about a path, at whatever host and by whatever method. It is for configurations; requests are looked up

@@ -17,6 +17,7 @@ type Set struct {
 	hosts map[string]*paths
 	wild  map[string]*paths // by what follows the *, with its dot
 	any   *paths
+	nots  bool // a rule leaves hosts, paths or methods out
 }
 
 // paths are the rules of one host, by path.
@@ -44,6 +45,9 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 			continue
 		}
 		s.Rules, s.names[config.Name] = append(s.Rules, r), r
+		if not := r.Config.Match.Not; not != nil && (len(not.Hosts) > 0 || not.Path != "" || len(not.Methods) > 0) {
+			s.nots = true
+		}
 		counters = append(counters, r.Counter)
 		if c := r.Candidate; c != nil {
 			counters = append(counters, c.Counter, c.Bits)
@@ -106,8 +110,23 @@ func (p *paths) add(r *Rule) {
 	}
 }
 
-// match appends to found the rules about a request, each once. Host and path are canonical.
+// match appends to found the rules about a request, each once, as far as host, path and method tell. Host and path are canonical.
 func (s *Set) match(found []*Rule, host, path, method []byte) []*Rule {
+	if !s.nots {
+		return s.matching(found, host, path, method)
+	}
+	n := len(found)
+	found = s.matching(found, host, path, method)
+	kept := found[:n]
+	for _, r := range found[n:] {
+		if !r.Config.Match.excludes(host, path, method) {
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}
+
+func (s *Set) matching(found []*Rule, host, path, method []byte) []*Rule {
 	found = s.any.match(found, path, method)
 	if len(s.hosts) > 0 {
 		if p := s.hosts[string(host)]; p != nil {

@@ -15,7 +15,11 @@ const (
 // Text writes the story for people. Times are UTC, as in the log.
 func (s *Story) Text(w io.Writer) error {
 	b := new(strings.Builder)
-	fmt.Fprintf(b, "%s, from %s to %s UTC\n", name(s), s.From.Format(day), s.To.Format(day))
+	if s.From.Year() > 1 { // else neither the question nor a request says when
+		fmt.Fprintf(b, "%s, from %s to %s UTC\n", name(s), s.From.Format(day), s.To.Format(day))
+	} else {
+		fmt.Fprintf(b, "%s\n", name(s))
+	}
 	if s.Bad > 0 {
 		fmt.Fprintf(b, "%d of %d lines are no access log in JSON (access_log.format: json)\n", s.Bad, s.Lines)
 	}

@@ -110,7 +110,7 @@ refused by rule c, because no node of the tier answered: 1 request, from 10:00:0
 		t.Error(d)
 	}
 	nobody := tell(t, Question{Source: netip.MustParsePrefix("198.51.100.1/32")}, log)
-	if got := text(t, nobody); !strings.HasSuffix(got, "no request of it in 4 lines\n") {
+	if got := text(t, nobody); got != "198.51.100.1\nno request of it in 4 lines\n" {
 		t.Errorf("%s", got)
 	}
 	if _, err := Tell(Question{}, strings.NewReader(strings.Repeat("x", 2<<20))); err == nil {

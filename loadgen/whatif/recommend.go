@@ -86,6 +86,10 @@ func knee(most []uint32) uint32 {
 // headroom is what is left above the busiest window of a good source: next week's is another.
 const headroom = 1.25
 
+// far is how much more than half of the sources the busiest one may make where nobody is said to stand out: a log of an attack by more than a
+// hundredth of the sources has its knee at the end, too, and a limit above that would let all of it pass.
+const far = 50
+
 // recommend suggests a limit: the knee, or where a good source is above it, that with some headroom.
 func recommend(o *RuleOutcome, most []uint32) Recommendation {
 	b := &o.Busiest
@@ -110,6 +114,21 @@ func recommend(o *RuleOutcome, most []uint32) Recommendation {
 	}
 	theirs := fmt.Sprintf("the busiest source called good, %s, made %s", b.Who, page.Thousands(uint64(b.Good)))
 	switch {
+	case r.Over == 0 && good <= float64(b.Knee) && b.Most >= far*b.P50:
+		if good > float64(o.Limit) {
+			r.Limit = round(good)
+			r.Over = over(r.Limit)
+			r.Reason = theirs + ", which leaves it some room"
+			break
+		}
+		r.Limit, r.Keep = 0, false
+		r.Reason = fmt.Sprintf("the busiest source made %s, %s times what half of them make, and no gap parts the busy ones: this may be an attack",
+			page.Thousands(uint64(b.Most)), page.Thousands(uint64(b.Most/max(b.P50, 1))))
+		if b.Good > 0 {
+			r.Reason += "; " + theirs
+		} else {
+			r.Reason += "; say with --good who must not be refused"
+		}
 	case good > float64(b.Knee):
 		r.Reason = theirs + ", which leaves it some room, and " + above
 	case r.Over == 0:

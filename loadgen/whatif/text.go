@@ -58,6 +58,12 @@ func (r *Report) document() page.Document {
 		{Rows: r.busiestTable(), Notes: []string{"Of each source, as the rule counts, the most that it made in a window; half, 99 % and 99.9 % of the sources made no more.",
 			"The knee: a higher limit would spare few more sources. What is suggested is the knee, or a quarter above the busiest source called good."}},
 		{Rows: r.rulesTable()}, {Rows: r.goodTable()}}}
+	for i := range r.Rules {
+		if w := r.Rules[i].Window; w > r.Run.Duration {
+			d.Answer += fmt.Sprintf(" But the log is of %s only, and the window of %s is %v: in a whole one sources may make more.", r.Run.Duration.Round(), r.Rules[i].Name, w)
+			break
+		}
+	}
 	if r.Good.Called == nil && r.Good.Meant == nil {
 		d.Tables[2].Notes = []string{"Who is good nobody said: --good takes addresses, or answered=95%, sources to whom the origin answered so much with 2xx or 3xx."}
 	}

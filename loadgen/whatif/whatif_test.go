@@ -149,6 +149,7 @@ func people(more ...int) (most []int) {
 
 // What is recommended of whom, and why.
 func TestRecommendation(t *testing.T) {
+	attack := people(slices.Repeat([]int{500, 1000, 7000}, 40)...)
 	machines := people(300, 300, 400, 500, 5000)
 	for name, test := range map[string]struct {
 		most    []int
@@ -165,6 +166,10 @@ func TestRecommendation(t *testing.T) {
 		"a good machine":            {machines, 0, 100, []netip.Prefix{netip.MustParsePrefix("10.0.3.234/32")}, 0, "Raise default's limit from 100 to 500 in 1s: the busiest source called good, source1002, made 400, which leaves it some room, and 1 of 1,005 sources (0.0995 %) made more."},
 		"good by their answers":     {machines, 1000, 20, nil, 0.95, "Raise default's limit from 20 to 38 in 1s: the busiest source called good, source9, made 30, which leaves it some room, and 5 of 1,005 sources (0.498 %) made more."},
 		"good, and far below":       {machines, 5, 100, nil, 1, "the busiest source called good, source4, made 25"},
+		"an attack":                 {attack, 0, 60, nil, 0, "No limit to recommend for default: the busiest source made 7,000, 3,500 times what half of them make, and no gap parts the busy ones: this may be an attack; say with --good who must not be refused."},
+		"an attack below the limit": {attack, 0, 9000, nil, 0, "No limit to recommend for default: the busiest source made 7,000, "},
+		"an attack, good below":     {attack, 0, 60, []netip.Prefix{netip.MustParsePrefix("10.0.0.9/32")}, 0, "this may be an attack; the busiest source called good, source9, made 30."},
+		"an attack, good above":     {attack, 0, 20, []netip.Prefix{netip.MustParsePrefix("10.0.0.9/32")}, 0, "Raise default's limit from 20 to 38 in 1s: the busiest source called good, source9, made 30, which leaves it some room."},
 		"few":                       {[]int{1, 2, 300}, 0, 100, nil, 0, "No limit to recommend for default: 3 sources under it are too few to tell."},
 		"one":                       {[]int{1}, 0, 100, nil, 0, "No limit to recommend for default: 1 source under it is too few to tell."},
 		"all alike":                 {slices.Repeat([]int{7}, 50), 0, 100, nil, 0, "nobody stands out, and the busiest source made 7."},
@@ -176,6 +181,9 @@ func TestRecommendation(t *testing.T) {
 		}
 		if got := w.recommendation(); !strings.Contains(got, test.want) {
 			t.Errorf("%s: %s\nwant %s", name, got, test.want)
+		}
+		if text := w.document().Answer; !strings.Contains(text, " But the log is of 0s only, and the window of default is 1s: ") {
+			t.Errorf("%s: the log is shorter than a window, and the answer does not say so: %s", name, text)
 		}
 		if len(w.Next) == 0 || w.Next[0].Most > test.limit {
 			t.Errorf("%s: next %+v", name, w.Next)

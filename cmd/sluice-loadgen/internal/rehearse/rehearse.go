@@ -318,6 +318,7 @@ func about(r rules.Config) string {
 	if len(r.Match.Hosts) > 0 && !slices.Contains(r.Match.Hosts, "*") {
 		parts = append(parts, "on "+strings.Join(r.Match.Hosts, ", "))
 	}
+	parts = append(parts, r.Match.Others()...)
 	if len(r.Count.Statuses) > 0 {
 		statuses := make([]string, len(r.Count.Statuses))
 		for i, s := range r.Count.Statuses {
@@ -352,7 +353,12 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 		if r.Candidate.Is() {
 			notes = append(notes, fmt.Sprintf("the candidate of rule %s is not asked: --curve %s shows other limits", r.Name, r.Name))
 		}
-		if len(r.Key) > 1 || len(r.Key) == 1 && r.Key[0] != "source" {
+		if values := r.Match.Unlogged(); values != "" {
+			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s looks for %s in vain", r.Name, values))
+		}
+		if slices.ContainsFunc(r.Key, func(part string) bool {
+			return strings.HasPrefix(part, "header:") || strings.HasPrefix(part, "cookie:")
+		}) {
 			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))
 		}
 	}

@@ -31,8 +31,21 @@ func (c Command) Usage() string {
 	if c.Flags == nil {
 		return fmt.Sprintf("%s: %s\n", line, c.Does)
 	}
-	return fmt.Sprintf("%s [flags]: %s\n\nFlags:\n%s", line, c.Does, c.Flags.FlagUsagesWrapped(100))
+	return fmt.Sprintf("%s [flags]: %s\n\n%sFlags:\n%s", line, c.Does, examples[c.Name], c.Flags.FlagUsagesWrapped(100))
 }
+
+// examples are shown in the help of a command that has forms of its own.
+var examples = map[string]string{"rules": `Examples:
+  sluice rules set login limit=20 window=5m        what is named changes, on every edge of the PoP; the rest stays
+  sluice rules set login 'match.methods=[POST]'    a field within a field; a list
+  sluice rules set login candidate.limit=10        try another limit beside the one in force; refuses nobody
+  sluice rules set login mode=shadow share=null    null: the default
+  sluice rules history login                       what was changed, by whom; each change has a version
+  sluice rules rollback login                      to the version before the one in force; a second time takes that back
+  sluice rules rollback login 0                    to what the file says
+A rule changed here lies over the file until it is rolled back to 0. deploy/README.md has every field; sluice config shows those in force.
+
+`}
 
 // Misuse says what is wrong with a command line, and returns the exit code.
 func Misuse(w io.Writer, err error) int {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -110,6 +111,9 @@ func ruleCommand(c *operator.Client, args []string) error {
 	const forms = "want rules, rules set NAME FIELD=VALUE…, rules history NAME, or rules rollback NAME [VERSION]"
 	if len(args) == 0 {
 		return c.Rules()
+	}
+	if !slices.Contains([]string{"set", "history", "rollback"}, args[0]) {
+		return usageError{fmt.Errorf("no form %q: %s", args[0], forms)}
 	}
 	if len(args) == 1 || args[1] == "" {
 		return usageError{fmt.Errorf("%q is not enough: %s", args[0], forms)}
@@ -237,8 +241,11 @@ func findListener(c *operator.Client, file, tokenFile string, given bool) error 
 	what := "--token-file"
 	if file != "" {
 		found, err := settings.ReadConfig(file)
-		if err != nil {
+		var unread syscall.Errno
+		if errors.As(err, &unread) {
 			return err
+		} else if err != nil {
+			return fmt.Errorf("%s; until it is mended, leave --config out, and name the listener with --admin ADDR and --token-file FILE", settings.Sentence(err))
 		}
 		if !given {
 			c.Address = found.Admin

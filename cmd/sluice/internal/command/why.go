@@ -197,12 +197,15 @@ func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
 	line("%s", l.Source)
 	switch {
 	case l.Denied:
-		line("always refused, by the list deny")
+		line("always refused, by the list deny (sluice deny and sluice config show it)")
 	case l.Allowed:
-		line("never limited, by the list allow")
+		line("never limited, by the list allow (sluice allow and sluice config show it)")
 	}
 	for _, r := range l.Rules {
 		text := fmt.Sprintf("rule %s: %.4g of %d requests, %d left", r.Rule, r.Estimate, r.Limit, r.Remaining)
+		if r.OutsideShare {
+			text += "; not about this source, by its share"
+		}
 		if b := r.Block; b != nil {
 			text += "; blocked by " + b.By
 			if b.Rule != r.Rule {
@@ -214,6 +217,9 @@ func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
 			text += fmt.Sprintf(" since %s until %s", b.Start.UTC().Format(time.TimeOnly), b.End.UTC().Format(time.TimeOnly))
 			if b.Reason != "" {
 				text += ": " + b.Reason
+			}
+			if b.Mode == "shadow" {
+				text += " (shadow: nobody is refused)"
 			}
 		}
 		line("%s", text)

@@ -59,8 +59,9 @@ func (c *Client) Remove(l List, prefix string) error {
 	}
 	return c.show(answer, func() error {
 		var m struct {
-			Lifted bool
-			Edges  *spread
+			Lifted  bool
+			Warning string
+			Edges   *spread
 		}
 		if err := c.decode(answer, &m); err != nil {
 			return err
@@ -69,7 +70,7 @@ func (c *Client) Remove(l List, prefix string) error {
 		if m.Lifted {
 			what = fmt.Sprintf("%s is %s no more", prefix, l.done())
 		}
-		return c.said(what, m.Edges, "")
+		return c.said(what, m.Edges, m.Warning)
 	})
 }
 
@@ -89,7 +90,7 @@ func (c *Client) Listed(l List) error {
 			return err
 		}
 		slices.SortFunc(list, func(a, b listed) int { return a.End.Compare(b.End) })
-		t := table{columns: []column{{"SOURCE", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", cut}}}
+		t := table{columns: []column{{"SOURCE", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
 		for _, m := range list {
 			t.add(m.Prefix, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}

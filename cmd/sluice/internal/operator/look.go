@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -82,7 +83,7 @@ func (c *Client) Blocked(f Filter) error {
 		slices.SortFunc(list, func(a, b block) int {
 			return cmp.Or(-cmp.Compare(a.rank(), b.rank()), b.End.Compare(a.End), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Rule, b.Rule))
 		})
-		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", cut}}}
+		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
 		for _, m := range list {
 			t.add(m.Source, m.Rule, m.Mode, m.By, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
@@ -109,11 +110,8 @@ type rule struct {
 	Window            string
 	MitigationTimeout string `json:"mitigation_timeout"`
 	Key               []string
-	Match             struct {
-		Hosts, Methods []string
-		Path           string
-	}
-	Count struct {
+	Match             match
+	Count             struct {
 		Statuses []int
 		Refused  bool
 	}
@@ -123,6 +121,31 @@ type rule struct {
 		MitigationTimeout string `json:"mitigation_timeout"`
 	}
 	Share int
+}
+
+type match struct {
+	Hosts, Methods, Sources []string
+	Path                    string
+	Headers, Query, Cookies map[string]string
+	Not                     *match
+}
+
+// parts are what m asks for, in a few words each.
+func (m *match) parts() (parts []string) {
+	for _, p := range []string{strings.Join(m.Methods, ","), strings.Join(m.Hosts, ","), m.Path, strings.Join(m.Sources, ",")} {
+		if p != "" && p != "*" {
+			parts = append(parts, p)
+		}
+	}
+	for _, of := range []struct {
+		what   string
+		values map[string]string
+	}{{"header", m.Headers}, {"query", m.Query}, {"cookie", m.Cookies}} {
+		for _, name := range slices.Sorted(maps.Keys(of.values)) {
+			parts = append(parts, of.what+" "+name+"="+of.values[name])
+		}
+	}
+	return parts
 }
 
 // Rules prints the rules in force, those that are off as well.
@@ -136,7 +159,7 @@ func (c *Client) Rules() error {
 		if err := c.decode(answer, &list); err != nil {
 			return err
 		}
-		t := table{columns: []column{{"RULE", cut}, {"MODE", whole}, {"LIMIT", whole}, {"THEN BLOCKED", whole}, {"BY", cut}, {"COUNTS", cut}, {"MATCHES", cut}}}
+		t := table{columns: []column{{"RULE", cut}, {"MODE", whole}, {"LIMIT", whole}, {"THEN BLOCKED", whole}, {"BY", cut}, {"COUNTS", cut}, {"MATCHES", text}}}
 		for _, r := range list {
 			then := "for " + r.MitigationTimeout
 			if d, err := time.ParseDuration(r.MitigationTimeout); err == nil && d == 0 {
@@ -161,10 +184,9 @@ func (r rule) counts() string {
 
 func (r rule) matches() string {
 	var parts []string
-	for _, p := range []string{strings.Join(r.Match.Methods, ","), strings.Join(r.Match.Hosts, ","), r.Match.Path} {
-		if p != "" && p != "*" {
-			parts = append(parts, p)
-		}
+	parts = append(parts, r.Match.parts()...)
+	if r.Match.Not != nil {
+		parts = append(parts, "not "+strings.Join(r.Match.Not.parts(), " or "))
 	}
 	matches := cmp.Or(strings.Join(parts, " "), "everything")
 	if r.Share > 0 && r.Share < 100 {
@@ -220,12 +242,12 @@ func (c *Client) Events(since string) error {
 			_, err := fmt.Fprintln(c.Out, "nothing has happened")
 			return err
 		}
-		t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"WHAT", cut}, {"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}}}
+		t := table{columns: []column{{"TIME", whole}, {"KIND", whole}, {"RULE", cut}, {"SOURCE", whole}, {"WHO", cut}, {"WHAT", text}}}
 		for _, e := range slices.Backward(list) {
 			if e.Skipped > 0 {
 				e.Text += fmt.Sprintf(" (and %s more before it)", number(e.Skipped))
 			}
-			t.add(clock(e.Time), e.Kind, e.Text, e.Rule, e.Source, cmp.Or(e.Who, e.From))
+			t.add(clock(e.Time), e.Kind, e.Rule, e.Source, cmp.Or(e.Who, e.From), e.Text)
 		}
 		return t.write(c.Out)
 	})

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/goccy/go-yaml"
 )
 
 // An edited rule is what became of an edit, beside the rule itself.
@@ -54,7 +56,7 @@ func differing(before, after map[string]json.RawMessage) (list []string) {
 }
 
 // CheckFields makes a merge patch (RFC 7396) of what an operator writes: limit=300, match.path=/login, window=null. A value is JSON where it
-// can be, and else a text.
+// can be, a list or fields as the configuration writes them (match.methods=[GET, POST]), and else a text.
 func CheckFields(list []string) (patch map[string]any, err error) {
 	patch = make(map[string]any)
 	for _, text := range list {
@@ -65,6 +67,10 @@ func CheckFields(list []string) (patch map[string]any, err error) {
 		var v any = value
 		if json.Valid([]byte(value)) {
 			v = json.RawMessage(value)
+		} else if strings.ContainsRune("[{", rune(value[0])) {
+			if err := yaml.Unmarshal([]byte(value), &v); err != nil {
+				return nil, fmt.Errorf("%q is no list and no fields: want such as 'match.methods=[GET, POST]'", text)
+			}
 		}
 		within, path := patch, strings.Split(name, ".")
 		for _, outer := range path[:len(path)-1] {
@@ -228,7 +234,7 @@ func (c *Client) History(name string) error {
 		if err := c.decode(answer, &list); err != nil {
 			return err
 		}
-		t := table{columns: []column{{"VERSION", right}, {"WHEN", whole}, {"STATE", whole}, {"WHAT", cut}, {"WHO", cut}, {"AT EDGE", cut}}}
+		t := table{columns: []column{{"VERSION", right}, {"WHEN", whole}, {"STATE", whole}, {"WHO", cut}, {"AT EDGE", cut}, {"WHAT", text}}}
 		for _, v := range list {
 			state := ""
 			switch {
@@ -237,7 +243,7 @@ func (c *Client) History(name string) error {
 			case v.Refused != "":
 				state = "refused"
 			}
-			t.add(strconv.FormatUint(v.Version, 10), clock(v.At), state, v.what(), cmp.Or(v.Who, v.From), v.Edge)
+			t.add(strconv.FormatUint(v.Version, 10), clock(v.At), state, cmp.Or(v.Who, v.From), v.Edge, v.what())
 		}
 		return t.write(c.Out)
 	})

@@ -16,7 +16,8 @@ const width = 100
 const least = 8
 
 // A table is rows of text in aligned columns, a title above each. A column in which there is nothing is left out. What is too wide
-// for the terminal is cut (…), in the columns that may be cut, the widest first: sources are always whole, because one copies them.
+// for the terminal is cut (…), in the columns that may be cut, the widest first: sources are always whole, because one copies them. So is a text
+// in the last column, because half of a sentence may say the opposite; the terminal wraps it.
 type table struct {
 	columns []column
 	rows    [][]string
@@ -34,6 +35,7 @@ const (
 	whole form = iota
 	cut        // may be cut
 	right      // numbers: aligned at the right
+	text       // the last column: whole, however wide
 )
 
 func (t *table) add(cells ...string) {
@@ -54,7 +56,11 @@ func (t *table) write(w io.Writer) error {
 	for i, c := range t.columns {
 		if widths[i] > 0 {
 			widths[i] = max(widths[i], len(c.title))
-			total += widths[i] + 2
+			if total += 2; c.form == text {
+				total += max(least, len(c.title))
+			} else {
+				total += widths[i]
+			}
 		}
 	}
 	for total > width {

@@ -1,0 +1,239 @@
+package rules
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/gaissmai/bart"
+
+	"sluice/edge/message"
+)
+
+// conditions are what a rule asks of a request beside host, path and method. A client can write one thing in several ways, of which
+// origins take some for the same and others not. A rule is about a request if it is about any reading of it: so what must be there is
+// compared laxly, without case and in the form that keys have, and what must not be there byte for byte.
+type conditions struct {
+	sources, notSources *bart.Lite
+	values              []condition
+}
+
+// A condition is about the value of a header, cookie or parameter of the query.
+type condition struct {
+	KeyPart
+	want   string // in small letters and in the form of a key, or, under not, as it is
+	prefix bool   // the value begins with it
+	not    bool
+}
+
+// newConditions returns nil if there are none.
+func newConditions(m *Match) (*conditions, error) {
+	c := &conditions{sources: NewPrefixes(m.Sources)}
+	err := c.add(m, false)
+	if m.Not != nil {
+		c.notSources = NewPrefixes(m.Not.Sources)
+		err = cmp.Or(err, c.add(m.Not, true))
+	}
+	if err != nil || len(c.values) == 0 && c.sources == nil && c.notSources == nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *conditions) add(m *Match, not bool) error {
+	for _, of := range []struct {
+		kind   keyKind
+		values map[string]string
+	}{{keyHeader, m.Headers}, {keyQuery, m.Query}, {keyCookie, m.Cookies}} {
+		for _, name := range slices.Sorted(maps.Keys(of.values)) {
+			v, err := newCondition(of.kind, name, of.values[name], not)
+			if err != nil {
+				return err
+			}
+			c.values = append(c.values, v)
+		}
+	}
+	return nil
+}
+
+// CheckHeader, CheckQuery and CheckCookie say what is wrong with a name and the pattern of its value: an exact value, a prefix that
+// ends in *, or * for any.
+func CheckHeader(name, pattern string) error { return checkValue(keyHeader, name, pattern) }
+func CheckQuery(name, pattern string) error  { return checkValue(keyQuery, name, pattern) }
+func CheckCookie(name, pattern string) error { return checkValue(keyCookie, name, pattern) }
+
+func checkValue(kind keyKind, name, pattern string) error {
+	_, err := newCondition(kind, name, pattern, false)
+	return err
+}
+
+func newCondition(kind keyKind, name, pattern string, not bool) (condition, error) {
+	c := condition{KeyPart: KeyPart{Kind: kind, Name: []byte(name)}, not: not}
+	want, prefix := strings.CutSuffix(pattern, "*")
+	c.want, c.prefix = want, prefix
+	odd := ""
+	switch kind {
+	case keyHeader:
+		c.Name = bytes.ToLower(c.Name)
+		switch message.KindOf(c.Name) {
+		case message.Other, message.Cookie, message.ForwardedProto, message.ForwardedHost, message.ForwardedOther, message.Via:
+		case message.Host:
+			return c, errors.New("host: say it under hosts")
+		default:
+			return c, fmt.Errorf("%s: rules do not see this header: it ends at the edge, or is about the connection or who asks", name)
+		}
+	case keyQuery:
+		odd = "%+&#;"
+	case keyCookie:
+		odd = `%+",;\`
+	}
+	canonical, ok := c.form(nil, []byte(want))
+	switch {
+	case !message.IsToken(c.Name) || kind == keyQuery && strings.ContainsAny(name, odd):
+		return c, fmt.Errorf("%q is not a name", name)
+	case strings.Contains(want, "*"):
+		return c, fmt.Errorf("%q has a * before its end: want an exact value, a prefix that ends in *, or * for any", pattern)
+	case !message.IsText([]byte(want)) || kind == keyHeader && strings.Trim(want, " \t") != want && (!prefix || want[0] == ' ' || want[0] == '\t'):
+		return c, fmt.Errorf("%q is never the value of a header", pattern)
+	case kind != keyHeader && strings.ContainsFunc(want, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(odd, r) }):
+		return c, fmt.Errorf("%q has what clients can write in several ways: want visible ASCII without any of %s", pattern, odd)
+	case !ok:
+		return c, fmt.Errorf("%q is malformed: want credentials as they are sent", pattern)
+	}
+	if !not {
+		c.want = strings.ToLower(string(canonical))
+	}
+	return c, nil
+}
+
+// hold reports whether the rule is about a request, and false for ok if what it asks of is there several times with different values, or in
+// a form that origins may not read alike.
+func (c *conditions) hold(r *message.Request, client netip.Addr, buf []byte) (hold bool, _ []byte, ok bool) {
+	if c.sources != nil && !IsIn(c.sources, client) || IsIn(c.notSources, client) {
+		return false, buf, true
+	}
+	for i := range c.values {
+		if hold, buf, ok = c.values[i].holds(r, buf); !hold || !ok {
+			return false, buf, ok
+		}
+	}
+	return true, buf, true
+}
+
+func (c *condition) holds(r *message.Request, buf []byte) (bool, []byte, bool) {
+	value, once, ok := c.find(r, message.Ampersands)
+	if !ok {
+		return false, buf, false
+	}
+	is, buf, ok := c.is(value, once, buf)
+	if !ok || is != c.not || c.Kind != keyQuery || bytes.IndexByte(message.Query(r.Target), ';') < 0 {
+		return is != c.not, buf, ok
+	}
+	if value, once, ok = c.find(r, message.Semicolons); !ok {
+		return false, buf, false
+	}
+	is, buf, ok = c.is(value, once, buf)
+	return is != c.not, buf, ok
+}
+
+// is reports whether a value is what the condition asks for.
+func (c *condition) is(value []byte, once bool, buf []byte) (bool, []byte, bool) {
+	switch {
+	case value == nil || c.not && !once:
+		return false, buf, true
+	case c.not:
+		if c.prefix && len(value) >= len(c.want) {
+			value = value[:len(c.want)]
+		}
+		return string(value) == c.want, buf, true
+	case c.prefix && c.want == "":
+		return true, buf, true
+	}
+	buf, ok := c.form(buf[:0], value)
+	if !ok {
+		return false, buf, false
+	}
+	if value = buf; c.prefix && len(value) >= len(c.want) {
+		value = value[:len(c.want)]
+	}
+	return message.EqualFold(value, c.want), buf, true
+}
+
+// excludes reports whether the rule is not about requests of this host, path or method.
+func (m *Match) excludes(host, path, method []byte) bool {
+	not := m.Not
+	switch {
+	case not == nil:
+		return false
+	case len(not.Methods) > 0 && not.method(method):
+		return true
+	case slices.ContainsFunc(not.Hosts, func(pattern string) bool {
+		suffix, wild := strings.CutPrefix(pattern, "*")
+		return wild && len(host) > len(suffix) && string(host[len(host)-len(suffix):]) == suffix || string(host) == pattern
+	}):
+		return true
+	}
+	prefix, isPrefix := strings.CutSuffix(not.Path, "*")
+	return isPrefix && len(path) >= len(prefix) && string(path[:len(prefix)]) == prefix || !isPrefix && not.Path != "" && string(path) == not.Path
+}
+
+// Plain reports whether m is about hosts, paths and methods alone.
+func (m *Match) Plain() bool {
+	return len(m.Sources)+len(m.Headers)+len(m.Query)+len(m.Cookies) == 0 && m.Not == nil
+}
+
+// Others says in a few words what else than hosts, path and methods m is about.
+func (m *Match) Others() (list []string) {
+	if len(m.Sources) > 0 {
+		list = append(list, "from "+strings.Trim(fmt.Sprint(m.Sources), "[]"))
+	}
+	for _, of := range []struct {
+		kind   string
+		values map[string]string
+	}{{"header", m.Headers}, {"query", m.Query}, {"cookie", m.Cookies}} {
+		for _, name := range slices.Sorted(maps.Keys(of.values)) {
+			list = append(list, of.kind+" "+name+"="+of.values[name])
+		}
+	}
+	if not := m.Not; not != nil {
+		parts := append(slices.Clone(not.Methods), not.Hosts...)
+		if not.Path != "" {
+			parts = append(parts, not.Path)
+		}
+		list = append(list, "not "+strings.Join(append(parts, not.Others()...), " or "))
+	}
+	return list
+}
+
+// Unlogged names the headers and cookies that m is about, which logs of requests do not have; "": none.
+func (m *Match) Unlogged() string {
+	var list []string
+	for of := m; of != nil; of = of.Not {
+		list = append(list, (&Match{Headers: of.Headers, Cookies: of.Cookies}).Others()...)
+	}
+	return strings.Join(list, " and ")
+}
+
+// Evadable names what a client can add to a request so that the rule is not about it; "": nothing.
+func (m *Match) Evadable() string {
+	if m.Not == nil {
+		return ""
+	}
+	for _, of := range []struct {
+		what   string
+		values map[string]string
+	}{{"the header", m.Not.Headers}, {"the parameter", m.Not.Query}, {"the cookie", m.Not.Cookies}} {
+		for _, name := range slices.Sorted(maps.Keys(of.values)) {
+			return of.what + " " + name
+		}
+	}
+	if len(m.Not.Hosts) > 0 {
+		return "the host " + m.Not.Hosts[0]
+	}
+	return ""
+}

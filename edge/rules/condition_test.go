@@ -1,0 +1,174 @@
+package rules
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"sluice/edge/message"
+)
+
+// TestConditions asks whether a rule is about a request: yes, no, or 400 where origins may not read it alike.
+func TestConditions(t *testing.T) {
+	one := func(name, pattern string) map[string]string { return map[string]string{name: pattern} }
+	header := func(pattern string) Match { return Match{Headers: one("x-key", pattern)} }
+	cookie := func(pattern string) Match { return Match{Cookies: one("sid", pattern)} }
+	query := func(pattern string) Match { return Match{Query: one("page", pattern)} }
+	not := func(m Match) Match { return Match{Not: &m} }
+	in := Match{Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
+	for _, test := range []struct {
+		name    string
+		m       Match
+		request string // path and query, then header lines
+		want    string
+	}{
+		{"a header", header("*"), "/|X-Key: 1", "yes"},
+		{"an empty one is there", header("*"), "/|X-Key:", "yes"},
+		{"a missing one", header("*"), "/", "no"},
+		{"a dropped one", header("*"), "/|X-Key: 1|Connection: x-key", "no"},
+		{"underscores are hyphens for some", header("*"), "/|X_Key: 1", "yes"},
+		{"a value", header("a1"), "/|x-KEY: a1", "yes"},
+		{"in other letters", header("a1"), "/|X-Key: A1", "yes"},
+		{"a longer one", header("a1"), "/|X-Key: a12", "no"},
+		{"a prefix", header("a1*"), "/|X-Key: A12", "yes"},
+		{"a shorter one", header("a1*"), "/|X-Key: a", "no"},
+		{"nothing", header(""), "/|X-Key:", "yes"},
+		{"nothing and none", header(""), "/", "no"},
+		{"twice alike", header("a"), "/|X-Key: a|X-Key: a", "yes"},
+		{"twice otherwise", header("*"), "/|X-Key: a|X-Key: b", "400"},
+		{"credentials", Match{Headers: one("authorization", "Bearer *")}, "/|Authorization: bEARER   x", "yes"},
+		{"those that are encoded", Match{Headers: one("authorization", "Basic YTpi")}, "/|Authorization: basic YTpi", "yes"},
+		{"no base64", Match{Headers: one("authorization", "Basic YTpi")}, "/|Authorization: basic Y.Tpi", "400"},
+		{"without", not(header("*")), "/", "yes"},
+		{"not without", not(header("*")), "/|X-key: 1", "no"},
+		{"without, for who tells an underscore", not(header("*")), "/|X_Key: 1", "yes"},
+		{"without what is dropped", not(header("*")), "/|X-Key: 1|Connection: x-key", "yes"},
+		{"without a value", not(header("a")), "/|X-Key: a", "no"},
+		{"in other letters it is another for some", not(header("a")), "/|X-Key: A", "yes"},
+		{"twice it is a list for some", not(header("a")), "/|X-Key: a|X-Key: a", "yes"},
+		{"without, and there in two ways", not(header("a")), "/|X-Key: a|X_Key: b", "400"},
+		{"without a prefix", not(header("a*")), "/|X-Key: ab", "no"},
+		{"without a longer prefix", not(header("ab*")), "/|X-Key: a", "yes"},
+		{"without an empty one", not(header("")), "/", "yes"},
+
+		{"a cookie", cookie("*"), "/|Cookie: a=b; sid=", "yes"},
+		{"another", cookie("*"), "/|Cookie: a=sid; tsid=1", "no"},
+		{"in one of its spellings", cookie("ab"), `/|Cookie: SID="%61b"`, "yes"},
+		{"whose value is odd, which does not matter", cookie("*"), `/|Cookie: sid=a\b`, "yes"},
+		{"and does", cookie("ab"), `/|Cookie: sid=a\b`, "400"},
+		{"two cookies", cookie("*"), "/|Cookie: sid=1|Cookie: sid=2", "400"},
+		{"no cookie", not(cookie("*")), "/|Cookie: sid=1", "no"},
+		{"no such cookie for who tells letters", not(cookie("*")), "/|Cookie: SID=1", "yes"},
+		{"not that value", not(cookie("ab")), "/|Cookie: sid=%61b", "yes"},
+
+		{"a parameter", query("*"), "/x?a=b&page", "yes"},
+		{"of the query alone", query("*"), "/page=1", "no"},
+		{"of an absolute target", query("1"), "http://h/x?page=1", "yes"},
+		{"encoded", query("1"), "/?%70age=%31", "yes"},
+		{"in other letters, after a space", query("1"), "/?+PAGE=1", "yes"},
+		{"an array", query("1"), "/?page%5B%5D=1", "yes"},
+		{"ended by a null byte", query("1"), "/?page%00x=1", "yes"},
+		{"a longer name", query("1"), "/?pages=1", "no"},
+		{"a longer value", query("1"), "/?page=11", "no"},
+		{"a prefix of one", query("1*"), "/?page=%311", "yes"},
+		{"after a semicolon", query("1"), "/?x=1;page=1", "yes"},
+		{"before one", query("1"), "/?page=1;x", "yes"},
+		{"twice", query("*"), "/?page=1&page=2", "400"},
+		{"twice for some", query("3"), "/?page=1;page=2", "400"},
+		{"twice alike in a query", query("1"), "/?page=1&page=1", "yes"},
+		{"decoded by some", query("*"), "/?%u0070age=1", "400"},
+		{"ended in its value", query("1"), "/?page=1%00", "400"},
+		{"none", not(query("*")), "/?pages=1", "yes"},
+		{"not none", not(query("*")), "/?page=1", "no"},
+		{"none for who knows semicolons", not(query("1")), "/?page=1;x", "yes"},
+		{"nor for who does not", not(query("1")), "/?x;page=1", "yes"},
+		{"none for who tells letters", not(query("*")), "/?Page=1", "yes"},
+
+		{"from there", in, "/", "yes"},
+		{"from elsewhere", Match{Sources: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}, "/", "no"},
+		{"not from there", not(in), "/", "no"},
+		{"all of it", Match{Path: "/a/*", Headers: one("x-key", "*"), Not: &Match{Path: "/a/b", Methods: []string{"PUT"}, Hosts: []string{"*.b.example"}}}, "/a/c|X-Key: 1", "yes"},
+		{"not that path", not(Match{Path: "/a/b"}), "/a/b", "no"},
+		{"however it is written", not(Match{Path: "/a/b"}), "/%61//b", "no"},
+		{"but in every reading", not(Match{Path: "/a/b"}), "/a%2fb", "yes"},
+		{"nor below that", not(Match{Path: "/a/*"}), "/a/b", "no"},
+		{"but that", not(Match{Path: "/a/*"}), "/a", "yes"},
+		{"not that method", not(Match{Methods: []string{"GET"}}), "/", "no"},
+		{"not that host", not(Match{Hosts: []string{"example.com"}}), "/", "no"},
+		{"nor one of these", not(Match{Hosts: []string{"*.com"}}), "/", "no"},
+		{"another host", not(Match{Hosts: []string{"*.example.com"}}), "/", "yes"},
+		{"any of what is left out", not(Match{Path: "/a", Headers: one("x-key", "*")}), "/b|X-Key: 1", "no"},
+	} {
+		b := newBench(t, ruleOf("r", 5, func(c *Config) { c.Match = test.m }))
+		lines := strings.Split(test.request, "|")
+		target := []byte(lines[0])
+		path, readings := message.AppendPath(nil, target)
+		q := &message.Request{Target: target, Head: *headOf(t, lines[1:]...)}
+		b.d.Match(b.rules, b.host, path, target, b.method, readings)
+		got := "no"
+		if ok := b.d.AddRules(Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")); !ok {
+			got = "400"
+		} else if len(b.d.Results) > 0 {
+			got = "yes"
+		}
+		if got != test.want {
+			t.Errorf("%s: %s: %s, want %s", test.name, test.request, got, test.want)
+		}
+	}
+}
+
+// What a rule has looked at must not come in a trailer, also where it was not there.
+func TestLookedAt(t *testing.T) {
+	b := newBench(t, ruleOf("r", 5, func(c *Config) { c.Match.Headers = map[string]string{"x-key": "*"} }))
+	b.decide(ip("192.0.2.1"), epoch)
+	var names message.Names
+	if b.d.AddHeaders(&names); len(b.d.Rules) > 0 || !names.Has([]byte("X-Key")) {
+		t.Errorf("%d rules have looked at %v", len(b.d.Rules), names)
+	}
+}
+
+func TestImpossibleConditions(t *testing.T) {
+	for _, test := range []struct {
+		kind          keyKind
+		name, pattern string
+	}{
+		{keyHeader, "x key", "*"}, {keyHeader, "", "*"}, {keyHeader, "host", "a"}, {keyHeader, "connection", "*"}, {keyHeader, "transfer-encoding", "*"},
+		{keyHeader, "x_forwarded_for", "*"}, {keyHeader, "x-forwarded-for", "*"}, {keyHeader, "x", "a*b"}, {keyHeader, "x", " a"}, {keyHeader, "x", "a "}, {keyHeader, "x", "a\x00"},
+		{keyHeader, "authorization", "Basic ?"},
+		{keyCookie, "a b", "*"}, {keyCookie, "a", "a b"}, {keyCookie, "a", "%61"}, {keyCookie, "a", `"a"`}, {keyCookie, "a", "é"},
+		{keyQuery, "a%", "*"}, {keyQuery, "a", "a+b"}, {keyQuery, "a", "**"},
+	} {
+		if checkValue(test.kind, test.name, test.pattern) == nil {
+			t.Errorf("%d %q: %q is possible", test.kind, test.name, test.pattern)
+		}
+	}
+}
+
+// BenchmarkConditions is what the conditions of a rule cost: a browser's head, and one of each kind.
+func BenchmarkConditions(b *testing.B) {
+	q := &message.Request{Target: []byte("/search?lang=en&page=2&sort=price&q=shoes"), Head: *headOf(b,
+		"Host: example.com", "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0", "Accept: text/html,application/xhtml+xml",
+		"Accept-Language: en-US,en;q=0.5", "Accept-Encoding: gzip, deflate, br", "Referer: https://example.com/", "X-Api-Key: abcdef",
+		"Cookie: theme=dark; session=0123456789abcdef0123456789abcdef; consent=1", "Sec-Fetch-Dest: document", "Sec-Fetch-Mode: navigate", "Cache-Control: max-age=0")}
+	for _, test := range []struct {
+		name string
+		m    Match
+	}{
+		{"none", Match{}}, {"source", Match{Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}},
+		{"header", Match{Headers: map[string]string{"x-api-key": "abc*"}}}, {"cookie", Match{Cookies: map[string]string{"session": "0123*"}}},
+		{"query", Match{Query: map[string]string{"page": "2"}}}, {"not", Match{Not: &Match{Headers: map[string]string{"x-internal": "*"}}}},
+	} {
+		b.Run(test.name, func(b *testing.B) {
+			r := newBench(b, ruleOf("r", 5, func(c *Config) { c.Match = test.m }))
+			client := netip.MustParseAddr("192.0.2.1")
+			source := ip("192.0.2.1")
+			b.ReportAllocs()
+			for b.Loop() {
+				r.d.Reset()
+				if r.d.Match(r.rules, r.host, r.path, q.Target, r.method, 0); !r.d.AddRules(Secret{}, q, client, source) || len(r.d.Rules) != 1 {
+					b.Fatal(r.d.Rules)
+				}
+			}
+		})
+	}
+}
