@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -161,9 +162,23 @@ func (x *exchange) verdictHeader() {
 func (x *exchange) limited() {
 	told := x.decision.Told
 	r, wait := x.decision.RuleOf(told), rules.Seconds(told.Wait)
-	if own := &r.Config.Response; x.decision.Verdict != limiter.FailedClosed && own.Body != "" {
-		x.buf = append(x.buf[:0], own.Body...)
-		x.begins(own.Status, own.ContentType, x.buf)
+	own := &r.Config.Response
+	if own.Jitter > 0 {
+		wait += rand.Int64N((wait*int64(own.Jitter)+99)/100 + 1)
+	}
+	redirects := r.Config.Action == rules.Redirect && x.decision.Verdict != limiter.FailedClosed
+	if r.Config.Action == rules.Close && !x.trusted {
+		x.Close = true
+	}
+	contentType, body := own.ContentType, own.Body
+	if len(own.Bodies) > 0 {
+		contentType, body = choose(&x.Head, own)
+	}
+	if redirects && body == "" {
+		x.begins(own.Status, "", nil)
+	} else if x.decision.Verdict != limiter.FailedClosed && body != "" {
+		x.buf = append(x.buf[:0], body...)
+		x.begins(own.Status, contentType, x.buf)
 	} else {
 		status, code, message := own.Status, "rate_limited", "Too many requests. Try again in "
 		if x.decision.Verdict == limiter.FailedClosed {
@@ -191,6 +206,12 @@ func (x *exchange) limited() {
 	n := len(x.values)
 	x.values = strconv.AppendInt(x.values, wait, 10)
 	x.reply.add("Retry-After", x.values[n:])
+	if len(own.Bodies) > 0 {
+		x.reply.add("Vary", accept)
+	}
+	if redirects {
+		x.reply.add("Location", []byte(own.Location))
+	}
 }
 
 // ours reports which lines of an answer only the edge may say: its verdict, the request's name, and, where a rule has something to tell, limits. An origin's

@@ -87,9 +87,9 @@ func (s *Server) Apply(c *config.Config) error {
 				now.sheds = append(now.sheds, r)
 			}
 		}
-		tier = append(tier, TierRule{Counter: r.Counter, Name: r.Config.Name, Timeout: r.Timeout, Shadow: r.Shadow})
+		tier = append(tier, TierRule{Counter: r.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow})
 		if tried := r.Candidate; tried != nil {
-			tier = append(tier, TierRule{Counter: tried.Bits, Name: r.Config.Name, Timeout: tried.Timeout, Candidate: true})
+			tier = append(tier, TierRule{Counter: tried.Bits, Name: r.Config.Name, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})
 		}
 	}
 	for _, scope := range control.Scopes {
@@ -143,7 +143,7 @@ func (s *Server) carryOver(before, now *rules.Set) {
 		bit mitigation.Bit
 	}
 	var moves []move
-	for key, bit := range bits.All(at) {
+	for key, bit := range bits.Remembered(at) {
 		if _, concerned := to[key.Rule]; concerned {
 			moves = append(moves, move{key, bit})
 		}
@@ -154,7 +154,7 @@ func (s *Server) carryOver(before, now *rules.Set) {
 			continue
 		}
 		bits.Lift(m.key, at)
-		if now.rule == nil || now.loosened && !said {
+		if at.Before(m.bit.End) && (now.rule == nil || now.loosened && !said) {
 			s.lifted(now.name, m.key.Source, at)
 		}
 		if now.rule != nil && (said || !now.loosened) {

@@ -5,6 +5,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/control"
+	"sluice/mitigation"
 )
 
 // Tier is what the edge asks of the PoP, as functions; any of them may be nil, and the zero Tier is an edge that counts
@@ -31,6 +32,7 @@ type TierRule struct {
 	Counter *counter.Rule
 	Name    string
 	Timeout time.Duration // bounds every mitigation that comes out of the tier; 0: there are none
+	Repeat  mitigation.Repeat
 	Shadow  bool
 	// Candidate says that these are the mitigations of a rule's candidate: Counter counts nothing, lifts of Name hold, blocks do not.
 	Candidate bool

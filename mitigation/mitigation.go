@@ -45,6 +45,9 @@ type Bit struct {
 	By      By
 	Shadow  bool   // a verdict of a shadow, or of what is tried beside a rule: nobody is refused for it
 	Reason  string // for people; empty for a verdict
+
+	// Memory is how long the bit is remembered after its end, so that who comes back can be mitigated for longer (Repeat).
+	Memory time.Duration
 }
 
 // worth orders bits by what is lost with them in a full table.
@@ -75,7 +78,7 @@ type Table struct {
 	Observe func(Key, Bit)
 
 	hasher counter.Hasher
-	some   atomic.Int64 // shards that are not empty: none, most of the time
+	some   atomic.Int64 // shards in which a bit may be in force: none, most of the time
 	shards [64]shard
 	news   struct {
 		mu   sync.Mutex
@@ -179,6 +182,7 @@ func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 // last Lift of k is void, and so is what is worth less than all that a full table could drop for it. Bits ByEdge that are news wait in News.
 func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if !now.Before(b.End) {
+		t.remember(k, b, now)
 		return false
 	}
 	s, h := t.place(k)
@@ -194,19 +198,10 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if was && b.By != ByAdmin {
 		b.Start, b.Learned = old.bit.Start, old.bit.Learned
 	}
-	before := s.n
-	if old == nil && s.n >= s.max {
-		ok, inForce := s.makeRoom(&b, now)
-		if !ok {
-			s.mu.Unlock()
-			return false
-		}
-		if inForce {
-			t.evicted.Add(1)
-		}
+	if !t.put(s, h, &entry{k, b}, now) {
+		s.mu.Unlock()
+		return false
 	}
-	s.put(h, &entry{k, b})
-	t.counted(s, before)
 	s.mu.Unlock()
 	if b.By == ByAdmin {
 		t.prefixes.note(k.Source, b.End)
@@ -223,6 +218,24 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if b.By == ByEdge {
 		t.tell(News{k, b})
 	}
+	return true
+}
+
+// put puts an entry into a shard, which is locked, and reports whether there was room.
+func (t *Table) put(s *shard, h uint64, e *entry, now time.Time) bool {
+	before := s.live
+	if s.find(h, e.key) == nil && s.n >= s.max {
+		ok, inForce := s.makeRoom(&e.bit, now)
+		if !ok {
+			return false
+		}
+		if inForce {
+			t.evicted.Add(1)
+		}
+	}
+	s.put(h, e)
+	s.live = s.live || now.Before(e.bit.End)
+	t.counted(s, before)
 	return true
 }
 
@@ -269,7 +282,7 @@ func (t *Table) Void(k Key, now time.Time) {
 
 // drop removes the bit of k and reports whether there was one. The shard is locked.
 func (t *Table) drop(s *shard, h uint64, k Key) bool {
-	before := s.n
+	before := s.live
 	ok := s.drop(h, k)
 	t.counted(s, before)
 	return ok
@@ -317,29 +330,26 @@ func (t *Table) News(buf []News) []News {
 	return buf
 }
 
-// Sweep forgets bits that have ended. Call it about once a second.
+// Sweep forgets bits that have ended, or are remembered no longer. Call it about once a second.
 func (t *Table) Sweep(now time.Time) {
 	t.lifted.sweep(now)
 	t.prefixes.sweep(now)
-	if t.some.Load() == 0 {
-		return
-	}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		before := s.n
+		before := s.live
 		s.sweep(now)
 		t.counted(s, before)
 		s.mu.Unlock()
 	}
 }
 
-// counted makes the count that is read without a lock true again. s is locked, and had so many bits before.
-func (t *Table) counted(s *shard, before int) {
+// counted makes the count that is read without a lock true again. s is locked, and was live before or not.
+func (t *Table) counted(s *shard, before bool) {
 	switch {
-	case before == 0 && s.n > 0:
+	case !before && s.live:
 		t.some.Add(1)
-	case before > 0 && s.n == 0:
+	case before && !s.live:
 		t.some.Add(-1)
 	}
 }
@@ -347,11 +357,9 @@ func (t *Table) counted(s *shard, before int) {
 // All ranges over the bits in force at now, in no order. Bits that come or go meanwhile may be among them or not.
 func (t *Table) All(now time.Time) iter.Seq2[Key, Bit] {
 	return func(yield func(Key, Bit) bool) {
-		for i := range t.shards {
-			for e := range t.shards[i].all() {
-				if now.Before(e.bit.End) && !yield(e.key, e.bit) {
-					return
-				}
+		for k, b := range t.Remembered(now) {
+			if now.Before(b.End) && !yield(k, b) {
+				return
 			}
 		}
 	}

@@ -17,11 +17,12 @@ type shard struct {
 	_     [56]byte               // what all read is on another cache line than what some write
 
 	mu   sync.Mutex
-	n    int // entries
-	used int // slots that are not free
-	hand int // where makeRoom looks next
-	max  int // entries
-	_    [24]byte
+	n    int  // entries
+	live bool // one was in force when it came, or at the last sweep
+	used int  // slots that are not free
+	hand int  // where makeRoom looks next
+	max  int  // entries
+	_    [16]byte
 }
 
 // A slot is 16 bytes. Its hash tells most entries of others without a look at them.
@@ -108,12 +109,13 @@ func (s *shard) layOut() {
 
 // drop removes the entry of a key and reports whether there was one. The shard is locked.
 func (s *shard) drop(hash uint64, k Key) bool {
-	if s.find(hash, k) == nil {
+	e := s.find(hash, k)
+	if e == nil {
 		return false
 	}
 	slots := *s.slots.Load()
 	for i := hash; ; i++ {
-		if at := &slots[i&uint64(len(slots)-1)]; at.entry.Load().key == k {
+		if at := &slots[i&uint64(len(slots)-1)]; at.entry.Load() == e {
 			s.leave(at)
 			return true
 		}
@@ -123,6 +125,7 @@ func (s *shard) drop(hash uint64, k Key) bool {
 func (s *shard) leave(at *slot) {
 	at.entry.Store(gone)
 	s.n--
+	s.live = s.live && s.n > 0
 }
 
 // makeRoom drops what has ended or, if nothing has, of a few the one of the least worth that ends first, unless b is worth less. It
@@ -154,17 +157,23 @@ func (s *shard) makeRoom(b *Bit, now time.Time) (ok, inForce bool) {
 	return true, true
 }
 
-// sweep drops what has ended. The shard is locked.
+// sweep drops what has ended and is not remembered. The shard is locked.
 func (s *shard) sweep(now time.Time) {
 	if s.n == 0 {
 		return
 	}
 	slots := *s.slots.Load()
+	live := false
 	for i := range slots {
-		if e := slots[i].entry.Load(); e != nil && e != gone && !now.Before(e.bit.End) {
+		switch e := slots[i].entry.Load(); {
+		case e == nil || e == gone:
+		case now.Before(e.bit.End):
+			live = true
+		case !now.Before(e.bit.forgotten()):
 			s.leave(&slots[i])
 		}
 	}
+	s.live = live
 }
 
 // all ranges over the entries.

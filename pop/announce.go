@@ -51,11 +51,11 @@ func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 		return
 	}
 	v, _ := m.counters.Peek(c.Rule, c.Source, now)
-	end := mitigation.End(v, rule.Timeout, now)
+	end := mitigation.End(v, m.bits.Timeout(key, rule.Timeout, rule.Repeat, now), now)
 	if end.IsZero() {
 		return
 	}
-	if bit := (mitigation.Bit{Start: now, End: end, By: mitigation.ByPoP, Shadow: rule.Shadow}); m.bits.Start(key, bit, now) {
+	if bit := (mitigation.Bit{Start: now, End: end, By: mitigation.ByPoP, Shadow: rule.Shadow, Memory: rule.Repeat.Memory()}); m.bits.Start(key, bit, now) {
 		if crossed {
 			m.setBit(key, bit, now)
 		} else {

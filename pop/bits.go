@@ -33,8 +33,12 @@ func (m *Machine) setBit(key mitigation.Key, b mitigation.Bit, now time.Time) {
 }
 
 func (m *Machine) bitCommand(node int, op wire.Op, r record.Record, c counter.Counter, now time.Time) wire.Command {
+	left := r.End.Sub(m.wall(now))
+	if rule := m.rules.Load().byID[c.Rule.ID]; rule != nil {
+		left += rule.Repeat.Memory()
+	}
 	// A second after the end, because memcached's seconds are coarse; what counts is the end in the value.
-	return wire.Command{Node: node, Op: op, Report: true, Key: m.secret.BitKey(c, r.Epoch), Value: r.Seal(m.secret), Expire: seconds(r.End.Sub(m.wall(now))) + 1}
+	return wire.Command{Node: node, Op: op, Report: true, Key: m.secret.BitKey(c, r.Epoch), Value: r.Seal(m.secret), Expire: seconds(left) + 1}
 }
 
 // bitAnswered goes on to the log, or looks who was there first.
@@ -49,17 +53,39 @@ func (m *Machine) bitAnswered(f flight, r *wire.Result) {
 }
 
 // bitRead decides between our bit and the one that was there. One in force has been announced by its edge; one that has
-// ended stands there only because memcached is slow to forget, and one of a stricter limit is none.
+// ended stands there because memcached is slow to forget, or because it is remembered, and one of a stricter limit is none.
+//
+// Where who comes back is mitigated for longer, ours may be too short, because this edge did not know of the one that has ended.
 func (m *Machine) bitRead(f flight, r *wire.Result, now time.Time) {
 	if r.Status == wire.Done && r.Values[0] != nil {
 		there, ok := record.Open(m.secret, r.Values[0])
-		if ok && there.Kind == record.Block && there.End.After(m.wall(now)) && there.Rule == f.record.Rule && there.Source == f.record.Source && there.Limit >= f.record.Limit {
-			m.learn(there, now)
-			return
+		if ok && there.Kind == record.Block && there.Rule == f.record.Rule && there.Source == f.record.Source && there.Limit >= f.record.Limit {
+			rule := m.rules.Load().byID[f.counter.Rule.ID]
+			repeats := rule != nil && rule.Repeat.Memory() > 0
+			switch inForce := there.End.After(m.wall(now)); {
+			case inForce:
+				m.learn(there, now)
+				return
+			case repeats:
+				m.prolong(f, rule, there, now)
+			}
 		}
 	}
 	f.what = aBit
 	m.send(m.bitCommand(r.Node, wire.Set, *f.record, f.counter, now), f)
+}
+
+// prolong makes a bit of ours as long as it is for who comes back: the one before has ended, and stands at its key.
+func (m *Machine) prolong(f flight, rule *knownRule, before record.Record, now time.Time) {
+	r := f.record
+	end := r.Start.Add(rule.Repeat.After(before.Start, before.End, rule.Timeout, r.Start))
+	if !end.After(r.End) {
+		return
+	}
+	r.End = end
+	wall := m.wall(now)
+	bit := mitigation.Bit{Start: now.Add(r.Start.Sub(wall)), End: now.Add(end.Sub(wall)), By: mitigation.ByPoP, Shadow: rule.Shadow || rule.Candidate, Memory: rule.Repeat.Memory()}
+	m.bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 
 // skew is how far clocks may be apart, and a bit's end behind what is possible.
@@ -88,10 +114,10 @@ func (m *Machine) learn(r record.Record, now time.Time) (news bool) {
 	if r.Kind != record.Block || rule.Counter.Limit > r.Limit {
 		return false // who was blocked under a lower limit may be within this one
 	}
-	longest := max(rule.Timeout, rule.Counter.Window+rule.Counter.SubWindow()) + skew
+	longest := max(rule.Repeat.Longest(rule.Timeout), rule.Counter.Window+rule.Counter.SubWindow()) + skew
 	end := min(r.End.Sub(wall), longest)
 	// now carries the monotonic clock, and ends are held against that.
-	bit := mitigation.Bit{Start: now.Add(r.Start.Sub(wall)), End: now.Add(end), By: mitigation.ByPoP, Shadow: rule.Shadow || rule.Candidate}
+	bit := mitigation.Bit{Start: now.Add(r.Start.Sub(wall)), End: now.Add(end), By: mitigation.ByPoP, Shadow: rule.Shadow || rule.Candidate, Memory: rule.Repeat.Memory()}
 	return m.bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 

@@ -54,7 +54,7 @@ func (m *Machine) Say(w words.Word, now time.Time) (Receipt, error) {
 	}
 	voids := mitigation.MaxTimeout
 	for _, rule := range m.rules.Load().byName[w.Rule] {
-		voids = max(voids, rule.Counter.Lifetime())
+		voids = max(voids, rule.Counter.Lifetime(), rule.Repeat.Longest(rule.Timeout)+rule.Repeat.Memory())
 	}
 	o := &m.operators
 	o.mu.Lock()
@@ -293,7 +293,7 @@ func (m *Machine) void(name words.Name, epoch uint64, now time.Time) {
 		}
 		o.epochs[key] = epoch
 		m.counters.Forget(rule.Counter, name.Source)
-		if bit, there := m.bits.Get(key, now); there && bit.By != mitigation.ByAdmin {
+		if bit, there := m.bits.Last(key, now); there && bit.By != mitigation.ByAdmin {
 			m.bits.Lift(key, now)
 		}
 		o.settling[key] = now
@@ -311,7 +311,7 @@ func (m *Machine) forgetLifts(now time.Time) {
 	some := false
 	for name, l := range o.lifts {
 		// One learned from another edge's line has no word here yet.
-		if e := o.list.At(name); (e == nil || e.Over(now)) && (l.said || now.Sub(l.since) > mitigation.MaxTimeout) {
+		if e := o.list.At(name); (e == nil || e.Over(now)) && (l.said || now.Sub(l.since) > mitigation.MaxTimeout+mitigation.MaxMemory) {
 			delete(o.lifts, name)
 			some = true
 		}

@@ -52,7 +52,8 @@ type Rule struct {
 	Name    string // as operators know it; "": Counter.Name
 	Counter *counter.Rule
 	Timeout time.Duration // of a mitigation; 0: the rule throttles and has no bits
-	Shadow  bool          // nobody is refused for its mitigations
+	Repeat  mitigation.Repeat
+	Shadow  bool // nobody is refused for its mitigations
 	// Candidate says that its mitigations are those of what is tried beside the rule of that name: operators lift them along with the
 	// rule's, and block under the rule alone.
 	Candidate bool

@@ -162,6 +162,52 @@ func TestMitigationsAreHandedOver(t *testing.T) {
 	}
 }
 
+var edgeBlocks = regexp.MustCompile(`sluice_mitigations_started_total\{by="edge",mode="enforce",rule="r"\} (\d+)`)
+
+// Who comes back is blocked for longer, also by the process that took over since, and by an edge that has just started beside it.
+func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
+	node := startMemcached(t)
+	file := write(t, `rules: [{name: r, limit: 1, window: 1s, mitigation_timeout: 1s, escalate: [10s, 20m], escalate_within: 10m, key: header:x-who}]`)
+	get := func(p *process, who string) (status, wait int) {
+		req, _ := http.NewRequest("GET", "http://"+p.front+"/", nil)
+		req.Header.Set("X-Who", who)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, 0
+		}
+		resp.Body.Close()
+		wait, _ = strconv.Atoi(resp.Header.Get("Retry-After"))
+		return resp.StatusCode, wait
+	}
+	over := func(p *process, who string, least, most int) {
+		t.Helper()
+		p.until("admitting "+who, func() bool { status, _ := get(p, who); return status == 200 })
+		p.until("refusing "+who, func() bool { status, _ := get(p, who); return status == 429 })
+		p.until(fmt.Sprintf("blocking %s for %d to %d seconds", who, least, most), func() bool { _, wait := get(p, who); return wait >= least && wait <= most })
+		// This is its first block there, or it would know of one before by itself.
+		_, metrics := p.admin("GET", "/metrics")
+		if m := edgeBlocks.FindStringSubmatch(metrics); m == nil || m[1] != "1" {
+			t.Errorf("blocks begun by the edge itself: %v, want 1", m)
+		}
+	}
+	l := startLineage(t, origin(t), nil, nil, "--config", file) // no tier could tell it
+	over(l.process, "a", 1, 2)
+	l.until("done with the blocks", func() bool {
+		_, body := l.admin("GET", "/v1/mitigations")
+		return !strings.Contains(body, `"source"`)
+	})
+	l.replace()
+	http.DefaultClient.CloseIdleConnections()
+	l.until("rid of the old process", func() bool { return strings.Contains(l.text(), "msg=stopped") })
+	over(l.process, "a", 8, 10)
+
+	p := start(t, origin(t), "--config", file, "--memcached", node)
+	over(p, "b", 1, 2)
+	beside := start(t, origin(t), "--config", file, "--memcached", node)
+	over(beside, "b", 8, 10)
+	p.until("told of b", func() bool { status, wait := get(p, "b"); return status == 429 && wait >= 7 })
+}
+
 // A new process that cannot start changes nothing.
 func TestFailedReplacement(t *testing.T) {
 	file := write(t, "rules: [{name: a, limit: 7}]")

@@ -113,6 +113,21 @@ func TestConfigErrors(t *testing.T) {
 	f("etcd: {ca_file: c}", "f.yaml:1:7: etcd: no endpoints: name the nodes, such as https://10.0.0.1:2379")
 	f("etcd: {endpoints: [\"http://a:1\"], ca_file: c}", "f.yaml:1:35: etcd: http://a:1 has no TLS: write the endpoints with https, or remove ca_file and cert_file")
 	f("etcd: {nodes: [a]}", "f.yaml:1:8: etcd: unknown field nodes: want ca_file, cert_file, endpoints, key_file, password_file, prefix or username")
+	const r1 = "rules: [{name: r, limit: 1, "
+	f(r1+"mitigation_timeout: 0, escalate: [1h]}]", "f.yaml:1:52: escalate: a rule with mitigation_timeout: 0 blocks nobody, so no block can be longer: give it a mitigation_timeout")
+	f(r1+"escalate: [1h, 10m]}]", "f.yaml:1:29: escalate: 10m is not longer than 1h before it (mitigation_timeout goes first): want times that ascend")
+	f(r1+"escalate: [1m]}]", "f.yaml:1:29: escalate: 1m is not longer than 1m before it (mitigation_timeout goes first): want times that ascend")
+	f(r1+"response: {jitter: 10}}]", `f.yaml:1:48: response.jitter: "10" is not possible: want 0% to 100%`)
+	f(r1+"action: redirect}]", "f.yaml:1:9: action: redirect needs a place to send clients to: add response: {location: https://…}")
+	f(r1+"response: {location: /a}}]", "f.yaml:1:29: response.location: only action: redirect sends clients anywhere: add it, or remove location")
+	f(r1+"response: {status: 302}}]", "f.yaml:1:29: response.status: 302 is out of range: want 400 to 599")
+	f(r1+"action: redirect, response: {location: /busy}}]",
+		"f.yaml:1:47: response.location: the rule is about /busy as well, so clients would be sent there for ever: want another host, or a path that the rule's match leaves out")
+	f(r1+"match: {path: /x/*}, action: redirect, response: {location: /busy, status: 301}}]", "f.yaml:1:68: response.status: 301 is no redirection for a while: want 302, 303 or 307")
+	for _, bad := range []string{"//evil.example/", "/\\\\evil", "ftp://a/", "busy", "https://", "https://u:p@a/", "/a b"} {
+		f(r1+`match: {path: /x/*}, action: redirect, response: {location: "`+bad+`"}}]`, fmt.Sprintf(
+			"f.yaml:1:89: response.location: %q is no place to send clients to: want https://HOST/PATH, or a path that begins with one slash", strings.ReplaceAll(bad, `\\`, `\`)))
+	}
 	f("rules: *x", "f.yaml:1:8: alias *x: there is no anchor &x above it")
 	f("table: {counters: 1}\nlisten: x\n", "f.yaml:1:19: table.counters: 1 is out of range: want 1024 to 1073741824\n"+
 		`f.yaml:2:9: listen: "x" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)

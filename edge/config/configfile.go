@@ -238,13 +238,25 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		},
 		"estimate":           r.estimate("estimate", &rule.Estimate),
 		"mitigation_timeout": r.duration("mitigation_timeout", time.Millisecond, 24*time.Hour, true, &timeout),
-		"mode":               oneOf(r, "mode", &rule.Mode, rules.Enforce, rules.Shadow, rules.Off),
-		"first_sight":        oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
-		"on_store_failure":   oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
-		"count":              func(n ast.Node) { r.count(n, &rule.Count) },
-		"response":           func(n ast.Node) { r.response(n, &rule.Response) },
-		"candidate":          func(n ast.Node) { r.candidate(n, &rule.Candidate) },
-		"share":              r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
+		"escalate": func(n ast.Node) {
+			r.list(n, "escalate", func(n ast.Node) {
+				var t time.Duration
+				r.duration("escalate", time.Second, 24*time.Hour, false, &t)(n)
+				if len(rule.Escalate) == maxEscalate {
+					r.fail(n, "escalate: more than %d timeouts: leave out some", maxEscalate)
+				}
+				rule.Escalate = append(rule.Escalate, rules.Duration(t))
+			})
+		},
+		"escalate_within":  r.duration("escalate_within", time.Second, 24*time.Hour, false, (*time.Duration)(&rule.EscalateWithin)),
+		"mode":             oneOf(r, "mode", &rule.Mode, rules.Enforce, rules.Shadow, rules.Off),
+		"first_sight":      oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
+		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
+		"count":            func(n ast.Node) { r.count(n, &rule.Count) },
+		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect),
+		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
+		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
+		"share":            r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
 	})
 	if seen == nil {
 		return
@@ -258,7 +270,30 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		rule.Key = []string{"source"}
 	}
 	rule.Window, rule.MitigationTimeout = rules.Duration(window), rules.Duration(timeout)
+	r.answer(n, seen, &rule)
+	if at := seen["escalate"]; at != nil {
+		r.escalate(at, &rule)
+	}
 	c.Rules = append(c.Rules, rule)
+}
+
+// maxEscalate is how many timeouts a rule may have for who comes back.
+const maxEscalate = 16
+
+// escalate says what is wrong with the timeouts for who comes back.
+func (r *reader) escalate(n ast.Node, rule *rules.Config) {
+	before := rule.MitigationTimeout
+	if before == 0 && len(rule.Escalate) > 0 {
+		r.fail(n, "escalate: a rule with mitigation_timeout: 0 blocks nobody, so no block can be longer: give it a mitigation_timeout")
+		return
+	}
+	for _, t := range rule.Escalate {
+		if t <= before {
+			r.fail(n, "escalate: %v is not longer than %v before it (mitigation_timeout goes first): want times that ascend", t, before)
+			return
+		}
+		before = t
+	}
 }
 
 func plainName(s string) bool {
@@ -390,10 +425,78 @@ func (r *reader) estimate(what string, to **counter.Estimate) func(ast.Node) {
 
 func (r *reader) response(n ast.Node, p *rules.Response) {
 	r.mapping(n, "response", fields{
-		"status":       r.integer("response.status", 400, 599, func(v int64) { p.Status = int(v) }),
+		"status":       r.integer("response.status", 300, 599, func(v int64) { p.Status = int(v) }),
 		"content_type": r.headerValue("response.content_type", &p.ContentType),
 		"body":         r.str("response.body", &p.Body),
+		"location": r.text("response.location", func(n ast.Node, text string) {
+			if text == "none" {
+				return
+			}
+			if err := rules.CheckLocation(text); err != nil {
+				r.fail(n, "response.location: %v", err)
+			}
+			p.Location = text
+		}),
+		"bodies": func(n ast.Node) {
+			r.list(n, "response.bodies", func(n ast.Node) {
+				var b rules.Body
+				r.mapping(n, "response.bodies", fields{
+					"content_type": r.headerValue("response.bodies.content_type", &b.ContentType),
+					"body":         r.str("response.bodies.body", &b.Body),
+				})
+				switch {
+				case b.ContentType == "" || b.Body == "":
+					r.fail(n, "response.bodies: want a content_type and a body in each of them")
+				case len(p.Bodies) == maxBodies:
+					r.fail(n, "response.bodies: more than %d: leave out some", maxBodies)
+				}
+				p.Bodies = append(p.Bodies, b)
+			})
+		},
+		"jitter": r.text("response.jitter", func(n ast.Node, text string) {
+			number, ok := strings.CutSuffix(text, "%")
+			v, err := strconv.ParseUint(number, 10, 8)
+			if !ok || err != nil || v > 100 {
+				r.fail(n, "response.jitter: %q is not possible: want 0%% to 100%%", text)
+			}
+			p.Jitter = rules.Percent(v)
+		}),
 	})
+}
+
+// maxBodies is how many bodies a response may have beside the first: a client's Accept is read for each.
+const maxBodies = 8
+
+// answer says what is wrong with a rule's response for its action. A redirection whose status is not said has 302.
+func (r *reader) answer(n ast.Node, seen map[string]ast.Node, rule *rules.Config) {
+	if seen["response"] != nil {
+		n = seen["response"]
+	}
+	p := &rule.Response
+	if rule.Action == rules.Redirect && p.Status == rules.Default("", 0).Response.Status {
+		p.Status = 302
+	}
+	switch {
+	case rule.Action != rules.Redirect && p.Location != "":
+		r.fail(n, "response.location: only action: redirect sends clients anywhere: add it, or remove location")
+	case rule.Action != rules.Redirect && p.Status < 400:
+		r.fail(n, "response.status: %d is out of range: want 400 to 599", p.Status)
+	case rule.Action != rules.Redirect:
+	case p.Location == "":
+		r.fail(n, "action: redirect needs a place to send clients to: add response: {location: https://…}")
+	case p.Status != 302 && p.Status != 303 && p.Status != 307:
+		r.fail(n, "response.status: %d is no redirection for a while: want 302, 303 or 307", p.Status)
+	case p.Location[0] == '/' && rule.Match.About(pathOf(p.Location)):
+		r.fail(n, "response.location: the rule is about %s as well, so clients would be sent there for ever: want another host, or a path that the rule's match leaves out", pathOf(p.Location))
+	}
+}
+
+// pathOf is the path of a location without a host.
+func pathOf(location string) string {
+	path, _, _ := strings.Cut(location, "#")
+	path, _, _ = strings.Cut(path, "?")
+	canonical, _ := message.AppendPath(nil, []byte(path))
+	return string(canonical)
 }
 
 func (r *reader) headerValue(what string, to *string) func(ast.Node) {

@@ -38,6 +38,8 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"SubWindows":                  func(c *rules.Config) { c.SubWindows = 4 },
 		"Estimate":                    func(c *rules.Config) { c.Estimate = &lower },
 		"MitigationTimeout":           func(c *rules.Config) { c.MitigationTimeout = rules.Duration(2 * time.Hour) },
+		"Escalate":                    func(c *rules.Config) { c.Escalate = []rules.Duration{rules.Duration(time.Hour)} },
+		"EscalateWithin":              func(c *rules.Config) { c.EscalateWithin = rules.Duration(time.Minute) },
 		"Mode":                        func(c *rules.Config) { c.Mode = rules.Shadow },
 		"FirstSight":                  func(c *rules.Config) { c.FirstSight = limiter.Wait },
 		"OnStoreFailure":              func(c *rules.Config) { c.OnStoreFailure = limiter.Closed },
@@ -47,9 +49,17 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Candidate.MitigationTimeout": func(c *rules.Config) { c.Candidate.MitigationTimeout = new(rules.Duration) },
 		"Share":                       func(c *rules.Config) { c.Share = 25 },
 		"Count.Refused":               func(c *rules.Config) { c.Count.Refused = true },
-		"Response.Status":             func(c *rules.Config) { c.Response.Status = 503 },
-		"Response.ContentType":        func(c *rules.Config) { c.Response.ContentType = "text/plain" },
-		"Response.Body":               func(c *rules.Config) { c.Response.Body = "\"no\": {\n" },
+		"Action":                      func(c *rules.Config) { c.Action = rules.Close },
+		"Response.Location": func(c *rules.Config) {
+			c.Action, c.Response.Status, c.Response.Location = rules.Redirect, 303, "https://busy.example/?from=a"
+		},
+		"Response.Bodies": func(c *rules.Config) {
+			c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "<p>no"}, {ContentType: "text/plain", Body: "no"}}
+		},
+		"Response.Jitter":      func(c *rules.Config) { c.Response.Jitter = 10 },
+		"Response.Status":      func(c *rules.Config) { c.Response.Status = 503 },
+		"Response.ContentType": func(c *rules.Config) { c.Response.ContentType = "text/plain" },
+		"Response.Body":        func(c *rules.Config) { c.Response.Body = "\"no\": {\n" },
 	}
 	for _, field := range leaves(reflect.TypeFor[rules.Config](), "") {
 		change := changes[field]
@@ -65,7 +75,7 @@ func TestEveryFieldOfARule(t *testing.T) {
 		if got, err := ParseRule(want.Name, []byte(text)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v, want %+v\n%s", field, got, err, want, text)
 		}
-		if n := len(Fields(want)); n > 3 {
+		if n := len(Fields(want)); n > 4 {
 			t.Errorf("%s: %d fields are written, with the defaults: %s", field, n, text)
 		}
 		if standard := []rules.Config{rules.Default("r", 100)}; Hash([]rules.Config{want}) == Hash(standard) || Hash(standard)>>48 != 0 {

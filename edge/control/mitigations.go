@@ -49,14 +49,15 @@ func (c *Plane) Mitigations(now time.Time) []Mitigation {
 func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 	return func(yield func(Mitigation) bool) {
 		for m := range c.InForce(now) {
-			if m.Rule != Allow && m.Rule != Deny && !yield(m) {
+			if m.End.After(now) && m.Rule != Allow && m.Rule != Deny && !yield(m) {
 				return
 			}
 		}
 	}
 }
 
-// InForce is Mitigations with what operators Allow and Deny, as another process on this edge's place may Adopt them.
+// InForce is Mitigations with what operators Allow and Deny, and with those that have ended and are remembered, as another process on this
+// edge's place may Adopt them.
 func (c *Plane) InForce(now time.Time) iter.Seq[Mitigation] {
 	names, modes := make(map[uint32]string), make(map[uint32]rules.Mode)
 	for _, r := range c.view().Rules.Rules {
@@ -69,7 +70,7 @@ func (c *Plane) InForce(now time.Time) iter.Seq[Mitigation] {
 		names[scope.Counter.ID], modes[scope.Counter.ID] = scope.Name, rules.Enforce
 	}
 	return func(yield func(Mitigation) bool) {
-		for key, bit := range c.limiter.Bits.All(now) {
+		for key, bit := range c.limiter.Bits.Remembered(now) {
 			name, known := names[key.Rule]
 			if !known {
 				continue
@@ -145,7 +146,7 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 	if m.Rule == Allow || m.Rule == Deny {
 		key, err = scopeKey(m.Rule, m.Source)
 	}
-	if err != nil || !m.End.After(now) {
+	if err != nil {
 		return
 	}
 	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Shadow: m.Mode == rules.Shadow || m.Mode == rules.Tried, Reason: m.Reason}
@@ -159,15 +160,15 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 		return // it is tried no more
 	case m.Mode == rules.Tried:
 		key.Rule = r.Candidate.Bits.ID
-		most = r.Candidate.Timeout + time.Duration(r.Config.Window)
+		most = r.Candidate.Repeat.Longest(r.Candidate.Timeout) + time.Duration(r.Config.Window)
+		bit.Memory = r.Candidate.Repeat.Memory()
 	default:
 		// A bit may end later than the timeout: when the source would be admitted again.
-		most = r.Timeout + time.Duration(r.Config.Window)
+		most = r.Repeat.Longest(r.Timeout) + time.Duration(r.Config.Window)
+		bit.Memory = r.Repeat.Memory()
 	}
-	if end := now.Add(min(most, m.End.Sub(now))); end.After(now) {
-		bit.End = end // on the monotonic clock of this process
-		c.limiter.Bits.Start(key, bit, now)
-	}
+	bit.End = now.Add(min(most, m.End.Sub(now))) // on the monotonic clock of this process
+	c.limiter.Bits.Start(key, bit, now)
 }
 
 // Lift ends the mitigation of a source under a rule and forgets what was counted of it, on every edge of the PoP, so that it starts
@@ -195,10 +196,14 @@ func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, 
 	if err != nil {
 		return all, fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits", source)
 	}
+	known := func(k mitigation.Key) bool {
+		_, known := c.limiter.Bits.Last(k, now)
+		return known
+	}
 	var names []string
 	var enforced []*rules.Rule
 	for _, r := range c.view().Rules.Rules {
-		if _, key, err := c.keyOf(r.Config.Name, source); err == nil && !c.limiter.Bits.Until(key, now).IsZero() {
+		if _, key, err := c.keyOf(r.Config.Name, source); err == nil && known(key) {
 			names = append(names, r.Config.Name)
 		}
 		if !r.Shadow {

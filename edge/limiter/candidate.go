@@ -14,6 +14,7 @@ type Candidate struct {
 	Counter *counter.Rule // the counters of its rule, by its own limit and estimate (counter.Rule.With)
 	Bits    *counter.Rule // what its mitigations go by; nothing is counted under it
 	Timeout time.Duration // 0: it throttles
+	Repeat  mitigation.Repeat
 }
 
 // CandidateResult is what a rule's candidate says.
@@ -48,10 +49,7 @@ func (l *Limiter) askCandidates(d *Decision, now time.Time) {
 			continue
 		}
 		c.Verdict, c.Estimate = Limited, v.Estimate+1
-		if end := mitigation.End(v, r.Rule.Candidate.Timeout, now); !end.IsZero() {
-			l.Bits.Start(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge, Shadow: true}, now)
-			c.Until = end
-		}
+		c.Until = l.mitigate(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, v, r.Rule.Candidate.Timeout, r.Rule.Candidate.Repeat, true, now)
 	}
 }
 

@@ -171,10 +171,24 @@ func (l *Limiter) over(r *RuleResult, now time.Time) {
 	if r.Rule.Shadow {
 		r.Verdict = Shadowed
 	}
-	if end := mitigation.End(r.Ask.Verdict, r.Rule.Timeout, now); !end.IsZero() {
-		l.Bits.Start(r.key(), mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge, Shadow: r.Rule.Shadow}, now)
+	if end := l.mitigate(r.key(), r.Ask.Verdict, r.Rule.Timeout, r.Rule.Repeat, r.Rule.Shadow, now); !end.IsZero() {
 		r.Until, r.Wait = end, end.Sub(now)
 	}
+}
+
+// mitigate starts a mitigation, longer for who comes back, and says when it ends; the zero Time: none starts. Of requests that are over
+// at once one finds the memory, and the others what it has started.
+func (l *Limiter) mitigate(k mitigation.Key, v counter.Verdict, timeout time.Duration, repeat mitigation.Repeat, shadow bool, now time.Time) time.Time {
+	end := mitigation.End(v, l.Bits.Timeout(k, timeout, repeat, now), now)
+	if end.IsZero() {
+		return end
+	}
+	if !l.Bits.Start(k, mitigation.Bit{Start: now, End: end, By: mitigation.ByEdge, Shadow: shadow, Memory: repeat.Memory()}, now) {
+		if until := l.Bits.Until(k, now); until.After(end) {
+			return until
+		}
+	}
+	return end
 }
 
 // Settle counts what had to wait for the answer to an admitted request: status is its status, or 0 if there was none. It may be

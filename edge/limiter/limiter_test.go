@@ -42,6 +42,9 @@ func attempts(r *Rule)              { r.Refused = true }
 func statuses(s ...int) func(*Rule) { return func(r *Rule) { r.Statuses = s } }
 func posture(p Posture) func(*Rule) { return func(r *Rule) { r.OnStoreFailure = p } }
 func waits(r *Rule)                 { r.FirstSight = Wait }
+func repeats(r *Rule) {
+	r.Repeat = mitigation.Repeat{Timeouts: []time.Duration{40 * time.Second, 100 * time.Second}, Within: 30 * time.Second}
+}
 func newLimiter(tier bool) *Limiter {
 	return &Limiter{Counters: counter.New(counter.Options{Counters: 1000, Tier: tier}), Bits: mitigation.New(1000, nil)}
 }
@@ -104,6 +107,10 @@ func TestDecide(t *testing.T) {
 			[]step{{0, a, Passed, "", 0}, {1, a, Shadowed, "", 0}, {2, a, Shadowed, "", 0}, {22, a, Passed, "", 0}}},
 		{"an enforcing rule beside a shadow is the one that is told", []*Rule{rule("s", 1, shadow), rule("e", 3)},
 			[]step{{0, a, Passed, "e", 0}, {1, a, Shadowed, "e", 0}, {1, a, Shadowed, "e", 0}, {1, a, Limited, "e", 20 * time.Second}}},
+		{"who comes back is blocked for longer, and is forgotten in time", []*Rule{rule("r", 1, repeats)},
+			[]step{{0, a, Passed, "", 0}, {0, a, Limited, "r", 20 * time.Second}, {20, a, Passed, "", 0}, {21, a, Limited, "r", 40 * time.Second}, {22, b, Passed, "", 0}, {23, b, Limited, "r", 20 * time.Second},
+				{60, a, Mitigated, "r", time.Second}, {61, a, Passed, "", 0}, {62, a, Limited, "r", 100 * time.Second},
+				{170, a, Passed, "", 0}, {171, a, Limited, "r", 100 * time.Second}, {301.5, a, Passed, "", 0}, {302, a, Limited, "r", 20 * time.Second}}},
 		{"no rule says nothing", nil, repeat(3, step{0, a, Passed, "", 0})},
 		{"attempts count where a rule says so", []*Rule{rule("r", 1, throttle, attempts)},
 			[]step{{0, a, Passed, "", 0}, {5, a, Limited, "", -1}, {11.8, a, Limited, "", -1}, {18, a, Limited, "", -1}, {29.5, a, Passed, "", 0}}},

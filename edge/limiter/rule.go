@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/mitigation"
 )
 
 // Rule is a limit: all that a decision needs of it. It must not change while decisions may use it.
@@ -22,6 +23,8 @@ type Rule struct {
 
 	OnStoreFailure Posture    // "": Local
 	FirstSight     FirstSight // "": Go
+
+	Repeat mitigation.Repeat // how long who comes back is mitigated
 }
 
 // Counts reports whether an admitted request counts that was answered with this status; 0 is no answer.

@@ -27,6 +27,7 @@ rules:
   - {name: "off", limit: 1, mode: "off"}
   - {name: errors, limit: 2, window: 10s, mitigation_timeout: 0, count: {statuses: [401]}, match: {path: /api/*}}
   - {name: trial, limit: 2, mode: shadow, key: "header:Authorization", match: {path: /x}}
+  - {name: back, limit: 1, window: 1s, mitigation_timeout: 10s, escalate: [1m], match: {path: /back}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +86,13 @@ rules:
 	f(0, "203.0.113.2", "GET", "", "/x", 200, "pass/trial")
 	f(9, "203.0.113.2", "GET", "", "/x", 200, "pass/trial")
 	f(9, "2001:db8::1", "GET", "", "/x", 200, "pass")
+
+	f(0, "203.0.113.3", "GET", "", "/back", 200, "pass")
+	f(0, "203.0.113.3", "GET", "", "/back", 200, "back")
+	f(10, "203.0.113.3", "GET", "", "/back", 200, "pass")
+	f(10, "203.0.113.3", "GET", "", "/back", 200, "back")
+	f(69, "203.0.113.3", "GET", "", "/back", 200, "back") // who comes back is blocked for a minute
+	f(70, "203.0.113.3", "GET", "", "/back", 200, "pass")
 }
 
 func TestRehearsalOfABadRule(t *testing.T) {

@@ -2,7 +2,9 @@ package rules
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"sluice/counter"
@@ -53,12 +55,15 @@ type Config struct {
 	SubWindows        int                `json:"sub_windows"`
 	Estimate          *counter.Estimate  `json:"-"` // nil: Config.Estimate
 	MitigationTimeout Duration           `json:"mitigation_timeout"`
+	Escalate          []Duration         `json:"escalate,omitempty"` // timeouts of who comes back, ascending
+	EscalateWithin    Duration           `json:"escalate_within"`    // how soon after the end of a block that is
 	Mode              Mode               `json:"mode"`
 	FirstSight        limiter.FirstSight `json:"first_sight"`
 	OnStoreFailure    limiter.Posture    `json:"on_store_failure"`
 	Count             Count              `json:"count"`
 	Candidate         Candidate          `json:"candidate"`
 	Share             int                `json:"share"` // percent of sources that the rule is about
+	Action            Action             `json:"action"`
 	Response          Response           `json:"response"`
 }
 
@@ -124,11 +129,49 @@ func (c Candidate) MarshalJSON() ([]byte, error) {
 	return json.Marshal(shown)
 }
 
+// Action is what a rule does with a request that it refuses.
+type Action string
+
+const (
+	Refuse   Action = "refuse"   // answers, and keeps the connection
+	Close    Action = "close"    // answers, and ends the connection, unless a trusted proxy has sent the request
+	Redirect Action = "redirect" // sends the client to Response.Location
+)
+
 // Response is what a refused client gets. An empty Body stands for the usual JSON.
 type Response struct {
-	Status      int    `json:"status"`
+	Status      int     `json:"status"`
+	ContentType string  `json:"content_type"`
+	Body        string  `json:"body"`
+	Location    string  `json:"location,omitempty"` // for Redirect
+	Jitter      Percent `json:"jitter,omitempty"`   // of the wait: Retry-After is that much later at most
+	Bodies      []Body  `json:"bodies,omitempty"`   // beside Body, for clients that would rather have another type (Accept)
+}
+
+// Body is what an answer says in one content type.
+type Body struct {
 	ContentType string `json:"content_type"`
 	Body        string `json:"body"`
+}
+
+// Percent is written as in a configuration file: 10%.
+type Percent int
+
+// MarshalText makes JSON show what a file says.
+func (p Percent) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%d%%", int(p)), nil }
+
+// CheckLocation says what is wrong with a place to send clients to. It is a whole URL, or a path at the host that was asked, and as it is
+// written: nothing of a request becomes part of it.
+func CheckLocation(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' }):
+	case (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil:
+		return nil
+	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//"):
+		return nil
+	}
+	return fmt.Errorf("%q is no place to send clients to: want https://HOST/PATH, or a path that begins with one slash", text)
 }
 
 // Default returns a rule with the default of every field but name and limit.
@@ -139,10 +182,12 @@ func Default(name string, limit uint32) Config {
 		Window:            Duration(time.Minute),
 		SubWindows:        12,
 		MitigationTimeout: Duration(time.Minute),
+		EscalateWithin:    Duration(time.Hour),
 		Mode:              Enforce,
 		FirstSight:        limiter.Go,
 		OnStoreFailure:    limiter.Local,
 		Share:             100,
+		Action:            Refuse,
 		Response:          Response{Status: 429, ContentType: "application/json"},
 	}
 }

@@ -43,6 +43,12 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		Statuses: c.Count.Statuses, Refused: c.Count.Refused,
 		OnStoreFailure: c.OnStoreFailure, FirstSight: c.FirstSight,
 	}}
+	if len(c.Escalate) > 0 {
+		r.Repeat.Within = time.Duration(c.EscalateWithin)
+		for _, t := range c.Escalate {
+			r.Repeat.Timeouts = append(r.Repeat.Timeouts, time.Duration(t))
+		}
+	}
 	if r.Shadow {
 		r.Config.Mode = Shadow
 	}
@@ -101,11 +107,14 @@ func newCandidate(r *Rule, c Candidate) (*limiter.Candidate, error) {
 		timeout = time.Duration(*c.MitigationTimeout)
 	}
 	name := fmt.Sprintf("%s candidate %d %v %v", r.Counter.Name, limit, estimate, timeout)
+	if len(r.Config.Escalate) > 0 {
+		name = fmt.Sprint(name, r.Config.Escalate)
+	}
 	bits, err := counter.NewRule(name, limit, r.Counter.Window, r.Counter.SubWindows, estimate)
 	if err != nil {
 		return nil, err
 	}
-	return &limiter.Candidate{Counter: r.Counter.With(limit, estimate), Bits: bits, Timeout: timeout}, nil
+	return &limiter.Candidate{Counter: r.Counter.With(limit, estimate), Bits: bits, Timeout: timeout, Repeat: r.Repeat}, nil
 }
 
 // IsAbout reports whether a source, as the rule counts it, is among those that the rule is about (share). All edges with the PoP's secret
@@ -127,6 +136,7 @@ func (r *Rule) Loosened(before *Rule) bool {
 		r.Config.Limit > before.Config.Limit ||
 		float64(r.Config.Limit)/float64(r.Config.Window) > float64(before.Config.Limit)/float64(before.Config.Window) ||
 		r.Timeout < before.Timeout ||
+		r.Repeat.Longest(r.Timeout) < before.Repeat.Longest(before.Timeout) ||
 		r.Config.Share < before.Config.Share
 }
 
@@ -156,6 +166,14 @@ func (m *Match) SetPath(text string) error {
 // Everything reports whether the rule is about all requests.
 func (m *Match) Everything() bool {
 	return (len(m.Hosts) == 0 || slices.Contains(m.Hosts, "*")) && (m.Path == "" || m.Path == "*" || m.Path == "/*") && len(m.Methods) == 0 && m.Plain()
+}
+
+// About reports whether the rule is about a path, at whatever host and by whatever method. It is for configurations; requests are looked up
+// in a Set.
+func (m *Match) About(path string) bool {
+	var p paths
+	p.add(&Rule{Config: Config{Match: Match{Path: m.Path, regexp: m.regexp}}})
+	return len(p.match(nil, []byte(path), nil)) > 0
 }
 
 // method reports whether the rule is about requests with this method. What is about GET is about HEAD, which origins answer as they

@@ -98,9 +98,9 @@ func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 		held: make([][]held, c.Nodes), died: make([]time.Time, c.Nodes),
 	}
 	for _, r := range rules {
-		w.rules = append(w.rules, pop.Rule{Counter: r.Counter, Timeout: r.Timeout, Shadow: r.Shadow})
+		w.rules = append(w.rules, pop.Rule{Counter: r.Counter, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow})
 		if tried := r.Candidate; tried != nil {
-			w.rules = append(w.rules, pop.Rule{Name: r.Counter.Name, Counter: tried.Bits, Timeout: tried.Timeout, Candidate: true})
+			w.rules = append(w.rules, pop.Rule{Name: r.Counter.Name, Counter: tried.Bits, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})
 		}
 	}
 	for i := range c.Nodes {

@@ -1,0 +1,91 @@
+package edge
+
+import (
+	"bytes"
+
+	"sluice/edge/message"
+	"sluice/edge/rules"
+)
+
+var accept = []byte("Accept")
+
+// choose finds, of what a refusal may say, what the client would rather have: the first of those that it likes best, and the first of all
+// if it takes none. Who is refused is not worth a 406.
+func choose(head *message.Head, r *rules.Response) (contentType, body string) {
+	contentType, body = r.ContentType, r.Body
+	best := quality(head, contentType)
+	for i := range r.Bodies {
+		b := &r.Bodies[i]
+		if q := quality(head, b.ContentType); q > best {
+			contentType, body, best = b.ContentType, b.Body, q
+		}
+	}
+	return contentType, body
+}
+
+// quality is how much a client likes a content type, from 0 to 1000 (RFC 9110, 12.5.1): what the narrowest of its ranges says that the type
+// is in. Parameters of types do not matter.
+func quality(head *message.Head, contentType string) (q int) {
+	kind, _, _ := bytes.Cut([]byte(contentType), []byte{';'})
+	kind = bytes.TrimSpace(kind)
+	none, narrowest := true, 0
+	for i := range head.Lines {
+		l := &head.Lines[i]
+		if !message.EqualFold(l.Name, "accept") {
+			continue
+		}
+		none = false
+		for rest, more := l.Value, true; more; {
+			var one []byte
+			one, rest, more = bytes.Cut(rest, []byte{','})
+			of, params, _ := bytes.Cut(one, []byte{';'})
+			if n := narrow(bytes.TrimSpace(of), kind); n > narrowest {
+				narrowest, q = n, weight(params)
+			}
+		}
+	}
+	if none {
+		return 1000
+	}
+	return q
+}
+
+// narrow is 3 if a range is the very type, 2 if it is all of its kind, 1 if it is everything, and 0 if the type is not in it.
+func narrow(of, kind []byte) int {
+	slash := bytes.IndexByte(kind, '/') + 1
+	switch {
+	case bytes.EqualFold(of, kind):
+		return 3
+	case slash > 0 && len(of) == slash+1 && of[slash] == '*' && bytes.EqualFold(of[:slash], kind[:slash]):
+		return 2
+	case string(of) == "*/*":
+		return 1
+	}
+	return 0
+}
+
+// weight is what q says among the parameters of a range, in thousandths: 1000 if nothing does, and 0 if what it says is no number of
+// that kind.
+func weight(params []byte) int {
+	for more := len(params) > 0; more; {
+		var one []byte
+		one, params, more = bytes.Cut(params, []byte{';'})
+		name, value, _ := bytes.Cut(bytes.TrimSpace(one), []byte{'='})
+		if !message.EqualFold(name, "q") {
+			continue
+		}
+		if len(value) == 0 || len(value) > 5 || value[0] != '0' && value[0] != '1' || len(value) > 1 && value[1] != '.' {
+			return 0
+		}
+		w, unit := int(value[0]-'0')*1000, 100
+		for _, c := range value[min(2, len(value)):] {
+			if c < '0' || c > '9' {
+				return 0
+			}
+			w += int(c-'0') * unit
+			unit /= 10
+		}
+		return min(w, 1000)
+	}
+	return 1000
+}
