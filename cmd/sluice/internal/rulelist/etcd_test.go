@@ -64,6 +64,13 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// knowsOf is what an edge knows of a rule, while it goes on hearing.
+func (e *Etcd) knowsOf(rule string) []words.Entry {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ofRule(rule)
+}
+
 // has is what an edge has, as text: by rule, the newest first.
 func (e *Etcd) has() string {
 	list, _, _ := e.Changes()
@@ -108,7 +115,7 @@ func TestPastsComeTogether(t *testing.T) {
 		return strings.Contains(a, "own0") && strings.Contains(a, "own1") && strings.Contains(a, "own2") && edges[1].has() == a && edges[2].has() == a
 	})
 	list, _, _ := edges[0].Changes()
-	both := ofRule(&edges[0].list, "both")
+	both := edges[0].knowsOf("both")
 	if len(list) != words.MaxVersions+3 || len(both) != words.MaxVersions || both[0].Mark().Edge != 9 {
 		t.Errorf("%s", edges[0].has())
 	}
@@ -129,7 +136,7 @@ func TestPastsComeTogether(t *testing.T) {
 			}
 			return err == nil
 		})
-		if list := ofRule(&e.list, "both"); !strings.Contains(list[0].Text, fmt.Sprint(1000+i)) {
+		if list := e.knowsOf("both"); !strings.Contains(list[0].Text, fmt.Sprint(1000+i)) {
 			t.Fatalf("%s", e.has())
 		}
 	}
@@ -139,7 +146,7 @@ func TestPastsComeTogether(t *testing.T) {
 		t.Fatal(answer, err)
 	}
 	entries, err := decode("both", answer.Kvs[0].Value)
-	if mine := ofRule(&edges[0].list, "both"); err != nil || !slices.EqualFunc(mine, entries, func(a, b words.Entry) bool { return a.Mark() == b.Mark() && a.Text == b.Text }) {
+	if mine := edges[0].knowsOf("both"); err != nil || !slices.EqualFunc(mine, entries, func(a, b words.Entry) bool { return a.Mark() == b.Mark() && a.Text == b.Text }) {
 		t.Errorf("etcd has %s (%v), the edges %s", answer.Kvs[0].Value, err, edges[0].has())
 	}
 	// One put by hand, at most one of each edge to bring its own, and the twelve.
