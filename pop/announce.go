@@ -55,7 +55,7 @@ func (m *Machine) block(c counter.Counter, crossed bool, now time.Time) {
 	if end.IsZero() {
 		return
 	}
-	if bit := (mitigation.Bit{Start: now, End: end, By: mitigation.ByPoP, Shadow: rule.Shadow, Memory: rule.Repeat.Memory()}); m.bits.Start(key, bit, now) {
+	if bit := rule.bit(now, end); m.bits.Start(key, bit, now) {
 		if crossed {
 			m.setBit(key, bit, now)
 		} else {

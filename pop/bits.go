@@ -84,7 +84,7 @@ func (m *Machine) prolong(f flight, rule *knownRule, before record.Record, now t
 	}
 	r.End = end
 	wall := m.wall(now)
-	bit := mitigation.Bit{Start: now.Add(r.Start.Sub(wall)), End: now.Add(end.Sub(wall)), By: mitigation.ByPoP, Shadow: rule.Shadow || rule.Candidate, Memory: rule.Repeat.Memory()}
+	bit := rule.bit(now.Add(r.Start.Sub(wall)), now.Add(end.Sub(wall)))
 	m.bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 
@@ -117,7 +117,7 @@ func (m *Machine) learn(r record.Record, now time.Time) (news bool) {
 	longest := max(rule.Repeat.Longest(rule.Timeout), rule.Counter.Window+rule.Counter.SubWindow()) + skew
 	end := min(r.End.Sub(wall), longest)
 	// now carries the monotonic clock, and ends are held against that.
-	bit := mitigation.Bit{Start: now.Add(r.Start.Sub(wall)), End: now.Add(end), By: mitigation.ByPoP, Shadow: rule.Shadow || rule.Candidate, Memory: rule.Repeat.Memory()}
+	bit := rule.bit(now.Add(r.Start.Sub(wall)), now.Add(end))
 	return m.bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 

@@ -64,6 +64,11 @@ type knownRule struct {
 	digest uint64
 }
 
+// bit is a mitigation under the rule that the PoP starts.
+func (r *knownRule) bit(start, end time.Time) mitigation.Bit {
+	return mitigation.Bit{Start: start, End: end, By: mitigation.ByPoP, Shadow: r.Shadow || r.Candidate, Memory: r.Repeat.Memory()}
+}
+
 type ruleSet struct {
 	byID     map[uint32]*knownRule
 	byDigest map[uint64]*knownRule

@@ -99,18 +99,24 @@ func (r *reader) resolve(n ast.Node) ast.Node {
 	}
 }
 
-// mapping reads the keys of a mapping, each at most once, and returns where each stands.
-func (r *reader) mapping(n ast.Node, what string, f fields) map[string]ast.Node {
-	var values []*ast.MappingValueNode
+// entries are those of a mapping, in their order.
+func (r *reader) entries(n ast.Node, what string) (_ []*ast.MappingValueNode, ok bool) {
 	switch m := r.resolve(n).(type) {
 	case *ast.MappingNode:
-		values = m.Values
+		return m.Values, true
 	case *ast.MappingValueNode:
-		values = []*ast.MappingValueNode{m}
+		return []*ast.MappingValueNode{m}, true
 	case nil:
-		return nil
 	default:
 		r.fail(n, "%s: want fields (name: value), not %s", what, kind(m))
+	}
+	return nil, false
+}
+
+// mapping reads the keys of a mapping, each at most once, and returns where each stands.
+func (r *reader) mapping(n ast.Node, what string, f fields) map[string]ast.Node {
+	values, ok := r.entries(n, what)
+	if !ok {
 		return nil
 	}
 	seen := make(map[string]ast.Node, len(values))
@@ -133,18 +139,7 @@ func (r *reader) mapping(n ast.Node, what string, f fields) map[string]ast.Node 
 // pairs reads a mapping whose names are not ours, each at most once, of single values.
 func (r *reader) pairs(what string, each func(name, n ast.Node, text string)) func(ast.Node) {
 	return func(n ast.Node) {
-		var values []*ast.MappingValueNode
-		switch m := r.resolve(n).(type) {
-		case *ast.MappingNode:
-			values = m.Values
-		case *ast.MappingValueNode:
-			values = []*ast.MappingValueNode{m}
-		case nil:
-			return
-		default:
-			r.fail(n, "%s: want fields (name: value), not %s", what, kind(m))
-			return
-		}
+		values, _ := r.entries(n, what)
 		for _, v := range values {
 			r.text(what+": "+scalar(v.Key), func(n ast.Node, text string) { each(v.Key, n, text) })(v.Value)
 		}

@@ -192,9 +192,9 @@ func (c *Plane) liftUnder(rule, source string, by Operator, now time.Time) (Lift
 
 // liftAll is Lift under AllRules.
 func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, err error) {
-	src, err := counter.ParseSource(source)
+	src, err := parseSource(source)
 	if err != nil {
-		return all, fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits", source)
+		return all, err
 	}
 	known := func(k mitigation.Key) bool {
 		_, known := c.limiter.Bits.Last(k, now)
@@ -250,6 +250,15 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 	return lifted, err
 }
 
+// parseSource reads a source as operators name it.
+func parseSource(text string) (counter.Source, error) {
+	src, err := counter.ParseSource(text)
+	if err != nil {
+		return src, fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits", text)
+	}
+	return src, nil
+}
+
 // keyOf finds a rule by name and a source in the form that the rule counts, or a wider prefix. The rule is nil for AllRules.
 func (c *Plane) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) {
 	if rule == AllRules {
@@ -264,9 +273,9 @@ func (c *Plane) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) 
 		}
 		return nil, mitigation.Key{}, fmt.Errorf("%w: %s", config.ErrNoRule, rule)
 	}
-	src, err := counter.ParseSource(source)
+	src, err := parseSource(source)
 	if err != nil {
-		return nil, mitigation.Key{}, fmt.Errorf("edge: source %q: want an address, a prefix, or # and 32 hexadecimal digits", source)
+		return nil, mitigation.Key{}, err
 	}
 	if p, ok := src.Prefix(); ok {
 		if r.Parts != nil {

@@ -188,9 +188,8 @@ type usageError struct{ error }
 // may be several.
 func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Client, []string) error) Command {
 	name := set.Name()
-	admin := set.String("admin", config.Default().Admin, "the edge's operators' listener, `ADDR`")
-	file := set.String("config", "", "the edge's configuration `FILE`, which names that listener and its token")
-	tokenFile := set.String("token-file", "", "`FILE` that holds the listener's token")
+	var edge listener
+	edge.addFlags(set)
 	asJSON := set.Bool("json", false, "print the edge's answer as it is")
 
 	c := Command{Command: completion.Command{Name: name, Args: args, Does: does, Flags: set}}
@@ -217,8 +216,9 @@ func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Cl
 		case set.NArg() > most:
 			err = usageError{fmt.Errorf("unexpected argument %q", set.Arg(most))}
 		default:
-			client := &operator.Client{Address: *admin, JSON: *asJSON, Now: time.Now(), Out: stdout}
-			if err = findListener(client, *file, *tokenFile, set.Changed("admin")); err == nil {
+			var client *operator.Client
+			if client, err = edge.client(); err == nil {
+				client.JSON, client.Now, client.Out = *asJSON, time.Now(), stdout
 				err = do(client, set.Args())
 			}
 		}
@@ -236,18 +236,32 @@ func operatorCommand(set *pflag.FlagSet, args, does string, do func(*operator.Cl
 	return c
 }
 
-// findListener finds out where to ask, and with which token.
-func findListener(c *operator.Client, file, tokenFile string, given bool) error {
-	what := "--token-file"
-	if file != "" {
-		found, err := settings.ReadConfig(file)
+// listener is the operators' listener of an edge, as a command line names it.
+type listener struct {
+	admin, config, tokenFile string
+	flags                    *pflag.FlagSet
+}
+
+func (l *listener) addFlags(set *pflag.FlagSet) {
+	l.flags = set
+	set.StringVar(&l.admin, "admin", config.Default().Admin, "the edge's operators' listener, `ADDR`")
+	set.StringVar(&l.config, "config", "", "the edge's configuration `FILE`, which names that listener and its token")
+	set.StringVar(&l.tokenFile, "token-file", "", "`FILE` that holds the listener's token")
+}
+
+// client finds out where to ask, and with which token.
+func (l *listener) client() (*operator.Client, error) {
+	c := &operator.Client{Address: l.admin}
+	what, tokenFile := "--token-file", l.tokenFile
+	if l.config != "" {
+		found, err := settings.ReadConfig(l.config)
 		var unread syscall.Errno
 		if errors.As(err, &unread) {
-			return err
+			return nil, err
 		} else if err != nil {
-			return fmt.Errorf("%s; until it is mended, leave --config out, and name the listener with --admin ADDR and --token-file FILE", settings.Sentence(err))
+			return nil, fmt.Errorf("%s; until it is mended, leave --config out, and name the listener with --admin ADDR and --token-file FILE", settings.Sentence(err))
 		}
-		if !given {
+		if !l.flags.Changed("admin") {
 			c.Address = found.Admin
 		}
 		if tokenFile == "" {
@@ -255,12 +269,12 @@ func findListener(c *operator.Client, file, tokenFile string, given bool) error 
 		}
 	}
 	if config.CheckAddress(c.Address) != nil {
-		return usageError{fmt.Errorf("--admin: %q is not the address of an operators' listener: want HOST:PORT or unix:/PATH", c.Address)}
+		return nil, usageError{fmt.Errorf("--admin: %q is not the address of an operators' listener: want HOST:PORT or unix:/PATH", c.Address)}
 	}
 	if u, err := user.Current(); err == nil {
 		c.Who = u.Username
 	}
 	var err error
 	c.Token, err = settings.ReadToken(what, tokenFile)
-	return err
+	return c, err
 }

@@ -17,7 +17,6 @@ import (
 
 	"sluice/cmd/sluice/internal/completion"
 	"sluice/cmd/sluice/internal/operator"
-	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/why"
@@ -34,23 +33,20 @@ Flags:
 
 // whyArgs is what the command line of why says.
 type whyArgs struct {
-	question         why.Question
-	at               string
-	address          netip.Addr // of the question; without logs it must be one
-	logs             []string
-	admin, tokenFile string
-	config           string
-	json             bool
-	flags            *pflag.FlagSet
+	question why.Question
+	at       string
+	address  netip.Addr // of the question; without logs it must be one
+	logs     []string
+	edge     listener
+	json     bool
+	flags    *pflag.FlagSet
 }
 
 func newWhyArgs() *whyArgs {
 	a := &whyArgs{flags: NewFlagSet("why")}
 	a.flags.StringVar(&a.at, "at", "", "around this `TIME`: 14:05 (UTC, of the latest day in the logs) or 2026-05-04T14:05:00Z; the latest refusal without")
 	a.flags.DurationVar(&a.question.Around, "around", 10*time.Minute, "so long before and after")
-	a.flags.StringVar(&a.admin, "admin", config.Default().Admin, "the operators' listener of an edge, where no log is given")
-	a.flags.StringVar(&a.config, "config", "", "the edge's configuration `FILE`, which names that listener and its token")
-	a.flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token that the listener wants")
+	a.edge.addFlags(a.flags)
 	a.flags.BoolVar(&a.json, "json", false, "print JSON")
 	return a
 }
@@ -161,8 +157,8 @@ func (a *whyArgs) fromEdge(w io.Writer) error {
 		Source control.Looked `json:"source"`
 		Events []events.Event `json:"events"`
 	}
-	client := &operator.Client{Address: a.admin}
-	if err := findListener(client, a.config, a.tokenFile, a.flags.Changed("admin")); err != nil {
+	client, err := a.edge.client()
+	if err != nil {
 		return err
 	}
 	if err := client.Get("/v1/sources/"+url.PathEscape(a.address.String()), &told.Source); err != nil {

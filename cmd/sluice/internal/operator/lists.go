@@ -100,11 +100,16 @@ func (c *Client) Listed(l List) error {
 
 // CheckPrefix reports whether text can be on a list: an address or a prefix.
 func CheckPrefix(text string) error {
-	if _, err := netip.ParseAddr(text); err == nil {
-		return nil
-	}
-	if _, err := netip.ParsePrefix(text); err == nil {
+	if isPrefix(text) {
 		return nil
 	}
 	return fmt.Errorf("%q is no prefix: want an address, or a prefix such as 192.0.2.0/24", text)
+}
+
+func isPrefix(text string) bool {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return true
+	}
+	_, err := netip.ParsePrefix(text)
+	return err == nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -112,13 +111,7 @@ func noRule(rule string, err error) error {
 // CheckSource reports whether text can name a source: an address, a prefix, or the digest that stands for a key.
 func CheckSource(text string) error {
 	digest, hashed := strings.CutPrefix(text, "#")
-	if hashed && len(digest) == 32 && strings.Trim(digest, "0123456789abcdefABCDEF") == "" {
-		return nil
-	}
-	if _, err := netip.ParseAddr(text); err == nil {
-		return nil
-	}
-	if _, err := netip.ParsePrefix(text); err == nil {
+	if hashed && len(digest) == 32 && strings.Trim(digest, "0123456789abcdefABCDEF") == "" || isPrefix(text) {
 		return nil
 	}
 	return fmt.Errorf("%q is no source: want an address, a prefix such as 192.0.2.0/24, or # and 32 hexadecimal digits as sluice blocked shows them", text)

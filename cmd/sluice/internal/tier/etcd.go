@@ -64,9 +64,7 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 			return spread
 		},
 	}
-	if len(s.states) > 0 {
-		s.Rules.Save = s.states[len(s.states)-1].save
-	}
+	s.saveRules()
 	return nil
 }
 

@@ -225,13 +225,20 @@ func (s *Shared) keepRulesApart(c *config.Config, key secret.Secret, id uint64, 
 	return nil
 }
 
-// keepRules has changes of rules on the disk before an operator is told of them.
+// keepRules is saveRules, and warns where there is no disk.
 func (s *Shared) keepRules() {
-	if len(s.states) == 0 {
+	if !s.saveRules() {
 		s.Rules.Warnings = append(s.Rules.Warnings, "in memory only: without state_dir changes of rules are lost when all edges that have them end")
-		return
+	}
+}
+
+// saveRules has changes of rules on the disk, if there is one, before an operator is told of them.
+func (s *Shared) saveRules() bool {
+	if len(s.states) == 0 {
+		return false
 	}
 	s.Rules.Save = s.states[len(s.states)-1].save
+	return true
 }
 
 const (
