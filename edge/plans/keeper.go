@@ -1,0 +1,319 @@
+package plans
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"sluice/counter"
+)
+
+// A Change is a quota in a store, or that it is gone.
+type Change struct {
+	Key     string // of the client, as the store has it
+	Quota   Quota
+	Removed bool
+}
+
+// A Mark is up to where a store has been read.
+type Mark struct {
+	Store  string `json:"store"`  // which one it is: another begins at its own beginning
+	Change int64  `json:"change"` // the number of its last change
+}
+
+// A Store keeps quotas for all edges. Each change has a number, one above the last, and is seen by whoever reads after it was made. It is
+// safe for concurrent use.
+type Store interface {
+	// Changes hands over what has changed since a mark, the oldest first. Where the mark is not one of this store, or too old, it hands over all
+	// that there is, and begin is told so before. It returns the mark for the next time.
+	Changes(ctx context.Context, since Mark, begin func(all bool), each func(Change)) (Mark, error)
+	// Put keeps a quota of a client under the first of the keys, in place of those under any of them that have begun by now or begin with it.
+	Put(ctx context.Context, keys []string, q Quota, now time.Time) error
+	// Delete takes the quotas of a client away, under one rule or, where rule is nil, all of them, and returns how many those are.
+	Delete(ctx context.Context, keys []string, rule *string) (int, error)
+	Close() error
+}
+
+// A Keeper has what a store says in memory, and reads what changes. Its fields are set before Load.
+type Keeper struct {
+	Store   Store
+	Refresh time.Duration
+	// Source is the client that a store's key stands for, and Keys are the keys of one as it names itself: the one that it is kept under, and
+	// the others that it may have been kept under before. They report false for what is no key.
+	Source func(key string) (counter.Source, bool)
+	Keys   func(client string) ([]string, bool)
+	// Publish is told of every Snapshot that is in force from now on, one at a time.
+	Publish func(*Snapshot)
+	// Copy is a file that has what was read last, for a start while the store is away; "": there is none. It holds no keys but digests, which
+	// mean nothing without the PoP's secret. Check stands for that secret.
+	Copy, Check string
+	// Warn is told when the store goes away, and when it is back. It must not block.
+	Warn func(message string, args ...any)
+
+	mu    sync.Mutex
+	book  *Book
+	snap  *Snapshot
+	mark  Mark
+	saved Mark
+	down  bool
+	read  time.Time
+}
+
+// How long the store may take: to hand over a million quotas at the start, and for what has changed.
+const (
+	loadTime = time.Minute
+	readTime = 5 * time.Second
+	saveTime = time.Minute // between two copies
+)
+
+// Load reads all that there is. While the store is away, an edge starts with its copy; without one that is the error, because clients who pay
+// for more would be held to the limits of those who do not.
+func (k *Keeper) Load(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, loadTime)
+	defer cancel()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.book = new(Book)
+	copied := false
+	if k.Copy != "" {
+		switch err := k.restore(); {
+		case err == nil:
+			copied = true
+		case !errors.Is(err, fs.ErrNotExist):
+			k.Warn("the copy of the plans cannot be used: the store is read instead", "file", k.Copy, "error", err)
+		}
+	}
+	if err := k.update(ctx, time.Now()); err != nil && !copied {
+		return fmt.Errorf("plans.store: %w: without it, and without a copy in state_dir, nobody's plan is known; start the store first", err)
+	} else if err != nil {
+		k.away(err)
+	}
+	k.publish(time.Now())
+	return nil
+}
+
+// Run reads what changes until ctx is done.
+func (k *Keeper) Run(ctx context.Context) {
+	saved := time.Now()
+	for {
+		k.mu.Lock()
+		wait := k.Refresh
+		if next := k.snap.Next(); !next.IsZero() {
+			wait = min(wait, max(0, time.Until(next)))
+		}
+		k.mu.Unlock()
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			k.save()
+			return
+		case <-timer.C:
+		}
+		k.refresh(ctx)
+		if time.Since(saved) >= saveTime {
+			k.save()
+			saved = time.Now()
+		}
+	}
+}
+
+func (k *Keeper) refresh(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	if next := k.snap.Next(); !next.IsZero() && !next.After(now) {
+		k.publish(now) // first: the store may take its time
+	}
+	if now.Sub(k.read) < k.Refresh && !k.down {
+		return
+	}
+	within, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	before := k.mark
+	switch err := k.update(within, now); {
+	case ctx.Err() != nil:
+	case err != nil:
+		k.read = now
+		k.away(err)
+	default:
+		if k.down {
+			k.down = false
+			k.Warn("the store of the plans is back")
+		}
+		if k.mark != before {
+			k.publish(time.Now())
+		}
+	}
+}
+
+func (k *Keeper) away(err error) {
+	if !k.down {
+		k.down = true
+		k.Warn("the store of the plans does not answer: what was read last stays in force", "error", err)
+	}
+}
+
+// update reads what has changed.
+func (k *Keeper) update(ctx context.Context, now time.Time) error {
+	book := k.book
+	mark, err := k.Store.Changes(ctx, k.mark, func(all bool) {
+		if all {
+			book = &Book{now: k.book.now}
+		}
+	}, func(c Change) {
+		if client, ok := k.Source(c.Key); ok {
+			book.Say(client, c.Quota, c.Removed)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	k.book, k.mark, k.read = book, mark, now
+	return nil
+}
+
+func (k *Keeper) publish(now time.Time) {
+	k.snap = k.book.Snapshot(now)
+	k.Publish(k.snap)
+}
+
+// ErrKey says that a client cannot be one.
+var ErrKey = errors.New("plans: that is no key: want 1 to 256 visible characters, as a client sends them")
+
+// Put keeps a quota of a client, and has it in force here at once.
+func (k *Keeper) Put(ctx context.Context, client string, q Quota) error {
+	return k.change(ctx, client, func(ctx context.Context, keys []string) error { return k.Store.Put(ctx, keys, q, time.Now()) })
+}
+
+// Delete takes quotas of a client away, under one rule or all of them (nil), and returns how many.
+func (k *Keeper) Delete(ctx context.Context, client string, rule *string) (n int, err error) {
+	err = k.change(ctx, client, func(ctx context.Context, keys []string) (err error) {
+		n, err = k.Store.Delete(ctx, keys, rule)
+		return err
+	})
+	return n, err
+}
+
+// ErrAway says that the store does not take a change.
+var ErrAway = errors.New("plans: the store does not answer: nothing is changed")
+
+func (k *Keeper) change(ctx context.Context, client string, do func(context.Context, []string) error) error {
+	keys, ok := k.Keys(client)
+	if !ok {
+		return ErrKey
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	if err := do(ctx, keys); err != nil {
+		return fmt.Errorf("%w: %v", ErrAway, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.update(ctx, time.Now()); err != nil {
+		return nil // it is kept, and will be read
+	}
+	k.publish(time.Now())
+	return nil
+}
+
+// Status is how the store is.
+type Status struct {
+	Up      bool
+	Read    time.Time // when it was read last
+	Clients int
+}
+
+// Status may be called from anywhere.
+func (k *Keeper) Status() Status {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return Status{Up: !k.down, Read: k.read, Clients: k.snap.Clients()}
+}
+
+// A copy is a line that says of what it is one, and a line for each quota.
+type copyHead struct {
+	Form  int    `json:"form"`
+	Check string `json:"check"`
+	Mark
+}
+
+type copyLine struct {
+	Client string `json:"client"`
+	Quota
+}
+
+const copyForm = 1
+
+func (k *Keeper) restore() error {
+	f, err := os.Open(k.Copy)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	in := json.NewDecoder(bufio.NewReaderSize(f, 64<<10))
+	var head copyHead
+	if err := in.Decode(&head); err != nil {
+		return err
+	}
+	if head.Form != copyForm || head.Check != k.Check {
+		return errors.New("it was written under another pop.secret_file, or by another version")
+	}
+	book := &Book{now: time.Now().UnixMilli()}
+	for in.More() {
+		var line copyLine
+		if err := in.Decode(&line); err != nil {
+			return err
+		}
+		client, err := counter.ParseSource(line.Client)
+		if err != nil {
+			return err
+		}
+		book.Say(client, line.Quota, false)
+	}
+	k.book, k.mark, k.saved = book, head.Mark, head.Mark
+	return nil
+}
+
+// save writes the copy, if there is anything new: 100 bytes for a quota, at most once a minute.
+func (k *Keeper) save() {
+	k.mu.Lock()
+	snap, mark := k.snap, k.mark
+	k.mu.Unlock()
+	if k.Copy == "" || mark == k.saved {
+		return
+	}
+	if err := k.write(snap, mark); err != nil {
+		k.Warn("the copy of the plans cannot be written", "file", k.Copy, "error", err)
+		return
+	}
+	k.saved = mark
+}
+
+func (k *Keeper) write(snap *Snapshot, mark Mark) (err error) {
+	draft, err := os.CreateTemp(filepath.Dir(k.Copy), "."+filepath.Base(k.Copy)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(draft.Name()) // gone if it has taken the file's place
+	out := bufio.NewWriterSize(draft, 64<<10)
+	lines := json.NewEncoder(out)
+	err = lines.Encode(copyHead{copyForm, k.Check, mark})
+	for client, c := range snap.All {
+		for _, q := range c.quotas {
+			err = errors.Join(err, lines.Encode(copyLine{client.String(), q}))
+		}
+	}
+	err = errors.Join(err, out.Flush(), draft.Sync(), draft.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(draft.Name(), k.Copy)
+}

@@ -1,0 +1,229 @@
+// Package store keeps quotas in SQLite, for edges of one machine, or in PostgreSQL, for all others. Both speak the same SQL here.
+//
+// Every change takes the next number, in the row that all changes lock, so numbers become visible in their order: who has read up to one has
+// missed nothing before it. What is taken away stays as a row that says so, for tombstones changes; who has read nothing for longer reads
+// everything again. A look for changes is one statement of one row, however many quotas there are. PostgreSQL's LISTEN would take a
+// connection of its own, and polling besides, for when that breaks.
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
+	_ "modernc.org/sqlite"             // the driver sqlite
+
+	"sluice/edge/plans"
+)
+
+// version is of the tables.
+const version = 1
+
+// tombstones is how many changes ago something may have been taken away for whoever reads only what changed.
+const tombstones = 10_000
+
+// Store is a database. It is safe for concurrent use.
+type Store struct {
+	db       *sql.DB
+	postgres bool
+}
+
+// Check reports what is wrong with the name of a store.
+func Check(text string) error {
+	_, _, err := parse(text)
+	return err
+}
+
+// parse finds the driver of a store, and what it wants to hear.
+func parse(text string) (driver, name string, err error) {
+	if path, is := strings.CutPrefix(text, "sqlite:"); is && filepath.IsAbs(path) {
+		escaped := (&url.URL{Path: path}).EscapedPath()
+		return "sqlite", "file:" + escaped + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate", nil
+	}
+	if u, err := url.Parse(text); err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") && u.Host+u.RawQuery != "" && len(u.Path) > 1 {
+		return "pgx", text, nil
+	}
+	return "", "", errors.New("that is not a store: want sqlite:/PATH or postgres://USER@HOST/DATABASE")
+}
+
+// Open opens a store, and makes its tables where there are none. A store that does not answer is no error: its methods will say so.
+func Open(text string) (*Store, error) {
+	driver, name, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open(driver, name)
+	if err != nil {
+		return nil, fmt.Errorf("plans: open the store: %w", err)
+	}
+	db.SetMaxOpenConns(2) // the reader, and an operator
+	db.SetConnMaxLifetime(10 * time.Minute)
+	return &Store{db, driver == "pgx"}, nil
+}
+
+// Close closes it.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Times are Unix milliseconds; a row of sluice_quotas that is removed says nothing of its client.
+var schema = []string{
+	`CREATE TABLE IF NOT EXISTS sluice_plans (one BIGINT PRIMARY KEY, version BIGINT NOT NULL, store TEXT NOT NULL, change BIGINT NOT NULL, oldest BIGINT NOT NULL)`,
+	`CREATE TABLE IF NOT EXISTS sluice_quotas (client TEXT NOT NULL, rule TEXT NOT NULL, effective_at BIGINT NOT NULL, expires_at BIGINT NOT NULL,
+		plan TEXT NOT NULL, hits BIGINT NOT NULL, change BIGINT NOT NULL, removed BIGINT NOT NULL, PRIMARY KEY (client, rule, effective_at))`,
+	`CREATE INDEX IF NOT EXISTS sluice_quotas_change ON sluice_quotas (change)`,
+}
+
+// head reads the one row of a store.
+func (s *Store) head(ctx context.Context) (mark plans.Mark, oldest int64, err error) {
+	var v int64
+	if err = s.db.QueryRowContext(ctx, `SELECT version, store, change, oldest FROM sluice_plans`).Scan(&v, &mark.Store, &mark.Change, &oldest); err == nil && v != version {
+		err = fmt.Errorf("its tables are of version %d, and this edge knows version %d: run the edge that made them, or name another store", v, version)
+	}
+	return mark, oldest, err
+}
+
+// create makes the tables. Edges that start together do so one after the other.
+func (s *Store) create(ctx context.Context) error {
+	return s.within(ctx, func(tx *sql.Tx) error {
+		if s.postgres {
+			if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(7308332045)`); err != nil {
+				return err
+			}
+		}
+		for _, statement := range schema {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(ctx, `INSERT INTO sluice_plans (one, version, store, change, oldest) VALUES (1, $1, $2, 0, 0) ON CONFLICT (one) DO NOTHING`, version, rand.Text())
+		return err
+	})
+}
+
+func (s *Store) within(ctx context.Context, do func(*sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := do(tx); err != nil {
+		_ = tx.Rollback() // why it was is the error
+		return err
+	}
+	return tx.Commit()
+}
+
+// Changes is plans.Store's.
+func (s *Store) Changes(ctx context.Context, since plans.Mark, begin func(all bool), each func(plans.Change)) (plans.Mark, error) {
+	mark, oldest, err := s.head(ctx)
+	if err != nil && s.missing(ctx) {
+		if err = s.create(ctx); err == nil {
+			mark, oldest, err = s.head(ctx)
+		}
+	}
+	if err != nil || mark == since {
+		return mark, err
+	}
+	all := mark.Store != since.Store || mark.Change < since.Change || since.Change < oldest
+	from, removed := since.Change, int64(1)
+	if all {
+		from, removed = -1, 0
+	}
+	begin(all)
+	// One statement sees one state: that of mark, or a later one, of which the next look has the rest again.
+	rows, err := s.db.QueryContext(ctx, `SELECT client, rule, effective_at, expires_at, plan, hits, removed FROM sluice_quotas
+		WHERE change > $1 AND removed <= $2 ORDER BY change, removed DESC`, from, removed)
+	if err != nil {
+		return since, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var c plans.Change
+		q, gone := &c.Quota, int64(0)
+		if err := rows.Scan(&c.Key, &q.Rule, &q.Start, &q.End, &q.Plan, &q.Limit, &gone); err != nil {
+			return since, err
+		}
+		c.Removed = gone != 0
+		each(c)
+	}
+	if err := rows.Err(); err != nil {
+		return since, err
+	}
+	return mark, nil
+}
+
+// missing reports whether the store answers, and has no tables.
+func (s *Store) missing(ctx context.Context) bool {
+	statement := `SELECT count(*) FROM sqlite_master WHERE name = 'sluice_plans'`
+	if s.postgres {
+		statement = `SELECT count(*) FROM pg_class WHERE relname = 'sluice_plans' AND pg_table_is_visible(oid)`
+	}
+	var n int
+	return s.db.QueryRowContext(ctx, statement).Scan(&n) == nil && n == 0
+}
+
+// next takes the number of a change.
+func (s *Store) next(ctx context.Context, tx *sql.Tx) (n int64, err error) {
+	err = tx.QueryRowContext(ctx, `UPDATE sluice_plans SET change = change + 1 RETURNING change`).Scan(&n)
+	if err != nil || n%(tombstones/10) != 0 {
+		return n, err
+	}
+	if _, err = tx.ExecContext(ctx, `DELETE FROM sluice_quotas WHERE removed = 1 AND change < $1`, n-tombstones); err == nil {
+		_, err = tx.ExecContext(ctx, `UPDATE sluice_plans SET oldest = $1`, max(0, n-tombstones))
+	}
+	return n, err
+}
+
+// keysOf is two keys, the second of which may be the first.
+func keysOf(keys []string) (one, other string) { return keys[0], keys[len(keys)-1] }
+
+// Put is plans.Store's. Of keys there are one or two.
+func (s *Store) Put(ctx context.Context, keys []string, q plans.Quota, now time.Time) error {
+	return s.within(ctx, func(tx *sql.Tx) error {
+		n, err := s.next(ctx, tx)
+		if err != nil {
+			return err
+		}
+		key, other := keysOf(keys)
+		begun := int64(-1) // nothing: one that begins later stands beside what is in force
+		if q.Start <= now.UnixMilli() {
+			begun = now.UnixMilli()
+		}
+		if _, err := tx.ExecContext(ctx, `UPDATE sluice_quotas SET removed = 1, change = $1
+			WHERE client IN ($2, $3) AND rule = $4 AND removed = 0 AND (effective_at <= $5 OR effective_at = $6)`, n, key, other, q.Rule, begun, q.Start); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO sluice_quotas (client, rule, effective_at, expires_at, plan, hits, change, removed) VALUES ($1, $2, $3, $4, $5, $6, $7, 0)
+			ON CONFLICT (client, rule, effective_at) DO UPDATE SET expires_at = excluded.expires_at, plan = excluded.plan, hits = excluded.hits, change = excluded.change, removed = 0`,
+			key, q.Rule, q.Start, q.End, q.Plan, int64(q.Limit), n)
+		return err
+	})
+}
+
+// Delete is plans.Store's.
+func (s *Store) Delete(ctx context.Context, keys []string, rule *string) (deleted int, err error) {
+	err = s.within(ctx, func(tx *sql.Tx) error {
+		n, err := s.next(ctx, tx)
+		if err != nil {
+			return err
+		}
+		key, other := keysOf(keys)
+		name, every := "", 1
+		if rule != nil {
+			name, every = *rule, 0
+		}
+		result, err := tx.ExecContext(ctx, `UPDATE sluice_quotas SET removed = 1, change = $1 WHERE client IN ($2, $3) AND removed = 0 AND (rule = $4 OR $5 = 1)`, n, key, other, name, every)
+		if err != nil {
+			return err
+		}
+		some, err := result.RowsAffected()
+		deleted = int(some)
+		return err
+	})
+	return deleted, err
+}
