@@ -1,0 +1,201 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"sluice/edge/plans"
+	"sluice/edge/plans/store/storetest"
+)
+
+// each runs a test on every kind of store.
+func each(t *testing.T, test func(t *testing.T, name string)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite:"+filepath.Join(t.TempDir(), "a b?.db")) })
+	t.Run("postgres", func(t *testing.T) { test(t, storetest.Start(t).URL) })
+}
+
+func open(t *testing.T, name string) *Store {
+	t.Helper()
+	s, err := Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// A reader is an edge that has read up to a mark.
+type reader struct {
+	t    *testing.T
+	s    *Store
+	mark plans.Mark
+}
+
+// read is what is new, a line each.
+func (r *reader) read() (lines []string) {
+	r.t.Helper()
+	mark, err := r.s.Changes(context.Background(), r.mark, func(all bool) {
+		if all {
+			lines = append(lines, "all")
+		}
+	}, func(c plans.Change) {
+		line := fmt.Sprintf("%s %q %q %d %d-%d", c.Key, c.Quota.Rule, c.Quota.Plan, c.Quota.Limit, c.Quota.Start, c.Quota.End)
+		if c.Removed {
+			line = "gone " + line
+		}
+		lines = append(lines, line)
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.mark = mark
+	return lines
+}
+
+func (r *reader) wants(want ...string) {
+	r.t.Helper()
+	if got := r.read(); !slices.Equal(got, want) {
+		r.t.Errorf("read\n%q, want\n%q", got, want)
+	}
+}
+
+// What one edge changes the others read, in its order and once; who comes later reads what is left.
+func TestChanges(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		ctx, now := context.Background(), time.UnixMilli(1_000_000)
+		one, two := open(t, name), open(t, name)
+		first := &reader{t: t, s: one}
+		first.wants("all")
+		first.wants()
+		put := func(s *Store, q plans.Quota, keys ...string) {
+			t.Helper()
+			if err := s.Put(ctx, keys, q, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(two, plans.Quota{Plan: "pro"}, "=a")
+		put(two, plans.Quota{Rule: "api", Limit: 500, End: 5_000_000}, "=a")
+		put(one, plans.Quota{Rule: "api", Limit: 900, Start: 2_000_000}, "=a") // begins later: both stay
+		first.wants(`=a "" "pro" 0 0-0`, `=a "api" "" 500 0-5000000`, `=a "api" "" 900 2000000-0`)
+		first.wants()
+		put(one, plans.Quota{Rule: "api", Limit: 600, Start: 900_000}, "=a") // has begun: in place of what was in force
+		first.wants(`gone =a "api" "" 500 0-5000000`, `=a "api" "" 600 900000-0`)
+		put(one, plans.Quota{Plan: "free"}, "#b", "=a") // the same client under a digest from now on
+		first.wants(`gone =a "" "pro" 0 0-0`, `#b "" "free" 0 0-0`)
+		(&reader{t: t, s: two}).wants("all", `=a "api" "" 900 2000000-0`, `=a "api" "" 600 900000-0`, `#b "" "free" 0 0-0`)
+		api := "api"
+		if n, err := two.Delete(ctx, []string{"#b", "=a"}, &api); n != 2 || err != nil {
+			t.Errorf("%d are deleted, %v; want 2", n, err)
+		}
+		if n, err := two.Delete(ctx, []string{"#b", "=a"}, nil); n != 1 || err != nil {
+			t.Errorf("%d are deleted, %v; want 1", n, err)
+		}
+		if n, err := two.Delete(ctx, []string{"#b", "=a"}, nil); n != 0 || err != nil {
+			t.Errorf("%d are deleted, %v; want none", n, err)
+		}
+		if got := first.read(); len(got) != 3 {
+			t.Errorf("read %q, want three that are gone", got)
+		}
+	})
+}
+
+// Changes of edges that change at once have numbers of their own, and nobody misses one.
+func TestChangesAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		const writers, changes = 4, 25
+		reading := &reader{t: t, s: open(t, name)}
+		reading.read()
+		failed := make(chan error, writers)
+		for w := range writers {
+			s := open(t, name)
+			go func() {
+				for i := range changes {
+					if err := s.Put(context.Background(), []string{fmt.Sprintf("=%d-%d", w, i)}, plans.Quota{Plan: "pro"}, time.Now()); err != nil {
+						failed <- err
+						return
+					}
+				}
+				failed <- nil
+			}()
+		}
+		seen := make(map[string]bool)
+		for done := 0; done < writers; {
+			select {
+			case err := <-failed:
+				if done++; err != nil {
+					t.Error(err)
+				}
+			default:
+			}
+			for _, line := range reading.read() {
+				seen[line] = true
+			}
+		}
+		for _, line := range reading.read() {
+			seen[line] = true
+		}
+		if len(seen) != writers*changes {
+			t.Errorf("%d of %d changes were read", len(seen), writers*changes)
+		}
+	})
+}
+
+// Who has read nothing for so long that what was taken away is forgotten reads everything; so does who has read another store.
+func TestLongAway(t *testing.T) {
+	s, ctx := open(t, "sqlite:"+filepath.Join(t.TempDir(), "p.db")), context.Background()
+	away := &reader{t: t, s: s}
+	away.read()
+	if _, err := s.db.Exec(`UPDATE sluice_plans SET change = ?`, 2*tombstones-1); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(ctx, []string{"=a"}, plans.Quota{Plan: "pro"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	away.wants("all", `=a "" "pro" 0 0-0`)
+	away.mark.Store = "another"
+	away.wants("all", `=a "" "pro" 0 0-0`)
+}
+
+// Tables of a version that this edge does not know are left alone.
+func TestOtherVersion(t *testing.T) {
+	s := open(t, "sqlite:"+filepath.Join(t.TempDir(), "p.db"))
+	(&reader{t: t, s: s}).read()
+	if _, err := s.db.Exec(`UPDATE sluice_plans SET version = 2`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Changes(context.Background(), plans.Mark{}, func(bool) {}, func(plans.Change) {}); err == nil {
+		t.Error("read all the same")
+	}
+}
+
+// A database that stops and comes back is used again by who had it open.
+func TestStoreComesBack(t *testing.T) {
+	server := storetest.Start(t)
+	s, ctx := open(t, server.URL), context.Background()
+	away := &reader{t: t, s: s}
+	away.read()
+	server.Stop()
+	if _, err := s.Changes(ctx, away.mark, func(bool) {}, func(plans.Change) {}); err == nil {
+		t.Error("a store that is stopped answers")
+	}
+	server.Run()
+	if err := s.Put(ctx, []string{"=a"}, plans.Quota{Plan: "pro"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	away.wants(`=a "" "pro" 0 0-0`)
+}
+
+func TestCheck(t *testing.T) {
+	for name, good := range map[string]bool{
+		"sqlite:/var/lib/sluice/plans.db": true, "postgres://sluice:secret@db:5432/plans?sslmode=verify-full": true, "postgresql://db/plans": true,
+		"postgres:///plans?host=/run/postgresql": true, "sqlite:plans.db": false, "mysql://db/plans": false, "postgres://db": false, "": false, "/var/lib/plans.db": false,
+	} {
+		if err := Check(name); (err == nil) != good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
