@@ -140,6 +140,7 @@ func (x *exchange) judge() bool {
 	if len(d.Rules) == 0 {
 		return true
 	}
+	d.Plans = x.snap.plans
 	if !d.AddRules(x.server.secret, &x.Incoming.Request.Request, x.client, x.source) {
 		return false
 	}

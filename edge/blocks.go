@@ -21,7 +21,7 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 	if snap == nil {
 		return
 	}
-	for _, r := range snap.rules.Rules {
+	for r := range snap.rules.Each() {
 		tried := r.Candidate != nil && r.Candidate.Bits.ID == k.Rule
 		if tried || r.Counter.ID == k.Rule {
 			limit, note := r.Config.Limit, shadows(&r.Rule)

@@ -201,6 +201,9 @@ func (x *exchange) limited() {
 		x.begins(status, "application/json", x.buf)
 	}
 	x.reply.from, x.reply.common = fromLimit, x.snap.refusals[r]
+	if x.reply.common == nil { // a variant of a rule
+		x.reply.add("Cache-Control", noStore)
+	}
 	x.limitHeaders()
 	x.verdictHeader()
 	n := len(x.values)

@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"slices"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -11,6 +10,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/limiter"
+	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
@@ -32,12 +32,13 @@ type snapshot struct {
 	everything    []*rules.Rule // about all requests, by source
 	sheds         []*rules.Rule // those of them whose mitigations end connections
 	refusals      map[*rules.Rule]*fasthttp.ResponseHeader
+	plans         *plans.Snapshot // who is on which plan; nil: nobody
 }
 
 // view is the part of it that operators see.
 func (s *Server) view() control.View {
 	snap := s.snap.Load()
-	return control.View{Rules: snap.rules, Sources: snap.sources, Deny: snap.deny, Allow: snap.allow}
+	return control.View{Rules: snap.rules, Sources: snap.sources, Deny: snap.deny, Allow: snap.allow, Plans: snap.plans, PlansConfig: snap.config.Plans}
 }
 
 // Apply puts a configuration in force: rules, lists, sources and origins, at once and for every request that begins from
@@ -62,6 +63,13 @@ func (s *Server) Apply(c *config.Config) error {
 		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Rule]*fasthttp.ResponseHeader, len(set.Rules)),
 	}
 	now.sources.Invalid = &s.stats.invalidSources
+	if before != nil {
+		now.plans = before.plans
+	}
+	if _, err = set.Vary(now.plans); err != nil {
+		s.stats.reloads[0].Add(1)
+		return err
+	}
 	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
@@ -77,7 +85,6 @@ func (s *Server) Apply(c *config.Config) error {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
-	tier := make([]TierRule, 0, len(set.Rules))
 	for _, r := range set.Rules {
 		now.refusals[r] = refusalHeader(r)
 		now.waits = now.waits || r.FirstSight == limiter.Wait
@@ -87,7 +94,37 @@ func (s *Server) Apply(c *config.Config) error {
 				now.sheds = append(now.sheds, r)
 			}
 		}
-		tier = append(tier, TierRule{Counter: r.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow})
+	}
+	s.tellTier(set) // first: the tier may be asked about them as soon as they are in force
+	if before != nil {
+		s.carryOver(before.rules, set)
+	}
+	s.snap.Store(now)
+	s.stats.keep(set.All)
+	known := make(map[uint32]bool)
+	for r := range set.Each() {
+		known[r.Counter.ID] = true
+		if r.Candidate != nil {
+			known[r.Candidate.Bits.ID] = true
+		}
+	}
+	s.limiter.Bits.Forget(func(id uint32) bool { return id >= counter.Reserved || known[id] })
+	s.stats.reloads[1].Add(1)
+	s.stats.applied.Store(time.Now().UnixNano())
+	if had != nil {
+		closeUnused(had, now.origins)
+	}
+	return nil
+}
+
+// tellTier tells which rules, with their variants, are in force from now on.
+func (s *Server) tellTier(set *rules.Set) {
+	if s.tier.Rules == nil {
+		return
+	}
+	var tier []TierRule
+	for r := range set.Each() {
+		tier = append(tier, TierRule{Counter: r.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Of: r.Of})
 		if tried := r.Candidate; tried != nil {
 			tier = append(tier, TierRule{Counter: tried.Bits, Name: r.Config.Name, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})
 		}
@@ -95,25 +132,25 @@ func (s *Server) Apply(c *config.Config) error {
 	for _, scope := range control.Scopes {
 		tier = append(tier, TierRule{Counter: scope.Counter, Name: scope.Name})
 	}
-	if s.tier.Rules != nil {
-		s.tier.Rules(tier) // first: the tier may be asked about them as soon as they are in force
+	s.tier.Rules(tier)
+}
+
+// SetPlans says who is on which plan from now on. Limits that were not there before get their variants first, so the tier knows each before a
+// request is counted under it; what was blocked under those that go is over.
+func (s *Server) SetPlans(now *plans.Snapshot) {
+	s.apply.Lock()
+	defer s.apply.Unlock()
+	next := *s.snap.Load()
+	next.plans = now
+	changed, err := next.rules.Vary(now)
+	if err != nil {
+		s.warn("limits of clients are not in force", "error", err) // Vary has made none of them
+		return
 	}
-	if before != nil {
-		s.carryOver(before.rules, set)
+	if changed {
+		s.tellTier(next.rules)
 	}
-	s.snap.Store(now)
-	s.stats.keep(set.All)
-	s.limiter.Bits.Forget(func(id uint32) bool {
-		return id >= counter.Reserved || slices.ContainsFunc(set.Rules, func(r *rules.Rule) bool {
-			return r.Counter.ID == id || r.Candidate != nil && r.Candidate.Bits.ID == id
-		})
-	})
-	s.stats.reloads[1].Add(1)
-	s.stats.applied.Store(time.Now().UnixNano())
-	if had != nil {
-		closeUnused(had, now.origins)
-	}
-	return nil
+	s.snap.Store(&next)
 }
 
 // carryOver moves the mitigations of rules that are counted otherwise now, and lifts those of rules that are gone or
@@ -126,8 +163,11 @@ func (s *Server) carryOver(before, now *rules.Set) {
 		name     string // of the old one
 	}
 	to := make(map[uint32]heir)
-	for _, old := range before.Rules {
+	for old := range before.Each() {
 		r := now.ByName(old.Config.Name)
+		if r != nil && old.IsVariant() {
+			r = r.Variants()[old.Config.Limit]
+		}
 		switch {
 		case r == nil:
 			to[old.Counter.ID] = heir{name: old.Config.Name}
@@ -186,7 +226,7 @@ func (s *Server) Rules() []rules.Config {
 // Counted returns what the rules in force count by.
 func (s *Server) Counted() []*counter.Rule {
 	var list []*counter.Rule
-	for _, r := range s.snap.Load().rules.Rules {
+	for r := range s.snap.Load().rules.Each() {
 		list = append(list, r.Counter)
 	}
 	return list

@@ -230,7 +230,16 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 				"rule", r.Config.Name, "posture", string(limiter.Closed))
 		}
 	}
+	of := make(map[uint32]uint32) // variants count under their rule
+	for r := range snap.rules.Each() {
+		if r.IsVariant() {
+			of[r.Counter.ID] = r.Of
+		}
+	}
 	for key := range s.limiter.Bits.All(time.Now()) {
+		if rule, variant := of[key.Rule]; variant {
+			key.Rule = rule
+		}
 		if _, known := names[key.Rule]; known {
 			active[key.Rule]++
 		} else if _, list := lists[key.Rule]; list {
@@ -243,6 +252,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(float64(lists[mitigation.Allowed]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "allow")
 	gauge(float64(lists[mitigation.Denied]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "deny")
 	started := s.limiter.Bits.Started()
+	for id, rule := range of {
+		for by := mitigation.ByEdge; by <= mitigation.ByAdmin; by++ {
+			started[mitigation.Started{Rule: rule, By: by}] += started[mitigation.Started{Rule: id, By: by}]
+		}
+	}
 	for id, name := range names {
 		for by := mitigation.ByEdge; by <= mitigation.ByAdmin; by++ {
 			count(started[mitigation.Started{Rule: id, By: by}], "sluice_mitigations_started_total", "Mitigations begun, by whom.",

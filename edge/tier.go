@@ -36,4 +36,6 @@ type TierRule struct {
 	Shadow  bool
 	// Candidate says that these are the mitigations of a rule's candidate: Counter counts nothing, lifts of Name hold, blocks do not.
 	Candidate bool
+	// Of, of a variant by another limit, is the ID of the rule's own counters: operators block under those, and lifts of Name hold. 0: this is none.
+	Of uint32
 }

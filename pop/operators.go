@@ -166,7 +166,11 @@ func (m *Machine) epoch(rule *counter.Rule, source counter.Source) uint64 {
 	if len(m.operators.epochs) == 0 {
 		return 0
 	}
-	return m.operators.epochs[mitigation.Key{Rule: rule.ID, Source: source}]
+	id := rule.ID
+	if known := m.rules.Load().byID[id]; known != nil && known.Of != 0 {
+		id = known.Of // all variants have the epoch of their rule
+	}
+	return m.operators.epochs[mitigation.Key{Rule: id, Source: source}]
 }
 
 // applyWords puts in force what operators have said since the last Step, and all of it for rules that are new.
@@ -235,6 +239,9 @@ func (m *Machine) renameLifts(set *ruleSet) {
 	o.epochs = make(map[mitigation.Key]uint64, len(o.lifts))
 	for name, l := range o.lifts {
 		for _, rule := range set.byName[name.Rule] {
+			if rule.Of != 0 {
+				continue
+			}
 			key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
 			o.epochs[key] = l.epoch
 			if _, there := before[key]; !there { // if it has counts, they are from before the rule was last gone
@@ -258,7 +265,7 @@ func (m *Machine) apply(name words.Name, now time.Time) {
 		m.operators.lifts[name] = l
 	}
 	for _, rule := range m.operators.rules.byName[name.Rule] {
-		if rule.Candidate {
+		if rule.Candidate || rule.Of != 0 {
 			continue
 		}
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
@@ -291,7 +298,9 @@ func (m *Machine) void(name words.Name, epoch uint64, now time.Time) {
 		if o.epochs == nil {
 			o.epochs = make(map[mitigation.Key]uint64)
 		}
-		o.epochs[key] = epoch
+		if rule.Of == 0 {
+			o.epochs[key] = epoch
+		}
 		m.counters.Forget(rule.Counter, name.Source)
 		if bit, there := m.bits.Last(key, now); there && bit.By != mitigation.ByAdmin {
 			m.bits.Lift(key, now)

@@ -57,6 +57,9 @@ type Rule struct {
 	// Candidate says that its mitigations are those of what is tried beside the rule of that name: operators lift them along with the
 	// rule's, and block under the rule alone.
 	Candidate bool
+	// Of, of a variant of a rule by another limit, is the ID of the rule's own counters: a lift under Name ends mitigations of all variants, and a
+	// block is under the rule's own, where decisions look for it. 0: this is none. A variant costs no command, and memory for its name.
+	Of uint32
 }
 
 type knownRule struct {

@@ -48,6 +48,7 @@ type Config struct {
 	Shed           bool             // shed: connection; see Server.shed
 	Shadow         bool             // every rule that is not off is a shadow
 	VerdictHeader  bool             // answers carry Sluice-Verdict
+	Plans          rules.PlansConfig
 }
 
 // PoP says which PoP the edge belongs to and how it shares what it counts.
@@ -78,6 +79,7 @@ func Default() *Config {
 		PoP:       PoP{Name: "local", Wait: 5 * time.Millisecond},
 		Etcd:      Etcd{Prefix: "/sluice/"},
 		Counters:  1_000_000,
+		Plans:     rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
 		AccessLog: accesslog.Config{Format: "json", Refused: 1},
 		Source:    rules.SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		Limits: screen.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
@@ -86,7 +88,7 @@ func Default() *Config {
 }
 
 func (c *Config) RuleDefaults() rules.Defaults {
-	return rules.Defaults{Estimate: c.Estimate, Shadow: c.Shadow}
+	return rules.Defaults{Estimate: c.Estimate, Shadow: c.Shadow, Plans: c.Plans}
 }
 
 // Check reports what no single field shows: what is missing once file and flags are put together.
@@ -108,6 +110,9 @@ func (c *Config) Check() error {
 		return errors.New("metrics_token is on but there is no token: give admin_token_file")
 	case c.Source.TrustsEverybody() && !c.Source.TrustEverybody:
 		return errors.New("source.trust names everybody, so each client says itself who it is: name your proxies, or, if nobody else can reach this edge, say source.trust_everybody: true")
+	}
+	if err := c.checkPlans(); err != nil {
+		return err
 	}
 	return c.CheckAdmin(c.Admin)
 }

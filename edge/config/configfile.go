@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -106,8 +107,16 @@ func (r *reader) config(n ast.Node, c *Config) {
 			}
 		}),
 		"verdict_header": r.boolean("verdict_header", &c.VerdictHeader),
+		"plans":          func(n ast.Node) { r.plans(n, &c.Plans) },
 		"rules":          func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
 	})
+	for i, at := range r.planned { // plans may come after rules
+		if at != nil && i < len(c.Rules) {
+			if fault := c.planFault(&c.Rules[i]); fault != "" {
+				r.fail(at, "%s", fault)
+			}
+		}
+	}
 }
 
 // address reads host:port, where the host may be missing.
@@ -257,6 +266,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
 		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
 		"share":            r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
+		"plans":            r.planLimits(&rule.Plans),
 	})
 	if seen == nil {
 		return
@@ -275,6 +285,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		r.escalate(at, &rule)
 	}
 	c.Rules = append(c.Rules, rule)
+	r.planned = append(r.planned, cmp.Or(seen["plans"], seen["match"], n))
 }
 
 // maxEscalate is how many timeouts a rule may have for who comes back.
@@ -345,6 +356,7 @@ func (r *reader) matchFields(what string, m *rules.Match) fields {
 		"headers": r.values(what+".headers", &m.Headers, strings.ToLower, rules.CheckHeader),
 		"query":   r.values(what+".query", &m.Query, strings.Clone, rules.CheckQuery),
 		"cookies": r.values(what+".cookies", &m.Cookies, strings.Clone, rules.CheckCookie),
+		"plans":   r.planNames(what+".plans", &m.Plans),
 	}
 }
 

@@ -30,7 +30,7 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Match.Cookies": func(c *rules.Config) { c.Match.Cookies = map[string]string{"Sid": "", "b": "1*"} },
 		"Match.Not": func(c *rules.Config) {
 			c.Match.Not = &rules.Match{Hosts: []string{"*.a.example"}, Path: "/b/*", Methods: []string{"PUT"}, Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")},
-				Headers: map[string]string{"x-a": "*"}, Query: map[string]string{"q": ""}, Cookies: map[string]string{"c": "d*"}}
+				Headers: map[string]string{"x-a": "*"}, Query: map[string]string{"q": ""}, Cookies: map[string]string{"c": "d*"}, Plans: []string{"pro"}}
 		},
 		"Key":                         func(c *rules.Config) { c.Key = []string{"header:x-api-key", "source"} },
 		"Limit":                       func(c *rules.Config) { c.Limit = 7 },
@@ -59,6 +59,8 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Response.Jitter":      func(c *rules.Config) { c.Response.Jitter = 10 },
 		"Response.Status":      func(c *rules.Config) { c.Response.Status = 503 },
 		"Response.ContentType": func(c *rules.Config) { c.Response.ContentType = "text/plain" },
+		"Plans":                func(c *rules.Config) { c.Plans = map[string]rules.PlanLimit{"free": {Limit: 7}, "pro": {Limit: 70}} },
+		"Match.Plans":          func(c *rules.Config) { c.Match.Plans = []string{"pro", "free"} },
 		"Response.Body":        func(c *rules.Config) { c.Response.Body = "\"no\": {\n" },
 	}
 	for _, field := range leaves(reflect.TypeFor[rules.Config](), "") {

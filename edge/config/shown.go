@@ -47,5 +47,6 @@ func Shown(c *Config) map[string]any {
 		"origins":    origins,
 		"access_log": map[string]any{"file": orNone(c.AccessLog.File), "format": c.AccessLog.Format, "refused": c.AccessLog.Refused},
 		"shed":       shed, "check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader,
+		"plans": map[string]any{"key": orNone(c.Plans.Key), "default": c.Plans.Default, "store": orNone(redacted(c.Plans.Store)), "refresh": span(c.Plans.Refresh), "secret_keys": c.Plans.SecretKeys},
 	}
 }

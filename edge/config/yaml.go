@@ -25,6 +25,7 @@ type reader struct {
 	errs    []error
 	nodes   func(names []string) error // Parser.Nodes
 	anchors map[string]ast.Node
+	planned []ast.Node // where rules speak of plans, or begin
 }
 
 // A field is what a mapping may contain: how to read each key's value.

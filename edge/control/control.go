@@ -15,6 +15,7 @@ import (
 	"sluice/edge/audit"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
+	"sluice/edge/plans"
 	"sluice/edge/rules"
 	"sluice/edge/top"
 	"sluice/mitigation"
@@ -55,6 +56,8 @@ type View struct {
 	Rules       *rules.Set
 	Sources     *rules.Sources
 	Deny, Allow *bart.Lite // by the configuration; nil: nobody
+	Plans       *plans.Snapshot
+	PlansConfig rules.PlansConfig
 }
 
 // PoP is what operators ask of the PoP, as functions; the zero PoP is an edge that counts alone.

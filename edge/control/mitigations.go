@@ -27,6 +27,8 @@ type Mitigation struct {
 
 	Mode    rules.Mode `json:"mode"`              // of the rule, or rules.Tried: under a shadow and for a candidate nobody is refused
 	Warning string     `json:"warning,omitempty"` // of a block that was just said: why it can have no effect
+
+	Limit uint32 `json:"limit,omitempty"` // that the source went over, where that is not the rule's: of its plan, or its own
 }
 
 // Lifted is what became of a lift.
@@ -60,8 +62,12 @@ func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 // edge's place may Adopt them.
 func (c *Plane) InForce(now time.Time) iter.Seq[Mitigation] {
 	names, modes := make(map[uint32]string), make(map[uint32]rules.Mode)
-	for _, r := range c.view().Rules.Rules {
+	limits := make(map[uint32]uint32)
+	for r := range c.view().Rules.Each() {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
+		if r.IsVariant() {
+			limits[r.Counter.ID] = r.Config.Limit
+		}
 		if tried := r.Candidate; tried != nil {
 			names[tried.Bits.ID], modes[tried.Bits.ID] = r.Config.Name, rules.Tried
 		}
@@ -76,6 +82,7 @@ func (c *Plane) InForce(now time.Time) iter.Seq[Mitigation] {
 				continue
 			}
 			m := shown(name, key.Source, bit)
+			m.Limit = limits[key.Rule]
 			if m.Mode = modes[key.Rule]; !yield(m) {
 				return
 			}
@@ -146,6 +153,12 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 	if m.Rule == Allow || m.Rule == Deny {
 		key, err = scopeKey(m.Rule, m.Source)
 	}
+	if err == nil && r != nil && m.Limit != 0 {
+		if r = r.Variants()[m.Limit]; r == nil {
+			return // nobody has that limit now
+		}
+		key.Rule = r.Counter.ID
+	}
 	if err != nil {
 		return
 	}
@@ -203,7 +216,7 @@ func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, 
 	var names []string
 	var enforced []*rules.Rule
 	for _, r := range c.view().Rules.Rules {
-		if _, key, err := c.keyOf(r.Config.Name, source); err == nil && known(key) {
+		if r, key, err := c.keyOf(r.Config.Name, source); err == nil && (known(key) || c.variantOver(r, key, now)) {
 			names = append(names, r.Config.Name)
 		}
 		if !r.Shadow {
@@ -236,7 +249,7 @@ func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, 
 
 // lift ends an operator's word, or a mitigation. r is nil for a scope.
 func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator, now time.Time) (lifted Lifted, err error) {
-	lifted.Lifted = !c.limiter.Bits.Until(key, now).IsZero()
+	lifted.Lifted = !c.limiter.Bits.Until(key, now).IsZero() || c.variantOver(r, key, now)
 	lifted.Edges, err = c.say(Word{Rule: rule, Source: key.Source, Start: now, Operator: by}, key, func() {
 		if r != nil {
 			c.limiter.Counters.Forget(r.Counter, key.Source)
@@ -244,10 +257,29 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 		if r != nil && r.Candidate != nil {
 			c.limiter.Bits.Lift(mitigation.Key{Rule: r.Candidate.Bits.ID, Source: key.Source}, time.Now())
 		}
+		if r != nil {
+			for _, v := range r.Variants() {
+				c.limiter.Counters.Forget(v.Counter, key.Source)
+				c.limiter.Bits.Lift(mitigation.Key{Rule: v.Counter.ID, Source: key.Source}, time.Now())
+			}
+		}
 		// After Forget: who was judged before it may not have started a mitigation yet.
-		lifted.Lifted = c.limiter.Bits.Lift(key, time.Now())
+		lifted.Lifted = c.limiter.Bits.Lift(key, time.Now()) || lifted.Lifted
 	})
 	return lifted, err
+}
+
+// variantOver reports whether a mitigation under a variant of a rule is in force.
+func (c *Plane) variantOver(r *rules.Rule, key mitigation.Key, now time.Time) bool {
+	if r == nil {
+		return false
+	}
+	for _, v := range r.Variants() {
+		if !c.limiter.Bits.Until(mitigation.Key{Rule: v.Counter.ID, Source: key.Source}, now).IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // parseSource reads a source as operators name it.

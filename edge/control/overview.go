@@ -66,7 +66,7 @@ func (f *firsts) cut() {
 func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Overview {
 	o := Overview{Allowed: []Listed{}, Denied: []Listed{}}
 	names, modes := map[uint32]string{mitigation.AllRules: AllRules}, map[uint32]rules.Mode{mitigation.AllRules: rules.Enforce}
-	for _, r := range c.view().Rules.Rules {
+	for r := range c.view().Rules.Each() {
 		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
 		if tried := r.Candidate; tried != nil {
 			names[tried.Bits.ID], modes[tried.Bits.ID] = r.Config.Name, rules.Tried

@@ -59,6 +59,9 @@ func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
 	for i := range d.Results {
 		r := &d.Results[i]
 		until := l.Bits.UntilOf(r.key(), d.Covering, now)
+		if r.Rule.Of != 0 {
+			until = l.said(r, d.Covering, now, until)
+		}
 		if until.IsZero() {
 			continue
 		}
@@ -70,6 +73,19 @@ func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
 		}
 	}
 	return refused
+}
+
+// said is until, or later where operators block the source under the rule whose variant this is. Verdicts under that are of another limit.
+func (l *Limiter) said(r *RuleResult, covering []counter.Source, now, until time.Time) time.Time {
+	if bit, in := l.Bits.Get(mitigation.Key{Rule: r.Rule.Of, Source: r.Source}, now); in && bit.By == mitigation.ByAdmin && bit.End.After(until) {
+		until = bit.End
+	}
+	for _, wider := range covering { // which only operators block
+		if end := l.Bits.Until(mitigation.Key{Rule: r.Rule.Of, Source: wider}, now); end.After(until) {
+			until = end
+		}
+	}
+	return until
 }
 
 // failClosed applies postures while nobody in the tier answers for a source, and reports whether a rule refuses.

@@ -25,6 +25,10 @@ type Rule struct {
 	FirstSight     FirstSight // "": Go
 
 	Repeat mitigation.Repeat // how long who comes back is mitigated
+
+	// Of is the ID of the counters of the rule that this is a variant of: what operators say of a source under that holds here as well. 0:
+	// this is no variant.
+	Of uint32
 }
 
 // Counts reports whether an admitted request counts that was answered with this status; 0 is no answer.

@@ -65,12 +65,15 @@ type Config struct {
 	Share             int                `json:"share"` // percent of sources that the rule is about
 	Action            Action             `json:"action"`
 	Response          Response           `json:"response"`
+	// Plans are the limits of clients by their plan (PlansConfig); Limit is that of those on any other.
+	Plans map[string]PlanLimit `json:"plans,omitempty"`
 }
 
 // Defaults is what holds for all rules that do not say otherwise.
 type Defaults struct {
 	Estimate counter.Estimate
 	Shadow   bool // every rule that is not off is a shadow
+	Plans    PlansConfig
 }
 
 // Match says which requests a rule is about. Empty fields match everything. Values, by name, are exact, a prefix that ends in *, or * for
@@ -85,6 +88,7 @@ type Match struct {
 	Cookies map[string]string `json:"cookies,omitempty"`
 	Not     *Match            `json:"not,omitempty"` // what any of its entries is about is left out; it has no Not and no regular expression
 	regexp  *regexp.Regexp    // of a Path that begins with ~
+	Plans   []string          `json:"plans,omitempty"` // of clients
 }
 
 // Mode says what a rule's verdict does.

@@ -7,6 +7,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
+	"sluice/edge/plans"
 )
 
 // A Decision is a limiter's, with the edge's own of every rule.
@@ -16,6 +17,10 @@ type Decision struct {
 	asked []*Rule // those that look at values of the request, whatever came of it
 	keys  []keyed
 	buf   []byte
+
+	Plans  *plans.Snapshot // who is on which plan; nil: nobody. Set it before AddRules
+	client *plans.Client   // what that says of the request's client, once found
+	found  bool
 }
 
 // keyed is what a key makes of the request.
@@ -31,6 +36,7 @@ func (d *Decision) Reset() {
 	clear(d.asked)
 	clear(d.keys)
 	d.Rules, d.asked, d.keys = d.Rules[:0], d.asked[:0], d.keys[:0]
+	d.client, d.found = nil, false
 }
 
 // Match adds the rules about a request, each once: those that match any reading of its path.
@@ -69,6 +75,15 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 				return false
 			}
 			if !hold {
+				continue
+			}
+		}
+		if r.plans != nil {
+			d.asked = append(d.asked, r)
+			if !d.account(r.plans, key, q, source) {
+				return false
+			}
+			if r = r.plans.choose(r, d.client); r == nil {
 				continue
 			}
 		}
@@ -144,6 +159,12 @@ func (d *Decision) Opened() *Rule {
 // AddHeaders adds the names of the headers that the rules about the request have looked at.
 func (d *Decision) AddHeaders(names *message.Names) {
 	for _, r := range d.asked {
+		if r.plans != nil && r.plans.key[0].Kind == keyHeader {
+			names.Add(r.plans.key[0].Name)
+		}
+		if r.when == nil {
+			continue
+		}
 		for i := range r.when.values {
 			if v := &r.when.values[i]; v.Kind == keyHeader {
 				names.Add(v.Name)

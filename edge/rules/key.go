@@ -96,11 +96,21 @@ func (k Secret) digest(parts []KeyPart, q *message.Request, source counter.Sourc
 		buf = append(buf[:from], byte(keySource))
 		buf = source.AppendBinary(buf)
 	}
+	return k.sum(buf), buf, true
+}
+
+// sum is the digest of all that a key has of a request.
+func (k Secret) sum(buf []byte) counter.Source {
 	var d [16]byte
 	a, b := siphash.Hash128(k.k0, k.k1, buf)
 	binary.LittleEndian.PutUint64(d[:8], a)
 	binary.LittleEndian.PutUint64(d[8:], b)
-	return counter.SourceOfDigest(d), buf, true
+	return counter.SourceOfDigest(d)
+}
+
+// digestOf is the digest of a key of one part with this value.
+func (k Secret) digestOf(kind keyKind, value []byte) counter.Source {
+	return k.sum(append(binary.LittleEndian.AppendUint32([]byte{byte(kind)}, uint32(len(value))), value...))
 }
 
 // append appends what a request has of a part, in one form for all that origins take for the same, and reports whether it has it.

@@ -33,6 +33,9 @@ type Rule struct {
 	key    string // what parts say: the same of all rules with the same parts
 	Tally  *Tally
 	Text   Text
+
+	plans *planned // nil: the rule does not ask for plans
+	of    *Rule    // whose variant this is; nil: none
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
@@ -88,6 +91,11 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if c.Candidate.Is() {
 		if r.Candidate, err = newCandidate(r, c.Candidate); err != nil {
 			return nil, fmt.Errorf("rule %s: candidate: %w", c.Name, err)
+		}
+	}
+	if c.HasPlans() {
+		if r.plans, err = newPlanned(&c, defaults.Plans); err != nil {
+			return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 		}
 	}
 	r.Text = newText(r)

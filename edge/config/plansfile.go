@@ -1,0 +1,154 @@
+package config
+
+import (
+	"errors"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"sluice/counter"
+	"sluice/edge/rules"
+)
+
+func (r *reader) plans(n ast.Node, p *rules.PlansConfig) {
+	seen := r.mapping(n, "plans", fields{
+		"key": r.text("plans.key", func(n ast.Node, text string) {
+			if text == "none" {
+				return
+			}
+			if _, err := rules.ParsePlanKey(text); err != nil {
+				r.fail(n, "plans.key: %v", err)
+			}
+			p.Key = text
+		}),
+		"default": r.text("plans.default", func(n ast.Node, text string) {
+			if !plainName(text) {
+				r.fail(n, "plans.default: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", text)
+			}
+			p.Default = text
+		}),
+		"store": r.text("plans.store", func(n ast.Node, text string) {
+			if text == "none" {
+				return
+			}
+			if !isStore(text) {
+				r.fail(n, "plans.store: that is no store: want sqlite:/PATH, such as sqlite:/var/lib/sluice/plans.db, or postgres://USER:PASSWORD@HOST/DATABASE")
+			}
+			p.Store = text
+		}),
+		"refresh":     r.duration("plans.refresh", 100*time.Millisecond, time.Hour, false, &p.Refresh),
+		"secret_keys": r.boolean("plans.secret_keys", &p.SecretKeys),
+	})
+	if seen != nil && p.Key == "" && p.Store != "" {
+		r.fail(n, "plans: a store but no key: say by what clients are known, such as key: header:X-API-Key")
+	}
+}
+
+// isStore reports whether a text names a store, as far as it shows.
+func isStore(text string) bool {
+	if path, is := strings.CutPrefix(text, "sqlite:"); is {
+		return filepath.IsAbs(path)
+	}
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "postgres" || u.Scheme == "postgresql") && u.Host+u.RawQuery != "" && len(u.Path) > 1
+}
+
+// redacted is a store without its password.
+func redacted(store string) string {
+	u, err := url.Parse(store)
+	if err != nil || u.Scheme == "sqlite" || u.Scheme == "" {
+		return store
+	}
+	if q := u.Query(); q.Has("password") {
+		q.Set("password", "xxxxx")
+		u.RawQuery = q.Encode()
+	}
+	return u.Redacted()
+}
+
+// planLimits reads a rule's limits by plan: each a number, or fields.
+func (r *reader) planLimits(to *map[string]rules.PlanLimit) func(ast.Node) {
+	return func(n ast.Node) {
+		values, ok := r.entries(n, "plans")
+		if !ok {
+			return
+		}
+		for _, v := range values {
+			name, limit := scalar(v.Key), rules.PlanLimit{}
+			_, twice := (*to)[name]
+			read := r.integer("plans: "+name, 1, counter.MaxLimit, func(v int64) { limit.Limit = uint32(v) })
+			switch r.resolve(v.Value).(type) {
+			case *ast.MappingNode, *ast.MappingValueNode:
+				inner := fields{"limit": r.integer("plans: "+name+": limit", 1, counter.MaxLimit, func(v int64) { limit.Limit = uint32(v) })}
+				if seen := r.mapping(v.Value, "plans: "+name, inner); seen != nil && seen["limit"] == nil {
+					r.fail(v.Value, "plans: %s: no limit: want a number, or {limit: 1000}", name)
+				}
+			default:
+				read(v.Value)
+			}
+			switch {
+			case !plainName(name):
+				r.fail(v.Key, "plans: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", name)
+			case twice:
+				r.fail(v.Key, "plans: %s is there twice: remove one", name)
+			case len(*to) == maxPlans:
+				r.fail(v.Key, "plans: more than %d: leave out some", maxPlans)
+			default:
+				if *to == nil {
+					*to = make(map[string]rules.PlanLimit)
+				}
+				(*to)[name] = limit
+			}
+		}
+	}
+}
+
+// maxPlans is how many plans a rule may name.
+const maxPlans = 64
+
+func (r *reader) planNames(what string, to *[]string) func(ast.Node) {
+	return r.texts(what, func(n ast.Node, text string) {
+		switch {
+		case !plainName(text):
+			r.fail(n, "%s: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", what, text)
+		case slices.Contains(*to, text):
+			r.fail(n, "%s: %s is there twice: remove one", what, text)
+		case len(*to) == maxPlans:
+			r.fail(n, "%s: more than %d: leave out some", what, maxPlans)
+		default:
+			*to = append(*to, text)
+		}
+	})
+}
+
+// planFault says why a rule cannot ask for plans as it does; "": it can, or does not.
+func (c *Config) planFault(r *rules.Config) string {
+	switch {
+	case !r.HasPlans():
+		return ""
+	case c.Plans.Key == "":
+		return "rule " + r.Name + " asks for plans, but nothing says by what a client is known: add plans: {key: header:X-API-Key, default: free} beside rules"
+	case len(r.Plans) > 0 && !rules.Counts(r.Key, c.Plans.Key):
+		return "rule " + r.Name + " has limits by plan but does not count by " + c.Plans.Key + ", so clients on several plans would share a counter: put it into the rule's key; a rule that counts otherwise can have match: {plans: […]}"
+	case len(r.Plans) > 0 && r.Candidate.Is():
+		return "rule " + r.Name + " has a candidate and limits by plan: a candidate has one limit for all; remove one of them, or try the limits of a plan in a rule of its own with match: {plans: […]} and mode: shadow"
+	}
+	return ""
+}
+
+// checkPlans reports what no single rule shows.
+func (c *Config) checkPlans() error {
+	if c.Plans.SecretKeys && c.PoP.SecretFile == "" {
+		return errors.New("plans.secret_keys is on but the PoP's secret follows from its name, so whoever has the store can find out keys by trying: give pop.secret_file")
+	}
+	for i := range c.Rules {
+		if fault := c.planFault(&c.Rules[i]); fault != "" {
+			return errors.New(fault)
+		}
+	}
+	return nil
+}

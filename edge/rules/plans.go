@@ -1,0 +1,296 @@
+package rules
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/message"
+	"sluice/edge/plans"
+)
+
+// PlansConfig says how a client's plan is told. The zero PlansConfig is none.
+type PlansConfig struct {
+	Key        string // the part of a key by which clients are known: header:NAME, cookie:NAME or query:NAME; "": there are no plans
+	Default    string // the plan of whom nothing was said
+	Store      string // where it is said, sqlite:/PATH or postgres://…; "": nobody says anything
+	Refresh    time.Duration
+	SecretKeys bool // the store has digests, and no keys
+}
+
+// PlanLimit is what clients on a plan are allowed under a rule.
+type PlanLimit struct {
+	Limit uint32 `json:"limit"`
+}
+
+// ParsePlanKey reads PlansConfig.Key.
+func ParsePlanKey(text string) (KeyPart, error) {
+	part, err := ParseKeyPart(text)
+	switch {
+	case err != nil:
+		return part, err
+	case part.Kind == keySource || part.Kind == keyHost || part.Kind == keyPath || part.Kind == keyGlobal:
+		return part, fmt.Errorf("%q does not tell a client: want what it sends, such as header:X-API-Key", text)
+	}
+	return part, nil
+}
+
+// Counts reports whether a key has a part.
+func Counts(key []string, part string) bool {
+	want, err := ParseKeyPart(part)
+	return err == nil && slices.ContainsFunc(key, func(text string) bool {
+		p, err := ParseKeyPart(text)
+		return err == nil && p.Kind == want.Kind && bytes.Equal(p.Name, want.Name)
+	})
+}
+
+// HasPlans reports whether the rule asks for the client's plan.
+func (c *Config) HasPlans() bool {
+	return len(c.Plans)+len(c.Match.Plans) > 0 || c.Match.Not != nil && len(c.Match.Not.Plans) > 0
+}
+
+// planned is what a rule makes of plans. A limit of a plan or a client is a variant: a rule like this one that counts under a name of its
+// own, with the limit in it, so all edges mean the same by it, and by its mitigations. Clients with the same limit share a variant. Whose limit
+// changes is counted afresh.
+//
+// It costs a decision a look into two maps, and where no other rule has the plans' key, one digest. Memory: 1 KB for a variant; the tier is told of
+// each, and no command is sent for it.
+type planned struct {
+	key        []KeyPart
+	name       string // of the key; rules by that alone have the same digest
+	of         string // the rule's name
+	standard   string
+	about, not []string
+	limits     map[string]uint32
+	variants   atomic.Pointer[map[uint32]*Rule] // by limit, but for the rule's own. Set.Vary replaces it
+}
+
+func newPlanned(c *Config, p PlansConfig) (*planned, error) {
+	part, err := ParsePlanKey(p.Key)
+	if err != nil {
+		return nil, fmt.Errorf("plans: key: %w", err)
+	}
+	v := &planned{key: []KeyPart{part}, name: p.Key, of: c.Name, standard: p.Default, about: c.Match.Plans, limits: make(map[string]uint32, len(c.Plans))}
+	if c.Match.Not != nil {
+		v.not = c.Match.Not.Plans
+	}
+	for plan, l := range c.Plans {
+		v.limits[plan] = l.Limit
+	}
+	v.variants.Store(new(map[uint32]*Rule))
+	return v, nil
+}
+
+// under is the plan of a client under the rule, and its limit there; 0: the rule's own.
+func (v *planned) under(c *plans.Client) (plan string, limit uint32) {
+	if plan, limit = c.Under(v.of); plan == "" {
+		plan = v.standard
+	}
+	if limit == 0 {
+		limit = v.limits[plan]
+	}
+	return plan, limit
+}
+
+// isAbout reports whether the rule is about clients on a plan.
+func (v *planned) isAbout(plan string) bool {
+	return (len(v.about) == 0 || slices.Contains(v.about, plan)) && !slices.Contains(v.not, plan)
+}
+
+// choose is the variant of a rule for a client; nil: the rule is not about it. A limit that has no variant, because there are too many, or
+// because plans have changed since this version of the rules was left, is that of the client's plan.
+func (v *planned) choose(r *Rule, c *plans.Client) *Rule {
+	plan, limit := v.under(c)
+	switch {
+	case !v.isAbout(plan):
+		return nil
+	case len(v.limits) == 0: // the rule asks only whom it is about
+		return r
+	}
+	variants := *v.variants.Load()
+	if own := variants[limit]; own != nil {
+		return own
+	}
+	if own := variants[v.limits[plan]]; own != nil && limit != r.Config.Limit {
+		return own
+	}
+	return r
+}
+
+// newVariant is a rule by another limit.
+func newVariant(r *Rule, limit uint32) (*Rule, error) {
+	v := *r
+	v.Config.Limit, v.of = limit, r
+	c := r.Counter
+	var err error
+	v.Counter, err = counter.NewRule(fmt.Sprintf("%s limit %d", c.Name, limit), limit, c.Window, c.SubWindows, c.Estimate)
+	v.Of = c.ID
+	v.Text = newText(&v)
+	return &v, err
+}
+
+// Vary makes the variants that a snapshot of plans asks for, and lets go those that it does not. It reports whether anything has changed. A
+// variant that stays keeps its ID. It is for one goroutine at a time; requests may go on.
+func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
+	var kept, added []*counter.Rule
+	next := make(map[*Rule]map[uint32]*Rule)
+	for _, r := range s.Rules {
+		kept = append(kept, r.Counter)
+		if c := r.Candidate; c != nil {
+			kept = append(kept, c.Counter, c.Bits)
+		}
+		if r.plans == nil || len(r.plans.limits) == 0 {
+			continue
+		}
+		before, wanted := *r.plans.variants.Load(), make(map[uint32]*Rule)
+		for _, limit := range slices.Sorted(maps.Values(r.plans.limits)) {
+			wanted[limit] = nil
+		}
+		for _, limit := range now.Limits(r.Config.Name) {
+			wanted[limit] = nil
+		}
+		delete(wanted, r.Config.Limit)
+		for _, limit := range slices.Sorted(maps.Keys(wanted)) {
+			v := before[limit]
+			if v == nil {
+				if v, err = newVariant(r, limit); err != nil {
+					return false, fmt.Errorf("rule %s: limit of a plan: %w", r.Config.Name, err)
+				}
+				added = append(added, v.Counter)
+			} else {
+				kept = append(kept, v.Counter)
+			}
+			wanted[limit] = v
+		}
+		if !maps.Equal(before, wanted) {
+			next[r] = wanted
+		}
+	}
+	counter.Renumber(append(kept, added...)) // those in force are there first, and stay as they are
+	for r, variants := range next {
+		r.plans.variants.Store(&variants)
+	}
+	return len(next) > 0, nil
+}
+
+// Each ranges over the rules that are not off, each with its variants after it.
+func (s *Set) Each() iter.Seq[*Rule] {
+	return func(yield func(*Rule) bool) {
+		for _, r := range s.Rules {
+			if !yield(r) {
+				return
+			}
+			for _, v := range r.Variants() {
+				if !yield(v) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Variants are those of a rule that plans and clients ask for, by their limits.
+func (r *Rule) Variants() map[uint32]*Rule {
+	if r.plans == nil || r.of != nil {
+		return nil
+	}
+	return *r.plans.variants.Load()
+}
+
+// IsVariant reports whether r is one of another rule.
+func (r *Rule) IsVariant() bool { return r.of != nil }
+
+// Of is the variant of a rule for a client, and its plan there; false: the rule is not about it.
+func (r *Rule) For(c *plans.Client) (variant *Rule, plan string, about bool) {
+	if r.plans == nil {
+		return r, "", true
+	}
+	plan, _ = r.plans.under(c)
+	if variant = r.plans.choose(r, c); variant == nil {
+		return r, plan, false
+	}
+	return variant, plan, true
+}
+
+// A ClientKey makes a client of the value by which it is known.
+type ClientKey struct {
+	part   KeyPart
+	text   string
+	secret Secret
+	hidden bool
+}
+
+// NewClientKey makes the one of a configuration that has plans.
+func NewClientKey(p PlansConfig, secret Secret) (ClientKey, error) {
+	part, err := ParsePlanKey(p.Key)
+	return ClientKey{part, p.Key, secret, p.SecretKeys}, err
+}
+
+// maxClient is how long a client's key may be.
+const maxClient = 256
+
+// Of is the client of a value as it is sent, in the form that its key has: the same that rules by this key count.
+func (k ClientKey) Of(value string) (client counter.Source, form string, ok bool) {
+	if value == "" || len(value) > maxClient || strings.Trim(value, " ") != value || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return client, "", false
+	}
+	b, ok := k.part.form(nil, []byte(value))
+	if !ok {
+		return client, "", false
+	}
+	return k.secret.digestOf(k.part.Kind, b), string(b), true
+}
+
+// A store has a client under its form, or under its digest.
+const plainKey = "="
+
+// Keys are those that a store may have a client under, the first of which it is kept under.
+func (k ClientKey) Keys(value string) ([]string, bool) {
+	client, form, ok := k.Of(value)
+	if !ok {
+		return nil, false
+	}
+	plain, hidden := plainKey+form, client.String()
+	if k.hidden {
+		return []string{hidden, plain}, true
+	}
+	return []string{plain, hidden}, true
+}
+
+// Source is the client that a store has under a key.
+func (k ClientKey) Source(key string) (counter.Source, bool) {
+	if form, plain := strings.CutPrefix(key, plainKey); plain {
+		return k.secret.digestOf(k.part.Kind, []byte(form)), true
+	}
+	client, err := counter.ParseSource(key)
+	return client, err == nil && strings.HasPrefix(key, "#")
+}
+
+// CountsBy reports whether a rule counts by this key alone, so that a client has one counter under it.
+func (k ClientKey) CountsBy(r *Rule) bool {
+	return len(r.Parts) == 1 && r.Parts[0].Kind == k.part.Kind && bytes.Equal(r.Parts[0].Name, k.part.Name)
+}
+
+// account finds what is known of the client of a request, once. It reports false if there is no telling who that is.
+func (d *Decision) account(v *planned, key Secret, q *message.Request, source counter.Source) bool {
+	if d.found {
+		return true
+	}
+	i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == v.name })
+	if i < 0 {
+		var ok bool
+		i = len(d.keys)
+		if source, d.buf, ok = key.digest(v.key, q, source, d.buf); !ok {
+			return false
+		}
+		d.keys = append(d.keys, keyed{v.name, source})
+	}
+	d.client, d.found = d.Plans.Of(d.keys[i].source), true
+	return true
+}
