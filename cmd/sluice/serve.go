@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"sluice/cmd/sluice/internal/clients"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
@@ -81,12 +82,25 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	keeper, err := clients.Keep(c, key.Bytes(), log.Warn)
+	if err != nil {
+		return err
+	}
+	if keeper != nil {
+		defer keeper.Store.Close()
+	}
 	server, err := edge.New(edge.Options{
 		Access: access, Events: happened, Name: tier.EdgeName(c), Audit: audit.New(0),
 		Config: c, Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: key.Bytes(), Warn: log.Warn,
 	})
 	if err != nil {
 		return err
+	}
+	if keeper != nil {
+		keeper.Publish = server.SetPlans
+		if err := keeper.Load(context.Background()); err != nil {
+			return err
+		}
 	}
 	warnings(c, log)
 	var certificates *listen.Certificates
@@ -158,6 +172,9 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if shared.Metrics != nil {
 		metrics.MustRegister(shared.Metrics)
 	}
+	if keeper != nil {
+		metrics.MustRegister(clients.Metrics(keeper))
+	}
 	var etcdStatus func() control.EtcdStatus
 	if shared.Etcd != nil {
 		metrics.MustRegister(tier.EtcdMetrics(shared.Etcd))
@@ -165,7 +182,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 	operators := &http.Server{
 		Handler: admin.New(admin.Options{Edge: server, Metrics: metrics, Reload: reload.now, Overlay: reload.overlay.Load, Edit: reload.edit, Self: reload.self, Etcd: etcdStatus, Hosts: c.AdminHosts,
-			Address: back.Addr().String(), Token: token, MetricsToken: c.MetricsToken}),
+			Address: back.Addr().String(), Token: token, MetricsToken: c.MetricsToken, Plans: keeper}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      2 * time.Minute, // a million mitigations are a long answer
@@ -187,6 +204,9 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	go func() { reported <- shared.Sync(background) }()
 	others.Go(func() { sweep(background, server) })
 	others.Go(func() { server.Watch(background) })
+	if keeper != nil {
+		others.Go(func() { keeper.Run(background) })
+	}
 	written := make(chan struct{})
 	go func() {
 		defer close(written)

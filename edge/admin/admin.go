@@ -32,6 +32,7 @@ import (
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/events"
+	"sluice/edge/plans"
 	"sluice/edge/rules"
 )
 
@@ -50,6 +51,7 @@ type Options struct {
 	Token   string                    // "": none wanted
 	// MetricsToken makes /metrics want the token, and a Host of this listener, as the API does.
 	MetricsToken bool
+	Plans        *plans.Keeper // keeps what operators say of clients; nil: there is no store
 }
 
 // maxBody bounds what the API reads: many times what a rule may have to travel. What is nested or wrong in a thousand places takes long.
@@ -102,6 +104,10 @@ func (a api) private() map[string]http.HandlerFunc {
 		"GET /v1/top":                               a.top,
 		"GET /v1/events":                            a.events,
 		"GET /v1/dashboard":                         a.summary,
+		"GET /v1/quotas/{key}":                      a.quotas,
+		"PUT /v1/quotas/{key}":                      a.quota,
+		"DELETE /v1/quotas/{key}":                   a.unquota,
+		"GET /v1/usage/{key}":                       a.usage,
 	}
 }
 
@@ -389,11 +395,11 @@ func failed(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, config.ErrNoRule):
 		status = http.StatusNotFound
-	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong), errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err, changes.ErrMoved):
+	case errors.Is(err, control.ErrFull), errors.Is(err, control.ErrLong), errors.Is(err, control.ErrOff), errors.Is(err, changes.ErrDrops), errors.Is(err, changes.ErrMoved), errors.Is(err, control.ErrNoPlans), errors.Is(err, control.ErrLimits):
 		status = http.StatusConflict
 	case errors.Is(err, changes.ErrMatch):
 		status = http.StatusPreconditionFailed
-	case errors.Is(err, changes.ErrAway):
+	case errors.Is(err, changes.ErrAway), errors.Is(err, plans.ErrAway):
 		status = http.StatusServiceUnavailable
 	}
 	fail(w, status, err.Error())

@@ -38,7 +38,7 @@ type Looked struct {
 func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	in := c.view()
 	source := in.Sources.Of(addr)
-	l := Looked{Source: source.String(), Asked: c.askTier(ctx, in, source), Rules: []Standing{}}
+	l := Looked{Source: source.String(), Asked: c.askTier(ctx, bySource(in), source), Rules: []Standing{}}
 	now, covering := time.Now(), c.limiter.Bits.Covering(rules.Single(addr), nil)
 	l.Denied = rules.IsIn(in.Deny, addr) || c.limiter.Bits.Says(mitigation.Denied, covering, now)
 	l.Allowed = !l.Denied && (rules.IsIn(in.Allow, addr) || c.limiter.Bits.Says(mitigation.Allowed, covering, now))
@@ -61,17 +61,23 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	return l
 }
 
-// askTier asks the tier what it has of a source under all rules that count by source, and reports whether it has answered by the time
-// that ctx is done.
-func (c *Plane) askTier(ctx context.Context, in View, source counter.Source) bool {
+// bySource are the rules that an address tells all about.
+func bySource(in View) (list []*rules.Rule) {
+	for _, r := range in.Rules.Rules {
+		if r.Parts == nil {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// askTier asks the tier what it has of a source under rules, and reports whether it has answered by the time that ctx is done.
+func (c *Plane) askTier(ctx context.Context, under []*rules.Rule, source counter.Source) bool {
 	if c.limiter.Ask == nil || c.limiter.Up != nil && !c.limiter.Up(source) {
 		return false
 	}
 	var replies []<-chan struct{}
-	for _, r := range in.Rules.Rules {
-		if r.Parts != nil {
-			continue
-		}
+	for _, r := range under {
 		reply, first := c.limiter.Counters.Await(r.Counter, source)
 		if first {
 			c.limiter.Ask(r.Counter, source)

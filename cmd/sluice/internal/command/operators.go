@@ -45,7 +45,7 @@ func Operators() []Command {
 	blockRule := block.String("rule", operator.AllRules, "under the rule `NAME` only; * is every rule")
 	unblockRule := unblock.String("rule", operator.AllRules, "under the rule `NAME` only; * is every rule")
 
-	return []Command{
+	return append([]Command{
 		operatorCommand(status, "", "how an edge and its PoP are; exit 1 if it is not ready", func(c *operator.Client, _ []string) error {
 			if *wait > 0 {
 				if err := c.WaitReady(*wait); err != nil {
@@ -103,7 +103,7 @@ func Operators() []Command {
 		listCommand(operator.Allow, "never limit a source for a while, on every edge of the PoP; without one, whom operators allow"),
 		listCommand(operator.Deny, "always refuse a source for a while, on every edge of the PoP; without one, whom operators deny"),
 		operatorCommand(events, "", "what has happened lately, the latest last", func(c *operator.Client, _ []string) error { return c.Events(*since) }),
-	}
+	}, planCommands()...)
 }
 
 // ruleCommand is the command rules: without arguments those in force, else one of them is changed, or its past shown.

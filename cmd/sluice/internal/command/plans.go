@@ -1,0 +1,71 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sluice/cmd/sluice/internal/operator"
+)
+
+// planCommands are those of clients' plans.
+func planCommands() []Command {
+	set := NewFlagSet("quota")
+	var q operator.Quota
+	set.StringVar(&q.Rule, "rule", "", "under the rule `NAME` only; without, under all of them")
+	set.StringVar(&q.Plan, "plan", "", "the client is on the `PLAN`")
+	set.Uint32Var(&q.Limit, "limit", 0, "the client has the limit `N`, whatever its plan says; needs --rule")
+	from := set.String("from", "", "not before this `TIME`, such as 2026-05-04T14:05:00Z")
+	until := set.String("until", "", "until this `TIME`")
+	return []Command{
+		operatorCommand(set, "set|get|delete KEY", "the plan and limits of a client, by the key that it sends", func(c *operator.Client, args []string) error {
+			does, key := args[0], args[1]
+			var err error
+			if q.EffectiveAt, err = instant("from", *from); err != nil {
+				return err
+			}
+			if q.ExpiresAt, err = instant("until", *until); err != nil {
+				return err
+			}
+			said := slices.ContainsFunc([]string{"plan", "limit", "from", "until"}, set.Changed)
+			switch {
+			case key == "":
+				return usageError{errors.New("KEY is empty: whose quota?")}
+			case does == "set" && q.Plan == "" && q.Limit == 0:
+				return usageError{errors.New("nothing is to be set: give --plan PLAN, or --rule NAME and --limit N")}
+			case does == "set" && q.Limit != 0 && q.Rule == "":
+				return usageError{errors.New("--limit is under one rule: give --rule NAME")}
+			case does == "set":
+				return c.SetQuota(key, q)
+			case said || does == "get" && set.Changed("rule"):
+				return usageError{fmt.Errorf("quota %s takes none of --plan, --limit, --from and --until, and only delete takes --rule", does)}
+			case does == "get":
+				return c.Quotas(key)
+			case does == "delete" && set.Changed("rule"):
+				return c.DeleteQuotas(key, &q.Rule)
+			case does == "delete":
+				return c.DeleteQuotas(key, nil)
+			}
+			return usageError{fmt.Errorf("no form %q: want quota set KEY, quota get KEY or quota delete KEY", does)}
+		}),
+		operatorCommand(NewFlagSet("usage"), "KEY", "what a client has used of its limits, by the key that it sends", func(c *operator.Client, args []string) error {
+			if args[0] == "" {
+				return usageError{errors.New("KEY is empty: whose usage?")}
+			}
+			return c.Usage(args[0])
+		}),
+	}
+}
+
+// instant reads the time of a flag; nil: it is not given.
+func instant(flag, text string) (*time.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--%s %q: want a time such as 2026-05-04T14:05:00Z", flag, text)}
+	}
+	return &t, nil
+}

@@ -1,0 +1,142 @@
+package operator
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Quota is what is said of a client. Fields without a value are left out.
+type Quota struct {
+	Rule        string     `json:"rule,omitempty"`
+	Plan        string     `json:"plan,omitempty"`
+	Limit       uint32     `json:"limit,omitempty"`
+	EffectiveAt *time.Time `json:"effective_at,omitempty"`
+	ExpiresAt   *time.Time `json:"expires_at,omitempty"`
+}
+
+// quotas are those of a client as the API tells them.
+type quotas struct {
+	Key, Plan string
+	Quotas    []struct {
+		Rule, Plan, State string
+		Limit             uint64
+		EffectiveAt       time.Time `json:"effective_at"`
+		ExpiresAt         time.Time `json:"expires_at"`
+	}
+}
+
+func quotaPath(key string) string { return "/v1/quotas/" + url.PathEscape(key) }
+
+// SetQuota says which plan or limit a client has.
+func (c *Client) SetQuota(key string, q Quota) error {
+	answer, err := c.ask(http.MethodPut, quotaPath(key), q)
+	if err != nil {
+		return err
+	}
+	return c.show(answer, func() error { return c.showQuotas(answer) })
+}
+
+// Quotas prints what is said of a client.
+func (c *Client) Quotas(key string) error {
+	answer, err := c.get(quotaPath(key), nil)
+	if err != nil {
+		return err
+	}
+	return c.show(answer, func() error { return c.showQuotas(answer) })
+}
+
+func (c *Client) showQuotas(answer []byte) error {
+	var all quotas
+	if err := c.decode(answer, &all); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(c.Out, Printable(all.Key+" is on plan "+all.Plan)+"\n"); err != nil || len(all.Quotas) == 0 {
+		return err
+	}
+	t := table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"LIMIT", right}, {"FROM", whole}, {"UNTIL", whole}, {"STATE", text}}}
+	at := func(t time.Time, none string) string {
+		if t.IsZero() {
+			return none
+		}
+		return t.UTC().Format(time.RFC3339)
+	}
+	for _, q := range all.Quotas {
+		limit := "-"
+		if q.Limit > 0 {
+			limit = number(q.Limit)
+		}
+		t.add(cmp.Or(q.Rule, "all"), cmp.Or(q.Plan, "-"), limit, at(q.EffectiveAt, "-"), at(q.ExpiresAt, "-"), q.State)
+	}
+	return t.write(c.Out)
+}
+
+// DeleteQuotas takes away what is said of a client, under one rule or, where rule is nil, at all.
+func (c *Client) DeleteQuotas(key string, rule *string) error {
+	path := quotaPath(key)
+	if rule != nil {
+		path += "?" + url.Values{"rule": {*rule}}.Encode()
+	}
+	answer, err := c.ask(http.MethodDelete, path, nil)
+	if err != nil {
+		return err
+	}
+	return c.show(answer, func() error {
+		var n struct{ Deleted int }
+		if err := c.decode(answer, &n); err != nil {
+			return err
+		}
+		what := fmt.Sprintf("%d quotas of %s are deleted", n.Deleted, key)
+		switch n.Deleted {
+		case 0:
+			what = key + " has no such quota"
+		case 1:
+			what = "a quota of " + key + " is deleted"
+		}
+		_, err := io.WriteString(c.Out, Printable(what)+"\n")
+		return err
+	})
+}
+
+// Usage prints what a client has used.
+func (c *Client) Usage(key string) error {
+	answer, err := c.get("/v1/usage/"+url.PathEscape(key), nil)
+	if err != nil {
+		return err
+	}
+	return c.show(answer, func() error {
+		var u struct {
+			Key, Plan string
+			Asked     bool
+			Rules     []struct {
+				Rule, Plan       string
+				Used             float64
+				Limit, Remaining uint64
+				Reset            time.Time
+				Until            *time.Time `json:"mitigated_until"`
+			}
+		}
+		if err := c.decode(answer, &u); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(c.Out, Printable(u.Key+" is on plan "+u.Plan)+"\n"); err != nil {
+			return err
+		}
+		if len(u.Rules) == 0 {
+			_, err := io.WriteString(c.Out, "no rule counts by the plans' key alone\n")
+			return err
+		}
+		t := table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"USED", right}, {"LIMIT", right}, {"LEFT", right}, {"RESET", whole}, {"BLOCKED", text}}}
+		for _, r := range u.Rules {
+			blocked := ""
+			if r.Until != nil {
+				blocked = "until " + clock(*r.Until)
+			}
+			t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(r.Limit), number(r.Remaining), clock(r.Reset), blocked)
+		}
+		return t.write(c.Out)
+	})
+}

@@ -1,0 +1,213 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/config"
+	"sluice/edge/plans"
+	"sluice/edge/rules"
+	"sluice/mitigation"
+)
+
+// ErrNoPlans says that there are none.
+var ErrNoPlans = errors.New("edge: there are no plans: say plans: {key: header:X-API-Key, default: free, store: sqlite:/PATH} in the configuration")
+
+// Usage is how a client stands under a rule that counts by the plans' key.
+type Usage struct {
+	Rule      string     `json:"rule"`
+	Plan      string     `json:"plan"`
+	Used      float64    `json:"used"` // hits in the window
+	Limit     uint32     `json:"limit"`
+	Remaining uint32     `json:"remaining"`
+	Reset     time.Time  `json:"reset"`                     // when all of the limit is there again, if nothing more comes
+	Until     *time.Time `json:"mitigated_until,omitempty"` // nil: it is not
+}
+
+// Used is what a client has used.
+type Used struct {
+	Key   string  `json:"key"` // "#" and a digest where keys are secret
+	Plan  string  `json:"plan"`
+	Asked bool    `json:"asked"` // the tier has answered; else this is what this edge alone knows
+	Rules []Usage `json:"rules"`
+}
+
+// client is who sends a key, as operators are shown it.
+func (c *Plane) client(in *View, key string) (k rules.ClientKey, client counter.Source, shown string, err error) {
+	if in.PlansConfig.Key == "" {
+		return k, client, "", ErrNoPlans
+	}
+	if k, err = rules.NewClientKey(in.PlansConfig, c.secret); err != nil {
+		return k, client, "", err
+	}
+	client, shown, ok := k.Of(key)
+	if !ok {
+		return k, client, "", plans.ErrKey
+	}
+	if in.PlansConfig.SecretKeys {
+		shown = client.String()
+	}
+	return k, client, shown, nil
+}
+
+// Usage tells what a client has used of its limits, under every rule that is about its plan and counts by the plans' key alone. The tier is
+// asked as Look asks it.
+func (c *Plane) Usage(ctx context.Context, key string) (Used, error) {
+	in := c.view()
+	k, client, shown, err := c.client(&in, key)
+	if err != nil {
+		return Used{}, err
+	}
+	known := in.Plans.Of(client)
+	u := Used{Key: shown, Plan: planOf(&in, known), Rules: []Usage{}}
+	var under []*rules.Rule
+	var plan []string
+	for _, r := range in.Rules.Rules {
+		if v, p, about := r.For(known); about && k.CountsBy(r) {
+			if p == "" {
+				p = u.Plan
+			}
+			under, plan = append(under, v), append(plan, p)
+		}
+	}
+	u.Asked = c.askTier(ctx, under, client)
+	now := time.Now()
+	for i, r := range under {
+		one := Usage{Rule: r.Config.Name, Plan: plan[i], Limit: r.Config.Limit, Remaining: r.Config.Limit, Reset: now}
+		if v, there := c.limiter.Counters.Peek(r.Counter, client, now); there {
+			one.Used, one.Remaining = v.Estimate, v.Remaining
+			if v.Estimate > 0 {
+				one.Reset = now.Add(r.Counter.Window)
+			}
+		}
+		if until := c.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: client}, now); !until.IsZero() {
+			one.Until, one.Remaining, one.Reset = &until, 0, until
+		}
+		u.Rules = append(u.Rules, one)
+	}
+	return u, nil
+}
+
+// planOf is the plan of a client where no rule has another for it.
+func planOf(in *View, c *plans.Client) string {
+	if plan, _ := c.Under(""); plan != "" {
+		return plan
+	}
+	return in.PlansConfig.Default
+}
+
+// Quota is what operators say of a client.
+type Quota struct {
+	Rule        string     `json:"rule,omitempty"`         // "": all
+	Plan        string     `json:"plan,omitempty"`         // "": as otherwise
+	Limit       uint32     `json:"limit,omitempty"`        // 0: that of the plan
+	EffectiveAt *time.Time `json:"effective_at,omitempty"` // nil: it is in force
+	ExpiresAt   *time.Time `json:"expires_at,omitempty"`   // nil: it has no end
+	State       string     `json:"state,omitempty"`        // in force, to come, over or replaced
+}
+
+// Quotas are all that operators say of a client.
+type Quotas struct {
+	Key    string  `json:"key"` // "#" and a digest where keys are secret
+	Plan   string  `json:"plan"`
+	Quotas []Quota `json:"quotas"`
+}
+
+// Quotas tells what operators say of a client, as it is in force on this edge.
+func (c *Plane) Quotas(key string) (Quotas, error) {
+	in := c.view()
+	_, client, shown, err := c.client(&in, key)
+	if err != nil {
+		return Quotas{}, err
+	}
+	known, now := in.Plans.Of(client), time.Now().UnixMilli()
+	all := Quotas{Key: shown, Plan: planOf(&in, known), Quotas: []Quota{}}
+	for i, q := range known.Quotas() {
+		one := Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit, State: "in force"}
+		if q.Start != 0 {
+			t := time.UnixMilli(q.Start).UTC()
+			one.EffectiveAt = &t
+		}
+		if q.End != 0 {
+			t := time.UnixMilli(q.End).UTC()
+			one.ExpiresAt = &t
+		}
+		later := slices.ContainsFunc(known.Quotas()[i+1:], func(o plans.Quota) bool {
+			return o.Rule == q.Rule && o.Start <= now && (o.End == 0 || now < o.End)
+		})
+		switch {
+		case q.End != 0 && q.End <= now:
+			one.State = "over"
+		case q.Start > now:
+			one.State = "to come"
+		case later:
+			one.State = "replaced"
+		}
+		all.Quotas = append(all.Quotas, one)
+	}
+	return all, nil
+}
+
+// CheckQuota says what is wrong with what an operator says, and what the store is to keep.
+func (c *Plane) CheckQuota(q Quota, now time.Time) (plans.Quota, error) {
+	in := c.view()
+	out := plans.Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit}
+	if in.PlansConfig.Key == "" {
+		return out, ErrNoPlans
+	}
+	if q.EffectiveAt != nil {
+		out.Start = q.EffectiveAt.UnixMilli()
+	}
+	if q.ExpiresAt != nil {
+		out.End = q.ExpiresAt.UnixMilli()
+	}
+	switch r := in.Rules.ByName(q.Rule); {
+	case q.Rule != "" && r == nil:
+		return out, fmt.Errorf("%w: %s, or it is off", config.ErrNoRule, q.Rule)
+	case q.Rule != "" && len(r.Config.Plans) == 0 && (q.Limit != 0 || !r.Config.HasPlans()):
+		return out, fmt.Errorf("edge: rule %s has no plans, so it has one limit for everybody: give it plans: {%s: %d} first", q.Rule, in.PlansConfig.Default, r.Config.Limit)
+	case q.Limit == 0 && q.Plan == "":
+		return out, errors.New("edge: a quota needs a plan or a limit")
+	case q.Limit > counter.MaxLimit:
+		return out, fmt.Errorf("edge: limit %d is out of range: want 1 to %d", q.Limit, uint32(counter.MaxLimit))
+	case q.Limit != 0 && q.Rule == "":
+		return out, errors.New("edge: a limit is under one rule: say which, as rule")
+	case q.Plan != "" && !slices.Contains(planNames(&in), q.Plan):
+		return out, fmt.Errorf("edge: no rule knows the plan %q: there is %v", q.Plan, planNames(&in))
+	case q.ExpiresAt != nil && !q.ExpiresAt.After(now):
+		return out, errors.New("edge: expires_at has passed: want a time to come, or DELETE the quota")
+	case q.EffectiveAt != nil && q.ExpiresAt != nil && !q.EffectiveAt.Before(*q.ExpiresAt):
+		return out, errors.New("edge: effective_at is not before expires_at")
+	case q.EffectiveAt != nil && out.Start <= 0 || q.ExpiresAt != nil && out.End <= 0:
+		return out, errors.New("edge: a time before 1970: want one such as 2026-05-04T14:05:00Z")
+	}
+	if limits := in.Plans.Limits(q.Rule); q.Limit != 0 && len(limits) >= plans.MaxLimits {
+		if _, there := slices.BinarySearch(limits, q.Limit); !there {
+			return out, fmt.Errorf("%w: clients have %d limits of their own under rule %s: give this one a limit that another has", ErrLimits, len(limits), q.Rule)
+		}
+	}
+	return out, nil
+}
+
+// ErrLimits says that there is no room for another limit.
+var ErrLimits = errors.New("edge: too many limits")
+
+// planNames are those that rules or the configuration know.
+func planNames(in *View) []string {
+	names := []string{in.PlansConfig.Default}
+	for _, r := range in.Rules.All {
+		for name := range r.Config.Plans {
+			names = append(names, name)
+		}
+		names = append(names, r.Config.Match.Plans...)
+		if r.Config.Match.Not != nil {
+			names = append(names, r.Config.Match.Not.Plans...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
