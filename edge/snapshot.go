@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"errors"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -51,6 +52,10 @@ func (s *Server) Apply(c *config.Config) error {
 	if err := c.Check(); err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
+	}
+	if before != nil && (c.Plans.Key != before.config.Plans.Key || c.Plans.SecretKeys != before.config.Plans.SecretKeys) {
+		s.stats.reloads[0].Add(1)
+		return errors.New("plans.key and plans.secret_keys cannot change while the edge runs, because everybody's plan goes by them: restart it")
 	}
 	set, err := rules.New(c.Rules, c.RuleDefaults(), s.stats.tally)
 	if err != nil {

@@ -89,6 +89,11 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 		_, err = listen.LoadCertificates(c.TLS)
 		try(err)
 	}
+	if path, is := strings.CutPrefix(c.Plans.Store, "sqlite:"); is {
+		if err := tryWrite(path); err != nil {
+			try(fmt.Errorf("plans.store: %w: give the path of a file that can be written", err))
+		}
+	}
 	if file := c.AccessLog.File; file != "" && file != "-" {
 		if err := tryWrite(file); err != nil {
 			try(fmt.Errorf("access_log.file: %w: give the path of a file that can be written", err))
@@ -102,7 +107,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 			try(err)
 		}
 	}
-	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "pop.secret_file": c.PoP.SecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile} {
+	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "pop.secret_file": c.PoP.SecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile, "plans.store": strings.TrimPrefix(c.Plans.Store, "sqlite:")} {
 		if info, err := os.Stat(file); file != "" && err == nil && info.Mode().Perm()&0o004 != 0 {
 			doubt(what + ": everybody on this machine can read " + file + ": chmod o= it")
 		}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sluice/edge/plans/store/storetest"
+)
+
+// writePlans writes what edges of a PoP with plans are started with.
+func writePlans(t *testing.T, edges int, plans string) (files []string) {
+	t.Helper()
+	for _, file := range writePoP(t, edges) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		more := fmt.Sprintf("plans: {key: \"header:X-API-Key\", default: free, refresh: 100ms, %s}\n", plans) +
+			"- {name: api, key: \"header:X-API-Key\", limit: 2, plans: {free: 3, pro: {limit: 6}}, window: 1h, mitigation_timeout: 10m}\n" +
+			"- {name: paying, match: {path: /paid, plans: [pro]}, key: \"header:X-API-Key\", limit: 100, window: 1h}\n" +
+			"- {name: unpaid, match: {path: /paid, not: {plans: [pro]}}, key: \"header:X-API-Key\", limit: 1, window: 1h, mitigation_timeout: 0}\n"
+		top, rules, _ := strings.Cut(more, "\n")
+		file := filepath.Join(t.TempDir(), "edge.yaml")
+		if err := os.WriteFile(file, []byte(top+"\n"+string(text)+rules), 0o400); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
+// as sends a request with a key, and tells the status and the limit that the answer names.
+func (p *process) as(key, path string) string {
+	p.t.Helper()
+	req, err := http.NewRequest("GET", "http://"+p.front+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("X-API-Key", key)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	if resp.StatusCode == 429 && resp.Header.Get("Cache-Control") != "no-store" {
+		p.t.Errorf("a refusal may be cached: %v", resp.Header)
+	}
+	return fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("RateLimit-Policy"), " ", resp.Header.Get("X-RateLimit-Limit"))
+}
+
+// Clients of a PoP of two edges, with real nodes and a real PostgreSQL: each has the limit of its plan on both, and what operators say of it
+// at one edge holds at the other, block and all; and while the store is away everything goes on.
+func TestPlans(t *testing.T) {
+	db := storetest.Start(t)
+	nodes, site := startMemcached(t), origin(t)
+	files := writePlans(t, 2, "store: \""+db.URL+"\"")
+	one := start(t, site, "--config", files[0], "--memcached", nodes)
+	two := start(t, site, "--config", files[1], "--memcached", nodes)
+	meet(one, two)
+
+	// The plan of whom nothing was said: three, over both edges.
+	want := func(p *process, key, path, want string) {
+		t.Helper()
+		if got := p.as(key, path); got != want {
+			t.Errorf("%s %s: %s, want %s", key, path, got, want)
+		}
+	}
+	const free, pro, refused = `200 "api";q=3;w=3600 3`, `200 "api";q=6;w=3600 6`, `429 "api";q=3;w=3600 3`
+	for range 3 {
+		want(one, "a", "/", free)
+	}
+	want(one, "a", "/", refused)
+	two.until("told by the other", func() bool { return strings.HasPrefix(two.as("a", "/"), "429") })
+	if _, list := two.admin("GET", "/v1/mitigations?rule=api"); !strings.Contains(list, `"limit": 3`) {
+		t.Errorf("the block does not tell its limit: %s", list)
+	}
+	if _, text := one.admin("GET", "/metrics"); !strings.Contains(text, `sluice_mitigations_active{mode="enforce",rule="api"} 1`) || strings.Contains(text, "#") && strings.Contains(text, `source="#`) {
+		t.Error("the block is not counted under its rule")
+	}
+	want(one, "", "/paid", `200 "unpaid";q=1;w=3600 1`)
+
+	// A better plan: counted afresh, and not blocked for what was too much before.
+	if a := one.api("PUT", "/v1/quotas/a", `{"plan":"pro"}`); a.status != 200 || !strings.Contains(a.text, `"plan": "pro"`) || !strings.Contains(a.text, `"state": "in force"`) {
+		t.Fatalf("%d %s", a.status, a.text)
+	}
+	want(one, "a", "/", pro)
+	two.until("told of the plan", func() bool { return strings.HasPrefix(two.as("a", "/paid"), "200") })
+	want(two, "b", "/", free) // another client is as before
+	one.until("counting both edges' requests", func() bool {
+		_, text := one.admin("GET", "/v1/usage/a")
+		return strings.Contains(text, `"used": 2`) && strings.Contains(text, `"limit": 6`) && strings.Contains(text, `"remaining": 4`) && strings.Contains(text, `"asked": true`)
+	})
+	if _, text := one.admin("GET", "/metrics"); !strings.Contains(text, `sluice_requests_total{rule="paying",verdict="pass"} 0`) {
+		t.Error("the rule for those who pay has counted others")
+	}
+
+	// A limit of its own, for a while, seen at the other edge when it begins and when it ends.
+	from, until := time.Now().Add(500*time.Millisecond).Format(time.RFC3339Nano), time.Now().Add(1500*time.Millisecond).Format(time.RFC3339Nano)
+	if a := one.api("PUT", "/v1/quotas/c", fmt.Sprintf(`{"rule":"api","limit":50,"effective_at":%q,"expires_at":%q}`, from, until)); a.status != 200 || !strings.Contains(a.text, `"state": "to come"`) {
+		t.Fatalf("%d %s", a.status, a.text)
+	}
+	limit := func(p *process, key string) string {
+		_, text := p.admin("GET", "/v1/usage/"+key)
+		_, after, _ := strings.Cut(text, `"limit": `)
+		n, _, _ := strings.Cut(after, ",")
+		return n
+	}
+	if got := limit(two, "c"); got != "3" {
+		t.Errorf("limit %s before it is effective", got)
+	}
+	two.until("at the limit that begins", func() bool { return limit(two, "c") == "50" })
+	two.until("at the limit of the plan again", func() bool { return limit(two, "c") == "3" })
+
+	// What operators say of a client under the rule holds whatever its limit, on both edges, and a lift ends it.
+	_, list := one.admin("GET", "/v1/events")
+	_, after, _ := strings.Cut(list, `"#`)
+	digest, _, _ := strings.Cut(after, `"`)
+	if strings.Contains(list, `"c"`) || len(digest) != 32 {
+		t.Fatalf("the events have no digest, or a key: %s", list)
+	}
+	digest = "%23" + digest // of c, the latest
+	if a := two.api("PUT", "/v1/mitigations/api/"+digest, `{"for":"10m"}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.text)
+	}
+	one.api("PUT", "/v1/quotas/c", `{"plan":"pro"}`)
+	want(one, "c", "/", `429 "api";q=6;w=3600 6`)
+	if a := two.api("DELETE", "/v1/mitigations/api/"+digest, ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.text)
+	}
+	for range 6 {
+		want(one, "c", "/", pro)
+	}
+	want(one, "c", "/", `429 "api";q=6;w=3600 6`)
+	if a := two.api("DELETE", "/v1/mitigations/api/"+digest, ""); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.text)
+	}
+	one.until("lifted under its plan", func() bool { return one.as("c", "/") == pro })
+
+	// The store goes away.
+	db.Stop()
+	one.until("told that the store is away", func() bool { return one.metric("sluice_plans_up") == "0" })
+	if a := one.api("PUT", "/v1/quotas/a", `{"plan":"free"}`); a.status != 503 {
+		t.Errorf("%d %s", a.status, a.text)
+	}
+	want(one, "a", "/", pro)
+	if status, _ := one.admin("GET", "/readyz"); status != 200 {
+		t.Error("not ready for a store that nobody waits for")
+	}
+	if _, list := one.admin("GET", "/v1/events"); !strings.Contains(list, "the store of the plans does not answer") {
+		t.Errorf("no event tells it: %s", list)
+	}
+	one.stop(syscall.SIGTERM) // which writes the copy
+	again := start(t, site, "--config", files[0], "--memcached", nodes)
+	if got := again.as("a", "/"); got != pro {
+		t.Errorf("after a start from the copy: %s", got)
+	}
+	code, _, stderr := sluice("--config", write(t, "listen: \"127.0.0.1:0\"\nadmin: \"127.0.0.1:0\"\nplans: {key: \"header:a\", store: \""+db.URL+"\"}"), "--origin", site)
+	if code != 1 || !strings.Contains(stderr, "plans.store: ") || !strings.Contains(stderr, "start the store first") {
+		t.Errorf("without a copy it starts: %d %s", code, stderr)
+	}
+	db.Run()
+	again.until("back", func() bool { return again.metric("sluice_plans_up") == "1" })
+	if a := again.api("DELETE", "/v1/quotas/a", ""); a.status != 200 || !strings.Contains(a.text, `"deleted": 1`) {
+		t.Errorf("%d %s", a.status, a.text)
+	}
+	want(again, "d", "/", free)
+	if got := limit(again, "a"); got != "3" {
+		t.Errorf("limit %s of whom nothing is said any more", got)
+	}
+	again.stop(syscall.SIGTERM)
+	two.stop(syscall.SIGTERM)
+}
+
+// A store in a file, with no key in it, and operators' commands.
+func TestQuotaCommands(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plans.db")
+	p := start(t, origin(t), "--config", writePlans(t, 1, "store: \"sqlite:"+file+"\", secret_keys: true")[0])
+	const key = "k 4711/x?y" // with what a path must escape
+	for _, c := range []struct{ args, want string }{
+		{"quota get KEY", "# is on plan free\n"},
+		{"quota set KEY --plan pro", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\n"},
+		{"quota set KEY --rule api --limit 4 --until 2100-01-02T03:04:05Z", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\napi - 4 - 2100-01-02T03:04:05Z in force\n"},
+		{"quota set KEY --rule api --limit 9 --from 2100-01-02T03:04:05Z", "api - 9 2100-01-02T03:04:05Z - to come\n"},
+		{"usage KEY", "# is on plan pro\nRULE PLAN USED LIMIT LEFT RESET\napi pro 0 4 4 "},
+		{"quota delete KEY --rule api", "2 quotas of KEY are deleted\n"},
+		{"quota delete KEY", "a quota of KEY is deleted\n"},
+		{"quota delete KEY", "KEY has no such quota\n"},
+	} {
+		args := strings.Fields(c.args)
+		for i := range args {
+			if args[i] == "KEY" {
+				args[i] = key
+			}
+		}
+		code, stdout, stderr := sluice(append(args, "--admin", p.back)...)
+		got := squeezed(stdout)
+		if i := strings.Index(got, "# is on"); i < 0 && strings.HasPrefix(got, "#") {
+			got = "#" + got[33:]
+		}
+		if code != 0 || !strings.Contains(got, strings.ReplaceAll(c.want, "KEY", key)) {
+			t.Errorf("%s: %d %s\n%s, want %s", c.args, code, stderr, got, c.want)
+		}
+	}
+	for args, want := range map[string]string{
+		"quota set k":                          "nothing is to be set",
+		"quota set k --limit 4":                "--limit is under one rule",
+		"quota set k --plan pro --from monday": `--from "monday": want a time`,
+		"quota get k --plan pro":               "takes none of",
+		"quota put k":                          `no form "put"`,
+	} {
+		if code, _, stderr := sluice(append(strings.Fields(args), "--admin", p.back)...); code != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: %d %s", args, code, stderr)
+		}
+	}
+	if code, _, stderr := sluice("quota", "set", "k", "--plan", "gold", "--admin", p.back); code != 1 || !strings.Contains(stderr, `no rule knows the plan "gold": there is [free pro]`) {
+		t.Errorf("%d %s", code, stderr)
+	}
+	sluice("quota", "set", "k-4711", "--plan", "pro", "--admin", p.back)
+	p.stop(syscall.SIGTERM)
+	for _, name := range []string{file, file + "-wal"} {
+		if text, err := os.ReadFile(name); err == nil && strings.Contains(string(text), "4711") {
+			t.Errorf("%s has the key", name)
+		}
+	}
+}
