@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -114,13 +115,15 @@ func (i *inspector) ask(p *process, method, path, body string, want int, header 
 func TestOpenAPI(t *testing.T) {
 	files, nodes, site := writePoP(t, 2), startMemcached(t), origin(t)
 	token := write(t, "right")
+	database := filepath.Join(t.TempDir(), "plans.db")
 	startEdge := func(file string, args ...string) *process {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = append(text, "- {name: trial, limit: 1, mode: shadow, count: {refused: true}}\n- {name: asleep, limit: 9, mode: off, key: [source, \"header:X-Tenant\"], count: {statuses: [401]}}\n"...)
+		text = append(text, "- {name: trial, limit: 1, mode: shadow, count: {refused: true}}\n- {name: asleep, limit: 9, mode: off, key: [source, \"header:X-Tenant\"], count: {statuses: [401]}}\n- {name: api, key: \"header:X-API-Key\", limit: 3, plans: {pro: 9}}\n"...)
 		text = append(text, fmt.Sprintf("admin_token_file: %s\nmetrics_token: true\nsource: {trust: [127.0.0.0/8]}\nallow: [192.0.2.200]\ndeny: [192.0.2.201]\n", token)...)
+		text = append(text, "plans: {key: \"header:X-API-Key\", store: \"sqlite:"+database+"\"}\n"...)
 		return start(t, site, append(args, "--config", write(t, string(text)), "--memcached", nodes)...)
 	}
 	p := startEdge(files[0])
@@ -189,6 +192,26 @@ func TestOpenAPI(t *testing.T) {
 		{"GET", "/v1/top?by=shadow", "", 200},
 		{"GET", "/v1/top?by=size", "", 400},
 		{"GET", "/v1/top?n=1001", "", 400},
+		{"PUT", "/v1/quotas/k-4711", `{"plan":"pro"}`, 200},
+		{"PUT", "/v1/quotas/k%2F4711", `{"rule":"api","limit":500,"plan":"pro","effective_at":"2026-05-04T14:05:00Z","expires_at":"2100-05-04T14:05:00+02:00"}`, 200},
+		{"PUT", "/v1/quotas/k-4711", `{"plan":"gold"}`, 400},
+		{"PUT", "/v1/quotas/k-4711", `{"limit":5}`, 400},
+		{"PUT", "/v1/quotas/k-4711", `{"plan":"pro","colour":"red"}`, 400},
+		{"PUT", "/v1/quotas/k-4711", `{"plan":"pro","expires_at":"2001-05-04T14:05:00Z"}`, 400},
+		{"PUT", "/v1/quotas/k-4711", `{"rule":"login","limit":5}`, 400},
+		{"PUT", "/v1/quotas/k-4711", `{"rule":"none","limit":5}`, 404},
+		{"PUT", "/v1/quotas/%C3%A4", `{"plan":"pro"}`, 400},
+		{"GET", "/v1/quotas/k-4711", "", 200},
+		{"GET", "/v1/quotas/%20", "", 400},
+		{"GET", "/v1/usage/k%2F4711", "", 200},
+		{"GET", "/v1/usage/%20", "", 400},
+		{"PUT", "/v1/rules/planned", `{"limit":9,"key":["header:X-API-Key"],"plans":{"pro":{"limit":90},"free":9},"match":{"plans":["pro"],"not":{"plans":["free"]}}}`, 200},
+		{"PUT", "/v1/rules/planned", `{"limit":9,"plans":{"pro":90}}`, 409},
+		{"PATCH", "/v1/rules/planned", `{"plans":{"pro":{"limit":100},"free":null}}`, 200},
+		{"DELETE", "/v1/rules/planned", "", 200},
+		{"DELETE", "/v1/quotas/k-4711?rule=api", "", 200},
+		{"DELETE", "/v1/quotas/k-4711", "", 200},
+		{"DELETE", "/v1/quotas/%20", "", 400},
 		{"GET", "/v1/events", "", 200},
 		{"GET", "/v1/events?since=3", "", 200},
 		{"GET", "/v1/events?since=2026-05-04T14:05:00Z", "", 200},
@@ -248,10 +271,15 @@ func TestOpenAPI(t *testing.T) {
 	i.ask(alone, "DELETE", "/v1/rules/default", "", 200)
 	i.ask(alone, "PUT", "/v1/deny/203.0.113.0/24", ten, 200)
 
+	i.ask(alone, "GET", "/v1/quotas/k", "", 409)
+	i.ask(alone, "PUT", "/v1/quotas/k", `{"plan":"pro"}`, 409)
+	i.ask(alone, "DELETE", "/v1/quotas/k", "", 409)
+	i.ask(alone, "GET", "/v1/usage/k", "", 409)
+
 	// Without the token, and for another host, whatever is asked.
 	for template, item := range i.doc.Paths.Map() {
 		for method, operation := range item.Operations() {
-			path := strings.NewReplacer("{name}", "login", "{rule}", "login", "{source}", "192.0.2.7", "{prefix}", "192.0.2.0/24", "{address}", "192.0.2.7").Replace(template)
+			path := strings.NewReplacer("{name}", "login", "{rule}", "login", "{source}", "192.0.2.7", "{prefix}", "192.0.2.0/24", "{address}", "192.0.2.7", "{key}", "k").Replace(template)
 			if operation.Responses.Status(401) != nil {
 				i.ask(p, method, path, "", 401, "Authorization", "Bearer wrong")
 			}
@@ -284,6 +312,8 @@ func TestOpenAPI(t *testing.T) {
 		"POST /v1/rules/{name}/rollback 409": "a full list",
 		"GET /v1/dashboard 500":              "metrics that fail",
 		"GET /metrics 503":                   "five at a time",
+		"PUT /v1/quotas/{key} 503":           "a store that stops: TestPlans",
+		"DELETE /v1/quotas/{key} 503":        "a store that stops",
 	}
 	for template, item := range i.doc.Paths.Map() {
 		for method, operation := range item.Operations() {

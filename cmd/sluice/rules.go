@@ -32,7 +32,7 @@ func (r *reloader) lay(base *config.Config) error {
 	if r.flags.config == "" {
 		from = changes.Flags
 	}
-	o := changes.Lay(base.Rules, from, list, r.store.Origin)
+	o := changes.Lay(base, from, list, r.store.Origin)
 	if base != r.base || !slices.EqualFunc(o.Rules, r.server.Config().Rules, func(a, b rules.Config) bool { return config.RuleJSON(a) == config.RuleJSON(b) }) {
 		c := *base
 		c.Rules = o.Rules

@@ -52,7 +52,7 @@ func (a api) find(name string) *ruleJSON {
 // overlay is what has been changed of the rules; what nobody can change are those of the file.
 func (a api) overlay() *changes.Overlay {
 	if a.Overlay == nil {
-		return changes.Lay(a.Edge.Config().Rules, changes.File, nil, changes.Local)
+		return changes.Lay(a.Edge.Config(), changes.File, nil, changes.Local)
 	}
 	return a.Overlay()
 }

@@ -64,12 +64,15 @@ func Read(name string, version uint64, at time.Time, text string) Change {
 }
 
 // read is the rule of a Set.
-func (c *Change) read() (rule rules.Config, err error) {
+func (c *Change) read(on *config.Config) (rule rules.Config, err error) {
 	if c.wrong != nil || c.Does != Set {
 		return rule, c.wrong
 	}
 	if rule, err = config.ParseRule(c.Name, c.Rule); err == nil {
-		_, err = rules.New([]rules.Config{rule}, rules.Defaults{}, func(string) *rules.Tally { return nil })
+		err = on.CheckRule(&rule)
+	}
+	if err == nil {
+		_, err = rules.New([]rules.Config{rule}, on.RuleDefaults(), func(string) *rules.Tally { return nil })
 	}
 	return rule, err
 }
@@ -90,6 +93,7 @@ type Overlay struct {
 	Rules   []rules.Config // in force: those of the file in their order, then the others by name
 	Refused []Refused
 
+	on       *config.Config
 	file     []rules.Config
 	changes  map[string][]Change // by rule, the newest first
 	standing map[string]Standing
@@ -109,8 +113,9 @@ type Refused struct {
 }
 
 // Lay lays changes, by rule and the newest first, over what a file says.
-func Lay(file []rules.Config, from Origin, list []Change, changed Origin) *Overlay {
-	o := &Overlay{file: file, changes: make(map[string][]Change), standing: make(map[string]Standing)}
+func Lay(on *config.Config, from Origin, list []Change, changed Origin) *Overlay {
+	file := on.Rules
+	o := &Overlay{on: on, file: file, changes: make(map[string][]Change), standing: make(map[string]Standing)}
 	put := make(map[string]*rules.Config) // nil: removed
 	done := make(map[string]bool)
 	var added []string
@@ -119,7 +124,7 @@ func Lay(file []rules.Config, from Origin, list []Change, changed Origin) *Overl
 		if done[c.Name] {
 			continue
 		}
-		rule, err := c.read()
+		rule, err := c.read(on)
 		if err != nil {
 			o.Refused = append(o.Refused, Refused{i, c, err})
 			continue

@@ -37,7 +37,7 @@ func newDesk(t *testing.T) *desk {
 func (d *desk) overlay() *Overlay {
 	list := slices.Clone(d.said)
 	slices.SortStableFunc(list, func(a, b Change) int { return strings.Compare(a.Name, b.Name) })
-	return Lay(d.file, File, list, PoP)
+	return Lay(&config.Config{Rules: d.file}, File, list, PoP)
 }
 
 // edit does what an operator asks for, as cmd does it: over the text in which a change travels.

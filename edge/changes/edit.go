@@ -66,7 +66,7 @@ func (o *Overlay) Change(e Edit) (c Change, needed bool, err error) {
 		return c, false, err
 	}
 	if c.Does == Set {
-		rule, err := c.read()
+		rule, err := c.read(o.on)
 		if err != nil {
 			return c, false, err
 		}

@@ -140,14 +140,22 @@ func (c *Config) planFault(r *rules.Config) string {
 	return ""
 }
 
+// CheckRule says why a rule cannot be in force in this configuration, whatever else is.
+func (c *Config) CheckRule(r *rules.Config) error {
+	if fault := c.planFault(r); fault != "" {
+		return errors.New(fault)
+	}
+	return nil
+}
+
 // checkPlans reports what no single rule shows.
 func (c *Config) checkPlans() error {
 	if c.Plans.SecretKeys && c.PoP.SecretFile == "" {
 		return errors.New("plans.secret_keys is on but the PoP's secret follows from its name, so whoever has the store can find out keys by trying: give pop.secret_file")
 	}
 	for i := range c.Rules {
-		if fault := c.planFault(&c.Rules[i]); fault != "" {
-			return errors.New(fault)
+		if err := c.CheckRule(&c.Rules[i]); err != nil {
+			return err
 		}
 	}
 	return nil
