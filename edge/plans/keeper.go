@@ -57,6 +57,7 @@ type Keeper struct {
 	// Warn is told when the store goes away, and when it is back. It must not block.
 	Warn func(message string, args ...any)
 
+	wake  chan struct{} // holds one where Run should look at the time again
 	mu    sync.Mutex
 	book  *Book
 	snap  *Snapshot
@@ -80,7 +81,7 @@ func (k *Keeper) Load(ctx context.Context) error {
 	defer cancel()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.book = new(Book)
+	k.book, k.wake = new(Book), make(chan struct{}, 1)
 	copied := false
 	if k.Copy != "" {
 		switch err := k.restore(); {
@@ -116,6 +117,8 @@ func (k *Keeper) Run(ctx context.Context) {
 			k.save()
 			return
 		case <-timer.C:
+		case <-k.wake:
+			timer.Stop()
 		}
 		k.refresh(ctx)
 		if time.Since(saved) >= saveTime {
@@ -221,6 +224,10 @@ func (k *Keeper) change(ctx context.Context, client string, do func(context.Cont
 		return nil // it is kept, and will be read
 	}
 	k.publish(time.Now())
+	select {
+	case k.wake <- struct{}{}: // it may begin or end before the next look at the store
+	default:
+	}
 	return nil
 }
 

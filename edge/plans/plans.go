@@ -6,7 +6,7 @@
 //
 // A client is known by a keyed digest of what it sends (counter.Source), so nothing here holds a key.
 //
-// Memory: 70 bytes for a client whose only quota is a plan, because all of them on one plan share what is known of them; 250 more for one
+// Memory: 100 bytes for a client whose only quota is a plan, because all of them on one plan share what is known of them; 300 more for one
 // with a limit of its own. A change copies one of 1,024 shards: of a million clients, a thousand entries.
 package plans
 

@@ -1,0 +1,179 @@
+package plans
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/counter"
+)
+
+// A shelf is a store in memory.
+type shelf struct {
+	said  []Change
+	away  bool
+	looks int
+}
+
+func (s *shelf) Changes(_ context.Context, since Mark, begin func(bool), each func(Change)) (Mark, error) {
+	s.looks++
+	if s.away {
+		return since, errors.New("away")
+	}
+	begin(since.Store == "")
+	for _, c := range s.said[since.Change:] {
+		each(c)
+	}
+	return Mark{"shelf", int64(len(s.said))}, nil
+}
+
+func (s *shelf) Put(_ context.Context, keys []string, q Quota, _ time.Time) error {
+	if s.away {
+		return errors.New("away")
+	}
+	s.said = append(s.said, Change{Key: keys[0], Quota: q})
+	return nil
+}
+
+func (s *shelf) Delete(_ context.Context, keys []string, rule *string) (int, error) { return 0, nil }
+func (s *shelf) Close() error                                                       { return nil }
+
+func source(key string) (counter.Source, bool) {
+	var n int
+	_, err := fmt.Sscanf(key, "k%d", &n)
+	return client(n), err == nil
+}
+
+// keeper makes one on a shelf, and tells what it publishes and warns of.
+func keeper(s *shelf, file string) (k *Keeper, latest func() *Snapshot, warned *[]string) {
+	var now *Snapshot
+	warned = new([]string)
+	k = &Keeper{Store: s, Refresh: 5 * time.Second, Copy: file, Check: "check", Source: source,
+		Keys:    func(name string) ([]string, bool) { return []string{name}, true },
+		Publish: func(s *Snapshot) { now = s },
+		Warn:    func(message string, _ ...any) { *warned = append(*warned, message) }}
+	return k, func() *Snapshot { return now }, warned
+}
+
+func run(t *testing.T, k *Keeper) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// What is said elsewhere is in force after refresh, what is said here at once, and what begins or ends at a time at that time.
+func TestKeeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(shelf)
+		k, latest, warned := keeper(s, "")
+		if err := k.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer run(t, k)()
+		wants := func(n int, plan string, limit uint32) {
+			t.Helper()
+			if p, l := latest().Of(client(n)).Under("api"); p != plan || l != limit {
+				t.Errorf("%v: %q %d, want %q %d", time.Now(), p, l, plan, limit)
+			}
+		}
+		s.said = append(s.said, Change{Key: "k1", Quota: Quota{Plan: "pro"}})
+		time.Sleep(5*time.Second + time.Millisecond)
+		synctest.Wait()
+		wants(1, "pro", 0)
+		begins := time.Now().Add(1234 * time.Millisecond)
+		if err := k.Put(t.Context(), "k2", Quota{Rule: "api", Limit: 9, Start: begins.UnixMilli(), End: begins.UnixMilli() + 1000}); err != nil {
+			t.Fatal(err)
+		}
+		wants(2, "", 0)
+		time.Sleep(1233 * time.Millisecond)
+		synctest.Wait()
+		wants(2, "", 0)
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		wants(2, "", 9)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		wants(2, "", 0)
+
+		looks := s.looks
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := s.looks - looks; n < 11 || n > 13 {
+			t.Errorf("%d looks in a minute, want one every 5 seconds", n)
+		}
+
+		s.away = true
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wants(1, "pro", 0)
+		if err := k.Put(t.Context(), "k1", Quota{Plan: "free"}); !errors.Is(err, ErrAway) {
+			t.Errorf("%v, want ErrAway", err)
+		}
+		if k.Status().Up || len(*warned) != 1 {
+			t.Errorf("%+v, warned of %q", k.Status(), *warned)
+		}
+		s.away = false
+		s.said = append(s.said, Change{Key: "k1", Quota: Quota{Plan: "free"}})
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		wants(1, "free", 0)
+		if !k.Status().Up || len(*warned) != 2 {
+			t.Errorf("%+v, warned of %q", k.Status(), *warned)
+		}
+	})
+}
+
+// An edge that starts while the store is away has what its copy says, and without one does not start.
+func TestStartFromTheCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "plans")
+		s := &shelf{away: true}
+		k, _, _ := keeper(s, file)
+		if err := k.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "start the store first") {
+			t.Fatalf("%v", err)
+		}
+		s.away, s.said = false, []Change{{Key: "k1", Quota: Quota{Plan: "pro"}}, {Key: "k2", Quota: Quota{Rule: "api", Limit: 9, Start: 1, End: 4_000_000_000_000}}}
+		k, _, _ = keeper(s, file)
+		if err := k.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run(t, k)()
+
+		s.away = true
+		k, latest, warned := keeper(s, file)
+		if err := k.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if plan, _ := latest().Of(client(1)).Under("api"); plan != "pro" || latest().Clients() != 2 || len(*warned) != 1 {
+			t.Errorf("%q of %d clients, warned of %q", plan, latest().Clients(), *warned)
+		}
+		if _, limit := latest().Of(client(2)).Under("api"); limit != 9 {
+			t.Errorf("limit %d, want 9", limit)
+		}
+		k, _, _ = keeper(s, file)
+		k.Check = "another secret"
+		if err := k.Load(t.Context()); err == nil {
+			t.Error("it starts from a copy of another secret")
+		}
+
+		// From the copy on, only what changed since is read.
+		s.away = false
+		s.said = append(s.said, Change{Key: "k1", Quota: Quota{}, Removed: true})
+		k, latest, _ = keeper(s, file)
+		if err := k.Load(t.Context()); err != nil || latest().Clients() != 1 {
+			t.Errorf("%d clients, %v; want 1", latest().Clients(), err)
+		}
+	})
+}

@@ -1,0 +1,319 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/limiter"
+	"sluice/edge/message"
+	"sluice/edge/plans"
+	"sluice/mitigation"
+)
+
+var plansConfig = PlansConfig{Key: "header:X-Key", Default: "free"}
+
+func plannedSet(t testing.TB, list ...Config) *Set {
+	t.Helper()
+	s, err := New(list, Defaults{Plans: plansConfig}, func(string) *Tally { return NewTally() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Vary(nil); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func api() Config {
+	c := Default("api", 10)
+	c.Key, c.Plans = []string{"header:x-key"}, map[string]PlanLimit{"free": {10}, "pro": {100}, "gold": {100}}
+	return c
+}
+
+func clientKey(t testing.TB) ClientKey {
+	t.Helper()
+	k, err := NewClientKey(plansConfig, Secret{1, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// book is who is on which plan.
+func book(t testing.TB, said map[string]plans.Quota) *plans.Snapshot {
+	t.Helper()
+	var b plans.Book
+	for key, q := range said {
+		client, _, ok := clientKey(t).Of(key)
+		if !ok {
+			t.Fatalf("%q is no key", key)
+		}
+		b.Say(client, q, false)
+	}
+	return b.Snapshot(time.Unix(1000, 0))
+}
+
+// under is the limit of each rule that a request with these headers is under; nil: there is no telling.
+func under(t testing.TB, s *Set, who *plans.Snapshot, lines ...string) map[string]uint32 {
+	t.Helper()
+	var d Decision
+	d.Plans = who
+	q := &message.Request{Target: []byte("/"), Path: []byte("/"), Head: *headOf(t, lines...)}
+	d.Match(s, nil, []byte("/"), []byte("/"), []byte("GET"), 0)
+	addr := netip.MustParseAddr("192.0.2.1")
+	if !d.AddRules(Secret{1, 2}, q, addr, counter.SourceOf(addr, 32, 64)) {
+		return nil
+	}
+	limits := make(map[string]uint32)
+	for i, r := range d.Rules {
+		limits[r.Config.Name] = d.Results[i].Rule.Counter.Limit
+		if string(r.Text.Limit) != strconv.Itoa(int(r.Config.Limit)) || r.Config.Limit != r.Counter.Limit {
+			t.Errorf("rule %s says %s, and counts to %d", r.Config.Name, r.Text.Limit, r.Counter.Limit)
+		}
+	}
+	return limits
+}
+
+// Which limit a request has, by what was said of the client that sends it.
+func TestPlans(t *testing.T) {
+	paying := Default("paying", 7)
+	paying.Match.Plans = []string{"pro", "gold"}
+	others := Default("others", 8)
+	others.Match.Not = &Match{Plans: []string{"pro"}}
+	set := plannedSet(t, api(), paying, others)
+	who := book(t, map[string]plans.Quota{
+		"p": {Plan: "pro"}, "g": {Plan: "gold"}, "own": {Rule: "api", Limit: 55}, "both": {Rule: "api", Plan: "pro", Limit: 10},
+		"odd": {Plan: "odd"}, "here": {Rule: "paying", Plan: "pro"},
+	})
+	if _, err := set.Vary(who); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		lines string
+		want  map[string]uint32
+	}{
+		{"", map[string]uint32{"api": 10, "others": 8}},
+		{"X-Key: nobody", map[string]uint32{"api": 10, "others": 8}},
+		{"X-Key: p", map[string]uint32{"api": 100, "paying": 7}},
+		{"X-Key: g", map[string]uint32{"api": 100, "paying": 7, "others": 8}},
+		{"X-Key: own", map[string]uint32{"api": 55, "others": 8}},
+		{"X-Key: both", map[string]uint32{"api": 10, "others": 8}}, // of plan pro under api alone, and its own limit there
+		{"X-Key: odd", map[string]uint32{"api": 10, "others": 8}},  // a plan that the rule does not name
+		{"X-Key: here", map[string]uint32{"api": 10, "paying": 7, "others": 8}},
+		{"X-Key: p|X-Key: p", map[string]uint32{"api": 100, "paying": 7}},
+		{"X-Key: p|X-Key: g", nil}, // whose is it?
+	} {
+		var lines []string
+		if c.lines != "" {
+			lines = strings.Split(c.lines, "|")
+		}
+		if got := under(t, set, who, lines...); !maps.Equal(got, c.want) || (got == nil) != (c.want == nil) {
+			t.Errorf("%q: %v, want %v", c.lines, got, c.want)
+		}
+	}
+	if got := under(t, set, nil, "X-Key: p"); got["api"] != 10 {
+		t.Errorf("without a store: %v", got)
+	}
+	// A limit that came after this version of the rules was left is that of the plan.
+	later := book(t, map[string]plans.Quota{"p": {Rule: "api", Plan: "pro", Limit: 77}})
+	if got := under(t, set, later, "X-Key: p"); got["api"] != 100 {
+		t.Errorf("a limit without a variant: %v", got)
+	}
+}
+
+// Variants are named by rule and limit, one for all who have it; they stay the same rules, by the same IDs, while others come and go.
+func TestVariantsStay(t *testing.T) {
+	set := plannedSet(t, api(), Default("other", 5))
+	r := set.ByName("api")
+	pro := r.Variants()[100]
+	if pro == nil || len(r.Variants()) != 1 || !strings.HasSuffix(pro.Counter.Name, " limit 100") || pro.Of != r.Counter.ID || !pro.IsVariant() || pro.Tally != r.Tally {
+		t.Fatalf("%+v", r.Variants())
+	}
+	id := pro.Counter.ID
+	said := make(map[string]plans.Quota)
+	for i := range 1000 {
+		said[fmt.Sprint("k", i)] = plans.Quota{Rule: "api", Limit: uint32(200 + i)}
+	}
+	changed, err := set.Vary(book(t, said))
+	if err != nil || !changed || len(r.Variants()) != 1001 || r.Variants()[100] != pro || pro.Counter.ID != id {
+		t.Fatalf("changed %v, %v, %d variants", changed, err, len(r.Variants()))
+	}
+	ids := make(map[uint32]bool)
+	for v := range set.Each() {
+		ids[v.Counter.ID] = true
+	}
+	if len(ids) != 1003 {
+		t.Errorf("%d IDs for 1003 counters", len(ids))
+	}
+	if changed, err = set.Vary(book(t, said)); changed || err != nil {
+		t.Errorf("changed %v, %v by nothing new", changed, err)
+	}
+	if changed, err = set.Vary(nil); !changed || err != nil || len(r.Variants()) != 1 {
+		t.Errorf("changed %v, %v, %d variants are left", changed, err, len(r.Variants()))
+	}
+	// After the rules are read again, counters and mitigations go on: their names are the same.
+	if again := plannedSet(t, api()).ByName("api").Variants()[100]; again.Counter.Identity() != pro.Counter.Identity() || again.Counter.ID != id {
+		t.Errorf("%s is now %s", pro.Counter.Identity(), again.Counter.Identity())
+	}
+}
+
+// A client is the same by what it sends, by what operators call it, and by both keys that a store may have.
+func TestClientKey(t *testing.T) {
+	k := clientKey(t)
+	sent, _, ok := Secret{1, 2}.digest([]KeyPart{{Kind: keyHeader, Name: []byte("x-key")}}, &message.Request{Head: *headOf(t, "X-Key: k-1")}, ip("192.0.2.1"), nil)
+	client, form, known := k.Of("k-1")
+	if !ok || !known || client != sent || form != "k-1" {
+		t.Errorf("sent %v, said %v %q", sent, client, form)
+	}
+	for _, hidden := range []bool{false, true} {
+		k.hidden = hidden
+		keys, ok := k.Keys("k-1")
+		if !ok || len(keys) != 2 || strings.Contains(keys[0], "k-1") == hidden {
+			t.Errorf("%q", keys)
+		}
+		for _, key := range keys {
+			if of, ok := k.Source(key); !ok || of != client {
+				t.Errorf("%s is %v, want %v", key, of, client)
+			}
+		}
+	}
+	for _, bad := range []string{"", " a", "a ", "\x00", "a\tb", "ä", strings.Repeat("x", 257)} {
+		if _, _, ok := k.Of(bad); ok {
+			t.Errorf("%q is a key", bad)
+		}
+	}
+	for _, bad := range []string{"", "k-1", "#12", "192.0.2.1"} {
+		if _, ok := k.Source(bad); ok {
+			t.Errorf("%q is a key of a store", bad)
+		}
+	}
+}
+
+// BenchmarkPlans is what plans cost a decision, beside the rule without them, and allocates nothing: of whom nothing was said, of a client on a plan,
+// and of one with a limit of its own among ten thousand. "none" is a rule that does not ask.
+func BenchmarkPlans(b *testing.B) {
+	said := map[string]plans.Quota{"pro": {Plan: "pro"}}
+	for i := range 10_000 {
+		said[fmt.Sprint("k", i)] = plans.Quota{Rule: "api", Limit: uint32(200 + i)}
+	}
+	who := book(b, said)
+	for _, key := range []string{"none", "nobody", "pro", "k5000"} {
+		b.Run(key, func(b *testing.B) {
+			c := api()
+			c.Limit, c.Plans["free"] = counter.MaxLimit, PlanLimit{counter.MaxLimit}
+			if key == "none" {
+				c.Plans = nil
+			}
+			decide := deciding(b, plannedSet(b, c), who, "X-Key: "+key)
+			b.ReportAllocs()
+			for b.Loop() {
+				decide()
+			}
+		})
+	}
+}
+
+// deciding is a decision about a request with a line.
+func deciding(b testing.TB, set *Set, who *plans.Snapshot, line string) func() {
+	b.Helper()
+	if _, err := set.Vary(who); err != nil {
+		b.Fatal(err)
+	}
+	l := limiter.Limiter{Counters: counter.New(counter.Options{Counters: 100_000}), Bits: mitigation.New(1024, nil)}
+	q := &message.Request{Target: []byte("/"), Path: []byte("/"), Head: *headOf(b, "Host: example.com", "User-Agent: bench", line)}
+	addr := netip.MustParseAddr("192.0.2.1")
+	source, now := counter.SourceOf(addr, 32, 64), epoch
+	d := &Decision{Plans: who}
+	return func() {
+		d.Reset()
+		d.Match(set, nil, q.Path, q.Target, []byte("GET"), 0)
+		if !d.AddRules(Secret{1, 2}, q, addr, source) {
+			b.Fatal("no telling who it is")
+		}
+		l.Decide(&d.Decision, now)
+		now = now.Add(time.Millisecond * 20)
+	}
+}
+
+// A rule with plans allocates nothing, whoever asks.
+func TestPlansAllocateNothing(t *testing.T) {
+	for _, name := range []string{"none", "pro", "own"} {
+		decide := deciding(t, plannedSet(t, api()), book(t, map[string]plans.Quota{"pro": {Plan: "pro"}, "own": {Rule: "api", Limit: 77}}), "X-Key: "+name)
+		decide()
+		if n := testing.AllocsPerRun(1000, decide); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// memory is what this process takes.
+func memory(tb testing.TB) int {
+	tb.Helper()
+	debug.FreeOSMemory()
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pages * os.Getpagesize()
+}
+
+// BenchmarkMillionClients is the memory of an edge with a million clients, each on a plan that was said, ten thousand of them with limits of their
+// own, and all of them counted: by the process, counters and variants included. It fails above 250 MB.
+func BenchmarkMillionClients(b *testing.B) {
+	const clients, own = 1_000_000, 10_000
+	k := clientKey(b)
+	for b.Loop() {
+		before := memory(b)
+		var said plans.Book
+		sources := func(i int) counter.Source {
+			client, _, _ := k.Of("client-key-" + strconv.Itoa(i))
+			return client
+		}
+		for i := range clients {
+			said.Say(sources(i), plans.Quota{Plan: []string{"free", "pro", "gold"}[i%3]}, false)
+		}
+		for i := range own {
+			said.Say(sources(i*97), plans.Quota{Rule: "api", Limit: uint32(1000 + i), End: 4_000_000_000_000}, false)
+		}
+		who := said.Snapshot(epoch)
+		set := plannedSet(b, api())
+		if _, err := set.Vary(who); err != nil {
+			b.Fatal(err)
+		}
+		store := memory(b) - before
+		table := counter.New(counter.Options{Counters: clients})
+		asks := make([]counter.Ask, 1)
+		for i := range clients {
+			client := sources(i)
+			r, _, _ := set.ByName("api").For(who.Of(client))
+			asks[0] = counter.Ask{Rule: r.Counter, Source: client, Hits: 1}
+			if !table.Reserve(asks, epoch) {
+				b.Fatal("refused")
+			}
+		}
+		all := memory(b) - before
+		if n := table.Stats().Counters; n < clients*99/100 || who.Clients() != clients || len(set.ByName("api").Variants()) != own+1 {
+			b.Errorf("%d counters, %d clients, %d variants", n, who.Clients(), len(set.ByName("api").Variants()))
+		}
+		b.ReportMetric(float64(store)/1e6, "plans-MB")
+		b.ReportMetric(float64(all)/1e6, "all-MB")
+		if all > 250e6 {
+			b.Errorf("%d MB, want at most 250", all/1e6)
+		}
+		// A change copies a shard, and what it takes is not above a millisecond's work.
+		said.Say(sources(5), plans.Quota{Plan: "gold"}, false)
+		who = said.Snapshot(epoch)
+	}
+}
