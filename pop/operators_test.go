@@ -495,6 +495,74 @@ func TestCandidate(t *testing.T) {
 	f("blocked by an operator", true, false)
 }
 
+// TestVariants: each limit of a rule has counters and mitigations of its own on all edges; what operators say of a source under the rule holds
+// under all of them, in one bit, and a lift ends the mitigations of each.
+func TestVariants(t *testing.T) {
+	r := newRule(t, 40, time.Minute, time.Hour, counter.Nearest)
+	own, err := counter.NewRule("test limit 10", 10, time.Minute, 12, counter.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}
+	variant := limiter.Rule{Counter: own, Timeout: r.Timeout, Of: r.Counter.ID}
+	lesser := pop.Rule{Counter: own, Timeout: r.Timeout}
+	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule, variant}, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := address(1)
+	refused := func(r *limiter.Rule) (n int) {
+		for _, e := range w.Edges {
+			if e.Request(r, s).Refused() {
+				n++
+			}
+		}
+		return n
+	}
+	f := func(when string, byRule, byVariant int) {
+		t.Helper()
+		pass(w, time.Second)
+		a, b := 0, 0
+		for _, e := range w.Edges {
+			if mitigated(w, e, r, s) {
+				a++
+			}
+			if mitigated(w, e, lesser, s) {
+				b++
+			}
+		}
+		if a != byRule || b != byVariant {
+			t.Errorf("%s: mitigated under the rule on %d edges, under the variant on %d, want %d and %d", when, a, b, byRule, byVariant)
+		}
+	}
+	over := func() {
+		for range 5 {
+			refused(&variant)
+			pass(w, 100*time.Millisecond)
+		}
+	}
+	over()
+	f("over the variant's limit", 0, 3)
+	if n := refused(&rule); n != 0 {
+		t.Errorf("%d edges refuse it under another limit", n)
+	}
+	say(t, w, w.Edges[0], words.Lift, s, 0)
+	f("lifted", 0, 0)
+	over()
+	f("over again, so what was counted before the lift was forgotten in the tier as well", 0, 3)
+	say(t, w, w.Edges[0], words.Lift, s, 0)
+	f("lifted again", 0, 0)
+	say(t, w, w.Edges[1], words.Block, s, 10*time.Second)
+	f("blocked by an operator", 3, 0)
+	if n, m := refused(&rule), refused(&variant); n != 3 || m != 3 {
+		t.Errorf("%d edges refuse it under the rule, %d under the variant, want all", n, m)
+	}
+	pass(w, 11*time.Second)
+	if n := refused(&variant); n != 0 {
+		t.Errorf("%d edges refuse it after the operator's block", n)
+	}
+}
+
 // TestCandidateOfAllSources: a candidate that would block everybody, on tables that are full of that, unblocks nobody on any edge.
 func TestCandidateOfAllSources(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Minute, counter.Nearest)

@@ -573,3 +573,32 @@ func BenchmarkDecide(b *testing.B) {
 	run("sources=100000/rules=3", newBench(rules...), 1, time.Microsecond)
 	run("sources=100000/mitigated", newBench(newRule(b, "r", 1)), 3, 0)
 }
+
+// What operators say of a source, or of a prefix around it, under a rule holds for its variants; a verdict by the rule's own limit does not.
+func TestVariant(t *testing.T) {
+	r := newRule(t, "r", 1)
+	v := newRule(t, "r limit 5", 5, func(v *Rule) { v.Of = r.Counter.ID })
+	x := newBench(v)
+	key := mitigation.Key{Rule: r.Counter.ID, Source: a}
+	x.Bits.Start(key, mitigation.Bit{Start: epoch, End: second(20), By: mitigation.ByEdge}, epoch)
+	if d := x.decide(a, second(1)); d.Refused() {
+		t.Errorf("refused for what it did under another limit: %+v", d.Told)
+	}
+	x.Bits.Start(key, mitigation.Bit{Start: epoch, End: second(30), By: mitigation.ByAdmin}, second(1))
+	if d := x.decide(a, second(2)); d.Verdict != Mitigated || !d.Told.Until.Equal(second(30)) {
+		t.Errorf("%v until %v, want what the operator said", d.Verdict, d.Told.Until)
+	}
+	if d := x.decide(b, second(2)); d.Refused() {
+		t.Error("another source is refused")
+	}
+	wider := counter.SourceOf(netip.MustParseAddr("192.0.2.0"), 24, 64)
+	x.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: wider}, mitigation.Bit{Start: epoch, End: second(40), By: mitigation.ByAdmin}, second(3))
+	begin(&x.d, b, v)
+	x.d.Covering = []counter.Source{wider}
+	if x.Decide(&x.d, second(4)); x.d.Verdict != Mitigated || !x.d.Told.Until.Equal(second(40)) {
+		t.Errorf("%v, want the block of its prefix", x.d.Verdict)
+	}
+	if d := x.decide(a, second(31)); d.Refused() {
+		t.Error("refused after the end of the block")
+	}
+}

@@ -98,7 +98,11 @@ func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 		held: make([][]held, c.Nodes), died: make([]time.Time, c.Nodes),
 	}
 	for _, r := range rules {
-		w.rules = append(w.rules, pop.Rule{Counter: r.Counter, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow})
+		known := pop.Rule{Counter: r.Counter, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Of: r.Of}
+		if i := slices.IndexFunc(rules, func(o limiter.Rule) bool { return r.Of != 0 && o.Counter.ID == r.Of }); i >= 0 {
+			known.Name = rules[i].Counter.Name
+		}
+		w.rules = append(w.rules, known)
 		if tried := r.Candidate; tried != nil {
 			w.rules = append(w.rules, pop.Rule{Name: r.Counter.Name, Counter: tried.Bits, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})
 		}
