@@ -134,6 +134,30 @@ rules:
 	}
 }
 
+// Everybody of a log is on the plan that the file says, or --plan: no store is read, and the report says so.
+func TestWhatIfOfPlans(t *testing.T) {
+	config := writeConfig(t, `
+plans: {key: "header:X-Key", default: free}
+rules:
+  - {name: api, key: ["header:X-Key"], limit: 1, plans: {free: 5, pro: 20}, window: 30s, mitigation_timeout: 0, match: {path: /login}}
+  - {name: paying, match: {path: /page, plans: [pro]}, limit: 20, window: 30s, mitigation_timeout: 0}
+`)
+	for args, want := range map[string]string{"": "api 24, paying 0 of 0", " --plan pro": "api 0, paying 10 of 30"} {
+		var r asked
+		runJSON(t, "what-if --config "+config+args+" --trace "+someLog(t), &r)
+		if got := fmt.Sprintf("api %d, paying %d of %d", r.Rules[0].Refused, r.Rules[1].Refused, r.Rules[1].Requests); got != want {
+			t.Errorf("what-if%s: %s refused, want %s", args, got, want)
+		}
+		if notes := strings.Join(r.Run.Notes, "\n"); !strings.Contains(notes, "no store of plans is read, so under rule paying everybody is on the plan ") {
+			t.Errorf("what-if%s does not say whose plan it is: %s", args, notes)
+		}
+	}
+	var b bytes.Buffer
+	if code := run(t.Context(), strings.Fields("what-if --plan gold --config "+config+" --trace "+someLog(t)), &b); code != 2 || !strings.Contains(b.String(), "knows that plan") {
+		t.Errorf("%d %s", code, b.String())
+	}
+}
+
 // Who is good can be told by the origin's answers; a log of one day needs no date; one source has its story.
 func TestWhatIfQuestions(t *testing.T) {
 	log := someLog(t)

@@ -19,7 +19,7 @@ import (
 // same sources, lists, rules and limiter, at the times that its caller gives. It counts alone. It is for one goroutine.
 //
 // A log has no headers. So a rule that tells clients apart by a header or a cookie counts each source as one that sent none, and one about
-// requests with a header or a cookie is about none of a log.
+// requests with a header or a cookie is about none of a log. Nobody is on a plan but the default one: no store is read.
 type Rehearsal struct {
 	sources     *rules.Sources
 	deny, allow *bart.Lite
@@ -67,8 +67,14 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Rehea
 		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
 		rules: set, index: make(map[*rules.Rule]int), limiter: limiter.Limiter{Counters: table, Bits: bits},
 	}
+	if _, err := set.Vary(nil); err != nil {
+		return nil, err
+	}
 	for i, rule := range set.All {
 		r.index[rule] = i
+		for _, v := range rule.Variants() {
+			r.index[v] = i
+		}
 	}
 	return r, nil
 }

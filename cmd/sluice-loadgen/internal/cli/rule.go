@@ -24,7 +24,7 @@ type Rule struct {
 // AddRule registers its flags.
 func AddRule(flags *pflag.FlagSet) *Rule {
 	f := new(Rule)
-	flags.UintSliceVar(&f.Limits, "limit", []uint{100}, "requests allowed in a window; several for a run each")
+	flags.UintSliceVar(&f.Limits, "limit", []uint{100}, "requests allowed in a window; several, as those of plans, for a run each: no run here knows keys or plans")
 	flags.DurationVar(&f.Window, "window", time.Minute, "`LENGTH` of the sliding window")
 	flags.DurationVar(&f.Timeout, "mitigation-timeout", time.Minute, "how `LONG` a source that went over is refused; 0 throttles")
 	flags.IntVar(&f.SubWindows, "sub-windows", 12, "1 (two plain counters), 2, 4, 8 or 12")

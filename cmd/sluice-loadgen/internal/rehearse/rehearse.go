@@ -42,6 +42,7 @@ type askFlags struct {
 	good, curves    []string
 	source          string
 	top             int
+	plan            string
 }
 
 func addFlags(flags *pflag.FlagSet) *askFlags {
@@ -55,6 +56,7 @@ func addFlags(flags *pflag.FlagSet) *askFlags {
 	flags.StringSliceVar(&f.good, "good", nil, "`WHO,...` should never be refused, as addresses or prefixes, or as answered=95%: sources to whom the origin\nanswered at least so much with 2xx or 3xx. What each limit would lose of them")
 	flags.StringVar(&f.source, "source", "", "the story of one source, by its `ADDRESS`, instead of a report of all")
 	flags.StringSliceVar(&f.curves, "curve", nil, "`RULE,...` to try at other limits, each alone; without, the rule if there is only one")
+	flags.StringVar(&f.plan, "plan", "", "judge all as if on this `PLAN`; without, as on the file's plans.default. No store of plans is read")
 	flags.IntVar(&f.top, "top", 20, "how many refused sources to show")
 	return f
 }
@@ -218,7 +220,10 @@ func (f *askFlags) load() (*config.Config, error) {
 			return nil, fmt.Errorf("%s: every rule is off: there is nothing to ask about", f.config)
 		}
 		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool { return r.Mode == rules.Off })
-		return c, nil
+		return c, f.onPlan(c)
+	}
+	if f.plan != "" {
+		return nil, cli.Usagef("--plan %s: only rules of a file have plans: give --config FILE, or the limit of the plan with --limit", f.plan)
 	}
 	if f.timeout < 0 || f.timeout > mitigation.MaxTimeout {
 		return nil, cli.Usagef("--mitigation-timeout %v: want 0 to %v", f.timeout, mitigation.MaxTimeout)
@@ -230,6 +235,27 @@ func (f *askFlags) load() (*config.Config, error) {
 	r.Window, r.MitigationTimeout, r.SubWindows = rules.Duration(f.window), rules.Duration(f.timeout), f.subWindows
 	c.Rules = []rules.Config{r}
 	return c, nil
+}
+
+// onPlan puts everybody on one plan: its limits become those of the rules.
+func (f *askFlags) onPlan(c *config.Config) error {
+	if f.plan != "" {
+		known := slices.ContainsFunc(c.Rules, func(r rules.Config) bool {
+			_, limit := r.Plans[f.plan]
+			return limit || slices.Contains(r.Match.Plans, f.plan) || r.Match.Not != nil && slices.Contains(r.Match.Not.Plans, f.plan)
+		})
+		if !known && f.plan != c.Plans.Default {
+			return cli.Usagef("--plan %s: no rule of %s knows that plan", f.plan, f.config)
+		}
+		c.Plans.Default = f.plan
+	}
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		if l, named := r.Plans[c.Plans.Default]; named {
+			r.Limit = l.Limit
+		}
+	}
+	return nil
 }
 
 // curved is the rules to try at other limits.
@@ -256,7 +282,7 @@ func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32
 	curve := whatif.Curve{Rule: r.Name, Limit: r.Limit}
 	for _, limit := range whatif.LimitsAround(r.Limit, counter.MaxLimit) {
 		alone := *c
-		r.Limit, r.Mode = limit, rules.Enforce
+		r.Limit, r.Mode, r.Plans = limit, rules.Enforce, nil
 		alone.Rules, alone.Shadow = []rules.Config{r}, false
 		w, err := run(&alone, limit)
 		if err != nil {
@@ -349,6 +375,9 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 		}
 		if r.Share < 100 {
 			notes = append(notes, fmt.Sprintf("rule %s is about %d %% of sources: as many here, but others than at a PoP, whose secret chooses them", r.Name, r.Share))
+		}
+		if r.HasPlans() {
+			notes = append(notes, fmt.Sprintf("no store of plans is read, so under rule %s everybody is on the plan %s: --plan NAME judges them as on another", r.Name, c.Plans.Default))
 		}
 		if r.Candidate.Is() {
 			notes = append(notes, fmt.Sprintf("the candidate of rule %s is not asked: --curve %s shows other limits", r.Name, r.Name))
