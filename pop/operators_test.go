@@ -548,8 +548,14 @@ func TestVariants(t *testing.T) {
 	}
 	say(t, w, w.Edges[0], words.Lift, s, 0)
 	f("lifted", 0, 0)
+	for range 2 {
+		if n := refused(&variant); n != 0 {
+			t.Errorf("%d edges refuse it after the lift", n)
+		}
+	}
+	f("below the limit since the lift: what was counted before is forgotten in the tier as well", 0, 0)
 	over()
-	f("over again, so what was counted before the lift was forgotten in the tier as well", 0, 3)
+	f("over again", 0, 3)
 	say(t, w, w.Edges[0], words.Lift, s, 0)
 	f("lifted again", 0, 0)
 	say(t, w, w.Edges[1], words.Block, s, 10*time.Second)

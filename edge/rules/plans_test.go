@@ -137,6 +137,11 @@ func TestVariantsStay(t *testing.T) {
 	if pro == nil || len(r.Variants()) != 1 || !strings.HasSuffix(pro.Counter.Name, " limit 100") || pro.Of != r.Counter.ID || !pro.IsVariant() || pro.Tally != r.Tally {
 		t.Fatalf("%+v", r.Variants())
 	}
+	twin, err := counter.NewRule(r.Counter.Name+" limit 200", 200, r.Counter.Window, r.Counter.SubWindows, r.Counter.Estimate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pro.Counter.ID = twin.ID // as if their names had one hash
 	id := pro.Counter.ID
 	said := make(map[string]plans.Quota)
 	for i := range 1000 {
@@ -160,7 +165,7 @@ func TestVariantsStay(t *testing.T) {
 		t.Errorf("changed %v, %v, %d variants are left", changed, err, len(r.Variants()))
 	}
 	// After the rules are read again, counters and mitigations go on: their names are the same.
-	if again := plannedSet(t, api()).ByName("api").Variants()[100]; again.Counter.Identity() != pro.Counter.Identity() || again.Counter.ID != id {
+	if again := plannedSet(t, api()).ByName("api").Variants()[100]; again.Counter.Identity() != pro.Counter.Identity() {
 		t.Errorf("%s is now %s", pro.Counter.Identity(), again.Counter.Identity())
 	}
 }
