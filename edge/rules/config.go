@@ -65,6 +65,8 @@ type Config struct {
 	Share             int                `json:"share"` // percent of sources that the rule is about
 	Action            Action             `json:"action"`
 	Response          Response           `json:"response"`
+	Windows           []Window           `json:"windows,omitempty"`  // other limits, beside Limit and Window
+	Prefixes          []Prefix           `json:"prefixes,omitempty"` // in which addresses are counted; of a family without one, the source
 }
 
 // Defaults is what holds for all rules that do not say otherwise.
