@@ -31,7 +31,7 @@ func (c *Config) weaknesses() (all []string) {
 		if r.Mode == rules.Off {
 			continue
 		}
-		inForce++
+		inForce += r.Limits()
 		if j := slices.IndexFunc(r.Key, func(part string) bool { return isMadeUp(part, &r.Match) }); j >= 0 && !c.coveredBySource(r) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])
@@ -57,7 +57,7 @@ func (c *Config) weaknesses() (all []string) {
 		}
 	}
 	if want := c.Limits.Connections * inForce; c.Counters < want {
-		add("table.counters is %d: with %d rules in force and limits.connections %d there can be %d counters of clients that are connected; what has no room starts afresh",
+		add("table.counters is %d: with %d limits of rules in force and limits.connections %d there can be %d counters of clients that are connected; what has no room starts afresh",
 			c.Counters, inForce, c.Limits.Connections, want)
 	}
 	return all

@@ -127,9 +127,20 @@ func (c *Config) widened(widths []Prefix, i int) uint32 {
 	return min(counter.MaxLimit, c.Limit<<doubled)
 }
 
-// Limits is under how many limits a request can be, by the wider family.
+// Limits is how many the rule has, those of both families.
 func (c *Config) Limits() int {
-	return (1 + len(c.Windows)) * max(1, len(c.widths(true)), len(c.widths(false)))
+	return (1 + len(c.Windows)) * (1 + max(0, len(c.widths(true))-1) + max(0, len(c.widths(false))-1))
+}
+
+// OwnLimit is the rule without the others: no windows, and no prefixes but the narrowest.
+func (c Config) OwnLimit() Config {
+	c.Windows = nil
+	var narrowest []Prefix
+	for _, v4 := range []bool{true, false} {
+		narrowest = append(narrowest, c.widths(v4)[:min(1, len(c.widths(v4)))]...)
+	}
+	c.Prefixes = narrowest
+	return c
 }
 
 // own is the width of the source as it is told apart everywhere (source.ipv4_prefix and source.ipv6_prefix), none that of no source at all.
