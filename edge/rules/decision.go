@@ -146,26 +146,29 @@ func (d *Decision) resultsOf(r *Rule, from int) []limiter.RuleResult {
 	return d.Results[from:to]
 }
 
-// strictest is what a rule says by its results: the refusal with the longest wait.
-func strictest(results []limiter.RuleResult) *limiter.RuleResult {
-	most := &results[0]
+// strictest is what a rule with several limits says by its results, of which the first is from, the refusal with the longest wait, and where
+// those of the next rule are.
+func (d *Decision) strictest(r *Rule, from int) (most *limiter.RuleResult, next int) {
+	results := d.resultsOf(r, from)
+	most = &results[0]
 	for i := 1; i < len(results); i++ {
-		r := &results[i]
-		if refuses, other := r.Verdict != limiter.Passed, most.Verdict != limiter.Passed; refuses && (!other || r.Wait > most.Wait) || r.Skipped && !other {
-			most = r
+		o := &results[i]
+		if refuses, other := o.Verdict != limiter.Passed, most.Verdict != limiter.Passed; refuses && (!other || o.Wait > most.Wait) || o.Skipped && !other {
+			most = o
 		}
 	}
-	return most
+	return most, from + len(results)
 }
 
 // Tally counts the request in each rule, once: what the rule said of it, or, where another refused it before this one was asked, that
 // this one had nothing against it. A rule that fails open, because nobody in the tier answers, has said nothing: that is no pass.
 func (d *Decision) Tally() {
-	from := 0
+	next := 0
 	for _, r := range d.Rules {
-		results := d.resultsOf(r, from)
-		from += len(results)
-		result := strictest(results)
+		result := &d.Results[next]
+		if next++; r.several {
+			result, next = d.strictest(r, next-1)
+		}
 		if result.Skipped {
 			r.Tally.failed(r.OnStoreFailure)
 			if result.Verdict == limiter.Passed {
