@@ -67,7 +67,7 @@ func (p *process) blocks() map[string]string {
 	}
 	all := make(map[string]string)
 	for _, m := range list {
-		all[m.Source] = strings.TrimSpace(m.Rule + " " + m.Policy)
+		all[m.Source] += strings.TrimSpace(m.Rule + " " + m.Policy)
 	}
 	return all
 }
@@ -127,6 +127,14 @@ func TestRotationThroughAPrefix(t *testing.T) {
 	}
 	if code, stdout, stderr := sluice("unblock", "2001:db8:7::/48", "--rule", "r", "--admin", edges[0].back); code != 0 || !strings.Contains(stdout, "on all 2 edges") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := sluice("block", "2001:db8:9::/64", "--rule", "r", "--admin", edges[0].back); code != 0 {
+		t.Error(stderr)
+	}
+	for i, p := range edges { // under one of the limits, which is enough
+		if got := p.blocks()["2001:db8:9::/64"]; got != "r" || lines[i].ask("2001:db8:9::7") != 0 {
+			t.Errorf("edge %d: blocked under %q", i, got)
+		}
 	}
 	for i, l := range lines {
 		neighbour, one := fmt.Sprintf("2001:db8:7:ff%02x::1", i), "2001:db8:7:abcd::1"
