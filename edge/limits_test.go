@@ -151,6 +151,27 @@ func TestLiftOfSeveralLimits(t *testing.T) {
 	}
 }
 
+// A candidate is asked beside each limit, and counts a request once.
+func TestCandidateOfSeveralLimits(t *testing.T) {
+	e := startTold(t, strings.Replace(severalLimits, "limit: 4,", "limit: 4, candidate: {limit: 1, mitigation_timeout: 30m},", 1))
+	for range 3 {
+		e.get("/", "X-Forwarded-For: 192.0.2.1")
+	}
+	m := e.rest()
+	for name, want := range map[string]float64{
+		"sluice_candidate_requests_total{rule=r,verdict=pass}": 1, "sluice_candidate_requests_total{rule=r,verdict=limited}": 1,
+		"sluice_candidate_requests_total{rule=r,verdict=mitigated}": 1, "sluice_candidate_alone_total{rule=r}": 2,
+		"sluice_mitigations_active{mode=candidate,rule=r}": 1, "sluice_mitigations_started_total{by=edge,mode=candidate,rule=r}": 1,
+	} {
+		if m[name] != want {
+			t.Errorf("%s is %v, want %v", name, m[name], want)
+		}
+	}
+	if _, err := e.Lift("r", "192.0.2.1", control.Operator{}, time.Now()); err != nil || e.blocked() != "" {
+		t.Errorf("%v, and still %s", err, e.blocked())
+	}
+}
+
 // Of a rule that is read again each limit goes on by itself: a block stays unless its limit is gone or admits more.
 func TestReloadOfSeveralLimits(t *testing.T) {
 	f := func(yaml, want string) {

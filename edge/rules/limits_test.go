@@ -220,6 +220,28 @@ func TestLimitsKeepTheirCounters(t *testing.T) {
 	}
 }
 
+// The limits of many rules have IDs of their own, as rules have: a 32-bit hash would give two of so many the same.
+func TestLimitsHaveIDsOfTheirOwn(t *testing.T) {
+	var list []Config
+	for i := range 20_000 {
+		list = append(list, ruleOf(fmt.Sprint("r", i), 100, windows(in(20, time.Second)), prefixes(Prefix{32, 0}, Prefix{24, 0}, Prefix{16, 0}, Prefix{8, 0})))
+	}
+	set, err := New(list, Defaults{}, newTally)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[uint32]string)
+	for _, l := range set.EachLimit() {
+		if other, there := seen[l.Counter.ID]; there {
+			t.Errorf("%s and %s have one ID", other, l.Policy)
+		}
+		seen[l.Counter.ID] = l.Policy
+	}
+	if len(seen) != 160_000 {
+		t.Errorf("%d limits", len(seen))
+	}
+}
+
 // Prefixes are shown as files have them.
 func TestPrefixJSON(t *testing.T) {
 	text, err := Prefix{24, 7}.MarshalJSON()
