@@ -51,9 +51,13 @@ func (c *Config) weaknesses() (all []string) {
 		if r.Estimate != nil {
 			estimate = *r.Estimate
 		}
-		if estimate == counter.Lower && time.Duration(r.Window) < shortestExact && len(c.PoP.Memcached) > 0 {
+		shortest := r.Window
+		for _, w := range r.Windows {
+			shortest = min(shortest, w.Window)
+		}
+		if estimate == counter.Lower && time.Duration(shortest) < shortestExact && len(c.PoP.Memcached) > 0 {
 			add("rule %s has a window of %v and estimate: lower, which promises to refuse nobody below the limit: where the clocks of edges differ by a tenth of the window "+
-				"that does not hold; take %v or more", r.Name, r.Window, rules.Duration(shortestExact))
+				"that does not hold; take %v or more", r.Name, shortest, rules.Duration(shortestExact))
 		}
 	}
 	if want := c.Limits.Connections * inForce; c.Counters < want {

@@ -258,9 +258,10 @@ func (r *Rule) addLimits(estimate counter.Estimate) error {
 		}
 		r.Limits = append(r.Limits, Limit{Rule: to, Policy: c.Name + s.suffix, v4: s.v4, v6: s.v6})
 	}
+	v4, v6 := policy(r.Limits, true), policy(r.Limits, false)
 	for i := range r.Limits {
 		l := &r.Limits[i]
-		l.Texts[0], l.Texts[1] = newText(l, r.Limits, true), newText(l, r.Limits, false)
+		l.Texts[0], l.Texts[1] = newText(l, v4), newText(l, v6)
 	}
 	return nil
 }

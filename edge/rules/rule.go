@@ -191,24 +191,29 @@ type Text struct {
 	Window int64 // whole seconds, rounded up
 }
 
-// newText makes the text of a limit for the clients of one family; all are those of its rule.
-func newText(l *Limit, all []Limit, v4 bool) Text {
-	t := Text{
+// newText makes the text of a limit, of the rule whose policy that is.
+func newText(l *Limit, policy []byte) Text {
+	return Text{
 		Quoted: strconv.AppendQuote(nil, l.Policy),
+		Policy: policy,
 		Limit:  strconv.AppendUint(nil, uint64(l.Counter.Limit), 10),
 		Window: Seconds(l.Counter.Window),
 	}
-	for i := range all {
-		o := &all[i]
-		if v4 && o.v4 == none || !v4 && o.v6 == none {
+}
+
+// policy lists limits for the clients of one family.
+func policy(limits []Limit, v4 bool) (text []byte) {
+	for i := range limits {
+		l := &limits[i]
+		if v4 && l.v4 == none || !v4 && l.v6 == none {
 			continue
 		}
-		if t.Policy != nil {
-			t.Policy = append(t.Policy, ", "...)
+		if text != nil {
+			text = append(text, ", "...)
 		}
-		t.Policy = fmt.Appendf(t.Policy, "%q;q=%d;w=%d", o.Policy, o.Counter.Limit, Seconds(o.Counter.Window))
+		text = fmt.Appendf(text, "%q;q=%d;w=%d", l.Policy, l.Counter.Limit, Seconds(l.Counter.Window))
 	}
-	return t
+	return text
 }
 
 // Seconds rounds up to whole seconds, at least 1, so that who waits that long has waited enough.
