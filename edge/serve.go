@@ -32,7 +32,7 @@ type exchange struct {
 	decision rules.Decision  // what the rules say
 	passage  passage.Passage // to the origin and back
 	reply    reply           // what the client gets
-	counted  bool            // as answered or aborted
+	done     bool            // it is counted, as answered or aborted
 
 	buf, values []byte // what the reply points to
 
@@ -55,7 +55,7 @@ type asker struct {
 
 func newExchange(s *Server) *exchange {
 	x := &exchange{server: s}
-	x.passage.Warn, x.passage.Counted = s.warn, x.decision.AddHeaders
+	x.passage.Warn, x.passage.Counted = s.warn, x.counted
 	return x
 }
 
@@ -68,7 +68,7 @@ func (s *Server) begin(on *screen.Screen) *screen.Incoming {
 	x.Incoming.Reset()
 	x.asker = asker{chain: x.chain[:0], covering: x.covering[:0]}
 	x.values = x.values[:0]
-	x.counted = false
+	x.done = false
 	c.WriteAt = time.Time{}
 	on.Exchange = x
 	return &x.Incoming
@@ -201,7 +201,7 @@ func (x *exchange) finish() {
 // count counts the request as answered or aborted, once.
 func (x *exchange) count(failed bool) {
 	switch {
-	case x.counted:
+	case x.done:
 		return
 	case failed:
 		x.server.stats.aborted.Add(1)
@@ -209,7 +209,15 @@ func (x *exchange) count(failed bool) {
 		x.server.stats.answered(x.reply.status, x.reply.from)
 		x.server.stats.seconds.Observe(int64(x.conn.Wrote().Sub(x.now)))
 	}
-	x.counted = true
+	x.done = true
+}
+
+// counted adds the names of headers by which rules, or who verifies tokens, have told the request apart.
+func (x *exchange) counted(names *message.Names) {
+	x.decision.AddHeaders(names)
+	if v := x.snap.tokens; v != nil && v.Header() != "" {
+		names.Add([]byte(v.Header()))
+	}
 }
 
 // panicked keeps a fault within its request. What it used is not used again.
@@ -226,7 +234,7 @@ func (s *Server) panicked(x *exchange, p any) {
 	x.passage.Cut()
 	x.Close = true
 	switch {
-	case x.counted:
+	case x.done:
 	case x.screened.Phase == screen.Relayed:
 		x.count(true)
 	default:

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
+	"sluice/edge/token"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -32,6 +34,7 @@ type snapshot struct {
 	everything    []*rules.Rule // about all requests, by source
 	sheds         []*rules.Rule // those of them whose mitigations end connections
 	refusals      map[*rules.Rule]*fasthttp.ResponseHeader
+	tokens        *token.Verifier // nil: no rule asks for a claim
 }
 
 // view is the part of it that operators see.
@@ -63,6 +66,10 @@ func (s *Server) Apply(c *config.Config) error {
 	}
 	now.sources.Invalid = &s.stats.invalidSources
 	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
+		s.stats.reloads[0].Add(1)
+		return err
+	}
+	if now.tokens, err = verifier(c, set, before); err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
@@ -114,6 +121,26 @@ func (s *Server) Apply(c *config.Config) error {
 		closeUnused(had, now.origins)
 	}
 	return nil
+}
+
+// verifier is what verifies tokens, or nil if no rule asks for what they claim.
+func verifier(c *config.Config, set *rules.Set, before *snapshot) (*token.Verifier, error) {
+	claims := set.Claims()
+	if !c.JWT.Is() {
+		if len(claims) > 0 {
+			return nil, errors.New("a rule has the key jwt:" + claims[0] + ", but nothing says which tokens are believed: give jwt.keys_file")
+		}
+		return nil, nil
+	}
+	var had *token.Verifier
+	if before != nil {
+		had = before.tokens
+	}
+	v, err := token.Load(c.JWT, claims, had) // without such a rule as well: a file that is wrong is told of
+	if len(claims) == 0 {
+		v = nil
+	}
+	return v, err
 }
 
 // carryOver moves the mitigations of rules that are counted otherwise now, and lifts those of rules that are gone or

@@ -106,8 +106,12 @@ func (r *reader) config(n ast.Node, c *Config) {
 			}
 		}),
 		"verdict_header": r.boolean("verdict_header", &c.VerdictHeader),
+		"jwt":            func(n ast.Node) { r.jwt(n, &c.JWT) },
 		"rules":          func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
 	})
+	if r.claim != nil && !c.JWT.Is() {
+		r.fail(r.claim, "key: %s: nothing says which tokens are believed: give jwt: {keys_file: FILE}", scalar(r.claim))
+	}
 }
 
 // address reads host:port, where the host may be missing.
@@ -375,6 +379,9 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 		if slices.Contains(*to, text) {
 			r.fail(n, "key: %s is there twice: remove one", text)
 			return
+		}
+		if strings.HasPrefix(text, "jwt:") && r.claim == nil {
+			r.claim = n
 		}
 		*to = append(*to, text)
 	}

@@ -66,7 +66,7 @@ func (c *Config) weaknesses() (all []string) {
 // isMadeUp reports whether a client can write a part of a key anew for each request that a rule is about.
 func isMadeUp(part string, m *rules.Match) bool {
 	switch {
-	case part == "source" || part == "global":
+	case part == "source" || part == "global" || strings.HasPrefix(part, "jwt:"):
 		return false
 	case part == "host":
 		return len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(h string) bool { return strings.HasPrefix(h, "*") })

@@ -54,6 +54,12 @@ func (l *Limiter) Decide(d *Decision, now time.Time) {
 	d.combine()
 }
 
+// Blocks reports whether a mitigation refuses all requests of a source under a rule. It is for what is costly to find out about a request
+// that is refused anyhow.
+func (l *Limiter) Blocks(r *Rule, source counter.Source, covering []counter.Source, now time.Time) bool {
+	return !r.Shadow && !l.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now).IsZero()
+}
+
 // mitigated looks for bits, and reports whether one of an enforcing rule is in force.
 func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
 	for i := range d.Results {

@@ -7,12 +7,14 @@ import (
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
+	"sluice/edge/token"
 )
 
 // A Decision is a limiter's, with the edge's own of every rule.
 type Decision struct {
 	limiter.Decision
-	Rules []*Rule // in the order of Results
+	Rules  []*Rule       // in the order of Results
+	Claims *token.Claims // what the request's token says; nil: it has none that is believed
 	asked []*Rule // those that look at values of the request, whatever came of it
 	keys  []keyed
 	buf   []byte
@@ -27,6 +29,7 @@ type keyed struct {
 // Reset makes d ready for the next request.
 func (d *Decision) Reset() {
 	d.Decision.Reset()
+	d.Claims = nil
 	clear(d.Rules)
 	clear(d.asked)
 	clear(d.keys)
@@ -78,7 +81,7 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 			if i < 0 {
 				i = len(d.keys)
 				var ok bool
-				if s, d.buf, ok = key.digest(r.Parts, q, source, d.buf); !ok {
+				if s, d.buf, ok = key.digest(r.Parts, q, d.Claims, source, d.buf); !ok {
 					return false
 				}
 				d.keys = append(d.keys, keyed{r.key, s})
@@ -94,6 +97,11 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 	clear(d.Rules[len(about):])
 	d.Rules = about
 	return true
+}
+
+// AsksClaims reports whether one of d.Rules counts by what a token claims.
+func (d *Decision) AsksClaims() bool {
+	return slices.ContainsFunc(d.Rules, func(r *Rule) bool { return r.claims })
 }
 
 // RuleOf is the rule of a result.

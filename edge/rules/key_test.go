@@ -22,7 +22,7 @@ func TestDigest(t *testing.T) {
 	}
 	a, b := ip("192.0.2.1"), ip("192.0.2.2")
 	of := func(secretByte byte, source counter.Source, p []KeyPart, lines ...string) counter.Source {
-		s, _, ok := NewSecret([16]byte{secretByte}).digest(p, &message.Request{Head: *headOf(t, lines...)}, source, nil)
+		s, _, ok := NewSecret([16]byte{secretByte}).digest(p, &message.Request{Head: *headOf(t, lines...)}, nil, source, nil)
 		if !ok {
 			t.Fatalf("%q: no digest", lines)
 		}

@@ -33,6 +33,7 @@ type Rule struct {
 	key    string // what parts say: the same of all rules with the same parts
 	Tally  *Tally
 	Text   Text
+	claims bool // a part is a claim of a token
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
@@ -59,6 +60,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 				return nil, fmt.Errorf("rule %s: key: %w", c.Name, err)
 			}
 			r.Parts = append(r.Parts, part)
+			r.claims = r.claims || part.Kind == keyClaim
 		}
 		r.key = strings.Join(c.Key, ",")
 	}
@@ -127,6 +129,23 @@ func (r *Rule) IsAbout(key Secret, source counter.Source) bool {
 	text := append(room[:0], shareOf)
 	text = append(text, r.Config.Name...)
 	return siphash.Hash(key.k0, key.k1, source.AppendBinary(text))%100 < r.share
+}
+
+// IsSure reports whether the rule counts a source's request for that source, whatever the request says.
+func (r *Rule) IsSure(key Secret, source counter.Source) bool {
+	return r.Parts == nil && r.when == nil && r.IsAbout(key, source)
+}
+
+// Claims are the names of claims of tokens by which rules that are not off count.
+func (s *Set) Claims() (names []string) {
+	for _, r := range s.Rules {
+		for _, p := range r.Parts {
+			if p.Kind == keyClaim {
+				names = append(names, string(p.Name))
+			}
+		}
+	}
+	return names
 }
 
 // Loosened reports whether r admits something that before did not, so that who was blocked under before may not be

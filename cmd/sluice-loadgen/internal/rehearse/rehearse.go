@@ -353,6 +353,9 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 		if r.Candidate.Is() {
 			notes = append(notes, fmt.Sprintf("the candidate of rule %s is not asked: --curve %s shows other limits", r.Name, r.Name))
 		}
+		if slices.ContainsFunc(r.Key, func(part string) bool { return strings.HasPrefix(part, "jwt:") }) {
+			notes = append(notes, fmt.Sprintf("a log has no tokens, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))
+		}
 		if values := r.Match.Unlogged(); values != "" {
 			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s looks for %s in vain", r.Name, values))
 		}
