@@ -19,6 +19,9 @@ func (x *exchange) admit() bool {
 	if x.snap.sources.Distrust(&x.Head, x.trusted) {
 		x.server.unbelieved.hit(x.conn.Peer)
 	}
+	for _, name := range x.snap.tags {
+		x.Head.OnlyFrom(false, name)
+	}
 	check := x.snap.check.Is(x.Path, x.Target)
 	if check && x.trusted && x.ask(x.snap.check) != nil {
 		x.say(message.Refuse(http.StatusBadRequest, "bad_check", "The request to be judged is malformed, or told in two ways."))

@@ -35,6 +35,8 @@ type snapshot struct {
 	sheds         []*rules.Rule // those of them whose mitigations end connections
 	refusals      map[*rules.Rule]*fasthttp.ResponseHeader
 	tokens        *token.Verifier // nil: no rule asks for a claim
+	tags          [][]byte        // names of headers that tell origins what is over a limit: clients say none of them
+	prices        [][]byte        // and of those in which origins say what a request costs: no client sees them
 }
 
 // view is the part of it that operators see.
@@ -64,6 +66,7 @@ func (s *Server) Apply(c *config.Config) error {
 		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
 		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Rule]*fasthttp.ResponseHeader, len(set.Rules)),
 	}
+	now.tags = set.Tags()
 	now.sources.Invalid = &s.stats.invalidSources
 	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
 		s.stats.reloads[0].Add(1)
@@ -88,9 +91,12 @@ func (s *Server) Apply(c *config.Config) error {
 	for _, r := range set.Rules {
 		now.refusals[r] = refusalHeader(r)
 		now.waits = now.waits || r.FirstSight == limiter.Wait
+		if name := r.Config.Cost.Header; name != "" {
+			now.prices = append(now.prices, []byte(name))
+		}
 		if r.Parts == nil && r.Config.Match.Everything() {
 			now.everything = append(now.everything, r)
-			if c.Shed && !r.Shadow && r.Config.Share == 100 {
+			if c.Shed && !r.Shadow && !r.Tag && r.Config.Share == 100 {
 				now.sheds = append(now.sheds, r)
 			}
 		}

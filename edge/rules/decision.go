@@ -3,6 +3,7 @@ package rules
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"sluice/counter"
 	"sluice/edge/limiter"
@@ -15,9 +16,9 @@ type Decision struct {
 	limiter.Decision
 	Rules  []*Rule       // in the order of Results
 	Claims *token.Claims // what the request's token says; nil: it has none that is believed
-	asked []*Rule // those that look at values of the request, whatever came of it
-	keys  []keyed
-	buf   []byte
+	asked  []*Rule       // those that look at values of the request, whatever came of it
+	keys   []keyed
+	buf    []byte
 }
 
 // keyed is what a key makes of the request.
@@ -93,10 +94,93 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 		}
 		about = append(about, r)
 		d.Add(&r.Rule, s)
+		if r.Costs {
+			d.price(&r.Config.Cost, q)
+		}
 	}
 	clear(d.Rules[len(about):])
 	d.Rules = about
 	return true
+}
+
+// price says what the request costs under the rule that was added last. A body that does not say its length, and what the origin's answer
+// says, are held as 1 until Settle.
+func (d *Decision) price(c *Cost, q *message.Request) {
+	r := &d.Results[len(d.Results)-1]
+	switch {
+	case c.Header != "":
+		r.Due = true
+	case c.Bytes > 0:
+		r.Due = q.Length == message.LengthChunked
+		r.Hits = units(q.Length, c.Bytes)
+	default:
+		r.Hits = c.Units
+	}
+}
+
+// units is what so many bytes cost, at so many for one.
+func units(length int64, bytes int) uint32 {
+	return uint32(min(max(1, (length+int64(bytes)-1)/int64(bytes)), counter.MaxCost))
+}
+
+// AwaitsBody reports whether a rule waits to hear how long the request's body was.
+func (d *Decision) AwaitsBody() bool {
+	for i, r := range d.Rules {
+		if d.Results[i].Due && r.Config.Cost.Bytes > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// PriceBody says how long a body was that did not say it before, and PriceAnswer what the origin's answer says, to rules that count by that.
+// They are settled by it then.
+func (d *Decision) PriceBody(length int64) {
+	for i, r := range d.Rules {
+		if c := &r.Config.Cost; d.Results[i].Due && c.Bytes > 0 {
+			d.Results[i].Hits = units(length, c.Bytes)
+		}
+	}
+}
+
+func (d *Decision) PriceAnswer(answer *message.Head) {
+	for i, r := range d.Rules {
+		if c := &r.Config.Cost; d.Results[i].Due && c.Header != "" {
+			d.Results[i].Hits = priced(answer, c.Header)
+		}
+	}
+}
+
+// priced is the number that an answer's header says; 1 if it says none, several, or one that is not possible.
+func priced(answer *message.Head, name string) uint32 {
+	value, ok := answer.Only([]byte(name))
+	if !ok || len(value) == 0 || len(value) > 7 {
+		return 1
+	}
+	n := uint32(0)
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return 1
+		}
+		n = 10*n + uint32(c-'0')
+	}
+	if n < 1 || n > counter.MaxCost {
+		return 1
+	}
+	return n
+}
+
+// Tags appends what the origin is told of a request that rules tag, each header once: what the first of them says.
+func (d *Decision) Tags(to []message.Field) []message.Field {
+	if d.Verdict != limiter.Tagged {
+		return to
+	}
+	for i, r := range d.Rules {
+		if d.Results[i].Verdict == limiter.Tagged && !slices.ContainsFunc(to, func(f message.Field) bool { return strings.EqualFold(f.Name, r.tag.Name) }) {
+			to = append(to, r.tag)
+		}
+	}
+	return to
 }
 
 // AsksClaims reports whether one of d.Rules counts by what a token claims.

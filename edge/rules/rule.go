@@ -34,6 +34,7 @@ type Rule struct {
 	Tally  *Tally
 	Text   Text
 	claims bool // a part is a claim of a token
+	tag    message.Field
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
@@ -43,7 +44,11 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		Timeout: time.Duration(c.MitigationTimeout), Shadow: c.Mode == Shadow || defaults.Shadow,
 		Statuses: c.Count.Statuses, Refused: c.Count.Refused,
 		OnStoreFailure: c.OnStoreFailure, FirstSight: c.FirstSight,
+		Tag: c.Action == Tag, Costs: c.Cost.Is(),
 	}}
+	if r.Rule.Tag {
+		r.tag = message.Field{Name: c.Tag.Header, Value: []byte(c.Tag.Value)}
+	}
 	if len(c.Escalate) > 0 {
 		r.Repeat.Within = time.Duration(c.EscalateWithin)
 		for _, t := range c.Escalate {
@@ -79,7 +84,10 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
 	}
 	name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), r.Config.Mode)
-	r.Counter, err = counter.NewRule(name, c.Limit, time.Duration(c.Window), c.SubWindows, estimate)
+	if c.Cost.Is() {
+		name += " cost " + c.Cost.String()
+	}
+	r.Counter, err = counter.NewCostlyRule(name, c.Limit, time.Duration(c.Window), c.SubWindows, estimate, c.Cost.most())
 	if err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}
@@ -148,10 +156,21 @@ func (s *Set) Claims() (names []string) {
 	return names
 }
 
+// Tags are the names of headers by which rules that are not off tag requests.
+func (s *Set) Tags() (names [][]byte) {
+	for _, r := range s.Rules {
+		if r.Rule.Tag {
+			names = append(names, []byte(strings.ToLower(r.tag.Name)))
+		}
+	}
+	return names
+}
+
 // Loosened reports whether r admits something that before did not, so that who was blocked under before may not be
 // blocked under r.
 func (r *Rule) Loosened(before *Rule) bool {
-	return r.Shadow != before.Shadow ||
+	return r.Shadow != before.Shadow || r.Rule.Tag && !before.Rule.Tag ||
+		r.Config.Cost.Bytes != before.Config.Cost.Bytes || r.Config.Cost.Header != before.Config.Cost.Header || r.Config.Cost.Units < before.Config.Cost.Units ||
 		r.Config.Limit > before.Config.Limit ||
 		float64(r.Config.Limit)/float64(r.Config.Window) > float64(before.Config.Limit)/float64(before.Config.Window) ||
 		r.Timeout < before.Timeout ||
