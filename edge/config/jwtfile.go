@@ -44,7 +44,7 @@ func (r *reader) jwt(n ast.Node, c *token.Config) {
 	c.Header = strings.ToLower(c.Header)
 	switch {
 	case seen == nil:
-	case c.KeysFile == "":
+	case c.KeysFile == "" && c.Issuer+c.Audience+c.Header+c.Cookie != "":
 		r.fail(n, "jwt: no keys_file: give the file with the keys of who signs the tokens")
 	case c.Header != "" && c.Cookie != "":
 		r.fail(n, "jwt: header and cookie together: the token is in one place: keep one")
