@@ -113,7 +113,7 @@ func (d *Decision) combine() {
 				refusal = r
 			}
 		case r.Ask == nil:
-		case r.Rule.Shadow:
+		case !r.Rule.refuses():
 			other = r
 		case least == nil || r.Ask.Remaining < least.Ask.Remaining:
 			least = r

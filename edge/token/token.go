@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -68,7 +69,11 @@ type Verifier struct {
 	text       []byte   // of the file
 	claims     []string // that are kept, sorted
 	good, bad  *table
+	verified   atomic.Uint64
 }
+
+// Verified is how many signatures of tokens were verified.
+func (v *Verifier) Verified() uint64 { return v.verified.Load() }
 
 // Load makes a Verifier that keeps these claims of a token. It is before if nothing has changed, which then keeps what it knows.
 func Load(c Config, claims []string, before *Verifier) (*Verifier, error) {
@@ -194,6 +199,7 @@ func (v *Verifier) verify(text string, now time.Time) (*Claims, verdict) {
 			break
 		}
 		var all map[string]json.RawMessage
+		v.verified.Add(1)
 		if t.Claims(k.key, &all) != nil {
 			continue
 		}
