@@ -89,6 +89,9 @@ func Load(c Config, claims []string, before *Verifier) (*Verifier, error) {
 	for _, a := range c.Algorithms {
 		v.algorithms = append(v.algorithms, jose.SignatureAlgorithm(a))
 	}
+	if before != nil {
+		v.verified.Store(before.Verified()) // a count never falls
+	}
 	if v.keys, err = parseKeys(text, c.Algorithms); err != nil {
 		return nil, fmt.Errorf("jwt.keys_file: %s: %w", c.KeysFile, err)
 	}
