@@ -154,6 +154,7 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.asked("/who") // what nobody believed counts together, and not as the first
 	s.publish(other)
 	a.until("the file with keys is read again", func() bool {
 		_, left := a.asked("/who?cost=1", "Authorization: Bearer "+signer{t, other, ""}.sign("carl"))
