@@ -104,6 +104,9 @@ rules:
 - {name: who, match: {path: /who}, key: "jwt:sub", limit: 100000, window: 1h, cost: {header: X-Request-Cost}}
 - {name: soft, match: {path: "/soft/*"}, limit: 1000, window: 1h, cost: 600, action: tag, tag: {header: X-Over, value: "yes"}}
 `)
+	if err := os.Chtimes(file, time.Time{}, time.Now().Add(-time.Hour)); err != nil { // a young file is read again anyhow
+		t.Fatal(err)
+	}
 	node := startMemcached(t)
 	a, b := start(t, o.URL, "--config", file, "--memcached", node), start(t, o.URL, "--config", file, "--memcached", node)
 	anna := "Authorization: Bearer " + s.sign("anna")
@@ -163,4 +166,9 @@ rules:
 	if status, left := a.asked("/who?cost=1", anna); status != 200 || len(left) < 5 {
 		t.Errorf("a token of the old key: %d, %s left, as if it still counted for anna", status, left)
 	}
+	s.publish(s.key) // once more: what an edge looks at when it starts is over
+	a.until("the file with keys is read once more", func() bool {
+		_, left := a.asked("/who?cost=1", anna)
+		return len(left) < 5
+	})
 }

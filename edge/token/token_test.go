@@ -111,6 +111,8 @@ func TestVerify(t *testing.T) {
 		{"valid from now", good(claims{"nbf": at.Add(time.Minute).Unix()}), 30 * time.Second, "anna"},
 		{"without an end", good(claims{"exp": nil}), 1000 * time.Hour, "anna"},
 		{"an end that no clock reaches", good(claims{"exp": 1e18}), 0, ""},
+		{"an end that would be none", good(claims{"exp": 0}), 0, ""},
+		{"not valid in this life, nor as ns in 64 bits", good(claims{"nbf": 18446744074}), 0, ""},
 		{"an end before all time", good(claims{"exp": -5}), 0, ""},
 		{"another issuer", good(claims{"iss": "them"}), 0, ""},
 		{"no issuer", good(claims{"iss": nil}), 0, ""},
