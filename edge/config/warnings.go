@@ -84,6 +84,6 @@ func (c *Config) coveredBySource(r *rules.Config) bool {
 			b.Evadable() == "" && text(a) == text(b)
 	}
 	return slices.ContainsFunc(c.Rules, func(o rules.Config) bool {
-		return o.Mode == rules.Enforce && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
+		return o.Mode == rules.Enforce && o.Action != rules.Tag && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
 	})
 }
