@@ -120,7 +120,10 @@ func TestKeysChange(t *testing.T) {
 	ours, theirs := newSigner(t), newSigner(t)
 	c := parse(t, "origins: [{servers: [\""+startRecorder(t, hello).url()+"\"]}]\njwt: {keys_file: "+ours.file+"}\nrules: [{name: r, key: \"jwt:sub\", limit: 1, window: 1h, mitigation_timeout: 0}]\n")
 	e := startConfig(t, c)
-	said := func() int { resp, _ := e.get("/", "Authorization: Bearer "+theirs.token(t, "anna", time.Hour)); return resp.StatusCode }
+	said := func() int {
+		resp, _ := e.get("/", "Authorization: Bearer "+theirs.token(t, "anna", time.Hour))
+		return resp.StatusCode
+	}
 	if got := []int{said(), said()}; got[0] != 200 || got[1] != 429 { // by source
 		t.Errorf("%v, want 200 and 429", got)
 	}

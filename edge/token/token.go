@@ -5,7 +5,8 @@
 // time.
 //
 // What an attacker can make it cost: a token that nobody has signed is verified once, while it is remembered, and each new one of his once. That is
-// one verification for each request, as BenchmarkVerify measures it: about 35 µs for RS256 of 2,048 bits, 75 µs for ES256. A token that is too
+// one verification for each request, as BenchmarkVerify measures it: of a processor about 0.1 ms for RS256 of 2,048 bits and EdDSA, 0.17 ms for
+// ES256, its parsing included, on a machine that was busy with other things. A token that is too
 // long, malformed, expired, of another algorithm, or of a key that the file has not, costs none. The tables of tokens that are good and of
 // those that are not have a place for 32,768 each, so who floods the one pushes nothing out of the other.
 package token
