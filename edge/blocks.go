@@ -49,7 +49,7 @@ func (x *exchange) blocks() {
 			x.blocked(r, r.Rule.Candidate.Bits, c.Estimate, isTried)
 		}
 	}
-	if d.Verdict != limiter.Limited && d.Verdict != limiter.Shadowed {
+	if d.Verdict != limiter.Limited && d.Verdict != limiter.Shadowed && d.Verdict != limiter.Tagged {
 		return
 	}
 	for i := range d.Results {
@@ -84,6 +84,9 @@ const isTried = " (candidate: nobody is refused)"
 func shadows(r *limiter.Rule) string {
 	if r.Shadow {
 		return " (shadow: nobody is refused)"
+	}
+	if r.Tag {
+		return " (tag: nobody is refused)"
 	}
 	return ""
 }

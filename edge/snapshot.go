@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"errors"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -11,6 +12,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
+	"sluice/edge/token"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -31,6 +33,9 @@ type snapshot struct {
 	everything    []*rules.Rule // about all requests, by source
 	sheds         []*rules.Rule // those of them whose mitigations end connections
 	refusals      map[*rules.Text]*fasthttp.ResponseHeader
+	tokens        *token.Verifier // nil: no rule asks for a claim
+	tags          [][]byte        // names of headers that tell origins what is over a limit: clients say none of them
+	prices        [][]byte        // and of those in which origins say what a request costs: no client sees them
 }
 
 // view is the part of it that operators see.
@@ -60,8 +65,13 @@ func (s *Server) Apply(c *config.Config) error {
 		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
 		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Text]*fasthttp.ResponseHeader, 2*len(set.Rules)),
 	}
+	now.tags = set.Tags()
 	now.sources.Invalid = &s.stats.invalidSources
 	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
+		s.stats.reloads[0].Add(1)
+		return err
+	}
+	if now.tokens, err = verifier(c, set, before); err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
@@ -79,9 +89,12 @@ func (s *Server) Apply(c *config.Config) error {
 	tier := make([]TierRule, 0, len(set.Rules))
 	for _, r := range set.Rules {
 		now.waits = now.waits || r.FirstSight == limiter.Wait
+		if name := r.Config.Cost.Header; name != "" {
+			now.prices = append(now.prices, []byte(name))
+		}
 		if r.Parts == nil && r.Config.Match.Everything() {
 			now.everything = append(now.everything, r)
-			if c.Shed && !r.Shadow && r.Config.Share == 100 {
+			if c.Shed && !r.Shadow && !r.Tag && r.Config.Share == 100 {
 				now.sheds = append(now.sheds, r)
 			}
 		}
@@ -120,6 +133,26 @@ func (s *Server) Apply(c *config.Config) error {
 		closeUnused(had, now.origins)
 	}
 	return nil
+}
+
+// verifier is what verifies tokens, or nil if no rule asks for what they claim.
+func verifier(c *config.Config, set *rules.Set, before *snapshot) (*token.Verifier, error) {
+	claims := set.Claims()
+	if !c.JWT.Is() {
+		if len(claims) > 0 {
+			return nil, errors.New("a rule has the key jwt:" + claims[0] + ", but nothing says which tokens are believed: give jwt.keys_file")
+		}
+		return nil, nil
+	}
+	var had *token.Verifier
+	if before != nil {
+		had = before.tokens
+	}
+	v, err := token.Load(c.JWT, claims, had) // without such a rule as well: a file that is wrong is told of
+	if len(claims) == 0 {
+		v = nil
+	}
+	return v, err
 }
 
 // carryOver moves the mitigations of rules that are counted otherwise now, and lifts those of rules that are gone or

@@ -156,6 +156,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	count(s.unbelieved.total.Load(), "sluice_untrusted_forwarded_total", "Requests of peers that are not trusted that name another client.")
 	count(s.stats.invalidSources.Load(), "sluice_source_headers_invalid_total", "Headers of trusted peers that should name a client and do not.")
 	count(s.open.SlowReaders.Load(), "sluice_slow_readers_total", "Connections cut because the client took its answer too slowly.")
+	verified := uint64(0)
+	if v := s.snap.Load().tokens; v != nil {
+		verified = v.Verified()
+	}
+	count(verified, "sluice_token_verifications_total", "Signatures of tokens that were verified: once for each token, as long as it is remembered.")
 	count(s.stats.received.Load(), "sluice_received_total", "Requests received.")
 	count(s.stats.panics.Load(), "sluice_panics_total", "Requests that failed by a fault in the edge.")
 	count(s.open.Stats.TurnedAway.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "source")

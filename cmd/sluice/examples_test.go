@@ -33,6 +33,9 @@ func TestExamples(t *testing.T) {
 		"match.yaml":                {"GET /search?x=y&%64eep=1|User-Agent: curl/8", "costly-search", `/metrics sluice_requests_total{rule="scripts",verdict="pass"} 1`},
 		"keys.yaml":                 {"GET /v1/users/7?tenant=a", "tenant", `/metrics sluice_requests_total{rule="source-and-part",verdict="pass"} 1`},
 		"windows-and-prefixes.yaml": {"GET /", "everything", `/v1/sources/127.0.0.1 "policy": "everything/24/1s"`},
+		"tokens.yaml":               {"GET /|Authorization: Bearer " + newSigner(t).sign("anna"), "user", `/metrics sluice_token_verifications_total 1`},
+		"costs.yaml":                {"GET /export/1", "export", `/v1/sources/127.0.0.1 "remaining": 80`},
+		"tag.yaml":                  {"GET /", "", `/metrics sluice_requests_total{rule="everything",verdict="tagged"} 0`},
 		"two-pops/fra1.yaml":        {"GET /", "everything", `/v1/pop "name": "fra1"`},
 		"two-pops/ams1.yaml":        {"GET /", "everything", `/v1/pop "name": "ams1"`},
 	}
@@ -107,7 +110,7 @@ func here(t *testing.T, path string) (file string, args []string) {
 	if err := os.WriteFile(secret, []byte(strings.Repeat("x", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	with := strings.NewReplacer("/etc/sluice/pop.secret", secret, "/var/lib/sluice", dir, "trust: [10.0.0.0/8]", "trust: [127.0.0.0/8]").Replace(string(text))
+	with := strings.NewReplacer("/etc/sluice/pop.secret", secret, "/etc/sluice/jwt.pem", newSigner(t).file, "/var/lib/sluice", dir, "trust: [10.0.0.0/8]", "trust: [127.0.0.0/8]").Replace(string(text))
 	if strings.Contains(with, "memcached:") {
 		args = append(args, "--memcached", startMemcached(t))
 	}

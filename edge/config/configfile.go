@@ -106,8 +106,12 @@ func (r *reader) config(n ast.Node, c *Config) {
 			}
 		}),
 		"verdict_header": r.boolean("verdict_header", &c.VerdictHeader),
+		"jwt":            func(n ast.Node) { r.jwt(n, &c.JWT) },
 		"rules":          func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
 	})
+	if r.claim != nil && !c.JWT.Is() {
+		r.fail(r.claim, "key: %s: nothing says which tokens are believed: give jwt: {keys_file: FILE}", scalar(r.claim))
+	}
 }
 
 // address reads host:port, where the host may be missing.
@@ -253,12 +257,14 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"first_sight":      oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
 		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
 		"count":            func(n ast.Node) { r.count(n, &rule.Count) },
-		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect),
+		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect, rules.Tag),
 		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
 		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
 		"share":            r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
 		"windows":          r.windows(&rule.Windows),
 		"prefixes":         r.ruleWidths(&rule.Prefixes),
+		"cost":             func(n ast.Node) { r.cost(n, &rule.Cost) },
+		"tag":              func(n ast.Node) { r.tag(n, &rule.Tag) },
 	})
 	if seen == nil {
 		return
@@ -273,6 +279,10 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	}
 	rule.Window, rule.MitigationTimeout = rules.Duration(window), rules.Duration(timeout)
 	r.answer(n, seen, &rule)
+	r.tags(n, seen, &rule)
+	if at := seen["cost"]; at != nil && rule.Cost.Units > rule.Limit && rule.Limit > 0 {
+		r.fail(at, "cost: %d is more than the limit of %d: no request would ever pass", rule.Cost.Units, rule.Limit)
+	}
 	if at := seen["escalate"]; at != nil {
 		r.escalate(at, &rule)
 	}
@@ -430,6 +440,9 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 		if slices.Contains(*to, text) {
 			r.fail(n, "key: %s is there twice: remove one", text)
 			return
+		}
+		if strings.HasPrefix(text, "jwt:") && r.claim == nil {
+			r.claim = n
 		}
 		*to = append(*to, text)
 	}

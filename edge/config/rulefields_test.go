@@ -66,6 +66,11 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Response.Status":      func(c *rules.Config) { c.Response.Status = 503 },
 		"Response.ContentType": func(c *rules.Config) { c.Response.ContentType = "text/plain" },
 		"Response.Body":        func(c *rules.Config) { c.Response.Body = "\"no\": {\n" },
+		"Cost.Units":           func(c *rules.Config) { c.Cost.Units = 5 },
+		"Cost.Bytes":           func(c *rules.Config) { c.Cost.Bytes = 10 << 10 },
+		"Cost.Header":          func(c *rules.Config) { c.Cost.Header = "X-Cost" },
+		"Tag.Header":           func(c *rules.Config) { c.Action, c.Tag.Header = rules.Tag, "X-Over" },
+		"Tag.Value":            func(c *rules.Config) { c.Action, c.Tag.Value = rules.Tag, "yes" },
 	}
 	for _, field := range leaves(reflect.TypeFor[rules.Config](), "") {
 		change := changes[field]

@@ -70,7 +70,7 @@ func (c *Config) weaknesses() (all []string) {
 // isMadeUp reports whether a client can write a part of a key anew for each request that a rule is about.
 func isMadeUp(part string, m *rules.Match) bool {
 	switch {
-	case part == "source" || part == "global":
+	case part == "source" || part == "global" || strings.HasPrefix(part, "jwt:"):
 		return false
 	case part == "host":
 		return len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(h string) bool { return strings.HasPrefix(h, "*") })
@@ -88,6 +88,6 @@ func (c *Config) coveredBySource(r *rules.Config) bool {
 			b.Evadable() == "" && text(a) == text(b)
 	}
 	return slices.ContainsFunc(c.Rules, func(o rules.Config) bool {
-		return o.Mode == rules.Enforce && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
+		return o.Mode == rules.Enforce && o.Action != rules.Tag && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
 	})
 }

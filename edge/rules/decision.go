@@ -3,19 +3,22 @@ package rules
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
+	"sluice/edge/token"
 )
 
 // A Decision is a limiter's, with the edge's own of every rule.
 type Decision struct {
 	limiter.Decision
-	Rules []*Rule // in the order of Results, of which a rule has one for each of its limits that counts the client
-	asked []*Rule // those that look at values of the request, whatever came of it
-	keys  []keyed
-	buf   []byte
+	Rules  []*Rule       // in the order of Results, of which a rule has one for each of its limits that counts the client
+	Claims *token.Claims // what the request's token says; nil: it has none that is believed
+	asked  []*Rule       // those that look at values of the request, whatever came of it
+	keys   []keyed
+	buf    []byte
 }
 
 // keyed is what a key makes of the request.
@@ -27,6 +30,7 @@ type keyed struct {
 // Reset makes d ready for the next request.
 func (d *Decision) Reset() {
 	d.Decision.Reset()
+	d.Claims = nil
 	clear(d.Rules)
 	clear(d.asked)
 	clear(d.keys)
@@ -78,7 +82,7 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 			if i < 0 {
 				i = len(d.keys)
 				var ok bool
-				if s, d.buf, ok = key.digest(r.Parts, q, source, d.buf); !ok {
+				if s, d.buf, ok = key.digest(r.Parts, q, d.Claims, source, d.buf); !ok {
 					return false
 				}
 				d.keys = append(d.keys, keyed{r.key, s})
@@ -89,11 +93,17 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 			continue
 		}
 		about = append(about, r)
+		n := len(d.Results)
 		if r.several {
 			d.addLimits(r, s, client)
-			continue
+		} else {
+			d.Add(&r.Rule, s)
 		}
-		d.Add(&r.Rule, s)
+		if r.Costs {
+			for i := range d.Results[n:] {
+				price(&d.Results[n+i], &r.Config.Cost, q)
+			}
+		}
 	}
 	clear(d.Rules[len(about):])
 	d.Rules = about
@@ -108,6 +118,101 @@ func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr) 
 			d.Add(l.Rule, s)
 		}
 	}
+}
+
+// price says what the request costs under a limit of a rule. A body that does not say its length, and what the origin's answer
+// says, are held as 1 until Settle.
+func price(r *limiter.RuleResult, c *Cost, q *message.Request) {
+	switch {
+	case c.Header != "":
+		r.Due = true
+	case c.Bytes > 0:
+		r.Due = q.Length == message.LengthChunked
+		r.Hits = units(q.Length, c.Bytes)
+	default:
+		r.Hits = c.Units
+	}
+}
+
+// units is what so many bytes cost, at so many for one.
+func units(length int64, bytes int) uint32 {
+	return uint32(min(max(1, (length+int64(bytes)-1)/int64(bytes)), counter.MaxCost))
+}
+
+// AwaitsBody reports whether a rule waits to hear how long the request's body was.
+func (d *Decision) AwaitsBody() bool {
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Due && d.RuleOf(r).Config.Cost.Bytes > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// PriceBody says how long a body was that did not say it before, and PriceAnswer what the origin's answer says, to rules that count by that.
+// They are settled by it then.
+func (d *Decision) PriceBody(length int64) {
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !r.Due {
+			continue
+		}
+		if c := &d.RuleOf(r).Config.Cost; c.Bytes > 0 {
+			r.Hits = units(length, c.Bytes)
+		}
+	}
+}
+
+func (d *Decision) PriceAnswer(answer *message.Head) {
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !r.Due {
+			continue
+		}
+		if c := &d.RuleOf(r).Config.Cost; c.Header != "" {
+			r.Hits = priced(answer, c.Header)
+		}
+	}
+}
+
+// priced is the number that an answer's header says; 1 if it says none, several, or one that is not possible.
+func priced(answer *message.Head, name string) uint32 {
+	value, ok := answer.Only([]byte(name))
+	if !ok || len(value) == 0 || len(value) > 7 {
+		return 1
+	}
+	n := uint32(0)
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return 1
+		}
+		n = 10*n + uint32(c-'0')
+	}
+	if n < 1 || n > counter.MaxCost {
+		return 1
+	}
+	return n
+}
+
+// Tags appends what the origin is told of a request that rules tag, each header once: what the first of them says.
+func (d *Decision) Tags(to []message.Field) []message.Field {
+	if d.Verdict != limiter.Tagged {
+		return to
+	}
+	for i := range d.Results {
+		if d.Results[i].Verdict != limiter.Tagged {
+			continue
+		}
+		if r := d.RuleOf(&d.Results[i]); !slices.ContainsFunc(to, func(f message.Field) bool { return strings.EqualFold(f.Name, r.tag.Name) }) {
+			to = append(to, r.tag)
+		}
+	}
+	return to
+}
+
+// AsksClaims reports whether one of d.Rules counts by what a token claims.
+func (d *Decision) AsksClaims() bool {
+	return slices.ContainsFunc(d.Rules, func(r *Rule) bool { return r.claims })
 }
 
 // RuleOf is the rule of a result.

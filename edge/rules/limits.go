@@ -240,6 +240,9 @@ func (r *Rule) addLimits(estimate counter.Estimate) error {
 	for i, s := range list {
 		to := &r.Rule
 		name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), c.Mode)
+		if c.Cost.Is() {
+			name += " cost " + c.Cost.String()
+		}
 		if i > 0 {
 			other := common
 			to = &other
@@ -248,7 +251,7 @@ func (r *Rule) addLimits(estimate counter.Estimate) error {
 			}
 		}
 		var err error
-		if to.Counter, err = counter.NewRule(name, s.limit, s.window, c.SubWindows, estimate); err != nil {
+		if to.Counter, err = counter.NewCostlyRule(name, s.limit, s.window, c.SubWindows, estimate, c.Cost.most()); err != nil {
 			return err
 		}
 		if c.Candidate.Is() {

@@ -35,6 +35,8 @@ type Rule struct {
 	// Limits are what a request must be within, one of them if the rule has neither windows nor prefixes. The first is Rule itself.
 	Limits  []Limit
 	several bool // not only the request's own source under Rule
+	claims  bool // a part is a claim of a token
+	tag     message.Field
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
@@ -44,7 +46,11 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		Timeout: time.Duration(c.MitigationTimeout), Shadow: c.Mode == Shadow || defaults.Shadow,
 		Statuses: c.Count.Statuses, Refused: c.Count.Refused,
 		OnStoreFailure: c.OnStoreFailure, FirstSight: c.FirstSight,
+		Tag: c.Action == Tag, Costs: c.Cost.Is(),
 	}}
+	if r.Rule.Tag {
+		r.tag = message.Field{Name: c.Tag.Header, Value: []byte(c.Tag.Value)}
+	}
 	if len(c.Escalate) > 0 {
 		r.Repeat.Within = time.Duration(c.EscalateWithin)
 		for _, t := range c.Escalate {
@@ -61,6 +67,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 				return nil, fmt.Errorf("rule %s: key: %w", c.Name, err)
 			}
 			r.Parts = append(r.Parts, part)
+			r.claims = r.claims || part.Kind == keyClaim
 		}
 		r.key = strings.Join(c.Key, ",")
 	}
@@ -121,11 +128,39 @@ func (r *Rule) IsAbout(key Secret, source counter.Source) bool {
 	return siphash.Hash(key.k0, key.k1, source.AppendBinary(text))%100 < r.share
 }
 
+// IsSure reports whether the rule counts a source's request for that source, whatever the request says.
+func (r *Rule) IsSure(key Secret, source counter.Source) bool {
+	return r.Parts == nil && r.when == nil && r.IsAbout(key, source)
+}
+
+// Claims are the names of claims of tokens by which rules that are not off count.
+func (s *Set) Claims() (names []string) {
+	for _, r := range s.Rules {
+		for _, p := range r.Parts {
+			if p.Kind == keyClaim {
+				names = append(names, string(p.Name))
+			}
+		}
+	}
+	return names
+}
+
+// Tags are the names of headers by which rules that are not off tag requests.
+func (s *Set) Tags() (names [][]byte) {
+	for _, r := range s.Rules {
+		if r.Rule.Tag {
+			names = append(names, []byte(strings.ToLower(r.tag.Name)))
+		}
+	}
+	return names
+}
+
 // Loosened reports whether r, in the limit l, admits something that before did not in its limit was, so that who was blocked under was may
 // not be blocked under l.
 func (r *Rule) Loosened(l *Limit, before *Rule, was *Limit) bool {
 	now, then := l.Counter, was.Counter
-	return r.Shadow != before.Shadow ||
+	return r.Shadow != before.Shadow || r.Rule.Tag && !before.Rule.Tag ||
+		r.Config.Cost.Bytes != before.Config.Cost.Bytes || r.Config.Cost.Header != before.Config.Cost.Header || r.Config.Cost.Units < before.Config.Cost.Units ||
 		now.Limit > then.Limit ||
 		float64(now.Limit)/float64(now.Window) > float64(then.Limit)/float64(then.Window) ||
 		r.Timeout < before.Timeout ||

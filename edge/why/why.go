@@ -54,6 +54,7 @@ type Block struct {
 	Began    time.Time `json:"began"`
 	Until    time.Time `json:"until"`
 	Shadow   bool      `json:"shadow,omitempty"` // nobody was refused
+	Tagged   bool      `json:"tagged,omitempty"` // nobody was refused, and the origin was told
 	Known    bool      `json:"known"`            // its beginning is in these logs: what follows
 	Estimate float64   `json:"estimate,omitempty"`
 	Limit    uint32    `json:"limit,omitempty"`
@@ -195,7 +196,7 @@ func (s *Story) add(l *line) {
 	}
 	if !l.refused() {
 		for i := range s.Blocks {
-			if b := &s.Blocks[i]; b.Then.IsZero() && !b.Shadow && !l.Time.Before(b.Until) {
+			if b := &s.Blocks[i]; b.Then.IsZero() && !b.Shadow && !b.Tagged && !l.Time.Before(b.Until) {
 				b.Then = l.Time
 			}
 		}
@@ -212,7 +213,7 @@ func (s *Story) add(l *line) {
 	switch {
 	case l.refused():
 		m.Refused += l.Sample
-	case l.Verdict != "shadow":
+	case l.Verdict != "shadow" && l.Verdict != "tagged":
 		return
 	}
 	if l.Until.IsZero() {
@@ -229,7 +230,7 @@ func (s *Story) block(l *line) {
 	})
 	if i < 0 {
 		i = len(s.Blocks)
-		s.Blocks = append(s.Blocks, Block{Rule: l.Rule, Policy: l.Policy, Until: l.Until, Began: l.Time, Shadow: l.Verdict == "shadow"})
+		s.Blocks = append(s.Blocks, Block{Rule: l.Rule, Policy: l.Policy, Until: l.Until, Began: l.Time, Shadow: l.Verdict == "shadow", Tagged: l.Verdict == "tagged"})
 	}
 	b := &s.Blocks[i]
 	// By the clock of another edge, or within the grain of the log's time, it may come behind requests that were refused under it.

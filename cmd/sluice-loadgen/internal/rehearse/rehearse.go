@@ -257,7 +257,7 @@ func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32
 	for _, limit := range whatif.LimitsAround(r.Limit, counter.MaxLimit) {
 		alone := *c
 		r = r.OwnLimit()
-		r.Limit, r.Mode = limit, rules.Enforce
+		r.Limit, r.Mode, r.Action = limit, rules.Enforce, rules.Refuse
 		alone.Rules, alone.Shadow = []rules.Config{r}, false
 		w, err := run(&alone, limit)
 		if err != nil {
@@ -283,7 +283,7 @@ func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
 			l := limits[len(o.Rules)]
 			o.Rules = append(o.Rules, whatif.Rule{
 				Name: l.Policy, About: about(rule), Limit: l.Counter.Limit, Window: l.Counter.Window,
-				Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == rules.Shadow,
+				Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == rules.Shadow || rule.Action == rules.Tag,
 			})
 		}
 	}
@@ -342,6 +342,9 @@ func about(r rules.Config) string {
 	if r.Count.Refused {
 		parts = append(parts, "refused ones count, too")
 	}
+	if r.Cost.Is() {
+		parts = append(parts, "at a cost of "+r.Cost.String())
+	}
 	if !slices.Equal(r.Key, []string{"source"}) {
 		parts = append(parts, "by "+strings.Join(r.Key, " and "))
 	}
@@ -371,6 +374,18 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 		}
 		if slices.ContainsFunc(r.Prefixes, func(p rules.Prefix) bool { return p.Prefix > 64 }) {
 			notes = append(notes, fmt.Sprintf("rule %s counts prefixes beyond /64, but IPv6 addresses of one /64 are read as one source", r.Name))
+		}
+		if slices.ContainsFunc(r.Key, func(part string) bool { return strings.HasPrefix(part, "jwt:") }) {
+			notes = append(notes, fmt.Sprintf("a log has no tokens, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))
+		}
+		if r.Cost.Bytes > 0 || r.Cost.Header != "" {
+			notes = append(notes, fmt.Sprintf("a log has neither bodies nor headers of answers, so that each request costs 1 under rule %s, whose cost is by %s", r.Name, r.Cost))
+		}
+		if r.Cost.Units > 1 {
+			notes = append(notes, fmt.Sprintf("each request costs %d under rule %s: its limit is in that unit, and what sources asked for at most is told in requests", r.Cost.Units, r.Name))
+		}
+		if r.Action == rules.Tag {
+			notes = append(notes, fmt.Sprintf("rule %s tags: what it would tag is shown as a shadow's, which refuses nobody", r.Name))
 		}
 		if values := r.Match.Unlogged(); values != "" {
 			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s looks for %s in vain", r.Name, values))
