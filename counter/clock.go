@@ -66,13 +66,15 @@ func (t *Table) Adjust(step time.Duration, tier bool, now time.Time) {
 // shiftBy moves the lanes of a counter by a step of the clock. When within its sub-windows hits came is forgotten.
 func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 	h, groups := st.record(i)
-	s.advance(st, i, r, ns)
+	from := s.advance(st, i, r, ns)
 	by := (step + r.sub/2) / r.sub
 	if step < 0 {
 		by = (step - r.sub/2) / r.sub
 	}
-	base := r.position(ns+s.offset+step, h.phase).group
+	to := r.position(ns+s.offset+step, h.phase)
+	base := to.group
 	by -= int64(int32(base-h.base)) << r.lanes // further than the groups move by themselves
+	r.step(groups, from, to)
 	r.lanes.Shift(r.groups(), by, func(g int) *uint64 { return &groups[g] })
 	h.base = base
 	h.turn(0, r.groups())

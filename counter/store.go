@@ -59,7 +59,7 @@ func (st *store) advance(i int, r *Rule, p position) (at position, moved int) {
 	}
 	at, moved = r.move(h.base, p)
 	if moved > 0 {
-		shift(groups[:r.groups()], moved)
+		r.age(groups, int32(p.group-h.base), moved)
 		h.base = p.group
 		h.turn(moved, r.groups())
 	}
