@@ -56,6 +56,11 @@ func (x *exchange) admit() bool {
 	if x.conn.Blocked.Load() != 0 {
 		x.conn.Blocked.Store(0)
 	}
+	if x.decision.Delay > 0 && !x.waitTurn() {
+		x.say(clientGone)
+		x.Close = true
+		return false
+	}
 	if check {
 		x.grant()
 		return false

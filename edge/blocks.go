@@ -24,7 +24,7 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 	for _, r := range snap.rules.Rules {
 		tried := r.Candidate != nil && r.Candidate.Bits.ID == k.Rule
 		if tried || r.Counter.ID == k.Rule {
-			limit, note := r.Config.Limit, shadows(&r.Rule)
+			limit, note := r.Counter.Limit, shadows(&r.Rule)
 			if tried {
 				limit, note = r.Candidate.Counter.Limit, isTried
 			}

@@ -151,7 +151,11 @@ func (x *exchange) serve() {
 // forward passes the request on, and begins the reply: with the origin's answer, which is relayed in the end, or with one of the edge's own.
 // It returns the status of the origin's answer, or 0 if there is none.
 func (x *exchange) forward() int {
-	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: x.now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
+	now := x.now
+	if x.decision.Delay > 0 {
+		now = time.Now() // it has waited for its turn
+	}
+	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
 		Counts: x.decision.Held, Ours: x.ours()}); no != nil {
 		x.say(no)
 		return 0
@@ -258,7 +262,7 @@ func (x *exchange) log() {
 		e.Verdict = "denied"
 	case d.Cause != nil:
 		cause, r := d.Cause, d.RuleOf(d.Cause)
-		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), r.Config.Limit, r.Counter.Window, cause.Until
+		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), r.Counter.Limit, r.Counter.Window, cause.Until
 		if cause.Ask != nil {
 			e.Estimate = cause.Ask.Estimate
 		} else if v, known := x.server.limiter.Counters.Peek(r.Counter, cause.Source, x.now); known { // a blocked source's counter is not asked

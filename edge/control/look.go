@@ -47,7 +47,7 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 			continue // counted by something that an address does not tell
 		}
 		v, known := c.limiter.Counters.Peek(r.Counter, source, now)
-		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit,
+		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Counter.Limit, Remaining: r.Counter.Limit,
 			OutsideShare: !r.IsAbout(c.secret, source)}
 		if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
@@ -109,7 +109,7 @@ func (c *Plane) Nearest(n int, now time.Time) map[string]Standing {
 				continue
 			}
 			nearest[r.Config.Name] = Standing{Rule: r.Config.Name, Source: src.String(), Mode: r.Config.Mode,
-				Estimate: v.Estimate, Limit: r.Config.Limit, Remaining: v.Remaining}
+				Estimate: v.Estimate, Limit: r.Counter.Limit, Remaining: v.Remaining}
 		}
 	}
 	return nearest

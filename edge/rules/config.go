@@ -65,6 +65,8 @@ type Config struct {
 	Share             int                `json:"share"` // percent of sources that the rule is about
 	Action            Action             `json:"action"`
 	Response          Response           `json:"response"`
+	Algorithm         Algorithm          `json:"algorithm"`
+	Burst             uint32             `json:"burst"` // of a bucket: how many may come at once, or wait
 }
 
 // Defaults is what holds for all rules that do not say otherwise.
@@ -136,6 +138,7 @@ const (
 	Refuse   Action = "refuse"   // answers, and keeps the connection
 	Close    Action = "close"    // answers, and ends the connection, unless a trusted proxy has sent the request
 	Redirect Action = "redirect" // sends the client to Response.Location
+	Delay    Action = "delay"    // lets it wait for its turn, and refuses what would have to wait too long; of a token bucket
 )
 
 // Response is what a refused client gets. An empty Body stands for the usual JSON.
@@ -188,6 +191,7 @@ func Default(name string, limit uint32) Config {
 		OnStoreFailure:    limiter.Local,
 		Share:             100,
 		Action:            Refuse,
+		Algorithm:         Sliding,
 		Response:          Response{Status: 429, ContentType: "application/json"},
 	}
 }

@@ -66,6 +66,9 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if c.Estimate != nil {
 		estimate = *c.Estimate
 	}
+	if c.Algorithm != Sliding {
+		estimate = counter.Nearest // there is none to choose
+	}
 	r.Config.Estimate = &estimate
 	if c.Match.Path != "" && c.Match.Path[0] == '~' && c.Match.regexp == nil {
 		if err := r.Config.Match.SetPath(c.Match.Path); err != nil {
@@ -77,7 +80,10 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
 	}
 	name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), r.Config.Mode)
-	r.Counter, err = counter.NewRule(name, c.Limit, time.Duration(c.Window), c.SubWindows, estimate)
+	if field, err := c.CheckAlgorithm(); err != nil {
+		return nil, fmt.Errorf("rule %s: %s: %w", c.Name, field, err)
+	}
+	r.Counter, err = c.newCounter(name, estimate)
 	if err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}
@@ -137,6 +143,7 @@ func (r *Rule) Loosened(before *Rule) bool {
 		float64(r.Config.Limit)/float64(r.Config.Window) > float64(before.Config.Limit)/float64(before.Config.Window) ||
 		r.Timeout < before.Timeout ||
 		r.Repeat.Longest(r.Timeout) < before.Repeat.Longest(before.Timeout) ||
+		r.Config.Algorithm != before.Config.Algorithm || r.Config.Burst != before.Config.Burst || r.Config.Action == Delay && before.Config.Action != Delay ||
 		r.Config.Share < before.Config.Share
 }
 
@@ -201,8 +208,8 @@ type Text struct {
 func newText(r *Rule) Text {
 	t := Text{
 		Quoted: strconv.AppendQuote(nil, r.Config.Name),
-		Limit:  strconv.AppendUint(nil, uint64(r.Config.Limit), 10),
-		Window: Seconds(time.Duration(r.Config.Window)),
+		Limit:  strconv.AppendUint(nil, uint64(r.Counter.Limit), 10), // of a bucket as much as it holds, and when that has drained
+		Window: Seconds(r.Counter.Window),
 	}
 	t.Policy = fmt.Appendf(nil, "%s;q=%s;w=%d", t.Quoted, t.Limit, t.Window)
 	return t
