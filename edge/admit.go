@@ -57,6 +57,7 @@ func (x *exchange) admit() bool {
 		x.conn.Blocked.Store(0)
 	}
 	if x.decision.Delay > 0 && !x.waitTurn() {
+		x.count(true) // whatever is said, nobody hears it
 		x.say(clientGone)
 		x.Close = true
 		return false

@@ -57,7 +57,7 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 			if least := time.Duration(admitted-free) * 100 * time.Millisecond; last < least {
 				t.Errorf("%d were answered after %v, want %v at least", admitted, last, least)
 			}
-			if n := e.metric("sluice_delayed_total"); n < 1 || n > float64(admitted-free) {
+			if n := e.metrics()["sluice_delayed_total"]; n < 1 || n > float64(admitted-free) {
 				t.Errorf("%v were delayed", n)
 			}
 		})
@@ -73,10 +73,10 @@ func TestWhoWaitsCanGo(t *testing.T) {
 	if _, err := io.WriteString(c, "GET /gone HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	e.until("one waits", func() bool { return e.metric("sluice_delaying") == 1 })
+	until(t, "one waits", func() bool { return e.metrics()["sluice_delaying"] == 1 })
 	c.Close()
-	e.until("none waits", func() bool { return e.metric("sluice_delaying") == 0 && e.metric("sluice_aborted_total") == 1 })
-	if n := len(o.list()); n != 1 {
+	until(t, "none waits", func() bool { return e.metrics()["sluice_delaying"] == 0 && e.metrics()["sluice_aborted_total"] == 1 })
+	if n := len(o.requests()); n != 1 {
 		t.Errorf("the origin got %d requests, want 1", n)
 	}
 }
