@@ -17,6 +17,9 @@ const (
 
 func (a algorithm) String() string { return [...]string{"sliding", "fixed", "bucket", "exact"}[a] }
 
+// Algorithm names how a rule reads its lanes: "sliding", "fixed", "bucket" or "exact".
+func (r *Rule) Algorithm() string { return r.algorithm.String() }
+
 // Sliding reports whether a rule counts in a sliding window by its estimate.
 func (r *Rule) Sliding() bool { return r.algorithm == sliding }
 

@@ -42,6 +42,7 @@ type bucket struct {
 	queue  int64 // hits for which there is room beyond those that pass at once; they wait for their turn
 	free   int64 // those
 	coarse uint  // units of carry and tail are so many bits coarser
+	perHit float64
 }
 
 // unit is a 2^20th of a hit. Carry and tail have 32 bits each, so those of a large bucket are coarser: by the binary logarithm of how much the largest
@@ -71,7 +72,7 @@ func NewBucket(name string, limit uint32, window time.Duration, subWindows int, 
 	r.complete()
 	r.bucket = bucket{
 		drain: int64(math.Ceil(float64(r.sub) / perHit * (1 << unit))), // rounded up: the level is never above the true one
-		queue: int64(queue), free: int64(burst),
+		queue: int64(queue), free: int64(burst), perHit: perHit,
 	}
 	largest := uint64(2*size)<<unit + uint64(r.bucket.drain)<<r.lanes
 	r.bucket.coarse = uint(max(bits.Len64(largest), 32) - 32)
@@ -83,6 +84,9 @@ func NewBucket(name string, limit uint32, window time.Duration, subWindows int, 
 	r.identity += time.Duration(perHit).String()
 	return r, nil
 }
+
+// Interval is how long a hit takes to drain from a bucket, in nanoseconds; 0 of a rule that is none.
+func (r *Rule) Interval() float64 { return r.bucket.perHit }
 
 // levels are what the last number of a record holds. The tail is as if nothing had drained since the newest group began.
 func (r *Rule) levels(groups []uint64) (carry, tail int64) {

@@ -22,8 +22,8 @@ const (
 // Algorithms is all of them.
 var Algorithms = []Algorithm{Sliding, Fixed, TokenBucket, LeakyBucket, Exact}
 
-// newCounter makes the counter of a rule: one line for each algorithm.
-func (c *Config) newCounter(name string, estimate counter.Estimate) (*counter.Rule, error) {
+// NewCounter makes the counter of a rule that CheckAlgorithm has nothing against: one line for each algorithm.
+func (c *Config) NewCounter(name string, estimate counter.Estimate) (*counter.Rule, error) {
 	window := time.Duration(c.Window)
 	switch c.Algorithm {
 	case Fixed:

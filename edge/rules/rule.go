@@ -83,7 +83,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if field, err := c.CheckAlgorithm(); err != nil {
 		return nil, fmt.Errorf("rule %s: %s: %w", c.Name, field, err)
 	}
-	r.Counter, err = c.newCounter(name, estimate)
+	r.Counter, err = c.NewCounter(name, estimate)
 	if err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}
