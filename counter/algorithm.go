@@ -58,7 +58,8 @@ func (r *Rule) age(groups []uint64, turns int32, by int) {
 		return
 	}
 	if r.algorithm == tokens {
-		r.flow(groups, turns)
+		r.flow(groups, turns, by)
+		return
 	}
 	shift(groups[:r.groups()], by)
 }

@@ -45,8 +45,9 @@ func (s *shard) copies(rules map[uint32]*Rule, now int64, out []Copy) []Copy {
 				continue
 			}
 			s.advance(st, i, r, now)
-			if groups := r.told(st.groups(i)); slices.Max(groups) > 0 {
-				out = append(out, Copy{Counter{Rule: r, Source: h.source()}, h.base, groups})
+			groups := st.groups(i)[:r.groups()]
+			if slices.Max(groups) > 0 {
+				out = append(out, Copy{Counter{Rule: r, Source: h.source()}, h.base, slices.Clone(groups)})
 			}
 		}
 	}

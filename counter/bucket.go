@@ -2,8 +2,6 @@ package counter
 
 import (
 	"math"
-	"math/bits"
-	"slices"
 	"time"
 
 	"sluice/counter/internal/lanes"
@@ -19,34 +17,34 @@ import (
 // counters do near a limit and far from it holds as it is: the level takes the place of the estimate.
 //
 // The level is made of lanes, one after the other, the oldest first: what is in the bucket, and a lane's hits, and less what drains
-// within a lane. Lanes do not remember for ever: who keeps a bucket full hits no more often than who keeps it empty. So a record has, in
-// a number that its lanes leave free, two levels more:
+// within a lane. Lanes do not remember for ever: who keeps a bucket full hits no more often than who keeps it empty. So the first lane of
+// each group has no hits, but the level when the group began, as whoever opened the group knew it. memcached's add lets one edge open it, and every incr
+// answers with it, so an edge that meets a source learns how full its bucket is from the answer to its first hit, and nothing is compared and
+// swapped. A record has, in a number that its lanes leave free, one level more:
 //
-//	carry  when its oldest lane began; lanes that become too old flow into it
 //	tail   of this table's own hits, each at its instant: GCRA's theoretical arrival time
 //
-// and the level is the larger of what carry and lanes say and of what the tail says. Both are at most the true level: lanes take
+// and the level is the larger of what the lanes say and of what the tail says. Both are at most the true level: lanes take
 // their hits to have come when they began, and hits that this table has not heard of are in neither. So a bucket never refuses a request
 // that the true one would admit. A table that counts alone has every hit in its tail, and decides as GCRA does. Of others' hits, by which
 // the lanes know, it takes up to
 //
 //	rate * one sub-window
 //
-// too few, a 12th of the bucket or what drains in a 12th of a second; beside that are those of which it has not heard, as with any algorithm. A
-// table that meets a source reads its lanes in the tier and not its carry: it takes the bucket to have been empty when they began,
-// at least three quarters of B/r ago.
+// too few, a 12th of the bucket or what drains in a 12th of a second; beside that are those of which it, or who opened the group, has not heard, as
+// with any algorithm.
 //
-// It costs the tier what a sliding window does, less a number where that has four, and a decision up to 12 additions.
+// It costs the tier a number for each three sub-windows where a sliding window has one for four (one for one where the limit needs wide lanes), and a read
+// more where an edge meets a source that was elsewhere in the group before; and a decision up to 9 additions.
 type bucket struct {
 	drain  int64 // within a lane, in units
+	step   int64 // units of a level that make one in the first lane of a group
 	queue  int64 // hits for which there is room beyond those that pass at once; they wait for their turn
 	free   int64 // those
-	coarse uint  // units of carry and tail are so many bits coarser
 	perHit float64
 }
 
-// unit is a 2^20th of a hit. Carry and tail have 32 bits each, so those of a large bucket are coarser: by the binary logarithm of how much the largest
-// of them takes beyond that. What is lost of them makes them less.
+// unit is a 2^20th of a hit.
 const unit = 20
 
 // NewBucket checks and completes a rule of a bucket that holds burst hits and drains limit of them in a window. Queue more hits may
@@ -74,13 +72,12 @@ func NewBucket(name string, limit uint32, window time.Duration, subWindows int, 
 		drain: int64(math.Ceil(float64(r.sub) / perHit * (1 << unit))), // rounded up: the level is never above the true one
 		queue: int64(queue), free: int64(burst), perHit: perHit,
 	}
-	largest := uint64(2*size)<<unit + uint64(r.bucket.drain)<<r.lanes
-	r.bucket.coarse = uint(max(bits.Len64(largest), 32) - 32)
-	numbers := lanes.NarrowGroups
+	r.bucket.step = int64(2*size)<<unit/int64(r.lanes.ReportMax()) + 1
+	r.first = 1
+	r.touched = lanes.NarrowGroups - 1 // the last number is the tail
 	if r.Wide() {
-		numbers = lanes.MaxGroups
+		r.touched = lanes.MaxGroups - 1
 	}
-	r.touched = min(r.touched, numbers-1) // the last is carry and tail
 	r.identity += time.Duration(perHit).String()
 	return r, nil
 }
@@ -88,50 +85,55 @@ func NewBucket(name string, limit uint32, window time.Duration, subWindows int, 
 // Interval is how long a hit takes to drain from a bucket, in nanoseconds; 0 of a rule that is none.
 func (r *Rule) Interval() float64 { return r.bucket.perHit }
 
-// levels are what the last number of a record holds. The tail is as if nothing had drained since the newest group began.
-func (r *Rule) levels(groups []uint64) (carry, tail int64) {
-	n := groups[len(groups)-1]
-	return int64(n&math.MaxUint32) << r.bucket.coarse, int64(n>>32) << r.bucket.coarse
+// inBucket is position: a group has a lane less for sub-windows.
+func (r *Rule) inBucket(ns int64) position {
+	n, each := ns/r.sub, int64(r.lanes.Count()-1)
+	return position{group: uint32(n / each), lane: 1 + int(n%each), gone: float64(ns-n*r.sub) * r.perSub}
 }
 
-func (r *Rule) setLevels(groups []uint64, carry, tail int64) {
-	groups[len(groups)-1] = uint64(r.coarsely(carry)) | uint64(r.coarsely(tail))<<32
+// perGroup is what drains within a group.
+func (r *Rule) perGroup() int64 { return int64(r.lanes.Count()-1) * r.bucket.drain }
+
+// opened is a group that begins with a level.
+func (r *Rule) opened(level int64) uint64 {
+	return uint64(min(level/r.bucket.step, int64(r.lanes.ReportMax())))
 }
 
-func (r *Rule) coarsely(level int64) int64 {
-	return min(max(level, 0)>>r.bucket.coarse, math.MaxUint32)
-}
-
-// through is a level after lanes of a group have come, each of whose hits is there when it begins.
-func (r *Rule) through(level int64, group uint64, n int) int64 {
-	if group == 0 {
-		return max(level-int64(n)*r.bucket.drain, 0)
-	}
+// through is a level after the lanes of a group have come, those before the given one, each of whose hits is there when it begins.
+func (r *Rule) through(level int64, group uint64, before int) int64 {
 	width := r.lanes.Width()
-	for range n {
-		level = max(level+int64(group&(1<<width-1))<<unit-r.bucket.drain, 0)
+	level = max(level, int64(group&(1<<width-1))*r.bucket.step)
+	for range before - 1 {
 		group >>= width
+		level = max(level+int64(group&(1<<width-1))<<unit-r.bucket.drain, 0)
 	}
 	return level
+}
+
+// upTo is the level that the lanes say when a lane of the newest group begins.
+func (r *Rule) upTo(groups []uint64, lane int) (level int64) {
+	for g := r.groups() - 1; g > 0; g-- {
+		level = r.through(level, groups[g], r.lanes.Count())
+	}
+	return r.through(level, groups[0], lane)
 }
 
 // filled is the level at a position, in units. It stops just below twice the bucket: more is what edges have admitted before they heard of each
 // other, and of that a source has waited long enough when the bucket is empty once.
 func (r *Rule) filled(groups []uint64, at position) int64 {
-	level, tail := r.levels(groups)
-	for g := r.groups() - 1; g > 0; g-- {
-		level = r.through(level, groups[g], r.lanes.Count())
-	}
-	level = r.through(level, groups[0], at.lane)
+	level := r.upTo(groups, at.lane)
 	level += int64(r.lanes.Sum(groups[0]>>(uint(at.lane)*r.lanes.Width()))) << unit // with lanes of edges whose clock is ahead
 	here := r.drainedIn(at)
-	level = max(level-(here-int64(at.lane)*r.bucket.drain), tail-here, 0)
+	level = max(level-(here-int64(at.lane-1)*r.bucket.drain), int64(*tail(groups))-here, 0)
 	return min(level, (2*int64(r.Limit)-1)<<unit)
 }
 
+// tail is that of a record, as if nothing had drained since its newest group began.
+func tail(groups []uint64) *uint64 { return &groups[len(groups)-1] }
+
 // drainedIn is what drains from the beginning of the newest group to a position, rounded up.
 func (r *Rule) drainedIn(at position) int64 {
-	return int64(at.lane)*r.bucket.drain + int64(math.Ceil(at.gone*float64(r.bucket.drain)))
+	return int64(at.lane-1)*r.bucket.drain + int64(math.Ceil(at.gone*float64(r.bucket.drain)))
 }
 
 func (r *Rule) level(groups []uint64, at position) float64 {
@@ -140,55 +142,31 @@ func (r *Rule) level(groups []uint64, at position) float64 {
 
 // pour adds hits to the tail. They are not in the lanes yet.
 func (r *Rule) pour(groups []uint64, at position, hits uint32) {
-	carry, _ := r.levels(groups)
-	r.setLevels(groups, carry, r.filled(groups, at)+r.drainedIn(at)+int64(hits)<<unit)
+	*tail(groups) = uint64(r.filled(groups, at) + r.drainedIn(at) + int64(hits)<<unit)
 }
 
-// flow lets groups that become too old flow into the carry, after the newest has become another, later by turns.
-func (r *Rule) flow(groups []uint64, turns int32) {
-	n := int32(r.groups())
-	if turns < 0 { // the clock has stepped back by more than the window
-		r.setLevels(groups, 0, 0)
-		return
+// flow opens the group that has become a record's newest, later by turns, by so many groups of the record.
+func (r *Rule) flow(groups []uint64, turns int32, by int) {
+	opened := uint64(0)
+	if turns > 0 {
+		drained := int64(min(turns, 64)) * r.perGroup() // which is all, and no number too large
+		opened = r.opened(max(r.upTo(groups, r.lanes.Count())-drained+r.perGroup(), 0))
+		*tail(groups) -= min(*tail(groups), uint64(drained))
+	} else { // the clock has stepped back by more than the window
+		*tail(groups) = 0
 	}
-	carry, tail := r.levels(groups)
-	for g := range min(turns, n) {
-		carry = r.through(carry, groups[n-1-g], r.lanes.Count())
-	}
-	perGroup := r.bucket.drain << r.lanes
-	carry -= min(carry, int64(max(turns-n, 0))*perGroup)
-	tail -= min(tail, int64(turns)*perGroup)
-	r.setLevels(groups, carry, tail)
+	shift(groups[:r.groups()], by)
+	groups[0] = opened
 }
 
-// step moves the tail along with a step of the clock, from one position to another in the newest group.
-func (r *Rule) step(groups []uint64, from, to position) {
-	if r.algorithm == tokens {
-		carry, tail := r.levels(groups)
-		r.setLevels(groups, carry, max(tail-r.drainedIn(from), 0)+r.drainedIn(to))
-	}
-}
-
-// learnLevels takes in the levels of another table's record, and its groups, that many groups after its newest was this one's: both know of some of
-// the hits, so the larger are nearer the truth.
-func (r *Rule) learnLevels(groups, others []uint64, turns int) {
-	if r.algorithm != tokens || len(others) != r.groups()+1 || turns < 0 {
-		return
-	}
-	var room [lanes.MaxGroups]uint64
-	copied := room[:copy(room[:], others)]
-	r.flow(copied, int32(min(turns, math.MaxInt32)))
-	carry, tail := r.levels(groups)
-	carry2, tail2 := r.levels(copied)
-	r.setLevels(groups, max(carry, carry2), max(tail, tail2))
-}
-
-// told is what another table may learn of a record: its groups, and the levels behind them.
-func (r *Rule) told(groups []uint64) []uint64 {
-	if r.algorithm == tokens {
-		return append(slices.Clone(groups[:r.groups()]), groups[len(groups)-1])
-	}
-	return slices.Clone(groups[:r.groups()])
+// step brings a record over a step of the clock, from one position to another: it begins anew with the level that it had. Of that, pending hits are
+// still to be reported, and stand in the last lane.
+func (r *Rule) step(groups []uint64, from, to position, pending uint64) {
+	level := r.filled(groups, from)
+	clear(groups)
+	*tail(groups) = uint64(level + r.drainedIn(to))
+	groups[0] = r.opened(max(level+r.drainedIn(to)-int64(pending)<<unit, 0))
+	groups[0] = r.lanes.Add(groups[0], r.lanes.Count()-1, pending)
 }
 
 // drained is how long it takes until n more hits have room.

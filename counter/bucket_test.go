@@ -40,14 +40,14 @@ func gap(t *rapid.T, r *Rule, g gcra) time.Duration {
 	return time.Duration(rapid.Float64Range(0, max(most, 1)).Draw(t, "gap"))
 }
 
-// A table that counts alone decides as GCRA does, but for what 32 bits do not hold of a hit, which it lets through; and who waits as
+// A table that counts alone decides as GCRA does, to a millionth of a hit, which it lets through; and who waits as
 // long as it is told is admitted, and not much sooner.
 func TestBucketIsGCRA(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, burst, truth := bucketOf(t)
 		table := New(Options{Counters: 100})
 		now := epoch
-		fine := float64(int64(1)<<r.bucket.coarse) / (1 << unit)
+		fine := 1e-6
 		for n := range rapid.IntRange(1, 300).Draw(t, "requests") {
 			now = now.Add(gap(t, r, truth))
 			hits := rapid.OneOf(rapid.Just(uint32(1)), rapid.Uint32Range(1, burst)).Draw(t, "hits")
@@ -83,7 +83,7 @@ func TestBucketOfOthersHits(t *testing.T) {
 		r, burst, truth := bucketOf(t)
 		counts, learns := New(Options{Counters: 100}), New(Options{Counters: 100})
 		c, now := Counter{Rule: r, Source: address(1)}, epoch
-		fine := float64(int64(1)<<r.bucket.coarse) / (1 << unit)
+		fine := float64(r.bucket.step) / (1 << unit)
 		for n := range rapid.IntRange(1, 200).Draw(t, "requests") {
 			now = now.Add(gap(t, r, truth))
 			v, _ := learns.Peek(r, c.Source, now)
@@ -100,7 +100,7 @@ func TestBucketOfOthersHits(t *testing.T) {
 				truth.count(int64(now.Sub(epoch)), hits)
 			}
 			newest, groups := counts.Snapshot(c, now)
-			learns.Announced(c, newest, groups[:r.groups()], now)
+			learns.Announced(c, newest, groups, now)
 		}
 	})
 }
@@ -130,4 +130,44 @@ func TestBucketQueue(t *testing.T) {
 			t.Errorf("after %v: %v, want %v", step.at, got, step.delay)
 		}
 	}
+}
+
+// Tables that tell each other now and then are never above the true level.
+func TestBucketsOfSeveralTables(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r, _, truth := bucketOf(t)
+		var tables []*Table
+		for range 3 {
+			tables = append(tables, New(Options{Counters: 100, Tier: true}))
+		}
+		c, now := Counter{Rule: r, Source: address(1)}, epoch
+		tier := make(map[uint32]uint64)
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			now = now.Add(gap(t, r, truth))
+			table := tables[rapid.IntRange(0, 2).Draw(t, "table")]
+			if v, _ := table.Peek(r, c.Source, now); v.Estimate > truth.level(int64(now.Sub(epoch)))*(1+1e-9)+1e-6 {
+				t.Fatalf("level %v, and at most %v is possible", v.Estimate, truth.level(int64(now.Sub(epoch))))
+			}
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0, 1:
+				if table.Reserve([]Ask{{Rule: r, Source: c.Source, Hits: 1}}, now) {
+					truth.count(int64(now.Sub(epoch)), 1)
+				}
+			case 2: // it reports
+				table.Sweep(now, true)
+				rep, _ := table.Take(c, now)
+				for _, p := range rep.Parts[:rep.N] {
+					if _, there := tier[p.Group]; there {
+						tier[p.Group] += p.Hits
+					} else {
+						tier[p.Group] = p.Known
+					}
+					table.Counted(c, p, tier[p.Group], now)
+				}
+			case 3: // it is told
+				newest, groups := tables[rapid.IntRange(0, 2).Draw(t, "from")].Snapshot(c, now)
+				table.Announced(c, newest, groups, now)
+			}
+		}
+	})
 }

@@ -24,6 +24,9 @@ type position struct {
 // position places an instant, in ns since the epoch.
 func (r *Rule) position(ns int64, phase uint16) position {
 	ns -= r.offset(phase)
+	if r.algorithm == tokens {
+		return r.inBucket(ns)
+	}
 	n := ns / r.sub
 	return position{
 		group: uint32(n >> r.lanes),

@@ -269,10 +269,10 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 		s.advance(st, i, c.Rule, t.ns(now))
 		h := st.head(i)
 		newest = h.base
-		groups = c.Rule.told(st.groups(i))
+		groups = append(groups, st.groups(i)[:c.Rule.groups()]...)
 		if h.unconfirmed != 0 {
 			k := s.unconfirmed.At(int(h.unconfirmed))
-			for g := range c.Rule.groups() {
+			for g := range groups {
 				u := s.in(k, g)
 				groups[g] = c.Rule.lanes.Minus(groups[g], c.Rule.lanes.Plus(u.pending, u.inFlight))
 			}
@@ -306,8 +306,7 @@ func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64
 		t.locate(&l, c.Rule, c.Source, t.ns(now), nil)
 	}
 	base := l.store.head(l.i).base
-	c.Rule.learnLevels(l.store.groups(l.i), groups, int(int32(base-newest)))
-	for i, total := range groups[:min(len(groups), c.Rule.groups())] {
+	for i, total := range groups {
 		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.groups() {
 			l.s.merge(l.store, l.i, c.Rule, g, total, !announcement)
 		}

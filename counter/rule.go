@@ -68,6 +68,7 @@ type Rule struct {
 	algorithm algorithm
 	phases    int64 // a 65,536th of a group, ns: by so many of it a source's windows begin late; 0: all begin together
 	touched   int   // groups that the newest sub-window and those before it, which matter, can touch
+	first     int   // lane of a group that hits are counted in
 	bucket    bucket
 }
 

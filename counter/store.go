@@ -77,7 +77,7 @@ func (r *Rule) move(base uint32, p position) (at position, by int) {
 	case d > 0 && d < n:
 		return p, d
 	case d < 0 && -d < n:
-		return position{group: base}, 0
+		return position{group: base, lane: r.first}, 0
 	default:
 		return p, n
 	}
