@@ -32,6 +32,7 @@ func TestExamples(t *testing.T) {
 		"busy-page.yaml":         {"GET /shop/1", "shop", `/v1/rules/api "jitter": "10%"`},
 		"match.yaml":             {"GET /search?x=y&%64eep=1|User-Agent: curl/8", "costly-search", `/metrics sluice_requests_total{rule="scripts",verdict="pass"} 1`},
 		"keys.yaml":              {"GET /v1/users/7?tenant=a", "tenant", `/metrics sluice_requests_total{rule="source-and-part",verdict="pass"} 1`},
+		"algorithms.yaml":        {"GET /api/x", "api", `/v1/rules/reports "algorithm": "leaky_bucket"`},
 		"two-pops/fra1.yaml":     {"GET /", "everything", `/v1/pop "name": "fra1"`},
 		"two-pops/ams1.yaml":     {"GET /", "everything", `/v1/pop "name": "ams1"`},
 	}
