@@ -47,6 +47,10 @@ type bucket struct {
 // unit is a 2^20th of a hit.
 const unit = 20
 
+// overfull is how many times its size a level is told at most. It is more than its size when edges have admitted hits before they heard of each
+// other, and who does that on more edges at once than this is forgiven the rest.
+const overfull = 16
+
 // NewBucket checks and completes a rule of a bucket that holds burst hits and drains limit of them in a window. Queue more hits may
 // come before their time: they are admitted, and the verdict says when it is their turn (Verdict.Delay). A token bucket has no queue; a leaky bucket
 // in front of which so many may wait has a burst of 1. burst + queue is the Limit of the rule, and what drains them its Window, or
@@ -72,7 +76,7 @@ func NewBucket(name string, limit uint32, window time.Duration, subWindows int, 
 		drain: int64(math.Ceil(float64(r.sub) / perHit * (1 << unit))), // rounded up: the level is never above the true one
 		queue: int64(queue), free: int64(burst), perHit: perHit,
 	}
-	r.bucket.step = int64(2*size)<<unit/int64(r.lanes.ReportMax()) + 1
+	r.bucket.step = int64(overfull*size)<<unit/int64(r.lanes.ReportMax()) + 1
 	r.first = 1
 	r.touched = lanes.NarrowGroups - 1 // the last number is the tail
 	if r.Wide() {
@@ -118,14 +122,13 @@ func (r *Rule) upTo(groups []uint64, lane int) (level int64) {
 	return r.through(level, groups[0], lane)
 }
 
-// filled is the level at a position, in units. It stops just below twice the bucket: more is what edges have admitted before they heard of each
-// other, and of that a source has waited long enough when the bucket is empty once.
+// filled is the level at a position, in units.
 func (r *Rule) filled(groups []uint64, at position) int64 {
 	level := r.upTo(groups, at.lane)
 	level += int64(r.lanes.Sum(groups[0]>>(uint(at.lane)*r.lanes.Width()))) << unit // with lanes of edges whose clock is ahead
 	here := r.drainedIn(at)
 	level = max(level-(here-int64(at.lane-1)*r.bucket.drain), int64(*tail(groups))-here, 0)
-	return min(level, (2*int64(r.Limit)-1)<<unit)
+	return min(level, overfull*int64(r.Limit)<<unit)
 }
 
 // tail is that of a record, as if nothing had drained since its newest group began.
@@ -169,9 +172,9 @@ func (r *Rule) step(groups []uint64, from, to position, pending uint64) {
 	groups[0] = r.lanes.Add(groups[0], r.lanes.Count()-1, pending)
 }
 
-// drained is how long it takes until n more hits have room.
+// drained is how long it takes until n more hits have room; a window at most, so who has overfilled a bucket may be told to wait once more.
 func (r *Rule) drained(groups []uint64, at position, n float64) time.Duration {
-	return r.draining(r.level(groups, at) + n - float64(r.Limit))
+	return min(r.draining(r.level(groups, at)+n-float64(r.Limit)), r.Window)
 }
 
 // delay is how long hits that are within a level wait for their turn.

@@ -160,11 +160,7 @@ func (t *Table) readsPast(r *Rule, h *head, groups []uint64, estimate float64, n
 	}
 	limit := float64(r.Limit)
 	near := estimate*float64(t.edges.Load()+1) >= 2*limit || groups[1] == 0 && 4*estimate >= limit
-	if r.algorithm == tokens { // how full the bucket was is known to who saw the last group
-		near = groups[1] == 0
-	} else {
-		near = near && !r.onlyNewest(groups)
-	}
+	near = near && !r.onlyNewest(groups) || r.algorithm == tokens && groups[1] == 0 // who saw the last group knows how full the bucket was
 	past = h.state&readPast == 0 && (near || t.stale(h, now))
 	newest = r.sub<<r.lanes > int64(refresh) && 4*estimate >= limit && h.refreshes(now)
 	if past = past || newest; past {
