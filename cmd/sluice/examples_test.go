@@ -36,6 +36,7 @@ func TestExamples(t *testing.T) {
 		"tokens.yaml":               {"GET /|Authorization: Bearer " + newSigner(t).sign("anna"), "user", `/metrics sluice_token_verifications_total 1`},
 		"costs.yaml":                {"GET /export/1", "export", `/v1/sources/127.0.0.1 "remaining": 80`},
 		"tag.yaml":                  {"GET /", "", `/metrics sluice_requests_total{rule="everything",verdict="tagged"} 0`},
+		"algorithms.yaml":           {"GET /api/x", "api", `/v1/rules/reports "algorithm": "leaky_bucket"`},
 		"two-pops/fra1.yaml":        {"GET /", "everything", `/v1/pop "name": "fra1"`},
 		"two-pops/ams1.yaml":        {"GET /", "everything", `/v1/pop "name": "ams1"`},
 	}
