@@ -64,6 +64,9 @@ type Rule struct {
 	lanes  lanes.Packing
 
 	identity string
+
+	// Sync says that its hits are reported at once and ranked by the answer (Ask.Ticket). It does not change what counters are.
+	Sync bool
 }
 
 // NewRule checks and completes a rule. Errors name the field and its range.

@@ -176,7 +176,9 @@ func (s *shard) age(k *unconfirmed, r *Rule, n int) {
 func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64, now int64) {
 	groups := st.groups(i)
 	groups[0] = r.lanes.Add(groups[0], at.lane, uint64(hits))
-	s.note(r, st, i, at, hits, estimate)
+	if !r.Sync || !t.options.Tier { // else it is noted when it has its rank
+		s.note(r, st, i, at, hits, estimate)
+	}
 	if !t.options.Tier {
 		return
 	}

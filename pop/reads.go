@@ -28,7 +28,7 @@ type reads struct {
 
 const (
 	maxReadKeys = 1900                            // bytes of keys: a line of more than 2048 is an exception to memcached
-	maxReadKey  = 8 * (secret.CounterKeySize + 1) // of one read
+	maxReadKey  = 9 * (secret.CounterKeySize + 1) // of one read
 )
 
 // read adds a read to those that are next sent to a node.
@@ -124,7 +124,7 @@ func (m *Machine) readDone(l read, what purpose, values [][]byte, now time.Time)
 		groups[i] = total
 		found = found || ok
 	}
-	if !found && what == aRead {
+	if !found && what == aRead && !c.Rule.Sync {
 		return // a source's first request: there are many of those
 	}
 	past := func() (groups []uint64) {

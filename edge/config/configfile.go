@@ -257,6 +257,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
 		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
 		"share":            r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
+		"check":            oneOf(r, "check", &rule.Check, limiter.Async, limiter.Sync),
 	})
 	if seen == nil {
 		return
@@ -273,6 +274,9 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	r.answer(n, seen, &rule)
 	if at := seen["escalate"]; at != nil {
 		r.escalate(at, &rule)
+	}
+	if at := seen["first_sight"]; rule.Check == limiter.Sync && rule.FirstSight == limiter.Wait {
+		r.fail(at, "first_sight: check: sync waits for the tier with every request, so wait says nothing more: leave first_sight out")
 	}
 	c.Rules = append(c.Rules, rule)
 }

@@ -48,6 +48,7 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Candidate.Estimate":          func(c *rules.Config) { c.Candidate.Estimate = &lower },
 		"Candidate.MitigationTimeout": func(c *rules.Config) { c.Candidate.MitigationTimeout = new(rules.Duration) },
 		"Share":                       func(c *rules.Config) { c.Share = 25 },
+		"Check":                       func(c *rules.Config) { c.Check = limiter.Sync },
 		"Count.Refused":               func(c *rules.Config) { c.Count.Refused = true },
 		"Action":                      func(c *rules.Config) { c.Action = rules.Close },
 		"Response.Location": func(c *rules.Config) {

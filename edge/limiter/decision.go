@@ -39,6 +39,7 @@ type Decision struct {
 
 	asks    []counter.Ask
 	replies []<-chan struct{}
+	tickets []counter.Ticket
 }
 
 // RuleResult is one rule that a request falls under, and what it says.
@@ -66,7 +67,8 @@ func (d *Decision) Reset() {
 	clear(d.Results)
 	clear(d.asks)
 	clear(d.replies)
-	*d = Decision{Results: d.Results[:0], Candidates: d.Candidates[:0], asks: d.asks[:0], replies: d.replies[:0]}
+	clear(d.tickets)
+	*d = Decision{Results: d.Results[:0], Candidates: d.Candidates[:0], asks: d.asks[:0], replies: d.replies[:0], tickets: d.tickets[:0]}
 }
 
 // Add adds a rule that the request falls under, and the source that it counts. No two rules may share both counter and source.

@@ -65,6 +65,7 @@ type Config struct {
 	Share             int                `json:"share"` // percent of sources that the rule is about
 	Action            Action             `json:"action"`
 	Response          Response           `json:"response"`
+	Check             limiter.Check      `json:"check"`
 }
 
 // Defaults is what holds for all rules that do not say otherwise.
@@ -189,6 +190,7 @@ func Default(name string, limit uint32) Config {
 		Share:             100,
 		Action:            Refuse,
 		Response:          Response{Status: 429, ContentType: "application/json"},
+		Check:             limiter.Async,
 	}
 }
 

@@ -81,6 +81,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}
+	r.Counter.Sync = c.Check == limiter.Sync
 	if c.Share < 1 || c.Share > 100 {
 		return nil, fmt.Errorf("rule %s: share %d: want 1 to 100", c.Name, c.Share)
 	}
