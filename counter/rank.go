@@ -13,14 +13,15 @@ import (
 // The rank is what the answer to a report says. Requests that come while a report of their counter is under way go together with the
 // next, so one waits for two reports at most, and of however many a counter has two rounds. A report writes first and then
 // reads: incr, whose answer has all lanes of the newest group, then get of the groups before it and of the one after, which edges whose
-// clock is ahead write to. Of two edges that write to different groups at least one reads what the other wrote.
+// clock is ahead write to. Of two edges that write to different groups at least one reads what the other wrote. While by no edge's clock
+// a group begins or ends, one read is enough for all rounds.
 //
 // Who is beyond the limit does not count: what of a round is beyond is taken back from the tier by decr, and from this table at once, where
 // what the tier answers replaces what was known and does not only raise it. What is taken back stood in others' answers for a round trip;
 // so no request is refused for longer than recency on what an answer has said without a question of its own.
 //
-// At worst a round costs five commands (add where the group is new, incr, get, and decr at each of two places while nodes change), and
-// without a new group or a refusal two. A request that waits costs nothing but what it already has.
+// A round costs an incr; where this edge has not reported to the group before, also an add, so that the incr finds a number; a get in the
+// first round of a group, in all within two seconds of its beginning and end, and once a minute; a decr where a throttle refuses.
 
 // Rank is what the tier says of a hit.
 type Rank uint8
@@ -51,6 +52,7 @@ type round struct {
 	counted bool   // total is known
 	read    bool   // the other groups are
 	ranked  bool
+	settled bool   // nobody writes to groups but the newest
 	room    uint32 // hits that are within the limit, and whose requests have not heard of it
 }
 
@@ -58,6 +60,7 @@ type round struct {
 type Ticket struct {
 	Reply <-chan struct{} // closed when Rank can say more; nil: it can say nothing
 	Over  bool            // as far as this table knew, the limit was used up
+	Keep  bool            // set before Reserve: hits beyond the limit need not be taken back, because a block outlives them
 
 	round   *round
 	group   uint32 // where the hits are counted
@@ -68,6 +71,9 @@ type Ticket struct {
 
 // mostRound is how long a report may be under way before its requests are given up and the next goes: longer than any request waits.
 const mostRound = int64(time.Second)
+
+// skew is how far the clocks of edges may be apart.
+const skew = int64(2 * time.Second)
 
 // Back is hits to be taken back from the tier. Hits are packed lanes of a group.
 type Back struct {
@@ -122,7 +128,7 @@ func (s *shard) join(a *Ask, l *lookup, now int64) {
 		s.ranks[key] = q
 	}
 	if q.next == nil {
-		q.next = &round{reply: make(chan struct{}), began: now, keeps: a.Always}
+		q.next = &round{reply: make(chan struct{}), began: now, keeps: a.Always || k.Keep}
 	}
 	q.next.waiting += a.Hits
 	k.round, k.Reply = q.next, q.next.reply
@@ -143,14 +149,21 @@ func (s *shard) ranking(r *Rule, source Source, now int64) bool {
 }
 
 // send lets who waits for the next report wait for this one, if it has all that is pending.
-func (s *shard) send(k *unconfirmed, c Counter, rep *Report, base uint32, now int64) {
+func (s *shard) send(t *Table, k *unconfirmed, c Counter, rep *Report, h *head, at position, now int64) {
 	q := s.ranks[Key{c.Source, c.Rule.ID}]
 	if q == nil || q.next == nil || k.newest.pending != 0 || s.hasOlderPending(k) {
 		return
 	}
 	q.sent, q.next = q.next, nil
-	q.sent.began, q.sent.group, q.sent.hits, q.sent.upTo = now, rep.Parts[0].Group, rep.Parts[0].Hits, base+1
-	rep.Past, rep.Oldest, rep.Newest = true, base-uint32(c.Rule.groups()-1), base+2
+	b := q.sent
+	b.began, b.group, b.hits, b.upTo = now, rep.Parts[0].Group, rep.Parts[0].Hits, h.base+1
+	since := int64((float64(at.lane) + at.gone) * float64(c.Rule.sub))
+	b.settled = since > skew && c.Rule.sub<<c.Rule.lanes-since > skew
+	if b.settled && h.state&readPast != 0 && !h.refreshes(now) && !t.stale(h, now) {
+		b.read = true
+		return
+	}
+	rep.Past, rep.Newest = true, h.base+2
 }
 
 // countedRound notes the tier's total of the group of a round.
@@ -160,11 +173,16 @@ func (s *shard) countedRound(c Counter, group uint32, total uint64) {
 	}
 }
 
-// readRound notes what was read for a round. Groups after base have no place in the table.
-func (s *shard) readRound(c Counter, base, newest uint32, groups []uint64) {
-	if q := s.ranks[Key{c.Source, c.Rule.ID}]; q != nil && q.sent != nil && q.sent.upTo == newest {
-		if q.sent.read = true; base != newest {
-			q.sent.ahead = c.Rule.lanes.Sum(c.Rule.lanes.Clamp(groups[0]))
+// readRound notes what was read for a round. The group after the newest has no place in the table yet.
+func (s *shard) readRound(c Counter, h *head, newest uint32, groups []uint64) {
+	q := s.ranks[Key{c.Source, c.Rule.ID}]
+	if q == nil || q.sent == nil || q.sent.upTo != newest {
+		return
+	}
+	if q.sent.read = true; h.base != newest {
+		q.sent.ahead = c.Rule.lanes.Sum(c.Rule.lanes.Clamp(groups[0]))
+		if q.sent.settled {
+			h.state |= readPast
 		}
 	}
 }

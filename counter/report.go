@@ -185,13 +185,13 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		}
 		ok = rep.N > 0
 		if ok {
-			past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now))
-			rep.Past, rep.Oldest, rep.Newest = past, h.base-uint32(r.groups()-1), h.base
-			if newest {
-				rep.Newest++
-			}
+			rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
 			if r.Sync {
-				s.send(k, c, &rep, h.base, t.ns(now))
+				s.send(t, k, c, &rep, h, at, t.ns(now))
+			} else if past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now)); past {
+				if rep.Past = true; newest {
+					rep.Newest++
+				}
 			}
 		}
 		k.urgent = false
@@ -323,7 +323,7 @@ func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64
 	}
 	standing := l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
 	if c.Rule.Sync && !announcement {
-		l.s.readRound(c, base, newest, groups)
+		l.s.readRound(c, l.store.head(l.i), newest, groups)
 		l.s.rank(t, c, l.store, l.i, l.at)
 	}
 	return standing

@@ -247,7 +247,7 @@ func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
 		h.rearm(r, a.Remaining)
 	}
 	if a.Ticket != nil {
-		*a.Ticket = Ticket{}
+		*a.Ticket = Ticket{Keep: a.Ticket.Keep}
 		if a.Over && !(h.met() && h.silence(now) == 0) { // that was a while ago
 			a.Over, a.Ticket.Over = false, true
 		}

@@ -14,6 +14,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/accesslog"
+	"sluice/edge/limiter"
 	"sluice/edge/listen"
 	"sluice/edge/message"
 	"sluice/edge/rules"
