@@ -68,9 +68,10 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	}
 	h.lastReply = h.lastReply&^instants | instant(now)
 	h.rearm(r, left)
-	if h.state &^= warm; !standing.Over && !announcement && !r.Sync { // else everybody asks, and need not be told
-		standing.Full = r.remaining(told) == 0 && h.state&announcedFull == 0
-		standing.Near = !standing.Full && r.Limit >= nearFrom && r.near(told) && h.state&announcedNear == 0
+	// Under a rule with Sync everybody asks, and need not be told.
+	if h.state &^= warm; !standing.Over && !announcement {
+		standing.Full = !r.Sync && r.remaining(told) == 0 && h.state&announcedFull == 0
+		standing.Near = !standing.Full && !r.Sync && r.Limit >= nearFrom && r.near(told) && h.state&announcedNear == 0
 		if most, lacks := s.lacks(r, st, i, at, left); lacks {
 			standing.WantTimes, standing.CrossedTimes = true, r.remaining(s.before(h, estimate, reported)) > most
 		}

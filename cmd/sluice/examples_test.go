@@ -30,6 +30,7 @@ func TestExamples(t *testing.T) {
 		"check-for-nginx.yaml":   {"GET /check|X-Original-URI: /login|X-Original-Method: POST|X-Forwarded-For: 198.51.100.7", "login", `/v1/top "source": "198.51.100.7"`},
 		"who-comes-back.yaml":    {"GET /", "everything", `/v1/rules/everything "escalate_within": "2h"`},
 		"busy-page.yaml":         {"GET /shop/1", "shop", `/v1/rules/api "jitter": "10%"`},
+		"exactly-once.yaml":      {"POST /pay|X-Account: 7", "pay", `/v1/rules/pay "check": "sync"`},
 		"match.yaml":             {"GET /search?x=y&%64eep=1|User-Agent: curl/8", "costly-search", `/metrics sluice_requests_total{rule="scripts",verdict="pass"} 1`},
 		"keys.yaml":              {"GET /v1/users/7?tenant=a", "tenant", `/metrics sluice_requests_total{rule="source-and-part",verdict="pass"} 1`},
 		"two-pops/fra1.yaml":     {"GET /", "everything", `/v1/pop "name": "fra1"`},

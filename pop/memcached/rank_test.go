@@ -102,6 +102,43 @@ func TestParallelRequestsAreRanked(t *testing.T) {
 	}
 }
 
+// While a node does not answer, a request waits as long as it may, and then the posture decides. Once the node goes on, what it had
+// been told counts, though the posture refused it; what waited for the next report does not.
+func TestPosturesWithoutARank(t *testing.T) {
+	f := func(posture limiter.Posture, room int, verdicts ...limiter.Verdict) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			nodes, names := newPipes(1)
+			defer nodes.close()
+			const wait = 5 * time.Millisecond
+			e := startRanking(t, 1, wait, newRule(t, 2, time.Minute, 0), names, nodes, posture)[0]
+			defer e.stop()
+			time.Sleep(2 * time.Second)
+			nodes[names[0]].Hang()
+			for i, want := range verdicts {
+				began := time.Now()
+				e.ask(address(1))
+				if took := time.Since(began); e.decision.Verdict != want || took > wait {
+					t.Errorf("%s, request %d: %v after %v, want %v within %v", posture, i, e.decision.Verdict, took, want, wait)
+				}
+			}
+			nodes[names[0]].Resume()
+			time.Sleep(time.Second)
+			left := 0
+			for e.ask(address(1)) {
+				left++
+			}
+			if left != room {
+				t.Errorf("%s: %d admitted afterwards, want %d", posture, left, room)
+			}
+		})
+	}
+	pass, limited, closed := limiter.Passed, limiter.Limited, limiter.FailedClosed
+	f(limiter.Local, 0, pass, pass, limited, limited)
+	f(limiter.Open, 0, pass, pass, pass, pass)
+	f(limiter.Closed, 1, closed, closed, closed, closed)
+}
+
 func (e *edge) gets() (n uint64) {
 	for _, node := range e.tier.Stats().Nodes {
 		n += node.Operations[wire.Get][wire.Done]

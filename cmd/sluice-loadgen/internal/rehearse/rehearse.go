@@ -21,6 +21,7 @@ import (
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/edge/config"
+	"sluice/edge/limiter"
 	"sluice/edge/rehearsal"
 	"sluice/edge/rules"
 	"sluice/loadgen/judge"
@@ -349,6 +350,9 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 		}
 		if r.Share < 100 {
 			notes = append(notes, fmt.Sprintf("rule %s is about %d %% of sources: as many here, but others than at a PoP, whose secret chooses them", r.Name, r.Share))
+		}
+		if r.Check == limiter.Sync {
+			notes = append(notes, fmt.Sprintf("rule %s says check: sync, which changes nothing here: one edge judges the log, and knows of each request before the next; over several edges, --sync of simulate shows it", r.Name))
 		}
 		if r.Candidate.Is() {
 			notes = append(notes, fmt.Sprintf("the candidate of rule %s is not asked: --curve %s shows other limits", r.Name, r.Name))
