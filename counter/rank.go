@@ -14,14 +14,14 @@ import (
 // next, so one waits for two reports at most, and of however many a counter has two rounds. A report writes first and then
 // reads: incr, whose answer has all lanes of the newest group, then get of the groups before it and of the one after, which edges whose
 // clock is ahead write to. Of two edges that write to different groups at least one reads what the other wrote. While by no edge's clock
-// a group begins or ends, one read is enough for all rounds.
+// a group begins or ends, one read is enough for all rounds, and may come first.
 //
 // Who is beyond the limit does not count: what of a round is beyond is taken back from the tier by decr, and from this table at once, where
 // what the tier answers replaces what was known and does not only raise it. What is taken back stood in others' answers for a round trip;
 // so no request is refused for longer than recency on what an answer has said without a question of its own.
 //
-// A round costs an incr; where this edge has not reported to the group before, also an add, so that the incr finds a number; a get in the
-// first round of a group, in all within two seconds of its beginning and end, and once a minute; a decr where a throttle refuses.
+// A round costs an incr, or an add, or both where this edge has not reported to the group before; a get in the first round of a group, in
+// all within two seconds of its beginning and end, and once a minute; and a decr where requests are refused, unless a block outlives them.
 
 // Rank is what the tier says of a hit.
 type Rank uint8
@@ -163,7 +163,7 @@ func (s *shard) send(t *Table, k *unconfirmed, c Counter, rep *Report, h *head, 
 		b.read = true
 		return
 	}
-	rep.Past, rep.Newest = true, h.base+2
+	rep.Past, rep.Newest, rep.WriteFirst = true, h.base+2, !b.settled
 }
 
 // countedRound notes the tier's total of the group of a round.

@@ -148,6 +148,9 @@ type Report struct {
 	// then the newest, too. Of a counter of which nothing is known, the answer decides: Standing.Past.
 	Past           bool
 	Oldest, Newest uint32
+	// WriteFirst says that the read is to follow the hits in the tier, also where another edge adds a group at the same time: of a
+	// group that is not There the Known without Hits is added, and the Hits are an increment in any case.
+	WriteFirst bool
 }
 
 // Take hands out what a counter has to report; until every part is answered by Counted, Returned or Lost, further hits

@@ -102,7 +102,7 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		}
 		var room [secret.CounterKeySize]byte
 		key := m.arena.Write(name.Append(room[:0], p.Group))
-		if c.Rule.Sync && !p.There { // requests wait: so that the incr finds a number, whoever else is about to add one
+		if rep.WriteFirst && !p.There {
 			before := p
 			before.Known -= p.Hits
 			m.send(m.partCommand(node, wire.Add, key, c, before), flight{what: anEmptyAdd})
