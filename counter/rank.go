@@ -21,7 +21,7 @@ import (
 // so no request is refused for longer than recency on what an answer has said without a question of its own.
 //
 // A round costs an incr, or an add, or both where this edge has not reported to the group before; a get in the first round of a group, in
-// all within two seconds of its beginning and end, and once a minute; and a decr where requests are refused, unless a block outlives them.
+// all within three seconds of its beginning and end, and once a minute; and a decr where requests are refused, unless a block outlives them.
 
 // Rank is what the tier says of a hit.
 type Rank uint8
@@ -53,6 +53,8 @@ type round struct {
 	read    bool   // the other groups are
 	ranked  bool
 	settled bool   // nobody writes to groups but the newest
+	older   uint64 // hits in the group before
+	several bool   // the hits are in several groups, and those in the newest were counted first
 	room    uint32 // hits that are within the limit, and whose requests have not heard of it
 }
 
@@ -72,8 +74,9 @@ type Ticket struct {
 // mostRound is how long a report may be under way before its requests are given up and the next goes: longer than any request waits.
 const mostRound = int64(time.Second)
 
-// skew is how far the clocks of edges may be apart.
-const skew = int64(2 * time.Second)
+// unsettled is how long before and after a group begins edges may write to both: their clocks may be two seconds apart, and what they
+// write may be under way.
+const unsettled = int64(2*time.Second) + mostRound
 
 // Back is hits to be taken back from the tier. Hits are packed lanes of a group.
 type Back struct {
@@ -158,7 +161,10 @@ func (s *shard) send(t *Table, k *unconfirmed, c Counter, rep *Report, h *head, 
 	b := q.sent
 	b.began, b.group, b.hits, b.upTo = now, rep.Parts[0].Group, rep.Parts[0].Hits, h.base+1
 	since := int64((float64(at.lane) + at.gone) * float64(c.Rule.sub))
-	b.settled = since > skew && c.Rule.sub<<c.Rule.lanes-since > skew
+	if b.several = rep.N > 1; b.several && rep.Parts[1].Group == b.group-1 {
+		b.older = rep.Parts[1].Hits
+	}
+	b.settled = !b.several && since > unsettled && c.Rule.sub<<c.Rule.lanes-since > unsettled
 	if b.settled && h.state&readPast != 0 && !h.refreshes(now) && !t.stale(h, now) {
 		b.read = true
 		return
@@ -179,9 +185,13 @@ func (s *shard) readRound(c Counter, h *head, newest uint32, groups []uint64) {
 	if q == nil || q.sent == nil || q.sent.upTo != newest {
 		return
 	}
-	if q.sent.read = true; h.base != newest {
-		q.sent.ahead = c.Rule.lanes.Sum(c.Rule.lanes.Clamp(groups[0]))
-		if q.sent.settled {
+	b := q.sent
+	if i := newest - b.group; b.several && int(i) < len(groups) {
+		b.total = max(b.total, groups[i]) // others may have counted between its groups: they come first
+	}
+	if b.read = true; h.base != newest {
+		b.ahead = c.Rule.lanes.Sum(c.Rule.lanes.Clamp(groups[0]))
+		if b.settled {
 			h.state |= readPast
 		}
 	}
@@ -240,7 +250,11 @@ func (s *shard) rank(t *Table, c Counter, st *store, i int, at position) {
 	beyond := b.waiting - b.room
 	b.ranked = true
 	if beyond > 0 && !b.keeps && there {
-		s.takeBack(t, c, groups, g, b.group, r.lanes.Last(b.hits, uint64(beyond)))
+		hits := r.lanes.Last(b.hits, uint64(beyond))
+		s.takeBack(t, c, groups, g, b.group, hits)
+		if rest := uint64(beyond) - r.lanes.Sum(hits); rest > 0 && b.older != 0 && g+1 < len(asked) {
+			s.takeBack(t, c, groups, g+1, b.group-1, r.lanes.Last(b.older, rest))
+		}
 	}
 	b.close()
 	if q.sent = nil; q.next == nil {
