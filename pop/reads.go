@@ -124,7 +124,7 @@ func (m *Machine) readDone(l read, what purpose, values [][]byte, now time.Time)
 		groups[i] = total
 		found = found || ok
 	}
-	if !found && what == aRead && !c.Rule.Sync {
+	if !found && what == aRead {
 		return // a source's first request: there are many of those
 	}
 	past := func() (groups []uint64) {

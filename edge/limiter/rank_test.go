@@ -131,3 +131,21 @@ func TestRankIsAskedOnce(t *testing.T) {
 		t.Errorf("%d requests waited", waits)
 	}
 }
+
+// BenchmarkCheck is a decision without a rule that asks the tier, and one with, beside the tier's own work.
+func BenchmarkCheck(b *testing.B) {
+	for name, change := range map[string]func(*Rule){"async": func(*Rule) {}, "sync": syncs} {
+		b.Run(name, func(b *testing.B) {
+			r := newRanks(0, newRule(b, "r", 15_000, throttle, change))
+			now := second(0)
+			r.Wait = func([]<-chan struct{}) { r.answer(now) }
+			b.ReportAllocs()
+			for i := range b.N {
+				if now = second(float64(i) / 1000); i%8 == 0 && name == "async" {
+					r.answer(now)
+				}
+				r.decide(a, now)
+			}
+		})
+	}
+}
