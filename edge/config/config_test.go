@@ -118,7 +118,7 @@ func TestConfigErrors(t *testing.T) {
 	f(r1+"escalate: [1h, 10m]}]", "f.yaml:1:29: escalate: 10m is not longer than 1h before it (mitigation_timeout goes first): want times that ascend")
 	f(r1+"escalate: [1m]}]", "f.yaml:1:29: escalate: 1m is not longer than 1m before it (mitigation_timeout goes first): want times that ascend")
 	f(r1+"check: always}]", `f.yaml:1:36: check: "always" is not possible: want async or sync`)
-	f(r1+"check: sync, first_sight: wait}]", "f.yaml:1:55: first_sight: check: sync waits for the tier with every request, so wait says nothing more: leave first_sight out")
+	f(r1+"check: sync, first_sight: wait}]", "f.yaml:1:42: first_sight: check: sync waits for the tier with every request, so wait says nothing more: leave first_sight out")
 	f(r1+"response: {jitter: 10}}]", `f.yaml:1:48: response.jitter: "10" is not possible: want 0% to 100%`)
 	f(r1+"action: redirect}]", "f.yaml:1:9: action: redirect needs a place to send clients to: add response: {location: https://…}")
 	f(r1+"response: {location: /a}}]", "f.yaml:1:29: response.location: only action: redirect sends clients anywhere: add it, or remove location")
