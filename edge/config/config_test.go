@@ -332,8 +332,10 @@ func TestGuards(t *testing.T) {
 		"{metrics_token: true, admin_token_file: /t}": "",
 		"source: {trust: [0.0.0.0/0]}":                trust,
 		"source: {trust: [10.0.0.0/8, '::/0']}":       trust,
-		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":      "",
-		"source: {trust: [10.0.0.0/8, '2001:db8::/32'], header: X-Client}": "",
+		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":                      "",
+		"source: {trust: [10.0.0.0/8, '2001:db8::/32'], header: X-Client}":                 "",
+		"{pop: {memcached: ['a:1'], wait: 0s}, rules: [{name: r, limit: 1, check: sync}]}": "give pop.wait a time",
+		"{pop: {wait: 0s}, rules: [{name: r, limit: 1, check: sync}]}":                     "",
 	} {
 		c, err := Parse("f.yaml", []byte(yaml+"\n"))
 		if err != nil {
