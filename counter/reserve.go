@@ -21,6 +21,8 @@ type Ask struct {
 	Verdict // filled in by Reserve
 
 	held bool
+
+	Ticket *Ticket // not nil: the tier ranks the hits before anybody is admitted (rank.go); Rule has Sync then
 }
 
 // Verdict is what a counter says to an Ask.
@@ -87,11 +89,17 @@ func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
 	if !a.Always && (!admitted || a.Over) {
 		return
 	}
-	if a.Hold && !a.Over && l.s.hold(a, l) {
+	if a.Hold && !a.Over && a.Ticket == nil && l.s.hold(a, l) {
 		a.held = true
 		return
 	}
 	l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
+	if a.Ticket != nil && !a.Over {
+		if admitted {
+			l.s.join(a, l, now)
+		}
+		return
+	}
 	if a.Over && a.Always { // a retry comes on top of what was refused and counted
 		a.RetryAfter = l.s.retryAfter(a.Rule, l.i, l.store.groups(l.i), l.at, float64(a.Hits))
 	}
@@ -110,6 +118,12 @@ func (t *Table) Cancel(a *Ask) { t.settle(a, 0, time.Time{}) }
 
 // settle ends a reservation, and counts so many hits.
 func (t *Table) settle(a *Ask, hits uint32, now time.Time) {
+	if k := a.Ticket; k != nil && k.counted {
+		if k.counted = false; hits == 0 {
+			t.unrank(a)
+		}
+		return
+	}
 	if !a.held {
 		return
 	}
@@ -247,6 +261,12 @@ func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
 		h.rearm(r, a.Remaining)
 		if r.bucket.queue > 0 {
 			a.Delay = r.delay(estimate)
+		}
+	}
+	if a.Ticket != nil {
+		*a.Ticket = Ticket{Keep: a.Ticket.Keep}
+		if a.Over && !(h.met() && h.silence(now) == 0) { // that was a while ago
+			a.Over, a.Ticket.Over = false, true
 		}
 	}
 	if old { // who comes once is nobody yet: a flood of strangers must not push out who came twice

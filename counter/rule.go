@@ -66,6 +66,8 @@ type Rule struct {
 
 	identity string
 
+	// Sync says that its hits are reported at once and ranked by the answer (Ask.Ticket). It does not change what counters are.
+	Sync      bool
 	algorithm algorithm
 	phases    int64 // a 65,536th of a group, ns: by so many of it a source's windows begin late; 0: all begin together
 	touched   int   // groups that the newest sub-window and those before it, which matter, can touch

@@ -68,9 +68,10 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	}
 	h.lastReply = h.lastReply&^instants | instant(now)
 	h.rearm(r, left)
+	// Under a rule with Sync everybody asks, and need not be told.
 	if h.state &^= warm; !standing.Over && !announcement {
-		standing.Full = r.remaining(told) == 0 && h.state&announcedFull == 0
-		standing.Near = !standing.Full && r.Limit >= nearFrom && r.near(told) && h.state&announcedNear == 0
+		standing.Full = !r.Sync && r.remaining(told) == 0 && h.state&announcedFull == 0
+		standing.Near = !standing.Full && !r.Sync && r.Limit >= nearFrom && r.near(told) && h.state&announcedNear == 0
 		if most, lacks := s.lacks(r, st, i, at, left); lacks {
 			standing.WantTimes, standing.CrossedTimes = true, r.remaining(s.before(h, estimate, reported)) > most
 		}
@@ -135,7 +136,7 @@ func (h *head) rearm(r *Rule, left uint32) {
 // come nearer, and of a burst no more than a third of what is left of the limit. So the tier has two thirds of a limit when a
 // source has used it up, and from there on nothing waits. What an edge knows nothing of, it asks about.
 func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64, now int64) bool {
-	if !h.met() || r.near(estimate) || t.stale(h, now) {
+	if r.Sync || !h.met() || r.near(estimate) || t.stale(h, now) {
 		return true
 	}
 	hidden := float64(hits) * float64(t.edges.Load())

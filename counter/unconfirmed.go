@@ -183,7 +183,9 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 	case exact:
 		s.log(r, st, i, at, hits, estimate)
 	default:
-		s.note(r, st, i, at, hits, estimate)
+		if !r.Sync || !t.options.Tier { // else it is noted when it has its rank
+			s.note(r, st, i, at, hits, estimate)
+		}
 	}
 	groups[0] = r.lanes.Add(groups[0], at.lane, uint64(hits))
 	if !t.options.Tier {

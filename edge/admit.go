@@ -210,7 +210,7 @@ func (x *exchange) audited(a *audit.Audit) {
 	a.Note(&x.decision.Decision, x.now)
 }
 
-// wait returns when all channels are closed, at most after the budget of a wait at first sight.
+// wait returns when all channels are closed, at most after the budget of a wait for the tier.
 func (s *Server) wait(heard []<-chan struct{}) {
 	timer := time.NewTimer(s.budget)
 	defer timer.Stop()

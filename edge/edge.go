@@ -17,7 +17,7 @@
 //	         admitted: on to the origin and back, streaming both ways (passage)
 //	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (serve.go)
 //
-// Nothing in it waits for the tier, but rules that say first_sight: wait. Rules, lists and origins are one immutable
+// Nothing in it waits for the tier, but rules that say first_sight: wait or check: sync. Rules, lists and origins are one immutable
 // snapshot (snapshot.go), swapped whole: a request is judged by exactly one version. docs/architecture.md has the map of its rooms.
 package edge
 
@@ -71,7 +71,7 @@ type Server struct {
 	listeners []*listen.Listener // guarded by apply
 	limiter   limiter.Limiter
 	tier      Tier
-	budget    time.Duration // of a wait at first sight
+	budget    time.Duration // of a wait for the tier
 	limits    screen.Limits
 	secret    rules.Secret
 	names     requestNames

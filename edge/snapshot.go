@@ -29,7 +29,7 @@ type snapshot struct {
 	origins       *upstream.Origins
 	check         config.CheckPath
 	verdictHeader bool
-	waits         bool          // a rule says first_sight: wait
+	waits         bool          // a rule says first_sight: wait or check: sync
 	everything    []*rules.Rule // about all requests, by source
 	sheds         []*rules.Rule // those of them whose mitigations end connections
 	refusals      map[*rules.Text]*fasthttp.ResponseHeader
@@ -88,7 +88,7 @@ func (s *Server) Apply(c *config.Config) error {
 	}
 	tier := make([]TierRule, 0, len(set.Rules))
 	for _, r := range set.Rules {
-		now.waits = now.waits || r.FirstSight == limiter.Wait
+		now.waits = now.waits || r.FirstSight == limiter.Wait || r.Counter.Sync
 		if name := r.Config.Cost.Header; name != "" {
 			now.prices = append(now.prices, []byte(name))
 		}

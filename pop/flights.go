@@ -51,6 +51,8 @@ const (
 	aList      // the list's
 	aListWrite // and their writing
 	aHeadWrite
+	anEmptyAdd // before an incr; nobody heeds its answer
+	aTakeBack  // nor this one's
 )
 
 func (m *Machine) send(c wire.Command, f flight) {

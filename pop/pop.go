@@ -104,6 +104,7 @@ type Machine struct {
 	arena     wire.Arena // of what is in out
 	spare     []*reads
 	dirty     []counter.Counter
+	backs     []counter.Back
 	news      []mitigation.News
 	operators operators
 	random    uint64

@@ -14,6 +14,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/accesslog"
+	"sluice/edge/limiter"
 	"sluice/edge/listen"
 	"sluice/edge/message"
 	"sluice/edge/rules"
@@ -58,7 +59,7 @@ type PoP struct {
 	Memcached  []string // host:port; none is the embedded tier
 	SecretFile string
 	Edges      int           // 0: learned from presence
-	Wait       time.Duration // how long a request may wait for the PoP's count where a rule says first_sight: wait
+	Wait       time.Duration // how long a request may wait for the PoP's count where a rule says first_sight: wait or check: sync
 }
 
 // Etcd says over which etcd the rules that operators change are the same in several PoPs. The zero Etcd is none.
@@ -111,6 +112,8 @@ func (c *Config) Check() error {
 		return errors.New("metrics_token is on but there is no token: give admin_token_file")
 	case c.Source.TrustsEverybody() && !c.Source.TrustEverybody:
 		return errors.New("source.trust names everybody, so each client says itself who it is: name your proxies, or, if nobody else can reach this edge, say source.trust_everybody: true")
+	case c.PoP.Wait == 0 && len(c.PoP.Memcached) > 0 && slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Check == limiter.Sync }):
+		return errors.New("pop.wait is 0 but a rule says check: sync, whose requests wait for the tier: give pop.wait a time, such as 5ms")
 	}
 	return c.CheckAdmin(c.Admin)
 }

@@ -145,6 +145,8 @@ func TestConfigErrors(t *testing.T) {
 	f(r1+"prefixes: [32, {prefix: 24, limit: 1}]}]", "f.yaml:1:29: prefixes: 24 has a limit of 1, and a prefix within it 1, which could never be reached: a wider prefix needs the larger limit")
 	f(r1+"prefixes: [24], key: host}]", "f.yaml:1:29: prefixes: only addresses have wider ones, and this rule counts by host: want key: source")
 	f(r1+"escalate: [1m]}]", "f.yaml:1:29: escalate: 1m is not longer than 1m before it (mitigation_timeout goes first): want times that ascend")
+	f(r1+"check: always}]", `f.yaml:1:36: check: "always" is not possible: want async or sync`)
+	f(r1+"check: sync, first_sight: wait}]", "f.yaml:1:42: first_sight: check: sync waits for the tier with every request, so wait says nothing more: leave first_sight out")
 	f(r1+"response: {jitter: 10}}]", `f.yaml:1:48: response.jitter: "10" is not possible: want 0% to 100%`)
 	f(r1+"action: redirect}]", "f.yaml:1:9: action: redirect needs a place to send clients to: add response: {location: https://…}")
 	f(r1+"response: {location: /a}}]", "f.yaml:1:29: response.location: only action: redirect sends clients anywhere: add it, or remove location")
@@ -358,8 +360,10 @@ func TestGuards(t *testing.T) {
 		"{metrics_token: true, admin_token_file: /t}": "",
 		"source: {trust: [0.0.0.0/0]}":                trust,
 		"source: {trust: [10.0.0.0/8, '::/0']}":       trust,
-		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":      "",
-		"source: {trust: [10.0.0.0/8, '2001:db8::/32'], header: X-Client}": "",
+		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":                      "",
+		"source: {trust: [10.0.0.0/8, '2001:db8::/32'], header: X-Client}":                 "",
+		"{pop: {memcached: ['a:1'], wait: 0s}, rules: [{name: r, limit: 1, check: sync}]}": "give pop.wait a time",
+		"{pop: {wait: 0s}, rules: [{name: r, limit: 1, check: sync}]}":                     "",
 	} {
 		c, err := Parse("f.yaml", []byte(yaml+"\n"))
 		if err != nil {

@@ -267,6 +267,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"tag":              func(n ast.Node) { r.tag(n, &rule.Tag) },
 		"algorithm":        oneOf(r, "algorithm", &rule.Algorithm, rules.Algorithms...),
 		"burst":            r.integer("burst", 0, counter.MaxLimit, func(v int64) { rule.Burst = uint32(v) }),
+		"check":            oneOf(r, "check", &rule.Check, limiter.Async, limiter.Sync),
 	})
 	if seen == nil {
 		return
@@ -301,6 +302,9 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 			}
 			r.fail(at, "%s: %v", field, err)
 		}
+	}
+	if at := seen["first_sight"]; rule.Check == limiter.Sync && rule.FirstSight == limiter.Wait {
+		r.fail(at, "first_sight: check: sync waits for the tier with every request, so wait says nothing more: leave first_sight out")
 	}
 	c.Rules = append(c.Rules, rule)
 }

@@ -48,6 +48,7 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Candidate.Estimate":          func(c *rules.Config) { c.Candidate.Estimate = &lower },
 		"Candidate.MitigationTimeout": func(c *rules.Config) { c.Candidate.MitigationTimeout = new(rules.Duration) },
 		"Share":                       func(c *rules.Config) { c.Share = 25 },
+		"Check":                       func(c *rules.Config) { c.Check = limiter.Sync },
 		"Count.Refused":               func(c *rules.Config) { c.Count.Refused = true },
 		"Windows": func(c *rules.Config) {
 			c.Windows = []rules.Window{{Limit: 10, Window: rules.Duration(time.Second)}, {Limit: 1000, Window: rules.Duration(time.Hour)}}

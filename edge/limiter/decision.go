@@ -43,7 +43,8 @@ type Decision struct {
 
 	// Delay is how long an admitted request waits for its turn, MaxDelay at most: the longest of its rules, which have counted it
 	// already, so that the next has its turn after it.
-	Delay time.Duration
+	Delay   time.Duration
+	tickets []counter.Ticket
 }
 
 // MaxDelay is the longest that a request waits for its turn. Rules whose queue would make it longer are to be refused.
@@ -80,7 +81,8 @@ func (d *Decision) Reset() {
 	clear(d.Results)
 	clear(d.asks)
 	clear(d.replies)
-	*d = Decision{Results: d.Results[:0], Candidates: d.Candidates[:0], asks: d.asks[:0], replies: d.replies[:0]}
+	clear(d.tickets)
+	*d = Decision{Results: d.Results[:0], Candidates: d.Candidates[:0], asks: d.asks[:0], replies: d.replies[:0], tickets: d.tickets[:0]}
 }
 
 // Add adds a rule that the request falls under, and the source that it counts. No two rules may share both counter and source.

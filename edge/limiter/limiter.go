@@ -7,6 +7,7 @@
 //	failClosed   while nobody in the tier answers for the source, each rule does what its posture says
 //	await        a rule with first_sight: wait lets the tier say what it knows; then bits are looked at again
 //	ask          all counters together: if one refuses, none counts the request; where one is over, a mitigation starts
+//	rank         a rule with check: sync lets the tier say whether the request is within the limit (rank.go)
 //	combine      the strictest rule wins; what candidates say (candidate.go) changes nothing
 //	Settle       when the answer is there, rules that count by its status count the request or forget it
 package limiter
@@ -128,7 +129,7 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 // ask asks all counters together, and starts mitigations where one is over its limit.
 func (l *Limiter) ask(d *Decision, now time.Time) {
 	d.asks = slices.Grow(d.asks, len(d.Results)) // first, because results point into it
-	shadows := false
+	shadows, ranked := false, false
 	for i := range d.Results {
 		r := &d.Results[i]
 		if !r.open() {
@@ -141,12 +142,19 @@ func (l *Limiter) ask(d *Decision, now time.Time) {
 		r.Ask = &d.asks[len(d.asks)-1]
 		d.Held = d.Held || r.Ask.Hold
 		shadows = shadows || r.Ask.Shadow
+		ranked = ranked || r.Rule.Counter.Sync && l.ranked(r)
 	}
 	if len(d.asks) == 0 {
 		return
 	}
 	l.askCandidates(d, now)
+	if ranked {
+		l.take(d)
+	}
 	admitted := l.Counters.Reserve(d.asks, now)
+	if ranked && admitted {
+		admitted = l.rank(d, now)
+	}
 	if admitted && !shadows {
 		return
 	}

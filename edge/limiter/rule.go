@@ -58,6 +58,14 @@ const (
 	Closed Posture = "closed" // refuse
 )
 
+// Check says when the tier is asked about a request.
+type Check string
+
+const (
+	Async Check = "async" // behind its back
+	Sync  Check = "sync"  // before each decision, which waits for the answer: counter.Rule.Sync
+)
+
 // FirstSight says what to do with a request of a source whose count in the PoP is not known yet.
 type FirstSight string
 

@@ -63,7 +63,13 @@ func (c *Config) CheckAlgorithm() (field string, err error) {
 		no("action", "leaky_bucket delays by itself, and the action is for what finds its queue full: want refuse, close or redirect")
 	case c.Action == Delay && c.Algorithm != TokenBucket:
 		no("action", "only a bucket knows when it is a request's turn: delay needs algorithm: token_bucket, or take leaky_bucket")
+	case c.Check == limiter.Sync && c.Cost.Is():
+		no("check", "sync asks the tier for the rank of one request, not of what it costs: remove cost, or take check: async")
+	case c.Check == limiter.Sync && c.Action == Tag:
+		no("check", "sync makes each request wait for the tier, and action: tag refuses nobody: take check: async")
 	case c.Algorithm == Sliding:
+	case c.Check == limiter.Sync:
+		no("check", "sync ranks requests in sliding windows: remove the algorithm, or take check: async")
 	case c.Cost.Is():
 		no("cost", "only algorithm: sliding counts what requests cost: remove it, or the algorithm")
 	case len(c.Windows) > 0 && c.Algorithm != Fixed:

@@ -71,6 +71,7 @@ type Config struct {
 	Tag               TagHeader          `json:"tag"`
 	Algorithm         Algorithm          `json:"algorithm"`
 	Burst             uint32             `json:"burst"` // of a bucket: how many may come at once, or wait
+	Check             limiter.Check      `json:"check"`
 }
 
 // Defaults is what holds for all rules that do not say otherwise.
@@ -258,6 +259,7 @@ func Default(name string, limit uint32) Config {
 		Response:          Response{Status: 429, ContentType: "application/json"},
 		Cost:              Cost{Units: 1},
 		Tag:               TagHeader{Header: "X-Sluice-Verdict", Value: "over"},
+		Check:             limiter.Async,
 	}
 }
 

@@ -256,6 +256,7 @@ func (r *Rule) addLimits(estimate counter.Estimate) error {
 		if to.Counter, err = own.NewCounter(name, estimate); err != nil {
 			return err
 		}
+		to.Counter.Sync = c.Check == limiter.Sync
 		if c.Candidate.Is() {
 			if to.Candidate, err = newCandidate(c, to, candidates[i].limit); err != nil {
 				return fmt.Errorf("candidate: %w", err)

@@ -78,6 +78,9 @@ func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, si
 			}
 			f.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
 			f.SetTierOps(site.Commands())
+			if rule.Counter.Sync {
+				r.Run.Notes = []string{fmt.Sprintf("check: sync: each request waits for the tier before the next is sent, so none are parallel; the latest was sent %v after its time", site.Late())}
+			}
 			return &f, nil
 		}
 		delay, err := pop(true)

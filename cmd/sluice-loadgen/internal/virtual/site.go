@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/edge/limiter"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
@@ -40,6 +41,7 @@ type Site struct {
 	faults   []lab.Fault // still to come, the next one first
 	affinity *anycast.Affinity
 	trace    *trace.Trace
+	late     time.Duration
 	Err      error // of a fault that could not be done; the run is worth nothing then
 }
 
@@ -109,6 +111,9 @@ func (s *Site) Counters() (n uint64) {
 	return n
 }
 
+// Late is how long after its time a request was sent at most: where each waits for the tier (counter.Rule.Sync), they go one after the other.
+func (s *Site) Late() time.Duration { return s.late }
+
 // Commands is how many commands the nodes were sent.
 func (s *Site) Commands() (n uint64) {
 	for _, p := range s.pops {
@@ -132,6 +137,7 @@ func (s *Site) advance(at time.Duration) {
 
 func (s *Site) run(at time.Duration) {
 	for _, p := range s.pops {
+		s.late = max(s.late, p.world.Now().Sub(s.start.Add(at)))
 		p.world.Run(s.start.Add(at))
 	}
 }
@@ -214,8 +220,12 @@ type sitePoP struct {
 
 func newSitePoP(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size) (*sitePoP, error) {
 	v := &sitePoP{rule: RuleOf(rule, mode), start: StartOf(t), sources: sourceKeys(t)}
+	wait := time.Duration(0)
+	if rule.Counter.Sync {
+		wait = config.Default().PoP.Wait
+	}
 	w, err := sim.New(sim.Config{
-		Edges: size.Edges, Nodes: size.Nodes, RTT: size.RTT, Counters: RoomFor(t), Secret: Secret,
+		Edges: size.Edges, Wait: wait, Nodes: size.Nodes, RTT: size.RTT, Counters: RoomFor(t), Secret: Secret,
 		Skew: func(edge int) time.Duration { // spread evenly over the whole of it
 			return size.Skew * time.Duration(edge) / time.Duration(max(size.Edges-1, 1))
 		},
