@@ -11,6 +11,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/accesslog"
 	"sluice/edge/http1"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"sluice/edge/passage"
 	"sluice/edge/rules"
@@ -152,7 +153,7 @@ func (x *exchange) serve() {
 // It returns the status of the origin's answer, or 0 if there is none.
 func (x *exchange) forward() int {
 	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: x.now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
-		Counts: x.decision.Held, Ours: x.ours()}); no != nil {
+		Counts: x.decision.Held, Ours: x.ours(), Level: x.level(), Queue: x.decision.Queue}); no != nil {
 		x.say(no)
 		return 0
 	}
@@ -162,6 +163,14 @@ func (x *exchange) forward() int {
 		x.reply.add("Date", x.server.dateValue(time.Now())) // when it came (RFC 9110, 6.6.1)
 	}
 	return a.Status
+}
+
+// level is what the request is to an origin that sheds load. Who is never limited goes last.
+func (x *exchange) level() shedding.Level {
+	if x.allowed {
+		return shedding.Critical
+	}
+	return x.decision.Level
 }
 
 // finish is the end of every request: its body must not be taken for the next request, and its answer is sent, or handed to

@@ -44,7 +44,7 @@ func TestConfigErrors(t *testing.T) {
 	f("rules:\n- name: a\n  limit: 99999999999999999999999\n", "f.yaml:3:10: limit: 99999999999999999999999 is not a whole number: want 1 to 1000000000")
 	f("rules:\n- name: a\n  limit: 1.5\n", "f.yaml:3:10: limit: 1.5 is not a whole number: want 1 to 1000000000")
 	f("rules:\n- name: a\n  limit: many\n", "f.yaml:3:10: limit: many is not a whole number: want 1 to 1000000000")
-	f("rules:\n- name: a\n", "f.yaml:2:3: rule: no limit: every rule needs a name and a limit")
+	f("rules:\n- name: a\n", "f.yaml:2:3: rule: no limit: every rule needs a name and a limit, or a priority or a queue in its place")
 	f("rules:\n- limit: 1\n", "f.yaml:2:3: rule: no name: every rule needs a name and a limit")
 	f(rule+"- name: a\n  limit: 2\n", "f.yaml:4:9: rule name: a is the name of the rule at line 2 already: choose another")
 	f("rules:\n- name: ..\n  limit: 1\n", `f.yaml:2:9: rule name: ".." is a step in a path, so the API could not name the rule: choose another`)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -257,14 +258,17 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
 		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
 		"share":            r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
+		"priority":         oneOf(r, "priority", &rule.Priority, rules.DefaultPriority, rules.Critical, rules.Sheddable),
+		"queue":            r.duration("queue", time.Millisecond, maxQueue, true, (*time.Duration)(&rule.Queue)),
 	})
 	if seen == nil {
 		return
 	}
-	for _, required := range []string{"name", "limit"} {
-		if seen[required] == nil {
-			r.fail(n, "rule: no %s: every rule needs a name and a limit", required)
-		}
+	if seen["name"] == nil {
+		r.fail(n, "rule: no name: every rule needs a name and a limit")
+	}
+	if seen["limit"] == nil && !ordersOrigin(&rule) {
+		r.fail(n, "rule: no limit: every rule needs a name and a limit, or a priority or a queue in its place")
 	}
 	if rule.Key == nil {
 		rule.Key = []string{"source"}
@@ -274,7 +278,31 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	if at := seen["escalate"]; at != nil {
 		r.escalate(at, &rule)
 	}
+	if seen["limit"] == nil && ordersOrigin(&rule) {
+		r.limitless(n, seen, rule)
+	}
 	c.Rules = append(c.Rules, rule)
+}
+
+// maxQueue is how long a request may wait for a place at an origin: clients and what stands before them give up after a few seconds.
+const maxQueue = 10 * time.Second
+
+// ordersOrigin reports whether a rule says something to origins that shed load, and so may be without a limit.
+func ordersOrigin(rule *rules.Config) bool {
+	return rule.Priority != rules.DefaultPriority || rule.Queue > 0
+}
+
+// limitless says what is wrong with a rule that has no limit: what says how to count, and what becomes of who is over.
+func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Config) {
+	if rule.Mode == rules.Shadow {
+		r.fail(seen["mode"], "mode: a shadow refuses nobody, so its priority and its queue say nothing, and it has no limit: say enforce or off")
+	}
+	set := Fields(rule)
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if at := seen[name]; at != nil && !slices.Contains([]string{"name", "match", "key", "mode", "share", "priority", "queue"}, name) {
+			r.fail(at, "%s: the rule has no limit, so this says nothing: give it a limit, or remove %s", name, name)
+		}
+	}
 }
 
 // maxEscalate is how many timeouts a rule may have for who comes back.

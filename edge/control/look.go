@@ -43,8 +43,8 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	l.Denied = rules.IsIn(in.Deny, addr) || c.limiter.Bits.Says(mitigation.Denied, covering, now)
 	l.Allowed = !l.Denied && (rules.IsIn(in.Allow, addr) || c.limiter.Bits.Says(mitigation.Allowed, covering, now))
 	for _, r := range in.Rules.Rules {
-		if r.Parts != nil {
-			continue // counted by something that an address does not tell
+		if r.Parts != nil || r.Config.Limit == 0 {
+			continue // counted by something that an address does not tell, or not at all
 		}
 		v, known := c.limiter.Counters.Peek(r.Counter, source, now)
 		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit,
@@ -69,7 +69,7 @@ func (c *Plane) askTier(ctx context.Context, in View, source counter.Source) boo
 	}
 	var replies []<-chan struct{}
 	for _, r := range in.Rules.Rules {
-		if r.Parts != nil {
+		if r.Parts != nil || r.Config.Limit == 0 {
 			continue
 		}
 		reply, first := c.limiter.Counters.Await(r.Counter, source)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ type Config struct {
 	Name              string             `json:"name"`
 	Match             Match              `json:"match"`
 	Key               []string           `json:"key"`
-	Limit             uint32             `json:"limit"`
+	Limit             uint32             `json:"limit,omitempty"` // 0: none; the rule counts nothing, and is there for its Priority or Queue
 	Window            Duration           `json:"window"`
 	SubWindows        int                `json:"sub_windows"`
 	Estimate          *counter.Estimate  `json:"-"` // nil: Config.Estimate
@@ -65,6 +66,8 @@ type Config struct {
 	Share             int                `json:"share"` // percent of sources that the rule is about
 	Action            Action             `json:"action"`
 	Response          Response           `json:"response"`
+	Priority          Priority           `json:"priority"` // what its requests are to an origin that sheds load
+	Queue             Duration           `json:"queue"`    // how long they may wait for a place there; 0: not at all
 }
 
 // Defaults is what holds for all rules that do not say otherwise.
@@ -138,6 +141,25 @@ const (
 	Redirect Action = "redirect" // sends the client to Response.Location
 )
 
+// Priority says who is turned away first where an origin suffers: see shedding.Level.
+type Priority string
+
+const (
+	DefaultPriority Priority = "default" // the rule says nothing of it
+	Critical        Priority = "critical"
+	Sheddable       Priority = "sheddable"
+)
+
+func (p Priority) level() shedding.Level {
+	switch p {
+	case Critical:
+		return shedding.Critical
+	case Sheddable:
+		return shedding.Sheddable
+	}
+	return shedding.Default
+}
+
 // Response is what a refused client gets. An empty Body stands for the usual JSON.
 type Response struct {
 	Status      int     `json:"status"`
@@ -189,6 +211,7 @@ func Default(name string, limit uint32) Config {
 		Share:             100,
 		Action:            Refuse,
 		Response:          Response{Status: 429, ContentType: "application/json"},
+		Priority:          DefaultPriority,
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 )
 
@@ -33,6 +34,8 @@ type Rule struct {
 	key    string // what parts say: the same of all rules with the same parts
 	Tally  *Tally
 	Text   Text
+	level  shedding.Level // of a request under it; a shadow says nothing
+	queue  time.Duration
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
@@ -51,6 +54,8 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	}
 	if r.Shadow {
 		r.Config.Mode = Shadow
+	} else {
+		r.level, r.queue = c.Priority.level(), time.Duration(c.Queue)
 	}
 	if !slices.Equal(c.Key, []string{"source"}) {
 		for _, text := range c.Key {
@@ -77,7 +82,11 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
 	}
 	name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), r.Config.Mode)
-	r.Counter, err = counter.NewRule(name, c.Limit, time.Duration(c.Window), c.SubWindows, estimate)
+	limit := c.Limit
+	if limit == 0 {
+		limit = counter.MaxLimit // nobody is counted under it; whoever lists rules finds a counter all the same
+	}
+	r.Counter, err = counter.NewRule(name, limit, time.Duration(c.Window), c.SubWindows, estimate)
 	if err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}
@@ -133,7 +142,7 @@ func (r *Rule) IsAbout(key Secret, source counter.Source) bool {
 // blocked under r.
 func (r *Rule) Loosened(before *Rule) bool {
 	return r.Shadow != before.Shadow ||
-		r.Config.Limit > before.Config.Limit ||
+		r.Config.Limit > before.Config.Limit || r.Config.Limit == 0 ||
 		float64(r.Config.Limit)/float64(r.Config.Window) > float64(before.Config.Limit)/float64(before.Config.Window) ||
 		r.Timeout < before.Timeout ||
 		r.Repeat.Longest(r.Timeout) < before.Repeat.Longest(before.Timeout) ||

@@ -120,7 +120,8 @@ type rule struct {
 		Estimate          string
 		MitigationTimeout string `json:"mitigation_timeout"`
 	}
-	Share int
+	Share           int
+	Priority, Queue string
 }
 
 type match struct {
@@ -165,7 +166,11 @@ func (c *Client) Rules() error {
 			if d, err := time.ParseDuration(r.MitigationTimeout); err == nil && d == 0 {
 				then = "no: throttled"
 			}
-			t.add(r.Name, r.Mode, number(r.Limit)+" in "+r.Window, then, strings.Join(r.Key, "+"), r.counts(), r.matches())
+			limit := number(r.Limit) + " in " + r.Window
+			if r.Limit == 0 {
+				limit, then = "none", ""
+			}
+			t.add(r.Name, r.Mode, limit, then, strings.Join(r.Key, "+"), r.counts(), r.matches())
 		}
 		return t.write(c.Out)
 	})
@@ -191,6 +196,12 @@ func (r rule) matches() string {
 	matches := cmp.Or(strings.Join(parts, " "), "everything")
 	if r.Share > 0 && r.Share < 100 {
 		matches += fmt.Sprintf(", of %d %% of sources", r.Share)
+	}
+	if r.Priority == "critical" || r.Priority == "sheddable" {
+		matches += ", " + r.Priority
+	}
+	if d, err := time.ParseDuration(r.Queue); err == nil && d > 0 {
+		matches += ", may wait " + r.Queue
 	}
 	if c := r.Candidate; c.Limit > 0 {
 		matches += ", candidate " + number(c.Limit)
