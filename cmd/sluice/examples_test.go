@@ -31,6 +31,7 @@ func TestExamples(t *testing.T) {
 		"who-comes-back.yaml":    {"GET /", "everything", `/v1/rules/everything "escalate_within": "2h"`},
 		"busy-page.yaml":         {"GET /shop/1", "shop", `/v1/rules/api "jitter": "10%"`},
 		"match.yaml":             {"GET /search?x=y&%64eep=1|User-Agent: curl/8", "costly-search", `/metrics sluice_requests_total{rule="scripts",verdict="pass"} 1`},
+		"shedding.yaml":          {"GET /search|Sec-Purpose: prefetch", "everything", `/v1/origins "limit": 100`},
 		"keys.yaml":              {"GET /v1/users/7?tenant=a", "tenant", `/metrics sluice_requests_total{rule="source-and-part",verdict="pass"} 1`},
 		"two-pops/fra1.yaml":     {"GET /", "everything", `/v1/pop "name": "fra1"`},
 		"two-pops/ams1.yaml":     {"GET /", "everything", `/v1/pop "name": "ams1"`},
