@@ -226,3 +226,29 @@ func TestSheddingPlacesAreGivenBack(t *testing.T) {
 		t.Errorf("after a reload it begins anew: %v", err)
 	}
 }
+
+// Errors are quick, and a long body comes as fast as its client sends it: neither tells how long an answer takes.
+func TestWhatSaysNothingOfAnOrigin(t *testing.T) {
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], shedding: {}}]", netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/error" {
+			w.WriteHeader(500)
+		}
+	})))
+	base := func(request string) time.Duration {
+		c := e.talk()
+		defer c.Close()
+		for range 60 {
+			c.say(request)
+		}
+		return e.snap.Load().origins.Any.Shedding.Status().Base
+	}
+	for _, request := range []string{"GET /error HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n" + strings.Repeat("x", 20_000)} {
+		if got := base(request); got != 0 {
+			t.Errorf("%.20q: %v", request, got)
+		}
+	}
+	if base("GET / HTTP/1.1\r\nHost: a\r\n\r\n") <= 0 {
+		t.Error("an answer says nothing either")
+	}
+}

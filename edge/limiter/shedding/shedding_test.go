@@ -217,3 +217,85 @@ func TestASoundOriginIsLeftAlone(t *testing.T) {
 		}
 	}
 }
+
+// What an answer, or none, tells of the origin. The limit falls by latency alone, and by nothing that tells of another time.
+func TestWhatIsTimed(t *testing.T) {
+	l := New(Config{Min: 10, Max: 40})
+	now := start
+	round := func(o Outcome, took time.Duration) int {
+		began, n := now, l.Status().Limit
+		for range n {
+			l.Enter(Critical, false, began)
+		}
+		now = now.Add(took)
+		for range n {
+			l.Leave(o, began, now)
+		}
+		return l.Status().Limit
+	}
+	for i, step := range []struct {
+		outcome Outcome
+		took    time.Duration
+		limit   int
+		base    time.Duration
+	}{
+		{Untold, time.Millisecond, 40, 0},
+		{Unended, time.Second, 40, 0}, // nothing is known to hold it against
+		{Answered, 10 * time.Millisecond, 40, 10 * time.Millisecond},
+		{Unended, 15 * time.Millisecond, 40, 10 * time.Millisecond}, // it may have been as fast as ever
+		{Untold, time.Second, 40, 10 * time.Millisecond},
+		{Unended, 50 * time.Millisecond, 26, 10 * time.Millisecond}, // half of 40 and its root
+		{Answered, 8 * time.Millisecond, 31, 8 * time.Millisecond},
+	} {
+		if got := round(step.outcome, step.took); got != step.limit || l.Status().Base != step.base || l.Status().InFlight != 0 {
+			t.Errorf("step %d: %+v, want limit %d and base %v", i, l.Status(), step.limit, step.base)
+		}
+	}
+	l.Configure(Config{Min: 2, Max: 5})
+	if got := l.Status().Limit; got != 5 {
+		t.Errorf("with other bounds: %d", got)
+	}
+}
+
+// A request that has a place by the time that it gives up has it to give back.
+func TestAbandon(t *testing.T) {
+	l := New(Config{Min: 1, Max: 1})
+	l.Enter(Default, true, start)
+	_, a := l.Enter(Sheddable, true, start)
+	_, b := l.Enter(Critical, true, start)
+	l.Leave(Untold, start, start)
+	select {
+	case <-b.Ready:
+	default:
+		t.Error("the critical one waits on")
+	}
+	if !l.Abandon(b, true, start) || l.Abandon(a, false, start) {
+		t.Error("who has a place is not who was told")
+	}
+	l.Leave(Untold, start, start)
+	if s := l.Status(); s.InFlight != 0 || s.Waiting != 0 || s.Shed != ([Levels]uint64{Sheddable: 1}) || s.Queued != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	l := New(Config{})
+	if n := testing.AllocsPerRun(1000, func() {
+		l.Enter(Default, true, start)
+		l.Leave(Answered, start, start.Add(time.Millisecond))
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkEnterLeave(b *testing.B) {
+	l := New(Config{})
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if entered, _ := l.Enter(Default, false, start); entered {
+				l.Leave(Answered, start, start.Add(time.Millisecond))
+			}
+		}
+	})
+}
