@@ -34,10 +34,18 @@ type holder struct {
 
 func startHolder(t *testing.T, rules string) *holder {
 	h := &holder{arrived: make(chan string), leave: make(chan struct{})}
+	over := make(chan struct{})
 	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
-		h.arrived <- r.URL.Path
-		<-h.leave
+		select {
+		case h.arrived <- r.URL.Path:
+		case <-over:
+		}
+		select {
+		case <-h.leave:
+		case <-over:
+		}
 	})
+	t.Cleanup(func() { close(over) }) // a test that fails leaves some held
 	rules = strings.Replace(rules, `"*/pay"`, `"~/pay$"`, 1)
 	h.edgeUnderTest = startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], shedding: {min: 10, max: 10}}]%s", origin, rules))
 	return h
