@@ -267,7 +267,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	if seen["name"] == nil {
 		r.fail(n, "rule: no name: every rule needs a name and a limit")
 	}
-	if seen["limit"] == nil && !ordersOrigin(&rule) {
+	if seen["limit"] == nil && !rule.OrdersOrigin() {
 		r.fail(n, "rule: no limit: every rule needs a name and a limit, or a priority or a queue in its place")
 	}
 	if rule.Key == nil {
@@ -278,7 +278,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	if at := seen["escalate"]; at != nil {
 		r.escalate(at, &rule)
 	}
-	if seen["limit"] == nil && ordersOrigin(&rule) {
+	if seen["limit"] == nil && rule.OrdersOrigin() {
 		r.limitless(n, seen, rule)
 	}
 	c.Rules = append(c.Rules, rule)
@@ -286,11 +286,6 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 
 // maxQueue is how long a request may wait for a place at an origin: clients and what stands before them give up after a few seconds.
 const maxQueue = 10 * time.Second
-
-// ordersOrigin reports whether a rule says something to origins that shed load, and so may be without a limit.
-func ordersOrigin(rule *rules.Config) bool {
-	return rule.Priority != rules.DefaultPriority || rule.Queue > 0
-}
 
 // limitless says what is wrong with a rule that has no limit: what says how to count, and what becomes of who is over.
 func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Config) {

@@ -32,9 +32,9 @@ func (c *Config) weaknesses() (all []string) {
 		if r.Mode == rules.Off {
 			continue
 		}
-		if ordersOrigin(r) && !slices.ContainsFunc(c.Origins, func(o upstream.Config) bool { return o.Shedding != nil }) {
+		if r.OrdersOrigin() && !slices.ContainsFunc(c.Origins, func(o upstream.Config) bool { return o.Shedding != nil }) {
 			add("rule %s has a priority or a queue, which says nothing where no origin sheds load: give the origin shedding: {}", r.Name)
-		} else if ordersOrigin(r) && (r.Mode == rules.Shadow || c.Shadow) {
+		} else if r.OrdersOrigin() && (r.Mode == rules.Shadow || c.Shadow) {
 			add("rule %s is a shadow, so its priority and its queue say nothing", r.Name)
 		}
 		if r.Limit == 0 {

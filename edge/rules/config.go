@@ -160,6 +160,9 @@ func (p Priority) level() shedding.Level {
 	return shedding.Default
 }
 
+// OrdersOrigin reports whether a rule says something to origins that shed load, and so may be without a limit.
+func (c *Config) OrdersOrigin() bool { return c.Priority.level() != shedding.Default || c.Queue > 0 }
+
 // Response is what a refused client gets. An empty Body stands for the usual JSON.
 type Response struct {
 	Status      int     `json:"status"`

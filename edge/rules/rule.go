@@ -83,7 +83,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	}
 	name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), r.Config.Mode)
 	limit := c.Limit
-	if limit == 0 {
+	if limit == 0 && c.OrdersOrigin() {
 		limit = counter.MaxLimit // nobody is counted under it; whoever lists rules finds a counter all the same
 	}
 	r.Counter, err = counter.NewRule(name, limit, time.Duration(c.Window), c.SubWindows, estimate)

@@ -356,7 +356,7 @@ func sheddingNotes(c *config.Config, limitless []string) (notes []string) {
 		}
 	}
 	for _, r := range c.Rules {
-		if r.Priority != rules.DefaultPriority || r.Queue > 0 {
+		if r.OrdersOrigin() {
 			notes = append(notes, fmt.Sprintf("rule %s: its priority and its queue are not asked, because %s", r.Name, why))
 		}
 	}
