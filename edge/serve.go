@@ -267,10 +267,11 @@ func (x *exchange) log() {
 		e.Verdict = "denied"
 	case d.Cause != nil:
 		cause, r := d.Cause, d.RuleOf(d.Cause)
-		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), r.Config.Limit, r.Counter.Window, cause.Until
+		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), cause.Rule.Counter.Limit, cause.Rule.Counter.Window, cause.Until
+		e.Policy = r.PolicyOf(d.LimitOf(cause))
 		if cause.Ask != nil {
 			e.Estimate = cause.Ask.Estimate
-		} else if v, known := x.server.limiter.Counters.Peek(r.Counter, cause.Source, x.now); known { // a blocked source's counter is not asked
+		} else if v, known := x.server.limiter.Counters.Peek(cause.Rule.Counter, cause.Source, x.now); known { // a blocked source's counter is not asked
 			e.Estimate = v.Estimate
 		}
 	default:

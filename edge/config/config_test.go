@@ -123,6 +123,13 @@ func TestConfigErrors(t *testing.T) {
 	const r1 = "rules: [{name: r, limit: 1, "
 	f(r1+"mitigation_timeout: 0, escalate: [1h]}]", "f.yaml:1:52: escalate: a rule with mitigation_timeout: 0 blocks nobody, so no block can be longer: give it a mitigation_timeout")
 	f(r1+"escalate: [1h, 10m]}]", "f.yaml:1:29: escalate: 10m is not longer than 1h before it (mitigation_timeout goes first): want times that ascend")
+	f(r1+"windows: [{limit: 2}]}]", "f.yaml:1:39: windows: want a limit and a window in each of them, such as {limit: 10, window: 1s}")
+	f(r1+"windows: [{limit: 2, window: 1ms}]}]", "f.yaml:1:58: windows.window: 1ms is out of range: want 1s to 24h")
+	f(r1+"windows: [{limit: 2, window: 1s}]}]", "f.yaml:1:29: windows: 2 in 1s can never be reached beside 1 in 1m: a longer window needs the larger limit")
+	f(r1+"prefixes: [24, 7]}]", "f.yaml:1:44: prefixes: 7 is out of range: want 8 to 128")
+	f(r1+"prefixes: [32, {prefix: 24}]}]", "f.yaml:1:44: prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
+	f(r1+"prefixes: [32, {prefix: 24, limit: 1}]}]", "f.yaml:1:29: prefixes: 24 has a limit of 1, and a prefix within it 1, which could never be reached: a wider prefix needs the larger limit")
+	f(r1+"prefixes: [24], key: host}]", "f.yaml:1:29: prefixes: only addresses have wider ones, and this rule counts by host: want key: source")
 	f(r1+"escalate: [1m]}]", "f.yaml:1:29: escalate: 1m is not longer than 1m before it (mitigation_timeout goes first): want times that ascend")
 	f(r1+"response: {jitter: 10}}]", `f.yaml:1:48: response.jitter: "10" is not possible: want 0% to 100%`)
 	f(r1+"action: redirect}]", "f.yaml:1:9: action: redirect needs a place to send clients to: add response: {location: https://…}")

@@ -258,6 +258,8 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
 		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
 		"share":            r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
+		"windows":          r.windows(&rule.Windows),
+		"prefixes":         r.ruleWidths(&rule.Prefixes),
 		"priority":         oneOf(r, "priority", &rule.Priority, rules.DefaultPriority, rules.Critical, rules.Sheddable),
 		"queue":            r.duration("queue", time.Millisecond, maxQueue, true, (*time.Duration)(&rule.Queue)),
 	})
@@ -278,6 +280,13 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	if at := seen["escalate"]; at != nil {
 		r.escalate(at, &rule)
 	}
+	if rule.Limit > 0 { // else that is what is wrong
+		if err := rule.CheckWindows(); err != nil {
+			r.fail(seen["windows"], "%v", err)
+		} else if err := rule.CheckPrefixes(); err != nil {
+			r.fail(seen["prefixes"], "%v", err)
+		}
+	}
 	if seen["limit"] == nil && rule.OrdersOrigin() {
 		r.limitless(n, seen, rule)
 	}
@@ -297,6 +306,52 @@ func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Conf
 		if at := seen[name]; at != nil && !slices.Contains([]string{"name", "match", "key", "mode", "share", "priority", "queue"}, name) {
 			r.fail(at, "%s: the rule has no limit, so this says nothing: give it a limit, or remove %s", name, name)
 		}
+	}
+}
+
+// windows reads the limits that a rule has in other windows.
+func (r *reader) windows(to *[]rules.Window) func(ast.Node) {
+	return func(n ast.Node) {
+		r.list(n, "windows", func(n ast.Node) {
+			var w rules.Window
+			seen := r.mapping(n, "windows", fields{
+				"limit":  r.integer("windows.limit", 1, counter.MaxLimit, func(v int64) { w.Limit = uint32(v) }),
+				"window": r.duration("windows.window", counter.MinWindow, counter.MaxWindow, false, (*time.Duration)(&w.Window)),
+			})
+			switch {
+			case seen == nil:
+			case seen["limit"] == nil || seen["window"] == nil:
+				r.fail(n, "windows: want a limit and a window in each of them, such as {limit: 10, window: 1s}")
+			case w.Limit > 0 && w.Window > 0: // else that was said
+				*to = append(*to, w)
+			}
+		})
+	}
+}
+
+// ruleWidths reads the prefixes in which a rule counts addresses: numbers, or numbers with a limit of their own.
+func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
+	return func(n ast.Node) {
+		r.list(n, "prefixes", func(n ast.Node) {
+			var p rules.Prefix
+			width := r.integer("prefixes", 8, 128, func(v int64) { p.Prefix = int(v) })
+			switch r.resolve(n).(type) {
+			case *ast.MappingNode, *ast.MappingValueNode:
+				seen := r.mapping(n, "prefixes", fields{
+					"prefix": width,
+					"limit":  r.integer("prefixes.limit", 1, counter.MaxLimit, func(v int64) { p.Limit = uint32(v) }),
+				})
+				if seen == nil || seen["prefix"] == nil || seen["limit"] == nil {
+					r.fail(n, "prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
+					return
+				}
+			default:
+				width(n)
+			}
+			if p.Prefix > 0 { // else that was said
+				*to = append(*to, p)
+			}
+		})
 	}
 }
 

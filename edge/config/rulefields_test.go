@@ -49,7 +49,13 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Candidate.MitigationTimeout": func(c *rules.Config) { c.Candidate.MitigationTimeout = new(rules.Duration) },
 		"Share":                       func(c *rules.Config) { c.Share = 25 },
 		"Count.Refused":               func(c *rules.Config) { c.Count.Refused = true },
-		"Action":                      func(c *rules.Config) { c.Action = rules.Close },
+		"Windows": func(c *rules.Config) {
+			c.Windows = []rules.Window{{Limit: 10, Window: rules.Duration(time.Second)}, {Limit: 1000, Window: rules.Duration(time.Hour)}}
+		},
+		"Prefixes": func(c *rules.Config) {
+			c.Prefixes = []rules.Prefix{{Prefix: 32}, {Prefix: 24, Limit: 1000}, {Prefix: 64}, {Prefix: 48}}
+		},
+		"Action": func(c *rules.Config) { c.Action = rules.Close },
 		"Response.Location": func(c *rules.Config) {
 			c.Action, c.Response.Status, c.Response.Location = rules.Redirect, 303, "https://busy.example/?from=a"
 		},

@@ -40,7 +40,7 @@ func (c *Config) weaknesses() (all []string) {
 		if r.Limit == 0 {
 			continue // it counts nothing
 		}
-		inForce++
+		inForce += r.Limits()
 		if j := slices.IndexFunc(r.Key, func(part string) bool { return isMadeUp(part, &r.Match) }); j >= 0 && !c.coveredBySource(r) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])
@@ -60,13 +60,17 @@ func (c *Config) weaknesses() (all []string) {
 		if r.Estimate != nil {
 			estimate = *r.Estimate
 		}
-		if estimate == counter.Lower && time.Duration(r.Window) < shortestExact && len(c.PoP.Memcached) > 0 {
+		shortest := r.Window
+		for _, w := range r.Windows {
+			shortest = min(shortest, w.Window)
+		}
+		if estimate == counter.Lower && time.Duration(shortest) < shortestExact && len(c.PoP.Memcached) > 0 {
 			add("rule %s has a window of %v and estimate: lower, which promises to refuse nobody below the limit: where the clocks of edges differ by a tenth of the window "+
-				"that does not hold; take %v or more", r.Name, r.Window, rules.Duration(shortestExact))
+				"that does not hold; take %v or more", r.Name, shortest, rules.Duration(shortestExact))
 		}
 	}
 	if want := c.Limits.Connections * inForce; c.Counters < want {
-		add("table.counters is %d: with %d rules in force and limits.connections %d there can be %d counters of clients that are connected; what has no room starts afresh",
+		add("table.counters is %d: with %d limits of rules in force and limits.connections %d there can be %d counters of clients that are connected; what has no room starts afresh",
 			c.Counters, inForce, c.Limits.Connections, want)
 	}
 	return all

@@ -66,8 +66,10 @@ type Config struct {
 	Share             int                `json:"share"` // percent of sources that the rule is about
 	Action            Action             `json:"action"`
 	Response          Response           `json:"response"`
-	Priority          Priority           `json:"priority"` // what its requests are to an origin that sheds load
-	Queue             Duration           `json:"queue"`    // how long they may wait for a place there; 0: not at all
+	Windows           []Window           `json:"windows,omitempty"`  // other limits, beside Limit and Window
+	Prefixes          []Prefix           `json:"prefixes,omitempty"` // in which addresses are counted; of a family without one, the source
+	Priority          Priority           `json:"priority"`           // what its requests are to an origin that sheds load
+	Queue             Duration           `json:"queue"`              // how long they may wait for a place there; 0: not at all
 }
 
 // Defaults is what holds for all rules that do not say otherwise.

@@ -14,7 +14,7 @@ import (
 // A Decision is a limiter's, with the edge's own of every rule.
 type Decision struct {
 	limiter.Decision
-	Rules []*Rule // in the order of Results
+	Rules []*Rule // in the order of Results, of which a rule has one for each of its limits that counts the client
 	asked []*Rule // those that look at values of the request, whatever came of it
 	keys  []keyed
 	buf   []byte
@@ -100,6 +100,10 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 			continue
 		}
 		about = append(about, r)
+		if r.several {
+			d.addLimits(r, s, client)
+			continue
+		}
 		d.Add(&r.Rule, s)
 	}
 	clear(d.Rules[len(about):])
@@ -107,14 +111,75 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 	return true
 }
 
-// RuleOf is the rule of a result.
-func (d *Decision) RuleOf(r *limiter.RuleResult) *Rule { return d.Rules[r.Index] }
+// addLimits puts a rule's limits to the limiter.
+func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr) {
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		if s, counts := l.Of(source, client); counts {
+			d.Add(l.Rule, s)
+		}
+	}
+}
 
-// Tally counts the request in each rule: what the rule said of it, or, where another refused it before this one was asked, that
+// RuleOf is the rule of a result.
+func (d *Decision) RuleOf(result *limiter.RuleResult) *Rule {
+	if len(d.Rules) == len(d.Results) { // then each has one: none has none
+		return d.Rules[result.Index]
+	}
+	for _, r := range d.Rules {
+		if r.limitOf(result.Rule) != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// LimitOf is the limit of a result.
+func (d *Decision) LimitOf(result *limiter.RuleResult) *Limit {
+	return d.RuleOf(result).limitOf(result.Rule)
+}
+
+// TextOf is what an answer says of the limit of a result.
+func (d *Decision) TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
+	l := d.LimitOf(result)
+	if client.Unmap().Is4() {
+		return &l.Texts[0]
+	}
+	return &l.Texts[1]
+}
+
+// resultsOf are the results of the rule whose first one is from.
+func (d *Decision) resultsOf(r *Rule, from int) []limiter.RuleResult {
+	to := from + 1
+	for r.several && to < len(d.Results) && r.limitOf(d.Results[to].Rule) != nil {
+		to++
+	}
+	return d.Results[from:to]
+}
+
+// strictest is what a rule with several limits says by its results, of which the first is from, the refusal with the longest wait, and where
+// those of the next rule are.
+func (d *Decision) strictest(r *Rule, from int) (most *limiter.RuleResult, next int) {
+	results := d.resultsOf(r, from)
+	most = &results[0]
+	for i := 1; i < len(results); i++ {
+		o := &results[i]
+		if refuses, other := o.Verdict != limiter.Passed, most.Verdict != limiter.Passed; refuses && (!other || o.Wait > most.Wait) || o.Skipped && !other {
+			most = o
+		}
+	}
+	return most, from + len(results)
+}
+
+// Tally counts the request in each rule, once: what the rule said of it, or, where another refused it before this one was asked, that
 // this one had nothing against it. A rule that fails open, because nobody in the tier answers, has said nothing: that is no pass.
 func (d *Decision) Tally() {
-	for i, r := range d.Rules {
-		result := &d.Results[i]
+	next := 0
+	for _, r := range d.Rules {
+		result := &d.Results[next]
+		if next++; r.several {
+			result, next = d.strictest(r, next-1)
+		}
 		if result.Skipped {
 			r.Tally.failed(r.OnStoreFailure)
 			if result.Verdict == limiter.Passed {
@@ -123,21 +188,34 @@ func (d *Decision) Tally() {
 		}
 		r.Tally.Verdicts[result.Verdict].Add(1)
 	}
-	for i := range d.Candidates {
-		c := &d.Candidates[i]
-		t := d.Rules[c.Index].Tally
-		t.Candidate[c.Verdict].Add(1)
-		if c.Verdict != limiter.Passed && !d.Refused() {
-			t.CandidateAlone.Add(1)
+	for i := 0; i < len(d.Candidates); i++ {
+		r := d.RuleOf(&d.Results[d.Candidates[i].Index])
+		verdict := d.Candidates[i].Verdict
+		for i+1 < len(d.Candidates) && r.several && r.limitOf(d.Results[d.Candidates[i+1].Index].Rule) != nil {
+			i++
+			verdict = max(verdict, d.Candidates[i].Verdict)
+		}
+		r.Tally.Candidate[verdict].Add(1)
+		if verdict != limiter.Passed && !d.Refused() {
+			r.Tally.CandidateAlone.Add(1)
 		}
 	}
 }
 
-// Sample notes how much of each rule's limit the source has used, this request included.
+// Sample notes how much of each rule's limit the source has used, this request included: of several limits, of which most is used.
 func (d *Decision) Sample() {
-	for i, r := range d.Rules {
-		if ask := d.Results[i].Ask; ask != nil {
-			r.Tally.Used.Observe(int64(100 * ask.Estimate / float64(r.Counter.Limit)))
+	from := 0
+	for _, r := range d.Rules {
+		results := d.resultsOf(r, from)
+		from += len(results)
+		used, asked := 0.0, false
+		for i := range results {
+			if result := &results[i]; result.Ask != nil {
+				used, asked = max(used, 100*result.Ask.Estimate/float64(result.Rule.Counter.Limit)), true
+			}
+		}
+		if asked {
+			r.Tally.Used.Observe(int64(used))
 		}
 	}
 }
@@ -146,7 +224,7 @@ func (d *Decision) Sample() {
 func (d *Decision) Opened() *Rule {
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Skipped && r.Verdict == limiter.Passed {
-			return d.Rules[i]
+			return d.RuleOf(r)
 		}
 	}
 	return nil

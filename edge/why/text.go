@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -62,7 +63,7 @@ func (bl *Block) text(b *strings.Builder) {
 	if bl.Shadow {
 		verb = "would have been blocked"
 	}
-	fmt.Fprintf(b, "%s %s by rule %s, until %s\n", bl.Began.Format(clock), verb, bl.Rule, bl.Until.Format(clock))
+	fmt.Fprintf(b, "%s %s by rule %s, until %s\n", bl.Began.Format(clock), verb, cmp.Or(bl.Policy, bl.Rule), bl.Until.Format(clock))
 	if bl.Known {
 		fmt.Fprintf(b, "  with request %s", bl.ID)
 		if bl.Edge != "" {

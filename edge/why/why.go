@@ -60,9 +60,10 @@ type Block struct {
 	Window   float64   `json:"window,omitempty"` // seconds
 	Edge     string    `json:"edge,omitempty"`
 	ID       string    `json:"id,omitempty"`
-	Refused  uint64    `json:"refused"`       // requests under it, the first included
-	Last     time.Time `json:"last"`          // of those
-	Then     time.Time `json:"then,omitzero"` // the first request that was admitted after its end
+	Refused  uint64    `json:"refused"`          // requests under it, the first included
+	Last     time.Time `json:"last"`             // of those
+	Then     time.Time `json:"then,omitzero"`    // the first request that was admitted after its end
+	Policy   string    `json:"policy,omitempty"` // which of the rule's limits, where it has several; none: the first
 }
 
 // Refusals are those of a rule that throttles, or fails closed, or of a list.
@@ -87,6 +88,7 @@ type line struct {
 	Window   float64
 	Until    time.Time
 	Sample   uint64
+	Policy   string
 }
 
 func (l *line) refused() bool {
@@ -222,10 +224,12 @@ func (s *Story) add(l *line) {
 
 // block takes in a request under a block, or the one that began it.
 func (s *Story) block(l *line) {
-	i := slices.IndexFunc(s.Blocks, func(b Block) bool { return b.Rule == l.Rule && b.Until.Sub(l.Until).Abs() < time.Second })
+	i := slices.IndexFunc(s.Blocks, func(b Block) bool {
+		return b.Rule == l.Rule && b.Policy == l.Policy && b.Until.Sub(l.Until).Abs() < time.Second
+	})
 	if i < 0 {
 		i = len(s.Blocks)
-		s.Blocks = append(s.Blocks, Block{Rule: l.Rule, Until: l.Until, Began: l.Time, Shadow: l.Verdict == "shadow"})
+		s.Blocks = append(s.Blocks, Block{Rule: l.Rule, Policy: l.Policy, Until: l.Until, Began: l.Time, Shadow: l.Verdict == "shadow"})
 	}
 	b := &s.Blocks[i]
 	// By the clock of another edge, or within the grain of the log's time, it may come behind requests that were refused under it.
