@@ -225,9 +225,11 @@ func (s *Server) Sweep(now time.Time) {
 		s.refusals.Fade()
 		s.spared.Fade()
 	}
-	for _, o := range s.snap.Load().origins.All {
+	origins := s.snap.Load().origins
+	for _, o := range origins.All {
 		o.Sweep(now)
 	}
+	s.tellShedding(origins.Groups, now)
 }
 
 // silent is fasthttp's log: what it would say there, of connections that end, is counted by the edge.

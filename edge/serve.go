@@ -11,6 +11,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/accesslog"
 	"sluice/edge/http1"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"sluice/edge/passage"
 	"sluice/edge/rules"
@@ -188,7 +189,7 @@ func (x *exchange) forward() int {
 		now = time.Now() // it has waited for its turn
 	}
 	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
-		Counts: x.decision.Held, Ours: x.ours(), Tags: x.tagged()}); no != nil {
+		Counts: x.decision.Held, Ours: x.ours(), Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue}); no != nil {
 		x.say(no)
 		return 0
 	}
@@ -198,6 +199,14 @@ func (x *exchange) forward() int {
 		x.reply.add("Date", x.server.dateValue(time.Now())) // when it came (RFC 9110, 6.6.1)
 	}
 	return a.Status
+}
+
+// level is what the request is to an origin that sheds load. Who is never limited goes last.
+func (x *exchange) level() shedding.Level {
+	if x.allowed {
+		return shedding.Critical
+	}
+	return x.decision.Level
 }
 
 // finish is the end of every request: its body must not be taken for the next request, and its answer is sent, or handed to

@@ -12,6 +12,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/histogram"
 	"sluice/edge/limiter"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"sluice/edge/rules"
 	"sluice/mitigation"
@@ -203,6 +204,19 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 				count(n, "sluice_origin_requests_total", "Answers got from an origin.", "origin", o.Name, "code", strconv.Itoa(code))
 			}
 		}
+	}
+
+	for _, g := range snap.origins.Groups {
+		if g.Shedding == nil {
+			continue
+		}
+		is, hosts := g.Shedding.Status(), g.Hosts[0]
+		gauge(float64(is.Limit), "sluice_shedding_limit", "Requests that an origin that sheds load may have under way, by the first of its hosts.", "hosts", hosts)
+		gauge(float64(is.InFlight), "sluice_shedding_in_flight", "Requests under way there, until the head of their answer.", "hosts", hosts)
+		for level := range shedding.Levels {
+			count(is.Shed[level], "sluice_shed_total", "Requests that an origin's load has cost, answered with 503 (overloaded).", "hosts", hosts, "priority", level.String())
+		}
+		spread(g.Waited, "sluice_shedding_queue_seconds", "Time that requests waited for a place at an origin that sheds load, those that got none included.", "hosts", hosts)
 	}
 
 	names := make(map[uint32]string, len(snap.rules.Rules))

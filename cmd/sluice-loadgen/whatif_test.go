@@ -218,6 +218,12 @@ func TestWhatIfNotes(t *testing.T) {
 	if n := r.Run.Notes; len(n) != 3 || !strings.Contains(n[0], "50 % of sources") || !strings.Contains(n[1], "check: sync, which changes nothing here") || !strings.Contains(n[2], "--curve a") {
 		t.Errorf("%q", r.Run.Notes)
 	}
+	r = asked{}
+	runJSON(t, "what-if --config "+writeConfig(t, "origins: [{servers: ['http://a'], shedding: {}}]\nrules: [{name: b, priority: sheddable}, {name: a, limit: 5, queue: 1s}]")+" --trace "+someLog(t), &r)
+	if len(r.Rules) != 1 || len(r.Run.Notes) != 3 || !strings.Contains(r.Run.Notes[0], "nobody is shed") || !strings.Contains(r.Run.Notes[1], "rule a: its priority and its queue are not asked") ||
+		!strings.Contains(r.Run.Notes[2], "rule b has no limit") {
+		t.Errorf("%q", r.Run.Notes)
+	}
 }
 
 func TestWhatIfFilesThatMakeNoSense(t *testing.T) {
@@ -237,6 +243,7 @@ func TestWhatIfFilesThatMakeNoSense(t *testing.T) {
 	f("rules:\n  - {name: a, limit: 0}\n", "", 1, "sluice.yaml:2:", "limit")
 	f("rules:\n  - {name: a, limit: 0, colour: red}\n", "", 1, "1 more")
 	f("rules:\n  - {name: a, limit: 5, mode: \"off\"}\n", "", 1, "every rule is off")
+	f("rules:\n  - {name: a, priority: sheddable}\n", "", 1, "no rule has a limit")
 	f("rules:\n  - {name: a, limit: 5}\n", "--limit 7", 2, "--limit", "gives rules")
 	f("rules:\n  - {name: a, limit: 5}\n", "--curve b", 2, "--curve b", "there is a")
 }

@@ -65,12 +65,13 @@ This page is made from an edge's scrape: ` + "`go test ./cmd/sluice -run TestMet
 
 // The page on metrics is what a running edge with a tier and an etcd shows, and a scrape is what Prometheus wants of one.
 func TestMetrics(t *testing.T) {
-	p := start(t, origin(t), "--memcached", startMemcached(t), "--config", write(t, "etcd: {endpoints: [\""+etcdtest.Start(t).Endpoint+"\"]}\nrules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}]"))
+	p := start(t, "", "--memcached", startMemcached(t), "--config", write(t, "etcd: {endpoints: [\""+etcdtest.Start(t).Endpoint+"\"]}\n"+
+		"origins: [{servers: [\""+origin(t)+"\"], shedding: {}}]\nrules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}]"))
 	var text string
 	p.until("telling of requests and of the tier", func() bool {
 		p.get()
 		_, text = p.admin("GET", "/metrics")
-		return strings.Contains(text, "sluice_origin_requests_total") && strings.Contains(text, "sluice_tier_operations_total")
+		return strings.Contains(text, "sluice_answers_total") && strings.Contains(text, "sluice_origin_requests_total") && strings.Contains(text, "sluice_tier_operations_total")
 	})
 	p.stop(syscall.SIGTERM)
 	problems, err := promlint.New(strings.NewReader(text)).Lint()

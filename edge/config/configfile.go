@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -268,14 +269,17 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"algorithm":        oneOf(r, "algorithm", &rule.Algorithm, rules.Algorithms...),
 		"burst":            r.integer("burst", 0, counter.MaxLimit, func(v int64) { rule.Burst = uint32(v) }),
 		"check":            oneOf(r, "check", &rule.Check, limiter.Async, limiter.Sync),
+		"priority":         oneOf(r, "priority", &rule.Priority, rules.DefaultPriority, rules.Critical, rules.Sheddable),
+		"queue":            r.duration("queue", time.Millisecond, maxQueue, true, (*time.Duration)(&rule.Queue)),
 	})
 	if seen == nil {
 		return
 	}
-	for _, required := range []string{"name", "limit"} {
-		if seen[required] == nil {
-			r.fail(n, "rule: no %s: every rule needs a name and a limit", required)
-		}
+	if seen["name"] == nil {
+		r.fail(n, "rule: no name: every rule needs a name and a limit")
+	}
+	if seen["limit"] == nil && !rule.OrdersOrigin() {
+		r.fail(n, "rule: no limit: every rule needs a name and a limit, or a priority or a queue in its place")
 	}
 	if rule.Key == nil {
 		rule.Key = []string{"source"}
@@ -306,7 +310,26 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	if at := seen["first_sight"]; rule.Check == limiter.Sync && rule.FirstSight == limiter.Wait {
 		r.fail(at, "first_sight: check: sync waits for the tier with every request, so wait says nothing more: leave first_sight out")
 	}
+	if seen["limit"] == nil && rule.OrdersOrigin() {
+		r.limitless(n, seen, rule)
+	}
 	c.Rules = append(c.Rules, rule)
+}
+
+// maxQueue is how long a request may wait for a place at an origin: clients and what stands before them give up after a few seconds.
+const maxQueue = 10 * time.Second
+
+// limitless says what is wrong with a rule that has no limit: what says how to count, and what becomes of who is over.
+func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Config) {
+	if rule.Mode == rules.Shadow {
+		r.fail(seen["mode"], "mode: a shadow refuses nobody, so its priority and its queue say nothing, and it has no limit: say enforce or off")
+	}
+	set := Fields(rule)
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if at := seen[name]; at != nil && !slices.Contains([]string{"name", "match", "key", "mode", "share", "priority", "queue"}, name) {
+			r.fail(at, "%s: the rule has no limit, so this says nothing: give it a limit, or remove %s", name, name)
+		}
+	}
 }
 
 // windows reads the limits that a rule has in other windows.

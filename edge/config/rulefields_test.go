@@ -63,6 +63,8 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Response.Bodies": func(c *rules.Config) {
 			c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "<p>no"}, {ContentType: "text/plain", Body: "no"}}
 		},
+		"Priority":             func(c *rules.Config) { c.Priority = rules.Sheddable },
+		"Queue":                func(c *rules.Config) { c.Queue = rules.Duration(100 * time.Millisecond) },
 		"Response.Jitter":      func(c *rules.Config) { c.Response.Jitter = 10 },
 		"Response.Status":      func(c *rules.Config) { c.Response.Status = 503 },
 		"Response.ContentType": func(c *rules.Config) { c.Response.ContentType = "text/plain" },

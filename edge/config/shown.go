@@ -20,7 +20,11 @@ func Shown(c *Config) map[string]any {
 		for _, u := range o.Servers {
 			servers = append(servers, u.Redacted())
 		}
-		origins = append(origins, map[string]any{"hosts": o.Hosts, "servers": servers, "timeout": span(o.Timeout)})
+		one := map[string]any{"hosts": o.Hosts, "servers": servers, "timeout": span(o.Timeout)}
+		if o.Shedding != nil {
+			one["shedding"] = map[string]any{"min": o.Shedding.Min, "max": o.Shedding.Max}
+		}
+		origins = append(origins, one)
 	}
 	shed := "answer"
 	if c.Shed {

@@ -8,6 +8,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/rules"
+	"sluice/edge/upstream"
 )
 
 // shortestExact is how long a window must be for `lower` to keep its promise among edges: ten times what their clocks may differ by.
@@ -30,6 +31,14 @@ func (c *Config) weaknesses() (all []string) {
 		r := &c.Rules[i]
 		if r.Mode == rules.Off {
 			continue
+		}
+		if r.OrdersOrigin() && !slices.ContainsFunc(c.Origins, func(o upstream.Config) bool { return o.Shedding != nil }) {
+			add("rule %s has a priority or a queue, which says nothing where no origin sheds load: give the origin shedding: {}", r.Name)
+		} else if r.OrdersOrigin() && (r.Mode == rules.Shadow || c.Shadow) {
+			add("rule %s is a shadow, so its priority and its queue say nothing", r.Name)
+		}
+		if r.Limit == 0 {
+			continue // it counts nothing
 		}
 		inForce += r.Limits()
 		if j := slices.IndexFunc(r.Key, func(part string) bool { return isMadeUp(part, &r.Match) }); j >= 0 && !c.coveredBySource(r) {
@@ -88,6 +97,6 @@ func (c *Config) coveredBySource(r *rules.Config) bool {
 			b.Evadable() == "" && text(a) == text(b)
 	}
 	return slices.ContainsFunc(c.Rules, func(o rules.Config) bool {
-		return o.Mode == rules.Enforce && o.Action != rules.Tag && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
+		return o.Mode == rules.Enforce && o.Action != rules.Tag && o.Limit > 0 && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
 	})
 }

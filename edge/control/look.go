@@ -46,7 +46,7 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	l.Allowed = !l.Denied && (rules.IsIn(in.Allow, addr) || c.limiter.Bits.Says(mitigation.Allowed, covering, now))
 	for r, under := range in.Rules.EachLimit() {
 		src, counts := under.Of(source, addr)
-		if r.Parts != nil || !counts {
+		if r.Parts != nil || r.Config.Limit == 0 || !counts {
 			continue // counted by something that an address does not tell, or other addresses
 		}
 		v, known := c.limiter.Counters.Peek(under.Counter, src, now)
@@ -73,7 +73,7 @@ func (c *Plane) askTier(ctx context.Context, in View, source counter.Source, add
 	var replies []<-chan struct{}
 	for r, l := range in.Rules.EachLimit() {
 		src, counts := l.Of(source, addr)
-		if r.Parts != nil || !counts {
+		if r.Parts != nil || r.Config.Limit == 0 || !counts {
 			continue
 		}
 		reply, first := c.limiter.Counters.Await(l.Counter, src)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ type Config struct {
 	Name              string             `json:"name"`
 	Match             Match              `json:"match"`
 	Key               []string           `json:"key"`
-	Limit             uint32             `json:"limit"`
+	Limit             uint32             `json:"limit,omitempty"` // 0: none; the rule counts nothing, and is there for its Priority or Queue
 	Window            Duration           `json:"window"`
 	SubWindows        int                `json:"sub_windows"`
 	Estimate          *counter.Estimate  `json:"-"` // nil: Config.Estimate
@@ -72,6 +73,8 @@ type Config struct {
 	Algorithm         Algorithm          `json:"algorithm"`
 	Burst             uint32             `json:"burst"` // of a bucket: how many may come at once, or wait
 	Check             limiter.Check      `json:"check"`
+	Priority          Priority           `json:"priority"` // what its requests are to an origin that sheds load
+	Queue             Duration           `json:"queue"`    // how long they may wait for a place there; 0: not at all
 }
 
 // Defaults is what holds for all rules that do not say otherwise.
@@ -205,6 +208,28 @@ func CheckTag(name string) error {
 // taken are headers that requests cannot do without.
 const taken = " accept accept-charset accept-encoding accept-language authorization cache-control content-encoding content-language content-type date from if-match if-modified-since if-none-match if-range if-unmodified-since max-forwards origin pragma range referer user-agent "
 
+// Priority says who is turned away first where an origin suffers: see shedding.Level.
+type Priority string
+
+const (
+	DefaultPriority Priority = "default" // the rule says nothing of it
+	Critical        Priority = "critical"
+	Sheddable       Priority = "sheddable"
+)
+
+func (p Priority) level() shedding.Level {
+	switch p {
+	case Critical:
+		return shedding.Critical
+	case Sheddable:
+		return shedding.Sheddable
+	}
+	return shedding.Default
+}
+
+// OrdersOrigin reports whether a rule says something to origins that shed load, and so may be without a limit.
+func (c *Config) OrdersOrigin() bool { return c.Priority.level() != shedding.Default || c.Queue > 0 }
+
 // Response is what a refused client gets. An empty Body stands for the usual JSON.
 type Response struct {
 	Status      int     `json:"status"`
@@ -260,6 +285,7 @@ func Default(name string, limit uint32) Config {
 		Cost:              Cost{Units: 1},
 		Tag:               TagHeader{Header: "X-Sluice-Verdict", Value: "over"},
 		Check:             limiter.Async,
+		Priority:          DefaultPriority,
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"sluice/edge/token"
 )
@@ -19,6 +21,9 @@ type Decision struct {
 	asked  []*Rule       // those that look at values of the request, whatever came of it
 	keys   []keyed
 	buf    []byte
+
+	Level shedding.Level // the highest that a rule says
+	Queue time.Duration  // the longest
 }
 
 // keyed is what a key makes of the request.
@@ -35,6 +40,7 @@ func (d *Decision) Reset() {
 	clear(d.asked)
 	clear(d.keys)
 	d.Rules, d.asked, d.keys = d.Rules[:0], d.asked[:0], d.keys[:0]
+	d.Level, d.Queue = 0, 0
 }
 
 // Match adds the rules about a request, each once: those that match any reading of its path.
@@ -90,6 +96,11 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 			s = d.keys[i].source
 		}
 		if !r.IsAbout(key, s) {
+			continue
+		}
+		d.Level, d.Queue = max(d.Level, r.level), max(d.Queue, r.queue)
+		if r.Config.Limit == 0 {
+			r.Tally.Verdicts[limiter.Passed].Add(1)
 			continue
 		}
 		about = append(about, r)

@@ -220,7 +220,11 @@ func (c *Config) specs() (list []spec) {
 // addLimits gives a rule its limits. Counters of the first are those that the rule has without the others; others are named by their width,
 // because numbers of one width mean nothing in another.
 func (r *Rule) addLimits(estimate counter.Estimate) error {
-	c := &r.Config
+	config := r.Config
+	c := &config
+	if c.Limit == 0 && c.OrdersOrigin() {
+		c.Limit = counter.MaxLimit // nobody is counted under it; whoever lists rules finds a counter all the same
+	}
 	if c.Limit == 0 {
 		return fmt.Errorf("limit 0: want 1 to %d", counter.MaxLimit)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 )
 
@@ -37,6 +38,8 @@ type Rule struct {
 	several bool // not only the request's own source under Rule
 	claims  bool // a part is a claim of a token
 	tag     message.Field
+	level   shedding.Level // of a request under it; a shadow says nothing
+	queue   time.Duration
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
@@ -59,6 +62,8 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	}
 	if r.Shadow {
 		r.Config.Mode = Shadow
+	} else {
+		r.level, r.queue = c.Priority.level(), time.Duration(c.Queue)
 	}
 	if !slices.Equal(c.Key, []string{"source"}) {
 		for _, text := range c.Key {

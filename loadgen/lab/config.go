@@ -78,7 +78,11 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 		origin = s.Before
 	}
 	line("origins:")
-	line("  - servers: [%q]", "http://"+origin.String())
+	says := ""
+	if s.OriginSays != "" {
+		says = ", " + s.OriginSays
+	}
+	line("  - {servers: [%q]%s}", "http://"+origin.String(), says)
 	line("rules:")
 	line("  - name: default")
 	line("    limit: %d", s.Rule.Limit)
@@ -98,6 +102,9 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 		line("    count: {refused: true}")
 	} else {
 		line("    mitigation_timeout: %v", s.Rule.MitigationTimeout)
+	}
+	for _, r := range s.MoreRules {
+		line("  - %s", r)
 	}
 	return b.String()
 }

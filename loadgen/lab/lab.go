@@ -38,6 +38,8 @@ type Lab struct {
 	Limits      string         // of the edges, as in a configuration file: "header_timeout: 5s, idle_timeout: 10s"
 	Descriptors int            // how many files an edge may open; 0: as many as this process
 	Before      netip.AddrPort // the origin of the edges, if it is not to be the lab's own
+	OriginSays  string         // more of it, as in a configuration file: "timeout: 5s, max_requests: 10"
+	MoreRules   []string       // beside Rule, as in a configuration file: "{name: login, limit: 5}"
 
 	Log func(format string, args ...any) // what is being done, a line at a time; nil: nowhere
 }

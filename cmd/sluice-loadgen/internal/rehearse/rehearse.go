@@ -45,6 +45,8 @@ type askFlags struct {
 	top             int
 	algorithm       string
 	burst           uint32
+
+	limitless []string // rules of the file that have no limit, which are not asked
 }
 
 func addFlags(flags *pflag.FlagSet) *askFlags {
@@ -149,7 +151,7 @@ func Command(ctx context.Context, args []string) error {
 			found.Run.Estimate = r.Estimate.String()
 		}
 	}
-	found.Run.Notes = notes(t, asked)
+	found.Run.Notes = append(notes(t, asked), sheddingNotes(asked, ask.limitless)...)
 	found.Run.Took = report.Seconds(time.Since(began))
 	if err := whatif.WriteText(os.Stdout, found); err != nil {
 		return err
@@ -222,6 +224,15 @@ func (f *askFlags) load() (*config.Config, error) {
 			return nil, fmt.Errorf("%s: every rule is off: there is nothing to ask about", f.config)
 		}
 		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool { return r.Mode == rules.Off })
+		if !slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Limit > 0 }) {
+			return nil, fmt.Errorf("%s: no rule has a limit, and who is shed follows from how fast an origin answers, which a log does not tell: there is nothing to ask about", f.config)
+		}
+		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool {
+			if r.Limit == 0 {
+				f.limitless = append(f.limitless, r.Name)
+			}
+			return r.Limit == 0
+		})
 		return c, nil
 	}
 	if f.timeout < 0 || f.timeout > mitigation.MaxTimeout {
@@ -368,6 +379,26 @@ func about(r rules.Config) string {
 		parts = append(parts, fmt.Sprintf("(algorithm %s, burst %d)", r.Algorithm, r.Burst))
 	}
 	return strings.Join(parts, " ")
+}
+
+// sheddingNotes says that nothing is shed here.
+func sheddingNotes(c *config.Config, limitless []string) (notes []string) {
+	const why = "a log does not tell how fast an origin would have answered"
+	for i := range c.Origins {
+		if c.Origins[i].Shedding != nil {
+			notes = append(notes, why+", so that nobody is shed or waits here: sluice-loadgen lab --check shedding shows what shedding does")
+			break
+		}
+	}
+	for _, r := range c.Rules {
+		if r.OrdersOrigin() {
+			notes = append(notes, fmt.Sprintf("rule %s: its priority and its queue are not asked, because %s", r.Name, why))
+		}
+	}
+	for _, name := range limitless {
+		notes = append(notes, fmt.Sprintf("rule %s has no limit and is not asked, because %s", name, why))
+	}
+	return notes
 }
 
 // notes says where a log knows less than an edge does.

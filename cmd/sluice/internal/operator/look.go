@@ -125,7 +125,8 @@ type rule struct {
 		Limit  uint64
 		Window string
 	}
-	Prefixes []any // numbers, or with a limit
+	Prefixes        []any // numbers, or with a limit
+	Priority, Queue string
 }
 
 type match struct {
@@ -170,7 +171,11 @@ func (c *Client) Rules() error {
 			if d, err := time.ParseDuration(r.MitigationTimeout); err == nil && d == 0 {
 				then = "no: throttled"
 			}
-			t.add(r.Name, r.Mode, r.limits(), then, strings.Join(r.Key, "+"), r.counts(), r.matches())
+			limit := r.limits()
+			if r.Limit == 0 {
+				limit, then = "none", ""
+			}
+			t.add(r.Name, r.Mode, limit, then, strings.Join(r.Key, "+"), r.counts(), r.matches())
 		}
 		return t.write(c.Out)
 	})
@@ -205,6 +210,12 @@ func (r rule) matches() string {
 	matches := cmp.Or(strings.Join(parts, " "), "everything")
 	if r.Share > 0 && r.Share < 100 {
 		matches += fmt.Sprintf(", of %d %% of sources", r.Share)
+	}
+	if r.Priority == "critical" || r.Priority == "sheddable" {
+		matches += ", " + r.Priority
+	}
+	if d, err := time.ParseDuration(r.Queue); err == nil && d > 0 {
+		matches += ", may wait " + r.Queue
 	}
 	for i, p := range r.Prefixes {
 		width, own := p.(map[string]any)
