@@ -244,7 +244,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(float64(lists[mitigation.Denied]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "deny")
 	started := s.limiter.Bits.Started()
 	for id, name := range names {
-		for by := mitigation.ByEdge; by <= mitigation.ByAdmin; by++ {
+		for by := mitigation.ByEdge; by <= mitigation.ByPeer; by++ {
 			count(started[mitigation.Started{Rule: id, By: by}], "sluice_mitigations_started_total", "Mitigations begun, by whom.",
 				"rule", name, "by", by.String(), "mode", modes[id])
 		}
