@@ -55,4 +55,6 @@ func (m *Machine) Peers(on bool) {
 }
 
 // disregards reports whether a record is another PoP's that counts no more.
-func (m *Machine) disregards(r *record.Record) bool { return r.By == mitigation.ByPeer && m.peersOff.Load() }
+func (m *Machine) disregards(r *record.Record) bool {
+	return r.By == mitigation.ByPeer && m.peersOff.Load()
+}

@@ -57,6 +57,17 @@ type PoP struct {
 	SecretFile string
 	Edges      int           // 0: learned from presence
 	Wait       time.Duration // how long a request may wait for the PoP's count where a rule says first_sight: wait
+
+	Peers           []Peer // PoPs that tell this one whom they block, and are told
+	PeersListen     string // host:port where their edges tell it
+	PeersSecretFile string // of all peers
+	PeersOff        bool   // peers_mode: off: nothing is told, and nothing believed
+}
+
+// Peer is another PoP.
+type Peer struct {
+	Name  string
+	Edges []string // host:port where they listen for peers
 }
 
 // Etcd says over which etcd the rules that operators change are the same in several PoPs. The zero Etcd is none.
@@ -108,6 +119,9 @@ func (c *Config) Check() error {
 		return errors.New("metrics_token is on but there is no token: give admin_token_file")
 	case c.Source.TrustsEverybody() && !c.Source.TrustEverybody:
 		return errors.New("source.trust names everybody, so each client says itself who it is: name your proxies, or, if nobody else can reach this edge, say source.trust_everybody: true")
+	}
+	if err := c.checkPeers(); err != nil {
+		return err
 	}
 	return c.CheckAdmin(c.Admin)
 }
