@@ -74,15 +74,15 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if c.Limits.Memory > 0 {
 		debug.SetMemoryLimit(int64(c.Limits.Memory))
 	}
-	var others *peers.Peers
+	var across *peers.Peers
 	if len(c.PoP.Peers) > 0 {
 		key, err := settings.ReadPeersKey(c)
 		if err != nil {
 			return err
 		}
-		others = peers.New(&c.PoP, key, happened)
+		across = peers.New(&c.PoP, key, happened)
 	}
-	shared, err := tier.Share(c, key, log, happened, others)
+	shared, err := tier.Share(c, key, log, happened, across)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		return err // a name, or a socket that was given, leads further than it said
 	}
 	var between net.Listener
-	if others != nil {
+	if across != nil {
 		if between, err = ours.Listen("peers_listen", c.PoP.PeersListen); err != nil {
 			return err
 		}
@@ -174,8 +174,8 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if shared.Metrics != nil {
 		metrics.MustRegister(shared.Metrics)
 	}
-	if others != nil {
-		metrics.MustRegister(others)
+	if across != nil {
+		metrics.MustRegister(across)
 	}
 	var etcdStatus func() control.EtcdStatus
 	if shared.Etcd != nil {
@@ -217,13 +217,12 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 			failed <- fmt.Errorf("admin listener: %w", err)
 		}
 	})
-	listening := new(http.Server)
-	if others != nil {
-		listening = others.Server(log)
+	listening := new(http.Server) // for peers
+	if across != nil {
+		listening = across.Server(log)
 		listening.ConnState = (&admin.Connections{Most: spareDescriptors / 4}).State
-		others := listening
 		edges.Go(func() {
-			if err := others.Serve(between); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			if err := listening.Serve(between); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 				failed <- fmt.Errorf("peers listener: %w", err)
 			}
 		})
