@@ -96,6 +96,7 @@ func TestImpose(t *testing.T) {
 		{"another key", r, func(b *across.Block) { b.Counts = "test by another key" }, across.NoRule, 0},
 		{"a stricter limit there", r, func(b *across.Block) { b.Limit = 99 }, across.Looser, 0},
 		{"the same in twice the time", r, func(b *across.Block) { b.Window *= 2 }, across.Looser, 0},
+		{"less in a shorter time", r, func(b *across.Block) { b.Limit, b.Window = 60, 10*time.Second }, across.Looser, 0},
 		{"a rule that throttles", throttle, func(*across.Block) {}, across.NoRule, 0},
 		{"a shadow here", shadow, func(*across.Block) {}, across.NoRule, 0},
 		{"a candidate here", tried, func(*across.Block) {}, across.NoRule, 0},

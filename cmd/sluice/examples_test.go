@@ -32,6 +32,7 @@ func TestExamples(t *testing.T) {
 		"busy-page.yaml":         {"GET /shop/1", "shop", `/v1/rules/api "jitter": "10%"`},
 		"match.yaml":             {"GET /search?x=y&%64eep=1|User-Agent: curl/8", "costly-search", `/metrics sluice_requests_total{rule="scripts",verdict="pass"} 1`},
 		"keys.yaml":              {"GET /v1/users/7?tenant=a", "tenant", `/metrics sluice_requests_total{rule="source-and-part",verdict="pass"} 1`},
+		"peers.yaml":             {"GET /", "everything", `/metrics sluice_peer_blocks_received_total{peer="lhr1",result="imposed"} 0`},
 		"two-pops/fra1.yaml":     {"GET /", "everything", `/v1/pop "name": "fra1"`},
 		"two-pops/ams1.yaml":     {"GET /", "everything", `/v1/pop "name": "ams1"`},
 	}
@@ -106,7 +107,7 @@ func here(t *testing.T, path string) (file string, args []string) {
 	if err := os.WriteFile(secret, []byte(strings.Repeat("x", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	with := strings.NewReplacer("/etc/sluice/pop.secret", secret, "/var/lib/sluice", dir, "trust: [10.0.0.0/8]", "trust: [127.0.0.0/8]").Replace(string(text))
+	with := strings.NewReplacer("/etc/sluice/pop.secret", secret, "/etc/sluice/peers.secret", secret, ":8082\"", freePort(t)+"\"", "/var/lib/sluice", dir, "trust: [10.0.0.0/8]", "trust: [127.0.0.0/8]").Replace(string(text))
 	if strings.Contains(with, "memcached:") {
 		args = append(args, "--memcached", startMemcached(t))
 	}
