@@ -66,7 +66,7 @@ This page is made from an edge's scrape: ` + "`go test ./cmd/sluice -run TestMet
 // The page on metrics is what a running edge with a tier, peers and an etcd shows, and a scrape is what Prometheus wants of one.
 func TestMetrics(t *testing.T) {
 	secret := write(t, popKey)
-	p := start(t, origin(t), "--memcached", startMemcached(t), "--config", write(t, "pop: {peers: [{name: ams1, edges: ["+freePort(t)+"]}], peers_secret_file: "+secret+", peers_listen: "+freePort(t)+"}\netcd: {endpoints: [\""+etcdtest.Start(t).Endpoint+"\"]}\nrules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}]"))
+	p := start(t, origin(t), "--memcached", startMemcached(t), "--config", write(t, "pop: {peers: [{name: ams1, edges: [\""+freePort(t)+"\"]}], peers_secret_file: "+secret+", peers_listen: \""+freePort(t)+"\"}\netcd: {endpoints: [\""+etcdtest.Start(t).Endpoint+"\"]}\nrules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}]"))
 	var text string
 	p.until("telling of requests and of the tier", func() bool {
 		p.get()

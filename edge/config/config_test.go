@@ -99,6 +99,7 @@ func TestConfigErrors(t *testing.T) {
 	f("pop: {peers: [{name: a}]}", "f.yaml:1:15: pop.peers: a has no edges: name where they listen for peers (their peers_listen), as HOST:PORT")
 	f("pop: {peers: [{edges: [\"a:1\"]}]}", "f.yaml:1:15: pop.peers: a peer without a name: give the pop.name of its edges")
 	f("pop: {peers: [{name: a, edges: [\"a:1\"], token: x}]}", "f.yaml:1:41: pop.peers: unknown field token: want edges or name")
+	f("pop: {peers: [{name: a, edges: [a:1]}]}", `f.yaml:1:33: pop.peers.edges: want HOST:PORT, within braces in quotes: "10.2.0.21:8082"`)
 	f("pop: {peers_mode: shadow}", `f.yaml:1:19: pop.peers_mode: "shadow" is not possible: want enforce or off`)
 	f("origins:\n- hosts: [a]\n", "f.yaml:2:3: origin: no servers: give at least one URL under servers")
 	f("shed: all", `f.yaml:1:7: shed: "all" is not possible: want answer or connection`)

@@ -17,6 +17,14 @@ const maxPeers = 16
 
 func (r *reader) peer(n ast.Node, p *PoP) {
 	var peer Peer
+	edge := r.text("pop.peers.edges", func(n ast.Node, text string) {
+		if err := checkPeer(text); err != nil {
+			r.fail(n, "pop.peers.edges: %v", err)
+		} else if slices.Contains(peer.Edges, text) {
+			r.fail(n, "pop.peers.edges: %s is there twice: remove one", text)
+		}
+		peer.Edges = append(peer.Edges, text)
+	})
 	seen := r.mapping(n, "pop.peers", fields{
 		"name": r.text("pop.peers.name", func(n ast.Node, text string) {
 			if err := CheckPoPName(text); err != nil {
@@ -26,14 +34,16 @@ func (r *reader) peer(n ast.Node, p *PoP) {
 			}
 			peer.Name = text
 		}),
-		"edges": r.texts("pop.peers.edges", func(n ast.Node, text string) {
-			if err := checkPeer(text); err != nil {
-				r.fail(n, "pop.peers.edges: %v", err)
-			} else if slices.Contains(peer.Edges, text) {
-				r.fail(n, "pop.peers.edges: %s is there twice: remove one", text)
-			}
-			peer.Edges = append(peer.Edges, text)
-		}),
+		"edges": func(n ast.Node) {
+			r.list(n, "pop.peers.edges", func(n ast.Node) {
+				switch r.resolve(n).(type) {
+				case *ast.MappingNode, *ast.MappingValueNode: // as the reader of YAML has it within braces
+					r.fail(n, "pop.peers.edges: want HOST:PORT, within braces in quotes: \"10.2.0.21:8082\"")
+				default:
+					edge(n)
+				}
+			})
+		},
 	})
 	switch {
 	case seen == nil:
