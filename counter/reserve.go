@@ -98,12 +98,17 @@ func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
 
 // Commit counts a held reservation, in the sub-window of now. Anything else it leaves alone: an ask that was not held
 // counted, or did not, in Reserve.
-func (t *Table) Commit(a *Ask, now time.Time) { t.settle(a, now, true) }
+func (t *Table) Commit(a *Ask, now time.Time) { t.settle(a, a.Hits, now) }
+
+// CommitAs is Commit of an ask that turned out to be so many hits, 1 to MaxCost. They may take the counter over its limit: the next ask is
+// refused then.
+func (t *Table) CommitAs(a *Ask, hits uint32, now time.Time) { t.settle(a, hits, now) }
 
 // Cancel takes a held reservation back, as if it had never been.
-func (t *Table) Cancel(a *Ask) { t.settle(a, time.Time{}, false) }
+func (t *Table) Cancel(a *Ask) { t.settle(a, 0, time.Time{}) }
 
-func (t *Table) settle(a *Ask, now time.Time, count bool) {
+// settle ends a reservation, and counts so many hits.
+func (t *Table) settle(a *Ask, hits uint32, now time.Time) {
 	if !a.held {
 		return
 	}
@@ -111,28 +116,33 @@ func (t *Table) settle(a *Ask, now time.Time, count bool) {
 	l := t.open(a.Rule, &a.Source)
 	if l.there {
 		l.s.unhold(l.store, l.i, a.Hits)
-	} else if count {
+	} else if hits > 0 {
 		t.locate(&l, a.Rule, a.Source, t.ns(now), nil)
 	}
-	if count {
+	if hits > 0 {
 		ns := t.ns(now)
 		l.at = l.s.advance(l.store, l.i, a.Rule, ns)
-		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, ns)
+		l.s.count(t, a.Rule, l.store, l.i, l.at, hits, a.Estimate+float64(hits)-float64(a.Hits), ns)
 	}
 	l.s.unlock(t)
 }
 
 // Peek says what Reserve would say to one hit, and whether the source is in the table. It changes nothing.
 func (t *Table) Peek(r *Rule, source Source, now time.Time) (v Verdict, there bool) {
+	return t.PeekFor(r, source, 1, now)
+}
+
+// PeekFor is Peek for so many hits.
+func (t *Table) PeekFor(r *Rule, source Source, hits uint32, now time.Time) (v Verdict, there bool) {
 	v = Verdict{Remaining: r.Limit, Known: !t.options.Tier}
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		h := st.head(i)
 		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
 		v, there = Verdict{Estimate: committed + float64(s.held(h)), Known: t.known(h, r, t.ns(now))}, true
 		v.Remaining = r.remaining(v.Estimate)
-		v.Over, v.Committed = r.over(v.Estimate+1), r.over(committed+1)
+		v.Over, v.Committed = r.over(v.Estimate+float64(hits)), r.over(committed+float64(hits))
 		if v.Committed {
-			v.RetryAfter = s.retryAfter(r, i, groups, at, 1)
+			v.RetryAfter = s.retryAfter(r, i, groups, at, float64(hits))
 		}
 	})
 	return v, there

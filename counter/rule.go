@@ -16,6 +16,7 @@ const (
 	MaxLimit  = 1_000_000_000
 	MinWindow = time.Second
 	MaxWindow = 24 * time.Hour
+	MaxCost   = 1_000_000 // hits of one ask; with the largest limit, a wide lane has room for it
 
 	// MaxNarrow is the largest limit whose counters need no more than narrow lanes, which stop at about twice as many hits in a sub-window.
 	MaxNarrow = lanes.NarrowMax
@@ -68,7 +69,15 @@ type Rule struct {
 
 // NewRule checks and completes a rule. Errors name the field and its range.
 func NewRule(name string, limit uint32, window time.Duration, subWindows int, e Estimate) (*Rule, error) {
+	return NewCostlyRule(name, limit, window, subWindows, e, 1)
+}
+
+// NewCostlyRule is NewRule for asks of up to most hits each, 1 to MaxCost. Lanes are wide where the limit and one ask more do not fit into narrow
+// ones, and where one ask is more than a report may say of a narrow lane: it would take several round trips to tell.
+func NewCostlyRule(name string, limit uint32, window time.Duration, subWindows int, e Estimate, most uint32) (*Rule, error) {
 	switch {
+	case most < 1 || most > MaxCost:
+		return nil, fmt.Errorf("cost %d: want 1 to %d", most, MaxCost)
 	case limit < 1 || limit > MaxLimit:
 		return nil, fmt.Errorf("limit %d: want 1 to %d", limit, MaxLimit)
 	case window < MinWindow || window > MaxWindow:
@@ -80,7 +89,7 @@ func NewRule(name string, limit uint32, window time.Duration, subWindows int, e 
 	r.sub = int64(window) / int64(subWindows)
 	r.perSub = 1 / float64(r.sub)
 	r.lanes = lanes.Narrow
-	if limit > lanes.NarrowMax {
+	if limit > lanes.NarrowMax || most > 1 && (limit+most > lanes.NarrowMax || uint64(most) > lanes.Narrow.ReportMax()/MaxEdges) {
 		r.lanes = lanes.Wide
 	}
 	r.identity = fmt.Sprintf("%s/%d/%d", r.Name, r.sub, r.lanes.Width())

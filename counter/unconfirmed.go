@@ -1,5 +1,7 @@
 package counter
 
+import "math"
+
 // unconfirmed is an entry of what is on its way of a counter: hits that the tier has not been told of, hits that it is being told of, and
 // open reservations. A counter has one only while there is any of these, so a table pays for it only where something
 // happens. Its groups are those of the counter. Most entries are made and ended within one.
@@ -190,6 +192,10 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 		return
 	}
 	k := s.unconfirmed.At(int(w))
+	if k.hits > math.MaxUint32-hits { // costly ones, of which the tier has not been told for long
+		s.stats.LostBacklog += uint64(hits)
+		return
+	}
 	k.rule = r
 	k.newest.pending = r.lanes.Add(k.newest.pending, at.lane, uint64(hits))
 	k.hits += hits
@@ -216,6 +222,9 @@ func (s *shard) queue(w uint16) {
 }
 
 func (s *shard) hold(a *Ask, l *lookup) bool {
+	if s.holds > math.MaxUint32-a.Hits {
+		return false
+	}
 	w := s.unconfirmedOf(a.Rule, l.store, l.i, true)
 	if w == 0 {
 		return false

@@ -9,6 +9,7 @@ import (
 	"sluice/edge/message"
 	"sluice/edge/passage"
 	"sluice/edge/rules"
+	"sluice/edge/token"
 	"sluice/mitigation"
 )
 
@@ -17,6 +18,9 @@ func (x *exchange) admit() bool {
 	x.identify()
 	if x.snap.sources.Distrust(&x.Head, x.trusted) {
 		x.server.unbelieved.hit(x.conn.Peer)
+	}
+	for _, name := range x.snap.tags {
+		x.Head.OnlyFrom(false, name)
 	}
 	check := x.snap.check.Is(x.Path, x.Target)
 	if check && x.trusted && x.ask(x.snap.check) != nil {
@@ -140,6 +144,9 @@ func (x *exchange) judge() bool {
 	if len(d.Rules) == 0 {
 		return true
 	}
+	if v := x.snap.tokens; v != nil && d.AsksClaims() && !x.believe(v) {
+		return false
+	}
 	if !d.AddRules(x.server.secret, &x.Incoming.Request.Request, x.client, x.source) {
 		return false
 	}
@@ -158,6 +165,22 @@ func (x *exchange) judge() bool {
 		x.server.spared.Hit(x.source)
 	}
 	return true
+}
+
+// believe finds out what the request's token claims. That may take a verification, so who is blocked whatever it claims is spared: its rules
+// by claims count it for its source then, if the block is lifted in this very moment. It reports false if there are several tokens.
+func (x *exchange) believe(v *token.Verifier) bool {
+	d := &x.decision
+	for _, r := range d.Rules {
+		if r.IsSure(x.server.secret, x.source) && x.server.limiter.Blocks(&r.Rule, x.source, x.covering, x.now) {
+			return true
+		}
+	}
+	text, ok := v.Find(&x.Incoming.Request.Request)
+	if ok {
+		d.Claims = v.Verify(text, x.now)
+	}
+	return ok
 }
 
 // decide has the limiter decide, and measures a sample of that.

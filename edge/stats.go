@@ -156,6 +156,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	count(s.unbelieved.total.Load(), "sluice_untrusted_forwarded_total", "Requests of peers that are not trusted that name another client.")
 	count(s.stats.invalidSources.Load(), "sluice_source_headers_invalid_total", "Headers of trusted peers that should name a client and do not.")
 	count(s.open.SlowReaders.Load(), "sluice_slow_readers_total", "Connections cut because the client took its answer too slowly.")
+	verified := uint64(0)
+	if v := s.snap.Load().tokens; v != nil {
+		verified = v.Verified()
+	}
+	count(verified, "sluice_token_verifications_total", "Signatures of tokens that were verified: once for each token, as long as it is remembered.")
 	count(s.stats.received.Load(), "sluice_received_total", "Requests received.")
 	count(s.stats.panics.Load(), "sluice_panics_total", "Requests that failed by a fault in the edge.")
 	count(s.open.Stats.TurnedAway.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "source")
@@ -198,7 +203,15 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	names := make(map[uint32]string, len(snap.rules.Rules))
 	modes := make(map[uint32]string, len(snap.rules.Rules))
 	active := make(map[uint32]int, len(snap.rules.Rules))
-	for _, r := range snap.rules.Rules {
+	firsts := make(map[uint32]uint32) // by the ID of a rule's further limits and their candidates, that of the first
+	for r, l := range snap.rules.EachLimit() {
+		if l.Rule != &r.Rule {
+			firsts[l.Counter.ID] = r.Counter.ID
+			if tried := l.Candidate; tried != nil {
+				firsts[tried.Bits.ID] = r.Candidate.Bits.ID
+			}
+			continue
+		}
 		names[r.Counter.ID], modes[r.Counter.ID], active[r.Counter.ID] = r.Config.Name, string(r.Config.Mode), 0
 		if tried := r.Candidate; tried != nil {
 			names[tried.Bits.ID], modes[tried.Bits.ID], active[tried.Bits.ID] = r.Config.Name, string(rules.Tried), 0
@@ -231,8 +244,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	for key := range s.limiter.Bits.All(time.Now()) {
-		if _, known := names[key.Rule]; known {
-			active[key.Rule]++
+		id := key.Rule
+		if first, further := firsts[id]; further {
+			id = first
+		}
+		if _, known := names[id]; known {
+			active[id]++
 		} else if _, list := lists[key.Rule]; list {
 			lists[key.Rule]++
 		}
@@ -243,6 +260,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(float64(lists[mitigation.Allowed]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "allow")
 	gauge(float64(lists[mitigation.Denied]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "deny")
 	started := s.limiter.Bits.Started()
+	for id, first := range firsts {
+		for by := mitigation.ByEdge; by <= mitigation.ByAdmin; by++ {
+			started[mitigation.Started{Rule: first, By: by}] += started[mitigation.Started{Rule: id, By: by}]
+		}
+	}
 	for id, name := range names {
 		for by := mitigation.ByEdge; by <= mitigation.ByPeer; by++ {
 			count(started[mitigation.Started{Rule: id, By: by}], "sluice_mitigations_started_total", "Mitigations begun, by whom.",

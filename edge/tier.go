@@ -36,4 +36,6 @@ type TierRule struct {
 	Shadow  bool
 	// Candidate says that these are the mitigations of a rule's candidate: Counter counts nothing, lifts of Name hold, blocks do not.
 	Candidate bool
+	// Further says that this is another limit of the rule of that Name than its first: lifts of Name hold, and blocks are the first's.
+	Further bool
 }

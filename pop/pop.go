@@ -61,6 +61,9 @@ type Rule struct {
 	// Candidate says that its mitigations are those of what is tried beside the rule of that name: operators lift them along with the
 	// rule's, and block under the rule alone.
 	Candidate bool
+	// Further says that it is another limit of the rule of that name than its first: operators lift it along with the first, and block under
+	// the first alone.
+	Further bool
 }
 
 type knownRule struct {

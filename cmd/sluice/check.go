@@ -21,6 +21,7 @@ import (
 	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
 	"sluice/edge/listen"
+	"sluice/edge/token"
 	"sluice/mitigation"
 	"sluice/pop/secret"
 )
@@ -104,7 +105,11 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 			try(err)
 		}
 	}
-	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile} {
+	hmac := ""
+	if token.IsSecret(c.JWT.Algorithms[0]) {
+		hmac = c.JWT.KeysFile
+	}
+	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "jwt.keys_file": hmac, "pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile} {
 		if info, err := os.Stat(file); file != "" && err == nil && info.Mode().Perm()&0o004 != 0 {
 			doubt(what + ": everybody on this machine can read " + file + ": chmod o= it")
 		}

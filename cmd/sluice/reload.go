@@ -37,7 +37,7 @@ type reloader struct {
 	peers   func(*config.Config) // puts pop.peers_mode in force
 
 	mu    sync.Mutex
-	last  string         // what the file said when it was read last
+	last  string         // what the files said when they were read last
 	base  *config.Config // what file and flags say: what operators changed of the rules is laid over it
 	laid  uint64         // this version of the store's
 	known map[words.Mark]bool
@@ -130,7 +130,7 @@ func (r *reloader) watch(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var moved <-chan struct{} // closed when operators have changed something; nil: not looked at yet
-	for w := (fileWatch{}); ; {
+	for w, keys := (fileWatch{}), (fileWatch{}); ; {
 		if moved == nil {
 			_, _, moved = r.store.List()
 			_ = r.catchUp() // it logs
@@ -147,7 +147,12 @@ func (r *reloader) watch(ctx context.Context) {
 				continue
 			}
 			info, err := os.Stat(r.flags.config)
-			if w.look(info, err, now) && r.changed() {
+			again := w.look(info, err, now)
+			if file := r.server.Config().JWT.KeysFile; file != "" {
+				info, err = os.Stat(file)
+				again = keys.look(info, err, now) || again
+			}
+			if again && r.changed() {
 				_ = r.now()
 			}
 		}
@@ -193,13 +198,21 @@ func (r *reloader) changed() bool {
 	return r.content() != r.last
 }
 
+// content is what the configuration says, and the file with keys of tokens that it names.
 func (r *reloader) content() string {
 	if r.flags.config == "" {
 		return ""
 	}
-	text, err := os.ReadFile(r.flags.config)
-	if err != nil {
-		return "\x00" + err.Error()
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "\x00" + err.Error()
+		}
+		return string(text)
 	}
-	return string(text)
+	all := read(r.flags.config)
+	if file := r.server.Config().JWT.KeysFile; file != "" {
+		all += "\x00" + read(file)
+	}
+	return all
 }

@@ -112,7 +112,7 @@ func (a *Audit) Note(d *limiter.Decision, now time.Time) {
 	for i := range d.Results {
 		r := &d.Results[i]
 		c := r.Rule.Counter
-		if r.Ask == nil || r.Ask.Hold || r.Rule.Refused || c.Limit > maxLimit || a.hasher.Of(&r.Source)%a.share != 0 {
+		if r.Ask == nil || r.Ask.Hold || r.Rule.Refused || r.Rule.Costs || c.Limit > maxLimit || a.hasher.Of(&r.Source)%a.share != 0 {
 			continue // who is blocked is not counted, nor judged
 		}
 		l := a.log(c, r, now)

@@ -18,6 +18,7 @@ import (
 	"sluice/edge/message"
 	"sluice/edge/rules"
 	"sluice/edge/screen"
+	"sluice/edge/token"
 	"sluice/edge/upstream"
 )
 
@@ -48,6 +49,7 @@ type Config struct {
 	Shed           bool             // shed: connection; see Server.shed
 	Shadow         bool             // every rule that is not off is a shadow
 	VerdictHeader  bool             // answers carry Sluice-Verdict
+	JWT            token.Config     // which tokens are believed, where rules count by what they claim
 }
 
 // PoP says which PoP the edge belongs to and how it shares what it counts.
@@ -91,6 +93,7 @@ func Default() *Config {
 		Counters:  1_000_000,
 		AccessLog: accesslog.Config{Format: "json", Refused: 1},
 		Source:    rules.SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
+		JWT:       token.Config{Algorithms: []string{"RS256", "ES256", "EdDSA"}, Leeway: 30 * time.Second},
 		Limits: screen.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
 	}

@@ -106,8 +106,12 @@ func (r *reader) config(n ast.Node, c *Config) {
 			}
 		}),
 		"verdict_header": r.boolean("verdict_header", &c.VerdictHeader),
+		"jwt":            func(n ast.Node) { r.jwt(n, &c.JWT) },
 		"rules":          func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
 	})
+	if r.claim != nil && !c.JWT.Is() {
+		r.fail(r.claim, "key: %s: nothing says which tokens are believed: give jwt: {keys_file: FILE}", scalar(r.claim))
+	}
 }
 
 // address reads host:port, where the host may be missing.
@@ -266,10 +270,14 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"first_sight":      oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
 		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
 		"count":            func(n ast.Node) { r.count(n, &rule.Count) },
-		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect),
+		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect, rules.Tag),
 		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
 		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
 		"share":            r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
+		"windows":          r.windows(&rule.Windows),
+		"prefixes":         r.ruleWidths(&rule.Prefixes),
+		"cost":             func(n ast.Node) { r.cost(n, &rule.Cost) },
+		"tag":              func(n ast.Node) { r.tag(n, &rule.Tag) },
 	})
 	if seen == nil {
 		return
@@ -284,10 +292,67 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	}
 	rule.Window, rule.MitigationTimeout = rules.Duration(window), rules.Duration(timeout)
 	r.answer(n, seen, &rule)
+	r.tags(n, seen, &rule)
+	if at := seen["cost"]; at != nil && rule.Cost.Units > rule.Limit && rule.Limit > 0 {
+		r.fail(at, "cost: %d is more than the limit of %d: no request would ever pass", rule.Cost.Units, rule.Limit)
+	}
 	if at := seen["escalate"]; at != nil {
 		r.escalate(at, &rule)
 	}
+	if rule.Limit > 0 { // else that is what is wrong
+		if err := rule.CheckWindows(); err != nil {
+			r.fail(seen["windows"], "%v", err)
+		} else if err := rule.CheckPrefixes(); err != nil {
+			r.fail(seen["prefixes"], "%v", err)
+		}
+	}
 	c.Rules = append(c.Rules, rule)
+}
+
+// windows reads the limits that a rule has in other windows.
+func (r *reader) windows(to *[]rules.Window) func(ast.Node) {
+	return func(n ast.Node) {
+		r.list(n, "windows", func(n ast.Node) {
+			var w rules.Window
+			seen := r.mapping(n, "windows", fields{
+				"limit":  r.integer("windows.limit", 1, counter.MaxLimit, func(v int64) { w.Limit = uint32(v) }),
+				"window": r.duration("windows.window", counter.MinWindow, counter.MaxWindow, false, (*time.Duration)(&w.Window)),
+			})
+			switch {
+			case seen == nil:
+			case seen["limit"] == nil || seen["window"] == nil:
+				r.fail(n, "windows: want a limit and a window in each of them, such as {limit: 10, window: 1s}")
+			case w.Limit > 0 && w.Window > 0: // else that was said
+				*to = append(*to, w)
+			}
+		})
+	}
+}
+
+// ruleWidths reads the prefixes in which a rule counts addresses: numbers, or numbers with a limit of their own.
+func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
+	return func(n ast.Node) {
+		r.list(n, "prefixes", func(n ast.Node) {
+			var p rules.Prefix
+			width := r.integer("prefixes", 8, 128, func(v int64) { p.Prefix = int(v) })
+			switch r.resolve(n).(type) {
+			case *ast.MappingNode, *ast.MappingValueNode:
+				seen := r.mapping(n, "prefixes", fields{
+					"prefix": width,
+					"limit":  r.integer("prefixes.limit", 1, counter.MaxLimit, func(v int64) { p.Limit = uint32(v) }),
+				})
+				if seen == nil || seen["prefix"] == nil || seen["limit"] == nil {
+					r.fail(n, "prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
+					return
+				}
+			default:
+				width(n)
+			}
+			if p.Prefix > 0 { // else that was said
+				*to = append(*to, p)
+			}
+		})
+	}
 }
 
 // maxEscalate is how many timeouts a rule may have for who comes back.
@@ -388,6 +453,9 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 		if slices.Contains(*to, text) {
 			r.fail(n, "key: %s is there twice: remove one", text)
 			return
+		}
+		if strings.HasPrefix(text, "jwt:") && r.claim == nil {
+			r.claim = n
 		}
 		*to = append(*to, text)
 	}

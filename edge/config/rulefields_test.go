@@ -49,7 +49,13 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Candidate.MitigationTimeout": func(c *rules.Config) { c.Candidate.MitigationTimeout = new(rules.Duration) },
 		"Share":                       func(c *rules.Config) { c.Share = 25 },
 		"Count.Refused":               func(c *rules.Config) { c.Count.Refused = true },
-		"Action":                      func(c *rules.Config) { c.Action = rules.Close },
+		"Windows": func(c *rules.Config) {
+			c.Windows = []rules.Window{{Limit: 10, Window: rules.Duration(time.Second)}, {Limit: 1000, Window: rules.Duration(time.Hour)}}
+		},
+		"Prefixes": func(c *rules.Config) {
+			c.Prefixes = []rules.Prefix{{Prefix: 32}, {Prefix: 24, Limit: 1000}, {Prefix: 64}, {Prefix: 48}}
+		},
+		"Action": func(c *rules.Config) { c.Action = rules.Close },
 		"Response.Location": func(c *rules.Config) {
 			c.Action, c.Response.Status, c.Response.Location = rules.Redirect, 303, "https://busy.example/?from=a"
 		},
@@ -60,6 +66,11 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Response.Status":      func(c *rules.Config) { c.Response.Status = 503 },
 		"Response.ContentType": func(c *rules.Config) { c.Response.ContentType = "text/plain" },
 		"Response.Body":        func(c *rules.Config) { c.Response.Body = "\"no\": {\n" },
+		"Cost.Units":           func(c *rules.Config) { c.Cost.Units = 5 },
+		"Cost.Bytes":           func(c *rules.Config) { c.Cost.Bytes = 10 << 10 },
+		"Cost.Header":          func(c *rules.Config) { c.Cost.Header = "X-Cost" },
+		"Tag.Header":           func(c *rules.Config) { c.Action, c.Tag.Header = rules.Tag, "X-Over" },
+		"Tag.Value":            func(c *rules.Config) { c.Action, c.Tag.Value = rules.Tag, "yes" },
 	}
 	for _, field := range leaves(reflect.TypeFor[rules.Config](), "") {
 		change := changes[field]

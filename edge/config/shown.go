@@ -55,5 +55,7 @@ func Shown(c *Config) map[string]any {
 		"origins":    origins,
 		"access_log": map[string]any{"file": orNone(c.AccessLog.File), "format": c.AccessLog.Format, "refused": c.AccessLog.Refused},
 		"shed":       shed, "check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader,
+		"jwt": map[string]any{"keys_file": orNone(c.JWT.KeysFile), "algorithms": list(c.JWT.Algorithms), "issuer": orNone(c.JWT.Issuer), "audience": orNone(c.JWT.Audience),
+			"header": orNone(c.JWT.Header), "cookie": orNone(c.JWT.Cookie), "leeway": span(c.JWT.Leeway)},
 	}
 }

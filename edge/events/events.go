@@ -59,6 +59,7 @@ type Event struct {
 	Limit    uint32     `json:"limit,omitempty"`    // of so many,
 	Until    time.Time  `json:"until,omitzero"`     // and when it ends
 	Skipped  uint64     `json:"skipped,omitempty"`  // events of this kind before it that were not kept
+	Policy   string     `json:"policy,omitempty"`   // of a block: which of the rule's limits, where it has several; none: the first
 }
 
 // sampled says which kinds clients can cause.

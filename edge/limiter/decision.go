@@ -16,11 +16,12 @@ const (
 	Mitigated            // a mitigation is in force; no counter was asked
 	Shadowed             // a shadow rule would have refused it
 	FailedClosed         // nobody in the tier answers for the source, and the rule fails closed
+	Tagged               // a rule that tags has something against it, and lets it go on
 	Verdicts             // how many there are
 )
 
 func (v Verdict) String() string {
-	return [...]string{"pass", "limited", "mitigated", "shadow", "closed"}[v]
+	return [...]string{"pass", "limited", "mitigated", "shadow", "closed", "tagged"}[v]
 }
 
 // Decision is the life of one decision: Reset, Add for every rule that the request falls under, Limiter.Decide, and
@@ -30,7 +31,7 @@ type Decision struct {
 	Verdict Verdict     // of all rules together
 	Told    *RuleResult // what the client is told: the longest wait, or the least left; nil: nothing
 	Cause   *RuleResult // what the verdict comes from: a shadow's perhaps; nil: no rule was asked
-	Held    bool        // a rule counts by the answer's status and waits for Settle
+	Held    bool        // a rule waits for Settle: it counts by the answer's status, or does not know yet what the request costs
 
 	Results    []RuleResult      // in the order of Add
 	Candidates []CandidateResult // of those whose rule has one
@@ -52,7 +53,13 @@ type RuleResult struct {
 	Until   time.Time     // end of the mitigation that is in force or starts; zero: there is none
 	Skipped bool          // nobody in the tier answers, and the rule's posture decided
 	Ask     *counter.Ask  // what its counter was asked and said; nil: it was not asked
+
+	Hits uint32 // what the request costs, for a rule that Costs; 0: 1
+	Due  bool   // what it costs is known when it is settled: Hits are held until then, and may be changed
 }
+
+// hits is what the request costs.
+func (r *RuleResult) hits() uint32 { return max(1, r.Hits) }
 
 func (r *RuleResult) key() mitigation.Key {
 	return mitigation.Key{Rule: r.Rule.Counter.ID, Source: r.Source}
@@ -83,13 +90,13 @@ func (d *Decision) Refused() bool {
 }
 
 // combine makes one verdict of all: the strictest refusal, which is the longest wait; else the rule with the least left. A
-// rule that was not asked, because another refused before, has nothing against the request.
+// rule that was not asked, because another refused before, has nothing against the request. Of rules that tag the client is told nothing.
 func (d *Decision) combine() {
-	var refusal, least, shadow, other *RuleResult
+	var refusal, least, tagged, shadow, other *RuleResult
 	var wait time.Duration
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Verdict != Shadowed {
+		if r.Verdict != Shadowed && r.Verdict != Tagged {
 			wait = max(wait, r.Wait)
 		}
 		switch {
@@ -97,12 +104,16 @@ func (d *Decision) combine() {
 			if shadow == nil || r.Wait > shadow.Wait {
 				shadow = r
 			}
+		case r.Verdict == Tagged:
+			if tagged == nil || r.Wait > tagged.Wait {
+				tagged = r
+			}
 		case r.Verdict != Passed:
 			if refusal == nil || r.Wait > refusal.Wait {
 				refusal = r
 			}
 		case r.Ask == nil:
-		case r.Rule.Shadow:
+		case !r.Rule.refuses():
 			other = r
 		case least == nil || r.Ask.Remaining < least.Ask.Remaining:
 			least = r
@@ -112,6 +123,8 @@ func (d *Decision) combine() {
 	case refusal != nil:
 		d.Verdict, d.Told, d.Cause, d.Held = refusal.Verdict, refusal, refusal, false
 		refusal.Wait = wait
+	case tagged != nil:
+		d.Verdict, d.Told, d.Cause = Tagged, least, tagged
 	case shadow != nil:
 		d.Verdict, d.Told, d.Cause = Shadowed, least, shadow
 	case least != nil:

@@ -59,12 +59,13 @@ type Passage struct {
 // An Order is what a passage is told about a request besides what came.
 type Order struct {
 	Origins *upstream.Origins
-	Now     time.Time      // the request's
-	Source  counter.Source // who takes a place at the origin,
-	Free    bool           // or takes none
-	Chain   []netip.Addr   // the addresses believed before the peer's, the nearest first
-	ID      []byte         // what the origin is told to call the request (X-Request-ID)
-	Counts  bool           // the answer's status counts: the exchange goes on without its client
+	Now     time.Time       // the request's
+	Source  counter.Source  // who takes a place at the origin,
+	Free    bool            // or takes none
+	Chain   []netip.Addr    // the addresses believed before the peer's, the nearest first
+	ID      []byte          // what the origin is told to call the request (X-Request-ID)
+	Counts  bool            // the answer's status counts: the exchange goes on without its client
+	Tags    []message.Field // what the origin is told besides; the request has no such lines
 	// Ours reports which lines of an answer only the edge may say, by its status and their names.
 	Ours func(status int, name []byte) bool
 }
@@ -104,6 +105,11 @@ func (p *Passage) Pass(on *screen.Screen, order Order) *message.Refusal {
 
 // Answer is the head of the origin's answer, until it is relayed.
 func (p *Passage) Answer() *http1.Answer { return p.answer }
+
+// BodyDone reports whether the request's body has come as far as it ever will.
+func (p *Passage) BodyDone() bool {
+	return p.open == nil || p.open.upload == nil || p.open.upload.over()
+}
 
 // leave gives back the place that the request has among those of its source.
 func (p *Passage) leave() {

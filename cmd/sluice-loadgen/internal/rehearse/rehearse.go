@@ -251,12 +251,13 @@ func (f *askFlags) curved(c *config.Config) (list []int, err error) {
 	return list, nil
 }
 
-// drawCurve tries a rule at other limits, alone and enforced.
+// drawCurve tries a rule's own limit at others, alone and enforced.
 func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32) (*whatif.Report, error)) (whatif.Curve, error) {
 	curve := whatif.Curve{Rule: r.Name, Limit: r.Limit}
 	for _, limit := range whatif.LimitsAround(r.Limit, counter.MaxLimit) {
 		alone := *c
-		r.Limit, r.Mode = limit, rules.Enforce
+		r = r.OwnLimit()
+		r.Limit, r.Mode, r.Action = limit, rules.Enforce, rules.Refuse
 		alone.Rules, alone.Shadow = []rules.Config{r}, false
 		w, err := run(&alone, limit)
 		if err != nil {
@@ -270,20 +271,24 @@ func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32
 // rehearse has one edge with the configuration judge a trace, as loadgen wants it.
 func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
 	var o whatif.Options
-	room := len(c.Rules) * virtual.RoomFor(t)
+	room := limitsOf(c) * virtual.RoomFor(t)
 	counters, bits := virtual.Tables(min(room, 20_000_000), virtual.Secret.Phase)
 	r, err := rehearsal.New(c, counters, bits)
 	if err != nil {
 		return o, err
 	}
+	limits := r.Limits()
 	for _, rule := range c.Rules {
-		o.Rules = append(o.Rules, whatif.Rule{
-			Name: rule.Name, About: about(rule), Limit: rule.Limit, Window: time.Duration(rule.Window),
-			Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == rules.Shadow,
-		})
+		for range rule.Limits() {
+			l := limits[len(o.Rules)]
+			o.Rules = append(o.Rules, whatif.Rule{
+				Name: l.Policy, About: about(rule), Limit: l.Counter.Limit, Window: l.Counter.Window,
+				Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == rules.Shadow || rule.Action == rules.Tag,
+			})
+		}
 	}
 	start := virtual.StartOf(t)
-	numbers := make([]map[counter.Source]int32, len(c.Rules))
+	numbers := make([]map[counter.Source]int32, len(limits))
 	for i := range numbers {
 		numbers[i] = make(map[counter.Source]int32)
 	}
@@ -294,16 +299,24 @@ func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
 		said := r.Judge(rehearsal.Request{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status)}, start.Add(q.At))
 		cases = cases[:0]
 		for _, k := range said.Cases {
-			n, there := numbers[k.Rule][k.Source]
+			n, there := numbers[k.Limit][k.Source]
 			if !there {
-				n = int32(len(numbers[k.Rule]))
-				numbers[k.Rule][k.Source] = n
+				n = int32(len(numbers[k.Limit]))
+				numbers[k.Limit][k.Source] = n
 			}
-			cases = append(cases, whatif.RuleResult{Rule: k.Rule, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts})
+			cases = append(cases, whatif.RuleResult{Rule: k.Limit, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts})
 		}
 		return whatif.Rehearsed{Denied: said.Denied, Allowed: said.Allowed, Refused: said.Refused, Results: cases}
 	}
 	return o, nil
+}
+
+// limitsOf is how many limits the rules have together.
+func limitsOf(c *config.Config) (n int) {
+	for i := range c.Rules {
+		n += c.Rules[i].Limits()
+	}
+	return n
 }
 
 // about says in a few words which requests a rule is about and how it counts them; nothing for a rule about all.
@@ -329,6 +342,9 @@ func about(r rules.Config) string {
 	if r.Count.Refused {
 		parts = append(parts, "refused ones count, too")
 	}
+	if r.Cost.Is() {
+		parts = append(parts, "at a cost of "+r.Cost.String())
+	}
 	if !slices.Equal(r.Key, []string{"source"}) {
 		parts = append(parts, "by "+strings.Join(r.Key, " and "))
 	}
@@ -353,6 +369,24 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 		if r.Candidate.Is() {
 			notes = append(notes, fmt.Sprintf("the candidate of rule %s is not asked: --curve %s shows other limits", r.Name, r.Name))
 		}
+		if r.Limits() > 1 {
+			notes = append(notes, fmt.Sprintf("rule %s has several limits: each is a row, by the name that clients are told, and a curve is of the rule's own alone", r.Name))
+		}
+		if slices.ContainsFunc(r.Prefixes, func(p rules.Prefix) bool { return p.Prefix > 64 }) {
+			notes = append(notes, fmt.Sprintf("rule %s counts prefixes beyond /64, but IPv6 addresses of one /64 are read as one source", r.Name))
+		}
+		if slices.ContainsFunc(r.Key, func(part string) bool { return strings.HasPrefix(part, "jwt:") }) {
+			notes = append(notes, fmt.Sprintf("a log has no tokens, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))
+		}
+		if r.Cost.Bytes > 0 || r.Cost.Header != "" {
+			notes = append(notes, fmt.Sprintf("a log has neither bodies nor headers of answers, so that each request costs 1 under rule %s, whose cost is by %s", r.Name, r.Cost))
+		}
+		if r.Cost.Units > 1 {
+			notes = append(notes, fmt.Sprintf("each request costs %d under rule %s: its limit is in that unit, and what sources asked for at most is told in requests", r.Cost.Units, r.Name))
+		}
+		if r.Action == rules.Tag {
+			notes = append(notes, fmt.Sprintf("rule %s tags: what it would tag is shown as a shadow's, which refuses nobody", r.Name))
+		}
 		if values := r.Match.Unlogged(); values != "" {
 			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s looks for %s in vain", r.Name, values))
 		}
@@ -368,7 +402,7 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 	if c.Source.IPv6Prefix > 64 {
 		notes = append(notes, fmt.Sprintf("source.ipv6_prefix is %d, but IPv6 addresses of one /64 are read as one source", c.Source.IPv6Prefix))
 	}
-	if len(c.Rules)*virtual.RoomFor(t) > math.MaxInt32 {
+	if limitsOf(c)*virtual.RoomFor(t) > math.MaxInt32 {
 		notes = append(notes, "more counters than there is room for: some were forgotten")
 	}
 	return notes

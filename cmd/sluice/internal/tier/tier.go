@@ -155,7 +155,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		Rules: func(rules []edge.TierRule) {
 			known := make([]pop.Rule, len(rules))
 			for i, r := range rules {
-				known[i] = pop.Rule{Name: r.Name, Counter: r.Counter, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Candidate: r.Candidate}
+				known[i] = pop.Rule{Name: r.Name, Counter: r.Counter, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Candidate: r.Candidate, Further: r.Further}
 			}
 			machine.SetRules(known)
 		},
