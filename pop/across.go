@@ -25,8 +25,8 @@ func (m *Machine) tellPeers(f flight, now time.Time) {
 func (m *Machine) Impose(from string, b across.Block, told, now time.Time) across.Outcome {
 	var rule *knownRule
 	for _, r := range m.rules.Load().byName[b.Rule] {
-		if r.Counter.Name == b.Counts && r.Timeout > 0 && !r.Shadow && !r.Candidate {
-			rule = r
+		if r.Counter.Name == b.Counts && r.Timeout > 0 && !r.Shadow && !r.Candidate && (rule == nil || r.Counter.Window == b.Window) {
+			rule = r // of a rule's several windows the one that was passed
 		}
 	}
 	switch {

@@ -116,6 +116,16 @@ func TestImpose(t *testing.T) {
 	if got := e.Impose("fra1", b, now); got != across.Known {
 		t.Errorf("once more: %v", got)
 	}
+	// Of several windows of a rule, whose counters have one name, it is for the one that the source went over.
+	short := newRule(t, 10, time.Second, 30*time.Second, counter.Nearest)
+	short.Name, short.Further = "login", true
+	for i, rules := range [][]pop.Rule{{r, short}, {short, r}} {
+		e.Machine.SetRules(rules)
+		if got := e.Impose("fra1", across.Block{Rule: "login", Counts: "test", Source: address(uint32(100 + i)), Start: now, End: now.Add(10 * time.Second), Limit: 10, Window: time.Second}, now); got != across.Imposed || by(w, e, short, address(uint32(100+i))) != "peer" {
+			t.Errorf("of two windows: %v", got)
+		}
+	}
+	e.Machine.SetRules([]pop.Rule{r})
 	// What was decided before an operator lifted it is void.
 	e.Bits.Lift(mitigation.Key{Rule: r.Counter.ID, Source: address(1)}, now)
 	if got := e.Impose("fra1", b, now.Add(time.Second)); got != across.Known || by(w, e, r, address(1)) != "" {
