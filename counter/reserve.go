@@ -31,6 +31,7 @@ type Verdict struct {
 	Remaining  uint32        // hits left after these; 0 if Over
 	RetryAfter time.Duration // if Over: until so many hits would be admitted if no more arrived and nothing were reserved; may be 0
 	Known      bool          // the PoP's count is recent; always true without a tier
+	Delay      time.Duration // if not Over: until it is the turn of these hits, under a rule whose requests wait for theirs (NewBucket)
 }
 
 // Reserve asks all rules together whether their hits keep within their limits, and reports whether every rule that is not
@@ -141,6 +142,9 @@ func (t *Table) PeekFor(r *Rule, source Source, hits uint32, now time.Time) (v V
 		v, there = Verdict{Estimate: committed + float64(s.held(h)), Known: t.known(h, r, t.ns(now))}, true
 		v.Remaining = r.remaining(v.Estimate)
 		v.Over, v.Committed = r.over(v.Estimate+float64(hits)), r.over(committed+float64(hits))
+		if !v.Over && r.bucket.queue > 0 {
+			v.Delay = r.delay(v.Estimate + float64(hits))
+		}
 		if v.Committed {
 			v.RetryAfter = s.retryAfter(r, i, groups, at, float64(hits))
 		}
@@ -241,6 +245,9 @@ func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
 	} else {
 		a.Remaining = r.remaining(estimate)
 		h.rearm(r, a.Remaining)
+		if r.bucket.queue > 0 {
+			a.Delay = r.delay(estimate)
+		}
 	}
 	if old { // who comes once is nobody yet: a flood of strangers must not push out who came twice
 		h.state = h.state&^warm | r.warmth(estimate)
@@ -280,9 +287,13 @@ func (t *Table) stake(l *lookup, now int64, inUse []int) records.Stake {
 // peek is what a counter would say at now, with its groups as they would be then.
 func (s *shard) peek(r *Rule, st *store, i int, now int64, room *[lanes.MaxGroups]uint64) (estimate float64, groups []uint64, at position) {
 	h := st.head(i)
-	groups = room[:copy(room[:], st.groups(i)[:r.groups()])]
-	at, moved := r.move(h.base, s.position(r, now, h.phase))
-	shift(groups, moved)
+	groups = room[:copy(room[:], st.groups(i))]
+	p := s.position(r, now, h.phase)
+	at, moved := r.move(h.base, p)
+	r.age(groups, int32(p.group-h.base), moved)
+	if r.algorithm != sliding {
+		return s.read(r, st, i, groups, at), groups, at
+	}
 	v := r.view(groups, at.lane)
 	v.own = s.own(r, i, at, 0)
 	return r.estimate(v, at.gone), groups, at
@@ -291,6 +302,9 @@ func (s *shard) peek(r *Rule, st *store, i int, now int64, room *[lanes.MaxGroup
 // estimate is what a counter says at a position.
 func (s *shard) estimate(r *Rule, st *store, i int, at position) float64 {
 	h, groups := st.record(i)
+	if r.algorithm != sliding {
+		return s.read(r, st, i, groups, at)
+	}
 	v := r.view(groups, at.lane)
 	if v.oldest > 0 && h.state&hasHistogram != 0 {
 		v.own = s.own(r, i, at, 0)

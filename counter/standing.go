@@ -160,7 +160,8 @@ func (t *Table) readsPast(r *Rule, h *head, groups []uint64, estimate float64, n
 	}
 	limit := float64(r.Limit)
 	near := estimate*float64(t.edges.Load()+1) >= 2*limit || groups[1] == 0 && 4*estimate >= limit
-	past = h.state&readPast == 0 && (near && !r.onlyNewest(groups) || t.stale(h, now))
+	near = near && !r.onlyNewest(groups) || r.algorithm == tokens && groups[1] == 0 // who saw the last group knows how full the bucket was
+	past = h.state&readPast == 0 && (near || t.stale(h, now))
 	newest = r.sub<<r.lanes > int64(refresh) && 4*estimate >= limit && h.refreshes(now)
 	if past = past || newest; past {
 		h.state |= readPast
@@ -177,8 +178,8 @@ func (r *Rule) readsAfter(h *head, groups []uint64, p Part, total uint64) bool {
 	switch {
 	case !h.met() && total == p.Known:
 		return true
-	case h.met() && !r.onlyNewest(groups):
-		return false // it was decided with the report
+	case h.met() && !r.onlyNewest(groups) || r.algorithm == tokens:
+		return false // it was decided with the report, or the answer has told
 	case !r.HoldsBack():
 		return n < uint64(r.Limit)
 	}

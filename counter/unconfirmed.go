@@ -177,8 +177,15 @@ func (s *shard) age(k *unconfirmed, r *Rule, n int) {
 // count adds hits to the counter at i and, with a tier, to what it must be told.
 func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64, now int64) {
 	groups := st.groups(i)
+	switch r.algorithm {
+	case tokens:
+		r.pour(groups, at, hits)
+	case exact:
+		s.log(r, st, i, at, hits, estimate)
+	default:
+		s.note(r, st, i, at, hits, estimate)
+	}
 	groups[0] = r.lanes.Add(groups[0], at.lane, uint64(hits))
-	s.note(r, st, i, at, hits, estimate)
 	if !t.options.Tier {
 		return
 	}

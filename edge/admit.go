@@ -60,6 +60,12 @@ func (x *exchange) admit() bool {
 	if x.conn.Blocked.Load() != 0 {
 		x.conn.Blocked.Store(0)
 	}
+	if x.decision.Delay > 0 && !x.waitTurn() {
+		x.count(true) // whatever is said, nobody hears it
+		x.say(clientGone)
+		x.Close = true
+		return false
+	}
 	if check {
 		x.grant()
 		return false

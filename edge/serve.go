@@ -183,7 +183,11 @@ func (x *exchange) settle(status int) {
 // forward passes the request on, and begins the reply: with the origin's answer, which is relayed in the end, or with one of the edge's own.
 // It returns the status of the origin's answer, or 0 if there is none.
 func (x *exchange) forward() int {
-	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: x.now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
+	now := x.now
+	if x.decision.Delay > 0 {
+		now = time.Now() // it has waited for its turn
+	}
+	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
 		Counts: x.decision.Held, Ours: x.ours(), Tags: x.tagged()}); no != nil {
 		x.say(no)
 		return 0

@@ -50,6 +50,9 @@ type stats struct {
 
 	mu      sync.Mutex
 	tallies map[string]*rules.Tally
+
+	delayed atomic.Uint64 // requests that waited for their turn
+	waiting atomic.Int64  // those that do
 }
 
 // sampling is how many decisions share one measurement of their time: two readings of a clock cost as much as a decision.
@@ -171,6 +174,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	count(s.open.Stats.BadProxy.Load(), "sluice_proxy_headers_refused_total", "Connections of trusted proxies that did not begin with a valid PROXY header.")
 	count(s.open.Stats.AcceptFails.Load(), "sluice_accept_failures_total", "Failures to accept a connection, such as lack of descriptors.")
 	gauge(float64(s.stats.tunnels.Load()), "sluice_tunnels", "Connections that switched to another protocol.")
+	count(s.stats.delayed.Load(), "sluice_delayed_total", "Requests that a rule let wait for their turn.")
+	gauge(float64(s.stats.waiting.Load()), "sluice_delaying", "Requests that wait for their turn.")
 	gauge(float64(s.open.Open()), "sluice_connections", "Open connections of clients.")
 	count(s.stats.reloads[1].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "done")
 	count(s.stats.reloads[0].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "failed")

@@ -68,6 +68,9 @@ func cmdLab(ctx context.Context, args []string) error {
 	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
+	if err := rule.OnlySliding("lab"); err != nil {
+		return err
+	}
 	if f.demo {
 		if err := f.demonstrate(flags); err != nil {
 			return err

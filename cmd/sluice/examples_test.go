@@ -37,6 +37,7 @@ func TestExamples(t *testing.T) {
 		"costs.yaml":                {"GET /export/1", "export", `/v1/sources/127.0.0.1 "remaining": 80`},
 		"tag.yaml":                  {"GET /", "", `/metrics sluice_requests_total{rule="everything",verdict="tagged"} 0`},
 		"peers.yaml":                {"GET /", "everything", `/metrics sluice_peer_blocks_received_total{peer="lhr1",result="imposed"} 0`},
+		"algorithms.yaml":           {"GET /api/x", "api", `/v1/rules/reports "algorithm": "leaky_bucket"`},
 		"two-pops/fra1.yaml":        {"GET /", "everything", `/v1/pop "name": "fra1"`},
 		"two-pops/ams1.yaml":        {"GET /", "everything", `/v1/pop "name": "ams1"`},
 	}

@@ -270,7 +270,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"first_sight":      oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
 		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
 		"count":            func(n ast.Node) { r.count(n, &rule.Count) },
-		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect, rules.Tag),
+		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect, rules.Tag, rules.Delay),
 		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
 		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
 		"share":            r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
@@ -278,6 +278,8 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"prefixes":         r.ruleWidths(&rule.Prefixes),
 		"cost":             func(n ast.Node) { r.cost(n, &rule.Cost) },
 		"tag":              func(n ast.Node) { r.tag(n, &rule.Tag) },
+		"algorithm":        oneOf(r, "algorithm", &rule.Algorithm, rules.Algorithms...),
+		"burst":            r.integer("burst", 0, counter.MaxLimit, func(v int64) { rule.Burst = uint32(v) }),
 	})
 	if seen == nil {
 		return
@@ -304,6 +306,13 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 			r.fail(seen["windows"], "%v", err)
 		} else if err := rule.CheckPrefixes(); err != nil {
 			r.fail(seen["prefixes"], "%v", err)
+		}
+		if field, err := rule.CheckAlgorithm(); err != nil {
+			at := n
+			if seen[field] != nil {
+				at = seen[field]
+			}
+			r.fail(at, "%s: %v", field, err)
 		}
 	}
 	c.Rules = append(c.Rules, rule)

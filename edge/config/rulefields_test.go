@@ -65,6 +65,8 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Response.Jitter":      func(c *rules.Config) { c.Response.Jitter = 10 },
 		"Response.Status":      func(c *rules.Config) { c.Response.Status = 503 },
 		"Response.ContentType": func(c *rules.Config) { c.Response.ContentType = "text/plain" },
+		"Algorithm":            func(c *rules.Config) { c.Algorithm = rules.Fixed },
+		"Burst":                func(c *rules.Config) { c.Algorithm, c.Burst = rules.TokenBucket, 7 },
 		"Response.Body":        func(c *rules.Config) { c.Response.Body = "\"no\": {\n" },
 		"Cost.Units":           func(c *rules.Config) { c.Cost.Units = 5 },
 		"Cost.Bytes":           func(c *rules.Config) { c.Cost.Bytes = 10 << 10 },

@@ -55,7 +55,7 @@ func (c *Config) weaknesses() (all []string) {
 		for _, w := range r.Windows {
 			shortest = min(shortest, w.Window)
 		}
-		if estimate == counter.Lower && time.Duration(shortest) < shortestExact && len(c.PoP.Memcached) > 0 {
+		if estimate == counter.Lower && r.Algorithm == rules.Sliding && time.Duration(shortest) < shortestExact && len(c.PoP.Memcached) > 0 {
 			add("rule %s has a window of %v and estimate: lower, which promises to refuse nobody below the limit: where the clocks of edges differ by a tenth of the window "+
 				"that does not hold; take %v or more", r.Name, shortest, rules.Duration(shortestExact))
 		}

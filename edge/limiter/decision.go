@@ -40,7 +40,14 @@ type Decision struct {
 
 	asks    []counter.Ask
 	replies []<-chan struct{}
+
+	// Delay is how long an admitted request waits for its turn, MaxDelay at most: the longest of its rules, which have counted it
+	// already, so that the next has its turn after it.
+	Delay time.Duration
 }
+
+// MaxDelay is the longest that a request waits for its turn. Rules whose queue would make it longer are to be refused.
+const MaxDelay = 30 * time.Second
 
 // RuleResult is one rule that a request falls under, and what it says.
 type RuleResult struct {
@@ -118,10 +125,13 @@ func (d *Decision) combine() {
 		case least == nil || r.Ask.Remaining < least.Ask.Remaining:
 			least = r
 		}
+		if r.Ask != nil && r.Ask.Delay > d.Delay && !r.Rule.Shadow {
+			d.Delay = min(r.Ask.Delay, MaxDelay)
+		}
 	}
 	switch {
 	case refusal != nil:
-		d.Verdict, d.Told, d.Cause, d.Held = refusal.Verdict, refusal, refusal, false
+		d.Verdict, d.Told, d.Cause, d.Held, d.Delay = refusal.Verdict, refusal, refusal, false, 0
 		refusal.Wait = wait
 	case tagged != nil:
 		d.Verdict, d.Told, d.Cause = Tagged, least, tagged

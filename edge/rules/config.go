@@ -69,6 +69,8 @@ type Config struct {
 	Prefixes          []Prefix           `json:"prefixes,omitempty"` // in which addresses are counted; of a family without one, the source
 	Cost              Cost               `json:"cost"`
 	Tag               TagHeader          `json:"tag"`
+	Algorithm         Algorithm          `json:"algorithm"`
+	Burst             uint32             `json:"burst"` // of a bucket: how many may come at once, or wait
 }
 
 // Defaults is what holds for all rules that do not say otherwise.
@@ -141,6 +143,7 @@ const (
 	Close    Action = "close"    // answers, and ends the connection, unless a trusted proxy has sent the request
 	Redirect Action = "redirect" // sends the client to Response.Location
 	Tag      Action = "tag"      // none of these: it goes on to the origin, with a header that says so
+	Delay    Action = "delay"    // lets it wait for its turn, and refuses what would have to wait too long; of a token bucket
 )
 
 // Cost is how much of a limit a request uses. At most one of Bytes and Header is set.
@@ -251,6 +254,7 @@ func Default(name string, limit uint32) Config {
 		OnStoreFailure:    limiter.Local,
 		Share:             100,
 		Action:            Refuse,
+		Algorithm:         Sliding,
 		Response:          Response{Status: 429, ContentType: "application/json"},
 		Cost:              Cost{Units: 1},
 		Tag:               TagHeader{Header: "X-Sluice-Verdict", Value: "over"},

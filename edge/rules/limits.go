@@ -250,8 +250,10 @@ func (r *Rule) addLimits(estimate counter.Estimate) error {
 				name += fmt.Sprintf(" /%d", max(s.v4, s.v6))
 			}
 		}
+		own := *c
+		own.Limit, own.Window = s.limit, Duration(s.window)
 		var err error
-		if to.Counter, err = counter.NewCostlyRule(name, s.limit, s.window, c.SubWindows, estimate, c.Cost.most()); err != nil {
+		if to.Counter, err = own.NewCounter(name, estimate); err != nil {
 			return err
 		}
 		if c.Candidate.Is() {

@@ -75,6 +75,9 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if c.Estimate != nil {
 		estimate = *c.Estimate
 	}
+	if c.Algorithm != Sliding {
+		estimate = counter.Nearest // there is none to choose
+	}
 	r.Config.Estimate = &estimate
 	if c.Match.Path != "" && c.Match.Path[0] == '~' && c.Match.regexp == nil {
 		if err := r.Config.Match.SetPath(c.Match.Path); err != nil {
@@ -84,6 +87,9 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	var err error
 	if r.when, err = newConditions(&r.Config.Match); err != nil {
 		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
+	}
+	if field, err := c.CheckAlgorithm(); err != nil {
+		return nil, fmt.Errorf("rule %s: %s: %w", c.Name, field, err)
 	}
 	if err = r.addLimits(estimate); err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
@@ -165,6 +171,7 @@ func (r *Rule) Loosened(l *Limit, before *Rule, was *Limit) bool {
 		float64(now.Limit)/float64(now.Window) > float64(then.Limit)/float64(then.Window) ||
 		r.Timeout < before.Timeout ||
 		r.Repeat.Longest(r.Timeout) < before.Repeat.Longest(before.Timeout) ||
+		r.Config.Algorithm != before.Config.Algorithm || r.Config.Burst != before.Config.Burst || r.Config.Action == Delay && before.Config.Action != Delay ||
 		r.Config.Share < before.Config.Share
 }
 
@@ -231,7 +238,7 @@ func newText(l *Limit, policy []byte) Text {
 	return Text{
 		Quoted: strconv.AppendQuote(nil, l.Policy),
 		Policy: policy,
-		Limit:  strconv.AppendUint(nil, uint64(l.Counter.Limit), 10),
+		Limit:  strconv.AppendUint(nil, uint64(l.Counter.Limit), 10), // of a bucket as much as it holds, and when that has drained
 		Window: Seconds(l.Counter.Window),
 	}
 }

@@ -42,6 +42,8 @@ type askFlags struct {
 	good, curves    []string
 	source          string
 	top             int
+	algorithm       string
+	burst           uint32
 }
 
 func addFlags(flags *pflag.FlagSet) *askFlags {
@@ -52,6 +54,7 @@ func addFlags(flags *pflag.FlagSet) *askFlags {
 	flags.DurationVar(&f.timeout, "mitigation-timeout", time.Minute, "how `LONG` a source that went over is refused; 0 throttles; where no file gives rules")
 	flags.IntVar(&f.subWindows, "sub-windows", 12, "1 (two plain counters), 2, 4, 8 or 12, where no file gives rules")
 	flags.StringVar(&f.estimate, "estimate", "nearest", "nearest or lower, for rules that do not say")
+	cli.AddAlgorithm(flags, &f.algorithm, &f.burst)
 	flags.StringSliceVar(&f.good, "good", nil, "`WHO,...` should never be refused, as addresses or prefixes, or as answered=95%: sources to whom the origin\nanswered at least so much with 2xx or 3xx. What each limit would lose of them")
 	flags.StringVar(&f.source, "source", "", "the story of one source, by its `ADDRESS`, instead of a report of all")
 	flags.StringSliceVar(&f.curves, "curve", nil, "`RULE,...` to try at other limits, each alone; without, the rule if there is only one")
@@ -209,7 +212,7 @@ func (f *askFlags) load() (*config.Config, error) {
 		c.Estimate = e
 	}
 	if len(c.Rules) > 0 {
-		for _, name := range []string{"limit", "window", "mitigation-timeout", "sub-windows"} {
+		for _, name := range []string{"limit", "window", "mitigation-timeout", "sub-windows", "algorithm", "burst"} {
 			if f.set.Changed(name) {
 				return nil, cli.Usagef("--%s: %s gives rules, so there is no rule to set: remove the flag, or change the file", name, f.config)
 			}
@@ -228,6 +231,13 @@ func (f *askFlags) load() (*config.Config, error) {
 	}
 	r := rules.Default("default", f.limit)
 	r.Window, r.MitigationTimeout, r.SubWindows = rules.Duration(f.window), rules.Duration(f.timeout), f.subWindows
+	r.Algorithm, r.Burst = rules.Algorithm(f.algorithm), f.burst
+	if !slices.Contains(rules.Algorithms, r.Algorithm) {
+		return nil, cli.Usagef("--algorithm %s: want one of %v", f.algorithm, rules.Algorithms)
+	}
+	if field, err := r.CheckAlgorithm(); err != nil {
+		return nil, cli.Usagef("--%s: %v", strings.ReplaceAll(field, "_", "-"), err)
+	}
 	c.Rules = []rules.Config{r}
 	return c, nil
 }
@@ -257,7 +267,12 @@ func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32
 	for _, limit := range whatif.LimitsAround(r.Limit, counter.MaxLimit) {
 		alone := *c
 		r = r.OwnLimit()
-		r.Limit, r.Mode, r.Action = limit, rules.Enforce, rules.Refuse
+		if r.Limit, r.Mode = limit, rules.Enforce; r.Action == rules.Tag {
+			r.Action = rules.Refuse
+		}
+		if _, err := r.CheckAlgorithm(); err != nil {
+			continue // it has no such limit
+		}
 		alone.Rules, alone.Shadow = []rules.Config{r}, false
 		w, err := run(&alone, limit)
 		if err != nil {
@@ -348,6 +363,9 @@ func about(r rules.Config) string {
 	if !slices.Equal(r.Key, []string{"source"}) {
 		parts = append(parts, "by "+strings.Join(r.Key, " and "))
 	}
+	if r.Algorithm != rules.Sliding {
+		parts = append(parts, fmt.Sprintf("(algorithm %s, burst %d)", r.Algorithm, r.Burst))
+	}
 	return strings.Join(parts, " ")
 }
 
@@ -365,6 +383,9 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 		}
 		if r.Share < 100 {
 			notes = append(notes, fmt.Sprintf("rule %s is about %d %% of sources: as many here, but others than at a PoP, whose secret chooses them", r.Name, r.Share))
+		}
+		if r.Algorithm != rules.Sliding {
+			notes = append(notes, fmt.Sprintf("rule %s counts by %s: who it refuses is what that refuses, and requests that would have waited for their turn are among those admitted; what sources sent at most, and limits that follow from it, are those of a sliding window", r.Name, r.Algorithm))
 		}
 		if r.Candidate.Is() {
 			notes = append(notes, fmt.Sprintf("the candidate of rule %s is not asked: --curve %s shows other limits", r.Name, r.Name))
