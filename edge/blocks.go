@@ -15,7 +15,11 @@ import (
 // learned tells operators of a block that came into force here and is not this edge's own verdict. It is called with a part of the
 // table locked.
 func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
-	if b.By != mitigation.ByPoP || !s.events.Wants(events.Block, b.Learned) {
+	by := "the PoP"
+	if b.By == mitigation.ByPeer {
+		by = "another PoP"
+	}
+	if b.By != mitigation.ByPoP && b.By != mitigation.ByPeer || !s.events.Wants(events.Block, b.Learned) {
 		return // blocks tells of verdicts: it knows the estimate; Word.Event of what operators said
 	}
 	snap := s.snap.Load()
@@ -29,7 +33,7 @@ func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
 			if tried {
 				limit, note = l.Candidate.Counter.Limit, isTried
 			}
-			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by the PoP" + control.Reason(b.Reason) + note,
+			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by " + by + control.Reason(b.Reason) + note,
 				Rule: r.Config.Name, Policy: r.PolicyOf(l), Source: k.Source.String(), Limit: limit, Until: b.End})
 		}
 	}

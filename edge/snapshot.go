@@ -201,7 +201,7 @@ func (s *Server) carryOver(before, now *rules.Set) {
 			s.lifted(now.name, m.key.Source, at)
 		}
 		if now.rule != nil && (said || !now.loosened) {
-			if !said {
+			if !said && m.bit.By != mitigation.ByPeer {
 				m.bit.By = mitigation.ByPoP // no news: every edge reads the same file
 			}
 			bits.Start(mitigation.Key{Rule: now.rule.ID, Source: m.key.Source}, m.bit, at)

@@ -285,7 +285,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	for id, name := range names {
-		for by := mitigation.ByEdge; by <= mitigation.ByAdmin; by++ {
+		for by := mitigation.ByEdge; by <= mitigation.ByPeer; by++ {
 			count(started[mitigation.Started{Rule: id, By: by}], "sluice_mitigations_started_total", "Mitigations begun, by whom.",
 				"rule", name, "by", by.String(), "mode", modes[id])
 		}

@@ -88,7 +88,7 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 	case aRead, aWaitedRead, aNearRead, aStaleRead:
 		m.readsDone(f, r, now)
 	case aBit:
-		m.bitAnswered(f, r)
+		m.bitAnswered(f, r, now)
 	case aBitRead:
 		m.bitRead(f, r, now)
 	case aClaim:

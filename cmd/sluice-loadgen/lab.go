@@ -37,6 +37,7 @@ type labFlags struct {
 	check              string
 	times              int
 	short, demo        bool
+	peers              bool
 }
 
 func addLab(flags *pflag.FlagSet) *labFlags {
@@ -55,6 +56,7 @@ func addLab(flags *pflag.FlagSet) *labFlags {
 	flags.IntVar(&f.times, "times", 20, "how often --check upgrades and --check restarts restart an edge, under 2,000 requests/s or --rate;\n"+
 		"and how many rounds --check soak makes, of a minute or --duration each, a fault in each")
 	flags.BoolVar(&f.demo, "demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
+	flags.BoolVar(&f.peers, "peers", false, "PoPs tell each other whom they block (pop.peers)")
 	return f
 }
 
@@ -137,6 +139,8 @@ func (f *labFlags) complete() error {
 		return cli.Usagef("--edges %d: want 1 to %d", f.edges, counter.MaxEdges)
 	case f.pops*f.edges > counter.MaxEdges:
 		return cli.Usagef("--pops %d, --edges %d: at most %d edges in all", f.pops, f.edges, counter.MaxEdges)
+	case f.peers && (f.pops < 2 || f.pops > 16 || f.nodes == 0):
+		return cli.Usagef("--peers: PoPs tell each other whom they block: give --pops 2 to 16, and --memcached")
 	case f.nodes < 0 || f.nodes > 64:
 		return cli.Usagef("--memcached %d: want 0 to 64", f.nodes)
 	case !slices.Contains([]string{"local", "open", "closed"}, f.posture):
@@ -169,7 +173,7 @@ func (f *labFlags) lab(rule pop.Rule, mode judge.Mode, carrier replay.Carrier) (
 			Limit: rule.Counter.Limit, Window: rule.Counter.Window, MitigationTimeout: rule.Timeout,
 			SubWindows: rule.Counter.SubWindows, Estimate: rule.Counter.Estimate.String(), OnStoreFailure: f.posture, Mode: mode,
 		},
-		Log: logLine,
+		Log: logLine, Peers: f.peers,
 	}, nil
 }
 
@@ -196,6 +200,9 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []lab.F
 	report := l.judge(out.Outcome, out.InForce)
 	report.Figures.SetTierOps(out.Ops())
 	report.Run.Faults = append(out.Happened, cli.FlapLines(f.flaps)...)
+	if f.peers {
+		report.Run.Faults = append(report.Run.Faults, "PoPs tell each other whom they block")
+	}
 	d := report.Run.Details
 	d.Line = labLine(out)
 	d.Lines = append(d.Lines, labLines(out)...)

@@ -140,3 +140,13 @@ func TestSimulateGlobalLimit(t *testing.T) {
 		t.Errorf("admitted %d, at most %d over the limit in a window: want %d and a little more", f.Admitted, f.WorstExcess, limit*seconds)
 	}
 }
+
+// TestSimulatePeers: a source that changes PoP while it is blocked is admitted as often again, unless PoPs are peers: then not once.
+func TestSimulatePeers(t *testing.T) {
+	moved := []string{"--workload", "constant", "--duration", "20s", "--limit", "100", "--window", "1m", "--mitigation-timeout", "1m", "--pops", "2", "--edges", "3", "--memcached", "2",
+		"--flap", "0s 0.0.0.0/0 0", "--flap", "0s ::/0 0", "--flap", "10s 0.0.0.0/0 1", "--flap", "10s ::/0 1"}
+	apart, peers := simulated(t, moved...), simulated(t, with(moved, "--peers")...)
+	if apart.Figures.Admitted != 200 || peers.Figures.Admitted != 100 {
+		t.Errorf("admitted %d without, %d with, want 200 and 100", apart.Figures.Admitted, peers.Figures.Admitted)
+	}
+}

@@ -37,6 +37,7 @@ func TestExamples(t *testing.T) {
 		"tokens.yaml":               {"GET /|Authorization: Bearer " + newSigner(t).sign("anna"), "user", `/metrics sluice_token_verifications_total 1`},
 		"costs.yaml":                {"GET /export/1", "export", `/v1/sources/127.0.0.1 "remaining": 80`},
 		"tag.yaml":                  {"GET /", "", `/metrics sluice_requests_total{rule="everything",verdict="tagged"} 0`},
+		"peers.yaml":                {"GET /", "everything", `/metrics sluice_peer_blocks_received_total{peer="lhr1",result="imposed"} 0`},
 		"algorithms.yaml":           {"GET /api/x", "api", `/v1/rules/reports "algorithm": "leaky_bucket"`},
 		"exactly-once.yaml":         {"POST /pay|X-Account: 7", "pay", `/v1/rules/pay "check": "sync"`},
 		"two-pops/fra1.yaml":        {"GET /", "everything", `/v1/pop "name": "fra1"`},
@@ -113,7 +114,7 @@ func here(t *testing.T, path string) (file string, args []string) {
 	if err := os.WriteFile(secret, []byte(strings.Repeat("x", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	with := strings.NewReplacer("/etc/sluice/pop.secret", secret, "/etc/sluice/jwt.pem", newSigner(t).file, "/var/lib/sluice", dir, "trust: [10.0.0.0/8]", "trust: [127.0.0.0/8]",
+	with := strings.NewReplacer("/etc/sluice/pop.secret", secret, "/etc/sluice/peers.secret", secret, ":8082\"", freePort(t)+"\"", "/etc/sluice/jwt.pem", newSigner(t).file, "/var/lib/sluice", dir, "trust: [10.0.0.0/8]", "trust: [127.0.0.0/8]",
 		"http://127.0.0.1:3000", origin(t)).Replace(string(text))
 	if !strings.Contains(string(text), "http://127.0.0.1:3000") { // it answers checks alone, or its origins are other machines
 		args = append(args, "--origin", origin(t))

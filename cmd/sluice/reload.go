@@ -33,7 +33,8 @@ type reloader struct {
 	log     *slog.Logger
 	events  *events.Log
 	store   *tier.RuleStore
-	name    string // of this edge
+	name    string               // of this edge
+	peers   func(*config.Config) // puts pop.peers_mode in force
 
 	mu    sync.Mutex
 	last  string         // what the files said when they were read last
@@ -63,6 +64,7 @@ func (r *reloader) now() error {
 			warnings(c, r.log)
 			r.hidden(was, c, r.log)
 			r.moveNodes(before, c)
+			r.peers(c)
 			r.tellLater(before, c)
 		}
 	}
@@ -101,6 +103,7 @@ func (r *reloader) moveNodes(before, now *config.Config) {
 // tellLater names what changed but takes effect only at the next start.
 func (r *reloader) tellLater(before, now *config.Config) {
 	tiers := [2]config.PoP{before.PoP, now.PoP}
+	tiers[0].PeersOff = now.PoP.PeersOff // that is in force
 	if r.machine != nil && len(now.PoP.Memcached) > 0 {
 		tiers[0].Memcached, tiers[1].Memcached = nil, nil // moveNodes has seen to it
 	}

@@ -255,8 +255,8 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow && f.Mode != rules.Tried:
 		fail(w, http.StatusBadRequest, "mode is not possible: want enforce, shadow or candidate")
 		return
-	case f.By != "" && f.By != "edge" && f.By != "pop" && f.By != "admin":
-		fail(w, http.StatusBadRequest, "by is not possible: want edge, pop or admin")
+	case f.By != "" && f.By != "edge" && f.By != "pop" && f.By != "admin" && f.By != "peer":
+		fail(w, http.StatusBadRequest, "by is not possible: want edge, pop, admin or peer")
 		return
 	}
 	n, ok := most(w, r, 0)

@@ -60,6 +60,17 @@ type PoP struct {
 	SecretFile string
 	Edges      int           // 0: learned from presence
 	Wait       time.Duration // how long a request may wait for the PoP's count where a rule says first_sight: wait or check: sync
+
+	Peers           []Peer // PoPs that tell this one whom they block, and are told
+	PeersListen     string // host:port where their edges tell it
+	PeersSecretFile string // of all peers
+	PeersOff        bool   // peers_mode: off: nothing is told, and nothing believed
+}
+
+// Peer is another PoP.
+type Peer struct {
+	Name  string
+	Edges []string // host:port where they listen for peers
 }
 
 // Etcd says over which etcd the rules that operators change are the same in several PoPs. The zero Etcd is none.
@@ -114,6 +125,9 @@ func (c *Config) Check() error {
 		return errors.New("source.trust names everybody, so each client says itself who it is: name your proxies, or, if nobody else can reach this edge, say source.trust_everybody: true")
 	case c.PoP.Wait == 0 && len(c.PoP.Memcached) > 0 && slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Check == limiter.Sync }):
 		return errors.New("pop.wait is 0 but a rule says check: sync, whose requests wait for the tier: give pop.wait a time, such as 5ms")
+	}
+	if err := c.checkPeers(); err != nil {
+		return err
 	}
 	return c.CheckAdmin(c.Admin)
 }

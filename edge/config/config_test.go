@@ -120,6 +120,15 @@ func TestConfigErrors(t *testing.T) {
 	f("origins:\n- hosts: [a]\n  servers: [\"https://a\"]\n- hosts: [b]\n  servers: [\"https://a\"]\n  tls: {ca_file: a}\n",
 		"f.yaml:6:8: origins.tls: https://a is above already with another tls: write the same here")
 	f("origins: [{servers: [\"http://a\"], connect_timeout: 0}]", "f.yaml:1:52: origins.connect_timeout: 0 is out of range: want 1ms to 1h")
+	f("pop: {peers: [{name: a/b, edges: [\"a:1\"]}]}", `f.yaml:1:22: pop.peers.name: "a/b" is not a name for a PoP: want 1 to 64 letters, digits, dots, dashes or underscores`)
+	f("pop: {peers: [{name: a, edges: [\"a:1\"]}, {name: a, edges: [\"b:1\"]}]}", "f.yaml:1:49: pop.peers.name: a is there twice: name each PoP once, with all its edges")
+	f("pop: {peers: [{name: a, edges: [\":1\"]}]}", `f.yaml:1:33: pop.peers.edges: ":1" is not the address of an edge: want HOST:PORT, as in its peers_listen`)
+	f("pop: {peers: [{name: a, edges: [\"a:1\", \"a:1\"]}]}", "f.yaml:1:40: pop.peers.edges: a:1 is there twice: remove one")
+	f("pop: {peers: [{name: a}]}", "f.yaml:1:15: pop.peers: a has no edges: name where they listen for peers (their peers_listen), as HOST:PORT")
+	f("pop: {peers: [{edges: [\"a:1\"]}]}", "f.yaml:1:15: pop.peers: a peer without a name: give the pop.name of its edges")
+	f("pop: {peers: [{name: a, edges: [\"a:1\"], token: x}]}", "f.yaml:1:41: pop.peers: unknown field token: want edges or name")
+	f("pop: {peers: [{name: a, edges: [a:1]}]}", `f.yaml:1:33: pop.peers.edges: want HOST:PORT, within braces in quotes: "10.2.0.21:8082"`)
+	f("pop: {peers_mode: shadow}", `f.yaml:1:19: pop.peers_mode: "shadow" is not possible: want enforce or off`)
 	f("origins:\n- hosts: [a]\n", "f.yaml:2:3: origin: no servers: give at least one URL under servers")
 	f("shed: all", `f.yaml:1:7: shed: "all" is not possible: want answer or connection`)
 	f("check_path: check", `f.yaml:1:13: check_path: "check" is not a path to ask at: want one such as /check, or /check/* where the original path follows, or none`)
@@ -366,7 +375,16 @@ func TestGuards(t *testing.T) {
 		"metrics_token: true":                         "there is no token",
 		"{metrics_token: true, admin_token_file: /t}": "",
 		"source: {trust: [0.0.0.0/0]}":                trust,
-		"source: {trust: [10.0.0.0/8, '::/0']}":       trust,
+		"pop: {memcached: [\"a:1\"], peers_secret_file: /s, peers_listen: ':8082', peers: [{name: ams1, edges: [\"b:1\"]}]}":             "",
+		"pop: {peers_secret_file: /s, peers_listen: ':8082', peers: [{name: ams1, edges: [\"b:1\"]}]}":                                   "give pop.memcached",
+		"pop: {memcached: [\"a:1\"], peers_listen: ':8082', peers: [{name: ams1, edges: [\"b:1\"]}]}":                                    "give pop.peers_secret_file",
+		"pop: {memcached: [\"a:1\"], peers_secret_file: /s, peers: [{name: ams1, edges: [\"b:1\"]}]}":                                    "give pop.peers_listen",
+		"pop: {memcached: [\"a:1\"], peers_secret_file: /s, peers_listen: ':8080', peers: [{name: ams1, edges: [\"b:1\"]}]}":             "something else listens already",
+		"pop: {name: ams1, memcached: [\"a:1\"], peers_secret_file: /s, peers_listen: ':8082', peers: [{name: ams1, edges: [\"b:1\"]}]}": "which is this PoP",
+		"pop: {peers_secret_file: /s}":                                                     "there are no peers",
+		"pop: {peers_listen: ':8082'}":                                                     "no PoP may tell anything",
+		"pop: {peers_mode: off}":                                                           "there are no peers",
+		"source: {trust: [10.0.0.0/8, '::/0']}":                                            trust,
 		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":                      "",
 		"source: {trust: [10.0.0.0/8, '2001:db8::/32'], header: X-Client}":                 "",
 		"{pop: {memcached: ['a:1'], wait: 0s}, rules: [{name: r, limit: 1, check: sync}]}": "give pop.wait a time",

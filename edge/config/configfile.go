@@ -166,6 +166,19 @@ func (r *reader) pop(n ast.Node, p *PoP) {
 		"secret_file": r.orNone("pop.secret_file", &p.SecretFile),
 		"edges":       r.integer("pop.edges", 0, counter.MaxEdges, func(v int64) { p.Edges = int(v) }),
 		"wait":        r.duration("pop.wait", 100*time.Microsecond, time.Second, true, &p.Wait),
+
+		"peers": func(n ast.Node) { r.list(n, "pop.peers", func(n ast.Node) { r.peer(n, p) }) },
+		"peers_listen": r.text("pop.peers_listen", func(n ast.Node, text string) {
+			if text != "none" {
+				r.address("pop.peers_listen", &p.PeersListen)(n)
+			}
+		}),
+		"peers_secret_file": r.orNone("pop.peers_secret_file", &p.PeersSecretFile),
+		"peers_mode": func(n ast.Node) {
+			mode := "enforce"
+			oneOf(r, "pop.peers_mode", &mode, "enforce", "off")(n)
+			p.PeersOff = mode == "off"
+		},
 	})
 }
 

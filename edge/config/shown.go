@@ -30,6 +30,13 @@ func Shown(c *Config) map[string]any {
 	if c.Shed {
 		shed = "connection"
 	}
+	peers, mode := []any{}, "enforce"
+	for _, p := range c.PoP.Peers {
+		peers = append(peers, map[string]any{"name": p.Name, "edges": p.Edges})
+	}
+	if c.PoP.PeersOff {
+		mode = "off"
+	}
 	list := func(l []string) []string { return append([]string{}, l...) }
 	prefixes := func(l []netip.Prefix) []netip.Prefix { return append([]netip.Prefix{}, l...) }
 	return map[string]any{
@@ -37,7 +44,8 @@ func Shown(c *Config) map[string]any {
 		"admin_token_file": orNone(c.AdminTokenFile), "edge_id": orNone(c.EdgeID), "state_dir": orNone(c.StateDir),
 		"tls": map[string]any{"certificate": orNone(c.TLS.Certificate), "key": orNone(c.TLS.Key), "folder": orNone(c.TLS.Folder)},
 		"pop": map[string]any{"name": c.PoP.Name, "memcached": list(c.PoP.Memcached), "secret_file": orNone(c.PoP.SecretFile),
-			"edges": c.PoP.Edges, "wait": span(c.PoP.Wait)},
+			"edges": c.PoP.Edges, "wait": span(c.PoP.Wait),
+			"peers": peers, "peers_listen": orNone(c.PoP.PeersListen), "peers_secret_file": orNone(c.PoP.PeersSecretFile), "peers_mode": mode},
 		"etcd": map[string]any{"endpoints": list(c.Etcd.Endpoints), "prefix": c.Etcd.Prefix, "username": orNone(c.Etcd.Username), "password_file": orNone(c.Etcd.PasswordFile),
 			"ca_file": orNone(c.Etcd.CAFile), "cert_file": orNone(c.Etcd.CertFile), "key_file": orNone(c.Etcd.KeyFile)},
 		"table": map[string]any{"counters": c.Counters},

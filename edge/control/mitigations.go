@@ -22,7 +22,7 @@ type Mitigation struct {
 	Start   time.Time `json:"start"`
 	End     time.Time `json:"end"`
 	Learned time.Time `json:"learned"` // when it came into force on this edge
-	By      string    `json:"by"`      // edge, pop or admin
+	By      string    `json:"by"`      // edge, pop, admin or peer
 	Reason  string    `json:"reason,omitempty"`
 	Edges   *Spread   `json:"edges,omitempty"` // of a block that was just said: where it is in force
 
@@ -186,6 +186,9 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 		// A bit may end later than the timeout: when the source would be admitted again.
 		most = r.Repeat.Longest(r.Timeout) + under.Counter.Window
 		bit.Memory = r.Repeat.Memory()
+	}
+	if m.By == mitigation.ByPeer.String() {
+		bit.By = mitigation.ByPeer
 	}
 	bit.End = now.Add(min(most, m.End.Sub(now))) // on the monotonic clock of this process
 	c.limiter.Bits.Start(key, bit, now)

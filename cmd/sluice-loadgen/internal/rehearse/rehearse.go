@@ -452,6 +452,9 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))
 		}
 	}
+	if len(c.PoP.Peers) > 0 {
+		notes = append(notes, "a log tells nothing of other PoPs, so that nobody is blocked because a peer has blocked him; simulate --pops 2 --peers shows what that does")
+	}
 	if c.Source.IPv6Prefix > 64 {
 		notes = append(notes, fmt.Sprintf("source.ipv6_prefix is %d, but IPv6 addresses of one /64 are read as one source", c.Source.IPv6Prefix))
 	}

@@ -47,6 +47,9 @@ func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, si
 	if size.PoPs > 1 {
 		r.Run.PoPs = size.PoPs
 	}
+	if size.Peers {
+		r.Run.Faults = append(r.Run.Faults, "PoPs tell each other whom they block")
+	}
 
 	if !size.Quiet {
 		bar := cli.Progress(len(t.Requests), fmt.Sprintf("limit %d, %s", rule.Counter.Limit, rule.Counter.Estimate))

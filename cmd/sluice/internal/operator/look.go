@@ -52,7 +52,7 @@ type Filter struct {
 	Rule   string // of this rule; AllRules: of those under every rule
 	Source string // of this source, or of prefixes that hold it or lie in it
 	Mode   string // enforce, shadow or candidate
-	By     string // edge, pop or admin
+	By     string // edge, pop, admin or peer
 	Text   string // with this in source, rule or reason
 }
 
