@@ -13,6 +13,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
+	"sluice/edge/token"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -29,11 +30,14 @@ type snapshot struct {
 	origins       *upstream.Origins
 	check         config.CheckPath
 	verdictHeader bool
-	waits         bool          // a rule says first_sight: wait
-	everything    []*rules.Rule // about all requests, by source
-	sheds         []*rules.Rule // those of them whose mitigations end connections
-	refusals      map[*rules.Rule]*fasthttp.ResponseHeader
-	plans         *plans.Snapshot // who is on which plan; nil: nobody
+	waits         bool                                     // a rule says first_sight: wait or check: sync
+	everything    []*rules.Rule                            // about all requests, by source
+	sheds         []*rules.Rule                            // those of them whose mitigations end connections
+	plans         *plans.Snapshot                          // who is on which plan; nil: nobody
+	refusals      map[*rules.Text]*fasthttp.ResponseHeader // but for variants of rules
+	tokens        *token.Verifier                          // nil: no rule asks for a claim
+	tags          [][]byte                                 // names of headers that tell origins what is over a limit: clients say none of them
+	prices        [][]byte                                 // and of those in which origins say what a request costs: no client sees them
 }
 
 // view is the part of it that operators see.
@@ -65,8 +69,9 @@ func (s *Server) Apply(c *config.Config) error {
 	now := &snapshot{
 		generation: 1, config: c, rules: set, hash: config.Hash(set.Configs()), since: time.Now(),
 		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
-		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Rule]*fasthttp.ResponseHeader, len(set.Rules)),
+		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Text]*fasthttp.ResponseHeader, 2*len(set.Rules)),
 	}
+	now.tags = set.Tags()
 	now.sources.Invalid = &s.stats.invalidSources
 	if before != nil {
 		now.plans = before.plans
@@ -76,6 +81,10 @@ func (s *Server) Apply(c *config.Config) error {
 		return err
 	}
 	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
+		s.stats.reloads[0].Add(1)
+		return err
+	}
+	if now.tokens, err = verifier(c, set, before); err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
@@ -91,12 +100,22 @@ func (s *Server) Apply(c *config.Config) error {
 		return err
 	}
 	for _, r := range set.Rules {
-		now.refusals[r] = refusalHeader(r)
-		now.waits = now.waits || r.FirstSight == limiter.Wait
+		now.waits = now.waits || r.FirstSight == limiter.Wait || r.Counter.Sync
+		if name := r.Config.Cost.Header; name != "" {
+			now.prices = append(now.prices, []byte(name))
+		}
 		if r.Parts == nil && r.Config.Match.Everything() {
 			now.everything = append(now.everything, r)
-			if c.Shed && !r.Shadow && r.Config.Share == 100 {
+			if c.Shed && !r.Shadow && !r.Tag && r.Config.Share == 100 {
 				now.sheds = append(now.sheds, r)
+			}
+		}
+	}
+	for _, r := range set.Rules {
+		for i := range r.Limits {
+			for family := range r.Limits[i].Texts {
+				t := &r.Limits[i].Texts[family]
+				now.refusals[t] = refusalHeader(t)
 			}
 		}
 	}
@@ -107,10 +126,10 @@ func (s *Server) Apply(c *config.Config) error {
 	s.snap.Store(now)
 	s.stats.keep(set.All)
 	known := make(map[uint32]bool)
-	for r := range set.Each() {
-		known[r.Counter.ID] = true
-		if r.Candidate != nil {
-			known[r.Candidate.Bits.ID] = true
+	for _, l := range set.EachLimit() {
+		known[l.Counter.ID] = true
+		if l.Candidate != nil {
+			known[l.Candidate.Bits.ID] = true
 		}
 	}
 	s.limiter.Bits.Forget(func(id uint32) bool { return id >= counter.Reserved || known[id] })
@@ -128,9 +147,9 @@ func (s *Server) tellTier(set *rules.Set) {
 		return
 	}
 	var tier []TierRule
-	for r := range set.Each() {
-		tier = append(tier, TierRule{Counter: r.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Of: r.Of})
-		if tried := r.Candidate; tried != nil {
+	for r, l := range set.EachLimit() {
+		tier = append(tier, TierRule{Counter: l.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Further: l.Rule != &r.Rule, Of: r.Of})
+		if tried := l.Candidate; tried != nil {
 			tier = append(tier, TierRule{Counter: tried.Bits, Name: r.Config.Name, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})
 		}
 	}
@@ -158,8 +177,28 @@ func (s *Server) SetPlans(now *plans.Snapshot) {
 	s.snap.Store(&next)
 }
 
+// verifier is what verifies tokens, or nil if no rule asks for what they claim.
+func verifier(c *config.Config, set *rules.Set, before *snapshot) (*token.Verifier, error) {
+	claims := set.Claims()
+	if !c.JWT.Is() {
+		if len(claims) > 0 {
+			return nil, errors.New("a rule has the key jwt:" + claims[0] + ", but nothing says which tokens are believed: give jwt.keys_file")
+		}
+		return nil, nil
+	}
+	var had *token.Verifier
+	if before != nil {
+		had = before.tokens
+	}
+	v, err := token.Load(c.JWT, claims, had) // without such a rule as well: a file that is wrong is told of
+	if len(claims) == 0 {
+		v = nil
+	}
+	return v, err
+}
+
 // carryOver moves the mitigations of rules that are counted otherwise now, and lifts those of rules that are gone or
-// admit more. What an operator has blocked stays blocked as long as there is a rule of that name.
+// admit more: of each limit by itself, which is known by its policy. What an operator has blocked stays blocked as long as there is a rule of that name.
 func (s *Server) carryOver(before, now *rules.Set) {
 	bits, at := s.limiter.Bits, time.Now()
 	type heir struct {
@@ -168,16 +207,20 @@ func (s *Server) carryOver(before, now *rules.Set) {
 		name     string // of the old one
 	}
 	to := make(map[uint32]heir)
-	for old := range before.Each() {
+	for old, was := range before.EachLimit() {
+		var l *rules.Limit
 		r := now.ByName(old.Config.Name)
 		if r != nil && old.IsVariant() {
 			r = r.Variants()[old.Config.Limit]
 		}
+		if r != nil {
+			l = r.Limit(was.Policy)
+		}
 		switch {
-		case r == nil:
-			to[old.Counter.ID] = heir{name: old.Config.Name}
-		case r.Loosened(old) || r.Counter.ID != old.Counter.ID:
-			to[old.Counter.ID] = heir{r.Counter, r.Loosened(old), old.Config.Name}
+		case l == nil:
+			to[was.Counter.ID] = heir{name: old.Config.Name}
+		case r.Loosened(l, old, was) || l.Counter.ID != was.Counter.ID:
+			to[was.Counter.ID] = heir{l.Counter, r.Loosened(l, old, was), old.Config.Name}
 		}
 	}
 	if len(to) == 0 {
@@ -203,7 +246,7 @@ func (s *Server) carryOver(before, now *rules.Set) {
 			s.lifted(now.name, m.key.Source, at)
 		}
 		if now.rule != nil && (said || !now.loosened) {
-			if !said {
+			if !said && m.bit.By != mitigation.ByPeer {
 				m.bit.By = mitigation.ByPoP // no news: every edge reads the same file
 			}
 			bits.Start(mitigation.Key{Rule: now.rule.ID, Source: m.key.Source}, m.bit, at)
@@ -231,8 +274,8 @@ func (s *Server) Rules() []rules.Config {
 // Counted returns what the rules in force count by.
 func (s *Server) Counted() []*counter.Rule {
 	var list []*counter.Rule
-	for r := range s.snap.Load().rules.Each() {
-		list = append(list, r.Counter)
+	for _, l := range s.snap.Load().rules.EachLimit() {
+		list = append(list, l.Counter)
 	}
 	return list
 }

@@ -38,4 +38,6 @@ type TierRule struct {
 	Candidate bool
 	// Of, of a variant by another limit, is the ID of the rule's own counters: operators block under those, and lifts of Name hold. 0: this is none.
 	Of uint32
+	// Further says that this is another limit of the rule of that Name than its first: lifts of Name hold, and blocks are the first's.
+	Further bool
 }

@@ -265,7 +265,7 @@ func (m *Machine) apply(name words.Name, now time.Time) {
 		m.operators.lifts[name] = l
 	}
 	for _, rule := range m.operators.rules.byName[name.Rule] {
-		if rule.Candidate || rule.Of != 0 {
+		if rule.Candidate || rule.Further || rule.Of != 0 {
 			continue
 		}
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}

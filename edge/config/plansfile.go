@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -134,10 +135,27 @@ func (c *Config) planFault(r *rules.Config) string {
 		return "rule " + r.Name + " asks for plans, but nothing says by what a client is known: add plans: {key: header:X-API-Key, default: free} beside rules"
 	case len(r.Plans) > 0 && !rules.Counts(r.Key, c.Plans.Key):
 		return "rule " + r.Name + " has limits by plan but does not count by " + c.Plans.Key + ", so clients on several plans would share a counter: put it into the rule's key; a rule that counts otherwise can have match: {plans: […]}"
+	case len(r.Plans) > 0 && len(r.Windows) > 0:
+		return "rule " + r.Name + " has windows and limits by plan: a plan has one limit, in the rule's own window; remove one of them, or give the rule of each plan windows with match: {plans: […]}"
+	case len(r.Plans) > 0 && r.Algorithm != rules.Sliding && r.Algorithm != rules.Fixed:
+		return fmt.Sprintf("rule %s has algorithm: %s and limits by plan: want sliding or fixed, or a rule for each plan with match: {plans: […]}", r.Name, r.Algorithm)
+	case leastOf(r.Plans) < r.Cost.Units:
+		return fmt.Sprintf("rule %s has a plan with a limit of %d, and each request costs %d: none would ever pass", r.Name, leastOf(r.Plans), r.Cost.Units)
 	case len(r.Plans) > 0 && r.Candidate.Is():
 		return "rule " + r.Name + " has a candidate and limits by plan: a candidate has one limit for all; remove one of them, or try the limits of a plan in a rule of its own with match: {plans: […]} and mode: shadow"
 	}
 	return ""
+}
+
+// leastOf is the lowest of these limits, but for those that were refused.
+func leastOf(plans map[string]rules.PlanLimit) uint32 {
+	least := uint32(counter.MaxLimit)
+	for _, l := range plans {
+		if l.Limit > 0 {
+			least = min(least, l.Limit)
+		}
+	}
+	return least
 }
 
 // CheckRule says why a rule cannot be in force in this configuration, whatever else is.

@@ -26,6 +26,7 @@ type reader struct {
 	nodes   func(names []string) error // Parser.Nodes
 	anchors map[string]ast.Node
 	planned []ast.Node // where rules speak of plans, or begin
+	claim   ast.Node   // the first key that is made of a token's claim
 }
 
 // A field is what a mapping may contain: how to read each key's value.

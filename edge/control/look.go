@@ -22,6 +22,8 @@ type Standing struct {
 	Block     *Mitigation `json:"block,omitempty"` // why not
 
 	OutsideShare bool `json:"outside_share,omitempty"` // the rule is not about this source
+
+	Policy string `json:"policy,omitempty"` // under which of the rule's limits, where it has several; none: the first
 }
 
 // Looked is what is known of a source.
@@ -33,54 +35,54 @@ type Looked struct {
 	Rules   []Standing `json:"rules"`
 }
 
-// Look tells what is known of an address: what lists say of it, and how it stands under every rule that counts by source. The tier is
+// Look tells what is known of an address: what lists say of it, and how it stands under every limit of every rule that counts by source. The tier is
 // asked what it has of it, and waited for until ctx is done; what this edge knows is told all the same.
 func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	in := c.view()
 	source := in.Sources.Of(addr)
-	l := Looked{Source: source.String(), Asked: c.askTier(ctx, bySource(in), source), Rules: []Standing{}}
+	l := Looked{Source: source.String(), Rules: []Standing{}}
+	under := bySource(in, source, addr)
+	l.Asked = c.askTier(ctx, under, source)
 	now, covering := time.Now(), c.limiter.Bits.Covering(rules.Single(addr), nil)
 	l.Denied = rules.IsIn(in.Deny, addr) || c.limiter.Bits.Says(mitigation.Denied, covering, now)
 	l.Allowed = !l.Denied && (rules.IsIn(in.Allow, addr) || c.limiter.Bits.Says(mitigation.Allowed, covering, now))
-	for _, r := range in.Rules.Rules {
-		if r.Parts != nil {
-			continue // counted by something that an address does not tell
-		}
-		v, known := c.limiter.Counters.Peek(r.Counter, source, now)
-		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit,
-			OutsideShare: !r.IsAbout(c.secret, source)}
+	for _, u := range under {
+		v, known := c.limiter.Counters.Peek(u.limit.Counter, u.source, now)
+		st := Standing{Rule: u.rule.Config.Name, Policy: u.rule.PolicyOf(u.limit), Source: u.source.String(), Mode: u.rule.Config.Mode,
+			Limit: u.limit.Counter.Limit, Remaining: u.limit.Counter.Limit, OutsideShare: !u.rule.IsAbout(c.secret, source)}
 		if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
-		if until := c.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now); !until.IsZero() {
+		if until := c.limiter.Bits.UntilOf(mitigation.Key{Rule: u.limit.Counter.ID, Source: u.source}, covering, now); !until.IsZero() {
 			st.Until = &until
 		}
-		st.Block = c.over(source, covering, now, r)
+		st.Block = c.over(covering, now, u)
 		l.Rules = append(l.Rules, st)
 	}
 	return l
 }
 
-// bySource are the rules that an address tells all about.
-func bySource(in View) (list []*rules.Rule) {
-	for _, r := range in.Rules.Rules {
-		if r.Parts == nil {
-			list = append(list, r)
+// bySource are the limits that an address, whose source that is, tells all about, and whom each counts.
+func bySource(in View, source counter.Source, addr netip.Addr) (list []where) {
+	for r, l := range in.Rules.EachLimit() {
+		if src, counts := l.Of(source, addr); counts && r.Parts == nil && r.Config.Limit != 0 {
+			list = append(list, where{r, l, src})
 		}
 	}
 	return list
 }
 
-// askTier asks the tier what it has of a source under rules, and reports whether it has answered by the time that ctx is done.
-func (c *Plane) askTier(ctx context.Context, under []*rules.Rule, source counter.Source) bool {
+// askTier asks the tier what it has under limits of a source, as rules tell sources apart, and reports whether it has answered by the time that ctx
+// is done.
+func (c *Plane) askTier(ctx context.Context, under []where, source counter.Source) bool {
 	if c.limiter.Ask == nil || c.limiter.Up != nil && !c.limiter.Up(source) {
 		return false
 	}
 	var replies []<-chan struct{}
-	for _, r := range under {
-		reply, first := c.limiter.Counters.Await(r.Counter, source)
+	for _, u := range under {
+		reply, first := c.limiter.Counters.Await(u.limit.Counter, u.source)
 		if first {
-			c.limiter.Ask(r.Counter, source)
+			c.limiter.Ask(u.limit.Counter, u.source)
 		}
 		replies = append(replies, reply)
 	}
@@ -104,40 +106,55 @@ func (c *Plane) Nearest(n int, now time.Time) map[string]Standing {
 		}
 	}
 	nearest := make(map[string]Standing)
-	for _, r := range c.view().Rules.Rules {
+	for r, l := range c.view().Rules.EachLimit() {
 		if r.Parts != nil {
 			continue // counted by something that an address does not tell
 		}
 		for _, src := range heavy {
-			v, known := c.limiter.Counters.Peek(r.Counter, src, now)
-			if !known || v.Estimate <= nearest[r.Config.Name].Estimate ||
-				!c.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: src}, now).IsZero() {
+			if p, ok := src.Prefix(); ok {
+				src, ok = l.Of(src, p.Addr()) // of a prefix narrower than src it is some source, of which there is a counter or none
+				if !ok {
+					continue
+				}
+			}
+			v, known := c.limiter.Counters.Peek(l.Counter, src, now)
+			most, there := nearest[r.Config.Name]
+			if used := v.Estimate / float64(l.Counter.Limit); !known || v.Estimate == 0 || there && used <= most.Estimate/float64(most.Limit) ||
+				!c.limiter.Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: src}, now).IsZero() {
 				continue
 			}
-			nearest[r.Config.Name] = Standing{Rule: r.Config.Name, Source: src.String(), Mode: r.Config.Mode,
-				Estimate: v.Estimate, Limit: r.Config.Limit, Remaining: v.Remaining}
+			nearest[r.Config.Name] = Standing{Rule: r.Config.Name, Policy: r.PolicyOf(l), Source: src.String(), Mode: r.Config.Mode,
+				Estimate: v.Estimate, Limit: l.Counter.Limit, Remaining: v.Remaining}
 		}
 	}
 	return nearest
 }
 
-// over is what is in force at now over a source under some rules or under AllRules, said of it or of a prefix that covers it: what ends
+// where is a limit of a rule, and whom it counts.
+type where struct {
+	rule   *rules.Rule
+	limit  *rules.Limit
+	source counter.Source
+}
+
+// over is what is in force at now over a source under some limits or under AllRules, said of it or of a prefix that covers it: what ends
 // last; nil if nothing is.
-func (c *Plane) over(source counter.Source, covering []counter.Source, now time.Time, under ...*rules.Rule) (last *Mitigation) {
-	look := func(rule string, id uint32, mode rules.Mode, source counter.Source) {
+func (c *Plane) over(covering []counter.Source, now time.Time, under ...where) (last *Mitigation) {
+	look := func(n named, id uint32, source counter.Source) {
 		if bit, in := c.limiter.Bits.Get(mitigation.Key{Rule: id, Source: source}, now); in && (last == nil || bit.End.After(last.End)) {
-			m := shown(rule, source, bit)
-			m.Mode, last = mode, &m
+			m := n.shown(source, bit)
+			last = &m
 		}
 	}
-	for _, r := range under {
-		look(r.Config.Name, r.Counter.ID, r.Config.Mode, source)
+	for _, u := range under {
+		n := namedBy(u.rule, u.limit)
+		look(n, u.limit.Counter.ID, u.source)
+		for _, wider := range covering {
+			look(n, u.limit.Counter.ID, wider)
+		}
 	}
 	for _, wider := range covering {
-		look(AllRules, mitigation.AllRules, rules.Enforce, wider)
-		for _, r := range under {
-			look(r.Config.Name, r.Counter.ID, r.Config.Mode, wider)
-		}
+		look(named{rule: AllRules, mode: rules.Enforce}, mitigation.AllRules, wider)
 	}
 	return last
 }

@@ -64,19 +64,20 @@ func (c *Plane) Usage(ctx context.Context, key string) (Used, error) {
 	}
 	known := in.Plans.Of(client)
 	u := Used{Key: shown, Plan: planOf(&in, known), Rules: []Usage{}}
-	var under []*rules.Rule
+	var under []where
 	var plan []string
 	for _, r := range in.Rules.Rules {
 		if v, p, about := r.For(known); about && k.CountsBy(r) {
 			if p == "" {
 				p = u.Plan
 			}
-			under, plan = append(under, v), append(plan, p)
+			under, plan = append(under, where{v, &v.Limits[0], client}), append(plan, p)
 		}
 	}
 	u.Asked = c.askTier(ctx, under, client)
 	now := time.Now()
-	for i, r := range under {
+	for i := range under {
+		r := under[i].rule
 		one := Usage{Rule: r.Config.Name, Plan: plan[i], Limit: r.Config.Limit, Remaining: r.Config.Limit, Reset: now}
 		if v, there := c.limiter.Counters.Peek(r.Counter, client, now); there {
 			one.Used, one.Remaining = v.Estimate, v.Remaining
@@ -176,6 +177,8 @@ func (c *Plane) CheckQuota(q Quota, now time.Time) (plans.Quota, error) {
 		return out, fmt.Errorf("edge: limit %d is out of range: want 1 to %d", q.Limit, uint32(counter.MaxLimit))
 	case q.Limit != 0 && q.Rule == "":
 		return out, errors.New("edge: a limit is under one rule: say which, as rule")
+	case q.Limit != 0 && q.Limit < r.Config.Cost.Units:
+		return out, fmt.Errorf("edge: limit %d: each request costs %d under rule %s, so none would ever pass", q.Limit, r.Config.Cost.Units, q.Rule)
 	case q.Plan != "" && !slices.Contains(planNames(&in), q.Plan):
 		return out, fmt.Errorf("edge: no rule knows the plan %q: there is %v", q.Plan, planNames(&in))
 	case q.ExpiresAt != nil && !q.ExpiresAt.After(now):

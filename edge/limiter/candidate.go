@@ -44,11 +44,11 @@ func (l *Limiter) askCandidates(d *Decision, now time.Time) {
 		if c.Verdict != Passed || !r.open() {
 			continue
 		}
-		v, _ := l.Counters.Peek(r.Rule.Candidate.Counter, r.Source, now)
+		v, _ := l.Counters.PeekFor(r.Rule.Candidate.Counter, r.Source, r.hits(), now)
 		if !v.Over {
 			continue
 		}
-		c.Verdict, c.Estimate = Limited, v.Estimate+1
+		c.Verdict, c.Estimate = Limited, v.Estimate+float64(r.hits())
 		c.Until = l.mitigate(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, v, r.Rule.Candidate.Timeout, r.Rule.Candidate.Repeat, true, now)
 	}
 }

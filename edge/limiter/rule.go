@@ -28,7 +28,23 @@ type Rule struct {
 
 	// Of is the ID of the counters of the rule that this is a variant of: what operators say of a source under that holds here as well. 0:
 	// this is no variant.
-	Of uint32
+	Of    uint32
+	Tag   bool // it counts and mitigates, and what it would refuse goes on, tagged
+	Costs bool // a request may be more than one hit: RuleResult.Hits says how many
+}
+
+// refuses reports whether being over its limit refuses a request.
+func (r *Rule) refuses() bool { return !r.Shadow && !r.Tag }
+
+// spared is a refusal as the rule says it: one that refuses nobody says another word for it.
+func (r *Rule) spared(v Verdict) Verdict {
+	switch {
+	case r.Shadow:
+		return Shadowed
+	case r.Tag:
+		return Tagged
+	}
+	return v
 }
 
 // Counts reports whether an admitted request counts that was answered with this status; 0 is no answer.
@@ -43,6 +59,14 @@ const (
 	Local  Posture = "local"  // on what this edge has counted
 	Open   Posture = "open"   // admit
 	Closed Posture = "closed" // refuse
+)
+
+// Check says when the tier is asked about a request.
+type Check string
+
+const (
+	Async Check = "async" // behind its back
+	Sync  Check = "sync"  // before each decision, which waits for the answer: counter.Rule.Sync
 )
 
 // FirstSight says what to do with a request of a source whose count in the PoP is not known yet.

@@ -35,6 +35,8 @@ func ParsePlanKey(text string) (KeyPart, error) {
 	switch {
 	case err != nil:
 		return part, err
+	case part.Kind == keyClaim:
+		return part, fmt.Errorf("%q: a token's claim tells no plan: want what a client sends itself, such as header:X-API-Key", text)
 	case part.Kind == keySource || part.Kind == keyHost || part.Kind == keyPath || part.Kind == keyGlobal:
 		return part, fmt.Errorf("%q does not tell a client: want what it sends, such as header:X-API-Key", text)
 	}
@@ -123,16 +125,19 @@ func (v *planned) choose(r *Rule, c *plans.Client) *Rule {
 	return r
 }
 
-// newVariant is a rule by another limit.
+// newVariant is a rule by another limit, which is the only one that it has.
 func newVariant(r *Rule, limit uint32) (*Rule, error) {
 	v := *r
-	v.Config.Limit, v.of = limit, r
-	c := r.Counter
+	v.Config.Limit, v.of, v.Of = limit, r, r.Counter.ID
 	var err error
-	v.Counter, err = counter.NewRule(fmt.Sprintf("%s limit %d", c.Name, limit), limit, c.Window, c.SubWindows, c.Estimate)
-	v.Of = c.ID
-	v.Text = newText(&v)
-	return &v, err
+	if v.Counter, err = v.Config.NewCounter(fmt.Sprintf("%s limit %d", r.Counter.Name, limit), r.Counter.Estimate); err != nil {
+		return nil, err
+	}
+	v.Counter.Sync = r.Counter.Sync
+	v.Limits = []Limit{{Rule: &v.Rule, Policy: r.Limits[0].Policy}}
+	text := newText(&v.Limits[0], policy(v.Limits, true))
+	v.Limits[0].Texts = [2]Text{text, text} // it counts a key, of clients of both families
+	return &v, nil
 }
 
 // Vary makes the variants that a snapshot of plans asks for, and lets go those that it does not. It reports whether anything has changed. A
@@ -141,9 +146,11 @@ func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 	var kept, added []*counter.Rule
 	next := make(map[*Rule]map[uint32]*Rule)
 	for _, r := range s.Rules {
-		kept = append(kept, r.Counter)
-		if c := r.Candidate; c != nil {
-			kept = append(kept, c.Counter, c.Bits)
+		for i := range r.Limits {
+			kept = append(kept, r.Limits[i].Counter)
+			if c := r.Limits[i].Candidate; c != nil {
+				kept = append(kept, c.Counter, c.Bits)
+			}
 		}
 		if r.plans == nil || len(r.plans.limits) == 0 {
 			continue
@@ -201,6 +208,15 @@ func (r *Rule) Variants() map[uint32]*Rule {
 		return nil
 	}
 	return *r.plans.variants.Load()
+}
+
+// AllLimits are the limits of a rule, and of its variants.
+func (r *Rule) AllLimits() []Limit {
+	list := slices.Clone(r.Limits)
+	for _, v := range r.Variants() {
+		list = append(list, v.Limits...)
+	}
+	return list
 }
 
 // IsVariant reports whether r is one of another rule.
@@ -286,7 +302,7 @@ func (d *Decision) account(v *planned, key Secret, q *message.Request, source co
 	if i < 0 {
 		var ok bool
 		i = len(d.keys)
-		if source, d.buf, ok = key.digest(v.key, q, source, d.buf); !ok {
+		if source, d.buf, ok = key.digest(v.key, q, nil, source, d.buf); !ok {
 			return false
 		}
 		d.keys = append(d.keys, keyed{v.name, source})

@@ -75,8 +75,8 @@ func under(t testing.TB, s *Set, who *plans.Snapshot, lines ...string) map[strin
 	limits := make(map[string]uint32)
 	for i, r := range d.Rules {
 		limits[r.Config.Name] = d.Results[i].Rule.Counter.Limit
-		if string(r.Text.Limit) != strconv.Itoa(int(r.Config.Limit)) || r.Config.Limit != r.Counter.Limit {
-			t.Errorf("rule %s says %s, and counts to %d", r.Config.Name, r.Text.Limit, r.Counter.Limit)
+		if text := d.TextOf(&d.Results[i], addr); string(text.Limit) != strconv.Itoa(int(r.Config.Limit)) || r.Config.Limit != r.Counter.Limit || d.RuleOf(&d.Results[i]) != r {
+			t.Errorf("rule %s says %s, and counts to %d", r.Config.Name, text.Limit, r.Counter.Limit)
 		}
 	}
 	return limits
@@ -129,6 +129,72 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+// A variant is its rule but for the limit: it costs, asks the tier, tags and counts as the rule does, and is a limit of the set by its own.
+func TestVariantsAreTheirRule(t *testing.T) {
+	for name, change := range map[string]func(c *Config){
+		"units":  func(c *Config) { c.Cost.Units = 4 },
+		"bytes":  func(c *Config) { c.Cost.Bytes = 10 },
+		"header": func(c *Config) { c.Cost.Header = "X-Cost" },
+		"sync":   func(c *Config) { c.Check = limiter.Sync },
+		"fixed":  func(c *Config) { c.Algorithm = Fixed },
+		"tag":    func(c *Config) { c.Action = Tag },
+		"shadow": func(c *Config) { c.Mode = Shadow },
+	} {
+		c := api()
+		change(&c)
+		set := plannedSet(t, c, Default("other", 5))
+		base := set.ByName("api")
+		var d Decision
+		d.Plans = book(t, map[string]plans.Quota{"p": {Plan: "pro"}})
+		q := &message.Request{Target: []byte("/"), Path: []byte("/"), Head: *headOf(t, "X-Key: p"), Length: 35}
+		d.Match(set, nil, []byte("/"), []byte("/"), []byte("POST"), 0)
+		addr := netip.MustParseAddr("192.0.2.1")
+		if !d.AddRules(Secret{1, 2}, q, addr, counter.SourceOf(addr, 32, 64)) || len(d.Results) != 2 {
+			t.Fatalf("%s: %d results", name, len(d.Results))
+		}
+		if d.Results[0].Rule == &base.Rule {
+			t.Errorf("%s: the rule, and not its variant, counts the client", name)
+		}
+		is := &d.Results[0]
+		if want := map[string]uint32{"units": 4, "bytes": 4}[name]; is.Hits != want || is.Due != (name == "header") {
+			t.Errorf("%s: %d hits, due %v", name, is.Hits, is.Due)
+		}
+		v, l := d.RuleOf(is), d.LimitOf(is)
+		if !v.IsVariant() || l == nil || l.Counter != is.Rule.Counter || l.Counter.Limit != 100 || v.PolicyOf(l) != "" || string(d.TextOf(is, addr).Policy) != `"api";q=100;w=60` {
+			t.Errorf("%s: %+v of %+v", name, l, v)
+		}
+		if is.Rule.Counter.Sync != (name == "sync") || is.Rule.Tag != (name == "tag") || is.Rule.Shadow != (name == "shadow") || is.Rule.Counter.Algorithm() != base.Counter.Algorithm() {
+			t.Errorf("%s: %+v", name, is.Rule)
+		}
+		var listed []string
+		for r, l := range set.EachLimit() {
+			listed = append(listed, fmt.Sprint(r.Config.Name, " ", l.Counter.Limit, " ", r.Of != 0))
+			if l.Rule != &r.Rule {
+				t.Errorf("%s: %s is a further limit", name, l.Policy)
+			}
+		}
+		if got := strings.Join(listed, ", "); got != "api 10 false, api 100 true, other 5 false" {
+			t.Errorf("%s: limits are %s", name, got)
+		}
+		if base.Limits[0].Rule != &base.Rule || base.Limits[0].Counter.Limit != 10 {
+			t.Errorf("%s: the rule has lost its limit: %+v", name, base.Limits)
+		}
+	}
+}
+
+// A rule about clients on a plan is not about a source's every request.
+func TestWhoIsOnAPlanIsNotSure(t *testing.T) {
+	c := Default("paying", 7)
+	c.Match.Plans = []string{"pro"}
+	set := plannedSet(t, c, Default("all", 7))
+	addr := netip.MustParseAddr("192.0.2.1")
+	for name, want := range map[string]bool{"paying": false, "all": true} {
+		if set.ByName(name).IsSure(Secret{1, 2}, counter.SourceOf(addr, 32, 64)) != want {
+			t.Errorf("rule %s is sure: want %v", name, want)
+		}
+	}
+}
+
 // Variants are named by rule and limit, one for all who have it; they stay the same rules, by the same IDs, while others come and go.
 func TestVariantsStay(t *testing.T) {
 	set := plannedSet(t, api(), Default("other", 5))
@@ -173,7 +239,7 @@ func TestVariantsStay(t *testing.T) {
 // A client is the same by what it sends, by what operators call it, and by both keys that a store may have.
 func TestClientKey(t *testing.T) {
 	k := clientKey(t)
-	sent, _, ok := Secret{1, 2}.digest([]KeyPart{{Kind: keyHeader, Name: []byte("x-key")}}, &message.Request{Head: *headOf(t, "X-Key: k-1")}, ip("192.0.2.1"), nil)
+	sent, _, ok := Secret{1, 2}.digest([]KeyPart{{Kind: keyHeader, Name: []byte("x-key")}}, &message.Request{Head: *headOf(t, "X-Key: k-1")}, nil, ip("192.0.2.1"), nil)
 	client, form, known := k.Of("k-1")
 	if !ok || !known || client != sent || form != "k-1" {
 		t.Errorf("sent %v, said %v %q", sent, client, form)
