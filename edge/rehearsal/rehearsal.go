@@ -74,9 +74,14 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Rehea
 	if _, err := set.Vary(nil); err != nil {
 		return nil, err
 	}
+	at := 0
 	for i, rule := range set.All {
 		for _, l := range rule.Limits {
-			r.places[l.Rule] = place{i, len(r.places)}
+			r.places[l.Rule] = place{i, at}
+			at++
+		}
+		for _, v := range rule.Variants() { // in the place of their rule
+			r.places[&v.Rule] = r.places[&rule.Rule]
 		}
 	}
 	return r, nil

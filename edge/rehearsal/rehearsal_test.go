@@ -21,6 +21,7 @@ var epoch = time.Unix(1_700_000_000, 0)
 func TestRehearsal(t *testing.T) {
 	c, err := config.Parse("test.yaml", []byte(`
 source: {ipv4_prefix: 24}
+plans: {key: "header:X-Key"}
 deny: [198.51.100.0/24]
 allow: [192.0.2.128/25]
 rules:
@@ -29,6 +30,7 @@ rules:
   - {name: errors, limit: 2, window: 10s, mitigation_timeout: 0, count: {statuses: [401]}, match: {path: /api/*}}
   - {name: trial, limit: 2, mode: shadow, key: "header:Authorization", match: {path: /x}}
   - {name: back, limit: 1, window: 1s, mitigation_timeout: 10s, escalate: [1m], match: {path: /back}}
+  - {name: plan, limit: 9, key: "header:X-Key", plans: {default: 1}, mitigation_timeout: 0, match: {path: /plan}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +76,8 @@ rules:
 	f(2, "192.0.2.9", "POST", "EXAMPLE.com:80", "//x/../%6cogin?a=b", 200, "login") // of the same /24, and the same path
 	f(601, "192.0.2.9", "POST", "example.com", "/login", 200, "login")              // blocked for ten minutes
 	f(602, "192.0.2.9", "POST", "example.com", "/login", 200, "pass")
+	f(603, "192.0.2.9", "GET", "", "/plan", 200, "pass")
+	f(603, "192.0.2.9", "GET", "", "/plan", 200, "plan") // by the limit of the default plan
 
 	f(0, "203.0.113.1", "GET", "", "/api/a", 200, "pass")
 	f(0, "203.0.113.1", "GET", "", "/api/a", 401, "pass")
