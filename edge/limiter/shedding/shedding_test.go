@@ -18,7 +18,7 @@ type origin struct {
 }
 
 type request struct {
-	came, began, ends time.Time
+	came, ends time.Time
 	level             Level
 	edge              *Limiter // nil: it was let through unasked
 }
