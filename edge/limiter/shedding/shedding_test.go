@@ -19,8 +19,8 @@ type origin struct {
 
 type request struct {
 	came, ends time.Time
-	level             Level
-	edge              *Limiter // nil: it was let through unasked
+	level      Level
+	edge       *Limiter // nil: it was let through unasked
 }
 
 // A world is limiters before one origin, and clients that come at a steady rate.
