@@ -105,18 +105,25 @@ func TestPlans(t *testing.T) {
 	}
 
 	// A limit of its own, for a while, seen at the other edge when it begins and when it ends.
-	from, until := time.Now().Add(500*time.Millisecond).Format(time.RFC3339Nano), time.Now().Add(1500*time.Millisecond).Format(time.RFC3339Nano)
-	if a := one.api("PUT", "/v1/quotas/c", fmt.Sprintf(`{"rule":"api","limit":50,"effective_at":%q,"expires_at":%q}`, from, until)); a.status != 200 || !strings.Contains(a.text, `"state": "to come"`) {
-		t.Fatalf("%d %s", a.status, a.text)
-	}
 	limit := func(p *process, key string) string {
 		_, text := p.admin("GET", "/v1/usage/"+key)
 		_, after, _ := strings.Cut(text, `"limit": `)
 		n, _, _ := strings.Cut(after, ",")
 		return n
 	}
-	if got := limit(two, "c"); got != "3" {
+	in := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339Nano) }
+	if a := one.api("PUT", "/v1/quotas/later", fmt.Sprintf(`{"rule":"api","limit":50,"effective_at":%q}`, in(time.Hour))); a.status != 200 || !strings.Contains(a.text, `"state": "to come"`) {
+		t.Fatalf("%d %s", a.status, a.text)
+	}
+	two.until("told of the limit to come", func() bool {
+		_, text := two.admin("GET", "/v1/quotas/later")
+		return strings.Contains(text, `"state": "to come"`)
+	})
+	if got := limit(two, "later"); got != "3" {
 		t.Errorf("limit %s before it is effective", got)
+	}
+	if a := one.api("PUT", "/v1/quotas/c", fmt.Sprintf(`{"rule":"api","limit":50,"effective_at":%q,"expires_at":%q}`, in(200*time.Millisecond), in(4*time.Second))); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.text)
 	}
 	two.until("at the limit that begins", func() bool { return limit(two, "c") == "50" })
 	two.until("at the limit of the plan again", func() bool { return limit(two, "c") == "3" })
