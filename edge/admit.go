@@ -149,6 +149,13 @@ func (x *exchange) judge() bool {
 	} else {
 		x.decide()
 	}
+	x.note()
+	return true
+}
+
+// note counts what was decided, and tells operators of it.
+func (x *exchange) note() {
+	d := &x.decision
 	d.Tally()
 	x.blocks()
 	switch {
@@ -157,7 +164,6 @@ func (x *exchange) judge() bool {
 	case d.WouldRefuse():
 		x.server.spared.Hit(x.source)
 	}
-	return true
 }
 
 // decide has the limiter decide, and measures a sample of that.

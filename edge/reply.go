@@ -103,7 +103,7 @@ func (x *exchange) limitHeaders() {
 	if told == nil {
 		return
 	}
-	text, remaining := &x.decision.RuleOf(told).Text, uint64(0)
+	text, remaining := x.textOf(told), uint64(0)
 	t := text.Window
 	if x.decision.Refused() {
 		t = rules.Seconds(told.Wait)
@@ -131,6 +131,16 @@ func (x *exchange) limitHeaders() {
 	r.add("RateLimit", b[len(x.values):end])
 	r.add("X-RateLimit-Reset", b[end:])
 	x.values = b
+}
+
+// textOf is what a result's rule always says; of a limit that came with the request it is made anew.
+func (x *exchange) textOf(r *limiter.RuleResult) *rules.Text {
+	rule := x.decision.RuleOf(r)
+	if r.Counter == nil {
+		return &rule.Text
+	}
+	t := rules.NewText(rule.Config.Name, r.Counter.Limit, r.Counter.Window)
+	return &t
 }
 
 // verdictHeader tells a judge how the request was decided, and when.

@@ -79,7 +79,9 @@ func (s *Server) Apply(c *config.Config) error {
 	}
 	tier := make([]TierRule, 0, len(set.Rules))
 	for _, r := range set.Rules {
-		now.refusals[r] = refusalHeader(r)
+		if r.Config.Match.Descriptors == nil {
+			now.refusals[r] = refusalHeader(r)
+		}
 		now.waits = now.waits || r.FirstSight == limiter.Wait
 		if r.Parts == nil && r.Config.Match.Everything() {
 			now.everything = append(now.everything, r)
@@ -90,6 +92,9 @@ func (s *Server) Apply(c *config.Config) error {
 		tier = append(tier, TierRule{Counter: r.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow})
 		if tried := r.Candidate; tried != nil {
 			tier = append(tier, TierRule{Counter: tried.Bits, Name: r.Config.Name, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})
+		}
+		for _, asked := range r.Asked {
+			tier = append(tier, TierRule{Counter: asked, Name: r.Config.Name, Candidate: true})
 		}
 	}
 	for _, scope := range control.Scopes {

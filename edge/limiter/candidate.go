@@ -41,14 +41,17 @@ func (l *Limiter) askCandidates(d *Decision, now time.Time) {
 	for i := range d.Candidates {
 		c := &d.Candidates[i]
 		r := &d.Results[c.Index]
-		if c.Verdict != Passed || !r.open() {
+		if c.Verdict != Passed || !r.open() || r.Counter != nil { // a limit that came with the request is in place of any
 			continue
 		}
 		v, _ := l.Counters.Peek(r.Rule.Candidate.Counter, r.Source, now)
-		if !v.Over {
+		if r.Hits > v.Remaining { // of several hits the last may be over
+			v.Over, v.Committed = true, true
+		}
+		if !v.Over || r.Hits == 0 {
 			continue
 		}
-		c.Verdict, c.Estimate = Limited, v.Estimate+1
+		c.Verdict, c.Estimate = Limited, v.Estimate+float64(r.Hits)
 		c.Until = l.mitigate(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, v, r.Rule.Candidate.Timeout, r.Rule.Candidate.Repeat, true, now)
 	}
 }

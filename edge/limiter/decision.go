@@ -52,6 +52,17 @@ type RuleResult struct {
 	Until   time.Time     // end of the mitigation that is in force or starts; zero: there is none
 	Skipped bool          // nobody in the tier answers, and the rule's posture decided
 	Ask     *counter.Ask  // what its counter was asked and said; nil: it was not asked
+
+	Hits    uint32        // that the request counts; Add says 1. 0 counts nothing, and asks
+	Counter *counter.Rule // what counts in place of the rule's counter, by a limit that came with the request; nil: the rule's
+}
+
+// counter is what counts the request.
+func (r *RuleResult) counter() *counter.Rule {
+	if r.Counter != nil {
+		return r.Counter
+	}
+	return r.Rule.Counter
 }
 
 func (r *RuleResult) key() mitigation.Key {
@@ -74,7 +85,7 @@ func (d *Decision) Add(r *Rule, source counter.Source) {
 	if r.Candidate != nil {
 		d.Candidates = append(d.Candidates, CandidateResult{Index: len(d.Results)})
 	}
-	d.Results = append(d.Results, RuleResult{Rule: r, Source: source, Index: len(d.Results)})
+	d.Results = append(d.Results, RuleResult{Rule: r, Source: source, Index: len(d.Results), Hits: 1})
 }
 
 // Refused reports whether the client is to be refused.

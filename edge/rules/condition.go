@@ -184,7 +184,7 @@ func (m *Match) excludes(host, path, method []byte) bool {
 
 // Plain reports whether m is about hosts, paths and methods alone.
 func (m *Match) Plain() bool {
-	return len(m.Sources)+len(m.Headers)+len(m.Query)+len(m.Cookies) == 0 && m.Not == nil
+	return len(m.Sources)+len(m.Headers)+len(m.Query)+len(m.Cookies) == 0 && m.Not == nil && m.Descriptors == nil
 }
 
 // Others says in a few words what else than hosts, path and methods m is about.
@@ -199,6 +199,9 @@ func (m *Match) Others() (list []string) {
 		for _, name := range slices.Sorted(maps.Keys(of.values)) {
 			list = append(list, of.kind+" "+name+"="+of.values[name])
 		}
+	}
+	if m.Descriptors != nil {
+		list = append(list, m.Descriptors.String())
 	}
 	if not := m.Not; not != nil {
 		parts := append(slices.Clone(not.Methods), not.Hosts...)

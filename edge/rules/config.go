@@ -85,6 +85,9 @@ type Match struct {
 	Cookies map[string]string `json:"cookies,omitempty"`
 	Not     *Match            `json:"not,omitempty"` // what any of its entries is about is left out; it has no Not and no regular expression
 	regexp  *regexp.Regexp    // of a Path that begins with ~
+
+	// Descriptors are asked about by other proxies; a rule about them is about no request of HTTP. nil: it is about requests.
+	Descriptors *Descriptors `json:"descriptors,omitempty"`
 }
 
 // Mode says what a rule's verdict does.

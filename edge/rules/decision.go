@@ -126,7 +126,7 @@ func (d *Decision) Tally() {
 func (d *Decision) Sample() {
 	for i, r := range d.Rules {
 		if ask := d.Results[i].Ask; ask != nil {
-			r.Tally.Used.Observe(int64(100 * ask.Estimate / float64(r.Counter.Limit)))
+			r.Tally.Used.Observe(int64(100 * ask.Estimate / float64(ask.Rule.Limit)))
 		}
 	}
 }

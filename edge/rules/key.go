@@ -32,6 +32,7 @@ const (
 	keyHost
 	keyPath
 	keyGlobal
+	keyDescriptor
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
 )

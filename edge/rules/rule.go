@@ -33,6 +33,9 @@ type Rule struct {
 	key    string // what parts say: the same of all rules with the same parts
 	Tally  *Tally
 	Text   Text
+
+	address int             // of a rule about descriptors: the entry that holds the source's address; less than 0: none
+	Asked   []*counter.Rule // of a rule about descriptors: what counts for limits that proxies send, by their unit
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
@@ -90,7 +93,12 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 			return nil, fmt.Errorf("rule %s: candidate: %w", c.Name, err)
 		}
 	}
-	r.Text = newText(r)
+	if c.Match.Descriptors != nil {
+		if err := r.described(); err != nil {
+			return nil, fmt.Errorf("rule %s: match.descriptors: %w", c.Name, err)
+		}
+	}
+	r.Text = NewText(c.Name, c.Limit, time.Duration(c.Window))
 	return r, nil
 }
 
@@ -198,11 +206,12 @@ type Text struct {
 	Window int64 // whole seconds, rounded up
 }
 
-func newText(r *Rule) Text {
+// NewText makes what answers say of a limit.
+func NewText(name string, limit uint32, window time.Duration) Text {
 	t := Text{
-		Quoted: strconv.AppendQuote(nil, r.Config.Name),
-		Limit:  strconv.AppendUint(nil, uint64(r.Config.Limit), 10),
-		Window: Seconds(time.Duration(r.Config.Window)),
+		Quoted: strconv.AppendQuote(nil, name),
+		Limit:  strconv.AppendUint(nil, uint64(limit), 10),
+		Window: Seconds(window),
 	}
 	t.Policy = fmt.Appendf(nil, "%s;q=%s;w=%d", t.Quoted, t.Limit, t.Window)
 	return t
