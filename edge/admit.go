@@ -28,7 +28,7 @@ func (x *exchange) admit() bool {
 		x.server.refusals.Hit(x.source)
 		x.server.stats.denied.Add(1)
 		x.barred = true
-		x.say(message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted."))
+		x.say(refusedByList)
 		return false
 	case x.isAllowed():
 		x.allowed = true
@@ -66,6 +66,8 @@ func (x *exchange) admit() bool {
 	}
 	return true
 }
+
+var refusedByList = message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted.")
 
 var badKey = message.Refuse(http.StatusBadRequest, "bad_key", "A header, cookie or parameter by which requests or clients are told apart is there several times, or malformed.")
 

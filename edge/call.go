@@ -1,7 +1,7 @@
 package edge
 
 import (
-	"net/http"
+	"errors"
 	"time"
 
 	"sluice/counter"
@@ -12,11 +12,10 @@ import (
 
 // A Call is a request as another proxy describes it (rules.Descriptor), and what the rules say of it: an exchange that nobody sees but that
 // proxy. All its descriptors are decided about together, as all rules of a request are: if one is over its limit, none counts the request, so
-// that a client who is refused by one limit does not use up another. It may be used again after End, by one goroutine at a time.
+// that a client who is refused by one limit does not use up another. No audit watches it, which logs a hit for a request. It may be used again after End, by one goroutine at a time.
 type Call struct {
-	*exchange
+	x       *exchange
 	results []int // of the descriptors, in Decision.Results; less than 0: no rule is about it
-	asked   []rules.Descriptor
 }
 
 // A Standing is how a descriptor stands under its rule.
@@ -41,41 +40,49 @@ const (
 
 func (c callCode) String() string { return [...]string{"ok", "over_limit", "invalid"}[c] }
 
+var errFault = errors.New("edge: judge: a fault in the edge")
+
 // NewCall makes a Call.
-func (s *Server) NewCall() *Call { return &Call{exchange: newExchange(s)} }
+func (s *Server) NewCall() *Call { return &Call{x: newExchange(s)} }
 
 // Invalid counts a call that was no request.
 func (s *Server) Invalid() { s.stats.calls[callInvalid].Add(1) }
 
-// Judge decides about the request that a proxy describes, and counts it. It must not keep list; the proxy names the client, whom lists are
-// about, under remote_address.
-func (c *Call) Judge(domain string, list []rules.Descriptor, now time.Time) {
-	s := c.server
-	c.snap, c.now = s.snap.Load(), now
-	c.asker = asker{covering: c.covering[:0]}
-	c.values, c.results, c.asked = c.values[:0], c.results[:0], list
-	c.reply = reply{fields: c.reply.fields[:0]}
+// Judge decides about the request that a proxy describes, and counts it. It does not keep list. The proxy names the client, whom lists are
+// about, under remote_address. After an error, which is a fault in the edge, the call must not be used again.
+func (c *Call) Judge(domain string, list []rules.Descriptor, now time.Time) (err error) {
+	x, s := c.x, c.x.server
+	defer func() {
+		if p := recover(); p != nil {
+			s.fault(p)
+			err = errFault
+		}
+	}()
+	x.snap, x.now = s.snap.Load(), now
+	x.asker = asker{covering: x.covering[:0]}
+	x.values, c.results = x.values[:0], c.results[:0]
+	x.reply = reply{fields: x.reply.fields[:0]}
 	for i := range list {
-		if c.client = list[i].Address(); c.client.IsValid() {
-			c.source = c.snap.sources.Of(c.client)
-			c.covering = s.limiter.Bits.Covering(rules.Single(c.client), c.covering)
+		if x.client = list[i].Address(); x.client.IsValid() {
+			x.source = x.snap.sources.Of(x.client)
+			x.covering = s.limiter.Bits.Covering(rules.Single(x.client), x.covering)
 			break
 		}
 	}
 	switch {
-	case c.client.IsValid() && c.denied():
+	case x.client.IsValid() && x.denied():
 		s.stats.denied.Add(1)
-		c.barred = true
-		c.say(message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted."))
-	case c.client.IsValid() && c.isAllowed():
-		c.allowed = true
+		x.barred = true
+		x.say(refusedByList)
+	case x.client.IsValid() && x.isAllowed():
+		x.allowed = true
 	default:
 		c.decideAbout(domain, list)
 	}
-	if c.source.IsValid() {
-		s.requests.Hit(c.source)
-		if c.barred {
-			s.refusals.Hit(c.source)
+	if x.source.IsValid() {
+		s.requests.Hit(x.source)
+		if x.barred {
+			s.refusals.Hit(x.source)
 		}
 	}
 	if c.Refused() {
@@ -83,42 +90,43 @@ func (c *Call) Judge(domain string, list []rules.Descriptor, now time.Time) {
 	} else {
 		s.stats.calls[callOK].Add(1)
 	}
+	return nil
 }
 
 // decideAbout decides under the rules about descriptors, and makes what the client is told. A client whose address nobody tells is known to
 // operators by what the first of these rules counts.
 func (c *Call) decideAbout(domain string, list []rules.Descriptor) {
-	d := &c.decision
+	x, d := c.x, &c.x.decision
 	for i := range list {
-		c.results = append(c.results, d.AddDescriptor(c.server.secret, c.snap.rules, c.snap.sources, domain, &list[i]))
+		c.results = append(c.results, d.AddDescriptor(x.server.secret, x.snap.rules, x.snap.sources, domain, &list[i]))
 	}
 	if len(d.Results) == 0 {
 		return
 	}
-	if c.source == (counter.Source{}) {
-		c.source = d.Results[0].Source
+	if x.source == (counter.Source{}) {
+		x.source = d.Results[0].Source
 	}
-	d.Covering = c.covering
-	c.decide()
-	c.note()
+	d.Covering = x.covering
+	x.decide()
+	x.note()
 	if !d.Refused() {
-		c.limitHeaders()
-		c.verdictHeader()
+		x.limitHeaders()
+		x.verdictHeader()
 		return
 	}
-	c.limited()
-	c.reply.add("Cache-Control", noStore)
+	x.limited()
+	x.reply.add("Cache-Control", noStore)
 }
 
 // Refused reports whether the request is to be refused.
-func (c *Call) Refused() bool { return c.barred || c.decision.Refused() }
+func (c *Call) Refused() bool { return c.x.barred || c.x.decision.Refused() }
 
 // Standing is how the i-th descriptor stands. Where another one is over its limit, what would be left counts for this one.
 func (c *Call) Standing(i int) Standing {
 	if i >= len(c.results) || c.results[i] < 0 {
-		return Standing{Refused: c.barred}
+		return Standing{Refused: c.x.barred}
 	}
-	d := &c.decision
+	d := &c.x.decision
 	r := &d.Results[c.results[i]]
 	rule := d.RuleOf(r)
 	st := Standing{Rule: rule, Limit: rule.Counter.Limit, Window: rule.Counter.Window, Reset: rule.Counter.Window}
@@ -135,7 +143,7 @@ func (c *Call) Standing(i int) Standing {
 		if r.Counter != nil {
 			by = r.Counter
 		}
-		if v, known := c.server.limiter.Counters.Peek(by, r.Source, c.now); known {
+		if v, known := c.x.server.limiter.Counters.Peek(by, r.Source, c.x.now); known {
 			st.Remaining = v.Remaining
 		}
 	case d.Refused() && !rule.Refused:
@@ -147,14 +155,13 @@ func (c *Call) Standing(i int) Standing {
 }
 
 // Fields is what an answer says in its header, and Body what one does that refuses; none of them outlives End.
-func (c *Call) Fields() []message.Field { return c.reply.fields }
+func (c *Call) Fields() []message.Field { return c.x.reply.fields }
 func (c *Call) Body() (contentType string, body []byte) {
-	return c.reply.contentType, c.reply.body
+	return c.x.reply.contentType, c.x.reply.body
 }
 
 // End forgets the request.
 func (c *Call) End() {
-	c.decision.Reset()
-	clear(c.asked)
-	c.snap, c.asked, c.reply.body, c.reply.common = nil, nil, nil, nil
+	c.x.decision.Reset()
+	c.x.snap, c.x.reply = nil, reply{fields: c.x.reply.fields[:0]}
 }

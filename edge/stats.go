@@ -44,7 +44,7 @@ type stats struct {
 
 	denied    atomic.Uint64 // by the list
 	calls     [callCodes]atomic.Uint64
-	applied   atomic.Int64  // when the configuration in force came into force, Unix nanoseconds
+	applied   atomic.Int64 // when the configuration in force came into force, Unix nanoseconds
 	seconds   *histogram.Histogram
 	detection *histogram.Histogram
 	deciding  prometheus.Histogram

@@ -33,7 +33,7 @@ func check(file string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, err)
 		return command.ExitFailed
 	}
-	noOrigin := len(c.Origins) == 0 && c.CheckPath == ""
+	noOrigin := len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == ""
 	if noOrigin {
 		c.CheckPath = "/check" // for Check, which wants something to do; --origin may come
 	}
@@ -89,12 +89,14 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 		_, err = listen.LoadCertificates(c.TLS)
 		try(err)
 	}
+	_, _, err = rateLimitTLS(c.RateLimitService)
+	try(err)
 	if file := c.AccessLog.File; file != "" && file != "-" {
 		if err := tryWrite(file); err != nil {
 			try(fmt.Errorf("access_log.file: %w: give the path of a file that can be written", err))
 		}
 	}
-	for _, l := range [...][2]string{{"listen", c.Listen}, {"listen_tls", c.ListenTLS}, {"admin", c.Admin}} {
+	for _, l := range [...][2]string{{"listen", c.Listen}, {"listen_tls", c.ListenTLS}, {"admin", c.Admin}, {"rate_limit_service", c.RateLimitService.Listen}} {
 		switch err := tryListen(l[0], l[1]); {
 		case errors.Is(err, syscall.EADDRINUSE):
 			doubt(l[0] + " " + l[1] + ": the port is in use: by an edge that this file is for, or a start will fail")
@@ -102,7 +104,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 			try(err)
 		}
 	}
-	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "pop.secret_file": c.PoP.SecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile} {
+	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "pop.secret_file": c.PoP.SecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile, "rate_limit_service.key_file": c.RateLimitService.KeyFile} {
 		if info, err := os.Stat(file); file != "" && err == nil && info.Mode().Perm()&0o004 != 0 {
 			doubt(what + ": everybody on this machine can read " + file + ": chmod o= it")
 		}

@@ -30,6 +30,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/listen"
+	"sluice/edge/ratelimit"
 	"sluice/pop/presence"
 )
 
@@ -40,7 +41,7 @@ const eventsKept = 2000
 // started; what is started is stopped in the opposite order:
 //
 //	start: tier, admin, edge            (the edge last: nobody is served by half of it)
-//	stop:  edge drained, tier's last report, admin   (it answers /readyz and /metrics to the end)
+//	stop:  edge and rate limit service drained, tier's last report, admin   (it answers /readyz and /metrics to the end)
 func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	direct := newLog(stderr, f.logLevel, f.logFormat)
 	lines := newLogWriter(stderr, func(lost uint64) { direct.Warn("lines of this log were lost: it is read too slowly", "lost", lost) })
@@ -95,6 +96,10 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 			return err
 		}
 	}
+	callsTLS, callsCertificates, err := rateLimitTLS(c.RateLimitService)
+	if err != nil {
+		return err
+	}
 	program, err := os.Executable() // now: later its place may have been taken by a new one
 	if err != nil {
 		return err
@@ -120,6 +125,15 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 	if err := c.CheckAdmin(back.Addr().String()); err != nil {
 		return err // a name, or a socket that was given, leads further than it said
+	}
+	var asks net.Listener // of proxies that ask over gRPC
+	if c.RateLimitService.Listen != "" {
+		if asks, err = ours.Listen("rate_limit_service", c.RateLimitService.Listen); err != nil {
+			return err
+		}
+		if err := c.RateLimitService.CheckAddress(asks.Addr().String()); err != nil {
+			return err
+		}
 	}
 	ours.Close(false)
 	reload := &reloader{flags: f, server: server, machine: shared.Machine, log: log, events: happened, store: shared.Rules, name: tier.EdgeName(c), base: c,
@@ -181,7 +195,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	stop, unhook := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer unhook()
 	background, cancel := context.WithCancel(context.Background())
-	failed := make(chan error, 4)
+	failed := make(chan error, 5)
 	var edges, others sync.WaitGroup
 	reported := make(chan error, 1)
 	go func() { reported <- shared.Sync(background) }()
@@ -211,6 +225,19 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		})
 		others.Go(func() { refresh(background, certificates, happened) })
 	}
+	var calls func(context.Context)
+	if asks != nil {
+		s := ratelimit.New(server, callsTLS)
+		calls = s.Drain
+		edges.Go(func() {
+			if err := s.Serve(asks); err != nil {
+				failed <- fmt.Errorf("rate limit service: %w", err)
+			}
+		})
+		if callsCertificates != nil {
+			others.Go(func() { refresh(background, callsCertificates, happened) })
+		}
+	}
 	if older != nil {
 		go older.Serve(server) // ends with the older process, and so does this:
 		go older.TakeLast(shared.Table, server, log)
@@ -238,7 +265,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	defer next.Close()
 	err = wait(stop, failed, usr2, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once
-	end := &upgrade.Shutdown{Events: happened, Server: server, Operators: operators, Back: back, Notice: f.notice, Grace: f.grace, Log: log}
+	end := &upgrade.Shutdown{Events: happened, Server: server, Operators: operators, Back: back, Notice: f.notice, Grace: f.grace, Log: log, Calls: calls}
 	if next.Done() {
 		end.HandOver(next, stop)
 	} else {

@@ -48,6 +48,8 @@ type Config struct {
 	Shed           bool             // shed: connection; see Server.shed
 	Shadow         bool             // every rule that is not off is a shadow
 	VerdictHeader  bool             // answers carry Sluice-Verdict
+
+	RateLimitService RateLimitService
 }
 
 // PoP says which PoP the edge belongs to and how it shares what it counts.
@@ -100,7 +102,7 @@ func (c *Config) Check() error {
 		return errors.New("tls: certificate and key belong together: give both")
 	case c.Source.ProxyProtocol && len(c.Source.Trust) == 0:
 		return errors.New("source.proxy_protocol is on but nobody is trusted: name the proxies that send the header under source.trust")
-	case len(c.Origins) == 0 && c.CheckPath == "":
+	case len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "":
 		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
 	case c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0"):
 		return errors.New("listen and admin are both " + c.Listen + ": give them different addresses")
@@ -108,6 +110,9 @@ func (c *Config) Check() error {
 		return errors.New("metrics_token is on but there is no token: give admin_token_file")
 	case c.Source.TrustsEverybody() && !c.Source.TrustEverybody:
 		return errors.New("source.trust names everybody, so each client says itself who it is: name your proxies, or, if nobody else can reach this edge, say source.trust_everybody: true")
+	}
+	if err := c.checkRateLimitService(); err != nil {
+		return err
 	}
 	return c.CheckAdmin(c.Admin)
 }
@@ -138,7 +143,7 @@ func isLocal(address string) bool {
 // Warnings tells what is possible but probably not meant, a sentence each: the weaknesses, and a rule about some hosts, whose origin answers
 // for any host. A client writes Host as it likes, so it can ask there without the rule.
 func (c *Config) Warnings() []string {
-	var all []string
+	all := c.unasked()
 	if c.StateDir != "" && len(c.PoP.Memcached) == 0 {
 		all = append(all, "state_dir: an edge that counts alone keeps there what operators change of its rules; blocks end with the process")
 	}

@@ -105,8 +105,9 @@ func (r *reader) config(n ast.Node, c *Config) {
 				c.CheckPath = text
 			}
 		}),
-		"verdict_header": r.boolean("verdict_header", &c.VerdictHeader),
-		"rules":          func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
+		"verdict_header":     r.boolean("verdict_header", &c.VerdictHeader),
+		"rate_limit_service": func(n ast.Node) { r.rateLimitService(n, &c.RateLimitService) },
+		"rules":              func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
 	})
 }
 
@@ -271,6 +272,9 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	}
 	rule.Window, rule.MitigationTimeout = rules.Duration(window), rules.Duration(timeout)
 	r.answer(n, seen, &rule)
+	if rule.Match.Descriptors != nil {
+		r.described(n, seen, &rule, c.Rules)
+	}
 	if at := seen["escalate"]; at != nil {
 		r.escalate(at, &rule)
 	}
@@ -317,6 +321,7 @@ func (r *reader) match(n ast.Node, m *rules.Match) {
 			m.Not = nil // it says nothing
 		}
 	}
+	f["descriptors"] = func(n ast.Node) { r.descriptors(n, m) }
 	r.mapping(n, "match", f)
 }
 

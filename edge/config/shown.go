@@ -47,5 +47,7 @@ func Shown(c *Config) map[string]any {
 		"origins":    origins,
 		"access_log": map[string]any{"file": orNone(c.AccessLog.File), "format": c.AccessLog.Format, "refused": c.AccessLog.Refused},
 		"shed":       shed, "check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader,
+		"rate_limit_service": map[string]any{"listen": orNone(c.RateLimitService.Listen), "cert_file": orNone(c.RateLimitService.CertFile), "key_file": orNone(c.RateLimitService.KeyFile),
+			"client_ca_file": orNone(c.RateLimitService.ClientCAFile), "insecure": c.RateLimitService.Insecure},
 	}
 }

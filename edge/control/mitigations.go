@@ -240,6 +240,9 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 	lifted.Edges, err = c.say(Word{Rule: rule, Source: key.Source, Start: now, Operator: by}, key, func() {
 		if r != nil {
 			c.limiter.Counters.Forget(r.Counter, key.Source)
+			for _, asked := range r.Asked {
+				c.limiter.Counters.Forget(asked, key.Source)
+			}
 		}
 		if r != nil && r.Candidate != nil {
 			c.limiter.Bits.Lift(mitigation.Key{Rule: r.Candidate.Bits.ID, Source: key.Source}, time.Now())

@@ -183,13 +183,14 @@ func (d *Decision) AddDescriptor(key Secret, set *Set, s *Sources, domain string
 	}
 	var source counter.Source
 	source, d.buf = r.sourceOf(key, s, q, d.buf)
-	hits := min(q.Hits, counter.MaxLimit+1) // more is over any limit
-	if q.Limit == 0 {
-		hits = min(hits, r.Config.Limit+1)
+	limit := min(q.Limit, counter.MaxLimit)
+	if limit == 0 {
+		limit = r.Config.Limit
 	}
+	hits := min(q.Hits, limit+1) // more hits are no more over it
 	for i := range d.Results {
 		if d.Rules[i] == r && d.Results[i].Source == source {
-			d.Results[i].Hits = min(d.Results[i].Hits+hits, counter.MaxLimit+1)
+			d.Results[i].Hits = min(d.Results[i].Hits+hits, limit+1)
 			return i
 		}
 	}
@@ -201,7 +202,7 @@ func (d *Decision) AddDescriptor(key Secret, set *Set, s *Sources, domain string
 	result := &d.Results[len(d.Results)-1]
 	result.Hits = hits
 	if q.Limit != 0 {
-		result.Counter = r.Asked[slices.Index(units[:], q.Window)].With(min(q.Limit, counter.MaxLimit), r.Counter.Estimate)
+		result.Counter = r.Asked[slices.Index(units[:], q.Window)].With(limit, r.Counter.Estimate)
 	}
 	return len(d.Results) - 1
 }

@@ -353,6 +353,9 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 		if r.Candidate.Is() {
 			notes = append(notes, fmt.Sprintf("the candidate of rule %s is not asked: --curve %s shows other limits", r.Name, r.Name))
 		}
+		if r.Match.Descriptors != nil {
+			notes = append(notes, fmt.Sprintf("a log has requests, and no descriptors, so that rule %s, about %v, judges nothing here", r.Name, r.Match.Descriptors))
+		}
 		if values := r.Match.Unlogged(); values != "" {
 			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s looks for %s in vain", r.Name, values))
 		}
