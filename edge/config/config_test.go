@@ -29,7 +29,7 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	const rule = "rules:\n- name: a\n  limit: 1\n"
-	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, check_path, deny, edge_id, etcd, limits, listen, listen_tls, metrics_token, origins, pop, rules, shed, source, state_dir, table, tls or verdict_header")
+	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, check_path, deny, edge_id, etcd, limits, listen, listen_tls, metrics_token, origins, pop, rate_limit_service, rules, shed, source, state_dir, table, tls or verdict_header")
 	f("edge_id: a b", `f.yaml:1:10: edge_id: "a b" is not possible: want 1 to 64 letters, digits, dots, dashes or underscores`)
 	f("pop: {edges: 65}", "f.yaml:1:14: pop.edges: 65 is out of range: want 0 to 64")
 	f("listen: 80", `f.yaml:1:9: listen: "80" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
@@ -112,6 +112,21 @@ func TestConfigErrors(t *testing.T) {
 	f("etcd: {endpoints: [\"https://a:1\"], key_file: k}", "f.yaml:1:36: etcd: cert_file and key_file belong together: give both")
 	f("etcd: {ca_file: c}", "f.yaml:1:7: etcd: no endpoints: name the nodes, such as https://10.0.0.1:2379")
 	f("etcd: {endpoints: [\"http://a:1\"], ca_file: c}", "f.yaml:1:35: etcd: http://a:1 has no TLS: write the endpoints with https, or remove ca_file and cert_file")
+	const about = "rate_limit_service: {listen: \":1\"}\nrules:\n- {name: a, limit: 1, match: {descriptors: {domain: d, entries: [{key: k}]}}"
+	f("rate_limit_service: {listen: x}", `f.yaml:1:30: rate_limit_service.listen: "x" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
+	f("rate_limit_service: {port: 1}", "f.yaml:1:22: rate_limit_service: unknown field port: want cert_file, client_ca_file, insecure, key_file or listen")
+	f(about+", key: global}", "f.yaml:3:79: key: a rule about descriptors counts by the values that its entries leave open: remove key")
+	f(about+", action: close}", "f.yaml:3:79: action: close: the proxy that asks answers its client: remove it")
+	f(about+", count: {statuses: [401]}}", "f.yaml:3:79: count.statuses: no proxy tells how a request was answered that it has asked about: remove it")
+	f(about+", response: {status: 503}}", "f.yaml:3:79: response.status: the proxy that asks chooses the status (rate_limited_status of Envoy): remove it")
+	f(about+", response: {bodies: [{content_type: a/b, body: c}]}}", "f.yaml:3:79: response.bodies: no proxy tells what its client accepts: keep one body")
+	f(about+"}\n- {name: b, limit: 1, match: {descriptors: {domain: d, entries: [{key: k, value: \"*\"}]}}}", "f.yaml:4:23: match.descriptors: rule a is about the same: keep one, or say mode: off")
+	f("rules: [{name: a, limit: 1, match: {path: /a, descriptors: {domain: d, entries: [{key: k}]}}}]", "f.yaml:1:29: match.descriptors: a descriptor has no host, path, method, address, header, parameter or cookie: remove what is beside it")
+	f("rules: [{name: a, limit: 1, match: {descriptors: {entries: [{key: k}]}}}]", "f.yaml:1:50: match.descriptors: no domain: say which one the proxy sends")
+	f("rules: [{name: a, limit: 1, match: {descriptors: {domain: d}}}]", "f.yaml:1:50: match.descriptors: no entries: say which ones the proxy sends, such as [{key: remote_address}]")
+	f("rules: [{name: a, limit: 1, match: {descriptors: {domain: d, entries: [{value: k}]}}}]", "f.yaml:1:50: match.descriptors: an entry without a key: every entry of a descriptor has one")
+	f("rules: [{name: a, limit: 1, match: {descriptors: {domain: d, entries: [{key: k, value: a*b}]}}}]", `f.yaml:1:50: match.descriptors: "a*b" has a * before its end: want an exact value, a prefix that ends in *, or no value for any`)
+	f("rules: [{name: a, limit: 1, match: {not: {descriptors: {domain: d}}}}]", "f.yaml:1:43: match.not: unknown field descriptors: want cookies, headers, hosts, methods, path, query or sources")
 	f("etcd: {nodes: [a]}", "f.yaml:1:8: etcd: unknown field nodes: want ca_file, cert_file, endpoints, key_file, password_file, prefix or username")
 	const r1 = "rules: [{name: r, limit: 1, "
 	f(r1+"mitigation_timeout: 0, escalate: [1h]}]", "f.yaml:1:52: escalate: a rule with mitigation_timeout: 0 blocks nobody, so no block can be longer: give it a mitigation_timeout")

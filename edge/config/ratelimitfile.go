@@ -75,6 +75,9 @@ func (c *Config) unasked() (all []string) {
 
 func (r *reader) descriptors(n ast.Node, m *rules.Match) {
 	const name = "match.descriptors"
+	if s, ok := r.resolve(n).(*ast.StringNode); ok && s.Value == "none" {
+		return
+	}
 	d := new(rules.Descriptors)
 	r.mapping(n, name, fields{
 		"domain": r.str(name+".domain", &d.Domain),
@@ -126,7 +129,7 @@ func (r *reader) described(n ast.Node, seen map[string]ast.Node, rule *rules.Con
 		return
 	}
 	for i := range others {
-		if o := &others[i]; o.Mode != rules.Off && o.Match.Descriptors != nil && o.Match.Descriptors.Equal(rule.Match.Descriptors) {
+		if o := &others[i]; o.Mode != rules.Off && o.Match.Descriptors != nil && o.Match.Descriptors.Same(rule.Match.Descriptors) {
 			r.fail(at("match"), "match.descriptors: rule %s is about the same: keep one, or say mode: off", o.Name)
 		}
 	}

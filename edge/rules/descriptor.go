@@ -60,8 +60,8 @@ func (d *Descriptors) Check() error {
 	return nil
 }
 
-// Equal reports whether d and other are about the same descriptors.
-func (d *Descriptors) Equal(other *Descriptors) bool {
+// Same reports whether d and other are about the same descriptors.
+func (d *Descriptors) Same(other *Descriptors) bool {
 	same := func(a, b Entry) bool {
 		return a.Key == b.Key && strings.TrimPrefix(a.Value, "*") == strings.TrimPrefix(b.Value, "*")
 	}
