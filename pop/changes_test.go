@@ -57,7 +57,11 @@ func TestRulesUnderAttack(t *testing.T) {
 		}
 	}
 	attack(2 * time.Second)
-	for n := range 100 {
+	changes := 100
+	if raceEnabled {
+		changes = 15
+	}
+	for n := range changes {
 		rule, text := fmt.Sprint("rule", n%7), fmt.Sprint(n)
 		change(t, w, w.Edges[rng.IntN(8)], rule, text)
 		said := w.Now()

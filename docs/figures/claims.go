@@ -48,9 +48,11 @@ type claim struct {
 
 	Times float64 // what is printed, times this, is what the document says; 0: 1
 	Per   float64 // or this, divided by what is printed
+	Over  string  // or what is printed, divided by what this expression finds: a ratio that the command does not print
 	Take  string  // of several places: least, most, sum; else the first
-	// By how much the two may differ: "5 %", "3", "at most", or "range" where the command prints the least and the most, and the document one of those
-	// between. If it is not given, what is printed, rounded to the digits that the document has, is what stands there.
+	// By how much the two may differ: "5 %", "3", "factor 2", "at most", or "range" where the command prints the least and the most, and the document one
+	// of those between. If it is not given, what is printed, rounded to the digits that the document has, is what stands there. Documents quote the
+	// stored output; the tolerance is for whoever runs the command again. Processor time has a factor, as machines and hours differ by that much.
 	Within string
 
 	document string
@@ -167,9 +169,15 @@ func tolerance(s string) (func(float64, number) bool, error) {
 		return nil, nil
 	}
 	value, percent := strings.CutSuffix(s, " %")
+	value, factor := strings.CutPrefix(value, "factor ")
 	by, err := strconv.ParseFloat(value, 64)
-	if err != nil || by <= 0 {
-		return nil, fmt.Errorf("within %q: want a share such as \"5 %%\", a difference such as \"3\", \"at most\" or \"range\"", s)
+	if err != nil || by <= 0 || factor && (percent || by <= 1) {
+		return nil, fmt.Errorf("within %q: want a share such as \"5 %%\", a difference such as \"3\", \"factor 2\", \"at most\" or \"range\"", s)
+	}
+	if factor {
+		return func(printed float64, stands number) bool {
+			return printed <= by*stands.value && stands.value <= by*printed
+		}, nil
 	}
 	return func(printed float64, stands number) bool {
 		most := by
@@ -290,6 +298,14 @@ func (c *claim) same(found []float64, text string) bool {
 // find is what the output says in place of a part, and how it says it.
 func (c *claim) find(p part, text string) (found []float64, printed string, err error) {
 	var said []string
+	divisor := 1.0
+	if c.Over != "" {
+		over, _, err := (&claim{Times: 1}).find(part{find: patterns{c.Over}}, text)
+		if err != nil {
+			return nil, "", err
+		}
+		divisor = over[0]
+	}
 	for _, pattern := range p.find {
 		expression, err := regexp.Compile("(?m)" + pattern)
 		if err != nil {
@@ -313,7 +329,7 @@ func (c *claim) find(p part, text string) (found []float64, printed string, err 
 			}
 			for _, group := range groups {
 				for _, n := range numbers(group) {
-					value := n.value * c.Times
+					value := n.value * c.Times / divisor
 					if c.Per > 0 {
 						value = c.Per / n.value
 					}
@@ -344,7 +360,7 @@ func (c *claim) find(p part, text string) (found []float64, printed string, err 
 		}
 		found = append(found, values[0])
 	}
-	if c.Take != "" || c.Times != 1 || c.Per > 0 {
+	if c.Take != "" || c.Times != 1 || c.Per > 0 || c.Over != "" {
 		said = nil
 		for _, v := range found {
 			said = append(said, strconv.FormatFloat(v, 'g', 5, 64))
