@@ -328,6 +328,32 @@ rules:
 	}
 }
 
+// A candidate sees all hits of a call, and is not asked about a limit that a descriptor brings.
+func TestCandidatesOfCalls(t *testing.T) {
+	p := startPeer(t, "rules: [{name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 10, window: 1h, candidate: {limit: 3}}]")
+	q := request("web", "user=a")
+	for _, step := range []struct {
+		hits uint32
+		want float64
+	}{{2, 0}, {2, 1}, {1, 1}} { // the last finds it blocked
+		q.HitsAddend = step.hits
+		p.ask(q)
+		if got := p.metric("sluice_candidate_requests_total", "verdict", "limited"); got != step.want {
+			t.Errorf("after %d hits more: limited %v times, want %v", step.hits, got, step.want)
+		}
+	}
+	if got := p.metric("sluice_candidate_requests_total", "verdict", "mitigated"); got != 1 {
+		t.Errorf("mitigated %v times", got)
+	}
+	own := request("web", "user=b")
+	own.Descriptors[0].Limit = &descriptor.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 1000, Unit: envoytype.RateLimitUnit_HOUR}
+	own.HitsAddend = 500
+	p.ask(own)
+	if got := p.metric("sluice_candidate_requests_total", "verdict", "limited"); got != 1 {
+		t.Errorf("of a limit of the descriptor's: limited %v times", got)
+	}
+}
+
 // Rules are read again while calls come, and what was counted goes on.
 func TestCallsSurviveReloads(t *testing.T) {
 	p := startPeer(t, web)
