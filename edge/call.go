@@ -61,7 +61,6 @@ func (c *Call) Judge(domain string, list []rules.Descriptor, now time.Time) (err
 	x.snap, x.now = s.snap.Load(), now
 	x.asker = asker{covering: x.covering[:0]}
 	x.values, c.results = x.values[:0], c.results[:0]
-	x.reply = reply{fields: x.reply.fields[:0]}
 	for i := range list {
 		if x.client = list[i].Address(); x.client.IsValid() {
 			x.source = x.snap.sources.Of(x.client)

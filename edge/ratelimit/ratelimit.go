@@ -30,8 +30,8 @@ import (
 )
 
 // What proxies may have open at once: connections, of which Envoy has one for each of its threads, and calls on each. A call takes a
-// goroutine and less than 20 KiB, and none takes longer than a rule waits for the tier (pop.wait). A request of maxRequest bytes is larger
-// than any that Envoy makes of the headers that it takes.
+// goroutine and its request of at most maxRequest bytes, more than Envoy makes of the headers that it takes, and none takes longer than a rule
+// waits for the tier (pop.wait).
 const (
 	maxConnections = 1024
 	maxCalls       = 1000
