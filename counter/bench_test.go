@@ -220,3 +220,29 @@ func BenchmarkReserveStrangers(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkAlgorithm is BenchmarkReserve of ten thousand sources by each algorithm, so that what one costs stands beside the decision without it.
+func BenchmarkAlgorithm(b *testing.B) {
+	made := func(r *Rule, err error) *Rule {
+		if err != nil {
+			b.Fatal(err)
+		}
+		return r
+	}
+	for _, r := range []*Rule{
+		made(NewRule("sliding", 100, time.Minute, 12, Nearest)), made(NewFixed("fixed", 100, time.Minute)),
+		made(NewBucket("bucket", 100, time.Minute, 12, 100, 0)), made(NewBucket("queue", 100, time.Minute, 12, 1, 99)),
+		made(NewExact("exact", 100, time.Minute, 12)),
+	} {
+		b.Run(r.Name, func(b *testing.B) {
+			table, list := fill(false, 10_000, 20_000, []*Rule{r})
+			asks, now := make([]Ask, 1), epoch.Add(time.Second)
+			b.ReportAllocs()
+			defer cpu(b)()
+			for i := range b.N {
+				asks[0] = Ask{Rule: r, Source: list[i%len(list)], Hits: 1}
+				table.Reserve(asks, now.Add(time.Duration(i)*50*time.Microsecond))
+			}
+		})
+	}
+}

@@ -66,14 +66,24 @@ func (t *Table) Adjust(step time.Duration, tier bool, now time.Time) {
 // shiftBy moves the lanes of a counter by a step of the clock. When within its sub-windows hits came is forgotten.
 func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 	h, groups := st.record(i)
-	s.advance(st, i, r, ns)
+	from := s.advance(st, i, r, ns)
 	by := (step + r.sub/2) / r.sub
 	if step < 0 {
 		by = (step - r.sub/2) / r.sub
 	}
-	base := r.position(ns+s.offset+step, h.phase).group
+	to := r.position(ns+s.offset+step, h.phase)
+	base := to.group
 	by -= int64(int32(base-h.base)) << r.lanes // further than the groups move by themselves
-	r.lanes.Shift(r.groups(), by, func(g int) *uint64 { return &groups[g] })
+	if r.algorithm == tokens {
+		by = int64(r.groups()) << r.lanes // all of it goes into the last lane of the newest
+		pending := uint32(0)
+		if h.unconfirmed != 0 {
+			pending = s.unconfirmed.At(int(h.unconfirmed)).hits
+		}
+		r.step(groups, from, to, uint64(pending))
+	} else {
+		r.lanes.Shift(r.groups(), by, func(g int) *uint64 { return &groups[g] })
+	}
 	h.base = base
 	h.turn(0, r.groups())
 	if h.unconfirmed != 0 {

@@ -12,7 +12,7 @@ import (
 const MaxEdges = 64
 
 // groups is how many groups the newest sub-window and the SubWindows before it can touch.
-func (r *Rule) groups() int { return (r.SubWindows+r.lanes.Count()-1)>>r.lanes + 1 }
+func (r *Rule) groups() int { return r.touched }
 
 // position is an instant in the sub-windows of one source.
 type position struct {
@@ -24,6 +24,9 @@ type position struct {
 // position places an instant, in ns since the epoch.
 func (r *Rule) position(ns int64, phase uint16) position {
 	ns -= r.offset(phase)
+	if r.algorithm == tokens {
+		return r.inBucket(ns)
+	}
 	n := ns / r.sub
 	return position{
 		group: uint32(n >> r.lanes),
@@ -32,7 +35,7 @@ func (r *Rule) position(ns int64, phase uint16) position {
 	}
 }
 
-func (r *Rule) offset(phase uint16) int64 { return (r.sub << r.lanes >> 16) * int64(phase) }
+func (r *Rule) offset(phase uint16) int64 { return r.phases * int64(phase) }
 
 // view is what a window that ends at a position sees of a counter.
 type view struct {
@@ -99,16 +102,11 @@ func (r *Rule) remaining(estimate float64) uint32 {
 	return uint32(max(0, int64(r.Limit)-r.used(estimate)))
 }
 
-// retryAfter is how long it takes until n more hits of the counter at i, which has groups, are within the limit if nothing else arrives
-// and what is reserved is given back: sub-windows leave the window one by one, each evenly over its length. More than 0, and at
-// most a window and a group; a window where n alone is over the limit.
-func (s *shard) retryAfter(r *Rule, i int, groups []uint64, p position, n float64) time.Duration {
+// slidingRetry is retryAfter of a sliding window: sub-windows leave it one by one, each evenly over its length.
+func (s *shard) slidingRetry(r *Rule, i int, groups []uint64, p position, n float64) time.Duration {
 	room := float64(r.Limit) - n
 	if r.Estimate == Nearest {
 		room += 0.5
-	}
-	if room < 0 {
-		return r.Window
 	}
 	for ahead := 0; ; ahead++ {
 		v := r.view(groups, p.lane+ahead)

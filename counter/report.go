@@ -85,12 +85,13 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			}
 			s.releaseEmpty(w)
 		}
+		s.sweepRounds(ns)
 		// Who still waits has waited longer than anybody should, or asked just now and goes on a little early.
 		for key, ch := range s.waiting {
 			delete(s.waiting, key)
 			close(ch)
 		}
-		if s.unconfirmed.InUse() == 0 {
+		if s.unconfirmed.InUse() == 0 && len(s.ranks) == 0 {
 			s.activeShards.And(^s.bit)
 		}
 		s.unlock(t)
@@ -147,6 +148,9 @@ type Report struct {
 	// then the newest, too. Of a counter of which nothing is known, the answer decides: Standing.Past.
 	Past           bool
 	Oldest, Newest uint32
+	// WriteFirst says that the read is to follow the hits in the tier, also where another edge adds a group at the same time: of a
+	// group that is not There the Known without Hits is added, and the Hits are an increment in any case.
+	WriteFirst bool
 }
 
 // Take hands out what a counter has to report; until every part is answered by Counted, Returned or Lost, further hits
@@ -160,10 +164,10 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		}
 		k := s.unconfirmed.At(int(h.unconfirmed))
 		k.idle = !k.queued
-		if s.hasInFlight(k) {
+		r := c.Rule
+		if s.hasInFlight(k) || r.Sync && s.ranking(r, c.Source, t.ns(now)) {
 			return
 		}
-		r := c.Rule
 		newest := k.urgent // else only what is left of groups that have ended goes, and hits of the newest wait for its end
 		for g := range r.groups() {
 			u := s.group(k, g)
@@ -178,16 +182,19 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 				Group: h.base - uint32(g), Hits: hits,
 				// What is left pending is reported later: stored now, it would be counted twice.
 				Known: r.lanes.AtMost(r.lanes.Minus(groups[g], u.pending), r.lanes.ReportMax()),
-				There: h.lastReply&follows != 0 || h.answered(g),
+				There: h.lastReply&follows != 0 && !r.Sync || h.answered(g),
 			}
 			rep.N++
 		}
 		ok = rep.N > 0
 		if ok {
-			past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now))
-			rep.Past, rep.Oldest, rep.Newest = past, h.base-uint32(r.groups()-1), h.base
-			if newest {
-				rep.Newest++
+			rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
+			if r.Sync {
+				s.send(t, k, c, &rep, h, at, t.ns(now))
+			} else if past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now)); past {
+				if rep.Past = true; newest {
+					rep.Newest++
+				}
 			}
 		}
 		k.urgent = false
@@ -218,11 +225,14 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 	past := false
 	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
 		h, groups := s.store(c.Rule).record(int(k.slot))
-		if past = h.state&readPast == 0 && c.Rule.readsAfter(h, groups, p, total); past {
+		if past = h.state&readPast == 0 && !c.Rule.Sync && c.Rule.readsAfter(h, groups, p, total); past {
 			h.state |= readPast
 		}
 		if !h.answered(g) {
 			h.first(c.Rule, p, total)
+		}
+		if c.Rule.Sync {
+			s.countedRound(c, p.Group, total)
 		}
 	}, total, true)
 	standing.Past = past
@@ -308,10 +318,18 @@ func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64
 	base := l.store.head(l.i).base
 	for i, total := range groups {
 		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.groups() {
+			if c.Rule.Sync && !announcement && total != 0 {
+				l.store.groups(l.i)[g] = 0 // it replaces what was known: hits may have been taken back
+			}
 			l.s.merge(l.store, l.i, c.Rule, g, total, !announcement)
 		}
 	}
-	return l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
+	standing := l.s.replied(t, c, l.store, l.i, l.at, t.ns(now), reported, announcement)
+	if c.Rule.Sync && !announcement {
+		l.s.readRound(c, l.store.head(l.i), newest, groups)
+		l.s.rank(t, c, l.store, l.i, l.at)
+	}
+	return standing
 }
 
 // answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
@@ -333,11 +351,21 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 				}
 			}
 			if learn {
+				if r.Sync && do != nil {
+					st.groups(i)[g] = 0 // as in learn; Read may be about another node
+				}
 				s.merge(st, i, r, g, total, false)
 			}
 		}
 		if learn {
 			standing = s.replied(t, c, st, i, at, t.ns(now), r.lanes.Sum(hits), false)
+		}
+		switch {
+		case !r.Sync:
+		case learn:
+			s.rank(t, c, st, i, at)
+		default:
+			s.giveUp(Key{c.Source, r.ID})
 		}
 		if h.unconfirmed != 0 {
 			s.releaseEmpty(h.unconfirmed)

@@ -21,6 +21,8 @@ type Ask struct {
 	Verdict // filled in by Reserve
 
 	held bool
+
+	Ticket *Ticket // not nil: the tier ranks the hits before anybody is admitted (rank.go); Rule has Sync then
 }
 
 // Verdict is what a counter says to an Ask.
@@ -31,6 +33,7 @@ type Verdict struct {
 	Remaining  uint32        // hits left after these; 0 if Over
 	RetryAfter time.Duration // if Over: until so many hits would be admitted if no more arrived and nothing were reserved; may be 0
 	Known      bool          // the PoP's count is recent; always true without a tier
+	Delay      time.Duration // if not Over: until it is the turn of these hits, under a rule whose requests wait for theirs (NewBucket)
 }
 
 // Reserve asks all rules together whether their hits keep within their limits, and reports whether every rule that is not
@@ -86,11 +89,17 @@ func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
 	if !a.Always && (!admitted || a.Over) {
 		return
 	}
-	if a.Hold && !a.Over && l.s.hold(a, l) {
+	if a.Hold && !a.Over && a.Ticket == nil && l.s.hold(a, l) {
 		a.held = true
 		return
 	}
 	l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, now)
+	if a.Ticket != nil && !a.Over {
+		if admitted {
+			l.s.join(a, l, now)
+		}
+		return
+	}
 	if a.Over && a.Always { // a retry comes on top of what was refused and counted
 		a.RetryAfter = l.s.retryAfter(a.Rule, l.i, l.store.groups(l.i), l.at, float64(a.Hits))
 	}
@@ -98,12 +107,23 @@ func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
 
 // Commit counts a held reservation, in the sub-window of now. Anything else it leaves alone: an ask that was not held
 // counted, or did not, in Reserve.
-func (t *Table) Commit(a *Ask, now time.Time) { t.settle(a, now, true) }
+func (t *Table) Commit(a *Ask, now time.Time) { t.settle(a, a.Hits, now) }
+
+// CommitAs is Commit of an ask that turned out to be so many hits, 1 to MaxCost. They may take the counter over its limit: the next ask is
+// refused then.
+func (t *Table) CommitAs(a *Ask, hits uint32, now time.Time) { t.settle(a, hits, now) }
 
 // Cancel takes a held reservation back, as if it had never been.
-func (t *Table) Cancel(a *Ask) { t.settle(a, time.Time{}, false) }
+func (t *Table) Cancel(a *Ask) { t.settle(a, 0, time.Time{}) }
 
-func (t *Table) settle(a *Ask, now time.Time, count bool) {
+// settle ends a reservation, and counts so many hits.
+func (t *Table) settle(a *Ask, hits uint32, now time.Time) {
+	if k := a.Ticket; k != nil && k.counted {
+		if k.counted = false; hits == 0 {
+			t.unrank(a)
+		}
+		return
+	}
 	if !a.held {
 		return
 	}
@@ -111,28 +131,36 @@ func (t *Table) settle(a *Ask, now time.Time, count bool) {
 	l := t.open(a.Rule, &a.Source)
 	if l.there {
 		l.s.unhold(l.store, l.i, a.Hits)
-	} else if count {
+	} else if hits > 0 {
 		t.locate(&l, a.Rule, a.Source, t.ns(now), nil)
 	}
-	if count {
+	if hits > 0 {
 		ns := t.ns(now)
 		l.at = l.s.advance(l.store, l.i, a.Rule, ns)
-		l.s.count(t, a.Rule, l.store, l.i, l.at, a.Hits, a.Estimate, ns)
+		l.s.count(t, a.Rule, l.store, l.i, l.at, hits, a.Estimate+float64(hits)-float64(a.Hits), ns)
 	}
 	l.s.unlock(t)
 }
 
 // Peek says what Reserve would say to one hit, and whether the source is in the table. It changes nothing.
 func (t *Table) Peek(r *Rule, source Source, now time.Time) (v Verdict, there bool) {
+	return t.PeekFor(r, source, 1, now)
+}
+
+// PeekFor is Peek for so many hits.
+func (t *Table) PeekFor(r *Rule, source Source, hits uint32, now time.Time) (v Verdict, there bool) {
 	v = Verdict{Remaining: r.Limit, Known: !t.options.Tier}
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		h := st.head(i)
 		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
 		v, there = Verdict{Estimate: committed + float64(s.held(h)), Known: t.known(h, r, t.ns(now))}, true
 		v.Remaining = r.remaining(v.Estimate)
-		v.Over, v.Committed = r.over(v.Estimate+1), r.over(committed+1)
+		v.Over, v.Committed = r.over(v.Estimate+float64(hits)), r.over(committed+float64(hits))
+		if !v.Over && r.bucket.queue > 0 {
+			v.Delay = r.delay(v.Estimate + float64(hits))
+		}
 		if v.Committed {
-			v.RetryAfter = s.retryAfter(r, i, groups, at, 1)
+			v.RetryAfter = s.retryAfter(r, i, groups, at, float64(hits))
 		}
 	})
 	return v, there
@@ -231,6 +259,15 @@ func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
 	} else {
 		a.Remaining = r.remaining(estimate)
 		h.rearm(r, a.Remaining)
+		if r.bucket.queue > 0 {
+			a.Delay = r.delay(estimate)
+		}
+	}
+	if a.Ticket != nil {
+		*a.Ticket = Ticket{Keep: a.Ticket.Keep}
+		if a.Over && !(h.met() && h.silence(now) == 0) { // that was a while ago
+			a.Over, a.Ticket.Over = false, true
+		}
 	}
 	if old { // who comes once is nobody yet: a flood of strangers must not push out who came twice
 		h.state = h.state&^warm | r.warmth(estimate)
@@ -270,9 +307,13 @@ func (t *Table) stake(l *lookup, now int64, inUse []int) records.Stake {
 // peek is what a counter would say at now, with its groups as they would be then.
 func (s *shard) peek(r *Rule, st *store, i int, now int64, room *[lanes.MaxGroups]uint64) (estimate float64, groups []uint64, at position) {
 	h := st.head(i)
-	groups = room[:copy(room[:], st.groups(i)[:r.groups()])]
-	at, moved := r.move(h.base, s.position(r, now, h.phase))
-	shift(groups, moved)
+	groups = room[:copy(room[:], st.groups(i))]
+	p := s.position(r, now, h.phase)
+	at, moved := r.move(h.base, p)
+	r.age(groups, int32(p.group-h.base), moved)
+	if r.algorithm != sliding {
+		return s.read(r, st, i, groups, at), groups, at
+	}
 	v := r.view(groups, at.lane)
 	v.own = s.own(r, i, at, 0)
 	return r.estimate(v, at.gone), groups, at
@@ -281,6 +322,9 @@ func (s *shard) peek(r *Rule, st *store, i int, now int64, room *[lanes.MaxGroup
 // estimate is what a counter says at a position.
 func (s *shard) estimate(r *Rule, st *store, i int, at position) float64 {
 	h, groups := st.record(i)
+	if r.algorithm != sliding {
+		return s.read(r, st, i, groups, at)
+	}
 	v := r.view(groups, at.lane)
 	if v.oldest > 0 && h.state&hasHistogram != 0 {
 		v.own = s.own(r, i, at, 0)

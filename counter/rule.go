@@ -16,6 +16,7 @@ const (
 	MaxLimit  = 1_000_000_000
 	MinWindow = time.Second
 	MaxWindow = 24 * time.Hour
+	MaxCost   = 1_000_000 // hits of one ask; with the largest limit, a wide lane has room for it
 
 	// MaxNarrow is the largest limit whose counters need no more than narrow lanes, which stop at about twice as many hits in a sub-window.
 	MaxNarrow = lanes.NarrowMax
@@ -64,11 +65,27 @@ type Rule struct {
 	lanes  lanes.Packing
 
 	identity string
+
+	// Sync says that its hits are reported at once and ranked by the answer (Ask.Ticket). It does not change what counters are.
+	Sync      bool
+	algorithm algorithm
+	phases    int64 // a 65,536th of a group, ns: by so many of it a source's windows begin late; 0: all begin together
+	touched   int   // groups that the newest sub-window and those before it, which matter, can touch
+	first     int   // lane of a group that hits are counted in
+	bucket    bucket
 }
 
-// NewRule checks and completes a rule. Errors name the field and its range.
+// NewRule checks and completes a rule that counts in a sliding window. Errors name the field and its range.
 func NewRule(name string, limit uint32, window time.Duration, subWindows int, e Estimate) (*Rule, error) {
+	return NewCostlyRule(name, limit, window, subWindows, e, 1)
+}
+
+// NewCostlyRule is NewRule for asks of up to most hits each, 1 to MaxCost. Lanes are wide where the limit and one ask more do not fit into narrow
+// ones, and where one ask is more than a report may say of a narrow lane: it would take several round trips to tell.
+func NewCostlyRule(name string, limit uint32, window time.Duration, subWindows int, e Estimate, most uint32) (*Rule, error) {
 	switch {
+	case most < 1 || most > MaxCost:
+		return nil, fmt.Errorf("cost %d: want 1 to %d", most, MaxCost)
 	case limit < 1 || limit > MaxLimit:
 		return nil, fmt.Errorf("limit %d: want 1 to %d", limit, MaxLimit)
 	case window < MinWindow || window > MaxWindow:
@@ -77,15 +94,25 @@ func NewRule(name string, limit uint32, window time.Duration, subWindows int, e 
 		return nil, fmt.Errorf("sub_windows %d: want 1, 2, 4, 8 or 12", subWindows)
 	}
 	r := &Rule{Name: name, Limit: limit, Window: window, SubWindows: subWindows, Estimate: e}
-	r.sub = int64(window) / int64(subWindows)
+	r.complete(most)
+	return r, nil
+}
+
+// complete derives what follows from the fields of a rule whose asks are of up to most hits.
+func (r *Rule) complete(most uint32) {
+	r.sub = int64(r.Window) / int64(r.SubWindows)
 	r.perSub = 1 / float64(r.sub)
 	r.lanes = lanes.Narrow
-	if limit > lanes.NarrowMax {
+	if r.Limit > lanes.NarrowMax || most > 1 && (r.Limit+most > lanes.NarrowMax || uint64(most) > lanes.Narrow.ReportMax()/MaxEdges) {
 		r.lanes = lanes.Wide
 	}
+	r.phases = r.sub << r.lanes >> 16
+	r.touched = (r.SubWindows+r.lanes.Count()-1)>>r.lanes + 1
 	r.identity = fmt.Sprintf("%s/%d/%d", r.Name, r.sub, r.lanes.Width())
+	if r.algorithm != sliding { // its numbers would be read in another way
+		r.identity += "/" + r.algorithm.String()
+	}
 	r.ID = uint32(xxhash.Sum64String(r.identity))
-	return r, nil
 }
 
 // With is r by another limit and estimate: it reads the same counters, whose lanes stay as wide as r's.

@@ -68,9 +68,10 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	}
 	h.lastReply = h.lastReply&^instants | instant(now)
 	h.rearm(r, left)
+	// Under a rule with Sync everybody asks, and need not be told.
 	if h.state &^= warm; !standing.Over && !announcement {
-		standing.Full = r.remaining(told) == 0 && h.state&announcedFull == 0
-		standing.Near = !standing.Full && r.Limit >= nearFrom && r.near(told) && h.state&announcedNear == 0
+		standing.Full = !r.Sync && r.remaining(told) == 0 && h.state&announcedFull == 0
+		standing.Near = !standing.Full && !r.Sync && r.Limit >= nearFrom && r.near(told) && h.state&announcedNear == 0
 		if most, lacks := s.lacks(r, st, i, at, left); lacks {
 			standing.WantTimes, standing.CrossedTimes = true, r.remaining(s.before(h, estimate, reported)) > most
 		}
@@ -135,7 +136,7 @@ func (h *head) rearm(r *Rule, left uint32) {
 // come nearer, and of a burst no more than a third of what is left of the limit. So the tier has two thirds of a limit when a
 // source has used it up, and from there on nothing waits. What an edge knows nothing of, it asks about.
 func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64, now int64) bool {
-	if !h.met() || r.near(estimate) || t.stale(h, now) {
+	if r.Sync || !h.met() || r.near(estimate) || t.stale(h, now) {
 		return true
 	}
 	hidden := float64(hits) * float64(t.edges.Load())
@@ -160,7 +161,8 @@ func (t *Table) readsPast(r *Rule, h *head, groups []uint64, estimate float64, n
 	}
 	limit := float64(r.Limit)
 	near := estimate*float64(t.edges.Load()+1) >= 2*limit || groups[1] == 0 && 4*estimate >= limit
-	past = h.state&readPast == 0 && (near && !r.onlyNewest(groups) || t.stale(h, now))
+	near = near && !r.onlyNewest(groups) || r.algorithm == tokens && groups[1] == 0 // who saw the last group knows how full the bucket was
+	past = h.state&readPast == 0 && (near || t.stale(h, now))
 	newest = r.sub<<r.lanes > int64(refresh) && 4*estimate >= limit && h.refreshes(now)
 	if past = past || newest; past {
 		h.state |= readPast
@@ -177,8 +179,8 @@ func (r *Rule) readsAfter(h *head, groups []uint64, p Part, total uint64) bool {
 	switch {
 	case !h.met() && total == p.Known:
 		return true
-	case h.met() && !r.onlyNewest(groups):
-		return false // it was decided with the report
+	case h.met() && !r.onlyNewest(groups) || r.algorithm == tokens:
+		return false // it was decided with the report, or the answer has told
 	case !r.HoldsBack():
 		return n < uint64(r.Limit)
 	}

@@ -59,7 +59,7 @@ func (st *store) advance(i int, r *Rule, p position) (at position, moved int) {
 	}
 	at, moved = r.move(h.base, p)
 	if moved > 0 {
-		shift(groups[:r.groups()], moved)
+		r.age(groups, int32(p.group-h.base), moved)
 		h.base = p.group
 		h.turn(moved, r.groups())
 	}
@@ -77,7 +77,7 @@ func (r *Rule) move(base uint32, p position) (at position, by int) {
 	case d > 0 && d < n:
 		return p, d
 	case d < 0 && -d < n:
-		return position{group: base}, 0
+		return position{group: base, lane: r.first}, 0
 	default:
 		return p, n
 	}

@@ -26,8 +26,9 @@ type Table struct {
 	edges        atomic.Uint32
 	rules        atomic.Pointer[map[uint32]*Rule] // by ID, those that have counters, for who meets a counter without its rule
 	knows        sync.Mutex                       // for who adds one
-	_            [64]byte                         // what decisions read, and what changes with the hits, on other cache lines
-	dirtyShards  shardSet                         // see shard
+	backs        backs
+	_            [64]byte // what decisions read, and what changes with the hits, on other cache lines
+	dirtyShards  shardSet // see shard
 	activeShards shardSet
 	turn         atomic.Uint32 // the shard that Dirty looks at next
 }
@@ -66,6 +67,7 @@ type guarded struct {
 	waiting        map[Key]chan struct{}
 	maxUnconfirmed int
 	stats          Stats
+	ranks          map[Key]*ranks // of counters that requests wait for
 }
 
 // Stats is what a Table has done and holds.

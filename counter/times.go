@@ -26,6 +26,9 @@ const nearly = 16
 // this table does not know when they came and has not asked in this window. Then it is to ask now. left is what the counter has left, most
 // how much that may be. Under a limit of a few hits answers would cost more than hits do.
 func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) (most uint32, lacks bool) {
+	if !r.Sliding() { // nothing would be made of the answers
+		return 0, false
+	}
 	groups := st.groups(i)
 	most = max(r.Limit/nearly, 1)
 	if r.Estimate == Lower { // which leaves out hits of the cut sub-window that may be within the window
@@ -60,7 +63,7 @@ func (r *Rule) cut(p position) uint32 { return r.number(p) - uint32(r.SubWindows
 func (t *Table) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 	t.at(c, func(s *shard, st *store, i int) {
 		at, hist := s.advance(st, i, c.Rule, t.ns(now)), s.histogram(st, i)
-		if hist == nil {
+		if hist == nil || !c.Rule.Sliding() {
 			return
 		}
 		newest := c.Rule.number(at)
@@ -89,8 +92,8 @@ func (t *Table) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 func (t *Table) MergeTimes(c Counter, told Times, now time.Time) {
 	t.at(c, func(s *shard, st *store, i int) {
 		at, n := s.advance(st, i, c.Rule, t.ns(now)), told.SubWindow
-		if n-c.Rule.cut(at) > uint32(c.Rule.SubWindows) {
-			return // not within the window
+		if n-c.Rule.cut(at) > uint32(c.Rule.SubWindows) || !c.Rule.Sliding() {
+			return // not within the window, or of no use
 		}
 		hist := s.histogram(st, i)
 		if hist == nil {

@@ -1,5 +1,7 @@
 package counter
 
+import "math"
+
 // unconfirmed is an entry of what is on its way of a counter: hits that the tier has not been told of, hits that it is being told of, and
 // open reservations. A counter has one only while there is any of these, so a table pays for it only where something
 // happens. Its groups are those of the counter. Most entries are made and ended within one.
@@ -175,8 +177,17 @@ func (s *shard) age(k *unconfirmed, r *Rule, n int) {
 // count adds hits to the counter at i and, with a tier, to what it must be told.
 func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64, now int64) {
 	groups := st.groups(i)
+	switch r.algorithm {
+	case tokens:
+		r.pour(groups, at, hits)
+	case exact:
+		s.log(r, st, i, at, hits, estimate)
+	default:
+		if !r.Sync || !t.options.Tier { // else it is noted when it has its rank
+			s.note(r, st, i, at, hits, estimate)
+		}
+	}
 	groups[0] = r.lanes.Add(groups[0], at.lane, uint64(hits))
-	s.note(r, st, i, at, hits, estimate)
 	if !t.options.Tier {
 		return
 	}
@@ -190,6 +201,10 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 		return
 	}
 	k := s.unconfirmed.At(int(w))
+	if k.hits > math.MaxUint32-hits { // costly ones, of which the tier has not been told for long
+		s.stats.LostBacklog += uint64(hits)
+		return
+	}
 	k.rule = r
 	k.newest.pending = r.lanes.Add(k.newest.pending, at.lane, uint64(hits))
 	k.hits += hits
@@ -216,6 +231,9 @@ func (s *shard) queue(w uint16) {
 }
 
 func (s *shard) hold(a *Ask, l *lookup) bool {
+	if s.holds > math.MaxUint32-a.Hits {
+		return false
+	}
 	w := s.unconfirmedOf(a.Rule, l.store, l.i, true)
 	if w == 0 {
 		return false

@@ -9,6 +9,7 @@ import (
 	"sluice/edge/message"
 	"sluice/edge/passage"
 	"sluice/edge/rules"
+	"sluice/edge/token"
 	"sluice/mitigation"
 )
 
@@ -17,6 +18,9 @@ func (x *exchange) admit() bool {
 	x.identify()
 	if x.snap.sources.Distrust(&x.Head, x.trusted) {
 		x.server.unbelieved.hit(x.conn.Peer)
+	}
+	for _, name := range x.snap.tags {
+		x.Head.OnlyFrom(false, name)
 	}
 	check := x.snap.check.Is(x.Path, x.Target)
 	if check && x.trusted && x.ask(x.snap.check) != nil {
@@ -55,6 +59,12 @@ func (x *exchange) admit() bool {
 	}
 	if x.conn.Blocked.Load() != 0 {
 		x.conn.Blocked.Store(0)
+	}
+	if x.decision.Delay > 0 && !x.waitTurn() {
+		x.count(true) // whatever is said, nobody hears it
+		x.say(clientGone)
+		x.Close = true
+		return false
 	}
 	if check {
 		x.grant()
@@ -142,6 +152,9 @@ func (x *exchange) judge() bool {
 	if len(d.Rules) == 0 {
 		return true
 	}
+	if v := x.snap.tokens; v != nil && d.AsksClaims() && !x.believe(v) {
+		return false
+	}
 	if !d.AddRules(x.server.secret, &x.Incoming.Request.Request, x.client, x.source) {
 		return false
 	}
@@ -168,6 +181,22 @@ func (x *exchange) note() {
 	}
 }
 
+// believe finds out what the request's token claims. That may take a verification, so who is blocked whatever it claims is spared: its rules
+// by claims count it for its source then, if the block is lifted in this very moment. It reports false if there are several tokens.
+func (x *exchange) believe(v *token.Verifier) bool {
+	d := &x.decision
+	for _, r := range d.Rules {
+		if r.IsSure(x.server.secret, x.source) && x.server.limiter.Blocks(&r.Rule, x.source, x.covering, x.now) {
+			return true
+		}
+	}
+	text, ok := v.Find(&x.Incoming.Request.Request)
+	if ok {
+		d.Claims = v.Verify(text, x.now)
+	}
+	return ok
+}
+
 // decide has the limiter decide, and measures a sample of that.
 func (x *exchange) decide() {
 	d := &x.decision
@@ -189,7 +218,7 @@ func (x *exchange) audited(a *audit.Audit) {
 	a.Note(&x.decision.Decision, x.now)
 }
 
-// wait returns when all channels are closed, at most after the budget of a wait at first sight.
+// wait returns when all channels are closed, at most after the budget of a wait for the tier.
 func (s *Server) wait(heard []<-chan struct{}) {
 	timer := time.NewTimer(s.budget)
 	defer timer.Stop()

@@ -8,28 +8,33 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
+	"sluice/edge/rules"
 	"sluice/mitigation"
 )
 
 // learned tells operators of a block that came into force here and is not this edge's own verdict. It is called with a part of the
 // table locked.
 func (s *Server) learned(k mitigation.Key, b mitigation.Bit) {
-	if b.By != mitigation.ByPoP || !s.events.Wants(events.Block, b.Learned) {
+	by := "the PoP"
+	if b.By == mitigation.ByPeer {
+		by = "another PoP"
+	}
+	if b.By != mitigation.ByPoP && b.By != mitigation.ByPeer || !s.events.Wants(events.Block, b.Learned) {
 		return // blocks tells of verdicts: it knows the estimate; Word.Event of what operators said
 	}
 	snap := s.snap.Load()
 	if snap == nil {
 		return
 	}
-	for _, r := range snap.rules.Rules {
-		tried := r.Candidate != nil && r.Candidate.Bits.ID == k.Rule
-		if tried || r.Counter.ID == k.Rule {
-			limit, note := r.Config.Limit, shadows(&r.Rule)
+	for r, l := range snap.rules.EachLimit() {
+		tried := l.Candidate != nil && l.Candidate.Bits.ID == k.Rule
+		if tried || l.Counter.ID == k.Rule {
+			limit, note := l.Counter.Limit, shadows(&r.Rule)
 			if tried {
-				limit, note = r.Candidate.Counter.Limit, isTried
+				limit, note = l.Candidate.Counter.Limit, isTried
 			}
-			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by the PoP" + control.Reason(b.Reason) + note,
-				Rule: r.Config.Name, Source: k.Source.String(), Limit: limit, Until: b.End})
+			s.events.Add(events.Event{Time: b.Learned, Kind: events.Block, Text: "blocked by " + by + control.Reason(b.Reason) + note,
+				Rule: r.Config.Name, Policy: r.PolicyOf(l), Source: k.Source.String(), Limit: limit, Until: b.End})
 		}
 	}
 }
@@ -48,7 +53,7 @@ func (x *exchange) blocks() {
 			x.blocked(r, r.Rule.Candidate.Bits, c.Estimate, isTried)
 		}
 	}
-	if d.Verdict != limiter.Limited && d.Verdict != limiter.Shadowed {
+	if d.Verdict != limiter.Limited && d.Verdict != limiter.Shadowed && d.Verdict != limiter.Tagged {
 		return
 	}
 	for i := range d.Results {
@@ -67,8 +72,8 @@ func (x *exchange) blocked(r *limiter.RuleResult, by *counter.Rule, estimate flo
 		return
 	}
 	s.events.Add(events.Event{Time: x.now, Kind: events.Block, Text: fmt.Sprintf("blocked by this edge: %.4g requests in %v, %d are allowed%s",
-		estimate, rule.Config.Window, by.Limit, note),
-		Rule: rule.Config.Name, Source: r.Source.String(), Estimate: estimate, Limit: by.Limit, Until: bit.End})
+		estimate, rules.Duration(by.Window), by.Limit, note),
+		Rule: rule.Config.Name, Policy: rule.PolicyOf(x.decision.LimitOf(r)), Source: r.Source.String(), Estimate: estimate, Limit: by.Limit, Until: bit.End})
 }
 
 // lifted tells operators of a block that ended because its rule did, or allows more.
@@ -83,6 +88,9 @@ const isTried = " (candidate: nobody is refused)"
 func shadows(r *limiter.Rule) string {
 	if r.Shadow {
 		return " (shadow: nobody is refused)"
+	}
+	if r.Tag {
+		return " (tag: nobody is refused)"
 	}
 	return ""
 }

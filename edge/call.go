@@ -146,7 +146,7 @@ func (c *Call) Standing(i int) Standing {
 			st.Remaining = v.Remaining
 		}
 	case d.Refused() && !rule.Refused:
-		st.Remaining = min(st.Limit, r.Ask.Remaining+r.Hits)
+		st.Remaining = min(st.Limit, r.Ask.Remaining+r.Ask.Hits)
 	default:
 		st.Remaining = r.Ask.Remaining
 	}

@@ -89,9 +89,13 @@ func (x *exchange) asked(names []string) (value []byte, err error) {
 }
 
 // grant answers a check that no rule refused: with what the strictest of them has left. There is no answer of an origin, so
-// rules that count by its status count nothing here.
+// rules that count by its status count nothing here, and one that learns the cost of a request from it counts 1. What the origin should be told of
+// a request over a limit, the proxy is told.
 func (x *exchange) grant() {
 	x.begins(http.StatusOK, "", nil)
+	for _, f := range x.tagged() {
+		x.reply.add(f.Name, f.Value)
+	}
 	x.limitHeaders()
 	x.verdictHeader()
 	x.reply.add("Cache-Control", noStore)

@@ -17,7 +17,7 @@
 //	         admitted: on to the origin and back, streaming both ways (passage)
 //	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (serve.go)
 //
-// Nothing in it waits for the tier, but rules that say first_sight: wait. Rules, lists and origins are one immutable
+// Nothing in it waits for the tier, but rules that say first_sight: wait or check: sync. Rules, lists and origins are one immutable
 // snapshot (snapshot.go), swapped whole: a request is judged by exactly one version. docs/architecture.md has the map of its rooms.
 package edge
 
@@ -71,7 +71,7 @@ type Server struct {
 	listeners []*listen.Listener // guarded by apply
 	limiter   limiter.Limiter
 	tier      Tier
-	budget    time.Duration // of a wait at first sight
+	budget    time.Duration // of a wait for the tier
 	limits    screen.Limits
 	secret    rules.Secret
 	names     requestNames
@@ -225,9 +225,11 @@ func (s *Server) Sweep(now time.Time) {
 		s.refusals.Fade()
 		s.spared.Fade()
 	}
-	for _, o := range s.snap.Load().origins.All {
+	origins := s.snap.Load().origins
+	for _, o := range origins.All {
 		o.Sweep(now)
 	}
+	s.tellShedding(origins.Groups, now)
 }
 
 // silent is fasthttp's log: what it would say there, of connections that end, is counted by the edge.

@@ -21,14 +21,15 @@ import (
 // connections in memory. With many connections as many requests are under way at once, and what each of them keeps is no longer in
 // the processor's nearest cache when it goes on.
 func BenchmarkHandle(b *testing.B) {
-	for _, test := range []struct{ name, yaml string }{
-		{"no rule", "rules: [{name: r, limit: 1000000000, mode: off}]"},
-		{"one rule", "rules: [{name: r, limit: 1000000000}]"},
-		{"refused", "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]"},
+	for _, test := range []struct{ name, yaml, origin string }{
+		{"no rule", "rules: [{name: r, limit: 1000000000, mode: off}]", ""},
+		{"one rule", "rules: [{name: r, limit: 1000000000}]", ""},
+		{"refused", "rules: [{name: r, limit: 1, mitigation_timeout: 1h}]", ""},
+		{"one rule, shedding", "rules: [{name: r, limit: 1000000000, priority: critical, queue: 1s}]", ", shedding: {min: 1000, max: 1000}"},
 	} {
 		for _, size := range []struct{ connections, sources int }{{1, 1}, {1, 10_000}, {512, 1}} {
 			b.Run(fmt.Sprintf("%s/connections=%d/sources=%d", test.name, size.connections, size.sources), func(b *testing.B) {
-				c := parse(b, "origins: [{servers: ['http://127.0.0.1:9']}]\nsource: {trust: [0.0.0.0/0], trust_everybody: true}\n"+test.yaml)
+				c := parse(b, "origins: [{servers: ['http://127.0.0.1:9']"+test.origin+"}]\nsource: {trust: [0.0.0.0/0], trust_everybody: true}\n"+test.yaml)
 				s := newServer(b, c, func(o *Options) {
 					o.Table, o.Bits = counter.New(counter.Options{Counters: 1 << 16}), mitigation.New(1<<16, nil)
 				})

@@ -68,14 +68,14 @@ func (x *exchange) respond() {
 	to.SkipBody = x.IsHead
 }
 
-// refusalHeader makes what all refusals of a rule say. Taking it as a whole costs fasthttp a third of adding line by line: 3 % of a
+// refusalHeader makes what all refusals under a limit say. Taking it as a whole costs fasthttp a third of adding line by line: 3 % of a
 // refused request.
-func refusalHeader(r *rules.Rule) *fasthttp.ResponseHeader {
+func refusalHeader(t *rules.Text) *fasthttp.ResponseHeader {
 	h := new(fasthttp.ResponseHeader)
 	h.DisableNormalizing()
 	h.SetNoDefaultContentType(true)
-	h.AddBytesV("RateLimit-Policy", r.Text.Policy)
-	h.AddBytesV("X-RateLimit-Limit", r.Text.Limit)
+	h.AddBytesV("RateLimit-Policy", t.Policy)
+	h.AddBytesV("X-RateLimit-Limit", t.Limit)
 	h.Add("X-RateLimit-Remaining", "0")
 	h.AddBytesV("Cache-Control", noStore)
 	return h
@@ -96,14 +96,14 @@ func (s *Server) dateValue(now time.Time) []byte {
 	return d.value
 }
 
-// limitHeaders tells the client what the strictest rule has left for it (draft-ietf-httpapi-ratelimit-headers-10). On admission t
+// limitHeaders tells the client what the strictest limit has left for it (draft-ietf-httpapi-ratelimit-headers-10). On admission t
 // is the window: what is left may be relied on again after it. On refusal it is the time to wait.
 func (x *exchange) limitHeaders() {
 	told := x.decision.Told
 	if told == nil {
 		return
 	}
-	text, remaining := x.textOf(told), uint64(0)
+	text, remaining := x.decision.TextOf(told, x.client), uint64(0)
 	t := text.Window
 	if x.decision.Refused() {
 		t = rules.Seconds(told.Wait)
@@ -133,16 +133,6 @@ func (x *exchange) limitHeaders() {
 	x.values = b
 }
 
-// textOf is what a result's rule always says; of a limit that came with the request it is made anew.
-func (x *exchange) textOf(r *limiter.RuleResult) *rules.Text {
-	rule := x.decision.RuleOf(r)
-	if r.Counter == nil {
-		return &rule.Text
-	}
-	t := rules.NewText(rule.Config.Name, r.Counter.Limit, r.Counter.Window)
-	return &t
-}
-
 // verdictHeader tells a judge how the request was decided, and when.
 func (x *exchange) verdictHeader() {
 	cause := x.decision.Cause
@@ -163,7 +153,12 @@ func (x *exchange) verdictHeader() {
 	}
 	b = strconv.AppendInt(b, until, 10)
 	b = append(b, ";rule="...)
-	b = append(b, x.decision.RuleOf(cause).Text.Quoted...)
+	l := x.decision.LimitOf(cause)
+	b = append(b, x.decision.RuleOf(cause).Limits[0].Texts[0].Quoted...) // its name
+	if x.decision.RuleOf(cause).PolicyOf(l) != "" {
+		b = append(b, ";policy="...)
+		b = append(b, l.Texts[0].Quoted...)
+	}
 	x.reply.add("Sluice-Verdict", b[len(x.values):])
 	x.values = b
 }
@@ -197,7 +192,7 @@ func (x *exchange) limited() {
 		b := append(x.buf[:0], `{"error":{"code":"`...)
 		b = append(b, code...)
 		b = append(b, `","rule":`...)
-		b = append(b, r.Text.Quoted...)
+		b = append(b, r.Limits[0].Texts[0].Quoted...) // its name
 		b = append(b, `,"message":"`...)
 		b = append(b, message...)
 		b = strconv.AppendInt(b, wait, 10)
@@ -210,7 +205,7 @@ func (x *exchange) limited() {
 		x.buf = append(b, "}}\n"...)
 		x.begins(status, "application/json", x.buf)
 	}
-	x.reply.from, x.reply.common = fromLimit, x.snap.refusals[r]
+	x.reply.from, x.reply.common = fromLimit, x.snap.refusals[x.decision.TextOf(told, x.client)]
 	x.limitHeaders()
 	x.verdictHeader()
 	n := len(x.values)

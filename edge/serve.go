@@ -11,6 +11,7 @@ import (
 	"sluice/counter"
 	"sluice/edge/accesslog"
 	"sluice/edge/http1"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"sluice/edge/passage"
 	"sluice/edge/rules"
@@ -32,7 +33,9 @@ type exchange struct {
 	decision rules.Decision  // what the rules say
 	passage  passage.Passage // to the origin and back
 	reply    reply           // what the client gets
-	counted  bool            // as answered or aborted
+	done     bool            // it is counted, as answered or aborted
+	status   int             // of the origin's answer, while something waits to be counted; 0: none yet
+	tags     []message.Field // what the origin is told of the request
 
 	buf, values []byte // what the reply points to
 
@@ -55,7 +58,7 @@ type asker struct {
 
 func newExchange(s *Server) *exchange {
 	x := &exchange{server: s}
-	x.passage.Warn, x.passage.Counted = s.warn, x.decision.AddHeaders
+	x.passage.Warn, x.passage.Counted = s.warn, x.counted
 	return x
 }
 
@@ -68,7 +71,7 @@ func (s *Server) begin(on *screen.Screen) *screen.Incoming {
 	x.Incoming.Reset()
 	x.asker = asker{chain: x.chain[:0], covering: x.covering[:0]}
 	x.values = x.values[:0]
-	x.counted = false
+	x.done, x.status = false, 0
 	c.WriteAt = time.Time{}
 	on.Exchange = x
 	return &x.Incoming
@@ -82,7 +85,10 @@ func (s *Server) end(on *screen.Screen, failed bool) {
 }
 
 func (s *Server) release(x *exchange) {
-	s.limiter.Settle(&x.decision.Decision, 0, x.now) // what is still held never was
+	if d := &x.decision; d.Held { // a body took longer than its answer, or what is held never was
+		d.PriceBody(x.Body.Got)
+		s.limiter.Settle(&d.Decision, x.status, time.Now())
+	}
 	x.decision.Reset()
 	x.passage.Release()
 	x.snap, x.conn, x.screened, x.Body.Reader = nil, nil, nil, nil
@@ -141,18 +147,49 @@ func (x *exchange) serve() {
 	}
 	status := x.forward()
 	x.Close = x.Close || x.ExpectContinue && !x.BodyRead // nor is that known here
-	if x.decision.Held {
-		x.server.limiter.Settle(&x.decision.Decision, status, time.Now())
+	if x.settle(status); status != 0 {
+		for _, name := range x.snap.prices {
+			x.passage.Answer().Head.OnlyFrom(false, name)
+		}
 	}
 	x.limitHeaders()
 	x.verdictHeader()
 }
 
+// tagged is what the origin is told of a request that rules tag.
+func (x *exchange) tagged() []message.Field {
+	x.tags = x.decision.Tags(x.tags[:0])
+	return x.tags
+}
+
+// settle counts what had to wait for the answer: for its status, 0 if there was none, and what it says of the request's cost. Where a body whose
+// length counts is still under way, that is left to release.
+func (x *exchange) settle(status int) {
+	d := &x.decision
+	if !d.Held {
+		return
+	}
+	if x.status = status; status != 0 {
+		d.PriceAnswer(&x.passage.Answer().Head)
+	}
+	if d.AwaitsBody() {
+		if !x.passage.BodyDone() {
+			return
+		}
+		d.PriceBody(x.Body.Got)
+	}
+	x.server.limiter.Settle(&d.Decision, status, time.Now())
+}
+
 // forward passes the request on, and begins the reply: with the origin's answer, which is relayed in the end, or with one of the edge's own.
 // It returns the status of the origin's answer, or 0 if there is none.
 func (x *exchange) forward() int {
-	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: x.now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
-		Counts: x.decision.Held, Ours: x.ours()}); no != nil {
+	now := x.now
+	if x.decision.Delay > 0 {
+		now = time.Now() // it has waited for its turn
+	}
+	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
+		Counts: x.decision.Held, Ours: x.ours(), Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue}); no != nil {
 		x.say(no)
 		return 0
 	}
@@ -162,6 +199,14 @@ func (x *exchange) forward() int {
 		x.reply.add("Date", x.server.dateValue(time.Now())) // when it came (RFC 9110, 6.6.1)
 	}
 	return a.Status
+}
+
+// level is what the request is to an origin that sheds load. Who is never limited goes last.
+func (x *exchange) level() shedding.Level {
+	if x.allowed {
+		return shedding.Critical
+	}
+	return x.decision.Level
 }
 
 // finish is the end of every request: its body must not be taken for the next request, and its answer is sent, or handed to
@@ -201,7 +246,7 @@ func (x *exchange) finish() {
 // count counts the request as answered or aborted, once.
 func (x *exchange) count(failed bool) {
 	switch {
-	case x.counted:
+	case x.done:
 		return
 	case failed:
 		x.server.stats.aborted.Add(1)
@@ -209,7 +254,18 @@ func (x *exchange) count(failed bool) {
 		x.server.stats.answered(x.reply.status, x.reply.from)
 		x.server.stats.seconds.Observe(int64(x.conn.Wrote().Sub(x.now)))
 	}
-	x.counted = true
+	x.done = true
+}
+
+// counted adds the names of headers by which rules, or who verifies tokens, have told the request apart.
+func (x *exchange) counted(names *message.Names) {
+	x.decision.AddHeaders(names)
+	if v := x.snap.tokens; v != nil && v.Header() != "" {
+		names.Add([]byte(v.Header()))
+	}
+	for _, name := range x.snap.tags {
+		names.Add(name)
+	}
 }
 
 // panicked keeps a fault within its request. What it used is not used again.
@@ -226,7 +282,7 @@ func (s *Server) panicked(x *exchange, p any) {
 	x.passage.Cut()
 	x.Close = true
 	switch {
-	case x.counted:
+	case x.done:
 	case x.screened.Phase == screen.Relayed:
 		x.count(true)
 	default:
@@ -258,10 +314,11 @@ func (x *exchange) log() {
 		e.Verdict = "denied"
 	case d.Cause != nil:
 		cause, r := d.Cause, d.RuleOf(d.Cause)
-		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), r.Config.Limit, r.Counter.Window, cause.Until
+		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), cause.Rule.Counter.Limit, cause.Rule.Counter.Window, cause.Until
+		e.Policy = r.PolicyOf(d.LimitOf(cause))
 		if cause.Ask != nil {
 			e.Estimate = cause.Ask.Estimate
-		} else if v, known := x.server.limiter.Counters.Peek(r.Counter, cause.Source, x.now); known { // a blocked source's counter is not asked
+		} else if v, known := x.server.limiter.Counters.Peek(cause.Rule.Counter, cause.Source, x.now); known { // a blocked source's counter is not asked
 			e.Estimate = v.Estimate
 		}
 	default:

@@ -21,9 +21,12 @@ func (s *Server) shed(peer netip.Addr) bool {
 		return false
 	}
 	for _, r := range snap.sheds {
-		if !s.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now).IsZero() {
-			s.open.Stats.Shed.Add(1)
-			return true
+		for i := range r.Limits {
+			l := &r.Limits[i]
+			if src, counts := l.Of(source, peer); counts && !s.limiter.Bits.UntilOf(mitigation.Key{Rule: l.Counter.ID, Source: src}, covering, now).IsZero() {
+				s.open.Stats.Shed.Add(1)
+				return true
+			}
 		}
 	}
 	return false

@@ -1,7 +1,7 @@
 package edge
 
 import (
-	"slices"
+	"errors"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -12,6 +12,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
+	"sluice/edge/token"
 	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
@@ -28,10 +29,13 @@ type snapshot struct {
 	origins       *upstream.Origins
 	check         config.CheckPath
 	verdictHeader bool
-	waits         bool          // a rule says first_sight: wait
+	waits         bool          // a rule says first_sight: wait or check: sync
 	everything    []*rules.Rule // about all requests, by source
 	sheds         []*rules.Rule // those of them whose mitigations end connections
-	refusals      map[*rules.Rule]*fasthttp.ResponseHeader
+	refusals      map[*rules.Text]*fasthttp.ResponseHeader
+	tokens        *token.Verifier // nil: no rule asks for a claim
+	tags          [][]byte        // names of headers that tell origins what is over a limit: clients say none of them
+	prices        [][]byte        // and of those in which origins say what a request costs: no client sees them
 }
 
 // view is the part of it that operators see.
@@ -59,10 +63,15 @@ func (s *Server) Apply(c *config.Config) error {
 	now := &snapshot{
 		generation: 1, config: c, rules: set, hash: config.Hash(set.Configs()), since: time.Now(),
 		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
-		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Rule]*fasthttp.ResponseHeader, len(set.Rules)),
+		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Text]*fasthttp.ResponseHeader, 2*len(set.Rules)),
 	}
+	now.tags = set.Tags()
 	now.sources.Invalid = &s.stats.invalidSources
 	if now.check, err = config.ParseCheckPath(c.CheckPath); err != nil {
+		s.stats.reloads[0].Add(1)
+		return err
+	}
+	if now.tokens, err = verifier(c, set, before); err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
@@ -79,22 +88,30 @@ func (s *Server) Apply(c *config.Config) error {
 	}
 	tier := make([]TierRule, 0, len(set.Rules))
 	for _, r := range set.Rules {
-		if r.Config.Match.Descriptors == nil {
-			now.refusals[r] = refusalHeader(r)
-		}
-		now.waits = now.waits || r.FirstSight == limiter.Wait
-		if r.Parts == nil && r.Config.Match.Everything() {
-			now.everything = append(now.everything, r)
-			if c.Shed && !r.Shadow && r.Config.Share == 100 {
-				now.sheds = append(now.sheds, r)
-			}
-		}
-		tier = append(tier, TierRule{Counter: r.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow})
-		if tried := r.Candidate; tried != nil {
-			tier = append(tier, TierRule{Counter: tried.Bits, Name: r.Config.Name, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})
+		now.waits = now.waits || r.FirstSight == limiter.Wait || r.Counter.Sync
+		if name := r.Config.Cost.Header; name != "" {
+			now.prices = append(now.prices, []byte(name))
 		}
 		for _, asked := range r.Asked {
 			tier = append(tier, TierRule{Counter: asked, Name: r.Config.Name, Candidate: true})
+		}
+		if r.Parts == nil && r.Config.Match.Everything() {
+			now.everything = append(now.everything, r)
+			if c.Shed && !r.Shadow && !r.Tag && r.Config.Share == 100 {
+				now.sheds = append(now.sheds, r)
+			}
+		}
+	}
+	for r, l := range set.EachLimit() {
+		for family := range l.Texts {
+			if r.Config.Match.Descriptors != nil {
+				break // the proxy that asks is told field by field
+			}
+			now.refusals[&l.Texts[family]] = refusalHeader(&l.Texts[family])
+		}
+		tier = append(tier, TierRule{Counter: l.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Further: l.Rule != &r.Rule})
+		if tried := l.Candidate; tried != nil {
+			tier = append(tier, TierRule{Counter: tried.Bits, Name: r.Config.Name, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})
 		}
 	}
 	for _, scope := range control.Scopes {
@@ -109,9 +126,12 @@ func (s *Server) Apply(c *config.Config) error {
 	s.snap.Store(now)
 	s.stats.keep(set.All)
 	s.limiter.Bits.Forget(func(id uint32) bool {
-		return id >= counter.Reserved || slices.ContainsFunc(set.Rules, func(r *rules.Rule) bool {
-			return r.Counter.ID == id || r.Candidate != nil && r.Candidate.Bits.ID == id
-		})
+		for _, l := range set.EachLimit() {
+			if l.Counter.ID == id || l.Candidate != nil && l.Candidate.Bits.ID == id {
+				return true
+			}
+		}
+		return id >= counter.Reserved
 	})
 	s.stats.reloads[1].Add(1)
 	s.stats.applied.Store(time.Now().UnixNano())
@@ -121,8 +141,28 @@ func (s *Server) Apply(c *config.Config) error {
 	return nil
 }
 
+// verifier is what verifies tokens, or nil if no rule asks for what they claim.
+func verifier(c *config.Config, set *rules.Set, before *snapshot) (*token.Verifier, error) {
+	claims := set.Claims()
+	if !c.JWT.Is() {
+		if len(claims) > 0 {
+			return nil, errors.New("a rule has the key jwt:" + claims[0] + ", but nothing says which tokens are believed: give jwt.keys_file")
+		}
+		return nil, nil
+	}
+	var had *token.Verifier
+	if before != nil {
+		had = before.tokens
+	}
+	v, err := token.Load(c.JWT, claims, had) // without such a rule as well: a file that is wrong is told of
+	if len(claims) == 0 {
+		v = nil
+	}
+	return v, err
+}
+
 // carryOver moves the mitigations of rules that are counted otherwise now, and lifts those of rules that are gone or
-// admit more. What an operator has blocked stays blocked as long as there is a rule of that name.
+// admit more: of each limit by itself, which is known by its policy. What an operator has blocked stays blocked as long as there is a rule of that name.
 func (s *Server) carryOver(before, now *rules.Set) {
 	bits, at := s.limiter.Bits, time.Now()
 	type heir struct {
@@ -131,13 +171,17 @@ func (s *Server) carryOver(before, now *rules.Set) {
 		name     string // of the old one
 	}
 	to := make(map[uint32]heir)
-	for _, old := range before.Rules {
+	for old, was := range before.EachLimit() {
+		var l *rules.Limit
 		r := now.ByName(old.Config.Name)
+		if r != nil {
+			l = r.Limit(was.Policy)
+		}
 		switch {
-		case r == nil:
-			to[old.Counter.ID] = heir{name: old.Config.Name}
-		case r.Loosened(old) || r.Counter.ID != old.Counter.ID:
-			to[old.Counter.ID] = heir{r.Counter, r.Loosened(old), old.Config.Name}
+		case l == nil:
+			to[was.Counter.ID] = heir{name: old.Config.Name}
+		case r.Loosened(l, old, was) || l.Counter.ID != was.Counter.ID:
+			to[was.Counter.ID] = heir{l.Counter, r.Loosened(l, old, was), old.Config.Name}
 		}
 	}
 	if len(to) == 0 {
@@ -163,7 +207,7 @@ func (s *Server) carryOver(before, now *rules.Set) {
 			s.lifted(now.name, m.key.Source, at)
 		}
 		if now.rule != nil && (said || !now.loosened) {
-			if !said {
+			if !said && m.bit.By != mitigation.ByPeer {
 				m.bit.By = mitigation.ByPoP // no news: every edge reads the same file
 			}
 			bits.Start(mitigation.Key{Rule: now.rule.ID, Source: m.key.Source}, m.bit, at)
@@ -191,8 +235,8 @@ func (s *Server) Rules() []rules.Config {
 // Counted returns what the rules in force count by.
 func (s *Server) Counted() []*counter.Rule {
 	var list []*counter.Rule
-	for _, r := range s.snap.Load().rules.Rules {
-		list = append(list, r.Counter)
+	for _, l := range s.snap.Load().rules.EachLimit() {
+		list = append(list, l.Counter)
 	}
 	return list
 }

@@ -12,6 +12,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/histogram"
 	"sluice/edge/limiter"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"sluice/edge/rules"
 	"sluice/mitigation"
@@ -51,6 +52,9 @@ type stats struct {
 
 	mu      sync.Mutex
 	tallies map[string]*rules.Tally
+
+	delayed atomic.Uint64 // requests that waited for their turn
+	waiting atomic.Int64  // those that do
 }
 
 // sampling is how many decisions share one measurement of their time: two readings of a clock cost as much as a decision.
@@ -157,6 +161,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	count(s.unbelieved.total.Load(), "sluice_untrusted_forwarded_total", "Requests of peers that are not trusted that name another client.")
 	count(s.stats.invalidSources.Load(), "sluice_source_headers_invalid_total", "Headers of trusted peers that should name a client and do not.")
 	count(s.open.SlowReaders.Load(), "sluice_slow_readers_total", "Connections cut because the client took its answer too slowly.")
+	verified := uint64(0)
+	if v := s.snap.Load().tokens; v != nil {
+		verified = v.Verified()
+	}
+	count(verified, "sluice_token_verifications_total", "Signatures of tokens that were verified: once for each token, as long as it is remembered.")
 	count(s.stats.received.Load(), "sluice_received_total", "Requests received.")
 	count(s.stats.panics.Load(), "sluice_panics_total", "Requests that failed by a fault in the edge.")
 	count(s.open.Stats.TurnedAway.Load(), "sluice_connections_refused_total", "Connections above a cap.", "cap", "source")
@@ -167,6 +176,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	count(s.open.Stats.BadProxy.Load(), "sluice_proxy_headers_refused_total", "Connections of trusted proxies that did not begin with a valid PROXY header.")
 	count(s.open.Stats.AcceptFails.Load(), "sluice_accept_failures_total", "Failures to accept a connection, such as lack of descriptors.")
 	gauge(float64(s.stats.tunnels.Load()), "sluice_tunnels", "Connections that switched to another protocol.")
+	count(s.stats.delayed.Load(), "sluice_delayed_total", "Requests that a rule let wait for their turn.")
+	gauge(float64(s.stats.waiting.Load()), "sluice_delaying", "Requests that wait for their turn.")
 	gauge(float64(s.open.Open()), "sluice_connections", "Open connections of clients.")
 	count(s.stats.reloads[1].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "done")
 	count(s.stats.reloads[0].Load(), "sluice_reloads_total", "Configurations read again, by result.", "result", "failed")
@@ -200,10 +211,31 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 
+	for _, g := range snap.origins.Groups {
+		if g.Shedding == nil {
+			continue
+		}
+		is, hosts := g.Shedding.Status(), g.Hosts[0]
+		gauge(float64(is.Limit), "sluice_shedding_limit", "Requests that an origin that sheds load may have under way, by the first of its hosts.", "hosts", hosts)
+		gauge(float64(is.InFlight), "sluice_shedding_in_flight", "Requests under way there, until the head of their answer.", "hosts", hosts)
+		for level := range shedding.Levels {
+			count(is.Shed[level], "sluice_shed_total", "Requests that an origin's load has cost, answered with 503 (overloaded).", "hosts", hosts, "priority", level.String())
+		}
+		spread(g.Waited, "sluice_shedding_queue_seconds", "Time that requests waited for a place at an origin that sheds load, those that got none included.", "hosts", hosts)
+	}
+
 	names := make(map[uint32]string, len(snap.rules.Rules))
 	modes := make(map[uint32]string, len(snap.rules.Rules))
 	active := make(map[uint32]int, len(snap.rules.Rules))
-	for _, r := range snap.rules.Rules {
+	firsts := make(map[uint32]uint32) // by the ID of a rule's further limits and their candidates, that of the first
+	for r, l := range snap.rules.EachLimit() {
+		if l.Rule != &r.Rule {
+			firsts[l.Counter.ID] = r.Counter.ID
+			if tried := l.Candidate; tried != nil {
+				firsts[tried.Bits.ID] = r.Candidate.Bits.ID
+			}
+			continue
+		}
 		names[r.Counter.ID], modes[r.Counter.ID], active[r.Counter.ID] = r.Config.Name, string(r.Config.Mode), 0
 		if tried := r.Candidate; tried != nil {
 			names[tried.Bits.ID], modes[tried.Bits.ID], active[tried.Bits.ID] = r.Config.Name, string(rules.Tried), 0
@@ -236,8 +268,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	for key := range s.limiter.Bits.All(time.Now()) {
-		if _, known := names[key.Rule]; known {
-			active[key.Rule]++
+		id := key.Rule
+		if first, further := firsts[id]; further {
+			id = first
+		}
+		if _, known := names[id]; known {
+			active[id]++
 		} else if _, list := lists[key.Rule]; list {
 			lists[key.Rule]++
 		}
@@ -248,8 +284,13 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(float64(lists[mitigation.Allowed]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "allow")
 	gauge(float64(lists[mitigation.Denied]), "sluice_listed", "Prefixes that operators allow and deny for a while.", "list", "deny")
 	started := s.limiter.Bits.Started()
-	for id, name := range names {
+	for id, first := range firsts {
 		for by := mitigation.ByEdge; by <= mitigation.ByAdmin; by++ {
+			started[mitigation.Started{Rule: first, By: by}] += started[mitigation.Started{Rule: id, By: by}]
+		}
+	}
+	for id, name := range names {
+		for by := mitigation.ByEdge; by <= mitigation.ByPeer; by++ {
 			count(started[mitigation.Started{Rule: id, By: by}], "sluice_mitigations_started_total", "Mitigations begun, by whom.",
 				"rule", name, "by", by.String(), "mode", modes[id])
 		}

@@ -37,4 +37,6 @@ type TierRule struct {
 	// Candidate says that these are the mitigations of a rule's candidate: Counter counts nothing, lifts of Name hold, blocks do not. The same
 	// holds of what counts by limits that other proxies send, but that Counter counts, and has no mitigations.
 	Candidate bool
+	// Further says that this is another limit of the rule of that Name than its first: lifts of Name hold, and blocks are the first's.
+	Further bool
 }

@@ -2,7 +2,7 @@
 //
 // A mitigation bit says that all requests of a source under a rule are refused until a known end. An edge that knows of one
 // asks nobody about that source until then, so an attack makes the limiter cheaper. Bits come from this edge's own
-// verdicts, from the PoP, and from operators. A second verdict never shortens a first; an operator's word replaces whatever
+// verdicts, from the PoP, from operators, and from other PoPs. A second verdict never shortens a first; an operator's word replaces whatever
 // is in force, and no verdict changes it. The table is bounded: when it is full, the bit that would have ended first is
 // dropped, and its source is counted again. Those by which nobody is refused (Bit.Shadow) go first, operators' words last, and none takes
 // the place of one that is worth more.
@@ -30,9 +30,10 @@ const (
 	ByEdge  By = iota // this edge's own verdict
 	ByPoP             // learned: another edge's verdict, or the PoP's total
 	ByAdmin           // an operator
+	ByPeer            // another PoP
 )
 
-func (b By) String() string { return [...]string{"edge", "pop", "admin"}[b] }
+func (b By) String() string { return [...]string{"edge", "pop", "admin", "peer"}[b] }
 
 // Key is who is mitigated under which rule (counter.Rule.ID).
 type Key = counter.Key
@@ -61,7 +62,7 @@ func (b *Bit) worth() int {
 	return 1
 }
 
-// News is a verdict of this edge that the PoP has yet to be told of. What operators say is no news: it has a way of its own,
+// News is a verdict of this edge, or what another PoP told it, that the PoP has yet to be told of. What operators say is no news: it has a way of its own,
 // so that an attack cannot hold it up.
 type News struct {
 	Key Key
@@ -179,7 +180,7 @@ func (t *Table) Get(k Key, now time.Time) (Bit, bool) {
 
 // Start mitigates k until b.End and reports whether that was news: it was not in force, or ends later now, or an operator
 // says otherwise. A verdict never shortens a mitigation, and changes none that is ByAdmin; one of this edge that fell before the
-// last Lift of k is void, and so is what is worth less than all that a full table could drop for it. Bits ByEdge that are news wait in News.
+// last Lift of k is void, as is a peer's, and so is what is worth less than all that a full table could drop for it. Bits ByEdge that are news wait in News.
 func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	if !now.Before(b.End) {
 		t.remember(k, b, now)
@@ -189,7 +190,7 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 	s.mu.Lock()
 	old := s.find(h, k)
 	was := old != nil && now.Before(old.bit.End)
-	if b.By == ByEdge && t.lifted.n.Load() > 0 && t.lifted.voids(k, b.Start) || was && !b.replaces(old.bit) {
+	if (b.By == ByEdge || b.By == ByPeer) && t.lifted.n.Load() > 0 && t.lifted.voids(k, b.Start) || was && !b.replaces(old.bit) {
 		s.mu.Unlock()
 		return false
 	}
@@ -219,6 +220,37 @@ func (t *Table) Start(k Key, b Bit, now time.Time) bool {
 		t.tell(News{k, b})
 	}
 	return true
+}
+
+// Impose is Start for what another PoP says, of which this edge tells its own PoP as of a verdict.
+func (t *Table) Impose(k Key, b Bit, now time.Time) bool {
+	b.By = ByPeer
+	if !t.Start(k, b, now) {
+		return false
+	}
+	t.tell(News{k, b})
+	return true
+}
+
+// LiftPeers ends what other PoPs have said.
+func (t *Table) LiftPeers() {
+	for i := range t.shards {
+		s := &t.shards[i]
+		var said []Key
+		for e := range s.all() {
+			if e.bit.By == ByPeer {
+				said = append(said, e.key)
+			}
+		}
+		s.mu.Lock()
+		for _, k := range said {
+			_, h := t.place(k)
+			if e := s.find(h, k); e != nil && e.bit.By == ByPeer {
+				t.drop(s, h, k)
+			}
+		}
+		s.mu.Unlock()
+	}
 }
 
 // put puts an entry into a shard, which is locked, and reports whether there was room.

@@ -42,13 +42,14 @@ func (m *Machine) bitCommand(node int, op wire.Op, r record.Record, c counter.Co
 }
 
 // bitAnswered goes on to the log, or looks who was there first.
-func (m *Machine) bitAnswered(f flight, r *wire.Result) {
+func (m *Machine) bitAnswered(f flight, r *wire.Result, now time.Time) {
 	switch {
 	case r.Status == wire.NotThere && r.Op == wire.Add:
 		f.what = aBitRead
 		m.send(wire.Command{Node: r.Node, Op: wire.Get, Report: true, Key: r.Key}, f)
 	default: // stored, or unknown: the log is worth a try in any case
 		m.appendLog(r.Node, *f.record)
+		m.tellPeers(f, now)
 	}
 }
 
@@ -59,7 +60,7 @@ func (m *Machine) bitAnswered(f flight, r *wire.Result) {
 func (m *Machine) bitRead(f flight, r *wire.Result, now time.Time) {
 	if r.Status == wire.Done && r.Values[0] != nil {
 		there, ok := record.Open(m.secret, r.Values[0])
-		if ok && there.Kind == record.Block && there.Rule == f.record.Rule && there.Source == f.record.Source && there.Limit >= f.record.Limit {
+		if ok && !m.disregards(&there) && there.Kind == record.Block && there.Rule == f.record.Rule && there.Source == f.record.Source && there.Limit >= f.record.Limit {
 			rule := m.rules.Load().byID[f.counter.Rule.ID]
 			repeats := rule != nil && rule.Repeat.Memory() > 0
 			switch inForce := there.End.After(m.wall(now)); {
@@ -94,7 +95,7 @@ const skew = 2 * time.Second
 // learn puts a record from the tier into force here and reports whether it is a mitigation that was news.
 func (m *Machine) learn(r record.Record, now time.Time) (news bool) {
 	rule := m.rules.Load().byDigest[r.Rule]
-	if rule == nil {
+	if rule == nil || m.disregards(&r) {
 		return false
 	}
 	c, wall := counter.Counter{Rule: rule.Counter, Source: r.Source}, m.wall(now)
@@ -118,6 +119,9 @@ func (m *Machine) learn(r record.Record, now time.Time) (news bool) {
 	end := min(r.End.Sub(wall), longest)
 	// now carries the monotonic clock, and ends are held against that.
 	bit := rule.bit(now.Add(r.Start.Sub(wall)), now.Add(end))
+	if r.By == mitigation.ByPeer {
+		bit.By = r.By
+	}
 	return m.bits.Start(mitigation.Key{Rule: rule.Counter.ID, Source: r.Source}, bit, now)
 }
 

@@ -51,6 +51,8 @@ const (
 	aList      // the list's
 	aListWrite // and their writing
 	aHeadWrite
+	anEmptyAdd // before an incr; nobody heeds its answer
+	aTakeBack  // nor this one's
 )
 
 func (m *Machine) send(c wire.Command, f flight) {
@@ -86,7 +88,7 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 	case aRead, aWaitedRead, aNearRead, aStaleRead:
 		m.readsDone(f, r, now)
 	case aBit:
-		m.bitAnswered(f, r)
+		m.bitAnswered(f, r, now)
 	case aBitRead:
 		m.bitRead(f, r, now)
 	case aClaim:

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/mitigation"
 	"sluice/pop/log"
 	"sluice/pop/record"
 	"sluice/pop/wire"
@@ -222,7 +223,7 @@ func (m *Machine) learnAll(item []byte, now time.Time) {
 	for ; sealed != nil; sealed, rest = record.Cut(rest) {
 		if rec, ok := record.Open(m.secret, sealed); !ok {
 			m.stats.forged.Add(1)
-		} else if m.learn(rec, now) {
+		} else if m.learn(rec, now) && rec.By != mitigation.ByPeer { // whose verdict fell in another PoP
 			m.stats.propagation.Observe(m.wall(now).Sub(rec.Start))
 		}
 	}

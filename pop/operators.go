@@ -258,7 +258,7 @@ func (m *Machine) apply(name words.Name, now time.Time) {
 		m.operators.lifts[name] = l
 	}
 	for _, rule := range m.operators.rules.byName[name.Rule] {
-		if rule.Candidate {
+		if rule.Candidate || rule.Further {
 			continue
 		}
 		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}

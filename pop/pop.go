@@ -13,7 +13,7 @@
 //
 // What it works with is in rooms that know nothing of it: wire (what a node is asked, and answers), secret (keys and MACs), record
 // (what edges tell each other), log (reading a node's log), words (the operators' list), presence (who shares the tier), later (what is
-// left for a while), nodename.
+// left for a while), across (what PoPs tell each other), nodename.
 package pop
 
 import (
@@ -24,6 +24,7 @@ import (
 
 	"sluice/counter"
 	"sluice/mitigation"
+	"sluice/pop/across"
 	"sluice/pop/histogram"
 	"sluice/pop/nodename"
 	"sluice/pop/presence"
@@ -33,7 +34,7 @@ import (
 	"sluice/pop/words"
 )
 
-// Config is what a Machine works with. All fields but Edges, Rules and Heard are required.
+// Config is what a Machine works with. All fields but Edges, Rules, Heard and Decided are required.
 type Config struct {
 	Nodes    []string // host:port of the memcached nodes; every edge of the PoP must have the same, in any order and spelling
 	Secret   secret.Secret
@@ -45,6 +46,9 @@ type Config struct {
 	Bits     *mitigation.Table
 	// Heard is told what operators say of sources at other edges, as it comes into force here. It must not block, or call the Machine.
 	Heard func(words.Word)
+	// Decided is told each block that this edge announces to the PoP as the first, for PoPs that are its peers; nil: there are none. It must
+	// not block, or call the Machine.
+	Decided func(across.Block)
 }
 
 // Rule is what the PoP must know of a rule.
@@ -57,6 +61,9 @@ type Rule struct {
 	// Candidate says that its mitigations are those of what is tried beside the rule of that name: operators lift them along with the
 	// rule's, and block under the rule alone.
 	Candidate bool
+	// Further says that it is another limit of the rule of that name than its first: operators lift it along with the first, and block under
+	// the first alone.
+	Further bool
 }
 
 type knownRule struct {
@@ -101,6 +108,7 @@ type Machine struct {
 	arena     wire.Arena // of what is in out
 	spare     []*reads
 	dirty     []counter.Counter
+	backs     []counter.Back
 	news      []mitigation.News
 	operators operators
 	random    uint64
@@ -117,6 +125,8 @@ type Machine struct {
 	earned    time.Time
 	writes    int // the node that may write its log first
 	stats     machineStats
+
+	peersOff atomic.Bool // blocks of other PoPs are neither told nor learned
 }
 
 // NewMachine makes a Machine that holds all nodes up until they prove otherwise.

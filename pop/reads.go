@@ -28,7 +28,7 @@ type reads struct {
 
 const (
 	maxReadKeys = 1900                            // bytes of keys: a line of more than 2048 is an exception to memcached
-	maxReadKey  = 8 * (secret.CounterKeySize + 1) // of one read
+	maxReadKey  = 9 * (secret.CounterKeySize + 1) // of one read
 )
 
 // read adds a read to those that are next sent to a node.

@@ -32,6 +32,22 @@ func (m *Machine) report(now time.Time) {
 		m.direct(m.dirty)
 	}
 	m.sendReads(aRead)
+	m.takeBack()
+}
+
+// takeBack takes back from the tier what was refused by its rank (counter.Table.TakeBacks). A node carries it out after the incr that it
+// undoes. Where it has forgotten that since, nothing is there, or decr stops at 0.
+func (m *Machine) takeBack() {
+	m.backs = m.counters.TakeBacks(m.backs[:0])
+	for _, b := range m.backs {
+		name := m.secret.CounterName(b.Counter, m.epoch(b.Rule, b.Source))
+		var room [secret.CounterKeySize]byte
+		key := m.arena.Write(name.Append(room[:0], b.Group))
+		for _, node := range m.places(b.Source) {
+			m.send(wire.Command{Node: node, Op: wire.Decr, Report: true, Key: key, Delta: b.Hits}, flight{what: aTakeBack})
+		}
+	}
+	clear(m.backs)
 }
 
 // direct lets counters wait for their nodes.
@@ -86,6 +102,12 @@ func (m *Machine) reportTo(node int, c counter.Counter, now time.Time) {
 		}
 		var room [secret.CounterKeySize]byte
 		key := m.arena.Write(name.Append(room[:0], p.Group))
+		if rep.WriteFirst && !p.There {
+			before := p
+			before.Known -= p.Hits
+			m.send(m.partCommand(node, wire.Add, key, c, before), flight{what: anEmptyAdd})
+			op = wire.Incr
+		}
 		m.sendPart(node, op, key, c, p, epoch, 0)
 	}
 	if rep.Past && !m.ending { // else nobody is there to use what a read would bring

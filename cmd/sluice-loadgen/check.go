@@ -20,7 +20,7 @@ import (
 )
 
 func checkNames() []string {
-	return []string{"quiet", "shared", "upgrades", "restarts", "soak", "slow", "bodies", "descriptors", "words"}
+	return []string{"quiet", "shared", "upgrades", "restarts", "soak", "slow", "bodies", "descriptors", "words", "shedding"}
 }
 
 // runCheck starts the lab and checks one promise.
@@ -42,6 +42,8 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 		return f.checkFront(ctx, rule, traffic.Seed)
 	case "words":
 		return f.checkWords(ctx, rule)
+	case "shedding":
+		return f.checkShedding(ctx, rule)
 	}
 	lab, err := f.lab(rule, judge.Deployed, send.carrier)
 	if err != nil {
@@ -130,6 +132,20 @@ func (f *labFlags) checkWords(ctx context.Context, rule pop.Rule) error {
 	c, err := check.Words(ctx, site, scale)
 	if err != nil {
 		return errors.Join(site.Crashed(), err)
+	}
+	return printCheck(c)
+}
+
+// checkShedding checks two edges before an origin of the check's own, with rules of its own beside one that nobody reaches.
+func (f *labFlags) checkShedding(ctx context.Context, rule pop.Rule) error {
+	l, err := f.lab(rule, judge.Deployed, replay.Loopback)
+	if err != nil {
+		return err
+	}
+	l.PoPs, l.Edges, l.Memcached, l.Twemproxy, l.Rule.Limit = 1, 2, min(l.Memcached, 1), false, 1_000_000_000
+	c, err := check.Shedding(ctx, l, check.SheddingScales(f.short))
+	if err != nil {
+		return err
 	}
 	return printCheck(c)
 }

@@ -74,7 +74,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 	rule := rules[0]
 	d.Mode, d.Limit, d.Window, d.Timeout = mode, rule.Counter.Limit, rule.Counter.Window, rule.Timeout
 	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.Edges, size.RTT, rule.Counter.SubWindows
-	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout, Ideal: virtual.IdealOf(t, rule)}
+	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout, Ideal: virtual.IdealOf(t, rule), Truth: virtual.TruthOf(t, rule)}
 
 	r := &report.Report{}
 	r.Run.Command = "compare"
@@ -86,8 +86,15 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 	r.Run.PerConnection = size.PerConnection
 	r.SetNames(t)
 
-	base, worst := judge.Baseline(t, mode, o)
-	r.Baseline = &base
+	var worst []int32
+	if o.Truth.IsLog() {
+		var base judge.Figures
+		base, worst = judge.Baseline(t, mode, o)
+		r.Baseline = &base
+	} else {
+		r.Run.Algorithm = rule.Counter.Algorithm()
+		r.Run.Notes = append(r.Run.Notes, "every design is judged by the exact form of this algorithm; those of others count as they are described")
+	}
 	entries, err := allDesigns(t, mode, rules, size, d)
 	if err != nil {
 		return nil, err
@@ -116,7 +123,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 		switch {
 		case main:
 			r.Figures = found.Figures
-		case c.Name == design.FloorName && mode == judge.Deployed && size.Edges > 1:
+		case c.Name == design.FloorName && o.Truth.IsLog() && mode == judge.Deployed && size.Edges > 1:
 			r.Floor = &found.Figures
 		}
 	}
@@ -130,10 +137,14 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 
 // ours is how the limiter is called in the table.
 func ours(r pop.Rule, edges int) string {
-	if edges == 1 {
-		return fmt.Sprintf("Sluice, %v", r.Counter.Estimate)
+	how := r.Counter.Estimate.String()
+	if !r.Counter.Sliding() {
+		how = r.Counter.Algorithm()
 	}
-	return fmt.Sprintf("Sluice, %v, %d edges", r.Counter.Estimate, edges)
+	if edges == 1 {
+		return "Sluice, " + how
+	}
+	return fmt.Sprintf("Sluice, %s, %d edges", how, edges)
 }
 
 // allDesigns is all designs: of each kind, those of others and then ours.

@@ -37,6 +37,7 @@ type labFlags struct {
 	check              string
 	times              int
 	short, demo        bool
+	peers              bool
 }
 
 func addLab(flags *pflag.FlagSet) *labFlags {
@@ -51,10 +52,11 @@ func addLab(flags *pflag.FlagSet) *labFlags {
 		"memcached/N, twemproxy/N and origin/0; in the time of the run; repeatable")
 	flags.StringArrayVar(&f.flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
 	flags.StringVar(&f.check, "check", "", "instead of replaying a trace, check one thing: "+oneOf(checkNames()))
-	flags.BoolVar(&f.short, "short", false, "with --check slow, bodies or words: a small form, of seconds")
+	flags.BoolVar(&f.short, "short", false, "with --check slow, bodies, words or shedding: a small form, of seconds")
 	flags.IntVar(&f.times, "times", 20, "how often --check upgrades and --check restarts restart an edge, under 2,000 requests/s or --rate;\n"+
 		"and how many rounds --check soak makes, of a minute or --duration each, a fault in each")
 	flags.BoolVar(&f.demo, "demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")
+	flags.BoolVar(&f.peers, "peers", false, "PoPs tell each other whom they block (pop.peers)")
 	return f
 }
 
@@ -64,6 +66,9 @@ func cmdLab(ctx context.Context, args []string) error {
 	f, traffic, rule, send, output := addLab(flags), cli.AddTrace(flags), cli.AddRule(flags), addSend(flags), cli.AddOutput(flags)
 	output.AddDetails(flags)
 	if err := cli.Parse(flags, args); err != nil {
+		return err
+	}
+	if err := rule.OnlySliding("lab"); err != nil {
 		return err
 	}
 	if f.demo {
@@ -134,6 +139,8 @@ func (f *labFlags) complete() error {
 		return cli.Usagef("--edges %d: want 1 to %d", f.edges, counter.MaxEdges)
 	case f.pops*f.edges > counter.MaxEdges:
 		return cli.Usagef("--pops %d, --edges %d: at most %d edges in all", f.pops, f.edges, counter.MaxEdges)
+	case f.peers && (f.pops < 2 || f.pops > 16 || f.nodes == 0):
+		return cli.Usagef("--peers: PoPs tell each other whom they block: give --pops 2 to 16, and --memcached")
 	case f.nodes < 0 || f.nodes > 64:
 		return cli.Usagef("--memcached %d: want 0 to 64", f.nodes)
 	case !slices.Contains([]string{"local", "open", "closed"}, f.posture):
@@ -166,7 +173,7 @@ func (f *labFlags) lab(rule pop.Rule, mode judge.Mode, carrier replay.Carrier) (
 			Limit: rule.Counter.Limit, Window: rule.Counter.Window, MitigationTimeout: rule.Timeout,
 			SubWindows: rule.Counter.SubWindows, Estimate: rule.Counter.Estimate.String(), OnStoreFailure: f.posture, Mode: mode,
 		},
-		Log: logLine,
+		Log: logLine, Peers: f.peers,
 	}, nil
 }
 
@@ -193,6 +200,9 @@ func (f *labFlags) run(ctx context.Context, l *live, seed uint64, faults []lab.F
 	report := l.judge(out.Outcome, out.InForce)
 	report.Figures.SetTierOps(out.Ops())
 	report.Run.Faults = append(out.Happened, cli.FlapLines(f.flaps)...)
+	if f.peers {
+		report.Run.Faults = append(report.Run.Faults, "PoPs tell each other whom they block")
+	}
 	d := report.Run.Details
 	d.Line = labLine(out)
 	d.Lines = append(d.Lines, labLines(out)...)

@@ -357,6 +357,18 @@ func TestLabChecksTheFront(t *testing.T) {
 	}
 }
 
+// An origin that suffers keeps its critical clients, before real edges.
+func TestLabChecksShedding(t *testing.T) {
+	p := startLab(t, "--check", "shedding", "--short")
+	if err := p.Wait(); err != nil {
+		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
+	}
+	p.leavesNothing(t)
+	if said := p.stdout.String(); !strings.Contains(said, "check shedding: kept") || !strings.Contains(said, "without shedding") {
+		t.Errorf("it says %s", said)
+	}
+}
+
 func TestLabLeavesNothingWhenEnded(t *testing.T) {
 	f := func(sig syscall.Signal, graceful bool) {
 		t.Helper()

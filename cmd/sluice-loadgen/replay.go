@@ -32,6 +32,9 @@ func cmdReplay(ctx context.Context, args []string) error {
 	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
+	if err := rule.OnlySliding("replay"); err != nil {
+		return err
+	}
 	if err := send.check(); err != nil {
 		return err
 	}

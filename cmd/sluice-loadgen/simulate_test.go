@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -119,5 +120,33 @@ func TestSimulateRepeats(t *testing.T) {
 		} else if !bytes.Equal(first, text) {
 			t.Errorf("a second run says\n%s\nand the first\n%s", text, first)
 		}
+	}
+}
+
+// A limit for all (key: global) is one source in the tier. Eight edges among which its requests spread by chance pass at most a tenth more than it
+// in any window, and two in a hundred more on the whole. What goes wrong where each edge has the limit for itself: nearly eight times as much.
+func TestSimulateGlobalLimit(t *testing.T) {
+	const rate, limit, seconds = 20_000, 10_000, 4
+	var b bytes.Buffer
+	for i := range rate * seconds {
+		fmt.Fprintf(&b, "{\"t\":%.6f,\"source\":\"192.0.2.1\"}\n", float64(i)/rate)
+	}
+	file := filepath.Join(t.TempDir(), "global.jsonl")
+	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := simulated(t, "--trace", file, "--edges", "8", "--memcached", "2", "--limit", "10000", "--window", "1s", "--mitigation-timeout", "0", "--per-connection", "1").Figures
+	if f.WorstExcess > limit/10 || f.BeyondBound != 0 || f.Admitted > limit*seconds*102/100 || f.Admitted < limit*seconds*98/100 {
+		t.Errorf("admitted %d, at most %d over the limit in a window: want %d and a little more", f.Admitted, f.WorstExcess, limit*seconds)
+	}
+}
+
+// TestSimulatePeers: a source that changes PoP while it is blocked is admitted as often again, unless PoPs are peers: then not once.
+func TestSimulatePeers(t *testing.T) {
+	moved := []string{"--workload", "constant", "--duration", "20s", "--limit", "100", "--window", "1m", "--mitigation-timeout", "1m", "--pops", "2", "--edges", "3", "--memcached", "2",
+		"--flap", "0s 0.0.0.0/0 0", "--flap", "0s ::/0 0", "--flap", "10s 0.0.0.0/0 1", "--flap", "10s ::/0 1"}
+	apart, peers := simulated(t, moved...), simulated(t, with(moved, "--peers")...)
+	if apart.Figures.Admitted != 200 || peers.Figures.Admitted != 100 {
+		t.Errorf("admitted %d without, %d with, want 200 and 100", apart.Figures.Admitted, peers.Figures.Admitted)
 	}
 }

@@ -135,6 +135,37 @@ rules:
 	}
 }
 
+// What a log does not tell of tokens, of what requests cost, and of tags, the report says; a fixed cost is charged.
+func TestWhatIfOfWhatALogHasNot(t *testing.T) {
+	config := writeConfig(t, `
+jwt: {keys_file: /nowhere}
+rules:
+  - {name: who, limit: 1000, key: "jwt:sub"}
+  - {name: size, limit: 1000, cost: {bytes: 10KiB}}
+  - {name: said, limit: 1000, cost: {header: X-Cost}}
+  - {name: each, match: {path: /login}, limit: 10, window: 1h, mitigation_timeout: 0, cost: 3}
+  - {name: soft, match: {path: /page}, limit: 2, window: 1h, action: tag}
+`)
+	var r asked
+	runJSON(t, "what-if --config "+config+" --trace "+someLog(t), &r)
+	notes := strings.Join(r.Run.Notes, "\n")
+	for _, want := range []string{"no tokens, so that rule who, by jwt:sub, counts sources", "costs 1 under rule size, whose cost is by bytes:10240", "costs 1 under rule said, whose cost is by header:X-Cost",
+		"each request costs 3 under rule each", "rule soft tags"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes do not say %q:\n%s", want, notes)
+		}
+	}
+	if len(r.Run.Notes) != 5 || len(r.Rules) != 5 {
+		t.Fatalf("%d rules, notes:\n%s", len(r.Rules), notes)
+	}
+	if each := r.Rules[3]; each.Refused != each.Requests-3-3 { // three of each of the two sources
+		t.Errorf("%d of %d refused", each.Refused, each.Requests)
+	}
+	if soft := r.Rules[4]; !soft.Shadow || soft.Refused != soft.Requests-2 || r.Figures.Refused != r.Rules[3].Refused {
+		t.Errorf("%+v of %+v", soft, r.Figures)
+	}
+}
+
 // Who is good can be told by the origin's answers; a log of one day needs no date; one source has its story.
 func TestWhatIfQuestions(t *testing.T) {
 	log := someLog(t)
@@ -184,8 +215,14 @@ func TestWhatIfQuestions(t *testing.T) {
 // What a log cannot tell of rules is said.
 func TestWhatIfNotes(t *testing.T) {
 	var r asked
-	runJSON(t, "what-if --config "+writeConfig(t, "rules: [{name: a, limit: 5, share: 50, candidate: {limit: 3}}]")+" --trace "+someLog(t), &r)
-	if len(r.Run.Notes) != 2 || !strings.Contains(r.Run.Notes[0], "50 % of sources") || !strings.Contains(r.Run.Notes[1], "--curve a") {
+	runJSON(t, "what-if --config "+writeConfig(t, "rules: [{name: a, limit: 5, share: 50, check: sync, candidate: {limit: 3}}]")+" --trace "+someLog(t), &r)
+	if n := r.Run.Notes; len(n) != 3 || !strings.Contains(n[0], "50 % of sources") || !strings.Contains(n[1], "check: sync, which changes nothing here") || !strings.Contains(n[2], "--curve a") {
+		t.Errorf("%q", r.Run.Notes)
+	}
+	r = asked{}
+	runJSON(t, "what-if --config "+writeConfig(t, "origins: [{servers: ['http://a'], shedding: {}}]\nrules: [{name: b, priority: sheddable}, {name: a, limit: 5, queue: 1s}]")+" --trace "+someLog(t), &r)
+	if len(r.Rules) != 1 || len(r.Run.Notes) != 3 || !strings.Contains(r.Run.Notes[0], "nobody is shed") || !strings.Contains(r.Run.Notes[1], "rule a: its priority and its queue are not asked") ||
+		!strings.Contains(r.Run.Notes[2], "rule b has no limit") {
 		t.Errorf("%q", r.Run.Notes)
 	}
 }
@@ -207,6 +244,7 @@ func TestWhatIfFilesThatMakeNoSense(t *testing.T) {
 	f("rules:\n  - {name: a, limit: 0}\n", "", 1, "sluice.yaml:2:", "limit")
 	f("rules:\n  - {name: a, limit: 0, colour: red}\n", "", 1, "1 more")
 	f("rules:\n  - {name: a, limit: 5, mode: \"off\"}\n", "", 1, "every rule is off")
+	f("rules:\n  - {name: a, priority: sheddable}\n", "", 1, "no rule has a limit")
 	f("rules:\n  - {name: a, limit: 5}\n", "--limit 7", 2, "--limit", "gives rules")
 	f("rules:\n  - {name: a, limit: 5}\n", "--curve b", 2, "--curve b", "there is a")
 }

@@ -21,6 +21,7 @@ import (
 	"sluice/edge/changes/etcd"
 	"sluice/edge/config"
 	"sluice/edge/listen"
+	"sluice/edge/token"
 	"sluice/mitigation"
 	"sluice/pop/secret"
 )
@@ -77,6 +78,8 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 		try(tryState(c, key))
 	}
 	doubt(settings.GuessableSecret(c))
+	_, err = settings.ReadPeersKey(c)
+	try(err)
 	_, err = settings.ReadToken("admin_token_file", c.AdminTokenFile)
 	try(err)
 	if len(c.Etcd.Endpoints) > 0 {
@@ -96,7 +99,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 			try(fmt.Errorf("access_log.file: %w: give the path of a file that can be written", err))
 		}
 	}
-	for _, l := range [...][2]string{{"listen", c.Listen}, {"listen_tls", c.ListenTLS}, {"admin", c.Admin}, {"rate_limit_service", c.RateLimitService.Listen}} {
+	for _, l := range [...][2]string{{"listen", c.Listen}, {"listen_tls", c.ListenTLS}, {"admin", c.Admin}, {"peers_listen", c.PoP.PeersListen}, {"rate_limit_service", c.RateLimitService.Listen}} {
 		switch err := tryListen(l[0], l[1]); {
 		case errors.Is(err, syscall.EADDRINUSE):
 			doubt(l[0] + " " + l[1] + ": the port is in use: by an edge that this file is for, or a start will fail")
@@ -104,7 +107,11 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 			try(err)
 		}
 	}
-	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "pop.secret_file": c.PoP.SecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile, "rate_limit_service.key_file": c.RateLimitService.KeyFile} {
+	hmac := ""
+	if token.IsSecret(c.JWT.Algorithms[0]) {
+		hmac = c.JWT.KeysFile
+	}
+	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "jwt.keys_file": hmac, "pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile, "rate_limit_service.key_file": c.RateLimitService.KeyFile} {
 		if info, err := os.Stat(file); file != "" && err == nil && info.Mode().Perm()&0o004 != 0 {
 			doubt(what + ": everybody on this machine can read " + file + ": chmod o= it")
 		}

@@ -194,8 +194,8 @@ func TestProxiesThatAsk(t *testing.T) {
 	}
 }
 
-// What Envoy (ext_authz over HTTP, with path_prefix and allowed_headers as in deploy/envoy/check.yaml) and Traefik (ForwardAuth) send, byte for byte in
-// the form that their manuals tell: the request is judged as the client's own, and a refusal has all that they pass on.
+// What Envoy (ext_authz over HTTP, with path_prefix and allowed_headers as in deploy/envoy/check.yaml) and Traefik (ForwardAuth) send, in the form that
+// we know of them, not taken from their connections: the request is judged as the client's own, and a refusal has all that they pass on.
 func TestRequestsOfProxiesThatAsk(t *testing.T) {
 	const envoy = "%s /check%s HTTP/1.1\r\nhost: a.example\r\ncontent-length: 0\r\nx-forwarded-for: 198.51.100.7,10.0.0.5\r\nuser-agent: curl/8.5.0\r\nx-envoy-internal: true\r\nx-envoy-expected-rq-timeout-ms: 250\r\n\r\n"
 	const traefik = "GET /check HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\nX-Forwarded-For: 198.51.100.7\r\nX-Forwarded-Host: a.example\r\n" +
@@ -251,7 +251,7 @@ func TestRequestsOfProxiesThatAsk(t *testing.T) {
 	}
 }
 
-// Traefik's configuration has the fields that its manual tells, and no others.
+// Traefik's configuration has the fields that we know of Traefik's, and no others, and names what it refers to.
 func TestTraefikConfiguration(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/traefik/check.yaml")
 	if err != nil {

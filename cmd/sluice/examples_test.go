@@ -33,10 +33,18 @@ func TestExamples(t *testing.T) {
 		"who-comes-back.yaml":           {"GET /", "everything", `/v1/rules/everything "escalate_within": "2h"`},
 		"busy-page.yaml":                {"GET /shop/1", "shop", `/v1/rules/api "jitter": "10%"`},
 		"match.yaml":                    {"GET /search?x=y&%64eep=1|User-Agent: curl/8", "costly-search", `/metrics sluice_requests_total{rule="scripts",verdict="pass"} 1`},
+		"shedding.yaml":                 {"GET /search|Sec-Purpose: prefetch", "everything", `/v1/origins "limit": 100`},
 		"keys.yaml":                     {"GET /v1/users/7?tenant=a", "tenant", `/metrics sluice_requests_total{rule="source-and-part",verdict="pass"} 1`},
-		"envoy-rate-limit-service.yaml": {"GRPC web|remote_address=198.51.100.7|path=/login?next=/ remote_address=198.51.100.7|plan=gold api_key=k", "login", `/v1/top "source": "198.51.100.7"`},
+		"windows-and-prefixes.yaml":     {"GET /", "everything", `/v1/sources/127.0.0.1 "policy": "everything/24/1s"`},
+		"tokens.yaml":                   {"GET /|Authorization: Bearer " + newSigner(t).sign("anna"), "user", `/metrics sluice_token_verifications_total 1`},
+		"costs.yaml":                    {"GET /export/1", "export", `/v1/sources/127.0.0.1 "remaining": 80`},
+		"tag.yaml":                      {"GET /", "", `/metrics sluice_requests_total{rule="everything",verdict="tagged"} 0`},
+		"peers.yaml":                    {"GET /", "everything", `/metrics sluice_peer_blocks_received_total{peer="lhr1",result="imposed"} 0`},
+		"algorithms.yaml":               {"GET /api/x", "api", `/v1/rules/reports "algorithm": "leaky_bucket"`},
+		"exactly-once.yaml":             {"POST /pay|X-Account: 7", "pay", `/v1/rules/pay "check": "sync"`},
 		"two-pops/fra1.yaml":            {"GET /", "everything", `/v1/pop "name": "fra1"`},
 		"two-pops/ams1.yaml":            {"GET /", "everything", `/v1/pop "name": "ams1"`},
+		"envoy-rate-limit-service.yaml": {"GRPC web|remote_address=198.51.100.7|path=/login?next=/ remote_address=198.51.100.7|plan=gold api_key=k", "login", `/v1/top "source": "198.51.100.7"`},
 	}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -61,7 +69,7 @@ func TestExamples(t *testing.T) {
 					t.Error(line)
 				}
 			}
-			p := start(t, origin(t), append(args, "--config", file)...)
+			p := start(t, "", append(args, "--config", file)...)
 			lines := strings.Split(x.request, "|")
 			method, target, _ := strings.Cut(lines[0], " ")
 			if method == "GRPC" {
@@ -136,7 +144,11 @@ func here(t *testing.T, path string, others ...string) (file string, args []stri
 	if err := os.WriteFile(secret, []byte(strings.Repeat("x", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	with := strings.NewReplacer(append(others, "/etc/sluice/pop.secret", secret, "/var/lib/sluice", dir, "trust: [10.0.0.0/8]", "trust: [127.0.0.0/8]")...).Replace(string(text))
+	with := strings.NewReplacer(append(others, "/etc/sluice/pop.secret", secret, "/etc/sluice/peers.secret", secret, ":8082\"", freePort(t)+"\"", "/etc/sluice/jwt.pem", newSigner(t).file, "/var/lib/sluice", dir,
+		"trust: [10.0.0.0/8]", "trust: [127.0.0.0/8]", "http://127.0.0.1:3000", origin(t))...).Replace(string(text))
+	if !strings.Contains(string(text), "http://127.0.0.1:3000") { // it answers checks alone, or its origins are other machines
+		args = append(args, "--origin", origin(t))
+	}
 	if strings.Contains(with, "memcached:") {
 		args = append(args, "--memcached", startMemcached(t))
 	}

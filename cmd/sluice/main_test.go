@@ -123,7 +123,10 @@ type process struct {
 func start(t *testing.T, origin string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, front: freePort(t), back: freePort(t), log: new(bytes.Buffer)}
-	args = append([]string{"--listen", p.front, "--admin", p.back, "--origin", origin, "--grace", "5s"}, args...)
+	if origin != "" { // else the configuration has one
+		args = append([]string{"--origin", origin}, args...)
+	}
+	args = append([]string{"--listen", p.front, "--admin", p.back, "--grace", "5s"}, args...)
 	p.cmd = exec.Command(os.Args[0], args...)
 	p.cmd.Stderr = p.log
 	p.run()

@@ -54,7 +54,7 @@ func families(text string) (list []*family) {
 const metricsIntro = `# Metrics
 
 What ` + "`GET /metrics`" + ` of an edge shows, beside the ` + "`go_*` and `process_*`" + ` of every Go program. A metric with labels appears with its first value; those whose
-names begin with ` + "`sluice_tier_`" + `, and a few others of a PoP, are there with a tier only, and ` + "`sluice_etcd_*`" + ` with an etcd. No address, path or host is a label, so the size of a scrape does not depend
+names begin with ` + "`sluice_tier_`" + `, and a few others of a PoP, are there with a tier only, ` + "`sluice_peer_*`" + ` with peers, and ` + "`sluice_etcd_*`" + ` with an etcd. No address, path or host is a label, so the size of a scrape does not depend
 on who comes: about 25 lines for a rule and for an origin.
 
 This page is made from an edge's scrape: ` + "`go test ./cmd/sluice -run TestMetrics -rewrite`" + `.
@@ -63,14 +63,17 @@ This page is made from an edge's scrape: ` + "`go test ./cmd/sluice -run TestMet
 |---|---|---|---|
 `
 
-// The page on metrics is what a running edge with a tier and an etcd shows, and a scrape is what Prometheus wants of one.
+// The page on metrics is what a running edge with a tier, peers and an etcd shows, and a scrape is what Prometheus wants of one.
 func TestMetrics(t *testing.T) {
-	p := start(t, origin(t), "--memcached", startMemcached(t), "--config", write(t, "etcd: {endpoints: [\""+etcdtest.Start(t).Endpoint+"\"]}\nrules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}]"))
+	secret := write(t, popKey)
+	p := start(t, "", "--memcached", startMemcached(t), "--config", write(t, "pop: {peers: [{name: ams1, edges: [\""+freePort(t)+"\"]}], peers_secret_file: "+secret+", peers_listen: \""+freePort(t)+"\"}\n"+
+		"etcd: {endpoints: [\""+etcdtest.Start(t).Endpoint+"\"]}\n"+
+		"origins: [{servers: [\""+origin(t)+"\"], shedding: {}}]\nrules: [{name: r, limit: 100000, on_store_failure: open, candidate: {limit: 1000}}]"))
 	var text string
 	p.until("telling of requests and of the tier", func() bool {
 		p.get()
 		_, text = p.admin("GET", "/metrics")
-		return strings.Contains(text, "sluice_origin_requests_total") && strings.Contains(text, "sluice_tier_operations_total")
+		return strings.Contains(text, "sluice_answers_total") && strings.Contains(text, "sluice_origin_requests_total") && strings.Contains(text, "sluice_tier_operations_total")
 	})
 	p.stop(syscall.SIGTERM)
 	problems, err := promlint.New(strings.NewReader(text)).Lint()

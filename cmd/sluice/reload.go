@@ -33,10 +33,11 @@ type reloader struct {
 	log     *slog.Logger
 	events  *events.Log
 	store   *tier.RuleStore
-	name    string // of this edge
+	name    string               // of this edge
+	peers   func(*config.Config) // puts pop.peers_mode in force
 
 	mu    sync.Mutex
-	last  string         // what the file said when it was read last
+	last  string         // what the files said when they were read last
 	base  *config.Config // what file and flags say: what operators changed of the rules is laid over it
 	laid  uint64         // this version of the store's
 	known map[words.Mark]bool
@@ -63,6 +64,7 @@ func (r *reloader) now() error {
 			warnings(c, r.log)
 			r.hidden(was, c, r.log)
 			r.moveNodes(before, c)
+			r.peers(c)
 			r.tellLater(before, c)
 		}
 	}
@@ -101,6 +103,7 @@ func (r *reloader) moveNodes(before, now *config.Config) {
 // tellLater names what changed but takes effect only at the next start.
 func (r *reloader) tellLater(before, now *config.Config) {
 	tiers := [2]config.PoP{before.PoP, now.PoP}
+	tiers[0].PeersOff = now.PoP.PeersOff // that is in force
 	if r.machine != nil && len(now.PoP.Memcached) > 0 {
 		tiers[0].Memcached, tiers[1].Memcached = nil, nil // moveNodes has seen to it
 	}
@@ -128,7 +131,7 @@ func (r *reloader) watch(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var moved <-chan struct{} // closed when operators have changed something; nil: not looked at yet
-	for w := (fileWatch{}); ; {
+	for w, keys := (fileWatch{}), (fileWatch{}); ; {
 		if moved == nil {
 			_, _, moved = r.store.List()
 			_ = r.catchUp() // it logs
@@ -145,7 +148,12 @@ func (r *reloader) watch(ctx context.Context) {
 				continue
 			}
 			info, err := os.Stat(r.flags.config)
-			if w.look(info, err, now) && r.changed() {
+			again := w.look(info, err, now)
+			if file := r.server.Config().JWT.KeysFile; file != "" {
+				info, err = os.Stat(file)
+				again = keys.look(info, err, now) || again
+			}
+			if again && r.changed() {
 				_ = r.now()
 			}
 		}
@@ -191,13 +199,21 @@ func (r *reloader) changed() bool {
 	return r.content() != r.last
 }
 
+// content is what the configuration says, and the file with keys of tokens that it names.
 func (r *reloader) content() string {
 	if r.flags.config == "" {
 		return ""
 	}
-	text, err := os.ReadFile(r.flags.config)
-	if err != nil {
-		return "\x00" + err.Error()
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "\x00" + err.Error()
+		}
+		return string(text)
 	}
-	return string(text)
+	all := read(r.flags.config)
+	if file := r.server.Config().JWT.KeysFile; file != "" {
+		all += "\x00" + read(file)
+	}
+	return all
 }

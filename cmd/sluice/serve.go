@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"sluice/cmd/sluice/internal/peers"
 	"sluice/cmd/sluice/internal/settings"
 	"sluice/cmd/sluice/internal/tier"
 	"sluice/cmd/sluice/internal/upgrade"
@@ -74,7 +75,15 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	if c.Limits.Memory > 0 {
 		debug.SetMemoryLimit(int64(c.Limits.Memory))
 	}
-	shared, err := tier.Share(c, key, log, happened)
+	var across *peers.Peers
+	if len(c.PoP.Peers) > 0 {
+		key, err := settings.ReadPeersKey(c)
+		if err != nil {
+			return err
+		}
+		across = peers.New(&c.PoP, key, happened)
+	}
+	shared, err := tier.Share(c, key, log, happened, across)
 	if err != nil {
 		return err
 	}
@@ -135,8 +144,14 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 			return err
 		}
 	}
+	var between net.Listener
+	if across != nil {
+		if between, err = ours.Listen("peers_listen", c.PoP.PeersListen); err != nil {
+			return err
+		}
+	}
 	ours.Close(false)
-	reload := &reloader{flags: f, server: server, machine: shared.Machine, log: log, events: happened, store: shared.Rules, name: tier.EdgeName(c), base: c,
+	reload := &reloader{flags: f, server: server, machine: shared.Machine, log: log, events: happened, store: shared.Rules, name: tier.EdgeName(c), base: c, peers: shared.TurnPeers,
 		about: presence.About{Address: reachable(front.Addr()), Version: version(), Started: time.Now()}}
 	reload.last = reload.content()
 	if err := reload.catchUp(); err != nil {
@@ -164,6 +179,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		} else {
 			older.NoCounters()
 		}
+		shared.TurnPeers(c) // what other PoPs had blocked is among what the older process told
 	}
 
 	metrics := prometheus.NewRegistry()
@@ -171,6 +187,9 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if shared.Metrics != nil {
 		metrics.MustRegister(shared.Metrics)
+	}
+	if across != nil {
+		metrics.MustRegister(across)
 	}
 	var etcdStatus func() control.EtcdStatus
 	if shared.Etcd != nil {
@@ -212,6 +231,16 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 			failed <- fmt.Errorf("admin listener: %w", err)
 		}
 	})
+	listening := new(http.Server) // for peers
+	if across != nil {
+		listening = across.Server(log)
+		listening.ConnState = (&admin.Connections{Most: spareDescriptors / 4}).State
+		edges.Go(func() {
+			if err := listening.Serve(between); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+				failed <- fmt.Errorf("peers listener: %w", err)
+			}
+		})
+	}
 	edges.Go(func() {
 		if err := server.Serve(front); err != nil {
 			failed <- fmt.Errorf("listener: %w", err)
@@ -266,6 +295,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	err = wait(stop, failed, usr2, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once
 	end := &upgrade.Shutdown{Events: happened, Server: server, Operators: operators, Back: back, Notice: f.notice, Grace: f.grace, Log: log, Calls: calls}
+	listening.Close() // a peer tells another edge, or the process that takes over
 	if next.Done() {
 		end.HandOver(next, stop)
 	} else {

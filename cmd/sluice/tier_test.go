@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -18,7 +19,14 @@ import (
 // startMemcached starts a node of its own, and returns once it listens.
 func startMemcached(t *testing.T) string {
 	t.Helper()
-	addr := freePort(t)
+	addr, _ := startNode(t)
+	return addr
+}
+
+// startNode is startMemcached, and tells the process.
+func startNode(t *testing.T) (addr string, process *os.Process) {
+	t.Helper()
+	addr = freePort(t)
 	_, port, _ := net.SplitHostPort(addr)
 	node := exec.Command("memcached", "-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-p", port)
 	if err := node.Start(); err != nil {
@@ -34,7 +42,7 @@ func startMemcached(t *testing.T) string {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()
-			return addr
+			return addr, node.Process
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("memcached does not listen: %v", err)

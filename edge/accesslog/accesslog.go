@@ -164,9 +164,10 @@ type Entry struct {
 	ID       []byte        // the request's name
 	Edge     string        // this edge's
 	Limit    uint32        // the rule's; 0: there is no estimate
-	Estimate float64       // what the source had in the rule's window, this request included where the counter was asked
-	Window   time.Duration // of the rule
+	Estimate float64       // what the source had in that limit's window, this request included where the counter was asked
+	Window   time.Duration // of that limit
 	Until    time.Time     // when the block that is in force ends; zero: there is none
+	Policy   string        // which of the rule's limits, where it has several; "": the first
 }
 
 // Note queues the line of a request. It does not wait.
@@ -292,6 +293,11 @@ func (e *Entry) appendJSON(b []byte, sample uint64) []byte {
 	if e.Rule != "" {
 		b = append(b, `,"rule":"`...)
 		b = append(b, e.Rule...)
+		b = append(b, '"')
+	}
+	if e.Policy != "" {
+		b = append(b, `,"policy":"`...)
+		b = append(b, e.Policy...)
 		b = append(b, '"')
 	}
 	if e.Verdict != "" {

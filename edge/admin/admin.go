@@ -91,6 +91,7 @@ func (a api) private() map[string]http.HandlerFunc {
 		"DELETE /v1/deny/{prefix...}":               a.unlist(control.Deny),
 		"GET /v1/sources/{address}":                 a.source,
 		"GET /v1/nodes":                             a.nodes,
+		"GET /v1/origins":                           a.origins,
 		"POST /v1/reload":                           a.reload,
 		"PUT /v1/rules/{name}":                      a.edit(changes.Put),
 		"PATCH /v1/rules/{name}":                    a.edit(changes.Patch),
@@ -254,8 +255,8 @@ func (a api) mitigations(w http.ResponseWriter, r *http.Request) {
 	case f.Mode != "" && f.Mode != rules.Enforce && f.Mode != rules.Shadow && f.Mode != rules.Tried:
 		fail(w, http.StatusBadRequest, "mode is not possible: want enforce, shadow or candidate")
 		return
-	case f.By != "" && f.By != "edge" && f.By != "pop" && f.By != "admin":
-		fail(w, http.StatusBadRequest, "by is not possible: want edge, pop or admin")
+	case f.By != "" && f.By != "edge" && f.By != "pop" && f.By != "admin" && f.By != "peer":
+		fail(w, http.StatusBadRequest, "by is not possible: want edge, pop, admin or peer")
 		return
 	}
 	n, ok := most(w, r, 0)
@@ -382,6 +383,10 @@ func (a api) reload(w http.ResponseWriter, r *http.Request) {
 	}
 	a.did(r, events.Event{Text: "reloaded the configuration"})
 	reply(w, map[string]bool{"reloaded": true})
+}
+
+func (a api) origins(w http.ResponseWriter, _ *http.Request) {
+	reply(w, a.Edge.Origins(time.Now()))
 }
 
 func failed(w http.ResponseWriter, err error) {

@@ -267,11 +267,11 @@ function figures(list) {
 // overLimit is why an edge has blocked a source.
 function overLimit(m) {
   const r = byName(now?.rules, m.rule);
-  return m.by !== "admin" && r?.limit ? `more than ${number(r.limit)} in ${r.window}` : "";
+  return m.by === "admin" || !r?.limit ? "" : m.policy ? "more than " + m.policy + " allows" : `more than ${number(r.limit)} in ${r.window}`;
 }
 
 function blockedRows(list) {
-  return list.map(m => ({key: m.rule + " " + m.source, cells: [sourceLink(m.source), ruleName(m.rule), m.by, m.reason || overLimit(m), until(m.end),
+  return list.map(m => ({key: (m.policy || m.rule) + " " + m.source, cells: [sourceLink(m.source), m.policy || ruleName(m.rule), m.by, m.reason || overLimit(m), until(m.end),
     button("Lift", `Lift the block of ${m.source} under ${ruleName(m.rule)}`, b => takeBack(b, `v1/mitigations/${encodeURIComponent(m.rule)}/${segments(m.source)}`,
       `Lifted ${m.source} under ${ruleName(m.rule)}`))]}));
 }
@@ -298,6 +298,8 @@ function about(rule) {
   const m = rule.match || {}, hosts = (m.hosts || []).filter(h => h !== "*"), key = (rule.key || []).filter(k => k !== "source");
   return [...(m.methods || []), ...hosts, m.path || (hosts.length ? "" : "everything"), key.length ? "by " + rule.key.join(" and ") : "",
     rule.count?.statuses ? "answered " + rule.count.statuses.join(", ") : "", rule.share && rule.share < 100 ? `of ${rule.share} % of sources` : "",
+    rule.windows ? "and " + rule.windows.map(w => `${number(w.limit)} in ${w.window}`).join(", ") : "",
+    rule.prefixes ? "by /" + rule.prefixes.map(p => p.prefix || p).join(", /") : "",
     rule.candidate && Object.keys(rule.candidate).length ? "candidate " + Object.values(rule.candidate).join(" ") : ""].filter(x => x).join(" ");
 }
 
@@ -348,7 +350,7 @@ const eventHeads = [["When", "time"], ["What", "text"]];
 const eventRows = list => list.map(e => ({key: String(e.number), cells: [when(e.time), td => {
   if (td.firstElementChild) return; // an event does not change
   const text = document.createElement("span"), parts = [e.text];
-  if (e.rule) parts.push("under " + ruleName(e.rule));
+  if (e.rule) parts.push("under " + (e.policy || ruleName(e.rule)));
   if (changed(e.old, e.new)) parts.push("(" + changed(e.old, e.new) + ")");
   if (e.who || e.from) parts.push("by " + [e.who, e.from && "from " + e.from].filter(x => x).join(" "));
   if (e.skipped) parts.push(`(and ${number(e.skipped)} like it)`);
@@ -588,8 +590,8 @@ async function showSource() {
   const list = Array.isArray(standings) ? standings : standings?.rules;
   $("s-counted").hidden = !Array.isArray(list);
   if (Array.isArray(list)) {
-    fill("s-rules", [["Rule", "key"], ["Mode"], ["In the window"], ["Remaining", "n"], ["Blocked"]], list.map(s => ({key: s.rule, cells: [
-      s.rule, s.mode || "", used(s.estimate || 0, s.limit || 0), number(s.remaining ?? 0), s.mitigated_until ? until(s.mitigated_until) : "no"]})), "No rule counts it.");
+    fill("s-rules", [["Rule", "key"], ["Mode"], ["In the window"], ["Remaining", "n"], ["Blocked"]], list.map(s => ({key: s.policy || s.rule, cells: [
+      s.policy || s.rule, s.mode || "", used(s.estimate || 0, s.limit || 0), number(s.remaining ?? 0), s.mitigated_until ? until(s.mitigated_until) : "no"]})), "No rule counts it.");
   }
   fill("s-events", eventHeads, eventRows((Array.isArray(told) ? told : told?.events || []).filter(e => e.source === source).slice(0, 50)), "Nothing that is still known.");
 }

@@ -12,7 +12,7 @@
 // others do, a source may have asked them, and all that is certain is that exact is no less than what is here: "allowed" is judged
 // always, and is then a lower bound. A log has all hits from its source's first one on, or a window after it began.
 //
-// Not judged are rules that count by the answer's status or count refused requests, rules with a limit above 4,096, and decisions that
+// Not judged are rules that count otherwise than in a sliding window, rules that count by the answer's status or count refused requests, rules with a limit above 4,096, and decisions that
 // wait for the tier: what they count, and when, is not known at the decision.
 package audit
 
@@ -112,7 +112,7 @@ func (a *Audit) Note(d *limiter.Decision, now time.Time) {
 	for i := range d.Results {
 		r := &d.Results[i]
 		c := r.Rule.Counter
-		if r.Ask == nil || r.Ask.Hold || r.Rule.Refused || c.Limit > maxLimit || a.hasher.Of(&r.Source)%a.share != 0 {
+		if r.Ask == nil || r.Ask.Hold || r.Rule.Refused || r.Rule.Costs || !c.Sliding() || c.Limit > maxLimit || a.hasher.Of(&r.Source)%a.share != 0 {
 			continue // who is blocked is not counted, nor judged
 		}
 		l := a.log(c, r, now)

@@ -14,10 +14,12 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/accesslog"
+	"sluice/edge/limiter"
 	"sluice/edge/listen"
 	"sluice/edge/message"
 	"sluice/edge/rules"
 	"sluice/edge/screen"
+	"sluice/edge/token"
 	"sluice/edge/upstream"
 )
 
@@ -48,6 +50,7 @@ type Config struct {
 	Shed           bool             // shed: connection; see Server.shed
 	Shadow         bool             // every rule that is not off is a shadow
 	VerdictHeader  bool             // answers carry Sluice-Verdict
+	JWT            token.Config     // which tokens are believed, where rules count by what they claim
 
 	RateLimitService RateLimitService
 }
@@ -58,7 +61,18 @@ type PoP struct {
 	Memcached  []string // host:port; none is the embedded tier
 	SecretFile string
 	Edges      int           // 0: learned from presence
-	Wait       time.Duration // how long a request may wait for the PoP's count where a rule says first_sight: wait
+	Wait       time.Duration // how long a request may wait for the PoP's count where a rule says first_sight: wait or check: sync
+
+	Peers           []Peer // PoPs that tell this one whom they block, and are told
+	PeersListen     string // host:port where their edges tell it
+	PeersSecretFile string // of all peers
+	PeersOff        bool   // peers_mode: off: nothing is told, and nothing believed
+}
+
+// Peer is another PoP.
+type Peer struct {
+	Name  string
+	Edges []string // host:port where they listen for peers
 }
 
 // Etcd says over which etcd the rules that operators change are the same in several PoPs. The zero Etcd is none.
@@ -82,6 +96,7 @@ func Default() *Config {
 		Counters:  1_000_000,
 		AccessLog: accesslog.Config{Format: "json", Refused: 1},
 		Source:    rules.SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
+		JWT:       token.Config{Algorithms: []string{"RS256", "ES256", "EdDSA"}, Leeway: 30 * time.Second},
 		Limits: screen.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},
 	}
@@ -110,6 +125,11 @@ func (c *Config) Check() error {
 		return errors.New("metrics_token is on but there is no token: give admin_token_file")
 	case c.Source.TrustsEverybody() && !c.Source.TrustEverybody:
 		return errors.New("source.trust names everybody, so each client says itself who it is: name your proxies, or, if nobody else can reach this edge, say source.trust_everybody: true")
+	case c.PoP.Wait == 0 && len(c.PoP.Memcached) > 0 && slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Check == limiter.Sync }):
+		return errors.New("pop.wait is 0 but a rule says check: sync, whose requests wait for the tier: give pop.wait a time, such as 5ms")
+	}
+	if err := c.checkPeers(); err != nil {
+		return err
 	}
 	if err := c.checkRateLimitService(); err != nil {
 		return err

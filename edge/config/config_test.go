@@ -29,7 +29,7 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	const rule = "rules:\n- name: a\n  limit: 1\n"
-	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, check_path, deny, edge_id, etcd, limits, listen, listen_tls, metrics_token, origins, pop, rate_limit_service, rules, shed, source, state_dir, table, tls or verdict_header")
+	f("listn: x", "f.yaml:1:1: configuration: unknown field listn: want access_log, admin, admin_hosts, admin_insecure, admin_token_file, allow, check_path, deny, edge_id, etcd, jwt, limits, listen, listen_tls, metrics_token, origins, pop, rate_limit_service, rules, shed, source, state_dir, table, tls or verdict_header")
 	f("edge_id: a b", `f.yaml:1:10: edge_id: "a b" is not possible: want 1 to 64 letters, digits, dots, dashes or underscores`)
 	f("pop: {edges: 65}", "f.yaml:1:14: pop.edges: 65 is out of range: want 0 to 64")
 	f("listen: 80", `f.yaml:1:9: listen: "80" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
@@ -44,7 +44,14 @@ func TestConfigErrors(t *testing.T) {
 	f("rules:\n- name: a\n  limit: 99999999999999999999999\n", "f.yaml:3:10: limit: 99999999999999999999999 is not a whole number: want 1 to 1000000000")
 	f("rules:\n- name: a\n  limit: 1.5\n", "f.yaml:3:10: limit: 1.5 is not a whole number: want 1 to 1000000000")
 	f("rules:\n- name: a\n  limit: many\n", "f.yaml:3:10: limit: many is not a whole number: want 1 to 1000000000")
-	f("rules:\n- name: a\n", "f.yaml:2:3: rule: no limit: every rule needs a name and a limit")
+	f("rules:\n- name: a\n", "f.yaml:2:3: rule: no limit: every rule needs a name and a limit, or a priority or a queue in its place")
+	f(rule+"  priority: high\n", `f.yaml:4:13: priority: "high" is not possible: want default or critical or sheddable`)
+	f(rule+"  queue: 1m\n", "f.yaml:4:10: queue: 1m is out of range: want 0, or 1ms to 10s")
+	f("rules:\n- name: a\n  queue: 0\n", "f.yaml:2:3: rule: no limit: every rule needs a name and a limit, or a priority or a queue in its place")
+	f("rules:\n- name: a\n  priority: critical\n  window: 10s\n", "f.yaml:4:3: window: the rule has no limit, so this says nothing: give it a limit, or remove window")
+	f("rules:\n- name: a\n  priority: critical\n  mode: shadow\n", "f.yaml:4:3: mode: a shadow refuses nobody, so its priority and its queue say nothing, and it has no limit: say enforce or off")
+	f("origins: [{servers: ['http://a'], shedding: {max: 5, min: 6}}]", "f.yaml:1:45: origins.shedding: min is 6, above max, which is 5: no limit lies between them")
+	f("origins: [{servers: ['http://a'], shedding: {target: 5}}]", "f.yaml:1:46: origins.shedding: unknown field target: want max or min")
 	f("rules:\n- limit: 1\n", "f.yaml:2:3: rule: no name: every rule needs a name and a limit")
 	f(rule+"- name: a\n  limit: 2\n", "f.yaml:4:9: rule name: a is the name of the rule at line 2 already: choose another")
 	f("rules:\n- name: ..\n  limit: 1\n", `f.yaml:2:9: rule name: ".." is a step in a path, so the API could not name the rule: choose another`)
@@ -57,7 +64,28 @@ func TestConfigErrors(t *testing.T) {
 	f(rule+"  sub_windows: 3\n", "f.yaml:4:16: sub_windows: 3 is not possible: want 1, 2, 4, 8 or 12")
 	f(rule+"  estimate: best\n", `f.yaml:4:13: estimate: "best" is not possible: want nearest or lower`)
 	f(rule+"  mode: dry\n", `f.yaml:4:9: mode: "dry" is not possible: want enforce or shadow or off`)
-	f(rule+"  key: ip\n", `f.yaml:4:8: key: "ip" is not possible: want source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS or global`)
+	f(rule+"  key: ip\n", `f.yaml:4:8: key: "ip" is not possible: want source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global`)
+	f(rule+"  key: jwt:sub\n", "f.yaml:4:8: key: jwt:sub: nothing says which tokens are believed: give jwt: {keys_file: FILE}")
+	f(rule+"  key: \"jwt:a b\"\n", `f.yaml:4:8: key: "jwt:a b" is not possible: want source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global`)
+	f("jwt: {issuer: a}\n", "f.yaml:1:6: jwt: no keys_file: give the file with the keys of who signs the tokens")
+	f("jwt: {keys_file: a, algorithms: [none]}\n", "f.yaml:1:34: jwt.algorithms: none would believe every token: remove it")
+	f("jwt: {keys_file: a, algorithms: [ES256, HS256]}\n", "f.yaml:1:41: jwt.algorithms: ES256 and HS256 together: whoever knows a public key could sign with it as if it were the secret: keep one kind")
+	f("jwt: {keys_file: a, algorithms: [ES257]}\n", `f.yaml:1:34: jwt.algorithms: "ES257" is not possible: want some of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, HS256, HS384, HS512`)
+	f("jwt: {keys_file: a, algorithms: []}\n", `f.yaml:1:21: jwt.algorithms: an empty list believes no token: want some of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, HS256, HS384, HS512`)
+	f("jwt: {keys_file: a, header: x-a, cookie: b}\n", "f.yaml:1:6: jwt: header and cookie together: the token is in one place: keep one")
+	f("jwt: {keys_file: a, header: Host}\n", `f.yaml:1:21: jwt.header: "host" cannot hold a token: want Authorization, or a header of your own`)
+	f("jwt: {keys_file: a, leeway: 1h}\n", "f.yaml:1:29: jwt.leeway: 1h is out of range: want 0, or 1s to 10m")
+	f(rule+"  cost: 2\n", "f.yaml:4:3: cost: 2 is more than the limit of 1: no request would ever pass")
+	f(rule+"  cost: 0\n", "f.yaml:4:9: cost: 0 is out of range: want 1 to 1000000")
+	f(rule+"  cost: {}\n", "f.yaml:4:9: cost: want a number, or one of {bytes: 10KiB} and {header: NAME}")
+	f(rule+"  cost: {bytes: 1KiB, header: X-Cost}\n", "f.yaml:4:9: cost: want a number, or one of {bytes: 10KiB} and {header: NAME}")
+	f(rule+"  cost: {bytes: 0}\n", "f.yaml:4:17: cost.bytes: 0 is out of range: want 1 to 1099511627776 bytes")
+	f(rule+"  cost: {header: Content-Length}\n", `f.yaml:4:18: cost.header: "Content-Length" cannot say what a request costs: want a header of the origin's own, such as X-Request-Cost, which clients do not get to see`)
+	f(rule+"  tag: {value: a}\n", "f.yaml:4:3: tag: only action: tag tells origins anything: add it, or remove tag")
+	f(rule+"  action: tag\n  response: {status: 503}\n", "f.yaml:5:3: response: action: tag refuses nobody, so nobody gets it: remove it, or choose another action")
+	f(rule+"  action: tag\n  on_store_failure: closed\n", "f.yaml:5:3: on_store_failure: closed refuses, and action: tag refuses nobody: want local or open, or another action")
+	f(rule+"  action: tag\n  tag: {header: Authorization}\n", `f.yaml:5:17: tag.header: "Authorization" cannot tag a request: want a header of your own, such as X-Sluice-Verdict, because what clients send under that name is dropped`)
+	f(rule+"  action: tag\n  tag: {value: \"a\\nb\"}\n", `f.yaml:5:16: tag.value: "a\nb" is not the value of a header: want 1 to 256 bytes of text`)
 	f(rule+"  key: [source, source]\n", "f.yaml:4:17: key: source is there twice: remove one")
 	f(rule+"  match: {path: \"~(\"}\n", "f.yaml:4:17: match.path: \"(\" is not a regular expression: error parsing regexp: missing closing ): `(`")
 	f(rule+"  match: {path: login}\n", `f.yaml:4:17: match.path: "login" is not a path: want /exact, /prefix/* or ~regexp`)
@@ -92,6 +120,15 @@ func TestConfigErrors(t *testing.T) {
 	f("origins:\n- hosts: [a]\n  servers: [\"https://a\"]\n- hosts: [b]\n  servers: [\"https://a\"]\n  tls: {ca_file: a}\n",
 		"f.yaml:6:8: origins.tls: https://a is above already with another tls: write the same here")
 	f("origins: [{servers: [\"http://a\"], connect_timeout: 0}]", "f.yaml:1:52: origins.connect_timeout: 0 is out of range: want 1ms to 1h")
+	f("pop: {peers: [{name: a/b, edges: [\"a:1\"]}]}", `f.yaml:1:22: pop.peers.name: "a/b" is not a name for a PoP: want 1 to 64 letters, digits, dots, dashes or underscores`)
+	f("pop: {peers: [{name: a, edges: [\"a:1\"]}, {name: a, edges: [\"b:1\"]}]}", "f.yaml:1:49: pop.peers.name: a is there twice: name each PoP once, with all its edges")
+	f("pop: {peers: [{name: a, edges: [\":1\"]}]}", `f.yaml:1:33: pop.peers.edges: ":1" is not the address of an edge: want HOST:PORT, as in its peers_listen`)
+	f("pop: {peers: [{name: a, edges: [\"a:1\", \"a:1\"]}]}", "f.yaml:1:40: pop.peers.edges: a:1 is there twice: remove one")
+	f("pop: {peers: [{name: a}]}", "f.yaml:1:15: pop.peers: a has no edges: name where they listen for peers (their peers_listen), as HOST:PORT")
+	f("pop: {peers: [{edges: [\"a:1\"]}]}", "f.yaml:1:15: pop.peers: a peer without a name: give the pop.name of its edges")
+	f("pop: {peers: [{name: a, edges: [\"a:1\"], token: x}]}", "f.yaml:1:41: pop.peers: unknown field token: want edges or name")
+	f("pop: {peers: [{name: a, edges: [a:1]}]}", `f.yaml:1:33: pop.peers.edges: want HOST:PORT, within braces in quotes: "10.2.0.21:8082"`)
+	f("pop: {peers_mode: shadow}", `f.yaml:1:19: pop.peers_mode: "shadow" is not possible: want enforce or off`)
 	f("origins:\n- hosts: [a]\n", "f.yaml:2:3: origin: no servers: give at least one URL under servers")
 	f("shed: all", `f.yaml:1:7: shed: "all" is not possible: want answer or connection`)
 	f("check_path: check", `f.yaml:1:13: check_path: "check" is not a path to ask at: want one such as /check, or /check/* where the original path follows, or none`)
@@ -120,6 +157,17 @@ func TestConfigErrors(t *testing.T) {
 	f(about+", count: {statuses: [401]}}", "f.yaml:3:79: count.statuses: no proxy tells how a request was answered that it has asked about: remove it")
 	f(about+", response: {status: 503}}", "f.yaml:3:79: response.status: the proxy that asks chooses the status (rate_limited_status of Envoy): remove it")
 	f(about+", response: {bodies: [{content_type: a/b, body: c}]}}", "f.yaml:3:79: response.bodies: no proxy tells what its client accepts: keep one body")
+	f(about+", action: delay}", "f.yaml:3:79: action: delay: the proxy that asks answers its client: remove it")
+	f(about+", action: tag}", "f.yaml:3:79: action: tag: the proxy that asks answers its client: remove it")
+	f(about+", windows: [{limit: 2, window: 1h}]}", "f.yaml:3:79: windows: the proxy that asks is told one limit of each descriptor: remove them")
+	f(about+", prefixes: [24]}", "f.yaml:3:79: prefixes: a rule about descriptors counts by the values that its entries leave open: remove them, and have the proxy send masked_remote_address")
+	f(about+", cost: {header: X-Cost}}", "f.yaml:3:79: cost: the proxy that asks says how many hits a request is (hits_addend): remove it")
+	f(about+", check: sync}", "f.yaml:3:79: check: sync ranks requests one by one, and a proxy may ask about many hits at once: take check: async")
+	f(about+", algorithm: exact}", "f.yaml:3:79: algorithm: exact: the proxy that asks is told a limit in a window: take sliding or fixed")
+	f(about+", algorithm: token_bucket, burst: 3}", "f.yaml:3:79: algorithm: token_bucket: the proxy that asks is told a limit in a window: take sliding or fixed")
+	f("jwt: {keys_file: k}\n"+about+", key: \"jwt:sub\"}", "f.yaml:4:79: key: a rule about descriptors counts by the values that its entries leave open: remove key")
+	f(about+", priority: critical}", "f.yaml:3:79: priority: the proxy that asks sends the request to its origin, where no load is shed: remove it")
+	f(about+", queue: 1s}", "f.yaml:3:79: queue: the proxy that asks sends the request to its origin, where no load is shed: remove it")
 	f(about+"}\n- {name: b, limit: 1, match: {descriptors: {domain: d, entries: [{key: k, value: \"*\"}]}}}", "f.yaml:4:23: match.descriptors: rule a is about the same: keep one, or say mode: off")
 	f("rules: [{name: a, limit: 1, match: {path: /a, descriptors: {domain: d, entries: [{key: k}]}}}]", "f.yaml:1:29: match.descriptors: a descriptor has no host, path, method, address, header, parameter or cookie: remove what is beside it")
 	f("rules: [{name: a, limit: 1, match: {descriptors: {entries: [{key: k}]}}}]", "f.yaml:1:50: match.descriptors: no domain: say which one the proxy sends")
@@ -131,7 +179,16 @@ func TestConfigErrors(t *testing.T) {
 	const r1 = "rules: [{name: r, limit: 1, "
 	f(r1+"mitigation_timeout: 0, escalate: [1h]}]", "f.yaml:1:52: escalate: a rule with mitigation_timeout: 0 blocks nobody, so no block can be longer: give it a mitigation_timeout")
 	f(r1+"escalate: [1h, 10m]}]", "f.yaml:1:29: escalate: 10m is not longer than 1h before it (mitigation_timeout goes first): want times that ascend")
+	f(r1+"windows: [{limit: 2}]}]", "f.yaml:1:39: windows: want a limit and a window in each of them, such as {limit: 10, window: 1s}")
+	f(r1+"windows: [{limit: 2, window: 1ms}]}]", "f.yaml:1:58: windows.window: 1ms is out of range: want 1s to 24h")
+	f(r1+"windows: [{limit: 2, window: 1s}]}]", "f.yaml:1:29: windows: 2 in 1s can never be reached beside 1 in 1m: a longer window needs the larger limit")
+	f(r1+"prefixes: [24, 7]}]", "f.yaml:1:44: prefixes: 7 is out of range: want 8 to 128")
+	f(r1+"prefixes: [32, {prefix: 24}]}]", "f.yaml:1:44: prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
+	f(r1+"prefixes: [32, {prefix: 24, limit: 1}]}]", "f.yaml:1:29: prefixes: 24 has a limit of 1, and a prefix within it 1, which could never be reached: a wider prefix needs the larger limit")
+	f(r1+"prefixes: [24], key: host}]", "f.yaml:1:29: prefixes: only addresses have wider ones, and this rule counts by host: want key: source")
 	f(r1+"escalate: [1m]}]", "f.yaml:1:29: escalate: 1m is not longer than 1m before it (mitigation_timeout goes first): want times that ascend")
+	f(r1+"check: always}]", `f.yaml:1:36: check: "always" is not possible: want async or sync`)
+	f(r1+"check: sync, first_sight: wait}]", "f.yaml:1:42: first_sight: check: sync waits for the tier with every request, so wait says nothing more: leave first_sight out")
 	f(r1+"response: {jitter: 10}}]", `f.yaml:1:48: response.jitter: "10" is not possible: want 0% to 100%`)
 	f(r1+"action: redirect}]", "f.yaml:1:9: action: redirect needs a place to send clients to: add response: {location: https://…}")
 	f(r1+"response: {location: /a}}]", "f.yaml:1:29: response.location: only action: redirect sends clients anywhere: add it, or remove location")
@@ -344,9 +401,20 @@ func TestGuards(t *testing.T) {
 		"metrics_token: true":                         "there is no token",
 		"{metrics_token: true, admin_token_file: /t}": "",
 		"source: {trust: [0.0.0.0/0]}":                trust,
-		"source: {trust: [10.0.0.0/8, '::/0']}":       trust,
-		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":      "",
-		"source: {trust: [10.0.0.0/8, '2001:db8::/32'], header: X-Client}": "",
+		"pop: {memcached: [\"a:1\"], peers_secret_file: /s, peers_listen: ':8082', peers: [{name: ams1, edges: [\"b:1\"]}]}":             "",
+		"pop: {peers_secret_file: /s, peers_listen: ':8082', peers: [{name: ams1, edges: [\"b:1\"]}]}":                                   "give pop.memcached",
+		"pop: {memcached: [\"a:1\"], peers_listen: ':8082', peers: [{name: ams1, edges: [\"b:1\"]}]}":                                    "give pop.peers_secret_file",
+		"pop: {memcached: [\"a:1\"], peers_secret_file: /s, peers: [{name: ams1, edges: [\"b:1\"]}]}":                                    "give pop.peers_listen",
+		"pop: {memcached: [\"a:1\"], peers_secret_file: /s, peers_listen: ':8080', peers: [{name: ams1, edges: [\"b:1\"]}]}":             "something else listens already",
+		"pop: {name: ams1, memcached: [\"a:1\"], peers_secret_file: /s, peers_listen: ':8082', peers: [{name: ams1, edges: [\"b:1\"]}]}": "which is this PoP",
+		"pop: {peers_secret_file: /s}":                                                     "there are no peers",
+		"pop: {peers_listen: ':8082'}":                                                     "no PoP may tell anything",
+		"pop: {peers_mode: off}":                                                           "there are no peers",
+		"source: {trust: [10.0.0.0/8, '::/0']}":                                            trust,
+		"source: {trust: ['::/0', 0.0.0.0/0], trust_everybody: true}":                      "",
+		"source: {trust: [10.0.0.0/8, '2001:db8::/32'], header: X-Client}":                 "",
+		"{pop: {memcached: ['a:1'], wait: 0s}, rules: [{name: r, limit: 1, check: sync}]}": "give pop.wait a time",
+		"{pop: {wait: 0s}, rules: [{name: r, limit: 1, check: sync}]}":                     "",
 	} {
 		c, err := Parse("f.yaml", []byte(yaml+"\n"))
 		if err != nil {

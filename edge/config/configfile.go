@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -107,8 +108,12 @@ func (r *reader) config(n ast.Node, c *Config) {
 		}),
 		"verdict_header":     r.boolean("verdict_header", &c.VerdictHeader),
 		"rate_limit_service": func(n ast.Node) { r.rateLimitService(n, &c.RateLimitService) },
+		"jwt":                func(n ast.Node) { r.jwt(n, &c.JWT) },
 		"rules":              func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
 	})
+	if r.claim != nil && !c.JWT.Is() {
+		r.fail(r.claim, "key: %s: nothing says which tokens are believed: give jwt: {keys_file: FILE}", scalar(r.claim))
+	}
 }
 
 // address reads host:port, where the host may be missing.
@@ -162,6 +167,19 @@ func (r *reader) pop(n ast.Node, p *PoP) {
 		"secret_file": r.orNone("pop.secret_file", &p.SecretFile),
 		"edges":       r.integer("pop.edges", 0, counter.MaxEdges, func(v int64) { p.Edges = int(v) }),
 		"wait":        r.duration("pop.wait", 100*time.Microsecond, time.Second, true, &p.Wait),
+
+		"peers": func(n ast.Node) { r.list(n, "pop.peers", func(n ast.Node) { r.peer(n, p) }) },
+		"peers_listen": r.text("pop.peers_listen", func(n ast.Node, text string) {
+			if text != "none" {
+				r.address("pop.peers_listen", &p.PeersListen)(n)
+			}
+		}),
+		"peers_secret_file": r.orNone("pop.peers_secret_file", &p.PeersSecretFile),
+		"peers_mode": func(n ast.Node) {
+			mode := "enforce"
+			oneOf(r, "pop.peers_mode", &mode, "enforce", "off")(n)
+			p.PeersOff = mode == "off"
+		},
 	})
 }
 
@@ -254,31 +272,127 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"first_sight":      oneOf(r, "first_sight", &rule.FirstSight, limiter.Go, limiter.Wait),
 		"on_store_failure": oneOf(r, "on_store_failure", &rule.OnStoreFailure, limiter.Local, limiter.Open, limiter.Closed),
 		"count":            func(n ast.Node) { r.count(n, &rule.Count) },
-		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect),
+		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect, rules.Tag, rules.Delay),
 		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
 		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
 		"share":            r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
+		"windows":          r.windows(&rule.Windows),
+		"prefixes":         r.ruleWidths(&rule.Prefixes),
+		"cost":             func(n ast.Node) { r.cost(n, &rule.Cost) },
+		"tag":              func(n ast.Node) { r.tag(n, &rule.Tag) },
+		"algorithm":        oneOf(r, "algorithm", &rule.Algorithm, rules.Algorithms...),
+		"burst":            r.integer("burst", 0, counter.MaxLimit, func(v int64) { rule.Burst = uint32(v) }),
+		"check":            oneOf(r, "check", &rule.Check, limiter.Async, limiter.Sync),
+		"priority":         oneOf(r, "priority", &rule.Priority, rules.DefaultPriority, rules.Critical, rules.Sheddable),
+		"queue":            r.duration("queue", time.Millisecond, maxQueue, true, (*time.Duration)(&rule.Queue)),
 	})
 	if seen == nil {
 		return
 	}
-	for _, required := range []string{"name", "limit"} {
-		if seen[required] == nil {
-			r.fail(n, "rule: no %s: every rule needs a name and a limit", required)
-		}
+	if seen["name"] == nil {
+		r.fail(n, "rule: no name: every rule needs a name and a limit")
+	}
+	if seen["limit"] == nil && !rule.OrdersOrigin() {
+		r.fail(n, "rule: no limit: every rule needs a name and a limit, or a priority or a queue in its place")
 	}
 	if rule.Key == nil {
 		rule.Key = []string{"source"}
 	}
 	rule.Window, rule.MitigationTimeout = rules.Duration(window), rules.Duration(timeout)
 	r.answer(n, seen, &rule)
+	r.tags(n, seen, &rule)
+	if at := seen["cost"]; at != nil && rule.Cost.Units > rule.Limit && rule.Limit > 0 {
+		r.fail(at, "cost: %d is more than the limit of %d: no request would ever pass", rule.Cost.Units, rule.Limit)
+	}
 	if rule.Match.Descriptors != nil {
 		r.described(n, seen, &rule, c.Rules)
 	}
 	if at := seen["escalate"]; at != nil {
 		r.escalate(at, &rule)
 	}
+	if rule.Limit > 0 { // else that is what is wrong
+		if err := rule.CheckWindows(); err != nil {
+			r.fail(seen["windows"], "%v", err)
+		} else if err := rule.CheckPrefixes(); err != nil {
+			r.fail(seen["prefixes"], "%v", err)
+		}
+		if field, err := rule.CheckAlgorithm(); err != nil {
+			at := n
+			if seen[field] != nil {
+				at = seen[field]
+			}
+			r.fail(at, "%s: %v", field, err)
+		}
+	}
+	if at := seen["first_sight"]; rule.Check == limiter.Sync && rule.FirstSight == limiter.Wait {
+		r.fail(at, "first_sight: check: sync waits for the tier with every request, so wait says nothing more: leave first_sight out")
+	}
+	if seen["limit"] == nil && rule.OrdersOrigin() {
+		r.limitless(n, seen, rule)
+	}
 	c.Rules = append(c.Rules, rule)
+}
+
+// maxQueue is how long a request may wait for a place at an origin: clients and what stands before them give up after a few seconds.
+const maxQueue = 10 * time.Second
+
+// limitless says what is wrong with a rule that has no limit: what says how to count, and what becomes of who is over.
+func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Config) {
+	if rule.Mode == rules.Shadow {
+		r.fail(seen["mode"], "mode: a shadow refuses nobody, so its priority and its queue say nothing, and it has no limit: say enforce or off")
+	}
+	set := Fields(rule)
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if at := seen[name]; at != nil && !slices.Contains([]string{"name", "match", "key", "mode", "share", "priority", "queue"}, name) {
+			r.fail(at, "%s: the rule has no limit, so this says nothing: give it a limit, or remove %s", name, name)
+		}
+	}
+}
+
+// windows reads the limits that a rule has in other windows.
+func (r *reader) windows(to *[]rules.Window) func(ast.Node) {
+	return func(n ast.Node) {
+		r.list(n, "windows", func(n ast.Node) {
+			var w rules.Window
+			seen := r.mapping(n, "windows", fields{
+				"limit":  r.integer("windows.limit", 1, counter.MaxLimit, func(v int64) { w.Limit = uint32(v) }),
+				"window": r.duration("windows.window", counter.MinWindow, counter.MaxWindow, false, (*time.Duration)(&w.Window)),
+			})
+			switch {
+			case seen == nil:
+			case seen["limit"] == nil || seen["window"] == nil:
+				r.fail(n, "windows: want a limit and a window in each of them, such as {limit: 10, window: 1s}")
+			case w.Limit > 0 && w.Window > 0: // else that was said
+				*to = append(*to, w)
+			}
+		})
+	}
+}
+
+// ruleWidths reads the prefixes in which a rule counts addresses: numbers, or numbers with a limit of their own.
+func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
+	return func(n ast.Node) {
+		r.list(n, "prefixes", func(n ast.Node) {
+			var p rules.Prefix
+			width := r.integer("prefixes", 8, 128, func(v int64) { p.Prefix = int(v) })
+			switch r.resolve(n).(type) {
+			case *ast.MappingNode, *ast.MappingValueNode:
+				seen := r.mapping(n, "prefixes", fields{
+					"prefix": width,
+					"limit":  r.integer("prefixes.limit", 1, counter.MaxLimit, func(v int64) { p.Limit = uint32(v) }),
+				})
+				if seen == nil || seen["prefix"] == nil || seen["limit"] == nil {
+					r.fail(n, "prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
+					return
+				}
+			default:
+				width(n)
+			}
+			if p.Prefix > 0 { // else that was said
+				*to = append(*to, p)
+			}
+		})
+	}
 }
 
 // maxEscalate is how many timeouts a rule may have for who comes back.
@@ -380,6 +494,9 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 		if slices.Contains(*to, text) {
 			r.fail(n, "key: %s is there twice: remove one", text)
 			return
+		}
+		if strings.HasPrefix(text, "jwt:") && r.claim == nil {
+			r.claim = n
 		}
 		*to = append(*to, text)
 	}

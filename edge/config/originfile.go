@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"sluice/edge/upstream"
 )
@@ -77,6 +78,7 @@ func (r *reader) origin(n ast.Node, c *Config) {
 		"balance":                 oneOf(r, "origins.balance", &balance, "round_robin", "least_connections", "source"),
 		"max_requests":            r.integer("origins.max_requests", 0, 1_000_000, func(v int64) { o.MaxRequests = int(v) }),
 		"max_requests_per_source": r.integer("origins.max_requests_per_source", 0, 1_000_000, func(v int64) { o.MaxRequestsPerSource = int(v) }),
+		"shedding":                func(n ast.Node) { o.Shedding = r.shedding(n) },
 	})
 	if seen == nil {
 		return
@@ -109,6 +111,25 @@ func (r *reader) origin(n ast.Node, c *Config) {
 		}
 	}
 	c.Origins = append(c.Origins, o)
+}
+
+// shedding reads the bounds of a limit on the requests under way. An empty mapping is one with the defaults.
+func (r *reader) shedding(n ast.Node) *shedding.Config {
+	if scalar(n) == "none" {
+		return nil
+	}
+	c := new(shedding.Config)
+	r.mapping(n, "origins.shedding", fields{
+		"min": r.integer("origins.shedding.min", 1, 1_000_000, func(v int64) { c.Min = int(v) }),
+		"max": r.integer("origins.shedding.max", 1, 1_000_000, func(v int64) { c.Max = int(v) }),
+	})
+	if c.Min == 0 && c.Max > 0 {
+		c.Min = min(c.Max, shedding.DefaultMin)
+	}
+	if *c = c.WithDefaults(); c.Min > c.Max {
+		r.fail(n, "origins.shedding: min is %d, above max, which is %d: no limit lies between them", c.Min, c.Max)
+	}
+	return c
 }
 
 func isHTTPS(u *url.URL) bool { return u.Scheme == "https" }

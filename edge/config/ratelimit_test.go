@@ -35,6 +35,8 @@ check_path: /check
 access_log: {format: json`, "listens nowhere")
 	f(`listen: ":8080", insecure: true`, "where something else listens already")
 	f(`listen: "127.0.0.1:8081"`, "where something else listens already")
+	f(`listen: "127.0.0.1:8083"}
+pop: {name: a, memcached: ["127.0.0.1:1"], secret_file: s, peers_listen: "127.0.0.1:8083", peers_secret_file: p, peers: [{name: b, edges: ["127.0.0.1:2"]}]`, "where something else listens already")
 	f(`insecure: false`, "no origin")
 }
 

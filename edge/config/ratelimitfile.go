@@ -7,6 +7,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"sluice/edge/limiter"
 	"sluice/edge/rules"
 )
 
@@ -44,7 +45,7 @@ func (c *Config) checkRateLimitService() error {
 	case s.ClientCAFile != "" && s.CertFile == "":
 		return errors.New("rate_limit_service.client_ca_file: who asks shows a certificate over TLS only: give cert_file and key_file")
 	case s.Listen == "" || strings.HasSuffix(s.Listen, ":0"):
-	case s.Listen == c.Listen || s.Listen == c.Admin || s.Listen == c.ListenTLS:
+	case s.Listen == c.Listen || s.Listen == c.Admin || s.Listen == c.ListenTLS || s.Listen == c.PoP.PeersListen:
 		return errors.New("rate_limit_service.listen is " + s.Listen + ", where something else listens already: give it an address of its own")
 	}
 	if s.Listen == "" {
@@ -118,12 +119,30 @@ func (r *reader) described(n ast.Node, seen map[string]ast.Node, rule *rules.Con
 	}
 	if rule.Action != rules.Refuse {
 		r.fail(at("action"), "action: %s: the proxy that asks answers its client: remove it", rule.Action)
+		rule.Action = rules.Refuse // that was said
 	}
 	switch standard := rules.Default("", 0).Response.Status; {
 	case rule.Response.Status != standard:
 		r.fail(at("response"), "response.status: the proxy that asks chooses the status (rate_limited_status of Envoy): remove it")
 	case len(rule.Response.Bodies) > 0:
 		r.fail(at("response"), "response.bodies: no proxy tells what its client accepts: keep one body")
+	}
+	switch {
+	case len(rule.Windows) > 0:
+		r.fail(at("windows"), "windows: the proxy that asks is told one limit of each descriptor: remove them")
+	case len(rule.Prefixes) > 0:
+		r.fail(at("prefixes"), "prefixes: a rule about descriptors counts by the values that its entries leave open: remove them, and have the proxy send masked_remote_address")
+	case rule.Cost.Is():
+		r.fail(at("cost"), "cost: the proxy that asks says how many hits a request is (hits_addend): remove it")
+	case rule.Check == limiter.Sync:
+		r.fail(at("check"), "check: sync ranks requests one by one, and a proxy may ask about many hits at once: take check: async")
+	case rule.Algorithm != rules.Sliding && rule.Algorithm != rules.Fixed:
+		r.fail(at("algorithm"), "algorithm: %s: the proxy that asks is told a limit in a window: take sliding or fixed", rule.Algorithm)
+	}
+	for _, name := range []string{"priority", "queue"} {
+		if rule.OrdersOrigin() && seen[name] != nil {
+			r.fail(seen[name], "%s: the proxy that asks sends the request to its origin, where no load is shed: remove it", name)
+		}
 	}
 	if rule.Mode == rules.Off {
 		return

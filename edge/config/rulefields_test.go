@@ -51,18 +51,34 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Candidate.Estimate":          func(c *rules.Config) { c.Candidate.Estimate = &lower },
 		"Candidate.MitigationTimeout": func(c *rules.Config) { c.Candidate.MitigationTimeout = new(rules.Duration) },
 		"Share":                       func(c *rules.Config) { c.Share = 25 },
+		"Check":                       func(c *rules.Config) { c.Check = limiter.Sync },
 		"Count.Refused":               func(c *rules.Config) { c.Count.Refused = true },
-		"Action":                      func(c *rules.Config) { c.Action = rules.Close },
+		"Windows": func(c *rules.Config) {
+			c.Windows = []rules.Window{{Limit: 10, Window: rules.Duration(time.Second)}, {Limit: 1000, Window: rules.Duration(time.Hour)}}
+		},
+		"Prefixes": func(c *rules.Config) {
+			c.Prefixes = []rules.Prefix{{Prefix: 32}, {Prefix: 24, Limit: 1000}, {Prefix: 64}, {Prefix: 48}}
+		},
+		"Action": func(c *rules.Config) { c.Action = rules.Close },
 		"Response.Location": func(c *rules.Config) {
 			c.Action, c.Response.Status, c.Response.Location = rules.Redirect, 303, "https://busy.example/?from=a"
 		},
 		"Response.Bodies": func(c *rules.Config) {
 			c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "<p>no"}, {ContentType: "text/plain", Body: "no"}}
 		},
+		"Priority":             func(c *rules.Config) { c.Priority = rules.Sheddable },
+		"Queue":                func(c *rules.Config) { c.Queue = rules.Duration(100 * time.Millisecond) },
 		"Response.Jitter":      func(c *rules.Config) { c.Response.Jitter = 10 },
 		"Response.Status":      func(c *rules.Config) { c.Response.Status = 503 },
 		"Response.ContentType": func(c *rules.Config) { c.Response.ContentType = "text/plain" },
+		"Algorithm":            func(c *rules.Config) { c.Algorithm = rules.Fixed },
+		"Burst":                func(c *rules.Config) { c.Algorithm, c.Burst = rules.TokenBucket, 7 },
 		"Response.Body":        func(c *rules.Config) { c.Response.Body = "\"no\": {\n" },
+		"Cost.Units":           func(c *rules.Config) { c.Cost.Units = 5 },
+		"Cost.Bytes":           func(c *rules.Config) { c.Cost.Bytes = 10 << 10 },
+		"Cost.Header":          func(c *rules.Config) { c.Cost.Header = "X-Cost" },
+		"Tag.Header":           func(c *rules.Config) { c.Action, c.Tag.Header = rules.Tag, "X-Over" },
+		"Tag.Value":            func(c *rules.Config) { c.Action, c.Tag.Value = rules.Tag, "yes" },
 	}
 	for _, field := range leaves(reflect.TypeFor[rules.Config](), "") {
 		change := changes[field]

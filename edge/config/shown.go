@@ -20,11 +20,22 @@ func Shown(c *Config) map[string]any {
 		for _, u := range o.Servers {
 			servers = append(servers, u.Redacted())
 		}
-		origins = append(origins, map[string]any{"hosts": o.Hosts, "servers": servers, "timeout": span(o.Timeout)})
+		one := map[string]any{"hosts": o.Hosts, "servers": servers, "timeout": span(o.Timeout)}
+		if o.Shedding != nil {
+			one["shedding"] = map[string]any{"min": o.Shedding.Min, "max": o.Shedding.Max}
+		}
+		origins = append(origins, one)
 	}
 	shed := "answer"
 	if c.Shed {
 		shed = "connection"
+	}
+	peers, mode := []any{}, "enforce"
+	for _, p := range c.PoP.Peers {
+		peers = append(peers, map[string]any{"name": p.Name, "edges": p.Edges})
+	}
+	if c.PoP.PeersOff {
+		mode = "off"
 	}
 	list := func(l []string) []string { return append([]string{}, l...) }
 	prefixes := func(l []netip.Prefix) []netip.Prefix { return append([]netip.Prefix{}, l...) }
@@ -33,7 +44,8 @@ func Shown(c *Config) map[string]any {
 		"admin_token_file": orNone(c.AdminTokenFile), "edge_id": orNone(c.EdgeID), "state_dir": orNone(c.StateDir),
 		"tls": map[string]any{"certificate": orNone(c.TLS.Certificate), "key": orNone(c.TLS.Key), "folder": orNone(c.TLS.Folder)},
 		"pop": map[string]any{"name": c.PoP.Name, "memcached": list(c.PoP.Memcached), "secret_file": orNone(c.PoP.SecretFile),
-			"edges": c.PoP.Edges, "wait": span(c.PoP.Wait)},
+			"edges": c.PoP.Edges, "wait": span(c.PoP.Wait),
+			"peers": peers, "peers_listen": orNone(c.PoP.PeersListen), "peers_secret_file": orNone(c.PoP.PeersSecretFile), "peers_mode": mode},
 		"etcd": map[string]any{"endpoints": list(c.Etcd.Endpoints), "prefix": c.Etcd.Prefix, "username": orNone(c.Etcd.Username), "password_file": orNone(c.Etcd.PasswordFile),
 			"ca_file": orNone(c.Etcd.CAFile), "cert_file": orNone(c.Etcd.CertFile), "key_file": orNone(c.Etcd.KeyFile)},
 		"table": map[string]any{"counters": c.Counters},
@@ -49,5 +61,7 @@ func Shown(c *Config) map[string]any {
 		"shed":       shed, "check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader,
 		"rate_limit_service": map[string]any{"listen": orNone(c.RateLimitService.Listen), "cert_file": orNone(c.RateLimitService.CertFile), "key_file": orNone(c.RateLimitService.KeyFile),
 			"client_ca_file": orNone(c.RateLimitService.ClientCAFile), "insecure": c.RateLimitService.Insecure},
+		"jwt": map[string]any{"keys_file": orNone(c.JWT.KeysFile), "algorithms": list(c.JWT.Algorithms), "issuer": orNone(c.JWT.Issuer), "audience": orNone(c.JWT.Audience),
+			"header": orNone(c.JWT.Header), "cookie": orNone(c.JWT.Cookie), "leeway": span(c.JWT.Leeway)},
 	}
 }

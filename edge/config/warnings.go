@@ -8,6 +8,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/rules"
+	"sluice/edge/upstream"
 )
 
 // shortestExact is how long a window must be for `lower` to keep its promise among edges: ten times what their clocks may differ by.
@@ -31,7 +32,15 @@ func (c *Config) weaknesses() (all []string) {
 		if r.Mode == rules.Off {
 			continue
 		}
-		inForce++
+		if r.OrdersOrigin() && !slices.ContainsFunc(c.Origins, func(o upstream.Config) bool { return o.Shedding != nil }) {
+			add("rule %s has a priority or a queue, which says nothing where no origin sheds load: give the origin shedding: {}", r.Name)
+		} else if r.OrdersOrigin() && (r.Mode == rules.Shadow || c.Shadow) {
+			add("rule %s is a shadow, so its priority and its queue say nothing", r.Name)
+		}
+		if r.Limit == 0 {
+			continue // it counts nothing
+		}
+		inForce += r.Limits()
 		if j := slices.IndexFunc(r.Key, func(part string) bool { return isMadeUp(part, &r.Match) }); j >= 0 && !c.coveredBySource(r) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])
@@ -51,13 +60,17 @@ func (c *Config) weaknesses() (all []string) {
 		if r.Estimate != nil {
 			estimate = *r.Estimate
 		}
-		if estimate == counter.Lower && time.Duration(r.Window) < shortestExact && len(c.PoP.Memcached) > 0 {
+		shortest := r.Window
+		for _, w := range r.Windows {
+			shortest = min(shortest, w.Window)
+		}
+		if estimate == counter.Lower && r.Algorithm == rules.Sliding && time.Duration(shortest) < shortestExact && len(c.PoP.Memcached) > 0 {
 			add("rule %s has a window of %v and estimate: lower, which promises to refuse nobody below the limit: where the clocks of edges differ by a tenth of the window "+
-				"that does not hold; take %v or more", r.Name, r.Window, rules.Duration(shortestExact))
+				"that does not hold; take %v or more", r.Name, shortest, rules.Duration(shortestExact))
 		}
 	}
 	if want := c.Limits.Connections * inForce; c.Counters < want {
-		add("table.counters is %d: with %d rules in force and limits.connections %d there can be %d counters of clients that are connected; what has no room starts afresh",
+		add("table.counters is %d: with %d limits of rules in force and limits.connections %d there can be %d counters of clients that are connected; what has no room starts afresh",
 			c.Counters, inForce, c.Limits.Connections, want)
 	}
 	return all
@@ -66,7 +79,7 @@ func (c *Config) weaknesses() (all []string) {
 // isMadeUp reports whether a client can write a part of a key anew for each request that a rule is about.
 func isMadeUp(part string, m *rules.Match) bool {
 	switch {
-	case part == "source" || part == "global":
+	case part == "source" || part == "global" || strings.HasPrefix(part, "jwt:"):
 		return false
 	case part == "host":
 		return len(m.Hosts) == 0 || slices.ContainsFunc(m.Hosts, func(h string) bool { return strings.HasPrefix(h, "*") })
@@ -84,6 +97,6 @@ func (c *Config) coveredBySource(r *rules.Config) bool {
 			b.Evadable() == "" && text(a) == text(b)
 	}
 	return slices.ContainsFunc(c.Rules, func(o rules.Config) bool {
-		return o.Mode == rules.Enforce && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
+		return o.Mode == rules.Enforce && o.Action != rules.Tag && o.Limit > 0 && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
 	})
 }

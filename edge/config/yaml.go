@@ -25,6 +25,7 @@ type reader struct {
 	errs    []error
 	nodes   func(names []string) error // Parser.Nodes
 	anchors map[string]ast.Node
+	claim   ast.Node // the first key that is made of a token's claim
 }
 
 // A field is what a mapping may contain: how to read each key's value.

@@ -22,6 +22,8 @@ type Standing struct {
 	Block     *Mitigation `json:"block,omitempty"` // why not
 
 	OutsideShare bool `json:"outside_share,omitempty"` // the rule is not about this source
+
+	Policy string `json:"policy,omitempty"` // under which of the rule's limits, where it has several; none: the first
 }
 
 // Looked is what is known of a source.
@@ -33,48 +35,50 @@ type Looked struct {
 	Rules   []Standing `json:"rules"`
 }
 
-// Look tells what is known of an address: what lists say of it, and how it stands under every rule that counts by source. The tier is
+// Look tells what is known of an address: what lists say of it, and how it stands under every limit of every rule that counts by source. The tier is
 // asked what it has of it, and waited for until ctx is done; what this edge knows is told all the same.
 func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	in := c.view()
 	source := in.Sources.Of(addr)
-	l := Looked{Source: source.String(), Asked: c.askTier(ctx, in, source), Rules: []Standing{}}
+	l := Looked{Source: source.String(), Asked: c.askTier(ctx, in, source, addr), Rules: []Standing{}}
 	now, covering := time.Now(), c.limiter.Bits.Covering(rules.Single(addr), nil)
 	l.Denied = rules.IsIn(in.Deny, addr) || c.limiter.Bits.Says(mitigation.Denied, covering, now)
 	l.Allowed = !l.Denied && (rules.IsIn(in.Allow, addr) || c.limiter.Bits.Says(mitigation.Allowed, covering, now))
-	for _, r := range in.Rules.Rules {
-		if r.Parts != nil {
-			continue // counted by something that an address does not tell
+	for r, under := range in.Rules.EachLimit() {
+		src, counts := under.Of(source, addr)
+		if r.Parts != nil || r.Config.Limit == 0 || !counts {
+			continue // counted by something that an address does not tell, or other addresses
 		}
-		v, known := c.limiter.Counters.Peek(r.Counter, source, now)
-		st := Standing{Rule: r.Config.Name, Source: source.String(), Mode: r.Config.Mode, Limit: r.Config.Limit, Remaining: r.Config.Limit,
-			OutsideShare: !r.IsAbout(c.secret, source)}
+		v, known := c.limiter.Counters.Peek(under.Counter, src, now)
+		st := Standing{Rule: r.Config.Name, Policy: r.PolicyOf(under), Source: src.String(), Mode: r.Config.Mode,
+			Limit: under.Counter.Limit, Remaining: under.Counter.Limit, OutsideShare: !r.IsAbout(c.secret, source)}
 		if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
-		if until := c.limiter.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now); !until.IsZero() {
+		if until := c.limiter.Bits.UntilOf(mitigation.Key{Rule: under.Counter.ID, Source: src}, covering, now); !until.IsZero() {
 			st.Until = &until
 		}
-		st.Block = c.over(source, covering, now, r)
+		st.Block = c.over(covering, now, where{r, under, src})
 		l.Rules = append(l.Rules, st)
 	}
 	return l
 }
 
-// askTier asks the tier what it has of a source under all rules that count by source, and reports whether it has answered by the time
+// askTier asks the tier what it has of a source, which is that of an address, under all rules that count by source, and reports whether it has answered by the time
 // that ctx is done.
-func (c *Plane) askTier(ctx context.Context, in View, source counter.Source) bool {
+func (c *Plane) askTier(ctx context.Context, in View, source counter.Source, addr netip.Addr) bool {
 	if c.limiter.Ask == nil || c.limiter.Up != nil && !c.limiter.Up(source) {
 		return false
 	}
 	var replies []<-chan struct{}
-	for _, r := range in.Rules.Rules {
-		if r.Parts != nil {
+	for r, l := range in.Rules.EachLimit() {
+		src, counts := l.Of(source, addr)
+		if r.Parts != nil || r.Config.Limit == 0 || !counts {
 			continue
 		}
-		reply, first := c.limiter.Counters.Await(r.Counter, source)
+		reply, first := c.limiter.Counters.Await(l.Counter, src)
 		if first {
-			c.limiter.Ask(r.Counter, source)
+			c.limiter.Ask(l.Counter, src)
 		}
 		replies = append(replies, reply)
 	}
@@ -98,40 +102,55 @@ func (c *Plane) Nearest(n int, now time.Time) map[string]Standing {
 		}
 	}
 	nearest := make(map[string]Standing)
-	for _, r := range c.view().Rules.Rules {
+	for r, l := range c.view().Rules.EachLimit() {
 		if r.Parts != nil {
 			continue // counted by something that an address does not tell
 		}
 		for _, src := range heavy {
-			v, known := c.limiter.Counters.Peek(r.Counter, src, now)
-			if !known || v.Estimate <= nearest[r.Config.Name].Estimate ||
-				!c.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: src}, now).IsZero() {
+			if p, ok := src.Prefix(); ok {
+				src, ok = l.Of(src, p.Addr()) // of a prefix narrower than src it is some source, of which there is a counter or none
+				if !ok {
+					continue
+				}
+			}
+			v, known := c.limiter.Counters.Peek(l.Counter, src, now)
+			most, there := nearest[r.Config.Name]
+			if used := v.Estimate / float64(l.Counter.Limit); !known || v.Estimate == 0 || there && used <= most.Estimate/float64(most.Limit) ||
+				!c.limiter.Bits.Until(mitigation.Key{Rule: l.Counter.ID, Source: src}, now).IsZero() {
 				continue
 			}
-			nearest[r.Config.Name] = Standing{Rule: r.Config.Name, Source: src.String(), Mode: r.Config.Mode,
-				Estimate: v.Estimate, Limit: r.Config.Limit, Remaining: v.Remaining}
+			nearest[r.Config.Name] = Standing{Rule: r.Config.Name, Policy: r.PolicyOf(l), Source: src.String(), Mode: r.Config.Mode,
+				Estimate: v.Estimate, Limit: l.Counter.Limit, Remaining: v.Remaining}
 		}
 	}
 	return nearest
 }
 
-// over is what is in force at now over a source under some rules or under AllRules, said of it or of a prefix that covers it: what ends
+// where is a limit of a rule, and whom it counts.
+type where struct {
+	rule   *rules.Rule
+	limit  *rules.Limit
+	source counter.Source
+}
+
+// over is what is in force at now over a source under some limits or under AllRules, said of it or of a prefix that covers it: what ends
 // last; nil if nothing is.
-func (c *Plane) over(source counter.Source, covering []counter.Source, now time.Time, under ...*rules.Rule) (last *Mitigation) {
-	look := func(rule string, id uint32, mode rules.Mode, source counter.Source) {
+func (c *Plane) over(covering []counter.Source, now time.Time, under ...where) (last *Mitigation) {
+	look := func(n named, id uint32, source counter.Source) {
 		if bit, in := c.limiter.Bits.Get(mitigation.Key{Rule: id, Source: source}, now); in && (last == nil || bit.End.After(last.End)) {
-			m := shown(rule, source, bit)
-			m.Mode, last = mode, &m
+			m := n.shown(source, bit)
+			last = &m
 		}
 	}
-	for _, r := range under {
-		look(r.Config.Name, r.Counter.ID, r.Config.Mode, source)
+	for _, u := range under {
+		n := named{u.rule.Config.Name, u.rule.PolicyOf(u.limit), u.rule.Config.Mode}
+		look(n, u.limit.Counter.ID, u.source)
+		for _, wider := range covering {
+			look(n, u.limit.Counter.ID, wider)
+		}
 	}
 	for _, wider := range covering {
-		look(AllRules, mitigation.AllRules, rules.Enforce, wider)
-		for _, r := range under {
-			look(r.Config.Name, r.Counter.ID, r.Config.Mode, wider)
-		}
+		look(named{AllRules, "", rules.Enforce}, mitigation.AllRules, wider)
 	}
 	return last
 }

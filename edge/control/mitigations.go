@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -21,12 +22,14 @@ type Mitigation struct {
 	Start   time.Time `json:"start"`
 	End     time.Time `json:"end"`
 	Learned time.Time `json:"learned"` // when it came into force on this edge
-	By      string    `json:"by"`      // edge, pop or admin
+	By      string    `json:"by"`      // edge, pop, admin or peer
 	Reason  string    `json:"reason,omitempty"`
 	Edges   *Spread   `json:"edges,omitempty"` // of a block that was just said: where it is in force
 
 	Mode    rules.Mode `json:"mode"`              // of the rule, or rules.Tried: under a shadow and for a candidate nobody is refused
 	Warning string     `json:"warning,omitempty"` // of a block that was just said: why it can have no effect
+
+	Policy string `json:"policy,omitempty"` // under which of the rule's limits, where it has several; none: the first
 }
 
 // Lifted is what became of a lift.
@@ -59,33 +62,43 @@ func (c *Plane) EachMitigation(now time.Time) iter.Seq[Mitigation] {
 // InForce is Mitigations with what operators Allow and Deny, and with those that have ended and are remembered, as another process on this
 // edge's place may Adopt them.
 func (c *Plane) InForce(now time.Time) iter.Seq[Mitigation] {
-	names, modes := make(map[uint32]string), make(map[uint32]rules.Mode)
-	for _, r := range c.view().Rules.Rules {
-		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
-		if tried := r.Candidate; tried != nil {
-			names[tried.Bits.ID], modes[tried.Bits.ID] = r.Config.Name, rules.Tried
-		}
-	}
-	for _, scope := range Scopes {
-		names[scope.Counter.ID], modes[scope.Counter.ID] = scope.Name, rules.Enforce
-	}
+	names := c.names()
 	return func(yield func(Mitigation) bool) {
 		for key, bit := range c.limiter.Bits.Remembered(now) {
-			name, known := names[key.Rule]
-			if !known {
-				continue
-			}
-			m := shown(name, key.Source, bit)
-			if m.Mode = modes[key.Rule]; !yield(m) {
+			if named, known := names[key.Rule]; known && !yield(named.shown(key.Source, bit)) {
 				return
 			}
 		}
 	}
 }
 
+// named is what bits are under, as operators name it.
+type named struct {
+	rule, policy string
+	mode         rules.Mode
+}
+
+// names are what bits can be under, by the ID in their keys.
+func (c *Plane) names() map[uint32]named {
+	names := make(map[uint32]named)
+	for r, l := range c.view().Rules.EachLimit() {
+		n := named{r.Config.Name, r.PolicyOf(l), r.Config.Mode}
+		names[l.Counter.ID] = n
+		if tried := l.Candidate; tried != nil {
+			n.mode = rules.Tried
+			names[tried.Bits.ID] = n
+		}
+	}
+	for _, scope := range Scopes {
+		names[scope.Counter.ID] = named{scope.Name, "", rules.Enforce}
+	}
+	return names
+}
+
 // shown is a bit as operators see it.
-func shown(rule string, source counter.Source, bit mitigation.Bit) Mitigation {
-	return Mitigation{Rule: rule, Source: source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned, By: bit.By.String(), Reason: bit.Reason}
+func (n named) shown(source counter.Source, bit mitigation.Bit) Mitigation {
+	return Mitigation{Rule: n.rule, Policy: n.policy, Mode: n.mode, Source: source.String(), Start: bit.Start, End: bit.End, Learned: bit.Learned,
+		By: bit.By.String(), Reason: bit.Reason}
 }
 
 // Block refuses a source, or all sources of a prefix, under a rule or AllRules for a while, on every edge of the PoP, in place of what was
@@ -149,6 +162,13 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 	if err != nil {
 		return
 	}
+	var under *rules.Limit
+	if r != nil {
+		if under = r.Limit(cmp.Or(m.Policy, r.Config.Name)); under == nil {
+			return // the rule has that limit no more
+		}
+		key.Rule = under.Counter.ID
+	}
 	bit := mitigation.Bit{Start: m.Start, End: m.End, By: mitigation.ByPoP, Shadow: m.Mode == rules.Shadow || m.Mode == rules.Tried, Reason: m.Reason}
 	most := mitigation.MaxBlock
 	switch {
@@ -156,16 +176,19 @@ func (c *Plane) Adopt(m Mitigation, now time.Time) {
 		bit.By = mitigation.ByAdmin
 	case r == nil:
 		return // only operators speak of all rules
-	case m.Mode == rules.Tried && r.Candidate == nil:
+	case m.Mode == rules.Tried && under.Candidate == nil:
 		return // it is tried no more
 	case m.Mode == rules.Tried:
-		key.Rule = r.Candidate.Bits.ID
-		most = r.Candidate.Repeat.Longest(r.Candidate.Timeout) + time.Duration(r.Config.Window)
-		bit.Memory = r.Candidate.Repeat.Memory()
+		key.Rule = under.Candidate.Bits.ID
+		most = under.Candidate.Repeat.Longest(under.Candidate.Timeout) + under.Counter.Window
+		bit.Memory = under.Candidate.Repeat.Memory()
 	default:
 		// A bit may end later than the timeout: when the source would be admitted again.
-		most = r.Repeat.Longest(r.Timeout) + time.Duration(r.Config.Window)
+		most = r.Repeat.Longest(r.Timeout) + under.Counter.Window
 		bit.Memory = r.Repeat.Memory()
+	}
+	if m.By == mitigation.ByPeer.String() {
+		bit.By = mitigation.ByPeer
 	}
 	bit.End = now.Add(min(most, m.End.Sub(now))) // on the monotonic clock of this process
 	c.limiter.Bits.Start(key, bit, now)
@@ -186,8 +209,42 @@ func (c *Plane) liftUnder(rule, source string, by Operator, now time.Time) (Lift
 	if err != nil {
 		return Lifted{}, err
 	}
-	defer c.audit.Forget(key)
-	return c.lift(rule, key, r, by, now)
+	all, err := c.lift(rule, key, r, by, now)
+	for _, wider := range c.wider(r, key.Source, now) {
+		l, failed := c.lift(rule, mitigation.Key{Rule: key.Rule, Source: wider}, r, by, now)
+		all.add(l)
+		err = errors.Join(err, failed)
+	}
+	return all, err
+}
+
+// add takes in what became of another lift that was said at once with l.
+func (l *Lifted) add(o Lifted) {
+	l.Lifted = l.Lifted || o.Lifted
+	if l.Edges == nil || o.Edges != nil && o.Edges.Have < l.Edges.Have {
+		l.Edges = o.Edges
+	}
+}
+
+// wider are the prefixes that a rule blocks, and by that a source: who lifts the source would not be served as long as they are. What an
+// operator has said of them stays: that is for him to lift.
+func (c *Plane) wider(r *rules.Rule, source counter.Source, now time.Time) (list []counter.Source) {
+	p, is := source.Prefix()
+	if r == nil || r.Parts != nil || !is {
+		return nil
+	}
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		src, counts := l.Of(source, p.Addr())
+		of, is := src.Prefix()
+		if !counts || !is || of.Bits() >= p.Bits() || slices.Contains(list, src) {
+			continue
+		}
+		if bit, in := c.limiter.Bits.Get(mitigation.Key{Rule: l.Counter.ID, Source: src}, now); in && bit.By != mitigation.ByAdmin {
+			list = append(list, src)
+		}
+	}
+	return list
 }
 
 // liftAll is Lift under AllRules.
@@ -196,18 +253,28 @@ func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, 
 	if err != nil {
 		return all, err
 	}
-	known := func(k mitigation.Key) bool {
-		_, known := c.limiter.Bits.Last(k, now)
-		return known
+	known := func(r *rules.Rule, src counter.Source) bool {
+		return slices.ContainsFunc(r.Limits, func(l rules.Limit) bool {
+			_, known := c.limiter.Bits.Last(mitigation.Key{Rule: l.Counter.ID, Source: src}, now)
+			return known
+		})
 	}
 	var names []string
-	var enforced []*rules.Rule
+	var enforced []where
 	for _, r := range c.view().Rules.Rules {
-		if _, key, err := c.keyOf(r.Config.Name, source); err == nil && known(key) {
+		if _, key, err := c.keyOf(r.Config.Name, source); err == nil && (known(r, key.Source) || len(c.wider(r, key.Source, now)) > 0) {
 			names = append(names, r.Config.Name)
 		}
-		if !r.Shadow {
-			enforced = append(enforced, r)
+		for i := range r.Limits {
+			if l := (where{r, &r.Limits[i], src}); !r.Shadow {
+				if p, is := src.Prefix(); is && r.Parts == nil {
+					var counts bool
+					if l.source, counts = l.limit.Of(src, p.Addr()); !counts {
+						continue
+					}
+				}
+				enforced = append(enforced, l)
+			}
 		}
 	}
 	prefix, is := src.Prefix()
@@ -221,34 +288,45 @@ func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, 
 	}
 	said.Wait()
 	for _, l := range lifts {
-		all.Lifted = all.Lifted || l.Lifted
-		if all.Edges == nil || l.Edges != nil && l.Edges.Have < all.Edges.Have {
-			all.Edges = l.Edges
-		}
+		all.add(l)
 	}
 	if now = time.Now(); is && c.holds(mitigation.Denied, prefix, now) {
 		all.Warning = "this source is denied, which goes before: it is refused all the same"
-	} else if m := c.over(src, c.limiter.Bits.Covering(prefix, nil), now, enforced...); m != nil {
+	} else if m := c.over(c.limiter.Bits.Covering(prefix, nil), now, enforced...); m != nil {
 		all.Warning = "a block of " + m.Source + " under " + m.Rule + " still refuses it"
 	}
 	return all, errors.Join(errs...)
 }
 
-// lift ends an operator's word, or a mitigation. r is nil for a scope.
+// lift ends an operator's word, or the mitigations under all limits of a rule. r is nil for a scope.
 func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator, now time.Time) (lifted Lifted, err error) {
+	under := []rules.Limit{}
+	if r != nil {
+		under = r.Limits
+	}
 	lifted.Lifted = !c.limiter.Bits.Until(key, now).IsZero()
+	for _, l := range under {
+		of := mitigation.Key{Rule: l.Counter.ID, Source: key.Source}
+		lifted.Lifted = lifted.Lifted || !c.limiter.Bits.Until(of, now).IsZero()
+		defer c.audit.Forget(of)
+	}
 	lifted.Edges, err = c.say(Word{Rule: rule, Source: key.Source, Start: now, Operator: by}, key, func() {
+		for _, l := range under {
+			c.limiter.Counters.Forget(l.Counter, key.Source)
+			if l.Candidate != nil {
+				c.limiter.Bits.Lift(mitigation.Key{Rule: l.Candidate.Bits.ID, Source: key.Source}, time.Now())
+			}
+		}
 		if r != nil {
-			c.limiter.Counters.Forget(r.Counter, key.Source)
 			for _, asked := range r.Asked {
 				c.limiter.Counters.Forget(asked, key.Source)
 			}
 		}
-		if r != nil && r.Candidate != nil {
-			c.limiter.Bits.Lift(mitigation.Key{Rule: r.Candidate.Bits.ID, Source: key.Source}, time.Now())
-		}
 		// After Forget: who was judged before it may not have started a mitigation yet.
 		lifted.Lifted = c.limiter.Bits.Lift(key, time.Now())
+		for _, l := range under {
+			lifted.Lifted = c.limiter.Bits.Lift(mitigation.Key{Rule: l.Counter.ID, Source: key.Source}, time.Now()) || lifted.Lifted
+		}
 	})
 	return lifted, err
 }
@@ -284,12 +362,9 @@ func (c *Plane) keyOf(rule, source string) (*rules.Rule, mitigation.Key, error) 
 		if r.Parts != nil {
 			return nil, mitigation.Key{}, fmt.Errorf("edge: rule %s does not count by address: name the source as GET /v1/mitigations does", rule)
 		}
-		want := in.Sources.V6
-		if p.Addr().Is4() {
-			want = in.Sources.V4
-		}
-		if p.Bits() >= want {
-			src = in.Sources.Of(p.Addr())
+		counted, _ := r.Limits[0].Of(in.Sources.Of(p.Addr()), p.Addr()) // the narrowest
+		if want, _ := counted.Prefix(); p.Bits() >= want.Bits() {
+			src = counted
 		} else if err := checkWidth(p); err != nil {
 			return nil, mitigation.Key{}, err
 		}

@@ -65,21 +65,12 @@ func (f *firsts) cut() {
 // shown is not spelled out.
 func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Overview {
 	o := Overview{Allowed: []Listed{}, Denied: []Listed{}}
-	names, modes := map[uint32]string{mitigation.AllRules: AllRules}, map[uint32]rules.Mode{mitigation.AllRules: rules.Enforce}
-	for _, r := range c.view().Rules.Rules {
-		names[r.Counter.ID], modes[r.Counter.ID] = r.Config.Name, r.Config.Mode
-		if tried := r.Candidate; tried != nil {
-			names[tried.Bits.ID], modes[tried.Bits.ID] = r.Config.Name, rules.Tried
-		}
-	}
-	shown := func(e bitEntry) Mitigation {
-		return Mitigation{Rule: names[e.key.Rule], Source: e.key.Source.String(), Start: e.bit.Start, End: e.bit.End, Learned: e.bit.Learned,
-			By: e.bit.By.String(), Reason: e.bit.Reason, Mode: modes[e.key.Rule]}
-	}
+	names := c.names()
+	shown := func(e bitEntry) Mitigation { return names[e.key.Rule].shown(e.key.Source, e.bit) }
 	enforced, shadow := firsts{n: n}, firsts{n: n}
 	for key, bit := range c.limiter.Bits.All(now) {
 		to, first := &o.Blocked, &enforced
-		switch mode, known := modes[key.Rule]; {
+		switch named, known := names[key.Rule]; {
 		case key.Rule == mitigation.Allowed:
 			o.Allowed = append(o.Allowed, Listed{Prefix: key.Source.String(), Start: bit.Start, End: bit.End, Reason: bit.Reason})
 			continue
@@ -88,7 +79,7 @@ func (c *Plane) Overview(n int, match func(*Mitigation) bool, now time.Time) Ove
 			continue
 		case !known:
 			continue
-		case mode == rules.Shadow, mode == rules.Tried:
+		case named.mode == rules.Shadow, named.mode == rules.Tried:
 			to, first = &o.Shadow, &shadow
 		}
 		to.InForce++

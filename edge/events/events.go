@@ -26,6 +26,7 @@ const (
 	Node        Kind = "node"        // a node of the tier went or came
 	Tier        Kind = "tier"        // the edge counts alone, or with the PoP again
 	Etcd        Kind = "etcd"        // etcd went or came, or has what cannot be read
+	Peer        Kind = "peer"        // another PoP cannot be told of blocks, or can be again
 	Reload      Kind = "reload"      // the configuration was read again, or could not be
 	Certificate Kind = "certificate" // a certificate was read again, could not be, or ends soon
 	Origin      Kind = "origin"      // a server of an origin went or came
@@ -35,7 +36,7 @@ const (
 
 // Kinds lists every kind, in the order of their declaration.
 func Kinds() []Kind {
-	return []Kind{Block, Lift, Operator, Rule, Node, Tier, Etcd, Reload, Certificate, Origin, Warning, Process}
+	return []Kind{Block, Lift, Operator, Rule, Node, Tier, Etcd, Peer, Reload, Certificate, Origin, Warning, Process}
 }
 
 // Rate is how many events of a sampled kind are kept in a second.
@@ -58,6 +59,7 @@ type Event struct {
 	Limit    uint32     `json:"limit,omitempty"`    // of so many,
 	Until    time.Time  `json:"until,omitzero"`     // and when it ends
 	Skipped  uint64     `json:"skipped,omitempty"`  // events of this kind before it that were not kept
+	Policy   string     `json:"policy,omitempty"`   // of a block: which of the rule's limits, where it has several; none: the first
 }
 
 // sampled says which kinds clients can cause.

@@ -44,14 +44,14 @@ func (l *Limiter) askCandidates(d *Decision, now time.Time) {
 		if c.Verdict != Passed || !r.open() || r.Counter != nil { // a limit that came with the request is in place of any
 			continue
 		}
-		v, _ := l.Counters.Peek(r.Rule.Candidate.Counter, r.Source, now)
-		if r.Hits > v.Remaining { // of several hits the last may be over
+		v, there := l.Counters.PeekFor(r.Rule.Candidate.Counter, r.Source, r.hits(), now)
+		if !there && r.hits() > r.Rule.Candidate.Counter.Limit { // the first request of a source may cost more than the limit
 			v.Over, v.Committed = true, true
 		}
-		if !v.Over || r.Hits == 0 {
+		if !v.Over || r.Asks {
 			continue
 		}
-		c.Verdict, c.Estimate = Limited, v.Estimate+float64(r.Hits)
+		c.Verdict, c.Estimate = Limited, v.Estimate+float64(r.hits())
 		c.Until = l.mitigate(mitigation.Key{Rule: r.Rule.Candidate.Bits.ID, Source: r.Source}, v, r.Rule.Candidate.Timeout, r.Rule.Candidate.Repeat, true, now)
 	}
 }

@@ -16,11 +16,12 @@ const (
 	Mitigated            // a mitigation is in force; no counter was asked
 	Shadowed             // a shadow rule would have refused it
 	FailedClosed         // nobody in the tier answers for the source, and the rule fails closed
+	Tagged               // a rule that tags has something against it, and lets it go on
 	Verdicts             // how many there are
 )
 
 func (v Verdict) String() string {
-	return [...]string{"pass", "limited", "mitigated", "shadow", "closed"}[v]
+	return [...]string{"pass", "limited", "mitigated", "shadow", "closed", "tagged"}[v]
 }
 
 // Decision is the life of one decision: Reset, Add for every rule that the request falls under, Limiter.Decide, and
@@ -30,7 +31,7 @@ type Decision struct {
 	Verdict Verdict     // of all rules together
 	Told    *RuleResult // what the client is told: the longest wait, or the least left; nil: nothing
 	Cause   *RuleResult // what the verdict comes from: a shadow's perhaps; nil: no rule was asked
-	Held    bool        // a rule counts by the answer's status and waits for Settle
+	Held    bool        // a rule waits for Settle: it counts by the answer's status, or does not know yet what the request costs
 
 	Results    []RuleResult      // in the order of Add
 	Candidates []CandidateResult // of those whose rule has one
@@ -39,7 +40,15 @@ type Decision struct {
 
 	asks    []counter.Ask
 	replies []<-chan struct{}
+
+	// Delay is how long an admitted request waits for its turn, MaxDelay at most: the longest of its rules, which have counted it
+	// already, so that the next has its turn after it.
+	Delay   time.Duration
+	tickets []counter.Ticket
 }
+
+// MaxDelay is the longest that a request waits for its turn. Rules whose queue would make it longer are to be refused.
+const MaxDelay = 30 * time.Second
 
 // RuleResult is one rule that a request falls under, and what it says.
 type RuleResult struct {
@@ -53,7 +62,10 @@ type RuleResult struct {
 	Skipped bool          // nobody in the tier answers, and the rule's posture decided
 	Ask     *counter.Ask  // what its counter was asked and said; nil: it was not asked
 
-	Hits    uint32        // that the request counts; Add says 1. 0 counts nothing, and asks
+	Hits uint32 // what the request costs, for a rule that Costs and for one that was asked about several hits; 0: 1
+	Due  bool   // what it costs is known when it is settled: Hits are held until then, and may be changed
+	Asks bool   // nothing is counted: the counter is asked whether the source is over its limit
+
 	Counter *counter.Rule // what counts in place of the rule's counter, by a limit that came with the request; nil: the rule's
 }
 
@@ -63,6 +75,14 @@ func (r *RuleResult) counter() *counter.Rule {
 		return r.Counter
 	}
 	return r.Rule.Counter
+}
+
+// hits is what the request costs.
+func (r *RuleResult) hits() uint32 {
+	if r.Asks {
+		return 0
+	}
+	return max(1, r.Hits)
 }
 
 func (r *RuleResult) key() mitigation.Key {
@@ -77,7 +97,8 @@ func (d *Decision) Reset() {
 	clear(d.Results)
 	clear(d.asks)
 	clear(d.replies)
-	*d = Decision{Results: d.Results[:0], Candidates: d.Candidates[:0], asks: d.asks[:0], replies: d.replies[:0]}
+	clear(d.tickets)
+	*d = Decision{Results: d.Results[:0], Candidates: d.Candidates[:0], asks: d.asks[:0], replies: d.replies[:0], tickets: d.tickets[:0]}
 }
 
 // Add adds a rule that the request falls under, and the source that it counts. No two rules may share both counter and source.
@@ -85,7 +106,7 @@ func (d *Decision) Add(r *Rule, source counter.Source) {
 	if r.Candidate != nil {
 		d.Candidates = append(d.Candidates, CandidateResult{Index: len(d.Results)})
 	}
-	d.Results = append(d.Results, RuleResult{Rule: r, Source: source, Index: len(d.Results), Hits: 1})
+	d.Results = append(d.Results, RuleResult{Rule: r, Source: source, Index: len(d.Results)})
 }
 
 // Refused reports whether the client is to be refused.
@@ -94,13 +115,13 @@ func (d *Decision) Refused() bool {
 }
 
 // combine makes one verdict of all: the strictest refusal, which is the longest wait; else the rule with the least left. A
-// rule that was not asked, because another refused before, has nothing against the request.
+// rule that was not asked, because another refused before, has nothing against the request. Of rules that tag the client is told nothing.
 func (d *Decision) combine() {
-	var refusal, least, shadow, other *RuleResult
+	var refusal, least, tagged, shadow, other *RuleResult
 	var wait time.Duration
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Verdict != Shadowed {
+		if r.Verdict != Shadowed && r.Verdict != Tagged {
 			wait = max(wait, r.Wait)
 		}
 		switch {
@@ -108,21 +129,30 @@ func (d *Decision) combine() {
 			if shadow == nil || r.Wait > shadow.Wait {
 				shadow = r
 			}
+		case r.Verdict == Tagged:
+			if tagged == nil || r.Wait > tagged.Wait {
+				tagged = r
+			}
 		case r.Verdict != Passed:
 			if refusal == nil || r.Wait > refusal.Wait {
 				refusal = r
 			}
 		case r.Ask == nil:
-		case r.Rule.Shadow:
+		case !r.Rule.refuses():
 			other = r
 		case least == nil || r.Ask.Remaining < least.Ask.Remaining:
 			least = r
 		}
+		if r.Ask != nil && r.Ask.Delay > d.Delay && !r.Rule.Shadow {
+			d.Delay = min(r.Ask.Delay, MaxDelay)
+		}
 	}
 	switch {
 	case refusal != nil:
-		d.Verdict, d.Told, d.Cause, d.Held = refusal.Verdict, refusal, refusal, false
+		d.Verdict, d.Told, d.Cause, d.Held, d.Delay = refusal.Verdict, refusal, refusal, false, 0
 		refusal.Wait = wait
+	case tagged != nil:
+		d.Verdict, d.Told, d.Cause = Tagged, least, tagged
 	case shadow != nil:
 		d.Verdict, d.Told, d.Cause = Shadowed, least, shadow
 	case least != nil:

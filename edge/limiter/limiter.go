@@ -7,6 +7,7 @@
 //	failClosed   while nobody in the tier answers for the source, each rule does what its posture says
 //	await        a rule with first_sight: wait lets the tier say what it knows; then bits are looked at again
 //	ask          all counters together: if one refuses, none counts the request; where one is over, a mitigation starts
+//	rank         a rule with check: sync lets the tier say whether the request is within the limit (rank.go)
 //	combine      the strictest rule wins; what candidates say (candidate.go) changes nothing
 //	Settle       when the answer is there, rules that count by its status count the request or forget it
 package limiter
@@ -54,6 +55,12 @@ func (l *Limiter) Decide(d *Decision, now time.Time) {
 	d.combine()
 }
 
+// Blocks reports whether a mitigation refuses all requests of a source under a rule. It is for what is costly to find out about a request
+// that is refused anyhow.
+func (l *Limiter) Blocks(r *Rule, source counter.Source, covering []counter.Source, now time.Time) bool {
+	return r.refuses() && !l.Bits.UntilOf(mitigation.Key{Rule: r.Counter.ID, Source: source}, covering, now).IsZero()
+}
+
 // mitigated looks for bits, and reports whether one of an enforcing rule is in force.
 func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
 	for i := range d.Results {
@@ -63,11 +70,8 @@ func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
 			continue
 		}
 		r.Verdict, r.Until, r.Wait = Mitigated, until, until.Sub(now)
-		if r.Rule.Shadow {
-			r.Verdict = Shadowed
-		} else {
-			refused = true
-		}
+		r.Verdict = r.Rule.spared(r.Verdict)
+		refused = refused || r.Rule.refuses()
 	}
 	return refused
 }
@@ -80,7 +84,7 @@ func (l *Limiter) failClosed(d *Decision) (refused bool) {
 	for i := range d.Results {
 		r := &d.Results[i]
 		p := r.Rule.OnStoreFailure
-		if p != Open && p != Closed || r.Verdict == Shadowed || l.Up(r.Source) {
+		if p != Open && p != Closed || r.Verdict != Passed || l.Up(r.Source) {
 			continue
 		}
 		r.Skipped = true
@@ -125,25 +129,32 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 // ask asks all counters together, and starts mitigations where one is over its limit.
 func (l *Limiter) ask(d *Decision, now time.Time) {
 	d.asks = slices.Grow(d.asks, len(d.Results)) // first, because results point into it
-	shadows := false
+	shadows, ranked := false, false
 	for i := range d.Results {
 		r := &d.Results[i]
 		if !r.open() {
 			continue
 		}
 		d.asks = append(d.asks, counter.Ask{
-			Rule: r.counter(), Source: r.Source, Hits: r.Hits,
-			Hold: len(r.Rule.Statuses) > 0, Shadow: r.Rule.Shadow, Always: r.Rule.Refused,
+			Rule: r.counter(), Source: r.Source, Hits: r.hits(),
+			Hold: len(r.Rule.Statuses) > 0 || r.Due, Shadow: !r.Rule.refuses(), Always: r.Rule.Refused,
 		})
 		r.Ask = &d.asks[len(d.asks)-1]
 		d.Held = d.Held || r.Ask.Hold
-		shadows = shadows || r.Rule.Shadow
+		shadows = shadows || r.Ask.Shadow
+		ranked = ranked || r.Rule.Counter.Sync && l.ranked(r)
 	}
 	if len(d.asks) == 0 {
 		return
 	}
 	l.askCandidates(d, now)
+	if ranked {
+		l.take(d)
+	}
 	admitted := l.Counters.Reserve(d.asks, now)
+	if ranked && admitted {
+		admitted = l.rank(d, now)
+	}
 	if admitted && !shadows {
 		return
 	}
@@ -155,7 +166,7 @@ func (l *Limiter) ask(d *Decision, now time.Time) {
 		case !admitted && r.Rule.Refused:
 			// Another rule refuses, and this one counts that all the same. The client waits until this one admits a retry, too.
 			l.Counters.Commit(r.Ask, now)
-			if v, _ := l.Counters.Peek(r.counter(), r.Source, now); v.Over && !r.Rule.Shadow {
+			if v, _ := l.Counters.PeekFor(r.counter(), r.Source, r.hits(), now); v.Over && !r.Rule.Shadow {
 				r.Wait = v.RetryAfter
 			}
 		}
@@ -168,9 +179,7 @@ func (l *Limiter) over(r *RuleResult, now time.Time) {
 	if !r.Ask.Committed {
 		r.Wait = max(r.Wait, openRetry)
 	}
-	if r.Rule.Shadow {
-		r.Verdict = Shadowed
-	}
+	r.Verdict = r.Rule.spared(r.Verdict)
 	if end := l.mitigate(r.key(), r.Ask.Verdict, r.Rule.Timeout, r.Rule.Repeat, r.Rule.Shadow, now); !end.IsZero() {
 		r.Until, r.Wait = end, end.Sub(now)
 	}
@@ -192,7 +201,7 @@ func (l *Limiter) mitigate(k mitigation.Key, v counter.Verdict, timeout time.Dur
 }
 
 // Settle counts what had to wait for the answer to an admitted request: status is its status, or 0 if there was none. It may be
-// called more than once; only the first call counts.
+// called more than once; only the first call counts. Where what the request costs is due, RuleResult.Hits says it by now.
 func (l *Limiter) Settle(d *Decision, status int, now time.Time) {
 	if !d.Held {
 		return
@@ -202,7 +211,11 @@ func (l *Limiter) Settle(d *Decision, status int, now time.Time) {
 		switch r := &d.Results[i]; { // an ask that is not held is left alone
 		case r.Ask == nil:
 		case r.Rule.Counts(status):
-			l.Counters.Commit(r.Ask, now)
+			if more := r.hits() - r.Ask.Hits; r.Due && more > 0 {
+				r.Ask.Estimate += float64(more)
+				r.Ask.Remaining -= min(r.Ask.Remaining, more)
+			}
+			l.Counters.CommitAs(r.Ask, r.hits(), now)
 		default:
 			l.Counters.Cancel(r.Ask)
 		}

@@ -571,5 +571,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	run("sources=100000/rules=1", newBench(rules[:1]...), 1, time.Microsecond)
 	run("sources=100000/rules=3", newBench(rules...), 1, time.Microsecond)
+	run("sources=100000/tags", newBench(newRule(b, "r", 10_000, tags)), 1, time.Microsecond)
+	run("sources=100000/costs", newBench(newRule(b, "r", 10_000, costs)), 1, time.Microsecond)
 	run("sources=100000/mitigated", newBench(newRule(b, "r", 1)), 3, 0)
 }

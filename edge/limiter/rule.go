@@ -25,6 +25,23 @@ type Rule struct {
 	FirstSight     FirstSight // "": Go
 
 	Repeat mitigation.Repeat // how long who comes back is mitigated
+
+	Tag   bool // it counts and mitigates, and what it would refuse goes on, tagged
+	Costs bool // a request may be more than one hit: RuleResult.Hits says how many
+}
+
+// refuses reports whether being over its limit refuses a request.
+func (r *Rule) refuses() bool { return !r.Shadow && !r.Tag }
+
+// spared is a refusal as the rule says it: one that refuses nobody says another word for it.
+func (r *Rule) spared(v Verdict) Verdict {
+	switch {
+	case r.Shadow:
+		return Shadowed
+	case r.Tag:
+		return Tagged
+	}
+	return v
 }
 
 // Counts reports whether an admitted request counts that was answered with this status; 0 is no answer.
@@ -39,6 +56,14 @@ const (
 	Local  Posture = "local"  // on what this edge has counted
 	Open   Posture = "open"   // admit
 	Closed Posture = "closed" // refuse
+)
+
+// Check says when the tier is asked about a request.
+type Check string
+
+const (
+	Async Check = "async" // behind its back
+	Sync  Check = "sync"  // before each decision, which waits for the answer: counter.Rule.Sync
 )
 
 // FirstSight says what to do with a request of a source whose count in the PoP is not known yet.

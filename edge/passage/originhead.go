@@ -71,6 +71,10 @@ func (p *Passage) appendHead(b []byte, o *upstream.Origin) []byte {
 		b = append(b, "\r\nX-Request-ID: "...)
 		b = append(b, p.order.ID...)
 	}
+	for _, f := range p.order.Tags {
+		b = append(append(append(b, "\r\n"...), f.Name...), ": "...)
+		b = append(b, f.Value...)
+	}
 	if p.upgrade != nil {
 		b = append(b, "\r\nConnection: Upgrade\r\nUpgrade: "...)
 		b = append(b, p.upgrade...)

@@ -4,6 +4,7 @@
 // the client's end of the exchange (screen.Incoming is what came, screen.Outgoing what goes). To origins it speaks HTTP/1.1. Step by step:
 //
 //	hold     a small body is read first, so that a client that sends slowly holds nothing of the origin's (upload.go)
+//	place    where a group sheds load, the request gets a place, may wait for one, or is refused (place.go)
 //	pass     a server is chosen, and a connection to it taken or made; what could not be sent goes to another (passage.go)
 //	send     the head (originhead.go), and a long body behind it, in a goroutine of its own (upload.go)
 //	watch    while the origin is at work: is the client still there? (watch.go)
@@ -28,6 +29,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/http1"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"sluice/edge/screen"
 	"sluice/edge/upstream"
@@ -59,14 +61,18 @@ type Passage struct {
 // An Order is what a passage is told about a request besides what came.
 type Order struct {
 	Origins *upstream.Origins
-	Now     time.Time      // the request's
-	Source  counter.Source // who takes a place at the origin,
-	Free    bool           // or takes none
-	Chain   []netip.Addr   // the addresses believed before the peer's, the nearest first
-	ID      []byte         // what the origin is told to call the request (X-Request-ID)
-	Counts  bool           // the answer's status counts: the exchange goes on without its client
+	Now     time.Time       // the request's
+	Source  counter.Source  // who takes a place at the origin,
+	Free    bool            // or takes none
+	Chain   []netip.Addr    // the addresses believed before the peer's, the nearest first
+	ID      []byte          // what the origin is told to call the request (X-Request-ID)
+	Counts  bool            // the answer's status counts: the exchange goes on without its client
+	Tags    []message.Field // what the origin is told besides; the request has no such lines
 	// Ours reports which lines of an answer only the edge may say, by its status and their names.
 	Ours func(status int, name []byte) bool
+	// Level is what the origin's load is to it, and Queue how long it may wait for a place there.
+	Level shedding.Level
+	Queue time.Duration
 }
 
 // Pass passes the request on. If the origin answers, Answer has the head of what Relay then makes the client's, and Pass returns
@@ -99,11 +105,19 @@ func (p *Passage) Pass(on *screen.Screen, order Order) *message.Refusal {
 			}
 		}()
 	}
+	if g.Shedding != nil {
+		return p.passShedding(g, now, due)
+	}
 	return p.pass(g, now, due)
 }
 
 // Answer is the head of the origin's answer, until it is relayed.
 func (p *Passage) Answer() *http1.Answer { return p.answer }
+
+// BodyDone reports whether the request's body has come as far as it ever will.
+func (p *Passage) BodyDone() bool {
+	return p.open == nil || p.open.upload == nil || p.open.upload.over()
+}
 
 // leave gives back the place that the request has among those of its source.
 func (p *Passage) leave() {

@@ -24,7 +24,7 @@ type Rehearsal struct {
 	sources     *rules.Sources
 	deny, allow *bart.Lite
 	rules       *rules.Set
-	index       map[*rules.Rule]int
+	places      map[*limiter.Rule]place
 	limiter     limiter.Limiter
 	decision    rules.Decision
 	request     message.Request // without a header
@@ -32,6 +32,9 @@ type Rehearsal struct {
 	target      []byte
 	said        Outcome
 }
+
+// place is where a limit is: as an index of Config.Rules, and of Limits.
+type place struct{ rule, limit int }
 
 // Request is a request as a log has it.
 type Request struct {
@@ -48,9 +51,10 @@ type Outcome struct {
 	Cases           []RuleOutcome
 }
 
-// RuleOutcome is one rule that a request falls under.
+// RuleOutcome is one limit of a rule that a request falls under.
 type RuleOutcome struct {
 	Rule    int            // index of Config.Rules
+	Limit   int            // index of Limits
 	Source  counter.Source // whom it counts
 	Refuses bool           // it refuses, or would if it were not a shadow
 	Over    bool           // because of this request, and not of a mitigation in force
@@ -65,12 +69,22 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Rehea
 	}
 	r := &Rehearsal{
 		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
-		rules: set, index: make(map[*rules.Rule]int), limiter: limiter.Limiter{Counters: table, Bits: bits},
+		rules: set, places: make(map[*limiter.Rule]place), limiter: limiter.Limiter{Counters: table, Bits: bits},
 	}
 	for i, rule := range set.All {
-		r.index[rule] = i
+		for _, l := range rule.Limits {
+			r.places[l.Rule] = place{i, len(r.places)}
+		}
 	}
 	return r, nil
+}
+
+// Limits are those of all rules, in the order of Config.Rules: of most rules one.
+func (r *Rehearsal) Limits() (list []rules.Limit) {
+	for _, rule := range r.rules.All {
+		list = append(list, rule.Limits...)
+	}
+	return list
 }
 
 // Judge judges a request that came at now, which is not before the one judged last. The answer is valid until the next call.
@@ -101,16 +115,17 @@ func (r *Rehearsal) Judge(q Request, now time.Time) *Outcome {
 		return said
 	}
 	r.limiter.Decide(&d.Decision, now)
-	for i, rule := range d.Rules {
+	for i := range d.Results {
 		c := &d.Results[i]
+		at := r.places[c.Rule]
 		said.Cases = append(said.Cases, RuleOutcome{
-			Rule: r.index[rule], Source: c.Source, Refuses: c.Verdict != limiter.Passed,
+			Rule: at.rule, Limit: at.limit, Source: c.Source, Refuses: c.Verdict != limiter.Passed,
 			Over:   c.Ask != nil && c.Ask.Over,
-			Counts: rule.Counts(q.Status),
+			Counts: c.Rule.Counts(q.Status),
 		})
 	}
 	if said.Refused = d.Refused(); said.Refused {
-		said.Rule = r.index[d.RuleOf(d.Told)]
+		said.Rule = r.places[d.Told.Rule].rule
 	}
 	r.limiter.Settle(&d.Decision, q.Status, now)
 	return said

@@ -1,6 +1,7 @@
 package rehearsal
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -99,5 +100,28 @@ func TestRehearsalOfABadRule(t *testing.T) {
 	bad := rules.Default("bad", 0)
 	if _, err := New(&config.Config{Rules: []rules.Config{bad}}, nil, nil); err == nil || !strings.Contains(err.Error(), "limit 0") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// Each limit of a rule is a case by itself, of the source that it counts.
+func TestRehearsalOfSeveralLimits(t *testing.T) {
+	c, err := config.Parse("test.yaml", []byte(`rules: [{name: a, limit: 9}, {name: r, limit: 2, windows: [{limit: 5, window: 1h}], prefixes: [32, 24]}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(c, counter.New(counter.Options{Counters: 1000}), mitigation.New(1000, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for range 3 {
+		got = got[:0]
+		for _, k := range r.Judge(Request{netip.MustParseAddr("192.0.2.1"), "GET", "", "/", 200}, epoch).Cases {
+			got = append(got, fmt.Sprint(c.Rules[k.Rule].Name, " ", r.Limits()[k.Limit].Policy, " ", k.Source, " ", k.Refuses))
+		}
+	}
+	const want = "a a 192.0.2.1 false, r r 192.0.2.1 true, r r/1h 192.0.2.1 false, r r/24 192.0.2.0/24 false, r r/24/1h 192.0.2.0/24 false"
+	if got := strings.Join(got, ", "); got != want || r.said.Rule != 1 {
+		t.Errorf("%s of rule %d, want %s", got, r.said.Rule, want)
 	}
 }

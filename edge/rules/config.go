@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ type Config struct {
 	Name              string             `json:"name"`
 	Match             Match              `json:"match"`
 	Key               []string           `json:"key"`
-	Limit             uint32             `json:"limit"`
+	Limit             uint32             `json:"limit,omitempty"` // 0: none; the rule counts nothing, and is there for its Priority or Queue
 	Window            Duration           `json:"window"`
 	SubWindows        int                `json:"sub_windows"`
 	Estimate          *counter.Estimate  `json:"-"` // nil: Config.Estimate
@@ -65,6 +66,15 @@ type Config struct {
 	Share             int                `json:"share"` // percent of sources that the rule is about
 	Action            Action             `json:"action"`
 	Response          Response           `json:"response"`
+	Windows           []Window           `json:"windows,omitempty"`  // other limits, beside Limit and Window
+	Prefixes          []Prefix           `json:"prefixes,omitempty"` // in which addresses are counted; of a family without one, the source
+	Cost              Cost               `json:"cost"`
+	Tag               TagHeader          `json:"tag"`
+	Algorithm         Algorithm          `json:"algorithm"`
+	Burst             uint32             `json:"burst"` // of a bucket: how many may come at once, or wait
+	Check             limiter.Check      `json:"check"`
+	Priority          Priority           `json:"priority"` // what its requests are to an origin that sheds load
+	Queue             Duration           `json:"queue"`    // how long they may wait for a place there; 0: not at all
 }
 
 // Defaults is what holds for all rules that do not say otherwise.
@@ -139,7 +149,89 @@ const (
 	Refuse   Action = "refuse"   // answers, and keeps the connection
 	Close    Action = "close"    // answers, and ends the connection, unless a trusted proxy has sent the request
 	Redirect Action = "redirect" // sends the client to Response.Location
+	Tag      Action = "tag"      // none of these: it goes on to the origin, with a header that says so
+	Delay    Action = "delay"    // lets it wait for its turn, and refuses what would have to wait too long; of a token bucket
 )
+
+// Cost is how much of a limit a request uses. At most one of Bytes and Header is set.
+type Cost struct {
+	Units  uint32 // 1 to counter.MaxCost, of each request
+	Bytes  int    // one for so many bytes of its body, at least 1; 0: it is not by bytes
+	Header string // what this header of the origin's answer says, 1 to counter.MaxCost; "": it is not by a header
+}
+
+// Is reports whether a request may cost more than 1.
+func (c Cost) Is() bool { return c.Units > 1 || c.Bytes > 0 || c.Header != "" }
+
+// most is what a request may cost.
+func (c Cost) most() uint32 {
+	if c.Bytes > 0 || c.Header != "" {
+		return counter.MaxCost
+	}
+	return max(1, c.Units)
+}
+
+// String names what is counted.
+func (c Cost) String() string {
+	switch {
+	case c.Bytes > 0:
+		return fmt.Sprintf("bytes:%d", c.Bytes)
+	case c.Header != "":
+		return "header:" + c.Header
+	}
+	return fmt.Sprint(c.Units)
+}
+
+// MarshalJSON shows a cost as a file has it: a number, or what the cost is of.
+func (c Cost) MarshalJSON() ([]byte, error) {
+	switch {
+	case c.Bytes > 0:
+		return json.Marshal(map[string]int{"bytes": c.Bytes})
+	case c.Header != "":
+		return json.Marshal(map[string]string{"header": c.Header})
+	}
+	return json.Marshal(c.Units)
+}
+
+// TagHeader is what a rule that tags says to the origin of a request that is over its limit.
+type TagHeader struct {
+	Header string `json:"header"`
+	Value  string `json:"value"`
+}
+
+// CheckTag says what is wrong with the name of a header by which requests are tagged: clients' own of that name are dropped.
+func CheckTag(name string) error {
+	lower := strings.ToLower(name)
+	if !message.IsToken([]byte(name)) || message.KindOf([]byte(name)) != message.Other || !strings.HasPrefix(lower, "x-") && strings.Contains(taken, " "+lower+" ") {
+		return fmt.Errorf("%q cannot tag a request: want a header of your own, such as X-Sluice-Verdict, because what clients send under that name is dropped", name)
+	}
+	return nil
+}
+
+// taken are headers that requests cannot do without.
+const taken = " accept accept-charset accept-encoding accept-language authorization cache-control content-encoding content-language content-type date from if-match if-modified-since if-none-match if-range if-unmodified-since max-forwards origin pragma range referer user-agent "
+
+// Priority says who is turned away first where an origin suffers: see shedding.Level.
+type Priority string
+
+const (
+	DefaultPriority Priority = "default" // the rule says nothing of it
+	Critical        Priority = "critical"
+	Sheddable       Priority = "sheddable"
+)
+
+func (p Priority) level() shedding.Level {
+	switch p {
+	case Critical:
+		return shedding.Critical
+	case Sheddable:
+		return shedding.Sheddable
+	}
+	return shedding.Default
+}
+
+// OrdersOrigin reports whether a rule says something to origins that shed load, and so may be without a limit.
+func (c *Config) OrdersOrigin() bool { return c.Priority.level() != shedding.Default || c.Queue > 0 }
 
 // Response is what a refused client gets. An empty Body stands for the usual JSON.
 type Response struct {
@@ -191,7 +283,12 @@ func Default(name string, limit uint32) Config {
 		OnStoreFailure:    limiter.Local,
 		Share:             100,
 		Action:            Refuse,
+		Algorithm:         Sliding,
 		Response:          Response{Status: 429, ContentType: "application/json"},
+		Cost:              Cost{Units: 1},
+		Tag:               TagHeader{Header: "X-Sluice-Verdict", Value: "over"},
+		Check:             limiter.Async,
+		Priority:          DefaultPriority,
 	}
 }
 

@@ -3,19 +3,27 @@ package rules
 import (
 	"net/netip"
 	"slices"
+	"strings"
+	"time"
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
+	"sluice/edge/token"
 )
 
 // A Decision is a limiter's, with the edge's own of every rule.
 type Decision struct {
 	limiter.Decision
-	Rules []*Rule // in the order of Results
-	asked []*Rule // those that look at values of the request, whatever came of it
-	keys  []keyed
-	buf   []byte
+	Rules  []*Rule       // in the order of Results, of which a rule has one for each of its limits that counts the client
+	Claims *token.Claims // what the request's token says; nil: it has none that is believed
+	asked  []*Rule       // those that look at values of the request, whatever came of it
+	keys   []keyed
+	buf    []byte
+
+	Level shedding.Level // the highest that a rule says
+	Queue time.Duration  // the longest
 }
 
 // keyed is what a key makes of the request.
@@ -27,10 +35,12 @@ type keyed struct {
 // Reset makes d ready for the next request.
 func (d *Decision) Reset() {
 	d.Decision.Reset()
+	d.Claims = nil
 	clear(d.Rules)
 	clear(d.asked)
 	clear(d.keys)
 	d.Rules, d.asked, d.keys = d.Rules[:0], d.asked[:0], d.keys[:0]
+	d.Level, d.Queue = 0, 0
 }
 
 // Match adds the rules about a request, each once: those that match any reading of its path.
@@ -78,7 +88,7 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 			if i < 0 {
 				i = len(d.keys)
 				var ok bool
-				if s, d.buf, ok = key.digest(r.Parts, q, source, d.buf); !ok {
+				if s, d.buf, ok = key.digest(r.Parts, q, d.Claims, source, d.buf); !ok {
 					return false
 				}
 				d.keys = append(d.keys, keyed{r.key, s})
@@ -88,22 +98,198 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 		if !r.IsAbout(key, s) {
 			continue
 		}
+		d.Level, d.Queue = max(d.Level, r.level), max(d.Queue, r.queue)
+		if r.Config.Limit == 0 {
+			r.Tally.Verdicts[limiter.Passed].Add(1)
+			continue
+		}
 		about = append(about, r)
-		d.Add(&r.Rule, s)
+		n := len(d.Results)
+		if r.several {
+			d.addLimits(r, s, client)
+		} else {
+			d.Add(&r.Rule, s)
+		}
+		if r.Costs {
+			for i := range d.Results[n:] {
+				price(&d.Results[n+i], &r.Config.Cost, q)
+			}
+		}
 	}
 	clear(d.Rules[len(about):])
 	d.Rules = about
 	return true
 }
 
-// RuleOf is the rule of a result.
-func (d *Decision) RuleOf(r *limiter.RuleResult) *Rule { return d.Rules[r.Index] }
+// addLimits puts a rule's limits to the limiter.
+func (d *Decision) addLimits(r *Rule, source counter.Source, client netip.Addr) {
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		if s, counts := l.Of(source, client); counts {
+			d.Add(l.Rule, s)
+		}
+	}
+}
 
-// Tally counts the request in each rule: what the rule said of it, or, where another refused it before this one was asked, that
+// price says what the request costs under a limit of a rule. A body that does not say its length, and what the origin's answer
+// says, are held as 1 until Settle.
+func price(r *limiter.RuleResult, c *Cost, q *message.Request) {
+	switch {
+	case c.Header != "":
+		r.Due = true
+	case c.Bytes > 0:
+		r.Due = q.Length == message.LengthChunked
+		r.Hits = units(q.Length, c.Bytes)
+	default:
+		r.Hits = c.Units
+	}
+}
+
+// units is what so many bytes cost, at so many for one.
+func units(length int64, bytes int) uint32 {
+	return uint32(min(max(1, (length+int64(bytes)-1)/int64(bytes)), counter.MaxCost))
+}
+
+// AwaitsBody reports whether a rule waits to hear how long the request's body was.
+func (d *Decision) AwaitsBody() bool {
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Due && d.RuleOf(r).Config.Cost.Bytes > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// PriceBody says how long a body was that did not say it before, and PriceAnswer what the origin's answer says, to rules that count by that.
+// They are settled by it then.
+func (d *Decision) PriceBody(length int64) {
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !r.Due {
+			continue
+		}
+		if c := &d.RuleOf(r).Config.Cost; c.Bytes > 0 {
+			r.Hits = units(length, c.Bytes)
+		}
+	}
+}
+
+func (d *Decision) PriceAnswer(answer *message.Head) {
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !r.Due {
+			continue
+		}
+		if c := &d.RuleOf(r).Config.Cost; c.Header != "" {
+			r.Hits = priced(answer, c.Header)
+		}
+	}
+}
+
+// priced is the number that an answer's header says; 1 if it says none, several, or one that is not possible.
+func priced(answer *message.Head, name string) uint32 {
+	value, ok := answer.Only([]byte(name))
+	if !ok || len(value) == 0 || len(value) > 7 {
+		return 1
+	}
+	n := uint32(0)
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return 1
+		}
+		n = 10*n + uint32(c-'0')
+	}
+	if n < 1 || n > counter.MaxCost {
+		return 1
+	}
+	return n
+}
+
+// Tags appends what the origin is told of a request that rules tag, each header once: what the first of them says.
+func (d *Decision) Tags(to []message.Field) []message.Field {
+	if d.Verdict != limiter.Tagged {
+		return to
+	}
+	for i := range d.Results {
+		if d.Results[i].Verdict != limiter.Tagged {
+			continue
+		}
+		if r := d.RuleOf(&d.Results[i]); !slices.ContainsFunc(to, func(f message.Field) bool { return strings.EqualFold(f.Name, r.tag.Name) }) {
+			to = append(to, r.tag)
+		}
+	}
+	return to
+}
+
+// AsksClaims reports whether one of d.Rules counts by what a token claims.
+func (d *Decision) AsksClaims() bool {
+	return slices.ContainsFunc(d.Rules, func(r *Rule) bool { return r.claims })
+}
+
+// RuleOf is the rule of a result.
+func (d *Decision) RuleOf(result *limiter.RuleResult) *Rule {
+	if len(d.Rules) == len(d.Results) { // then each has one: none has none
+		return d.Rules[result.Index]
+	}
+	for _, r := range d.Rules {
+		if r.limitOf(result.Rule) != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// LimitOf is the limit of a result.
+func (d *Decision) LimitOf(result *limiter.RuleResult) *Limit {
+	return d.RuleOf(result).limitOf(result.Rule)
+}
+
+// TextOf is what an answer says of the limit of a result; of one that came with the request it is made anew.
+func (d *Decision) TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
+	if result.Counter != nil {
+		came := []Limit{{Rule: &limiter.Rule{Counter: result.Counter}, Policy: d.RuleOf(result).Config.Name}}
+		text := newText(&came[0], policy(came, true))
+		return &text
+	}
+	l := d.LimitOf(result)
+	if client.Unmap().Is4() {
+		return &l.Texts[0]
+	}
+	return &l.Texts[1]
+}
+
+// resultsOf are the results of the rule whose first one is from.
+func (d *Decision) resultsOf(r *Rule, from int) []limiter.RuleResult {
+	to := from + 1
+	for r.several && to < len(d.Results) && r.limitOf(d.Results[to].Rule) != nil {
+		to++
+	}
+	return d.Results[from:to]
+}
+
+// strictest is what a rule with several limits says by its results, of which the first is from, the refusal with the longest wait, and where
+// those of the next rule are.
+func (d *Decision) strictest(r *Rule, from int) (most *limiter.RuleResult, next int) {
+	results := d.resultsOf(r, from)
+	most = &results[0]
+	for i := 1; i < len(results); i++ {
+		o := &results[i]
+		if refuses, other := o.Verdict != limiter.Passed, most.Verdict != limiter.Passed; refuses && (!other || o.Wait > most.Wait) || o.Skipped && !other {
+			most = o
+		}
+	}
+	return most, from + len(results)
+}
+
+// Tally counts the request in each rule, once: what the rule said of it, or, where another refused it before this one was asked, that
 // this one had nothing against it. A rule that fails open, because nobody in the tier answers, has said nothing: that is no pass.
 func (d *Decision) Tally() {
-	for i, r := range d.Rules {
-		result := &d.Results[i]
+	next := 0
+	for _, r := range d.Rules {
+		result := &d.Results[next]
+		if next++; r.several {
+			result, next = d.strictest(r, next-1)
+		}
 		if result.Skipped {
 			r.Tally.failed(r.OnStoreFailure)
 			if result.Verdict == limiter.Passed {
@@ -112,21 +298,34 @@ func (d *Decision) Tally() {
 		}
 		r.Tally.Verdicts[result.Verdict].Add(1)
 	}
-	for i := range d.Candidates {
-		c := &d.Candidates[i]
-		t := d.Rules[c.Index].Tally
-		t.Candidate[c.Verdict].Add(1)
-		if c.Verdict != limiter.Passed && !d.Refused() {
-			t.CandidateAlone.Add(1)
+	for i := 0; i < len(d.Candidates); i++ {
+		r := d.RuleOf(&d.Results[d.Candidates[i].Index])
+		verdict := d.Candidates[i].Verdict
+		for i+1 < len(d.Candidates) && r.several && r.limitOf(d.Results[d.Candidates[i+1].Index].Rule) != nil {
+			i++
+			verdict = max(verdict, d.Candidates[i].Verdict)
+		}
+		r.Tally.Candidate[verdict].Add(1)
+		if verdict != limiter.Passed && !d.Refused() {
+			r.Tally.CandidateAlone.Add(1)
 		}
 	}
 }
 
-// Sample notes how much of each rule's limit the source has used, this request included.
+// Sample notes how much of each rule's limit the source has used, this request included: of several limits, of which most is used.
 func (d *Decision) Sample() {
-	for i, r := range d.Rules {
-		if ask := d.Results[i].Ask; ask != nil {
-			r.Tally.Used.Observe(int64(100 * ask.Estimate / float64(ask.Rule.Limit)))
+	from := 0
+	for _, r := range d.Rules {
+		results := d.resultsOf(r, from)
+		from += len(results)
+		used, asked := 0.0, false
+		for i := range results {
+			if ask := results[i].Ask; ask != nil {
+				used, asked = max(used, 100*ask.Estimate/float64(ask.Rule.Limit)), true
+			}
+		}
+		if asked {
+			r.Tally.Used.Observe(int64(used))
 		}
 	}
 }
@@ -135,7 +334,7 @@ func (d *Decision) Sample() {
 func (d *Decision) Opened() *Rule {
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Skipped && r.Verdict == limiter.Passed {
-			return d.Rules[i]
+			return d.RuleOf(r)
 		}
 	}
 	return nil

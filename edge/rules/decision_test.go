@@ -122,6 +122,7 @@ func TestDecideAllocatesNothing(t *testing.T) {
 		{ruleOf("r", 1_000_000)},
 		{ruleOf("a", 1_000_000), ruleOf("b", 10_000), ruleOf("c", 1_000_000)},
 		{ruleOf("r", 1)},
+		{ruleOf("r", 1_000_000, windows(in(500_000, time.Second)), prefixes(Prefix{64, 0}, Prefix{48, 0})), ruleOf("b", 10_000)},
 	} {
 		b := newBench(t, list...)
 		at := epoch

@@ -89,11 +89,11 @@ type Descriptor struct {
 	Window  time.Duration // of Limit: a second, a minute, an hour or a day
 }
 
-// units are the windows that a limit of a proxy's may have.
-var units = [...]time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour}
+// limitUnits are the windows that a limit of a proxy's may have.
+var limitUnits = [...]time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour}
 
 // IsUnit reports whether a limit of a proxy's may have this window.
-func IsUnit(window time.Duration) bool { return slices.Contains(units[:], window) }
+func IsUnit(window time.Duration) bool { return slices.Contains(limitUnits[:], window) }
 
 // Address is the address of the client that a descriptor names; the zero Addr: it names none.
 func (d *Descriptor) Address() netip.Addr {
@@ -133,8 +133,10 @@ func (r *Rule) described() error {
 	} else {
 		r.Parts = []KeyPart{{Kind: keyDescriptor}}
 	}
-	for _, unit := range units {
-		c, err := counter.NewRule(fmt.Sprint(r.Counter.Name, " asked ", unit), counter.MaxLimit, unit, r.Counter.SubWindows, r.Counter.Estimate)
+	for _, unit := range limitUnits {
+		own := r.Config
+		own.Limit, own.Window = counter.MaxLimit, Duration(unit)
+		c, err := own.NewCounter(fmt.Sprint(r.Counter.Name, " asked ", unit), r.Counter.Estimate)
 		if err != nil {
 			return err
 		}
@@ -190,7 +192,9 @@ func (d *Decision) AddDescriptor(key Secret, set *Set, s *Sources, domain string
 	hits := min(q.Hits, limit+1) // more hits are no more over it
 	for i := range d.Results {
 		if d.Rules[i] == r && d.Results[i].Source == source {
-			d.Results[i].Hits = min(d.Results[i].Hits+hits, limit+1)
+			result := &d.Results[i]
+			result.Hits = min(result.Hits+hits, limit+1)
+			result.Asks = result.Hits == 0
 			return i
 		}
 	}
@@ -200,9 +204,9 @@ func (d *Decision) AddDescriptor(key Secret, set *Set, s *Sources, domain string
 	d.Rules = append(d.Rules, r)
 	d.Add(&r.Rule, source)
 	result := &d.Results[len(d.Results)-1]
-	result.Hits = hits
+	result.Hits, result.Asks = hits, hits == 0
 	if q.Limit != 0 {
-		result.Counter = r.Asked[slices.Index(units[:], q.Window)].With(limit, r.Counter.Estimate)
+		result.Counter = r.Asked[slices.Index(limitUnits[:], q.Window)].With(limit, r.Counter.Estimate)
 	}
 	return len(d.Results) - 1
 }
@@ -307,7 +311,7 @@ func (n *descriptorNode) find(entries []Entry) *Rule {
 // UnitOf is a window as so many seconds, minutes, hours or days: of the longest unit that fits.
 func UnitOf(window time.Duration) (unit time.Duration, n uint32) {
 	unit = time.Second
-	for _, u := range units {
+	for _, u := range limitUnits {
 		if window%u == 0 {
 			unit = u
 		}

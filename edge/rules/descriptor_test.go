@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/counter"
 )
 
 // descriptorsOf reads "domain key=value key".
@@ -142,6 +144,27 @@ func TestResultsOfDescriptors(t *testing.T) {
 	}
 	if d.Results[0].Counter != nil {
 		t.Errorf("the first result has a limit of its own")
+	}
+}
+
+// A limit that comes with a descriptor means what its rule's means.
+func TestLimitOfDescriptorByTheRulesAlgorithm(t *testing.T) {
+	c := Default("r", 10)
+	c.Match.Descriptors, c.Algorithm = descriptorsOf("d user"), Fixed
+	s, err := New([]Config{c}, Defaults{}, func(string) *Tally { return NewTally() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d Decision
+	d.AddDescriptor(Secret{1, 2}, s, NewSources(SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &Descriptor{Entries: []Entry{{"user", "a"}}, Hits: 1, Limit: 5, Window: time.Minute})
+	table := counter.New(counter.Options{})
+	for at, want := range map[time.Duration]bool{59 * time.Second: true, time.Minute: false} { // the window of the clock ends
+		ask := []counter.Ask{{Rule: d.Results[0].Counter, Source: d.Results[0].Source, Hits: 5}}
+		begin := time.Unix(1_700_000_040, 0) // a whole minute
+		_ = table.Reserve(ask, begin)
+		if v, _ := table.Peek(ask[0].Rule, ask[0].Source, begin.Add(at)); v.Over != want {
+			t.Errorf("after %v over: %t, want %t", at, v.Over, want)
+		}
 	}
 }
 

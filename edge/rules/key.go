@@ -13,12 +13,13 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/message"
+	"sluice/edge/token"
 )
 
 // A KeyPart is one of the things that a rule tells sources apart by.
 type KeyPart struct {
 	Kind  keyKind
-	Name  []byte // of the header, cookie or parameter
+	Name  []byte // of the header, cookie, parameter or claim
 	Depth int    // of a path: how many segments; 0: all
 }
 
@@ -32,13 +33,14 @@ const (
 	keyHost
 	keyPath
 	keyGlobal
+	keyClaim
 	keyDescriptor
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
 )
 
 // KeyForms are what a part of a key can be.
-const KeyForms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS or global"
+const KeyForms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global"
 
 // ParseKeyPart reads one of KeyForms.
 func ParseKeyPart(text string) (KeyPart, error) {
@@ -62,8 +64,16 @@ func ParseKeyPart(text string) (KeyPart, error) {
 		return KeyPart{Kind: keyHeader, Name: []byte(strings.ToLower(name))}, nil
 	case named && kind == "cookie" && message.IsToken([]byte(name)):
 		return KeyPart{Kind: keyCookie, Name: []byte(name)}, nil
+	case named && kind == "jwt" && isClaim(name):
+		return KeyPart{Kind: keyClaim, Name: []byte(name)}, nil
 	}
 	return KeyPart{}, fmt.Errorf("%q is not possible: want "+KeyForms, text)
+}
+
+// isClaim reports whether a key may be made of a claim of that name. It is the whole name, of a claim at the top: names have dots themselves
+// (https://example.com/plan), so a dotted path could mean two claims.
+func isClaim(name string) bool {
+	return name != "" && len(name) <= 128 && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ',' || r == '"' })
 }
 
 // A Secret keys the digests of what clients send, so that nobody can make two values that count as one, or guess another's.
@@ -75,19 +85,25 @@ func NewSecret(b [16]byte) Secret {
 
 // digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with its
 // kind and length, so that no two lists of values run together. A header, cookie, parameter or host that is missing, or does not go to
-// the origin, names nobody: then the request counts for its source, in a bucket apart from every value that anybody could send. One that
+// the origin, and a claim that nobody believed has made, names nobody: then the request counts for its source, in a bucket apart from every value that anybody could send. One that
 // is there and empty is a value like others.
 //
 // It reports false for one that is there several times with different values, of which origins take one or another, or in a form
 // that they may not read alike: so a path whose readings differ in what the key has of it.
-func (k Secret) digest(parts []KeyPart, q *message.Request, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
+func (k Secret) digest(parts []KeyPart, q *message.Request, claims *token.Claims, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
 	buf = buf[:0]
 	for _, p := range parts {
 		from := len(buf)
 		buf = append(buf, byte(p.Kind), 0, 0, 0, 0)
 		value := len(buf)
 		var there, ok bool
-		if buf, there, ok = p.append(buf, q); !ok {
+		if p.Kind == keyClaim {
+			said := claims.Of(p.Name)
+			buf, there, ok = append(buf, said...), said != nil, true
+		} else {
+			buf, there, ok = p.append(buf, q)
+		}
+		if !ok {
 			return counter.Source{}, buf, false
 		}
 		if there {

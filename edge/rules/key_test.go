@@ -22,7 +22,7 @@ func TestDigest(t *testing.T) {
 	}
 	a, b := ip("192.0.2.1"), ip("192.0.2.2")
 	of := func(secretByte byte, source counter.Source, p []KeyPart, lines ...string) counter.Source {
-		s, _, ok := NewSecret([16]byte{secretByte}).digest(p, &message.Request{Head: *headOf(t, lines...)}, source, nil)
+		s, _, ok := NewSecret([16]byte{secretByte}).digest(p, &message.Request{Head: *headOf(t, lines...)}, nil, source, nil)
 		if !ok {
 			t.Fatalf("%q: no digest", lines)
 		}
@@ -72,7 +72,7 @@ func TestDigest(t *testing.T) {
 func BenchmarkKey(b *testing.B) {
 	q := &message.Request{Host: []byte("example.com"), Path: []byte("/v1/users/7"), Target: []byte("/v1/users/7?lang=en&tenant=acme&page=2"),
 		Head: *headOf(b, "Host: example.com", "User-Agent: bench", "Accept: */*", "X-Api-Key: abcdef", "Cookie: theme=dark; session=0123456789abcdef")}
-	for _, key := range []string{"source", "header:x-api-key", "cookie:session", "query:tenant", "host", "path:2", "global"} {
+	for _, key := range []string{"source", "header:x-api-key", "cookie:session", "query:tenant", "host", "path:2", "global", "jwt:sub"} {
 		b.Run(key, func(b *testing.B) {
 			r := newBench(b, ruleOf("r", 5, func(c *Config) { c.Key = []string{key} }))
 			client, source := netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")

@@ -19,6 +19,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/limiter"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 )
 
@@ -32,7 +33,13 @@ type Rule struct {
 	share  uint64 // percent of sources that the rule is about; 0: all
 	key    string // what parts say: the same of all rules with the same parts
 	Tally  *Tally
-	Text   Text
+	// Limits are what a request must be within, one of them if the rule has neither windows nor prefixes. The first is Rule itself.
+	Limits  []Limit
+	several bool // not only the request's own source under Rule
+	claims  bool // a part is a claim of a token
+	tag     message.Field
+	level   shedding.Level // of a request under it; a shadow says nothing
+	queue   time.Duration
 
 	address int             // of a rule about descriptors: the entry that holds the source's address; less than 0: none
 	Asked   []*counter.Rule // of a rule about descriptors: what counts for limits that proxies send, by their unit
@@ -45,7 +52,11 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		Timeout: time.Duration(c.MitigationTimeout), Shadow: c.Mode == Shadow || defaults.Shadow,
 		Statuses: c.Count.Statuses, Refused: c.Count.Refused,
 		OnStoreFailure: c.OnStoreFailure, FirstSight: c.FirstSight,
+		Tag: c.Action == Tag, Costs: c.Cost.Is(),
 	}}
+	if r.Rule.Tag {
+		r.tag = message.Field{Name: c.Tag.Header, Value: []byte(c.Tag.Value)}
+	}
 	if len(c.Escalate) > 0 {
 		r.Repeat.Within = time.Duration(c.EscalateWithin)
 		for _, t := range c.Escalate {
@@ -54,6 +65,8 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	}
 	if r.Shadow {
 		r.Config.Mode = Shadow
+	} else {
+		r.level, r.queue = c.Priority.level(), time.Duration(c.Queue)
 	}
 	if !slices.Equal(c.Key, []string{"source"}) {
 		for _, text := range c.Key {
@@ -62,12 +75,16 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 				return nil, fmt.Errorf("rule %s: key: %w", c.Name, err)
 			}
 			r.Parts = append(r.Parts, part)
+			r.claims = r.claims || part.Kind == keyClaim
 		}
 		r.key = strings.Join(c.Key, ",")
 	}
 	estimate := defaults.Estimate
 	if c.Estimate != nil {
 		estimate = *c.Estimate
+	}
+	if c.Algorithm != Sliding {
+		estimate = counter.Nearest // there is none to choose
 	}
 	r.Config.Estimate = &estimate
 	if c.Match.Path != "" && c.Match.Path[0] == '~' && c.Match.regexp == nil {
@@ -79,35 +96,28 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if r.when, err = newConditions(&r.Config.Match); err != nil {
 		return nil, fmt.Errorf("rule %s: match: %w", c.Name, err)
 	}
-	name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), r.Config.Mode)
-	r.Counter, err = counter.NewRule(name, c.Limit, time.Duration(c.Window), c.SubWindows, estimate)
-	if err != nil {
+	if field, err := c.CheckAlgorithm(); err != nil {
+		return nil, fmt.Errorf("rule %s: %s: %w", c.Name, field, err)
+	}
+	if err = r.addLimits(estimate); err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}
 	if c.Share < 1 || c.Share > 100 {
 		return nil, fmt.Errorf("rule %s: share %d: want 1 to 100", c.Name, c.Share)
 	}
 	r.share = uint64(c.Share % 100)
-	if c.Candidate.Is() {
-		if r.Candidate, err = newCandidate(r, c.Candidate); err != nil {
-			return nil, fmt.Errorf("rule %s: candidate: %w", c.Name, err)
-		}
-	}
 	if c.Match.Descriptors != nil {
 		if err := r.described(); err != nil {
 			return nil, fmt.Errorf("rule %s: match.descriptors: %w", c.Name, err)
 		}
 	}
-	r.Text = NewText(c.Name, c.Limit, time.Duration(c.Window))
 	return r, nil
 }
 
-// newCandidate makes a rule's candidate. Its mitigations are named by all that it says, so one that is changed begins afresh.
-func newCandidate(r *Rule, c Candidate) (*limiter.Candidate, error) {
-	limit, estimate, timeout := r.Config.Limit, r.Counter.Estimate, r.Timeout
-	if c.Limit != 0 {
-		limit = c.Limit
-	}
+// newCandidate makes the candidate of one of a rule's limits, r. Its mitigations are named by all that it says, so one that is changed begins
+// afresh.
+func newCandidate(config *Config, r *limiter.Rule, limit uint32) (*limiter.Candidate, error) {
+	c, estimate, timeout := config.Candidate, r.Counter.Estimate, r.Timeout
 	if c.Estimate != nil {
 		estimate = *c.Estimate
 	}
@@ -115,8 +125,8 @@ func newCandidate(r *Rule, c Candidate) (*limiter.Candidate, error) {
 		timeout = time.Duration(*c.MitigationTimeout)
 	}
 	name := fmt.Sprintf("%s candidate %d %v %v", r.Counter.Name, limit, estimate, timeout)
-	if len(r.Config.Escalate) > 0 {
-		name = fmt.Sprint(name, r.Config.Escalate)
+	if len(config.Escalate) > 0 {
+		name = fmt.Sprint(name, config.Escalate)
 	}
 	bits, err := counter.NewRule(name, limit, r.Counter.Window, r.Counter.SubWindows, estimate)
 	if err != nil {
@@ -137,14 +147,44 @@ func (r *Rule) IsAbout(key Secret, source counter.Source) bool {
 	return siphash.Hash(key.k0, key.k1, source.AppendBinary(text))%100 < r.share
 }
 
-// Loosened reports whether r admits something that before did not, so that who was blocked under before may not be
-// blocked under r.
-func (r *Rule) Loosened(before *Rule) bool {
-	return r.Shadow != before.Shadow ||
-		r.Config.Limit > before.Config.Limit ||
-		float64(r.Config.Limit)/float64(r.Config.Window) > float64(before.Config.Limit)/float64(before.Config.Window) ||
+// IsSure reports whether the rule counts a source's request for that source, whatever the request says.
+func (r *Rule) IsSure(key Secret, source counter.Source) bool {
+	return r.Parts == nil && r.when == nil && r.IsAbout(key, source)
+}
+
+// Claims are the names of claims of tokens by which rules that are not off count.
+func (s *Set) Claims() (names []string) {
+	for _, r := range s.Rules {
+		for _, p := range r.Parts {
+			if p.Kind == keyClaim {
+				names = append(names, string(p.Name))
+			}
+		}
+	}
+	return names
+}
+
+// Tags are the names of headers by which rules that are not off tag requests.
+func (s *Set) Tags() (names [][]byte) {
+	for _, r := range s.Rules {
+		if r.Rule.Tag {
+			names = append(names, []byte(strings.ToLower(r.tag.Name)))
+		}
+	}
+	return names
+}
+
+// Loosened reports whether r, in the limit l, admits something that before did not in its limit was, so that who was blocked under was may
+// not be blocked under l.
+func (r *Rule) Loosened(l *Limit, before *Rule, was *Limit) bool {
+	now, then := l.Counter, was.Counter
+	return r.Shadow != before.Shadow || r.Rule.Tag && !before.Rule.Tag ||
+		r.Config.Cost.Bytes != before.Config.Cost.Bytes || r.Config.Cost.Header != before.Config.Cost.Header || r.Config.Cost.Units < before.Config.Cost.Units ||
+		now.Limit > then.Limit ||
+		float64(now.Limit)/float64(now.Window) > float64(then.Limit)/float64(then.Window) ||
 		r.Timeout < before.Timeout ||
 		r.Repeat.Longest(r.Timeout) < before.Repeat.Longest(before.Timeout) ||
+		r.Config.Algorithm != before.Config.Algorithm || r.Config.Burst != before.Config.Burst || r.Config.Action == Delay && before.Config.Action != Delay ||
 		r.Config.Share < before.Config.Share
 }
 
@@ -198,23 +238,37 @@ func (m *Match) method(method []byte) bool {
 	return false
 }
 
-// Text is what a rule's answers say every time, made once.
+// Text is what answers under a limit say every time, made once.
 type Text struct {
 	Quoted []byte // "login"
-	Policy []byte // "login";q=5;w=60
+	Policy []byte // "login";q=5;w=60; an item for each of the rule's limits
 	Limit  []byte
 	Window int64 // whole seconds, rounded up
 }
 
-// NewText makes what answers say of a limit.
-func NewText(name string, limit uint32, window time.Duration) Text {
-	t := Text{
-		Quoted: strconv.AppendQuote(nil, name),
-		Limit:  strconv.AppendUint(nil, uint64(limit), 10),
-		Window: Seconds(window),
+// newText makes the text of a limit, of the rule whose policy that is.
+func newText(l *Limit, policy []byte) Text {
+	return Text{
+		Quoted: strconv.AppendQuote(nil, l.Policy),
+		Policy: policy,
+		Limit:  strconv.AppendUint(nil, uint64(l.Counter.Limit), 10), // of a bucket as much as it holds, and when that has drained
+		Window: Seconds(l.Counter.Window),
 	}
-	t.Policy = fmt.Appendf(nil, "%s;q=%s;w=%d", t.Quoted, t.Limit, t.Window)
-	return t
+}
+
+// policy lists limits for the clients of one family.
+func policy(limits []Limit, v4 bool) (text []byte) {
+	for i := range limits {
+		l := &limits[i]
+		if v4 && l.v4 == none || !v4 && l.v6 == none {
+			continue
+		}
+		if text != nil {
+			text = append(text, ", "...)
+		}
+		text = fmt.Appendf(text, "%q;q=%d;w=%d", l.Policy, l.Counter.Limit, Seconds(l.Counter.Window))
+	}
+	return text
 }
 
 // Seconds rounds up to whole seconds, at least 1, so that who waits that long has waited enough.

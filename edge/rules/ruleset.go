@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 	"strings"
 
@@ -50,9 +51,12 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 		if not := r.Config.Match.Not; not != nil && (len(not.Hosts) > 0 || not.Path != "" || len(not.Methods) > 0) {
 			s.nots = true
 		}
-		counters = append(counters, r.Counter)
-		if c := r.Candidate; c != nil {
-			counters = append(counters, c.Counter, c.Bits)
+		for i := range r.Limits {
+			l := &r.Limits[i]
+			counters = append(counters, l.Counter)
+			if c := l.Candidate; c != nil {
+				counters = append(counters, c.Counter, c.Bits)
+			}
 		}
 		counters = append(counters, r.Asked...)
 		if r.Config.Match.Descriptors == nil {
@@ -195,6 +199,19 @@ func takeOne(found []*Rule, r *Rule, method []byte) []*Rule {
 		return found
 	}
 	return append(found, r)
+}
+
+// EachLimit ranges over the limits of all rules that are not off.
+func (s *Set) EachLimit() iter.Seq2[*Rule, *Limit] {
+	return func(yield func(*Rule, *Limit) bool) {
+		for _, r := range s.Rules {
+			for i := range r.Limits {
+				if !yield(r, &r.Limits[i]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // ByName returns the rule of that name if there is one and it is not off.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/socket"
 	"strings"
 	"time"
@@ -30,6 +31,8 @@ type Config struct {
 	// Upgrades are the protocols, in lower case, that a request may switch to (Upgrade): the connection then becomes a tunnel
 	// to a server, and what is said in it is not counted. nil is websocket alone; an empty list is none.
 	Upgrades []string
+	// Shedding bounds the requests under way at all the servers together by how fast they answer; nil: nothing does.
+	Shedding *shedding.Config
 }
 
 const DefaultConnect = 5 * time.Second

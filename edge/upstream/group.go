@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/histogram"
+	"sluice/edge/limiter/shedding"
 )
 
 // A Group is the servers that answer for a host.
@@ -21,6 +23,10 @@ type Group struct {
 	Total    time.Duration // for a request and its whole answer; 0: any time
 	Upgrades []string      // protocols that requests may switch to, in lower case
 	next     atomic.Uint32
+
+	Hosts    []string             // that it answers for, as configured
+	Shedding *shedding.Limiter    // whether a request may go on, as the servers answer; nil: it may
+	Waited   *histogram.Histogram // for a place by Shedding, with one in the end or without; nil with it
 }
 
 // Pick chooses the server for a request, one of those that are healthy and have room, and counts the request among those
@@ -161,6 +167,7 @@ type Origins struct {
 	byHost map[string]*Group
 	wild   map[string]*Group
 	Any    *Group
+	Groups []*Group // as configured
 }
 
 // New keeps the servers of before that are still there, with their connections and counts. After an error nothing has
@@ -190,10 +197,18 @@ func New(c []Config, before *Origins) (*Origins, error) {
 	for _, config := range c {
 		g := &Group{balance: config.Balance, Timeout: config.Timeout, Connect: config.ConnectTimeout, Total: config.TotalTimeout,
 			Most: int64(config.MaxRequests), Share: int64(config.MaxRequestsPerSource), Upgrades: config.Upgrades,
-			Places: &Places{BySource: make(map[counter.Source]int64)}}
+			Places: &Places{BySource: make(map[counter.Source]int64)}, Hosts: config.Hosts}
+		s.Groups = append(s.Groups, g)
+		if config.Shedding != nil {
+			g.Shedding, g.Waited = shedding.New(*config.Shedding), histogram.Latency()
+		}
 		if before != nil && len(config.Hosts) > 0 {
 			if was := before.named(config.Hosts[0]); was != nil {
 				g.Places = was.Places // its requests are still under way
+				if g.Shedding != nil && was.Shedding != nil {
+					g.Shedding, g.Waited = was.Shedding, was.Waited
+					g.Shedding.Configure(*config.Shedding)
+				}
 			}
 		}
 		if g.Connect == 0 {

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -44,7 +45,8 @@ func (s *Story) Text(w io.Writer) error {
 	}
 	for _, r := range s.Others {
 		what := map[string]string{"denied": "refused by the list deny", "closed": "refused by rule " + r.Rule + ", because no node of the tier answered",
-			"limited": "over the limit of rule " + r.Rule + ", which throttles and does not block"}[r.Verdict]
+			"limited": "over the limit of rule " + r.Rule + ", which throttles and does not block", "tagged": "over the limit of rule " + r.Rule + ", which tags and does not refuse",
+			"shadow": "over the limit of rule " + r.Rule + ", a shadow"}[r.Verdict]
 		if what == "" {
 			what = "refused by rule " + r.Rule
 		}
@@ -61,8 +63,10 @@ func (bl *Block) text(b *strings.Builder) {
 	verb := "blocked"
 	if bl.Shadow {
 		verb = "would have been blocked"
+	} else if bl.Tagged {
+		verb = "tagged"
 	}
-	fmt.Fprintf(b, "%s %s by rule %s, until %s\n", bl.Began.Format(clock), verb, bl.Rule, bl.Until.Format(clock))
+	fmt.Fprintf(b, "%s %s by rule %s, until %s\n", bl.Began.Format(clock), verb, cmp.Or(bl.Policy, bl.Rule), bl.Until.Format(clock))
 	if bl.Known {
 		fmt.Fprintf(b, "  with request %s", bl.ID)
 		if bl.Edge != "" {
@@ -72,11 +76,11 @@ func (bl *Block) text(b *strings.Builder) {
 	} else {
 		b.WriteString("  began elsewhere: another edge's verdict, or an operator's\n")
 	}
-	if !bl.Shadow {
+	if !bl.Shadow && !bl.Tagged {
 		fmt.Fprintf(b, "  %s refused under it, the last at %s\n", requests(bl.Refused), bl.Last.Format(clock))
 	}
 	switch {
-	case bl.Shadow:
+	case bl.Shadow, bl.Tagged:
 	case bl.Then.IsZero():
 		b.WriteString("  then: no request that was admitted\n")
 	default:

@@ -54,15 +54,17 @@ type Block struct {
 	Began    time.Time `json:"began"`
 	Until    time.Time `json:"until"`
 	Shadow   bool      `json:"shadow,omitempty"` // nobody was refused
+	Tagged   bool      `json:"tagged,omitempty"` // nobody was refused, and the origin was told
 	Known    bool      `json:"known"`            // its beginning is in these logs: what follows
 	Estimate float64   `json:"estimate,omitempty"`
 	Limit    uint32    `json:"limit,omitempty"`
 	Window   float64   `json:"window,omitempty"` // seconds
 	Edge     string    `json:"edge,omitempty"`
 	ID       string    `json:"id,omitempty"`
-	Refused  uint64    `json:"refused"`       // requests under it, the first included
-	Last     time.Time `json:"last"`          // of those
-	Then     time.Time `json:"then,omitzero"` // the first request that was admitted after its end
+	Refused  uint64    `json:"refused"`          // requests under it, the first included
+	Last     time.Time `json:"last"`             // of those
+	Then     time.Time `json:"then,omitzero"`    // the first request that was admitted after its end
+	Policy   string    `json:"policy,omitempty"` // which of the rule's limits, where it has several; none: the first
 }
 
 // Refusals are those of a rule that throttles, or fails closed, or of a list.
@@ -87,6 +89,7 @@ type line struct {
 	Window   float64
 	Until    time.Time
 	Sample   uint64
+	Policy   string
 }
 
 func (l *line) refused() bool {
@@ -193,7 +196,7 @@ func (s *Story) add(l *line) {
 	}
 	if !l.refused() {
 		for i := range s.Blocks {
-			if b := &s.Blocks[i]; b.Then.IsZero() && !b.Shadow && !l.Time.Before(b.Until) {
+			if b := &s.Blocks[i]; b.Then.IsZero() && !b.Shadow && !b.Tagged && !l.Time.Before(b.Until) {
 				b.Then = l.Time
 			}
 		}
@@ -210,7 +213,7 @@ func (s *Story) add(l *line) {
 	switch {
 	case l.refused():
 		m.Refused += l.Sample
-	case l.Verdict != "shadow":
+	case l.Verdict != "shadow" && l.Verdict != "tagged":
 		return
 	}
 	if l.Until.IsZero() {
@@ -222,10 +225,12 @@ func (s *Story) add(l *line) {
 
 // block takes in a request under a block, or the one that began it.
 func (s *Story) block(l *line) {
-	i := slices.IndexFunc(s.Blocks, func(b Block) bool { return b.Rule == l.Rule && b.Until.Sub(l.Until).Abs() < time.Second })
+	i := slices.IndexFunc(s.Blocks, func(b Block) bool {
+		return b.Rule == l.Rule && b.Policy == l.Policy && b.Until.Sub(l.Until).Abs() < time.Second
+	})
 	if i < 0 {
 		i = len(s.Blocks)
-		s.Blocks = append(s.Blocks, Block{Rule: l.Rule, Until: l.Until, Began: l.Time, Shadow: l.Verdict == "shadow"})
+		s.Blocks = append(s.Blocks, Block{Rule: l.Rule, Policy: l.Policy, Until: l.Until, Began: l.Time, Shadow: l.Verdict == "shadow", Tagged: l.Verdict == "tagged"})
 	}
 	b := &s.Blocks[i]
 	// By the clock of another edge, or within the grain of the log's time, it may come behind requests that were refused under it.

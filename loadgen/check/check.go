@@ -1,6 +1,7 @@
 // Package check holds promises of the limiter against running sites: that mitigated sources cost the tier nothing (Quiet), that edges share
 // mitigations (Shared), that restarts are not noticed (Restarts), that nothing grows (Soak), that slow clients, large bodies and too
-// few descriptors take nothing from anybody else (Slow, Bodies, Descriptors), and that attacks do not hold up operators (Words).
+// few descriptors take nothing from anybody else (Slow, Bodies, Descriptors), that attacks do not hold up operators (Words), and that an
+// origin which suffers keeps its critical clients (Shedding).
 package check
 
 import (

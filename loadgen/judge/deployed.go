@@ -17,6 +17,7 @@ import (
 //   - A refusal under a block is as right or wrong as that block's start. It asked no counter and is no decision of its own:
 //     those that follow from a wrong start are counted apart (wrongly_mitigated), so that one wrong decision about a busy
 //     source counts as one.
+//   - The log may be another exact truth: Options.Truth.
 //   - A refusal after a block's proper end is wrong. The proper end is the later of the timeout's and the moment when
 //     the exact log would admit another request.
 //
@@ -65,7 +66,7 @@ func (s *stretch) extend(now, until int64) {
 }
 
 type deployedState struct {
-	log Log // what was counted
+	log account // what was counted
 
 	full stretch // when the log last held the limit or more, so that one more request would have been over
 	over stretch // when it last held more than the limit
@@ -82,7 +83,7 @@ type deployedState struct {
 	known      uint64 // edges where the block is in force
 	crossings  [2]crossing
 
-	freeLog   Log // of the ideal limiter
+	freeLog   account // of the ideal limiter
 	freeUntil int64
 
 	most, refused, wrong uint32
@@ -138,8 +139,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	}
 	j.free(s, now)
 	j.expire(s, now)
-	s.log.Drop(now, j.window)
-	exact := s.log.n + 1
+	exact := s.log.drop(&j.o.Truth, now, j.window) + 1
 	over := exact > j.o.Limit
 
 	crossed := [2]bool{byFormula: over, byLog: over}
@@ -237,13 +237,13 @@ func (j *DeployedJudge) admitted(s *deployedState, now int64, exact uint32, over
 			s.excess = 0
 		}
 	}
-	s.log.Push(now)
+	s.log.push(&j.o.Truth, now)
 	s.admitted = max(s.admitted, exact) // a window that holds the most ends with an admission
 	if exact >= j.o.Limit {
-		s.full.extend(now, s.log.below(j.o.Limit, now, j.window))
+		s.full.extend(now, s.log.below(&j.o.Truth, j.o.Limit, now, j.window))
 	}
 	if over {
-		s.over.extend(now, s.log.below(j.o.Limit+1, now, j.window))
+		s.over.extend(now, s.log.below(&j.o.Truth, j.o.Limit+1, now, j.window))
 	}
 }
 
@@ -259,7 +259,7 @@ const (
 // starts judges a refusal that an edge decided itself, which starts a block there.
 func (j *DeployedJudge) starts(s *deployedState, now, until int64, over bool) finding {
 	if over {
-		s.rightUntil = max(s.rightUntil, now+j.timeout, s.log.below(j.o.Limit, now, j.window))
+		s.rightUntil = max(s.rightUntil, now+j.timeout, s.log.below(&j.o.Truth, j.o.Limit, now, j.window))
 		return foundRight
 	}
 	if now < s.rightUntil {
@@ -314,15 +314,14 @@ func (j *DeployedJudge) free(s *deployedState, now int64) {
 		j.ideal.Refused++
 		return
 	}
-	s.freeLog.Drop(now, j.window)
-	if s.freeLog.n >= j.o.Limit {
-		s.freeUntil = max(now+j.timeout, s.freeLog.below(j.o.Limit, now, j.window))
+	if s.freeLog.drop(&j.o.Truth, now, j.window) >= j.o.Limit {
+		s.freeUntil = max(now+j.timeout, s.freeLog.below(&j.o.Truth, j.o.Limit, now, j.window))
 		j.ideal.Refused++
 		j.ideal.Blocks++
 		return
 	}
 	j.ideal.Admitted++
-	s.freeLog.Push(now)
+	s.freeLog.push(&j.o.Truth, now)
 }
 
 // Figures is what came of all decisions. Blocks still under way are taken as ended.

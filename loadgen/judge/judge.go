@@ -103,6 +103,8 @@ type Options struct {
 	Bound func(source int32) uint32
 
 	Watch []int32 // sources whose estimate and exact count are kept as a Series
+
+	Truth Truth // of a DeployedJudge
 }
 
 func (o *Options) check() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 
 	"sluice/loadgen/judge"
@@ -41,7 +42,7 @@ func nutcrackerConfig(addr netip.AddrPort, nodes []netip.AddrPort) string {
 }
 
 // edgeConfig is the configuration file of an edge.
-func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret string) string {
+func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret string, peers [][]netip.AddrPort) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("listen: %q", m.Addr)
@@ -57,6 +58,16 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 	}
 	if secret != "" {
 		line("  secret_file: %q", secret)
+	}
+	if s.Peers {
+		line("  peers_listen: %q", m.Peers)
+		line("  peers_secret_file: %q", secret)
+		line("  peers:")
+		for i, edges := range peers {
+			if i != pop {
+				line("    - {name: lab%d, edges: [%s]}", i, quoted(edges))
+			}
+		}
 	}
 	var limits []string
 	if s.Carrier != replay.Loopback {
@@ -78,7 +89,11 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 		origin = s.Before
 	}
 	line("origins:")
-	line("  - servers: [%q]", "http://"+origin.String())
+	says := ""
+	if s.OriginSays != "" {
+		says = ", " + s.OriginSays
+	}
+	line("  - {servers: [%q]%s}", "http://"+origin.String(), says)
 	line("rules:")
 	line("  - name: default")
 	line("    limit: %d", s.Rule.Limit)
@@ -99,5 +114,16 @@ func (s *Site) edgeConfig(pop int, m *Member, tier []netip.AddrPort, secret stri
 	} else {
 		line("    mitigation_timeout: %v", s.Rule.MitigationTimeout)
 	}
+	for _, r := range s.MoreRules {
+		line("  - %s", r)
+	}
 	return b.String()
+}
+
+func quoted(list []netip.AddrPort) string {
+	var texts []string
+	for _, a := range list {
+		texts = append(texts, strconv.Quote(a.String()))
+	}
+	return strings.Join(texts, ", ")
 }

@@ -38,6 +38,10 @@ type Lab struct {
 	Limits      string         // of the edges, as in a configuration file: "header_timeout: 5s, idle_timeout: 10s"
 	Descriptors int            // how many files an edge may open; 0: as many as this process
 	Before      netip.AddrPort // the origin of the edges, if it is not to be the lab's own
+	OriginSays  string         // more of it, as in a configuration file: "timeout: 5s, max_requests: 10"
+	MoreRules   []string       // beside Rule, as in a configuration file: "{name: login, limit: 5}"
+
+	Peers bool // PoPs tell each other whom they block
 
 	Log func(format string, args ...any) // what is being done, a line at a time; nil: nowhere
 }
@@ -72,6 +76,7 @@ type Member struct {
 	process.Process
 	Addr   netip.AddrPort
 	Admin  netip.AddrPort // of an edge
+	Peers  netip.AddrPort // where it listens for other PoPs, if it does
 	ready  func() error
 	harmed bool // a fault was done to it that loses what it counted
 }
@@ -152,7 +157,11 @@ func (s *Site) plan() error {
 	if s.dir, err = os.MkdirTemp("", "sluice-lab-"); err != nil {
 		return fmt.Errorf("loadgen: lab: %w", err)
 	}
-	free, err := process.FreePorts(s.PoPs*(2*s.Edges+s.Memcached+2) + 1)
+	ports := 2 // of an edge
+	if s.Peers {
+		ports++
+	}
+	free, err := process.FreePorts(s.PoPs*(ports*s.Edges+s.Memcached+2) + 1)
 	if err != nil {
 		return err
 	}
@@ -171,6 +180,14 @@ func (s *Site) plan() error {
 	s.origin.Args = append(append([]string{}, s.Origin[1:]...), "--listen", s.origin.Addr.String())
 	s.origin.ready = func() error { return scrape.OK(s.origin.Addr, origin.StatsPath) }
 
+	peers := make([][]netip.AddrPort, s.PoPs)
+	if s.Peers {
+		for pop := range peers {
+			for range s.Edges {
+				peers[pop] = append(peers[pop], next())
+			}
+		}
+	}
 	s.Targets = make([][]netip.AddrPort, s.PoPs)
 	for pop := range s.PoPs {
 		var tier []netip.AddrPort
@@ -192,10 +209,13 @@ func (s *Site) plan() error {
 			s.ProxyProcesses = append(s.ProxyProcesses, m)
 			tier = []netip.AddrPort{m.Addr}
 		}
-		for range s.Edges {
+		for i := range s.Edges {
 			m := newMember(fmt.Sprint("edge/", len(s.EdgeProcesses)), s.Sluice, next())
 			m.Admin = next()
-			file, err := s.file(fmt.Sprintf("edge-%d.yaml", len(s.EdgeProcesses)), s.edgeConfig(pop, m, tier, secret))
+			if s.Peers {
+				m.Peers = peers[pop][i]
+			}
+			file, err := s.file(fmt.Sprintf("edge-%d.yaml", len(s.EdgeProcesses)), s.edgeConfig(pop, m, tier, secret, peers))
 			if err != nil {
 				return err
 			}

@@ -266,7 +266,7 @@ func parseVerdict(b []byte) verdict {
 	switch string(bytes.TrimSpace(word)) {
 	case "pass":
 		v.is = judge.Admitted
-	case "shadow":
+	case "shadow", "tagged": // over, and admitted
 		v.is, v.shadow = judge.Admitted, true
 	case "limited":
 		v.is = judge.Limited

@@ -45,6 +45,7 @@ type Run struct {
 	Window            Seconds `json:"window"`
 	SubWindows        int     `json:"sub_windows"`
 	Estimate          string  `json:"estimate"`
+	Algorithm         string  `json:"algorithm,omitempty"` // "": sliding
 	MitigationTimeout Seconds `json:"mitigation_timeout"`
 
 	PoPs          int      `json:"pops,omitempty"`

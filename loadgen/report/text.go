@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -167,7 +168,7 @@ func (r *Report) title() string {
 	if r.Run.Command == compareCommand { // which has all estimates in one
 		return title
 	}
-	return title + ", " + r.Run.Estimate
+	return title + ", " + cmp.Or(r.Run.Algorithm, r.Run.Estimate)
 }
 
 // name is what was run, and on what.
@@ -194,7 +195,11 @@ func (r *Run) lines() []string {
 	if r.MitigationTimeout == 0 {
 		timeout = "throttle"
 	}
-	out = append(out, fmt.Sprintf("limit %s in %v, %d sub-windows, estimate %s, %s", page.Thousands(uint64(r.Limit)), r.Window, r.SubWindows, r.Estimate, timeout))
+	counted := "estimate " + r.Estimate
+	if r.Algorithm != "" {
+		counted = "algorithm " + r.Algorithm
+	}
+	out = append(out, fmt.Sprintf("limit %s in %v, %d sub-windows, %s, %s", page.Thousands(uint64(r.Limit)), r.Window, r.SubWindows, counted, timeout))
 	place := []string{page.Plural(r.Edges, "edge"), page.Plural(r.Nodes, "node")}
 	if r.PoPs > 1 {
 		place = append([]string{page.Plural(r.PoPs, "PoP")}, place...)

@@ -43,7 +43,7 @@ func (a *answers) read(in []byte, r *wire.Result) (used int, complete bool, err 
 		return 0, false, err
 	}
 	switch r.Op {
-	case wire.Incr:
+	case wire.Incr, wire.Decr:
 		if n, ok := parseNumber(line); ok {
 			r.Status, r.Number = wire.Done, n
 			return used, true, nil

@@ -116,6 +116,9 @@ func (c *client) call(r *wire.Result) (err error) {
 	case wire.Incr:
 		r.Number, err = c.mc.Increment(r.Key, r.Delta)
 		return err
+	case wire.Decr:
+		r.Number, err = c.mc.Decrement(r.Key, r.Delta)
+		return err
 	case wire.Add:
 		return c.mc.Add(item(&r.Command))
 	case wire.Set:

@@ -152,7 +152,7 @@ func appendCommand(b []byte, c *wire.Command) []byte {
 	b = append(b, ' ')
 	b = append(b, c.Key...)
 	switch c.Op {
-	case wire.Incr:
+	case wire.Incr, wire.Decr:
 		b = append(b, ' ')
 		b = strconv.AppendUint(b, c.Delta, 10)
 	case wire.Add, wire.Set:

@@ -3,7 +3,7 @@
 // memcached 1.6 does, its oddities included:
 //
 //   - incr keeps an item's expiry and its length (a shorter number is followed by spaces), wraps at 2^64, and does not
-//     save the item from eviction: only get and a new value do
+//     save the item from eviction: only get and a new value do; decr is the same, and stops at 0
 //   - expiry is in whole seconds, so that an item with an expiry of 1 lives anything up to that
 //   - append to an item that would get too long and append to no item answer the same
 //
@@ -130,7 +130,7 @@ func (n *Node) do(now time.Time, c wire.Command) wire.Result {
 	}
 	it := n.find(now, c.Key)
 	switch c.Op {
-	case wire.Incr:
+	case wire.Incr, wire.Decr:
 		if it == nil {
 			r.Status = wire.NotThere
 			return r
@@ -140,7 +140,9 @@ func (n *Node) do(now time.Time, c wire.Command) wire.Result {
 			r.Status, r.Err = wire.Unsent, wire.ErrNotNumber
 			return r
 		}
-		r.Number = v + c.Delta
+		if r.Number = v + c.Delta; c.Op == wire.Decr {
+			r.Number = v - min(v, c.Delta)
+		}
 		it.setNumber(r.Number)
 	case wire.Add:
 		if it != nil {

@@ -249,12 +249,14 @@ func parse(line string) (c wire.Command, unique, ok bool) {
 	case "get", "gets":
 		c.Op, c.Key = wire.Get, strings.Join(f[1:], " ")
 		return c, f[0] == "gets", true
-	case "incr":
+	case "incr", "decr":
 		if len(f) != 3 {
 			return c, false, false
 		}
 		d, err := strconv.ParseUint(f[2], 10, 64)
-		c.Op, c.Delta = wire.Incr, d
+		if c.Op, c.Delta = wire.Incr, d; f[0] == "decr" {
+			c.Op = wire.Decr
+		}
 		return c, false, err == nil
 	case "delete":
 		c.Op = wire.Delete
@@ -298,7 +300,7 @@ func appendAnswer(b []byte, r wire.Result, unique bool) []byte {
 			b = append(b, "\r\n"...)
 		}
 		return append(b, "END\r\n"...)
-	case wire.Incr:
+	case wire.Incr, wire.Decr:
 		if r.Status == wire.Done {
 			return append(strconv.AppendUint(b, r.Number, 10), "\r\n"...)
 		}

@@ -107,7 +107,7 @@ func Open(s secret.Secret, b []byte) (r Record, ok bool) {
 	switch r.Kind {
 	case Block:
 		r.End, r.Limit, r.By = in.Time(), uint32(in.Uvarint()), mitigation.By(in.Number(1))
-		ok = ok && r.By <= mitigation.ByAdmin
+		ok = ok && r.By <= mitigation.ByPeer
 	case Standing:
 		r.readGroups(&in)
 	case AskTimes:

@@ -22,7 +22,7 @@ func (c *Cost) sent(cmd *wire.Command) {
 	}
 	c.Commands++
 	c.Bytes += uint64(len(cmd.Key) + len(cmd.Value))
-	if cmd.Op == wire.Incr {
+	if cmd.Op == wire.Incr || cmd.Op == wire.Decr {
 		c.Bytes += numberBytes
 	}
 	if cmd.Op == wire.Set && secret.NamesLogItem(cmd.Key) {
@@ -38,7 +38,7 @@ func (c *Cost) answered(r *wire.Result) {
 		bytes += uint64(len(v))
 	}
 	switch {
-	case r.Report && r.Op == wire.Incr:
+	case r.Report && (r.Op == wire.Incr || r.Op == wire.Decr):
 		c.Bytes += numberBytes
 	case r.Report:
 		c.Bytes += bytes

@@ -12,6 +12,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/across"
 	"sluice/pop/nodename"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
@@ -60,6 +61,9 @@ type Config struct {
 	Carry func(c wire.Command, node *poptest.Node, now time.Time) wire.Result
 
 	apart bool // every answer has a Step of its own
+
+	// Decided, if not nil, is told what an edge would tell the PoP's peers (pop.Config), at Now.
+	Decided func(across.Block)
 }
 
 // Edge is one edge of a World.
@@ -140,7 +144,7 @@ func (e *Edge) begin() error {
 	}
 	m, err := pop.NewMachine(pop.Config{
 		Nodes: list, Secret: c.Secret, ID: id, Name: fmt.Sprintf("edge%d", e.index),
-		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits,
+		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits, Decided: c.Decided,
 	}, e.clock())
 	if err != nil {
 		return err
@@ -168,6 +172,13 @@ func (e *Edge) begin() error {
 
 // clock is the time as the edge sees it.
 func (e *Edge) clock() time.Time { return e.world.now.Add(e.skew) }
+
+// Impose has an edge take what another PoP told it of at a time on its clock.
+func (e *Edge) Impose(from string, b across.Block, told time.Time) across.Outcome {
+	o := e.Machine.Impose(from, b, told, e.clock())
+	e.attend()
+	return o
+}
 
 // Now is the virtual time.
 func (w *World) Now() time.Time { return w.now }

@@ -17,15 +17,16 @@ const (
 	Set              // store Value at Key
 	Delete           // remove Key
 	Get              // read what is at some keys
+	Decr             // take Delta from the number at Key, which stops at 0
 )
 
-func (o Op) String() string { return [...]string{"incr", "add", "set", "delete", "get"}[o] }
+func (o Op) String() string { return [...]string{"incr", "add", "set", "delete", "get", "decr"}[o] }
 
 // Command is one thing to ask of one node.
 type Command struct {
 	Key    string // 1 to 250 bytes of printable ASCII; Get: up to MaxKeys of them with single spaces between them
 	Value  []byte // Add, Set
-	Delta  uint64 // Incr only
+	Delta  uint64 // Incr, Decr
 	Tag    uint64 // comes back in the Result
 	Node   int    // index into the machine's nodes
 	Expire int32  // Add, Set: seconds until memcached forgets, 1 to 30 days
@@ -55,7 +56,7 @@ type Status uint8
 
 const (
 	Done     Status = iota // stored, incremented, deleted, or read
-	NotThere               // Incr, Delete: no such key. Add: there is one already
+	NotThere               // Incr, Decr, Delete: no such key. Add: there is one already
 	Unsent                 // certainly not carried out: no connection, node down, or the node said so
 	Unknown                // sent, and no usable answer: it may have been carried out or not
 )
@@ -74,7 +75,7 @@ var (
 type Result struct {
 	Command
 	Status Status
-	Number uint64   // Incr: the new number
+	Number uint64   // Incr, Decr: the new number
 	Values [][]byte // Get: one for each key, nil where there is none
 	Err    error    // for Unsent and Unknown: what happened
 }

@@ -21,6 +21,7 @@ type Behaviour struct {
 	Estimate   counter.Estimate
 	Fresh      bool // in the place of a source that has run through its phases once, or has come to its ceiling, comes one never seen before
 	Phases     []Phase
+	Sync       bool // the rule asks the tier before each decision
 }
 
 // Phase is some requests of one source, and the pause after them.

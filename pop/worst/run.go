@@ -38,10 +38,11 @@ func (b Behaviour) run(nodes, requests int, seed uint64) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
+	c.Sync = b.Sync
 	rule := limiter.Rule{Counter: c, Timeout: b.Timeout}
 	began := time.Unix(1_700_000_000, 0)
 	shared := secret.Of(binary.BigEndian.AppendUint64(nil, seed))
-	w, err := sim.New(sim.Config{Edges: b.Edges, Nodes: nodes, RTT: roundTrip, Counters: 4096, Secret: shared}, []limiter.Rule{rule}, began)
+	w, err := sim.New(sim.Config{Edges: b.Edges, Nodes: nodes, RTT: roundTrip, Wait: 5 * roundTrip, Counters: 4096, Secret: shared}, []limiter.Rule{rule}, began)
 	if err != nil {
 		return Run{}, err
 	}

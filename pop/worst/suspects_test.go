@@ -63,3 +63,40 @@ func TestSuspectsKeepTheBudget(t *testing.T) {
 		}
 	}
 }
+
+// TestSuspectsUnderSync: what asking before each decision costs at worst, each behaviour by itself. It is more than the budget where sources
+// that nobody has seen go over a small limit through several edges: docs/operator.md says how much.
+func TestSuspectsUnderSync(t *testing.T) {
+	t.Parallel()
+	const second = time.Second
+	for _, window := range []time.Duration{second, 60 * second} {
+		budget := 4.1
+		if window > 18*second { // groups of sub-windows are longer than clocks are apart
+			budget = 3.5
+		}
+		f := func(edges int, limit uint32, timeout time.Duration, fresh bool, phase Phase) {
+			t.Helper()
+			b := Behaviour{Edges: edges, Limit: limit, Window: window, Timeout: timeout, SubWindows: 12, Estimate: counter.Nearest, Fresh: fresh, Sync: true, Phases: []Phase{phase}}
+			r, err := b.run(1, full, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := per(r.Commands, r.Requests); got > budget || r.Requests < full {
+				t.Errorf("%.3g commands for each of %d requests, the budget is %.3g, by %v", got, r.Requests, budget, &r)
+			}
+			if got := per(r.Bytes, r.Requests); got > 1024 {
+				t.Errorf("%.4g bytes for each of %d requests, by %v", got, r.Requests, &r)
+			}
+		}
+		for _, timeout := range []time.Duration{0, window, 2 * window} {
+			for _, edges := range []int{2, 8} {
+				for _, limit := range []int{1, 5} {
+					f(edges, uint32(limit), timeout, true, Phase{Requests: limit + 1, AtOnce: limit + 1, Pause: second})
+				}
+				f(edges, 2, timeout, true, Phase{Requests: 3, AtOnce: 1, Gap: second / 20, Pause: second})
+				f(edges, 5, timeout, true, Phase{Requests: 1, AtOnce: 1, Pause: second / 10})
+				f(edges, 5, timeout, false, Phase{Requests: 10, AtOnce: 1, Gap: second / 10, Pause: second / 2})
+			}
+		}
+	}
+}

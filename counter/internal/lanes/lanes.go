@@ -115,3 +115,13 @@ func (p Packing) Shift(groups int, by int64, group func(g int) *uint64) (lost ui
 	}
 	return lost
 }
+
+// Last takes n hits of those that a group has, from its newest lanes.
+func (p Packing) Last(group, n uint64) (hits uint64) {
+	for i := p.Count() - 1; i >= 0; i-- {
+		some := min(p.Lane(group, i), n)
+		hits |= some << (uint(i) * p.Width())
+		n -= some
+	}
+	return hits
+}

@@ -1,11 +1,16 @@
 package cli
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"sluice/counter"
+	"sluice/edge/rules"
 	"sluice/loadgen/judge"
 	"sluice/mitigation"
 	"sluice/pop"
@@ -19,22 +24,63 @@ type Rule struct {
 	SubWindows int
 	Estimates  []string
 	Mode       string
+	Algorithm  string
+	Burst      uint32
 }
 
 // AddRule registers its flags.
 func AddRule(flags *pflag.FlagSet) *Rule {
 	f := new(Rule)
 	flags.UintSliceVar(&f.Limits, "limit", []uint{100}, "requests allowed in a window; several for a run each")
-	flags.DurationVar(&f.Window, "window", time.Minute, "`LENGTH` of the sliding window")
+	flags.DurationVar(&f.Window, "window", time.Minute, "`LENGTH` of the sliding window; one limit in one window is judged here:\na rule with several windows or prefixes is for what-if --config")
 	flags.DurationVar(&f.Timeout, "mitigation-timeout", time.Minute, "how `LONG` a source that went over is refused; 0 throttles")
 	flags.IntVar(&f.SubWindows, "sub-windows", 12, "1 (two plain counters), 2, 4, 8 or 12")
 	flags.StringSliceVar(&f.Estimates, "estimate", []string{"nearest"}, "nearest, lower or unrounded; several for a run each")
 	flags.StringVar(&f.Mode, "mode", "deployed", "estimator (nothing is blocked) or deployed")
+	AddAlgorithm(flags, &f.Algorithm, &f.Burst)
 	return f
 }
 
+// AddAlgorithm registers the flags of a rule's algorithm.
+func AddAlgorithm(flags *pflag.FlagSet, algorithm *string, burst *uint32) {
+	flags.StringVar(algorithm, "algorithm", string(rules.Sliding), "sliding, fixed, token_bucket, leaky_bucket or exact")
+	flags.Uint32Var(burst, "burst", 0, "of token_bucket: how many at once, 0 for the limit; of leaky_bucket: how many may wait")
+}
+
+// OnlySliding says that a command knows no other algorithm.
+func (f *Rule) OnlySliding(command string) error {
+	if f.algorithm() != rules.Sliding || f.Burst != 0 {
+		return Usagef("--algorithm %s: %s knows sliding windows only: simulate and compare judge each algorithm by its own truth, and what-if asks a log", f.Algorithm, command)
+	}
+	return nil
+}
+
+// algorithm is that of the flag, or sliding where there is none.
+func (f *Rule) algorithm() rules.Algorithm {
+	return cmp.Or(rules.Algorithm(f.Algorithm), rules.Sliding)
+}
+
+// counter makes the counter of a rule.
+func (f *Rule) counter(limit uint32, e counter.Estimate) (*counter.Rule, error) {
+	c := rules.Default("default", limit)
+	c.Window, c.SubWindows, c.Algorithm, c.Burst = rules.Duration(f.Window), f.SubWindows, f.algorithm(), f.Burst
+	if c.Algorithm != rules.Sliding {
+		c.Estimate = &e
+	}
+	if !slices.Contains(rules.Algorithms, c.Algorithm) {
+		return nil, fmt.Errorf("algorithm %s: want one of %v", f.Algorithm, rules.Algorithms)
+	}
+	if field, err := c.CheckAlgorithm(); err != nil {
+		return nil, fmt.Errorf("%s: %w", strings.ReplaceAll(field, "_", "-"), err)
+	}
+	if f.Mode == judge.Estimator.String() && c.Algorithm != rules.Sliding && c.Algorithm != rules.Exact {
+		return nil, fmt.Errorf("mode estimator: %s has no estimate of the requests in a window: use --mode deployed", f.Algorithm)
+	}
+	return c.NewCounter("default", e)
+}
+
 // Rules gives the mode, and a rule for each limit and estimate, named alike, so that they would share counters of one shape.
-func (f *Rule) Rules() (mode judge.Mode, rules []pop.Rule, err error) {
+func (f *Rule) Rules() (mode judge.Mode, all []pop.Rule, err error) {
 	if mode, err = judge.ParseMode(f.Mode); err != nil {
 		return 0, nil, Usagef("--%v", err)
 	}
@@ -52,12 +98,12 @@ func (f *Rule) Rules() (mode judge.Mode, rules []pop.Rule, err error) {
 			if limit > counter.MaxLimit {
 				return 0, nil, Usagef("--limit %d: want 1 to %d", limit, counter.MaxLimit)
 			}
-			r, err := counter.NewRule("default", uint32(limit), f.Window, f.SubWindows, e)
+			r, err := f.counter(uint32(limit), e)
 			if err != nil {
 				return 0, nil, Usagef("--%v", err)
 			}
-			rules = append(rules, pop.Rule{Counter: r, Timeout: f.Timeout})
+			all = append(all, pop.Rule{Counter: r, Timeout: f.Timeout})
 		}
 	}
-	return mode, rules, nil
+	return mode, all, nil
 }

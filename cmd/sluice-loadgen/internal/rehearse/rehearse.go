@@ -21,6 +21,7 @@ import (
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/edge/config"
+	"sluice/edge/limiter"
 	"sluice/edge/rehearsal"
 	"sluice/edge/rules"
 	"sluice/loadgen/judge"
@@ -42,6 +43,10 @@ type askFlags struct {
 	good, curves    []string
 	source          string
 	top             int
+	algorithm       string
+	burst           uint32
+
+	limitless []string // rules of the file that have no limit, which are not asked
 }
 
 func addFlags(flags *pflag.FlagSet) *askFlags {
@@ -52,6 +57,7 @@ func addFlags(flags *pflag.FlagSet) *askFlags {
 	flags.DurationVar(&f.timeout, "mitigation-timeout", time.Minute, "how `LONG` a source that went over is refused; 0 throttles; where no file gives rules")
 	flags.IntVar(&f.subWindows, "sub-windows", 12, "1 (two plain counters), 2, 4, 8 or 12, where no file gives rules")
 	flags.StringVar(&f.estimate, "estimate", "nearest", "nearest or lower, for rules that do not say")
+	cli.AddAlgorithm(flags, &f.algorithm, &f.burst)
 	flags.StringSliceVar(&f.good, "good", nil, "`WHO,...` should never be refused, as addresses or prefixes, or as answered=95%: sources to whom the origin\nanswered at least so much with 2xx or 3xx. What each limit would lose of them")
 	flags.StringVar(&f.source, "source", "", "the story of one source, by its `ADDRESS`, instead of a report of all")
 	flags.StringSliceVar(&f.curves, "curve", nil, "`RULE,...` to try at other limits, each alone; without, the rule if there is only one")
@@ -145,7 +151,7 @@ func Command(ctx context.Context, args []string) error {
 			found.Run.Estimate = r.Estimate.String()
 		}
 	}
-	found.Run.Notes = notes(t, asked)
+	found.Run.Notes = append(notes(t, asked), sheddingNotes(asked, ask.limitless)...)
 	found.Run.Took = report.Seconds(time.Since(began))
 	if err := whatif.WriteText(os.Stdout, found); err != nil {
 		return err
@@ -209,7 +215,7 @@ func (f *askFlags) load() (*config.Config, error) {
 		c.Estimate = e
 	}
 	if len(c.Rules) > 0 {
-		for _, name := range []string{"limit", "window", "mitigation-timeout", "sub-windows"} {
+		for _, name := range []string{"limit", "window", "mitigation-timeout", "sub-windows", "algorithm", "burst"} {
 			if f.set.Changed(name) {
 				return nil, cli.Usagef("--%s: %s gives rules, so there is no rule to set: remove the flag, or change the file", name, f.config)
 			}
@@ -218,6 +224,15 @@ func (f *askFlags) load() (*config.Config, error) {
 			return nil, fmt.Errorf("%s: every rule is off: there is nothing to ask about", f.config)
 		}
 		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool { return r.Mode == rules.Off })
+		if !slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Limit > 0 }) {
+			return nil, fmt.Errorf("%s: no rule has a limit, and who is shed follows from how fast an origin answers, which a log does not tell: there is nothing to ask about", f.config)
+		}
+		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool {
+			if r.Limit == 0 {
+				f.limitless = append(f.limitless, r.Name)
+			}
+			return r.Limit == 0
+		})
 		return c, nil
 	}
 	if f.timeout < 0 || f.timeout > mitigation.MaxTimeout {
@@ -228,6 +243,13 @@ func (f *askFlags) load() (*config.Config, error) {
 	}
 	r := rules.Default("default", f.limit)
 	r.Window, r.MitigationTimeout, r.SubWindows = rules.Duration(f.window), rules.Duration(f.timeout), f.subWindows
+	r.Algorithm, r.Burst = rules.Algorithm(f.algorithm), f.burst
+	if !slices.Contains(rules.Algorithms, r.Algorithm) {
+		return nil, cli.Usagef("--algorithm %s: want one of %v", f.algorithm, rules.Algorithms)
+	}
+	if field, err := r.CheckAlgorithm(); err != nil {
+		return nil, cli.Usagef("--%s: %v", strings.ReplaceAll(field, "_", "-"), err)
+	}
 	c.Rules = []rules.Config{r}
 	return c, nil
 }
@@ -251,12 +273,18 @@ func (f *askFlags) curved(c *config.Config) (list []int, err error) {
 	return list, nil
 }
 
-// drawCurve tries a rule at other limits, alone and enforced.
+// drawCurve tries a rule's own limit at others, alone and enforced.
 func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32) (*whatif.Report, error)) (whatif.Curve, error) {
 	curve := whatif.Curve{Rule: r.Name, Limit: r.Limit}
 	for _, limit := range whatif.LimitsAround(r.Limit, counter.MaxLimit) {
 		alone := *c
-		r.Limit, r.Mode = limit, rules.Enforce
+		r = r.OwnLimit()
+		if r.Limit, r.Mode = limit, rules.Enforce; r.Action == rules.Tag {
+			r.Action = rules.Refuse
+		}
+		if _, err := r.CheckAlgorithm(); err != nil {
+			continue // it has no such limit
+		}
 		alone.Rules, alone.Shadow = []rules.Config{r}, false
 		w, err := run(&alone, limit)
 		if err != nil {
@@ -270,20 +298,24 @@ func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32
 // rehearse has one edge with the configuration judge a trace, as loadgen wants it.
 func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
 	var o whatif.Options
-	room := len(c.Rules) * virtual.RoomFor(t)
+	room := limitsOf(c) * virtual.RoomFor(t)
 	counters, bits := virtual.Tables(min(room, 20_000_000), virtual.Secret.Phase)
 	r, err := rehearsal.New(c, counters, bits)
 	if err != nil {
 		return o, err
 	}
+	limits := r.Limits()
 	for _, rule := range c.Rules {
-		o.Rules = append(o.Rules, whatif.Rule{
-			Name: rule.Name, About: about(rule), Limit: rule.Limit, Window: time.Duration(rule.Window),
-			Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == rules.Shadow,
-		})
+		for range rule.Limits() {
+			l := limits[len(o.Rules)]
+			o.Rules = append(o.Rules, whatif.Rule{
+				Name: l.Policy, About: about(rule), Limit: l.Counter.Limit, Window: l.Counter.Window,
+				Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == rules.Shadow || rule.Action == rules.Tag,
+			})
+		}
 	}
 	start := virtual.StartOf(t)
-	numbers := make([]map[counter.Source]int32, len(c.Rules))
+	numbers := make([]map[counter.Source]int32, len(limits))
 	for i := range numbers {
 		numbers[i] = make(map[counter.Source]int32)
 	}
@@ -294,16 +326,24 @@ func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
 		said := r.Judge(rehearsal.Request{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status)}, start.Add(q.At))
 		cases = cases[:0]
 		for _, k := range said.Cases {
-			n, there := numbers[k.Rule][k.Source]
+			n, there := numbers[k.Limit][k.Source]
 			if !there {
-				n = int32(len(numbers[k.Rule]))
-				numbers[k.Rule][k.Source] = n
+				n = int32(len(numbers[k.Limit]))
+				numbers[k.Limit][k.Source] = n
 			}
-			cases = append(cases, whatif.RuleResult{Rule: k.Rule, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts})
+			cases = append(cases, whatif.RuleResult{Rule: k.Limit, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts})
 		}
 		return whatif.Rehearsed{Denied: said.Denied, Allowed: said.Allowed, Refused: said.Refused, Results: cases}
 	}
 	return o, nil
+}
+
+// limitsOf is how many limits the rules have together.
+func limitsOf(c *config.Config) (n int) {
+	for i := range c.Rules {
+		n += c.Rules[i].Limits()
+	}
+	return n
 }
 
 // about says in a few words which requests a rule is about and how it counts them; nothing for a rule about all.
@@ -329,10 +369,36 @@ func about(r rules.Config) string {
 	if r.Count.Refused {
 		parts = append(parts, "refused ones count, too")
 	}
+	if r.Cost.Is() {
+		parts = append(parts, "at a cost of "+r.Cost.String())
+	}
 	if !slices.Equal(r.Key, []string{"source"}) {
 		parts = append(parts, "by "+strings.Join(r.Key, " and "))
 	}
+	if r.Algorithm != rules.Sliding {
+		parts = append(parts, fmt.Sprintf("(algorithm %s, burst %d)", r.Algorithm, r.Burst))
+	}
 	return strings.Join(parts, " ")
+}
+
+// sheddingNotes says that nothing is shed here.
+func sheddingNotes(c *config.Config, limitless []string) (notes []string) {
+	const why = "a log does not tell how fast an origin would have answered"
+	for i := range c.Origins {
+		if c.Origins[i].Shedding != nil {
+			notes = append(notes, why+", so that nobody is shed or waits here: sluice-loadgen lab --check shedding shows what shedding does")
+			break
+		}
+	}
+	for _, r := range c.Rules {
+		if r.OrdersOrigin() {
+			notes = append(notes, fmt.Sprintf("rule %s: its priority and its queue are not asked, because %s", r.Name, why))
+		}
+	}
+	for _, name := range limitless {
+		notes = append(notes, fmt.Sprintf("rule %s has no limit and is not asked, because %s", name, why))
+	}
+	return notes
 }
 
 // notes says where a log knows less than an edge does.
@@ -350,11 +416,35 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 		if r.Share < 100 {
 			notes = append(notes, fmt.Sprintf("rule %s is about %d %% of sources: as many here, but others than at a PoP, whose secret chooses them", r.Name, r.Share))
 		}
+		if r.Algorithm != rules.Sliding {
+			notes = append(notes, fmt.Sprintf("rule %s counts by %s: who it refuses is what that refuses, and requests that would have waited for their turn are among those admitted; what sources sent at most, and limits that follow from it, are those of a sliding window", r.Name, r.Algorithm))
+		}
+		if r.Check == limiter.Sync {
+			notes = append(notes, fmt.Sprintf("rule %s says check: sync, which changes nothing here: one edge judges the log, and knows of each request before the next; over several edges, --sync of simulate shows it", r.Name))
+		}
 		if r.Candidate.Is() {
 			notes = append(notes, fmt.Sprintf("the candidate of rule %s is not asked: --curve %s shows other limits", r.Name, r.Name))
 		}
 		if r.Match.Descriptors != nil {
 			notes = append(notes, fmt.Sprintf("a log has requests, and no descriptors, so that rule %s, about %v, judges nothing here", r.Name, r.Match.Descriptors))
+		}
+		if r.Limits() > 1 {
+			notes = append(notes, fmt.Sprintf("rule %s has several limits: each is a row, by the name that clients are told, and a curve is of the rule's own alone", r.Name))
+		}
+		if slices.ContainsFunc(r.Prefixes, func(p rules.Prefix) bool { return p.Prefix > 64 }) {
+			notes = append(notes, fmt.Sprintf("rule %s counts prefixes beyond /64, but IPv6 addresses of one /64 are read as one source", r.Name))
+		}
+		if slices.ContainsFunc(r.Key, func(part string) bool { return strings.HasPrefix(part, "jwt:") }) {
+			notes = append(notes, fmt.Sprintf("a log has no tokens, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))
+		}
+		if r.Cost.Bytes > 0 || r.Cost.Header != "" {
+			notes = append(notes, fmt.Sprintf("a log has neither bodies nor headers of answers, so that each request costs 1 under rule %s, whose cost is by %s", r.Name, r.Cost))
+		}
+		if r.Cost.Units > 1 {
+			notes = append(notes, fmt.Sprintf("each request costs %d under rule %s: its limit is in that unit, and what sources asked for at most is told in requests", r.Cost.Units, r.Name))
+		}
+		if r.Action == rules.Tag {
+			notes = append(notes, fmt.Sprintf("rule %s tags: what it would tag is shown as a shadow's, which refuses nobody", r.Name))
 		}
 		if values := r.Match.Unlogged(); values != "" {
 			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s looks for %s in vain", r.Name, values))
@@ -365,10 +455,13 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))
 		}
 	}
+	if len(c.PoP.Peers) > 0 {
+		notes = append(notes, "a log tells nothing of other PoPs, so that nobody is blocked because a peer has blocked him; simulate --pops 2 --peers shows what that does")
+	}
 	if c.Source.IPv6Prefix > 64 {
 		notes = append(notes, fmt.Sprintf("source.ipv6_prefix is %d, but IPv6 addresses of one /64 are read as one source", c.Source.IPv6Prefix))
 	}
-	if len(c.Rules)*virtual.RoomFor(t) > math.MaxInt32 {
+	if limitsOf(c)*virtual.RoomFor(t) > math.MaxInt32 {
 		notes = append(notes, "more counters than there is room for: some were forgotten")
 	}
 	return notes

@@ -21,18 +21,23 @@ import (
 // Run judges one rule over a trace: the two-counter baseline, the formula with perfect knowledge, and, where there is more than
 // one edge or a fault, the PoP and its floor.
 func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, size *cli.PoP) (*report.Report, error) {
-	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout, Ideal: virtual.IdealOf(t, rule)}
+	o := judge.Options{Limit: rule.Counter.Limit, Window: rule.Counter.Window, Timeout: rule.Timeout, Ideal: virtual.IdealOf(t, rule), Truth: virtual.TruthOf(t, rule)}
 	began := time.Now()
-	base, worst := judge.Baseline(t, mode, o)
-	o.Watch = worst
 	v := judge.VirtualOptions{Edges: size.Edges, PerConnection: size.PerConnection, Seed: t.Seed}
 
-	r := &report.Report{Baseline: &base}
+	r := new(report.Report)
+	if o.Truth.IsLog() { // two counters are no bucket
+		base, worst := judge.Baseline(t, mode, o)
+		r.Baseline, o.Watch = &base, worst
+	}
 	r.Run.Describe(t)
 	r.SetNames(t)
 	r.Run.Command = "simulate"
 	r.Run.Limit, r.Run.Window = rule.Counter.Limit, report.Seconds(rule.Counter.Window)
 	r.Run.SubWindows, r.Run.Estimate = rule.Counter.SubWindows, rule.Counter.Estimate.String()
+	if !rule.Counter.Sliding() {
+		r.Run.Algorithm = rule.Counter.Algorithm()
+	}
 	r.Run.MitigationTimeout = report.Seconds(rule.Timeout)
 	r.Run.Mode = mode.String()
 	r.Run.Edges, r.Run.Nodes = size.Edges, size.Nodes
@@ -41,6 +46,9 @@ func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, si
 	r.Run.Faults = append(slices.Clone(size.FaultTexts), cli.FlapLines(size.Flaps)...)
 	if size.PoPs > 1 {
 		r.Run.PoPs = size.PoPs
+	}
+	if size.Peers {
+		r.Run.Faults = append(r.Run.Faults, "PoPs tell each other whom they block")
 	}
 
 	if !size.Quiet {
@@ -73,6 +81,9 @@ func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, si
 			}
 			f.DecisionsASecond = float64(len(t.Requests)) / time.Since(started).Seconds()
 			f.SetTierOps(site.Commands())
+			if rule.Counter.Sync {
+				r.Run.Notes = []string{fmt.Sprintf("check: sync: each request waits for the tier before the next is sent, so none are parallel; the latest was sent %v after its time", site.Late())}
+			}
 			return &f, nil
 		}
 		delay, err := pop(true)
@@ -100,7 +111,7 @@ func Run(ctx context.Context, t *trace.Trace, mode judge.Mode, rule pop.Rule, si
 // floorOf is what an exact log that is one round trip late would have done on the edges of an undisturbed site, where there are several
 // and they block.
 func floorOf(ctx context.Context, t *trace.Trace, mode judge.Mode, o judge.Options, v judge.VirtualOptions, size *virtual.Size) (*judge.Figures, error) {
-	if mode != judge.Deployed || size.PoPs*size.Edges == 1 {
+	if mode != judge.Deployed || size.PoPs*size.Edges == 1 || !o.Truth.IsLog() {
 		return nil, nil
 	}
 	v, err := size.Undisturbed(t, v)

@@ -44,6 +44,11 @@ func StartOf(t *trace.Trace) time.Time {
 // Secret places windows and sources the same in every run.
 var Secret = secret.Of([]byte("simulation"))
 
+// TruthOf is what is exact of a rule, over a trace.
+func TruthOf(t *trace.Trace, r pop.Rule) judge.Truth {
+	return judge.Truth{Fixed: r.Counter.Algorithm() == "fixed", Start: StartOf(t).UnixNano(), Interval: r.Counter.Interval()}
+}
+
 // RuleOf is a rule as the limiter wants it. An estimator counts every request and refuses none.
 func RuleOf(r pop.Rule, mode judge.Mode) limiter.Rule {
 	if mode == judge.Estimator {

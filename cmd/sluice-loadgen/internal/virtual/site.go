@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/config"
 	"sluice/edge/limiter"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/trace"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/across"
 	"sluice/pop/anycast"
 	"sluice/pop/sim"
 )
@@ -28,6 +30,7 @@ type Size struct {
 	Skew         time.Duration // how far the clocks of the edges are apart at most
 	Faults       []lab.Fault
 	Routes       []anycast.Route // changes of them
+	Peers        bool            // PoPs tell each other whom they block
 }
 
 // Site is PoPs in virtual time, what goes wrong in them, and the routes that lead to them. Its edges are numbered through:
@@ -40,12 +43,25 @@ type Site struct {
 	faults   []lab.Fault // still to come, the next one first
 	affinity *anycast.Affinity
 	trace    *trace.Trace
+	late     time.Duration
 	Err      error // of a fault that could not be done; the run is worth nothing then
+	peers    bool
+	told     []told // blocks on their way between PoPs, the first to arrive first
 }
+
+// told is a block that a PoP tells the others of.
+type told struct {
+	at    time.Time // that it arrives
+	from  int
+	block across.Block
+}
+
+// betweenPoPs is how long a block is under way: gathered with others, and sent half round the world.
+const betweenPoPs = 250 * time.Millisecond
 
 // NewSite makes the PoPs of size, without the faults and changes of routes if undisturbed.
 func NewSite(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size, undisturbed bool) (*Site, error) {
-	s := &Site{edges: size.Edges, nodes: size.Nodes, start: StartOf(t), trace: t}
+	s := &Site{edges: size.Edges, nodes: size.Nodes, start: StartOf(t), trace: t, peers: size.Peers && size.PoPs > 1}
 	routes := size.Routes
 	if undisturbed {
 		routes = nil
@@ -58,7 +74,11 @@ func NewSite(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size, undistu
 		return nil, err
 	}
 	for i := range size.PoPs {
-		v, err := newSitePoP(t, mode, rule, size)
+		var decided func(across.Block)
+		if s.peers {
+			decided = func(b across.Block) { s.told = append(s.told, told{s.pops[i].world.Now().Add(betweenPoPs), i, b}) }
+		}
+		v, err := newSitePoP(t, mode, rule, size, decided)
 		if err != nil {
 			return nil, err
 		}
@@ -109,6 +129,9 @@ func (s *Site) Counters() (n uint64) {
 	return n
 }
 
+// Late is how long after its time a request was sent at most: where each waits for the tier (counter.Rule.Sync), they go one after the other.
+func (s *Site) Late() time.Duration { return s.late }
+
 // Commands is how many commands the nodes were sent.
 func (s *Site) Commands() (n uint64) {
 	for _, p := range s.pops {
@@ -130,9 +153,43 @@ func (s *Site) advance(at time.Duration) {
 	s.run(at)
 }
 
+// run lets time pass in all PoPs. A block is under way for so long that what they do in that time does not depend on what others do meanwhile.
 func (s *Site) run(at time.Duration) {
+	until := s.start.Add(at)
 	for _, p := range s.pops {
-		p.world.Run(s.start.Add(at))
+		s.late = max(s.late, p.world.Now().Sub(until))
+	}
+	for next := s.pops[0].world.Now(); ; {
+		next = next.Add(betweenPoPs)
+		if len(s.told) > 0 && s.told[0].at.Before(next) {
+			next = s.told[0].at
+		}
+		if !s.peers || next.After(until) {
+			next = until
+		}
+		for _, p := range s.pops {
+			p.world.Run(next)
+		}
+		slices.SortStableFunc(s.told, func(a, b told) int { return a.at.Compare(b.at) })
+		for len(s.told) > 0 && !s.told[0].at.After(next) {
+			s.deliver(s.told[0])
+			s.told = s.told[1:]
+		}
+		if !next.Before(until) {
+			return
+		}
+	}
+}
+
+// deliver has an edge that runs in each other PoP told.
+func (s *Site) deliver(b told) {
+	for i, p := range s.pops {
+		for e := range s.edges {
+			if i != b.from && p.world.Runs(e) {
+				p.world.Edges[e].Impose(fmt.Sprint("pop", b.from), b.block, b.at)
+				break
+			}
+		}
 	}
 }
 
@@ -212,13 +269,18 @@ type sitePoP struct {
 	first   int // number of its first edge among those of all PoPs
 }
 
-func newSitePoP(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size) (*sitePoP, error) {
+func newSitePoP(t *trace.Trace, mode judge.Mode, rule pop.Rule, size *Size, decided func(across.Block)) (*sitePoP, error) {
 	v := &sitePoP{rule: RuleOf(rule, mode), start: StartOf(t), sources: sourceKeys(t)}
+	wait := time.Duration(0)
+	if rule.Counter.Sync {
+		wait = config.Default().PoP.Wait
+	}
 	w, err := sim.New(sim.Config{
-		Edges: size.Edges, Nodes: size.Nodes, RTT: size.RTT, Counters: RoomFor(t), Secret: Secret,
+		Edges: size.Edges, Wait: wait, Nodes: size.Nodes, RTT: size.RTT, Counters: RoomFor(t), Secret: Secret,
 		Skew: func(edge int) time.Duration { // spread evenly over the whole of it
 			return size.Skew * time.Duration(edge) / time.Duration(max(size.Edges-1, 1))
 		},
+		Decided: decided,
 	}, []limiter.Rule{v.rule}, v.start)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func Operators() []Command {
 	blocked.StringVar(&only.Rule, "rule", "", "only under the rule `NAME`; * is what blocks under every rule")
 	blocked.StringVar(&only.Source, "source", "", "only `SOURCE|CIDR`, and prefixes that hold it or lie in it")
 	blocked.StringVar(&only.Mode, "mode", "", "only by rules that refuse, or by those in shadow, or by candidates: `enforce|shadow|candidate`")
-	blocked.StringVar(&only.By, "by", "", "only those that this edge, another one, or an operator began: `edge|pop|admin`")
+	blocked.StringVar(&only.By, "by", "", "only those that this edge, another one, an operator, or another PoP began: `edge|pop|admin|peer`")
 	blocked.StringVar(&only.Text, "find", "", "only those with `TEXT` in source, rule or reason")
 	manual := blocked.Bool("manual", false, "only those that an operator began, as --by admin")
 	blockRule := block.String("rule", operator.AllRules, "under the rule `NAME` only; * is every rule")
@@ -69,8 +69,8 @@ func Operators() []Command {
 				return usageError{fmt.Errorf("--manual and --by %s: give one of them", only.By)}
 			case *manual:
 				only.By = "admin"
-			case !slices.Contains([]string{"", "edge", "pop", "admin"}, only.By):
-				return usageError{fmt.Errorf("--by %q: want edge, pop or admin", only.By)}
+			case !slices.Contains([]string{"", "edge", "pop", "admin", "peer"}, only.By):
+				return usageError{fmt.Errorf("--by %q: want edge, pop, admin or peer", only.By)}
 			}
 			if !slices.Contains([]string{"", "enforce", "shadow", "candidate"}, only.Mode) {
 				return usageError{fmt.Errorf("--mode %q: want enforce, shadow or candidate", only.Mode)}

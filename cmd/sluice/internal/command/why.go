@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -198,7 +199,7 @@ func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
 		line("never limited, by the list allow (sluice allow and sluice config show it)")
 	}
 	for _, r := range l.Rules {
-		text := fmt.Sprintf("rule %s: %.4g of %d requests, %d left", r.Rule, r.Estimate, r.Limit, r.Remaining)
+		text := fmt.Sprintf("rule %s: %.4g of %d requests, %d left", cmp.Or(r.Policy, r.Rule), r.Estimate, r.Limit, r.Remaining)
 		if r.OutsideShare {
 			text += "; not about this source, by its share"
 		}
@@ -207,7 +208,7 @@ func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
 			if b.Rule != r.Rule {
 				text += " under " + b.Rule
 			}
-			if b.Source != l.Source {
+			if b.Source != r.Source {
 				text += " as " + b.Source
 			}
 			text += fmt.Sprintf(" since %s until %s", b.Start.UTC().Format(time.TimeOnly), b.End.UTC().Format(time.TimeOnly))
@@ -229,7 +230,7 @@ func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
 	for _, e := range happened {
 		text := e.Time.UTC().Format(time.DateTime) + "  " + e.Text
 		if e.Rule != "" {
-			text += ", rule " + e.Rule
+			text += ", rule " + cmp.Or(e.Policy, e.Rule)
 		}
 		if !e.Until.IsZero() {
 			text += ", until " + e.Until.UTC().Format(time.TimeOnly)

@@ -52,7 +52,7 @@ type Filter struct {
 	Rule   string // of this rule; AllRules: of those under every rule
 	Source string // of this source, or of prefixes that hold it or lie in it
 	Mode   string // enforce, shadow or candidate
-	By     string // edge, pop or admin
+	By     string // edge, pop, admin or peer
 	Text   string // with this in source, rule or reason
 }
 
@@ -85,7 +85,7 @@ func (c *Client) Blocked(f Filter) error {
 		})
 		t := table{columns: []column{{"SOURCE", whole}, {"RULE", cut}, {"MODE", whole}, {"BY", whole}, {"UNTIL", whole}, {"LEFT", right}, {"REASON", text}}}
 		for _, m := range list {
-			t.add(m.Source, m.Rule, m.Mode, m.By, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
+			t.add(m.Source, cmp.Or(m.Policy, m.Rule), m.Mode, m.By, clock(m.End), span(m.End.Sub(c.Now)), m.Reason)
 		}
 		if err := t.write(c.Out); err != nil || len(list) < blockedMost {
 			return err
@@ -120,7 +120,13 @@ type rule struct {
 		Estimate          string
 		MitigationTimeout string `json:"mitigation_timeout"`
 	}
-	Share int
+	Share   int
+	Windows []struct {
+		Limit  uint64
+		Window string
+	}
+	Prefixes        []any // numbers, or with a limit
+	Priority, Queue string
 }
 
 type match struct {
@@ -165,10 +171,23 @@ func (c *Client) Rules() error {
 			if d, err := time.ParseDuration(r.MitigationTimeout); err == nil && d == 0 {
 				then = "no: throttled"
 			}
-			t.add(r.Name, r.Mode, number(r.Limit)+" in "+r.Window, then, strings.Join(r.Key, "+"), r.counts(), r.matches())
+			limit := r.limits()
+			if r.Limit == 0 {
+				limit, then = "none", ""
+			}
+			t.add(r.Name, r.Mode, limit, then, strings.Join(r.Key, "+"), r.counts(), r.matches())
 		}
 		return t.write(c.Out)
 	})
+}
+
+// limits are those of a rule, in each of its windows.
+func (r rule) limits() string {
+	text := number(r.Limit) + " in " + r.Window
+	for _, w := range r.Windows {
+		text += ", " + number(w.Limit) + " in " + w.Window
+	}
+	return text
 }
 
 // counts is "" for what is usual: every admitted request.
@@ -191,6 +210,21 @@ func (r rule) matches() string {
 	matches := cmp.Or(strings.Join(parts, " "), "everything")
 	if r.Share > 0 && r.Share < 100 {
 		matches += fmt.Sprintf(", of %d %% of sources", r.Share)
+	}
+	if r.Priority == "critical" || r.Priority == "sheddable" {
+		matches += ", " + r.Priority
+	}
+	if d, err := time.ParseDuration(r.Queue); err == nil && d > 0 {
+		matches += ", may wait " + r.Queue
+	}
+	for i, p := range r.Prefixes {
+		width, own := p.(map[string]any)
+		switch text := []string{", by /", ", /"}[min(i, 1)]; {
+		case own:
+			matches += fmt.Sprintf("%s%v (%v)", text, width["prefix"], width["limit"])
+		default:
+			matches += fmt.Sprintf("%s%v", text, p)
+		}
 	}
 	if c := r.Candidate; c.Limit > 0 {
 		matches += ", candidate " + number(c.Limit)
@@ -234,6 +268,7 @@ func (c *Client) Events(since string) error {
 			Time                                time.Time
 			Kind, Text, Rule, Source, Who, From string
 			Skipped                             uint64
+			Policy                              string
 		}
 		if err := c.decode(answer, &list); err != nil {
 			return err
@@ -247,7 +282,7 @@ func (c *Client) Events(since string) error {
 			if e.Skipped > 0 {
 				e.Text += fmt.Sprintf(" (and %s more before it)", number(e.Skipped))
 			}
-			t.add(clock(e.Time), e.Kind, e.Rule, e.Source, cmp.Or(e.Who, e.From), e.Text)
+			t.add(clock(e.Time), e.Kind, cmp.Or(e.Policy, e.Rule), e.Source, cmp.Or(e.Who, e.From), e.Text)
 		}
 		return t.write(c.Out)
 	})

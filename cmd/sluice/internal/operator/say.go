@@ -20,6 +20,7 @@ type block struct {
 	End                            time.Time
 	Edges                          *spread
 	Warning                        string
+	Policy                         string // which of the rule's limits; "": its first
 }
 
 // spread is how far what an operator said has come.

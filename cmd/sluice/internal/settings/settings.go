@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"sluice/edge/config"
+	"sluice/pop/across"
 	"sluice/pop/nodename"
 	"sluice/pop/secret"
 )
@@ -60,6 +61,22 @@ func ReadSecret(c *config.Config) (secret.Secret, error) {
 		return secret.Secret{}, fmt.Errorf("pop.secret_file: %s has less than 16 bytes: head -c 32 /dev/urandom | base64 makes a good one", c.PoP.SecretFile)
 	}
 	return secret.Of([]byte(strings.TrimSpace(string(text)))), nil
+}
+
+// ReadPeersKey reads what PoPs share that are peers.
+func ReadPeersKey(c *config.Config) (key across.Key, err error) {
+	if c.PoP.PeersSecretFile == "" {
+		return key, nil
+	}
+	text, err := os.ReadFile(c.PoP.PeersSecretFile)
+	if err != nil {
+		return key, fmt.Errorf("pop.peers_secret_file: %w: give a readable file of at least 16 bytes", err)
+	}
+	secret := strings.TrimSpace(string(text))
+	if len(secret) < 16 {
+		return key, fmt.Errorf("pop.peers_secret_file: %s has less than 16 bytes: head -c 32 /dev/urandom | base64 makes a good one", c.PoP.PeersSecretFile)
+	}
+	return across.KeyOf([]byte(secret)), nil
 }
 
 // GuessableSecret warns of a tier that others may reach, under a secret that they can guess; "": there is none.

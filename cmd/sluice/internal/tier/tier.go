@@ -22,6 +22,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sluice/cmd/sluice/internal/peers"
 	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
 	"sluice/edge"
@@ -31,6 +32,7 @@ import (
 	"sluice/edge/events"
 	"sluice/mitigation"
 	"sluice/pop"
+	"sluice/pop/across"
 	"sluice/pop/memcached"
 	"sluice/pop/presence"
 	"sluice/pop/secret"
@@ -52,10 +54,12 @@ type Shared struct {
 	Sync func(ctx context.Context) error
 
 	states []*stateFile // none without state_dir
+	peers  *peers.Peers // nil: none
 }
 
-// Share makes what an edge of a configuration counts in. Nothing has been started yet, and no node asked.
-func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log) (*Shared, error) {
+// Share makes what an edge of a configuration counts in. Others are the PoPs that are its peers; nil: there are none. Nothing has been started
+// yet, and no node asked.
+func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log, others *peers.Peers) (*Shared, error) {
 	if len(c.PoP.Memcached) == 0 {
 		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), Bits: mitigation.New(0, nil)}
 		if err := s.keepRulesApart(c, key, rand.Uint64(), happened); err != nil {
@@ -77,17 +81,26 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		Bits:  mitigation.New(0, wake),
 	}
 	id, apart := rand.Uint64(), rulesApart(c)
+	var decided func(across.Block)
+	if others != nil {
+		decided = others.Tell
+	}
 	machine, err := pop.NewMachine(pop.Config{
 		Nodes: c.PoP.Memcached, Secret: key, ID: id, Name: EdgeName(c), Edges: c.PoP.Edges, Rules: !apart, Counters: s.Table, Bits: s.Bits,
 		Heard: func(w words.Word) {
 			said := control.Word{Rule: w.Rule, Source: w.Source, Start: w.Start, End: w.End, Reason: w.Reason, Operator: control.Operator{Who: w.Who, From: w.From}}
 			happened.Add(said.Event(time.Now()))
 		},
+		Decided: decided,
 	}, time.Now())
 	if err != nil {
 		return nil, err
 	}
 	s.Machine = machine
+	if s.peers = others; others != nil {
+		others.Impose = machine.Impose
+	}
+	s.TurnPeers(c)
 	if len(c.Etcd.Endpoints) > 0 {
 		warnOfRulesLeft(c, key, log)
 	}
@@ -104,6 +117,9 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		var keepers sync.WaitGroup
 		defer keepers.Wait()
 		keepers.Go(func() { watch(ctx, machine, happened) })
+		if others != nil {
+			keepers.Go(func() { others.Send(ctx) })
+		}
 		s.keep(ctx, &keepers, log)
 		s.follow(ctx, &keepers)
 		return tier.Sync(ctx)
@@ -139,7 +155,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		Rules: func(rules []edge.TierRule) {
 			known := make([]pop.Rule, len(rules))
 			for i, r := range rules {
-				known[i] = pop.Rule{Name: r.Name, Counter: r.Counter, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Candidate: r.Candidate}
+				known[i] = pop.Rule{Name: r.Name, Counter: r.Counter, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Candidate: r.Candidate, Further: r.Further}
 			}
 			machine.SetRules(known)
 		},
@@ -184,6 +200,18 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		},
 	}
 	return s, nil
+}
+
+// TurnPeers has other PoPs told and believed, or not, as a configuration says. An edge without peers believes nothing that the others of its
+// PoP were told.
+func (s *Shared) TurnPeers(c *config.Config) {
+	on := s.peers != nil && !c.PoP.PeersOff
+	if s.peers != nil {
+		s.peers.Turn(on)
+	}
+	if s.Machine != nil {
+		s.Machine.Peers(on)
+	}
 }
 
 // openState begins to keep a list where there is a state_dir.

@@ -1,0 +1,242 @@
+// Package peers carries blocks between PoPs that list each other (pop/across says what they are told): a sender for each peer, and a listener.
+//
+// A message is a POST to /v1/blocks of an edge of the peer, plain HTTP/1.1, with its signature in the header Sluice-Signature. It is signed and
+// not encrypted: who is on the way reads addresses, and can change nothing.
+package peers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/edge/config"
+	"sluice/edge/events"
+	"sluice/pop/across"
+)
+
+const (
+	path      = "/v1/blocks"
+	signature = "Sluice-Signature"
+
+	gather   = 100 * time.Millisecond // that blocks wait for others to go with them
+	patience = 2 * time.Second        // for an edge's answer
+	again    = time.Second            // after no edge of a peer has taken a message
+
+	readersAtOnce = 8 // messages that are read at a time: MaxBytes each; more get 503, and go to another edge
+)
+
+// Peers is what one edge has to do with other PoPs.
+type Peers struct {
+	// Impose puts a block into force that a PoP has told of at a time on its clock.
+	Impose func(from string, b across.Block, told, now time.Time) across.Outcome
+
+	name     string
+	id       string
+	key      across.Key
+	inbox    *across.Inbox
+	list     []*peer
+	happened *events.Log
+	off      atomic.Bool
+	readers  chan struct{}
+}
+
+// peer is another PoP.
+type peer struct {
+	name     string
+	edges    []string
+	outbox   *across.Outbox
+	sent     atomic.Uint64 // blocks that an edge of it has taken
+	failed   atomic.Uint64 // attempts
+	outcomes [across.Outcomes]atomic.Uint64
+}
+
+// New makes them from a configuration that names some.
+func New(c *config.PoP, key across.Key, happened *events.Log) *Peers {
+	p := &Peers{name: c.Name, id: fmt.Sprintf("%016x", rand.Uint64()), key: key, happened: happened, readers: make(chan struct{}, readersAtOnce)}
+	var names []string
+	for _, other := range c.Peers {
+		names = append(names, other.Name)
+		p.list = append(p.list, &peer{name: other.Name, edges: other.Edges, outbox: across.NewOutbox()})
+	}
+	p.inbox = across.NewInbox(c.Name, key, names)
+	p.off.Store(c.PeersOff)
+	return p
+}
+
+// Turn switches all of it on or off, while it runs.
+func (p *Peers) Turn(on bool) { p.off.Store(!on) }
+
+// Tell has all peers told of a block. It does not wait.
+func (p *Peers) Tell(b across.Block) {
+	for _, to := range p.list {
+		to.outbox.Add(b)
+	}
+}
+
+// Send sends what there is to tell until ctx is done. What waits then is lost.
+func (p *Peers) Send(ctx context.Context) {
+	client := &http.Client{
+		Timeout:       patience,
+		Transport:     &http.Transport{DialContext: (&net.Dialer{Timeout: patience}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	defer client.CloseIdleConnections()
+	var senders sync.WaitGroup
+	defer senders.Wait()
+	for _, to := range p.list {
+		senders.Go(func() { p.send(ctx, client, to) })
+	}
+}
+
+// send tells one peer. Each edge begins at another edge of it, and stays with the one that answers.
+func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
+	at, away := rand.IntN(len(to.edges)), false
+	var last time.Time // when the last message was made
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-to.outbox.Wake:
+		}
+		if !pause(ctx, gather) {
+			return
+		}
+		for batch := to.outbox.Take(time.Now()); len(batch) > 0; batch = to.outbox.Take(time.Now()) {
+			for tries := 0; len(batch) > 0 && !p.off.Load(); batch = across.InForce(batch, time.Now()) {
+				now := time.Now().Round(0)
+				if !now.After(last) { // the clock has stepped back
+					now = last.Add(1)
+				}
+				last = now
+				err := p.post(ctx, client, to.edges[at], &across.Message{From: p.name, To: to.name, Edge: p.id, At: now, Blocks: batch})
+				if err == nil {
+					to.sent.Add(uint64(len(batch)))
+					if away {
+						away = false
+						p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer, Text: "PoP " + to.name + " is told of blocks again", Old: "away", New: "told"})
+					}
+					break
+				}
+				to.failed.Add(1)
+				at = (at + 1) % len(to.edges)
+				if tries++; tries%len(to.edges) != 0 {
+					continue
+				}
+				if !away && ctx.Err() == nil {
+					away = true
+					p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer, Level: slog.LevelWarn, Old: "told", New: "away",
+						Text: "no edge of PoP " + to.name + " takes what it is told: who is blocked here is not there: " + err.Error()})
+				}
+				if !pause(ctx, again) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// pause waits, and reports whether there is any use in going on.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+func (p *Peers) post(ctx context.Context, client *http.Client, edge string, m *across.Message) error {
+	body, mac := p.key.Seal(m)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+edge+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(signature, mac)
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	if resp.StatusCode != http.StatusOK {
+		var said struct{ Error struct{ Message string } }
+		_ = json.Unmarshal(text, &said) // else there is the status
+		return fmt.Errorf("%s says %s %s", edge, resp.Status, said.Error.Message)
+	}
+	return nil
+}
+
+// Server is for the listener of peers. What is not signed costs a connection, the reading of a body, and one hash.
+func (p *Peers) Server(log *slog.Logger) *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+path, p.take)
+	return &http.Server{Handler: mux, ReadHeaderTimeout: patience, ReadTimeout: 2 * patience, WriteTimeout: 2 * patience, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 4 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+}
+
+// take puts a message's blocks into force, and answers what became of them.
+func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
+	select {
+	case p.readers <- struct{}{}:
+		defer func() { <-p.readers }()
+	default:
+		answer(w, http.StatusServiceUnavailable, refusal("too many messages at once"))
+		return
+	}
+	if p.off.Load() {
+		answer(w, http.StatusForbidden, refusal("pop.peers_mode is off here"))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, across.MaxBytes))
+	if err != nil {
+		answer(w, http.StatusRequestEntityTooLarge, refusal(fmt.Sprintf("a message has at most %d bytes, and comes at once", across.MaxBytes)))
+		return
+	}
+	now := time.Now()
+	m, over, err := p.inbox.Take(body, r.Header.Get(signature), now)
+	if err != nil {
+		answer(w, http.StatusForbidden, refusal(err.Error()))
+		return
+	}
+	said := map[string]uint64{across.OverRate.String(): uint64(over)}
+	from := p.peer(m.From)
+	from.outcomes[across.OverRate].Add(uint64(over))
+	for _, b := range m.Blocks {
+		o := p.Impose(m.From, b, m.At, now)
+		from.outcomes[o].Add(1)
+		said[o.String()]++
+	}
+	answer(w, http.StatusOK, said)
+}
+
+// peer finds a peer that there is.
+func (p *Peers) peer(name string) *peer {
+	for _, other := range p.list {
+		if other.name == name {
+			return other
+		}
+	}
+	return nil
+}
+
+func refusal(message string) any {
+	return map[string]any{"error": map[string]string{"message": message}}
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the peer is gone: nobody to tell
+}

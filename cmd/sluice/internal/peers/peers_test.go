@@ -1,0 +1,170 @@
+package peers
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/config"
+	"sluice/edge/events"
+	"sluice/pop/across"
+)
+
+var key = across.KeyOf([]byte("peers share this secret"))
+
+type imposed struct {
+	from  string
+	block across.Block
+}
+
+// listen is an edge of ams1, and what it has been told.
+func listen(t *testing.T) (address string, told chan imposed) {
+	t.Helper()
+	told = make(chan imposed, 10)
+	p := New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1", Edges: []string{"x:1"}}}}, key, nil)
+	p.Impose = func(from string, b across.Block, _, _ time.Time) across.Outcome {
+		told <- imposed{from, b}
+		return across.Imposed
+	}
+	ts := httptest.NewUnstartedServer(nil)
+	ts.Config = p.Server(slog.New(slog.DiscardHandler))
+	ts.Start()
+	t.Cleanup(ts.Close)
+	return ts.Listener.Addr().String(), told
+}
+
+// dead is an address where nobody listens.
+func dead(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func block(source string) across.Block {
+	now := time.Now()
+	return across.Block{Rule: "login", Counts: "login source enforce", Source: counter.SourceOf(netip.MustParseAddr(source), 32, 64),
+		Start: now, End: now.Add(time.Hour), Limit: 5, Window: time.Minute}
+}
+
+// send runs a fra1 that has a peer with these edges, until the test ends.
+func send(t *testing.T, happened *events.Log, edges ...string) *Peers {
+	t.Helper()
+	p := New(&config.PoP{Name: "fra1", Peers: []config.Peer{{Name: "ams1", Edges: edges}}}, key, happened)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.Send(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return p
+}
+
+func receive(t *testing.T, told chan imposed) imposed {
+	t.Helper()
+	select {
+	case got := <-told:
+		return got
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing has come")
+		panic("")
+	}
+}
+
+// Where an edge of a peer is down, or will not have it, the next is told; each block once, and all together.
+func TestNextEdge(t *testing.T) {
+	var asked []string
+	unwilling := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect) // which is not followed
+	}))
+	defer unwilling.Close()
+	address, told := listen(t)
+	p := send(t, nil, dead(t), strings.TrimPrefix(unwilling.URL, "http://"), address)
+	for _, source := range []string{"192.0.2.1", "192.0.2.2"} {
+		p.Tell(block(source))
+	}
+	for _, source := range []string{"192.0.2.1", "192.0.2.2"} {
+		if got := receive(t, told); got.from != "fra1" || got.block.Source.String() != source || got.block.Rule != "login" || got.block.Window != time.Minute {
+			t.Errorf("%+v", got)
+		}
+	}
+	p.Tell(block("2001:db8::1")) // to the one that took the others
+	if got := receive(t, told); got.block.Source.String() != "2001:db8::/64" {
+		t.Errorf("%+v", got)
+	}
+	if len(asked) > 1 {
+		t.Errorf("who would not have it was asked again: %v", asked)
+	}
+}
+
+// No edge of a peer takes anything: an operator is told once, and what waits comes when one does.
+func TestAwayAndBack(t *testing.T) {
+	said := make(chan events.Event, 10)
+	happened := events.New(10, func(e events.Event) { said <- e })
+	address := dead(t)
+	p := send(t, happened, address)
+	p.Tell(block("192.0.2.1"))
+	if e := <-said; e.Kind != events.Peer || e.Level != slog.LevelWarn || !strings.HasPrefix(e.Text, "no edge of PoP ams1 takes what it is told") {
+		t.Errorf("%+v", e)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan imposed, 1)
+	there := New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1"}}}, key, nil)
+	there.Impose = func(from string, b across.Block, _, _ time.Time) across.Outcome {
+		told <- imposed{from, b}
+		return across.Imposed
+	}
+	server := there.Server(slog.New(slog.DiscardHandler))
+	go server.Serve(l)
+	defer server.Close()
+	receive(t, told)
+	if e := <-said; e.Kind != events.Peer || e.Text != "PoP ams1 is told of blocks again" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// What is no message is refused, however it is sent.
+func TestListener(t *testing.T) {
+	address, told := listen(t)
+	for _, test := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"POST", "/v1/blocks", "{}", 403},
+		{"POST", "/v1/blocks", strings.Repeat("x", across.MaxBytes+1), 413},
+		{"GET", "/v1/blocks", "", 405},
+		{"POST", "/v1/rules", "{}", 404},
+		{"GET", "/metrics", "", 404},
+	} {
+		req, _ := http.NewRequest(test.method, "http://"+address+test.path, strings.NewReader(test.body))
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != test.status {
+			t.Errorf("%s %s: %d, want %d", test.method, test.path, resp.StatusCode, test.status)
+		}
+	}
+	if len(told) > 0 {
+		t.Error("it was believed")
+	}
+}

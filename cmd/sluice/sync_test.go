@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// at opens connections to the edges, one after the other, as another address of this machine, and then sends a request on each at once. It
+// returns how many were answered with each status.
+func at(t *testing.T, edges []*process, connections int, source, path string) map[int]int {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}, Timeout: 10 * time.Second}
+	conns := make([]net.Conn, connections)
+	for i := range conns {
+		c, err := dialer.Dial("tcp", edges[i%len(edges)].front)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		conns[i] = c
+	}
+	statuses := make([]int, connections)
+	var all sync.WaitGroup
+	begin := make(chan struct{})
+	for i, c := range conns {
+		all.Go(func() {
+			<-begin
+			if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", path); err != nil {
+				return
+			}
+			if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+				statuses[i] = resp.StatusCode
+			}
+		})
+	}
+	close(begin)
+	all.Wait()
+	by := make(map[int]int)
+	for _, s := range statuses {
+		by[s]++
+	}
+	return by
+}
+
+// Over eight edges, two hundred requests at once of a source are admitted exactly as often as a rule with check: sync says, whether a
+// refusal blocks or throttles.
+func TestExactlyTheLimitOverEightEdges(t *testing.T) {
+	node, memcached := startNode(t)
+	file := write(t, `
+pop: {wait: 1s}
+rules:
+  - {name: pay, match: {path: /pay}, limit: 50, window: 10m, mitigation_timeout: 0, check: sync, on_store_failure: closed}
+  - {name: login, match: {path: /login}, limit: 5, window: 10m, mitigation_timeout: 20m, check: sync, on_store_failure: closed}
+`)
+	server := origin(t)
+	var edges []*process
+	for range 8 {
+		edges = append(edges, start(t, server, "--memcached", node, "--config", file))
+	}
+	for _, e := range edges {
+		e.until("told of eight edges", func() bool {
+			_, body := e.admin("GET", "/metrics")
+			return strings.Contains(body, "sluice_tier_edges 8\n")
+		})
+	}
+	before := written(t, node)
+	const rounds, connections = 10, 200
+	for round := range rounds {
+		source := fmt.Sprintf("127.0.1.%d", round+1)
+		for path, limit := range map[string]int{"/pay": 50, "/login": 5} {
+			if by := at(t, edges, connections, source, path); by[200] != limit || by[429] != connections-limit {
+				t.Errorf("round %d, %s: %v, want 200 %d times and 429 else", round, path, by, limit)
+			}
+		}
+	}
+	t.Logf("%.2f commands that write for each request", float64(written(t, node)-before)/(2*rounds*connections))
+
+	if err := memcached.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if by := at(t, edges, 8, "127.0.2.1", "/pay"); by[503] != 8 {
+		t.Errorf("the node does not answer: %v, want 503 from each", by)
+	}
+	t.Logf("after %v", time.Since(began))
+	if err := memcached.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	edges[0].until("counting again", func() bool { return at(t, edges[:1], 1, "127.0.2.2", "/pay")[200] == 1 })
+}
+
+// written is how many commands that write a node has carried out.
+func written(t *testing.T, node string) (n int) {
+	t.Helper()
+	c, err := net.Dial("tcp", node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "stats\r\nquit\r\n")
+	text, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"cmd_set", "incr_hits", "incr_misses", "decr_hits", "decr_misses"} {
+		_, value, there := strings.Cut(string(text), "STAT "+name+" ")
+		var count int
+		if _, err := fmt.Sscan(value, &count); err != nil || !there {
+			t.Fatalf("no %s: %v", name, err)
+		}
+		n += count
+	}
+	return n
+}

@@ -1,0 +1,92 @@
+package counter
+
+import (
+	"time"
+
+	"sluice/counter/internal/histogram"
+)
+
+// MaxExact is the largest limit of a rule whose hits are kept each by itself.
+const MaxExact = 100
+
+// NewExact checks and completes a rule that goes by the instants of hits: a log of each source for small limits. The bounds are those of
+// NewRule, and the limit is MaxExact at most.
+//
+// The log is a ring in the place of a histogram, so it costs no memory of its own, and there is one for a 64th of a table's counters: who has
+// used most of its limit has one first. It has this table's own hits to a 2^24th of a sub-window. Others' are known by their lanes, and leave
+// with the first instant of their sub-window that does. So the estimate is never above the exact count and refuses nobody at or under the limit;
+// one table alone is exact, and of several each takes up to as many hits too few as the others have admitted in the one sub-window that
+// the window's beginning cuts, and those it has not heard of. A source without a log is counted as by Lower.
+//
+// A decision looks at no more than its ring, 104 stamps.
+func NewExact(name string, limit uint32, window time.Duration, subWindows int) (*Rule, error) {
+	if limit > MaxExact {
+		return nil, outOfRange("limit", limit, 1, MaxExact)
+	}
+	r, err := NewRule(name, limit, window, subWindows, Lower)
+	if err != nil {
+		return nil, err
+	}
+	r.algorithm = exact
+	r.complete(1)
+	return r, nil
+}
+
+// inLog is the hits in the window that ends at a position.
+func (s *shard) inLog(r *Rule, st *store, i int, groups []uint64, at position) float64 {
+	v := r.view(groups, at.lane)
+	if v.oldest > 0 {
+		var room [histogram.Stamps]uint32
+		v.full += min(uint64(len(s.leaving(r, st, i, at, 0, room[:0]))), v.oldest)
+	}
+	return float64(int64(v.full))
+}
+
+// leaving is when own hits come, in 2^24ths of it, of the sub-window that is cut by the beginning of the window ahead sub-windows after p: those
+// within the window.
+func (s *shard) leaving(r *Rule, st *store, i int, p position, ahead int, buf []uint32) []uint32 {
+	ring := s.histogram(st, i)
+	if ring == nil || r.number(p)-ring.Last > uint32(r.SubWindows) {
+		return nil
+	}
+	if ahead > 0 {
+		return ring.Within(r.cut(p)+uint32(ahead), 0, buf)
+	}
+	return ring.Within(r.cut(p), histogram.Stamp(0, p.gone), buf)
+}
+
+// log adds hits to the log of a counter.
+func (s *shard) log(r *Rule, st *store, i int, p position, hits uint32, estimate float64) {
+	ring := s.histogram(st, i)
+	if ring == nil {
+		if ring = s.addHistogram(r, st, i, p, estimate*histogramNeeds >= float64(r.Limit)); ring == nil {
+			return
+		}
+		ring.Clear()
+	}
+	n := r.number(p)
+	for range min(hits, histogram.Stamps) {
+		ring.Push(n, histogram.Stamp(n, p.gone), r.SubWindows)
+	}
+}
+
+// logRetry is retryAfter by the log: hits of others leave the window with their sub-window, own ones one by one.
+func (s *shard) logRetry(r *Rule, i int, groups []uint64, p position, n float64) time.Duration {
+	room := int(r.Limit) - int(n)
+	for ahead := 0; ; ahead++ {
+		v := r.view(groups, p.lane+ahead)
+		if int(v.full) > room {
+			continue
+		}
+		var stamps [histogram.Stamps]uint32
+		own := s.leaving(r, s.store(r), i, p, ahead, stamps[:0])
+		at := 0.0
+		if ahead == 0 {
+			at = p.gone
+		}
+		if over := int(v.full) + min(len(own), int(v.oldest)) - room; over > 0 {
+			at = float64(own[over-1]+1) / (1 << 24)
+		}
+		return time.Duration((float64(ahead)+at-p.gone)*float64(r.sub)) + time.Microsecond
+	}
+}

@@ -1,0 +1,83 @@
+package counter
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// A table that counts alone has the exact count at every instant, but for a 2^24th of a sub-window, and who waits as long as it is told is
+// admitted and not before.
+func TestExactIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.Uint32Range(1, MaxExact).Draw(t, "limit")
+		window := rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 24 * time.Hour}).Draw(t, "window")
+		r, err := NewExact("exact", limit, window, rapid.SampledFrom([]int{1, 4, 12}).Draw(t, "sub_windows"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		table := New(Options{Counters: 100})
+		var admitted []time.Time
+		now, tick := epoch, window/time.Duration(r.SubWindows)>>24+2
+		count := func(now time.Time) (n uint32) {
+			for _, at := range admitted {
+				if now.Sub(at) < window {
+					n++
+				}
+			}
+			return n
+		}
+		for range rapid.IntRange(1, 400).Draw(t, "requests") {
+			most := rapid.SampledFrom([]float64{0, 1 / float64(limit), 0.3, 1.2, 30}).Draw(t, "most")
+			now = now.Add(time.Duration(rapid.Float64Range(0, most).Draw(t, "gap") * float64(window)))
+			ask := []Ask{{Rule: r, Source: address(1), Hits: 1}}
+			ok, want := table.Reserve(ask, now), count(now)+1
+			if got := uint32(ask[0].Estimate); got > want || got < count(now.Add(tick))+1 {
+				t.Fatalf("%d hits, want %d", got, want)
+			}
+			if ok {
+				admitted = append(admitted, now)
+				continue
+			}
+			wait := ask[0].RetryAfter
+			if early := count(now.Add(wait - tick - 2*time.Microsecond)); early < limit {
+				t.Fatalf("retry after %v, and there is room before", wait)
+			}
+			if v, _ := table.Peek(r, address(1), now.Add(wait)); v.Over {
+				t.Fatalf("refused after waiting %v: %+v", wait, v)
+			}
+		}
+	})
+}
+
+// Hits of which a table knows nothing but the lane leave with it, so nobody is refused who is at or under the limit.
+func TestExactOfOthersHits(t *testing.T) {
+	r, err := NewExact("exact", 3, 12*time.Second, 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, learns := New(Options{Counters: 100}), New(Options{Counters: 100})
+	c, start := Counter{Rule: r, Source: address(1)}, time.Unix(1_700_000_400, 0)
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	counts.Reserve([]Ask{{Rule: r, Source: c.Source, Hits: 2}}, at(900*time.Millisecond))
+	newest, groups := counts.Snapshot(c, at(900*time.Millisecond))
+	learns.Announced(c, newest, groups, at(900*time.Millisecond))
+	learns.Reserve([]Ask{{Rule: r, Source: c.Source, Hits: 1}}, at(950*time.Millisecond))
+	for _, step := range []struct {
+		at   time.Duration
+		want float64 // used, as both tables say it
+		own  float64
+	}{
+		{11999 * time.Millisecond, 3, 2}, {12001 * time.Millisecond, 1, 2}, {12940 * time.Millisecond, 1, 0}, {12960 * time.Millisecond, 0, 0},
+	} {
+		got, _ := learns.Peek(r, c.Source, at(step.at))
+		own, _ := counts.Peek(r, c.Source, at(step.at))
+		if got.Estimate != step.want || own.Estimate != step.own {
+			t.Errorf("after %v: %v and %v, want %v and %v", step.at, got.Estimate, own.Estimate, step.want, step.own)
+		}
+	}
+	if _, err := NewExact("exact", MaxExact+1, time.Minute, 12); err == nil {
+		t.Error("a limit that no log holds")
+	}
+}

@@ -1,0 +1,38 @@
+package counter
+
+import (
+	"fmt"
+	"time"
+)
+
+// NewFixed checks and completes a rule that counts in one window after the other: each begins with nothing, on the clock's multiples of
+// its length, for all sources at the same instant. It lets twice the limit through around the end of a window, and costs the least: two
+// numbers a source. The bounds are those of NewRule.
+//
+// A window is one lane, so there is nothing to estimate: it never refuses a source that is at or under its limit in the window that
+// the edge's clock is in.
+func NewFixed(name string, limit uint32, window time.Duration) (*Rule, error) {
+	r, err := NewRule(name, limit, window, 1, Lower)
+	if err != nil {
+		return nil, err
+	}
+	r.algorithm = fixed
+	r.complete(1)
+	r.phases = 0
+	return r, nil
+}
+
+// inWindow is the hits of the window that an instant is in. Those of edges whose clock is ahead, in the next, do not count before it is.
+func (r *Rule) inWindow(groups []uint64, at position) float64 {
+	return float64(int64(r.lanes.Lane(groups[0], at.lane)))
+}
+
+// windowEnds is how long the window lasts.
+func (r *Rule) windowEnds(at position) time.Duration {
+	return time.Duration((1-at.gone)*float64(r.sub)) + time.Microsecond // beyond the last rounding error
+}
+
+// outOfRange names the field of a rule that is out of its range.
+func outOfRange(field string, v, least, most any) error {
+	return fmt.Errorf("%s %v: want %v to %v", field, v, least, most)
+}

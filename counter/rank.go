@@ -1,0 +1,354 @@
+package counter
+
+import (
+	"sync"
+	"time"
+
+	"sluice/counter/internal/lanes"
+)
+
+// A request under a rule with Sync waits for its rank: how many hits the window has, its own last, at the instant when the tier counted
+// it. The tier counts one hit after the other, so of parallel requests over many edges exactly those are within the limit that come first.
+//
+// The rank is what the answer to a report says. Requests that come while a report of their counter is under way go together with the
+// next, so one waits for two reports at most, and of however many a counter has two rounds. A report writes first and then
+// reads: incr, whose answer has all lanes of the newest group, then get of the groups before it and of the one after, which edges whose
+// clock is ahead write to. Of two edges that write to different groups at least one reads what the other wrote. While by no edge's clock
+// a group begins or ends, one read is enough for all rounds, and may come first.
+//
+// Who is beyond the limit does not count: what of a round is beyond is taken back from the tier by decr, and from this table at once, where
+// what the tier answers replaces what was known and does not only raise it. What is taken back stood in others' answers for a round trip;
+// so no request is refused for longer than recency on what an answer has said without a question of its own.
+//
+// A round costs an incr, or an add, or both where this edge has not reported to the group before; a get in the first round of a group, in
+// all within three seconds of its beginning and end, and once a minute; and a decr where requests are refused, unless a block outlives them.
+
+// Rank is what the tier says of a hit.
+type Rank uint8
+
+const (
+	Unranked Rank = iota // it has not answered; the hit counts
+	Within               // it is within the limit, and counts
+	Beyond               // it is not, and does not count
+)
+
+// ranks are the rounds of a counter: the hits that are being reported, and those that go with the next report.
+type ranks struct {
+	sent, next *round
+}
+
+// round is hits that are ranked together.
+type round struct {
+	reply   chan struct{} // closed when they are, or when nobody will
+	waiting uint32        // hits whose requests still wait
+	keeps   bool          // what is beyond counts as well
+	began   int64         // on the table's clock
+
+	group   uint32 // of the newest hits,
+	hits    uint64 // which are these lanes
+	upTo    uint32 // the newest group that is read
+	total   uint64 // of the group, as the tier counted them
+	ahead   uint64 // hits in the group after it
+	counted bool   // total is known
+	read    bool   // the other groups are
+	ranked  bool
+	settled bool   // nobody writes to groups but the newest
+	older   uint64 // hits in the group before
+	several bool   // the hits are in several groups, and those in the newest were counted first
+	room    uint32 // hits that are within the limit, and whose requests have not heard of it
+}
+
+// Ticket is an ask's place in a round. The zero Ticket is ready, and may be used again.
+type Ticket struct {
+	Reply <-chan struct{} // closed when Rank can say more; nil: it can say nothing
+	Over  bool            // as far as this table knew, the limit was used up
+	Keep  bool            // set before Reserve: hits beyond the limit need not be taken back, because a block outlives them
+
+	round   *round
+	group   uint32 // where the hits are counted
+	lane    uint8
+	counted bool // they are, and Commit or Cancel is to come
+	within  bool
+}
+
+// mostRound is how long a report may be under way before its requests are given up and the next goes: longer than any request waits.
+const mostRound = int64(time.Second)
+
+// unsettled is how long before and after a group begins edges may write to both: their clocks may be two seconds apart, and what they
+// write may be under way.
+const unsettled = int64(2*time.Second) + mostRound
+
+// Back is hits to be taken back from the tier. Hits are packed lanes of a group.
+type Back struct {
+	Counter
+	Group uint32
+	Hits  uint64
+}
+
+type backs struct {
+	mu   sync.Mutex
+	list []Back
+}
+
+// TakeBacks appends to buf what is to be taken back from the tier, and forgets it. What is lost on its way counts as long as its
+// sub-window.
+func (t *Table) TakeBacks(buf []Back) []Back {
+	t.backs.mu.Lock()
+	defer t.backs.mu.Unlock()
+	buf = append(buf, t.backs.list...)
+	t.backs.list = t.backs.list[:0]
+	return buf
+}
+
+// maxBacks bounds what waits to be taken back: there is no more of it than requests under way, unless nobody takes it.
+const maxBacks = 1 << 16
+
+// takeBack takes back hits of a group, packed lanes that are known to be there.
+func (s *shard) takeBack(t *Table, c Counter, groups []uint64, g int, group uint32, hits uint64) {
+	groups[g] = c.Rule.lanes.Minus(groups[g], hits)
+	t.backs.mu.Lock()
+	if len(t.backs.list) < maxBacks {
+		t.backs.list = append(t.backs.list, Back{c, group, hits})
+	}
+	t.backs.mu.Unlock()
+	s.wakes = true
+}
+
+// join lets the hits of an ask, which have just been counted, wait for their rank. Those of which the tier will not be told have none.
+func (s *shard) join(a *Ask, l *lookup, now int64) {
+	h, k := l.store.head(l.i), a.Ticket
+	k.group, k.lane, k.counted = h.base, uint8(l.at.lane), true
+	if h.unconfirmed == 0 {
+		return
+	}
+	key := Key{a.Source, a.Rule.ID}
+	q := s.ranks[key]
+	if q == nil {
+		if s.ranks == nil {
+			s.ranks = make(map[Key]*ranks)
+		}
+		q = new(ranks)
+		s.ranks[key] = q
+	}
+	if q.next == nil {
+		q.next = &round{reply: make(chan struct{}), began: now, keeps: a.Always || k.Keep}
+	}
+	q.next.waiting += a.Hits
+	k.round, k.Reply = q.next, q.next.reply
+}
+
+// ranking reports whether a report is under way for which requests wait. One that has been for too long is given up.
+func (s *shard) ranking(r *Rule, source Source, now int64) bool {
+	q := s.ranks[Key{source, r.ID}]
+	if q == nil || q.sent == nil {
+		return false
+	}
+	if now-q.sent.began < mostRound {
+		return true
+	}
+	q.sent.close()
+	q.sent = nil
+	return false
+}
+
+// send lets who waits for the next report wait for this one, if it has all that is pending.
+func (s *shard) send(t *Table, k *unconfirmed, c Counter, rep *Report, h *head, at position, now int64) {
+	q := s.ranks[Key{c.Source, c.Rule.ID}]
+	if q == nil || q.next == nil || k.newest.pending != 0 || s.hasOlderPending(k) {
+		return
+	}
+	q.sent, q.next = q.next, nil
+	b := q.sent
+	b.began, b.group, b.hits, b.upTo = now, rep.Parts[0].Group, rep.Parts[0].Hits, h.base+1
+	since := int64((float64(at.lane) + at.gone) * float64(c.Rule.sub))
+	if b.several = rep.N > 1; b.several && rep.Parts[1].Group == b.group-1 {
+		b.older = rep.Parts[1].Hits
+	}
+	b.settled = !b.several && since > unsettled && c.Rule.sub<<c.Rule.lanes-since > unsettled
+	if b.settled && h.state&readPast != 0 && !h.refreshes(now) && !t.stale(h, now) {
+		b.read = true
+		return
+	}
+	rep.Past, rep.Newest, rep.WriteFirst = true, h.base+2, !b.settled
+}
+
+// countedRound notes the tier's total of the group of a round.
+func (s *shard) countedRound(c Counter, group uint32, total uint64) {
+	if q := s.ranks[Key{c.Source, c.Rule.ID}]; q != nil && q.sent != nil && q.sent.group == group {
+		q.sent.counted, q.sent.total = true, total
+	}
+}
+
+// readRound notes what was read for a round. The group after the newest has no place in the table yet.
+func (s *shard) readRound(c Counter, h *head, newest uint32, groups []uint64) {
+	q := s.ranks[Key{c.Source, c.Rule.ID}]
+	if q == nil || q.sent == nil || q.sent.upTo != newest {
+		return
+	}
+	b := q.sent
+	if i := newest - b.group; b.several && int(i) < len(groups) {
+		b.total = max(b.total, groups[i]) // others may have counted between its groups: they come first
+	}
+	if b.read = true; h.base != newest {
+		b.ahead = c.Rule.lanes.Sum(c.Rule.lanes.Clamp(groups[0]))
+		if b.settled {
+			h.state |= readPast
+		}
+	}
+}
+
+// giveUp ends the wait for a report that did not come through: each request goes by its rule's posture.
+func (s *shard) giveUp(key Key) {
+	if q := s.ranks[key]; q != nil && q.sent != nil {
+		q.sent.close()
+		if q.sent = nil; q.next == nil {
+			delete(s.ranks, key)
+		}
+	}
+}
+
+func (b *round) close() {
+	select {
+	case <-b.reply:
+	default:
+		close(b.reply)
+	}
+}
+
+// rank tells the requests of a round which of them are within the limit, once all is known.
+func (s *shard) rank(t *Table, c Counter, st *store, i int, at position) {
+	key := Key{c.Source, c.Rule.ID}
+	q := s.ranks[key]
+	if q == nil || q.sent == nil {
+		return
+	}
+	b, r := q.sent, c.Rule
+	h, groups := st.record(i)
+	var k *unconfirmed
+	if h.unconfirmed != 0 {
+		k = s.unconfirmed.At(int(h.unconfirmed))
+	}
+	if !b.counted || !b.read || k != nil && s.hasInFlight(k) {
+		return
+	}
+	var room [lanes.MaxGroups]uint64 // the groups without what has come since
+	asked := room[:copy(room[:], groups[:r.groups()])]
+	for g := range asked {
+		if k != nil {
+			asked[g] = r.lanes.Minus(asked[g], s.in(k, g).pending)
+		}
+	}
+	g := int(int32(h.base - b.group))
+	there := g >= 0 && g < len(asked)
+	if there {
+		asked[g] = r.lanes.Clamp(b.total)
+	}
+	v := r.view(asked, at.lane)
+	v.own = s.own(r, i, at, 0)
+	before := r.used(r.estimate(v, at.gone) + float64(b.ahead) - float64(b.waiting))
+	b.room = uint32(min(max(int64(r.Limit)-before, 0), int64(b.waiting)))
+	beyond := b.waiting - b.room
+	b.ranked = true
+	if beyond > 0 && !b.keeps && there {
+		hits := r.lanes.Last(b.hits, uint64(beyond))
+		s.takeBack(t, c, groups, g, b.group, hits)
+		if rest := uint64(beyond) - r.lanes.Sum(hits); rest > 0 && b.older != 0 && g+1 < len(asked) {
+			s.takeBack(t, c, groups, g+1, b.group-1, r.lanes.Last(b.older, rest))
+		}
+	}
+	b.close()
+	if q.sent = nil; q.next == nil {
+		delete(s.ranks, key)
+	}
+	if k != nil && k.urgent && (k.newest.pending != 0 || s.hasOlderPending(k)) {
+		s.queue(h.unconfirmed)
+	}
+}
+
+// sweepRounds gives up rounds that nobody can still wait for.
+func (s *shard) sweepRounds(now int64) {
+	for key, q := range s.ranks {
+		for _, b := range []**round{&q.sent, &q.next} {
+			if *b != nil && now-(*b).began >= mostRound {
+				(*b).close()
+				*b = nil
+			}
+		}
+		if q.sent == nil && q.next == nil {
+			delete(s.ranks, key)
+		}
+	}
+}
+
+// Rank says what the tier has said of the hits of an ask with a Reply, and completes its verdict. What is Beyond never counted; the rest
+// counts, until Commit or Cancel says so for good.
+func (t *Table) Rank(a *Ask, now time.Time) Rank {
+	l := t.open(a.Rule, &a.Source)
+	defer func() { l.s.unlock(t) }()
+	k := a.Ticket
+	b := k.round
+	if k.round = nil; b == nil {
+		return Unranked
+	}
+	b.waiting -= a.Hits
+	if !b.ranked {
+		return Unranked
+	}
+	if !l.there { // pushed out since
+		t.locate(&l, a.Rule, a.Source, t.ns(now), nil)
+	}
+	l.at = l.s.advance(l.store, l.i, a.Rule, t.ns(now))
+	estimate := l.s.estimate(a.Rule, l.store, l.i, l.at)
+	a.Known, a.Estimate, a.Remaining = true, estimate, a.Rule.remaining(estimate)
+	if b.room >= a.Hits {
+		b.room -= a.Hits
+		k.within = true
+		l.s.note(a.Rule, l.store, l.i, l.at, a.Hits, estimate)
+		return Within
+	}
+	if g := int(int32(l.store.head(l.i).base - b.group)); b.waiting == 0 && b.room > 0 && !b.keeps && g >= 0 && g < a.Rule.groups() { // of less room than any ask has hits
+		l.s.takeBack(t, Counter{Rule: a.Rule, Source: a.Source}, l.store.groups(l.i), g, b.group, a.Rule.lanes.Last(b.hits, uint64(b.room)))
+		b.room = 0
+	}
+	k.counted = false
+	a.Over, a.Committed, a.Remaining = true, true, 0
+	a.Estimate += float64(a.Hits)
+	a.RetryAfter = l.s.retryAfter(a.Rule, l.i, l.store.groups(l.i), l.at, float64(a.Hits))
+	return Beyond
+}
+
+// unrank takes back the hits of an ask that is not beyond the limit. If nobody knows whether the tier has counted them, they count: to
+// take back what is not there would be worse.
+func (t *Table) unrank(a *Ask) {
+	l := t.open(a.Rule, &a.Source)
+	defer func() { l.s.unlock(t) }()
+	if !l.there {
+		return
+	}
+	h, groups := l.store.record(l.i)
+	r, g := a.Rule, int(int32(h.base-a.Ticket.group))
+	lane := int(a.Ticket.lane)
+	if g < 0 || g >= r.groups() || r.lanes.Lane(groups[g], lane) < uint64(a.Hits) {
+		return
+	}
+	hits := r.lanes.Add(0, lane, uint64(a.Hits))
+	if a.Ticket.within {
+		l.s.takeBack(t, Counter{Rule: r, Source: a.Source}, groups, g, a.Ticket.group, hits)
+		return
+	}
+	if h.unconfirmed == 0 {
+		return
+	}
+	k := l.s.unconfirmed.At(int(h.unconfirmed))
+	others := uint64(0)
+	if q := l.s.ranks[Key{a.Source, r.ID}]; q != nil && q.next != nil {
+		others = uint64(q.next.waiting)
+	}
+	if u := l.s.group(k, g); u != nil && r.lanes.Lane(u.pending, lane) >= uint64(a.Hits) && r.lanes.Sum(u.pending) >= uint64(a.Hits)+others {
+		u.pending -= hits
+		k.hits -= a.Hits
+		l.s.stats.Unreported -= uint64(a.Hits)
+		groups[g] = r.lanes.Minus(groups[g], hits)
+		l.s.releaseEmpty(h.unconfirmed)
+	}
+}

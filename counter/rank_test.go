@@ -1,0 +1,171 @@
+package counter
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// rankedEdge is an edge whose commands wait to be carried out, one after the other.
+type rankedEdge struct {
+	*Table
+	ahead    time.Duration // its clock
+	rule     *Rule
+	commands []func()
+	asks     []*Ask
+}
+
+// rankedTier is edges with skewed clocks, and the groups that their tier has.
+type rankedTier struct {
+	groups map[uint32]uint64
+	edges  []*rankedEdge
+	now    time.Time
+}
+
+func (w *rankedTier) clock(e *rankedEdge) time.Time { return w.now.Add(e.ahead) }
+
+// ask has the edge count a request that waits, and reports whether it does.
+func (w *rankedTier) ask(e *rankedEdge) bool {
+	asks := []Ask{{Rule: e.rule, Source: address(1), Hits: 1, Ticket: new(Ticket)}}
+	if !e.Reserve(asks, w.clock(e)) {
+		return false
+	}
+	e.asks = append(e.asks, &asks[0])
+	return true
+}
+
+// report has the edge queue what it has to report, as pop does.
+func (w *rankedTier) report(e *rankedEdge) {
+	for _, c := range e.Dirty(nil, 1) {
+		rep, ok := e.Take(c, w.clock(e))
+		if !ok {
+			continue
+		}
+		for _, p := range rep.Parts[:rep.N] {
+			add := func(value uint64) bool {
+				if _, there := w.groups[p.Group]; there {
+					return false
+				}
+				w.groups[p.Group] = value
+				return true
+			}
+			incr := func() {
+				w.groups[p.Group] += p.Hits
+				e.Counted(c, p, w.groups[p.Group], w.clock(e))
+			}
+			switch {
+			case p.There:
+				e.commands = append(e.commands, incr)
+			case rep.WriteFirst:
+				e.commands = append(e.commands, func() { add(p.Known - p.Hits) }, incr)
+			default:
+				e.commands = append(e.commands, func() {
+					if add(p.Known) {
+						e.Counted(c, p, p.Known, w.clock(e))
+					} else {
+						e.commands = append(e.commands, incr)
+					}
+				})
+			}
+		}
+		if rep.Past {
+			e.commands = append(e.commands, func() {
+				var groups []uint64
+				for g := rep.Newest - 1; ; g-- {
+					if groups = append(groups, w.groups[g]); g == rep.Oldest {
+						break
+					}
+				}
+				e.Learn(c, rep.Newest-1, groups, 0, w.clock(e))
+			})
+		}
+	}
+	for _, b := range e.TakeBacks(nil) {
+		e.commands = append(e.commands, func() { w.groups[b.Group] -= b.Hits })
+	}
+}
+
+// Requests that come at once over edges whose clocks are up to two seconds apart are admitted no more often than the limit, in whatever order
+// the tier carries out what it is asked, also where a group of sub-windows begins meanwhile; and exactly so often where none does. What is
+// refused does not stay in the tier.
+func TestRanksOfParallelRequests(t *testing.T) {
+	const limit = 10
+	boundary := time.Unix(1_700_000_000, 0) // of groups of 20 s
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		w := &rankedTier{groups: make(map[uint32]uint64)}
+		settled := seed%2 == 0
+		if w.now = boundary.Add(-time.Duration(rng.IntN(1000)) * time.Millisecond); settled {
+			w.now = boundary.Add(10 * time.Second)
+		}
+		rule, err := NewRule("r", limit, time.Minute, 12, Nearest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule.Sync = true
+		for range 4 {
+			e := &rankedEdge{Table: New(Options{Counters: 100, Tier: true}), rule: rule, ahead: time.Duration(rng.IntN(2000)) * time.Millisecond}
+			w.edges = append(w.edges, e)
+		}
+		admitted, left := 0, 40
+		for steps := 0; left > 0 || w.busy(); steps++ {
+			if steps > 10_000 {
+				t.Fatalf("seed %d: it does not end", seed)
+			}
+			e := w.edges[rng.IntN(len(w.edges))]
+			switch w.now = w.now.Add(time.Duration(rng.IntN(10)) * time.Millisecond); {
+			case left > 0 && rng.IntN(3) == 0:
+				w.ask(e)
+				left--
+			case len(e.commands) > 0:
+				c := e.commands[0]
+				e.commands = e.commands[1:]
+				c()
+			default:
+				w.report(e)
+			}
+			admitted += w.settle(e)
+		}
+		stay := uint64(0)
+		for _, g := range w.groups {
+			stay += rule.lanes.Sum(g)
+		}
+		if admitted > limit || settled && admitted != limit || stay != uint64(admitted) {
+			t.Fatalf("seed %d: %d admitted of a limit of %d, and %d stay in the tier", seed, admitted, limit, stay)
+		}
+	}
+}
+
+func (w *rankedTier) busy() bool {
+	for _, e := range w.edges {
+		if len(e.commands)+len(e.asks) > 0 {
+			return true
+		}
+		w.report(e)
+		if len(e.commands) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// settle ends the requests of an edge that have their rank, and says how many are admitted.
+func (w *rankedTier) settle(e *rankedEdge) (admitted int) {
+	var waiting []*Ask
+	for _, a := range e.asks {
+		select {
+		case <-a.Ticket.Reply:
+			switch e.Rank(a, w.clock(e)) {
+			case Within:
+				e.Commit(a, w.clock(e))
+				admitted++
+			case Unranked:
+				panic("a report was given up")
+			}
+		default:
+			waiting = append(waiting, a)
+		}
+	}
+	e.asks = waiting
+	return admitted
+}

@@ -1,0 +1,56 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"sluice/edge/rules"
+)
+
+// What does not go together is refused at its place, with what to do about it; what GET gives of a rule, PUT takes.
+func TestAlgorithms(t *testing.T) {
+	for rule, want := range map[string]string{
+		"limit: 5, algorithm: fixed":                                           "",
+		"limit: 100, algorithm: exact":                                         "",
+		"limit: 60, algorithm: token_bucket, burst: 10":                        "",
+		"limit: 60, algorithm: token_bucket, burst: 10, action: delay":         "",
+		"limit: 60, algorithm: leaky_bucket":                                   "",
+		"limit: 60, algorithm: leaky_bucket, burst: 30":                        "",
+		"limit: 5, algorithm: fixed, candidate: {limit: 4}":                    "",
+		"limit: 5, algorithm: token":                                           `algorithm: "token" is not possible: want sliding or fixed or token_bucket or leaky_bucket or exact`,
+		"limit: 101, algorithm: exact":                                         "limit: algorithm: exact keeps the time of each request, and of at most 100: take that, or sliding",
+		"limit: 5, burst: 3":                                                   "burst: only algorithm: token_bucket and leaky_bucket have one",
+		"limit: 5, algorithm: fixed, sub_windows: 4":                           "sub_windows: algorithm: fixed has none",
+		"limit: 5, algorithm: exact, estimate: lower":                          "estimate: only algorithm: sliding has one",
+		"limit: 5, action: delay":                                              "action: only a bucket knows when it is a request's turn",
+		"limit: 5, algorithm: leaky_bucket, burst: 1, action: delay":           "action: leaky_bucket delays by itself",
+		"limit: 60, algorithm: leaky_bucket, burst: 31":                        "burst: the last of 31 that wait would wait 31s: want at most 30s, so at most 30",
+		"limit: 60, algorithm: token_bucket, burst: 31, action: delay":         "burst: the last of 31 that wait would wait 31s",
+		"limit: 60, algorithm: token_bucket, action: delay":                    "burst: the last of 60 that wait would wait 1m: want",
+		"limit: 60, algorithm: token_bucket, candidate: {limit: 5}":            "candidate: it would read the rule's counters by another limit",
+		"limit: 60, algorithm: token_bucket, count: {refused: true}":           "count: a bucket into which refused requests go stays full",
+		"limit: 60, algorithm: token_bucket, burst: 1000000":                   "burst: 1000000 requests are those of 277h46m40s at this rate: want at most those of 24h",
+		"limit: 5, algorithm: fixed, candidate: {limit: 4, estimate: nearest}": "candidate: only algorithm: sliding has an estimate",
+	} {
+		_, err := Parse("f.yaml", []byte("rules: [{name: r, "+rule+"}]\n"))
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if want == "" && got != "" || want != "" && (!strings.Contains(got, want) || !strings.HasPrefix(got, "f.yaml:1:")) {
+			t.Errorf("%s:\n got %s\nwant %s", rule, got, want)
+		}
+	}
+	for _, a := range rules.Algorithms {
+		c := rules.Default("r", 5)
+		c.Algorithm = a
+		set, err := rules.New([]rules.Config{c}, rules.Defaults{Estimate: 1}, func(string) *rules.Tally { return new(rules.Tally) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := RuleJSON(set.All[0].Config)
+		if again, err := ParseRule("r", []byte(text)); err != nil || RuleJSON(again) != text {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

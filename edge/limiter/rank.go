@@ -1,0 +1,111 @@
+package limiter
+
+import (
+	"slices"
+	"time"
+
+	"sluice/counter"
+)
+
+// Under a rule with check: sync the tier is asked before each decision, and every request waits for its rank (counter.Rank): of parallel
+// requests over all edges exactly those are admitted that the limit has room for. Other rules of such a request hold a place meanwhile.
+// A request waits as long as Limiter.Wait lets it; if the tier has not answered by then, the rule's posture decides, and the request counts
+// unless certainly nobody was told of it. What one request costs the tier at most is at counter.Rank.
+//
+// Requests that wait are bounded by the connections of the edge: each holds its own and a timer. Who is blocked does not wait, nor who
+// a rule refuses on what the tier has said within 64 ms; so a flood of one source is two reports under way for each edge.
+
+// ranked reports whether a rule's counter is asked in the tier.
+func (l *Limiter) ranked(r *RuleResult) bool {
+	return r.Rule.Counter.Sync && l.Ask != nil && l.Wait != nil && (l.Up == nil || l.Up(r.Source))
+}
+
+// take gives the asks that are ranked their tickets, and has all others hold a place.
+func (l *Limiter) take(d *Decision) {
+	d.tickets = slices.Grow(d.tickets, len(d.Results))
+	for i := range d.Results {
+		r := &d.Results[i]
+		switch {
+		case r.Ask == nil:
+		case l.ranked(r):
+			d.tickets = append(d.tickets, counter.Ticket{Keep: r.Rule.Timeout >= r.Rule.Counter.Window+r.Rule.Counter.SubWindow()})
+			r.Ask.Ticket = &d.tickets[len(d.tickets)-1]
+		default:
+			r.Ask.Hold = true
+		}
+	}
+}
+
+// rank waits for the ranks of a request that nobody refuses so far, and reports whether nobody does.
+func (l *Limiter) rank(d *Decision, now time.Time) (admitted bool) {
+	for i := range d.tickets {
+		if reply := d.tickets[i].Reply; reply != nil {
+			d.replies = append(d.replies, reply)
+		}
+	}
+	if len(d.replies) > 0 {
+		l.Wait(d.replies)
+	}
+	admitted = true
+	for i := range d.Results {
+		r := &d.Results[i]
+		if r.Ask != nil && r.Ask.Ticket != nil && !r.Ask.Over && !l.within(r, now) && !r.Rule.Shadow {
+			admitted = false
+		}
+	}
+	for i := range d.Results {
+		switch r := &d.Results[i]; {
+		case r.Ask == nil || r.Ask.Over:
+		case !r.refuses() && (admitted || r.Rule.Refused):
+			if len(r.Rule.Statuses) == 0 && !r.Due {
+				l.Counters.Commit(r.Ask, now)
+			}
+		default:
+			l.Counters.Cancel(r.Ask)
+		}
+	}
+	return admitted
+}
+
+// refuses reports whether a rule that is not over its limit is against the request all the same.
+func (r *RuleResult) refuses() bool { return r.Verdict != Passed }
+
+// older is how much older than a request a block is that is not of requests beside it.
+const older = time.Second
+
+// within reports whether a rule admits a request, by its rank or else by its posture.
+func (l *Limiter) within(r *RuleResult, now time.Time) bool {
+	known := r.Ask.Known
+	switch l.Counters.Rank(r.Ask, now) {
+	case counter.Beyond:
+		return false
+	case counter.Within:
+		// The answer may have brought a block of which this edge had not heard.
+		if bit, there := l.Bits.Get(r.key(), now); there && !known && now.Sub(bit.Start) > older {
+			r.Verdict, r.Until, r.Wait = Mitigated, bit.End, bit.End.Sub(now)
+			if r.Rule.Shadow {
+				r.Verdict = Shadowed
+			}
+			return false
+		}
+		return true
+	}
+	switch r.Rule.OnStoreFailure {
+	case Open:
+		r.Skipped = true
+		return true
+	case Closed:
+		r.Skipped, r.Verdict = true, FailedClosed
+		if r.Rule.Shadow {
+			r.Verdict = Shadowed
+		} else {
+			r.Wait = closedRetry
+		}
+		return false
+	}
+	if r.Ask.Ticket.Over {
+		l.Counters.Cancel(r.Ask)
+		r.Ask.Over = true
+	}
+	return !r.Ask.Over
+}

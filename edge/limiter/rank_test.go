@@ -1,0 +1,151 @@
+package limiter
+
+import (
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+)
+
+// ranks is a bench whose tier answers while requests wait: it counts hits of a, apart from this edge's, and says how many there are.
+type ranks struct {
+	*bench
+	total  uint32 // hits that the tier has, none of them of this edge
+	silent bool
+}
+
+func syncs(r *Rule) { r.Counter.Sync = true }
+
+func newRanks(total uint32, rules ...*Rule) *ranks {
+	b := newBench(rules...)
+	b.Counters = counter.New(counter.Options{Counters: 1000, Tier: true})
+	r := &ranks{bench: b, total: total}
+	b.Ask = func(*counter.Rule, counter.Source) {}
+	b.Wait = func([]<-chan struct{}) { r.answer(second(0)) }
+	return r
+}
+
+// answer carries out what is to be reported, as a node does.
+func (r *ranks) answer(now time.Time) {
+	for _, c := range r.Counters.Dirty(nil, 100) {
+		rep, ok := r.Counters.Take(c, now)
+		if !ok || r.silent {
+			continue
+		}
+		for _, p := range rep.Parts[:rep.N] {
+			r.Counters.Counted(c, p, p.Hits*uint64(1+r.total), now) // one hit: in the same lane
+		}
+		if rep.Past {
+			r.Counters.Learn(c, rep.Newest-1, make([]uint64, rep.Newest-rep.Oldest), 0, now)
+		}
+	}
+}
+
+func (r *ranks) backs() (n int) { return len(r.Counters.TakeBacks(nil)) }
+
+// What a rank says of one rule decides about all: nothing counts in any that is refused.
+func TestRank(t *testing.T) {
+	login := func(limit uint32, change ...func(*Rule)) *Rule {
+		return newRule(t, "login", limit, append(change, syncs)...)
+	}
+	for _, test := range []struct {
+		name    string
+		total   uint32 // in the tier
+		silent  bool
+		rules   []*Rule
+		verdict Verdict
+		skipped bool
+		left    uint32 // of 100 that another rule has, afterwards
+		backs   int
+		blocked bool
+	}{
+		{"within", 2, false, []*Rule{login(3, throttle)}, Passed, false, 99, 0, false},
+		{"beyond", 3, false, []*Rule{login(3, throttle)}, Limited, false, 100, 1, false},
+		{"beyond, and blocked", 3, false, []*Rule{login(3, func(r *Rule) { r.Timeout = time.Second })}, Limited, false, 100, 1, true},
+		{"a block outlives what is beyond", 3, false, []*Rule{login(3)}, Limited, false, 100, 0, true},
+		{"attempts count", 3, false, []*Rule{login(3, throttle, attempts)}, Limited, false, 100, 0, false},
+		{"a shadow refuses nobody", 3, false, []*Rule{login(3, throttle, shadow)}, Shadowed, false, 99, 1, false},
+		{"what another refuses is taken back", 2, false, []*Rule{login(3, throttle), newRule(t, "other", 2, throttle, syncs)}, Limited, false, 100, 2, false},
+		{"silence, local", 9, true, []*Rule{login(3, throttle)}, Passed, false, 99, 0, false},
+		{"silence, open", 9, true, []*Rule{login(3, throttle, posture(Open))}, Passed, true, 99, 0, false},
+		{"silence, closed", 9, true, []*Rule{login(3, throttle, posture(Closed))}, FailedClosed, true, 100, 0, false},
+		{"silence, closed, in a shadow", 9, true, []*Rule{login(3, throttle, posture(Closed), shadow)}, Shadowed, true, 99, 0, false},
+	} {
+		other := newRule(t, "beside", 100, throttle)
+		b := newRanks(test.total, append(test.rules, other)...)
+		b.silent = test.silent
+		d := b.decide(a, second(0))
+		v, _ := b.Counters.Peek(other.Counter, a, second(0))
+		until := b.Bits.Until(mitigation.Key{Rule: test.rules[0].Counter.ID, Source: a}, second(0))
+		if backs := b.backs(); d.Verdict != test.verdict || d.Results[0].Skipped != test.skipped || v.Remaining != test.left ||
+			backs != test.backs || until.IsZero() == test.blocked {
+			t.Errorf("%s: %v, skipped %v, %d left beside, %d taken back, blocked until %v; want %+v", test.name, d.Verdict, d.Results[0].Skipped, v.Remaining, backs, until, test)
+		}
+	}
+}
+
+// A rule that counts by the answer's status takes its place in the tier at once, and gives it back if the answer does not count.
+func TestRankedHitsSettle(t *testing.T) {
+	r := newRule(t, "login", 3, throttle, syncs, func(r *Rule) { r.Statuses = []int{401} })
+	for status, backs := range map[int]int{200: 1, 401: 0} {
+		b := newRanks(0, r)
+		if d := b.decide(a, second(0)); d.Verdict != Passed || !d.Held {
+			t.Fatalf("%v, held %v", d.Verdict, d.Held)
+		}
+		b.Settle(&b.d, status, second(1))
+		b.Settle(&b.d, status, second(1))
+		if got := b.backs(); got != backs {
+			t.Errorf("status %d: %d taken back, want %d", status, got, backs)
+		}
+	}
+}
+
+// A source that is blocked in the PoP, of which this edge has not heard, is refused with the answer. A block that begins beside a request
+// that the limit has room for does not concern it.
+func TestRankBringsABlock(t *testing.T) {
+	for ago, want := range map[time.Duration]Verdict{time.Minute: Mitigated, 0: Passed} {
+		r := newRule(t, "login", 3, syncs)
+		b := newRanks(0, r)
+		b.Wait = func([]<-chan struct{}) {
+			b.Bits.Start(mitigation.Key{Rule: r.Counter.ID, Source: a}, mitigation.Bit{Start: second(0).Add(-ago), End: second(100), By: mitigation.ByPoP}, second(0))
+			b.answer(second(0))
+		}
+		if d := b.decide(a, second(0)); d.Verdict != want {
+			t.Errorf("blocked %v ago: %v, want %v", ago, d.Verdict, want)
+		}
+	}
+}
+
+// Who was just told that nothing is left does not ask again.
+func TestRankIsAskedOnce(t *testing.T) {
+	b := newRanks(3, newRule(t, "login", 3, throttle, syncs))
+	waits := 0
+	b.Wait = func([]<-chan struct{}) { waits++; b.answer(second(0)) }
+	for range 5 {
+		if d := b.decide(a, second(0)); d.Verdict != Limited {
+			t.Error(d.Verdict)
+		}
+	}
+	if waits != 1 {
+		t.Errorf("%d requests waited", waits)
+	}
+}
+
+// BenchmarkCheck is a decision without a rule that asks the tier, and one with, beside the tier's own work.
+func BenchmarkCheck(b *testing.B) {
+	for name, change := range map[string]func(*Rule){"async": func(*Rule) {}, "sync": syncs} {
+		b.Run(name, func(b *testing.B) {
+			r := newRanks(0, newRule(b, "r", 15_000, throttle, change))
+			now := second(0)
+			r.Wait = func([]<-chan struct{}) { r.answer(now) }
+			b.ReportAllocs()
+			for i := range b.N {
+				if now = second(float64(i) / 1000); i%8 == 0 && name == "async" {
+					r.answer(now)
+				}
+				r.decide(a, now)
+			}
+		})
+	}
+}

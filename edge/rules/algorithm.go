@@ -1,0 +1,104 @@
+package rules
+
+import (
+	"fmt"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/limiter"
+)
+
+// Algorithm says what a rule's limit means.
+type Algorithm string
+
+const (
+	Sliding     Algorithm = "sliding"      // so many in any window, by an estimate
+	Fixed       Algorithm = "fixed"        // so many in each window of the clock
+	TokenBucket Algorithm = "token_bucket" // so many in a window on average, and Burst at once
+	LeakyBucket Algorithm = "leaky_bucket" // one after the other, evenly; Burst may wait for their turn
+	Exact       Algorithm = "exact"        // so many in any window, by the times of requests
+)
+
+// Algorithms is all of them.
+var Algorithms = []Algorithm{Sliding, Fixed, TokenBucket, LeakyBucket, Exact}
+
+// NewCounter makes the counter of a rule that CheckAlgorithm has nothing against: one line for each algorithm.
+func (c *Config) NewCounter(name string, estimate counter.Estimate) (*counter.Rule, error) {
+	window := time.Duration(c.Window)
+	switch c.Algorithm {
+	case Fixed:
+		return counter.NewFixed(name, c.Limit, window)
+	case TokenBucket, LeakyBucket:
+		burst, queue := c.bucket()
+		return counter.NewBucket(name, c.Limit, window, c.SubWindows, burst, queue)
+	case Exact:
+		return counter.NewExact(name, c.Limit, window, c.SubWindows)
+	}
+	return counter.NewCostlyRule(name, c.Limit, window, c.SubWindows, estimate, c.Cost.most())
+}
+
+// bucket is how many requests may come at once, and how many more may wait. A leaky bucket is a token bucket of one before which there is
+// a queue; a token bucket that delays has a queue as long as its burst.
+func (c *Config) bucket() (burst, queue uint32) {
+	if c.Algorithm == LeakyBucket {
+		return 1, c.Burst
+	}
+	if burst = c.Burst; burst == 0 {
+		burst = c.Limit
+	}
+	if c.Action == Delay {
+		queue = burst
+	}
+	return burst, queue
+}
+
+// CheckAlgorithm says which field does not go with the rule's algorithm, and what is wrong with it.
+func (c *Config) CheckAlgorithm() (field string, err error) {
+	is := c.Algorithm == TokenBucket || c.Algorithm == LeakyBucket
+	no := func(f, format string, args ...any) { field, err = f, fmt.Errorf(format, args...) }
+	switch {
+	case c.Burst > 0 && !is:
+		no("burst", "only algorithm: token_bucket and leaky_bucket have one: remove it, or choose one of these")
+	case c.Action == Delay && c.Algorithm == LeakyBucket:
+		no("action", "leaky_bucket delays by itself, and the action is for what finds its queue full: want refuse, close or redirect")
+	case c.Action == Delay && c.Algorithm != TokenBucket:
+		no("action", "only a bucket knows when it is a request's turn: delay needs algorithm: token_bucket, or take leaky_bucket")
+	case c.Check == limiter.Sync && c.Cost.Is():
+		no("check", "sync asks the tier for the rank of one request, not of what it costs: remove cost, or take check: async")
+	case c.Check == limiter.Sync && c.Action == Tag:
+		no("check", "sync makes each request wait for the tier, and action: tag refuses nobody: take check: async")
+	case c.Algorithm == Sliding:
+	case c.Check == limiter.Sync:
+		no("check", "sync ranks requests in sliding windows: remove the algorithm, or take check: async")
+	case c.Cost.Is():
+		no("cost", "only algorithm: sliding counts what requests cost: remove it, or the algorithm")
+	case len(c.Windows) > 0 && c.Algorithm != Fixed:
+		no("windows", "algorithm: %s has one limit: remove them, or take sliding or fixed", c.Algorithm)
+	case len(c.Prefixes) > 0 && c.Algorithm != Fixed:
+		no("prefixes", "algorithm: %s has one limit: remove them, or take sliding or fixed", c.Algorithm)
+	case c.Estimate != nil && *c.Estimate != counter.Nearest:
+		no("estimate", "only algorithm: sliding has one: remove it")
+	case c.Algorithm == Fixed && c.SubWindows != Default("", 0).SubWindows:
+		no("sub_windows", "algorithm: fixed has none: remove it")
+	case c.Algorithm == Exact && c.Limit > counter.MaxExact:
+		no("limit", "algorithm: exact keeps the time of each request, and of at most %d: take that, or sliding, which decides nearly as well", counter.MaxExact)
+	case c.Algorithm != Fixed && c.Candidate.Is():
+		no("candidate", "it would read the rule's counters by another limit, and those of algorithm: %s are of one limit: remove it, or try the change in a rule in shadow", c.Algorithm)
+	case c.Algorithm == Fixed && c.Candidate.Estimate != nil:
+		no("candidate", "only algorithm: sliding has an estimate: remove that of the candidate")
+	case is && c.Count.Refused:
+		no("count", "a bucket into which refused requests go stays full for as long as they come: remove refused, or take algorithm: sliding")
+	case is:
+		burst, queue := c.bucket()
+		perHit := float64(c.Window) / float64(max(c.Limit, 1))
+		if full := perHit * (float64(burst) + float64(queue)); full > float64(counter.MaxWindow) {
+			no("burst", "%d requests are those of %v at this rate: want at most those of %v", burst+queue, Duration(full).rounded(), Duration(counter.MaxWindow))
+		} else if last := time.Duration(perHit * float64(queue)); last > limiter.MaxDelay {
+			no("burst", "the last of %d that wait would wait %v: want at most %v, so at most %d", queue, Duration(last).rounded(), limiter.MaxDelay, int(float64(limiter.MaxDelay)/perHit))
+		}
+	}
+	return field, err
+}
+
+// rounded is d without what nobody reads.
+func (d Duration) rounded() Duration { return Duration(time.Duration(d).Round(time.Second)) }

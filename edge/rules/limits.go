@@ -1,0 +1,304 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/limiter"
+)
+
+// A rule may have several limits: other windows beside its own, and wider prefixes beside the source. Each has a counter of its own, a
+// request must be within all of them, and one that any of them refuses is counted under none. At worst a request costs the tier three
+// commands for each, and the table one counter for each that nobody has seen yet: maxLimits bounds both.
+//
+// A prefix that is over its limit is blocked like any source, under its own limit: every request asks for the bits of all prefixes that it
+// belongs to. So a client that takes a new address for each request is blocked by the width that it does not leave, on every edge, and
+// makes no counters while it is. When that block is over, only what is still over a limit is blocked again.
+const (
+	maxWindows = 4 // beside the rule's own
+	maxWidths  = 4 // of a family
+	maxLimits  = 8 // that one request can be under
+)
+
+// Window is a limit in a window beside the rule's own.
+type Window struct {
+	Limit  uint32   `json:"limit"`
+	Window Duration `json:"window"`
+}
+
+// Prefix is a width in which addresses are counted together: of IPv4 to 32, of IPv6 above. The narrowest of a family has the rule's limit; a
+// wider one has Limit, or, if that is 0, the rule's for every two bits doubled: as many times as the square root of the sources in it.
+type Prefix struct {
+	Prefix int    `json:"prefix"`
+	Limit  uint32 `json:"limit"`
+}
+
+// MarshalJSON shows a prefix as files have it.
+func (p Prefix) MarshalJSON() ([]byte, error) {
+	if p.Limit == 0 {
+		return json.Marshal(p.Prefix)
+	}
+	type fields Prefix
+	return json.Marshal(fields(p))
+}
+
+func (p Prefix) v4() bool { return p.Prefix <= 32 }
+
+// CheckWindows says what makes no sense of a rule's windows.
+func (c *Config) CheckWindows() error {
+	if len(c.Windows) > maxWindows {
+		return fmt.Errorf("windows: more than %d: leave out some", maxWindows)
+	}
+	all := append([]Window{{c.Limit, c.Window}}, c.Windows...)
+	slices.SortStableFunc(all, func(a, b Window) int { return int(min(1, max(-1, a.Window-b.Window))) })
+	for i := 1; i < len(all); i++ {
+		short, long := all[i-1], all[i]
+		switch {
+		case short.Window == long.Window:
+			return fmt.Errorf("windows: there are two limits in %v (the rule's own window is %v): keep one", long.Window, c.Window)
+		case short.Limit >= long.Limit:
+			return fmt.Errorf("windows: %d in %v can never be reached beside %d in %v: a longer window needs the larger limit", short.Limit, short.Window, long.Limit, long.Window)
+		case float64(short.Limit)*float64(long.Window) <= float64(long.Limit)*float64(short.Window):
+			return fmt.Errorf("windows: %d in %v can never be reached beside %d in %v: a longer window needs the lower rate", long.Limit, long.Window, short.Limit, short.Window)
+		}
+	}
+	return nil
+}
+
+// CheckPrefixes says what makes no sense of a rule's prefixes.
+func (c *Config) CheckPrefixes() error {
+	if len(c.Prefixes) == 0 {
+		return nil
+	}
+	if !slices.Equal(c.Key, []string{"source"}) {
+		return fmt.Errorf("prefixes: only addresses have wider ones, and this rule counts by %s: want key: source", strings.Join(c.Key, ", "))
+	}
+	for _, v4 := range []bool{true, false} {
+		widths := c.widths(v4)
+		if len(widths) > maxWidths {
+			return fmt.Errorf("prefixes: more than %d of a family: leave out some", maxWidths)
+		}
+		if n := len(widths) * (1 + len(c.Windows)); n > maxLimits {
+			return fmt.Errorf("prefixes: with %d windows a request would be under %d limits: want at most %d; leave out some windows or prefixes", 1+len(c.Windows), n, maxLimits)
+		}
+		below := c.Limit
+		for i, p := range widths {
+			limit := c.widened(widths, i)
+			switch {
+			case i == 0 && p.Limit != 0:
+				return fmt.Errorf("prefixes: %d is the narrowest of its family and has the rule's limit: write %d alone", p.Prefix, p.Prefix)
+			case i > 0 && widths[i-1].Prefix == p.Prefix:
+				return fmt.Errorf("prefixes: %d is there twice: remove one", p.Prefix)
+			case i > 0 && limit <= below && limit < counter.MaxLimit:
+				return fmt.Errorf("prefixes: %d has a limit of %d, and a prefix within it %d, which could never be reached: a wider prefix needs the larger limit", p.Prefix, limit, below)
+			}
+			below = limit
+		}
+	}
+	return nil
+}
+
+// widths are the prefixes of a family, the narrowest first.
+func (c *Config) widths(v4 bool) (list []Prefix) {
+	for _, p := range c.Prefixes {
+		if p.v4() == v4 {
+			list = append(list, p)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Prefix) int { return b.Prefix - a.Prefix })
+	return list
+}
+
+// widened is the limit of one of these in the rule's own window.
+func (c *Config) widened(widths []Prefix, i int) uint32 {
+	if l := widths[i].Limit; l != 0 {
+		return l
+	}
+	doubled := (widths[0].Prefix - widths[i].Prefix) / 2
+	if bits.Len32(c.Limit)+doubled > 32 {
+		return counter.MaxLimit
+	}
+	return min(counter.MaxLimit, c.Limit<<doubled)
+}
+
+// Limits is how many the rule has, those of both families.
+func (c *Config) Limits() int {
+	return (1 + len(c.Windows)) * (1 + max(0, len(c.widths(true))-1) + max(0, len(c.widths(false))-1))
+}
+
+// OwnLimit is the rule without the others: no windows, and no prefixes but the narrowest.
+func (c Config) OwnLimit() Config {
+	c.Windows = nil
+	var narrowest []Prefix
+	for _, v4 := range []bool{true, false} {
+		narrowest = append(narrowest, c.widths(v4)[:min(1, len(c.widths(v4)))]...)
+	}
+	c.Prefixes = narrowest
+	return c
+}
+
+// own is the width of the source as it is told apart everywhere (source.ipv4_prefix and source.ipv6_prefix), none that of no source at all.
+const (
+	own  = 0
+	none = -1
+)
+
+// A Limit is one of a rule's limits: a window, and the width in which addresses are counted together.
+type Limit struct {
+	*limiter.Rule
+	Policy string  // what clients and operators know it by: "login", "login/1s", "login/24", "login/24/1s"
+	Texts  [2]Text // for clients of IPv4 and of IPv6
+
+	v4, v6 int // prefix lengths, own or none
+}
+
+// Of is whom the limit counts for a request that the rule's key gives source and that comes from client; false: nobody.
+func (l *Limit) Of(source counter.Source, client netip.Addr) (counter.Source, bool) {
+	width := l.v6
+	if client = client.Unmap(); client.Is4() {
+		width = l.v4
+	}
+	switch width {
+	case own:
+		return source, true
+	case none:
+		return source, false
+	}
+	return counter.SourceOf(client, max(l.v4, 0), max(l.v6, 0)), true
+}
+
+// spec is a limit of a rule as its Config has it.
+type spec struct {
+	limit  uint32
+	window time.Duration
+	v4, v6 int
+	suffix string // of the policy's name
+}
+
+// specs are the limits of a rule. The first is the rule's own limit in its own window; it is about clients of both families.
+func (c *Config) specs() (list []spec) {
+	narrow := spec{v4: own, v6: own}
+	v4, v6 := c.widths(true), c.widths(false)
+	if len(v4) > 0 {
+		narrow.v4 = v4[0].Prefix
+	}
+	if len(v6) > 0 {
+		narrow.v6 = v6[0].Prefix
+	}
+	add := func(s spec, own uint32) { // own is the limit in the rule's own window
+		for i, w := range append([]Window{{c.Limit, c.Window}}, c.Windows...) {
+			s := s
+			// Rounded up. Factors are below 2^30, so that their product fits.
+			s.limit, s.window = uint32(min(counter.MaxLimit, (uint64(w.Limit)*uint64(own)+uint64(c.Limit)-1)/uint64(c.Limit))), time.Duration(w.Window)
+			if i > 0 {
+				s.suffix += "/" + w.Window.String()
+			}
+			list = append(list, s)
+		}
+	}
+	add(narrow, c.Limit)
+	for _, family := range [][]Prefix{v4, v6} {
+		for i := 1; i < len(family); i++ {
+			s := spec{v4: none, v6: none, suffix: fmt.Sprintf("/%d", family[i].Prefix)}
+			if family[i].v4() {
+				s.v4 = family[i].Prefix
+			} else {
+				s.v6 = family[i].Prefix
+			}
+			add(s, c.widened(family, i))
+		}
+	}
+	return list
+}
+
+// addLimits gives a rule its limits. Counters of the first are those that the rule has without the others; others are named by their width,
+// because numbers of one width mean nothing in another.
+func (r *Rule) addLimits(estimate counter.Estimate) error {
+	config := r.Config
+	c := &config
+	if c.Limit == 0 && c.OrdersOrigin() {
+		c.Limit = counter.MaxLimit // nobody is counted under it; whoever lists rules finds a counter all the same
+	}
+	if c.Limit == 0 {
+		return fmt.Errorf("limit 0: want 1 to %d", counter.MaxLimit)
+	}
+	for _, check := range []func() error{c.CheckWindows, c.CheckPrefixes} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	list := c.specs()
+	tried := *c
+	if c.Candidate.Limit != 0 {
+		tried.Limit = c.Candidate.Limit
+	}
+	candidates := tried.specs()
+	r.several = len(list) > 1 || len(c.Prefixes) > 0
+	common := r.Rule
+	for i, s := range list {
+		to := &r.Rule
+		name := fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), c.Mode)
+		if c.Cost.Is() {
+			name += " cost " + c.Cost.String()
+		}
+		if i > 0 {
+			other := common
+			to = &other
+			if s.v4 == none || s.v6 == none {
+				name += fmt.Sprintf(" /%d", max(s.v4, s.v6))
+			}
+		}
+		own := *c
+		own.Limit, own.Window = s.limit, Duration(s.window)
+		var err error
+		if to.Counter, err = own.NewCounter(name, estimate); err != nil {
+			return err
+		}
+		to.Counter.Sync = c.Check == limiter.Sync
+		if c.Candidate.Is() {
+			if to.Candidate, err = newCandidate(c, to, candidates[i].limit); err != nil {
+				return fmt.Errorf("candidate: %w", err)
+			}
+		}
+		r.Limits = append(r.Limits, Limit{Rule: to, Policy: c.Name + s.suffix, v4: s.v4, v6: s.v6})
+	}
+	v4, v6 := policy(r.Limits, true), policy(r.Limits, false)
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		l.Texts[0], l.Texts[1] = newText(l, v4), newText(l, v6)
+	}
+	return nil
+}
+
+// Limit is the limit of that policy; nil: there is none.
+func (r *Rule) Limit(policy string) *Limit {
+	i := slices.IndexFunc(r.Limits, func(l Limit) bool { return l.Policy == policy })
+	if i < 0 {
+		return nil
+	}
+	return &r.Limits[i]
+}
+
+// limitOf returns which of the rule's limits is lr; nil: none is.
+func (r *Rule) limitOf(lr *limiter.Rule) *Limit {
+	for i := range r.Limits {
+		if r.Limits[i].Rule == lr {
+			return &r.Limits[i]
+		}
+	}
+	return nil
+}
+
+// PolicyOf names a limit where the rule's name does not; "" otherwise.
+func (r *Rule) PolicyOf(l *Limit) string {
+	if l.Policy == r.Config.Name {
+		return ""
+	}
+	return l.Policy
+}

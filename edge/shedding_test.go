@@ -1,0 +1,262 @@
+package edge
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/edge/events"
+	"sluice/edge/limiter/shedding"
+)
+
+// ranks are rules that tell priorities by path. The first has no limit, and the others say the opposite of what a shadow and a silent rule say.
+const ranks = `
+source: {trust: [127.0.0.1]}
+allow: [192.0.2.9]
+rules:
+- {name: crawlers, match: {path: /low*}, priority: sheddable}
+- {name: pay, match: {path: "*/pay"}, limit: 1000000, priority: critical}
+- {name: shadow, mode: shadow, limit: 1000000, priority: critical, queue: 10s}
+- {name: silent, limit: 1000000}
+- {name: patient, match: {path: /wait/*}, queue: 5s}
+`
+
+// A holder is an edge with room for ten requests, before an origin that holds them.
+type holder struct {
+	*edgeUnderTest
+	arrived chan string
+	leave   chan struct{}
+	held    []*talk
+}
+
+func startHolder(t *testing.T, rules string) *holder {
+	h := &holder{arrived: make(chan string), leave: make(chan struct{})}
+	over := make(chan struct{})
+	origin := netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case h.arrived <- r.URL.Path:
+		case <-over:
+		}
+		select {
+		case <-h.leave:
+		case <-over:
+		}
+	})
+	t.Cleanup(func() { close(over) }) // a test that fails leaves some held
+	rules = strings.Replace(rules, `"*/pay"`, `"~/pay$"`, 1)
+	h.edgeUnderTest = startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], shedding: {min: 10, max: 10}}]%s", origin, rules))
+	return h
+}
+
+// ask sends a request and does not wait for its answer.
+func (h *holder) ask(path string, header ...string) *talk {
+	c := h.talk()
+	_, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\n"+lines(header)+"\r\n")
+	return c
+}
+
+// hold has a request under way.
+func (h *holder) hold(path string, header ...string) {
+	h.held = append(h.held, h.ask(path, header...))
+	<-h.arrived
+}
+
+// end lets n held requests go.
+func (h *holder) end(n int) {
+	for range n {
+		h.leave <- struct{}{}
+	}
+}
+
+func (h *holder) status() shedding.Status { return h.snap.Load().origins.Any.Shedding.Status() }
+
+// Who is turned away first follows from the rules, and he is told in the form of all answers; everything is counted, and told to operators.
+func TestSheddableRequestsGoFirst(t *testing.T) {
+	h := startHolder(t, ranks)
+	log := events.New(10, nil)
+	h.events = log
+	at := time.Now()
+	h.Sweep(at)
+	shed := func(path string, header ...string) {
+		t.Helper()
+		c := h.talk()
+		for range 2 { // the connection stays
+			resp, body := c.say("GET " + path + " HTTP/1.1\r\nHost: a\r\n" + lines(header) + "\r\n")
+			if resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "1" || resp.Header.Get("Cache-Control") != "no-store" ||
+				!strings.HasPrefix(body, `{"error":{"code":"overloaded","message":"`) {
+				t.Errorf("%s: %d %v %s", path, resp.StatusCode, resp.Header, body)
+			}
+		}
+	}
+	for range 5 {
+		h.hold("/low")
+	}
+	shed("/low")
+	for range 3 {
+		h.hold("/")
+	}
+	shed("/")
+	shed("/low/2")
+	h.hold("/low/pay")
+	h.hold("/", "X-Forwarded-For: 192.0.2.9")
+	shed("/pay")
+	shed("/", "X-Forwarded-For: 192.0.2.9")
+	h.Sweep(at.Add(time.Second))
+	h.Sweep(at.Add(5 * time.Second))
+	m := h.metrics()
+	for name, want := range map[string]float64{"sluice_shedding_limit{hosts=*}": 10, "sluice_shedding_in_flight{hosts=*}": 10,
+		"sluice_shed_total{hosts=*,priority=sheddable}": 4, "sluice_shed_total{hosts=*,priority=default}": 2, "sluice_shed_total{hosts=*,priority=critical}": 4,
+		"sluice_requests_total{rule=crawlers,verdict=pass}": 10} {
+		if m[name] != want {
+			t.Errorf("%s is %v, want %v", name, m[name], want)
+		}
+	}
+	if o := h.Origins(at)[0]; o.Shedding == nil || o.Shedding.Limit != 10 || o.Shedding.InFlight != 10 || !o.Shedding.Now || o.Shedding.Shed["sheddable"] != 4 || o.Servers[0].Active != 10 {
+		t.Errorf("%+v", o)
+	}
+	h.end(10)
+	for _, c := range h.held {
+		if resp, _ := c.hear("GET"); resp.StatusCode != 200 {
+			t.Errorf("one that was held: %d", resp.StatusCode)
+		}
+	}
+	h.rest()
+	if s := h.status(); s.InFlight != 0 {
+		t.Errorf("%+v", s)
+	}
+	h.Sweep(at.Add(time.Hour))
+	list := log.Since(0)
+	if len(list) != 2 || list[1].New != "shedding" || list[0].New != "sound" || !strings.Contains(list[1].Text, "10 requests are under way") {
+		t.Errorf("%+v", list)
+	}
+}
+
+// Who may wait gets the next place, the last to come first; who has gone gets none.
+func TestWaitingForAPlace(t *testing.T) {
+	h := startHolder(t, ranks)
+	for range 8 {
+		h.hold("/")
+	}
+	wait := func(path string, want int) *talk {
+		c := h.ask(path)
+		until(t, path+" waits", func() bool { return h.status().Waiting == want })
+		return c
+	}
+	first := wait("/wait/1", 1)
+	gone := wait("/wait/gone", 2)
+	gone.Close()
+	until(t, "who has gone leaves", func() bool { return h.status().Waiting == 1 })
+	last := wait("/wait/2", 2)
+	if resp, _ := h.get("/"); resp.StatusCode != 503 {
+		t.Errorf("who may not wait: %d", resp.StatusCode)
+	}
+	for _, want := range []string{"/wait/2", "/wait/1"} {
+		h.end(1)
+		if got := <-h.arrived; got != want {
+			t.Errorf("%s gets the place, want %s", got, want)
+		}
+	}
+	h.end(8)
+	for _, c := range append(h.held, first, last) {
+		if resp, _ := c.hear("GET"); resp.StatusCode != 200 {
+			t.Errorf("%d", resp.StatusCode)
+		}
+	}
+	h.rest()
+	if _, n, sum := h.snap.Load().origins.Any.Waited.Snapshot(); n != 3 || sum <= 0 {
+		t.Errorf("%d have waited, for %v s", n, sum)
+	}
+	if s := h.status(); s.InFlight != 0 || s.Waiting != 0 || s.Shed[shedding.Default] != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Who finds no place in his time is shed; there are no more waiters than the limit.
+func TestWaitingEnds(t *testing.T) {
+	h := startHolder(t, strings.Replace(ranks, "queue: 5s", "queue: 60ms", 1))
+	for range 8 {
+		h.hold("/")
+	}
+	if resp, body := h.get("/wait/1"); resp.StatusCode != 503 || !strings.Contains(body, `"overloaded"`) {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	h.end(8)
+	h.rest()
+	l := shedding.New(shedding.Config{Min: 3, Max: 3})
+	for i := range 8 {
+		entered, w := l.Enter(shedding.Critical, true, time.Now())
+		if entered != (i < 3) || (w != nil) != (i >= 3 && i < 6) {
+			t.Errorf("request %d: %v %v", i, entered, w)
+		}
+	}
+}
+
+// However a request ends, it gives its place back; a tunnel and an answer that is read slowly have none.
+func TestSheddingPlacesAreGivenBack(t *testing.T) {
+	o := startRecorder(t, func(n int, request string) string {
+		switch {
+		case strings.Contains(request, "/upgrade"):
+			return "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+		case strings.Contains(request, "/close"):
+			return "\x00"
+		case strings.Contains(request, "/slow"):
+			return okHead + "Content-Length: 9\r\n\r\nabc"
+		}
+		return hello(n, "")
+	})
+	e := startEdge(t, "", fmt.Sprintf("limits: {header_timeout: 200ms}\norigins: [{servers: [%q], shedding: {}}]", o.url()))
+	l := e.snap.Load().origins.Any.Shedding
+	for request, head := range map[string]bool{
+		"GET / HTTP/1.1\r\nHost: a\r\n\r\n": true, "GET /close HTTP/1.1\r\nHost: a\r\n\r\n": true, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n": true,
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc": true, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na": true,
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\na":                         false,
+		"GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n": true,
+	} {
+		c := e.talk()
+		_, _ = io.WriteString(c, request)
+		if head {
+			_, _ = http.ReadResponse(c.r, nil)
+		} else {
+			until(t, "it is under way", func() bool { return l.Status().InFlight == 1 })
+			c.Close()
+		}
+		until(t, "its place is free after "+request, func() bool { return l.Status().InFlight == 0 }) // with the connection open
+		c.Close()
+	}
+	if got := l.Status().Shed; got != ([shedding.Levels]uint64{}) {
+		t.Errorf("%v", got)
+	}
+	// A reload keeps what is known.
+	if err := e.Apply(e.snap.Load().config); err != nil || e.snap.Load().origins.Any.Shedding != l {
+		t.Errorf("after a reload it begins anew: %v", err)
+	}
+}
+
+// Errors are quick, and a long body comes as fast as its client sends it: neither tells how long an answer takes.
+func TestWhatSaysNothingOfAnOrigin(t *testing.T) {
+	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: [%q], shedding: {}}]", netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/error" {
+			w.WriteHeader(500)
+		}
+	})))
+	base := func(request string) time.Duration {
+		c := e.talk()
+		defer c.Close()
+		for range 60 {
+			c.say(request)
+		}
+		return e.snap.Load().origins.Any.Shedding.Status().Base
+	}
+	for _, request := range []string{"GET /error HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n" + strings.Repeat("x", 20_000)} {
+		if got := base(request); got != 0 {
+			t.Errorf("%.20q: %v", request, got)
+		}
+	}
+	if base("GET / HTTP/1.1\r\nHost: a\r\n\r\n") <= 0 {
+		t.Error("an answer says nothing either")
+	}
+}

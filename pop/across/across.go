@@ -1,0 +1,147 @@
+// Package across is what PoPs that list each other as peers tell each other: whom they have blocked, so that a source that anycast takes to
+// another PoP is refused there on its first request. Counts do not travel: a source that is within its limit starts afresh at another PoP.
+//
+//	edge of A that announces a block --> Outbox, one for each peer --> Message, sealed, to one edge of B --> Inbox --> B's edges
+//
+// A message is JSON under an HMAC-SHA-256 that all peers have the key of. It names its sender, whom it is for, and when it was made; so
+// another PoP does not take it, and nobody takes it twice or long after. What B puts into force goes to B's own edges, and never on to
+// another PoP. A peer can only block, and no more than B's own rules could: it lifts nothing.
+//
+// Nothing here does I/O, waits, or reads a clock.
+package across
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"sluice/counter"
+)
+
+// Block is a source that a PoP has blocked by itself under a rule that enforces. Its times are on the clock of who sent it, as
+// Message.At is.
+type Block struct {
+	Rule   string         `json:"rule"`   // as operators know it
+	Counts string         `json:"counts"` // what the rule's counters are named by: rules that count by another key have another
+	Source counter.Source `json:"-"`      // an address prefix: digests are keyed with the secret of one PoP
+	Start  time.Time      `json:"start"`
+	End    time.Time      `json:"end"`
+	Limit  uint32         `json:"limit"` // that the source went over
+	Window time.Duration  `json:"window"`
+}
+
+// MarshalJSON writes the source as operators read it.
+func (b Block) MarshalJSON() ([]byte, error) {
+	type fields Block
+	return json.Marshal(struct {
+		fields
+		Source string `json:"source"`
+	}{fields(b), b.Source.String()})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (b *Block) UnmarshalJSON(text []byte) (err error) {
+	type fields Block
+	in := struct {
+		*fields
+		Source string `json:"source"`
+	}{fields: (*fields)(b)}
+	if err = json.Unmarshal(text, &in); err == nil {
+		b.Source, err = counter.ParseSource(in.Source)
+	}
+	return err
+}
+
+// Travels reports whether a source means the same to another PoP.
+func Travels(s counter.Source) bool {
+	_, is := s.Prefix()
+	return is
+}
+
+// Outcome is what became of a block that came from a peer.
+type Outcome uint8
+
+const (
+	Imposed  Outcome = iota // it is in force now
+	Known                   // it was, for as long, or it is over, or an operator says otherwise
+	NoRule                  // no rule of this name and key enforces and blocks here
+	Looser                  // the rule here allows more
+	OverRate                // its peer has sent too many
+	Outcomes = iota
+)
+
+func (o Outcome) String() string {
+	return [...]string{"imposed", "known", "no_rule", "looser", "over_rate"}[o]
+}
+
+// Bounds of messages.
+const (
+	MaxBlocks = 500       // of a message
+	MaxBytes  = 512 << 10 // of one; names of rules and sources are short
+	Window    = 30 * time.Second
+)
+
+// Message is what one edge tells one edge of a peer.
+type Message struct {
+	From   string    `json:"from"` // the name of the sender's PoP
+	To     string    `json:"to"`   // and of the PoP that is told
+	Edge   string    `json:"edge"` // stands for the sender's process
+	At     time.Time `json:"at"`   // of one Edge always later
+	Blocks []Block   `json:"blocks"`
+}
+
+// Key is what all peers share.
+type Key [sha256.Size]byte
+
+// KeyOf makes the key from any bytes that are hard to guess.
+func KeyOf(secret []byte) Key { return sha256.Sum256(append([]byte("sluice peers\x00"), secret...)) }
+
+// Seal encodes a message, and signs it: the signature is in hexadecimal digits.
+func (k Key) Seal(m *Message) (body []byte, signature string) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // it has nothing that JSON has not
+	}
+	return body, hex.EncodeToString(k.mac(body))
+}
+
+func (k Key) mac(body []byte) []byte {
+	h := hmac.New(sha256.New, k[:])
+	h.Write(body)
+	return h.Sum(nil)
+}
+
+// What is wrong with a message that is refused.
+var (
+	ErrSignature = errors.New("the signature is wrong: both PoPs need the same peers_secret_file")
+	ErrForm      = errors.New("that is no message of a peer")
+	ErrFor       = errors.New("it is for another PoP: names and addresses in peers do not fit")
+	ErrFrom      = errors.New("its sender is not among the peers here")
+	ErrClock     = errors.New("its time is too far from the clock here: it is old, or a clock is wrong")
+	ErrReplay    = errors.New("it is older than another of its sender that has come")
+	ErrSenders   = errors.New("too many senders")
+)
+
+// Refusals are all of these, by the word for each in metrics.
+var Refusals = map[string]error{
+	"signature": ErrSignature, "form": ErrForm, "recipient": ErrFor, "sender": ErrFrom, "clock": ErrClock, "replay": ErrReplay, "senders": ErrSenders,
+}
+
+// open checks a signature and decodes.
+func (k Key) open(body []byte, signature string) (m Message, err error) {
+	given, err := hex.DecodeString(signature)
+	if err != nil || !hmac.Equal(given, k.mac(body)) {
+		return m, ErrSignature
+	}
+	if err := json.Unmarshal(body, &m); err != nil {
+		return m, fmt.Errorf("%w: %v", ErrForm, err)
+	}
+	if len(m.Blocks) > MaxBlocks || len(m.Edge) > 64 {
+		return m, ErrForm
+	}
+	return m, nil
+}

@@ -1,0 +1,193 @@
+package across
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/counter"
+)
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func source(i int) counter.Source {
+	return counter.SourceOf(netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}), 32, 64)
+}
+
+func blocks(n int) (list []Block) {
+	for i := range n {
+		list = append(list, Block{Rule: "login", Counts: "login source enforce", Source: source(i), Start: noon, End: noon.Add(time.Minute), Limit: 5, Window: time.Minute})
+	}
+	return list
+}
+
+// What is sealed comes back whole, and nothing that was changed on the way, was made under another secret, is for or from somebody else, is of
+// another time, or came before.
+func TestInbox(t *testing.T) {
+	key := KeyOf([]byte("nobody can guess this"))
+	in := NewInbox("ams1", key, []string{"fra1", "lhr1"})
+	good := Message{From: "fra1", To: "ams1", Edge: "e", At: noon, Blocks: blocks(2)}
+	body, mac := key.Seal(&good)
+	if strings.Contains(string(body), "nobody") {
+		t.Error("the secret is in the message")
+	}
+	m, over, err := in.Take(body, mac, noon.Add(time.Second))
+	if d := cmp.Diff(good, m, cmp.Comparer(func(a, b counter.Source) bool { return a == b })); d != "" || over != 0 || err != nil {
+		t.Fatalf("%s %d %v", d, over, err)
+	}
+	with := func(change func(*Message)) Message {
+		m := good
+		m.At = m.At.Add(time.Millisecond)
+		change(&m)
+		return m
+	}
+	for _, test := range []struct {
+		what string
+		m    Message
+		now  time.Duration
+		want error
+	}{
+		{"it came before", good, time.Second, ErrReplay},
+		{"one that was made before another that came", with(func(m *Message) { m.At = noon.Add(-time.Millisecond) }), 0, ErrReplay},
+		{"for another PoP", with(func(m *Message) { m.To = "lhr1" }), 0, ErrFor},
+		{"from a stranger", with(func(m *Message) { m.From = "cdg1" }), 0, ErrFrom},
+		{"from this very PoP", with(func(m *Message) { m.From = "ams1" }), 0, ErrFrom},
+		{"of long ago", with(func(*Message) {}), Window + time.Second, ErrClock},
+		{"of the future", with(func(*Message) {}), -Window - time.Second, ErrClock},
+		{"too long", with(func(m *Message) { m.Blocks = blocks(MaxBlocks + 1) }), 0, ErrForm},
+		{"a clock that is nearly too far ahead", with(func(*Message) {}), -Window + time.Second, nil},
+		{"of another edge", with(func(m *Message) { m.Edge = "f" }), 0, nil},
+		{"of another peer", with(func(m *Message) { m.From = "lhr1" }), 0, nil},
+	} {
+		body, mac := key.Seal(&test.m)
+		if _, _, err := in.Take(body, mac, noon.Add(test.now)); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", test.what, err, test.want)
+		}
+	}
+	next := with(func(m *Message) { m.Edge = "g" })
+	body, mac = key.Seal(&next)
+	other := KeyOf([]byte("another secret, of others"))
+	_, forged := other.Seal(&next)
+	for what, pair := range map[string][2]string{
+		"another secret":    {string(body), forged},
+		"no signature":      {string(body), ""},
+		"no digits":         {string(body), "zz"},
+		"a part of it":      {string(body), mac[:32]},
+		"a body changed":    {strings.Replace(string(body), "192.0.0.1", "192.0.0.9", 1), mac},
+		"a body that grows": {string(body) + " ", mac},
+	} {
+		if _, _, err := in.Take([]byte(pair[0]), pair[1], noon); !errors.Is(err, ErrSignature) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if d := cmp.Diff(map[string]uint64{"signature": 6, "form": 1, "recipient": 1, "sender": 2, "clock": 2, "replay": 2, "senders": 0}, in.Refused()); d != "" {
+		t.Error(d)
+	}
+}
+
+// A peer may have a burst, then so many a second, whichever of its edges speaks; another peer's are its own.
+func TestRate(t *testing.T) {
+	key := KeyOf([]byte("nobody can guess this"))
+	in := NewInbox("ams1", key, []string{"fra1", "lhr1"})
+	for i, step := range []struct {
+		at     time.Duration
+		from   string
+		n, got int
+	}{
+		{0, "fra1", 500, 500},
+		{0, "fra1", 500, 500},
+		{0, "fra1", 10, 0},
+		{100 * time.Millisecond, "fra1", 500, Rate / 10},
+		{100 * time.Millisecond, "lhr1", 500, 500},
+		{50 * time.Millisecond, "fra1", 5, 0}, // the clock steps back
+		{20 * time.Second, "fra1", 500, 500},
+		{20 * time.Second, "fra1", 500, 500},
+		{20 * time.Second, "fra1", 1, 0},
+	} {
+		body, mac := key.Seal(&Message{From: step.from, To: "ams1", Edge: fmt.Sprint(i), At: noon.Add(step.at), Blocks: blocks(step.n)})
+		m, over, err := in.Take(body, mac, noon.Add(step.at))
+		if err != nil || len(m.Blocks) != step.got || over != step.n-step.got {
+			t.Errorf("step %d: %d blocks and %d over, want %d of %d (%v)", i, len(m.Blocks), over, step.got, step.n, err)
+		}
+	}
+}
+
+// So many senders are remembered, and those of whom nothing was heard for long make room.
+func TestSenders(t *testing.T) {
+	key := KeyOf([]byte("nobody can guess this"))
+	in := NewInbox("ams1", key, []string{"fra1"})
+	take := func(edge int, at time.Duration) error {
+		body, mac := key.Seal(&Message{From: "fra1", To: "ams1", Edge: fmt.Sprint(edge), At: noon.Add(at)})
+		_, _, err := in.Take(body, mac, noon.Add(at))
+		return err
+	}
+	for i := range maxSenders {
+		if err := take(i, 0); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	if err := take(maxSenders, time.Second); !errors.Is(err, ErrSenders) {
+		t.Error(err)
+	}
+	if err := take(maxSenders, Window+time.Second); err != nil || len(in.senders) != 1 {
+		t.Errorf("%v, %d senders", err, len(in.senders))
+	}
+}
+
+// What waits is bounded: the oldest goes, and is counted; what has ended is not sent.
+func TestOutbox(t *testing.T) {
+	o := NewOutbox()
+	for i, b := range blocks(Waiting + 1) {
+		b.End = noon.Add(time.Duration(i) * time.Millisecond)
+		o.Add(b)
+	}
+	first := o.Take(noon)
+	if n := o.Dropped(); n != Waiting/10 || len(first) != MaxBlocks || first[0].Source != source(int(n)) || len(o.Wake) != 1 {
+		t.Errorf("%d dropped, %d taken, the first %v", n, len(first), first[0].Source)
+	}
+	if late := o.Take(noon.Add((Waiting - 2) * time.Millisecond)); len(late) != 2 || late[1].Source != source(Waiting) || len(o.Take(noon)) != 0 {
+		t.Errorf("%v", late)
+	}
+}
+
+// Of all that can be sent nothing is too large to be taken.
+func TestLargest(t *testing.T) {
+	list := blocks(MaxBlocks)
+	for i := range list {
+		list[i].Rule = strings.Repeat("r", 64)
+		list[i].Counts = list[i].Rule + " " + strings.Repeat("header:a-long-name,", 20) + " enforce"
+		list[i].Source = counter.SourceOf(netip.MustParseAddr("2001:db8:1111:2222:3333:4444:5555:6666"), 32, 128)
+		list[i].Limit, list[i].Start, list[i].End = 1e9, noon.Add(123456789), noon.Add(987654321)
+	}
+	body, _ := KeyOf(nil).Seal(&Message{From: strings.Repeat("f", 64), To: strings.Repeat("t", 64), Edge: strings.Repeat("e", 16), At: noon, Blocks: list})
+	if len(body) > MaxBytes {
+		t.Errorf("%d bytes", len(body))
+	}
+}
+
+// What one block costs its sender on the way out, and a peer to check with 499 others.
+func BenchmarkAdd(b *testing.B) {
+	o, list := NewOutbox(), blocks(1)
+	b.ReportAllocs()
+	for b.Loop() {
+		o.Add(list[0])
+	}
+}
+
+func BenchmarkTake500(b *testing.B) {
+	key := KeyOf([]byte("nobody can guess this"))
+	in := NewInbox("ams1", key, []string{"fra1"})
+	m := Message{From: "fra1", To: "ams1", Edge: "e", At: noon, Blocks: blocks(MaxBlocks)}
+	for b.Loop() {
+		m.At = m.At.Add(1)
+		body, mac := key.Seal(&m)
+		if _, _, err := in.Take(body, mac, m.At); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

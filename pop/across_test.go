@@ -1,0 +1,200 @@
+package pop_test
+
+import (
+	"testing"
+	"time"
+
+	"sluice/counter"
+	"sluice/mitigation"
+	"sluice/pop"
+	"sluice/pop/across"
+	"sluice/pop/sim"
+)
+
+// twoPoPs are two worlds of one time. What the first decides goes to the edge to of the second after a while, and what the second decides to
+// the first; told counts both.
+func twoPoPs(t *testing.T, home, away pop.Rule) (a, b *sim.World, told *[2]int) {
+	told = new([2]int)
+	var worlds [2]*sim.World
+	for i, r := range [2]pop.Rule{home, away} {
+		worlds[i] = newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Decided: func(b across.Block) {
+			told[i]++
+			now := worlds[i].Now()
+			worlds[1-i].Run(now)
+			worlds[1-i].Edges[told[i]%3].Impose("other", b, now)
+		}}, r)
+	}
+	return worlds[0], worlds[1], told
+}
+
+func by(w *sim.World, e *sim.Edge, r pop.Rule, s counter.Source) string {
+	bit, in := e.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
+	if !in {
+		return ""
+	}
+	return bit.By.String()
+}
+
+// A block is told of once, is in force on every edge of the other PoP, and comes neither back nor twice.
+func TestBlockReachesAnotherPoP(t *testing.T) {
+	r := newRule(t, 5, time.Minute, 30*time.Second, counter.Nearest)
+	a, b, told := twoPoPs(t, r, r)
+	who, good := address(1), address(2)
+	for i := range 12 { // every edge has its own verdict
+		ask(a.Edges[i%3], r, who)
+	}
+	ask(a.Edges[0], r, good)
+	a.Run(began.Add(100 * time.Millisecond))
+	b.Run(began.Add(200 * time.Millisecond))
+	for i, e := range b.Edges {
+		if got := by(b, e, r, who); got != "peer" {
+			t.Errorf("edge %d: by %q", i, got)
+		}
+		if commands := b.Commands; ask(e, r, who) || !ask(e, r, good) || commands > b.Commands {
+			t.Errorf("edge %d: who is blocked is admitted, or who is not is refused", i)
+		}
+	}
+	a.Run(began.Add(10 * time.Second))
+	b.Run(began.Add(10 * time.Second))
+	if *told != [2]int{1, 0} {
+		t.Errorf("%d blocks were told of, and %d on the way back", told[0], told[1])
+	}
+	if got := by(a, a.Edges[0], r, who); got != "edge" && got != "pop" {
+		t.Errorf("at home by %q", got)
+	}
+
+	// Its end comes there as at home, and the source is counted again.
+	b.Run(began.Add(31 * time.Second))
+	if !ask(b.Edges[1], r, who) {
+		t.Error("it does not end")
+	}
+}
+
+// Not every verdict is another PoP's business, and not everything that it says is done.
+func TestImpose(t *testing.T) {
+	r := newRule(t, 100, time.Minute, 30*time.Second, counter.Nearest)
+	r.Name = "login"
+	r.Repeat = mitigation.Repeat{Timeouts: []time.Duration{time.Minute}, Within: time.Hour}
+	throttle, shadow, tried := r, r, r
+	throttle.Timeout, shadow.Shadow, tried.Candidate = 0, true, true
+	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
+	e, now := w.Edges[0], began
+	n := uint32(0)
+	for _, test := range []struct {
+		what   string
+		rule   pop.Rule
+		change func(*across.Block)
+		want   across.Outcome
+		lasts  time.Duration
+	}{
+		{"as here", r, func(*across.Block) {}, across.Imposed, 10 * time.Second},
+		{"a looser limit there", r, func(b *across.Block) { b.Limit = 1000 }, across.Imposed, 10 * time.Second},
+		{"longer than anything here", r, func(b *across.Block) { b.End = b.End.Add(time.Hour) }, across.Imposed, time.Minute},
+		{"a clock that is an hour ahead", r, func(b *across.Block) { b.Start, b.End = b.Start.Add(time.Hour), b.End.Add(time.Hour) }, across.Imposed, time.Minute},
+		{"it is over", r, func(b *across.Block) { b.End = b.Start }, across.Known, 0},
+		{"another rule", r, func(b *across.Block) { b.Rule = "search" }, across.NoRule, 0},
+		{"another key", r, func(b *across.Block) { b.Counts = "test by another key" }, across.NoRule, 0},
+		{"a stricter limit there", r, func(b *across.Block) { b.Limit = 99 }, across.Looser, 0},
+		{"the same in twice the time", r, func(b *across.Block) { b.Window *= 2 }, across.Looser, 0},
+		{"less in a shorter time", r, func(b *across.Block) { b.Limit, b.Window = 60, 10*time.Second }, across.Looser, 0},
+		{"a rule that throttles", throttle, func(*across.Block) {}, across.NoRule, 0},
+		{"a shadow here", shadow, func(*across.Block) {}, across.NoRule, 0},
+		{"a candidate here", tried, func(*across.Block) {}, across.NoRule, 0},
+	} {
+		n++
+		e.Machine.SetRules([]pop.Rule{test.rule})
+		b := across.Block{Rule: "login", Counts: "test", Source: address(n), Start: now.Add(-20 * time.Second), End: now.Add(10 * time.Second), Limit: 100, Window: time.Minute}
+		test.change(&b)
+		got := e.Impose("fra1", b, now)
+		bit, in := e.Bits.Get(mitigation.Key{Rule: r.Counter.ID, Source: b.Source}, now)
+		if got != test.want || in != (test.lasts > 0) || in && (bit.By != mitigation.ByPeer || bit.End.Sub(now) != test.lasts || bit.Reason != "PoP fra1") {
+			t.Errorf("%s: %v, %v, for %v, want %v for %v", test.what, got, bit.By, bit.End.Sub(now), test.want, test.lasts)
+		}
+	}
+	e.Machine.SetRules([]pop.Rule{r})
+	b := across.Block{Rule: "login", Counts: "test", Source: address(1), Start: now, End: now.Add(10 * time.Second), Limit: 100, Window: time.Minute}
+	if got := e.Impose("fra1", b, now); got != across.Known {
+		t.Errorf("once more: %v", got)
+	}
+	// Of several windows of a rule, whose counters have one name, it is for the one that the source went over.
+	short := newRule(t, 10, time.Second, 30*time.Second, counter.Nearest)
+	short.Name, short.Further = "login", true
+	for i, rules := range [][]pop.Rule{{r, short}, {short, r}} {
+		e.Machine.SetRules(rules)
+		if got := e.Impose("fra1", across.Block{Rule: "login", Counts: "test", Source: address(uint32(100 + i)), Start: now, End: now.Add(10 * time.Second), Limit: 10, Window: time.Second}, now); got != across.Imposed || by(w, e, short, address(uint32(100+i))) != "peer" {
+			t.Errorf("of two windows: %v", got)
+		}
+	}
+	e.Machine.SetRules([]pop.Rule{r})
+	// What was decided before an operator lifted it is void.
+	e.Bits.Lift(mitigation.Key{Rule: r.Counter.ID, Source: address(1)}, now)
+	if got := e.Impose("fra1", b, now.Add(time.Second)); got != across.Known || by(w, e, r, address(1)) != "" {
+		t.Errorf("from before a lift: %v", got)
+	}
+}
+
+// Blocks of shadows, and of sources that another PoP would not know, are not told of.
+func TestNotTold(t *testing.T) {
+	digest := counter.SourceOfDigest([16]byte{1})
+	for _, test := range []struct {
+		what   string
+		source counter.Source
+		change func(*pop.Rule)
+		want   int
+	}{
+		{"an address", address(1), func(*pop.Rule) {}, 1},
+		{"a digest", digest, func(*pop.Rule) {}, 0},
+		{"a shadow", address(1), func(r *pop.Rule) { r.Shadow = true }, 0},
+	} {
+		r := newRule(t, 5, time.Minute, 30*time.Second, counter.Nearest)
+		told := 0
+		w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond, Decided: func(across.Block) { told++ }}, r)
+		test.change(&r)
+		for _, e := range w.Edges {
+			e.Machine.SetRules([]pop.Rule{r})
+		}
+		for range 7 {
+			ask(w.Edges[0], r, test.source)
+		}
+		if w.Run(began.Add(time.Second)); told != test.want {
+			t.Errorf("%s: told of %d", test.what, told)
+		}
+	}
+}
+
+// Switched off, what other PoPs said is over, on each edge as it hears of it, though the tier still has it; verdicts of the PoP itself go on.
+func TestPeersOff(t *testing.T) {
+	r := newRule(t, 5, time.Minute, 30*time.Second, counter.Nearest)
+	a, b, told := twoPoPs(t, r, r)
+	who := address(1)
+	for range 7 {
+		ask(a.Edges[0], r, who)
+	}
+	a.Run(began.Add(100 * time.Millisecond))
+	b.Run(began.Add(200 * time.Millisecond))
+	for i, e := range b.Edges {
+		e.Machine.Peers(false)
+		if got := by(b, e, r, who); got != "" {
+			t.Errorf("edge %d: by %q", i, got)
+		}
+		if !ask(e, r, who) {
+			t.Errorf("edge %d refuses", i)
+		}
+	}
+	b.Run(began.Add(300 * time.Millisecond)) // first sight has read the tier's bit
+	if got := by(b, b.Edges[0], r, who); got != "" {
+		t.Errorf("by %q", got)
+	}
+	for range 7 {
+		ask(b.Edges[0], r, who)
+	}
+	b.Run(began.Add(400 * time.Millisecond))
+	for i, e := range b.Edges {
+		if got := by(b, e, r, who); got != "edge" && got != "pop" {
+			t.Errorf("edge %d does not learn of the PoP's own: %q", i, got)
+		}
+	}
+	if told[1] != 0 {
+		t.Error("off, and told of")
+	}
+}
