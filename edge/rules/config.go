@@ -77,6 +77,9 @@ type Config struct {
 	Queue             Duration           `json:"queue"`    // how long they may wait for a place there; 0: not at all
 }
 
+// AsksTier reports whether the rule has the tier asked before each decision.
+func (c *Config) AsksTier() bool { return c.Check == limiter.Sync }
+
 // Defaults is what holds for all rules that do not say otherwise.
 type Defaults struct {
 	Estimate counter.Estimate

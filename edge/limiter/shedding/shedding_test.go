@@ -18,9 +18,9 @@ type origin struct {
 }
 
 type request struct {
-	came, began, ends time.Time
-	level             Level
-	edge              *Limiter // nil: it was let through unasked
+	came, ends time.Time
+	level      Level
+	edge       *Limiter // nil: it was let through unasked
 }
 
 // A world is limiters before one origin, and clients that come at a steady rate.

@@ -21,7 +21,6 @@ import (
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
 	"sluice/edge/config"
-	"sluice/edge/limiter"
 	"sluice/edge/rehearsal"
 	"sluice/edge/rules"
 	"sluice/loadgen/judge"
@@ -419,7 +418,7 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 		if r.Algorithm != rules.Sliding {
 			notes = append(notes, fmt.Sprintf("rule %s counts by %s: who it refuses is what that refuses, and requests that would have waited for their turn are among those admitted; what sources sent at most, and limits that follow from it, are those of a sliding window", r.Name, r.Algorithm))
 		}
-		if r.Check == limiter.Sync {
+		if r.AsksTier() {
 			notes = append(notes, fmt.Sprintf("rule %s says check: sync, which changes nothing here: one edge judges the log, and knows of each request before the next; over several edges, --sync of simulate shows it", r.Name))
 		}
 		if r.Candidate.Is() {
