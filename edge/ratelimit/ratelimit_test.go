@@ -267,6 +267,9 @@ rules:
 	if want := fmt.Sprintf(`"retry_after":%s}}`, wait); wait == "" || !strings.Contains(string(a.RawBody), want) || !strings.Contains(string(a.RawBody), `"rule":"user"`) {
 		t.Errorf("Retry-After %q, %s", wait, a.RawBody)
 	}
+	if got := header(a, "RateLimit-Policy"); got != `"user";q=1;w=3600` {
+		t.Errorf("the policy of a refusal: %q", got)
+	}
 	if header(a, "Content-Type") != "application/json" || header(a, "Cache-Control") != "no-store" || header(a, "RateLimit") != `"user";r=0;t=`+wait {
 		t.Errorf("%v", a.ResponseHeadersToAdd)
 	}
@@ -330,7 +333,11 @@ rules:
 
 // A candidate sees all hits of a call, and is not asked about a limit that a descriptor brings.
 func TestCandidatesOfCalls(t *testing.T) {
-	p := startPeer(t, "rules: [{name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 10, window: 1h, candidate: {limit: 3}}]")
+	p := startPeer(t, `
+rules:
+- {name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 10, window: 1h, candidate: {limit: 3}}
+- {name: throttled, match: {descriptors: {domain: web, entries: [{key: throttled}]}}, limit: 10, window: 1h, candidate: {limit: 3, mitigation_timeout: 0}}
+`)
 	q := request("web", "user=a")
 	for _, step := range []struct {
 		hits uint32
@@ -351,6 +358,14 @@ func TestCandidatesOfCalls(t *testing.T) {
 	p.ask(own)
 	if got := p.metric("sluice_candidate_requests_total", "verdict", "limited"); got != 1 {
 		t.Errorf("of a limit of the descriptor's: limited %v times", got)
+	}
+	once := request("web", "throttled=a")
+	once.HitsAddend = 5
+	p.ask(once) // a stranger is over it with one call, and who only asks is not
+	once.Descriptors[0].HitsAddend = wrapperspb.UInt64(0)
+	p.ask(once)
+	if got := p.metric("sluice_candidate_requests_total", "verdict", "limited"); got != 2 {
+		t.Errorf("of one call of five hits, and one of none: limited %v times, want 2", got)
 	}
 }
 

@@ -157,14 +157,19 @@ func TestLimitOfDescriptorByTheRulesAlgorithm(t *testing.T) {
 	}
 	var d Decision
 	d.AddDescriptor(Secret{1, 2}, s, NewSources(SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &Descriptor{Entries: []Entry{{"user", "a"}}, Hits: 1, Limit: 5, Window: time.Minute})
-	table := counter.New(counter.Options{})
-	for at, want := range map[time.Duration]bool{59 * time.Second: true, time.Minute: false} { // the window of the clock ends
+	for at, want := range map[time.Duration]bool{59 * time.Second: true, time.Minute: false} { // the minute of the clock ends
+		table := counter.New(counter.Options{})
 		ask := []counter.Ask{{Rule: d.Results[0].Counter, Source: d.Results[0].Source, Hits: 5}}
-		begin := time.Unix(1_700_000_040, 0) // a whole minute
-		_ = table.Reserve(ask, begin)
-		if v, _ := table.Peek(ask[0].Rule, ask[0].Source, begin.Add(at)); v.Over != want {
+		minute := time.Unix(1_700_000_040, 0)
+		_ = table.Reserve(ask, minute.Add(50*time.Second))
+		if v, _ := table.Peek(ask[0].Rule, ask[0].Source, minute.Add(at)); v.Over != want {
 			t.Errorf("after %v over: %t, want %t", at, v.Over, want)
 		}
+		d.Results[0].Ask = &ask[0]
+	}
+	d.Sample()
+	if _, n, sum := s.Rules[0].Tally.Used.Snapshot(); n != 1 || sum != 1 {
+		t.Errorf("%d samples, of %v of the limit together, want one of all of it", n, sum)
 	}
 }
 
