@@ -11,7 +11,7 @@ FLAGS ?=
 export GO LOGS
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test traps needs race fuzz bench lint accuracy accuracy-short bench-peers figures release
+.PHONY: build demo test traps needs race fuzz bench lint accuracy accuracy-short bench-peers bench-rls figures release
 
 build: # bin/sluice and bin/sluice-loadgen
 	$(GO) build -o bin/ ./cmd/...
@@ -57,6 +57,11 @@ accuracy-short: build # the same on small made traffic: seconds
 bench-peers: build # cost per request beside nginx and HAProxy; FLAGS=--short for one quick round, FLAGS="--json FILE"
 	@.ci/needs nginx haproxy memcached
 	bin/sluice-loadgen bench-peers $(FLAGS)
+
+bench-rls: build # cost per call of Envoy's rate limit service beside envoyproxy/ratelimit, which peers.mod pins; FLAGS=--short for one quick round
+	@.ci/needs memcached
+	$(GO) build -modfile=peers.mod -o bin/ratelimit github.com/envoyproxy/ratelimit/src/service_cmd
+	bin/sluice-loadgen bench-rls $(FLAGS)
 
 release: # archives and a Debian package of the commit that is checked out, in dist/, built twice and compared; needs Go and git
 	$(GO) run .ci/release.go $(FLAGS)

@@ -32,7 +32,7 @@ func (x *exchange) admit() bool {
 		x.server.refusals.Hit(x.source)
 		x.server.stats.denied.Add(1)
 		x.barred = true
-		x.say(message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted."))
+		x.say(refusedByList)
 		return false
 	case x.isAllowed():
 		x.allowed = true
@@ -76,6 +76,8 @@ func (x *exchange) admit() bool {
 	}
 	return true
 }
+
+var refusedByList = message.Refuse(http.StatusForbidden, "denied", "Requests from this address are not accepted.")
 
 var badKey = message.Refuse(http.StatusBadRequest, "bad_key", "A header, cookie or parameter by which requests or clients are told apart is there several times, or malformed.")
 
@@ -163,6 +165,13 @@ func (x *exchange) judge() bool {
 	} else {
 		x.decide()
 	}
+	x.note()
+	return true
+}
+
+// note counts what was decided, and tells operators of it.
+func (x *exchange) note() {
+	d := &x.decision
 	d.Tally()
 	x.blocks()
 	switch {
@@ -171,7 +180,6 @@ func (x *exchange) judge() bool {
 	case d.WouldRefuse():
 		x.server.spared.Hit(x.source)
 	}
-	return true
 }
 
 // believe finds out what the request's token claims. That may take a verification, so who is blocked whatever it claims is spared: its rules

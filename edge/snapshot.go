@@ -112,6 +112,9 @@ func (s *Server) Apply(c *config.Config) error {
 		}
 	}
 	for _, r := range set.Rules {
+		if r.Config.Match.Descriptors != nil {
+			continue // the proxy that asks is told field by field
+		}
 		for i := range r.Limits {
 			for family := range r.Limits[i].Texts {
 				t := &r.Limits[i].Texts[family]
@@ -147,6 +150,11 @@ func (s *Server) tellTier(set *rules.Set) {
 		return
 	}
 	var tier []TierRule
+	for _, r := range set.Rules {
+		for _, asked := range r.Asked {
+			tier = append(tier, TierRule{Counter: asked, Name: r.Config.Name, Candidate: true})
+		}
+	}
 	for r, l := range set.EachLimit() {
 		tier = append(tier, TierRule{Counter: l.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Further: l.Rule != &r.Rule, Of: r.Of})
 		if tried := l.Candidate; tried != nil {

@@ -44,7 +44,8 @@ type stats struct {
 	reloads [2]atomic.Uint64 // failed, done
 
 	denied    atomic.Uint64 // by the list
-	applied   atomic.Int64  // when the configuration in force came into force, Unix nanoseconds
+	calls     [callCodes]atomic.Uint64
+	applied   atomic.Int64 // when the configuration in force came into force, Unix nanoseconds
 	seconds   *histogram.Histogram
 	detection *histogram.Histogram
 	deciding  prometheus.Histogram
@@ -183,6 +184,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 
 	for _, k := range events.Kinds() {
 		count(s.events.Count(k), "sluice_events_total", "Events, by kind; those that were not kept because they came too fast included.", "kind", string(k))
+	}
+
+	for code := range callCodes {
+		count(s.stats.calls[code].Load(), "sluice_rate_limit_calls_total", "Calls of the rate limit service, by its answer; invalid: it was no request, and decided nothing.", "code", code.String())
 	}
 
 	snap := s.snap.Load()

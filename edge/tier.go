@@ -34,7 +34,8 @@ type TierRule struct {
 	Timeout time.Duration // bounds every mitigation that comes out of the tier; 0: there are none
 	Repeat  mitigation.Repeat
 	Shadow  bool
-	// Candidate says that these are the mitigations of a rule's candidate: Counter counts nothing, lifts of Name hold, blocks do not.
+	// Candidate says that these are the mitigations of a rule's candidate: Counter counts nothing, lifts of Name hold, blocks do not. The same
+	// holds of what counts by limits that other proxies send, but that Counter counts, and has no mitigations.
 	Candidate bool
 	// Of, of a variant by another limit, is the ID of the rule's own counters: operators block under those, and lifts of Name hold. 0: this is none.
 	Of uint32

@@ -35,6 +35,7 @@ func commands() []command {
 		{"origin", "a small HTTP origin to test against", cmdOrigin},
 		{"pace", "how many requests a second this load generator sends on one core, and how late", cmdPace},
 		{"bench-peers", "what a request costs here, and at nginx and HAProxy", cmdBenchPeers},
+		{"bench-rls", "what a call of Envoy's rate limit service costs here, and at envoyproxy/ratelimit", cmdBenchRLS},
 		{"simulate", "the same limiter in virtual time; it has no origin, so nothing is shed for one (lab --check shedding)", cmdSimulate},
 		{"accuracy", "everything by which accuracy is judged, and one summary", accuracy.Command},
 		{"compare", "every design on one stream", cmdCompare},

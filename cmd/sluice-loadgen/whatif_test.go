@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -270,4 +271,15 @@ func TestWhatIfFilesThatMakeNoSense(t *testing.T) {
 	f("rules:\n  - {name: a, priority: sheddable}\n", "", 1, "no rule has a limit")
 	f("rules:\n  - {name: a, limit: 5}\n", "--limit 7", 2, "--limit", "gives rules")
 	f("rules:\n  - {name: a, limit: 5}\n", "--curve b", 2, "--curve b", "there is a")
+}
+
+// A log has no descriptors: the command says so, and lets the others judge.
+func TestWhatIfOfDescriptors(t *testing.T) {
+	var r asked
+	config := writeConfig(t, "rate_limit_service: {listen: \"127.0.0.1:1\"}\nrules:\n- {name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 1}\n- {name: all, limit: 20, window: 30s}\n")
+	runJSON(t, "what-if --config "+config+" --trace "+someLog(t), &r)
+	const want = "a log has requests, and no descriptors, so that rule user, about descriptor web user, judges nothing here"
+	if !slices.Contains(r.Run.Notes, want) || r.Figures.Refused == 0 {
+		t.Errorf("%q, %d refused", r.Run.Notes, r.Figures.Refused)
+	}
 }

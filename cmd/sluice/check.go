@@ -34,7 +34,7 @@ func check(file string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, err)
 		return command.ExitFailed
 	}
-	noOrigin := len(c.Origins) == 0 && c.CheckPath == ""
+	noOrigin := len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == ""
 	if noOrigin {
 		c.CheckPath = "/check" // for Check, which wants something to do; --origin may come
 	}
@@ -97,12 +97,14 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 			try(fmt.Errorf("plans.store: %w: give the path of a file that can be written", err))
 		}
 	}
+	_, _, err = rateLimitTLS(c.RateLimitService)
+	try(err)
 	if file := c.AccessLog.File; file != "" && file != "-" {
 		if err := tryWrite(file); err != nil {
 			try(fmt.Errorf("access_log.file: %w: give the path of a file that can be written", err))
 		}
 	}
-	for _, l := range [...][2]string{{"listen", c.Listen}, {"listen_tls", c.ListenTLS}, {"admin", c.Admin}, {"peers_listen", c.PoP.PeersListen}} {
+	for _, l := range [...][2]string{{"listen", c.Listen}, {"listen_tls", c.ListenTLS}, {"admin", c.Admin}, {"peers_listen", c.PoP.PeersListen}, {"rate_limit_service", c.RateLimitService.Listen}} {
 		switch err := tryListen(l[0], l[1]); {
 		case errors.Is(err, syscall.EADDRINUSE):
 			doubt(l[0] + " " + l[1] + ": the port is in use: by an edge that this file is for, or a start will fail")
@@ -114,7 +116,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 	if token.IsSecret(c.JWT.Algorithms[0]) {
 		hmac = c.JWT.KeysFile
 	}
-	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "jwt.keys_file": hmac, "pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile, "plans.store": strings.TrimPrefix(c.Plans.Store, "sqlite:")} {
+	for what, file := range map[string]string{"admin_token_file": c.AdminTokenFile, "jwt.keys_file": hmac, "pop.secret_file": c.PoP.SecretFile, "pop.peers_secret_file": c.PoP.PeersSecretFile, "etcd.password_file": c.Etcd.PasswordFile, "etcd.key_file": c.Etcd.KeyFile, "rate_limit_service.key_file": c.RateLimitService.KeyFile, "plans.store": strings.TrimPrefix(c.Plans.Store, "sqlite:")} {
 		if info, err := os.Stat(file); file != "" && err == nil && info.Mode().Perm()&0o004 != 0 {
 			doubt(what + ": everybody on this machine can read " + file + ": chmod o= it")
 		}

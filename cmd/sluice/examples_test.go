@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // The examples are whole files: sluice check has nothing against them, and an edge with each admits the request that it is about, under the
@@ -16,34 +18,35 @@ import (
 func TestExamples(t *testing.T) {
 	const root = "../../examples"
 	type example struct {
-		request string // the first line, without its version, and headers
+		request string // the first line, without its version, and headers; or GRPC, a domain, and descriptors
 		policy  string // the rule whose policy the answer tells; "": none
 		shows   string // what the operators' listener says then at this path, after a space
 	}
 	examples := map[string]example{
-		"protect-an-origin.yaml":    {"GET /search?q=x", "search", `/v1/sources/127.0.0.1 "remaining": 29`},
-		"behind-a-balancer.yaml":    {"GET /|X-Forwarded-For: 198.51.100.7", "everything", `/v1/top "source": "198.51.100.7"`},
-		"login.yaml":                {"POST /login", "login", `/v1/rules/login "first_sight": "wait"`},
-		"api-keys.yaml":             {"GET /v1/x|X-Api-Key: k|Host: api.example.com", "api-key", `/metrics sluice_requests_total{rule="everything",verdict="pass"} 1`},
-		"shadow-first.yaml":         {"GET /", "", `/metrics sluice_requests_total{rule="everything",verdict="pass"} 1`},
-		"try-a-change.yaml":         {"GET /", "everything", `/metrics sluice_candidate_requests_total{rule="everything",verdict="pass"} 1`},
-		"check-for-nginx.yaml":      {"GET /check|X-Original-URI: /login|X-Original-Method: POST|X-Forwarded-For: 198.51.100.7", "login", `/v1/top "source": "198.51.100.7"`},
-		"who-comes-back.yaml":       {"GET /", "everything", `/v1/rules/everything "escalate_within": "2h"`},
-		"busy-page.yaml":            {"GET /shop/1", "shop", `/v1/rules/api "jitter": "10%"`},
-		"match.yaml":                {"GET /search?x=y&%64eep=1|User-Agent: curl/8", "costly-search", `/metrics sluice_requests_total{rule="scripts",verdict="pass"} 1`},
-		"shedding.yaml":             {"GET /search|Sec-Purpose: prefetch", "everything", `/v1/origins "limit": 100`},
-		"keys.yaml":                 {"GET /v1/users/7?tenant=a", "tenant", `/metrics sluice_requests_total{rule="source-and-part",verdict="pass"} 1`},
-		"windows-and-prefixes.yaml": {"GET /", "everything", `/v1/sources/127.0.0.1 "policy": "everything/24/1s"`},
-		"tokens.yaml":               {"GET /|Authorization: Bearer " + newSigner(t).sign("anna"), "user", `/metrics sluice_token_verifications_total 1`},
-		"costs.yaml":                {"GET /export/1", "export", `/v1/sources/127.0.0.1 "remaining": 80`},
-		"tag.yaml":                  {"GET /", "", `/metrics sluice_requests_total{rule="everything",verdict="tagged"} 0`},
-		"peers.yaml":                {"GET /", "everything", `/metrics sluice_peer_blocks_received_total{peer="lhr1",result="imposed"} 0`},
-		"algorithms.yaml":           {"GET /api/x", "api", `/v1/rules/reports "algorithm": "leaky_bucket"`},
-		"exactly-once.yaml":         {"POST /pay|X-Account: 7", "pay", `/v1/rules/pay "check": "sync"`},
-		"plans.yaml":                {"GET /v1/x|X-Api-Key: k-4711", "api", `/v1/usage/k-4711 "plan": "free"`},
-		"organisations.yaml":        {"GET /v1/x|X-Api-Key: k-4711|X-Organisation: acme", "user", `/metrics sluice_requests_total{rule="organisation",verdict="pass"} 1`},
-		"two-pops/fra1.yaml":        {"GET /", "everything", `/v1/pop "name": "fra1"`},
-		"two-pops/ams1.yaml":        {"GET /", "everything", `/v1/pop "name": "ams1"`},
+		"protect-an-origin.yaml":        {"GET /search?q=x", "search", `/v1/sources/127.0.0.1 "remaining": 29`},
+		"behind-a-balancer.yaml":        {"GET /|X-Forwarded-For: 198.51.100.7", "everything", `/v1/top "source": "198.51.100.7"`},
+		"login.yaml":                    {"POST /login", "login", `/v1/rules/login "first_sight": "wait"`},
+		"api-keys.yaml":                 {"GET /v1/x|X-Api-Key: k|Host: api.example.com", "api-key", `/metrics sluice_requests_total{rule="everything",verdict="pass"} 1`},
+		"shadow-first.yaml":             {"GET /", "", `/metrics sluice_requests_total{rule="everything",verdict="pass"} 1`},
+		"try-a-change.yaml":             {"GET /", "everything", `/metrics sluice_candidate_requests_total{rule="everything",verdict="pass"} 1`},
+		"check-for-nginx.yaml":          {"GET /check|X-Original-URI: /login|X-Original-Method: POST|X-Forwarded-For: 198.51.100.7", "login", `/v1/top "source": "198.51.100.7"`},
+		"who-comes-back.yaml":           {"GET /", "everything", `/v1/rules/everything "escalate_within": "2h"`},
+		"busy-page.yaml":                {"GET /shop/1", "shop", `/v1/rules/api "jitter": "10%"`},
+		"match.yaml":                    {"GET /search?x=y&%64eep=1|User-Agent: curl/8", "costly-search", `/metrics sluice_requests_total{rule="scripts",verdict="pass"} 1`},
+		"shedding.yaml":                 {"GET /search|Sec-Purpose: prefetch", "everything", `/v1/origins "limit": 100`},
+		"keys.yaml":                     {"GET /v1/users/7?tenant=a", "tenant", `/metrics sluice_requests_total{rule="source-and-part",verdict="pass"} 1`},
+		"windows-and-prefixes.yaml":     {"GET /", "everything", `/v1/sources/127.0.0.1 "policy": "everything/24/1s"`},
+		"tokens.yaml":                   {"GET /|Authorization: Bearer " + newSigner(t).sign("anna"), "user", `/metrics sluice_token_verifications_total 1`},
+		"costs.yaml":                    {"GET /export/1", "export", `/v1/sources/127.0.0.1 "remaining": 80`},
+		"tag.yaml":                      {"GET /", "", `/metrics sluice_requests_total{rule="everything",verdict="tagged"} 0`},
+		"peers.yaml":                    {"GET /", "everything", `/metrics sluice_peer_blocks_received_total{peer="lhr1",result="imposed"} 0`},
+		"algorithms.yaml":               {"GET /api/x", "api", `/v1/rules/reports "algorithm": "leaky_bucket"`},
+		"exactly-once.yaml":             {"POST /pay|X-Account: 7", "pay", `/v1/rules/pay "check": "sync"`},
+		"plans.yaml":                    {"GET /v1/x|X-Api-Key: k-4711", "api", `/v1/usage/k-4711 "plan": "free"`},
+		"organisations.yaml":            {"GET /v1/x|X-Api-Key: k-4711|X-Organisation: acme", "user", `/metrics sluice_requests_total{rule="organisation",verdict="pass"} 1`},
+		"envoy-rate-limit-service.yaml": {"GRPC web|remote_address=198.51.100.7|path=/login?next=/ remote_address=198.51.100.7|plan=gold api_key=k", "login", `/v1/top "source": "198.51.100.7"`},
+		"two-pops/fra1.yaml":            {"GET /", "everything", `/v1/pop "name": "fra1"`},
+		"two-pops/ams1.yaml":            {"GET /", "everything", `/v1/pop "name": "ams1"`},
 	}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -57,7 +60,8 @@ func TestExamples(t *testing.T) {
 		}
 		delete(examples, name)
 		t.Run(name, func(t *testing.T) {
-			file, args := here(t, path)
+			asks := freePort(t)
+			file, args := here(t, path, "127.0.0.1:8082", asks)
 			var stdout, stderr bytes.Buffer
 			if code := check(file, &stdout, &stderr); code != 0 {
 				t.Fatalf("check: %d: %s", code, stderr.String())
@@ -70,6 +74,23 @@ func TestExamples(t *testing.T) {
 			p := start(t, "", append(args, "--config", file)...)
 			lines := strings.Split(x.request, "|")
 			method, target, _ := strings.Cut(lines[0], " ")
+			if method == "GRPC" {
+				a, err := dialService(t, asks, insecure.NewCredentials()).ask(describe(target, lines[1:]...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, s := range a.Statuses {
+					if s.Code != within || s.CurrentLimit == nil {
+						t.Errorf("%s: %v", lines[i+1], s)
+					}
+				}
+				header := make(http.Header)
+				for _, h := range a.ResponseHeadersToAdd {
+					header.Set(h.Key, h.Value)
+				}
+				see(t, p, header, x.policy, x.shows)
+				return
+			}
 			req, err := http.NewRequest(method, "http://"+p.front+target, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -85,14 +106,10 @@ func TestExamples(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
-			policy, _, _ := strings.Cut(resp.Header.Get("RateLimit-Policy"), ";")
-			if resp.StatusCode != 200 || strings.Trim(policy, `"`) != x.policy {
-				t.Errorf("status %d under %s, want 200 under %q", resp.StatusCode, policy, x.policy)
+			if resp.StatusCode != 200 {
+				t.Errorf("status %d, want 200", resp.StatusCode)
 			}
-			at, want, _ := strings.Cut(x.shows, " ")
-			if _, body := p.admin("GET", at); !strings.Contains(body, want) {
-				t.Errorf("%s does not say %s:\n%s", at, want, body)
-			}
+			see(t, p, resp.Header, x.policy, x.shows)
 		})
 		return nil
 	})
@@ -104,8 +121,21 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// see holds what a client and operators were told against what an example says.
+func see(t *testing.T, p *process, told http.Header, rule, shows string) {
+	t.Helper()
+	policy, _, _ := strings.Cut(told.Get("RateLimit-Policy"), ";")
+	if strings.Trim(policy, `"`) != rule {
+		t.Errorf("under %s, want %q", policy, rule)
+	}
+	at, want, _ := strings.Cut(shows, " ")
+	if _, body := p.admin("GET", at); !strings.Contains(body, want) {
+		t.Errorf("%s does not say %s:\n%s", at, want, body)
+	}
+}
+
 // here is a configuration as this machine can have it, and the flags that it takes for that.
-func here(t *testing.T, path string) (file string, args []string) {
+func here(t *testing.T, path string, others ...string) (file string, args []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -116,8 +146,8 @@ func here(t *testing.T, path string) (file string, args []string) {
 	if err := os.WriteFile(secret, []byte(strings.Repeat("x", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	with := strings.NewReplacer("/etc/sluice/pop.secret", secret, "/etc/sluice/peers.secret", secret, ":8082\"", freePort(t)+"\"", "/etc/sluice/jwt.pem", newSigner(t).file, "/var/lib/sluice", dir, "trust: [10.0.0.0/8]", "trust: [127.0.0.0/8]",
-		"http://127.0.0.1:3000", origin(t)).Replace(string(text))
+	with := strings.NewReplacer(append(others, "/etc/sluice/pop.secret", secret, "/etc/sluice/peers.secret", secret, ":8082\"", freePort(t)+"\"", "/etc/sluice/jwt.pem", newSigner(t).file, "/var/lib/sluice", dir,
+		"trust: [10.0.0.0/8]", "trust: [127.0.0.0/8]", "http://127.0.0.1:3000", origin(t))...).Replace(string(text))
 	if !strings.Contains(string(text), "http://127.0.0.1:3000") { // it answers checks alone, or its origins are other machines
 		args = append(args, "--origin", origin(t))
 	}

@@ -113,6 +113,7 @@ func (r *reloader) tellLater(before, now *config.Config) {
 		"admin_hosts": {before.AdminHosts, now.AdminHosts}, "admin_token_file": {before.AdminTokenFile, now.AdminTokenFile},
 		"admin_insecure": {before.AdminInsecure, now.AdminInsecure}, "metrics_token": {before.MetricsToken, now.MetricsToken},
 		"edge_id": {before.EdgeID, now.EdgeID}, "state_dir": {before.StateDir, now.StateDir}, "plans": {[]any{before.Plans.Store, before.Plans.Refresh}, []any{now.Plans.Store, now.Plans.Refresh}},
+		"rate_limit_service": {before.RateLimitService, now.RateLimitService},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			r.log.Warn(name + " has changed: that takes effect at the next start")

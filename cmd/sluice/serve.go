@@ -32,6 +32,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/listen"
+	"sluice/edge/ratelimit"
 	"sluice/pop/presence"
 )
 
@@ -42,7 +43,7 @@ const eventsKept = 2000
 // started; what is started is stopped in the opposite order:
 //
 //	start: tier, admin, edge            (the edge last: nobody is served by half of it)
-//	stop:  edge drained, tier's last report, admin   (it answers /readyz and /metrics to the end)
+//	stop:  edge and rate limit service drained, tier's last report, admin   (it answers /readyz and /metrics to the end)
 func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	direct := newLog(stderr, f.logLevel, f.logFormat)
 	lines := newLogWriter(stderr, func(lost uint64) { direct.Warn("lines of this log were lost: it is read too slowly", "lost", lost) })
@@ -118,6 +119,10 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 			return err
 		}
 	}
+	callsTLS, callsCertificates, err := rateLimitTLS(c.RateLimitService)
+	if err != nil {
+		return err
+	}
 	program, err := os.Executable() // now: later its place may have been taken by a new one
 	if err != nil {
 		return err
@@ -143,6 +148,15 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 	if err := c.CheckAdmin(back.Addr().String()); err != nil {
 		return err // a name, or a socket that was given, leads further than it said
+	}
+	var asks net.Listener // of proxies that ask over gRPC
+	if c.RateLimitService.Listen != "" {
+		if asks, err = ours.Listen("rate_limit_service", c.RateLimitService.Listen); err != nil {
+			return err
+		}
+		if err := c.RateLimitService.CheckAddress(asks.Addr().String()); err != nil {
+			return err
+		}
 	}
 	var between net.Listener
 	if across != nil {
@@ -260,6 +274,19 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		})
 		others.Go(func() { refresh(background, certificates, happened) })
 	}
+	var calls func(context.Context)
+	if asks != nil {
+		s := ratelimit.New(server, callsTLS)
+		calls = s.Drain
+		edges.Go(func() {
+			if err := s.Serve(asks); err != nil {
+				failed <- fmt.Errorf("rate limit service: %w", err)
+			}
+		})
+		if callsCertificates != nil {
+			others.Go(func() { refresh(background, callsCertificates, happened) })
+		}
+	}
 	if older != nil {
 		go older.Serve(server) // ends with the older process, and so does this:
 		go older.TakeLast(shared.Table, server, log)
@@ -287,7 +314,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	defer next.Close()
 	err = wait(stop, failed, usr2, next)
 	context.AfterFunc(stop, unhook) // a second signal ends the process at once
-	end := &upgrade.Shutdown{Events: happened, Server: server, Operators: operators, Back: back, Notice: f.notice, Grace: f.grace, Log: log}
+	end := &upgrade.Shutdown{Events: happened, Server: server, Operators: operators, Back: back, Notice: f.notice, Grace: f.grace, Log: log, Calls: calls}
 	listening.Close() // a peer tells another edge, or the process that takes over
 	if next.Done() {
 		end.HandOver(next, stop)

@@ -52,6 +52,8 @@ type Config struct {
 	VerdictHeader  bool             // answers carry Sluice-Verdict
 	Plans          rules.PlansConfig
 	JWT            token.Config // which tokens are believed, where rules count by what they claim
+
+	RateLimitService RateLimitService
 }
 
 // PoP says which PoP the edge belongs to and how it shares what it counts.
@@ -117,7 +119,7 @@ func (c *Config) Check() error {
 		return errors.New("tls: certificate and key belong together: give both")
 	case c.Source.ProxyProtocol && len(c.Source.Trust) == 0:
 		return errors.New("source.proxy_protocol is on but nobody is trusted: name the proxies that send the header under source.trust")
-	case len(c.Origins) == 0 && c.CheckPath == "":
+	case len(c.Origins) == 0 && c.CheckPath == "" && c.RateLimitService.Listen == "":
 		return errors.New("no origin: give one with --origin URL or under origins in the configuration file")
 	case c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0"):
 		return errors.New("listen and admin are both " + c.Listen + ": give them different addresses")
@@ -132,6 +134,9 @@ func (c *Config) Check() error {
 		return err
 	}
 	if err := c.checkPlans(); err != nil {
+		return err
+	}
+	if err := c.checkRateLimitService(); err != nil {
 		return err
 	}
 	return c.CheckAdmin(c.Admin)
@@ -163,7 +168,7 @@ func isLocal(address string) bool {
 // Warnings tells what is possible but probably not meant, a sentence each: the weaknesses, and a rule about some hosts, whose origin answers
 // for any host. A client writes Host as it likes, so it can ask there without the rule.
 func (c *Config) Warnings() []string {
-	var all []string
+	all := c.unasked()
 	if c.StateDir != "" && len(c.PoP.Memcached) == 0 {
 		all = append(all, "state_dir: an edge that counts alone keeps there what operators change of its rules; blocks end with the process")
 	}

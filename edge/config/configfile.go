@@ -107,10 +107,11 @@ func (r *reader) config(n ast.Node, c *Config) {
 				c.CheckPath = text
 			}
 		}),
-		"verdict_header": r.boolean("verdict_header", &c.VerdictHeader),
-		"jwt":            func(n ast.Node) { r.jwt(n, &c.JWT) },
-		"plans":          func(n ast.Node) { r.plans(n, &c.Plans) },
-		"rules":          func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
+		"verdict_header":     r.boolean("verdict_header", &c.VerdictHeader),
+		"rate_limit_service": func(n ast.Node) { r.rateLimitService(n, &c.RateLimitService) },
+		"jwt":                func(n ast.Node) { r.jwt(n, &c.JWT) },
+		"plans":              func(n ast.Node) { r.plans(n, &c.Plans) },
+		"rules":              func(n ast.Node) { r.list(n, "rules", func(n ast.Node) { r.rule(n, c, names) }) },
 	})
 	for i, at := range r.planned { // plans may come after rules
 		if at != nil && i < len(c.Rules) {
@@ -313,6 +314,9 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	if at := seen["cost"]; at != nil && rule.Cost.Units > rule.Limit && rule.Limit > 0 {
 		r.fail(at, "cost: %d is more than the limit of %d: no request would ever pass", rule.Cost.Units, rule.Limit)
 	}
+	if rule.Match.Descriptors != nil {
+		r.described(n, seen, &rule, c.Rules)
+	}
 	if at := seen["escalate"]; at != nil {
 		r.escalate(at, &rule)
 	}
@@ -442,6 +446,7 @@ func (r *reader) match(n ast.Node, m *rules.Match) {
 			m.Not = nil // it says nothing
 		}
 	}
+	f["descriptors"] = func(n ast.Node) { r.descriptors(n, m) }
 	r.mapping(n, "match", f)
 }
 

@@ -32,6 +32,9 @@ func TestEveryFieldOfARule(t *testing.T) {
 			c.Match.Not = &rules.Match{Hosts: []string{"*.a.example"}, Path: "/b/*", Methods: []string{"PUT"}, Sources: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")},
 				Headers: map[string]string{"x-a": "*"}, Query: map[string]string{"q": ""}, Cookies: map[string]string{"c": "d*"}, Plans: []string{"pro"}}
 		},
+		"Match.Descriptors": func(c *rules.Config) {
+			c.Match.Descriptors = &rules.Descriptors{Domain: "d", Entries: []rules.Entry{{Key: "user", Value: "a*"}, {Key: "remote_address"}}}
+		},
 		"Key":                         func(c *rules.Config) { c.Key = []string{"header:x-api-key", "source"} },
 		"Limit":                       func(c *rules.Config) { c.Limit = 7 },
 		"Window":                      func(c *rules.Config) { c.Window = rules.Duration(3 * time.Second) },

@@ -334,6 +334,11 @@ func (c *Plane) lift(rule string, key mitigation.Key, r *rules.Rule, by Operator
 				c.limiter.Bits.Lift(mitigation.Key{Rule: l.Candidate.Bits.ID, Source: key.Source}, time.Now())
 			}
 		}
+		if r != nil {
+			for _, asked := range r.Asked {
+				c.limiter.Counters.Forget(asked, key.Source)
+			}
+		}
 		// After Forget: who was judged before it may not have started a mitigation yet.
 		lifted.Lifted = c.limiter.Bits.Lift(key, time.Now()) || lifted.Lifted
 		for _, l := range under {

@@ -41,11 +41,14 @@ func (l *Limiter) askCandidates(d *Decision, now time.Time) {
 	for i := range d.Candidates {
 		c := &d.Candidates[i]
 		r := &d.Results[c.Index]
-		if c.Verdict != Passed || !r.open() {
+		if c.Verdict != Passed || !r.open() || r.Counter != nil { // a limit that came with the request is in place of any
 			continue
 		}
-		v, _ := l.Counters.PeekFor(r.Rule.Candidate.Counter, r.Source, r.hits(), now)
-		if !v.Over {
+		v, there := l.Counters.PeekFor(r.Rule.Candidate.Counter, r.Source, r.hits(), now)
+		if !there && r.hits() > r.Rule.Candidate.Counter.Limit { // the first request of a source may cost more than the limit
+			v.Over, v.Committed = true, true
+		}
+		if !v.Over || r.Asks {
 			continue
 		}
 		c.Verdict, c.Estimate = Limited, v.Estimate+float64(r.hits())

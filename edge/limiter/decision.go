@@ -62,12 +62,28 @@ type RuleResult struct {
 	Skipped bool          // nobody in the tier answers, and the rule's posture decided
 	Ask     *counter.Ask  // what its counter was asked and said; nil: it was not asked
 
-	Hits uint32 // what the request costs, for a rule that Costs; 0: 1
+	Hits uint32 // what the request costs, for a rule that Costs and for one that was asked about several hits; 0: 1
 	Due  bool   // what it costs is known when it is settled: Hits are held until then, and may be changed
+	Asks bool   // nothing is counted: the counter is asked whether the source is over its limit
+
+	Counter *counter.Rule // what counts in place of the rule's counter, by a limit that came with the request; nil: the rule's
+}
+
+// counter is what counts the request.
+func (r *RuleResult) counter() *counter.Rule {
+	if r.Counter != nil {
+		return r.Counter
+	}
+	return r.Rule.Counter
 }
 
 // hits is what the request costs.
-func (r *RuleResult) hits() uint32 { return max(1, r.Hits) }
+func (r *RuleResult) hits() uint32 {
+	if r.Asks {
+		return 0
+	}
+	return max(1, r.Hits)
+}
 
 func (r *RuleResult) key() mitigation.Key {
 	return mitigation.Key{Rule: r.Rule.Counter.ID, Source: r.Source}

@@ -184,7 +184,7 @@ func (m *Match) excludes(host, path, method []byte) bool {
 
 // Plain reports whether m is about hosts, paths and methods alone.
 func (m *Match) Plain() bool {
-	return len(m.Sources)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans) == 0 && m.Not == nil
+	return len(m.Sources)+len(m.Headers)+len(m.Query)+len(m.Cookies)+len(m.Plans) == 0 && m.Not == nil && m.Descriptors == nil
 }
 
 // Others says in a few words what else than hosts, path and methods m is about.
@@ -202,6 +202,9 @@ func (m *Match) Others() (list []string) {
 	}
 	if len(m.Plans) > 0 {
 		list = append(list, "on plan "+strings.Join(m.Plans, " or "))
+	}
+	if m.Descriptors != nil {
+		list = append(list, m.Descriptors.String())
 	}
 	if not := m.Not; not != nil {
 		parts := append(slices.Clone(not.Methods), not.Hosts...)

@@ -102,6 +102,9 @@ type Match struct {
 	Not     *Match            `json:"not,omitempty"` // what any of its entries is about is left out; it has no Not and no regular expression
 	regexp  *regexp.Regexp    // of a Path that begins with ~
 	Plans   []string          `json:"plans,omitempty"` // of clients
+
+	// Descriptors are asked about by other proxies; a rule about them is about no request of HTTP. nil: it is about requests.
+	Descriptors *Descriptors `json:"descriptors,omitempty"`
 }
 
 // Mode says what a rule's verdict does.

@@ -259,8 +259,13 @@ func (d *Decision) LimitOf(result *limiter.RuleResult) *Limit {
 	return d.RuleOf(result).limitOf(result.Rule)
 }
 
-// TextOf is what an answer says of the limit of a result.
+// TextOf is what an answer says of the limit of a result; of one that came with the request it is made anew.
 func (d *Decision) TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
+	if result.Counter != nil {
+		came := []Limit{{Rule: &limiter.Rule{Counter: result.Counter}, Policy: d.RuleOf(result).Config.Name}}
+		text := newText(&came[0], policy(came, true))
+		return &text
+	}
 	l := d.LimitOf(result)
 	if client.Unmap().Is4() {
 		return &l.Texts[0]
@@ -330,8 +335,8 @@ func (d *Decision) Sample() {
 		from += len(results)
 		used, asked := 0.0, false
 		for i := range results {
-			if result := &results[i]; result.Ask != nil {
-				used, asked = max(used, 100*result.Ask.Estimate/float64(result.Rule.Counter.Limit)), true
+			if ask := results[i].Ask; ask != nil {
+				used, asked = max(used, 100*ask.Estimate/float64(ask.Rule.Limit)), true
 			}
 		}
 		if asked {

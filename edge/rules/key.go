@@ -34,6 +34,7 @@ const (
 	keyPath
 	keyGlobal
 	keyClaim
+	keyDescriptor
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
 )

@@ -42,6 +42,9 @@ type Rule struct {
 	tag     message.Field
 	level   shedding.Level // of a request under it; a shadow says nothing
 	queue   time.Duration
+
+	address int             // of a rule about descriptors: the entry that holds the source's address; less than 0: none
+	Asked   []*counter.Rule // of a rule about descriptors: what counts for limits that proxies send, by their unit
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
@@ -108,6 +111,11 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if c.HasPlans() {
 		if r.plans, err = newPlanned(&c, defaults.Plans); err != nil {
 			return nil, fmt.Errorf("rule %s: %w", c.Name, err)
+		}
+	}
+	if c.Match.Descriptors != nil {
+		if err := r.described(); err != nil {
+			return nil, fmt.Errorf("rule %s: match.descriptors: %w", c.Name, err)
 		}
 	}
 	return r, nil

@@ -19,6 +19,8 @@ type Set struct {
 	wild  map[string]*paths // by what follows the *, with its dot
 	any   *paths
 	nots  bool // a rule leaves hosts, paths or methods out
+
+	domains map[string]*descriptorNode // rules about descriptors, which are in none of the others
 }
 
 // paths are the rules of one host, by path.
@@ -56,7 +58,12 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 				counters = append(counters, c.Counter, c.Bits)
 			}
 		}
-		s.add(r)
+		counters = append(counters, r.Asked...)
+		if r.Config.Match.Descriptors == nil {
+			s.add(r)
+		} else if err := s.describe(r); err != nil {
+			return nil, err
+		}
 	}
 	counter.Renumber(counters)
 	return s, nil

@@ -453,6 +453,9 @@ func notes(t *trace.Trace, c *config.Config) (notes []string) {
 		if r.Candidate.Is() {
 			notes = append(notes, fmt.Sprintf("the candidate of rule %s is not asked: --curve %s shows other limits", r.Name, r.Name))
 		}
+		if r.Match.Descriptors != nil {
+			notes = append(notes, fmt.Sprintf("a log has requests, and no descriptors, so that rule %s, about %v, judges nothing here", r.Name, r.Match.Descriptors))
+		}
 		if r.Limits() > 1 {
 			notes = append(notes, fmt.Sprintf("rule %s has several limits: each is a row, by the name that clients are told, and a curve is of the rule's own alone", r.Name))
 		}

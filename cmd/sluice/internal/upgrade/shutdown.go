@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"sluice/edge"
@@ -24,6 +25,8 @@ type Shutdown struct {
 	Grace     time.Duration // how long requests may take after that
 	Log       *slog.Logger
 	Events    *events.Log
+
+	Calls func(context.Context) // drains the rate limit service; nil: there is none
 }
 
 // Stop ends an edge that was told to stop. Connections are taken for as long as the open ones need notice anyway: if
@@ -61,6 +64,11 @@ func (d *Shutdown) drain(notice time.Duration) {
 	d.Events.Add(events.Event{Time: time.Now(), Kind: events.Process, Text: "draining", New: "connections end within " + d.Grace.String()})
 	grace, done := context.WithTimeout(context.Background(), d.Grace)
 	defer done()
+	var calls sync.WaitGroup
+	if d.Calls != nil {
+		calls.Go(func() { d.Calls(grace) })
+	}
+	defer calls.Wait()
 	if cut := d.Server.Drain(grace, notice); cut != nil {
 		d.Log.Warn("connections were cut at the end of the grace time", "error", cut)
 	}

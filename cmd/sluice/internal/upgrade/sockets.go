@@ -32,7 +32,7 @@ type Sockets struct {
 }
 
 // GivenSockets takes over what an older process of ours or systemd (sd_listen_fds(3)) has opened. Of systemd's, those named
-// listen, listen_tls, admin and peers_listen (FileDescriptorName=) are these; the first without such a name is listen.
+// listen, listen_tls, admin, peers_listen and rate_limit_service (FileDescriptorName=) are these; the first without such a name is listen.
 func GivenSockets() (*Sockets, error) {
 	s := &Sockets{given: make(map[string]net.Listener)}
 	var names []string
@@ -54,13 +54,13 @@ func GivenSockets() (*Sockets, error) {
 			return nil, fmt.Errorf("the socket given as descriptor %d cannot be listened on: %w", 3+i, err)
 		}
 		switch name {
-		case "listen", "listen_tls", "admin", "peers_listen":
+		case "listen", "listen_tls", "admin", "peers_listen", "rate_limit_service":
 		default:
 			name = "listen"
 		}
 		if s.given[name] != nil {
 			ln.Close()
-			return nil, fmt.Errorf("two sockets were given for %s: name them listen, listen_tls, admin or peers_listen (FileDescriptorName=)", name)
+			return nil, fmt.Errorf("two sockets were given for %s: name them listen, listen_tls, admin, peers_listen or rate_limit_service (FileDescriptorName=)", name)
 		}
 		s.given[name] = ln
 	}
@@ -119,8 +119,11 @@ func listen(what, address string) (net.Listener, error) {
 // ListenError says why one cannot listen, and what to do.
 func ListenError(what, address string, err error) error {
 	flag := "--" + what
-	if what == "listen_tls" || what == "peers_listen" {
+	switch what {
+	case "listen_tls", "peers_listen":
 		flag = what
+	case "rate_limit_service":
+		flag = what + ".listen"
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	descriptor "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// A proxy asks an edge's rate limit service, as Envoy does: over one connection that it makes again when it has to.
+type proxy struct {
+	t *testing.T
+	service.RateLimitServiceClient
+}
+
+func dialService(t *testing.T, addr string, c credentials.TransportCredentials) *proxy {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &proxy{t, service.NewRateLimitServiceClient(conn)}
+}
+
+// describe is a request of a domain, each descriptor as "key=value key=value".
+func describe(domain string, texts ...string) *service.RateLimitRequest {
+	q := &service.RateLimitRequest{Domain: domain}
+	for _, text := range texts {
+		d := new(descriptor.RateLimitDescriptor)
+		for word := range strings.FieldsSeq(text) {
+			key, value, _ := strings.Cut(word, "=")
+			d.Entries = append(d.Entries, &descriptor.RateLimitDescriptor_Entry{Key: key, Value: value})
+		}
+		q.Descriptors = append(q.Descriptors, d)
+	}
+	return q
+}
+
+// ask asks, also of a service that is about to listen.
+func (p *proxy) ask(q *service.RateLimitRequest) (*service.RateLimitResponse, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return p.ShouldRateLimit(ctx, q, grpc.WaitForReady(true))
+}
+
+func (p *proxy) code(q *service.RateLimitRequest) service.RateLimitResponse_Code {
+	p.t.Helper()
+	a, err := p.ask(q)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return a.OverallCode
+}
+
+const (
+	within = service.RateLimitResponse_OK
+	over   = service.RateLimitResponse_OVER_LIMIT
+)
+
+const describedRules = `
+rules:
+- {name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 10, window: 1h, mitigation_timeout: 1h}
+- {name: address, match: {descriptors: {domain: web, entries: [{key: remote_address}]}}, limit: 1000, window: 1h}
+- {name: http, limit: 1000000, window: 1h}
+`
+
+// Two edges with real memcached count together what proxies ask of either, and who is blocked at one is blocked at the other, by the limit of
+// the rule or by one that the descriptor brings; what an operator says of an address holds as well.
+func TestRateLimitServiceOfTwoEdges(t *testing.T) {
+	node := startMemcached(t)
+	var edges [2]*process
+	var proxies [2]*proxy
+	for i := range edges {
+		addr := freePort(t)
+		edges[i] = start(t, origin(t), "--memcached", node, "--config", write(t, "rate_limit_service: {listen: "+addr+"}\n"+describedRules))
+		proxies[i] = dialService(t, addr, insecure.NewCredentials())
+	}
+	asked := describe("web", "user=c")
+	asked.Descriptors[0].Limit = &descriptor.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 10, Unit: 3} // an hour
+	several := describe("web", "user=b")
+	several.Descriptors[0].HitsAddend = wrapperspb.UInt64(5)
+	for name, q := range map[string]*service.RateLimitRequest{"by the rule": describe("web", "user=a"), "five at a time": several, "by the descriptor": asked} {
+		t.Run(name, func(t *testing.T) {
+			admitted, limit := 0, 10
+			if q == several {
+				limit = 2
+			}
+			edges[0].until("refusing", func() bool { // a call at either edge, every few milliseconds
+				codes := [2]service.RateLimitResponse_Code{proxies[0].code(q), proxies[1].code(q)}
+				for _, c := range codes {
+					if c == within {
+						admitted++
+					}
+				}
+				return codes == [2]service.RateLimitResponse_Code{over, over}
+			})
+			if admitted < limit || admitted > limit+limit/2 { // by themselves they would admit twice as many
+				t.Errorf("%d calls are admitted at two edges, want %d", admitted, limit)
+			}
+		})
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"block", "192.0.2.1", "--for", "10m", "--rule", "address", "--admin", edges[0].back}, &stdout, &stderr); code != 0 {
+		t.Fatalf("block: %d %s", code, stderr.String())
+	}
+	for i, p := range proxies {
+		edges[i].until("refusing who an operator has blocked", func() bool { return p.code(describe("web", "remote_address=192.0.2.1", "user=d")) == over })
+		if p.code(describe("web", "remote_address=192.0.2.2", "user=d")) != within {
+			t.Error("so is another")
+		}
+	}
+	if got := edges[0].get(); got != 200 {
+		t.Errorf("over HTTP: %d", got)
+	}
+}
+
+// An edge replaced by a new process (SIGUSR2) fails no call, and keeps who is blocked; one that ends answers what is under way.
+func TestRateLimitServiceSurvivesUpgrades(t *testing.T) {
+	addr := freePort(t)
+	l := startLineage(t, origin(t), nil, nil, "--config", write(t, "rate_limit_service: {listen: "+addr+"}\n"+describedRules))
+	p := dialService(t, addr, insecure.NewCredentials())
+	for range 11 {
+		p.code(describe("web", "user=a"))
+	}
+	stop, calls := make(chan struct{}), make(chan int, 1)
+	go func() {
+		n := 0
+		for ; ; n++ {
+			select {
+			case <-stop:
+				calls <- n
+				return
+			default:
+			}
+			if _, err := p.ask(describe("web", fmt.Sprint("user=", n))); err != nil {
+				t.Errorf("call %d: %v", n, err)
+			}
+		}
+	}()
+	for range 3 {
+		l.replace()
+		if got := p.code(describe("web", "user=a")); got != over {
+			t.Errorf("who was blocked before: %v", got)
+		}
+	}
+	close(stop)
+	if n := <-calls; n == 0 {
+		t.Error("no call was made meanwhile")
+	}
+	l.signal(syscall.SIGTERM)
+	l.until("stopped", func() bool { return strings.Count(l.text(), "msg=stopped") == 4 })
+}
+
+// Over TLS only who shows a certificate of the CA may ask.
+func TestRateLimitServiceOverTLS(t *testing.T) {
+	ca := newAuthority(t)
+	cert, key := ca.issue(t, "sluice", net.IPv4(127, 0, 0, 1))
+	addr := freePort(t)
+	start(t, origin(t), "--config", write(t, fmt.Sprintf("rate_limit_service: {listen: %q, cert_file: %s, key_file: %s, client_ca_file: %s}\n%s", addr, cert, key, ca.file, describedRules)))
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	own, err := tls.LoadX509KeyPair(ca.issue(t, "envoy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := dialService(t, addr, credentials.NewTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}))
+	if got := known.code(describe("web", "user=a")); got != within {
+		t.Error(got)
+	}
+	stranger := dialService(t, addr, credentials.NewTLS(&tls.Config{RootCAs: roots}))
+	if a, err := stranger.ShouldRateLimit(context.Background(), describe("web", "user=a")); err == nil {
+		t.Errorf("a stranger is told %v", a)
+	}
+	plain := dialService(t, addr, insecure.NewCredentials())
+	if a, err := plain.ShouldRateLimit(context.Background(), describe("web", "user=a")); err == nil {
+		t.Errorf("without TLS one is told %v", a)
+	}
+}
+
+// An authority makes certificates for a test.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+	dir  string
+	last int64
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir(), last: 1}
+	var err error
+	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a.file = a.write(t, "ca.pem", "CERTIFICATE", der)
+	return a
+}
+
+// issue makes a certificate and its key, and returns their files.
+func (a *authority) issue(t *testing.T, name string, addresses ...net.IP) (cert, key string) {
+	t.Helper()
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.last++
+	template := &x509.Certificate{SerialNumber: big.NewInt(a.last), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, IPAddresses: addresses, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &own.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.write(t, name+".pem", "CERTIFICATE", der), a.write(t, name+".key", "PRIVATE KEY", secret)
+}
+
+func (a *authority) write(t *testing.T, name, kind string, der []byte) string {
+	t.Helper()
+	file := filepath.Join(a.dir, name)
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

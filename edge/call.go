@@ -1,0 +1,166 @@
+package edge
+
+import (
+	"errors"
+	"time"
+
+	"sluice/counter"
+	"sluice/edge/limiter"
+	"sluice/edge/message"
+	"sluice/edge/rules"
+)
+
+// A Call is a request as another proxy describes it (rules.Descriptor), and what the rules say of it: an exchange that nobody sees but that
+// proxy. All its descriptors are decided about together, as all rules of a request are: if one is over its limit, none counts the request, so
+// that a client who is refused by one limit does not use up another. No audit watches it, which logs a hit for a request. It may be used again after End, by one goroutine at a time.
+type Call struct {
+	x       *exchange
+	results []int // of the descriptors, in Decision.Results; less than 0: no rule is about it
+}
+
+// A Standing is how a descriptor stands under its rule.
+type Standing struct {
+	Refused   bool
+	Rule      *rules.Rule   // nil: no rule is about the descriptor
+	Limit     uint32        // that of the rule, or of the descriptor itself
+	Window    time.Duration // of Limit
+	Remaining uint32
+	Reset     time.Duration // until a retry is admitted, or the window, after which what remains may be relied on again
+}
+
+// callCode is how a call was answered.
+type callCode uint8
+
+const (
+	callOK callCode = iota
+	callOverLimit
+	callInvalid
+	callCodes
+)
+
+func (c callCode) String() string { return [...]string{"ok", "over_limit", "invalid"}[c] }
+
+var errFault = errors.New("edge: judge: a fault in the edge")
+
+// NewCall makes a Call.
+func (s *Server) NewCall() *Call { return &Call{x: newExchange(s)} }
+
+// Invalid counts a call that was no request.
+func (s *Server) Invalid() { s.stats.calls[callInvalid].Add(1) }
+
+// Judge decides about the request that a proxy describes, and counts it. It does not keep list. The proxy names the client, whom lists are
+// about, under remote_address. After an error, which is a fault in the edge, the call must not be used again.
+func (c *Call) Judge(domain string, list []rules.Descriptor, now time.Time) (err error) {
+	x, s := c.x, c.x.server
+	defer func() {
+		if p := recover(); p != nil {
+			s.fault(p)
+			err = errFault
+		}
+	}()
+	x.snap, x.now = s.snap.Load(), now
+	x.asker = asker{covering: x.covering[:0]}
+	x.values, c.results = x.values[:0], c.results[:0]
+	for i := range list {
+		if x.client = list[i].Address(); x.client.IsValid() {
+			x.source = x.snap.sources.Of(x.client)
+			x.covering = s.limiter.Bits.Covering(rules.Single(x.client), x.covering)
+			break
+		}
+	}
+	switch {
+	case x.client.IsValid() && x.denied():
+		s.stats.denied.Add(1)
+		x.barred = true
+		x.say(refusedByList)
+	case x.client.IsValid() && x.isAllowed():
+		x.allowed = true
+	default:
+		c.decideAbout(domain, list)
+	}
+	if x.source.IsValid() {
+		s.requests.Hit(x.source)
+		if x.barred {
+			s.refusals.Hit(x.source)
+		}
+	}
+	if c.Refused() {
+		s.stats.calls[callOverLimit].Add(1)
+	} else {
+		s.stats.calls[callOK].Add(1)
+	}
+	return nil
+}
+
+// decideAbout decides under the rules about descriptors, and makes what the client is told. A client whose address nobody tells is known to
+// operators by what the first of these rules counts.
+func (c *Call) decideAbout(domain string, list []rules.Descriptor) {
+	x, d := c.x, &c.x.decision
+	for i := range list {
+		c.results = append(c.results, d.AddDescriptor(x.server.secret, x.snap.rules, x.snap.sources, domain, &list[i]))
+	}
+	if len(d.Results) == 0 {
+		return
+	}
+	if x.source == (counter.Source{}) {
+		x.source = d.Results[0].Source
+	}
+	d.Covering = x.covering
+	x.decide()
+	x.note()
+	if !d.Refused() {
+		x.limitHeaders()
+		x.verdictHeader()
+		return
+	}
+	x.limited()
+	x.reply.add("Cache-Control", noStore)
+}
+
+// Refused reports whether the request is to be refused.
+func (c *Call) Refused() bool { return c.x.barred || c.x.decision.Refused() }
+
+// Standing is how the i-th descriptor stands. Where another one is over its limit, what would be left counts for this one.
+func (c *Call) Standing(i int) Standing {
+	if i >= len(c.results) || c.results[i] < 0 {
+		return Standing{Refused: c.x.barred}
+	}
+	d := &c.x.decision
+	r := &d.Results[c.results[i]]
+	rule := d.RuleOf(r)
+	st := Standing{Rule: rule, Limit: rule.Counter.Limit, Window: rule.Counter.Window, Reset: rule.Counter.Window}
+	if r.Counter != nil {
+		st.Limit, st.Window, st.Reset = r.Counter.Limit, r.Counter.Window, r.Counter.Window
+	}
+	switch {
+	case r.Verdict == limiter.Shadowed:
+	case r.Verdict != limiter.Passed:
+		st.Refused, st.Reset = true, r.Wait
+	case r.Ask == nil:
+		st.Remaining = st.Limit
+		by := rule.Counter
+		if r.Counter != nil {
+			by = r.Counter
+		}
+		if v, known := c.x.server.limiter.Counters.Peek(by, r.Source, c.x.now); known {
+			st.Remaining = v.Remaining
+		}
+	case d.Refused() && !rule.Refused:
+		st.Remaining = min(st.Limit, r.Ask.Remaining+r.Ask.Hits)
+	default:
+		st.Remaining = r.Ask.Remaining
+	}
+	return st
+}
+
+// Fields is what an answer says in its header, and Body what one does that refuses; none of them outlives End.
+func (c *Call) Fields() []message.Field { return c.x.reply.fields }
+func (c *Call) Body() (contentType string, body []byte) {
+	return c.x.reply.contentType, c.x.reply.body
+}
+
+// End forgets the request.
+func (c *Call) End() {
+	c.x.decision.Reset()
+	c.x.snap, c.x.reply = nil, reply{fields: c.x.reply.fields[:0]}
+}

@@ -1,0 +1,155 @@
+package config
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"sluice/edge/limiter"
+	"sluice/edge/rules"
+)
+
+// RateLimitService says where other proxies ask over gRPC (Envoy's rate limit service, version 3). The zero value is nowhere.
+type RateLimitService struct {
+	Listen            string // host:port, or unix:/path; "": nowhere
+	CertFile, KeyFile string // "": no TLS
+	ClientCAFile      string // of who may ask; "": whoever reaches it
+	Insecure          bool   // it may be listened for beyond this machine without ClientCAFile
+}
+
+func (r *reader) rateLimitService(n ast.Node, s *RateLimitService) {
+	const name = "rate_limit_service"
+	r.mapping(n, name, fields{
+		"listen": r.text(name+".listen", func(n ast.Node, text string) {
+			if text != "none" {
+				r.address(name+".listen", &s.Listen)(n)
+			}
+		}),
+		"cert_file":      r.orNone(name+".cert_file", &s.CertFile),
+		"key_file":       r.orNone(name+".key_file", &s.KeyFile),
+		"client_ca_file": r.orNone(name+".client_ca_file", &s.ClientCAFile),
+		"insecure":       r.boolean(name+".insecure", &s.Insecure),
+	})
+}
+
+// checkRateLimitService reports what no single field of it shows.
+func (c *Config) checkRateLimitService() error {
+	s := &c.RateLimitService
+	switch {
+	case s.Listen == "" && (s.CertFile != "" || s.KeyFile != "" || s.ClientCAFile != ""):
+		return errors.New("rate_limit_service has files but listens nowhere: give rate_limit_service.listen, such as \"127.0.0.1:8082\"")
+	case (s.CertFile == "") != (s.KeyFile == ""):
+		return errors.New("rate_limit_service: cert_file and key_file belong together: give both")
+	case s.ClientCAFile != "" && s.CertFile == "":
+		return errors.New("rate_limit_service.client_ca_file: who asks shows a certificate over TLS only: give cert_file and key_file")
+	case s.Listen == "" || strings.HasSuffix(s.Listen, ":0"):
+	case s.Listen == c.Listen || s.Listen == c.Admin || s.Listen == c.ListenTLS || s.Listen == c.PoP.PeersListen:
+		return errors.New("rate_limit_service.listen is " + s.Listen + ", where something else listens already: give it an address of its own")
+	}
+	if s.Listen == "" {
+		return nil
+	}
+	return s.CheckAddress(s.Listen)
+}
+
+// CheckAddress reports whether proxies may be listened for at an address: beyond this machine they must show a certificate, because whoever
+// reaches the service counts for others, and so can have anybody blocked.
+func (s *RateLimitService) CheckAddress(address string) error {
+	if s.ClientCAFile != "" || s.Insecure || isLocal(address) {
+		return nil
+	}
+	return errors.New("rate_limit_service.listen is " + address + ", which others than this machine may reach, and everybody who does may count for anybody, until he is blocked: " +
+		"give cert_file, key_file and client_ca_file, listen on 127.0.0.1, or say insecure: true")
+}
+
+// unasked tells which rules nobody can ask about.
+func (c *Config) unasked() (all []string) {
+	for i := range c.Rules {
+		if r := &c.Rules[i]; r.Match.Descriptors != nil && r.Mode != rules.Off && c.RateLimitService.Listen == "" {
+			all = append(all, "rule "+r.Name+" is about descriptors, and no proxy can ask about them here: give rate_limit_service.listen")
+		}
+	}
+	return all
+}
+
+func (r *reader) descriptors(n ast.Node, m *rules.Match) {
+	const name = "match.descriptors"
+	if s, ok := r.resolve(n).(*ast.StringNode); ok && s.Value == "none" {
+		return
+	}
+	d := new(rules.Descriptors)
+	r.mapping(n, name, fields{
+		"domain": r.str(name+".domain", &d.Domain),
+		"entries": func(n ast.Node) {
+			r.list(n, name+".entries", func(n ast.Node) {
+				var e rules.Entry
+				r.mapping(n, name+".entries", fields{
+					"key":   r.str(name+".entries.key", &e.Key),
+					"value": r.str(name+".entries.value", &e.Value),
+				})
+				d.Entries = append(d.Entries, e)
+			})
+		},
+	})
+	if err := d.Check(); err != nil {
+		r.fail(n, "%s: %v", name, err)
+	}
+	m.Descriptors = d
+}
+
+// described says what is wrong with a rule about descriptors: a descriptor has nothing of HTTP, and the proxy itself answers its client.
+func (r *reader) described(n ast.Node, seen map[string]ast.Node, rule *rules.Config, others []rules.Config) {
+	at := func(name string) ast.Node {
+		if seen[name] != nil {
+			return seen[name]
+		}
+		return n
+	}
+	alone := rules.Match{Descriptors: rule.Match.Descriptors}
+	if text(rule.Match) != text(alone) {
+		r.fail(at("match"), "match.descriptors: a descriptor has no host, path, method, address, header, parameter or cookie: remove what is beside it")
+	}
+	if !slices.Equal(rule.Key, []string{"source"}) {
+		r.fail(at("key"), "key: a rule about descriptors counts by the values that its entries leave open: remove key")
+	}
+	if len(rule.Count.Statuses) > 0 {
+		r.fail(at("count"), "count.statuses: no proxy tells how a request was answered that it has asked about: remove it")
+	}
+	if rule.Action != rules.Refuse {
+		r.fail(at("action"), "action: %s: the proxy that asks answers its client: remove it", rule.Action)
+		rule.Action = rules.Refuse // that was said
+	}
+	switch standard := rules.Default("", 0).Response.Status; {
+	case rule.Response.Status != standard:
+		r.fail(at("response"), "response.status: the proxy that asks chooses the status (rate_limited_status of Envoy): remove it")
+	case len(rule.Response.Bodies) > 0:
+		r.fail(at("response"), "response.bodies: no proxy tells what its client accepts: keep one body")
+	}
+	switch {
+	case len(rule.Windows) > 0:
+		r.fail(at("windows"), "windows: the proxy that asks is told one limit of each descriptor: remove them")
+	case len(rule.Prefixes) > 0:
+		r.fail(at("prefixes"), "prefixes: a rule about descriptors counts by the values that its entries leave open: remove them, and have the proxy send masked_remote_address")
+	case rule.Cost.Is():
+		r.fail(at("cost"), "cost: the proxy that asks says how many hits a request is (hits_addend): remove it")
+	case rule.Check == limiter.Sync:
+		r.fail(at("check"), "check: sync ranks requests one by one, and a proxy may ask about many hits at once: take check: async")
+	case rule.Algorithm != rules.Sliding && rule.Algorithm != rules.Fixed:
+		r.fail(at("algorithm"), "algorithm: %s: the proxy that asks is told a limit in a window: take sliding or fixed", rule.Algorithm)
+	}
+	for _, name := range []string{"priority", "queue"} {
+		if rule.OrdersOrigin() && seen[name] != nil {
+			r.fail(seen[name], "%s: the proxy that asks sends the request to its origin, where no load is shed: remove it", name)
+		}
+	}
+	if rule.Mode == rules.Off {
+		return
+	}
+	for i := range others {
+		if o := &others[i]; o.Mode != rules.Off && o.Match.Descriptors != nil && o.Match.Descriptors.Same(rule.Match.Descriptors) {
+			r.fail(at("match"), "match.descriptors: rule %s is about the same: keep one, or say mode: off", o.Name)
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	descriptor "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"sluice/loadgen/process"
+)
+
+// RateLimit measures what a call of Envoy's rate limit service costs at the edge and at envoyproxy/ratelimit, each over a memcached of its own that is
+// started anew for every measurement: one at a time, round after round, to and fro. The server has one processor to itself; load and memcached share
+// another.
+type RateLimit struct {
+	Sluice  string        // the edge's executable
+	Peer    string        // that of envoyproxy/ratelimit
+	Rounds  int           // 0: 5
+	For     time.Duration // of a measurement; 0: 2 s
+	Conns   int           // 0: 4
+	Calls   int           // at once on each connection; 0: 32
+	Users   int           // 0: 10,000
+	Works   []string      // names of RateLimitWorks; none: all
+	Say     func(string)  // progress; nil: nobody
+	dir     string
+	numbers []int
+}
+
+// RateLimitWorks are what is asked: calls that are admitted, and calls over the limit.
+var RateLimitWorks = []string{"admit", "refuse"}
+
+// RateLimitFigures is what a call cost in one kind of work: medians over the rounds, in seconds of processor time, those of memcached included.
+type RateLimitFigures struct {
+	Work         string    `json:"work"`
+	Sluice       float64   `json:"cpu_per_call"`
+	Peer         float64   `json:"cpu_per_call_of_envoyproxy_ratelimit"`
+	Ratio        float64   `json:"ratio"` // median of those within a round
+	Ratios       []float64 `json:"ratio_by_round"`
+	SluiceTier   float64   `json:"cpu_of_tier"`
+	PeerTier     float64   `json:"cpu_of_tier_of_envoyproxy_ratelimit"`
+	SluiceRate   float64   `json:"calls_per_second"`
+	PeerRate     float64   `json:"calls_per_second_of_envoyproxy_ratelimit"`
+	Wrong        float64   `json:"wrong"` // the largest share of answers, of either, that were not what the work is about
+	sluice, peer []callCost
+}
+
+// callCost is one measurement.
+type callCost struct{ cpu, tier, rate, wrong float64 }
+
+// Run measures both in every work.
+func (b RateLimit) Run(ctx context.Context) (figures []RateLimitFigures, err error) {
+	b.Rounds, b.For, b.Conns, b.Calls, b.Users = cmp.Or(b.Rounds, 5), cmp.Or(b.For, 2*time.Second), cmp.Or(b.Conns, 4), cmp.Or(b.Calls, 32), cmp.Or(b.Users, 10_000)
+	if len(b.Works) == 0 {
+		b.Works = RateLimitWorks
+	}
+	if b.Say == nil {
+		b.Say = func(string) {}
+	}
+	if runtime.NumCPU() < 2 {
+		return nil, errors.New("loadgen: bench-rls needs two processors: one for the server, one for the load")
+	}
+	if b.dir, err = os.MkdirTemp("", "sluice-rls-"); err != nil {
+		return nil, fmt.Errorf("loadgen: bench-rls: %w", err)
+	}
+	defer os.RemoveAll(b.dir)
+	if err := process.Pin(1); err != nil {
+		return nil, err
+	}
+	for _, work := range b.Works {
+		f := RateLimitFigures{Work: work}
+		for round := range b.Rounds {
+			for i := range 2 {
+				ours := i == round%2 // to and fro, so that a machine which slows down favours neither
+				m, err := b.measure(ctx, work, ours)
+				if err != nil {
+					return nil, err
+				}
+				name := "sluice"
+				if ours {
+					f.sluice = append(f.sluice, m)
+				} else {
+					name, f.peer = "envoyproxy/ratelimit", append(f.peer, m)
+				}
+				b.Say(fmt.Sprintf("round %d of %d: %s, %s: %.1f µs of processor time a call, %.0f calls/s", round+1, b.Rounds, name, work, m.cpu*1e6, m.rate))
+			}
+		}
+		figures = append(figures, f.settled())
+	}
+	return figures, nil
+}
+
+// settled makes medians of the rounds.
+func (f RateLimitFigures) settled() RateLimitFigures {
+	median := func(of func(i int) float64) float64 {
+		list := make([]float64, len(f.sluice))
+		for i := range list {
+			list[i] = of(i)
+		}
+		slices.Sort(list)
+		return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
+	}
+	f.Sluice, f.Peer = median(func(i int) float64 { return f.sluice[i].cpu }), median(func(i int) float64 { return f.peer[i].cpu })
+	f.SluiceTier, f.PeerTier = median(func(i int) float64 { return f.sluice[i].tier }), median(func(i int) float64 { return f.peer[i].tier })
+	f.SluiceRate, f.PeerRate = median(func(i int) float64 { return f.sluice[i].rate }), median(func(i int) float64 { return f.peer[i].rate })
+	f.Ratio = median(func(i int) float64 { return f.sluice[i].cpu / f.peer[i].cpu })
+	for i := range f.sluice {
+		f.Ratios = append(f.Ratios, f.sluice[i].cpu/f.peer[i].cpu)
+		f.Wrong = max(f.Wrong, f.sluice[i].wrong, f.peer[i].wrong)
+	}
+	return f
+}
+
+// WriteRateLimit prints figures as a table.
+func WriteRateLimit(w io.Writer, figures []RateLimitFigures) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "work\tsluice µs\tof it memcached\tcalls/s\tenvoyproxy/ratelimit µs\tof it memcached\tcalls/s\tratio\twrong\t")
+	for _, f := range figures {
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.0f\t%.1f\t%.1f\t%.0f\t%.3f\t%.2g\t\n", f.Work, f.Sluice*1e6, f.SluiceTier*1e6, f.SluiceRate, f.Peer*1e6, f.PeerTier*1e6, f.PeerRate, f.Ratio, f.Wrong)
+	}
+	return t.Flush()
+}
+
+// measure runs one of them in one work.
+func (b *RateLimit) measure(ctx context.Context, work string, ours bool) (m callCost, err error) {
+	if b.numbers, err = process.FreePorts(5); err != nil {
+		return m, err
+	}
+	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", b.numbers[i]) }
+	memcached, err := process.Find("memcached", "install it")
+	if err != nil {
+		return m, err
+	}
+	node := &process.Process{Name: "memcached", Path: memcached, Nobody: true, Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(b.numbers[1]), "-U", "0", "-m", "256", "-t", "1"}}
+	all := Peers{}
+	stop, err := all.launch(ctx, node, at(1))
+	if err != nil {
+		return m, err
+	}
+	defer stop()
+	server, err := b.server(work, ours)
+	if err != nil {
+		return m, err
+	}
+	server.Args = append([]string{"-c", "0", server.Path}, server.Args...)
+	if server.Path, err = process.Find("taskset", "it comes with util-linux"); err != nil {
+		return m, err
+	}
+	if stop, err = all.launch(ctx, server, at(0)); err != nil {
+		return m, err
+	}
+	defer stop()
+	return b.load(ctx, at(0), work, server, node)
+}
+
+// server is the edge or its peer, with one rule about the descriptor user: a limit that nobody reaches, or one that all are over.
+func (b *RateLimit) server(work string, ours bool) (*process.Process, error) {
+	limit := 1_000_000_000
+	if work == "refuse" {
+		limit = 1
+	}
+	n, host := b.numbers, "127.0.0.1"
+	if ours {
+		file := filepath.Join(b.dir, "sluice.yaml")
+		text := fmt.Sprintf("listen: %[1]s:%[2]d\nadmin: %[1]s:%[3]d\nrate_limit_service: {listen: \"%[1]s:%[4]d\"}\npop: {name: bench, memcached: [\"%[1]s:%[5]d\"]}\n"+
+			"rules: [{name: user, match: {descriptors: {domain: bench, entries: [{key: user}]}}, limit: %[6]d, window: 1h}]\n", host, n[2], n[3], n[0], n[1], limit)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			return nil, fmt.Errorf("loadgen: bench-rls: %w", err)
+		}
+		return &process.Process{Name: "sluice", Path: b.Sluice, Args: []string{"--config", file}}, nil
+	}
+	folder := filepath.Join(b.dir, "peer", "config")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, fmt.Errorf("loadgen: bench-rls: %w", err)
+	}
+	text := fmt.Sprintf("domain: bench\ndescriptors:\n  - key: user\n    rate_limit: {unit: hour, requests_per_unit: %d}\n", limit)
+	if err := os.WriteFile(filepath.Join(folder, "config.yaml"), []byte(text), 0o644); err != nil {
+		return nil, fmt.Errorf("loadgen: bench-rls: %w", err)
+	}
+	env, err := process.Find("env", "it comes with coreutils")
+	if err != nil {
+		return nil, err
+	}
+	return &process.Process{Name: "envoyproxy/ratelimit", Path: env, Args: []string{ // idle connections for all calls at once, nothing traced, no statsd: the cheapest that it can be set to
+		"BACKEND_TYPE=memcache", fmt.Sprintf("MEMCACHE_HOST_PORT=%s:%d", host, n[1]), fmt.Sprintf("MEMCACHE_MAX_IDLE_CONNS=%d", b.Conns*b.Calls),
+		"USE_STATSD=false", "DISABLE_STATS=true", "LOG_LEVEL=ERROR", "RUNTIME_ROOT=" + filepath.Dir(folder), "RUNTIME_SUBDIRECTORY=", "RUNTIME_WATCH_ROOT=false",
+		"HOST=" + host, fmt.Sprint("PORT=", n[2]), "DEBUG_HOST=" + host, fmt.Sprint("DEBUG_PORT=", n[3]), "GRPC_HOST=" + host, fmt.Sprint("GRPC_PORT=", n[0]), b.Peer}}, nil
+}
+
+// load calls a server for a while, after all users have been there, and tells what a call cost.
+func (b *RateLimit) load(ctx context.Context, addr, work string, server, node *process.Process) (m callCost, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	want := service.RateLimitResponse_OK
+	if work == "refuse" {
+		want = service.RateLimitResponse_OVER_LIMIT
+	}
+	requests := make([]*service.RateLimitRequest, b.Users)
+	for i := range requests {
+		requests[i] = &service.RateLimitRequest{Domain: "bench", Descriptors: []*descriptor.RateLimitDescriptor{{
+			Entries: []*descriptor.RateLimitDescriptor_Entry{{Key: "user", Value: fmt.Sprint("user-", i)}}}}}
+	}
+	var next, done, wrong atomic.Int64
+	var callers sync.WaitGroup
+	failed := make(chan error, 1)
+	for range b.Conns {
+		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		}))
+		if err != nil {
+			return m, fmt.Errorf("loadgen: bench-rls: %w", err)
+		}
+		defer conn.Close()
+		client := service.NewRateLimitServiceClient(conn)
+		for range b.Calls {
+			callers.Go(func() {
+				for ctx.Err() == nil {
+					a, err := client.ShouldRateLimit(ctx, requests[int(next.Add(1))%len(requests)])
+					switch {
+					case ctx.Err() != nil:
+						return
+					case err != nil:
+						select {
+						case failed <- err:
+						default:
+						}
+						return
+					case a.OverallCode != want:
+						wrong.Add(1)
+					}
+					done.Add(1)
+				}
+			})
+		}
+	}
+	defer callers.Wait()
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	until := func(enough func() bool) error {
+		for !enough() {
+			select {
+			case err := <-failed:
+				return fmt.Errorf("loadgen: bench-rls: %s: %w; it said: %s", server.Name, err, server.Said())
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-tick.C:
+			}
+		}
+		return nil
+	}
+	if err := until(func() bool { return done.Load() > int64(3*b.Users) }); err != nil { // all have had what they are admitted
+		return m, err
+	}
+	spent := func() (of, inTier time.Duration) {
+		of, one := process.CPUTime(server.PID())
+		inTier, two := process.CPUTime(node.PID())
+		err = errors.Join(err, one, two)
+		return of, inTier
+	}
+	began, n, w := time.Now(), done.Load(), wrong.Load()
+	before, tier := spent()
+	if err := until(func() bool { return time.Since(began) >= b.For }); err != nil {
+		return m, err
+	}
+	after, tierAfter := spent()
+	took, calls := time.Since(began).Seconds(), float64(done.Load()-n)
+	return callCost{cpu: (after - before + tierAfter - tier).Seconds() / calls, tier: (tierAfter - tier).Seconds() / calls, rate: calls / took, wrong: float64(wrong.Load()-w) / calls}, err
+}
