@@ -23,7 +23,7 @@ demo: build # a PoP, an origin and an attack, on this machine
 # figures. Properties are held against the same inputs each time; make race takes others.
 test: export RAPID_SEED ?= 1
 test: needs # every test with the race detector, then those without it that it changes; NO_INSTALL=1 installs nothing and fails if something is missing
-	$(GO) test -race -shuffle=on ./...
+	$(GO) test -race -shuffle=on -timeout 30m ./...
 	$(GO) test -shuffle=on ./edge/socket ./pop ./pop/worst
 	$(GO) test -shuffle=on -run '^Test(Guards|Published)$$' ./cmd/sluice-loadgen/internal/simulate
 
@@ -34,7 +34,7 @@ needs:
 	@.ci/needs
 
 race: needs # the tests again, with other interleavings and inputs
-	$(GO) test -race -shuffle=on -count=1 -cpu=1,2,4 ./...
+	$(GO) test -race -shuffle=on -timeout 60m -count=1 -cpu=1,2,4 ./...
 
 fuzz: # every fuzz target with FUZZTIME inputs
 	@.ci/fuzz $(FUZZTIME)
