@@ -174,7 +174,7 @@ func TestConfigErrors(t *testing.T) {
 	f("rules: [{name: a, limit: 1, match: {descriptors: {domain: d}}}]", "f.yaml:1:50: match.descriptors: no entries: say which ones the proxy sends, such as [{key: remote_address}]")
 	f("rules: [{name: a, limit: 1, match: {descriptors: {domain: d, entries: [{value: k}]}}}]", "f.yaml:1:50: match.descriptors: an entry without a key: every entry of a descriptor has one")
 	f("rules: [{name: a, limit: 1, match: {descriptors: {domain: d, entries: [{key: k, value: a*b}]}}}]", `f.yaml:1:50: match.descriptors: "a*b" has a * before its end: want an exact value, a prefix that ends in *, or no value for any`)
-	f("rules: [{name: a, limit: 1, match: {not: {descriptors: {domain: d}}}}]", "f.yaml:1:43: match.not: unknown field descriptors: want cookies, headers, hosts, methods, path, query or sources")
+	f("rules: [{name: a, limit: 1, match: {not: {descriptors: {domain: d}}}}]", "f.yaml:1:43: match.not: unknown field descriptors: want cookies, headers, hosts, methods, path, plans, query or sources")
 	f("etcd: {nodes: [a]}", "f.yaml:1:8: etcd: unknown field nodes: want ca_file, cert_file, endpoints, key_file, password_file, prefix or username")
 	const r1 = "rules: [{name: r, limit: 1, "
 	f(r1+"mitigation_timeout: 0, escalate: [1h]}]", "f.yaml:1:52: escalate: a rule with mitigation_timeout: 0 blocks nobody, so no block can be longer: give it a mitigation_timeout")

@@ -385,6 +385,8 @@ func BenchmarkMillionClients(b *testing.B) {
 		}
 		// A change copies a shard, and what it takes is not above a millisecond's work.
 		said.Say(sources(5), plans.Quota{Plan: "gold"}, false)
-		who = said.Snapshot(epoch)
+		if said.Snapshot(epoch).Clients() < clients {
+			b.Error("a change lost clients")
+		}
 	}
 }
