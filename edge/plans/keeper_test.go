@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,12 +17,15 @@ import (
 
 // A shelf is a store in memory.
 type shelf struct {
+	mu    sync.Mutex
 	said  []Change
 	away  bool
 	looks int
 }
 
 func (s *shelf) Changes(_ context.Context, since Mark, begin func(bool), each func(Change)) (Mark, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.looks++
 	if s.away {
 		return since, errors.New("away")
@@ -33,6 +38,8 @@ func (s *shelf) Changes(_ context.Context, since Mark, begin func(bool), each fu
 }
 
 func (s *shelf) Put(_ context.Context, keys []string, q Quota, _ time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.away {
 		return errors.New("away")
 	}
@@ -43,6 +50,19 @@ func (s *shelf) Put(_ context.Context, keys []string, q Quota, _ time.Time) erro
 func (s *shelf) Delete(_ context.Context, keys []string, rule *string) (int, error) { return 0, nil }
 func (s *shelf) Close() error                                                       { return nil }
 
+// is has the store answer or not, and say more.
+func (s *shelf) is(away bool, said ...Change) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.away, s.said = away, append(s.said, said...)
+}
+
+func (s *shelf) looked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.looks
+}
+
 func source(key string) (counter.Source, bool) {
 	var n int
 	_, err := fmt.Sscanf(key, "k%d", &n)
@@ -51,13 +71,13 @@ func source(key string) (counter.Source, bool) {
 
 // keeper makes one on a shelf, and tells what it publishes and warns of.
 func keeper(s *shelf, file string) (k *Keeper, latest func() *Snapshot, warned *[]string) {
-	var now *Snapshot
+	var now atomic.Pointer[Snapshot]
 	warned = new([]string)
 	k = &Keeper{Store: s, Refresh: 5 * time.Second, Copy: file, Check: "check", Source: source,
 		Keys:    func(name string) ([]string, bool) { return []string{name}, true },
-		Publish: func(s *Snapshot) { now = s },
+		Publish: func(s *Snapshot) { now.Store(s) },
 		Warn:    func(message string, _ ...any) { *warned = append(*warned, message) }}
-	return k, func() *Snapshot { return now }, warned
+	return k, now.Load, warned
 }
 
 func run(t *testing.T, k *Keeper) (stop func()) {
@@ -88,7 +108,7 @@ func TestKeeper(t *testing.T) {
 				t.Errorf("%v: %q %d, want %q %d", time.Now(), p, l, plan, limit)
 			}
 		}
-		s.said = append(s.said, Change{Key: "k1", Quota: Quota{Plan: "pro"}})
+		s.is(false, Change{Key: "k1", Quota: Quota{Plan: "pro"}})
 		time.Sleep(5*time.Second + time.Millisecond)
 		synctest.Wait()
 		wants(1, "pro", 0)
@@ -107,14 +127,14 @@ func TestKeeper(t *testing.T) {
 		synctest.Wait()
 		wants(2, "", 0)
 
-		looks := s.looks
+		looks := s.looked()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := s.looks - looks; n < 11 || n > 13 {
+		if n := s.looked() - looks; n < 11 || n > 13 {
 			t.Errorf("%d looks in a minute, want one every 5 seconds", n)
 		}
 
-		s.away = true
+		s.is(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		wants(1, "pro", 0)
@@ -124,8 +144,7 @@ func TestKeeper(t *testing.T) {
 		if k.Status().Up || len(*warned) != 1 {
 			t.Errorf("%+v, warned of %q", k.Status(), *warned)
 		}
-		s.away = false
-		s.said = append(s.said, Change{Key: "k1", Quota: Quota{Plan: "free"}})
+		s.is(false, Change{Key: "k1", Quota: Quota{Plan: "free"}})
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		wants(1, "free", 0)
