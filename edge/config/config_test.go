@@ -35,6 +35,7 @@ func TestConfigErrors(t *testing.T) {
 	f("listen: 80", `f.yaml:1:9: listen: "80" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
 	f("listen: \":70000\"", `f.yaml:1:9: listen: ":70000" is not an address to listen on: want HOST:PORT or :PORT, the port from 0 to 65535`)
 	f("listen:\n", "f.yaml:1:9: listen: want a value, not nothing")
+	f("rules: [{name: a, limit: 1, key: [header:x-a]}]", "f.yaml:1:35: key: want a value, not fields: within braces and brackets one with a colon stands in quotes")
 	f("- a", "f.yaml:1:1: configuration: want fields (name: value), not a list")
 	f("rules: 5", "f.yaml:1:8: rules: want a list, not a single value")
 	f(rule+"  limit: 2\n", `f.yaml:4:3: mapping key "limit" already defined at [3:3]`)
