@@ -128,20 +128,14 @@ func (c *Call) Standing(i int) Standing {
 	d := &c.x.decision
 	r := &d.Results[c.results[i]]
 	rule := d.RuleOf(r)
-	st := Standing{Rule: rule, Limit: rule.Counter.Limit, Window: rule.Counter.Window, Reset: rule.Counter.Window}
-	if r.Counter != nil {
-		st.Limit, st.Window, st.Reset = r.Counter.Limit, r.Counter.Window, r.Counter.Window
-	}
+	by := r.CountedBy()
+	st := Standing{Rule: rule, Limit: by.Limit, Window: by.Window, Reset: by.Window}
 	switch {
 	case r.Verdict == limiter.Shadowed:
 	case r.Verdict != limiter.Passed:
 		st.Refused, st.Reset = true, r.Wait
 	case r.Ask == nil:
 		st.Remaining = st.Limit
-		by := rule.Counter
-		if r.Counter != nil {
-			by = r.Counter
-		}
 		if v, known := c.x.server.limiter.Counters.Peek(by, r.Source, c.x.now); known {
 			st.Remaining = v.Remaining
 		}

@@ -327,11 +327,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 			r.fail(seen["prefixes"], "%v", err)
 		}
 		if field, err := rule.CheckAlgorithm(); err != nil {
-			at := n
-			if seen[field] != nil {
-				at = seen[field]
-			}
-			r.fail(at, "%s: %v", field, err)
+			r.fail(cmp.Or(seen[field], n), "%s: %v", field, err)
 		}
 	}
 	if at := seen["first_sight"]; rule.Check == limiter.Sync && rule.FirstSight == limiter.Wait {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -101,12 +102,7 @@ func (r *reader) descriptors(n ast.Node, m *rules.Match) {
 
 // described says what is wrong with a rule about descriptors: a descriptor has nothing of HTTP, and the proxy itself answers its client.
 func (r *reader) described(n ast.Node, seen map[string]ast.Node, rule *rules.Config, others []rules.Config) {
-	at := func(name string) ast.Node {
-		if seen[name] != nil {
-			return seen[name]
-		}
-		return n
-	}
+	at := func(name string) ast.Node { return cmp.Or(seen[name], n) }
 	alone := rules.Match{Descriptors: rule.Match.Descriptors}
 	if text(rule.Match) != text(alone) {
 		r.fail(at("match"), "match.descriptors: a descriptor has no host, path, method, address, header, parameter or cookie: remove what is beside it")

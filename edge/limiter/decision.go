@@ -69,8 +69,8 @@ type RuleResult struct {
 	Counter *counter.Rule // what counts in place of the rule's counter, by a limit that came with the request; nil: the rule's
 }
 
-// counter is what counts the request.
-func (r *RuleResult) counter() *counter.Rule {
+// CountedBy is what counts the request.
+func (r *RuleResult) CountedBy() *counter.Rule {
 	if r.Counter != nil {
 		return r.Counter
 	}

@@ -126,12 +126,12 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 		if r.Rule.FirstSight != Wait || !r.open() || l.Up != nil && !l.Up(r.Source) {
 			continue
 		}
-		if v, there := l.Counters.Peek(r.counter(), r.Source, now); there && v.Known {
+		if v, there := l.Counters.Peek(r.CountedBy(), r.Source, now); there && v.Known {
 			continue
 		}
-		reply, first := l.Counters.Await(r.counter(), r.Source) // before asking, or the reply could come before anybody waits for it
+		reply, first := l.Counters.Await(r.CountedBy(), r.Source) // before asking, or the reply could come before anybody waits for it
 		if first {
-			l.Ask(r.counter(), r.Source)
+			l.Ask(r.CountedBy(), r.Source)
 		}
 		d.replies = append(d.replies, reply)
 	}
@@ -152,7 +152,7 @@ func (l *Limiter) ask(d *Decision, now time.Time) {
 			continue
 		}
 		d.asks = append(d.asks, counter.Ask{
-			Rule: r.counter(), Source: r.Source, Hits: r.hits(),
+			Rule: r.CountedBy(), Source: r.Source, Hits: r.hits(),
 			Hold: len(r.Rule.Statuses) > 0 || r.Due, Shadow: !r.Rule.refuses(), Always: r.Rule.Refused,
 		})
 		r.Ask = &d.asks[len(d.asks)-1]
@@ -182,7 +182,7 @@ func (l *Limiter) ask(d *Decision, now time.Time) {
 		case !admitted && r.Rule.Refused:
 			// Another rule refuses, and this one counts that all the same. The client waits until this one admits a retry, too.
 			l.Counters.Commit(r.Ask, now)
-			if v, _ := l.Counters.PeekFor(r.counter(), r.Source, r.hits(), now); v.Over && !r.Rule.Shadow {
+			if v, _ := l.Counters.PeekFor(r.CountedBy(), r.Source, r.hits(), now); v.Over && !r.Rule.Shadow {
 				r.Wait = v.RetryAfter
 			}
 		}
