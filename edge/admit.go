@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"sluice/edge/address"
 	"sluice/edge/audit"
 	"sluice/edge/message"
 	"sluice/edge/passage"
-	"sluice/edge/rules"
 	"sluice/edge/token"
 	"sluice/mitigation"
 )
@@ -87,17 +87,17 @@ func (x *exchange) identify() {
 		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.conn.Peer, &x.Head, x.chain)
 	}
 	x.source = x.snap.sources.Of(x.client)
-	x.covering = x.server.limiter.Bits.Covering(rules.Single(x.client), x.covering[:0])
+	x.covering = x.server.limiter.Bits.Covering(address.Single(x.client), x.covering[:0])
 	x.server.requests.Hit(x.source)
 }
 
 // denied and isAllowed look the client up in the lists of the configuration and of operators.
 func (x *exchange) denied() bool {
-	return rules.IsIn(x.snap.deny, x.client) || x.server.limiter.Bits.Says(mitigation.Denied, x.covering, x.now)
+	return address.IsIn(x.snap.deny, x.client) || x.server.limiter.Bits.Says(mitigation.Denied, x.covering, x.now)
 }
 
 func (x *exchange) isAllowed() bool {
-	return rules.IsIn(x.snap.allow, x.client) || x.server.limiter.Bits.Says(mitigation.Allowed, x.covering, x.now)
+	return address.IsIn(x.snap.allow, x.client) || x.server.limiter.Bits.Says(mitigation.Allowed, x.covering, x.now)
 }
 
 // malformed answers what is refused for its form, and ends the connection: what comes next may not be what we take it for. Host
@@ -106,7 +106,7 @@ func (x *exchange) isAllowed() bool {
 //
 // What a trusted proxy sends counts for the client that it names, and, where the lines that name it cannot be read, for nobody.
 func (x *exchange) malformed(r *message.Refusal) {
-	if x.Size > 0 || !rules.IsIn(x.snap.sources.Trust, x.conn.Peer) {
+	if x.Size > 0 || !address.IsIn(x.snap.sources.Trust, x.conn.Peer) {
 		x.identify()
 		if !x.denied() && !x.isAllowed() && x.charged() {
 			x.Close, x.BodyRead = true, true // which will not be

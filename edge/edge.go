@@ -9,7 +9,7 @@
 //
 //	head     is read once; what two servers could read differently is refused (screen, http1), and counts all the same, as far as
 //	         its source is known (malformed, in admit.go)
-//	source   who: the peer's address, or what a trusted proxy reports, read from right to left (rules)
+//	source   who: the peer's address, or what a trusted proxy reports, read from right to left (address)
 //	lists    deny refuses, allow passes without counting
 //	rules    which rules are about this host, method and any reading that origins have of this path (rules, message)
 //	decide   mitigated until? else reserve in all counters at once (limiter); a mitigation starts where one is over

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"time"
 
-	"sluice/edge/rules"
+	"sluice/edge/address"
 	"sluice/mitigation"
 )
 
@@ -13,10 +13,10 @@ import (
 // by source. It costs a source that goes on knocking the least possible, and its client an answer that says why.
 func (s *Server) shed(peer netip.Addr) bool {
 	snap := s.snap.Load()
-	if len(snap.sheds) == 0 || rules.IsIn(snap.sources.Trust, peer) || rules.IsIn(snap.allow, peer) {
+	if len(snap.sheds) == 0 || address.IsIn(snap.sources.Trust, peer) || address.IsIn(snap.allow, peer) {
 		return false
 	}
-	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(rules.Single(peer), nil), time.Now()
+	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(address.Single(peer), nil), time.Now()
 	if s.limiter.Bits.Says(mitigation.Allowed, covering, now) {
 		return false
 	}
