@@ -24,7 +24,6 @@ package edge
 import (
 	"context"
 	"crypto/tls"
-	"log/slog"
 	"math"
 	"net"
 	"net/netip"
@@ -36,6 +35,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/accesslog"
+	"sluice/edge/address"
 	"sluice/edge/audit"
 	"sluice/edge/config"
 	"sluice/edge/control"
@@ -92,7 +92,7 @@ type Server struct {
 	apply     sync.Mutex // one Apply at a time
 	pool      sync.Pool  // of *exchange
 
-	unbelieved unbelieved
+	unbelieved address.Unbelieved
 
 	*control.Plane // what operators see and say
 }
@@ -192,16 +192,6 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 // whose configuration asks for it. It blocks until all that it started has ended.
 func (s *Server) Watch(ctx context.Context) {
 	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn, s.originMoved)
-}
-
-// originMoved tells operators that an origin fails its checks, and why, or passes them again.
-func (s *Server) originMoved(o *upstream.Origin, why string) {
-	e := events.Event{Time: time.Now(), Kind: events.Origin, Text: "origin " + o.Name + " is back", Old: "down", New: "up"}
-	if why != "" {
-		e.Level, e.Old, e.New = slog.LevelWarn, "up", "down"
-		e.Text = "origin " + o.Name + " fails its checks (" + why + "): it gets no requests while others do not"
-	}
-	s.events.Add(e)
 }
 
 // Events is what has happened lately; nil if nobody asked for it.

@@ -300,3 +300,8 @@ func (s *Server) RulesHash() (hash uint64, since time.Time) {
 
 // Failed counts a reload that never came to Apply.
 func (s *Server) Failed() { s.stats.reloads[0].Add(1) }
+
+// Origins are the groups of servers, as configured, and how they stand.
+func (s *Server) Origins(now time.Time) []upstream.GroupStatus {
+	return s.snap.Load().origins.Status(now)
+}
