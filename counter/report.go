@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"sluice/counter/algorithm"
 	"sluice/counter/internal/lanes"
 )
 
@@ -73,13 +74,13 @@ func (t *Table) Sweep(now time.Time, all bool) {
 			if k.urgent = k.urgent || all && k.rule != nil; !k.idle {
 				continue
 			}
-			if !k.urgent && k.older == 0 && uint16(s.position(k.rule, ns, k.phase).group) == k.base {
+			if !k.urgent && k.older == 0 && uint16(s.position(k.rule, ns, k.phase).Group) == k.base {
 				continue // it waits for its group to end, and its counter need not be looked at
 			}
 			st := s.store(k.rule)
 			at := s.advance(st, int(k.slot), k.rule, ns)
 			first := st.head(int(k.slot)).lastReply&follows == 0
-			ended := s.hasOlderPending(k) && (first || at.lane > 0 || at.gone > followsAfter)
+			ended := s.hasOlderPending(k) && (first || at.Lane > 0 || at.Gone > followsAfter)
 			if !s.hasInFlight(k) && (k.urgent || ended) && k.hits > 0 {
 				s.queue(w)
 			}
@@ -104,7 +105,7 @@ const followsAfter = 0.25
 
 // Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
 // it is closed already. first says that nobody else waits for this counter yet, so that the tier is to be asked.
-func (t *Table) Await(r *Rule, source Source) (answered <-chan struct{}, first bool) {
+func (t *Table) Await(r *algorithm.Rule, source Source) (answered <-chan struct{}, first bool) {
 	s := t.shard(t.hash(&source))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +128,7 @@ func (t *Table) Await(r *Rule, source Source) (answered <-chan struct{}, first b
 
 // Counter names a counter by the rule that counts and the source that is counted.
 type Counter struct {
-	Rule   *Rule
+	Rule   *algorithm.Rule
 	Source Source
 	place  uint32 // of its unconfirmed entry when Dirty gave it out: its shard, and its index there; 0: not known
 }
@@ -169,7 +170,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			return
 		}
 		newest := k.urgent // else only what is left of groups that have ended goes, and hits of the newest wait for its end
-		for g := range r.groups() {
+		for g := range r.Groups() {
 			u := s.group(k, g)
 			if u == nil || u.pending == 0 || g == 0 && !newest {
 				continue
@@ -181,14 +182,14 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 			rep.Parts[rep.N] = Part{
 				Group: h.base - uint32(g), Hits: hits,
 				// What is left pending is reported later: stored now, it would be counted twice.
-				Known: r.lanes.AtMost(r.lanes.Minus(groups[g], u.pending), r.lanes.ReportMax()),
+				Known: r.Lanes().AtMost(r.Lanes().Minus(groups[g], u.pending), r.Lanes().ReportMax()),
 				There: h.lastReply&follows != 0 && !r.Sync || h.answered(g),
 			}
 			rep.N++
 		}
 		ok = rep.N > 0
 		if ok {
-			rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
+			rep.Oldest, rep.Newest = h.base-uint32(r.Groups()-1), h.base
 			if r.Sync {
 				s.send(t, k, c, &rep, h, at, t.ns(now))
 			} else if past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now)); past {
@@ -205,17 +206,17 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 
 // takeHits puts on their way what may be reported at once of the hits of a group, of which known is counted in all. In a lane that
 // the tier has full, hits are given up: counted there, they would carry into the next.
-func (s *shard) takeHits(r *Rule, k *unconfirmed, at *unconfirmedGroup, known uint64) (hits uint64) {
-	room := r.lanes.Minus(r.lanes.All(r.lanes.ReportMax()), r.lanes.Minus(known, at.pending))
-	if full := r.lanes.Minus(at.pending, room); full != 0 {
-		n := r.lanes.Sum(full)
-		at.pending = r.lanes.Minus(at.pending, full)
+func (s *shard) takeHits(r *algorithm.Rule, k *unconfirmed, at *unconfirmedGroup, known uint64) (hits uint64) {
+	room := r.Lanes().Minus(r.Lanes().All(r.Lanes().ReportMax()), r.Lanes().Minus(known, at.pending))
+	if full := r.Lanes().Minus(at.pending, room); full != 0 {
+		n := r.Lanes().Sum(full)
+		at.pending = r.Lanes().Minus(at.pending, full)
 		k.hits -= uint32(n)
 		s.stats.Unreported -= n
 		s.stats.LostSaturated += n
 	}
-	hits = r.lanes.AtMost(at.pending, r.lanes.ReportMax()/MaxEdges)
-	at.pending = r.lanes.Minus(at.pending, hits)
+	hits = r.Lanes().AtMost(at.pending, r.Lanes().ReportMax()/MaxEdges)
+	at.pending = r.Lanes().Minus(at.pending, hits)
 	at.inFlight = hits
 	return hits
 }
@@ -225,7 +226,7 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 	past := false
 	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
 		h, groups := s.store(c.Rule).record(int(k.slot))
-		if past = h.state&readPast == 0 && !c.Rule.Sync && c.Rule.readsAfter(h, groups, p, total); past {
+		if past = h.state&readPast == 0 && !c.Rule.Sync && readsAfter(c.Rule, h, groups, p, total); past {
 			h.state |= readPast
 		}
 		if !h.answered(g) {
@@ -243,9 +244,9 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 func (t *Table) Returned(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
 		u := s.group(k, g)
-		u.pending = c.Rule.lanes.Plus(u.pending, p.Hits)
+		u.pending = c.Rule.Lanes().Plus(u.pending, p.Hits)
 		k.urgent = true
-		n := c.Rule.lanes.Sum(p.Hits)
+		n := c.Rule.Lanes().Sum(p.Hits)
 		k.hits += uint32(n)
 		s.stats.Unreported += n
 	}, 0, false)
@@ -255,7 +256,7 @@ func (t *Table) Returned(c Counter, p Part, now time.Time) {
 // reported again, because counting them twice would be worse than not at all.
 func (t *Table) Lost(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
-		s.stats.LostUnknown += c.Rule.lanes.Sum(p.Hits)
+		s.stats.LostUnknown += c.Rule.Lanes().Sum(p.Hits)
 	}, 0, false)
 }
 
@@ -263,7 +264,7 @@ func (t *Table) Lost(c Counter, p Part, now time.Time) {
 // has memory for this group later is told of them, because the next report stores all that is known.
 func (t *Table) Full(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
-		s.stats.LostFull += c.Rule.lanes.Sum(p.Hits)
+		s.stats.LostFull += c.Rule.Lanes().Sum(p.Hits)
 	}, 0, false)
 }
 
@@ -279,12 +280,12 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 		s.advance(st, i, c.Rule, t.ns(now))
 		h := st.head(i)
 		newest = h.base
-		groups = append(groups, st.groups(i)[:c.Rule.groups()]...)
+		groups = append(groups, st.groups(i)[:c.Rule.Groups()]...)
 		if h.unconfirmed != 0 {
 			k := s.unconfirmed.At(int(h.unconfirmed))
 			for g := range groups {
 				u := s.in(k, g)
-				groups[g] = c.Rule.lanes.Minus(groups[g], c.Rule.lanes.Plus(u.pending, u.inFlight))
+				groups[g] = c.Rule.Lanes().Minus(groups[g], c.Rule.Lanes().Plus(u.pending, u.inFlight))
 			}
 		}
 	})
@@ -304,7 +305,7 @@ func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Ti
 }
 
 // Sum is how many hits a part reports.
-func (p Part) Sum(r *Rule) uint64 { return r.lanes.Sum(p.Hits) }
+func (p Part) Sum(r *algorithm.Rule) uint64 { return r.Lanes().Sum(p.Hits) }
 
 // learn takes in groups of a counter, which it makes if there is none.
 func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64, announcement bool, now time.Time) Standing {
@@ -317,7 +318,7 @@ func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64
 	}
 	base := l.store.head(l.i).base
 	for i, total := range groups {
-		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.groups() {
+		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.Groups() {
 			if c.Rule.Sync && !announcement && total != 0 {
 				l.store.groups(l.i)[g] = 0 // it replaces what was known: hits may have been taken back
 			}
@@ -338,12 +339,12 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 	t.at(c, func(s *shard, st *store, i int) {
 		at := s.advance(st, i, r, t.ns(now))
 		h := st.head(i)
-		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
+		if g := int(int32(h.base - group)); g >= 0 && g < r.Groups() {
 			// Other hits than these are in flight where the counter was pushed out meanwhile and came back.
 			if hits != 0 && h.unconfirmed != 0 {
 				k := s.unconfirmed.At(int(h.unconfirmed))
 				if u := s.group(k, g); u != nil && u.inFlight == hits {
-					n := r.lanes.Sum(hits)
+					n := r.Lanes().Sum(hits)
 					u.inFlight = 0
 					k.hits -= uint32(n)
 					s.stats.Unreported -= n
@@ -358,7 +359,7 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 			}
 		}
 		if learn {
-			standing = s.replied(t, c, st, i, at, t.ns(now), r.lanes.Sum(hits), false)
+			standing = s.replied(t, c, st, i, at, t.ns(now), r.Lanes().Sum(hits), false)
 		}
 		switch {
 		case !r.Sync:
@@ -377,16 +378,16 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 // merge takes the tier's total for a group: with what is still to be reported, it is the least that has been counted. What is under
 // way may be in the total already, but not in one that was read (inOrder): a node answers in order, so what is unanswered then was sent
 // after the read. Else who loses a race to add would be without its own hits until its incr is answered.
-func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64, inOrder bool) {
+func (s *shard) merge(st *store, i int, r *algorithm.Rule, g int, total uint64, inOrder bool) {
 	h, groups := st.head(i), st.groups(i)
 	var missing uint64
 	if h.unconfirmed != 0 {
 		u := s.in(s.unconfirmed.At(int(h.unconfirmed)), g)
 		if missing = u.pending; inOrder {
-			missing = r.lanes.Plus(missing, u.inFlight)
+			missing = r.Lanes().Plus(missing, u.inFlight)
 		}
 	}
-	groups[g] = r.lanes.Most(groups[g], r.lanes.Plus(r.lanes.Clamp(total), missing))
+	groups[g] = r.Lanes().Most(groups[g], r.Lanes().Plus(r.Lanes().Clamp(total), missing))
 	if g == 0 && total != 0 {
 		h.state |= repliedNow
 	}

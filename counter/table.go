@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"sluice/counter/algorithm"
 	"sluice/counter/internal/histogram"
 	"sluice/counter/internal/lanes"
 	"sluice/counter/internal/records"
@@ -24,8 +25,8 @@ type Table struct {
 	narrow       *records.Table
 	wide         *records.Table
 	edges        atomic.Uint32
-	rules        atomic.Pointer[map[uint32]*Rule] // by ID, those that have counters, for who meets a counter without its rule
-	knows        sync.Mutex                       // for who adds one
+	rules        atomic.Pointer[map[uint32]*algorithm.Rule] // by ID, those that have counters, for who meets a counter without its rule
+	knows        sync.Mutex                                 // for who adds one
 	backs        backs
 	_            [64]byte // what decisions read, and what changes with the hits, on other cache lines
 	dirtyShards  shardSet // see shard
@@ -112,7 +113,7 @@ func New(o Options) *Table {
 		s.maxUnconfirmed = min(max(o.Counters/n/unconfirmedShare, 128), maxUnconfirmed/2)
 	}
 	t.edges.Store(1)
-	t.rules.Store(&map[uint32]*Rule{})
+	t.rules.Store(&map[uint32]*algorithm.Rule{})
 	return t
 }
 
@@ -127,7 +128,7 @@ func (t *Table) shard(hash uint64) *shard { return &t.shards[t.place(hash)] }
 func (t *Table) place(hash uint64) int { return int(hash >> 32 & uint64(len(t.shards)-1)) }
 
 // prefetch fetches what a shard will look at to find a counter.
-func (t *Table) prefetch(r *Rule, hash uint64) {
+func (t *Table) prefetch(r *algorithm.Rule, hash uint64) {
 	if r.Wide() {
 		t.wide.Prefetch(t.place(hash), hash, r.ID)
 	} else {
@@ -136,7 +137,7 @@ func (t *Table) prefetch(r *Rule, hash uint64) {
 }
 
 // know notes a rule, perhaps in place of one that counts the same, with another limit.
-func (t *Table) know(r *Rule) {
+func (t *Table) know(r *algorithm.Rule) {
 	if t.rule(r.ID) == r {
 		return
 	}
@@ -148,9 +149,9 @@ func (t *Table) know(r *Rule) {
 }
 
 // rule is the one with an ID that has counters, or nil.
-func (t *Table) rule(id uint32) *Rule { return (*t.rules.Load())[id] }
+func (t *Table) rule(id uint32) *algorithm.Rule { return (*t.rules.Load())[id] }
 
-func (s *shard) store(r *Rule) *store {
+func (s *shard) store(r *algorithm.Rule) *store {
 	if r.Wide() {
 		return &s.wide
 	}
@@ -191,7 +192,7 @@ func (t *Table) Unreported() (hits uint64) {
 }
 
 // Forget drops what is known of a source under a rule: the next hit starts from nothing.
-func (t *Table) Forget(r *Rule, source Source) {
+func (t *Table) Forget(r *algorithm.Rule, source Source) {
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		if w := st.head(i).unconfirmed; w != 0 {
 			s.stats.LostExpired += s.release(w)

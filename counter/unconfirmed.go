@@ -1,13 +1,18 @@
 package counter
 
-import "math"
+import (
+	"math"
+
+	"sluice/counter/algorithm"
+	"sluice/counter/internal/lanes"
+)
 
 // unconfirmed is an entry of what is on its way of a counter: hits that the tier has not been told of, hits that it is being told of, and
 // open reservations. A counter has one only while there is any of these, so a table pays for it only where something
 // happens. Its groups are those of the counter. Most entries are made and ended within one.
 type unconfirmed struct {
-	rule   *Rule // nil: released
-	slot   int32 // the counter's index in its store
+	rule   *algorithm.Rule // nil: released
+	slot   int32           // the counter's index in its store
 	held   uint32
 	hits   uint32 // pending and in flight, all lanes
 	older  uint16 // 0: no group but the newest is in use; else where the others are, in shard.olderNarrow or olderWide
@@ -109,7 +114,7 @@ func (s *shard) source(k *unconfirmed) Source {
 
 // unconfirmedOf gives the counter at i its entry. For hits there are so many at most, and then it is 0; a reservation always has one: there are
 // no more of those than requests under way.
-func (s *shard) unconfirmedOf(r *Rule, st *store, i int, reserve bool) uint16 {
+func (s *shard) unconfirmedOf(r *algorithm.Rule, st *store, i int, reserve bool) uint16 {
 	h := st.head(i)
 	if h.unconfirmed != 0 {
 		return h.unconfirmed
@@ -154,19 +159,19 @@ func (s *shard) releaseEmpty(w uint16) {
 }
 
 // age makes the groups of an entry older by n; hits that fall off its end are lost.
-func (s *shard) age(k *unconfirmed, r *Rule, n int) {
-	groups := r.groups()
+func (s *shard) age(k *unconfirmed, r *algorithm.Rule, n int) {
+	groups := r.Groups()
 	for i := max(groups-n, 0); i < groups; i++ {
 		u := s.in(k, i)
-		lost := r.lanes.Sum(u.pending) + r.lanes.Sum(u.inFlight)
+		lost := r.Lanes().Sum(u.pending) + r.Lanes().Sum(u.inFlight)
 		k.hits -= uint32(lost)
 		s.stats.Unreported -= lost
-		s.stats.LostExpired += r.lanes.Sum(u.pending)
-		s.stats.LostUnknown += r.lanes.Sum(u.inFlight) // whatever their answer is, it comes too late
+		s.stats.LostExpired += r.Lanes().Sum(u.pending)
+		s.stats.LostUnknown += r.Lanes().Sum(u.inFlight) // whatever their answer is, it comes too late
 	}
 	older := s.needOlder(k)[:groups-1]
 	if n < groups {
-		shift(older, n)
+		lanes.Older(older, n)
 		older[n-1] = k.newest
 	} else {
 		clear(older)
@@ -175,23 +180,23 @@ func (s *shard) age(k *unconfirmed, r *Rule, n int) {
 }
 
 // count adds hits to the counter at i and, with a tier, to what it must be told.
-func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uint32, estimate float64, now int64) {
+func (s *shard) count(t *Table, r *algorithm.Rule, st *store, i int, at algorithm.Position, hits uint32, estimate float64, now int64) {
 	groups := st.groups(i)
-	switch r.algorithm {
-	case tokens:
-		r.pour(groups, at, hits)
-	case exact:
+	switch r.Remembers() {
+	case algorithm.Level:
+		r.Pour(groups, at, hits)
+	case algorithm.Instants:
 		s.log(r, st, i, at, hits, estimate)
-	default:
+	case algorithm.Bins:
 		if !r.Sync || !t.options.Tier { // else it is noted when it has its rank
 			s.note(r, st, i, at, hits, estimate)
 		}
 	}
-	groups[0] = r.lanes.Add(groups[0], at.lane, uint64(hits))
+	groups[0] = r.Lanes().Add(groups[0], at.Lane, uint64(hits))
 	if !t.options.Tier {
 		return
 	}
-	if r.lanes.Lane(groups[0], at.lane) > r.lanes.ReportMax() {
+	if r.Lanes().Lane(groups[0], at.Lane) > r.Lanes().ReportMax() {
 		s.stats.LostSaturated += uint64(hits)
 		return
 	}
@@ -206,7 +211,7 @@ func (s *shard) count(t *Table, r *Rule, st *store, i int, at position, hits uin
 		return
 	}
 	k.rule = r
-	k.newest.pending = r.lanes.Add(k.newest.pending, at.lane, uint64(hits))
+	k.newest.pending = r.Lanes().Add(k.newest.pending, at.Lane, uint64(hits))
 	k.hits += hits
 	s.stats.Unreported += uint64(hits)
 	k.urgent = k.urgent || s.fewLeft() || t.urgent(r, st.head(i), k.hits, estimate, now)
