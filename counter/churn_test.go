@@ -78,9 +78,9 @@ func TestChurnDoesNotGrow(t *testing.T) {
 	}
 	for i := range c.table.shards {
 		s := &c.table.shards[i]
-		if s.histograms.Len() > s.histograms.Cap() || s.unconfirmed.Len() > s.maxUnconfirmed+1 || len(s.waiting) > 0 {
+		if s.histograms.Len() > s.histograms.Cap() || s.unconfirmed.Len() > s.unconfirmed.Cap()+1 || len(s.waiting) > 0 {
 			t.Errorf("shard %d: %d histograms of %d, %d unconfirmed of %d, %d waiting",
-				i, s.histograms.Len(), s.histograms.Cap(), s.unconfirmed.Len(), s.maxUnconfirmed, len(s.waiting))
+				i, s.histograms.Len(), s.histograms.Cap(), s.unconfirmed.Len(), s.unconfirmed.Cap(), len(s.waiting))
 		}
 	}
 	if st := c.table.Stats(); st.Evicted < 100_000 || st.Counters > 2*st.Capacity {

@@ -81,19 +81,13 @@ func (s *shard) shiftBy(st *store, i int, r *algorithm.Rule, ns, step int64) {
 	by -= int64(int32(base-h.base)) << r.Lanes() // further than the groups move by themselves
 	pending := uint32(0)
 	if h.unconfirmed != 0 {
-		pending = s.unconfirmed.At(int(h.unconfirmed)).hits
+		pending = s.unconfirmed.At(h.unconfirmed).Hits
 	}
 	by = r.Step(groups, from, to, by, uint64(pending))
 	h.base = base
 	h.turn(0, r.Groups())
 	if h.unconfirmed != 0 {
-		k := s.unconfirmed.At(int(h.unconfirmed))
-		s.needOlder(k)
-		lost := r.Lanes().Shift(r.Groups(), by, func(g int) *uint64 { return &s.group(k, g).pending })
-		k.hits -= uint32(lost)
-		s.stats.Unreported -= lost
-		s.stats.LostExpired += lost
-		k.base = uint16(base)
+		s.stats.LostExpired += s.unconfirmed.Shift(s.unconfirmed.At(h.unconfirmed), by, base)
 	}
 	if h.state&hasHistogram != 0 {
 		h.state &^= hasHistogram
@@ -107,7 +101,7 @@ func (s *shard) unlearn(st *store, i int, r *algorithm.Rule) {
 	for g := range groups[:r.Groups()] {
 		groups[g] = 0
 		if h.unconfirmed != 0 {
-			groups[g] = s.in(s.unconfirmed.At(int(h.unconfirmed)), g).pending
+			groups[g] = s.unconfirmed.In(s.unconfirmed.At(h.unconfirmed), g).Pending
 		}
 	}
 	h.lastReply = 0

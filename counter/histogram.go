@@ -16,7 +16,7 @@ const (
 
 // note adds hits to the bins of a counter that has, or now gets, a histogram.
 func (s *shard) note(r *algorithm.Rule, st *store, i int, p algorithm.Position, hits uint32, estimate float64) {
-	hist := s.histogram(st, i)
+	hist := s.own(st, i).Get()
 	if hist == nil {
 		needs := estimate*histogramNeeds >= float64(r.Limit)
 		from := max(float64(r.Limit)/histogramFrom, 1)
@@ -44,7 +44,7 @@ func (s *shard) own(st *store, i int) histogram.Own {
 
 // log adds hits to the log of a counter.
 func (s *shard) log(r *algorithm.Rule, st *store, i int, p algorithm.Position, hits uint32, estimate float64) {
-	ring := s.histogram(st, i)
+	ring := s.own(st, i).Get()
 	if ring == nil {
 		if ring = s.addHistogram(r, st, i, p, estimate*histogramNeeds >= float64(r.Limit)); ring == nil {
 			return
@@ -52,14 +52,6 @@ func (s *shard) log(r *algorithm.Rule, st *store, i int, p algorithm.Position, h
 		ring.Clear()
 	}
 	r.Log(ring, p, hits)
-}
-
-// histogram is that of a counter, or nil.
-func (s *shard) histogram(st *store, i int) *histogram.Histogram {
-	if st.head(i).state&hasHistogram == 0 {
-		return nil
-	}
-	return s.histograms.Of(i, st == &s.wide)
 }
 
 // addHistogram gives a counter a histogram if there is room, or if it needs one more than another.

@@ -6,6 +6,7 @@ import (
 
 	"sluice/counter/algorithm"
 	"sluice/counter/internal/lanes"
+	"sluice/counter/internal/unconfirmed"
 )
 
 // A request under a rule with Sync waits for its rank: how many hits the window has, its own last, at the instant when the tier counted
@@ -153,9 +154,9 @@ func (s *shard) ranking(r *algorithm.Rule, source Source, now int64) bool {
 }
 
 // send lets who waits for the next report wait for this one, if it has all that is pending.
-func (s *shard) send(t *Table, k *unconfirmed, c Counter, rep *Report, h *head, at algorithm.Position, now int64) {
+func (s *shard) send(t *Table, k *unconfirmed.Entry, c Counter, rep *Report, h *head, at algorithm.Position, now int64) {
 	q := s.ranks[Key{c.Source, c.Rule.ID}]
-	if q == nil || q.next == nil || k.newest.pending != 0 || s.hasOlderPending(k) {
+	if q == nil || q.next == nil || s.unconfirmed.HasPending(k) {
 		return
 	}
 	q.sent, q.next = q.next, nil
@@ -225,18 +226,18 @@ func (s *shard) rank(t *Table, c Counter, st *store, i int, at algorithm.Positio
 	}
 	b, r := q.sent, c.Rule
 	h, groups := st.record(i)
-	var k *unconfirmed
+	var k *unconfirmed.Entry
 	if h.unconfirmed != 0 {
-		k = s.unconfirmed.At(int(h.unconfirmed))
+		k = s.unconfirmed.At(h.unconfirmed)
 	}
-	if !b.counted || !b.read || k != nil && s.hasInFlight(k) {
+	if !b.counted || !b.read || k != nil && s.unconfirmed.HasInFlight(k) {
 		return
 	}
 	var room [lanes.MaxGroups]uint64 // the groups without what has come since
 	asked := room[:copy(room[:], groups[:r.Groups()])]
 	for g := range asked {
 		if k != nil {
-			asked[g] = r.Lanes().Minus(asked[g], s.in(k, g).pending)
+			asked[g] = r.Lanes().Minus(asked[g], s.unconfirmed.In(k, g).Pending)
 		}
 	}
 	g := int(int32(h.base - b.group))
@@ -259,7 +260,7 @@ func (s *shard) rank(t *Table, c Counter, st *store, i int, at algorithm.Positio
 	if q.sent = nil; q.next == nil {
 		delete(s.ranks, key)
 	}
-	if k != nil && k.urgent && (k.newest.pending != 0 || s.hasOlderPending(k)) {
+	if k != nil && k.Urgent && s.unconfirmed.HasPending(k) {
 		s.queue(h.unconfirmed)
 	}
 }
@@ -338,15 +339,12 @@ func (t *Table) unrank(a *Ask) {
 	if h.unconfirmed == 0 {
 		return
 	}
-	k := l.s.unconfirmed.At(int(h.unconfirmed))
+	k := l.s.unconfirmed.At(h.unconfirmed)
 	others := uint64(0)
 	if q := l.s.ranks[Key{a.Source, r.ID}]; q != nil && q.next != nil {
 		others = uint64(q.next.waiting)
 	}
-	if u := l.s.group(k, g); u != nil && r.Lanes().Lane(u.pending, lane) >= uint64(a.Hits) && r.Lanes().Sum(u.pending) >= uint64(a.Hits)+others {
-		u.pending -= hits
-		k.hits -= a.Hits
-		l.s.stats.Unreported -= uint64(a.Hits)
+	if l.s.unconfirmed.TakeBack(k, g, lane, a.Hits, others) {
 		groups[g] = r.Lanes().Minus(groups[g], hits)
 		l.s.releaseEmpty(h.unconfirmed)
 	}

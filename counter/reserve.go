@@ -154,7 +154,7 @@ func (t *Table) PeekFor(r *algorithm.Rule, source Source, hits uint32, now time.
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		h := st.head(i)
 		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
-		v, there = Verdict{Estimate: committed + float64(s.held(h)), Known: t.known(h, r, t.ns(now))}, true
+		v, there = Verdict{Estimate: committed + float64(s.unconfirmed.Held(h.unconfirmed)), Known: t.known(h, r, t.ns(now))}, true
 		v.Remaining = r.Remaining(v.Estimate)
 		v.Over, v.Committed = r.Over(v.Estimate+float64(hits)), r.Over(committed+float64(hits))
 		if !v.Over {
@@ -250,7 +250,7 @@ func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
 	}
 	h := l.store.head(l.i)
 	committed := l.s.estimate(r, l.store, l.i, l.at) + float64(a.Hits)
-	estimate := committed + float64(l.s.held(h))
+	estimate := committed + float64(l.s.unconfirmed.Held(h.unconfirmed))
 	a.Verdict = Verdict{Estimate: estimate, Over: r.Over(estimate), Known: t.known(h, r, now)}
 	a.held = false
 	if a.Over {
@@ -291,7 +291,7 @@ func (t *Table) stake(l *lookup, now int64, inUse []int) records.Stake {
 			return math.Inf(1)
 		case h.state&warm == 0 && h.unconfirmed == 0:
 			return 0
-		case l.s.held(h) > 0:
+		case l.s.unconfirmed.Held(h.unconfirmed) > 0:
 			return math.MaxFloat64
 		}
 		r := t.rule(h.rule)
@@ -351,7 +351,7 @@ func (t *Table) locate(l *lookup, r *algorithm.Rule, source Source, now int64, t
 func (s *shard) evicted(h *head) {
 	s.stats.Evicted++
 	if h.unconfirmed != 0 {
-		s.stats.LostEvicted += s.release(h.unconfirmed)
+		s.stats.LostEvicted += s.unconfirmed.Release(h.unconfirmed)
 	}
 }
 
@@ -360,7 +360,9 @@ func (s *shard) advance(st *store, i int, r *algorithm.Rule, now int64) algorith
 	h := st.head(i)
 	at, moved := st.advance(i, r, s.position(r, now, h.phase))
 	if moved > 0 && h.unconfirmed != 0 {
-		s.age(s.unconfirmed.At(int(h.unconfirmed)), r, moved)
+		pending, inFlight := s.unconfirmed.Age(s.unconfirmed.At(h.unconfirmed), moved)
+		s.stats.LostExpired += pending
+		s.stats.LostUnknown += inFlight
 	}
 	return at
 }

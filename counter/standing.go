@@ -80,10 +80,10 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at algorithm.Posi
 	}
 	h.state |= warmth(r, estimate)
 	if w := h.unconfirmed; w != 0 {
-		k := s.unconfirmed.At(int(w))
-		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate, now)
+		k := s.unconfirmed.At(w)
+		k.Urgent = k.Urgent || k.Hits > 0 && t.urgent(r, h, k.Hits, estimate, now)
 		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
-		if k.urgent && !s.hasInFlight(k) && (k.newest.pending != 0 || s.hasOlderPending(k)) {
+		if k.Urgent && !s.unconfirmed.HasInFlight(k) && s.unconfirmed.HasPending(k) {
 			s.queue(w)
 		}
 	}
@@ -111,7 +111,7 @@ func (s *shard) crossed(r *algorithm.Rule, h *head, standing Standing, estimate 
 // before is an estimate without so many hits that were just confirmed, and without those that have not been.
 func (s *shard) before(h *head, estimate float64, confirmed uint64) float64 {
 	if h.unconfirmed != 0 {
-		estimate -= float64(s.unconfirmed.At(int(h.unconfirmed)).hits)
+		estimate -= float64(s.unconfirmed.At(h.unconfirmed).Hits)
 	}
 	return max(estimate-float64(confirmed), 0)
 }

@@ -10,7 +10,7 @@ import (
 	"sluice/counter/internal/histogram"
 	"sluice/counter/internal/lanes"
 	"sluice/counter/internal/records"
-	"sluice/counter/internal/slab"
+	"sluice/counter/internal/unconfirmed"
 )
 
 // Table holds counters. It is safe for concurrent use; a call touches one shard, the source's, unless its rules are asked
@@ -49,26 +49,22 @@ type shard struct {
 }
 
 type guarded struct {
-	narrow         store
-	wide           store
-	_              [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
-	mu             sync.Mutex
-	offset         int64                                             // from the table's clock to the wall's, ns: see Adjust
-	grows          bool                                              // a page should be split
-	wakes          bool                                              // hits have begun to wait since it was last unlocked
-	holds          uint32                                            // hits in open reservations, of all entries
-	dirty          []uint16                                          // entries that wait to be taken
-	bit            uint64                                            // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
-	dirtyShards    *atomic.Uint64                                    // dirty is not empty
-	activeShards   *atomic.Uint64                                    // there may be an entry, or somebody waiting
-	unconfirmed    slab.Of[unconfirmed]                              // what is on its way to the tier, or held
-	olderNarrow    slab.Of[[lanes.NarrowGroups - 1]unconfirmedGroup] // groups but the newest, of entries that have had others
-	olderWide      slab.Of[[lanes.MaxGroups - 1]unconfirmedGroup]
-	histograms     histogram.Set // of the sources that are worth it
-	waiting        map[Key]chan struct{}
-	maxUnconfirmed int
-	stats          Stats
-	ranks          map[Key]*ranks // of counters that requests wait for
+	narrow       store
+	wide         store
+	_            [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
+	mu           sync.Mutex
+	offset       int64           // from the table's clock to the wall's, ns: see Adjust
+	grows        bool            // a page should be split
+	wakes        bool            // hits have begun to wait since it was last unlocked
+	unconfirmed  unconfirmed.Set // what is on its way to the tier, or held; first of it what decisions look at
+	dirty        []uint16        // entries that wait to be taken
+	bit          uint64          // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
+	dirtyShards  *atomic.Uint64  // dirty is not empty
+	activeShards *atomic.Uint64  // there may be an entry, or somebody waiting
+	histograms   histogram.Set   // of the sources that are worth it
+	waiting      map[Key]chan struct{}
+	stats        Stats
+	ranks        map[Key]*ranks // of counters that requests wait for
 }
 
 // Stats is what a Table has done and holds.
@@ -110,7 +106,7 @@ func New(o Options) *Table {
 		s.narrow, s.wide = store{t.narrow.Shard(i)}, store{t.wide.Shard(i)}
 		s.bit, s.dirtyShards, s.activeShards = 1<<(i%64), &t.dirtyShards[i/64], &t.activeShards[i/64]
 		s.histograms = histogram.NewSet(o.Counters / n / histogramShare)
-		s.maxUnconfirmed = min(max(o.Counters/n/unconfirmedShare, 128), maxUnconfirmed/2)
+		s.unconfirmed = unconfirmed.NewSet(o.Counters / n)
 	}
 	t.edges.Store(1)
 	t.rules.Store(&map[uint32]*algorithm.Rule{})
@@ -166,14 +162,14 @@ func (t *Table) Stats() (sum Stats) {
 		sum.Counters += s.narrow.Len() + s.wide.Len()
 		sum.Capacity += s.narrow.Cap()
 		sum.Evicted += s.stats.Evicted
-		sum.Unreported += s.stats.Unreported
+		sum.Unreported += s.unconfirmed.Hits
 		sum.LostUnknown += s.stats.LostUnknown
 		sum.LostFull += s.stats.LostFull
 		sum.LostExpired += s.stats.LostExpired
 		sum.LostBacklog += s.stats.LostBacklog
 		sum.LostSaturated += s.stats.LostSaturated
 		sum.LostEvicted += s.stats.LostEvicted
-		sum.Bytes += s.narrow.Bytes() + s.wide.Bytes() + s.unconfirmed.Bytes() + s.olderNarrow.Bytes() + s.olderWide.Bytes() + s.histograms.Bytes() + 2*cap(s.dirty)
+		sum.Bytes += s.narrow.Bytes() + s.wide.Bytes() + s.unconfirmed.Bytes() + s.histograms.Bytes() + 2*cap(s.dirty)
 		s.mu.Unlock()
 	}
 	return sum
@@ -184,7 +180,7 @@ func (t *Table) Unreported() (hits uint64) {
 	for i := range t.shards {
 		if s := &t.shards[i]; s.activeShards.Load()&s.bit != 0 {
 			s.mu.Lock()
-			hits += s.stats.Unreported
+			hits += s.unconfirmed.Hits
 			s.mu.Unlock()
 		}
 	}
@@ -195,7 +191,7 @@ func (t *Table) Unreported() (hits uint64) {
 func (t *Table) Forget(r *algorithm.Rule, source Source) {
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		if w := st.head(i).unconfirmed; w != 0 {
-			s.stats.LostExpired += s.release(w)
+			s.stats.LostExpired += s.unconfirmed.Release(w)
 		}
 		if st.head(i).state&hasHistogram != 0 {
 			s.histograms.Unlink(i, st == &s.wide)
@@ -226,7 +222,7 @@ func (s *shard) split(t *Table) {
 				continue
 			}
 			if h.unconfirmed != 0 {
-				s.unconfirmed.At(int(h.unconfirmed)).slot = int32(m.To)
+				s.unconfirmed.At(h.unconfirmed).Slot = int32(m.To)
 			}
 			if h.state&hasHistogram != 0 {
 				s.histograms.Link(m.From, m.To, st == &s.wide)

@@ -38,7 +38,7 @@ func (s *shard) lacks(r *algorithm.Rule, st *store, i int, at algorithm.Position
 	if left > most || !r.HoldsBack() {
 		return most, false
 	}
-	hist := s.histogram(st, i)
+	hist := s.own(st, i).Get()
 	if hist == nil || r.Number(at)-hist.Asked < uint32(r.SubWindows) {
 		return most, false
 	}
@@ -60,7 +60,7 @@ func (s *shard) lacks(r *algorithm.Rule, st *store, i int, at algorithm.Position
 // does so once in a window; after that it only lets the others' be added to its own, as if it had told.
 func (t *Table) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 	t.at(c, func(s *shard, st *store, i int) {
-		at, hist := s.advance(st, i, c.Rule, t.ns(now)), s.histogram(st, i)
+		at, hist := s.advance(st, i, c.Rule, t.ns(now)), s.own(st, i).Get()
 		if hist == nil || !c.Rule.Sliding() {
 			return
 		}
@@ -93,7 +93,7 @@ func (t *Table) MergeTimes(c Counter, told Times, now time.Time) {
 		if n-c.Rule.Cut(at) > uint32(c.Rule.SubWindows) || !c.Rule.Sliding() {
 			return // not within the window, or of no use
 		}
-		hist := s.histogram(st, i)
+		hist := s.own(st, i).Get()
 		if hist == nil {
 			if hist = s.addHistogram(c.Rule, st, i, at, true); hist == nil {
 				return

@@ -37,7 +37,7 @@ type Memory uint8
 
 const (
 	Bins     Memory = iota // a histogram of when they came, if it is worth one
-	Nothing                //
+	Nothing                // lanes say all
 	Level                  // their level in the last number of the record: Pour
 	Instants               // a log of when each came, if there is room: Log
 )

@@ -45,7 +45,7 @@ func (r *Rule) inLog(groups []uint64, own histogram.Own, at Position) float64 {
 // leaving is when own hits come, in 2^24ths of it, of the sub-window that is cut by the beginning of the window ahead sub-windows after p: those
 // within the window.
 func (r *Rule) leaving(own histogram.Own, p Position, ahead int, buf []uint32) []uint32 {
-	ring := own.Ring()
+	ring := own.Get()
 	if ring == nil || r.Number(p)-ring.Last > uint32(r.SubWindows) {
 		return nil
 	}
