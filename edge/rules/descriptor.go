@@ -11,10 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dchest/siphash"
-
 	"sluice/counter"
 	"sluice/edge/address"
+	"sluice/edge/rules/key"
 )
 
 // Descriptors says which descriptors of other proxies a rule is about (Envoy's rate limit service): those of a domain with these entries, in
@@ -132,7 +131,7 @@ func (r *Rule) described() error {
 	if len(open) == 1 && (d.Entries[open[0]].Key == remoteAddress || d.Entries[open[0]].Key == maskedRemoteAddress) {
 		r.address = open[0]
 	} else {
-		r.Parts = []KeyPart{{Kind: keyDescriptor}}
+		r.Parts = []key.Part{{Kind: key.Descriptor}}
 	}
 	for _, unit := range limitUnits {
 		own := r.Config
@@ -147,7 +146,7 @@ func (r *Rule) described() error {
 }
 
 // sourceOf is the source that a rule counts for a descriptor, which it is about.
-func (r *Rule) sourceOf(key Secret, s *address.Sources, d *Descriptor, buf []byte) (counter.Source, []byte) {
+func (r *Rule) sourceOf(secret key.Secret, s *address.Sources, d *Descriptor, buf []byte) (counter.Source, []byte) {
 	if r.address >= 0 && d.Limit == 0 {
 		text := d.Entries[r.address].Value
 		if addr, err := netip.ParseAddr(text); err == nil {
@@ -157,7 +156,7 @@ func (r *Rule) sourceOf(key Secret, s *address.Sources, d *Descriptor, buf []byt
 			return counter.SourceOf(p.Addr(), min(p.Bits(), 32), p.Bits()), buf
 		}
 	}
-	buf = append(buf[:0], byte(keyDescriptor))
+	buf = append(buf[:0], byte(key.Descriptor))
 	text := func(s string) {
 		buf = binary.LittleEndian.AppendUint32(buf, uint32(len(s)))
 		buf = append(buf, s...)
@@ -170,22 +169,18 @@ func (r *Rule) sourceOf(key Secret, s *address.Sources, d *Descriptor, buf []byt
 		buf = binary.LittleEndian.AppendUint32(buf, d.Limit)
 		buf = binary.LittleEndian.AppendUint64(buf, uint64(d.Window))
 	}
-	var id [16]byte
-	a, b := siphash.Hash128(key.k0, key.k1, buf)
-	binary.LittleEndian.PutUint64(id[:8], a)
-	binary.LittleEndian.PutUint64(id[8:], b)
-	return counter.SourceOfDigest(id), buf
+	return secret.Sum(buf), buf
 }
 
 // AddDescriptor puts the rule about a descriptor to the limiter, and returns the index of its result; less than 0: there is no such rule.
 // Descriptors that count the same source under the same rule share a result.
-func (d *Decision) AddDescriptor(key Secret, set *Set, s *address.Sources, domain string, q *Descriptor) int {
+func (d *Decision) AddDescriptor(secret key.Secret, set *Set, s *address.Sources, domain string, q *Descriptor) int {
 	r := set.described(domain, q.Entries)
 	if r == nil {
 		return -1
 	}
 	var source counter.Source
-	source, d.buf = r.sourceOf(key, s, q, d.buf)
+	source, d.buf = r.sourceOf(secret, s, q, d.buf)
 	limit := min(q.Limit, counter.MaxLimit)
 	if limit == 0 {
 		limit = r.Config.Limit
@@ -199,7 +194,7 @@ func (d *Decision) AddDescriptor(key Secret, set *Set, s *address.Sources, domai
 			return i
 		}
 	}
-	if !r.IsAbout(key, source) {
+	if !r.IsAbout(secret, source) {
 		return -1
 	}
 	d.Rules = append(d.Rules, r)

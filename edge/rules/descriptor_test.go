@@ -88,7 +88,7 @@ func TestSourcesOfDescriptors(t *testing.T) {
 		d := descriptorsOf(asked)
 		q := Descriptor{Entries: d.Entries, Hits: 1}
 		var decision Decision
-		if i := decision.AddDescriptor(Secret{1, 2}, s, sources, "d", &q); i != 0 {
+		if i := decision.AddDescriptor(testSecret, s, sources, "d", &q); i != 0 {
 			t.Fatalf("%s: result %d", asked, i)
 		}
 		got := decision.Results[0].Source.String()
@@ -124,7 +124,7 @@ func TestResultsOfDescriptors(t *testing.T) {
 	var d Decision
 	f := func(q Descriptor, at int, hits uint32) {
 		t.Helper()
-		if got := d.AddDescriptor(Secret{1, 2}, s, sources, "d", &q); got != at || d.Results[got].Hits != hits {
+		if got := d.AddDescriptor(testSecret, s, sources, "d", &q); got != at || d.Results[got].Hits != hits {
 			t.Errorf("%+v: result %d of %+v, want %d with %d hits", q, got, d.Results, at, hits)
 		}
 	}
@@ -157,7 +157,7 @@ func TestLimitOfDescriptorByTheRulesAlgorithm(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d Decision
-	d.AddDescriptor(Secret{1, 2}, s, address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &Descriptor{Entries: []Entry{{"user", "a"}}, Hits: 1, Limit: 5, Window: time.Minute})
+	d.AddDescriptor(testSecret, s, address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &Descriptor{Entries: []Entry{{"user", "a"}}, Hits: 1, Limit: 5, Window: time.Minute})
 	for at, want := range map[time.Duration]bool{59 * time.Second: true, time.Minute: false} { // the minute of the clock ends
 		table := counter.New(counter.Options{})
 		ask := []counter.Ask{{Rule: d.Results[0].Counter, Source: d.Results[0].Source, Hits: 5}}
