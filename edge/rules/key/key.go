@@ -143,8 +143,7 @@ func (k Secret) DigestOf(kind Kind, value []byte) counter.Source {
 	return k.Sum(append(binary.LittleEndian.AppendUint32([]byte{byte(kind)}, uint32(len(value))), value...))
 }
 
-// IsWithin reports whether a source is among so many percent of all that a rule of this name would count. All edges with the PoP's secret say
-// the same, and whoever is within a share is within a larger one.
+// IsWithin reports whether a source is among so many percent of those that a rule of this name counts.
 func (k Secret) IsWithin(percent uint64, rule string, source counter.Source) bool {
 	var room [96]byte
 	text := append(room[:0], shareOf)
