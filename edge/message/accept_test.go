@@ -20,6 +20,7 @@ func TestQuality(t *testing.T) {
 	f(500, "text/html", "text/*;q=0.5")
 	f(100, "text/html", "*/*;q=0.1, text/*;q=0.5", "text/html;q=0.1") // the narrowest
 	f(0, "text/html", "*/*, text/html;q=0")
+	f(0, "text/html", "text/html;q=0, text/*, */*")
 	f(123, "text/html", "text/html; level=1 ; Q=0.123")
 	f(1000, "text/html", "text/html;q=1.000")
 	f(0, "text/html", "text/html;q=0.1234")

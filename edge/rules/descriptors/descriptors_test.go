@@ -66,7 +66,7 @@ func TestAddressOfDescriptor(t *testing.T) {
 
 // Whether the one value that a pattern leaves open is an address.
 func TestAddressOfPattern(t *testing.T) {
-	for text, want := range map[string]int{"d remote_address": 0, "d masked_remote_address": 0, "d plan=gold remote_address=10.*": 1, "d remote_address user": -1,
+	for text, want := range map[string]int{"d remote_address": 0, "d masked_remote_address": 0, "d plan=gold remote_address=10.*": 1, "d remote_address user": -1, "d remote_address masked_remote_address": -1,
 		"d user remote_address": -1, "d user": -1, "d remote_address=192.0.2.7": -1} {
 		if got := patternOf(text).AddressAt(); got != want {
 			t.Errorf("%s: entry %d, want %d", text, got, want)

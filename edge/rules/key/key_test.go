@@ -79,3 +79,12 @@ func TestDigest(t *testing.T) {
 		}
 	}
 }
+
+func TestHas(t *testing.T) {
+	key := []string{"source", "header:X-Key", "path:2"}
+	for part, want := range map[string]bool{"header:x-key": true, "source": true, "header:x-other": false, "cookie:X-Key": false, "header": false} {
+		if Has(key, part) != want {
+			t.Errorf("%s: %t, want %t", part, !want, want)
+		}
+	}
+}
