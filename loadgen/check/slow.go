@@ -85,7 +85,7 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	nothing := worstPhase(slowPhases(alone[0].answers, alone[1].answers, scale.HeaderTimeout/2))
+	nothing := worstPhase(slowPhases(alone[0].answers, alone[1].answers, scale.HeaderTimeout/3))
 	nothing.name = ""
 	row("nobody", "", "", process.Memory(edge.PID()), alone, nothing)
 	if alone[0].failed > 0 {
