@@ -21,17 +21,17 @@ import (
 )
 
 // say has an operator say something at an edge.
-func say(t testing.TB, w *sim.World, e *sim.Edge, kind words.Kind, source counter.Source, d time.Duration) pop.Receipt {
+func say(t testing.TB, w *sim.World, e *sim.Edge, kind words.Kind, source counter.Source, d time.Duration) words.Mark {
 	t.Helper()
 	word := words.Word{Rule: "test", Source: source, Kind: kind, Start: w.Now(), Reason: "because"}
 	if kind == words.Block {
 		word.End = w.Now().Add(d)
 	}
-	receipt, err := e.Say(word)
+	mark, err := e.Say(word)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return receipt
+	return mark
 }
 
 // pass lets time pass on all edges, whether they have something to do or not.
@@ -417,27 +417,27 @@ func TestSpread(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 4, Nodes: 2, RTT: time.Millisecond}, r)
 	pass(w, 3*time.Second)
-	receipts := make([]pop.Receipt, 3) // several at once
-	for i := range receipts {
-		receipts[i] = say(t, w, w.Edges[i], words.Block, address(uint32(i)), time.Hour)
+	marks := make([]words.Mark, 3) // several at once
+	for i := range marks {
+		marks[i] = say(t, w, w.Edges[i], words.Block, address(uint32(i)), time.Hour)
 	}
-	if s := w.Edges[0].Machine.Spread(receipts[0]); s.Known != 4 || s.Have != 1 || len(s.Missing) != 3 {
+	if s := w.Edges[0].Machine.Operators.Spread(marks[0]); s.Known != 4 || s.Have != 1 || len(s.Missing) != 3 {
 		t.Errorf("at once: %+v", s)
 	}
 	pass(w, 1900*time.Millisecond)
-	for i := range receipts {
-		if s := w.Edges[i].Machine.Spread(receipts[i]); s.Known != 4 || s.Have != 4 {
+	for i := range marks {
+		if s := w.Edges[i].Machine.Operators.Spread(marks[i]); s.Known != 4 || s.Have != 4 {
 			t.Errorf("edge %d, two seconds later: %+v", i, s)
 		}
 	}
 	w.Cut(3)
-	receipt := say(t, w, w.Edges[0], words.Lift, address(0), 0)
+	mark := say(t, w, w.Edges[0], words.Lift, address(0), 0)
 	pass(w, 1900*time.Millisecond)
-	if s := w.Edges[0].Machine.Spread(receipt); s.Known != 4 || s.Have != 3 || !slices.Equal(s.Missing, []string{"edge3"}) {
+	if s := w.Edges[0].Machine.Operators.Spread(mark); s.Known != 4 || s.Have != 3 || !slices.Equal(s.Missing, []string{"edge3"}) {
 		t.Errorf("with an edge that is away: %+v", s)
 	}
 	pass(w, 5*time.Second)
-	if s := w.Edges[0].Machine.Spread(receipt); s.Known != 3 || s.Have != 3 {
+	if s := w.Edges[0].Machine.Operators.Spread(mark); s.Known != 3 || s.Have != 3 {
 		t.Errorf("with an edge that is gone: %+v", s)
 	}
 }
