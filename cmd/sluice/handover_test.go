@@ -164,10 +164,10 @@ func TestMitigationsAreHandedOver(t *testing.T) {
 
 var edgeBlocks = regexp.MustCompile(`sluice_mitigations_started_total\{by="edge",mode="enforce",rule="r"\} (\d+)`)
 
-// Who comes back is blocked for longer, also by the process that took over since, and by an edge that has just started beside it.
+// Who comes back, when nothing counts any more, is blocked for longer, also by the process that took over since, and by an edge that has just started beside it.
 func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 	node := startMemcached(t)
-	file := write(t, `rules: [{name: r, limit: 1, window: 1s, mitigation_timeout: 1s, escalate: [10s, 20m], escalate_within: 10m, key: header:x-who},
+	file := write(t, `rules: [{name: r, limit: 1, window: 1s, mitigation_timeout: 2s, escalate: [10s, 20m], escalate_within: 10m, key: header:x-who},
 		{name: other, match: {path: /other}, limit: 1, window: 1h, mitigation_timeout: 1h}]`)
 	get := func(p *process, who string) (status, wait int) {
 		req, _ := http.NewRequest("GET", "http://"+p.front+"/", nil)
