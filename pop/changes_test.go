@@ -59,7 +59,7 @@ func TestRulesUnderAttack(t *testing.T) {
 	attack(2 * time.Second)
 	changes := 100
 	if raceEnabled {
-		changes = 15
+		changes = 4
 	}
 	for n := range changes {
 		rule, text := fmt.Sprint("rule", n%7), fmt.Sprint(n)

@@ -157,8 +157,8 @@ func TestEdgeThatWasAway(t *testing.T) {
 func TestLiftedStaysLifted(t *testing.T) {
 	const limit, perSecond = 8000, 2000
 	r := newRule(t, limit, time.Minute, 10*time.Minute, counter.Nearest)
-	stayed := 0
-	for n := range uint32(30) {
+	stayed, sources := 0, uint32(histories(30))
+	for n := range sources {
 		w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 		rng := rand.New(rand.NewPCG(uint64(n), 3))
 		s, admitted := address(n), 0
@@ -191,8 +191,8 @@ func TestLiftedStaysLifted(t *testing.T) {
 			t.Errorf("source %d: %d admitted at a limit of %d, %v", n, admitted, limit, inForce(w, r, nil, []counter.Source{s}))
 		}
 	}
-	if stayed != 30 {
-		t.Errorf("%d of 30 stayed lifted", stayed)
+	if stayed != int(sources) {
+		t.Errorf("%d of %d stayed lifted", stayed, sources)
 	}
 }
 
