@@ -573,7 +573,11 @@ func TestVariants(t *testing.T) {
 func TestCandidateOfAllSources(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Minute, counter.Nearest)
 	rule := tryingOne(t, r, time.Hour)
-	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: 2000, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
+	counters := 2000
+	if raceEnabled {
+		counters = 400
+	}
+	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: counters, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -584,7 +588,7 @@ func TestCandidateOfAllSources(t *testing.T) {
 		}
 	}
 	pass(w, time.Second)
-	for n := range uint32(6000) {
+	for n := range uint32(3 * counters) {
 		for range 2 {
 			w.Edges[n%3].Request(&rule, address(1000+n))
 		}
