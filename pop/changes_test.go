@@ -47,7 +47,10 @@ func TestRulesUnderAttack(t *testing.T) {
 	w := newWorld(t, sim.Config{Edges: 8, Nodes: 2, RTT: time.Millisecond}, r)
 	rng := rand.New(rand.NewPCG(3, 2))
 	attacker := uint32(1 << 20)
-	const perSecond = 1000
+	perSecond, changes := time.Duration(1000), 100
+	if raceEnabled {
+		perSecond, changes = 200, 8
+	}
 	attack := func(d time.Duration) {
 		for end := w.Now().Add(d); w.Now().Before(end); w.Run(w.Now().Add(time.Second / perSecond)) {
 			for range r.Counter.Limit + 2 {
@@ -57,10 +60,6 @@ func TestRulesUnderAttack(t *testing.T) {
 		}
 	}
 	attack(2 * time.Second)
-	changes := 100
-	if raceEnabled {
-		changes = 15
-	}
 	for n := range changes {
 		rule, text := fmt.Sprint("rule", n%7), fmt.Sprint(n)
 		change(t, w, w.Edges[rng.IntN(8)], rule, text)

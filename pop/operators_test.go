@@ -158,8 +158,8 @@ func TestEdgeThatWasAway(t *testing.T) {
 func TestLiftedStaysLifted(t *testing.T) {
 	const limit, perSecond = 8000, 2000
 	r := newRule(t, limit, time.Minute, 10*time.Minute, algorithm.Nearest)
-	stayed := 0
-	for n := range uint32(30) {
+	stayed, sources := 0, uint32(histories(30))
+	for n := range sources {
 		w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 		rng := rand.New(rand.NewPCG(uint64(n), 3))
 		s, admitted := address(n), 0
@@ -192,8 +192,8 @@ func TestLiftedStaysLifted(t *testing.T) {
 			t.Errorf("source %d: %d admitted at a limit of %d, %v", n, admitted, limit, inForce(w, r, nil, []counter.Source{s}))
 		}
 	}
-	if stayed != 30 {
-		t.Errorf("%d of 30 stayed lifted", stayed)
+	if stayed != int(sources) {
+		t.Errorf("%d of %d stayed lifted", stayed, sources)
 	}
 }
 
@@ -574,7 +574,11 @@ func TestVariants(t *testing.T) {
 func TestCandidateOfAllSources(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Minute, algorithm.Nearest)
 	rule := tryingOne(t, r, time.Hour)
-	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: 2000, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
+	counters := 2000
+	if raceEnabled {
+		counters = 400
+	}
+	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: counters, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -585,7 +589,7 @@ func TestCandidateOfAllSources(t *testing.T) {
 		}
 	}
 	pass(w, time.Second)
-	for n := range uint32(6000) {
+	for n := range uint32(3 * counters) {
 		for range 2 {
 			w.Edges[n%3].Request(&rule, address(1000+n))
 		}
