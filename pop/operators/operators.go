@@ -28,8 +28,9 @@ type Config struct {
 	Changes  bool   // of rules travel: nobody can guess the secret
 	Counters *counter.Table
 	Bits     *mitigation.Table
-	Heard    func(words.Word)                  // is told what operators say of sources at other edges, as it comes into force here; nil: nobody
-	Jitter   func(time.Duration) time.Duration // a time a little below the given one, that differs between edges and from time to time
+	// Heard is told what operators say of sources at other edges, as it comes into force here; nil: nobody is. It must not block, or call the List.
+	Heard  func(words.Word)
+	Jitter func(time.Duration) time.Duration // a time a little below the given one, that differs between edges and from time to time
 }
 
 // Rule is what a word must know of a rule.
