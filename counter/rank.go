@@ -35,6 +35,7 @@ const (
 // ranks are the rounds of a counter: the hits that are being reported, and those that go with the next report.
 type ranks struct {
 	sent, next *round
+	held       uint32 // hits that answers of the origin may still take back
 }
 
 // round is hits that are ranked together.
@@ -42,10 +43,11 @@ type round struct {
 	reply   chan struct{} // closed when they are, or when nobody will
 	waiting uint32        // hits whose requests still wait
 	keeps   bool          // what is beyond counts as well
+	holds   bool          // what is within is held until its answer
 	began   int64         // on the table's clock
 
 	group   uint32 // of the newest hits,
-	hits    uint64 // which are these lanes
+	hits    uint64 // which are these lanes, of several reports if one may not say them all
 	upTo    uint32 // the newest group that is read
 	total   uint64 // of the group, as the tier counted them
 	ahead   uint64 // hits in the group after it
@@ -68,6 +70,7 @@ type Ticket struct {
 	group   uint32 // where the hits are counted
 	lane    uint8
 	counted bool // they are, and Commit or Cancel is to come
+	held    bool // they are among ranks.held
 	within  bool
 }
 
@@ -98,6 +101,14 @@ func (t *Table) TakeBacks(buf []Back) []Back {
 	buf = append(buf, t.backs.list...)
 	t.backs.list = t.backs.list[:0]
 	return buf
+}
+
+// told is a number of the tier as it is to be read: under a rule with Sync hits may have been taken from it that were not there.
+func (r *Rule) told(total uint64) uint64 {
+	if r.Sync {
+		return r.lanes.Repay(total)
+	}
+	return total
 }
 
 // maxBacks bounds what waits to be taken back: there is no more of it than requests under way, unless nobody takes it.
@@ -135,6 +146,29 @@ func (s *shard) join(a *Ask, l *lookup, now int64) {
 	}
 	q.next.waiting += a.Hits
 	k.round, k.Reply = q.next, q.next.reply
+	if a.Hold {
+		k.held, q.next.holds = true, true
+		q.held += a.Hits
+	}
+}
+
+// places is how many hits of a counter are held until the answers to their requests: they refuse others, and are nothing to block a source for.
+// Of other edges' nobody knows.
+func (s *shard) places(r *Rule, source Source) float64 {
+	if !r.Sync || len(s.ranks) == 0 {
+		return 0
+	}
+	if q := s.ranks[Key{source, r.ID}]; q != nil {
+		return float64(q.held)
+	}
+	return 0
+}
+
+// drop forgets rounds of which nothing is left.
+func (s *shard) drop(key Key, q *ranks) {
+	if q.sent == nil && q.next == nil && q.held == 0 {
+		delete(s.ranks, key)
+	}
 }
 
 // ranking reports whether a report is under way for which requests wait. One that has been for too long is given up.
@@ -154,12 +188,19 @@ func (s *shard) ranking(r *Rule, source Source, now int64) bool {
 // send lets who waits for the next report wait for this one, if it has all that is pending.
 func (s *shard) send(t *Table, k *unconfirmed, c Counter, rep *Report, h *head, at position, now int64) {
 	q := s.ranks[Key{c.Source, c.Rule.ID}]
-	if q == nil || q.next == nil || k.newest.pending != 0 || s.hasOlderPending(k) {
+	if q == nil || q.next == nil {
 		return
 	}
-	q.sent, q.next = q.next, nil
-	b := q.sent
-	b.began, b.group, b.hits, b.upTo = now, rep.Parts[0].Group, rep.Parts[0].Hits, h.base+1
+	b := q.next
+	if b.group != rep.Parts[0].Group {
+		b.group, b.hits = rep.Parts[0].Group, 0
+	}
+	b.hits = c.Rule.lanes.Plus(b.hits, rep.Parts[0].Hits)
+	if k.newest.pending != 0 || s.hasOlderPending(k) {
+		return
+	}
+	q.sent, q.next = b, nil
+	b.began, b.upTo = now, h.base+1
 	since := int64((float64(at.lane) + at.gone) * float64(c.Rule.sub))
 	if b.several = rep.N > 1; b.several && rep.Parts[1].Group == b.group-1 {
 		b.older = rep.Parts[1].Hits
@@ -199,11 +240,14 @@ func (s *shard) readRound(c Counter, h *head, newest uint32, groups []uint64) {
 
 // giveUp ends the wait for a report that did not come through: each request goes by its rule's posture.
 func (s *shard) giveUp(key Key) {
-	if q := s.ranks[key]; q != nil && q.sent != nil {
+	switch q := s.ranks[key]; {
+	case q == nil:
+	case q.sent != nil:
 		q.sent.close()
-		if q.sent = nil; q.next == nil {
-			delete(s.ranks, key)
-		}
+		q.sent = nil
+		s.drop(key, q)
+	case q.next != nil:
+		q.next.hits = 0 // some of them are not there
 	}
 }
 
@@ -249,6 +293,9 @@ func (s *shard) rank(t *Table, c Counter, st *store, i int, at position) {
 	b.room = uint32(min(max(int64(r.Limit)-before, 0), int64(b.waiting)))
 	beyond := b.waiting - b.room
 	b.ranked = true
+	if b.holds {
+		q.held -= min(q.held, beyond)
+	}
 	if beyond > 0 && !b.keeps && there {
 		hits := r.lanes.Last(b.hits, uint64(beyond))
 		s.takeBack(t, c, groups, g, b.group, hits)
@@ -257,9 +304,8 @@ func (s *shard) rank(t *Table, c Counter, st *store, i int, at position) {
 		}
 	}
 	b.close()
-	if q.sent = nil; q.next == nil {
-		delete(s.ranks, key)
-	}
+	q.sent = nil
+	s.drop(key, q)
 	if k != nil && k.urgent && (k.newest.pending != 0 || s.hasOlderPending(k)) {
 		s.queue(h.unconfirmed)
 	}
@@ -274,9 +320,7 @@ func (s *shard) sweepRounds(now int64) {
 				*b = nil
 			}
 		}
-		if q.sent == nil && q.next == nil {
-			delete(s.ranks, key)
-		}
+		s.drop(key, q)
 	}
 }
 
@@ -311,18 +355,24 @@ func (t *Table) Rank(a *Ask, now time.Time) Rank {
 		b.room = 0
 	}
 	k.counted = false
-	a.Over, a.Committed, a.Remaining = true, true, 0
+	a.Over, a.Remaining = true, 0
 	a.Estimate += float64(a.Hits)
-	a.RetryAfter = l.s.retryAfter(a.Rule, l.i, l.store.groups(l.i), l.at, float64(a.Hits))
+	if a.Committed = a.Rule.over(a.Estimate - l.s.places(a.Rule, a.Source)); a.Committed {
+		a.RetryAfter = l.s.retryAfter(a.Rule, l.i, l.store.groups(l.i), l.at, float64(a.Hits))
+	}
 	return Beyond
 }
 
-// unrank takes back the hits of an ask that is not beyond the limit. If nobody knows whether the tier has counted them, they count: to
-// take back what is not there would be worse.
-func (t *Table) unrank(a *Ask) {
+// unrank ends what an ask holds that is not beyond the limit, and takes its hits back unless they count. If nobody knows whether the tier has
+// counted them, they count: to take back what is not there would be worse.
+func (t *Table) unrank(a *Ask, counts bool) {
 	l := t.open(a.Rule, &a.Source)
 	defer func() { l.s.unlock(t) }()
-	if !l.there {
+	if q := l.s.ranks[Key{a.Source, a.Rule.ID}]; q != nil && a.Ticket.held {
+		q.held -= min(q.held, a.Hits)
+		l.s.drop(Key{a.Source, a.Rule.ID}, q)
+	}
+	if counts || !l.there {
 		return
 	}
 	h, groups := l.store.record(l.i)

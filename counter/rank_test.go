@@ -169,3 +169,39 @@ func (w *rankedTier) settle(e *rankedEdge) (admitted int) {
 	e.asks = waiting
 	return admitted
 }
+
+// More requests at once than one report may say are ranked all the same, and those that are beyond do not count.
+func TestMoreThanAReportIsRanked(t *testing.T) {
+	rule, err := NewRule("r", 10, time.Minute, 12, Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule.Sync = true
+	w := &rankedTier{groups: make(map[uint32]uint64), now: time.Unix(1_700_000_010, 0)}
+	e := &rankedEdge{Table: New(Options{Counters: 100, Tier: true}), rule: rule}
+	w.edges = append(w.edges, e)
+	for range 1000 {
+		w.ask(e)
+	}
+	admitted := 0
+	for len(e.asks) > 0 {
+		w.report(e)
+		for len(e.commands) > 0 {
+			c := e.commands[0]
+			e.commands = e.commands[1:]
+			c()
+		}
+		admitted += w.settle(e)
+	}
+	w.report(e)
+	for _, c := range e.commands {
+		c()
+	}
+	stay := uint64(0)
+	for _, g := range w.groups {
+		stay += rule.lanes.Sum(g)
+	}
+	if v, _ := e.Peek(rule, address(1), w.now); admitted != 10 || stay != 10 || v.Estimate != 10 {
+		t.Errorf("%d admitted, %d stay in the tier, %v here", admitted, stay, v.Estimate)
+	}
+}

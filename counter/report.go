@@ -222,7 +222,7 @@ func (s *shard) takeHits(r *Rule, k *unconfirmed, at *unconfirmedGroup, known ui
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
 func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
-	past := false
+	past, total := false, c.Rule.told(total)
 	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
 		h, groups := s.store(c.Rule).record(int(k.slot))
 		if past = h.state&readPast == 0 && !c.Rule.Sync && c.Rule.readsAfter(h, groups, p, total); past {
@@ -269,7 +269,7 @@ func (t *Table) Full(c Counter, p Part, now time.Time) {
 
 // Read takes in the tier's number for a group of which this table has nothing under way.
 func (t *Table) Read(c Counter, group uint32, total uint64, now time.Time) Standing {
-	return t.answered(c, group, 0, now, nil, total, true)
+	return t.answered(c, group, 0, now, nil, c.Rule.told(total), true)
 }
 
 // Snapshot is what of a counter has been reported, by anybody: its groups of lanes, the newest first, and which that is. Hits that are
@@ -292,8 +292,11 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 }
 
 // Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the newest first. Whatever is under way
-// must have been sent after the read. The source need not be in the table.
+// must have been sent after the read. The source need not be in the table. It may change groups.
 func (t *Table) Learn(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) Standing {
+	for i := range groups {
+		groups[i] = c.Rule.told(groups[i])
+	}
 	return t.learn(c, newest, groups, reported, false, now)
 }
 

@@ -119,8 +119,8 @@ func (t *Table) Cancel(a *Ask) { t.settle(a, 0, time.Time{}) }
 // settle ends a reservation, and counts so many hits.
 func (t *Table) settle(a *Ask, hits uint32, now time.Time) {
 	if k := a.Ticket; k != nil && k.counted {
-		if k.counted = false; hits == 0 {
-			t.unrank(a)
+		if k.counted = false; hits == 0 || k.held {
+			t.unrank(a, hits > 0)
 		}
 		return
 	}
@@ -155,7 +155,7 @@ func (t *Table) PeekFor(r *Rule, source Source, hits uint32, now time.Time) (v V
 		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
 		v, there = Verdict{Estimate: committed + float64(s.held(h)), Known: t.known(h, r, t.ns(now))}, true
 		v.Remaining = r.remaining(v.Estimate)
-		v.Over, v.Committed = r.over(v.Estimate+float64(hits)), r.over(committed+float64(hits))
+		v.Over, v.Committed = r.over(v.Estimate+float64(hits)), r.over(committed+float64(hits)-s.places(r, source))
 		if !v.Over && r.bucket.queue > 0 {
 			v.Delay = r.delay(v.Estimate + float64(hits))
 		}
@@ -253,7 +253,7 @@ func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
 	a.Verdict = Verdict{Estimate: estimate, Over: r.over(estimate), Known: t.known(h, r, now)}
 	a.held = false
 	if a.Over {
-		if a.Committed = r.over(committed); a.Committed {
+		if a.Committed = r.over(committed - l.s.places(r, a.Source)); a.Committed {
 			a.RetryAfter = l.s.retryAfter(r, l.i, l.store.groups(l.i), l.at, float64(a.Hits))
 		}
 	} else {

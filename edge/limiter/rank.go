@@ -28,7 +28,8 @@ func (l *Limiter) take(d *Decision) {
 		switch {
 		case r.Ask == nil:
 		case l.ranked(r):
-			d.tickets = append(d.tickets, counter.Ticket{Keep: r.Rule.Timeout >= r.Rule.Counter.Window+r.Rule.Counter.SubWindow()})
+			blocks := len(r.Rule.Statuses) == 0 && r.Rule.Timeout >= r.Rule.Counter.Window+r.Rule.Counter.SubWindow()
+			d.tickets = append(d.tickets, counter.Ticket{Keep: blocks})
 			r.Ask.Ticket = &d.tickets[len(d.tickets)-1]
 		default:
 			r.Ask.Hold = true
