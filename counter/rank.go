@@ -49,7 +49,8 @@ type round struct {
 	group   uint32 // of the newest hits,
 	hits    uint64 // which are these lanes, of several reports if one may not say them all
 	upTo    uint32 // the newest group that is read
-	total   uint64 // of the group, as the tier counted them
+	total   uint64 // of the group, as the tier counted them, less
+	back    uint64 // what was taken back meanwhile
 	ahead   uint64 // hits in the group after it
 	counted bool   // total is known
 	read    bool   // the other groups are
@@ -117,6 +118,9 @@ const maxBacks = 1 << 16
 // takeBack takes back hits of a group, packed lanes that are known to be there.
 func (s *shard) takeBack(t *Table, c Counter, groups []uint64, g int, group uint32, hits uint64) {
 	groups[g] = c.Rule.lanes.Minus(groups[g], hits)
+	if q := s.ranks[Key{c.Source, c.Rule.ID}]; q != nil && q.sent != nil && q.sent.group == group {
+		q.sent.back = c.Rule.lanes.Plus(q.sent.back, hits)
+	}
 	t.backs.mu.Lock()
 	if len(t.backs.list) < maxBacks {
 		t.backs.list = append(t.backs.list, Back{c, group, hits})
@@ -213,11 +217,16 @@ func (s *shard) send(t *Table, k *unconfirmed, c Counter, rep *Report, h *head, 
 	rep.Past, rep.Newest, rep.WriteFirst = true, h.base+2, !b.settled
 }
 
-// countedRound notes the tier's total of the group of a round.
-func (s *shard) countedRound(c Counter, group uint32, total uint64) {
-	if q := s.ranks[Key{c.Source, c.Rule.ID}]; q != nil && q.sent != nil && q.sent.group == group {
-		q.sent.counted, q.sent.total = true, total
+// countedRound notes the tier's total of the group of a round, and returns it without what this table has taken back since it was asked: the node
+// is told of that later.
+func (s *shard) countedRound(c Counter, group uint32, total uint64) uint64 {
+	q := s.ranks[Key{c.Source, c.Rule.ID}]
+	if q == nil || q.sent == nil || q.sent.group != group {
+		return total
 	}
+	b := q.sent
+	b.counted, b.total, b.back = true, c.Rule.lanes.Minus(c.Rule.lanes.Clamp(total), b.back), 0
+	return b.total
 }
 
 // readRound notes what was read for a round. The group after the newest has no place in the table yet.
@@ -285,7 +294,7 @@ func (s *shard) rank(t *Table, c Counter, st *store, i int, at position) {
 	g := int(int32(h.base - b.group))
 	there := g >= 0 && g < len(asked)
 	if there {
-		asked[g] = r.lanes.Clamp(b.total)
+		asked[g] = r.lanes.Minus(b.total, b.back)
 	}
 	v := r.view(asked, at.lane)
 	v.own = s.own(r, i, at, 0)

@@ -231,9 +231,6 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 		if !h.answered(g) {
 			h.first(c.Rule, p, total)
 		}
-		if c.Rule.Sync {
-			s.countedRound(c, p.Group, total)
-		}
 	}, total, true)
 	standing.Past = past
 	return standing
@@ -342,6 +339,9 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 		at := s.advance(st, i, r, t.ns(now))
 		h := st.head(i)
 		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
+			if r.Sync && do != nil && learn {
+				total = s.countedRound(c, group, total)
+			}
 			// Other hits than these are in flight where the counter was pushed out meanwhile and came back.
 			if hits != 0 && h.unconfirmed != 0 {
 				k := s.unconfirmed.At(int(h.unconfirmed))
