@@ -17,11 +17,13 @@ import (
 // a group begins or ends, one read is enough for all rounds, and may come first.
 //
 // Who is beyond the limit does not count: what of a round is beyond is taken back from the tier by decr, and from this table at once, where
-// what the tier answers replaces what was known and does not only raise it. What is taken back stood in others' answers for a round trip;
+// what the tier answers replaces what was known and does not only raise it. So is what the answer of the origin says does not count, however late
+// that comes. What is taken back stood in others' answers for a round trip;
 // so no request is refused for longer than recency on what an answer has said without a question of its own.
 //
 // A round costs an incr, or an add, or both where this edge has not reported to the group before; a get in the first round of a group, in
-// all within three seconds of its beginning and end, and once a minute; and a decr where requests are refused, unless a block outlives them.
+// all within three seconds of its beginning and end, once a minute, and in all where answers take back what they do not count and groups before have
+// hits; and a decr where requests are refused, unless a block outlives them.
 
 // Rank is what the tier says of a hit.
 type Rank uint8
@@ -104,7 +106,7 @@ func (t *Table) TakeBacks(buf []Back) []Back {
 	return buf
 }
 
-// told is a number of the tier as it is to be read: under a rule with Sync hits may have been taken from it that were not there.
+// told is a number of the tier as it is to be read: under a rule with Sync hits may have been taken from it that were not there, or all.
 func (r *Rule) told(total uint64) uint64 {
 	if r.Sync {
 		return r.lanes.Repay(total)
@@ -190,7 +192,7 @@ func (s *shard) ranking(r *Rule, source Source, now int64) bool {
 }
 
 // send lets who waits for the next report wait for this one, if it has all that is pending.
-func (s *shard) send(t *Table, k *unconfirmed, c Counter, rep *Report, h *head, at position, now int64) {
+func (s *shard) send(t *Table, k *unconfirmed, c Counter, rep *Report, h *head, groups []uint64, at position, now int64) {
 	q := s.ranks[Key{c.Source, c.Rule.ID}]
 	if q == nil || q.next == nil {
 		return
@@ -210,7 +212,8 @@ func (s *shard) send(t *Table, k *unconfirmed, c Counter, rep *Report, h *head, 
 		b.older = rep.Parts[1].Hits
 	}
 	b.settled = !b.several && since > unsettled && c.Rule.sub<<c.Rule.lanes-since > unsettled
-	if b.settled && h.state&readPast != 0 && !h.refreshes(now) && !t.stale(h, now) {
+	fixed := b.settled && (!b.holds || c.Rule.onlyNewest(groups)) // else an answer may have taken back what is there
+	if fixed && h.state&readPast != 0 && !h.refreshes(now) && !t.stale(h, now) {
 		b.read = true
 		return
 	}
@@ -237,10 +240,10 @@ func (s *shard) readRound(c Counter, h *head, newest uint32, groups []uint64) {
 	}
 	b := q.sent
 	if i := newest - b.group; b.several && int(i) < len(groups) {
-		b.total = max(b.total, groups[i]) // others may have counted between its groups: they come first
+		b.total = max(b.total, c.Rule.told(groups[i])) // others may have counted between its groups: they come first
 	}
 	if b.read = true; h.base != newest {
-		b.ahead = c.Rule.lanes.Sum(c.Rule.lanes.Clamp(groups[0]))
+		b.ahead = c.Rule.lanes.Sum(c.Rule.told(groups[0]))
 		if b.settled {
 			h.state |= readPast
 		}

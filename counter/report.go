@@ -190,7 +190,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		if ok {
 			rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
 			if r.Sync {
-				s.send(t, k, c, &rep, h, at, t.ns(now))
+				s.send(t, k, c, &rep, h, groups, at, t.ns(now))
 			} else if past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now)); past {
 				if rep.Past = true; newest {
 					rep.Newest++
@@ -289,13 +289,14 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 }
 
 // Learn takes in what the tier has of a counter, read with a report of so many hits: groups, the newest first. Whatever is under way
-// must have been sent after the read. The source need not be in the table. It may change groups.
+// must have been sent after the read. The source need not be in the table.
 func (t *Table) Learn(c Counter, newest uint32, groups []uint64, reported uint64, now time.Time) Standing {
-	for i := range groups {
-		groups[i] = c.Rule.told(groups[i])
-	}
 	return t.learn(c, newest, groups, reported, false, now)
 }
+
+// Emptied stands for the number of a group in Learn that is there and 0, under a rule with Sync: all its hits were taken back. A group of which
+// the tier has none is 0, and what this table knows of it stays.
+const Emptied = 1 << 63
 
 // Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. What is left to do about
 // it, the other has done.
@@ -320,6 +321,7 @@ func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64
 		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.groups() {
 			if c.Rule.Sync && !announcement && total != 0 {
 				l.store.groups(l.i)[g] = 0 // it replaces what was known: hits may have been taken back
+				total = c.Rule.told(total)
 			}
 			l.s.merge(l.store, l.i, c.Rule, g, total, !announcement)
 		}

@@ -68,6 +68,30 @@ func TestPlacesAreGivenBackFirst(t *testing.T) {
 	}
 }
 
+// A place that is given back when its group has ended counts at no edge that has seen it, once that looks again.
+func TestPlacesThatAreGivenBackLate(t *testing.T) {
+	for _, late := range []time.Duration{time.Second, 25 * time.Second} { // in the group in which it has looked, and in the next
+		givenBackLate(t, late)
+	}
+}
+
+func givenBackLate(t *testing.T, late time.Duration) {
+	r := newLogin(t, 2)
+	w := newWorld(t, 100*time.Millisecond, r)
+	w.after(time.Second)
+	d := w.Edges[1].unanswered(&r, a)
+	w.after(25 * time.Second)
+	e := w.Edges[0]
+	e.Settle(e.unanswered(&r, a), 200)
+	w.Edges[1].Settle(d, 200)
+	w.after(late)
+	for n := range 2 {
+		if d := e.unanswered(&r, a); d.Verdict != limiter.Passed {
+			t.Errorf("request %d: %v, %+v", n, d.Verdict, d.Told.Ask)
+		}
+	}
+}
+
 // What is taken back of a number that was made anew meanwhile, without it, is not taken from other sub-windows.
 func TestPlacesOfALostNode(t *testing.T) {
 	r := newLogin(t, 5)
