@@ -4,13 +4,15 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"sluice/counter/algorithm"
 )
 
 // rankedEdge is an edge whose commands wait to be carried out, one after the other.
 type rankedEdge struct {
 	*Table
 	ahead    time.Duration // its clock
-	rule     *Rule
+	rule     *algorithm.Rule
 	commands []func()
 	asks     []*Ask
 }
@@ -98,7 +100,7 @@ func TestRanksOfParallelRequests(t *testing.T) {
 		if w.now = boundary.Add(-time.Duration(rng.IntN(1000)) * time.Millisecond); settled {
 			w.now = boundary.Add(10 * time.Second)
 		}
-		rule, err := NewRule("r", limit, time.Minute, 12, Nearest)
+		rule, err := algorithm.NewRule("r", limit, time.Minute, 12, algorithm.Nearest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +130,7 @@ func TestRanksOfParallelRequests(t *testing.T) {
 		}
 		stay := uint64(0)
 		for _, g := range w.groups {
-			stay += rule.lanes.Sum(g)
+			stay += rule.Lanes().Sum(g)
 		}
 		if admitted > limit || settled && admitted != limit || stay != uint64(admitted) {
 			t.Fatalf("seed %d: %d admitted of a limit of %d, and %d stay in the tier", seed, admitted, limit, stay)
@@ -184,7 +186,7 @@ func TestRanksOfRequestsThatMayNotCount(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		w := &rankedTier{groups: make(map[uint32]uint64), now: time.Unix(1_700_000_010, 0)}
-		rule, err := NewRule("r", limit, time.Minute, 12, Nearest)
+		rule, err := algorithm.NewRule("r", limit, time.Minute, 12, algorithm.Nearest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +227,7 @@ func TestRanksOfRequestsThatMayNotCount(t *testing.T) {
 				for _, b := range backs {
 					e.commands = append(e.commands, func() {
 						w.groups[b.Group] -= b.Hits
-						used -= int(rule.lanes.Sum(b.Hits))
+						used -= int(rule.Lanes().Sum(b.Hits))
 					})
 				}
 				w.report(e)
@@ -261,7 +263,7 @@ func TestRanksOfRequestsThatMayNotCount(t *testing.T) {
 		}
 		stay := uint64(0)
 		for _, g := range w.groups {
-			stay += rule.lanes.Sum(g)
+			stay += rule.Lanes().Sum(g)
 		}
 		if stay != uint64(counted) {
 			t.Fatalf("seed %d: %d stay in the tier, and %d count", seed, stay, counted)
@@ -285,7 +287,7 @@ func (e *rankedEdge) rounds() (n int) {
 
 // More requests at once than one report may say are ranked all the same, and those that are beyond do not count.
 func TestMoreThanAReportIsRanked(t *testing.T) {
-	rule, err := NewRule("r", 10, time.Minute, 12, Nearest)
+	rule, err := algorithm.NewRule("r", 10, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +314,7 @@ func TestMoreThanAReportIsRanked(t *testing.T) {
 	}
 	stay := uint64(0)
 	for _, g := range w.groups {
-		stay += rule.lanes.Sum(g)
+		stay += rule.Lanes().Sum(g)
 	}
 	if v, _ := e.Peek(rule, address(1), w.now); admitted != 10 || stay != 10 || v.Estimate != 10 {
 		t.Errorf("%d admitted, %d stay in the tier, %v here", admitted, stay, v.Estimate)

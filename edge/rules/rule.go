@@ -18,6 +18,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
@@ -43,8 +44,8 @@ type Rule struct {
 	level   shedding.Level // of a request under it; a shadow says nothing
 	queue   time.Duration
 
-	address int             // of a rule about descriptors: the entry that holds the source's address; less than 0: none
-	Asked   []*counter.Rule // of a rule about descriptors: what counts for limits that proxies send, by their unit
+	address int               // of a rule about descriptors: the entry that holds the source's address; less than 0: none
+	Asked   []*algorithm.Rule // of a rule about descriptors: what counts for limits that proxies send, by their unit
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
@@ -86,7 +87,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		estimate = *c.Estimate
 	}
 	if c.Algorithm != Sliding {
-		estimate = counter.Nearest // there is none to choose
+		estimate = algorithm.Nearest // there is none to choose
 	}
 	r.Config.Estimate = &estimate
 	if c.Match.Path != "" && c.Match.Path[0] == '~' && c.Match.regexp == nil {
@@ -135,7 +136,7 @@ func newCandidate(config *Config, r *limiter.Rule, limit uint32) (*limiter.Candi
 	if len(config.Escalate) > 0 {
 		name = fmt.Sprint(name, config.Escalate)
 	}
-	bits, err := counter.NewRule(name, limit, r.Counter.Window, r.Counter.SubWindows, estimate)
+	bits, err := algorithm.NewRule(name, limit, r.Counter.Window, r.Counter.SubWindows, estimate)
 	if err != nil {
 		return nil, err
 	}

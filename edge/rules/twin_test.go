@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/mitigation"
@@ -57,13 +58,13 @@ func twinLimits(c *Config, client netip.Addr) (list []twinLimit) {
 			own = p.Limit
 		default:
 			for n := widths[0].Prefix; n-2 >= p.Prefix; n -= 2 {
-				own = min(2*own, counter.MaxLimit)
+				own = min(2*own, algorithm.MaxLimit)
 			}
 		}
 		whom, _ := client.Prefix(p.Prefix)
 		list = append(list, twinLimit{c, own, time.Duration(c.Window), whom})
 		for _, w := range c.Windows {
-			list = append(list, twinLimit{c, uint32(min(counter.MaxLimit, math.Ceil(float64(w.Limit)*float64(own)/float64(c.Limit)))), time.Duration(w.Window), whom})
+			list = append(list, twinLimit{c, uint32(min(algorithm.MaxLimit, math.Ceil(float64(w.Limit)*float64(own)/float64(c.Limit)))), time.Duration(w.Window), whom})
 		}
 	}
 	return list
@@ -114,7 +115,7 @@ func (l *twinLimit) used(of *ledger, now time.Time) (least, most float64) {
 	switch {
 	case l.config.Algorithm == Exact:
 		return within, within
-	case *l.config.Estimate == counter.Lower:
+	case *l.config.Estimate == algorithm.Lower:
 		return least, within
 	}
 	return least, most
@@ -135,10 +136,10 @@ func randomRule(rng *rand.Rand, name string) Config {
 	if one(3) {
 		c.MitigationTimeout = Duration(time.Duration(1+rng.IntN(20)) * time.Second)
 	}
-	e := []counter.Estimate{counter.Nearest, counter.Lower}[rng.IntN(2)]
+	e := []algorithm.Estimate{algorithm.Nearest, algorithm.Lower}[rng.IntN(2)]
 	c.Algorithm = Algorithms[rng.IntN(len(Algorithms))]
 	if c.Algorithm != Sliding {
-		e = counter.Nearest
+		e = algorithm.Nearest
 	}
 	c.Estimate = &e
 	if c.Algorithm != Fixed {

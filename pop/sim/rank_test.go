@@ -16,7 +16,7 @@ func newLogin(t *testing.T, limit uint32) limiter.Rule {
 	return r
 }
 
-// begin decides about a request, whose answer is still to come.
+// unanswered decides about a request, whose answer is still to come.
 func (e *Edge) unanswered(r *limiter.Rule, source counter.Source) *limiter.Decision {
 	d := new(limiter.Decision)
 	d.Add(r, source)

@@ -20,6 +20,7 @@ import (
 	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/config"
 	"sluice/edge/rehearsal"
 	"sluice/edge/rules"
@@ -109,7 +110,7 @@ func Command(ctx context.Context, args []string) error {
 	began := time.Now()
 	passes := 1
 	for _, r := range curves {
-		passes += len(whatif.LimitsAround(asked.Rules[r].Limit, counter.MaxLimit))
+		passes += len(whatif.LimitsAround(asked.Rules[r].Limit, algorithm.MaxLimit))
 	}
 	bar, pass := cli.Progress(passes*len(t.Requests), "as it is"), 0
 	defer bar.Finish()
@@ -208,7 +209,7 @@ func (f *askFlags) load() (*config.Config, error) {
 			return nil, err
 		}
 	}
-	e, err := counter.ParseEstimate(f.estimate)
+	e, err := algorithm.ParseEstimate(f.estimate)
 	if err != nil {
 		return nil, cli.Usagef("--estimate %s: want nearest or lower", f.estimate)
 	}
@@ -242,7 +243,7 @@ func (f *askFlags) load() (*config.Config, error) {
 	if f.timeout < 0 || f.timeout > mitigation.MaxTimeout {
 		return nil, cli.Usagef("--mitigation-timeout %v: want 0 to %v", f.timeout, mitigation.MaxTimeout)
 	}
-	if _, err := counter.NewRule("default", f.limit, f.window, f.subWindows, e); err != nil {
+	if _, err := algorithm.NewRule("default", f.limit, f.window, f.subWindows, e); err != nil {
 		return nil, cli.Usagef("--%s", strings.Replace(err.Error(), "sub_windows", "sub-windows", 1))
 	}
 	r := rules.Default("default", f.limit)
@@ -301,7 +302,7 @@ func (f *askFlags) curved(c *config.Config) (list []int, err error) {
 // drawCurve tries a rule's own limit at others, alone and enforced.
 func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32) (*whatif.Report, error)) (whatif.Curve, error) {
 	curve := whatif.Curve{Rule: r.Name, Limit: r.Limit}
-	for _, limit := range whatif.LimitsAround(r.Limit, counter.MaxLimit) {
+	for _, limit := range whatif.LimitsAround(r.Limit, algorithm.MaxLimit) {
 		alone := *c
 		r = r.OwnLimit()
 		if r.Limit, r.Mode, r.Plans = limit, rules.Enforce, nil; r.Action == rules.Tag {
