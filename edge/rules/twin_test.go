@@ -14,6 +14,7 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
+	"sluice/edge/rules/key"
 	"sluice/mitigation"
 )
 
@@ -272,7 +273,7 @@ func rulesAgainstLedgers(seed uint64, verdicts map[string]int) (fault string) {
 		d := &u.d
 		d.Rules = set.match(nil, []byte("example.com"), []byte("/"), []byte("GET"))
 		q := message.Request{Length: []int64{0, 10, 250, 3000, message.LengthChunked}[rng.IntN(5)]}
-		d.AddRules(Secret{}, &q, client, source)
+		d.AddRules(key.Secret{}, &q, client, source)
 		for i := range list {
 			for _, l := range twinLimits(&list[i], client) {
 				u.asked = append(u.asked, twinAsk{limit: l, of: ledgerOf(&l)})
