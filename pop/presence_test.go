@@ -16,6 +16,9 @@ func TestFullPoP(t *testing.T) {
 	t.Parallel()
 	pass := func(w *sim.World, d time.Duration) { passBy(w, d, 5*pop.Tick) }
 	for _, edges := range []int{65, 70} {
+		if raceEnabled && edges > 65 {
+			continue
+		}
 		r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: time.Millisecond, Counters: 1000}, r)
 		full := func() (list []int) {

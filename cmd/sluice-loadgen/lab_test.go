@@ -28,37 +28,46 @@ import (
 	"sluice/pop/secret"
 )
 
-// built is where the edge and the load generator are, once a test has wanted them.
-var built struct {
+// A build is where the edge and the load generator are, once a test has wanted them.
+type build struct {
 	once sync.Once
+	args []string
 	dir  string
 	err  error
 }
 
+var plain, raced = &build{}, &build{args: []string{"-race"}}
+
 // binaries builds them, with the race detector if the test has it.
 func binaries() (string, error) {
-	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "sluice-lab-test-"); built.err != nil {
+	if raceEnabled {
+		return raced.binaries()
+	}
+	return plain.binaries()
+}
+
+func (b *build) binaries() (string, error) {
+	b.once.Do(func() {
+		if b.dir, b.err = os.MkdirTemp("", "sluice-lab-test-"); b.err != nil {
 			return
 		}
-		args := []string{"build", "-o", built.dir}
-		if raceEnabled {
-			args = append(args, "-race")
-		}
+		args := append([]string{"build", "-o", b.dir}, b.args...)
 		out, err := exec.Command("go", append(args, "sluice/cmd/sluice", "sluice/cmd/sluice-loadgen")...).CombinedOutput()
 		if err != nil {
-			built.err = fmt.Errorf("go build: %w\n%s", err, out)
+			b.err = fmt.Errorf("go build: %w\n%s", err, out)
 		}
 	})
-	return built.dir, built.err
+	return b.dir, b.err
 }
 
 func TestMain(m *testing.M) {
 	// With the race detector a process sleeps for a second before it ends, unless told otherwise.
 	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
 	code := m.Run()
-	if built.dir != "" {
-		os.RemoveAll(built.dir)
+	for _, b := range []*build{plain, raced} {
+		if b.dir != "" {
+			os.RemoveAll(b.dir)
+		}
 	}
 	os.Exit(code)
 }
@@ -72,12 +81,18 @@ type labProcess struct {
 
 func startLab(t *testing.T, args ...string) *labProcess {
 	t.Helper()
-	if _, err := exec.LookPath("memcached"); err != nil {
-		t.Fatal("this test needs a memcached on the PATH: install it (apt-get install memcached)")
-	}
 	dir, err := binaries()
 	if err != nil {
 		t.Fatal(err)
+	}
+	return startLabIn(t, dir, args...)
+}
+
+// startLabIn is startLab with the programs of a folder.
+func startLabIn(t *testing.T, dir string, args ...string) *labProcess {
+	t.Helper()
+	if _, err := exec.LookPath("memcached"); err != nil {
+		t.Fatal("this test needs a memcached on the PATH: install it (apt-get install memcached)")
 	}
 	p := &labProcess{
 		Cmd:    exec.Command(filepath.Join(dir, "sluice-loadgen"), append([]string{"lab"}, args...)...),
@@ -359,13 +374,25 @@ func TestLabChecksTheFront(t *testing.T) {
 	}
 }
 
-// An origin that suffers keeps its critical clients, before real edges.
+// An origin that suffers keeps its critical clients, before real edges. They have no race detector, with which they would be what suffers; and
+// where the machine has too much else to do for an origin that is well, the check says so, and is made again.
 func TestLabChecksShedding(t *testing.T) {
-	p := startLab(t, "--check", "shedding", "--short")
-	if err := p.Wait(); err != nil {
+	dir, err := plain.binaries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p *labProcess
+	for range 5 {
+		p = startLabIn(t, dir, "--check", "shedding", "--short")
+		err = p.Wait()
+		p.leavesNothing(t)
+		if err == nil || !strings.Contains(p.stderr.String(), "disturbed: ") {
+			break
+		}
+	}
+	if err != nil {
 		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
 	}
-	p.leavesNothing(t)
 	if said := p.stdout.String(); !strings.Contains(said, "check shedding: kept") || !strings.Contains(said, "without shedding") {
 		t.Errorf("it says %s", said)
 	}
