@@ -89,6 +89,7 @@ func (s *Server) release(x *exchange) {
 		d.PriceBody(x.Body.Got)
 		s.limiter.Settle(&d.Decision, x.status, time.Now())
 	}
+	s.limiter.Leave(&x.decision.Decision)
 	x.decision.Reset()
 	x.passage.Release()
 	x.snap, x.conn, x.screened, x.Body.Reader = nil, nil, nil, nil
@@ -142,6 +143,7 @@ func (x *exchange) serve() {
 		x.ctx.Request.SetBodyStream(&x.Body, int(x.Length))
 	}
 	if !x.admit() {
+		x.server.limiter.Leave(&x.decision.Decision)
 		x.Close = x.Close || x.ExpectContinue // it may have begun to send its body, or not
 		return
 	}
@@ -190,6 +192,7 @@ func (x *exchange) forward() int {
 	}
 	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
 		Counts: x.decision.Held, Ours: x.ours(), Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue}); no != nil {
+		x.server.limiter.Leave(&x.decision.Decision)
 		x.say(no)
 		return 0
 	}

@@ -100,7 +100,7 @@ func (s *Server) Apply(c *config.Config) error {
 		return err
 	}
 	for _, r := range set.Rules {
-		now.waits = now.waits || r.FirstSight == limiter.Wait || r.Counter.Sync
+		now.waits = now.waits || r.FirstSight == limiter.Wait || r.Counter.Sync || r.InFlight != nil
 		if name := r.Config.Cost.Header; name != "" {
 			now.prices = append(now.prices, []byte(name))
 		}

@@ -90,10 +90,22 @@ func (l *Limiter) within(r *RuleResult, now time.Time) bool {
 		}
 		return true
 	}
+	if admits, skips := r.unanswered(); skips {
+		return admits
+	}
+	if r.Ask.Ticket.Over {
+		l.Counters.Cancel(r.Ask)
+		r.Ask.Over = true
+	}
+	return !r.Ask.Over
+}
+
+// unanswered applies a rule's posture where the tier has not answered in time. If it skips, that is all that is to be decided.
+func (r *RuleResult) unanswered() (admits, skips bool) {
 	switch r.Rule.OnStoreFailure {
 	case Open:
 		r.Skipped = true
-		return true
+		return true, true
 	case Closed:
 		r.Skipped, r.Verdict = true, FailedClosed
 		if r.Rule.Shadow {
@@ -101,11 +113,7 @@ func (l *Limiter) within(r *RuleResult, now time.Time) bool {
 		} else {
 			r.Wait = closedRetry
 		}
-		return false
+		return false, true
 	}
-	if r.Ask.Ticket.Over {
-		l.Counters.Cancel(r.Ask)
-		r.Ask.Over = true
-	}
-	return !r.Ask.Over
+	return false, false
 }
