@@ -2,13 +2,14 @@ package edge
 
 import (
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
+	"sluice/edge/address"
 	"sluice/edge/audit"
 	"sluice/edge/message"
 	"sluice/edge/passage"
-	"sluice/edge/rules"
 	"sluice/edge/token"
 	"sluice/mitigation"
 )
@@ -17,7 +18,7 @@ import (
 func (x *exchange) admit() bool {
 	x.identify()
 	if x.snap.sources.Distrust(&x.Head, x.trusted) {
-		x.server.unbelieved.hit(x.conn.Peer)
+		x.server.unbelieved.Hit(x.conn.Peer)
 	}
 	for _, name := range x.snap.tags {
 		x.Head.OnlyFrom(false, name)
@@ -87,17 +88,17 @@ func (x *exchange) identify() {
 		x.client, x.chain, x.trusted = x.snap.sources.Identify(x.conn.Peer, &x.Head, x.chain)
 	}
 	x.source = x.snap.sources.Of(x.client)
-	x.covering = x.server.limiter.Bits.Covering(rules.Single(x.client), x.covering[:0])
+	x.covering = x.server.limiter.Bits.Covering(address.Single(x.client), x.covering[:0])
 	x.server.requests.Hit(x.source)
 }
 
 // denied and isAllowed look the client up in the lists of the configuration and of operators.
 func (x *exchange) denied() bool {
-	return rules.IsIn(x.snap.deny, x.client) || x.server.limiter.Bits.Says(mitigation.Denied, x.covering, x.now)
+	return address.IsIn(x.snap.deny, x.client) || x.server.limiter.Bits.Says(mitigation.Denied, x.covering, x.now)
 }
 
 func (x *exchange) isAllowed() bool {
-	return rules.IsIn(x.snap.allow, x.client) || x.server.limiter.Bits.Says(mitigation.Allowed, x.covering, x.now)
+	return address.IsIn(x.snap.allow, x.client) || x.server.limiter.Bits.Says(mitigation.Allowed, x.covering, x.now)
 }
 
 // malformed answers what is refused for its form, and ends the connection: what comes next may not be what we take it for. Host
@@ -106,7 +107,7 @@ func (x *exchange) isAllowed() bool {
 //
 // What a trusted proxy sends counts for the client that it names, and, where the lines that name it cannot be read, for nobody.
 func (x *exchange) malformed(r *message.Refusal) {
-	if x.Size > 0 || !rules.IsIn(x.snap.sources.Trust, x.conn.Peer) {
+	if x.Size > 0 || !address.IsIn(x.snap.sources.Trust, x.conn.Peer) {
 		x.identify()
 		if !x.denied() && !x.isAllowed() && x.charged() {
 			x.Close, x.BodyRead = true, true // which will not be
@@ -230,4 +231,28 @@ func (s *Server) wait(heard []<-chan struct{}) {
 			return
 		}
 	}
+}
+
+// shed reports whether a new connection is to be closed unanswered, because whatever it asks would be refused. That is known
+// (with shed: connection) of a peer that is no trusted proxy, while it is mitigated under a rule about all requests that counts
+// by source. It costs a source that goes on knocking the least possible, and its client an answer that says why.
+func (s *Server) shed(peer netip.Addr) bool {
+	snap := s.snap.Load()
+	if len(snap.sheds) == 0 || address.IsIn(snap.sources.Trust, peer) || address.IsIn(snap.allow, peer) {
+		return false
+	}
+	source, covering, now := snap.sources.Of(peer), s.limiter.Bits.Covering(address.Single(peer), nil), time.Now()
+	if s.limiter.Bits.Says(mitigation.Allowed, covering, now) {
+		return false
+	}
+	for _, r := range snap.sheds {
+		for i := range r.Limits {
+			l := &r.Limits[i]
+			if src, counts := l.Of(source, peer); counts && !s.limiter.Bits.UntilOf(mitigation.Key{Rule: l.Counter.ID, Source: src}, covering, now).IsZero() {
+				s.open.Stats.Shed.Add(1)
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/address"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
@@ -64,7 +65,7 @@ func (c *Call) Judge(domain string, list []rules.Descriptor, now time.Time) (err
 	for i := range list {
 		if x.client = list[i].Address(); x.client.IsValid() {
 			x.source = x.snap.sources.Of(x.client)
-			x.covering = s.limiter.Bits.Covering(rules.Single(x.client), x.covering)
+			x.covering = s.limiter.Bits.Covering(address.Single(x.client), x.covering)
 			break
 		}
 	}

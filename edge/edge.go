@@ -9,7 +9,7 @@
 //
 //	head     is read once; what two servers could read differently is refused (screen, http1), and counts all the same, as far as
 //	         its source is known (malformed, in admit.go)
-//	source   who: the peer's address, or what a trusted proxy reports, read from right to left (rules)
+//	source   who: the peer's address, or what a trusted proxy reports, read from right to left (address)
 //	lists    deny refuses, allow passes without counting
 //	rules    which rules are about this host, method and any reading that origins have of this path (rules, message)
 //	decide   mitigated until? else reserve in all counters at once (limiter); a mitigation starts where one is over
@@ -24,7 +24,6 @@ package edge
 import (
 	"context"
 	"crypto/tls"
-	"log/slog"
 	"math"
 	"net"
 	"net/netip"
@@ -36,6 +35,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/accesslog"
+	"sluice/edge/address"
 	"sluice/edge/audit"
 	"sluice/edge/config"
 	"sluice/edge/control"
@@ -92,7 +92,7 @@ type Server struct {
 	apply     sync.Mutex // one Apply at a time
 	pool      sync.Pool  // of *exchange
 
-	unbelieved unbelieved
+	unbelieved address.Unbelieved
 
 	*control.Plane // what operators see and say
 }
@@ -192,16 +192,6 @@ func (s *Server) serve(ln net.Listener, secure *tls.Config) error {
 // whose configuration asks for it. It blocks until all that it started has ended.
 func (s *Server) Watch(ctx context.Context) {
 	upstream.Watch(ctx, func() []*upstream.Origin { return s.snap.Load().origins.All }, s.warn, s.originMoved)
-}
-
-// originMoved tells operators that an origin fails its checks, and why, or passes them again.
-func (s *Server) originMoved(o *upstream.Origin, why string) {
-	e := events.Event{Time: time.Now(), Kind: events.Origin, Text: "origin " + o.Name + " is back", Old: "down", New: "up"}
-	if why != "" {
-		e.Level, e.Old, e.New = slog.LevelWarn, "up", "down"
-		e.Text = "origin " + o.Name + " fails its checks (" + why + "): it gets no requests while others do not"
-	}
-	s.events.Add(e)
 }
 
 // Events is what has happened lately; nil if nobody asked for it.

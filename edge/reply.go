@@ -43,7 +43,10 @@ func (x *exchange) say(r *message.Refusal) {
 	}
 }
 
-var noStore = []byte("no-store")
+var (
+	noStore = []byte("no-store")
+	accept  = []byte("Accept")
+)
 
 // begins begins an answer of the edge's own: its status, and what its body is.
 func (x *exchange) begins(status int, contentType string, body []byte) {
@@ -220,6 +223,20 @@ func (x *exchange) limited() {
 	if redirects {
 		x.reply.add("Location", []byte(own.Location))
 	}
+}
+
+// choose finds, of what a refusal may say, what the client would rather have: the first of those that it likes best, and the first of all
+// if it takes none. Who is refused is not worth a 406.
+func choose(head *message.Head, r *rules.Response) (contentType, body string) {
+	contentType, body = r.ContentType, r.Body
+	best := head.Quality(contentType)
+	for i := range r.Bodies {
+		b := &r.Bodies[i]
+		if q := head.Quality(b.ContentType); q > best {
+			contentType, body, best = b.ContentType, b.Body, q
+		}
+	}
+	return contentType, body
 }
 
 // ours reports which lines of an answer only the edge may say: its verdict, the request's name, and, where a rule has something to tell, limits. An origin's

@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/edge/address"
 	"sluice/edge/config"
 	"sluice/edge/control"
 	"sluice/edge/limiter"
@@ -25,7 +26,7 @@ type snapshot struct {
 	since         time.Time // the rules are these
 	config        *config.Config
 	rules         *rules.Set
-	sources       *rules.Sources
+	sources       *address.Sources
 	deny, allow   *bart.Lite
 	origins       *upstream.Origins
 	check         config.CheckPath
@@ -68,7 +69,7 @@ func (s *Server) Apply(c *config.Config) error {
 	}
 	now := &snapshot{
 		generation: 1, config: c, rules: set, hash: config.Hash(set.Configs()), since: time.Now(),
-		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
+		sources: address.NewSources(c.Source), deny: address.NewPrefixes(c.Deny), allow: address.NewPrefixes(c.Allow),
 		verdictHeader: c.VerdictHeader, refusals: make(map[*rules.Text]*fasthttp.ResponseHeader, 2*len(set.Rules)),
 	}
 	now.tags = set.Tags()
@@ -299,3 +300,8 @@ func (s *Server) RulesHash() (hash uint64, since time.Time) {
 
 // Failed counts a reload that never came to Apply.
 func (s *Server) Failed() { s.stats.reloads[0].Add(1) }
+
+// Origins are the groups of servers, as configured, and how they stand.
+func (s *Server) Origins(now time.Time) []upstream.GroupStatus {
+	return s.snap.Load().origins.Status(now)
+}

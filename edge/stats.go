@@ -158,7 +158,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	spread(s.stats.seconds, "sluice_request_seconds",
 		"Time from a request's head to the last of its answer, of requests that were answered; a refusal, which waits for nothing, takes none.")
 	count(s.stats.aborted.Load(), "sluice_aborted_total", "Requests whose client did not get its answer.")
-	count(s.unbelieved.total.Load(), "sluice_untrusted_forwarded_total", "Requests of peers that are not trusted that name another client.")
+	count(s.unbelieved.Total.Load(), "sluice_untrusted_forwarded_total", "Requests of peers that are not trusted that name another client.")
 	count(s.stats.invalidSources.Load(), "sluice_source_headers_invalid_total", "Headers of trusted peers that should name a client and do not.")
 	count(s.open.SlowReaders.Load(), "sluice_slow_readers_total", "Connections cut because the client took its answer too slowly.")
 	verified := uint64(0)

@@ -16,6 +16,7 @@
 //	replay    a trace sent to running edges; a closed loop              judge, trace, socket, process
 //	lab       PoPs of real processes, and what goes wrong in them       replay, judge, trace, process, origin, scrape, page
 //	check     promises held against running sites                       lab, replay, judge, trace, process, origin, scrape, socket
+//	restart   that restarts of edges are not noticed                    check, judge, process, scrape
 //	bench     what a request costs, here and at others                  replay, judge, trace, process, origin, scrape
 //
 // The life of a decision: trace.Read or workload.Generate makes a trace.Trace. replay.Replay sends it to edges that run

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"sluice/loadgen/process"
 )
 
 // logged runs a real edge with an access log over a limit of 20, and returns the log: of one source 50 requests, 30 of them
@@ -72,12 +73,11 @@ func logged(t *testing.T, format, sampled string) (file string) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := process.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", ports[0])
 }
 
 // What an edge has written can be asked what another limit had done: the same limit would refuse the same requests.

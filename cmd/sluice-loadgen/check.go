@@ -14,6 +14,7 @@ import (
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
+	"sluice/loadgen/restart"
 	"sluice/loadgen/trace"
 	"sluice/pop"
 	"sluice/pop/anycast"
@@ -103,7 +104,7 @@ func (f *labFlags) checkRestarts(ctx context.Context, rate float64) error {
 	if rate < 100 || rate > 100_000 || f.times < 1 {
 		return cli.Usagef("--check %s: --rate %v, --times %d: want 100 to 100,000 requests a second and at least one restart", f.check, rate, f.times)
 	}
-	r := check.Restarts{Sluice: f.sluice, Times: f.times, Rate: int(rate), Log: logLine}
+	r := restart.Check{Sluice: f.sluice, Times: f.times, Rate: int(rate), Log: logLine}
 	run := r.Upgrades
 	if f.check == "restarts" {
 		run = r.Rolling

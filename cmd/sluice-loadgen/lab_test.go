@@ -54,6 +54,8 @@ func binaries() (string, error) {
 }
 
 func TestMain(m *testing.M) {
+	// With the race detector a process sleeps for a second before it ends, unless told otherwise.
+	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=10")
 	code := m.Run()
 	if built.dir != "" {
 		os.RemoveAll(built.dir)

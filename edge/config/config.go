@@ -14,6 +14,7 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/accesslog"
+	"sluice/edge/address"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
 	"sluice/edge/message"
@@ -39,7 +40,7 @@ type Config struct {
 	PoP            PoP
 	Etcd           Etcd
 	Counters       int // how many counters the table holds
-	Source         rules.SourceConfig
+	Source         address.Config
 	Deny, Allow    []netip.Prefix
 	Limits         screen.Limits
 	Origins        []upstream.Config
@@ -97,7 +98,7 @@ func Default() *Config {
 		Counters:  1_000_000,
 		Plans:     rules.PlansConfig{Default: "default", Refresh: 5 * time.Second},
 		AccessLog: accesslog.Config{Format: "json", Refused: 1},
-		Source:    rules.SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
+		Source:    address.Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: "X-Forwarded-For"},
 		JWT:       token.Config{Algorithms: []string{"RS256", "ES256", "EdDSA"}, Leeway: 30 * time.Second},
 		Limits: screen.Limits{Connections: 10_000, PerSource: 1024, HeaderBytes: 32 << 10, HeaderLines: message.MaxLines, BodyRate: 500, AnswerRate: 500,
 			HeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, TunnelTimeout: time.Hour},

@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"sluice/counter"
+	"sluice/edge/address"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
@@ -200,14 +201,14 @@ func CheckPoPName(name string) error {
 	return nil
 }
 
-func (r *reader) source(n ast.Node, s *rules.SourceConfig) {
+func (r *reader) source(n ast.Node, s *address.Config) {
 	r.mapping(n, "source", fields{
 		"ipv4_prefix":     r.integer("source.ipv4_prefix", 8, 32, func(v int64) { s.IPv4Prefix = int(v) }),
 		"ipv6_prefix":     r.integer("source.ipv6_prefix", 16, 128, func(v int64) { s.IPv6Prefix = int(v) }),
 		"trust":           r.prefixes("source.trust", &s.Trust),
 		"trust_everybody": r.boolean("source.trust_everybody", &s.TrustEverybody),
 		"header": r.text("source.header", func(n ast.Node, text string) {
-			if !rules.IsSourceHeader(text) {
+			if !address.IsSourceHeader(text) {
 				r.fail(n, "source.header: %q cannot tell the address of a client: want X-Forwarded-For, Forwarded, or a header that holds one address, such as X-Real-IP or CF-Connecting-IP", text)
 				return
 			}

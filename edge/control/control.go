@@ -12,6 +12,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"sluice/counter"
+	"sluice/edge/address"
 	"sluice/edge/audit"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
@@ -54,7 +55,7 @@ func New(o Options) *Plane {
 // View is what requests are judged by, of one version.
 type View struct {
 	Rules       *rules.Set
-	Sources     *rules.Sources
+	Sources     *address.Sources
 	Deny, Allow *bart.Lite // by the configuration; nil: nobody
 	Plans       *plans.Snapshot
 	PlansConfig rules.PlansConfig

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/address"
 	"sluice/edge/rules"
 	"sluice/mitigation"
 )
@@ -43,9 +44,9 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	l := Looked{Source: source.String(), Rules: []Standing{}}
 	under := bySource(in, source, addr)
 	l.Asked = c.askTier(ctx, under, source)
-	now, covering := time.Now(), c.limiter.Bits.Covering(rules.Single(addr), nil)
-	l.Denied = rules.IsIn(in.Deny, addr) || c.limiter.Bits.Says(mitigation.Denied, covering, now)
-	l.Allowed = !l.Denied && (rules.IsIn(in.Allow, addr) || c.limiter.Bits.Says(mitigation.Allowed, covering, now))
+	now, covering := time.Now(), c.limiter.Bits.Covering(address.Single(addr), nil)
+	l.Denied = address.IsIn(in.Deny, addr) || c.limiter.Bits.Says(mitigation.Denied, covering, now)
+	l.Allowed = !l.Denied && (address.IsIn(in.Allow, addr) || c.limiter.Bits.Says(mitigation.Allowed, covering, now))
 	for _, u := range under {
 		v, known := c.limiter.Counters.Peek(u.limit.Counter, u.source, now)
 		st := Standing{Rule: u.rule.Config.Name, Policy: u.rule.PolicyOf(u.limit), Source: u.source.String(), Mode: u.rule.Config.Mode,

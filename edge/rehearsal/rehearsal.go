@@ -8,6 +8,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"sluice/counter"
+	"sluice/edge/address"
 	"sluice/edge/config"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
@@ -21,7 +22,7 @@ import (
 // A log has no headers. So a rule that tells clients apart by a header or a cookie counts each source as one that sent none, and one about
 // requests with a header or a cookie is about none of a log. Nobody is on a plan but the default one: no store is read.
 type Rehearsal struct {
-	sources     *rules.Sources
+	sources     *address.Sources
 	deny, allow *bart.Lite
 	rules       *rules.Set
 	places      map[*limiter.Rule]place
@@ -68,7 +69,7 @@ func New(c *config.Config, table *counter.Table, bits *mitigation.Table) (*Rehea
 		return nil, err
 	}
 	r := &Rehearsal{
-		sources: rules.NewSources(c.Source), deny: rules.NewPrefixes(c.Deny), allow: rules.NewPrefixes(c.Allow),
+		sources: address.NewSources(c.Source), deny: address.NewPrefixes(c.Deny), allow: address.NewPrefixes(c.Allow),
 		rules: set, places: make(map[*limiter.Rule]place), limiter: limiter.Limiter{Counters: table, Bits: bits},
 	}
 	if _, err := set.Vary(nil); err != nil {
@@ -101,10 +102,10 @@ func (r *Rehearsal) Judge(q Request, now time.Time) *Outcome {
 	*said = Outcome{Rule: -1, Cases: said.Cases[:0]}
 	addr := q.Addr.Unmap().WithZone("")
 	switch {
-	case rules.IsIn(r.deny, addr):
+	case address.IsIn(r.deny, addr):
 		said.Denied = true
 		return said
-	case rules.IsIn(r.allow, addr):
+	case address.IsIn(r.allow, addr):
 		said.Allowed = true
 		return said
 	}

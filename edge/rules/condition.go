@@ -12,6 +12,7 @@ import (
 
 	"github.com/gaissmai/bart"
 
+	"sluice/edge/address"
 	"sluice/edge/message"
 )
 
@@ -33,10 +34,10 @@ type condition struct {
 
 // newConditions returns nil if there are none.
 func newConditions(m *Match) (*conditions, error) {
-	c := &conditions{sources: NewPrefixes(m.Sources)}
+	c := &conditions{sources: address.NewPrefixes(m.Sources)}
 	err := c.add(m, false)
 	if m.Not != nil {
-		c.notSources = NewPrefixes(m.Not.Sources)
+		c.notSources = address.NewPrefixes(m.Not.Sources)
 		err = cmp.Or(err, c.add(m.Not, true))
 	}
 	if err != nil || len(c.values) == 0 && c.sources == nil && c.notSources == nil {
@@ -114,7 +115,7 @@ func newCondition(kind keyKind, name, pattern string, not bool) (condition, erro
 // hold reports whether the rule is about a request, and false for ok if what it asks of is there several times with different values, or in
 // a form that origins may not read alike.
 func (c *conditions) hold(r *message.Request, client netip.Addr, buf []byte) (hold bool, _ []byte, ok bool) {
-	if c.sources != nil && !IsIn(c.sources, client) || IsIn(c.notSources, client) {
+	if c.sources != nil && !address.IsIn(c.sources, client) || address.IsIn(c.notSources, client) {
 		return false, buf, true
 	}
 	for i := range c.values {

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
-	"slices"
 	"sluice/counter"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
@@ -14,36 +13,6 @@ import (
 	"strings"
 	"time"
 )
-
-// SourceConfig says who a request is counted for.
-type SourceConfig struct {
-	IPv4Prefix, IPv6Prefix int
-	Trust                  []netip.Prefix // peers whose Header is believed
-	TrustEverybody         bool           // Trust may name everybody
-	Header                 string         // X-Forwarded-For and Forwarded are lists; any other, such as X-Real-IP, holds one address
-	// ProxyProtocol says that trusted peers begin every connection with a PROXY header (version 1 or 2), which names its
-	// client: one without is closed. The client named is then the peer, and is believed about others only if it is trusted as
-	// well. From peers that are not trusted such a header is refused, as it always is without ProxyProtocol.
-	ProxyProtocol bool
-}
-
-// TrustsEverybody reports whether Trust names all addresses of a family.
-func (c *SourceConfig) TrustsEverybody() bool {
-	return slices.ContainsFunc(c.Trust, func(p netip.Prefix) bool { return p.Bits() == 0 })
-}
-
-// IsSourceHeader reports whether a header of that name may be where a proxy tells the address of a client: it means nothing else to
-// the edge.
-func IsSourceHeader(name string) bool {
-	if !message.IsToken([]byte(name)) {
-		return false
-	}
-	switch message.KindOf([]byte(name)) {
-	case message.Other, message.ForwardedFor, message.RealIP, message.Forwarded:
-		return true
-	}
-	return false
-}
 
 // Config is one rule as an operator writes it. The JSON form has the names of the YAML form, so that what the API
 // shows can be put into a file.

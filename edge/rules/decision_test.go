@@ -3,10 +3,12 @@ package rules
 import (
 	"net/netip"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/http1"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/mitigation"
@@ -16,6 +18,14 @@ import (
 var epoch = time.Unix(1_700_000_000, 0)
 
 func ip(s string) counter.Source { return counter.SourceOf(netip.MustParseAddr(s), 32, 64) }
+
+func headOf(t testing.TB, lines ...string) *message.Head {
+	h := &message.Head{}
+	if _, err := http1.ScanHead(h, []byte(strings.Join(append(lines, "", ""), "\r\n")), message.MaxLines); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
 
 // bench is rules and a limiter, and a hand to use them without HTTP.
 type bench struct {

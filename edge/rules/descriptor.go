@@ -14,6 +14,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"sluice/counter"
+	"sluice/edge/address"
 )
 
 // Descriptors says which descriptors of other proxies a rule is about (Envoy's rate limit service): those of a domain with these entries, in
@@ -146,7 +147,7 @@ func (r *Rule) described() error {
 }
 
 // sourceOf is the source that a rule counts for a descriptor, which it is about.
-func (r *Rule) sourceOf(key Secret, s *Sources, d *Descriptor, buf []byte) (counter.Source, []byte) {
+func (r *Rule) sourceOf(key Secret, s *address.Sources, d *Descriptor, buf []byte) (counter.Source, []byte) {
 	if r.address >= 0 && d.Limit == 0 {
 		text := d.Entries[r.address].Value
 		if addr, err := netip.ParseAddr(text); err == nil {
@@ -178,7 +179,7 @@ func (r *Rule) sourceOf(key Secret, s *Sources, d *Descriptor, buf []byte) (coun
 
 // AddDescriptor puts the rule about a descriptor to the limiter, and returns the index of its result; less than 0: there is no such rule.
 // Descriptors that count the same source under the same rule share a result.
-func (d *Decision) AddDescriptor(key Secret, set *Set, s *Sources, domain string, q *Descriptor) int {
+func (d *Decision) AddDescriptor(key Secret, set *Set, s *address.Sources, domain string, q *Descriptor) int {
 	r := set.described(domain, q.Entries)
 	if r == nil {
 		return -1

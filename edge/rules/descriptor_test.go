@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/edge/address"
 )
 
 // descriptorsOf reads "domain key=value key".
@@ -81,7 +82,7 @@ func TestSourcesOfDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sources, seen := NewSources(SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64}), make(map[string]string)
+	sources, seen := address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64}), make(map[string]string)
 	f := func(asked, want string) {
 		t.Helper()
 		d := descriptorsOf(asked)
@@ -119,7 +120,7 @@ func TestResultsOfDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sources := NewSources(SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64})
+	sources := address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64})
 	var d Decision
 	f := func(q Descriptor, at int, hits uint32) {
 		t.Helper()
@@ -156,7 +157,7 @@ func TestLimitOfDescriptorByTheRulesAlgorithm(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d Decision
-	d.AddDescriptor(Secret{1, 2}, s, NewSources(SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &Descriptor{Entries: []Entry{{"user", "a"}}, Hits: 1, Limit: 5, Window: time.Minute})
+	d.AddDescriptor(Secret{1, 2}, s, address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &Descriptor{Entries: []Entry{{"user", "a"}}, Hits: 1, Limit: 5, Window: time.Minute})
 	for at, want := range map[time.Duration]bool{59 * time.Second: true, time.Minute: false} { // the minute of the clock ends
 		table := counter.New(counter.Options{})
 		ask := []counter.Ask{{Rule: d.Results[0].Counter, Source: d.Results[0].Source, Hits: 5}}

@@ -137,7 +137,7 @@ func Bodies(ctx context.Context, s *lab.Site, o *BodyOrigin, exchanges int, larg
 				moved += e.up + e.down
 				if err != nil {
 					wrong++
-					c.see("BROKEN: %d bytes up (chunked %t), %d down (chunked %t): %v", e.up, e.upChunk, e.down, e.downC, err)
+					c.See("BROKEN: %d bytes up (chunked %t), %d down (chunked %t): %v", e.up, e.upChunk, e.down, e.downC, err)
 				}
 				mu.Unlock()
 			}
@@ -150,9 +150,9 @@ func Bodies(ctx context.Context, s *lab.Site, o *BodyOrigin, exchanges int, larg
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c.see("%d requests with a body and answers with one, of 0 to %d bytes, %d MB in all in %.1f s: %d with a wrong digest, or none", exchanges,
+	c.See("%d requests with a body and answers with one, of 0 to %d bytes, %d MB in all in %.1f s: %d with a wrong digest, or none", exchanges,
 		largest, moved>>20, took.Seconds(), wrong)
-	c.see("edge's memory: %.1f MB before, at most %.1f MB more during it; want less than %d", float64(before)/(1<<20), float64(grown)/(1<<20), maxGrowth>>20)
+	c.See("edge's memory: %.1f MB before, at most %.1f MB more during it; want less than %d", float64(before)/(1<<20), float64(grown)/(1<<20), maxGrowth>>20)
 	c.Kept = wrong == 0 && grown < maxGrowth
 	return c, s.Crashed()
 }

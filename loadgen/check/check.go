@@ -1,7 +1,7 @@
 // Package check holds promises of the limiter against running sites: that mitigated sources cost the tier nothing (Quiet), that edges share
-// mitigations (Shared), that restarts are not noticed (Restarts), that nothing grows (Soak), that slow clients, large bodies and too
-// few descriptors take nothing from anybody else (Slow, Bodies, Descriptors), that attacks do not hold up operators (Words), and that an
-// origin which suffers keeps its critical clients (Shedding).
+// mitigations (Shared), that nothing grows (Soak), that slow clients, large bodies and too few descriptors take nothing from anybody else
+// (Slow, Bodies, Descriptors), that attacks do not hold up operators (Words), and that an origin which suffers keeps its critical clients
+// (Shedding).
 package check
 
 import (
@@ -29,7 +29,8 @@ type Result struct {
 	Kept bool
 }
 
-func (c *Result) see(format string, args ...any) {
+// See adds a line to what was seen.
+func (c *Result) See(format string, args ...any) {
 	c.Seen = append(c.Seen, fmt.Sprintf(format, args...))
 }
 
@@ -96,12 +97,12 @@ func Quiet(ctx context.Context, s *lab.Site, length time.Duration) (*Result, err
 			others++
 		}
 	}
-	c.see("%d requests of %d mitigated sources in %v (%.0f/s), %d of them not refused by the mitigation", len(out.Decisions),
+	c.See("%d requests of %d mitigated sources in %v (%.0f/s), %d of them not refused by the mitigation", len(out.Decisions),
 		sources, length, float64(len(out.Decisions))/length.Seconds(), others)
 	c.Kept = others == 0 && len(out.Decisions) > 0
 	for i, n := range s.NodeProcesses {
 		busy, quiet := attack[i].Stats, max(first[i].Stats.Commands(), second[i].Stats.Commands())
-		c.see("%s: %d commands while they sent, %d of them increments; %d and %d in as long a time when nobody sent", n.Name,
+		c.See("%s: %d commands while they sent, %d of them increments; %d and %d in as long a time when nobody sent", n.Name,
 			busy.Commands(), busy.Increments(), first[i].Stats.Commands(), second[i].Stats.Commands())
 		c.Kept = c.Kept && busy.Increments() == 0 && busy.Commands() <= quiet+quiet/20+uint64(len(s.EdgeProcesses))
 	}
@@ -151,7 +152,7 @@ func Shared(ctx context.Context, s *lab.Site, after time.Duration) (*Result, err
 			}
 			latest = max(latest, outs[i].Start.Add(d.At).Sub(began[d.Source]))
 		}
-		c.see("edge/%d refused the first request of %d of %d sources, made %v to %v after edge/0 had blocked them; %d of them by the block, the others by the count",
+		c.See("edge/%d refused the first request of %d of %d sources, made %v to %v after edge/0 had blocked them; %d of them by the block, the others by the count",
 			i, refused, sources, after, latest.Round(time.Millisecond), mitigated)
 		c.Kept = c.Kept && refused == sources
 	}
@@ -250,12 +251,10 @@ func storm(ctx context.Context, s *lab.Site, length time.Duration) (*replay.Outc
 
 // pause waits, unless ctx ends before.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	}
 }

@@ -51,7 +51,7 @@ func Descriptors(ctx context.Context, s *lab.Site) (*Result, error) {
 			kept++
 		}
 	}
-	c.see("%d idle connections from as many sources: the edge kept %d; a new client was served %v after they had gone; operators, each time on a new connection: %d answers, %d failures",
+	c.See("%d idle connections from as many sources: the edge kept %d; a new client was served %v after they had gone; operators, each time on a new connection: %d answers, %d failures",
 		idleConnections, kept, again.Round(time.Millisecond), answered, failed)
 	c.Kept = again <= soon && failed == 0 && answered > 0 && kept > 0 && kept < FewDescriptors
 
@@ -91,7 +91,7 @@ func Descriptors(ctx context.Context, s *lab.Site) (*Result, error) {
 		return nil, err
 	}
 	failures := m.Sum("sluice_accept_failures_total")
-	c.see("no descriptor left for 3 s: %.0f accepts failed; a new client was served %v after there were some; operators on a kept connection: %d answers, %d failures",
+	c.See("no descriptor left for 3 s: %.0f accepts failed; a new client was served %v after there were some; operators on a kept connection: %d answers, %d failures",
 		failures, again.Round(time.Millisecond), answered, failed)
 	c.Kept = c.Kept && again <= soon && failed == 0 && answered > 0 && failures > 0
 	return c, s.Crashed()

@@ -87,9 +87,9 @@ func Shedding(ctx context.Context, l lab.Lab, scale SheddingScale) (*Result, err
 	}
 	table.Flush()
 	for line := range strings.Lines(text.String()) {
-		c.see("%s", strings.TrimRight(line, " \n"))
+		c.See("%s", strings.TrimRight(line, " \n"))
 	}
-	c.see("want at least 99 %% of the critical requests answered within %v with shedding, and less than half without", patience)
+	c.See("want at least 99 %% of the critical requests answered within %v with shedding, and less than half without", patience)
 	c.Kept = share[0] >= 0.99 && share[1] < 0.5
 	return c, nil
 }

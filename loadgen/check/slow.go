@@ -71,7 +71,7 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 	}
 	broken := func(format string, args ...any) {
 		c.Kept = false
-		c.see("BROKEN: "+format, args...)
+		c.See("BROKEN: "+format, args...)
 	}
 
 	s.Log("regular clients alone for %v", scale.HeaderTimeout)

@@ -63,7 +63,7 @@ func (k Soak) Run(ctx context.Context, s *lab.Site) (*Result, error) {
 			wrong++
 		}
 		s.Log("%s", line)
-		c.see("%s", line)
+		c.See("%s", line)
 		if round == (k.Rounds+2)/3 || round == k.Rounds {
 			warm = last
 			if last, err = atRest(ctx, s, min(calm, k.Length)); err != nil {
@@ -71,7 +71,7 @@ func (k Soak) Run(ctx context.Context, s *lab.Site) (*Result, error) {
 			}
 		}
 	}
-	c.see("%d requests in %d rounds of %v; in %d rounds something was lost, or a client met an error", sent, k.Rounds, k.Length, wrong)
+	c.See("%d requests in %d rounds of %v; in %d rounds something was lost, or a client met an error", sent, k.Rounds, k.Length, wrong)
 	c.Kept = c.flat(warm, last) && wrong == 0
 	return c, nil
 }
@@ -90,7 +90,7 @@ func (c *Result) flat(warm, last []used) bool {
 	all := true
 	for i := range last {
 		line, flat := last[i].since(warm[i])
-		c.see("edge/%d at rest, after a third of the rounds and after the last: %s", i, line)
+		c.See("edge/%d at rest, after a third of the rounds and after the last: %s", i, line)
 		all = all && flat
 	}
 	return all

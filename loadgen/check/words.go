@@ -129,19 +129,19 @@ func Words(ctx context.Context, s *lab.Site, scale WordsScale) (*Result, error) 
 		reached = min(reached, (after[i].blocks-before[i].blocks)/after[i].at.Sub(before[i].at).Seconds())
 	}
 	failed, unserved := attack.out.ClientErrors(), attack.unserved()
-	c.see("attack: %.0f new blocks/s in force on each of %d edges, for %.1f s; %d requests of %d sources, %d failed; the first request of %d sources was not served",
+	c.See("attack: %.0f new blocks/s in force on each of %d edges, for %.1f s; %d requests of %d sources, %d failed; the first request of %d sources was not served",
 		reached, len(o.edges), took.Seconds(), attack.out.Sent, attack.sources, failed, unserved)
 	if failed > 0 {
-		c.see("  what failed: %s", attack.out.Trouble())
+		c.See("  what failed: %s", attack.out.Trouble())
 	}
 	c.Kept = failed == 0 && unserved == 0
 	if least := scale.Attack * scale.Least; reached < least {
-		c.see("  want %.0f blocks/s: the machine is too busy for this test (requests were sent late by %.3f s, p99)", least, attack.out.Late().P99)
+		c.See("  want %.0f blocks/s: the machine is too busy for this test (requests were sent late by %.3f s, p99)", least, attack.out.Late().P99)
 		c.Kept = false
 	}
 	for k, kind := range kinds {
 		line, kept := inTime(words[k])
-		c.see("%s by operators: %s", kind.name, line)
+		c.See("%s by operators: %s", kind.name, line)
 		c.Kept = c.Kept && kept
 	}
 
@@ -169,7 +169,7 @@ func Words(ctx context.Context, s *lab.Site, scale WordsScale) (*Result, error) 
 			}
 		}
 	}
-	c.see("afterwards, of %d blocks, %d lifts and %d changed rules on each edge, %d, %d and %d were lost",
+	c.See("afterwards, of %d blocks, %d lifts and %d changed rules on each edge, %d, %d and %d were lost",
 		len(last[0]), len(last[1]), len(last[2]), lost[0], lost[1], lost[2])
 	c.Kept = c.Kept && lost == [len(kinds)]int{}
 	return c, s.Crashed()

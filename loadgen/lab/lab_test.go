@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -23,10 +24,8 @@ func TestLabStartFailsClean(t *testing.T) {
 	origin := script("origin", `echo $$ > `+dir+`/pid; exec sleep 1000`)
 	broken := script("broken", `echo cannot bind >&2; exit 1`)
 
-	f := func(l Lab, want string) {
+	f := func(ctx context.Context, l Lab, want string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
 		site, err := l.Start(ctx)
 		if err == nil {
 			site.Stop()
@@ -40,14 +39,25 @@ func TestLabStartFailsClean(t *testing.T) {
 		}
 	}
 	rule := Rule{Limit: 1, Window: time.Second}
-	f(Lab{Sluice: filepath.Join(dir, "nothing"), Origin: []string{origin}, Rule: rule}, "make build")
-	f(Lab{Sluice: broken, Rule: rule}, "origin")
-	f(Lab{Sluice: broken, Origin: []string{origin}, Twemproxy: true, Rule: rule}, "twemproxy needs memcached")
-	f(Lab{Sluice: broken, Origin: []string{broken}, Rule: rule}, "cannot bind")
-	f(Lab{Sluice: broken, Origin: []string{origin}, Rule: rule}, context.DeadlineExceeded.Error())
-	b, err := os.ReadFile(filepath.Join(dir, "pid"))
-	if err != nil {
-		t.Fatal(err)
+	f(t.Context(), Lab{Sluice: filepath.Join(dir, "nothing"), Origin: []string{origin}, Rule: rule}, "make build")
+	f(t.Context(), Lab{Sluice: broken, Rule: rule}, "origin")
+	f(t.Context(), Lab{Sluice: broken, Origin: []string{origin}, Twemproxy: true, Rule: rule}, "twemproxy needs memcached")
+	f(t.Context(), Lab{Sluice: broken, Origin: []string{broken}, Rule: rule}, "cannot bind")
+	ctx, cancel := context.WithCancel(t.Context())
+	var b []byte
+	var waited sync.WaitGroup
+	waited.Go(func() { // until the origin runs
+		defer cancel()
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for deadline := time.Now().Add(20 * time.Second); !strings.HasSuffix(string(b), "\n") && time.Now().Before(deadline); <-tick.C {
+			b, _ = os.ReadFile(filepath.Join(dir, "pid"))
+		}
+	})
+	f(ctx, Lab{Sluice: broken, Origin: []string{origin}, Rule: rule}, context.Canceled.Error())
+	waited.Wait()
+	if len(b) == 0 {
+		t.Fatal("the origin has not run")
 	}
 	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(b))); err == nil {
 		t.Errorf("the origin, process %s, still runs", b)

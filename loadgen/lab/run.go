@@ -196,7 +196,7 @@ func (s *Site) injectFaults(ctx context.Context, faults []Fault) []string {
 // up. Edges that do not run are left out. One that never comes to rest shows in the balance.
 func (s *Site) Settle(ctx context.Context, client *http.Client) (scrape.Metrics, error) {
 	var sum scrape.Metrics
-	for range 40 {
+	for range 400 { // 20 s
 		sum = make(scrape.Metrics)
 		for _, e := range s.EdgeProcesses {
 			if _, running := e.Running(); !running {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -33,7 +34,7 @@ type Process struct {
 
 // How long programs are waited for.
 const (
-	ReadyTimeout = 10 * time.Second // to be ready
+	ReadyTimeout = 30 * time.Second // to be ready
 	StopTimeout  = 8 * time.Second  // to end
 )
 
@@ -203,30 +204,41 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// FreePorts finds n free TCP ports of 127.0.0.1. They lie below the range from which systems take the ports of outgoing
-// connections, so that none of the thousands that a replay opens takes one before its server does.
+// kept are the UDP sockets that keep ports for this process; without a mention they would be closed.
+var kept struct {
+	mu      sync.Mutex
+	sockets []net.PacketConn
+}
+
+// FreePorts finds n free TCP ports of 127.0.0.1, and keeps them for this process until it ends. They lie below the range from which
+// systems take the ports of outgoing connections, so that none of the thousands that a replay opens takes one before its server does; and
+// a UDP socket of the same number, which nothing here listens on, tells other processes that look for ports, labs and tests, to look on.
 func FreePorts(n int) ([]int, error) {
 	const first, last = 20000, 31999
 	var out []int
-	var held []net.Listener
-	defer func() {
-		for _, ln := range held {
-			ln.Close()
-		}
-	}()
-	at := first + os.Getpid()*31%(last-first) // several labs at once start looking in different places
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	at := first + rand.IntN(last-first) // several at once start looking in different places
 	for range last - first {
+		if len(out) == n {
+			return out, nil
+		}
 		if at++; at > last {
 			at = first
 		}
-		ln, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", at))
+		address := fmt.Sprintf("127.0.0.1:%d", at)
+		keep, err := net.ListenPacket("udp4", address)
 		if err != nil {
 			continue
 		}
-		held = append(held, ln)
-		if out = append(out, at); len(out) == n {
-			return out, nil
+		ln, err := net.Listen("tcp4", address)
+		if err != nil {
+			keep.Close()
+			continue
 		}
+		ln.Close()
+		kept.sockets = append(kept.sockets, keep)
+		out = append(out, at)
 	}
 	return nil, fmt.Errorf("loadgen: fewer than %d ports are free between %d and %d of 127.0.0.1", n, first, last)
 }

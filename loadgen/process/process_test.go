@@ -3,6 +3,8 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -43,7 +45,7 @@ func TestProcessStops(t *testing.T) {
 	f := func(name, script string, before func(*Process), grace time.Duration) {
 		t.Helper()
 		p := shell(t, script)
-		if err := p.Await(t.Context(), 10*time.Second, heard(p, "up")); err != nil {
+		if err := p.Await(t.Context(), time.Minute, heard(p, "up")); err != nil {
 			t.Fatal(err)
 		}
 		if before != nil {
@@ -68,7 +70,7 @@ func TestProcessStops(t *testing.T) {
 
 func TestProcessTakesItsChildrenAlong(t *testing.T) {
 	p := shell(t, "sleep 1000 & echo child $! up; wait")
-	if err := p.Await(t.Context(), 10*time.Second, heard(p, "up")); err != nil {
+	if err := p.Await(t.Context(), time.Minute, heard(p, "up")); err != nil {
 		t.Fatal(err)
 	}
 	child := strings.Fields(p.Said())[1]
@@ -81,9 +83,9 @@ func TestProcessTakesItsChildrenAlong(t *testing.T) {
 	}
 }
 
-// eventually asks until the answer is yes, or gives up after ten seconds.
+// eventually asks until the answer is yes, or gives up after a minute.
 func eventually(ctx context.Context, yes func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -132,5 +134,32 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	}
 	if got := new(Tail).String(); got != "(nothing)" {
 		t.Errorf("empty tail %q", got)
+	}
+}
+
+// Who looks for ports gets none that somebody has been given, this process or another, though nobody listens on it yet.
+func TestFreePortsAreKept(t *testing.T) {
+	given := make(map[int]bool)
+	for range 10 {
+		ports, err := FreePorts(20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, port := range ports {
+			if given[port] {
+				t.Errorf("port %d is given twice", port)
+			}
+			given[port] = true
+			address := fmt.Sprintf("127.0.0.1:%d", port)
+			if c, err := net.ListenPacket("udp4", address); err == nil { // as another process would
+				c.Close()
+				t.Errorf("port %d is not kept", port)
+			}
+			ln, err := net.Listen("tcp4", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ln.Close()
+		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"sluice/loadgen/process"
 )
 
 // startMemcached runs a real memcached on a free port until the test ends, and returns its address.
@@ -47,46 +49,40 @@ func startServer(tb testing.TB, name string, args func(address string) []string)
 			tb.Fatalf("%s is not installed: `make test` installs what the tests need", name)
 		}
 	}
-	// Between finding a free port and listening on it somebody else may take it.
-	for range 5 {
-		address = freeAddress(tb)
-		ctx, cancel := context.WithCancel(context.Background())
-		cmd := exec.CommandContext(ctx, path, args(address)...)
-		if err := cmd.Start(); err != nil {
-			tb.Fatalf("%s: %v", name, err)
-		}
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			cmd.Wait()
-		}()
-		if answers(address, ended) {
-			tb.Cleanup(func() {
-				cancel()
-				<-ended
-			})
-			return address
-		}
+	address = freeAddress(tb)
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, path, args(address)...)
+	if err := cmd.Start(); err != nil {
+		cancel()
+		tb.Fatalf("%s: %v", name, err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		cmd.Wait()
+	}()
+	tb.Cleanup(func() {
 		cancel()
 		<-ended
+	})
+	if !answers(address, ended) {
+		tb.Fatalf("%s does not start", name)
 	}
-	tb.Fatalf("%s does not start", name)
-	return ""
+	return address
 }
 
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := process.FreePorts(1)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", ports[0])
 }
 
 // answers waits until something answers at the address. Both programs know "get".
 func answers(address string, ended <-chan struct{}) bool {
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for tick := time.NewTicker(5 * time.Millisecond); time.Now().Before(deadline); {
 		select {
 		case <-ended:

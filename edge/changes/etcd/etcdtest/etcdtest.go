@@ -3,8 +3,8 @@ package etcdtest
 
 import (
 	"bytes"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/loadgen/process"
 )
 
 // Node is an etcd that holds what it is told until the test ends, killed or not.
@@ -28,7 +30,11 @@ type Node struct {
 // Start starts a node and returns when it answers. More arguments of etcd's may be given.
 func Start(t testing.TB, args ...string) *Node {
 	t.Helper()
-	client, peer := "http://"+freePort(t), "http://"+freePort(t)
+	ports, err := process.FreePorts(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, peer := fmt.Sprint("http://127.0.0.1:", ports[0]), fmt.Sprint("http://127.0.0.1:", ports[1])
 	dir := filepath.Join(t.TempDir(), "data")
 	n := &Node{t: t, dir: dir, Endpoint: client, args: append([]string{"--data-dir", dir, "--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
@@ -48,7 +54,7 @@ func (n *Node) Run() {
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); !n.healthy(); <-tick.C {
+	for end := time.Now().Add(time.Minute); !n.healthy(); <-tick.C {
 		if time.Now().After(end) {
 			n.Kill()
 			n.t.Fatalf("etcd does not answer: %s", n.log.String())
@@ -86,14 +92,4 @@ func (n *Node) Signal(s os.Signal) {
 	if err := n.cmd.Process.Signal(s); err != nil {
 		n.t.Fatal(err)
 	}
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

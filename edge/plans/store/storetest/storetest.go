@@ -2,13 +2,15 @@
 package storetest
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
+
+	"sluice/loadgen/process"
 )
 
 // Server is a PostgreSQL on a free port of this machine, whose files are the test's.
@@ -27,12 +29,11 @@ const nobody = 65534
 // Start makes a server and waits until it answers. It is stopped with the test.
 func Start(t *testing.T) *Server {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := process.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
+	port := strconv.Itoa(ports[0])
 	dir, err := os.MkdirTemp("", "sluice-postgres-") // not the test's own, whose parents only its user may enter
 	if err != nil {
 		t.Fatal(err)
@@ -79,10 +80,10 @@ func (s *Server) Run() {
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	until := time.Now().Add(30 * time.Second)
+	until := time.Now().Add(time.Minute)
 	for s.command("pg_isready", "-q", "-h", "127.0.0.1", "-p", s.port).Run() != nil {
 		if time.Now().After(until) {
-			s.t.Fatal("PostgreSQL has not started within 30 seconds")
+			s.t.Fatal("PostgreSQL has not started within a minute")
 		}
 	}
 }

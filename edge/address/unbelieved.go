@@ -1,4 +1,4 @@
-package edge
+package address
 
 import (
 	"net/netip"
@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// unbelieved watches for a proxy that nobody named: a peer that is not trusted, whose requests name other clients, and which brings a
+// Unbelieved watches for a proxy that nobody named: a peer that is not trusted, whose requests name other clients, and which brings a
 // large part of the traffic. Then all its clients are counted as one, and limited as one.
 //
 // Which peers bring most of such requests is kept in a few places (Misra and Gries: "Finding repeated elements", 1982): who brings more
-// than one in nine of them is among these, with a count that is never too large.
-type unbelieved struct {
-	total atomic.Uint64
+// than one in nine of them is among these, with a count that is never too large. The zero Unbelieved is ready; it is safe for concurrent use.
+type Unbelieved struct {
+	Total atomic.Uint64 // such requests
 
 	mu       sync.Mutex
 	peers    [8]peerCount
@@ -33,8 +33,9 @@ const (
 	unbelievedPart   = 5           // one in so many of all requests: a balancer may have several addresses
 )
 
-func (u *unbelieved) hit(peer netip.Addr) {
-	u.total.Add(1)
+// Hit counts a request of a peer that names another client.
+func (u *Unbelieved) Hit(peer netip.Addr) {
+	u.Total.Add(1)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var free *peerCount
@@ -57,8 +58,10 @@ func (u *unbelieved) hit(peer netip.Addr) {
 	}
 }
 
-// look returns the peer that an operator should be warned of at now, if there is one. received is how many requests there have been.
-func (u *unbelieved) look(received uint64, now time.Time) (worst peerCount, of uint64) {
+// Look returns the peer that an operator should be warned of at now, how many such requests it has brought, and of how many in all; n is 0 if
+// there is none. received is how many requests there have been.
+func (u *Unbelieved) Look(received uint64, now time.Time) (peer netip.Addr, n, of uint64) {
+	var worst peerCount
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.since.IsZero() {
@@ -77,20 +80,5 @@ func (u *unbelieved) look(received uint64, now time.Time) (worst peerCount, of u
 	if worst.n > 0 || now.Sub(u.since) >= unbelievedWindow {
 		u.since, u.received, u.peers = now, received, [8]peerCount{}
 	}
-	return worst, of
-}
-
-// warnUnbelieved warns of a proxy that nobody named, once a minute at most.
-func (s *Server) warnUnbelieved(now time.Time) {
-	p, of := s.unbelieved.look(s.stats.received.Load(), now)
-	if p.n == 0 {
-		return
-	}
-	who := "a peer on the Unix socket"
-	if p.addr.IsValid() {
-		who = p.addr.String()
-	}
-	// A constant text, because the log tells by it what it has just said; the log's warnings are events.
-	s.warn("a peer is not trusted, but its requests name other clients: if it is a proxy of yours, all its clients are limited as one; name it in source.trust",
-		"peer", who, "requests", p.n, "of", of)
+	return worst.addr, worst.n, of
 }

@@ -1,4 +1,4 @@
-package rules
+package address
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ type Sources struct {
 	proxy  bool // trusted peers begin with a PROXY header
 }
 
-func NewSources(c SourceConfig) *Sources {
+func NewSources(c Config) *Sources {
 	s := &Sources{V4: c.IPv4Prefix, V6: c.IPv6Prefix, Trust: NewPrefixes(c.Trust), header: message.ForwardedFor, proxy: c.ProxyProtocol}
 	switch strings.ToLower(c.Header) {
 	case "x-real-ip":
@@ -288,23 +288,4 @@ func isPort(text string) bool {
 		}
 	}
 	return true
-}
-
-func NewPrefixes(list []netip.Prefix) *bart.Lite {
-	if len(list) == 0 {
-		return nil
-	}
-	t := new(bart.Lite)
-	for _, p := range list {
-		t.Insert(p)
-	}
-	return t
-}
-
-func IsIn(t *bart.Lite, addr netip.Addr) bool { return t != nil && t.Lookup(addr) }
-
-// Single is the prefix of one address.
-func Single(addr netip.Addr) netip.Prefix {
-	addr = addr.Unmap().WithZone("")
-	return netip.PrefixFrom(addr, addr.BitLen())
 }

@@ -2,6 +2,8 @@ package edge
 
 import (
 	"fmt"
+	"log/slog"
+	"strings"
 	"time"
 
 	"sluice/counter"
@@ -9,6 +11,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
+	"sluice/edge/upstream"
 	"sluice/mitigation"
 )
 
@@ -93,4 +96,51 @@ func shadows(r *limiter.Rule) string {
 		return " (tag: nobody is refused)"
 	}
 	return ""
+}
+
+// originMoved tells operators that an origin fails its checks, and why, or passes them again.
+func (s *Server) originMoved(o *upstream.Origin, why string) {
+	e := events.Event{Time: time.Now(), Kind: events.Origin, Text: "origin " + o.Name + " is back", Old: "down", New: "up"}
+	if why != "" {
+		e.Level, e.Old, e.New = slog.LevelWarn, "up", "down"
+		e.Text = "origin " + o.Name + " fails its checks (" + why + "): it gets no requests while others do not"
+	}
+	s.events.Add(e)
+}
+
+// tellShedding tells operators of origins that have begun to shed load, or have not for a while.
+func (s *Server) tellShedding(groups []*upstream.Group, now time.Time) {
+	for _, g := range groups {
+		if g.Shedding == nil {
+			continue
+		}
+		shedding, moved := g.Shedding.Moved(now)
+		if !moved {
+			continue
+		}
+		is, name := g.Shedding.Status(), strings.Join(g.Hosts, ", ")
+		e := events.Event{Time: now, Kind: events.Origin, Old: "shedding", New: "sound",
+			Text: fmt.Sprintf("the origin of %s sheds no load any more: %d requests may be under way there", name, is.Limit)}
+		if shedding {
+			e.Level, e.Old, e.New = slog.LevelWarn, "sound", "shedding"
+			e.Text = fmt.Sprintf("the origin of %s sheds load: %d requests are under way there, and %d may be; without a queue it took %v", name, is.InFlight, is.Limit,
+				is.Base.Round(time.Millisecond))
+		}
+		s.events.Add(e)
+	}
+}
+
+// warnUnbelieved warns of a proxy that nobody named, once a minute at most.
+func (s *Server) warnUnbelieved(now time.Time) {
+	peer, n, of := s.unbelieved.Look(s.stats.received.Load(), now)
+	if n == 0 {
+		return
+	}
+	who := "a peer on the Unix socket"
+	if peer.IsValid() {
+		who = peer.String()
+	}
+	// A constant text, because the log tells by it what it has just said; the log's warnings are events.
+	s.warn("a peer is not trusted, but its requests name other clients: if it is a proxy of yours, all its clients are limited as one; name it in source.trust",
+		"peer", who, "requests", n, "of", of)
 }

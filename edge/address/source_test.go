@@ -1,4 +1,4 @@
-package rules
+package address
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func headOf(t testing.TB, lines ...string) *message.Head {
 }
 
 func trusting(header string) *Sources {
-	return NewSources(SourceConfig{IPv4Prefix: 32, IPv6Prefix: 64, Header: header,
+	return NewSources(Config{IPv4Prefix: 32, IPv6Prefix: 64, Header: header,
 		Trust: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}})
 }
 

@@ -1,37 +1,16 @@
-package edge
+package message
 
-import (
-	"bytes"
+import "bytes"
 
-	"sluice/edge/message"
-	"sluice/edge/rules"
-)
-
-var accept = []byte("Accept")
-
-// choose finds, of what a refusal may say, what the client would rather have: the first of those that it likes best, and the first of all
-// if it takes none. Who is refused is not worth a 406.
-func choose(head *message.Head, r *rules.Response) (contentType, body string) {
-	contentType, body = r.ContentType, r.Body
-	best := quality(head, contentType)
-	for i := range r.Bodies {
-		b := &r.Bodies[i]
-		if q := quality(head, b.ContentType); q > best {
-			contentType, body, best = b.ContentType, b.Body, q
-		}
-	}
-	return contentType, body
-}
-
-// quality is how much a client likes a content type, from 0 to 1000 (RFC 9110, 12.5.1): what the narrowest of its ranges says that the type
+// Quality is how much a client likes a content type, from 0 to 1000 (RFC 9110, 12.5.1): what the narrowest of its ranges says that the type
 // is in. Parameters of types do not matter.
-func quality(head *message.Head, contentType string) (q int) {
+func (h *Head) Quality(contentType string) (q int) {
 	kind, _, _ := bytes.Cut([]byte(contentType), []byte{';'})
 	kind = bytes.TrimSpace(kind)
 	none, narrowest := true, 0
-	for i := range head.Lines {
-		l := &head.Lines[i]
-		if !message.EqualFold(l.Name, "accept") {
+	for i := range h.Lines {
+		l := &h.Lines[i]
+		if !EqualFold(l.Name, "accept") {
 			continue
 		}
 		none = false
@@ -71,7 +50,7 @@ func weight(params []byte) int {
 		var one []byte
 		one, params, more = bytes.Cut(params, []byte{';'})
 		name, value, _ := bytes.Cut(bytes.TrimSpace(one), []byte{'='})
-		if !message.EqualFold(name, "q") {
+		if !EqualFold(name, "q") {
 			continue
 		}
 		if len(value) == 0 || len(value) > 5 || value[0] != '0' && value[0] != '1' || len(value) > 1 && value[1] != '.' {

@@ -1,4 +1,6 @@
-package check
+// Package restart holds restarts of edges against the clients that they serve: while real edges are replaced in place, or ended and started
+// again, over and over, a mix of strict clients sends to them, and none of them may notice. It starts edges and an origin of its own.
+package restart
 
 import (
 	"bufio"
@@ -18,13 +20,14 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/loadgen/check"
 	"sluice/loadgen/process"
 	"sluice/loadgen/scrape"
 )
 
-// Restarts restarts real edges over and over while a mix of clients sends, and checks that nobody notices: no connection
+// Check restarts real edges over and over while a mix of clients sends, and checks that nobody notices: no connection
 // refused or reset, no request failed.
-type Restarts struct {
+type Check struct {
 	Sluice string // the edge's executable
 	Times  int
 	Rate   int // requests a second
@@ -35,8 +38,8 @@ type Restarts struct {
 const between = 300 * time.Millisecond
 
 // Upgrades replaces an edge in place (SIGUSR2): the new process gets the listening sockets.
-func (r Restarts) Upgrades(ctx context.Context) (*Result, error) {
-	c := &Result{Name: "upgrades", Kept: true}
+func (r Check) Upgrades(ctx context.Context) (*check.Result, error) {
+	c := &check.Result{Name: "upgrades", Kept: true}
 	return c, r.against(ctx, c, fmt.Sprintf("%d upgrades in place (SIGUSR2)", r.Times), 1, func(edges []*restarted) (func() string, error) {
 		return edges[0].addr.String, edges[0].start(ctx)
 	}, func(edges []*restarted, i int) error { return edges[0].upgrade(ctx) })
@@ -45,8 +48,8 @@ func (r Restarts) Upgrades(ctx context.Context) (*Result, error) {
 // Rolling ends edges (SIGTERM) and starts them again, in the two ways in which nobody need notice: somebody else holds the
 // listening socket, as systemd does, and connections wait there for the next process; or several edges stand behind a
 // balancer that asks each of them whether it is ready.
-func (r Restarts) Rolling(ctx context.Context) (*Result, error) {
-	c := &Result{Name: "restarts", Kept: true}
+func (r Check) Rolling(ctx context.Context) (*check.Result, error) {
+	c := &check.Result{Name: "restarts", Kept: true}
 	what := fmt.Sprintf("%d restarts (SIGTERM), the socket held by somebody else", r.Times)
 	err := r.against(ctx, c, what, 1, func(edges []*restarted) (func() string, error) {
 		ln, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(edges[0].addr))
@@ -81,7 +84,7 @@ func (r Restarts) Rolling(ctx context.Context) (*Result, error) {
 }
 
 // against runs a mix of clients against edges while they are restarted, and adds to the check what was seen.
-func (r Restarts) against(ctx context.Context, c *Result, what string, n int, begin func([]*restarted) (to func() string, err error),
+func (r Check) against(ctx context.Context, c *check.Result, what string, n int, begin func([]*restarted) (to func() string, err error),
 	restart func(edges []*restarted, i int) error) error {
 	sluice, err := process.Find(r.Sluice, "build it with make build, or name it with --sluice")
 	if err != nil {
@@ -150,7 +153,7 @@ func (r Restarts) against(ctx context.Context, c *Result, what string, n int, be
 			return err
 		}
 	}
-	c.tell(what, mix, took)
+	tell(c, what, mix, took)
 	return nil
 }
 
@@ -163,22 +166,32 @@ rules: [{name: all, limit: 1000000000}]
 `
 
 // tell adds a table of what became of the clients' requests.
-func (c *Result) tell(what string, mix *clientMix, took time.Duration) {
-	c.see("%s, %.0f s", what, took.Seconds())
-	c.see("%-20s %9s %8s %6s %7s %8s %8s", "", "requests", "refused", "reset", "failed", "median", "slowest")
+func tell(c *check.Result, what string, mix *clientMix, took time.Duration) {
+	c.See("%s, %.0f s", what, took.Seconds())
+	c.See("%-20s %9s %8s %6s %7s %8s %8s", "", "requests", "refused", "reset", "failed", "median", "slowest")
 	made := 0
 	for _, h := range mix.kinds {
 		ms := func(ns int64) string { return fmt.Sprintf("%.1f ms", float64(ns)/1e6) }
-		c.see("%-20s %9d %8d %6d %7d %8s %8s", h.name, h.made, h.refused, h.reset, h.failed, ms(h.latency.ValueAtQuantile(50)), ms(h.latency.Max()))
+		c.See("%-20s %9d %8d %6d %7d %8s %8s", h.name, h.made, h.refused, h.reset, h.failed, ms(h.latency.ValueAtQuantile(50)), ms(h.latency.Max()))
 		if h.why != "" {
-			c.see("  the first: %s", h.why)
+			c.See("  the first: %s", h.why)
 		}
 		made += h.made
 		c.Kept = c.Kept && h.made > 0 && h.refused+h.reset+h.failed == 0
 	}
 	reached := float64(made) / took.Seconds()
-	c.see("%.0f requests/s were made of the %d that were wanted", reached, mix.rate)
+	c.See("%.0f requests/s were made of the %d that were wanted", reached, mix.rate)
 	c.Kept = c.Kept && reached >= float64(mix.rate)/2 // less is another test
+}
+
+// pause waits, unless ctx ends before.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 // restarted is an edge, and the processes that follow one another as that edge.

@@ -1,0 +1,66 @@
+// Package address tells which address a request comes from, and in which lists of prefixes an address is.
+//
+// Whoever connects is the client, unless he is named as a trusted proxy: then it is the one that he and the trusted proxies before him
+// report. What a client can write itself is never believed (Sources.Identify). An address, or the prefix that it shares with its
+// neighbours, is the source that is counted.
+package address
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/gaissmai/bart"
+
+	"sluice/edge/message"
+)
+
+// Config says who a request is counted for.
+type Config struct {
+	IPv4Prefix, IPv6Prefix int
+	Trust                  []netip.Prefix // peers whose Header is believed
+	TrustEverybody         bool           // Trust may name everybody
+	Header                 string         // X-Forwarded-For and Forwarded are lists; any other, such as X-Real-IP, holds one address
+	// ProxyProtocol says that trusted peers begin every connection with a PROXY header (version 1 or 2), which names its
+	// client: one without is closed. The client named is then the peer, and is believed about others only if it is trusted as
+	// well. From peers that are not trusted such a header is refused, as it always is without ProxyProtocol.
+	ProxyProtocol bool
+}
+
+// TrustsEverybody reports whether Trust names all addresses of a family.
+func (c *Config) TrustsEverybody() bool {
+	return slices.ContainsFunc(c.Trust, func(p netip.Prefix) bool { return p.Bits() == 0 })
+}
+
+// IsSourceHeader reports whether a header of that name may be where a proxy tells the address of a client: it means nothing else to
+// the edge.
+func IsSourceHeader(name string) bool {
+	if !message.IsToken([]byte(name)) {
+		return false
+	}
+	switch message.KindOf([]byte(name)) {
+	case message.Other, message.ForwardedFor, message.RealIP, message.Forwarded:
+		return true
+	}
+	return false
+}
+
+// NewPrefixes makes a list of prefixes; nil: there are none.
+func NewPrefixes(list []netip.Prefix) *bart.Lite {
+	if len(list) == 0 {
+		return nil
+	}
+	t := new(bart.Lite)
+	for _, p := range list {
+		t.Insert(p)
+	}
+	return t
+}
+
+// IsIn reports whether an address is in a list.
+func IsIn(t *bart.Lite, addr netip.Addr) bool { return t != nil && t.Lookup(addr) }
+
+// Single is the prefix of one address.
+func Single(addr netip.Addr) netip.Prefix {
+	addr = addr.Unmap().WithZone("")
+	return netip.PrefixFrom(addr, addr.BitLen())
+}
