@@ -319,7 +319,10 @@ func (x *exchange) log() {
 		cause, r := d.Cause, d.RuleOf(d.Cause)
 		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), cause.Rule.Counter.Limit, cause.Rule.Counter.Window, cause.Until
 		e.Policy = r.PolicyOf(d.LimitOf(cause))
-		if cause.Ask != nil {
+		if cause.Crowded {
+			e.Limit, e.Window, e.Estimate = uint32(r.Config.Concurrency), 0, float64(r.Config.Concurrency)
+			e.Policy = r.ConcurrencyPolicy()
+		} else if cause.Ask != nil {
 			e.Estimate = cause.Ask.Estimate
 		} else if v, known := x.server.limiter.Counters.Peek(cause.Rule.Counter, cause.Source, x.now); known { // a blocked source's counter is not asked
 			e.Estimate = v.Estimate

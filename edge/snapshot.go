@@ -116,6 +116,9 @@ func (s *Server) Apply(c *config.Config) error {
 		if r.Config.Match.Descriptors != nil {
 			continue // the proxy that asks is told field by field
 		}
+		if r.Crowded != nil {
+			now.refusals[r.Crowded] = refusalHeader(r.Crowded)
+		}
 		for i := range r.Limits {
 			for family := range r.Limits[i].Texts {
 				t := &r.Limits[i].Texts[family]

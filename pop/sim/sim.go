@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/inflight"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
@@ -71,6 +72,7 @@ type Edge struct {
 	Counters *counter.Table
 	Bits     *mitigation.Table
 	Machine  *pop.Machine
+	InFlight *inflight.Table
 
 	limiter  limiter.Limiter
 	decision limiter.Decision // of Request
@@ -138,6 +140,7 @@ func (e *Edge) begin() error {
 	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: c.Secret.Phase, Seed: id, Wake: wake})
 	e.Bits = mitigation.New(c.Counters, wake)
 	e.Bits.Seed(id)
+	e.InFlight = inflight.New(inflight.Options{Tier: true, Wake: wake})
 	list := c.List
 	if list == nil {
 		list = e.world.names
@@ -148,7 +151,7 @@ func (e *Edge) begin() error {
 	}
 	m, err := pop.NewMachine(pop.Config{
 		Nodes: list, Secret: c.Secret, ID: id, Name: fmt.Sprintf("edge%d", e.index),
-		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits, Decided: c.Decided,
+		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits, Decided: c.Decided, InFlight: e.InFlight,
 	}, e.clock())
 	if err != nil {
 		return err
@@ -160,7 +163,7 @@ func (e *Edge) begin() error {
 	e.Machine, e.nodes, e.life, e.awake, e.gone = m, nil, e.life+1, false, false
 	e.paused, e.late = time.Time{}, nil
 	e.limiter = limiter.Limiter{
-		Counters: e.Counters, Bits: e.Bits,
+		Counters: e.Counters, Bits: e.Bits, InFlight: e.InFlight,
 		Up: func(counter.Source) bool { return m.Up() },
 		Ask: func(r *counter.Rule, s counter.Source) {
 			m.Ask(counter.Counter{Rule: r, Source: s})
@@ -194,6 +197,12 @@ func (e *Edge) Decide(d *limiter.Decision) {
 	for i := range d.Results {
 		e.busy = e.busy || d.Results[i].Ask != nil
 	}
+	e.attend()
+}
+
+// Leave tells the edge that an admitted request has ended.
+func (e *Edge) Leave(d *limiter.Decision) {
+	e.limiter.Leave(d)
 	e.attend()
 }
 
