@@ -61,6 +61,7 @@ type Table struct {
 	first   uint32   // epochs that were kept at the last Due
 	last    uint32
 	spare   []*Exchange
+	unused  []*entry
 }
 
 // entry is the requests in flight of a key.
@@ -134,8 +135,7 @@ func (t *Table) Enter(r *Rule, source counter.Source, asks bool, now time.Time) 
 	e := t.entries[key]
 	switch {
 	case e == nil:
-		e = &entry{key: key, at: len(t.list), node: -1}
-		t.entries[key], t.list = e, append(t.list, e)
+		e = t.add(key)
 	case e.held >= r.Limit || asks && now.Before(e.full):
 		return Place{}, false
 	}
@@ -206,6 +206,21 @@ func (t *Table) Leave(p *Place) {
 	}
 }
 
+// add makes an entry.
+func (t *Table) add(key Key) (e *entry) {
+	if n := len(t.unused); n > 0 {
+		e, t.unused = t.unused[n-1], t.unused[:n-1]
+	} else {
+		e = new(entry)
+	}
+	*e = entry{key: key, at: len(t.list), node: -1, dirty: e.dirty} // it may be in t.dirty as what it was before
+	t.entries[key], t.list = e, append(t.list, e)
+	return e
+}
+
+// maxUnused bounds what is kept for keys to come.
+const maxUnused = 1024
+
 // remove forgets an entry that holds nothing.
 func (t *Table) remove(e *entry) {
 	last := t.list[len(t.list)-1]
@@ -213,7 +228,9 @@ func (t *Table) remove(e *entry) {
 	t.list[len(t.list)-1] = nil
 	t.list = t.list[:len(t.list)-1]
 	delete(t.entries, e.key)
-	e.out = true
+	if e.out = true; len(t.unused) < maxUnused {
+		t.unused = append(t.unused, e)
+	}
 }
 
 // Held is how many places requests have here, by the name of their rule, and Keys of how many keys.
