@@ -86,7 +86,7 @@ type edge struct {
 type answer struct {
 	at      time.Time
 	x       *Exchange
-	carried bool // its node has carried it out
+	carried int // so many parts its node has carried out
 	totals  [2]uint64
 	out     [2]Outcome
 }
@@ -132,11 +132,11 @@ func (w *tier) step() {
 		e := w.edges[i]
 		rest := e.arrives[:0]
 		for _, r := range e.arrives {
-			if !r.carried && w.random.IntN(2) == 0 {
-				w.carry(&r)
-				r.carried = true
+			for r.carried < len(r.x.Parts) && w.random.IntN(2) == 0 { // those of several edges mixed
+				w.carry(&r, r.carried)
+				r.carried++
 			}
-			if !r.carried || e.paused || w.now.Before(r.at) {
+			if r.carried < len(r.x.Parts) || e.paused || w.now.Before(r.at) {
 				rest = append(rest, r)
 				continue
 			}
@@ -148,29 +148,28 @@ func (w *tier) step() {
 	}
 }
 
-// carry carries out an exchange on its node.
-func (w *tier) carry(r *answer) {
-	for i, p := range r.x.Parts {
-		if !w.up[r.x.Node] {
-			r.out[i] = Unknown
-			continue
-		}
-		node := w.nodes[r.x.Node]
-		key := fmt.Sprint(r.x.Rule, r.x.Source, p.Epoch)
-		w.sent++
-		if p.Create {
-			if w.sent++; node[key] == 0 {
-				node[key] = 1 << 32 // there, and 0
-			}
-		}
-		if node[key] == 0 {
-			r.out[i] = Missing
-			continue
-		}
-		n := int64(node[key]-1<<32) + int64(p.Delta)
-		node[key] = uint64(max(n, 0)) + 1<<32
-		r.out[i], r.totals[i] = Counted, uint64(max(n, 0))
+// carry carries out a part of an exchange on its node.
+func (w *tier) carry(r *answer, i int) {
+	p := r.x.Parts[i]
+	if !w.up[r.x.Node] {
+		r.out[i] = Unknown
+		return
 	}
+	node := w.nodes[r.x.Node]
+	key := fmt.Sprint(r.x.Rule, r.x.Source, p.Epoch)
+	w.sent++
+	if p.Create {
+		if w.sent++; node[key] == 0 {
+			node[key] = 1 << 32 // there, and 0
+		}
+	}
+	if node[key] == 0 {
+		r.out[i] = Missing
+		return
+	}
+	n := int64(node[key]-1<<32) + int64(p.Delta)
+	node[key] = uint64(max(n, 0)) + 1<<32
+	r.out[i], r.totals[i] = Counted, uint64(max(n, 0))
 }
 
 func (w *tier) held() (n int) {
@@ -451,5 +450,59 @@ func BenchmarkEnterLeave(b *testing.B) {
 	for range b.N {
 		p, _ := table.Enter(r, a, true, start)
 		table.Leave(&p)
+	}
+}
+
+// What may have been carried out, or not, leaves too much in the tier until the epoch ends, and never too little.
+func TestUnknown(t *testing.T) {
+	table, r := New(Options{Tier: true}), &Rule{"r", 10}
+	now := start.Add(500 * time.Millisecond) // one epoch is kept
+	node := func(counter.Source) int { return 0 }
+	say := func(o Outcome, total uint64) (delta int32) {
+		for _, x := range table.Due(make([]*Exchange, 0, 8), now, false, node) {
+			delta = x.Parts[0].Delta
+			table.Answered(x, 0, o, total)
+		}
+		return delta
+	}
+	var places [4]Place
+	for i := range places {
+		places[i], _ = table.Enter(r, a, i != 1, now)
+		if i == 0 {
+			say(Counted, 1)
+		}
+	}
+	if d := say(Unknown, 0); d != 3 {
+		t.Errorf("%d are said, want 3", d)
+	}
+	table.Leave(&places[3])
+	if d := say(Counted, 1); d != 0 {
+		t.Errorf("%d are said in the epoch that failed", d)
+	}
+	asks, _ := table.Enter(r, a, true, now)
+	if d := say(Counted, 7); d != 3 || table.Confirm(&asks, now) != Within {
+		t.Errorf("%d are said when one more asks, want 3: all but the one that was counted", d)
+	}
+	table.Leave(&asks)
+	for i := range places {
+		table.Leave(&places[i])
+	}
+	say(Counted, 0)
+	if say(Counted, 0); len(table.list) != 0 {
+		t.Error("an entry is left")
+	}
+	p, _ := table.Enter(r, a, false, now)
+	say(Counted, 1)
+	table.Leave(&p)
+	q, _ := table.Enter(r, a, false, now)
+	if d := say(Counted, 1); d != 0 {
+		t.Errorf("%d are said of one that came for one that went", d)
+	}
+	table.Leave(&q)
+	if d := say(Unknown, 0); d != -1 {
+		t.Errorf("%d are said, want -1", d)
+	}
+	if d := say(Counted, 0); d != 0 {
+		t.Errorf("what may have been taken is taken again: %d", d)
 	}
 }
