@@ -21,7 +21,7 @@ type Exchange struct {
 	Parts []Part
 
 	entry   *entry // nil: it was given up
-	decides uint32 // epoch; 0: no request waits for it
+	decides uint32 // epoch; 0: no request waits for it; undecided: those that do are not told
 	members int32  // requests that wait, when it was made
 	open    int    // parts without an answer
 	room    [2]Part
@@ -36,6 +36,8 @@ type Part struct {
 	outcome Outcome
 	total   uint64
 }
+
+const undecided = 1<<32 - 1
 
 // Outcome is what became of a part.
 type Outcome uint8
@@ -53,6 +55,9 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, place func(coun
 	first, decides, last := epochs(wall)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if moved && t.last != 0 {
+		t.unsettled = wall.Add(settling)
+	}
 	if moved || first != t.first || last != t.last {
 		t.first, t.last, t.pass = first, last, len(t.list)
 	}
@@ -80,6 +85,10 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, place func(coun
 	}
 	return buf
 }
+
+// settling is how long after nodes were lost or came back the tier's numbers decide nothing: edges find that out one after the other, and
+// say what they hold at its new place. Rules go by their postures meanwhile.
+const settling = 100 * time.Millisecond
 
 // passAtOnce bounds how long a Due holds up requests.
 const passAtOnce = 1024
@@ -132,6 +141,9 @@ func (t *Table) exchange(e *entry, decides uint32, wall time.Time, place func(co
 		if e.exchange = x; asked {
 			e.sent, e.next = e.next, nil
 			x.decides, x.members = decides, e.sent.waiting
+			if wall.Before(t.unsettled) {
+				x.decides = undecided
+			}
 			e.sent.kept = 0 // who went on before is among those that hold a place
 		}
 	case e.held == 0 && !wall.Before(e.full):

@@ -53,15 +53,16 @@ type Table struct {
 	tier bool
 	wake func()
 
-	mu      sync.Mutex
-	entries map[Key]*entry
-	list    []*entry // the same, to go through
-	dirty   []*entry // to be looked at by the next Due
-	pass    int      // list[:pass] as well
-	first   uint32   // epochs that were kept at the last Due
-	last    uint32
-	spare   []*Exchange
-	unused  []*entry
+	mu        sync.Mutex
+	entries   map[Key]*entry
+	list      []*entry // the same, to go through
+	dirty     []*entry // to be looked at by the next Due
+	pass      int      // list[:pass] as well
+	first     uint32   // epochs that were kept at the last Due
+	last      uint32
+	unsettled time.Time // until then totals say nothing
+	spare     []*Exchange
+	unused    []*entry
 }
 
 // entry is the requests in flight of a key.

@@ -75,11 +75,11 @@ type edge struct {
 	tier    *tier
 	skew    time.Duration
 	gone    bool
-	moved   bool
 	paused  bool
 	arrives []answer
 	waits   []*Place // for the tier
 	holds   []*Place
+	moves   time.Time // when it finds out that a node is lost
 }
 
 // An answer is an exchange that comes back at a time.
@@ -106,13 +106,12 @@ func newTier(t *testing.T, edges, nodes int, seed uint64, skew time.Duration) *t
 	return w
 }
 
-func (w *tier) place(counter.Source) int {
-	for i, up := range w.up {
-		if up {
-			return i
-		}
+// place is the first node, or the second once the edge has found out that the first is lost.
+func (e *edge) place(counter.Source) int {
+	if e.moves.IsZero() || e.tier.now.Before(e.moves) {
+		return 0
 	}
-	return -1
+	return 1
 }
 
 // step lets a millisecond pass.
@@ -123,10 +122,9 @@ func (w *tier) step() {
 		if e.gone || e.paused {
 			continue
 		}
-		for _, x := range e.Due(make([]*Exchange, 0, 8), w.now.Add(e.skew), e.moved, w.place) {
+		for _, x := range e.Due(make([]*Exchange, 0, 8), w.now.Add(e.skew), w.now.Equal(e.moves), e.place) {
 			e.arrives = append(e.arrives, answer{at: w.now.Add(time.Duration(1+w.random.IntN(3)) * time.Millisecond), x: x})
 		}
-		e.moved = false
 	}
 	for _, i := range w.random.Perm(len(w.edges)) { // nodes carry out what has arrived, and answers come back, in whatever order edges are
 		e := w.edges[i]
@@ -195,8 +193,11 @@ func (e *edge) work(r *Rule, comes, ends float64) {
 			waits = append(waits, p)
 			continue
 		}
-		if e.Confirm(p, w.now) != Beyond {
+		switch e.Confirm(p, w.now) {
+		case Within:
 			e.holds = append(e.holds, p)
+		case Silent: // as under on_store_failure: closed
+			e.Leave(p)
 		}
 	}
 	e.waits = waits
@@ -335,8 +336,8 @@ func TestNodeLost(t *testing.T) {
 	for name, lose := range map[string]func(w *tier){
 		"down": func(w *tier) {
 			w.up[0] = false
-			for _, e := range w.edges {
-				e.moved = true
+			for i, e := range w.edges {
+				e.moves = w.now.Add(time.Duration(1+3*i) * time.Millisecond)
 			}
 		},
 		"restarted": func(w *tier) { clear(w.nodes[0]) },
@@ -354,7 +355,7 @@ func TestNodeLost(t *testing.T) {
 		run(2000, 0.01)
 		lose(w)
 		run(20, 0)
-		if n := w.held(); name == "down" && n > 20+len(w.edges) {
+		if n := w.held(); name == "down" && n > 20 {
 			t.Errorf("%s: %d in flight", name, n)
 		}
 		run(2000, 0.01)
