@@ -140,7 +140,7 @@ rules:
 - {name: by-path, key: path, concurrency: 1000}
 - {name: refuses, match: {path: /refused}, limit: 1, window: 1h, mitigation_timeout: 0}
 `
-	yaml := fmt.Sprintf("origins: [{servers: ['http://%s'], timeout: 5s, shedding: {min: 3, max: 3}}]", ln.Addr())
+	yaml := fmt.Sprintf("origins: [{servers: ['http://%s'], timeout: 5s, shedding: {min: 8, max: 8}}]", ln.Addr())
 	e := startEdge(t, "", yaml+fmt.Sprintf(shared, 30))
 	var left atomic.Int64
 	left.Store(3000)
@@ -216,7 +216,7 @@ rules:
 	e.rest()
 	e.inFlight("slow", 0)
 	e.inFlight("by-path", 0)
-	for status, least := range map[int]int64{200: 300, 429: 50, 502: 100, 503: 10} {
+	for status, least := range map[int]int64{200: 200, 429: 50, 502: 50, 503: 5} {
 		if n := statuses[status].Load(); n < least {
 			t.Errorf("only %d answers were %d: the test does not test", n, status)
 		}
