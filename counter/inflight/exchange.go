@@ -8,9 +8,9 @@ import (
 
 // What is said to the tier costs at most, with adding a number that was not there before it is counted up:
 //
-//	a request of a key that this edge holds nothing of    2 add, 2 incr, and 2 decr when it ends
-//	a request of any other                                2 incr, 2 decr
-//	a live key, edge and second                           an incr, and an add where it is the first edge
+//	a request of a key that this edge has not seen since half a second ago, or in an epoch    2 add, 2 incr, and 2 decr when it ends
+//	a request of any other                                                                    2 incr, 2 decr
+//	a live key, edge and second                                                               an incr; of the first edge 2, and an add
 //
 // It is less where requests share an exchange, and in the fifth of a second in which no neighbour is kept. A command has about 45 bytes.
 
@@ -61,8 +61,8 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, place func(coun
 	if moved || first != t.first || last != t.last {
 		t.first, t.last, t.pass = first, last, len(t.list)
 	}
-	say := func(e *entry) {
-		if x := t.exchange(e, decides, wall, place); x != nil {
+	say := func(e *entry, passes bool) {
+		if x := t.exchange(e, passes, decides, wall, place); x != nil {
 			buf = append(buf, x)
 		}
 	}
@@ -70,7 +70,7 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, place func(coun
 	for ; n < len(t.dirty) && len(buf) < cap(buf); n++ {
 		e := t.dirty[n]
 		if e.dirty = false; !e.out {
-			say(e)
+			say(e, false)
 		}
 	}
 	t.dirty = append(t.dirty[:0], t.dirty[n:]...)
@@ -81,7 +81,7 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, place func(coun
 		t.pass-- // downwards: what takes the place of one that is removed has been looked at
 		e := t.list[t.pass]
 		e.failed = false
-		say(e)
+		say(e, true)
 	}
 	return buf
 }
@@ -100,8 +100,9 @@ func (t *Table) Behind() bool {
 	return t.pass > 0 || len(t.dirty) > 0
 }
 
-// exchange is what is to be said of an entry; nil: nothing, or not yet. An entry of which nothing is left to say is removed.
-func (t *Table) exchange(e *entry, decides uint32, wall time.Time, place func(counter.Source) int) *Exchange {
+// exchange is what is to be said of an entry; nil: nothing, or not yet. An entry of which nothing is left to say is removed by the next pass
+// over all, half a second later, or, where there are many, at once: a client that comes back costs two commands less.
+func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time, place func(counter.Source) int) *Exchange {
 	node := place(e.key.Source)
 	if x := e.exchange; x != nil {
 		if node == x.Node {
@@ -146,7 +147,7 @@ func (t *Table) exchange(e *entry, decides uint32, wall time.Time, place func(co
 			}
 			e.sent.kept = 0 // who went on before is among those that hold a place
 		}
-	case e.held == 0 && !wall.Before(e.full):
+	case e.held == 0 && !wall.Before(e.full) && (passes || len(t.list) > maxIdle):
 		t.remove(e)
 	}
 	return x

@@ -16,7 +16,7 @@
 // never admitted in vain.
 //
 // There is no I/O, no goroutine and no clock in here. An entry has about 200 bytes. There are no more than requests in flight, which
-// limits.connections bounds, and keys that were full in the last second.
+// limits.connections bounds, keys that were full in the last second, and maxIdle.
 package inflight
 
 import (
@@ -219,8 +219,11 @@ func (t *Table) add(key Key) (e *entry) {
 	return e
 }
 
-// maxUnused bounds what is kept for keys to come.
-const maxUnused = 1024
+// What is kept for who comes back or comes next: entries of keys that hold nothing, and such as are of none.
+const (
+	maxIdle   = 1 << 14
+	maxUnused = 1 << 10
+)
 
 // remove forgets an entry that holds nothing.
 func (t *Table) remove(e *entry) {

@@ -386,7 +386,7 @@ func TestSilence(t *testing.T) {
 	for i := range places {
 		e.Leave(&places[i])
 	}
-	for range 50 {
+	for range 1100 {
 		w.step()
 	}
 	if by, keys := e.Held(); keys != 0 {
@@ -431,6 +431,7 @@ func TestCommands(t *testing.T) {
 	w.now = w.now.Truncate(time.Second).Add(100 * time.Millisecond)
 	w.step()
 	count("its end", 2, 2, func() { e.Leave(first) })
+	count("one that comes back", 4, 4, func() { e.Leave(enter()) })
 }
 
 // A request on one edge allocates nothing, of a known key or not.
@@ -488,7 +489,7 @@ func TestUnknown(t *testing.T) {
 	for i := range places {
 		table.Leave(&places[i])
 	}
-	say(Counted, 0)
+	now = now.Add(time.Second)
 	if say(Counted, 0); len(table.list) != 0 {
 		t.Error("an entry is left")
 	}
