@@ -4,13 +4,15 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"sluice/counter/algorithm"
 )
 
 // All ranges over the counters of rules in which something is counted at now, for another table's Learn: their groups are
 // those of Snapshot, the newest first. What is reserved is not among them. Nothing is locked while a
 // counter is looked at; hits that come meanwhile may be in it or not.
-func (t *Table) All(rules []*Rule, now time.Time) iter.Seq[Copy] {
-	byID := make(map[uint32]*Rule, len(rules))
+func (t *Table) All(rules []*algorithm.Rule, now time.Time) iter.Seq[Copy] {
+	byID := make(map[uint32]*algorithm.Rule, len(rules))
 	for _, r := range rules {
 		byID[r.ID] = r
 	}
@@ -34,7 +36,7 @@ type Copy struct {
 	Groups []uint64
 }
 
-func (s *shard) copies(rules map[uint32]*Rule, now int64, out []Copy) []Copy {
+func (s *shard) copies(rules map[uint32]*algorithm.Rule, now int64, out []Copy) []Copy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, st := range []*store{&s.narrow, &s.wide} {
@@ -45,7 +47,7 @@ func (s *shard) copies(rules map[uint32]*Rule, now int64, out []Copy) []Copy {
 				continue
 			}
 			s.advance(st, i, r, now)
-			groups := st.groups(i)[:r.groups()]
+			groups := st.groups(i)[:r.Groups()]
 			if slices.Max(groups) > 0 {
 				out = append(out, Copy{Counter{Rule: r, Source: h.source()}, h.base, slices.Clone(groups)})
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/counter/algorithm"
 	"sluice/counter/internal/lanes"
 )
 
@@ -15,7 +16,7 @@ func TestEveryHitIsAccountedFor(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		limit := []uint32{1, 5, 100, 16_000, 16_001, 1_000_000}[rng.IntN(6)]
-		r := rule(t, limit, []time.Duration{time.Second, time.Minute, time.Hour}[rng.IntN(3)], []int{1, 2, 4, 8, 12}[rng.IntN(5)], Nearest)
+		r := rule(t, limit, []time.Duration{time.Second, time.Minute, time.Hour}[rng.IntN(3)], []int{1, 2, 4, 8, 12}[rng.IntN(5)], algorithm.Nearest)
 		table := New(Options{Counters: 100, Tier: true})
 		table.SetEdges(1 + rng.IntN(64))
 		sources := uint32(1 + rng.IntN(400)) // evicts some
@@ -46,7 +47,7 @@ func TestEveryHitIsAccountedFor(t *testing.T) {
 						flying = append(flying, flight{c, p})
 						group := fmt.Sprint(c.Source, p.Group)
 						handed[group] += p.Hits
-						if known := handed[group]; !evicts && !stepped && r.lanes.Minus(p.Known, known) != 0 {
+						if known := handed[group]; !evicts && !stepped && r.Lanes().Minus(p.Known, known) != 0 {
 							t.Fatalf("seed %d: add would store %x, and %x was handed out", seed, p.Known, known)
 						}
 					}
@@ -96,7 +97,7 @@ func lost(s Stats) uint64 {
 // be counted twice.
 func TestAddStoresNoPendingHits(t *testing.T) {
 	for _, limit := range []uint32{1000, 16_000, 1_000_000_000} {
-		r := rule(t, limit, time.Minute, 12, Nearest)
+		r := rule(t, limit, time.Minute, 12, algorithm.Nearest)
 		e := newReporter(t, r, nil)
 		at := time.Unix(1_700_000_000/20*20, 0)
 		reported := make(map[uint32]uint64)
@@ -125,8 +126,8 @@ func TestAddStoresNoPendingHits(t *testing.T) {
 // TestSaturatedLanes: 64 tables that report all at once, each as much as it has, fill a lane of the tier and do not carry into the next. What
 // they cannot report they say is lost, and all of them refuse.
 func TestSaturatedLanes(t *testing.T) {
-	for _, limit := range []uint32{lanes.NarrowMax, MaxLimit} {
-		r := rule(t, limit, time.Minute, 12, Nearest)
+	for _, limit := range []uint32{lanes.NarrowMax, algorithm.MaxLimit} {
+		r := rule(t, limit, time.Minute, 12, algorithm.Nearest)
 		at := time.Unix(1_700_000_000/20*20+7, 0)
 		var edges [MaxEdges]*reporter
 		for i := range edges {
@@ -151,16 +152,16 @@ func TestSaturatedLanes(t *testing.T) {
 			for i, e := range edges {
 				if p := parts[i]; p.Hits != 0 {
 					tier += p.Hits // one of them adds what it knows, which is no more
-					told += r.lanes.Sum(p.Hits)
-					if r.lanes.Clamp(tier) != tier {
+					told += r.Lanes().Sum(p.Hits)
+					if r.Lanes().Clamp(tier) != tier {
 						t.Fatalf("limit %d: the tier has %x: a lane is beyond what it holds", limit, tier)
 					}
 					e.table.Counted(e.c, p, tier, at)
 				}
 			}
 		}
-		if r.lanes.Sum(tier) != told {
-			t.Errorf("limit %d: %d hits were told, the tier has %d: %x", limit, told, r.lanes.Sum(tier), tier)
+		if r.Lanes().Sum(tier) != told {
+			t.Errorf("limit %d: %d hits were told, the tier has %d: %x", limit, told, r.Lanes().Sum(tier), tier)
 		}
 		var losses uint64
 		for _, e := range edges {
@@ -181,7 +182,7 @@ func TestStrangersPushOutNobodyWhoMatters(t *testing.T) {
 	for _, tier := range []bool{false, true} {
 		const counters, hot = 2000, 1000
 		table := New(Options{Counters: counters, Tier: tier})
-		r := rule(t, 5, time.Minute, 12, Lower)
+		r := rule(t, 5, time.Minute, 12, algorithm.Lower)
 		hit := func(s Source, at time.Time) {
 			ask := [1]Ask{{Rule: r, Source: s, Hits: 1}}
 			table.Reserve(ask[:], at)
@@ -226,7 +227,7 @@ func TestStrangersPushOutNobodyWhoMatters(t *testing.T) {
 func TestReservationsFindRoom(t *testing.T) {
 	const counters, limit = 4000, 5
 	table := New(Options{Counters: counters, Tier: true})
-	r := rule(t, limit, time.Minute, 12, Nearest)
+	r := rule(t, limit, time.Minute, 12, algorithm.Nearest)
 	for i := range uint32(counters) {
 		ask := [1]Ask{{Rule: r, Source: address(i), Hits: 1}}
 		table.Reserve(ask[:], epoch)
@@ -259,7 +260,7 @@ func TestReservationsFindRoom(t *testing.T) {
 func TestGoingToAndFroIsAnnouncedOnce(t *testing.T) {
 	f := func(name string, low, high float64, near, full int) {
 		t.Helper()
-		r := rule(t, 60, time.Minute, 12, Nearest)
+		r := rule(t, 60, time.Minute, 12, algorithm.Nearest)
 		e := newReporter(t, r, make(map[uint32]uint64))
 		at, nears, fulls, crossings, was := epoch, 0, 0, 0, false
 		for at.Before(epoch.Add(40 * time.Minute)) {
@@ -270,7 +271,7 @@ func TestGoingToAndFroIsAnnouncedOnce(t *testing.T) {
 			at = at.Add(time.Duration(float64(time.Minute) / (60 * rate)))
 			e.hit(at)
 			v, _ := e.table.Peek(r, e.c.Source, at)
-			if is := r.near(v.Estimate); is != was {
+			if is := r.Near(v.Estimate); is != was {
 				was, crossings = is, crossings+1
 			}
 			e.table.Sweep(at, true)
@@ -306,7 +307,7 @@ func TestAdjustKeepsAges(t *testing.T) {
 				time.Hour, -time.Hour, 5 * time.Second, -5 * time.Second, 1234 * time.Millisecond, -1234 * time.Millisecond,
 				time.Hour + 7*time.Second, -time.Hour - 13*time.Second, 100 * time.Hour, -100 * time.Hour,
 			} {
-				r := rule(t, limit, time.Minute, sub, Lower)
+				r := rule(t, limit, time.Minute, sub, algorithm.Lower)
 				table := New(Options{Counters: 100, Tier: true, Phase: func(Source) uint16 { return uint16(limit + 77*uint32(sub)) }})
 				table.SetEdges(1)
 				log := exactLog{window: r.Window}
@@ -330,7 +331,7 @@ func TestAdjustKeepsAges(t *testing.T) {
 					for _, c := range table.Dirty(nil, 1) {
 						rep, _ := table.Take(c, at)
 						for _, p := range rep.Parts[:rep.N] {
-							told += r.lanes.Sum(p.Hits)
+							told += r.Lanes().Sum(p.Hits)
 							table.Counted(c, p, p.Known, at)
 						}
 					}

@@ -9,21 +9,23 @@ import (
 	"testing"
 	"time"
 
+	"sluice/counter/algorithm"
+
 	"github.com/cespare/xxhash/v2"
 )
 
 // benchRules makes n rules that a request falls under together.
-func benchRules(b *testing.B, n int) []*Rule {
-	rules := make([]*Rule, n)
+func benchRules(b *testing.B, n int) []*algorithm.Rule {
+	rules := make([]*algorithm.Rule, n)
 	for i := range rules {
-		rules[i] = rule(b, uint32(15_000+i), time.Minute, 12, Nearest)
+		rules[i] = rule(b, uint32(15_000+i), time.Minute, 12, algorithm.Nearest)
 		rules[i].ID = uint32(i)
 	}
 	return rules
 }
 
 // fill makes a table in which so many sources are known under all rules, and gives the sources in random order.
-func fill(tier bool, sources, capacity int, rules []*Rule) (*Table, []Source) {
+func fill(tier bool, sources, capacity int, rules []*algorithm.Rule) (*Table, []Source) {
 	// Sources have phases as in a PoP: how far each is in its group differs from one decision to the next.
 	phase := func(s Source) uint16 { return uint16(xxhash.Sum64(s.id[:])) }
 	table := New(Options{Counters: capacity, Tier: tier, Phase: phase})
@@ -193,7 +195,7 @@ func BenchmarkReserveParallel(b *testing.B) {
 // BenchmarkReserveRefused is a decision about a source that is over its limit, which also tells when it may come back.
 func BenchmarkReserveRefused(b *testing.B) {
 	table := New(Options{Counters: 10_000})
-	asks := []Ask{{Rule: rule(b, 100, time.Minute, 12, Nearest), Source: address(1), Hits: 1}}
+	asks := []Ask{{Rule: rule(b, 100, time.Minute, 12, algorithm.Nearest), Source: address(1), Hits: 1}}
 	for i := range 150 {
 		table.Reserve(asks, epoch.Add(time.Duration(i)*300*time.Millisecond))
 	}
@@ -223,19 +225,19 @@ func BenchmarkReserveStrangers(b *testing.B) {
 
 // BenchmarkAlgorithm is BenchmarkReserve of ten thousand sources by each algorithm, so that what one costs stands beside the decision without it.
 func BenchmarkAlgorithm(b *testing.B) {
-	made := func(r *Rule, err error) *Rule {
+	made := func(r *algorithm.Rule, err error) *algorithm.Rule {
 		if err != nil {
 			b.Fatal(err)
 		}
 		return r
 	}
-	for _, r := range []*Rule{
-		made(NewRule("sliding", 100, time.Minute, 12, Nearest)), made(NewFixed("fixed", 100, time.Minute)),
-		made(NewBucket("bucket", 100, time.Minute, 12, 100, 0)), made(NewBucket("queue", 100, time.Minute, 12, 1, 99)),
-		made(NewExact("exact", 100, time.Minute, 12)),
+	for _, r := range []*algorithm.Rule{
+		made(algorithm.NewRule("sliding", 100, time.Minute, 12, algorithm.Nearest)), made(algorithm.NewFixed("fixed", 100, time.Minute)),
+		made(algorithm.NewBucket("bucket", 100, time.Minute, 12, 100, 0)), made(algorithm.NewBucket("queue", 100, time.Minute, 12, 1, 99)),
+		made(algorithm.NewExact("exact", 100, time.Minute, 12)),
 	} {
 		b.Run(r.Name, func(b *testing.B) {
-			table, list := fill(false, 10_000, 20_000, []*Rule{r})
+			table, list := fill(false, 10_000, 20_000, []*algorithm.Rule{r})
 			asks, now := make([]Ask, 1), epoch.Add(time.Second)
 			b.ReportAllocs()
 			defer cpu(b)()

@@ -7,13 +7,15 @@ import (
 	"runtime/metrics"
 	"testing"
 	"time"
+
+	"sluice/counter/algorithm"
 )
 
 // churn is traffic of which most sources come once: each second of virtual time so many of them, as many hits of sources that came
 // before, a tier that answers what is reported, and now and then a rule that forgets somebody.
 type churn struct {
 	table *Table
-	rules []*Rule
+	rules []*algorithm.Rule
 	now   time.Time
 	next  uint32 // the next stranger
 	dirty []Counter
@@ -22,8 +24,8 @@ type churn struct {
 
 func newChurn(t testing.TB, counters int) *churn {
 	c := &churn{table: New(Options{Counters: counters, Tier: true}), now: epoch, asks: make([]Ask, 2)}
-	c.rules = []*Rule{rule(t, 20, time.Minute, 12, Nearest), rule(t, 50_000, time.Minute, 12, Nearest)}
-	Renumber(c.rules)
+	c.rules = []*algorithm.Rule{rule(t, 20, time.Minute, 12, algorithm.Nearest), rule(t, 50_000, time.Minute, 12, algorithm.Nearest)}
+	algorithm.Renumber(c.rules)
 	return c
 }
 
@@ -76,9 +78,9 @@ func TestChurnDoesNotGrow(t *testing.T) {
 	}
 	for i := range c.table.shards {
 		s := &c.table.shards[i]
-		if s.histograms.Len() > s.histograms.Cap() || s.unconfirmed.Len() > s.maxUnconfirmed+1 || len(s.waiting) > 0 {
+		if s.histograms.Len() > s.histograms.Cap() || s.unconfirmed.Len() > s.unconfirmed.Cap()+1 || len(s.waiting) > 0 {
 			t.Errorf("shard %d: %d histograms of %d, %d unconfirmed of %d, %d waiting",
-				i, s.histograms.Len(), s.histograms.Cap(), s.unconfirmed.Len(), s.maxUnconfirmed, len(s.waiting))
+				i, s.histograms.Len(), s.histograms.Cap(), s.unconfirmed.Len(), s.unconfirmed.Cap(), len(s.waiting))
 		}
 	}
 	if st := c.table.Stats(); st.Evicted < 100_000 || st.Counters > 2*st.Capacity {

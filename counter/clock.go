@@ -1,6 +1,10 @@
 package counter
 
-import "time"
+import (
+	"time"
+
+	"sluice/counter/algorithm"
+)
 
 // A table has a clock of its own: it began as the wall clock read when the table was made, and goes on by the monotonic clock. Between
 // it and the wall clock, by which edges agree on sub-windows, stands an offset. When the wall clock steps, the owner of the table
@@ -19,8 +23,8 @@ func (t *Table) ns(now time.Time) int64 {
 }
 
 // position is where an instant of the table's clock lies in a source's sub-windows.
-func (s *shard) position(r *Rule, ns int64, phase uint16) position {
-	return r.position(ns+s.offset, phase)
+func (s *shard) position(r *algorithm.Rule, ns int64, phase uint16) algorithm.Position {
+	return r.Position(ns+s.offset, phase)
 }
 
 // Wall is what the wall clock says at now, as far as the table has been told.
@@ -64,36 +68,26 @@ func (t *Table) Adjust(step time.Duration, tier bool, now time.Time) {
 }
 
 // shiftBy moves the lanes of a counter by a step of the clock. When within its sub-windows hits came is forgotten.
-func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
+func (s *shard) shiftBy(st *store, i int, r *algorithm.Rule, ns, step int64) {
 	h, groups := st.record(i)
 	from := s.advance(st, i, r, ns)
-	by := (step + r.sub/2) / r.sub
+	sub := int64(r.SubWindow())
+	by := (step + sub/2) / sub
 	if step < 0 {
-		by = (step - r.sub/2) / r.sub
+		by = (step - sub/2) / sub
 	}
-	to := r.position(ns+s.offset+step, h.phase)
-	base := to.group
-	by -= int64(int32(base-h.base)) << r.lanes // further than the groups move by themselves
-	if r.algorithm == tokens {
-		by = int64(r.groups()) << r.lanes // all of it goes into the last lane of the newest
-		pending := uint32(0)
-		if h.unconfirmed != 0 {
-			pending = s.unconfirmed.At(int(h.unconfirmed)).hits
-		}
-		r.step(groups, from, to, uint64(pending))
-	} else {
-		r.lanes.Shift(r.groups(), by, func(g int) *uint64 { return &groups[g] })
-	}
-	h.base = base
-	h.turn(0, r.groups())
+	to := r.Position(ns+s.offset+step, h.phase)
+	base := to.Group
+	by -= int64(int32(base-h.base)) << r.Lanes() // further than the groups move by themselves
+	pending := uint32(0)
 	if h.unconfirmed != 0 {
-		k := s.unconfirmed.At(int(h.unconfirmed))
-		s.needOlder(k)
-		lost := r.lanes.Shift(r.groups(), by, func(g int) *uint64 { return &s.group(k, g).pending })
-		k.hits -= uint32(lost)
-		s.stats.Unreported -= lost
-		s.stats.LostExpired += lost
-		k.base = uint16(base)
+		pending = s.unconfirmed.At(h.unconfirmed).Hits
+	}
+	by = r.Step(groups, from, to, by, uint64(pending))
+	h.base = base
+	h.turn(0, r.Groups())
+	if h.unconfirmed != 0 {
+		s.stats.LostExpired += s.unconfirmed.Shift(s.unconfirmed.At(h.unconfirmed), by, base)
 	}
 	if h.state&hasHistogram != 0 {
 		h.state &^= hasHistogram
@@ -102,13 +96,19 @@ func (s *shard) shiftBy(st *store, i int, r *Rule, ns, step int64) {
 }
 
 // unlearn leaves of a counter what has not been reported, as if it had never been heard of.
-func (s *shard) unlearn(st *store, i int, r *Rule) {
+func (s *shard) unlearn(st *store, i int, r *algorithm.Rule) {
 	h, groups := st.record(i)
-	for g := range groups[:r.groups()] {
+	for g := range groups[:r.Groups()] {
 		groups[g] = 0
 		if h.unconfirmed != 0 {
-			groups[g] = s.in(s.unconfirmed.At(int(h.unconfirmed)), g).pending
+			groups[g] = s.unconfirmed.In(s.unconfirmed.At(h.unconfirmed), g).Pending
 		}
 	}
 	h.lastReply = 0
+}
+
+// Groups gives the first and last group, modulo 2^32, that the tier may hold of a source with the given phase at now.
+func (t *Table) Groups(r *algorithm.Rule, now time.Time, phase uint16) (oldest, newest uint32) {
+	p := r.Position(t.ns(now)+t.offset.Load(), phase)
+	return p.Group - uint32(r.Groups()-1), p.Group
 }

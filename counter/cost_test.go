@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"sluice/counter/algorithm"
 )
 
 // Lanes have room for the limit and one ask more, and a report for what one ask is.
@@ -11,14 +13,14 @@ func TestCostlyLanes(t *testing.T) {
 	for _, s := range []struct {
 		limit, most uint32
 		wide        bool
-	}{{16_000, 1, false}, {16_001, 1, true}, {100, 100, false}, {1000, 256, false}, {1000, 257, true}, {15_744, 256, false}, {15_745, 256, true}, {MaxLimit, MaxCost, true}} {
-		r, err := NewCostlyRule("r", s.limit, time.Minute, 12, Nearest, s.most)
+	}{{16_000, 1, false}, {16_001, 1, true}, {100, 100, false}, {1000, 256, false}, {1000, 257, true}, {15_744, 256, false}, {15_745, 256, true}, {algorithm.MaxLimit, algorithm.MaxCost, true}} {
+		r, err := algorithm.NewCostlyRule("r", s.limit, time.Minute, 12, algorithm.Nearest, s.most)
 		if err != nil || r.Wide() != s.wide {
 			t.Errorf("limit %d, up to %d at once: wide %v, %v", s.limit, s.most, r.Wide(), err)
 		}
 	}
-	for _, most := range []uint32{0, MaxCost + 1} {
-		if _, err := NewCostlyRule("r", 1, time.Minute, 12, Nearest, most); err == nil {
+	for _, most := range []uint32{0, algorithm.MaxCost + 1} {
+		if _, err := algorithm.NewCostlyRule("r", 1, time.Minute, 12, algorithm.Nearest, most); err == nil {
 			t.Errorf("up to %d at once: no error", most)
 		}
 	}
@@ -26,7 +28,7 @@ func TestCostlyLanes(t *testing.T) {
 
 // What was held as one and turned out to be many is told the tier as that many, in one report, and all is told in the end.
 func TestCommitAs(t *testing.T) {
-	r, err := NewCostlyRule("r", 1000, time.Minute, 12, Nearest, MaxCost)
+	r, err := algorithm.NewCostlyRule("r", 1000, time.Minute, 12, algorithm.Nearest, algorithm.MaxCost)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +67,12 @@ func TestCommitAs(t *testing.T) {
 
 // While the tier is told nothing, what waits for it does not outgrow the number that counts it.
 func TestCostlyBacklog(t *testing.T) {
-	r, err := NewCostlyRule("r", 1000, time.Minute, 12, Nearest, MaxCost)
+	r, err := algorithm.NewCostlyRule("r", 1000, time.Minute, 12, algorithm.Nearest, algorithm.MaxCost)
 	if err != nil {
 		t.Fatal(err)
 	}
 	table := New(Options{Counters: 100, Tier: true})
-	asks := []Ask{{Rule: r, Source: address(1), Hits: MaxCost, Always: true}}
+	asks := []Ask{{Rule: r, Source: address(1), Hits: algorithm.MaxCost, Always: true}}
 	for i := range 6 * 1100 {
 		table.Reserve(asks, epoch.Add(time.Duration(i/1100)*5*time.Second))
 	}
@@ -79,7 +81,7 @@ func TestCostlyBacklog(t *testing.T) {
 	}
 	at := epoch.Add(2 * time.Minute)
 	table.Reserve(asks, at)
-	if n := table.Stats().Unreported; n != MaxCost {
+	if n := table.Stats().Unreported; n != algorithm.MaxCost {
 		t.Errorf("a window later %d hits wait, want those of one ask", n)
 	}
 }

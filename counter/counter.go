@@ -17,7 +17,14 @@
 // carry them. Nothing here does I/O, starts a goroutine or reads a clock.
 package counter
 
-import "time"
+import (
+	"time"
+
+	"sluice/counter/internal/lanes"
+)
+
+// MaxEdges is the largest number of edges that may share counters.
+const MaxEdges = lanes.MaxEdges
 
 // Options configures a Table.
 type Options struct {

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 )
 
 // The example of Cloudflare's article on rate limiting: 42 requests in the last minute, 18 in this one, of which 15
 // seconds have passed. Two plain counters give 42 * (60-15)/60 + 18 = 49.5.
 func Example() {
-	rule, err := counter.NewRule("api", 50, time.Minute, 1, counter.Unrounded)
+	rule, err := algorithm.NewRule("api", 50, time.Minute, 1, algorithm.Unrounded)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/counter/algorithm"
 	"sluice/counter/internal/histogram"
 	"sluice/counter/internal/lanes"
 )
@@ -20,7 +21,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 				capacity *= 4
 			}
 			table := New(Options{Counters: capacity, Tier: true})
-			r := rule(t, limit, time.Minute, 12, Nearest)
+			r := rule(t, limit, time.Minute, 12, algorithm.Nearest)
 			hits := limit / 4 // enough for a histogram, for the first sources
 			held := make([]Ask, n)
 			begin := 0
@@ -60,7 +61,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 					t.Fatalf("source %d: %v hits after its reservation was cancelled, want %d", i, v.Estimate, hits)
 				}
 				rep, ok := table.Take(Counter{Rule: r, Source: address(i)}, epoch)
-				if !ok || rep.N != 1 || r.lanes.Sum(rep.Parts[0].Hits) != min(uint64(hits), r.lanes.ReportMax()/MaxEdges) {
+				if !ok || rep.N != 1 || r.Lanes().Sum(rep.Parts[0].Hits) != min(uint64(hits), r.Lanes().ReportMax()/MaxEdges) {
 					t.Fatalf("source %d: report %+v after the table grew, want %d hits", i, rep, hits)
 				}
 				table.Counted(Counter{Rule: r, Source: address(i)}, rep.Parts[0], rep.Parts[0].Hits, epoch)
@@ -91,7 +92,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 				if _, there := table.Peek(r, address(i), epoch); !there {
 					continue
 				}
-				if rep, ok := table.Take(Counter{Rule: r, Source: address(i)}, epoch); !ok || r.lanes.Sum(rep.Parts[0].Hits) != 1 {
+				if rep, ok := table.Take(Counter{Rule: r, Source: address(i)}, epoch); !ok || r.Lanes().Sum(rep.Parts[0].Hits) != 1 {
 					t.Fatalf("source %d: report %+v of a single hit", i, rep)
 				}
 			}
@@ -100,7 +101,7 @@ func TestNothingIsLostAsATableGrows(t *testing.T) {
 }
 
 // pagesInUse is in how many pages of 64 indices counters of a rule's width stand.
-func (t *Table) pagesInUse(r *Rule) int {
+func (t *Table) pagesInUse(r *algorithm.Rule) int {
 	pages := make(map[int]bool)
 	for i := range t.shards {
 		for at := range t.shards[i].store(r).All() {

@@ -1,6 +1,9 @@
 package counter
 
-import "sluice/counter/internal/histogram"
+import (
+	"sluice/counter/algorithm"
+	"sluice/counter/internal/histogram"
+)
 
 // Half a kilobyte for each of a million sources would be too much, so there is room for one histogram in 64 of a table's counters. A source
 // gets one with its second hit, or what a 64th of its limit is, if there is room, and keeps it against others once it has used an
@@ -11,22 +14,9 @@ const (
 	histogramNeeds = 8  // from this part of its limit on it takes the place of a colder one
 )
 
-// number is the sub-window of a position, modulo 2^32.
-func (r *Rule) number(p position) uint32 { return p.group<<r.lanes | uint32(p.lane) }
-
-// own returns the bins of what the table itself counted, and was told of, in the sub-window that a window's beginning cuts, ahead
-// sub-windows after p.
-func (s *shard) own(r *Rule, i int, p position, ahead int) histogram.Bins {
-	hist := s.histogram(s.store(r), i)
-	if hist == nil {
-		return histogram.Bins{}
-	}
-	return s.histograms.Bins(hist, r.number(p)+uint32(ahead-r.SubWindows))
-}
-
 // note adds hits to the bins of a counter that has, or now gets, a histogram.
-func (s *shard) note(r *Rule, st *store, i int, p position, hits uint32, estimate float64) {
-	hist := s.histogram(st, i)
+func (s *shard) note(r *algorithm.Rule, st *store, i int, p algorithm.Position, hits uint32, estimate float64) {
+	hist := s.own(st, i).Get()
 	if hist == nil {
 		needs := estimate*histogramNeeds >= float64(r.Limit)
 		from := max(float64(r.Limit)/histogramFrom, 1)
@@ -38,34 +28,46 @@ func (s *shard) note(r *Rule, st *store, i int, p position, hits uint32, estimat
 			return
 		}
 	}
-	n := r.number(p)
+	n := r.Number(p)
 	s.histograms.Enter(hist, n)
 	hist.Last = n
-	s.histograms.Add(hist, n, min(int(p.gone*histogram.Size), histogram.Size-1), hits)
+	s.histograms.Add(hist, n, min(int(p.Gone*histogram.Size), histogram.Size-1), hits)
 }
 
-// histogram is that of a counter, or nil.
-func (s *shard) histogram(st *store, i int) *histogram.Histogram {
+// own is what the table knows of when the hits of a counter came that it counted itself, or was told of.
+func (s *shard) own(st *store, i int) histogram.Own {
 	if st.head(i).state&hasHistogram == 0 {
-		return nil
+		return histogram.Own{}
 	}
-	return s.histograms.Of(i, st == &s.wide)
+	return s.histograms.Own(i, st == &s.wide)
+}
+
+// log adds hits to the log of a counter.
+func (s *shard) log(r *algorithm.Rule, st *store, i int, p algorithm.Position, hits uint32, estimate float64) {
+	ring := s.own(st, i).Get()
+	if ring == nil {
+		if ring = s.addHistogram(r, st, i, p, estimate*histogramNeeds >= float64(r.Limit)); ring == nil {
+			return
+		}
+		ring.Clear()
+	}
+	r.Log(ring, p, hits)
 }
 
 // addHistogram gives a counter a histogram if there is room, or if it needs one more than another.
-func (s *shard) addHistogram(r *Rule, st *store, i int, p position, needs bool) *histogram.Histogram {
+func (s *shard) addHistogram(r *algorithm.Rule, st *store, i int, p algorithm.Position, needs bool) *histogram.Histogram {
 	k, ok := s.histogramRoom(r, p, needs)
 	if !ok {
 		return nil
 	}
 	s.histograms.Link(k, i, st == &s.wide)
 	st.head(i).state |= hasHistogram
-	return s.histograms.Begin(k, r.ID, r.number(p))
+	return s.histograms.Begin(k, r.ID, r.Number(p))
 }
 
 // histogramRoom finds room for a histogram: a free one, or one of which the source has been silent for a window. Who needs it may also take that
 // of a source that is far from its limit, and tries at a few.
-func (s *shard) histogramRoom(r *Rule, p position, needs bool) (k int, ok bool) {
+func (s *shard) histogramRoom(r *algorithm.Rule, p algorithm.Position, needs bool) (k int, ok bool) {
 	tries := 1
 	if needs {
 		tries = 4
@@ -76,7 +78,7 @@ func (s *shard) histogramRoom(r *Rule, p position, needs bool) (k int, ok bool) 
 		if slot == 0 {
 			return k, true
 		}
-		silent := hist.Rule == r.ID && r.number(p)-hist.Last > uint32(r.SubWindows)
+		silent := hist.Rule == r.ID && r.Number(p)-hist.Last > uint32(r.SubWindows)
 		if !needs && !silent {
 			continue
 		}

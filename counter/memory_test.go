@@ -7,11 +7,13 @@ import (
 	"runtime/debug"
 	"testing"
 	"time"
+
+	"sluice/counter/algorithm"
 )
 
 // use has so many sources visit a table in turn within a minute, and each so often, with so many hits. If the tier answers, what is due is reported some
 // times a second.
-func use(table *Table, r *Rule, sources, visits int, hits uint32, answers bool) {
+func use(table *Table, r *algorithm.Rule, sources, visits int, hits uint32, answers bool) {
 	asks, dirty := make([]Ask, 1), []Counter(nil)
 	between := time.Minute / time.Duration(visits) / time.Duration(sources)
 	for i := range visits * sources {
@@ -47,7 +49,7 @@ func toUse(counters, edges int, tier bool) *Table {
 }
 
 // room is how many counters of a rule a table for so many has room for.
-func (r *Rule) room(counters int) int {
+func roomOf(r *algorithm.Rule, counters int) int {
 	if r.Wide() {
 		return counters / 16
 	}
@@ -73,11 +75,11 @@ func BenchmarkMemory(b *testing.B) {
 func BenchmarkTenMillion(b *testing.B) { benchMemory(b, 10_000_000, 100, 3, true, MaxEdges, 100) }
 
 func benchMemory(b *testing.B, counters int, limit, hits uint32, tier bool, edges int, shares ...int) {
-	r := rule(b, limit, time.Minute, 12, Nearest)
+	r := rule(b, limit, time.Minute, 12, algorithm.Nearest)
 	for range b.N {
 		for _, share := range shares {
 			debug.FreeOSMemory()
-			before, sources := resident(b), r.room(counters)*share/100
+			before, sources := resident(b), roomOf(r, counters)*share/100
 			table := toUse(counters, edges, tier)
 			use(table, r, sources, min(int(hits), 3), max(hits/3, 1), tier)
 			debug.FreeOSMemory()
@@ -98,7 +100,7 @@ func TestMemoryBound(t *testing.T) {
 	f := func(limit, hits uint32, edges int, tier, answers bool, most float64) {
 		t.Helper()
 		for _, counters := range []int{4096, 4100} {
-			r := rule(t, limit, time.Minute, 12, Nearest)
+			r := rule(t, limit, time.Minute, 12, algorithm.Nearest)
 			table := toUse(counters, edges, tier)
 			use(table, r, counters, min(int(hits), 3), max(hits/3, 1), answers)
 			if there := table.Stats().Counters; there < counters*99/100 {
@@ -121,7 +123,7 @@ func TestMemoryBound(t *testing.T) {
 // TestManyHitsInOneBin: hits of one instant are counted as finely as few, however many they are, those of another source beside them, and nothing of them is
 // left when the bin is another sub-window's.
 func TestManyHitsInOneBin(t *testing.T) {
-	r := rule(t, 16_000, time.Minute, 12, Nearest)
+	r := rule(t, 16_000, time.Minute, 12, algorithm.Nearest)
 	table := New(Options{Counters: 100})
 	begin := time.Unix(1_700_000_000/60*60, 0)
 	hit := func(s Source, hits uint32, at time.Duration) {

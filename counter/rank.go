@@ -4,7 +4,9 @@ import (
 	"sync"
 	"time"
 
+	"sluice/counter/algorithm"
 	"sluice/counter/internal/lanes"
+	"sluice/counter/internal/unconfirmed"
 )
 
 // A request under a rule with Sync waits for its rank: how many hits the window has, its own last, at the instant when the tier counted
@@ -105,7 +107,7 @@ const maxBacks = 1 << 16
 
 // takeBack takes back hits of a group, packed lanes that are known to be there.
 func (s *shard) takeBack(t *Table, c Counter, groups []uint64, g int, group uint32, hits uint64) {
-	groups[g] = c.Rule.lanes.Minus(groups[g], hits)
+	groups[g] = c.Rule.Lanes().Minus(groups[g], hits)
 	t.backs.mu.Lock()
 	if len(t.backs.list) < maxBacks {
 		t.backs.list = append(t.backs.list, Back{c, group, hits})
@@ -117,7 +119,7 @@ func (s *shard) takeBack(t *Table, c Counter, groups []uint64, g int, group uint
 // join lets the hits of an ask, which have just been counted, wait for their rank. Those of which the tier will not be told have none.
 func (s *shard) join(a *Ask, l *lookup, now int64) {
 	h, k := l.store.head(l.i), a.Ticket
-	k.group, k.lane, k.counted = h.base, uint8(l.at.lane), true
+	k.group, k.lane, k.counted = h.base, uint8(l.at.Lane), true
 	if h.unconfirmed == 0 {
 		return
 	}
@@ -138,7 +140,7 @@ func (s *shard) join(a *Ask, l *lookup, now int64) {
 }
 
 // ranking reports whether a report is under way for which requests wait. One that has been for too long is given up.
-func (s *shard) ranking(r *Rule, source Source, now int64) bool {
+func (s *shard) ranking(r *algorithm.Rule, source Source, now int64) bool {
 	q := s.ranks[Key{source, r.ID}]
 	if q == nil || q.sent == nil {
 		return false
@@ -152,19 +154,19 @@ func (s *shard) ranking(r *Rule, source Source, now int64) bool {
 }
 
 // send lets who waits for the next report wait for this one, if it has all that is pending.
-func (s *shard) send(t *Table, k *unconfirmed, c Counter, rep *Report, h *head, at position, now int64) {
+func (s *shard) send(t *Table, k *unconfirmed.Entry, c Counter, rep *Report, h *head, at algorithm.Position, now int64) {
 	q := s.ranks[Key{c.Source, c.Rule.ID}]
-	if q == nil || q.next == nil || k.newest.pending != 0 || s.hasOlderPending(k) {
+	if q == nil || q.next == nil || s.unconfirmed.HasPending(k) {
 		return
 	}
 	q.sent, q.next = q.next, nil
 	b := q.sent
 	b.began, b.group, b.hits, b.upTo = now, rep.Parts[0].Group, rep.Parts[0].Hits, h.base+1
-	since := int64((float64(at.lane) + at.gone) * float64(c.Rule.sub))
+	since := int64((float64(at.Lane) + at.Gone) * float64(c.Rule.SubWindow()))
 	if b.several = rep.N > 1; b.several && rep.Parts[1].Group == b.group-1 {
 		b.older = rep.Parts[1].Hits
 	}
-	b.settled = !b.several && since > unsettled && c.Rule.sub<<c.Rule.lanes-since > unsettled
+	b.settled = !b.several && since > unsettled && int64(c.Rule.Group())-since > unsettled
 	if b.settled && h.state&readPast != 0 && !h.refreshes(now) && !t.stale(h, now) {
 		b.read = true
 		return
@@ -190,7 +192,7 @@ func (s *shard) readRound(c Counter, h *head, newest uint32, groups []uint64) {
 		b.total = max(b.total, groups[i]) // others may have counted between its groups: they come first
 	}
 	if b.read = true; h.base != newest {
-		b.ahead = c.Rule.lanes.Sum(c.Rule.lanes.Clamp(groups[0]))
+		b.ahead = c.Rule.Lanes().Sum(c.Rule.Lanes().Clamp(groups[0]))
 		if b.settled {
 			h.state |= readPast
 		}
@@ -216,7 +218,7 @@ func (b *round) close() {
 }
 
 // rank tells the requests of a round which of them are within the limit, once all is known.
-func (s *shard) rank(t *Table, c Counter, st *store, i int, at position) {
+func (s *shard) rank(t *Table, c Counter, st *store, i int, at algorithm.Position) {
 	key := Key{c.Source, c.Rule.ID}
 	q := s.ranks[key]
 	if q == nil || q.sent == nil {
@@ -224,43 +226,41 @@ func (s *shard) rank(t *Table, c Counter, st *store, i int, at position) {
 	}
 	b, r := q.sent, c.Rule
 	h, groups := st.record(i)
-	var k *unconfirmed
+	var k *unconfirmed.Entry
 	if h.unconfirmed != 0 {
-		k = s.unconfirmed.At(int(h.unconfirmed))
+		k = s.unconfirmed.At(h.unconfirmed)
 	}
-	if !b.counted || !b.read || k != nil && s.hasInFlight(k) {
+	if !b.counted || !b.read || k != nil && s.unconfirmed.HasInFlight(k) {
 		return
 	}
 	var room [lanes.MaxGroups]uint64 // the groups without what has come since
-	asked := room[:copy(room[:], groups[:r.groups()])]
+	asked := room[:copy(room[:], groups[:r.Groups()])]
 	for g := range asked {
 		if k != nil {
-			asked[g] = r.lanes.Minus(asked[g], s.in(k, g).pending)
+			asked[g] = r.Lanes().Minus(asked[g], s.unconfirmed.In(k, g).Pending)
 		}
 	}
 	g := int(int32(h.base - b.group))
 	there := g >= 0 && g < len(asked)
 	if there {
-		asked[g] = r.lanes.Clamp(b.total)
+		asked[g] = r.Lanes().Clamp(b.total)
 	}
-	v := r.view(asked, at.lane)
-	v.own = s.own(r, i, at, 0)
-	before := r.used(r.estimate(v, at.gone) + float64(b.ahead) - float64(b.waiting))
+	before := r.Used(r.Read(asked, s.own(st, i), at) + float64(b.ahead) - float64(b.waiting))
 	b.room = uint32(min(max(int64(r.Limit)-before, 0), int64(b.waiting)))
 	beyond := b.waiting - b.room
 	b.ranked = true
 	if beyond > 0 && !b.keeps && there {
-		hits := r.lanes.Last(b.hits, uint64(beyond))
+		hits := r.Lanes().Last(b.hits, uint64(beyond))
 		s.takeBack(t, c, groups, g, b.group, hits)
-		if rest := uint64(beyond) - r.lanes.Sum(hits); rest > 0 && b.older != 0 && g+1 < len(asked) {
-			s.takeBack(t, c, groups, g+1, b.group-1, r.lanes.Last(b.older, rest))
+		if rest := uint64(beyond) - r.Lanes().Sum(hits); rest > 0 && b.older != 0 && g+1 < len(asked) {
+			s.takeBack(t, c, groups, g+1, b.group-1, r.Lanes().Last(b.older, rest))
 		}
 	}
 	b.close()
 	if q.sent = nil; q.next == nil {
 		delete(s.ranks, key)
 	}
-	if k != nil && k.urgent && (k.newest.pending != 0 || s.hasOlderPending(k)) {
+	if k != nil && k.Urgent && s.unconfirmed.HasPending(k) {
 		s.queue(h.unconfirmed)
 	}
 }
@@ -299,21 +299,21 @@ func (t *Table) Rank(a *Ask, now time.Time) Rank {
 	}
 	l.at = l.s.advance(l.store, l.i, a.Rule, t.ns(now))
 	estimate := l.s.estimate(a.Rule, l.store, l.i, l.at)
-	a.Known, a.Estimate, a.Remaining = true, estimate, a.Rule.remaining(estimate)
+	a.Known, a.Estimate, a.Remaining = true, estimate, a.Rule.Remaining(estimate)
 	if b.room >= a.Hits {
 		b.room -= a.Hits
 		k.within = true
 		l.s.note(a.Rule, l.store, l.i, l.at, a.Hits, estimate)
 		return Within
 	}
-	if g := int(int32(l.store.head(l.i).base - b.group)); b.waiting == 0 && b.room > 0 && !b.keeps && g >= 0 && g < a.Rule.groups() { // of less room than any ask has hits
-		l.s.takeBack(t, Counter{Rule: a.Rule, Source: a.Source}, l.store.groups(l.i), g, b.group, a.Rule.lanes.Last(b.hits, uint64(b.room)))
+	if g := int(int32(l.store.head(l.i).base - b.group)); b.waiting == 0 && b.room > 0 && !b.keeps && g >= 0 && g < a.Rule.Groups() { // of less room than any ask has hits
+		l.s.takeBack(t, Counter{Rule: a.Rule, Source: a.Source}, l.store.groups(l.i), g, b.group, a.Rule.Lanes().Last(b.hits, uint64(b.room)))
 		b.room = 0
 	}
 	k.counted = false
 	a.Over, a.Committed, a.Remaining = true, true, 0
 	a.Estimate += float64(a.Hits)
-	a.RetryAfter = l.s.retryAfter(a.Rule, l.i, l.store.groups(l.i), l.at, float64(a.Hits))
+	a.RetryAfter = a.Rule.RetryAfter(l.store.groups(l.i), l.s.own(l.store, l.i), l.at, float64(a.Hits))
 	return Beyond
 }
 
@@ -328,10 +328,10 @@ func (t *Table) unrank(a *Ask) {
 	h, groups := l.store.record(l.i)
 	r, g := a.Rule, int(int32(h.base-a.Ticket.group))
 	lane := int(a.Ticket.lane)
-	if g < 0 || g >= r.groups() || r.lanes.Lane(groups[g], lane) < uint64(a.Hits) {
+	if g < 0 || g >= r.Groups() || r.Lanes().Lane(groups[g], lane) < uint64(a.Hits) {
 		return
 	}
-	hits := r.lanes.Add(0, lane, uint64(a.Hits))
+	hits := r.Lanes().Add(0, lane, uint64(a.Hits))
 	if a.Ticket.within {
 		l.s.takeBack(t, Counter{Rule: r, Source: a.Source}, groups, g, a.Ticket.group, hits)
 		return
@@ -339,16 +339,13 @@ func (t *Table) unrank(a *Ask) {
 	if h.unconfirmed == 0 {
 		return
 	}
-	k := l.s.unconfirmed.At(int(h.unconfirmed))
+	k := l.s.unconfirmed.At(h.unconfirmed)
 	others := uint64(0)
 	if q := l.s.ranks[Key{a.Source, r.ID}]; q != nil && q.next != nil {
 		others = uint64(q.next.waiting)
 	}
-	if u := l.s.group(k, g); u != nil && r.lanes.Lane(u.pending, lane) >= uint64(a.Hits) && r.lanes.Sum(u.pending) >= uint64(a.Hits)+others {
-		u.pending -= hits
-		k.hits -= a.Hits
-		l.s.stats.Unreported -= uint64(a.Hits)
-		groups[g] = r.lanes.Minus(groups[g], hits)
+	if l.s.unconfirmed.TakeBack(k, g, lane, a.Hits, others) {
+		groups[g] = r.Lanes().Minus(groups[g], hits)
 		l.s.releaseEmpty(h.unconfirmed)
 	}
 }

@@ -4,13 +4,15 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"sluice/counter/algorithm"
 )
 
 // rankedEdge is an edge whose commands wait to be carried out, one after the other.
 type rankedEdge struct {
 	*Table
 	ahead    time.Duration // its clock
-	rule     *Rule
+	rule     *algorithm.Rule
 	commands []func()
 	asks     []*Ask
 }
@@ -98,7 +100,7 @@ func TestRanksOfParallelRequests(t *testing.T) {
 		if w.now = boundary.Add(-time.Duration(rng.IntN(1000)) * time.Millisecond); settled {
 			w.now = boundary.Add(10 * time.Second)
 		}
-		rule, err := NewRule("r", limit, time.Minute, 12, Nearest)
+		rule, err := algorithm.NewRule("r", limit, time.Minute, 12, algorithm.Nearest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +130,7 @@ func TestRanksOfParallelRequests(t *testing.T) {
 		}
 		stay := uint64(0)
 		for _, g := range w.groups {
-			stay += rule.lanes.Sum(g)
+			stay += rule.Lanes().Sum(g)
 		}
 		if admitted > limit || settled && admitted != limit || stay != uint64(admitted) {
 			t.Fatalf("seed %d: %d admitted of a limit of %d, and %d stay in the tier", seed, admitted, limit, stay)

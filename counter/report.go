@@ -5,7 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"sluice/counter/algorithm"
 	"sluice/counter/internal/lanes"
+	"sluice/counter/internal/unconfirmed"
 )
 
 // Dirty appends to buf counters that have hits to report, n at most, and returns it. Each is given out once until it is taken.
@@ -20,13 +22,9 @@ func (t *Table) Dirty(buf []Counter, n int) []Counter {
 		some := min(n, len(s.dirty))
 		n -= some
 		for _, w := range s.dirty[:some] {
-			k := s.unconfirmed.At(int(w))
-			k.queued = false
-			if k.rule == nil { // released while it waited
-				s.unconfirmed.Give(w)
-				continue
+			if k := s.unconfirmed.Leave(w); k != nil {
+				buf = append(buf, Counter{k.Rule, s.source(k), uint32(i)<<16 | uint32(w)})
 			}
-			buf = append(buf, Counter{k.rule, s.source(k), uint32(i)<<16 | uint32(w)})
 		}
 		if s.dirty = slices.Delete(s.dirty, 0, some); len(s.dirty) == 0 {
 			s.dirtyShards.And(^s.bit)
@@ -69,18 +67,18 @@ func (t *Table) Sweep(now time.Time, all bool) {
 		}
 		s.mu.Lock()
 		for w := uint16(1); int(w) < s.unconfirmed.Len(); w++ {
-			k := s.unconfirmed.At(int(w))
-			if k.urgent = k.urgent || all && k.rule != nil; !k.idle {
+			k := s.unconfirmed.At(w)
+			if k.Urgent = k.Urgent || all && k.Rule != nil; !k.Idle {
 				continue
 			}
-			if !k.urgent && k.older == 0 && uint16(s.position(k.rule, ns, k.phase).group) == k.base {
+			if !k.Urgent && k.OnlyNewest() && uint16(s.position(k.Rule, ns, k.Phase).Group) == k.Base {
 				continue // it waits for its group to end, and its counter need not be looked at
 			}
-			st := s.store(k.rule)
-			at := s.advance(st, int(k.slot), k.rule, ns)
-			first := st.head(int(k.slot)).lastReply&follows == 0
-			ended := s.hasOlderPending(k) && (first || at.lane > 0 || at.gone > followsAfter)
-			if !s.hasInFlight(k) && (k.urgent || ended) && k.hits > 0 {
+			st := s.store(k.Rule)
+			at := s.advance(st, int(k.Slot), k.Rule, ns)
+			first := st.head(int(k.Slot)).lastReply&follows == 0
+			ended := s.unconfirmed.HasOlderPending(k) && (first || at.Lane > 0 || at.Gone > followsAfter)
+			if !s.unconfirmed.HasInFlight(k) && (k.Urgent || ended) && k.Hits > 0 {
 				s.queue(w)
 			}
 			s.releaseEmpty(w)
@@ -104,7 +102,7 @@ const followsAfter = 0.25
 
 // Await returns a channel that is closed when the tier next answers about a counter, or at the next Sweep; without a tier
 // it is closed already. first says that nobody else waits for this counter yet, so that the tier is to be asked.
-func (t *Table) Await(r *Rule, source Source) (answered <-chan struct{}, first bool) {
+func (t *Table) Await(r *algorithm.Rule, source Source) (answered <-chan struct{}, first bool) {
 	s := t.shard(t.hash(&source))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +125,7 @@ func (t *Table) Await(r *Rule, source Source) (answered <-chan struct{}, first b
 
 // Counter names a counter by the rule that counts and the source that is counted.
 type Counter struct {
-	Rule   *Rule
+	Rule   *algorithm.Rule
 	Source Source
 	place  uint32 // of its unconfirmed entry when Dirty gave it out: its shard, and its index there; 0: not known
 }
@@ -162,33 +160,33 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		if h.unconfirmed == 0 {
 			return
 		}
-		k := s.unconfirmed.At(int(h.unconfirmed))
-		k.idle = !k.queued
+		k := s.unconfirmed.At(h.unconfirmed)
+		k.Idle = !k.Queued
 		r := c.Rule
-		if s.hasInFlight(k) || r.Sync && s.ranking(r, c.Source, t.ns(now)) {
+		if s.unconfirmed.HasInFlight(k) || r.Sync && s.ranking(r, c.Source, t.ns(now)) {
 			return
 		}
-		newest := k.urgent // else only what is left of groups that have ended goes, and hits of the newest wait for its end
-		for g := range r.groups() {
-			u := s.group(k, g)
-			if u == nil || u.pending == 0 || g == 0 && !newest {
+		newest := k.Urgent // else only what is left of groups that have ended goes, and hits of the newest wait for its end
+		for g := range r.Groups() {
+			if s.unconfirmed.In(k, g).Pending == 0 || g == 0 && !newest {
 				continue
 			}
-			hits := s.takeHits(r, k, u, groups[g])
+			hits, saturated := s.unconfirmed.Send(k, g, groups[g])
+			s.stats.LostSaturated += saturated
 			if hits == 0 {
 				continue
 			}
 			rep.Parts[rep.N] = Part{
 				Group: h.base - uint32(g), Hits: hits,
 				// What is left pending is reported later: stored now, it would be counted twice.
-				Known: r.lanes.AtMost(r.lanes.Minus(groups[g], u.pending), r.lanes.ReportMax()),
+				Known: r.Lanes().AtMost(r.Lanes().Minus(groups[g], s.unconfirmed.In(k, g).Pending), r.Lanes().ReportMax()),
 				There: h.lastReply&follows != 0 && !r.Sync || h.answered(g),
 			}
 			rep.N++
 		}
 		ok = rep.N > 0
 		if ok {
-			rep.Oldest, rep.Newest = h.base-uint32(r.groups()-1), h.base
+			rep.Oldest, rep.Newest = h.base-uint32(r.Groups()-1), h.base
 			if r.Sync {
 				s.send(t, k, c, &rep, h, at, t.ns(now))
 			} else if past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now)); past {
@@ -197,35 +195,18 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 				}
 			}
 		}
-		k.urgent = false
+		k.Urgent = false
 		s.releaseEmpty(h.unconfirmed)
 	})
 	return rep, ok
 }
 
-// takeHits puts on their way what may be reported at once of the hits of a group, of which known is counted in all. In a lane that
-// the tier has full, hits are given up: counted there, they would carry into the next.
-func (s *shard) takeHits(r *Rule, k *unconfirmed, at *unconfirmedGroup, known uint64) (hits uint64) {
-	room := r.lanes.Minus(r.lanes.All(r.lanes.ReportMax()), r.lanes.Minus(known, at.pending))
-	if full := r.lanes.Minus(at.pending, room); full != 0 {
-		n := r.lanes.Sum(full)
-		at.pending = r.lanes.Minus(at.pending, full)
-		k.hits -= uint32(n)
-		s.stats.Unreported -= n
-		s.stats.LostSaturated += n
-	}
-	hits = r.lanes.AtMost(at.pending, r.lanes.ReportMax()/MaxEdges)
-	at.pending = r.lanes.Minus(at.pending, hits)
-	at.inFlight = hits
-	return hits
-}
-
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
 func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
 	past := false
-	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
-		h, groups := s.store(c.Rule).record(int(k.slot))
-		if past = h.state&readPast == 0 && !c.Rule.Sync && c.Rule.readsAfter(h, groups, p, total); past {
+	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
+		h, groups := s.store(c.Rule).record(int(k.Slot))
+		if past = h.state&readPast == 0 && !c.Rule.Sync && readsAfter(c.Rule, h, groups, p, total); past {
 			h.state |= readPast
 		}
 		if !h.answered(g) {
@@ -241,29 +222,25 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 
 // Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.
 func (t *Table) Returned(c Counter, p Part, now time.Time) {
-	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
-		u := s.group(k, g)
-		u.pending = c.Rule.lanes.Plus(u.pending, p.Hits)
-		k.urgent = true
-		n := c.Rule.lanes.Sum(p.Hits)
-		k.hits += uint32(n)
-		s.stats.Unreported += n
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
+		s.unconfirmed.Return(k, g, p.Hits)
+		k.Urgent = true
 	}, 0, false)
 }
 
 // Lost gives a part up of which nobody can tell whether it reached the tier. Its hits still count here; they are not
 // reported again, because counting them twice would be worse than not at all.
 func (t *Table) Lost(c Counter, p Part, now time.Time) {
-	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
-		s.stats.LostUnknown += c.Rule.lanes.Sum(p.Hits)
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
+		s.stats.LostUnknown += c.Rule.Lanes().Sum(p.Hits)
 	}, 0, false)
 }
 
 // Full gives a part up for which the tier has no memory: to say it again would not help. Its hits still count here, and a tier that
 // has memory for this group later is told of them, because the next report stores all that is known.
 func (t *Table) Full(c Counter, p Part, now time.Time) {
-	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed, g int) {
-		s.stats.LostFull += c.Rule.lanes.Sum(p.Hits)
+	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
+		s.stats.LostFull += c.Rule.Lanes().Sum(p.Hits)
 	}, 0, false)
 }
 
@@ -279,12 +256,12 @@ func (t *Table) Snapshot(c Counter, now time.Time) (newest uint32, groups []uint
 		s.advance(st, i, c.Rule, t.ns(now))
 		h := st.head(i)
 		newest = h.base
-		groups = append(groups, st.groups(i)[:c.Rule.groups()]...)
+		groups = append(groups, st.groups(i)[:c.Rule.Groups()]...)
 		if h.unconfirmed != 0 {
-			k := s.unconfirmed.At(int(h.unconfirmed))
+			k := s.unconfirmed.At(h.unconfirmed)
 			for g := range groups {
-				u := s.in(k, g)
-				groups[g] = c.Rule.lanes.Minus(groups[g], c.Rule.lanes.Plus(u.pending, u.inFlight))
+				u := s.unconfirmed.In(k, g)
+				groups[g] = c.Rule.Lanes().Minus(groups[g], c.Rule.Lanes().Plus(u.Pending, u.InFlight))
 			}
 		}
 	})
@@ -304,7 +281,7 @@ func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Ti
 }
 
 // Sum is how many hits a part reports.
-func (p Part) Sum(r *Rule) uint64 { return r.lanes.Sum(p.Hits) }
+func (p Part) Sum(r *algorithm.Rule) uint64 { return r.Lanes().Sum(p.Hits) }
 
 // learn takes in groups of a counter, which it makes if there is none.
 func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64, announcement bool, now time.Time) Standing {
@@ -317,7 +294,7 @@ func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64
 	}
 	base := l.store.head(l.i).base
 	for i, total := range groups {
-		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.groups() {
+		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.Groups() {
 			if c.Rule.Sync && !announcement && total != 0 {
 				l.store.groups(l.i)[g] = 0 // it replaces what was known: hits may have been taken back
 			}
@@ -333,20 +310,16 @@ func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64
 }
 
 // answered ends the flight of hits of a group, does what the outcome asks, and learns the tier's total if there is one.
-func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *unconfirmed, int), total uint64, learn bool) (standing Standing) {
+func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do func(*shard, *unconfirmed.Entry, int), total uint64, learn bool) (standing Standing) {
 	r := c.Rule
 	t.at(c, func(s *shard, st *store, i int) {
 		at := s.advance(st, i, r, t.ns(now))
 		h := st.head(i)
-		if g := int(int32(h.base - group)); g >= 0 && g < r.groups() {
+		if g := int(int32(h.base - group)); g >= 0 && g < r.Groups() {
 			// Other hits than these are in flight where the counter was pushed out meanwhile and came back.
 			if hits != 0 && h.unconfirmed != 0 {
-				k := s.unconfirmed.At(int(h.unconfirmed))
-				if u := s.group(k, g); u != nil && u.inFlight == hits {
-					n := r.lanes.Sum(hits)
-					u.inFlight = 0
-					k.hits -= uint32(n)
-					s.stats.Unreported -= n
+				k := s.unconfirmed.At(h.unconfirmed)
+				if s.unconfirmed.Answer(k, g, hits) {
 					do(s, k, g)
 				}
 			}
@@ -358,7 +331,7 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 			}
 		}
 		if learn {
-			standing = s.replied(t, c, st, i, at, t.ns(now), r.lanes.Sum(hits), false)
+			standing = s.replied(t, c, st, i, at, t.ns(now), r.Lanes().Sum(hits), false)
 		}
 		switch {
 		case !r.Sync:
@@ -377,16 +350,16 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 // merge takes the tier's total for a group: with what is still to be reported, it is the least that has been counted. What is under
 // way may be in the total already, but not in one that was read (inOrder): a node answers in order, so what is unanswered then was sent
 // after the read. Else who loses a race to add would be without its own hits until its incr is answered.
-func (s *shard) merge(st *store, i int, r *Rule, g int, total uint64, inOrder bool) {
+func (s *shard) merge(st *store, i int, r *algorithm.Rule, g int, total uint64, inOrder bool) {
 	h, groups := st.head(i), st.groups(i)
 	var missing uint64
 	if h.unconfirmed != 0 {
-		u := s.in(s.unconfirmed.At(int(h.unconfirmed)), g)
-		if missing = u.pending; inOrder {
-			missing = r.lanes.Plus(missing, u.inFlight)
+		u := s.unconfirmed.In(s.unconfirmed.At(h.unconfirmed), g)
+		if missing = u.Pending; inOrder {
+			missing = r.Lanes().Plus(missing, u.InFlight)
 		}
 	}
-	groups[g] = r.lanes.Most(groups[g], r.lanes.Plus(r.lanes.Clamp(total), missing))
+	groups[g] = r.Lanes().Most(groups[g], r.Lanes().Plus(r.Lanes().Clamp(total), missing))
 	if g == 0 && total != 0 {
 		h.state |= repliedNow
 	}
@@ -398,8 +371,8 @@ func (t *Table) at(c Counter, f func(s *shard, st *store, i int)) {
 		s := &t.shards[int(c.place>>16)%len(t.shards)]
 		s.mu.Lock()
 		if w := uint16(c.place); int(w) < s.unconfirmed.Len() {
-			if k := s.unconfirmed.At(int(w)); k.rule == c.Rule && s.source(k) == c.Source {
-				f(s, s.store(c.Rule), int(k.slot))
+			if k := s.unconfirmed.At(w); k.Rule == c.Rule && s.source(k) == c.Source {
+				f(s, s.store(c.Rule), int(k.Slot))
 				s.unlock(t)
 				return
 			}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"testing"
 	"time"
+
+	"sluice/counter/algorithm"
 )
 
 // reporter is a counter of a table with a tier, and the tier's numbers of it by group.
@@ -16,7 +18,7 @@ type reporter struct {
 	standing Standing // after the last answer
 }
 
-func newReporter(t *testing.T, r *Rule, tier map[uint32]uint64) *reporter {
+func newReporter(t *testing.T, r *algorithm.Rule, tier map[uint32]uint64) *reporter {
 	return &reporter{t: t, table: New(Options{Counters: 100, Tier: true}), c: Counter{Rule: r, Source: address(1)}, tier: tier}
 }
 
@@ -37,7 +39,7 @@ func (r *reporter) report(at time.Time, all bool) (commands int, hits uint64) {
 				commands += 2
 			}
 			r.tier[p.Group] += p.Hits
-			hits += c.Rule.lanes.Sum(p.Hits)
+			hits += c.Rule.Lanes().Sum(p.Hits)
 			r.standing = r.table.Counted(c, p, r.tier[p.Group], at)
 		}
 	}
@@ -47,7 +49,7 @@ func (r *reporter) report(at time.Time, all bool) (commands int, hits uint64) {
 // TestGroupsAreReportedOnce: far from its limit a source costs each edge one command for each group, and what an edge has not
 // reported at its end goes then, all of it.
 func TestGroupsAreReportedOnce(t *testing.T) {
-	r := rule(t, 1000, time.Minute, 12, Nearest)
+	r := rule(t, 1000, time.Minute, 12, algorithm.Nearest)
 	tier := make(map[uint32]uint64)
 	edges := []*reporter{newReporter(t, r, tier), newReporter(t, r, tier), newReporter(t, r, tier)}
 	begin := time.Unix(1_700_000_000/20*20, 0) // of a group of four sub-windows of 5 s
@@ -81,7 +83,7 @@ func TestGroupsAreReportedOnce(t *testing.T) {
 
 // TestGivenOutOnce: however many hits come, a counter that waits to be taken waits once.
 func TestGivenOutOnce(t *testing.T) {
-	e := newReporter(t, rule(t, 100, time.Minute, 12, Nearest), nil)
+	e := newReporter(t, rule(t, 100, time.Minute, 12, algorithm.Nearest), nil)
 	at := time.Unix(1_700_000_000, 0)
 	given := 0
 	for range 50 {
@@ -92,7 +94,7 @@ func TestGivenOutOnce(t *testing.T) {
 	if given != 1 {
 		t.Errorf("given out %d times before it was taken, want once", given)
 	}
-	if rep, ok := e.table.Take(e.c, at); !ok || e.c.Rule.lanes.Sum(rep.Parts[0].Hits) != 50 {
+	if rep, ok := e.table.Take(e.c, at); !ok || e.c.Rule.Lanes().Sum(rep.Parts[0].Hits) != 50 {
 		t.Errorf("took %+v, want 50 hits", rep)
 	}
 }
@@ -101,7 +103,7 @@ func TestGivenOutOnce(t *testing.T) {
 func TestBusyCountersAreRead(t *testing.T) {
 	f := func(window, every time.Duration, used, least, most int) {
 		t.Helper()
-		e := newReporter(t, rule(t, 1000, window, 12, Nearest), make(map[uint32]uint64))
+		e := newReporter(t, rule(t, 1000, window, 12, algorithm.Nearest), make(map[uint32]uint64))
 		at, reads := time.Unix(1_700_000_000, 0), 0
 		for range used {
 			e.hit(at)
@@ -134,7 +136,7 @@ func TestBusyCountersAreRead(t *testing.T) {
 // TestLargeReportsCountOnce: hits that take more than one command are stored once, though the first command stores all that is known.
 func TestLargeReportsCountOnce(t *testing.T) {
 	const hits = 3000
-	r := newReporter(t, rule(t, 10_000, time.Minute, 12, Nearest), make(map[uint32]uint64))
+	r := newReporter(t, rule(t, 10_000, time.Minute, 12, algorithm.Nearest), make(map[uint32]uint64))
 	at := time.Unix(1_700_000_000, 0)
 	ask := [1]Ask{{Rule: r.c.Rule, Source: r.c.Source, Hits: hits}}
 	r.table.Reserve(ask[:], at)
@@ -154,7 +156,7 @@ func TestLargeReportsCountOnce(t *testing.T) {
 	}
 	var sum uint64
 	for _, g := range r.tier {
-		sum += r.c.Rule.lanes.Sum(g)
+		sum += r.c.Rule.Lanes().Sum(g)
 	}
 	if v, _ := r.table.Peek(r.c.Rule, r.c.Source, at); sum != hits || v.Estimate != hits {
 		t.Errorf("the tier has %d hits, the table %v, want %d", sum, v.Estimate, hits)
@@ -163,7 +165,7 @@ func TestLargeReportsCountOnce(t *testing.T) {
 
 // TestReadOfWhatOnlyOthersCounted: a table that has counted nothing itself takes in what the tier has of a counter that it has heard of.
 func TestReadOfWhatOnlyOthersCounted(t *testing.T) {
-	r := newReporter(t, rule(t, 100, time.Minute, 12, Nearest), nil)
+	r := newReporter(t, rule(t, 100, time.Minute, 12, algorithm.Nearest), nil)
 	_, newest := r.table.Groups(r.c.Rule, epoch, 0)
 	r.table.Announced(r.c, newest, []uint64{3}, epoch)
 	r.table.Read(r.c, newest, 5, epoch)
@@ -175,7 +177,7 @@ func TestReadOfWhatOnlyOthersCounted(t *testing.T) {
 // TestAnswerAfterEviction: an answer to a report of a counter that has been pushed out says nothing about a report that it has sent since it
 // came back.
 func TestAnswerAfterEviction(t *testing.T) {
-	r := rule(t, 100, time.Minute, 12, Nearest)
+	r := rule(t, 100, time.Minute, 12, algorithm.Nearest)
 	e := newReporter(t, r, nil)
 	take := func(hits uint32) Part {
 		ask := [1]Ask{{Rule: r, Source: e.c.Source, Hits: hits}}
@@ -202,7 +204,7 @@ func TestAnswerAfterEviction(t *testing.T) {
 func TestUnknownCountersAreReadAfterTheirReport(t *testing.T) {
 	f := func(limit uint32, met bool, others, hits int, want bool) {
 		t.Helper()
-		e := newReporter(t, rule(t, limit, time.Minute, 12, Nearest), make(map[uint32]uint64))
+		e := newReporter(t, rule(t, limit, time.Minute, 12, algorithm.Nearest), make(map[uint32]uint64))
 		at := time.Unix(1_700_000_000, 0)
 		if met {
 			e.hit(at)
@@ -242,12 +244,12 @@ func TestUnknownCountersAreReadAfterTheirReport(t *testing.T) {
 // window; and who comes next reports none of them.
 func TestHitsOfSeveralGroupsAreReportedOnce(t *testing.T) {
 	for _, limit := range []uint32{100, 100_000} {
-		r := rule(t, limit, time.Minute, 12, Nearest)
+		r := rule(t, limit, time.Minute, 12, algorithm.Nearest)
 		table := New(Options{Counters: 100, Tier: true})
 		begin := time.Unix(1_700_000_000/60*60, 0)
 		hit := func(source uint32, hits ...uint32) (c Counter, at time.Time) { // in one group after another
 			for g, n := range hits {
-				at = begin.Add(time.Duration(g) * time.Duration(r.sub<<r.lanes))
+				at = begin.Add(time.Duration(g) * r.Group())
 				if n > 0 {
 					table.Reserve([]Ask{{Rule: r, Source: address(source), Hits: n}}, at)
 				}
@@ -267,7 +269,7 @@ func TestHitsOfSeveralGroupsAreReportedOnce(t *testing.T) {
 			rep, _ := table.Take(c, at)
 			got := make(map[uint32]uint64)
 			for _, p := range rep.Parts[:rep.N] {
-				got[p.Group] += r.lanes.Sum(p.Hits)
+				got[p.Group] += r.Lanes().Sum(p.Hits)
 				table.Counted(c, p, p.Known, at)
 			}
 			if !maps.Equal(got, want) {

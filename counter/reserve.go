@@ -5,13 +5,14 @@ import (
 	"slices"
 	"time"
 
+	"sluice/counter/algorithm"
 	"sluice/counter/internal/lanes"
 	"sluice/counter/internal/records"
 )
 
 // Ask is one rule asked about one source, and what came of it.
 type Ask struct {
-	Rule   *Rule
+	Rule   *algorithm.Rule
 	Source Source
 	Hits   uint32 // how many; usually 1
 	Hold   bool   // keep the reservation open until Commit or Cancel
@@ -101,7 +102,7 @@ func (t *Table) keep(a *Ask, l *lookup, admitted bool, now int64) {
 		return
 	}
 	if a.Over && a.Always { // a retry comes on top of what was refused and counted
-		a.RetryAfter = l.s.retryAfter(a.Rule, l.i, l.store.groups(l.i), l.at, float64(a.Hits))
+		a.RetryAfter = a.Rule.RetryAfter(l.store.groups(l.i), l.s.own(l.store, l.i), l.at, float64(a.Hits))
 	}
 }
 
@@ -143,24 +144,24 @@ func (t *Table) settle(a *Ask, hits uint32, now time.Time) {
 }
 
 // Peek says what Reserve would say to one hit, and whether the source is in the table. It changes nothing.
-func (t *Table) Peek(r *Rule, source Source, now time.Time) (v Verdict, there bool) {
+func (t *Table) Peek(r *algorithm.Rule, source Source, now time.Time) (v Verdict, there bool) {
 	return t.PeekFor(r, source, 1, now)
 }
 
 // PeekFor is Peek for so many hits.
-func (t *Table) PeekFor(r *Rule, source Source, hits uint32, now time.Time) (v Verdict, there bool) {
+func (t *Table) PeekFor(r *algorithm.Rule, source Source, hits uint32, now time.Time) (v Verdict, there bool) {
 	v = Verdict{Remaining: r.Limit, Known: !t.options.Tier}
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		h := st.head(i)
 		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
-		v, there = Verdict{Estimate: committed + float64(s.held(h)), Known: t.known(h, r, t.ns(now))}, true
-		v.Remaining = r.remaining(v.Estimate)
-		v.Over, v.Committed = r.over(v.Estimate+float64(hits)), r.over(committed+float64(hits))
-		if !v.Over && r.bucket.queue > 0 {
-			v.Delay = r.delay(v.Estimate + float64(hits))
+		v, there = Verdict{Estimate: committed + float64(s.unconfirmed.Held(h.unconfirmed)), Known: t.known(h, r, t.ns(now))}, true
+		v.Remaining = r.Remaining(v.Estimate)
+		v.Over, v.Committed = r.Over(v.Estimate+float64(hits)), r.Over(committed+float64(hits))
+		if !v.Over {
+			v.Delay = r.Delay(v.Estimate + float64(hits))
 		}
 		if v.Committed {
-			v.RetryAfter = s.retryAfter(r, i, groups, at, float64(hits))
+			v.RetryAfter = r.RetryAfter(groups, s.own(st, i), at, float64(hits))
 		}
 	})
 	return v, there
@@ -172,19 +173,19 @@ type lookup struct {
 	s     *shard
 	store *store
 	i     int
-	at    position
+	at    algorithm.Position
 	first bool // this lookup locked the shard
 	there bool // i is the counter's
 }
 
 // find looks for a counter.
-func (l *lookup) find(r *Rule, source *Source) {
+func (l *lookup) find(r *algorithm.Rule, source *Source) {
 	l.store = l.s.store(r)
 	l.i, l.there = l.store.find(l.hash, r.ID, source)
 }
 
 // open locks a source's shard, and looks for a counter.
-func (t *Table) open(r *Rule, source *Source) (l lookup) {
+func (t *Table) open(r *algorithm.Rule, source *Source) (l lookup) {
 	l.hash = t.hash(source)
 	l.s = t.shard(l.hash)
 	l.s.mu.Lock()
@@ -249,19 +250,17 @@ func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
 	}
 	h := l.store.head(l.i)
 	committed := l.s.estimate(r, l.store, l.i, l.at) + float64(a.Hits)
-	estimate := committed + float64(l.s.held(h))
-	a.Verdict = Verdict{Estimate: estimate, Over: r.over(estimate), Known: t.known(h, r, now)}
+	estimate := committed + float64(l.s.unconfirmed.Held(h.unconfirmed))
+	a.Verdict = Verdict{Estimate: estimate, Over: r.Over(estimate), Known: t.known(h, r, now)}
 	a.held = false
 	if a.Over {
-		if a.Committed = r.over(committed); a.Committed {
-			a.RetryAfter = l.s.retryAfter(r, l.i, l.store.groups(l.i), l.at, float64(a.Hits))
+		if a.Committed = r.Over(committed); a.Committed {
+			a.RetryAfter = r.RetryAfter(l.store.groups(l.i), l.s.own(l.store, l.i), l.at, float64(a.Hits))
 		}
 	} else {
-		a.Remaining = r.remaining(estimate)
+		a.Remaining = r.Remaining(estimate)
 		h.rearm(r, a.Remaining)
-		if r.bucket.queue > 0 {
-			a.Delay = r.delay(estimate)
-		}
+		a.Delay = r.Delay(estimate)
 	}
 	if a.Ticket != nil {
 		*a.Ticket = Ticket{Keep: a.Ticket.Keep}
@@ -270,12 +269,12 @@ func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
 		}
 	}
 	if old { // who comes once is nobody yet: a flood of strangers must not push out who came twice
-		h.state = h.state&^warm | r.warmth(estimate)
+		h.state = h.state&^warm | warmth(r, estimate)
 	}
 }
 
 // warmth is whether so much used makes a counter warm.
-func (r *Rule) warmth(estimate float64) uint8 {
+func warmth(r *algorithm.Rule, estimate float64) uint8 {
 	if 7*estimate >= float64(r.Limit) {
 		return warm
 	}
@@ -292,7 +291,7 @@ func (t *Table) stake(l *lookup, now int64, inUse []int) records.Stake {
 			return math.Inf(1)
 		case h.state&warm == 0 && h.unconfirmed == 0:
 			return 0
-		case l.s.held(h) > 0:
+		case l.s.unconfirmed.Held(h.unconfirmed) > 0:
 			return math.MaxFloat64
 		}
 		r := t.rule(h.rule)
@@ -305,35 +304,22 @@ func (t *Table) stake(l *lookup, now int64, inUse []int) records.Stake {
 }
 
 // peek is what a counter would say at now, with its groups as they would be then.
-func (s *shard) peek(r *Rule, st *store, i int, now int64, room *[lanes.MaxGroups]uint64) (estimate float64, groups []uint64, at position) {
+func (s *shard) peek(r *algorithm.Rule, st *store, i int, now int64, room *[lanes.MaxGroups]uint64) (estimate float64, groups []uint64, at algorithm.Position) {
 	h := st.head(i)
 	groups = room[:copy(room[:], st.groups(i))]
 	p := s.position(r, now, h.phase)
-	at, moved := r.move(h.base, p)
-	r.age(groups, int32(p.group-h.base), moved)
-	if r.algorithm != sliding {
-		return s.read(r, st, i, groups, at), groups, at
-	}
-	v := r.view(groups, at.lane)
-	v.own = s.own(r, i, at, 0)
-	return r.estimate(v, at.gone), groups, at
+	at, moved := r.Move(h.base, p)
+	r.Age(groups, int32(p.Group-h.base), moved)
+	return r.Read(groups, s.own(st, i), at), groups, at
 }
 
 // estimate is what a counter says at a position.
-func (s *shard) estimate(r *Rule, st *store, i int, at position) float64 {
-	h, groups := st.record(i)
-	if r.algorithm != sliding {
-		return s.read(r, st, i, groups, at)
-	}
-	v := r.view(groups, at.lane)
-	if v.oldest > 0 && h.state&hasHistogram != 0 {
-		v.own = s.own(r, i, at, 0)
-	}
-	return r.estimate(v, at.gone)
+func (s *shard) estimate(r *algorithm.Rule, st *store, i int, at algorithm.Position) float64 {
+	return r.Read(st.groups(i), s.own(st, i), at)
 }
 
 // locate makes a counter for a source that has none. It does not take the place of one that is evaluated together with it.
-func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []lookup) {
+func (t *Table) locate(l *lookup, r *algorithm.Rule, source Source, now int64, together []lookup) {
 	var room [8]int
 	inUse := room[:0]
 	for i := range together {
@@ -358,23 +344,25 @@ func (t *Table) locate(l *lookup, r *Rule, source Source, now int64, together []
 	h := l.store.head(i)
 	h.phase = phase
 	l.i, l.there, l.at = i, true, l.s.position(r, now, h.phase)
-	h.base = l.at.group
+	h.base = l.at.Group
 }
 
 // evicted gives up what a counter had on its way that had to go.
 func (s *shard) evicted(h *head) {
 	s.stats.Evicted++
 	if h.unconfirmed != 0 {
-		s.stats.LostEvicted += s.release(h.unconfirmed)
+		s.stats.LostEvicted += s.unconfirmed.Release(h.unconfirmed)
 	}
 }
 
 // advance brings a counter, and what of it is on its way, to the group of now.
-func (s *shard) advance(st *store, i int, r *Rule, now int64) position {
+func (s *shard) advance(st *store, i int, r *algorithm.Rule, now int64) algorithm.Position {
 	h := st.head(i)
 	at, moved := st.advance(i, r, s.position(r, now, h.phase))
 	if moved > 0 && h.unconfirmed != 0 {
-		s.age(s.unconfirmed.At(int(h.unconfirmed)), r, moved)
+		pending, inFlight := s.unconfirmed.Age(s.unconfirmed.At(h.unconfirmed), moved)
+		s.stats.LostExpired += pending
+		s.stats.LostUnknown += inFlight
 	}
 	return at
 }

@@ -1,6 +1,10 @@
 package counter
 
-import "time"
+import (
+	"time"
+
+	"sluice/counter/algorithm"
+)
 
 // What a counter and its tier know of each other is in a few flags, all of which live here. A counter is
 //
@@ -29,12 +33,6 @@ import "time"
 // that has never seen the source knows when to refuse it. Between setting and clearing lies a third of the limit, so a source cannot have
 // itself announced again and again by going to and fro over a border.
 
-// nearFrom is the least limit that has a near: below it nothing ever waits, and full is soon enough.
-const nearFrom = 12
-
-// HoldsBack reports whether hits may wait under this rule.
-func (r *Rule) HoldsBack() bool { return r.Limit >= nearFrom }
-
 // Standing is what a counter says after an answer of the tier.
 type Standing struct {
 	Over bool // the PoP has counted more than the limit
@@ -52,16 +50,13 @@ type Standing struct {
 	Past bool
 }
 
-// near reports whether an estimate is in the last third of the limit.
-func (r *Rule) near(estimate float64) bool { return 3*estimate >= 2*float64(r.Limit) }
-
 // replied notes an answer of the tier, to a report of so many hits, or an announcement, and what the counter says after it. Hits that
 // could wait may have become urgent by it.
-func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now int64, reported uint64, announcement bool) (standing Standing) {
+func (s *shard) replied(t *Table, c Counter, st *store, i int, at algorithm.Position, now int64, reported uint64, announcement bool) (standing Standing) {
 	r, h := c.Rule, st.head(i)
 	estimate := s.estimate(r, st, i, at)
-	left := r.remaining(estimate)
-	standing.Over = r.over(estimate)
+	left := r.Remaining(estimate)
+	standing.Over = r.Over(estimate)
 	told := estimate // what others can be told of: all that the tier has confirmed
 	if !announcement {
 		told = s.before(h, estimate, 0)
@@ -70,25 +65,25 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 	h.rearm(r, left)
 	// Under a rule with Sync everybody asks, and need not be told.
 	if h.state &^= warm; !standing.Over && !announcement {
-		standing.Full = !r.Sync && r.remaining(told) == 0 && h.state&announcedFull == 0
-		standing.Near = !standing.Full && !r.Sync && r.Limit >= nearFrom && r.near(told) && h.state&announcedNear == 0
+		standing.Full = !r.Sync && r.Remaining(told) == 0 && h.state&announcedFull == 0
+		standing.Near = !standing.Full && !r.Sync && r.HoldsBack() && r.Near(told) && h.state&announcedNear == 0
 		if most, lacks := s.lacks(r, st, i, at, left); lacks {
-			standing.WantTimes, standing.CrossedTimes = true, r.remaining(s.before(h, estimate, reported)) > most
+			standing.WantTimes, standing.CrossedTimes = true, r.Remaining(s.before(h, estimate, reported)) > most
 		}
 	}
 	standing.Crossed = s.crossed(r, h, standing, estimate, reported)
-	if r.near(told) {
+	if r.Near(told) {
 		h.state |= announcedNear
 	}
-	if r.remaining(told) == 0 {
+	if r.Remaining(told) == 0 {
 		h.state |= announcedFull
 	}
-	h.state |= r.warmth(estimate)
+	h.state |= warmth(r, estimate)
 	if w := h.unconfirmed; w != 0 {
-		k := s.unconfirmed.At(int(w))
-		k.urgent = k.urgent || k.hits > 0 && t.urgent(r, h, k.hits, estimate, now)
+		k := s.unconfirmed.At(w)
+		k.Urgent = k.Urgent || k.Hits > 0 && t.urgent(r, h, k.Hits, estimate, now)
 		// After an answer that taught nothing, Sweep does this, so that a dead node is not asked in a loop.
-		if k.urgent && !s.hasInFlight(k) && (k.newest.pending != 0 || s.hasOlderPending(k)) {
+		if k.Urgent && !s.unconfirmed.HasInFlight(k) && s.unconfirmed.HasPending(k) {
 			s.queue(w)
 		}
 	}
@@ -101,28 +96,28 @@ func (s *shard) replied(t *Table, c Counter, st *store, i int, at position, now 
 }
 
 // crossed reports whether so many hits, just confirmed, have brought a counter near its limit, to it or over it.
-func (s *shard) crossed(r *Rule, h *head, standing Standing, estimate float64, hits uint64) bool {
+func (s *shard) crossed(r *algorithm.Rule, h *head, standing Standing, estimate float64, hits uint64) bool {
 	before := s.before(h, estimate, hits)
 	estimate = s.before(h, estimate, 0)
 	switch {
 	case standing.Over:
-		return r.over(estimate) && !r.over(before)
+		return r.Over(estimate) && !r.Over(before)
 	case standing.Full:
-		return r.remaining(estimate) == 0 && r.remaining(before) > 0
+		return r.Remaining(estimate) == 0 && r.Remaining(before) > 0
 	}
-	return standing.Near && r.near(estimate) && !r.near(before)
+	return standing.Near && r.Near(estimate) && !r.Near(before)
 }
 
 // before is an estimate without so many hits that were just confirmed, and without those that have not been.
 func (s *shard) before(h *head, estimate float64, confirmed uint64) float64 {
 	if h.unconfirmed != 0 {
-		estimate -= float64(s.unconfirmed.At(int(h.unconfirmed)).hits)
+		estimate -= float64(s.unconfirmed.At(h.unconfirmed).Hits)
 	}
 	return max(estimate-float64(confirmed), 0)
 }
 
 // rearm lets a counter be announced again that has gone well below where it was.
-func (h *head) rearm(r *Rule, left uint32) {
+func (h *head) rearm(r *algorithm.Rule, left uint32) {
 	if 3*uint64(left) > uint64(r.Limit) {
 		h.state &^= announcedFull
 	}
@@ -135,8 +130,8 @@ func (h *head) rearm(r *Rule, left uint32) {
 // edge kept as many to itself, less than a third of the limit would be hidden, less and less of it as the source is known to
 // come nearer, and of a burst no more than a third of what is left of the limit. So the tier has two thirds of a limit when a
 // source has used it up, and from there on nothing waits. What an edge knows nothing of, it asks about.
-func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64, now int64) bool {
-	if r.Sync || !h.met() || r.near(estimate) || t.stale(h, now) {
+func (t *Table) urgent(r *algorithm.Rule, h *head, hits uint32, estimate float64, now int64) bool {
+	if r.Sync || !h.met() || r.Near(estimate) || t.stale(h, now) {
 		return true
 	}
 	hidden := float64(hits) * float64(t.edges.Load())
@@ -155,15 +150,15 @@ func (t *Table) urgent(r *Rule, h *head, hits uint32, estimate float64, now int6
 //
 // memcached takes a number that is only incremented for one that nobody needs, and drops it first. So where groups are long, whoever has
 // used a quarter of its limit is read, the newest group as well, about once a minute.
-func (t *Table) readsPast(r *Rule, h *head, groups []uint64, estimate float64, now int64) (past, newest bool) {
+func (t *Table) readsPast(r *algorithm.Rule, h *head, groups []uint64, estimate float64, now int64) (past, newest bool) {
 	if !h.met() {
 		return false, false
 	}
 	limit := float64(r.Limit)
 	near := estimate*float64(t.edges.Load()+1) >= 2*limit || groups[1] == 0 && 4*estimate >= limit
-	near = near && !r.onlyNewest(groups) || r.algorithm == tokens && groups[1] == 0 // who saw the last group knows how full the bucket was
+	near = near && !onlyNewest(r, groups) || r.Carries() && groups[1] == 0 // who saw the last group knows how full the bucket was
 	past = h.state&readPast == 0 && (near || t.stale(h, now))
-	newest = r.sub<<r.lanes > int64(refresh) && 4*estimate >= limit && h.refreshes(now)
+	newest = r.Group() > refresh && 4*estimate >= limit && h.refreshes(now)
 	if past = past || newest; past {
 		h.state |= readPast
 	}
@@ -174,23 +169,23 @@ func (t *Table) readsPast(r *Rule, h *head, groups []uint64, estimate float64, n
 // them. Who has never met the source and is the first in a group always looks, because nobody else may have: it might be mitigated.
 // Else the answer says whether it matters. Once the newest group alone makes a limit, the older will have left the window before anybody
 // is admitted again; once it makes two thirds, all edges are told how the counter stands.
-func (r *Rule) readsAfter(h *head, groups []uint64, p Part, total uint64) bool {
-	n := r.lanes.Sum(r.lanes.Clamp(total))
+func readsAfter(r *algorithm.Rule, h *head, groups []uint64, p Part, total uint64) bool {
+	n := r.Lanes().Sum(r.Lanes().Clamp(total))
 	switch {
 	case !h.met() && total == p.Known:
 		return true
-	case h.met() && !r.onlyNewest(groups) || r.algorithm == tokens:
+	case h.met() && !onlyNewest(r, groups) || r.Carries():
 		return false // it was decided with the report, or the answer has told
 	case !r.HoldsBack():
 		return n < uint64(r.Limit)
 	}
-	return 4*n >= uint64(r.Limit) && !r.near(float64(n))
+	return 4*n >= uint64(r.Limit) && !r.Near(float64(n))
 }
 
 // onlyNewest reports whether nothing is known of groups but the newest.
-func (r *Rule) onlyNewest(groups []uint64) bool {
+func onlyNewest(r *algorithm.Rule, groups []uint64) bool {
 	var some uint64
-	for _, g := range groups[1:r.groups()] {
+	for _, g := range groups[1:r.Groups()] {
 		some |= g
 	}
 	return some == 0
@@ -227,9 +222,9 @@ func (h *head) answered(g int) bool {
 // first notes whether this edge was the first to report to a group, of which the tier now has total. Where many report at the same
 // instant, most of them come after an add, and if all took that for a sign, all would incr at the next such instant, before anybody has
 // added. So of those that have added in vain some do not follow: who finds a multiple of four.
-func (h *head) first(r *Rule, p Part, total uint64) {
+func (h *head) first(r *algorithm.Rule, p Part, total uint64) {
 	h.lastReply &^= follows
-	if total != p.Known && (p.There || r.lanes.Sum(total)%4 != 0) {
+	if total != p.Known && (p.There || r.Lanes().Sum(total)%4 != 0) {
 		h.lastReply |= follows
 	}
 }
@@ -256,11 +251,11 @@ func (h *head) silence(now int64) time.Duration {
 }
 
 // known reports whether the tier has answered about a counter in the last second, or sub-window if that is shorter.
-func (t *Table) known(h *head, r *Rule, now int64) bool {
+func (t *Table) known(h *head, r *algorithm.Rule, now int64) bool {
 	if !t.options.Tier {
 		return true
 	}
-	return h.met() && h.silence(now) <= time.Duration(min(r.sub, int64(time.Second)))
+	return h.met() && h.silence(now) <= min(r.SubWindow(), time.Second)
 }
 
 // Missed says that the mitigation log could not be read whole: whoever last had an answer of the tier before now is read anew with the

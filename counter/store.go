@@ -3,6 +3,7 @@ package counter
 import (
 	"unsafe"
 
+	"sluice/counter/algorithm"
 	"sluice/counter/internal/records"
 )
 
@@ -52,41 +53,18 @@ func (st *store) find(hash uint64, rule uint32, s *Source) (int, bool) {
 
 // advance moves a counter to the group that a position is in, dropping groups that are too old, and returns the position
 // to count at and by how many groups the lanes were shifted.
-func (st *store) advance(i int, r *Rule, p position) (at position, moved int) {
+func (st *store) advance(i int, r *algorithm.Rule, p algorithm.Position) (at algorithm.Position, moved int) {
 	h, groups := st.record(i)
-	if h.base == p.group {
+	if h.base == p.Group {
 		return p, 0
 	}
-	at, moved = r.move(h.base, p)
+	at, moved = r.Move(h.base, p)
 	if moved > 0 {
-		r.age(groups, int32(p.group-h.base), moved)
-		h.base = p.group
-		h.turn(moved, r.groups())
+		r.Age(groups, int32(p.Group-h.base), moved)
+		h.base = p.Group
+		h.turn(moved, r.Groups())
 	}
 	return at, moved
-}
-
-// move says by how many groups the lanes of a counter whose newest group is base must be shifted for a position, and where
-// to count then. A clock that stepped back by less than a window stays in the newest group that the counter has seen; one
-// that stepped back by more starts the counter anew.
-func (r *Rule) move(base uint32, p position) (at position, by int) {
-	d := int(int32(p.group - base))
-	switch n := r.groups(); {
-	case d == 0:
-		return p, 0
-	case d > 0 && d < n:
-		return p, d
-	case d < 0 && -d < n:
-		return position{group: base, lane: r.first}, 0
-	default:
-		return p, n
-	}
-}
-
-// shift makes groups older by n places.
-func shift[G any](groups []G, n int) {
-	copy(groups[n:], groups)
-	clear(groups[:n])
 }
 
 // What the records know of a counter is where they know it.

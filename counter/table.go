@@ -6,10 +6,11 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"sluice/counter/algorithm"
 	"sluice/counter/internal/histogram"
 	"sluice/counter/internal/lanes"
 	"sluice/counter/internal/records"
-	"sluice/counter/internal/slab"
+	"sluice/counter/internal/unconfirmed"
 )
 
 // Table holds counters. It is safe for concurrent use; a call touches one shard, the source's, unless its rules are asked
@@ -24,8 +25,8 @@ type Table struct {
 	narrow       *records.Table
 	wide         *records.Table
 	edges        atomic.Uint32
-	rules        atomic.Pointer[map[uint32]*Rule] // by ID, those that have counters, for who meets a counter without its rule
-	knows        sync.Mutex                       // for who adds one
+	rules        atomic.Pointer[map[uint32]*algorithm.Rule] // by ID, those that have counters, for who meets a counter without its rule
+	knows        sync.Mutex                                 // for who adds one
 	backs        backs
 	_            [64]byte // what decisions read, and what changes with the hits, on other cache lines
 	dirtyShards  shardSet // see shard
@@ -48,26 +49,22 @@ type shard struct {
 }
 
 type guarded struct {
-	narrow         store
-	wide           store
-	_              [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
-	mu             sync.Mutex
-	offset         int64                                             // from the table's clock to the wall's, ns: see Adjust
-	grows          bool                                              // a page should be split
-	wakes          bool                                              // hits have begun to wait since it was last unlocked
-	holds          uint32                                            // hits in open reservations, of all entries
-	dirty          []uint16                                          // entries that wait to be taken
-	bit            uint64                                            // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
-	dirtyShards    *atomic.Uint64                                    // dirty is not empty
-	activeShards   *atomic.Uint64                                    // there may be an entry, or somebody waiting
-	unconfirmed    slab.Of[unconfirmed]                              // what is on its way to the tier, or held
-	olderNarrow    slab.Of[[lanes.NarrowGroups - 1]unconfirmedGroup] // groups but the newest, of entries that have had others
-	olderWide      slab.Of[[lanes.MaxGroups - 1]unconfirmedGroup]
-	histograms     histogram.Set // of the sources that are worth it
-	waiting        map[Key]chan struct{}
-	maxUnconfirmed int
-	stats          Stats
-	ranks          map[Key]*ranks // of counters that requests wait for
+	narrow       store
+	wide         store
+	_            [64 - 2*unsafe.Sizeof(store{})%64]byte // what a decision only reads is on other cache lines than the lock, which travels
+	mu           sync.Mutex
+	offset       int64           // from the table's clock to the wall's, ns: see Adjust
+	grows        bool            // a page should be split
+	wakes        bool            // hits have begun to wait since it was last unlocked
+	unconfirmed  unconfirmed.Set // what is on its way to the tier, or held; first of it what decisions look at
+	dirty        []uint16        // entries that wait to be taken
+	bit          uint64          // the shard's in the words below, so that nobody locks a shard in which there is nothing to do
+	dirtyShards  *atomic.Uint64  // dirty is not empty
+	activeShards *atomic.Uint64  // there may be an entry, or somebody waiting
+	histograms   histogram.Set   // of the sources that are worth it
+	waiting      map[Key]chan struct{}
+	stats        Stats
+	ranks        map[Key]*ranks // of counters that requests wait for
 }
 
 // Stats is what a Table has done and holds.
@@ -109,10 +106,10 @@ func New(o Options) *Table {
 		s.narrow, s.wide = store{t.narrow.Shard(i)}, store{t.wide.Shard(i)}
 		s.bit, s.dirtyShards, s.activeShards = 1<<(i%64), &t.dirtyShards[i/64], &t.activeShards[i/64]
 		s.histograms = histogram.NewSet(o.Counters / n / histogramShare)
-		s.maxUnconfirmed = min(max(o.Counters/n/unconfirmedShare, 128), maxUnconfirmed/2)
+		s.unconfirmed = unconfirmed.NewSet(o.Counters / n)
 	}
 	t.edges.Store(1)
-	t.rules.Store(&map[uint32]*Rule{})
+	t.rules.Store(&map[uint32]*algorithm.Rule{})
 	return t
 }
 
@@ -127,7 +124,7 @@ func (t *Table) shard(hash uint64) *shard { return &t.shards[t.place(hash)] }
 func (t *Table) place(hash uint64) int { return int(hash >> 32 & uint64(len(t.shards)-1)) }
 
 // prefetch fetches what a shard will look at to find a counter.
-func (t *Table) prefetch(r *Rule, hash uint64) {
+func (t *Table) prefetch(r *algorithm.Rule, hash uint64) {
 	if r.Wide() {
 		t.wide.Prefetch(t.place(hash), hash, r.ID)
 	} else {
@@ -136,7 +133,7 @@ func (t *Table) prefetch(r *Rule, hash uint64) {
 }
 
 // know notes a rule, perhaps in place of one that counts the same, with another limit.
-func (t *Table) know(r *Rule) {
+func (t *Table) know(r *algorithm.Rule) {
 	if t.rule(r.ID) == r {
 		return
 	}
@@ -148,9 +145,9 @@ func (t *Table) know(r *Rule) {
 }
 
 // rule is the one with an ID that has counters, or nil.
-func (t *Table) rule(id uint32) *Rule { return (*t.rules.Load())[id] }
+func (t *Table) rule(id uint32) *algorithm.Rule { return (*t.rules.Load())[id] }
 
-func (s *shard) store(r *Rule) *store {
+func (s *shard) store(r *algorithm.Rule) *store {
 	if r.Wide() {
 		return &s.wide
 	}
@@ -165,14 +162,14 @@ func (t *Table) Stats() (sum Stats) {
 		sum.Counters += s.narrow.Len() + s.wide.Len()
 		sum.Capacity += s.narrow.Cap()
 		sum.Evicted += s.stats.Evicted
-		sum.Unreported += s.stats.Unreported
+		sum.Unreported += s.unconfirmed.Hits
 		sum.LostUnknown += s.stats.LostUnknown
 		sum.LostFull += s.stats.LostFull
 		sum.LostExpired += s.stats.LostExpired
 		sum.LostBacklog += s.stats.LostBacklog
 		sum.LostSaturated += s.stats.LostSaturated
 		sum.LostEvicted += s.stats.LostEvicted
-		sum.Bytes += s.narrow.Bytes() + s.wide.Bytes() + s.unconfirmed.Bytes() + s.olderNarrow.Bytes() + s.olderWide.Bytes() + s.histograms.Bytes() + 2*cap(s.dirty)
+		sum.Bytes += s.narrow.Bytes() + s.wide.Bytes() + s.unconfirmed.Bytes() + s.histograms.Bytes() + 2*cap(s.dirty)
 		s.mu.Unlock()
 	}
 	return sum
@@ -183,7 +180,7 @@ func (t *Table) Unreported() (hits uint64) {
 	for i := range t.shards {
 		if s := &t.shards[i]; s.activeShards.Load()&s.bit != 0 {
 			s.mu.Lock()
-			hits += s.stats.Unreported
+			hits += s.unconfirmed.Hits
 			s.mu.Unlock()
 		}
 	}
@@ -191,10 +188,10 @@ func (t *Table) Unreported() (hits uint64) {
 }
 
 // Forget drops what is known of a source under a rule: the next hit starts from nothing.
-func (t *Table) Forget(r *Rule, source Source) {
+func (t *Table) Forget(r *algorithm.Rule, source Source) {
 	t.at(Counter{Rule: r, Source: source}, func(s *shard, st *store, i int) {
 		if w := st.head(i).unconfirmed; w != 0 {
-			s.stats.LostExpired += s.release(w)
+			s.stats.LostExpired += s.unconfirmed.Release(w)
 		}
 		if st.head(i).state&hasHistogram != 0 {
 			s.histograms.Unlink(i, st == &s.wide)
@@ -225,7 +222,7 @@ func (s *shard) split(t *Table) {
 				continue
 			}
 			if h.unconfirmed != 0 {
-				s.unconfirmed.At(int(h.unconfirmed)).slot = int32(m.To)
+				s.unconfirmed.At(h.unconfirmed).Slot = int32(m.To)
 			}
 			if h.state&hasHistogram != 0 {
 				s.histograms.Link(m.From, m.To, st == &s.wide)

@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"sluice/counter/algorithm"
 	"sluice/counter/internal/lanes"
 )
 
-func rule(t testing.TB, limit uint32, window time.Duration, subWindows int, e Estimate) *Rule {
+func rule(t testing.TB, limit uint32, window time.Duration, subWindows int, e algorithm.Estimate) *algorithm.Rule {
 	t.Helper()
-	r, err := NewRule("test", limit, window, subWindows, e)
+	r, err := algorithm.NewRule("test", limit, window, subWindows, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func TestReserveSteps(t *testing.T) {
 		hits uint32
 		want bool
 	}
-	f := func(name string, r *Rule, steps ...step) {
+	f := func(name string, r *algorithm.Rule, steps ...step) {
 		t.Helper()
 		table := New(Options{Counters: 100})
 		for i, s := range steps {
@@ -44,25 +45,25 @@ func TestReserveSteps(t *testing.T) {
 			}
 		}
 	}
-	f("a full window refuses, and forgives as it slides", rule(t, 3, time.Minute, 12, Nearest),
+	f("a full window refuses, and forgives as it slides", rule(t, 3, time.Minute, 12, algorithm.Nearest),
 		step{0, 1, true}, step{1 * time.Second, 1, true}, step{2 * time.Second, 1, true},
 		step{3 * time.Second, 1, false}, step{59 * time.Second, 1, false}, step{65 * time.Second, 3, true})
-	f("refused hits do not count", rule(t, 1, time.Minute, 1, Nearest),
+	f("refused hits do not count", rule(t, 1, time.Minute, 1, algorithm.Nearest),
 		step{0, 1, true}, step{1 * time.Second, 1, false}, step{2 * time.Second, 1, false}, step{119 * time.Second, 1, true})
-	f("more than the limit at once never fits", rule(t, 5, time.Minute, 4, Lower), step{0, 6, false}, step{0, 5, true})
-	f("the clock steps back a little", rule(t, 2, time.Minute, 12, Nearest),
+	f("more than the limit at once never fits", rule(t, 5, time.Minute, 4, algorithm.Lower), step{0, 6, false}, step{0, 5, true})
+	f("the clock steps back a little", rule(t, 2, time.Minute, 12, algorithm.Nearest),
 		step{30 * time.Second, 2, true}, step{0, 1, false}, step{-5 * time.Second, 1, false}, step{31 * time.Second, 1, false})
-	f("the clock steps back more than a window", rule(t, 2, time.Minute, 12, Nearest),
+	f("the clock steps back more than a window", rule(t, 2, time.Minute, 12, algorithm.Nearest),
 		step{time.Hour, 2, true}, step{0, 1, true}, step{time.Second, 1, true}, step{2 * time.Second, 1, false})
-	f("the clock steps forward", rule(t, 2, time.Minute, 12, Nearest),
+	f("the clock steps forward", rule(t, 2, time.Minute, 12, algorithm.Nearest),
 		step{0, 2, true}, step{time.Hour, 2, true}, step{time.Hour + time.Second, 1, false})
-	f("a wide counter", rule(t, 1_000_000, time.Minute, 12, Nearest),
+	f("a wide counter", rule(t, 1_000_000, time.Minute, 12, algorithm.Nearest),
 		step{0, 600_000, true}, step{30 * time.Second, 400_000, true}, step{31 * time.Second, 1, false}, step{66 * time.Second, 600_000, true})
 }
 
 func TestRulesAreAskedTogether(t *testing.T) {
 	table := New(Options{Counters: 1000})
-	strict, loose := rule(t, 1, time.Minute, 12, Nearest), rule(t, 10, time.Hour, 12, Nearest)
+	strict, loose := rule(t, 1, time.Minute, 12, algorithm.Nearest), rule(t, 10, time.Hour, 12, algorithm.Nearest)
 	s := address(1)
 	asks := []Ask{{Rule: loose, Source: s, Hits: 1}, {Rule: strict, Source: s, Hits: 1}}
 	if !table.Reserve(asks, epoch) {
@@ -92,7 +93,7 @@ func TestRulesAreAskedTogether(t *testing.T) {
 
 func TestHoldCommitCancel(t *testing.T) {
 	table := New(Options{Counters: 100})
-	r := rule(t, 2, time.Minute, 12, Nearest)
+	r := rule(t, 2, time.Minute, 12, algorithm.Nearest)
 	hold := func() *Ask {
 		asks := []Ask{{Rule: r, Source: address(1), Hits: 1, Hold: true}}
 		if !table.Reserve(asks, epoch) {
@@ -144,7 +145,7 @@ func (l *exactLog) count(now time.Time) (n int) {
 func TestAgainstExactLog(t *testing.T) {
 	for _, sub := range []int{1, 2, 4, 8, 12} {
 		for _, limit := range []uint32{1, 5, 40, 20_000} {
-			for _, e := range []Estimate{Nearest, Lower} {
+			for _, e := range []algorithm.Estimate{algorithm.Nearest, algorithm.Lower} {
 				t.Run(fmt.Sprintf("%d/%d/%v", sub, limit, e), func(t *testing.T) {
 					rng := rand.New(rand.NewPCG(uint64(sub), uint64(limit)))
 					table := New(Options{Counters: 100, Phase: func(Source) uint16 { return uint16(rng.Uint32()) }})
@@ -158,7 +159,7 @@ func TestAgainstExactLog(t *testing.T) {
 						asks := []Ask{{Rule: r, Source: address(1), Hits: n}}
 						admitted := table.Reserve(asks, now)
 						exact := log.count(now) + int(n)
-						if e == Lower && !admitted && exact <= int(limit) {
+						if e == algorithm.Lower && !admitted && exact <= int(limit) {
 							t.Fatalf("lower refused at %d hits of %d", exact, limit)
 						}
 						if admitted {
@@ -175,7 +176,7 @@ func TestAgainstExactLog(t *testing.T) {
 							}
 						}
 						// The estimate can be wrong by the hits of one sub-window at most.
-						s := time.Duration(r.sub)
+						s := r.SubWindow()
 						inner, outer := exactLog{r.Window - s, log.hits}, exactLog{r.Window + s, log.hits}
 						v, _ := table.Peek(r, address(1), now)
 						if lo, hi := float64(inner.count(now)), float64(outer.count(now)); v.Estimate < lo || v.Estimate > hi {
@@ -192,18 +193,18 @@ func TestAgainstExactLog(t *testing.T) {
 }
 
 func TestLanesDoNotCarry(t *testing.T) {
-	for _, limit := range []uint32{1, lanes.NarrowMax, lanes.NarrowMax + 1, MaxLimit} {
-		r := rule(t, limit, time.Minute, 12, Nearest)
-		for i := range r.lanes.Count() {
-			g := r.lanes.Add(0, i, 1<<40)
-			g = r.lanes.Add(g, i, 1<<40)
-			for j := range r.lanes.Count() {
+	for _, limit := range []uint32{1, lanes.NarrowMax, lanes.NarrowMax + 1, algorithm.MaxLimit} {
+		r := rule(t, limit, time.Minute, 12, algorithm.Nearest)
+		for i := range r.Lanes().Count() {
+			g := r.Lanes().Add(0, i, 1<<40)
+			g = r.Lanes().Add(g, i, 1<<40)
+			for j := range r.Lanes().Count() {
 				want := uint64(0)
 				if j == i {
-					want = r.lanes.Max()
+					want = r.Lanes().Max()
 				}
-				if got := r.lanes.Lane(g, j); got != want {
-					t.Errorf("limit %d: lane %d of %d filled: lane %d holds %d, want %d", limit, i, r.lanes.Count(), j, got, want)
+				if got := r.Lanes().Lane(g, j); got != want {
+					t.Errorf("limit %d: lane %d of %d filled: lane %d holds %d, want %d", limit, i, r.Lanes().Count(), j, got, want)
 				}
 			}
 			if g >= 1<<63 {
@@ -211,15 +212,15 @@ func TestLanesDoNotCarry(t *testing.T) {
 			}
 		}
 		// All edges report at once to a lane that was just below where they stop.
-		if most := (r.lanes.ReportMax() - 1) + MaxEdges*(r.lanes.ReportMax()/MaxEdges); most > r.lanes.Max() {
-			t.Errorf("limit %d: reports can fill a lane to %d, more than %d", limit, most, r.lanes.Max())
+		if most := (r.Lanes().ReportMax() - 1) + MaxEdges*(r.Lanes().ReportMax()/MaxEdges); most > r.Lanes().Max() {
+			t.Errorf("limit %d: reports can fill a lane to %d, more than %d", limit, most, r.Lanes().Max())
 		}
 	}
 }
 
 func TestFullTableKeepsWhoMatters(t *testing.T) {
 	table := New(Options{Counters: 1000})
-	r := rule(t, 10, time.Minute, 12, Nearest)
+	r := rule(t, 10, time.Minute, 12, algorithm.Nearest)
 	hot := address(0)
 	for range 9 {
 		table.Reserve([]Ask{{Rule: r, Source: hot, Hits: 1}}, epoch)
@@ -241,7 +242,7 @@ func TestFullTableKeepsWhoMatters(t *testing.T) {
 
 func TestReserveAllocatesNothing(t *testing.T) {
 	table := New(Options{Counters: 1000})
-	rules := []*Rule{rule(t, 1e6, time.Minute, 12, Nearest), rule(t, 100, time.Hour, 8, Lower), rule(t, 5, time.Second, 1, Nearest)}
+	rules := []*algorithm.Rule{rule(t, 1e6, time.Minute, 12, algorithm.Nearest), rule(t, 100, time.Hour, 8, algorithm.Lower), rule(t, 5, time.Second, 1, algorithm.Nearest)}
 	asks := make([]Ask, len(rules))
 	now := epoch
 	if n := testing.AllocsPerRun(1000, func() {
@@ -258,7 +259,7 @@ func TestReserveAllocatesNothing(t *testing.T) {
 // TestAnnouncedEachTime: a source that comes near its limit is announced, and again the next time, also if this table first meets it
 // when it is near already; but not by going to and fro over the border.
 func TestAnnouncedEachTime(t *testing.T) {
-	r := rule(t, 60, time.Minute, 12, Nearest)
+	r := rule(t, 60, time.Minute, 12, algorithm.Nearest)
 	e := newReporter(t, r, make(map[uint32]uint64))
 	for round := range 3 {
 		now := epoch.Add(time.Duration(round) * 5 * time.Minute)
@@ -299,7 +300,7 @@ func FuzzTable(f *testing.F) {
 	f.Add(uint8(4), uint16(20), []byte{0, 1, 2, 3, 250, 9})
 	f.Add(uint8(0), uint16(20_000), []byte{200, 200, 1, 1})
 	f.Fuzz(func(t *testing.T, sub uint8, limit uint16, gaps []byte) {
-		r, err := NewRule("fuzz", uint32(limit)+1, time.Minute, []int{1, 2, 4, 8, 12}[sub%5], Lower)
+		r, err := algorithm.NewRule("fuzz", uint32(limit)+1, time.Minute, []int{1, 2, 4, 8, 12}[sub%5], algorithm.Lower)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package counter
 import (
 	"time"
 
+	"sluice/counter/algorithm"
 	"sluice/counter/internal/histogram"
 )
 
@@ -25,51 +26,48 @@ const nearly = 16
 // lacks reports whether others counted hits in the sub-window that the window's beginning cuts, or in the next, of which
 // this table does not know when they came and has not asked in this window. Then it is to ask now. left is what the counter has left, most
 // how much that may be. Under a limit of a few hits answers would cost more than hits do.
-func (s *shard) lacks(r *Rule, st *store, i int, at position, left uint32) (most uint32, lacks bool) {
+func (s *shard) lacks(r *algorithm.Rule, st *store, i int, at algorithm.Position, left uint32) (most uint32, lacks bool) {
 	if !r.Sliding() { // nothing would be made of the answers
 		return 0, false
 	}
 	groups := st.groups(i)
 	most = max(r.Limit/nearly, 1)
-	if r.Estimate == Lower { // which leaves out hits of the cut sub-window that may be within the window
-		most += uint32(r.view(groups, at.lane).oldest)
+	if r.Estimate == algorithm.Lower { // which leaves out hits of the cut sub-window that may be within the window
+		most += uint32(r.Oldest(groups, at.Lane))
 	}
-	if left > most || r.Limit < nearFrom {
+	if left > most || !r.HoldsBack() {
 		return most, false
 	}
-	hist := s.histogram(st, i)
-	if hist == nil || r.number(at)-hist.Asked < uint32(r.SubWindows) {
+	hist := s.own(st, i).Get()
+	if hist == nil || r.Number(at)-hist.Asked < uint32(r.SubWindows) {
 		return most, false
 	}
-	cut := r.cut(at)
+	cut := r.Cut(at)
 	for ahead := range 2 {
 		known := uint64(0)
 		if b := s.histograms.Bins(hist, cut+uint32(ahead)); b.Known() {
 			known = b.Sum(0)
 		}
-		if known < r.view(groups, at.lane+ahead).oldest {
-			hist.Asked = r.number(at)
+		if known < r.Oldest(groups, at.Lane+ahead) {
+			hist.Asked = r.Number(at)
 			return most, true
 		}
 	}
 	return most, false
 }
 
-// cut is the number of the sub-window that is cut by the beginning of a window that ends at a position.
-func (r *Rule) cut(p position) uint32 { return r.number(p) - uint32(r.SubWindows) }
-
 // ExportTimes appends to buf when the hits came that this table counted in the window, because another asked or this one is about to. It
 // does so once in a window; after that it only lets the others' be added to its own, as if it had told.
 func (t *Table) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 	t.at(c, func(s *shard, st *store, i int) {
-		at, hist := s.advance(st, i, c.Rule, t.ns(now)), s.histogram(st, i)
+		at, hist := s.advance(st, i, c.Rule, t.ns(now)), s.own(st, i).Get()
 		if hist == nil || !c.Rule.Sliding() {
 			return
 		}
-		newest := c.Rule.number(at)
+		newest := c.Rule.Number(at)
 		hist.Asked = newest
 		quiet := newest-hist.ExportedAt < uint32(c.Rule.SubWindows)
-		for n := c.Rule.cut(at); n != newest+1; n++ {
+		for n := c.Rule.Cut(at); n != newest+1; n++ {
 			if b := s.histograms.Bins(hist, n); b.Known() && hist.Exported>>(n%histogram.SubWindows)&1 == 0 {
 				hist.Exported |= 1 << (n % histogram.SubWindows)
 				if !quiet && b.Sum(0) > 0 {
@@ -92,10 +90,10 @@ func (t *Table) ExportTimes(c Counter, now time.Time, buf []Times) []Times {
 func (t *Table) MergeTimes(c Counter, told Times, now time.Time) {
 	t.at(c, func(s *shard, st *store, i int) {
 		at, n := s.advance(st, i, c.Rule, t.ns(now)), told.SubWindow
-		if n-c.Rule.cut(at) > uint32(c.Rule.SubWindows) || !c.Rule.Sliding() {
+		if n-c.Rule.Cut(at) > uint32(c.Rule.SubWindows) || !c.Rule.Sliding() {
 			return // not within the window, or of no use
 		}
-		hist := s.histogram(st, i)
+		hist := s.own(st, i).Get()
 		if hist == nil {
 			if hist = s.addHistogram(c.Rule, st, i, at, true); hist == nil {
 				return

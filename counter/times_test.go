@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/counter/algorithm"
 	"sluice/counter/internal/histogram"
 )
 
@@ -18,7 +19,7 @@ func TestTimesOfOthersHits(t *testing.T) {
 	}
 	// Half of the first sub-window of 5 s has left the window. b has 24 hits in it for certain, a had 10 in that sub-window.
 	now := begin.Add(time.Minute + 2500*time.Millisecond)
-	f := func(e Estimate, at time.Duration, before, after float64) {
+	f := func(e algorithm.Estimate, at time.Duration, before, after float64) {
 		t.Helper()
 		c := Counter{Rule: rule(t, 30, time.Minute, 12, e), Source: address(1)}
 		a, b := New(Options{Counters: 100, Tier: true}), New(Options{Counters: 100, Tier: true})
@@ -27,7 +28,7 @@ func TestTimesOfOthersHits(t *testing.T) {
 		hit(b, c, 24, begin.Add(50*time.Second))
 		var newest uint32
 		var groups []uint64
-		for copied := range a.All([]*Rule{c.Rule}, begin.Add(50*time.Second)) {
+		for copied := range a.All([]*algorithm.Rule{c.Rule}, begin.Add(50*time.Second)) {
 			newest, groups = copied.Newest, copied.Groups
 		}
 		b.Learn(c, newest, groups, 0, begin.Add(50*time.Second))
@@ -56,23 +57,23 @@ func TestTimesOfOthersHits(t *testing.T) {
 			}
 		}
 	}
-	f(Nearest, 100*time.Millisecond, 29, 24+0.5) // the half is of the hit whose time is not known
-	f(Nearest, 4900*time.Millisecond, 29, 24+9.5)
-	f(Lower, 100*time.Millisecond, 24, 24)
-	f(Lower, 4900*time.Millisecond, 24, 24+9)
+	f(algorithm.Nearest, 100*time.Millisecond, 29, 24+0.5) // the half is of the hit whose time is not known
+	f(algorithm.Nearest, 4900*time.Millisecond, 29, 24+9.5)
+	f(algorithm.Lower, 100*time.Millisecond, 24, 24)
+	f(algorithm.Lower, 4900*time.Millisecond, 24, 24+9)
 }
 
 // TestTimesAreNotMixed: a table that counted hits in a sub-window itself, and has not told, takes in nothing that it could then take for
 // its own; nor anything of a sub-window in the middle of the window, of which it may still count hits.
 func TestTimesAreNotMixed(t *testing.T) {
 	begin := time.Unix(1_700_000_000/60*60, 0)
-	c := Counter{Rule: rule(t, 30, time.Minute, 12, Nearest), Source: address(1)}
+	c := Counter{Rule: rule(t, 30, time.Minute, 12, algorithm.Nearest), Source: address(1)}
 	table := New(Options{Counters: 100, Tier: true})
 	for range 3 {
 		table.Reserve([]Ask{{Rule: c.Rule, Source: c.Source, Hits: 1}}, begin)
 	}
 	now := begin.Add(time.Minute + time.Second)
-	cut := c.Rule.cut(c.Rule.position(now.UnixNano(), 0))
+	cut := c.Rule.Cut(c.Rule.Position(now.UnixNano(), 0))
 	table.MergeTimes(c, Times{cut, [histogram.Size]uint16{20: 7}}, now)
 	table.MergeTimes(c, Times{cut + 3, [histogram.Size]uint16{20: 7}}, now)
 	if told := table.ExportTimes(c, now, nil); len(told) != 1 || told[0].Hits != [histogram.Size]uint16{0: 2} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/limiter"
@@ -68,7 +69,7 @@ func (x *exchange) blocks() {
 }
 
 // blocked tells operators of a block under a rule, or its candidate, if this request has started it. by is what the block goes by.
-func (x *exchange) blocked(r *limiter.RuleResult, by *counter.Rule, estimate float64, note string) {
+func (x *exchange) blocked(r *limiter.RuleResult, by *algorithm.Rule, estimate float64, note string) {
 	s, rule := x.server, x.decision.RuleOf(r)
 	bit, in := s.limiter.Bits.Get(mitigation.Key{Rule: by.ID, Source: r.Source}, x.now)
 	if !in || bit.By != mitigation.ByEdge || !bit.Start.Equal(x.now) || !s.events.Wants(events.Block, x.now) {

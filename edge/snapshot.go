@@ -7,7 +7,7 @@ import (
 	"github.com/gaissmai/bart"
 	"github.com/valyala/fasthttp"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/address"
 	"sluice/edge/config"
 	"sluice/edge/control"
@@ -139,7 +139,7 @@ func (s *Server) Apply(c *config.Config) error {
 			known[l.Candidate.Bits.ID] = true
 		}
 	}
-	s.limiter.Bits.Forget(func(id uint32) bool { return id >= counter.Reserved || known[id] })
+	s.limiter.Bits.Forget(func(id uint32) bool { return id >= algorithm.Reserved || known[id] })
 	s.stats.reloads[1].Add(1)
 	s.stats.applied.Store(time.Now().UnixNano())
 	if had != nil {
@@ -214,7 +214,7 @@ func verifier(c *config.Config, set *rules.Set, before *snapshot) (*token.Verifi
 func (s *Server) carryOver(before, now *rules.Set) {
 	bits, at := s.limiter.Bits, time.Now()
 	type heir struct {
-		rule     *counter.Rule // nil: there is none
+		rule     *algorithm.Rule // nil: there is none
 		loosened bool
 		name     string // of the old one
 	}
@@ -284,8 +284,8 @@ func (s *Server) Rules() []rules.Config {
 }
 
 // Counted returns what the rules in force count by.
-func (s *Server) Counted() []*counter.Rule {
-	var list []*counter.Rule
+func (s *Server) Counted() []*algorithm.Rule {
+	var list []*algorithm.Rule
 	for _, l := range s.snap.Load().rules.EachLimit() {
 		list = append(list, l.Counter)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/control"
 	"sluice/mitigation"
 )
@@ -16,7 +17,7 @@ type Tier struct {
 	// not, a rule's on_store_failure decides.
 	Up func(source counter.Source) bool
 	// Ask asks the tier for what it has of a source, because a request waits for it (counter.Table.Await).
-	Ask func(rule *counter.Rule, source counter.Source)
+	Ask func(rule *algorithm.Rule, source counter.Source)
 	// Rules tells which rules are in force from now on.
 	Rules func(rules []TierRule)
 	// Unready says why the edge should get no requests; "": it may.
@@ -29,7 +30,7 @@ type Tier struct {
 
 // TierRule is what a tier needs to know of a rule.
 type TierRule struct {
-	Counter *counter.Rule
+	Counter *algorithm.Rule
 	Name    string
 	Timeout time.Duration // bounds every mitigation that comes out of the tier; 0: there are none
 	Repeat  mitigation.Repeat

@@ -12,7 +12,7 @@ import (
 	"sluice/counter"
 )
 
-// What operators may speak of in place of a rule: IDs for Key.Rule that no rule has (counter.Reserved).
+// What operators may speak of in place of a rule: IDs for Key.Rule that no rule has (algorithm.Reserved).
 const (
 	AllRules uint32 = math.MaxUint32 - iota // mitigated under every rule
 	Allowed                                 // never limited: the bit stands for a permission

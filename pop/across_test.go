@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/across"
@@ -37,7 +38,7 @@ func by(w *sim.World, e *sim.Edge, r pop.Rule, s counter.Source) string {
 
 // A block is told of once, is in force on every edge of the other PoP, and comes neither back nor twice.
 func TestBlockReachesAnotherPoP(t *testing.T) {
-	r := newRule(t, 5, time.Minute, 30*time.Second, counter.Nearest)
+	r := newRule(t, 5, time.Minute, 30*time.Second, algorithm.Nearest)
 	a, b, told := twoPoPs(t, r, r)
 	who, good := address(1), address(2)
 	for i := range 12 { // every edge has its own verdict
@@ -72,7 +73,7 @@ func TestBlockReachesAnotherPoP(t *testing.T) {
 
 // Not every verdict is another PoP's business, and not everything that it says is done.
 func TestImpose(t *testing.T) {
-	r := newRule(t, 100, time.Minute, 30*time.Second, counter.Nearest)
+	r := newRule(t, 100, time.Minute, 30*time.Second, algorithm.Nearest)
 	r.Name = "login"
 	r.Repeat = mitigation.Repeat{Timeouts: []time.Duration{time.Minute}, Within: time.Hour}
 	throttle, shadow, tried := r, r, r
@@ -117,7 +118,7 @@ func TestImpose(t *testing.T) {
 		t.Errorf("once more: %v", got)
 	}
 	// Of several windows of a rule, whose counters have one name, it is for the one that the source went over.
-	short := newRule(t, 10, time.Second, 30*time.Second, counter.Nearest)
+	short := newRule(t, 10, time.Second, 30*time.Second, algorithm.Nearest)
 	short.Name, short.Further = "login", true
 	for i, rules := range [][]pop.Rule{{r, short}, {short, r}} {
 		e.Machine.SetRules(rules)
@@ -146,7 +147,7 @@ func TestNotTold(t *testing.T) {
 		{"a digest", digest, func(*pop.Rule) {}, 0},
 		{"a shadow", address(1), func(r *pop.Rule) { r.Shadow = true }, 0},
 	} {
-		r := newRule(t, 5, time.Minute, 30*time.Second, counter.Nearest)
+		r := newRule(t, 5, time.Minute, 30*time.Second, algorithm.Nearest)
 		told := 0
 		w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond, Decided: func(across.Block) { told++ }}, r)
 		test.change(&r)
@@ -164,7 +165,7 @@ func TestNotTold(t *testing.T) {
 
 // Switched off, what other PoPs said is over, on each edge as it hears of it, though the tier still has it; verdicts of the PoP itself go on.
 func TestPeersOff(t *testing.T) {
-	r := newRule(t, 5, time.Minute, 30*time.Second, counter.Nearest)
+	r := newRule(t, 5, time.Minute, 30*time.Second, algorithm.Nearest)
 	a, b, told := twoPoPs(t, r, r)
 	who := address(1)
 	for range 7 {

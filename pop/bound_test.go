@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/pop"
 	"sluice/pop/sim"
 )
@@ -59,7 +59,7 @@ func TestNoWindowExceedsTheBound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		edges, limit := rapid.IntRange(1, 8).Draw(rt, "edges"), rapid.IntRange(1, 60).Draw(rt, "limit")
 		rtt := time.Duration(rapid.IntRange(1, 20).Draw(rt, "rtt")) * time.Millisecond
-		estimate := rapid.SampledFrom([]counter.Estimate{counter.Nearest, counter.Lower}).Draw(rt, "estimate")
+		estimate := rapid.SampledFrom([]algorithm.Estimate{algorithm.Nearest, algorithm.Lower}).Draw(rt, "estimate")
 		timeout := rapid.SampledFrom([]time.Duration{0, 10 * time.Second}).Draw(rt, "timeout")
 		sticky := rapid.SampledFrom([]int{1, 20}).Draw(rt, "requests per connection")
 		times := traffic(rt, limit, 10*time.Second)
@@ -103,7 +103,7 @@ func TestWhatOlderGroupsHide(t *testing.T) {
 		for _, p := range pattern {
 			edges = max(edges, p.edge+1)
 		}
-		r, s := newRule(t, limit, time.Minute, time.Minute, counter.Nearest), address(65) // the patterns are for its phase
+		r, s := newRule(t, limit, time.Minute, time.Minute, algorithm.Nearest), address(65) // the patterns are for its phase
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
 		for _, e := range w.Edges { // they have met
 			ask(e, r, s)
@@ -141,7 +141,7 @@ func TestLowerRefusesNobodyWithin(t *testing.T) {
 		}
 		times := traffic(rt, limit, 10*time.Second)
 
-		r := newRule(t, uint32(limit), 10*time.Second, 10*time.Second, counter.Lower)
+		r := newRule(t, uint32(limit), 10*time.Second, 10*time.Second, algorithm.Lower)
 		w := newWorld(t, sim.Config{
 			Edges: edges, Nodes: 2, RTT: time.Millisecond, Counters: 1000, Skew: func(edge int) time.Duration { return ahead[edge] },
 		}, r)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/pop"
 	"sluice/pop/presence"
 	"sluice/pop/secret"
@@ -43,7 +43,7 @@ func stands(e *sim.Edge, rule string) (text string, past int) {
 // TestRulesUnderAttack: a hundred changes of rules at eight edges are everywhere within two seconds, each, whatever attackers have to
 // say meanwhile.
 func TestRulesUnderAttack(t *testing.T) {
-	r := newRule(t, 5, time.Minute, 10*time.Minute, counter.Nearest)
+	r := newRule(t, 5, time.Minute, 10*time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 8, Nodes: 2, RTT: time.Millisecond}, r)
 	rng := rand.New(rand.NewPCG(3, 2))
 	attacker := uint32(1 << 20)
@@ -81,7 +81,7 @@ func TestRulesUnderAttack(t *testing.T) {
 // TestTwoEdgesChangeOneRule at once, cut off from each other, and in the same millisecond: they end the same, and so does everybody else,
 // with what both said in the rule's past. Nodes that start anew, and edges, have it from the others.
 func TestTwoEdgesChangeOneRule(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 	pass(w, 2*time.Second)
 	same := func(past int) {
@@ -123,7 +123,7 @@ func TestTwoEdgesChangeOneRule(t *testing.T) {
 
 // TestWhoHasAChange: an edge counts among those that have a change once it says that it is in force there, and never if it refuses it.
 func TestWhoHasAChange(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond}, r)
 	pass(w, 2*time.Second)
 	receipt := change(t, w, w.Edges[0], "login", "x")
@@ -165,7 +165,7 @@ func TestWhoHasAChange(t *testing.T) {
 
 // TestRulesNeedASecret: where the PoP's secret can be guessed, no change of a rule is taken from the tier, and none is sent.
 func TestRulesNeedASecret(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
 	change(t, w, w.Edges[0], "login", "x")
 	say(t, w, w.Edges[0], words.Block, address(1), time.Hour)

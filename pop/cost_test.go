@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/pop"
 	"sluice/pop/secret"
@@ -85,7 +85,7 @@ func TestCandidatesKeepTheBudget(t *testing.T) {
 	for _, edges := range []int{1, 2, 8} {
 		for _, window := range []time.Duration{time.Second, 10 * time.Second} {
 			for _, part := range []float64{0.3, 0.9} { // of a window, between two requests of a source
-				rule := tryingOne(t, newRule(t, 100, window, time.Second, counter.Nearest), time.Millisecond)
+				rule := tryingOne(t, newRule(t, 100, window, time.Second, algorithm.Nearest), time.Millisecond)
 				w, err := sim.New(sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
 				if err != nil {
 					t.Fatal(err)
@@ -114,10 +114,10 @@ func TestCandidatesKeepTheBudget(t *testing.T) {
 // tryingOne is a rule with a candidate of one request, which blocks for a while.
 func tryingOne(t *testing.T, r pop.Rule, timeout time.Duration) limiter.Rule {
 	t.Helper()
-	bits, err := counter.NewRule("test candidate", 1, r.Counter.Window, 12, counter.Nearest)
+	bits, err := algorithm.NewRule("test candidate", 1, r.Counter.Window, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return limiter.Rule{Counter: r.Counter, Timeout: r.Timeout,
-		Candidate: &limiter.Candidate{Counter: r.Counter.With(1, counter.Nearest), Bits: bits, Timeout: timeout}}
+		Candidate: &limiter.Candidate{Counter: r.Counter.With(1, algorithm.Nearest), Bits: bits, Timeout: timeout}}
 }

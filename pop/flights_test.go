@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
@@ -19,7 +20,7 @@ import (
 // hits, and all of it arrives.
 func TestBacklogIsBounded(t *testing.T) {
 	const sources, rounds = 30_000, 5
-	r := newRule(t, 1000, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 1000, time.Minute, time.Minute, algorithm.Nearest)
 	shared := secret.Of([]byte("test"))
 	table := counter.New(counter.Options{Counters: 8 * sources, Tier: true, Phase: shared.Phase})
 	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
@@ -69,7 +70,7 @@ func TestBacklogIsBounded(t *testing.T) {
 // TestFullNode: a node that has no memory is not told again and again of hits that it cannot hold, and learns of them when it can.
 func TestFullNode(t *testing.T) {
 	const requests, perSecond = 100, 10
-	r := newRule(t, 10_000, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 10_000, time.Minute, time.Minute, algorithm.Nearest)
 	shared := secret.Of([]byte("test"))
 	table := counter.New(counter.Options{Counters: 1000, Tier: true, Phase: shared.Phase})
 	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
@@ -136,7 +137,7 @@ func TestFullNode(t *testing.T) {
 // something to say, and is said when there is memory again.
 func TestFullNodeIsNotToldOfBlocksAgainAndAgain(t *testing.T) {
 	for _, edges := range []int{1, 16} {
-		r := newRule(t, 5, time.Minute, 10*time.Minute, counter.Nearest)
+		r := newRule(t, 5, time.Minute, 10*time.Minute, algorithm.Nearest)
 		full, log, items := true, 0, 0
 		w := newWorld(t, sim.Config{
 			Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: 1000,

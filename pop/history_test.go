@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/pop"
 	"sluice/pop/poptest"
@@ -65,7 +66,7 @@ type shape struct {
 	limits   []uint32
 	windows  []time.Duration
 	edges    []int
-	estimate counter.Estimate
+	estimate algorithm.Estimate
 	timeouts bool // else the rule throttles
 	skews    bool
 }
@@ -88,7 +89,7 @@ func newHistory(t testing.TB, seed uint64, s shape) *history {
 	if s.skews {
 		h.skew = time.Duration(rng.Float64() * float64(min(2*time.Second, window/10)))
 	}
-	r, err := counter.NewRule("test", limit, window, pick(rng, 1, 2, 4, 8, 12), s.estimate)
+	r, err := algorithm.NewRule("test", limit, window, pick(rng, 1, 2, 4, 8, 12), s.estimate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +309,7 @@ func TestHistoriesLowerRefusesNobody(t *testing.T) {
 	for seed := range histories(40) {
 		h := newHistory(t, seed, shape{
 			limits: allLimits, windows: allWindows(seed),
-			edges: []int{1, 2, 3, 5, 8, 16, 64}, estimate: counter.Lower, timeouts: true, skews: seed%2 == 0,
+			edges: []int{1, 2, 3, 5, 8, 16, 64}, estimate: algorithm.Lower, timeouts: true, skews: seed%2 == 0,
 		})
 		window := h.rule.Counter.Window
 		clocks := seed%3 == 0
@@ -388,7 +389,7 @@ func TestHistoriesNoWindowExceedsTheBound(t *testing.T) {
 	for seed := range histories(n) {
 		h := newHistory(t, seed, shape{
 			limits: allLimits, windows: allWindows(seed + 1), edges: []int{1, 2, 3, 5, 8, 16, 64},
-			estimate: pick(rand.New(rand.NewPCG(seed, 1)), counter.Nearest, counter.Lower, counter.Unrounded), timeouts: true, skews: seed%4 == 0,
+			estimate: pick(rand.New(rand.NewPCG(seed, 1)), algorithm.Nearest, algorithm.Lower, algorithm.Unrounded), timeouts: true, skews: seed%4 == 0,
 		})
 		r, edges := h.rule.Counter, len(h.w.Edges)
 		var sent, admitted exactHits
@@ -433,7 +434,7 @@ func TestHistoriesHitsReachTheTier(t *testing.T) {
 	t.Parallel()
 	for seed := range histories(40) {
 		h := newHistory(t, seed, shape{
-			limits: allLimits, windows: allWindows(seed + 1), edges: []int{1, 2, 3, 5, 8, 16, 64}, estimate: counter.Nearest, timeouts: true,
+			limits: allLimits, windows: allWindows(seed + 1), edges: []int{1, 2, 3, 5, 8, 16, 64}, estimate: algorithm.Nearest, timeouts: true,
 		})
 		admitted := uint64(0)
 		for i := 0; i < 200 && !h.enough(); i++ {
@@ -478,7 +479,7 @@ func TestSteadySourcesAreServed(t *testing.T) {
 	t.Parallel()
 	f := func(limit uint32, window time.Duration, perSecond float64, atOnce uint32, edges, nodes int, dies bool) {
 		t.Helper()
-		r := newRule(t, limit, window, window, counter.Lower)
+		r := newRule(t, limit, window, window, algorithm.Lower)
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: nodes, RTT: time.Millisecond, Counters: 100}, r)
 		h := &history{t: t, w: w, rng: rand.New(rand.NewPCG(1, 2)), rule: limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}, ahead: make([]time.Duration, edges)}
 		refused, n := uint32(0), 0

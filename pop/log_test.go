@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop/sim"
 )
@@ -14,7 +15,7 @@ import (
 // many times one never did.
 func blocks(t *testing.T, w *sim.World, perSecond int, lasting time.Duration) (longest time.Duration, missing int) {
 	t.Helper()
-	r := newRule(t, 2, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 2, time.Minute, time.Minute, algorithm.Nearest)
 	n := perSecond * int(lasting/time.Second)
 	blocked, known := make(map[counter.Source]time.Time, n), 0
 	for _, e := range w.Edges {
@@ -45,7 +46,7 @@ func blocks(t *testing.T, w *sim.World, perSecond int, lasting time.Duration) (l
 func TestLogIsReadOnce(t *testing.T) {
 	t.Parallel()
 	const edges, lasting = 4, 10 * time.Second
-	w := newWorld(t, sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond}, newRule(t, 2, time.Minute, time.Minute, counter.Nearest))
+	w := newWorld(t, sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond}, newRule(t, 2, time.Minute, time.Minute, algorithm.Nearest))
 	w.Run(w.Now().Add(time.Second))
 	before := w.Cost
 	_, missing := blocks(t, w, 1000, lasting)
@@ -66,7 +67,7 @@ func TestLogIsReadOnce(t *testing.T) {
 // TestManyBlocksReachEveryEdge: five thousand blocks a second are known everywhere in time.
 func TestManyBlocksReachEveryEdge(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, sim.Config{Edges: 8, Nodes: 1, RTT: time.Millisecond}, newRule(t, 2, time.Minute, time.Minute, counter.Nearest))
+	w := newWorld(t, sim.Config{Edges: 8, Nodes: 1, RTT: time.Millisecond}, newRule(t, 2, time.Minute, time.Minute, algorithm.Nearest))
 	w.Run(w.Now().Add(time.Second))
 	longest, missing := blocks(t, w, 5000, 4*time.Second)
 	if missing > 0 || longest > 2*time.Second {
@@ -79,7 +80,7 @@ func TestManyBlocksReachEveryEdge(t *testing.T) {
 // others know as soon as if it had not.
 func TestWhoCrossesTellsAtOnce(t *testing.T) {
 	t.Parallel()
-	r := newRule(t, 20, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 20, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 8, Nodes: 1, RTT: time.Millisecond}, r)
 	w.Run(w.Now().Add(time.Second))
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -111,7 +112,7 @@ func TestWhoCrossesTellsAtOnce(t *testing.T) {
 func TestRecordsOfOneSource(t *testing.T) {
 	t.Parallel()
 	for _, edges := range []int{8, 16, 32, 64} {
-		r := newRule(t, 100, 10*time.Second, 0, counter.Nearest)
+		r := newRule(t, 100, 10*time.Second, 0, algorithm.Nearest)
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
 		w.Run(w.Now().Add(time.Second))
 		before := w.Cost
@@ -137,7 +138,7 @@ func TestRecordsOfOneSource(t *testing.T) {
 func TestLogWaitsForCredit(t *testing.T) {
 	t.Parallel()
 	const edges, requests = 16, 1000
-	r := newRule(t, 1, time.Minute, 0, counter.Nearest)
+	r := newRule(t, 1, time.Minute, 0, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: time.Millisecond}, r)
 	w.Run(w.Now().Add(time.Second))
 	before := w.Cost

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/pop/poptest"
 	"sluice/pop/record"
 	"sluice/pop/secret"
@@ -90,8 +90,8 @@ func TestLogLinesOfASource(t *testing.T) {
 				if limit > 30 && edges > 16 {
 					continue // takes long
 				}
-				for _, estimate := range []counter.Estimate{counter.Nearest, counter.Lower} {
-					if (edges == 8 || edges == 32) == (estimate == counter.Lower) && limit > 5 {
+				for _, estimate := range []algorithm.Estimate{algorithm.Nearest, algorithm.Lower} {
+					if (edges == 8 || edges == 32) == (estimate == algorithm.Lower) && limit > 5 {
 						continue // one of the two, in turn
 					}
 					r := newRule(t, uint32(limit), time.Minute, time.Minute, estimate)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
@@ -26,9 +27,9 @@ func address(n uint32) counter.Source {
 	return counter.SourceOf(netip.AddrFrom4(b), 32, 64)
 }
 
-func newRule(t testing.TB, limit uint32, window, timeout time.Duration, e counter.Estimate) pop.Rule {
+func newRule(t testing.TB, limit uint32, window, timeout time.Duration, e algorithm.Estimate) pop.Rule {
 	t.Helper()
-	r, err := counter.NewRule("test", limit, window, 12, e)
+	r, err := algorithm.NewRule("test", limit, window, 12, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func mitigated(w *sim.World, e *sim.Edge, r pop.Rule, s counter.Source) bool {
 }
 
 func TestAttackerIsBlockedOnEveryEdge(t *testing.T) {
-	r := newRule(t, 100, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 100, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 	rng := rand.New(rand.NewPCG(1, 2))
 	attacker, good := address(1), address(2)
@@ -87,7 +88,7 @@ func TestAttackerIsBlockedOnEveryEdge(t *testing.T) {
 
 // TestFirstSight: what one edge has counted, another knows after its first request.
 func TestFirstSight(t *testing.T) {
-	r := newRule(t, 20, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 20, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s := address(7)
 	at := began
@@ -110,7 +111,7 @@ func TestFirstSight(t *testing.T) {
 }
 
 func TestBlockReachesEdgesThatNeverSawTheSource(t *testing.T) {
-	r := newRule(t, 5, time.Second, time.Second, counter.Nearest)
+	r := newRule(t, 5, time.Second, time.Second, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 	at := began
 	for block := range 20 { // blocks as short as memcached's seconds are coarse: old bits must not stand in the way
@@ -133,7 +134,7 @@ func TestBlockReachesEdgesThatNeverSawTheSource(t *testing.T) {
 // TestFullIsKnownEverywhere: a source that has used up its limit on one edge is refused by another at its very first request
 // there, if the edges had time to talk.
 func TestFullIsKnownEverywhere(t *testing.T) {
-	r := newRule(t, 20, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 20, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 8, Nodes: 4, RTT: time.Millisecond}, r)
 	s := address(7)
 	for i := range 20 {
@@ -155,7 +156,7 @@ func TestFullIsKnownEverywhere(t *testing.T) {
 // cause to tell.
 func TestWhoReturnsLooksBack(t *testing.T) {
 	for _, edges := range []int{2, 3, 4, 8} {
-		r := newRule(t, 60, time.Minute, time.Minute, counter.Nearest)
+		r := newRule(t, 60, time.Minute, time.Minute, algorithm.Nearest)
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: time.Millisecond}, r)
 		s, admitted := address(1), 0
 		send := func(edge, n int, gap time.Duration) {
@@ -179,7 +180,7 @@ func TestWhoReturnsLooksBack(t *testing.T) {
 
 // TestManyBlocksAtOnce: the log takes many lines of one instant from several edges, and every edge reads them all.
 func TestManyBlocksAtOnce(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 	const sources = 2000
 	for n := range uint32(sources) {
@@ -202,7 +203,7 @@ func TestManyBlocksAtOnce(t *testing.T) {
 }
 
 func TestNodeRestartsEmpty(t *testing.T) {
-	r := newRule(t, 50, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 50, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond}, r)
 	s, admitted := address(3), 0
 	for i := range 90 {
@@ -223,7 +224,7 @@ func TestNodeRestartsEmpty(t *testing.T) {
 }
 
 func TestLostNode(t *testing.T) {
-	r := newRule(t, 30, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 30, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 3, RTT: time.Millisecond}, r)
 	w.Run(began.Add(time.Second))
 	w.Kill(1)
@@ -262,7 +263,7 @@ func TestLostNode(t *testing.T) {
 }
 
 func TestWholeTierGone(t *testing.T) {
-	r := newRule(t, 30, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 30, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	w.Nodes[0].Hang()
 	for range 100 {
@@ -286,7 +287,7 @@ func TestWholeTierGone(t *testing.T) {
 }
 
 func TestStrangersCannotBlock(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
 	ask(w.Edges[0], r, address(1))
 	w.Run(began.Add(time.Second))
@@ -332,7 +333,7 @@ func TestOverAdmissionIsBounded(t *testing.T) {
 		edges, limit := 1+rng.IntN(8), uint32(1+rng.IntN(60))
 		rtt := time.Duration(1+rng.IntN(5)) * time.Millisecond
 		t.Run(fmt.Sprintf("%d edges, limit %d, %v", edges, limit, rtt), func(t *testing.T) {
-			r := newRule(t, limit, 10*time.Second, 10*time.Second, counter.Lower)
+			r := newRule(t, limit, 10*time.Second, 10*time.Second, algorithm.Lower)
 			w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: rtt}, r)
 			rate := 50 + rng.IntN(5000)
 			s, admitted := address(uint32(seed)), 0
@@ -354,7 +355,7 @@ func TestOverAdmissionIsBounded(t *testing.T) {
 
 // TestPoisonedCounter: what is no number under a counter's key goes away, and counting goes on.
 func TestPoisonedCounter(t *testing.T) {
-	r := newRule(t, 20, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 20, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s, admitted := address(5), 0
 	for i := range 60 {
@@ -376,7 +377,7 @@ func TestPoisonedCounter(t *testing.T) {
 // TestStrangersEndNoBlocks: ten tables of strangers, each with three hits of a limit of five, end nobody's block.
 func TestStrangersEndNoBlocks(t *testing.T) {
 	const counters, blocked = 1000, 200
-	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond, Counters: counters}, r)
 	for i := range uint32(blocked) {
 		for range 6 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop/presence"
 	"sluice/pop/secret"
@@ -162,7 +163,7 @@ func (o *operators) encode(s secret.Secret, now time.Time) ([]byte, words.Digest
 
 // epoch is the generation of the last lift of a source under a rule that this edge knows of, and 0 if there is none. What was
 // counted or started before it is void.
-func (m *Machine) epoch(rule *counter.Rule, source counter.Source) uint64 {
+func (m *Machine) epoch(rule *algorithm.Rule, source counter.Source) uint64 {
 	if len(m.operators.epochs) == 0 {
 		return 0
 	}

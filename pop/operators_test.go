@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
@@ -91,7 +92,7 @@ func blockAll(t testing.TB, w *sim.World, r pop.Rule, from, n uint32) (list []co
 
 // TestWordsUnderAttack: what operators say is in force everywhere in two seconds, whatever attackers have to say meanwhile.
 func TestWordsUnderAttack(t *testing.T) {
-	r := newRule(t, 5, time.Minute, 10*time.Minute, counter.Nearest)
+	r := newRule(t, 5, time.Minute, 10*time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 8, Nodes: 2, RTT: time.Millisecond}, r)
 	rng := rand.New(rand.NewPCG(1, 2))
 	lifted := blockAll(t, w, r, 1, 100)
@@ -129,7 +130,7 @@ func TestWordsUnderAttack(t *testing.T) {
 // TestEdgeThatWasAway: an edge that reached no node for five minutes has all that was said within two seconds of its return, and what was
 // said there has reached the others.
 func TestEdgeThatWasAway(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 	lifted := blockAll(t, w, r, 1, 20)
 	w.Cut(2)
@@ -156,7 +157,7 @@ func TestEdgeThatWasAway(t *testing.T) {
 // TestLiftedStaysLifted: however hard a source hits while it is lifted, it has its whole limit before it.
 func TestLiftedStaysLifted(t *testing.T) {
 	const limit, perSecond = 8000, 2000
-	r := newRule(t, limit, time.Minute, 10*time.Minute, counter.Nearest)
+	r := newRule(t, limit, time.Minute, 10*time.Minute, algorithm.Nearest)
 	stayed := 0
 	for n := range uint32(30) {
 		w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
@@ -198,7 +199,7 @@ func TestLiftedStaysLifted(t *testing.T) {
 
 // TestLiftMeetsAnswers: what was under way when a source was lifted brings nothing back, whenever it comes.
 func TestLiftMeetsAnswers(t *testing.T) {
-	r := newRule(t, 20, time.Minute, 10*time.Minute, counter.Nearest)
+	r := newRule(t, 20, time.Minute, 10*time.Minute, algorithm.Nearest)
 	for delay := time.Duration(0); delay < 60*time.Millisecond; delay += time.Millisecond {
 		w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: 20 * time.Millisecond}, r)
 		s := address(uint32(delay))
@@ -230,7 +231,7 @@ func TestLiftMeetsAnswers(t *testing.T) {
 
 // TestReplayedBit: what somebody who reaches the tier has recorded before a lift is worth nothing after it.
 func TestReplayedBit(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s := blockAll(t, w, r, 7, 1)[0]
 	shared := secret.Of([]byte("test"))
@@ -272,7 +273,7 @@ func TestReplayedBit(t *testing.T) {
 
 // TestLooserLimit: a bit of a stricter rule stands in the tier, and nobody minds it. What an operator has blocked stays blocked.
 func TestLooserLimit(t *testing.T) {
-	strict, loose := newRule(t, 5, time.Minute, time.Hour, counter.Nearest), newRule(t, 50, time.Minute, time.Hour, counter.Nearest)
+	strict, loose := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest), newRule(t, 50, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond}, strict)
 	s, blocked := blockAll(t, w, strict, 7, 1)[0], address(8)
 	say(t, w, w.Edges[1], words.Block, blocked, time.Hour)
@@ -320,7 +321,7 @@ func TestLooserLimit(t *testing.T) {
 
 // TestRulesThatComeBack: a block is for the rule's name, so it is in force again when a rule of that name is.
 func TestRulesThatComeBack(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s := address(1)
 	say(t, w, w.Edges[0], words.Block, s, time.Hour)
@@ -330,7 +331,7 @@ func TestRulesThatComeBack(t *testing.T) {
 		e.Bits.Lift(mitigation.Key{Rule: r.Counter.ID, Source: s}, w.Now())
 	}
 	pass(w, time.Second)
-	longer := newRule(t, 5, 2*time.Minute, time.Hour, counter.Nearest) // counted otherwise
+	longer := newRule(t, 5, 2*time.Minute, time.Hour, algorithm.Nearest) // counted otherwise
 	for _, e := range w.Edges {
 		e.Machine.SetRules([]pop.Rule{longer})
 	}
@@ -342,7 +343,7 @@ func TestRulesThatComeBack(t *testing.T) {
 
 // TestListSurvivesNodes: a node that comes back empty gets the list again; so does one whose list was spoilt, whoever spoilt what of it.
 func TestListSurvivesNodes(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 	blocked := []counter.Source{address(1), address(2)}
 	for i, s := range blocked {
@@ -413,7 +414,7 @@ func TestListSurvivesNodes(t *testing.T) {
 
 // TestSpread: whoever says something can tell which edges have it.
 func TestSpread(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 4, Nodes: 2, RTT: time.Millisecond}, r)
 	pass(w, 3*time.Second)
 	receipts := make([]pop.Receipt, 3) // several at once
@@ -443,7 +444,7 @@ func TestSpread(t *testing.T) {
 
 // TestShorterBlock: an operator's word replaces the one before, also by a shorter time.
 func TestShorterBlock(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	s := address(1)
 	say(t, w, w.Edges[0], words.Block, s, time.Hour)
@@ -460,13 +461,13 @@ func TestShorterBlock(t *testing.T) {
 // TestCandidate: who a candidate would block, it would block on every edge; nobody is refused for it; an operator's lift is one of the rule's
 // and the candidate's, and a block of the rule's alone.
 func TestCandidate(t *testing.T) {
-	r := newRule(t, 40, time.Minute, time.Hour, counter.Nearest)
-	bits, err := counter.NewRule("test candidate", 20, time.Minute, 12, counter.Nearest)
+	r := newRule(t, 40, time.Minute, time.Hour, algorithm.Nearest)
+	bits, err := algorithm.NewRule("test candidate", 20, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tried := pop.Rule{Counter: bits, Timeout: 10 * time.Minute}
-	rule := limiter.Rule{Counter: r.Counter, Timeout: r.Timeout, Candidate: &limiter.Candidate{Counter: r.Counter.With(20, counter.Nearest), Bits: bits, Timeout: tried.Timeout}}
+	rule := limiter.Rule{Counter: r.Counter, Timeout: r.Timeout, Candidate: &limiter.Candidate{Counter: r.Counter.With(20, algorithm.Nearest), Bits: bits, Timeout: tried.Timeout}}
 	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
 	if err != nil {
 		t.Fatal(err)
@@ -498,8 +499,8 @@ func TestCandidate(t *testing.T) {
 // TestVariants: each limit of a rule has counters and mitigations of its own on all edges; what operators say of a source under the rule holds
 // under all of them, in one bit, and a lift ends the mitigations of each.
 func TestVariants(t *testing.T) {
-	r := newRule(t, 40, time.Minute, time.Hour, counter.Nearest)
-	own, err := counter.NewRule("test limit 10", 10, time.Minute, 12, counter.Nearest)
+	r := newRule(t, 40, time.Minute, time.Hour, algorithm.Nearest)
+	own, err := algorithm.NewRule("test limit 10", 10, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -571,7 +572,7 @@ func TestVariants(t *testing.T) {
 
 // TestCandidateOfAllSources: a candidate that would block everybody, on tables that are full of that, unblocks nobody on any edge.
 func TestCandidateOfAllSources(t *testing.T) {
-	r := newRule(t, 40, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 40, time.Minute, time.Minute, algorithm.Nearest)
 	rule := tryingOne(t, r, time.Hour)
 	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: 2000, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
 	if err != nil {
@@ -607,7 +608,7 @@ func TestCandidateOfAllSources(t *testing.T) {
 
 // TestManyWriters: operators at all edges, all the time, lose nothing.
 func TestManyWriters(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Hour, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 8, Nodes: 3, RTT: 2 * time.Millisecond}, r)
 	rng := rand.New(rand.NewPCG(5, 5))
 	var blocked []counter.Source
@@ -635,7 +636,7 @@ func TestManyWriters(t *testing.T) {
 // TestEpochsEndTogether: a day after a lift all edges count the source under one name again, one that was restarted meanwhile included.
 func TestEpochsEndTogether(t *testing.T) {
 	const limit = 60
-	r := newRule(t, limit, time.Minute, time.Minute, counter.Lower)
+	r := newRule(t, limit, time.Minute, time.Minute, algorithm.Lower)
 	w := newWorld(t, sim.Config{Edges: 4, Nodes: 1, RTT: time.Millisecond}, r)
 	pass(w, 2*time.Second)
 	s := address(7)

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/counter/inflight"
 	"sluice/mitigation"
 	"sluice/pop/across"
@@ -57,7 +58,7 @@ type Config struct {
 // Rule is what the PoP must know of a rule.
 type Rule struct {
 	Name    string // as operators know it; "": Counter.Name
-	Counter *counter.Rule
+	Counter *algorithm.Rule
 	Timeout time.Duration // of a mitigation; 0: the rule throttles and has no bits
 	Repeat  mitigation.Repeat
 	Shadow  bool // nobody is refused for its mitigations

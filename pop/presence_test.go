@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/pop"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
@@ -16,7 +16,7 @@ func TestFullPoP(t *testing.T) {
 	t.Parallel()
 	pass := func(w *sim.World, d time.Duration) { passBy(w, d, 5*pop.Tick) }
 	for _, edges := range []int{65, 70} {
-		r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+		r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: time.Millisecond, Counters: 1000}, r)
 		full := func() (list []int) {
 			for i, e := range w.Edges {
@@ -93,7 +93,7 @@ func TestFullPoP(t *testing.T) {
 
 // TestSlotsTakenByStrangers: what is no presence of ours, or an old one of ours, keeps nobody out and is not counted.
 func TestSlotsTakenByStrangers(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond, Learn: true}, r)
 	pass(w, 2*time.Second)
 	shared := secret.Of([]byte("test"))

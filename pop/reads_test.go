@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
@@ -17,7 +18,7 @@ import (
 // line that memcached takes as it takes any, and each source learns what is its own.
 func TestReadsShareAGet(t *testing.T) {
 	const sources = 100
-	r := newRule(t, 1000, time.Minute, time.Minute, counter.Nearest)
+	r := newRule(t, 1000, time.Minute, time.Minute, algorithm.Nearest)
 	shared := secret.Of([]byte("test"))
 	node, gets := poptest.New(0), 0
 	edge := func(id uint64) (table *counter.Table, hit func(now time.Time, hits func(uint32) uint32)) {
@@ -67,7 +68,7 @@ func TestReadsShareAGet(t *testing.T) {
 // TestReadBetweenAddAndIncr: an edge that adds in vain, and reads the counter before its incr is answered, counts its own hit beside
 // what it has read.
 func TestReadBetweenAddAndIncr(t *testing.T) {
-	r := newRule(t, 1000, time.Hour, time.Minute, counter.Nearest)
+	r := newRule(t, 1000, time.Hour, time.Minute, algorithm.Nearest)
 	for _, hits := range []int{1, 7, 100} {
 		w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: 10 * time.Millisecond}, r)
 		for range 300 {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop/secret"
@@ -16,7 +16,7 @@ import (
 // source's first request there it goes over. A lift forgets it everywhere.
 func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 	for _, burst := range []bool{false, true} {
-		rule := newRule(t, 5, 10*time.Second, 40*time.Second, counter.Nearest)
+		rule := newRule(t, 5, 10*time.Second, 40*time.Second, algorithm.Nearest)
 		r := limiter.Rule{Counter: rule.Counter, Timeout: rule.Timeout,
 			Repeat: mitigation.Repeat{Timeouts: []time.Duration{2 * time.Minute, 10 * time.Minute}, Within: 5 * time.Minute}}
 		w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{r}, began)

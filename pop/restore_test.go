@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop/secret"
 	"sluice/pop/words"
@@ -41,7 +42,7 @@ func TestEpochCostsNothing(t *testing.T) {
 
 func loginMachine(t testing.TB) *Machine {
 	t.Helper()
-	rule, err := counter.NewRule("login source enforce", 5, time.Minute, 12, counter.Nearest)
+	rule, err := algorithm.NewRule("login source enforce", 5, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}

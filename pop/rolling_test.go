@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/pop"
 	"sluice/pop/secret"
@@ -25,7 +25,7 @@ func TestRollingChange(t *testing.T) {
 		edges, timeout := 2+rng.IntN(7), pick(rng, 0, window/3, window, 3*window)
 		var rules [2]limiter.Rule
 		for i := range rules {
-			r := newRule(t, limits[i], window, timeout, counter.Lower)
+			r := newRule(t, limits[i], window, timeout, algorithm.Lower)
 			rules[i] = limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}
 		}
 		w, err := sim.New(sim.Config{

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
@@ -88,12 +89,12 @@ func newStory(t *testing.T, d *datadriven.TestData) *story {
 		secret: secret.Of([]byte("a story")), names: make(map[counter.Source]string), judges: make(map[string]*judge),
 		log: make(map[string]int), edges: argument(t, d, "edges", 1),
 	}
-	estimate, err := counter.ParseEstimate(text(d, "estimate", "nearest"))
+	estimate, err := algorithm.ParseEstimate(text(d, "estimate", "nearest"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	window := duration(t, d, "window", time.Minute)
-	r, err := counter.NewRule("story", uint32(argument(t, d, "limit", 10)), window, argument(t, d, "sub", 12), estimate)
+	r, err := algorithm.NewRule("story", uint32(argument(t, d, "limit", 10)), window, argument(t, d, "sub", 12), estimate)
 	if err != nil {
 		t.Fatal(err)
 	}

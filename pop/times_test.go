@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/pop"
 	"sluice/pop/record"
 	"sluice/pop/secret"
@@ -21,7 +21,7 @@ import (
 func TestSlowSourceIsBlockedInTime(t *testing.T) {
 	const edges, limit = 8, 100
 	for _, percent := range []int{2, 5, 9, 14} {
-		r := newRule(t, limit, time.Minute, time.Minute, counter.Nearest)
+		r := newRule(t, limit, time.Minute, time.Minute, algorithm.Nearest)
 		w := newWorld(t, sim.Config{Edges: edges, Nodes: 4, RTT: time.Millisecond, Counters: 1000}, r)
 		s := address(uint32(percent))
 		rng := rand.New(rand.NewPCG(uint64(percent), 1))
@@ -65,7 +65,7 @@ func TestSlowSourceIsBlockedInTime(t *testing.T) {
 func TestTimesAreTakenInOnce(t *testing.T) {
 	shared := secret.Of([]byte("test"))
 	f := func(again bool) (estimates [3]float64) {
-		r := newRule(t, 30, time.Minute, time.Minute, counter.Nearest)
+		r := newRule(t, 30, time.Minute, time.Minute, algorithm.Nearest)
 		w := newWorld(t, sim.Config{Edges: len(estimates), Nodes: 1, RTT: time.Millisecond, Counters: 1000}, r)
 		s := address(1)
 		send := func(edge, n int, from, gap time.Duration) {

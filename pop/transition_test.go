@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/poptest"
@@ -33,7 +34,7 @@ func TestNodeListChanges(t *testing.T) {
 		if raceEnabled && change.name != "no change" && change.name != "one replaced" {
 			continue
 		}
-		r := newRule(t, limit, time.Minute, time.Minute, counter.Lower)
+		r := newRule(t, limit, time.Minute, time.Minute, algorithm.Lower)
 		w := newWorld(t, sim.Config{Edges: 3, Nodes: 3, RTT: time.Millisecond, List: []string{"node0:11211", "node1:11211"}}, r)
 		rng := rand.New(rand.NewPCG(1, 2))
 		admitted := make(map[uint32][]time.Time)
@@ -80,7 +81,7 @@ func TestNodeListChanges(t *testing.T) {
 }
 
 func TestBadNodeLists(t *testing.T) {
-	r := newRule(t, 5, time.Minute, time.Minute, counter.Lower)
+	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Lower)
 	w := newWorld(t, sim.Config{Edges: 1, Nodes: 1, RTT: time.Millisecond}, r)
 	for _, nodes := range [][]string{{}, {""}, {"node0"}, {"node0:11211", "NODE0:011211"}} {
 		if w.Edges[0].Machine.SetNodes(nodes) == nil {
@@ -100,7 +101,7 @@ func TestNodeListChangesThroughFaults(t *testing.T) {
 	} {
 		var old *poptest.Node
 		refuse := false
-		r := newRule(t, limit, 10*time.Second, 10*time.Second, counter.Lower)
+		r := newRule(t, limit, 10*time.Second, 10*time.Second, algorithm.Lower)
 		w := newWorld(t, sim.Config{
 			Edges: 2, Nodes: 2, RTT: time.Millisecond, Counters: 10_000, List: []string{"node0:11211"},
 			Carry: func(c wire.Command, n *poptest.Node, now time.Time) wire.Result {
@@ -141,7 +142,7 @@ func TestNodeListChangesThroughFaults(t *testing.T) {
 
 // TestRecordsThatNodesDoNotTake: what a node has no room for does not gather without bound.
 func TestRecordsThatNodesDoNotTake(t *testing.T) {
-	r := newRule(t, 1, time.Minute, time.Minute, counter.Lower)
+	r := newRule(t, 1, time.Minute, time.Minute, algorithm.Lower)
 	w := newWorld(t, sim.Config{
 		Edges: 2, Nodes: 1, RTT: time.Millisecond, Counters: 100_000,
 		Carry: func(c wire.Command, n *poptest.Node, now time.Time) wire.Result {

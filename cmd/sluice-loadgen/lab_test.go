@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
@@ -207,7 +207,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule, err := counter.NewRule("default", 20, time.Second, 12, counter.Nearest)
+	rule, err := algorithm.NewRule("default", 20, time.Second, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/pop/worst"
 )
 
@@ -35,8 +36,8 @@ func cmdWorst(_ context.Context, args []string) error {
 		return cli.Usagef("--nodes %d: want 1 to 64", o.Nodes)
 	case o.Limit > 1_000_000:
 		return cli.Usagef("--limit %d: want 1 to 1000000", o.Limit)
-	case o.Window != 0 && (o.Window < counter.MinWindow || o.Window > time.Hour):
-		return cli.Usagef("--window %v: want %v to 1h", o.Window, counter.MinWindow)
+	case o.Window != 0 && (o.Window < algorithm.MinWindow || o.Window > time.Hour):
+		return cli.Usagef("--window %v: want %v to 1h", o.Window, algorithm.MinWindow)
 	case o.Timeout > time.Hour:
 		return cli.Usagef("--mitigation-timeout %v: want at most 1h", o.Timeout)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"sluice/cmd/sluice/internal/command"
 	"sluice/cmd/sluice/internal/settings"
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/config"
 	"sluice/edge/rules"
 	"sluice/edge/upstream"
@@ -141,7 +141,7 @@ func (f *flags) over(c *config.Config) error {
 		c.Origins = []upstream.Config{o}
 	}
 	if given("estimate") {
-		e, err := counter.ParseEstimate(f.estimate)
+		e, err := algorithm.ParseEstimate(f.estimate)
 		if err != nil {
 			return fmt.Errorf("--estimate %q: want nearest or lower", f.estimate)
 		}
@@ -168,9 +168,9 @@ func (f *flags) defaultRule(c *config.Config) error {
 		return nil
 	}
 	switch {
-	case f.limit < 1 || f.limit > counter.MaxLimit:
-		return fmt.Errorf("--limit %d is out of range: want 1 to %d", f.limit, counter.MaxLimit)
-	case f.window < counter.MinWindow || f.window > counter.MaxWindow:
+	case f.limit < 1 || f.limit > algorithm.MaxLimit:
+		return fmt.Errorf("--limit %d is out of range: want 1 to %d", f.limit, algorithm.MaxLimit)
+	case f.window < algorithm.MinWindow || f.window > algorithm.MaxWindow:
 		return fmt.Errorf("--window %v is out of range: want 1s to 24h", f.window)
 	case f.timeout < 0 || f.timeout > 24*time.Hour:
 		return errors.New("--mitigation-timeout " + f.timeout.String() + " is out of range: want 0 to 24h")

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 )
 
@@ -179,7 +180,7 @@ func (a *Audit) detect(l *log, over, refused bool, now time.Time) {
 }
 
 // log finds or begins the log of a source under a rule; nil: there is no room.
-func (a *Audit) log(c *counter.Rule, r *limiter.RuleResult, now time.Time) *log {
+func (a *Audit) log(c *algorithm.Rule, r *limiter.RuleResult, now time.Time) *log {
 	key := counter.Key{Source: r.Source, Rule: c.ID}
 	l := a.logs[key]
 	if l == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 )
@@ -26,9 +27,9 @@ type bench struct {
 	detected []time.Duration
 }
 
-func newBench(t *testing.T, limit uint32, subWindows int, e counter.Estimate, tier bool) *bench {
+func newBench(t *testing.T, limit uint32, subWindows int, e algorithm.Estimate, tier bool) *bench {
 	t.Helper()
-	c, err := counter.NewRule("r", limit, 10*time.Second, subWindows, e)
+	c, err := algorithm.NewRule("r", limit, 10*time.Second, subWindows, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func (b *bench) decide(s counter.Source, now time.Time) *limiter.Decision {
 
 // What the audit says is what an obvious twin says, who keeps everything and judges in the end.
 func TestAgreesWithTheObvious(t *testing.T) {
-	for _, estimate := range []counter.Estimate{counter.Nearest, counter.Lower, counter.Unrounded} {
+	for _, estimate := range []algorithm.Estimate{algorithm.Nearest, algorithm.Lower, algorithm.Unrounded} {
 		b, random := newBench(t, 5, 2, estimate, false), rand.New(rand.NewPCG(1, 2))
 		hits := make(map[counter.Source][]time.Time)
 		var judged, allowed, limited uint64
@@ -88,7 +89,7 @@ func TestAgreesWithTheObvious(t *testing.T) {
 		if got.Judged != judged || got.Allowed != allowed || got.Limited != limited || math.Abs(got.Gap-sum/float64(judged)) > 1e-9 || got.Logs != 10 {
 			t.Errorf("%v: %+v, want %d, %d, %d and %v", estimate, got, judged, allowed, limited, sum/float64(judged))
 		}
-		if estimate == counter.Lower && (allowed == 0 || limited != 0) || estimate == counter.Unrounded && limited == 0 {
+		if estimate == algorithm.Lower && (allowed == 0 || limited != 0) || estimate == algorithm.Unrounded && limited == 0 {
 			t.Errorf("%v: %d allowed and %d limited wrongly show little", estimate, allowed, limited)
 		}
 	}
@@ -96,7 +97,7 @@ func TestAgreesWithTheObvious(t *testing.T) {
 
 // From the crossing, as the log has it, to the first refusal.
 func TestDetection(t *testing.T) {
-	b := newBench(t, 3, 1, counter.Lower, false) // the last window is not seen: the crossing is missed at first
+	b := newBench(t, 3, 1, algorithm.Lower, false) // the last window is not seen: the crossing is missed at first
 	begin := 10 - math.Mod(float64(epoch.Unix()), 10)
 	for _, at := range []float64{9, 9.1, 9.2, 10, 10.1, 10.5, 10.75} {
 		b.decide(source(1), second(begin-10+at))
@@ -109,7 +110,7 @@ func TestDetection(t *testing.T) {
 // What other edges count cannot be judged by this edge's log, and for a window after they are gone; that more than the limit was admitted
 // here can.
 func TestOthersCount(t *testing.T) {
-	b := newBench(t, 5, 12, counter.Nearest, true)
+	b := newBench(t, 5, 12, algorithm.Nearest, true)
 	alone := false
 	b.Alone = func() bool { return alone }
 	elsewhere := func(s counter.Source, n uint64, at time.Time) {
@@ -137,7 +138,7 @@ func TestOthersCount(t *testing.T) {
 
 // What a counter had before its log began is not judged for a window, nor what was forgotten.
 func TestWholeLogs(t *testing.T) {
-	b := newBench(t, 5, 12, counter.Nearest, false)
+	b := newBench(t, 5, 12, algorithm.Nearest, false)
 	for range 3 {
 		b.d.Reset()
 		b.d.Add(b.rule, source(1))
@@ -161,7 +162,7 @@ func TestWholeLogs(t *testing.T) {
 
 // Few are watched, and however many are, there is a bound; who has not come for a window makes room.
 func TestBounds(t *testing.T) {
-	b := newBench(t, 5, 12, counter.Nearest, false)
+	b := newBench(t, 5, 12, algorithm.Nearest, false)
 	for i := range 3000 {
 		b.decide(source(i), epoch)
 	}
@@ -195,7 +196,7 @@ func TestBounds(t *testing.T) {
 
 // Whether somebody is watched costs nothing but time.
 func TestWatchesAllocatesNothing(t *testing.T) {
-	b := newBench(t, 5, 12, counter.Nearest, false)
+	b := newBench(t, 5, 12, algorithm.Nearest, false)
 	b.Audit = New(0)
 	b.d.Reset()
 	b.d.Add(b.rule, source(1))

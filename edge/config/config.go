@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/accesslog"
 	"sluice/edge/address"
 	"sluice/edge/limiter"
@@ -46,11 +46,11 @@ type Config struct {
 	Origins        []upstream.Config
 	Rules          []rules.Config
 	AccessLog      accesslog.Config
-	Estimate       counter.Estimate // of rules that do not say
-	CheckPath      string           // where other proxies ask for verdicts: a path, or one that ends in /*; "": nowhere
-	Shed           bool             // shed: connection; see Server.shed
-	Shadow         bool             // every rule that is not off is a shadow
-	VerdictHeader  bool             // answers carry Sluice-Verdict
+	Estimate       algorithm.Estimate // of rules that do not say
+	CheckPath      string             // where other proxies ask for verdicts: a path, or one that ends in /*; "": nowhere
+	Shed           bool               // shed: connection; see Server.shed
+	Shadow         bool               // every rule that is not off is a shadow
+	VerdictHeader  bool               // answers carry Sluice-Verdict
 	Plans          rules.PlansConfig
 	JWT            token.Config // which tokens are believed, where rules count by what they claim
 

@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/address"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
@@ -255,8 +256,8 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		}),
 		"match":  func(n ast.Node) { r.match(n, &rule.Match) },
 		"key":    r.key(&rule.Key),
-		"limit":  r.integer("limit", 1, counter.MaxLimit, func(v int64) { rule.Limit = uint32(v) }),
-		"window": r.duration("window", counter.MinWindow, counter.MaxWindow, false, &window),
+		"limit":  r.integer("limit", 1, algorithm.MaxLimit, func(v int64) { rule.Limit = uint32(v) }),
+		"window": r.duration("window", algorithm.MinWindow, algorithm.MaxWindow, false, &window),
 		"sub_windows": func(n ast.Node) {
 			r.integer("sub_windows", 1, 12, func(v int64) {
 				if !slices.Contains([]int64{1, 2, 4, 8, 12}, v) {
@@ -292,7 +293,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"cost":             func(n ast.Node) { r.cost(n, &rule.Cost) },
 		"tag":              func(n ast.Node) { r.tag(n, &rule.Tag) },
 		"algorithm":        oneOf(r, "algorithm", &rule.Algorithm, rules.Algorithms...),
-		"burst":            r.integer("burst", 0, counter.MaxLimit, func(v int64) { rule.Burst = uint32(v) }),
+		"burst":            r.integer("burst", 0, algorithm.MaxLimit, func(v int64) { rule.Burst = uint32(v) }),
 		"check":            oneOf(r, "check", &rule.Check, limiter.Async, limiter.Sync),
 		"priority":         oneOf(r, "priority", &rule.Priority, rules.DefaultPriority, rules.Critical, rules.Sheddable),
 		"queue":            r.duration("queue", time.Millisecond, maxQueue, true, (*time.Duration)(&rule.Queue)),
@@ -370,8 +371,8 @@ func (r *reader) windows(to *[]rules.Window) func(ast.Node) {
 		r.list(n, "windows", func(n ast.Node) {
 			var w rules.Window
 			seen := r.mapping(n, "windows", fields{
-				"limit":  r.integer("windows.limit", 1, counter.MaxLimit, func(v int64) { w.Limit = uint32(v) }),
-				"window": r.duration("windows.window", counter.MinWindow, counter.MaxWindow, false, (*time.Duration)(&w.Window)),
+				"limit":  r.integer("windows.limit", 1, algorithm.MaxLimit, func(v int64) { w.Limit = uint32(v) }),
+				"window": r.duration("windows.window", algorithm.MinWindow, algorithm.MaxWindow, false, (*time.Duration)(&w.Window)),
 			})
 			switch {
 			case seen == nil:
@@ -394,7 +395,7 @@ func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
 			case *ast.MappingNode, *ast.MappingValueNode:
 				seen := r.mapping(n, "prefixes", fields{
 					"prefix": width,
-					"limit":  r.integer("prefixes.limit", 1, counter.MaxLimit, func(v int64) { p.Limit = uint32(v) }),
+					"limit":  r.integer("prefixes.limit", 1, algorithm.MaxLimit, func(v int64) { p.Limit = uint32(v) }),
 				})
 				if seen == nil || seen["prefix"] == nil || seen["limit"] == nil {
 					r.fail(n, "prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
@@ -542,7 +543,7 @@ func (r *reader) count(n ast.Node, c *rules.Count) {
 
 func (r *reader) candidate(n ast.Node, c *rules.Candidate) {
 	r.mapping(n, "candidate", fields{
-		"limit":    r.integer("candidate.limit", 1, counter.MaxLimit, func(v int64) { c.Limit = uint32(v) }),
+		"limit":    r.integer("candidate.limit", 1, algorithm.MaxLimit, func(v int64) { c.Limit = uint32(v) }),
 		"estimate": r.estimate("candidate.estimate", &c.Estimate),
 		"mitigation_timeout": func(n ast.Node) {
 			c.MitigationTimeout = new(rules.Duration)
@@ -551,9 +552,9 @@ func (r *reader) candidate(n ast.Node, c *rules.Candidate) {
 	})
 }
 
-func (r *reader) estimate(what string, to **counter.Estimate) func(ast.Node) {
+func (r *reader) estimate(what string, to **algorithm.Estimate) func(ast.Node) {
 	return r.text(what, func(n ast.Node, text string) {
-		e, err := counter.ParseEstimate(text)
+		e, err := algorithm.ParseEstimate(text)
 		if err != nil {
 			r.fail(n, "%s: %q is not possible: want nearest or lower", what, text)
 		}

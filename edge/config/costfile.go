@@ -7,7 +7,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
@@ -16,7 +16,7 @@ import (
 // cost reads how much of a limit a request uses: a number, or what it is of.
 func (r *reader) cost(n ast.Node, c *rules.Cost) {
 	if _, mapping := r.resolve(n).(ast.MapNode); !mapping {
-		r.integer("cost", 1, counter.MaxCost, func(v int64) { c.Units = uint32(v) })(n)
+		r.integer("cost", 1, algorithm.MaxCost, func(v int64) { c.Units = uint32(v) })(n)
 		return
 	}
 	seen := r.mapping(n, "cost", fields{

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/rules"
 )
 
@@ -81,10 +81,10 @@ func (r *reader) planLimits(to *map[string]rules.PlanLimit) func(ast.Node) {
 		for _, v := range values {
 			name, limit := scalar(v.Key), rules.PlanLimit{}
 			_, twice := (*to)[name]
-			read := r.integer("plans: "+name, 1, counter.MaxLimit, func(v int64) { limit.Limit = uint32(v) })
+			read := r.integer("plans: "+name, 1, algorithm.MaxLimit, func(v int64) { limit.Limit = uint32(v) })
 			switch r.resolve(v.Value).(type) {
 			case *ast.MappingNode, *ast.MappingValueNode:
-				inner := fields{"limit": r.integer("plans: "+name+": limit", 1, counter.MaxLimit, func(v int64) { limit.Limit = uint32(v) })}
+				inner := fields{"limit": r.integer("plans: "+name+": limit", 1, algorithm.MaxLimit, func(v int64) { limit.Limit = uint32(v) })}
 				if seen := r.mapping(v.Value, "plans: "+name, inner); seen != nil && seen["limit"] == nil {
 					r.fail(v.Value, "plans: %s: no limit: want a number, or {limit: 1000}", name)
 				}
@@ -149,7 +149,7 @@ func (c *Config) planFault(r *rules.Config) string {
 
 // leastOf is the lowest of these limits, but for those that were refused.
 func leastOf(plans map[string]rules.PlanLimit) uint32 {
-	least := uint32(counter.MaxLimit)
+	least := uint32(algorithm.MaxLimit)
 	for _, l := range plans {
 		if l.Limit > 0 {
 			least = min(least, l.Limit)

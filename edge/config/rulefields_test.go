@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
 )
@@ -14,7 +14,7 @@ import (
 // Every field of a rule comes back as it was written, and changes what edges compare: one that reading or writing forgets would be lost
 // by a change of the rule.
 func TestEveryFieldOfARule(t *testing.T) {
-	lower := counter.Lower
+	lower := algorithm.Lower
 	changes := map[string]func(*rules.Config){
 		"Name":          func(c *rules.Config) { c.Name = "other" },
 		"Match.Hosts":   func(c *rules.Config) { c.Match.Hosts = []string{"a.example", "*.b.example"} },

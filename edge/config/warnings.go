@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/rules"
 	"sluice/edge/upstream"
 )
@@ -50,9 +50,9 @@ func (c *Config) weaknesses() (all []string) {
 			add("rule %s leaves out requests with %s, which a client can send as well, and no rule counts these requests by source: "+
 				"add one with key: source", r.Name, what)
 		}
-		if tried := &r.Candidate; tried.Limit > counter.MaxNarrow && r.Limit <= counter.MaxNarrow && r.Count.Refused {
+		if tried := &r.Candidate; tried.Limit > algorithm.MaxNarrow && r.Limit <= algorithm.MaxNarrow && r.Count.Refused {
 			add("rule %s: its candidate's limit is %d, and the counters of a rule of at most %d hits do not hold that many in a sub-window: it may miss sources that it would refuse",
-				r.Name, tried.Limit, counter.MaxNarrow)
+				r.Name, tried.Limit, algorithm.MaxNarrow)
 		} else if tried.Limit > r.Limit && !r.Count.Refused {
 			add("rule %s: its candidate's limit is %d, above the rule's %d: it will refuse nobody, because what the rule refuses is not counted; "+
 				"what a higher limit would do, sluice-loadgen what-if tells of a log", r.Name, tried.Limit, r.Limit)
@@ -65,7 +65,7 @@ func (c *Config) weaknesses() (all []string) {
 		for _, w := range r.Windows {
 			shortest = min(shortest, w.Window)
 		}
-		if estimate == counter.Lower && r.Algorithm == rules.Sliding && time.Duration(shortest) < shortestExact && len(c.PoP.Memcached) > 0 {
+		if estimate == algorithm.Lower && r.Algorithm == rules.Sliding && time.Duration(shortest) < shortestExact && len(c.PoP.Memcached) > 0 {
 			add("rule %s has a window of %v and estimate: lower, which promises to refuse nobody below the limit: where the clocks of edges differ by a tenth of the window "+
 				"that does not hold; take %v or more", r.Name, shortest, rules.Duration(shortestExact))
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/config"
 	"sluice/edge/rules"
 	"sluice/mitigation"
@@ -27,11 +28,11 @@ var Scopes = [...]Scope{scope(AllRules, mitigation.AllRules), scope(Allow, mitig
 // A Scope is what operators may speak of in place of a rule.
 type Scope struct {
 	Name    string
-	Counter *counter.Rule
+	Counter *algorithm.Rule
 }
 
 func scope(name string, id uint32) Scope {
-	r, err := counter.NewRule(name, 1, counter.MinWindow, 1, counter.Nearest)
+	r, err := algorithm.NewRule(name, 1, algorithm.MinWindow, 1, algorithm.Nearest)
 	if err != nil {
 		panic(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/config"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
@@ -173,8 +174,8 @@ func (c *Plane) CheckQuota(q Quota, now time.Time) (plans.Quota, error) {
 		return out, fmt.Errorf("edge: rule %s has no plans, so it has one limit for everybody: give it plans: {%s: %d} first", q.Rule, in.PlansConfig.Default, r.Config.Limit)
 	case q.Limit == 0 && q.Plan == "":
 		return out, errors.New("edge: a quota needs a plan or a limit")
-	case q.Limit > counter.MaxLimit:
-		return out, fmt.Errorf("edge: limit %d is out of range: want 1 to %d", q.Limit, uint32(counter.MaxLimit))
+	case q.Limit > algorithm.MaxLimit:
+		return out, fmt.Errorf("edge: limit %d is out of range: want 1 to %d", q.Limit, uint32(algorithm.MaxLimit))
 	case q.Limit != 0 && q.Rule == "":
 		return out, errors.New("edge: a limit is under one rule: say which, as rule")
 	case q.Limit != 0 && q.Limit < r.Config.Cost.Units:

@@ -3,7 +3,7 @@ package limiter
 import (
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 )
 
@@ -11,9 +11,9 @@ import (
 // says what it would have done; nobody is refused for it. What its rule admits is what both count, so of a source that it would have
 // blocked it sees more than it would have admitted: it tells who would have been refused, and no less often than that.
 type Candidate struct {
-	Counter *counter.Rule // the counters of its rule, by its own limit and estimate (counter.Rule.With)
-	Bits    *counter.Rule // what its mitigations go by; nothing is counted under it
-	Timeout time.Duration // 0: it throttles
+	Counter *algorithm.Rule // the counters of its rule, by its own limit and estimate (algorithm.Rule.With)
+	Bits    *algorithm.Rule // what its mitigations go by; nothing is counted under it
+	Timeout time.Duration   // 0: it throttles
 	Repeat  mitigation.Repeat
 }
 

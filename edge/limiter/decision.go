@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/counter/inflight"
 	"sluice/mitigation"
 )
@@ -71,13 +72,13 @@ type RuleResult struct {
 	Due  bool   // what it costs is known when it is settled: Hits are held until then, and may be changed
 	Asks bool   // nothing is counted: the counter is asked whether the source is over its limit
 
-	Counter *counter.Rule // what counts in place of the rule's counter, by a limit that came with the request; nil: the rule's
+	Counter *algorithm.Rule // what counts in place of the rule's counter, by a limit that came with the request; nil: the rule's
 
 	Crowded bool // it is refused for want of a place in flight, not for its counter
 }
 
 // CountedBy is what counts the request.
-func (r *RuleResult) CountedBy() *counter.Rule {
+func (r *RuleResult) CountedBy() *algorithm.Rule {
 	if r.Counter != nil {
 		return r.Counter
 	}

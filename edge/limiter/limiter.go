@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/counter/inflight"
 	"sluice/mitigation"
 )
@@ -40,7 +41,7 @@ type Limiter struct {
 	// Up reports whether somebody in the tier answers for a source. nil: always.
 	Up func(counter.Source) bool
 	// Ask asks the tier about a counter that a request waits for. It must not block. nil: nobody can be asked.
-	Ask func(*counter.Rule, counter.Source)
+	Ask func(*algorithm.Rule, counter.Source)
 	// Wait returns when all channels are closed, or when the request has waited long enough. It must not keep the slice. nil:
 	// no request waits.
 	Wait func(replies []<-chan struct{})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 )
 
@@ -25,7 +26,7 @@ var a, b = ip("192.0.2.1"), ip("192.0.2.2")
 // newRule is a rule of so many hits in ten seconds that mitigates for twenty, changed as the test needs it.
 func newRule(t testing.TB, name string, limit uint32, change ...func(*Rule)) *Rule {
 	t.Helper()
-	c, err := counter.NewRule(name, limit, 10*time.Second, 12, counter.Nearest)
+	c, err := algorithm.NewRule(name, limit, 10*time.Second, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func TestDecide(t *testing.T) {
 		{"attempts count where a rule says so", []*Rule{rule("r", 1, throttle, attempts)},
 			[]step{{0, a, Passed, "", 0}, {5, a, Limited, "", -1}, {11.8, a, Limited, "", -1}, {18, a, Limited, "", -1}, {29.5, a, Passed, "", 0}}},
 		{"attempts that count in a shadow are told to nobody", []*Rule{rule("e", 1), rule("s", 2, shadow, attempts, func(r *Rule) {
-			r.Counter, _ = counter.NewRule("s", 2, time.Minute, 12, counter.Nearest)
+			r.Counter, _ = algorithm.NewRule("s", 2, time.Minute, 12, algorithm.Nearest)
 		})}, []step{{0, a, Passed, "e", 0}, {1, a, Limited, "e", 20 * time.Second}}},
 	} {
 		t.Run(story.name, func(t *testing.T) {
@@ -170,8 +171,8 @@ func TestRetryIsAdmitted(t *testing.T) {
 			t.Fatalf("%d retries, and the test shows nothing", retries)
 		}
 	}
-	rule := func(name string, limit uint32, window time.Duration, sub int, e counter.Estimate, timeout time.Duration, refused bool) *Rule {
-		c, err := counter.NewRule(name, limit, window, sub, e)
+	rule := func(name string, limit uint32, window time.Duration, sub int, e algorithm.Estimate, timeout time.Duration, refused bool) *Rule {
+		c, err := algorithm.NewRule(name, limit, window, sub, e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +182,7 @@ func TestRetryIsAdmitted(t *testing.T) {
 		for _, limit := range []uint32{1, 2, 3, 7, 20} {
 			for _, window := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {
 				for _, sub := range []int{1, 2, 4, 8, 12} {
-					for _, e := range []counter.Estimate{counter.Nearest, counter.Lower} {
+					for _, e := range []algorithm.Estimate{algorithm.Nearest, algorithm.Lower} {
 						for _, timeout := range []time.Duration{0, time.Second, 20 * time.Second} {
 							if window/time.Duration(limit) < 137*time.Millisecond {
 								continue // never over
@@ -194,8 +195,8 @@ func TestRetryIsAdmitted(t *testing.T) {
 		}
 	}
 	// What one rule refuses another may count, and its turn comes later.
-	f(rule("short", 1, time.Second, 12, counter.Nearest, 0, false), rule("long", 3, 10*time.Second, 12, counter.Nearest, 0, true))
-	f(rule("short", 1, time.Second, 12, counter.Lower, 0, true), rule("long", 3, 10*time.Second, 4, counter.Lower, 0, true))
+	f(rule("short", 1, time.Second, 12, algorithm.Nearest, 0, false), rule("long", 3, 10*time.Second, 12, algorithm.Nearest, 0, true))
+	f(rule("short", 1, time.Second, 12, algorithm.Lower, 0, true), rule("long", 3, 10*time.Second, 4, algorithm.Lower, 0, true))
 }
 
 func TestPostures(t *testing.T) {
@@ -336,7 +337,7 @@ type tier struct {
 func (b *bench) withTier(answer func()) *tier {
 	t := &tier{answer: answer}
 	b.Counters = counter.New(counter.Options{Counters: 1000, Tier: true})
-	b.Ask = func(*counter.Rule, counter.Source) { t.asked++ }
+	b.Ask = func(*algorithm.Rule, counter.Source) { t.asked++ }
 	b.Wait = func(replies []<-chan struct{}) {
 		t.waited += len(replies)
 		if t.answer != nil {
@@ -466,11 +467,11 @@ func TestDecideAllocatesNothing(t *testing.T) {
 // candidate has a rule try another limit, which mitigates for five seconds.
 func candidate(limit uint32, change ...func(*Candidate)) func(*Rule) {
 	return func(r *Rule) {
-		bits, err := counter.NewRule(r.Counter.Name+" candidate", limit, r.Counter.Window, 12, counter.Nearest)
+		bits, err := algorithm.NewRule(r.Counter.Name+" candidate", limit, r.Counter.Window, 12, algorithm.Nearest)
 		if err != nil {
 			panic(err)
 		}
-		r.Candidate = &Candidate{Counter: r.Counter.With(limit, counter.Nearest), Bits: bits, Timeout: 5 * time.Second}
+		r.Candidate = &Candidate{Counter: r.Counter.With(limit, algorithm.Nearest), Bits: bits, Timeout: 5 * time.Second}
 		for _, c := range change {
 			c(r.Candidate)
 		}
@@ -486,7 +487,7 @@ func TestCandidate(t *testing.T) {
 		would     bool // nobody refuses, and the candidate would
 	}
 	throttles := func(c *Candidate) { c.Timeout = 0 }
-	lower := func(c *Candidate) { c.Counter = c.Counter.With(c.Counter.Limit, counter.Lower) }
+	lower := func(c *Candidate) { c.Counter = c.Counter.With(c.Counter.Limit, algorithm.Lower) }
 	for name, story := range map[string]struct {
 		rules []*Rule
 		steps []step // of source a

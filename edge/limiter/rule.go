@@ -4,16 +4,16 @@ import (
 	"slices"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/counter/inflight"
 	"sluice/mitigation"
 )
 
 // Rule is a limit: all that a decision needs of it. It must not change while decisions may use it.
 type Rule struct {
-	Counter *counter.Rule // how hits are counted and how many are allowed; required
-	Timeout time.Duration // how long a source that went over is mitigated; 0: the rule only throttles
-	Shadow  bool          // it counts and decides, and refuses nobody
+	Counter *algorithm.Rule // how hits are counted and how many are allowed; required
+	Timeout time.Duration   // how long a source that went over is mitigated; 0: the rule only throttles
+	Shadow  bool            // it counts and decides, and refuses nobody
 
 	Candidate *Candidate // tried beside this; nil: none
 
@@ -70,7 +70,7 @@ type Check string
 
 const (
 	Async Check = "async" // behind its back
-	Sync  Check = "sync"  // before each decision, which waits for the answer: counter.Rule.Sync
+	Sync  Check = "sync"  // before each decision, which waits for the answer: algorithm.Rule.Sync
 )
 
 // FirstSight says what to do with a request of a source whose count in the PoP is not known yet.

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge"
 	"sluice/edge/config"
 	"sluice/edge/events"
@@ -390,7 +391,7 @@ func held(t *testing.T) (p *peer, asked chan struct{}, release func()) {
 	asked, released := make(chan struct{}, maxCalls), make(chan struct{})
 	p = startPeer(t, "rules: [{name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 1, first_sight: wait}]", func(o *edge.Options) {
 		o.Table = counter.New(counter.Options{Counters: 1 << 14, Tier: true})
-		o.Tier.Ask = func(*counter.Rule, counter.Source) {
+		o.Tier.Ask = func(*algorithm.Rule, counter.Source) {
 			asked <- struct{}{}
 			<-released
 		}

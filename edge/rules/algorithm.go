@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 )
 
@@ -23,18 +23,18 @@ const (
 var Algorithms = []Algorithm{Sliding, Fixed, TokenBucket, LeakyBucket, Exact}
 
 // NewCounter makes the counter of a rule that CheckAlgorithm has nothing against: one line for each algorithm.
-func (c *Config) NewCounter(name string, estimate counter.Estimate) (*counter.Rule, error) {
+func (c *Config) NewCounter(name string, estimate algorithm.Estimate) (*algorithm.Rule, error) {
 	window := time.Duration(c.Window)
 	switch c.Algorithm {
 	case Fixed:
-		return counter.NewFixed(name, c.Limit, window)
+		return algorithm.NewFixed(name, c.Limit, window)
 	case TokenBucket, LeakyBucket:
 		burst, queue := c.bucket()
-		return counter.NewBucket(name, c.Limit, window, c.SubWindows, burst, queue)
+		return algorithm.NewBucket(name, c.Limit, window, c.SubWindows, burst, queue)
 	case Exact:
-		return counter.NewExact(name, c.Limit, window, c.SubWindows)
+		return algorithm.NewExact(name, c.Limit, window, c.SubWindows)
 	}
-	return counter.NewCostlyRule(name, c.Limit, window, c.SubWindows, estimate, c.Cost.most())
+	return algorithm.NewCostlyRule(name, c.Limit, window, c.SubWindows, estimate, c.Cost.most())
 }
 
 // bucket is how many requests may come at once, and how many more may wait. A leaky bucket is a token bucket of one before which there is
@@ -76,12 +76,12 @@ func (c *Config) CheckAlgorithm() (field string, err error) {
 		no("windows", "algorithm: %s has one limit: remove them, or take sliding or fixed", c.Algorithm)
 	case len(c.Prefixes) > 0 && c.Algorithm != Fixed:
 		no("prefixes", "algorithm: %s has one limit: remove them, or take sliding or fixed", c.Algorithm)
-	case c.Estimate != nil && *c.Estimate != counter.Nearest:
+	case c.Estimate != nil && *c.Estimate != algorithm.Nearest:
 		no("estimate", "only algorithm: sliding has one: remove it")
 	case c.Algorithm == Fixed && c.SubWindows != Default("", 0).SubWindows:
 		no("sub_windows", "algorithm: fixed has none: remove it")
-	case c.Algorithm == Exact && c.Limit > counter.MaxExact:
-		no("limit", "algorithm: exact keeps the time of each request, and of at most %d: take that, or sliding, which decides nearly as well", counter.MaxExact)
+	case c.Algorithm == Exact && c.Limit > algorithm.MaxExact:
+		no("limit", "algorithm: exact keeps the time of each request, and of at most %d: take that, or sliding, which decides nearly as well", algorithm.MaxExact)
 	case c.Algorithm != Fixed && c.Candidate.Is():
 		no("candidate", "it would read the rule's counters by another limit, and those of algorithm: %s are of one limit: remove it, or try the change in a rule in shadow", c.Algorithm)
 	case c.Algorithm == Fixed && c.Candidate.Estimate != nil:
@@ -91,8 +91,8 @@ func (c *Config) CheckAlgorithm() (field string, err error) {
 	case is:
 		burst, queue := c.bucket()
 		perHit := float64(c.Window) / float64(max(c.Limit, 1))
-		if full := perHit * (float64(burst) + float64(queue)); full > float64(counter.MaxWindow) {
-			no("burst", "%d requests are those of %v at this rate: want at most those of %v", burst+queue, Duration(full).rounded(), Duration(counter.MaxWindow))
+		if full := perHit * (float64(burst) + float64(queue)); full > float64(algorithm.MaxWindow) {
+			no("burst", "%d requests are those of %v at this rate: want at most those of %v", burst+queue, Duration(full).rounded(), Duration(algorithm.MaxWindow))
 		} else if last := time.Duration(perHit * float64(queue)); last > limiter.MaxDelay {
 			no("burst", "the last of %d that wait would wait %v: want at most %v, so at most %d", queue, Duration(last).rounded(), limiter.MaxDelay, int(float64(limiter.MaxDelay)/perHit))
 		}

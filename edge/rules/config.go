@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
@@ -17,24 +17,24 @@ import (
 // Config is one rule as an operator writes it. The JSON form has the names of the YAML form, so that what the API
 // shows can be put into a file.
 type Config struct {
-	Name              string             `json:"name"`
-	Match             Match              `json:"match"`
-	Key               []string           `json:"key"`
-	Limit             uint32             `json:"limit,omitempty"` // 0: none; the rule counts nothing, and is there for its Priority, Queue or Concurrency
-	Window            Duration           `json:"window"`
-	SubWindows        int                `json:"sub_windows"`
-	Estimate          *counter.Estimate  `json:"-"` // nil: Config.Estimate
-	MitigationTimeout Duration           `json:"mitigation_timeout"`
-	Escalate          []Duration         `json:"escalate,omitempty"` // timeouts of who comes back, ascending
-	EscalateWithin    Duration           `json:"escalate_within"`    // how soon after the end of a block that is
-	Mode              Mode               `json:"mode"`
-	FirstSight        limiter.FirstSight `json:"first_sight"`
-	OnStoreFailure    limiter.Posture    `json:"on_store_failure"`
-	Count             Count              `json:"count"`
-	Candidate         Candidate          `json:"candidate"`
-	Share             int                `json:"share"` // percent of sources that the rule is about
-	Action            Action             `json:"action"`
-	Response          Response           `json:"response"`
+	Name              string              `json:"name"`
+	Match             Match               `json:"match"`
+	Key               []string            `json:"key"`
+	Limit             uint32              `json:"limit,omitempty"` // 0: none; the rule counts nothing, and is there for its Priority, Queue or Concurrency
+	Window            Duration            `json:"window"`
+	SubWindows        int                 `json:"sub_windows"`
+	Estimate          *algorithm.Estimate `json:"-"` // nil: Config.Estimate
+	MitigationTimeout Duration            `json:"mitigation_timeout"`
+	Escalate          []Duration          `json:"escalate,omitempty"` // timeouts of who comes back, ascending
+	EscalateWithin    Duration            `json:"escalate_within"`    // how soon after the end of a block that is
+	Mode              Mode                `json:"mode"`
+	FirstSight        limiter.FirstSight  `json:"first_sight"`
+	OnStoreFailure    limiter.Posture     `json:"on_store_failure"`
+	Count             Count               `json:"count"`
+	Candidate         Candidate           `json:"candidate"`
+	Share             int                 `json:"share"` // percent of sources that the rule is about
+	Action            Action              `json:"action"`
+	Response          Response            `json:"response"`
 	// Plans are the limits of clients by their plan (PlansConfig); Limit is that of those on any other.
 	Plans     map[string]PlanLimit `json:"plans,omitempty"`
 	Windows   []Window             `json:"windows,omitempty"`  // other limits, beside Limit and Window
@@ -55,7 +55,7 @@ func (c *Config) AsksTier() bool { return c.Check == limiter.Sync }
 
 // Defaults is what holds for all rules that do not say otherwise.
 type Defaults struct {
-	Estimate counter.Estimate
+	Estimate algorithm.Estimate
 	Shadow   bool // every rule that is not off is a shadow
 	Plans    PlansConfig
 }
@@ -99,9 +99,9 @@ type Count struct {
 // Candidate is what is tried beside a rule, on its counters, without refusing anybody. What it does not say is as in the rule; the zero
 // Candidate is none.
 type Candidate struct {
-	Limit             uint32            `json:"limit,omitempty"`
-	Estimate          *counter.Estimate `json:"-"`
-	MitigationTimeout *Duration         `json:"mitigation_timeout,omitempty"`
+	Limit             uint32              `json:"limit,omitempty"`
+	Estimate          *algorithm.Estimate `json:"-"`
+	MitigationTimeout *Duration           `json:"mitigation_timeout,omitempty"`
 }
 
 // Is reports whether there is a candidate.
@@ -133,9 +133,9 @@ const (
 
 // Cost is how much of a limit a request uses. At most one of Bytes and Header is set.
 type Cost struct {
-	Units  uint32 // 1 to counter.MaxCost, of each request
+	Units  uint32 // 1 to algorithm.MaxCost, of each request
 	Bytes  int    // one for so many bytes of its body, at least 1; 0: it is not by bytes
-	Header string // what this header of the origin's answer says, 1 to counter.MaxCost; "": it is not by a header
+	Header string // what this header of the origin's answer says, 1 to algorithm.MaxCost; "": it is not by a header
 }
 
 // Is reports whether a request may cost more than 1.
@@ -144,7 +144,7 @@ func (c Cost) Is() bool { return c.Units > 1 || c.Bytes > 0 || c.Header != "" }
 // most is what a request may cost.
 func (c Cost) most() uint32 {
 	if c.Bytes > 0 || c.Header != "" {
-		return counter.MaxCost
+		return algorithm.MaxCost
 	}
 	return max(1, c.Units)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
@@ -162,7 +163,7 @@ func price(r *limiter.RuleResult, c *Cost, q *message.Request) {
 
 // units is what so many bytes cost, at so many for one.
 func units(length int64, bytes int) uint32 {
-	return uint32(min(max(1, (length+int64(bytes)-1)/int64(bytes)), counter.MaxCost))
+	return uint32(min(max(1, (length+int64(bytes)-1)/int64(bytes)), algorithm.MaxCost))
 }
 
 // AwaitsBody reports whether a rule waits to hear how long the request's body was.
@@ -214,7 +215,7 @@ func priced(answer *message.Head, name string) uint32 {
 		}
 		n = 10*n + uint32(c-'0')
 	}
-	if n < 1 || n > counter.MaxCost {
+	if n < 1 || n > algorithm.MaxCost {
 		return 1
 	}
 	return n

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/http1"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
@@ -263,7 +264,7 @@ func TestShareByKey(t *testing.T) {
 
 // A candidate's numbers are its rule's, whatever their limits: also where a rule alone with its limit would have other lanes.
 func TestCandidateCounts(t *testing.T) {
-	list := []Config{ruleOf("r", 20_000, func(c *Config) { c.Candidate.Limit = 3 }), ruleOf("s", 4, func(c *Config) { c.Candidate.Estimate = new(counter.Lower) })}
+	list := []Config{ruleOf("r", 20_000, func(c *Config) { c.Candidate.Limit = 3 }), ruleOf("s", 4, func(c *Config) { c.Candidate.Estimate = new(algorithm.Lower) })}
 	b := newBench(t, list...)
 	for i, want := range []limiter.Verdict{limiter.Passed, limiter.Passed, limiter.Passed, limiter.Limited, limiter.Mitigated} {
 		b.decide(ip("192.0.2.1"), epoch)
@@ -275,7 +276,7 @@ func TestCandidateCounts(t *testing.T) {
 	if c := b.rules.ByName("r").Counter; r.Counter.ID != c.ID || r.Counter.Identity() != c.Identity() || r.Bits.ID == c.ID {
 		t.Errorf("%+v", r)
 	}
-	if s := b.rules.ByName("s").Candidate; s.Counter.Estimate != counter.Lower || s.Counter.Limit != 4 || s.Timeout != 20*time.Second || s.Bits.ID == r.Bits.ID {
+	if s := b.rules.ByName("s").Candidate; s.Counter.Estimate != algorithm.Lower || s.Counter.Limit != 4 || s.Timeout != 20*time.Second || s.Bits.ID == r.Bits.ID {
 		t.Errorf("%+v", s)
 	}
 }

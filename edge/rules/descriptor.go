@@ -14,6 +14,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/address"
 )
 
@@ -136,7 +137,7 @@ func (r *Rule) described() error {
 	}
 	for _, unit := range limitUnits {
 		own := r.Config
-		own.Limit, own.Window = counter.MaxLimit, Duration(unit)
+		own.Limit, own.Window = algorithm.MaxLimit, Duration(unit)
 		c, err := own.NewCounter(fmt.Sprint(r.Counter.Name, " asked ", unit), r.Counter.Estimate)
 		if err != nil {
 			return err
@@ -186,7 +187,7 @@ func (d *Decision) AddDescriptor(key Secret, set *Set, s *address.Sources, domai
 	}
 	var source counter.Source
 	source, d.buf = r.sourceOf(key, s, q, d.buf)
-	limit := min(q.Limit, counter.MaxLimit)
+	limit := min(q.Limit, algorithm.MaxLimit)
 	if limit == 0 {
 		limit = r.Config.Limit
 	}

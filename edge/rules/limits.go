@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 )
 
@@ -95,7 +96,7 @@ func (c *Config) CheckPrefixes() error {
 				return fmt.Errorf("prefixes: %d is the narrowest of its family and has the rule's limit: write %d alone", p.Prefix, p.Prefix)
 			case i > 0 && widths[i-1].Prefix == p.Prefix:
 				return fmt.Errorf("prefixes: %d is there twice: remove one", p.Prefix)
-			case i > 0 && limit <= below && limit < counter.MaxLimit:
+			case i > 0 && limit <= below && limit < algorithm.MaxLimit:
 				return fmt.Errorf("prefixes: %d has a limit of %d, and a prefix within it %d, which could never be reached: a wider prefix needs the larger limit", p.Prefix, limit, below)
 			}
 			below = limit
@@ -122,9 +123,9 @@ func (c *Config) widened(widths []Prefix, i int) uint32 {
 	}
 	doubled := (widths[0].Prefix - widths[i].Prefix) / 2
 	if bits.Len32(c.Limit)+doubled > 32 {
-		return counter.MaxLimit
+		return algorithm.MaxLimit
 	}
-	return min(counter.MaxLimit, c.Limit<<doubled)
+	return min(algorithm.MaxLimit, c.Limit<<doubled)
 }
 
 // Limits is how many the rule has, those of both families.
@@ -195,7 +196,7 @@ func (c *Config) specs() (list []spec) {
 		for i, w := range append([]Window{{c.Limit, c.Window}}, c.Windows...) {
 			s := s
 			// Rounded up. Factors are below 2^30, so that their product fits.
-			s.limit, s.window = uint32(min(counter.MaxLimit, (uint64(w.Limit)*uint64(own)+uint64(c.Limit)-1)/uint64(c.Limit))), time.Duration(w.Window)
+			s.limit, s.window = uint32(min(algorithm.MaxLimit, (uint64(w.Limit)*uint64(own)+uint64(c.Limit)-1)/uint64(c.Limit))), time.Duration(w.Window)
 			if i > 0 {
 				s.suffix += "/" + w.Window.String()
 			}
@@ -219,14 +220,14 @@ func (c *Config) specs() (list []spec) {
 
 // addLimits gives a rule its limits. Counters of the first are those that the rule has without the others; others are named by their width,
 // because numbers of one width mean nothing in another.
-func (r *Rule) addLimits(estimate counter.Estimate) error {
+func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 	config := r.Config
 	c := &config
 	if c.Limit == 0 && c.MayLackLimit() {
-		c.Limit = counter.MaxLimit // nobody is counted under it; whoever lists rules finds a counter all the same
+		c.Limit = algorithm.MaxLimit // nobody is counted under it; whoever lists rules finds a counter all the same
 	}
 	if c.Limit == 0 {
-		return fmt.Errorf("limit 0: want 1 to %d", counter.MaxLimit)
+		return fmt.Errorf("limit 0: want 1 to %d", algorithm.MaxLimit)
 	}
 	for _, check := range []func() error{c.CheckWindows, c.CheckPrefixes} {
 		if err := check(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 )
 
@@ -60,7 +61,7 @@ func TestLimitsOfARule(t *testing.T) {
 	f(ruleOf("r", 100, prefixes(Prefix{64, 0}, Prefix{61, 0})), alone, alone+`, "r/61";q=200;w=10`) // rounded down
 	f(ruleOf("r", 100, windows(in(15, time.Second)), prefixes(Prefix{32, 0}, Prefix{24, 250})),
 		alone+`, "r/1s";q=15;w=1, "r/24";q=250;w=10, "r/24/1s";q=38;w=1`, alone+`, "r/1s";q=15;w=1`)
-	f(ruleOf("r", counter.MaxLimit-1, prefixes(Prefix{128, 0}, Prefix{48, 0})), `"r";q=999999999;w=10`, `"r";q=999999999;w=10, "r/48";q=1000000000;w=10`)
+	f(ruleOf("r", algorithm.MaxLimit-1, prefixes(Prefix{128, 0}, Prefix{48, 0})), `"r";q=999999999;w=10`, `"r";q=999999999;w=10, "r/48";q=1000000000;w=10`)
 	f(ruleOf("r", 100, windows(in(20, time.Second)), func(c *Config) { c.Candidate.Limit = 50 }), alone+`, "r/1s";q=20;w=1`, alone+`, "r/1s";q=20;w=1`)
 }
 

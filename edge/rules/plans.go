@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/message"
 	"sluice/edge/plans"
 )
@@ -143,7 +144,7 @@ func newVariant(r *Rule, limit uint32) (*Rule, error) {
 // Vary makes the variants that a snapshot of plans asks for, and lets go those that it does not. It reports whether anything has changed. A
 // variant that stays keeps its ID. It is for one goroutine at a time; requests may go on.
 func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
-	var kept, added []*counter.Rule
+	var kept, added []*algorithm.Rule
 	next := make(map[*Rule]map[uint32]*Rule)
 	for _, r := range s.Rules {
 		for i := range r.Limits {
@@ -179,7 +180,7 @@ func (s *Set) Vary(now *plans.Snapshot) (changed bool, err error) {
 			next[r] = wanted
 		}
 	}
-	counter.Renumber(append(kept, added...)) // those in force are there first, and stay as they are
+	algorithm.Renumber(append(kept, added...)) // those in force are there first, and stay as they are
 	for r, variants := range next {
 		r.plans.variants.Store(&variants)
 	}

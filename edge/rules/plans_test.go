@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/plans"
@@ -203,7 +204,7 @@ func TestVariantsStay(t *testing.T) {
 	if pro == nil || len(r.Variants()) != 1 || !strings.HasSuffix(pro.Counter.Name, " limit 100") || pro.Of != r.Counter.ID || !pro.IsVariant() || pro.Tally != r.Tally {
 		t.Fatalf("%+v", r.Variants())
 	}
-	twin, err := counter.NewRule(r.Counter.Name+" limit 200", 200, r.Counter.Window, r.Counter.SubWindows, r.Counter.Estimate)
+	twin, err := algorithm.NewRule(r.Counter.Name+" limit 200", 200, r.Counter.Window, r.Counter.SubWindows, r.Counter.Estimate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +280,7 @@ func BenchmarkPlans(b *testing.B) {
 	for _, key := range []string{"none", "nobody", "pro", "k5000"} {
 		b.Run(key, func(b *testing.B) {
 			c := api()
-			c.Limit, c.Plans["free"] = counter.MaxLimit, PlanLimit{counter.MaxLimit}
+			c.Limit, c.Plans["free"] = algorithm.MaxLimit, PlanLimit{algorithm.MaxLimit}
 			if key == "none" {
 				c.Plans = nil
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
@@ -43,8 +44,8 @@ type Rule struct {
 	level   shedding.Level // of a request under it; a shadow says nothing
 	queue   time.Duration
 
-	address int             // of a rule about descriptors: the entry that holds the source's address; less than 0: none
-	Asked   []*counter.Rule // of a rule about descriptors: what counts for limits that proxies send, by their unit
+	address int               // of a rule about descriptors: the entry that holds the source's address; less than 0: none
+	Asked   []*algorithm.Rule // of a rule about descriptors: what counts for limits that proxies send, by their unit
 
 	Crowded *Text // what those are told that find no place in flight; nil: it has no concurrency
 }
@@ -88,7 +89,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		estimate = *c.Estimate
 	}
 	if c.Algorithm != Sliding {
-		estimate = counter.Nearest // there is none to choose
+		estimate = algorithm.Nearest // there is none to choose
 	}
 	r.Config.Estimate = &estimate
 	if c.Match.Path != "" && c.Match.Path[0] == '~' && c.Match.regexp == nil {
@@ -140,7 +141,7 @@ func newCandidate(config *Config, r *limiter.Rule, limit uint32) (*limiter.Candi
 	if len(config.Escalate) > 0 {
 		name = fmt.Sprint(name, config.Escalate)
 	}
-	bits, err := counter.NewRule(name, limit, r.Counter.Window, r.Counter.SubWindows, estimate)
+	bits, err := algorithm.NewRule(name, limit, r.Counter.Window, r.Counter.SubWindows, estimate)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 )
 
 // A Set finds the rules that a request falls under. It looks hosts and paths up instead of trying every rule, so that
@@ -36,7 +36,7 @@ type paths struct {
 func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, error) {
 	s := &Set{hosts: make(map[string]*paths), wild: make(map[string]*paths), any: &paths{},
 		names: make(map[string]*Rule, len(list))}
-	var counters []*counter.Rule
+	var counters []*algorithm.Rule
 	for _, config := range list {
 		r, err := newRule(config, defaults)
 		if err != nil {
@@ -65,7 +65,7 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 			return nil, err
 		}
 	}
-	counter.Renumber(counters)
+	algorithm.Renumber(counters)
 	return s, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/mitigation"
 	"sluice/pop"
 	"sluice/pop/memcached"
@@ -109,7 +110,7 @@ func BenchmarkIncr(b *testing.B) {
 // BenchmarkNewSources is what it takes from a source's first request until the tier knows of it: the table, the machine, the
 // pipeline and a real memcached's answer.
 func BenchmarkNewSources(b *testing.B) {
-	rule, err := counter.NewRule("bench", 100, time.Minute, 12, counter.Nearest)
+	rule, err := algorithm.NewRule("bench", 100, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
@@ -29,7 +30,7 @@ func address(n uint32) counter.Source {
 
 func newRule(t testing.TB, limit uint32, window, timeout time.Duration) pop.Rule {
 	t.Helper()
-	r, err := counter.NewRule("test", limit, window, 12, counter.Nearest)
+	r, err := algorithm.NewRule("test", limit, window, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}

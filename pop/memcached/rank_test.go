@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/pop"
 	"sluice/pop/wire"
@@ -20,7 +21,7 @@ func startRanking(t *testing.T, n int, wait time.Duration, rule pop.Rule, names 
 	for i := range uint64(n) {
 		e := startEdge(t, i+1, rule, names, nodes.dial)
 		e.rule.OnStoreFailure = posture
-		e.Ask = func(*counter.Rule, counter.Source) {}
+		e.Ask = func(*algorithm.Rule, counter.Source) {}
 		e.Wait = func(replies []<-chan struct{}) {
 			late := time.NewTimer(wait)
 			defer late.Stop()

@@ -13,6 +13,7 @@ import (
 	"github.com/dchest/siphash"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 )
 
 // Secret is a PoP's. Each of its uses has a key of its own, so that nothing that an outsider chooses is ever hashed under the key of a
@@ -222,7 +223,7 @@ func (s Secret) SlotKey(slot int) string {
 }
 
 // RuleDigest names a rule's counters in the mitigation log.
-func (s Secret) RuleDigest(r *counter.Rule) uint64 {
+func (s Secret) RuleDigest(r *algorithm.Rule) uint64 {
 	return siphash.Hash(s.names.k0, s.names.k1, append([]byte{forRule}, r.Identity()...))
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/counter/inflight"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
@@ -165,7 +166,7 @@ func (e *Edge) begin() error {
 	e.limiter = limiter.Limiter{
 		Counters: e.Counters, Bits: e.Bits, InFlight: e.InFlight,
 		Up: func(counter.Source) bool { return m.Up() },
-		Ask: func(r *counter.Rule, s counter.Source) {
+		Ask: func(r *algorithm.Rule, s counter.Source) {
 			m.Ask(counter.Counter{Rule: r, Source: s})
 			wake()
 		},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/pop/poptest"
 	"sluice/pop/secret"
@@ -24,7 +25,7 @@ func ip(s string) counter.Source { return counter.SourceOf(netip.MustParseAddr(s
 
 func newRule(t *testing.T, name string, limit uint32) limiter.Rule {
 	t.Helper()
-	r, err := counter.NewRule(name, limit, time.Minute, 12, counter.Nearest)
+	r, err := algorithm.NewRule(name, limit, time.Minute, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 )
 
 // Behaviour is a PoP's rule and what sources do about it. Every source runs through the phases again and again, from its first request on
@@ -18,7 +18,7 @@ type Behaviour struct {
 	Window     time.Duration
 	Timeout    time.Duration // of a mitigation; 0: the rule throttles
 	SubWindows int
-	Estimate   counter.Estimate
+	Estimate   algorithm.Estimate
 	Fresh      bool // in the place of a source that has run through its phases once, or has come to its ceiling, comes one never seen before
 	Phases     []Phase
 	Sync       bool // the rule asks the tier before each decision
@@ -92,7 +92,7 @@ var suspects = []Behaviour{
 // suspect is one of them, where it is not at odds with what is to be searched.
 func (o *Options) suspect(i int, rng *rand.Rand) Behaviour {
 	b, s := o.draw(rng), suspects[i]
-	b.SubWindows, b.Estimate, b.Fresh, b.Phases = 12, counter.Nearest, s.Fresh, slices.Clone(s.Phases)
+	b.SubWindows, b.Estimate, b.Fresh, b.Phases = 12, algorithm.Nearest, s.Fresh, slices.Clone(s.Phases)
 	if s.Edges != 0 && o.Edges == 0 {
 		b.Edges = s.Edges
 	}
@@ -142,7 +142,7 @@ func (o *Options) redraw(b *Behaviour, field int, rng *rand.Rand) {
 			b.Timeout = pick[time.Duration](rng, 0, 0, 1, 10) * time.Second
 		}
 	case 4:
-		b.SubWindows, b.Estimate = pick(rng, 12, 12, 8, 4, 1), pick(rng, counter.Nearest, counter.Nearest, counter.Lower)
+		b.SubWindows, b.Estimate = pick(rng, 12, 12, 8, 4, 1), pick(rng, algorithm.Nearest, algorithm.Nearest, algorithm.Lower)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
@@ -20,7 +21,7 @@ func TestRotationThroughAPrefix(t *testing.T) {
 	widths := []int{64, 56, 48}
 	var rules []limiter.Rule
 	for i, name := range []string{"r", "r /56", "r /48"} {
-		c, err := counter.NewRule(name, limit<<(4*i), time.Minute, 12, counter.Nearest)
+		c, err := algorithm.NewRule(name, limit<<(4*i), time.Minute, 12, algorithm.Nearest)
 		if err != nil {
 			t.Fatal(err)
 		}

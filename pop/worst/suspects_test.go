@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 )
 
 // TestSuspectsKeepTheBudget: what searches have found, and what looks expensive to who knows the code, each behaviour by itself.
@@ -17,7 +17,7 @@ func TestSuspectsKeepTheBudget(t *testing.T) {
 	const second = time.Second
 	f := func(edges int, limit uint32, window, timeout time.Duration, fresh bool, phase Phase) {
 		t.Helper()
-		b := Behaviour{Edges: edges, Limit: limit, Window: window, Timeout: timeout, SubWindows: 12, Estimate: counter.Nearest, Fresh: fresh, Phases: []Phase{phase}}
+		b := Behaviour{Edges: edges, Limit: limit, Window: window, Timeout: timeout, SubWindows: 12, Estimate: algorithm.Nearest, Fresh: fresh, Phases: []Phase{phase}}
 		r, err := b.run(1, full, 2)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestSuspectsUnderSync(t *testing.T) {
 		}
 		f := func(edges int, limit uint32, timeout time.Duration, fresh bool, phase Phase) {
 			t.Helper()
-			b := Behaviour{Edges: edges, Limit: limit, Window: window, Timeout: timeout, SubWindows: 12, Estimate: counter.Nearest, Fresh: fresh, Sync: true, Phases: []Phase{phase}}
+			b := Behaviour{Edges: edges, Limit: limit, Window: window, Timeout: timeout, SubWindows: 12, Estimate: algorithm.Nearest, Fresh: fresh, Sync: true, Phases: []Phase{phase}}
 			r, err := b.run(1, full, 2)
 			if err != nil {
 				t.Fatal(err)

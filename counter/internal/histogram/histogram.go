@@ -78,8 +78,34 @@ func (s *Set) chain(slot int) *int32 {
 	return &s.chains[uint32(slot)*0x9e3779b1>>16&uint32(len(s.chains)-1)]
 }
 
-// Of is the histogram of a counter that has one.
-func (s *Set) Of(slot int, wide bool) *Histogram { return s.list.At(int(*s.linkTo(slot, wide)) - 1) }
+// of is the histogram of a counter that has one.
+func (s *Set) of(slot int, wide bool) *Histogram { return s.list.At(int(*s.linkTo(slot, wide)) - 1) }
+
+// Own is the histogram of a counter that may have one, looked for only when it is asked. The zero Own is that of a counter without.
+type Own struct {
+	set  *Set
+	slot int
+	wide bool
+}
+
+// Own is that of a counter that has one.
+func (s *Set) Own(slot int, wide bool) Own { return Own{s, slot, wide} }
+
+// Bins is those of a sub-window.
+func (o Own) Bins(n uint32) Bins {
+	if o.set == nil {
+		return Bins{}
+	}
+	return o.set.Bins(o.set.of(o.slot, o.wide), n)
+}
+
+// Get is the histogram, or nil.
+func (o Own) Get() *Histogram {
+	if o.set == nil {
+		return nil
+	}
+	return o.set.of(o.slot, o.wide)
+}
 
 // linkTo is where the index of a counter's histogram stands, which has one.
 func (s *Set) linkTo(slot int, wide bool) *int32 {

@@ -22,6 +22,9 @@ const (
 	Narrow Packing = 2 // four of 16
 )
 
+// MaxEdges is the largest number of edges that may share counters.
+const MaxEdges = 64
+
 // NarrowMax is the largest limit that narrow lanes hold.
 const NarrowMax = 16_000
 
@@ -124,4 +127,10 @@ func (p Packing) Last(group, n uint64) (hits uint64) {
 		n -= some
 	}
 	return hits
+}
+
+// Older makes groups older by n places.
+func Older[G any](groups []G, n int) {
+	copy(groups[n:], groups)
+	clear(groups[:n])
 }

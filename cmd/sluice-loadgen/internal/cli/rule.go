@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/rules"
 	"sluice/loadgen/judge"
 	"sluice/mitigation"
@@ -61,7 +61,7 @@ func (f *Rule) algorithm() rules.Algorithm {
 }
 
 // counter makes the counter of a rule.
-func (f *Rule) counter(limit uint32, e counter.Estimate) (*counter.Rule, error) {
+func (f *Rule) counter(limit uint32, e algorithm.Estimate) (*algorithm.Rule, error) {
 	c := rules.Default("default", limit)
 	c.Window, c.SubWindows, c.Algorithm, c.Burst = rules.Duration(f.Window), f.SubWindows, f.algorithm(), f.Burst
 	if c.Algorithm != rules.Sliding {
@@ -89,14 +89,14 @@ func (f *Rule) Rules() (mode judge.Mode, all []pop.Rule, err error) {
 	}
 	for _, limit := range f.Limits {
 		for _, name := range f.Estimates {
-			e := counter.Unrounded
+			e := algorithm.Unrounded
 			if name != "unrounded" {
-				if e, err = counter.ParseEstimate(name); err != nil {
+				if e, err = algorithm.ParseEstimate(name); err != nil {
 					return 0, nil, Usagef("--estimate %s: want nearest, lower or unrounded", name)
 				}
 			}
-			if limit > counter.MaxLimit {
-				return 0, nil, Usagef("--limit %d: want 1 to %d", limit, counter.MaxLimit)
+			if limit > algorithm.MaxLimit {
+				return 0, nil, Usagef("--limit %d: want 1 to %d", limit, algorithm.MaxLimit)
 			}
 			r, err := f.counter(uint32(limit), e)
 			if err != nil {

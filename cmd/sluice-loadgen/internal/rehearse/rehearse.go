@@ -20,6 +20,7 @@ import (
 	"sluice/cmd/sluice-loadgen/internal/cli"
 	"sluice/cmd/sluice-loadgen/internal/virtual"
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/config"
 	"sluice/edge/rehearsal"
 	"sluice/edge/rules"
@@ -46,7 +47,7 @@ type askFlags struct {
 	algorithm       string
 	burst           uint32
 
-	limitless []string // rules of the file that have no limit, which are not asked
+	limitless []rules.Config // rules of the file that have no limit, which are not asked
 }
 
 func addFlags(flags *pflag.FlagSet) *askFlags {
@@ -109,7 +110,7 @@ func Command(ctx context.Context, args []string) error {
 	began := time.Now()
 	passes := 1
 	for _, r := range curves {
-		passes += len(whatif.LimitsAround(asked.Rules[r].Limit, counter.MaxLimit))
+		passes += len(whatif.LimitsAround(asked.Rules[r].Limit, algorithm.MaxLimit))
 	}
 	bar, pass := cli.Progress(passes*len(t.Requests), "as it is"), 0
 	defer bar.Finish()
@@ -208,7 +209,7 @@ func (f *askFlags) load() (*config.Config, error) {
 			return nil, err
 		}
 	}
-	e, err := counter.ParseEstimate(f.estimate)
+	e, err := algorithm.ParseEstimate(f.estimate)
 	if err != nil {
 		return nil, cli.Usagef("--estimate %s: want nearest or lower", f.estimate)
 	}
@@ -226,11 +227,11 @@ func (f *askFlags) load() (*config.Config, error) {
 		}
 		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool { return r.Mode == rules.Off })
 		if !slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Limit > 0 }) {
-			return nil, fmt.Errorf("%s: no rule has a limit, and who is shed follows from how fast an origin answers, which a log does not tell: there is nothing to ask about", f.config)
+			return nil, fmt.Errorf("%s: no rule has a limit: who is shed follows from how fast an origin answers, and how many are in flight from how long requests take, and a log tells neither: there is nothing to ask about", f.config)
 		}
 		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool {
 			if r.Limit == 0 {
-				f.limitless = append(f.limitless, r.Name)
+				f.limitless = append(f.limitless, r)
 			}
 			return r.Limit == 0
 		})
@@ -242,7 +243,7 @@ func (f *askFlags) load() (*config.Config, error) {
 	if f.timeout < 0 || f.timeout > mitigation.MaxTimeout {
 		return nil, cli.Usagef("--mitigation-timeout %v: want 0 to %v", f.timeout, mitigation.MaxTimeout)
 	}
-	if _, err := counter.NewRule("default", f.limit, f.window, f.subWindows, e); err != nil {
+	if _, err := algorithm.NewRule("default", f.limit, f.window, f.subWindows, e); err != nil {
 		return nil, cli.Usagef("--%s", strings.Replace(err.Error(), "sub_windows", "sub-windows", 1))
 	}
 	r := rules.Default("default", f.limit)
@@ -301,7 +302,7 @@ func (f *askFlags) curved(c *config.Config) (list []int, err error) {
 // drawCurve tries a rule's own limit at others, alone and enforced.
 func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32) (*whatif.Report, error)) (whatif.Curve, error) {
 	curve := whatif.Curve{Rule: r.Name, Limit: r.Limit}
-	for _, limit := range whatif.LimitsAround(r.Limit, counter.MaxLimit) {
+	for _, limit := range whatif.LimitsAround(r.Limit, algorithm.MaxLimit) {
 		alone := *c
 		r = r.OwnLimit()
 		if r.Limit, r.Mode, r.Plans = limit, rules.Enforce, nil; r.Action == rules.Tag {
@@ -406,8 +407,9 @@ func about(r rules.Config) string {
 	return strings.Join(parts, " ")
 }
 
-// sheddingNotes says that nothing is shed here.
-func sheddingNotes(c *config.Config, limitless []string) (notes []string) {
+// sheddingNotes says that nothing is shed here, and that requests end at once.
+func sheddingNotes(c *config.Config, limitless []rules.Config) (notes []string) {
+	const noDurations = "a log does not tell how long requests took"
 	const why = "a log does not tell how fast an origin would have answered"
 	for i := range c.Origins {
 		if c.Origins[i].Shedding != nil {
@@ -420,8 +422,17 @@ func sheddingNotes(c *config.Config, limitless []string) (notes []string) {
 			notes = append(notes, fmt.Sprintf("rule %s: its priority and its queue are not asked, because %s", r.Name, why))
 		}
 	}
-	for _, name := range limitless {
-		notes = append(notes, fmt.Sprintf("rule %s has no limit and is not asked, because %s", name, why))
+	for _, r := range c.Rules {
+		if r.Concurrency > 0 {
+			notes = append(notes, fmt.Sprintf("rule %s: its concurrency is not asked, because %s", r.Name, noDurations))
+		}
+	}
+	for _, r := range limitless {
+		because := why
+		if r.Concurrency > 0 {
+			because = noDurations
+		}
+		notes = append(notes, fmt.Sprintf("rule %s has no limit and is not asked, because %s", r.Name, because))
 	}
 	return notes
 }

@@ -25,6 +25,7 @@ import (
 	"sluice/cmd/sluice/internal/peers"
 	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/counter/inflight"
 	"sluice/edge"
 	"sluice/edge/changes"
@@ -153,7 +154,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	s.Metrics = newMetrics(tier, machine)
 	s.Tier = edge.Tier{
 		Up: func(counter.Source) bool { return machine.Up() },
-		Ask: func(rule *counter.Rule, source counter.Source) {
+		Ask: func(rule *algorithm.Rule, source counter.Source) {
 			machine.Ask(counter.Counter{Rule: rule, Source: source})
 			tier.Wake()
 		},

@@ -1,4 +1,4 @@
-package counter
+package algorithm
 
 import (
 	"math"
@@ -52,7 +52,7 @@ const unit = 20
 const overfull = 16
 
 // NewBucket checks and completes a rule of a bucket that holds burst hits and drains limit of them in a window. Queue more hits may
-// come before their time: they are admitted, and the verdict says when it is their turn (Verdict.Delay). A token bucket has no queue; a leaky bucket
+// come before their time: they are admitted, and the verdict says when it is their turn (Delay). A token bucket has no queue; a leaky bucket
 // in front of which so many may wait has a burst of 1. burst + queue is the Limit of the rule, and what drains them its Window, or
 // a second if that is longer. More than a day of it, or more hits than MaxLimit, is refused.
 func NewBucket(name string, limit uint32, window time.Duration, subWindows int, burst, queue uint32) (*Rule, error) {
@@ -89,10 +89,10 @@ func NewBucket(name string, limit uint32, window time.Duration, subWindows int, 
 // Interval is how long a hit takes to drain from a bucket, in nanoseconds; 0 of a rule that is none.
 func (r *Rule) Interval() float64 { return r.bucket.perHit }
 
-// inBucket is position: a group has a lane less for sub-windows.
-func (r *Rule) inBucket(ns int64) position {
+// inBucket is Position: a group has a lane less for sub-windows.
+func (r *Rule) inBucket(ns int64) Position {
 	n, each := ns/r.sub, int64(r.lanes.Count()-1)
-	return position{group: uint32(n / each), lane: 1 + int(n%each), gone: float64(ns-n*r.sub) * r.perSub}
+	return Position{Group: uint32(n / each), Lane: 1 + int(n%each), Gone: float64(ns-n*r.sub) * r.perSub}
 }
 
 // perGroup is what drains within a group.
@@ -116,18 +116,18 @@ func (r *Rule) through(level int64, group uint64, before int) int64 {
 
 // upTo is the level that the lanes say when a lane of the newest group begins.
 func (r *Rule) upTo(groups []uint64, lane int) (level int64) {
-	for g := r.groups() - 1; g > 0; g-- {
+	for g := r.Groups() - 1; g > 0; g-- {
 		level = r.through(level, groups[g], r.lanes.Count())
 	}
 	return r.through(level, groups[0], lane)
 }
 
 // filled is the level at a position, in units.
-func (r *Rule) filled(groups []uint64, at position) int64 {
-	level := r.upTo(groups, at.lane)
-	level += int64(r.lanes.Sum(groups[0]>>(uint(at.lane)*r.lanes.Width()))) << unit // with lanes of edges whose clock is ahead
+func (r *Rule) filled(groups []uint64, at Position) int64 {
+	level := r.upTo(groups, at.Lane)
+	level += int64(r.lanes.Sum(groups[0]>>(uint(at.Lane)*r.lanes.Width()))) << unit // with lanes of edges whose clock is ahead
 	here := r.drainedIn(at)
-	level = max(level-(here-int64(at.lane-1)*r.bucket.drain), int64(*tail(groups))-here, 0)
+	level = max(level-(here-int64(at.Lane-1)*r.bucket.drain), int64(*tail(groups))-here, 0)
 	return min(level, overfull*int64(r.Limit)<<unit)
 }
 
@@ -135,16 +135,16 @@ func (r *Rule) filled(groups []uint64, at position) int64 {
 func tail(groups []uint64) *uint64 { return &groups[len(groups)-1] }
 
 // drainedIn is what drains from the beginning of the newest group to a position, rounded up.
-func (r *Rule) drainedIn(at position) int64 {
-	return int64(at.lane-1)*r.bucket.drain + int64(math.Ceil(at.gone*float64(r.bucket.drain)))
+func (r *Rule) drainedIn(at Position) int64 {
+	return int64(at.Lane-1)*r.bucket.drain + int64(math.Ceil(at.Gone*float64(r.bucket.drain)))
 }
 
-func (r *Rule) level(groups []uint64, at position) float64 {
+func (r *Rule) level(groups []uint64, at Position) float64 {
 	return float64(r.filled(groups, at)) / (1 << unit)
 }
 
-// pour adds hits to the tail. They are not in the lanes yet.
-func (r *Rule) pour(groups []uint64, at position, hits uint32) {
+// Pour adds hits to the tail. They are not in the lanes yet.
+func (r *Rule) Pour(groups []uint64, at Position, hits uint32) {
 	*tail(groups) = uint64(r.filled(groups, at) + r.drainedIn(at) + int64(hits)<<unit)
 }
 
@@ -158,13 +158,13 @@ func (r *Rule) flow(groups []uint64, turns int32, by int) {
 	} else { // the clock has stepped back by more than the window
 		*tail(groups) = 0
 	}
-	shift(groups[:r.groups()], by)
+	lanes.Older(groups[:r.Groups()], by)
 	groups[0] = opened
 }
 
 // step brings a record over a step of the clock, from one position to another: it begins anew with the level that it had. Of that, pending hits are
 // still to be reported, and stand in the last lane.
-func (r *Rule) step(groups []uint64, from, to position, pending uint64) {
+func (r *Rule) step(groups []uint64, from, to Position, pending uint64) {
 	level := r.filled(groups, from)
 	clear(groups)
 	*tail(groups) = uint64(level + r.drainedIn(to))
@@ -173,11 +173,18 @@ func (r *Rule) step(groups []uint64, from, to position, pending uint64) {
 }
 
 // drained is how long it takes until n more hits have room; a window at most, so who has overfilled a bucket may be told to wait once more.
-func (r *Rule) drained(groups []uint64, at position, n float64) time.Duration {
+func (r *Rule) drained(groups []uint64, at Position, n float64) time.Duration {
 	return min(r.draining(r.level(groups, at)+n-float64(r.Limit)), r.Window)
 }
 
-// delay is how long hits that are within a level wait for their turn.
+// Delay is how long hits that are within a level wait for their turn; 0 under a rule before which there is no queue.
+func (r *Rule) Delay(level float64) time.Duration {
+	if r.bucket.queue == 0 {
+		return 0
+	}
+	return r.delay(level)
+}
+
 func (r *Rule) delay(level float64) time.Duration {
 	if over := level - float64(r.bucket.free); over > 0 {
 		return r.draining(over)

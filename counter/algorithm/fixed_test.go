@@ -1,8 +1,11 @@
-package counter
+package algorithm_test
 
 import (
 	"testing"
 	"time"
+
+	"sluice/counter"
+	"sluice/counter/algorithm"
 
 	"pgregory.net/rapid"
 )
@@ -13,17 +16,17 @@ func TestFixedWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.SampledFrom([]uint32{1, 2, 10, 15_000, 20_000}).Draw(t, "limit")
 		window := rapid.SampledFrom([]time.Duration{time.Second, 7 * time.Second, time.Minute, 24 * time.Hour}).Draw(t, "window")
-		r, err := NewFixed("fixed", limit, window)
+		r, err := algorithm.NewFixed("fixed", limit, window)
 		if err != nil {
 			t.Fatal(err)
 		}
-		table := New(Options{Counters: 100, Phase: func(Source) uint16 { return 40_000 }})
+		table := counter.New(counter.Options{Counters: 100, Phase: func(counter.Source) uint16 { return 40_000 }})
 		now, counted := epoch, make(map[int64]uint32)
 		for range rapid.IntRange(1, 100).Draw(t, "requests") {
 			now = now.Add(time.Duration(rapid.Float64Range(0, 0.4).Draw(t, "gap") * float64(window)))
 			n := now.UnixNano() / int64(window)
 			hits := rapid.Uint32Range(1, limit).Draw(t, "hits")
-			ask := []Ask{{Rule: r, Source: address(1), Hits: hits}}
+			ask := []counter.Ask{{Rule: r, Source: address(1), Hits: hits}}
 			admitted := table.Reserve(ask, now)
 			if want := counted[n]+hits <= limit; admitted != want || ask[0].Estimate != float64(counted[n]+hits) {
 				t.Fatalf("admitted %t, estimate %v, after %d and %d more of %d", admitted, ask[0].Estimate, counted[n], hits, limit)

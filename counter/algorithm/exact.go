@@ -1,4 +1,4 @@
-package counter
+package algorithm
 
 import (
 	"time"
@@ -33,60 +33,53 @@ func NewExact(name string, limit uint32, window time.Duration, subWindows int) (
 }
 
 // inLog is the hits in the window that ends at a position.
-func (s *shard) inLog(r *Rule, st *store, i int, groups []uint64, at position) float64 {
-	v := r.view(groups, at.lane)
+func (r *Rule) inLog(groups []uint64, own histogram.Own, at Position) float64 {
+	v := r.view(groups, at.Lane)
 	if v.oldest > 0 {
 		var room [histogram.Stamps]uint32
-		v.full += min(uint64(len(s.leaving(r, st, i, at, 0, room[:0]))), v.oldest)
+		v.full += min(uint64(len(r.leaving(own, at, 0, room[:0]))), v.oldest)
 	}
 	return float64(int64(v.full))
 }
 
 // leaving is when own hits come, in 2^24ths of it, of the sub-window that is cut by the beginning of the window ahead sub-windows after p: those
 // within the window.
-func (s *shard) leaving(r *Rule, st *store, i int, p position, ahead int, buf []uint32) []uint32 {
-	ring := s.histogram(st, i)
-	if ring == nil || r.number(p)-ring.Last > uint32(r.SubWindows) {
+func (r *Rule) leaving(own histogram.Own, p Position, ahead int, buf []uint32) []uint32 {
+	ring := own.Get()
+	if ring == nil || r.Number(p)-ring.Last > uint32(r.SubWindows) {
 		return nil
 	}
 	if ahead > 0 {
-		return ring.Within(r.cut(p)+uint32(ahead), 0, buf)
+		return ring.Within(r.Cut(p)+uint32(ahead), 0, buf)
 	}
-	return ring.Within(r.cut(p), histogram.Stamp(0, p.gone), buf)
+	return ring.Within(r.Cut(p), histogram.Stamp(0, p.Gone), buf)
 }
 
-// log adds hits to the log of a counter.
-func (s *shard) log(r *Rule, st *store, i int, p position, hits uint32, estimate float64) {
-	ring := s.histogram(st, i)
-	if ring == nil {
-		if ring = s.addHistogram(r, st, i, p, estimate*histogramNeeds >= float64(r.Limit)); ring == nil {
-			return
-		}
-		ring.Clear()
-	}
-	n := r.number(p)
+// Log adds hits to the log of a counter.
+func (r *Rule) Log(ring *histogram.Histogram, p Position, hits uint32) {
+	n := r.Number(p)
 	for range min(hits, histogram.Stamps) {
-		ring.Push(n, histogram.Stamp(n, p.gone), r.SubWindows)
+		ring.Push(n, histogram.Stamp(n, p.Gone), r.SubWindows)
 	}
 }
 
-// logRetry is retryAfter by the log: hits of others leave the window with their sub-window, own ones one by one.
-func (s *shard) logRetry(r *Rule, i int, groups []uint64, p position, n float64) time.Duration {
+// logRetry is RetryAfter by the log: hits of others leave the window with their sub-window, own ones one by one.
+func (r *Rule) logRetry(groups []uint64, own histogram.Own, p Position, n float64) time.Duration {
 	room := int(r.Limit) - int(n)
 	for ahead := 0; ; ahead++ {
-		v := r.view(groups, p.lane+ahead)
+		v := r.view(groups, p.Lane+ahead)
 		if int(v.full) > room {
 			continue
 		}
 		var stamps [histogram.Stamps]uint32
-		own := s.leaving(r, s.store(r), i, p, ahead, stamps[:0])
+		leaving := r.leaving(own, p, ahead, stamps[:0])
 		at := 0.0
 		if ahead == 0 {
-			at = p.gone
+			at = p.Gone
 		}
-		if over := int(v.full) + min(len(own), int(v.oldest)) - room; over > 0 {
-			at = float64(own[over-1]+1) / (1 << 24)
+		if over := int(v.full) + min(len(leaving), int(v.oldest)) - room; over > 0 {
+			at = float64(leaving[over-1]+1) / (1 << 24)
 		}
-		return time.Duration((float64(ahead)+at-p.gone)*float64(r.sub)) + time.Microsecond
+		return time.Duration((float64(ahead)+at-p.Gone)*float64(r.sub)) + time.Microsecond
 	}
 }

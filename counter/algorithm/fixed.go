@@ -1,4 +1,4 @@
-package counter
+package algorithm
 
 import (
 	"fmt"
@@ -23,13 +23,13 @@ func NewFixed(name string, limit uint32, window time.Duration) (*Rule, error) {
 }
 
 // inWindow is the hits of the window that an instant is in. Those of edges whose clock is ahead, in the next, do not count before it is.
-func (r *Rule) inWindow(groups []uint64, at position) float64 {
-	return float64(int64(r.lanes.Lane(groups[0], at.lane)))
+func (r *Rule) inWindow(groups []uint64, at Position) float64 {
+	return float64(int64(r.lanes.Lane(groups[0], at.Lane)))
 }
 
 // windowEnds is how long the window lasts.
-func (r *Rule) windowEnds(at position) time.Duration {
-	return time.Duration((1-at.gone)*float64(r.sub)) + time.Microsecond // beyond the last rounding error
+func (r *Rule) windowEnds(at Position) time.Duration {
+	return time.Duration((1-at.Gone)*float64(r.sub)) + time.Microsecond // beyond the last rounding error
 }
 
 // outOfRange names the field of a rule that is out of its range.

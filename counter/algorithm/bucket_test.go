@@ -1,9 +1,12 @@
-package counter
+package algorithm_test
 
 import (
 	"math"
 	"testing"
 	"time"
+
+	"sluice/counter"
+	"sluice/counter/algorithm"
 
 	"pgregory.net/rapid"
 )
@@ -23,11 +26,11 @@ func (g *gcra) count(at int64, hits uint32) {
 }
 
 // bucketOf draws a bucket, and how long an instant can be in it.
-func bucketOf(t *rapid.T) (r *Rule, burst uint32, g gcra) {
+func bucketOf(t *rapid.T) (r *algorithm.Rule, burst uint32, g gcra) {
 	limit := rapid.OneOf(rapid.Uint32Range(1, 200), rapid.Uint32Range(200, 1_000_000)).Draw(t, "limit")
 	window := rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour}).Draw(t, "window")
 	burst = rapid.OneOf(rapid.Uint32Range(1, 10), rapid.Uint32Range(1, 3*limit)).Draw(t, "burst")
-	r, err := NewBucket("bucket", limit, window, rapid.SampledFrom([]int{1, 2, 4, 8, 12}).Draw(t, "sub_windows"), burst, 0)
+	r, err := algorithm.NewBucket("bucket", limit, window, rapid.SampledFrom([]int{1, 2, 4, 8, 12}).Draw(t, "sub_windows"), burst, 0)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -35,8 +38,8 @@ func bucketOf(t *rapid.T) (r *Rule, burst uint32, g gcra) {
 }
 
 // gap draws the time until the next request: often one after the other, sometimes long after.
-func gap(t *rapid.T, r *Rule, g gcra) time.Duration {
-	most := rapid.SampledFrom([]float64{0, g.interval, 3 * g.interval, float64(r.sub), float64(r.Window), 20 * float64(r.Window)}).Draw(t, "most")
+func gap(t *rapid.T, r *algorithm.Rule, g gcra) time.Duration {
+	most := rapid.SampledFrom([]float64{0, g.interval, 3 * g.interval, float64(r.SubWindow()), float64(r.Window), 20 * float64(r.Window)}).Draw(t, "most")
 	return time.Duration(rapid.Float64Range(0, max(most, 1)).Draw(t, "gap"))
 }
 
@@ -45,13 +48,13 @@ func gap(t *rapid.T, r *Rule, g gcra) time.Duration {
 func TestBucketIsGCRA(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, burst, truth := bucketOf(t)
-		table := New(Options{Counters: 100})
+		table := counter.New(counter.Options{Counters: 100})
 		now := epoch
 		fine := 1e-6
 		for n := range rapid.IntRange(1, 300).Draw(t, "requests") {
 			now = now.Add(gap(t, r, truth))
 			hits := rapid.OneOf(rapid.Just(uint32(1)), rapid.Uint32Range(1, burst)).Draw(t, "hits")
-			ask := []Ask{{Rule: r, Source: address(1), Hits: hits}}
+			ask := []counter.Ask{{Rule: r, Source: address(1), Hits: hits}}
 			admitted := table.Reserve(ask, now)
 			level := truth.level(int64(now.Sub(epoch)))
 			slack := float64(2*n+3)*fine + 1e-5*(level+1)
@@ -81,14 +84,14 @@ func TestBucketIsGCRA(t *testing.T) {
 func TestBucketOfOthersHits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, burst, truth := bucketOf(t)
-		counts, learns := New(Options{Counters: 100}), New(Options{Counters: 100})
-		c, now := Counter{Rule: r, Source: address(1)}, epoch
-		fine := float64(r.bucket.step) / (1 << unit)
+		counts, learns := counter.New(counter.Options{Counters: 100}), counter.New(counter.Options{Counters: 100})
+		c, now := counter.Counter{Rule: r, Source: address(1)}, epoch
+		fine, drain := r.Coarseness()
 		for n := range rapid.IntRange(1, 200).Draw(t, "requests") {
 			now = now.Add(gap(t, r, truth))
 			v, _ := learns.Peek(r, c.Source, now)
 			level := truth.level(int64(now.Sub(epoch)))
-			most := float64(r.bucket.drain)/(1<<unit) + float64(2*n+3)*fine + 1e-5*(level+1)
+			most := drain + float64(2*n+3)*fine + 1e-5*(level+1)
 			if v.Estimate > level+1e-6+level*1e-9 || v.Estimate < level-most {
 				t.Fatalf("level %v, want %v and at most %v less", v.Estimate, level, most)
 			}
@@ -96,7 +99,7 @@ func TestBucketOfOthersHits(t *testing.T) {
 			if rapid.Bool().Draw(t, "full") {
 				hits = max(uint32(math.Floor(float64(burst)-level)), 1)
 			}
-			if ask := []Ask{{Rule: r, Source: c.Source, Hits: hits}}; counts.Reserve(ask, now) {
+			if ask := []counter.Ask{{Rule: r, Source: c.Source, Hits: hits}}; counts.Reserve(ask, now) {
 				truth.count(int64(now.Sub(epoch)), hits)
 			}
 			newest, groups := counts.Snapshot(c, now)
@@ -107,11 +110,11 @@ func TestBucketOfOthersHits(t *testing.T) {
 
 // A queue: what is over the burst has its turn later, one interval after the other, and beyond the queue is refused.
 func TestBucketQueue(t *testing.T) {
-	r, err := NewBucket("leaky", 10, time.Second, 12, 1, 3)
+	r, err := algorithm.NewBucket("leaky", 10, time.Second, 12, 1, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := New(Options{Counters: 100})
+	table := counter.New(counter.Options{Counters: 100})
 	for _, step := range []struct {
 		at    time.Duration
 		delay time.Duration // less than 0: refused, and a retry is admitted after so long
@@ -119,7 +122,7 @@ func TestBucketQueue(t *testing.T) {
 		{0, 0}, {0, 100 * time.Millisecond}, {0, 200 * time.Millisecond}, {0, 300 * time.Millisecond}, {0, -100 * time.Millisecond},
 		{50 * time.Millisecond, -50 * time.Millisecond}, {150 * time.Millisecond, 250 * time.Millisecond}, {time.Second, 0}, {1050 * time.Millisecond, 50 * time.Millisecond},
 	} {
-		ask := []Ask{{Rule: r, Source: address(1), Hits: 1}}
+		ask := []counter.Ask{{Rule: r, Source: address(1), Hits: 1}}
 		got := time.Duration(0)
 		if table.Reserve(ask, epoch.Add(step.at)) {
 			got = ask[0].Delay
@@ -136,11 +139,11 @@ func TestBucketQueue(t *testing.T) {
 func TestBucketsOfSeveralTables(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, _, truth := bucketOf(t)
-		var tables []*Table
+		var tables []*counter.Table
 		for range 3 {
-			tables = append(tables, New(Options{Counters: 100, Tier: true}))
+			tables = append(tables, counter.New(counter.Options{Counters: 100, Tier: true}))
 		}
-		c, now := Counter{Rule: r, Source: address(1)}, epoch
+		c, now := counter.Counter{Rule: r, Source: address(1)}, epoch
 		tier := make(map[uint32]uint64)
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
 			now = now.Add(gap(t, r, truth))
@@ -150,7 +153,7 @@ func TestBucketsOfSeveralTables(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0, 1:
-				if table.Reserve([]Ask{{Rule: r, Source: c.Source, Hits: 1}}, now) {
+				if table.Reserve([]counter.Ask{{Rule: r, Source: c.Source, Hits: 1}}, now) {
 					truth.count(int64(now.Sub(epoch)), 1)
 				}
 			case 2: // it reports

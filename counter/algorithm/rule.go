@@ -1,4 +1,4 @@
-package counter
+package algorithm
 
 import (
 	"fmt"
@@ -66,7 +66,7 @@ type Rule struct {
 
 	identity string
 
-	// Sync says that its hits are reported at once and ranked by the answer (Ask.Ticket). It does not change what counters are.
+	// Sync says that its hits are reported at once and ranked by the answer. It does not change what counters are.
 	Sync      bool
 	algorithm algorithm
 	phases    int64 // a 65,536th of a group, ns: by so many of it a source's windows begin late; 0: all begin together
@@ -103,7 +103,7 @@ func (r *Rule) complete(most uint32) {
 	r.sub = int64(r.Window) / int64(r.SubWindows)
 	r.perSub = 1 / float64(r.sub)
 	r.lanes = lanes.Narrow
-	if r.Limit > lanes.NarrowMax || most > 1 && (r.Limit+most > lanes.NarrowMax || uint64(most) > lanes.Narrow.ReportMax()/MaxEdges) {
+	if r.Limit > lanes.NarrowMax || most > 1 && (r.Limit+most > lanes.NarrowMax || uint64(most) > lanes.Narrow.ReportMax()/lanes.MaxEdges) {
 		r.lanes = lanes.Wide
 	}
 	r.phases = r.sub << r.lanes >> 16
@@ -125,11 +125,17 @@ func (r *Rule) With(limit uint32, e Estimate) *Rule {
 // Wide reports whether the rule's lanes have 32 bits, two to a group, and not 16.
 func (r *Rule) Wide() bool { return r.lanes == lanes.Wide }
 
+// Lanes says how lanes share a number of the rule's counters.
+func (r *Rule) Lanes() lanes.Packing { return r.lanes }
+
+// Groups is how many groups the newest sub-window and the SubWindows before it can touch. A record may have more numbers than that.
+func (r *Rule) Groups() int { return r.touched }
+
 // Identity names the rule's counters in full: numbers counted under one identity mean the same to every edge.
 func (r *Rule) Identity() string { return r.identity }
 
 // Lifetime is how long the tier needs a group of the rule's counters: while it is counted and while a window sees it.
-func (r *Rule) Lifetime() time.Duration { return r.Window + time.Duration(r.sub<<r.lanes) }
+func (r *Rule) Lifetime() time.Duration { return r.Window + r.Group() }
 
 // Reserved is where IDs begin that no rule has after Renumber.
 const Reserved = math.MaxUint32 - 15
@@ -150,3 +156,15 @@ func Renumber(rules []*Rule) {
 
 // SubWindow is the length of a sub-window.
 func (r *Rule) SubWindow() time.Duration { return time.Duration(r.sub) }
+
+// Group is the length of a group of sub-windows.
+func (r *Rule) Group() time.Duration { return time.Duration(r.sub << r.lanes) }
+
+// nearFrom is the least limit that has a near: below it nothing ever waits, and full is soon enough.
+const nearFrom = 12
+
+// HoldsBack reports whether hits may wait under this rule.
+func (r *Rule) HoldsBack() bool { return r.Limit >= nearFrom }
+
+// Near reports whether an estimate is in the last third of the limit.
+func (r *Rule) Near(estimate float64) bool { return 3*estimate >= 2*float64(r.Limit) }

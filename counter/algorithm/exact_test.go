@@ -1,8 +1,11 @@
-package counter
+package algorithm_test
 
 import (
 	"testing"
 	"time"
+
+	"sluice/counter"
+	"sluice/counter/algorithm"
 
 	"pgregory.net/rapid"
 )
@@ -11,13 +14,13 @@ import (
 // admitted and not before.
 func TestExactIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limit := rapid.Uint32Range(1, MaxExact).Draw(t, "limit")
+		limit := rapid.Uint32Range(1, algorithm.MaxExact).Draw(t, "limit")
 		window := rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 24 * time.Hour}).Draw(t, "window")
-		r, err := NewExact("exact", limit, window, rapid.SampledFrom([]int{1, 4, 12}).Draw(t, "sub_windows"))
+		r, err := algorithm.NewExact("exact", limit, window, rapid.SampledFrom([]int{1, 4, 12}).Draw(t, "sub_windows"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		table := New(Options{Counters: 100})
+		table := counter.New(counter.Options{Counters: 100})
 		var admitted []time.Time
 		now, tick := epoch, window/time.Duration(r.SubWindows)>>24+2
 		count := func(now time.Time) (n uint32) {
@@ -31,7 +34,7 @@ func TestExactIsExact(t *testing.T) {
 		for range rapid.IntRange(1, 400).Draw(t, "requests") {
 			most := rapid.SampledFrom([]float64{0, 1 / float64(limit), 0.3, 1.2, 30}).Draw(t, "most")
 			now = now.Add(time.Duration(rapid.Float64Range(0, most).Draw(t, "gap") * float64(window)))
-			ask := []Ask{{Rule: r, Source: address(1), Hits: 1}}
+			ask := []counter.Ask{{Rule: r, Source: address(1), Hits: 1}}
 			ok, want := table.Reserve(ask, now), count(now)+1
 			if got := uint32(ask[0].Estimate); got > want || got < count(now.Add(tick))+1 {
 				t.Fatalf("%d hits, want %d", got, want)
@@ -53,17 +56,17 @@ func TestExactIsExact(t *testing.T) {
 
 // Hits of which a table knows nothing but the lane leave with it, so nobody is refused who is at or under the limit.
 func TestExactOfOthersHits(t *testing.T) {
-	r, err := NewExact("exact", 3, 12*time.Second, 12)
+	r, err := algorithm.NewExact("exact", 3, 12*time.Second, 12)
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts, learns := New(Options{Counters: 100}), New(Options{Counters: 100})
-	c, start := Counter{Rule: r, Source: address(1)}, time.Unix(1_700_000_400, 0)
+	counts, learns := counter.New(counter.Options{Counters: 100}), counter.New(counter.Options{Counters: 100})
+	c, start := counter.Counter{Rule: r, Source: address(1)}, time.Unix(1_700_000_400, 0)
 	at := func(d time.Duration) time.Time { return start.Add(d) }
-	counts.Reserve([]Ask{{Rule: r, Source: c.Source, Hits: 2}}, at(900*time.Millisecond))
+	counts.Reserve([]counter.Ask{{Rule: r, Source: c.Source, Hits: 2}}, at(900*time.Millisecond))
 	newest, groups := counts.Snapshot(c, at(900*time.Millisecond))
 	learns.Announced(c, newest, groups, at(900*time.Millisecond))
-	learns.Reserve([]Ask{{Rule: r, Source: c.Source, Hits: 1}}, at(950*time.Millisecond))
+	learns.Reserve([]counter.Ask{{Rule: r, Source: c.Source, Hits: 1}}, at(950*time.Millisecond))
 	for _, step := range []struct {
 		at   time.Duration
 		want float64 // used, as both tables say it
@@ -77,7 +80,7 @@ func TestExactOfOthersHits(t *testing.T) {
 			t.Errorf("after %v: %v and %v, want %v and %v", step.at, got.Estimate, own.Estimate, step.want, step.own)
 		}
 	}
-	if _, err := NewExact("exact", MaxExact+1, time.Minute, 12); err == nil {
+	if _, err := algorithm.NewExact("exact", algorithm.MaxExact+1, time.Minute, 12); err == nil {
 		t.Error("a limit that no log holds")
 	}
 }
