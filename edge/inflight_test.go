@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 )
 
 // inFlight waits until so many requests hold a place under a rule.
@@ -240,7 +241,7 @@ func TestInFlightOfFaultsAndTunnels(t *testing.T) {
 	c.Close()
 	e.inFlight("slow", 0)
 
-	e.limiter.Ask = func(*counter.Rule, counter.Source) {}
+	e.limiter.Ask = func(*algorithm.Rule, counter.Source) {}
 	counters := e.limiter.Counters
 	e.limiter.Counters = nil // places are taken, and then there is a fault
 	if resp, _ := e.get("/"); resp.StatusCode != http.StatusInternalServerError {
