@@ -16,8 +16,9 @@
 //	answer   refused: 429 at once, and the connection stays open (reply.go)
 //	         admitted: on to the origin and back, streaming both ways (passage)
 //	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (serve.go)
+//	leave    what was in flight is not any more, whatever came of it (release, in serve.go)
 //
-// Nothing in it waits for the tier, but rules that say first_sight: wait or check: sync. Rules, lists and origins are one immutable
+// Nothing in it waits for the tier, but rules with a concurrency, first_sight: wait or check: sync. Rules, lists and origins are one immutable
 // snapshot (snapshot.go), swapped whole: a request is judged by exactly one version. docs/architecture.md has the map of its rooms.
 package edge
 
