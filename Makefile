@@ -20,11 +20,13 @@ demo: build # a PoP, an origin and an attack, on this machine
 	bin/sluice-loadgen lab --demo
 
 # The race detector has edge/socket make other system calls, shortens what the tests of pop do in virtual time, and leaves out the guards of
-# figures. Properties are held against the same inputs each time; make race takes others.
+# figures. A program that has it sleeps for a second before it ends, unless told otherwise. Properties are held against the same inputs each
+# time; make race takes others.
 test: export RAPID_SEED ?= 1
+test race: export GORACE ?= atexit_sleep_ms=10
 test: needs # every test with the race detector, then those without it that it changes; NO_INSTALL=1 installs nothing and fails if something is missing
 	$(GO) test -race -shuffle=on -timeout 30m ./...
-	$(GO) test -shuffle=on ./edge/socket ./pop ./pop/worst
+	$(GO) test -shuffle=on ./edge/socket ./pop ./pop/sim ./pop/worst
 	$(GO) test -shuffle=on -run '^Test(Guards|Published)$$' ./cmd/sluice-loadgen/internal/simulate
 
 traps: # for an upgrade of fasthttp: does a plain proxy made of it still fall into the traps that the edge is tested with?

@@ -19,11 +19,13 @@ import (
 // a group begins or ends, one read is enough for all rounds, and may come first.
 //
 // Who is beyond the limit does not count: what of a round is beyond is taken back from the tier by decr, and from this table at once, where
-// what the tier answers replaces what was known and does not only raise it. What is taken back stood in others' answers for a round trip;
+// what the tier answers replaces what was known and does not only raise it. So is what the answer of the origin says does not count, however late
+// that comes. What is taken back stood in others' answers for a round trip;
 // so no request is refused for longer than recency on what an answer has said without a question of its own.
 //
 // A round costs an incr, or an add, or both where this edge has not reported to the group before; a get in the first round of a group, in
-// all within three seconds of its beginning and end, and once a minute; and a decr where requests are refused, unless a block outlives them.
+// all within three seconds of its beginning and end, once a minute, and in all where answers take back what they do not count and groups before have
+// hits; and a decr where requests are refused, unless a block outlives them.
 
 // Rank is what the tier says of a hit.
 type Rank uint8
@@ -37,6 +39,7 @@ const (
 // ranks are the rounds of a counter: the hits that are being reported, and those that go with the next report.
 type ranks struct {
 	sent, next *round
+	held       uint32 // hits that answers of the origin may still take back
 }
 
 // round is hits that are ranked together.
@@ -44,12 +47,14 @@ type round struct {
 	reply   chan struct{} // closed when they are, or when nobody will
 	waiting uint32        // hits whose requests still wait
 	keeps   bool          // what is beyond counts as well
+	holds   bool          // what is within is held until its answer
 	began   int64         // on the table's clock
 
 	group   uint32 // of the newest hits,
-	hits    uint64 // which are these lanes
+	hits    uint64 // which are these lanes, of several reports if one may not say them all
 	upTo    uint32 // the newest group that is read
-	total   uint64 // of the group, as the tier counted them
+	total   uint64 // of the group, as the tier counted them, less
+	back    uint64 // what was taken back meanwhile
 	ahead   uint64 // hits in the group after it
 	counted bool   // total is known
 	read    bool   // the other groups are
@@ -70,6 +75,7 @@ type Ticket struct {
 	group   uint32 // where the hits are counted
 	lane    uint8
 	counted bool // they are, and Commit or Cancel is to come
+	held    bool // they are among ranks.held
 	within  bool
 }
 
@@ -102,12 +108,23 @@ func (t *Table) TakeBacks(buf []Back) []Back {
 	return buf
 }
 
+// told is a number of the tier as it is to be read: under a rule with Sync hits may have been taken from it that were not there, or all.
+func told(r *algorithm.Rule, total uint64) uint64 {
+	if r.Sync {
+		return r.Lanes().Repay(total)
+	}
+	return total
+}
+
 // maxBacks bounds what waits to be taken back: there is no more of it than requests under way, unless nobody takes it.
 const maxBacks = 1 << 16
 
 // takeBack takes back hits of a group, packed lanes that are known to be there.
 func (s *shard) takeBack(t *Table, c Counter, groups []uint64, g int, group uint32, hits uint64) {
 	groups[g] = c.Rule.Lanes().Minus(groups[g], hits)
+	if q := s.ranks[Key{c.Source, c.Rule.ID}]; q != nil && q.sent != nil && q.sent.group == group {
+		q.sent.back = c.Rule.Lanes().Plus(q.sent.back, hits)
+	}
 	t.backs.mu.Lock()
 	if len(t.backs.list) < maxBacks {
 		t.backs.list = append(t.backs.list, Back{c, group, hits})
@@ -137,6 +154,29 @@ func (s *shard) join(a *Ask, l *lookup, now int64) {
 	}
 	q.next.waiting += a.Hits
 	k.round, k.Reply = q.next, q.next.reply
+	if a.Hold {
+		k.held, q.next.holds = true, true
+		q.held += a.Hits
+	}
+}
+
+// places is how many hits of a counter are held until the answers to their requests: they refuse others, and are nothing to block a source for.
+// Of other edges' nobody knows.
+func (s *shard) places(r *algorithm.Rule, source Source) float64 {
+	if !r.Sync || len(s.ranks) == 0 {
+		return 0
+	}
+	if q := s.ranks[Key{source, r.ID}]; q != nil {
+		return float64(q.held)
+	}
+	return 0
+}
+
+// drop forgets rounds of which nothing is left.
+func (s *shard) drop(key Key, q *ranks) {
+	if q.sent == nil && q.next == nil && q.held == 0 {
+		delete(s.ranks, key)
+	}
 }
 
 // ranking reports whether a report is under way for which requests wait. One that has been for too long is given up.
@@ -154,31 +194,44 @@ func (s *shard) ranking(r *algorithm.Rule, source Source, now int64) bool {
 }
 
 // send lets who waits for the next report wait for this one, if it has all that is pending.
-func (s *shard) send(t *Table, k *unconfirmed.Entry, c Counter, rep *Report, h *head, at algorithm.Position, now int64) {
+func (s *shard) send(t *Table, k *unconfirmed.Entry, c Counter, rep *Report, h *head, groups []uint64, at algorithm.Position, now int64) {
 	q := s.ranks[Key{c.Source, c.Rule.ID}]
-	if q == nil || q.next == nil || s.unconfirmed.HasPending(k) {
+	if q == nil || q.next == nil {
 		return
 	}
-	q.sent, q.next = q.next, nil
-	b := q.sent
-	b.began, b.group, b.hits, b.upTo = now, rep.Parts[0].Group, rep.Parts[0].Hits, h.base+1
+	b := q.next
+	if b.group != rep.Parts[0].Group {
+		b.group, b.hits = rep.Parts[0].Group, 0
+	}
+	b.hits = c.Rule.Lanes().Plus(b.hits, rep.Parts[0].Hits)
+	if s.unconfirmed.HasPending(k) {
+		return
+	}
+	q.sent, q.next = b, nil
+	b.began, b.upTo = now, h.base+1
 	since := int64((float64(at.Lane) + at.Gone) * float64(c.Rule.SubWindow()))
 	if b.several = rep.N > 1; b.several && rep.Parts[1].Group == b.group-1 {
 		b.older = rep.Parts[1].Hits
 	}
 	b.settled = !b.several && since > unsettled && int64(c.Rule.Group())-since > unsettled
-	if b.settled && h.state&readPast != 0 && !h.refreshes(now) && !t.stale(h, now) {
+	fixed := b.settled && (!b.holds || onlyNewest(c.Rule, groups)) // else an answer may have taken back what is there
+	if fixed && h.state&readPast != 0 && !h.refreshes(now) && !t.stale(h, now) {
 		b.read = true
 		return
 	}
 	rep.Past, rep.Newest, rep.WriteFirst = true, h.base+2, !b.settled
 }
 
-// countedRound notes the tier's total of the group of a round.
-func (s *shard) countedRound(c Counter, group uint32, total uint64) {
-	if q := s.ranks[Key{c.Source, c.Rule.ID}]; q != nil && q.sent != nil && q.sent.group == group {
-		q.sent.counted, q.sent.total = true, total
+// countedRound notes the tier's total of the group of a round, and returns it without what this table has taken back since it was asked: the node
+// is told of that later.
+func (s *shard) countedRound(c Counter, group uint32, total uint64) uint64 {
+	q := s.ranks[Key{c.Source, c.Rule.ID}]
+	if q == nil || q.sent == nil || q.sent.group != group {
+		return total
 	}
+	b := q.sent
+	b.counted, b.total, b.back = true, c.Rule.Lanes().Minus(c.Rule.Lanes().Clamp(total), b.back), 0
+	return b.total
 }
 
 // readRound notes what was read for a round. The group after the newest has no place in the table yet.
@@ -189,10 +242,10 @@ func (s *shard) readRound(c Counter, h *head, newest uint32, groups []uint64) {
 	}
 	b := q.sent
 	if i := newest - b.group; b.several && int(i) < len(groups) {
-		b.total = max(b.total, groups[i]) // others may have counted between its groups: they come first
+		b.total = max(b.total, told(c.Rule, groups[i])) // others may have counted between its groups: they come first
 	}
 	if b.read = true; h.base != newest {
-		b.ahead = c.Rule.Lanes().Sum(c.Rule.Lanes().Clamp(groups[0]))
+		b.ahead = c.Rule.Lanes().Sum(told(c.Rule, groups[0]))
 		if b.settled {
 			h.state |= readPast
 		}
@@ -201,11 +254,14 @@ func (s *shard) readRound(c Counter, h *head, newest uint32, groups []uint64) {
 
 // giveUp ends the wait for a report that did not come through: each request goes by its rule's posture.
 func (s *shard) giveUp(key Key) {
-	if q := s.ranks[key]; q != nil && q.sent != nil {
+	switch q := s.ranks[key]; {
+	case q == nil:
+	case q.sent != nil:
 		q.sent.close()
-		if q.sent = nil; q.next == nil {
-			delete(s.ranks, key)
-		}
+		q.sent = nil
+		s.drop(key, q)
+	case q.next != nil:
+		q.next.hits = 0 // some of them are not there
 	}
 }
 
@@ -243,12 +299,15 @@ func (s *shard) rank(t *Table, c Counter, st *store, i int, at algorithm.Positio
 	g := int(int32(h.base - b.group))
 	there := g >= 0 && g < len(asked)
 	if there {
-		asked[g] = r.Lanes().Clamp(b.total)
+		asked[g] = r.Lanes().Minus(b.total, b.back)
 	}
 	before := r.Used(r.Read(asked, s.own(st, i), at) + float64(b.ahead) - float64(b.waiting))
 	b.room = uint32(min(max(int64(r.Limit)-before, 0), int64(b.waiting)))
 	beyond := b.waiting - b.room
 	b.ranked = true
+	if b.holds {
+		q.held -= min(q.held, beyond)
+	}
 	if beyond > 0 && !b.keeps && there {
 		hits := r.Lanes().Last(b.hits, uint64(beyond))
 		s.takeBack(t, c, groups, g, b.group, hits)
@@ -257,9 +316,8 @@ func (s *shard) rank(t *Table, c Counter, st *store, i int, at algorithm.Positio
 		}
 	}
 	b.close()
-	if q.sent = nil; q.next == nil {
-		delete(s.ranks, key)
-	}
+	q.sent = nil
+	s.drop(key, q)
 	if k != nil && k.Urgent && s.unconfirmed.HasPending(k) {
 		s.queue(h.unconfirmed)
 	}
@@ -274,9 +332,7 @@ func (s *shard) sweepRounds(now int64) {
 				*b = nil
 			}
 		}
-		if q.sent == nil && q.next == nil {
-			delete(s.ranks, key)
-		}
+		s.drop(key, q)
 	}
 }
 
@@ -311,18 +367,24 @@ func (t *Table) Rank(a *Ask, now time.Time) Rank {
 		b.room = 0
 	}
 	k.counted = false
-	a.Over, a.Committed, a.Remaining = true, true, 0
+	a.Over, a.Remaining = true, 0
 	a.Estimate += float64(a.Hits)
-	a.RetryAfter = a.Rule.RetryAfter(l.store.groups(l.i), l.s.own(l.store, l.i), l.at, float64(a.Hits))
+	if a.Committed = a.Rule.Over(a.Estimate - l.s.places(a.Rule, a.Source)); a.Committed {
+		a.RetryAfter = a.Rule.RetryAfter(l.store.groups(l.i), l.s.own(l.store, l.i), l.at, float64(a.Hits))
+	}
 	return Beyond
 }
 
-// unrank takes back the hits of an ask that is not beyond the limit. If nobody knows whether the tier has counted them, they count: to
-// take back what is not there would be worse.
-func (t *Table) unrank(a *Ask) {
+// unrank ends what an ask holds that is not beyond the limit, and takes its hits back unless they count. If nobody knows whether the tier has
+// counted them, they count: to take back what is not there would be worse.
+func (t *Table) unrank(a *Ask, counts bool) {
 	l := t.open(a.Rule, &a.Source)
 	defer func() { l.s.unlock(t) }()
-	if !l.there {
+	if q := l.s.ranks[Key{a.Source, a.Rule.ID}]; q != nil && a.Ticket.held {
+		q.held -= min(q.held, a.Hits)
+		l.s.drop(Key{a.Source, a.Rule.ID}, q)
+	}
+	if counts || !l.there {
 		return
 	}
 	h, groups := l.store.record(l.i)

@@ -171,3 +171,152 @@ func (w *rankedTier) settle(e *rankedEdge) (admitted int) {
 	e.asks = waiting
 	return admitted
 }
+
+// Requests whose answers come later, and may not count, are refused only where the tier has seen the limit used up since they asked: by what
+// counts, by others under way, or by what is on its way back. What counts and what is under way is never more than the limit, and the tier
+// ends with what counts.
+func TestRanksOfRequestsThatMayNotCount(t *testing.T) {
+	const limit = 6
+	type request struct {
+		e     *rankedEdge
+		a     *Ask
+		since int // the most that was in use since it asked
+	}
+	refused := 0
+	for seed := range uint64(3000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		w := &rankedTier{groups: make(map[uint32]uint64), now: time.Unix(1_700_000_010, 0)}
+		rule, err := algorithm.NewRule("r", limit, time.Minute, 12, algorithm.Nearest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule.Sync = true
+		for range 1 + seed%3 {
+			w.edges = append(w.edges, &rankedEdge{Table: New(Options{Counters: 100, Tier: true}), rule: rule})
+		}
+		var waiting, held []*request
+		used, counted := 0, 0
+		e := w.edges[0]
+		for left := 60; left > 0 || len(waiting)+len(held) > 0 || w.busy(); {
+			e = w.edges[rng.IntN(len(w.edges))]
+			switch w.now = w.now.Add(time.Duration(rng.IntN(10)) * time.Millisecond); {
+			case left > 0 && rng.IntN(3) == 0:
+				left--
+				asks := []Ask{{Rule: rule, Source: address(1), Hits: 1, Hold: true, Ticket: new(Ticket)}}
+				if !e.Reserve(asks, w.now) {
+					break
+				}
+				used++
+				waiting = append(waiting, &request{e, &asks[0], 0})
+			case len(held) > 0 && rng.IntN(3) == 0:
+				i := rng.IntN(len(held))
+				r := held[i]
+				held = append(held[:i], held[i+1:]...)
+				if rng.IntN(6) == 0 {
+					counted++
+					r.e.Commit(r.a, w.now)
+				} else {
+					r.e.Cancel(r.a)
+				}
+			case len(e.commands) > 0:
+				c := e.commands[0]
+				e.commands = e.commands[1:]
+				c()
+			default:
+				backs := e.TakeBacks(nil)
+				for _, b := range backs {
+					e.commands = append(e.commands, func() {
+						w.groups[b.Group] -= b.Hits
+						used -= int(rule.Lanes().Sum(b.Hits))
+					})
+				}
+				w.report(e)
+			}
+			for _, r := range waiting {
+				r.since = max(r.since, used)
+			}
+			for i := 0; i < len(waiting); i++ {
+				r := waiting[i]
+				select {
+				case <-r.a.Ticket.Reply:
+				default:
+					continue
+				}
+				switch r.e.Rank(r.a, w.now) {
+				case Within:
+					held = append(held, r)
+				case Beyond:
+					refused++
+					if r.since <= limit {
+						t.Fatalf("seed %d: refused although %d were in use at most", seed, r.since)
+					}
+					if r.a.Committed && counted < limit && len(w.edges) == 1 { // of others' places it does not know
+						t.Fatalf("seed %d: blocks with %d counted and %d under way", seed, counted, len(held))
+					}
+				}
+				waiting = append(waiting[:i], waiting[i+1:]...)
+				i--
+			}
+			if counted+len(held) > limit {
+				t.Fatalf("seed %d: %d count and %d are under way", seed, counted, len(held))
+			}
+		}
+		stay := uint64(0)
+		for _, g := range w.groups {
+			stay += rule.Lanes().Sum(g)
+		}
+		if stay != uint64(counted) {
+			t.Fatalf("seed %d: %d stay in the tier, and %d count", seed, stay, counted)
+		}
+		for i, e := range w.edges {
+			if n := e.rounds(); n != 0 {
+				t.Fatalf("seed %d: edge %d keeps %d rounds", seed, i, n)
+			}
+		}
+	}
+	t.Log(refused, "refused")
+}
+
+// rounds is how many counters have rounds, or places.
+func (e *rankedEdge) rounds() (n int) {
+	for i := range e.shards {
+		n += len(e.shards[i].ranks)
+	}
+	return n
+}
+
+// More requests at once than one report may say are ranked all the same, and those that are beyond do not count.
+func TestMoreThanAReportIsRanked(t *testing.T) {
+	rule, err := algorithm.NewRule("r", 10, time.Minute, 12, algorithm.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule.Sync = true
+	w := &rankedTier{groups: make(map[uint32]uint64), now: time.Unix(1_700_000_010, 0)}
+	e := &rankedEdge{Table: New(Options{Counters: 100, Tier: true}), rule: rule}
+	w.edges = append(w.edges, e)
+	for range 1000 {
+		w.ask(e)
+	}
+	admitted := 0
+	for len(e.asks) > 0 {
+		w.report(e)
+		for len(e.commands) > 0 {
+			c := e.commands[0]
+			e.commands = e.commands[1:]
+			c()
+		}
+		admitted += w.settle(e)
+	}
+	w.report(e)
+	for _, c := range e.commands {
+		c()
+	}
+	stay := uint64(0)
+	for _, g := range w.groups {
+		stay += rule.Lanes().Sum(g)
+	}
+	if v, _ := e.Peek(rule, address(1), w.now); admitted != 10 || stay != 10 || v.Estimate != 10 {
+		t.Errorf("%d admitted, %d stay in the tier, %v here", admitted, stay, v.Estimate)
+	}
+}

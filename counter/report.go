@@ -188,7 +188,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 		if ok {
 			rep.Oldest, rep.Newest = h.base-uint32(r.Groups()-1), h.base
 			if r.Sync {
-				s.send(t, k, c, &rep, h, at, t.ns(now))
+				s.send(t, k, c, &rep, h, groups, at, t.ns(now))
 			} else if past, newest := t.readsPast(r, h, groups, s.estimate(r, st, i, at), t.ns(now)); past {
 				if rep.Past = true; newest {
 					rep.Newest++
@@ -203,7 +203,7 @@ func (t *Table) Take(c Counter, now time.Time) (rep Report, ok bool) {
 
 // Counted takes in the tier's answer to a part: its hits are counted, and its number is now total.
 func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing {
-	past := false
+	past, total := false, told(c.Rule, total)
 	standing := t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
 		h, groups := s.store(c.Rule).record(int(k.Slot))
 		if past = h.state&readPast == 0 && !c.Rule.Sync && readsAfter(c.Rule, h, groups, p, total); past {
@@ -211,9 +211,6 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 		}
 		if !h.answered(g) {
 			h.first(c.Rule, p, total)
-		}
-		if c.Rule.Sync {
-			s.countedRound(c, p.Group, total)
 		}
 	}, total, true)
 	standing.Past = past
@@ -246,7 +243,7 @@ func (t *Table) Full(c Counter, p Part, now time.Time) {
 
 // Read takes in the tier's number for a group of which this table has nothing under way.
 func (t *Table) Read(c Counter, group uint32, total uint64, now time.Time) Standing {
-	return t.answered(c, group, 0, now, nil, total, true)
+	return t.answered(c, group, 0, now, nil, told(c.Rule, total), true)
 }
 
 // Snapshot is what of a counter has been reported, by anybody: its groups of lanes, the newest first, and which that is. Hits that are
@@ -274,6 +271,10 @@ func (t *Table) Learn(c Counter, newest uint32, groups []uint64, reported uint64
 	return t.learn(c, newest, groups, reported, false, now)
 }
 
+// Emptied stands for the number of a group in Learn that is there and 0, under a rule with Sync: all its hits were taken back. A group of which
+// the tier has none is 0, and what this table knows of it stays.
+const Emptied = 1 << 63
+
 // Announced takes in what another table's Snapshot has of a counter, and reports whether it is over its limit. What is left to do about
 // it, the other has done.
 func (t *Table) Announced(c Counter, newest uint32, groups []uint64, now time.Time) (over bool) {
@@ -297,6 +298,7 @@ func (t *Table) learn(c Counter, newest uint32, groups []uint64, reported uint64
 		if g := int(int32(base - newest + uint32(i))); g >= 0 && g < c.Rule.Groups() {
 			if c.Rule.Sync && !announcement && total != 0 {
 				l.store.groups(l.i)[g] = 0 // it replaces what was known: hits may have been taken back
+				total = told(c.Rule, total)
 			}
 			l.s.merge(l.store, l.i, c.Rule, g, total, !announcement)
 		}
@@ -316,6 +318,9 @@ func (t *Table) answered(c Counter, group uint32, hits uint64, now time.Time, do
 		at := s.advance(st, i, r, t.ns(now))
 		h := st.head(i)
 		if g := int(int32(h.base - group)); g >= 0 && g < r.Groups() {
+			if r.Sync && do != nil && learn {
+				total = s.countedRound(c, group, total)
+			}
 			// Other hits than these are in flight where the counter was pushed out meanwhile and came back.
 			if hits != 0 && h.unconfirmed != 0 {
 				k := s.unconfirmed.At(h.unconfirmed)

@@ -120,8 +120,8 @@ func (t *Table) Cancel(a *Ask) { t.settle(a, 0, time.Time{}) }
 // settle ends a reservation, and counts so many hits.
 func (t *Table) settle(a *Ask, hits uint32, now time.Time) {
 	if k := a.Ticket; k != nil && k.counted {
-		if k.counted = false; hits == 0 {
-			t.unrank(a)
+		if k.counted = false; hits == 0 || k.held {
+			t.unrank(a, hits > 0)
 		}
 		return
 	}
@@ -156,7 +156,7 @@ func (t *Table) PeekFor(r *algorithm.Rule, source Source, hits uint32, now time.
 		committed, groups, at := s.peek(r, st, i, t.ns(now), new([lanes.MaxGroups]uint64))
 		v, there = Verdict{Estimate: committed + float64(s.unconfirmed.Held(h.unconfirmed)), Known: t.known(h, r, t.ns(now))}, true
 		v.Remaining = r.Remaining(v.Estimate)
-		v.Over, v.Committed = r.Over(v.Estimate+float64(hits)), r.Over(committed+float64(hits))
+		v.Over, v.Committed = r.Over(v.Estimate+float64(hits)), r.Over(committed+float64(hits)-s.places(r, source))
 		if !v.Over {
 			v.Delay = r.Delay(v.Estimate + float64(hits))
 		}
@@ -254,7 +254,7 @@ func (t *Table) evaluate(a *Ask, l *lookup, now int64, together []lookup) {
 	a.Verdict = Verdict{Estimate: estimate, Over: r.Over(estimate), Known: t.known(h, r, now)}
 	a.held = false
 	if a.Over {
-		if a.Committed = r.Over(committed); a.Committed {
+		if a.Committed = r.Over(committed - l.s.places(r, a.Source)); a.Committed {
 			a.RetryAfter = r.RetryAfter(l.store.groups(l.i), l.s.own(l.store, l.i), l.at, float64(a.Hits))
 		}
 	} else {

@@ -9,9 +9,10 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/rules/descriptors"
 )
 
-// A Call is a request as another proxy describes it (rules.Descriptor), and what the rules say of it: an exchange that nobody sees but that
+// A Call is a request as another proxy describes it (descriptors.Descriptor), and what the rules say of it: an exchange that nobody sees but that
 // proxy. All its descriptors are decided about together, as all rules of a request are: if one is over its limit, none counts the request, so
 // that a client who is refused by one limit does not use up another. No audit watches it, which logs a hit for a request. It may be used again after End, by one goroutine at a time.
 type Call struct {
@@ -51,7 +52,7 @@ func (s *Server) Invalid() { s.stats.calls[callInvalid].Add(1) }
 
 // Judge decides about the request that a proxy describes, and counts it. It does not keep list. The proxy names the client, whom lists are
 // about, under remote_address. After an error, which is a fault in the edge, the call must not be used again.
-func (c *Call) Judge(domain string, list []rules.Descriptor, now time.Time) (err error) {
+func (c *Call) Judge(domain string, list []descriptors.Descriptor, now time.Time) (err error) {
 	x, s := c.x, c.x.server
 	defer func() {
 		if p := recover(); p != nil {
@@ -95,7 +96,7 @@ func (c *Call) Judge(domain string, list []rules.Descriptor, now time.Time) (err
 
 // decideAbout decides under the rules about descriptors, and makes what the client is told. A client whose address nobody tells is known to
 // operators by what the first of these rules counts.
-func (c *Call) decideAbout(domain string, list []rules.Descriptor) {
+func (c *Call) decideAbout(domain string, list []descriptors.Descriptor) {
 	x, d := c.x, &c.x.decision
 	for i := range list {
 		c.results = append(c.results, d.AddDescriptor(x.server.secret, x.snap.rules, x.snap.sources, domain, &list[i]))

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"sluice/edge/rules"
+	"sluice/edge/rules/descriptors"
 )
 
 const aboutUsers = `
@@ -15,14 +15,14 @@ rules:
 - {name: address, match: {descriptors: {domain: web, entries: [{key: remote_address}]}}, limit: 1, window: 1h, mitigation_timeout: 24h}
 `
 
-func descriptor(key, value string) rules.Descriptor {
-	return rules.Descriptor{Entries: []rules.Entry{{Key: key, Value: value}}, Hits: 1}
+func descriptor(key, value string) descriptors.Descriptor {
+	return descriptors.Descriptor{Entries: []descriptors.Entry{{Key: key, Value: value}}, Hits: 1}
 }
 
 // A call costs no memory, whether it passes or is refused.
 func TestCallsDoNotAllocate(t *testing.T) {
 	s := newServer(t, parse(t, aboutUsers))
-	for name, list := range map[string][]rules.Descriptor{
+	for name, list := range map[string][]descriptors.Descriptor{
 		"passes":  {descriptor("user", "a"), descriptor("user", "b")},
 		"refused": {descriptor("remote_address", "192.0.2.1"), descriptor("user", "a")},
 	} {
@@ -52,7 +52,7 @@ func TestRulesAboutDescriptorsAreAboutNothingElse(t *testing.T) {
 		}
 	}
 	c := e.NewCall()
-	list := []rules.Descriptor{descriptor("remote_address", "127.0.0.1")}
+	list := []descriptors.Descriptor{descriptor("remote_address", "127.0.0.1")}
 	if err := c.Judge("web", list, time.Now()); err != nil || c.Refused() {
 		t.Errorf("the same client by descriptors: %v, refused %t", err, c.Refused())
 	}
@@ -67,7 +67,7 @@ func TestFaultInACall(t *testing.T) {
 	s := newServer(t, parse(t, aboutUsers))
 	c := s.NewCall()
 	s.limiter.Bits = nil
-	if err := c.Judge("web", []rules.Descriptor{descriptor("user", "a")}, time.Now()); err == nil || s.stats.panics.Load() != 1 {
+	if err := c.Judge("web", []descriptors.Descriptor{descriptor("user", "a")}, time.Now()); err == nil || s.stats.panics.Load() != 1 {
 		t.Errorf("%v, %d faults", err, s.stats.panics.Load())
 	}
 }
@@ -77,7 +77,7 @@ func BenchmarkCall(b *testing.B) {
 	s := newServer(b, parse(b, aboutUsers))
 	own := descriptor("user", "a")
 	own.Limit, own.Window = 1_000_000_000, time.Hour
-	for _, list := range [][]rules.Descriptor{{descriptor("user", "a")}, {descriptor("user", "a"), descriptor("user", "b")}, {own}, {descriptor("nothing", "a")}} {
+	for _, list := range [][]descriptors.Descriptor{{descriptor("user", "a")}, {descriptor("user", "a"), descriptor("user", "b")}, {own}, {descriptor("nothing", "a")}} {
 		b.Run(fmt.Sprintf("%d descriptors %s %t", len(list), list[0].Entries[0].Key, list[0].Limit > 0), func(b *testing.B) {
 			b.ReportAllocs()
 			c := s.NewCall()

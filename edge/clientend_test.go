@@ -63,7 +63,7 @@ func receive(t *testing.T, what string, words <-chan string) string {
 	select {
 	case w := <-words:
 		return w
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("not within 10 s: %s", what)
 		return ""
 	}
@@ -78,7 +78,7 @@ func (e *caller) from(last byte) *talk {
 		e.t.Fatal(err)
 	}
 	e.t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	return &talk{e.t, c, bufio.NewReader(c)}
 }
 

@@ -215,7 +215,7 @@ func TestDrain(t *testing.T) {
 	var drained error
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		drained = e.Drain(ctx, time.Second)
 	})

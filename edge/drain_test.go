@@ -22,7 +22,7 @@ import (
 func (e *edgeUnderTest) drain() (wait func() error) {
 	done := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		done <- e.Drain(ctx, 0)
 	}()
@@ -32,9 +32,9 @@ func (e *edgeUnderTest) drain() (wait func() error) {
 // until asks again until the answer is yes.
 func until(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !yes(); runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); !yes(); runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestDrainOverTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		return c, bufio.NewReader(c)
 	}
 	ask := func(c net.Conn, r *bufio.Reader) (closes bool) {

@@ -44,7 +44,7 @@ import (
 	"sluice/edge/events"
 	"sluice/edge/limiter"
 	"sluice/edge/listen"
-	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 	"sluice/edge/screen"
 	"sluice/edge/top"
 	"sluice/edge/upstream"
@@ -77,7 +77,7 @@ type Server struct {
 	tier      Tier
 	budget    time.Duration // of a wait for the tier
 	limits    screen.Limits
-	secret    rules.Secret
+	secret    key.Secret
 	names     requestNames
 	stats     *stats
 	warn      func(message string, args ...any)
@@ -112,7 +112,7 @@ func New(o Options) (*Server, error) {
 		tier:     o.Tier,
 		budget:   c.PoP.Wait,
 		limits:   c.Limits,
-		secret:   rules.NewSecret(o.Secret),
+		secret:   key.NewSecret(o.Secret),
 		names:    newRequestNames(),
 		stats:    newStats(),
 		access:   o.Access,

@@ -57,7 +57,7 @@ func startEdge(t *testing.T, origin, yaml string) *edgeUnderTest {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 2 * time.Second}}
+		c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 20 * time.Second}}
 	}
 	return startConfig(t, c)
 }
@@ -124,9 +124,12 @@ func (e *caller) raw(request string) string {
 	if _, err := io.WriteString(c, request); err != nil {
 		e.t.Fatal(err)
 	}
+	var all bytes.Buffer
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	_, _ = io.CopyN(&all, c, 1)
 	_ = c.SetReadDeadline(time.Now().Add(3 * time.Second))
-	all, _ := io.ReadAll(c)
-	return unnamed(string(all))
+	_, _ = all.ReadFrom(c)
+	return unnamed(all.String())
 }
 
 func (e *caller) dial() net.Conn {
@@ -136,7 +139,7 @@ func (e *caller) dial() net.Conn {
 		e.t.Fatal(err)
 	}
 	e.t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	return c
 }
 
@@ -351,7 +354,7 @@ func labels(m *dto.Metric) string {
 func (e *edgeUnderTest) rest() map[string]float64 {
 	e.t.Helper()
 	var m map[string]float64
-	for deadline := time.Now().Add(5 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		m = e.metrics()
 		answered := m["sluice_aborted_total"]
 		for name, v := range m {

@@ -216,7 +216,7 @@ func TestSilentTLSConnectionsMakeRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { nc.Close() })
-			_ = nc.SetDeadline(time.Now().Add(3 * time.Second))
+			_ = nc.SetDeadline(time.Now().Add(time.Minute))
 			return nc
 		}
 		for range 4 {
@@ -245,7 +245,7 @@ func TestSilentTLSConnectionsMakeRoom(t *testing.T) {
 // The time for a whole request is up for one whose client does not send its body, however long that is.
 func TestTotalTimeoutOfBodies(t *testing.T) {
 	o := startRecorder(t, hello)
-	e := startEdge(t, "", "limits: {header_timeout: 4s}\norigins: [{servers: ['"+o.url()+"'], timeout: 2s, total_timeout: 1s}]")
+	e := startEdge(t, "", "limits: {header_timeout: 40s}\norigins: [{servers: ['"+o.url()+"'], timeout: 30s, total_timeout: 1s}]")
 	for _, framing := range []string{"Content-Length: 10000", "Content-Length: 20000", "Content-Length: 60000", "Content-Length: 100000", "Transfer-Encoding: chunked",
 		"Content-Length: 20000\r\nExpect: 100-continue", "Content-Length: 10\r\nExpect: 100-continue"} {
 		c, began := e.dial(), time.Now()
@@ -254,7 +254,7 @@ func TestTotalTimeoutOfBodies(t *testing.T) {
 		line, _, _ := strings.Cut(strings.TrimPrefix(string(all), "HTTP/1.1 100 Continue\r\n\r\n"), "\r\n")
 		took := time.Since(began)
 		t.Logf("%-60q %-30s %v", framing, line, took.Round(10*time.Millisecond))
-		if took > 3*time.Second { // lingering is a second of it
+		if took > 25*time.Second { // lingering is a second of it
 			t.Errorf("%q: %s after %v", framing, line, took)
 		}
 	}

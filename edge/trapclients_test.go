@@ -166,7 +166,7 @@ func TestTrapShutdownWithoutNotice(t *testing.T) {
 			stopped := make(chan struct{})
 			go func() {
 				defer close(stopped)
-				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
 				_ = p.stop(ctx)
 			}()

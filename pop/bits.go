@@ -105,7 +105,7 @@ func (m *Machine) learn(r record.Record, now time.Time) (news bool) {
 	case r.Epoch > epoch && wall.Sub(r.Start) >= logKept:
 		return false // recorded long ago, and the lift is forgotten
 	case r.Epoch > epoch: // its edge knows of a lift that is on its way to this one
-		m.void(words.Name{Rule: rule.Name, Source: r.Source}, r.Epoch, now)
+		m.Operators.Void(words.Name{Rule: rule.Name, Source: r.Source}, r.Epoch, now)
 	}
 	m.learnStanding(c, &r, now)
 	if r.Kind == record.AskTimes && r.Edge != m.id {

@@ -17,18 +17,18 @@ import (
 )
 
 // change has an operator change a rule at an edge.
-func change(t testing.TB, w *sim.World, e *sim.Edge, rule, text string) pop.Receipt {
+func change(t testing.TB, w *sim.World, e *sim.Edge, rule, text string) words.Mark {
 	t.Helper()
-	receipt, err := e.Say(words.Word{Rule: rule, Kind: words.Change, Start: w.Now(), Text: text})
+	mark, err := e.Say(words.Word{Rule: rule, Kind: words.Change, Start: w.Now(), Text: text})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return receipt
+	return mark
 }
 
 // stands is what an edge knows of a rule, and how much it knows of its past.
 func stands(e *sim.Edge, rule string) (text string, past int) {
-	list, _, _ := e.Machine.Changes()
+	list, _, _ := e.Machine.Operators.Changes()
 	for _, c := range list {
 		if c.Rule == rule {
 			if past == 0 {
@@ -47,7 +47,10 @@ func TestRulesUnderAttack(t *testing.T) {
 	w := newWorld(t, sim.Config{Edges: 8, Nodes: 2, RTT: time.Millisecond}, r)
 	rng := rand.New(rand.NewPCG(3, 2))
 	attacker := uint32(1 << 20)
-	const perSecond = 1000
+	perSecond, changes := time.Duration(1000), 100
+	if raceEnabled {
+		perSecond, changes = 200, 8
+	}
 	attack := func(d time.Duration) {
 		for end := w.Now().Add(d); w.Now().Before(end); w.Run(w.Now().Add(time.Second / perSecond)) {
 			for range r.Counter.Limit + 2 {
@@ -57,10 +60,6 @@ func TestRulesUnderAttack(t *testing.T) {
 		}
 	}
 	attack(2 * time.Second)
-	changes := 100
-	if raceEnabled {
-		changes = 15
-	}
 	for n := range changes {
 		rule, text := fmt.Sprint("rule", n%7), fmt.Sprint(n)
 		change(t, w, w.Edges[rng.IntN(8)], rule, text)
@@ -126,31 +125,31 @@ func TestWhoHasAChange(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Minute, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 3, Nodes: 1, RTT: time.Millisecond}, r)
 	pass(w, 2*time.Second)
-	receipt := change(t, w, w.Edges[0], "login", "x")
+	mark := change(t, w, w.Edges[0], "login", "x")
 	block := say(t, w, w.Edges[0], words.Block, address(1), time.Hour)
 	pass(w, 2*time.Second)
-	if s := w.Edges[0].Machine.Spread(receipt); s.Known != 3 || s.Have != 0 {
+	if s := w.Edges[0].Machine.Operators.Spread(mark); s.Known != 3 || s.Have != 0 {
 		t.Errorf("in force nowhere: %+v", s)
 	}
-	about := presence.About{Address: "a:1", Version: "v", Started: w.Now(), Since: w.Now(), Hash: 7, Generation: receipt.Mark.Generation}
+	about := presence.About{Address: "a:1", Version: "v", Started: w.Now(), Since: w.Now(), Hash: 7, Generation: mark.Generation}
 	for i, e := range w.Edges {
-		_, version, _ := e.Machine.Changes()
+		_, version, _ := e.Machine.Operators.Changes()
 		var refused []words.Mark
 		if i == 2 {
-			refused = []words.Mark{receipt.Mark}
+			refused = []words.Mark{mark}
 		}
-		e.Machine.Describe(about)
-		e.Machine.InForce(version, refused)
+		e.Machine.Operators.Describe(about)
+		e.Machine.Operators.InForce(version, refused)
 	}
 	pass(w, 2*time.Second)
-	if s := w.Edges[0].Machine.Spread(receipt); s.Known != 3 || s.Have != 2 || !slices.Equal(s.Missing, []string{"edge2"}) {
+	if s := w.Edges[0].Machine.Operators.Spread(mark); s.Known != 3 || s.Have != 2 || !slices.Equal(s.Missing, []string{"edge2"}) {
 		t.Errorf("refused by one: %+v", s)
 	}
-	if s := w.Edges[0].Machine.Spread(block); s.Have != 3 {
+	if s := w.Edges[0].Machine.Operators.Spread(block); s.Have != 3 {
 		t.Errorf("the block: %+v", s)
 	}
 	for i, e := range w.Edges {
-		edges := e.Machine.Edges()
+		edges := e.Machine.Operators.Edges()
 		if len(edges) != 3 || edges[0].Name != fmt.Sprint("edge", i) {
 			t.Errorf("edge %d knows of %+v", i, edges)
 		}
@@ -176,13 +175,13 @@ func TestRulesNeedASecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Restore(written, w.Now()); err != nil {
+	if err := m.Operators.Restore(written, w.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if changes, _, _ := m.Changes(); len(changes) != 0 || m.Stats().Words != 1 {
+	if changes, _, _ := m.Operators.Changes(); len(changes) != 0 || m.Stats().Words != 1 {
 		t.Errorf("%+v, %d words", changes, m.Stats().Words)
 	}
-	if _, err := m.Say(words.Word{Rule: "login", Kind: words.Change, Text: "x"}, w.Now()); err == nil {
+	if _, err := m.Operators.Say(words.Word{Rule: "login", Kind: words.Change, Text: "x"}, w.Now()); err == nil {
 		t.Error("said to a PoP whose secret anybody can guess")
 	}
 }

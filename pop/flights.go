@@ -51,10 +51,7 @@ const (
 	aProbe
 	aPresence
 	aSlotsRead
-	aHead      // of the operators' list: its reading
-	aList      // the list's
-	aListWrite // and their writing
-	aHeadWrite
+	aWords     // of the operators' list
 	anEmptyAdd // before an incr; nobody heeds its answer
 	aTakeBack  // nor this one's
 	anInFlight
@@ -74,6 +71,15 @@ func (m *Machine) send(c wire.Command, f flight) {
 		m.flights = append(m.flights, f)
 	}
 	m.out = append(m.out, c)
+}
+
+// sendWords sends a command of the operators' list.
+func (m *Machine) sendWords(c wire.Command) {
+	f := flight{what: aWords}
+	if c.Op == wire.Delete {
+		f.what = aDelete
+	}
+	m.send(c, f)
 }
 
 func (m *Machine) answered(r *wire.Result, now time.Time) {
@@ -110,12 +116,10 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 		m.slotAnswered(f, r, now)
 	case aSlotsRead:
 		m.slotsRead(r, now)
-	case aHead:
-		m.headRead(r, now)
-	case aList:
-		m.listRead(r, now)
-	case aListWrite, aHeadWrite:
-		m.listWritten(f, r, now)
+	case aWords:
+		if c, follows := m.Operators.Answered(&n.words, r, now); follows {
+			m.sendWords(c)
+		}
 	case anInFlight:
 		m.inFlightSaid(f, r)
 	}
@@ -138,10 +142,8 @@ func (m *Machine) Quiet(r *wire.Result, now time.Time) bool {
 		return r.Values[0] == nil || ok && m.plausible(head, now) && n.log.Knows(head)
 	case aLogRead:
 		return n.log.Settled() && !slices.ContainsFunc(r.Values, func(item []byte) bool { return item != nil })
-	case aHead:
-		m.operators.mu.Lock()
-		defer m.operators.mu.Unlock()
-		return r.Values[0] == nil && m.operators.list.Len() == 0
+	case aWords:
+		return n.words.Looking() && r.Values[0] == nil && m.Operators.Len() == 0
 	case aPresence:
 		return !f.takes
 	}

@@ -7,6 +7,7 @@ import (
 
 	"sluice/counter"
 	"sluice/pop/log"
+	"sluice/pop/operators"
 	"sluice/pop/wire"
 )
 
@@ -43,7 +44,7 @@ type node struct {
 	asked     []uint64 // of the log, last: numbers,
 	askedKeys string   // and the keys of their items
 	writer    logWriter
-	words     listCopy
+	words     operators.Node
 }
 
 // place chooses the node of a source among those that are up by rendezvous hashing (Thaler and Ravishankar, 1998): every
@@ -78,6 +79,12 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
+}
+
+// jitter is a time a little below d that differs between edges and from time to time.
+func (m *Machine) jitter(d time.Duration) time.Duration {
+	m.random++
+	return d*3/4 + time.Duration(mix(m.id^m.random)%uint64(d/4))
 }
 
 func newNode(name, spelled string, now time.Time) node {

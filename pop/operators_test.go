@@ -21,17 +21,17 @@ import (
 )
 
 // say has an operator say something at an edge.
-func say(t testing.TB, w *sim.World, e *sim.Edge, kind words.Kind, source counter.Source, d time.Duration) pop.Receipt {
+func say(t testing.TB, w *sim.World, e *sim.Edge, kind words.Kind, source counter.Source, d time.Duration) words.Mark {
 	t.Helper()
 	word := words.Word{Rule: "test", Source: source, Kind: kind, Start: w.Now(), Reason: "because"}
 	if kind == words.Block {
 		word.End = w.Now().Add(d)
 	}
-	receipt, err := e.Say(word)
+	mark, err := e.Say(word)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return receipt
+	return mark
 }
 
 // pass lets time pass on all edges, whether they have something to do or not.
@@ -158,8 +158,8 @@ func TestEdgeThatWasAway(t *testing.T) {
 func TestLiftedStaysLifted(t *testing.T) {
 	const limit, perSecond = 8000, 2000
 	r := newRule(t, limit, time.Minute, 10*time.Minute, algorithm.Nearest)
-	stayed := 0
-	for n := range uint32(30) {
+	stayed, sources := 0, uint32(histories(30))
+	for n := range sources {
 		w := newWorld(t, sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond}, r)
 		rng := rand.New(rand.NewPCG(uint64(n), 3))
 		s, admitted := address(n), 0
@@ -192,8 +192,8 @@ func TestLiftedStaysLifted(t *testing.T) {
 			t.Errorf("source %d: %d admitted at a limit of %d, %v", n, admitted, limit, inForce(w, r, nil, []counter.Source{s}))
 		}
 	}
-	if stayed != 30 {
-		t.Errorf("%d of 30 stayed lifted", stayed)
+	if stayed != int(sources) {
+		t.Errorf("%d of %d stayed lifted", stayed, sources)
 	}
 }
 
@@ -417,27 +417,27 @@ func TestSpread(t *testing.T) {
 	r := newRule(t, 5, time.Minute, time.Hour, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: 4, Nodes: 2, RTT: time.Millisecond}, r)
 	pass(w, 3*time.Second)
-	receipts := make([]pop.Receipt, 3) // several at once
-	for i := range receipts {
-		receipts[i] = say(t, w, w.Edges[i], words.Block, address(uint32(i)), time.Hour)
+	marks := make([]words.Mark, 3) // several at once
+	for i := range marks {
+		marks[i] = say(t, w, w.Edges[i], words.Block, address(uint32(i)), time.Hour)
 	}
-	if s := w.Edges[0].Machine.Spread(receipts[0]); s.Known != 4 || s.Have != 1 || len(s.Missing) != 3 {
+	if s := w.Edges[0].Machine.Operators.Spread(marks[0]); s.Known != 4 || s.Have != 1 || len(s.Missing) != 3 {
 		t.Errorf("at once: %+v", s)
 	}
 	pass(w, 1900*time.Millisecond)
-	for i := range receipts {
-		if s := w.Edges[i].Machine.Spread(receipts[i]); s.Known != 4 || s.Have != 4 {
+	for i := range marks {
+		if s := w.Edges[i].Machine.Operators.Spread(marks[i]); s.Known != 4 || s.Have != 4 {
 			t.Errorf("edge %d, two seconds later: %+v", i, s)
 		}
 	}
 	w.Cut(3)
-	receipt := say(t, w, w.Edges[0], words.Lift, address(0), 0)
+	mark := say(t, w, w.Edges[0], words.Lift, address(0), 0)
 	pass(w, 1900*time.Millisecond)
-	if s := w.Edges[0].Machine.Spread(receipt); s.Known != 4 || s.Have != 3 || !slices.Equal(s.Missing, []string{"edge3"}) {
+	if s := w.Edges[0].Machine.Operators.Spread(mark); s.Known != 4 || s.Have != 3 || !slices.Equal(s.Missing, []string{"edge3"}) {
 		t.Errorf("with an edge that is away: %+v", s)
 	}
 	pass(w, 5*time.Second)
-	if s := w.Edges[0].Machine.Spread(receipt); s.Known != 3 || s.Have != 3 {
+	if s := w.Edges[0].Machine.Operators.Spread(mark); s.Known != 3 || s.Have != 3 {
 		t.Errorf("with an edge that is gone: %+v", s)
 	}
 }
@@ -574,7 +574,11 @@ func TestVariants(t *testing.T) {
 func TestCandidateOfAllSources(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Minute, algorithm.Nearest)
 	rule := tryingOne(t, r, time.Hour)
-	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: 2000, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
+	counters := 2000
+	if raceEnabled {
+		counters = 400
+	}
+	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: counters, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -585,7 +589,7 @@ func TestCandidateOfAllSources(t *testing.T) {
 		}
 	}
 	pass(w, time.Second)
-	for n := range uint32(6000) {
+	for n := range uint32(3 * counters) {
 		for range 2 {
 			w.Edges[n%3].Request(&rule, address(1000+n))
 		}

@@ -12,8 +12,8 @@
 // runs a Machine against real nodes; a simulation runs the same Machine in virtual time.
 //
 // What it works with is in rooms that know nothing of it: wire (what a node is asked, and answers), secret (keys and MACs), record
-// (what edges tell each other), log (reading a node's log), words (the operators' list), presence (who shares the tier), later (what is
-// left for a while), across (what PoPs tell each other), nodename.
+// (what edges tell each other), log (reading a node's log), words (the operators' list), operators (that list on an edge, and in force),
+// presence (who shares the tier), later (what is left for a while), across (what PoPs tell each other), nodename.
 package pop
 
 import (
@@ -29,6 +29,7 @@ import (
 	"sluice/pop/across"
 	"sluice/pop/histogram"
 	"sluice/pop/nodename"
+	"sluice/pop/operators"
 	"sluice/pop/presence"
 	"sluice/pop/record"
 	"sluice/pop/secret"
@@ -92,6 +93,8 @@ type ruleSet struct {
 // Machine is the PoP as one edge sees it. Step and Flush belong to one goroutine; SetRules, Ask, Health, Up and Stats may be called
 // from anywhere.
 type Machine struct {
+	Operators *operators.List // what operators have said; what of it belongs to one goroutine is Step's
+
 	config   Config
 	secret   secret.Secret
 	id       uint64
@@ -117,7 +120,6 @@ type Machine struct {
 	dirty     []counter.Counter
 	backs     []counter.Back
 	news      []mitigation.News
-	operators operators
 	random    uint64
 	tasks     tasks
 	unplaced  queue // to be reported when a node is up
@@ -156,8 +158,8 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 		peers: peers{Slots: presence.New(c.Secret, c.ID)}, headKey: c.Secret.LogHeadKey(),
 		times: make(map[takenFrom]record.Taken), stepped: now, awake: now, swept: now, cleaned: now, credit: mostCredit, earned: now,
 	}
-	m.operators.listKey, m.operators.headKey = c.Secret.WordsKeys()
-	m.operators.began, m.operators.heard = now, make(map[uint64]uint64)
+	m.Operators = operators.New(operators.Config{Secret: c.Secret, ID: c.ID, Name: c.Name, Changes: c.Rules, Counters: c.Counters, Bits: c.Bits,
+		Heard: c.Heard, Jitter: m.jitter}, now)
 	for i, name := range names {
 		m.nodes = append(m.nodes, newNode(name, c.Nodes[i], now))
 	}
@@ -173,6 +175,7 @@ func NewMachine(c Config, now time.Time) (*Machine, error) {
 func (m *Machine) SetRules(rules []Rule) {
 	set := &ruleSet{byID: make(map[uint32]*knownRule, len(rules)), byDigest: make(map[uint64]*knownRule, len(rules)),
 		byName: make(map[string][]*knownRule, len(rules))}
+	named := make(operators.Rules, len(rules))
 	for _, r := range rules {
 		if r.Name == "" {
 			r.Name = r.Counter.Name
@@ -181,7 +184,10 @@ func (m *Machine) SetRules(rules []Rule) {
 		set.byID[r.Counter.ID] = k
 		set.byDigest[k.digest] = k
 		set.byName[r.Name] = append(set.byName[r.Name], k)
+		named[r.Name] = append(named[r.Name], operators.Rule{Counter: r.Counter, Of: r.Of, Blocked: !r.Candidate && !r.Further && r.Of == 0,
+			Voids: max(r.Counter.Lifetime(), r.Repeat.Longest(r.Timeout)+r.Repeat.Memory())})
 	}
+	m.Operators.SetRules(named) // first: who finds a rule here has its words as well
 	m.rules.Store(set)
 }
 
@@ -216,7 +222,9 @@ func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 		m.answered(&e.Results[i], now)
 	}
 	m.sendReads(aRead)
-	m.applyWords(now)
+	if m.Operators.Apply(now) {
+		m.peers.next, m.peers.news = now, true
+	}
 	m.poll(now)
 	m.sweep(now)
 	m.readForRequests(now)
@@ -244,11 +252,17 @@ func (m *Machine) Flush(now time.Time) []wire.Command {
 // who else is there.
 func (m *Machine) poll(now time.Time) {
 	for i := range m.nodes {
-		if m.nodes[i].role != 0 {
-			m.probe(i, now)
-			m.syncList(i, now)
-			m.readLog(i, now)
+		n := &m.nodes[i]
+		if n.role == 0 {
+			continue
 		}
+		m.probe(i, now)
+		if n.up {
+			if c, due := m.Operators.Look(&n.words, i, now); due {
+				m.sendWords(c)
+			}
+		}
+		m.readLog(i, now)
 	}
 	m.keepSlot(now)
 }
@@ -269,7 +283,7 @@ func (m *Machine) sweep(now time.Time) {
 	if now.Sub(m.cleaned) >= cleanEvery {
 		m.cleaned = now
 		m.bits.Sweep(now)
-		m.forgetLifts(now)
+		m.Operators.Sweep(now)
 		maps.DeleteFunc(m.times, func(_ takenFrom, taken record.Taken) bool { return now.After(taken.Until) })
 	}
 }
@@ -286,13 +300,25 @@ func (m *Machine) Unreported() (hits, lost uint64) {
 func (m *Machine) announceBlocks(now time.Time) {
 	m.news = m.bits.News(m.news[:0])
 	for _, n := range m.news {
-		if _, lifted := m.operators.settling[n.Key]; !lifted && !m.bits.Until(n.Key, now).IsZero() {
+		if !m.Operators.Settling(n.Key) && !m.bits.Until(n.Key, now).IsZero() {
 			if rule := m.rules.Load().byID[n.Key.Rule]; rule != nil && !rule.Candidate {
 				m.earn(perReport) // for the request that was refused; one that a candidate would have refused is reported
 			}
 			m.setBit(n.Key, n.Bit, now)
 		}
 	}
+}
+
+// epoch is the generation of the last lift of a source under a rule (operators.List.Epoch).
+func (m *Machine) epoch(rule *algorithm.Rule, source counter.Source) uint64 {
+	if !m.Operators.AnyEpoch() {
+		return 0
+	}
+	id := rule.ID
+	if known := m.rules.Load().byID[id]; known != nil && known.Of != 0 {
+		id = known.Of // all variants have the epoch of their rule
+	}
+	return m.Operators.Epoch(mitigation.Key{Rule: id, Source: source})
 }
 
 // wall is what the wall clock says: by it edges agree on sub-windows, and on what they tell each other.
@@ -341,12 +367,9 @@ type MachineStats struct {
 
 // Stats may be called from anywhere.
 func (m *Machine) Stats() MachineStats {
-	m.operators.mu.Lock()
-	words := m.operators.list.Len()
-	m.operators.mu.Unlock()
 	return MachineStats{
-		Full: m.stats.full.Load(), Words: words,
-		Propagation: &m.stats.propagation, Forged: m.stats.forged.Load(), LogRecords: m.stats.logRecords.Load(), LogLost: m.stats.logLost.Load(),
+		Full: m.stats.full.Load(), Words: m.Operators.Len(),
+		Propagation: &m.stats.propagation, Forged: m.stats.forged.Load() + m.Operators.Forged(), LogRecords: m.stats.logRecords.Load(), LogLost: m.stats.logLost.Load(),
 		Edges: int(max(m.stats.edges.Load(), 1)),
 	}
 }

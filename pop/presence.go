@@ -11,7 +11,6 @@ import (
 const (
 	presenceEvery = time.Second
 	presenceHasty = 100 * time.Millisecond // while this edge waits for a slot, or for others to have a word of its operators
-	wordsWait     = 3 * time.Second        // how long operators wait
 )
 
 // peers is who shares the tier.
@@ -19,6 +18,7 @@ type peers struct {
 	presence.Slots
 	next time.Time // when they are read again
 	told time.Time // when our slot was last filled
+	news bool      // what is in force here of the operators' list has changed since that was told
 	idle bool      // by Presence, and until it reports something this edge need not know who is there
 }
 
@@ -29,15 +29,15 @@ func (m *Machine) keepSlot(now time.Time) {
 		return
 	}
 	p.next, p.idle = now.Add(presenceEvery), false
-	if p.Key() == "" && !p.Full() || m.awaited(now) {
+	if p.Key() == "" && !p.Full() || m.Operators.Awaited(now) {
 		p.next = now.Add(presenceHasty)
 	}
 	node := m.placeFixed()
 	if node < 0 {
 		return
 	}
-	if p.Key() != "" && (now.Sub(p.told) >= presenceEvery/2 || m.operators.news) {
-		p.told, m.operators.news = now, false
+	if p.Key() != "" && (now.Sub(p.told) >= presenceEvery/2 || p.news) {
+		p.told, p.news = now, false
 		m.sendPresence(node, wire.Set, p.Key(), flight{what: aPresence}, now)
 	}
 	m.send(wire.Command{Node: node, Op: wire.Get, Key: p.Keys}, flight{what: aSlotsRead})
@@ -64,16 +64,7 @@ func (m *Machine) sendPresence(node int, op wire.Op, key string, f flight, now t
 }
 
 func (m *Machine) presence(node int, op wire.Op, key string, now time.Time) wire.Command {
-	m.operators.mu.Lock()
-	defer m.operators.mu.Unlock()
-	return wire.Command{Node: node, Op: op, Key: key, Value: m.peers.Say(now, m.self()), Expire: seconds(presence.Kept)}
-}
-
-// awaited reports whether operators may be waiting for others to have a word that was said here.
-func (m *Machine) awaited(now time.Time) bool {
-	m.operators.mu.Lock()
-	defer m.operators.mu.Unlock()
-	return !m.operators.latest.IsZero() && now.Sub(m.operators.latest) < wordsWait
+	return wire.Command{Node: node, Op: op, Key: key, Value: m.peers.Say(now, m.Operators.Self()), Expire: seconds(presence.Kept)}
 }
 
 // placeFixed is the node that everybody agrees on for what belongs to no source.
@@ -108,7 +99,7 @@ func (m *Machine) slotsRead(r *wire.Result, now time.Time) {
 	if m.config.Edges == 0 {
 		m.counters.SetEdges(p.Highest())
 	}
-	m.publishOthers()
+	m.Operators.SetOthers(&p.Slots)
 }
 
 // slotAnswered keeps a slot that was free.
@@ -130,18 +121,4 @@ func (m *Machine) noteFull() {
 	if full := m.peers.Full(); m.stats.full.Swap(full) != full {
 		m.moved = true // what waits has another place now
 	}
-}
-
-// publishOthers lets Spread know who is there.
-func (m *Machine) publishOthers() {
-	o := &m.operators
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.others = o.others[:0]
-	m.peers.Others(func(e presence.Edge) {
-		if e.Name == "" {
-			e.Name = hexID(e.ID)
-		}
-		o.others = append(o.others, e)
-	})
 }

@@ -121,7 +121,9 @@ func (m *Machine) readDone(l read, what purpose, values [][]byte, now time.Time)
 		if !ok {
 			m.stats.forged.Add(1)
 		}
-		groups[i] = total
+		if groups[i] = total; ok && total == 0 && c.Rule.Sync {
+			groups[i] = counter.Emptied
+		}
 		found = found || ok
 	}
 	if !found && what == aRead {

@@ -7,6 +7,7 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
+	"sluice/pop"
 	"sluice/pop/secret"
 	"sluice/pop/sim"
 	"sluice/pop/words"
@@ -39,7 +40,7 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 					t.Errorf("burst %v: edge %d blocks it until %v from now, want %v", burst, i, left, want)
 				}
 			}
-			pass(w, want)
+			passBy(w, want, 25*pop.Tick)
 		}
 		over(40*time.Second, 0) // longer than the log is kept
 		if err := w.Start(2); err != nil {
@@ -56,7 +57,7 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 		}
 		pass(w, 2*time.Second)
 		over(2*time.Minute, 2)
-		pass(w, 5*time.Minute)
+		passBy(w, 5*time.Minute, 25*pop.Tick)
 		over(40*time.Second, 1)
 		over(2*time.Minute, 0, 1, 2) // none of them counts too many itself
 	}

@@ -10,6 +10,7 @@ import (
 
 // report sends what counters have gathered to their nodes, as much of it as may be under way. The rest gathers on in the table.
 func (m *Machine) report(now time.Time) {
+	m.takeBack()
 	if m.moved { // a node died or came back, and what waits may have another place
 		m.moved = false
 		m.dirty = m.dirty[:0]
@@ -32,11 +33,11 @@ func (m *Machine) report(now time.Time) {
 		m.direct(m.dirty)
 	}
 	m.sendReads(aRead)
-	m.takeBack()
 }
 
-// takeBack takes back from the tier what was refused by its rank (counter.Table.TakeBacks). A node carries it out after the incr that it
-// undoes. Where it has forgotten that since, nothing is there, or decr stops at 0.
+// takeBack takes back from the tier what was refused by its rank, or turned out not to count (counter.Table.TakeBacks). A node carries it out
+// after the incr that it undoes, which has been answered, and before the next, which then finds the room. Where the node has forgotten that since, nothing
+// is there, or decr stops at 0, or leaves a lane in debt (lanes.Repay).
 func (m *Machine) takeBack() {
 	m.backs = m.counters.TakeBacks(m.backs[:0])
 	for _, b := range m.backs {

@@ -93,7 +93,11 @@ func TestBadNodeLists(t *testing.T) {
 // TestNodeListChangesThroughFaults: sources under their limit are not refused while the list changes and the old node takes no commands
 // for a moment, is killed, or hangs: what it did not take is reported again, and must not count at the new place each time.
 func TestNodeListChangesThroughFaults(t *testing.T) {
-	const sources, limit, perWindow = 40, 60, 54
+	const limit, perWindow = 60, 54
+	sources := 40
+	if raceEnabled {
+		sources = 8
+	}
 	for name, fault := range map[string]func(w *sim.World, refuse *bool){
 		"refuses for a moment": func(_ *sim.World, refuse *bool) { *refuse = true },
 		"killed":               func(w *sim.World, _ *bool) { w.Kill(0) },
@@ -115,7 +119,7 @@ func TestNodeListChangesThroughFaults(t *testing.T) {
 		refused := 0
 		for i := 0; w.Now().Sub(began) < time.Minute; i++ {
 			at := w.Now().Sub(began)
-			before := w.Now().Add(-10 * time.Second / perWindow / sources).Sub(began)
+			before := w.Now().Add(-10 * time.Second / perWindow / time.Duration(sources)).Sub(began)
 			now := func(moment time.Duration) bool { return at >= moment && before < moment }
 			switch {
 			case now(10 * time.Second):
@@ -132,7 +136,7 @@ func TestNodeListChangesThroughFaults(t *testing.T) {
 			if !ask(w.Edges[i/sources%2], r, address(uint32(i%sources))) {
 				refused++
 			}
-			w.Run(w.Now().Add(10 * time.Second / perWindow / sources))
+			w.Run(w.Now().Add(10 * time.Second / perWindow / time.Duration(sources)))
 		}
 		if refused > 0 {
 			t.Errorf("%s: %d requests refused of sources at nine tenths of their limit", name, refused)

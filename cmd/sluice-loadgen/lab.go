@@ -52,7 +52,7 @@ func addLab(flags *pflag.FlagSet) *labFlags {
 		"memcached/N, twemproxy/N and origin/0; in the time of the run; repeatable")
 	flags.StringArrayVar(&f.flaps, "flap", nil, `from when on a prefix reaches another PoP, such as "20s 198.51.100.0/24 1"; repeatable`)
 	flags.StringVar(&f.check, "check", "", "instead of replaying a trace, check one thing: "+oneOf(checkNames()))
-	flags.BoolVar(&f.short, "short", false, "with --check slow, bodies, words or shedding: a small form, of seconds")
+	flags.BoolVar(&f.short, "short", false, "with --check slow, bodies, words or shedding: a small form, of seconds; with shared: asks the other edges after 10s, not 500ms")
 	flags.IntVar(&f.times, "times", 20, "how often --check upgrades and --check restarts restart an edge, under 2,000 requests/s or --rate;\n"+
 		"and how many rounds --check soak makes, of a minute or --duration each, a fault in each")
 	flags.BoolVar(&f.demo, "demo", false, "a mixed attack of 25 s and an HTML report, with what is installed here")

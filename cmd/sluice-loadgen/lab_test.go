@@ -86,7 +86,7 @@ func startLab(t *testing.T, args ...string) *labProcess {
 	}
 	p.Env = append(os.Environ(), p.mark, "TMPDIR="+t.TempDir())
 	p.Stdout, p.Stderr = p.stdout, p.stderr
-	p.WaitDelay = 10 * time.Second
+	p.WaitDelay = time.Minute
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -120,17 +120,17 @@ func (p *labProcess) alive(t *testing.T) []int {
 	return out
 }
 
-// eventually asks until the answer is yes, or gives up after twenty seconds.
+// eventually asks until the answer is yes, or gives up after a minute.
 func eventually(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !yes() {
 		select {
 		case <-ctx.Done():
-			t.Fatalf("not within 20 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		case <-tick.C:
 		}
 	}
@@ -161,7 +161,7 @@ func (l *lockedBuffer) String() string {
 
 func TestLab(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
-	p := startLab(t, "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "2s", "--rate", "1000",
+	p := startLab(t, "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "2s", "--rate", "150",
 		"--limit", "20", "--window", "1s", "--mitigation-timeout", "1s", "--details", "--json", file)
 	if err := p.Wait(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
@@ -191,7 +191,7 @@ func TestLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := report.Figures
-	if report.Run.Edges != 2 || report.Run.Nodes != 1 || f.Requests < 1000 || f.Admitted+f.Refused != f.Requests || f.Refused == 0 || f.TierOps == 0 {
+	if report.Run.Edges != 2 || report.Run.Nodes != 1 || f.Requests < 500 || f.Admitted+f.Refused != f.Requests || f.Refused == 0 || f.TierOps == 0 {
 		t.Errorf("the report: %+v", report)
 	}
 	if r := report.Run.RoundTrip; r <= 0 || r > 1 || report.Floor == nil || report.Floor.Requests != f.Requests || report.Floor.WronglyLimited != 0 {
@@ -207,7 +207,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule, err := algorithm.NewRule("default", 20, time.Second, 12, algorithm.Nearest)
+	rule, err := algorithm.NewRule("default", 20, 10*time.Second, 12, algorithm.Nearest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 		for n := range 40 {
 			l.trace.Requests = append(l.trace.Requests, trace.Request{At: time.Duration(n) * 10 * time.Millisecond, Source: i, Method: "GET", Path: "/"})
 		}
-		l.trace.Requests = append(l.trace.Requests, trace.Request{At: 3 * time.Second, Source: i, Method: "GET", Path: "/"}) // all know by then
+		l.trace.Requests = append(l.trace.Requests, trace.Request{At: 6 * time.Second, Source: i, Method: "GET", Path: "/"}) // all know by then
 	}
 	trace.Sort(l.trace)
 	if sources[0] == 0 || sources[1] == 0 {
@@ -232,7 +232,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 	}
 	site, err := lab.Lab{
 		PoPs: 2, Edges: 2, Memcached: 1, Sluice: filepath.Join(dir, "sluice"), Origin: []string{filepath.Join(dir, "sluice-loadgen"), "origin"}, Secret: labSecret,
-		Rule: lab.Rule{Limit: 20, Window: time.Second, MitigationTimeout: l.rule.Timeout, Mode: judge.Deployed},
+		Rule: lab.Rule{Limit: 20, Window: 10 * time.Second, MitigationTimeout: l.rule.Timeout, Mode: judge.Deployed},
 	}.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -270,14 +270,14 @@ func TestLabOfTwoPoPs(t *testing.T) {
 }
 
 func TestLabGoesOnWithoutItsTier(t *testing.T) {
-	p := startLab(t, "--edges", "2", "--memcached", "2", "--workload", "mixed", "--duration", "3s", "--rate", "1000",
+	p := startLab(t, "--edges", "2", "--memcached", "2", "--workload", "mixed", "--duration", "5s", "--rate", "100",
 		"--limit", "20", "--window", "1s", "--mitigation-timeout", "1s",
-		"--fault", "500ms kill memcached/0", "--fault", "1s stop memcached/1", "--fault", "2s restart memcached/0")
+		"--fault", "500ms kill memcached/0", "--fault", "1s stop memcached/1", "--fault", "1500ms restart memcached/0")
 	if err := p.Wait(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
 	}
 	p.leavesNothing(t)
-	for _, want := range []string{"balance exact", "no client errors", "fault: 500ms kill memcached/0", "fault: 2s restart memcached/0 (ready after"} {
+	for _, want := range []string{"balance exact", "no client errors", "fault: 500ms kill memcached/0", "fault: 1.5s restart memcached/0 (ready after"} {
 		if !strings.Contains(p.stdout.String(), want) {
 			t.Errorf("the table has no %q:\n%s", want, p.stdout)
 		}
@@ -288,7 +288,7 @@ func TestLabGoesOnWithoutItsTier(t *testing.T) {
 }
 
 func TestLabChecks(t *testing.T) {
-	p := startLab(t, "--edges", "3", "--memcached", "2", "--limit", "20", "--window", "10s", "--check", "shared")
+	p := startLab(t, "--edges", "3", "--memcached", "2", "--limit", "20", "--window", "1m", "--mitigation-timeout", "10m", "--check", "shared", "--short")
 	if err := p.Wait(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
 	}

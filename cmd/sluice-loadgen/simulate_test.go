@@ -126,7 +126,7 @@ func TestSimulateRepeats(t *testing.T) {
 // A limit for all (key: global) is one source in the tier. Eight edges among which its requests spread by chance pass at most a tenth more than it
 // in any window, and two in a hundred more on the whole. What goes wrong where each edge has the limit for itself: nearly eight times as much.
 func TestSimulateGlobalLimit(t *testing.T) {
-	const rate, limit, seconds = 20_000, 10_000, 4
+	const rate, limit, seconds = 4_000, 2_000, 4
 	var b bytes.Buffer
 	for i := range rate * seconds {
 		fmt.Fprintf(&b, "{\"t\":%.6f,\"source\":\"192.0.2.1\"}\n", float64(i)/rate)
@@ -135,7 +135,7 @@ func TestSimulateGlobalLimit(t *testing.T) {
 	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := simulated(t, "--trace", file, "--edges", "8", "--memcached", "2", "--limit", "10000", "--window", "1s", "--mitigation-timeout", "0", "--per-connection", "1").Figures
+	f := simulated(t, "--trace", file, "--edges", "8", "--memcached", "2", "--limit", fmt.Sprint(limit), "--window", "1s", "--mitigation-timeout", "0", "--per-connection", "1").Figures
 	if f.WorstExcess > limit/10 || f.BeyondBound != 0 || f.Admitted > limit*seconds*102/100 || f.Admitted < limit*seconds*98/100 {
 		t.Errorf("admitted %d, at most %d over the limit in a window: want %d and a little more", f.Admitted, f.WorstExcess, limit*seconds)
 	}

@@ -52,9 +52,9 @@ func TestAnycast(t *testing.T) {
 		t.Helper()
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
-		for deadline := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
+		for deadline := time.Now().Add(patience); !ok(); <-tick.C {
 			if time.Now().After(deadline) {
-				t.Fatalf("not %s after 30 s: %d routes", what, routes())
+				t.Fatalf("not %s after %v: %d routes", what, patience, routes())
 			}
 		}
 	}

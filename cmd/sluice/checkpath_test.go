@@ -39,10 +39,10 @@ type visitor struct {
 
 func visit(t *testing.T, proxy, from string) *visitor {
 	t.Helper()
-	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
 	transport := &http.Transport{DialContext: dialer.DialContext}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &visitor{t, &http.Client{Transport: transport, Timeout: 10 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, proxy}
+	return &visitor{t, &http.Client{Transport: transport, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, proxy}
 }
 
 func (v *visitor) ask(method, target string, headers ...string) (*http.Response, string) {
@@ -89,7 +89,7 @@ func startProxy(t *testing.T, file, edge, origin, listen string, run func(config
 	})
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); ; <-tick.C {
+	for deadline := time.Now().Add(patience); ; <-tick.C {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()
@@ -208,7 +208,7 @@ func TestRequestsOfProxiesThatAsk(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+			_ = c.SetDeadline(time.Now().Add(patience))
 			r := bufio.NewReader(c)
 			ask := func(request string) (*http.Response, string) {
 				t.Helper()

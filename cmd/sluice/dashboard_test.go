@@ -178,9 +178,7 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("edge %d: another source gets %d", i, got)
 		}
 	}
-	if notice := eval[string](b, `document.querySelector("#notice").textContent`); !strings.Contains(notice, "Blocked 198.51.100.7 under site, on ") || !strings.Contains(notice, "of 2 edges") {
-		t.Errorf("notice: %s", notice)
-	}
+	b.until(`document.querySelector("#notice").textContent.match(/Blocked 198.51.100.7 under site, on .*of 2 edges/)`)
 
 	// Find, and the story of one source.
 	eval[bool](b, `document.activeElement.blur() === undefined`)
@@ -254,9 +252,7 @@ func TestDashboard(t *testing.T) {
 	b.set("#d-list [name=reason]", hostile)
 	b.keys(kb.Enter)
 	b.until(`!document.querySelector("#d-list").open && ` + row("lists", "192.0.2.0/24", "always refused", "<img", "59 min"))
-	if notice := eval[string](b, `document.querySelector("#notice").textContent`); !strings.Contains(notice, "192.0.2.0/24 is denied, on 2 of 2 edges") {
-		t.Errorf("notice: %s", notice)
-	}
+	b.until(`document.querySelector("#notice").textContent.includes("192.0.2.0/24 is denied, on 2 of 2 edges")`)
 	statuses("denied on both edges", "192.0.2.7", 403)
 	b.focus("#allow")
 	b.keys(kb.Enter)

@@ -193,7 +193,7 @@ rules:
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(60 * time.Second); ; <-tick.C {
+	for deadline := time.Now().Add(2 * patience); ; <-tick.C {
 		traffic()
 		var still []query
 		for _, q := range want {
@@ -272,7 +272,7 @@ func startPrometheus(t *testing.T, folder string) monitor {
 	})
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.After(60 * time.Second); ; {
+	for deadline := time.After(patience); ; {
 		if status, _ := fetch("GET", "http://"+m.address+"/-/ready"); status == 200 {
 			return m
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
 	"syscall"
@@ -83,7 +82,6 @@ func TestOperatorsNewsOverThePoP(t *testing.T) {
 	}) {
 		t.Errorf("the third edge tells of what was before it: %q", got)
 	}
-	http.DefaultClient.CloseIdleConnections()
 	for _, p := range edges {
 		p.stop(syscall.SIGTERM)
 	}

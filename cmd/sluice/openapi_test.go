@@ -325,7 +325,6 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	http.DefaultClient.CloseIdleConnections()
 	alone.stop(syscall.SIGTERM)
 	p.stop(syscall.SIGTERM)
 }

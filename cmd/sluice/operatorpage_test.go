@@ -171,7 +171,7 @@ func (sh *shell) run(command string) string {
 		sh.t.Fatalf("%s: %v", command, err)
 	}
 	var text strings.Builder
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(patience)
 	for {
 		select {
 		case line, open := <-sh.out:
@@ -183,7 +183,7 @@ func (sh *shell) run(command string) string {
 			}
 			text.WriteString(line + "\n")
 		case <-timeout:
-			sh.t.Fatalf("%s: not done after 30 s; until then %s", command, text.String())
+			sh.t.Fatalf("%s: not done after %v; until then %s", command, patience, text.String())
 		}
 	}
 }
@@ -194,7 +194,7 @@ func (sh *shell) step(s step) {
 	want := pattern(s.want)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(10 * time.Second); ; <-tick.C {
+	for deadline := time.Now().Add(patience); ; <-tick.C {
 		got := sh.run(s.command)
 		if want.MatchString(spaced(got)) {
 			return

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -237,7 +236,6 @@ func TestOperatorsMistakes(t *testing.T) {
 			t.Errorf("%s: standard output: %q", test.args, stdout)
 		}
 	}
-	http.DefaultClient.CloseIdleConnections()
 	p.stop(syscall.SIGTERM)
 }
 
@@ -280,7 +278,6 @@ func TestOperatorsCommandsOverThePoP(t *testing.T) {
 	if code, stdout, stderr := sluice("unblock", "192.0.2.7", "--rule", "default", "--admin", second.back); code != 0 || stdout != "192.0.2.7 is lifted under rule default; it starts afresh\nin force on all 2 edges of the PoP\n" {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
-	http.DefaultClient.CloseIdleConnections()
 	second.stop(syscall.SIGTERM)
 	first.stop(syscall.SIGTERM)
 }

@@ -79,6 +79,7 @@ func TestRotationThroughAPrefix(t *testing.T) {
 		limit     = 5
 		ofTheWide = 256 * limit
 		batch     = 64
+		requests  = 16_384
 	)
 	file := write(t, fmt.Sprintf("source: {trust: [127.0.0.1]}\n"+
 		"rules: [{name: r, limit: %d, window: 1m, mitigation_timeout: 10m, prefixes: [64, 56, 48]}]", limit))
@@ -95,7 +96,7 @@ func TestRotationThroughAPrefix(t *testing.T) {
 		}
 	}
 	began, admitted, sent, blockedAfter := time.Now(), 0, 0, time.Duration(0)
-	for round := 0; sent < 65_536; round++ {
+	for round := 0; sent < requests; round++ {
 		for _, l := range lines {
 			clients := make([]string, batch)
 			for i := range clients {

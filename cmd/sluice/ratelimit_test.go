@@ -60,7 +60,7 @@ func describe(domain string, texts ...string) *service.RateLimitRequest {
 
 // ask asks, also of a service that is about to listen.
 func (p *proxy) ask(q *service.RateLimitRequest) (*service.RateLimitResponse, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return p.ShouldRateLimit(ctx, q, grpc.WaitForReady(true))
 }
@@ -81,7 +81,7 @@ const (
 
 const describedRules = `
 rules:
-- {name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 10, window: 1h, mitigation_timeout: 1h}
+- {name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 300, window: 1h, mitigation_timeout: 1h}
 - {name: address, match: {descriptors: {domain: web, entries: [{key: remote_address}]}}, limit: 1000, window: 1h}
 - {name: http, limit: 1000000, window: 1h}
 `
@@ -98,14 +98,14 @@ func TestRateLimitServiceOfTwoEdges(t *testing.T) {
 		proxies[i] = dialService(t, addr, insecure.NewCredentials())
 	}
 	asked := describe("web", "user=c")
-	asked.Descriptors[0].Limit = &descriptor.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 10, Unit: 3} // an hour
+	asked.Descriptors[0].Limit = &descriptor.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 300, Unit: 3} // an hour
 	several := describe("web", "user=b")
-	several.Descriptors[0].HitsAddend = wrapperspb.UInt64(5)
-	for name, q := range map[string]*service.RateLimitRequest{"by the rule": describe("web", "user=a"), "five at a time": several, "by the descriptor": asked} {
+	several.Descriptors[0].HitsAddend = wrapperspb.UInt64(3)
+	for name, q := range map[string]*service.RateLimitRequest{"by the rule": describe("web", "user=a"), "three at a time": several, "by the descriptor": asked} {
 		t.Run(name, func(t *testing.T) {
-			admitted, limit := 0, 10
+			admitted, limit := 0, 300 // so many that who tells the other has time for it
 			if q == several {
-				limit = 2
+				limit = 100
 			}
 			edges[0].until("refusing", func() bool { // a call at either edge, every few milliseconds
 				codes := [2]service.RateLimitResponse_Code{proxies[0].code(q), proxies[1].code(q)}
@@ -141,7 +141,7 @@ func TestRateLimitServiceSurvivesUpgrades(t *testing.T) {
 	addr := freePort(t)
 	l := startLineage(t, origin(t), nil, nil, "--config", write(t, "rate_limit_service: {listen: "+addr+"}\n"+describedRules))
 	p := dialService(t, addr, insecure.NewCredentials())
-	for range 11 {
+	for range 301 {
 		p.code(describe("web", "user=a"))
 	}
 	stop, calls := make(chan struct{}), make(chan int, 1)

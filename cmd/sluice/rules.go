@@ -102,7 +102,7 @@ func (r *reloader) describe(entries []words.Entry) {
 	}
 	r.about.Hash, r.about.Since = r.server.RulesHash()
 	if r.machine != nil {
-		r.machine.Describe(r.about)
+		r.machine.Operators.Describe(r.about)
 	}
 	if r.store.Describe != nil {
 		s := tier.EdgeStatus(presence.Edge{Name: r.name, About: r.about})

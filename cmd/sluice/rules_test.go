@@ -68,6 +68,12 @@ func (p *process) api(method, path, body string, header ...string) (a ruleAnswer
 	return a
 }
 
+// tells returns when the edge's events tell something.
+func (p *process) tells(what string) {
+	p.t.Helper()
+	p.until("telling of "+what, func() bool { return strings.Contains(p.api("GET", "/v1/events", "").text, what) })
+}
+
 // metric is the value of a metric without labels.
 func (p *process) metric(name string) string {
 	_, body := p.admin("GET", "/metrics")
@@ -84,23 +90,20 @@ func meet(edges ...*process) {
 	}
 }
 
-// polls is how often an edge is asked, every 20 ms, whether it has what was said at another: two seconds.
-const polls = 100
-
 // everywhere reports whether all edges soon say so.
 func everywhere(edges []*process, ok func(*process) bool) bool {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	i := 0
-	for n := 0; i < len(edges) && n < polls; n++ {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
 		for i < len(edges) && ok(edges[i]) {
 			i++
 		}
-		if i < len(edges) {
-			<-tick.C
+		if i == len(edges) {
+			return true
 		}
 	}
-	return i == len(edges)
+	return false
 }
 
 // writePoP writes what edges of a PoP with a secret are started with: a file each, and a state_dir.
@@ -153,7 +156,7 @@ func TestRulesOverThePoP(t *testing.T) {
 			got := p.api("GET", "/v1/rules/login", "")
 			return got.Limit == limit && got.tag == a.tag
 		}) {
-			t.Fatalf("change %d is not everywhere after %d looks", n, polls)
+			t.Fatalf("change %d is not everywhere", n)
 		}
 	}
 	hash, first := edges[0].metric("sluice_config_hash"), edges[0].api("GET", "/v1/rules/login", "")
@@ -235,14 +238,13 @@ func TestRulesOverThePoP(t *testing.T) {
 	}) {
 		t.Errorf("%s: %+v", hash, pop)
 	}
-	if a := edges[1].api("GET", "/v1/events", ""); !strings.Contains(a.text, `"kind": "rule"`) || !strings.Contains(a.text, `"who": "ada"`) || !strings.Contains(a.text, " at edge0") {
-		t.Errorf("%s", a.text)
+	for _, what := range []string{`"kind": "rule"`, `"who": "ada"`, " at edge0"} {
+		edges[1].tells(what)
 	}
 	if a := edges[0].api("GET", "/v1/config", ""); !strings.Contains(a.text, `"origin": "pop"`) || !strings.Contains(a.text, `"edge_id": "edge0"`) {
 		t.Errorf("%s", a.text)
 	}
 
-	http.DefaultClient.CloseIdleConnections()
 	for _, p := range edges {
 		p.stop(syscall.SIGTERM)
 	}
@@ -262,7 +264,6 @@ func TestRulesOverThePoP(t *testing.T) {
 			t.Errorf("the file of edge %d was written: %s", i, text)
 		}
 	}
-	http.DefaultClient.CloseIdleConnections()
 	for _, p := range edges {
 		p.stop(syscall.SIGTERM)
 	}
@@ -320,7 +321,6 @@ func TestRulesStayWithoutASecret(t *testing.T) {
 	if got := kept.api("GET", "/v1/rules/login", ""); got.tag != a.tag || got.Limit != 70 {
 		t.Errorf("%+v, was %+v", got, a)
 	}
-	http.DefaultClient.CloseIdleConnections()
 	kept.stop(syscall.SIGTERM)
 }
 

@@ -180,7 +180,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 			}
 		}
 		if shared.Machine != nil {
-			older.Words = take(shared.Machine)
+			older.Words = take(shared.Machine.Operators)
 		}
 		if shared.Local != nil {
 			older.Rules = take(shared.Local)
@@ -301,7 +301,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		next.Table = shared.Table
 	} else {
 		next.Words = func() []byte {
-			list, _ := shared.Machine.Words(time.Now())
+			list, _ := shared.Machine.Operators.Words(time.Now())
 			return list
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // returns how many were answered with each status.
 func at(t *testing.T, edges []*process, connections int, source, path string) map[int]int {
 	t.Helper()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}, Timeout: 10 * time.Second}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}, Timeout: patience}
 	conns := make([]net.Conn, connections)
 	for i := range conns {
 		c, err := dialer.Dial("tcp", edges[i%len(edges)].front)
@@ -72,16 +72,23 @@ rules:
 		})
 	}
 	before := written(t, node)
-	const rounds, connections = 10, 200
-	for round := range rounds {
-		source := fmt.Sprintf("127.0.1.%d", round+1)
+	const rounds, connections = 5, 200
+	asked := 0
+	for round, late, deadline := 0, 0, time.Now().Add(patience); round < rounds; round++ {
+		source := fmt.Sprintf("127.0.1.%d", round+late+1)
 		for path, limit := range map[string]int{"/pay": 50, "/login": 5} {
-			if by := at(t, edges, connections, source, path); by[200] != limit || by[429] != connections-limit {
-				t.Errorf("round %d, %s: %v, want 200 %d times and 429 else", round, path, by, limit)
+			by := at(t, edges, connections, source, path)
+			asked += connections
+			if by[503] > 0 && by[200] <= limit && time.Now().Before(deadline) { // the tier did not answer within the second: another round
+				round, late = round-1, late+1
+				break
+			}
+			if by[200] != limit || by[429] != connections-limit {
+				t.Errorf("%s, %s: %v, want 200 %d times and 429 else", source, path, by, limit)
 			}
 		}
 	}
-	t.Logf("%.2f commands that write for each request", float64(written(t, node)-before)/(2*rounds*connections))
+	t.Logf("%.2f commands that write for each request", float64(written(t, node)-before)/float64(asked))
 
 	if err := memcached.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

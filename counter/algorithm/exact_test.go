@@ -54,6 +54,26 @@ func TestExactIsExact(t *testing.T) {
 	})
 }
 
+// Two requests that are counted in another order than their clocks were read, around the beginning of a sub-window, lose nothing of the log.
+func TestExactInAnotherOrder(t *testing.T) {
+	r, err := algorithm.NewExact("exact", 5, time.Minute, 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, begin := counter.New(counter.Options{Counters: 100}), time.Unix(1_700_000_040, 0)
+	ask := func(s float64) bool {
+		return table.Reserve([]counter.Ask{{Rule: r, Source: address(1), Hits: 1}}, begin.Add(time.Duration(s*float64(time.Second))))
+	}
+	for _, s := range []float64{9, 9.001, 9.002, 65.001, 64.999} {
+		if !ask(s) {
+			t.Fatalf("refused at %v", s)
+		}
+	}
+	if !ask(69.0005) || ask(69.0005) {
+		t.Error("four are in the window, and not one more was admitted")
+	}
+}
+
 // Hits of which a table knows nothing but the lane leave with it, so nobody is refused who is at or under the limit.
 func TestExactOfOthersHits(t *testing.T) {
 	r, err := algorithm.NewExact("exact", 3, 12*time.Second, 12)

@@ -10,6 +10,9 @@ import (
 func TestUnbelievedAmongStrangers(t *testing.T) {
 	var u Unbelieved
 	now := time.Unix(1_800_000_000, 0)
+	for i := range byte(8) { // all places are taken when the balancer comes
+		u.Hit(netip.AddrFrom4([4]byte{100, 65, 0, i}))
+	}
 	for i := range 3000 {
 		u.Hit(netip.AddrFrom4([4]byte{10, 0, 0, byte(i % 3)}))
 		if i%3 == 0 {

@@ -182,6 +182,7 @@ func TestConfigErrors(t *testing.T) {
 	f(r1+"escalate: [1h, 10m]}]", "f.yaml:1:29: escalate: 10m is not longer than 1h before it (mitigation_timeout goes first): want times that ascend")
 	f(r1+"windows: [{limit: 2}]}]", "f.yaml:1:39: windows: want a limit and a window in each of them, such as {limit: 10, window: 1s}")
 	f(r1+"windows: [{limit: 2, window: 1ms}]}]", "f.yaml:1:58: windows.window: 1ms is out of range: want 1s to 24h")
+	f("rules: [{name: r, limit: 9, cost: 4, windows: [{limit: 3, window: 1s}]}]", "f.yaml:1:38: windows: each request costs 4, more than the limit of 3 in 1s: none would ever pass")
 	f(r1+"windows: [{limit: 2, window: 1s}]}]", "f.yaml:1:29: windows: 2 in 1s can never be reached beside 1 in 1m: a longer window needs the larger limit")
 	f(r1+"prefixes: [24, 7]}]", "f.yaml:1:44: prefixes: 7 is out of range: want 8 to 128")
 	f(r1+"prefixes: [32, {prefix: 24}]}]", "f.yaml:1:44: prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")

@@ -20,6 +20,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 	"sluice/edge/screen"
 	"sluice/edge/socket"
 )
@@ -504,7 +505,7 @@ func (r *reader) values(what string, to *map[string]string, form func(string) st
 // key reads one part of a key or a list of them.
 func (r *reader) key(to *[]string) func(ast.Node) {
 	one := func(n ast.Node, text string) {
-		if _, err := rules.ParseKeyPart(text); err != nil {
+		if _, err := key.Parse(text); err != nil {
 			r.fail(n, "key: %v", err)
 			return
 		}
@@ -520,7 +521,7 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		if s, ok := r.resolve(n).(*ast.SequenceNode); ok {
 			if len(s.Values) == 0 {
-				r.fail(n, "key: an empty list counts nobody: want "+rules.KeyForms)
+				r.fail(n, "key: an empty list counts nobody: want "+key.Forms)
 			}
 			r.texts("key", one)(n)
 			return

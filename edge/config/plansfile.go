@@ -13,6 +13,7 @@ import (
 
 	"sluice/counter/algorithm"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 )
 
 func (r *reader) plans(n ast.Node, p *rules.PlansConfig) {
@@ -133,7 +134,7 @@ func (c *Config) planFault(r *rules.Config) string {
 		return ""
 	case c.Plans.Key == "":
 		return "rule " + r.Name + " asks for plans, but nothing says by what a client is known: add plans: {key: header:X-API-Key, default: free} beside rules"
-	case len(r.Plans) > 0 && !rules.Counts(r.Key, c.Plans.Key):
+	case len(r.Plans) > 0 && !key.Has(r.Key, c.Plans.Key):
 		return "rule " + r.Name + " has limits by plan but does not count by " + c.Plans.Key + ", so clients on several plans would share a counter: put it into the rule's key; a rule that counts otherwise can have match: {plans: […]}"
 	case len(r.Plans) > 0 && len(r.Windows) > 0:
 		return "rule " + r.Name + " has windows and limits by plan: a plan has one limit, in the rule's own window; remove one of them, or give the rule of each plan windows with match: {plans: […]}"

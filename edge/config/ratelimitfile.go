@@ -10,6 +10,7 @@ import (
 
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
+	"sluice/edge/rules/descriptors"
 )
 
 // RateLimitService says where other proxies ask over gRPC (Envoy's rate limit service, version 3). The zero value is nowhere.
@@ -80,12 +81,12 @@ func (r *reader) descriptors(n ast.Node, m *rules.Match) {
 	if s, ok := r.resolve(n).(*ast.StringNode); ok && s.Value == "none" {
 		return
 	}
-	d := new(rules.Descriptors)
+	d := new(descriptors.Pattern)
 	r.mapping(n, name, fields{
 		"domain": r.str(name+".domain", &d.Domain),
 		"entries": func(n ast.Node) {
 			r.list(n, name+".entries", func(n ast.Node) {
-				var e rules.Entry
+				var e descriptors.Entry
 				r.mapping(n, name+".entries", fields{
 					"key":   r.str(name+".entries.key", &e.Key),
 					"value": r.str(name+".entries.value", &e.Value),

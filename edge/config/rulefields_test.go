@@ -9,6 +9,7 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/rules"
+	"sluice/edge/rules/descriptors"
 )
 
 // Every field of a rule comes back as it was written, and changes what edges compare: one that reading or writing forgets would be lost
@@ -33,7 +34,7 @@ func TestEveryFieldOfARule(t *testing.T) {
 				Headers: map[string]string{"x-a": "*"}, Query: map[string]string{"q": ""}, Cookies: map[string]string{"c": "d*"}, Plans: []string{"pro"}}
 		},
 		"Match.Descriptors": func(c *rules.Config) {
-			c.Match.Descriptors = &rules.Descriptors{Domain: "d", Entries: []rules.Entry{{Key: "user", Value: "a*"}, {Key: "remote_address"}}}
+			c.Match.Descriptors = &descriptors.Pattern{Domain: "d", Entries: []descriptors.Entry{{Key: "user", Value: "a*"}, {Key: "remote_address"}}}
 		},
 		"Key":                         func(c *rules.Config) { c.Key = []string{"header:x-api-key", "source"} },
 		"Limit":                       func(c *rules.Config) { c.Limit = 7 },

@@ -18,6 +18,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/plans"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 	"sluice/edge/top"
 	"sluice/mitigation"
 )
@@ -27,7 +28,7 @@ type Options struct {
 	Limiter  *limiter.Limiter
 	View     func() View  // what is in force now
 	PoP      PoP          // the zero PoP: there is none
-	Secret   rules.Secret // tells which sources a rule for a share of them is about
+	Secret   key.Secret   // tells which sources a rule for a share of them is about
 	Audit    *audit.Audit // watches some sources; nil: nobody does
 	Requests *top.Top     // who asks most
 	Refusals *top.Top     // who is refused most
@@ -40,7 +41,7 @@ type Plane struct {
 	limiter                    *limiter.Limiter
 	view                       func() View
 	pop                        PoP
-	secret                     rules.Secret
+	secret                     key.Secret
 	audit                      *audit.Audit
 	requests, refusals, spared *top.Top
 	events                     *events.Log

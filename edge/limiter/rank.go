@@ -28,7 +28,8 @@ func (l *Limiter) take(d *Decision) {
 		switch {
 		case r.Ask == nil:
 		case l.ranked(r):
-			d.tickets = append(d.tickets, counter.Ticket{Keep: r.Rule.Timeout >= r.Rule.Counter.Window+r.Rule.Counter.SubWindow()})
+			blocks := len(r.Rule.Statuses) == 0 && r.Rule.Timeout >= r.Rule.Counter.Window+r.Rule.Counter.SubWindow()
+			d.tickets = append(d.tickets, counter.Ticket{Keep: blocks})
 			r.Ask.Ticket = &d.tickets[len(d.tickets)-1]
 		default:
 			r.Ask.Hold = true
@@ -38,6 +39,7 @@ func (l *Limiter) take(d *Decision) {
 
 // rank waits for the ranks of a request that nobody refuses so far, and reports whether nobody does.
 func (l *Limiter) rank(d *Decision, now time.Time) (admitted bool) {
+	d.replies = d.replies[:0] // those of await are over
 	for i := range d.tickets {
 		if reply := d.tickets[i].Reply; reply != nil {
 			d.replies = append(d.replies, reply)
@@ -94,8 +96,9 @@ func (l *Limiter) within(r *RuleResult, now time.Time) bool {
 		return admits
 	}
 	if r.Ask.Ticket.Over {
-		l.Counters.Cancel(r.Ask)
-		r.Ask.Over = true
+		if r.Ask.Over = true; !r.Rule.Refused {
+			l.Counters.Cancel(r.Ask)
+		}
 	}
 	return !r.Ask.Over
 }

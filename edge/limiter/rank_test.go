@@ -86,6 +86,37 @@ func TestRank(t *testing.T) {
 	}
 }
 
+// While the tier is silent a rule that counts every attempt counts those that it refuses, too.
+func TestAttemptsCountInSilence(t *testing.T) {
+	r := newRule(t, "login", 3, throttle, syncs, attempts)
+	b := newRanks(3, r)
+	b.decide(a, second(0))
+	b.silent = true
+	for range 4 {
+		if d := b.decide(a, second(1)); d.Verdict != Limited {
+			t.Error(d.Verdict)
+		}
+	}
+	if v, _ := b.Counters.Peek(r.Counter, a, second(1)); v.Estimate != 8 {
+		t.Errorf("%v count, want 8", v.Estimate)
+	}
+}
+
+// A request that has waited for one rule's count in vain does not wait for that again.
+func TestRankWaitsForRanksAlone(t *testing.T) {
+	b := newRanks(0, newRule(t, "page", 10, waits), newRule(t, "login", 3, syncs))
+	var waited []int
+	answer := b.Wait
+	b.Wait = func(replies []<-chan struct{}) {
+		if waited = append(waited, len(replies)); len(waited) == 2 {
+			answer(replies)
+		}
+	}
+	if d := b.decide(a, second(0)); d.Verdict != Passed || len(waited) != 2 || waited[1] != 1 {
+		t.Errorf("%v, having waited for %v replies", d.Verdict, waited)
+	}
+}
+
 // A rule that counts by the answer's status takes its place in the tier at once, and gives it back if the answer does not count.
 func TestRankedHitsSettle(t *testing.T) {
 	r := newRule(t, "login", 3, throttle, syncs, func(r *Rule) { r.Statuses = []int{401} })

@@ -31,13 +31,13 @@ func testSiege(t *testing.T, at string) {
 	l := &Listener{Listener: ln, Ended: make(chan struct{}), Registry: registryWith(t, screen.Limits{PerSource: 10}, func(peer netip.Addr) bool { knocks[peer]++; return peer == bad })}
 	knock := func(from netip.Addr) net.Conn {
 		t.Helper()
-		d := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
+		d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
 		c, err := d.Dial("tcp", to)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		return c
 	}
 	closed := func(list []net.Conn) {
@@ -50,7 +50,7 @@ func testSiege(t *testing.T, at string) {
 	}
 	accepted := func() net.Conn {
 		t.Helper()
-		defer time.AfterFunc(10*time.Second, l.Stop).Stop()
+		defer time.AfterFunc(time.Minute, l.Stop).Stop()
 		c, err := l.acceptClient()
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +104,7 @@ func testSiege(t *testing.T, at string) {
 		if err != io.EOF {
 			t.Errorf("stopped: %v, want io.EOF", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not stop")
 	}
 	again, err := net.Listen("tcp", ln.Addr().String())

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"sluice/edge"
-	"sluice/edge/rules"
+	"sluice/edge/rules/descriptors"
 )
 
 // answer is what the proxy is told.
@@ -55,7 +55,7 @@ func standing(st edge.Standing) *service.RateLimitResponse_DescriptorStatus {
 	if st.Rule == nil {
 		return s
 	}
-	unit, n := rules.UnitOf(st.Window)
+	unit, n := descriptors.UnitOf(st.Window)
 	limit := &service.RateLimitResponse_RateLimit{Name: st.Rule.Config.Name, RequestsPerUnit: st.Limit, Unit: units[unit]}
 	if n > 1 {
 		limit.UnitMultiplier = wrapperspb.UInt32(n)

@@ -11,13 +11,13 @@ import (
 	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"sluice/edge"
-	"sluice/edge/rules"
+	"sluice/edge/rules/descriptors"
 )
 
 // A call is the life of one call. It is used again for the next.
 type call struct {
 	decided *edge.Call
-	asked   []rules.Descriptor
+	asked   []descriptors.Descriptor
 }
 
 var (
@@ -32,19 +32,19 @@ func (c *call) read(q *service.RateLimitRequest) error {
 		return errNoDomain
 	case len(q.Descriptors) == 0:
 		return errNoDescriptors
-	case len(q.Descriptors) > rules.MaxDescriptors:
-		return fmt.Errorf("%d descriptors in a request: %d at most", len(q.Descriptors), rules.MaxDescriptors)
+	case len(q.Descriptors) > descriptors.Max:
+		return fmt.Errorf("%d descriptors in a request: %d at most", len(q.Descriptors), descriptors.Max)
 	}
 	hits := uint64(max(1, q.HitsAddend))
 	c.asked = c.asked[:min(len(q.Descriptors), cap(c.asked))]
 	for len(c.asked) < len(q.Descriptors) {
-		c.asked = append(c.asked, rules.Descriptor{})
+		c.asked = append(c.asked, descriptors.Descriptor{})
 	}
 	for i, d := range q.Descriptors {
 		to := &c.asked[i]
-		*to = rules.Descriptor{Entries: to.Entries[:0], Hits: uint32(hits)}
+		*to = descriptors.Descriptor{Entries: to.Entries[:0], Hits: uint32(hits)}
 		for _, e := range d.GetEntries() {
-			to.Entries = append(to.Entries, rules.Entry{Key: e.GetKey(), Value: e.GetValue()})
+			to.Entries = append(to.Entries, descriptors.Entry{Key: e.GetKey(), Value: e.GetValue()})
 		}
 		if d.GetHitsAddend() != nil {
 			to.Hits = uint32(min(d.HitsAddend.Value, math.MaxUint32))
@@ -62,7 +62,7 @@ func (c *call) read(q *service.RateLimitRequest) error {
 }
 
 // override takes a limit that a proxy sends in place of the rule's.
-func override(to *rules.Descriptor, limit *descriptor.RateLimitDescriptor_RateLimitOverride) error {
+func override(to *descriptors.Descriptor, limit *descriptor.RateLimitDescriptor_RateLimitOverride) error {
 	switch limit.Unit {
 	case envoytype.RateLimitUnit_SECOND:
 		to.Window = time.Second

@@ -2,7 +2,7 @@
 // values, and is told whether it is over a limit.
 //
 //	request      domain, descriptors; of each its entries, hits_addend, and a limit of its own (ask.go)
-//	rules        to each descriptor the one rule that says most exactly what it is (rules.Descriptors)
+//	rules        to each descriptor the one rule that says most exactly what it is (descriptors.Pattern)
 //	decision     of all of them together, by edge.Call: the tables, bits and tier are those of requests over HTTP
 //	response     over the limit if one descriptor is; how each stands, what the client is told, and the body of a refusal (answer.go)
 //

@@ -13,6 +13,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 	"sluice/mitigation"
 )
 
@@ -119,7 +120,7 @@ func (r *Rehearsal) Judge(q Request, now time.Time) *Outcome {
 	d.Reset()
 	d.Match(r.rules, r.host, path, r.target, []byte(q.Method), readings&^message.TooMany)
 	r.request.Target, r.request.Host, r.request.Path, r.request.Readings = r.target, r.host, path, readings&^message.TooMany
-	if !d.AddRules(rules.Secret{}, &r.request, addr, r.sources.Of(addr)) {
+	if !d.AddRules(key.Secret{}, &r.request, addr, r.sources.Of(addr)) {
 		d.Reset() // an edge refuses it for its form
 		return said
 	}

@@ -14,6 +14,7 @@ import (
 
 	"sluice/edge/address"
 	"sluice/edge/message"
+	"sluice/edge/rules/key"
 )
 
 // conditions are what a rule asks of a request beside host, path and method. A client can write one thing in several ways, of which
@@ -26,7 +27,7 @@ type conditions struct {
 
 // A condition is about the value of a header, cookie or parameter of the query.
 type condition struct {
-	KeyPart
+	key.Part
 	want   string // in small letters and in the form of a key, or, under not, as it is
 	prefix bool   // the value begins with it
 	not    bool
@@ -48,9 +49,9 @@ func newConditions(m *Match) (*conditions, error) {
 
 func (c *conditions) add(m *Match, not bool) error {
 	for _, of := range []struct {
-		kind   keyKind
+		kind   key.Kind
 		values map[string]string
-	}{{keyHeader, m.Headers}, {keyQuery, m.Query}, {keyCookie, m.Cookies}} {
+	}{{key.Header, m.Headers}, {key.Query, m.Query}, {key.Cookie, m.Cookies}} {
 		for _, name := range slices.Sorted(maps.Keys(of.values)) {
 			v, err := newCondition(of.kind, name, of.values[name], not)
 			if err != nil {
@@ -64,22 +65,22 @@ func (c *conditions) add(m *Match, not bool) error {
 
 // CheckHeader, CheckQuery and CheckCookie say what is wrong with a name and the pattern of its value: an exact value, a prefix that
 // ends in *, or * for any.
-func CheckHeader(name, pattern string) error { return checkValue(keyHeader, name, pattern) }
-func CheckQuery(name, pattern string) error  { return checkValue(keyQuery, name, pattern) }
-func CheckCookie(name, pattern string) error { return checkValue(keyCookie, name, pattern) }
+func CheckHeader(name, pattern string) error { return checkValue(key.Header, name, pattern) }
+func CheckQuery(name, pattern string) error  { return checkValue(key.Query, name, pattern) }
+func CheckCookie(name, pattern string) error { return checkValue(key.Cookie, name, pattern) }
 
-func checkValue(kind keyKind, name, pattern string) error {
+func checkValue(kind key.Kind, name, pattern string) error {
 	_, err := newCondition(kind, name, pattern, false)
 	return err
 }
 
-func newCondition(kind keyKind, name, pattern string, not bool) (condition, error) {
-	c := condition{KeyPart: KeyPart{Kind: kind, Name: []byte(name)}, not: not}
+func newCondition(kind key.Kind, name, pattern string, not bool) (condition, error) {
+	c := condition{Part: key.Part{Kind: kind, Name: []byte(name)}, not: not}
 	want, prefix := strings.CutSuffix(pattern, "*")
 	c.want, c.prefix = want, prefix
 	odd := ""
 	switch kind {
-	case keyHeader:
+	case key.Header:
 		c.Name = bytes.ToLower(c.Name)
 		switch message.KindOf(c.Name) {
 		case message.Other, message.Cookie, message.ForwardedProto, message.ForwardedHost, message.ForwardedOther, message.Via:
@@ -88,20 +89,20 @@ func newCondition(kind keyKind, name, pattern string, not bool) (condition, erro
 		default:
 			return c, fmt.Errorf("%s: rules do not see this header: it ends at the edge, or is about the connection or who asks", name)
 		}
-	case keyQuery:
+	case key.Query:
 		odd = "%+&#;"
-	case keyCookie:
+	case key.Cookie:
 		odd = `%+",;\`
 	}
-	canonical, ok := c.form(nil, []byte(want))
+	canonical, ok := c.Form(nil, []byte(want))
 	switch {
-	case !message.IsToken(c.Name) || kind == keyQuery && strings.ContainsAny(name, odd):
+	case !message.IsToken(c.Name) || kind == key.Query && strings.ContainsAny(name, odd):
 		return c, fmt.Errorf("%q is not a name", name)
 	case strings.Contains(want, "*"):
 		return c, fmt.Errorf("%q has a * before its end: want an exact value, a prefix that ends in *, or * for any", pattern)
-	case !message.IsText([]byte(want)) || kind == keyHeader && strings.Trim(want, " \t") != want && (!prefix || want[0] == ' ' || want[0] == '\t'):
+	case !message.IsText([]byte(want)) || kind == key.Header && strings.Trim(want, " \t") != want && (!prefix || want[0] == ' ' || want[0] == '\t'):
 		return c, fmt.Errorf("%q is never the value of a header", pattern)
-	case kind != keyHeader && strings.ContainsFunc(want, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(odd, r) }):
+	case kind != key.Header && strings.ContainsFunc(want, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(odd, r) }):
 		return c, fmt.Errorf("%q has what clients can write in several ways: want visible ASCII without any of %s", pattern, odd)
 	case !ok:
 		return c, fmt.Errorf("%q is malformed: want credentials as they are sent", pattern)
@@ -127,15 +128,15 @@ func (c *conditions) hold(r *message.Request, client netip.Addr, buf []byte) (ho
 }
 
 func (c *condition) holds(r *message.Request, buf []byte) (bool, []byte, bool) {
-	value, once, ok := c.find(r, message.Ampersands)
+	value, once, ok := c.Find(r, message.Ampersands)
 	if !ok {
 		return false, buf, false
 	}
 	is, buf, ok := c.is(value, once, buf)
-	if !ok || is != c.not || c.Kind != keyQuery || bytes.IndexByte(message.Query(r.Target), ';') < 0 {
+	if !ok || is != c.not || c.Kind != key.Query || bytes.IndexByte(message.Query(r.Target), ';') < 0 {
 		return is != c.not, buf, ok
 	}
-	if value, once, ok = c.find(r, message.Semicolons); !ok {
+	if value, once, ok = c.Find(r, message.Semicolons); !ok {
 		return false, buf, false
 	}
 	is, buf, ok = c.is(value, once, buf)
@@ -155,7 +156,7 @@ func (c *condition) is(value []byte, once bool, buf []byte) (bool, []byte, bool)
 	case c.prefix && c.want == "":
 		return true, buf, true
 	}
-	buf, ok := c.form(buf[:0], value)
+	buf, ok := c.Form(buf[:0], value)
 	if !ok {
 		return false, buf, false
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sluice/edge/message"
+	"sluice/edge/rules/key"
 )
 
 // TestConditions asks whether a rule is about a request: yes, no, or 400 where origins may not read it alike.
@@ -106,7 +107,7 @@ func TestConditions(t *testing.T) {
 		q := &message.Request{Target: target, Head: *headOf(t, lines[1:]...)}
 		b.d.Match(b.rules, b.host, path, target, b.method, readings)
 		got := "no"
-		if ok := b.d.AddRules(Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")); !ok {
+		if ok := b.d.AddRules(key.Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")); !ok {
 			got = "400"
 		} else if len(b.d.Results) > 0 {
 			got = "yes"
@@ -129,14 +130,14 @@ func TestLookedAt(t *testing.T) {
 
 func TestImpossibleConditions(t *testing.T) {
 	for _, test := range []struct {
-		kind          keyKind
+		kind          key.Kind
 		name, pattern string
 	}{
-		{keyHeader, "x key", "*"}, {keyHeader, "", "*"}, {keyHeader, "host", "a"}, {keyHeader, "connection", "*"}, {keyHeader, "transfer-encoding", "*"},
-		{keyHeader, "x_forwarded_for", "*"}, {keyHeader, "x-forwarded-for", "*"}, {keyHeader, "x", "a*b"}, {keyHeader, "x", " a"}, {keyHeader, "x", "a "}, {keyHeader, "x", "a\x00"},
-		{keyHeader, "authorization", "Basic ?"},
-		{keyCookie, "a b", "*"}, {keyCookie, "a", "a b"}, {keyCookie, "a", "%61"}, {keyCookie, "a", `"a"`}, {keyCookie, "a", "é"},
-		{keyQuery, "a%", "*"}, {keyQuery, "a", "a+b"}, {keyQuery, "a", "**"},
+		{key.Header, "x key", "*"}, {key.Header, "", "*"}, {key.Header, "host", "a"}, {key.Header, "connection", "*"}, {key.Header, "transfer-encoding", "*"},
+		{key.Header, "x_forwarded_for", "*"}, {key.Header, "x-forwarded-for", "*"}, {key.Header, "x", "a*b"}, {key.Header, "x", " a"}, {key.Header, "x", "a "}, {key.Header, "x", "a\x00"},
+		{key.Header, "authorization", "Basic ?"},
+		{key.Cookie, "a b", "*"}, {key.Cookie, "a", "a b"}, {key.Cookie, "a", "%61"}, {key.Cookie, "a", `"a"`}, {key.Cookie, "a", "é"},
+		{key.Query, "a%", "*"}, {key.Query, "a", "a+b"}, {key.Query, "a", "**"},
 	} {
 		if checkValue(test.kind, test.name, test.pattern) == nil {
 			t.Errorf("%d %q: %q is possible", test.kind, test.name, test.pattern)
@@ -165,8 +166,27 @@ func BenchmarkConditions(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				r.d.Reset()
-				if r.d.Match(r.rules, r.host, r.path, q.Target, r.method, 0); !r.d.AddRules(Secret{}, q, client, source) || len(r.d.Rules) != 1 {
+				if r.d.Match(r.rules, r.host, r.path, q.Target, r.method, 0); !r.d.AddRules(key.Secret{}, q, client, source) || len(r.d.Rules) != 1 {
 					b.Fatal(r.d.Rules)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkKey is what a key costs beside that of a source.
+func BenchmarkKey(b *testing.B) {
+	q := &message.Request{Host: []byte("example.com"), Path: []byte("/v1/users/7"), Target: []byte("/v1/users/7?lang=en&tenant=acme&page=2"),
+		Head: *headOf(b, "Host: example.com", "User-Agent: bench", "Accept: */*", "X-Api-Key: abcdef", "Cookie: theme=dark; session=0123456789abcdef")}
+	for _, part := range []string{"source", "header:x-api-key", "cookie:session", "query:tenant", "host", "path:2", "global", "jwt:sub"} {
+		b.Run(part, func(b *testing.B) {
+			r := newBench(b, ruleOf("r", 5, func(c *Config) { c.Key = []string{part} }))
+			client, source := netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")
+			b.ReportAllocs()
+			for b.Loop() {
+				r.d.Reset()
+				if r.d.Match(r.rules, r.host, q.Path, q.Target, r.method, 0); !r.d.AddRules(key.Secret{}, q, client, source) {
+					b.Fatal("no key")
 				}
 			}
 		})

@@ -6,12 +6,14 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"strings"
+	"time"
+
 	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
-	"strings"
-	"time"
+	"sluice/edge/rules/descriptors"
 )
 
 // Config is one rule as an operator writes it. The JSON form has the names of the YAML form, so that what the API
@@ -75,7 +77,7 @@ type Match struct {
 	Plans   []string          `json:"plans,omitempty"` // of clients
 
 	// Descriptors are asked about by other proxies; a rule about them is about no request of HTTP. nil: it is about requests.
-	Descriptors *Descriptors `json:"descriptors,omitempty"`
+	Descriptors *descriptors.Pattern `json:"descriptors,omitempty"`
 }
 
 // Mode says what a rule's verdict does.

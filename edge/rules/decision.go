@@ -12,6 +12,7 @@ import (
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"sluice/edge/plans"
+	"sluice/edge/rules/key"
 	"sluice/edge/token"
 )
 
@@ -76,7 +77,7 @@ func (d *Decision) Match(s *Set, host, path, target, method []byte, readings mes
 // AddRules puts d.rules to the limiter: each counts the client's source, or what its key makes of the request. Those that its headers,
 // cookies or parameters leave out, and those that are not about whom they would count (share), are left out. It reports false if an
 // origin could read one of those otherwise than the edge.
-func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, source counter.Source) bool {
+func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.Addr, source counter.Source) bool {
 	about := d.Rules[:0]
 	for _, r := range d.Rules {
 		if r.when != nil {
@@ -91,7 +92,7 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 		}
 		if r.plans != nil {
 			d.asked = append(d.asked, r)
-			if !d.account(r.plans, key, q, source) {
+			if !d.account(r.plans, secret, q, source) {
 				return false
 			}
 			if r = r.plans.choose(r, d.client); r == nil {
@@ -104,14 +105,14 @@ func (d *Decision) AddRules(key Secret, q *message.Request, client netip.Addr, s
 			if i < 0 {
 				i = len(d.keys)
 				var ok bool
-				if s, d.buf, ok = key.digest(r.Parts, q, d.Claims, source, d.buf); !ok {
+				if s, d.buf, ok = secret.Digest(r.Parts, q, d.Claims, source, d.buf); !ok {
 					return false
 				}
 				d.keys = append(d.keys, keyed{r.key, s})
 			}
 			s = d.keys[i].source
 		}
-		if !r.IsAbout(key, s) {
+		if !r.IsAbout(secret, s) {
 			continue
 		}
 		d.Level, d.Queue = max(d.Level, r.level), max(d.Queue, r.queue)
@@ -362,21 +363,21 @@ func (d *Decision) Opened() *Rule {
 // AddHeaders adds the names of the headers that the rules about the request have looked at.
 func (d *Decision) AddHeaders(names *message.Names) {
 	for _, r := range d.asked {
-		if r.plans != nil && r.plans.key[0].Kind == keyHeader {
+		if r.plans != nil && r.plans.key[0].Kind == key.Header {
 			names.Add(r.plans.key[0].Name)
 		}
 		if r.when == nil {
 			continue
 		}
 		for i := range r.when.values {
-			if v := &r.when.values[i]; v.Kind == keyHeader {
+			if v := &r.when.values[i]; v.Kind == key.Header {
 				names.Add(v.Name)
 			}
 		}
 	}
 	for _, r := range d.Rules {
 		for _, p := range r.Parts {
-			if p.Kind == keyHeader {
+			if p.Kind == key.Header {
 				names.Add(p.Name)
 			}
 		}

@@ -12,11 +12,14 @@ import (
 	"sluice/edge/http1"
 	"sluice/edge/limiter"
 	"sluice/edge/message"
+	"sluice/edge/rules/key"
 	"sluice/mitigation"
 )
 
 // epoch is when the tests' time begins. It has no monotonic reading, so differences are exact.
 var epoch = time.Unix(1_700_000_000, 0)
+
+var testSecret = key.NewSecret([16]byte{0: 1, 8: 2})
 
 func ip(s string) counter.Source { return counter.SourceOf(netip.MustParseAddr(s), 32, 64) }
 
@@ -56,7 +59,7 @@ func newTally(string) *Tally { return new(Tally) }
 func (b *bench) decide(source counter.Source, at time.Time) {
 	b.d.Reset()
 	b.d.Rules = b.rules.match(b.d.Rules, b.host, b.path, b.method)
-	b.d.AddRules(Secret{}, &b.request, netip.Addr{}, source)
+	b.d.AddRules(key.Secret{}, &b.request, netip.Addr{}, source)
 	b.limiter.Decide(&b.d.Decision, at)
 	b.d.Tally()
 }
@@ -169,7 +172,7 @@ func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 			t.Fatalf("%s has the readings %04b", target, readings)
 		}
 		b.d.Match(b.rules, b.host, path, target, b.method, readings)
-		if !b.d.AddRules(Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")) || len(b.d.Rules) != 3 {
+		if !b.d.AddRules(key.Secret{}, q, netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")) || len(b.d.Rules) != 3 {
 			t.Fatalf("%d rules", len(b.d.Rules))
 		}
 		b.limiter.Decide(&b.d.Decision, at)
@@ -185,7 +188,7 @@ func TestReadingsAndKeysAllocateNothing(t *testing.T) {
 // A share of the sources, always the same by the PoP's secret, grows by others; a rule of another name has another.
 func TestShare(t *testing.T) {
 	const n = 20_000
-	within := func(name string, share int, secret Secret) (list []bool) {
+	within := func(name string, share int, secret key.Secret) (list []bool) {
 		r, err := newRule(ruleOf(name, 5, func(c *Config) { c.Share = share }), Defaults{})
 		if err != nil {
 			t.Fatal(err)
@@ -217,7 +220,7 @@ func TestShare(t *testing.T) {
 			t.Errorf("%s: %d, want about %d", what, got, want)
 		}
 	}
-	ours := Secret{1, 2}
+	ours := testSecret
 	tenth, half := within("r", 10, ours), within("r", 50, ours)
 	near("a tenth", count(tenth), n/10)
 	near("a half", count(half), n/2)
@@ -227,7 +230,7 @@ func TestShare(t *testing.T) {
 	if count(within("r", 100, ours)) != n {
 		t.Error("a rule about all is not about some")
 	}
-	near("of half under another secret", both(half, within("r", 50, Secret{1, 3})), n/4)
+	near("of half under another secret", both(half, within("r", 50, key.NewSecret([16]byte{3}))), n/4)
 	near("of half under another rule", both(half, within("s", 50, ours)), n/4)
 
 	if _, err := New([]Config{ruleOf("r", 5, func(c *Config) { c.Share = 0 })}, Defaults{}, newTally); err == nil {

@@ -1,22 +1,22 @@
 package rules
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"sluice/counter"
 	"sluice/edge/address"
+	"sluice/edge/rules/descriptors"
 )
 
 // descriptorsOf reads "domain key=value key".
-func descriptorsOf(text string) *Descriptors {
+func descriptorsOf(text string) *descriptors.Pattern {
 	words := strings.Fields(text)
-	d := &Descriptors{Domain: words[0]}
+	d := &descriptors.Pattern{Domain: words[0]}
 	for _, w := range words[1:] {
 		key, value, _ := strings.Cut(w, "=")
-		d.Entries = append(d.Entries, Entry{key, value})
+		d.Entries = append(d.Entries, descriptors.Entry{Key: key, Value: value})
 	}
 	return d
 }
@@ -32,39 +32,12 @@ func describedSet(t testing.TB, list ...string) (*Set, error) {
 	return New(configs, Defaults{}, func(string) *Tally { return NewTally() })
 }
 
-// To each descriptor the rule that says most exactly what it is, entry by entry.
-func TestDescribed(t *testing.T) {
-	s, err := describedSet(t, "d user", "d user=vip", "d user=v*", "d user=vi*", "d user=vip path=/a", "d user path", "d plan=gold user", "other user", "d path=/x user=*")
+// A rule about descriptors is about no request of HTTP.
+func TestDescriptorsOfNoRequest(t *testing.T) {
+	s, err := describedSet(t, "d user")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := func(asked, want string) {
-		t.Helper()
-		d, got := descriptorsOf(asked), ""
-		if r := s.described(d.Domain, d.Entries); r != nil {
-			got = r.Config.Name
-		}
-		if got != want {
-			t.Errorf("%s: under %q, want %q", asked, got, want)
-		}
-	}
-	f("d user=bob", "d.user")
-	f("d user", "d.user") // no value is a value as well
-	f("d user=vip", "d.user=vip")
-	f("d user=vips", "d.user=vi*")
-	f("d user=va", "d.user=v*")
-	f("d user=vip path=/a", "d.user=vip.path=/a")
-	f("d user=vip path=/b", "d.user.path") // an exact value that leads nowhere hides nothing
-	f("d user=bob path=/a", "d.user.path")
-	f("d plan=gold user=bob", "d.plan=gold.user")
-	f("d plan=lead user=bob", "")
-	f("d plan=gold", "") // there are more entries in the rule
-	f("d user=bob path=/a x=y", "")
-	f("d path=/a user=bob", "")
-	f("d path=/x user=bob", "d.path=/x.user=*")
-	f("other user=vip", "other.user")
-	f("nobody user=vip", "")
-	f("d", "")
 	if got := s.matching(nil, []byte("a"), []byte("/"), []byte("GET")); len(got) != 0 {
 		t.Errorf("a request of HTTP is under %v", got[0].Config.Name)
 	}
@@ -86,9 +59,9 @@ func TestSourcesOfDescriptors(t *testing.T) {
 	f := func(asked, want string) {
 		t.Helper()
 		d := descriptorsOf(asked)
-		q := Descriptor{Entries: d.Entries, Hits: 1}
+		q := descriptors.Descriptor{Entries: d.Entries, Hits: 1}
 		var decision Decision
-		if i := decision.AddDescriptor(Secret{1, 2}, s, sources, "d", &q); i != 0 {
+		if i := decision.AddDescriptor(testSecret, s, sources, "d", &q); i != 0 {
 			t.Fatalf("%s: result %d", asked, i)
 		}
 		got := decision.Results[0].Source.String()
@@ -122,19 +95,19 @@ func TestResultsOfDescriptors(t *testing.T) {
 	}
 	sources := address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64})
 	var d Decision
-	f := func(q Descriptor, at int, hits uint32) {
+	f := func(q descriptors.Descriptor, at int, hits uint32) {
 		t.Helper()
-		if got := d.AddDescriptor(Secret{1, 2}, s, sources, "d", &q); got != at || d.Results[got].Hits != hits {
+		if got := d.AddDescriptor(testSecret, s, sources, "d", &q); got != at || d.Results[got].Hits != hits {
 			t.Errorf("%+v: result %d of %+v, want %d with %d hits", q, got, d.Results, at, hits)
 		}
 	}
-	entries := []Entry{{"user", "a"}}
-	f(Descriptor{Entries: entries, Hits: 2}, 0, 2)
-	f(Descriptor{Entries: entries, Hits: 3}, 0, 5)
-	f(Descriptor{Entries: entries, Hits: 1 << 31}, 0, 11) // one more than the limit
-	f(Descriptor{Entries: entries, Hits: 1, Limit: 1000, Window: time.Hour}, 1, 1)
-	f(Descriptor{Entries: entries, Hits: 1, Limit: 1001, Window: time.Hour}, 2, 1)
-	f(Descriptor{Entries: entries, Hits: 0, Limit: 1 << 31, Window: time.Second}, 3, 0)
+	entries := []descriptors.Entry{{Key: "user", Value: "a"}}
+	f(descriptors.Descriptor{Entries: entries, Hits: 2}, 0, 2)
+	f(descriptors.Descriptor{Entries: entries, Hits: 3}, 0, 5)
+	f(descriptors.Descriptor{Entries: entries, Hits: 1 << 31}, 0, 11) // one more than the limit
+	f(descriptors.Descriptor{Entries: entries, Hits: 1, Limit: 1000, Window: time.Hour}, 1, 1)
+	f(descriptors.Descriptor{Entries: entries, Hits: 1, Limit: 1001, Window: time.Hour}, 2, 1)
+	f(descriptors.Descriptor{Entries: entries, Hits: 0, Limit: 1 << 31, Window: time.Second}, 3, 0)
 	for i, want := range []struct {
 		limit  uint32
 		window time.Duration
@@ -157,7 +130,7 @@ func TestLimitOfDescriptorByTheRulesAlgorithm(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d Decision
-	d.AddDescriptor(Secret{1, 2}, s, address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &Descriptor{Entries: []Entry{{"user", "a"}}, Hits: 1, Limit: 5, Window: time.Minute})
+	d.AddDescriptor(testSecret, s, address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &descriptors.Descriptor{Entries: []descriptors.Entry{{Key: "user", Value: "a"}}, Hits: 1, Limit: 5, Window: time.Minute})
 	for at, want := range map[time.Duration]bool{59 * time.Second: true, time.Minute: false} { // the minute of the clock ends
 		table := counter.New(counter.Options{})
 		ask := []counter.Ask{{Rule: d.Results[0].Counter, Source: d.Results[0].Source, Hits: 5}}
@@ -171,12 +144,5 @@ func TestLimitOfDescriptorByTheRulesAlgorithm(t *testing.T) {
 	d.Sample()
 	if _, n, sum := s.Rules[0].Tally.Used.Snapshot(); n != 1 || sum != 1 {
 		t.Errorf("%d samples, of %v of the limit together, want one of all of it", n, sum)
-	}
-}
-
-func TestAddressOfDescriptor(t *testing.T) {
-	d := Descriptor{Entries: []Entry{{"user", "192.0.2.1"}, {"remote_address", "::ffff:192.0.2.7"}}}
-	if got := d.Address(); got != netip.MustParseAddr("192.0.2.7") {
-		t.Error(got)
 	}
 }

@@ -56,6 +56,11 @@ func (c *Config) CheckWindows() error {
 	if len(c.Windows) > maxWindows {
 		return fmt.Errorf("windows: more than %d: leave out some", maxWindows)
 	}
+	for _, w := range c.Windows { // wider prefixes have larger limits
+		if c.Cost.Units > w.Limit {
+			return fmt.Errorf("windows: each request costs %d, more than the limit of %d in %v: none would ever pass", c.Cost.Units, w.Limit, w.Window)
+		}
+	}
 	all := append([]Window{{c.Limit, c.Window}}, c.Windows...)
 	slices.SortStableFunc(all, func(a, b Window) int { return int(min(1, max(-1, a.Window-b.Window))) })
 	for i := 1; i < len(all); i++ {

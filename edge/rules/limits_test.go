@@ -13,6 +13,7 @@ import (
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
+	"sluice/edge/rules/key"
 )
 
 func windows(list ...Window) func(*Config)  { return func(c *Config) { c.Windows = list } }
@@ -25,7 +26,7 @@ func (b *bench) decideFor(client string, at time.Time) limiter.Verdict {
 	addr := netip.MustParseAddr(client)
 	b.d.Reset()
 	b.d.Rules = b.rules.match(b.d.Rules, b.host, b.path, b.method)
-	b.d.AddRules(Secret{}, &b.request, addr, counter.SourceOf(addr, 32, 64))
+	b.d.AddRules(key.Secret{}, &b.request, addr, counter.SourceOf(addr, 32, 64))
 	b.limiter.Decide(&b.d.Decision, at)
 	b.d.Tally()
 	return b.d.Verdict

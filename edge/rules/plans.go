@@ -14,6 +14,7 @@ import (
 	"sluice/counter/algorithm"
 	"sluice/edge/message"
 	"sluice/edge/plans"
+	"sluice/edge/rules/key"
 )
 
 // PlansConfig says how a client's plan is told. The zero PlansConfig is none.
@@ -31,26 +32,17 @@ type PlanLimit struct {
 }
 
 // ParsePlanKey reads PlansConfig.Key.
-func ParsePlanKey(text string) (KeyPart, error) {
-	part, err := ParseKeyPart(text)
+func ParsePlanKey(text string) (key.Part, error) {
+	part, err := key.Parse(text)
 	switch {
 	case err != nil:
 		return part, err
-	case part.Kind == keyClaim:
+	case part.Kind == key.Claim:
 		return part, fmt.Errorf("%q: a token's claim tells no plan: want what a client sends itself, such as header:X-API-Key", text)
-	case part.Kind == keySource || part.Kind == keyHost || part.Kind == keyPath || part.Kind == keyGlobal:
+	case part.Kind == key.Source || part.Kind == key.Host || part.Kind == key.Path || part.Kind == key.Global:
 		return part, fmt.Errorf("%q does not tell a client: want what it sends, such as header:X-API-Key", text)
 	}
 	return part, nil
-}
-
-// Counts reports whether a key has a part.
-func Counts(key []string, part string) bool {
-	want, err := ParseKeyPart(part)
-	return err == nil && slices.ContainsFunc(key, func(text string) bool {
-		p, err := ParseKeyPart(text)
-		return err == nil && p.Kind == want.Kind && bytes.Equal(p.Name, want.Name)
-	})
 }
 
 // HasPlans reports whether the rule asks for the client's plan.
@@ -65,7 +57,7 @@ func (c *Config) HasPlans() bool {
 // It costs a decision a look into two maps, and where no other rule has the plans' key, one digest. Memory: 1 KB for a variant; the tier is told of
 // each, and no command is sent for it.
 type planned struct {
-	key        []KeyPart
+	key        []key.Part
 	name       string // of the key; rules by that alone have the same digest
 	of         string // the rule's name
 	standard   string
@@ -79,7 +71,7 @@ func newPlanned(c *Config, p PlansConfig) (*planned, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plans: key: %w", err)
 	}
-	v := &planned{key: []KeyPart{part}, name: p.Key, of: c.Name, standard: p.Default, about: c.Match.Plans, limits: make(map[string]uint32, len(c.Plans))}
+	v := &planned{key: []key.Part{part}, name: p.Key, of: c.Name, standard: p.Default, about: c.Match.Plans, limits: make(map[string]uint32, len(c.Plans))}
 	if c.Match.Not != nil {
 		v.not = c.Match.Not.Plans
 	}
@@ -237,14 +229,14 @@ func (r *Rule) For(c *plans.Client) (variant *Rule, plan string, about bool) {
 
 // A ClientKey makes a client of the value by which it is known.
 type ClientKey struct {
-	part   KeyPart
+	part   key.Part
 	text   string
-	secret Secret
+	secret key.Secret
 	hidden bool
 }
 
 // NewClientKey makes the one of a configuration that has plans.
-func NewClientKey(p PlansConfig, secret Secret) (ClientKey, error) {
+func NewClientKey(p PlansConfig, secret key.Secret) (ClientKey, error) {
 	part, err := ParsePlanKey(p.Key)
 	return ClientKey{part, p.Key, secret, p.SecretKeys}, err
 }
@@ -257,11 +249,11 @@ func (k ClientKey) Of(value string) (client counter.Source, form string, ok bool
 	if value == "" || len(value) > maxClient || strings.Trim(value, " ") != value || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return client, "", false
 	}
-	b, ok := k.part.form(nil, []byte(value))
+	b, ok := k.part.Form(nil, []byte(value))
 	if !ok {
 		return client, "", false
 	}
-	return k.secret.digestOf(k.part.Kind, b), string(b), true
+	return k.secret.DigestOf(k.part.Kind, b), string(b), true
 }
 
 // A store has a client under its form, or under its digest.
@@ -283,7 +275,7 @@ func (k ClientKey) Keys(value string) ([]string, bool) {
 // Source is the client that a store has under a key.
 func (k ClientKey) Source(key string) (counter.Source, bool) {
 	if form, plain := strings.CutPrefix(key, plainKey); plain {
-		return k.secret.digestOf(k.part.Kind, []byte(form)), true
+		return k.secret.DigestOf(k.part.Kind, []byte(form)), true
 	}
 	client, err := counter.ParseSource(key)
 	return client, err == nil && strings.HasPrefix(key, "#")
@@ -295,7 +287,7 @@ func (k ClientKey) CountsBy(r *Rule) bool {
 }
 
 // account finds what is known of the client of a request, once. It reports false if there is no telling who that is.
-func (d *Decision) account(v *planned, key Secret, q *message.Request, source counter.Source) bool {
+func (d *Decision) account(v *planned, secret key.Secret, q *message.Request, source counter.Source) bool {
 	if d.found {
 		return true
 	}
@@ -303,7 +295,7 @@ func (d *Decision) account(v *planned, key Secret, q *message.Request, source co
 	if i < 0 {
 		var ok bool
 		i = len(d.keys)
-		if source, d.buf, ok = key.digest(v.key, q, nil, source, d.buf); !ok {
+		if source, d.buf, ok = secret.Digest(v.key, q, nil, source, d.buf); !ok {
 			return false
 		}
 		d.keys = append(d.keys, keyed{v.name, source})

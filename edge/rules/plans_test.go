@@ -16,6 +16,7 @@ import (
 	"sluice/edge/limiter"
 	"sluice/edge/message"
 	"sluice/edge/plans"
+	"sluice/edge/rules/key"
 	"sluice/mitigation"
 )
 
@@ -41,7 +42,7 @@ func api() Config {
 
 func clientKey(t testing.TB) ClientKey {
 	t.Helper()
-	k, err := NewClientKey(plansConfig, Secret{1, 2})
+	k, err := NewClientKey(plansConfig, testSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func under(t testing.TB, s *Set, who *plans.Snapshot, lines ...string) map[strin
 	q := &message.Request{Target: []byte("/"), Path: []byte("/"), Head: *headOf(t, lines...)}
 	d.Match(s, nil, []byte("/"), []byte("/"), []byte("GET"), 0)
 	addr := netip.MustParseAddr("192.0.2.1")
-	if !d.AddRules(Secret{1, 2}, q, addr, counter.SourceOf(addr, 32, 64)) {
+	if !d.AddRules(testSecret, q, addr, counter.SourceOf(addr, 32, 64)) {
 		return nil
 	}
 	limits := make(map[string]uint32)
@@ -150,7 +151,7 @@ func TestVariantsAreTheirRule(t *testing.T) {
 		q := &message.Request{Target: []byte("/"), Path: []byte("/"), Head: *headOf(t, "X-Key: p"), Length: 35}
 		d.Match(set, nil, []byte("/"), []byte("/"), []byte("POST"), 0)
 		addr := netip.MustParseAddr("192.0.2.1")
-		if !d.AddRules(Secret{1, 2}, q, addr, counter.SourceOf(addr, 32, 64)) || len(d.Results) != 2 {
+		if !d.AddRules(testSecret, q, addr, counter.SourceOf(addr, 32, 64)) || len(d.Results) != 2 {
 			t.Fatalf("%s: %d results", name, len(d.Results))
 		}
 		if d.Results[0].Rule == &base.Rule {
@@ -190,7 +191,7 @@ func TestWhoIsOnAPlanIsNotSure(t *testing.T) {
 	set := plannedSet(t, c, Default("all", 7))
 	addr := netip.MustParseAddr("192.0.2.1")
 	for name, want := range map[string]bool{"paying": false, "all": true} {
-		if set.ByName(name).IsSure(Secret{1, 2}, counter.SourceOf(addr, 32, 64)) != want {
+		if set.ByName(name).IsSure(testSecret, counter.SourceOf(addr, 32, 64)) != want {
 			t.Errorf("rule %s is sure: want %v", name, want)
 		}
 	}
@@ -240,7 +241,7 @@ func TestVariantsStay(t *testing.T) {
 // A client is the same by what it sends, by what operators call it, and by both keys that a store may have.
 func TestClientKey(t *testing.T) {
 	k := clientKey(t)
-	sent, _, ok := Secret{1, 2}.digest([]KeyPart{{Kind: keyHeader, Name: []byte("x-key")}}, &message.Request{Head: *headOf(t, "X-Key: k-1")}, nil, ip("192.0.2.1"), nil)
+	sent, _, ok := testSecret.Digest([]key.Part{{Kind: key.Header, Name: []byte("x-key")}}, &message.Request{Head: *headOf(t, "X-Key: k-1")}, nil, ip("192.0.2.1"), nil)
 	client, form, known := k.Of("k-1")
 	if !ok || !known || client != sent || form != "k-1" {
 		t.Errorf("sent %v, said %v %q", sent, client, form)
@@ -307,7 +308,7 @@ func deciding(b testing.TB, set *Set, who *plans.Snapshot, line string) func() {
 	return func() {
 		d.Reset()
 		d.Match(set, nil, q.Path, q.Target, []byte("GET"), 0)
-		if !d.AddRules(Secret{1, 2}, q, addr, source) {
+		if !d.AddRules(testSecret, q, addr, source) {
 			b.Fatal("no telling who it is")
 		}
 		l.Decide(&d.Decision, now)

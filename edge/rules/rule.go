@@ -15,13 +15,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dchest/siphash"
-
 	"sluice/counter"
 	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
+	"sluice/edge/rules/key"
 )
 
 // A Rule is one RuleConfig made ready for the request path. It is immutable but for its tallies, which are shared with the
@@ -29,7 +28,7 @@ import (
 type Rule struct {
 	limiter.Rule
 	Config Config
-	Parts  []KeyPart // nil: the source itself
+	Parts  []key.Part // nil: the source itself
 	when   *conditions
 	share  uint64 // percent of sources that the rule is about; 0: all
 	key    string // what parts say: the same of all rules with the same parts
@@ -75,12 +74,12 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	}
 	if !slices.Equal(c.Key, []string{"source"}) {
 		for _, text := range c.Key {
-			part, err := ParseKeyPart(text)
+			part, err := key.Parse(text)
 			if err != nil {
 				return nil, fmt.Errorf("rule %s: key: %w", c.Name, err)
 			}
 			r.Parts = append(r.Parts, part)
-			r.claims = r.claims || part.Kind == keyClaim
+			r.claims = r.claims || part.Kind == key.Claim
 		}
 		r.key = strings.Join(c.Key, ",")
 	}
@@ -150,26 +149,20 @@ func newCandidate(config *Config, r *limiter.Rule, limit uint32) (*limiter.Candi
 
 // IsAbout reports whether a source, as the rule counts it, is among those that the rule is about (share). All edges with the PoP's secret
 // say the same, and whoever is within a share is within a larger one.
-func (r *Rule) IsAbout(key Secret, source counter.Source) bool {
-	if r.share == 0 {
-		return true
-	}
-	var room [96]byte
-	text := append(room[:0], shareOf)
-	text = append(text, r.Config.Name...)
-	return siphash.Hash(key.k0, key.k1, source.AppendBinary(text))%100 < r.share
+func (r *Rule) IsAbout(secret key.Secret, source counter.Source) bool {
+	return r.share == 0 || secret.IsWithin(r.share, r.Config.Name, source)
 }
 
 // IsSure reports whether the rule counts a source's request for that source, whatever the request says.
-func (r *Rule) IsSure(key Secret, source counter.Source) bool {
-	return r.Parts == nil && r.when == nil && r.plans == nil && r.IsAbout(key, source)
+func (r *Rule) IsSure(secret key.Secret, source counter.Source) bool {
+	return r.Parts == nil && r.when == nil && r.plans == nil && r.IsAbout(secret, source)
 }
 
 // Claims are the names of claims of tokens by which rules that are not off count.
 func (s *Set) Claims() (names []string) {
 	for _, r := range s.Rules {
 		for _, p := range r.Parts {
-			if p.Kind == keyClaim {
+			if p.Kind == key.Claim {
 				names = append(names, string(p.Name))
 			}
 		}

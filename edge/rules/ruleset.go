@@ -2,11 +2,13 @@ package rules
 
 import (
 	"bytes"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
 
 	"sluice/counter/algorithm"
+	"sluice/edge/rules/descriptors"
 )
 
 // A Set finds the rules that a request falls under. It looks hosts and paths up instead of trying every rule, so that
@@ -20,7 +22,7 @@ type Set struct {
 	any   *paths
 	nots  bool // a rule leaves hosts, paths or methods out
 
-	domains map[string]*descriptorNode // rules about descriptors, which are in none of the others
+	descriptors descriptors.Tree[Rule] // rules about them, which are in none of the others
 }
 
 // paths are the rules of one host, by path.
@@ -61,8 +63,8 @@ func New(list []Config, defaults Defaults, tallies func(string) *Tally) (*Set, e
 		counters = append(counters, r.Asked...)
 		if r.Config.Match.Descriptors == nil {
 			s.add(r)
-		} else if err := s.describe(r); err != nil {
-			return nil, err
+		} else if other := s.descriptors.Add(r.Config.Match.Descriptors, r); other != nil {
+			return nil, fmt.Errorf("rule %s: match.descriptors: rule %s is about the same: keep one, or say mode: off", config.Name, other.Config.Name)
 		}
 	}
 	algorithm.Renumber(counters)

@@ -30,14 +30,14 @@ func pair(t *testing.T) (s *Conn, far net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { near.Close(); far.Close() })
-	_ = near.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = near.SetDeadline(time.Now().Add(time.Minute))
 	return New(near).(*Conn), far
 }
 
 // until asks again until the answer is yes.
 func until(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !yes(); runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); !yes(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within 10 s: %s", what)
 		}

@@ -46,12 +46,12 @@ func TestAddressesOfAName(t *testing.T) {
 	defer ln.Close()
 	host, port, _ := net.SplitHostPort(ln.Addr().String())
 	o := NewOrigin(&url.URL{Scheme: "http", Host: "name.invalid:" + port})
-	if _, err := o.connect(time.Now().Add(time.Second)); err == nil {
+	if _, err := o.connect(time.Now().Add(time.Minute)); err == nil {
 		t.Error("a name that does not exist was dialled")
 	}
 	o.learn([]netip.Addr{netip.MustParseAddr("127.0.0.99"), netip.MustParseAddr("::ffff:" + host)})
 	for range 4 {
-		nc, err := o.connect(time.Now().Add(time.Second))
+		nc, err := o.connect(time.Now().Add(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestAddressesOfAName(t *testing.T) {
 	}
 	o.learn([]netip.Addr{netip.MustParseAddr("127.0.0.99")})
 	o.ResolveAt.Store(5)
-	if _, err := o.connect(time.Now().Add(time.Second)); err == nil || o.ResolveAt.Load() != 0 {
+	if _, err := o.connect(time.Now().Add(time.Minute)); err == nil || o.ResolveAt.Load() != 0 {
 		t.Errorf("%v; looked up again at %d", err, o.ResolveAt.Load())
 	}
 }

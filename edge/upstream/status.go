@@ -31,9 +31,9 @@ type SheddingStatus struct {
 }
 
 // Status is how each group of servers stands, in the order of the configuration.
-func (o *Origins) Status(now time.Time) []GroupStatus {
+func (s *Origins) Status(now time.Time) []GroupStatus {
 	list := []GroupStatus{}
-	for _, g := range o.Groups {
+	for _, g := range s.Groups {
 		st := GroupStatus{Hosts: g.Hosts, Servers: []ServerStatus{}}
 		for _, server := range g.Servers {
 			st.Servers = append(st.Servers, ServerStatus{server.Name, server.Healthy(now), server.Active.Load()})

@@ -194,7 +194,7 @@ func everyEdgeKnows(ctx context.Context, s *lab.Site, n int) error {
 	defer client.CloseIdleConnections()
 	for _, e := range s.EdgeProcesses {
 		held := -1
-		for range 100 {
+		for range 600 { // 30 s
 			var list lab.Mitigations
 			if err := scrape.Get(ctx, client, e.Admin, "/v1/mitigations", scrape.JSON(&list)); err != nil {
 				return fmt.Errorf("loadgen: ask %s for its mitigations: %w", e.Name, err)
@@ -207,7 +207,7 @@ func everyEdgeKnows(ctx context.Context, s *lab.Site, n int) error {
 			}
 		}
 		if held < n {
-			return fmt.Errorf("loadgen: %s holds %d mitigations after 5s, want %d", e.Name, held, n)
+			return fmt.Errorf("loadgen: %s holds %d mitigations after 30s, want %d", e.Name, held, n)
 		}
 	}
 	return nil

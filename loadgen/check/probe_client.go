@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,10 +18,13 @@ const probeRate = 400
 // A probeClient is a client like any other, who shows what others do to the server. It sends when a request is due, whether or
 // not the one before was slow, and measures from then.
 type probeClient struct {
-	took   []time.Duration
-	failed int
-	why    string // of the first failure
+	answers []probed
+	failed  int
+	why     string // of the first failure
 }
+
+// probed is an answered request: when it was due, since the first was, and how long the answer took from then.
+type probed struct{ due, took time.Duration }
 
 // runProbes sends to each of some servers, by turns, until ctx ends: whatever holds up the machine holds up the requests to all of them.
 func runProbes(ctx context.Context, to ...netip.AddrPort) []*probeClient {
@@ -40,7 +44,7 @@ func runProbes(ctx context.Context, to ...netip.AddrPort) []*probeClient {
 						parts[i].why = err.Error()
 					}
 				} else {
-					parts[i].took = append(parts[i].took, time.Since(due))
+					parts[i].answers = append(parts[i].answers, probed{due.Sub(begin), time.Since(due)})
 				}
 				due = due.Add(period)
 			}
@@ -50,8 +54,7 @@ func runProbes(ctx context.Context, to ...netip.AddrPort) []*probeClient {
 	all := make([]*probeClient, len(to))
 	for i := range to {
 		kept, fresh := &parts[i], &parts[len(to)+i]
-		all[i] = &probeClient{took: append(kept.took, fresh.took...), failed: kept.failed + fresh.failed, why: kept.why + fresh.why}
-		slices.Sort(all[i].took)
+		all[i] = &probeClient{answers: append(kept.answers, fresh.answers...), failed: kept.failed + fresh.failed, why: kept.why + fresh.why}
 	}
 	return all
 }
@@ -72,9 +75,10 @@ func askOnce(client *http.Client, to netip.AddrPort) error {
 }
 
 // quantile is the time within which so large a share of the requests was answered.
-func (r *probeClient) quantile(share float64) time.Duration {
-	if len(r.took) == 0 {
+func quantile(share float64, answers []probed) time.Duration {
+	if len(answers) == 0 {
 		return 0
 	}
-	return r.took[min(int(share*float64(len(r.took))), len(r.took)-1)]
+	sorted := slices.SortedFunc(slices.Values(answers), func(a, b probed) int { return cmp.Compare(a.took, b.took) })
+	return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)].took
 }

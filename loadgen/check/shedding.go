@@ -17,15 +17,19 @@ import (
 	"sluice/loadgen/lab"
 )
 
-// A SheddingScale is how long Shedding looks at an origin that is well, and then at one that is not.
-type SheddingScale struct{ Well, Slow time.Duration }
+// A SheddingScale is how long Shedding looks at an origin that is well, and then at one that is not, and which part of the clients and of
+// the origin's workers there is: one in Part.
+type SheddingScale struct {
+	Well, Slow time.Duration
+	Part       int
+}
 
 // SheddingScales are the full form of Shedding and a short one.
 func SheddingScales(short bool) SheddingScale {
 	if short {
-		return SheddingScale{Well: 2 * time.Second, Slow: 8 * time.Second}
+		return SheddingScale{Well: 2 * time.Second, Slow: 8 * time.Second, Part: 4}
 	}
-	return SheddingScale{Well: 5 * time.Second, Slow: 45 * time.Second}
+	return SheddingScale{Well: 5 * time.Second, Slow: 45 * time.Second, Part: 1}
 }
 
 const (
@@ -59,7 +63,7 @@ func Shedding(ctx context.Context, l lab.Lab, scale SheddingScale) (*Result, err
 	fmt.Fprintln(table)
 	var share [2]float64
 	for i, with := range []string{"shedding: {}", ""} {
-		origin, err := startFloodOrigin()
+		origin, err := startFloodOrigin(floodWorkers / scale.Part)
 		if err != nil {
 			return nil, err
 		}
@@ -111,19 +115,19 @@ func flood(ctx context.Context, l lab.Lab, origin *floodOrigin, with string, sca
 	}
 	defer site.Stop()
 	site.Log("the origin is well for %v", scale.Well)
-	if well, err = askAll(ctx, site.Targets[0], scale.Well); err != nil {
+	if well, err = askAll(ctx, site.Targets[0], scale.Part, scale.Well); err != nil {
 		return nil, nil, err
 	}
 	site.Log("and slowed to a tenth for %v", scale.Slow)
 	origin.service.Store(int64(floodSlower * floodService))
-	if slow, err = askAll(ctx, site.Targets[0], scale.Slow); err != nil {
+	if slow, err = askAll(ctx, site.Targets[0], scale.Part, scale.Slow); err != nil {
 		return nil, nil, err
 	}
 	return well, slow, site.Crashed()
 }
 
 // askAll sends the requests of all clients when they are due, for so long, and waits for what becomes of them.
-func askAll(ctx context.Context, edges []netip.AddrPort, length time.Duration) ([]floodCount, error) {
+func askAll(ctx context.Context, edges []netip.AddrPort, part int, length time.Duration) ([]floodCount, error) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}, Timeout: patience}
 	defer client.CloseIdleConnections()
 	counts := make([]floodCount, len(floods))
@@ -131,11 +135,12 @@ func askAll(ctx context.Context, edges []netip.AddrPort, length time.Duration) (
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for i, f := range floods {
+		rate := f.rate / part
 		all.Go(func() {
 			var under sync.WaitGroup
 			defer under.Wait()
-			for n := range int(length.Seconds() * float64(f.rate)) {
-				if pause(ctx, time.Until(begin.Add(time.Duration(n)*time.Second/time.Duration(f.rate)))) != nil {
+			for n := range int(length.Seconds() * float64(rate)) {
+				if pause(ctx, time.Until(begin.Add(time.Duration(n)*time.Second/time.Duration(rate)))) != nil {
 					return
 				}
 				to := edges[n%len(edges)]
@@ -170,14 +175,14 @@ type floodOrigin struct {
 	service atomic.Int64 // nanoseconds
 }
 
-func startFloodOrigin() (*floodOrigin, error) {
+func startFloodOrigin(most int) (*floodOrigin, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("loadgen: an origin to flood: %w", err)
 	}
 	o := &floodOrigin{addr: ln.Addr().(*net.TCPAddr).AddrPort()}
 	o.service.Store(int64(floodService))
-	workers := make(chan struct{}, floodWorkers)
+	workers := make(chan struct{}, most)
 	o.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		workers <- struct{}{}
 		time.Sleep(time.Duration(o.service.Load()))

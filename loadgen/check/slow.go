@@ -2,10 +2,12 @@ package check
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -31,7 +33,7 @@ func SlowScales(short bool) SlowScale {
 	if short {
 		return SlowScale{Connections: 200, Flood: 500, PerSource: 100, HeaderTimeout: 500 * time.Millisecond, IdleTimeout: time.Second}
 	}
-	return SlowScale{Connections: 4000, Flood: 10_000, PerSource: 1024, HeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Second, Timed: true}
+	return SlowScale{Connections: 4000, Flood: 10_000, PerSource: 1024, HeaderTimeout: 12 * time.Second, IdleTimeout: 12 * time.Second, Timed: true}
 }
 
 // Limits are the limits of the edge that goes with it.
@@ -42,14 +44,18 @@ func (s SlowScale) Limits() string {
 // slowSlack is by how much a slow connection may outlive its limit: it is seen once a period. What a busy machine is late comes on top.
 const slowSlack = 5 * slowPeriod
 
-// tooBusy is a p99, at an edge that nobody harms, which says that the machine has something else to do: a hundred times what it is otherwise.
-const tooBusy = 250 * time.Millisecond
+// tooBusy is a p99 of an ordinary second, at an edge that nobody harms, which says that the machine has something else to do: ten
+// times what it is otherwise.
+const tooBusy = 50 * time.Millisecond
+
+// mostHarm is how many times as long as elsewhere a regular client may wait beside slow ones.
+const mostHarm = 2
 
 // Slow checks that clients which do next to nothing take nothing from one that does: while slow connections of each kind stand at the first
-// edge, first each from a source of its own and then all from one, a probe client of that edge has no failed request, and a p99 at
-// most twice that of one which asks an edge that nobody else uses, by turns with it: that machine, origin and moment are the same for both, and
-// what holds one up and not the other is what slow clients do to an edge. Slow heads and bodies are answered 408 in time, slow readers
-// cut, and one source keeps no more connections than it may.
+// edge, first each from a source of its own and then all from one, a probe client of that edge has no failed request, and while
+// they open, stand and end a p99 at most twice that of one which asks an edge that nobody else uses, by turns with it (slowPhases): machine,
+// origin and moment are the same for both, and what holds up one and not the other for long is what slow clients do to an edge. Slow heads and
+// bodies are answered 408 in time, slow readers cut, and one source keeps no more connections than it may.
 func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 	if len(s.EdgeProcesses) != 2 {
 		return nil, fmt.Errorf("loadgen: check slow: %d edges: want one that has slow clients, and one that has none", len(s.EdgeProcesses))
@@ -58,16 +64,14 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 	edge := s.EdgeProcesses[0]
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "beside\tended\tafter\tedge's memory\trequests\tfailed\tp50\tp99\tmax\tother edge's p50\tp99\tmax")
-	row := func(name, ended, after string, memory int64, probes []*probeClient) {
+	fmt.Fprintln(table, "beside\tended\tafter\tedge's memory\trequests\tfailed\tp50\tmax\tother edge's p50\tmax\tworst while\tp99\tother edge's p99")
+	row := func(name, ended, after string, memory int64, probes []*probeClient, worst slowPhase) {
 		r := probes[0]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d MB\t%d\t%d", name, ended, after, memory>>20, len(r.took)+r.failed, r.failed)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d MB\t%d\t%d", name, ended, after, memory>>20, len(r.answers)+r.failed, r.failed)
 		for _, r := range probes {
-			for _, q := range []float64{0.5, 0.99, 1} {
-				fmt.Fprintf(table, "\t%v", r.quantile(q).Round(time.Microsecond))
-			}
+			fmt.Fprintf(table, "\t%v\t%v", quantile(0.5, r.answers).Round(time.Microsecond), quantile(1, r.answers).Round(time.Microsecond))
 		}
-		fmt.Fprintln(table)
+		fmt.Fprintf(table, "\t%s\t%v\t%v\n", worst.name, worst.with.Round(time.Microsecond), worst.without.Round(time.Microsecond))
 	}
 	broken := func(format string, args ...any) {
 		c.Kept = false
@@ -81,7 +85,9 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	row("nobody", "", "", process.Memory(edge.PID()), alone)
+	nothing := worstPhase(slowPhases(alone[0].answers, alone[1].answers, scale.HeaderTimeout/3))
+	nothing.name = ""
+	row("nobody", "", "", process.Memory(edge.PID()), alone, nothing)
 	if alone[0].failed > 0 {
 		broken("of a regular client alone %d requests failed: %s", alone[0].failed, alone[0].why)
 	}
@@ -105,7 +111,7 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 		if capped {
 			name = fmt.Sprintf("%d %s of one source", a.most, a.kind.name)
 		}
-		// What else this machine does may hit one edge and not the other for once, but hardly twice of three times. While it does so much that
+		// Who shares this machine with the edges may do so for a minute, but hardly twice of three times. While it does so much that
 		// an edge without slow clients is late as well, there is nothing to be seen.
 		late, inTime, busy := 0, 0, 0
 		for late < 2 && inTime < late+1 {
@@ -116,11 +122,12 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 				return nil, fmt.Errorf("loadgen: check slow: %s: %w", name, err)
 			}
 			r, other := probes[0], probes[1]
-			t := a.tally()
-			row(name, t.String(), fmt.Sprintf("%.1f to %.1f s", t.first.Seconds(), t.last.Seconds()), memory, probes)
-			if p99 := other.quantile(0.99); scale.Timed && (p99 > tooBusy || other.failed > 0) {
+			phases := slowPhases(r.answers, other.answers, a.ramp)
+			worst, t := worstPhase(phases), a.tally()
+			row(name, t.String(), fmt.Sprintf("%.1f to %.1f s", t.first.Seconds(), t.last.Seconds()), memory, probes, worst)
+			if calm := slices.MaxFunc(phases, func(a, b slowPhase) int { return cmp.Compare(a.without, b.without) }).without; scale.Timed && (calm > tooBusy || other.failed > 0) {
 				if busy++; busy == 3 {
-					return nil, fmt.Errorf("loadgen: check slow: %s: disturbed: this machine is too busy to tell: at an edge without them the p99 is %v, and %d requests failed", name, p99, other.failed)
+					return nil, fmt.Errorf("loadgen: check slow: %s: disturbed: this machine is too busy to tell: at an edge without them the p99 is %v, and %d requests failed", name, calm, other.failed)
 				}
 				continue
 			}
@@ -136,19 +143,18 @@ func Slow(ctx context.Context, s *lab.Site, scale SlowScale) (*Result, error) {
 				broken("%s: %v; want all that were kept %s", name, t, a.kind.ends)
 			}
 			// The machine is as late with what it has to do as it was with the latest answer of the other edge.
-			if t.last > limit+slowSlack+other.quantile(1) {
+			if t.last > limit+slowSlack+quantile(1, other.answers) {
 				broken("%s: one lasted %v where %v is the limit", name, t.last, limit)
 			}
 			if r.failed > 0 {
 				broken("%s: %d requests of the regular client failed: %s", name, r.failed, r.why)
 			}
-			with, without := r.quantile(0.99), other.quantile(0.99)
-			if !scale.Timed || with <= 2*without {
+			if !scale.Timed || worst.ratio() <= mostHarm {
 				inTime++
 				continue
 			}
 			if late++; late == 2 {
-				broken("%s: twice, the regular client's p99 is more than double that of one at an edge without them, here %.1f times it", name, float64(with)/float64(without))
+				broken("%s: twice, the regular client's p99 is more than double that of one at an edge without them, here %.1f times it while they are %s", name, worst.ratio(), worst.name)
 			}
 		}
 	}
@@ -165,7 +171,11 @@ func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration
 	go func() { done <- runProbes(during, a.to, s.EdgeProcesses[1].Addr) }()
 	peak := make(chan int64)
 	go func() { peak <- peakMemory(during, s.EdgeProcesses[0].PID()) }()
+	begin := time.Now()
 	err := a.run(ctx, a.ramp+4*limit+slowSlack) // all have ended before that
+	if err == nil {
+		err = pause(ctx, time.Until(begin.Add(3*a.ramp))) // they may have ended soon, but each phase is as long
+	}
 	cancel()
 	probes, memory := <-done, <-peak
 	if errors.Is(err, socket.ErrExhausted) {

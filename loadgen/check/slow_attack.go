@@ -28,7 +28,7 @@ func slowKinds() []slowKind {
 			held: func(header, _ time.Duration) time.Duration { return header }},
 		{name: "slow bodies", begin: "POST / HTTP/1.1\r\nHost: slow\r\nTransfer-Encoding: chunked\r\n\r\n", drip: "1\r\nx\r\n", ends: slow408,
 			held: func(header, _ time.Duration) time.Duration { return header }},
-		{name: "slow readers", begin: "GET " + origin.BytesPath + "200000 HTTP/1.1\r\nHost: slow\r\n\r\n", reads: true, ends: slowCut,
+		{name: "slow readers", begin: "GET " + origin.BytesPath + "100000 HTTP/1.1\r\nHost: slow\r\n\r\n", reads: true, ends: slowCut,
 			held: func(_, idle time.Duration) time.Duration { return idle }},
 	}
 }

@@ -40,7 +40,7 @@ type WordsScale struct {
 // WordsScales are the full form of Words and a short one, of some seconds.
 func WordsScales(short bool) WordsScale {
 	if short {
-		return WordsScale{Attack: 200, Words: 10, Least: 0.5}
+		return WordsScale{Attack: 50, Words: 10, Least: 0.5}
 	}
 	return WordsScale{Attack: 1050, Words: 100, Least: 1000. / 1050}
 }

@@ -86,7 +86,7 @@ func (m Metrics) Minus(earlier Metrics) Metrics {
 	return out
 }
 
-const timeout = 3 * time.Second
+const timeout = 20 * time.Second
 
 // Get reads a page of a member's, within its timeout.
 func Get(ctx context.Context, client *http.Client, addr netip.AddrPort, path string, read func(io.Reader) error) error {
@@ -150,12 +150,12 @@ func MemcachedAnswers(addr netip.AddrPort) error {
 
 // speakMemcached sends a command and hands on lines until last says that one was the last.
 func speakMemcached(addr netip.AddrPort, command string, last func(string) bool) error {
-	c, err := net.DialTimeout("tcp", addr.String(), time.Second)
+	c, err := net.DialTimeout("tcp", addr.String(), 5*time.Second)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Second))
+	c.SetDeadline(time.Now().Add(5 * time.Second))
 	if _, err := io.WriteString(c, command); err != nil {
 		return err
 	}

@@ -134,7 +134,7 @@ func TestConformance(t *testing.T) {
 // error that it is told, and a new one has to wait for its turn.
 func patiently(node do) do {
 	return func(c wire.Command) (r wire.Result) {
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
 			if r = node(c); !memcached.NotConnected(r.Err) || time.Now().After(deadline) {
 				return r

@@ -509,10 +509,10 @@ func (w *World) push(b *batch) {
 }
 
 // Say has an operator say something at the edge.
-func (e *Edge) Say(word words.Word) (pop.Receipt, error) {
+func (e *Edge) Say(word words.Word) (words.Mark, error) {
 	e.world.restless = e.world.now.Add(unrest)
 	e.awake = true
-	receipt, err := e.Machine.Say(word, e.clock())
+	mark, err := e.Machine.Operators.Say(word, e.clock())
 	e.attend()
-	return receipt, err
+	return mark, err
 }

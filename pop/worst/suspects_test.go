@@ -10,11 +10,11 @@ import (
 // TestSuspectsKeepTheBudget: what searches have found, and what looks expensive to who knows the code, each behaviour by itself.
 func TestSuspectsKeepTheBudget(t *testing.T) {
 	t.Parallel()
-	most := 64
-	if raceEnabled { // one goroutine's arithmetic
-		most = 8
-	}
 	const second = time.Second
+	most, timeouts := 64, []time.Duration{0, 10 * second}
+	if raceEnabled { // one goroutine's arithmetic
+		most, timeouts = 8, timeouts[1:]
+	}
 	f := func(edges int, limit uint32, window, timeout time.Duration, fresh bool, phase Phase) {
 		t.Helper()
 		b := Behaviour{Edges: edges, Limit: limit, Window: window, Timeout: timeout, SubWindows: 12, Estimate: algorithm.Nearest, Fresh: fresh, Phases: []Phase{phase}}
@@ -33,7 +33,7 @@ func TestSuspectsKeepTheBudget(t *testing.T) {
 		}
 	}
 	atOnce := func(n int, pause time.Duration) Phase { return Phase{Requests: n, AtOnce: n, Pause: pause} }
-	for _, timeout := range []time.Duration{0, 10 * second} {
+	for _, timeout := range timeouts {
 		// Who is over the limit: a block costs commands of its own.
 		for _, edges := range []int{2, most} {
 			f(edges, 1, second, timeout, true, atOnce(2, second/10))
@@ -69,7 +69,11 @@ func TestSuspectsKeepTheBudget(t *testing.T) {
 func TestSuspectsUnderSync(t *testing.T) {
 	t.Parallel()
 	const second = time.Second
-	for _, window := range []time.Duration{second, 60 * second} {
+	windows := []time.Duration{second, 60 * second}
+	if raceEnabled {
+		windows = windows[:1]
+	}
+	for _, window := range windows {
 		budget := 4.1
 		if window > 18*second { // groups of sub-windows are longer than clocks are apart
 			budget = 3.5
@@ -88,7 +92,11 @@ func TestSuspectsUnderSync(t *testing.T) {
 				t.Errorf("%.4g bytes for each of %d requests, by %v", got, r.Requests, &r)
 			}
 		}
-		for _, timeout := range []time.Duration{0, window, 2 * window} {
+		timeouts := []time.Duration{0, window, 2 * window}
+		if raceEnabled {
+			timeouts = timeouts[1:2]
+		}
+		for _, timeout := range timeouts {
 			for _, edges := range []int{2, 8} {
 				for _, limit := range []int{1, 5} {
 					f(edges, uint32(limit), timeout, true, Phase{Requests: limit + 1, AtOnce: limit + 1, Pause: second})

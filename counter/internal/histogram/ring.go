@@ -35,6 +35,9 @@ func (h *Histogram) At(k int) uint32 {
 
 // Push adds a stamp in the sub-window n, after dropping those that are more than most sub-windows older. A full ring drops its first.
 func (h *Histogram) Push(n uint32, stamp uint32, most int) {
+	if h.Len() > 0 && int32(n-h.Last) < 0 { // it read the clock before another that has been counted
+		n = h.Last
+	}
 	if n-h.Last > uint32(most) {
 		h.Clear()
 	}

@@ -68,6 +68,23 @@ func (p Packing) Clamp(x uint64) uint64 {
 	return (x | p.fill(over)) &^ over
 }
 
+// Repay is a number without debts: where more was taken from a lane than it had, it has its highest bit, and one of the next lane's. It
+// becomes 0, and the next one is what it was.
+func (p Packing) Repay(x uint64) (y uint64) {
+	if x&p.top() == 0 {
+		return x
+	}
+	debt := uint64(0)
+	for i := range p.Count() {
+		if n := p.Lane(x, i); n > p.Max() {
+			debt = 1
+		} else {
+			y, debt = p.Add(y, i, n+debt), 0
+		}
+	}
+	return y
+}
+
 // fill turns highest bits into all the lower bits of their lanes.
 func (p Packing) fill(tops uint64) uint64 { return tops - tops>>(p.Width()-1) }
 

@@ -10,6 +10,7 @@ import (
 	"sluice/edge/plans"
 	"sluice/edge/plans/store"
 	"sluice/edge/rules"
+	"sluice/edge/rules/key"
 )
 
 // copyName is the copy of what the store says, in state_dir.
@@ -20,7 +21,7 @@ func Keep(c *config.Config, secret [16]byte, warn func(string, ...any)) (*plans.
 	if c.Plans.Store == "" {
 		return nil, nil
 	}
-	key, err := rules.NewClientKey(c.Plans, rules.NewSecret(secret))
+	key, err := rules.NewClientKey(c.Plans, key.NewSecret(secret))
 	if err != nil {
 		return nil, err
 	}

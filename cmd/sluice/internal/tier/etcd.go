@@ -47,7 +47,7 @@ func (s *Shared) keepRulesInEtcd(c *config.Config, key secret.Secret, id uint64,
 		InForce: func(version uint64, refused []words.Mark) {
 			s.Etcd.InForce(version, refused)
 			if s.Machine != nil {
-				s.Machine.InForce(0, refused) // of its own it has none
+				s.Machine.Operators.InForce(0, refused) // of its own it has none
 			}
 		},
 		Await: func(mark words.Mark) *control.Spread {

@@ -110,7 +110,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	if len(c.Etcd.Endpoints) > 0 {
 		warnOfRulesLeft(c, key, log)
 	}
-	if err := s.openState(c, stateName, machine); err != nil {
+	if err := s.openState(c, stateName, machine.Operators); err != nil {
 		return nil, err
 	}
 	if tier, err = memcached.NewTier(machine, c.PoP.Memcached); err != nil {
@@ -139,14 +139,13 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		}
 	} else {
 		s.Rules = &RuleStore{
-			Origin: changes.PoP, List: machine.Changes, InForce: machine.InForce,
+			Origin: changes.PoP, List: machine.Operators.Changes, InForce: machine.Operators.InForce,
 			Add: func(w words.Word, _ uint64, now time.Time) (words.Mark, error) {
-				receipt, err := machine.Say(w, now)
-				return receipt.Mark, err
+				return machine.Operators.Say(w, now)
 			},
 			Await: func(mark words.Mark) *control.Spread {
 				tier.Wake()
-				return awaitSpread(spreadLook, func() control.Spread { return spread(machine, pop.Receipt{Mark: mark}) })
+				return awaitSpread(spreadLook, func() control.Spread { return spread(machine, mark) })
 			},
 		}
 		s.keepRules()
@@ -179,14 +178,14 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 				if w.End.IsZero() {
 					word.Kind = words.Lift
 				}
-				receipt, err := machine.Say(word, time.Now())
+				mark, err := machine.Operators.Say(word, time.Now())
 				if errors.Is(err, words.ErrFull) {
 					return control.Spread{}, control.ErrFull
 				} else if err != nil {
 					return control.Spread{}, err
 				}
 				tier.Wake()
-				return *awaitSpread(spreadLook, func() control.Spread { return spread(machine, receipt) }), nil
+				return *awaitSpread(spreadLook, func() control.Spread { return spread(machine, mark) }), nil
 			},
 			Nodes: func() []control.NodeStatus {
 				var nodes []control.NodeStatus
@@ -197,7 +196,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			},
 			Edges: func() []control.EdgeStatus {
 				var edges []control.EdgeStatus
-				for _, e := range machine.Edges() {
+				for _, e := range machine.Operators.Edges() {
 					edges = append(edges, EdgeStatus(e))
 				}
 				slices.SortFunc(edges[1:], func(a, b control.EdgeStatus) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
@@ -291,8 +290,8 @@ func awaitSpread(every time.Duration, look func() control.Spread) *control.Sprea
 	}
 }
 
-func spread(m *pop.Machine, r pop.Receipt) control.Spread {
-	s := m.Spread(r)
+func spread(m *pop.Machine, mark words.Mark) control.Spread {
+	s := m.Operators.Spread(mark)
 	return control.Spread{Known: s.Known, Have: s.Have, Missing: append([]string{}, s.Missing...)}
 }
 

@@ -1,4 +1,6 @@
-package rules
+// Package key is by what rules tell sources apart: parts of a request, each in one form for all that origins take for the same, and a digest of
+// them under a secret. What origins may read in several ways has no digest.
+package key
 
 import (
 	"bytes"
@@ -16,58 +18,68 @@ import (
 	"sluice/edge/token"
 )
 
-// A KeyPart is one of the things that a rule tells sources apart by.
-type KeyPart struct {
-	Kind  keyKind
+// A Part is one of the things that a rule tells sources apart by.
+type Part struct {
+	Kind  Kind
 	Name  []byte // of the header, cookie, parameter or claim
 	Depth int    // of a path: how many segments; 0: all
 }
 
-type keyKind uint8
+// A Kind says what of a request a Part is.
+type Kind uint8
 
 const (
-	keySource keyKind = iota
-	keyHeader
-	keyCookie
-	keyQuery
-	keyHost
-	keyPath
-	keyGlobal
-	keyClaim
-	keyDescriptor
+	Source Kind = iota // not of the request: who asks
+	Header
+	Cookie
+	Query
+	Host
+	Path
+	Global
+	Claim
+	Descriptor // all entries of one; no part of a request has it
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
 )
 
-// KeyForms are what a part of a key can be.
-const KeyForms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global"
+// Forms are what a part of a key can be.
+const Forms = "source, header:NAME, cookie:NAME, query:NAME, host, path, path:SEGMENTS, jwt:CLAIM or global"
 
-// ParseKeyPart reads one of KeyForms.
-func ParseKeyPart(text string) (KeyPart, error) {
+// Parse reads one of Forms.
+func Parse(text string) (Part, error) {
 	kind, name, named := strings.Cut(text, ":")
 	switch {
 	case text == "source":
-		return KeyPart{Kind: keySource}, nil
+		return Part{Kind: Source}, nil
 	case text == "host":
-		return KeyPart{Kind: keyHost}, nil
+		return Part{Kind: Host}, nil
 	case text == "path":
-		return KeyPart{Kind: keyPath}, nil
+		return Part{Kind: Path}, nil
 	case text == "global":
-		return KeyPart{Kind: keyGlobal}, nil
+		return Part{Kind: Global}, nil
 	case named && kind == "path":
 		if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= 16 && strconv.Itoa(n) == name {
-			return KeyPart{Kind: keyPath, Depth: n}, nil
+			return Part{Kind: Path, Depth: n}, nil
 		}
 	case named && kind == "query" && message.IsToken([]byte(name)) && !strings.ContainsAny(name, "%+&#"):
-		return KeyPart{Kind: keyQuery, Name: []byte(name)}, nil
+		return Part{Kind: Query, Name: []byte(name)}, nil
 	case named && kind == "header" && message.IsToken([]byte(name)):
-		return KeyPart{Kind: keyHeader, Name: []byte(strings.ToLower(name))}, nil
+		return Part{Kind: Header, Name: []byte(strings.ToLower(name))}, nil
 	case named && kind == "cookie" && message.IsToken([]byte(name)):
-		return KeyPart{Kind: keyCookie, Name: []byte(name)}, nil
+		return Part{Kind: Cookie, Name: []byte(name)}, nil
 	case named && kind == "jwt" && isClaim(name):
-		return KeyPart{Kind: keyClaim, Name: []byte(name)}, nil
+		return Part{Kind: Claim, Name: []byte(name)}, nil
 	}
-	return KeyPart{}, fmt.Errorf("%q is not possible: want "+KeyForms, text)
+	return Part{}, fmt.Errorf("%q is not possible: want "+Forms, text)
+}
+
+// Has reports whether a key has a part.
+func Has(key []string, part string) bool {
+	want, err := Parse(part)
+	return err == nil && slices.ContainsFunc(key, func(text string) bool {
+		p, err := Parse(text)
+		return err == nil && p.Kind == want.Kind && bytes.Equal(p.Name, want.Name)
+	})
 }
 
 // isClaim reports whether a key may be made of a claim of that name. It is the whole name, of a claim at the top: names have dots themselves
@@ -79,25 +91,26 @@ func isClaim(name string) bool {
 // A Secret keys the digests of what clients send, so that nobody can make two values that count as one, or guess another's.
 type Secret struct{ k0, k1 uint64 }
 
+// NewSecret makes the one of a PoP.
 func NewSecret(b [16]byte) Secret {
 	return Secret{binary.LittleEndian.Uint64(b[:8]), binary.LittleEndian.Uint64(b[8:])}
 }
 
-// digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with its
+// Digest is the source that a rule counts a request for when its key is more than the source. Every part goes in with its
 // kind and length, so that no two lists of values run together. A header, cookie, parameter or host that is missing, or does not go to
 // the origin, and a claim that nobody believed has made, names nobody: then the request counts for its source, in a bucket apart from every value that anybody could send. One that
 // is there and empty is a value like others.
 //
 // It reports false for one that is there several times with different values, of which origins take one or another, or in a form
 // that they may not read alike: so a path whose readings differ in what the key has of it.
-func (k Secret) digest(parts []KeyPart, q *message.Request, claims *token.Claims, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
+func (k Secret) Digest(parts []Part, q *message.Request, claims *token.Claims, source counter.Source, buf []byte) (counter.Source, []byte, bool) {
 	buf = buf[:0]
 	for _, p := range parts {
 		from := len(buf)
 		buf = append(buf, byte(p.Kind), 0, 0, 0, 0)
 		value := len(buf)
 		var there, ok bool
-		if p.Kind == keyClaim {
+		if p.Kind == Claim {
 			said := claims.Of(p.Name)
 			buf, there, ok = append(buf, said...), said != nil, true
 		} else {
@@ -110,14 +123,14 @@ func (k Secret) digest(parts []KeyPart, q *message.Request, claims *token.Claims
 			binary.LittleEndian.PutUint32(buf[from+1:], uint32(len(buf)-value))
 			continue
 		}
-		buf = append(buf[:from], byte(keySource))
+		buf = append(buf[:from], byte(Source))
 		buf = source.AppendBinary(buf)
 	}
-	return k.sum(buf), buf, true
+	return k.Sum(buf), buf, true
 }
 
-// sum is the digest of all that a key has of a request.
-func (k Secret) sum(buf []byte) counter.Source {
+// Sum is the digest of all that a key has of a request.
+func (k Secret) Sum(buf []byte) counter.Source {
 	var d [16]byte
 	a, b := siphash.Hash128(k.k0, k.k1, buf)
 	binary.LittleEndian.PutUint64(d[:8], a)
@@ -125,39 +138,47 @@ func (k Secret) sum(buf []byte) counter.Source {
 	return counter.SourceOfDigest(d)
 }
 
-// digestOf is the digest of a key of one part with this value.
-func (k Secret) digestOf(kind keyKind, value []byte) counter.Source {
-	return k.sum(append(binary.LittleEndian.AppendUint32([]byte{byte(kind)}, uint32(len(value))), value...))
+// DigestOf is the digest of a key of one part with this value.
+func (k Secret) DigestOf(kind Kind, value []byte) counter.Source {
+	return k.Sum(append(binary.LittleEndian.AppendUint32([]byte{byte(kind)}, uint32(len(value))), value...))
+}
+
+// IsWithin reports whether a source is among so many percent of those that a rule of this name counts.
+func (k Secret) IsWithin(percent uint64, rule string, source counter.Source) bool {
+	var room [96]byte
+	text := append(room[:0], shareOf)
+	text = append(text, rule...)
+	return siphash.Hash(k.k0, k.k1, source.AppendBinary(text))%100 < percent
 }
 
 // append appends what a request has of a part, in one form for all that origins take for the same, and reports whether it has it.
-func (p *KeyPart) append(buf []byte, q *message.Request) (_ []byte, there, ok bool) {
+func (p *Part) append(buf []byte, q *message.Request) (_ []byte, there, ok bool) {
 	switch p.Kind {
-	case keySource:
+	case Source:
 		return buf, false, true
-	case keyGlobal:
+	case Global:
 		return buf, true, true
-	case keyHost:
+	case Host:
 		return append(buf, q.Host...), len(q.Host) > 0, true
-	case keyPath:
+	case Path:
 		buf, ok = p.appendPath(buf, q)
 		return buf, true, ok
 	}
-	value, _, ok := p.find(q, message.Ampersands)
-	if ok && p.Kind == keyQuery && bytes.IndexByte(message.Query(q.Target), ';') >= 0 {
+	value, _, ok := p.Find(q, message.Ampersands)
+	if ok && p.Kind == Query && bytes.IndexByte(message.Query(q.Target), ';') >= 0 {
 		var other []byte
-		other, _, ok = p.find(q, message.Semicolons)
+		other, _, ok = p.Find(q, message.Semicolons)
 		ok = ok && (value == nil) == (other == nil) && bytes.Equal(value, other)
 	}
 	if !ok || value == nil {
 		return buf, false, ok
 	}
-	buf, ok = p.form(buf, value)
+	buf, ok = p.Form(buf, value)
 	return buf, true, ok
 }
 
 // appendPath appends the first segments of the path, and reports whether they are the same in every reading.
-func (p *KeyPart) appendPath(buf []byte, q *message.Request) ([]byte, bool) {
+func (p *Part) appendPath(buf []byte, q *message.Request) ([]byte, bool) {
 	from := len(buf)
 	buf = append(buf, p.segments(q.Path)...)
 	group := buf[from:]
@@ -175,7 +196,7 @@ func (p *KeyPart) appendPath(buf []byte, q *message.Request) ([]byte, bool) {
 	return buf, true
 }
 
-func (p *KeyPart) segments(path []byte) []byte {
+func (p *Part) segments(path []byte) []byte {
 	if p.Depth == 0 {
 		return path
 	}
@@ -190,12 +211,12 @@ func (p *KeyPart) segments(path []byte) []byte {
 	return path
 }
 
-// find is the one value that a request has; nil: none. It reports false if there are several.
-func (p *KeyPart) find(q *message.Request, at message.Split) (value []byte, once, ok bool) {
+// Find is the one value that a request has; nil: none. It reports false if there are several.
+func (p *Part) Find(q *message.Request, at message.Split) (value []byte, once, ok bool) {
 	switch p.Kind {
-	case keyCookie:
+	case Cookie:
 		return q.Head.Cookie(p.Name)
-	case keyQuery:
+	case Query:
 		query := message.Query(q.Target)
 		if message.IsOddQuery(query) {
 			return nil, false, false
@@ -205,12 +226,12 @@ func (p *KeyPart) find(q *message.Request, at message.Split) (value []byte, once
 	return q.Head.Header(p.Name)
 }
 
-// form appends a value in one form for all that origins take for the same. It reports false for one that they may not read alike.
-func (p *KeyPart) form(buf, value []byte) ([]byte, bool) {
+// Form appends a value in one form for all that origins take for the same. It reports false for one that they may not read alike.
+func (p *Part) Form(buf, value []byte) ([]byte, bool) {
 	switch p.Kind {
-	case keyCookie:
+	case Cookie:
 		return appendCookie(buf, value)
-	case keyQuery:
+	case Query:
 		return appendParameter(buf, value)
 	}
 	switch string(p.Name) {

@@ -1,18 +1,30 @@
-package rules
+package key
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"sluice/counter"
+	"sluice/edge/http1"
 	"sluice/edge/message"
 )
 
+func ip(s string) counter.Source { return counter.SourceOf(netip.MustParseAddr(s), 32, 64) }
+
+func headOf(t testing.TB, lines ...string) *message.Head {
+	h := &message.Head{}
+	if _, err := http1.ScanHead(h, []byte(strings.Join(append(lines, "", ""), "\r\n")), message.MaxLines); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 func TestDigest(t *testing.T) {
-	parts := func(list ...string) []KeyPart {
-		var p []KeyPart
+	parts := func(list ...string) []Part {
+		var p []Part
 		for _, s := range list {
-			part, err := ParseKeyPart(s)
+			part, err := Parse(s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -21,8 +33,8 @@ func TestDigest(t *testing.T) {
 		return p
 	}
 	a, b := ip("192.0.2.1"), ip("192.0.2.2")
-	of := func(secretByte byte, source counter.Source, p []KeyPart, lines ...string) counter.Source {
-		s, _, ok := NewSecret([16]byte{secretByte}).digest(p, &message.Request{Head: *headOf(t, lines...)}, nil, source, nil)
+	of := func(secretByte byte, source counter.Source, p []Part, lines ...string) counter.Source {
+		s, _, ok := NewSecret([16]byte{secretByte}).Digest(p, &message.Request{Head: *headOf(t, lines...)}, nil, source, nil)
 		if !ok {
 			t.Fatalf("%q: no digest", lines)
 		}
@@ -68,21 +80,11 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// BenchmarkKey is what a key costs beside that of a source.
-func BenchmarkKey(b *testing.B) {
-	q := &message.Request{Host: []byte("example.com"), Path: []byte("/v1/users/7"), Target: []byte("/v1/users/7?lang=en&tenant=acme&page=2"),
-		Head: *headOf(b, "Host: example.com", "User-Agent: bench", "Accept: */*", "X-Api-Key: abcdef", "Cookie: theme=dark; session=0123456789abcdef")}
-	for _, key := range []string{"source", "header:x-api-key", "cookie:session", "query:tenant", "host", "path:2", "global", "jwt:sub"} {
-		b.Run(key, func(b *testing.B) {
-			r := newBench(b, ruleOf("r", 5, func(c *Config) { c.Key = []string{key} }))
-			client, source := netip.MustParseAddr("192.0.2.1"), ip("192.0.2.1")
-			b.ReportAllocs()
-			for b.Loop() {
-				r.d.Reset()
-				if r.d.Match(r.rules, r.host, q.Path, q.Target, r.method, 0); !r.d.AddRules(Secret{}, q, client, source) {
-					b.Fatal("no key")
-				}
-			}
-		})
+func TestHas(t *testing.T) {
+	key := []string{"source", "header:X-Key", "path:2"}
+	for part, want := range map[string]bool{"header:x-key": true, "source": true, "header:x-other": false, "cookie:X-Key": false, "header": false} {
+		if Has(key, part) != want {
+			t.Errorf("%s: %t, want %t", part, !want, want)
+		}
 	}
 }

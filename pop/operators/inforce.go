@@ -1,0 +1,185 @@
+package operators
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"sluice/mitigation"
+	"sluice/pop/words"
+)
+
+// lift is an epoch that is in force.
+type lift struct {
+	epoch uint64
+	since time.Time
+	said  bool // by a word of the list, which says how long it is kept
+}
+
+// AnyEpoch reports whether there is any.
+func (l *List) AnyEpoch() bool { return len(l.epochs) > 0 }
+
+// Epoch is the generation of the last lift of a source under a rule that this edge knows of, and 0 if there is none. What was
+// counted or started before it is void.
+func (l *List) Epoch(key mitigation.Key) uint64 { return l.epochs[key] }
+
+// Settling reports whether a source was lifted since the last Apply, or in it: a mitigation of a verdict that fell before is no news.
+func (l *List) Settling(key mitigation.Key) bool {
+	_, lifted := l.settling[key]
+	return lifted
+}
+
+// Apply puts in force what operators have said since the last Apply, and all of it for rules that are new. It reports whether the other edges
+// should be told what is in force here now (Self).
+//
+// A lift races with requests that were judged before it and have not started their mitigation yet. So the counts are forgotten
+// in one Apply, and in a later one the verdicts are voided that fell before its now, which is after that.
+func (l *List) Apply(now time.Time) (news bool) {
+	for key, since := range l.settling {
+		if now.After(since) {
+			l.config.Bits.Void(key, now)
+			delete(l.settling, key)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hear()
+	if rules := l.rules.Load(); rules != l.under {
+		l.changes.unsaid = true
+		l.under = rules
+		l.renameLifts(*rules)
+		for name := range l.list.All() {
+			l.apply(name, now)
+		}
+		l.fresh = l.fresh[:0]
+	}
+	for _, name := range l.fresh {
+		l.apply(name, now)
+		l.changes.unsaid = true
+	}
+	l.fresh = l.fresh[:0]
+	if l.changes.unsaid && l.changes.done == l.changes.version {
+		l.applied, l.changes.unsaid = l.list.Marks(), false
+		return true
+	}
+	return false
+}
+
+// hear tells what operators have said of sources at other edges since this one began, each word once, those of an edge in their order. Whoever has
+// a word has all that its edge had said until then, or what took its place. mu is locked.
+func (l *List) hear() {
+	if l.config.Heard == nil {
+		return
+	}
+	var news []*words.Entry
+	for _, name := range l.fresh {
+		e := l.list.At(name)
+		if e == nil || e.Kind == words.Change || e.Mark().Edge == l.config.ID || e.Mark().Generation <= l.heard[e.Mark().Edge] || e.Start.Before(l.began) {
+			continue
+		}
+		news = append(news, e)
+	}
+	slices.SortFunc(news, func(a, b *words.Entry) int {
+		return cmp.Or(cmp.Compare(a.Mark().Generation, b.Mark().Generation), cmp.Compare(a.Mark().Edge, b.Mark().Edge))
+	})
+	for _, e := range slices.CompactFunc(news, func(a, b *words.Entry) bool { return a.Mark() == b.Mark() }) {
+		l.heard[e.Mark().Edge] = e.Mark().Generation
+		l.config.Heard(e.Word)
+	}
+}
+
+// renameLifts makes the epochs of the rules in force.
+func (l *List) renameLifts(rules Rules) {
+	before := l.epochs
+	l.epochs = make(map[mitigation.Key]uint64, len(l.lifts))
+	for name, lift := range l.lifts {
+		for _, rule := range rules[name.Rule] {
+			if rule.Of != 0 {
+				continue
+			}
+			key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
+			l.epochs[key] = lift.epoch
+			if _, there := before[key]; !there { // if it has counts, they are from before the rule was last gone
+				l.config.Counters.Forget(rule.Counter, name.Source)
+			}
+		}
+	}
+}
+
+// apply puts the word of a name in force.
+func (l *List) apply(name words.Name, now time.Time) {
+	e := l.list.At(name)
+	if e == nil || e.Kind == words.Change {
+		return
+	}
+	if e.Epoch > l.lifts[name].epoch {
+		l.Void(name, e.Epoch, now)
+	}
+	if lift, there := l.lifts[name]; there && lift.epoch == e.Epoch {
+		lift.said = true
+		l.lifts[name] = lift
+	}
+	for _, rule := range (*l.under)[name.Rule] {
+		if !rule.Blocked {
+			continue
+		}
+		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
+		bit, there := l.config.Bits.Get(key, now)
+		switch {
+		case e.Kind == words.Block && now.Before(e.End):
+			// now carries the monotonic clock, and ends are held against that.
+			end := now.Add(min(e.End.Sub(now), mitigation.MaxBlock))
+			if !there || bit.By != mitigation.ByAdmin || !bit.Start.Equal(e.Start) || bit.Reason != e.Reason || bit.End.Sub(end).Abs() > time.Second {
+				l.config.Bits.Start(key, mitigation.Bit{Start: e.Start, End: end, By: mitigation.ByAdmin, Reason: e.Reason}, now)
+			}
+		case there && bit.By == mitigation.ByAdmin: // lifted, or ended by a shorter one
+			l.config.Bits.Lift(key, now)
+		}
+	}
+}
+
+// Void begins an epoch: what was counted or started before is not in force any more. Apply does so by itself; another edge may know of a lift
+// before its word is here.
+func (l *List) Void(name words.Name, epoch uint64, now time.Time) {
+	if l.lifts == nil {
+		l.lifts = make(map[words.Name]lift)
+	}
+	if l.settling == nil {
+		l.settling = make(map[mitigation.Key]time.Time)
+	}
+	l.lifts[name] = lift{epoch: epoch, since: now}
+	for _, rule := range (*l.rules.Load())[name.Rule] {
+		key := mitigation.Key{Rule: rule.Counter.ID, Source: name.Source}
+		if l.epochs == nil {
+			l.epochs = make(map[mitigation.Key]uint64)
+		}
+		if rule.Of == 0 {
+			l.epochs[key] = epoch
+		}
+		l.config.Counters.Forget(rule.Counter, name.Source)
+		if bit, there := l.config.Bits.Last(key, now); there && bit.By != mitigation.ByAdmin {
+			l.config.Bits.Lift(key, now)
+		}
+		l.settling[key] = now
+	}
+}
+
+// Sweep drops epochs whose words are over: nothing is left that they void.
+func (l *List) Sweep(now time.Time) {
+	if len(l.lifts) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	some := false
+	for name, lift := range l.lifts {
+		// One learned from another edge's line has no word here yet.
+		if e := l.list.At(name); (e == nil || e.Over(now)) && (lift.said || now.Sub(lift.since) > mitigation.MaxTimeout+mitigation.MaxMemory) {
+			delete(l.lifts, name)
+			some = true
+		}
+	}
+	if some {
+		l.renameLifts(*l.rules.Load())
+	}
+}

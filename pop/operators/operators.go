@@ -1,0 +1,307 @@
+// Package operators is what operators have said, on one edge of a PoP. It keeps a copy of their list (words.List), and knows which other
+// edges have what was said here (Spread). It puts words in force on the tables that the request path shares (Apply): a block starts a
+// mitigation; a lift ends it, and begins an epoch of its source, under which its keys in the tier are others, and what was counted before
+// is void. And the list travels by the nodes, each of which has a copy (Node). Changes of rules are words as well, but what one means is
+// not known here: whoever runs the edge puts it in force, and says so (InForce). Nothing here does I/O or reads a clock.
+package operators
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/counter"
+	"sluice/counter/algorithm"
+	"sluice/mitigation"
+	"sluice/pop/presence"
+	"sluice/pop/secret"
+	"sluice/pop/words"
+)
+
+// Config is what a List works with.
+type Config struct {
+	Secret   secret.Secret
+	ID       uint64 // of this edge
+	Name     string // of this edge; "": made of its ID
+	Changes  bool   // of rules travel: nobody can guess the secret
+	Counters *counter.Table
+	Bits     *mitigation.Table
+	// Heard is told what operators say of sources at other edges, as it comes into force here; nil: nobody is. It must not block, or call the List.
+	Heard  func(words.Word)
+	Jitter func(time.Duration) time.Duration // a time a little below the given one, that differs between edges and from time to time
+}
+
+// Rule is what a word must know of a rule.
+type Rule struct {
+	Counter *algorithm.Rule
+	Of      uint32        // of a variant, the ID of the rule's own counters, whose epochs it has; 0: this is none
+	Blocked bool          // a block under the name is under this rule; a lift is of all rules of the name
+	Voids   time.Duration // how long anything can live that a lift voids
+}
+
+// Rules are the rules in force, by the name that operators know them by.
+type Rules map[string][]Rule
+
+// List is this edge's copy of what operators have said, and what of it is in force. Apply, Void, Sweep, AnyEpoch, Epoch, Settling, Look and Answered
+// belong to one goroutine; all else may be called from anywhere.
+type List struct {
+	config           Config
+	listKey, headKey string
+	rules            atomic.Pointer[Rules]
+	forged           atomic.Uint64
+
+	mu      sync.Mutex // guards what follows
+	list    words.List
+	fresh   []words.Name // changed, and not yet in force
+	version uint64       // of the list: grows with every change
+	changed chan struct{}
+	text    []byte // the list encoded, as of version encoded
+	id      words.Digest
+	encoded uint64
+	latest  time.Time         // when this edge last had something to say
+	began   time.Time         // when this edge did
+	applied []words.Mark      // of what is in force
+	heard   map[uint64]uint64 // of each other edge, the generation of its latest word on a source that Config.Heard was told of
+	others  []presence.Edge
+	changes ruleChanges
+	under   *Rules // that lifts and blocks were last applied to; nil: none were yet
+
+	// One goroutine's, but for Restore before anything was applied.
+	lifts    map[words.Name]lift
+	epochs   map[mitigation.Key]uint64    // lifts, for the rules in force
+	settling map[mitigation.Key]time.Time // when their counts were forgotten
+}
+
+// New makes an empty List under no rules.
+func New(c Config, now time.Time) *List {
+	l := &List{config: c, began: now, heard: make(map[uint64]uint64)}
+	l.listKey, l.headKey = c.Secret.WordsKeys()
+	l.SetRules(nil)
+	return l
+}
+
+// SetRules replaces the rules in force; the next Apply puts all words in force for them.
+func (l *List) SetRules(rules Rules) { l.rules.Store(&rules) }
+
+// Say puts an operator's word into the list; the next Apply puts it in force here, and it goes on its way to all edges. Spread says
+// of them which have it. The error is words.ErrFull, ErrWord or ErrLong.
+func (l *List) Say(w words.Word, now time.Time) (words.Mark, error) {
+	if w.Kind == words.Change && !l.config.Changes {
+		return words.Mark{}, fmt.Errorf("%w: changes of rules do not travel under a secret that can be guessed", words.ErrWord)
+	}
+	voids := mitigation.MaxTimeout
+	for _, rule := range (*l.rules.Load())[w.Rule] {
+		voids = max(voids, rule.Voids)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	mark, err := l.list.Add(w, l.config.ID, voids+2*words.ClockSkew, now)
+	if err != nil {
+		return words.Mark{}, err
+	}
+	l.latest = now
+	name := words.Name{Rule: w.Rule, Source: w.Source}
+	if w.Kind == words.Change {
+		name.Change = mark
+	}
+	l.change(name)
+	return mark, nil
+}
+
+// change notes that entries have changed. mu is locked.
+func (l *List) change(names ...words.Name) {
+	l.fresh = append(l.fresh, names...)
+	l.version++
+	l.changes.note(names)
+	if l.changed != nil {
+		close(l.changed)
+		l.changed = nil
+	}
+}
+
+// Spread is how far a word has come.
+type Spread struct {
+	Known   int      // edges of the PoP, this one included
+	Have    int      // of them, those where it is in force
+	Missing []string // the others, by name
+}
+
+// Spread says which edges have a word that was said here.
+func (l *List) Spread(mark words.Mark) (s Spread) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range append([]presence.Edge{l.self()}, l.others...) {
+		s.Known++
+		has := slices.ContainsFunc(e.Marks, func(k words.Mark) bool { return k.Edge == mark.Edge && k.Generation >= mark.Generation })
+		if has && !slices.Contains(e.Refused, mark) {
+			s.Have++
+		} else {
+			s.Missing = append(s.Missing, e.Name)
+		}
+	}
+	return s
+}
+
+// Words returns the list in the form in which it is kept, and a channel that is closed when it changes.
+func (l *List) Words(now time.Time) (list []byte, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	text, _ := l.encode(now)
+	return text, l.changed
+}
+
+// Restore takes in a list that Words returned. Before the first Apply, lifts in it are taken to be in force: whoever calls it then has
+// nothing from before them. The error is words.ErrList.
+func (l *List) Restore(list []byte, now time.Time) error {
+	entries, _, err := words.Decode(l.config.Secret, list)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if names, _ := l.list.Merge(l.travelling(entries), now); len(names) > 0 {
+		l.change(names...)
+	}
+	if l.under != nil {
+		return nil
+	}
+	if l.lifts == nil {
+		l.lifts = make(map[words.Name]lift)
+	}
+	for name, e := range l.list.All() {
+		if e.Epoch != 0 {
+			l.lifts[name] = lift{e.Epoch, now, true}
+		}
+	}
+	return nil
+}
+
+// encode returns the list as it travels. What has merely ended since it was last encoded stays in it, so that edges whose clocks
+// differ do not take turns in telling each other. mu is locked.
+func (l *List) encode(now time.Time) ([]byte, words.Digest) {
+	if l.text == nil || l.encoded != l.version {
+		l.text, l.encoded = l.list.Encode(l.config.Secret, now), l.version
+		copy(l.id[:], l.text[len(l.text)-secret.MACSize:])
+	}
+	return l.text, l.id
+}
+
+// name is what operators call this edge.
+func (l *List) name() string {
+	if l.config.Name == "" {
+		return hexID(l.config.ID)
+	}
+	return l.config.Name
+}
+
+func hexID(id uint64) string { return fmt.Sprintf("%016x", id) }
+
+// ruleChanges is what became of changes of rules here; List.mu guards it. Until they are in force this edge does not count among those that
+// have what was said.
+type ruleChanges struct {
+	version uint64        // grows with each
+	moved   chan struct{} // closed when it does
+	done    uint64        // the version that is in force
+	refused []words.Mark  // that cannot be in force here
+	about   presence.About
+	unsaid  bool // the others do not know yet what is in force here
+}
+
+// Changes returns the changes of rules that operators have said: by rule, the newest first. Their version grows with each of them, and
+// the channel is closed then.
+func (l *List) Changes() (list []words.Entry, version uint64, moved <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changes.moved == nil {
+		l.changes.moved = make(chan struct{})
+	}
+	return l.list.Changes(), l.changes.version, l.changes.moved
+}
+
+// InForce says that what Changes returned is in force, but for what cannot be, the newest of that first.
+func (l *List) InForce(version uint64, refused []words.Mark) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes.done, l.changes.refused, l.changes.unsaid = version, slices.Clone(refused[:min(len(refused), presence.MaxRefused)]), true
+}
+
+// Describe says what the others are told of this edge.
+func (l *List) Describe(a presence.About) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes.about, l.changes.unsaid = a, true
+}
+
+// Edges are those of the PoP, this one first, as far as it knows.
+func (l *List) Edges() []presence.Edge {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]presence.Edge{l.self()}, l.others...)
+}
+
+// SetOthers takes in who else shares the tier.
+func (l *List) SetOthers(slots *presence.Slots) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.others = l.others[:0]
+	slots.Others(func(e presence.Edge) {
+		if e.Name == "" {
+			e.Name = hexID(e.ID)
+		}
+		l.others = append(l.others, e)
+	})
+}
+
+// wait is how long operators wait for the others to have a word.
+const wait = 3 * time.Second
+
+// Awaited reports whether operators may be waiting for others to have a word that was said here.
+func (l *List) Awaited(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.latest.IsZero() && now.Sub(l.latest) < wait
+}
+
+// Len is how many words the list holds: blocks, lifts that must be kept, changes of rules.
+func (l *List) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.list.Len()
+}
+
+// Self is what this edge says of itself.
+func (l *List) Self() presence.Edge {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.self()
+}
+
+// self is Self where mu is locked.
+func (l *List) self() presence.Edge {
+	return presence.Edge{ID: l.config.ID, Name: l.name(), Marks: l.applied, Refused: l.changes.refused, About: l.changes.about}
+}
+
+// note takes notice of changes of rules among the names. mu is locked.
+func (c *ruleChanges) note(names []words.Name) {
+	if !slices.ContainsFunc(names, func(n words.Name) bool { return n.Change != words.Mark{} }) {
+		return
+	}
+	c.version++
+	if c.moved != nil {
+		close(c.moved)
+		c.moved = nil
+	}
+}
+
+// travelling is what of a list is taken in: no changes of rules where anybody could have made them, because the secret can be guessed.
+func (l *List) travelling(list []words.Entry) []words.Entry {
+	if l.config.Changes {
+		return list
+	}
+	return slices.DeleteFunc(list, func(e words.Entry) bool { return e.Kind == words.Change })
+}
