@@ -142,7 +142,7 @@ func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time, 
 		if e.exchange = x; asked {
 			e.sent, e.next = e.next, nil
 			x.decides, x.members = decides, e.sent.waiting
-			if wall.Before(t.unsettled) {
+			if d := t.unsettled.Sub(wall); d > 0 && d <= settling { // more: the clock has stepped back
 				x.decides = undecided
 			}
 			e.sent.kept = 0 // who went on before is among those that hold a place
@@ -205,7 +205,12 @@ func (t *Table) heard(e *entry, x *Exchange) {
 				used, known = max(used, int64(p.total)), known || p.Epoch == x.decides
 			}
 		case Missing:
-			*s, missing = said{epoch: p.Epoch, missing: true}, true
+			*s = said{epoch: p.Epoch, missing: true}
+			if p.Create { // its node has no memory for it
+				e.failed = true
+			} else {
+				missing = true
+			}
 		case Unknown:
 			// Too much may stand there until the epoch ends, never too little: what may have been taken is not taken again.
 			s.n += min(p.Delta, 0)

@@ -96,7 +96,7 @@ type round struct {
 	reply   chan struct{} // closed when there is one, or none to come
 	limit   int32
 	waiting int32 // requests that have not heard of it
-	kept    int32 // that went on without it
+	kept    int32 // that went on without it, and hold their place still
 	ranked  bool
 	room    int32 // so many of those that wait are within
 }
@@ -106,7 +106,7 @@ type Place struct {
 	Reply <-chan struct{} // closed when Confirm can say what the tier does; nil: it is not asked
 
 	entry *entry
-	round *round
+	round *round // that it waits for, or, without a Reply, has waited for in vain; nil: none
 }
 
 // Answer is what the tier says of a place.
@@ -166,17 +166,19 @@ func (t *Table) mark(e *entry) {
 // Confirm says what the tier has said of a place. What is Beyond has none any more.
 func (t *Table) Confirm(p *Place, now time.Time) Answer {
 	b := p.round
-	if p.round, p.Reply = nil, nil; b == nil {
+	if p.Reply == nil {
 		return Silent
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	p.Reply = nil
 	b.waiting--
-	switch {
-	case !b.ranked:
+	if !b.ranked {
 		b.kept++
 		return Silent
-	case b.room > 0:
+	}
+	p.round = nil
+	if b.room > 0 {
 		b.room--
 		return Within
 	}
@@ -196,8 +198,12 @@ func (t *Table) Leave(p *Place) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if b := p.round; b != nil {
+	switch b := p.round; {
+	case b == nil:
+	case p.Reply != nil:
 		b.waiting--
+	default:
+		b.kept--
 	}
 	*p = Place{}
 	e.held--

@@ -508,3 +508,82 @@ func TestUnknown(t *testing.T) {
 		t.Errorf("what may have been taken is taken again: %d", d)
 	}
 }
+
+// A node that has no memory for a number is not asked for it without end: once for a request, and once an epoch for what is held.
+func TestNoMemory(t *testing.T) {
+	table, r := New(Options{Tier: true}), &Rule{"r", 10}
+	now := start.Add(500 * time.Millisecond) // one epoch is kept
+	said := 0
+	say := func() {
+		for range 100 {
+			for _, x := range table.Due(make([]*Exchange, 0, 8), now, false, func(counter.Source) int { return 0 }) {
+				said++
+				for i := range x.Parts {
+					table.Answered(x, i, Missing, 0)
+				}
+			}
+		}
+	}
+	p, _ := table.Enter(r, a, true, now)
+	if say(); said != 1 {
+		t.Errorf("a request: %d exchanges, want 1", said)
+	}
+	select {
+	case <-p.Reply:
+	default:
+		t.Error("a request waits for what never comes")
+	}
+	said, now = 0, now.Add(time.Second)
+	if say(); said > 2 {
+		t.Errorf("what is held: %d exchanges in an epoch, want 2", said)
+	}
+	table.Leave(&p)
+	if say(); table.Waiting() {
+		now = now.Add(time.Second)
+		if say(); table.Waiting() {
+			t.Error("an entry is left")
+		}
+	}
+}
+
+// A clock that steps back by an hour while nodes settle leaves postures in charge for no longer than they were to be.
+func TestSettlesOverAStep(t *testing.T) {
+	table, r := New(Options{Tier: true}), &Rule{"r", 10}
+	node := func(counter.Source) int { return 0 }
+	now := start.Add(500 * time.Millisecond)
+	table.Due(nil, now, false, node)
+	table.Due(nil, now, true, node)
+	for _, step := range []struct {
+		at   time.Duration
+		want Answer
+	}{{50 * time.Millisecond, Silent}, {-time.Hour, Within}} {
+		at := now.Add(step.at)
+		p, _ := table.Enter(r, a, true, at)
+		for _, x := range table.Due(make([]*Exchange, 0, 8), at, false, node) {
+			for i := range x.Parts {
+				table.Answered(x, i, Counted, 1)
+			}
+		}
+		if got := table.Confirm(&p, at); got != step.want {
+			t.Errorf("%v: answer %v, want %v", step.at, got, step.want)
+		}
+		table.Leave(&p)
+	}
+}
+
+// Who has given up waiting and has left is not counted against who still waits for the same answer.
+func TestGivesUpAndLeaves(t *testing.T) {
+	table, r := New(Options{Tier: true}), &Rule{"r", 2}
+	now := start.Add(500 * time.Millisecond)
+	first, _ := table.Enter(r, a, true, now)
+	second, _ := table.Enter(r, a, true, now)
+	out := table.Due(make([]*Exchange, 0, 8), now, false, func(counter.Source) int { return 0 })
+	if got := table.Confirm(&first, now); got != Silent {
+		t.Fatalf("before there is an answer: %v", got)
+	}
+	table.Leave(&first)
+	table.Answered(out[0], 0, Counted, 3) // another edge has one
+	if got := table.Confirm(&second, now); got != Within {
+		t.Errorf("with one place left: %v", got)
+	}
+}
