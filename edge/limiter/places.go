@@ -23,12 +23,13 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 	}
 	d.places = slices.Grow(d.places, len(d.Results))
 	d.replies = d.replies[:0]
+	waits := l.Wait != nil && !l.willRefuse(d, now)
 	for i := range d.Results {
 		r := &d.Results[i]
 		if r.Rule.InFlight == nil || !r.open() {
 			continue
 		}
-		asks := l.Wait != nil && (l.Up == nil || l.Up(r.Source))
+		asks := waits && (l.Up == nil || l.Up(r.Source))
 		p, entered := l.InFlight.Enter(r.Rule.InFlight, r.Source, asks, now)
 		if !entered {
 			refused = r.crowd() || refused
@@ -49,6 +50,21 @@ func (l *Limiter) enter(d *Decision, now time.Time) (refused bool) {
 		l.Leave(d)
 	}
 	return refused
+}
+
+// willRefuse reports whether a limit refuses a request as far as this edge knows. The tier is not asked then: a flood over its limit would hold
+// places of others for a round trip each. Should the limit admit it all the same, because a moment has passed, it has a place by this edge's count.
+func (l *Limiter) willRefuse(d *Decision, now time.Time) bool {
+	for i := range d.Results {
+		r := &d.Results[i]
+		if !r.open() || r.Rule.Uncounted || !r.Rule.refuses() || r.Rule.Counter.Sync {
+			continue
+		}
+		if v, _ := l.Counters.PeekFor(r.CountedBy(), r.Source, r.hits(), now); v.Over {
+			return true
+		}
+	}
+	return false
 }
 
 // crowd is what becomes of a request that finds no place under a rule. It reports whether that refuses it.

@@ -151,3 +151,35 @@ func BenchmarkConcurrency(b *testing.B) {
 		})
 	}
 }
+
+// Who is over a limit as far as this edge knows costs the tier nothing, and holds no place of others while it would be asked.
+func TestOverTheLimitAsksForNoPlace(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		rules []*Rule
+		waits int // of six requests
+	}{
+		{"over", []*Rule{newRule(t, "slow", 1, concurrency(9), uncounted), newRule(t, "limit", 2, throttle)}, 2},
+		{"over, in one rule", []*Rule{newRule(t, "limit", 2, throttle, concurrency(9))}, 2},
+		{"over in a shadow", []*Rule{newRule(t, "slow", 1, concurrency(9), uncounted), newRule(t, "limit", 2, throttle, shadow)}, 6},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCrowd(true, 0, test.rules...)
+			for i := range 6 {
+				want := Passed
+				if i >= 2 {
+					want = map[bool]Verdict{true: Shadowed, false: Limited}[test.waits == 6]
+				}
+				if d := c.decide(); d.Verdict != want {
+					t.Errorf("request %d: %v, want %v", i, d.Verdict, want)
+				}
+			}
+			if c.waits != test.waits {
+				t.Errorf("%d waited for the tier, want %d", c.waits, test.waits)
+			}
+			if by, _ := c.InFlight.Held(); by[test.rules[0].Counter.Name] != test.waits {
+				t.Errorf("%v held, want %d", by, test.waits)
+			}
+		})
+	}
+}
