@@ -32,7 +32,7 @@ func (c *Config) CheckConcurrency() (field string, err error) {
 	case c.Action == Tag:
 		no("action", "a request waits for its place in flight, and action: tag refuses nobody: take mode: shadow, or %s", apart)
 	case c.Action == Delay || c.Algorithm == LeakyBucket:
-		no("concurrency", "a request that waits for its turn would hold a place: %s", apart)
+		no("concurrency", "a request holds its place while it waits for its turn, and fewer are at the origin: if that is meant, %s", apart)
 	case c.Check == limiter.Sync:
 		no("check", "concurrency asks the tier before each decision already, and sync would ask once more: take check: async, or %s", apart)
 	case len(c.Windows) > 0:
