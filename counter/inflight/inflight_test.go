@@ -68,6 +68,8 @@ type tier struct {
 	up     []bool
 	edges  []*edge
 	sent   int // commands
+
+	far time.Duration // how much longer a round trip takes
 }
 
 type edge struct {
@@ -123,7 +125,7 @@ func (w *tier) step() {
 			continue
 		}
 		for _, x := range e.Due(make([]*Exchange, 0, 8), w.now.Add(e.skew), w.now.Equal(e.moves), e.place) {
-			e.arrives = append(e.arrives, answer{at: w.now.Add(time.Duration(1+w.random.IntN(3)) * time.Millisecond), x: x})
+			e.arrives = append(e.arrives, answer{at: w.now.Add(w.far + time.Duration(1+w.random.IntN(3))*time.Millisecond), x: x})
 		}
 	}
 	for _, i := range w.random.Perm(len(w.edges)) { // nodes carry out what has arrived, and answers come back, in whatever order edges are
@@ -258,6 +260,28 @@ func TestTogether(t *testing.T) {
 					t.Errorf("seed %d: %d are left in the tier", seed, n-1<<32)
 				}
 			}
+		}
+	}
+}
+
+// What many edges ask in vain at once, far from the tier, does not keep places empty that have come free.
+func TestFloodOfManyEdges(t *testing.T) {
+	for _, limit := range []int32{1, 20} {
+		w, r := newTier(t, 32, 1, 1, 0), &Rule{"r", limit}
+		w.far = 4 * time.Millisecond
+		used, steps := 0, 4000
+		for range steps {
+			for _, e := range w.edges {
+				e.work(r, 0.7, 0.01)
+			}
+			w.step()
+			used += w.held()
+		}
+		if percent := 100 * used / steps / int(limit); percent < 60 {
+			t.Errorf("%d%% of %d places are used", percent, limit)
+		}
+		if perEdge := w.sent * 1000 / steps / len(w.edges); perEdge > 80 {
+			t.Errorf("%d commands a second from each edge", perEdge)
 		}
 	}
 }
