@@ -31,7 +31,7 @@ type snapshot struct {
 	origins       *upstream.Origins
 	check         config.CheckPath
 	verdictHeader bool
-	waits         bool                                     // a rule says first_sight: wait or check: sync
+	waits         bool                                     // requests may wait for the tier: a rule has a concurrency, first_sight: wait or check: sync
 	everything    []*rules.Rule                            // about all requests, by source
 	sheds         []*rules.Rule                            // those of them whose mitigations end connections
 	plans         *plans.Snapshot                          // who is on which plan; nil: nobody

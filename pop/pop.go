@@ -138,7 +138,7 @@ type Machine struct {
 	peersOff atomic.Bool // blocks of other PoPs are neither told nor learned
 
 	exchanges []*inflight.Exchange // of a Step
-	placed    *[]bool              // the health of nodes at the last
+	placed    *[]bool              // the health of nodes at the last; nil: all is to be said anew
 }
 
 // NewMachine makes a Machine that holds all nodes up until they prove otherwise.
@@ -342,6 +342,7 @@ func (m *Machine) ClockStepped(by time.Duration, now time.Time) {
 		}
 	}
 	m.counters.Adjust(by, m.Up(), now)
+	m.placed = nil // edges say what is in flight in other numbers now, one after the other
 }
 
 // machineStats is what a Machine has seen.

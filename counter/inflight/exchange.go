@@ -50,7 +50,7 @@ const (
 )
 
 // Due appends what is to be said to the tier, at most so much of it that buf has room for: more is due as long as Behind says so. Place
-// says on which node a source is, less than 0 on none. Moved says that it may be another than at the last call.
+// says on which node a source is, less than 0 on none. Moved says that it may be another than at the last call, or that wall has stepped.
 func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, place func(counter.Source) int) []*Exchange {
 	first, decides, last := epochs(wall)
 	t.mu.Lock()
@@ -86,8 +86,8 @@ func (t *Table) Due(buf []*Exchange, wall time.Time, moved bool, place func(coun
 	return buf
 }
 
-// settling is how long after nodes were lost or came back the tier's numbers decide nothing: edges find that out one after the other, and
-// say what they hold at its new place. Rules go by their postures meanwhile.
+// settling is how long after nodes were lost or came back, or clocks stepped, the tier's numbers decide nothing: edges find that out one after
+// the other, and say what they hold at its new place. Rules go by their postures meanwhile.
 const settling = 100 * time.Millisecond
 
 // passAtOnce bounds how long a Due holds up requests.
