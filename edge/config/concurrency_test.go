@@ -3,6 +3,9 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"sluice/counter/algorithm"
+	"sluice/edge/rules"
 )
 
 // What does not go with a concurrency is refused at its place, with what to do about it; what GET gives of a rule, PUT takes.
@@ -53,13 +56,25 @@ func TestConcurrency(t *testing.T) {
 		"concurrency: 5, limit: 9, count: {refused: true}":                           "count: what finds no place is counted under other rules, not under this",
 		"concurrency: 5, match: {descriptors: [{key: a}]}":                           "concurrency: no proxy tells when a request ends that it has asked about: remove it",
 	} {
-		_, err := Parse("f.yaml", []byte("rules: [{name: r, "+rule+"}]\n"))
+		c, err := Parse("f.yaml", []byte("rules: [{name: r, "+rule+"}]\n"))
 		got := ""
 		if err != nil {
 			got = err.Error()
 		}
 		if want == "" && got != "" || want != "" && (!strings.Contains(got, ": "+want) || !strings.HasPrefix(got, "f.yaml:1:")) {
 			t.Errorf("%s:\n got %s\nwant %s", rule, got, want)
+		}
+		if err != nil {
+			continue
+		}
+		set, err := rules.New(c.Rules, rules.Defaults{Estimate: algorithm.Lower}, func(string) *rules.Tally { return new(rules.Tally) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := plain(set.All[0].Config)
+		shown["estimate"] = set.All[0].Config.Estimate.String() // as GET does
+		if again, err := ParseRule("r", []byte(text(shown))); err != nil || RuleJSON(again) != RuleJSON(set.All[0].Config) {
+			t.Errorf("%s: %v", text(shown), err)
 		}
 	}
 }

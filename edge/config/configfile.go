@@ -358,6 +358,9 @@ func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Conf
 	} else if rule.Mode == rules.Shadow {
 		r.fail(seen["mode"], "mode: a shadow refuses nobody, so its priority and its queue say nothing, and it has no limit: say enforce or off")
 	}
+	if rule.Estimate != nil && *rule.Estimate == algorithm.Nearest {
+		known = append(known, "estimate") // as a rule in force is shown
+	}
 	set := Fields(rule)
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if at := seen[name]; at != nil && !slices.Contains(known, name) {

@@ -87,7 +87,7 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 	if c.Estimate != nil {
 		estimate = *c.Estimate
 	}
-	if c.Algorithm != Sliding {
+	if c.Algorithm != Sliding || c.Limit == 0 {
 		estimate = algorithm.Nearest // there is none to choose
 	}
 	r.Config.Estimate = &estimate
