@@ -250,3 +250,21 @@ func TestInFlightOfFaultsAndTunnels(t *testing.T) {
 	e.limiter.Counters = counters
 	e.inFlight("slow", 0)
 }
+
+// How long requests wait for the tier is for the next start, so a rule that has them wait is not put in force by an edge that lets none wait.
+func TestNoConcurrencyWithoutWait(t *testing.T) {
+	const origin = "origins: [{servers: ['http://127.0.0.1:1']}]\npop: {memcached: ['127.0.0.1:1'], wait: %s}\nrules: [{name: slow, %s}]\n"
+	s := newServer(t, parse(t, fmt.Sprintf(origin, "0", "limit: 5")), func(o *Options) {
+		o.Tier.Ask = func(*algorithm.Rule, counter.Source) {}
+	})
+	for rule, want := range map[string]string{
+		"limit: 6":              "",
+		"concurrency: 5":        "rule slow waits for the tier, and pop.wait is 0 until this edge starts again: restart it",
+		"limit: 5, check: sync": "rule slow waits for the tier, and pop.wait is 0 until this edge starts again: restart it",
+	} {
+		err := s.Apply(parse(t, fmt.Sprintf(origin, "5ms", rule)))
+		if got := fmt.Sprint(err); err == nil && want != "" || err != nil && got != want {
+			t.Errorf("%s: %v, want %q", rule, err, want)
+		}
+	}
+}

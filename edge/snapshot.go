@@ -2,6 +2,7 @@ package edge
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -88,6 +89,12 @@ func (s *Server) Apply(c *config.Config) error {
 	if now.tokens, err = verifier(c, set, before); err != nil {
 		s.stats.reloads[0].Add(1)
 		return err
+	}
+	for _, r := range set.Rules {
+		if s.limiter.Wait == nil && s.tier.Ask != nil && (r.Counter.Sync || r.InFlight != nil) {
+			s.stats.reloads[0].Add(1)
+			return fmt.Errorf("rule %s waits for the tier, and pop.wait is 0 until this edge starts again: restart it", r.Config.Name)
+		}
 	}
 	var had *upstream.Origins
 	if before != nil {
