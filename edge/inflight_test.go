@@ -217,7 +217,7 @@ rules:
 	e.rest()
 	e.inFlight("slow", 0)
 	e.inFlight("by-path", 0)
-	for status, least := range map[int]int64{200: 200, 429: 50, 502: 50, 503: 5} {
+	for status, least := range map[int]int64{200: 20, 429: 20, 502: 10, 503: 1} {
 		if n := statuses[status].Load(); n < least {
 			t.Errorf("only %d answers were %d: the test does not test", n, status)
 		}

@@ -16,7 +16,7 @@
 // never admitted in vain.
 //
 // There is no I/O, no goroutine and no clock in here. An entry has about 200 bytes. There are no more than requests in flight, which
-// limits.connections bounds, keys that were full in the last second, and maxIdle.
+// limits.connections bounds (but for clients that have closed, for some seconds), keys that were full in the last second, and maxIdle.
 package inflight
 
 import (
