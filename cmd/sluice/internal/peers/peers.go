@@ -40,7 +40,6 @@ type Peers struct {
 	Impose func(from string, b across.Block, told, now time.Time) across.Outcome
 
 	name     string
-	id       string
 	key      across.Key
 	inbox    *across.Inbox
 	list     []*peer
@@ -61,7 +60,7 @@ type peer struct {
 
 // New makes them from a configuration that names some.
 func New(c *config.PoP, key across.Key, happened *events.Log) *Peers {
-	p := &Peers{name: c.Name, id: fmt.Sprintf("%016x", rand.Uint64()), key: key, happened: happened, readers: make(chan struct{}, readersAtOnce)}
+	p := &Peers{name: c.Name, key: key, happened: happened, readers: make(chan struct{}, readersAtOnce)}
 	var names []string
 	for _, other := range c.Peers {
 		names = append(names, other.Name)
@@ -100,7 +99,7 @@ func (p *Peers) Send(ctx context.Context) {
 // send tells one peer. Each edge begins at another edge of it, and stays with the one that answers.
 func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 	at, away := rand.IntN(len(to.edges)), false
-	var last time.Time // when the last message was made
+	var by sender
 	for {
 		select {
 		case <-ctx.Done():
@@ -112,12 +111,8 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 		}
 		for batch := to.outbox.Take(time.Now()); len(batch) > 0; batch = to.outbox.Take(time.Now()) {
 			for tries := 0; len(batch) > 0 && !p.off.Load(); batch = across.InForce(batch, time.Now()) {
-				now := time.Now().Round(0)
-				if !now.After(last) { // the clock has stepped back
-					now = last.Add(1)
-				}
-				last = now
-				err := p.post(ctx, client, to.edges[at], &across.Message{From: p.name, To: to.name, Edge: p.id, At: now, Blocks: batch})
+				id, made := by.stamp(time.Now())
+				err := p.post(ctx, client, to.edges[at], &across.Message{From: p.name, To: to.name, Edge: id, At: made, Blocks: batch})
 				if err == nil {
 					to.sent.Add(uint64(len(batch)))
 					if away {
@@ -142,6 +137,23 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 			}
 		}
 	}
+}
+
+// sender is who messages to a peer come from, as it tells them from each other.
+type sender struct {
+	id   string
+	last time.Time // when its latest message was made
+}
+
+// stamp is who sends a message that is made at now, and when. After a clock has stepped back that is another one: what came under the old
+// name may be from a time that is yet to come.
+func (s *sender) stamp(now time.Time) (id string, made time.Time) {
+	now = now.Round(0)
+	if s.id == "" || !now.After(s.last) {
+		s.id = fmt.Sprintf("%016x", rand.Uint64())
+	}
+	s.last = now
+	return s.id, now
 }
 
 // pause waits, and reports whether there is any use in going on.

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -138,6 +139,31 @@ func TestAwayAndBack(t *testing.T) {
 	receive(t, told)
 	if e := <-said; e.Kind != events.Peer || e.Text != "PoP ams1 is told of blocks again" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// An edge whose clock was ahead, and is right again, is believed at once, as it is after a small step back.
+func TestTheClockStepsBack(t *testing.T) {
+	in := across.NewInbox("ams1", key, []string{"fra1"})
+	noon := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	var by sender
+	for i, step := range []struct {
+		there, here time.Duration
+		want        error
+	}{
+		{0, 0, nil},
+		{time.Second, time.Second, nil},
+		{time.Hour, 2 * time.Second, across.ErrClock},
+		{3 * time.Second, 3 * time.Second, nil},
+		{2 * time.Second, 4 * time.Second, nil},
+		{2 * time.Second, 4 * time.Second, nil}, // a clock of coarse steps
+		{5 * time.Second, 5 * time.Second, nil},
+	} {
+		id, made := by.stamp(noon.Add(step.there))
+		body, mac := key.Seal(&across.Message{From: "fra1", To: "ams1", Edge: id, At: made})
+		if _, _, err := in.Take(body, mac, noon.Add(step.here)); !errors.Is(err, step.want) {
+			t.Errorf("step %d: %v, want %v", i, err, step.want)
+		}
 	}
 }
 
