@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,7 @@ const (
 	patience = 2 * time.Second        // for an edge's answer
 	again    = time.Second            // after no edge of a peer has taken a message
 
-	readersAtOnce = 8 // messages that are read at a time: MaxBytes each; more get 503, and go to another edge
+	readersAtOnce = 8 // messages that are read at a time: MaxBytes each
 )
 
 // Peers is what one edge has to do with other PoPs.
@@ -45,7 +46,34 @@ type Peers struct {
 	list     []*peer
 	happened *events.Log
 	off      atomic.Bool
-	readers  chan struct{}
+	readers  readers
+}
+
+// readers are the messages that are being read, the oldest first. For one more than readersAtOnce that one has to go: a peer sends a message
+// at once, so it is a stranger's, who could keep the peers out otherwise.
+type readers struct {
+	mu   sync.Mutex
+	list []*http.ResponseController
+}
+
+// read reads the body of a message.
+func (rs *readers) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	own := http.NewResponseController(w)
+	rs.mu.Lock()
+	if len(rs.list) == readersAtOnce {
+		_ = rs.list[0].SetReadDeadline(time.Unix(1, 0)) // else its time is up soon
+		rs.list = slices.Delete(rs.list, 0, 1)
+	}
+	rs.list = append(rs.list, own)
+	rs.mu.Unlock()
+	defer func() {
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		if i := slices.Index(rs.list, own); i >= 0 {
+			rs.list = slices.Delete(rs.list, i, i+1)
+		}
+	}()
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, across.MaxBytes))
 }
 
 // peer is another PoP.
@@ -60,7 +88,7 @@ type peer struct {
 
 // New makes them from a configuration that names some.
 func New(c *config.PoP, key across.Key, happened *events.Log) *Peers {
-	p := &Peers{name: c.Name, key: key, happened: happened, readers: make(chan struct{}, readersAtOnce)}
+	p := &Peers{name: c.Name, key: key, happened: happened}
 	var names []string
 	for _, other := range c.Peers {
 		names = append(names, other.Name)
@@ -200,18 +228,11 @@ func (p *Peers) Server(log *slog.Logger) *http.Server {
 
 // take puts a message's blocks into force, and answers what became of them.
 func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
-	select {
-	case p.readers <- struct{}{}:
-		defer func() { <-p.readers }()
-	default:
-		answer(w, http.StatusServiceUnavailable, refusal("too many messages at once"))
-		return
-	}
 	if p.off.Load() {
 		answer(w, http.StatusForbidden, refusal("pop.peers_mode is off here"))
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, across.MaxBytes))
+	body, err := p.readers.read(w, r)
 	if err != nil {
 		answer(w, http.StatusRequestEntityTooLarge, refusal(fmt.Sprintf("a message has at most %d bytes, and comes at once", across.MaxBytes)))
 		return

@@ -1,8 +1,11 @@
 package peers
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -192,5 +195,38 @@ func TestListener(t *testing.T) {
 	}
 	if len(told) > 0 {
 		t.Error("it was believed")
+	}
+}
+
+// Strangers who are slow to send what they announce keep no peer out: of those the first to come has to go.
+func TestSlowStrangersMakeRoom(t *testing.T) {
+	address, told := listen(t)
+	var slow []net.Conn
+	for range readersAtOnce {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "POST /v1/blocks HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != 100 { // it is read now
+			t.Fatal(resp, err)
+		}
+		slow = append(slow, c)
+	}
+	body, mac := key.Seal(&across.Message{From: "fra1", To: "ams1", Edge: "e", At: time.Now(), Blocks: []across.Block{block("192.0.2.1")}})
+	req, _ := http.NewRequest("POST", "http://"+address+path, bytes.NewReader(body))
+	req.Header.Set(signature, mac)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Fatalf("a peer gets %s", resp.Status)
+	}
+	receive(t, told)
+	if text, _ := io.ReadAll(slow[0]); !strings.HasPrefix(string(text), "HTTP/1.1 413 ") {
+		t.Errorf("who was the first is told %q", text)
 	}
 }
