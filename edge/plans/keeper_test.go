@@ -21,9 +21,23 @@ type shelf struct {
 	said  []Change
 	away  bool
 	looks int
+	takes time.Duration // to begin
+	whole time.Duration // to hand over all that there is
 }
 
-func (s *shelf) Changes(_ context.Context, since Mark, begin func(bool), each func(Change)) (Mark, error) {
+func (s *shelf) Changes(ctx context.Context, since Mark, begin func(bool), each func(Change)) (Mark, error) {
+	s.mu.Lock()
+	takes, whole := s.takes, s.whole
+	s.mu.Unlock()
+	if err := pass(ctx, takes); err != nil {
+		return since, err
+	}
+	if since.Store == "" && whole > 0 {
+		begin(true)
+		if err := pass(ctx, whole); err != nil {
+			return since, err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looks++
@@ -49,6 +63,16 @@ func (s *shelf) Put(_ context.Context, keys []string, q Quota, _ time.Time) erro
 
 func (s *shelf) Delete(_ context.Context, keys []string, rule *string) (int, error) { return 0, nil }
 func (s *shelf) Close() error                                                       { return nil }
+
+// pass returns after some time, or when ctx is done.
+func pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // is has the store answer or not, and say more.
 func (s *shelf) is(away bool, said ...Change) {
@@ -150,6 +174,62 @@ func TestKeeper(t *testing.T) {
 		wants(1, "free", 0)
 		if !k.Status().Up || len(*warned) != 2 {
 			t.Errorf("%+v, warned of %q", k.Status(), *warned)
+		}
+	})
+}
+
+// While the store is slow, quotas end when they do, and its state can be asked for.
+func TestSlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ends := time.Now().Add(7 * time.Second)
+		s := &shelf{said: []Change{{Key: "k1", Quota: Quota{Plan: "pro", End: ends.UnixMilli()}}}}
+		k, latest, warned := keeper(s, "")
+		if err := k.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer run(t, k)()
+		s.mu.Lock()
+		s.takes = time.Hour
+		s.mu.Unlock()
+		time.Sleep(time.Until(ends) + time.Millisecond)
+		synctest.Wait()
+		if plan, _ := latest().Of(client(1)).Under("api"); plan != "" {
+			t.Fatalf("plan %q after its end", plan)
+		}
+		if !k.Status().Up {
+			t.Error("it is down before its time is over")
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if k.Status().Up || len(*warned) != 1 {
+			t.Errorf("%+v, warned of %q", k.Status(), *warned)
+		}
+	})
+}
+
+// A store that was away at the start may take its time to hand over everything, and an edge that has a copy does not wait long for one.
+func TestAllIsReadLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{takes: time.Hour, whole: 40 * time.Second, said: []Change{{Key: "k1", Quota: Quota{Plan: "pro"}}}}
+		k, latest, _ := keeper(s, filepath.Join(t.TempDir(), "plans"))
+		if err := k.write(new(Snapshot), Mark{}); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := k.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d > 10*time.Second {
+			t.Errorf("it starts after %v", d)
+		}
+		defer run(t, k)()
+		s.mu.Lock()
+		s.takes = time.Second
+		s.mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if plan, _ := latest().Of(client(1)).Under("api"); plan != "pro" || !k.Status().Up {
+			t.Errorf("plan %q, %+v", plan, k.Status())
 		}
 	})
 }
