@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 )
 
 // A Change is a quota in a store, or that it is gone.
@@ -186,7 +187,7 @@ func (k *Keeper) update(ctx context.Context) error {
 	}
 	var all *Book // nil: only what has changed is read
 	var changed []Change
-	now := time.Now()
+	now, odd := time.Now(), 0
 	mark, err := k.Store.Changes(ctx, k.mark, func(is bool) {
 		if is {
 			all = &Book{now: now.UnixMilli()}
@@ -195,8 +196,8 @@ func (k *Keeper) update(ctx context.Context) error {
 	}, func(c Change) {
 		if all == nil {
 			changed = append(changed, c)
-		} else {
-			k.say(all, c)
+		} else if !k.say(all, c) {
+			odd++
 		}
 	})
 	if err != nil {
@@ -211,7 +212,12 @@ func (k *Keeper) update(ctx context.Context) error {
 		k.book = all
 	}
 	for _, c := range changed {
-		k.say(k.book, c)
+		if !k.say(k.book, c) {
+			odd++
+		}
+	}
+	if odd > 0 {
+		k.Warn("the store of the plans has what no edge has written: it is passed over", "quotas", odd)
 	}
 	before := k.mark
 	k.mark, k.read = mark, now
@@ -225,10 +231,15 @@ func (k *Keeper) update(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keeper) say(book *Book, c Change) {
-	if client, ok := k.Source(c.Key); ok {
-		book.Say(client, c.Quota, c.Removed)
+// say has a book take in a change. It reports false for one that cannot be: then nothing is said.
+func (k *Keeper) say(book *Book, c Change) bool {
+	client, ok := k.Source(c.Key)
+	if !ok {
+		return false
 	}
+	can := c.Removed || c.Quota.Limit <= algorithm.MaxLimit
+	book.Say(client, c.Quota, c.Removed || !can)
+	return can
 }
 
 func (k *Keeper) publish(now time.Time) {

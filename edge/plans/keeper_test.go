@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -231,6 +232,37 @@ func TestAllIsReadLater(t *testing.T) {
 		if plan, _ := latest().Of(client(1)).Under("api"); plan != "pro" || !k.Status().Up {
 			t.Errorf("plan %q, %+v", plan, k.Status())
 		}
+	})
+}
+
+// A limit that somebody has written into the store, and that cannot be, is none, and others are in force.
+func TestOddQuotas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		odd := Change{Key: "k1", Quota: Quota{Rule: "api", Limit: 2_000_000_000}}
+		s := &shelf{said: []Change{odd, {Key: "no key"}, {Key: "k2", Quota: Quota{Rule: "api", Limit: 9}}}}
+		k, latest, warned := keeper(s, "")
+		wants := func(limit uint32, warnings int) {
+			t.Helper()
+			if _, l := latest().Of(client(1)).Under("api"); l != limit || len(*warned) != warnings {
+				t.Errorf("limit %d, want %d; warned of %q", l, limit, *warned)
+			}
+			if limits := latest().Limits("api"); slices.Contains(limits, odd.Quota.Limit) || !slices.Contains(limits, 9) {
+				t.Errorf("limits %d", limits)
+			}
+		}
+		if err := k.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wants(0, 1)
+		defer run(t, k)()
+		s.is(false, Change{Key: "k1", Quota: Quota{Rule: "api", Limit: 5}})
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		wants(5, 1)
+		s.is(false, odd)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		wants(0, 2)
 	})
 }
 
