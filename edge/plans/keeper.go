@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -324,9 +325,11 @@ func (k *Keeper) restore() error {
 		return errors.New("it was written under another pop.secret_file, or by another version")
 	}
 	book := &Book{now: time.Now().UnixMilli()}
-	for in.More() {
+	for {
 		var line copyLine
-		if err := in.Decode(&line); err != nil {
+		if err := in.Decode(&line); err == io.EOF {
+			break
+		} else if err != nil {
 			return err
 		}
 		client, err := counter.ParseSource(line.Client)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -297,6 +298,23 @@ func TestStartFromTheCopy(t *testing.T) {
 		k.Check = "another secret"
 		if err := k.Load(t.Context()); err == nil {
 			t.Error("it starts from a copy of another secret")
+		}
+
+		// A copy that is damaged is none, wherever.
+		whole, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.SplitAfter(string(whole), "\n")
+		for _, text := range []string{lines[0] + lines[1] + "}\n" + lines[2], lines[0] + lines[1] + lines[2][:9], "", lines[0] + lines[1] + "\x00\x00"} {
+			broken := filepath.Join(t.TempDir(), "plans")
+			if err := os.WriteFile(broken, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			k, latest, _ := keeper(s, broken)
+			if err := k.Load(t.Context()); err == nil {
+				t.Errorf("it starts from %q with %d clients", text, latest().Clients())
+			}
 		}
 
 		// From the copy on, only what changed since is read.
