@@ -235,6 +235,37 @@ func TestKeyFiles(t *testing.T) {
 	}
 }
 
+// A header that is long costs nothing, because reading one costs more than a signature.
+func TestLongHeader(t *testing.T) {
+	key := ecKey(t)
+	v := load(t, publicPEM(t, key.Public()), Config{Algorithms: []string{"ES256"}}, "sub")
+	with := func(fields int) []byte {
+		more := &jose.SignerOptions{}
+		for i := range fields {
+			more.WithHeader(jose.HeaderKey(fmt.Sprint(i)), []int{})
+		}
+		s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := jwt.Signed(s).Claims(claims{"sub": "a"}).Serialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []byte(text)
+	}
+	if v.Verify(with(20), at) == nil {
+		t.Error("a header of 250 bytes is not read")
+	}
+	long := with(500)
+	if v.Verify(long, at) != nil {
+		t.Error("a header of 6,000 bytes is read")
+	}
+	if n := testing.AllocsPerRun(10, func() { v.Verify(long, at) }); n != 0 {
+		t.Errorf("that allocates %v times", n)
+	}
+}
+
 // What is known is kept over a reload that changes nothing, and not over one that changes the keys.
 func TestReload(t *testing.T) {
 	ours, theirs := ecKey(t), ecKey(t)
