@@ -161,6 +161,12 @@ func (s *Store) Changes(ctx context.Context, since plans.Mark, begin func(all bo
 	if err := rows.Err(); err != nil {
 		return since, err
 	}
+	if _, oldest, err = s.head(ctx); err == nil && !all && since.Change < oldest {
+		err = errors.New("what was taken away was forgotten meanwhile: everything is read next time")
+	}
+	if err != nil {
+		return since, err
+	}
 	return mark, nil
 }
 

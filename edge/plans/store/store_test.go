@@ -190,6 +190,32 @@ func TestLongAway(t *testing.T) {
 	away.wants("all", `=a "" "pro" 0 0-0`)
 }
 
+// What was taken away is forgotten while somebody who needs to know it reads: he reads everything again.
+func TestForgottenMeanwhile(t *testing.T) {
+	s, ctx := open(t, "sqlite:"+filepath.Join(t.TempDir(), "p.db")), context.Background()
+	put := func(key string) {
+		t.Helper()
+		if err := s.Put(ctx, []string{key}, plans.Quota{Plan: "pro"}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late := &reader{t: t, s: s}
+	late.wants("all")
+	put("=a")
+	late.wants(`=a "" "pro" 0 0-0`)
+	if _, err := s.Delete(ctx, []string{"=a"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.db.Exec(`UPDATE sluice_plans SET change = ?`, tombstones+tombstones/10-1); err != nil {
+		t.Fatal(err)
+	}
+	mark, err := s.Changes(ctx, late.mark, func(bool) { put("=b") }, func(plans.Change) {})
+	if err == nil {
+		late.mark = mark
+	}
+	late.wants("all", `=b "" "pro" 0 0-0`)
+}
+
 // Tables of a version that this edge does not know are left alone.
 func TestOtherVersion(t *testing.T) {
 	s := open(t, "sqlite:"+filepath.Join(t.TempDir(), "p.db"))
