@@ -153,7 +153,6 @@ func (k *Keeper) follow(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			k.read = time.Now()
 			k.away(err)
 		case k.down:
 			k.down = false
@@ -168,6 +167,7 @@ func (k *Keeper) follow(ctx context.Context) {
 }
 
 func (k *Keeper) away(err error) {
+	k.read = time.Now()
 	if !k.down {
 		k.down = true
 		k.Warn("the store of the plans does not answer: what was read last stays in force", "error", err)

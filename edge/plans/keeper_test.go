@@ -224,6 +224,9 @@ func TestAllIsReadLater(t *testing.T) {
 		if d := time.Since(start); d > 10*time.Second {
 			t.Errorf("it starts after %v", d)
 		}
+		if k.Status().Read.IsZero() {
+			t.Error("it has not looked at the store")
+		}
 		defer run(t, k)()
 		s.mu.Lock()
 		s.takes = time.Second
