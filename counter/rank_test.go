@@ -196,9 +196,8 @@ func TestRanksOfRequestsThatMayNotCount(t *testing.T) {
 		}
 		var waiting, held []*request
 		used, counted := 0, 0
-		e := w.edges[0]
 		for left := 60; left > 0 || len(waiting)+len(held) > 0 || w.busy(); {
-			e = w.edges[rng.IntN(len(w.edges))]
+			e := w.edges[rng.IntN(len(w.edges))]
 			switch w.now = w.now.Add(time.Duration(rng.IntN(10)) * time.Millisecond); {
 			case left > 0 && rng.IntN(3) == 0:
 				left--

@@ -16,8 +16,9 @@
 //	answer   refused: 429 at once, and the connection stays open (reply.go)
 //	         admitted: on to the origin and back, streaming both ways (passage)
 //	settle   rules that count by the answer's status commit or cancel; the answer is counted once it is written (serve.go)
+//	leave    what was in flight is not any more, whatever came of it (release, in serve.go)
 //
-// Nothing in it waits for the tier, but rules that say first_sight: wait or check: sync. Rules, lists and origins are one immutable
+// Nothing in it waits for the tier, but rules with a concurrency, first_sight: wait or check: sync. Rules, lists and origins are one immutable
 // snapshot (snapshot.go), swapped whole: a request is judged by exactly one version. docs/architecture.md has the map of its rooms.
 package edge
 
@@ -34,6 +35,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"sluice/counter"
+	"sluice/counter/inflight"
 	"sluice/edge/accesslog"
 	"sluice/edge/address"
 	"sluice/edge/audit"
@@ -60,6 +62,8 @@ type Options struct {
 	Events *events.Log       // what has happened, for operators; nil: nobody asks
 	Audit  *audit.Audit      // watches some sources; nil: nobody does
 	Secret [16]byte          // the PoP's: keys the digests of headers and cookies
+	// InFlight is where requests under way are counted; nil: in a table of the edge's own.
+	InFlight *inflight.Table
 	// Warn, if not nil, is told of failures that an operator should know of. It must not block.
 	Warn func(message string, args ...any)
 }
@@ -104,7 +108,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		limiter:  limiter.Limiter{Counters: o.Table, Bits: o.Bits, Up: o.Tier.Up, Ask: o.Tier.Ask},
+		limiter:  limiter.Limiter{Counters: o.Table, Bits: o.Bits, Up: o.Tier.Up, Ask: o.Tier.Ask, InFlight: o.InFlight},
 		tier:     o.Tier,
 		budget:   c.PoP.Wait,
 		limits:   c.Limits,
@@ -117,6 +121,9 @@ func New(o Options) (*Server, error) {
 		events:   o.Events,
 		requests: top.New(), refusals: top.New(), spared: top.New(),
 		warn: o.Warn,
+	}
+	if s.limiter.InFlight == nil {
+		s.limiter.InFlight = inflight.New(inflight.Options{})
 	}
 	s.Plane = control.New(control.Options{
 		Limiter: &s.limiter, View: s.view, PoP: o.Tier.PoP, Secret: s.secret, Audit: o.Audit,

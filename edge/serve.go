@@ -89,6 +89,7 @@ func (s *Server) release(x *exchange) {
 		d.PriceBody(x.Body.Got)
 		s.limiter.Settle(&d.Decision, x.status, time.Now())
 	}
+	s.limiter.Leave(&x.decision.Decision)
 	x.decision.Reset()
 	x.passage.Release()
 	x.snap, x.conn, x.screened, x.Body.Reader = nil, nil, nil, nil
@@ -142,6 +143,7 @@ func (x *exchange) serve() {
 		x.ctx.Request.SetBodyStream(&x.Body, int(x.Length))
 	}
 	if !x.admit() {
+		x.server.limiter.Leave(&x.decision.Decision)
 		x.Close = x.Close || x.ExpectContinue // it may have begun to send its body, or not
 		return
 	}
@@ -190,6 +192,7 @@ func (x *exchange) forward() int {
 	}
 	if no := x.passage.Pass(x.screened, passage.Order{Origins: x.snap.origins, Now: now, Source: x.source, Free: x.allowed, Chain: x.chain, ID: x.requestID(),
 		Counts: x.decision.Held, Ours: x.ours(), Tags: x.tagged(), Level: x.level(), Queue: x.decision.Queue}); no != nil {
+		x.server.limiter.Leave(&x.decision.Decision)
 		x.say(no)
 		return 0
 	}
@@ -316,7 +319,10 @@ func (x *exchange) log() {
 		cause, r := d.Cause, d.RuleOf(d.Cause)
 		e.Rule, e.Verdict, e.Limit, e.Window, e.Until = r.Config.Name, d.Verdict.String(), cause.Rule.Counter.Limit, cause.Rule.Counter.Window, cause.Until
 		e.Policy = r.PolicyOf(d.LimitOf(cause))
-		if cause.Ask != nil {
+		if cause.Crowded {
+			e.Limit, e.Window, e.Estimate = uint32(r.Config.Concurrency), 0, float64(r.Config.Concurrency)
+			e.Policy = r.ConcurrencyPolicy()
+		} else if cause.Ask != nil {
 			e.Estimate = cause.Ask.Estimate
 		} else if v, known := x.server.limiter.Counters.Peek(cause.Rule.Counter, cause.Source, x.now); known { // a blocked source's counter is not asked
 			e.Estimate = v.Estimate

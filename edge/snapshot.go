@@ -101,7 +101,7 @@ func (s *Server) Apply(c *config.Config) error {
 		return err
 	}
 	for _, r := range set.Rules {
-		now.waits = now.waits || r.FirstSight == limiter.Wait || r.Counter.Sync
+		now.waits = now.waits || r.FirstSight == limiter.Wait || r.Counter.Sync || r.InFlight != nil
 		if name := r.Config.Cost.Header; name != "" {
 			now.prices = append(now.prices, []byte(name))
 		}
@@ -115,6 +115,9 @@ func (s *Server) Apply(c *config.Config) error {
 	for _, r := range set.Rules {
 		if r.Config.Match.Descriptors != nil {
 			continue // the proxy that asks is told field by field
+		}
+		if r.Crowded != nil {
+			now.refusals[r.Crowded] = refusalHeader(r.Crowded)
 		}
 		for i := range r.Limits {
 			for family := range r.Limits[i].Texts {

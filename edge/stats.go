@@ -254,7 +254,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	names[mitigation.AllRules], modes[mitigation.AllRules], active[mitigation.AllRules] = control.AllRules, string(rules.Enforce), 0
 	lists := map[uint32]int{mitigation.Allowed: 0, mitigation.Denied: 0}
 	count(s.stats.denied.Load(), "sluice_requests_total", requestsHelp, "rule", "", "verdict", "denied")
+	inFlight, _ := s.limiter.InFlight.Held()
 	for _, r := range snap.rules.All {
+		if r.InFlight != nil {
+			gauge(float64(inFlight[r.InFlight.Name]), "sluice_in_flight", "Requests under way here that hold a place under a rule's concurrency.", "rule", r.Config.Name)
+		}
 		for v := range limiter.Verdicts {
 			count(r.Tally.Verdicts[v].Load(), "sluice_requests_total", requestsHelp,
 				"rule", r.Config.Name, "verdict", v.String())

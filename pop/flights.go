@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/inflight"
 	"sluice/pop/record"
 	"sluice/pop/wire"
 )
@@ -25,6 +26,9 @@ type flight struct {
 	reads   *reads
 	number  uint64 // of a log that is begun
 	batch   []byte // of the log
+
+	inFlight *inflight.Exchange // anInFlight: the exchange, and which of its parts
+	of       int
 }
 
 type purpose uint8
@@ -50,6 +54,7 @@ const (
 	aWords     // of the operators' list
 	anEmptyAdd // before an incr; nobody heeds its answer
 	aTakeBack  // nor this one's
+	anInFlight
 )
 
 func (m *Machine) send(c wire.Command, f flight) {
@@ -115,6 +120,8 @@ func (m *Machine) answered(r *wire.Result, now time.Time) {
 		if c, follows := m.Operators.Answered(&n.words, r, now); follows {
 			m.sendWords(c)
 		}
+	case anInFlight:
+		m.inFlightSaid(f, r)
 	}
 }
 

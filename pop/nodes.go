@@ -119,7 +119,7 @@ func (m *Machine) pollEvery(n *node, now time.Time) time.Duration {
 
 // StepIn is how soon the machine wants to be stepped when nothing happens.
 func (m *Machine) StepIn(now time.Time) time.Duration {
-	least := logQuiet
+	least := m.inFlightIn(logQuiet)
 	if m.tasks.Len() > 0 {
 		least = min(least, max(m.tasks.Next().Sub(now), m.creditIn(), 0))
 	}

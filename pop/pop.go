@@ -24,6 +24,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/inflight"
 	"sluice/mitigation"
 	"sluice/pop/across"
 	"sluice/pop/histogram"
@@ -51,6 +52,8 @@ type Config struct {
 	// Decided is told each block that this edge announces to the PoP as the first, for PoPs that are its peers; nil: there are none. It must
 	// not block, or call the Machine.
 	Decided func(across.Block)
+	// InFlight is the requests in flight on this edge, which the others are told of; nil: they are not.
+	InFlight *inflight.Table
 }
 
 // Rule is what the PoP must know of a rule.
@@ -133,6 +136,9 @@ type Machine struct {
 	stats     machineStats
 
 	peersOff atomic.Bool // blocks of other PoPs are neither told nor learned
+
+	exchanges []*inflight.Exchange // of a Step
+	placed    *[]bool              // the health of nodes at the last
 }
 
 // NewMachine makes a Machine that holds all nodes up until they prove otherwise.
@@ -222,6 +228,7 @@ func (m *Machine) Step(now time.Time, e Event) []wire.Command {
 	m.poll(now)
 	m.sweep(now)
 	m.readForRequests(now)
+	m.tellInFlight(now)
 	m.report(now)
 	m.announceBlocks(now)
 	m.resume(now)

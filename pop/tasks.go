@@ -109,7 +109,7 @@ func (m *Machine) Waiting() bool {
 			return true
 		}
 	}
-	return m.tasks.Len() > 0
+	return m.tasks.Len() > 0 || m.config.InFlight != nil && m.config.InFlight.Waiting()
 }
 
 // learnStanding takes in what a record of the log says of a counter, and drops what it leaves nothing to do of.

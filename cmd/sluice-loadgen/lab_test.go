@@ -176,8 +176,8 @@ func (l *lockedBuffer) String() string {
 
 func TestLab(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
-	p := startLab(t, "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "2s", "--rate", "150",
-		"--limit", "20", "--window", "1s", "--mitigation-timeout", "1s", "--details", "--json", file)
+	p := startLab(t, "--edges", "2", "--memcached", "1", "--workload", "mixed", "--duration", "4s", "--rate", "150",
+		"--limit", "5", "--window", "2s", "--mitigation-timeout", "2s", "--details", "--json", file)
 	if err := p.Wait(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)
 	}
@@ -286,7 +286,7 @@ func TestLabOfTwoPoPs(t *testing.T) {
 
 func TestLabGoesOnWithoutItsTier(t *testing.T) {
 	p := startLab(t, "--edges", "2", "--memcached", "2", "--workload", "mixed", "--duration", "5s", "--rate", "100",
-		"--limit", "20", "--window", "1s", "--mitigation-timeout", "1s",
+		"--limit", "5", "--window", "2s", "--mitigation-timeout", "2s",
 		"--fault", "500ms kill memcached/0", "--fault", "1s stop memcached/1", "--fault", "1500ms restart memcached/0")
 	if err := p.Wait(); err != nil {
 		t.Fatalf("%v\n%s%s", err, p.stdout, p.stderr)

@@ -42,6 +42,7 @@ func TestExamples(t *testing.T) {
 		"peers.yaml":                    {"GET /", "everything", `/metrics sluice_peer_blocks_received_total{peer="lhr1",result="imposed"} 0`},
 		"algorithms.yaml":               {"GET /api/x", "api", `/v1/rules/reports "algorithm": "leaky_bucket"`},
 		"exactly-once.yaml":             {"POST /pay|X-Account: 7", "pay", `/v1/rules/pay "check": "sync"`},
+		"concurrency.yaml":              {"GET /reports/1|X-Account: 7", "everything", `/metrics sluice_in_flight{rule="report"} 0`},
 		"plans.yaml":                    {"GET /v1/x|X-Api-Key: k-4711", "api", `/v1/usage/k-4711 "plan": "free"`},
 		"organisations.yaml":            {"GET /v1/x|X-Api-Key: k-4711|X-Organisation: acme", "user", `/metrics sluice_requests_total{rule="organisation",verdict="pass"} 1`},
 		"envoy-rate-limit-service.yaml": {"GRPC web|remote_address=198.51.100.7|path=/login?next=/ remote_address=198.51.100.7|plan=gold api_key=k", "login", `/v1/top "source": "198.51.100.7"`},

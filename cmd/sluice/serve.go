@@ -101,7 +101,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 	server, err := edge.New(edge.Options{
 		Access: access, Events: happened, Name: tier.EdgeName(c), Audit: audit.New(0),
-		Config: c, Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: key.Bytes(), Warn: log.Warn,
+		Config: c, Table: shared.Table, Bits: shared.Bits, Tier: shared.Tier, Secret: key.Bytes(), Warn: log.Warn, InFlight: shared.InFlight,
 	})
 	if err != nil {
 		return err

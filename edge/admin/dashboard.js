@@ -308,7 +308,7 @@ function showRules() {
   fill("rules", [["Rule", "key"], ["Mode"], ["Limit", "n"], ["About", "text"], ["Requests/s", "n"], ["Refused", "n"], ["Blocked", "n"], ["Nearest to its limit", "near"], ["", "act"]], now.rules.map(r => {
     const before = byName(first.rules, r.name)?.verdicts || r.verdicts, per = v => rate(r.verdicts[v], before[v], s);
     const all = Object.keys(r.verdicts).reduce((n, v) => n + per(v), 0), no = (r.mode === "shadow" ? ["shadow"] : refusing).reduce((n, v) => n + per(v), 0);
-    return {key: r.name, cells: [r.name, r.mode, r.limit ? `${number(r.limit)} in ${r.window}` : "", about(r), number(all),
+    return {key: r.name, cells: [r.name, r.mode, [r.limit ? `${number(r.limit)} in ${r.window}` : "", r.concurrency ? `${number(r.concurrency)} in flight` : ""].filter(x => x).join(", "), about(r), number(all),
       r.mode === "off" ? "" : (r.mode === "shadow" ? "would be " : "") + (all > 0 ? Math.round(100 * no / all) : 0) + " %",
       number(r.active), r.nearest ? used(r.nearest.estimate, r.nearest.limit, r.nearest.source) : "–",
       button("Edit…", "Edit the rule " + r.name, () => openRule(r.name))]};

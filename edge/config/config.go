@@ -130,6 +130,10 @@ func (c *Config) Check() error {
 		return errors.New("source.trust names everybody, so each client says itself who it is: name your proxies, or, if nobody else can reach this edge, say source.trust_everybody: true")
 	case c.PoP.Wait == 0 && len(c.PoP.Memcached) > 0 && slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Check == limiter.Sync }):
 		return errors.New("pop.wait is 0 but a rule says check: sync, whose requests wait for the tier: give pop.wait a time, such as 5ms")
+	case c.PoP.Wait == 0 && len(c.PoP.Memcached) > 0 && c.hasConcurrency():
+		return errors.New("pop.wait is 0 but a rule has a concurrency, whose requests wait for the tier: give pop.wait a time, such as 5ms")
+	case c.CheckPath != "" && c.CheckPath != "none" && c.hasConcurrency():
+		return errors.New("check_path is " + c.CheckPath + " but a rule has a concurrency: who asks for a verdict does not tell when the request ends; remove one of them")
 	}
 	if err := c.checkPeers(); err != nil {
 		return err
@@ -141,6 +145,11 @@ func (c *Config) Check() error {
 		return err
 	}
 	return c.CheckAdmin(c.Admin)
+}
+
+// hasConcurrency reports whether a rule in force counts requests in flight.
+func (c *Config) hasConcurrency() bool {
+	return slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Mode != rules.Off && r.Concurrency > 0 })
 }
 
 // CheckAdmin reports whether operators may be listened for at an address: beyond this machine they need a token, because whoever

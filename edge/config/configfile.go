@@ -298,6 +298,7 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"check":            oneOf(r, "check", &rule.Check, limiter.Async, limiter.Sync),
 		"priority":         oneOf(r, "priority", &rule.Priority, rules.DefaultPriority, rules.Critical, rules.Sheddable),
 		"queue":            r.duration("queue", time.Millisecond, maxQueue, true, (*time.Duration)(&rule.Queue)),
+		"concurrency":      r.integer("concurrency", 0, rules.MaxConcurrency, func(v int64) { rule.Concurrency = int(v) }),
 	})
 	if seen == nil {
 		return
@@ -305,8 +306,8 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	if seen["name"] == nil {
 		r.fail(n, "rule: no name: every rule needs a name and a limit")
 	}
-	if seen["limit"] == nil && !rule.OrdersOrigin() {
-		r.fail(n, "rule: no limit: every rule needs a name and a limit, or a priority or a queue in its place")
+	if seen["limit"] == nil && !rule.MayLackLimit() {
+		r.fail(n, "rule: no limit: every rule needs a name and a limit, or a concurrency, a priority or a queue in its place")
 	}
 	if rule.Key == nil {
 		rule.Key = []string{"source"}
@@ -336,7 +337,10 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 	if at := seen["first_sight"]; rule.Check == limiter.Sync && rule.FirstSight == limiter.Wait {
 		r.fail(at, "first_sight: check: sync waits for the tier with every request, so wait says nothing more: leave first_sight out")
 	}
-	if seen["limit"] == nil && rule.OrdersOrigin() {
+	if field, err := rule.CheckConcurrency(); err != nil {
+		r.fail(cmp.Or(seen[field], seen["concurrency"], n), "%s: %v", field, err)
+	}
+	if seen["limit"] == nil && rule.MayLackLimit() {
 		r.limitless(n, seen, rule)
 	}
 	c.Rules = append(c.Rules, rule)
@@ -348,12 +352,15 @@ const maxQueue = 10 * time.Second
 
 // limitless says what is wrong with a rule that has no limit: what says how to count, and what becomes of who is over.
 func (r *reader) limitless(n ast.Node, seen map[string]ast.Node, rule rules.Config) {
-	if rule.Mode == rules.Shadow {
+	known := []string{"name", "match", "key", "mode", "share", "priority", "queue"}
+	if rule.Concurrency > 0 {
+		known = append(known, "concurrency", "action", "response", "on_store_failure")
+	} else if rule.Mode == rules.Shadow {
 		r.fail(seen["mode"], "mode: a shadow refuses nobody, so its priority and its queue say nothing, and it has no limit: say enforce or off")
 	}
 	set := Fields(rule)
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		if at := seen[name]; at != nil && !slices.Contains([]string{"name", "match", "key", "mode", "share", "priority", "queue"}, name) {
+		if at := seen[name]; at != nil && !slices.Contains(known, name) {
 			r.fail(at, "%s: the rule has no limit, so this says nothing: give it a limit, or remove %s", name, name)
 		}
 	}

@@ -67,6 +67,7 @@ func TestEveryFieldOfARule(t *testing.T) {
 		"Response.Bodies": func(c *rules.Config) {
 			c.Response.Bodies = []rules.Body{{ContentType: "text/html", Body: "<p>no"}, {ContentType: "text/plain", Body: "no"}}
 		},
+		"Concurrency":          func(c *rules.Config) { c.Concurrency = 20 },
 		"Priority":             func(c *rules.Config) { c.Priority = rules.Sheddable },
 		"Queue":                func(c *rules.Config) { c.Queue = rules.Duration(100 * time.Millisecond) },
 		"Response.Jitter":      func(c *rules.Config) { c.Response.Jitter = 10 },

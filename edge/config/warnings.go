@@ -37,10 +37,11 @@ func (c *Config) weaknesses() (all []string) {
 		} else if r.OrdersOrigin() && (r.Mode == rules.Shadow || c.Shadow) {
 			add("rule %s is a shadow, so its priority and its queue say nothing", r.Name)
 		}
-		if r.Limit == 0 {
+		if r.Limit > 0 {
+			inForce += r.Limits()
+		} else if r.Concurrency == 0 {
 			continue // it counts nothing
 		}
-		inForce += r.Limits()
 		if j := slices.IndexFunc(r.Key, func(part string) bool { return isMadeUp(part, &r.Match) }); j >= 0 && !c.coveredBySource(r) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])

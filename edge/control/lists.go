@@ -147,7 +147,7 @@ func (c *Plane) effect(r *rules.Rule, source counter.Source, now time.Time) stri
 		return "this source is allowed, which goes before: the block refuses nobody"
 	case r != nil && exact && !r.IsAbout(c.secret, source):
 		return fmt.Sprintf("rule %s is about %d %% of sources, and not about this one: the block refuses nobody", r.Config.Name, r.Config.Share)
-	case r != nil && r.Config.Limit == 0:
+	case r != nil && r.Config.Limit == 0 && r.InFlight == nil:
 		return "rule " + r.Config.Name + " has no limit: the block refuses nobody"
 	case r != nil && r.Shadow:
 		return "rule " + r.Config.Name + " is a shadow: the block refuses nobody"

@@ -41,7 +41,7 @@ func (l *Limiter) askCandidates(d *Decision, now time.Time) {
 	for i := range d.Candidates {
 		c := &d.Candidates[i]
 		r := &d.Results[c.Index]
-		if c.Verdict != Passed || !r.open() || r.Counter != nil { // a limit that came with the request is in place of any
+		if c.Verdict != Passed || r.Ask == nil || r.Counter != nil { // a limit that came with the request is in place of any
 			continue
 		}
 		v, there := l.Counters.PeekFor(r.Rule.Candidate.Counter, r.Source, r.hits(), now)

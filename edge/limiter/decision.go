@@ -5,6 +5,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/inflight"
 	"sluice/mitigation"
 )
 
@@ -46,6 +47,10 @@ type Decision struct {
 	// already, so that the next has its turn after it.
 	Delay   time.Duration
 	tickets []counter.Ticket
+
+	inFlight bool // a rule counts requests in flight
+	places   []inflight.Place
+	placed   []int // of places, the index of the result
 }
 
 // MaxDelay is the longest that a request waits for its turn. Rules whose queue would make it longer are to be refused.
@@ -68,6 +73,8 @@ type RuleResult struct {
 	Asks bool   // nothing is counted: the counter is asked whether the source is over its limit
 
 	Counter *algorithm.Rule // what counts in place of the rule's counter, by a limit that came with the request; nil: the rule's
+
+	Crowded bool // it is refused for want of a place in flight, not for its counter
 }
 
 // CountedBy is what counts the request.
@@ -99,7 +106,8 @@ func (d *Decision) Reset() {
 	clear(d.asks)
 	clear(d.replies)
 	clear(d.tickets)
-	*d = Decision{Results: d.Results[:0], Candidates: d.Candidates[:0], asks: d.asks[:0], replies: d.replies[:0], tickets: d.tickets[:0]}
+	*d = Decision{Results: d.Results[:0], Candidates: d.Candidates[:0], asks: d.asks[:0], replies: d.replies[:0], tickets: d.tickets[:0],
+		places: d.places[:0], placed: d.placed[:0]}
 }
 
 // Add adds a rule that the request falls under, and the source that it counts. No two rules may share both counter and source.
@@ -107,6 +115,7 @@ func (d *Decision) Add(r *Rule, source counter.Source) {
 	if r.Candidate != nil {
 		d.Candidates = append(d.Candidates, CandidateResult{Index: len(d.Results)})
 	}
+	d.inFlight = d.inFlight || r.InFlight != nil
 	d.Results = append(d.Results, RuleResult{Rule: r, Source: source, Index: len(d.Results)})
 }
 

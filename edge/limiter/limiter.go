@@ -6,10 +6,12 @@
 //	bits         a source that is mitigated under an enforcing rule is refused, and no counter is asked
 //	failClosed   while nobody in the tier answers for the source, each rule does what its posture says
 //	await        a rule with first_sight: wait lets the tier say what it knows; then bits are looked at again
+//	enter        rules with a concurrency give the request a place, over the PoP (places.go); without one no counter is asked
 //	ask          all counters together: if one refuses, none counts the request; where one is over, a mitigation starts
 //	rank         a rule with check: sync lets the tier say whether the request is within the limit (rank.go)
 //	combine      the strictest rule wins; what candidates say (candidate.go) changes nothing
 //	Settle       when the answer is there, rules that count by its status count the request or forget it
+//	Leave        when the request has ended, it gives its places back
 package limiter
 
 import (
@@ -18,6 +20,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/inflight"
 	"sluice/mitigation"
 )
 
@@ -42,6 +45,8 @@ type Limiter struct {
 	// Wait returns when all channels are closed, or when the request has waited long enough. It must not keep the slice. nil:
 	// no request waits.
 	Wait func(replies []<-chan struct{})
+
+	InFlight *inflight.Table // requests that are under way; nil: they are not counted
 }
 
 // Decide decides about one request under the rules that were added to d.
@@ -51,9 +56,11 @@ func (l *Limiter) Decide(d *Decision, now time.Time) {
 	}
 	l.candidatesMitigated(d, now)
 	if !l.mitigated(d, now) && !l.failClosed(d) && !(l.await(d, now) && l.mitigated(d, now)) {
-		l.ask(d, now)
+		l.ask(d, d.inFlight && l.enter(d, now), now)
 	}
-	d.combine()
+	if d.combine(); d.inFlight && d.Refused() {
+		l.Leave(d)
+	}
 }
 
 // Blocks reports whether a mitigation refuses all requests of a source under a rule. It is for what is costly to find out about a request
@@ -143,18 +150,19 @@ func (l *Limiter) await(d *Decision, now time.Time) bool {
 	return true
 }
 
-// ask asks all counters together, and starts mitigations where one is over its limit.
-func (l *Limiter) ask(d *Decision, now time.Time) {
+// ask asks all counters together, and starts mitigations where one is over its limit. Of a request that is refused for want of a place they
+// count what is an attempt.
+func (l *Limiter) ask(d *Decision, crowded bool, now time.Time) {
 	d.asks = slices.Grow(d.asks, len(d.Results)) // first, because results point into it
 	shadows, ranked := false, false
 	for i := range d.Results {
 		r := &d.Results[i]
-		if !r.open() {
+		if !r.open() || r.Rule.Uncounted || crowded && !r.Rule.Refused {
 			continue
 		}
 		d.asks = append(d.asks, counter.Ask{
 			Rule: r.CountedBy(), Source: r.Source, Hits: r.hits(),
-			Hold: len(r.Rule.Statuses) > 0 || r.Due, Shadow: !r.Rule.refuses(), Always: r.Rule.Refused,
+			Hold: (len(r.Rule.Statuses) > 0 || r.Due) && !crowded, Shadow: !r.Rule.refuses(), Always: r.Rule.Refused,
 		})
 		r.Ask = &d.asks[len(d.asks)-1]
 		d.Held = d.Held || r.Ask.Hold

@@ -92,18 +92,8 @@ func (l *Limiter) within(r *RuleResult, now time.Time) bool {
 		}
 		return true
 	}
-	switch r.Rule.OnStoreFailure {
-	case Open:
-		r.Skipped = true
-		return true
-	case Closed:
-		r.Skipped, r.Verdict = true, FailedClosed
-		if r.Rule.Shadow {
-			r.Verdict = Shadowed
-		} else {
-			r.Wait = closedRetry
-		}
-		return false
+	if admits, skips := r.unanswered(); skips {
+		return admits
 	}
 	if r.Ask.Ticket.Over {
 		if r.Ask.Over = true; !r.Rule.Refused {
@@ -111,4 +101,22 @@ func (l *Limiter) within(r *RuleResult, now time.Time) bool {
 		}
 	}
 	return !r.Ask.Over
+}
+
+// unanswered applies a rule's posture where the tier has not answered in time. If it skips, that is all that is to be decided.
+func (r *RuleResult) unanswered() (admits, skips bool) {
+	switch r.Rule.OnStoreFailure {
+	case Open:
+		r.Skipped = true
+		return true, true
+	case Closed:
+		r.Skipped, r.Verdict = true, FailedClosed
+		if r.Rule.Shadow {
+			r.Verdict = Shadowed
+		} else {
+			r.Wait = closedRetry
+		}
+		return false, true
+	}
+	return false, false
 }

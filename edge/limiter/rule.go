@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sluice/counter/algorithm"
+	"sluice/counter/inflight"
 	"sluice/mitigation"
 )
 
@@ -31,6 +32,9 @@ type Rule struct {
 	Of    uint32
 	Tag   bool // it counts and mitigates, and what it would refuse goes on, tagged
 	Costs bool // a request may be more than one hit: RuleResult.Hits says how many
+
+	InFlight  *inflight.Rule // how many requests may be under way at once (places.go); nil: any number
+	Uncounted bool           // its counter counts nobody: there is no limit but InFlight
 }
 
 // refuses reports whether being over its limit refuses a request.

@@ -22,7 +22,7 @@ type Config struct {
 	Name              string              `json:"name"`
 	Match             Match               `json:"match"`
 	Key               []string            `json:"key"`
-	Limit             uint32              `json:"limit,omitempty"` // 0: none; the rule counts nothing, and is there for its Priority or Queue
+	Limit             uint32              `json:"limit,omitempty"` // 0: none; the rule counts nothing, and is there for its Priority, Queue or Concurrency
 	Window            Duration            `json:"window"`
 	SubWindows        int                 `json:"sub_windows"`
 	Estimate          *algorithm.Estimate `json:"-"` // nil: Config.Estimate
@@ -48,6 +48,8 @@ type Config struct {
 	Check     limiter.Check        `json:"check"`
 	Priority  Priority             `json:"priority"` // what its requests are to an origin that sheds load
 	Queue     Duration             `json:"queue"`    // how long they may wait for a place there; 0: not at all
+	// Concurrency is how many requests of a key may be in flight at once, over the PoP; 0: any number.
+	Concurrency int `json:"concurrency"`
 }
 
 // AsksTier reports whether the rule has the tier asked before each decision.

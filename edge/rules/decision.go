@@ -116,7 +116,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 			continue
 		}
 		d.Level, d.Queue = max(d.Level, r.level), max(d.Queue, r.queue)
-		if r.Config.Limit == 0 {
+		if r.Config.Limit == 0 && r.InFlight == nil {
 			r.Tally.Verdicts[limiter.Passed].Add(1)
 			continue
 		}
@@ -267,6 +267,9 @@ func (d *Decision) TextOf(result *limiter.RuleResult, client netip.Addr) *Text {
 		came := []Limit{{Rule: &limiter.Rule{Counter: result.Counter}, Policy: d.RuleOf(result).Config.Name}}
 		text := newText(&came[0], policy(came, true))
 		return &text
+	}
+	if result.Crowded {
+		return d.RuleOf(result).Crowded
 	}
 	l := d.LimitOf(result)
 	if client.Unmap().Is4() {

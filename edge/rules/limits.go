@@ -228,7 +228,7 @@ func (c *Config) specs() (list []spec) {
 func (r *Rule) addLimits(estimate algorithm.Estimate) error {
 	config := r.Config
 	c := &config
-	if c.Limit == 0 && c.OrdersOrigin() {
+	if c.Limit == 0 && c.MayLackLimit() {
 		c.Limit = algorithm.MaxLimit // nobody is counted under it; whoever lists rules finds a counter all the same
 	}
 	if c.Limit == 0 {

@@ -45,6 +45,8 @@ type Rule struct {
 
 	address int               // of a rule about descriptors: the entry that holds the source's address; less than 0: none
 	Asked   []*algorithm.Rule // of a rule about descriptors: what counts for limits that proxies send, by their unit
+
+	Crowded *Text // what those are told that find no place in flight; nil: it has no concurrency
 }
 
 // newRule completes a rule. Its counters are named by all that makes their numbers mean something else: the rule's name,
@@ -102,6 +104,9 @@ func newRule(c Config, defaults Defaults) (*Rule, error) {
 		return nil, fmt.Errorf("rule %s: %s: %w", c.Name, field, err)
 	}
 	if err = r.addLimits(estimate); err != nil {
+		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
+	}
+	if err = r.addConcurrency(); err != nil {
 		return nil, fmt.Errorf("rule %s: %w", c.Name, err)
 	}
 	if c.Share < 1 || c.Share > 100 {

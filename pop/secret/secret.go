@@ -110,6 +110,7 @@ const (
 	forEdge    = 'e'
 	forRule    = 'r'
 	forWords   = 'w'
+	forFlight  = 'i'
 )
 
 func (s Secret) hashSource(use byte, source counter.Source) uint64 {
@@ -131,6 +132,13 @@ type CounterName [1 + 22]byte
 
 func (s Secret) CounterName(c counter.Counter, epoch uint64) (name CounterName) {
 	s.appendDigest(name[:0], forCounter, c, epoch)
+	return name
+}
+
+// InFlightName is what the keys of a source's requests in flight begin with, under rules of that name. Groups are epochs.
+func (s Secret) InFlightName(rule string, source counter.Source) (name CounterName) {
+	var b [192]byte
+	s.append128(append(name[:0], forFlight), append(source.AppendBinary(append(b[:0], forFlight)), rule...))
 	return name
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/inflight"
 	"sluice/edge/limiter"
 	"sluice/mitigation"
 	"sluice/pop"
@@ -72,6 +73,7 @@ type Edge struct {
 	Counters *counter.Table
 	Bits     *mitigation.Table
 	Machine  *pop.Machine
+	InFlight *inflight.Table
 
 	limiter  limiter.Limiter
 	decision limiter.Decision // of Request
@@ -139,6 +141,7 @@ func (e *Edge) begin() error {
 	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: c.Secret.Phase, Seed: id, Wake: wake})
 	e.Bits = mitigation.New(c.Counters, wake)
 	e.Bits.Seed(id)
+	e.InFlight = inflight.New(inflight.Options{Tier: true, Wake: wake})
 	list := c.List
 	if list == nil {
 		list = e.world.names
@@ -149,7 +152,7 @@ func (e *Edge) begin() error {
 	}
 	m, err := pop.NewMachine(pop.Config{
 		Nodes: list, Secret: c.Secret, ID: id, Name: fmt.Sprintf("edge%d", e.index),
-		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits, Decided: c.Decided,
+		Edges: known, Rules: true, Counters: e.Counters, Bits: e.Bits, Decided: c.Decided, InFlight: e.InFlight,
 	}, e.clock())
 	if err != nil {
 		return err
@@ -161,7 +164,7 @@ func (e *Edge) begin() error {
 	e.Machine, e.nodes, e.life, e.awake, e.gone = m, nil, e.life+1, false, false
 	e.paused, e.late = time.Time{}, nil
 	e.limiter = limiter.Limiter{
-		Counters: e.Counters, Bits: e.Bits,
+		Counters: e.Counters, Bits: e.Bits, InFlight: e.InFlight,
 		Up: func(counter.Source) bool { return m.Up() },
 		Ask: func(r *algorithm.Rule, s counter.Source) {
 			m.Ask(counter.Counter{Rule: r, Source: s})
@@ -195,6 +198,12 @@ func (e *Edge) Decide(d *limiter.Decision) {
 	for i := range d.Results {
 		e.busy = e.busy || d.Results[i].Ask != nil
 	}
+	e.attend()
+}
+
+// Leave tells the edge that an admitted request has ended.
+func (e *Edge) Leave(d *limiter.Decision) {
+	e.limiter.Leave(d)
 	e.attend()
 }
 

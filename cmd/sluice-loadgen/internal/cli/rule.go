@@ -32,7 +32,7 @@ type Rule struct {
 func AddRule(flags *pflag.FlagSet) *Rule {
 	f := new(Rule)
 	flags.UintSliceVar(&f.Limits, "limit", []uint{100}, "requests allowed in a window; several, as those of plans, for a run each: no run here knows keys or plans")
-	flags.DurationVar(&f.Window, "window", time.Minute, "`LENGTH` of the sliding window; one limit in one window is judged here:\na rule with several windows or prefixes is for what-if --config")
+	flags.DurationVar(&f.Window, "window", time.Minute, "`LENGTH` of the sliding window; one limit in one window is judged here:\na rule with several windows or prefixes is for what-if --config; no trace says how long\nrequests take, so a concurrency is judged by running edges alone")
 	flags.DurationVar(&f.Timeout, "mitigation-timeout", time.Minute, "how `LONG` a source that went over is refused; 0 throttles")
 	flags.IntVar(&f.SubWindows, "sub-windows", 12, "1 (two plain counters), 2, 4, 8 or 12")
 	flags.StringSliceVar(&f.Estimates, "estimate", []string{"nearest"}, "nearest, lower or unrounded; several for a run each")

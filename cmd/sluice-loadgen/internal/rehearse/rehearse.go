@@ -47,7 +47,7 @@ type askFlags struct {
 	algorithm       string
 	burst           uint32
 
-	limitless []string // rules of the file that have no limit, which are not asked
+	limitless []rules.Config // rules of the file that have no limit, which are not asked
 }
 
 func addFlags(flags *pflag.FlagSet) *askFlags {
@@ -227,11 +227,11 @@ func (f *askFlags) load() (*config.Config, error) {
 		}
 		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool { return r.Mode == rules.Off })
 		if !slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.Limit > 0 }) {
-			return nil, fmt.Errorf("%s: no rule has a limit, and who is shed follows from how fast an origin answers, which a log does not tell: there is nothing to ask about", f.config)
+			return nil, fmt.Errorf("%s: no rule has a limit: who is shed follows from how fast an origin answers, and how many are in flight from how long requests take, and a log tells neither: there is nothing to ask about", f.config)
 		}
 		c.Rules = slices.DeleteFunc(c.Rules, func(r rules.Config) bool {
 			if r.Limit == 0 {
-				f.limitless = append(f.limitless, r.Name)
+				f.limitless = append(f.limitless, r)
 			}
 			return r.Limit == 0
 		})
@@ -407,8 +407,9 @@ func about(r rules.Config) string {
 	return strings.Join(parts, " ")
 }
 
-// sheddingNotes says that nothing is shed here.
-func sheddingNotes(c *config.Config, limitless []string) (notes []string) {
+// sheddingNotes says that nothing is shed here, and that requests end at once.
+func sheddingNotes(c *config.Config, limitless []rules.Config) (notes []string) {
+	const noDurations = "a log does not tell how long requests took"
 	const why = "a log does not tell how fast an origin would have answered"
 	for i := range c.Origins {
 		if c.Origins[i].Shedding != nil {
@@ -421,8 +422,17 @@ func sheddingNotes(c *config.Config, limitless []string) (notes []string) {
 			notes = append(notes, fmt.Sprintf("rule %s: its priority and its queue are not asked, because %s", r.Name, why))
 		}
 	}
-	for _, name := range limitless {
-		notes = append(notes, fmt.Sprintf("rule %s has no limit and is not asked, because %s", name, why))
+	for _, r := range c.Rules {
+		if r.Concurrency > 0 {
+			notes = append(notes, fmt.Sprintf("rule %s: its concurrency is not asked, because %s", r.Name, noDurations))
+		}
+	}
+	for _, r := range limitless {
+		because := why
+		if r.Concurrency > 0 {
+			because = noDurations
+		}
+		notes = append(notes, fmt.Sprintf("rule %s has no limit and is not asked, because %s", r.Name, because))
 	}
 	return notes
 }

@@ -127,6 +127,7 @@ type rule struct {
 	}
 	Prefixes        []any // numbers, or with a limit
 	Priority, Queue string
+	Concurrency     uint64
 }
 
 type match struct {
@@ -174,6 +175,9 @@ func (c *Client) Rules() error {
 			limit := r.limits()
 			if r.Limit == 0 {
 				limit, then = "none", ""
+			}
+			if r.Concurrency > 0 {
+				limit = strings.TrimPrefix(limit+", "+number(r.Concurrency)+" in flight", "none, ")
 			}
 			t.add(r.Name, r.Mode, limit, then, strings.Join(r.Key, "+"), r.counts(), r.matches())
 		}

@@ -26,6 +26,7 @@ import (
 	"sluice/cmd/sluice/internal/rulelist"
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/counter/inflight"
 	"sluice/edge"
 	"sluice/edge/changes"
 	"sluice/edge/config"
@@ -53,6 +54,8 @@ type Shared struct {
 	Etcd    *rulelist.Etcd // nil: they are in no etcd
 	// Sync works until ctx is done, then reports what is left and returns when all that it started has ended.
 	Sync func(ctx context.Context) error
+	// InFlight is the requests in flight on this edge, which it counts together with the PoP.
+	InFlight *inflight.Table
 
 	states []*stateFile // none without state_dir
 	peers  *peers.Peers // nil: none
@@ -62,7 +65,7 @@ type Shared struct {
 // yet, and no node asked.
 func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *events.Log, others *peers.Peers) (*Shared, error) {
 	if len(c.PoP.Memcached) == 0 {
-		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), Bits: mitigation.New(0, nil)}
+		s := &Shared{Table: counter.New(counter.Options{Counters: c.Counters, Began: time.Now()}), Bits: mitigation.New(0, nil), InFlight: inflight.New(inflight.Options{})}
 		if err := s.keepRulesApart(c, key, rand.Uint64(), happened); err != nil {
 			return nil, err
 		}
@@ -80,6 +83,8 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 	s := &Shared{
 		Table: counter.New(counter.Options{Counters: c.Counters, Tier: true, Began: time.Now(), Phase: key.Phase, Wake: wake}),
 		Bits:  mitigation.New(0, wake),
+
+		InFlight: inflight.New(inflight.Options{Tier: true, Wake: wake}),
 	}
 	id, apart := rand.Uint64(), rulesApart(c)
 	var decided func(across.Block)
@@ -92,7 +97,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 			said := control.Word{Rule: w.Rule, Source: w.Source, Start: w.Start, End: w.End, Reason: w.Reason, Operator: control.Operator{Who: w.Who, From: w.From}}
 			happened.Add(said.Event(time.Now()))
 		},
-		Decided: decided,
+		Decided: decided, InFlight: s.InFlight,
 	}, time.Now())
 	if err != nil {
 		return nil, err

@@ -1,0 +1,256 @@
+// Package inflight counts requests in flight: how many a key has under way at this moment, on one edge and over the edges of a PoP.
+//
+// A request Enters, and Leaves when its answer has ended. On one edge that is a number per key. Over a PoP it is a number per key and
+// epoch in the tier: each edge adds what it holds to the number of the epoch that it is in and to that of the nearer neighbour, and takes it
+// off when it ends,
+//
+//	said(key, epoch) = held(key)    for the epochs that are kept now (epoch.go)
+//
+// so an edge that dies is gone from the count with the first epoch that it does not begin, and nobody has to notice that it died.
+// What an edge sends is always held - said: an admission, an end, what is carried into the next epoch, and what is said again after
+// a node was lost are all the same difference.
+//
+// The tier decides in the order in which it counts. Requests that come while an exchange of their key is under way go together with the
+// next. Its answer is the number with them in it, so without them it is used, and limit - used of them are within. What is beyond is
+// taken back by the next exchange; until then it stands in the answers to others, so they may be refused in vain for a round trip, but
+// never admitted in vain.
+//
+// There is no I/O, no goroutine and no clock in here. An entry has about 200 bytes. There are no more than requests in flight, which
+// limits.connections bounds, keys that were full in the last second, and maxIdle.
+package inflight
+
+import (
+	"sync"
+	"time"
+
+	"sluice/counter"
+)
+
+// Rule says how many requests of a key may be in flight.
+type Rule struct {
+	Name  string // names the numbers: rules of one name share them, and edges of a PoP know them by it
+	Limit int32
+}
+
+// Key is what has requests in flight.
+type Key struct {
+	Rule   string // Rule.Name
+	Source counter.Source
+}
+
+// recency is how long a key is refused without asking the tier after the tier has refused it, unless a place comes free here. So a flood
+// costs the tier an exchange per key and edge in so long, and what is asked in vain seldom stands in the way of who could be admitted.
+const recency = 25 * time.Millisecond
+
+// Options are those of a Table.
+type Options struct {
+	Tier bool   // somebody calls Due
+	Wake func() // something is due; must not block, nor call the Table. nil: nobody wants to know
+}
+
+// Table is the requests in flight of one edge. It is safe for concurrent use; Due and Answered belong to one goroutine.
+type Table struct {
+	tier bool
+	wake func()
+
+	mu        sync.Mutex
+	entries   map[Key]*entry
+	list      []*entry // the same, to go through
+	dirty     []*entry // to be looked at by the next Due
+	pass      int      // list[:pass] as well
+	first     uint32   // epochs that were kept at the last Due
+	last      uint32
+	unsettled time.Time // until then totals say nothing
+	spare     []*Exchange
+	unused    []*entry
+}
+
+// entry is the requests in flight of a key.
+type entry struct {
+	key   Key
+	at    int   // in Table.list
+	held  int32 // places that requests have here, those included that wait for the tier
+	dirty bool
+	out   bool // it is in no table any more
+
+	full time.Time // until then the tier need not be asked
+
+	next     *round    // requests that go with the next exchange; nil: none
+	sent     *round    // that went with the one under way
+	exchange *Exchange // under way; nil: none is
+	failed   bool      // the last came to nothing: it is tried again in the next epoch, or when a request asks
+	node     int       // what follows is about
+	said     [2]said   // by epoch & 1
+}
+
+// said is what a node has of this edge.
+type said struct {
+	epoch   uint32
+	there   bool  // the number was there when this edge asked last,
+	missing bool  // or it was not
+	n       int32 // of the number so many are this edge's
+}
+
+// round is requests that wait for one answer.
+type round struct {
+	reply   chan struct{} // closed when there is one, or none to come
+	limit   int32
+	waiting int32 // requests that have not heard of it
+	kept    int32 // that went on without it
+	ranked  bool
+	room    int32 // so many of those that wait are within
+}
+
+// Place is a request's place in flight. The zero Place is none.
+type Place struct {
+	Reply <-chan struct{} // closed when Confirm can say what the tier does; nil: it is not asked
+
+	entry *entry
+	round *round
+}
+
+// Answer is what the tier says of a place.
+type Answer uint8
+
+const (
+	Silent Answer = iota // it has not answered: the place is kept, for Leave to give back
+	Within               // it is within the limit
+	Beyond               // it is not, and given back
+)
+
+// New makes a Table.
+func New(o Options) *Table {
+	if o.Wake == nil {
+		o.Wake = func() {}
+	}
+	return &Table{tier: o.Tier, wake: o.Wake, entries: make(map[Key]*entry)}
+}
+
+// Enter takes a place for a request, and reports whether there was one as far as this edge knows. If asks, and a tier is there, the place
+// is to be confirmed once Reply is closed.
+func (t *Table) Enter(r *Rule, source counter.Source, asks bool, now time.Time) (p Place, entered bool) {
+	asks = asks && t.tier
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := Key{r.Name, source}
+	e := t.entries[key]
+	switch {
+	case e == nil:
+		e = t.add(key)
+	case e.held >= r.Limit || asks && now.Before(e.full):
+		return Place{}, false
+	}
+	e.held++
+	p.entry = e
+	if asks {
+		if e.next == nil {
+			e.next = &round{reply: make(chan struct{})}
+		}
+		e.next.limit = r.Limit
+		e.next.waiting++
+		p.round, p.Reply = e.next, e.next.reply
+	}
+	t.mark(e)
+	return p, true
+}
+
+// mark has an entry looked at.
+func (t *Table) mark(e *entry) {
+	if t.tier && !e.dirty {
+		e.dirty = true
+		t.dirty = append(t.dirty, e)
+		t.wake()
+	}
+}
+
+// Confirm says what the tier has said of a place. What is Beyond has none any more.
+func (t *Table) Confirm(p *Place, now time.Time) Answer {
+	b := p.round
+	if p.round, p.Reply = nil, nil; b == nil {
+		return Silent
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b.waiting--
+	switch {
+	case !b.ranked:
+		b.kept++
+		return Silent
+	case b.room > 0:
+		b.room--
+		return Within
+	}
+	e := p.entry
+	p.entry = nil
+	e.held--
+	e.full = now.Add(recency)
+	t.mark(e)
+	return Beyond
+}
+
+// Leave gives a place back. It may be called more than once.
+func (t *Table) Leave(p *Place) {
+	e := p.entry
+	if e == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if b := p.round; b != nil {
+		b.waiting--
+	}
+	*p = Place{}
+	e.held--
+	e.full = time.Time{}
+	if t.mark(e); !t.tier && e.held == 0 {
+		t.remove(e)
+	}
+}
+
+// add makes an entry.
+func (t *Table) add(key Key) (e *entry) {
+	if n := len(t.unused); n > 0 {
+		e, t.unused = t.unused[n-1], t.unused[:n-1]
+	} else {
+		e = new(entry)
+	}
+	*e = entry{key: key, at: len(t.list), node: -1, dirty: e.dirty} // it may be in t.dirty as what it was before
+	t.entries[key], t.list = e, append(t.list, e)
+	return e
+}
+
+// What is kept for who comes back or comes next: entries of keys that hold nothing, and such as are of none.
+const (
+	maxIdle   = 1 << 14
+	maxUnused = 1 << 10
+)
+
+// remove forgets an entry that holds nothing.
+func (t *Table) remove(e *entry) {
+	last := t.list[len(t.list)-1]
+	t.list[e.at], last.at = last, e.at
+	t.list[len(t.list)-1] = nil
+	t.list = t.list[:len(t.list)-1]
+	delete(t.entries, e.key)
+	if e.out = true; len(t.unused) < maxUnused {
+		t.unused = append(t.unused, e)
+	}
+}
+
+// Held is how many places requests have here, by the name of their rule, and Keys of how many keys.
+func (t *Table) Held() (by map[string]int, keys int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	by = make(map[string]int)
+	for _, e := range t.list {
+		by[e.key.Rule] += int(e.held)
+	}
+	return by, len(t.list)
+}
+
+// Waiting reports whether something is held, or to be said to the tier, so that Due is to be called though nothing happens.
+func (t *Table) Waiting() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.list) > 0
+}

@@ -1,0 +1,91 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sluice/counter/inflight"
+	"sluice/edge/limiter"
+)
+
+// MaxConcurrency is the most requests in flight that a rule may allow.
+const MaxConcurrency = 1_000_000
+
+// MayLackLimit reports whether a rule says enough without a limit.
+func (c *Config) MayLackLimit() bool { return c.OrdersOrigin() || c.Concurrency > 0 }
+
+// CheckConcurrency says which field does not go with a rule's concurrency, and what is wrong with it. A rule counts its requests in
+// flight by its key alone, each as one, and waits for the tier by itself; all else belongs into a rule beside it.
+func (c *Config) CheckConcurrency() (field string, err error) {
+	if c.Concurrency == 0 {
+		return "", nil
+	}
+	no := func(f, format string, args ...any) { field, err = f, fmt.Errorf(format, args...) }
+	const apart = "give the concurrency a rule of its own, without a limit"
+	switch {
+	case c.Concurrency < 0 || c.Concurrency > MaxConcurrency:
+		no("concurrency", "%d: want 0 to %d", c.Concurrency, MaxConcurrency)
+	case c.Match.Descriptors != nil:
+		no("concurrency", "no proxy tells when a request ends that it has asked about: remove it")
+	case c.Action == Tag:
+		no("action", "a request waits for its place in flight, and action: tag refuses nobody: take mode: shadow, or %s", apart)
+	case c.Action == Delay || c.Algorithm == LeakyBucket:
+		no("concurrency", "a request that waits for its turn would hold a place: %s", apart)
+	case c.Check == limiter.Sync:
+		no("check", "concurrency asks the tier before each decision already, and sync would ask once more: take check: async, or %s", apart)
+	case len(c.Windows) > 0:
+		no("windows", "requests in flight have no window: %s", apart)
+	case len(c.Prefixes) > 0:
+		no("prefixes", "concurrency counts by the rule's key alone: %s", apart)
+	case len(c.Plans) > 0:
+		no("plans", "a plan says a limit in a window, and no concurrency: %s, with match: {plans: …} for each", apart)
+	case c.Cost.Is():
+		no("cost", "a request holds one place whatever it costs: %s", apart)
+	case c.Candidate.Is():
+		no("candidate", "it tries a limit, and no concurrency: %s", apart)
+	case c.Count.Refused:
+		no("count", "what finds no place is counted under other rules, not under this: %s", apart)
+	}
+	return field, err
+}
+
+// ConcurrencyPolicy names the concurrency where the rule's name is that of its limit; "" otherwise.
+func (r *Rule) ConcurrencyPolicy() string {
+	if r.Config.Limit == 0 {
+		return ""
+	}
+	return r.Config.Name + "/concurrency"
+}
+
+// addConcurrency gives a rule its places, known by its name and key like its counters.
+func (r *Rule) addConcurrency() error {
+	c := &r.Config
+	if field, err := c.CheckConcurrency(); err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	if c.Concurrency == 0 {
+		return nil
+	}
+	r.Uncounted = c.Limit == 0
+	r.InFlight = &inflight.Rule{Name: fmt.Sprintf("%s %s %s", c.Name, strings.ToLower(strings.Join(c.Key, ",")), c.Mode), Limit: int32(c.Concurrency)}
+	name := c.Name
+	if policy := r.ConcurrencyPolicy(); policy != "" {
+		name = policy
+	}
+	// The unit is of draft-ietf-httpapi-ratelimit-headers-10. There is no window.
+	item := fmt.Appendf(nil, "%q;q=%d;qu=\"concurrent-requests\"", name, c.Concurrency)
+	for i := range r.Limits { // one: windows and prefixes are refused
+		for family := range r.Limits[i].Texts {
+			t := &r.Limits[i].Texts[family]
+			if r.Uncounted {
+				t.Policy = item
+			} else {
+				t.Policy = slices.Concat(t.Policy, []byte(", "), item)
+			}
+		}
+	}
+	r.Crowded = &Text{Quoted: strconv.AppendQuote(nil, name), Policy: r.Limits[0].Texts[0].Policy, Limit: strconv.AppendInt(nil, int64(c.Concurrency), 10), Window: 1}
+	return nil
+}
