@@ -111,7 +111,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	defer reader.Wait()
 	reader.Go(func() { k.follow(ctx) })
 	for {
-		timer := time.NewTimer(k.due(time.Now()))
+		timer := time.NewTimer(k.due())
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -124,9 +124,10 @@ func (k *Keeper) Run(ctx context.Context) {
 }
 
 // due publishes what is in force since a quota began or ended, and returns when to look at the clock again: it may step.
-func (k *Keeper) due(now time.Time) time.Duration {
+func (k *Keeper) due() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	now := time.Now()
 	if next := k.snap.Next(); now.UnixMilli() < k.book.now || !next.IsZero() && !next.After(now) {
 		k.publish(now)
 	}
