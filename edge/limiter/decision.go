@@ -143,6 +143,14 @@ func (d *Decision) combine() {
 			wait = max(wait, r.Wait)
 		}
 		switch {
+		case r.Verdict == Passed:
+			switch {
+			case r.Ask == nil:
+			case !r.Rule.refuses():
+				other = r
+			case least == nil || r.Ask.Remaining < least.Ask.Remaining:
+				least = r
+			}
 		case r.Verdict == Shadowed:
 			if shadow == nil || r.Wait > shadow.Wait {
 				shadow = r
@@ -151,15 +159,8 @@ func (d *Decision) combine() {
 			if tagged == nil || r.Wait > tagged.Wait {
 				tagged = r
 			}
-		case r.Verdict != Passed:
-			if refusal == nil || r.Wait > refusal.Wait {
-				refusal = r
-			}
-		case r.Ask == nil:
-		case !r.Rule.refuses():
-			other = r
-		case least == nil || r.Ask.Remaining < least.Ask.Remaining:
-			least = r
+		case refusal == nil || r.Wait > refusal.Wait:
+			refusal = r
 		}
 		if r.Ask != nil && r.Ask.Delay > d.Delay && !r.Rule.Shadow {
 			d.Delay = min(r.Ask.Delay, MaxDelay)
