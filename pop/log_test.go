@@ -137,11 +137,7 @@ func TestRecordsOfOneSource(t *testing.T) {
 // all are written.
 func TestLogWaitsForCredit(t *testing.T) {
 	t.Parallel()
-	const edges = 16
-	requests := uint64(1000)
-	if raceEnabled {
-		requests = 200
-	}
+	const edges, requests = 16, 1000
 	r := newRule(t, 1, time.Minute, 0, algorithm.Nearest)
 	w := newWorld(t, sim.Config{Edges: edges, Nodes: 2, RTT: time.Millisecond}, r)
 	w.Run(w.Now().Add(time.Second))

@@ -100,23 +100,31 @@ func (r *RuleResult) key() mitigation.Key {
 // open reports whether the rule's counter is still to be asked.
 func (r *RuleResult) open() bool { return r.Verdict == Passed && !r.Skipped }
 
-// Reset makes d ready for the next request. Rules of the last one do not live on in it.
+// Reset makes d ready for the next request. Rules of the last one do not live on in it. Only what was used is written: a Decision is large.
 func (d *Decision) Reset() {
 	clear(d.Results)
 	clear(d.asks)
 	clear(d.replies)
 	clear(d.tickets)
-	*d = Decision{Results: d.Results[:0], Candidates: d.Candidates[:0], asks: d.asks[:0], replies: d.replies[:0], tickets: d.tickets[:0],
-		places: d.places[:0], placed: d.placed[:0]}
+	d.Results, d.Candidates, d.Covering = d.Results[:0], d.Candidates[:0], nil
+	d.asks, d.replies, d.tickets = d.asks[:0], d.replies[:0], d.tickets[:0]
+	d.places, d.placed, d.inFlight = d.places[:0], d.placed[:0], false
+	d.Verdict, d.Told, d.Cause, d.Held, d.Delay = Passed, nil, nil, false, 0
 }
 
 // Add adds a rule that the request falls under, and the source that it counts. No two rules may share both counter and source.
 func (d *Decision) Add(r *Rule, source counter.Source) {
+	n := len(d.Results)
 	if r.Candidate != nil {
-		d.Candidates = append(d.Candidates, CandidateResult{Index: len(d.Results)})
+		d.Candidates = append(d.Candidates, CandidateResult{Index: n})
 	}
 	d.inFlight = d.inFlight || r.InFlight != nil
-	d.Results = append(d.Results, RuleResult{Rule: r, Source: source, Index: len(d.Results)})
+	if n == cap(d.Results) {
+		d.Results = append(d.Results, RuleResult{})
+	}
+	d.Results = d.Results[:n+1] // cleared by Reset
+	result := &d.Results[n]
+	result.Rule, result.Source, result.Index = r, source, n
 }
 
 // Refused reports whether the client is to be refused.
@@ -135,6 +143,14 @@ func (d *Decision) combine() {
 			wait = max(wait, r.Wait)
 		}
 		switch {
+		case r.Verdict == Passed:
+			switch {
+			case r.Ask == nil:
+			case !r.Rule.refuses():
+				other = r
+			case least == nil || r.Ask.Remaining < least.Ask.Remaining:
+				least = r
+			}
 		case r.Verdict == Shadowed:
 			if shadow == nil || r.Wait > shadow.Wait {
 				shadow = r
@@ -143,15 +159,8 @@ func (d *Decision) combine() {
 			if tagged == nil || r.Wait > tagged.Wait {
 				tagged = r
 			}
-		case r.Verdict != Passed:
-			if refusal == nil || r.Wait > refusal.Wait {
-				refusal = r
-			}
-		case r.Ask == nil:
-		case !r.Rule.refuses():
-			other = r
-		case least == nil || r.Ask.Remaining < least.Ask.Remaining:
-			least = r
+		case refusal == nil || r.Wait > refusal.Wait:
+			refusal = r
 		}
 		if r.Ask != nil && r.Ask.Delay > d.Delay && !r.Rule.Shadow {
 			d.Delay = min(r.Ask.Delay, MaxDelay)

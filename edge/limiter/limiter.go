@@ -160,13 +160,14 @@ func (l *Limiter) ask(d *Decision, crowded bool, now time.Time) {
 		if !r.open() || r.Rule.Uncounted || crowded && !r.Rule.Refused {
 			continue
 		}
-		d.asks = append(d.asks, counter.Ask{
-			Rule: r.CountedBy(), Source: r.Source, Hits: r.hits(),
-			Hold: (len(r.Rule.Statuses) > 0 || r.Due) && !crowded, Shadow: !r.Rule.refuses(), Always: r.Rule.Refused,
-		})
-		r.Ask = &d.asks[len(d.asks)-1]
-		d.Held = d.Held || r.Ask.Hold
-		shadows = shadows || r.Ask.Shadow
+		d.asks = d.asks[:len(d.asks)+1] // cleared by Reset
+		a := &d.asks[len(d.asks)-1]
+		a.Rule, a.Source, a.Hits = r.CountedBy(), r.Source, r.hits()
+		a.Hold = (len(r.Rule.Statuses) > 0 || r.Due) && !crowded
+		a.Shadow, a.Always = !r.Rule.refuses(), r.Rule.Refused
+		r.Ask = a
+		d.Held = d.Held || a.Hold
+		shadows = shadows || a.Shadow
 		ranked = ranked || r.Rule.Counter.Sync && l.ranked(r)
 	}
 	if len(d.asks) == 0 {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 )
 
 // A Change is a quota in a store, or that it is gone.
@@ -57,31 +59,30 @@ type Keeper struct {
 	// Warn is told when the store goes away, and when it is back. It must not block.
 	Warn func(message string, args ...any)
 
-	wake  chan struct{} // holds one where Run should look at the time again
-	mu    sync.Mutex
-	book  *Book
-	snap  *Snapshot
-	mark  Mark
-	saved Mark
-	down  bool
-	read  time.Time
+	wake    chan struct{} // holds one where Run should look at the time again
+	reading chan struct{} // holds one while the store is read, which may take long: mu is held only after it
+	mu      sync.Mutex
+	book    *Book
+	snap    *Snapshot
+	mark    Mark
+	saved   Mark
+	down    bool
+	read    time.Time
 }
 
-// How long the store may take: to hand over a million quotas at the start, and for what has changed.
+// How long the store may take: to hand over a million quotas, and for what has changed.
 const (
 	loadTime = time.Minute
 	readTime = 5 * time.Second
 	saveTime = time.Minute // between two copies
 )
 
+var errSlow = errors.New("it takes too long")
+
 // Load reads all that there is. While the store is away, an edge starts with its copy; without one that is the error, because clients who pay
 // for more would be held to the limits of those who do not.
 func (k *Keeper) Load(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, loadTime)
-	defer cancel()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.book, k.wake = new(Book), make(chan struct{}, 1)
+	k.book, k.wake, k.reading = new(Book), make(chan struct{}, 1), make(chan struct{}, 1)
 	copied := false
 	if k.Copy != "" {
 		switch err := k.restore(); {
@@ -91,36 +92,74 @@ func (k *Keeper) Load(ctx context.Context) error {
 			k.Warn("the copy of the plans cannot be used: the store is read instead", "file", k.Copy, "error", err)
 		}
 	}
-	if err := k.update(ctx, time.Now()); err != nil && !copied {
+	err := k.update(ctx)
+	if err != nil && !copied {
 		return fmt.Errorf("plans.store: %w: without it, and without a copy in state_dir, nobody's plan is known; start the store first", err)
-	} else if err != nil {
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil {
 		k.away(err)
 	}
 	k.publish(time.Now())
 	return nil
 }
 
-// Run reads what changes until ctx is done.
+// Run reads what changes, and has quotas begin and end, until ctx is done. A store that takes its time does not hold up the latter.
 func (k *Keeper) Run(ctx context.Context) {
-	saved := time.Now()
+	var reader sync.WaitGroup
+	defer reader.Wait()
+	reader.Go(func() { k.follow(ctx) })
 	for {
-		k.mu.Lock()
-		wait := k.Refresh
-		if next := k.snap.Next(); !next.IsZero() {
-			wait = min(wait, max(0, time.Until(next)))
-		}
-		k.mu.Unlock()
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(k.due())
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			k.save()
 			return
 		case <-timer.C:
 		case <-k.wake:
 			timer.Stop()
 		}
-		k.refresh(ctx)
+	}
+}
+
+// due publishes what is in force since a quota began or ended, and returns when to look at the clock again: it may step.
+func (k *Keeper) due() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	if next := k.snap.Next(); now.UnixMilli() < k.book.now || !next.IsZero() && !next.After(now) {
+		k.publish(now)
+	}
+	wait := k.Refresh
+	if next := k.snap.Next(); !next.IsZero() {
+		wait = min(wait, max(0, next.Sub(now)))
+	}
+	return wait
+}
+
+// follow reads the store again and again.
+func (k *Keeper) follow(ctx context.Context) {
+	defer k.save()
+	tick, saved := time.NewTicker(k.Refresh), time.Now()
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := k.update(ctx)
+		k.mu.Lock()
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			k.away(err)
+		case k.down:
+			k.down = false
+			k.Warn("the store of the plans is back")
+		}
+		k.mu.Unlock()
 		if time.Since(saved) >= saveTime {
 			k.save()
 			saved = time.Now()
@@ -128,59 +167,81 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-func (k *Keeper) refresh(ctx context.Context) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := time.Now()
-	if next := k.snap.Next(); !next.IsZero() && !next.After(now) {
-		k.publish(now) // first: the store may take its time
-	}
-	if now.Sub(k.read) < k.Refresh && !k.down {
-		return
-	}
-	within, cancel := context.WithTimeout(ctx, readTime)
-	defer cancel()
-	before := k.mark
-	switch err := k.update(within, now); {
-	case ctx.Err() != nil:
-	case err != nil:
-		k.read = now
-		k.away(err)
-	default:
-		if k.down {
-			k.down = false
-			k.Warn("the store of the plans is back")
-		}
-		if k.mark != before {
-			k.publish(time.Now())
-		}
-	}
-}
-
 func (k *Keeper) away(err error) {
+	k.read = time.Now()
 	if !k.down {
 		k.down = true
 		k.Warn("the store of the plans does not answer: what was read last stays in force", "error", err)
 	}
 }
 
-// update reads what has changed.
-func (k *Keeper) update(ctx context.Context, now time.Time) error {
-	book := k.book
-	mark, err := k.Store.Changes(ctx, k.mark, func(all bool) {
-		if all {
-			book = &Book{now: k.book.now}
+// update reads what has changed, and has it in force.
+func (k *Keeper) update(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	patience := time.AfterFunc(readTime, func() { cancel(errSlow) })
+	defer patience.Stop()
+	select {
+	case k.reading <- struct{}{}:
+		defer func() { <-k.reading }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	var all *Book // nil: only what has changed is read
+	var changed []Change
+	now, odd := time.Now(), 0
+	mark, err := k.Store.Changes(ctx, k.mark, func(is bool) {
+		if is {
+			all = &Book{now: now.UnixMilli()}
+			patience.Reset(loadTime)
 		}
 	}, func(c Change) {
-		if client, ok := k.Source(c.Key); ok {
-			book.Say(client, c.Quota, c.Removed)
+		if all == nil {
+			changed = append(changed, c)
+		} else if !k.say(all, c) {
+			odd++
 		}
 	})
 	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		return err
 	}
-	k.book, k.mark, k.read = book, mark, now
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if all != nil {
+		k.book = all
+	}
+	for _, c := range changed {
+		if !k.say(k.book, c) {
+			odd++
+		}
+	}
+	if odd > 0 {
+		k.Warn("the store of the plans has what no edge has written: it is passed over", "quotas", odd)
+	}
+	before := k.mark
+	k.mark, k.read = mark, now
+	if mark != before {
+		k.publish(time.Now())
+		select {
+		case k.wake <- struct{}{}: // it may begin or end before the next look at the clock
+		default:
+		}
+	}
 	return nil
+}
+
+// say has a book take in a change. It reports false for one that cannot be: then nothing is said.
+func (k *Keeper) say(book *Book, c Change) bool {
+	client, ok := k.Source(c.Key)
+	if !ok {
+		return false
+	}
+	can := c.Removed || c.Quota.Limit <= algorithm.MaxLimit
+	book.Say(client, c.Quota, c.Removed || !can)
+	return can
 }
 
 func (k *Keeper) publish(now time.Time) {
@@ -218,16 +279,7 @@ func (k *Keeper) change(ctx context.Context, client string, do func(context.Cont
 	if err := do(ctx, keys); err != nil {
 		return fmt.Errorf("%w: %v", ErrAway, err)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := k.update(ctx, time.Now()); err != nil {
-		return nil // it is kept, and will be read
-	}
-	k.publish(time.Now())
-	select {
-	case k.wake <- struct{}{}: // it may begin or end before the next look at the store
-	default:
-	}
+	_ = k.update(ctx) // if not, it is kept, and will be read
 	return nil
 }
 
@@ -274,9 +326,11 @@ func (k *Keeper) restore() error {
 		return errors.New("it was written under another pop.secret_file, or by another version")
 	}
 	book := &Book{now: time.Now().UnixMilli()}
-	for in.More() {
+	for {
 		var line copyLine
-		if err := in.Decode(&line); err != nil {
+		if err := in.Decode(&line); err == io.EOF {
+			break
+		} else if err != nil {
 			return err
 		}
 		client, err := counter.ParseSource(line.Client)

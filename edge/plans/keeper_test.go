@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,9 +23,23 @@ type shelf struct {
 	said  []Change
 	away  bool
 	looks int
+	takes time.Duration // to begin
+	whole time.Duration // to hand over all that there is
 }
 
-func (s *shelf) Changes(_ context.Context, since Mark, begin func(bool), each func(Change)) (Mark, error) {
+func (s *shelf) Changes(ctx context.Context, since Mark, begin func(bool), each func(Change)) (Mark, error) {
+	s.mu.Lock()
+	takes, whole := s.takes, s.whole
+	s.mu.Unlock()
+	if err := pass(ctx, takes); err != nil {
+		return since, err
+	}
+	if since.Store == "" && whole > 0 {
+		begin(true)
+		if err := pass(ctx, whole); err != nil {
+			return since, err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looks++
@@ -49,6 +65,16 @@ func (s *shelf) Put(_ context.Context, keys []string, q Quota, _ time.Time) erro
 
 func (s *shelf) Delete(_ context.Context, keys []string, rule *string) (int, error) { return 0, nil }
 func (s *shelf) Close() error                                                       { return nil }
+
+// pass returns after some time, or when ctx is done.
+func pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // is has the store answer or not, and say more.
 func (s *shelf) is(away bool, said ...Change) {
@@ -154,6 +180,96 @@ func TestKeeper(t *testing.T) {
 	})
 }
 
+// While the store is slow, quotas end when they do, and its state can be asked for.
+func TestSlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ends := time.Now().Add(7 * time.Second)
+		s := &shelf{said: []Change{{Key: "k1", Quota: Quota{Plan: "pro", End: ends.UnixMilli()}}}}
+		k, latest, warned := keeper(s, "")
+		if err := k.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer run(t, k)()
+		s.mu.Lock()
+		s.takes = time.Hour
+		s.mu.Unlock()
+		time.Sleep(time.Until(ends) + time.Millisecond)
+		synctest.Wait()
+		if plan, _ := latest().Of(client(1)).Under("api"); plan != "" {
+			t.Fatalf("plan %q after its end", plan)
+		}
+		if !k.Status().Up {
+			t.Error("it is down before its time is over")
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if k.Status().Up || len(*warned) != 1 {
+			t.Errorf("%+v, warned of %q", k.Status(), *warned)
+		}
+	})
+}
+
+// A store that was away at the start may take its time to hand over everything, and an edge that has a copy does not wait long for one.
+func TestAllIsReadLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{takes: time.Hour, whole: 40 * time.Second, said: []Change{{Key: "k1", Quota: Quota{Plan: "pro"}}}}
+		k, latest, _ := keeper(s, filepath.Join(t.TempDir(), "plans"))
+		if err := k.write(new(Snapshot), Mark{}); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := k.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d > 10*time.Second {
+			t.Errorf("it starts after %v", d)
+		}
+		if k.Status().Read.IsZero() {
+			t.Error("it has not looked at the store")
+		}
+		defer run(t, k)()
+		s.mu.Lock()
+		s.takes = time.Second
+		s.mu.Unlock()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if plan, _ := latest().Of(client(1)).Under("api"); plan != "pro" || !k.Status().Up {
+			t.Errorf("plan %q, %+v", plan, k.Status())
+		}
+	})
+}
+
+// A limit that somebody has written into the store, and that cannot be, is none, and others are in force.
+func TestOddQuotas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		odd := Change{Key: "k1", Quota: Quota{Rule: "api", Limit: 2_000_000_000}}
+		s := &shelf{said: []Change{odd, {Key: "no key"}, {Key: "k2", Quota: Quota{Rule: "api", Limit: 9}}}}
+		k, latest, warned := keeper(s, "")
+		wants := func(limit uint32, warnings int) {
+			t.Helper()
+			if _, l := latest().Of(client(1)).Under("api"); l != limit || len(*warned) != warnings {
+				t.Errorf("limit %d, want %d; warned of %q", l, limit, *warned)
+			}
+			if limits := latest().Limits("api"); slices.Contains(limits, odd.Quota.Limit) || !slices.Contains(limits, 9) {
+				t.Errorf("limits %d", limits)
+			}
+		}
+		if err := k.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wants(0, 1)
+		defer run(t, k)()
+		s.is(false, Change{Key: "k1", Quota: Quota{Rule: "api", Limit: 5}})
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		wants(5, 1)
+		s.is(false, odd)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		wants(0, 2)
+	})
+}
+
 // An edge that starts while the store is away has what its copy says, and without one does not start.
 func TestStartFromTheCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -185,6 +301,23 @@ func TestStartFromTheCopy(t *testing.T) {
 		k.Check = "another secret"
 		if err := k.Load(t.Context()); err == nil {
 			t.Error("it starts from a copy of another secret")
+		}
+
+		// A copy that is damaged is none, wherever.
+		whole, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.SplitAfter(string(whole), "\n")
+		for _, text := range []string{lines[0] + lines[1] + "}\n" + lines[2], lines[0] + lines[1] + lines[2][:9], "", lines[0] + lines[1] + "\x00\x00"} {
+			broken := filepath.Join(t.TempDir(), "plans")
+			if err := os.WriteFile(broken, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			k, latest, _ := keeper(s, broken)
+			if err := k.Load(t.Context()); err == nil {
+				t.Errorf("it starts from %q with %d clients", text, latest().Clients())
+			}
 		}
 
 		// From the copy on, only what changed since is read.

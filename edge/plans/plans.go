@@ -183,20 +183,38 @@ func (b *Book) remember(client counter.Source, q Quota) {
 		}
 	}
 	if len(b.times) > 4096+4*b.count { // most are of quotas that were taken away
-		b.times = b.times[:0]
-		for i := range b.shards {
-			for source, c := range b.shards[i] {
-				for _, q := range c.quotas {
-					for _, at := range []int64{q.Start, q.End} {
-						if at > b.now {
-							b.times = append(b.times, moment{at, source})
-						}
+		b.schedule()
+	}
+}
+
+// schedule finds all moments that are to come.
+func (b *Book) schedule() {
+	b.times = b.times[:0]
+	for i := range b.shards {
+		for source, c := range b.shards[i] {
+			for _, q := range c.quotas {
+				for _, at := range []int64{q.Start, q.End} {
+					if at > b.now {
+						b.times = append(b.times, moment{at, source})
 					}
 				}
 			}
 		}
-		heap.Init(&b.times)
 	}
+	heap.Init(&b.times)
+}
+
+// rewind has what is known be as it was at a time: the clock was ahead, and what had ended then has not.
+func (b *Book) rewind(to int64) {
+	b.now = to
+	for i := range b.shards {
+		for source, c := range b.shards[i] {
+			if slices.ContainsFunc(c.quotas, func(q Quota) bool { return q.Start != 0 || q.End != 0 }) {
+				b.set(source, c, c.quotas)
+			}
+		}
+	}
+	b.schedule()
 }
 
 // set says what is known of a client from b.now on.
@@ -270,9 +288,13 @@ func (b *Book) tally(c *Client, by int) {
 	}
 }
 
-// Snapshot is what is known as it is at a time, which is not before that of the last one.
+// Snapshot is what is known as it is at a time. One before that of the last Snapshot costs a look at every client.
 func (b *Book) Snapshot(at time.Time) *Snapshot {
-	b.now = max(b.now, at.UnixMilli())
+	if now := at.UnixMilli(); now < b.now {
+		b.rewind(now)
+	} else {
+		b.now = now
+	}
 	for len(b.times) > 0 && b.times[0].at <= b.now {
 		client := heap.Pop(&b.times).(moment).client
 		if was := b.shards[shardOf(client)][client]; was != nil {

@@ -338,6 +338,7 @@ func TestCandidatesOfCalls(t *testing.T) {
 rules:
 - {name: user, match: {descriptors: {domain: web, entries: [{key: user}]}}, limit: 10, window: 1h, candidate: {limit: 3}}
 - {name: throttled, match: {descriptors: {domain: web, entries: [{key: throttled}]}}, limit: 10, window: 1h, candidate: {limit: 3, mitigation_timeout: 0}}
+- {name: large, match: {descriptors: {domain: web, entries: [{key: large}]}}, limit: 10, window: 1h, candidate: {limit: 100}}
 `)
 	q := request("web", "user=a")
 	for _, step := range []struct {
@@ -367,6 +368,12 @@ rules:
 	p.ask(once)
 	if got := p.metric("sluice_candidate_requests_total", "verdict", "limited"); got != 2 {
 		t.Errorf("of one call of five hits, and one of none: limited %v times, want 2", got)
+	}
+	large := request("web", "large=a") // for the rule eleven hits are as many as five hundred, and not for its candidate
+	large.HitsAddend = 500
+	p.ask(large)
+	if got := p.metric("sluice_candidate_requests_total", "verdict", "limited"); got != 3 {
+		t.Errorf("of a call of 500 hits, which are over a candidate's limit of 100: limited %v times, want 3", got)
 	}
 }
 

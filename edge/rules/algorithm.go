@@ -34,7 +34,15 @@ func (c *Config) NewCounter(name string, estimate algorithm.Estimate) (*algorith
 	case Exact:
 		return algorithm.NewExact(name, c.Limit, window, c.SubWindows)
 	}
-	return algorithm.NewCostlyRule(name, c.Limit, window, c.SubWindows, estimate, c.Cost.most())
+	return algorithm.NewCostlyRule(name, c.Limit, window, c.SubWindows, estimate, c.most())
+}
+
+// most is how many hits are counted at once. Who asks about a descriptor says how many, and more than the limit are refused.
+func (c *Config) most() uint32 {
+	if c.Match.Descriptors != nil {
+		return min(c.Limit, algorithm.MaxCost)
+	}
+	return c.Cost.most()
 }
 
 // bucket is how many requests may come at once, and how many more may wait. A leaky bucket is a token bucket of one before which there is

@@ -63,11 +63,15 @@ func (d *Decision) AddDescriptor(secret key.Secret, set *Set, s *address.Sources
 	if limit == 0 {
 		limit = r.Config.Limit
 	}
-	hits := min(q.Hits, limit+1) // more hits are no more over it
+	most := limit + 1 // more hits are no more over it
+	if r.Candidate != nil && q.Limit == 0 {
+		most = max(most, r.Candidate.Counter.Limit+1)
+	}
+	hits := min(q.Hits, most)
 	for i := range d.Results {
 		if d.Rules[i] == r && d.Results[i].Source == source {
 			result := &d.Results[i]
-			result.Hits = min(result.Hits+hits, limit+1)
+			result.Hits = min(result.Hits+hits, most)
 			result.Asks = result.Hits == 0
 			return i
 		}

@@ -7,7 +7,9 @@ import (
 
 	"sluice/counter"
 	"sluice/edge/address"
+	"sluice/edge/limiter"
 	"sluice/edge/rules/descriptors"
+	"sluice/mitigation"
 )
 
 // descriptorsOf reads "domain key=value key".
@@ -46,6 +48,29 @@ func TestDescriptorsOfNoRequest(t *testing.T) {
 func TestTwoRulesAboutOneDescriptor(t *testing.T) {
 	if _, err := describedSet(t, "d user", "d user=*"); err == nil || !strings.Contains(err.Error(), "is about the same") {
 		t.Errorf("%v", err)
+	}
+}
+
+// The tier is told of all hits of a call at once: in the smallest reports they would take a round trip for every 256, and other edges would
+// admit more meanwhile.
+func TestOneReportForACall(t *testing.T) {
+	c := Default("r", 10_000)
+	c.Match.Descriptors = descriptorsOf("d user")
+	s, err := New([]Config{c}, Defaults{}, func(string) *Tally { return NewTally() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := descriptors.Descriptor{Entries: []descriptors.Entry{{Key: "user", Value: "a"}}, Hits: 9000}
+	var d Decision
+	d.AddDescriptor(testSecret, s, address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &q)
+	table, now := counter.New(counter.Options{Counters: 1 << 10, Tier: true}), time.Unix(1_800_000_000, 0)
+	l := limiter.Limiter{Counters: table, Bits: mitigation.New(1<<10, nil)}
+	if l.Decide(&d.Decision, now); d.Refused() {
+		t.Fatal("it is refused")
+	}
+	report, _ := table.Take(counter.Counter{Rule: d.Results[0].CountedBy(), Source: d.Results[0].Source}, now)
+	if report.N != 1 || report.Parts[0].Hits != 9000 && report.Parts[0].Hits>>32 != 9000 {
+		t.Errorf("%d parts, the first of %#x", report.N, report.Parts[0].Hits)
 	}
 }
 

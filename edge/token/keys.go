@@ -85,6 +85,17 @@ func parseKeys(text []byte, algorithms []string) (keys []key, err error) {
 	if len(fit) == 0 {
 		return nil, fmt.Errorf("no key in it is for %s", strings.Join(algorithms, ", "))
 	}
+	for _, a := range algorithms {
+		nameless := 0
+		for i := range fit {
+			if fit[i].id == "" && slices.Contains(fit[i].algorithms, a) {
+				nameless++
+			}
+		}
+		if nameless > maxTries { // tokens of the last would not be believed
+			return nil, fmt.Errorf("%d keys without a name for %s: want %d at most, because any could have signed a token: remove those that are retired, or give a set (JWKS) with names", nameless, a, maxTries)
+		}
+	}
 	return fit, nil
 }
 

@@ -5,9 +5,10 @@
 // time.
 //
 // What an attacker can make it cost: a token that nobody has signed is verified once, while it is remembered, and each new one of his once. That is
-// one verification for each request, as BenchmarkVerify measures it: of a processor about 0.1 ms for RS256 of 2,048 bits and EdDSA, 0.17 ms for
-// ES256, its parsing included, on a machine that was busy with other things. A token that is too
-// long, malformed, expired, of another algorithm, or of a key that the file has not, costs none. The tables of tokens that are good and of
+// one verification for each request, and up to four where the file has several keys for an algorithm. BenchmarkVerify measures it: of a
+// processor about 0.1 ms for RS256 of 2,048 bits and EdDSA, 0.17 ms for ES256, its parsing included, on a machine that was busy with other things. A
+// token that is malformed, expired, of another algorithm, or of a key that the file has not, costs no verification but its parsing: 0.01 ms,
+// and for 8 KB of nested lists up to 0.4 ms. One that is too long, or has a long header, costs nothing. The tables of tokens that are good and of
 // those that are not have a place for 32,768 each, so who floods the one pushes nothing out of the other.
 package token
 
@@ -41,10 +42,11 @@ type Config struct {
 func (c *Config) Is() bool { return c.KeysFile != "" }
 
 const (
-	maxToken = 8 << 10 // bytes of a token
-	maxClaim = 256     // bytes of a claim that is a key
-	maxTries = 4       // keys that are tried with a token that names none
-	places   = 1 << 15 // of each of the two tables
+	maxToken  = 8 << 10 // bytes of a token
+	maxHeader = 512     // bytes of it before the first dot: one of thousands costs more to read than a signature to verify
+	maxClaim  = 256     // bytes of a claim that is a key
+	maxTries  = 4       // keys that are tried with a token that names none
+	places    = 1 << 15 // of each of the two tables
 )
 
 // Claims are what a believed token says, as far as rules ask. It is immutable.
@@ -132,7 +134,7 @@ func (v *Verifier) Header() string {
 
 // Verify is what a token claims; nil if it is not believed at now. A token that it knows allocates nothing.
 func (v *Verifier) Verify(text []byte, now time.Time) *Claims {
-	if len(text) == 0 || len(text) > maxToken {
+	if header := bytes.IndexByte(text, '.'); header <= 0 || header > maxHeader || len(text) > maxToken {
 		return nil
 	}
 	digest := v.good.digest(text)
@@ -184,6 +186,9 @@ func (v *Verifier) verify(text string, now time.Time) (*Claims, verdict) {
 	}
 	if err := t.UnsafeClaimsWithoutVerification(&said); err != nil {
 		return nil, odd
+	}
+	if said.From != nil && *said.From == 0 { // some say so for no bound
+		said.From = nil
 	}
 	c := &Claims{values: make(map[string][]byte, len(v.claims))}
 	if c.from, err = instant(said.From); err == nil {

@@ -109,6 +109,7 @@ func TestVerify(t *testing.T) {
 		{"expired", good(nil), 90 * time.Second, ""},
 		{"not yet valid", good(claims{"nbf": at.Add(time.Minute).Unix()}), 29 * time.Second, ""},
 		{"valid from now", good(claims{"nbf": at.Add(time.Minute).Unix()}), 30 * time.Second, "anna"},
+		{"valid from the beginning of time", good(claims{"nbf": 0}), 0, "anna"},
 		{"without an end", good(claims{"exp": nil}), 1000 * time.Hour, "anna"},
 		{"an end that no clock reaches", good(claims{"exp": 1e18}), 0, ""},
 		{"an end that would be none", good(claims{"exp": 0}), 0, ""},
@@ -191,6 +192,12 @@ func TestKeyFiles(t *testing.T) {
 		text, _ := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{k}})
 		return text
 	}
+	many := func(n int) (text []byte) {
+		for range n {
+			text = append(text, publicPEM(t, ecKey(t).Public())...)
+		}
+		return text
+	}
 	for _, s := range []struct {
 		name, algorithms string
 		text             []byte
@@ -208,6 +215,8 @@ func TestKeyFiles(t *testing.T) {
 		{"a private key in a set", "ES256", set(jose.JSONWebKey{Key: ec}), "give the public ones"},
 		{"a secret in a set", "ES256", set(jose.JSONWebKey{Key: []byte("secret")}), "give the public ones"},
 		{"neither", "ES256", secret, "neither public keys"},
+		{"as many keys without names as are tried", "ES256", many(maxTries), ""},
+		{"more keys without names than are tried", "ES256", many(maxTries + 1), "5 keys without a name for ES256"},
 		{"nothing", "ES256", nil, "neither public keys"},
 		{"an empty set", "ES256", []byte(`{"keys": []}`), "no key in it"},
 	} {
@@ -216,9 +225,50 @@ func TestKeyFiles(t *testing.T) {
 			t.Errorf("%s: %v, want %q", s.name, err, s.want)
 		}
 	}
-	v := load(t, secret, Config{Algorithms: []string{"HS256"}}, "sub")
+	v := load(t, many(maxTries), Config{Algorithms: []string{"ES256"}}, "sub")
+	forged := sign(t, "ES256", "", ec, claims{"sub": "a"})
+	for range 2 {
+		if v.Verify(forged, at) != nil {
+			t.Error("a token that nobody has signed is believed")
+		}
+	}
+	if v.Verified() != maxTries {
+		t.Errorf("a token that nobody has signed costs %d verifications, want %d", v.Verified(), maxTries)
+	}
+	v = load(t, secret, Config{Algorithms: []string{"HS256"}}, "sub")
 	if got := v.Verify(sign(t, "HS256", "", secret[:32], claims{"sub": "a"}), at).Of([]byte("sub")); string(got) != "a" {
 		t.Errorf("a token of the secret: %q, want a", got)
+	}
+}
+
+// A header that is long costs nothing, because reading one costs more than a signature.
+func TestLongHeader(t *testing.T) {
+	key := ecKey(t)
+	v := load(t, publicPEM(t, key.Public()), Config{Algorithms: []string{"ES256"}}, "sub")
+	with := func(fields int) []byte {
+		more := &jose.SignerOptions{}
+		for i := range fields {
+			more.WithHeader(jose.HeaderKey(fmt.Sprint(i)), []int{})
+		}
+		s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := jwt.Signed(s).Claims(claims{"sub": "a"}).Serialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []byte(text)
+	}
+	if v.Verify(with(20), at) == nil {
+		t.Error("a header of 250 bytes is not read")
+	}
+	long := with(500)
+	if v.Verify(long, at) != nil {
+		t.Error("a header of 6,000 bytes is read")
+	}
+	if n := testing.AllocsPerRun(10, func() { v.Verify(long, at) }); n != 0 {
+		t.Errorf("that allocates %v times", n)
 	}
 }
 

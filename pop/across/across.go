@@ -89,7 +89,7 @@ const (
 type Message struct {
 	From   string    `json:"from"` // the name of the sender's PoP
 	To     string    `json:"to"`   // and of the PoP that is told
-	Edge   string    `json:"edge"` // stands for the sender's process
+	Edge   string    `json:"edge"` // stands for the sender's process, since its clock stepped back last
 	At     time.Time `json:"at"`   // of one Edge always later
 	Blocks []Block   `json:"blocks"`
 }

@@ -57,6 +57,8 @@ const (
 	inUse      = 3    // below this part of the limit it neither grows nor falls: who comes is not held up by it
 
 	probeEvery = 10 * time.Second
+	probeLeast = time.Second // that a probe may take, or so many means: one until who was under way is answered, others to measure
+	probeMeans = 4
 	quietAfter = 10 * time.Second // shedding is over
 	minRound   = 20               // answers; in a probe half of them
 )
@@ -91,8 +93,9 @@ type Limiter struct {
 	sum     time.Duration
 
 	base    time.Duration // 0: not known yet
-	based   time.Time     // when it was measured
+	based   time.Time     // when it was measured, or could not be
 	probing bool          // the limit is cut for this round
+	until   time.Time     // at most
 
 	waiting [Levels][]*Waiter // the last is the newest
 	queued  uint64            // that have waited, all told
@@ -149,8 +152,8 @@ type Waiter struct {
 func (l *Limiter) Enter(level Level, waits bool, now time.Time) (entered bool, w *Waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.probing && now.Sub(l.began) > probeEvery {
-		l.probing = false // nobody came to be measured
+	if l.probing && now.After(l.until) {
+		l.probing, l.based = false, now // nobody came to be measured, or critical requests alone are more than the limit that is cut
 	}
 	switch {
 	case l.hasRoom(level):
@@ -268,6 +271,7 @@ func (l *Limiter) round(mean time.Duration, now time.Time) {
 	gradient := max(0.5, min(1, tolerance*float64(l.base)/float64(mean)))
 	l.bound(l.limit*gradient + math.Sqrt(l.limit))
 	l.probing = due && !idle && float64(mean) > late*float64(l.base)
+	l.until = now.Add(max(probeLeast, probeMeans*mean))
 }
 
 // Status is a Limiter at a moment.

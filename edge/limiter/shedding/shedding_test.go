@@ -257,6 +257,19 @@ func TestWhatIsTimed(t *testing.T) {
 	}
 }
 
+// Critical requests that are more by themselves than what a probe leaves to the others keep them out for a moment, not for ever: the base
+// cannot be measured then.
+func TestAProbeThatCannotDrainEnds(t *testing.T) {
+	service := 50 * time.Millisecond
+	w := newWorld(t, 1, 1000, func(time.Time) time.Duration { return service }, flow{Critical, 900}, flow{Default, 100})
+	w.run(20 * time.Second)
+	service = 80 * time.Millisecond // a new release, say: nothing waits
+	w.run(time.Minute)
+	if w.shed[Critical] > 0 || w.shed[Default] > w.came[Default]/5 {
+		t.Error(w)
+	}
+}
+
 // A request that has a place by the time that it gives up has it to give back.
 func TestAbandon(t *testing.T) {
 	l := New(Config{Min: 1, Max: 1})

@@ -10,12 +10,15 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 	_ "modernc.org/sqlite"             // the driver sqlite
@@ -144,14 +147,24 @@ func (s *Store) Changes(ctx context.Context, since plans.Mark, begin func(all bo
 	defer rows.Close()
 	for rows.Next() {
 		var c plans.Change
-		q, gone := &c.Quota, int64(0)
-		if err := rows.Scan(&c.Key, &q.Rule, &q.Start, &q.End, &q.Plan, &q.Limit, &gone); err != nil {
+		q, hits, gone := &c.Quota, int64(0), int64(0)
+		if err := rows.Scan(&c.Key, &q.Rule, &q.Start, &q.End, &q.Plan, &hits, &gone); err != nil {
 			return since, err
 		}
-		c.Removed = gone != 0
+		c.Key = keyOf(c.Key)
+		q.Limit, c.Removed = math.MaxUint32, gone != 0 // that is no limit
+		if 0 <= hits && hits < math.MaxUint32 {
+			q.Limit = uint32(hits)
+		}
 		each(c)
 	}
 	if err := rows.Err(); err != nil {
+		return since, err
+	}
+	if _, oldest, err = s.head(ctx); err == nil && !all && since.Change < oldest {
+		err = errors.New("what was taken away was forgotten meanwhile: everything is read next time")
+	}
+	if err != nil {
 		return since, err
 	}
 	return mark, nil
@@ -180,7 +193,30 @@ func (s *Store) next(ctx context.Context, tx *sql.Tx) (n int64, err error) {
 }
 
 // keysOf is two keys, the second of which may be the first.
-func keysOf(keys []string) (one, other string) { return keys[0], keys[len(keys)-1] }
+func (s *Store) keysOf(keys []string) (one, other string) {
+	return s.text(keys[0]), s.text(keys[len(keys)-1])
+}
+
+// bytesMark begins a key that PostgreSQL does not take for text; other keys of clients begin otherwise.
+const bytesMark = "~"
+
+// text is a key as the database has it.
+func (s *Store) text(key string) string {
+	if s.postgres && (!utf8.ValidString(key) || strings.Contains(key, "\x00")) {
+		return bytesMark + base64.RawURLEncoding.EncodeToString([]byte(key))
+	}
+	return key
+}
+
+// keyOf is the key of a text.
+func keyOf(text string) string {
+	if encoded, is := strings.CutPrefix(text, bytesMark); is {
+		if key, err := base64.RawURLEncoding.DecodeString(encoded); err == nil {
+			return string(key)
+		}
+	}
+	return text
+}
 
 // Put is plans.Store's. Of keys there are one or two.
 func (s *Store) Put(ctx context.Context, keys []string, q plans.Quota, now time.Time) error {
@@ -189,7 +225,7 @@ func (s *Store) Put(ctx context.Context, keys []string, q plans.Quota, now time.
 		if err != nil {
 			return err
 		}
-		key, other := keysOf(keys)
+		key, other := s.keysOf(keys)
 		begun := int64(-1) // nothing: one that begins later stands beside what is in force
 		if q.Start <= now.UnixMilli() {
 			begun = now.UnixMilli()
@@ -212,7 +248,7 @@ func (s *Store) Delete(ctx context.Context, keys []string, rule *string) (delete
 		if err != nil {
 			return err
 		}
-		key, other := keysOf(keys)
+		key, other := s.keysOf(keys)
 		name, every := "", 1
 		if rule != nil {
 			name, every = *rule, 0

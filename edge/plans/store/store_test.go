@@ -103,6 +103,36 @@ func TestChanges(t *testing.T) {
 	})
 }
 
+// A key is kept byte for byte, also one that is no text, and a limit that cannot be keeps nobody from reading the others.
+func TestOddRows(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		ctx, s := context.Background(), open(t, name)
+		r := &reader{t: t, s: s}
+		r.wants("all")
+		for _, key := range []string{"=\xff\x00a", "=ü ", "=~x"} {
+			for _, plan := range []string{"free", "pro"} {
+				if err := s.Put(ctx, []string{key, "#d"}, plans.Quota{Plan: plan}, time.Now()); err != nil {
+					t.Fatalf("%q: %v", key, err)
+				}
+			}
+			r.wants(key + ` "" "pro" 0 0-0`)
+			if n, err := s.Delete(ctx, []string{"#d", key}, nil); n != 1 || err != nil {
+				t.Errorf("%q: %d are deleted, %v; want 1", key, n, err)
+			}
+			r.wants("gone " + key + ` "" "pro" 0 0-0`)
+		}
+		for key, hits := range map[string]string{"=a": "-1", "=b": "5000000000"} {
+			if err := s.Put(ctx, []string{key}, plans.Quota{Rule: "api", Limit: 7}, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.db.Exec(`UPDATE sluice_quotas SET hits = ` + hits + ` WHERE client = '` + key + `'`); err != nil {
+				t.Fatal(err)
+			}
+			r.wants(key + ` "api" "" 4294967295 0-0`)
+		}
+	})
+}
+
 // Changes of edges that change at once have numbers of their own, and nobody misses one.
 func TestChangesAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, name string) {
@@ -158,6 +188,32 @@ func TestLongAway(t *testing.T) {
 	away.wants("all", `=a "" "pro" 0 0-0`)
 	away.mark.Store = "another"
 	away.wants("all", `=a "" "pro" 0 0-0`)
+}
+
+// What was taken away is forgotten while somebody who needs to know it reads: he reads everything again.
+func TestForgottenMeanwhile(t *testing.T) {
+	s, ctx := open(t, "sqlite:"+filepath.Join(t.TempDir(), "p.db")), context.Background()
+	put := func(key string) {
+		t.Helper()
+		if err := s.Put(ctx, []string{key}, plans.Quota{Plan: "pro"}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late := &reader{t: t, s: s}
+	late.wants("all")
+	put("=a")
+	late.wants(`=a "" "pro" 0 0-0`)
+	if _, err := s.Delete(ctx, []string{"=a"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.db.Exec(`UPDATE sluice_plans SET change = ?`, tombstones+tombstones/10-1); err != nil {
+		t.Fatal(err)
+	}
+	mark, err := s.Changes(ctx, late.mark, func(bool) { put("=b") }, func(plans.Change) {})
+	if err == nil {
+		late.mark = mark
+	}
+	late.wants("all", `=b "" "pro" 0 0-0`)
 }
 
 // Tables of a version that this edge does not know are left alone.

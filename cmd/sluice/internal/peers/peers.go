@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,7 @@ const (
 	patience = 2 * time.Second        // for an edge's answer
 	again    = time.Second            // after no edge of a peer has taken a message
 
-	readersAtOnce = 8 // messages that are read at a time: MaxBytes each; more get 503, and go to another edge
+	readersAtOnce = 8 // messages that are read at a time: MaxBytes each
 )
 
 // Peers is what one edge has to do with other PoPs.
@@ -40,13 +41,39 @@ type Peers struct {
 	Impose func(from string, b across.Block, told, now time.Time) across.Outcome
 
 	name     string
-	id       string
 	key      across.Key
 	inbox    *across.Inbox
 	list     []*peer
 	happened *events.Log
 	off      atomic.Bool
-	readers  chan struct{}
+	readers  readers
+}
+
+// readers are the messages that are being read, the oldest first. For one more than readersAtOnce that one has to go: a peer sends a message
+// at once, so it is a stranger's, who could keep the peers out otherwise.
+type readers struct {
+	mu   sync.Mutex
+	list []*http.ResponseController
+}
+
+// read reads the body of a message.
+func (rs *readers) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	own := http.NewResponseController(w)
+	rs.mu.Lock()
+	if len(rs.list) == readersAtOnce {
+		_ = rs.list[0].SetReadDeadline(time.Unix(1, 0)) // else its time is up soon
+		rs.list = slices.Delete(rs.list, 0, 1)
+	}
+	rs.list = append(rs.list, own)
+	rs.mu.Unlock()
+	defer func() {
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		if i := slices.Index(rs.list, own); i >= 0 {
+			rs.list = slices.Delete(rs.list, i, i+1)
+		}
+	}()
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, across.MaxBytes))
 }
 
 // peer is another PoP.
@@ -61,7 +88,7 @@ type peer struct {
 
 // New makes them from a configuration that names some.
 func New(c *config.PoP, key across.Key, happened *events.Log) *Peers {
-	p := &Peers{name: c.Name, id: fmt.Sprintf("%016x", rand.Uint64()), key: key, happened: happened, readers: make(chan struct{}, readersAtOnce)}
+	p := &Peers{name: c.Name, key: key, happened: happened}
 	var names []string
 	for _, other := range c.Peers {
 		names = append(names, other.Name)
@@ -100,7 +127,7 @@ func (p *Peers) Send(ctx context.Context) {
 // send tells one peer. Each edge begins at another edge of it, and stays with the one that answers.
 func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 	at, away := rand.IntN(len(to.edges)), false
-	var last time.Time // when the last message was made
+	var by sender
 	for {
 		select {
 		case <-ctx.Done():
@@ -112,12 +139,8 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 		}
 		for batch := to.outbox.Take(time.Now()); len(batch) > 0; batch = to.outbox.Take(time.Now()) {
 			for tries := 0; len(batch) > 0 && !p.off.Load(); batch = across.InForce(batch, time.Now()) {
-				now := time.Now().Round(0)
-				if !now.After(last) { // the clock has stepped back
-					now = last.Add(1)
-				}
-				last = now
-				err := p.post(ctx, client, to.edges[at], &across.Message{From: p.name, To: to.name, Edge: p.id, At: now, Blocks: batch})
+				id, made := by.stamp(time.Now())
+				err := p.post(ctx, client, to.edges[at], &across.Message{From: p.name, To: to.name, Edge: id, At: made, Blocks: batch})
 				if err == nil {
 					to.sent.Add(uint64(len(batch)))
 					if away {
@@ -142,6 +165,23 @@ func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 			}
 		}
 	}
+}
+
+// sender is who messages to a peer come from, as it tells them from each other.
+type sender struct {
+	id   string
+	last time.Time // when its latest message was made
+}
+
+// stamp is who sends a message that is made at now, and when. After a clock has stepped back that is another one: what came under the old
+// name may be from a time that is yet to come.
+func (s *sender) stamp(now time.Time) (id string, made time.Time) {
+	now = now.Round(0)
+	if s.id == "" || !now.After(s.last) {
+		s.id = fmt.Sprintf("%016x", rand.Uint64())
+	}
+	s.last = now
+	return s.id, now
 }
 
 // pause waits, and reports whether there is any use in going on.
@@ -188,18 +228,11 @@ func (p *Peers) Server(log *slog.Logger) *http.Server {
 
 // take puts a message's blocks into force, and answers what became of them.
 func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
-	select {
-	case p.readers <- struct{}{}:
-		defer func() { <-p.readers }()
-	default:
-		answer(w, http.StatusServiceUnavailable, refusal("too many messages at once"))
-		return
-	}
 	if p.off.Load() {
 		answer(w, http.StatusForbidden, refusal("pop.peers_mode is off here"))
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, across.MaxBytes))
+	body, err := p.readers.read(w, r)
 	if err != nil {
 		answer(w, http.StatusRequestEntityTooLarge, refusal(fmt.Sprintf("a message has at most %d bytes, and comes at once", across.MaxBytes)))
 		return

@@ -1,7 +1,11 @@
 package peers
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -141,6 +145,31 @@ func TestAwayAndBack(t *testing.T) {
 	}
 }
 
+// An edge whose clock was ahead, and is right again, is believed at once, as it is after a small step back.
+func TestTheClockStepsBack(t *testing.T) {
+	in := across.NewInbox("ams1", key, []string{"fra1"})
+	noon := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	var by sender
+	for i, step := range []struct {
+		there, here time.Duration
+		want        error
+	}{
+		{0, 0, nil},
+		{time.Second, time.Second, nil},
+		{time.Hour, 2 * time.Second, across.ErrClock},
+		{3 * time.Second, 3 * time.Second, nil},
+		{2 * time.Second, 4 * time.Second, nil},
+		{2 * time.Second, 4 * time.Second, nil}, // a clock of coarse steps
+		{5 * time.Second, 5 * time.Second, nil},
+	} {
+		id, made := by.stamp(noon.Add(step.there))
+		body, mac := key.Seal(&across.Message{From: "fra1", To: "ams1", Edge: id, At: made})
+		if _, _, err := in.Take(body, mac, noon.Add(step.here)); !errors.Is(err, step.want) {
+			t.Errorf("step %d: %v, want %v", i, err, step.want)
+		}
+	}
+}
+
 // What is no message is refused, however it is sent.
 func TestListener(t *testing.T) {
 	address, told := listen(t)
@@ -166,5 +195,38 @@ func TestListener(t *testing.T) {
 	}
 	if len(told) > 0 {
 		t.Error("it was believed")
+	}
+}
+
+// Strangers who are slow to send what they announce keep no peer out: of those the first to come has to go.
+func TestSlowStrangersMakeRoom(t *testing.T) {
+	address, told := listen(t)
+	var slow []net.Conn
+	for range readersAtOnce {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "POST /v1/blocks HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != 100 { // it is read now
+			t.Fatal(resp, err)
+		}
+		slow = append(slow, c)
+	}
+	body, mac := key.Seal(&across.Message{From: "fra1", To: "ams1", Edge: "e", At: time.Now(), Blocks: []across.Block{block("192.0.2.1")}})
+	req, _ := http.NewRequest("POST", "http://"+address+path, bytes.NewReader(body))
+	req.Header.Set(signature, mac)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Fatalf("a peer gets %s", resp.Status)
+	}
+	receive(t, told)
+	if text, _ := io.ReadAll(slow[0]); !strings.HasPrefix(string(text), "HTTP/1.1 413 ") {
+		t.Errorf("who was the first is told %q", text)
 	}
 }
