@@ -57,6 +57,12 @@ type slowAttack struct {
 	gone   int
 }
 
+// A slowTurn is when a connection moves.
+type slowTurn struct {
+	conn int // of conns
+	at   time.Duration
+}
+
 type slowConn struct {
 	fd      int
 	opened  time.Duration
@@ -78,8 +84,16 @@ func (a *slowAttack) run(ctx context.Context, length time.Duration) error {
 	}()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	next, turn := 0, time.Duration(0) // whose turn is next, and when
+	// Everybody has a turn each period from when they came on, so turns are spread as evenly as arrivals, from the first.
+	var turns []slowTurn
 	for now := time.Duration(0); now < length && (len(a.conns) < a.most || a.gone < a.most); now = time.Since(start) {
+		for len(turns) > 0 && turns[0].at <= now {
+			t := turns[0]
+			turns = turns[1:]
+			if a.move(&a.conns[t.conn], now); a.conns[t.conn].outcome == slowOpen {
+				turns = append(turns, slowTurn{t.conn, t.at + slowPeriod})
+			}
+		}
 		for len(a.conns) < a.most && time.Duration(len(a.conns))*a.ramp/time.Duration(a.most) <= now {
 			fd, err := socket.Dial(a.source(), a.to)
 			if err != nil {
@@ -90,13 +104,7 @@ func (a *slowAttack) run(ctx context.Context, length time.Duration) error {
 			}
 			a.conns = append(a.conns, slowConn{fd: fd, opened: now, outcome: slowOpen})
 			a.move(&a.conns[len(a.conns)-1], now)
-		}
-		// Everybody has a turn each period, at a time of their own.
-		for ; turn <= now; turn += slowPeriod / time.Duration(a.most) {
-			if next < len(a.conns) {
-				a.move(&a.conns[next], now)
-			}
-			next = (next + 1) % a.most
+			turns = append(turns, slowTurn{len(a.conns) - 1, now + slowPeriod})
 		}
 		select {
 		case <-ctx.Done():
