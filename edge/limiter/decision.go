@@ -139,31 +139,33 @@ func (d *Decision) combine() {
 	var wait time.Duration
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Verdict != Shadowed && r.Verdict != Tagged {
+		switch r.Verdict {
+		case Passed:
 			wait = max(wait, r.Wait)
-		}
-		switch {
-		case r.Verdict == Passed:
-			switch {
-			case r.Ask == nil:
-			case !r.Rule.refuses():
+			if r.Ask == nil {
+				break
+			}
+			if r.Ask.Delay > d.Delay && !r.Rule.Shadow {
+				d.Delay = min(r.Ask.Delay, MaxDelay)
+			}
+			if !r.Rule.refuses() {
 				other = r
-			case least == nil || r.Ask.Remaining < least.Ask.Remaining:
+			} else if least == nil || r.Ask.Remaining < least.Ask.Remaining {
 				least = r
 			}
-		case r.Verdict == Shadowed:
+		case Shadowed:
 			if shadow == nil || r.Wait > shadow.Wait {
 				shadow = r
 			}
-		case r.Verdict == Tagged:
+		case Tagged:
 			if tagged == nil || r.Wait > tagged.Wait {
 				tagged = r
 			}
-		case refusal == nil || r.Wait > refusal.Wait:
-			refusal = r
-		}
-		if r.Ask != nil && r.Ask.Delay > d.Delay && !r.Rule.Shadow {
-			d.Delay = min(r.Ask.Delay, MaxDelay)
+		default:
+			wait = max(wait, r.Wait)
+			if refusal == nil || r.Wait > refusal.Wait {
+				refusal = r
+			}
 		}
 	}
 	switch {
