@@ -209,7 +209,7 @@ func TestSheddingPlacesAreGivenBack(t *testing.T) {
 	})
 	e := startEdge(t, "", fmt.Sprintf("limits: {header_timeout: 200ms}\norigins: [{servers: [%q], shedding: {}}]", o.url()))
 	l := e.snap.Load().origins.Any.Shedding
-	for request, head := range map[string]bool{
+	for request, answered := range map[string]bool{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n": true, "GET /close HTTP/1.1\r\nHost: a\r\n\r\n": true, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n": true,
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc": true, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\na": true,
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\na":                         false,
@@ -217,10 +217,10 @@ func TestSheddingPlacesAreGivenBack(t *testing.T) {
 	} {
 		c := e.talk()
 		_, _ = io.WriteString(c, request)
-		if head {
+		if answered {
 			_, _ = http.ReadResponse(c.r, nil)
 		} else {
-			until(t, "it is under way", func() bool { return l.Status().InFlight == 1 })
+			until(t, "it is under way", func() bool { return e.Origins(time.Now())[0].Servers[0].Active == 1 })
 			c.Close()
 		}
 		until(t, "its place is free after "+request, func() bool { return l.Status().InFlight == 0 }) // with the connection open
@@ -233,6 +233,34 @@ func TestSheddingPlacesAreGivenBack(t *testing.T) {
 	if err := e.Apply(e.snap.Load().config); err != nil || e.snap.Load().origins.Any.Shedding != l {
 		t.Errorf("after a reload it begins anew: %v", err)
 	}
+}
+
+// While an origin waits for bodies it has nothing to do for them: they hold no place. Once they have come they do, as many as there are.
+func TestSlowBodiesHoldNoPlace(t *testing.T) {
+	h := startHolder(t, ranks)
+	const clients, size = 15, 20_000
+	for range clients {
+		c := h.talk()
+		_, _ = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\na", size)
+		<-h.arrived
+		until(t, "the origin waits for its body", func() bool { return h.status().InFlight == 0 })
+		h.held = append(h.held, c)
+	}
+	h.hold("/low")
+	for _, c := range h.held[:clients] {
+		_, _ = io.WriteString(c, strings.Repeat("b", size-1))
+	}
+	until(t, "all bodies have come", func() bool { return h.status().InFlight == clients+1 })
+	if resp, _ := h.talk().say("GET /pay HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 503 {
+		t.Errorf("beside them: %d", resp.StatusCode)
+	}
+	h.end(clients + 1)
+	for _, c := range h.held {
+		if resp, _ := c.hear("POST"); resp.StatusCode != 200 {
+			t.Errorf("one that was held: %d", resp.StatusCode)
+		}
+	}
+	until(t, "all places are free", func() bool { return h.status().InFlight == 0 })
 }
 
 // Errors are quick, and a long body comes as fast as its client sends it: neither tells how long an answer takes.

@@ -51,6 +51,7 @@ type Passage struct {
 	watch     watch            // of the client, meanwhile
 	answer    *http1.Answer    // until it is relayed
 	sent      time.Time        // when the server that answered was given the request
+	place     *shedding.Place  // that of a request with a long body at a group that sheds load
 	places    *upstream.Places // one of them is this request's; nil: none is
 	upgrade   []byte           // the protocol that the origin is asked to switch to; nil: none
 	trailers  bool             // the client takes those of the answer
@@ -344,7 +345,7 @@ func (p *Passage) exchangeOn(o *upstream.Origin, b *answerBody, now time.Time) e
 			}
 		}
 		u := &upload{body: &p.in.Body, length: p.in.Length, link: l, w: http1.WriterTo(l.Conn), client: p.client, limit: int64(limits.BodyBytes),
-			within: b.within, due: b.due, announced: p.announced}
+			within: b.within, due: b.due, announced: p.announced, place: p.place}
 		p.in.BodyRead, p.in.Body.Wait = true, u
 		b.upload = u
 		if !p.in.ExpectContinue && p.in.Length != message.LengthChunked && p.in.Length <= inlineBody {

@@ -27,12 +27,21 @@ func (p *Passage) passShedding(g *upstream.Group, now, due time.Time) (no *messa
 	} else if !entered {
 		return overloaded
 	}
-	outcome := shedding.Untold // as it is after a fault
-	p.sent = now
-	defer func() { g.Shedding.Leave(outcome, p.sent, time.Now()) }()
+	outcome := shedding.Untold                // as it is after a fault
+	long := p.in.Length != 0 && p.held == nil // how long its body takes is for the client to say
+	if p.sent = now; long {
+		p.place = g.Shedding.Entered()
+	}
+	defer func() {
+		if long {
+			p.place.End()
+			p.place = nil
+		}
+		g.Shedding.Leave(outcome, p.sent, time.Now())
+	}()
 	no = p.pass(g, now, due)
 	switch {
-	case p.in.Length != 0 && p.held == nil: // how long it took was for the client to say, who sent a long body
+	case long:
 	case no == nil && p.answer.Status >= http.StatusInternalServerError: // errors are quick
 	case no == nil:
 		outcome = shedding.Answered

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/edge/http1"
+	"sluice/edge/limiter/shedding"
 	"sluice/edge/message"
 	"sluice/edge/screen"
 	"sluice/edge/upstream"
@@ -81,6 +82,7 @@ type upload struct {
 	within    func(now time.Time) time.Duration // how long the origin may take to take something
 	due       time.Time                         // of the whole answer; zero: any time
 	announced message.Names                     // trailers that may go on
+	place     *shedding.Place                   // lent while the client is waited for; nil: the group sheds nothing
 	stuck     bool                              // the origin does not take what it is sent
 	started   bool                              // in a goroutine of its own
 	taken     atomic.Bool                       // the client has sent all of it
@@ -139,6 +141,10 @@ func (u *upload) Fill(n int) error {
 			u.stuck = true
 			return err
 		}
+	}
+	if u.place != nil {
+		u.place.Lend()
+		defer u.place.Return()
 	}
 	return u.client.Fill(n)
 }

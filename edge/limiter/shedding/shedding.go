@@ -15,7 +15,7 @@
 // Shares of one limit keep priorities apart: requests that may be shed take half of it, those of which nobody says anything four fifths,
 // critical ones all. Whoever finds no place may wait for one, the last to come first.
 //
-// A request holds its place from when it is passed on until the head of its answer. There are no sockets and no clock in here. A Limiter
+// A request holds its place from when it is passed on until the head of its answer, but while its origin waits for its body. There are no sockets and no clock in here. A Limiter
 // has a few hundred bytes; a request takes its mutex twice.
 package shedding
 
@@ -220,6 +220,11 @@ func (l *Limiter) Leave(o Outcome, began, now time.Time) {
 	if o == Answered || o == Unended && l.base > 0 && took > tolerance*l.base {
 		l.sample(began, max(took, 1), now)
 	}
+	l.admit()
+}
+
+// admit lets those in who wait, as far as there is room.
+func (l *Limiter) admit() {
 	for _, level := range byPriority {
 		for list := l.waiting[level]; len(list) > 0 && l.hasRoom(level); list = l.waiting[level] {
 			// The newest first: in an overload that lasts, the first to come would each wait their whole time and be served when they are
@@ -232,6 +237,49 @@ func (l *Limiter) Leave(o Outcome, began, now time.Time) {
 			close(w.Ready)
 		}
 	}
+}
+
+// A Place is that of one request whose body comes while it has it. While the origin waits for the client the place is lent to others: else a few
+// clients that send slowly would hold them all. It returns without asking, or a long body would have come in vain; so there may be more
+// requests under way than the limit, for as long as those take, and nobody is let in meanwhile.
+type Place struct {
+	of         *Limiter
+	lent, over bool // under its mutex
+}
+
+// Entered is the place of a request that has entered.
+func (l *Limiter) Entered() *Place { return &Place{of: l} }
+
+// Lend is called when the origin begins to wait for the client, and Return when it does no more.
+func (p *Place) Lend() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if !p.over {
+		p.lent = true
+		p.of.inFlight--
+		p.of.admit()
+	}
+}
+
+func (p *Place) Return() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	p.back()
+}
+
+func (p *Place) back() {
+	if p.lent {
+		p.lent = false
+		p.of.enter()
+	}
+}
+
+// End comes before the request leaves. Nothing is lent from then on, though the body may still be coming.
+func (p *Place) End() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	p.back()
+	p.over = true
 }
 
 // sample takes an answer into the round, and ends that if it has enough. Who was passed on before a round began tells of another limit.

@@ -291,6 +291,37 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
+// A place that is lent is one less under way, also for who waits, and one more again at its return; once the request is over nothing is lent.
+func TestLend(t *testing.T) {
+	l := New(Config{Min: 1, Max: 1})
+	l.Enter(Critical, false, start)
+	p := l.Entered()
+	_, w := l.Enter(Critical, true, start)
+	p.Return() // nothing was lent
+	p.Lend()
+	select {
+	case <-w.Ready:
+	default:
+		t.Error("who waits is not let in")
+	}
+	if p.Return(); l.Status().InFlight != 2 {
+		t.Errorf("after it has returned: %+v", l.Status())
+	}
+	l.Leave(Untold, start, start)
+	for range 2 { // it is over while it is lent, and the body is still coming
+		p.Lend()
+		p.End()
+		p.Lend()
+		p.Return()
+		if l.Status().InFlight != 1 {
+			t.Errorf("at its end: %+v", l.Status())
+		}
+	}
+	if l.Leave(Untold, start, start); l.Status().InFlight != 0 {
+		t.Errorf("%+v", l.Status())
+	}
+}
+
 func TestNoAllocation(t *testing.T) {
 	l := New(Config{})
 	if n := testing.AllocsPerRun(1000, func() {
