@@ -38,34 +38,15 @@ type listed struct {
 
 // Put puts a prefix on a list for a while.
 func (c *Client) Put(l List, prefix string, d time.Duration, reason string) error {
-	answer, err := c.ask(http.MethodPut, l.path(prefix), map[string]string{"for": d.String(), "reason": reason})
-	if err != nil {
-		return err
-	}
-	return c.show(answer, func() error {
-		var m listed
-		if err := c.decode(answer, &m); err != nil {
-			return err
-		}
+	body := map[string]string{"for": d.String(), "reason": reason}
+	return show(c, http.MethodPut, l.path(prefix), body, func(m listed) error {
 		return c.said(fmt.Sprintf("%s is %s until %s (%s)", m.Prefix, l.done(), clock(m.End), span(d)), m.Edges, m.Warning)
 	})
 }
 
 // Remove takes a prefix off a list.
 func (c *Client) Remove(l List, prefix string) error {
-	answer, err := c.ask(http.MethodDelete, l.path(prefix), nil)
-	if err != nil {
-		return err
-	}
-	return c.show(answer, func() error {
-		var m struct {
-			Lifted  bool
-			Warning string
-			Edges   *spread
-		}
-		if err := c.decode(answer, &m); err != nil {
-			return err
-		}
+	return show(c, http.MethodDelete, l.path(prefix), nil, func(m lifted) error {
 		what := fmt.Sprintf("%s was not %s here by an operator", prefix, l.done())
 		if m.Lifted {
 			what = fmt.Sprintf("%s is %s no more", prefix, l.done())
@@ -76,15 +57,7 @@ func (c *Client) Remove(l List, prefix string) error {
 
 // Listed prints who is on a list by an operator's word, those that end first at the top.
 func (c *Client) Listed(l List) error {
-	answer, err := c.get("/v1/"+string(l), nil)
-	if err != nil {
-		return err
-	}
-	return c.show(answer, func() error {
-		var list []listed
-		if err := c.decode(answer, &list); err != nil {
-			return err
-		}
+	return show(c, http.MethodGet, "/v1/"+string(l), nil, func(list []listed) error {
 		if len(list) == 0 {
 			_, err := fmt.Fprintf(c.Out, "nobody is %s by an operator (sluice config shows whom the file lists)\n", l.done())
 			return err

@@ -1,10 +1,11 @@
 package operator
 
 import (
-	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -16,18 +17,12 @@ import (
 
 // Top prints the heaviest sources: by is requests, refused or shadow.
 func (c *Client) Top(by string, n int) error {
-	answer, err := c.get("/v1/top", url.Values{"by": {by}, "n": {strconv.Itoa(n)}})
-	if err != nil {
-		return err
+	type heavy struct {
+		Source       string
+		Count, Error uint64
 	}
-	return c.show(answer, func() error {
-		var list []struct {
-			Source       string
-			Count, Error uint64
-		}
-		if err := c.decode(answer, &list); err != nil {
-			return err
-		}
+	query := url.Values{"by": {by}, "n": {strconv.Itoa(n)}}
+	return show(c, http.MethodGet, "/v1/top?"+query.Encode(), nil, func(list []heavy) error {
 		if len(list) == 0 {
 			_, err := fmt.Fprintf(c.Out, "no source here of late (by %s)\n", by)
 			return err
@@ -64,15 +59,7 @@ func (c *Client) Blocked(f Filter) error {
 			query.Set(name, value)
 		}
 	}
-	answer, err := c.get("/v1/mitigations", query)
-	if err != nil {
-		return noRule(f.Rule, err)
-	}
-	return c.show(answer, func() error {
-		var list []block
-		if err := c.decode(answer, &list); err != nil {
-			return err
-		}
+	return noRule(f.Rule, show(c, http.MethodGet, "/v1/mitigations?"+query.Encode(), nil, func(list []block) error {
 		if len(list) == 0 && f != (Filter{}) {
 			_, err := fmt.Fprintln(c.Out, "nobody like that is blocked")
 			return err
@@ -92,7 +79,7 @@ func (c *Client) Blocked(f Filter) error {
 		}
 		_, err := fmt.Fprintf(c.Out, "these are %s; there may be more: sluice status counts them, GET /v1/mitigations lists them\n", number(uint64(len(list))))
 		return err
-	})
+	}))
 }
 
 // rank puts what operators have said before what limits have.
@@ -157,15 +144,7 @@ func (m *match) parts() (parts []string) {
 
 // Rules prints the rules in force, those that are off as well.
 func (c *Client) Rules() error {
-	answer, err := c.get("/v1/rules", nil)
-	if err != nil {
-		return err
-	}
-	return c.show(answer, func() error {
-		var list []rule
-		if err := c.decode(answer, &list); err != nil {
-			return err
-		}
+	return show(c, http.MethodGet, "/v1/rules", nil, func(list []rule) error {
 		t := table{columns: []column{{"RULE", cut}, {"MODE", whole}, {"LIMIT", whole}, {"THEN BLOCKED", whole}, {"BY", cut}, {"COUNTS", cut}, {"MATCHES", text}}}
 		for _, r := range list {
 			then := "for " + r.MitigationTimeout
@@ -206,8 +185,7 @@ func (r rule) counts() string {
 }
 
 func (r rule) matches() string {
-	var parts []string
-	parts = append(parts, r.Match.parts()...)
+	parts := r.Match.parts()
 	if r.Match.Not != nil {
 		parts = append(parts, "not "+strings.Join(r.Match.Not.parts(), " or "))
 	}
@@ -240,43 +218,32 @@ func (r rule) matches() string {
 
 // Config prints the configuration in force, as YAML, and where each rule is from.
 func (c *Client) Config() error {
-	answer, err := c.get("/v1/config", nil)
-	if err != nil {
-		return err
-	}
-	return c.show(answer, func() error {
+	return show(c, http.MethodGet, "/v1/config", nil, func(answer json.RawMessage) error {
 		text, err := yaml.JSONToYAML(answer)
 		if err != nil {
 			return c.decode(answer, new(any))
 		}
-		_, err = c.Out.Write(append(bytes.TrimRight(text, "\n"), '\n'))
-		return err
+		return c.raw(text)
 	})
 }
 
 // Events prints what has happened lately, the latest last. Since is the number of an event, a time (RFC 3339), a duration before
 // now, or "": all that the edge remembers.
 func (c *Client) Events(since string) error {
-	query := url.Values{}
 	if d, err := time.ParseDuration(since); err == nil && since != "0" {
-		query.Set("since", c.Now.Add(-d).UTC().Format(time.RFC3339Nano))
-	} else if since != "" {
-		query.Set("since", since)
+		since = c.Now.Add(-d).UTC().Format(time.RFC3339Nano)
 	}
-	answer, err := c.get("/v1/events", query)
-	if err != nil {
-		return err
+	path := "/v1/events"
+	if since != "" {
+		path += "?since=" + url.QueryEscape(since)
 	}
-	return c.show(answer, func() error {
-		var list []struct {
-			Time                                time.Time
-			Kind, Text, Rule, Source, Who, From string
-			Skipped                             uint64
-			Policy                              string
-		}
-		if err := c.decode(answer, &list); err != nil {
-			return err
-		}
+	type event struct {
+		Time                                time.Time
+		Kind, Text, Rule, Source, Who, From string
+		Skipped                             uint64
+		Policy                              string
+	}
+	return show(c, http.MethodGet, path, nil, func(list []event) error {
 		if len(list) == 0 {
 			_, err := fmt.Fprintln(c.Out, "nothing has happened")
 			return err

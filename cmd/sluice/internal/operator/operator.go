@@ -55,19 +55,11 @@ func (r *refused) Error() string { return r.why }
 
 // Get asks for a path, and reads the answer into a value of the caller's.
 func (c *Client) Get(path string, into any) error {
-	answer, err := c.get(path, nil)
+	answer, err := c.ask(http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
 	return c.decode(answer, into)
-}
-
-// get asks for a path and returns the answer's JSON.
-func (c *Client) get(path string, query url.Values) ([]byte, error) {
-	if len(query) > 0 {
-		path += "?" + query.Encode()
-	}
-	return c.ask(http.MethodGet, path, nil)
 }
 
 // ask sends a request with a body of JSON, or none if body is nil. The answer is JSON, or else an error.
@@ -183,13 +175,26 @@ func (c *Client) unreachable(err error) error {
 	return fmt.Errorf("%s cannot be asked (%w): look whether that is the operators' listener of an edge", c.Address, err)
 }
 
-// show prints an answer: as it is, or as text makes it.
-func (c *Client) show(answer []byte, text func() error) error {
-	if c.JSON {
-		_, err := c.Out.Write(append(bytes.TrimRight(answer, "\n"), '\n'))
+// show asks an edge, and prints the answer: as it is, or as text does of what is decoded from it.
+func show[T any](c *Client, method, path string, body any, text func(T) error) error {
+	answer, err := c.ask(method, path, body)
+	if err != nil {
 		return err
 	}
-	return text()
+	if c.JSON {
+		return c.raw(answer)
+	}
+	var v T
+	if err := c.decode(answer, &v); err != nil {
+		return err
+	}
+	return text(v)
+}
+
+// raw prints an answer as it is.
+func (c *Client) raw(answer []byte) error {
+	_, err := c.Out.Write(append(bytes.TrimRight(answer, "\n"), '\n'))
+	return err
 }
 
 // decode reads an answer of the edge.

@@ -33,27 +33,15 @@ func quotaPath(key string) string { return "/v1/quotas/" + url.PathEscape(key) }
 
 // SetQuota says which plan or limit a client has.
 func (c *Client) SetQuota(key string, q Quota) error {
-	answer, err := c.ask(http.MethodPut, quotaPath(key), q)
-	if err != nil {
-		return err
-	}
-	return c.show(answer, func() error { return c.showQuotas(answer) })
+	return show(c, http.MethodPut, quotaPath(key), q, c.showQuotas)
 }
 
 // Quotas prints what is said of a client.
 func (c *Client) Quotas(key string) error {
-	answer, err := c.get(quotaPath(key), nil)
-	if err != nil {
-		return err
-	}
-	return c.show(answer, func() error { return c.showQuotas(answer) })
+	return show(c, http.MethodGet, quotaPath(key), nil, c.showQuotas)
 }
 
-func (c *Client) showQuotas(answer []byte) error {
-	var all quotas
-	if err := c.decode(answer, &all); err != nil {
-		return err
-	}
+func (c *Client) showQuotas(all quotas) error {
 	if _, err := io.WriteString(c.Out, Printable(all.Key+" is on plan "+all.Plan)+"\n"); err != nil || len(all.Quotas) == 0 {
 		return err
 	}
@@ -80,15 +68,7 @@ func (c *Client) DeleteQuotas(key string, rule *string) error {
 	if rule != nil {
 		path += "?" + url.Values{"rule": {*rule}}.Encode()
 	}
-	answer, err := c.ask(http.MethodDelete, path, nil)
-	if err != nil {
-		return err
-	}
-	return c.show(answer, func() error {
-		var n struct{ Deleted int }
-		if err := c.decode(answer, &n); err != nil {
-			return err
-		}
+	return show(c, http.MethodDelete, path, nil, func(n struct{ Deleted int }) error {
 		what := fmt.Sprintf("%d quotas of %s are deleted", n.Deleted, key)
 		switch n.Deleted {
 		case 0:
@@ -103,25 +83,17 @@ func (c *Client) DeleteQuotas(key string, rule *string) error {
 
 // Usage prints what a client has used.
 func (c *Client) Usage(key string) error {
-	answer, err := c.get("/v1/usage/"+url.PathEscape(key), nil)
-	if err != nil {
-		return err
+	type usage struct {
+		Key, Plan string
+		Rules     []struct {
+			Rule, Plan       string
+			Used             float64
+			Limit, Remaining uint64
+			Reset            time.Time
+			Until            *time.Time `json:"mitigated_until"`
+		}
 	}
-	return c.show(answer, func() error {
-		var u struct {
-			Key, Plan string
-			Asked     bool
-			Rules     []struct {
-				Rule, Plan       string
-				Used             float64
-				Limit, Remaining uint64
-				Reset            time.Time
-				Until            *time.Time `json:"mitigated_until"`
-			}
-		}
-		if err := c.decode(answer, &u); err != nil {
-			return err
-		}
+	return show(c, http.MethodGet, "/v1/usage/"+url.PathEscape(key), nil, func(u usage) error {
 		if _, err := io.WriteString(c.Out, Printable(u.Key+" is on plan "+u.Plan)+"\n"); err != nil {
 			return err
 		}

@@ -100,11 +100,12 @@ func (c *Client) SetRule(name string, patch map[string]any) error {
 
 // Rollback takes a rule back to a version of its history, or, to "", to the one before that in force.
 func (c *Client) Rollback(name, to string) error {
-	past, err := c.past(name)
-	if err != nil {
-		return err
+	var past []version
+	if err := c.Get(historyPath(name), &past); err != nil {
+		return noRule(name, err)
 	}
 	if to == "" {
+		var err error
 		if to, err = before(past); err != nil {
 			return fmt.Errorf("rule %s: %w", name, err)
 		}
@@ -137,28 +138,20 @@ func before(past []version) (string, error) {
 // edit has a rule changed, unless it is another than when it was looked at, and tells what is different then.
 func (c *Client) edit(name, method, route string, body any, what string) error {
 	path := "/v1/rules/" + url.PathEscape(name)
-	var old, now map[string]json.RawMessage
-	switch answer, err := c.get(path, nil); {
+	var old map[string]json.RawMessage
+	switch err := c.Get(path, &old); {
 	case err == nil:
-		if err := c.decode(answer, &old); err != nil {
-			return err
-		}
 		c.match, c.tag = c.tag, ""
 		defer func() { c.match = "" }()
 	case route == "" || !isRefusal(err, http.StatusNotFound): // what was removed can be rolled back
 		return noRule(name, err)
 	}
-	answer, err := c.ask(method, path+route, body)
-	if isRefusal(err, http.StatusPreconditionFailed) {
-		return fmt.Errorf("somebody else has changed rule %s meanwhile: look at it with sluice rules history %s, and say it again", name, name)
-	} else if err != nil {
-		return noRule(name, err)
-	}
-	return c.show(answer, func() error {
+	err := show(c, method, path+route, body, func(answer json.RawMessage) error {
 		var done edited
 		if err := c.decode(answer, &done); err != nil {
 			return err
 		}
+		var now map[string]json.RawMessage
 		if err := c.decode(answer, &now); err != nil {
 			return err
 		}
@@ -193,6 +186,10 @@ func (c *Client) edit(name, method, route string, body any, what string) error {
 		}
 		return nil
 	})
+	if isRefusal(err, http.StatusPreconditionFailed) {
+		return fmt.Errorf("somebody else has changed rule %s meanwhile: look at it with sluice rules history %s, and say it again", name, name)
+	}
+	return noRule(name, err)
 }
 
 // isRefusal reports whether an edge has refused with a status.
@@ -215,25 +212,11 @@ type version struct {
 	Refused  string
 }
 
-func (c *Client) past(name string) (list []version, err error) {
-	answer, err := c.get("/v1/rules/"+url.PathEscape(name)+"/history", nil)
-	if err != nil {
-		return nil, noRule(name, err)
-	}
-	return list, c.decode(answer, &list)
-}
+func historyPath(rule string) string { return "/v1/rules/" + url.PathEscape(rule) + "/history" }
 
 // History prints what was said of a rule, the latest first, by whom and at which edge; from which address JSON tells.
 func (c *Client) History(name string) error {
-	answer, err := c.get("/v1/rules/"+url.PathEscape(name)+"/history", nil)
-	if err != nil {
-		return noRule(name, err)
-	}
-	return c.show(answer, func() error {
-		var list []version
-		if err := c.decode(answer, &list); err != nil {
-			return err
-		}
+	return noRule(name, show(c, http.MethodGet, historyPath(name), nil, func(list []version) error {
 		t := table{columns: []column{{"VERSION", right}, {"WHEN", whole}, {"STATE", whole}, {"WHO", cut}, {"AT EDGE", cut}, {"WHAT", text}}}
 		for _, v := range list {
 			state := ""
@@ -246,7 +229,7 @@ func (c *Client) History(name string) error {
 			t.add(strconv.FormatUint(v.Version, 10), clock(v.At), state, cmp.Or(v.Who, v.From), v.Edge, v.what())
 		}
 		return t.write(c.Out)
-	})
+	}))
 }
 
 // what says what a version did.

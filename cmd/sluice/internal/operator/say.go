@@ -23,6 +23,13 @@ type block struct {
 	Policy                         string // which of the rule's limits; "": its first
 }
 
+// lifted is what became of what an operator took back.
+type lifted struct {
+	Lifted  bool
+	Edges   *spread
+	Warning string
+}
+
 // spread is how far what an operator said has come.
 type spread struct {
 	Known, Have int
@@ -43,41 +50,22 @@ func (s *spread) String() string {
 
 // Block refuses a source, or all sources of a prefix, for a while, under a rule or under AllRules.
 func (c *Client) Block(source, rule string, d time.Duration, reason string) error {
-	answer, err := c.ask(http.MethodPut, mitigation(rule, source), map[string]string{"for": d.String(), "reason": reason})
-	if err != nil {
-		return noRule(rule, err)
-	}
-	return c.show(answer, func() error {
-		var m block
-		if err := c.decode(answer, &m); err != nil {
-			return err
-		}
+	body := map[string]string{"for": d.String(), "reason": reason}
+	return noRule(rule, show(c, http.MethodPut, mitigation(rule, source), body, func(m block) error {
 		what := fmt.Sprintf("%s is blocked %s until %s (%s)", cmp.Or(m.Source, source), under(rule), clock(m.End), span(d))
 		return c.said(what, m.Edges, m.Warning)
-	})
+	}))
 }
 
 // Unblock ends what is in force against a source, and has its counts forgotten.
 func (c *Client) Unblock(source, rule string) error {
-	answer, err := c.ask(http.MethodDelete, mitigation(rule, source), nil)
-	if err != nil {
-		return noRule(rule, err)
-	}
-	return c.show(answer, func() error {
-		var m struct {
-			Lifted  bool
-			Edges   *spread
-			Warning string
-		}
-		if err := c.decode(answer, &m); err != nil {
-			return err
-		}
+	return noRule(rule, show(c, http.MethodDelete, mitigation(rule, source), nil, func(m lifted) error {
 		what := "was not blocked here"
 		if m.Lifted {
 			what = "is lifted"
 		}
 		return c.said(fmt.Sprintf("%s %s %s; it starts afresh", source, what, under(rule)), m.Edges, m.Warning)
-	})
+	}))
 }
 
 // said prints what was said, where it is in force, and what an edge has to say to that.

@@ -72,7 +72,7 @@ func (c *Client) Status() error {
 	answers["/readyz"], _ = json.Marshal(word)
 	// The routes that there are; of GET /v1/pop and GET /v1/nodes an edge may have one.
 	for _, path := range []string{"/v1/rules", "/v1/pop", "/v1/nodes"} {
-		answer, err := c.get(path, nil)
+		answer, err := c.ask(http.MethodGet, path, nil)
 		if err != nil && !errors.Is(err, errAbsent) {
 			return err
 		}
@@ -83,7 +83,7 @@ func (c *Client) Status() error {
 	if c.JSON {
 		text, err := json.MarshalIndent(answers, "", "  ")
 		if err == nil {
-			err = c.show(text, nil)
+			err = c.raw(text)
 		}
 		if err != nil {
 			return err
