@@ -21,9 +21,7 @@ func TestSiegeOfServer(t *testing.T) {
 		}
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+round))}}
 		c, err := d.Dial("tcp", e.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer c.Close()
 		good := &talk{t, c, bufio.NewReader(c)}
 		if resp, _ := good.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 200 {

@@ -56,9 +56,7 @@ func startLogged(t *testing.T, c accesslog.Config, yaml string) (*edgeUnderTest,
 	config.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
 	f := &files{}
 	l, err := accesslog.Open(c, f.open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := serveTest(t, newServer(t, config, func(o *Options) { o.Access = l }))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wait sync.WaitGroup
@@ -151,9 +149,7 @@ func TestOpenAndDenied(t *testing.T) {
 	c.Origins = withoutRules(t, startRecorder(t, hello).url()).Origins
 	f := &files{}
 	l, err := accesslog.Open(accesslog.Config{Format: "json"}, f.open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := serveTest(t, newServer(t, c, func(o *Options) { o.Access, o.Tier.Up = l, func(counter.Source) bool { return false } }))
 	for range 3 {
 		e.get("/", "X-Forwarded-For: 192.0.2.1")
@@ -209,9 +205,7 @@ func TestAccessLogSamplesReopensAndLoses(t *testing.T) {
 // A log that nobody reads loses lines; requests are answered all the same.
 func TestAccessLogNeverBlocks(t *testing.T) {
 	l, err := accesslog.Open(accesslog.Config{}, (&files{}).open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := serveTest(t, newServer(t, withoutRules(t, startRecorder(t, hello).url()), func(o *Options) { o.Access = l }))
 	k := e.talk()
 	for range accesslog.MaxLines + 100 {

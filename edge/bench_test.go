@@ -63,9 +63,7 @@ func BenchmarkRequest(b *testing.B) {
 func mustListen(b *testing.B) net.Listener {
 	b.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return ln
 }
 

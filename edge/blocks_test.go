@@ -45,9 +45,7 @@ func TestBlocksAreEvents(t *testing.T) {
 	}
 	looser := parse(t, strings.Replace(rules, "limit: 2", "limit: 20", 1))
 	looser.Origins = e.Config().Origins
-	if err := e.Apply(looser); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Apply(looser))
 	if n := e.Events().Count(events.Lift); n != 2 {
 		t.Errorf("%d lifts: %+v", n, e.Events().Since(0))
 	}

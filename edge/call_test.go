@@ -28,9 +28,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 	} {
 		c, now := s.NewCall(), time.Now()
 		got := testing.AllocsPerRun(100, func() {
-			if err := c.Judge("web", list, now); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Judge("web", list, now))
 			for i := range list {
 				c.Standing(i)
 			}

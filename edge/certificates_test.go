@@ -25,23 +25,15 @@ import (
 func writeCertificate(t *testing.T, base string, names ...string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for ext, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(base+ext, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(base+ext, pem.EncodeToMemory(block), 0o600))
 	}
 }
 
@@ -52,26 +44,20 @@ func TestTLS(t *testing.T) {
 	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
 	writeCertificate(t, filepath.Join(folder, "b"), "*.b.example")
 	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), "limits: {header_timeout: 500ms}")
 	proxied := startEdge(t, o.url(), "source: {trust: [127.0.0.1], proxy_protocol: true}")
 	addr := map[*edgeUnderTest]string{}
 	for _, s := range []*edgeUnderTest{e, proxied} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		addr[s] = ln.Addr().String()
 		go func() { _ = s.ServeTLS(ln, certificates) }()
 	}
 	shown := func(s *edgeUnderTest, before, name string, most uint16) string {
 		nc, err := net.Dial("tcp", addr[s])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer nc.Close()
 		_, _ = io.WriteString(nc, before)
 		c := tls.Client(nc, &tls.Config{ServerName: name, InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: most, NextProtos: []string{"h2", "http/1.1"}})
@@ -113,9 +99,7 @@ func TestTLS(t *testing.T) {
 	if got := shown(e, "", "b.example", tls.VersionTLS13); got != "b.example" {
 		t.Errorf("b.example was shown %s", got)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "c.key"), []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(folder, "c.key"), []byte("half"), 0o600))
 	if _, err := certificates.Refresh(); err == nil {
 		t.Error("half a key was taken")
 	}
@@ -127,16 +111,12 @@ func TestTLS(t *testing.T) {
 
 func TestUnixSocket(t *testing.T) {
 	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), "source: {trust: [127.0.0.1]}")
 	go func() { _ = e.Serve(ln) }()
 	c, err := net.Dial("unix", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n")
 	if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != 200 {

@@ -74,9 +74,7 @@ func (e *caller) from(last byte) *talk {
 	e.t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, last)}}
 	c, err := d.Dial("tcp", e.addr)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must(e.t, err)
 	e.t.Cleanup(func() { c.Close() })
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	return &talk{e.t, c, bufio.NewReader(c)}
@@ -133,22 +131,16 @@ func TestResetEndsARequestOverTLS(t *testing.T) {
 	folder := t.TempDir()
 	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
 	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := startSlowOrigin(t, 200)
 	e := o.edge(t, "")
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = e.ServeTLS(ln, certificates) })
 	t.Cleanup(func() { ln.Close(); serving.Wait() })
 	raw, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"})
 	_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
 	receive(t, "at the origin", o.arrived)

@@ -14,20 +14,14 @@ func TestNoDescriptorsIsNotTheOriginsFault(t *testing.T) {
 	o := e.snap.Load().origins.All[0]
 	o.Sweep(time.Time{}) // and no connection to the origin is kept
 	var was syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: was.Max}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: was.Max}))
 	for range 4 {
 		if resp, _ := c.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n"); resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
 			t.Errorf("without: %d", resp.StatusCode)
 		}
 	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was))
 	if n := o.Failures.Load(); n != 0 {
 		t.Errorf("%d failures of the origin", n)
 	}

@@ -83,20 +83,14 @@ func TestDrainOverTLS(t *testing.T) {
 	folder := t.TempDir()
 	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
 	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := startEdge(t, netOrigin(t, func(http.ResponseWriter, *http.Request) {}), "")
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	go func() { _ = e.ServeTLS(ln, certificates) }()
 	connect := func() (*tls.Conn, *bufio.Reader) {
 		c, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{ServerName: "a.example", InsecureSkipVerify: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { c.Close() })
 		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		return c, bufio.NewReader(c)

@@ -54,9 +54,7 @@ func startEdge(t *testing.T, origin, yaml string) *edgeUnderTest {
 	c := parse(t, yaml)
 	if len(c.Origins) == 0 {
 		u, err := upstream.ParseOrigin(origin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 20 * time.Second}}
 	}
 	return startConfig(t, c)
@@ -70,9 +68,7 @@ func startConfig(t *testing.T, c *config.Config) *edgeUnderTest {
 func parse(t testing.TB, yaml string) *config.Config {
 	t.Helper()
 	c, err := config.Parse("test.yaml", []byte(yaml))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -84,18 +80,14 @@ func newServer(t testing.TB, c *config.Config, change ...func(*Options)) *Server
 		f(&o)
 	}
 	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
 func serveTest(t *testing.T, s *Server) *edgeUnderTest {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := &edgeUnderTest{Server: s, caller: caller{t, ln.Addr().String()}, ln: ln, done: make(chan error, 1)}
 	go func() { e.done <- s.Serve(ln) }()
 	t.Cleanup(func() {
@@ -135,9 +127,7 @@ func (e *caller) raw(request string) string {
 func (e *caller) dial() net.Conn {
 	e.t.Helper()
 	c, err := net.Dial("tcp", e.addr)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must(e.t, err)
 	e.t.Cleanup(func() { c.Close() })
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	return c
@@ -210,9 +200,7 @@ type recorder struct {
 func startRecorder(t *testing.T, answer func(n int, request string) string) *recorder {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := &recorder{addr: ln.Addr().String()}
 	var all sync.WaitGroup
 	ctx, cancel := context.WithCancel(context.Background())
@@ -315,9 +303,7 @@ func (e *edgeUnderTest) metrics() map[string]float64 {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(e.Collector())
 	families, err := registry.Gather()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must(e.t, err)
 	all := make(map[string]float64)
 	for _, f := range families {
 		for _, m := range f.Metric {
@@ -378,9 +364,7 @@ func (s *Server) serveConn(c *screen.Client) { _ = s.http.ServeConn(screen.New(c
 func listenEach(t testing.TB, network string, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	ln, err := net.Listen(network, map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0"}[network])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { ln.Close() })
 	go func() {
 		for {
@@ -395,4 +379,12 @@ func listenEach(t testing.TB, network string, serve func(net.Conn)) (addr string
 		}
 	}()
 	return ln.Addr().String()
+}
+
+// must ends a test that cannot go on.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
 }

@@ -21,9 +21,7 @@ const ejectAfter = 3
 // A server that is gone fails nobody while there is another, and is soon left alone.
 func TestDeadServer(t *testing.T) {
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dead.Close()
 	o := startRecorder(t, hello)
 	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: ['http://%s', %q]}]", dead.Addr(), o.url()))

@@ -73,9 +73,7 @@ func TestBrokenSmallBody(t *testing.T) {
 		c := e.dial().(*net.TCPConn)
 		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc")
 		e.received(before + 1)
-		if err := test.end(c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, test.end(c))
 		if got, _ := io.ReadAll(c); !strings.HasPrefix(string(got), test.status) {
 			t.Errorf("%s: %q", name, got)
 		}

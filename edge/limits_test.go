@@ -176,9 +176,7 @@ func TestReloadOfSeveralLimits(t *testing.T) {
 		for _, source := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"} {
 			e.get("/", "X-Forwarded-For: "+source)
 		}
-		if err := e.apply(yaml); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.apply(yaml))
 		if got := e.blocked(); got != want {
 			t.Errorf("%s: %s, want %s", yaml, got, want)
 		}

@@ -85,9 +85,7 @@ rules:
 	say(control.Deny, "203.0.113.0/30")
 	expect("/", "203.0.113.1", 403)
 	expect("/r", "203.0.113.9", 200)
-	if err := e.apply("deny: [198.51.100.0/24]\nrules: [{name: r, match: {path: /r}, limit: 2}]"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.apply("deny: [198.51.100.0/24]\nrules: [{name: r, match: {path: /r}, limit: 2}]"))
 	// A reload, with which another rule has the name, changes nothing of it. And another process takes over all of it.
 	if list := e.Listed(control.Allow, time.Now()); len(list) != 3 || list[0].Reason != "because" && list[1].Reason != "because" {
 		t.Errorf("%+v", list)

@@ -50,9 +50,7 @@ func TestMatch(t *testing.T) {
 			}
 		}
 		shown, err := json.Marshal(e.Rules()[0].Match)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		again, err := config.Parse("again", []byte("rules: [{name: r, limit: 1, window: 1h, match: "+string(shown)+"}]"))
 		if err != nil || config.RuleJSON(again.Rules[0]) != config.RuleJSON(parse(t, "rules: [{name: r, limit: 1, window: 1h, match: "+test.match+"}]").Rules[0]) {
 			t.Errorf("%s is shown as %s: %v", test.match, shown, err)

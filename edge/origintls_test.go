@@ -22,16 +22,12 @@ import (
 func startTLSOrigin(t *testing.T, base, asks string, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	cert, err := tls.LoadX509KeyPair(base+".crt", base+".key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := httptest.NewUnstartedServer(h)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 	if asks != "" {
 		text, err := os.ReadFile(asks + ".crt")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.TLS.ClientAuth, s.TLS.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 		s.TLS.ClientCAs.AppendCertsFromPEM(text)
 	}
@@ -91,12 +87,8 @@ func TestTLSFilesOfOriginsAreReadAgain(t *testing.T) {
 	put := func(from string) {
 		t.Helper()
 		text, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(ca, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.WriteFile(ca, text, 0o600))
 	}
 	put(one + ".crt")
 	s := startTLSOrigin(t, one, "", func(http.ResponseWriter, *http.Request) {})
@@ -116,9 +108,7 @@ func TestTLSFilesOfOriginsAreReadAgain(t *testing.T) {
 		t.Errorf("nothing has changed: %q, %d kept", said, len(o.Idle))
 	}
 	kept := o.Idle[0]
-	if err := os.WriteFile(ca, []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(ca, []byte("half"), 0o600))
 	if read(); !strings.Contains(said, "wrong") || status() != 200 || o.Idle[0] != kept {
 		t.Errorf("a broken file: %q", said)
 	}
@@ -174,9 +164,7 @@ func TestClosedTLSConnections(t *testing.T) {
 // A server that takes a connection and says nothing fails the handshake in time, and nobody is served by it.
 func TestHandshakeDeadline(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ln.Close()
 	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: ['https://%s'], connect_timeout: 50ms}]", ln.Addr()))
 	start := time.Now()
@@ -217,9 +205,7 @@ func TestTotalTimeout(t *testing.T) {
 func TestUnixOrigin(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Host) }))
 	s.Listener.Close()
 	s.Listener = ln

@@ -38,9 +38,7 @@ func TestOneSourceHoldsNotAll(t *testing.T) {
 		if a, b := status("1"), status("2"); a != 503 || b != 200 {
 			t.Errorf("the source that holds three of seven: %d, another: %d", a, b)
 		}
-		if err := e.Apply(e.snap.Load().config); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.Apply(e.snap.Load().config))
 	}
 	holding = append(holding, hold("9"), hold("9"), hold("9"))
 	if got := status("9"); got != 200 {

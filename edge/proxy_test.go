@@ -129,9 +129,7 @@ func withoutRules(t *testing.T, origin string) *config.Config {
 	t.Helper()
 	c := config.Default()
 	u, err := upstream.ParseOrigin(origin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.Origins = []upstream.Config{{Hosts: []string{"*"}, Servers: []*url.URL{u}, Timeout: 300 * time.Millisecond}}
 	return c
 }
@@ -260,9 +258,7 @@ func TestBodiesArriveWhole(t *testing.T) {
 				req.ContentLength = -1
 			}
 			resp, err := client.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if err != nil || !bytes.Equal(got, body) {

@@ -24,13 +24,9 @@ func proxyV2(t testing.TB, source string) string {
 		h = proxyproto.HeaderProxyFromAddrs(2, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(source)),
 			net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[2001:db8::200]:80")))
 	}
-	if err := h.SetTLVs([]proxyproto.TLV{{Type: proxyproto.PP2_TYPE_ALPN, Value: []byte("http/1.1")}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.SetTLVs([]proxyproto.TLV{{Type: proxyproto.PP2_TYPE_ALPN, Value: []byte("http/1.1")}}))
 	b, err := h.Format()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b)
 }
 

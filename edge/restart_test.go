@@ -19,9 +19,7 @@ type stopped struct {
 func stoppedOrigins(t *testing.T) []stopped {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.83:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ln.Close()
 	path := filepath.Join(t.TempDir(), "origin")
 	return []stopped{{"tcp", ln.Addr().String(), "http://" + ln.Addr().String()}, {"unix", path, "unix:" + path}}
@@ -30,9 +28,7 @@ func stoppedOrigins(t *testing.T) []stopped {
 func (o stopped) start(t *testing.T) {
 	t.Helper()
 	ln, err := net.Listen(o.network, o.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })}
 	t.Cleanup(func() { s.Close() })
 	go s.Serve(ln)

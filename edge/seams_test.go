@@ -38,9 +38,7 @@ func TestCookieNamesOfPHP(t *testing.T) {
 // Of a server that a reload took away no connection is kept: one with a request under way is closed after its answer.
 func TestNoLinkToAServerThatIsGone(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { ln.Close() })
 	arrived, leave := make(chan bool), make(chan bool)
 	var open atomic.Int64
@@ -59,18 +57,14 @@ func TestNoLinkToAServerThatIsGone(t *testing.T) {
 	go func() { _ = old.Serve(ln) }()
 	at := func(origin string) *config.Config {
 		c, err := config.Parse("", []byte("origins: [{servers: ['"+origin+"'], timeout: 9s}]"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return c
 	}
 	e := startConfig(t, at("http://"+ln.Addr().String()))
 	c := e.talk()
 	go func() { _, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") }()
 	<-arrived
-	if err := e.Apply(at(startRecorder(t, hello).url())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Apply(at(startRecorder(t, hello).url())))
 	close(leave)
 	c.hear("GET")
 	for range 100 {
@@ -153,9 +147,7 @@ func TestKeySpelledWithUnderscores(t *testing.T) {
 func TestLateBodyAfterAKeptConnectionEnded(t *testing.T) {
 	for _, size := range []int{16 << 10, 20 << 10, 100 << 10} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { ln.Close() })
 		first := make(chan net.Conn, 10)
 		go func() {
@@ -195,26 +187,20 @@ func TestSilentTLSConnectionsMakeRoom(t *testing.T) {
 	folder := t.TempDir()
 	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
 	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	o := startRecorder(t, hello)
 	for _, secure := range []bool{false, true} {
 		e := startEdge(t, o.url(), "limits: {connections: 4, header_timeout: 30s}")
 		addr := e.addr
 		if secure {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			addr = ln.Addr().String()
 			go func() { _ = e.ServeTLS(ln, certificates) }()
 		}
 		dial := func() net.Conn {
 			nc, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { nc.Close() })
 			_ = nc.SetDeadline(time.Now().Add(time.Minute))
 			return nc

@@ -54,9 +54,7 @@ func TestReload(t *testing.T) {
 			for range 3 {
 				from("192.0.2.2")
 			}
-			if err := e.apply("source: {trust: [127.0.0.1]}\n" + test.after); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.apply("source: {trust: [127.0.0.1]}\n"+test.after))
 			if got := [2]int{from("192.0.2.1"), from("192.0.2.2")}; got != test.statuses {
 				t.Errorf("%v, want %v", got, test.statuses)
 			}
@@ -106,9 +104,7 @@ func TestReloadUnderLoad(t *testing.T) {
 			e.rest()
 			return
 		default:
-			if err := e.apply(fmt.Sprintf("rules: [{name: r, limit: %d}]", 1_000_000+i%2)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, e.apply(fmt.Sprintf("rules: [{name: r, limit: %d}]", 1_000_000+i%2)))
 		}
 	}
 }
@@ -166,9 +162,7 @@ func TestOperatorsBlockSurvivesReload(t *testing.T) {
 		"rules: [{name: r, limit: 300, window: 1m, mitigation_timeout: 1m, mode: shadow}]",
 		"rules: [{name: r, limit: 2, mitigation_timeout: 10m}]",
 	} {
-		if err := e.apply(after); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.apply(after))
 		list := e.Mitigations(time.Now())
 		if len(list) != 1 || list[0].By != "admin" || list[0].Reason != "because" {
 			t.Errorf("%s: %+v", after, list)
@@ -177,9 +171,7 @@ func TestOperatorsBlockSurvivesReload(t *testing.T) {
 	if resp, _ := e.get("/"); resp.StatusCode != 429 {
 		t.Errorf("%d", resp.StatusCode)
 	}
-	if err := e.apply("rules: [{name: other, limit: 2}]"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.apply("rules: [{name: other, limit: 2}]"))
 	if list := e.Mitigations(time.Now()); len(list) != 0 {
 		t.Errorf("of a rule that is gone: %+v", list)
 	}

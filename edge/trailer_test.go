@@ -130,9 +130,7 @@ func TestTrailersOfOthers(t *testing.T) {
 		req.Header.Set("TE", "trailers")
 		req.Trailer = http.Header{"X-Sum": {"1 2 3"}}
 		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n, err := io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		if err != nil || n != int64(size) || resp.Trailer.Get("X-Sum") != "1 2 3" {

@@ -126,9 +126,7 @@ rules:
 func (p *front) listen() {
 	p.t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.caller.addr = ln.Addr().String()
 	p.on(ln)
 }

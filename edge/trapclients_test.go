@@ -20,14 +20,10 @@ import (
 func TestTrapAcceptErrors(t *testing.T) {
 	trap{falls: func(p *front) string {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		p.on(&failsOnce{Listener: ln})
 		c, err := net.Dial("tcp", ln.Addr().String())
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		defer c.Close()
 		_, _ = io.WriteString(c, lastGet)
 		if !p.ends(c) {
@@ -195,23 +191,17 @@ func TestTrapSilentProxyHoldsUpAccepts(t *testing.T) {
 		server: func(s *fasthttp.Server) { s.MaxConnsPerIP = 100 },
 		falls: func(p *front) string {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			must(p.t, err)
 			addr := ln.Addr().String()
 			if p.alone != nil {
 				ln = &proxyproto.Listener{Listener: ln}
 			}
 			p.on(ln)
 			silent, err := net.Dial("tcp", addr)
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			must(p.t, err)
 			defer silent.Close()
 			c, err := net.Dial("tcp", addr)
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			must(p.t, err)
 			defer c.Close()
 			_, _ = io.WriteString(c, "PROXY TCP4 192.0.2.1 192.0.2.200 4000 80\r\n"+lastGet)
 			if !p.ends(c) {

@@ -92,9 +92,7 @@ func TestCandidateReload(t *testing.T) {
 	}
 	f := func(yaml string, want ...rules.Mode) {
 		t.Helper()
-		if err := e.apply(yaml); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.apply(yaml))
 		var got []rules.Mode
 		for _, m := range e.Mitigations(time.Now()) {
 			got = append(got, m.Mode)

@@ -14,9 +14,7 @@ const upgradeGet = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upg
 func startEcho(t *testing.T, answer string) (url string, heads chan string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { ln.Close() })
 	heads = make(chan string, 16)
 	go func() {

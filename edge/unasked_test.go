@@ -72,9 +72,7 @@ func (s *speaker) request() *http.Request {
 func startSpeaker(t *testing.T, version uint16, play func(*speaker)) (yaml string, connections func() int) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	yaml = fmt.Sprintf("origins: [{servers: ['http://%s'], timeout: 10s}]", ln.Addr())
 	var cert tls.Certificate
 	if version > 0 {

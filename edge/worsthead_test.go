@@ -278,9 +278,7 @@ func (a *abacus) cost(proxied, request []byte) (least time.Duration, status int)
 				e = a.proxy
 			}
 			c, err := net.Dial("tcp", e.addr)
-			if err != nil {
-				a.t.Fatal(err)
-			}
+			must(a.t, err)
 			a.talk = &talk{a.t, c, bufio.NewReaderSize(c, 64<<10)}
 		}
 		_ = a.talk.SetDeadline(time.Now().Add(time.Minute))

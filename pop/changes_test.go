@@ -20,9 +20,7 @@ import (
 func change(t testing.TB, w *sim.World, e *sim.Edge, rule, text string) words.Mark {
 	t.Helper()
 	mark, err := e.Say(words.Word{Rule: rule, Kind: words.Change, Start: w.Now(), Text: text})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return mark
 }
 
@@ -108,14 +106,10 @@ func TestTwoEdgesChangeOneRule(t *testing.T) {
 	}
 	same(4)
 	for i := range w.Nodes {
-		if err := w.Restart(i); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Restart(i))
 	}
 	pass(w, 2*time.Second)
-	if err := w.Start(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Start(1))
 	pass(w, 2*time.Second)
 	same(4)
 }
@@ -172,12 +166,8 @@ func TestRulesNeedASecret(t *testing.T) {
 	list, _ := secret.Of([]byte("test")).WordsKeys()
 	written := w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Get, Key: list}).Values[0]
 	m, err := pop.NewMachine(pop.Config{Nodes: []string{"a:1"}, Secret: secret.Of([]byte("test")), ID: 9, Counters: w.Edges[0].Counters, Bits: w.Edges[0].Bits}, w.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Operators.Restore(written, w.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, m.Operators.Restore(written, w.Now()))
 	if changes, _, _ := m.Operators.Changes(); len(changes) != 0 || m.Stats().Words != 1 {
 		t.Errorf("%+v, %d words", changes, m.Stats().Words)
 	}

@@ -90,9 +90,7 @@ func TestCandidatesKeepTheBudget(t *testing.T) {
 			for _, part := range []float64{0.3, 0.9} { // of a window, between two requests of a source
 				rule := tryingOne(t, newRule(t, 100, window, time.Second, algorithm.Nearest), time.Millisecond)
 				w, err := sim.New(sim.Config{Edges: edges, Nodes: 1, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				pass(w, 200*time.Millisecond)
 				const requests = 2000
 				sources := int(100 * window.Seconds() * part)
@@ -118,9 +116,7 @@ func TestCandidatesKeepTheBudget(t *testing.T) {
 func tryingOne(t *testing.T, r pop.Rule, timeout time.Duration) limiter.Rule {
 	t.Helper()
 	bits, err := algorithm.NewRule("test candidate", 1, r.Counter.Window, 12, algorithm.Nearest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return limiter.Rule{Counter: r.Counter, Timeout: r.Timeout,
 		Candidate: &limiter.Candidate{Counter: r.Counter.With(1, algorithm.Nearest), Bits: bits, Timeout: timeout}}
 }

@@ -24,9 +24,7 @@ func TestBacklogIsBounded(t *testing.T) {
 	shared := secret.Of([]byte("test"))
 	table := counter.New(counter.Options{Counters: 8 * sources, Tier: true, Phase: shared.Phase})
 	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m.SetRules([]pop.Rule{r})
 	var flying []wire.Command
 	step := func(now time.Time, results []wire.Result) {
@@ -74,9 +72,7 @@ func TestFullNode(t *testing.T) {
 	shared := secret.Of([]byte("test"))
 	table := counter.New(counter.Options{Counters: 1000, Tier: true, Phase: shared.Phase})
 	m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: 1, Counters: table, Bits: mitigation.New(100, nil)}, began)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m.SetRules([]pop.Rule{r})
 	node, now, full, commands := poptest.New(0), began, true, 0
 	run := func(steps int) {

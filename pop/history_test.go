@@ -90,9 +90,7 @@ func newHistory(t testing.TB, seed uint64, s shape) *history {
 		h.skew = time.Duration(rng.Float64() * float64(min(2*time.Second, window/10)))
 	}
 	r, err := algorithm.NewRule("test", limit, window, pick(rng, 1, 2, 4, 8, 12), s.estimate)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h.rule = limiter.Rule{Counter: r}
 	if s.timeouts && rng.IntN(2) == 0 {
 		h.rule.Timeout = min(window, time.Hour)
@@ -107,9 +105,7 @@ func newHistory(t testing.TB, seed uint64, s shape) *history {
 		Edges: edges, Nodes: h.nodes, RTT: h.rtt, Counters: 100, Secret: secret.Of([]byte("test")),
 		Skew: func(edge int) time.Duration { return h.ahead[edge] }, Carry: h.carry,
 	}, []limiter.Rule{h.rule}, began.Add(time.Duration(rng.Int64N(int64(24*time.Hour)))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h.begin = h.w.Now()
 	return h
 }
@@ -226,9 +222,7 @@ func (h *history) fault(clocks bool) (stepped time.Duration) {
 	case 0:
 		w.Kill(node)
 		d := h.later(func() {
-			if err := w.Restart(node); err != nil {
-				h.t.Fatal(err)
-			}
+			must(h.t, w.Restart(node))
 		})
 		did = fmt.Sprintf("node %d dead for %v", node, d)
 	case 1, 2:
@@ -240,9 +234,7 @@ func (h *history) fault(clocks bool) (stepped time.Duration) {
 		did = fmt.Sprintf("edge %d paused for %v", edge, d)
 	case 4:
 		w.Stop(edge, h.rng.IntN(2) == 0)
-		if err := w.Start(edge); err != nil {
-			h.t.Fatal(err)
-		}
+		must(h.t, w.Start(edge))
 		did = fmt.Sprintf("edge %d restarts", edge)
 	case 5:
 		by := pick(h.rng, 5*time.Second, -5*time.Second, -3*time.Second, time.Hour, -time.Hour)

@@ -30,9 +30,7 @@ func address(n uint32) counter.Source {
 func newRule(t testing.TB, limit uint32, window, timeout time.Duration, e algorithm.Estimate) pop.Rule {
 	t.Helper()
 	r, err := algorithm.NewRule("test", limit, window, 12, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pop.Rule{Counter: r, Timeout: timeout}
 }
 
@@ -40,9 +38,7 @@ func newWorld(t testing.TB, c sim.Config, r pop.Rule) *sim.World {
 	t.Helper()
 	c.Secret = secret.Of([]byte("test"))
 	w, err := sim.New(c, []limiter.Rule{{Counter: r.Counter, Timeout: r.Timeout}}, began)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return w
 }
 
@@ -210,9 +206,7 @@ func TestNodeRestartsEmpty(t *testing.T) {
 		w.Run(began.Add(time.Duration(i) * 100 * time.Millisecond))
 		if i == 40 {
 			w.Nodes[0].Kill()
-			if err := w.Nodes[0].Restart(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Nodes[0].Restart())
 		}
 		if ask(w.Edges[i%3], r, s) {
 			admitted++
@@ -249,9 +243,7 @@ func TestLostNode(t *testing.T) {
 			t.Errorf("source %d: %d admitted at a limit of 30 with two nodes left", n, admitted)
 		}
 	}
-	if err := w.Restart(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Restart(1))
 	back := w.Now()
 	for !w.Edges[0].Machine.Health()[1] {
 		w.Tick(0)
@@ -397,5 +389,13 @@ func TestStrangersEndNoBlocks(t *testing.T) {
 		if !mitigated(w, w.Edges[0], r, address(i)) {
 			t.Fatalf("the block of source %d has ended", i)
 		}
+	}
+}
+
+// must ends a test that cannot go on.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
 	}
 }

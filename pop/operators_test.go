@@ -28,9 +28,7 @@ func say(t testing.TB, w *sim.World, e *sim.Edge, kind words.Kind, source counte
 		word.End = w.Now().Add(d)
 	}
 	mark, err := e.Say(word)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return mark
 }
 
@@ -258,9 +256,7 @@ func TestReplayedBit(t *testing.T) {
 		}
 	}
 	// Of an edge that has only just started, too.
-	if err := w.Start(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Start(1))
 	pass(w, time.Second)
 	if !ask(w.Edges[1], r, s) {
 		t.Error("refused by an edge that has started since")
@@ -298,9 +294,7 @@ func TestLooserLimit(t *testing.T) {
 		t.Error(wrong)
 	}
 	// An edge that starts now finds the old bit at first sight.
-	if err := w.Start(0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Start(0))
 	w.Edges[0].Machine.SetRules([]pop.Rule{loose})
 	ask(w.Edges[0], loose, s)
 	pass(w, time.Second)
@@ -373,9 +367,7 @@ func TestListSurvivesNodes(t *testing.T) {
 		spoil func()
 	}{
 		{"restarted", func() {
-			if err := w.Restart(0); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Restart(0))
 		}},
 		{"list gone", func() { w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Delete, Key: list}) }},
 		{"head gone", func() { w.Nodes[0].Do(w.Now(), wire.Command{Op: wire.Delete, Key: head}) }},
@@ -400,9 +392,7 @@ func TestListSurvivesNodes(t *testing.T) {
 			if !bytes.Equal(get(head), goodHead) {
 				t.Error("the node has another head")
 			}
-			if err := w.Restart(1); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Restart(1))
 			pass(w, 3*time.Second)
 			forged += w.Edges[2].Machine.Stats().Forged // of this life
 		})
@@ -463,15 +453,11 @@ func TestShorterBlock(t *testing.T) {
 func TestCandidate(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Hour, algorithm.Nearest)
 	bits, err := algorithm.NewRule("test candidate", 20, time.Minute, 12, algorithm.Nearest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tried := pop.Rule{Counter: bits, Timeout: 10 * time.Minute}
 	rule := limiter.Rule{Counter: r.Counter, Timeout: r.Timeout, Candidate: &limiter.Candidate{Counter: r.Counter.With(20, algorithm.Nearest), Bits: bits, Timeout: tried.Timeout}}
 	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := address(1)
 	for i := range 30 {
 		if w.Edges[i%3].Request(&rule, s).Refused() {
@@ -501,16 +487,12 @@ func TestCandidate(t *testing.T) {
 func TestVariants(t *testing.T) {
 	r := newRule(t, 40, time.Minute, time.Hour, algorithm.Nearest)
 	own, err := algorithm.NewRule("test limit 10", 10, time.Minute, 12, algorithm.Nearest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rule := limiter.Rule{Counter: r.Counter, Timeout: r.Timeout}
 	variant := limiter.Rule{Counter: own, Timeout: r.Timeout, Of: r.Counter.ID}
 	lesser := pop.Rule{Counter: own, Timeout: r.Timeout}
 	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule, variant}, began)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := address(1)
 	refused := func(r *limiter.Rule) (n int) {
 		for _, e := range w.Edges {
@@ -579,9 +561,7 @@ func TestCandidateOfAllSources(t *testing.T) {
 		counters = 400
 	}
 	w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Counters: counters, Secret: secret.Of([]byte("test"))}, []limiter.Rule{rule}, began)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const blocked = 100
 	for n := range uint32(blocked) {
 		for range r.Counter.Limit + 1 {
@@ -648,9 +628,7 @@ func TestEpochsEndTogether(t *testing.T) {
 	say(t, w, w.Edges[0], words.Lift, s, 0)
 	pass(w, 3*time.Second)
 	passBy(w, 12*time.Hour, 30*time.Second)
-	if err := w.Start(1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Start(1))
 	pass(w, 3*time.Second)
 	passBy(w, 13*time.Hour, 30*time.Second)
 	admitted := 0

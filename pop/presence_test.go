@@ -69,9 +69,7 @@ func TestFullPoP(t *testing.T) {
 		}
 		// The node in which they meet comes back empty: those that had a slot have one again.
 		for n := range w.Nodes {
-			if err := w.Restart(n); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Restart(n))
 		}
 		pass(w, 8*time.Second)
 		for i, f := range full() {
@@ -117,9 +115,7 @@ func TestSlotsTakenByStrangers(t *testing.T) {
 	}
 	for _, value := range [][]byte{[]byte("garbage"), nil, []byte("0123456789abcdef"), old} {
 		flood(value)
-		if err := w.Start(2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Start(2))
 		pass(w, 15*time.Second)
 		for i, e := range w.Edges {
 			if s := e.Machine.Stats(); s.Edges != 3 || s.Full {

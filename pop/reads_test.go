@@ -24,9 +24,7 @@ func TestReadsShareAGet(t *testing.T) {
 	edge := func(id uint64) (table *counter.Table, hit func(now time.Time, hits func(uint32) uint32)) {
 		table = counter.New(counter.Options{Counters: 10 * sources, Tier: true, Phase: shared.Phase})
 		m, err := pop.NewMachine(pop.Config{Nodes: []string{"node0:11211"}, Secret: shared, ID: id, Counters: table, Bits: mitigation.New(100, nil)}, began)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		m.SetRules([]pop.Rule{r})
 		return table, func(now time.Time, hits func(uint32) uint32) {
 			for s := range uint32(sources) {

@@ -21,9 +21,7 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 		r := limiter.Rule{Counter: rule.Counter, Timeout: rule.Timeout,
 			Repeat: mitigation.Repeat{Timeouts: []time.Duration{2 * time.Minute, 10 * time.Minute}, Within: 5 * time.Minute}}
 		w, err := sim.New(sim.Config{Edges: 3, Nodes: 2, RTT: time.Millisecond, Secret: secret.Of([]byte("test"))}, []limiter.Rule{r}, began)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s := address(9)
 		over := func(want time.Duration, edges ...int) {
 			t.Helper()
@@ -43,18 +41,14 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 			passBy(w, want, 25*pop.Tick)
 		}
 		over(40*time.Second, 0) // longer than the log is kept
-		if err := w.Start(2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Start(2))
 		pass(w, 2*time.Second)
 		over(2*time.Minute, 2)
 		over(10*time.Minute, 0)
 		say(t, w, w.Edges[1], words.Lift, s, 0)
 		pass(w, 2*time.Second)
 		over(40*time.Second, 1)
-		if err := w.Start(2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Start(2))
 		pass(w, 2*time.Second)
 		over(2*time.Minute, 2)
 		passBy(w, 5*time.Minute, 25*pop.Tick)

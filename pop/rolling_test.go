@@ -31,9 +31,7 @@ func TestRollingChange(t *testing.T) {
 		w, err := sim.New(sim.Config{
 			Edges: edges, Nodes: 1 + rng.IntN(3), RTT: time.Duration(1+rng.IntN(10)) * time.Millisecond, Counters: 100, Secret: secret.Of([]byte("test")),
 		}, rules[:1], began)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		of := make([]limiter.Rule, edges)
 		change := func(edge int, r limiter.Rule, tries bool) {
 			list := []pop.Rule{{Counter: r.Counter, Timeout: r.Timeout}}

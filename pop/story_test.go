@@ -94,14 +94,10 @@ func newStory(t *testing.T, d *datadriven.TestData) *story {
 		log: make(map[string]int), edges: argument(t, d, "edges", 1),
 	}
 	estimate, err := algorithm.ParseEstimate(text(d, "estimate", "nearest"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	window := duration(t, d, "window", time.Minute)
 	r, err := algorithm.NewRule("story", uint32(argument(t, d, "limit", 10)), window, argument(t, d, "sub", 12), estimate)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.rule = limiter.Rule{Counter: r, Timeout: duration(t, d, "timeout", window)}
 	if status := argument(t, d, "statuses", 0); status != 0 {
 		s.rule.Statuses = []int{status}
@@ -117,9 +113,7 @@ func newStory(t *testing.T, d *datadriven.TestData) *story {
 		Edges: s.edges, Nodes: nodes, RTT: duration(t, d, "rtt", time.Millisecond), Counters: argument(t, d, "counters", 1000),
 		Skew: s.skew, Secret: s.secret, Carry: s.carry,
 	}, []limiter.Rule{s.rule}, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.health = make([]string, s.edges)
 	for i := range s.edges {
 		s.watch(i)
@@ -232,9 +226,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 	case "kill":
 		s.w.Kill(node)
 	case "restart":
-		if err := s.w.Restart(node); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.w.Restart(node))
 	case "hang":
 		s.w.Hang(node)
 	case "resume":
@@ -246,9 +238,7 @@ func (s *story) do(t *testing.T, d *datadriven.TestData) string {
 	case "stop":
 		s.w.Stop(edge, d.HasArg("flush"))
 	case "start":
-		if err := s.w.Start(edge); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.w.Start(edge))
 		s.health[edge] = fmt.Sprint(s.w.Edges[edge].Machine.Health())
 	case "pause":
 		for _, e := range s.some(t, d) {
@@ -481,13 +471,9 @@ func (s *story) some(t *testing.T, d *datadriven.TestData) (edges []int) {
 		last = first
 	}
 	from, err := strconv.Atoi(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	to, err := strconv.Atoi(last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for e := from; e <= to; e++ {
 		edges = append(edges, e)
 	}
@@ -565,9 +551,7 @@ func argument(t *testing.T, d *datadriven.TestData, key string, otherwise int) i
 		return otherwise
 	}
 	n, err := strconv.Atoi(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -582,8 +566,6 @@ func duration(t *testing.T, d *datadriven.TestData, key string, otherwise time.D
 		return otherwise
 	}
 	v, err := time.ParseDuration(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }

@@ -87,9 +87,7 @@ func TestTimesAreTakenInOnce(t *testing.T) {
 			return node.Do(w.Now(), wire.Command{Op: wire.Get, Key: key}).Values[0]
 		}
 		head, err := strconv.ParseUint(strings.TrimSpace(string(get(shared.LogHeadKey()))), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var told []byte
 		for number := head - 20; number <= head; number++ {
 			item := get(shared.LogItemKey(number))

@@ -47,9 +47,7 @@ func TestNodeListChanges(t *testing.T) {
 		reloaded := 0
 		for i := uint32(0); w.Now().Sub(began) < 10*time.Minute; i++ {
 			if reloaded < 3 && w.Now().Sub(began) >= time.Minute+time.Duration(reloaded)*90*time.Second { // a minute and a half apart
-				if err := w.Edges[reloaded].Machine.SetNodes(change.nodes); err != nil {
-					t.Fatal(err)
-				}
+				must(t, w.Edges[reloaded].Machine.SetNodes(change.nodes))
 				reloaded++
 			}
 			s := rng.Uint32N(sources)
@@ -125,9 +123,7 @@ func TestNodeListChangesThroughFaults(t *testing.T) {
 			switch {
 			case now(10 * time.Second):
 				for _, e := range w.Edges {
-					if err := e.Machine.SetNodes([]string{"node1:11211"}); err != nil {
-						t.Fatal(err)
-					}
+					must(t, e.Machine.SetNodes([]string{"node1:11211"}))
 				}
 			case now(20 * time.Second):
 				fault(w, &refuse)

@@ -19,9 +19,7 @@ import (
 func logged(t *testing.T, format, sampled string) (file string) {
 	t.Helper()
 	dir, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer origin.Close()
 	file = filepath.Join(t.TempDir(), "access.log")
@@ -29,9 +27,7 @@ func logged(t *testing.T, format, sampled string) (file string) {
 	config := writeConfig(t, fmt.Sprintf("listen: %s\nadmin: %s\nsource: {trust: [127.0.0.1]}\naccess_log: {file: %s, format: %s%s}\n"+
 		"origins: [{servers: [%q]}]\nrules: [{name: r, limit: 20, window: 1h, mitigation_timeout: 1h}]\n", front, back, file, format, sampled, origin.URL))
 	edge := exec.Command(filepath.Join(dir, "sluice"), "--config", config)
-	if err := edge.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, edge.Start())
 	t.Cleanup(func() {
 		if edge.ProcessState == nil {
 			_ = edge.Process.Kill()
@@ -57,27 +53,19 @@ func logged(t *testing.T, format, sampled string) (file string) {
 		if i%6 == 5 {
 			source = "2001:db8::2"
 		}
-		if err := get(fmt.Sprintf("http://%s/a?n=%d", front, i), source); err != nil {
-			t.Fatal(err)
-		}
+		must(t, get(fmt.Sprintf("http://%s/a?n=%d", front, i), source))
 	}
 	http.DefaultClient.CloseIdleConnections()
-	if err := edge.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := edge.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, edge.Process.Signal(syscall.SIGTERM))
+	must(t, edge.Wait())
 	return file
 }
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	ports, err := process.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", ports[0])
+	free, err := process.FreeAddresses(1)
+	must(t, err)
+	return free[0].String()
 }
 
 // What an edge has written can be asked what another limit had done: the same limit would refuse the same requests.
@@ -114,17 +102,13 @@ func TestWhatIfReadsASampledLog(t *testing.T) {
 func TestReplayOfOurAccessLog(t *testing.T) {
 	file := logged(t, "combined", "")
 	dir, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	origin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer origin.Close()
 	front, back := freeAddress(t), freeAddress(t)
 	edge := exec.Command(filepath.Join(dir, "sluice"), "--listen", front, "--admin", back, "--origin", origin.URL, "--verdict-header",
 		"--limit", "20", "--window", "1h", "--mitigation-timeout", "1h")
-	if err := edge.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, edge.Start())
 	defer func() {
 		_ = edge.Process.Kill()
 		_ = edge.Wait()

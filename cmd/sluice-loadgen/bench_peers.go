@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -50,15 +47,8 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	if p.Before != "" && !flags.Changed("edges") {
 		p.Edges = []string{"sluice"}
 	}
-	for _, e := range p.Edges {
-		if !slices.Contains(bench.PeerNames, e) {
-			return cli.Usagef("--edges %s: want some of %s", e, strings.Join(bench.PeerNames, ", "))
-		}
-	}
-	for _, w := range p.Works {
-		if !slices.Contains(bench.PeerWorks, w) {
-			return cli.Usagef("--work %s: want some of %s", w, strings.Join(bench.PeerWorks, ", "))
-		}
+	if err := errors.Join(cli.SomeOf("--edges", p.Edges, bench.PeerNames), cli.SomeOf("--work", p.Works, bench.PeerWorks)); err != nil {
+		return err
 	}
 	if p.Before != "" {
 		p.Edges = append([]string{bench.Before}, p.Edges...)
@@ -70,8 +60,8 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	if p.Self, err = os.Executable(); err != nil {
 		return err
 	}
-	if p.Sluice == "" {
-		p.Sluice = filepath.Join(filepath.Dir(p.Self), "sluice")
+	if err := cli.Beside(&p.Sluice, "sluice"); err != nil {
+		return err
 	}
 	p.Say = func(s string) { fmt.Fprintln(os.Stderr, s) }
 	versions, err := p.Versions(ctx)
@@ -82,10 +72,8 @@ func cmdBenchPeers(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if jsonFile != "" {
-		if err := cli.ToFile(jsonFile, func(w io.Writer) error { return bench.WritePeersJSON(w, figures, versions) }); err != nil {
-			return err
-		}
+	if err := cli.ToJSON(jsonFile, bench.PeersJSON{Versions: versions, Peers: figures}); err != nil {
+		return err
 	}
 	return bench.WritePeers(os.Stdout, figures, versions)
 }

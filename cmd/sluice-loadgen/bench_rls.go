@@ -2,13 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -38,10 +33,8 @@ func cmdBenchRLS(ctx context.Context, args []string) error {
 	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
-	for _, w := range b.Works {
-		if !slices.Contains(bench.RateLimitWorks, w) {
-			return cli.Usagef("--work %s: want some of %s", w, strings.Join(bench.RateLimitWorks, ", "))
-		}
+	if err := cli.SomeOf("--work", b.Works, bench.RateLimitWorks); err != nil {
+		return err
 	}
 	if b.Rounds < 1 || b.Conns < 1 || b.Calls < 1 || b.Users < 1 || b.For <= 0 {
 		return cli.Usagef("--rounds, --time, --connections, --calls and --users: want more than 0")
@@ -49,13 +42,9 @@ func cmdBenchRLS(ctx context.Context, args []string) error {
 	if short {
 		b.Rounds, b.For = 1, time.Second
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	for name, path := range map[string]*string{"sluice": &b.Sluice, "ratelimit": &b.Peer} {
-		if *path == "" {
-			*path = filepath.Join(filepath.Dir(self), name)
+		if err := cli.Beside(path, name); err != nil {
+			return err
 		}
 		if _, err := os.Stat(*path); err != nil {
 			return fmt.Errorf("bench-rls: %w: make bench-rls builds it", err)
@@ -66,14 +55,8 @@ func cmdBenchRLS(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if jsonFile != "" {
-		if err := cli.ToFile(jsonFile, func(w io.Writer) error {
-			e := json.NewEncoder(w)
-			e.SetIndent("", "  ")
-			return e.Encode(map[string]any{"figures": figures})
-		}); err != nil {
-			return err
-		}
+	if err := cli.ToJSON(jsonFile, map[string]any{"figures": figures}); err != nil {
+		return err
 	}
 	return bench.WriteRateLimit(os.Stdout, figures)
 }

@@ -68,10 +68,7 @@ func (f *labFlags) runCheck(ctx context.Context, rule pop.Rule, send *sendFlags,
 	case "soak":
 		c, err = f.soak(ctx, site, rule, send, traffic)
 	}
-	if err != nil {
-		return err
-	}
-	if err := printCheck(c); err != nil {
+	if err := printCheck(c, err); err != nil {
 		return err
 	}
 	return site.Crashed()
@@ -113,11 +110,7 @@ func (f *labFlags) checkRestarts(ctx context.Context, rate float64) error {
 	if f.check == "restarts" {
 		run = r.Rolling
 	}
-	c, err := run(ctx)
-	if err != nil {
-		return err
-	}
-	return printCheck(c)
+	return printCheck(run(ctx))
 }
 
 // checkWords checks operators' words on edges under attack, with a rule of its own. All sources share connections, which leaves the
@@ -136,9 +129,9 @@ func (f *labFlags) checkWords(ctx context.Context, rule pop.Rule) error {
 	defer site.Stop()
 	c, err := check.Words(ctx, site, scale)
 	if err != nil {
-		return errors.Join(site.Crashed(), err)
+		err = errors.Join(site.Crashed(), err)
 	}
-	return printCheck(c)
+	return printCheck(c, err)
 }
 
 // checkShedding checks two edges before an origin of the check's own, with rules of its own beside one that nobody reaches.
@@ -148,15 +141,14 @@ func (f *labFlags) checkShedding(ctx context.Context, rule pop.Rule) error {
 		return err
 	}
 	l.PoPs, l.Edges, l.Memcached, l.Twemproxy, l.Rule.Limit = 1, 2, min(l.Memcached, 1), false, 1_000_000_000
-	c, err := check.Shedding(ctx, l, check.SheddingScales(f.short))
+	return printCheck(check.Shedding(ctx, l, check.SheddingScales(f.short)))
+}
+
+// printCheck prints a check, or returns why there is none; its error says that it was not kept.
+func printCheck(c *check.Result, err error) error {
 	if err != nil {
 		return err
 	}
-	return printCheck(c)
-}
-
-// printCheck prints a check; its error says that it was not kept.
-func printCheck(c *check.Result) error {
 	if _, err := c.WriteTo(os.Stdout); err != nil {
 		return err
 	}
@@ -213,7 +205,7 @@ func (f *labFlags) checkFront(ctx context.Context, rule pop.Rule, seed uint64) e
 	defer site.Stop()
 	c, err := run(site)
 	if err != nil {
-		return errors.Join(site.Crashed(), err) // that it has gone is why it could not be asked
+		err = errors.Join(site.Crashed(), err) // that it has gone is why it could not be asked
 	}
-	return printCheck(c)
+	return printCheck(c, err)
 }

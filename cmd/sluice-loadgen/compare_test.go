@@ -21,12 +21,8 @@ func runJSON(t *testing.T, line string, to any) {
 		t.Fatalf("%s: exit code %d: %s", line, code, stderr.String())
 	}
 	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, to); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, json.Unmarshal(b, to))
 }
 
 // What goes wrong if a design were run on another stream, the edges of ours shared nothing, a second estimate were the first again, or what a

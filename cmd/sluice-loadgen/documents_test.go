@@ -13,9 +13,7 @@ import (
 // Nothing runs: behind the flags of a document stands one that nobody has, and that must be the first to be refused.
 func TestCommandsInDocuments(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, c := range commands() {
 		names = append(names, c.name)
@@ -25,14 +23,10 @@ func TestCommandsInDocuments(t *testing.T) {
 	seen, made := 0, 0
 	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/figures/*.yaml", "../../deploy/*.md"} {
 		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, m := range command.FindAllStringSubmatch(string(text), -1) {
 				seen++
 				var stderr bytes.Buffer

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -150,14 +149,7 @@ func (f *labFlags) complete() error {
 	if f.routes, err = cli.ParseFlaps(f.flaps, f.pops); err != nil {
 		return err
 	}
-	if f.sluice == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		f.sluice = filepath.Join(filepath.Dir(self), "sluice")
-	}
-	return nil
+	return cli.Beside(&f.sluice, "sluice")
 }
 
 // lab is the site for a rule.

@@ -82,9 +82,7 @@ type labProcess struct {
 func startLab(t *testing.T, args ...string) *labProcess {
 	t.Helper()
 	dir, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return startLabIn(t, dir, args...)
 }
 
@@ -102,9 +100,7 @@ func startLabIn(t *testing.T, dir string, args ...string) *labProcess {
 	p.Env = append(os.Environ(), p.mark, "TMPDIR="+t.TempDir())
 	p.Stdout, p.Stderr = p.stdout, p.stderr
 	p.WaitDelay = time.Minute
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Start())
 	t.Cleanup(func() {
 		for _, pid := range p.alive(t) {
 			syscall.Kill(pid, syscall.SIGKILL)
@@ -118,9 +114,7 @@ func startLabIn(t *testing.T, dir string, args ...string) *labProcess {
 func (p *labProcess) alive(t *testing.T) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out []int
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -188,9 +182,7 @@ func TestLab(t *testing.T) {
 		}
 	}
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var report struct {
 		Run struct {
 			Edges, Nodes int
@@ -202,9 +194,7 @@ func TestLab(t *testing.T) {
 			TierOps                     float64 `json:"tier_ops_per_1000"`
 		}
 	}
-	if err := json.Unmarshal(b, &report); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(b, &report))
 	f := report.Figures
 	if report.Run.Edges != 2 || report.Run.Nodes != 1 || f.Requests < 500 || f.Admitted+f.Refused != f.Requests || f.Refused == 0 || f.TierOps == 0 {
 		t.Errorf("the report: %+v", report)
@@ -219,13 +209,9 @@ func TestLab(t *testing.T) {
 // asked for the edges of both: no block is ever in force everywhere.
 func TestLabOfTwoPoPs(t *testing.T) {
 	dir, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rule, err := algorithm.NewRule("default", 20, 10*time.Second, 12, algorithm.Nearest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l := &live{command: "lab", mode: judge.Deployed, rule: pop.Rule{Counter: rule, Timeout: 20 * time.Second}, send: &sendFlags{speed: 1, perConnection: 5},
 		edges: []int{2, 2}, nodes: 1, phase: secret.Of([]byte(labSecret)).Phase, trace: new(trace.Trace)}
 	if l.affinity, err = anycast.New(2, nil); err != nil {
@@ -249,14 +235,10 @@ func TestLabOfTwoPoPs(t *testing.T) {
 		PoPs: 2, Edges: 2, Memcached: 1, Sluice: filepath.Join(dir, "sluice"), Origin: []string{filepath.Join(dir, "sluice-loadgen"), "origin"}, Secret: labSecret,
 		Rule: lab.Rule{Limit: 20, Window: 10 * time.Second, MitigationTimeout: l.rule.Timeout, Mode: judge.Deployed},
 	}.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer site.Stop()
 	out, err := site.Run(t.Context(), replay.Replay{Affinity: l.affinity.PoP, PerConnection: l.send.perConnection}, l.trace, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := out.Err(); err != nil {
 		t.Error(err)
 	}
@@ -378,9 +360,7 @@ func TestLabChecksTheFront(t *testing.T) {
 // where the machine has too much else to do for an origin that is well, the check says so, and is made again.
 func TestLabChecksShedding(t *testing.T) {
 	dir, err := plain.binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var p *labProcess
 	for range 5 {
 		p = startLabIn(t, dir, "--check", "shedding", "--short")

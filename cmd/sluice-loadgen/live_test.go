@@ -21,13 +21,9 @@ import (
 func TestLiveJudge(t *testing.T) {
 	f := &cli.Rule{Limits: []uint{2}, Window: time.Second, Timeout: time.Second, SubWindows: 12, Estimates: []string{"nearest"}, Mode: "deployed"}
 	mode, rules, err := f.Rules()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	affinity, err := anycast.New(1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ms := time.Millisecond
 	addr := netip.MustParseAddr("127.1.2.3")
 	run := func(late, roundTrip time.Duration, edges int) (*report.Report, string) {
@@ -52,9 +48,7 @@ func TestLiveJudge(t *testing.T) {
 		}
 		r := l.judge(out, nil)
 		var b bytes.Buffer
-		if err := report.WriteJSON(&b, r); err != nil {
-			t.Fatal(err)
-		}
+		must(t, report.WriteJSON(&b, r))
 		return r, b.String()
 	}
 	for _, c := range []struct {

@@ -115,3 +115,11 @@ func TestHelpOfEach(t *testing.T) {
 		}
 	}
 }
+
+// must ends a test that cannot go on.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}

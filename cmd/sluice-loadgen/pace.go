@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -19,7 +18,7 @@ import (
 // cmdPace measures how many requests a second the load generator itself sends on one core.
 func cmdPace(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("pace", pflag.ContinueOnError)
-	p := bench.Pace{Say: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
+	p := bench.Pace{Say: logLine}
 	flags.Float64SliceVar(&p.Rates, "rate", []float64{25_000, 50_000, 75_000, 100_000}, "requests a second, a run each")
 	flags.DurationVar(&p.For, "time", 4*time.Second, "of a run")
 	flags.IntVar(&p.Sources, "sources", 1000, "that take turns")
@@ -53,11 +52,7 @@ func cmdPace(ctx context.Context, args []string) error {
 	if err := writePace(os.Stdout, figures); err != nil {
 		return err
 	}
-	return cli.ToFile(*file, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(map[string]any{"pace": figures})
-	})
+	return cli.ToJSON(*file, map[string]any{"pace": figures})
 }
 
 func writePace(w io.Writer, figures []bench.PaceFigures) error {

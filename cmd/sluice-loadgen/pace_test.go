@@ -13,22 +13,16 @@ import (
 // A process of its own, since the command keeps to one processor and to one goroutine at a time.
 func TestPace(t *testing.T) {
 	dir, err := binaries()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(t.TempDir(), "pace.json")
 	out, err := exec.Command(filepath.Join(dir, "sluice-loadgen"), "pace", "--rate", "500,2000", "--time", "200ms", "--json", file).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var report struct{ Pace []bench.PaceFigures }
-	if err := json.Unmarshal(b, &report); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(b, &report))
 	if len(report.Pace) != 2 {
 		t.Fatalf("%d rates, want 2: %s", len(report.Pace), b)
 	}

@@ -18,24 +18,16 @@ func simulated(t *testing.T, args ...string) report.Report {
 	file := filepath.Join(t.TempDir(), "report.json")
 	stdout := os.Stdout
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	os.Stdout = null
 	err = cmdSimulate(t.Context(), append(args, "--json", file))
 	os.Stdout = stdout
 	null.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var r report.Report
-	if err := json.Unmarshal(b, &r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(b, &r))
 	return r
 }
 
@@ -112,9 +104,7 @@ func TestSimulateRepeats(t *testing.T) {
 		r := simulated(t, "--workload", "below", "--limit", "20", "--window", "20s", "--rate", "2000", "--duration", "60s", "--mode", "estimator")
 		r.Run.Took, r.Figures.DecisionsASecond = 0, 0
 		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if first == nil {
 			first = text
 		} else if !bytes.Equal(first, text) {
@@ -132,9 +122,7 @@ func TestSimulateGlobalLimit(t *testing.T) {
 		fmt.Fprintf(&b, "{\"t\":%.6f,\"source\":\"192.0.2.1\"}\n", float64(i)/rate)
 	}
 	file := filepath.Join(t.TempDir(), "global.jsonl")
-	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, b.Bytes(), 0o600))
 	f := simulated(t, "--trace", file, "--edges", "8", "--memcached", "2", "--limit", fmt.Sprint(limit), "--window", "1s", "--mitigation-timeout", "0", "--per-connection", "1").Figures
 	if f.WorstExcess > limit/10 || f.BeyondBound != 0 || f.Admitted > limit*seconds*102/100 || f.Admitted < limit*seconds*98/100 {
 		t.Errorf("admitted %d, at most %d over the limit in a window: want %d and a little more", f.Admitted, f.WorstExcess, limit*seconds)

@@ -39,18 +39,14 @@ func someLog(t *testing.T) string {
 		}
 	}
 	name := filepath.Join(t.TempDir(), "access.log")
-	if err := os.WriteFile(name, []byte(b.String()), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(b.String()), 0o666))
 	return name
 }
 
 func writeConfig(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "sluice.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o666))
 	return name
 }
 

@@ -40,9 +40,7 @@ func (p *process) serves(n int) {
 func (p *process) refuses(n int) {
 	p.t.Helper()
 	c, err := net.Dial("tcp", p.front)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer c.Close()
 	go func() {
 		_, _ = io.WriteString(c, strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n", n))
@@ -72,9 +70,7 @@ func (p *process) losesLines() {
 func TestAccessLogThatCannotBeWritten(t *testing.T) {
 	pipe := func() (r, w *os.File) {
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { r.Close(); w.Close() })
 		return r, w
 	}
@@ -104,9 +100,7 @@ func TestAccessLogThatCannotBeWritten(t *testing.T) {
 // The process's own log may be read by nobody, too.
 func TestLogThatNobodyReads(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := startWriting(t, nil, w, "")
 	w.Close()
 	p.serves(10)
@@ -125,17 +119,13 @@ func TestAccessLogIsRotated(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "access.log")
 	p := startWriting(t, nil, nil, "access_log: {file: "+file+"}")
 	p.serves(10)
-	if err := os.Rename(file, file+".1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(file, file+".1"))
 	p.serves(10)
 	p.until("done with twenty lines", func() bool { // a request may be answered before its line is written
 		text, _ := os.ReadFile(file + ".1")
 		return bytes.Count(text, []byte("\n")) == 20
 	})
-	if err := p.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.cmd.Process.Signal(syscall.SIGUSR1))
 	p.until("rotated", func() bool { _, err := os.Stat(file); return err == nil })
 	p.serves(10)
 	p.stop(syscall.SIGTERM)

@@ -21,9 +21,7 @@ func TestAnycast(t *testing.T) {
 		t.Fatalf("bird -p (apt-get install bird2): %v\n%s", err, out)
 	}
 	text, err := os.ReadFile(example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// A BIRD of our own has no router to talk to: what its sessions would export is looked at instead.
 	alone, sessions, cut := strings.Cut(string(text), "template bgp")
 	if !cut || strings.Count(sessions, "export where proto =") != 2 {
@@ -31,15 +29,11 @@ func TestAnycast(t *testing.T) {
 	}
 	folder := t.TempDir()
 	config, socket := filepath.Join(folder, "bird.conf"), filepath.Join(folder, "bird.ctl")
-	if err := os.WriteFile(config, []byte(strings.Replace(alone, "log syslog all;", "", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(config, []byte(strings.Replace(alone, "log syslog all;", "", 1)), 0o600))
 	said := new(bytes.Buffer)
 	bird := exec.Command("bird", "-f", "-c", config, "-s", socket, "-P", filepath.Join(folder, "pid"))
 	bird.Stderr = said
-	if err := bird.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, bird.Start())
 	t.Cleanup(func() {
 		_ = bird.Process.Kill()
 		_ = bird.Wait()
@@ -81,9 +75,7 @@ func TestAnycast(t *testing.T) {
 	defer edge.Close()
 	announce := exec.Command("../../deploy/anycast/announce.sh")
 	announce.Env = append(os.Environ(), "READYZ="+edge.URL+"/readyz", "BIRDC=birdc -s "+socket, "INTERVAL=0.02")
-	if err := announce.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, announce.Start())
 	ended := false
 	t.Cleanup(func() {
 		if !ended {
@@ -101,9 +93,7 @@ func TestAnycast(t *testing.T) {
 	until("withdrawn", func() bool { return routes() == 0 })
 	ready.Store(true)
 	until("announced again", func() bool { return routes() == 2 })
-	if err := announce.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, announce.Process.Signal(syscall.SIGTERM))
 	ended = true
 	if err := announce.Wait(); err != nil {
 		t.Error(err)

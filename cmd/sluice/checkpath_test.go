@@ -48,23 +48,17 @@ func visit(t *testing.T, proxy, from string) *visitor {
 func (v *visitor) ask(method, target string, headers ...string) (*http.Response, string) {
 	v.t.Helper()
 	req, err := http.NewRequest(method, "http://"+v.proxy+target, nil)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, err)
 	req.Host = "a.example"
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Set(name, value)
 	}
 	resp, err := v.client.Do(req)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, err)
 	return resp, string(body)
 }
 
@@ -72,9 +66,7 @@ func (v *visitor) ask(method, target string, headers ...string) (*http.Response,
 func startProxy(t *testing.T, file, edge, origin, listen string, run func(config, dir string) *exec.Cmd) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	addr := freePort(t)
 	_, port, _ := net.SplitHostPort(addr)
 	with := strings.NewReplacer("127.0.0.1:8080", edge, "127.0.0.1:3000", strings.TrimPrefix(origin, "http://"), listen, strings.Replace(strings.Replace(listen, "80", port, 1), "listen ", "listen 127.0.0.1:", 1)).Replace(string(text))
@@ -107,9 +99,7 @@ func startNginx(t *testing.T, edge, origin string) string {
 	return startProxy(t, "../../deploy/nginx/check.conf", edge, origin, "listen 80", func(config, dir string) *exec.Cmd {
 		whole := fmt.Sprintf("daemon off; master_process off; pid %[1]s/pid; error_log stderr;\nevents {}\nhttp {\naccess_log off;\nclient_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s; uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;\n%[2]s}\n", dir, config)
 		file := filepath.Join(dir, "nginx.conf")
-		if err := os.WriteFile(file, []byte(whole), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(whole), 0o600))
 		path, err := exec.LookPath("nginx")
 		if err != nil {
 			path = "/usr/sbin/nginx" // which is on no user's PATH
@@ -121,9 +111,7 @@ func startNginx(t *testing.T, edge, origin string) string {
 func startCaddy(t *testing.T, edge, origin string) string {
 	return startProxy(t, "../../deploy/caddy/Caddyfile", edge, origin, ":80 {", func(config, dir string) *exec.Cmd {
 		file := filepath.Join(dir, "Caddyfile")
-		if err := os.WriteFile(file, []byte("{\n\tadmin off\n}\n"+config), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte("{\n\tadmin off\n}\n"+config), 0o600))
 		cmd := exec.Command("caddy", "run", "--adapter", "caddyfile", "--config", file)
 		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 		return cmd
@@ -204,9 +192,7 @@ func TestRequestsOfProxiesThatAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			edge := start(t, origin(t), "--config", write(t, "check_path: \""+test.path+"\"\n"+checkedRules))
 			c, err := net.Dial("tcp", edge.front)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(patience))
 			r := bufio.NewReader(c)
@@ -216,13 +202,9 @@ func TestRequestsOfProxiesThatAsk(t *testing.T) {
 					t.Fatal(err)
 				}
 				resp, err := http.ReadResponse(r, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				body, err := io.ReadAll(resp.Body)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return resp, string(body)
 			}
 			if resp, body := ask(fmt.Sprintf(test.form, "POST", "/login?next=%2F")); resp.StatusCode != 200 || body != "" || resp.Header.Get("RateLimit") != `"login";r=0;t=3600` {
@@ -254,9 +236,7 @@ func TestRequestsOfProxiesThatAsk(t *testing.T) {
 // Traefik's configuration has the fields that we know of Traefik's, and no others, and names what it refers to.
 func TestTraefikConfiguration(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/traefik/check.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var c struct {
 		HTTP struct {
 			Middlewares map[string]struct {
@@ -278,9 +258,7 @@ func TestTraefikConfiguration(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.UnmarshalContext(context.Background(), text, &c, yaml.Strict()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalContext(context.Background(), text, &c, yaml.Strict()))
 	router := c.HTTP.Routers["all"]
 	for _, m := range router.Middlewares {
 		if of, there := c.HTTP.Middlewares[m]; !there || of.Headers == nil && of.ForwardAuth == nil {

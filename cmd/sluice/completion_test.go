@@ -35,9 +35,7 @@ func TestCompletion(t *testing.T) {
 			if code := run([]string{"completion", shell}, &text, &errs); code != 0 {
 				t.Fatalf("exit %d: %s", code, errs.String())
 			}
-			if err := os.WriteFile(script, text.Bytes(), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(script, text.Bytes(), 0o600))
 			for _, test := range []struct {
 				line string
 				want string // these are offered

@@ -96,9 +96,7 @@ rules:
 
 func withEdgeID(t *testing.T, config, id string) string {
 	text, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return write(t, "edge_id: "+id+"\n"+string(text))
 }
 
@@ -120,9 +118,7 @@ func (p *process) asOperator(path string, into any) {
 	req, _ := http.NewRequest("GET", "http://"+p.back+path, nil)
 	req.Header.Set("Authorization", "Bearer right")
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
 		p.t.Fatalf("%s: %d %v", path, resp.StatusCode, err)
@@ -359,9 +355,7 @@ func TestDashboard(t *testing.T) {
 			if _, err := png.Decode(bytes.NewReader(shot)); err != nil || len(shot) > 150_000 {
 				t.Errorf("%s: %d bytes: %v", look.name, len(shot), err)
 			}
-			if err := os.WriteFile(filepath.Join("..", "..", "docs", "img", "dashboard-"+look.name+".png"), shot, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join("..", "..", "docs", "img", "dashboard-"+look.name+".png"), shot, 0o644))
 		}
 	}
 	if wrong := b.errors(); len(wrong) > 0 {
@@ -378,9 +372,7 @@ func TestViewerCost(t *testing.T) {
 	p := start(t, origin(t))
 	spent := func() time.Duration {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')'):])) // utime and stime are the 14th and 15th of the line
 		user, _ := strconv.Atoi(fields[12])
 		system, _ := strconv.Atoi(fields[13])

@@ -53,9 +53,7 @@ func TestExamplesHaveFlags(t *testing.T) {
 		"README.md":                     regexp.MustCompile(`(?m)^bin/sluice (.*) &$`),
 	} {
 		text, err := os.ReadFile("../../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lines := line.FindAllSubmatch(text, -1)
 		if len(lines) == 0 {
 			t.Errorf("%s: no command line", name)
@@ -79,13 +77,9 @@ func TestUnitIsHardened(t *testing.T) {
 	folder := t.TempDir()
 	for _, name := range []string{"sluice.service", "sluice.socket"} {
 		text, err := os.ReadFile("../../deploy/systemd/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text = bytes.ReplaceAll(text, []byte("/usr/bin/sluice"), []byte(os.Args[0])) // verify wants to see the program
-		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(folder, name), text, 0o600))
 	}
 	out, err := exec.Command("systemd-analyze", "verify", filepath.Join(folder, "sluice.service"), filepath.Join(folder, "sluice.socket")).CombinedOutput()
 	if about := regexp.MustCompile(`(?m)^.*sluice\.(service|socket).*$`).FindAll(out, -1); err != nil || len(about) > 0 {

@@ -10,9 +10,7 @@ import (
 // Every path that the page on the architecture names exists.
 func TestArchitecture(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	named := regexp.MustCompile("`([a-z]+(?:/[A-Za-z_-]+)*(?:/[A-Za-z_-]+\\.[a-z]+|/[A-Za-z_-]+))`").FindAllSubmatch(text, -1)
 	if len(named) < 60 {
 		t.Errorf("only %d paths are found on the page", len(named))

@@ -27,9 +27,7 @@ func TestEnvoyConfigurations(t *testing.T) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := readEnvoy(text); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}

@@ -25,9 +25,7 @@ import (
 func etcdClient(t *testing.T, n *etcdtest.Node) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{n.Endpoint}, Logger: zap.NewNop(), DialTimeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -48,21 +46,15 @@ func startSite(t *testing.T, pops ...string) *site {
 	dir := t.TempDir()
 	for _, pop := range pops {
 		key := filepath.Join(dir, pop+".secret")
-		if err := os.WriteFile(key, []byte(popKey+pop), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(key, []byte(popKey+pop), 0o600))
 		node := startMemcached(t)
 		for i := range 2 {
 			name := fmt.Sprint(pop, i)
 			state := filepath.Join(dir, name)
-			if err := os.Mkdir(state, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(state, 0o700))
 			file := filepath.Join(dir, name+".yaml")
 			text := fmt.Sprintf("edge_id: %s\nstate_dir: %s\npop: {name: %s, secret_file: %s}\netcd: {endpoints: [%q]}\n%s", name, state, pop, key, s.etcd.Endpoint, rulesFile)
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, []byte(text), 0o600))
 			s.files, s.nodes, s.edges = append(s.files, file), append(s.nodes, node), append(s.edges, nil)
 			s.start(len(s.edges) - 1)
 		}
@@ -130,9 +122,7 @@ type popAnswer struct {
 
 func (p *process) pop() (a popAnswer) {
 	p.t.Helper()
-	if err := json.Unmarshal([]byte(p.api("GET", "/v1/pop", "").text), &a); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, json.Unmarshal([]byte(p.api("GET", "/v1/pop", "").text), &a))
 	return a
 }
 
@@ -225,12 +215,8 @@ func TestRulesOverEtcd(t *testing.T) {
 	// An edge that has nothing of its own yet has it all from the start: nothing is news to it.
 	state := strings.TrimSuffix(s.files[3], ".yaml")
 	s.stop(3)
-	if err := os.RemoveAll(state); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(state, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(state))
+	must(t, os.Mkdir(state, 0o700))
 	p := s.start(3)
 	s.know(4)
 	s.must(107)
@@ -306,15 +292,11 @@ func TestEtcdAway(t *testing.T) {
 	})
 	s.know(4)
 	s.must(70)
-	if err := s.edges[3].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.edges[3].cmd.Process.Signal(syscall.SIGSTOP))
 	if a := s.set(0, 80); a.status != 200 || a.Edges == nil || a.Edges.Have != 3 || len(a.Edges.Missing) != 1 || a.Edges.Missing[0] != "ams/ams1" {
 		t.Errorf("%d %s", a.status, a.text)
 	}
-	if err := s.edges[3].cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.edges[3].cmd.Process.Signal(syscall.SIGCONT))
 	s.must(80)
 	s.etcd.Signal(syscall.SIGSTOP) // it takes connections, and says nothing: nobody waits for it at the end
 	s.up("0")
@@ -348,9 +330,7 @@ func TestRulesLeftInThePoP(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := filepath.Join(filepath.Dir(file), "state0", "words")
-	if err := os.WriteFile(state, list.Encode(secret.Of([]byte(popKey)), time.Now()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(state, list.Encode(secret.Of([]byte(popKey)), time.Now()), 0o600))
 	text, err := os.ReadFile(file)
 	if err == nil {
 		err = os.Chmod(file, 0o600)
@@ -358,9 +338,7 @@ func TestRulesLeftInThePoP(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(file, fmt.Appendf(text, "etcd: {endpoints: [%q]}\n", etcdtest.Start(t).Endpoint), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := start(t, origin(t), "--config", file, "--memcached", startMemcached(t))
 	if a := p.api("GET", "/v1/rules/login", ""); a.Limit != 5 {
 		t.Errorf("%s", a.text)

@@ -77,9 +77,7 @@ func TestExamples(t *testing.T) {
 			method, target, _ := strings.Cut(lines[0], " ")
 			if method == "GRPC" {
 				a, err := dialService(t, asks, insecure.NewCredentials()).ask(describe(target, lines[1:]...))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for i, s := range a.Statuses {
 					if s.Code != within || s.CurrentLimit == nil {
 						t.Errorf("%s: %v", lines[i+1], s)
@@ -93,9 +91,7 @@ func TestExamples(t *testing.T) {
 				return
 			}
 			req, err := http.NewRequest(method, "http://"+p.front+target, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, l := range lines[1:] {
 				name, value, _ := strings.Cut(l, ": ")
 				if req.Header.Set(name, value); name == "Host" {
@@ -117,9 +113,7 @@ func TestExamples(t *testing.T) {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name := range examples {
 		t.Errorf("%s: there is no such example", name)
 	}
@@ -142,14 +136,10 @@ func see(t *testing.T, p *process, told http.Header, rule, shows string) {
 func here(t *testing.T, path string, others ...string) (file string, args []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	secret := filepath.Join(dir, "secret")
-	if err := os.WriteFile(secret, []byte(strings.Repeat("x", 32)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(secret, []byte(strings.Repeat("x", 32)), 0o600))
 	with := strings.NewReplacer(append(others, "/etc/sluice/pop.secret", secret, "/etc/sluice/peers.secret", secret, ":8082\"", freePort(t)+"\"", "/etc/sluice/jwt.pem", newSigner(t).file, "/var/lib/sluice", dir,
 		"trust: [10.0.0.0/8]", "trust: [127.0.0.0/8]", "http://127.0.0.1:3000", origin(t))...).Replace(string(text))
 	if !strings.Contains(string(text), "http://127.0.0.1:3000") { // it answers checks alone, or its origins are other machines

@@ -28,16 +28,12 @@ func startLineage(t *testing.T, origin string, extra []*os.File, env []string, a
 	t.Helper()
 	l := &lineage{process: &process{t: t, front: freePort(t), back: freePort(t), log: new(bytes.Buffer)}, file: filepath.Join(t.TempDir(), "log")}
 	out, err := os.Create(l.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer out.Close()
 	l.cmd = exec.Command(os.Args[0], append([]string{"--listen", l.front, "--admin", l.back, "--origin", origin, "--grace", "5s"}, args...)...)
 	l.cmd.Env = append(append(os.Environ(), "SLUICE_UNDER_TEST=1"), env...)
 	l.cmd.Stderr, l.cmd.ExtraFiles = out, extra
-	if err := l.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.cmd.Start())
 	t.Cleanup(func() {
 		for _, pid := range l.pids() { // what has ended already is not there
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -50,9 +46,7 @@ func startLineage(t *testing.T, origin string, extra []*os.File, env []string, a
 
 func (l *lineage) text() string {
 	text, err := os.ReadFile(l.file)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	return string(text)
 }
 
@@ -232,9 +226,7 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 func TestFailedReplacement(t *testing.T) {
 	file := write(t, "rules: [{name: a, limit: 7}]")
 	l := startLineage(t, origin(t), nil, nil, "--config", file)
-	if err := os.WriteFile(file, []byte("rules: [{name: a, limit: 0}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("rules: [{name: a, limit: 0}]"), 0o600))
 	l.signal(syscall.SIGUSR2)
 	l.until("told", func() bool { return strings.Contains(l.text(), "no new process has taken over") })
 	for range 3 {
@@ -245,9 +237,7 @@ func TestFailedReplacement(t *testing.T) {
 	if status, _ := l.admin("GET", "/readyz"); status != 200 || len(l.pids()) != 1 {
 		t.Errorf("ready: %d; %d have served", status, len(l.pids()))
 	}
-	if err := os.WriteFile(file, []byte("rules: [{name: a, limit: 9}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("rules: [{name: a, limit: 9}]"), 0o600))
 	l.replace() // and now it can
 	if got := l.get(); got != 200 {
 		t.Errorf("%d", got)
@@ -257,9 +247,7 @@ func TestFailedReplacement(t *testing.T) {
 // A process that is told to stop while a new one starts to take its place does so at once, and leaves no new one behind.
 func TestStopWhileTheNextOneStarts(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret") // whoever reads it waits until somebody writes it
-	if err := syscall.Mkfifo(secret, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(secret, 0o600))
 	go func() {
 		if f, err := os.OpenFile(secret, os.O_WRONLY, 0); err == nil {
 			_, _ = io.WriteString(f, strings.Repeat("secret", 4))
@@ -320,9 +308,7 @@ func TestNothingIsInheritedTwice(t *testing.T) {
 			pids := l.pids()
 			folder := fmt.Sprintf("/proc/%d/", pids[len(pids)-1])
 			list, err := os.ReadDir(folder + "fd")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			open := make(map[string]string)
 			for _, d := range list {
 				info, err := os.ReadFile(folder + "fdinfo/" + d.Name())
@@ -352,14 +338,10 @@ var openFlags = regexp.MustCompile(`(?m)^flags:\s+([0-7]+)$`)
 // Sockets that systemd has opened are served on, whatever the configuration says.
 func TestSocketActivation(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ln.Close()
 	f, err := ln.(*net.TCPListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	// LISTEN_PID is the process's own: a shell can know it.
 	t.Setenv("SLUICE_TEST_BINARY", os.Args[0])
@@ -369,9 +351,7 @@ func TestSocketActivation(t *testing.T) {
 	cmd.ExtraFiles = []*os.File{f}
 	log := new(bytes.Buffer)
 	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	p := &process{t: t, cmd: cmd, front: ln.Addr().String(), back: back, log: log}
 	p.until("ready", func() bool { status, _ := p.admin("GET", "/readyz"); return status == 200 })
 	if got := p.get(); got != 200 {

@@ -32,18 +32,14 @@ func TestMain(m *testing.M) {
 func write(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "sluice.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
 // Bad input gets one sentence that names the thing and the remedy, and nothing is started.
 func TestBadInput(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer busy.Close()
 	origin := "http://" + busy.Addr().String()
 	taken := busy.Addr().String()
@@ -141,9 +137,7 @@ func start(t *testing.T, origin string, args ...string) *process {
 func (p *process) run() {
 	p.t.Helper()
 	p.cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1")
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.cmd.Start())
 	p.t.Cleanup(func() {
 		if p.cmd.ProcessState == nil {
 			_ = p.cmd.Process.Kill()
@@ -156,11 +150,9 @@ func (p *process) run() {
 // freePort is an address of this machine that nobody listens on, and nobody else will.
 func freePort(t *testing.T) string {
 	t.Helper()
-	ports, err := programs.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", ports[0])
+	free, err := programs.FreeAddresses(1)
+	must(t, err)
+	return free[0].String()
 }
 
 // patience is how long what must come is waited for, on a machine that has much else to do.
@@ -203,9 +195,7 @@ func fetch(method, url string) (int, string) {
 func (p *process) stop(signal os.Signal) {
 	p.t.Helper()
 	http.DefaultClient.CloseIdleConnections()
-	if err := p.cmd.Process.Signal(signal); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.cmd.Process.Signal(signal))
 	if err := p.cmd.Wait(); err != nil {
 		p.t.Errorf("%v: %v; it said:\n%s", signal, err, p.log)
 	}
@@ -240,9 +230,7 @@ func TestServeAndStop(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	file := write(t, "rules: [{name: shop, match: {hosts: [shop.example]}, limit: 1}]")
 	p := start(t, origin(t), "--config", file)
-	if err := os.WriteFile(file, []byte("rules: [{name: cart, match: {hosts: [cart.example]}, limit: 1}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("rules: [{name: cart, match: {hosts: [cart.example]}, limit: 1}]"), 0o600))
 	if status, body := p.admin("POST", "/v1/reload"); status != 200 {
 		t.Errorf("reload: %d %s", status, body)
 	}
@@ -267,9 +255,7 @@ func TestGrace(t *testing.T) {
 		status := make(chan int, 1)
 		go func() { status <- p.get() }()
 		<-arrived
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 		p.until("not ready", func() bool { status, _ := p.admin("GET", "/readyz"); return status != 200 })
 		if released {
 			close(leave)
@@ -295,9 +281,7 @@ func TestReloads(t *testing.T) {
 	p := start(t, origin(t), "--config", file)
 	limit := func() string {
 		resp, err := http.Get("http://" + p.front)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp.Body.Close()
 		return resp.Header.Get("X-RateLimit-Limit")
 	}
@@ -306,20 +290,14 @@ func TestReloads(t *testing.T) {
 		p.until(how+": limit "+want, func() bool { return limit() == want })
 	}
 	put := func(text string) {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	becomes("start", "1")
 	put("rules: [{name: a, limit: 2}]")
 	becomes("changed", "2")
 	next := file + ".next"
-	if err := os.WriteFile(next, []byte("rules: [{name: a, limit: 3}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(next, []byte("rules: [{name: a, limit: 3}]"), 0o600))
+	must(t, os.Rename(next, file))
 	becomes("replaced", "3")
 
 	put("rules: [{name: a, limit: 0}]")
@@ -330,9 +308,7 @@ func TestReloads(t *testing.T) {
 	if got := limit(); got != "3" {
 		t.Errorf("after a bad file: limit %s", got)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	if status, _ := p.admin("POST", "/v1/reload"); status != 400 {
 		t.Errorf("reload without a file: %d", status)
 	}
@@ -340,9 +316,7 @@ func TestReloads(t *testing.T) {
 		t.Errorf("without a file: limit %s", got)
 	}
 	put("rules: [{name: a, limit: 4}]")
-	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	becomes("SIGHUP", "4")
 	p.stop(syscall.SIGTERM)
 	if !strings.Contains(p.log.String(), "the old one stays in force") {
@@ -358,9 +332,7 @@ func TestOriginMayComeLater(t *testing.T) {
 		t.Errorf("%d, want 502", got)
 	}
 	ln, err := net.Listen("tcp", nowhere)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {})}
 	go func() { _ = s.Serve(ln) }()
 	defer s.Close()
@@ -381,9 +353,7 @@ func TestRulesOverTheAPI(t *testing.T) {
 	put := func(method, path, body string) (int, string) {
 		req, _ := http.NewRequest(method, "http://"+p.back+path, strings.NewReader(body))
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer resp.Body.Close()
 		answer, _ := io.ReadAll(resp.Body)
 		return resp.StatusCode, string(answer)
@@ -418,5 +388,13 @@ func TestRulesOverTheAPI(t *testing.T) {
 	p.stop(syscall.SIGTERM)
 	if got, _ := os.ReadFile(file); string(got) != text {
 		t.Errorf("the file holds %s, want %s", got, text)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
 	}
 }

@@ -23,9 +23,7 @@ import (
 func yamlDocuments[T any](t *testing.T, name string) (all []T) {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for d := yaml.NewDecoder(bytes.NewReader(text), yaml.DisallowUnknownField(), yaml.AllowDuplicateMapKey()); ; {
 		var one T
 		if err := d.Decode(&one); err == io.EOF {
@@ -114,13 +112,9 @@ func TestComposition(t *testing.T) {
 	}
 
 	text, err := os.ReadFile("../../deploy/" + mounted["edge1:/etc/sluice/sluice.yaml"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config, err := settings.ParseConfig("compose/sluice.yaml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, port, _ := strings.Cut(config.Admin, ":")
 	for _, host := range config.PoP.Memcached {
 		if name, _, _ := strings.Cut(host, ":"); len(c.Services[name].Networks) != 1 || c.Services[name].Networks[0] != "tier" {
@@ -261,9 +255,7 @@ func manifests(t *testing.T) map[string]manifest {
 	all := make(map[string]manifest)
 	for _, object := range yamlDocuments[map[string]any](t, "kubernetes/sluice.yaml") {
 		text, err := json.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var m manifest
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.DisallowUnknownFields()
@@ -359,9 +351,7 @@ func TestKubernetes(t *testing.T) {
 	}
 
 	c, err := settings.ParseConfig("kubernetes/sluice.yaml", []byte(all["ConfigMap sluice"].Data["sluice.yaml"]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	edge := all["Deployment sluice"].Spec.Template
 	if _, port, _ := strings.Cut(c.Admin, ":"); port != strconv.Itoa(ports["sluice"]["admin"]) || port != edge.Metadata.Annotations["prometheus.io/port"] {
 		t.Errorf("admin %s, ports %v, annotations %v", c.Admin, ports["sluice"], edge.Metadata.Annotations)
@@ -378,9 +368,7 @@ func TestKubernetes(t *testing.T) {
 		}
 	}
 	f, err := parseFlags(edge.Spec.Containers[0].Args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if mounts[filepath.Dir(f.config)] != "config map sluice, secret " || mounts[filepath.Dir(c.AdminTokenFile)] != "config map , secret sluice" ||
 		mounts[filepath.Dir(c.PoP.SecretFile)] != "config map , secret sluice" {
 		t.Errorf("mounts %v; the edge reads %s, %s and %s", mounts, f.config, c.AdminTokenFile, c.PoP.SecretFile)

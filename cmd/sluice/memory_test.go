@@ -27,9 +27,7 @@ func TestMemoryLimit(t *testing.T) {
 	p.until("turning connections away", func() bool {
 		for range 50 {
 			c, err := net.Dial("tcp", p.front)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			open = append(open, c)
 			_, _ = io.WriteString(c, head)
 		}

@@ -78,9 +78,7 @@ func TestMetrics(t *testing.T) {
 	})
 	p.stop(syscall.SIGTERM)
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, problem := range problems {
 		t.Errorf("%s: %s", problem.Metric, problem.Text)
 	}
@@ -93,9 +91,7 @@ func TestMetrics(t *testing.T) {
 	}
 	const file = "../../docs/metrics.md"
 	if *rewrite {
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(page), 0o644))
 	}
 	if was, err := os.ReadFile(file); err != nil || string(was) != page {
 		t.Errorf("docs/metrics.md is out of date (%v): go test ./cmd/sluice -run TestMetrics -rewrite", err)

@@ -47,9 +47,7 @@ func dashboard(t *testing.T) []query {
 	if err == nil {
 		err = json.Unmarshal(text, &board)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(board.Templating.List) != 4 {
 		t.Errorf("variables %v", board.Templating.List)
 	}
@@ -89,9 +87,7 @@ func alertRules(t *testing.T) (all []alertRule) {
 	if err == nil {
 		err = yaml.UnmarshalWithOptions(text, &file, yaml.Strict())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, g := range file.Groups {
 		all = append(all, g.Rules...)
 	}
@@ -105,9 +101,7 @@ func TestDashboardHasData(t *testing.T) {
 	config := filepath.Join(folder, "sluice.yaml")
 	put := func(file, text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	put(config, fmt.Sprintf(`
 pop: {name: test, memcached: ["%s"]}
@@ -125,13 +119,9 @@ rules:
 
 	// The shipped configuration, but for who is scraped and how often.
 	text, err := os.ReadFile("../../deploy/prometheus/prometheus.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rules, err := filepath.Abs("../../deploy/prometheus/sluice.rules.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	filled := strings.NewReplacer("[sluice.rules.yml]", "["+rules+"]", "15s", "200ms",
 		`"127.0.0.1:8081"`, strconv.Quote(edges[0].back)+", "+strconv.Quote(edges[1].back)).Replace(string(text))
 	put(filepath.Join(folder, "prometheus.yml"), filled)
@@ -238,15 +228,11 @@ func startFile(t *testing.T, config string) *process {
 func (p *process) send(source, host string) {
 	p.t.Helper()
 	req, err := http.NewRequest("GET", "http://"+p.front+"/", nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	req.Host = host
 	req.Header.Set("X-Forwarded-For", source)
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	resp.Body.Close()
 }
 
@@ -331,9 +317,7 @@ func TestAlerts(t *testing.T) {
 	if err == nil {
 		err = yaml.Unmarshal(text, &cases)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fires, quiet := make(map[string]bool), make(map[string]bool)
 	for _, c := range cases.Tests {
 		for _, a := range c.AlertRuleTest {
@@ -346,9 +330,7 @@ func TestAlerts(t *testing.T) {
 	}
 
 	runbook, err := os.ReadFile("../../docs/runbook.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	told := make(map[string]string) // the first word under each heading: its severity
 	for _, m := range regexp.MustCompile(`(?m)^### (\w+)\n(\w+)\. `).FindAllStringSubmatch(string(runbook), -1) {
 		told[m[1]] = m[2]
@@ -379,9 +361,7 @@ func TestAlerts(t *testing.T) {
 // Who is woken by an alert finds commands that are there.
 func TestRunbookCommands(t *testing.T) {
 	text, err := os.ReadFile("../../docs/runbook.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	named := regexp.MustCompile("`sluice ([a-z]+)([^`]*)`").FindAllStringSubmatch(string(text), -1)
 	for _, m := range named {
 		if _, there := findCommand(m[1]); !there {

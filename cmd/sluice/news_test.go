@@ -14,9 +14,7 @@ import (
 func (p *process) news() (list []string) {
 	p.t.Helper()
 	var all []events.Event
-	if err := json.Unmarshal([]byte(p.api("GET", "/v1/events", "").text), &all); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, json.Unmarshal([]byte(p.api("GET", "/v1/events", "").text), &all))
 	for _, e := range slices.Backward(all) {
 		if e.Kind != events.Operator && e.Kind != events.Rule {
 			continue

@@ -64,9 +64,7 @@ func (i *inspector) route(method, path string) *routers.Route {
 func (i *inspector) ask(p *process, method, path, body string, want int, header ...string) string {
 	i.t.Helper()
 	req, err := http.NewRequest(method, "http://"+p.back+path, strings.NewReader(body))
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must(i.t, err)
 	req.Header.Set("Authorization", "Bearer right")
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
@@ -78,14 +76,10 @@ func (i *inspector) ask(p *process, method, path, body string, want int, header 
 		}
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must(i.t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		i.t.Fatal(err)
-	}
+	must(i.t, err)
 	what := fmt.Sprintf("%s %s %.60s: %d %.3000s", method, path, body, resp.StatusCode, text)
 	if resp.StatusCode != want {
 		i.t.Errorf("%s: want %d", what, want)
@@ -118,9 +112,7 @@ func TestOpenAPI(t *testing.T) {
 	database := filepath.Join(t.TempDir(), "plans.db")
 	startEdge := func(file string, args ...string) *process {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text = append(text, "- {name: trial, limit: 1, mode: shadow, count: {refused: true}}\n- {name: asleep, limit: 9, mode: off, key: [source, \"header:X-Tenant\"], count: {statuses: [401]}}\n- {name: api, key: \"header:X-API-Key\", limit: 3, plans: {pro: 9}}\n"...)
 		text = append(text, fmt.Sprintf("admin_token_file: %s\nmetrics_token: true\nsource: {trust: [127.0.0.0/8]}\nallow: [192.0.2.200]\ndeny: [192.0.2.201]\n", token)...)
 		text = append(text, "plans: {key: \"header:X-API-Key\", store: \"sqlite:"+database+"\"}\n"...)
@@ -293,14 +285,10 @@ func TestOpenAPI(t *testing.T) {
 
 	// A file that cannot be, and an edge that leaves.
 	file := second.cmd.Args[slices.Index(second.cmd.Args, "--config")+1]
-	if err := os.WriteFile(file, []byte("rules: none\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("rules: none\n"), 0o600))
 	i.ask(second, "POST", "/v1/reload", "", 400)
 	i.ask(second, "GET", "/v1/events", "", 200)
-	if err := second.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second.cmd.Process.Signal(syscall.SIGTERM))
 	second.until("leaving", func() bool { return second.api("GET", "/readyz", "").status == 503 })
 	i.ask(second, "GET", "/readyz", "", 503)
 

@@ -28,9 +28,7 @@ var looks = regexp.MustCompile(`^(sluice (status|top|blocked|rules|config|events
 // in a shell, and their output is compared. Its addresses are exchanged for others of this machine.
 func TestOperatorPage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operator.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, program := range []string{"memcached", "curl", "bash"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Fatalf("this test needs %s on the PATH: install it (apt-get install %s)", program, program)
@@ -49,22 +47,16 @@ func TestOperatorPage(t *testing.T) {
 	})
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
-	if err := os.Mkdir(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(bin, 0o700))
 	sluice := fmt.Sprintf("#!/bin/sh\nSLUICE_UNDER_TEST=1 exec '%s' \"$@\"\n", os.Args[0])
-	if err := os.WriteFile(filepath.Join(bin, "sluice"), []byte(sluice), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(bin, "sluice"), []byte(sluice), 0o700))
 	sh := startShell(t, dir, "PATH="+bin+":"+os.Getenv("PATH"))
 	commands, tasks := 0, strings.Count(page, "\n## ")
 	for _, block := range blocks(page) {
 		switch block.kind {
 		case "yaml":
 			name, _, _ := strings.Cut(strings.TrimPrefix(block.text, "# "), "\n")
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(block.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, name), []byte(block.text), 0o600))
 		case "console":
 			for _, s := range steps(block) {
 				commands++
@@ -127,21 +119,15 @@ type shell struct {
 
 func startShell(t *testing.T, dir string, env ...string) *shell {
 	in, commands, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sh := &shell{t: t, dir: dir, in: commands, out: make(chan string, 1000), done: "done: " + filepath.Base(filepath.Dir(dir))}
 	cmd := exec.Command("bash", "--noprofile", "--norc")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that all that it starts can be ended
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	in.Close()
 	out.Close()
 	ended := make(chan struct{})

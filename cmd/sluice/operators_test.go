@@ -136,9 +136,7 @@ func TestOperatorsMistakes(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) string {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
 	right, wrong, empty := put("right", "open sesame\n"), put("wrong", "abracadabra\n"), put("empty", "\n")
@@ -149,9 +147,7 @@ func TestOperatorsMistakes(t *testing.T) {
 	file = put("operator.yaml", "admin: "+back+"\nadmin_token_file: "+right+"\n")
 	broken := put("broken.yaml", "admin: "+back+"\ndeny: [everybody]\n")
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	nobody := silent.Addr().String()
 	silent.Close()
 	at, with := " --admin "+back, " --admin "+back+" --token-file "+right

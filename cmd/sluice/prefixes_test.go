@@ -23,9 +23,7 @@ type line struct {
 func (p *process) line() *line {
 	p.t.Helper()
 	c, err := net.Dial("tcp", p.front)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.t.Cleanup(func() { c.Close() })
 	return &line{p.t, c, bufio.NewReader(c)}
 }
@@ -42,9 +40,7 @@ func (l *line) ask(clients ...string) (admitted int) {
 	}
 	for range clients {
 		resp, err := http.ReadResponse(l.in, nil)
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		must(l.t, err)
 		_, _ = l.in.Discard(int(resp.ContentLength))
 		switch resp.StatusCode {
 		case 200:

@@ -22,18 +22,12 @@ func TestReloadBesideALog(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	put := func(name string, limit int) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(at(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(at(name), fmt.Appendf(nil, "rules: [{name: r, limit: %d}]", limit), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(at(name)), 0o755))
+		must(t, os.WriteFile(at(name), fmt.Appendf(nil, "rules: [{name: r, limit: %d}]", limit), 0o600))
 	}
 	try := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	put("..1/sluice.yaml", 1)
 	try(os.Symlink("..1", at("..data")))
@@ -87,16 +81,10 @@ func TestFileWatch(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string, second float64) fs.FileInfo {
 		file := filepath.Join(dir, "f")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(file, at(second), at(second)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
+		must(t, os.Chtimes(file, at(second), at(second)))
 		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return info
 	}
 	old := write("a", -10)

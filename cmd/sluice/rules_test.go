@@ -51,16 +51,12 @@ type ruleAnswer struct {
 func (p *process) api(method, path, body string, header ...string) (a ruleAnswer) {
 	p.t.Helper()
 	req, err := http.NewRequest(method, "http://"+p.back+path, strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
 	_ = json.Unmarshal(text, &a) // what is a list is read from the text
@@ -111,18 +107,12 @@ func writePoP(t *testing.T, edges int) (files []string) {
 	t.Helper()
 	dir := t.TempDir()
 	key := filepath.Join(dir, "secret")
-	if err := os.WriteFile(key, []byte(popKey), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(key, []byte(popKey), 0o600))
 	for i := range edges {
 		state := filepath.Join(dir, fmt.Sprint("state", i))
-		if err := os.Mkdir(state, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(state, 0o700))
 		file := filepath.Join(dir, fmt.Sprintf("edge%d.yaml", i))
-		if err := os.WriteFile(file, fmt.Appendf(nil, "edge_id: edge%d\nstate_dir: %s\npop: {secret_file: %s}\n%s", i, state, key, rulesFile), 0o400); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, fmt.Appendf(nil, "edge_id: edge%d\nstate_dir: %s\npop: {secret_file: %s}\n%s", i, state, key, rulesFile), 0o400))
 		files = append(files, file)
 	}
 	return files
@@ -227,9 +217,7 @@ func TestRulesOverThePoP(t *testing.T) {
 	}
 	if !everywhere(edges, func(p *process) bool {
 		pop.Edges = nil
-		if err := json.Unmarshal([]byte(p.api("GET", "/v1/pop", "").text), &pop); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(p.api("GET", "/v1/pop", "").text), &pop))
 		same := len(pop.Edges) == 3
 		for _, e := range pop.Edges {
 			same = same && fmt.Sprint(float64(e.ConfigHash)) == hash && e.Generation == pop.Edges[0].Generation && e.Address != "" && e.Version != "" && !e.Since.Before(e.Started)
@@ -276,9 +264,7 @@ func (a ruleAnswer) versionIn(t *testing.T, p *process) uint64 {
 		Version uint64
 		New     struct{ Limit int }
 	}
-	if err := json.Unmarshal([]byte(p.api("GET", "/v1/rules/login/history", "").text), &list); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(p.api("GET", "/v1/rules/login/history", "").text), &list))
 	for _, past := range list {
 		if past.New.Limit == a.Limit {
 			return past.Version
@@ -336,9 +322,7 @@ func TestRuleOfAnotherVersion(t *testing.T) {
 		}
 	}
 	state := filepath.Join(filepath.Dir(file), "state0", "words")
-	if err := os.WriteFile(state, list.Encode(secret.Of([]byte(popKey)), now), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(state, list.Encode(secret.Of([]byte(popKey)), now), 0o600))
 	p := start(t, origin(t), "--config", file, "--memcached", startMemcached(t))
 	if a := p.api("GET", "/v1/rules/login", ""); a.Limit != 50 {
 		t.Errorf("%s", a.text)
@@ -360,12 +344,8 @@ func TestRuleOfAnotherVersion(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	text, _ := os.ReadFile(file)
-	if err := os.Chmod(file, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(strings.Replace(strings.Replace(string(text), "limit: 5,", "limit: 6,", 1), "limit: 1000", "limit: 1001", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(file, 0o600))
+	must(t, os.WriteFile(file, []byte(strings.Replace(strings.Replace(string(text), "limit: 5,", "limit: 6,", 1), "limit: 1000", "limit: 1001", 1)), 0o600))
 	p.until("with the file's other rule", func() bool { return p.api("GET", "/v1/rules/all", "").Limit == 1001 })
 	if a := p.api("GET", "/v1/rules/login", ""); a.Limit != 50 {
 		t.Errorf("%s", a.text)
@@ -384,20 +364,14 @@ func TestRuleOfAnotherVersion(t *testing.T) {
 // Of two edges that change a rule at once, by one ETag perhaps, one stands: who said the other is told so.
 func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 	c, err := config.Parse("f", []byte("origins: [{servers: ['http://127.0.0.1:1']}]\nrules: [{name: r, limit: 5}]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server, err := edge.New(edge.Options{Config: c, Table: counter.New(counter.Options{Counters: 1024}), Bits: mitigation.New(64, nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var list words.List
 	version, elsewhere := uint64(1), ""
 	add := func(edge uint64, w words.Word) words.Mark {
 		mark, err := list.Add(w, edge, 0, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		version++
 		return mark
 	}
@@ -413,9 +387,7 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 			return &control.Spread{Known: 2, Have: 2}
 		},
 	}}
-	if err := r.catchUp(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.catchUp())
 	for _, test := range []struct {
 		elsewhere string
 		edit      changes.Edit
@@ -426,9 +398,7 @@ func TestRuleChangedElsewhereMeanwhile(t *testing.T) {
 		{`{"does":"removed","edge":"there"}`, changes.Edit{Action: changes.Rollback}, true},
 		{"", changes.Edit{Action: changes.Rollback}, false},
 	} {
-		if err := r.catchUp(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.catchUp())
 		elsewhere, test.edit.Name, test.edit.IfMatch = test.elsewhere, "r", r.overlay.Load().ETag("r")
 		done, err := r.edit(test.edit)
 		if err != nil || done.Edges.Have != 2 || (len(done.Warnings) > 0) != test.warned {

@@ -21,9 +21,7 @@ func at(t *testing.T, edges []*process, connections int, source, path string) ma
 	conns := make([]net.Conn, connections)
 	for i := range conns {
 		c, err := dialer.Dial("tcp", edges[i%len(edges)].front)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer c.Close()
 		conns[i] = c
 	}
@@ -90,17 +88,13 @@ rules:
 	}
 	t.Logf("%.2f commands that write for each request", float64(written(t, node)-before)/float64(asked))
 
-	if err := memcached.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, memcached.Signal(syscall.SIGSTOP))
 	began := time.Now()
 	if by := at(t, edges, 8, "127.0.2.1", "/pay"); by[503] != 8 {
 		t.Errorf("the node does not answer: %v, want 503 from each", by)
 	}
 	t.Logf("after %v", time.Since(began))
-	if err := memcached.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, memcached.Signal(syscall.SIGCONT))
 	edges[0].until("counting again", func() bool { return at(t, edges[:1], 1, "127.0.2.2", "/pay")[200] == 1 })
 }
 
@@ -108,15 +102,11 @@ rules:
 func written(t *testing.T, node string) (n int) {
 	t.Helper()
 	c, err := net.Dial("tcp", node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	fmt.Fprint(c, "stats\r\nquit\r\n")
 	text, err := io.ReadAll(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range []string{"cmd_set", "incr_hits", "incr_misses", "decr_hits", "decr_misses"} {
 		_, value, there := strings.Cut(string(text), "STAT "+name+" ")
 		var count int

@@ -54,9 +54,7 @@ func startNode(t *testing.T) (addr string, process *os.Process) {
 func farAway(t *testing.T, node string, oneWay time.Duration) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -164,9 +162,7 @@ func TestLastReportToNobody(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	began := time.Now()
 	_ = p.cmd.Wait()
 	if took, code := time.Since(began), p.cmd.ProcessState.ExitCode(); code != command.ExitFailed || took > patience {

@@ -34,9 +34,7 @@ var signingKey = sync.OnceValues(func() (*ecdsa.PrivateKey, error) { return ecds
 func newSigner(t *testing.T) signer {
 	t.Helper()
 	key, err := signingKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := signer{t, key, filepath.Join(t.TempDir(), "jwt.pem")}
 	s.publish(key)
 	return s
@@ -46,24 +44,16 @@ func newSigner(t *testing.T) signer {
 func (s signer) publish(key *ecdsa.PrivateKey) {
 	s.t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(s.file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
+	must(s.t, os.WriteFile(s.file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600))
 }
 
 func (s signer) sign(sub string) string {
 	s.t.Helper()
 	with, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: s.key}, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	text, err := jwt.Signed(with).Claims(map[string]any{"iss": "https://login.example.com", "aud": "api", "sub": sub, "exp": time.Now().Add(time.Hour).Unix()}).Serialize()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return text
 }
 
@@ -71,17 +61,13 @@ func (s signer) sign(sub string) string {
 func (p *process) asked(path string, header ...string) (status int, left string) {
 	p.t.Helper()
 	req, err := http.NewRequest("GET", "http://"+p.front+path, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	for _, h := range header {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Set(name, value)
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	resp.Body.Close()
 	return resp.StatusCode, resp.Header.Get("X-RateLimit-Remaining")
 }
@@ -154,9 +140,7 @@ rules:
 
 	// Another key in the same file holds without a word to the edge.
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a.asked("/who") // what nobody believed counts together, and not as the first
 	s.publish(other)
 	a.until("the file with keys is read again", func() bool {

@@ -28,14 +28,10 @@ func TestWhy(t *testing.T) {
 		"rules: [{name: r, limit: 2, window: 1h, mitigation_timeout: 30m}, {name: s, limit: 1, window: 1h, mode: shadow}]"))
 	for range 4 {
 		request, err := http.NewRequest("GET", "http://"+p.front+"/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		request.Header.Set("X-Forwarded-For", "192.0.2.7")
 		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		answer.Body.Close()
 	}
 	code, out, errs := sluice("why", "192.0.2.7", "--admin", p.back)
@@ -56,16 +52,12 @@ $`); code != 0 || !want.MatchString(out) {
 	}
 	p.stop(syscall.SIGTERM)
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	_, _ = z.Write(text)
 	_ = z.Close()
-	if err := os.WriteFile(file+".gz", packed.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file+".gz", packed.Bytes(), 0o600))
 	for _, log := range []string{file, file + ".gz"} {
 		code, out, errs := sluice("why", "192.0.2.7", log)
 		if code != 0 || !strings.Contains(out, "4 requests, 2 refused") || !strings.Contains(out, " blocked by rule r, until ") ||

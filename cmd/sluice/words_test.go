@@ -18,13 +18,9 @@ import (
 func (p *process) say(method, path, body string) (int, control.Mitigation) {
 	p.t.Helper()
 	req, err := http.NewRequest(method, "http://"+p.back+"/v1/mitigations/"+path, strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
 	var m control.Mitigation
@@ -55,9 +51,7 @@ func (p *process) blockedBy(source string) string {
 func TestOperatorsWordsOverThePoP(t *testing.T) {
 	nodes, dir := startMemcached(t)+","+startMemcached(t), t.TempDir()
 	file := filepath.Join(dir, "sluice.yaml")
-	if err := os.WriteFile(file, []byte("edge_id: first\nstate_dir: "+dir+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("edge_id: first\nstate_dir: "+dir+"\n"), 0o600))
 	l := startLineage(t, origin(t), nil, nil, "--config", file, "--memcached", nodes)
 	second := start(t, origin(t), "--memcached", nodes)
 	for _, p := range []*process{l.process, second} {
@@ -88,9 +82,7 @@ func TestOperatorsWordsOverThePoP(t *testing.T) {
 func TestStateDir(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sluice.yaml")
-	if err := os.WriteFile(file, []byte("state_dir: "+dir+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("state_dir: "+dir+"\n"), 0o600))
 	p := start(t, origin(t), "--config", file, "--memcached", startMemcached(t))
 	if status, m := p.say("PUT", "default/192.0.2.1", `{"for":"1h","reason":"because"}`); status != 200 || m.Edges.Have != 1 {
 		t.Errorf("%d %+v", status, m.Edges)
@@ -102,13 +94,9 @@ func TestStateDir(t *testing.T) {
 
 	words := filepath.Join(dir, "words")
 	text, err := os.ReadFile(words)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for what, content := range map[string][]byte{"cut": text[:len(text)-1], "empty": {}, "forged": append(text[:len(text)-1:len(text)-1], text[len(text)-1]^1)} {
-		if err := os.WriteFile(words, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(words, content, 0o600))
 		cmd := exec.Command(os.Args[0], "--config", file, "--memcached", "127.0.0.1:1", "--origin", origin(t), "--listen", freePort(t), "--admin", freePort(t))
 		cmd.Env = append(os.Environ(), "SLUICE_UNDER_TEST=1")
 		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "state_dir") || !strings.Contains(string(out), words) {
@@ -132,13 +120,9 @@ func TestOperatorsPrefixesOverThePoP(t *testing.T) {
 	say := func(method, path, body string) {
 		t.Helper()
 		req, err := http.NewRequest(method, "http://"+second.back+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer resp.Body.Close()
 		if text, _ := io.ReadAll(resp.Body); resp.StatusCode != 200 {
 			t.Errorf("%s %s: %d %s", method, path, resp.StatusCode, text)
@@ -192,14 +176,10 @@ func TestUnblockOverThePoP(t *testing.T) {
 	ask := func(p *process) int {
 		t.Helper()
 		req, err := http.NewRequest("GET", "http://"+p.front+"/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header.Set("X-Forwarded-For", "192.0.2.7")
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp.Body.Close()
 		return resp.StatusCode
 	}

@@ -44,9 +44,7 @@ type bench struct {
 func newBench(t testing.TB, list ...Config) *bench {
 	t.Helper()
 	set, err := New(list, Defaults{}, newTally)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &bench{
 		rules: set, host: []byte("example.com"), path: []byte("/"), method: []byte("GET"),
 		limiter: limiter.Limiter{Counters: counter.New(counter.Options{Counters: 1 << 18}), Bits: mitigation.New(1<<16, nil)},
@@ -79,9 +77,7 @@ func TestRuleForLimiter(t *testing.T) {
 	f := func(config Config, all bool, want limiter.Rule) {
 		t.Helper()
 		r, err := newRule(config, Defaults{Shadow: all})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := r.Rule
 		if got.Timeout != want.Timeout || got.Shadow != want.Shadow || got.Counts(200) != want.Counts(200) || got.Counts(401) != want.Counts(401) ||
 			got.Refused != want.Refused || got.OnStoreFailure != want.OnStoreFailure || got.FirstSight != want.FirstSight || got.Counter.Limit != 3 {
@@ -190,9 +186,7 @@ func TestShare(t *testing.T) {
 	const n = 20_000
 	within := func(name string, share int, secret key.Secret) (list []bool) {
 		r, err := newRule(ruleOf(name, 5, func(c *Config) { c.Share = share }), Defaults{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range n {
 			list = append(list, r.IsAbout(secret, counter.SourceOf(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32, 64)))
 		}
@@ -281,5 +275,13 @@ func TestCandidateCounts(t *testing.T) {
 	}
 	if s := b.rules.ByName("s").Candidate; s.Counter.Estimate != algorithm.Lower || s.Counter.Limit != 4 || s.Timeout != 20*time.Second || s.Bits.ID == r.Bits.ID {
 		t.Errorf("%+v", s)
+	}
+}
+
+// must ends a test that cannot go on.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
 	}
 }

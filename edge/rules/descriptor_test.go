@@ -37,9 +37,7 @@ func describedSet(t testing.TB, list ...string) (*Set, error) {
 // A rule about descriptors is about no request of HTTP.
 func TestDescriptorsOfNoRequest(t *testing.T) {
 	s, err := describedSet(t, "d user")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := s.matching(nil, []byte("a"), []byte("/"), []byte("GET")); len(got) != 0 {
 		t.Errorf("a request of HTTP is under %v", got[0].Config.Name)
 	}
@@ -57,9 +55,7 @@ func TestOneReportForACall(t *testing.T) {
 	c := Default("r", 10_000)
 	c.Match.Descriptors = descriptorsOf("d user")
 	s, err := New([]Config{c}, Defaults{}, func(string) *Tally { return NewTally() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	q := descriptors.Descriptor{Entries: []descriptors.Entry{{Key: "user", Value: "a"}}, Hits: 9000}
 	var d Decision
 	d.AddDescriptor(testSecret, s, address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &q)
@@ -77,9 +73,7 @@ func TestOneReportForACall(t *testing.T) {
 // Whom a rule counts: the address that is its one open value, else a digest of all values, by which those of another are others.
 func TestSourcesOfDescriptors(t *testing.T) {
 	s, err := describedSet(t, "d remote_address", "d masked_remote_address", "d remote_address user", "d plan=gold remote_address", "d user")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sources, seen := address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64}), make(map[string]string)
 	f := func(asked, want string) {
 		t.Helper()
@@ -115,9 +109,7 @@ func TestSourcesOfDescriptors(t *testing.T) {
 // Descriptors that count one source under one rule are one result, and a limit that comes with one has a counter apart.
 func TestResultsOfDescriptors(t *testing.T) {
 	s, err := describedSet(t, "d user")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sources := address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64})
 	var d Decision
 	f := func(q descriptors.Descriptor, at int, hits uint32) {
@@ -151,9 +143,7 @@ func TestLimitOfDescriptorByTheRulesAlgorithm(t *testing.T) {
 	c := Default("r", 10)
 	c.Match.Descriptors, c.Algorithm = descriptorsOf("d user"), Fixed
 	s, err := New([]Config{c}, Defaults{}, func(string) *Tally { return NewTally() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var d Decision
 	d.AddDescriptor(testSecret, s, address.NewSources(address.Config{IPv4Prefix: 32, IPv6Prefix: 64}), "d", &descriptors.Descriptor{Entries: []descriptors.Entry{{Key: "user", Value: "a"}}, Hits: 1, Limit: 5, Window: time.Minute})
 	for at, want := range map[time.Duration]bool{59 * time.Second: true, time.Minute: false} { // the minute of the clock ends

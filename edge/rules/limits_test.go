@@ -37,9 +37,7 @@ func TestLimitsOfARule(t *testing.T) {
 	f := func(c Config, v4, v6 string) {
 		t.Helper()
 		r, err := newRule(c, Defaults{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, want := range []string{v4, v6} {
 			if got := string(r.Limits[0].Texts[i].Policy); got != want {
 				t.Errorf("%s, want %s", got, want)
@@ -195,9 +193,7 @@ func TestSampleOfSeveralLimits(t *testing.T) {
 func TestLimitsKeepTheirCounters(t *testing.T) {
 	names := func(c Config) map[string]string {
 		r, err := newRule(c, Defaults{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all := make(map[string]string)
 		for _, l := range r.Limits {
 			for policy, identity := range all {
@@ -229,9 +225,7 @@ func TestLimitsHaveIDsOfTheirOwn(t *testing.T) {
 		list = append(list, ruleOf(fmt.Sprint("r", i), 100, windows(in(20, time.Second)), prefixes(Prefix{32, 0}, Prefix{24, 0}, Prefix{16, 0}, Prefix{8, 0})))
 	}
 	set, err := New(list, Defaults{}, newTally)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seen := make(map[uint32]string)
 	for _, l := range set.EachLimit() {
 		if other, there := seen[l.Counter.ID]; there {

@@ -25,9 +25,7 @@ var plansConfig = PlansConfig{Key: "header:X-Key", Default: "free"}
 func plannedSet(t testing.TB, list ...Config) *Set {
 	t.Helper()
 	s, err := New(list, Defaults{Plans: plansConfig}, func(string) *Tally { return NewTally() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := s.Vary(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -43,9 +41,7 @@ func api() Config {
 func clientKey(t testing.TB) ClientKey {
 	t.Helper()
 	k, err := NewClientKey(plansConfig, testSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return k
 }
 
@@ -206,9 +202,7 @@ func TestVariantsStay(t *testing.T) {
 		t.Fatalf("%+v", r.Variants())
 	}
 	twin, err := algorithm.NewRule(r.Counter.Name+" limit 200", 200, r.Counter.Window, r.Counter.SubWindows, r.Counter.Estimate)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pro.Counter.ID = twin.ID // as if their names had one hash
 	id := pro.Counter.ID
 	said := make(map[string]plans.Quota)
@@ -332,13 +326,9 @@ func memory(tb testing.TB) int {
 	tb.Helper()
 	debug.FreeOSMemory()
 	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return pages * os.Getpagesize()
 }
 

@@ -53,9 +53,7 @@ func BenchmarkMatchManyRules(b *testing.B) {
 		list = append(list, r)
 	}
 	set, err := New(list, Defaults{}, newTally)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	var found []*Rule
 	host, path, method := []byte("example.com"), []byte("/p77/some/path"), []byte("GET")
 	b.ReportAllocs()

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"sluice/loadgen/process"
@@ -9,7 +10,7 @@ import (
 
 // edge configures one of the edges for a case: to listen at an address, to count by the same thing, and either to refuse nobody or
 // everybody beyond a first request.
-func (p *Peers) edge(name, at string, admin int, c PeerCase) (*process.Process, error) {
+func (p *Peers) edge(name, at string, admin netip.AddrPort, c PeerCase) (*process.Process, error) {
 	program, _, _ := strings.Cut(name, " ")
 	var config string
 	switch program {
@@ -139,7 +140,7 @@ backend origin
 `, at, ssl, reject, key, limit, p.origin)
 }
 
-func (p *Peers) sluice(name, at string, admin int, c PeerCase) string {
+func (p *Peers) sluice(name, at string, admin netip.AddrPort, c PeerCase) string {
 	refuse, header := c.has("refuse"), c.Sources > 1
 	limit, mode := 1_000_000_000, "enforce"
 	if refuse {
@@ -157,7 +158,7 @@ func (p *Peers) sluice(name, at string, admin int, c PeerCase) string {
 	} else {
 		fmt.Fprintf(&b, "listen: %s\n", at)
 	}
-	fmt.Fprintf(&b, "admin: 127.0.0.1:%d\nlimits: {connections_per_source: 4096}\norigins: [{servers: [\"http://%s\"]}]\n", admin, p.origin)
+	fmt.Fprintf(&b, "admin: %s\nlimits: {connections_per_source: 4096}\norigins: [{servers: [\"http://%s\"]}]\n", admin, p.origin)
 	if header {
 		b.WriteString("source: {trust: [127.0.0.0/8]}\n")
 	}

@@ -49,11 +49,11 @@ func (p Pace) Run(ctx context.Context) (figures []PaceFigures, err error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := process.FreePorts(1)
+	free, err := process.FreeAddresses(1)
 	if err != nil {
 		return nil, err
 	}
-	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port[0]))
+	at := free[0]
 	if err := process.Pin(0); err != nil {
 		return nil, err
 	}

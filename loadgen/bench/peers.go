@@ -98,27 +98,20 @@ func (p Peers) Run(ctx context.Context) (figures []PeerFigures, err error) {
 	if err := process.Pin(1); err != nil {
 		return nil, err
 	}
-	numbers, err := process.FreePorts(2)
+	free, err := process.FreeAddresses(2)
 	if err != nil {
 		return nil, err
 	}
-	p.origin = fmt.Sprintf("127.0.0.1:%d", numbers[0])
+	p.origin = free[0].String()
 	origin := &process.Process{Name: "origin", Path: p.Self, Args: []string{"origin", "--listen", p.origin, "--size", "1000"}}
-	stop, err := p.launch(ctx, origin, p.origin)
+	stop, err := launch(ctx, origin, p.origin)
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
 	if slices.Contains(p.Edges, "sluice memcached") {
-		memcached, err := process.Find("memcached", "install it, or leave the edge out")
-		if err != nil {
-			return nil, err
-		}
-		p.tier = fmt.Sprintf("127.0.0.1:%d", numbers[1])
-		p.node = &process.Process{Name: "memcached", Path: memcached, Nobody: true,
-			Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(numbers[1]), "-U", "0", "-m", "256", "-t", "1"}}
-		stop, err := p.launch(ctx, p.node, p.tier)
-		if err != nil {
+		p.tier = free[1].String()
+		if p.node, stop, err = launchMemcached(ctx, free[1]); err != nil {
 			return nil, err
 		}
 		defer stop()
@@ -206,21 +199,16 @@ func can(edge string, c PeerCase) bool {
 
 // measure runs one edge in one case.
 func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFigures, err error) {
-	port, err := process.FreePorts(2)
+	free, err := process.FreeAddresses(2)
 	if err != nil {
 		return f, err
 	}
-	at := fmt.Sprintf("127.0.0.1:%d", port[0])
-	proc, err := p.edge(edge, at, port[1], c)
+	at := free[0].String()
+	proc, err := p.edge(edge, at, free[1], c)
 	if err != nil {
 		return f, err
 	}
-	// taskset becomes the program, so its number and what is said of it are the program's.
-	proc.Args = append([]string{"-c", "0", proc.Path}, proc.Args...)
-	if proc.Path, err = process.Find("taskset", "it comes with util-linux"); err != nil {
-		return f, err
-	}
-	stop, err := p.launch(ctx, proc, at)
+	stop, err := launchAlone(ctx, proc, at)
 	if err != nil {
 		return f, err
 	}
@@ -240,7 +228,7 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	if c.has("refuse") {
 		warm += time.Duration(c.Sources) * 200 * time.Microsecond // so that all have had what they are admitted
 	}
-	load := replay.ClosedLoop{Edge: netip.MustParseAddrPort(at), Conns: c.Conns, Sources: c.Sources, Fresh: c.has("new") || c.has("resumed"), Shed: closers[edge],
+	load := replay.ClosedLoop{Edge: free[0], Conns: c.Conns, Sources: c.Sources, Fresh: c.has("new") || c.has("resumed"), Shed: closers[edge],
 		Warm: warm, For: p.For,
 		Begun: func() { before, tier = spent() },
 		Ended: func() { var t time.Duration; after, t = spent(); tier = t - tier },
@@ -273,8 +261,29 @@ func (p *Peers) measure(ctx context.Context, edge string, c PeerCase) (f PeerFig
 	}, proc.Crashed()
 }
 
+// launchAlone starts a process that has the first processor to itself.
+func launchAlone(ctx context.Context, proc *process.Process, at string) (stop func(), err error) {
+	// taskset becomes the program, so its number and what is said of it are the program's.
+	proc.Args = append([]string{"-c", "0", proc.Path}, proc.Args...)
+	if proc.Path, err = process.Find("taskset", "it comes with util-linux"); err != nil {
+		return nil, err
+	}
+	return launch(ctx, proc, at)
+}
+
+// launchMemcached starts a node.
+func launchMemcached(ctx context.Context, at netip.AddrPort) (node *process.Process, stop func(), err error) {
+	path, err := process.Find("memcached", "install it, or leave out what is measured with it")
+	if err != nil {
+		return nil, nil, err
+	}
+	node = &process.Process{Name: "memcached", Path: path, Nobody: true, Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(at.Port()), "-U", "0", "-m", "256", "-t", "1"}}
+	stop, err = launch(ctx, node, at.String())
+	return node, stop, err
+}
+
 // launch starts a process and waits until it listens.
-func (p *Peers) launch(ctx context.Context, proc *process.Process, at string) (stop func(), err error) {
+func launch(ctx context.Context, proc *process.Process, at string) (stop func(), err error) {
 	if err := proc.Start(); err != nil {
 		return nil, err
 	}

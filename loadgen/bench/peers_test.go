@@ -2,7 +2,9 @@ package bench
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -21,7 +23,7 @@ func TestConfigurations(t *testing.T) {
 		{"refuse new", "nginx 444", "haproxy reject", "sluice shed"},
 	} {
 		work := PeerCase{c.work, 64, 1}
-		sluice := p.sluice(c.sluice, "127.0.0.1:8001", 8002, work)
+		sluice := p.sluice(c.sluice, "127.0.0.1:8001", netip.MustParseAddrPort("127.0.0.1:8002"), work)
 		if c, err := config.Parse("sluice.conf", []byte(sluice)); err != nil {
 			t.Error(err)
 		} else if err := c.Check(); err != nil {
@@ -55,7 +57,9 @@ func TestPeersText(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Check(t, "peers.txt", text.Bytes())
-	if err := WritePeersJSON(&data, rows, versions); err != nil {
+	e := json.NewEncoder(&data)
+	e.SetIndent("", "  ")
+	if err := e.Encode(PeersJSON{versions, rows}); err != nil {
 		t.Fatal(err)
 	}
 	golden.Check(t, "peers.json", data.Bytes())
@@ -78,7 +82,7 @@ func TestPeersBefore(t *testing.T) {
 	}
 	p := Peers{Sluice: "after", Before: "before", dir: t.TempDir()}
 	for name, want := range map[string]string{"sluice": "after", Before: "before"} {
-		proc, err := p.edge(name, "127.0.0.1:8001", 8002, PeerCase{"proxy", 64, 1})
+		proc, err := p.edge(name, "127.0.0.1:8001", netip.MustParseAddrPort("127.0.0.1:8002"), PeerCase{"proxy", 64, 1})
 		if err != nil || proc.Path != want {
 			t.Errorf("%s is %v, want %s (%v)", name, proc.Path, want, err)
 		}

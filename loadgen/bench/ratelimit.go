@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"text/tabwriter"
@@ -28,17 +28,17 @@ import (
 // started anew for every measurement: one at a time, round after round, to and fro. The server has one processor to itself; load and memcached share
 // another.
 type RateLimit struct {
-	Sluice  string        // the edge's executable
-	Peer    string        // that of envoyproxy/ratelimit
-	Rounds  int           // 0: 5
-	For     time.Duration // of a measurement; 0: 2 s
-	Conns   int           // 0: 4
-	Calls   int           // at once on each connection; 0: 32
-	Users   int           // 0: 10,000
-	Works   []string      // names of RateLimitWorks; none: all
-	Say     func(string)  // progress; nil: nobody
-	dir     string
-	numbers []int
+	Sluice string        // the edge's executable
+	Peer   string        // that of envoyproxy/ratelimit
+	Rounds int           // 0: 5
+	For    time.Duration // of a measurement; 0: 2 s
+	Conns  int           // 0: 4
+	Calls  int           // at once on each connection; 0: 32
+	Users  int           // 0: 10,000
+	Works  []string      // names of RateLimitWorks; none: all
+	Say    func(string)  // progress; nil: nobody
+	dir    string
+	free   []netip.AddrPort
 }
 
 // RateLimitWorks are what is asked: calls that are admitted, and calls over the limit.
@@ -106,14 +106,7 @@ func (b RateLimit) Run(ctx context.Context) (figures []RateLimitFigures, err err
 
 // settled makes medians of the rounds.
 func (f RateLimitFigures) settled() RateLimitFigures {
-	median := func(of func(i int) float64) float64 {
-		list := make([]float64, len(f.sluice))
-		for i := range list {
-			list[i] = of(i)
-		}
-		slices.Sort(list)
-		return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
-	}
+	median := func(of func(i int) float64) float64 { return medianOf(len(f.sluice), of) }
 	f.Sluice, f.Peer = median(func(i int) float64 { return f.sluice[i].cpu }), median(func(i int) float64 { return f.peer[i].cpu })
 	f.SluiceTier, f.PeerTier = median(func(i int) float64 { return f.sluice[i].tier }), median(func(i int) float64 { return f.peer[i].tier })
 	f.SluiceRate, f.PeerRate = median(func(i int) float64 { return f.sluice[i].rate }), median(func(i int) float64 { return f.peer[i].rate })
@@ -137,17 +130,10 @@ func WriteRateLimit(w io.Writer, figures []RateLimitFigures) error {
 
 // measure runs one of them in one work.
 func (b *RateLimit) measure(ctx context.Context, work string, ours bool) (m callCost, err error) {
-	if b.numbers, err = process.FreePorts(5); err != nil {
+	if b.free, err = process.FreeAddresses(5); err != nil {
 		return m, err
 	}
-	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", b.numbers[i]) }
-	memcached, err := process.Find("memcached", "install it")
-	if err != nil {
-		return m, err
-	}
-	node := &process.Process{Name: "memcached", Path: memcached, Nobody: true, Args: []string{"-l", "127.0.0.1", "-p", fmt.Sprint(b.numbers[1]), "-U", "0", "-m", "256", "-t", "1"}}
-	all := Peers{}
-	stop, err := all.launch(ctx, node, at(1))
+	node, stop, err := launchMemcached(ctx, b.free[1])
 	if err != nil {
 		return m, err
 	}
@@ -156,15 +142,11 @@ func (b *RateLimit) measure(ctx context.Context, work string, ours bool) (m call
 	if err != nil {
 		return m, err
 	}
-	server.Args = append([]string{"-c", "0", server.Path}, server.Args...)
-	if server.Path, err = process.Find("taskset", "it comes with util-linux"); err != nil {
-		return m, err
-	}
-	if stop, err = all.launch(ctx, server, at(0)); err != nil {
+	if stop, err = launchAlone(ctx, server, b.free[0].String()); err != nil {
 		return m, err
 	}
 	defer stop()
-	return b.load(ctx, at(0), work, server, node)
+	return b.load(ctx, b.free[0].String(), work, server, node)
 }
 
 // server is the edge or its peer, with one rule about the descriptor user: a limit that nobody reaches, or one that all are over.
@@ -173,11 +155,11 @@ func (b *RateLimit) server(work string, ours bool) (*process.Process, error) {
 	if work == "refuse" {
 		limit = 1
 	}
-	n, host := b.numbers, "127.0.0.1"
+	n, host := b.free, "127.0.0.1"
 	if ours {
 		file := filepath.Join(b.dir, "sluice.yaml")
-		text := fmt.Sprintf("listen: %[1]s:%[2]d\nadmin: %[1]s:%[3]d\nrate_limit_service: {listen: \"%[1]s:%[4]d\"}\npop: {name: bench, memcached: [\"%[1]s:%[5]d\"]}\n"+
-			"rules: [{name: user, match: {descriptors: {domain: bench, entries: [{key: user}]}}, limit: %[6]d, window: 1h}]\n", host, n[2], n[3], n[0], n[1], limit)
+		text := fmt.Sprintf("listen: %s\nadmin: %s\nrate_limit_service: {listen: \"%s\"}\npop: {name: bench, memcached: [\"%s\"]}\n"+
+			"rules: [{name: user, match: {descriptors: {domain: bench, entries: [{key: user}]}}, limit: %d, window: 1h}]\n", n[2], n[3], n[0], n[1], limit)
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			return nil, fmt.Errorf("loadgen: bench-rls: %w", err)
 		}
@@ -196,9 +178,9 @@ func (b *RateLimit) server(work string, ours bool) (*process.Process, error) {
 		return nil, err
 	}
 	return &process.Process{Name: "envoyproxy/ratelimit", Path: env, Args: []string{ // idle connections for all calls at once, nothing traced, no statsd: the cheapest that it can be set to
-		"BACKEND_TYPE=memcache", fmt.Sprintf("MEMCACHE_HOST_PORT=%s:%d", host, n[1]), fmt.Sprintf("MEMCACHE_MAX_IDLE_CONNS=%d", b.Conns*b.Calls),
+		"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=" + n[1].String(), fmt.Sprintf("MEMCACHE_MAX_IDLE_CONNS=%d", b.Conns*b.Calls),
 		"USE_STATSD=false", "DISABLE_STATS=true", "LOG_LEVEL=ERROR", "RUNTIME_ROOT=" + filepath.Dir(folder), "RUNTIME_SUBDIRECTORY=", "RUNTIME_WATCH_ROOT=false",
-		"HOST=" + host, fmt.Sprint("PORT=", n[2]), "DEBUG_HOST=" + host, fmt.Sprint("DEBUG_PORT=", n[3]), "GRPC_HOST=" + host, fmt.Sprint("GRPC_PORT=", n[0]), b.Peer}}, nil
+		"HOST=" + host, fmt.Sprint("PORT=", n[2].Port()), "DEBUG_HOST=" + host, fmt.Sprint("DEBUG_PORT=", n[3].Port()), "GRPC_HOST=" + host, fmt.Sprint("GRPC_PORT=", n[0].Port()), b.Peer}}, nil
 }
 
 // load calls a server for a while, after all users have been there, and tells what a call cost.

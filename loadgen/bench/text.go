@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -9,15 +8,20 @@ import (
 	"text/tabwriter"
 )
 
+// medianOf is the median over n rounds.
+func medianOf(n int, of func(round int) float64) float64 {
+	list := make([]float64, n)
+	for i := range list {
+		list[i] = of(i)
+	}
+	slices.Sort(list)
+	return (list[(n-1)/2] + list[n/2]) / 2
+}
+
 // settle makes medians of the rounds.
 func (f *PeerFigures) settle() {
 	median := func(of func(PeerFigures) float64) float64 {
-		list := make([]float64, len(f.measured))
-		for i, m := range f.measured {
-			list[i] = of(m)
-		}
-		slices.Sort(list)
-		return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
+		return medianOf(len(f.measured), func(i int) float64 { return of(f.measured[i]) })
 	}
 	f.CPU = median(func(m PeerFigures) float64 { return m.CPU })
 	f.Tier = median(func(m PeerFigures) float64 { return m.Tier })
@@ -41,12 +45,7 @@ func compare(rows []PeerFigures) {
 		if i < 0 {
 			return 0
 		}
-		list := make([]float64, len(f.measured))
-		for n := range list {
-			list[n] = of(f.measured[n]) / of(rows[i].measured[n])
-		}
-		slices.Sort(list)
-		return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
+		return medianOf(len(f.measured), func(n int) float64 { return of(f.measured[n]) / of(rows[i].measured[n]) })
 	}
 	for i := range rows {
 		f, nginx, haproxy := &rows[i], "nginx", "haproxy"
@@ -92,12 +91,8 @@ func WritePeers(w io.Writer, figures []PeerFigures, versions []string) error {
 	return err
 }
 
-// WritePeersJSON writes figures for programs: seconds, bytes, shares.
-func WritePeersJSON(w io.Writer, figures []PeerFigures, versions []string) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(struct {
-		Versions []string      `json:"versions"`
-		Peers    []PeerFigures `json:"peers"`
-	}{versions, figures})
+// PeersJSON are figures for programs: seconds, bytes, shares.
+type PeersJSON struct {
+	Versions []string      `json:"versions"`
+	Peers    []PeerFigures `json:"peers"`
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -27,7 +26,7 @@ const maxGrowth = 10 << 20
 // says how: /SEED/BYTES/fixed or /SEED/BYTES/chunked.
 type BodyOrigin struct {
 	Addr   netip.AddrPort
-	server http.Server
+	server *http.Server
 
 	mu    sync.Mutex
 	heard map[string]string // the digest of a request's body, by its path
@@ -35,14 +34,10 @@ type BodyOrigin struct {
 
 // StartBodyOrigin serves on a free port of 127.0.0.1 until Stop.
 func StartBodyOrigin() (*BodyOrigin, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("loadgen: an origin for bodies: %w", err)
-	}
-	o := &BodyOrigin{Addr: ln.Addr().(*net.TCPAddr).AddrPort(), heard: make(map[string]string)}
-	o.server.Handler = http.HandlerFunc(o.answer)
-	go o.server.Serve(ln)
-	return o, nil
+	o := &BodyOrigin{heard: make(map[string]string)}
+	var err error
+	o.server, o.Addr, err = Serve(o.answer)
+	return o, err
 }
 
 // Stop ends the origin.

@@ -9,11 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math"
+	"net"
 	"net/http"
 	"net/netip"
 	"sync"
 	"time"
+
+	"sluice/loadgen/process"
 
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
@@ -74,7 +78,7 @@ func Quiet(ctx context.Context, s *lab.Site, length time.Duration) (*Result, err
 		}
 		return out, nil
 	}
-	idle := func() error { return pause(ctx, length) }
+	idle := func() error { return process.Pause(ctx, length) }
 	first, err := phase("nobody sends", idle)
 	if err != nil {
 		return nil, err
@@ -202,7 +206,7 @@ func everyEdgeKnows(ctx context.Context, s *lab.Site, n int) error {
 			if held = len(list); held >= n {
 				break
 			}
-			if err := pause(ctx, 50*time.Millisecond); err != nil {
+			if err := process.Pause(ctx, 50*time.Millisecond); err != nil {
 				return err
 			}
 		}
@@ -219,7 +223,7 @@ func everythingReported(ctx context.Context, s *lab.Site) error {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	for quiet := 0; quiet < 10; quiet++ {
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
+		if err := process.Pause(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
 		m, err := s.Settle(ctx, client)
@@ -249,14 +253,15 @@ func storm(ctx context.Context, s *lab.Site, length time.Duration) (*replay.Outc
 	return out, err
 }
 
-// pause waits, unless ctx ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
+// Serve is an origin on a free port of 127.0.0.1, until it is closed.
+func Serve(answer http.HandlerFunc) (*http.Server, netip.AddrPort, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, netip.AddrPort{}, fmt.Errorf("loadgen: the origin of a check: %w", err)
 	}
+	s := &http.Server{Handler: answer, ErrorLog: log.New(io.Discard, "", 0)} // the clients see what fails
+	go s.Serve(ln)
+	return s, ln.Addr().(*net.TCPAddr).AddrPort(), nil
 }
 
 // WriteTo writes the check for people.

@@ -86,8 +86,8 @@ func Descriptors(ctx context.Context, s *lab.Site) (*Result, error) {
 	}
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	m := make(scrape.Metrics)
-	if err := scrape.Get(ctx, client, edge.Admin, "/metrics", m.Parse); err != nil {
+	m, err := scrape.MetricsOf(ctx, client, edge.Admin)
+	if err != nil {
 		return nil, err
 	}
 	failures := m.Sum("sluice_accept_failures_total")
@@ -109,7 +109,7 @@ func servesWithin(ctx context.Context, edge netip.AddrPort) (time.Duration, erro
 		if time.Since(start) > 10*soon {
 			return 0, fmt.Errorf("loadgen: the edge does not serve %v after relief: %w", 10*soon, err)
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := process.Pause(ctx, 5*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}
@@ -131,12 +131,13 @@ func operate(ctx context.Context, s *lab.Site, fresh bool) *operator {
 	ctx, cancel := context.WithCancel(ctx)
 	o := &operator{client: &http.Client{Transport: &http.Transport{DisableKeepAlives: fresh}}, edge: s.EdgeProcesses[0].Admin, end: cancel}
 	o.all.Go(func() {
-		for pause(ctx, 50*time.Millisecond) == nil {
-			err := scrape.Get(context.WithoutCancel(ctx), o.client, o.edge, "/healthz", func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err })
+		for process.Pause(ctx, 50*time.Millisecond) == nil {
+			err := scrape.Get(context.WithoutCancel(ctx), o.client, o.edge, "/healthz", func(io.Reader) error { return nil })
 			o.mu.Lock()
-			if o.answered++; err != nil {
-				o.answered--
+			if err != nil {
 				o.failed++
+			} else {
+				o.answered++
 			}
 			o.mu.Unlock()
 		}
@@ -153,7 +154,7 @@ func (o *operator) first(ctx context.Context) error {
 		if n > 0 {
 			return nil
 		}
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
+		if err := process.Pause(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}

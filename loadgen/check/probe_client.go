@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"sluice/loadgen/process"
 )
 
 // probeRate is how many requests a second a probe client makes of each server, half of them on connections of their own.
@@ -38,7 +40,7 @@ func runProbes(ctx context.Context, to ...netip.AddrPort) []*probeClient {
 			defer transport.CloseIdleConnections()
 			client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
 			due := begin.Add(period * time.Duration(i) / time.Duration(len(parts)))
-			for pause(ctx, time.Until(due)) == nil {
+			for process.Pause(ctx, time.Until(due)) == nil {
 				if err := askOnce(client, to[i%len(to)]); err != nil {
 					if parts[i].failed++; parts[i].why == "" {
 						parts[i].why = err.Error()

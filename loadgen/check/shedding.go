@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"sync/atomic"
 	"text/tabwriter"
 	"time"
+
+	"sluice/loadgen/process"
 
 	"sluice/loadgen/lab"
 )
@@ -135,7 +136,7 @@ func askAll(ctx context.Context, edges []netip.AddrPort, length time.Duration) (
 			var under sync.WaitGroup
 			defer under.Wait()
 			for n := range int(length.Seconds() * float64(f.rate)) {
-				if pause(ctx, time.Until(begin.Add(time.Duration(n)*time.Second/time.Duration(f.rate)))) != nil {
+				if process.Pause(ctx, time.Until(begin.Add(time.Duration(n)*time.Second/time.Duration(f.rate)))) != nil {
 					return
 				}
 				to := edges[n%len(edges)]
@@ -166,23 +167,19 @@ func askAll(ctx context.Context, edges []netip.AddrPort, length time.Duration) (
 // A floodOrigin has so many workers, and does all that it is asked, whether or not anybody still waits for it, as most servers do.
 type floodOrigin struct {
 	addr    netip.AddrPort
-	server  http.Server
+	server  *http.Server
 	service atomic.Int64 // nanoseconds
 }
 
 func startFloodOrigin() (*floodOrigin, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("loadgen: an origin to flood: %w", err)
-	}
-	o := &floodOrigin{addr: ln.Addr().(*net.TCPAddr).AddrPort()}
+	o := new(floodOrigin)
 	o.service.Store(int64(floodService))
 	workers := make(chan struct{}, floodWorkers)
-	o.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	var err error
+	o.server, o.addr, err = Serve(func(http.ResponseWriter, *http.Request) {
 		workers <- struct{}{}
 		time.Sleep(time.Duration(o.service.Load()))
 		<-workers
 	})
-	go o.server.Serve(ln)
-	return o, nil
+	return o, err
 }

@@ -174,7 +174,7 @@ func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration
 	begin := time.Now()
 	err := a.run(ctx, a.ramp+4*limit+slowSlack) // all have ended before that
 	if err == nil {
-		err = pause(ctx, time.Until(begin.Add(3*a.ramp))) // they may have ended soon, but each phase is as long
+		err = process.Pause(ctx, time.Until(begin.Add(3*a.ramp))) // they may have ended soon, but each phase is as long
 	}
 	cancel()
 	probes, memory := <-done, <-peak
@@ -187,7 +187,7 @@ func beside(ctx context.Context, s *lab.Site, a *slowAttack, limit time.Duration
 // peakMemory watches how much memory a process has until ctx ends.
 func peakMemory(ctx context.Context, pid int) int64 {
 	most := process.Memory(pid)
-	for pause(ctx, 20*time.Millisecond) == nil {
+	for process.Pause(ctx, 20*time.Millisecond) == nil {
 		most = max(most, process.Memory(pid))
 	}
 	return most

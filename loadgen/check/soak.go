@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
+
+	"sluice/loadgen/process"
 
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
@@ -120,14 +121,14 @@ func atRest(ctx context.Context, s *lab.Site, calm time.Duration) (held []used, 
 	defer client.CloseIdleConnections()
 	least := math.Inf(1)
 	for since := time.Now(); time.Since(since) < calm; {
-		if err := pause(ctx, min(time.Second, calm/4)); err != nil {
+		if err := process.Pause(ctx, min(time.Second, calm/4)); err != nil {
 			return nil, err
 		}
 		held = held[:0]
 		now := 0.0
 		for _, e := range s.EdgeProcesses {
-			m := make(scrape.Metrics)
-			if err := scrape.Get(ctx, client, e.Admin, "/metrics", func(r io.Reader) error { return m.Parse(r) }); err != nil {
+			m, err := scrape.MetricsOf(ctx, client, e.Admin)
+			if err != nil {
 				return nil, fmt.Errorf("loadgen: read the metrics of %s: %w", e.Name, err)
 			}
 			u := used{

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"sluice/loadgen/process"
+
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
 	"sluice/loadgen/replay"
@@ -92,7 +94,7 @@ func Words(ctx context.Context, s *lab.Site, scale WordsScale) (*Result, error) 
 	for _, e := range o.edges {
 		helpers.Go(func() { e.watch(during, client) })
 	}
-	if err := pause(ctx, wordsWarm); err != nil {
+	if err := process.Pause(ctx, wordsWarm); err != nil {
 		return nil, err
 	}
 	before, err := o.started(ctx)
@@ -105,7 +107,7 @@ func Words(ctx context.Context, s *lab.Site, scale WordsScale) (*Result, error) 
 	for i := range len(kinds) * scale.Words {
 		w, round := words[i%len(kinds)][i/len(kinds)], i/len(kinds)
 		said.Go(func() { o.say(during, w, (i+round)%len(o.edges)) })
-		if err := pause(ctx, time.Until(began.Add(time.Duration(i+1)*wordsApart))); err != nil {
+		if err := process.Pause(ctx, time.Until(began.Add(time.Duration(i+1)*wordsApart))); err != nil {
 			break
 		}
 	}
@@ -146,7 +148,7 @@ func Words(ctx context.Context, s *lab.Site, scale WordsScale) (*Result, error) 
 	}
 
 	// What was counted of a lifted source has left its window then, so every edge serves it again.
-	if err := pause(ctx, s.Rule.MitigationTimeout+s.Rule.Window); err != nil {
+	if err := process.Pause(ctx, s.Rule.MitigationTimeout+s.Rule.Window); err != nil {
 		return nil, err
 	}
 	last := words

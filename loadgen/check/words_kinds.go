@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/netip"
 	"time"
+
+	"sluice/loadgen/process"
 )
 
 // A word is what an operator says of a source or a rule, and what became of it.
@@ -98,7 +100,7 @@ func (o *wordsOperator) changed(ctx context.Context, e *wordsEdge, w *word, _ ti
 		if err == nil && limit >= w.limit {
 			return now, nil
 		}
-		if pause(ctx, wordsLook) != nil {
+		if process.Pause(ctx, wordsLook) != nil {
 			return now, fmt.Errorf("%s has a limit of %d, not %d, after %v", e.Name, limit, w.limit, wordsGiveUp)
 		}
 	}

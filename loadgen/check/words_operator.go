@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"sluice/loadgen/process"
+
 	"sluice/loadgen/lab"
 	"sluice/loadgen/scrape"
 )
@@ -89,7 +91,7 @@ func (o *wordsOperator) awaitStatus(ctx context.Context, e *wordsEdge, w *word) 
 		if err == nil && status == w.kind.status {
 			return now, nil
 		}
-		if pause(ctx, wordsLook) != nil {
+		if process.Pause(ctx, wordsLook) != nil {
 			return now, fmt.Errorf("%s answers %d, not %d, after %v", e.Name, status, w.kind.status, wordsGiveUp)
 		}
 	}
@@ -120,8 +122,8 @@ type wordsCount struct {
 // started is that of each edge.
 func (o *wordsOperator) started(ctx context.Context) (counts []wordsCount, err error) {
 	for _, e := range o.edges {
-		m := make(scrape.Metrics)
-		if err := scrape.Get(ctx, o.client, e.Admin, "/metrics", m.Parse); err != nil {
+		m, err := scrape.MetricsOf(ctx, o.client, e.Admin)
+		if err != nil {
 			return nil, fmt.Errorf("loadgen: read the metrics of %s: %w", e.Name, err)
 		}
 		const name = "sluice_mitigations_started_total"
@@ -166,7 +168,7 @@ func (e *wordsEdge) watch(ctx context.Context, client *http.Client) {
 			e.changed = make(chan struct{})
 			e.mu.Unlock()
 		}
-		_ = pause(ctx, wordsList-time.Since(asked))
+		_ = process.Pause(ctx, wordsList-time.Since(asked))
 	}
 }
 

@@ -161,12 +161,12 @@ func (s *Site) plan() error {
 	if s.Peers {
 		ports++
 	}
-	free, err := process.FreePorts(s.PoPs*(ports*s.Edges+s.Memcached+2) + 1)
+	free, err := process.FreeAddresses(s.PoPs*(ports*s.Edges+s.Memcached+2) + 1)
 	if err != nil {
 		return err
 	}
 	next := func() netip.AddrPort {
-		a := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(free[0]))
+		a := free[0]
 		free = free[1:]
 		return a
 	}

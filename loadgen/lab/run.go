@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"sluice/loadgen/judge"
 	"sluice/loadgen/origin"
+	"sluice/loadgen/process"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"
@@ -202,7 +202,7 @@ func (s *Site) Settle(ctx context.Context, client *http.Client) (scrape.Metrics,
 			if _, running := e.Running(); !running {
 				continue
 			}
-			if err := scrape.Get(ctx, client, e.Admin, "/metrics", func(r io.Reader) error { return sum.Parse(r) }); err != nil {
+			if err := scrape.Get(ctx, client, e.Admin, "/metrics", sum.Parse); err != nil {
 				if ctx.Err() == nil && e.harmed {
 					continue
 				}
@@ -212,10 +212,8 @@ func (s *Site) Settle(ctx context.Context, client *http.Client) (scrape.Metrics,
 		if sum.Sum("sluice_received_total") == sum.Sum("sluice_answers_total")+sum.Sum("sluice_aborted_total") {
 			return sum, nil
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		if err := process.Pause(ctx, 50*time.Millisecond); err != nil {
+			return nil, err
 		}
 	}
 	return sum, nil

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -210,12 +211,12 @@ var kept struct {
 	sockets []net.PacketConn
 }
 
-// FreePorts finds n free TCP ports of 127.0.0.1, and keeps them for this process until it ends. They lie below the range from which
+// FreeAddresses finds n free TCP ports of 127.0.0.1, and keeps them for this process until it ends. They lie below the range from which
 // systems take the ports of outgoing connections, so that none of the thousands that a replay opens takes one before its server does; and
 // a UDP socket of the same number, which nothing here listens on, tells other processes that look for ports, labs and tests, to look on.
-func FreePorts(n int) ([]int, error) {
+func FreeAddresses(n int) ([]netip.AddrPort, error) {
 	const first, last = 20000, 31999
-	var out []int
+	var out []netip.AddrPort
 	kept.mu.Lock()
 	defer kept.mu.Unlock()
 	at := first + rand.IntN(last-first) // several at once start looking in different places
@@ -226,21 +227,31 @@ func FreePorts(n int) ([]int, error) {
 		if at++; at > last {
 			at = first
 		}
-		address := fmt.Sprintf("127.0.0.1:%d", at)
-		keep, err := net.ListenPacket("udp4", address)
+		address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(at))
+		keep, err := net.ListenPacket("udp4", address.String())
 		if err != nil {
 			continue
 		}
-		ln, err := net.Listen("tcp4", address)
+		ln, err := net.Listen("tcp4", address.String())
 		if err != nil {
 			keep.Close()
 			continue
 		}
 		ln.Close()
 		kept.sockets = append(kept.sockets, keep)
-		out = append(out, at)
+		out = append(out, address)
 	}
 	return nil, fmt.Errorf("loadgen: fewer than %d ports are free between %d and %d of 127.0.0.1", n, first, last)
+}
+
+// Pause waits, unless ctx ends before.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 // PID is the number of the process that was started last.

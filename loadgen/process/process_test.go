@@ -3,8 +3,8 @@ package process
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"syscall"
@@ -138,24 +138,23 @@ func TestTailKeepsTheEnd(t *testing.T) {
 }
 
 // Who looks for ports gets none that somebody has been given, this process or another, though nobody listens on it yet.
-func TestFreePortsAreKept(t *testing.T) {
-	given := make(map[int]bool)
+func TestFreeAddressesAreKept(t *testing.T) {
+	given := make(map[netip.AddrPort]bool)
 	for range 10 {
-		ports, err := FreePorts(20)
+		addresses, err := FreeAddresses(20)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, port := range ports {
-			if given[port] {
-				t.Errorf("port %d is given twice", port)
+		for _, a := range addresses {
+			if given[a] {
+				t.Errorf("%v is given twice", a)
 			}
-			given[port] = true
-			address := fmt.Sprintf("127.0.0.1:%d", port)
-			if c, err := net.ListenPacket("udp4", address); err == nil { // as another process would
+			given[a] = true
+			if c, err := net.ListenPacket("udp4", a.String()); err == nil { // as another process would
 				c.Close()
-				t.Errorf("port %d is not kept", port)
+				t.Errorf("%v is not kept", a)
 			}
-			ln, err := net.Listen("tcp4", address)
+			ln, err := net.Listen("tcp4", a.String())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/loadgen/process"
+
 	"sluice/loadgen/judge"
 )
 
@@ -37,11 +39,11 @@ func (r *tlsRun) run(ctx context.Context) error {
 			}
 		})
 	}
-	if err := pause(ctx, r.Warm); err != nil {
+	if err := process.Pause(ctx, r.Warm); err != nil {
 		return err
 	}
 	begun := r.mark(true, r.Begun)
-	if err := pause(ctx, r.For); err != nil {
+	if err := process.Pause(ctx, r.For); err != nil {
 		return err
 	}
 	r.out.Took = r.mark(false, r.Ended).Sub(begun)
@@ -51,16 +53,6 @@ func (r *tlsRun) run(ctx context.Context) error {
 		return r.err
 	}
 	return nil
-}
-
-// pause waits, or returns early with ctx's error.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // mark begins or ends the measurement.

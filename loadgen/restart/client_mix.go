@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/loadgen/process"
+
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"sluice/loadgen/judge"
@@ -101,7 +103,7 @@ func (h *clientKind) beats(ctx context.Context, each, first time.Duration) func(
 	return func(yield func(int) bool) {
 		start := time.Now().Add(first)
 		for n := 0; ; n++ {
-			if pause(ctx, time.Until(start.Add(time.Duration(n)*each))) != nil || ctx.Err() != nil || !yield(n) {
+			if process.Pause(ctx, time.Until(start.Add(time.Duration(n)*each))) != nil || ctx.Err() != nil || !yield(n) {
 				return
 			}
 		}

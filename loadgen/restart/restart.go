@@ -7,10 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -95,25 +92,20 @@ func (r Check) against(ctx context.Context, c *check.Result, what string, n int,
 		return fmt.Errorf("loadgen: check %s: %w", c.Name, err)
 	}
 	defer os.RemoveAll(dir)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	origin, at, err := check.Serve(mixOrigin)
 	if err != nil {
-		return fmt.Errorf("loadgen: check %s: %w", c.Name, err)
+		return err
 	}
-	origin := &http.Server{Handler: http.HandlerFunc(mixOrigin), ErrorLog: log.New(io.Discard, "", 0)} // the clients see what fails
-	go func() { _ = origin.Serve(ln) }()
 	defer origin.Close()
-	free, err := process.FreePorts(2 * n)
+	free, err := process.FreeAddresses(2 * n)
 	if err != nil {
 		return err
 	}
 	edges := make([]*restarted, n)
 	for i := range edges {
-		at := func(port int) netip.AddrPort {
-			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port))
-		}
-		e := &restarted{name: fmt.Sprint("edge/", i), sluice: sluice, addr: at(free[2*i]), admin: at(free[2*i+1]),
+		e := &restarted{name: fmt.Sprint("edge/", i), sluice: sluice, addr: free[2*i], admin: free[2*i+1],
 			config: filepath.Join(dir, fmt.Sprintf("edge-%d.yaml", i))}
-		text := fmt.Sprintf(restartedConfig, e.addr, e.admin, ln.Addr())
+		text := fmt.Sprintf(restartedConfig, e.addr, e.admin, at)
 		if err := os.WriteFile(e.config, []byte(text), 0o600); err != nil {
 			return fmt.Errorf("loadgen: check %s: %w", c.Name, err)
 		}
@@ -135,14 +127,14 @@ func (r Check) against(ctx context.Context, c *check.Result, what string, n int,
 		mix.run(sending)
 	}()
 	for i := range r.Times {
-		if err := pause(ctx, between); err != nil {
+		if err := process.Pause(ctx, between); err != nil {
 			return err
 		}
 		if err := restart(edges, i); err != nil {
 			return fmt.Errorf("loadgen: check %s, restart %d: %w", c.Name, i+1, err)
 		}
 	}
-	if err := pause(ctx, between); err != nil {
+	if err := process.Pause(ctx, between); err != nil {
 		return err
 	}
 	enough()
@@ -182,16 +174,6 @@ func tell(c *check.Result, what string, mix *clientMix, took time.Duration) {
 	reached := float64(made) / took.Seconds()
 	c.See("%.0f requests/s were made of the %d that were wanted", reached, mix.rate)
 	c.Kept = c.Kept && reached >= float64(mix.rate)/2 // less is another test
-}
-
-// pause waits, unless ctx ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // restarted is an edge, and the processes that follow one another as that edge.
@@ -271,7 +253,7 @@ func (e *restarted) await(ctx context.Context, what string, yes func() bool) err
 	ctx, cancel := context.WithTimeout(ctx, 3*process.ReadyTimeout)
 	defer cancel()
 	for !yes() {
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := process.Pause(ctx, 5*time.Millisecond); err != nil {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			return fmt.Errorf("loadgen: %s is not %s after %v (%w): %s", e.name, what, 3*process.ReadyTimeout, err, &e.said)
@@ -383,7 +365,7 @@ func (b *balancer) ask() {
 }
 
 func (b *balancer) watch(ctx context.Context) {
-	for pause(ctx, balancerAsks) == nil {
+	for process.Pause(ctx, balancerAsks) == nil {
 		b.ask()
 	}
 }

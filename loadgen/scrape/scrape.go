@@ -112,6 +112,12 @@ func Get(ctx context.Context, client *http.Client, addr netip.AddrPort, path str
 	return err
 }
 
+// MetricsOf reads the metrics of an edge.
+func MetricsOf(ctx context.Context, client *http.Client, addr netip.AddrPort) (Metrics, error) {
+	m := make(Metrics)
+	return m, Get(ctx, client, addr, "/metrics", m.Parse)
+}
+
 // OK is nil if an address answers a path with 200.
 func OK(addr netip.AddrPort, path string) error {
 	transport := &http.Transport{DisableKeepAlives: true}

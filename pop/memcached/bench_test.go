@@ -30,9 +30,7 @@ func BenchmarkIncr(b *testing.B) {
 	mc := memcache.New(address)
 	for i := range names {
 		names[i] = fmt.Sprintf("bench:%038d", i)
-		if err := mc.Set(&memcache.Item{Key: names[i], Value: []byte("00000000000000000000"), Expiration: 3600}); err != nil {
-			b.Fatal(err)
-		}
+		must(b, mc.Set(&memcache.Item{Key: names[i], Value: []byte("00000000000000000000"), Expiration: 3600}))
 	}
 	b.Run("pipeline", func(b *testing.B) {
 		b.ReportAllocs()
@@ -111,18 +109,14 @@ func BenchmarkIncr(b *testing.B) {
 // pipeline and a real memcached's answer.
 func BenchmarkNewSources(b *testing.B) {
 	rule, err := algorithm.NewRule("bench", 100, time.Minute, 12, algorithm.Nearest)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	nodes := []string{startMemcached(b, "-m", "1024")}
 	var tier *memcached.Tier
 	shared := secret.Of([]byte("bench"))
 	wake := func() { tier.Wake() }
 	counters := counter.New(counter.Options{Counters: 2 * b.N, Tier: true, Phase: shared.Phase, Wake: wake})
 	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: 1, Counters: counters, Bits: mitigation.New(1000, wake)}, time.Now())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	m.SetRules([]pop.Rule{{Counter: rule, Timeout: time.Minute}})
 	if tier, err = memcached.NewTier(m, nodes); err != nil {
 		b.Fatal(err)
@@ -165,9 +159,7 @@ func BenchmarkLoneHit(b *testing.B) {
 		queue = nil
 		return out
 	}, func(time.Time) []wire.Command { return nil }, func() (hits, lost uint64) { return 0, 0 }, []string{address})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { tier.Sync(ctx) })
@@ -192,8 +184,6 @@ func BenchmarkLoneHit(b *testing.B) {
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

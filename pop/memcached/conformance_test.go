@@ -110,9 +110,7 @@ func TestConformance(t *testing.T) {
 			n := poptest.New(0)
 			t.Cleanup(n.Close)
 			address, err := n.Listen()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return address
 		},
 		"memcached":          func(t *testing.T) string { return startMemcached(t) },

@@ -31,9 +31,7 @@ func address(n uint32) counter.Source {
 func newRule(t testing.TB, limit uint32, window, timeout time.Duration) pop.Rule {
 	t.Helper()
 	r, err := algorithm.NewRule("test", limit, window, 12, algorithm.Nearest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pop.Rule{Counter: r, Timeout: timeout}
 }
 
@@ -61,9 +59,7 @@ func startLargeEdge(t *testing.T, counters int, id uint64, rule pop.Rule, nodes 
 	e.Counters = counter.New(counter.Options{Counters: counters, Tier: true, Phase: shared.Phase, Wake: wake})
 	e.Bits = mitigation.New(10_000, wake)
 	m, err := pop.NewMachine(pop.Config{Nodes: nodes, Secret: shared, ID: id, Counters: e.Counters, Bits: e.Bits}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m.SetRules([]pop.Rule{rule})
 	if e.tier, err = memcached.NewTier(m, nodes); err != nil {
 		t.Fatal(err)
@@ -193,9 +189,7 @@ func TestEdgeStopsWithLastReport(t *testing.T) {
 				first.ask(address(s))
 			}
 		}
-		if err := first.stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, first.stop())
 		second := startEdge(t, 2, rule, names, nodes.dial)
 		defer second.stop()
 		time.Sleep(100 * time.Millisecond)

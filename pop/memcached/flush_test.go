@@ -91,9 +91,7 @@ func (c *counted) hits(t *testing.T) (sum uint64) {
 	for n, keys := range c.keys {
 		for k := range keys {
 			v, err := strconv.ParseUint(strings.TrimSpace(string(n.Do(time.Now(), get(k)).Values[0])), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for ; v > 0; v >>= 16 {
 				sum += v & 0xffff
 			}

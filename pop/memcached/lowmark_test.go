@@ -28,9 +28,7 @@ func (c countedConn) Read(b []byte) (int, error) {
 func TestAnswersAreReadTogether(t *testing.T) {
 	const n, before = 1024, 30
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	goOn := make(chan struct{})
 	go func() {

@@ -289,9 +289,7 @@ func TestPipelineRedial(t *testing.T) {
 				t.Fatalf("dials %d and %d are %v apart", i-1, i, d)
 			}
 		}
-		if err := n.Restart(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.Restart())
 		back := time.Now()
 		for {
 			p.Send([]wire.Command{incr("k")})

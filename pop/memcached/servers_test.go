@@ -32,9 +32,7 @@ func startNutcracker(tb testing.TB, servers ...string) (address string) {
 			conf += "   - " + s + ":1\n"
 		}
 		file := filepath.Join(dir, "nutcracker.yml")
-		if err := os.WriteFile(file, []byte(conf), 0o644); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, os.WriteFile(file, []byte(conf), 0o644))
 		_, stats, _ := net.SplitHostPort(freeAddress(tb)) // its statistics want a port as well, and on all addresses by default
 		return []string{"-c", file, "-a", "127.0.0.1", "-s", stats, "-p", filepath.Join(dir, "pid"), "-o", filepath.Join(dir, "log")}
 	})
@@ -73,11 +71,9 @@ func startServer(tb testing.TB, name string, args func(address string) []string)
 
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
-	ports, err := process.FreePorts(1)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", ports[0])
+	free, err := process.FreeAddresses(1)
+	must(tb, err)
+	return free[0].String()
 }
 
 // answers waits until something answers at the address. Both programs know "get".
@@ -102,4 +98,12 @@ func answers(address string, ended <-chan struct{}) bool {
 		}
 	}
 	return false
+}
+
+// must ends a test that cannot go on.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
 }

@@ -90,9 +90,7 @@ func (s *script) tier(t *testing.T, nodes ...*poptest.Node) *memcached.Tier {
 		byName[names[i]] = n
 	}
 	tier, err := memcached.NewScriptedTier(s.step, s.flush, s.unreported, names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tier.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		return byName[address].Dial(ctx, network, address)
 	}
@@ -356,9 +354,7 @@ func TestTierFlappingNode(t *testing.T) {
 		for i := range 10_000 {
 			switch i % 2000 {
 			case 0:
-				if err := n.Restart(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, n.Restart())
 			case 1000:
 				n.Kill()
 			}

@@ -22,9 +22,7 @@ type session struct {
 func converse(t *testing.T, address string) *session {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(10 * time.Second))
 	return &session{t, c, bufio.NewReader(c)}

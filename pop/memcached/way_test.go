@@ -47,9 +47,7 @@ func TestOperatorsHaveTheirOwnWay(t *testing.T) {
 			}
 			return cmds
 		}, func(time.Time) []wire.Command { return nil }, func() (hits, lost uint64) { return 0, 0 }, names)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		tier.Dial = nodes.dial
 		ctx, stop := context.WithCancel(context.Background())
 		result := make(chan error, 1)

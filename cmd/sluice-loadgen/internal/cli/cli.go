@@ -5,6 +5,10 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -16,6 +20,26 @@ func (e UsageError) Unwrap() error { return e.error }
 
 // Usagef is a UsageError of a text.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// SomeOf reports what a list names that it cannot.
+func SomeOf(flag string, given, there []string) error {
+	for _, name := range given {
+		if !slices.Contains(there, name) {
+			return Usagef("%s %s: want some of %s", flag, name, strings.Join(there, ", "))
+		}
+	}
+	return nil
+}
+
+// Beside completes the path of a program that none was given for: it lies beside this one.
+func Beside(path *string, name string) error {
+	if *path != "" {
+		return nil
+	}
+	self, err := os.Executable()
+	*path = filepath.Join(filepath.Dir(self), name)
+	return err
+}
 
 // Parse reads a subcommand's flags. There are no other arguments.
 func Parse(flags *pflag.FlagSet, args []string) error {

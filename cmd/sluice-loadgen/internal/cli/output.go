@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -61,6 +62,15 @@ func ToFile(name string, write func(io.Writer) error) error {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return f.Close()
+}
+
+// ToJSON is ToFile of a value as JSON.
+func ToJSON(name string, v any) error {
+	return ToFile(name, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	})
 }
 
 // Progress is a bar on standard error.

@@ -3,7 +3,6 @@ package etcdtest
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -30,11 +29,11 @@ type Node struct {
 // Start starts a node and returns when it answers. More arguments of etcd's may be given.
 func Start(t testing.TB, args ...string) *Node {
 	t.Helper()
-	ports, err := process.FreePorts(2)
+	free, err := process.FreeAddresses(2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, peer := fmt.Sprint("http://127.0.0.1:", ports[0]), fmt.Sprint("http://127.0.0.1:", ports[1])
+	client, peer := "http://"+free[0].String(), "http://"+free[1].String()
 	dir := filepath.Join(t.TempDir(), "data")
 	n := &Node{t: t, dir: dir, Endpoint: client, args: append([]string{"--data-dir", dir, "--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,

@@ -2,10 +2,10 @@
 package storetest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -29,11 +29,11 @@ const nobody = 65534
 // Start makes a server and waits until it answers. It is stopped with the test.
 func Start(t *testing.T) *Server {
 	t.Helper()
-	ports, err := process.FreePorts(1)
+	free, err := process.FreeAddresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := strconv.Itoa(ports[0])
+	port := fmt.Sprint(free[0].Port())
 	dir, err := os.MkdirTemp("", "sluice-postgres-") // not the test's own, whose parents only its user may enter
 	if err != nil {
 		t.Fatal(err)
