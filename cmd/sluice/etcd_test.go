@@ -311,7 +311,7 @@ func TestEtcdAway(t *testing.T) {
 // A process that takes the place of another has the rules of that, though etcd is away and nothing is on the disk.
 func TestRulesOverEtcdAfterAnUpgrade(t *testing.T) {
 	n := etcdtest.Start(t)
-	l := startLineage(t, origin(t), nil, nil, "--config", write(t, fmt.Sprintf("etcd: {endpoints: [%q]}\n%s", n.Endpoint, rulesFile)))
+	l := startLineage(t, origin(t), nil, "--config", write(t, fmt.Sprintf("etcd: {endpoints: [%q]}\n%s", n.Endpoint, rulesFile)))
 	l.until("with etcd", func() bool { return l.metric("sluice_etcd_up") == "1" })
 	if a := l.api("PATCH", "/v1/rules/login", `{"limit":70}`); a.status != 200 || a.Origin != "etcd" || a.Edges == nil || a.Edges.Have != 1 || len(a.Warnings) != 0 {
 		t.Errorf("%+v", a)

@@ -24,7 +24,7 @@ type lineage struct {
 	file string
 }
 
-func startLineage(t *testing.T, origin string, extra []*os.File, env []string, args ...string) *lineage {
+func startLineage(t *testing.T, origin string, env []string, args ...string) *lineage {
 	t.Helper()
 	l := &lineage{process: &process{t: t, front: freePort(t), back: freePort(t), log: new(bytes.Buffer)}, file: filepath.Join(t.TempDir(), "log")}
 	out, err := os.Create(l.file)
@@ -32,7 +32,7 @@ func startLineage(t *testing.T, origin string, extra []*os.File, env []string, a
 	defer out.Close()
 	l.cmd = exec.Command(os.Args[0], append([]string{"--listen", l.front, "--admin", l.back, "--origin", origin, "--grace", "5s"}, args...)...)
 	l.cmd.Env = append(append(os.Environ(), "SLUICE_UNDER_TEST=1"), env...)
-	l.cmd.Stderr, l.cmd.ExtraFiles = out, extra
+	l.cmd.Stderr = out
 	must(t, l.cmd.Start())
 	t.Cleanup(func() {
 		for _, pid := range l.pids() { // what has ended already is not there
@@ -81,7 +81,7 @@ func (l *lineage) replace() {
 // served an error.
 func TestRestartsUnderLoad(t *testing.T) {
 	const restarts = 8
-	l := startLineage(t, origin(t), nil, nil, "--limit", "1000000000")
+	l := startLineage(t, origin(t), nil, "--limit", "1000000000")
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
 	var served, failed atomic.Int64
@@ -134,7 +134,7 @@ func TestRestartsUnderLoad(t *testing.T) {
 
 // Whom the old process has blocked the new one refuses; a lift by hand before it has ended is not undone by it.
 func TestMitigationsAreHandedOver(t *testing.T) {
-	l := startLineage(t, origin(t), nil, nil, "--limit", "1", "--window", "1h", "--mitigation-timeout", "1h")
+	l := startLineage(t, origin(t), nil, "--limit", "1", "--window", "1h", "--mitigation-timeout", "1h")
 	if a, b := l.get(), l.get(); a != 200 || b != 429 {
 		t.Fatalf("%d %d", a, b)
 	}
@@ -192,7 +192,7 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 			t.Errorf("blocks begun by the edge itself: %v, want 1", m)
 		}
 	}
-	l := startLineage(t, origin(t), nil, nil, "--config", file) // no tier could tell it
+	l := startLineage(t, origin(t), nil, "--config", file) // no tier could tell it
 	over(l.process, "a", 1, 2)
 	l.until("done with the blocks", func() bool {
 		_, body := l.admin("GET", "/v1/mitigations")
@@ -225,7 +225,7 @@ func TestWhoComesBackIsBlockedForLonger(t *testing.T) {
 // A new process that cannot start changes nothing.
 func TestFailedReplacement(t *testing.T) {
 	file := write(t, "rules: [{name: a, limit: 7}]")
-	l := startLineage(t, origin(t), nil, nil, "--config", file)
+	l := startLineage(t, origin(t), nil, "--config", file)
 	must(t, os.WriteFile(file, []byte("rules: [{name: a, limit: 0}]"), 0o600))
 	l.signal(syscall.SIGUSR2)
 	l.until("told", func() bool { return strings.Contains(l.text(), "no new process has taken over") })
@@ -254,7 +254,7 @@ func TestStopWhileTheNextOneStarts(t *testing.T) {
 			f.Close()
 		}
 	}()
-	l := startLineage(t, origin(t), nil, nil, "--config", write(t, "pop: {secret_file: "+secret+"}"))
+	l := startLineage(t, origin(t), nil, "--config", write(t, "pop: {secret_file: "+secret+"}"))
 	l.signal(syscall.SIGUSR2)
 	var reader int // the new process reads
 	l.until("starting", func() (ok bool) {
@@ -276,7 +276,7 @@ func TestStopWhileTheNextOneStarts(t *testing.T) {
 
 // A source goes on where it stood: what it has used of its limit it has not again, whichever process it used it with.
 func TestCountersAreHandedOver(t *testing.T) {
-	l := startLineage(t, origin(t), nil, nil, "--limit", "5", "--window", "1h", "--mitigation-timeout", "0s")
+	l := startLineage(t, origin(t), nil, "--limit", "5", "--window", "1h", "--mitigation-timeout", "0s")
 	f := func(want ...int) {
 		t.Helper()
 		for i, status := range want {
@@ -303,7 +303,7 @@ func TestCountersAreHandedOver(t *testing.T) {
 // What a process was given by the one before it, it does not give to its own children.
 func TestNothingIsInheritedTwice(t *testing.T) {
 	for _, args := range [][]string{nil, {"--memcached", "127.0.0.1:9"}} {
-		l := startLineage(t, origin(t), nil, nil, args...)
+		l := startLineage(t, origin(t), nil, args...)
 		inherited := func() map[string]string {
 			pids := l.pids()
 			folder := fmt.Sprintf("/proc/%d/", pids[len(pids)-1])

@@ -139,7 +139,7 @@ func TestRateLimitServiceOfTwoEdges(t *testing.T) {
 // An edge replaced by a new process (SIGUSR2) fails no call, and keeps who is blocked; one that ends answers what is under way.
 func TestRateLimitServiceSurvivesUpgrades(t *testing.T) {
 	addr := freePort(t)
-	l := startLineage(t, origin(t), nil, nil, "--config", write(t, "rate_limit_service: {listen: "+addr+"}\n"+describedRules))
+	l := startLineage(t, origin(t), nil, "--config", write(t, "rate_limit_service: {listen: "+addr+"}\n"+describedRules))
 	p := dialService(t, addr, insecure.NewCredentials())
 	for range 301 {
 		p.code(describe("web", "user=a"))

@@ -289,7 +289,7 @@ func TestRulesStayWithoutASecret(t *testing.T) {
 	nodes, dir := startMemcached(t), t.TempDir()
 	file := write(t, "state_dir: "+dir+"\n"+rulesFile)
 	kept := start(t, origin(t), "--config", file, "--memcached", nodes)
-	l := startLineage(t, origin(t), nil, nil, "--config", write(t, rulesFile), "--memcached", nodes)
+	l := startLineage(t, origin(t), nil, "--config", write(t, rulesFile), "--memcached", nodes)
 	meet(kept, l.process)
 	a := kept.api("PATCH", "/v1/rules/login", `{"limit":70}`)
 	if a.status != 200 || a.Edges != nil || a.Origin != "overlay" || len(a.Warnings) != 1 || !strings.Contains(a.Warnings[0], "this edge only") {

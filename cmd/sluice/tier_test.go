@@ -175,7 +175,7 @@ func TestLastReportToNobody(t *testing.T) {
 
 // A process that another has taken over from has done what it should, even where the tier is away: the edge goes on.
 func TestLastReportAfterHandover(t *testing.T) {
-	l := startLineage(t, origin(t), nil, nil, "--memcached", freePort(t))
+	l := startLineage(t, origin(t), nil, "--memcached", freePort(t))
 	if got := l.get(); got != 200 {
 		t.Fatal(got)
 	}

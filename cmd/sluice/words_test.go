@@ -52,7 +52,7 @@ func TestOperatorsWordsOverThePoP(t *testing.T) {
 	nodes, dir := startMemcached(t)+","+startMemcached(t), t.TempDir()
 	file := filepath.Join(dir, "sluice.yaml")
 	must(t, os.WriteFile(file, []byte("edge_id: first\nstate_dir: "+dir+"\n"), 0o600))
-	l := startLineage(t, origin(t), nil, nil, "--config", file, "--memcached", nodes)
+	l := startLineage(t, origin(t), nil, "--config", file, "--memcached", nodes)
 	second := start(t, origin(t), "--memcached", nodes)
 	for _, p := range []*process{l.process, second} {
 		p.until("meeting the other", func() bool {
@@ -109,7 +109,7 @@ func TestStateDir(t *testing.T) {
 // process that comes after.
 func TestOperatorsPrefixesOverThePoP(t *testing.T) {
 	nodes := startMemcached(t)
-	l := startLineage(t, origin(t), nil, nil, "--memcached", nodes)
+	l := startLineage(t, origin(t), nil, "--memcached", nodes)
 	second := start(t, origin(t), "--memcached", nodes)
 	for _, p := range []*process{l.process, second} {
 		p.until("meeting the other", func() bool {

@@ -313,11 +313,7 @@ func (a api) block(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m, err := a.Edge.Block(r.PathValue("rule"), r.PathValue("source"), d, reason, operator(r), time.Now())
-	if err != nil {
-		failed(w, err)
-		return
-	}
-	reply(w, m)
+	answer(w, m, err)
 }
 
 // listed shows a list of prefixes, list puts one on it, and unlist takes it off.
@@ -332,32 +328,20 @@ func (a api) list(list string) http.HandlerFunc {
 			return
 		}
 		l, err := a.Edge.List(list, r.PathValue("prefix"), d, reason, operator(r), time.Now())
-		if err != nil {
-			failed(w, err)
-			return
-		}
-		reply(w, l)
+		answer(w, l, err)
 	}
 }
 
 func (a api) unlist(list string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		lifted, err := a.Edge.Unlist(list, r.PathValue("prefix"), operator(r), time.Now())
-		if err != nil {
-			failed(w, err)
-			return
-		}
-		reply(w, lifted)
+		answer(w, lifted, err)
 	}
 }
 
 func (a api) lift(w http.ResponseWriter, r *http.Request) {
 	lifted, err := a.Edge.Lift(r.PathValue("rule"), r.PathValue("source"), operator(r), time.Now())
-	if err != nil {
-		failed(w, err)
-		return
-	}
-	reply(w, lifted)
+	answer(w, lifted, err)
 }
 
 // tierTime is how long an operator waits for what the tier knows of a source: many round trips.
@@ -395,6 +379,15 @@ func (a api) origins(w http.ResponseWriter, _ *http.Request) {
 	reply(w, a.Edge.Origins(time.Now()))
 }
 
+// answer replies what came of what was asked, or why nothing did.
+func answer(w http.ResponseWriter, v any, err error) {
+	if err != nil {
+		failed(w, err)
+		return
+	}
+	reply(w, v)
+}
+
 func failed(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
 	switch {
@@ -410,9 +403,14 @@ func failed(w http.ResponseWriter, err error) {
 	fail(w, status, err.Error())
 }
 
-func reply(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
+// begin says of what kind an answer is.
+func begin(w http.ResponseWriter, kind string) {
+	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
+}
+
+func reply(w http.ResponseWriter, v any) {
+	begin(w, "application/json")
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
@@ -421,8 +419,7 @@ func reply(w http.ResponseWriter, v any) {
 
 // stream is reply for a list that is not made first. It ends with the operator.
 func stream[T any](w http.ResponseWriter, list iter.Seq[T]) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
+	begin(w, "application/json")
 	b := bufio.NewWriterSize(w, 32<<10) // the first error stays, and Flush returns it
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
@@ -443,15 +440,13 @@ func stream[T any](w http.ResponseWriter, list iter.Seq[T]) {
 }
 
 func fail(w http.ResponseWriter, status int, message string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
+	begin(w, "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]string{"message": message}})
 }
 
 func text(w http.ResponseWriter, status int, s string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
+	begin(w, "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(s))
 }

@@ -29,9 +29,8 @@ func page(file, kind string) http.HandlerFunc {
 		panic(err) // it is embedded
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
+		begin(w, kind+"; charset=utf-8")
 		h := w.Header()
-		h.Set("Content-Type", kind+"; charset=utf-8")
-		h.Set("Cache-Control", "no-store")
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "+
 			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -135,9 +134,7 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 			s.take(f.GetName(), m)
 		}
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
+	begin(w, "application/json")
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(s) // the operator is gone: nobody to tell

@@ -19,8 +19,7 @@ func openAPI() http.HandlerFunc {
 		panic(err) // it is embedded
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
+		begin(w, "application/json")
 		_, _ = w.Write(text) // the operator is gone: nobody to tell
 	}
 }

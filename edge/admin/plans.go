@@ -22,11 +22,7 @@ func (a api) store(w http.ResponseWriter) bool {
 
 func (a api) quotas(w http.ResponseWriter, r *http.Request) {
 	all, err := a.Edge.Quotas(r.PathValue("key"))
-	if err != nil {
-		failed(w, err)
-		return
-	}
-	reply(w, all)
+	answer(w, all, err)
 }
 
 func (a api) quota(w http.ResponseWriter, r *http.Request) {
@@ -104,9 +100,5 @@ func (a api) usage(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 	defer cancel()
 	used, err := a.Edge.Usage(ctx, r.PathValue("key"))
-	if err != nil {
-		failed(w, err)
-		return
-	}
-	reply(w, used)
+	answer(w, used, err)
 }

@@ -146,11 +146,7 @@ func (a api) edited(w http.ResponseWriter, name string, done Edited) {
 
 func (a api) history(w http.ResponseWriter, r *http.Request) {
 	list, err := a.overlay().History(r.PathValue("name"))
-	if err != nil {
-		failed(w, err)
-		return
-	}
-	reply(w, list)
+	answer(w, list, err)
 }
 
 // config shows what is in force, and where each rule comes from.

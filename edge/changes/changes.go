@@ -199,9 +199,7 @@ type Past struct {
 func (o *Overlay) History(name string) ([]Past, error) {
 	list := []Past{}
 	for _, c := range o.changes[name] {
-		old, _ := o.said(name, c.After)
-		now, _ := o.said(name, c.Version)
-		p := Past{Version: c.Version, At: &c.At, Does: c.Does, Who: c.Who, From: c.From, Edge: c.Edge, Old: old, New: now, To: c.To}
+		p := Past{Version: c.Version, At: &c.At, Does: c.Does, Who: c.Who, From: c.From, Edge: c.Edge, Old: o.said(name, c.After), New: o.said(name, c.Version), To: c.To}
 		for _, r := range o.Refused {
 			if r.Change.Name == name && r.Change.Version == c.Version {
 				p.Refused = r.Err.Error()
@@ -209,7 +207,7 @@ func (o *Overlay) History(name string) ([]Past, error) {
 		}
 		list = append(list, p)
 	}
-	if text, _ := o.said(name, 0); text != nil {
+	if text := o.said(name, 0); text != nil {
 		list = append(list, Past{Does: Restore, New: text})
 	}
 	if len(list) == 0 {
@@ -237,21 +235,19 @@ func Done(old, now string, rollback bool) string {
 	return "changed a rule"
 }
 
-// said is what a version says, nil for no rule; known is false if it is not kept.
-func (o *Overlay) said(name string, version uint64) (text json.RawMessage, known bool) {
+// said is what a version says; nil: no rule, or it is not kept any more.
+func (o *Overlay) said(name string, version uint64) json.RawMessage {
 	i := slices.IndexFunc(o.changes[name], func(c Change) bool { return c.Version == version })
 	switch {
-	case version != 0 && i < 0:
-		return nil, false
-	case version != 0 && o.changes[name][i].Does == Set:
-		return o.changes[name][i].Rule, true
-	case version != 0 && o.changes[name][i].Does != Restore:
-		return nil, true
+	case version != 0 && i >= 0 && o.changes[name][i].Does == Set:
+		return o.changes[name][i].Rule
+	case version != 0 && (i < 0 || o.changes[name][i].Does != Restore):
+		return nil
 	}
 	if r := byName(o.file, name); r != nil {
-		return json.RawMessage(config.RuleJSON(*r)), true
+		return json.RawMessage(config.RuleJSON(*r))
 	}
-	return nil, true
+	return nil
 }
 
 // ErrMatch says that If-Match names another state of the rule than the one in force.

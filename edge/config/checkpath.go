@@ -3,8 +3,9 @@ package config
 import (
 	"bytes"
 	"fmt"
-	"sluice/edge/message"
 	"strings"
+
+	"sluice/edge/message"
 )
 
 // A CheckPath is where other proxies ask for verdicts (nginx's auth_request, Traefik's ForwardAuth, Caddy's forward_auth,

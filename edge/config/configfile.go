@@ -53,13 +53,9 @@ func (p Parser) Parse(file string, text []byte) (*Config, error) {
 func (r *reader) config(n ast.Node, c *Config) {
 	names := make(map[string]ast.Node)
 	r.mapping(n, "configuration", fields{
-		"listen": r.address("listen", &c.Listen),
-		"listen_tls": r.text("listen_tls", func(n ast.Node, text string) {
-			if text != "none" {
-				r.address("listen_tls", &c.ListenTLS)(n)
-			}
-		}),
-		"admin": r.address("admin", &c.Admin),
+		"listen":     r.address("listen", &c.Listen),
+		"listen_tls": r.addressOrNone("listen_tls", &c.ListenTLS),
+		"admin":      r.address("admin", &c.Admin),
 		"tls": func(n ast.Node) {
 			r.mapping(n, "tls", fields{
 				"certificate": r.orNone("tls.certificate", &c.TLS.Certificate),
@@ -83,19 +79,19 @@ func (r *reader) config(n ast.Node, c *Config) {
 		"etcd":      func(n ast.Node) { r.etcd(n, &c.Etcd) },
 		"table": func(n ast.Node) {
 			r.mapping(n, "table", fields{
-				"counters": r.integer("table.counters", 1024, 1<<30, func(v int64) { c.Counters = int(v) }),
+				"counters": integer(r, "table.counters", 1024, 1<<30, &c.Counters),
 			})
 		},
 		"source":  func(n ast.Node) { r.source(n, &c.Source) },
-		"deny":    r.prefixes("deny", &c.Deny),
-		"allow":   r.prefixes("allow", &c.Allow),
+		"deny":    listOf(r, "deny", parsePrefix, &c.Deny),
+		"allow":   listOf(r, "allow", parsePrefix, &c.Allow),
 		"limits":  func(n ast.Node) { r.limits(n, &c.Limits) },
 		"origins": func(n ast.Node) { r.list(n, "origins", func(n ast.Node) { r.origin(n, c) }) },
 		"access_log": func(n ast.Node) {
 			r.mapping(n, "access_log", fields{
 				"file":    r.orNone("access_log.file", &c.AccessLog.File),
 				"format":  oneOf(r, "access_log.format", &c.AccessLog.Format, "combined", "json"),
-				"refused": r.integer("access_log.refused", 1, 1_000_000, func(v int64) { c.AccessLog.Refused = int(v) }),
+				"refused": integer(r, "access_log.refused", 1, 1_000_000, &c.AccessLog.Refused),
 			})
 		},
 		"shed": func(n ast.Node) {
@@ -130,12 +126,15 @@ func (r *reader) config(n ast.Node, c *Config) {
 
 // address reads host:port, where the host may be missing.
 func (r *reader) address(what string, to *string) func(ast.Node) {
+	return r.checked(what, CheckAddress, to)
+}
+
+// addressOrNone reads an address, or none.
+func (r *reader) addressOrNone(what string, to *string) func(ast.Node) {
 	return r.text(what, func(n ast.Node, text string) {
-		if err := CheckAddress(text); err != nil {
-			r.fail(n, "%s: %v", what, err)
-			return
+		if text != "none" {
+			r.address(what, to)(n)
 		}
-		*to = text
 	})
 }
 
@@ -159,13 +158,7 @@ func CheckAddress(text string) error {
 
 func (r *reader) pop(n ast.Node, p *PoP) {
 	r.mapping(n, "pop", fields{
-		"name": r.text("pop.name", func(n ast.Node, text string) {
-			if err := CheckPoPName(text); err != nil {
-				r.fail(n, "pop.name: %v", err)
-				return
-			}
-			p.Name = text
-		}),
+		"name": r.checked("pop.name", CheckPoPName, &p.Name),
 		"memcached": r.texts("pop.memcached", func(n ast.Node, text string) {
 			list := append(p.Memcached, text)
 			if r.nodes != nil {
@@ -177,15 +170,11 @@ func (r *reader) pop(n ast.Node, p *PoP) {
 			p.Memcached = list
 		}),
 		"secret_file": r.orNone("pop.secret_file", &p.SecretFile),
-		"edges":       r.integer("pop.edges", 0, counter.MaxEdges, func(v int64) { p.Edges = int(v) }),
+		"edges":       integer(r, "pop.edges", 0, counter.MaxEdges, &p.Edges),
 		"wait":        r.duration("pop.wait", 100*time.Microsecond, time.Second, true, &p.Wait),
 
-		"peers": func(n ast.Node) { r.list(n, "pop.peers", func(n ast.Node) { r.peer(n, p) }) },
-		"peers_listen": r.text("pop.peers_listen", func(n ast.Node, text string) {
-			if text != "none" {
-				r.address("pop.peers_listen", &p.PeersListen)(n)
-			}
-		}),
+		"peers":             func(n ast.Node) { r.list(n, "pop.peers", func(n ast.Node) { r.peer(n, p) }) },
+		"peers_listen":      r.addressOrNone("pop.peers_listen", &p.PeersListen),
 		"peers_secret_file": r.orNone("pop.peers_secret_file", &p.PeersSecretFile),
 		"peers_mode": func(n ast.Node) {
 			mode := "enforce"
@@ -205,9 +194,9 @@ func CheckPoPName(name string) error {
 
 func (r *reader) source(n ast.Node, s *address.Config) {
 	r.mapping(n, "source", fields{
-		"ipv4_prefix":     r.integer("source.ipv4_prefix", 8, 32, func(v int64) { s.IPv4Prefix = int(v) }),
-		"ipv6_prefix":     r.integer("source.ipv6_prefix", 16, 128, func(v int64) { s.IPv6Prefix = int(v) }),
-		"trust":           r.prefixes("source.trust", &s.Trust),
+		"ipv4_prefix":     integer(r, "source.ipv4_prefix", 8, 32, &s.IPv4Prefix),
+		"ipv6_prefix":     integer(r, "source.ipv6_prefix", 16, 128, &s.IPv6Prefix),
+		"trust":           listOf(r, "source.trust", parsePrefix, &s.Trust),
 		"trust_everybody": r.boolean("source.trust_everybody", &s.TrustEverybody),
 		"header": r.text("source.header", func(n ast.Node, text string) {
 			if !address.IsSourceHeader(text) {
@@ -222,11 +211,11 @@ func (r *reader) source(n ast.Node, s *address.Config) {
 
 func (r *reader) limits(n ast.Node, l *screen.Limits) {
 	r.mapping(n, "limits", fields{
-		"connections":            r.integer("limits.connections", 1, 10_000_000, func(v int64) { l.Connections = int(v) }),
-		"connections_per_source": r.integer("limits.connections_per_source", 1, 10_000_000, func(v int64) { l.PerSource = int(v) }),
+		"connections":            integer(r, "limits.connections", 1, 10_000_000, &l.Connections),
+		"connections_per_source": integer(r, "limits.connections_per_source", 1, 10_000_000, &l.PerSource),
 		"memory":                 r.size("limits.memory", 16<<20, 1<<50, true, &l.Memory),
 		"header_bytes":           r.size("limits.header_bytes", 1<<10, 1<<20, false, &l.HeaderBytes),
-		"header_lines":           r.integer("limits.header_lines", 16, 1024, func(v int64) { l.HeaderLines = int(v) }),
+		"header_lines":           integer(r, "limits.header_lines", 16, 1024, &l.HeaderLines),
 		"body_bytes":             r.size("limits.body_bytes", 1, 1<<50, true, &l.BodyBytes),
 		"body_rate":              r.size("limits.body_rate", 1, 1<<30, true, &l.BodyRate),
 		"answer_rate":            r.size("limits.answer_rate", 1, 1<<30, true, &l.AnswerRate),
@@ -257,15 +246,13 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		}),
 		"match":  func(n ast.Node) { r.match(n, &rule.Match) },
 		"key":    r.key(&rule.Key),
-		"limit":  r.integer("limit", 1, algorithm.MaxLimit, func(v int64) { rule.Limit = uint32(v) }),
+		"limit":  integer(r, "limit", 1, algorithm.MaxLimit, &rule.Limit),
 		"window": r.duration("window", algorithm.MinWindow, algorithm.MaxWindow, false, &window),
 		"sub_windows": func(n ast.Node) {
-			r.integer("sub_windows", 1, 12, func(v int64) {
-				if !slices.Contains([]int64{1, 2, 4, 8, 12}, v) {
-					r.fail(n, "sub_windows: %d is not possible: want 1, 2, 4, 8 or 12", v)
-				}
-				rule.SubWindows = int(v)
-			})(n)
+			integer(r, "sub_windows", 1, 12, &rule.SubWindows)(n)
+			if !slices.Contains([]int{1, 2, 4, 8, 12}, rule.SubWindows) {
+				r.fail(n, "sub_windows: %d is not possible: want 1, 2, 4, 8 or 12", rule.SubWindows)
+			}
 		},
 		"estimate":           r.estimate("estimate", &rule.Estimate),
 		"mitigation_timeout": r.duration("mitigation_timeout", time.Millisecond, 24*time.Hour, true, &timeout),
@@ -287,18 +274,18 @@ func (r *reader) rule(n ast.Node, c *Config, names map[string]ast.Node) {
 		"action":           oneOf(r, "action", &rule.Action, rules.Refuse, rules.Close, rules.Redirect, rules.Tag, rules.Delay),
 		"response":         func(n ast.Node) { r.response(n, &rule.Response) },
 		"candidate":        func(n ast.Node) { r.candidate(n, &rule.Candidate) },
-		"share":            r.integer("share", 1, 100, func(v int64) { rule.Share = int(v) }),
+		"share":            integer(r, "share", 1, 100, &rule.Share),
 		"plans":            r.planLimits(&rule.Plans),
 		"windows":          r.windows(&rule.Windows),
 		"prefixes":         r.ruleWidths(&rule.Prefixes),
 		"cost":             func(n ast.Node) { r.cost(n, &rule.Cost) },
 		"tag":              func(n ast.Node) { r.tag(n, &rule.Tag) },
 		"algorithm":        oneOf(r, "algorithm", &rule.Algorithm, rules.Algorithms...),
-		"burst":            r.integer("burst", 0, algorithm.MaxLimit, func(v int64) { rule.Burst = uint32(v) }),
+		"burst":            integer(r, "burst", 0, algorithm.MaxLimit, &rule.Burst),
 		"check":            oneOf(r, "check", &rule.Check, limiter.Async, limiter.Sync),
 		"priority":         oneOf(r, "priority", &rule.Priority, rules.DefaultPriority, rules.Critical, rules.Sheddable),
 		"queue":            r.duration("queue", time.Millisecond, maxQueue, true, (*time.Duration)(&rule.Queue)),
-		"concurrency":      r.integer("concurrency", 0, rules.MaxConcurrency, func(v int64) { rule.Concurrency = int(v) }),
+		"concurrency":      integer(r, "concurrency", 0, rules.MaxConcurrency, &rule.Concurrency),
 	})
 	if seen == nil {
 		return
@@ -375,7 +362,7 @@ func (r *reader) windows(to *[]rules.Window) func(ast.Node) {
 		r.list(n, "windows", func(n ast.Node) {
 			var w rules.Window
 			seen := r.mapping(n, "windows", fields{
-				"limit":  r.integer("windows.limit", 1, algorithm.MaxLimit, func(v int64) { w.Limit = uint32(v) }),
+				"limit":  integer(r, "windows.limit", 1, algorithm.MaxLimit, &w.Limit),
 				"window": r.duration("windows.window", algorithm.MinWindow, algorithm.MaxWindow, false, (*time.Duration)(&w.Window)),
 			})
 			switch {
@@ -394,12 +381,12 @@ func (r *reader) ruleWidths(to *[]rules.Prefix) func(ast.Node) {
 	return func(n ast.Node) {
 		r.list(n, "prefixes", func(n ast.Node) {
 			var p rules.Prefix
-			width := r.integer("prefixes", 8, 128, func(v int64) { p.Prefix = int(v) })
+			width := integer(r, "prefixes", 8, 128, &p.Prefix)
 			switch r.resolve(n).(type) {
 			case *ast.MappingNode, *ast.MappingValueNode:
 				seen := r.mapping(n, "prefixes", fields{
 					"prefix": width,
-					"limit":  r.integer("prefixes.limit", 1, algorithm.MaxLimit, func(v int64) { p.Limit = uint32(v) }),
+					"limit":  integer(r, "prefixes.limit", 1, algorithm.MaxLimit, &p.Limit),
 				})
 				if seen == nil || seen["prefix"] == nil || seen["limit"] == nil {
 					r.fail(n, "prefixes: want a number, such as 24, or one with a limit: {prefix: 24, limit: 1000}")
@@ -461,13 +448,7 @@ func (r *reader) match(n ast.Node, m *rules.Match) {
 
 func (r *reader) matchFields(what string, m *rules.Match) fields {
 	return fields{
-		"hosts": r.texts(what+".hosts", func(n ast.Node, text string) {
-			if host, err := message.ParseHostPattern(text); err != nil {
-				r.fail(n, "%s.hosts: %v", what, err)
-			} else {
-				m.Hosts = append(m.Hosts, host)
-			}
-		}),
+		"hosts": listOf(r, what+".hosts", message.ParseHostPattern, &m.Hosts),
 		"path": r.text(what+".path", func(n ast.Node, text string) {
 			if err := m.SetPath(text); err != nil {
 				r.fail(n, "%s.path: %v", what, err)
@@ -480,7 +461,7 @@ func (r *reader) matchFields(what string, m *rules.Match) fields {
 			}
 			m.Methods = append(m.Methods, text)
 		}),
-		"sources": r.prefixes(what+".sources", &m.Sources),
+		"sources": listOf(r, what+".sources", parsePrefix, &m.Sources),
 		"headers": r.values(what+".headers", &m.Headers, strings.ToLower, rules.CheckHeader),
 		"query":   r.values(what+".query", &m.Query, strings.Clone, rules.CheckQuery),
 		"cookies": r.values(what+".cookies", &m.Cookies, strings.Clone, rules.CheckCookie),
@@ -536,7 +517,10 @@ func (r *reader) key(to *[]string) func(ast.Node) {
 func (r *reader) count(n ast.Node, c *rules.Count) {
 	r.mapping(n, "count", fields{
 		"statuses": func(n ast.Node) {
-			r.list(n, "count.statuses", r.integer("count.statuses", 200, 599, func(v int64) { c.Statuses = append(c.Statuses, int(v)) }))
+			r.list(n, "count.statuses", func(n ast.Node) {
+				c.Statuses = append(c.Statuses, 0)
+				integer(r, "count.statuses", 200, 599, &c.Statuses[len(c.Statuses)-1])(n)
+			})
 		},
 		"refused": r.boolean("count.refused", &c.Refused),
 	})
@@ -547,7 +531,7 @@ func (r *reader) count(n ast.Node, c *rules.Count) {
 
 func (r *reader) candidate(n ast.Node, c *rules.Candidate) {
 	r.mapping(n, "candidate", fields{
-		"limit":    r.integer("candidate.limit", 1, algorithm.MaxLimit, func(v int64) { c.Limit = uint32(v) }),
+		"limit":    integer(r, "candidate.limit", 1, algorithm.MaxLimit, &c.Limit),
 		"estimate": r.estimate("candidate.estimate", &c.Estimate),
 		"mitigation_timeout": func(n ast.Node) {
 			c.MitigationTimeout = new(rules.Duration)
@@ -568,7 +552,7 @@ func (r *reader) estimate(what string, to **algorithm.Estimate) func(ast.Node) {
 
 func (r *reader) response(n ast.Node, p *rules.Response) {
 	r.mapping(n, "response", fields{
-		"status":       r.integer("response.status", 300, 599, func(v int64) { p.Status = int(v) }),
+		"status":       integer(r, "response.status", 300, 599, &p.Status),
 		"content_type": r.headerValue("response.content_type", &p.ContentType),
 		"body":         r.str("response.body", &p.Body),
 		"location": r.text("response.location", func(n ast.Node, text string) {

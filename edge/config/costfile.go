@@ -16,7 +16,7 @@ import (
 // cost reads how much of a limit a request uses: a number, or what it is of.
 func (r *reader) cost(n ast.Node, c *rules.Cost) {
 	if _, mapping := r.resolve(n).(ast.MapNode); !mapping {
-		r.integer("cost", 1, algorithm.MaxCost, func(v int64) { c.Units = uint32(v) })(n)
+		integer(r, "cost", 1, algorithm.MaxCost, &c.Units)(n)
 		return
 	}
 	seen := r.mapping(n, "cost", fields{
@@ -37,13 +37,7 @@ func (r *reader) cost(n ast.Node, c *rules.Cost) {
 // tag reads what origins are told of requests that are over a limit.
 func (r *reader) tag(n ast.Node, t *rules.TagHeader) {
 	r.mapping(n, "tag", fields{
-		"header": r.text("tag.header", func(n ast.Node, text string) {
-			if err := rules.CheckTag(text); err != nil {
-				r.fail(n, "tag.header: %v", err)
-				return
-			}
-			t.Header = text
-		}),
+		"header": r.checked("tag.header", rules.CheckTag, &t.Header),
 		"value": r.text("tag.value", func(n ast.Node, text string) {
 			if text == "" || len(text) > 256 || !message.IsText([]byte(text)) || strings.TrimSpace(text) != text {
 				r.fail(n, "tag.value: %q is not the value of a header: want 1 to 256 bytes of text", text)

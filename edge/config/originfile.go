@@ -17,21 +17,8 @@ func (r *reader) origin(n ast.Node, c *Config) {
 	o := upstream.Config{Timeout: time.Minute, ConnectTimeout: upstream.DefaultConnect, Health: upstream.HealthConfig{Interval: 5 * time.Second}}
 	balance, at := "round_robin", n
 	seen := r.mapping(n, "origin", fields{
-		"hosts": r.texts("origins.hosts", func(n ast.Node, text string) {
-			if host, err := message.ParseHostPattern(text); err != nil {
-				r.fail(n, "origins.hosts: %v", err)
-			} else {
-				o.Hosts = append(o.Hosts, host)
-			}
-		}),
-		"servers": r.texts("origins.servers", func(n ast.Node, text string) {
-			u, err := upstream.ParseOrigin(text)
-			if err != nil {
-				r.fail(n, "origins.servers: %v", err)
-				return
-			}
-			o.Servers = append(o.Servers, u)
-		}),
+		"hosts":   listOf(r, "origins.hosts", message.ParseHostPattern, &o.Hosts),
+		"servers": listOf(r, "origins.servers", upstream.ParseOrigin, &o.Servers),
 		"tls": func(n ast.Node) {
 			at = n
 			r.mapping(n, "origins.tls", fields{
@@ -76,8 +63,8 @@ func (r *reader) origin(n ast.Node, c *Config) {
 			})(n)
 		},
 		"balance":                 oneOf(r, "origins.balance", &balance, "round_robin", "least_connections", "source"),
-		"max_requests":            r.integer("origins.max_requests", 0, 1_000_000, func(v int64) { o.MaxRequests = int(v) }),
-		"max_requests_per_source": r.integer("origins.max_requests_per_source", 0, 1_000_000, func(v int64) { o.MaxRequestsPerSource = int(v) }),
+		"max_requests":            integer(r, "origins.max_requests", 0, 1_000_000, &o.MaxRequests),
+		"max_requests_per_source": integer(r, "origins.max_requests_per_source", 0, 1_000_000, &o.MaxRequestsPerSource),
 		"shedding":                func(n ast.Node) { o.Shedding = r.shedding(n) },
 	})
 	if seen == nil {
@@ -120,8 +107,8 @@ func (r *reader) shedding(n ast.Node) *shedding.Config {
 	}
 	c := new(shedding.Config)
 	r.mapping(n, "origins.shedding", fields{
-		"min": r.integer("origins.shedding.min", 1, 1_000_000, func(v int64) { c.Min = int(v) }),
-		"max": r.integer("origins.shedding.max", 1, 1_000_000, func(v int64) { c.Max = int(v) }),
+		"min": integer(r, "origins.shedding.min", 1, 1_000_000, &c.Min),
+		"max": integer(r, "origins.shedding.max", 1, 1_000_000, &c.Max),
 	})
 	if c.Min == 0 && c.Max > 0 {
 		c.Min = min(c.Max, shedding.DefaultMin)

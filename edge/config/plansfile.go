@@ -82,10 +82,10 @@ func (r *reader) planLimits(to *map[string]rules.PlanLimit) func(ast.Node) {
 		for _, v := range values {
 			name, limit := scalar(v.Key), rules.PlanLimit{}
 			_, twice := (*to)[name]
-			read := r.integer("plans: "+name, 1, algorithm.MaxLimit, func(v int64) { limit.Limit = uint32(v) })
+			read := integer(r, "plans: "+name, 1, algorithm.MaxLimit, &limit.Limit)
 			switch r.resolve(v.Value).(type) {
 			case *ast.MappingNode, *ast.MappingValueNode:
-				inner := fields{"limit": r.integer("plans: "+name+": limit", 1, algorithm.MaxLimit, func(v int64) { limit.Limit = uint32(v) })}
+				inner := fields{"limit": integer(r, "plans: "+name+": limit", 1, algorithm.MaxLimit, &limit.Limit)}
 				if seen := r.mapping(v.Value, "plans: "+name, inner); seen != nil && seen["limit"] == nil {
 					r.fail(v.Value, "plans: %s: no limit: want a number, or {limit: 1000}", name)
 				}

@@ -24,11 +24,7 @@ type RateLimitService struct {
 func (r *reader) rateLimitService(n ast.Node, s *RateLimitService) {
 	const name = "rate_limit_service"
 	r.mapping(n, name, fields{
-		"listen": r.text(name+".listen", func(n ast.Node, text string) {
-			if text != "none" {
-				r.address(name+".listen", &s.Listen)(n)
-			}
-		}),
+		"listen":         r.addressOrNone(name+".listen", &s.Listen),
 		"cert_file":      r.orNone(name+".cert_file", &s.CertFile),
 		"key_file":       r.orNone(name+".key_file", &s.KeyFile),
 		"client_ca_file": r.orNone(name+".client_ca_file", &s.ClientCAFile),

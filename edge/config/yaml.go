@@ -196,6 +196,17 @@ func (r *reader) str(what string, to *string) func(ast.Node) {
 	return r.text(what, func(_ ast.Node, text string) { *to = text })
 }
 
+// checked reads a text that a check lets pass.
+func (r *reader) checked(what string, check func(string) error, to *string) func(ast.Node) {
+	return r.text(what, func(n ast.Node, text string) {
+		if err := check(text); err != nil {
+			r.fail(n, "%s: %v", what, err)
+			return
+		}
+		*to = text
+	})
+}
+
 // orNone reads the name of a file, say, or none.
 func (r *reader) orNone(what string, to *string) func(ast.Node) {
 	return r.text(what, func(_ ast.Node, text string) {
@@ -216,7 +227,7 @@ func (r *reader) boolean(what string, to *bool) func(ast.Node) {
 }
 
 // integer reads a whole number in low..high.
-func (r *reader) integer(what string, low, high int64, set func(int64)) func(ast.Node) {
+func integer[T int | uint32](r *reader, what string, low, high int64, to *T) func(ast.Node) {
 	return func(n ast.Node) {
 		v := r.resolve(n)
 		i, ok := v.(*ast.IntegerNode)
@@ -231,7 +242,7 @@ func (r *reader) integer(what string, low, high int64, set func(int64)) func(ast
 		case err != nil || number < low || number > high:
 			r.fail(n, "%s: %s is out of range: want %d to %d", what, i.Token.Value, low, high)
 		default:
-			set(number)
+			*to = T(number)
 		}
 	}
 }
@@ -280,15 +291,15 @@ func (r *reader) size(what string, low, high int, zero bool, to *int) func(ast.N
 	})
 }
 
-// prefixes reads a list of addresses and CIDR prefixes.
-func (r *reader) prefixes(what string, to *[]netip.Prefix) func(ast.Node) {
+// listOf reads a list of what a parser makes of each text.
+func listOf[T any](r *reader, what string, parse func(string) (T, error), to *[]T) func(ast.Node) {
 	return r.texts(what, func(n ast.Node, text string) {
-		p, err := parsePrefix(text)
+		v, err := parse(text)
 		if err != nil {
 			r.fail(n, "%s: %v", what, err)
 			return
 		}
-		*to = append(*to, p)
+		*to = append(*to, v)
 	})
 }
 

@@ -35,7 +35,6 @@ type network struct {
 	listener net.Listener
 	address  string
 	conns    map[net.Conn]struct{}
-	accepted uint64
 }
 
 func (w *network) cut() {
@@ -68,13 +67,6 @@ func (n *Node) Misbehave(f Fault) {
 		return
 	}
 	n.net.fault.Store(&f)
-}
-
-// Accepted is how many connections were made to the node, and Open how many of them are open.
-func (n *Node) Accepted() uint64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.net.accepted
 }
 
 // Open is how many connections the node has.
@@ -125,7 +117,6 @@ func (n *Node) Dial(context.Context, string, string) (net.Conn, error) {
 func (n *Node) admit(c net.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.net.accepted++
 	if n.state == down {
 		c.Close()
 		return false

@@ -98,7 +98,6 @@ type Limiter struct {
 	until   time.Time     // at most
 
 	waiting [Levels][]*Waiter // the last is the newest
-	queued  uint64            // that have waited, all told
 
 	shed     [Levels]uint64
 	lastShed time.Time
@@ -162,7 +161,6 @@ func (l *Limiter) Enter(level Level, waits bool, now time.Time) (entered bool, w
 	case waits && len(l.waiting[level]) < int(l.limit):
 		w = &Waiter{Ready: make(chan struct{}), level: level}
 		l.waiting[level] = append(l.waiting[level], w)
-		l.queued++
 		return false, w
 	}
 	l.refuse(level, now)
@@ -327,7 +325,6 @@ type Status struct {
 	Limit    int
 	InFlight int
 	Waiting  int
-	Queued   uint64         // that have waited, all told
 	Shed     [Levels]uint64 // by level
 	Base     time.Duration  // its origin's latency without a queue; 0: not known yet
 	Shedding bool           // it sheds, or did in the last ten seconds, as far as Moved has been asked
@@ -336,7 +333,7 @@ type Status struct {
 func (l *Limiter) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Status{Limit: int(l.force()), InFlight: l.inFlight, Queued: l.queued, Shed: l.shed, Base: l.base, Shedding: l.shedding}
+	s := Status{Limit: int(l.force()), InFlight: l.inFlight, Shed: l.shed, Base: l.base, Shedding: l.shedding}
 	for _, list := range l.waiting {
 		s.Waiting += len(list)
 	}
