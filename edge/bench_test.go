@@ -42,7 +42,7 @@ func BenchmarkRequest(b *testing.B) {
 				ctx.SetStatusCode(502)
 			}
 		}}
-		ln := mustListen(b)
+		ln := listenHere(b)
 		go func() { _ = s.Serve(ln) }()
 		defer func() { _ = s.Shutdown() }()
 		benchClient(b, ln.Addr().String())
@@ -52,19 +52,12 @@ func BenchmarkRequest(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			s := newServer(b, parse(b, "origins: [{servers: ['http://"+origin+"']}]\n"+rules))
-			ln := mustListen(b)
+			ln := listenHere(b)
 			go func() { _ = s.Serve(ln) }()
 			defer func() { _ = s.Drain(context.Background(), 0) }()
 			benchClient(b, ln.Addr().String())
 		})
 	}
-}
-
-func mustListen(b *testing.B) net.Listener {
-	b.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(b, err)
-	return ln
 }
 
 func benchClient(b *testing.B, addr string) {

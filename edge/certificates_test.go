@@ -37,23 +37,35 @@ func writeCertificate(t *testing.T, base string, names ...string) {
 	}
 }
 
+// certificatesIn are those in a folder, and one of a.example.
+func certificatesIn(t *testing.T, folder string) *listen.Certificates {
+	t.Helper()
+	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
+	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
+	must(t, err)
+	return certificates
+}
+
+// serveTLS serves over TLS as well, and returns where.
+func (e *edgeUnderTest) serveTLS(certificates *listen.Certificates) (addr string) {
+	e.t.Helper()
+	ln := listenHere(e.t)
+	go func() { _ = e.ServeTLS(ln, certificates) }()
+	return ln.Addr().String()
+}
+
 // The certificate follows the name asked for and the files; requests over TLS say so to the origin; old versions of TLS and
 // plain HTTP are refused; a PROXY header comes before the handshake.
 func TestTLS(t *testing.T) {
 	folder := t.TempDir()
-	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
 	writeCertificate(t, filepath.Join(folder, "b"), "*.b.example")
-	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
-	must(t, err)
+	certificates := certificatesIn(t, folder)
 	o := startRecorder(t, hello)
 	e := startEdge(t, o.url(), "limits: {header_timeout: 500ms}")
 	proxied := startEdge(t, o.url(), "source: {trust: [127.0.0.1], proxy_protocol: true}")
 	addr := map[*edgeUnderTest]string{}
 	for _, s := range []*edgeUnderTest{e, proxied} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		addr[s] = ln.Addr().String()
-		go func() { _ = s.ServeTLS(ln, certificates) }()
+		addr[s] = s.serveTLS(certificates)
 	}
 	shown := func(s *edgeUnderTest, before, name string, most uint16) string {
 		nc, err := net.Dial("tcp", addr[s])

@@ -14,9 +14,7 @@ import (
 func TestChunksGoOnTogether(t *testing.T) {
 	const n, most = 5000, 30
 	chunks := strings.Repeat("1\r\nx\r\n", n) + "0\r\n\r\n"
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer ln.Close()
+	ln := listenHere(t)
 	segments := make(chan uint32, 1)
 	go func() {
 		c, err := ln.Accept()

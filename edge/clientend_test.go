@@ -7,17 +7,15 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"sluice/edge/listen"
 )
 
 // A slowOrigin answers /slow when it is released, and notices when the edge gives such a request up; it answers all else at once.
 type slowOrigin struct {
+	t       *testing.T
 	url     string
 	arrived chan string // the query of each slow request
 	given   chan string // and of each that was given up
@@ -25,7 +23,7 @@ type slowOrigin struct {
 }
 
 func startSlowOrigin(t *testing.T, status int) *slowOrigin {
-	o, leave := &slowOrigin{arrived: make(chan string, 100), given: make(chan string, 100)}, make(chan struct{})
+	o, leave := &slowOrigin{t: t, arrived: make(chan string, 100), given: make(chan string, 100)}, make(chan struct{})
 	o.release = sync.OnceFunc(func() { close(leave) })
 	o.url = netOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -67,6 +65,13 @@ func receive(t *testing.T, what string, words <-chan string) string {
 		t.Fatalf("not within 10 s: %s", what)
 		return ""
 	}
+}
+
+// keep has a connection ask for what takes long, and returns once the origin has heard of it.
+func (o *slowOrigin) keep(c io.Writer) {
+	o.t.Helper()
+	_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+	receive(o.t, "at the origin", o.arrived)
 }
 
 // from is a connection of another source.
@@ -128,22 +133,17 @@ func TestResetEndsARequest(t *testing.T) {
 
 // The same over TLS, where the end of the connection says nothing to TLS itself.
 func TestResetEndsARequestOverTLS(t *testing.T) {
-	folder := t.TempDir()
-	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
-	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
-	must(t, err)
+	certificates := certificatesIn(t, t.TempDir())
 	o := startSlowOrigin(t, 200)
 	e := o.edge(t, "")
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	ln := listenHere(t)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = e.ServeTLS(ln, certificates) })
 	t.Cleanup(func() { ln.Close(); serving.Wait() })
 	raw, err := net.Dial("tcp", ln.Addr().String())
 	must(t, err)
 	c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"})
-	_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-	receive(t, "at the origin", o.arrived)
+	o.keep(c)
 	reset(raw)
 	receive(t, "given up", o.given)
 }
@@ -159,8 +159,7 @@ func TestHalfClosedClients(t *testing.T) {
 	closed := func() (list []*talk) {
 		for range 4 {
 			c := e.talk()
-			_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-			receive(t, "at the origin", o.arrived)
+			o.keep(c)
 			_ = c.Conn.(*net.TCPConn).CloseWrite()
 			list = append(list, c)
 		}
@@ -193,14 +192,12 @@ func TestRequestsSentDuringAnother(t *testing.T) {
 	e := o.edge(t, "")
 	c, other := e.talk(), e.dial()
 	watched := func() { // as long as it takes to see another client go that came later
-		_, _ = io.WriteString(other, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-		receive(t, "at the origin", o.arrived)
+		o.keep(other)
 		reset(other)
 		receive(t, "given up", o.given)
 		other = e.dial()
 	}
-	_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-	receive(t, "at the origin", o.arrived)
+	o.keep(c)
 	watched()
 	for _, part := range []string{"POST /a HTTP/1.1\r\nHo", "st: a\r\nContent-Length: 3\r\n\r\nabcGET /b HTTP/1.1\r\nHost:"} {
 		_, _ = io.WriteString(c, part)
@@ -225,8 +222,7 @@ func TestHangingUpIsCountedByStatus(t *testing.T) {
 	o := startSlowOrigin(t, 401)
 	e := o.edge(t, "limits: {connections_per_source: 1}\nrules: [{name: login, limit: 1, window: 1h, count: {statuses: [401]}}]")
 	c := e.dial()
-	_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-	receive(t, "at the origin", o.arrived)
+	o.keep(c)
 	reset(c)
 	status := func() int {
 		k := e.talk()

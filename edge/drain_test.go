@@ -8,14 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"sluice/edge/listen"
 )
 
 // drain drains the edge in the background without notice; the function it returns waits for that.
@@ -80,16 +77,11 @@ func TestDrainEndsIdleConnectionsInOrder(t *testing.T) {
 // A TLS client is told that the end is the end (close_notify), and a request that it sends within a connection's notice is
 // answered after all the waking.
 func TestDrainOverTLS(t *testing.T) {
-	folder := t.TempDir()
-	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
-	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
-	must(t, err)
+	certificates := certificatesIn(t, t.TempDir())
 	e := startEdge(t, netOrigin(t, func(http.ResponseWriter, *http.Request) {}), "")
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	go func() { _ = e.ServeTLS(ln, certificates) }()
+	addr := e.serveTLS(certificates)
 	connect := func() (*tls.Conn, *bufio.Reader) {
-		c, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{ServerName: "a.example", InsecureSkipVerify: true})
+		c, err := tls.Dial("tcp", addr, &tls.Config{ServerName: "a.example", InsecureSkipVerify: true})
 		must(t, err)
 		t.Cleanup(func() { c.Close() })
 		_ = c.SetDeadline(time.Now().Add(time.Minute))

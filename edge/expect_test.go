@@ -190,9 +190,7 @@ func TestExpectBroken(t *testing.T) {
 
 // The time for the whole of a request ends a wait for the origin's word as well, and then it was not the client who was slow.
 func TestExpectWithinTotalTimeout(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0") // and nobody accepts
-	must(t, err)
-	defer ln.Close()
+	ln := listenHere(t) // and nobody accepts
 	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: ['http://%s'], total_timeout: 300ms}]", ln.Addr()))
 	if got := e.raw(expect + threeLong); !strings.HasPrefix(got, "HTTP/1.1 504 ") {
 		t.Errorf("%q", got)

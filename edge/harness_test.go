@@ -38,7 +38,6 @@ func TestMain(m *testing.M) {
 type edgeUnderTest struct {
 	*Server
 	caller
-	ln   net.Listener
 	done chan error
 }
 
@@ -86,9 +85,8 @@ func newServer(t testing.TB, c *config.Config, change ...func(*Options)) *Server
 
 func serveTest(t *testing.T, s *Server) *edgeUnderTest {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	e := &edgeUnderTest{Server: s, caller: caller{t, ln.Addr().String()}, ln: ln, done: make(chan error, 1)}
+	ln := listenHere(t)
+	e := &edgeUnderTest{Server: s, caller: caller{t, ln.Addr().String()}, done: make(chan error, 1)}
 	go func() { e.done <- s.Serve(ln) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -379,6 +377,15 @@ func listenEach(t testing.TB, network string, serve func(net.Conn)) (addr string
 		}
 	}()
 	return ln.Addr().String()
+}
+
+// listenHere listens on a free port until the test ends.
+func listenHere(tb testing.TB) net.Listener {
+	tb.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(tb, err)
+	tb.Cleanup(func() { ln.Close() })
+	return ln
 }
 
 // must ends a test that cannot go on.

@@ -163,9 +163,7 @@ func TestClosedTLSConnections(t *testing.T) {
 
 // A server that takes a connection and says nothing fails the handshake in time, and nobody is served by it.
 func TestHandshakeDeadline(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer ln.Close()
+	ln := listenHere(t)
 	e := startEdge(t, "", fmt.Sprintf("origins: [{servers: ['https://%s'], connect_timeout: 50ms}]", ln.Addr()))
 	start := time.Now()
 	if resp, _ := e.get("/"); resp.StatusCode != 502 || time.Since(start) > upstream.DefaultConnect {

@@ -51,8 +51,7 @@ func TestMitigatedMakeRoom(t *testing.T) {
 	e := o.edge(t, "limits: {connections: 6}\n"+fmt.Sprintf(oneRule, 1))
 	busy := []*talk{e.from(8), e.from(9)}
 	for _, c := range busy {
-		_, _ = io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-		receive(t, "at the origin", o.arrived)
+		o.keep(c)
 	}
 	held := e.fill(4)
 	until(t, "all of them are idle", func() bool { return e.idle() == 4 })

@@ -7,14 +7,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"sluice/edge/config"
-	"sluice/edge/listen"
 )
 
 // PHP takes a space, a dot and an unmatched bracket in the name of a cookie for an underscore, and of cookies of one name the first.
@@ -37,9 +35,7 @@ func TestCookieNamesOfPHP(t *testing.T) {
 
 // Of a server that a reload took away no connection is kept: one with a request under way is closed after its answer.
 func TestNoLinkToAServerThatIsGone(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { ln.Close() })
+	ln := listenHere(t)
 	arrived, leave := make(chan bool), make(chan bool)
 	var open atomic.Int64
 	old := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -146,9 +142,7 @@ func TestKeySpelledWithUnderscores(t *testing.T) {
 // A request of which nothing could be written to a kept connection goes to a new one, though its body is long and came late.
 func TestLateBodyAfterAKeptConnectionEnded(t *testing.T) {
 	for _, size := range []int{16 << 10, 20 << 10, 100 << 10} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		t.Cleanup(func() { ln.Close() })
+		ln := listenHere(t)
 		first := make(chan net.Conn, 10)
 		go func() {
 			_ = http.Serve(noting{ln, first}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -184,19 +178,13 @@ func (l noting) Accept() (net.Conn, error) {
 
 // At the cap a connection that says nothing makes room for others, on the listener for TLS as on the plain one.
 func TestSilentTLSConnectionsMakeRoom(t *testing.T) {
-	folder := t.TempDir()
-	writeCertificate(t, filepath.Join(folder, "a"), "a.example")
-	certificates, err := listen.LoadCertificates(listen.TLSConfig{Folder: folder})
-	must(t, err)
+	certificates := certificatesIn(t, t.TempDir())
 	o := startRecorder(t, hello)
 	for _, secure := range []bool{false, true} {
 		e := startEdge(t, o.url(), "limits: {connections: 4, header_timeout: 30s}")
 		addr := e.addr
 		if secure {
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			must(t, err)
-			addr = ln.Addr().String()
-			go func() { _ = e.ServeTLS(ln, certificates) }()
+			addr = e.serveTLS(certificates)
 		}
 		dial := func() net.Conn {
 			nc, err := net.Dial("tcp", addr)

@@ -125,8 +125,7 @@ rules:
 
 func (p *front) listen() {
 	p.t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(p.t, err)
+	ln := listenHere(p.t)
 	p.caller.addr = ln.Addr().String()
 	p.on(ln)
 }

@@ -19,8 +19,7 @@ import (
 // Without descriptors an accept fails; when there are some again, clients are served.
 func TestTrapAcceptErrors(t *testing.T) {
 	trap{falls: func(p *front) string {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(p.t, err)
+		ln := listenHere(p.t)
 		p.on(&failsOnce{Listener: ln})
 		c, err := net.Dial("tcp", ln.Addr().String())
 		must(p.t, err)

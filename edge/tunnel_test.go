@@ -13,9 +13,7 @@ const upgradeGet = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upg
 // startEcho is an origin that answers the head of every request with answer and then sends back what it gets.
 func startEcho(t *testing.T, answer string) (url string, heads chan string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { ln.Close() })
+	ln := listenHere(t)
 	heads = make(chan string, 16)
 	go func() {
 		for {

@@ -115,12 +115,8 @@ func ask(method, url, source string) int {
 
 func (p *process) asOperator(path string, into any) {
 	p.t.Helper()
-	req, _ := http.NewRequest("GET", "http://"+p.back+path, nil)
-	req.Header.Set("Authorization", "Bearer right")
-	resp, err := http.DefaultClient.Do(req)
-	must(p.t, err)
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+	resp, text := p.request("GET", p.back, path, "", "Authorization", "Bearer right")
+	if err := json.Unmarshal([]byte(text), into); err != nil {
 		p.t.Fatalf("%s: %d %v", path, resp.StatusCode, err)
 	}
 }

@@ -191,6 +191,21 @@ func fetch(method, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
+// request sends one, with headers by name and value, to one of the process's listeners, and returns the answer and its body.
+func (p *process) request(method, address, path, body string, header ...string) (*http.Response, string) {
+	p.t.Helper()
+	req, err := http.NewRequest(method, "http://"+address+path, strings.NewReader(body))
+	must(p.t, err)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	must(p.t, err)
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	return resp, string(text)
+}
+
 // stop ends it by a signal. Connections that lie idle here are closed before: it would give them notice for a second.
 func (p *process) stop(signal os.Signal) {
 	p.t.Helper()
@@ -351,12 +366,8 @@ func TestRulesOverTheAPI(t *testing.T) {
 	file := write(t, text)
 	p := start(t, origin(t), "--config", file)
 	put := func(method, path, body string) (int, string) {
-		req, _ := http.NewRequest(method, "http://"+p.back+path, strings.NewReader(body))
-		resp, err := http.DefaultClient.Do(req)
-		must(t, err)
-		defer resp.Body.Close()
-		answer, _ := io.ReadAll(resp.Body)
-		return resp.StatusCode, string(answer)
+		resp, answer := p.request(method, p.back, path, body)
+		return resp.StatusCode, answer
 	}
 	if status, body := put("PUT", "/v1/rules/b", `{"limit":0}`); status != 400 || !strings.Contains(body, "limit: 0 is out of range") {
 		t.Errorf("an impossible rule: %d %s", status, body)

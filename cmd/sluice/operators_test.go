@@ -256,12 +256,7 @@ func TestHelp(t *testing.T) {
 func TestOperatorsCommandsOverThePoP(t *testing.T) {
 	nodes := startMemcached(t)
 	first, second := start(t, origin(t), "--memcached", nodes), start(t, origin(t), "--memcached", nodes)
-	for _, p := range []*process{first, second} {
-		p.until("meeting the other", func() bool {
-			_, body := p.admin("GET", "/metrics")
-			return strings.Contains(body, "sluice_tier_edges 2") && strings.Contains(body, "sluice_pop_full 0")
-		})
-	}
+	meet(first, second)
 	if code, stdout, stderr := sluice("block", "192.0.2.7", "--rule", "default", "--admin", first.back); code != 0 || !strings.HasSuffix(stdout, " (10m)\nin force on all 2 edges of the PoP\n") {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -50,17 +49,9 @@ type ruleAnswer struct {
 // api asks the operators' listener, with headers by name and value.
 func (p *process) api(method, path, body string, header ...string) (a ruleAnswer) {
 	p.t.Helper()
-	req, err := http.NewRequest(method, "http://"+p.back+path, strings.NewReader(body))
-	must(p.t, err)
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	must(p.t, err)
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body)
-	_ = json.Unmarshal(text, &a) // what is a list is read from the text
-	a.status, a.tag, a.text = resp.StatusCode, resp.Header.Get("ETag"), string(text)
+	resp, text := p.request(method, p.back, path, body, header...)
+	_ = json.Unmarshal([]byte(text), &a) // what is a list is read from the text
+	a.status, a.tag, a.text = resp.StatusCode, resp.Header.Get("ETag"), text
 	return a
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -27,12 +26,7 @@ func TestWhy(t *testing.T) {
 	p := start(t, origin(t), "--config", write(t, "edge_id: first\naccess_log: {file: "+file+"}\nsource: {trust: [127.0.0.1]}\n"+
 		"rules: [{name: r, limit: 2, window: 1h, mitigation_timeout: 30m}, {name: s, limit: 1, window: 1h, mode: shadow}]"))
 	for range 4 {
-		request, err := http.NewRequest("GET", "http://"+p.front+"/", nil)
-		must(t, err)
-		request.Header.Set("X-Forwarded-For", "192.0.2.7")
-		answer, err := http.DefaultClient.Do(request)
-		must(t, err)
-		answer.Body.Close()
+		ask("GET", "http://"+p.front, "192.0.2.7")
 	}
 	code, out, errs := sluice("why", "192.0.2.7", "--admin", p.back)
 	if want := regexp.MustCompile(`(?s)^192\.0\.2\.7

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,14 +16,9 @@ import (
 // say has an operator say something, and returns the answer.
 func (p *process) say(method, path, body string) (int, control.Mitigation) {
 	p.t.Helper()
-	req, err := http.NewRequest(method, "http://"+p.back+"/v1/mitigations/"+path, strings.NewReader(body))
-	must(p.t, err)
-	resp, err := http.DefaultClient.Do(req)
-	must(p.t, err)
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body)
+	resp, text := p.request(method, p.back, "/v1/mitigations/"+path, body)
 	var m control.Mitigation
-	if err := json.Unmarshal(text, &m); err != nil {
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
 		p.t.Errorf("%s: %v", text, err)
 	}
 	return resp.StatusCode, m
@@ -54,12 +48,7 @@ func TestOperatorsWordsOverThePoP(t *testing.T) {
 	must(t, os.WriteFile(file, []byte("edge_id: first\nstate_dir: "+dir+"\n"), 0o600))
 	l := startLineage(t, origin(t), nil, "--config", file, "--memcached", nodes)
 	second := start(t, origin(t), "--memcached", nodes)
-	for _, p := range []*process{l.process, second} {
-		p.until("meeting the other", func() bool {
-			_, body := p.admin("GET", "/metrics")
-			return strings.Contains(body, "sluice_tier_edges 2") && strings.Contains(body, "sluice_pop_full 0")
-		})
-	}
+	meet(l.process, second)
 	status, m := second.say("PUT", "default/192.0.2.1", `{"for":"1h","reason":"because"}`)
 	if status != 200 || m.Edges == nil || m.Edges.Known != 2 || m.Edges.Have != 2 || len(m.Edges.Missing) != 0 || m.By != "admin" {
 		t.Errorf("%d %+v %+v", status, m, m.Edges)
@@ -111,20 +100,10 @@ func TestOperatorsPrefixesOverThePoP(t *testing.T) {
 	nodes := startMemcached(t)
 	l := startLineage(t, origin(t), nil, "--memcached", nodes)
 	second := start(t, origin(t), "--memcached", nodes)
-	for _, p := range []*process{l.process, second} {
-		p.until("meeting the other", func() bool {
-			_, body := p.admin("GET", "/metrics")
-			return strings.Contains(body, "sluice_tier_edges 2") && strings.Contains(body, "sluice_pop_full 0")
-		})
-	}
+	meet(l.process, second)
 	say := func(method, path, body string) {
 		t.Helper()
-		req, err := http.NewRequest(method, "http://"+second.back+path, strings.NewReader(body))
-		must(t, err)
-		resp, err := http.DefaultClient.Do(req)
-		must(t, err)
-		defer resp.Body.Close()
-		if text, _ := io.ReadAll(resp.Body); resp.StatusCode != 200 {
+		if resp, text := second.request(method, second.back, path, body); resp.StatusCode != 200 {
 			t.Errorf("%s %s: %d %s", method, path, resp.StatusCode, text)
 		}
 	}
@@ -173,18 +152,8 @@ func TestUnblockOverThePoP(t *testing.T) {
 	file := write(t, "source: {trust: [127.0.0.1]}\nrules: [{name: a, limit: 2, window: 1h, mitigation_timeout: 1h}, {name: b, limit: 3, window: 1h}]")
 	edges := []*process{start(t, site, "--config", file, "--memcached", nodes), start(t, site, "--config", file, "--memcached", nodes)}
 	meet(edges...)
-	ask := func(p *process) int {
-		t.Helper()
-		req, err := http.NewRequest("GET", "http://"+p.front+"/", nil)
-		must(t, err)
-		req.Header.Set("X-Forwarded-For", "192.0.2.7")
-		resp, err := http.DefaultClient.Do(req)
-		must(t, err)
-		resp.Body.Close()
-		return resp.StatusCode
-	}
 	for i, want := range []int{200, 200, 429} {
-		if got := ask(edges[0]); got != want {
+		if got := ask("GET", "http://"+edges[0].front, "192.0.2.7"); got != want {
 			t.Fatalf("request %d: %d", i, got)
 		}
 	}
@@ -198,7 +167,7 @@ func TestUnblockOverThePoP(t *testing.T) {
 			t.Errorf("edge %d: blocked by %s", i, by)
 		}
 	}
-	if got := ask(edges[0]); got != 200 {
+	if got := ask("GET", "http://"+edges[0].front, "192.0.2.7"); got != 200 {
 		t.Errorf("afterwards: %d", got)
 	}
 }
