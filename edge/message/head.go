@@ -320,70 +320,32 @@ func foldCookie(c byte) byte {
 // KindOf is the kind of a header of that name.
 func KindOf(name []byte) Kind { return classify(name) }
 
+// kinds are the headers that mean something to a proxy, by the length of their names.
+var kinds = [...][]struct {
+	name string
+	kind Kind
+}{
+	2:  {{"te", HopByHop}},
+	3:  {{"via", Via}},
+	4:  {{"host", Host}},
+	5:  {{"close", HopByHop}}, // a reserved name (RFC 9112, 9.6)
+	6:  {{"cookie", Cookie}, {"expect", Expect}},
+	7:  {{"upgrade", HopByHop}, {"trailer", HopByHop}},
+	9:  {{"forwarded", Forwarded}, {"x-real-ip", RealIP}},
+	10: {{"connection", Connection}, {"keep-alive", HopByHop}},
+	12: {{"x-request-id", RequestID}},
+	14: {{"content-length", ContentLength}},
+	15: {{"x-forwarded-for", ForwardedFor}},
+	16: {{"x-forwarded-host", ForwardedHost}, {"proxy-connection", HopByHop}},
+	17: {{"x-forwarded-proto", ForwardedProto}, {"transfer-encoding", TransferEncoding}},
+}
+
 func classify(name []byte) Kind {
-	is := func(s string) bool { return EqualFold(name, s) }
-	switch len(name) {
-	case 2:
-		if is("te") {
-			return HopByHop
-		}
-	case 3:
-		if is("via") {
-			return Via
-		}
-	case 4:
-		if is("host") {
-			return Host
-		}
-	case 5:
-		if is("close") { // a reserved name (RFC 9112, 9.6)
-			return HopByHop
-		}
-	case 6:
-		if is("cookie") {
-			return Cookie
-		} else if is("expect") {
-			return Expect
-		}
-	case 7:
-		if is("upgrade") || is("trailer") {
-			return HopByHop
-		}
-	case 9:
-		if is("forwarded") {
-			return Forwarded
-		} else if is("x-real-ip") {
-			return RealIP
-		}
-	case 10:
-		if is("connection") {
-			return Connection
-		} else if is("keep-alive") {
-			return HopByHop
-		}
-	case 12:
-		if is("x-request-id") {
-			return RequestID
-		}
-	case 14:
-		if is("content-length") {
-			return ContentLength
-		}
-	case 15:
-		if is("x-forwarded-for") {
-			return ForwardedFor
-		}
-	case 16:
-		if is("x-forwarded-host") {
-			return ForwardedHost
-		} else if is("proxy-connection") {
-			return HopByHop
-		}
-	case 17:
-		if is("x-forwarded-proto") {
-			return ForwardedProto
-		} else if is("transfer-encoding") {
-			return TransferEncoding
+	if len(name) < len(kinds) {
+		for _, k := range kinds[len(name)] {
+			if EqualFold(name, k.name) {
+				return k.kind
+			}
 		}
 	}
 	if len(name) > 12 && EqualFold(name[:12], "x-forwarded-") {
