@@ -269,14 +269,15 @@ func (l *List) Merge(other []Entry, now time.Time) (changed []Name, lacks bool) 
 			newest[e.Rule] = e
 		}
 	}
+	latest := now.Add(longest + ClockSkew)
 	for _, e := range other {
 		if e.Over(now) || e.Kind == Change && newest[e.Rule].Over(now) { // what it had replaced does not come back
 			continue
 		}
-		if latest := now.Add(e.longest() + ClockSkew); e.End.After(latest) {
+		if e.End.After(latest) {
 			e.End = latest
 		}
-		if latest := now.Add(max(e.longest(), longestKept) + ClockSkew); e.kept.After(latest) {
+		if e.kept.After(latest) {
 			e.kept = latest
 		}
 		if l.put(e) {
@@ -307,15 +308,10 @@ const (
 	// LongestAway is how long an edge may be away, or a node keep its list, so that nothing comes back with it that a Change with an
 	// end has replaced.
 	LongestAway = 30 * 24 * time.Hour
-)
 
-// longest is how long a word may be in force that has an end.
-func (w *Word) longest() time.Duration {
-	if w.Kind == Change {
-		return LongestAway
-	}
-	return mitigation.MaxBlock
-}
+	// longest is how long a word may be in force that has an end, or is kept.
+	longest = max(LongestAway, longestKept)
+)
 
 // lapsed reports whether an entry is one of a rule whose newest change is over: then all of them are.
 func (l *List) lapsed(e *Entry, now time.Time) bool {
