@@ -22,7 +22,11 @@ func (a api) store(w http.ResponseWriter) bool {
 
 func (a api) quotas(w http.ResponseWriter, r *http.Request) {
 	all, err := a.Edge.Quotas(r.PathValue("key"))
-	answer(w, all, err)
+	if err != nil {
+		failed(w, err)
+		return
+	}
+	reply(w, all)
 }
 
 func (a api) quota(w http.ResponseWriter, r *http.Request) {
@@ -100,5 +104,9 @@ func (a api) usage(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 	defer cancel()
 	used, err := a.Edge.Usage(ctx, r.PathValue("key"))
-	answer(w, used, err)
+	if err != nil {
+		failed(w, err)
+		return
+	}
+	reply(w, used)
 }

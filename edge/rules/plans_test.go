@@ -25,7 +25,9 @@ var plansConfig = PlansConfig{Key: "header:X-Key", Default: "free"}
 func plannedSet(t testing.TB, list ...Config) *Set {
 	t.Helper()
 	s, err := New(list, Defaults{Plans: plansConfig}, func(string) *Tally { return NewTally() })
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.Vary(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,9 @@ func api() Config {
 func clientKey(t testing.TB) ClientKey {
 	t.Helper()
 	k, err := NewClientKey(plansConfig, testSecret)
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return k
 }
 
@@ -202,7 +206,9 @@ func TestVariantsStay(t *testing.T) {
 		t.Fatalf("%+v", r.Variants())
 	}
 	twin, err := algorithm.NewRule(r.Counter.Name+" limit 200", 200, r.Counter.Window, r.Counter.SubWindows, r.Counter.Estimate)
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	pro.Counter.ID = twin.ID // as if their names had one hash
 	id := pro.Counter.ID
 	said := make(map[string]plans.Quota)
@@ -326,9 +332,13 @@ func memory(tb testing.TB) int {
 	tb.Helper()
 	debug.FreeOSMemory()
 	text, err := os.ReadFile("/proc/self/statm")
-	must(tb, err)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
-	must(tb, err)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	return pages * os.Getpagesize()
 }
 
