@@ -13,9 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"sluice/loadgen/process"
-
 	"sluice/loadgen/lab"
+	"sluice/loadgen/process"
 )
 
 // A SheddingScale is how long Shedding looks at an origin that is well, and then at one that is not.

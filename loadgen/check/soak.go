@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"sluice/loadgen/process"
-
 	"sluice/loadgen/lab"
+	"sluice/loadgen/process"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/scrape"
 	"sluice/loadgen/trace"

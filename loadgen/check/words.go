@@ -10,10 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"sluice/loadgen/process"
-
 	"sluice/loadgen/judge"
 	"sluice/loadgen/lab"
+	"sluice/loadgen/process"
 	"sluice/loadgen/replay"
 	"sluice/loadgen/trace"
 )

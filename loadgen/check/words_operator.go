@@ -11,9 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"sluice/loadgen/process"
-
 	"sluice/loadgen/lab"
+	"sluice/loadgen/process"
 	"sluice/loadgen/scrape"
 )
 

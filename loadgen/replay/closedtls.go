@@ -8,9 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sluice/loadgen/process"
-
 	"sluice/loadgen/judge"
+	"sluice/loadgen/process"
 )
 
 // tlsRun is a ClosedLoop over TLS under way. Each connection has a goroutine, because crypto/tls reads until it has a whole record.

@@ -13,11 +13,10 @@ import (
 	"syscall"
 	"time"
 
-	"sluice/loadgen/process"
-
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"sluice/loadgen/judge"
+	"sluice/loadgen/process"
 )
 
 // A clientMix is clients of every kind, together at one rate. They keep to HTTP strictly and never try anything twice, so that
