@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -122,12 +123,17 @@ func TestPlans(t *testing.T) {
 	if got := limit(two, "later"); got != "3" {
 		t.Errorf("limit %s before it is effective", got)
 	}
-	begins := in(200 * time.Millisecond)
-	if a := one.api("PUT", "/v1/quotas/c", fmt.Sprintf(`{"rule":"api","limit":50,"effective_at":%q}`, begins)); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.text)
+	for _, q := range []string{`{"rule":"api","limit":9}`, fmt.Sprintf(`{"rule":"api","limit":50,"effective_at":%q,"expires_at":%q}`, in(200*time.Millisecond), in(4*time.Second))} {
+		if a := one.api("PUT", "/v1/quotas/c", q); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.text)
+		}
 	}
-	two.until("at the limit that begins", func() bool { return limit(two, "c") == "50" })
-	if a := one.api("PUT", "/v1/quotas/c", fmt.Sprintf(`{"rule":"api","limit":50,"effective_at":%q,"expires_at":%q}`, begins, in(3*time.Second))); a.status != 200 {
+	two.until("at the limit that is lent", func() bool { return limit(two, "c") == "50" })
+	if _, text := two.admin("GET", "/v1/quotas/c"); !strings.Contains(text, `"state": "suspended"`) {
+		t.Errorf("what comes back is not told: %s", text)
+	}
+	two.until("at the limit from before", func() bool { return limit(two, "c") == "9" })
+	if a := one.api("PUT", "/v1/quotas/c", fmt.Sprintf(`{"rule":"api","limit":9,"expires_at":%q}`, in(time.Second))); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.text)
 	}
 	two.until("at the limit of the plan again", func() bool { return limit(two, "c") == "3" })
@@ -195,10 +201,13 @@ func TestQuotaCommands(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plans.db")
 	p := start(t, origin(t), "--config", writePlans(t, 1, "store: \"sqlite:"+file+"\", secret_keys: true")[0])
 	const key = "k 4711/x?y" // with what a path must escape
+	now := regexp.MustCompile(`20[0-9T:-]+Z`)
 	for _, c := range []struct{ args, want string }{
 		{"quota get KEY", "# is on plan free\n"},
 		{"quota set KEY --plan pro", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\n"},
-		{"quota set KEY --rule api --limit 4 --until 2100-01-02T03:04:05Z", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\napi - 4 - 2100-01-02T03:04:05Z in force\n"},
+		{"quota set KEY --rule api --limit 4 --until 2100-01-02T03:04:05Z", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\napi - 4 NOW 2100-01-02T03:04:05Z in force\n"},
+		{"quota set KEY --plan free --until 2100-01-02T03:04:05Z", "# is on plan free\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - suspended\nall free - NOW 2100-01-02T03:04:05Z in force\n"},
+		{"quota set KEY --plan pro", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\napi"},
 		{"quota set KEY --rule api --limit 9 --from 2100-01-02T03:04:05Z", "api - 9 2100-01-02T03:04:05Z - to come\n"},
 		{"usage KEY", "# is on plan pro\nRULE PLAN USED LIMIT LEFT RESET\napi pro 0 4 4 "},
 		{"quota delete KEY --rule api", "2 quotas of KEY are deleted\n"},
@@ -212,7 +221,7 @@ func TestQuotaCommands(t *testing.T) {
 			}
 		}
 		code, stdout, stderr := sluice(append(args, "--admin", p.back)...)
-		got := squeezed(stdout)
+		got := now.ReplaceAllString(squeezed(stdout), "NOW")
 		if i := strings.Index(got, "# is on"); i < 0 && strings.HasPrefix(got, "#") {
 			got = "#" + got[33:]
 		}

@@ -104,12 +104,12 @@ func planOf(in *View, c *plans.Client) string {
 
 // Quota is what operators say of a client.
 type Quota struct {
-	Rule        string     `json:"rule,omitempty"`         // "": all
-	Plan        string     `json:"plan,omitempty"`         // "": as otherwise
-	Limit       uint32     `json:"limit,omitempty"`        // 0: that of the plan
-	EffectiveAt *time.Time `json:"effective_at,omitempty"` // nil: it is in force
-	ExpiresAt   *time.Time `json:"expires_at,omitempty"`   // nil: it has no end
-	State       string     `json:"state,omitempty"`        // in force, to come, over or replaced
+	Rule        string      `json:"rule,omitempty"`         // "": all
+	Plan        string      `json:"plan,omitempty"`         // "": as otherwise
+	Limit       uint32      `json:"limit,omitempty"`        // 0: that of the plan
+	EffectiveAt *time.Time  `json:"effective_at,omitempty"` // nil: it is in force
+	ExpiresAt   *time.Time  `json:"expires_at,omitempty"`   // nil: it has no end
+	State       plans.State `json:"state,omitempty"`
 }
 
 // Quotas are all that operators say of a client.
@@ -129,7 +129,7 @@ func (c *Plane) Quotas(key string) (Quotas, error) {
 	known, now := in.Plans.Of(client), time.Now().UnixMilli()
 	all := Quotas{Key: shown, Plan: planOf(&in, known), Quotas: []Quota{}}
 	for i, q := range known.Quotas() {
-		one := Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit, State: "in force"}
+		one := Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit, State: known.State(i, now)}
 		if q.Start != 0 {
 			t := time.UnixMilli(q.Start).UTC()
 			one.EffectiveAt = &t
@@ -137,17 +137,6 @@ func (c *Plane) Quotas(key string) (Quotas, error) {
 		if q.End != 0 {
 			t := time.UnixMilli(q.End).UTC()
 			one.ExpiresAt = &t
-		}
-		later := slices.ContainsFunc(known.Quotas()[i+1:], func(o plans.Quota) bool {
-			return o.Rule == q.Rule && o.Start <= now && (o.End == 0 || now < o.End)
-		})
-		switch {
-		case q.End != 0 && q.End <= now:
-			one.State = "over"
-		case q.Start > now:
-			one.State = "to come"
-		case later:
-			one.State = "replaced"
 		}
 		all.Quotas = append(all.Quotas, one)
 	}
@@ -166,6 +155,9 @@ func (c *Plane) CheckQuota(q Quota, now time.Time) (plans.Quota, error) {
 	}
 	if q.ExpiresAt != nil {
 		out.End = q.ExpiresAt.UnixMilli()
+		if q.EffectiveAt == nil || !q.EffectiveAt.After(now) {
+			out.Start = now.UnixMilli() // it stands over what is in force, which began before
+		}
 	}
 	switch r := in.Rules.ByName(q.Rule); {
 	case q.Rule != "" && r == nil:
@@ -186,7 +178,7 @@ func (c *Plane) CheckQuota(q Quota, now time.Time) (plans.Quota, error) {
 		return out, errors.New("edge: expires_at has passed: want a time to come, or DELETE the quota")
 	case q.EffectiveAt != nil && q.ExpiresAt != nil && !q.EffectiveAt.Before(*q.ExpiresAt):
 		return out, errors.New("edge: effective_at is not before expires_at")
-	case q.EffectiveAt != nil && out.Start <= 0 || q.ExpiresAt != nil && out.End <= 0:
+	case q.EffectiveAt != nil && q.EffectiveAt.UnixMilli() <= 0 || q.ExpiresAt != nil && out.End <= 0:
 		return out, errors.New("edge: a time before 1970: want one such as 2026-05-04T14:05:00Z")
 	}
 	if limits := in.Plans.Limits(q.Rule); q.Limit != 0 && len(limits) >= plans.MaxLimits {

@@ -36,7 +36,9 @@ type Store interface {
 	// Changes hands over what has changed since a mark, the oldest first. Where the mark is not one of this store, or too old, it hands over all
 	// that there is, and begin is told so before. It returns the mark for the next time.
 	Changes(ctx context.Context, since Mark, begin func(all bool), each func(Change)) (Mark, error)
-	// Put keeps a quota of a client under the first of the keys, in place of those under any of them that have begun by now or begin with it.
+	// Put keeps a quota of a client under the first of the keys, in place of one under any of them that begins with it. One that has begun by
+	// now and has no end takes the place of all that have. One with an end does so only to those that end by then, and to what says the same:
+	// what else has begun is in force again afterwards.
 	Put(ctx context.Context, keys []string, q Quota, now time.Time) error
 	// Delete takes the quotas of a client away, under one rule or, where rule is nil, all of them, and returns how many those are.
 	Delete(ctx context.Context, keys []string, rule *string) (int, error)

@@ -103,6 +103,42 @@ func TestChanges(t *testing.T) {
 	})
 }
 
+// What is lent stands over what is in force, which is so again afterwards; what is said for good takes the place of all that has begun.
+func TestLent(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		s, r := open(t, name), (*reader)(nil)
+		said := func(at int64, q plans.Quota) {
+			t.Helper()
+			if err := s.Put(context.Background(), []string{"=a"}, q, time.UnixMilli(at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left := func(want ...string) {
+			t.Helper()
+			r = &reader{t: t, s: s}
+			r.wants(append([]string{"all"}, want...)...)
+		}
+		left()
+		const free, pro, gold = `=a "" "free" 0 0-0`, `=a "" "pro" 0 1000-9000`, `=a "" "gold" 0 2000-5000`
+		said(500, plans.Quota{Plan: "free"})
+		said(1000, plans.Quota{Plan: "pro", Start: 1000, End: 9000})
+		left(free, pro)
+		said(2000, plans.Quota{Plan: "gold", Start: 2000, End: 5000})
+		left(free, pro, gold)
+		said(3000, plans.Quota{Plan: "gold", Start: 3000, End: 4000}) // the same, and shorter
+		left(free, pro, `=a "" "gold" 0 3000-4000`)
+		said(4500, plans.Quota{Plan: "new", Start: 8000, End: 8500}) // to come: what is over goes
+		left(free, pro, `=a "" "new" 0 8000-8500`)
+		said(4600, plans.Quota{Plan: "gold", Start: 4600, End: 9500}) // longer than pro
+		left(free, `=a "" "new" 0 8000-8500`, `=a "" "gold" 0 4600-9500`)
+		said(4700, plans.Quota{Plan: "free", Start: 4700, End: 9900}) // what was for good has an end
+		left(`=a "" "new" 0 8000-8500`, `=a "" "free" 0 4700-9900`)
+		said(4800, plans.Quota{Plan: "new", Start: 8000})
+		said(4900, plans.Quota{Plan: "free"})
+		left(`=a "" "new" 0 8000-0`, free)
+	})
+}
+
 // A key is kept byte for byte, also one that is no text, and a limit that cannot be keeps nobody from reading the others.
 func TestOddRows(t *testing.T) {
 	each(t, func(t *testing.T, name string) {

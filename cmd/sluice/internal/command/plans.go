@@ -17,7 +17,7 @@ func planCommands() []Command {
 	set.StringVar(&q.Plan, "plan", "", "the client is on the `PLAN`")
 	set.Uint32Var(&q.Limit, "limit", 0, "the client has the limit `N`, whatever its plan says; needs --rule")
 	from := set.String("from", "", "not before this `TIME`, such as 2026-05-04T14:05:00Z")
-	until := set.String("until", "", "until this `TIME`")
+	until := set.String("until", "", "lent until this `TIME`; then what is in force now is so again")
 	return []Command{
 		operatorCommand(set, "set|get|delete KEY", "the plan and limits of a client, by the key that it sends", func(c *operator.Client, args []string) error {
 			does, key := args[0], args[1]
