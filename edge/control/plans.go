@@ -27,6 +27,7 @@ type Usage struct {
 	Remaining uint32     `json:"remaining"`
 	Reset     time.Time  `json:"reset"`                     // when all of the limit is there again, if nothing more comes
 	Until     *time.Time `json:"mitigated_until,omitempty"` // nil: it is not
+	Places    *Places    `json:"places,omitempty"`          // nil: the rule has no concurrency
 }
 
 // Used is what a client has used.
@@ -68,18 +69,18 @@ func (c *Plane) Usage(ctx context.Context, key string) (Used, error) {
 	var under []where
 	var plan []string
 	for _, r := range in.Rules.Rules {
-		if v, p, about := r.For(known); about && k.CountsBy(r) {
+		if v, p, about := r.For(known); about && k.CountsBy(r) && (r.Config.Limit != 0 || r.InFlight != nil) {
 			if p == "" {
 				p = u.Plan
 			}
-			under, plan = append(under, where{v, &v.Limits[0], client}), append(plan, p)
+			under, plan = append(under, where{rule: v, limit: &v.Limits[0], source: client}), append(plan, p)
 		}
 	}
 	u.Asked = c.askTier(ctx, under, client)
 	now := time.Now()
 	for i := range under {
 		r := under[i].rule
-		one := Usage{Rule: r.Config.Name, Plan: plan[i], Limit: r.Config.Limit, Remaining: r.Config.Limit, Reset: now}
+		one := Usage{Rule: r.Config.Name, Plan: plan[i], Limit: r.Config.Limit, Remaining: r.Config.Limit, Reset: now, Places: c.places(&under[i])}
 		if v, there := c.limiter.Counters.Peek(r.Counter, client, now); there {
 			one.Used, one.Remaining = v.Estimate, v.Remaining
 			if v.Estimate > 0 {

@@ -117,6 +117,7 @@ func (c *Client) Usage(key string) error {
 				Limit, Remaining uint64
 				Reset            time.Time
 				Until            *time.Time `json:"mitigated_until"`
+				Places           *struct{ Held, Limit uint64 }
 			}
 		}
 		if err := c.decode(answer, &u); err != nil {
@@ -135,7 +136,12 @@ func (c *Client) Usage(key string) error {
 			if r.Until != nil {
 				blocked = "until " + clock(*r.Until)
 			}
-			t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(r.Limit), number(r.Remaining), clock(r.Reset), blocked)
+			if r.Limit > 0 {
+				t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(r.Limit), number(r.Remaining), clock(r.Reset), blocked)
+			}
+			if p := r.Places; p != nil {
+				t.add(r.Rule+" in flight", r.Plan, number(p.Held), number(p.Limit), number(p.Limit-min(p.Held, p.Limit)), "-", blocked)
+			}
 		}
 		return t.write(c.Out)
 	})
