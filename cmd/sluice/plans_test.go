@@ -251,3 +251,77 @@ func TestQuotaCommands(t *testing.T) {
 		}
 	}
 }
+
+// A request counts for its user and for his organisation: each has its own plan, limit and usage, on both edges, and the tighter limit decides.
+func TestOrganisations(t *testing.T) {
+	file := "sqlite:" + filepath.Join(t.TempDir(), "plans.db")
+	rules := "- {name: organisation, key: \"header:X-Organisation\", limit: 2, plans: {large: 4}, window: 1h, mitigation_timeout: 0}\n"
+	var edges []*process
+	for _, config := range writePlans(t, 2, "also: [\"header:X-Organisation\"], store: \""+file+"\"") {
+		text, err := os.ReadFile(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edges = append(edges, start(t, origin(t), "--config", write(t, string(text)+rules)))
+	}
+	one, two := edges[0], edges[1]
+	admitted := func(p *process, user, organisation string, want int) {
+		t.Helper()
+		for n := 0; ; n++ {
+			req, _ := http.NewRequest("GET", "http://"+p.front+"/", nil)
+			req.Header.Set("X-API-Key", user)
+			req.Header.Set("X-Organisation", organisation)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode == 429 || n > 20 {
+				if n != want {
+					t.Errorf("%d requests of %s in %s were admitted, want %d", n, user, organisation, want)
+				}
+				return
+			}
+		}
+	}
+	quota := func(args ...string) {
+		t.Helper()
+		if code, _, stderr := sluice(append(append([]string{"quota", "set"}, args...), "--admin", one.back)...); code != 0 {
+			t.Fatalf("%q: %d %s", args, code, stderr)
+		}
+	}
+	admitted(one, "u1", "small", 2)
+	quota("acme", "--by", "header:x-organisation", "--plan", "large")
+	admitted(one, "u2", "acme", 3) // the user's own limit
+	admitted(one, "u3", "acme", 1) // with u2, the organisation's four
+	admitted(one, "acme", "other", 2)
+	quota("acme", "--by", "header:X-Organisation", "--rule", "organisation", "--limit", "7")
+	admitted(one, "u4", "acme", 3)
+	if code, stdout, stderr := sluice("usage", "acme", "--by", "header:X-Organisation", "--admin", one.back); code != 0 || !strings.Contains(squeezed(stdout), "acme is on plan large\nRULE PLAN USED LIMIT LEFT RESET\norganisation large 3 7 4 ") {
+		t.Errorf("%d %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := sluice("quota", "get", "acme", "--admin", one.back); code != 0 || stdout != "acme is on plan free\n" {
+		t.Errorf("the user of that name: %d %s%s", code, stdout, stderr)
+	}
+	two.until("told of the organisation's limit", func() bool {
+		_, text := two.admin("GET", "/v1/usage/acme?by=header:X-Organisation")
+		return strings.Contains(text, `"limit": 7`) && strings.Contains(text, `"by": "header:x-organisation"`)
+	})
+	for args, want := range map[string]string{
+		"acme --rule organisation --limit 9":                     "rule organisation knows clients by header:x-organisation, and not by header:x-api-key: say whom it is about, with by=header:x-organisation",
+		"acme --by header:x-organisation --rule api --limit 9":   "with by=header:x-api-key",
+		"acme --by header:x-org --plan large":                    `no client is known by "header:x-org": want header:x-api-key, or one of plans.also`,
+		"acme --by header:x-organisation --rule gone --limit 10": "gone",
+	} {
+		if code, _, stderr := sluice(append(append([]string{"quota", "set"}, strings.Fields(args)...), "--admin", one.back)...); code != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: %d %s", args, code, stderr)
+		}
+	}
+	if code, stdout, stderr := sluice("quota", "delete", "acme", "--by", "header:X-Organisation", "--admin", one.back); code != 0 || stdout != "2 quotas of acme are deleted\n" {
+		t.Errorf("%d %s%s", code, stdout, stderr)
+	}
+	two.until("told that it is gone", func() bool {
+		_, text := two.admin("GET", "/v1/quotas/acme?by=header:X-Organisation")
+		return strings.Contains(text, `"quotas": []`)
+	})
+}

@@ -32,62 +32,85 @@ type Usage struct {
 
 // Used is what a client has used.
 type Used struct {
-	Key   string  `json:"key"` // "#" and a digest where keys are secret
+	Key   string  `json:"key"`          // "#" and a digest where keys are secret
+	By    string  `json:"by,omitempty"` // "": plans.key
 	Plan  string  `json:"plan"`
 	Asked bool    `json:"asked"` // the tier has answered; else this is what this edge alone knows
 	Rules []Usage `json:"rules"`
 }
 
-// client is who sends a key, as operators are shown it.
-func (c *Plane) client(in *View, key string) (k rules.ClientKey, client counter.Source, shown string, err error) {
-	if in.PlansConfig.Key == "" {
-		return k, client, "", ErrNoPlans
-	}
-	if k, err = rules.NewClientKey(in.PlansConfig, c.secret); err != nil {
-		return k, client, "", err
-	}
-	client, shown, ok := k.Of(key)
-	if !ok {
-		return k, client, "", plans.ErrKey
-	}
-	if in.PlansConfig.SecretKeys {
-		shown = client.String()
-	}
-	return k, client, shown, nil
+// A Client is one as operators name it.
+type Client struct {
+	Key string // what it sends
+	By  string // where: one of plans.also; "": plans.key
 }
 
-// Usage tells what a client has used of its limits, under every rule that is about its plan and counts by the plans' key alone. The tier is
-// asked as Look asks it.
-func (c *Plane) Usage(ctx context.Context, key string) (Used, error) {
+// A subject is a client that an operator has named.
+type subject struct {
+	key    rules.ClientKey
+	source counter.Source // as rules count it
+	known  *plans.Client  // what was said of it
+	shown  string         // "#" and a digest where keys are secret
+	by     string         // "": plans.key
+}
+
+// client finds who is named.
+func (c *Plane) client(in *View, who Client) (s subject, err error) {
+	if in.PlansConfig.Key == "" {
+		return s, ErrNoPlans
+	}
+	keys, err := rules.NewClientKeys(in.PlansConfig, c.secret)
+	if err != nil {
+		return s, err
+	}
+	if s.key, err = keys.By(who.By); err != nil {
+		return s, err
+	}
+	var ok bool
+	if s.source, s.shown, ok = s.key.Of(who.Key); !ok {
+		return s, plans.ErrKey
+	}
+	if in.PlansConfig.SecretKeys {
+		s.shown = s.source.String()
+	}
+	if s.key.String() != keys[0].String() {
+		s.by = s.key.String()
+	}
+	s.known = in.Plans.Of(s.key.Known(s.source))
+	return s, nil
+}
+
+// Usage tells what a client has used of its limits, under every rule that is about its plan and counts by its key alone. The tier is asked as
+// Look asks it.
+func (c *Plane) Usage(ctx context.Context, who Client) (Used, error) {
 	in := c.view()
-	k, client, shown, err := c.client(&in, key)
+	n, err := c.client(&in, who)
 	if err != nil {
 		return Used{}, err
 	}
-	known := in.Plans.Of(client)
-	u := Used{Key: shown, Plan: planOf(&in, known), Rules: []Usage{}}
+	u := Used{Key: n.shown, By: n.by, Plan: planOf(&in, n.known), Rules: []Usage{}}
 	var under []where
 	var plan []string
 	for _, r := range in.Rules.Rules {
-		if v, p, about := r.For(known); about && k.CountsBy(r) && (r.Config.Limit != 0 || r.InFlight != nil) {
+		if v, p, about := r.For(n.known); about && n.key.CountsBy(r) && (r.Config.Limit != 0 || r.InFlight != nil) {
 			if p == "" {
 				p = u.Plan
 			}
-			under, plan = append(under, where{rule: v, limit: &v.Limits[0], source: client}), append(plan, p)
+			under, plan = append(under, where{rule: v, limit: &v.Limits[0], source: n.source}), append(plan, p)
 		}
 	}
-	u.Asked = c.askTier(ctx, under, client)
+	u.Asked = c.askTier(ctx, under, n.source)
 	now := time.Now()
 	for i := range under {
 		r := under[i].rule
 		one := Usage{Rule: r.Config.Name, Plan: plan[i], Limit: r.Config.Limit, Remaining: r.Config.Limit, Reset: now, Places: c.places(&under[i])}
-		if v, there := c.limiter.Counters.Peek(r.Counter, client, now); there {
+		if v, there := c.limiter.Counters.Peek(r.Counter, n.source, now); there {
 			one.Used, one.Remaining = v.Estimate, v.Remaining
 			if v.Estimate > 0 {
 				one.Reset = now.Add(r.Counter.Window)
 			}
 		}
-		if until := c.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: client}, now); !until.IsZero() {
+		if until := c.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: n.source}, now); !until.IsZero() {
 			one.Until, one.Remaining, one.Reset = &until, 0, until
 		}
 		u.Rules = append(u.Rules, one)
@@ -115,22 +138,27 @@ type Quota struct {
 
 // Quotas are all that operators say of a client.
 type Quotas struct {
-	Key    string  `json:"key"` // "#" and a digest where keys are secret
+	Key    string  `json:"key"`          // "#" and a digest where keys are secret
+	By     string  `json:"by,omitempty"` // "": plans.key
 	Plan   string  `json:"plan"`
 	Quotas []Quota `json:"quotas"`
+
+	Source counter.Source `json:"-"` // as rules count it
+	Keys   []string       `json:"-"` // as the store has it
 }
 
 // Quotas tells what operators say of a client, as it is in force on this edge.
-func (c *Plane) Quotas(key string) (Quotas, error) {
+func (c *Plane) Quotas(who Client) (Quotas, error) {
 	in := c.view()
-	_, client, shown, err := c.client(&in, key)
+	n, err := c.client(&in, who)
 	if err != nil {
 		return Quotas{}, err
 	}
-	known, now := in.Plans.Of(client), time.Now().UnixMilli()
-	all := Quotas{Key: shown, Plan: planOf(&in, known), Quotas: []Quota{}}
-	for i, q := range known.Quotas() {
-		one := Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit, State: known.State(i, now)}
+	now := time.Now().UnixMilli()
+	all := Quotas{Key: n.shown, By: n.by, Plan: planOf(&in, n.known), Quotas: []Quota{}, Source: n.source}
+	all.Keys, _ = n.key.Keys(who.Key)
+	for i, q := range n.known.Quotas() {
+		one := Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit, State: n.known.State(i, now)}
 		if q.Start != 0 {
 			t := time.UnixMilli(q.Start).UTC()
 			one.EffectiveAt = &t
@@ -144,12 +172,13 @@ func (c *Plane) Quotas(key string) (Quotas, error) {
 	return all, nil
 }
 
-// CheckQuota says what is wrong with what an operator says, and what the store is to keep.
-func (c *Plane) CheckQuota(q Quota, now time.Time) (plans.Quota, error) {
+// CheckQuota says what is wrong with what an operator says of a client, and what the store is to keep.
+func (c *Plane) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, error) {
 	in := c.view()
 	out := plans.Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit}
-	if in.PlansConfig.Key == "" {
-		return out, ErrNoPlans
+	n, err := c.client(&in, who)
+	if err != nil {
+		return out, err
 	}
 	if q.EffectiveAt != nil {
 		out.Start = q.EffectiveAt.UnixMilli()
@@ -165,6 +194,8 @@ func (c *Plane) CheckQuota(q Quota, now time.Time) (plans.Quota, error) {
 		return out, fmt.Errorf("%w: %s, or it is off", config.ErrNoRule, q.Rule)
 	case q.Rule != "" && len(r.Config.Plans) == 0 && (q.Limit != 0 || !r.Config.HasPlans()):
 		return out, fmt.Errorf("edge: rule %s has no plans, so it has one limit for everybody: give it plans: {%s: %d} first", q.Rule, in.PlansConfig.Default, r.Config.Limit)
+	case q.Rule != "" && r.KnowsBy() != n.key.String():
+		return out, fmt.Errorf("edge: rule %s knows clients by %s, and not by %s: say whom it is about, with by=%s", q.Rule, r.KnowsBy(), n.key, r.KnowsBy())
 	case q.Limit == 0 && q.Plan == "":
 		return out, errors.New("edge: a quota needs a plan or a limit")
 	case q.Limit > algorithm.MaxLimit:

@@ -49,10 +49,8 @@ type Store interface {
 type Keeper struct {
 	Store   Store
 	Refresh time.Duration
-	// Source is the client that a store's key stands for, and Keys are the keys of one as it names itself: the one that it is kept under, and
-	// the others that it may have been kept under before. They report false for what is no key.
+	// Source is the client that a store's key stands for. It reports false for what is no key.
 	Source func(key string) (counter.Source, bool)
-	Keys   func(client string) ([]string, bool)
 	// Publish is told of every Snapshot that is in force from now on, one at a time.
 	Publish func(*Snapshot)
 	// Copy is a file that has what was read last, for a start while the store is away; "": there is none. It holds no keys but digests, which
@@ -254,14 +252,15 @@ func (k *Keeper) publish(now time.Time) {
 // ErrKey says that a client cannot be one.
 var ErrKey = errors.New("plans: that is no key: want 1 to 256 visible characters, as a client sends them")
 
-// Put keeps a quota of a client, and has it in force here at once.
-func (k *Keeper) Put(ctx context.Context, client string, q Quota) error {
-	return k.change(ctx, client, func(ctx context.Context, keys []string) error { return k.Store.Put(ctx, keys, q, time.Now()) })
+// Put keeps a quota of a client, and has it in force here at once. Of its keys the first is the one that it is kept under, and the others are
+// those that it may have been kept under before.
+func (k *Keeper) Put(ctx context.Context, keys []string, q Quota) error {
+	return k.change(ctx, func(ctx context.Context) error { return k.Store.Put(ctx, keys, q, time.Now()) })
 }
 
 // Delete takes quotas of a client away, under one rule or all of them (nil), and returns how many.
-func (k *Keeper) Delete(ctx context.Context, client string, rule *string) (n int, err error) {
-	err = k.change(ctx, client, func(ctx context.Context, keys []string) (err error) {
+func (k *Keeper) Delete(ctx context.Context, keys []string, rule *string) (n int, err error) {
+	err = k.change(ctx, func(ctx context.Context) (err error) {
 		n, err = k.Store.Delete(ctx, keys, rule)
 		return err
 	})
@@ -271,14 +270,10 @@ func (k *Keeper) Delete(ctx context.Context, client string, rule *string) (n int
 // ErrAway says that the store does not take a change.
 var ErrAway = errors.New("plans: the store does not answer: nothing is changed")
 
-func (k *Keeper) change(ctx context.Context, client string, do func(context.Context, []string) error) error {
-	keys, ok := k.Keys(client)
-	if !ok {
-		return ErrKey
-	}
+func (k *Keeper) change(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	if err := do(ctx, keys); err != nil {
+	if err := do(ctx); err != nil {
 		return fmt.Errorf("%w: %v", ErrAway, err)
 	}
 	_ = k.update(ctx) // if not, it is kept, and will be read
