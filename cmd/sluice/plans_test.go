@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/edge/plans"
 	"sluice/edge/plans/store/storetest"
 )
 
@@ -243,7 +244,12 @@ func TestQuotaCommands(t *testing.T) {
 	if code, _, stderr := sluice("quota", "set", "k", "--plan", "gold", "--admin", p.back); code != 1 || !strings.Contains(stderr, `no rule knows the plan "gold": there is [free pro]`) {
 		t.Errorf("%d %s", code, stderr)
 	}
-	sluice("quota", "set", "k-4711", "--plan", "pro", "--admin", p.back)
+	for i := range plans.MaxQuotas + 1 {
+		a := p.api("PUT", "/v1/quotas/k-4711", fmt.Sprintf(`{"plan":"pro","effective_at":"2100-01-02T03:04:05.%03dZ"}`, i))
+		if i < plans.MaxQuotas && a.status != 200 || i == plans.MaxQuotas && (a.status != 409 || !strings.Contains(a.text, "the client has 100 quotas in force or to come: delete them")) {
+			t.Fatalf("quota %d: %d %s", i, a.status, a.text)
+		}
+	}
 	p.stop(syscall.SIGTERM)
 	for _, name := range []string{file, file + "-wal"} {
 		if text, err := os.ReadFile(name); err == nil && strings.Contains(string(text), "4711") {

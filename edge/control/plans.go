@@ -213,6 +213,9 @@ func (c *Plane) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, err
 	case q.EffectiveAt != nil && q.EffectiveAt.UnixMilli() <= 0 || q.ExpiresAt != nil && out.End <= 0:
 		return out, errors.New("edge: a time before 1970: want one such as 2026-05-04T14:05:00Z")
 	}
+	if live := slices.DeleteFunc(slices.Clone(n.known.Quotas()), func(q plans.Quota) bool { return q.End != 0 && q.End <= now.UnixMilli() }); len(live) >= plans.MaxQuotas {
+		return out, fmt.Errorf("%w: the client has %d quotas in force or to come: delete them, or wait until some are over", ErrLimits, len(live))
+	}
 	if limits := in.Plans.Limits(q.Rule); q.Limit != 0 && len(limits) >= plans.MaxLimits {
 		if _, there := slices.BinarySearch(limits, q.Limit); !there {
 			return out, fmt.Errorf("%w: clients have %d limits of their own under rule %s: give this one a limit that another has", ErrLimits, len(limits), q.Rule)
@@ -221,8 +224,8 @@ func (c *Plane) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, err
 	return out, nil
 }
 
-// ErrLimits says that there is no room for another limit.
-var ErrLimits = errors.New("edge: too many limits")
+// ErrLimits says that there is no room for another quota, or for one with another limit.
+var ErrLimits = errors.New("edge: too many quotas")
 
 // planNames are those that rules or the configuration know.
 func planNames(in *View) []string {

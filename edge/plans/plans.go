@@ -25,6 +25,9 @@ import (
 // more, the rest have the limit of their plan.
 const MaxLimits = 20_000
 
+// MaxQuotas is how many quotas one client may have that are not over: each change of them looks at all.
+const MaxQuotas = 100
+
 // A Quota is what operators say of a client under a rule, or under all of them, for a while. It is comparable.
 type Quota struct {
 	Rule  string // "": all

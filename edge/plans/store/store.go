@@ -147,9 +147,22 @@ func (s *Store) Changes(ctx context.Context, since plans.Mark, begin func(all bo
 	defer rows.Close()
 	for rows.Next() {
 		var c plans.Change
-		q, hits, gone := &c.Quota, int64(0), int64(0)
-		if err := rows.Scan(&c.Key, &q.Rule, &q.Start, &q.End, &q.Plan, &hits, &gone); err != nil {
+		q, gone := &c.Quota, int64(0)
+		var start, end, limit any
+		if err := rows.Scan(&c.Key, &q.Rule, &start, &end, &q.Plan, &limit, &gone); err != nil {
 			return since, err
+		}
+		ok := true
+		number := func(v any) int64 { // SQLite takes text for one
+			n, is := v.(int64)
+			ok = ok && is
+			return n
+		}
+		q.Start, q.End = number(start), number(end)
+		hits := number(limit)
+		if !ok {
+			each(plans.Change{}) // a quota of no client
+			continue
 		}
 		c.Key = keyOf(c.Key)
 		q.Limit, c.Removed = math.MaxUint32, gone != 0 // that is no limit
@@ -257,7 +270,7 @@ func (s *Store) Delete(ctx context.Context, keys []string, rule *string) (delete
 		key, other := s.keysOf(keys)
 		name, every := "", 1
 		if rule != nil {
-			name, every = *rule, 0
+			name, every = s.text(*rule), 0
 		}
 		result, err := tx.ExecContext(ctx, `UPDATE sluice_quotas SET removed = 1, change = $1 WHERE client IN ($2, $3) AND removed = 0 AND (rule = $4 OR $5 = 1)`, n, key, other, name, every)
 		if err != nil {

@@ -157,6 +157,12 @@ func TestOddRows(t *testing.T) {
 			}
 			r.wants("gone " + key + ` "" "pro" 0 0-0`)
 		}
+		for _, rule := range []string{"\x00", "\xff", "'; DROP TABLE sluice_quotas; --"} {
+			if n, err := s.Delete(ctx, []string{"=a"}, &rule); n != 0 || err != nil {
+				t.Errorf("%q: %d are deleted, %v; want none", rule, n, err)
+			}
+		}
+		r.wants()
 		for key, hits := range map[string]string{"=a": "-1", "=b": "5000000000"} {
 			if err := s.Put(ctx, []string{key}, plans.Quota{Rule: "api", Limit: 7}, time.Now()); err != nil {
 				t.Fatal(err)
@@ -167,6 +173,25 @@ func TestOddRows(t *testing.T) {
 			r.wants(key + ` "api" "" 4294967295 0-0`)
 		}
 	})
+}
+
+// SQLite takes text for a number. A row that has some keeps nobody from reading the others.
+func TestTextForANumber(t *testing.T) {
+	s := open(t, "sqlite:"+filepath.Join(t.TempDir(), "p.db"))
+	r := &reader{t: t, s: s}
+	r.wants("all")
+	for i, column := range []string{"", "effective_at", "expires_at", "hits", "client"} {
+		if err := s.Put(context.Background(), []string{fmt.Sprint("=", i)}, plans.Quota{Plan: "pro"}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if column == "" {
+			continue
+		}
+		if _, err := s.db.Exec(`UPDATE sluice_quotas SET `+column+` = 'x' WHERE client = ?`, fmt.Sprint("=", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.wants(`=0 "" "pro" 0 0-0`, ` "" "" 0 0-0`, ` "" "" 0 0-0`, ` "" "" 0 0-0`, `x "" "pro" 0 0-0`)
 }
 
 // Changes of edges that change at once have numbers of their own, and nobody misses one.
