@@ -40,6 +40,7 @@ const (
 	Descriptor // all entries of one; no part of a request has it
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
+	apart   = 0xfe // begins what is hashed of a part's name and a source, and no key
 )
 
 // Forms are what a part of a key can be.
@@ -71,6 +72,18 @@ func Parse(text string) (Part, error) {
 		return Part{Kind: Claim, Name: []byte(name)}, nil
 	}
 	return Part{}, fmt.Errorf("%q is not possible: want "+Forms, text)
+}
+
+// String is the part as Parse reads it, each in one form.
+func (p Part) String() string {
+	kind := [...]string{Source: "source", Header: "header", Cookie: "cookie", Query: "query", Host: "host", Path: "path", Global: "global", Claim: "jwt", Descriptor: "descriptor"}[p.Kind]
+	switch {
+	case p.Depth > 0:
+		return kind + ":" + strconv.Itoa(p.Depth)
+	case len(p.Name) > 0:
+		return kind + ":" + string(p.Name)
+	}
+	return kind
 }
 
 // Has reports whether a key has a part.
@@ -141,6 +154,12 @@ func (k Secret) Sum(buf []byte) counter.Source {
 // DigestOf is the digest of a key of one part with this value.
 func (k Secret) DigestOf(kind Kind, value []byte) counter.Source {
 	return k.Sum(append(binary.LittleEndian.AppendUint32([]byte{byte(kind)}, uint32(len(value))), value...))
+}
+
+// Apart is a source that is told from the same value of other parts by the name of its own.
+func (k Secret) Apart(part string, source counter.Source) counter.Source {
+	var room [96]byte
+	return k.Sum(source.AppendBinary(append(append(room[:0], apart), part...)))
 }
 
 // IsWithin reports whether a source is among so many percent of those that a rule of this name counts.

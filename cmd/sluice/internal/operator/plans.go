@@ -29,11 +29,24 @@ type quotas struct {
 	}
 }
 
-func quotaPath(key string) string { return "/v1/quotas/" + url.PathEscape(key) }
+// Key is a client: what it sends, and where, if that is not plans.key.
+type Key struct{ Text, By string }
+
+// path is where the API tells of a client, with more parameters.
+func (k Key) path(of string, query url.Values) string {
+	if k.By != "" {
+		query.Set("by", k.By)
+	}
+	path := "/v1/" + of + "/" + url.PathEscape(k.Text)
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return path
+}
 
 // SetQuota says which plan or limit a client has.
-func (c *Client) SetQuota(key string, q Quota) error {
-	answer, err := c.ask(http.MethodPut, quotaPath(key), q)
+func (c *Client) SetQuota(key Key, q Quota) error {
+	answer, err := c.ask(http.MethodPut, key.path("quotas", url.Values{}), q)
 	if err != nil {
 		return err
 	}
@@ -41,8 +54,8 @@ func (c *Client) SetQuota(key string, q Quota) error {
 }
 
 // Quotas prints what is said of a client.
-func (c *Client) Quotas(key string) error {
-	answer, err := c.get(quotaPath(key), nil)
+func (c *Client) Quotas(key Key) error {
+	answer, err := c.get(key.path("quotas", url.Values{}), nil)
 	if err != nil {
 		return err
 	}
@@ -75,12 +88,12 @@ func (c *Client) showQuotas(answer []byte) error {
 }
 
 // DeleteQuotas takes away what is said of a client, under one rule or, where rule is nil, at all.
-func (c *Client) DeleteQuotas(key string, rule *string) error {
-	path := quotaPath(key)
+func (c *Client) DeleteQuotas(key Key, rule *string) error {
+	query := url.Values{}
 	if rule != nil {
-		path += "?" + url.Values{"rule": {*rule}}.Encode()
+		query.Set("rule", *rule)
 	}
-	answer, err := c.ask(http.MethodDelete, path, nil)
+	answer, err := c.ask(http.MethodDelete, key.path("quotas", query), nil)
 	if err != nil {
 		return err
 	}
@@ -89,12 +102,12 @@ func (c *Client) DeleteQuotas(key string, rule *string) error {
 		if err := c.decode(answer, &n); err != nil {
 			return err
 		}
-		what := fmt.Sprintf("%d quotas of %s are deleted", n.Deleted, key)
+		what := fmt.Sprintf("%d quotas of %s are deleted", n.Deleted, key.Text)
 		switch n.Deleted {
 		case 0:
-			what = key + " has no such quota"
+			what = key.Text + " has no such quota"
 		case 1:
-			what = "a quota of " + key + " is deleted"
+			what = "a quota of " + key.Text + " is deleted"
 		}
 		_, err := io.WriteString(c.Out, Printable(what)+"\n")
 		return err
@@ -102,8 +115,8 @@ func (c *Client) DeleteQuotas(key string, rule *string) error {
 }
 
 // Usage prints what a client has used.
-func (c *Client) Usage(key string) error {
-	answer, err := c.get("/v1/usage/"+url.PathEscape(key), nil)
+func (c *Client) Usage(key Key) error {
+	answer, err := c.get(key.path("usage", url.Values{}), nil)
 	if err != nil {
 		return err
 	}
@@ -117,6 +130,7 @@ func (c *Client) Usage(key string) error {
 				Limit, Remaining uint64
 				Reset            time.Time
 				Until            *time.Time `json:"mitigated_until"`
+				Places           *struct{ Held, Limit uint64 }
 			}
 		}
 		if err := c.decode(answer, &u); err != nil {
@@ -126,7 +140,7 @@ func (c *Client) Usage(key string) error {
 			return err
 		}
 		if len(u.Rules) == 0 {
-			_, err := io.WriteString(c.Out, "no rule counts by the plans' key alone\n")
+			_, err := io.WriteString(c.Out, "no rule counts by that alone\n")
 			return err
 		}
 		t := table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"USED", right}, {"LIMIT", right}, {"LEFT", right}, {"RESET", whole}, {"BLOCKED", text}}}
@@ -135,7 +149,12 @@ func (c *Client) Usage(key string) error {
 			if r.Until != nil {
 				blocked = "until " + clock(*r.Until)
 			}
-			t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(r.Limit), number(r.Remaining), clock(r.Reset), blocked)
+			if r.Limit > 0 {
+				t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(r.Limit), number(r.Remaining), clock(r.Reset), blocked)
+			}
+			if p := r.Places; p != nil {
+				t.add(r.Rule+" in flight", r.Plan, number(p.Held), number(p.Limit), number(p.Limit-min(p.Held, p.Limit)), "-", blocked)
+			}
 		}
 		return t.write(c.Out)
 	})
