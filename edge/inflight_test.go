@@ -5,14 +5,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice/counter"
 	"sluice/counter/algorithm"
+	"sluice/edge/control"
+	"sluice/edge/rules"
 )
 
 // inFlight waits until so many requests hold a place under a rule.
@@ -64,6 +69,26 @@ rules:
 	h.inFlight("slow", 3)
 	h.inFlight("both", 1)
 	h.inFlight("shadow", 1)
+	for _, test := range []struct {
+		source string
+		want   []control.Standing
+	}{
+		{"127.0.0.1", []control.Standing{
+			{Rule: "slow", Mode: rules.Enforce, Places: &control.Places{Held: 2, Here: 2, Limit: 2}},
+			{Rule: "both", Mode: rules.Enforce, Estimate: 1, Limit: 4, Remaining: 3, Places: &control.Places{Held: 1, Here: 1, Limit: 1}},
+			{Rule: "shadow", Mode: rules.Shadow, Places: &control.Places{Held: 1, Here: 1, Limit: 1}}}},
+		{"192.0.2.1", []control.Standing{
+			{Rule: "slow", Mode: rules.Enforce, Places: &control.Places{Held: 1, Here: 1, Limit: 2}},
+			{Rule: "both", Mode: rules.Enforce, Limit: 4, Remaining: 4, Places: &control.Places{Limit: 1}},
+			{Rule: "shadow", Mode: rules.Shadow, Places: &control.Places{Limit: 1}}}},
+	} {
+		for i := range test.want {
+			test.want[i].Source = test.source
+		}
+		if diff := cmp.Diff(test.want, h.Look(t.Context(), netip.MustParseAddr(test.source)).Rules); diff != "" {
+			t.Error(diff)
+		}
+	}
 	h.end(6)
 	for _, rule := range []string{"slow", "both", "shadow"} {
 		h.inFlight(rule, 0)

@@ -196,14 +196,17 @@ func TestSilentTLSConnectionsMakeRoom(t *testing.T) {
 		for range 4 {
 			dial()
 		}
-		until(t, "they are open", func() bool { return e.Connections() == 4 })
-		e.open.Mu.Lock() // they have been silent for long
-		for c := range e.open.Conns {
-			if c.Idle.Load() != 0 {
-				c.Idle.Add(-int64(time.Minute))
+		silent := 0
+		until(t, "they wait", func() bool {
+			e.open.Mu.Lock()
+			defer e.open.Mu.Unlock()
+			for c := range e.open.Conns {
+				if now := c.Idle.Load(); now != 0 && c.Idle.CompareAndSwap(now, now-int64(time.Minute)) { // and have done so for long
+					silent++
+				}
 			}
-		}
-		e.open.Mu.Unlock()
+			return silent >= 4
+		})
 		nc := dial()
 		if secure {
 			nc = tls.Client(nc, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"})

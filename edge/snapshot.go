@@ -3,6 +3,7 @@ package edge
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gaissmai/bart"
@@ -59,9 +60,9 @@ func (s *Server) Apply(c *config.Config) error {
 		s.stats.reloads[0].Add(1)
 		return err
 	}
-	if before != nil && (c.Plans.Key != before.config.Plans.Key || c.Plans.SecretKeys != before.config.Plans.SecretKeys) {
+	if before != nil && (c.Plans.Key != before.config.Plans.Key || !slices.Equal(c.Plans.Also, before.config.Plans.Also) || c.Plans.SecretKeys != before.config.Plans.SecretKeys) {
 		s.stats.reloads[0].Add(1)
-		return errors.New("plans.key and plans.secret_keys cannot change while the edge runs, because everybody's plan goes by them: restart it")
+		return errors.New("plans.key, plans.also and plans.secret_keys cannot change while the edge runs, because everybody's plan goes by them: restart it")
 	}
 	set, err := rules.New(c.Rules, c.RuleDefaults(), s.stats.tally)
 	if err != nil {

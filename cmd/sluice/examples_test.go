@@ -127,9 +127,10 @@ func see(t *testing.T, p *process, told http.Header, rule, shows string) {
 		t.Errorf("under %s, want %q", policy, rule)
 	}
 	at, want, _ := strings.Cut(shows, " ")
-	if _, body := p.admin("GET", at); !strings.Contains(body, want) {
-		t.Errorf("%s does not say %s:\n%s", at, want, body)
-	}
+	p.until("saying "+want+" at "+at, func() bool { // a place comes free after the answer's last byte
+		_, body := p.admin("GET", at)
+		return strings.Contains(body, want)
+	})
 }
 
 // here is a configuration as this machine can have it, and the flags that it takes for that.

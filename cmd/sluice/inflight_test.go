@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sluice/edge/control"
 )
 
 // A slowOrigin answers after a while, and knows how many requests it has.
@@ -48,6 +51,7 @@ func TestConcurrencyOverThePoP(t *testing.T) {
 pop: {wait: 1s}
 rules:
   - {name: slow, key: global, concurrency: 20, on_store_failure: closed}
+  - {name: each, concurrency: 1000}
 `)
 	o := startSlowOrigin(t, time.Second/3)
 	var edges []*process
@@ -93,6 +97,15 @@ rules:
 	edges[0].until("at work for a while", func() bool { return admitted.Load() > 150 })
 	t.Logf("%d admitted, %d refused, %.2f commands that write for each that was admitted, at most %d in flight", admitted.Load(), refused.Load(),
 		float64(written(t, node)-before)/float64(admitted.Load()), o.most.Load())
+
+	edges[0].until("told of a client's places at all edges", func() bool {
+		var s control.Looked
+		_, body := edges[0].admin("GET", "/v1/sources/127.0.0.1")
+		return json.Unmarshal([]byte(body), &s) == nil && len(s.Rules) == 1 && s.Rules[0].Places.Held > s.Rules[0].Places.Here && s.Rules[0].Places.Here > 0
+	})
+	if code, stdout, stderr := sluice("why", "127.0.0.1", "--admin", edges[0].back); code != 0 || !strings.Contains(stdout, " of 1000 in flight, ") || strings.Contains(stdout, "requests, ") {
+		t.Errorf("%d %s %s", code, stdout, stderr)
+	}
 
 	_ = edges[2].cmd.Process.Signal(syscall.SIGKILL)
 	_ = edges[2].cmd.Wait()

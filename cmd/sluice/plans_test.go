@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"sluice/edge/plans"
 	"sluice/edge/plans/store/storetest"
 )
 
@@ -122,12 +124,17 @@ func TestPlans(t *testing.T) {
 	if got := limit(two, "later"); got != "3" {
 		t.Errorf("limit %s before it is effective", got)
 	}
-	begins := in(200 * time.Millisecond)
-	if a := one.api("PUT", "/v1/quotas/c", fmt.Sprintf(`{"rule":"api","limit":50,"effective_at":%q}`, begins)); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.text)
+	for _, q := range []string{`{"rule":"api","limit":9}`, fmt.Sprintf(`{"rule":"api","limit":50,"effective_at":%q,"expires_at":%q}`, in(200*time.Millisecond), in(4*time.Second))} {
+		if a := one.api("PUT", "/v1/quotas/c", q); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.text)
+		}
 	}
-	two.until("at the limit that begins", func() bool { return limit(two, "c") == "50" })
-	if a := one.api("PUT", "/v1/quotas/c", fmt.Sprintf(`{"rule":"api","limit":50,"effective_at":%q,"expires_at":%q}`, begins, in(3*time.Second))); a.status != 200 {
+	two.until("at the limit that is lent", func() bool { return limit(two, "c") == "50" })
+	if _, text := two.admin("GET", "/v1/quotas/c"); !strings.Contains(text, `"state": "suspended"`) {
+		t.Errorf("what comes back is not told: %s", text)
+	}
+	two.until("at the limit from before", func() bool { return limit(two, "c") == "9" })
+	if a := one.api("PUT", "/v1/quotas/c", fmt.Sprintf(`{"rule":"api","limit":9,"expires_at":%q}`, in(time.Second))); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.text)
 	}
 	two.until("at the limit of the plan again", func() bool { return limit(two, "c") == "3" })
@@ -195,10 +202,13 @@ func TestQuotaCommands(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plans.db")
 	p := start(t, origin(t), "--config", writePlans(t, 1, "store: \"sqlite:"+file+"\", secret_keys: true")[0])
 	const key = "k 4711/x?y" // with what a path must escape
+	now := regexp.MustCompile(`20[0-9T:-]+Z`)
 	for _, c := range []struct{ args, want string }{
 		{"quota get KEY", "# is on plan free\n"},
 		{"quota set KEY --plan pro", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\n"},
-		{"quota set KEY --rule api --limit 4 --until 2100-01-02T03:04:05Z", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\napi - 4 - 2100-01-02T03:04:05Z in force\n"},
+		{"quota set KEY --rule api --limit 4 --until 2100-01-02T03:04:05Z", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\napi - 4 NOW 2100-01-02T03:04:05Z in force\n"},
+		{"quota set KEY --plan free --until 2100-01-02T03:04:05Z", "# is on plan free\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - suspended\nall free - NOW 2100-01-02T03:04:05Z in force\n"},
+		{"quota set KEY --plan pro", "# is on plan pro\nRULE PLAN LIMIT FROM UNTIL STATE\nall pro - - - in force\napi"},
 		{"quota set KEY --rule api --limit 9 --from 2100-01-02T03:04:05Z", "api - 9 2100-01-02T03:04:05Z - to come\n"},
 		{"usage KEY", "# is on plan pro\nRULE PLAN USED LIMIT LEFT RESET\napi pro 0 4 4 "},
 		{"quota delete KEY --rule api", "2 quotas of KEY are deleted\n"},
@@ -212,7 +222,7 @@ func TestQuotaCommands(t *testing.T) {
 			}
 		}
 		code, stdout, stderr := sluice(append(args, "--admin", p.back)...)
-		got := squeezed(stdout)
+		got := now.ReplaceAllString(squeezed(stdout), "NOW")
 		if i := strings.Index(got, "# is on"); i < 0 && strings.HasPrefix(got, "#") {
 			got = "#" + got[33:]
 		}
@@ -234,11 +244,90 @@ func TestQuotaCommands(t *testing.T) {
 	if code, _, stderr := sluice("quota", "set", "k", "--plan", "gold", "--admin", p.back); code != 1 || !strings.Contains(stderr, `no rule knows the plan "gold": there is [free pro]`) {
 		t.Errorf("%d %s", code, stderr)
 	}
-	sluice("quota", "set", "k-4711", "--plan", "pro", "--admin", p.back)
+	for i := range plans.MaxQuotas + 1 {
+		a := p.api("PUT", "/v1/quotas/k-4711", fmt.Sprintf(`{"plan":"pro","effective_at":"2100-01-02T03:04:05.%03dZ"}`, i))
+		if i < plans.MaxQuotas && a.status != 200 || i == plans.MaxQuotas && (a.status != 409 || !strings.Contains(a.text, "the client has 100 quotas in force or to come: delete them")) {
+			t.Fatalf("quota %d: %d %s", i, a.status, a.text)
+		}
+	}
 	p.stop(syscall.SIGTERM)
 	for _, name := range []string{file, file + "-wal"} {
 		if text, err := os.ReadFile(name); err == nil && strings.Contains(string(text), "4711") {
 			t.Errorf("%s has the key", name)
 		}
 	}
+}
+
+// A request counts for its user and for his organisation: each has its own plan, limit and usage, on both edges, and the tighter limit decides.
+func TestOrganisations(t *testing.T) {
+	file := "sqlite:" + filepath.Join(t.TempDir(), "plans.db")
+	rules := "- {name: organisation, key: \"header:X-Organisation\", limit: 2, plans: {large: 4}, window: 1h, mitigation_timeout: 0}\n"
+	var edges []*process
+	for _, config := range writePlans(t, 2, "also: [\"header:X-Organisation\"], store: \""+file+"\"") {
+		text, err := os.ReadFile(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edges = append(edges, start(t, origin(t), "--config", write(t, string(text)+rules)))
+	}
+	one, two := edges[0], edges[1]
+	admitted := func(p *process, user, organisation string, want int) {
+		t.Helper()
+		for n := 0; ; n++ {
+			req, _ := http.NewRequest("GET", "http://"+p.front+"/", nil)
+			req.Header.Set("X-API-Key", user)
+			req.Header.Set("X-Organisation", organisation)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode == 429 || n > 20 {
+				if n != want {
+					t.Errorf("%d requests of %s in %s were admitted, want %d", n, user, organisation, want)
+				}
+				return
+			}
+		}
+	}
+	quota := func(args ...string) {
+		t.Helper()
+		if code, _, stderr := sluice(append(append([]string{"quota", "set"}, args...), "--admin", one.back)...); code != 0 {
+			t.Fatalf("%q: %d %s", args, code, stderr)
+		}
+	}
+	admitted(one, "u1", "small", 2)
+	quota("acme", "--by", "header:x-organisation", "--plan", "large")
+	admitted(one, "u2", "acme", 3) // the user's own limit
+	admitted(one, "u3", "acme", 1) // with u2, the organisation's four
+	admitted(one, "acme", "other", 2)
+	quota("acme", "--by", "header:X-Organisation", "--rule", "organisation", "--limit", "7")
+	admitted(one, "u4", "acme", 3)
+	if code, stdout, stderr := sluice("usage", "acme", "--by", "header:X-Organisation", "--admin", one.back); code != 0 || !strings.Contains(squeezed(stdout), "acme is on plan large\nRULE PLAN USED LIMIT LEFT RESET\norganisation large 3 7 4 ") {
+		t.Errorf("%d %s%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := sluice("quota", "get", "acme", "--admin", one.back); code != 0 || stdout != "acme is on plan free\n" {
+		t.Errorf("the user of that name: %d %s%s", code, stdout, stderr)
+	}
+	two.until("told of the organisation's limit", func() bool {
+		_, text := two.admin("GET", "/v1/usage/acme?by=header:X-Organisation")
+		return strings.Contains(text, `"limit": 7`) && strings.Contains(text, `"by": "header:x-organisation"`)
+	})
+	for args, want := range map[string]string{
+		"acme --rule organisation --limit 9":                     "rule organisation knows clients by header:x-organisation, and not by header:x-api-key: say whom it is about, with by=header:x-organisation",
+		"acme --by header:x-organisation --rule api --limit 9":   "with by=header:x-api-key",
+		"acme --by header:x-org --plan large":                    `no client is known by "header:x-org": want header:x-api-key, or one of plans.also`,
+		"acme --by header:x-organisation --rule gone --limit 10": "gone",
+	} {
+		if code, _, stderr := sluice(append(append([]string{"quota", "set"}, strings.Fields(args)...), "--admin", one.back)...); code != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: %d %s", args, code, stderr)
+		}
+	}
+	if code, stdout, stderr := sluice("quota", "delete", "acme", "--by", "header:X-Organisation", "--admin", one.back); code != 0 || stdout != "2 quotas of acme are deleted\n" {
+		t.Errorf("%d %s%s", code, stdout, stderr)
+	}
+	two.until("told that it is gone", func() bool {
+		_, text := two.admin("GET", "/v1/quotas/acme?by=header:X-Organisation")
+		return strings.Contains(text, `"quotas": []`)
+	})
 }

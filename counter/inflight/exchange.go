@@ -115,7 +115,7 @@ func (t *Table) exchange(e *entry, passes bool, decides uint32, wall time.Time, 
 	if node != e.node {
 		e.node, e.said = node, [2]said{}
 	}
-	if e.next != nil && (e.next.waiting == 0 || node < 0) {
+	if e.next != nil && (e.next.waiting == 0 && !e.next.looks || node < 0) {
 		e.next.end()
 		e.next = nil
 	}
@@ -225,10 +225,10 @@ func (t *Table) heard(e *entry, x *Exchange) {
 	}
 	switch {
 	case known:
+		b.ranked, b.used = true, uint32(used)
 		used -= int64(x.members)
-		b.ranked = true
 		b.room = int32(max(0, min(int64(b.limit)-used-int64(b.kept), int64(b.waiting))))
-	case missing && e.next == nil && b.waiting > 0: // once more, and it is created
+	case missing && e.next == nil && (b.waiting > 0 || b.looks): // once more, and it is created
 		e.next = b
 		return
 	}

@@ -103,8 +103,10 @@ type round struct {
 	limit   int32
 	waiting int32 // requests that have not heard of it
 	kept    int32 // that went on without it, and hold their place still
+	looks   bool  // somebody waits who has no place
 	ranked  bool
-	room    int32 // so many of those that wait are within
+	used    uint32 // so many places all edges had then, with those that waited
+	room    int32  // so many of those that wait are within
 }
 
 // Place is a request's place in flight. The zero Place is none.
@@ -149,15 +151,21 @@ func (t *Table) Enter(r *Rule, source counter.Source, asks bool, now time.Time) 
 	e.held++
 	p.entry = e
 	if asks {
-		if e.next == nil {
-			e.next = &round{reply: make(chan struct{})}
-		}
-		e.next.limit = r.Limit
-		e.next.waiting++
-		p.round, p.Reply = e.next, e.next.reply
+		b := e.ask(r)
+		b.waiting++
+		p.round, p.Reply = b, b.reply
 	}
 	t.mark(e)
 	return p, true
+}
+
+// ask is the round that goes with the next exchange.
+func (e *entry) ask(r *Rule) *round {
+	if e.next == nil {
+		e.next = &round{reply: make(chan struct{})}
+	}
+	e.next.limit = r.Limit
+	return e.next
 }
 
 // mark has an entry looked at.
@@ -262,6 +270,45 @@ func (t *Table) Held() (by map[string]int, keys int) {
 		by[e.key.Rule] += int(e.held)
 	}
 	return by, len(t.list)
+}
+
+// A Look asks the tier how many places a source has. The zero Look asks nobody.
+type Look struct {
+	Reply <-chan struct{} // closed when Of knows, or nobody does; nil: the tier is not asked
+
+	round *round
+}
+
+// Look asks the tier, if there is one: it takes no place. It costs what a request costs.
+func (t *Table) Look(r *Rule, source counter.Source) Look {
+	if !t.tier {
+		return Look{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := Key{r.Name, source}
+	e := t.entries[key]
+	if e == nil {
+		e = t.add(key)
+	}
+	b := e.ask(r)
+	b.looks = true
+	t.mark(e)
+	return Look{b.reply, b}
+}
+
+// Of is how many places requests of a source have under a rule: over the PoP, those included that the tier is about to refuse, and here. Where
+// the tier has not said the former to the Look, it is those that are here.
+func (t *Table) Of(r *Rule, source counter.Source, l Look) (all, here int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[Key{r.Name, source}]; e != nil {
+		here = int(e.held)
+	}
+	if l.round != nil && l.round.ranked {
+		all = int(l.round.used)
+	}
+	return max(all, here), here
 }
 
 // Waiting reports whether something is held, or to be said to the tier, so that Due is to be called though nothing happens.

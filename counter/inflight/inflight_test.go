@@ -219,6 +219,67 @@ func (e *edge) work(r *Rule, comes, ends float64) {
 	}
 }
 
+// An edge learns from the tier how many places a source has on all of them, also one that has none, and takes none by that.
+func TestLook(t *testing.T) {
+	r, w := &Rule{"r", 20}, newTier(t, 3, 1, 1, 300*time.Millisecond)
+	var places []Place
+	enter := func(e *edge, n int) {
+		for range n {
+			p, entered := e.Enter(r, a, false, w.now)
+			if !entered {
+				t.Fatal("no place")
+			}
+			places = append(places, p)
+		}
+	}
+	wants := func(want int, here ...int) {
+		t.Helper()
+		for range 300 {
+			w.step()
+		}
+		for range 40 { // at every time of an epoch
+			looks := make([]Look, len(w.edges))
+			for i, e := range w.edges {
+				looks[i] = e.Look(r, a)
+			}
+			for range 50 {
+				w.step()
+			}
+			for i, e := range w.edges {
+				select {
+				case <-looks[i].Reply:
+				default:
+					t.Fatal("no reply")
+				}
+				if all, own := e.Of(r, a, looks[i]); all != want || own != here[i] {
+					t.Errorf("%v: edge %d knows %d, of them %d here; want %d and %d", w.now, i, all, own, want, here[i])
+				}
+			}
+		}
+	}
+	wants(0, 0, 0, 0)
+	enter(w.edges[0], 1)
+	enter(w.edges[1], 4)
+	wants(5, 1, 4, 0)
+	w.edges[0].Leave(&places[0])
+	wants(4, 0, 4, 0)
+	lost := w.edges[1].Look(r, a)
+	if all, here := w.edges[1].Of(r, a, lost); all != 4 || here != 4 {
+		t.Errorf("%d, of them %d here, before the tier has answered", all, here)
+	}
+	for i := range places {
+		w.edges[1].Leave(&places[i])
+	}
+	for range 3000 {
+		w.step()
+	}
+	for i, e := range w.edges {
+		if _, keys := e.Held(); keys != 0 {
+			t.Errorf("edge %d keeps %d keys", i, keys)
+		}
+	}
+}
+
 // Over edges whose clocks differ, however many come at once, no more are in flight than the limit; nearly as many are while more come; and
 // of what has ended nothing is left, on edges nor in the tier.
 func TestTogether(t *testing.T) {

@@ -590,8 +590,9 @@ async function showSource() {
   const list = Array.isArray(standings) ? standings : standings?.rules;
   $("s-counted").hidden = !Array.isArray(list);
   if (Array.isArray(list)) {
-    fill("s-rules", [["Rule", "key"], ["Mode"], ["In the window"], ["Remaining", "n"], ["Blocked"]], list.map(s => ({key: s.policy || s.rule, cells: [
-      s.policy || s.rule, s.mode || "", used(s.estimate || 0, s.limit || 0), number(s.remaining ?? 0), s.mitigated_until ? until(s.mitigated_until) : "no"]})), "No rule counts it.");
+    fill("s-rules", [["Rule", "key"], ["Mode"], ["In the window"], ["Remaining", "n"], ["In flight"], ["Blocked"]], list.map(s => ({key: s.policy || s.rule, cells: [
+      s.policy || s.rule, s.mode || "", s.limit ? used(s.estimate || 0, s.limit) : "–", s.limit ? number(s.remaining ?? 0) : "–",
+      s.places ? used(s.places.held, s.places.limit) : "–", s.mitigated_until ? until(s.mitigated_until) : "no"]})), "No rule counts it.");
   }
   fill("s-events", eventHeads, eventRows((Array.isArray(told) ? told : told?.events || []).filter(e => e.source === source).slice(0, 50)), "Nothing that is still known.");
 }

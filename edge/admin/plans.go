@@ -20,8 +20,13 @@ func (a api) store(w http.ResponseWriter) bool {
 	return true
 }
 
+// client is the one that a request names.
+func client(r *http.Request) control.Client {
+	return control.Client{Key: r.PathValue("key"), By: r.URL.Query().Get("by")}
+}
+
 func (a api) quotas(w http.ResponseWriter, r *http.Request) {
-	all, err := a.Edge.Quotas(r.PathValue("key"))
+	all, err := a.Edge.Quotas(client(r))
 	if err != nil {
 		failed(w, err)
 		return
@@ -40,22 +45,21 @@ func (a api) quota(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, `the body is not what it should be: want {"rule":"api","limit":500,"plan":"pro","effective_at":"2026-05-04T14:05:00Z","expires_at":"..."}, of which rule, times and one of limit and plan may be left out`)
 		return
 	}
-	key := r.PathValue("key")
-	before, err := a.Edge.Quotas(key)
+	before, err := a.Edge.Quotas(client(r))
 	if err != nil {
 		failed(w, err)
 		return
 	}
-	kept, err := a.Edge.CheckQuota(q, time.Now())
+	kept, err := a.Edge.CheckQuota(client(r), q, time.Now())
 	if err == nil {
-		err = a.Plans.Put(r.Context(), key, kept)
+		err = a.Plans.Put(r.Context(), before.Keys, kept)
 	}
 	if err != nil {
 		failed(w, err)
 		return
 	}
 	said, _ := json.Marshal(q)
-	a.said(r, key, before, "quota: "+string(said), q.Rule)
+	a.said(r, before, "quota: "+string(said), q.Rule)
 	a.quotas(w, r)
 }
 
@@ -63,8 +67,7 @@ func (a api) unquota(w http.ResponseWriter, r *http.Request) {
 	if !a.store(w) {
 		return
 	}
-	key := r.PathValue("key")
-	before, err := a.Edge.Quotas(key)
+	before, err := a.Edge.Quotas(client(r))
 	if err != nil {
 		failed(w, err)
 		return
@@ -74,7 +77,7 @@ func (a api) unquota(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Query().Get("rule")
 		rule = &name
 	}
-	n, err := a.Plans.Delete(r.Context(), key, rule)
+	n, err := a.Plans.Delete(r.Context(), before.Keys, rule)
 	if err != nil {
 		failed(w, err)
 		return
@@ -84,26 +87,24 @@ func (a api) unquota(w http.ResponseWriter, r *http.Request) {
 		under = *rule
 	}
 	if n > 0 {
-		a.said(r, key, before, what, under)
+		a.said(r, before, what, under)
 	}
 	reply(w, map[string]int{"deleted": n})
 }
 
 // said keeps what was said of a client among the events: by its digest, because keys are nobody's business there.
-func (a api) said(r *http.Request, key string, before control.Quotas, text, rule string) {
-	keys, ok := a.Plans.Keys(key)
-	if !ok {
-		return
+func (a api) said(r *http.Request, before control.Quotas, text, rule string) {
+	if before.By != "" {
+		text += ", known by " + before.By
 	}
-	client, _ := a.Plans.Source(keys[0])
 	old := fmt.Sprintf("plan %s, %d quotas", before.Plan, len(before.Quotas))
-	a.did(r, events.Event{Text: text, Rule: rule, Source: client.String(), Old: old})
+	a.did(r, events.Event{Text: text, Rule: rule, Source: before.Source.String(), Old: old})
 }
 
 func (a api) usage(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), tierTime)
 	defer cancel()
-	used, err := a.Edge.Usage(ctx, r.PathValue("key"))
+	used, err := a.Edge.Usage(ctx, client(r))
 	if err != nil {
 		failed(w, err)
 		return

@@ -204,7 +204,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 	f(r1+"plans: {free: 1}}]", "f.yaml:1:29: rule r asks for plans, but nothing says by what a client is known: add plans: {key: header:X-API-Key, default: free} beside rules")
 	const plans = "plans: {key: \"header:X-Key\"}\nrules: [{name: a, limit: 1, "
-	f(plans+"plans: {free: 1}}]", "f.yaml:2:29: rule a has limits by plan but does not count by header:X-Key, so clients on several plans would share a counter: put it into the rule's key; a rule that counts otherwise can have match: {plans: […]}")
+	f(plans+"plans: {free: 1}}]", "f.yaml:2:29: rule a has limits by plan but does not count by header:X-Key, so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}")
 	f(plans+"key: \"header:x-key\", plans: {free: 1}, candidate: {limit: 2}}]", "f.yaml:2:50: rule a has a candidate and limits by plan: a candidate has one limit for all; remove one of them, or try the limits of a plan in a rule of its own with match: {plans: […]} and mode: shadow")
 	f(plans+"key: \"header:x-key\", plans: {free: 1}, windows: [{limit: 2, window: 1h}]}]", "f.yaml:2:50: rule a has windows and limits by plan: a plan has one limit, in the rule's own window; remove one of them, or give the rule of each plan windows with match: {plans: […]}")
 	f(plans+"key: \"header:x-key\", plans: {free: 1}, algorithm: token_bucket}]", "f.yaml:2:50: rule a has algorithm: token_bucket and limits by plan: want sliding or fixed, or a rule for each plan with match: {plans: […]}")
@@ -214,6 +214,11 @@ func TestConfigErrors(t *testing.T) {
 	f(plans+"key: \"header:x-key\", plans: {free: {limit: 1, burst: 2}}}]", "f.yaml:2:75: plans: free: unknown field burst: want limit")
 	f(plans+"key: \"header:x-key\", plans: {\"a b\": 1}}]", `f.yaml:2:58: plans: "a b" is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores`)
 	f(plans+"match: {plans: [pro, pro]}}]", "f.yaml:2:50: match.plans: pro is there twice: remove one")
+	f("plans: {also: [\"header:a\"]}", "f.yaml:1:8: plans: also but no key: say by what most clients are known, such as key: header:X-API-Key")
+	f("plans: {key: \"header:a\", also: [\"header:A\"]}", "f.yaml:1:8: plans: also has the key itself, header:a: remove it there")
+	f("plans: {key: \"header:a\", also: [\"header:b\", \"header:B\"]}", "f.yaml:1:45: plans.also: header:B is there twice: remove one")
+	f("plans: {key: \"header:a\", also: [host]}", `f.yaml:1:33: plans.also: "host" does not tell a client: want what it sends, such as header:X-API-Key`)
+	f("plans: {key: \"header:a\", also: [\"header:b\"]}\nrules: [{name: a, limit: 1, plans: {free: 1}}]", "f.yaml:2:29: rule a has limits by plan but does not count by header:a or header:b, so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}")
 	f("plans: {key: source}", `f.yaml:1:14: plans.key: "source" does not tell a client: want what it sends, such as header:X-API-Key`)
 	f("plans: {key: \"jwt:sub\"}", `f.yaml:1:14: plans.key: "jwt:sub": a token's claim tells no plan: want what a client sends itself, such as header:X-API-Key`)
 	f("plans: {store: \"sqlite:/x\"}", "f.yaml:1:8: plans: a store but no key: say by what clients are known, such as key: header:X-API-Key")
@@ -380,6 +385,32 @@ func TestWarnings(t *testing.T) {
 	f(one+", "+any, "a", "rule r is about the host a, but http://s")
 	f("{hosts: [\"*.a\"], servers: [\"http://s\"]}, "+other, "b.a")
 	f("{hosts: [\"*.a\"], servers: [\"http://s\"]}, "+any, "b.a", "rule r is about the host b.a, but http://s")
+}
+
+// Places that all clients share want a rule by which no source holds them all.
+func TestSharedPlacesWarning(t *testing.T) {
+	const shared, want = "{name: r, match: {path: /r}, concurrency: 40, key: ", "rule r has 40 places for all clients together"
+	for text, warns := range map[string]bool{
+		shared + "global}":                                                   true,
+		shared + "[host, path]}":                                             true,
+		shared + "source}":                                                   false,
+		shared + "[path, \"header:x-account\"]}":                             false,
+		shared + "global}, {name: s, concurrency: 39}":                       false,
+		shared + "global}, {name: s, concurrency: 40}":                       true,
+		shared + "global}, {name: s, limit: 5}":                              true,
+		shared + "global}, {name: s, mode: shadow, concurrency: 5}":          true,
+		shared + "global}, {name: s, match: {path: /r}, concurrency: 5}":     false,
+		shared + "global}, {name: s, match: {path: /other}, concurrency: 5}": true,
+		shared + "global, mode: \"off\"}":                                    false,
+	} {
+		c, err := Parse("", []byte("origins: [{servers: [\"http://127.0.0.1:1\"]}]\nrules: ["+text+"]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(c.Warnings(), "\n"); strings.Contains(got, want) != warns {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
 }
 
 // A candidate says less than it seems to where what it would refuse is not counted.

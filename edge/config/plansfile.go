@@ -27,6 +27,19 @@ func (r *reader) plans(n ast.Node, p *rules.PlansConfig) {
 			}
 			p.Key = text
 		}),
+		"also": r.texts("plans.also", func(n ast.Node, text string) {
+			_, err := rules.ParsePlanKey(text)
+			switch {
+			case err != nil:
+				r.fail(n, "plans.also: %v", err)
+			case key.Has(p.Also, text):
+				r.fail(n, "plans.also: %s is there twice: remove one", text)
+			case len(p.Also) == maxAlso:
+				r.fail(n, "plans.also: more than %d: leave out some", maxAlso)
+			default:
+				p.Also = append(p.Also, text)
+			}
+		}),
 		"default": r.text("plans.default", func(n ast.Node, text string) {
 			if !plainName(text) {
 				r.fail(n, "plans.default: %q is not the name of a plan: want 1 to 64 letters, digits, dots, dashes or underscores", text)
@@ -45,10 +58,19 @@ func (r *reader) plans(n ast.Node, p *rules.PlansConfig) {
 		"refresh":     r.duration("plans.refresh", 100*time.Millisecond, time.Hour, false, &p.Refresh),
 		"secret_keys": r.boolean("plans.secret_keys", &p.SecretKeys),
 	})
-	if seen != nil && p.Key == "" && p.Store != "" {
+	switch {
+	case seen == nil:
+	case p.Key == "" && p.Store != "":
 		r.fail(n, "plans: a store but no key: say by what clients are known, such as key: header:X-API-Key")
+	case p.Key == "" && len(p.Also) > 0:
+		r.fail(n, "plans: also but no key: say by what most clients are known, such as key: header:X-API-Key")
+	case p.Key != "" && key.Has(p.Also, p.Key):
+		r.fail(n, "plans: also has the key itself, %s: remove it there", p.Key)
 	}
 }
+
+// maxAlso is by how much else clients may be known.
+const maxAlso = 8
 
 // isStore reports whether a text names a store, as far as it shows.
 func isStore(text string) bool {
@@ -129,13 +151,14 @@ func (r *reader) planNames(what string, to *[]string) func(ast.Node) {
 
 // planFault says why a rule cannot ask for plans as it does; "": it can, or does not.
 func (c *Config) planFault(r *rules.Config) string {
+	_, counts := c.Plans.KeyOf(r)
 	switch {
 	case !r.HasPlans():
 		return ""
 	case c.Plans.Key == "":
 		return "rule " + r.Name + " asks for plans, but nothing says by what a client is known: add plans: {key: header:X-API-Key, default: free} beside rules"
-	case len(r.Plans) > 0 && !key.Has(r.Key, c.Plans.Key):
-		return "rule " + r.Name + " has limits by plan but does not count by " + c.Plans.Key + ", so clients on several plans would share a counter: put it into the rule's key; a rule that counts otherwise can have match: {plans: […]}"
+	case len(r.Plans) > 0 && !counts:
+		return "rule " + r.Name + " has limits by plan but does not count by " + strings.Join(append([]string{c.Plans.Key}, c.Plans.Also...), " or ") + ", so clients on several plans would share a counter: put that into the rule's key; a rule that counts otherwise can have match: {plans: […]}"
 	case len(r.Plans) > 0 && len(r.Windows) > 0:
 		return "rule " + r.Name + " has windows and limits by plan: a plan has one limit, in the rule's own window; remove one of them, or give the rule of each plan windows with match: {plans: […]}"
 	case len(r.Plans) > 0 && r.Algorithm != rules.Sliding && r.Algorithm != rules.Fixed:

@@ -59,7 +59,7 @@ func Shown(c *Config) map[string]any {
 		"origins":    origins,
 		"access_log": map[string]any{"file": orNone(c.AccessLog.File), "format": c.AccessLog.Format, "refused": c.AccessLog.Refused},
 		"shed":       shed, "check_path": orNone(c.CheckPath), "verdict_header": c.VerdictHeader,
-		"plans": map[string]any{"key": orNone(c.Plans.Key), "default": c.Plans.Default, "store": orNone(redacted(c.Plans.Store)), "refresh": span(c.Plans.Refresh), "secret_keys": c.Plans.SecretKeys},
+		"plans": map[string]any{"key": orNone(c.Plans.Key), "also": list(c.Plans.Also), "default": c.Plans.Default, "store": orNone(redacted(c.Plans.Store)), "refresh": span(c.Plans.Refresh), "secret_keys": c.Plans.SecretKeys},
 		"rate_limit_service": map[string]any{"listen": orNone(c.RateLimitService.Listen), "cert_file": orNone(c.RateLimitService.CertFile), "key_file": orNone(c.RateLimitService.KeyFile),
 			"client_ca_file": orNone(c.RateLimitService.ClientCAFile), "insecure": c.RateLimitService.Insecure},
 		"jwt": map[string]any{"keys_file": orNone(c.JWT.KeysFile), "algorithms": list(c.JWT.Algorithms), "issuer": orNone(c.JWT.Issuer), "audience": orNone(c.JWT.Audience),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/inflight"
 	"sluice/edge/address"
 	"sluice/edge/rules"
 	"sluice/mitigation"
@@ -25,6 +26,24 @@ type Standing struct {
 	OutsideShare bool `json:"outside_share,omitempty"` // the rule is not about this source
 
 	Policy string `json:"policy,omitempty"` // under which of the rule's limits, where it has several; none: the first
+
+	Places *Places `json:"places,omitempty"` // nil: the rule has no concurrency
+}
+
+// Places are those that requests in flight hold under a rule's concurrency.
+type Places struct {
+	Held  int `json:"held"`  // on all edges, or, where the tier has not answered, on this one
+	Here  int `json:"here"`  // on this edge
+	Limit int `json:"limit"` // so many there are
+}
+
+// places are those of a source, once askTier has asked; nil: the rule has none.
+func (c *Plane) places(u *where) *Places {
+	if u.rule.InFlight == nil {
+		return nil
+	}
+	all, here := c.limiter.InFlight.Of(u.rule.InFlight, u.source, u.look)
+	return &Places{all, here, int(u.rule.InFlight.Limit)}
 }
 
 // Looked is what is known of a source.
@@ -47,17 +66,20 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 	now, covering := time.Now(), c.limiter.Bits.Covering(address.Single(addr), nil)
 	l.Denied = address.IsIn(in.Deny, addr) || c.limiter.Bits.Says(mitigation.Denied, covering, now)
 	l.Allowed = !l.Denied && (address.IsIn(in.Allow, addr) || c.limiter.Bits.Says(mitigation.Allowed, covering, now))
-	for _, u := range under {
+	for i := range under {
+		u := &under[i]
 		v, known := c.limiter.Counters.Peek(u.limit.Counter, u.source, now)
 		st := Standing{Rule: u.rule.Config.Name, Policy: u.rule.PolicyOf(u.limit), Source: u.source.String(), Mode: u.rule.Config.Mode,
-			Limit: u.limit.Counter.Limit, Remaining: u.limit.Counter.Limit, OutsideShare: !u.rule.IsAbout(c.secret, source)}
-		if known {
+			Limit: u.limit.Counter.Limit, Remaining: u.limit.Counter.Limit, OutsideShare: !u.rule.IsAbout(c.secret, source), Places: c.places(u)}
+		if u.rule.Uncounted {
+			st.Limit, st.Remaining = 0, 0
+		} else if known {
 			st.Estimate, st.Remaining = v.Estimate, v.Remaining
 		}
 		if until := c.limiter.Bits.UntilOf(mitigation.Key{Rule: u.limit.Counter.ID, Source: u.source}, covering, now); !until.IsZero() {
 			st.Until = &until
 		}
-		st.Block = c.over(covering, now, u)
+		st.Block = c.over(covering, now, *u)
 		l.Rules = append(l.Rules, st)
 	}
 	return l
@@ -66,8 +88,8 @@ func (c *Plane) Look(ctx context.Context, addr netip.Addr) Looked {
 // bySource are the limits that an address, whose source that is, tells all about, and whom each counts.
 func bySource(in View, source counter.Source, addr netip.Addr) (list []where) {
 	for r, l := range in.Rules.EachLimit() {
-		if src, counts := l.Of(source, addr); counts && r.Parts == nil && r.Config.Limit != 0 {
-			list = append(list, where{r, l, src})
+		if src, counts := l.Of(source, addr); counts && r.Parts == nil && (r.Config.Limit != 0 || r.InFlight != nil) {
+			list = append(list, where{rule: r, limit: l, source: src})
 		}
 	}
 	return list
@@ -80,7 +102,16 @@ func (c *Plane) askTier(ctx context.Context, under []where, source counter.Sourc
 		return false
 	}
 	var replies []<-chan struct{}
-	for _, u := range under {
+	for i := range under {
+		u := &under[i]
+		if u.rule.InFlight != nil {
+			if u.look = c.limiter.InFlight.Look(u.rule.InFlight, u.source); u.look.Reply != nil {
+				replies = append(replies, u.look.Reply)
+			}
+		}
+		if u.rule.Uncounted {
+			continue
+		}
 		reply, first := c.limiter.Counters.Await(u.limit.Counter, u.source)
 		if first {
 			c.limiter.Ask(u.limit.Counter, u.source)
@@ -136,6 +167,7 @@ type where struct {
 	rule   *rules.Rule
 	limit  *rules.Limit
 	source counter.Source
+	look   inflight.Look // at its places, once the tier is asked
 }
 
 // over is what is in force at now over a source under some limits or under AllRules, said of it or of a prefix that covers it: what ends

@@ -283,7 +283,7 @@ func (c *Plane) liftAll(source string, by Operator, now time.Time) (all Lifted, 
 		}
 		limits := r.AllLimits()
 		for i := range limits {
-			if l := (where{r, &limits[i], src}); !r.Shadow {
+			if l := (where{rule: r, limit: &limits[i], source: src}); !r.Shadow {
 				if p, is := src.Prefix(); is && r.Parts == nil {
 					var counts bool
 					if l.source, counts = l.limit.Of(src, p.Addr()); !counts {

@@ -27,66 +27,90 @@ type Usage struct {
 	Remaining uint32     `json:"remaining"`
 	Reset     time.Time  `json:"reset"`                     // when all of the limit is there again, if nothing more comes
 	Until     *time.Time `json:"mitigated_until,omitempty"` // nil: it is not
+	Places    *Places    `json:"places,omitempty"`          // nil: the rule has no concurrency
 }
 
 // Used is what a client has used.
 type Used struct {
-	Key   string  `json:"key"` // "#" and a digest where keys are secret
+	Key   string  `json:"key"`          // "#" and a digest where keys are secret
+	By    string  `json:"by,omitempty"` // "": plans.key
 	Plan  string  `json:"plan"`
 	Asked bool    `json:"asked"` // the tier has answered; else this is what this edge alone knows
 	Rules []Usage `json:"rules"`
 }
 
-// client is who sends a key, as operators are shown it.
-func (c *Plane) client(in *View, key string) (k rules.ClientKey, client counter.Source, shown string, err error) {
-	if in.PlansConfig.Key == "" {
-		return k, client, "", ErrNoPlans
-	}
-	if k, err = rules.NewClientKey(in.PlansConfig, c.secret); err != nil {
-		return k, client, "", err
-	}
-	client, shown, ok := k.Of(key)
-	if !ok {
-		return k, client, "", plans.ErrKey
-	}
-	if in.PlansConfig.SecretKeys {
-		shown = client.String()
-	}
-	return k, client, shown, nil
+// A Client is one as operators name it.
+type Client struct {
+	Key string // what it sends
+	By  string // where: one of plans.also; "": plans.key
 }
 
-// Usage tells what a client has used of its limits, under every rule that is about its plan and counts by the plans' key alone. The tier is
-// asked as Look asks it.
-func (c *Plane) Usage(ctx context.Context, key string) (Used, error) {
+// A subject is a client that an operator has named.
+type subject struct {
+	key    rules.ClientKey
+	source counter.Source // as rules count it
+	known  *plans.Client  // what was said of it
+	shown  string         // "#" and a digest where keys are secret
+	by     string         // "": plans.key
+}
+
+// client finds who is named.
+func (c *Plane) client(in *View, who Client) (s subject, err error) {
+	if in.PlansConfig.Key == "" {
+		return s, ErrNoPlans
+	}
+	keys, err := rules.NewClientKeys(in.PlansConfig, c.secret)
+	if err != nil {
+		return s, err
+	}
+	if s.key, err = keys.By(who.By); err != nil {
+		return s, err
+	}
+	var ok bool
+	if s.source, s.shown, ok = s.key.Of(who.Key); !ok {
+		return s, plans.ErrKey
+	}
+	if in.PlansConfig.SecretKeys {
+		s.shown = s.source.String()
+	}
+	if s.key.String() != keys[0].String() {
+		s.by = s.key.String()
+	}
+	s.known = in.Plans.Of(s.key.Known(s.source))
+	return s, nil
+}
+
+// Usage tells what a client has used of its limits, under every rule that is about its plan and counts by its key alone. The tier is asked as
+// Look asks it.
+func (c *Plane) Usage(ctx context.Context, who Client) (Used, error) {
 	in := c.view()
-	k, client, shown, err := c.client(&in, key)
+	n, err := c.client(&in, who)
 	if err != nil {
 		return Used{}, err
 	}
-	known := in.Plans.Of(client)
-	u := Used{Key: shown, Plan: planOf(&in, known), Rules: []Usage{}}
+	u := Used{Key: n.shown, By: n.by, Plan: planOf(&in, n.known), Rules: []Usage{}}
 	var under []where
 	var plan []string
 	for _, r := range in.Rules.Rules {
-		if v, p, about := r.For(known); about && k.CountsBy(r) {
+		if v, p, about := r.For(n.known); about && n.key.CountsBy(r) && (r.Config.Limit != 0 || r.InFlight != nil) {
 			if p == "" {
 				p = u.Plan
 			}
-			under, plan = append(under, where{v, &v.Limits[0], client}), append(plan, p)
+			under, plan = append(under, where{rule: v, limit: &v.Limits[0], source: n.source}), append(plan, p)
 		}
 	}
-	u.Asked = c.askTier(ctx, under, client)
+	u.Asked = c.askTier(ctx, under, n.source)
 	now := time.Now()
 	for i := range under {
 		r := under[i].rule
-		one := Usage{Rule: r.Config.Name, Plan: plan[i], Limit: r.Config.Limit, Remaining: r.Config.Limit, Reset: now}
-		if v, there := c.limiter.Counters.Peek(r.Counter, client, now); there {
+		one := Usage{Rule: r.Config.Name, Plan: plan[i], Limit: r.Config.Limit, Remaining: r.Config.Limit, Reset: now, Places: c.places(&under[i])}
+		if v, there := c.limiter.Counters.Peek(r.Counter, n.source, now); there {
 			one.Used, one.Remaining = v.Estimate, v.Remaining
 			if v.Estimate > 0 {
 				one.Reset = now.Add(r.Counter.Window)
 			}
 		}
-		if until := c.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: client}, now); !until.IsZero() {
+		if until := c.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: n.source}, now); !until.IsZero() {
 			one.Until, one.Remaining, one.Reset = &until, 0, until
 		}
 		u.Rules = append(u.Rules, one)
@@ -104,32 +128,37 @@ func planOf(in *View, c *plans.Client) string {
 
 // Quota is what operators say of a client.
 type Quota struct {
-	Rule        string     `json:"rule,omitempty"`         // "": all
-	Plan        string     `json:"plan,omitempty"`         // "": as otherwise
-	Limit       uint32     `json:"limit,omitempty"`        // 0: that of the plan
-	EffectiveAt *time.Time `json:"effective_at,omitempty"` // nil: it is in force
-	ExpiresAt   *time.Time `json:"expires_at,omitempty"`   // nil: it has no end
-	State       string     `json:"state,omitempty"`        // in force, to come, over or replaced
+	Rule        string      `json:"rule,omitempty"`         // "": all
+	Plan        string      `json:"plan,omitempty"`         // "": as otherwise
+	Limit       uint32      `json:"limit,omitempty"`        // 0: that of the plan
+	EffectiveAt *time.Time  `json:"effective_at,omitempty"` // nil: it is in force
+	ExpiresAt   *time.Time  `json:"expires_at,omitempty"`   // nil: it has no end
+	State       plans.State `json:"state,omitempty"`
 }
 
 // Quotas are all that operators say of a client.
 type Quotas struct {
-	Key    string  `json:"key"` // "#" and a digest where keys are secret
+	Key    string  `json:"key"`          // "#" and a digest where keys are secret
+	By     string  `json:"by,omitempty"` // "": plans.key
 	Plan   string  `json:"plan"`
 	Quotas []Quota `json:"quotas"`
+
+	Source counter.Source `json:"-"` // as rules count it
+	Keys   []string       `json:"-"` // as the store has it
 }
 
 // Quotas tells what operators say of a client, as it is in force on this edge.
-func (c *Plane) Quotas(key string) (Quotas, error) {
+func (c *Plane) Quotas(who Client) (Quotas, error) {
 	in := c.view()
-	_, client, shown, err := c.client(&in, key)
+	n, err := c.client(&in, who)
 	if err != nil {
 		return Quotas{}, err
 	}
-	known, now := in.Plans.Of(client), time.Now().UnixMilli()
-	all := Quotas{Key: shown, Plan: planOf(&in, known), Quotas: []Quota{}}
-	for i, q := range known.Quotas() {
-		one := Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit, State: "in force"}
+	now := time.Now().UnixMilli()
+	all := Quotas{Key: n.shown, By: n.by, Plan: planOf(&in, n.known), Quotas: []Quota{}, Source: n.source}
+	all.Keys, _ = n.key.Keys(who.Key)
+	for i, q := range n.known.Quotas() {
+		one := Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit, State: n.known.State(i, now)}
 		if q.Start != 0 {
 			t := time.UnixMilli(q.Start).UTC()
 			one.EffectiveAt = &t
@@ -138,40 +167,35 @@ func (c *Plane) Quotas(key string) (Quotas, error) {
 			t := time.UnixMilli(q.End).UTC()
 			one.ExpiresAt = &t
 		}
-		later := slices.ContainsFunc(known.Quotas()[i+1:], func(o plans.Quota) bool {
-			return o.Rule == q.Rule && o.Start <= now && (o.End == 0 || now < o.End)
-		})
-		switch {
-		case q.End != 0 && q.End <= now:
-			one.State = "over"
-		case q.Start > now:
-			one.State = "to come"
-		case later:
-			one.State = "replaced"
-		}
 		all.Quotas = append(all.Quotas, one)
 	}
 	return all, nil
 }
 
-// CheckQuota says what is wrong with what an operator says, and what the store is to keep.
-func (c *Plane) CheckQuota(q Quota, now time.Time) (plans.Quota, error) {
+// CheckQuota says what is wrong with what an operator says of a client, and what the store is to keep.
+func (c *Plane) CheckQuota(who Client, q Quota, now time.Time) (plans.Quota, error) {
 	in := c.view()
 	out := plans.Quota{Rule: q.Rule, Plan: q.Plan, Limit: q.Limit}
-	if in.PlansConfig.Key == "" {
-		return out, ErrNoPlans
+	n, err := c.client(&in, who)
+	if err != nil {
+		return out, err
 	}
 	if q.EffectiveAt != nil {
 		out.Start = q.EffectiveAt.UnixMilli()
 	}
 	if q.ExpiresAt != nil {
 		out.End = q.ExpiresAt.UnixMilli()
+		if q.EffectiveAt == nil || !q.EffectiveAt.After(now) {
+			out.Start = now.UnixMilli() // it stands over what is in force, which began before
+		}
 	}
 	switch r := in.Rules.ByName(q.Rule); {
 	case q.Rule != "" && r == nil:
 		return out, fmt.Errorf("%w: %s, or it is off", config.ErrNoRule, q.Rule)
 	case q.Rule != "" && len(r.Config.Plans) == 0 && (q.Limit != 0 || !r.Config.HasPlans()):
 		return out, fmt.Errorf("edge: rule %s has no plans, so it has one limit for everybody: give it plans: {%s: %d} first", q.Rule, in.PlansConfig.Default, r.Config.Limit)
+	case q.Rule != "" && r.KnowsBy() != n.key.String():
+		return out, fmt.Errorf("edge: rule %s knows clients by %s, and not by %s: say whom it is about, with by=%s", q.Rule, r.KnowsBy(), n.key, r.KnowsBy())
 	case q.Limit == 0 && q.Plan == "":
 		return out, errors.New("edge: a quota needs a plan or a limit")
 	case q.Limit > algorithm.MaxLimit:
@@ -186,8 +210,11 @@ func (c *Plane) CheckQuota(q Quota, now time.Time) (plans.Quota, error) {
 		return out, errors.New("edge: expires_at has passed: want a time to come, or DELETE the quota")
 	case q.EffectiveAt != nil && q.ExpiresAt != nil && !q.EffectiveAt.Before(*q.ExpiresAt):
 		return out, errors.New("edge: effective_at is not before expires_at")
-	case q.EffectiveAt != nil && out.Start <= 0 || q.ExpiresAt != nil && out.End <= 0:
+	case q.EffectiveAt != nil && q.EffectiveAt.UnixMilli() <= 0 || q.ExpiresAt != nil && out.End <= 0:
 		return out, errors.New("edge: a time before 1970: want one such as 2026-05-04T14:05:00Z")
+	}
+	if live := slices.DeleteFunc(slices.Clone(n.known.Quotas()), func(q plans.Quota) bool { return q.End != 0 && q.End <= now.UnixMilli() }); len(live) >= plans.MaxQuotas {
+		return out, fmt.Errorf("%w: the client has %d quotas in force or to come: delete them, or wait until some are over", ErrLimits, len(live))
 	}
 	if limits := in.Plans.Limits(q.Rule); q.Limit != 0 && len(limits) >= plans.MaxLimits {
 		if _, there := slices.BinarySearch(limits, q.Limit); !there {
@@ -197,8 +224,8 @@ func (c *Plane) CheckQuota(q Quota, now time.Time) (plans.Quota, error) {
 	return out, nil
 }
 
-// ErrLimits says that there is no room for another limit.
-var ErrLimits = errors.New("edge: too many limits")
+// ErrLimits says that there is no room for another quota, or for one with another limit.
+var ErrLimits = errors.New("edge: too many quotas")
 
 // planNames are those that rules or the configuration know.
 func planNames(in *View) []string {

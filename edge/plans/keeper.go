@@ -36,7 +36,9 @@ type Store interface {
 	// Changes hands over what has changed since a mark, the oldest first. Where the mark is not one of this store, or too old, it hands over all
 	// that there is, and begin is told so before. It returns the mark for the next time.
 	Changes(ctx context.Context, since Mark, begin func(all bool), each func(Change)) (Mark, error)
-	// Put keeps a quota of a client under the first of the keys, in place of those under any of them that have begun by now or begin with it.
+	// Put keeps a quota of a client under the first of the keys, in place of one under any of them that begins with it. One that has begun by
+	// now and has no end takes the place of all that have. One with an end does so only to those that end by then, and to what says the same:
+	// what else has begun is in force again afterwards.
 	Put(ctx context.Context, keys []string, q Quota, now time.Time) error
 	// Delete takes the quotas of a client away, under one rule or, where rule is nil, all of them, and returns how many those are.
 	Delete(ctx context.Context, keys []string, rule *string) (int, error)
@@ -47,10 +49,8 @@ type Store interface {
 type Keeper struct {
 	Store   Store
 	Refresh time.Duration
-	// Source is the client that a store's key stands for, and Keys are the keys of one as it names itself: the one that it is kept under, and
-	// the others that it may have been kept under before. They report false for what is no key.
+	// Source is the client that a store's key stands for. It reports false for what is no key.
 	Source func(key string) (counter.Source, bool)
-	Keys   func(client string) ([]string, bool)
 	// Publish is told of every Snapshot that is in force from now on, one at a time.
 	Publish func(*Snapshot)
 	// Copy is a file that has what was read last, for a start while the store is away; "": there is none. It holds no keys but digests, which
@@ -252,14 +252,15 @@ func (k *Keeper) publish(now time.Time) {
 // ErrKey says that a client cannot be one.
 var ErrKey = errors.New("plans: that is no key: want 1 to 256 visible characters, as a client sends them")
 
-// Put keeps a quota of a client, and has it in force here at once.
-func (k *Keeper) Put(ctx context.Context, client string, q Quota) error {
-	return k.change(ctx, client, func(ctx context.Context, keys []string) error { return k.Store.Put(ctx, keys, q, time.Now()) })
+// Put keeps a quota of a client, and has it in force here at once. Of its keys the first is the one that it is kept under, and the others are
+// those that it may have been kept under before.
+func (k *Keeper) Put(ctx context.Context, keys []string, q Quota) error {
+	return k.change(ctx, func(ctx context.Context) error { return k.Store.Put(ctx, keys, q, time.Now()) })
 }
 
 // Delete takes quotas of a client away, under one rule or all of them (nil), and returns how many.
-func (k *Keeper) Delete(ctx context.Context, client string, rule *string) (n int, err error) {
-	err = k.change(ctx, client, func(ctx context.Context, keys []string) (err error) {
+func (k *Keeper) Delete(ctx context.Context, keys []string, rule *string) (n int, err error) {
+	err = k.change(ctx, func(ctx context.Context) (err error) {
 		n, err = k.Store.Delete(ctx, keys, rule)
 		return err
 	})
@@ -269,14 +270,10 @@ func (k *Keeper) Delete(ctx context.Context, client string, rule *string) (n int
 // ErrAway says that the store does not take a change.
 var ErrAway = errors.New("plans: the store does not answer: nothing is changed")
 
-func (k *Keeper) change(ctx context.Context, client string, do func(context.Context, []string) error) error {
-	keys, ok := k.Keys(client)
-	if !ok {
-		return ErrKey
-	}
+func (k *Keeper) change(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	if err := do(ctx, keys); err != nil {
+	if err := do(ctx); err != nil {
 		return fmt.Errorf("%w: %v", ErrAway, err)
 	}
 	_ = k.update(ctx) // if not, it is kept, and will be read

@@ -100,7 +100,6 @@ func keeper(s *shelf, file string) (k *Keeper, latest func() *Snapshot, warned *
 	var now atomic.Pointer[Snapshot]
 	warned = new([]string)
 	k = &Keeper{Store: s, Refresh: 5 * time.Second, Copy: file, Check: "check", Source: source,
-		Keys:    func(name string) ([]string, bool) { return []string{name}, true },
 		Publish: func(s *Snapshot) { now.Store(s) },
 		Warn:    func(message string, _ ...any) { *warned = append(*warned, message) }}
 	return k, now.Load, warned
@@ -139,7 +138,7 @@ func TestKeeper(t *testing.T) {
 		synctest.Wait()
 		wants(1, "pro", 0)
 		begins := time.Now().Add(1234 * time.Millisecond)
-		if err := k.Put(t.Context(), "k2", Quota{Rule: "api", Limit: 9, Start: begins.UnixMilli(), End: begins.UnixMilli() + 1000}); err != nil {
+		if err := k.Put(t.Context(), []string{"k2"}, Quota{Rule: "api", Limit: 9, Start: begins.UnixMilli(), End: begins.UnixMilli() + 1000}); err != nil {
 			t.Fatal(err)
 		}
 		wants(2, "", 0)
@@ -164,7 +163,7 @@ func TestKeeper(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		wants(1, "pro", 0)
-		if err := k.Put(t.Context(), "k1", Quota{Plan: "free"}); !errors.Is(err, ErrAway) {
+		if err := k.Put(t.Context(), []string{"k1"}, Quota{Plan: "free"}); !errors.Is(err, ErrAway) {
 			t.Errorf("%v, want ErrAway", err)
 		}
 		if k.Status().Up || len(*warned) != 1 {

@@ -25,6 +25,9 @@ import (
 // more, the rest have the limit of their plan.
 const MaxLimits = 20_000
 
+// MaxQuotas is how many quotas one client may have that are not over: each change of them looks at all.
+const MaxQuotas = 100
+
 // A Quota is what operators say of a client under a rule, or under all of them, for a while. It is comparable.
 type Quota struct {
 	Rule  string // "": all
@@ -36,6 +39,36 @@ type Quota struct {
 
 // in reports whether the quota is in force at a time.
 func (q *Quota) in(at int64) bool { return q.Start <= at && (q.End == 0 || at < q.End) }
+
+// State says how the i-th of the quotas of a client is at a time.
+func (c *Client) State(i int, at int64) State {
+	q := &c.quotas[i]
+	later := func(at int64) bool { // than q one began that is in force
+		return slices.ContainsFunc(c.quotas[i+1:], func(o Quota) bool { return o.Rule == q.Rule && o.in(at) })
+	}
+	switch {
+	case q.End != 0 && q.End <= at:
+		return Over
+	case q.Start > at:
+		return ToCome
+	case !later(at):
+		return InForce
+	case slices.ContainsFunc(c.quotas[i+1:], func(o Quota) bool { return o.Rule == q.Rule && o.End > at && q.in(o.End) && !later(o.End) }):
+		return Suspended
+	}
+	return Replaced
+}
+
+// A State is how a quota of a client stands among the others.
+type State string
+
+const (
+	InForce   State = "in force"
+	ToCome    State = "to come"
+	Over      State = "over"
+	Suspended State = "suspended" // until others end: then it is in force again
+	Replaced  State = "replaced"  // for as long as it lasts
+)
 
 // A Client is what is known of one. It is immutable; nil is one of which nothing was said.
 type Client struct {

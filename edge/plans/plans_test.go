@@ -16,6 +16,32 @@ func client(n int) counter.Source {
 	return counter.SourceOfDigest([16]byte{byte(n), byte(n >> 8), byte(n >> 16), 7})
 }
 
+// Of what stands over another, both say so, and whether the other comes back.
+func TestState(t *testing.T) {
+	var b Book
+	for _, q := range []Quota{
+		{Plan: "free"}, {Plan: "pro", Start: 100_000, End: 900_000}, {Plan: "gold", Start: 200_000, End: 500_000}, {Plan: "team", Start: 700_000},
+		{Rule: "api", Limit: 5}, {Rule: "api", Limit: 6, Start: 100_000, End: 300_000},
+	} {
+		b.Say(client(1), q, false)
+	}
+	c := b.Snapshot(time.Unix(0, 0)).Of(client(1))
+	for at, want := range map[int64][]State{
+		50:  {InForce, ToCome, ToCome, ToCome, InForce, ToCome},
+		100: {Replaced, InForce, ToCome, ToCome, Suspended, InForce},
+		200: {Replaced, Suspended, InForce, ToCome, Suspended, InForce},
+		500: {Replaced, InForce, Over, ToCome, InForce, Over},
+		700: {Replaced, Replaced, Over, InForce, InForce, Over},
+		900: {Replaced, Over, Over, InForce, InForce, Over},
+	} {
+		for i := range want {
+			if got := c.State(i, at*1000); got != want[i] {
+				t.Errorf("at %d: %+v is %s, want %s", at, c.Quotas()[i], got, want[i])
+			}
+		}
+	}
+}
+
 // What is said of clients, at which second it is asked for, and what holds then.
 func TestBook(t *testing.T) {
 	var b Book

@@ -28,15 +28,15 @@ type Decision struct {
 	Level shedding.Level // the highest that a rule says
 	Queue time.Duration  // the longest
 
-	Plans  *plans.Snapshot // who is on which plan; nil: nobody. Set it before AddRules
-	client *plans.Client   // what that says of the request's client, once found
-	found  bool
+	Plans *plans.Snapshot // who is on which plan; nil: nobody. Set it before AddRules
 }
 
 // keyed is what a key makes of the request.
 type keyed struct {
 	key    string
 	source counter.Source
+	client *plans.Client // what plans say of it, once found
+	found  bool
 }
 
 // Reset makes d ready for the next request.
@@ -47,7 +47,6 @@ func (d *Decision) Reset() {
 	clear(d.asked)
 	clear(d.keys)
 	d.Rules, d.asked, d.keys = d.Rules[:0], d.asked[:0], d.keys[:0]
-	d.client, d.found = nil, false
 	d.Level, d.Queue = 0, 0
 }
 
@@ -92,10 +91,11 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 		}
 		if r.plans != nil {
 			d.asked = append(d.asked, r)
-			if !d.account(r.plans, secret, q, source) {
+			who, ok := d.account(r.plans, secret, q, source)
+			if !ok {
 				return false
 			}
-			if r = r.plans.choose(r, d.client); r == nil {
+			if r = r.plans.choose(r, who); r == nil {
 				continue
 			}
 		}
@@ -108,7 +108,7 @@ func (d *Decision) AddRules(secret key.Secret, q *message.Request, client netip.
 				if s, d.buf, ok = secret.Digest(r.Parts, q, d.Claims, source, d.buf); !ok {
 					return false
 				}
-				d.keys = append(d.keys, keyed{r.key, s})
+				d.keys = append(d.keys, keyed{key: r.key, source: s})
 			}
 			s = d.keys[i].source
 		}

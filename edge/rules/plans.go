@@ -19,9 +19,10 @@ import (
 
 // PlansConfig says how a client's plan is told. The zero PlansConfig is none.
 type PlansConfig struct {
-	Key        string // the part of a key by which clients are known: header:NAME, cookie:NAME or query:NAME; "": there are no plans
-	Default    string // the plan of whom nothing was said
-	Store      string // where it is said, sqlite:/PATH or postgres://…; "": nobody says anything
+	Key        string   // the part of a key by which clients are known: header:NAME, cookie:NAME or query:NAME; "": there are no plans
+	Also       []string // what else such clients are known by, each apart: an organisation, say
+	Default    string   // the plan of whom nothing was said
+	Store      string   // where it is said, sqlite:/PATH or postgres://…; "": nobody says anything
 	Refresh    time.Duration
 	SecretKeys bool // the store has digests, and no keys
 }
@@ -45,6 +46,16 @@ func ParsePlanKey(text string) (key.Part, error) {
 	return part, nil
 }
 
+// KeyOf is the part by which a rule knows clients: of Key and Also the first that it counts by; else Key.
+func (p *PlansConfig) KeyOf(c *Config) (part string, counted bool) {
+	for _, part := range append([]string{p.Key}, p.Also...) {
+		if key.Has(c.Key, part) {
+			return part, true
+		}
+	}
+	return p.Key, false
+}
+
 // HasPlans reports whether the rule asks for the client's plan.
 func (c *Config) HasPlans() bool {
 	return len(c.Plans)+len(c.Match.Plans) > 0 || c.Match.Not != nil && len(c.Match.Not.Plans) > 0
@@ -54,11 +65,12 @@ func (c *Config) HasPlans() bool {
 // own, with the limit in it, so all edges mean the same by it, and by its mitigations. Clients with the same limit share a variant. Whose limit
 // changes is counted afresh.
 //
-// It costs a decision a look into two maps, and where no other rule has the plans' key, one digest. Memory: 1 KB for a variant; the tier is told of
+// It costs a decision a look into two maps, and where no other rule has the plans' key, one digest; by one of PlansConfig.Also another. Memory: 1 KB for a variant; the tier is told of
 // each, and no command is sent for it.
 type planned struct {
 	key        []key.Part
 	name       string // of the key; rules by that alone have the same digest
+	apart      string // "": the key is PlansConfig.Key
 	of         string // the rule's name
 	standard   string
 	about, not []string
@@ -67,16 +79,20 @@ type planned struct {
 }
 
 func newPlanned(c *Config, p PlansConfig) (*planned, error) {
-	part, err := ParsePlanKey(p.Key)
+	name, _ := p.KeyOf(c)
+	part, err := ParsePlanKey(name)
 	if err != nil {
 		return nil, fmt.Errorf("plans: key: %w", err)
 	}
-	v := &planned{key: []key.Part{part}, name: p.Key, of: c.Name, standard: p.Default, about: c.Match.Plans, limits: make(map[string]uint32, len(c.Plans))}
+	v := &planned{key: []key.Part{part}, name: name, of: c.Name, standard: p.Default, about: c.Match.Plans, limits: make(map[string]uint32, len(c.Plans))}
 	if c.Match.Not != nil {
 		v.not = c.Match.Not.Plans
 	}
 	for plan, l := range c.Plans {
 		v.limits[plan] = l.Limit
+	}
+	if name != p.Key {
+		v.apart = part.String()
 	}
 	v.variants.Store(new(map[uint32]*Rule))
 	return v, nil
@@ -230,16 +246,44 @@ func (r *Rule) For(c *plans.Client) (variant *Rule, plan string, about bool) {
 // A ClientKey makes a client of the value by which it is known.
 type ClientKey struct {
 	part   key.Part
-	text   string
+	apart  string // "": of PlansConfig.Key
 	secret key.Secret
 	hidden bool
 }
 
-// NewClientKey makes the one of a configuration that has plans.
-func NewClientKey(p PlansConfig, secret key.Secret) (ClientKey, error) {
-	part, err := ParsePlanKey(p.Key)
-	return ClientKey{part, p.Key, secret, p.SecretKeys}, err
+// ClientKeys are those of a configuration: of PlansConfig.Key, and of each of Also.
+type ClientKeys []ClientKey
+
+// NewClientKeys makes those of a configuration that has plans.
+func NewClientKeys(p PlansConfig, secret key.Secret) (ClientKeys, error) {
+	var list ClientKeys
+	for i, text := range append([]string{p.Key}, p.Also...) {
+		part, err := ParsePlanKey(text)
+		if err != nil {
+			return nil, err
+		}
+		k := ClientKey{part: part, secret: secret, hidden: p.SecretKeys}
+		if i > 0 {
+			k.apart = part.String()
+		}
+		list = append(list, k)
+	}
+	return list, nil
 }
+
+// By is the one of a part of a key; "": of PlansConfig.Key.
+func (l ClientKeys) By(part string) (ClientKey, error) {
+	p, err := key.Parse(part)
+	for i := range l {
+		if part == "" || err == nil && l[i].part.String() == p.String() {
+			return l[i], nil
+		}
+	}
+	return ClientKey{}, fmt.Errorf("edge: no client is known by %q: want %s, or one of plans.also, which is %v", part, l[0].part, l[1:])
+}
+
+// String is what clients send.
+func (k ClientKey) String() string { return k.part.String() }
 
 // maxClient is how long a client's key may be.
 const maxClient = 256
@@ -256,7 +300,19 @@ func (k ClientKey) Of(value string) (client counter.Source, form string, ok bool
 	return k.secret.DigestOf(k.part.Kind, b), string(b), true
 }
 
-// A store has a client under its form, or under its digest.
+// Known is a client as plans know it, by what it counts as.
+func (k ClientKey) Known(client counter.Source) counter.Source {
+	return known(k.secret, k.apart, client)
+}
+
+func known(secret key.Secret, apart string, client counter.Source) counter.Source {
+	if apart == "" {
+		return client
+	}
+	return secret.Apart(apart, client)
+}
+
+// A store has a client under its form, after what it is known by if that is not PlansConfig.Key, or under its digest.
 const plainKey = "="
 
 // Keys are those that a store may have a client under, the first of which it is kept under.
@@ -265,20 +321,22 @@ func (k ClientKey) Keys(value string) ([]string, bool) {
 	if !ok {
 		return nil, false
 	}
-	plain, hidden := plainKey+form, client.String()
+	plain, hidden := k.apart+plainKey+form, k.Known(client).String()
 	if k.hidden {
 		return []string{hidden, plain}, true
 	}
 	return []string{plain, hidden}, true
 }
 
-// Source is the client that a store has under a key.
-func (k ClientKey) Source(key string) (counter.Source, bool) {
-	if form, plain := strings.CutPrefix(key, plainKey); plain {
-		return k.secret.DigestOf(k.part.Kind, []byte(form)), true
+// Source is the client that a store has under a key, as plans know it.
+func (l ClientKeys) Source(text string) (counter.Source, bool) {
+	for _, k := range l {
+		if form, plain := strings.CutPrefix(text, k.apart+plainKey); plain {
+			return k.Known(k.secret.DigestOf(k.part.Kind, []byte(form))), true
+		}
 	}
-	client, err := counter.ParseSource(key)
-	return client, err == nil && strings.HasPrefix(key, "#")
+	client, err := counter.ParseSource(text)
+	return client, err == nil && strings.HasPrefix(text, "#")
 }
 
 // CountsBy reports whether a rule counts by this key alone, so that a client has one counter under it.
@@ -286,20 +344,27 @@ func (k ClientKey) CountsBy(r *Rule) bool {
 	return len(r.Parts) == 1 && r.Parts[0].Kind == k.part.Kind && bytes.Equal(r.Parts[0].Name, k.part.Name)
 }
 
-// account finds what is known of the client of a request, once. It reports false if there is no telling who that is.
-func (d *Decision) account(v *planned, secret key.Secret, q *message.Request, source counter.Source) bool {
-	if d.found {
-		return true
-	}
+// account finds what is known of the client of a request, by what a rule knows it. It reports false if there is no telling who that is.
+func (d *Decision) account(v *planned, secret key.Secret, q *message.Request, source counter.Source) (client *plans.Client, ok bool) {
 	i := slices.IndexFunc(d.keys, func(k keyed) bool { return k.key == v.name })
 	if i < 0 {
-		var ok bool
 		i = len(d.keys)
 		if source, d.buf, ok = secret.Digest(v.key, q, nil, source, d.buf); !ok {
-			return false
+			return nil, false
 		}
-		d.keys = append(d.keys, keyed{v.name, source})
+		d.keys = append(d.keys, keyed{key: v.name, source: source})
 	}
-	d.client, d.found = d.Plans.Of(d.keys[i].source), true
-	return true
+	k := &d.keys[i]
+	if !k.found {
+		k.client, k.found = d.Plans.Of(known(secret, v.apart, k.source)), true
+	}
+	return k.client, true
+}
+
+// KnowsBy is the part by which the rule knows clients; "": it does not ask.
+func (r *Rule) KnowsBy() string {
+	if r.plans == nil {
+		return ""
+	}
+	return r.plans.key[0].String()
 }

@@ -40,13 +40,18 @@ func api() Config {
 	return c
 }
 
-func clientKey(t testing.TB) ClientKey {
+func clientKeys(t testing.TB, p PlansConfig) ClientKeys {
 	t.Helper()
-	k, err := NewClientKey(plansConfig, testSecret)
+	l, err := NewClientKeys(p, testSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k
+	return l
+}
+
+func clientKey(t testing.TB) ClientKey {
+	t.Helper()
+	return clientKeys(t, plansConfig)[0]
 }
 
 // book is who is on which plan.
@@ -253,7 +258,7 @@ func TestClientKey(t *testing.T) {
 			t.Errorf("%q", keys)
 		}
 		for _, key := range keys {
-			if of, ok := k.Source(key); !ok || of != client {
+			if of, ok := (ClientKeys{k}).Source(key); !ok || of != client {
 				t.Errorf("%s is %v, want %v", key, of, client)
 			}
 		}
@@ -264,11 +269,79 @@ func TestClientKey(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "k-1", "#12", "192.0.2.1"} {
-		if _, ok := k.Source(bad); ok {
+		if _, ok := (ClientKeys{k}).Source(bad); ok {
 			t.Errorf("%q is a key of a store", bad)
 		}
 	}
 }
+
+// What is said of an organisation holds for it alone, and nothing that is said of a client who sends the same as a key holds for it; a request
+// counts for both.
+func TestOrganisations(t *testing.T) {
+	p := PlansConfig{Key: "header:X-Key", Also: []string{"header:X-Organisation"}, Default: "free"}
+	org := Default("org", 50)
+	org.Key, org.Plans = []string{"header:x-organisation"}, map[string]PlanLimit{"large": {500}}
+	large := Default("large", 7)
+	large.Key, large.Match.Plans = []string{"header:x-organisation", "path"}, []string{"large"}
+	set, err := New([]Config{api(), org, large}, Defaults{Plans: p}, func(string) *Tally { return NewTally() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hidden := range []bool{false, true} {
+		p.SecretKeys = hidden
+		keys := clientKeys(t, p)
+		var b plans.Book
+		for _, said := range []struct {
+			by, client string
+			quota      plans.Quota
+		}{
+			{"", "acme", plans.Quota{Plan: "pro"}},
+			{"", "acme", plans.Quota{Rule: "org", Limit: 3}}, // as if somebody had written it into the store
+			{"header:x-ORGANISATION", "acme", plans.Quota{Rule: "org", Limit: 80}},
+			{"header:x-organisation", "big", plans.Quota{Plan: "large"}},
+		} {
+			k, err := keys.By(said.by)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, _, _ := k.Of(said.client)
+			for _, text := range second(k.Keys(said.client)) {
+				if got, ok := keys.Source(text); !ok || got != k.Known(client) || strings.Contains(text, said.client) == strings.HasPrefix(text, "#") {
+					t.Errorf("%s %s: the store's %s is %v, want %v", said.by, said.client, text, got, k.Known(client))
+				}
+			}
+			b.Say(k.Known(client), said.quota, false)
+		}
+		who := b.Snapshot(time.Unix(1000, 0))
+		if _, err := set.Vary(who); err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range []struct {
+			lines []string
+			want  map[string]uint32
+		}{
+			{[]string{"X-Key: acme", "X-Organisation: acme"}, map[string]uint32{"api": 100, "org": 80}},
+			{[]string{"X-Key: big", "X-Organisation: big"}, map[string]uint32{"api": 10, "org": 500, "large": 7}},
+			{[]string{"X-Organisation: acme"}, map[string]uint32{"api": 10, "org": 80}},
+			{[]string{"X-Key: acme"}, map[string]uint32{"api": 100, "org": 50}},
+			{[]string{"X-Organisation: acme", "X-Organisation: big"}, nil},
+		} {
+			if got := under(t, set, who, test.lines...); !maps.Equal(got, test.want) {
+				t.Errorf("%q: limits %v, want %v", test.lines, got, test.want)
+			}
+		}
+		decide := deciding(t, set, who, "X-Organisation: acme")
+		decide()
+		if n := testing.AllocsPerRun(100, decide); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+	if _, err := clientKeys(t, p).By("cookie:id"); err == nil || !strings.Contains(err.Error(), `no client is known by "cookie:id": want header:x-key, or one of plans.also, which is [header:x-organisation]`) {
+		t.Error(err)
+	}
+}
+
+func second(list []string, _ bool) []string { return list }
 
 // BenchmarkPlans is what plans cost a decision, beside the rule without them, and allocates nothing: of whom nothing was said, of a client on a plan,
 // and of one with a limit of its own among ten thousand. "none" is a rule that does not ask.

@@ -147,9 +147,22 @@ func (s *Store) Changes(ctx context.Context, since plans.Mark, begin func(all bo
 	defer rows.Close()
 	for rows.Next() {
 		var c plans.Change
-		q, hits, gone := &c.Quota, int64(0), int64(0)
-		if err := rows.Scan(&c.Key, &q.Rule, &q.Start, &q.End, &q.Plan, &hits, &gone); err != nil {
+		q, gone := &c.Quota, int64(0)
+		var start, end, limit any
+		if err := rows.Scan(&c.Key, &q.Rule, &start, &end, &q.Plan, &limit, &gone); err != nil {
 			return since, err
+		}
+		ok := true
+		number := func(v any) int64 { // SQLite takes text for one
+			n, is := v.(int64)
+			ok = ok && is
+			return n
+		}
+		q.Start, q.End = number(start), number(end)
+		hits := number(limit)
+		if !ok {
+			each(plans.Change{}) // a quota of no client
+			continue
 		}
 		c.Key = keyOf(c.Key)
 		q.Limit, c.Removed = math.MaxUint32, gone != 0 // that is no limit
@@ -218,7 +231,7 @@ func keyOf(text string) string {
 	return text
 }
 
-// Put is plans.Store's. Of keys there are one or two.
+// Put is plans.Store's. Of keys there are one or two. Those that are over go as well, so that what is lent again and again takes no more room.
 func (s *Store) Put(ctx context.Context, keys []string, q plans.Quota, now time.Time) error {
 	return s.within(ctx, func(tx *sql.Tx) error {
 		n, err := s.next(ctx, tx)
@@ -226,12 +239,18 @@ func (s *Store) Put(ctx context.Context, keys []string, q plans.Quota, now time.
 			return err
 		}
 		key, other := s.keysOf(keys)
-		begun := int64(-1) // nothing: one that begins later stands beside what is in force
-		if q.Start <= now.UnixMilli() {
-			begun = now.UnixMilli()
+		at := now.UnixMilli()
+		begun, end := int64(-1), q.End // nothing: one that begins later stands beside what is in force
+		if q.Start <= at {
+			begun = at
+		}
+		if end == 0 {
+			end = math.MaxInt64
 		}
 		if _, err := tx.ExecContext(ctx, `UPDATE sluice_quotas SET removed = 1, change = $1
-			WHERE client IN ($2, $3) AND rule = $4 AND removed = 0 AND (effective_at <= $5 OR effective_at = $6)`, n, key, other, q.Rule, begun, q.Start); err != nil {
+			WHERE client IN ($2, $3) AND rule = $4 AND removed = 0 AND (effective_at = $5 OR expires_at > 0 AND expires_at <= $6
+			OR effective_at <= $7 AND (COALESCE(NULLIF(expires_at, 0), 9223372036854775807) <= $8 OR plan = $9 AND hits = $10))`,
+			n, key, other, q.Rule, q.Start, at, begun, end, q.Plan, int64(q.Limit)); err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `INSERT INTO sluice_quotas (client, rule, effective_at, expires_at, plan, hits, change, removed) VALUES ($1, $2, $3, $4, $5, $6, $7, 0)
@@ -251,7 +270,7 @@ func (s *Store) Delete(ctx context.Context, keys []string, rule *string) (delete
 		key, other := s.keysOf(keys)
 		name, every := "", 1
 		if rule != nil {
-			name, every = *rule, 0
+			name, every = s.text(*rule), 0
 		}
 		result, err := tx.ExecContext(ctx, `UPDATE sluice_quotas SET removed = 1, change = $1 WHERE client IN ($2, $3) AND removed = 0 AND (rule = $4 OR $5 = 1)`, n, key, other, name, every)
 		if err != nil {

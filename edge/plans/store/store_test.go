@@ -103,6 +103,42 @@ func TestChanges(t *testing.T) {
 	})
 }
 
+// What is lent stands over what is in force, which is so again afterwards; what is said for good takes the place of all that has begun.
+func TestLent(t *testing.T) {
+	each(t, func(t *testing.T, name string) {
+		s, r := open(t, name), (*reader)(nil)
+		said := func(at int64, q plans.Quota) {
+			t.Helper()
+			if err := s.Put(context.Background(), []string{"=a"}, q, time.UnixMilli(at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left := func(want ...string) {
+			t.Helper()
+			r = &reader{t: t, s: s}
+			r.wants(append([]string{"all"}, want...)...)
+		}
+		left()
+		const free, pro, gold = `=a "" "free" 0 0-0`, `=a "" "pro" 0 1000-9000`, `=a "" "gold" 0 2000-5000`
+		said(500, plans.Quota{Plan: "free"})
+		said(1000, plans.Quota{Plan: "pro", Start: 1000, End: 9000})
+		left(free, pro)
+		said(2000, plans.Quota{Plan: "gold", Start: 2000, End: 5000})
+		left(free, pro, gold)
+		said(3000, plans.Quota{Plan: "gold", Start: 3000, End: 4000}) // the same, and shorter
+		left(free, pro, `=a "" "gold" 0 3000-4000`)
+		said(4500, plans.Quota{Plan: "new", Start: 8000, End: 8500}) // to come: what is over goes
+		left(free, pro, `=a "" "new" 0 8000-8500`)
+		said(4600, plans.Quota{Plan: "gold", Start: 4600, End: 9500}) // longer than pro
+		left(free, `=a "" "new" 0 8000-8500`, `=a "" "gold" 0 4600-9500`)
+		said(4700, plans.Quota{Plan: "free", Start: 4700, End: 9900}) // what was for good has an end
+		left(`=a "" "new" 0 8000-8500`, `=a "" "free" 0 4700-9900`)
+		said(4800, plans.Quota{Plan: "new", Start: 8000})
+		said(4900, plans.Quota{Plan: "free"})
+		left(`=a "" "new" 0 8000-0`, free)
+	})
+}
+
 // A key is kept byte for byte, also one that is no text, and a limit that cannot be keeps nobody from reading the others.
 func TestOddRows(t *testing.T) {
 	each(t, func(t *testing.T, name string) {
@@ -121,6 +157,12 @@ func TestOddRows(t *testing.T) {
 			}
 			r.wants("gone " + key + ` "" "pro" 0 0-0`)
 		}
+		for _, rule := range []string{"\x00", "\xff", "'; DROP TABLE sluice_quotas; --"} {
+			if n, err := s.Delete(ctx, []string{"=a"}, &rule); n != 0 || err != nil {
+				t.Errorf("%q: %d are deleted, %v; want none", rule, n, err)
+			}
+		}
+		r.wants()
 		for key, hits := range map[string]string{"=a": "-1", "=b": "5000000000"} {
 			if err := s.Put(ctx, []string{key}, plans.Quota{Rule: "api", Limit: 7}, time.Now()); err != nil {
 				t.Fatal(err)
@@ -131,6 +173,25 @@ func TestOddRows(t *testing.T) {
 			r.wants(key + ` "api" "" 4294967295 0-0`)
 		}
 	})
+}
+
+// SQLite takes text for a number. A row that has some keeps nobody from reading the others.
+func TestTextForANumber(t *testing.T) {
+	s := open(t, "sqlite:"+filepath.Join(t.TempDir(), "p.db"))
+	r := &reader{t: t, s: s}
+	r.wants("all")
+	for i, column := range []string{"", "effective_at", "expires_at", "hits", "client"} {
+		if err := s.Put(context.Background(), []string{fmt.Sprint("=", i)}, plans.Quota{Plan: "pro"}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if column == "" {
+			continue
+		}
+		if _, err := s.db.Exec(`UPDATE sluice_quotas SET `+column+` = 'x' WHERE client = ?`, fmt.Sprint("=", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.wants(`=0 "" "pro" 0 0-0`, ` "" "" 0 0-0`, ` "" "" 0 0-0`, ` "" "" 0 0-0`, `x "" "pro" 0 0-0`)
 }
 
 // Changes of edges that change at once have numbers of their own, and nobody misses one.

@@ -40,6 +40,7 @@ const (
 	Descriptor // all entries of one; no part of a request has it
 
 	shareOf = 0xff // begins what is hashed of a rule and a source, and no key
+	apart   = 0xfe // begins what is hashed of a part's name and a source, and no key
 )
 
 // Forms are what a part of a key can be.
@@ -71,6 +72,18 @@ func Parse(text string) (Part, error) {
 		return Part{Kind: Claim, Name: []byte(name)}, nil
 	}
 	return Part{}, fmt.Errorf("%q is not possible: want "+Forms, text)
+}
+
+// String is the part as Parse reads it, each in one form.
+func (p Part) String() string {
+	kind := [...]string{Source: "source", Header: "header", Cookie: "cookie", Query: "query", Host: "host", Path: "path", Global: "global", Claim: "jwt", Descriptor: "descriptor"}[p.Kind]
+	switch {
+	case p.Depth > 0:
+		return kind + ":" + strconv.Itoa(p.Depth)
+	case len(p.Name) > 0:
+		return kind + ":" + string(p.Name)
+	}
+	return kind
 }
 
 // Has reports whether a key has a part.
@@ -141,6 +154,12 @@ func (k Secret) Sum(buf []byte) counter.Source {
 // DigestOf is the digest of a key of one part with this value.
 func (k Secret) DigestOf(kind Kind, value []byte) counter.Source {
 	return k.Sum(append(binary.LittleEndian.AppendUint32([]byte{byte(kind)}, uint32(len(value))), value...))
+}
+
+// Apart is a source that is told from the same value of other parts by the name of its own.
+func (k Secret) Apart(part string, source counter.Source) counter.Source {
+	var room [96]byte
+	return k.Sum(source.AppendBinary(append(append(room[:0], apart), part...)))
 }
 
 // IsWithin reports whether a source is among so many percent of those that a rule of this name counts.
@@ -230,7 +249,7 @@ func (p *Part) Find(q *message.Request, at message.Split) (value []byte, once, o
 func (p *Part) Form(buf, value []byte) ([]byte, bool) {
 	switch p.Kind {
 	case Cookie:
-		return appendCookie(buf, value)
+		return message.AppendCookie(buf, value)
 	case Query:
 		return appendParameter(buf, value)
 	}
@@ -269,32 +288,6 @@ func appendCredentials(buf, value []byte) ([]byte, bool) {
 	buf = slices.Grow(buf, base64.StdEncoding.DecodedLen(len(value)))
 	m, err := strictBase64.Decode(buf[n:cap(buf)], value)
 	return buf[:n+m], err == nil
-}
-
-// appendCookie appends the value of a cookie as it is after whatever servers do to one: some take quotes around it away, some decode
-// %61, some take a plus for a space. What they read further apart, browsers do not send of their own accord: other quotes,
-// backslashes (Python takes "\141" for a), commas (which once were separators), other white space and letters beyond ASCII (RFC 6265, 4.1.1).
-func appendCookie(buf, value []byte) ([]byte, bool) {
-	if n := len(value); n > 1 && value[0] == '"' && value[n-1] == '"' {
-		value = value[1 : n-1]
-	}
-	for i := 0; i < len(value); i++ {
-		c := value[i]
-		switch {
-		case c == '"' || c == '\\' || c == ',' || c == '\t' || c >= 0x7f:
-			return buf, false
-		case c == '%':
-			if b, ok := message.Escaped(value[i:]); ok {
-				c = b
-				i += 2
-			}
-		}
-		if c == '+' {
-			c = ' '
-		}
-		buf = append(buf, c)
-	}
-	return buf, true
 }
 
 // appendParameter appends the value of a parameter, decoded. A null byte ends it for some.

@@ -21,7 +21,7 @@ func Keep(c *config.Config, secret [16]byte, warn func(string, ...any)) (*plans.
 	if c.Plans.Store == "" {
 		return nil, nil
 	}
-	key, err := rules.NewClientKey(c.Plans, key.NewSecret(secret))
+	keys, err := rules.NewClientKeys(c.Plans, key.NewSecret(secret))
 	if err != nil {
 		return nil, err
 	}
@@ -29,11 +29,15 @@ func Keep(c *config.Config, secret [16]byte, warn func(string, ...any)) (*plans.
 	if err != nil {
 		return nil, err
 	}
-	check, _, ok := key.Of("sluice")
-	if !ok {
-		check, _, _ = key.Of("sluice sluice") // of a key whose values have several words
+	check := ""
+	for _, k := range keys { // by other keys other quotas are read
+		client, _, ok := k.Of("sluice")
+		if !ok {
+			client, _, _ = k.Of("sluice sluice") // of a key whose values have several words
+		}
+		check += k.Known(client).String()
 	}
-	k := &plans.Keeper{Store: s, Refresh: c.Plans.Refresh, Source: key.Source, Keys: key.Keys, Warn: warn, Check: check.String()}
+	k := &plans.Keeper{Store: s, Refresh: c.Plans.Refresh, Source: keys.Source, Warn: warn, Check: check}
 	if c.StateDir != "" {
 		k.Copy = filepath.Join(c.StateDir, copyName)
 	}

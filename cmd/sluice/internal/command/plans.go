@@ -11,16 +11,18 @@ import (
 
 // planCommands are those of clients' plans.
 func planCommands() []Command {
-	set := NewFlagSet("quota")
+	set, used := NewFlagSet("quota"), NewFlagSet("usage")
 	var q operator.Quota
+	const byWhat = "KEY is what the client sends as `PART`, one of plans.also, such as header:X-Organisation; without, as plans.key"
+	by, usedBy := set.String("by", "", byWhat), used.String("by", "", byWhat)
 	set.StringVar(&q.Rule, "rule", "", "under the rule `NAME` only; without, under all of them")
 	set.StringVar(&q.Plan, "plan", "", "the client is on the `PLAN`")
 	set.Uint32Var(&q.Limit, "limit", 0, "the client has the limit `N`, whatever its plan says; needs --rule")
 	from := set.String("from", "", "not before this `TIME`, such as 2026-05-04T14:05:00Z")
-	until := set.String("until", "", "until this `TIME`")
+	until := set.String("until", "", "lent until this `TIME`; then what is in force now is so again")
 	return []Command{
 		operatorCommand(set, "set|get|delete KEY", "the plan and limits of a client, by the key that it sends", func(c *operator.Client, args []string) error {
-			does, key := args[0], args[1]
+			does, key := args[0], operator.Key{Text: args[1], By: *by}
 			var err error
 			if q.EffectiveAt, err = instant("from", *from); err != nil {
 				return err
@@ -30,7 +32,7 @@ func planCommands() []Command {
 			}
 			said := slices.ContainsFunc([]string{"plan", "limit", "from", "until"}, set.Changed)
 			switch {
-			case key == "":
+			case key.Text == "":
 				return usageError{errors.New("KEY is empty: whose quota?")}
 			case does == "set" && q.Plan == "" && q.Limit == 0:
 				return usageError{errors.New("nothing is to be set: give --plan PLAN, or --rule NAME and --limit N")}
@@ -49,11 +51,11 @@ func planCommands() []Command {
 			}
 			return usageError{fmt.Errorf("no form %q: want quota set KEY, quota get KEY or quota delete KEY", does)}
 		}),
-		operatorCommand(NewFlagSet("usage"), "KEY", "what a client has used of its limits, by the key that it sends", func(c *operator.Client, args []string) error {
+		operatorCommand(used, "KEY", "what a client has used of its limits, by the key that it sends", func(c *operator.Client, args []string) error {
 			if args[0] == "" {
 				return usageError{errors.New("KEY is empty: whose usage?")}
 			}
-			return c.Usage(args[0])
+			return c.Usage(operator.Key{Text: args[0], By: *usedBy})
 		}),
 	}
 }

@@ -199,7 +199,14 @@ func tell(w io.Writer, l *control.Looked, happened []events.Event) error {
 		line("never limited, by the list allow (sluice allow and sluice config show it)")
 	}
 	for _, r := range l.Rules {
-		text := fmt.Sprintf("rule %s: %.4g of %d requests, %d left", cmp.Or(r.Policy, r.Rule), r.Estimate, r.Limit, r.Remaining)
+		var parts []string
+		if r.Limit > 0 {
+			parts = append(parts, fmt.Sprintf("%.4g of %d requests, %d left", r.Estimate, r.Limit, r.Remaining))
+		}
+		if p := r.Places; p != nil {
+			parts = append(parts, fmt.Sprintf("%d of %d in flight, %d of them here", p.Held, p.Limit, p.Here))
+		}
+		text := "rule " + cmp.Or(r.Policy, r.Rule) + ": " + strings.Join(parts, "; ")
 		if r.OutsideShare {
 			text += "; not about this source, by its share"
 		}

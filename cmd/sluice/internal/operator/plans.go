@@ -29,16 +29,29 @@ type quotas struct {
 	}
 }
 
-func quotaPath(key string) string { return "/v1/quotas/" + url.PathEscape(key) }
+// Key is a client: what it sends, and where, if that is not plans.key.
+type Key struct{ Text, By string }
+
+// path is where the API tells of a client, with more parameters.
+func (k Key) path(of string, query url.Values) string {
+	if k.By != "" {
+		query.Set("by", k.By)
+	}
+	path := "/v1/" + of + "/" + url.PathEscape(k.Text)
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return path
+}
 
 // SetQuota says which plan or limit a client has.
-func (c *Client) SetQuota(key string, q Quota) error {
-	return show(c, http.MethodPut, quotaPath(key), q, c.showQuotas)
+func (c *Client) SetQuota(key Key, q Quota) error {
+	return show(c, http.MethodPut, key.path("quotas", url.Values{}), q, c.showQuotas)
 }
 
 // Quotas prints what is said of a client.
-func (c *Client) Quotas(key string) error {
-	return show(c, http.MethodGet, quotaPath(key), nil, c.showQuotas)
+func (c *Client) Quotas(key Key) error {
+	return show(c, http.MethodGet, key.path("quotas", url.Values{}), nil, c.showQuotas)
 }
 
 func (c *Client) showQuotas(all quotas) error {
@@ -63,18 +76,18 @@ func (c *Client) showQuotas(all quotas) error {
 }
 
 // DeleteQuotas takes away what is said of a client, under one rule or, where rule is nil, at all.
-func (c *Client) DeleteQuotas(key string, rule *string) error {
-	path := quotaPath(key)
+func (c *Client) DeleteQuotas(key Key, rule *string) error {
+	query := url.Values{}
 	if rule != nil {
-		path += "?" + url.Values{"rule": {*rule}}.Encode()
+		query.Set("rule", *rule)
 	}
-	return show(c, http.MethodDelete, path, nil, func(n struct{ Deleted int }) error {
-		what := fmt.Sprintf("%d quotas of %s are deleted", n.Deleted, key)
+	return show(c, http.MethodDelete, key.path("quotas", query), nil, func(n struct{ Deleted int }) error {
+		what := fmt.Sprintf("%d quotas of %s are deleted", n.Deleted, key.Text)
 		switch n.Deleted {
 		case 0:
-			what = key + " has no such quota"
+			what = key.Text + " has no such quota"
 		case 1:
-			what = "a quota of " + key + " is deleted"
+			what = "a quota of " + key.Text + " is deleted"
 		}
 		_, err := io.WriteString(c.Out, Printable(what)+"\n")
 		return err
@@ -82,7 +95,7 @@ func (c *Client) DeleteQuotas(key string, rule *string) error {
 }
 
 // Usage prints what a client has used.
-func (c *Client) Usage(key string) error {
+func (c *Client) Usage(key Key) error {
 	type usage struct {
 		Key, Plan string
 		Rules     []struct {
@@ -91,14 +104,15 @@ func (c *Client) Usage(key string) error {
 			Limit, Remaining uint64
 			Reset            time.Time
 			Until            *time.Time `json:"mitigated_until"`
+			Places           *struct{ Held, Limit uint64 }
 		}
 	}
-	return show(c, http.MethodGet, "/v1/usage/"+url.PathEscape(key), nil, func(u usage) error {
+	return show(c, http.MethodGet, key.path("usage", url.Values{}), nil, func(u usage) error {
 		if _, err := io.WriteString(c.Out, Printable(u.Key+" is on plan "+u.Plan)+"\n"); err != nil {
 			return err
 		}
 		if len(u.Rules) == 0 {
-			_, err := io.WriteString(c.Out, "no rule counts by the plans' key alone\n")
+			_, err := io.WriteString(c.Out, "no rule counts by that alone\n")
 			return err
 		}
 		t := table{columns: []column{{"RULE", cut}, {"PLAN", cut}, {"USED", right}, {"LIMIT", right}, {"LEFT", right}, {"RESET", whole}, {"BLOCKED", text}}}
@@ -107,7 +121,12 @@ func (c *Client) Usage(key string) error {
 			if r.Until != nil {
 				blocked = "until " + clock(*r.Until)
 			}
-			t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(r.Limit), number(r.Remaining), clock(r.Reset), blocked)
+			if r.Limit > 0 {
+				t.add(r.Rule, r.Plan, number(uint64(r.Used+0.5)), number(r.Limit), number(r.Remaining), clock(r.Reset), blocked)
+			}
+			if p := r.Places; p != nil {
+				t.add(r.Rule+" in flight", r.Plan, number(p.Held), number(p.Limit), number(p.Limit-min(p.Held, p.Limit)), "-", blocked)
+			}
 		}
 		return t.write(c.Out)
 	})
