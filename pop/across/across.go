@@ -5,7 +5,8 @@
 //
 // A message is JSON under an HMAC-SHA-256 that all peers have the key of. It names its sender, whom it is for, and when it was made; so
 // another PoP does not take it, and nobody takes it twice or long after. What B puts into force goes to B's own edges, and never on to
-// another PoP. A peer can only block, and no more than B's own rules could: it lifts nothing.
+// another PoP. A peer can only block, and no more than B's own rules could: it lifts nothing. A message without blocks says that there is
+// a way.
 //
 // Nothing here does I/O, waits, or reads a clock.
 package across
@@ -17,6 +18,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sluice/counter"
@@ -43,17 +45,22 @@ func (b Block) MarshalJSON() ([]byte, error) {
 	}{fields(b), b.Source.String()})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
-func (b *Block) UnmarshalJSON(text []byte) (err error) {
+// UnmarshalJSON reads what MarshalJSON wrote. What it cannot read, as of another version, is the zero Block and no error: the blocks that
+// came with it are as good as ever.
+func (b *Block) UnmarshalJSON(text []byte) error {
 	type fields Block
 	in := struct {
 		*fields
 		Source string `json:"source"`
 	}{fields: (*fields)(b)}
-	if err = json.Unmarshal(text, &in); err == nil {
+	err := json.Unmarshal(text, &in)
+	if err == nil {
 		b.Source, err = counter.ParseSource(in.Source)
 	}
-	return err
+	if err != nil {
+		*b = Block{}
+	}
+	return nil
 }
 
 // Travels reports whether a source means the same to another PoP.
@@ -66,16 +73,18 @@ func Travels(s counter.Source) bool {
 type Outcome uint8
 
 const (
-	Imposed  Outcome = iota // it is in force now
-	Known                   // it was, for as long, or it is over, or an operator says otherwise
-	NoRule                  // no rule of this name and key enforces and blocks here
-	Looser                  // the rule here allows more
-	OverRate                // its peer has sent too many
-	Outcomes = iota
+	Imposed    Outcome = iota // it is in force now
+	Known                     // it was, for as long, or it is over, or an operator says otherwise
+	NoRule                    // no rule of this name and key enforces and blocks here
+	Looser                    // the rule here allows more
+	OverRate                  // its peer has sent too many
+	Unreadable                // another version wrote it, or its source is no address
+	OtherWidth                // the rule here counts by prefixes of another length
+	Outcomes   = iota
 )
 
 func (o Outcome) String() string {
-	return [...]string{"imposed", "known", "no_rule", "looser", "over_rate"}[o]
+	return [...]string{"imposed", "known", "no_rule", "looser", "over_rate", "unreadable", "other_width"}[o]
 }
 
 // Bounds of messages.
@@ -92,9 +101,11 @@ type Message struct {
 	Edge   string    `json:"edge"` // stands for the sender's process, since its clock stepped back last
 	At     time.Time `json:"at"`   // of one Edge always later
 	Blocks []Block   `json:"blocks"`
+
+	Key int `json:"-"` // that it came under, by its place among the keys here
 }
 
-// Key is what all peers share.
+// Key is what all peers share. While it changes each has several: the first signs, and what any of them has signed is believed.
 type Key [sha256.Size]byte
 
 // KeyOf makes the key from any bytes that are hard to guess.
@@ -117,7 +128,7 @@ func (k Key) mac(body []byte) []byte {
 
 // What is wrong with a message that is refused.
 var (
-	ErrSignature = errors.New("the signature is wrong: both PoPs need the same peers_secret_file")
+	ErrSignature = errors.New("the signature is wrong: the first line of the sender's peers_secret_file is not in the one here")
 	ErrForm      = errors.New("that is no message of a peer")
 	ErrFor       = errors.New("it is for another PoP: names and addresses in peers do not fit")
 	ErrFrom      = errors.New("its sender is not among the peers here")
@@ -132,9 +143,12 @@ var Refusals = map[string]error{
 }
 
 // open checks a signature and decodes.
-func (k Key) open(body []byte, signature string) (m Message, err error) {
+func open(keys []Key, body []byte, signature string) (m Message, err error) {
 	given, err := hex.DecodeString(signature)
-	if err != nil || !hmac.Equal(given, k.mac(body)) {
+	if err != nil {
+		return m, ErrSignature
+	}
+	if m.Key = slices.IndexFunc(keys, func(k Key) bool { return hmac.Equal(given, k.mac(body)) }); m.Key < 0 {
 		return m, ErrSignature
 	}
 	if err := json.Unmarshal(body, &m); err != nil {
