@@ -167,7 +167,10 @@ func (s *Server) tellTier(set *rules.Set, sources *address.Sources) {
 		}
 	}
 	for r, l := range set.EachLimit() {
-		v4, v6 := l.Widths(sources.V4, sources.V6)
+		v4, v6 := 0, 0
+		if len(r.Asked) == 0 { // else proxies send addresses, and prefixes of any length
+			v4, v6 = l.Widths(sources.V4, sources.V6)
+		}
 		tier = append(tier, TierRule{Counter: l.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Further: l.Rule != &r.Rule, Of: r.Of, V4: v4, V6: v6})
 		if tried := l.Candidate; tried != nil {
 			tier = append(tier, TierRule{Counter: tried.Bits, Name: r.Config.Name, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})

@@ -45,22 +45,17 @@ func (b Block) MarshalJSON() ([]byte, error) {
 	}{fields(b), b.Source.String()})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. What it cannot read, as of another version, is the zero Block and no error: the blocks that
-// came with it are as good as ever.
-func (b *Block) UnmarshalJSON(text []byte) error {
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (b *Block) UnmarshalJSON(text []byte) (err error) {
 	type fields Block
 	in := struct {
 		*fields
 		Source string `json:"source"`
 	}{fields: (*fields)(b)}
-	err := json.Unmarshal(text, &in)
-	if err == nil {
+	if err = json.Unmarshal(text, &in); err == nil {
 		b.Source, err = counter.ParseSource(in.Source)
 	}
-	if err != nil {
-		*b = Block{}
-	}
-	return nil
+	return err
 }
 
 // Travels reports whether a source means the same to another PoP.
@@ -142,7 +137,8 @@ var Refusals = map[string]error{
 	"signature": ErrSignature, "form": ErrForm, "recipient": ErrFor, "sender": ErrFrom, "clock": ErrClock, "replay": ErrReplay, "senders": ErrSenders,
 }
 
-// open checks a signature and decodes.
+// open checks a signature and decodes. A block that cannot be read, as one of another version, is the zero Block: those that came with it are as
+// good as ever, and their PoP must not fall silent for as long as an upgrade takes.
 func open(keys []Key, body []byte, signature string) (m Message, err error) {
 	given, err := hex.DecodeString(signature)
 	if err != nil {
@@ -151,11 +147,21 @@ func open(keys []Key, body []byte, signature string) (m Message, err error) {
 	if m.Key = slices.IndexFunc(keys, func(k Key) bool { return hmac.Equal(given, k.mac(body)) }); m.Key < 0 {
 		return m, ErrSignature
 	}
-	if err := json.Unmarshal(body, &m); err != nil {
+	in := struct {
+		*Message
+		Blocks []json.RawMessage `json:"blocks"` // before they take much more memory: many may stand in few bytes
+	}{Message: &m}
+	if err := json.Unmarshal(body, &in); err != nil {
 		return m, fmt.Errorf("%w: %v", ErrForm, err)
 	}
-	if len(m.Blocks) > MaxBlocks || len(m.Edge) > 64 {
+	if len(in.Blocks) > MaxBlocks || len(m.Edge) > 64 {
 		return m, ErrForm
+	}
+	m.Blocks = make([]Block, len(in.Blocks))
+	for i, text := range in.Blocks {
+		if json.Unmarshal(text, &m.Blocks[i]) != nil {
+			m.Blocks[i] = Block{}
+		}
 	}
 	return m, nil
 }

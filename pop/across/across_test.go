@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -178,6 +179,22 @@ func TestNewerVersion(t *testing.T) {
 	want := append(make([]Block, 6), blocks(1)...)
 	if d := cmp.Diff(want, m.Blocks, cmp.Comparer(func(a, b counter.Source) bool { return a == b })); d != "" {
 		t.Error(d)
+	}
+}
+
+// A message of very many blocks that say nothing is refused before they take memory.
+func TestManyEmptyBlocks(t *testing.T) {
+	key := KeyOf([]byte("nobody can guess this"))
+	in := NewInbox("ams1", []string{"fra1"})
+	body := []byte(`{"from":"fra1","to":"ams1","blocks":[{}` + strings.Repeat(",{}", MaxBytes/3-100) + `]}`)
+	mac := hex.EncodeToString(key.mac(body))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, _, err := in.Take([]Key{key}, body, mac, noon); !errors.Is(err, ErrForm) {
+		t.Error(err)
+	}
+	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 64*MaxBytes {
+		t.Errorf("%d bytes were allocated for %d", after.TotalAlloc-before.TotalAlloc, len(body))
 	}
 }
 

@@ -139,13 +139,14 @@ func (p *Peers) Send(ctx context.Context) {
 func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
 	at := rand.IntN(len(to.edges))
 	var by sender
-	check := time.NewTicker(checkEvery)
+	check := time.NewTimer(rand.N(checkEvery)) // edges that start together do not check together
 	defer check.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-check.C:
+			check.Reset(checkEvery)
 		case <-to.outbox.Wake:
 			if !pause(ctx, gather) {
 				return
