@@ -78,7 +78,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 		try(tryState(c, key))
 	}
 	doubt(settings.GuessableSecret(c))
-	_, err = settings.ReadPeersKey(c)
+	_, err = settings.ReadPeersKeys(c.PoP.PeersSecretFile)
 	try(err)
 	_, err = settings.ReadToken("admin_token_file", c.AdminTokenFile)
 	try(err)
