@@ -214,8 +214,8 @@ func TestWhatIfOfBuckets(t *testing.T) {
 	}
 	r = asked{}
 	runJSON(t, "what-if --config "+writeConfig(t, "rules: [{name: even, algorithm: leaky_bucket, burst: 3, limit: 60, mode: shadow, mitigation_timeout: 0}]")+" --trace "+log, &r)
-	if o := r.Rules[0]; r.Figures.Refused != 0 || o.Delay.N < 3 {
-		t.Errorf("%+v", o)
+	if o, notes := r.Rules[0], strings.Join(r.Run.Notes, "\n"); r.Figures.Refused != 0 || o.Delay.N < 3 || !strings.Contains(notes, "even is a bucket, from which 60 drain in 1m") || !strings.Contains(notes, "whole seconds") {
+		t.Errorf("%+v, %s", o, notes)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"sluice/edge/config"
 	"sluice/edge/rules"
@@ -71,6 +72,13 @@ func asksHost(r *rules.Config) bool {
 func asksLine(r *rules.Config) bool {
 	about := func(m *rules.Match) bool { return len(m.Methods) > 0 || m.Path != "" }
 	return about(&r.Match) || r.Match.Not != nil && about(r.Match.Not) || slices.Contains(r.Key, "path")
+}
+
+// isQuick reports whether it matters to a rule when in its second a request came.
+func isQuick(r *rules.Config) bool {
+	const short = rules.Duration(10 * time.Second)
+	return r.Algorithm == rules.TokenBucket || r.Algorithm == rules.LeakyBucket || r.Window < short ||
+		slices.ContainsFunc(r.Windows, func(w rules.Window) bool { return w.Window < short })
 }
 
 // lacks is what a rule asks for that the log does not have, so that it is not judged as an edge would have: whatif.Rule.
@@ -155,11 +163,14 @@ func notes(t *trace.Trace, c *config.Config, l *logged, forgotten uint64) (notes
 		if r.HasPlans() {
 			notes = append(notes, fmt.Sprintf("no store of plans is read, so under rule %s everybody is on the plan %s: --plan NAME judges them as on another", r.Name, c.Plans.Default))
 		}
-		if r.Algorithm != rules.Sliding {
-			notes = append(notes, fmt.Sprintf("rule %s counts by %s: what sources had against them at most is by its exact form", r.Name, r.Algorithm))
-		}
-		if r.Algorithm == rules.TokenBucket || r.Algorithm == rules.LeakyBucket {
+		switch r.Algorithm {
+		case rules.TokenBucket, rules.LeakyBucket:
 			notes = append(notes, fmt.Sprintf("rule %s is a bucket, from which %d drain in %v: the limit in its row is what it holds, with its queue, and the window is when that has drained", r.Name, r.Limit, r.Window))
+		case rules.Fixed, rules.Exact:
+			notes = append(notes, fmt.Sprintf("rule %s counts by %s, and so does what is said of who was over it", r.Name, r.Algorithm))
+		}
+		if t.Coarse && isQuick(r) {
+			notes = append(notes, fmt.Sprintf("the log tells whole seconds, over which requests are spread by the seed: what rule %s says of shorter times is no better than that", r.Name))
 		}
 		if r.AsksTier() {
 			notes = append(notes, fmt.Sprintf("rule %s says check: sync, which changes nothing here: one edge judges the log, and knows of each request before the next; over several edges, --sync of simulate shows it", r.Name))

@@ -426,8 +426,11 @@ func about(r rules.Config) string {
 	if len(r.Escalate) > 0 {
 		parts = append(parts, "repeaters blocked for "+strings.Trim(fmt.Sprint(r.Escalate), "[]"))
 	}
-	if r.Algorithm != rules.Sliding {
+	switch r.Algorithm {
+	case rules.TokenBucket, rules.LeakyBucket:
 		parts = append(parts, fmt.Sprintf("(algorithm %s, burst %d)", r.Algorithm, r.Burst))
+	case rules.Fixed, rules.Exact:
+		parts = append(parts, fmt.Sprintf("(algorithm %s)", r.Algorithm))
 	}
 	return strings.Join(parts, " ")
 }
