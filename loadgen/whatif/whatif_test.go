@@ -285,7 +285,7 @@ func TestDemand(t *testing.T) {
 	}
 	f(Rule{}, 10, 6, 2)
 	f(Rule{Units: 3}, 30, 18, 6)
-	f(Rule{Truth: judge.Truth{Interval: 200e6}}, 16, 3, 1) // twice as fast as it drains; somewhat faster; slower
+	f(Rule{Truth: judge.Truth{Interval: 200e6}}, 16, 3, 1)           // twice as fast as it drains; somewhat faster; slower
 	f(Rule{Truth: judge.Truth{Fixed: true, Start: 950e6}}, 10, 5, 1) // the first window ends after 50 ms
 }
 

@@ -29,7 +29,6 @@ import (
 	"sluice/loadgen/trace"
 	"sluice/loadgen/whatif"
 	"sluice/mitigation"
-	"sluice/pop"
 )
 
 // askFlags say which rules are asked about.
@@ -348,7 +347,7 @@ func rehearse(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options,
 			o.Rules = append(o.Rules, whatif.Rule{
 				Name: l.Policy, About: about(rule), Limit: l.Counter.Limit, Window: l.Counter.Window,
 				Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == rules.Shadow || rule.Action == rules.Tag,
-				Truth: virtual.TruthOf(t, pop.Rule{Counter: l.Counter}), Units: rule.Cost.Units, Lacks: logged.lacks(&rule),
+				Truth: virtual.TruthOf(t, l.Counter), Units: rule.Cost.Units, Lacks: logged.lacks(&rule),
 			})
 		}
 	}
