@@ -195,11 +195,8 @@ func (c *Client) Rules() error {
 			if d, err := time.ParseDuration(r.MitigationTimeout); err == nil && d == 0 {
 				then = "no: throttled"
 			}
-			if len(r.Escalate) > 0 {
-				then += ", then " + strings.Join(r.Escalate, ", ")
-			}
 			if r.Action == "tag" {
-				then = "no: tagged" + strings.TrimPrefix(" "+then, " no: throttled")
+				then = strings.NewReplacer("throttled", "tagged", "for", "tagged for").Replace(then)
 			}
 			limit := r.limits()
 			if r.Limit == 0 {
@@ -257,6 +254,9 @@ func (r rule) matches() string {
 		if of.is != "" && of.is != of.usually {
 			matches += ", " + of.what + of.is
 		}
+	}
+	if len(r.Escalate) > 0 {
+		matches += ", who comes back " + strings.Join(r.Escalate, ", ")
 	}
 	for i, plan := range slices.Sorted(maps.Keys(r.Plans)) {
 		matches += []string{", plans ", ", "}[min(i, 1)] + plan + " " + number(r.Plans[plan].Limit)

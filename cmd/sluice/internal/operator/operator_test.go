@@ -177,12 +177,12 @@ func TestAnswers(t *testing.T) {
 			{"name":"c","mode":"enforce","limit":5,"window":"1m","mitigation_timeout":"1m","key":["source"],"action":"tag","cost":{"bytes":10240},"estimate":"lower","first_sight":"wait"},
 			{"name":"d","mode":"enforce","limit":60,"window":"1m","mitigation_timeout":"0s","key":["header:k"],"plans":{"pro":{"limit":1000},"free":{"limit":60}},"match":{"not":{"plans":["trial"]}},"cost":{"header":"X-Cost"}},
 			{"name":"e","mode":"enforce","limit":60,"window":"1m","mitigation_timeout":"0s","key":["source"],"match":{"descriptors":{"domain":"web","entries":[{"key":"path","value":"/login*"},{"key":"user"}]}}}]`}, (*Client).Rules,
-			"RULE  MODE     LIMIT      THEN BLOCKED           BY        MATCHES\n" +
-				"a     enforce  120 in 1m  no: throttled          source    everything, token_bucket, burst 20, action delay\n" +
-				"b     enforce  5 in 1m    for 10m, then 1h, 24h  source    everything, cost 20, check sync, on store failure closed\n" +
-				"c     enforce  5 in 1m    no: tagged for 1m      source    everything, action tag, cost 1 for each 10,240 bytes, first sight wait, estimate lower\n" +
-				"d     enforce  60 in 1m   no: throttled          header:k  not plan trial, cost by X-Cost, plans free 60, pro 1,000\n" +
-				"e     enforce  60 in 1m   no: throttled          source    descriptors of web: path=/login* user\n", ""},
+			"RULE  MODE     LIMIT      THEN BLOCKED   BY        MATCHES\n" +
+				"a     enforce  120 in 1m  no: throttled  source    everything, token_bucket, burst 20, action delay\n" +
+				"b     enforce  5 in 1m    for 10m        source    everything, cost 20, check sync, on store failure closed, who comes back 1h, 24h\n" +
+				"c     enforce  5 in 1m    tagged for 1m  source    everything, action tag, cost 1 for each 10,240 bytes, first sight wait, estimate lower\n" +
+				"d     enforce  60 in 1m   no: throttled  header:k  not plan trial, cost by X-Cost, plans free 60, pro 1,000\n" +
+				"e     enforce  60 in 1m   no: throttled  source    descriptors of web: path=/login* user\n", ""},
 		{"not an edge", edge{"GET /v1/rules": "<html>"}, (*Client).Rules, "", "what answers at EDGE is not the operators' listener of an edge (200 to GET /v1/rules): name that with --admin ADDR"},
 		{"no list", edge{"GET /v1/rules": `{"rules":[]}`}, (*Client).Rules, "",
 			"the answer of EDGE is not understood (json: cannot unmarshal object into Go value of type []operator.rule): --json shows it as it is"},
