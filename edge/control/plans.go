@@ -83,7 +83,7 @@ func (c *Plane) Usage(ctx context.Context, key string) (Used, error) {
 		if v, there := c.limiter.Counters.Peek(r.Counter, client, now); there {
 			one.Used, one.Remaining = v.Estimate, v.Remaining
 			if v.Estimate > 0 {
-				one.Reset = now.Add(r.Counter.Window)
+				one.Reset = now.Add(r.Counter.Reset(now))
 			}
 		}
 		if until := c.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: client}, now); !until.IsZero() {
