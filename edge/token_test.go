@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,6 +89,57 @@ source: {trust: [127.0.0.1]}
 	anna, bert := "Authorization: Bearer "+ours.token(t, "anna", time.Hour), "Authorization: Bearer "+ours.token(t, "bert", time.Hour)
 	if resp, _ := e.get("/", anna, bert); resp.StatusCode != 400 {
 		t.Errorf("two tokens: %d, want 400", resp.StatusCode)
+	}
+}
+
+// Who has signed in cannot write the token so that an origin takes it and the edge does not, to be counted by source instead. In each
+// of these forms some origin does take it.
+func TestTokenSpellings(t *testing.T) {
+	ours := newSigner(t)
+	anna := ours.token(t, "anna", time.Hour)
+	h, rest, _ := strings.Cut(anna, ".")
+	cut := len(anna) - 5
+	alphabet := "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	odd := anna[:len(anna)-1] + string(alphabet[strings.IndexByte(alphabet, anna[len(anna)-1])^1]) // in bits that stand for nothing
+	for config, spellings := range map[string]map[string]int{
+		"": {
+			"Authorization: Bearer " + anna: 429, "authorization: bEARER   " + anna: 429, "Authorization: Bearer\t" + anna: 429,
+			"Authorization: " + anna: 429, "Authorization: JWT " + anna: 429, "Authorization: Token token=\"" + anna + "\"": 429,
+			"Authorization: Bearer\xc2\xa0" + anna: 429, "Authorization: Bearer \"" + anna + "\"": 429,
+			"Authorization: Bearer " + anna + "==": 429, "Authorization: Bearer " + anna + " =": 429, "Authorization: Bearer " + odd: 429,
+			"Authorization: Bearer " + anna + "==junk":                               400, // ends there for some
+			"Authorization: Bearer " + anna + " " + anna:                             400,
+			"Authorization: Bearer " + anna + ", Basic YTpi":                         400,
+			"Authorization: Bearer " + anna + "!":                                    400,
+			"Authorization: Bearer " + anna[:cut] + "!" + anna[cut:]:                 400, // passed over
+			"Authorization: Bearer " + anna[:cut] + " " + anna[cut:]:                 400,
+			"Authorization: Bearer " + h + "." + strings.Replace(rest, ".", ".~", 1): 400,
+			"Authorization: Basic YTpiLmMuZA==":                                      200, "Authorization: Bearer opaque": 200, "Authorization: Digest uri=\"/eye/a.b.c\", nc=1": 200,
+		},
+		", header: X-Token": {"x-token: " + anna: 429, "x_token: Bearer\t" + anna: 429, "x-token: " + anna + "~": 400},
+		", cookie: session": {
+			"Cookie: session=" + anna: 429, "Cookie: a=b; session=\"" + anna + "\"": 429, "Cookie: session=" + h + "%2e" + rest: 429,
+			"Cookie: session=%" + fmt.Sprintf("%x", anna[0]) + anna[1:]: 429, "Cookie: session=" + anna + "%3D": 429,
+			"Cookie: session=\"" + h + "\\056" + rest + "\"":     400, // Python's
+			"Cookie: session=" + anna[:cut] + "+" + anna[cut:]:   400,
+			"Cookie: session=" + anna[:cut] + "%21" + anna[cut:]: 400,
+			"Cookie: session=s%3Aopaque.x%2Fy+z":                 200,
+		},
+	} {
+		for spelling, want := range spellings {
+			e := startEdge(t, startRecorder(t, hello).url(), `
+jwt: {keys_file: `+ours.file+config+`}
+rules: [{name: r, key: "jwt:sub", limit: 1, window: 1h, mitigation_timeout: 0}]
+source: {trust: [127.0.0.1]}
+`)
+			plain := map[string]string{"": "Authorization: Bearer ", ", header: X-Token": "X-Token: ", ", cookie: session": "Cookie: session="}[config]
+			if resp, _ := e.get("/", "X-Forwarded-For: 192.0.2.1", plain+anna); resp.StatusCode != 200 {
+				t.Fatalf("%q: %d", config, resp.StatusCode)
+			}
+			if resp, _ := e.get("/", "X-Forwarded-For: 192.0.2.2", spelling); resp.StatusCode != want {
+				t.Errorf("%s: %d, want %d", strings.ReplaceAll(spelling, anna, "TOKEN"), resp.StatusCode, want)
+			}
+		}
 	}
 }
 

@@ -401,6 +401,32 @@ func TestPlansWarnings(t *testing.T) {
 	f(`, store: "sqlite:/plans.db"`, `key: "header:k", plans: {pro: 5}`, "")
 }
 
+// Places that all clients share want a rule by which no source holds them all.
+func TestSharedPlacesWarning(t *testing.T) {
+	const shared, want = "{name: r, match: {path: /r}, concurrency: 40, key: ", "rule r has 40 places for all clients together"
+	for text, warns := range map[string]bool{
+		shared + "global}":                                                   true,
+		shared + "[host, path]}":                                             true,
+		shared + "source}":                                                   false,
+		shared + "[path, \"header:x-account\"]}":                             false,
+		shared + "global}, {name: s, concurrency: 39}":                       false,
+		shared + "global}, {name: s, concurrency: 40}":                       true,
+		shared + "global}, {name: s, limit: 5}":                              true,
+		shared + "global}, {name: s, mode: shadow, concurrency: 5}":          true,
+		shared + "global}, {name: s, match: {path: /r}, concurrency: 5}":     false,
+		shared + "global}, {name: s, match: {path: /other}, concurrency: 5}": true,
+		shared + "global, mode: \"off\"}":                                    false,
+	} {
+		c, err := Parse("", []byte("origins: [{servers: [\"http://127.0.0.1:1\"]}]\nrules: ["+text+"]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(c.Warnings(), "\n"); strings.Contains(got, want) != warns {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+}
+
 // A candidate says less than it seems to where what it would refuse is not counted.
 func TestCandidateWarnings(t *testing.T) {
 	for rule, want := range map[string]string{

@@ -49,6 +49,10 @@ func (c *Config) weaknesses() (all []string) {
 			add("rule %s counts by %s, which a client can make up anew for each request, and no rule counts these requests by source alone: "+
 				"add one with key: source", r.Name, r.Key[j])
 		}
+		if r.Concurrency > 0 && !slices.ContainsFunc(r.Key, isOwn) && !c.hasBySource(r, func(o *rules.Config) bool { return o.Concurrency > 0 && o.Concurrency < r.Concurrency }) {
+			add("rule %s has %d places for all clients together, which one that sends or reads slowly could hold: add a rule with key: source and a lower concurrency",
+				r.Name, r.Concurrency)
+		}
 		if what := r.Match.Evadable(); what != "" && !c.coveredBySource(r) {
 			add("rule %s leaves out requests with %s, which a client can send as well, and no rule counts these requests by source: "+
 				"add one with key: source", r.Name, what)
@@ -93,14 +97,24 @@ func isMadeUp(part string, m *rules.Match) bool {
 	return true
 }
 
+// isOwn reports whether a part of a key tells clients apart.
+func isOwn(part string) bool {
+	return part != "global" && part != "host" && part != "path" && !strings.HasPrefix(part, "path:")
+}
+
 // coveredBySource reports whether a rule that refuses counts by source alone what r is about, and what r could be about if its clients
 // wrote less or more.
 func (c *Config) coveredBySource(r *rules.Config) bool {
+	return c.hasBySource(r, func(o *rules.Config) bool { return o.Limit > 0 })
+}
+
+// hasBySource is coveredBySource for rules that are such.
+func (c *Config) hasBySource(r *rules.Config, such func(*rules.Config) bool) bool {
 	covers := func(a, b rules.Match) bool {
 		return a.Everything() || a.Plain() && slices.Equal(a.Hosts, b.Hosts) && a.Path == b.Path && slices.Equal(a.Methods, b.Methods) ||
 			b.Evadable() == "" && text(a) == text(b)
 	}
 	return slices.ContainsFunc(c.Rules, func(o rules.Config) bool {
-		return o.Mode == rules.Enforce && o.Action != rules.Tag && o.Limit > 0 && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
+		return o.Mode == rules.Enforce && o.Action != rules.Tag && such(&o) && o.Share == 100 && slices.Equal(o.Key, []string{"source"}) && covers(o.Match, r.Match)
 	})
 }

@@ -281,6 +281,33 @@ func (h *Head) Cookie(name []byte) (value []byte, once, ok bool) {
 	return value, once, true
 }
 
+// AppendCookie appends the value of a cookie as it is after whatever servers do to one: some take quotes around it away, some decode
+// %61, some take a plus for a space. What they read further apart, browsers do not send of their own accord: other quotes,
+// backslashes (Python takes "\141" for a), commas (which once were separators), other white space and letters beyond ASCII (RFC 6265, 4.1.1): it
+// reports false for these.
+func AppendCookie(buf, value []byte) ([]byte, bool) {
+	if n := len(value); n > 1 && value[0] == '"' && value[n-1] == '"' {
+		value = value[1 : n-1]
+	}
+	for i := 0; i < len(value); i++ {
+		c := value[i]
+		switch {
+		case c == '"' || c == '\\' || c == ',' || c == '\t' || c >= 0x7f:
+			return buf, false
+		case c == '%':
+			if b, ok := Escaped(value[i:]); ok {
+				c = b
+				i += 2
+			}
+		}
+		if c == '+' {
+			c = ' '
+		}
+		buf = append(buf, c)
+	}
+	return buf, true
+}
+
 // isSpelling reports whether two names are the same for a server that folds them so.
 func isSpelling(name, want []byte, fold func(byte) byte) bool {
 	if len(name) != len(want) {

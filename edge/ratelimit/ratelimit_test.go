@@ -1,8 +1,10 @@
 package ratelimit
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -13,10 +15,13 @@ import (
 	service "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -222,6 +227,49 @@ func TestInvalidCalls(t *testing.T) {
 	}
 	if got := p.metric("sluice_rate_limit_calls_total", "code", "invalid"); got != 6 {
 		t.Errorf("%v invalid calls are counted, want 6", got)
+	}
+}
+
+// A call has few headers, however few bytes say many: who is told of that limit sends none beyond, and who sends them nonetheless is not heard.
+func TestHeadersOfACall(t *testing.T) {
+	p := startPeer(t, web)
+	with := func(bytes int) error {
+		long := metadata.AppendToOutgoingContext(context.Background(), "x-trace", strings.Repeat("a", bytes))
+		_, err := p.ShouldRateLimit(long, request("web", "user=a"))
+		return err
+	}
+	if err := with(8 << 10); err != nil {
+		t.Error(err)
+	}
+	if err := with(maxHeaders); err == nil {
+		t.Error("longer headers than may be are taken")
+	}
+	c, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	var head bytes.Buffer
+	encoder := hpack.NewEncoder(&head)
+	for _, f := range []hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "a"},
+		{Name: ":path", Value: service.RateLimitService_ShouldRateLimit_FullMethodName}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"}} {
+		_ = encoder.WriteField(f)
+	}
+	const acceptEncoding = 0x80 | 16 // a line of the static table (RFC 7541, appendix A): one byte, which counts as 60
+	head.Write(bytes.Repeat([]byte{acceptEncoding}, 10_000))
+	_, _ = io.WriteString(c, http2.ClientPreface)
+	to := http2.NewFramer(c, c)
+	_ = to.WriteSettings()
+	_ = to.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndHeaders: true})
+	for {
+		switch f, err := to.ReadFrame(); {
+		case err != nil:
+			t.Fatalf("neither taken nor refused: %v", err)
+		case f.Header().Type == http2.FrameRSTStream:
+			return
+		}
+		// A call that is taken would wait for its message for good.
 	}
 }
 

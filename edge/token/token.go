@@ -108,21 +108,50 @@ func (c *Config) equals(o *Config) bool {
 		a.Header == b.Header && a.Cookie == b.Cookie && a.Leeway == b.Leeway
 }
 
-// Find is the token of a request; nil: it has none. It reports false if there are several, of which an origin may take another.
+// Find is the token of a request; nil: it has none. It reports false if there are several, or one in a form that origins may not read alike.
+//
+// Who has a token that is believed must not be able to write it so that the origin takes it and the edge does not. So it is found wherever origins
+// look: after Bearer, another scheme or none, in quotes, in a cookie as servers decode it. That is no laxer, because it has to be signed all the same.
 func (v *Verifier) Find(q *message.Request) (text []byte, ok bool) {
-	if v.config.Cookie != "" {
-		text, _, ok = q.Head.Cookie([]byte(v.config.Cookie))
-		return text, ok
+	if v.config.Cookie == "" {
+		text, _, ok = q.Head.Header([]byte(v.Header()))
+		return last(text, ok)
 	}
-	if text, _, ok = q.Head.Header([]byte(v.Header())); len(text) > len(bearer) && message.EqualFold(text[:len(bearer)], bearer) {
-		return message.TrimSpace(text[len(bearer):]), ok
-	} else if v.config.Header == "" {
-		return nil, ok
+	if text, _, ok = q.Head.Cookie([]byte(v.config.Cookie)); ok && wordAt(text) > 0 {
+		text, ok = message.AppendCookie(nil, text)
 	}
-	return text, ok
+	return last(text, ok)
 }
 
-const bearer = "bearer "
+// last is the last word of a value. A token before it is refused: what follows one may be another, or belong to its signature, of which some
+// decoders (Python's) pass over what is not of their alphabet, and end at an equals sign.
+func last(value []byte, ok bool) ([]byte, bool) {
+	if !ok {
+		return nil, false
+	}
+	value = bytes.TrimRight(value, "= \t\"")
+	text := value[wordAt(value):]
+	for rest := value[:len(value)-len(text)]; len(rest) > 0; {
+		word := rest[wordAt(rest):]
+		if bytes.Count(word, []byte{'.'}) > 1 && (bytes.HasPrefix(word, []byte("ey")) || bytes.HasPrefix(word, []byte("ew"))) { // { and " or white space in Base64
+			return nil, false
+		}
+		rest = rest[:max(0, len(rest)-len(word)-1)]
+	}
+	return text, true
+}
+
+// wordAt is where the last word begins: what tokens are written with, which is Base64 for URLs and dots between (RFC 7515, 3.1).
+func wordAt(value []byte) int {
+	for i := len(value); i > 0; i-- {
+		switch c := value[i-1]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return i
+		}
+	}
+	return 0
+}
 
 // Header is the name of the header that has the token; "": it is in a cookie.
 func (v *Verifier) Header() string {

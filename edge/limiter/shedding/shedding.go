@@ -10,7 +10,8 @@
 // takes a long average for the base, which follows the queue up as long as an overload lasts, and the limit with it. Here base is the
 // mean of a round at a quarter of the limit or less, so that nothing waits. While answers are late the limit is cut to that for a round,
 // but for critical requests, every ten seconds of the clock: edges with the same clock drain an origin together. A mean, and not the
-// least, because an origin has quick and slow pages.
+// least, because an origin has quick and slow pages; and it falls by an eighth of the way in a round, or else whoever asks for a hundred quick
+// pages every ten seconds would have half of all other requests shed.
 //
 // Shares of one limit keep priorities apart: requests that may be shed take half of it, those of which nobody says anything four fifths,
 // critical ones all. Whoever finds no place may wait for one, the last to come first.
@@ -54,6 +55,7 @@ const (
 	tolerance  = 2    // how many times the base latency may be the mean before the limit falls
 	cut        = 4    // the part of the limit at which nothing is taken to wait; above tolerance, or base would grow with the limit
 	late       = 1.25 // of the base latency: below it nothing waits, and there is nothing to measure anew
+	fall       = 8    // the part of its way to a lower mean that the base goes in a round
 	inUse      = 3    // below this part of the limit it neither grows nor falls: who comes is not held up by it
 
 	probeEvery = 10 * time.Second
@@ -306,8 +308,11 @@ func (l *Limiter) sample(began time.Time, took time.Duration, now time.Time) {
 func (l *Limiter) round(mean time.Duration, now time.Time) {
 	due := now.Unix()/int64(probeEvery/time.Second) != l.based.Unix()/int64(probeEvery/time.Second)
 	idle := l.most <= max(l.config.Min, int(l.limit/cut))
-	if l.base == 0 || mean < l.base || l.probing || idle && due {
+	switch {
+	case l.base == 0 || l.probing || idle && due:
 		l.base, l.based = mean, now
+	case mean < l.base:
+		l.base -= (l.base - mean) / fall
 	}
 	if l.probing {
 		l.probing = false

@@ -218,6 +218,41 @@ func TestASoundOriginIsLeftAlone(t *testing.T) {
 	}
 }
 
+// Whoever asks a sound origin for some quick pages every ten seconds does not have the others shed by that: it costs them a probe at most.
+func TestQuickAnswersShedFew(t *testing.T) {
+	for _, burst := range []int{40, 100, 300} {
+		quick, shed := false, 0
+		w := newWorld(t, 1, 1000, func(time.Time) time.Duration {
+			if quick {
+				return time.Millisecond
+			}
+			return 50 * time.Millisecond
+		}, flow{Default, 800})
+		run := func(d time.Duration) {
+			w.run(d)
+			shed += w.shed[Default]
+		}
+		run(15 * time.Second) // bursts do not meet a probe
+		for range 3 {
+			for range burst / 10 {
+				quick = true
+				for range 10 {
+					w.arrive(Default)
+				}
+				quick = false
+				run(1300 * time.Microsecond)
+			}
+			w.flows[0].rate = 1200 // the limit is in use
+			run(5 * time.Second)
+			w.flows[0].rate = 800
+			run(5 * time.Second)
+		}
+		if shed > 100 {
+			t.Errorf("bursts of %d: %d of 30,000 were shed; %v", burst, shed, w)
+		}
+	}
+}
+
 // What an answer, or none, tells of the origin. The limit falls by latency alone, and by nothing that tells of another time.
 func TestWhatIsTimed(t *testing.T) {
 	l := New(Config{Min: 10, Max: 40})
@@ -244,8 +279,8 @@ func TestWhatIsTimed(t *testing.T) {
 		{Answered, 10 * time.Millisecond, 40, 10 * time.Millisecond},
 		{Unended, 15 * time.Millisecond, 40, 10 * time.Millisecond}, // it may have been as fast as ever
 		{Untold, time.Second, 40, 10 * time.Millisecond},
-		{Unended, 50 * time.Millisecond, 26, 10 * time.Millisecond}, // half of 40 and its root
-		{Answered, 8 * time.Millisecond, 31, 8 * time.Millisecond},
+		{Unended, 50 * time.Millisecond, 26, 10 * time.Millisecond},   // half of 40 and its root
+		{Answered, 8 * time.Millisecond, 31, 9750 * time.Microsecond}, // an eighth of the way
 	} {
 		if got := round(step.outcome, step.took); got != step.limit || l.Status().Base != step.base || l.Status().InFlight != 0 {
 			t.Errorf("step %d: %+v, want limit %d and base %v", i, l.Status(), step.limit, step.base)

@@ -230,7 +230,7 @@ func (p *Part) Find(q *message.Request, at message.Split) (value []byte, once, o
 func (p *Part) Form(buf, value []byte) ([]byte, bool) {
 	switch p.Kind {
 	case Cookie:
-		return appendCookie(buf, value)
+		return message.AppendCookie(buf, value)
 	case Query:
 		return appendParameter(buf, value)
 	}
@@ -269,32 +269,6 @@ func appendCredentials(buf, value []byte) ([]byte, bool) {
 	buf = slices.Grow(buf, base64.StdEncoding.DecodedLen(len(value)))
 	m, err := strictBase64.Decode(buf[n:cap(buf)], value)
 	return buf[:n+m], err == nil
-}
-
-// appendCookie appends the value of a cookie as it is after whatever servers do to one: some take quotes around it away, some decode
-// %61, some take a plus for a space. What they read further apart, browsers do not send of their own accord: other quotes,
-// backslashes (Python takes "\141" for a), commas (which once were separators), other white space and letters beyond ASCII (RFC 6265, 4.1.1).
-func appendCookie(buf, value []byte) ([]byte, bool) {
-	if n := len(value); n > 1 && value[0] == '"' && value[n-1] == '"' {
-		value = value[1 : n-1]
-	}
-	for i := 0; i < len(value); i++ {
-		c := value[i]
-		switch {
-		case c == '"' || c == '\\' || c == ',' || c == '\t' || c >= 0x7f:
-			return buf, false
-		case c == '%':
-			if b, ok := message.Escaped(value[i:]); ok {
-				c = b
-				i += 2
-			}
-		}
-		if c == '+' {
-			c = ' '
-		}
-		buf = append(buf, c)
-	}
-	return buf, true
 }
 
 // appendParameter appends the value of a parameter, decoded. A null byte ends it for some.
