@@ -182,3 +182,21 @@ func TestVersion(t *testing.T) {
 		}
 	}
 }
+
+// A file without rules limits sources all the same, which a check says.
+func TestCheckWithoutRules(t *testing.T) {
+	for rules, want := range map[string]string{
+		"":          "good, but it gives no rules: serving blocks sources over 100 in 1m",
+		"rules: []": "good, but it gives no rules: serving blocks sources over 100 in 1m",
+		"rules: [{name: r, limit: 1, mode: off}]": "good: 1 rules, 1 origins",
+	} {
+		file := filepath.Join(t.TempDir(), "sluice.yaml")
+		if err := os.WriteFile(file, []byte("listen: ':0'\nadmin: '127.0.0.1:0'\norigins: [{servers: ['http://127.0.0.1:1']}]\n"+rules+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var stdout, stderr bytes.Buffer
+		if code := run([]string{"check", file}, &stdout, &stderr); code != 0 || !strings.HasPrefix(stdout.String(), file+": "+want) {
+			t.Errorf("%s: exit %d, %s%s, want %s", rules, code, stdout.String(), stderr.String(), want)
+		}
+	}
+}
