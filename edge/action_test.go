@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // Retry-After is by chance up to so much later than the end of the block, and never before it; what is exact stays so.
@@ -32,6 +33,28 @@ rules: [{name: r, limit: 1, window: 1m, mitigation_timeout: 1000s, response: {ji
 	}
 	if len(seen) < 10 {
 		t.Errorf("40 clients would come back in %d different seconds", len(seen))
+	}
+}
+
+// A client under a limit of fixed windows is told when the next one begins.
+func TestFixedIsTold(t *testing.T) {
+	e := startEdge(t, startRecorder(t, hello).url(), "rules: [{name: r, limit: 9, window: 24h, algorithm: fixed}]")
+	day := func() int {
+		return int(24*time.Hour-time.Duration(time.Now().UnixNano())%(24*time.Hour)) / int(time.Second)
+	}
+	for {
+		before := day()
+		resp, _ := e.get("/")
+		after := day()
+		if after > before {
+			continue // a day has begun meanwhile
+		}
+		var name string
+		var left, t1 int
+		if _, err := fmt.Sscanf(resp.Header.Get("RateLimit"), "%3q;r=%d;t=%d", &name, &left, &t1); err != nil || t1 < after || t1 > before+2 {
+			t.Errorf("%v: %q, want t from %d to %d", err, resp.Header.Get("RateLimit"), after, before+2)
+		}
+		return
 	}
 }
 

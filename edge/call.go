@@ -27,7 +27,7 @@ type Standing struct {
 	Limit     uint32        // that of the rule, or of the descriptor itself
 	Window    time.Duration // of Limit
 	Remaining uint32
-	Reset     time.Duration // until a retry is admitted, or the window, after which what remains may be relied on again
+	Reset     time.Duration // until a retry is admitted, or what remains may be relied on again: a window, or what is left of a fixed one
 }
 
 // callCode is how a call was answered.
@@ -131,7 +131,7 @@ func (c *Call) Standing(i int) Standing {
 	r := &d.Results[c.results[i]]
 	rule := d.RuleOf(r)
 	by := r.CountedBy()
-	st := Standing{Rule: rule, Limit: by.Limit, Window: by.Window, Reset: by.Window}
+	st := Standing{Rule: rule, Limit: by.Limit, Window: by.Window, Reset: by.Reset(c.x.now)}
 	switch {
 	case r.Verdict == limiter.Shadowed:
 	case r.Verdict != limiter.Passed:

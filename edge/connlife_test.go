@@ -84,7 +84,7 @@ func TestSlowReaderOverTLS(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := memoryServer(t, &hasty{takes: 1000, answer: okHead + "Content-Length: 1000\r\n\r\n" + strings.Repeat("x", 1000)}, "limits: {idle_timeout: 1m}")
-		took := serveAlone(s, func(c *screen.Client) { c.Conn = tls.Server(c.Conn, certificates.Config()) }, func(client net.Conn) {
+		took := serveAlone(s, func(c *screen.Client) { c.Conn = tls.Server(c.Conn, certificates.Config("http/1.1")) }, func(client net.Conn) {
 			_, _ = io.WriteString(tls.Client(client, &tls.Config{InsecureSkipVerify: true, ServerName: "a.example"}), "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		})
 		if took.Truncate(time.Second) != time.Minute || s.open.SlowReaders.Load() != 1 || s.stats.aborted.Load() != 1 {

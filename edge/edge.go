@@ -179,7 +179,7 @@ func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, nil) }
 
 // ServeTLS is Serve for clients that speak TLS.
 func (s *Server) ServeTLS(ln net.Listener, c *listen.Certificates) error {
-	return s.serve(ln, c.Config())
+	return s.serve(ln, c.Config("http/1.1"))
 }
 
 func (s *Server) serve(ln net.Listener, secure *tls.Config) error {

@@ -99,20 +99,19 @@ func (s *Server) dateValue(now time.Time) []byte {
 	return d.value
 }
 
-// limitHeaders tells the client what the strictest limit has left for it (draft-ietf-httpapi-ratelimit-headers-10). On admission t
-// is the window: what is left may be relied on again after it. On refusal it is the time to wait.
+// limitHeaders tells the client what the strictest limit has left for it (draft-ietf-httpapi-ratelimit-headers-10). On admission
+// what is left may be relied on again after t: a window, or what is left of a fixed one. On refusal it is the time to wait.
 func (x *exchange) limitHeaders() {
 	told := x.decision.Told
 	if told == nil {
 		return
 	}
 	text, remaining := x.decision.TextOf(told, x.client), uint64(0)
-	t := text.Window
-	if x.decision.Refused() {
-		t = rules.Seconds(told.Wait)
-	} else {
-		remaining = uint64(told.Ask.Remaining)
+	wait := told.Wait
+	if !x.decision.Refused() {
+		remaining, wait = uint64(told.Ask.Remaining), told.CountedBy().Reset(x.now)
 	}
+	t := rules.Seconds(wait)
 	reset := x.now.Unix() + t
 	if x.now.Nanosecond() > 0 {
 		reset++
@@ -120,7 +119,7 @@ func (x *exchange) limitHeaders() {
 	b := append(append(x.values, text.Quoted...), ";r="...)
 	left := len(b)
 	b = strconv.AppendUint(b, remaining, 10)
-	wait := len(b)
+	counted := len(b)
 	b = append(b, ";t="...)
 	b = strconv.AppendInt(b, t, 10)
 	end := len(b)
@@ -129,7 +128,7 @@ func (x *exchange) limitHeaders() {
 	if r.common == nil {
 		r.add("RateLimit-Policy", text.Policy)
 		r.add("X-RateLimit-Limit", text.Limit)
-		r.add("X-RateLimit-Remaining", b[left:wait])
+		r.add("X-RateLimit-Remaining", b[left:counted])
 	}
 	r.add("RateLimit", b[len(x.values):end])
 	r.add("X-RateLimit-Reset", b[end:])

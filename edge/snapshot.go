@@ -134,7 +134,7 @@ func (s *Server) Apply(c *config.Config) error {
 			}
 		}
 	}
-	s.tellTier(set) // first: the tier may be asked about them as soon as they are in force
+	s.tellTier(set, now.sources) // first: the tier may be asked about them as soon as they are in force
 	if before != nil {
 		s.carryOver(before.rules, set)
 	}
@@ -157,7 +157,7 @@ func (s *Server) Apply(c *config.Config) error {
 }
 
 // tellTier tells which rules, with their variants, are in force from now on.
-func (s *Server) tellTier(set *rules.Set) {
+func (s *Server) tellTier(set *rules.Set, sources *address.Sources) {
 	if s.tier.Rules == nil {
 		return
 	}
@@ -168,7 +168,11 @@ func (s *Server) tellTier(set *rules.Set) {
 		}
 	}
 	for r, l := range set.EachLimit() {
-		tier = append(tier, TierRule{Counter: l.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Further: l.Rule != &r.Rule, Of: r.Of})
+		v4, v6 := 0, 0
+		if len(r.Asked) == 0 { // else proxies send addresses, and prefixes of any length
+			v4, v6 = l.Widths(sources.V4, sources.V6)
+		}
+		tier = append(tier, TierRule{Counter: l.Counter, Name: r.Config.Name, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Further: l.Rule != &r.Rule, Of: r.Of, V4: v4, V6: v6})
 		if tried := l.Candidate; tried != nil {
 			tier = append(tier, TierRule{Counter: tried.Bits, Name: r.Config.Name, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})
 		}
@@ -192,7 +196,7 @@ func (s *Server) SetPlans(now *plans.Snapshot) {
 		return
 	}
 	if changed {
-		s.tellTier(next.rules)
+		s.tellTier(next.rules, next.sources)
 	}
 	s.snap.Store(&next)
 }

@@ -42,4 +42,5 @@ type TierRule struct {
 	Of uint32
 	// Further says that this is another limit of the rule of that Name than its first: lifts of Name hold, and blocks are the first's.
 	Further bool
+	V4, V6  int // lengths of the prefixes that it counts by; -1: it counts no addresses of that family. 0: not said
 }

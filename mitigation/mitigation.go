@@ -368,6 +368,9 @@ func (t *Table) Sweep(now time.Time) {
 	t.prefixes.sweep(now)
 	for i := range t.shards {
 		s := &t.shards[i]
+		if s.slots.Load() == nil {
+			continue // most of them, in most tables: nothing has ever been there
+		}
 		s.mu.Lock()
 		before := s.live
 		s.sweep(now)

@@ -88,17 +88,26 @@ func (t *Table) Covering(p netip.Prefix, buf []counter.Source) []counter.Source 
 	return buf
 }
 
-// UntilOf is Until for the latest end of what is in force under a rule, or under all, of the source of k or of one that covers it.
+// UntilOf is Until for the latest end of what is in force under a rule of the source of k, or by operators under the rule or under all of one
+// that covers it. A verdict, or what another PoP says, is about a source that the rule counts, and not about all that are in it.
 func (t *Table) UntilOf(k Key, covering []counter.Source, now time.Time) time.Time {
 	until := t.Until(k, now)
 	for _, s := range covering {
 		for _, rule := range [...]uint32{k.Rule, AllRules} {
-			if end := t.Until(Key{Rule: rule, Source: s}, now); end.After(until) {
+			if end := t.UntilSaid(Key{Rule: rule, Source: s}, now); end.After(until) {
 				until = end
 			}
 		}
 	}
 	return until
+}
+
+// UntilSaid is Until for what operators say alone.
+func (t *Table) UntilSaid(k Key, now time.Time) time.Time {
+	if bit, in := t.Get(k, now); in && bit.By == ByAdmin {
+		return bit.End
+	}
+	return time.Time{}
 }
 
 // Says reports whether operators allow or deny one of the sources.

@@ -10,6 +10,21 @@ import (
 	"sluice/counter"
 )
 
+// Of a prefix of which operators have spoken a verdict, and what another PoP says, hold for the prefix as a source and not for who is in it.
+func TestVerdictsOnPrefixes(t *testing.T) {
+	for _, by := range []By{ByEdge, ByPoP, ByPeer} {
+		table, wide := New(0, nil), counter.SourceOf(netip.MustParseAddr("192.0.2.0"), 24, 64)
+		table.Start(Key{Rule: 2, Source: wide}, bit(0, time.Hour, ByAdmin), start)
+		table.Start(Key{Rule: 1, Source: wide}, bit(0, time.Minute, by), start)
+		one := netip.MustParseAddr("192.0.2.1")
+		covering, who := table.Covering(netip.PrefixFrom(one, 32), nil), counter.SourceOf(one, 32, 64)
+		if len(covering) != 1 || !table.UntilOf(Key{Rule: 1, Source: who}, covering, start).IsZero() || table.UntilOf(Key{Rule: 2, Source: who}, covering, start).IsZero() ||
+			table.UntilOf(Key{Rule: 1, Source: wide}, covering, start).IsZero() {
+			t.Errorf("%v: an address within is blocked, or the prefix is not", by)
+		}
+	}
+}
+
 // What operators say of a prefix holds for all in it, from the widest to the narrowest, each until its own end; a lift ends it, and what
 // has ended is forgotten.
 func TestPrefixes(t *testing.T) {

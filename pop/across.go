@@ -3,6 +3,7 @@ package pop
 import (
 	"time"
 
+	"sluice/counter"
 	"sluice/mitigation"
 	"sluice/pop/across"
 	"sluice/pop/record"
@@ -21,7 +22,7 @@ func (m *Machine) tellPeers(f flight, now time.Time) {
 }
 
 // Impose puts a block into force that the PoP from has told of at a time on its clock, and tells all edges of this PoP: one add, and a line of the
-// log. It is no longer than the longest that the rule here has, and none where the rule allows more. It may be called from anywhere.
+// log. It is no longer than the longest that the rule here has, and none where the rule allows more or counts by other prefixes. It may be called from anywhere.
 func (m *Machine) Impose(from string, b across.Block, told, now time.Time) across.Outcome {
 	var rule *knownRule
 	for _, r := range m.rules.Load().byName[b.Rule] {
@@ -32,6 +33,8 @@ func (m *Machine) Impose(from string, b across.Block, told, now time.Time) acros
 	switch {
 	case rule == nil || m.peersOff.Load():
 		return across.NoRule
+	case !rule.counts(b.Source):
+		return across.OtherWidth
 	case rule.Counter.Limit > b.Limit || float64(rule.Counter.Limit)*float64(b.Window) > float64(b.Limit)*float64(rule.Counter.Window):
 		return across.Looser
 	}
@@ -43,6 +46,17 @@ func (m *Machine) Impose(from string, b across.Block, told, now time.Time) acros
 		return across.Known
 	}
 	return across.Imposed
+}
+
+// counts reports whether a source is of a width that the rule counts by. No request would ask for a block of another width, but for one that an
+// operator has said something of; so a peer that has that could block far more than one source.
+func (r *Rule) counts(s counter.Source) bool {
+	p, _ := s.Prefix()
+	width := r.V6
+	if p.Addr().Is4() {
+		width = r.V4
+	}
+	return width == 0 || width == p.Bits()
 }
 
 // Peers says whether blocks of other PoPs count, as they do at first, and others are told of this one's. Where they do not any more, those in

@@ -1,6 +1,7 @@
 package pop_test
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -76,7 +77,9 @@ func TestImpose(t *testing.T) {
 	r := newRule(t, 100, time.Minute, 30*time.Second, algorithm.Nearest)
 	r.Name = "login"
 	r.Repeat = mitigation.Repeat{Timeouts: []time.Duration{time.Minute}, Within: time.Hour}
-	throttle, shadow, tried := r, r, r
+	r.V4, r.V6 = 32, 64
+	throttle, shadow, tried, narrow := r, r, r, r
+	narrow.V6 = -1
 	throttle.Timeout, shadow.Shadow, tried.Candidate = 0, true, true
 	w := newWorld(t, sim.Config{Edges: 2, Nodes: 1, RTT: time.Millisecond}, r)
 	e, now := w.Edges[0], began
@@ -98,6 +101,11 @@ func TestImpose(t *testing.T) {
 		{"a stricter limit there", r, func(b *across.Block) { b.Limit = 99 }, across.Looser, 0},
 		{"the same in twice the time", r, func(b *across.Block) { b.Window *= 2 }, across.Looser, 0},
 		{"less in a shorter time", r, func(b *across.Block) { b.Limit, b.Window = 60, 10*time.Second }, across.Looser, 0},
+		{"a wider source", r, func(b *across.Block) { b.Source = counter.SourceOf(netip.MustParseAddr("192.0.2.1"), 24, 64) }, across.OtherWidth, 0},
+		{"everybody", r, func(b *across.Block) { b.Source = counter.SourceOf(netip.MustParseAddr("::"), 0, 0) }, across.OtherWidth, 0},
+		{"of a family that is not counted", narrow, func(b *across.Block) { b.Source = counter.SourceOf(netip.MustParseAddr("2001:db8::"), 0, 64) }, across.OtherWidth, 0},
+		{"an address of IPv6", r, func(b *across.Block) { b.Source = counter.SourceOf(netip.MustParseAddr("2001:db8::"), 0, 64) }, across.Imposed, 10 * time.Second},
+		{"no address", r, func(b *across.Block) { b.Source = counter.SourceOfDigest([16]byte{1}) }, across.OtherWidth, 0},
 		{"a rule that throttles", throttle, func(*across.Block) {}, across.NoRule, 0},
 		{"a shadow here", shadow, func(*across.Block) {}, across.NoRule, 0},
 		{"a candidate here", tried, func(*across.Block) {}, across.NoRule, 0},

@@ -72,6 +72,9 @@ type Rule struct {
 	// Further says that it is another limit of the rule of that name than its first: operators lift it along with the first, and block under
 	// the first alone.
 	Further bool
+	// V4 and V6 are the lengths of the prefixes that it counts by, which another PoP's blocks must have; -1: it counts no addresses of that
+	// family. 0: any.
+	V4, V6 int
 }
 
 type knownRule struct {

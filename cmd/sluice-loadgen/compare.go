@@ -74,7 +74,7 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 	rule := rules[0]
 	d.Mode, d.Limit, d.Window, d.Timeout = mode, rule.Counter.Limit, rule.Counter.Window, rule.Timeout
 	d.Start, d.Edges, d.RoundTrip, d.SubWindows = t.Start, size.Edges, size.RTT, rule.Counter.SubWindows
-	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout, Ideal: virtual.IdealOf(t, rule), Truth: virtual.TruthOf(t, rule)}
+	o := judge.Options{Limit: d.Limit, Window: d.Window, Timeout: d.Timeout, Ideal: virtual.IdealOf(t, rule), Truth: virtual.TruthOf(t, rule.Counter)}
 
 	r := &report.Report{}
 	r.Run.Command = "compare"
@@ -94,6 +94,9 @@ func compare(ctx context.Context, t *trace.Trace, mode judge.Mode, rules []pop.R
 	} else {
 		r.Run.Algorithm = rule.Counter.Algorithm()
 		r.Run.Notes = append(r.Run.Notes, "every design is judged by the exact form of this algorithm; those of others count as they are described")
+		if o.Truth.Queue > 0 {
+			r.Run.Notes = append(r.Run.Notes, "who waits for his turn, and how long, simulate tells")
+		}
 	}
 	entries, err := allDesigns(t, mode, rules, size, d)
 	if err != nil {

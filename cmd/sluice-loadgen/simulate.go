@@ -32,6 +32,9 @@ func cmdSimulate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if *sync && !rules[0].Counter.Sliding() {
+		return cli.Usagef("--sync ranks requests in sliding windows: remove it, or --algorithm %s", rule.Algorithm)
+	}
 	if trace.Workload == workload.PublishedBursty || trace.Workload == workload.PublishedPoisson {
 		if len(rule.Limits) != 1 || size.Edges != 1 || size.Nodes != 0 || mode != judge.Estimator || *scale < 1 || len(trace.Files) > 0 {
 			return cli.Usagef("--workload %s is for --mode estimator, one --limit, one edge, no --trace and a --scale of at least 1", trace.Workload)

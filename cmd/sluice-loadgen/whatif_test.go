@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/loadgen/judge"
 	"sluice/loadgen/whatif"
 )
 
@@ -54,12 +55,15 @@ func writeConfig(t *testing.T, text string) string {
 type asked struct {
 	Run     struct{ Notes []string }
 	Figures struct {
-		Requests, Refused uint64
-		RefusedSources    int `json:"refused_sources"`
+		Requests, Refused, Malformed uint64
+		RefusedSources               int `json:"refused_sources"`
 	}
 	Rules []struct {
-		Name, About                       string
+		Name, About, Lacks                string
 		Shadow                            bool
+		Over                              int
+		Delay                             judge.Quantiles
+		Queue                             float64
 		Requests, Refused, Blocks         uint64
 		First, Last                       time.Time
 		RefusedSources, MitigationTimeout float64
@@ -169,7 +173,7 @@ rules:
 	var r asked
 	runJSON(t, "what-if --config "+config+" --trace "+someLog(t), &r)
 	notes := strings.Join(r.Run.Notes, "\n")
-	for _, want := range []string{"no tokens, so that rule who, by jwt:sub, counts sources", "costs 1 under rule size, whose cost is by bytes:10240", "costs 1 under rule said, whose cost is by header:X-Cost",
+	for _, want := range []string{"no tokens, so that rule who, by jwt:sub, counts the source", "costs 1 under rule size, whose cost is by bytes:10240", "costs 1 under rule said, whose cost is by header:X-Cost",
 		"each request costs 3 under rule each", "rule soft tags"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not say %q:\n%s", want, notes)
@@ -178,11 +182,108 @@ rules:
 	if len(r.Run.Notes) != 5 || len(r.Rules) != 5 {
 		t.Fatalf("%d rules, notes:\n%s", len(r.Rules), notes)
 	}
-	if each := r.Rules[3]; each.Refused != each.Requests-3-3 { // three of each of the two sources
-		t.Errorf("%d of %d refused", each.Refused, each.Requests)
+	if each := r.Rules[3]; each.Refused != each.Requests-3-3 || each.Over != 2 || r.Good.Within.Refused != 0 { // three of each of the two sources, which both were over
+		t.Errorf("%+v, %+v", each, r.Good.Within)
+	}
+	for i, lacks := range []string{"jwt:sub", "lengths of requests' bodies", "the header X-Cost of answers", "", ""} {
+		if r.Rules[i].Lacks != lacks {
+			t.Errorf("rule %s lacks %q, want %q", r.Rules[i].Name, r.Rules[i].Lacks, lacks)
+		}
 	}
 	if soft := r.Rules[4]; !soft.Shadow || soft.Refused != soft.Requests-2 || r.Figures.Refused != r.Rules[3].Refused {
 		t.Errorf("%+v of %+v", soft, r.Figures)
+	}
+}
+
+// Who is over a bucket is told by the bucket, and who waits before one, and how long, is told.
+func TestWhatIfOfBuckets(t *testing.T) {
+	log := someLog(t)
+	var r asked
+	runJSON(t, "what-if --algorithm token_bucket --burst 2 --limit 60 --window 1m --mitigation-timeout 0 --trace "+log, &r)
+	if o := r.Rules[0]; o.Refused == 0 || o.Over != 1 || r.Good.Within.Refused != 0 || o.Queue != 0 {
+		t.Errorf("%+v, %+v", o, r.Good.Within) // three a second are over a bucket of two, and under 60 in a minute
+	}
+	r = asked{}
+	runJSON(t, "what-if --algorithm leaky_bucket --burst 3 --limit 60 --window 1m --mitigation-timeout 0 --trace "+log, &r)
+	if o := r.Rules[0]; o.Refused == 0 || o.Queue != 3 || o.Delay.N < 3 || o.Delay.Max <= 0 || o.Delay.Max > 3.01 {
+		t.Errorf("%+v", o)
+	}
+	r = asked{}
+	runJSON(t, "what-if --config "+writeConfig(t, "rules: [{name: even, algorithm: leaky_bucket, burst: 3, limit: 60, mode: shadow, mitigation_timeout: 0}]")+" --trace "+log, &r)
+	if o, notes := r.Rules[0], strings.Join(r.Run.Notes, "\n"); r.Figures.Refused != 0 || o.Delay.N < 3 || !strings.Contains(notes, "even is a bucket, from which 60 drain in 1m") || !strings.Contains(notes, "whole seconds") {
+		t.Errorf("%+v, %s", o, notes)
+	}
+}
+
+// Rules about hosts see none in a log that has none, and the report says so; --host says which it was.
+func TestWhatIfOfHosts(t *testing.T) {
+	config, log := writeConfig(t, "rules: [{name: site, match: {hosts: [example.com]}, limit: 20, window: 30s}]"), someLog(t)
+	var r asked
+	runJSON(t, "what-if --config "+config+" --trace "+log, &r)
+	if r.Rules[0].Lacks != "hosts" || r.Rules[0].Requests != 0 || len(r.Run.Notes) != 1 || !strings.Contains(r.Run.Notes[0], "66 of 66 requests have no host in the log, which rule site asks for") {
+		t.Errorf("%+v: %q", r.Rules[0], r.Run.Notes)
+	}
+	r = asked{}
+	runJSON(t, "what-if --host Example.com --config "+config+" --trace "+log, &r)
+	if r.Rules[0].Lacks != "" || r.Rules[0].Refused == 0 || len(r.Run.Notes) != 0 {
+		t.Errorf("%+v: %q", r.Rules[0], r.Run.Notes)
+	}
+}
+
+// A log may have how clients call themselves, and then rules judge by it; of another header it has nothing, in a condition and in its opposite.
+func TestWhatIfOfHeaders(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "access.log")
+	var b strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&b, "192.0.2.1 - - [15/Mar/2021:07:00:%02d +0000] \"GET /?id=%d&id=7 HTTP/1.1\" 200 5 \"-\" \"%s\"\n", i, i, []string{"curl/8.1", "curl/8.2", "-"}[i%3])
+	}
+	b.WriteString("192.0.2.1 - - [15/Mar/2021:07:00:40 +0000] \"\\x16\\x03\" 400 5 \"-\" \"-\"\n")
+	if err := os.WriteFile(log, []byte(b.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var r asked
+	runJSON(t, "what-if --trace "+log+" --config "+writeConfig(t, `
+rules:
+  - {name: curl, match: {methods: [GET], headers: {User-Agent: "curl/*"}}, limit: 5, mitigation_timeout: 0}
+  - {name: each, key: "header:User-Agent", limit: 8, mitigation_timeout: 0}
+  - {name: other, match: {headers: {X-Bot: "*"}}, limit: 5}
+  - {name: spare, match: {not: {headers: {X-Good: "1"}}}, limit: 5, mode: shadow}
+`), &r)
+	for i, want := range []string{"curl: 15 of 20, lacks ", "each: 3 of 31, lacks ", "other: 0 of 0, lacks header x-bot=*", "spare: 26 of 31, lacks header x-good=1"} {
+		o := &r.Rules[i]
+		if got := fmt.Sprintf("%s: %d of %d, lacks %s", o.Name, o.Refused, o.Requests, o.Lacks); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	for _, want := range []string{"rule other looks for header x-bot=* in vain, and is about no request", "rule spare leaves out nobody for header x-good=1",
+		"1 requests have no method and path in the log, or none that make sense: rule curl takes them for GET /"} {
+		if notes := strings.Join(r.Run.Notes, "\n"); !strings.Contains(notes, want) {
+			t.Errorf("the notes do not say %q:\n%s", want, notes)
+		}
+	}
+	// An edge answers 400 where origins may read what a rule asks of in two ways: here all but the one whose two are alike, and the one without.
+	r = asked{}
+	runJSON(t, "what-if --trace "+log+" --config "+writeConfig(t, `rules: [{name: id, match: {query: {id: "7"}}, limit: 5}]`), &r)
+	if r.Figures.Malformed != 29 || r.Rules[0].Requests != 1 {
+		t.Errorf("%+v, %+v", r.Figures, r.Rules[0])
+	}
+}
+
+// Keys that tell more apart than sources have room for their counters.
+func TestWhatIfOfManyKeys(t *testing.T) {
+	const paths, each = 5000, 4
+	log := filepath.Join(t.TempDir(), "access.log")
+	var b strings.Builder
+	for i := range paths * each {
+		fmt.Fprintf(&b, "192.0.2.1 - - [15/Mar/2021:07:00:%02d +0000] \"GET /p%d HTTP/1.1\" 200 5\n", i*50/(paths*each), i%paths)
+	}
+	if err := os.WriteFile(log, []byte(b.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var r asked
+	runJSON(t, "what-if --trace "+log+" --config "+writeConfig(t, "rules: [{name: page, key: path, limit: 3, mitigation_timeout: 0}, {name: all, limit: 1000000}]"), &r)
+	if r.Figures.Refused != paths || r.Rules[0].Over != paths || len(r.Run.Notes) != 0 {
+		t.Errorf("%+v, %q", r.Rules[0], r.Run.Notes)
 	}
 }
 

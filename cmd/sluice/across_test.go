@@ -52,7 +52,7 @@ func startPeering(t *testing.T, edges, nodes map[string]int) *peering {
 		}
 		for i, listen := range s.listen[pop] {
 			file := filepath.Join(dir, fmt.Sprint(pop, i, ".yaml"))
-			text := fmt.Sprintf("edge_id: %s%d\nsource: {trust: [127.0.0.0/8]}\npop:\n  name: %s\n  secret_file: %s\n  peers: [{name: %s, edges: [\"%s\"]}]\n  peers_listen: %q\n  peers_secret_file: %s\n"+
+			text := fmt.Sprintf("edge_id: %s%d\nsource: {trust: [127.0.0.0/8]}\nallow: [192.0.2.200]\npop:\n  name: %s\n  secret_file: %s\n  peers: [{name: %s, edges: [\"%s\"]}]\n  peers_listen: %q\n  peers_secret_file: %s\n"+
 				"rules: [{name: all, limit: 5, window: 1m, mitigation_timeout: 30m}, {name: tried, mode: shadow, limit: 1}]\n",
 				pop, i, pop, secret, other, strings.Join(s.listen[other], `", "`), listen, key)
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -188,8 +188,9 @@ func TestPeers(t *testing.T) {
 		{"a rule that is not here", "ams", peersKey, 1, block("192.0.2.1", "none", 5), 200, `"no_rule":1`},
 		{"a shadow", "ams", peersKey, 2, block("192.0.2.1", "tried", 5), 200, `"no_rule":1`},
 		{"a stricter limit", "ams", peersKey, 3, block("192.0.2.1", "all", 4), 200, `"looser":1`},
-		{"a good one", "ams", peersKey, 4, block("192.0.2.2", "all", 5), 200, `"imposed":1`},
-		{"which comes again", "ams", peersKey, 4, block("192.0.2.2", "all", 5), 403, "older than another"},
+		{"everybody", "ams", peersKey, 4, block("0.0.0.0/0", "all", 5), 200, `"other_width":1`},
+		{"a good one", "ams", peersKey, 5, block("192.0.2.2", "all", 5), 200, `"imposed":1`},
+		{"which comes again", "ams", peersKey, 5, block("192.0.2.2", "all", 5), 403, "older than another"},
 	} {
 		body, mac := ams[0].told(test.to, test.secret, now.Add(test.at), test.block)
 		if status, text := post(listen, body, mac); status != test.status || !strings.Contains(text, test.says) {
@@ -202,6 +203,25 @@ func TestPeers(t *testing.T) {
 	_, body := ams[0].admin("GET", "/v1/mitigations?source=192.0.2.2")
 	if end := now.Add(31 * time.Minute).UTC().Format("2006-01-02T15:04"); !strings.Contains(body, `"by": "peer"`) || strings.Contains(body, now.Add(20*time.Hour).Format("2006-01-02T15")) {
 		t.Errorf("want an end before %s: %s", end, body)
+	}
+
+	// Not even where an operator has spoken of just that prefix can a peer block a whole one; and who is allowed stays so.
+	for _, method := range []string{"PUT", "DELETE"} {
+		if status, _ := ams[0].say(method, "all/203.0.113.0/24", `{"for": "1h"}`); status != 200 {
+			t.Errorf("%s: %d", method, status)
+		}
+	}
+	now = time.Now()
+	for i, source := range []string{"203.0.113.0/24", "192.0.2.200"} {
+		body, mac := ams[0].told("ams", peersKey, now.Add(time.Duration(i)), block(source, "all", 5))
+		if status, text := post(listen, body, mac); status != 200 {
+			t.Errorf("%d %s", status, text)
+		}
+	}
+	for _, source := range []string{"203.0.113.9", "192.0.2.200"} {
+		if got := ask("GET", "http://"+ams[0].front+"/", source); got != 200 {
+			t.Errorf("%s: %d", source, got)
+		}
 	}
 
 	// An operator of the PoP that was told lifts it for good, and only there.
@@ -255,5 +275,48 @@ func TestPeers(t *testing.T) {
 				t.Error("the switch waits for the next start")
 			}
 		}
+	}
+}
+
+// The secret changes while blocks travel, at a reload or a moment later; what is wrong in its file is told and changes nothing.
+func TestPeersSecretChanges(t *testing.T) {
+	s := startPeering(t, map[string]int{"fra": 1, "ams": 1}, map[string]int{"fra": 1, "ams": 1})
+	fra, ams := s.edges["fra"][0], s.edges["ams"][0]
+	key := filepath.Join(filepath.Dir(s.files["fra"][0]), "peers.secret") // of both
+	const after = "the secret of this year"
+	for i, step := range []struct{ text, tells string }{
+		{"short", "the secret of peers is wrong: the old one stays in use: pop.peers_secret_file: " + key + ": line 1 has less than 16 bytes"},
+		{peersKey + "\n" + after + "\n", "pop.peers_secret_file read again"},
+		{after + "\n" + peersKey + "\n", "pop.peers_secret_file read again"},
+		{after + "\n", "pop.peers_secret_file read again"},
+	} {
+		said := func(p *process) int { return strings.Count(p.api("GET", "/v1/events", "").text, step.tells) }
+		before := []int{said(fra), said(ams)}
+		if err := os.WriteFile(key, []byte(step.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := fra.cmd.Process.Signal(syscall.SIGHUP); err != nil { // the other looks by itself
+			t.Fatal(err)
+		}
+		for i, p := range []*process{fra, ams} {
+			p.until("telling of it", func() bool { return said(p) > before[i] })
+		}
+		source := fmt.Sprint("198.51.100.", 10+i)
+		s.attack(fra, source)
+		if !s.blocked("ams", source, "peer") {
+			t.Errorf("step %d: what is blocked does not come", i)
+		}
+	}
+	for _, test := range []struct {
+		secret string
+		status int
+	}{{peersKey, 403}, {after, 200}} {
+		body, mac := ams.told("ams", test.secret, time.Now())
+		if status, text := post(s.listen["ams"][0], body, mac); status != test.status {
+			t.Errorf("under %q: %d %s", test.secret, status, text)
+		}
+	}
+	if n := ams.metric(`sluice_peer_messages_refused_total\{reason="signature"\}`); n != "1" {
+		t.Errorf("%s messages were refused", n)
 	}
 }

@@ -54,6 +54,8 @@ func check(file string, stdout, stderr io.Writer) int {
 		return command.ExitFailed
 	case noOrigin:
 		fmt.Fprintf(stdout, "%s: good, but it names no origin: serving needs --origin URL\n", file)
+	case len(c.Rules) == 0: // defaultRule
+		fmt.Fprintf(stdout, "%s: good, but it gives no rules: serving blocks sources over 100 in 1m (--limit, --window), unless there is a rule, such as one with mode: shadow\n", file)
 	default:
 		fmt.Fprintf(stdout, "%s: good: %d rules, %d origins\n", file, len(c.Rules), len(c.Origins))
 	}
@@ -78,7 +80,7 @@ func tryStart(c *config.Config) (wrong []error, doubtful []string) {
 		try(tryState(c, key))
 	}
 	doubt(settings.GuessableSecret(c))
-	_, err = settings.ReadPeersKey(c)
+	_, err = settings.ReadPeersKeys(c.PoP.PeersSecretFile)
 	try(err)
 	_, err = settings.ReadToken("admin_token_file", c.AdminTokenFile)
 	try(err)

@@ -39,6 +39,9 @@ func TestCheck(t *testing.T) {
 	if err := os.Chmod(shown, 0o604); err != nil { // whatever the umask
 		t.Fatal(err)
 	}
+	const secret, others = "a secret of an edge\n", "peers_listen: '127.0.0.2:0', peers: [{name: ams1, edges: ['127.0.0.1:1']}], peers_secret_file: "
+	half, many, two := put("half", secret+"\nshort\n", 0o600), put("many", strings.Repeat(secret, 5), 0o600), put("two", secret+"another secret of it", 0o600)
+	cert, key := newAuthority(t).issue(t, "sluice")
 	put("foreign/words", "not a list", 0o600)
 	put("rules/rules", "not a list", 0o600)
 	put("stranger/etcd%2Fs%2F", "not a list", 0o600)
@@ -52,6 +55,12 @@ func TestCheck(t *testing.T) {
 		{"good", "", nil, nil},
 		{"secret that is not there", tier + dir + "/none}", []string{"pop.secret_file: open " + dir + "/none: no such file"}, nil},
 		{"short secret", tier + short + "}", []string{"pop.secret_file: " + short + " has less than 16 bytes"}, nil},
+		{"short secret of peers", tier + good + ", " + others + half + "}", []string{"pop.peers_secret_file: " + half + ": line 3 has less than 16 bytes"}, nil},
+		{"empty secret of peers", tier + good + ", " + others + empty + "}", []string{"pop.peers_secret_file: " + empty + " is empty"}, nil},
+		{"too many secrets of peers", tier + good + ", " + others + many + "}", []string{"pop.peers_secret_file: " + many + " has 5 secrets"}, nil},
+		{"two secrets of peers", tier + good + ", " + others + two + "}", nil, nil},
+		{"CA of proxies that is none", "rate_limit_service: {listen: '127.0.0.1:0', cert_file: " + cert + ", key_file: " + key + ", client_ca_file: " + pem + "}", []string{"rate_limit_service: edge: CA of clients: " + pem + " has no certificate"}, nil},
+		{"CA of proxies that is not there", "rate_limit_service: {listen: '127.0.0.1:0', cert_file: " + cert + ", key_file: " + key + ", client_ca_file: " + dir + "/none}", []string{"rate_limit_service: edge: CA of clients: open " + dir + "/none"}, nil},
 		{"token that is not there", "admin_token_file: " + dir + "/none", []string{"admin_token_file: open " + dir + "/none"}, nil},
 		{"empty token", "admin_token_file: " + empty, []string{"admin_token_file: " + empty + " is empty"}, nil},
 		{"token for everybody", "admin_token_file: " + shown, nil, []string{"admin_token_file: everybody on this machine can read " + shown}},
@@ -170,6 +179,24 @@ func TestVersion(t *testing.T) {
 	} {
 		if got := versionOf(test.info); got != test.want {
 			t.Errorf("%s, want %s", got, test.want)
+		}
+	}
+}
+
+// A file without rules limits sources all the same, which a check says.
+func TestCheckWithoutRules(t *testing.T) {
+	for rules, want := range map[string]string{
+		"":          "good, but it gives no rules: serving blocks sources over 100 in 1m",
+		"rules: []": "good, but it gives no rules: serving blocks sources over 100 in 1m",
+		"rules: [{name: r, limit: 1, mode: off}]": "good: 1 rules, 1 origins",
+	} {
+		file := filepath.Join(t.TempDir(), "sluice.yaml")
+		if err := os.WriteFile(file, []byte("listen: ':0'\nadmin: '127.0.0.1:0'\norigins: [{servers: ['http://127.0.0.1:1']}]\n"+rules+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var stdout, stderr bytes.Buffer
+		if code := run([]string{"check", file}, &stdout, &stderr); code != 0 || !strings.HasPrefix(stdout.String(), file+": "+want) {
+			t.Errorf("%s: exit %d, %s%s, want %s", rules, code, stdout.String(), stderr.String(), want)
 		}
 	}
 }

@@ -52,16 +52,19 @@ pop: {name: fra1, memcached: [%q], secret_file: %s}
 admin_token_file: %s
 limits: {connections: 1000}
 source: {trust: [127.0.0.0/8]}
-origins: [{servers: [%q]}]
+origins: [{servers: [%q], shedding: {min: 20}}]
 rules:
   - {name: site, limit: 600, window: 1m}
   - {name: login, match: {path: /login, methods: [POST]}, limit: 5, window: 1m, mitigation_timeout: 10m}
   - {name: api, match: {path: /api/*}, limit: 120, window: 1m, mitigation_timeout: 2m, share: 60, candidate: {limit: 90}}
   - {name: api-stricter, match: {path: /api/*}, limit: 60, window: 1m, mitigation_timeout: 5m, mode: shadow}
   - {name: odd, match: {path: %q}, limit: 5}
+  - {name: heavy, match: {path: /heavy, headers: {user-agent: "bot*"}, not: {cookies: {session: "*"}}}, concurrency: 7, priority: sheddable}
+  - {name: slowed, match: {path: /slowed}, algorithm: token_bucket, limit: 60, burst: 20, action: delay, mitigation_timeout: 0}
+  - {name: told, match: {path: /told}, limit: 5, cost: 3, action: tag, escalate: [10m]}
 `, node, write(t, "a secret of this PoP alone"), token, server.URL, "/"+strings.ReplaceAll(hostile, " ", "")))
 	for i, name := range []string{"fra1-a", "fra1-b"} {
-		edges[i] = start(t, server.URL, "--config", withEdgeID(t, config, name))
+		edges[i] = start(t, "", "--config", withEdgeID(t, config, name))
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var sending sync.WaitGroup
@@ -144,8 +147,17 @@ func TestDashboard(t *testing.T) {
 	b.until(`document.querySelectorAll("#plot path").length >= 3 && document.querySelectorAll("#plot text").length >= 6`)
 	b.until(row("origins", "http://", "up"))
 	b.until(row("nodes", "127.0.0.1", "up"))
-	b.until(row("rules", "api", "/api/* of 60 % of sources candidate 90"))
+	b.until(row("rules", "api", "/api/*, of 60 % of sources, candidate 90"))
 	b.until(row("rules", "site") + `?.querySelector("meter")`)
+	b.until(row("rules", "heavy", "7 in flight (0 here)", "/heavy header user-agent=bot* not cookie session=*, priority sheddable"))
+	b.until(row("rules", "slowed", "/slowed, algorithm token_bucket, burst 20, action delay"))
+	b.until(row("rules", "told", "/told, cost 3, blocked for 1m, then 10m, action tag"))
+	b.until(row("shedding", "all hosts", "has room", "100"))
+	for range 2 {
+		ask("GET", "http://"+edges[0].front+"/told", "203.0.113.99")
+	}
+	b.until(row("blocked", "203.0.113.99", "told", "more than 5 in 1m (its requests are tagged and pass)"))
+	b.until(`document.querySelector("#legend .tagged")`)
 
 	// Block, with a reason that would be markup.
 	b.focus("#block")

@@ -46,11 +46,8 @@ func TestOperatorPage(t *testing.T) {
 		return fmt.Sprintf("%s:%d", host, port+10000)
 	})
 	dir := t.TempDir()
-	bin := filepath.Join(dir, "bin")
-	must(t, os.Mkdir(bin, 0o700))
-	sluice := fmt.Sprintf("#!/bin/sh\nSLUICE_UNDER_TEST=1 exec '%s' \"$@\"\n", os.Args[0])
-	must(t, os.WriteFile(filepath.Join(bin, "sluice"), []byte(sluice), 0o700))
-	sh := startShell(t, dir, "PATH="+bin+":"+os.Getenv("PATH"))
+	bin := installed(t, dir)
+	sh := startShell(t, "docs/operator.md", dir, "PATH="+bin+":"+os.Getenv("PATH"))
 	commands, tasks := 0, strings.Count(page, "\n## ")
 	for _, block := range blocks(page) {
 		switch block.kind {
@@ -69,6 +66,63 @@ func TestOperatorPage(t *testing.T) {
 	if commands < 50 || tasks < 11 {
 		t.Errorf("the page has %d commands in %d tasks", commands, tasks)
 	}
+}
+
+// installed puts a command sluice into the folder bin of dir.
+func installed(t *testing.T, dir string) (bin string) {
+	bin = filepath.Join(dir, "bin")
+	must(t, os.Mkdir(bin, 0o700))
+	sluice := fmt.Sprintf("#!/bin/sh\nSLUICE_UNDER_TEST=1 exec '%s' \"$@\"\n", os.Args[0])
+	must(t, os.WriteFile(filepath.Join(bin, "sluice"), []byte(sluice), 0o700))
+	return bin
+}
+
+// What README's first edge answers is what README says: a comment below a command is what it prints. Then README's configuration takes its place,
+// before the same origin.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	must(t, err)
+	there := strings.TrimPrefix(origin(t), "http://")
+	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	page := strings.NewReplacer("127.0.0.1:3000", there, "127.0.0.1:8080", host+":18080", "[10.0.0.0/8]", "[127.0.0.0/8]").Replace(string(text))
+	const front, first = " --listen %s:18080 --admin %[1]s:18081 2> edge.log & EDGE=$!", "bin/sluice --origin "
+	dir := t.TempDir()
+	installed(t, dir)
+	sh, commands := startShell(t, "README.md", dir), 0
+	for _, b := range blocks(page) {
+		if b.kind == "yaml" {
+			must(t, os.WriteFile(filepath.Join(dir, "sluice.yaml"), []byte(b.text), 0o600))
+		}
+		if b.kind != "sh" || !strings.Contains(b.text, first) {
+			continue
+		}
+		var list []step
+		for line := range strings.Lines(b.text) {
+			if printed, ok := strings.CutPrefix(line, "# "); ok {
+				list[len(list)-1].want += strings.ReplaceAll(printed, "60", "…") // seconds of a block, of which one may be over
+				continue
+			}
+			list = append(list, step{line: b.line, command: strings.TrimSpace(line)})
+		}
+		for _, s := range list {
+			serve, edge := strings.CutSuffix(s.command, " &")
+			switch {
+			case strings.HasPrefix(s.command, "bin/sluice-loadgen"): // the test's origin is there already
+				continue
+			case edge:
+				s.command = serve + fmt.Sprintf(front, host) + fmt.Sprintf("; bin/sluice status --wait 50s --admin %s:18081 > /dev/null", host)
+			}
+			commands++
+			sh.step(s)
+		}
+	}
+	if commands != 3 {
+		t.Fatalf("README has %d commands of a first edge", commands)
+	}
+	sh.run("kill $EDGE; wait $EDGE")
+	sh.step(step{command: "bin/sluice check sluice.yaml 2>&1 | grep -v warning:", want: "sluice.yaml: good: 3 rules, 1 origins\n"})
+	sh.run("bin/sluice --config sluice.yaml" + fmt.Sprintf(front, host) + fmt.Sprintf("; bin/sluice status --wait 50s --admin %s:18081 > /dev/null", host))
+	sh.step(step{command: "curl -s http://" + host + ":18080/", want: "hello\n"})
 }
 
 type block struct {
@@ -111,18 +165,19 @@ func steps(b block) (list []step) {
 // A shell runs commands one after the other, and remembers what they set.
 type shell struct {
 	t    *testing.T
+	page string // that its commands are of
 	dir  string
 	in   *os.File
 	out  chan string // its lines, and those of what it runs
 	done string
 }
 
-func startShell(t *testing.T, dir string, env ...string) *shell {
+func startShell(t *testing.T, page, dir string, env ...string) *shell {
 	in, commands, err := os.Pipe()
 	must(t, err)
 	lines, out, err := os.Pipe()
 	must(t, err)
-	sh := &shell{t: t, dir: dir, in: commands, out: make(chan string, 1000), done: "done: " + filepath.Base(filepath.Dir(dir))}
+	sh := &shell{t: t, page: page, dir: dir, in: commands, out: make(chan string, 1000), done: "done: " + filepath.Base(filepath.Dir(dir))}
 	cmd := exec.Command("bash", "--noprofile", "--norc")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, out
@@ -187,12 +242,12 @@ func (sh *shell) step(s step) {
 		}
 		if !looks.MatchString(s.command) || time.Now().After(deadline) {
 			logs := ""
-			for _, name := range []string{"edge1.log", "edge2.log"} {
+			for _, name := range []string{"edge.log", "edge1.log", "edge2.log"} {
 				if text, err := os.ReadFile(filepath.Join(sh.dir, name)); err == nil {
 					logs += name + ":\n" + string(text)
 				}
 			}
-			sh.t.Fatalf("docs/operator.md:%d: %s\n got %s\nwant %s\n%s", s.line, s.command, got, s.want, logs)
+			sh.t.Fatalf("%s:%d: %s\n got %s\nwant %s\n%s", sh.page, s.line, s.command, got, s.want, logs)
 		}
 	}
 }

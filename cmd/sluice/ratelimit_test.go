@@ -173,12 +173,12 @@ func TestRateLimitServiceSurvivesUpgrades(t *testing.T) {
 	l.until("stopped", func() bool { return strings.Count(l.text(), "msg=stopped") == 4 })
 }
 
-// Over TLS only who shows a certificate of the CA may ask.
+// Over TLS only who shows a certificate of the CA may ask: of the one that is in the file now.
 func TestRateLimitServiceOverTLS(t *testing.T) {
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, "sluice", net.IPv4(127, 0, 0, 1))
 	addr := freePort(t)
-	start(t, origin(t), "--config", write(t, fmt.Sprintf("rate_limit_service: {listen: %q, cert_file: %s, key_file: %s, client_ca_file: %s}\n%s", addr, cert, key, ca.file, describedRules)))
+	p := start(t, origin(t), "--config", write(t, fmt.Sprintf("rate_limit_service: {listen: %q, cert_file: %s, key_file: %s, client_ca_file: %s}\n%s", addr, cert, key, ca.file, describedRules)))
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
 	own, err := tls.LoadX509KeyPair(ca.issue(t, "envoy"))
@@ -196,6 +196,50 @@ func TestRateLimitServiceOverTLS(t *testing.T) {
 	plain := dialService(t, addr, insecure.NewCredentials())
 	if a, err := plain.ShouldRateLimit(context.Background(), describe("web", "user=a")); err == nil {
 		t.Errorf("without TLS one is told %v", a)
+	}
+
+	// Another CA takes its place. Who is known by the old one gets in no more, though his client resumes its session; and a file that is wrong
+	// changes nothing.
+	other := newAuthority(t)
+	theirs, err := tls.LoadX509KeyPair(other.issue(t, "envoy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions := map[string]tls.ClientSessionCache{"own": tls.NewLRUClientSessionCache(1), "theirs": tls.NewLRUClientSessionCache(1)}
+	asks := func(who string) bool {
+		cert := map[string]tls.Certificate{"own": own, "theirs": theirs}[who]
+		conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, ClientSessionCache: sessions[who], NextProtos: []string{"h2"}})
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		_, err = conn.Read(make([]byte, 1)) // the settings of HTTP/2, after a handshake that the service takes; and with it a session
+		return err == nil
+	}
+	if !asks("own") || asks("theirs") {
+		t.Error("at first")
+	}
+	change := func(text []byte, tells string) {
+		t.Helper()
+		if err := os.WriteFile(ca.file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		p.tells(tells)
+	}
+	text, err := os.ReadFile(other.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(text, "certificates read again")
+	if asks("own") || !asks("theirs") {
+		t.Error("after the change")
+	}
+	change(nil, "the certificates are wrong: the old ones stay in use: edge: CA of clients: "+ca.file+" has no certificate in PEM")
+	if asks("own") || !asks("theirs") {
+		t.Error("after a file that is wrong")
 	}
 }
 

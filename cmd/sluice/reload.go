@@ -35,6 +35,7 @@ type reloader struct {
 	store   *tier.RuleStore
 	name    string               // of this edge
 	peers   func(*config.Config) // puts pop.peers_mode in force
+	files   []*files             // that have changed, maybe, while the configuration stays
 
 	mu    sync.Mutex
 	last  string         // what the files said when they were read last
@@ -48,6 +49,9 @@ type reloader struct {
 
 // now reads the configuration and puts it in force. If anything is wrong with it, what was in force stays.
 func (r *reloader) now() error {
+	for _, f := range r.files {
+		f.look(time.Now())
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = r.content()

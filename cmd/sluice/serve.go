@@ -78,11 +78,11 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	}
 	var across *peers.Peers
 	if len(c.PoP.Peers) > 0 {
-		key, err := settings.ReadPeersKey(c)
+		keys, err := settings.ReadPeersKeys(c.PoP.PeersSecretFile)
 		if err != nil {
 			return err
 		}
-		across = peers.New(&c.PoP, key, happened)
+		across = peers.New(&c.PoP, keys, happened)
 	}
 	shared, err := tier.Share(c, key, log, happened, across)
 	if err != nil {
@@ -167,6 +167,18 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	ours.Close(false)
 	reload := &reloader{flags: f, server: server, machine: shared.Machine, log: log, events: happened, store: shared.Rules, name: tier.EdgeName(c), base: c, peers: shared.TurnPeers,
 		about: presence.About{Address: reachable(front.Addr()), Version: version(), Started: time.Now()}}
+	for _, certificates := range []*listen.Certificates{certificates, callsCertificates} {
+		if certificates != nil {
+			reload.files = append(reload.files, &files{happened: happened, kind: events.Certificate, refresh: certificates.Refresh,
+				again: "certificates read again", wrong: "the certificates are wrong: the old ones stay in use"})
+		}
+	}
+	if across != nil {
+		reload.files = append(reload.files, &files{happened: happened, kind: events.Peer, refresh: func() (bool, error) {
+			keys, err := settings.ReadPeersKeys(c.PoP.PeersSecretFile)
+			return err == nil && across.SetKeys(keys), err
+		}, again: "pop.peers_secret_file read again: its first line signs, and each line is believed", wrong: "the secret of peers is wrong: the old one stays in use"})
+	}
 	reload.last = reload.content()
 	if err := reload.catchUp(); err != nil {
 		return err
@@ -272,7 +284,6 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 				failed <- fmt.Errorf("TLS listener: %w", err)
 			}
 		})
-		others.Go(func() { refresh(background, certificates, happened) })
 	}
 	var calls func(context.Context)
 	if asks != nil {
@@ -283,9 +294,9 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 				failed <- fmt.Errorf("rate limit service: %w", err)
 			}
 		})
-		if callsCertificates != nil {
-			others.Go(func() { refresh(background, callsCertificates, happened) })
-		}
+	}
+	for _, f := range reload.files {
+		others.Go(func() { f.watch(background) })
 	}
 	if older != nil {
 		go older.Serve(server) // ends with the older process, and so does this:
@@ -375,33 +386,6 @@ func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next
 				return nil
 			}
 			next.Log.Error("no new process has taken over: this one goes on", "error", err)
-		}
-	}
-}
-
-// refreshEvery is how often certificates are looked at.
-const refreshEvery = 5 * time.Second
-
-// refresh reads certificates again when they change, until ctx is done.
-func refresh(ctx context.Context, c *listen.Certificates, happened *events.Log) {
-	tick := time.NewTicker(refreshEvery)
-	defer tick.Stop()
-	for said := ""; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			e := events.Event{Time: now, Kind: events.Certificate, Text: "certificates read again"}
-			changed, err := c.Refresh()
-			if err != nil {
-				e.Level, e.Text = slog.LevelError, "the certificates are wrong: the old ones stay in use: "+err.Error()
-			}
-			if (changed || err != nil) && e.Text != said {
-				happened.Add(e)
-			}
-			if said = ""; err != nil { // it is wrong until somebody mends it: that is said once
-				said = e.Text
-			}
 		}
 	}
 }

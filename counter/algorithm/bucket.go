@@ -89,6 +89,9 @@ func NewBucket(name string, limit uint32, window time.Duration, subWindows int, 
 // Interval is how long a hit takes to drain from a bucket, in nanoseconds; 0 of a rule that is none.
 func (r *Rule) Interval() float64 { return r.bucket.perHit }
 
+// Queue is how many of Limit wait for their turn before a bucket; 0: none does.
+func (r *Rule) Queue() uint32 { return uint32(r.bucket.queue) }
+
 // inBucket is Position: a group has a lane less for sub-windows.
 func (r *Rule) inBucket(ns int64) Position {
 	n, each := ns/r.sub, int64(r.lanes.Count()-1)

@@ -32,6 +32,14 @@ func (r *Rule) windowEnds(at Position) time.Duration {
 	return time.Duration((1-at.Gone)*float64(r.sub)) + time.Microsecond // beyond the last rounding error
 }
 
+// Reset is how long it takes from now until what a source has left may be relied on again: a window, or what is left of a fixed one.
+func (r *Rule) Reset(now time.Time) time.Duration {
+	if r.algorithm == fixed {
+		return r.windowEnds(r.Position(now.UnixNano(), 0))
+	}
+	return r.Window
+}
+
 // outOfRange names the field of a rule that is out of its range.
 func outOfRange(field string, v, least, most any) error {
 	return fmt.Errorf("%s %v: want %v to %v", field, v, least, most)

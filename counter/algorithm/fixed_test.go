@@ -41,3 +41,27 @@ func TestFixedWindow(t *testing.T) {
 		}
 	})
 }
+
+// What is left of a fixed window may be relied on again when the next one begins, of a sliding one after a window.
+func TestReset(t *testing.T) {
+	fixed, err := algorithm.NewFixed("fixed", 100, 24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sliding, err := algorithm.NewRule("sliding", 100, 24*time.Hour, 12, algorithm.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for clock, want := range map[string]time.Duration{"00:00:00": 24 * time.Hour, "06:00:00": 18 * time.Hour, "23:59:59": time.Second} {
+		now, err := time.Parse(time.DateTime, "2026-05-04 "+clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fixed.Reset(now); got < want || got > want+time.Millisecond {
+			t.Errorf("fixed at %s: %v, want %v", clock, got, want)
+		}
+		if got := sliding.Reset(now); got != 24*time.Hour {
+			t.Errorf("sliding at %s: %v", clock, got)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"sluice/edge/control"
 	"sluice/edge/events"
 	"sluice/edge/top"
+	"sluice/edge/upstream"
 )
 
 // The dashboard is three files that ask the API for everything else. They hold nothing secret, so they are served without a token; the
@@ -41,36 +42,38 @@ func page(file, kind string) http.HandlerFunc {
 
 // A summary is all that the dashboard shows at a glance. Counts go up from the start of the process; the page makes rates of them.
 type summary struct {
-	Time        time.Time          `json:"time"`
-	PoP         string             `json:"pop"`
-	Edge        string             `json:"edge,omitempty"`
-	Version     string             `json:"version,omitempty"`
-	Started     float64            `json:"started,omitempty"` // Unix seconds
-	Unready     string             `json:"unready,omitempty"`
-	Alone       bool               `json:"alone,omitempty"` // it should share a tier, and counts alone
-	Received    float64            `json:"received"`
-	Connections float64            `json:"connections"`
-	Denied      float64            `json:"denied,omitempty"`  // by the list deny, which is no rule
-	Edges       float64            `json:"edges,omitempty"`   // that share the tier
-	Seconds     [][2]float64       `json:"seconds,omitempty"` // of sluice_request_seconds, as those of an origin
-	Answers     map[string]float64 `json:"answers"`           // by who made them
-	Rules       []ruleLoad         `json:"rules"`
-	Origins     []*originLoad      `json:"origins"`
-	Nodes       []nodeLoad         `json:"nodes"`
-	Blocked     control.Extract    `json:"blocked"`
-	Shadow      control.Extract    `json:"shadow"`
-	Allow       []control.Listed   `json:"allow"`
-	Deny        []control.Listed   `json:"deny"`
-	Requests    []top.Heavy        `json:"requests"`
-	Refused     []top.Heavy        `json:"refused"`
-	Events      []events.Event     `json:"events"` // after ?since=, at most eventsShown
+	Time        time.Time              `json:"time"`
+	PoP         string                 `json:"pop"`
+	Edge        string                 `json:"edge,omitempty"`
+	Version     string                 `json:"version,omitempty"`
+	Started     float64                `json:"started,omitempty"` // Unix seconds
+	Unready     string                 `json:"unready,omitempty"`
+	Alone       bool                   `json:"alone,omitempty"` // it should share a tier, and counts alone
+	Received    float64                `json:"received"`
+	Connections float64                `json:"connections"`
+	Denied      float64                `json:"denied,omitempty"`  // by the list deny, which is no rule
+	Edges       float64                `json:"edges,omitempty"`   // that share the tier
+	Seconds     [][2]float64           `json:"seconds,omitempty"` // of sluice_request_seconds, as those of an origin
+	Answers     map[string]float64     `json:"answers"`           // by who made them
+	Rules       []ruleLoad             `json:"rules"`
+	Origins     []*originLoad          `json:"origins"`
+	Shedding    []upstream.GroupStatus `json:"shedding,omitempty"` // the origins that shed load
+	Nodes       []nodeLoad             `json:"nodes"`
+	Blocked     control.Extract        `json:"blocked"`
+	Shadow      control.Extract        `json:"shadow"`
+	Allow       []control.Listed       `json:"allow"`
+	Deny        []control.Listed       `json:"deny"`
+	Requests    []top.Heavy            `json:"requests"`
+	Refused     []top.Heavy            `json:"refused"`
+	Events      []events.Event         `json:"events"` // after ?since=, at most eventsShown
 }
 
 type ruleLoad struct {
 	ruleJSON
 	Verdicts map[string]float64 `json:"verdicts"`
-	Active   float64            `json:"active"`            // mitigations in force
-	Nearest  *control.Standing  `json:"nearest,omitempty"` // of the heaviest sources, the one that has used most of its limit
+	Active   float64            `json:"active"`              // mitigations in force
+	InFlight float64            `json:"in_flight,omitempty"` // of a rule with a concurrency: requests here that hold a place
+	Nearest  *control.Standing  `json:"nearest,omitempty"`   // of the heaviest sources, the one that has used most of its limit
 }
 
 type originLoad struct {
@@ -125,6 +128,11 @@ func (a api) summary(w http.ResponseWriter, r *http.Request) {
 			load.Nearest = &n
 		}
 		s.Rules = append(s.Rules, load)
+	}
+	for _, group := range a.Edge.Origins(now) {
+		if group.Shedding != nil {
+			s.Shedding = append(s.Shedding, group)
+		}
 	}
 	for _, n := range a.Edge.Nodes() {
 		s.Nodes = append(s.Nodes, nodeLoad{NodeStatus: n})
@@ -189,6 +197,8 @@ func (s *summary) take(name string, m *dto.Metric) {
 		}
 	case "sluice_mitigations_active":
 		rule().Active = m.GetGauge().GetValue()
+	case "sluice_in_flight":
+		rule().InFlight = m.GetGauge().GetValue()
 	case "sluice_origin_up":
 		origin().Up = m.GetGauge().GetValue() > 0
 	case "sluice_origin_active":

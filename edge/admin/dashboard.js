@@ -4,7 +4,7 @@
 
 const $ = id => document.getElementById(id);
 const every = 2000, kept = 600e3, recent = 10e3, lately = 60e3; // milliseconds
-const verdicts = ["pass", "limited", "mitigated", "shadow", "closed", "open", "denied"];
+const verdicts = ["pass", "limited", "mitigated", "shadow", "tagged", "closed", "open", "denied"];
 const refusing = ["limited", "mitigated", "closed", "denied"];
 
 let points = [];      // for the plot: {at, rate by verdict}
@@ -266,8 +266,8 @@ function figures(list) {
 
 // overLimit is why an edge has blocked a source.
 function overLimit(m) {
-  const r = byName(now?.rules, m.rule);
-  return m.by === "admin" || !r?.limit ? "" : m.policy ? "more than " + m.policy + " allows" : `more than ${number(r.limit)} in ${r.window}`;
+  const r = byName(now?.rules, m.rule), passes = r?.action === "tag" && m.mode === "enforce" ? " (its requests are tagged and pass)" : "";
+  return (m.by === "admin" || !r?.limit ? "" : m.policy ? "more than " + m.policy + " allows" : `more than ${number(r.limit)} in ${r.window}`) + passes;
 }
 
 function blockedRows(list) {
@@ -294,13 +294,28 @@ function blockedTable(id, blocked, none) {
   fill(id, blockedHeads, rows, found && blocked.in_force ? "Nobody like that." : none);
 }
 
+// wants is what a match asks for, a few words each.
+function wants(m) {
+  const named = (what, values) => Object.entries(values || {}).map(([name, value]) => `${what} ${name}=${value}`);
+  return [...(m.methods || []), ...(m.hosts || []).filter(h => h !== "*"), m.path === "*" ? "" : m.path, ...(m.sources || []), ...named("header", m.headers), ...named("query", m.query),
+    ...named("cookie", m.cookies), m.plans ? "plan " + m.plans.join(" or ") : "",
+    m.descriptors ? `descriptors of ${m.descriptors.domain}: ` + m.descriptors.entries.map(e => e.key + (e.value ? "=" + e.value : "")).join(" ") : ""].filter(x => x);
+}
+
+// unusual are fields of a rule that are told where they are not what they are by default.
+const unusual = {algorithm: "sliding", burst: 0, action: "refuse", check: "async", first_sight: "go", on_store_failure: "local", estimate: "nearest", priority: "default", queue: "0s"};
+
 function about(rule) {
-  const m = rule.match || {}, hosts = (m.hosts || []).filter(h => h !== "*"), key = (rule.key || []).filter(k => k !== "source");
-  return [...(m.methods || []), ...hosts, m.path || (hosts.length ? "" : "everything"), key.length ? "by " + rule.key.join(" and ") : "",
-    rule.count?.statuses ? "answered " + rule.count.statuses.join(", ") : "", rule.share && rule.share < 100 ? `of ${rule.share} % of sources` : "",
+  const m = rule.match || {}, key = (rule.key || []).filter(k => k !== "source"), cost = rule.cost ?? 1;
+  return [[wants(m).join(" "), m.not ? "not " + wants(m.not).join(" or ") : ""].filter(x => x).join(" ") || "everything", key.length ? "by " + rule.key.join(" and ") : "",
+    rule.count?.statuses ? "answered " + rule.count.statuses.join(", ") : rule.count?.refused ? "refused too" : "", rule.share && rule.share < 100 ? `of ${rule.share} % of sources` : "",
     rule.windows ? "and " + rule.windows.map(w => `${number(w.limit)} in ${w.window}`).join(", ") : "",
     rule.prefixes ? "by /" + rule.prefixes.map(p => p.prefix || p).join(", /") : "",
-    rule.candidate && Object.keys(rule.candidate).length ? "candidate " + Object.values(rule.candidate).join(" ") : ""].filter(x => x).join(" ");
+    rule.candidate && Object.keys(rule.candidate).length ? "candidate " + Object.values(rule.candidate).join(" ") : "",
+    cost === 1 ? "" : "cost " + (cost.bytes ? `1 for each ${number(cost.bytes)} bytes` : cost.header ? "by " + cost.header : number(cost)),
+    rule.plans ? "plans " + Object.entries(rule.plans).map(([plan, p]) => `${plan} ${number(p.limit)}`).join(", ") : "",
+    rule.escalate ? "blocked for " + [rule.mitigation_timeout, ...rule.escalate].join(", then ") : "",
+    ...Object.entries(unusual).filter(([field, usually]) => rule[field] !== undefined && rule[field] !== usually).map(([field]) => field.replaceAll("_", " ") + " " + rule[field])].filter(x => x).join(", ");
 }
 
 function showRules() {
@@ -308,7 +323,7 @@ function showRules() {
   fill("rules", [["Rule", "key"], ["Mode"], ["Limit", "n"], ["About", "text"], ["Requests/s", "n"], ["Refused", "n"], ["Blocked", "n"], ["Nearest to its limit", "near"], ["", "act"]], now.rules.map(r => {
     const before = byName(first.rules, r.name)?.verdicts || r.verdicts, per = v => rate(r.verdicts[v], before[v], s);
     const all = Object.keys(r.verdicts).reduce((n, v) => n + per(v), 0), no = (r.mode === "shadow" ? ["shadow"] : refusing).reduce((n, v) => n + per(v), 0);
-    return {key: r.name, cells: [r.name, r.mode, [r.limit ? `${number(r.limit)} in ${r.window}` : "", r.concurrency ? `${number(r.concurrency)} in flight` : ""].filter(x => x).join(", "), about(r), number(all),
+    return {key: r.name, cells: [r.name, r.mode, [r.limit ? `${number(r.limit)} in ${r.window}` : "", r.concurrency ? `${number(r.concurrency)} in flight (${number(r.in_flight || 0)} here)` : ""].filter(x => x).join(", "), about(r), number(all),
       r.mode === "off" ? "" : (r.mode === "shadow" ? "would be " : "") + (all > 0 ? Math.round(100 * no / all) : 0) + " %",
       number(r.active), r.nearest ? used(r.nearest.estimate, r.nearest.limit, r.nearest.source) : "–",
       button("Edit…", "Edit the rule " + r.name, () => openRule(r.name))]};
@@ -324,6 +339,17 @@ function showOrigins() {
     return {key: o.name, cells: [o.name, health, number(o.active), seconds(quantile(o.seconds, long, 0.5)), seconds(quantile(o.seconds, long, 0.99)),
       ...["2", "3", "4", "5"].map(c => number(kind(c)))]};
   }), "No origins.");
+}
+
+function showShedding() {
+  const ten = since(recent), list = now.shedding || [];
+  $("shedding-section").hidden = !list.length;
+  fill("shedding", [["Origin", "key"], ["State"], ["Limit", "n"], ["Under way", "n"], ["Waiting", "n"], ["Usual latency", "n"], ["Shed/s", "n"]], list.map(o => {
+    const name = o.hosts.join(", "), s = o.shedding, before = (ten.first.shedding || []).find(b => b.hosts.join(", ") === name)?.shedding.shed || s.shed;
+    const state = td => { put(td, s.now ? "sheds" : "has room"); td.className = s.now ? "bad" : "good"; };
+    const shed = Object.keys(s.shed).map(p => [p, rate(s.shed[p], before[p], ten.seconds)]).filter(([, n]) => n > 0).map(([p, n]) => `${number(n)} ${p}`);
+    return {key: name, cells: [name === "*" ? "all hosts" : name, state, number(s.limit), number(s.in_flight), number(s.waiting), s.base_seconds ? seconds(s.base_seconds) : "–", shed.join(", ") || "0"]};
+  }), "");
 }
 
 function showNodes() {
@@ -386,6 +412,7 @@ function show() {
   showLists();
   showRules();
   showOrigins();
+  showShedding();
   showNodes();
   for (const id of ["requests", "refused"]) fill(id, [["Source", "key"], ["Requests", "n"]], (now[id] || []).map(h => ({key: h.source, cells: [sourceLink(h.source), number(h.count)]})), "None yet.");
   fill("events", eventHeads, eventRows(events.slice(0, 30)), "None yet.");

@@ -387,6 +387,25 @@ func TestWarnings(t *testing.T) {
 	f("{hosts: [\"*.a\"], servers: [\"http://s\"]}, "+any, "b.a", "rule r is about the host b.a, but http://s")
 }
 
+// Limits by plan without a store of who is on which are one limit for everybody.
+func TestPlansWarnings(t *testing.T) {
+	f := func(plans, rule, want string) {
+		t.Helper()
+		c, err := Parse("f.yaml", []byte("origins: [{servers: [\"http://s\"]}]\nplans: {key: \"header:k\", default: free"+plans+"}\nrules: [{name: r, limit: 1, "+rule+"}, {name: y, limit: 1}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(c.Warnings(), "; "); got != want {
+			t.Errorf("%s %s: %q, want %q", plans, rule, got, want)
+		}
+	}
+	const none = "plans: nothing says who is on which plan, so every client is on free: give plans.store"
+	f("", `key: "header:k", plans: {pro: 5}`, none)
+	f("", `match: {not: {plans: [pro]}}`, none)
+	f("", `key: "header:k"`, "")
+	f(`, store: "sqlite:/plans.db"`, `key: "header:k", plans: {pro: 5}`, "")
+}
+
 // Places that all clients share want a rule by which no source holds them all.
 func TestSharedPlacesWarning(t *testing.T) {
 	const shared, want = "{name: r, match: {path: /r}, concurrency: 40, key: ", "rule r has 40 places for all clients together"

@@ -92,7 +92,7 @@ var others = map[string]bool{"address": true, "path_prefix": true} // Traefik's,
 func isField(field string) bool {
 	for _, place := range []string{"%", "pop: {%}", "source: {%}", "limits: {%}", "access_log: {%}", "origins: [{servers: [\"http://a\"], %}]",
 		"rules: [{name: a, %}]", "rules: [{name: a, limit: 1, %}]", "jwt: {keys_file: a}\nrules: [{name: a, limit: 10, %}]", "rules: [{name: a, limit: 1, match: {%}}]", "rules: [{name: a, limit: 1, count: {%}}]", "rules: [{name: a, limit: 1, response: {%}}]",
-		"plans: {key: \"header:a\"}\nrules: [{name: a, limit: 1, %}]"} {
+		"rules: [{name: a, algorithm: token_bucket, limit: 10, window: 1s, %}]", "plans: {key: \"header:a\"}\nrules: [{name: a, limit: 1, %}]"} {
 		if _, err := Parse("", []byte(strings.Replace(place, "%", field, 1))); err == nil {
 			return true
 		}

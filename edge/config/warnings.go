@@ -26,6 +26,9 @@ func (c *Config) weaknesses() (all []string) {
 	if len(c.Etcd.Endpoints) > 0 && c.StateDir == "" {
 		add("etcd: without state_dir an edge that starts while etcd is away has the rules of its file, and not what operators have changed")
 	}
+	if c.Plans.Store == "" && slices.ContainsFunc(c.Rules, func(r rules.Config) bool { return r.HasPlans() }) {
+		add("plans: nothing says who is on which plan, so every client is on %s: give plans.store", c.Plans.Default)
+	}
 	inForce := 0
 	for i := range c.Rules {
 		r := &c.Rules[i]

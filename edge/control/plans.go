@@ -107,7 +107,7 @@ func (c *Plane) Usage(ctx context.Context, who Client) (Used, error) {
 		if v, there := c.limiter.Counters.Peek(r.Counter, n.source, now); there {
 			one.Used, one.Remaining = v.Estimate, v.Remaining
 			if v.Estimate > 0 {
-				one.Reset = now.Add(r.Counter.Window)
+				one.Reset = now.Add(r.Counter.Reset(now))
 			}
 		}
 		if until := c.limiter.Bits.Until(mitigation.Key{Rule: r.Counter.ID, Source: n.source}, now); !until.IsZero() {

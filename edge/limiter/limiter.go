@@ -89,11 +89,11 @@ func (l *Limiter) mitigated(d *Decision, now time.Time) (refused bool) {
 
 // said is until, or later where operators block the source under the rule whose variant this is. Verdicts under that are of another limit.
 func (l *Limiter) said(r *RuleResult, covering []counter.Source, now, until time.Time) time.Time {
-	if bit, in := l.Bits.Get(mitigation.Key{Rule: r.Rule.Of, Source: r.Source}, now); in && bit.By == mitigation.ByAdmin && bit.End.After(until) {
-		until = bit.End
+	if end := l.Bits.UntilSaid(mitigation.Key{Rule: r.Rule.Of, Source: r.Source}, now); end.After(until) {
+		until = end
 	}
-	for _, wider := range covering { // which only operators block
-		if end := l.Bits.Until(mitigation.Key{Rule: r.Rule.Of, Source: wider}, now); end.After(until) {
+	for _, wider := range covering {
+		if end := l.Bits.UntilSaid(mitigation.Key{Rule: r.Rule.Of, Source: wider}, now); end.After(until) {
 			until = end
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -17,10 +18,11 @@ import (
 type TLSConfig struct {
 	Certificate, Key string
 	Folder           string
+	ClientCA         string // certificates in PEM, one of which must have signed the client's; "": clients need none
 }
 
 // Certificates are what the edge shows to clients that speak TLS: the one for the name that the client asks for (SNI),
-// else the first: that of the single pair, or of the folder's first file. It is safe for concurrent use.
+// else the first: that of the single pair, or of the folder's first file; and by what it knows clients. It is safe for concurrent use.
 type Certificates struct {
 	files TLSConfig
 	set   atomic.Pointer[certificateSet]
@@ -30,6 +32,8 @@ type certificateSet struct {
 	digest [sha256.Size]byte // of all files
 	first  *tls.Certificate
 	names  map[string]*tls.Certificate // in lower case; "*.example.com" as well
+
+	clients *x509.CertPool // nil: clients need no certificate
 }
 
 // LoadCertificates reads all of them. Errors name the file.
@@ -59,6 +63,13 @@ func (c *Certificates) Refresh() (bool, error) {
 			digest.Write(texts[i][j])
 		}
 	}
+	var clients []byte
+	if c.files.ClientCA != "" {
+		if clients, err = os.ReadFile(c.files.ClientCA); err != nil {
+			return false, fmt.Errorf("edge: CA of clients: %w: give the path of a readable file", err)
+		}
+		digest.Write(clients)
+	}
 	digest.Sum(set.digest[:0])
 	if before := c.set.Load(); before != nil && before.digest == set.digest {
 		return false, nil
@@ -79,6 +90,11 @@ func (c *Certificates) Refresh() (bool, error) {
 			if name = strings.ToLower(name); set.names[name] == nil {
 				set.names[name] = &cert
 			}
+		}
+	}
+	if c.files.ClientCA != "" {
+		if set.clients = x509.NewCertPool(); !set.clients.AppendCertsFromPEM(clients) {
+			return false, fmt.Errorf("edge: CA of clients: %s has no certificate in PEM: put the CA's there", c.files.ClientCA)
 		}
 	}
 	c.set.Store(set)
@@ -111,12 +127,23 @@ func (c TLSConfig) pairs() (pairs [][2]string, err error) {
 	return pairs, nil
 }
 
-func (c *Certificates) Config() *tls.Config {
-	return &tls.Config{
+// Config is for listeners that speak a protocol: each handshake finds what was read last. A session that is resumed is held against the CA of
+// clients as it is then.
+func (c *Certificates) Config(protocol string) *tls.Config {
+	config := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"http/1.1"},
+		NextProtos:     []string{protocol},
 		GetCertificate: c.choose,
 	}
+	if c.files.ClientCA != "" {
+		config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			now := config.Clone()
+			now.GetConfigForClient = nil
+			now.ClientCAs, now.ClientAuth = c.set.Load().clients, tls.RequireAndVerifyClientCert
+			return now, nil
+		}
+	}
+	return config
 }
 
 func (c *Certificates) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {

@@ -20,8 +20,9 @@ import (
 // A Rehearsal judges requests that are over, those of an access log, as an edge with this configuration would have: with the
 // same sources, lists, rules and limiter, at the times that its caller gives. It counts alone. It is for one goroutine.
 //
-// A log has no headers. So a rule that tells clients apart by a header or a cookie counts each source as one that sent none, and one about
-// requests with a header or a cookie is about none of a log. Nobody is on a plan but the default one: no store is read.
+// A log has no headers but User-Agent. So a rule that tells clients apart by another one or a cookie counts each source as one that sent none,
+// and one about requests with such is about none of a log. Nobody is on a plan but the default one: no store is read. Of nobody is known how
+// long the body of a request was, or what the origin's answer said: where that is the cost, it is 1.
 type Rehearsal struct {
 	sources     *address.Sources
 	deny, allow *bart.Lite
@@ -29,11 +30,13 @@ type Rehearsal struct {
 	places      map[*limiter.Rule]place
 	limiter     limiter.Limiter
 	decision    rules.Decision
-	request     message.Request // without a header
+	request     message.Request // with one header at most
 	host        []byte
 	target      []byte
 	said        Outcome
 }
+
+var userAgent = []byte("User-Agent")
 
 // place is where a limit is: as an index of Config.Rules, and of Limits.
 type place struct{ rule, limit int }
@@ -43,12 +46,14 @@ type Request struct {
 	Addr                 netip.Addr // of the client
 	Method, Host, Target string     // an empty or impossible Host is no host
 	Status               int        // of the origin's answer; 0: not known
+	Agent                string     // User-Agent; "": there was none, or it is not known
 }
 
 // Outcome is what would have become of a request.
 type Outcome struct {
 	Denied, Allowed bool // by the lists; then no rule was asked
 	Refused         bool // by a rule
+	Malformed       bool // an edge answers 400, because origins may read it in several ways; then no rule was asked
 	Rule            int  // the one that the client would have been told of, as an index of Config.Rules; -1: none
 	Cases           []RuleOutcome
 }
@@ -61,6 +66,7 @@ type RuleOutcome struct {
 	Refuses bool           // it refuses, or would if it were not a shadow
 	Over    bool           // because of this request, and not of a mitigation in force
 	Counts  bool           // an answer with this status is one that the rule counts
+	Delay   time.Duration  // it goes on, and waits so long for its turn; a shadow's would be so long
 }
 
 // New makes a Rehearsal that counts in table and blocks in bits. Of c it takes source, deny, allow and rules.
@@ -120,21 +126,33 @@ func (r *Rehearsal) Judge(q Request, now time.Time) *Outcome {
 	d.Reset()
 	d.Match(r.rules, r.host, path, r.target, []byte(q.Method), readings&^message.TooMany)
 	r.request.Target, r.request.Host, r.request.Path, r.request.Readings = r.target, r.host, path, readings&^message.TooMany
+	r.request.Head.Reset()
+	if q.Agent != "" {
+		if err := r.request.Head.Add(userAgent, []byte(q.Agent), 1); err != nil {
+			panic(err) // there is room for one
+		}
+	}
 	if !d.AddRules(key.Secret{}, &r.request, addr, r.sources.Of(addr)) {
-		d.Reset() // an edge refuses it for its form
+		d.Reset()
+		said.Malformed = true
 		return said
 	}
 	r.limiter.Decide(&d.Decision, now)
+	said.Refused = d.Refused()
 	for i := range d.Results {
 		c := &d.Results[i]
 		at := r.places[c.Rule]
+		delay := time.Duration(0)
+		if c.Ask != nil && c.Verdict == limiter.Passed && !said.Refused {
+			delay = min(c.Ask.Delay, limiter.MaxDelay)
+		}
 		said.Cases = append(said.Cases, RuleOutcome{
 			Rule: at.rule, Limit: at.limit, Source: c.Source, Refuses: c.Verdict != limiter.Passed,
 			Over:   c.Ask != nil && c.Ask.Over,
-			Counts: c.Rule.Counts(q.Status),
+			Counts: c.Rule.Counts(q.Status), Delay: delay,
 		})
 	}
-	if said.Refused = d.Refused(); said.Refused {
+	if said.Refused {
 		said.Rule = r.places[d.Told.Rule].rule
 	}
 	r.limiter.Settle(&d.Decision, q.Status, now)

@@ -41,7 +41,7 @@ rules:
 	}
 	f := func(second int, addr, method, host, target string, status int, want string) {
 		t.Helper()
-		said := r.Judge(Request{netip.MustParseAddr(addr), method, host, target, status}, epoch.Add(time.Duration(second)*time.Second))
+		said := r.Judge(Request{Addr: netip.MustParseAddr(addr), Method: method, Host: host, Target: target, Status: status}, epoch.Add(time.Duration(second)*time.Second))
 		got := "pass"
 		switch {
 		case said.Denied:
@@ -100,6 +100,42 @@ rules:
 	f(70, "203.0.113.3", "GET", "", "/back", 200, "pass")
 }
 
+// A log may tell how clients call themselves, who waits is told how long, and what origins read in two ways is asked under no rule.
+func TestRehearsalOfWhatElseIsThere(t *testing.T) {
+	c, err := config.Parse("test.yaml", []byte(`
+rules:
+  - {name: curl, match: {headers: {User-Agent: "curl/*"}}, limit: 1, mitigation_timeout: 0}
+  - {name: even, match: {query: {id: "*"}}, algorithm: leaky_bucket, burst: 2, limit: 60, mitigation_timeout: 0}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(c, counter.New(counter.Options{Counters: 1000}), mitigation.New(1000, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(target, agent string, want string) {
+		t.Helper()
+		said := r.Judge(Request{Addr: netip.MustParseAddr("192.0.2.1"), Method: "GET", Target: target, Agent: agent}, epoch)
+		got := fmt.Sprint(said.Malformed, said.Refused)
+		for _, k := range said.Cases {
+			got += fmt.Sprint(" ", c.Rules[k.Rule].Name, " ", k.Delay.Round(time.Millisecond))
+		}
+		if got != want {
+			t.Errorf("%s of %q: %s, want %s", target, agent, got, want)
+		}
+	}
+	f("/", "", "false false")
+	f("/", "curl/8.5.0", "false false curl 0s")
+	f("/", "curl/8.6.0", "false true curl 0s")
+	f("/?id=1", "", "false false even 0s")
+	f("/?id=1", "", "false false even 1s")
+	f("/?id=1", "curl/8", "false true curl 0s even 0s") // it does not go on, and waits for nothing
+	f("/?id=1", "", "false false even 2s")
+	f("/?id=1", "", "false true even 0s")
+	f("/?id=1&id=2", "", "true false")
+}
+
 func TestRehearsalOfABadRule(t *testing.T) {
 	bad := rules.Default("bad", 0)
 	if _, err := New(&config.Config{Rules: []rules.Config{bad}}, nil, nil); err == nil || !strings.Contains(err.Error(), "limit 0") {
@@ -120,7 +156,7 @@ func TestRehearsalOfSeveralLimits(t *testing.T) {
 	var got []string
 	for range 3 {
 		got = got[:0]
-		for _, k := range r.Judge(Request{netip.MustParseAddr("192.0.2.1"), "GET", "", "/", 200}, epoch).Cases {
+		for _, k := range r.Judge(Request{Addr: netip.MustParseAddr("192.0.2.1"), Method: "GET", Target: "/", Status: 200}, epoch).Cases {
 			got = append(got, fmt.Sprint(c.Rules[k.Rule].Name, " ", r.Limits()[k.Limit].Policy, " ", k.Source, " ", k.Refuses))
 		}
 	}

@@ -86,6 +86,6 @@ func (r *Rule) addConcurrency() error {
 			}
 		}
 	}
-	r.Crowded = &Text{Quoted: strconv.AppendQuote(nil, name), Policy: r.Limits[0].Texts[0].Policy, Limit: strconv.AppendInt(nil, int64(c.Concurrency), 10), Window: 1}
+	r.Crowded = &Text{Quoted: strconv.AppendQuote(nil, name), Policy: r.Limits[0].Texts[0].Policy, Limit: strconv.AppendInt(nil, int64(c.Concurrency), 10)}
 	return nil
 }

@@ -218,15 +218,6 @@ func (m *Match) Others() (list []string) {
 	return list
 }
 
-// Unlogged names the headers and cookies that m is about, which logs of requests do not have; "": none.
-func (m *Match) Unlogged() string {
-	var list []string
-	for of := m; of != nil; of = of.Not {
-		list = append(list, (&Match{Headers: of.Headers, Cookies: of.Cookies}).Others()...)
-	}
-	return strings.Join(list, " and ")
-}
-
 // Evadable names what a client can add to a request so that the rule is not about it; "": nothing.
 func (m *Match) Evadable() string {
 	if m.Not == nil {

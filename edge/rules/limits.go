@@ -179,6 +179,18 @@ func (l *Limit) Of(source counter.Source, client netip.Addr) (counter.Source, bo
 	return counter.SourceOf(client, max(l.v4, 0), max(l.v6, 0)), true
 }
 
+// Widths are the lengths of the prefixes that the limit counts by, of IPv4 and of IPv6, where sources are told apart by v4 and v6; -1: it
+// counts no addresses of that family.
+func (l *Limit) Widths(v4, v6 int) (int, int) {
+	if l.v4 != own {
+		v4 = l.v4
+	}
+	if l.v6 != own {
+		v6 = l.v6
+	}
+	return v4, v6
+}
+
 // spec is a limit of a rule as its Config has it.
 type spec struct {
 	limit  uint32

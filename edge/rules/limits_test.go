@@ -238,6 +238,28 @@ func TestLimitsHaveIDsOfTheirOwn(t *testing.T) {
 	}
 }
 
+// Each limit knows the lengths of the prefixes that it counts by: those of which Of makes sources.
+func TestWidths(t *testing.T) {
+	got := make(map[string][2]int)
+	set, err := New([]Config{ruleOf("plain", 5), ruleOf("wide", 5, prefixes(Prefix{28, 0}, Prefix{24, 0}, Prefix{48, 0}))}, Defaults{}, newTally)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range set.EachLimit() {
+		v4, v6 := l.Widths(30, 60)
+		got[l.Policy] = [2]int{v4, v6}
+		for i, client := range []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")} {
+			source, counts := l.Of(counter.SourceOf(client, 30, 60), client)
+			if p, _ := source.Prefix(); counts && p.Bits() != got[l.Policy][i] || counts != (got[l.Policy][i] >= 0) {
+				t.Errorf("%s counts %v: %v, %v", l.Policy, source, counts, got[l.Policy])
+			}
+		}
+	}
+	if diff := cmp.Diff(map[string][2]int{"plain": {30, 60}, "wide": {28, 48}, "wide/24": {24, -1}}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Prefixes are shown as files have them.
 func TestPrefixJSON(t *testing.T) {
 	text, err := Prefix{24, 7}.MarshalJSON()

@@ -249,7 +249,6 @@ type Text struct {
 	Quoted []byte // "login"
 	Policy []byte // "login";q=5;w=60; an item for each of the rule's limits
 	Limit  []byte
-	Window int64 // whole seconds, rounded up
 }
 
 // newText makes the text of a limit, of the rule whose policy that is.
@@ -258,7 +257,6 @@ func newText(l *Limit, policy []byte) Text {
 		Quoted: strconv.AppendQuote(nil, l.Policy),
 		Policy: policy,
 		Limit:  strconv.AppendUint(nil, uint64(l.Counter.Limit), 10), // of a bucket as much as it holds, and when that has drained
-		Window: Seconds(l.Counter.Window),
 	}
 }
 

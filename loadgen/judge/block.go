@@ -91,7 +91,7 @@ func (j *DeployedJudge) InForce(f InForce) {
 	}
 	j.expire(s, now)
 	if !s.open {
-		s.log.drop(&j.o.Truth, now, j.window)
+		s.log.Drop(&j.o.Truth, now, j.window)
 	}
 	if start := int64(f.Start); now >= s.rightUntil && now >= s.wrongUntil {
 		if s.over.has(start) || !f.Total && s.full.has(start) {

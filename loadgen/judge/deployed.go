@@ -38,6 +38,7 @@ type DeployedJudge struct {
 	overshoot *hdrhistogram.Histogram
 	most      int64 // overshoot
 	clocks    [2]clock
+	waits     waits                                                          // where requests wait for their turn
 	formula   func(source int32, at time.Duration, counted bool) (over bool) // Options.Ideal of this run
 	states    []deployedState
 	series    seriesSet
@@ -66,7 +67,7 @@ func (s *stretch) extend(now, until int64) {
 }
 
 type deployedState struct {
-	log account // what was counted
+	log Account // what was counted
 
 	full stretch // when the log last held the limit or more, so that one more request would have been over
 	over stretch // when it last held more than the limit
@@ -83,7 +84,7 @@ type deployedState struct {
 	known      uint64 // edges where the block is in force
 	crossings  [2]crossing
 
-	freeLog   account // of the ideal limiter
+	freeLog   Account // of the ideal limiter
 	freeUntil int64
 
 	most, refused, wrong uint32
@@ -102,6 +103,7 @@ func NewDeployedJudge(o Options) *DeployedJudge {
 		tally:     newTally(o.Limit),
 		overshoot: hdrhistogram.New(1, 1_000_000_000, 3),
 		clocks:    [2]clock{newClock(), newClock()},
+		waits:     newWaits(&o.Truth),
 		series:    newSeriesSet(o.Watch, o.Limit),
 	}
 	return j
@@ -139,7 +141,7 @@ func (j *DeployedJudge) Decide(d *Decision) {
 	}
 	j.free(s, now)
 	j.expire(s, now)
-	exact := s.log.drop(&j.o.Truth, now, j.window) + 1
+	exact := s.log.Drop(&j.o.Truth, now, j.window) + 1
 	over := exact > j.o.Limit
 
 	crossed := [2]bool{byFormula: over, byLog: over}
@@ -170,6 +172,9 @@ func (j *DeployedJudge) Decide(d *Decision) {
 			j.timeline.Wrong[step]++
 		}
 		j.admitted(s, now, exact, over)
+		if j.o.Truth.Queue > 0 {
+			j.waits.add(&j.o.Truth, int64(d.Delay), s.log.turn(&j.o.Truth, j.o.Limit))
+		}
 		return
 	}
 
@@ -237,7 +242,7 @@ func (j *DeployedJudge) admitted(s *deployedState, now int64, exact uint32, over
 			s.excess = 0
 		}
 	}
-	s.log.push(&j.o.Truth, now)
+	s.log.Push(&j.o.Truth, now)
 	s.admitted = max(s.admitted, exact) // a window that holds the most ends with an admission
 	if exact >= j.o.Limit {
 		s.full.extend(now, s.log.below(&j.o.Truth, j.o.Limit, now, j.window))
@@ -314,14 +319,14 @@ func (j *DeployedJudge) free(s *deployedState, now int64) {
 		j.ideal.Refused++
 		return
 	}
-	if s.freeLog.drop(&j.o.Truth, now, j.window) >= j.o.Limit {
+	if s.freeLog.Drop(&j.o.Truth, now, j.window) >= j.o.Limit {
 		s.freeUntil = max(now+j.timeout, s.freeLog.below(&j.o.Truth, j.o.Limit, now, j.window))
 		j.ideal.Refused++
 		j.ideal.Blocks++
 		return
 	}
 	j.ideal.Admitted++
-	s.freeLog.push(&j.o.Truth, now)
+	s.freeLog.Push(&j.o.Truth, now)
 }
 
 // Figures is what came of all decisions. Blocks still under way are taken as ended.
@@ -354,6 +359,9 @@ func (j *DeployedJudge) Figures() Figures {
 	f.TimeToBlock, f.TimeToBlockExact = j.clocks[byFormula].times(), j.clocks[byLog].times()
 	if !j.fed && j.o.Edges > 1 {
 		f.TimeToBlock.Partly, f.TimeToBlockExact.Partly = 0, 0
+	}
+	if t := &j.o.Truth; t.Queue > 0 {
+		f.Waits = j.waits.figures(t)
 	}
 	ideal := j.ideal
 	f.FreeRunningIdeal = &ideal

@@ -52,6 +52,8 @@ type Figures struct {
 	TimeToBlock      *TimeToBlock `json:"time_to_block,omitempty"`       // from the crossing by Options.Ideal
 	TimeToBlockExact *TimeToBlock `json:"time_to_block_exact,omitempty"` // from the crossing by the exact log
 
+	Waits *Waits `json:"waits,omitempty"` // of a rule whose requests wait for their turn
+
 	WorstWindow uint32 `json:"worst_window,omitempty"` // the most admitted of one source in any window; deployed mode
 	WorstExcess uint32 `json:"worst_excess"`           // by how much that is above the limit
 	Bound       uint32 `json:"bound,omitempty"`        // what the design allows of that source in any window

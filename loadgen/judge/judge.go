@@ -38,6 +38,7 @@ type Decision struct {
 	Over     bool          // in estimator mode: the estimate says over the limit
 	Estimate float64       // of the window's count, the present request included; NaN where the answer did not tell
 	Until    time.Duration // for Limited and Mitigated: when the mitigation ends, since the run's start; 0 for throttling
+	Delay    time.Duration // how long an admitted request waits for its turn
 	Role     trace.Role    // of the request: Trace.Role
 }
 

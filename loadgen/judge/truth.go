@@ -11,6 +11,9 @@ type Truth struct {
 	// Interval, if not 0, is that of a bucket, in ns: it fills by one with each request and drains by one in that time. What is in it, rounded up,
 	// is what a source has against it. (ITU-T I.371, the continuous-state leaky bucket.)
 	Interval float64
+	// Queue is how many of Options.Limit wait in front of a bucket for their turn: a request waits until all but those that may come at once
+	// have drained. 0: none does.
+	Queue uint32
 }
 
 // IsLog reports whether it is the exact log.
@@ -19,8 +22,8 @@ func (t *Truth) IsLog() bool { return !t.Fixed && t.Interval == 0 }
 // bucketSlack is how much of a request the arithmetic of a bucket may be off.
 const bucketSlack = 1e-6
 
-// An account is what a source has against it.
-type account struct {
+// An Account is what a source has against it. The zero Account is nothing.
+type Account struct {
 	log   Log
 	level float64 // of a bucket
 	at    int64   // when it was that
@@ -28,8 +31,8 @@ type account struct {
 	n     uint32
 }
 
-// drop brings an account to the present, and tells how much there is.
-func (a *account) drop(t *Truth, now, window int64) uint32 {
+// Drop brings an account to the present, and tells how much there is. Both are ns since the run began.
+func (a *Account) Drop(t *Truth, now, window int64) uint32 {
 	switch {
 	case t.Interval > 0:
 		a.level, a.at = math.Max(0, a.level-float64(now-a.at)/t.Interval), now
@@ -44,8 +47,8 @@ func (a *account) drop(t *Truth, now, window int64) uint32 {
 	return a.log.n
 }
 
-// push adds a request to an account that is at the present.
-func (a *account) push(t *Truth, now int64) {
+// Push adds a request to an account that is at the present.
+func (a *Account) Push(t *Truth, now int64) {
 	switch {
 	case t.Interval > 0:
 		a.level++
@@ -56,8 +59,13 @@ func (a *account) push(t *Truth, now int64) {
 	}
 }
 
+// turn is how long the request that was pushed last waits for its turn before a bucket of that size, a part of which is its queue.
+func (a *Account) turn(t *Truth, size uint32) int64 {
+	return int64(math.Max(0, a.level-float64(size-t.Queue)) * t.Interval)
+}
+
 // below is when there will be less than n if nothing else comes: the present if there is already.
-func (a *account) below(t *Truth, n uint32, now, window int64) int64 {
+func (a *Account) below(t *Truth, n uint32, now, window int64) int64 {
 	switch {
 	case t.Interval > 0:
 		return now + int64(math.Max(0, a.level-float64(n)+1)*t.Interval)

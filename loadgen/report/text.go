@@ -49,6 +49,14 @@ func rows() []row {
 			return value(f)
 		}
 	}
+	waits := func(of func(*judge.Waits) string) func(*judge.Figures) string {
+		return func(f *judge.Figures) string {
+			if f.Waits == nil {
+				return ""
+			}
+			return of(f.Waits)
+		}
+	}
 	type clock = func(*judge.Figures) *judge.TimeToBlock
 	formula := func(f *judge.Figures) *judge.TimeToBlock { return f.TimeToBlock }
 	exact := func(f *judge.Figures) *judge.TimeToBlock { return f.TimeToBlockExact }
@@ -105,6 +113,11 @@ func rows() []row {
 			}
 			return page.Thousands(uint64(f.BeyondBound))
 		}},
+		{"requests that waited for their turn", waits(func(w *judge.Waits) string { return page.Thousands(w.Requests) })},
+		{"  for so long", waits(func(w *judge.Waits) string { return quantiles(&w.Delay, page.Duration) })},
+		{"  the last of a full queue waits", waits(func(w *judge.Waits) string { return page.Duration(w.Queue) })},
+		{"  requests that waited longer", waits(func(w *judge.Waits) string { return page.Thousands(w.Beyond) })},
+		{"  let go before their turn by", waits(func(w *judge.Waits) string { return quantiles(&w.Early, page.Duration) })},
 		{"time to block, first edge", firstEdge(formula)},
 		{"time to block, every edge", everyEdge(formula)},
 		{"by the exact log, first edge", firstEdge(exact)},

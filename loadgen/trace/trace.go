@@ -109,6 +109,14 @@ func (t *Trace) Addr(i int) netip.Addr {
 	return AddrPlus(s.Addr, uint32(Mix(t.Seed+uint64(i))%uint64(s.Spread)))
 }
 
+// Agent is how the client of request i called itself, as logged, escapes and all; "" where that is not known.
+func (t *Trace) Agent(i int) string {
+	if t.Agents == nil {
+		return ""
+	}
+	return t.Agents[t.Requests[i].Agent]
+}
+
 // Line is the method and the target to send: those of the log, or "GET" and "/" where its request line was odd.
 func (r *Request) Line() (method, target string) {
 	if r.Method == "" || r.Path == "" {

@@ -91,9 +91,17 @@ const headroom = 1.25
 const far = 50
 
 // recommend suggests a limit: the knee, or where a good source is above it, that with some headroom.
-func recommend(o *RuleOutcome, most []uint32) Recommendation {
+func recommend(o *RuleOutcome, truth *judge.Truth, most []uint32) Recommendation {
 	b := &o.Busiest
 	r := Recommendation{Rule: o.Name, Now: o.Limit, Window: o.Window}
+	if o.Lacks != "" {
+		r.Reason = "it asks for " + o.Lacks + ", which the log does not have"
+		return r
+	}
+	if truth.Interval > 0 {
+		r.Reason = "a bucket has a rate and a size, and one number does not tell both: the curve shows other rates"
+		return r
+	}
 	if b.Sources < fewest {
 		r.Reason = page.Plural(b.Sources, "source") + " under it " + map[bool]string{true: "is", false: "are"}[b.Sources == 1] + " too few to tell"
 		return r
@@ -169,20 +177,29 @@ func (r *Report) recommendation() string {
 	if len(r.Recommended) == 1 {
 		return r.Recommended[0].String()
 	}
-	var change []string
+	var change, keep, none []string
 	var one *Recommendation
 	for i := range r.Recommended {
-		if c := &r.Recommended[i]; c.Limit != 0 && !c.Keep {
+		switch c := &r.Recommended[i]; {
+		case c.Limit == 0:
+			none = append(none, c.Rule)
+		case c.Keep:
+			keep = append(keep, c.Rule)
+		default:
 			change, one = append(change, fmt.Sprintf("%s from %s to %s", c.Rule, page.Thousands(uint64(c.Now)), page.Thousands(uint64(c.Limit)))), c
 		}
 	}
-	switch len(change) {
-	case 0:
-		return "Keep all limits: those that the traffic of each rule suggests are exceeded by the same sources."
-	case 1:
+	switch {
+	case len(change) == 1:
 		return one.String()
+	case len(change) > 1:
+		return "Change the limits of " + join(change) + ": there each rule's sources part, or whoever is called good has some room."
+	case len(keep) == 0:
+		return "No limit to recommend for " + join(none) + ": " + r.Recommended[0].Rule + ", because " + r.Recommended[0].Reason + "; --json has the other reasons."
+	case len(none) > 0:
+		return "Keep the limits of " + join(keep) + ": those that the traffic of each rule suggests are exceeded by the same sources. None to recommend for " + join(none) + "."
 	}
-	return "Change the limits of " + join(change) + ": there each rule's sources part, or whoever is called good has some room."
+	return "Keep all limits: those that the traffic of each rule suggests are exceeded by the same sources."
 }
 
 // join lists things as people do.
@@ -222,7 +239,7 @@ func (g *rehearsal) suggest() {
 		good, who := o.Busiest.Good, o.Busiest.Who
 		o.Busiest = busiest(most)
 		o.Busiest.Good, o.Busiest.Who = good, who
-		g.Recommended = append(g.Recommended, recommend(o, most))
+		g.Recommended = append(g.Recommended, recommend(o, &g.o.Rules[i].Truth, most))
 		g.next(i)
 	}
 }

@@ -85,8 +85,8 @@ func (g *rehearsal) tell(q *trace.Request, said *Rehearsed) {
 		}
 		r := &s.Rules[i]
 		r.Requests++
-		if d := g.demands[c.Rule].Of(c.Counter); d.log.Len() > r.Most { // with what others count under it
-			r.Most, r.At = d.log.Len(), at
+		if d := g.demands[c.Rule].Of(c.Counter); d.now > r.Most { // with what others count under it
+			r.Most, r.At = d.now, at
 		}
 		if !c.Refuses {
 			g.passed[c.Rule]++

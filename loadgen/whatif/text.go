@@ -80,6 +80,9 @@ func (r *Report) document() page.Document {
 	if rows := r.nextTable(); len(rows) > 1 {
 		d.Tables = append(d.Tables, page.Table{Rows: rows})
 	}
+	if rows := r.delayTable(); len(rows) > 1 {
+		d.Tables = append(d.Tables, page.Table{Rows: rows})
+	}
 	last := &d.Tables[len(d.Tables)-1]
 	last.Notes = append(last.Notes, "Over it, never over, most in a window: by an exact log of all that was sent, as if nobody had been refused.",
 		"Nobody knows what clients would have done on being refused.")
@@ -133,10 +136,46 @@ func (r *Report) sentence() string {
 	if f.Allowed > 0 {
 		s += fmt.Sprintf(" Allowed by the list: %s.", page.Thousands(f.Allowed))
 	}
+	if f.Malformed > 0 {
+		s += fmt.Sprintf(" Answered 400 for their form, and asked under no rule: %s.", page.Thousands(f.Malformed))
+	}
 	if a := r.answers(); a != "" {
 		s += " " + a
 	}
-	return s
+	return s + r.lacks()
+}
+
+// lacks says which rules are not judged as an edge would.
+func (r *Report) lacks() string {
+	var list []string
+	names := make(map[string]string) // of rules, by what they lack
+	for i := range r.Rules {
+		switch o := &r.Rules[i]; {
+		case o.Lacks == "":
+		case names[o.Lacks] == "":
+			list, names[o.Lacks] = append(list, o.Lacks), o.Name
+		default:
+			names[o.Lacks] += ", " + o.Name
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	for i, what := range list {
+		list[i] = fmt.Sprintf("%s (rule %s)", what, names[what])
+	}
+	return " The log does not have " + join(list) + ": what is said of that is not what an edge would do, as the notes tell."
+}
+
+// delayTable is who waits for his turn, under rules that have a queue.
+func (r *Report) delayTable() [][]string {
+	out := [][]string{{"waiting for their turn", "requests", "half", "99 %", "longest", "the last of a full queue"}}
+	for i := range r.Rules {
+		if o := &r.Rules[i]; o.Queue > 0 {
+			out = append(out, []string{"under " + o.Name, page.Thousands(uint64(o.Delay.N)), page.Duration(o.Delay.P50), page.Duration(o.Delay.P99), page.Duration(o.Delay.Max), page.Duration(time.Duration(o.Queue).Seconds())})
+		}
+	}
+	return out
 }
 
 func (r *Report) rulesTable() [][]string {

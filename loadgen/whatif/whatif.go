@@ -6,9 +6,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"sluice/loadgen/judge"
 	"sluice/loadgen/report"
@@ -28,6 +31,7 @@ type Report struct {
 	Recommended []Recommendation `json:"recommended"` // for each rule
 	Next        []NextSource     `json:"next"`        // by rule, the nearest to its limit first
 	Story       *Story           `json:"story,omitempty"`
+	Forgotten   uint64           `json:"forgotten,omitempty"` // Options.Forgotten
 
 	top      int // of Refused, how many to show
 	start    time.Time
@@ -42,8 +46,9 @@ type Figures struct {
 	Sources        int     `json:"sources"`
 	RefusedSources int     `json:"refused_sources"`
 	Blocks         uint64  `json:"blocks"`
-	Denied         uint64  `json:"denied"`  // by the list, and in no other figure
-	Allowed        uint64  `json:"allowed"` // by the list: no rule was asked
+	Denied         uint64  `json:"denied"`              // by the list, and in no other figure
+	Malformed      uint64  `json:"malformed,omitempty"` // answered 400 for their form, and in no other figure
+	Allowed        uint64  `json:"allowed"`             // by the list: no rule was asked
 }
 
 // Rule is a rule as far as a judge needs it.
@@ -54,6 +59,11 @@ type Rule struct {
 	Window  time.Duration
 	Timeout time.Duration // of a block; 0: throttle
 	Shadow  bool          // refuses nobody
+
+	Truth judge.Truth // what is exact of it, against Limit
+	Units uint32      // of the limit that each request uses; 0: 1
+	// Lacks is what the rule asks for that the log does not have, so that its outcome is not what an edge would do; "": nothing.
+	Lacks string
 }
 
 // RuleOutcome is what one rule would have done. A shadow's refusals are those it would have made if it were enforced, and
@@ -70,9 +80,13 @@ type RuleOutcome struct {
 	RefusedSources int            `json:"refused_sources"`
 	Blocks         uint64         `json:"blocks"`
 	Over           int            `json:"over"` // counted sources that exceeded the limit, by the exact log
-	Busiest        Busiest        `json:"busiest"`
-	First          Moment         `json:"first,omitzero"`
-	Last           Moment         `json:"last,omitzero"`
+	Lacks          string         `json:"lacks,omitempty"`
+	// Delay is how long requests waited for their turn, of those that did, in seconds, and Queue as long as the last of a full queue does.
+	Delay   judge.Quantiles `json:"delay,omitzero"`
+	Queue   report.Seconds  `json:"queue,omitzero"`
+	Busiest Busiest         `json:"busiest"`
+	First   Moment          `json:"first,omitzero"`
+	Last    Moment          `json:"last,omitzero"`
 }
 
 // RefusedSource is a source that a rule would have refused.
@@ -145,6 +159,7 @@ func (c *Caught) add(requests, refused uint64) {
 // Rehearsed is what became of one request.
 type Rehearsed struct {
 	Denied, Allowed bool // by lists; then no rule was asked
+	Malformed       bool // refused for its form; then no rule was asked, either
 	Refused         bool
 	Results         []RuleResult
 }
@@ -156,6 +171,8 @@ type RuleResult struct {
 	Refuses bool  // it refuses, or would if it were not a shadow
 	Begins  bool  // with this request, and not by a mitigation in force
 	Counts  bool  // the rule counts requests of this kind
+
+	Delay time.Duration // it waits so long for its turn
 }
 
 // Options is what is asked.
@@ -171,14 +188,16 @@ type Options struct {
 	Source netip.Addr
 	// Characters has it told what the refused sources that are shown ask for.
 	Characters bool
-	Top        int            // how many sources to show in a text; 0: 20
-	Progress   func(done int) // told now and then how many requests are done, if not nil
+	Top        int // how many sources to show in a text; 0: 20
+	// Forgotten is how many counters have made room for others, so that whoever they were of was counted afresh; nil: none.
+	Forgotten func() uint64
+	Progress  func(done int) // told now and then how many requests are done, if not nil
 }
 
-// demand is what a rule's counter would have held of all requests that it might count: the exact log, nobody refused.
+// demand is what a rule's counter would have held of all requests that it might count: its exact form, nobody refused.
 type demand struct {
-	log  judge.Log
-	most uint32
+	account   judge.Account
+	now, most uint32 // in the unit of the limit
 }
 
 // Run has rules judge a trace. It ends early with the error of ctx.
@@ -189,12 +208,15 @@ func Run(ctx context.Context, t *trace.Trace, o Options) (*Report, error) {
 	}
 	for _, r := range o.Rules {
 		w.Rules = append(w.Rules, RuleOutcome{Name: r.Name, About: r.About, Limit: r.Limit, Window: report.Seconds(r.Window),
-			Timeout: report.Seconds(r.Timeout), Shadow: r.Shadow})
+			Timeout: report.Seconds(r.Timeout), Shadow: r.Shadow, Lacks: r.Lacks, Queue: report.Seconds(float64(r.Truth.Queue) * r.Truth.Interval)})
 	}
 	g := rehearsal{Report: w, o: o, t: t, demands: make([]judge.PerSource[demand], len(o.Rules)), pairs: make([]map[pair]int32, len(o.Rules)),
-		sent: make([]sourceTally, len(t.Sources))}
+		sent: make([]sourceTally, len(t.Sources)), delays: make([]*hdrhistogram.Histogram, len(o.Rules))}
 	for i := range g.pairs {
 		g.pairs[i] = make(map[pair]int32)
+		if o.Rules[i].Truth.Queue > 0 {
+			g.delays[i] = hdrhistogram.New(1, int64(time.Hour), 3)
+		}
 	}
 	if o.Source.IsValid() {
 		if g.told = sourceOf(t, o.Source); g.told < 0 {
@@ -215,6 +237,9 @@ func Run(ctx context.Context, t *trace.Trace, o Options) (*Report, error) {
 		g.request(i)
 	}
 	g.finish()
+	if o.Forgotten != nil {
+		w.Forgotten = o.Forgotten()
+	}
 	return w, nil
 }
 
@@ -250,7 +275,8 @@ type rehearsal struct {
 	demands []judge.PerSource[demand] // by rule and counter
 	pairs   []map[pair]int32          // by rule: index of all
 	all     []RefusedSource
-	sent    []sourceTally // by source
+	sent    []sourceTally             // by source
+	delays  []*hdrhistogram.Histogram // by rule: of requests that waited; nil: none can
 
 	told   int32    // the source of Story
 	passed []uint64 // by rule: its requests since they were last refused
@@ -265,6 +291,10 @@ func (g *rehearsal) request(i int) {
 	switch {
 	case said.Denied:
 		f.Denied++
+		g.timeline.Refused[step]++
+		return
+	case said.Malformed:
+		f.Malformed++
 		g.timeline.Refused[step]++
 		return
 	case said.Allowed:
@@ -314,10 +344,15 @@ func (g *rehearsal) ruled(q *trace.Request, c *RuleResult, answered bool) {
 	rule, out := &g.o.Rules[c.Rule], &g.Rules[c.Rule]
 	out.Requests++
 	d := g.demands[c.Rule].Of(c.Counter)
-	d.log.Drop(int64(q.At), int64(rule.Window))
+	n := d.account.Drop(&rule.Truth, int64(q.At), int64(rule.Window))
 	if c.Counts {
-		d.log.Push(int64(q.At))
-		d.most = max(d.most, d.log.Len())
+		d.account.Push(&rule.Truth, int64(q.At))
+		n++
+	}
+	d.now = uint32(min(uint64(n)*uint64(max(1, rule.Units)), math.MaxUint32))
+	d.most = max(d.most, d.now)
+	if c.Delay > 0 && g.delays[c.Rule] != nil {
+		judge.Record(g.delays[c.Rule], int64(c.Delay))
 	}
 	key := pair{q.Source, c.Counter}
 	i, there := g.pairs[c.Rule][key]
@@ -374,6 +409,9 @@ func (g *rehearsal) finish() {
 	}
 	g.suggest()
 	for r := range g.Rules {
+		if h := g.delays[r]; h != nil {
+			g.Rules[r].Delay = judge.SecondsOf(h)
+		}
 		for i := range g.demands[r] {
 			if g.demands[r][i].most > g.o.Rules[r].Limit {
 				g.Rules[r].Over++

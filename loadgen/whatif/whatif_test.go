@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/loadgen/internal/golden"
+	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
 )
 
@@ -226,9 +227,66 @@ func TestRecommendations(t *testing.T) {
 			t.Errorf("%d rows, %d next", n, len(w.Next))
 		}
 	}
-	f([3]uint32{35, 32, 1}, "Keep all limits: ")
+	f([3]uint32{35, 32, 1}, "Keep the limits of a and b: ")
 	f([3]uint32{10, 35, 1}, "Raise a's limit from 10 to 30 in 1s: ")
 	f([3]uint32{10, 1000, 1}, "Change the limits of a from 10 to 30 and b from 1,000 to 30: ")
+}
+
+// Where no limit can be recommended, none is said to be kept.
+func TestNothingToRecommend(t *testing.T) {
+	trace := crowd(0, people(300, 300, 400, 500, 5000)...)
+	every := func(rules int) func(int) Rehearsed {
+		return func(i int) (said Rehearsed) {
+			for r := range rules {
+				said.Results = append(said.Results, RuleResult{Rule: r, Counter: trace.Requests[i].Source, Counts: true})
+			}
+			return said
+		}
+	}
+	second := Rule{Limit: 35, Window: time.Second}
+	lacks, bucket := second, second
+	lacks.Name, lacks.Lacks = "who", "jwt:sub"
+	bucket.Name, bucket.Truth = "even", judge.Truth{Interval: 1e9}
+	f := func(want string, rules ...Rule) {
+		t.Helper()
+		w, err := Run(t.Context(), trace, Options{Rules: rules, Rehearse: every(len(rules))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.document().Answer; !strings.Contains(got, want) {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+	f("No limit to recommend for who: it asks for jwt:sub, which the log does not have. ", lacks)
+	f("The log does not have jwt:sub (rule who): what is said of that is not what an edge would do", lacks)
+	f("No limit to recommend for even: a bucket has a rate and a size", bucket)
+	f("No limit to recommend for who and even: who, because it asks for jwt:sub", lacks, bucket)
+	second.Name = "kept"
+	f("Keep the limits of kept: those that the traffic of each rule suggests are exceeded by the same sources. None to recommend for even.", bucket, second)
+}
+
+// What sources made at most is in the unit of the limit, and by what is exact of the rule: who is refused was over it.
+func TestDemand(t *testing.T) {
+	trace := someTrace()
+	f := func(r Rule, most ...uint32) {
+		t.Helper()
+		r.Name, r.Limit, r.Window = "r", 5, time.Second
+		w, err := Run(t.Context(), trace, Options{Rules: []Rule{r}, Rehearse: func(i int) Rehearsed {
+			return Rehearsed{Refused: true, Results: []RuleResult{{Counter: trace.Requests[i].Source, Counts: true, Refuses: true}}}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range w.Refused {
+			if i := s.counter; s.Most != most[i] || s.Innocent != (most[i] <= 5) {
+				t.Errorf("%+v: source %d has %d, want %d", r, i, s.Most, most[i])
+			}
+		}
+	}
+	f(Rule{}, 10, 6, 2)
+	f(Rule{Units: 3}, 30, 18, 6)
+	f(Rule{Truth: judge.Truth{Interval: 200e6}}, 16, 3, 1)           // twice as fast as it drains; somewhat faster; slower
+	f(Rule{Truth: judge.Truth{Fixed: true, Start: 950e6}}, 10, 5, 1) // the first window ends after 50 ms
 }
 
 // One source's story, as a text and as data.

@@ -5,7 +5,8 @@
 //
 // A message is JSON under an HMAC-SHA-256 that all peers have the key of. It names its sender, whom it is for, and when it was made; so
 // another PoP does not take it, and nobody takes it twice or long after. What B puts into force goes to B's own edges, and never on to
-// another PoP. A peer can only block, and no more than B's own rules could: it lifts nothing.
+// another PoP. A peer can only block, and no more than B's own rules could: it lifts nothing. A message without blocks says that there is
+// a way.
 //
 // Nothing here does I/O, waits, or reads a clock.
 package across
@@ -17,6 +18,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sluice/counter"
@@ -66,16 +68,18 @@ func Travels(s counter.Source) bool {
 type Outcome uint8
 
 const (
-	Imposed  Outcome = iota // it is in force now
-	Known                   // it was, for as long, or it is over, or an operator says otherwise
-	NoRule                  // no rule of this name and key enforces and blocks here
-	Looser                  // the rule here allows more
-	OverRate                // its peer has sent too many
-	Outcomes = iota
+	Imposed    Outcome = iota // it is in force now
+	Known                     // it was, for as long, or it is over, or an operator says otherwise
+	NoRule                    // no rule of this name and key enforces and blocks here
+	Looser                    // the rule here allows more
+	OverRate                  // its peer has sent too many
+	Unreadable                // another version wrote it, or its source is no address
+	OtherWidth                // the rule here counts by prefixes of another length
+	Outcomes   = iota
 )
 
 func (o Outcome) String() string {
-	return [...]string{"imposed", "known", "no_rule", "looser", "over_rate"}[o]
+	return [...]string{"imposed", "known", "no_rule", "looser", "over_rate", "unreadable", "other_width"}[o]
 }
 
 // Bounds of messages.
@@ -92,9 +96,11 @@ type Message struct {
 	Edge   string    `json:"edge"` // stands for the sender's process, since its clock stepped back last
 	At     time.Time `json:"at"`   // of one Edge always later
 	Blocks []Block   `json:"blocks"`
+
+	Key int `json:"-"` // that it came under, by its place among the keys here
 }
 
-// Key is what all peers share.
+// Key is what all peers share. While it changes each has several: the first signs, and what any of them has signed is believed.
 type Key [sha256.Size]byte
 
 // KeyOf makes the key from any bytes that are hard to guess.
@@ -117,7 +123,7 @@ func (k Key) mac(body []byte) []byte {
 
 // What is wrong with a message that is refused.
 var (
-	ErrSignature = errors.New("the signature is wrong: both PoPs need the same peers_secret_file")
+	ErrSignature = errors.New("the signature is wrong: the first line of the sender's peers_secret_file is not in the one here")
 	ErrForm      = errors.New("that is no message of a peer")
 	ErrFor       = errors.New("it is for another PoP: names and addresses in peers do not fit")
 	ErrFrom      = errors.New("its sender is not among the peers here")
@@ -131,17 +137,31 @@ var Refusals = map[string]error{
 	"signature": ErrSignature, "form": ErrForm, "recipient": ErrFor, "sender": ErrFrom, "clock": ErrClock, "replay": ErrReplay, "senders": ErrSenders,
 }
 
-// open checks a signature and decodes.
-func (k Key) open(body []byte, signature string) (m Message, err error) {
+// open checks a signature and decodes. A block that cannot be read, as one of another version, is the zero Block: those that came with it are as
+// good as ever, and their PoP must not fall silent for as long as an upgrade takes.
+func open(keys []Key, body []byte, signature string) (m Message, err error) {
 	given, err := hex.DecodeString(signature)
-	if err != nil || !hmac.Equal(given, k.mac(body)) {
+	if err != nil {
 		return m, ErrSignature
 	}
-	if err := json.Unmarshal(body, &m); err != nil {
+	if m.Key = slices.IndexFunc(keys, func(k Key) bool { return hmac.Equal(given, k.mac(body)) }); m.Key < 0 {
+		return m, ErrSignature
+	}
+	in := struct {
+		*Message
+		Blocks []json.RawMessage `json:"blocks"` // before they take much more memory: many may stand in few bytes
+	}{Message: &m}
+	if err := json.Unmarshal(body, &in); err != nil {
 		return m, fmt.Errorf("%w: %v", ErrForm, err)
 	}
-	if len(m.Blocks) > MaxBlocks || len(m.Edge) > 64 {
+	if len(in.Blocks) > MaxBlocks || len(m.Edge) > 64 {
 		return m, ErrForm
+	}
+	m.Blocks = make([]Block, len(in.Blocks))
+	for i, text := range in.Blocks {
+		if json.Unmarshal(text, &m.Blocks[i]) != nil {
+			m.Blocks[i] = Block{}
+		}
 	}
 	return m, nil
 }

@@ -1,9 +1,11 @@
 package across
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -30,13 +32,13 @@ func blocks(n int) (list []Block) {
 // another time, or came before.
 func TestInbox(t *testing.T) {
 	key := KeyOf([]byte("nobody can guess this"))
-	in := NewInbox("ams1", key, []string{"fra1", "lhr1"})
+	in, keys := NewInbox("ams1", []string{"fra1", "lhr1"}), []Key{key}
 	good := Message{From: "fra1", To: "ams1", Edge: "e", At: noon, Blocks: blocks(2)}
 	body, mac := key.Seal(&good)
 	if strings.Contains(string(body), "nobody") {
 		t.Error("the secret is in the message")
 	}
-	m, over, err := in.Take(body, mac, noon.Add(time.Second))
+	m, over, err := in.Take(keys, body, mac, noon.Add(time.Second))
 	if d := cmp.Diff(good, m, cmp.Comparer(func(a, b counter.Source) bool { return a == b })); d != "" || over != 0 || err != nil {
 		t.Fatalf("%s %d %v", d, over, err)
 	}
@@ -65,7 +67,7 @@ func TestInbox(t *testing.T) {
 		{"of another peer", with(func(m *Message) { m.From = "lhr1" }), 0, nil},
 	} {
 		body, mac := key.Seal(&test.m)
-		if _, _, err := in.Take(body, mac, noon.Add(test.now)); !errors.Is(err, test.want) {
+		if _, _, err := in.Take(keys, body, mac, noon.Add(test.now)); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v, want %v", test.what, err, test.want)
 		}
 	}
@@ -81,7 +83,7 @@ func TestInbox(t *testing.T) {
 		"a body changed":    {strings.Replace(string(body), "192.0.0.1", "192.0.0.9", 1), mac},
 		"a body that grows": {string(body) + " ", mac},
 	} {
-		if _, _, err := in.Take([]byte(pair[0]), pair[1], noon); !errors.Is(err, ErrSignature) {
+		if _, _, err := in.Take(keys, []byte(pair[0]), pair[1], noon); !errors.Is(err, ErrSignature) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -93,7 +95,7 @@ func TestInbox(t *testing.T) {
 // A peer may have a burst, then so many a second, whichever of its edges speaks; another peer's are its own.
 func TestRate(t *testing.T) {
 	key := KeyOf([]byte("nobody can guess this"))
-	in := NewInbox("ams1", key, []string{"fra1", "lhr1"})
+	in, keys := NewInbox("ams1", []string{"fra1", "lhr1"}), []Key{key}
 	for i, step := range []struct {
 		at     time.Duration
 		from   string
@@ -110,7 +112,7 @@ func TestRate(t *testing.T) {
 		{20 * time.Second, "fra1", 1, 0},
 	} {
 		body, mac := key.Seal(&Message{From: step.from, To: "ams1", Edge: fmt.Sprint(i), At: noon.Add(step.at), Blocks: blocks(step.n)})
-		m, over, err := in.Take(body, mac, noon.Add(step.at))
+		m, over, err := in.Take(keys, body, mac, noon.Add(step.at))
 		if err != nil || len(m.Blocks) != step.got || over != step.n-step.got {
 			t.Errorf("step %d: %d blocks and %d over, want %d of %d (%v)", i, len(m.Blocks), over, step.got, step.n, err)
 		}
@@ -120,10 +122,10 @@ func TestRate(t *testing.T) {
 // So many senders are remembered, and those of whom nothing was heard for long make room.
 func TestSenders(t *testing.T) {
 	key := KeyOf([]byte("nobody can guess this"))
-	in := NewInbox("ams1", key, []string{"fra1"})
+	in, keys := NewInbox("ams1", []string{"fra1"}), []Key{key}
 	take := func(edge int, at time.Duration) error {
 		body, mac := key.Seal(&Message{From: "fra1", To: "ams1", Edge: fmt.Sprint(edge), At: noon.Add(at)})
-		_, _, err := in.Take(body, mac, noon.Add(at))
+		_, _, err := in.Take(keys, body, mac, noon.Add(at))
 		return err
 	}
 	for i := range maxSenders {
@@ -134,8 +136,91 @@ func TestSenders(t *testing.T) {
 	if err := take(maxSenders, time.Second); !errors.Is(err, ErrSenders) {
 		t.Error(err)
 	}
-	if err := take(maxSenders, Window+time.Second); err != nil || len(in.senders) != 1 {
-		t.Errorf("%v, %d senders", err, len(in.senders))
+	if err := take(maxSenders, Window+time.Second); err != nil || len(in.peers["fra1"].senders) != 1 {
+		t.Errorf("%v, %d senders", err, len(in.peers["fra1"].senders))
+	}
+}
+
+// A peer whose edges are many, or new all the time, takes no room from another.
+func TestSendersOfOnePeer(t *testing.T) {
+	key := KeyOf([]byte("nobody can guess this"))
+	in, keys := NewInbox("ams1", []string{"fra1", "lhr1"}), []Key{key}
+	take := func(from string, edge int) error {
+		body, mac := key.Seal(&Message{From: from, To: "ams1", Edge: fmt.Sprint(edge), At: noon})
+		_, _, err := in.Take(keys, body, mac, noon)
+		return err
+	}
+	var err error
+	for i := 0; err == nil && i < 10_000; i++ {
+		err = take("fra1", i)
+	}
+	if !errors.Is(err, ErrSenders) {
+		t.Errorf("without an end: %v", err)
+	}
+	if err := take("lhr1", 1); err != nil {
+		t.Errorf("the other peer: %v", err)
+	}
+}
+
+// What a newer version says is read as far as it is known; a block that is not known leaves the others as they are.
+func TestNewerVersion(t *testing.T) {
+	key := KeyOf([]byte("nobody can guess this"))
+	in := NewInbox("ams1", []string{"fra1"})
+	good, err := blocks(1)[0].MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := fmt.Appendf(nil, `{"from":"fra1","to":"ams1","edge":"e","at":%q,"more":[1],"blocks":[{"rule":"login","source":"asn:64500"},{"rule":{},"source":"192.0.2.1"},`+
+		`{"rule":"login","source":"192.0.2.1","limit":-1},7,null,[],%s,"more":{}}]}`, noon.Format(time.RFC3339Nano), good[:len(good)-1])
+	m, over, err := in.Take([]Key{key}, body, hex.EncodeToString(key.mac(body)), noon)
+	if err != nil || over != 0 {
+		t.Fatal(over, err)
+	}
+	want := append(make([]Block, 6), blocks(1)...)
+	if d := cmp.Diff(want, m.Blocks, cmp.Comparer(func(a, b counter.Source) bool { return a == b })); d != "" {
+		t.Error(d)
+	}
+}
+
+// A message of very many blocks that say nothing is refused before they take memory.
+func TestManyEmptyBlocks(t *testing.T) {
+	key := KeyOf([]byte("nobody can guess this"))
+	in := NewInbox("ams1", []string{"fra1"})
+	body := []byte(`{"from":"fra1","to":"ams1","blocks":[{}` + strings.Repeat(",{}", MaxBytes/3-100) + `]}`)
+	mac := hex.EncodeToString(key.mac(body))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, _, err := in.Take([]Key{key}, body, mac, noon); !errors.Is(err, ErrForm) {
+		t.Error(err)
+	}
+	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 64*MaxBytes {
+		t.Errorf("%d bytes were allocated for %d", after.TotalAlloc-before.TotalAlloc, len(body))
+	}
+}
+
+// While the secret changes PoPs believe what is signed under the old one and under the new one, and tell which it was; then the old one is over.
+func TestKeysChange(t *testing.T) {
+	before, after := KeyOf([]byte("the secret of last year")), KeyOf([]byte("the secret of this year"))
+	in := NewInbox("ams1", []string{"fra1"})
+	for i, step := range []struct {
+		here  []Key
+		under Key
+		want  int // -1: it is refused
+	}{
+		{[]Key{before}, before, 0},
+		{[]Key{before}, after, -1},
+		{[]Key{before, after}, after, 1},
+		{[]Key{after, before}, before, 1},
+		{[]Key{after, before}, after, 0},
+		{[]Key{after}, before, -1},
+		{nil, before, -1},
+	} {
+		at := noon.Add(time.Duration(i))
+		body, mac := step.under.Seal(&Message{From: "fra1", To: "ams1", Edge: "e", At: at})
+		m, _, err := in.Take(step.here, body, mac, at)
+		if (step.want < 0) != errors.Is(err, ErrSignature) || err == nil && m.Key != step.want {
+			t.Errorf("step %d: key %d, %v", i, m.Key, err)
+		}
 	}
 }
 
@@ -181,12 +266,12 @@ func BenchmarkAdd(b *testing.B) {
 
 func BenchmarkTake500(b *testing.B) {
 	key := KeyOf([]byte("nobody can guess this"))
-	in := NewInbox("ams1", key, []string{"fra1"})
+	in, keys := NewInbox("ams1", []string{"fra1"}), []Key{key}
 	m := Message{From: "fra1", To: "ams1", Edge: "e", At: noon, Blocks: blocks(MaxBlocks)}
 	for b.Loop() {
 		m.At = m.At.Add(1)
 		body, mac := key.Seal(&m)
-		if _, _, err := in.Take(body, mac, m.At); err != nil {
+		if _, _, err := in.Take(keys, body, mac, m.At); err != nil {
 			b.Fatal(err)
 		}
 	}

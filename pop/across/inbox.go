@@ -2,7 +2,6 @@ package across
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,36 +13,37 @@ const (
 	Rate  = 100  // blocks a second of each peer
 	Burst = 1000 // after a while without: what gathered while the way was down
 
-	maxSenders = 1024 // edges of all peers that were heard of in Window
+	maxSenders = 256 // edges of a peer that were heard of in Window: 64, and what they were before a restart or a step of their clock
 )
 
 // Inbox takes messages of peers. It is safe for concurrent use.
 type Inbox struct {
 	name    string
-	key     Key
-	peers   []string
 	mu      sync.Mutex
-	senders map[sender]time.Time // when their latest message was made; older than Window ones are forgotten
-	budgets map[string]*budget
+	peers   map[string]*peer
 	refused [len(reasons)]atomic.Uint64 // by the index of reasons
 }
 
-type sender struct{ pop, edge string }
-
-// budget is a token bucket of blocks.
-type budget struct {
-	left float64
-	at   time.Time
+// peer is what is remembered of a peer: nothing that one does takes room from another.
+type peer struct {
+	senders map[string]time.Time // by Message.Edge, when its latest message was made; older than Window ones are forgotten
+	left    float64              // a token bucket of blocks
+	at      time.Time            // when left was true
 }
 
 // NewInbox makes the Inbox of an edge of the PoP name.
-func NewInbox(name string, key Key, peers []string) *Inbox {
-	return &Inbox{name: name, key: key, peers: peers, senders: make(map[sender]time.Time), budgets: make(map[string]*budget)}
+func NewInbox(name string, peers []string) *Inbox {
+	in := &Inbox{name: name, peers: make(map[string]*peer)}
+	for _, other := range peers {
+		in.peers[other] = &peer{senders: make(map[string]time.Time)}
+	}
+	return in
 }
 
-// Take checks a message, and returns it with as many of its blocks as its sender may send now, and how many more there were.
-func (in *Inbox) Take(body []byte, signature string, now time.Time) (m Message, over int, err error) {
-	if m, err = in.key.open(body, signature); err == nil {
+// Take checks a message that one of the keys has signed, and returns it with as many of its blocks as its sender may send now, and how many
+// more there were.
+func (in *Inbox) Take(keys []Key, body []byte, signature string, now time.Time) (m Message, over int, err error) {
+	if m, err = open(keys, body, signature); err == nil {
 		over, err = in.take(&m, now)
 	}
 	if err != nil {
@@ -54,41 +54,36 @@ func (in *Inbox) Take(body []byte, signature string, now time.Time) (m Message, 
 }
 
 func (in *Inbox) take(m *Message, now time.Time) (over int, err error) {
+	p := in.peers[m.From]
 	switch {
 	case m.To != in.name:
 		return 0, ErrFor
-	case !slices.Contains(in.peers, m.From):
+	case p == nil:
 		return 0, ErrFrom
 	case now.Sub(m.At).Abs() > Window:
 		return 0, ErrClock
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	from := sender{m.From, m.Edge}
-	last, known := in.senders[from]
+	last, known := p.senders[m.Edge]
 	if !m.At.After(last) {
 		return 0, ErrReplay
 	}
-	if !known && len(in.senders) >= maxSenders {
-		for s, at := range in.senders {
+	if !known && len(p.senders) >= maxSenders {
+		for edge, at := range p.senders {
 			if now.Sub(at) > Window {
-				delete(in.senders, s) // what it sent before is too old by now
+				delete(p.senders, edge) // what it sent before is too old by now
 			}
 		}
-		if len(in.senders) >= maxSenders {
+		if len(p.senders) >= maxSenders {
 			return 0, ErrSenders
 		}
 	}
-	in.senders[from] = m.At
-	b := in.budgets[m.From]
-	if b == nil {
-		b = &budget{Burst, now}
-		in.budgets[m.From] = b
-	}
-	b.left = min(b.left+max(now.Sub(b.at).Seconds(), 0)*Rate, Burst)
-	b.at = now
-	n := min(len(m.Blocks), int(b.left))
-	b.left -= float64(n)
+	p.senders[m.Edge] = m.At
+	p.left = min(p.left+max(now.Sub(p.at).Seconds(), 0)*Rate, Burst) // the first time from the year 1 on: all of it
+	p.at = now
+	n := min(len(m.Blocks), int(p.left))
+	p.left -= float64(n)
 	over = len(m.Blocks) - n
 	m.Blocks = m.Blocks[:n]
 	return over, nil

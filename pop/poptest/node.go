@@ -41,43 +41,15 @@ type Node struct {
 	wake  chan struct{} // closed when a hung node goes on
 	net   network
 
-	answers arena
-	often   long // a Get of many keys that came twice in a row
-	last    string
+	spare [][]byte // see values
+	often long     // a Get of many keys that came twice in a row
+	last  string
 }
 
 // long is a Get of many keys, and where they are, for who asks the same again and again. What is not there has an item all the same.
 type long struct {
 	keys  string
 	items []*item
-}
-
-// arena is where answers are made, because a thousand small pieces of memory cost more than a large one.
-type arena struct {
-	values [][]byte
-	bytes  []byte
-}
-
-const arenaSize = 1024
-
-func (a *arena) slots(n int) [][]byte {
-	if len(a.values) < n {
-		a.values = make([][]byte, max(n, arenaSize))
-	}
-	values := a.values[:n:n]
-	a.values = a.values[n:]
-	return values
-}
-
-func (a *arena) copy(value []byte) []byte {
-	n := len(value)
-	if a.bytes == nil || len(a.bytes) < n {
-		a.bytes = make([]byte, max(n, arenaSize))
-	}
-	text := a.bytes[:n:n]
-	a.bytes = a.bytes[n:]
-	copy(text, value)
-	return text
 }
 
 type state uint8
@@ -91,6 +63,7 @@ const (
 type item struct {
 	key        string
 	value      []byte
+	lent       bool  // value is in a Result, so that it must not change
 	expire     int64 // Unix seconds from which on it is gone; 0: never
 	next, prev *item // nil: it is not there
 	kept       bool  // in Node.often
@@ -109,7 +82,8 @@ func (n *Node) empty() {
 	n.often, n.last = long{}, ""
 }
 
-// Do carries out a command at now. Node and Report of the command are of no concern to it. Values in a Result are copies.
+// Do carries out a command at now. Node and Report of the command are of no concern to it. Values in a Result are
+// read alone: others may have been given the same.
 func (n *Node) Do(now time.Time, c wire.Command) wire.Result {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -168,7 +142,7 @@ const longFrom = 32
 
 func (n *Node) get(now time.Time, keys string) [][]byte {
 	count := 1 + strings.Count(keys, " ")
-	values := n.answers.slots(count)
+	values := n.values(count)
 	if count >= longFrom {
 		if n.often.keys != keys && n.last == keys {
 			n.keep(keys)
@@ -190,9 +164,19 @@ func (n *Node) get(now time.Time, keys string) [][]byte {
 		}
 		if it != nil {
 			n.use(it)
-			values[i] = n.answers.copy(it.value)
+			values[i], it.lent = it.value, true
 		}
 	}
+	return values
+}
+
+// values makes room for an answer, of many at once: a thousand small pieces of memory cost more than a large one.
+func (n *Node) values(count int) [][]byte {
+	if len(n.spare) < count {
+		n.spare = make([][]byte, max(count, 1024))
+	}
+	values := n.spare[:count:count]
+	n.spare = n.spare[count:]
 	return values
 }
 
@@ -248,7 +232,7 @@ func (n *Node) store(now time.Time, c wire.Command) {
 		n.there++
 	}
 	n.use(it)
-	it.value, it.expire = append(it.value[:0], c.Value...), 0
+	it.value, it.expire = append(it.room(), c.Value...), 0
 	switch {
 	case c.Expire > 30*24*3600: // seconds since 1970, not from now
 		it.expire = int64(c.Expire)
@@ -279,10 +263,19 @@ func number(value []byte) (uint64, bool) {
 	return v, err == nil
 }
 
+// room is where a new value is written: over the old one, unless that is lent. It is not nil, which would be no value.
+func (it *item) room() []byte {
+	if it.lent || it.value == nil {
+		it.lent = false
+		return []byte{}
+	}
+	return it.value[:0]
+}
+
 // setNumber writes v over the old number, in place when it fits.
 func (it *item) setNumber(v uint64) {
 	length := len(it.value)
-	it.value = strconv.AppendUint(it.value[:0], v, 10)
+	it.value = strconv.AppendUint(it.room(), v, 10)
 	for len(it.value) < length {
 		it.value = append(it.value, ' ')
 	}

@@ -105,10 +105,14 @@ func (p *Slots) Others(f func(Edge)) {
 // Say is what to fill the slot with.
 func (p *Slots) Say(now time.Time, e Edge) []byte {
 	p.sequence = max(p.sequence+1, uint64(max(now.UnixMilli(), 0)))
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 64+3*maxName+16*(len(e.Marks)+len(e.Refused))+secret.MACSize), p.id)
+	size, texts := 64+16*(len(e.Marks)+len(e.Refused))+secret.MACSize, [...]string{e.Name, e.Address, e.Version}
+	for i, text := range texts {
+		texts[i] = text[:min(len(text), maxName)]
+		size += len(texts[i])
+	}
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, size), p.id)
 	b = binary.BigEndian.AppendUint64(b, p.sequence)
-	for _, text := range []string{e.Name, e.Address, e.Version} {
-		text = text[:min(len(text), maxName)]
+	for _, text := range texts {
 		b = append(append(b, byte(len(text))), text...)
 	}
 	b = secret.AppendTime(secret.AppendTime(b, e.Started), e.Since)

@@ -41,6 +41,7 @@ type World struct {
 	presence time.Time // when edges that are not stepped last said that they are there
 
 	rules    []pop.Rule
+	inFlight bool // one of them counts requests in flight
 	config   Config
 	names    []string    // of the nodes
 	held     [][]held    // by node: what it was sent while it hung, in the order of arrival
@@ -73,7 +74,7 @@ type Edge struct {
 	Counters *counter.Table
 	Bits     *mitigation.Table
 	Machine  *pop.Machine
-	InFlight *inflight.Table
+	InFlight *inflight.Table // nil: no rule counts them
 
 	limiter  limiter.Limiter
 	decision limiter.Decision // of Request
@@ -95,7 +96,8 @@ type Edge struct {
 	late   []wire.Result // and these answers wait
 }
 
-// New makes a World that begins at start. Rules are those that every edge learns bits of.
+// New makes a World that begins at start. Rules are those that every edge learns bits of; requests in flight are counted if one of them has a
+// concurrency.
 func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 	if c.Counters == 0 {
 		c.Counters = 100_000
@@ -110,6 +112,7 @@ func New(c Config, rules []limiter.Rule, start time.Time) (*World, error) {
 			known.Name = rules[i].Counter.Name
 		}
 		w.rules = append(w.rules, known)
+		w.inFlight = w.inFlight || r.InFlight != nil
 		if tried := r.Candidate; tried != nil {
 			w.rules = append(w.rules, pop.Rule{Name: r.Counter.Name, Counter: tried.Bits, Timeout: tried.Timeout, Repeat: tried.Repeat, Candidate: true})
 		}
@@ -141,7 +144,9 @@ func (e *Edge) begin() error {
 	e.Counters = counter.New(counter.Options{Counters: c.Counters, Tier: true, Phase: c.Secret.Phase, Seed: id, Wake: wake})
 	e.Bits = mitigation.New(c.Counters, wake)
 	e.Bits.Seed(id)
-	e.InFlight = inflight.New(inflight.Options{Tier: true, Wake: wake})
+	if e.InFlight = nil; e.world.inFlight {
+		e.InFlight = inflight.New(inflight.Options{Tier: true, Wake: wake})
+	}
 	list := c.List
 	if list == nil {
 		list = e.world.names

@@ -3,11 +3,11 @@
 package rehearse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/netip"
 	"os"
 	"slices"
@@ -46,6 +46,7 @@ type askFlags struct {
 	plan            string
 	algorithm       string
 	burst           uint32
+	host            string
 
 	limitless []rules.Config // rules of the file that have no limit, which are not asked
 }
@@ -63,6 +64,7 @@ func addFlags(flags *pflag.FlagSet) *askFlags {
 	flags.StringVar(&f.source, "source", "", "the story of one source, by its `ADDRESS`, instead of a report of all")
 	flags.StringSliceVar(&f.curves, "curve", nil, "`RULE,...` to try at other limits, each alone; without, the rule if there is only one")
 	flags.StringVar(&f.plan, "plan", "", "judge all as if on this `PLAN`; without, as on the file's plans.default. No store of plans is read")
+	flags.StringVar(&f.host, "host", "", "`NAME` that was asked where a log does not say, for rules about hosts")
 	flags.IntVar(&f.top, "top", 20, "how many refused sources to show")
 	return f
 }
@@ -108,6 +110,12 @@ func Command(ctx context.Context, args []string) error {
 		return err
 	}
 	began := time.Now()
+	if ask.host != "" {
+		for i := range t.Requests {
+			t.Requests[i].Host = cmp.Or(t.Requests[i].Host, ask.host)
+		}
+	}
+	logged := loggedOf(t)
 	passes := 1
 	for _, r := range curves {
 		passes += len(whatif.LimitsAround(asked.Rules[r].Limit, algorithm.MaxLimit))
@@ -115,7 +123,7 @@ func Command(ctx context.Context, args []string) error {
 	bar, pass := cli.Progress(passes*len(t.Requests), "as it is"), 0
 	defer bar.Finish()
 	run := func(c *config.Config, top int) (*whatif.Report, error) {
-		o, err := rehearse(t, c)
+		o, err := rehearse(t, c, logged)
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +161,7 @@ func Command(ctx context.Context, args []string) error {
 			found.Run.Estimate = r.Estimate.String()
 		}
 	}
-	found.Run.Notes = append(notes(t, asked), sheddingNotes(asked, ask.limitless)...)
+	found.Run.Notes = append(notes(t, asked, logged, found.Forgotten), sheddingNotes(asked, ask.limitless)...)
 	found.Run.Took = report.Seconds(time.Since(began))
 	if err := whatif.WriteText(os.Stdout, found); err != nil {
 		return err
@@ -247,6 +255,9 @@ func (f *askFlags) load() (*config.Config, error) {
 		return nil, cli.Usagef("--%s", strings.Replace(err.Error(), "sub_windows", "sub-windows", 1))
 	}
 	r := rules.Default("default", f.limit)
+	if f.algorithm != string(rules.Sliding) {
+		r.Estimate = &e
+	}
 	r.Window, r.MitigationTimeout, r.SubWindows = rules.Duration(f.window), rules.Duration(f.timeout), f.subWindows
 	r.Algorithm, r.Burst = rules.Algorithm(f.algorithm), f.burst
 	if !slices.Contains(rules.Algorithms, r.Algorithm) {
@@ -322,10 +333,9 @@ func drawCurve(c *config.Config, r rules.Config, run func(*config.Config, uint32
 }
 
 // rehearse has one edge with the configuration judge a trace, as loadgen wants it.
-func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
+func rehearse(t *trace.Trace, c *config.Config, logged *logged) (whatif.Options, error) {
 	var o whatif.Options
-	room := limitsOf(c) * virtual.RoomFor(t)
-	counters, bits := virtual.Tables(min(room, 20_000_000), virtual.Secret.Phase)
+	counters, bits := virtual.Tables(roomFor(t, c), virtual.Secret.Phase)
 	r, err := rehearsal.New(c, counters, bits)
 	if err != nil {
 		return o, err
@@ -337,6 +347,7 @@ func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
 			o.Rules = append(o.Rules, whatif.Rule{
 				Name: l.Policy, About: about(rule), Limit: l.Counter.Limit, Window: l.Counter.Window,
 				Timeout: time.Duration(rule.MitigationTimeout), Shadow: c.Shadow || rule.Mode == rules.Shadow || rule.Action == rules.Tag,
+				Truth: virtual.TruthOf(t, l.Counter), Units: rule.Cost.Units, Lacks: logged.lacks(&rule),
 			})
 		}
 	}
@@ -346,10 +357,11 @@ func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
 		numbers[i] = make(map[counter.Source]int32)
 	}
 	var cases []whatif.RuleResult
+	o.Forgotten = func() uint64 { return counters.Stats().Evicted }
 	o.Rehearse = func(i int) whatif.Rehearsed {
 		q := &t.Requests[i]
 		method, target := q.Line()
-		said := r.Judge(rehearsal.Request{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status)}, start.Add(q.At))
+		said := r.Judge(rehearsal.Request{Addr: t.Addr(i), Method: method, Host: q.Host, Target: target, Status: int(q.Status), Agent: t.Agent(i)}, start.Add(q.At))
 		cases = cases[:0]
 		for _, k := range said.Cases {
 			n, there := numbers[k.Limit][k.Source]
@@ -357,19 +369,28 @@ func rehearse(t *trace.Trace, c *config.Config) (whatif.Options, error) {
 				n = int32(len(numbers[k.Limit]))
 				numbers[k.Limit][k.Source] = n
 			}
-			cases = append(cases, whatif.RuleResult{Rule: k.Limit, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts})
+			cases = append(cases, whatif.RuleResult{Rule: k.Limit, Counter: n, Refuses: k.Refuses, Begins: k.Over, Counts: k.Counts, Delay: k.Delay})
 		}
-		return whatif.Rehearsed{Denied: said.Denied, Allowed: said.Allowed, Refused: said.Refused, Results: cases}
+		return whatif.Rehearsed{Denied: said.Denied, Malformed: said.Malformed, Allowed: said.Allowed, Refused: said.Refused, Results: cases}
 	}
 	return o, nil
 }
 
-// limitsOf is how many limits the rules have together.
-func limitsOf(c *config.Config) (n int) {
+// roomFor is a table with a place for each source under each limit, or, where a rule tells more apart than sources, for each request: no larger
+// for a limit than an edge's table is by itself.
+func roomFor(t *trace.Trace, c *config.Config) (room int) {
+	bySource := virtual.RoomFor(t)
+	byRequest := max(bySource, min(64*len(t.Requests)+1000, 1_000_000))
+	spread := slices.ContainsFunc(t.Sources, func(s trace.Source) bool { return s.Spread > 1 })
 	for i := range c.Rules {
-		n += c.Rules[i].Limits()
+		r := &c.Rules[i]
+		if finer := spread || slices.ContainsFunc(r.Key, func(part string) bool { return part != "source" && part != "global" }); finer {
+			room += r.Limits() * byRequest
+		} else {
+			room += r.Limits() * bySource
+		}
 	}
-	return n
+	return min(room, 20_000_000)
 }
 
 // about says in a few words which requests a rule is about and how it counts them; nothing for a rule about all.
@@ -401,107 +422,14 @@ func about(r rules.Config) string {
 	if !slices.Equal(r.Key, []string{"source"}) {
 		parts = append(parts, "by "+strings.Join(r.Key, " and "))
 	}
-	if r.Algorithm != rules.Sliding {
+	if len(r.Escalate) > 0 {
+		parts = append(parts, "repeaters blocked for "+strings.Trim(fmt.Sprint(r.Escalate), "[]"))
+	}
+	switch r.Algorithm {
+	case rules.TokenBucket, rules.LeakyBucket:
 		parts = append(parts, fmt.Sprintf("(algorithm %s, burst %d)", r.Algorithm, r.Burst))
+	case rules.Fixed, rules.Exact:
+		parts = append(parts, fmt.Sprintf("(algorithm %s)", r.Algorithm))
 	}
 	return strings.Join(parts, " ")
-}
-
-// sheddingNotes says that nothing is shed here, and that requests end at once.
-func sheddingNotes(c *config.Config, limitless []rules.Config) (notes []string) {
-	const noDurations = "a log does not tell how long requests took"
-	const why = "a log does not tell how fast an origin would have answered"
-	for i := range c.Origins {
-		if c.Origins[i].Shedding != nil {
-			notes = append(notes, why+", so that nobody is shed or waits here: sluice-loadgen lab --check shedding shows what shedding does")
-			break
-		}
-	}
-	for _, r := range c.Rules {
-		if r.OrdersOrigin() {
-			notes = append(notes, fmt.Sprintf("rule %s: its priority and its queue are not asked, because %s", r.Name, why))
-		}
-	}
-	for _, r := range c.Rules {
-		if r.Concurrency > 0 {
-			notes = append(notes, fmt.Sprintf("rule %s: its concurrency is not asked, because %s", r.Name, noDurations))
-		}
-	}
-	for _, r := range limitless {
-		because := why
-		if r.Concurrency > 0 {
-			because = noDurations
-		}
-		notes = append(notes, fmt.Sprintf("rule %s has no limit and is not asked, because %s", r.Name, because))
-	}
-	return notes
-}
-
-// notes says where a log knows less than an edge does.
-func notes(t *trace.Trace, c *config.Config) (notes []string) {
-	unknown := 0
-	for i := range t.Requests {
-		if t.Requests[i].Status == 0 {
-			unknown++
-		}
-	}
-	for _, r := range c.Rules {
-		if len(r.Count.Statuses) > 0 && unknown > 0 {
-			notes = append(notes, fmt.Sprintf("%d requests have no status, so that rule %s, which counts by status, does not count them", unknown, r.Name))
-		}
-		if r.Share < 100 {
-			notes = append(notes, fmt.Sprintf("rule %s is about %d %% of sources: as many here, but others than at a PoP, whose secret chooses them", r.Name, r.Share))
-		}
-		if r.HasPlans() {
-			notes = append(notes, fmt.Sprintf("no store of plans is read, so under rule %s everybody is on the plan %s: --plan NAME judges them as on another", r.Name, c.Plans.Default))
-		}
-		if r.Algorithm != rules.Sliding {
-			notes = append(notes, fmt.Sprintf("rule %s counts by %s: who it refuses is what that refuses, and requests that would have waited for their turn are among those admitted; what sources sent at most, and limits that follow from it, are those of a sliding window", r.Name, r.Algorithm))
-		}
-		if r.AsksTier() {
-			notes = append(notes, fmt.Sprintf("rule %s says check: sync, which changes nothing here: one edge judges the log, and knows of each request before the next; over several edges, --sync of simulate shows it", r.Name))
-		}
-		if r.Candidate.Is() {
-			notes = append(notes, fmt.Sprintf("the candidate of rule %s is not asked: --curve %s shows other limits", r.Name, r.Name))
-		}
-		if r.Match.Descriptors != nil {
-			notes = append(notes, fmt.Sprintf("a log has requests, and no descriptors, so that rule %s, about %v, judges nothing here", r.Name, r.Match.Descriptors))
-		}
-		if r.Limits() > 1 {
-			notes = append(notes, fmt.Sprintf("rule %s has several limits: each is a row, by the name that clients are told, and a curve is of the rule's own alone", r.Name))
-		}
-		if slices.ContainsFunc(r.Prefixes, func(p rules.Prefix) bool { return p.Prefix > 64 }) {
-			notes = append(notes, fmt.Sprintf("rule %s counts prefixes beyond /64, but IPv6 addresses of one /64 are read as one source", r.Name))
-		}
-		if slices.ContainsFunc(r.Key, func(part string) bool { return strings.HasPrefix(part, "jwt:") }) {
-			notes = append(notes, fmt.Sprintf("a log has no tokens, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))
-		}
-		if r.Cost.Bytes > 0 || r.Cost.Header != "" {
-			notes = append(notes, fmt.Sprintf("a log has neither bodies nor headers of answers, so that each request costs 1 under rule %s, whose cost is by %s", r.Name, r.Cost))
-		}
-		if r.Cost.Units > 1 {
-			notes = append(notes, fmt.Sprintf("each request costs %d under rule %s: its limit is in that unit, and what sources asked for at most is told in requests", r.Cost.Units, r.Name))
-		}
-		if r.Action == rules.Tag {
-			notes = append(notes, fmt.Sprintf("rule %s tags: what it would tag is shown as a shadow's, which refuses nobody", r.Name))
-		}
-		if values := r.Match.Unlogged(); values != "" {
-			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s looks for %s in vain", r.Name, values))
-		}
-		if slices.ContainsFunc(r.Key, func(part string) bool {
-			return strings.HasPrefix(part, "header:") || strings.HasPrefix(part, "cookie:")
-		}) {
-			notes = append(notes, fmt.Sprintf("a log has no headers, so that rule %s, by %s, counts sources", r.Name, strings.Join(r.Key, " and ")))
-		}
-	}
-	if len(c.PoP.Peers) > 0 {
-		notes = append(notes, "a log tells nothing of other PoPs, so that nobody is blocked because a peer has blocked him; simulate --pops 2 --peers shows what that does")
-	}
-	if c.Source.IPv6Prefix > 64 {
-		notes = append(notes, fmt.Sprintf("source.ipv6_prefix is %d, but IPv6 addresses of one /64 are read as one source", c.Source.IPv6Prefix))
-	}
-	if limitsOf(c)*virtual.RoomFor(t) > math.MaxInt32 {
-		notes = append(notes, "more counters than there is room for: some were forgotten")
-	}
-	return notes
 }

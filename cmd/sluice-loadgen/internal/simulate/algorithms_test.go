@@ -57,6 +57,15 @@ func TestAlgorithmsByTheirTruth(t *testing.T) {
 				if edges == 1 && (passes > x.alone || got.WronglyLimited > 0) {
 					t.Errorf("%d and %d wrong decisions on one edge", got.WronglyAllowed, got.WronglyLimited)
 				}
+				if w := got.Waits; (w != nil) != (x.algorithm == "leaky_bucket") {
+					t.Errorf("waits %+v", w)
+				} else if w != nil {
+					t.Logf("waited: %+v", *w)
+					// The last of six waits for three seconds. One edge is off by the rounding of its level, eight by what they have not heard of.
+					if w.Requests == 0 || w.Beyond > 0 || w.Queue != 3 || w.Delay.Max > w.Queue || w.Early.N == 0 || edges == 1 && w.Early.Max > 0.001 {
+						t.Errorf("waits %+v", *w)
+					}
+				}
 				if got.FalsePositiveSources > 0 || got.BeyondBound > 0 || passes > x.passes || got.Refused == 0 {
 					t.Errorf("%d innocent sources, %d beyond the bound", got.FalsePositiveSources, got.BeyondBound)
 				}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/counter"
+	"sluice/counter/algorithm"
 	"sluice/edge/limiter"
 	"sluice/loadgen/judge"
 	"sluice/loadgen/trace"
@@ -45,8 +46,8 @@ func StartOf(t *trace.Trace) time.Time {
 var Secret = secret.Of([]byte("simulation"))
 
 // TruthOf is what is exact of a rule, over a trace.
-func TruthOf(t *trace.Trace, r pop.Rule) judge.Truth {
-	return judge.Truth{Fixed: r.Counter.Algorithm() == "fixed", Start: StartOf(t).UnixNano(), Interval: r.Counter.Interval()}
+func TruthOf(t *trace.Trace, r *algorithm.Rule) judge.Truth {
+	return judge.Truth{Fixed: r.Algorithm() == "fixed", Start: StartOf(t).UnixNano(), Interval: r.Interval(), Queue: r.Queue()}
 }
 
 // RuleOf is a rule as the limiter wants it. An estimator counts every request and refuses none.
@@ -60,7 +61,7 @@ func RuleOf(r pop.Rule, mode judge.Mode) limiter.Rule {
 // decisionOf is what a judge must know of a decision under one rule of RuleOf.
 func decisionOf(d *limiter.Decision, start time.Time) judge.Decision {
 	r := &d.Results[0]
-	out := judge.Decision{Estimate: math.NaN()}
+	out := judge.Decision{Estimate: math.NaN(), Delay: d.Delay}
 	if r.Ask != nil {
 		out.Estimate, out.Over = r.Ask.Estimate, r.Ask.Over
 	}

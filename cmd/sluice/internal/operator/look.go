@@ -115,13 +115,27 @@ type rule struct {
 	Prefixes        []any // numbers, or with a limit
 	Priority, Queue string
 	Concurrency     uint64
+	Algorithm       string
+	Burst           uint64
+	Action, Check   string
+	FirstSight      string `json:"first_sight"`
+	OnStoreFailure  string `json:"on_store_failure"`
+	Estimate        string
+	Escalate        []string
+	Plans           map[string]struct{ Limit uint64 }
+	Cost            any // a number, or of what
 }
 
 type match struct {
 	Hosts, Methods, Sources []string
 	Path                    string
 	Headers, Query, Cookies map[string]string
-	Not                     *match
+	Plans                   []string
+	Descriptors             struct {
+		Domain  string
+		Entries []struct{ Key, Value string }
+	}
+	Not *match
 }
 
 // parts are what m asks for, in a few words each.
@@ -139,6 +153,15 @@ func (m *match) parts() (parts []string) {
 			parts = append(parts, of.what+" "+name+"="+of.values[name])
 		}
 	}
+	if len(m.Plans) > 0 {
+		parts = append(parts, "plan "+strings.Join(m.Plans, ","))
+	}
+	if d := m.Descriptors; d.Domain != "" {
+		parts = append(parts, "descriptors of "+d.Domain+":")
+		for _, e := range d.Entries {
+			parts = append(parts, strings.TrimSuffix(e.Key+"="+e.Value, "="))
+		}
+	}
 	return parts
 }
 
@@ -150,6 +173,9 @@ func (c *Client) Rules() error {
 			then := "for " + r.MitigationTimeout
 			if d, err := time.ParseDuration(r.MitigationTimeout); err == nil && d == 0 {
 				then = "no: throttled"
+			}
+			if r.Action == "tag" {
+				then = strings.NewReplacer("throttled", "tagged", "for", "tagged for").Replace(then)
 			}
 			limit := r.limits()
 			if r.Limit == 0 {
@@ -199,6 +225,20 @@ func (r rule) matches() string {
 	if d, err := time.ParseDuration(r.Queue); err == nil && d > 0 {
 		matches += ", may wait " + r.Queue
 	}
+	for _, of := range []struct{ what, is, usually string }{
+		{"", r.Algorithm, "sliding"}, {"burst ", number(r.Burst), "0"}, {"action ", r.Action, "refuse"}, {"cost ", cost(r.Cost), "1"}, {"check ", r.Check, "async"},
+		{"first sight ", r.FirstSight, "go"}, {"on store failure ", r.OnStoreFailure, "local"}, {"estimate ", r.Estimate, "nearest"},
+	} {
+		if of.is != "" && of.is != of.usually {
+			matches += ", " + of.what + of.is
+		}
+	}
+	if len(r.Escalate) > 0 {
+		matches += ", who comes back " + strings.Join(r.Escalate, ", ")
+	}
+	for i, plan := range slices.Sorted(maps.Keys(r.Plans)) {
+		matches += []string{", plans ", ", "}[min(i, 1)] + plan + " " + number(r.Plans[plan].Limit)
+	}
 	for i, p := range r.Prefixes {
 		width, own := p.(map[string]any)
 		switch text := []string{", by /", ", /"}[min(i, 1)]; {
@@ -214,6 +254,20 @@ func (r rule) matches() string {
 		matches += ", candidate " + strings.TrimSpace(c.Estimate+" "+c.MitigationTimeout)
 	}
 	return matches
+}
+
+// cost is what a request costs, or by what; "" where an edge does not say.
+func cost(c any) string {
+	switch c := c.(type) {
+	case float64:
+		return number(uint64(c))
+	case map[string]any:
+		if bytes, ok := c["bytes"].(float64); ok {
+			return "1 for each " + number(uint64(bytes)) + " bytes"
+		}
+		return fmt.Sprintf("by %v", c["header"])
+	}
+	return ""
 }
 
 // Config prints the configuration in force, as YAML, and where each rule is from.

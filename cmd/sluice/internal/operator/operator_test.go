@@ -9,10 +9,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"sluice/edge/rules"
 )
 
 var now = time.Date(2026, 5, 4, 14, 0, 0, 0, time.Local)
@@ -152,8 +155,8 @@ func TestAnswers(t *testing.T) {
 			"GET /v1/pop": `{"name":"fra1","edges":[{"id":"5","name":"web2","refused":2},{"id":"web1","address":"10.0.0.1:8080","version":"1.0","generation":7,"config_hash":12345678901234567890,"since":"` + now.Format(time.RFC3339) + `"}],
 				"nodes":[{"address":"10.0.0.9:11211","up":true,"joining":true},{"address":"10.0.0.8:11211","up":false}]}`,
 			"GET /metrics": "# HELP sluice_received_total x\nsluice_received_total 12345\nsluice_received_total_other 9\nsluice_answers_total{code=\"429\",from=\"limit\"} 5\nsluice_answers_total{code=\"503\",from=\"limit\"} 1\n" +
-				"sluice_answers_total{code=\"200\",from=\"origin\"} 7\nsluice_build_info{commit=\"abc\",version=\"1.2\"} 1\nprocess_start_time_seconds " + "1.777e+09\n"}, (*Client).Status,
-			"edge      EDGE, ready\nversion   1.2\nup        " + span(now.Sub(time.Unix(1777000000, 0))) + "\nrules     2 enforce, 1 off\nrequests  12,345 received, 6 refused by a limit, 0 to origins\nblocked   0 now\npop       fra1, 2 edges\n\n" +
+				"sluice_answers_total{code=\"200\",from=\"origin\"} 7\nsluice_shed_total{hosts=\"*\",priority=\"sheddable\"} 3\nsluice_build_info{commit=\"abc\",version=\"1.2\"} 1\nprocess_start_time_seconds " + "1.777e+09\n"}, (*Client).Status,
+			"edge      EDGE, ready\nversion   1.2\nup        " + span(now.Sub(time.Unix(1777000000, 0))) + "\nrules     2 enforce, 1 off\nrequests  12,345 received, 6 refused by a limit, 3 shed to spare an origin, 0 to origins\nblocked   0 now\npop       fra1, 2 edges\n\n" +
 				"EDGE  ADDRESS        VERSION  GENERATION                CONFIG  SINCE                REFUSED\n" +
 				"web2                                                                                       2\n" +
 				"web1  10.0.0.1:8080  1.0               7  12345678901234567890  2026-05-04 14:00:00\n\n" +
@@ -168,6 +171,18 @@ func TestAnswers(t *testing.T) {
 			"RULE  MODE     LIMIT        THEN BLOCKED   BY      MATCHES\n" +
 				"a     enforce  1,000 in 1m  for 1m         source  everything, candidate 500\n" +
 				"b     enforce  5 in 1m      no: throttled  source  /b, of 25 % of sources, candidate 5m\n", ""},
+		{"rules that do more", edge{"GET /v1/rules": `[
+			{"name":"a","mode":"enforce","limit":120,"window":"1m","mitigation_timeout":"0s","key":["source"],"algorithm":"token_bucket","burst":20,"action":"delay","cost":1},
+			{"name":"b","mode":"enforce","limit":5,"window":"1m","mitigation_timeout":"10m","escalate":["1h","24h"],"key":["source"],"cost":20,"check":"sync","on_store_failure":"closed","first_sight":"go"},
+			{"name":"c","mode":"enforce","limit":5,"window":"1m","mitigation_timeout":"1m","key":["source"],"action":"tag","cost":{"bytes":10240},"estimate":"lower","first_sight":"wait"},
+			{"name":"d","mode":"enforce","limit":60,"window":"1m","mitigation_timeout":"0s","key":["header:k"],"plans":{"pro":{"limit":1000},"free":{"limit":60}},"match":{"not":{"plans":["trial"]}},"cost":{"header":"X-Cost"}},
+			{"name":"e","mode":"enforce","limit":60,"window":"1m","mitigation_timeout":"0s","key":["source"],"match":{"descriptors":{"domain":"web","entries":[{"key":"path","value":"/login*"},{"key":"user"}]}}}]`}, (*Client).Rules,
+			"RULE  MODE     LIMIT      THEN BLOCKED   BY        MATCHES\n" +
+				"a     enforce  120 in 1m  no: throttled  source    everything, token_bucket, burst 20, action delay\n" +
+				"b     enforce  5 in 1m    for 10m        source    everything, cost 20, check sync, on store failure closed, who comes back 1h, 24h\n" +
+				"c     enforce  5 in 1m    tagged for 1m  source    everything, action tag, cost 1 for each 10,240 bytes, first sight wait, estimate lower\n" +
+				"d     enforce  60 in 1m   no: throttled  header:k  not plan trial, cost by X-Cost, plans free 60, pro 1,000\n" +
+				"e     enforce  60 in 1m   no: throttled  source    descriptors of web: path=/login* user\n", ""},
 		{"not an edge", edge{"GET /v1/rules": "<html>"}, (*Client).Rules, "", "what answers at EDGE is not the operators' listener of an edge (200 to GET /v1/rules): name that with --admin ADDR"},
 		{"no list", edge{"GET /v1/rules": `{"rules":[]}`}, (*Client).Rules, "",
 			"the answer of EDGE is not understood (json: cannot unmarshal object into Go value of type []operator.rule): --json shows it as it is"},
@@ -245,5 +260,28 @@ func TestWhatIsSent(t *testing.T) {
 	err := (&Client{Address: s.Listener.Addr().String(), Token: "t", Who: "ada"}).Rules()
 	if err == nil || errors.Is(err, errAbsent) || len(got) != 1 || got[0] != "/v1/rules Bearer t ada" {
 		t.Errorf("%v %q", err, got)
+	}
+}
+
+// sluice rules shows each field of a rule, but for those that say nothing alone, and the answer of a refusal.
+func TestRulesShowEveryField(t *testing.T) {
+	unshown := map[string]string{"sub_windows": "", "escalate_within": "", "response": "", "tag": ""}
+	shown := map[string]bool{}
+	for _, of := range []reflect.Type{reflect.TypeFor[rule](), reflect.TypeFor[match]()} {
+		for i := range of.NumField() {
+			name, ok := of.Field(i).Tag.Lookup("json")
+			if !ok {
+				name = strings.ToLower(of.Field(i).Name)
+			}
+			shown[name] = true
+		}
+	}
+	for _, of := range []reflect.Type{reflect.TypeFor[rules.Config](), reflect.TypeFor[rules.Match]()} {
+		for i := range of.NumField() {
+			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+			if _, not := unshown[name]; !not && !shown[name] && name != "" && name != "-" {
+				t.Errorf("sluice rules does not show %s", name)
+			}
+		}
 	}
 }

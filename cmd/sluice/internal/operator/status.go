@@ -192,8 +192,12 @@ func (c *Client) statusText(word string, answers map[string]json.RawMessage) err
 	if status != http.StatusOK {
 		line("requests", "%s does not tell: %d to GET /metrics", c.Address, status)
 	} else {
-		line("requests", "%s received, %s refused by a limit, %s to origins", number(uint64(m.sum("sluice_received_total"))),
-			number(uint64(m.sum("sluice_answers_total", `from="limit"`))), number(uint64(m.sum("sluice_origin_requests_total"))))
+		shed := ""
+		if n := uint64(m.sum("sluice_shed_total")); n > 0 {
+			shed = number(n) + " shed to spare an origin, "
+		}
+		line("requests", "%s received, %s refused by a limit, %s%s to origins", number(uint64(m.sum("sluice_received_total"))),
+			number(uint64(m.sum("sluice_answers_total", `from="limit"`))), shed, number(uint64(m.sum("sluice_origin_requests_total"))))
 		line("blocked", "%s now", number(uint64(m.sum("sluice_mitigations_active"))))
 	}
 	if len(p.Nodes) == 0 {

@@ -1,7 +1,8 @@
 // Package peers carries blocks between PoPs that list each other (pop/across says what they are told): a sender for each peer, and a listener.
 //
 // A message is a POST to /v1/blocks of an edge of the peer, plain HTTP/1.1, with its signature in the header Sluice-Signature. It is signed and
-// not encrypted: who is on the way reads addresses, and can change nothing.
+// not encrypted: who is on the way reads addresses, and can change nothing. Where there is nothing to tell, a message without blocks goes every
+// checkEvery: so a way that is not there, or a secret that does not fit, is known before it matters.
 package peers
 
 import (
@@ -32,6 +33,8 @@ const (
 	patience = 2 * time.Second        // for an edge's answer
 	again    = time.Second            // after no edge of a peer has taken a message
 
+	checkEvery = 15 * time.Second
+
 	readersAtOnce = 8 // messages that are read at a time: MaxBytes each
 )
 
@@ -41,7 +44,7 @@ type Peers struct {
 	Impose func(from string, b across.Block, told, now time.Time) across.Outcome
 
 	name     string
-	key      across.Key
+	keys     atomic.Pointer[[]across.Key]
 	inbox    *across.Inbox
 	list     []*peer
 	happened *events.Log
@@ -81,22 +84,30 @@ type peer struct {
 	name     string
 	edges    []string
 	outbox   *across.Outbox
-	sent     atomic.Uint64 // blocks that an edge of it has taken
-	failed   atomic.Uint64 // attempts
+	sent     atomic.Uint64    // blocks that an edge of it has taken
+	failed   atomic.Uint64    // attempts
+	away     atomic.Bool      // no edge of it has taken the latest
+	heard    [2]atomic.Uint64 // messages, under the first of the keys here and under others
 	outcomes [across.Outcomes]atomic.Uint64
 }
 
-// New makes them from a configuration that names some.
-func New(c *config.PoP, key across.Key, happened *events.Log) *Peers {
-	p := &Peers{name: c.Name, key: key, happened: happened}
+// New makes them from a configuration that names some. There is at least one key.
+func New(c *config.PoP, keys []across.Key, happened *events.Log) *Peers {
+	p := &Peers{name: c.Name, happened: happened}
+	p.keys.Store(&keys)
 	var names []string
 	for _, other := range c.Peers {
 		names = append(names, other.Name)
 		p.list = append(p.list, &peer{name: other.Name, edges: other.Edges, outbox: across.NewOutbox()})
 	}
-	p.inbox = across.NewInbox(c.Name, key, names)
+	p.inbox = across.NewInbox(c.Name, names)
 	p.off.Store(c.PeersOff)
 	return p
+}
+
+// SetKeys changes the keys for messages from now on, and reports whether they are others than before.
+func (p *Peers) SetKeys(keys []across.Key) bool {
+	return !slices.Equal(*p.keys.Swap(&keys), keys)
 }
 
 // Turn switches all of it on or off, while it runs.
@@ -126,38 +137,49 @@ func (p *Peers) Send(ctx context.Context) {
 
 // send tells one peer. Each edge begins at another edge of it, and stays with the one that answers.
 func (p *Peers) send(ctx context.Context, client *http.Client, to *peer) {
-	at, away := rand.IntN(len(to.edges)), false
+	at := rand.IntN(len(to.edges))
 	var by sender
+	check := time.NewTimer(rand.N(checkEvery)) // edges that start together do not check together
+	defer check.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-check.C:
+			check.Reset(checkEvery)
 		case <-to.outbox.Wake:
+			if !pause(ctx, gather) {
+				return
+			}
 		}
-		if !pause(ctx, gather) {
-			return
-		}
-		for batch := to.outbox.Take(time.Now()); len(batch) > 0; batch = to.outbox.Take(time.Now()) {
-			for tries := 0; len(batch) > 0 && !p.off.Load(); batch = across.InForce(batch, time.Now()) {
+		for more := true; more; {
+			batch := to.outbox.Take(time.Now())
+			more = len(batch) == across.MaxBlocks
+			for tries := 1; !p.off.Load(); tries++ {
 				id, made := by.stamp(time.Now())
 				err := p.post(ctx, client, to.edges[at], &across.Message{From: p.name, To: to.name, Edge: id, At: made, Blocks: batch})
 				if err == nil {
 					to.sent.Add(uint64(len(batch)))
-					if away {
-						away = false
+					if to.away.Swap(false) {
 						p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer, Text: "PoP " + to.name + " is told of blocks again", Old: "away", New: "told"})
 					}
 					break
 				}
+				if ctx.Err() != nil {
+					return
+				}
 				to.failed.Add(1)
 				at = (at + 1) % len(to.edges)
-				if tries++; tries%len(to.edges) != 0 {
+				batch = across.InForce(batch, time.Now())
+				if tries%len(to.edges) != 0 {
 					continue
 				}
-				if !away && ctx.Err() == nil {
-					away = true
+				if !to.away.Swap(true) {
 					p.happened.Add(events.Event{Time: time.Now(), Kind: events.Peer, Level: slog.LevelWarn, Old: "told", New: "away",
 						Text: "no edge of PoP " + to.name + " takes what it is told: who is blocked here is not there: " + err.Error()})
+				}
+				if len(batch) == 0 { // the next check tells when it is back
+					break
 				}
 				if !pause(ctx, again) {
 					return
@@ -197,7 +219,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 func (p *Peers) post(ctx context.Context, client *http.Client, edge string, m *across.Message) error {
-	body, mac := p.key.Seal(m)
+	body, mac := (*p.keys.Load())[0].Seal(m)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+edge+path, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -238,16 +260,20 @@ func (p *Peers) take(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	now := time.Now()
-	m, over, err := p.inbox.Take(body, r.Header.Get(signature), now)
+	m, over, err := p.inbox.Take(*p.keys.Load(), body, r.Header.Get(signature), now)
 	if err != nil {
 		answer(w, http.StatusForbidden, refusal(err.Error()))
 		return
 	}
 	said := map[string]uint64{across.OverRate.String(): uint64(over)}
 	from := p.peer(m.From)
+	from.heard[min(m.Key, 1)].Add(1)
 	from.outcomes[across.OverRate].Add(uint64(over))
 	for _, b := range m.Blocks {
-		o := p.Impose(m.From, b, m.At, now)
+		o := across.Unreadable
+		if across.Travels(b.Source) {
+			o = p.Impose(m.From, b, m.At, now)
+		}
 		from.outcomes[o].Add(1)
 		said[o.String()]++
 	}

@@ -11,9 +11,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"sluice/counter"
 	"sluice/edge/config"
@@ -32,7 +38,7 @@ type imposed struct {
 func listen(t *testing.T) (address string, told chan imposed) {
 	t.Helper()
 	told = make(chan imposed, 10)
-	p := New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1", Edges: []string{"x:1"}}}}, key, nil)
+	p := New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1", Edges: []string{"x:1"}}}}, []across.Key{key}, nil)
 	p.Impose = func(from string, b across.Block, _, _ time.Time) across.Outcome {
 		told <- imposed{from, b}
 		return across.Imposed
@@ -64,7 +70,7 @@ func block(source string) across.Block {
 // send runs a fra1 that has a peer with these edges, until the test ends.
 func send(t *testing.T, happened *events.Log, edges ...string) *Peers {
 	t.Helper()
-	p := New(&config.PoP{Name: "fra1", Peers: []config.Peer{{Name: "ams1", Edges: edges}}}, key, happened)
+	p := New(&config.PoP{Name: "fra1", Peers: []config.Peer{{Name: "ams1", Edges: edges}}}, []across.Key{key}, happened)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -131,7 +137,7 @@ func TestAwayAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := make(chan imposed, 1)
-	there := New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1"}}}, key, nil)
+	there := New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1"}}}, []across.Key{key}, nil)
 	there.Impose = func(from string, b across.Block, _, _ time.Time) across.Outcome {
 		told <- imposed{from, b}
 		return across.Imposed
@@ -147,7 +153,7 @@ func TestAwayAndBack(t *testing.T) {
 
 // An edge whose clock was ahead, and is right again, is believed at once, as it is after a small step back.
 func TestTheClockStepsBack(t *testing.T) {
-	in := across.NewInbox("ams1", key, []string{"fra1"})
+	in := across.NewInbox("ams1", []string{"fra1"})
 	noon := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	var by sender
 	for i, step := range []struct {
@@ -164,10 +170,145 @@ func TestTheClockStepsBack(t *testing.T) {
 	} {
 		id, made := by.stamp(noon.Add(step.there))
 		body, mac := key.Seal(&across.Message{From: "fra1", To: "ams1", Edge: id, At: made})
-		if _, _, err := in.Take(body, mac, noon.Add(step.here)); !errors.Is(err, step.want) {
+		if _, _, err := in.Take([]across.Key{key}, body, mac, noon.Add(step.here)); !errors.Is(err, step.want) {
 			t.Errorf("step %d: %v, want %v", i, err, step.want)
 		}
 	}
+}
+
+// virtual runs a fra1 that has the peer ams1, in virtual time and without a network.
+func virtual(t *testing.T) (fra, ams *Peers, said chan events.Event, told chan imposed) {
+	t.Helper()
+	said, told = make(chan events.Event, 100), make(chan imposed, 100)
+	happened := events.New(100, func(e events.Event) { said <- e })
+	fra = New(&config.PoP{Name: "fra1", Peers: []config.Peer{{Name: "ams1", Edges: []string{"a:1", "b:1"}}}}, []across.Key{key}, happened)
+	ams = New(&config.PoP{Name: "ams1", Peers: []config.Peer{{Name: "fra1", Edges: []string{"c:1"}}}}, []across.Key{key}, nil)
+	ams.Impose = func(from string, b across.Block, _, _ time.Time) across.Outcome {
+		told <- imposed{from, b}
+		return across.Imposed
+	}
+	handler := ams.Server(slog.New(slog.DiscardHandler)).Handler
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		fra.send(ctx, &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			return w.Result(), nil
+		})}, fra.list[0])
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return fra, ams, said, told
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+// metric is a number that Prometheus is shown; "": it is not shown.
+func metric(t *testing.T, p *Peers, name string) string {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(p)
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for line := range strings.Lines(w.Body.String()) {
+		if v, is := strings.CutPrefix(line, name+" "); is {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// Where there is nothing to tell, a peer that does not take messages is known all the same, and so is one that does again.
+func TestCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fra, ams, said, told := virtual(t)
+		heard := func(secret string) string {
+			return metric(t, ams, `sluice_peer_messages_received_total{peer="fra1",secret="`+secret+`"}`)
+		}
+		check := func(what, up, first, other string, want ...string) {
+			t.Helper()
+			time.Sleep(checkEvery)
+			synctest.Wait()
+			var texts []string
+			for len(said) > 0 {
+				texts = append(texts, regexp.MustCompile(`[ab]:1 says`).ReplaceAllString((<-said).Text, "EDGE says"))
+			}
+			if v := metric(t, fra, `sluice_peer_up{peer="ams1"}`); v != up || heard("first") != first || heard("other") != other || !slices.Equal(texts, want) {
+				t.Errorf("%s: up %q, heard %s and %s, want %q, %s and %s; %q", what, v, heard("first"), heard("other"), up, first, other, texts)
+			}
+		}
+		check("at rest", "1", "1", "0")
+		check("at rest", "1", "2", "0")
+		ams.SetKeys([]across.Key{across.KeyOf([]byte("another secret, of others"))})
+		check("another secret", "0", "2", "0", "no edge of PoP ams1 takes what it is told: who is blocked here is not there: "+
+			"EDGE says 403 Forbidden the signature is wrong: the first line of the sender's peers_secret_file is not in the one here")
+		check("another secret still", "0", "2", "0")
+		ams.SetKeys([]across.Key{across.KeyOf([]byte("another secret, of others")), key})
+		check("both secrets", "1", "2", "1", "PoP ams1 is told of blocks again")
+		fra.Turn(false)
+		check("off", "", "2", "1")
+		if len(told) > 0 {
+			t.Error("a block came of nothing")
+		}
+		fra.Turn(true)
+		ams.Turn(false)
+		check("off there", "0", "2", "1", "no edge of PoP ams1 takes what it is told: who is blocked here is not there: EDGE says 403 Forbidden pop.peers_mode is off here")
+		fra.Tell(block("192.0.2.1")) // it waits
+		time.Sleep(time.Second)
+		ams.Turn(true)
+		check("back", "1", "2", "3", "PoP ams1 is told of blocks again")
+		if len(told) != 1 {
+			t.Errorf("%d blocks came", len(told))
+		}
+	})
+}
+
+// A secret changes at one PoP after the other, and no message is refused: the new one is believed everywhere before anybody signs with it.
+func TestSecretChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fra, ams, said, told := virtual(t)
+		before, after := key, across.KeyOf([]byte("the secret of this year"))
+		n := 0
+		for _, keys := range [][]across.Key{{before, after}, {after, before}, {after}} {
+			for _, p := range []*Peers{fra, ams} {
+				if !p.SetKeys(keys) || p.SetKeys(slices.Clone(keys)) {
+					t.Error("it does not tell what is another key")
+				}
+				fra.Tell(block("192.0.2.1"))
+				n++
+				time.Sleep(time.Second)
+				if synctest.Wait(); len(told) != n {
+					t.Fatalf("%d blocks came of %d", len(told), n)
+				}
+			}
+		}
+		if len(said) > 0 || ams.inbox.Refused()["signature"] > 0 {
+			t.Errorf("%v, %v", ams.inbox.Refused(), said)
+		}
+	})
+}
+
+// A block of a newer version is told as such, and the next one counts.
+func TestUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fra, ams, _, told := virtual(t)
+		digest := block("192.0.2.1")
+		digest.Source = counter.SourceOfDigest([16]byte{1}) // no PoP sends one
+		fra.Tell(digest)
+		fra.Tell(across.Block{End: digest.End}) // reads as nobody
+		fra.Tell(block("192.0.2.1"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if v := metric(t, ams, `sluice_peer_blocks_received_total{peer="fra1",result="unreadable"}`); v != "2" || len(told) != 1 {
+			t.Errorf("%s are unreadable, %d were read", v, len(told))
+		}
+	})
 }
 
 // What is no message is refused, however it is sent.

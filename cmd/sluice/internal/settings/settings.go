@@ -63,20 +63,36 @@ func ReadSecret(c *config.Config) (secret.Secret, error) {
 	return secret.Of([]byte(strings.TrimSpace(string(text)))), nil
 }
 
-// ReadPeersKey reads what PoPs share that are peers.
-func ReadPeersKey(c *config.Config) (key across.Key, err error) {
-	if c.PoP.PeersSecretFile == "" {
-		return key, nil
+// mostPeersKeys bounds what a message that nobody has signed costs: a hash for each.
+const mostPeersKeys = 4
+
+// ReadPeersKeys reads what PoPs share that are peers: a secret on each line, of which the first signs. "" has none.
+func ReadPeersKeys(file string) (keys []across.Key, err error) {
+	if file == "" {
+		return nil, nil
 	}
-	text, err := os.ReadFile(c.PoP.PeersSecretFile)
+	text, err := os.ReadFile(file)
 	if err != nil {
-		return key, fmt.Errorf("pop.peers_secret_file: %w: give a readable file of at least 16 bytes", err)
+		return nil, fmt.Errorf("pop.peers_secret_file: %w: give a readable file with a secret of at least 16 bytes", err)
 	}
-	secret := strings.TrimSpace(string(text))
-	if len(secret) < 16 {
-		return key, fmt.Errorf("pop.peers_secret_file: %s has less than 16 bytes: head -c 32 /dev/urandom | base64 makes a good one", c.PoP.PeersSecretFile)
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		switch secret := strings.TrimSpace(line); {
+		case secret == "":
+		case len(secret) < 16:
+			return nil, fmt.Errorf("pop.peers_secret_file: %s: line %d has less than 16 bytes: each line is a secret; head -c 32 /dev/urandom | base64 makes a good one", file, n)
+		default:
+			keys = append(keys, across.KeyOf([]byte(secret)))
+		}
 	}
-	return across.KeyOf([]byte(secret)), nil
+	switch {
+	case len(keys) == 0:
+		return nil, fmt.Errorf("pop.peers_secret_file: %s is empty: head -c 32 /dev/urandom | base64 makes a secret", file)
+	case len(keys) > mostPeersKeys:
+		return nil, fmt.Errorf("pop.peers_secret_file: %s has %d secrets, one on each line: at most %d; remove the old ones", file, len(keys), mostPeersKeys)
+	}
+	return keys, nil
 }
 
 // GuessableSecret warns of a tier that others may reach, under a secret that they can guess; "": there is none.

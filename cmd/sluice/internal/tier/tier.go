@@ -160,7 +160,7 @@ func Share(c *config.Config, key secret.Secret, log *slog.Logger, happened *even
 		Rules: func(rules []edge.TierRule) {
 			known := make([]pop.Rule, len(rules))
 			for i, r := range rules {
-				known[i] = pop.Rule{Name: r.Name, Counter: r.Counter, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Candidate: r.Candidate, Further: r.Further, Of: r.Of}
+				known[i] = pop.Rule{Name: r.Name, Counter: r.Counter, Timeout: r.Timeout, Repeat: r.Repeat, Shadow: r.Shadow, Candidate: r.Candidate, Further: r.Further, Of: r.Of, V4: r.V4, V6: r.V6}
 			}
 			machine.SetRules(known)
 		},
