@@ -104,7 +104,7 @@ func TestDashboardHasData(t *testing.T) {
 		must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	put(config, fmt.Sprintf(`
-pop: {name: test, memcached: ["%s"]}
+pop: {name: test, memcached: ["%s"], peers: [{name: away, edges: ["127.0.0.1:1"]}], peers_listen: "127.0.0.1:0", peers_secret_file: %s}
 source: {trust: [127.0.0.1/32]}
 access_log: {file: %s}
 etcd: {endpoints: ["%s"]}
@@ -114,7 +114,7 @@ origins:
 rules:
   - {name: default, limit: 5, window: 10s}
   - {name: trial, limit: 2, window: 10s, mode: shadow}
-`, startMemcached(t), filepath.Join(folder, "access.log"), etcdtest.Start(t).Endpoint, origin(t)))
+`, startMemcached(t), write(t, "a secret of these peers"), filepath.Join(folder, "access.log"), etcdtest.Start(t).Endpoint, origin(t)))
 	edges := []*process{startFile(t, config), startFile(t, config)}
 
 	// The shipped configuration, but for who is scraped and how often.
