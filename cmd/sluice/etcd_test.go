@@ -292,7 +292,7 @@ func TestEtcdAway(t *testing.T) {
 	})
 	s.know(4)
 	s.must(70)
-	must(t, s.edges[3].cmd.Process.Signal(syscall.SIGSTOP))
+	pause(t, s.edges[3].cmd.Process)
 	if a := s.set(0, 80); a.status != 200 || a.Edges == nil || a.Edges.Have != 3 || len(a.Edges.Missing) != 1 || a.Edges.Missing[0] != "ams/ams1" {
 		t.Errorf("%d %s", a.status, a.text)
 	}

@@ -88,7 +88,7 @@ rules:
 	}
 	t.Logf("%.2f commands that write for each request", float64(written(t, node)-before)/float64(asked))
 
-	must(t, memcached.Signal(syscall.SIGSTOP))
+	pause(t, memcached)
 	began := time.Now()
 	if by := at(t, edges, 8, "127.0.2.1", "/pay"); by[503] != 8 {
 		t.Errorf("the node does not answer: %v, want 503 from each", by)

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,6 +48,28 @@ func startNode(t *testing.T) (addr string, process *os.Process) {
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("memcached does not listen: %v", err)
+		}
+	}
+}
+
+// pause stops a process of several threads, and returns when the last of them has stopped: the signal comes to each when it next leaves the kernel.
+// (Where there is no /proc they are not waited for.)
+func pause(t *testing.T, process *os.Process) {
+	t.Helper()
+	must(t, process.Signal(syscall.SIGSTOP))
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", process.Pid))
+		must(t, err)
+		if !slices.ContainsFunc(threads, func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err == nil && !strings.Contains(string(text), ") T ") // else the thread has ended
+		}) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d has not stopped", process.Pid)
 		}
 	}
 }
