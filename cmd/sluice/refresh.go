@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -21,20 +20,6 @@ type files struct {
 
 	mu   sync.Mutex
 	said string // of what is wrong
-}
-
-// watch looks at the files until ctx is done.
-func (f *files) watch(ctx context.Context) {
-	tick := time.NewTicker(refreshEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			f.look(now)
-		}
-	}
 }
 
 // look reads the files. What is wrong until somebody mends it is said once.

@@ -247,7 +247,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 	var edges, others sync.WaitGroup
 	reported := make(chan error, 1)
 	go func() { reported <- shared.Sync(background) }()
-	others.Go(func() { sweep(background, server) })
+	others.Go(func() { each(background, time.Second, server.Sweep) })
 	others.Go(func() { server.Watch(background) })
 	if keeper != nil {
 		others.Go(func() { keeper.Run(background) })
@@ -296,7 +296,7 @@ func serve(c *config.Config, f *flags, stderr io.Writer) error {
 		})
 	}
 	for _, f := range reload.files {
-		others.Go(func() { f.watch(background) })
+		others.Go(func() { each(background, refreshEvery, f.look) })
 	}
 	if older != nil {
 		go older.Serve(server) // ends with the older process, and so does this:
@@ -390,15 +390,16 @@ func wait(stop context.Context, failed <-chan error, usr2 <-chan os.Signal, next
 	}
 }
 
-func sweep(ctx context.Context, server *edge.Server) {
-	tick := time.NewTicker(time.Second)
+// each calls f so often, until ctx is done.
+func each(ctx context.Context, period time.Duration, f func(now time.Time)) {
+	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			server.Sweep(now)
+			f(now)
 		}
 	}
 }

@@ -16,10 +16,24 @@ import (
 // epoch is when the log begins. It has no monotonic reading, so differences are exact.
 var epoch = time.Unix(1_700_000_000, 0)
 
+// rehearsalOf judges by a configuration, with a table of a thousand counters.
+func rehearsalOf(t *testing.T, file string) (*config.Config, *Rehearsal) {
+	t.Helper()
+	c, err := config.Parse("test.yaml", []byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(c, counter.New(counter.Options{Counters: 1000}), mitigation.New(1000, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, r
+}
+
 // TestRehearsal asks about requests of a log: at so many seconds, from whom, what, and what was answered; and what comes of it:
 // the name of the rule that refuses, or pass, deny or allow; after a slash, the other rules that would refuse.
 func TestRehearsal(t *testing.T) {
-	c, err := config.Parse("test.yaml", []byte(`
+	c, r := rehearsalOf(t, `
 source: {ipv4_prefix: 24}
 plans: {key: "header:X-Key"}
 deny: [198.51.100.0/24]
@@ -31,14 +45,7 @@ rules:
   - {name: trial, limit: 2, mode: shadow, key: "header:Authorization", match: {path: /x}}
   - {name: back, limit: 1, window: 1s, mitigation_timeout: 10s, escalate: [1m], match: {path: /back}}
   - {name: plan, limit: 9, key: "header:X-Key", plans: {default: 1}, mitigation_timeout: 0, match: {path: /plan}}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := New(c, counter.New(counter.Options{Counters: 1000}), mitigation.New(1000, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+`)
 	f := func(second int, addr, method, host, target string, status int, want string) {
 		t.Helper()
 		said := r.Judge(Request{Addr: netip.MustParseAddr(addr), Method: method, Host: host, Target: target, Status: status}, epoch.Add(time.Duration(second)*time.Second))
@@ -102,18 +109,11 @@ rules:
 
 // A log may tell how clients call themselves, who waits is told how long, and what origins read in two ways is asked under no rule.
 func TestRehearsalOfWhatElseIsThere(t *testing.T) {
-	c, err := config.Parse("test.yaml", []byte(`
+	c, r := rehearsalOf(t, `
 rules:
   - {name: curl, match: {headers: {User-Agent: "curl/*"}}, limit: 1, mitigation_timeout: 0}
   - {name: even, match: {query: {id: "*"}}, algorithm: leaky_bucket, burst: 2, limit: 60, mitigation_timeout: 0}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := New(c, counter.New(counter.Options{Counters: 1000}), mitigation.New(1000, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+`)
 	f := func(target, agent string, want string) {
 		t.Helper()
 		said := r.Judge(Request{Addr: netip.MustParseAddr("192.0.2.1"), Method: "GET", Target: target, Agent: agent}, epoch)
@@ -145,14 +145,7 @@ func TestRehearsalOfABadRule(t *testing.T) {
 
 // Each limit of a rule is a case by itself, of the source that it counts.
 func TestRehearsalOfSeveralLimits(t *testing.T) {
-	c, err := config.Parse("test.yaml", []byte(`rules: [{name: a, limit: 9}, {name: r, limit: 2, windows: [{limit: 5, window: 1h}], prefixes: [32, 24]}]`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := New(c, counter.New(counter.Options{Counters: 1000}), mitigation.New(1000, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, r := rehearsalOf(t, `rules: [{name: a, limit: 9}, {name: r, limit: 2, windows: [{limit: 5, window: 1h}], prefixes: [32, 24]}]`)
 	var got []string
 	for range 3 {
 		got = got[:0]
