@@ -25,7 +25,7 @@ import (
 //
 // A round costs an incr, or an add, or both where this edge has not reported to the group before; a get in the first round of a group, in
 // all within three seconds of its beginning and end, once a minute, and in all where answers take back what they do not count and groups before have
-// hits; and a decr where requests are refused, unless a block outlives them.
+// hits; and a decr where requests are refused, unless a block outlives them, or were cancelled under way.
 
 // Rank is what the tier says of a hit.
 type Rank uint8
@@ -63,6 +63,7 @@ type round struct {
 	older   uint64 // hits in the group before
 	several bool   // the hits are in several groups, and those in the newest were counted first
 	room    uint32 // hits that are within the limit, and whose requests have not heard of it
+	late    uint32 // hits that were cancelled before the answer came, which takes them back
 }
 
 // Ticket is an ask's place in a round. The zero Ticket is ready, and may be used again.
@@ -160,13 +161,16 @@ func (s *shard) join(a *Ask, l *lookup, now int64) {
 	}
 }
 
-// places is how many hits of a counter are held until the answers to their requests: they refuse others, and are nothing to block a source for.
-// Of other edges' nobody knows.
+// places is how many hits of a counter are held until the answers to their requests, or were cancelled and are under way to the tier: they
+// refuse others, and are nothing to block a source for. Of other edges' nobody knows.
 func (s *shard) places(r *algorithm.Rule, source Source) float64 {
 	if !r.Sync || len(s.ranks) == 0 {
 		return 0
 	}
 	if q := s.ranks[Key{source, r.ID}]; q != nil {
+		if q.sent != nil {
+			return float64(q.held + q.sent.late)
+		}
 		return float64(q.held)
 	}
 	return 0
@@ -252,6 +256,17 @@ func (s *shard) readRound(c Counter, h *head, newest uint32, groups []uint64) {
 	}
 }
 
+// cancelled is which hits of a part, which did not reach the tier, were cancelled while that was not known.
+func (s *shard) cancelled(c Counter, p Part) uint64 {
+	q := s.ranks[Key{c.Source, c.Rule.ID}]
+	if q == nil || q.sent == nil || q.sent.late == 0 {
+		return 0
+	}
+	hits := c.Rule.Lanes().Last(p.Hits, uint64(q.sent.late))
+	q.sent.late -= uint32(c.Rule.Lanes().Sum(hits))
+	return hits
+}
+
 // giveUp ends the wait for a report that did not come through: each request goes by its rule's posture.
 func (s *shard) giveUp(key Key) {
 	switch q := s.ranks[key]; {
@@ -301,17 +316,21 @@ func (s *shard) rank(t *Table, c Counter, st *store, i int, at algorithm.Positio
 	if there {
 		asked[g] = r.Lanes().Minus(b.total, b.back)
 	}
-	before := r.Used(r.Read(asked, s.own(st, i), at) + float64(b.ahead) - float64(b.waiting))
+	before := r.Used(r.Read(asked, s.own(st, i), at) + float64(b.ahead) - float64(b.waiting) - float64(b.late))
 	b.room = uint32(min(max(int64(r.Limit)-before, 0), int64(b.waiting)))
 	beyond := b.waiting - b.room
 	b.ranked = true
 	if b.holds {
 		q.held -= min(q.held, beyond)
 	}
-	if beyond > 0 && !b.keeps && there {
-		hits := r.Lanes().Last(b.hits, uint64(beyond))
+	back := b.late
+	if !b.keeps {
+		back += beyond
+	}
+	if back > 0 && there {
+		hits := r.Lanes().Last(b.hits, uint64(back))
 		s.takeBack(t, c, groups, g, b.group, hits)
-		if rest := uint64(beyond) - r.Lanes().Sum(hits); rest > 0 && b.older != 0 && g+1 < len(asked) {
+		if rest := uint64(back) - r.Lanes().Sum(hits); rest > 0 && b.older != 0 && g+1 < len(asked) {
 			s.takeBack(t, c, groups, g+1, b.group-1, r.Lanes().Last(b.older, rest))
 		}
 	}
@@ -343,13 +362,14 @@ func (t *Table) Rank(a *Ask, now time.Time) Rank {
 	defer func() { l.s.unlock(t) }()
 	k := a.Ticket
 	b := k.round
-	if k.round = nil; b == nil {
+	if b == nil {
 		return Unranked
 	}
 	b.waiting -= a.Hits
 	if !b.ranked {
 		return Unranked
 	}
+	k.round = nil
 	if !l.there { // pushed out since
 		t.locate(&l, a.Rule, a.Source, t.ns(now), nil)
 	}
@@ -375,12 +395,13 @@ func (t *Table) Rank(a *Ask, now time.Time) Rank {
 	return Beyond
 }
 
-// unrank ends what an ask holds that is not beyond the limit, and takes its hits back unless they count. If nobody knows whether the tier has
-// counted them, they count: to take back what is not there would be worse.
+// unrank ends what an ask holds that is not beyond the limit, and takes its hits back unless they count: at once, or with the tier's answer
+// while that is still to come. If nobody knows whether the tier has counted them, they count: to take back what is not there would be worse.
 func (t *Table) unrank(a *Ask, counts bool) {
 	l := t.open(a.Rule, &a.Source)
 	defer func() { l.s.unlock(t) }()
-	if q := l.s.ranks[Key{a.Source, a.Rule.ID}]; q != nil && a.Ticket.held {
+	q, b := l.s.ranks[Key{a.Source, a.Rule.ID}], a.Ticket.round
+	if q != nil && a.Ticket.held {
 		q.held -= min(q.held, a.Hits)
 		l.s.drop(Key{a.Source, a.Rule.ID}, q)
 	}
@@ -394,7 +415,11 @@ func (t *Table) unrank(a *Ask, counts bool) {
 		return
 	}
 	hits := r.Lanes().Add(0, lane, uint64(a.Hits))
-	if a.Ticket.within {
+	if b != nil && q != nil && q.sent == b {
+		b.late += a.Hits
+		return
+	}
+	if a.Ticket.within || b != nil && b.ranked {
 		l.s.takeBack(t, Counter{Rule: r, Source: a.Source}, groups, g, a.Ticket.group, hits)
 		return
 	}
@@ -403,7 +428,7 @@ func (t *Table) unrank(a *Ask, counts bool) {
 	}
 	k := l.s.unconfirmed.At(h.unconfirmed)
 	others := uint64(0)
-	if q := l.s.ranks[Key{a.Source, r.ID}]; q != nil && q.next != nil {
+	if q != nil && q.next != nil {
 		others = uint64(q.next.waiting)
 	}
 	if l.s.unconfirmed.TakeBack(k, g, lane, a.Hits, others) {

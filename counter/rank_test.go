@@ -89,8 +89,14 @@ func (w *rankedTier) report(e *rankedEdge) {
 
 // Requests that come at once over edges whose clocks are up to two seconds apart are admitted no more often than the limit, in whatever order
 // the tier carries out what it is asked, also where a group of sub-windows begins meanwhile; and exactly so often where none does. What is
-// refused does not stay in the tier.
+// refused does not stay in the tier, nor what is cancelled because it has waited too long.
 func TestRanksOfParallelRequests(t *testing.T) {
+	for _, impatient := range []bool{false, true} {
+		ranksOfParallelRequests(t, impatient)
+	}
+}
+
+func ranksOfParallelRequests(t *testing.T, impatient bool) {
 	const limit = 10
 	boundary := time.Unix(1_700_000_000, 0) // of groups of 20 s
 	for seed := range uint64(3000) {
@@ -119,6 +125,10 @@ func TestRanksOfParallelRequests(t *testing.T) {
 			case left > 0 && rng.IntN(3) == 0:
 				w.ask(e)
 				left--
+			case impatient && len(e.asks) > 0 && rng.IntN(3) == 0:
+				e.Rank(e.asks[0], w.clock(e)) // the edge has settled all that are answered
+				e.Cancel(e.asks[0])
+				e.asks = e.asks[1:]
 			case len(e.commands) > 0:
 				c := e.commands[0]
 				e.commands = e.commands[1:]
@@ -132,8 +142,8 @@ func TestRanksOfParallelRequests(t *testing.T) {
 		for _, g := range w.groups {
 			stay += rule.Lanes().Sum(g)
 		}
-		if admitted > limit || settled && admitted != limit || stay != uint64(admitted) {
-			t.Fatalf("seed %d: %d admitted of a limit of %d, and %d stay in the tier", seed, admitted, limit, stay)
+		if admitted > limit || settled && !impatient && admitted != limit || stay != uint64(admitted) {
+			t.Fatalf("seed %d, impatient %v: %d admitted of a limit of %d, and %d stay in the tier", seed, impatient, admitted, limit, stay)
 		}
 	}
 }
@@ -317,5 +327,122 @@ func TestMoreThanAReportIsRanked(t *testing.T) {
 	}
 	if v, _ := e.Peek(rule, address(1), w.now); admitted != 10 || stay != 10 || v.Estimate != 10 {
 		t.Errorf("%d admitted, %d stay in the tier, %v here", admitted, stay, v.Estimate)
+	}
+}
+
+// A request that has waited in vain, and is refused, counts nowhere once the tier's answer is there, however the cancellation and the answer
+// fall. Only if nobody can tell whether the tier has counted it, it does.
+func TestWaitedInVain(t *testing.T) {
+	rule, err := algorithm.NewRule("r", 10, time.Minute, 12, algorithm.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule.Sync = true
+	now := time.Unix(1_700_000_010, 0)
+	for _, test := range []struct {
+		name         string
+		steps        string // s: the report is sent, and carried out; r: it is answered; n: it did not reach the tier, x: nobody knows; w: waited in vain, c: cancelled
+		here         float64
+		there, backs uint64
+	}{
+		{"not sent", "wc", 0, 0, 0},
+		{"answered after it", "swcr", 0, 1, 1},
+		{"answered meanwhile", "swrc", 0, 1, 1},
+		{"not reached, after it", "swcn", 0, 0, 0},
+		{"not reached, meanwhile", "swnc", 0, 0, 0},
+		{"nobody knows", "swcx", 1, 0, 0},
+		{"nobody knows, meanwhile", "swxc", 1, 0, 0},
+	} {
+		c := New(Options{Counters: 100, Tier: true})
+		ask := func() *Ask {
+			asks := []Ask{{Rule: rule, Source: address(1), Hits: 1, Ticket: new(Ticket)}}
+			if !c.Reserve(asks, now) {
+				t.Fatal("refused")
+			}
+			return &asks[0]
+		}
+		var who Counter
+		var rep Report
+		there := uint64(0)
+		answer := func() {
+			c.Counted(who, rep.Parts[0], there, now)
+			if rep.Past {
+				c.Learn(who, rep.Newest-1, make([]uint64, rep.Newest-rep.Oldest), 0, now)
+			}
+		}
+		a := ask()
+		for _, step := range test.steps {
+			switch step {
+			case 's':
+				who = c.Dirty(nil, 1)[0]
+				rep, _ = c.Take(who, now)
+				there = rep.Parts[0].Hits
+			case 'r':
+				answer()
+			case 'n':
+				there = 0
+				c.Returned(who, rep.Parts[0], now)
+			case 'x':
+				there = 0
+				c.Lost(who, rep.Parts[0], now)
+			case 'w':
+				if rank := c.Rank(a, now); rank != Unranked {
+					t.Errorf("%s: rank %d", test.name, rank)
+				}
+			case 'c':
+				c.Cancel(a)
+			}
+		}
+		backs := uint64(0)
+		for _, b := range c.TakeBacks(nil) {
+			backs += rule.Lanes().Sum(b.Hits)
+		}
+		v, _ := c.Peek(rule, address(1), now)
+		if v.Estimate != test.here || rule.Lanes().Sum(there) != test.there || backs != test.backs {
+			t.Errorf("%s: %v here, %d in the tier, %d taken back; want %+v", test.name, v.Estimate, rule.Lanes().Sum(there), backs, test)
+		}
+	}
+}
+
+// Requests that were cancelled under way are nothing to block a source for, and take no room from those that wait.
+func TestWaitedInVainTakesNoRoom(t *testing.T) {
+	rule, err := algorithm.NewRule("r", 2, time.Minute, 12, algorithm.Nearest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule.Sync = true
+	w := &rankedTier{groups: make(map[uint32]uint64), now: time.Unix(1_700_000_010, 0)}
+	e := &rankedEdge{Table: New(Options{Counters: 100, Tier: true}), rule: rule}
+	answer := func() {
+		for w.report(e); len(e.commands) > 0; w.report(e) {
+			for _, c := range e.commands {
+				e.commands = e.commands[1:]
+				c()
+			}
+		}
+	}
+	for range 4 {
+		w.ask(e)
+	}
+	w.report(e)
+	for _, a := range e.asks[:3] {
+		e.Rank(a, w.now)
+		e.Cancel(a)
+	}
+	e.asks = e.asks[3:]
+	if v, _ := e.Peek(rule, address(1), w.now); !v.Over || v.Committed {
+		t.Errorf("%+v with one that waits and three that were cancelled", v)
+	}
+	answer()
+	if n := w.settle(e); n != 1 {
+		t.Error("who still waited was refused")
+	}
+	answer()
+	for range 2 {
+		w.ask(e)
+	}
+	answer()
+	if n := w.settle(e); n != 1 {
+		t.Errorf("%d of two more are within a limit of two", n)
 	}
 }

@@ -217,10 +217,14 @@ func (t *Table) Counted(c Counter, p Part, total uint64, now time.Time) Standing
 	return standing
 }
 
-// Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again.
+// Returned takes a part back that certainly did not reach the tier: its hits wait to be reported again, but for those that were cancelled
+// meanwhile.
 func (t *Table) Returned(c Counter, p Part, now time.Time) {
 	t.answered(c, p.Group, p.Hits, now, func(s *shard, k *unconfirmed.Entry, g int) {
-		s.unconfirmed.Return(k, g, p.Hits)
+		cancelled := s.cancelled(c, p)
+		groups := s.store(c.Rule).groups(int(k.Slot))
+		groups[g] = c.Rule.Lanes().Minus(groups[g], cancelled)
+		s.unconfirmed.Return(k, g, c.Rule.Lanes().Minus(p.Hits, cancelled))
 		k.Urgent = true
 	}, 0, false)
 }

@@ -86,6 +86,33 @@ func TestRank(t *testing.T) {
 	}
 }
 
+// Who was refused because the tier answered too late does not count once it has: a tier that is slow uses up nobody's limit.
+func TestTooLateCountsNobody(t *testing.T) {
+	r := newRule(t, "login", 3, syncs, posture(Closed))
+	b := newRanks(0, r)
+	var late []func()
+	b.Wait = func([]<-chan struct{}) {
+		for _, c := range b.Counters.Dirty(nil, 100) {
+			if rep, ok := b.Counters.Take(c, second(0)); ok {
+				late = append(late, func() { b.Counters.Counted(c, rep.Parts[0], rep.Parts[0].Hits, second(0)) })
+				late = append(late, func() { b.Counters.Learn(c, rep.Newest-1, make([]uint64, rep.Newest-rep.Oldest), 0, second(0)) })
+			}
+		}
+	}
+	for range 5 {
+		if d := b.decide(a, second(0)); d.Verdict != FailedClosed {
+			t.Error(d.Verdict)
+		}
+		for _, answer := range late {
+			answer()
+		}
+		late = nil
+	}
+	if v, _ := b.Counters.Peek(r.Counter, a, second(0)); v.Estimate != 0 || b.backs() != 5 {
+		t.Errorf("%v count", v.Estimate)
+	}
+}
+
 // While the tier is silent a rule that counts every attempt counts those that it refuses, too.
 func TestAttemptsCountInSilence(t *testing.T) {
 	r := newRule(t, "login", 3, throttle, syncs, attempts)

@@ -103,8 +103,8 @@ func TestParallelRequestsAreRanked(t *testing.T) {
 	}
 }
 
-// While a node does not answer, a request waits as long as it may, and then the posture decides. Once the node goes on, what it had
-// been told counts, though the posture refused it; what waited for the next report does not.
+// While a node does not answer, a request waits as long as it may, and then the posture decides. What that refused does not count once the
+// node goes on: what it had been told is taken back.
 func TestPosturesWithoutARank(t *testing.T) {
 	f := func(posture limiter.Posture, room int, verdicts ...limiter.Verdict) {
 		t.Helper()
@@ -137,7 +137,7 @@ func TestPosturesWithoutARank(t *testing.T) {
 	pass, limited, closed := limiter.Passed, limiter.Limited, limiter.FailedClosed
 	f(limiter.Local, 0, pass, pass, limited, limited)
 	f(limiter.Open, 0, pass, pass, pass, pass)
-	f(limiter.Closed, 1, closed, closed, closed, closed)
+	f(limiter.Closed, 2, closed, closed, closed, closed)
 }
 
 func (e *edge) gets() (n uint64) {

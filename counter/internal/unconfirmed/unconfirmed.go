@@ -243,10 +243,17 @@ func (s *Set) Return(k *Entry, g int, hits uint64) {
 	s.Hits += n
 }
 
-// TakeBack takes n pending hits out of a lane of a group, if they are there and so many others in the group as well.
+// TakeBack takes n pending hits out of a lane of a group, if they are there and so many others are pending as well.
 func (s *Set) TakeBack(k *Entry, g, lane int, n uint32, others uint64) bool {
 	u, l := s.group(k, g), k.Rule.Lanes()
-	if u == nil || l.Lane(u.Pending, lane) < uint64(n) || l.Sum(u.Pending) < uint64(n)+others {
+	if u == nil || l.Lane(u.Pending, lane) < uint64(n) {
+		return false
+	}
+	pending := l.Sum(k.newest.Pending)
+	for _, o := range s.older(k) {
+		pending += l.Sum(o.Pending)
+	}
+	if pending < uint64(n)+others {
 		return false
 	}
 	u.Pending -= l.Add(0, lane, uint64(n))
