@@ -59,6 +59,11 @@ func check(file string, stdout, stderr io.Writer) int {
 	default:
 		fmt.Fprintf(stdout, "%s: good: %d rules, %d origins\n", file, len(c.Rules), len(c.Origins))
 	}
+	for i := range c.Rules {
+		if families := c.Rules[i].Families(); families != "" {
+			fmt.Fprintf(stdout, "%s: rule %s counts by %s\n", file, c.Rules[i].Name, families)
+		}
+	}
 	return 0
 }
 

@@ -183,6 +183,25 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// A number in prefixes does not say its family, so a check does.
+func TestCheckTellsFamilies(t *testing.T) {
+	for prefixes, want := range map[string]string{
+		"[64, 24, 48, 32, {prefix: 16, limit: 900}]": "rule r counts by IPv4 /32 /24 /16 and IPv6 /64 /48\n",
+		"[33]": "rule r counts by IPv6 /33\n",
+		"[24]": "rule r counts by IPv4 /24\n",
+		"[]":   "good: 1 rules, 1 origins\n",
+	} {
+		file := filepath.Join(t.TempDir(), "sluice.yaml")
+		if err := os.WriteFile(file, []byte("listen: ':0'\nadmin: '127.0.0.1:0'\norigins: [{servers: ['http://127.0.0.1:1']}]\nrules: [{name: r, limit: 1, prefixes: "+prefixes+"}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var stdout, stderr bytes.Buffer
+		if code := run([]string{"check", file}, &stdout, &stderr); code != 0 || !strings.HasSuffix(stdout.String(), file+": "+want) {
+			t.Errorf("%s: exit %d, %s%s, want %s", prefixes, code, stdout.String(), stderr.String(), want)
+		}
+	}
+}
+
 // A file without rules limits sources all the same, which a check says.
 func TestCheckWithoutRules(t *testing.T) {
 	for rules, want := range map[string]string{

@@ -432,6 +432,19 @@ func TestSharedPlacesWarning(t *testing.T) {
 	}
 }
 
+// A length that is too long for IPv4 is one of IPv6, and of many clients: who meant an IPv4 address would have them share a limit.
+func TestPrefixOfManyWarning(t *testing.T) {
+	for prefixes, warns := range map[string]bool{"[33]": true, "[32, 40]": true, "[47, 44]": true, "[48]": false, "[32, 24, 64, 40]": false, "[24]": false, "[]": false} {
+		c, err := Parse("", []byte("origins: [{servers: [\"http://127.0.0.1:1\"]}]\nrules: [{name: r, limit: 5, prefixes: "+prefixes+"}]"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(c.Warnings(), "\n"); strings.Contains(got, "rule r: prefixes above 32 are of IPv6") != warns {
+			t.Errorf("%s: %q", prefixes, got)
+		}
+	}
+}
+
 // A candidate says less than it seems to where what it would refuse is not counted.
 func TestCandidateWarnings(t *testing.T) {
 	for rule, want := range map[string]string{

@@ -64,6 +64,10 @@ func (c *Config) weaknesses() (all []string) {
 			add("rule %s: its candidate's limit is %d, above the rule's %d: it will refuse nobody, because what the rule refuses is not counted; "+
 				"what a higher limit would do, sluice-loadgen what-if tells of a log", r.Name, tried.Limit, r.Limit)
 		}
+		if width := r.ManyAsOne(); width > 0 {
+			add("rule %s: prefixes above 32 are of IPv6, and %d is the narrowest: all clients in an IPv6 /%d share the limit of one; give 64 as well, or, if IPv4 was meant, 32 or less",
+				r.Name, width, width)
+		}
 		estimate := c.Estimate
 		if r.Estimate != nil {
 			estimate = *r.Estimate

@@ -121,6 +121,36 @@ func (c *Config) widths(v4 bool) (list []Prefix) {
 	return list
 }
 
+// Families says of which family each of the rule's prefixes is taken: "IPv4 /32 /24 and IPv6 /64"; "" if it has none.
+func (c *Config) Families() string {
+	var families []string
+	for _, v4 := range []bool{true, false} {
+		text := "IPv6"
+		if v4 {
+			text = "IPv4"
+		}
+		widths := c.widths(v4)
+		for _, p := range widths {
+			text += fmt.Sprintf(" /%d", p.Prefix)
+		}
+		if len(widths) > 0 {
+			families = append(families, text)
+		}
+	}
+	return strings.Join(families, " and ")
+}
+
+// site is the longest prefix that one client of IPv6 is usually given.
+const site = 48
+
+// ManyAsOne is a prefix of IPv6 in which the rule counts very many clients by the limit of one; 0: it has none.
+func (c *Config) ManyAsOne() int {
+	if widths := c.widths(false); len(widths) > 0 && widths[0].Prefix < site {
+		return widths[0].Prefix
+	}
+	return 0
+}
+
 // widened is the limit of one of these in the rule's own window.
 func (c *Config) widened(widths []Prefix, i int) uint32 {
 	if l := widths[i].Limit; l != 0 {
